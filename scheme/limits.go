@@ -1,0 +1,48 @@
+package scheme
+
+import "errors"
+
+// Limits bound what clients can put into a tree (surface.md §4.1). A value equal to a limit is accepted. All servers of
+// a cluster must use the same ones, because refusals are part of what they compute from the log.
+type Limits struct {
+	NameBytes int // bytes in one component of a path
+	Depth     int // components of a path, those of the database included; at most MaxPathParts-1
+	Children  int // entries in one directory
+	Paths     int // entries in the tree, root entries not counted
+	ACLBytes  int // owner and permissions of one entry, counted as ACLSize counts them
+	Actions   int // actions in one ModifyPermissions
+}
+
+// DefaultLimits are those of the reference, except Actions, which is ours and keeps one request from
+// occupying every server for long.
+func DefaultLimits() Limits {
+	return Limits{
+		NameBytes: 255,
+		Depth:     32,
+		Children:  100_000,
+		Paths:     10_000,
+		ACLBytes:  10 << 10,
+		Actions:   10_000,
+	}
+}
+
+const (
+	// MaxPathParts is how many components the split functions look at. What lies behind is dropped, so that a path of
+	// many megabytes costs nothing. No tree is that deep, so a path with that many components names nothing
+	// and cannot be created, just as it would be in full.
+	MaxPathParts = 256
+
+	// MaxShownBytes is how much of a client's path is repeated in the text of an issue. A longer one is cut.
+	MaxShownBytes = 16 << 10
+)
+
+// validate reports limits under which a tree cannot work.
+func (l Limits) validate() error {
+	switch {
+	case l.NameBytes <= 0, l.Depth <= 0, l.Children <= 0, l.Paths <= 0, l.ACLBytes <= 0, l.Actions <= 0:
+		return errors.New("scheme: every limit must be positive")
+	case l.Depth >= MaxPathParts:
+		return errors.New("scheme: the depth limit must be below MaxPathParts")
+	}
+	return nil
+}

@@ -1,0 +1,111 @@
+package scheme
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// Path is an absolute path as its components from the root down. The empty Path is "/". A Path made by the functions of
+// this file has no empty component and none with a slash; whether the names are allowed is checked on creation only.
+type Path []string
+
+// String returns the canonical form: a slash before each component, "/" for the empty path.
+func (p Path) String() string {
+	if len(p) == 0 {
+		return "/"
+	}
+	return "/" + strings.Join(p, "/")
+}
+
+// SplitLoose reads the path of SessionStart, DescribeNode, ListDirectory and DescribePath: repeated, leading and
+// trailing slashes mean nothing (surface.md §3.1). Relative and absolute forms are the same. An empty result means "/".
+func SplitLoose(path string) Path {
+	return splitParts(path, MaxPathParts)
+}
+
+// SplitInDatabase reads the path of CreateNode and MakeDirectory, which must lie strictly below the database of the
+// request (coordination.md §1.1 step 1). Slashes are taken as SplitLoose takes them. A path is never joined with the
+// database: "n" in "/local" is refused, as the reference refuses it. Without a database, or with an empty one, at
+// least two components are wanted. Refusals are BAD_REQUEST.
+func SplitInDatabase(path, database string, hasDatabase bool) (Path, Outcome) {
+	if !hasDatabase {
+		database = ""
+	}
+	parts, root := SplitLoose(path), SplitLoose(database)
+	switch {
+	case len(parts) <= len(root), !slices.Equal(parts[:len(root)], root):
+		return nil, refuse(BadRequest, fmt.Sprintf("Table path not in database, path: %s, database: %s",
+			shown(path), shown(database)))
+	case len(root) == 0 && len(parts) < 2:
+		return nil, refuse(BadRequest, "Bad table path: "+shown(path))
+	}
+	return parts, Done()
+}
+
+// SplitAtLastSlash reads the path of AlterNode, DropNode, RemoveDirectory and ModifyPermissions. The database is not
+// consulted; a path without a slash or with one at its end is refused with BAD_REQUEST (coordination.md §1.2 step 1).
+func SplitAtLastSlash(path string) (Path, Outcome) {
+	at := strings.LastIndexByte(path, '/')
+	if at < 0 || at == len(path)-1 {
+		return nil, refuse(BadRequest, fmt.Sprintf("wrong path format '%s'", shown(path)))
+	}
+	return append(splitParts(path[:at], MaxPathParts-1), path[at+1:]), Done()
+}
+
+// splitParts returns the first most non-empty components of path.
+func splitParts(path string, most int) Path {
+	var parts Path
+	for len(path) > 0 && len(parts) < most {
+		part, rest, _ := strings.Cut(path, "/")
+		if part != "" {
+			parts = append(parts, part)
+		}
+		path = rest
+	}
+	return parts
+}
+
+const reservedName = ".sys"
+
+// nameReason says why a component cannot be created, or returns "" (surface.md §4.1). The order is the reference's.
+func nameReason(name string, maxBytes int) string {
+	switch {
+	case name == "":
+		return "path part shouldn't be empty"
+	case len(name) > maxBytes:
+		return "path part is too long"
+	case name == reservedName:
+		return "path part '" + reservedName + "' is reserved by the system"
+	case strings.Trim(name, ".") == "":
+		return fmt.Sprintf("is not allowed path part contains only dots '%s'", name)
+	}
+	if at := strings.IndexFunc(name, forbiddenInName); at >= 0 {
+		_, size := utf8.DecodeRuneInString(name[at:])
+		return fmt.Sprintf("symbol '%s' is not allowed in the path part '%s'", name[at:at+size], name)
+	}
+	return ""
+}
+
+// forbiddenInName is everything but printable ASCII, and of that the slash and the space.
+func forbiddenInName(r rune) bool {
+	return r <= ' ' || r > '~' || r == '/'
+}
+
+// databaseNameReason is the narrower rule for the components of the database's own path.
+func databaseNameReason(name string, maxBytes int) string {
+	if reason := nameReason(name, maxBytes); reason != "" {
+		return reason
+	}
+	for i := range len(name) {
+		if c := name[i]; !isAlphanumeric(c) && c != '-' && c != '_' && c != '.' {
+			return fmt.Sprintf("symbol '%c' is not allowed in a database name", c)
+		}
+	}
+	return ""
+}
+
+func isAlphanumeric(c byte) bool {
+	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9'
+}

@@ -1,0 +1,79 @@
+package scheme
+
+import "fmt"
+
+// NodeToAlter returns the coordination node at path for AlterNode (coordination.md §1.2 steps 2 and 3). A missing path
+// is SCHEME_ERROR "Path does not exist", another kind of entry SCHEME_ERROR "path is not a kesus".
+func (t *Tree) NodeToAlter(path Path) (Entry, Outcome) {
+	v, outcome := t.resolveNode(path)
+	if !outcome.OK() {
+		return Entry{}, outcome
+	}
+	return v.entry, outcome
+}
+
+// NodeToDescribe returns the coordination node at path for DescribeNode. A missing path and another kind of entry are
+// both SCHEME_ERROR without any issue (surface.md §3.5).
+func (t *Tree) NodeToDescribe(path Path) (Entry, Outcome) {
+	v := t.find(path)
+	if v == nil || v.entry.Kind != CoordinationNode {
+		return Entry{}, Refuse(SchemeError)
+	}
+	return v.entry, Done()
+}
+
+// EntryToDescribe returns the entry at path for DescribePath and ListDirectory. A missing path is SCHEME_ERROR.
+func (t *Tree) EntryToDescribe(path Path) (Entry, Outcome) {
+	v := t.find(path)
+	if v == nil {
+		return Entry{}, refuse(SchemeError, "Path not found")
+	}
+	return v.entry, Done()
+}
+
+// DropNode removes the coordination node at path and returns its id. Refusals as for NodeToAlter (coordination.md §1.3).
+// Directories above it stay.
+func (t *Tree) DropNode(path Path) (NodeID, Outcome) {
+	v, outcome := t.resolveNode(path)
+	if !outcome.OK() {
+		return 0, outcome
+	}
+	t.remove(v)
+	return v.entry.Node, outcome
+}
+
+// RemoveDirectory removes an empty directory (surface.md §4). Refusals: SCHEME_ERROR if it is missing, a root entry or
+// not empty; GENERIC_ERROR if it is not a directory.
+func (t *Tree) RemoveDirectory(path Path) Outcome {
+	v := t.find(path)
+	switch {
+	case v == nil:
+		return pathDoesNotExist()
+	case t.isRoot(v):
+		return checkFailed(SchemeError, path, "path is root")
+	case v.entry.Kind != Directory:
+		return notDirectory(v)
+	case len(v.children) > 0:
+		return checkFailed(SchemeError, path,
+			fmt.Sprintf("path has children, request doesn't accept it, children: %d", len(v.children)))
+	}
+	t.remove(v)
+	return Done()
+}
+
+func (t *Tree) resolveNode(path Path) (*vertex, Outcome) {
+	v := t.find(path)
+	switch {
+	case v == nil:
+		return nil, pathDoesNotExist()
+	case v.entry.Kind != CoordinationNode:
+		return nil, checkFailed(SchemeError, path, "path is not a kesus "+v.entry.basicInfo())
+	}
+	return v, Done()
+}
+
+// isRoot tells the unnamed root and the root entries from the rest. New makes the root entries first and nobody removes
+// them, so they hold the lowest ids.
+func (t *Tree) isRoot(v *vertex) bool {
+	return v.entry.ID <= EntryID(len(t.database))
+}

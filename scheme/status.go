@@ -1,0 +1,145 @@
+package scheme
+
+import (
+	"fmt"
+	"strings"
+	"unicode/utf8"
+)
+
+// Status is a status number of the YDB protocol (Ydb.StatusIds.StatusCode). The zero value is no status at all, so a
+// forgotten one cannot pass for success.
+type Status uint32
+
+// The statuses that this server can answer.
+const (
+	Success            Status = 400000
+	BadRequest         Status = 400010
+	Unauthorized       Status = 400020
+	InternalError      Status = 400030
+	Aborted            Status = 400040
+	Unavailable        Status = 400050
+	Overloaded         Status = 400060
+	SchemeError        Status = 400070
+	GenericError       Status = 400080
+	Timeout            Status = 400090
+	BadSession         Status = 400100
+	PreconditionFailed Status = 400120
+	AlreadyExists      Status = 400130
+	NotFound           Status = 400140
+	SessionExpired     Status = 400150
+	Cancelled          Status = 400160
+	Unsupported        Status = 400180
+)
+
+// String returns the protocol's name of the status, such as BAD_REQUEST.
+func (s Status) String() string {
+	switch s {
+	case Success:
+		return "SUCCESS"
+	case BadRequest:
+		return "BAD_REQUEST"
+	case Unauthorized:
+		return "UNAUTHORIZED"
+	case InternalError:
+		return "INTERNAL_ERROR"
+	case Aborted:
+		return "ABORTED"
+	case Unavailable:
+		return "UNAVAILABLE"
+	case Overloaded:
+		return "OVERLOADED"
+	case SchemeError:
+		return "SCHEME_ERROR"
+	case GenericError:
+		return "GENERIC_ERROR"
+	case Timeout:
+		return "TIMEOUT"
+	case BadSession:
+		return "BAD_SESSION"
+	case PreconditionFailed:
+		return "PRECONDITION_FAILED"
+	case AlreadyExists:
+		return "ALREADY_EXISTS"
+	case NotFound:
+		return "NOT_FOUND"
+	case SessionExpired:
+		return "SESSION_EXPIRED"
+	case Cancelled:
+		return "CANCELLED"
+	case Unsupported:
+		return "UNSUPPORTED"
+	}
+	return fmt.Sprintf("STATUS_%d", uint32(s))
+}
+
+// SeverityError is the severity of the issues of scheme operations. (Coordination streams use 0, coordination.md §0.4.)
+const SeverityError uint32 = 1
+
+// CodePathNotExist is the issue code of "Path does not exist"; SDK tests compare it (surface.md §3.4).
+const CodePathNotExist uint32 = 200200
+
+// Issue is one Ydb.Issue.IssueMessage without position and without nested issues. Message is valid UTF-8.
+type Issue struct {
+	Code     uint32
+	Severity uint32
+	Message  string
+}
+
+// Outcome is the answer to a request: a status and the issues that explain it. SUCCESS may carry an issue too. The zero
+// Outcome is neither success nor a refusal.
+type Outcome struct {
+	Status Status
+	Issues []Issue
+}
+
+// OK tells whether the request succeeded.
+func (o Outcome) OK() bool { return o.Status == Success }
+
+// String returns status and messages on one line, for logs and test failures.
+func (o Outcome) String() string {
+	var b strings.Builder
+	b.WriteString(o.Status.String())
+	for _, issue := range o.Issues {
+		fmt.Fprintf(&b, " [%d/%d] %s", issue.Code, issue.Severity, issue.Message)
+	}
+	return b.String()
+}
+
+// Done is success without issues.
+func Done() Outcome { return Outcome{Status: Success} }
+
+// Refuse is an outcome with the given status and issues.
+func Refuse(status Status, issues ...Issue) Outcome {
+	return Outcome{Status: status, Issues: issues}
+}
+
+// RefuseConfigPath is the answer to a CreateNode or AlterNode whose config names a path (coordination.md §1.1 step 3,
+// §1.2 step 5).
+func RefuseConfigPath() Outcome {
+	return refuse(BadRequest, "Setting path is not allowed")
+}
+
+func refuse(status Status, text string) Outcome {
+	return Refuse(status, Issue{Severity: SeverityError, Message: strings.ToValidUTF8(text, "\uFFFD")})
+}
+
+// checkFailed has the shape in which the reference reports that a check of an existing or wanted path failed.
+func checkFailed(status Status, path Path, reason string) Outcome {
+	return refuse(status, fmt.Sprintf("Check failed: path: '%s', error: %s", shown(path.String()), reason))
+}
+
+func pathDoesNotExist() Outcome {
+	return Refuse(SchemeError, Issue{Code: CodePathNotExist, Severity: SeverityError, Message: "Path does not exist"})
+}
+
+// shown bounds what a text repeats of a client's path.
+func shown(path string) string {
+	if len(path) <= MaxShownBytes {
+		return path
+	}
+	cut := MaxShownBytes
+	for cut > MaxShownBytes-utf8.UTFMax && !utf8.RuneStart(path[cut]) {
+		cut--
+	}
+	return path[:cut] + "..."
+}

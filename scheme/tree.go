@@ -1,0 +1,184 @@
+package scheme
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Tree is the path tree of one database. Make one with New.
+type Tree struct {
+	limits   Limits
+	database Path
+	root     *vertex   // the unnamed root, id 0, without a row
+	byID     []*vertex // every entry, ascending ids
+	changed  []EntryID // ascending, unique: entries touched since the last TakeChanged
+}
+
+// vertex is one entry in its place.
+type vertex struct {
+	entry    Entry
+	parent   *vertex   // nil for the unnamed root only
+	children []*vertex // ascending names
+}
+
+// New returns the tree that holds nothing but the database, such as "/local" or "/Root/db", under DefaultLimits. It
+// fails if the database has no components, too many, or one with a name that is not allowed.
+func New(database string) (*Tree, error) {
+	return NewWithLimits(database, DefaultLimits())
+}
+
+// NewWithLimits is New with limits of the caller's choice.
+func NewWithLimits(database string, limits Limits) (*Tree, error) {
+	if err := limits.validate(); err != nil {
+		return nil, err
+	}
+	path := SplitLoose(database)
+	switch {
+	case len(path) == 0:
+		return nil, errors.New("scheme: the database path is empty")
+	case len(path) >= limits.Depth:
+		return nil, fmt.Errorf("scheme: the database path has %d components, at most %d are allowed",
+			len(path), limits.Depth-1)
+	}
+	t := emptyTree(path, limits)
+	parent := t.root
+	for i, name := range path {
+		if reason := databaseNameReason(name, limits.NameBytes); reason != "" {
+			return nil, fmt.Errorf("scheme: database path %q: %s", shown(database), reason)
+		}
+		kind := Directory
+		if i == len(path)-1 {
+			kind = Database
+		}
+		parent = t.add(parent, Entry{Name: name, Kind: kind, Owner: RootOwner})
+	}
+	return t, nil
+}
+
+func emptyTree(database Path, limits Limits) *Tree {
+	return &Tree{limits: limits, database: database, root: &vertex{entry: Entry{Name: "/", Kind: Directory}}}
+}
+
+// Database returns the path of the database.
+func (t *Tree) Database() Path { return slices.Clone(t.database) }
+
+// Lookup returns the entry at path. The empty path gives the unnamed root: a directory called "/" with id 0.
+func (t *Tree) Lookup(path Path) (Entry, bool) {
+	v := t.find(path)
+	if v == nil {
+		return Entry{}, false
+	}
+	return v.entry, true
+}
+
+// Children returns the entries directly below path, in ascending order of their names, compared bytewise. It returns
+// nothing if there is no such path or it is not a directory.
+func (t *Tree) Children(path Path) []Entry {
+	v := t.find(path)
+	if v == nil || len(v.children) == 0 {
+		return nil
+	}
+	children := make([]Entry, len(v.children))
+	for i, child := range v.children {
+		children[i] = child.entry
+	}
+	return children
+}
+
+// PathOf returns the path of the entry with the given id.
+func (t *Tree) PathOf(id EntryID) (Path, bool) {
+	v := t.get(id)
+	if v == nil {
+		return nil, false
+	}
+	return v.path(), true
+}
+
+// find returns the vertex at path, nil if there is none.
+func (t *Tree) find(path Path) *vertex {
+	v, depth := t.deepest(path)
+	if depth < len(path) {
+		return nil
+	}
+	return v
+}
+
+// deepest follows path as far as it exists, and returns where it ended and after how many components.
+func (t *Tree) deepest(path Path) (*vertex, int) {
+	v := t.root
+	for depth, name := range path {
+		at, found := v.search(name)
+		if !found {
+			return v, depth
+		}
+		v = v.children[at]
+	}
+	return v, len(path)
+}
+
+// get returns the vertex with the given id, nil if there is none.
+func (t *Tree) get(id EntryID) *vertex {
+	at, found := t.searchID(id)
+	if !found {
+		return nil
+	}
+	return t.byID[at]
+}
+
+func (t *Tree) searchID(id EntryID) (int, bool) {
+	return slices.BinarySearchFunc(t.byID, id, func(v *vertex, id EntryID) int { return cmp.Compare(v.entry.ID, id) })
+}
+
+// count is how many entries count against Limits.Paths.
+func (t *Tree) count() int { return len(t.byID) - len(t.database) }
+
+// add puts a new entry below parent and gives it its id. The caller has checked that the name is free.
+func (t *Tree) add(parent *vertex, entry Entry) *vertex {
+	entry.ID = 1
+	if n := len(t.byID); n > 0 {
+		entry.ID = t.byID[n-1].entry.ID + 1
+	}
+	entry.Parent = parent.entry.ID
+	v := &vertex{entry: entry, parent: parent}
+	at, _ := parent.search(entry.Name)
+	parent.children = slices.Insert(parent.children, at, v)
+	t.byID = append(t.byID, v)
+	t.touch(entry.ID)
+	return v
+}
+
+// remove takes out an entry without children.
+func (t *Tree) remove(v *vertex) {
+	at, _ := v.parent.search(v.entry.Name)
+	v.parent.children = slices.Delete(v.parent.children, at, at+1)
+	at, _ = t.searchID(v.entry.ID)
+	t.byID = slices.Delete(t.byID, at, at+1)
+	t.touch(v.entry.ID)
+}
+
+// touch remembers that the row of id has to be written.
+func (t *Tree) touch(id EntryID) {
+	if at, found := slices.BinarySearch(t.changed, id); !found {
+		t.changed = slices.Insert(t.changed, at, id)
+	}
+}
+
+// search returns where the child called name is, or would be.
+func (v *vertex) search(name string) (int, bool) {
+	return slices.BinarySearchFunc(v.children, name, func(child *vertex, name string) int {
+		return strings.Compare(child.entry.Name, name)
+	})
+}
+
+// path climbs from the vertex to the root.
+func (v *vertex) path() Path {
+	var path Path
+	for ; v.parent != nil; v = v.parent {
+		path = append(path, v.entry.Name)
+	}
+	slices.Reverse(path)
+	return path
+}
