@@ -1,0 +1,104 @@
+package coordination
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Check verifies the invariants of the package comment over the whole state. It returns all that is broken, nil if
+// nothing is.
+func (m *Machine) Check() error {
+	var broken []error
+	if err := m.tree.Check(); err != nil {
+		broken = append(broken, err)
+	}
+	inTree := 0
+	for entry := range m.tree.All() {
+		if entry.Node == 0 {
+			continue
+		}
+		inTree++
+		n := m.nodes[entry.Node]
+		if n == nil {
+			broken = append(broken, fmt.Errorf("path entry %d names coordination node %d, which is not there", entry.ID, entry.Node))
+			continue
+		}
+		if err := n.check(); err != nil {
+			broken = append(broken, fmt.Errorf("coordination node %d: %w", n.id, err))
+		}
+		if n.id >= m.nextNode {
+			broken = append(broken, fmt.Errorf("coordination node %d is not below the next id %d", n.id, m.nextNode))
+		}
+	}
+	if inTree != len(m.nodes) {
+		broken = append(broken, fmt.Errorf("%d coordination nodes, %d of them in the path tree", len(m.nodes), inTree))
+	}
+	return errors.Join(broken...)
+}
+
+func (n *node) check() error {
+	var broken []error
+	fail := func(format string, args ...any) { broken = append(broken, fmt.Errorf(format, args...)) }
+	linked := 0
+	for name, sem := range n.semaphores {
+		if name != sem.name || sem.id == 0 || sem.id >= n.nextSemaphore {
+			fail("semaphore %d %q is filed under %q, next id %d", sem.id, sem.name, name, n.nextSemaphore)
+		}
+		linked += sem.owners.length + sem.waiters.length
+		n.checkSemaphore(sem, fail)
+	}
+	if linked != len(n.links) {
+		fail("%d links in the semaphores' lists, %d in the table", linked, len(n.links))
+	}
+	held := 0
+	for id, s := range n.sessions {
+		if id != s.id || id == 0 || id >= n.nextSession {
+			fail("session %d is filed under %d, next id %d", s.id, id, n.nextSession)
+		}
+		last := OrderID(0)
+		for l := s.links.first; l != nil; l = l.nextOfSession {
+			held++
+			if l.session != s || l.order <= last || n.links[l.key()] != l {
+				fail("session %d has link %d out of order or not its own", s.id, l.order)
+			}
+			last = l.order
+		}
+	}
+	if held != len(n.links) {
+		fail("%d links in the sessions' lists, %d in the table", held, len(n.links))
+	}
+	return errors.Join(broken...)
+}
+
+func (n *node) checkSemaphore(sem *semaphore, fail func(string, ...any)) {
+	last, held, length := OrderID(0), uint64(0), 0
+	walk := func(list *linkList, owner bool) {
+		length = 0
+		for l := list.first; l != nil; l = l.next {
+			length++
+			if l.order <= last || l.order >= n.nextOrder || l.owner != owner || l.semaphore != sem || n.sessions[l.session.id] != l.session {
+				fail("semaphore %q has link %d in the wrong place", sem.name, l.order)
+			}
+			if owner {
+				held += l.count
+			}
+			if l.count == 0 || l.count > sem.limit {
+				fail("semaphore %q has link %d with count %d, limit %d", sem.name, l.order, l.count, sem.limit)
+			}
+			last = l.order
+		}
+		if length != list.length {
+			fail("semaphore %q has a list of %d links that says %d", sem.name, length, list.length)
+		}
+	}
+	walk(&sem.owners, true)
+	walk(&sem.waiters, false)
+	switch first := sem.waiters.first; {
+	case held != sem.held || held > sem.limit:
+		fail("semaphore %q has owners with %d tokens, says %d, limit %d", sem.name, held, sem.held, sem.limit)
+	case first != nil && first.count <= sem.free():
+		fail("semaphore %q keeps link %d waiting although it fits", sem.name, first.order)
+	case sem.ephemeral && sem.owners.first == nil:
+		fail("ephemeral semaphore %q has no owner", sem.name)
+	}
+}

@@ -1,0 +1,148 @@
+package coordination
+
+import "github.com/coordd/coordd/scheme"
+
+// Command is one entry of the replicated log. The set is closed: a new command comes with a new version of the format.
+type Command interface {
+	// subject is the node and the session that the command is about; 0 where there is none.
+	subject() (NodeID, SessionID)
+}
+
+// Origin says which session asked for a command, on which node, and whom to answer.
+type Origin struct {
+	Node    NodeID
+	Session SessionID
+	Address Address
+}
+
+// Attach creates a session (Session 0) or gives an existing one to the stream of Epoch (§2.3, §2.4).
+type Attach struct {
+	Node          NodeID
+	Session       SessionID
+	Epoch         Epoch
+	TimeoutMillis uint64
+	Description   string
+	ProtectionKey string
+}
+
+// StopSession ends a session at the wish of its client (§2.8).
+type StopSession struct {
+	Origin
+}
+
+// ExpireSession ends a session whose countdown the leader of Term saw run out. It is void if the session has been
+// attached again since (AttachEpoch), or in another term.
+type ExpireSession struct {
+	Node        NodeID
+	Session     SessionID
+	AttachEpoch Epoch
+	Term        Term
+}
+
+// ExpireWaiter ends a wait that the leader of Term saw run out. It is void if the waiter has become an owner, left, or
+// been superseded since (Order, WaitEpoch), or in another term.
+type ExpireWaiter struct {
+	Node      NodeID
+	Session   SessionID
+	Semaphore SemaphoreID
+	Order     OrderID
+	WaitEpoch Index
+	Term      Term
+}
+
+// CreateSemaphore makes a persistent semaphore (§3.2).
+type CreateSemaphore struct {
+	Origin
+	Name  string
+	Limit uint64
+	Data  []byte
+}
+
+// UpdateSemaphore replaces a semaphore's data (§3.3).
+type UpdateSemaphore struct {
+	Origin
+	Name string
+	Data []byte
+}
+
+// DeleteSemaphore removes a persistent semaphore (§3.7).
+type DeleteSemaphore struct {
+	Origin
+	Name  string
+	Force bool
+}
+
+// AcquireSemaphore asks for tokens (§3.4). TimeoutMillis 0 is a try, Infinite waits for ever.
+type AcquireSemaphore struct {
+	Origin
+	Name          string
+	Count         uint64
+	TimeoutMillis uint64
+	Data          []byte
+	Ephemeral     bool
+}
+
+// ReleaseSemaphore gives all tokens back, or leaves the queue (§3.6).
+type ReleaseSemaphore struct {
+	Origin
+	Name string
+}
+
+// CreateNode makes a coordination node (§1.1). Call is who waits for the answer; StampMillis is the leader's wall
+// clock, the only place where it enters the state.
+type CreateNode struct {
+	Call        Epoch
+	Path        scheme.Path
+	Config      NodeConfig
+	SetsPath    bool // config.path was not empty
+	Owner       string
+	StampMillis uint64
+}
+
+// AlterNode merges a configuration into a node's (§1.2).
+type AlterNode struct {
+	Call     Epoch
+	Path     scheme.Path
+	Config   NodeConfig
+	SetsPath bool
+}
+
+// DropNode removes a node with everything in it (§1.3).
+type DropNode struct {
+	Call Epoch
+	Path scheme.Path
+}
+
+// MakeDirectory makes a directory and its missing parents.
+type MakeDirectory struct {
+	Call        Epoch
+	Path        scheme.Path
+	Owner       string
+	StampMillis uint64
+}
+
+// RemoveDirectory removes an empty directory.
+type RemoveDirectory struct {
+	Call Epoch
+	Path scheme.Path
+}
+
+// ModifyPermissions changes the owner and the explicit permissions of a path.
+type ModifyPermissions struct {
+	Call   Epoch
+	Path   scheme.Path
+	Change scheme.PermissionsChange
+}
+
+func (o *Origin) subject() (NodeID, SessionID)        { return o.Node, o.Session }
+func (c *Attach) subject() (NodeID, SessionID)        { return c.Node, c.Session }
+func (c *ExpireSession) subject() (NodeID, SessionID) { return c.Node, c.Session }
+func (c *ExpireWaiter) subject() (NodeID, SessionID)  { return c.Node, c.Session }
+func (*CreateNode) subject() (NodeID, SessionID)      { return 0, 0 }
+func (*AlterNode) subject() (NodeID, SessionID)       { return 0, 0 }
+func (*DropNode) subject() (NodeID, SessionID)        { return 0, 0 }
+func (*MakeDirectory) subject() (NodeID, SessionID)   { return 0, 0 }
+func (*RemoveDirectory) subject() (NodeID, SessionID) { return 0, 0 }
+func (*ModifyPermissions) subject() (NodeID, SessionID) {
+	return 0, 0
+}

@@ -1,0 +1,30 @@
+// Package coordination is the coordination node itself: what a session may do to a semaphore, who is told, and when.
+//
+// It is made of three rings, all pure: no clock, no I/O, no goroutine, no randomness. They are told what happened,
+// with the time as an argument, and return what should be done.
+//
+//   - Machine is replicated. Every server feeds it the same log and holds the same state: the path tree, node
+//     configurations, sessions, semaphores, owners, waiters, counters. Apply is the only way in.
+//   - Leader is volatile and lives only where this server leads: which stream speaks for which session, who is to be
+//     answered, one-shot watches, deadlines. It turns requests into commands and the machine's effects into messages.
+//   - Front is volatile and lives where a client's stream ends: the ping schedule, request ids, the stream's own
+//     errors. It talks to the Leader in numbered messages, so that a relay can stand between the two.
+//
+// One request: Front.Receive numbers it, Leader.Request checks sizes and ranges and returns a Command, the shell
+// makes the command durable and committed, Machine.Apply returns effects, Leader.Applied turns them into messages
+// for streams, Front.Deliver turns those into what the client reads.
+//
+// # Invariants
+//
+// Machine.Check verifies them; tests call it after every step.
+//
+//  1. A semaphore's held tokens are the sum of its owners' counts and never exceed its limit.
+//  2. Owners and waiters are each in ascending order id, and no owner's order id is above a waiter's.
+//  3. The first waiter does not fit into the free tokens: otherwise it would be an owner.
+//  4. A session has at most one link to a semaphore; every link hangs in exactly one of the semaphore's two lists and
+//     in its session's list.
+//  5. An ephemeral semaphore has an owner.
+//  6. Ids in use are below the node's counters.
+//
+// Section numbers in comments refer to the project's behavioural specification of the coordination service.
+package coordination

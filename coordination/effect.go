@@ -1,0 +1,69 @@
+package coordination
+
+import "github.com/coordd/coordd/scheme"
+
+// EffectKind says what an Effect tells.
+type EffectKind uint8
+
+// The effects of a command, in the order of §4.6.
+const (
+	// EffectResult answers a semaphore request for good. Order is set if the request had been waiting.
+	EffectResult EffectKind = iota + 1
+	// EffectPending tells that an acquire waits, from WaitEpoch on, for TimeoutMillis.
+	EffectPending
+	// EffectWaitDropped tells that a wait ended without an answer, because its session did.
+	EffectWaitDropped
+	// EffectChanged tells that a semaphore changed in a way that watches may want to know.
+	EffectChanged
+	// EffectAttached tells that the session now belongs to the stream of Address.Epoch.
+	EffectAttached
+	// EffectAttachRefused tells that the stream of Address.Epoch got no session.
+	EffectAttachRefused
+	// EffectSessionEnded tells that a session is gone: stopped (Address set, to be answered) or expired.
+	EffectSessionEnded
+	// EffectCallDone answers a call about the path tree.
+	EffectCallDone
+	// EffectNodeDropped tells that a coordination node is gone with everything in it.
+	EffectNodeDropped
+)
+
+// Effect is one consequence of a command. Which fields count depends on Kind.
+type Effect struct {
+	Kind    EffectKind
+	Node    NodeID
+	Session SessionID
+	Address Address
+
+	Request RequestKind // EffectResult: which arm answers
+	Refusal *Refusal    // nil for success
+	Done    bool        // EffectResult: acquired or released
+
+	Order         OrderID
+	WaitEpoch     Index
+	TimeoutMillis uint64
+
+	Semaphore     SemaphoreID
+	DataChanged   bool
+	OwnersChanged bool
+	Deleted       bool // EffectChanged: the semaphore is gone
+
+	Created bool // EffectAttached: a new session
+
+	Call    Epoch
+	Outcome scheme.Outcome
+}
+
+// RequestKind names the requests a session can make.
+type RequestKind uint8
+
+// The requests of an attached session (§2.6).
+const (
+	RequestNone RequestKind = iota
+	RequestAcquire
+	RequestRelease
+	RequestCreate
+	RequestUpdate
+	RequestDelete
+	RequestDescribe
+	RequestStop
+)

@@ -1,0 +1,306 @@
+package coordination
+
+// PingPolicy says when a stream is pinged (§2.7) and how soon a failed start is told.
+type PingPolicy struct {
+	// MaxIntervalMillis shortens the interval between pings, 0 leaves it. The Python SDK gives up after 3 s of silence.
+	MaxIntervalMillis uint64
+	// HoldStartFailureMillis delays the Failure of a start, because several SDKs try again without a pause.
+	HoldStartFailureMillis uint64
+	// Opaque returns the number of the next ping, not 0 and hard to guess.
+	Opaque func() uint64
+}
+
+const (
+	minPingMillis = 10
+	maxPingMillis = 5000
+)
+
+// Front is one client's stream on the server that holds it: what the client may send now, its open requests, its pings
+// (§2.1, §2.6 to §2.9). It is not safe for concurrent use.
+//
+// Replies pile up in order until they are taken; whoever holds the Front sends them.
+type Front struct {
+	policy  *PingPolicy
+	state   frontState
+	rights  Rights
+	ending  Ending
+	session SessionID
+
+	interval uint64  // between pings, milliseconds
+	patience uint64  // within which a ping must be answered, milliseconds
+	opaque   uint64  // of the ping not yet answered, 0 if there is none
+	wake     Instant // when Tick has something to do
+	overdue  Instant // when the unanswered ping has been unanswered for too long
+	held     *Refusal
+
+	sequence Sequence      // of the last request forwarded
+	open     []openRequest // ascending sequence
+	replies  []Reply
+	taken    int // replies taken so far
+}
+
+type frontState uint8
+
+const (
+	frontExpectsStart frontState = iota
+	frontAttaching
+	frontHoldsFailure
+	frontAttached
+	frontStopping
+	frontEnded
+)
+
+// openRequest is a request whose last message has not come yet: an acquire until its result, a describe as long as its
+// watch lives.
+type openRequest struct {
+	sequence Sequence
+	reqID    uint64
+	pending  int // number of the reply that said so, counted from 1; 0 if none did
+}
+
+// NewFront returns the Front of a stream that has just been opened.
+func NewFront(policy *PingPolicy) *Front {
+	return &Front{policy: policy, wake: Never}
+}
+
+// Wake is when Tick has something to do, Never if nothing is planned.
+func (f *Front) Wake() Instant { return f.wake }
+
+// Ending is how the RPC ends once the replies taken so far and those still there are sent.
+func (f *Front) Ending() Ending { return f.ending }
+
+// Attaching reports whether the Front waits for the answer to its start. The client's next message must not be read
+// until it has come (§2.1).
+func (f *Front) Attaching() bool { return f.state == frontAttaching || f.state == frontHoldsFailure }
+
+// Queued is how many replies wait to be taken.
+func (f *Front) Queued() int { return len(f.replies) }
+
+// Take moves the replies to the end of into and returns it.
+func (f *Front) Take(into []Reply) []Reply {
+	const keep = 2 // an idle stream's pings need no more
+	into = append(into, f.replies...)
+	f.taken += len(f.replies)
+	clear(f.replies)
+	f.replies = f.replies[:0]
+	if cap(f.replies) > keep {
+		f.replies = nil
+	}
+	return into
+}
+
+// Receive takes the client's next message.
+func (f *Front) Receive(m *ClientMessage) Forward {
+	switch f.state {
+	case frontExpectsStart:
+		if m.Kind != ClientStart {
+			f.end(EndingInvalidStart)
+			return Forward{}
+		}
+		f.state = frontAttaching
+		f.interval = min(max(m.Start.TimeoutMillis/3, minPingMillis), maxPingMillis)
+		f.patience = f.interval
+		if most := f.policy.MaxIntervalMillis; most != 0 {
+			f.interval = min(f.interval, most)
+		}
+		return Forward{Attach: &m.Start}
+	case frontAttached, frontStopping:
+		return f.receiveAttached(m)
+	}
+	return Forward{}
+}
+
+func (f *Front) receiveAttached(m *ClientMessage) Forward {
+	switch m.Kind {
+	case ClientPing:
+		if m.Opaque == f.opaque {
+			f.opaque = 0 // the Python SDK answers a ping with a ping
+		}
+		f.reply(Reply{Kind: ReplyPong, Opaque: m.Opaque})
+		return Forward{}
+	case ClientPong:
+		// With no ping outstanding the expected number is 0 (§2.7).
+		if m.Opaque != f.opaque {
+			return f.fail(PongMismatch)
+		}
+		f.opaque = 0
+		return Forward{}
+	case ClientStart:
+		return f.fail(StartedTwice)
+	case ClientUnsupported:
+		return f.fail(UnimplementedRequest)
+	case ClientStop:
+		if f.state == frontStopping {
+			return f.fail(SessionNotAttachedHere)
+		}
+		f.state = frontStopping
+		f.sequence++
+		return Forward{Request: &Request{Kind: RequestStop}, Sequence: f.sequence}
+	case ClientSemaphore:
+		return f.receiveRequest(m)
+	}
+	return f.fail(EmptyRequest)
+}
+
+func (f *Front) receiveRequest(m *ClientMessage) Forward {
+	if refusal := f.rights.refuse(m.Request.Kind); refusal != nil {
+		f.reply(Reply{Kind: ReplyResult, Request: m.Request.Kind, ReqID: m.ReqID, Refusal: refusal})
+		return Forward{}
+	}
+	if f.state == frontStopping {
+		return f.fail(SessionNotAttachedHere)
+	}
+	f.sequence++
+	f.open = append(f.open, openRequest{sequence: f.sequence, reqID: m.ReqID})
+	return Forward{Request: &m.Request, Sequence: f.sequence}
+}
+
+// refuse is the table of permissions of §2.6.
+func (r Rights) refuse(kind RequestKind) *Refusal {
+	switch {
+	case kind == RequestAcquire && r&RightWrite == 0, kind == RequestRelease && r&RightWrite == 0:
+		return WriteDenied
+	case kind == RequestCreate && r&RightWrite == 0:
+		return CreateDenied
+	case kind == RequestUpdate && r&RightWrite == 0:
+		return UpdateDenied
+	case kind == RequestDelete && r&RightErase == 0:
+		return DeleteDenied
+	case kind == RequestDescribe && r&RightRead == 0:
+		return ReadDenied
+	}
+	return nil
+}
+
+// Close tells that the client closed its side, or is gone: the stream is abandoned (§2.9).
+func (f *Front) Close() Forward {
+	if f.state == frontEnded {
+		return Forward{}
+	}
+	told := f.state == frontExpectsStart || f.state == frontHoldsFailure // the leader knows of no stream, or of none any more
+	f.end(EndingAbandoned)
+	return Forward{Detach: !told}
+}
+
+// End ends the stream with a Failure that neither client nor leader asked for, as when the server stops.
+func (f *Front) End(refusal *Refusal) Forward {
+	if f.state == frontEnded {
+		return Forward{}
+	}
+	return f.fail(refusal)
+}
+
+// Deliver takes a message of the leader.
+func (f *Front) Deliver(now Instant, m *Message) {
+	if f.state == frontEnded {
+		return
+	}
+	switch m.Kind {
+	case MessageAttached:
+		f.state, f.session, f.rights = frontAttached, m.Session, m.Rights
+		f.reply(Reply{Kind: ReplyStarted, Session: m.Session})
+		f.ping(now)
+	case MessageEnd:
+		if f.state == frontAttaching && f.policy.HoldStartFailureMillis > 0 {
+			f.state, f.held = frontHoldsFailure, m.Refusal
+			f.wake = now.After(f.policy.HoldStartFailureMillis)
+			return
+		}
+		f.fail(m.Refusal)
+	case MessageStopped:
+		f.reply(Reply{Kind: ReplyStopped, Session: m.Session})
+		f.end(EndingOK)
+	default:
+		f.deliverAnswer(m)
+	}
+}
+
+func (f *Front) deliverAnswer(m *Message) {
+	at := f.find(m.Sequence)
+	if at < 0 {
+		return
+	}
+	open := &f.open[at]
+	reply := Reply{ReqID: open.reqID}
+	last := true
+	switch m.Kind {
+	case MessagePending:
+		reply.Kind, last = ReplyPending, false
+		open.pending = f.taken + len(f.replies) + 1
+	case MessageResult:
+		reply.Kind, reply.Request, reply.Refusal, reply.Done = ReplyResult, m.Request, m.Refusal, m.Done
+		// A Pending that nobody has seen yet is no news any more: some SDKs trip over the two together.
+		if unseen := open.pending - 1 - f.taken; open.pending > 0 && unseen >= 0 {
+			f.replies[unseen] = Reply{}
+		}
+	case MessageDescribed:
+		reply.Kind, reply.Request, reply.Refusal = ReplyResult, RequestDescribe, m.Refusal
+		reply.Description, reply.WatchAdded = m.Description, m.WatchAdded
+		last = !m.WatchAdded
+	case MessageChanged:
+		reply.Kind, reply.DataChanged, reply.OwnersChanged = ReplyChanged, m.DataChanged, m.OwnersChanged
+	}
+	if last {
+		f.open = append(f.open[:at], f.open[at+1:]...)
+	}
+	f.reply(reply)
+}
+
+func (f *Front) find(sequence Sequence) int {
+	low, high := 0, len(f.open)
+	for low < high {
+		middle := (low + high) / 2
+		if f.open[middle].sequence < sequence {
+			low = middle + 1
+		} else {
+			high = middle
+		}
+	}
+	if low == len(f.open) || f.open[low].sequence != sequence {
+		return -1
+	}
+	return low
+}
+
+// Tick must be called when Wake has come: it pings, finds that a ping was not answered in time, or tells a failed start.
+func (f *Front) Tick(now Instant) Forward {
+	if now < f.wake {
+		return Forward{}
+	}
+	switch f.state {
+	case frontHoldsFailure:
+		f.fail(f.held)
+	case frontAttached, frontStopping:
+		if f.opaque == 0 {
+			f.ping(now)
+			return Forward{}
+		}
+		if now >= f.overdue {
+			return f.fail(PingTimeout)
+		}
+		f.wake = f.overdue
+	}
+	return Forward{}
+}
+
+func (f *Front) ping(now Instant) {
+	f.opaque = f.policy.Opaque()
+	f.wake, f.overdue = now.After(f.interval), now.After(f.patience)
+	f.reply(Reply{Kind: ReplyPing, Opaque: f.opaque})
+}
+
+func (f *Front) reply(r Reply) { f.replies = append(f.replies, r) }
+
+// fail ends the stream with a Failure. The leader is told unless it was the one to end it; telling it twice does no
+// harm.
+func (f *Front) fail(refusal *Refusal) Forward {
+	known := f.state != frontHoldsFailure && f.state != frontExpectsStart
+	f.reply(Reply{Kind: ReplyFailure, Refusal: refusal})
+	f.end(EndingOK)
+	return Forward{Detach: known}
+}
+
+func (f *Front) end(ending Ending) {
+	f.state, f.ending, f.wake = frontEnded, ending, Never
+	f.open = nil
+}

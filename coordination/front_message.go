@@ -1,0 +1,85 @@
+package coordination
+
+// ClientKind names the arms of a client's message.
+type ClientKind uint8
+
+// The arms of SessionRequest.
+const (
+	// ClientEmpty: no arm is set, or one that this server does not know.
+	ClientEmpty ClientKind = iota
+	ClientStart
+	ClientStop
+	ClientPing
+	ClientPong
+	// ClientSemaphore: one of the six semaphore requests.
+	ClientSemaphore
+	// ClientUnsupported: one of the arms that the protocol reserves.
+	ClientUnsupported
+)
+
+// ClientMessage is one message of the client's side of a stream. Which fields count depends on Kind.
+type ClientMessage struct {
+	Kind    ClientKind
+	ReqID   uint64
+	Opaque  uint64        // ping and pong
+	Start   AttachRequest // start
+	Request Request       // semaphore requests
+}
+
+// ReplyKind names the arms of a server's message.
+type ReplyKind uint8
+
+// The arms of SessionResponse.
+const (
+	// ReplyNone: nothing is to be sent.
+	ReplyNone ReplyKind = iota
+	ReplyStarted
+	ReplyStopped
+	ReplyFailure
+	ReplyPing
+	ReplyPong
+	// ReplyPending is acquire_semaphore_pending.
+	ReplyPending
+	// ReplyResult is the result arm of Request.
+	ReplyResult
+	// ReplyChanged is describe_semaphore_changed.
+	ReplyChanged
+)
+
+// Reply is one message of the server's side of a stream. Which fields count depends on Kind.
+type Reply struct {
+	Kind          ReplyKind
+	Request       RequestKind
+	ReqID         uint64
+	Session       SessionID
+	Opaque        uint64
+	Refusal       *Refusal // nil for success
+	Done          bool
+	WatchAdded    bool
+	DataChanged   bool
+	OwnersChanged bool
+	Description   *SemaphoreDescription
+}
+
+// Ending says how a stream's RPC ends once all replies are sent.
+type Ending uint8
+
+// The endings of §2.9.
+const (
+	// EndingNone: the stream goes on.
+	EndingNone Ending = iota
+	// EndingOK: after SessionStopped, or after a Failure.
+	EndingOK
+	// EndingInvalidStart: INVALID_ARGUMENT, the first message was no SessionStart.
+	EndingInvalidStart
+	// EndingAbandoned: CANCELLED, the client closed its side.
+	EndingAbandoned
+)
+
+// Forward is what a Front has for the Leader; at most one of its fields is set.
+type Forward struct {
+	Attach   *AttachRequest
+	Request  *Request
+	Sequence Sequence // of Request
+	Detach   bool     // the stream is gone
+}

@@ -1,0 +1,88 @@
+package coordination
+
+// rowHash is 64-bit FNV-1a over a row's fields, each with its length or in fixed width, so that equal hashes mean equal
+// rows for all practical purposes. It is written out here because it must never change: servers compare digests.
+type rowHash uint64
+
+const (
+	fnvOffset rowHash = 14695981039346656037
+	fnvPrime  rowHash = 1099511628211
+)
+
+func newRowHash(kind RowKind) rowHash { return fnvOffset.number(uint64(kind)) }
+
+func (h rowHash) number(v uint64) rowHash {
+	for range 8 {
+		h = (h ^ rowHash(v&0xff)) * fnvPrime
+		v >>= 8
+	}
+	return h
+}
+
+func (h rowHash) text(s string) rowHash {
+	h = h.number(uint64(len(s)))
+	for i := range len(s) {
+		h = (h ^ rowHash(s[i])) * fnvPrime
+	}
+	return h
+}
+
+func (h rowHash) bytes(b []byte) rowHash {
+	h = h.number(uint64(len(b)))
+	for _, c := range b {
+		h = (h ^ rowHash(c)) * fnvPrime
+	}
+	return h
+}
+
+func (h rowHash) flag(f bool) rowHash {
+	if f {
+		return h.number(1)
+	}
+	return h.number(0)
+}
+
+func (h rowHash) epoch(e Epoch) rowHash { return h.number(uint64(e.Term)).number(e.Counter) }
+
+func (r MachineRow) hash() uint64 {
+	return uint64(newRowHash(RowMachine).number(uint64(r.NextNode)))
+}
+
+func (r PathRow) hash() uint64 {
+	h := newRowHash(RowPath).number(uint64(r.ID)).number(uint64(r.Parent)).text(r.Name).number(uint64(r.Kind)).
+		number(uint64(r.Node)).text(r.Owner).flag(r.InterruptInheritance).
+		number(r.Created.PlanStep).number(r.Created.TxID)
+	for _, p := range r.Permissions {
+		h = h.text(p.Subject).number(uint64(len(p.Names)))
+		for _, name := range p.Names {
+			h = h.text(name)
+		}
+	}
+	return uint64(h)
+}
+
+func (r NodeRow) hash() uint64 {
+	c := r.Config
+	return uint64(newRowHash(RowNode).number(uint64(r.ID)).
+		number(uint64(c.SelfCheckPeriodMillis)).number(uint64(c.SessionGracePeriodMillis)).
+		number(uint64(c.ReadConsistencyMode)).number(uint64(c.AttachConsistencyMode)).number(uint64(c.RateLimiterCountersMode)).
+		number(uint64(r.NextSession)).number(uint64(r.NextSemaphore)).number(uint64(r.NextOrder)))
+}
+
+func (r SessionRow) hash() uint64 {
+	return uint64(newRowHash(RowSession).number(uint64(r.Node)).number(uint64(r.ID)).number(r.TimeoutMillis).
+		text(r.Description).text(r.ProtectionKey).epoch(r.AttachEpoch))
+}
+
+func (r SemaphoreRow) hash() uint64 {
+	return uint64(newRowHash(RowSemaphore).number(uint64(r.Node)).number(uint64(r.ID)).text(r.Name).bytes(r.Data).
+		number(r.Limit).flag(r.Ephemeral))
+}
+
+func (r LinkRow) hash() uint64 {
+	return uint64(newRowHash(RowLink).number(uint64(r.Node)).number(uint64(r.Order)).number(uint64(r.Session)).
+		number(uint64(r.Semaphore)).number(r.Count).number(r.TimeoutMillis).bytes(r.Data).
+		epoch(r.Address.Epoch).number(uint64(r.Address.Sequence)).number(uint64(r.WaitEpoch)).flag(r.Owner))
+}
+
+func (DeletedRow) hash() uint64 { return 0 }

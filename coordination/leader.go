@@ -1,0 +1,286 @@
+package coordination
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/coordd/coordd/scheme"
+)
+
+// Leader is what only the leading server knows: which stream speaks for which session, who waits for which answer,
+// watches and deadlines (§0.3). It reads the machine and never changes it. It is owned by the machine's goroutine.
+//
+// A Leader lives for one term. It is made when the server has applied its own first entry of the term, and thrown away
+// when the server leads no more.
+type Leader struct {
+	machine *Machine
+	term    Term
+	counter uint64 // of attachments, calls and barriers of this term
+	armed   uint64 // of deadlines
+
+	nodes     map[NodeID]*ledNode
+	streams   map[StreamID]*attachment
+	attaching map[Epoch]*attachment // those whose Attach is in the log's pipeline
+	wakeups   heapOf[*ledNode]      // nodes that have deadlines
+	strict    strictReads
+	out       Output
+}
+
+// Output is what the leader wants done, in order within each list.
+type Output struct {
+	Commands []Command  // to be put into the log
+	Messages []Message  // to be handed to the streams' Fronts
+	Calls    []CallDone // to be answered
+	Barrier  uint64     // if not 0: to be passed to BarrierPassed once leadership is proven
+}
+
+// CallDone answers a call about the path tree.
+type CallDone struct {
+	Call    Epoch
+	Outcome scheme.Outcome
+}
+
+type ledNode struct {
+	id        NodeID
+	node      *node
+	sessions  map[SessionID]*ledSession
+	watches   map[SemaphoreID]*watchList
+	waits     map[OrderID]*deadline
+	deadlines heapOf[*deadline]
+	position  int // in Leader.wakeups
+
+	// Commands of this term about this node: how many were proposed, and how many of them are applied. A relaxed
+	// describe waits for those proposed before it (§4.5).
+	proposed, applied uint64
+	describes         []waitingDescribe
+}
+
+type ledSession struct {
+	id         SessionID
+	node       *ledNode
+	attachment *attachment // nil while detached
+	newest     *attachment // of those still attaching
+	seqNo      uint64      // last accepted (§2.4)
+	inFlight   int         // commands about this session between proposal and apply
+	countdown  *deadline
+	watches    map[SemaphoreID]*watch
+}
+
+// attachment ties a stream to a session, or tries to.
+type attachment struct {
+	stream    StreamID
+	server    uint64
+	path      string
+	seqNo     uint64
+	epoch     Epoch
+	node      *ledNode
+	session   *ledSession // nil for a new session that is not there yet
+	rights    Rights
+	stopping  bool
+	abandoned bool // the stream went away while attaching
+}
+
+// NewLeader takes over the machine's present state (§4.2): every session is detached and has its timeout and the
+// node's grace period left, every waiter its full timeout.
+func NewLeader(m *Machine, term Term, now Instant) *Leader {
+	l := &Leader{
+		machine: m, term: term,
+		nodes:     make(map[NodeID]*ledNode),
+		streams:   make(map[StreamID]*attachment),
+		attaching: make(map[Epoch]*attachment),
+	}
+	for _, id := range slices.Sorted(maps.Keys(m.nodes)) {
+		n := l.led(id)
+		grace := n.node.config.EffectiveGraceMillis()
+		for _, sessionID := range slices.Sorted(maps.Keys(n.node.sessions)) {
+			s := n.led(sessionID)
+			durable := n.node.sessions[sessionID]
+			l.startCountdown(now, s, durable.timeoutMillis+grace)
+			for link := durable.links.first; link != nil; link = link.nextOfSession {
+				if !link.owner {
+					l.startWait(now, n, ExpireWaiter{Node: id, Session: sessionID, Semaphore: link.semaphore.id,
+						Order: link.order, WaitEpoch: link.waitEpoch, Term: term}, link.timeoutMillis)
+				}
+			}
+		}
+	}
+	return l
+}
+
+// Term is the term that this leader lives for.
+func (l *Leader) Term() Term { return l.term }
+
+// Take returns what has been put out since the last call. The slices are valid until the leader is used again.
+func (l *Leader) Take() Output {
+	out := l.out
+	l.out.Commands = l.out.Commands[:0]
+	l.out.Messages = l.out.Messages[:0]
+	l.out.Calls = l.out.Calls[:0]
+	l.out.Barrier = 0
+	return out
+}
+
+// NextCall numbers a call about the path tree; its CallDone carries the same number.
+func (l *Leader) NextCall() Epoch { return l.nextEpoch() }
+
+// Propose puts out a command about the path tree.
+func (l *Leader) Propose(c Command) { l.out.Commands = append(l.out.Commands, c) }
+
+func (l *Leader) nextEpoch() Epoch {
+	l.counter++
+	return Epoch{Term: l.term, Counter: l.counter}
+}
+
+// led returns the leader's side of a coordination node, nil if there is no such node.
+func (l *Leader) led(id NodeID) *ledNode {
+	n := l.nodes[id]
+	if n == nil && l.machine.nodes[id] != nil {
+		n = &ledNode{
+			id: id, node: l.machine.nodes[id],
+			sessions: make(map[SessionID]*ledSession),
+			watches:  make(map[SemaphoreID]*watchList),
+			waits:    make(map[OrderID]*deadline),
+		}
+		l.nodes[id] = n
+	}
+	return n
+}
+
+// led returns the leader's side of a session, nil if there is no such session.
+func (n *ledNode) led(id SessionID) *ledSession {
+	s := n.sessions[id]
+	if s == nil && n.node.sessions[id] != nil {
+		s = &ledSession{id: id, node: n}
+		n.sessions[id] = s
+	}
+	return s
+}
+
+// propose puts out a command about a node, and about one of its sessions unless s is nil.
+func (l *Leader) propose(n *ledNode, s *ledSession, c Command) {
+	n.proposed++
+	if s != nil {
+		s.inFlight++
+	}
+	l.out.Commands = append(l.out.Commands, c)
+}
+
+func (l *Leader) send(a *attachment, m Message) {
+	m.Stream = a.stream
+	l.out.Messages = append(l.out.Messages, m)
+}
+
+// end ends a stream with a Failure and forgets it.
+func (l *Leader) end(a *attachment, refusal *Refusal) {
+	delete(l.streams, a.stream)
+	l.send(a, Message{Kind: MessageEnd, Refusal: refusal})
+}
+
+// Applied takes the effects of the command at index, written in term. It must be called for every applied entry.
+func (l *Leader) Applied(now Instant, term Term, c Command, effects []Effect) {
+	if c == nil {
+		return
+	}
+	nodeID, sessionID := c.subject()
+	n := l.led(nodeID)
+	if n != nil && term == l.term {
+		n.applied++
+		if s := n.sessions[sessionID]; s != nil {
+			s.inFlight--
+		}
+	}
+	for i := range effects {
+		l.effect(now, &effects[i])
+	}
+	if n != nil {
+		l.answerDescribes(n)
+	}
+}
+
+func (l *Leader) effect(now Instant, e *Effect) {
+	switch e.Kind {
+	case EffectCallDone:
+		l.out.Calls = append(l.out.Calls, CallDone{e.Call, e.Outcome})
+		return
+	case EffectNodeDropped:
+		l.nodeDropped(e.Node)
+		return
+	case EffectAttachRefused:
+		l.attachRefused(e)
+		return
+	}
+	n := l.led(e.Node)
+	switch e.Kind {
+	case EffectResult:
+		l.stopWait(n, e.Order)
+		l.result(n, e)
+	case EffectPending:
+		l.startWait(now, n, ExpireWaiter{Node: e.Node, Session: e.Session, Semaphore: e.Semaphore,
+			Order: e.Order, WaitEpoch: e.WaitEpoch, Term: l.term}, e.TimeoutMillis)
+		if a := n.addressee(e); a != nil {
+			l.send(a, Message{Kind: MessagePending, Sequence: e.Address.Sequence})
+		}
+	case EffectWaitDropped:
+		l.stopWait(n, e.Order)
+	case EffectChanged:
+		l.notify(n, e)
+	case EffectAttached:
+		l.attached(now, n, e)
+	case EffectSessionEnded:
+		l.sessionEnded(n, e)
+	}
+}
+
+// addressee is the stream that an effect answers; nil if its session is detached or belongs to a later stream by now.
+// What is answered to nobody happens silently (§3.4, queue rules).
+func (n *ledNode) addressee(e *Effect) *attachment {
+	s := n.sessions[e.Session]
+	if s == nil || s.attachment == nil || s.attachment.epoch != e.Address.Epoch {
+		return nil
+	}
+	return s.attachment
+}
+
+func (l *Leader) result(n *ledNode, e *Effect) {
+	if a := n.addressee(e); a != nil {
+		l.send(a, Message{Kind: MessageResult, Sequence: e.Address.Sequence, Request: e.Request, Refusal: e.Refusal, Done: e.Done})
+	}
+}
+
+// sessionEnded forgets a session. Its stream, if it has one, is told: SessionStopped if it asked for the end, otherwise
+// that the session has expired (§2.9).
+func (l *Leader) sessionEnded(n *ledNode, e *Effect) {
+	s := n.sessions[e.Session]
+	if s == nil {
+		return
+	}
+	l.stopCountdown(s)
+	l.dropWatches(s)
+	delete(n.sessions, s.id)
+	a := s.attachment
+	switch {
+	case a == nil:
+	case a.stopping && a.epoch == e.Address.Epoch:
+		delete(l.streams, a.stream)
+		l.send(a, Message{Kind: MessageStopped, Session: s.id})
+	default:
+		l.end(a, SessionExpired)
+	}
+}
+
+// nodeDropped ends every stream attached to the node (§1.3). Streams still attaching are refused when their turn comes.
+func (l *Leader) nodeDropped(id NodeID) {
+	n := l.nodes[id]
+	if n == nil {
+		return
+	}
+	for _, sessionID := range slices.Sorted(maps.Keys(n.sessions)) {
+		if a := n.sessions[sessionID].attachment; a != nil {
+			l.end(a, LinkFailure)
+		}
+	}
+	if len(n.deadlines) > 0 {
+		l.wakeups.remove(n)
+	}
+	delete(l.nodes, id)
+}

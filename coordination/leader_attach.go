@@ -1,0 +1,166 @@
+package coordination
+
+import "github.com/coordd/coordd/scheme"
+
+// Attach takes the first message of a stream: checks 4 to 18 of §2.3 in their order. The answer is a MessageAttached or
+// a MessageEnd, now or when the command that it proposes has been applied.
+//
+// It differs from the reference in one point: a theft is validated before the older stream is ended, so a newcomer that
+// is refused disturbs nobody (§2.5).
+func (l *Leader) Attach(now Instant, stream StreamID, r AttachRequest) {
+	a := &attachment{stream: stream, server: r.Server, path: r.Path, seqNo: r.SeqNo, rights: AllRights}
+	n, refusal := l.resolve(r.Path)
+	if refusal == nil {
+		a.node = n
+		refusal = l.checkAttach(a, &r)
+	}
+	if refusal != nil {
+		l.end(a, refusal)
+		return
+	}
+	l.streams[stream] = a
+	a.epoch = l.nextEpoch()
+	if s := a.session; s != nil {
+		s.seqNo = r.SeqNo
+		if s.mayAttachUnlogged(&r) {
+			l.attachTo(now, a, s, false)
+			return
+		}
+		s.newest = a
+	}
+	l.attaching[a.epoch] = a
+	l.propose(n, a.session, &Attach{Node: n.id, Session: r.Session, Epoch: a.epoch, TimeoutMillis: r.TimeoutMillis,
+		Description: r.Description, ProtectionKey: r.ProtectionKey})
+}
+
+func (l *Leader) resolve(path string) (*ledNode, *Refusal) {
+	parts := scheme.SplitLoose(path)
+	if len(parts) == 0 {
+		return nil, PathEmpty
+	}
+	entry, found := l.machine.tree.Lookup(parts)
+	if !found || entry.Kind != scheme.CoordinationNode {
+		return nil, NodeNotFound
+	}
+	return l.led(entry.Node), nil
+}
+
+// checkAttach is checks 8, 9 and 12 to 17; 18 is the machine's. It finds the session on the way.
+func (l *Leader) checkAttach(a *attachment, r *AttachRequest) *Refusal {
+	var s *ledSession
+	if r.Session != 0 {
+		s = a.node.led(r.Session)
+	}
+	if s != nil {
+		for _, other := range [...]*attachment{s.newest, s.attachment} {
+			switch {
+			case other == nil || other.server != a.server || other.path != a.path:
+			case r.SeqNo < other.seqNo:
+				return AttachOutOfSequence
+			case other.stopping:
+				return SessionBeingDestroyed
+			}
+		}
+	}
+	switch {
+	case r.TimeoutMillis > MaxSessionTimeoutMillis:
+		return SessionTimeoutRange
+	case len(r.Description) > MaxDescriptionBytes:
+		return DescriptionTooLarge
+	case len(r.ProtectionKey) > MaxProtectionKeyBytes:
+		return ProtectionKeyTooLarge
+	case r.Session == 0:
+		return nil
+	case s == nil:
+		return SessionMissing
+	case r.SeqNo < s.seqNo:
+		return AttachOutOfSequence
+	case !s.durable().acceptsKey(r.ProtectionKey):
+		return ProtectionKeyMismatch
+	}
+	a.session = s
+	return nil
+}
+
+func (s *ledSession) durable() *session { return s.node.node.sessions[s.id] }
+
+// mayAttachUnlogged is the relaxed mode of §4.5: nothing durable changes, and no command about the session is in flight
+// that might, an expiry included.
+func (s *ledSession) mayAttachUnlogged(r *AttachRequest) bool {
+	durable := s.durable()
+	return !s.node.node.config.StrictAttach() && s.inFlight == 0 &&
+		durable.timeoutMillis == r.TimeoutMillis && durable.description == r.Description
+}
+
+func (l *Leader) attached(now Instant, n *ledNode, e *Effect) {
+	a := l.attaching[e.Address.Epoch]
+	if a == nil {
+		return
+	}
+	delete(l.attaching, a.epoch)
+	s := n.led(e.Session)
+	if s.newest == a {
+		s.newest = nil
+	}
+	s.seqNo = max(s.seqNo, a.seqNo)
+	l.attachTo(now, a, s, e.Created)
+}
+
+// attachTo gives the session to the stream. Whoever had it is told that it was stolen (§2.5); watches and reply
+// addresses are forgotten silently (§2.4).
+func (l *Leader) attachTo(now Instant, a *attachment, s *ledSession, created bool) {
+	l.stopCountdown(s)
+	l.dropWatches(s)
+	if old := s.attachment; old != nil {
+		if old.server == a.server && old.path == a.path {
+			l.end(old, StolenByLocalClient)
+		} else {
+			l.end(old, StolenByRemoteClient)
+		}
+	}
+	a.session, s.attachment = s, a
+	switch {
+	case !a.abandoned:
+		l.send(a, Message{Kind: MessageAttached, Session: s.id, Rights: a.rights})
+	case created: // nobody knows its id (§2.9)
+		s.attachment = nil
+		l.propose(s.node, s, &StopSession{Origin{Node: s.node.id, Session: s.id, Address: Address{Epoch: a.epoch}}})
+	default:
+		l.detach(now, s)
+	}
+}
+
+func (l *Leader) attachRefused(e *Effect) {
+	a := l.attaching[e.Address.Epoch]
+	if a == nil {
+		return
+	}
+	delete(l.attaching, a.epoch)
+	if s := a.session; s != nil && s.newest == a {
+		s.newest = nil
+	}
+	if !a.abandoned {
+		l.end(a, e.Refusal)
+	}
+}
+
+// Detach tells that a stream is gone without having been ended by the leader (§2.9, §2.10).
+func (l *Leader) Detach(now Instant, stream StreamID) {
+	a := l.streams[stream]
+	if a == nil {
+		return
+	}
+	delete(l.streams, stream)
+	if s := a.session; s != nil && s.attachment == a {
+		l.detach(now, s)
+		return
+	}
+	a.abandoned = true
+}
+
+// detach starts the countdown with the session's present timeout; no grace is added (§2.10).
+func (l *Leader) detach(now Instant, s *ledSession) {
+	s.attachment = nil
+	l.dropWatches(s)
+	l.startCountdown(now, s, s.durable().timeoutMillis)
+}

@@ -1,0 +1,95 @@
+package coordination
+
+// waitingDescribe is a describe that must not overtake earlier writes to its node.
+type waitingDescribe struct {
+	attachment *attachment
+	sequence   Sequence
+	request    *Request
+	after      uint64 // answered once so many of the node's commands are applied
+}
+
+// strictReads holds describes that wait for a proof of leadership (§4.5). One proof is asked for at a time; those that
+// come meanwhile wait for the next, because a proof covers only what was asked before it began.
+type strictReads struct {
+	barrier uint64 // the one under way, 0 if none is
+	covered []waitingDescribe
+	next    []waitingDescribe
+}
+
+func (l *Leader) describe(a *attachment, sequence Sequence, r *Request) {
+	d := waitingDescribe{attachment: a, sequence: sequence, request: r}
+	if a.node.node.config.StrictReads() {
+		l.strict.next = append(l.strict.next, d)
+		l.askBarrier()
+		return
+	}
+	l.describeInTurn(d)
+}
+
+func (l *Leader) askBarrier() {
+	if l.strict.barrier != 0 || len(l.strict.next) == 0 {
+		return
+	}
+	l.counter++
+	l.strict.barrier = l.counter
+	l.strict.covered, l.strict.next = l.strict.next, nil
+	l.out.Barrier = l.strict.barrier
+}
+
+// BarrierPassed tells that this server still led after the barrier had been put out, and has applied everything that was
+// committed then.
+func (l *Leader) BarrierPassed(barrier uint64) {
+	if barrier != l.strict.barrier {
+		return
+	}
+	covered := l.strict.covered
+	l.strict.barrier, l.strict.covered = 0, nil
+	for _, d := range covered {
+		l.describeInTurn(d)
+	}
+	l.askBarrier()
+}
+
+func (l *Leader) describeInTurn(d waitingDescribe) {
+	n := d.attachment.node
+	if n.applied == n.proposed {
+		l.answerDescribe(n, &d)
+		return
+	}
+	d.after = n.proposed
+	n.describes = append(n.describes, d)
+}
+
+// answerDescribes answers those whose turn has come.
+func (l *Leader) answerDescribes(n *ledNode) {
+	done := 0
+	for done < len(n.describes) && n.describes[done].after <= n.applied {
+		l.answerDescribe(n, &n.describes[done])
+		n.describes[done] = waitingDescribe{}
+		done++
+	}
+	if done == len(n.describes) {
+		n.describes = n.describes[:0]
+	} else {
+		n.describes = n.describes[done:]
+	}
+}
+
+// answerDescribe is §3.8. The watch is installed at the same point at which the state is read.
+func (l *Leader) answerDescribe(n *ledNode, d *waitingDescribe) {
+	a, r := d.attachment, d.request
+	if a.session.attachment != a || l.nodes[n.id] != n {
+		return
+	}
+	sem := n.node.semaphores[r.Name]
+	if sem == nil {
+		l.send(a, Message{Kind: MessageDescribed, Sequence: d.sequence, Request: RequestDescribe, Refusal: SemaphoreNotFound})
+		return
+	}
+	watched := r.WatchData || r.WatchOwners
+	if watched {
+		l.watch(a.session, sem.id, d.sequence, r)
+	}
+	l.send(a, Message{Kind: MessageDescribed, Sequence: d.sequence, Request: RequestDescribe, WatchAdded: watched,
+		Description: describe(sem, r.IncludeOwners, r.IncludeWaiters)})
+}

@@ -1,0 +1,74 @@
+package coordination
+
+// Request takes a request of an attached stream. Sizes and ranges are checked here, before anything is written; these
+// refusals may overtake the answers of earlier requests (§4.6). A request of a stream that was ended meanwhile is
+// dropped: its client has been told.
+func (l *Leader) Request(stream StreamID, sequence Sequence, r *Request) {
+	a := l.streams[stream]
+	if a == nil || a.session == nil || a.session.attachment != a {
+		return
+	}
+	if refusal := r.check(); refusal != nil {
+		l.send(a, Message{Kind: MessageResult, Sequence: sequence, Request: r.Kind, Refusal: refusal})
+		return
+	}
+	if r.Kind == RequestDescribe {
+		l.describe(a, sequence, r)
+		return
+	}
+	if r.Kind == RequestStop {
+		a.stopping = true
+	}
+	origin := Origin{Node: a.node.id, Session: a.session.id, Address: Address{a.epoch, sequence}}
+	l.propose(a.node, a.session, r.command(origin))
+}
+
+// check is the immediate checks of §3.2 to §3.4, in their order.
+func (r *Request) check() *Refusal {
+	switch r.Kind {
+	case RequestCreate:
+		switch {
+		case r.Limit == 0:
+			return LimitZero
+		case len(r.Name) > MaxSemaphoreNameBytes:
+			return NameTooLong
+		case len(r.Data) > MaxSemaphoreDataBytes:
+			return SemaphoreDataTooLarge
+		}
+	case RequestUpdate:
+		switch {
+		case len(r.Name) > MaxSemaphoreNameBytes:
+			return NameTooLong
+		case len(r.Data) > MaxSemaphoreDataBytes:
+			return SemaphoreDataTooLarge
+		}
+	case RequestAcquire:
+		switch {
+		case r.Count == 0:
+			return CountZero
+		case r.TimeoutMillis > MaxAcquireTimeoutMillis && r.TimeoutMillis != Infinite:
+			return AcquireTimeoutRange
+		case len(r.Data) > MaxAcquireDataBytes:
+			return AcquireDataTooLarge
+		}
+	}
+	return nil
+}
+
+func (r *Request) command(o Origin) Command {
+	switch r.Kind {
+	case RequestAcquire:
+		return &AcquireSemaphore{Origin: o, Name: r.Name, Count: r.Count, TimeoutMillis: r.TimeoutMillis, Data: r.Data, Ephemeral: r.Ephemeral}
+	case RequestRelease:
+		return &ReleaseSemaphore{Origin: o, Name: r.Name}
+	case RequestCreate:
+		return &CreateSemaphore{Origin: o, Name: r.Name, Limit: r.Limit, Data: r.Data}
+	case RequestUpdate:
+		return &UpdateSemaphore{Origin: o, Name: r.Name, Data: r.Data}
+	case RequestDelete:
+		return &DeleteSemaphore{Origin: o, Name: r.Name, Force: r.Force}
+	case RequestStop:
+		return &StopSession{Origin: o}
+	}
+	panic("coordination: a request without a kind")
+}

@@ -1,0 +1,35 @@
+package coordination
+
+// Limits of the protocol (§5). All are inclusive: exactly the limit is accepted.
+const (
+	// MaxSessionTimeoutMillis is the longest session timeout, 30 minutes. There is no infinite session.
+	MaxSessionTimeoutMillis = 1_800_000
+	// MaxDescriptionBytes bounds a session's description.
+	MaxDescriptionBytes = 1024
+	// MaxProtectionKeyBytes bounds a session's protection key.
+	MaxProtectionKeyBytes = 16
+	// MaxSemaphoreNameBytes bounds the name in create and update. Acquire does not check it (§3.1).
+	MaxSemaphoreNameBytes = 1024
+	// MaxSemaphoreDataBytes bounds a semaphore's data.
+	MaxSemaphoreDataBytes = 1_048_576
+	// MaxAcquireDataBytes bounds the data that an acquire carries.
+	MaxAcquireDataBytes = 1_048_576
+	// MaxAcquireTimeoutMillis is the longest finite wait, one day.
+	MaxAcquireTimeoutMillis = 86_400_000
+	// MaxSessions is how many sessions one node may have.
+	MaxSessions = 1_000_000
+	// MaxSemaphores is how many semaphores, persistent and ephemeral together, one node may have.
+	MaxSemaphores = 1_000_000
+)
+
+// Limits holds the limits that a test cannot fill, so that it may lower them. They are part of the replicated rules:
+// every server of a cluster must run with the same ones.
+type Limits struct {
+	Sessions   int
+	Semaphores int
+}
+
+// DefaultLimits are the limits of the protocol.
+func DefaultLimits() Limits {
+	return Limits{Sessions: MaxSessions, Semaphores: MaxSemaphores}
+}

@@ -1,0 +1,243 @@
+package coordination
+
+import (
+	"fmt"
+
+	"github.com/coordd/coordd/scheme"
+)
+
+// Machine is the replicated state. It is not safe for concurrent use: one goroutine owns it, together with the Leader
+// that reads it.
+type Machine struct {
+	limits  Limits
+	index   Index
+	tree    *scheme.Tree
+	nodes   map[NodeID]*node
+	effects []Effect
+
+	nextNode NodeID
+	dropped  []NodeID // since the last checkpoint
+
+	rows       *rowTracker
+	pathHashes map[scheme.EntryID]uint64 // of the path rows of the last checkpoint
+	pathsBase  uint64                    // their sum
+}
+
+// NewMachine returns the state before the first command: the database and nothing in it. It fails if database is not a
+// valid absolute path.
+func NewMachine(database string, limits Limits) (*Machine, error) {
+	tree, err := scheme.New(database)
+	if err != nil {
+		return nil, fmt.Errorf("database: %w", err)
+	}
+	return &Machine{
+		limits: limits, tree: tree, nodes: make(map[NodeID]*node), nextNode: 1,
+		rows: &rowTracker{generation: 1}, pathHashes: make(map[scheme.EntryID]uint64),
+	}, nil
+}
+
+// Index is the last applied position of the log.
+func (m *Machine) Index() Index { return m.index }
+
+// Tree is the path tree, to read from.
+func (m *Machine) Tree() *scheme.Tree { return m.tree }
+
+// Config returns the stored configuration of a coordination node.
+func (m *Machine) Config(id NodeID) (NodeConfig, bool) {
+	n := m.nodes[id]
+	if n == nil {
+		return NodeConfig{}, false
+	}
+	return n.config, true
+}
+
+// Apply executes the command at index, written in term, and returns what follows from it in the order in which clients
+// may see it (§4.6). The slice is valid until the next call. A nil command only moves the index.
+//
+// Commands are executed one after another by every server alike; a command that is refused is an effect, not an error.
+// Apply panics if the log goes back: that is a broken invariant of its caller.
+func (m *Machine) Apply(index Index, term Term, c Command) []Effect {
+	if index <= m.index {
+		panic(fmt.Sprintf("coordination: entry %d applied after entry %d", index, m.index))
+	}
+	m.index = index
+	clear(m.effects)
+	m.effects = m.effects[:0]
+	switch c := c.(type) {
+	case nil:
+	case *AcquireSemaphore:
+		if n, s := m.origin(&c.Origin, RequestAcquire); s != nil {
+			m.acquireSemaphore(n, s, c, index)
+		}
+	case *ReleaseSemaphore:
+		if n, s := m.origin(&c.Origin, RequestRelease); s != nil {
+			m.releaseSemaphore(n, s, c)
+		}
+	case *CreateSemaphore:
+		if n, s := m.origin(&c.Origin, RequestCreate); s != nil {
+			m.createSemaphore(n, c)
+		}
+	case *UpdateSemaphore:
+		if n, s := m.origin(&c.Origin, RequestUpdate); s != nil {
+			m.updateSemaphore(n, c)
+		}
+	case *DeleteSemaphore:
+		if n, s := m.origin(&c.Origin, RequestDelete); s != nil {
+			m.deleteSemaphore(n, c)
+		}
+	case *StopSession:
+		if n, s := m.origin(&c.Origin, RequestStop); s != nil {
+			m.endSession(n, s, c.Address)
+		}
+	case *Attach:
+		m.attach(c)
+	case *ExpireSession:
+		m.expireSession(c, term)
+	case *ExpireWaiter:
+		if n := m.nodes[c.Node]; n != nil {
+			m.expireWaiter(n, c, term)
+		}
+	default:
+		m.applyToTree(c)
+	}
+	return m.effects
+}
+
+func (m *Machine) emit(e Effect) { m.effects = append(m.effects, e) }
+
+// origin finds who asked. A session that is gone, or that belongs to a later stream by now, gets a refusal instead
+// (§3.1, session checks). The node is gone only after its streams were ended, so nobody waits for an answer then.
+func (m *Machine) origin(o *Origin, request RequestKind) (*node, *session) {
+	n := m.nodes[o.Node]
+	if n == nil {
+		return nil, nil
+	}
+	s := n.sessions[o.Session]
+	switch {
+	case s == nil:
+		m.refuse(o, request, SessionMissing)
+		return n, nil
+	case o.Address.Epoch.Compare(s.attachEpoch) < 0:
+		m.refuse(o, request, SessionNotAttached)
+		return n, nil
+	}
+	return n, s
+}
+
+// attach is §2.4. The leader has checked the request against the state it knew; existence and key are checked again,
+// because another command may have come in between.
+func (m *Machine) attach(c *Attach) {
+	refuse := func(refusal *Refusal) {
+		m.emit(Effect{Kind: EffectAttachRefused, Node: c.Node, Session: c.Session, Address: Address{Epoch: c.Epoch}, Refusal: refusal})
+	}
+	n := m.nodes[c.Node]
+	if n == nil {
+		refuse(NodeNotFound)
+		return
+	}
+	if c.Session == 0 {
+		if len(n.sessions) >= m.limits.Sessions {
+			refuse(TooManySessions)
+			return
+		}
+		s := n.addSession(c)
+		m.emit(Effect{Kind: EffectAttached, Node: n.id, Session: s.id, Address: Address{Epoch: c.Epoch}, Created: true})
+		return
+	}
+	s := n.sessions[c.Session]
+	switch {
+	case s == nil:
+		refuse(SessionExpired)
+		return
+	case !s.acceptsKey(c.ProtectionKey):
+		refuse(ProtectionKeyMismatch)
+		return
+	}
+	n.touch(s)
+	s.timeoutMillis, s.description, s.attachEpoch = c.TimeoutMillis, c.Description, c.Epoch
+	m.emit(Effect{Kind: EffectAttached, Node: n.id, Session: s.id, Address: Address{Epoch: c.Epoch}})
+}
+
+// acceptsKey is check 17 of §2.3: a session without a key accepts any, and never adopts one.
+func (s *session) acceptsKey(sent string) bool {
+	return s.protectionKey == "" || s.protectionKey == sent
+}
+
+func (m *Machine) expireSession(c *ExpireSession, term Term) {
+	n := m.nodes[c.Node]
+	if n == nil || c.Term != term {
+		return
+	}
+	if s := n.sessions[c.Session]; s != nil && s.attachEpoch == c.AttachEpoch {
+		m.endSession(n, s, Address{})
+	}
+}
+
+func (m *Machine) applyToTree(c Command) {
+	switch c := c.(type) {
+	case *CreateNode:
+		m.done(c.Call, m.createNode(c))
+	case *AlterNode:
+		m.done(c.Call, m.alterNode(c))
+	case *DropNode:
+		m.done(c.Call, m.dropNode(c))
+	case *MakeDirectory:
+		m.done(c.Call, m.tree.MakeDirectory(c.Path, c.Owner, m.stamp(c.StampMillis)))
+	case *RemoveDirectory:
+		m.done(c.Call, m.tree.RemoveDirectory(c.Path))
+	case *ModifyPermissions:
+		m.done(c.Call, m.tree.ModifyPermissions(c.Path, c.Change))
+	default:
+		panic(fmt.Sprintf("coordination: unknown command %T", c))
+	}
+}
+
+func (m *Machine) done(call Epoch, outcome scheme.Outcome) {
+	m.emit(Effect{Kind: EffectCallDone, Call: call, Outcome: outcome})
+}
+
+func (m *Machine) stamp(millis uint64) scheme.Stamp {
+	return scheme.Stamp{PlanStep: millis, TxID: uint64(m.index)}
+}
+
+func (m *Machine) createNode(c *CreateNode) scheme.Outcome {
+	created, outcome := m.tree.CreateNode(c.Path, scheme.NewNode{
+		ID: m.nextNode, Owner: c.Owner, Created: m.stamp(c.StampMillis), ConfigHasPath: c.SetsPath,
+	})
+	if created {
+		n := newNode(m.nextNode, c.Config, m.rows)
+		m.nodes[n.id] = n
+		m.nextNode++
+		n.touch(n)
+	}
+	return outcome
+}
+
+func (m *Machine) alterNode(c *AlterNode) scheme.Outcome {
+	entry, outcome := m.tree.NodeToAlter(c.Path)
+	switch {
+	case !outcome.OK():
+		return outcome
+	case c.SetsPath:
+		return scheme.RefuseConfigPath()
+	}
+	n := m.nodes[entry.Node]
+	n.touch(n)
+	n.config = n.config.Merge(c.Config)
+	return outcome
+}
+
+// dropNode forgets the node at once, whatever it holds; its stored rows are forgotten as a whole at the next checkpoint.
+func (m *Machine) dropNode(c *DropNode) scheme.Outcome {
+	id, outcome := m.tree.DropNode(c.Path)
+	if !outcome.OK() {
+		return outcome
+	}
+	n := m.nodes[id]
+	delete(m.nodes, id)
+	n.droppedIn = m.rows.generation
+	m.rows.base -= n.base
+	m.dropped = append(m.dropped, id)
+	m.emit(Effect{Kind: EffectNodeDropped, Node: id})
+	return outcome
+}

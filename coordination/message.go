@@ -1,0 +1,123 @@
+package coordination
+
+// Request is what an attached session asks for (§2.6). Which fields count depends on Kind.
+type Request struct {
+	Kind RequestKind
+	Name string
+	Data []byte
+
+	Count         uint64 // acquire
+	TimeoutMillis uint64 // acquire
+	Limit         uint64 // create
+	Ephemeral     bool   // acquire
+	Force         bool   // delete
+
+	IncludeOwners  bool // describe, as the rest
+	IncludeWaiters bool
+	WatchData      bool
+	WatchOwners    bool
+}
+
+// AttachRequest is a SessionStart (§2.3).
+type AttachRequest struct {
+	Path          string // as the client wrote it
+	Session       SessionID
+	SeqNo         uint64
+	TimeoutMillis uint64
+	Description   string
+	ProtectionKey string
+	// Server is the server that holds the stream: a theft within one server is told apart from one across (§2.5).
+	Server uint64
+}
+
+// Rights are what a stream's user may do on its node, found once at the start (§2.3 step 7).
+type Rights uint8
+
+// The rights that requests need (§2.6).
+const (
+	RightRead Rights = 1 << iota
+	RightWrite
+	RightErase
+
+	AllRights = RightRead | RightWrite | RightErase
+)
+
+// MessageKind says what the leader tells a stream.
+type MessageKind uint8
+
+// The messages from the Leader to a Front.
+const (
+	// MessageAttached: the stream speaks for Session from now on, with Rights.
+	MessageAttached MessageKind = iota + 1
+	// MessageEnd: the stream ends with Failure(Refusal). Nothing follows.
+	MessageEnd
+	// MessageStopped: the session has ended as asked. Nothing follows.
+	MessageStopped
+	// MessageResult: the last answer to request Sequence (not to a describe).
+	MessageResult
+	// MessagePending: the acquire Sequence waits.
+	MessagePending
+	// MessageDescribed: the answer to the describe Sequence.
+	MessageDescribed
+	// MessageChanged: the watch that the describe Sequence installed has fired.
+	MessageChanged
+)
+
+// Message is what the Leader tells the Front of a stream. Which fields count depends on Kind.
+type Message struct {
+	Stream        StreamID
+	Kind          MessageKind
+	Sequence      Sequence
+	Request       RequestKind
+	Session       SessionID
+	Rights        Rights
+	Refusal       *Refusal // nil for success
+	Done          bool     // acquired, or released
+	WatchAdded    bool
+	DataChanged   bool
+	OwnersChanged bool
+	Description   *SemaphoreDescription
+}
+
+// SemaphoreDescription answers a describe (§3.8). Its byte slices must not be changed.
+type SemaphoreDescription struct {
+	Name      string
+	Data      []byte
+	Count     uint64 // tokens held by owners
+	Limit     uint64
+	Ephemeral bool
+	Owners    []LinkDescription // ascending order id
+	Waiters   []LinkDescription // ascending order id
+}
+
+// LinkDescription is an owner or a waiter. TimeoutMillis of an owner is 0.
+type LinkDescription struct {
+	Order         OrderID
+	Session       SessionID
+	TimeoutMillis uint64
+	Count         uint64
+	Data          []byte
+}
+
+func describe(sem *semaphore, owners, waiters bool) *SemaphoreDescription {
+	d := &SemaphoreDescription{Name: sem.name, Data: sem.data, Count: sem.held, Limit: sem.limit, Ephemeral: sem.ephemeral}
+	if owners && sem.owners.length > 0 {
+		d.Owners = describeLinks(&sem.owners)
+		for i := range d.Owners {
+			d.Owners[i].TimeoutMillis = 0
+		}
+	}
+	if waiters && sem.waiters.length > 0 {
+		d.Waiters = describeLinks(&sem.waiters)
+	}
+	return d
+}
+
+func describeLinks(list *linkList) []LinkDescription {
+	links := make([]LinkDescription, 0, list.length)
+	for l := list.first; l != nil; l = l.next {
+		links = append(links, LinkDescription{Order: l.order, Session: l.session.id, TimeoutMillis: l.timeoutMillis,
+			Count: l.count, Data: l.data})
+	}
+	return links
+}

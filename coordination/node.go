@@ -1,0 +1,222 @@
+package coordination
+
+// node is one coordination node as the machine holds it: the durable state of §0.2.
+type node struct {
+	id     NodeID
+	config NodeConfig
+	rows   *rowTracker // the machine's
+	mark   rowMark
+	base   uint64 // sum of the hashes of this node's stored rows
+	// droppedIn is the checkpoint generation in which the node was dropped, 0 while it lives.
+	droppedIn uint32
+
+	nextSession   SessionID
+	nextSemaphore SemaphoreID
+	nextOrder     OrderID
+
+	sessions   map[SessionID]*session
+	semaphores map[string]*semaphore
+	links      map[linkKey]*link
+
+	spare *link // links that may be used again, chained by next; saves an allocation for each acquire
+}
+
+func newNode(id NodeID, config NodeConfig, rows *rowTracker) *node {
+	return &node{
+		id: id, config: config, rows: rows,
+		nextSession: 1, nextSemaphore: 1, nextOrder: 1,
+		sessions:   make(map[SessionID]*session),
+		semaphores: make(map[string]*semaphore),
+		links:      make(map[linkKey]*link),
+	}
+}
+
+// session is a client's claim to its semaphores. Whether a stream is attached is the leader's knowledge.
+type session struct {
+	id            SessionID
+	timeoutMillis uint64
+	description   string
+	protectionKey string
+	attachEpoch   Epoch // of the last attach that went through the log
+	links         sessionLinks
+	mark          rowMark
+}
+
+// semaphore holds its owners and its queue, each in ascending order id. Grants are strictly first in, first out, so
+// appending keeps both lists sorted.
+type semaphore struct {
+	id        SemaphoreID
+	name      string
+	data      []byte // never changed in place: replaced
+	limit     uint64
+	held      uint64 // sum of the owners' counts
+	ephemeral bool
+	owners    linkList
+	waiters   linkList
+	mark      rowMark
+}
+
+func (s *semaphore) free() uint64 { return s.limit - s.held }
+
+type linkKey struct {
+	session   SessionID
+	semaphore SemaphoreID
+}
+
+// link ties a session to a semaphore, as owner or as waiter. There is at most one for each pair.
+type link struct {
+	session       *session
+	semaphore     *semaphore
+	order         OrderID
+	count         uint64
+	timeoutMillis uint64 // as asked for; an owner's is shown as 0
+	data          []byte // never changed in place: replaced
+	address       Address
+	waitEpoch     Index // of the acquire that last set the wait
+	owner         bool
+	mark          rowMark
+
+	previous, next                   *link // in the semaphore's list
+	previousOfSession, nextOfSession *link
+}
+
+func (l *link) key() linkKey { return linkKey{l.session.id, l.semaphore.id} }
+
+// linkList is a semaphore's list of owners or of waiters, in ascending order id.
+type linkList struct {
+	first, last *link
+	length      int
+}
+
+func (ll *linkList) append(l *link) {
+	l.previous, l.next = ll.last, nil
+	if ll.last == nil {
+		ll.first = l
+	} else {
+		ll.last.next = l
+	}
+	ll.last = l
+	ll.length++
+}
+
+func (ll *linkList) remove(l *link) {
+	if l.previous == nil {
+		ll.first = l.next
+	} else {
+		l.previous.next = l.next
+	}
+	if l.next == nil {
+		ll.last = l.previous
+	} else {
+		l.next.previous = l.previous
+	}
+	l.previous, l.next = nil, nil
+	ll.length--
+}
+
+// sessionLinks is everything a session owns or waits for, in ascending order id.
+type sessionLinks struct {
+	first, last *link
+}
+
+func (sl *sessionLinks) append(l *link) {
+	l.previousOfSession, l.nextOfSession = sl.last, nil
+	if sl.last == nil {
+		sl.first = l
+	} else {
+		sl.last.nextOfSession = l
+	}
+	sl.last = l
+}
+
+func (sl *sessionLinks) remove(l *link) {
+	if l.previousOfSession == nil {
+		sl.first = l.nextOfSession
+	} else {
+		l.previousOfSession.nextOfSession = l.nextOfSession
+	}
+	if l.nextOfSession == nil {
+		sl.last = l.previousOfSession
+	} else {
+		l.nextOfSession.previousOfSession = l.previousOfSession
+	}
+	l.previousOfSession, l.nextOfSession = nil, nil
+}
+
+// find returns the session's link to the semaphore, nil if there is none.
+func (n *node) find(s *session, sem *semaphore) *link {
+	return n.links[linkKey{s.id, sem.id}]
+}
+
+// insert makes a link with a fresh order id. It hangs in its session's list, and in neither of the semaphore's yet.
+func (n *node) insert(s *session, sem *semaphore) *link {
+	l := n.spare
+	if l == nil {
+		l = new(link)
+	} else {
+		n.spare = l.next
+		l.next = nil
+	}
+	n.touch(n)
+	l.session, l.semaphore, l.order = s, sem, n.nextOrder
+	n.nextOrder++
+	n.links[l.key()] = l
+	s.links.append(l)
+	n.touch(l)
+	return l
+}
+
+// remove takes a link out of all lists.
+func (n *node) remove(l *link) {
+	sem := l.semaphore
+	if l.owner {
+		sem.owners.remove(l)
+		sem.held -= l.count
+	} else {
+		sem.waiters.remove(l)
+	}
+	l.session.links.remove(l)
+	delete(n.links, l.key())
+	if n.removed(l) {
+		*l = link{next: n.spare}
+		n.spare = l
+	}
+}
+
+// makeOwner moves a link that hangs in no list of its semaphore to the owners.
+func (n *node) makeOwner(l *link) {
+	n.touch(l)
+	l.owner = true
+	l.semaphore.owners.append(l)
+	l.semaphore.held += l.count
+}
+
+// enqueue puts a link that hangs in no list of its semaphore at the end of the queue.
+func (n *node) enqueue(l *link) {
+	n.touch(l)
+	l.semaphore.waiters.append(l)
+}
+
+func (n *node) addSemaphore(name string, limit uint64, data []byte, ephemeral bool) *semaphore {
+	n.touch(n)
+	sem := &semaphore{id: n.nextSemaphore, name: name, limit: limit, data: data, ephemeral: ephemeral}
+	n.nextSemaphore++
+	n.semaphores[name] = sem
+	n.touch(sem)
+	return sem
+}
+
+func (n *node) removeSemaphore(sem *semaphore) {
+	delete(n.semaphores, sem.name)
+	n.removed(sem)
+}
+
+func (n *node) addSession(c *Attach) *session {
+	n.touch(n)
+	s := &session{id: n.nextSession, timeoutMillis: c.TimeoutMillis, description: c.Description,
+		protectionKey: c.ProtectionKey, attachEpoch: c.Epoch}
+	n.nextSession++
+	n.sessions[s.id] = s
+	n.touch(s)
+	return s
+}

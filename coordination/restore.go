@@ -1,0 +1,124 @@
+package coordination
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/coordd/coordd/scheme"
+)
+
+// Restorer rebuilds a machine from the rows of a checkpoint.
+type Restorer struct {
+	machine    *Machine
+	header     *MachineRow
+	entries    []scheme.Entry
+	semaphores map[linkTarget]*semaphore
+}
+
+type linkTarget struct {
+	node      NodeID
+	semaphore SemaphoreID
+}
+
+// NewRestorer starts with an empty machine for the given database.
+func NewRestorer(database string, limits Limits) (*Restorer, error) {
+	m, err := NewMachine(database, limits)
+	if err != nil {
+		return nil, err
+	}
+	return &Restorer{machine: m, semaphores: make(map[linkTarget]*semaphore)}, nil
+}
+
+// Add takes the next row. A node's rows must come in the order of their kinds, its links in the order of their ids.
+func (r *Restorer) Add(row Row) error {
+	switch row := row.(type) {
+	case MachineRow:
+		r.header = &row
+		return nil
+	case PathRow:
+		r.entries = append(r.entries, row.Entry)
+		return nil
+	case NodeRow:
+		n := newNode(row.ID, row.Config, r.machine.rows)
+		n.nextSession, n.nextSemaphore, n.nextOrder = row.NextSession, row.NextSemaphore, row.NextOrder
+		r.machine.nodes[row.ID] = n
+		r.machine.stored(n, n, row)
+		return nil
+	}
+	n := r.machine.nodes[row.Key().Node]
+	if n == nil {
+		return fmt.Errorf("row %v belongs to a coordination node that is not there", row.Key())
+	}
+	switch row := row.(type) {
+	case SessionRow:
+		s := &session{id: row.ID, timeoutMillis: row.TimeoutMillis, description: row.Description,
+			protectionKey: row.ProtectionKey, attachEpoch: row.AttachEpoch}
+		n.sessions[s.id] = s
+		r.machine.stored(n, s, row)
+	case SemaphoreRow:
+		sem := &semaphore{id: row.ID, name: row.Name, data: row.Data, limit: row.Limit, ephemeral: row.Ephemeral}
+		n.semaphores[sem.name] = sem
+		r.semaphores[linkTarget{n.id, sem.id}] = sem
+		r.machine.stored(n, sem, row)
+	case LinkRow:
+		return r.addLink(n, row)
+	default:
+		return fmt.Errorf("row %v is of an unexpected kind", row.Key())
+	}
+	return nil
+}
+
+func (r *Restorer) addLink(n *node, row LinkRow) error {
+	s, sem := n.sessions[row.Session], r.semaphores[linkTarget{n.id, row.Semaphore}]
+	if s == nil || sem == nil {
+		return fmt.Errorf("row %v ties session %d to semaphore %d, which are not both there", row.Key(), row.Session, row.Semaphore)
+	}
+	l := &link{session: s, semaphore: sem, order: row.Order, count: row.Count, timeoutMillis: row.TimeoutMillis,
+		data: row.Data, address: row.Address, waitEpoch: row.WaitEpoch, owner: row.Owner}
+	if n.links[l.key()] != nil {
+		return fmt.Errorf("row %v is the second that ties session %d to semaphore %d", row.Key(), row.Session, row.Semaphore)
+	}
+	n.links[l.key()] = l
+	s.links.append(l)
+	if l.owner {
+		sem.owners.append(l)
+		sem.held += l.count
+	} else {
+		sem.waiters.append(l)
+	}
+	r.machine.stored(n, l, row)
+	return nil
+}
+
+// stored marks a row as known to the checkpoint it was read from.
+func (m *Machine) stored(n *node, t tracked, row Row) {
+	mark := t.rowMark()
+	mark.stored, mark.hash = true, row.hash()
+	n.base += mark.hash
+	m.rows.base += mark.hash
+}
+
+// Finish returns the machine once all rows have been added. It fails if the rows do not add up to what was stored.
+func (r *Restorer) Finish() (*Machine, error) {
+	m := r.machine
+	if r.header == nil {
+		return nil, errors.New("the checkpoint has no closing row")
+	}
+	if err := m.tree.Restore(r.entries); err != nil {
+		return nil, fmt.Errorf("path tree: %w", err)
+	}
+	for _, entry := range r.entries {
+		hash := PathRow{entry}.hash()
+		m.pathHashes[entry.ID] = hash
+		m.pathsBase += hash
+	}
+	m.index, m.nextNode = r.header.Index, r.header.NextNode
+	if digest := m.rows.base + m.pathsBase; digest != r.header.Digest {
+		return nil, fmt.Errorf("the rows of the checkpoint at index %d have digest %016x, stored is %016x",
+			m.index, digest, r.header.Digest)
+	}
+	if err := m.Check(); err != nil {
+		return nil, err
+	}
+	return m, nil
+}

@@ -1,0 +1,137 @@
+package coordination
+
+import "github.com/coordd/coordd/scheme"
+
+// RowKind is the subject of a row. The numbers are part of the stored format and order the rows of one node so that
+// what a row refers to comes before it.
+type RowKind uint8
+
+// The kinds of rows.
+const (
+	RowMachine RowKind = iota + 1
+	RowPath
+	RowNode
+	RowSession
+	RowSemaphore
+	RowLink
+)
+
+// RowKey identifies a row. Node is 0 for RowMachine and RowPath. ID is the number of the entry, session, semaphore or
+// link (its order id); 0 for RowMachine and RowNode.
+type RowKey struct {
+	Kind RowKind
+	Node NodeID
+	ID   uint64
+}
+
+// Row is a piece of the machine's durable state as it was when a checkpoint froze it.
+type Row interface {
+	Key() RowKey
+	hash() uint64
+}
+
+// MachineRow closes a checkpoint: the machine's own counters, and the Digest of all other rows.
+type MachineRow struct {
+	Index    Index
+	NextNode NodeID
+	Digest   uint64
+}
+
+// PathRow is an entry of the path tree.
+type PathRow struct{ scheme.Entry }
+
+// NodeRow is a coordination node's configuration and counters.
+type NodeRow struct {
+	ID            NodeID
+	Config        NodeConfig
+	NextSession   SessionID
+	NextSemaphore SemaphoreID
+	NextOrder     OrderID
+}
+
+// SessionRow is a session (§0.2).
+type SessionRow struct {
+	Node          NodeID
+	ID            SessionID
+	TimeoutMillis uint64
+	Description   string
+	ProtectionKey string
+	AttachEpoch   Epoch
+}
+
+// SemaphoreRow is a semaphore without its owners and waiters (§0.2).
+type SemaphoreRow struct {
+	Node      NodeID
+	ID        SemaphoreID
+	Name      string
+	Data      []byte
+	Limit     uint64
+	Ephemeral bool
+}
+
+// LinkRow is an owner or a waiter (§0.2). Unlike the reference it says which of the two it is.
+type LinkRow struct {
+	Node          NodeID
+	Order         OrderID
+	Session       SessionID
+	Semaphore     SemaphoreID
+	Count         uint64
+	TimeoutMillis uint64
+	Data          []byte
+	Address       Address
+	WaitEpoch     Index
+	Owner         bool
+}
+
+// DeletedRow tells that the row of its key is gone.
+type DeletedRow struct{ Deleted RowKey }
+
+// Key implements Row.
+func (MachineRow) Key() RowKey { return RowKey{Kind: RowMachine} }
+
+// Key implements Row.
+func (r PathRow) Key() RowKey { return RowKey{Kind: RowPath, ID: uint64(r.ID)} }
+
+// Key implements Row.
+func (r NodeRow) Key() RowKey { return RowKey{Kind: RowNode, Node: r.ID} }
+
+// Key implements Row.
+func (r SessionRow) Key() RowKey { return RowKey{Kind: RowSession, Node: r.Node, ID: uint64(r.ID)} }
+
+// Key implements Row.
+func (r SemaphoreRow) Key() RowKey { return RowKey{Kind: RowSemaphore, Node: r.Node, ID: uint64(r.ID)} }
+
+// Key implements Row.
+func (r LinkRow) Key() RowKey { return RowKey{Kind: RowLink, Node: r.Node, ID: uint64(r.Order)} }
+
+// Key implements Row.
+func (r DeletedRow) Key() RowKey { return r.Deleted }
+
+// tracked is what can change and be stored: a node, a session, a semaphore, a link.
+type tracked interface {
+	rowMark() *rowMark
+	row(n *node) Row
+}
+
+func (n *node) rowMark() *rowMark      { return &n.mark }
+func (s *session) rowMark() *rowMark   { return &s.mark }
+func (s *semaphore) rowMark() *rowMark { return &s.mark }
+func (l *link) rowMark() *rowMark      { return &l.mark }
+
+func (n *node) row(*node) Row {
+	return NodeRow{ID: n.id, Config: n.config, NextSession: n.nextSession, NextSemaphore: n.nextSemaphore, NextOrder: n.nextOrder}
+}
+
+func (s *session) row(n *node) Row {
+	return SessionRow{Node: n.id, ID: s.id, TimeoutMillis: s.timeoutMillis, Description: s.description,
+		ProtectionKey: s.protectionKey, AttachEpoch: s.attachEpoch}
+}
+
+func (s *semaphore) row(n *node) Row {
+	return SemaphoreRow{Node: n.id, ID: s.id, Name: s.name, Data: s.data, Limit: s.limit, Ephemeral: s.ephemeral}
+}
+
+func (l *link) row(n *node) Row {
+	return LinkRow{Node: n.id, Order: l.order, Session: l.session.id, Semaphore: l.semaphore.id, Count: l.count,
+		TimeoutMillis: l.timeoutMillis, Data: l.data, Address: l.address, WaitEpoch: l.waitEpoch, Owner: l.owner}
+}

@@ -1,0 +1,267 @@
+package coordination
+
+import "bytes"
+
+// This file is §3 of the specification: what each request does to a semaphore, and the order of what follows (§4.6).
+// Checks that need no state (sizes, ranges) were made by Leader.Request.
+
+func (m *Machine) createSemaphore(n *node, c *CreateSemaphore) {
+	existing := n.semaphores[c.Name]
+	switch {
+	case existing != nil && existing.ephemeral:
+		m.refuse(&c.Origin, RequestCreate, EphemeralLocksExist)
+	case existing != nil:
+		m.refuse(&c.Origin, RequestCreate, SemaphoreExists)
+	case len(n.semaphores) >= m.limits.Semaphores:
+		m.refuse(&c.Origin, RequestCreate, TooManySemaphores)
+	default:
+		n.addSemaphore(c.Name, c.Limit, c.Data, false)
+		m.answer(&c.Origin, RequestCreate, false)
+	}
+}
+
+func (m *Machine) updateSemaphore(n *node, c *UpdateSemaphore) {
+	sem := n.semaphores[c.Name]
+	if sem == nil {
+		m.refuse(&c.Origin, RequestUpdate, SemaphoreMissing)
+		return
+	}
+	changed := !bytes.Equal(sem.data, c.Data)
+	if changed {
+		n.touch(sem)
+		sem.data = c.Data
+	}
+	m.answer(&c.Origin, RequestUpdate, false)
+	if changed {
+		m.emit(Effect{Kind: EffectChanged, Node: n.id, Semaphore: sem.id, DataChanged: true})
+	}
+}
+
+func (m *Machine) deleteSemaphore(n *node, c *DeleteSemaphore) {
+	sem := n.semaphores[c.Name]
+	switch {
+	case sem == nil:
+		m.refuse(&c.Origin, RequestDelete, SemaphoreMissing)
+		return
+	case sem.ephemeral:
+		m.refuse(&c.Origin, RequestDelete, CannotDeleteEphemeral)
+		return
+	case !c.Force && (sem.owners.length > 0 || sem.waiters.length > 0):
+		m.refuse(&c.Origin, RequestDelete, SemaphoreNotEmpty)
+		return
+	}
+	for l := sem.waiters.first; l != nil; l = sem.waiters.first {
+		m.endWait(n, l, SemaphoreDestroyed)
+		n.remove(l)
+	}
+	for l := sem.owners.first; l != nil; l = sem.owners.first {
+		n.remove(l)
+	}
+	m.destroy(n, sem)
+	m.answer(&c.Origin, RequestDelete, false)
+}
+
+func (m *Machine) acquireSemaphore(n *node, s *session, c *AcquireSemaphore, index Index) {
+	sem := n.semaphores[c.Name]
+	switch {
+	case sem == nil && !c.Ephemeral:
+		m.refuse(&c.Origin, RequestAcquire, SemaphoreMissing)
+		return
+	case sem != nil && sem.ephemeral != c.Ephemeral:
+		m.refuse(&c.Origin, RequestAcquire, EphemeralMismatch)
+		return
+	case sem != nil && c.Count > sem.limit:
+		m.refuse(&c.Origin, RequestAcquire, CountOverLimit)
+		return
+	case sem == nil && len(n.semaphores) >= m.limits.Semaphores:
+		m.refuse(&c.Origin, RequestAcquire, TooManySemaphores)
+		return
+	case sem == nil:
+		sem = n.addSemaphore(c.Name, Infinite, nil, true)
+	}
+	l := n.find(s, sem)
+	switch {
+	case l == nil:
+		m.acquireAnew(n, s, sem, c, index)
+	case c.Count > l.count:
+		m.refuse(&c.Origin, RequestAcquire, CountIncreased)
+	case l.owner:
+		m.acquireAsOwner(n, l, c)
+	default:
+		m.acquireAsWaiter(n, l, c, index)
+	}
+}
+
+// acquireAnew is §3.4 8c. A try fails behind any queue, even if its tokens are free: nobody overtakes.
+func (m *Machine) acquireAnew(n *node, s *session, sem *semaphore, c *AcquireSemaphore, index Index) {
+	granted := sem.waiters.first == nil && c.Count <= sem.free()
+	if c.TimeoutMillis == 0 && !granted {
+		m.answer(&c.Origin, RequestAcquire, false)
+		return
+	}
+	l := n.insert(s, sem)
+	setWait(l, c, index)
+	if !granted {
+		n.enqueue(l)
+		m.pend(n, l)
+		return
+	}
+	n.makeOwner(l)
+	m.answer(&c.Origin, RequestAcquire, true)
+	m.ownersChanged(n, sem)
+}
+
+// acquireAsOwner is §3.4 8a: lowering the count, replacing the data, or nothing at all. The order id stays and the
+// timeout is ignored.
+func (m *Machine) acquireAsOwner(n *node, l *link, c *AcquireSemaphore) {
+	lowered := c.Count < l.count
+	changed := lowered || !bytes.Equal(l.data, c.Data)
+	if changed {
+		n.touch(l)
+		l.semaphore.held -= l.count - c.Count
+		l.count, l.data = c.Count, c.Data
+	}
+	m.answer(&c.Origin, RequestAcquire, true)
+	if lowered {
+		m.promote(n, l.semaphore)
+	}
+	if changed {
+		m.ownersChanged(n, l.semaphore)
+	}
+}
+
+// acquireAsWaiter is §3.4 8b: the older request is superseded, its place in the queue stays.
+func (m *Machine) acquireAsWaiter(n *node, l *link, c *AcquireSemaphore, index Index) {
+	sem := l.semaphore
+	m.endWait(n, l, Superseded)
+	first := sem.waiters.first == l
+	if c.TimeoutMillis == 0 && !(first && c.Count <= sem.free()) {
+		m.answer(&c.Origin, RequestAcquire, false)
+		m.leaveQueue(n, l)
+		return
+	}
+	n.touch(l)
+	setWait(l, c, index)
+	if first && m.promote(n, sem) {
+		m.ownersChanged(n, sem)
+		return
+	}
+	m.pend(n, l)
+}
+
+func setWait(l *link, c *AcquireSemaphore, index Index) {
+	l.count, l.data, l.timeoutMillis = c.Count, c.Data, c.TimeoutMillis
+	l.address, l.waitEpoch = c.Address, index
+}
+
+func (m *Machine) releaseSemaphore(n *node, s *session, c *ReleaseSemaphore) {
+	var l *link
+	if sem := n.semaphores[c.Name]; sem != nil {
+		l = n.find(s, sem)
+	}
+	switch {
+	case l == nil:
+		m.answer(&c.Origin, RequestRelease, false)
+	case l.owner:
+		m.answer(&c.Origin, RequestRelease, true)
+		m.leaveOwners(n, l)
+	default:
+		m.endWait(n, l, Superseded)
+		m.answer(&c.Origin, RequestRelease, true)
+		m.leaveQueue(n, l)
+	}
+}
+
+// expireWaiter ends a wait whose time is up. It does nothing if the wait is not the one the leader decided on.
+func (m *Machine) expireWaiter(n *node, c *ExpireWaiter, term Term) {
+	l := n.links[linkKey{c.Session, c.Semaphore}]
+	if c.Term != term || l == nil || l.owner || l.order != c.Order || l.waitEpoch != c.WaitEpoch {
+		return
+	}
+	m.endWait(n, l, nil)
+	m.leaveQueue(n, l)
+}
+
+// endSession is §3.9: everything owned first, then everything waited for, then the record itself.
+func (m *Machine) endSession(n *node, s *session, answer Address) {
+	m.emit(Effect{Kind: EffectSessionEnded, Node: n.id, Session: s.id, Address: answer})
+	for _, owned := range [...]bool{true, false} {
+		for l := s.links.first; l != nil; {
+			next := l.nextOfSession
+			switch {
+			case l.owner != owned:
+			case owned:
+				m.leaveOwners(n, l)
+			default:
+				m.emit(Effect{Kind: EffectWaitDropped, Node: n.id, Session: s.id, Order: l.order})
+				m.leaveQueue(n, l)
+			}
+			l = next
+		}
+	}
+	delete(n.sessions, s.id)
+	n.removed(s)
+}
+
+// leaveOwners takes an owner out, lets in who fits now, and tells the watchers.
+func (m *Machine) leaveOwners(n *node, l *link) {
+	sem := l.semaphore
+	n.remove(l)
+	if sem.ephemeral && sem.owners.first == nil && sem.waiters.first == nil {
+		m.destroy(n, sem)
+		return
+	}
+	m.promote(n, sem)
+	m.ownersChanged(n, sem)
+}
+
+// leaveQueue takes a waiter out. Only the first one's going can let others in.
+func (m *Machine) leaveQueue(n *node, l *link) {
+	sem := l.semaphore
+	first := sem.waiters.first == l
+	n.remove(l)
+	if first && m.promote(n, sem) {
+		m.ownersChanged(n, sem)
+	}
+}
+
+// promote makes the first waiter an owner as long as it fits, and reports whether it let anybody in.
+func (m *Machine) promote(n *node, sem *semaphore) bool {
+	granted := false
+	for l := sem.waiters.first; l != nil && l.count <= sem.free(); l = sem.waiters.first {
+		sem.waiters.remove(l)
+		n.makeOwner(l)
+		m.emit(Effect{Kind: EffectResult, Node: n.id, Session: l.session.id, Address: l.address,
+			Request: RequestAcquire, Done: true, Order: l.order})
+		granted = true
+	}
+	return granted
+}
+
+func (m *Machine) destroy(n *node, sem *semaphore) {
+	n.removeSemaphore(sem)
+	m.emit(Effect{Kind: EffectChanged, Node: n.id, Semaphore: sem.id, DataChanged: true, OwnersChanged: true, Deleted: true})
+}
+
+func (m *Machine) pend(n *node, l *link) {
+	m.emit(Effect{Kind: EffectPending, Node: n.id, Session: l.session.id, Address: l.address,
+		Semaphore: l.semaphore.id, Order: l.order, WaitEpoch: l.waitEpoch, TimeoutMillis: l.timeoutMillis})
+}
+
+// endWait gives a waiting acquire its last answer: a refusal, or "not acquired" if its time is up.
+func (m *Machine) endWait(n *node, l *link, refusal *Refusal) {
+	m.emit(Effect{Kind: EffectResult, Node: n.id, Session: l.session.id, Address: l.address,
+		Request: RequestAcquire, Refusal: refusal, Order: l.order})
+}
+
+func (m *Machine) ownersChanged(n *node, sem *semaphore) {
+	m.emit(Effect{Kind: EffectChanged, Node: n.id, Semaphore: sem.id, OwnersChanged: true})
+}
+
+func (m *Machine) answer(o *Origin, request RequestKind, done bool) {
+	m.emit(Effect{Kind: EffectResult, Node: o.Node, Session: o.Session, Address: o.Address, Request: request, Done: done})
+}
+
+func (m *Machine) refuse(o *Origin, request RequestKind, refusal *Refusal) {
+	m.emit(Effect{Kind: EffectResult, Node: o.Node, Session: o.Session, Address: o.Address, Request: request, Refusal: refusal})
+}
