@@ -1,0 +1,252 @@
+// Package rings runs the pure rings of package coordination together, with a fake clock and without a socket: the
+// machine, one leader, and a Front for each stream. Transcripts, the reference model and the simulation stand on it.
+package rings
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/scheme"
+)
+
+// Options are what a World starts from. The zero value of each field is usable.
+type Options struct {
+	Database string              // default /local
+	Limits   coordination.Limits // default DefaultLimits
+	// HoldStartFailure is coordination.PingPolicy.HoldStartFailureMillis. 0 tells failed starts at once.
+	HoldStartFailureMillis uint64
+	// Reencode, if set, passes every command through the stored format and back.
+	Reencode func(coordination.Command) coordination.Command
+	// Check verifies the machine's invariants after every command, and panics if one is broken.
+	Check bool
+}
+
+// World is a server in memory. Everything that follows from a call has happened when the call returns, unless Hold is
+// in force. It is not safe for concurrent use.
+type World struct {
+	options Options
+	machine *coordination.Machine
+	leader  *coordination.Leader
+	now     coordination.Instant
+	index   coordination.Index
+	term    coordination.Term
+	opaque  uint64
+	policy  coordination.PingPolicy
+	streams map[coordination.StreamID]*Stream
+	order   []*Stream // in the order of opening
+	held    bool
+	log     []coordination.Command // proposed and not yet applied
+	calls   map[coordination.Epoch]*scheme.Outcome
+}
+
+// New returns a World that leads term 1.
+func New(options Options) (*World, error) {
+	if options.Database == "" {
+		options.Database = "/local"
+	}
+	if options.Limits == (coordination.Limits{}) {
+		options.Limits = coordination.DefaultLimits()
+	}
+	machine, err := coordination.NewMachine(options.Database, options.Limits)
+	if err != nil {
+		return nil, err
+	}
+	w := &World{options: options, machine: machine, term: 1,
+		streams: make(map[coordination.StreamID]*Stream), calls: make(map[coordination.Epoch]*scheme.Outcome)}
+	w.policy = coordination.PingPolicy{HoldStartFailureMillis: options.HoldStartFailureMillis, Opaque: w.nextOpaque}
+	w.leader = coordination.NewLeader(machine, w.term, w.now)
+	return w, nil
+}
+
+func (w *World) nextOpaque() uint64 {
+	w.opaque++
+	return 1_000_000 + w.opaque
+}
+
+// Machine is the replicated state, to read from.
+func (w *World) Machine() *coordination.Machine { return w.machine }
+
+// Now is the time since the World was made.
+func (w *World) Now() time.Duration { return time.Duration(w.now) }
+
+// Advance lets time pass, stopping at every moment at which something is due.
+func (w *World) Advance(d time.Duration) {
+	target := w.now + coordination.Instant(d)
+	for {
+		next := w.NextWake()
+		if next > target {
+			break
+		}
+		w.now = max(w.now, next)
+		for _, s := range w.order {
+			if s.front.Wake() <= w.now {
+				w.forward(s, s.front.Tick(w.now))
+			}
+		}
+		if w.leader.NextDeadline() <= w.now {
+			w.leader.Tick(w.now)
+			w.run()
+		}
+	}
+	w.now = target
+}
+
+// NextWake is the next moment at which something is due, coordination.Never if nothing is.
+func (w *World) NextWake() coordination.Instant {
+	next := w.leader.NextDeadline()
+	for _, s := range w.order {
+		next = min(next, s.front.Wake())
+	}
+	return next
+}
+
+// Hold keeps commands in flight: they are proposed but not applied until Release.
+func (w *World) Hold() { w.held = true }
+
+// Release applies what Hold has kept.
+func (w *World) Release() {
+	w.held = false
+	w.run()
+}
+
+// Restart replaces the leader by one of a new term, as after a crash: commands in flight are lost, every stream ends
+// with "Link failure" (§4.2).
+func (w *World) Restart() {
+	w.log, w.calls = nil, make(map[coordination.Epoch]*scheme.Outcome)
+	for _, s := range w.order {
+		s.front.End(coordination.LinkFailure)
+	}
+	w.streams, w.order = make(map[coordination.StreamID]*Stream), nil
+	w.term++
+	w.index++
+	w.machine.Apply(w.index, w.term, nil)
+	w.leader = coordination.NewLeader(w.machine, w.term, w.now)
+}
+
+// Reload stores a checkpoint, reads it back into a new machine and restarts on that.
+func (w *World) Reload() error {
+	restorer, err := coordination.NewRestorer(w.options.Database, w.options.Limits)
+	if err != nil {
+		return err
+	}
+	for _, row := range w.machine.AllRows() {
+		if err := restorer.Add(row); err != nil {
+			return err
+		}
+	}
+	digest := w.machine.Digest()
+	machine, err := restorer.Finish()
+	if err != nil {
+		return err
+	}
+	if machine.Digest() != digest {
+		return fmt.Errorf("digest %016x before, %016x after reading back", digest, machine.Digest())
+	}
+	w.machine = machine
+	w.Restart()
+	return nil
+}
+
+// Call executes a command about the path tree; build gets the number to put into the command. While Hold is in force
+// the outcome is the zero one.
+func (w *World) Call(build func(call coordination.Epoch) coordination.Command) scheme.Outcome {
+	call := w.leader.NextCall()
+	outcome := new(scheme.Outcome)
+	w.calls[call] = outcome
+	w.leader.Propose(build(call))
+	w.run()
+	return *outcome
+}
+
+// run carries out what the leader wants until nothing is left.
+func (w *World) run() {
+	for {
+		out := w.leader.Take()
+		for i := range out.Messages {
+			m := &out.Messages[i]
+			if s := w.streams[m.Stream]; s != nil {
+				s.front.Deliver(w.now, m)
+			}
+		}
+		for _, done := range out.Calls {
+			if outcome := w.calls[done.Call]; outcome != nil {
+				*outcome = done.Outcome
+				delete(w.calls, done.Call)
+			}
+		}
+		for _, c := range out.Commands {
+			if w.options.Reencode != nil {
+				c = w.options.Reencode(c)
+			}
+			w.log = append(w.log, c)
+		}
+		switch {
+		case out.Barrier != 0:
+			w.leader.BarrierPassed(out.Barrier)
+		case w.held || len(w.log) == 0:
+			return
+		default:
+			w.apply()
+		}
+	}
+}
+
+func (w *World) apply() {
+	c := w.log[0]
+	w.log = w.log[1:]
+	w.index++
+	w.leader.Applied(w.now, w.term, c, w.machine.Apply(w.index, w.term, c))
+	if w.options.Check {
+		if err := w.machine.Check(); err != nil {
+			panic(fmt.Sprintf("after %#v: %v", c, err))
+		}
+	}
+}
+
+// Stream is one client's stream.
+type Stream struct {
+	world  *World
+	id     coordination.StreamID
+	front  *coordination.Front
+	server uint64
+}
+
+// Open opens a stream on a server. Streams of different servers steal from each other "remotely" (§2.5).
+func (w *World) Open(server uint64) *Stream {
+	s := &Stream{world: w, id: coordination.StreamID(len(w.streams) + 1), front: coordination.NewFront(&w.policy), server: server}
+	w.streams[s.id] = s
+	w.order = append(w.order, s)
+	return s
+}
+
+// Send hands over the client's next message. Messages behind a start that has not been answered yet must not be sent:
+// the server does not read them.
+func (s *Stream) Send(m coordination.ClientMessage) {
+	m.Start.Server = s.server
+	s.world.forward(s, s.front.Receive(&m))
+}
+
+// Close tells that the client closed its side or is gone.
+func (s *Stream) Close() { s.world.forward(s, s.front.Close()) }
+
+// Replies takes what the server has sent since the last call.
+func (s *Stream) Replies() []coordination.Reply { return s.front.Take(nil) }
+
+// Ending is how the stream has ended, EndingNone if it has not.
+func (s *Stream) Ending() coordination.Ending { return s.front.Ending() }
+
+// Attaching reports whether the start is still unanswered.
+func (s *Stream) Attaching() bool { return s.front.Attaching() }
+
+func (w *World) forward(s *Stream, f coordination.Forward) {
+	switch {
+	case f.Attach != nil:
+		w.leader.Attach(w.now, s.id, *f.Attach)
+	case f.Request != nil:
+		w.leader.Request(s.id, f.Sequence, f.Request)
+	case f.Detach:
+		w.leader.Detach(w.now, s.id)
+	}
+	w.run()
+}
