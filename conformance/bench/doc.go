@@ -1,0 +1,9 @@
+// Command bench measures a coordd server beside the machine's own floor: one fdatasync and one empty gRPC stream round
+// trip, taken in the same run. It starts the given binary as a process of its own, with its data on disk, and prints a
+// Markdown table; every figure is the median of three runs.
+//
+//	go run ./conformance/bench -coordd bin/coordd
+//
+// Workloads, by the numbers of the project's performance guide: W1 lock and unlock, each session its own semaphore; W2
+// one lock handed over among all sessions; W3 one writer and many watchers; W4 idle sessions.
+package main

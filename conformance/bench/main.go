@@ -1,0 +1,145 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"runtime"
+	"slices"
+	"time"
+
+	"github.com/coordd/coordd/conformance/raw"
+)
+
+func main() {
+	binary := flag.String("coordd", "bin/coordd", "the server's binary")
+	dir := flag.String("dir", "", "where the servers keep their data: a directory on the disk to measure (default: a new one beside the binary)")
+	runs := flag.Int("runs", 3, "runs of each workload; the median counts")
+	seconds := flag.Float64("seconds", 3, "length of one run")
+	idle := flag.Int("idle", 10_000, "idle sessions, 0 to leave them out")
+	echo := flag.Bool("echo", false, "be the empty gRPC server that the bench compares with")
+	flag.Parse()
+	err := serveOrMeasure(*echo, *binary, *dir, *runs, time.Duration(*seconds*float64(time.Second)), *idle)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+func serveOrMeasure(echo bool, binary, dir string, runs int, length time.Duration, idle int) error {
+	if echo {
+		return serveEcho()
+	}
+	if dir == "" {
+		made, err := os.MkdirTemp(".", "bench-data-")
+		if err != nil {
+			return err
+		}
+		defer os.RemoveAll(made)
+		dir = made
+	}
+	return measure(context.Background(), binary, dir, runs, length, idle)
+}
+
+func measure(ctx context.Context, binary, dir string, runs int, length time.Duration, idle int) error {
+	fmt.Printf("%s, %d processors, %s, %d runs of %v\n\n", time.Now().UTC().Format(time.DateOnly), runtime.NumCPU(), runtime.Version(), runs, length)
+	fmt.Println("| workload | sessions | per second | p50 ms | p99 ms |\n| --- | --- | --- | --- | --- |")
+	sync, stream, err := floor(ctx, dir, runs)
+	if err != nil {
+		return err
+	}
+	server, err := startServer(binary, dir+"/busy")
+	if err != nil {
+		return err
+	}
+	conns, err := raw.Dial(server.address, 1)
+	if err != nil {
+		return err
+	}
+	defer raw.Close(conns)
+	if err := raw.CreateNode(ctx, conns[0], nodePath); err != nil {
+		return err
+	}
+	one, err := row("W1 lock+unlock", 1, runs, func() (result, error) { return runPairs(ctx, server.address, 1, length) })
+	if err != nil {
+		return err
+	}
+	fmt.Printf("| W1 p50 against its floor, 2 x (fdatasync + round trip) | 1 | | %.2f x | |\n", one.p50.Seconds()/(2*(sync+stream).Seconds()))
+	for _, n := range []int{16, 64, 256} {
+		if _, err := row("W1 lock+unlock", n, runs, func() (result, error) { return runPairs(ctx, server.address, n, length) }); err != nil {
+			return err
+		}
+	}
+	for _, n := range []int{8, 64} {
+		if _, err := row("W2 hand-over", n, runs, func() (result, error) { return runHandover(ctx, server.address, n, length) }); err != nil {
+			return err
+		}
+	}
+	for _, n := range []int{100, 1000} {
+		if _, err := row("W3 all watchers notified", n, runs, func() (result, error) { return runWatch(ctx, server.address, n, 30) }); err != nil {
+			return err
+		}
+	}
+	if err := server.stop(); err != nil {
+		return err
+	}
+	if idle == 0 {
+		return nil
+	}
+	return measureIdle(ctx, binary, dir+"/idle", idle)
+}
+
+// floor measures what the disk and gRPC allow.
+func floor(ctx context.Context, dir string, runs int) (sync, stream time.Duration, err error) {
+	if sync, err = median(runs, func() (time.Duration, error) { return probeSync(dir) }, identity); err != nil {
+		return 0, 0, err
+	}
+	if stream, err = median(runs, func() (time.Duration, error) { return probeStream(ctx) }, identity); err != nil {
+		return 0, 0, err
+	}
+	fmt.Printf("| floor: 200-byte write + fdatasync | | %.0f | %s | |\n", 1/sync.Seconds(), millis(sync))
+	fmt.Printf("| floor: empty gRPC stream round trip | 1 | %.0f | %s | |\n", 1/stream.Seconds(), millis(stream))
+	return sync, stream, nil
+}
+
+func measureIdle(ctx context.Context, binary, dir string, n int) error {
+	server, err := startServer(binary, dir)
+	if err != nil {
+		return err
+	}
+	idle, err := runIdle(ctx, server, n, 15*time.Second, 20*time.Second)
+	if err != nil {
+		return err
+	}
+	fmt.Printf("\n| W4 idle sessions | opened per second | resident KiB per session | %% of one core |\n| --- | --- | --- | --- |\n")
+	fmt.Printf("| %d | %.0f | %.1f | %.1f |\n", n, idle.openedPerSecond, idle.bytesPerSession/1024, idle.cpuPercent)
+	return server.stop()
+}
+
+func row(name string, n, runs int, fn func() (result, error)) (result, error) {
+	m, err := median(runs, fn, func(r result) float64 { return r.perSecond })
+	if err == nil {
+		fmt.Printf("| %s | %d | %.0f | %s | %s |\n", name, n, m.perSecond, millis(m.p50), millis(m.p99))
+	}
+	return m, err
+}
+
+// median runs fn and returns the result whose key is in the middle.
+func median[T any, K cmp.Ordered](runs int, fn func() (T, error), key func(T) K) (T, error) {
+	results := make([]T, 0, runs)
+	for range runs {
+		r, err := fn()
+		if err != nil {
+			return r, err
+		}
+		results = append(results, r)
+	}
+	slices.SortFunc(results, func(a, b T) int { return cmp.Compare(key(a), key(b)) })
+	return results[len(results)/2], nil
+}
+
+func identity(d time.Duration) time.Duration { return d }
+
+func millis(d time.Duration) string { return fmt.Sprintf("%.3f", d.Seconds()*1000) }

@@ -1,0 +1,223 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/coordd/coordd/conformance/raw"
+)
+
+const (
+	nodePath    = "/local/bench"
+	connections = 16
+)
+
+// openSessions opens n sessions, spread over the connections.
+func openSessions(ctx context.Context, conns []*grpc.ClientConn, n int, timeoutMillis uint64) ([]*raw.Session, error) {
+	sessions := make([]*raw.Session, n)
+	err := together(conns, func(first int, conn *grpc.ClientConn) error {
+		for i := first; i < n; i += len(conns) {
+			s, err := raw.Open(ctx, conn, &raw.Start{Path: nodePath, TimeoutMillis: timeoutMillis})
+			if err != nil {
+				return err
+			}
+			sessions[i] = s
+		}
+		return nil
+	})
+	return sessions, err
+}
+
+// together runs fn for every element at once and returns one of the errors.
+func together[T any](elements []T, fn func(int, T) error) error {
+	var wait sync.WaitGroup
+	errs := make(chan error, len(elements))
+	for i, e := range elements {
+		wait.Go(func() { errs <- fn(i, e) })
+	}
+	wait.Wait()
+	close(errs)
+	for err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// result is what one run of a workload gives.
+type result struct {
+	perSecond float64
+	p50, p99  time.Duration
+}
+
+// runPairs is W1: every session takes and releases a semaphore of its own for a while.
+func runPairs(ctx context.Context, address string, n int, duration time.Duration) (result, error) {
+	return run(ctx, address, n, duration, func(i int) string { return fmt.Sprintf("own-%d", i) }, func(s *raw.Session, name string) error {
+		if err := s.Acquire(name, 1); err != nil {
+			return err
+		}
+		return s.Release(name)
+	})
+}
+
+// runHandover is W2: all sessions want the same semaphore. Every acquire but the first is a hand-over.
+func runHandover(ctx context.Context, address string, n int, duration time.Duration) (result, error) {
+	return run(ctx, address, n, duration, func(int) string { return "one" }, func(s *raw.Session, name string) error {
+		if err := s.Acquire(name, 1); err != nil {
+			return err
+		}
+		return s.Release(name)
+	})
+}
+
+func run(ctx context.Context, address string, n int, duration time.Duration, name func(int) string, step func(*raw.Session, string) error) (result, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	conns, err := raw.Dial(address, min(n, connections))
+	if err != nil {
+		return result{}, err
+	}
+	defer raw.Close(conns)
+	sessions, err := openSessions(ctx, conns, n, 30_000)
+	if err != nil {
+		return result{}, err
+	}
+	for i, s := range sessions {
+		if err := s.Create(name(i), 1); err != nil {
+			return result{}, err
+		}
+	}
+	var stop atomic.Bool
+	took := make([][]time.Duration, n)
+	begin := time.Now()
+	timer := time.AfterFunc(duration, func() { stop.Store(true) })
+	defer timer.Stop()
+	err = together(sessions, func(i int, s *raw.Session) error {
+		for !stop.Load() {
+			start := time.Now()
+			if err := step(s, name(i)); err != nil {
+				return err
+			}
+			took[i] = append(took[i], time.Since(start))
+		}
+		return nil
+	})
+	elapsed := time.Since(begin)
+	var all []time.Duration
+	for _, t := range took {
+		all = append(all, t...)
+	}
+	if err != nil || len(all) == 0 {
+		return result{}, fmt.Errorf("%d steps: %w", len(all), err)
+	}
+	return result{float64(len(all)) / elapsed.Seconds(), percentile(all, 50), percentile(all, 99)}, nil
+}
+
+// runWatch is W3: one session changes the data of a semaphore that n others watch; the time until all have heard.
+func runWatch(ctx context.Context, address string, n, rounds int) (result, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	conns, err := raw.Dial(address, connections)
+	if err != nil {
+		return result{}, err
+	}
+	defer raw.Close(conns)
+	sessions, err := openSessions(ctx, conns, n+1, 30_000)
+	if err != nil {
+		return result{}, err
+	}
+	writer, watchers := sessions[n], sessions[:n]
+	const name = "watched"
+	if err := writer.Create(name, 1); err != nil {
+		return result{}, err
+	}
+	var took []time.Duration
+	for round := range rounds {
+		if err := together(watchers, func(_ int, s *raw.Session) error { _, err := s.Describe(name, true); return err }); err != nil {
+			return result{}, err
+		}
+		start := time.Now()
+		heard := make(chan error, 1)
+		go func() {
+			heard <- together(watchers, func(_ int, s *raw.Session) error { _, err := s.Receive(); return err })
+		}()
+		if err := writer.Update(name, fmt.Appendf(nil, "%d %d", start.UnixNano(), round)); err != nil {
+			return result{}, err
+		}
+		if err := <-heard; err != nil {
+			return result{}, err
+		}
+		took = append(took, time.Since(start))
+	}
+	p50 := percentile(took, 50)
+	return result{float64(n) / p50.Seconds(), p50, percentile(took, 99)}, nil
+}
+
+// idleResult is what W4 gives.
+type idleResult struct {
+	bytesPerSession float64
+	cpuPercent      float64 // of one core
+	openedPerSecond float64
+}
+
+// runIdle is W4: sessions that do nothing but answer pings.
+func runIdle(ctx context.Context, server *serverProcess, n int, settle, measure time.Duration) (idleResult, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	conns, err := raw.Dial(server.address, connections)
+	if err != nil {
+		return idleResult{}, err
+	}
+	defer raw.Close(conns)
+	if err := raw.CreateNode(ctx, conns[0], nodePath); err != nil {
+		return idleResult{}, err
+	}
+	before, err := server.resident()
+	if err != nil {
+		return idleResult{}, err
+	}
+	start := time.Now()
+	sessions, err := openSessions(ctx, conns, n, 30_000)
+	if err != nil {
+		return idleResult{}, err
+	}
+	opened := time.Since(start)
+	failed := make(chan error, n)
+	for _, s := range sessions {
+		go func() { _, err := s.Receive(); failed <- err }() // answers pings until the end
+	}
+	wait := func(d time.Duration) error {
+		select {
+		case err := <-failed:
+			return fmt.Errorf("an idle session ended: %w", err)
+		case <-time.After(d):
+			return nil
+		}
+	}
+	if err := wait(settle); err != nil {
+		return idleResult{}, err
+	}
+	cpuBefore, err := server.cpu()
+	if err != nil {
+		return idleResult{}, err
+	}
+	if err := wait(measure); err != nil {
+		return idleResult{}, err
+	}
+	cpuAfter, err := server.cpu()
+	if err != nil {
+		return idleResult{}, err
+	}
+	after, err := server.resident()
+	return idleResult{
+		bytesPerSession: float64(after-before) / float64(n),
+		cpuPercent:      100 * (cpuAfter - cpuBefore).Seconds() / measure.Seconds(),
+		openedPerSecond: float64(n) / opened.Seconds(),
+	}, err
+}

@@ -1,0 +1,205 @@
+package crash
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/coordd/coordd/conformance/raw"
+	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
+)
+
+// relation is what a session is to a semaphore.
+type relation string
+
+const (
+	none    relation = "none"
+	waiting relation = "waiting"
+	owner   relation = "owner"
+)
+
+// belief is what a client may conclude about itself and one semaphore from the answers it has had. A request whose answer
+// has not come may have been executed or not.
+type belief struct {
+	name     string
+	possible []relation
+	count    []uint64 // possible counts while owner or waiting
+	order    uint64   // order id, once seen, as long as the link cannot have been given up
+	created  bool     // creation was acknowledged
+	data     []uint64 // possible values of the data's counter (own semaphores only)
+}
+
+// client is one session that works on a semaphore of its own and on shared ones. Only its goroutine touches it.
+type client struct {
+	number  int
+	id      uint64 // session id
+	seqNo   uint64
+	random  *rand.Rand
+	session *raw.Session
+	own     belief
+	shared  []*belief
+	acked   int // acknowledged requests in this round
+}
+
+const (
+	sharedSemaphores = 3
+	sharedLimit      = 2
+	ownLimit         = 8
+)
+
+func newClient(number int, seed uint64) *client {
+	c := &client{number: number, random: rand.New(rand.NewPCG(seed, uint64(number)))}
+	c.own = belief{name: fmt.Sprintf("own-%d", number), possible: []relation{none}, data: []uint64{0}}
+	for i := range sharedSemaphores {
+		c.shared = append(c.shared, &belief{name: fmt.Sprintf("shared-%d", i), possible: []relation{none}})
+	}
+	return c
+}
+
+func sharedName(i int) string { return fmt.Sprintf("shared-%d", i) }
+
+// work makes requests until the server is gone.
+func (c *client) work() error {
+	for {
+		var err error
+		switch c.random.IntN(4) {
+		case 0:
+			err = c.update()
+		case 1:
+			err = c.changeOwn()
+		default:
+			err = c.changeShared(c.shared[c.random.IntN(sharedSemaphores)])
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func (c *client) update() error {
+	if !c.own.created {
+		if err := c.session.Create(c.own.name, ownLimit); err != nil {
+			return err
+		}
+		c.own.created = true
+		c.acked++
+	}
+	next := slices.Max(c.own.data) + 1
+	c.own.data = append(c.own.data, next)
+	if err := c.session.Update(c.own.name, fmt.Append(nil, next)); err != nil {
+		return err
+	}
+	c.own.data = []uint64{next}
+	c.acked++
+	return nil
+}
+
+// changeOwn takes, lowers or gives back the client's own semaphore, which nobody else wants.
+func (c *client) changeOwn() error {
+	b := &c.own
+	if !b.created {
+		return nil
+	}
+	if b.possible[0] == owner && (b.count[0] == 1 || c.random.IntN(3) == 0) {
+		return c.release(b)
+	}
+	count := uint64(ownLimit)
+	if b.possible[0] == owner {
+		count = 1 + c.random.Uint64N(b.count[0])
+	}
+	return c.acquire(b, count)
+}
+
+// changeShared joins the queue of a shared semaphore, or leaves it or its owners.
+func (c *client) changeShared(b *belief) error {
+	if b.possible[0] != none {
+		return c.release(b)
+	}
+	return c.acquire(b, 1)
+}
+
+func (c *client) acquire(b *belief, count uint64) error {
+	if b.possible[0] == none {
+		b.possible, b.count = []relation{none, waiting, owner}, []uint64{count}
+	} else {
+		b.count = append(b.count, count)
+	}
+	answer, err := c.session.StartAcquire(b.name, count)
+	for err == nil {
+		switch {
+		case answer.GetAcquireSemaphorePending() != nil:
+			b.possible, b.count = []relation{waiting, owner}, []uint64{count}
+			c.acked++
+			return nil
+		case answer.GetAcquireSemaphoreResult().GetAcquired():
+			if answer.GetAcquireSemaphoreResult().GetReqId() == c.session.LastRequest() {
+				b.possible, b.count = []relation{owner}, []uint64{count}
+				c.acked++
+				return nil
+			}
+		case answer.GetAcquireSemaphoreResult() != nil:
+			return fmt.Errorf("acquire %s count %d: %v", b.name, count, answer)
+		}
+		answer, err = c.session.Receive() // the grant of an older wait came in between
+	}
+	return err
+}
+
+func (c *client) release(b *belief) error {
+	b.possible, b.order = append(b.possible, none), 0
+	released, err := c.session.TryRelease(b.name)
+	if err != nil {
+		return err
+	}
+	if !released {
+		return fmt.Errorf("release %s, acknowledged as taken: not released", b.name)
+	}
+	b.possible, b.count = []relation{none}, nil
+	c.acked++
+	return nil
+}
+
+// compare checks what the server says about this client against its belief, and takes what it says as the new truth.
+func (c *client) compare(b *belief, d *Ydb_Coordination.SemaphoreDescription) error {
+	now, link := none, (*Ydb_Coordination.SemaphoreSession)(nil)
+	for _, candidate := range d.GetOwners() {
+		if candidate.GetSessionId() == c.id {
+			now, link = owner, candidate
+		}
+	}
+	for _, candidate := range d.GetWaiters() {
+		if candidate.GetSessionId() == c.id {
+			if link != nil {
+				return fmt.Errorf("session %d is owner and waiter of %s", c.id, b.name)
+			}
+			now, link = waiting, candidate
+		}
+	}
+	switch {
+	case !slices.Contains(b.possible, now):
+		return fmt.Errorf("session %d is %s of %s, acknowledged was one of %v", c.id, now, b.name, b.possible)
+	case link != nil && !slices.Contains(b.count, link.GetCount()):
+		return fmt.Errorf("session %d has count %d of %s, acknowledged was one of %v", c.id, link.GetCount(), b.name, b.count)
+	case link != nil && b.order != 0 && link.GetOrderId() != b.order:
+		return fmt.Errorf("session %d has order id %d at %s, was %d", c.id, link.GetOrderId(), b.name, b.order)
+	}
+	b.possible, b.count, b.order = []relation{now}, nil, 0
+	if link != nil {
+		b.count, b.order = []uint64{link.GetCount()}, link.GetOrderId()
+	}
+	return nil
+}
+
+func (c *client) compareData(d *Ydb_Coordination.SemaphoreDescription) error {
+	var value uint64
+	if len(d.GetData()) > 0 {
+		if _, err := fmt.Sscan(string(d.GetData()), &value); err != nil {
+			return err
+		}
+	}
+	if !slices.Contains(c.own.data, value) {
+		return fmt.Errorf("%s holds %d, acknowledged was one of %v", c.own.name, value, c.own.data)
+	}
+	c.own.data = []uint64{value}
+	return nil
+}

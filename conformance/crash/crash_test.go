@@ -1,0 +1,277 @@
+package crash
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/coordd/coordd/conformance/raw"
+)
+
+const (
+	clients  = 6
+	nodePath = "/local/crash"
+)
+
+// TestCrashKill9 loads a server from several sessions, kills it with SIGKILL at a random moment, restarts it on the same
+// data and compares, CRASH_ROUNDS times (default 4). Every acknowledged create, update, acquire and release must be
+// there; order ids never go back; sessions can be attached again; nobody holds more than the limit.
+func TestCrashKill9(t *testing.T) {
+	rounds := 4
+	if text := os.Getenv("CRASH_ROUNDS"); text != "" {
+		n, err := strconv.Atoi(text)
+		if err != nil {
+			t.Fatalf("CRASH_ROUNDS=%q: want a number", text)
+		}
+		rounds = n
+	}
+	seed := uint64(time.Now().UnixNano())
+	if text := os.Getenv("CRASH_SEED"); text != "" {
+		n, err := strconv.ParseUint(text, 10, 64)
+		if err != nil {
+			t.Fatalf("CRASH_SEED=%q: want a number", text)
+		}
+		seed = n
+	}
+	t.Logf("CRASH_SEED=%d", seed)
+	r := &rig{binary: build(t), dir: filepath.Join(t.TempDir(), "data"), random: rand.New(rand.NewPCG(seed, 0)), address: freeAddress(t)}
+	for i := range clients {
+		r.clients = append(r.clients, newClient(i, seed))
+	}
+	r.start(t)
+	r.prepare(t)
+	acked := 0
+	for round := range rounds {
+		acked += r.loadAndKill(t)
+		if t.Failed() {
+			t.Fatalf("in round %d", round)
+		}
+		r.start(t)
+		if err := r.compare(round); err != nil {
+			t.Fatalf("after round %d: %v", round, err)
+		}
+	}
+	t.Logf("%d rounds, %d acknowledged requests, last order id %d", rounds, acked, r.lastOrder)
+	if acked < 20*rounds {
+		t.Fatalf("only %d requests were acknowledged in %d rounds: too little load to prove anything", acked, rounds)
+	}
+	if err := r.process.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = r.process.Wait()
+}
+
+// rig is the server under test and its clients.
+type rig struct {
+	binary, dir, address string
+	random               *rand.Rand
+	process              *exec.Cmd
+	clients              []*client
+	lastOrder            uint64 // highest order id ever seen
+}
+
+func build(t *testing.T) string {
+	t.Helper()
+	if binary := os.Getenv("COORDD_BIN"); binary != "" {
+		return binary
+	}
+	binary := filepath.Join(t.TempDir(), "coordd")
+	command := exec.Command("go", "build", "-o", binary, "github.com/coordd/coordd/cmd/coordd")
+	command.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := command.CombinedOutput(); err != nil {
+		t.Fatalf("build: %v\n%s", err, out)
+	}
+	return binary
+}
+
+// freeAddress is one that a server can use again after a restart.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	return listener.Addr().String()
+}
+
+// start returns when the server is ready.
+func (r *rig) start(t *testing.T) {
+	t.Helper()
+	r.process = exec.Command(r.binary, "serve", "--listen", r.address, "--data-dir", r.dir)
+	var log strings.Builder
+	r.process.Stderr = &log
+	out, err := r.process.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.process.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if line, err := bufio.NewReader(out).ReadString('\n'); err != nil || !strings.HasPrefix(line, "grpc://") {
+		_ = r.process.Wait()
+		t.Fatalf("the server did not get ready: %q, %v\n%s", line, err, log.String())
+	}
+}
+
+func (r *rig) dial(n int) ([]*grpc.ClientConn, error) { return raw.Dial(r.address, n) }
+
+func (r *rig) prepare(t *testing.T) {
+	t.Helper()
+	conns, err := r.dial(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer raw.Close(conns)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	if err := raw.CreateNode(ctx, conns[0], nodePath); err != nil {
+		t.Fatal(err)
+	}
+	s, err := raw.Open(ctx, conns[0], &raw.Start{Path: nodePath, TimeoutMillis: 60_000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range sharedSemaphores {
+		if err := s.Create(sharedName(i), sharedLimit); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// attach gives every client its session on a new stream.
+func (r *rig) attach(ctx context.Context, conns []*grpc.ClientConn) error {
+	for i, c := range r.clients {
+		c.seqNo++
+		s, err := raw.Open(ctx, conns[i], &raw.Start{Path: nodePath, SessionId: c.id, SeqNo: c.seqNo, TimeoutMillis: 60_000,
+			ProtectionKey: fmt.Appendf(nil, "key-%d", c.number)})
+		if err != nil {
+			return fmt.Errorf("session %d of client %d: %w", c.id, c.number, err)
+		}
+		if c.id != 0 && s.ID != c.id {
+			return fmt.Errorf("session %d of client %d became %d", c.id, c.number, s.ID)
+		}
+		c.id, c.session = s.ID, s
+	}
+	return nil
+}
+
+// loadAndKill lets the clients work until the server is killed, and returns how many requests were acknowledged.
+func (r *rig) loadAndKill(t *testing.T) int {
+	t.Helper()
+	conns, err := r.dial(clients)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer raw.Close(conns)
+	if err := r.attach(t.Context(), conns); err != nil {
+		t.Fatal(err)
+	}
+	var wait sync.WaitGroup
+	var killed sync.Once
+	dying := make(chan struct{})
+	kill := func() { killed.Do(func() { close(dying); _ = r.process.Process.Kill() }) }
+	for _, c := range r.clients {
+		c.acked = 0
+		wait.Go(func() {
+			err := c.work()
+			select {
+			case <-dying:
+			default:
+				t.Errorf("client %d, session %d: %v", c.number, c.id, err)
+				kill()
+			}
+		})
+	}
+	timer := time.AfterFunc(time.Duration(20+r.random.IntN(400))*time.Millisecond, kill)
+	wait.Wait()
+	timer.Stop()
+	_ = r.process.Wait()
+	acked := 0
+	for _, c := range r.clients {
+		acked += c.acked
+	}
+	return acked
+}
+
+// compare attaches all sessions again and compares what the server says with what was acknowledged.
+func (r *rig) compare(round int) error {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	conns, err := r.dial(clients)
+	if err != nil {
+		return err
+	}
+	defer raw.Close(conns)
+	if err := r.attach(ctx, conns); err != nil {
+		return err
+	}
+	last := r.lastOrder
+	for i := range sharedSemaphores {
+		d, err := r.clients[0].session.Describe(sharedName(i), false)
+		if err != nil {
+			return err
+		}
+		if d.GetCount() > sharedLimit || (len(d.GetWaiters()) > 0 && d.GetCount() < sharedLimit) {
+			return fmt.Errorf("%s has %d tokens held and %d waiters", d.GetName(), d.GetCount(), len(d.GetWaiters()))
+		}
+		for _, link := range append(d.GetOwners(), d.GetWaiters()...) {
+			last = max(last, link.GetOrderId())
+		}
+		for _, c := range r.clients {
+			if err := c.compare(c.shared[i], d); err != nil {
+				return err
+			}
+		}
+	}
+	for _, c := range r.clients {
+		d, err := c.session.Describe(c.own.name, false)
+		if err != nil {
+			if !c.own.created {
+				continue
+			}
+			return fmt.Errorf("acknowledged as created: %w", err)
+		}
+		c.own.created = true
+		if err := c.compare(&c.own, d); err != nil {
+			return err
+		}
+		if err := c.compareData(d); err != nil {
+			return err
+		}
+		last = max(last, c.own.order)
+	}
+	return r.freshOrder(round, last)
+}
+
+// freshOrder takes a new semaphore and checks that its order id is above all seen before.
+func (r *rig) freshOrder(round int, last uint64) error {
+	s, name := r.clients[0].session, fmt.Sprintf("order-%d", round)
+	if err := s.Create(name, 1); err != nil {
+		return err
+	}
+	if err := s.Acquire(name, 1); err != nil {
+		return err
+	}
+	d, err := s.Describe(name, false)
+	if err != nil {
+		return err
+	}
+	r.lastOrder = d.GetOwners()[0].GetOrderId()
+	if r.lastOrder <= last {
+		return fmt.Errorf("order id %d was given after %d", r.lastOrder, last)
+	}
+	return nil
+}

@@ -1,0 +1,103 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"strconv"
+
+	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/scheme"
+)
+
+// The limits of the public listener. Sizes are bytes.
+const (
+	// maxMessageBytes bounds a message in either direction, as in the reference (surface.md §6).
+	maxMessageBytes = 64_000_000
+	// maxSessionStreams is how many Session streams the process holds at once (coordination.md §5).
+	maxSessionStreams = 100_000
+	// maxOutboundBytes is how much a stream may have waiting for a client that does not read before it is cut off. It
+	// leaves room for one answer of the largest size.
+	maxOutboundBytes = 2 * maxMessageBytes
+	// maxInFlightBytes is how much may be proposed and not yet applied; beyond it requests stay in the queue.
+	maxInFlightBytes = 64 << 20
+	// maxQueuedBytes is how much may be in the queue; beyond it streams are not read.
+	maxQueuedBytes = 64 << 20
+)
+
+// Config is what a server is started with.
+type Config struct {
+	// Listen is the plaintext address, host:port; port 0 takes a free one.
+	Listen string
+	// Advertise is the host or host:port that clients are told to connect to. Empty: that of Listen.
+	Advertise string
+	// Database is the absolute path under which everything lives.
+	Database string
+	// DataDir holds the log and the checkpoints.
+	DataDir string
+	// InMemory keeps nothing on disk; DataDir must be empty then.
+	InMemory bool
+	// Logger receives the server's own events. Nil: none.
+	Logger *slog.Logger
+	// Limits are the node limits; zero: those of the protocol.
+	Limits coordination.Limits
+	// HoldStartFailureMillis delays the Failure of a start that was refused; nil: 100 ms.
+	HoldStartFailureMillis *uint64
+}
+
+const defaultHoldStartFailureMillis = 100
+
+// Validate reports the first field that cannot be used, by its name.
+func (c Config) Validate() error {
+	if _, port, err := net.SplitHostPort(c.Listen); err != nil {
+		return fmt.Errorf("listen %q: want host:port: %w", c.Listen, err)
+	} else if err := validPort(port, 0); err != nil {
+		return fmt.Errorf("listen %q: %w", c.Listen, err)
+	}
+	if _, _, err := splitAdvertise(c.Advertise); err != nil {
+		return fmt.Errorf("advertise %q: %w", c.Advertise, err)
+	}
+	if _, err := scheme.New(c.Database); err != nil {
+		return fmt.Errorf("database %q: %w", c.Database, err)
+	}
+	if c.Database[0] != '/' {
+		return fmt.Errorf("database %q: want an absolute path such as /local", c.Database)
+	}
+	if c.InMemory == (c.DataDir != "") {
+		return errors.New("data directory: want a directory, or in-memory, and not both")
+	}
+	return nil
+}
+
+func validPort(port string, least int) error {
+	if n, err := strconv.Atoi(port); err != nil || n < least || n > 65535 {
+		return fmt.Errorf("port %q: want a number from %d to 65535", port, least)
+	}
+	return nil
+}
+
+// splitAdvertise takes "host" or "host:port"; the port is 0 where none is given.
+func splitAdvertise(advertise string) (host string, port int, err error) {
+	if advertise == "" {
+		return "", 0, nil
+	}
+	host, text, err := net.SplitHostPort(advertise)
+	if err != nil {
+		if ip := net.ParseIP(advertise); ip != nil {
+			return advertise, 0, nil
+		}
+		if host, _, err = net.SplitHostPort(advertise + ":0"); err != nil || host == "" {
+			return "", 0, errors.New("want host or host:port")
+		}
+		return host, 0, nil
+	}
+	if host == "" {
+		return "", 0, errors.New("want host or host:port")
+	}
+	if err := validPort(text, 1); err != nil {
+		return "", 0, err
+	}
+	port, _ = strconv.Atoi(text)
+	return host, port, nil
+}

@@ -1,0 +1,105 @@
+package server
+
+import (
+	"context"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/ydb-platform/ydb-go-genproto/Ydb_Coordination_V1"
+	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
+	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Operations"
+
+	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/scheme"
+)
+
+// coordinationService is Ydb.Coordination.V1.CoordinationService.
+type coordinationService struct {
+	Ydb_Coordination_V1.UnimplementedCoordinationServiceServer
+	*Server
+}
+
+// Session is coordination.md §2.
+func (s coordinationService) Session(rpc Ydb_Coordination_V1.CoordinationService_SessionServer) error {
+	stream, err := s.newStream(rpc)
+	if err != nil {
+		return err
+	}
+	if err := s.streams.add(stream); err != nil {
+		return err
+	}
+	defer s.streams.remove(stream)
+	return stream.serve()
+}
+
+// CreateNode is coordination.md §1.1.
+func (s coordinationService) CreateNode(ctx context.Context, r *Ydb_Coordination.CreateNodeRequest) (*Ydb_Coordination.CreateNodeResponse, error) {
+	databaseName, sent := database(ctx)
+	path, outcome := scheme.SplitInDatabase(r.GetPath(), databaseName, sent)
+	op, err := s.unlessRefused(outcome, func() (*Ydb_Operations.Operation, error) {
+		return s.command(ctx, r.GetOperationParams(), func(call coordination.Epoch) coordination.Command {
+			return &coordination.CreateNode{Call: call, Path: path, Config: nodeConfig(r.GetConfig()),
+				SetsPath: r.GetConfig().GetPath() != "", Owner: scheme.RootOwner, StampMillis: s.group.clock.wallMillis()}
+		})
+	})
+	return &Ydb_Coordination.CreateNodeResponse{Operation: op}, err
+}
+
+// AlterNode is coordination.md §1.2.
+func (s coordinationService) AlterNode(ctx context.Context, r *Ydb_Coordination.AlterNodeRequest) (*Ydb_Coordination.AlterNodeResponse, error) {
+	path, outcome := scheme.SplitAtLastSlash(r.GetPath())
+	op, err := s.unlessRefused(outcome, func() (*Ydb_Operations.Operation, error) {
+		return s.command(ctx, r.GetOperationParams(), func(call coordination.Epoch) coordination.Command {
+			return &coordination.AlterNode{Call: call, Path: path, Config: nodeConfig(r.GetConfig()), SetsPath: r.GetConfig().GetPath() != ""}
+		})
+	})
+	return &Ydb_Coordination.AlterNodeResponse{Operation: op}, err
+}
+
+// DropNode is coordination.md §1.3.
+func (s coordinationService) DropNode(ctx context.Context, r *Ydb_Coordination.DropNodeRequest) (*Ydb_Coordination.DropNodeResponse, error) {
+	path, outcome := scheme.SplitAtLastSlash(r.GetPath())
+	op, err := s.unlessRefused(outcome, func() (*Ydb_Operations.Operation, error) {
+		return s.command(ctx, r.GetOperationParams(), func(call coordination.Epoch) coordination.Command {
+			return &coordination.DropNode{Call: call, Path: path}
+		})
+	})
+	return &Ydb_Coordination.DropNodeResponse{Operation: op}, err
+}
+
+// DescribeNode is coordination.md §1.4: the configuration exactly as stored.
+func (s coordinationService) DescribeNode(ctx context.Context, r *Ydb_Coordination.DescribeNodeRequest) (*Ydb_Coordination.DescribeNodeResponse, error) {
+	op, err := s.query(ctx, r.GetOperationParams(), func(m *coordination.Machine) (proto.Message, scheme.Outcome) {
+		entry, outcome := m.Tree().NodeToDescribe(scheme.SplitLoose(r.GetPath()))
+		if !outcome.OK() {
+			return nil, outcome
+		}
+		config, _ := m.Config(entry.Node)
+		return &Ydb_Coordination.DescribeNodeResult{Self: self(m.Tree(), entry), Config: &Ydb_Coordination.Config{
+			SelfCheckPeriodMillis:    config.SelfCheckPeriodMillis,
+			SessionGracePeriodMillis: config.SessionGracePeriodMillis,
+			ReadConsistencyMode:      Ydb_Coordination.ConsistencyMode(config.ReadConsistencyMode),
+			AttachConsistencyMode:    Ydb_Coordination.ConsistencyMode(config.AttachConsistencyMode),
+			RateLimiterCountersMode:  Ydb_Coordination.RateLimiterCountersMode(config.RateLimiterCountersMode),
+		}}, outcome
+	})
+	return &Ydb_Coordination.DescribeNodeResponse{Operation: op}, err
+}
+
+// unlessRefused answers with the outcome of reading a path, or goes on if that succeeded.
+func (s *Server) unlessRefused(outcome scheme.Outcome, next func() (*Ydb_Operations.Operation, error)) (*Ydb_Operations.Operation, error) {
+	if !outcome.OK() {
+		return operation(outcome, nil)
+	}
+	return next()
+}
+
+func nodeConfig(c *Ydb_Coordination.Config) coordination.NodeConfig {
+	return coordination.NodeConfig{
+		SelfCheckPeriodMillis:    c.GetSelfCheckPeriodMillis(),
+		SessionGracePeriodMillis: c.GetSessionGracePeriodMillis(),
+		ReadConsistencyMode:      int32(c.GetReadConsistencyMode()),
+		AttachConsistencyMode:    int32(c.GetAttachConsistencyMode()),
+		RateLimiterCountersMode:  int32(c.GetRateLimiterCountersMode()),
+	}
+}

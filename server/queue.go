@@ -1,0 +1,121 @@
+package server
+
+import (
+	"context"
+	"sync"
+
+	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/raftstore"
+	"github.com/coordd/coordd/scheme"
+)
+
+// event is one thing for the group to handle. Which fields count depends on which is set.
+type event struct {
+	stream   *sessionStream
+	attach   *coordination.AttachRequest
+	request  *coordination.Request
+	sequence coordination.Sequence
+	detach   bool
+	call     *call
+	bytes    int
+}
+
+// requestBytes is what an event counts besides the data it carries.
+const requestBytes = 256
+
+// storeEvent is what the log tells the group.
+type storeEvent struct {
+	entries   []raftstore.Entry
+	leading   raftTerm // not 0: this server leads the term
+	following bool
+	barrier   uint64 // not 0: leadership proven
+	failed    error
+}
+
+type raftTerm = uint64
+
+// call is a unary request that waits for the group: a command about the path tree, or a read of the machine.
+type call struct {
+	build func(call coordination.Epoch) coordination.Command
+	read  func(m *coordination.Machine) scheme.Outcome
+	done  chan scheme.Outcome // capacity 1
+}
+
+// queue holds what the group has not handled yet. Requests and the log's news wait apart: when too much is in flight,
+// requests stay here while the log goes on.
+type queue struct {
+	mutex    sync.Mutex
+	requests []event
+	bytes    int           // of requests
+	room     chan struct{} // closed when there is room again; nil while there is
+	store    []storeEvent
+	wake     chan struct{} // capacity 1
+}
+
+func newQueue() *queue { return &queue{wake: make(chan struct{}, 1)} }
+
+func (q *queue) signal() {
+	select {
+	case q.wake <- struct{}{}:
+	default:
+	}
+}
+
+// put adds a request. It never blocks: callers ask awaitRoom before they read what becomes a request.
+func (q *queue) put(e event) {
+	e.bytes = requestBytes
+	if e.request != nil {
+		e.bytes += len(e.request.Data) + len(e.request.Name)
+	}
+	q.mutex.Lock()
+	q.requests = append(q.requests, e)
+	q.bytes += e.bytes
+	if q.bytes > maxQueuedBytes && q.room == nil {
+		q.room = make(chan struct{})
+	}
+	q.mutex.Unlock()
+	q.signal()
+}
+
+func (q *queue) putStore(e storeEvent) {
+	q.mutex.Lock()
+	q.store = append(q.store, e)
+	q.mutex.Unlock()
+	q.signal()
+}
+
+// awaitRoom returns when the queue is not full, or ctx is done.
+func (q *queue) awaitRoom(ctx context.Context) {
+	q.mutex.Lock()
+	room := q.room
+	q.mutex.Unlock()
+	if room == nil {
+		return
+	}
+	select {
+	case <-room:
+	case <-ctx.Done():
+	}
+}
+
+// takeStore exchanges the log's news for an empty slice.
+func (q *queue) takeStore(empty []storeEvent) []storeEvent {
+	q.mutex.Lock()
+	defer q.mutex.Unlock()
+	events := q.store
+	q.store = empty
+	return events
+}
+
+// takeRequests exchanges the requests for an empty slice.
+func (q *queue) takeRequests(empty []event) []event {
+	q.mutex.Lock()
+	defer q.mutex.Unlock()
+	events := q.requests
+	q.requests, q.bytes = empty, 0
+	if q.room != nil {
+		close(q.room)
+		q.room = nil
+	}
+	return events
+}

@@ -1,0 +1,224 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"strings"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	_ "google.golang.org/grpc/encoding/gzip" // C++ clients may compress
+	"google.golang.org/grpc/health"
+	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/reflection"
+
+	"github.com/ydb-platform/ydb-go-genproto/Ydb_Coordination_V1"
+	"github.com/ydb-platform/ydb-go-genproto/Ydb_Discovery_V1"
+	"github.com/ydb-platform/ydb-go-genproto/Ydb_Scheme_V1"
+
+	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/raftstore"
+)
+
+// Server is one running coordd server.
+type Server struct {
+	config         Config
+	advertisedHost string
+	advertisedPort uint32
+
+	listener net.Listener
+	grpc     *grpc.Server
+	health   *health.Server
+	store    *raftstore.Store
+	group    *group
+	writers  *writers
+	streams  *streamSet
+	policy   coordination.PingPolicy
+	python   coordination.PingPolicy
+
+	stopOnce sync.Once
+	done     chan struct{}
+	mutex    sync.Mutex
+	err      error
+	serving  sync.WaitGroup
+}
+
+// Start opens the data directory and the listener and returns when the server answers requests. ctx bounds the start
+// only. Errors: those of Config.Validate, of raftstore.Open (ErrLocked, *CorruptionError and others), and of listening.
+func Start(ctx context.Context, config Config) (*Server, error) {
+	if config.Logger == nil {
+		config.Logger = slog.New(slog.DiscardHandler)
+	}
+	if config.Limits == (coordination.Limits{}) {
+		config.Limits = coordination.DefaultLimits()
+	}
+	if err := config.Validate(); err != nil {
+		return nil, err
+	}
+	store, err := raftstore.Open(raftstore.Config{Dir: config.DataDir, InMemory: config.InMemory, Logger: config.Logger})
+	if err != nil {
+		return nil, err
+	}
+	listener, err := net.Listen("tcp", config.Listen)
+	if err != nil {
+		return nil, errors.Join(err, store.Stop())
+	}
+	s := &Server{config: config, store: store, listener: listener, writers: newWriters(), streams: newStreamSet(), done: make(chan struct{})}
+	s.setAdvertised()
+	s.setPolicies()
+	if err := s.startGroup(ctx); err != nil {
+		s.writers.close()
+		return nil, errors.Join(err, listener.Close(), store.Stop())
+	}
+	s.startGRPC()
+	return s, nil
+}
+
+func (s *Server) setAdvertised() {
+	bound := s.listener.Addr().(*net.TCPAddr)
+	host, port, _ := splitAdvertise(s.config.Advertise)
+	if host == "" {
+		if host, _, _ = net.SplitHostPort(s.config.Listen); host == "" || bound.IP.IsUnspecified() {
+			host = "localhost"
+		}
+	}
+	if port == 0 {
+		port = bound.Port
+	}
+	s.advertisedHost, s.advertisedPort = host, uint32(port)
+}
+
+func (s *Server) setPolicies() {
+	hold := uint64(defaultHoldStartFailureMillis)
+	if s.config.HoldStartFailureMillis != nil {
+		hold = *s.config.HoldStartFailureMillis
+	}
+	s.policy = coordination.PingPolicy{HoldStartFailureMillis: hold, Opaque: pingOpaque}
+	s.python = s.policy
+	s.python.MaxIntervalMillis = 2000
+}
+
+func pingOpaque() uint64 { return max(1, rand.Uint64()) }
+
+// pingPolicy is how the client of a stream is pinged: the Python SDK gives up after 3 s of silence (surface.md §2.6).
+func (s *Server) pingPolicy(ctx context.Context) *coordination.PingPolicy {
+	for _, info := range metadata.ValueFromIncomingContext(ctx, "x-ydb-sdk-build-info") {
+		if strings.HasPrefix(info, "ydb-python-sdk") {
+			return &s.python
+		}
+	}
+	return &s.policy
+}
+
+// startGroup returns when the group leads and has applied the log.
+func (s *Server) startGroup(ctx context.Context) error {
+	group, err := openGroup(s.config, s.store, s.fail)
+	if err != nil {
+		return err
+	}
+	s.group = group
+	if err := s.store.Start(group); err != nil {
+		return err
+	}
+	go s.group.run()
+	select {
+	case <-s.group.ready:
+		return nil
+	case <-s.group.stopped:
+		return s.Err()
+	case <-ctx.Done():
+		close(s.group.stop)
+		<-s.group.stopped
+		return fmt.Errorf("start: %w", ctx.Err())
+	}
+}
+
+func (s *Server) startGRPC() {
+	s.grpc = grpc.NewServer(
+		grpc.MaxRecvMsgSize(maxMessageBytes),
+		grpc.MaxSendMsgSize(maxMessageBytes),
+		grpc.MaxConcurrentStreams(maxSessionStreams),
+		// SDKs ping every few seconds, some of them without a stream (surface.md §6).
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 20 * time.Second, Timeout: 10 * time.Second}),
+		grpc.SharedWriteBuffer(true),
+		grpc.WaitForHandlers(true),
+	)
+	Ydb_Coordination_V1.RegisterCoordinationServiceServer(s.grpc, coordinationService{Server: s})
+	Ydb_Scheme_V1.RegisterSchemeServiceServer(s.grpc, schemeService{Server: s})
+	Ydb_Discovery_V1.RegisterDiscoveryServiceServer(s.grpc, discoveryService{Server: s})
+	s.health = health.NewServer()
+	grpc_health_v1.RegisterHealthServer(s.grpc, s.health)
+	reflection.Register(s.grpc)
+	s.serving.Add(1)
+	go func() {
+		defer s.serving.Done()
+		if err := s.grpc.Serve(s.listener); err != nil {
+			s.fail(fmt.Errorf("serve %s: %w", s.listener.Addr(), err))
+		}
+	}()
+}
+
+// Addr is the address that the server listens on.
+func (s *Server) Addr() net.Addr { return s.listener.Addr() }
+
+// ConnectionString is what clients are to be given, such as grpc://127.0.0.1:2136/local.
+func (s *Server) ConnectionString() string {
+	host := net.JoinHostPort(s.advertisedHost, fmt.Sprint(s.advertisedPort))
+	return "grpc://" + host + s.config.Database
+}
+
+// Done is closed when the server cannot go on; Err says why.
+func (s *Server) Done() <-chan struct{} { return s.done }
+
+// Err is why Done is closed, nil before.
+func (s *Server) Err() error {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	return s.err
+}
+
+// fail notes the first reason for which the server cannot go on. From then on nothing is acknowledged any more.
+func (s *Server) fail(err error) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	if s.err == nil {
+		s.err = err
+		close(s.done)
+	}
+}
+
+// Stop ends every stream with Failure UNAVAILABLE, lets calls finish until ctx is done, and releases everything. It
+// returns when nothing of the server is left. Later calls return nil at once.
+func (s *Server) Stop(ctx context.Context) error {
+	var err error
+	s.stopOnce.Do(func() {
+		s.health.Shutdown()
+		finished := make(chan struct{})
+		go func() {
+			defer close(finished)
+			s.grpc.GracefulStop()
+		}()
+		// The Failures come behind the connections' GOAWAY: an SDK that reconnects at once must not get in again.
+		s.streams.endAll(coordination.LinkFailure)
+		select {
+		case <-finished:
+		case <-ctx.Done():
+			s.grpc.Stop()
+			<-finished
+		}
+		s.serving.Wait()
+		close(s.group.stop)
+		<-s.group.stopped
+		s.writers.close()
+		err = s.store.Stop()
+	})
+	return err
+}

@@ -1,0 +1,383 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/encoding/gzip"
+	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	"github.com/ydb-platform/ydb-go-genproto/Ydb_Coordination_V1"
+	"github.com/ydb-platform/ydb-go-genproto/Ydb_Discovery_V1"
+	"github.com/ydb-platform/ydb-go-genproto/Ydb_Scheme_V1"
+	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb"
+	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
+	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Discovery"
+	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Operations"
+	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Scheme"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/scheme"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const testNode = "/local/dir/node"
+
+// startTest runs a server in memory with one coordination node, and a connection to it. Both end with the test.
+func startTest(t *testing.T, change func(*Config)) (*Server, *grpc.ClientConn) {
+	t.Helper()
+	config := Config{Listen: "127.0.0.1:0", Database: "/local", InMemory: true}
+	if change != nil {
+		change(&config)
+	}
+	s, err := Start(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		if err := s.Stop(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	conn, err := grpc.NewClient(s.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessageBytes)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	answer, err := Ydb_Coordination_V1.NewCoordinationServiceClient(conn).CreateNode(t.Context(), &Ydb_Coordination.CreateNodeRequest{Path: testNode})
+	if err != nil || answer.GetOperation().GetStatus() != Ydb.StatusIds_SUCCESS {
+		t.Fatalf("create: %v, %v", answer, err)
+	}
+	return s, conn
+}
+
+type sessionClient = Ydb_Coordination_V1.CoordinationService_SessionClient
+
+func openTest(t *testing.T, ctx context.Context, conn *grpc.ClientConn, start *Ydb_Coordination.SessionRequest_SessionStart) sessionClient {
+	t.Helper()
+	stream, err := Ydb_Coordination_V1.NewCoordinationServiceClient(conn).Session(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	send(t, stream, &Ydb_Coordination.SessionRequest{Request: &Ydb_Coordination.SessionRequest_SessionStart_{SessionStart: start}})
+	return stream
+}
+
+func send(t *testing.T, stream sessionClient, m *Ydb_Coordination.SessionRequest) {
+	t.Helper()
+	if err := stream.Send(m); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func receive(t *testing.T, stream sessionClient) *Ydb_Coordination.SessionResponse {
+	t.Helper()
+	m, err := stream.Recv()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func start(timeoutMillis uint64) *Ydb_Coordination.SessionRequest_SessionStart {
+	return &Ydb_Coordination.SessionRequest_SessionStart{Path: testNode, TimeoutMillis: timeoutMillis}
+}
+
+func acquire(reqID uint64, name string, data []byte) *Ydb_Coordination.SessionRequest {
+	return &Ydb_Coordination.SessionRequest{Request: &Ydb_Coordination.SessionRequest_AcquireSemaphore_{
+		AcquireSemaphore: &Ydb_Coordination.SessionRequest_AcquireSemaphore{ReqId: reqID, Name: name, Count: 1, Ephemeral: true, Data: data}}}
+}
+
+// endOf reads until the stream ends and returns its gRPC status.
+func endOf(stream sessionClient) *status.Status {
+	for {
+		if _, err := stream.Recv(); err != nil {
+			if err.Error() == "EOF" {
+				return status.New(codes.OK, "")
+			}
+			s, _ := status.FromError(err)
+			return s
+		}
+	}
+}
+
+// TestStreamEndsFromOutside shows that a Failure that comes from the clock ends the RPC with status OK although its
+// handler is reading: the linked gRPC has what statusWriter wants.
+func TestStreamEndsFromOutside(t *testing.T) {
+	_, conn := startTest(t, nil)
+	stream := openTest(t, t.Context(), conn, start(30)) // pinged every 10 ms, and never answers
+	receive(t, stream)
+	receive(t, stream)
+	failure := receive(t, stream).GetFailure()
+	if failure.GetStatus() != Ydb.StatusIds_TIMEOUT || failure.GetIssues()[0].GetMessage() != "Ping timeout" {
+		t.Fatalf("got %v", failure)
+	}
+	if s := endOf(stream); s.Code() != codes.OK {
+		t.Fatalf("ended with %v", s)
+	}
+}
+
+func TestFirstMessageMustBeStart(t *testing.T) {
+	_, conn := startTest(t, nil)
+	stream, err := Ydb_Coordination_V1.NewCoordinationServiceClient(conn).Session(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	send(t, stream, acquire(1, "a", nil))
+	if s := endOf(stream); s.Code() != codes.InvalidArgument || s.Message() != "First message must be a SessionStart" {
+		t.Fatalf("ended with %v", s)
+	}
+}
+
+func TestHalfCloseAbandons(t *testing.T) {
+	_, conn := startTest(t, nil)
+	for _, attached := range []bool{false, true} {
+		stream, err := Ydb_Coordination_V1.NewCoordinationServiceClient(conn).Session(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if attached {
+			send(t, stream, &Ydb_Coordination.SessionRequest{Request: &Ydb_Coordination.SessionRequest_SessionStart_{SessionStart: start(5000)}})
+			receive(t, stream)
+		}
+		if err := stream.CloseSend(); err != nil {
+			t.Fatal(err)
+		}
+		if s := endOf(stream); s.Code() != codes.Canceled || s.Message() != "Request abandoned" {
+			t.Fatalf("attached %v: ended with %v", attached, s)
+		}
+	}
+}
+
+// TestStopTellsStreams shows that a stopping server ends its streams with Failure UNAVAILABLE and leaves no goroutine.
+func TestStopTellsStreams(t *testing.T) {
+	s, conn := startTest(t, nil)
+	var streams []sessionClient
+	for range 10 {
+		stream := openTest(t, t.Context(), conn, start(5000))
+		receive(t, stream)
+		streams = append(streams, stream)
+	}
+	if err := s.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, stream := range streams {
+		receive(t, stream) // the first ping
+		failure := receive(t, stream).GetFailure()
+		if failure.GetStatus() != Ydb.StatusIds_UNAVAILABLE || failure.GetIssues()[0].GetMessage() != "Link failure" {
+			t.Fatalf("got %v", failure)
+		}
+		if s := endOf(stream); s.Code() != codes.OK {
+			t.Fatalf("ended with %v", s)
+		}
+	}
+}
+
+// TestDeadReaderIsCutOff floods a stream that nobody reads. Others must not notice.
+func TestDeadReaderIsCutOff(t *testing.T) {
+	s, conn := startTest(t, nil)
+	good := openTest(t, t.Context(), conn, start(600_000))
+	receive(t, good)
+	receive(t, good)
+	writer := openTest(t, t.Context(), conn, start(600_000))
+	receive(t, writer)
+	receive(t, writer)
+	send(t, writer, acquire(1, "big", make([]byte, 1<<20)))
+	receive(t, writer)
+	own, err := grpc.NewClient(conn.Target(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer own.Close()
+	dead := openTest(t, t.Context(), own, start(600_000))
+	for i := range 2 + maxOutboundBytes>>20*2 {
+		describe := &Ydb_Coordination.SessionRequest_DescribeSemaphore{ReqId: uint64(i), Name: "big", IncludeOwners: true}
+		if err := dead.Send(&Ydb_Coordination.SessionRequest{Request: &Ydb_Coordination.SessionRequest_DescribeSemaphore_{DescribeSemaphore: describe}}); err != nil {
+			break // cut off
+		}
+		if i%8 == 0 {
+			send(t, good, acquire(uint64(i), fmt.Sprint("good", i), nil))
+			if r := receive(t, good); !r.GetAcquireSemaphoreResult().GetAcquired() {
+				t.Fatalf("got %v", r)
+			}
+		}
+	}
+	for open := 3; open != 2; runtime.Gosched() { // the dead client will not read what became of its stream
+		s.streams.mutex.Lock()
+		open = len(s.streams.open)
+		s.streams.mutex.Unlock()
+	}
+}
+
+// TestMessageTooLarge sends one message over the limit: that stream ends, nothing else.
+func TestMessageTooLarge(t *testing.T) {
+	_, conn := startTest(t, nil)
+	stream := openTest(t, t.Context(), conn, start(600_000))
+	receive(t, stream)
+	receive(t, stream)
+	send(t, stream, acquire(1, "a", make([]byte, maxMessageBytes+1)))
+	if s := endOf(stream); s.Code() != codes.ResourceExhausted {
+		t.Fatalf("ended with %v", s)
+	}
+	again := openTest(t, t.Context(), conn, start(5000))
+	if receive(t, again).GetSessionStarted().GetSessionId() == 0 {
+		t.Fatal("no session")
+	}
+}
+
+// TestPythonIsPingedOften shows the shorter interval, and that a ping counts as its pong, answered by a pong.
+func TestPythonIsPingedOften(t *testing.T) {
+	_, conn := startTest(t, nil)
+	ctx := metadata.AppendToOutgoingContext(t.Context(), "x-ydb-sdk-build-info", "ydb-python-sdk/3.21.0")
+	stream := openTest(t, ctx, conn, start(30_000))
+	receive(t, stream)
+	begin := time.Now()
+	for range 2 {
+		ping := receive(t, stream).GetPing()
+		send(t, stream, &Ydb_Coordination.SessionRequest{Request: &Ydb_Coordination.SessionRequest_Ping{
+			Ping: &Ydb_Coordination.SessionRequest_PingPong{Opaque: ping.GetOpaque()}}})
+		if pong := receive(t, stream).GetPong(); pong.GetOpaque() != ping.GetOpaque() || ping.GetOpaque() == 0 {
+			t.Fatalf("ping %v answered with %v", ping, pong)
+		}
+	}
+	t.Logf("two pings within %v", time.Since(begin))
+}
+
+func TestGzip(t *testing.T) {
+	_, conn := startTest(t, nil)
+	answer, err := Ydb_Scheme_V1.NewSchemeServiceClient(conn).ListDirectory(t.Context(), &Ydb_Scheme.ListDirectoryRequest{Path: "/local"},
+		grpc.UseCompressor(gzip.Name))
+	if err != nil || answer.GetOperation().GetStatus() != Ydb.StatusIds_SUCCESS {
+		t.Fatalf("got %v, %v", answer, err)
+	}
+}
+
+func TestDiscovery(t *testing.T) {
+	s, conn := startTest(t, func(c *Config) { c.Advertise = "coordd.example" })
+	client := Ydb_Discovery_V1.NewDiscoveryServiceClient(conn)
+	answer, err := client.ListEndpoints(t.Context(), &Ydb_Discovery.ListEndpointsRequest{Database: "/local"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var result Ydb_Discovery.ListEndpointsResult
+	if err := answer.GetOperation().GetResult().UnmarshalTo(&result); err != nil {
+		t.Fatal(err)
+	}
+	e := result.GetEndpoints()[0]
+	if len(result.GetEndpoints()) != 1 || e.GetAddress() != "coordd.example" || int(e.GetPort()) != s.Addr().(*net.TCPAddr).Port ||
+		e.GetNodeId() == 0 || e.GetSsl() || result.GetSelfLocation() == "" {
+		t.Fatalf("got %v", &result)
+	}
+	unknown, err := client.ListEndpoints(t.Context(), &Ydb_Discovery.ListEndpointsRequest{Database: "/other"})
+	if err != nil || unknown.GetOperation().GetStatus() != Ydb.StatusIds_NOT_FOUND {
+		t.Fatalf("got %v, %v", unknown, err)
+	}
+	who, err := client.WhoAmI(t.Context(), &Ydb_Discovery.WhoAmIRequest{})
+	if err != nil || who.GetOperation().GetStatus() != Ydb.StatusIds_GENERIC_ERROR {
+		t.Fatalf("got %v, %v", who, err)
+	}
+}
+
+func TestHealth(t *testing.T) {
+	_, conn := startTest(t, nil)
+	answer, err := grpc_health_v1.NewHealthClient(conn).Check(t.Context(), &grpc_health_v1.HealthCheckRequest{})
+	if err != nil || answer.GetStatus() != grpc_health_v1.HealthCheckResponse_SERVING {
+		t.Fatalf("got %v, %v", answer, err)
+	}
+}
+
+// TestOperationParams holds the group up, so that the bounds of a call run out.
+func TestOperationParams(t *testing.T) {
+	s, conn := startTest(t, nil)
+	release := make(chan struct{})
+	held := make(chan struct{})
+	s.group.queue.put(event{call: holdUp(held, release)})
+	<-held
+	client := Ydb_Coordination_V1.NewCoordinationServiceClient(conn)
+	for want, params := range map[Ydb.StatusIds_StatusCode]*Ydb_Operations.OperationParams{
+		Ydb.StatusIds_TIMEOUT:   {OperationTimeout: durationpb.New(time.Millisecond)},
+		Ydb.StatusIds_CANCELLED: {CancelAfter: durationpb.New(time.Millisecond)},
+	} {
+		answer, err := client.CreateNode(t.Context(), &Ydb_Coordination.CreateNodeRequest{Path: "/local/n", OperationParams: params})
+		if err != nil || answer.GetOperation().GetStatus() != want {
+			t.Errorf("want %v, got %v, %v", want, answer, err)
+		}
+		described, err := client.DescribeNode(t.Context(), &Ydb_Coordination.DescribeNodeRequest{Path: testNode, OperationParams: params})
+		if err != nil || described.GetOperation().GetStatus() != want {
+			t.Errorf("want %v, got %v, %v", want, described, err)
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	if _, err := client.CreateNode(ctx, &Ydb_Coordination.CreateNodeRequest{Path: "/local/n"}); status.Code(err) != codes.DeadlineExceeded {
+		t.Errorf("got %v", err)
+	}
+	close(release)
+}
+
+func TestTooManyStreams(t *testing.T) {
+	set := newStreamSet()
+	for range maxSessionStreams {
+		set.open[new(sessionStream)] = struct{}{}
+	}
+	err := set.add(new(sessionStream))
+	if status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "Too many requests") {
+		t.Fatalf("got %v", err)
+	}
+}
+
+func TestConfigValidate(t *testing.T) {
+	good := Config{Listen: "127.0.0.1:0", Database: "/local", InMemory: true}
+	for name, test := range map[string]struct {
+		change func(*Config)
+		want   string // part of the error, empty for none
+	}{
+		"as it is":              {func(*Config) {}, ""},
+		"advertised host":       {func(c *Config) { c.Advertise = "example.org" }, ""},
+		"advertised host, port": {func(c *Config) { c.Advertise = "example.org:1" }, ""},
+		"advertised IPv6":       {func(c *Config) { c.Advertise = "::1" }, ""},
+		"advertised IPv6, port": {func(c *Config) { c.Advertise = "[::1]:2136" }, ""},
+		"no port":               {func(c *Config) { c.Listen = "localhost" }, "listen"},
+		"port too high":         {func(c *Config) { c.Listen = "localhost:65536" }, "from 0 to 65535"},
+		"port not a number":     {func(c *Config) { c.Listen = "localhost:http" }, "from 0 to 65535"},
+		"advertised port 0":     {func(c *Config) { c.Advertise = "example.org:0" }, "from 1 to 65535"},
+		"advertised no host":    {func(c *Config) { c.Advertise = ":2136" }, "advertise"},
+		"advertised nonsense":   {func(c *Config) { c.Advertise = "a:b:c" }, "advertise"},
+		"no database":           {func(c *Config) { c.Database = "/" }, "database"},
+		"relative database":     {func(c *Config) { c.Database = "local" }, "absolute"},
+		"both stores":           {func(c *Config) { c.DataDir = "x" }, "not both"},
+		"no store":              {func(c *Config) { c.InMemory = false }, "not both"},
+	} {
+		c := good
+		test.change(&c)
+		err := c.Validate()
+		if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: got %v, want %q", name, err, test.want)
+		}
+	}
+}
+
+// holdUp is a call that keeps the group busy until release is closed.
+func holdUp(held, release chan struct{}) *call {
+	return &call{done: make(chan scheme.Outcome, 1), read: func(*coordination.Machine) scheme.Outcome {
+		close(held)
+		<-release
+		return scheme.Done()
+	}}
+}

@@ -1,0 +1,269 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"io"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/ydb-platform/ydb-go-genproto/Ydb_Coordination_V1"
+
+	"github.com/coordd/coordd/coordination"
+)
+
+// sessionStream is one Session stream on this server. Its handler's goroutine reads; the writers send.
+type sessionStream struct {
+	id     coordination.StreamID
+	rpc    Ydb_Coordination_V1.CoordinationService_SessionServer
+	finish statusWriter
+	group  *group
+	pool   *writers
+
+	mutex     sync.Mutex // guards what follows, and is never held across I/O
+	front     *coordination.Front
+	timer     *time.Timer // calls tick at the Front's Wake; nil until there is one
+	timerAt   coordination.Instant
+	started   chan struct{} // closed when the start is answered; nil before the start and after
+	scheduled bool          // a writer has it, or will have
+	outbound  int           // bytes queued
+}
+
+// statusWriter ends an RPC from outside of its handler. gRPC's own SendMsg and RecvMsg do the same when they fail; it
+// spares every stream a second goroutine. TestStreamEndsFromOutside shows that the linked gRPC has it.
+type statusWriter interface {
+	WriteStatus(*status.Status) error
+}
+
+var errNoStatusWriter = errors.New("gRPC's server stream has no WriteStatus")
+
+func (s *Server) newStream(rpc Ydb_Coordination_V1.CoordinationService_SessionServer) (*sessionStream, error) {
+	finish, ok := grpc.ServerTransportStreamFromContext(rpc.Context()).(statusWriter)
+	if !ok {
+		return nil, status.Error(codes.Internal, errNoStatusWriter.Error())
+	}
+	return &sessionStream{
+		id: s.streams.nextID(), rpc: rpc, finish: finish, group: s.group, pool: s.writers,
+		front: coordination.NewFront(s.pingPolicy(rpc.Context())), timerAt: coordination.Never,
+	}, nil
+}
+
+// serve reads the client's messages until the stream has ended. The status of the RPC is that of the Front's ending,
+// written by a writer behind the last reply.
+func (s *sessionStream) serve() error {
+	ctx := s.rpc.Context()
+	for {
+		s.group.queue.awaitRoom(ctx)
+		request, err := s.rpc.Recv()
+		if err != nil {
+			s.close(ctx, err)
+			return nil
+		}
+		message := fromClient(request)
+		s.mutex.Lock()
+		forward := s.front.Receive(&message)
+		if forward.Attach != nil {
+			s.started = make(chan struct{})
+		}
+		started := s.started
+		s.forward(forward)
+		s.mutex.Unlock()
+		if started == nil {
+			continue
+		}
+		select { // nothing more is read until the start is answered (coordination.md §2.1)
+		case <-started:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// close tells the Front that the client is gone. Where it only closed its side, what is queued is still sent.
+func (s *sessionStream) close(ctx context.Context, cause error) {
+	s.mutex.Lock()
+	s.forward(s.front.Close())
+	s.mutex.Unlock()
+	if cause == io.EOF {
+		<-ctx.Done() // a writer ends the RPC
+	}
+	s.mutex.Lock()
+	if s.timer != nil {
+		s.timer.Stop()
+	}
+	s.mutex.Unlock()
+}
+
+// deliver takes a message of the leader.
+func (s *sessionStream) deliver(m *coordination.Message) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	s.front.Deliver(s.group.clock.now(), m)
+	if m.Description != nil {
+		s.outbound += descriptionBytes(m.Description)
+	}
+	s.forward(coordination.Forward{})
+}
+
+// end ends the stream with a Failure, as when the server stops.
+func (s *sessionStream) end(refusal *coordination.Refusal) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	s.forward(s.front.End(refusal))
+}
+
+func (s *sessionStream) tick() {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	s.timerAt = coordination.Never
+	s.forward(s.front.Tick(s.group.clock.now()))
+}
+
+// forward carries out what the Front wants. The mutex is held.
+func (s *sessionStream) forward(f coordination.Forward) {
+	if f.Attach != nil || f.Request != nil || f.Detach {
+		s.group.queue.put(event{stream: s, attach: f.Attach, request: f.Request, sequence: f.Sequence, detach: f.Detach})
+	}
+	if s.started != nil && !s.front.Attaching() {
+		close(s.started)
+		s.started = nil
+	}
+	if wake := s.front.Wake(); wake != s.timerAt {
+		s.setTimer(wake)
+	}
+	if s.outbound > maxOutboundBytes {
+		s.cutOff()
+	} else if !s.scheduled && (s.front.Queued() > 0 || s.front.Ending() != coordination.EndingNone) {
+		s.scheduled = true
+		s.pool.schedule(s)
+	}
+}
+
+func (s *sessionStream) setTimer(wake coordination.Instant) {
+	s.timerAt = wake
+	switch {
+	case wake == coordination.Never:
+		if s.timer != nil {
+			s.timer.Stop()
+		}
+	case s.timer == nil:
+		s.timer = time.AfterFunc(s.group.clock.until(wake), s.tick)
+	default:
+		s.timer.Reset(s.group.clock.until(wake))
+	}
+}
+
+// cutOff ends the RPC of a client that does not read. The reader notices, and the session is detached.
+func (s *sessionStream) cutOff() {
+	s.outbound = 0
+	go s.finish.WriteStatus(status.New(codes.ResourceExhausted, "The client does not read its stream"))
+}
+
+// take gives a writer what is to be sent, and how the RPC ends behind it. With nothing to do the stream is no longer
+// scheduled.
+func (s *sessionStream) take(into []coordination.Reply) ([]coordination.Reply, coordination.Ending) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	replies := s.front.Take(into)
+	s.outbound = 0
+	if len(replies) == 0 && s.front.Ending() == coordination.EndingNone {
+		s.scheduled = false
+	}
+	return replies, s.front.Ending()
+}
+
+// send writes what is queued and ends the RPC if the Front has ended. It reports whether there may be more.
+func (s *sessionStream) send(buffer []coordination.Reply) ([]coordination.Reply, bool) {
+	replies, ending := s.take(buffer[:0])
+	for i := range replies {
+		if replies[i].Kind == coordination.ReplyNone {
+			continue
+		}
+		if err := s.rpc.Send(toClient(&replies[i])); err != nil {
+			return replies, false // the reader notices as well
+		}
+		replies[i] = coordination.Reply{}
+	}
+	if ending != coordination.EndingNone {
+		_ = s.finish.WriteStatus(endStatus(ending))
+		return replies, false
+	}
+	return replies, len(replies) > 0
+}
+
+// endStatus is the gRPC status of an ending (coordination.md §2.9).
+func endStatus(ending coordination.Ending) *status.Status {
+	switch ending {
+	case coordination.EndingInvalidStart:
+		return status.New(codes.InvalidArgument, "First message must be a SessionStart")
+	case coordination.EndingAbandoned:
+		return status.New(codes.Canceled, "Request abandoned")
+	}
+	return status.New(codes.OK, "")
+}
+
+func descriptionBytes(d *coordination.SemaphoreDescription) int {
+	const fixed = 64 // numbers and framing of one owner or waiter
+	bytes := len(d.Data)
+	for _, list := range [][]coordination.LinkDescription{d.Owners, d.Waiters} {
+		for i := range list {
+			bytes += fixed + len(list[i].Data)
+		}
+	}
+	return bytes
+}
+
+// streamSet is the open Session streams of the process.
+type streamSet struct {
+	mutex   sync.Mutex
+	open    map[*sessionStream]struct{}
+	last    coordination.StreamID
+	closing bool
+}
+
+func newStreamSet() *streamSet {
+	return &streamSet{open: make(map[*sessionStream]struct{})}
+}
+
+func (set *streamSet) nextID() coordination.StreamID {
+	set.mutex.Lock()
+	defer set.mutex.Unlock()
+	set.last++
+	return set.last
+}
+
+// add counts a stream in. It fails if there are too many (coordination.md §2.2), or the server is stopping.
+func (set *streamSet) add(s *sessionStream) error {
+	set.mutex.Lock()
+	defer set.mutex.Unlock()
+	switch {
+	case set.closing:
+		return status.Error(codes.Unavailable, errStopped.Error())
+	case len(set.open) >= maxSessionStreams:
+		return status.Error(codes.ResourceExhausted, "Too many requests")
+	}
+	set.open[s] = struct{}{}
+	return nil
+}
+
+func (set *streamSet) remove(s *sessionStream) {
+	set.mutex.Lock()
+	defer set.mutex.Unlock()
+	delete(set.open, s)
+}
+
+// endAll refuses new streams and ends all open ones.
+func (set *streamSet) endAll(refusal *coordination.Refusal) {
+	set.mutex.Lock()
+	set.closing = true
+	streams := slices.Collect(maps.Keys(set.open))
+	set.mutex.Unlock()
+	for _, s := range streams {
+		s.end(refusal)
+	}
+}
