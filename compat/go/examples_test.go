@@ -1,0 +1,160 @@
+package compat_test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// program is a running example.
+type program struct {
+	t      *testing.T
+	cmd    *exec.Cmd
+	stdout lockedBuffer
+	stderr lockedBuffer
+	exited chan struct{}
+}
+
+// startExample runs an example against the server. It is killed at the end of the test if it still
+// runs; what it printed is logged if the test failed.
+func startExample(t *testing.T, dsn, name string, args ...string) *program {
+	t.Helper()
+	dir, err := exampleBinaries()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &program{t: t, exited: make(chan struct{})}
+	p.cmd = exec.Command(filepath.Join(dir, name), args...)
+	p.cmd.Env = append(os.Environ(), "YDB_CONNECTION_STRING="+dsn)
+	p.cmd.Stdout, p.cmd.Stderr = &p.stdout, &p.stderr
+	if err := p.cmd.Start(); err != nil {
+		t.Fatalf("start example %s: %v", name, err)
+	}
+	go func() {
+		_ = p.cmd.Wait()
+		close(p.exited)
+	}()
+	t.Cleanup(func() {
+		p.kill()
+		if t.Failed() {
+			t.Logf("%s %v printed:\n%s%s", name, args, p.stdout.String(), p.stderr.String())
+		}
+	})
+	return p
+}
+
+func (p *program) kill() {
+	_ = p.cmd.Process.Kill()
+	<-p.exited
+}
+
+// stop sends SIGTERM and wants exit code 0.
+func (p *program) stop() {
+	p.t.Helper()
+	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		p.t.Fatal(err)
+	}
+	p.finish()
+}
+
+// finish waits for the program to end by itself, with exit code 0.
+func (p *program) finish() {
+	p.t.Helper()
+	receive(p.t, "the end of the example", p.exited)
+	if code := p.cmd.ProcessState.ExitCode(); code != 0 {
+		p.t.Fatalf("the example ended with code %d", code)
+	}
+}
+
+// prints waits until the last line printed is this one.
+func (p *program) prints(want string) {
+	p.t.Helper()
+	eventually(p.t, "the example prints "+want, func() bool {
+		lines := p.stdout.lines()
+		return len(lines) > 0 && lines[len(lines)-1] == want+"\n"
+	})
+}
+
+// The first lock, as the README shows it.
+func TestQuickstartExample(t *testing.T) {
+	t.Parallel()
+	p := startExample(t, startServer(t).dsn, "quickstart")
+	p.finish()
+	if !strings.Contains(p.stderr.String(), "holds my-lock") {
+		t.Error("it did not say that it holds the lock")
+	}
+}
+
+// Every payment is made under a token of its own, none is lost, and the late write is turned away.
+func TestLockExample(t *testing.T) {
+	t.Parallel()
+	p := startExample(t, startServer(t).dsn, "lock")
+	p.finish()
+
+	lines := p.stdout.lines()
+	if len(lines) != 17 {
+		t.Fatalf("%d lines, want 15 payments and 2 more", len(lines))
+	}
+	var last uint64
+	for i, line := range lines[:15] {
+		var token uint64
+		var teller, balance int
+		if _, err := fmt.Sscanf(line, "token %d: teller %d pays into %d\n", &token, &teller, &balance); err != nil {
+			t.Fatalf("line %q: %v", line, err)
+		}
+		if token <= last || balance != 10*i {
+			t.Errorf("line %q: want a token over %d and a balance of %d", line, last, 10*i)
+		}
+		last = token
+	}
+	if lines[15] != "balance 150\n" || !strings.HasPrefix(lines[16], "late write refused") {
+		t.Errorf("the end is %q", lines[15:])
+	}
+}
+
+// Workers come, are elected, are killed and leave; the watcher sees it all.
+func TestWorkersExample(t *testing.T) {
+	t.Parallel()
+	server := startServer(t)
+	watcher := startExample(t, server.dsn, "workers", "-watch")
+	watcher.prints("leader [] workers []")
+
+	const a, b, c = "10.0.0.1:80", "10.0.0.2:80", "10.0.0.3:80"
+	first := startExample(t, server.dsn, "workers", "-endpoint", a)
+	first.prints(a + " leads")
+	watcher.prints("leader [" + a + "] workers [" + a + "]")
+
+	second := startExample(t, server.dsn, "workers", "-endpoint", b)
+	second.prints(b + " works")
+	third := startExample(t, server.dsn, "workers", "-endpoint", c)
+	watcher.prints("leader [" + a + "] workers [" + strings.Join([]string{a, b, c}, " ") + "]")
+
+	// A crash is noticed when the session timeout has passed.
+	first.kill()
+	var next *program
+	eventually(t, "somebody else leads", func() bool {
+		for _, p := range []*program{second, third} {
+			if slices.ContainsFunc(p.stdout.lines(), func(l string) bool { return strings.HasSuffix(l, " leads\n") }) {
+				next = p
+			}
+		}
+		return next != nil
+	})
+	nextEndpoint, left, leftEndpoint := b, third, c
+	if next == third {
+		nextEndpoint, left, leftEndpoint = c, second, b
+	}
+	watcher.prints("leader [" + nextEndpoint + "] workers [" + b + " " + c + "]")
+
+	// Workers that leave on purpose need no timeout.
+	next.stop()
+	watcher.prints("leader [" + leftEndpoint + "] workers [" + leftEndpoint + "]")
+	left.stop()
+	watcher.prints("leader [] workers []")
+	watcher.stop()
+}
