@@ -1,0 +1,104 @@
+# The commands of this repository. `make` alone lists them.
+
+SHELL       := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+
+# VERSION is stamped into the binary.
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo development)
+# ARGS are further arguments of `coordd serve` for `make run`.
+ARGS ?=
+# CRASH_ROUNDS is how often `make crash-test` kills the server; the tests have a
+# short default of their own, which `make test` uses.
+CRASH_ROUNDS ?= 50
+CRASH_PACKAGES ?= ./conformance/crash
+# FUZZ_TIME is how long `make fuzz-short` runs each target, FUZZ_PACKAGES where.
+FUZZ_TIME ?= 10s
+FUZZ_PACKAGES ?= ./...
+# BENCH selects benchmarks, BENCH_PACKAGES where, BENCH_COUNT how often each runs.
+BENCH ?= .
+BENCH_PACKAGES ?= ./...
+BENCH_COUNT ?= 3
+
+# The modules besides the server's own: the SDK tests, and the tools.
+COMPAT := compat/go
+TOOLS  := .ci/tools
+TOOLBIN := $(CURDIR)/bin/tools
+PROTOS = $(shell find coordination raftstore server -name '*.proto')
+
+# The race detector needs a C compiler and the C library's headers. RACE is -race
+# where a small program compiles, else empty; RACE_ENV switches cgo on for it.
+RACE := $(shell printf '\043include <pthread.h>\nint main(void) { return 0; }\n' | \
+	$$(go env CC) -x c -o /dev/null - >/dev/null 2>&1 && echo -race)
+RACE_ENV := $(if $(RACE),CGO_ENABLED=1)
+
+.PHONY: help run build test lint generate generate-check go-test tools-test compat \
+	crash-test fuzz-short bench tools race-note clean
+
+help: ## list these commands
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+run: build ## build and start a server with its data in the user's state directory (ARGS='--listen :2136' for more)
+	@exec bin/coordd serve $(ARGS)
+
+build: ## build the static binary bin/coordd
+	@CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '-s -w -X main.version=$(VERSION)' -o bin/coordd ./cmd/coordd
+
+test: race-note build lint generate-check go-test tools-test compat ## build, lint and run all tests, with the race detector where there is a C compiler
+	@$(MAKE) --no-print-directory race-note
+
+lint: tools ## check formatting, go vet and staticcheck, in all modules
+	@unformatted="$$(gofmt -l .)"; if [ -n "$$unformatted" ]; then echo "not formatted, run gofmt -w on:" $$unformatted >&2; exit 1; fi
+	@for module in . $(COMPAT) $(TOOLS); do (cd $$module && go vet ./... && $(TOOLBIN)/staticcheck ./...) || exit 1; done
+
+generate: tools ## make the Go code of the .proto files anew
+	@$(TOOLBIN)/protogen -plugin $(TOOLBIN)/protoc-gen-go . $(PROTOS)
+
+generate-check: tools ## fail if the generated code is not that of the .proto files
+	@$(TOOLBIN)/protogen -check -plugin $(TOOLBIN)/protoc-gen-go . $(PROTOS)
+
+# Some tests build and start the binary, which the test cache does not see: hence
+# -count=1, here and below.
+go-test: ## run the server's tests
+	@$(RACE_ENV) go test $(RACE) -count=1 ./...
+
+tools-test: ## run the tests of the code generator
+	@cd $(TOOLS) && go test ./...
+
+compat: build ## run the tests on the unmodified Go SDK against bin/coordd
+	@cd $(COMPAT) && COORDD_BIN=$(CURDIR)/bin/coordd $(RACE_ENV) go test $(RACE) -count=1 ./...
+
+crash-test: build ## kill and restart a server under load CRASH_ROUNDS times
+	@listed="$$(go test -list '^TestCrash' $(CRASH_PACKAGES))" && grep -q '^TestCrash' <<<"$$listed" || \
+		{ echo "no crash test in $(CRASH_PACKAGES): $$listed" >&2; exit 1; }
+	@COORDD_BIN=$(CURDIR)/bin/coordd CRASH_ROUNDS=$(CRASH_ROUNDS) $(RACE_ENV) go test $(RACE) -count=1 -timeout 60m -run '^TestCrash' $(CRASH_PACKAGES)
+
+fuzz-short: ## run every fuzz target for FUZZ_TIME
+	@packages="$$(go list $(FUZZ_PACKAGES))" || exit 1; for package in $$packages; do \
+		listed="$$(go test -list '^Fuzz' $$package)" || { echo "$$listed"; exit 1; }; \
+		for target in $$(grep '^Fuzz' <<<"$$listed" || true); do \
+			echo "$$package $$target"; \
+			output="$$(go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZ_TIME) $$package 2>&1)" || { echo "$$output"; exit 1; }; \
+			echo "$$output" | tail -n 1; \
+		done; \
+	done
+
+bench: ## run the benchmarks
+	@go test -run '^$$' -bench '$(BENCH)' -benchmem -count $(BENCH_COUNT) -timeout 60m $(BENCH_PACKAGES)
+
+tools: # build the pinned tools; the build cache makes a repetition cheap
+	@cd $(TOOLS) && go build -buildvcs=false -o $(TOOLBIN)/ ./protogen \
+		honnef.co/go/tools/cmd/staticcheck google.golang.org/protobuf/cmd/protoc-gen-go
+
+race-note: # said before and after all tests, so that nobody overlooks it
+	@:
+ifndef RACE
+	@echo '**********************************************************************' >&2
+	@echo '*  NO C COMPILER: the tests run WITHOUT the race detector (-race).   *' >&2
+	@echo '*  Install gcc and the C library headers to have it.                 *' >&2
+	@echo '**********************************************************************' >&2
+endif
+
+clean: ## remove what was built
+	@rm -rf bin

@@ -1,0 +1,264 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// binary is the program as users get it, built once for all tests.
+var binary string
+
+func TestMain(m *testing.M) {
+	os.Exit(buildAndRun(m))
+}
+
+func buildAndRun(m *testing.M) int {
+	directory, err := os.MkdirTemp("", "coordd-test-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(directory)
+	binary = filepath.Join(directory, "coordd")
+	build := exec.Command("go", "build", "-buildvcs=false", "-o", binary, ".")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if output, err := build.CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "build coordd: %v\n%s", err, output)
+		return 1
+	}
+	return m.Run()
+}
+
+// process is a running binary.
+type process struct {
+	command *exec.Cmd
+	log     text
+	first   chan string   // the first line of stdout; closed at its end
+	rest    []string      // further lines; complete once ended is closed
+	ended   chan struct{} // the process is gone
+}
+
+// spawn starts the binary with an environment of its own, in which the default
+// data directory is in a place of the test's.
+func spawn(t *testing.T, args ...string) *process {
+	t.Helper()
+	p := &process{first: make(chan string, 1), ended: make(chan struct{})}
+	p.command = exec.Command(binary, args...)
+	p.command.Env = []string{"HOME=" + t.TempDir()}
+	p.command.Stderr = &p.log
+	stdout, err := p.command.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go p.watch(stdout)
+	t.Cleanup(func() {
+		p.command.Process.Kill()
+		<-p.ended
+		if t.Failed() {
+			t.Logf("stderr of coordd %s:\n%s", strings.Join(args, " "), p.log.String())
+		}
+	})
+	return p
+}
+
+func (p *process) watch(stdout io.Reader) {
+	defer close(p.ended)
+	scanner := bufio.NewScanner(stdout)
+	if scanner.Scan() {
+		p.first <- scanner.Text()
+	}
+	close(p.first)
+	for scanner.Scan() {
+		p.rest = append(p.rest, scanner.Text())
+	}
+	p.command.Wait()
+}
+
+// ready waits for the ready line and returns it.
+func (p *process) ready(t *testing.T) string {
+	t.Helper()
+	line := receive(t, p.first, func() string { return "no ready line; stderr:\n" + p.log.String() })
+	if !regexp.MustCompile(`^grpc://127\.0\.0\.1:[0-9]+/local$`).MatchString(line) {
+		t.Fatalf("ready line %q, want a connection string; stderr:\n%s", line, p.log.String())
+	}
+	return line
+}
+
+// exit waits for the end and returns the exit code and the lines of stdout that
+// nobody has read.
+func (p *process) exit(t *testing.T) (exitCode, []string) {
+	t.Helper()
+	receive(t, p.ended, func() string { return "the process did not end; stderr:\n" + p.log.String() })
+	lines := p.rest
+	if first, unread := <-p.first; unread {
+		lines = append([]string{first}, lines...)
+	}
+	return exitCode(p.command.ProcessState.ExitCode()), lines
+}
+
+// wantExit checks the exit code and that stderr has the parts in order.
+func (p *process) wantExit(t *testing.T, want exitCode, parts ...string) {
+	t.Helper()
+	code, rest := p.exit(t)
+	if code != want {
+		t.Errorf("exit code %d, want %d", code, want)
+	}
+	if len(rest) > 0 {
+		t.Errorf("further lines on stdout: %q", rest)
+	}
+	inOrder(t, p.log.String(), parts)
+}
+
+// serveOn starts a server on a free port and a directory and waits until it is
+// ready.
+func serveOn(t *testing.T, directory string) *process {
+	t.Helper()
+	p := spawn(t, "serve", "--listen", "127.0.0.1:0", "--data-dir", directory)
+	p.ready(t)
+	return p
+}
+
+// TestBinaryStops wants one line on stdout, connections accepted where it says,
+// and code 0 for both signals, on disk and in memory.
+func TestBinaryStops(t *testing.T) {
+	for _, storage := range []string{"--in-memory", "--data-dir=" + filepath.Join(t.TempDir(), "a", "b")} {
+		for _, sent := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
+			p := spawn(t, "serve", "--listen=127.0.0.1:0", storage)
+			address := strings.TrimSuffix(strings.TrimPrefix(p.ready(t), "grpc://"), "/local")
+			connection, err := net.Dial("tcp", address)
+			if err != nil {
+				t.Fatal(err)
+			}
+			connection.Close()
+			p.command.Process.Signal(sent)
+			p.wantExit(t, exitOK, "msg=serving", "msg=stopped")
+		}
+	}
+}
+
+// TestBinaryUsage is one mistake of each kind that TestRefusals lists, to see that
+// the codes leave the process.
+func TestBinaryUsage(t *testing.T) {
+	spawn(t, "srve").wantExit(t, exitUsage, `coordd: unknown command "srve"; did you mean serve?`)
+	spawn(t, "serve", "--log-level=loud").wantExit(t, exitUsage, "coordd: flag --log-level", "loud", "debug, info")
+	spawn(t, "serve", "--config=/nowhere/c.yaml").wantExit(t, exitConfig, "coordd: flag --config", "/nowhere/c.yaml")
+}
+
+// TestBinaryHelp wants the exit codes in the help and no directory touched.
+func TestBinaryHelp(t *testing.T) {
+	for _, args := range [][]string{{"help"}, {"--help"}} {
+		code, lines := spawn(t, args...).exit(t)
+		if code != exitOK {
+			t.Errorf("%q: exit code %d", args, code)
+		}
+		for _, entry := range exitCodes {
+			inOrder(t, strings.Join(lines, "\n"), []string{fmt.Sprintf("  %d  %s", entry.code, entry.text)})
+		}
+	}
+	code, lines := spawn(t, "version").exit(t)
+	if code != exitOK || len(lines) != 1 || !strings.HasPrefix(lines[0], "coordd ") {
+		t.Errorf("version: exit code %d, stdout %q", code, lines)
+	}
+}
+
+// TestBinaryPortInUse is a failure that is nobody's configuration mistake.
+func TestBinaryPortInUse(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	address := taken.Addr().String()
+	spawn(t, "serve", "--in-memory", "--listen", address).wantExit(t, exitFailure, "coordd: ", address, "address already in use")
+}
+
+// TestBinarySecondProcess wants a second process on the same directory refused,
+// the examination too, and neither to harm the first.
+func TestBinarySecondProcess(t *testing.T) {
+	directory := filepath.Join(t.TempDir(), "data")
+	first := serveOn(t, directory)
+	spawn(t, "serve", "--listen", "127.0.0.1:0", "--data-dir", directory).
+		wantExit(t, exitConfig, "coordd: data directory "+directory+" (flag --data-dir): ", "in use by another process")
+	spawn(t, "check", "--data-dir", directory).
+		wantExit(t, exitConfig, "coordd: data directory "+directory+" (flag --data-dir): ", "in use by another process")
+	first.command.Process.Signal(syscall.SIGTERM)
+	first.wantExit(t, exitOK)
+}
+
+// TestBinaryDirectory wants a new directory closed to others, and unusable ones
+// to be a mistake of configuration that says who chose them.
+func TestBinaryDirectory(t *testing.T) {
+	directory := filepath.Join(t.TempDir(), "made", "on", "the", "way")
+	serveOn(t, directory).command.Process.Kill()
+	status, err := os.Stat(directory)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := status.Mode().Perm(); got != 0o700 {
+		t.Errorf("mode of the data directory is %o, want 700", got)
+	}
+
+	file := writeConfig(t, "data-dir: /dev/null/data\n")
+	spawn(t, "serve", "--listen=127.0.0.1:0", "--config", file).
+		wantExit(t, exitConfig, "coordd: data directory /dev/null/data (config file "+file+", line 1, key data-dir): ")
+	for _, command := range [][]string{{"serve", "--listen=127.0.0.1:0"}, {"check"}} {
+		spawn(t, append(command, "--data-dir", file)...).
+			wantExit(t, exitConfig, "coordd: data directory "+file+" (flag --data-dir): ", "not a directory")
+	}
+	spawn(t, "check", "--data-dir", filepath.Join(t.TempDir(), "missing")).
+		wantExit(t, exitConfig, "coordd: data directory ", "missing (flag --data-dir): ")
+}
+
+// TestBinaryRestart wants a directory usable again after a clean stop and after a
+// kill, and found sound in between.
+func TestBinaryRestart(t *testing.T) {
+	directory := filepath.Join(t.TempDir(), "data")
+	for _, end := range []syscall.Signal{syscall.SIGKILL, syscall.SIGTERM, syscall.SIGKILL} {
+		p := serveOn(t, directory)
+		p.command.Process.Signal(end)
+		p.exit(t)
+		code, report := spawn(t, "check", "--data-dir", directory).exit(t)
+		if code != exitOK || len(report) == 0 {
+			t.Errorf("check after %v: exit code %d, report %q", end, code, report)
+		}
+	}
+}
+
+// TestBinaryDamage flips every byte of the stored checkpoint and wants the server
+// and the examination to refuse it as a storage failure.
+func TestBinaryDamage(t *testing.T) {
+	directory := filepath.Join(t.TempDir(), "data")
+	p := serveOn(t, directory)
+	p.command.Process.Signal(syscall.SIGTERM)
+	p.wantExit(t, exitOK)
+
+	state := filepath.Join(directory, "state.db")
+	content, err := os.ReadFile(state)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range content {
+		content[i] ^= 0xff
+	}
+	if err := os.WriteFile(state, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	spawn(t, "serve", "--listen=127.0.0.1:0", "--data-dir", directory).
+		wantExit(t, exitStorage, "coordd: data directory "+directory+" (flag --data-dir): ", "state.db")
+	code, _ := spawn(t, "check", "--data-dir", directory).exit(t)
+	if code != exitStorage {
+		t.Errorf("check: exit code %d, want 3", code)
+	}
+}

@@ -1,0 +1,191 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// version is stamped by the linker (see the Makefile).
+var version = "development"
+
+func versionText() string {
+	return fmt.Sprintf("coordd %s (%s %s/%s)", version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+}
+
+const introduction = `coordd is a coordination server: locks, leader election, service discovery and
+live configuration for programs that use the official YDB SDKs.
+
+Start it with 'coordd serve'. When it is ready it prints one line, the connection
+string to give to the SDK; its log goes to stderr. SIGINT and SIGTERM stop it
+cleanly, a second one at once.`
+
+const sourcesText = `Every flag can also be set by an environment variable (--data-dir is
+COORDD_DATA_DIR; an empty one counts as not set) and by a line of the YAML file that
+--config or COORDD_CONFIG names (data-dir: DIR). A flag wins over the environment,
+which wins over the file.`
+
+// execute builds the commands and runs the one that args name. It returns the
+// path of that command for messages.
+func (p *program) execute(args []string) (string, error) {
+	root := p.newRoot()
+	if found, _, err := root.Find(args); err != nil {
+		// Cobra found a word where a command has to be. Its error is of several
+		// lines, ours is of one.
+		return found.CommandPath(), unknownCommand(found, found.Flags().Args(), args)
+	}
+	root.SetArgs(args)
+	command, err := root.ExecuteC()
+	return command.CommandPath(), err
+}
+
+func (p *program) newRoot() *cobra.Command {
+	root := &cobra.Command{
+		Use:               "coordd",
+		Short:             "A coordination server for the YDB SDKs",
+		Long:              introduction + "\n\nExit codes:\n" + strings.TrimRight(exitCodeHelp(), "\n"),
+		Version:           version,
+		SilenceErrors:     true,
+		SilenceUsage:      true,
+		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
+		RunE: func(command *cobra.Command, _ []string) error {
+			return usageError("no command given; known are %s", strings.Join(commandNames(command), ", "))
+		},
+	}
+	root.SetVersionTemplate(versionText() + "\n")
+	root.SetOut(p.stdout)
+	root.SetErr(p.stderr)
+	root.SetFlagErrorFunc(flagError)
+	root.AddCommand(p.serveCommand(), p.checkCommand(), p.versionCommand())
+	root.SetHelpCommand(helpCommand())
+	root.InitDefaultHelpCmd() // now, so that root.Find knows it
+	return root
+}
+
+func (p *program) serveCommand() *cobra.Command {
+	command := &cobra.Command{
+		Use:   "serve",
+		Short: "Run the server",
+		Long:  "Run the server until SIGINT or SIGTERM.\n\n" + sourcesText,
+		Args:  noArguments,
+		RunE: func(command *cobra.Command, _ []string) error {
+			s, values, err := resolve(serveOptions, command.Flags(), p.environment, p.uid)
+			if err != nil {
+				return err
+			}
+			return p.serve(s, values)
+		},
+	}
+	addFlags(command.Flags(), serveOptions)
+	return command
+}
+
+func (p *program) checkCommand() *cobra.Command {
+	options := []option{dataDirOption}
+	command := &cobra.Command{
+		Use:   "check",
+		Short: "Examine the data directory of a server that is not running",
+		Long: "Read everything in a data directory, report what is there and the first damage\n" +
+			"found, and change nothing. No server may be running on it.\n\n" + sourcesText,
+		Args: noArguments,
+		RunE: func(command *cobra.Command, _ []string) error {
+			s, values, err := resolve(options, command.Flags(), p.environment, p.uid)
+			if err != nil {
+				return err
+			}
+			report, err := p.check(s.dataDir)
+			if report != "" {
+				fmt.Fprintln(p.stdout, strings.TrimRight(report, "\n"))
+			}
+			return aboutDataDir(err, s.dataDir, values)
+		},
+	}
+	addFlags(command.Flags(), options)
+	return command
+}
+
+func (p *program) versionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Print the version",
+		Args:  noArguments,
+		RunE: func(*cobra.Command, []string) error {
+			_, err := fmt.Fprintln(p.stdout, versionText())
+			return err
+		},
+	}
+}
+
+// helpCommand differs from cobra's own in that an unknown command is an error.
+func helpCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "help [command]",
+		Short: "Explain a command, or all of them",
+		RunE: func(command *cobra.Command, args []string) error {
+			topic, rest, err := command.Root().Find(args)
+			if err != nil || len(rest) > 0 {
+				return unknownCommand(command.Root(), rest, args)
+			}
+			topic.InitDefaultHelpFlag()
+			return topic.Help()
+		},
+	}
+}
+
+// noArguments refuses anything but flags.
+func noArguments(command *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return usageError("argument %q is not allowed: %s takes only flags", args[0], command.CommandPath())
+	}
+	return nil
+}
+
+// unknownCommand is the error for a word where a command has to be: the first of
+// rest, or else the first word of args that is no flag.
+func unknownCommand(parent *cobra.Command, rest, args []string) error {
+	word := ""
+	for _, candidate := range append(rest, args...) {
+		if word == "" && !strings.HasPrefix(candidate, "-") {
+			word = candidate
+		}
+	}
+	names := commandNames(parent)
+	if near := closest(word, names); near != "" {
+		return usageError("unknown command %q; did you mean %s?", word, near)
+	}
+	return usageError("unknown command %q; known are %s", word, strings.Join(names, ", "))
+}
+
+func commandNames(parent *cobra.Command) []string {
+	var names []string
+	for _, command := range parent.Commands() {
+		names = append(names, command.Name())
+	}
+	return names
+}
+
+// flagError turns the flag parser's errors into ours, which name the flag and
+// what is allowed.
+func flagError(command *cobra.Command, err error) error {
+	var unknown *pflag.NotExistError
+	var empty *pflag.ValueRequiredError
+	switch {
+	case errors.As(err, &unknown) && unknown.GetSpecifiedShortnames() == "":
+		var names []string
+		command.Flags().VisitAll(func(flag *pflag.Flag) { names = append(names, "--"+flag.Name) })
+		name := "--" + unknown.GetSpecifiedName()
+		if near := closest(name, names); near != "" {
+			return usageError("unknown flag %s; did you mean %s?", name, near)
+		}
+		return usageError("unknown flag %s; %s knows %s", name, command.CommandPath(), strings.Join(names, ", "))
+	case errors.As(err, &empty):
+		flag := empty.GetFlag()
+		return usageError("flag --%s: no value given; want %s: %s", flag.Name, flag.Value.Type(), flag.Usage)
+	default:
+		return withCode(exitUsage, err)
+	}
+}

@@ -1,0 +1,153 @@
+package main
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestRefusals is the table of mistakes: what the message has to say, in order,
+// and the exit code. FILE in it stands for a config file with the given content.
+func TestRefusals(t *testing.T) {
+	home := []string{"HOME=/home/u"}
+	tests := []struct {
+		name        string
+		args        string
+		environment []string
+		file        string
+		code        exitCode
+		want        []string
+	}{
+		{"no command", "", nil, "", exitUsage, []string{"no command given", "check, help, serve, version"}},
+		{"unknown command", "bogus", nil, "", exitUsage, []string{`unknown command "bogus"`, "check, help, serve, version"}},
+		{"slip in a command", "srve", nil, "", exitUsage, []string{`unknown command "srve"`, "did you mean serve?"}},
+		{"slip in a command, with its flags", "srve --listen :1", nil, "", exitUsage, []string{`unknown command "srve"`, "did you mean serve?"}},
+		{"help for an unknown command", "help chekc", nil, "", exitUsage, []string{`unknown command "chekc"`, "did you mean check?"}},
+		{"help for too much", "help serve more", nil, "", exitUsage, []string{`unknown command "more"`}},
+		{"argument of serve", "serve here", home, "", exitUsage, []string{`argument "here"`, "coordd serve takes only flags"}},
+		{"argument of check", "check here", home, "", exitUsage, []string{`argument "here"`, "coordd check takes only flags"}},
+		{"argument of version", "version 1", nil, "", exitUsage, []string{`argument "1"`, "coordd version takes only flags"}},
+
+		{"slip in a flag", "serve --listne :1", home, "", exitUsage, []string{"unknown flag --listne", "did you mean --listen?"}},
+		{"unknown flag", "serve --colour red", home, "", exitUsage, []string{"unknown flag --colour", "--listen, --advertise, --data-dir"}},
+		{"unknown flag of the program", "--colour", nil, "", exitUsage, []string{"unknown flag --colour", "--help, --version"}},
+		{"unknown short flag", "serve -x", home, "", exitUsage, []string{"'x'", "-x"}},
+		{"flag without value", "serve --listen", home, "", exitUsage, []string{"flag --listen: no value given", "HOST:PORT"}},
+		{"flag of serve given to check", "check --listen :1", home, "", exitUsage, []string{"unknown flag --listen", "coordd check knows --data-dir"}},
+
+		{"value of a flag", "serve --log-level loud", home, "", exitUsage,
+			[]string{"flag --log-level", `value "loud"`, "debug, info, warn or error"}},
+		{"empty value of a flag", "serve --database=", home, "", exitUsage,
+			[]string{"flag --database", `value ""`, "absolute path"}},
+		{"both places of storage", "serve --in-memory --data-dir /d", home, "", exitUsage,
+			[]string{"flag --data-dir", `value "/d"`, "--in-memory"}},
+		{"empty config flag", "serve --config=", home, "", exitUsage, []string{"flag --config", `value ""`, "YAML"}},
+		{"value of a variable", "serve", append(home, "COORDD_LISTEN=2136"), "", exitConfig,
+			[]string{"variable COORDD_LISTEN", `value "2136"`, "HOST:PORT"}},
+		{"value in the file", "serve --config FILE", home, "# first\nadvertise: grpc://a\n", exitConfig,
+			[]string{"config file FILE, line 2, key advertise", `value "grpc://a"`, "HOST"}},
+		{"boolean of another kind", "serve --config FILE", home, "in-memory: yes\n", exitConfig,
+			[]string{"line 1, key in-memory", `value "yes"`, "true or false"}},
+		{"no place for the data", "serve", nil, "", exitConfig,
+			[]string{"no data directory", "XDG_STATE_HOME", "--data-dir", "COORDD_DATA_DIR", "data-dir"}},
+
+		{"no config file", "serve --config /nowhere/c.yaml", home, "", exitConfig, []string{"flag --config", "/nowhere/c.yaml", "no such file"}},
+		{"no config file, by variable", "serve", append(home, "COORDD_CONFIG=/nowhere/c.yaml"), "", exitConfig,
+			[]string{"variable COORDD_CONFIG", "/nowhere/c.yaml"}},
+		{"directory as config file", "serve --config /", home, "", exitConfig, []string{"flag --config", "is a directory"}},
+		{"slip in a key", "serve --config FILE", home, "listen: :1\ndata_dir: /d\n", exitConfig,
+			[]string{"FILE, line 2, key data_dir", "unknown key", "did you mean data-dir?"}},
+		{"unknown key", "serve --config FILE", home, "colour: red\n", exitConfig,
+			[]string{"FILE, line 1, key colour", "unknown key", "listen, advertise, data-dir"}},
+		{"config in the config", "serve --config FILE", home, "config: other.yaml\n", exitConfig, []string{"line 1, key config", "unknown key"}},
+		{"unknown key where only the directory matters", "check --config FILE", home, "colour: red\n", exitConfig, []string{"line 1, key colour"}},
+		{"key twice", "serve --config FILE", home, "listen: :1\nlisten: :2\n", exitConfig, []string{"FILE", "line 2", "listen"}},
+		{"list as value", "serve --config FILE", home, "listen: [a, b]\n", exitConfig, []string{"line 1, key listen", "single value"}},
+		{"no value", "serve --config FILE", home, "listen:\n", exitConfig, []string{"line 1, key listen", "no value"}},
+		{"reference as value", "serve --config FILE", home, "listen: &a :1\nadvertise: *a\n", exitConfig, []string{"line 2, key advertise", "single value"}},
+		{"list as file", "serve --config FILE", home, "- listen\n", exitConfig, []string{"FILE", "line 1", "key: value"}},
+		{"two documents", "serve --config FILE", home, "listen: :1\n---\nlisten: :2\n", exitConfig, []string{"FILE", "second document"}},
+		{"not YAML", "serve --config FILE", home, "listen: :1\nadvertise: 'a\n", exitConfig, []string{"FILE", "line 2"}},
+		{"not YAML behind the first document", "serve --config FILE", home, "listen: :1\n---\n[", exitConfig, []string{"FILE", "line 3"}},
+		{"too large", "serve --config FILE", home, "#" + strings.Repeat("x", configBytesMax) + "\n", exitConfig, []string{"FILE", "larger than 65536 bytes"}},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			path := "unused"
+			if test.file != "" {
+				path = writeConfig(t, test.file)
+			}
+			r := newRun(newFakeServer(), test.environment...)
+			code := r.program.run(strings.Fields(strings.ReplaceAll(test.args, "FILE", path)))
+			message := strings.ReplaceAll(r.log.String(), path, "FILE")
+			if code != test.code {
+				t.Errorf("exit code %d, want %d", code, test.code)
+			}
+			if !strings.HasPrefix(message, "coordd: ") || r.out.String() != "" {
+				t.Errorf("stdout %q, stderr %q, want one message on stderr", r.out.String(), message)
+			}
+			if hint := strings.Contains(message, "--help' for usage"); hint != (test.code == exitUsage) {
+				t.Errorf("hint to the help is %v in %q", hint, message)
+			}
+			inOrder(t, message, test.want)
+		})
+	}
+}
+
+// TestEmptyConfigFile wants a file without settings to be no mistake.
+func TestEmptyConfigFile(t *testing.T) {
+	for _, content := range []string{"", "\n", "# nothing\n", "---\n", "{}\n"} {
+		got := served(t, []string{"HOME=/home/u", "COORDD_CONFIG=" + writeConfig(t, content)}, "serve")
+		if got.listen != "127.0.0.1:2136" {
+			t.Errorf("%q: listen is %q, want the default", content, got.listen)
+		}
+	}
+}
+
+// TestLargestConfigFile is the limit itself; TestRefusals has the byte beyond it.
+func TestLargestConfigFile(t *testing.T) {
+	content := "listen: :7\n#"
+	content += strings.Repeat("x", configBytesMax-len(content))
+	if got := served(t, []string{"HOME=/home/u"}, "serve", "--config", writeConfig(t, content)); got.listen != ":7" {
+		t.Errorf("listen is %q, want :7", got.listen)
+	}
+}
+
+func TestMisspeltVariables(t *testing.T) {
+	env := environment{
+		"COORDD_LISTEN=:1",            // right
+		"COORDD_DATADIR=/d",           // a slip
+		"COORDD_PORT=tcp://192.0.2.1", // made by container platforms for a service of our name
+		"COORDD_SERVICE_HOST=192.0.2.1",
+		"OTHER_LISTN=:1",
+	}
+	got := misspeltVariables(env, serveOptions)
+	if len(got) != 1 || !strings.Contains(got[0], "COORDD_DATADIR") || !strings.Contains(got[0], "COORDD_DATA_DIR?") {
+		t.Errorf("got %q, want one warning about COORDD_DATADIR", got)
+	}
+}
+
+func TestClosest(t *testing.T) {
+	candidates := []string{"serve", "check", "help", "version"}
+	for name, want := range map[string]string{
+		"serv": "serve", "srve": "serve", "sevre": "serve", "chekc": "check", "hepl": "help",
+		"versoin": "version", "start": "", "": "", "x": "",
+	} {
+		if got := closest(name, candidates); got != want {
+			t.Errorf("%q: got %q, want %q", name, got, want)
+		}
+	}
+}
+
+// inOrder checks that text has all the parts, one behind the other.
+func inOrder(t *testing.T, text string, parts []string) {
+	t.Helper()
+	rest := text
+	for _, part := range parts {
+		_, after, found := strings.Cut(rest, part)
+		if !found {
+			t.Errorf("%q does not have %q in the order of %q", text, part, parts)
+			return
+		}
+		rest = after
+	}
+}

@@ -1,0 +1,122 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"os"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// waitMax bounds every wait of these tests. It is only ever reached by a test
+// that fails.
+const waitMax = 30 * time.Second
+
+// text is a buffer that one goroutine may fill while another reads.
+type text struct {
+	mu     sync.Mutex
+	buffer bytes.Buffer
+}
+
+func (t *text) Write(part []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.buffer.Write(part)
+}
+
+func (t *text) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.buffer.String()
+}
+
+// fakeServer is a server whose end the test decides.
+type fakeServer struct {
+	done chan struct{}
+	err  error
+	// stop is called by Stop; nil returns at once.
+	stop    func(ctx context.Context) error
+	stopped chan struct{}
+}
+
+func newFakeServer() *fakeServer {
+	return &fakeServer{done: make(chan struct{}), stopped: make(chan struct{}, 1)}
+}
+
+func (f *fakeServer) ConnectionString() string { return "grpc://127.0.0.1:1/local" }
+func (f *fakeServer) Done() <-chan struct{}    { return f.done }
+func (f *fakeServer) Err() error               { return f.err }
+func (f *fakeServer) Stop(ctx context.Context) error {
+	f.stopped <- struct{}{}
+	if f.stop == nil {
+		return nil
+	}
+	return f.stop(ctx)
+}
+
+// run is a program in the test process.
+type run struct {
+	program
+	out, log text
+	in       chan os.Signal
+	code     chan exitCode
+	got      settings // what start was called with
+}
+
+// newRun makes a program whose start returns server. The environment is the given
+// lines and nothing else, and the user is not root.
+func newRun(server runningServer, environment ...string) *run {
+	r := &run{in: make(chan os.Signal, 2), code: make(chan exitCode, 1)}
+	r.program = program{
+		stdout:      &r.out,
+		stderr:      &r.log,
+		environment: environment,
+		uid:         1000,
+		signals:     func() <-chan os.Signal { return r.in },
+		start: func(_ context.Context, s settings, _ *slog.Logger) (runningServer, error) {
+			r.got = s
+			return server, nil
+		},
+		check:       func(string) (string, error) { return "", nil },
+		stopTimeout: waitMax,
+	}
+	return r
+}
+
+func (r *run) begin(args ...string) {
+	go func() { r.code <- r.program.run(args) }()
+}
+
+// wait returns the exit code of a run that was begun.
+func (r *run) wait(t *testing.T) exitCode {
+	t.Helper()
+	return receive(t, r.code, func() string { return "the program did not end; stderr:\n" + r.log.String() })
+}
+
+// served runs the arguments with a stop request already waiting and returns the
+// settings that the server was started with.
+func served(t *testing.T, environment []string, args ...string) settings {
+	t.Helper()
+	r := newRun(newFakeServer(), environment...)
+	r.in <- syscall.SIGTERM
+	r.begin(args...)
+	if code := r.wait(t); code != exitOK {
+		t.Fatalf("exit code %d, want 0; stderr:\n%s", code, r.log.String())
+	}
+	return r.got
+}
+
+// receive waits for a value; describe is asked for words when none comes.
+func receive[T any](t *testing.T, from <-chan T, describe func() string) T {
+	t.Helper()
+	select {
+	case value := <-from:
+		return value
+	case <-time.After(waitMax):
+		t.Fatal(describe())
+		panic("unreachable")
+	}
+}

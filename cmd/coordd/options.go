@@ -1,0 +1,209 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"path"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/coordd/coordd/scheme"
+)
+
+// settings is the configuration of `coordd serve`, checked value by value.
+type settings struct {
+	listen    string // host:port, port 0 lets the system choose; an empty host means all addresses
+	advertise string // host or host:port that clients are told; empty: derived from listen
+	database  string // absolute path
+	dataDir   string // absolute path; empty if and only if inMemory is set
+	inMemory  bool   // nothing is written to disk
+	logLevel  slog.Level
+	logFormat string // "text" or "json"
+}
+
+// option is one setting: how it is named, what it means and how it is read.
+type option struct {
+	// name is the flag without dashes and the key in the config file; the
+	// environment variable is derived from it.
+	name        string
+	placeholder string // stands for the value in help texts
+	usage       string
+	fallback    string // the value where none is given; see defaultDataDir for --data-dir
+	// set checks a value and stores it. Its error says what is allowed.
+	set func(s *settings, value string) error
+}
+
+const (
+	configName   = "config"
+	dataDirName  = "data-dir"
+	inMemoryName = "in-memory"
+)
+
+// serveOptions are the settings of `coordd serve`, in the order of its help.
+var serveOptions = []option{
+	{"listen", "HOST:PORT", "address to accept clients on, plain text; port 0 takes a free one", "127.0.0.1:2136", setListen},
+	{"advertise", "HOST[:PORT]", "address that clients are told to connect to (default: derived from --listen)", "", setAdvertise},
+	dataDirOption,
+	{inMemoryName, "bool", "keep everything in memory and write nothing to disk, for tests", "false", setInMemory},
+	{"database", "PATH", "path of the database that clients name", "/local", setDatabase},
+	{"log-level", "LEVEL", "least severe message to log: " + levelNames, "info", setLogLevel},
+	{"log-format", "FORMAT", "form of the log on stderr: text or json", "text", setLogFormat},
+}
+
+// dataDirOption is shared by the commands that work on a data directory.
+var dataDirOption = option{dataDirName, "DIR",
+	"directory of the data (default: " + dataDirDefaultText + ")", "", setDataDir}
+
+// variable is the environment variable of an option.
+func variable(name string) string {
+	return variablePrefix + strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
+}
+
+const variablePrefix = "COORDD_"
+
+func setListen(s *settings, value string) error {
+	host, port, err := net.SplitHostPort(value)
+	if err != nil || !portInRange(port, 0) || !hostUsable(host, true) {
+		return errors.New("want HOST:PORT with a port from 0 to 65535, such as 127.0.0.1:2136; an empty host means all addresses")
+	}
+	s.listen = value
+	return nil
+}
+
+// setAdvertise refuses the addresses that mean "all of mine": a client cannot
+// connect to those.
+func setAdvertise(s *settings, value string) error {
+	allowed := errors.New("want HOST or HOST:PORT that clients can connect to, with a port from 1 to 65535, such as coordd.example.net or [2001:db8::1]:2136")
+	if _, err := netip.ParseAddr(value); err != nil && strings.Contains(value, ":") {
+		host, port, err := net.SplitHostPort(value)
+		if err != nil || !portInRange(port, 1) || !hostUsable(host, false) {
+			return allowed
+		}
+	} else if !hostUsable(value, false) {
+		return allowed
+	}
+	s.advertise = value
+	return nil
+}
+
+func portInRange(port string, lowest uint64) bool {
+	number, err := strconv.ParseUint(port, 10, 16)
+	return err == nil && number >= lowest
+}
+
+// hostName accepts what a resolver may know: letters, digits, dots, dashes and
+// underscores (container networks use them).
+var hostName = regexp.MustCompile(`^[A-Za-z0-9_]([A-Za-z0-9._-]{0,251}[A-Za-z0-9_])?\.?$`)
+
+// hostUsable says whether host is an IP address or a well-formed name. Only a
+// listener may leave it empty or use an unspecified address.
+func hostUsable(host string, listener bool) bool {
+	if host == "" {
+		return listener
+	}
+	if address, err := netip.ParseAddr(host); err == nil {
+		return listener || !address.IsUnspecified()
+	}
+	return hostName.MatchString(host)
+}
+
+// databaseBytesMax keeps the connection string, which holds the database, short
+// enough for any client.
+const databaseBytesMax = 1024
+
+// setDatabase allows what the path tree allows, in its one plain spelling, since
+// the connection string repeats it.
+func setDatabase(s *settings, value string) error {
+	const allowed = "want an absolute path such as /local, of at most 1024 bytes"
+	if !strings.HasPrefix(value, "/") || path.Clean(value) != value || len(value) > databaseBytesMax {
+		return errors.New(allowed)
+	}
+	if _, err := scheme.New(value); err != nil {
+		return fmt.Errorf("%s: %w", allowed, err)
+	}
+	s.database = value
+	return nil
+}
+
+func setDataDir(s *settings, value string) error {
+	directory, err := filepath.Abs(value)
+	if value == "" || strings.ContainsRune(value, 0) || err != nil {
+		return errors.New("want the path of a directory, which is made if it does not exist")
+	}
+	s.dataDir = directory
+	return nil
+}
+
+func setInMemory(s *settings, value string) error {
+	switch value {
+	case "true", "1":
+		s.inMemory = true
+	case "false", "0":
+		s.inMemory = false
+	default:
+		return errors.New("want true or false")
+	}
+	return nil
+}
+
+const levelNames = "debug, info, warn or error"
+
+func setLogLevel(s *settings, value string) error {
+	levels := map[string]slog.Level{
+		"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn, "error": slog.LevelError,
+	}
+	level, known := levels[value]
+	if !known {
+		return errors.New("want " + levelNames)
+	}
+	s.logLevel = level
+	return nil
+}
+
+func setLogFormat(s *settings, value string) error {
+	if value != "text" && value != "json" {
+		return errors.New("want text or json")
+	}
+	s.logFormat = value
+	return nil
+}
+
+const (
+	rootDataDir        = "/var/lib/coordd"
+	dataDirDefaultText = "$XDG_STATE_HOME/coordd or ~/.local/state/coordd; for root " + rootDataDir
+)
+
+// defaultDataDir is where the data goes when nobody says otherwise: the place of
+// the system for root, the user's state directory for anybody else. A relative
+// XDG_STATE_HOME is ignored, as its specification asks.
+func defaultDataDir(env environment, uid int) (string, error) {
+	if uid == 0 {
+		return rootDataDir, nil
+	}
+	if state := env.value("XDG_STATE_HOME"); filepath.IsAbs(state) {
+		return filepath.Join(state, "coordd"), nil
+	}
+	if home := env.value("HOME"); filepath.IsAbs(home) {
+		return filepath.Join(home, ".local", "state", "coordd"), nil
+	}
+	return "", fmt.Errorf("no data directory: neither XDG_STATE_HOME nor HOME holds an absolute path; give flag --%s, variable %s or key %s in the config file",
+		dataDirName, variable(dataDirName), dataDirName)
+}
+
+// beyondLoopback says whether other machines can reach the listener, as far as
+// its address tells.
+func (s *settings) beyondLoopback() bool {
+	host, _, err := net.SplitHostPort(s.listen)
+	if err != nil {
+		return true
+	}
+	if address, err := netip.ParseAddr(host); err == nil {
+		return !address.IsLoopback()
+	}
+	return host != "localhost"
+}

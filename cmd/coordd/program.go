@@ -1,0 +1,70 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"time"
+)
+
+// program is one run of the command line, with everything it takes from the
+// process in its fields. A program is run once.
+type program struct {
+	stdout, stderr io.Writer
+	environment    environment
+	uid            int // effective user id; 0 is root
+	// signals starts the delivery of stop requests. The first one received stops
+	// the server cleanly, the second at once.
+	signals func() <-chan os.Signal
+	start   startFunc
+	check   checkFunc
+	// stopTimeout is how long a stopping server may wait for clients.
+	stopTimeout time.Duration
+}
+
+// runningServer is what the program needs of a server that has started.
+type runningServer interface {
+	// ConnectionString is what a client's driver is opened with.
+	ConnectionString() string
+	// Done is closed when the server has ended by itself.
+	Done() <-chan struct{}
+	// Err says why, once Done is closed; nil for a server that did not fail.
+	Err() error
+	// Stop ends the server and returns when all it held is released, or with an
+	// error when ctx ends first.
+	Stop(ctx context.Context) error
+}
+
+// startFunc starts a server and returns when it serves. The end of ctx before
+// that gives up; after it, ctx has no meaning. Errors carry their exit code.
+type startFunc func(ctx context.Context, s settings, logger *slog.Logger) (runningServer, error)
+
+// checkFunc examines a data directory that no server uses and returns what it
+// found as text, also where it found damage, which is an error too. It changes
+// nothing. Errors carry their exit code.
+type checkFunc func(directory string) (report string, err error)
+
+// run carries out the command line and returns the exit code. Whatever goes wrong
+// is on stderr then, in lines that start with the program's name.
+func (p *program) run(args []string) exitCode {
+	command, err := p.execute(args)
+	if err == nil {
+		return exitOK
+	}
+	fmt.Fprintf(p.stderr, "coordd: %v\n", err)
+	if codeOf(err) == exitUsage {
+		fmt.Fprintf(p.stderr, "Run '%s --help' for usage.\n", command)
+	}
+	return codeOf(err)
+}
+
+// newLogger makes the log that settings ask for.
+func newLogger(w io.Writer, s settings) *slog.Logger {
+	options := &slog.HandlerOptions{Level: s.logLevel}
+	if s.logFormat == "json" {
+		return slog.New(slog.NewJSONHandler(w, options))
+	}
+	return slog.New(slog.NewTextHandler(w, options))
+}

@@ -1,0 +1,79 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// root is the top of the repository, seen from this package.
+const root = "../.."
+
+func readFile(t *testing.T, name string) string {
+	t.Helper()
+	content, err := os.ReadFile(filepath.Join(root, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(content)
+}
+
+// TestReadmeProgram wants the program in README.md to be the one that the SDK
+// tests compile and run.
+func TestReadmeProgram(t *testing.T) {
+	program := readFile(t, "compat/go/examples/quickstart/main.go")
+	if !strings.Contains(readFile(t, "README.md"), "```go\n"+program+"```\n") {
+		t.Error("the Go program in README.md is not compat/go/examples/quickstart/main.go")
+	}
+}
+
+// TestReadmeTables wants every setting and every exit code in README.md, with its
+// default and its text.
+func TestReadmeTables(t *testing.T) {
+	readme := readFile(t, "README.md")
+	wordedDefaults := map[string]string{"advertise": "from `--listen`", "data-dir": "see below"}
+	for _, o := range serveOptions {
+		fallback := cmp.Or(wordedDefaults[o.name], "`"+o.fallback+"`")
+		row := fmt.Sprintf("| `--%s` | `%s` | %s | ", o.name, variable(o.name), fallback)
+		if !strings.Contains(readme, row) {
+			t.Errorf("README.md has no row %q", row)
+		}
+	}
+	for _, entry := range exitCodes {
+		row := fmt.Sprintf("| %d | %s |\n", entry.code, entry.text)
+		if !strings.Contains(readme, row) {
+			t.Errorf("README.md has no row %q", row)
+		}
+	}
+	if !strings.Contains(readme, rootDataDir) {
+		t.Errorf("README.md does not name root's data directory %s", rootDataDir)
+	}
+}
+
+// TestReadmeConfigFile wants the config file in README.md to be accepted.
+func TestReadmeConfigFile(t *testing.T) {
+	found := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindStringSubmatch(readFile(t, "README.md"))
+	if found == nil {
+		t.Fatal("README.md has no config file")
+	}
+	got := served(t, nil, "serve", "--config", writeConfig(t, found[1]))
+	if got.listen != "0.0.0.0:2136" || got.advertise != "coordd.example.net" || got.dataDir != "/srv/coordd" {
+		t.Errorf("got %+v from %q", got, found[1])
+	}
+}
+
+// TestReadmeLinks wants every file and folder that README.md points to.
+func TestReadmeLinks(t *testing.T) {
+	for _, link := range regexp.MustCompile(`\]\(([^)#]+)`).FindAllStringSubmatch(readFile(t, "README.md"), -1) {
+		if strings.Contains(link[1], "://") {
+			continue
+		}
+		if _, err := os.Stat(filepath.Join(root, link[1])); err != nil {
+			t.Errorf("README.md points to %s: %v", link[1], err)
+		}
+	}
+}

@@ -1,0 +1,201 @@
+package main
+
+import (
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestDefaults pins the defaults that README.md promises.
+func TestDefaults(t *testing.T) {
+	got := served(t, []string{"HOME=/home/u"}, "serve")
+	want := settings{
+		listen:    "127.0.0.1:2136",
+		database:  "/local",
+		dataDir:   "/home/u/.local/state/coordd",
+		logLevel:  slog.LevelInfo,
+		logFormat: "text",
+	}
+	if got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+}
+
+func TestDefaultDataDir(t *testing.T) {
+	tests := []struct {
+		name        string
+		environment environment
+		uid         int
+		want        string
+	}{
+		{"root", environment{"HOME=/root", "XDG_STATE_HOME=/x"}, 0, "/var/lib/coordd"},
+		{"state directory", environment{"HOME=/home/u", "XDG_STATE_HOME=/x"}, 1000, "/x/coordd"},
+		{"relative state directory", environment{"HOME=/home/u", "XDG_STATE_HOME=x"}, 1000, "/home/u/.local/state/coordd"},
+		{"empty state directory", environment{"HOME=/home/u", "XDG_STATE_HOME="}, 1000, "/home/u/.local/state/coordd"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			got, err := defaultDataDir(test.environment, test.uid)
+			if err != nil || got != test.want {
+				t.Errorf("got %q, %v, want %q", got, err, test.want)
+			}
+		})
+	}
+}
+
+// everySource has one value of each option that differs from all others, in each
+// of the three sources.
+var everySource = []struct {
+	name, flag, variable, file string
+	get                        func(settings) string
+}{
+	{"listen", "127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3", func(s settings) string { return s.listen }},
+	{"advertise", "a.example", "b.example:7", "192.0.2.1", func(s settings) string { return s.advertise }},
+	{"data-dir", "/flag", "/variable", "/file", func(s settings) string { return s.dataDir }},
+	{"database", "/flag", "/variable", "/file/deep", func(s settings) string { return s.database }},
+	{"log-level", "error", "warn", "debug", func(s settings) string { return strings.ToLower(s.logLevel.String()) }},
+}
+
+// TestPrecedence wants the flag before the environment before the file, for every
+// option and every way to leave sources out.
+func TestPrecedence(t *testing.T) {
+	for _, option := range everySource {
+		file := writeConfig(t, option.name+": "+option.file+"\n")
+		inFile := []string{"HOME=/home/u", "COORDD_CONFIG=" + file}
+		inBoth := append(inFile, variable(option.name)+"="+option.variable)
+		unset := append(inFile, variable(option.name)+"=")
+		tests := []struct {
+			name        string
+			environment []string
+			args        []string
+			want        string
+		}{
+			{"file", inFile, nil, option.file},
+			{"variable before file", inBoth, nil, option.variable},
+			{"flag before variable", inBoth, []string{"--" + option.name, option.flag}, option.flag},
+			{"flag before file", inFile, []string{"--" + option.name + "=" + option.flag}, option.flag},
+			{"empty variable is none", unset, nil, option.file},
+			{"config flag before its variable", append(inFile[:1:1], "COORDD_CONFIG=/nowhere"), []string{"--config", file}, option.file},
+		}
+		for _, test := range tests {
+			t.Run(option.name+"/"+test.name, func(t *testing.T) {
+				got := option.get(served(t, test.environment, append([]string{"serve"}, test.args...)...))
+				if got != test.want {
+					t.Errorf("got %q, want %q", got, test.want)
+				}
+			})
+		}
+	}
+}
+
+// TestTwoValued covers the options that have too few values for TestPrecedence.
+func TestTwoValued(t *testing.T) {
+	inMemory := writeConfig(t, "in-memory: true\nlog-format: json\n")
+	home := []string{"HOME=/home/u"}
+	tests := []struct {
+		name        string
+		environment []string
+		args        []string
+		inMemory    bool
+		logFormat   string
+	}{
+		{"file", home, []string{"--config", inMemory}, true, "json"},
+		{"variable before file", append(home, "COORDD_IN_MEMORY=0", "COORDD_LOG_FORMAT=text"), []string{"--config", inMemory}, false, "text"},
+		{"variable", append(home, "COORDD_IN_MEMORY=1", "COORDD_LOG_FORMAT=json"), nil, true, "json"},
+		{"flag before variable", append(home, "COORDD_IN_MEMORY=1", "COORDD_LOG_FORMAT=json"), []string{"--in-memory=false", "--log-format=text"}, false, "text"},
+		{"flag without value", home, []string{"--in-memory"}, true, "text"},
+		{"variable gives a directory that is not used", append(home, "COORDD_DATA_DIR=/data"), []string{"--in-memory"}, true, "text"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			got := served(t, test.environment, append([]string{"serve"}, test.args...)...)
+			if got.inMemory != test.inMemory || got.logFormat != test.logFormat {
+				t.Errorf("got in-memory %v, log-format %q, want %v, %q", got.inMemory, got.logFormat, test.inMemory, test.logFormat)
+			}
+			if got.inMemory == (got.dataDir != "") {
+				t.Errorf("in-memory is %v, data-dir %q", got.inMemory, got.dataDir)
+			}
+		})
+	}
+}
+
+// TestValues checks what each option allows, at the edges.
+func TestValues(t *testing.T) {
+	long := strings.Repeat("a", 255)
+	tests := []struct {
+		name    string
+		allowed []string
+		refused []string
+	}{
+		{"listen",
+			[]string{"127.0.0.1:0", ":2136", "0.0.0.0:65535", "[::1]:2136", "[::]:0", "localhost:1", "db_1.example:2"},
+			[]string{"", "2136", "127.0.0.1", "127.0.0.1:", "127.0.0.1:65536", "127.0.0.1:-1", "127.0.0.1:http", "::1:2136:", "grpc://127.0.0.1:1", "a b:1", "-a:1"}},
+		{"advertise",
+			[]string{"db.example", "db.example:1", "192.0.2.1", "192.0.2.1:65535", "::1", "2001:db8::1", "[2001:db8::1]:2136"},
+			[]string{"", ":2136", "db.example:0", "db.example:65536", "0.0.0.0", "0.0.0.0:2136", "::", "[::]:1", "grpc://db.example", "db.example/local", "db.example:"}},
+		{"database",
+			[]string{"/local", "/Root/test-1/a_b.c", "/" + long},
+			[]string{"", "/", "local", "/local/", "//local", "/a//b", "/a b", "/.", "/a/..", "/...", "/" + long + "a", strings.Repeat("/abcdefg", 129)}},
+		{"data-dir", []string{"relative", "/a b", "."}, []string{"", "a\x00b"}},
+		{"in-memory", []string{"true", "false", "0", "1"}, []string{"", "yes", "TRUE", "2"}},
+		{"log-level", []string{"debug", "info", "warn", "error"}, []string{"", "loud", "INFO", "warning"}},
+		{"log-format", []string{"text", "json"}, []string{"", "xml", "JSON"}},
+	}
+	for _, test := range tests {
+		for _, o := range serveOptions {
+			if o.name != test.name {
+				continue
+			}
+			for _, value := range test.allowed {
+				if err := o.set(&settings{}, value); err != nil {
+					t.Errorf("--%s %q: %v, want it allowed", test.name, value, err)
+				}
+			}
+			for _, value := range test.refused {
+				if err := o.set(&settings{}, value); err == nil {
+					t.Errorf("--%s %q: allowed, want an error", test.name, value)
+				}
+			}
+		}
+	}
+	if len(tests) != len(serveOptions) {
+		t.Errorf("%d options tested of %d", len(tests), len(serveOptions))
+	}
+}
+
+// TestRelativeDataDir wants a path that does not depend on where the process goes.
+func TestRelativeDataDir(t *testing.T) {
+	work, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := served(t, nil, "serve", "--data-dir", "data").dataDir
+	if want := filepath.Join(work, "data"); got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// TestBeyondLoopback wants a warning exactly where others can connect.
+func TestBeyondLoopback(t *testing.T) {
+	for listen, want := range map[string]bool{
+		"127.0.0.1:1": false, "127.8.8.8:1": false, "[::1]:1": false, "localhost:1": false,
+		":1": true, "0.0.0.0:1": true, "[::]:1": true, "192.0.2.1:1": true, "db.example:1": true,
+	} {
+		s := settings{listen: listen}
+		if got := s.beyondLoopback(); got != want {
+			t.Errorf("%s: got %v, want %v", listen, got, want)
+		}
+	}
+}
+
+// writeConfig writes a config file and returns its path.
+func writeConfig(t *testing.T, content string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "coordd.yaml")
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}

@@ -1,0 +1,150 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"time"
+)
+
+// stopTimeout is how long a stop may wait for clients. With the time allowed on top
+// it is below the ten seconds that container platforms commonly wait before they
+// kill.
+const stopTimeout = 6 * time.Second
+
+// errStoppedAtOnce is the result of a second stop request.
+var errStoppedAtOnce = errors.New("stopped at once by a second signal; nothing acknowledged is lost")
+
+// serve runs a server until it is asked to stop or ends by itself. It returns nil
+// after a clean stop; all other errors carry their exit code.
+func (p *program) serve(s settings, values map[string]given) error {
+	signals := p.signals()
+	logger := newLogger(p.stderr, s)
+	p.logConfiguration(logger, s, values)
+
+	ctx, release := context.WithCancel(context.Background())
+	defer release()
+	server, err := p.launch(ctx, release, s, logger, signals)
+	if err != nil {
+		return aboutDataDir(err, s.dataDir, values)
+	}
+	if server == nil {
+		return nil
+	}
+	logger.Info("serving", "connection", server.ConnectionString())
+	if _, err := fmt.Fprintln(p.stdout, server.ConnectionString()); err != nil {
+		logger.Warn("cannot print the connection string", "error", err)
+	}
+
+	select {
+	case <-server.Done():
+		return aboutDataDir(p.ended(server, signals, logger), s.dataDir, values)
+	case received := <-signals:
+		logger.Info("stopping", "signal", received.String())
+		err := p.stop(server, signals)
+		if reason := server.Err(); reason != nil { // it failed at the same time, or while it stopped
+			err = aboutDataDir(reason, s.dataDir, values)
+		}
+		if err == nil {
+			logger.Info("stopped")
+		}
+		return err
+	}
+}
+
+// launch starts the server under ctx. A stop request in the meantime calls giveUp,
+// which ends ctx, and the result is no server and no error.
+func (p *program) launch(ctx context.Context, giveUp func(), s settings, logger *slog.Logger, signals <-chan os.Signal) (runningServer, error) {
+	type result struct {
+		server runningServer
+		err    error
+	}
+	started := make(chan result, 1) // so that a start nobody waits for any more can end
+	go func() {
+		server, err := p.start(ctx, s, logger)
+		started <- result{server, err}
+	}()
+
+	select {
+	case r := <-started:
+		return r.server, r.err
+	case received := <-signals:
+		logger.Info("stopping before the server is ready", "signal", received.String())
+		giveUp()
+	}
+	select {
+	case r := <-started:
+		if r.err == nil {
+			return nil, p.stop(r.server, signals)
+		}
+		if errors.Is(r.err, context.Canceled) {
+			return nil, nil
+		}
+		return nil, r.err
+	case <-signals:
+		return nil, errStoppedAtOnce
+	}
+}
+
+// stop ends a server, or gives up on a further signal. The server has stopTimeout
+// to be polite to clients and a quarter of it on top to release what it holds.
+func (p *program) stop(server runningServer, signals <-chan os.Signal) error {
+	ctx, cancel := context.WithTimeout(context.Background(), p.stopTimeout)
+	defer cancel()
+	stopped := make(chan error, 1)
+	go func() { stopped <- server.Stop(ctx) }()
+
+	select {
+	case err := <-stopped:
+		if err != nil {
+			return fmt.Errorf("stop: %w", err)
+		}
+		return nil
+	case <-signals:
+		return errStoppedAtOnce
+	case <-time.After(p.stopTimeout + p.stopTimeout/4):
+		return errors.New("stop: the server did not end in time; nothing acknowledged is lost")
+	}
+}
+
+// ended releases what a server that ended by itself still holds and returns its
+// reason, which is what the process ends with.
+func (p *program) ended(server runningServer, signals <-chan os.Signal, logger *slog.Logger) error {
+	reason := server.Err()
+	if reason == nil {
+		reason = errors.New("the server ended for no known reason")
+	}
+	logger.Error("the server has failed", "error", reason)
+	if err := p.stop(server, signals); err != nil {
+		logger.Warn("the failed server did not stop cleanly", "error", err)
+	}
+	return reason
+}
+
+// logConfiguration says what the server runs with, and warns of what an operator
+// may not have meant.
+func (p *program) logConfiguration(logger *slog.Logger, s settings, values map[string]given) {
+	logger.Info("starting", "version", version, "pid", os.Getpid(), "listen", s.listen, "advertise", s.advertise,
+		"database", s.database, "data_dir", s.dataDir, "in_memory", s.inMemory)
+	for _, o := range serveOptions {
+		logger.Debug("setting", "name", o.name, "value", values[o.name].value, "from", values[o.name].origin)
+	}
+	for _, warning := range misspeltVariables(p.environment, serveOptions) {
+		logger.Warn(warning)
+	}
+	if s.beyondLoopback() {
+		logger.Warn("clients on other machines can connect and nothing is encrypted", "listen", s.listen)
+	}
+}
+
+// aboutDataDir adds the data directory and who chose it to an error about
+// storage. Other errors stay as they are.
+func aboutDataDir(err error, directory string, values map[string]given) error {
+	code := codeOf(err)
+	if directory == "" || code != exitStorage && code != exitConfig {
+		return err
+	}
+	return withCode(code, fmt.Errorf("data directory %s (%s): %w", directory, values[dataDirName].origin, err))
+}

@@ -1,0 +1,282 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// announced is the writer of a program's stdout: it says when it was written to.
+type announced struct {
+	lines chan string
+	err   error
+}
+
+func (a announced) Write(part []byte) (int, error) {
+	a.lines <- string(part)
+	return len(part), a.err
+}
+
+var home = []string{"HOME=/home/u"}
+
+// beginServing starts a program on the server and returns when it is ready.
+func beginServing(t *testing.T, server runningServer, args ...string) *run {
+	t.Helper()
+	r := newRun(server, home...)
+	ready := announced{lines: make(chan string, 4)}
+	r.stdout = ready
+	r.begin(append([]string{"serve"}, args...)...)
+	if line := receive(t, ready.lines, r.log.String); line != server.ConnectionString()+"\n" {
+		t.Fatalf("ready line %q, want the connection string", line)
+	}
+	t.Cleanup(func() {
+		if len(ready.lines) > 0 {
+			t.Errorf("more than one line on stdout: %q", <-ready.lines)
+		}
+	})
+	return r
+}
+
+// TestStopSignals wants a clean stop for both signals.
+func TestStopSignals(t *testing.T) {
+	for _, sent := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
+		server := newFakeServer()
+		r := beginServing(t, server)
+		r.in <- sent
+		if code := r.wait(t); code != exitOK {
+			t.Errorf("%v: exit code %d, want 0", sent, code)
+		}
+		receive(t, server.stopped, func() string { return "the server was not stopped" })
+	}
+}
+
+// TestSecondSignal wants the end at once while the server is still stopping.
+func TestSecondSignal(t *testing.T) {
+	server := newFakeServer()
+	hang := make(chan struct{})
+	defer close(hang)
+	server.stop = func(context.Context) error { <-hang; return nil }
+	r := beginServing(t, server)
+	r.in <- syscall.SIGTERM
+	receive(t, server.stopped, func() string { return "the server was not stopped" })
+	r.in <- syscall.SIGINT
+	if code := r.wait(t); code != exitFailure {
+		t.Errorf("exit code %d, want 1", code)
+	}
+	inOrder(t, r.log.String(), []string{"coordd: stopped at once by a second signal"})
+}
+
+// TestStopTakesTooLong covers a server that obeys the end of its time and one
+// that does not.
+func TestStopTakesTooLong(t *testing.T) {
+	hang := make(chan struct{})
+	defer close(hang)
+	for name, stop := range map[string]func(context.Context) error{
+		"obeys": func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() },
+		"hangs": func(context.Context) error { <-hang; return nil },
+	} {
+		server := newFakeServer()
+		server.stop = stop
+		r := newRun(server, home...)
+		r.stopTimeout = time.Millisecond
+		r.in <- syscall.SIGTERM
+		r.begin("serve")
+		if code := r.wait(t); code != exitFailure {
+			t.Errorf("%s: exit code %d, want 1", name, code)
+		}
+		inOrder(t, r.log.String(), []string{"coordd: stop: "})
+	}
+}
+
+// TestServerFails wants the reason in the message and its code, and everything
+// released.
+func TestServerFails(t *testing.T) {
+	server := newFakeServer()
+	server.err = withCode(exitStorage, errors.New("fdatasync wal/1: input/output error"))
+	server.stop = func(context.Context) error { return errors.New("already broken") }
+	r := beginServing(t, server, "--data-dir", "/d")
+	close(server.done)
+	if code := r.wait(t); code != exitStorage {
+		t.Errorf("exit code %d, want 3", code)
+	}
+	inOrder(t, r.log.String(), []string{"already broken", "coordd: data directory /d (flag --data-dir): fdatasync wal/1: input/output error"})
+	receive(t, server.stopped, func() string { return "the server was not stopped" })
+}
+
+// TestFailsWhileStopping must not look like a clean stop either.
+func TestFailsWhileStopping(t *testing.T) {
+	server := newFakeServer()
+	server.stop = func(context.Context) error {
+		server.err = withCode(exitStorage, errors.New("last write failed"))
+		return nil
+	}
+	r := beginServing(t, server)
+	r.in <- syscall.SIGTERM
+	if code := r.wait(t); code != exitStorage {
+		t.Errorf("exit code %d, want 3", code)
+	}
+	inOrder(t, r.log.String(), []string{"coordd: data directory ", "last write failed"})
+}
+
+// TestServerFailsWithoutReason must not look like a clean stop.
+func TestServerFailsWithoutReason(t *testing.T) {
+	server := newFakeServer()
+	r := beginServing(t, server)
+	close(server.done)
+	if code := r.wait(t); code != exitFailure {
+		t.Errorf("exit code %d, want 1", code)
+	}
+}
+
+// TestStartFails maps the error of a start to the exit code and names the
+// directory where the error is about it.
+func TestStartFails(t *testing.T) {
+	cause := errors.New("cause")
+	tests := []struct {
+		err  error
+		code exitCode
+		want string
+	}{
+		{cause, exitFailure, "coordd: cause"},
+		{withCode(exitFailure, cause), exitFailure, "coordd: cause"},
+		{withCode(exitStorage, cause), exitStorage, "coordd: data directory /home/u/.local/state/coordd (default): cause"},
+		{withCode(exitConfig, cause), exitConfig, "coordd: data directory /home/u/.local/state/coordd (default): cause"},
+	}
+	for _, test := range tests {
+		r := newRun(nil, home...)
+		r.start = func(context.Context, settings, *slog.Logger) (runningServer, error) { return nil, test.err }
+		r.begin("serve", "--log-level=error")
+		if code := r.wait(t); code != test.code {
+			t.Errorf("%v: exit code %d, want %d", test.err, code, test.code)
+		}
+		if got := r.log.String(); got != test.want+"\n" {
+			t.Errorf("stderr %q, want %q", got, test.want)
+		}
+	}
+}
+
+// TestSignalWhileStarting covers a start that gives up, one that succeeds all the
+// same, one that fails for a reason of its own, and one that never returns.
+func TestSignalWhileStarting(t *testing.T) {
+	hang := make(chan struct{})
+	defer close(hang)
+	server := newFakeServer()
+	tests := []struct {
+		name  string
+		start func(context.Context) (runningServer, error)
+		again bool // a second signal is sent
+		code  exitCode
+	}{
+		{"gives up", func(ctx context.Context) (runningServer, error) { <-ctx.Done(); return nil, ctx.Err() }, false, exitOK},
+		{"succeeds", func(ctx context.Context) (runningServer, error) { <-ctx.Done(); return server, nil }, false, exitOK},
+		{"fails", func(ctx context.Context) (runningServer, error) {
+			<-ctx.Done()
+			return nil, withCode(exitStorage, errors.New("damaged"))
+		}, false, exitStorage},
+		{"hangs", func(context.Context) (runningServer, error) { <-hang; return nil, nil }, true, exitFailure},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			r := newRun(nil, home...)
+			starting := make(chan struct{})
+			r.start = func(ctx context.Context, _ settings, _ *slog.Logger) (runningServer, error) {
+				close(starting)
+				return test.start(ctx)
+			}
+			r.begin("serve")
+			receive(t, starting, r.log.String)
+			r.in <- syscall.SIGTERM
+			if test.again {
+				r.in <- syscall.SIGTERM
+			}
+			if code := r.wait(t); code != test.code {
+				t.Errorf("exit code %d, want %d; stderr:\n%s", code, test.code, r.log.String())
+			}
+			if r.out.String() != "" {
+				t.Errorf("stdout %q, want nothing: the server was never ready", r.out.String())
+			}
+		})
+	}
+	receive(t, server.stopped, func() string { return "the server that started was not stopped" })
+}
+
+// TestStdoutGone wants the server to outlive the reader of its stdout.
+func TestStdoutGone(t *testing.T) {
+	r := newRun(newFakeServer(), home...)
+	ready := announced{lines: make(chan string, 1), err: syscall.EPIPE}
+	r.stdout = ready
+	r.begin("serve")
+	receive(t, ready.lines, r.log.String)
+	r.in <- syscall.SIGTERM
+	if code := r.wait(t); code != exitOK {
+		t.Errorf("exit code %d, want 0", code)
+	}
+	inOrder(t, r.log.String(), []string{"cannot print the connection string", "stopped"})
+}
+
+// TestLog covers the level, the form and the warnings.
+func TestLog(t *testing.T) {
+	log := func(args ...string) string {
+		r := newRun(newFakeServer(), "HOME=/home/u", "COORDD_LOGLEVEL=debug", "COORDD_DATABASE=/db")
+		r.in <- syscall.SIGTERM
+		r.begin(append([]string{"serve"}, args...)...)
+		if code := r.wait(t); code != exitOK {
+			t.Fatalf("%q: exit code %d; stderr:\n%s", args, code, r.log.String())
+		}
+		return r.log.String()
+	}
+	if got := log("--log-level=error", "--listen=:0"); got != "" {
+		t.Errorf("level error: %q, want nothing", got)
+	}
+	warnings := log("--log-level=warn", "--listen=:0")
+	inOrder(t, warnings, []string{"COORDD_LOGLEVEL is not known", "COORDD_LOG_LEVEL?", "nothing is encrypted", "listen=:0"})
+	if strings.Contains(warnings, "level=INFO") {
+		t.Errorf("level warn has messages of level info: %q", warnings)
+	}
+	if got := log(); strings.Contains(got, "encrypted") {
+		t.Errorf("warning about a listener on the loopback interface: %q", got)
+	}
+	inOrder(t, log("--log-level=debug"), []string{"name=database", "value=/db", `from="variable COORDD_DATABASE"`})
+	for line := range strings.Lines(log("--log-format=json")) {
+		if !json.Valid([]byte(line)) {
+			t.Errorf("not JSON: %q", line)
+		}
+	}
+}
+
+// TestCheck wants the report on stdout, the directory in the error and the code
+// that the examination gave.
+func TestCheck(t *testing.T) {
+	tests := []struct {
+		report string
+		err    error
+		code   exitCode
+		out    string
+		log    string
+	}{
+		{"3 entries\n", nil, exitOK, "3 entries\n", ""},
+		{"3 entries", withCode(exitStorage, errors.New("entry 2: bad checksum")), exitStorage, "3 entries\n",
+			"coordd: data directory /d (variable COORDD_DATA_DIR): entry 2: bad checksum\n"},
+		{"", withCode(exitConfig, errors.New("in use")), exitConfig, "",
+			"coordd: data directory /d (variable COORDD_DATA_DIR): in use\n"},
+	}
+	for _, test := range tests {
+		r := newRun(nil, "COORDD_DATA_DIR=/d")
+		r.check = func(directory string) (string, error) {
+			if directory != "/d" {
+				t.Errorf("checked %q, want /d", directory)
+			}
+			return test.report, test.err
+		}
+		code := r.program.run([]string{"check"})
+		if code != test.code || r.out.String() != test.out || r.log.String() != test.log {
+			t.Errorf("got code %d, stdout %q, stderr %q; want %d, %q, %q",
+				code, r.out.String(), r.log.String(), test.code, test.out, test.log)
+		}
+	}
+}

@@ -1,0 +1,117 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"net"
+	"os"
+	"syscall"
+
+	"github.com/coordd/coordd/raftstore"
+	"github.com/coordd/coordd/server"
+)
+
+// startServer starts the real server.
+func startServer(ctx context.Context, s settings, logger *slog.Logger) (runningServer, error) {
+	config := server.Config{
+		Listen:    s.listen,
+		Advertise: s.advertise,
+		Database:  s.database,
+		DataDir:   s.dataDir,
+		InMemory:  s.inMemory,
+		Logger:    logger,
+	}
+	if err := config.Validate(); err != nil {
+		return nil, withCode(exitConfig, err)
+	}
+	if err := refuseFile(s.dataDir); err != nil {
+		return nil, coded(err)
+	}
+	started, err := server.Start(ctx, config)
+	if err != nil {
+		return nil, coded(err)
+	}
+	return failingServer{started}, nil
+}
+
+// failingServer gives the reason for which a server ended its exit code.
+type failingServer struct{ *server.Server }
+
+// Err is the server's reason. Apart from a listener that breaks, a server ends by
+// itself only because its storage failed, whatever the error looks like.
+func (s failingServer) Err() error {
+	err := s.Server.Err()
+	var network *net.OpError
+	if err == nil || errors.As(err, &network) {
+		return err
+	}
+	return withCode(exitStorage, err)
+}
+
+// checkDirectory examines a data directory with the real storage.
+func checkDirectory(directory string) (string, error) {
+	if err := refuseFile(directory); err != nil {
+		return "", coded(err)
+	}
+	report, err := raftstore.Check(directory)
+	var corruption *raftstore.CorruptionError
+	if err != nil && !errors.As(err, &corruption) {
+		return "", coded(err) // nothing was examined
+	}
+	return report.String(), coded(err)
+}
+
+// refuseFile fails where something that is no directory stands in the place of the
+// directory or of one above it. A directory that does not exist is left to those
+// who make or need it.
+func refuseFile(directory string) error {
+	status, err := os.Stat(directory)
+	switch {
+	case errors.Is(err, syscall.ENOTDIR):
+		return err
+	case err == nil && !status.IsDir():
+		return &fs.PathError{Op: "open", Path: directory, Err: syscall.ENOTDIR}
+	default:
+		return nil
+	}
+}
+
+// coded gives an error of the server or its storage the exit code it stands for.
+func coded(err error) error {
+	var corruption *raftstore.CorruptionError
+	var format *raftstore.FormatError
+	var network *net.OpError
+	var path *fs.PathError
+	var system syscall.Errno
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, raftstore.ErrLocked), errors.As(err, &format): // another directory or program is wanted
+		return withCode(exitConfig, err)
+	case errors.As(err, &corruption):
+		return withCode(exitStorage, err)
+	case errors.As(err, &network): // a network error holds the same system errors as a file's
+		return withCode(exitFailure, err)
+	case unusableDirectory(err):
+		return withCode(exitConfig, err)
+	case errors.As(err, &path), errors.As(err, &system): // no space, an input or output error, ...
+		return withCode(exitStorage, err)
+	default:
+		return err
+	}
+}
+
+// unusableDirectory recognizes the system errors that an operator mends by naming
+// another directory or changing its rights, as opposed to a disk that fails.
+func unusableDirectory(err error) bool {
+	for _, cause := range []error{
+		fs.ErrPermission, fs.ErrNotExist, syscall.ENOTDIR, syscall.EROFS, syscall.ENAMETOOLONG, syscall.ELOOP,
+	} {
+		if errors.Is(err, cause) {
+			return true
+		}
+	}
+	return false
+}

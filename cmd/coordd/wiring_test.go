@@ -1,0 +1,77 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/coordd/coordd/raftstore"
+)
+
+// TestCoded pins which exit code each kind of failure gets.
+func TestCoded(t *testing.T) {
+	onFile := func(cause error) error { return &fs.PathError{Op: "write", Path: "wal/1", Err: cause} }
+	tests := []struct {
+		name string
+		err  error
+		want exitCode
+	}{
+		{"none", nil, exitOK},
+		{"directory in use", raftstore.ErrLocked, exitConfig},
+		{"format of a newer program", &raftstore.FormatError{}, exitConfig},
+		{"damage", &raftstore.CorruptionError{}, exitStorage},
+		{"port in use", &net.OpError{Op: "listen", Err: os.NewSyscallError("bind", syscall.EADDRINUSE)}, exitFailure},
+		{"port not permitted", &net.OpError{Op: "listen", Err: os.NewSyscallError("bind", syscall.EACCES)}, exitFailure},
+		{"name not found", &net.OpError{Op: "listen", Err: &net.DNSError{Name: "nowhere"}}, exitFailure},
+		{"no permission", onFile(syscall.EACCES), exitConfig},
+		{"not found", onFile(syscall.ENOENT), exitConfig},
+		{"not a directory", onFile(syscall.ENOTDIR), exitConfig},
+		{"read-only file system", onFile(syscall.EROFS), exitConfig},
+		{"disk full", onFile(syscall.ENOSPC), exitStorage},
+		{"disk broken", onFile(syscall.EIO), exitStorage},
+		{"disk broken, bare error", syscall.EIO, exitStorage},
+		{"anything else", errors.New("else"), exitFailure},
+	}
+	for _, test := range tests {
+		if got := codeOf(coded(test.err)); got != test.want {
+			t.Errorf("%s: got %d, want %d", test.name, got, test.want)
+		}
+		if test.err == nil {
+			continue
+		}
+		wrapped := coded(fmt.Errorf("start: %w", test.err))
+		if got := codeOf(wrapped); got != test.want || !errors.Is(wrapped, test.err) {
+			t.Errorf("%s, wrapped: got %d (%v), want %d and the cause kept", test.name, got, wrapped, test.want)
+		}
+	}
+}
+
+// TestRealServerInProcess runs the real server, and the examination of what it
+// left, through a program inside the test process.
+func TestRealServerInProcess(t *testing.T) {
+	directory := t.TempDir()
+	serving := newRun(nil)
+	serving.start = startServer
+	ready := announced{lines: make(chan string, 1)}
+	serving.stdout = ready
+	serving.begin("serve", "--listen=127.0.0.1:0", "--data-dir", directory)
+	line := receive(t, ready.lines, serving.log.String)
+	if !strings.HasPrefix(line, "grpc://127.0.0.1:") || !strings.HasSuffix(line, "/local\n") {
+		t.Errorf("ready line %q", line)
+	}
+	serving.in <- syscall.SIGTERM
+	if code := serving.wait(t); code != exitOK {
+		t.Errorf("serve: exit code %d; stderr:\n%s", code, serving.log.String())
+	}
+
+	checking := newRun(nil)
+	checking.check = checkDirectory
+	if code := checking.program.run([]string{"check", "--data-dir", directory}); code != exitOK || checking.out.String() == "" {
+		t.Errorf("check: exit code %d, report %q; stderr:\n%s", code, checking.out.String(), checking.log.String())
+	}
+}
