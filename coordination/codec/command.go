@@ -1,0 +1,267 @@
+package codec
+
+import (
+	"fmt"
+	"slices"
+
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/scheme"
+)
+
+// Version is the version of the stored format, the first byte of every value.
+const Version = 1
+
+// AppendCommand appends the encoding of c to dst and returns the extended slice; nothing is appended for a nil command.
+// Equal commands have equal encodings. It panics on a type of command that it does not know: that is a bug, and the
+// tests would have told.
+func AppendCommand(dst []byte, c coordination.Command) []byte {
+	if c == nil {
+		return dst
+	}
+	w := wire{mode: measuring}
+	field := w.command(c)
+	dst = slices.Grow(dst, 1+protowire.SizeTag(field)+protowire.SizeBytes(w.size))
+	dst = append(dst, Version)
+	dst = protowire.AppendTag(dst, field, protowire.BytesType)
+	dst = protowire.AppendVarint(dst, uint64(w.size))
+	w = wire{mode: writing, data: dst}
+	w.command(c)
+	return w.data
+}
+
+// DecodeCommand reads what AppendCommand wrote; no data is the nil command. Byte slices of the command share memory with
+// data, which must not be changed afterwards. It fails on a version or a command that this program does not
+// know, naming it, and on everything that is not the one encoding of a command. A server must not go on after such an
+// error: it would no longer have the state that the others have.
+func DecodeCommand(data []byte) (coordination.Command, error) {
+	if len(data) == 0 {
+		return nil, nil
+	}
+	if data[0] != Version {
+		return nil, fmt.Errorf("a command has format version %d, this program knows version %d", data[0], Version)
+	}
+	outer := reader(data[1:], false)
+	field, wireType := protowire.DecodeTag(outer.tag)
+	c := newCommand(field)
+	if c == nil || wireType != protowire.BytesType {
+		if outer.err != nil {
+			return nil, fmt.Errorf("a command is broken: %w", outer.err)
+		}
+		return nil, fmt.Errorf("command %d of type %d is unknown to this program", field, wireType)
+	}
+	w := reader(outer.takeBytes(), false)
+	outer.nextTag()
+	if err := outer.finish(); err != nil {
+		return nil, fmt.Errorf("a command %T is broken: %w", c, err)
+	}
+	w.command(c)
+	if err := w.finish(); err != nil {
+		return nil, fmt.Errorf("a command %T is broken: %w", c, err)
+	}
+	return c, nil
+}
+
+// newCommand returns an empty command of the given field of logpb.Command, nil if there is no such field.
+func newCommand(field protowire.Number) coordination.Command {
+	switch field {
+	case 1:
+		return new(coordination.Attach)
+	case 2:
+		return new(coordination.StopSession)
+	case 3:
+		return new(coordination.ExpireSession)
+	case 4:
+		return new(coordination.ExpireWaiter)
+	case 5:
+		return new(coordination.CreateSemaphore)
+	case 6:
+		return new(coordination.UpdateSemaphore)
+	case 7:
+		return new(coordination.DeleteSemaphore)
+	case 8:
+		return new(coordination.AcquireSemaphore)
+	case 9:
+		return new(coordination.ReleaseSemaphore)
+	case 10:
+		return new(coordination.CreateNode)
+	case 11:
+		return new(coordination.AlterNode)
+	case 12:
+		return new(coordination.DropNode)
+	case 13:
+		return new(coordination.MakeDirectory)
+	case 14:
+		return new(coordination.RemoveDirectory)
+	case 15:
+		return new(coordination.ModifyPermissions)
+	}
+	return nil
+}
+
+// command passes the fields of a command and returns its field in logpb.Command.
+func (w *wire) command(c coordination.Command) protowire.Number {
+	switch c := c.(type) {
+	case *coordination.Attach:
+		w.attach(c)
+		return 1
+	case *coordination.StopSession:
+		w.origin(&c.Origin)
+		return 2
+	case *coordination.ExpireSession:
+		w.expireSession(c)
+		return 3
+	case *coordination.ExpireWaiter:
+		w.expireWaiter(c)
+		return 4
+	case *coordination.CreateSemaphore:
+		w.createSemaphore(c)
+		return 5
+	case *coordination.UpdateSemaphore:
+		w.updateSemaphore(c)
+		return 6
+	case *coordination.DeleteSemaphore:
+		w.deleteSemaphore(c)
+		return 7
+	case *coordination.AcquireSemaphore:
+		w.acquireSemaphore(c)
+		return 8
+	case *coordination.ReleaseSemaphore:
+		w.origin(&c.Origin)
+		w.text(6, &c.Name)
+		return 9
+	case *coordination.CreateNode:
+		w.createNode(c)
+		return 10
+	case *coordination.AlterNode:
+		w.alterNode(c)
+		return 11
+	case *coordination.DropNode:
+		w.call(&c.Call, &c.Path)
+		return 12
+	case *coordination.MakeDirectory:
+		w.makeDirectory(c)
+		return 13
+	case *coordination.RemoveDirectory:
+		w.call(&c.Call, &c.Path)
+		return 14
+	case *coordination.ModifyPermissions:
+		w.modifyPermissions(c)
+		return 15
+	}
+	panic(fmt.Sprintf("codec: %T has no encoding", c))
+}
+
+// epoch is two fields, the first of which is given.
+func (w *wire) epoch(first protowire.Number, e *coordination.Epoch) {
+	number(w, first, &e.Term)
+	number(w, first+1, &e.Counter)
+}
+
+// config is five fields, the first of which is given.
+func (w *wire) config(first protowire.Number, c *coordination.NodeConfig) {
+	number(w, first, &c.SelfCheckPeriodMillis)
+	number(w, first+1, &c.SessionGracePeriodMillis)
+	number(w, first+2, &c.ReadConsistencyMode)
+	number(w, first+3, &c.AttachConsistencyMode)
+	number(w, first+4, &c.RateLimiterCountersMode)
+}
+
+// origin is the fields 1 to 5 of what a session asks for.
+func (w *wire) origin(o *coordination.Origin) {
+	number(w, 1, &o.Node)
+	number(w, 2, &o.Session)
+	w.epoch(3, &o.Address.Epoch)
+	number(w, 5, &o.Address.Sequence)
+}
+
+// call is the fields 1 to 3 of a command about the path tree.
+func (w *wire) call(call *coordination.Epoch, path *scheme.Path) {
+	w.epoch(1, call)
+	w.texts(3, (*[]string)(path))
+}
+
+func (w *wire) attach(c *coordination.Attach) {
+	number(w, 1, &c.Node)
+	number(w, 2, &c.Session)
+	w.epoch(3, &c.Epoch)
+	number(w, 5, &c.TimeoutMillis)
+	w.text(6, &c.Description)
+	w.text(7, &c.ProtectionKey)
+}
+
+func (w *wire) expireSession(c *coordination.ExpireSession) {
+	number(w, 1, &c.Node)
+	number(w, 2, &c.Session)
+	w.epoch(3, &c.AttachEpoch)
+	number(w, 5, &c.Term)
+}
+
+func (w *wire) expireWaiter(c *coordination.ExpireWaiter) {
+	number(w, 1, &c.Node)
+	number(w, 2, &c.Session)
+	number(w, 3, &c.Semaphore)
+	number(w, 4, &c.Order)
+	number(w, 5, &c.WaitEpoch)
+	number(w, 6, &c.Term)
+}
+
+func (w *wire) createSemaphore(c *coordination.CreateSemaphore) {
+	w.origin(&c.Origin)
+	w.text(6, &c.Name)
+	number(w, 7, &c.Limit)
+	w.bytes(8, &c.Data)
+}
+
+func (w *wire) updateSemaphore(c *coordination.UpdateSemaphore) {
+	w.origin(&c.Origin)
+	w.text(6, &c.Name)
+	w.bytes(7, &c.Data)
+}
+
+func (w *wire) deleteSemaphore(c *coordination.DeleteSemaphore) {
+	w.origin(&c.Origin)
+	w.text(6, &c.Name)
+	w.flag(7, &c.Force)
+}
+
+func (w *wire) acquireSemaphore(c *coordination.AcquireSemaphore) {
+	w.origin(&c.Origin)
+	w.text(6, &c.Name)
+	number(w, 7, &c.Count)
+	number(w, 8, &c.TimeoutMillis)
+	w.bytes(9, &c.Data)
+	w.flag(10, &c.Ephemeral)
+}
+
+func (w *wire) createNode(c *coordination.CreateNode) {
+	w.call(&c.Call, &c.Path)
+	w.config(4, &c.Config)
+	w.flag(9, &c.SetsPath)
+	w.text(10, &c.Owner)
+	number(w, 11, &c.StampMillis)
+}
+
+func (w *wire) alterNode(c *coordination.AlterNode) {
+	w.call(&c.Call, &c.Path)
+	w.config(4, &c.Config)
+	w.flag(9, &c.SetsPath)
+}
+
+func (w *wire) makeDirectory(c *coordination.MakeDirectory) {
+	w.call(&c.Call, &c.Path)
+	w.text(4, &c.Owner)
+	number(w, 5, &c.StampMillis)
+}
+
+func (w *wire) modifyPermissions(c *coordination.ModifyPermissions) {
+	w.call(&c.Call, &c.Path)
+	w.flag(4, &c.Change.Clear)
+	w.optionalFlag(5, &c.Change.Interrupt)
+	messages(w, 6, &c.Change.Actions, func(w *wire, a *scheme.Action) {
+		number(w, 1, &a.Kind)
+		w.text(2, &a.Subject)
+		w.texts(3, &a.Names)
+	})
+}

@@ -1,0 +1,132 @@
+package raftstore
+
+import (
+	"sync"
+
+	pb "go.etcd.io/raft/v3/raftpb"
+)
+
+// writeJob is one MsgStorageAppend: what must be durable before its responses may be delivered.
+type writeJob struct {
+	entries   []*pb.Entry
+	hard      *hardState // nil if term and vote are as before
+	responses []*pb.Message
+	bytes     int
+}
+
+// appender is the goroutine that makes log writes durable. While it waits for the disk raft collects; then everything
+// collected goes out in one write with one fdatasync.
+type appender struct {
+	device logDevice
+	inbox  *inbox
+	done   chan struct{}
+
+	mu      sync.Mutex
+	ready   sync.Cond
+	jobs    []*writeJob
+	busy    bool
+	closing bool
+}
+
+func newAppender(s *Store) *appender {
+	a := &appender{device: s.device, inbox: &s.inbox, done: make(chan struct{})}
+	a.ready.L = &a.mu
+	return a
+}
+
+// add queues a job. Jobs are written and answered in order.
+func (a *appender) add(j *writeJob) {
+	a.mu.Lock()
+	a.jobs = append(a.jobs, j)
+	a.mu.Unlock()
+	a.ready.Signal()
+}
+
+// idle tells whether nothing is queued or being written.
+func (a *appender) idle() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return !a.busy && len(a.jobs) == 0
+}
+
+// close waits for the write under way and drops the rest, which nobody was promised.
+func (a *appender) close() {
+	a.mu.Lock()
+	a.closing = true
+	a.mu.Unlock()
+	a.ready.Signal()
+	<-a.done
+}
+
+func (a *appender) run() {
+	defer close(a.done)
+	for {
+		jobs := a.next()
+		if jobs == nil {
+			return
+		}
+		if err := a.write(jobs); err != nil {
+			a.inbox.fail(err)
+			return
+		}
+		a.inbox.put(func(m *mail) { m.written = append(m.written, jobs...) })
+	}
+}
+
+// next waits for jobs and takes as many as fit in one write; nil at the end.
+func (a *appender) next() []*writeJob {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.busy = false
+	for len(a.jobs) == 0 && !a.closing {
+		a.ready.Wait()
+	}
+	if a.closing {
+		return nil
+	}
+	a.busy = true
+	n, bytes := 0, 0
+	for n < len(a.jobs) && (n == 0 || bytes+a.jobs[n].bytes <= writeBytesMax) {
+		bytes += a.jobs[n].bytes
+		n++
+	}
+	jobs := a.jobs[:n:n]
+	a.jobs = a.jobs[n:]
+	return jobs
+}
+
+// write makes jobs durable: term and vote first, because entries of a term may not exist before the term does.
+func (a *appender) write(jobs []*writeJob) error {
+	var hard *hardState
+	var entries []*pb.Entry
+	for _, j := range jobs {
+		if j.hard != nil {
+			hard = j.hard
+		}
+		entries = joinEntries(entries, j.entries)
+	}
+	if hard != nil {
+		if err := a.device.setHardState(*hard); err != nil {
+			return err
+		}
+	}
+	if len(entries) == 0 {
+		return nil
+	}
+	return a.device.append(entries)
+}
+
+// joinEntries appends more to entries; a new leader's entries replace those from their first index on.
+func joinEntries(entries, more []*pb.Entry) []*pb.Entry {
+	if len(entries) == 0 {
+		return more
+	}
+	if len(more) == 0 {
+		return entries
+	}
+	keep := len(entries)
+	for keep > 0 && entries[keep-1].GetIndex() >= more[0].GetIndex() {
+		keep--
+	}
+	return append(entries[:keep:keep], more...)
+}

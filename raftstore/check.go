@@ -1,0 +1,72 @@
+package raftstore
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+// FileReport is one file of a data directory as Check found it.
+type FileReport struct {
+	Name       string // relative to the directory
+	Bytes      int64
+	FirstIndex uint64 // first and last log entry; 0 if the file holds none
+	LastIndex  uint64
+	Rows       uint64 // checkpoint rows
+	TornBytes  int64  // bytes of a write that a crash cut short; the next start drops them
+}
+
+// Report is the result of Check.
+type Report struct {
+	Cluster, Member uint64
+	CheckpointIndex uint64
+	Rows            uint64 // rows in the checkpoint, including those of dropped prefixes not swept yet
+	FirstIndex      uint64 // entries in the log; LastIndex < FirstIndex if there are none
+	LastIndex       uint64
+	Files           []FileReport // in the order they were read, up to the first problem
+}
+
+// Check examines a data directory offline and changes nothing. The error is the first problem: a *CorruptionError
+// naming file and entry, a *FormatError, ErrLocked while a server runs on the directory, or an error of the operating
+// system. The report is filled as far as the examination got.
+func Check(dir string) (Report, error) {
+	if info, err := os.Stat(dir); err != nil {
+		return Report{}, err
+	} else if !info.IsDir() {
+		return Report{}, fmt.Errorf("%s is not a directory", dir)
+	}
+	lock, err := shareDirectory(dir)
+	if err != nil {
+		return Report{}, err
+	}
+	if lock != nil {
+		defer lock.Close() //nolint:errcheck // nothing was written
+	}
+	img, err := examine(dir)
+	return Report{
+		Cluster:         img.identity.Cluster,
+		Member:          img.identity.Member,
+		CheckpointIndex: img.state.meta.Index,
+		Rows:            img.state.meta.Rows,
+		FirstIndex:      img.first,
+		LastIndex:       img.last,
+		Files:           img.files,
+	}, err
+}
+
+// String lists the report for a person.
+func (r Report) String() string {
+	s := fmt.Sprintf("member %016x of cluster %016x\ncheckpoint as of entry %d, %d rows\nlog entries %d to %d\n",
+		r.Member, r.Cluster, r.CheckpointIndex, r.Rows, r.FirstIndex, r.LastIndex)
+	for _, f := range r.Files {
+		s += fmt.Sprintf("%-60s %12d bytes", filepath.ToSlash(f.Name), f.Bytes)
+		if f.LastIndex > 0 {
+			s += fmt.Sprintf("  entries %d to %d", f.FirstIndex, f.LastIndex)
+		}
+		if f.TornBytes > 0 {
+			s += fmt.Sprintf("  %d bytes of an unfinished write at the end", f.TornBytes)
+		}
+		s += "\n"
+	}
+	return s
+}

@@ -1,0 +1,224 @@
+package raftstore
+
+import (
+	"fmt"
+	"sync"
+	"time"
+)
+
+// Row is one row of a checkpoint: a key with its value as of the checkpoint's index, or the fact that it is gone.
+type Row struct {
+	Key    []byte // 1 to 32768 bytes
+	Value  []byte
+	Delete bool // the key has no row any more; Value is ignored
+}
+
+// CheckpointDue tells whether enough was handed over since the last checkpoint to begin the next. It is cheap.
+func (s *Store) CheckpointDue() bool {
+	return (s.dueBytes.Load() >= s.cfg.CheckpointBytes || s.dueEntries.Load() >= s.cfg.CheckpointEntries) &&
+		!s.keeper.active()
+}
+
+// BeginCheckpoint starts a checkpoint as of index, which the handler has applied and which is not below the last
+// checkpoint. It takes all rows that changed since the last one. One at a time: the next may begin after
+// CheckpointDone; anything else is a mistake of the caller and panics.
+func (s *Store) BeginCheckpoint(index uint64) *CheckpointWriter {
+	term, conf, ok := s.tail.at(index)
+	if !ok {
+		panic(fmt.Sprintf("raftstore: checkpoint as of entry %d, which was not handed over or is gone", index))
+	}
+	s.dueBytes.Store(0)
+	s.dueEntries.Store(0)
+	w := &CheckpointWriter{keeper: s.keeper, mark: checkpointMark{index: index, term: term, conf: conf}}
+	s.keeper.begin()
+	return w
+}
+
+// checkpointMark is as of what a checkpoint is.
+type checkpointMark struct {
+	index, term uint64
+	conf        confRecord
+}
+
+// CheckpointWriter collects the rows of one checkpoint. Its methods do not block and are for one goroutine at a time.
+type CheckpointWriter struct {
+	keeper *keeper
+	mark   checkpointMark
+}
+
+// Put adds rows, which belong to the writer from then on. False means that the queue is full and nothing was taken:
+// offer the same rows again later. Rows under a prefix that was dropped before are ignored.
+func (w *CheckpointWriter) Put(rows []Row) bool {
+	bytes := 0
+	for _, r := range rows {
+		bytes += len(r.Key) + len(r.Value) + entryOverheadEstimate
+	}
+	return w.keeper.offer(keeperJob{rows: rows, bytes: bytes})
+}
+
+// DeletePrefix drops all rows whose key begins with prefix, those of this checkpoint included. This becomes durable
+// with the checkpoint; the rows are removed in the background afterwards. The prefix is not empty and no key under it
+// may be used again.
+func (w *CheckpointWriter) DeletePrefix(prefix []byte) {
+	if len(prefix) == 0 {
+		panic("raftstore: empty prefix")
+	}
+	w.keeper.add(keeperJob{drop: prefix})
+}
+
+// Finish makes the rows and the index durable in one transaction, in the background; then the handler gets
+// CheckpointDone and the log is cut. The writer may not be used any more.
+func (w *CheckpointWriter) Finish() {
+	w.keeper.add(keeperJob{commit: &w.mark})
+}
+
+// keeperJob is one thing for the keeper to do.
+type keeperJob struct {
+	rows   []Row
+	bytes  int
+	drop   []byte
+	commit *checkpointMark
+	cut    uint64
+}
+
+// keeper is the goroutine that writes checkpoints, sweeps dropped rows and cuts the log.
+type keeper struct {
+	rows   rowDevice
+	log    logDevice
+	inbox  *inbox
+	wake   chan struct{}
+	stop   chan struct{}
+	done   chan struct{}
+	limit  int // rows per sweep
+	sweeps bool
+
+	mu     sync.Mutex
+	jobs   []keeperJob
+	queued int  // bytes of rows in jobs
+	open   bool // between begin and the commit
+}
+
+func newKeeper(s *Store) *keeper {
+	return &keeper{
+		rows: s.rowStore, log: s.device, inbox: &s.inbox, limit: sweepRowsMax, sweeps: true,
+		wake: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{}),
+	}
+}
+
+func (k *keeper) active() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.open
+}
+
+func (k *keeper) begin() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.open {
+		panic("raftstore: a checkpoint is being written already")
+	}
+	k.open = true
+}
+
+// offer queues rows if there is room; a single batch larger than the queue is taken when the queue is empty.
+func (k *keeper) offer(j keeperJob) bool {
+	k.mu.Lock()
+	full := k.queued > 0 && k.queued+j.bytes > checkpointQueueMax
+	if !full {
+		k.jobs = append(k.jobs, j)
+		k.queued += j.bytes
+	}
+	k.mu.Unlock()
+	k.ring()
+	return !full
+}
+
+func (k *keeper) add(j keeperJob) {
+	k.mu.Lock()
+	k.jobs = append(k.jobs, j)
+	k.mu.Unlock()
+	k.ring()
+}
+
+func (k *keeper) cut(first uint64) { k.add(keeperJob{cut: first}) }
+
+func (k *keeper) ring() {
+	select {
+	case k.wake <- struct{}{}:
+	default:
+	}
+}
+
+// close ends the goroutine. A checkpoint that is not committed is given up.
+func (k *keeper) close() {
+	close(k.stop)
+	<-k.done
+}
+
+func (k *keeper) run() {
+	defer close(k.done)
+	for {
+		more, err := k.work()
+		if err != nil {
+			k.inbox.fail(err)
+			return
+		}
+		var pause <-chan time.Time
+		if more {
+			pause = time.After(sweepPause)
+		}
+		select {
+		case <-k.wake:
+		case <-pause:
+		case <-k.stop:
+			return
+		}
+	}
+}
+
+// work does all queued jobs and then, between checkpoints, one slice of sweeping. It reports whether there is more to
+// sweep.
+func (k *keeper) work() (more bool, err error) {
+	for {
+		k.mu.Lock()
+		if len(k.jobs) == 0 {
+			idle := !k.open
+			k.mu.Unlock()
+			if !idle || !k.sweeps {
+				return false, nil
+			}
+			k.sweeps, err = k.rows.sweep(k.limit)
+			return k.sweeps, err
+		}
+		j := k.jobs[0]
+		k.jobs = k.jobs[1:]
+		k.mu.Unlock()
+		if err := k.do(j); err != nil {
+			return false, err
+		}
+		k.mu.Lock()
+		k.queued -= j.bytes
+		k.mu.Unlock()
+	}
+}
+
+func (k *keeper) do(j keeperJob) error {
+	switch {
+	case j.commit != nil:
+		if err := k.rows.commit(j.commit.index, j.commit.term, j.commit.conf); err != nil {
+			return err
+		}
+		k.sweeps = true
+		k.mu.Lock()
+		k.open = false
+		k.mu.Unlock()
+		k.inbox.put(func(m *mail) { m.checkpoints = append(m.checkpoints, *j.commit) })
+		return nil
+	case j.cut > 0:
+		return k.log.cut(j.cut)
+	case j.drop != nil:
+		return k.rows.drop(j.drop)
+	default:
+		return k.rows.put(j.rows)
+	}
+}

@@ -1,0 +1,375 @@
+package raftstore
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/hashicorp/raft-wal/types"
+)
+
+// contents is everything a data directory says, in a form that can be compared.
+type contents struct {
+	identity identity
+	state    checkpointMeta
+	rows     []string
+	hard     hardState
+	first    uint64
+	log      []string // from first on
+}
+
+func readContents(dir string) (contents, error) {
+	img, err := examine(dir)
+	if err != nil {
+		return contents{}, err
+	}
+	c := contents{identity: img.identity, state: img.state.meta, hard: img.meta.hard, first: img.first}
+	err = readBolt(filepath.Join(dir, stateFile), func(bucket string, key, value []byte) error {
+		c.rows = append(c.rows, fmt.Sprintf("%s %s %x", bucket, key, value))
+		return nil
+	})
+	for _, e := range img.entries {
+		c.log = append(c.log, fmt.Sprintf("%d %d %d %s", e.GetIndex(), e.GetTerm(), e.GetType(), e.GetData()))
+	}
+	return c, err
+}
+
+// damagedDir makes a directory with several segments, a checkpoint in the middle and a log behind it. It returns its
+// contents and how many entries its last batch has.
+func damagedDir(t testing.TB) (dir string, want contents, lastBatch int) {
+	dir = filepath.Join(t.TempDir(), "data")
+	s := open(t, smallConfig(dir))
+	r := start(t, s)
+	term := r.lead(t)
+	for n := range 30 {
+		propose(t, r, term, command(n))
+	}
+	checkpoint(t, r, commandRow(1), commandRow(2), row("empty", ""))
+	for n := 30; n < 80; n++ {
+		propose(t, r, term, command(n))
+	}
+	s.Propose(term, [][]byte{[]byte("last 1"), []byte("last 2")})
+	r.waitCommand(t, "last 2")
+	stop(t, s)
+	want, err := readContents(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(want.log) != 52 {
+		t.Fatalf("%d entries after the checkpoint", len(want.log))
+	}
+	return dir, want, 2
+}
+
+// judge says what a damaged directory may do: be refused with the right error, or be read with nothing missing but the
+// last batch.
+func judge(dir string, want contents, lastBatch int) (refused bool, err error) {
+	got, err := readContents(dir)
+	var damage *CorruptionError
+	var format *FormatError
+	if errors.As(err, &damage) {
+		if !strings.HasPrefix(damage.File, dir) || damage.Reason == "" {
+			return true, fmt.Errorf("the refusal names no file or reason: %v", err)
+		}
+		return true, nil
+	}
+	if errors.As(err, &format) {
+		return true, nil
+	}
+	if err != nil {
+		return true, fmt.Errorf("refused with %v", err)
+	}
+	if got.identity != want.identity || got.hard != want.hard || got.state.Index != want.state.Index || !slices.Equal(got.rows, want.rows) {
+		return false, fmt.Errorf("silently read other contents")
+	}
+	n := len(got.log)
+	if n < len(want.log)-lastBatch || n > len(want.log) || !slices.Equal(got.log, want.log[:n]) {
+		return false, fmt.Errorf("silently read %d entries instead of %d", n, len(want.log))
+	}
+	return false, nil
+}
+
+func dataFiles(t testing.TB, dir string) (files []string) {
+	err := filepath.Walk(dir, func(path string, info os.FileInfo, err error) error {
+		if err == nil && !info.IsDir() && info.Name() != lockFile {
+			files = append(files, path)
+		}
+		return err
+	})
+	if err != nil || len(files) < 6 {
+		t.Fatalf("%v %v", files, err)
+	}
+	return files
+}
+
+// TestEveryBitFlipIsFoundOrHarmless flips bits all over a directory: each flip ends in a refusal, in the last batch
+// being taken for a torn write, or changes nothing because the place is not used.
+func TestEveryBitFlipIsFoundOrHarmless(t *testing.T) {
+	const seed, flipsPerFile = 11, 400
+	rng := rand.New(rand.NewSource(seed))
+	dir, want, lastBatch := damagedDir(t)
+	for _, path := range dataFiles(t, dir) {
+		good, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		refused, used := 0, lastNonZero(good, 0)
+		for range flipsPerFile {
+			bad := bytes.Clone(good)
+			at, bit := rng.Intn(used), rng.Intn(8)
+			bad[at] ^= 1 << bit
+			if err := os.WriteFile(path, bad, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			no, err := judge(dir, want, lastBatch)
+			if err != nil {
+				t.Fatalf("seed %d: %s byte %d bit %d: %v", seed, filepath.Base(path), at, bit, err)
+			}
+			if no {
+				refused++
+			}
+		}
+		if err := os.WriteFile(path, good, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("%-50s refused %d of %d", filepath.Base(path), refused, flipsPerFile)
+		if refused < flipsPerFile/100 {
+			t.Errorf("%s: only %d of %d flips were noticed", path, refused, flipsPerFile)
+		}
+	}
+}
+
+// TestTruncationAndLossAreRefused shortens and removes each file. A log file that lost its end was longer once, so even
+// this is noticed.
+func TestTruncationAndLossAreRefused(t *testing.T) {
+	const seed = 13
+	rng := rand.New(rand.NewSource(seed))
+	dir, want, lastBatch := damagedDir(t)
+	for _, path := range dataFiles(t, dir) {
+		good, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lengths := []int{0, 1, len(good) / 2, len(good) - 1}
+		for range 10 {
+			lengths = append(lengths, rng.Intn(len(good)))
+		}
+		for _, n := range lengths {
+			if err := os.WriteFile(path, good[:n], 0o600); err != nil {
+				t.Fatal(err)
+			}
+			// bbolt grows its file ahead of its use, and the line end of a text file says nothing.
+			refused, err := judge(dir, want, lastBatch)
+			if err != nil || !refused && strings.HasSuffix(path, segmentSuffix) {
+				t.Fatalf("seed %d: %s cut to %d of %d bytes: refused %v, %v", seed, filepath.Base(path), n, len(good), refused, err)
+			}
+		}
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Open(smallConfig(dir)); err == nil {
+			t.Fatalf("%s is gone and the store opened", path)
+		}
+		if err := os.WriteFile(path, good, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if refused, err := judge(dir, want, lastBatch); refused || err != nil {
+		t.Fatalf("restored directory: %v %v", refused, err)
+	}
+}
+
+// TestRefusalChangesNothing compares all bytes before and after a refused Open.
+func TestRefusalChangesNothing(t *testing.T) {
+	dir, _, _ := damagedDir(t)
+	files := dataFiles(t, dir)
+	segment := files[slices.IndexFunc(files, func(f string) bool { return strings.HasSuffix(f, segmentSuffix) })]
+	b, err := os.ReadFile(segment)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b[segmentHeaderLen+frameHeaderLen+entryHeaderLen] ^= 1 // data of the first entry
+	if err := os.WriteFile(segment, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	before := filepath.Join(t.TempDir(), "before")
+	copyDir(t, dir, before)
+	_, err = Open(smallConfig(dir))
+	var damage *CorruptionError
+	if !errors.As(err, &damage) || damage.File != segment || damage.Index == 0 {
+		t.Fatalf("error %v", err)
+	}
+	report, checkErr := Check(dir)
+	if checkErr == nil || checkErr.Error() != err.Error() {
+		t.Errorf("check says %v", checkErr)
+	}
+	if report.Member == 0 || report.CheckpointIndex == 0 || !strings.Contains(report.String(), stateFile) {
+		t.Errorf("report %s", report)
+	}
+	for _, f := range dataFiles(t, dir) {
+		rel, _ := filepath.Rel(dir, f)
+		x, _ := os.ReadFile(f)
+		y, _ := os.ReadFile(filepath.Join(before, rel))
+		if !bytes.Equal(x, y) {
+			t.Errorf("%s was changed", rel)
+		}
+	}
+}
+
+// TestBrokenBatchWithALaterOneIsRefused is the case raft-wal loses silently: the library stops at the first broken
+// frame and takes everything behind it for unwritten.
+func TestBrokenBatchWithALaterOneIsRefused(t *testing.T) {
+	dir, _, _ := damagedDir(t)
+	img, err := examine(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	last := img.meta.state.Segments[len(img.meta.state.Segments)-1]
+	path := filepath.Join(dir, walDir, segmentName(last.BaseIndex, last.ID))
+	good, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := walkSegment(good)
+	victim := w.entries[len(w.entries)-4] // two batches before the last, each followed by its commit
+	for name, spoil := range map[string]func(b []byte){
+		"data":          func(b []byte) { b[victim.start+frameHeaderLen+40] ^= 4 },
+		"frame type":    func(b []byte) { b[victim.start] ^= 0x80 },
+		"length":        func(b []byte) { b[victim.start+4] ^= 0x10 },
+		"commit":        func(b []byte) { b[victim.end] ^= 1 },
+		"checksum":      func(b []byte) { b[victim.end+5] ^= 1 },
+		"whole batch":   func(b []byte) { clear(b[victim.start : victim.end+frameHeaderLen]) },
+		"frame padding": func(b []byte) { b[victim.end-1] ^= 1 },
+	} {
+		bad := bytes.Clone(good)
+		spoil(bad)
+		if err := os.WriteFile(path, bad, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, err := Check(dir)
+		var damage *CorruptionError
+		if !errors.As(err, &damage) || damage.File != path || damage.Index != img.last-3 {
+			t.Errorf("%s: %v, want entry %d", name, err, img.last-3)
+		}
+	}
+}
+
+func TestMissingLinksBetweenFilesAreRefused(t *testing.T) {
+	dir, _, _ := damagedDir(t)
+	img, err := examine(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, _, _ := damagedDir(t)
+	segments := img.meta.state.Segments
+	for name, spoil := range map[string]func(to string){
+		"state of another member": func(to string) { mustCopy(t, filepath.Join(other, stateFile), filepath.Join(to, stateFile)) },
+		"log of another member": func(to string) {
+			copyDir(t, filepath.Join(other, walDir), filepath.Join(to, walDir))
+		},
+		"segment of another place": func(to string) {
+			mustCopy(t, filepath.Join(dir, walDir, segmentName(segments[1].BaseIndex, segments[1].ID)),
+				filepath.Join(to, walDir, segmentName(segments[0].BaseIndex, segments[0].ID)))
+		},
+		"segment younger than the list": func(to string) {
+			s := segments[len(segments)-1]
+			mustCopy(t, filepath.Join(dir, walDir, segmentName(s.BaseIndex, s.ID)), filepath.Join(to, walDir, segmentName(s.BaseIndex+1, s.ID+1)))
+		},
+		"file with a strange name": func(to string) {
+			if err := os.WriteFile(filepath.Join(to, walDir, "x.wal"), nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"identity lost": func(to string) {
+			if err := os.Remove(filepath.Join(to, identityFile)); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		to := filepath.Join(t.TempDir(), "data")
+		copyDir(t, dir, to)
+		spoil(to)
+		_, err := Open(smallConfig(to))
+		var damage *CorruptionError
+		if !errors.As(err, &damage) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func mustCopy(t testing.TB, from, to string) {
+	t.Helper()
+	b, err := os.ReadFile(from)
+	if err == nil {
+		err = os.WriteFile(to, b, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestCheckLogRules goes through what the log and the checkpoint must agree on.
+func TestCheckLogRules(t *testing.T) {
+	base := func() *examiner {
+		x := &examiner{dir: "dir"}
+		x.img.first, x.img.last = 5, 20
+		x.img.runs = []termRun{{5, 2}, {15, 3}}
+		x.img.state.meta = checkpointMeta{Index: 10, Term: 2}
+		x.img.meta.hard = hardState{term: 3, commit: 12}
+		x.img.meta.state.Segments = []types.SegmentInfo{{BaseIndex: 5}}
+		return x
+	}
+	if err := base().checkLog("wal"); err != nil {
+		t.Fatal(err)
+	}
+	for name, spoil := range map[string]func(x *examiner){
+		"hole behind the checkpoint":     func(x *examiner) { x.img.first = 12 },
+		"log ends before the checkpoint": func(x *examiner) { x.img.last = 9 },
+		"log ends before the commit":     func(x *examiner) { x.img.last = 11 },
+		"stored term is older":           func(x *examiner) { x.img.meta.hard.term = 2 },
+		"other term at the checkpoint":   func(x *examiner) { x.img.state.meta.Term = 1 },
+	} {
+		x := base()
+		spoil(x)
+		if x.checkLog("wal") == nil {
+			t.Errorf("%s was accepted", name)
+		}
+	}
+}
+
+func TestNewerFormatsAreRefused(t *testing.T) {
+	dir, _, _ := damagedDir(t)
+	text := identityText{Format: identityFormat + 1, Cluster: "01", Member: "02"}
+	text.Checksum = text.sum()
+	json := fmt.Sprintf(`{"format":%d,"cluster":%q,"member":%q,"checksum":%q}`, text.Format, text.Cluster, text.Member, text.Checksum)
+	if err := os.WriteFile(filepath.Join(dir, identityFile), []byte(json), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err := Open(smallConfig(dir))
+	var format *FormatError
+	if !errors.As(err, &format) || format.Found != identityFormat+1 || !strings.Contains(err.Error(), "later") {
+		t.Errorf("identity: %v", err)
+	}
+	if _, err := decodeCheckpointMeta("f", checkpointMeta{Format: checkpointFormat + 1}.encode()); !errors.As(err, &format) {
+		t.Errorf("checkpoint: %v", err)
+	}
+	newer := encodeRow([]byte("k"), []byte("v"))
+	newer[0]++
+	if _, _, err := decodeRow("f", []byte("k"), newer); !errors.As(err, &format) {
+		t.Errorf("row: %v", err)
+	}
+	values := map[string][]byte{
+		walMetaBucket + "/" + walStateKey:    []byte("{}"),
+		walMetaBucket + "/" + walStateSumKey: sealed([]byte("{}"))[:4],
+		walStableName + "/" + hardStateKey:   sealed([]byte{hardStateFormat + 1}),
+	}
+	if _, err := decodeWALMeta("f", values); !errors.As(err, &format) {
+		t.Errorf("hard state: %v", err)
+	}
+}

@@ -1,0 +1,201 @@
+package raftstore
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"go.etcd.io/raft/v3"
+)
+
+// Names inside a data directory.
+const (
+	lockFile     = "LOCK"
+	identityFile = "identity.json"
+	walDir       = "wal"
+	walMetaFile  = "wal-meta.db" // inside walDir; raft-wal's name
+	stateFile    = "state.db"
+	tmpSuffix    = ".tmp"
+)
+
+const identityFormat = 1
+
+// identity says whose data a directory holds. It is written last when a directory is made, so its presence means that
+// everything else is there.
+type identity struct {
+	Cluster uint64
+	Member  uint64
+}
+
+// identityText is identity.json. The checksum covers the other fields.
+type identityText struct {
+	Format   int    `json:"format"`
+	Cluster  string `json:"cluster"`
+	Member   string `json:"member"`
+	Checksum string `json:"checksum"`
+}
+
+func (t identityText) sum() string {
+	return fmt.Sprintf("%08x", crc32.Checksum(fmt.Appendf(nil, "%d %s %s", t.Format, t.Cluster, t.Member), castagnoli))
+}
+
+func newIdentity() identity { return identity{Cluster: randomID(), Member: randomID()} }
+
+// randomID returns an id that raft accepts: not 0 and none of its local targets.
+func randomID() uint64 {
+	for {
+		var b [8]byte
+		rand.Read(b[:]) //nolint:errcheck // never fails
+		id := binary.LittleEndian.Uint64(b[:])
+		if id != 0 && !raft.IsLocalMsgTarget(id) {
+			return id
+		}
+	}
+}
+
+func (id identity) encode() []byte {
+	t := identityText{
+		Format:  identityFormat,
+		Cluster: fmt.Sprintf("%016x", id.Cluster),
+		Member:  fmt.Sprintf("%016x", id.Member),
+	}
+	t.Checksum = t.sum()
+	b, err := json.MarshalIndent(t, "", "  ")
+	if err != nil {
+		panic(err) // a struct of strings
+	}
+	return append(b, '\n')
+}
+
+// readIdentity reads identity.json; os.ErrNotExist if there is none.
+func readIdentity(dir string) (identity, error) {
+	path := filepath.Join(dir, identityFile)
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return identity{}, err
+	}
+	var t identityText
+	if err := json.Unmarshal(b, &t); err != nil {
+		return identity{}, corrupt(path, 0, "%v", err)
+	}
+	if t.Checksum != t.sum() {
+		return identity{}, corrupt(path, 0, "checksum %s, stored %q", t.sum(), t.Checksum)
+	}
+	if t.Format > identityFormat {
+		return identity{}, &FormatError{File: path, Found: t.Format, Known: identityFormat}
+	}
+	var id identity
+	if _, err := fmt.Sscanf(t.Cluster+" "+t.Member, "%x %x", &id.Cluster, &id.Member); err != nil {
+		return identity{}, corrupt(path, 0, "%v", err)
+	}
+	return id, nil
+}
+
+// lockDirectory takes the directory for this process; the file returned holds the lock until it is closed.
+func lockDirectory(dir string) (*os.File, error) {
+	f, err := os.OpenFile(filepath.Join(dir, lockFile), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	return flock(f, syscall.LOCK_EX)
+}
+
+// shareDirectory keeps a server from starting while Check reads. Without a lock file there is nothing to share.
+func shareDirectory(dir string) (*os.File, error) {
+	f, err := os.Open(filepath.Join(dir, lockFile))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return flock(f, syscall.LOCK_SH)
+}
+
+func flock(f *os.File, how int) (*os.File, error) {
+	err := syscall.Flock(int(f.Fd()), how|syscall.LOCK_NB)
+	if err == nil {
+		return f, nil
+	}
+	f.Close() //nolint:errcheck // nothing was written
+	if errors.Is(err, syscall.EWOULDBLOCK) {
+		return nil, fmt.Errorf("%s: %w", filepath.Dir(f.Name()), ErrLocked)
+	}
+	return nil, wrapStep("lock", f.Name(), err)
+}
+
+// prepareDirectory leaves a complete directory behind: it makes a new one, or finishes one whose making was cut short.
+// A directory that has identity.json is not touched.
+func prepareDirectory(d *disk, dir string) error {
+	_, err := os.Stat(filepath.Join(dir, identityFile))
+	if err == nil || !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	if err := checkHalfMade(dir); err != nil {
+		return err
+	}
+	if err := clearHalfMade(d, dir); err != nil {
+		return err
+	}
+	id := newIdentity()
+	if err := d.makeDir(filepath.Join(dir, walDir)); err != nil {
+		return err
+	}
+	if err := createWALMeta(d, filepath.Join(dir, walDir)); err != nil {
+		return err
+	}
+	if err := createState(d, dir, id); err != nil {
+		return err
+	}
+	return d.writeFile(filepath.Join(dir, identityFile), id.encode())
+}
+
+// checkHalfMade refuses a directory that holds more than a cut-short creation can leave behind: then identity.json was
+// lost, or the directory belongs to somebody else.
+func checkHalfMade(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		switch e.Name() {
+		case lockFile, identityFile + tmpSuffix, stateFile, stateFile + tmpSuffix, walDir, "lost+found":
+		default:
+			return fmt.Errorf("%s holds %s but no %s: it is not a data directory and not empty", dir, e.Name(), identityFile)
+		}
+	}
+	segments, err := filepath.Glob(filepath.Join(dir, walDir, "*"+segmentSuffix))
+	if err != nil {
+		return err
+	}
+	if len(segments) > 0 {
+		return corrupt(filepath.Join(dir, identityFile), 0, "the file is missing but there is a log in %s", filepath.Join(dir, walDir))
+	}
+	return nil
+}
+
+func clearHalfMade(d *disk, dir string) error {
+	leftovers := []string{stateFile, stateFile + tmpSuffix, identityFile + tmpSuffix}
+	wal, err := os.ReadDir(filepath.Join(dir, walDir))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	for _, e := range wal {
+		if strings.HasPrefix(e.Name(), walMetaFile) {
+			leftovers = append(leftovers, filepath.Join(walDir, e.Name()))
+		}
+	}
+	for _, name := range leftovers {
+		if err := d.remove(filepath.Join(dir, name)); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,122 @@
+package raftstore
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+)
+
+// disk is how the package changes files. Every change passes check first, which is where tests inject errors and take
+// pictures of the directory "as after a crash here".
+type disk struct {
+	before func(step, path string) error
+	failed atomic.Pointer[error] // the first failure after which nothing more may be written
+}
+
+// check runs before a step that changes what is on disk. An error is wrapped with the step and the file.
+func (d *disk) check(step, path string) error {
+	if err := d.failed.Load(); err != nil {
+		return wrapStep(step, path, fmt.Errorf("not tried after a failure: %w", *err))
+	}
+	if d.before == nil {
+		return nil
+	}
+	return wrapStep(step, path, d.before(step, path))
+}
+
+// note remembers the first failure of a write and returns err. From then on what is in memory and what is on disk may
+// differ, so another goroutine's write, correct as it looks there, could turn a crash into damage.
+func (d *disk) note(err error) error {
+	if err != nil {
+		d.failed.CompareAndSwap(nil, &err)
+	}
+	return err
+}
+
+// wrapStep adds operation and file to an error of the operating system or a library.
+func wrapStep(step, path string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s %s: %w", step, path, err)
+}
+
+func (d *disk) syncDir(dir string) error {
+	if err := d.check("sync directory", dir); err != nil {
+		return err
+	}
+	f, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return wrapStep("sync directory", dir, errors.Join(f.Sync(), f.Close()))
+}
+
+// makeDir makes dir with its missing parents and makes the new names durable.
+func (d *disk) makeDir(dir string) error {
+	if info, err := os.Stat(dir); err == nil {
+		if !info.IsDir() {
+			return fmt.Errorf("%s is not a directory", dir)
+		}
+		return nil
+	}
+	parent := filepath.Dir(dir)
+	if parent != dir {
+		if err := d.makeDir(parent); err != nil {
+			return err
+		}
+	}
+	if err := d.check("make directory", dir); err != nil {
+		return err
+	}
+	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
+		return err
+	}
+	return d.syncDir(parent)
+}
+
+// rename puts a finished file in its place.
+func (d *disk) rename(from, to string) error {
+	if err := d.check("rename", to); err != nil {
+		return err
+	}
+	if err := os.Rename(from, to); err != nil {
+		return err
+	}
+	return d.syncDir(filepath.Dir(to))
+}
+
+// writeFile replaces path by data in one step: after a crash there is the old file or the new one.
+func (d *disk) writeFile(path string, data []byte) error {
+	tmp := path + tmpSuffix
+	if err := d.check("write", tmp); err != nil {
+		return err
+	}
+	f, err := os.OpenFile(tmp, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	if err == nil {
+		err = d.check("sync", tmp)
+	}
+	if err == nil {
+		err = wrapStep("sync", tmp, f.Sync())
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	return d.rename(tmp, path)
+}
+
+func (d *disk) remove(path string) error {
+	if err := d.check("remove", path); err != nil {
+		return err
+	}
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return nil
+}

@@ -1,0 +1,83 @@
+// Package raftstore keeps one replicated log: it makes commands durable and agreed on, hands them over in one order,
+// and keeps the state they lead to as checkpoints. It carries bytes and knows nothing of what they mean. It runs one
+// member today; architecture.md §5 says what several need.
+//
+// # Use
+//
+// Open takes the data directory and verifies it, Rows gives the last checkpoint, Start begins. From then on the Handler
+// hears of leadership and gets every committed entry, once and in order; it answers with Applied, writes a checkpoint
+// when CheckpointDue says so, and ends the process when it is told Failed. Propose adds commands while this member
+// leads.
+//
+// # Goroutines
+//
+//	Propose, ReadIndex, Applied
+//	          |  inbox: one bell, everything waiting is taken at once
+//	          v
+//	   raft goroutine -----------------> Handler (its only caller)
+//	     |  ^        \
+//	     |  | written  \ checkpoint done, cut
+//	     v  |           v  ^
+//	   appender        keeper <--- CheckpointWriter
+//	     |               |
+//	   wal/            state.db
+//
+// The raft goroutine never waits for a disk. The appender takes all writes that came together while it waited for the
+// last one and makes them one write and one fdatasync. The keeper writes checkpoints, removes dropped rows in small
+// transactions and cuts the log.
+//
+// # Order of persistence
+//
+//  1. Term and vote, in wal-meta.db, before any entry of that term. This happens at elections only.
+//  2. Entries, in the last log segment. Raft hears of it afterwards, and only then counts this member.
+//  3. Committed entries that are durable here go to the handler; replies to clients come after that.
+//  4. Rows together with the index they are as of, in one transaction of state.db.
+//  5. Log segments wholly behind a durable checkpoint are removed, TailEntriesKept entries excepted.
+//
+// The commit index is not written on its own: a member alone commits its whole log again when it is elected, and others
+// learn it from their leader. At start it is the checkpoint's index, or the one written along with the last term.
+//
+// A new segment is made in this order: the list in wal-meta.db names it; the file is made in full length, synced, and its
+// name synced; the mark tail-made in wal-meta.db says so; entries are appended. So a last segment that is missing or
+// too short is either one that was never begun (no mark) or damage.
+//
+// # Files
+//
+//	LOCK           flock: one process at a time
+//	identity.json  format, cluster id, member id, checksum; written last when the directory is made
+//	state.db       bbolt: the checkpoint
+//	wal/
+//	  wal-meta.db  bbolt: raft-wal's list of segments; term and vote; tail-made
+//	  <first index>-<id>.wal
+//
+// A log segment is raft-wal's: a header, then batches. A batch is what one write made durable:
+//
+//	+--------+----------------+--------+----------------+- - -+--------+
+//	| frame  | entry          | frame  | entry          |     | commit |
+//	| 1, len | (see envelope) | 1, len |                |     | 3, CRC |
+//	+--------+----------------+--------+----------------+- - -+--------+
+//
+// The commit frame's CRC32C covers the batch. Each entry has its own envelope with a second checksum, over index, term,
+// type and data, started with the member id; it is drawn in envelope.go and checked whenever an entry is read.
+//
+// state.db has three buckets:
+//
+//	rows     key -> format (1), CRC32C over key and value (4), value
+//	dropped  prefix -> the same, without a value; rows under it do not exist any more
+//	meta     checkpoint -> CRC32C, JSON: format, ids, index, term, membership, number of rows, sum of their checksums
+//
+// # Recovery
+//
+// Before a library opens a file for writing, examine reads everything with plain reads and changes nothing. The rule:
+//
+//   - What follows the last whole batch of the last segment, with no whole batch behind it, is a write that a crash cut
+//     short. Nobody was told that it happened. It is wiped.
+//   - Everything else that is broken, missing, too short or contradictory is corruption: Open returns a
+//     CorruptionError with file and entry, and the directory is as before.
+//
+// Two more leftovers of a crash are tidied up: a closed last segment without a next one, and a last segment that was not
+// made in full length. Check does the same examination for an operator.
+//
+// One loss cannot be told from a crash: damage to the very last batch, if no checkpoint or stored commit index is known to lie
+// behind it.
+package raftstore

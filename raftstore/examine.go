@@ -1,0 +1,366 @@
+package raftstore
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+
+	"github.com/hashicorp/raft-wal/types"
+	pb "go.etcd.io/raft/v3/raftpb"
+)
+
+// image is what a data directory holds, as read by examine.
+type image struct {
+	identity identity
+	state    stateImage
+	meta     walMetaImage
+
+	first, last uint64 // entries in the log; last < first if there are none
+	runs        []termRun
+	entries     []*pb.Entry // those after the checkpoint
+
+	repair repairs
+	files  []FileReport
+}
+
+// repairs is what a crash left to be tidied before raft-wal may open the log. None of it loses anything that was ever
+// acknowledged.
+type repairs struct {
+	tornFile       string // a write cut short: bytes from tornFrom to tornTo are wiped
+	tornFrom       int
+	tornTo         int
+	sealedLast     bool   // the last segment is closed but the next one was not begun
+	sealedMax      uint64 // its last entry
+	indexStart     uint64 // where its index is
+	unfinishedFile string // a last segment that was not made in full length: removed, the library makes it again
+}
+
+// examiner reads a data directory without changing anything.
+type examiner struct {
+	dir   string
+	codec entryCodec
+	img   image
+}
+
+// examine verifies everything in a data directory: identity, checkpoint, log. The image is filled as far as it got
+// when there is an error. This is the whole recovery rule: a broken last batch is a torn write; anything else broken,
+// missing or contradictory is corruption.
+func examine(dir string) (*image, error) {
+	x := &examiner{dir: dir}
+	return &x.img, x.run()
+}
+
+func (x *examiner) run() error {
+	id, err := readIdentity(x.dir)
+	if errors.Is(err, os.ErrNotExist) {
+		return corrupt(filepath.Join(x.dir, identityFile), 0, "the file is missing")
+	}
+	if err != nil {
+		return err
+	}
+	x.img.identity, x.codec = id, newEntryCodec(id.Member)
+	x.file(identityFile, 0, 0, 0)
+	if x.img.state, err = verifyState(x.dir, id); err != nil {
+		return err
+	}
+	x.file(stateFile, 0, 0, x.img.state.meta.Rows)
+	wal := filepath.Join(x.dir, walDir)
+	if x.img.meta, err = readWALMeta(wal); err != nil {
+		return err
+	}
+	x.file(filepath.Join(walDir, walMetaFile), 0, 0, 0)
+	if err := x.checkOrphans(wal); err != nil {
+		return err
+	}
+	if err := x.readLog(wal); err != nil {
+		return err
+	}
+	return x.checkLog(wal)
+}
+
+func (x *examiner) file(name string, first, last, rows uint64) *FileReport {
+	f := FileReport{Name: name, FirstIndex: first, LastIndex: last, Rows: rows}
+	if info, err := os.Stat(filepath.Join(x.dir, name)); err == nil {
+		f.Bytes = info.Size()
+	}
+	x.img.files = append(x.img.files, f)
+	return &x.img.files[len(x.img.files)-1]
+}
+
+// checkOrphans looks at segment files that the list does not name. A removed segment may survive a crash; one younger
+// than the list cannot exist, so then the list is old.
+func (x *examiner) checkOrphans(wal string) error {
+	files, err := os.ReadDir(wal)
+	if err != nil {
+		return err
+	}
+	known := map[uint64]bool{}
+	for _, s := range x.img.meta.state.Segments {
+		known[s.ID] = true
+	}
+	for _, f := range files {
+		if filepath.Ext(f.Name()) != segmentSuffix {
+			continue
+		}
+		base, id, ok := parseSegmentName(f.Name())
+		if !ok {
+			return corrupt(filepath.Join(wal, f.Name()), 0, "this is not the name of a log segment")
+		}
+		if !known[id] && id >= x.img.meta.state.NextSegmentID {
+			return corrupt(filepath.Join(wal, f.Name()), base, "the segment is younger than the list in %s", walMetaFile)
+		}
+	}
+	return nil
+}
+
+// readLog reads all segments in order.
+func (x *examiner) readLog(wal string) error {
+	segments := x.img.meta.state.Segments
+	x.img.first, x.img.last = 1, 0
+	for i, s := range segments {
+		path := filepath.Join(wal, segmentName(s.BaseIndex, s.ID))
+		if s.Codec != entryCodecID {
+			return &FormatError{File: path, Found: int(s.Codec - (entryCodecID - entryFormat)), Known: entryFormat}
+		}
+		if i == 0 {
+			x.img.first, x.img.last = s.MinIndex, s.MinIndex-1
+		} else if s.BaseIndex != x.img.last+1 {
+			return corrupt(path, x.img.last+1, "the segment begins at entry %d, entries before it are missing", s.BaseIndex)
+		}
+		if s.MinIndex < s.BaseIndex {
+			return corrupt(path, s.MinIndex, "the segment begins at entry %d", s.BaseIndex)
+		}
+		var err error
+		if last := i == len(segments)-1; last && s.SealTime.IsZero() {
+			err = x.readLast(path, s)
+		} else {
+			err = x.readSealed(path, s)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readSealed reads a finished segment: every batch in it must be intact.
+func (x *examiner) readSealed(path string, s types.SegmentInfo) error {
+	if s.SealTime.IsZero() || s.MaxIndex+1 < s.MinIndex {
+		return corrupt(path, s.BaseIndex, "a segment before the last one is not finished")
+	}
+	b, err := os.ReadFile(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return corrupt(path, s.MinIndex, "the segment is missing")
+	}
+	if err != nil {
+		return err
+	}
+	if err := checkSegmentHeader(b, s); err != nil {
+		return corrupt(path, s.BaseIndex, "%v", err)
+	}
+	w := walkSegment(b)
+	if !w.sealed || w.indexStart != s.IndexStart || s.BaseIndex+uint64(len(w.entries)) < s.MaxIndex+1 {
+		return corrupt(path, s.BaseIndex+uint64(len(w.entries)), "a batch of a finished segment is broken at byte %d", w.end)
+	}
+	return x.take(path, b, s, w.entries[:s.MaxIndex+1-s.BaseIndex])
+}
+
+// readLast reads the segment that was being written: its end may be torn.
+func (x *examiner) readLast(path string, s types.SegmentInfo) error {
+	made := x.img.meta.hasTail && x.img.meta.tailMade == s.ID
+	b, err := os.ReadFile(path)
+	if errors.Is(err, os.ErrNotExist) {
+		if made {
+			return corrupt(path, s.BaseIndex, "the segment is missing")
+		}
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if len(b) < int(s.SizeLimit) || !made {
+		if made {
+			return corrupt(path, s.BaseIndex, "the segment was cut to %d bytes", len(b))
+		}
+		if at := firstNonZero(b, 0); at < len(b) {
+			return corrupt(path, s.BaseIndex, "a segment that was never begun has data at byte %d", at)
+		}
+		x.img.repair.unfinishedFile = path
+		return nil
+	}
+	w := walkSegment(b)
+	if w.end > 0 {
+		if err := checkSegmentHeader(b, s); err != nil {
+			return corrupt(path, s.BaseIndex, "%v", err)
+		}
+	}
+	if err := x.judgeEnd(path, s, b, w); err != nil {
+		return err
+	}
+	if s.BaseIndex+uint64(len(w.entries)) < s.MinIndex {
+		return corrupt(path, s.MinIndex, "the entry is missing")
+	}
+	return x.take(path, b, s, w.entries)
+}
+
+// judgeEnd decides what follows the last intact batch: nothing, a torn write, or damage.
+func (x *examiner) judgeEnd(path string, s types.SegmentInfo, b []byte, w segmentWalk) error {
+	next := s.BaseIndex + uint64(len(w.entries))
+	junk := firstNonZero(b, w.end)
+	if w.sealed {
+		x.img.repair.sealedLast = true
+		x.img.repair.sealedMax, x.img.repair.indexStart = next-1, w.indexStart
+		if junk < len(b) {
+			return corrupt(path, next, "there is data at byte %d behind the end of a finished segment", junk)
+		}
+		return nil
+	}
+	if junk == len(b) {
+		return nil
+	}
+	if at, found := findIntactBatch(b, w.end); found {
+		return corrupt(path, next, "the batch at byte %d is broken but a later one at byte %d is whole", w.end, at)
+	}
+	x.img.repair.tornFile, x.img.repair.tornFrom, x.img.repair.tornTo = path, w.end, lastNonZero(b, w.end)
+	return nil
+}
+
+// take decodes the entries of one segment and appends them to the log.
+func (x *examiner) take(path string, b []byte, s types.SegmentInfo, frames []frame) error {
+	for i, f := range frames {
+		index := s.BaseIndex + uint64(i)
+		if index < s.MinIndex {
+			continue
+		}
+		e, err := x.codec.decode(f.payload(b))
+		if err != nil {
+			return corrupt(path, index, "%v", err)
+		}
+		if e.GetIndex() != index {
+			return corrupt(path, index, "entry %d is in its place", e.GetIndex())
+		}
+		if err := x.takeEntry(path, e); err != nil {
+			return err
+		}
+	}
+	r := x.file(filepath.Join(walDir, filepath.Base(path)), s.MinIndex, x.img.last, 0)
+	if x.img.repair.tornFile == path {
+		r.TornBytes = int64(x.img.repair.tornTo - x.img.repair.tornFrom)
+	}
+	return nil
+}
+
+func (x *examiner) takeEntry(path string, e *pb.Entry) error {
+	n := len(x.img.runs)
+	switch {
+	case n > 0 && e.GetTerm() < x.img.runs[n-1].term:
+		return corrupt(path, e.GetIndex(), "term %d after term %d", e.GetTerm(), x.img.runs[n-1].term)
+	case n == 0 || e.GetTerm() != x.img.runs[n-1].term:
+		x.img.runs = append(x.img.runs, termRun{e.GetIndex(), e.GetTerm()})
+	}
+	x.img.last = e.GetIndex()
+	if e.GetIndex() > x.img.state.meta.Index {
+		x.img.entries = append(x.img.entries, e)
+	}
+	return nil
+}
+
+// checkLog compares the log with the checkpoint and with the stored term.
+func (x *examiner) checkLog(wal string) error {
+	img, c := &x.img, x.img.state.meta
+	if img.first > c.Index+1 {
+		return corrupt(wal, c.Index+1, "the log begins at entry %d, the checkpoint in %s is as of entry %d", img.first, stateFile, c.Index)
+	}
+	durable := max(c.Index, img.meta.hard.commit)
+	if img.last < durable {
+		where := wal
+		if n := len(img.meta.state.Segments); n > 0 {
+			s := img.meta.state.Segments[n-1]
+			where = filepath.Join(wal, segmentName(s.BaseIndex, s.ID))
+		}
+		return corrupt(where, img.last+1, "the log ends at entry %d, entry %d is known to have been in it", img.last, durable)
+	}
+	if n := len(img.runs); n > 0 && img.runs[n-1].term > img.meta.hard.term {
+		return corrupt(filepath.Join(wal, walMetaFile), img.last, "the stored term is %d, the log is at %d", img.meta.hard.term, img.runs[n-1].term)
+	}
+	if c.Index >= img.first && c.Index > 0 {
+		t := tail{runs: img.runs}
+		if got := t.termOf(c.Index); got != c.Term {
+			return corrupt(wal, c.Index, "the entry has term %d, the checkpoint in %s says %d", got, stateFile, c.Term)
+		}
+	}
+	return nil
+}
+
+// visible returns the first index raft may use and the runs that go with it: the term before it must be known, which
+// costs the oldest entry unless that term is in the checkpoint.
+func (img *image) visible() (first uint64, runs []termRun) {
+	c := img.state.meta
+	if img.first == c.Index+1 {
+		return img.first, append([]termRun{{c.Index, c.Term}}, img.runs...)
+	}
+	return img.first + 1, img.runs
+}
+
+// apply tidies up what examine found. It runs with the directory locked.
+func (r repairs) apply(d *disk, wal string) error {
+	if r.unfinishedFile != "" {
+		if err := d.remove(r.unfinishedFile); err != nil {
+			return err
+		}
+		if err := d.syncDir(wal); err != nil {
+			return err
+		}
+	}
+	if r.tornFile != "" {
+		if err := wipe(d, r.tornFile, r.tornFrom, r.tornTo); err != nil {
+			return err
+		}
+	}
+	if r.sealedLast {
+		return r.beginNextSegment(d, wal)
+	}
+	return nil
+}
+
+// wipe zeroes a torn write. raft-wal would write over it, but a shorter write would leave frames of the old one behind
+// it, and after a second crash the library takes the last but one commit it sees without checking it.
+func wipe(d *disk, path string, from, to int) error {
+	if err := d.check("wipe torn write", path); err != nil {
+		return err
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteAt(bytes.Repeat([]byte{0}, to-from), int64(from))
+	if err == nil {
+		err = d.check("sync wiped segment", path)
+	}
+	if err == nil {
+		err = f.Sync()
+	}
+	return wrapStep("wipe torn write", path, errors.Join(err, f.Close()))
+}
+
+// beginNextSegment does what raft-wal's background step would have done after the last segment was closed. Without it
+// the library opens the closed segment for writing and refuses every append.
+func (r repairs) beginNextSegment(d *disk, wal string) error {
+	meta, err := openWALMeta(d, wal)
+	if err != nil {
+		return err
+	}
+	state, err := meta.Load(wal)
+	if err == nil {
+		old := &state.Segments[len(state.Segments)-1]
+		old.MaxIndex, old.IndexStart, old.SealTime = r.sealedMax, r.indexStart, old.CreateTime
+		state.Segments = append(state.Segments, types.SegmentInfo{
+			ID: state.NextSegmentID, BaseIndex: r.sealedMax + 1, MinIndex: r.sealedMax + 1,
+			Codec: old.Codec, CreateTime: old.CreateTime, SizeLimit: old.SizeLimit,
+		})
+		state.NextSegmentID++
+		err = meta.CommitState(state)
+	}
+	return errors.Join(err, meta.Close())
+}

@@ -1,0 +1,238 @@
+package raftstore
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// patience bounds every wait for a state; it is never what a test measures.
+const patience = 30 * time.Second
+
+// recorder is a handler that remembers everything and lets tests wait for a state.
+type recorder struct {
+	store *Store
+	auto  bool // acknowledge entries as they come
+
+	mu          sync.Mutex
+	changed     sync.Cond
+	entries     []Entry
+	leading     uint64 // term led, 0 if none
+	ready       map[uint64]uint64
+	checkpoints []uint64
+	failures    []error
+	after       int // calls after Failed
+}
+
+func newRecorder(s *Store) *recorder {
+	r := &recorder{store: s, auto: true, ready: map[uint64]uint64{}}
+	r.changed.L = &r.mu
+	return r
+}
+
+func (r *recorder) note(f func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.failures) > 0 {
+		r.after++
+	}
+	f()
+	r.changed.Broadcast()
+}
+
+func (r *recorder) Committed(entries []Entry) {
+	r.note(func() { r.entries = append(r.entries, entries...) })
+	if r.auto {
+		r.store.Applied(entries[len(entries)-1].Index)
+	}
+}
+func (r *recorder) Leading(term uint64)           { r.note(func() { r.leading = term }) }
+func (r *recorder) Following(term, leader uint64) { r.note(func() { r.leading = 0 }) }
+func (r *recorder) ReadReady(id, index uint64)    { r.note(func() { r.ready[id] = index }) }
+func (r *recorder) CheckpointDone(index uint64) {
+	r.note(func() { r.checkpoints = append(r.checkpoints, index) })
+}
+func (r *recorder) Failed(err error) { r.note(func() { r.failures = append(r.failures, err) }) }
+
+// wait blocks until ok, called with the lock held, is true.
+func (r *recorder) wait(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	timer := time.AfterFunc(patience, func() { r.note(func() {}) })
+	defer timer.Stop()
+	deadline := time.Now().Add(patience)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for !ok() {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited in vain for %s; %d entries, leading %d, failures %v", what, len(r.entries), r.leading, r.failures)
+		}
+		r.changed.Wait()
+	}
+}
+
+// lead waits until the member leads and has handed over the first entry of its term.
+func (r *recorder) lead(t testing.TB) (term uint64) {
+	t.Helper()
+	r.wait(t, "leadership", func() bool {
+		term = r.leading
+		return term != 0 && len(r.entries) > 0 && r.entries[len(r.entries)-1].Term == term
+	})
+	return term
+}
+
+// commands returns the data of all entries that have some.
+func (r *recorder) commands() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var out []string
+	for _, e := range r.entries {
+		if len(e.Data) > 0 {
+			out = append(out, string(e.Data))
+		}
+	}
+	return out
+}
+
+func (r *recorder) last() uint64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.entries) == 0 {
+		return 0
+	}
+	return r.entries[len(r.entries)-1].Index
+}
+
+// waitCommand waits until the given command has been committed.
+func (r *recorder) waitCommand(t testing.TB, command string) {
+	t.Helper()
+	seen := 0
+	r.wait(t, "command "+command, func() bool {
+		for ; seen < len(r.entries); seen++ {
+			if string(r.entries[seen].Data) == command {
+				return true
+			}
+		}
+		return len(r.failures) > 0
+	})
+}
+
+var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
+
+// smallConfig has segments and checkpoints small enough that a short test sees many.
+func smallConfig(dir string) Config {
+	return Config{Dir: dir, Logger: quiet, SegmentBytes: 8 << 10, CheckpointEntries: 100, TailEntriesKept: 10, TailBytes: 4 << 10}
+}
+
+func open(t testing.TB, cfg Config) *Store {
+	t.Helper()
+	s, err := Open(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func start(t testing.TB, s *Store) *recorder {
+	t.Helper()
+	r := newRecorder(s)
+	if err := s.Start(r); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func stop(t testing.TB, s *Store) {
+	t.Helper()
+	if err := s.Stop(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// propose proposes commands one by one, each after the one before was committed.
+func propose(t testing.TB, r *recorder, term uint64, commands ...string) {
+	t.Helper()
+	for _, c := range commands {
+		r.store.Propose(term, [][]byte{[]byte(c)})
+		r.waitCommand(t, c)
+	}
+}
+
+// checkpoint writes rows as of the last entry and waits until that is done.
+func checkpoint(t testing.TB, r *recorder, rows ...Row) uint64 {
+	t.Helper()
+	index := r.last()
+	w := r.store.BeginCheckpoint(index)
+	if !w.Put(rows) {
+		t.Fatal("an empty queue is full")
+	}
+	w.Finish()
+	r.waitCheckpoint(t, index)
+	return index
+}
+
+func (r *recorder) waitCheckpoint(t testing.TB, index uint64) {
+	t.Helper()
+	r.wait(t, "checkpoint", func() bool {
+		n := len(r.checkpoints)
+		return n > 0 && r.checkpoints[n-1] == index || len(r.failures) > 0
+	})
+}
+
+func rowsOf(t testing.TB, s *Store) map[string]string {
+	t.Helper()
+	out := map[string]string{}
+	if err := s.Rows(func(k, v []byte) error { out[string(k)] = string(v); return nil }); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func row(key, value string) Row { return Row{Key: []byte(key), Value: []byte(value)} }
+
+func numbered(prefix string, from, to int) (out []string) {
+	for i := from; i < to; i++ {
+		out = append(out, fmt.Sprintf("%s%06d", prefix, i))
+	}
+	return out
+}
+
+// copyDir copies a data directory as a killed process would leave it.
+func copyDir(t testing.TB, from, to string) {
+	t.Helper()
+	if err := os.RemoveAll(to); err != nil {
+		t.Fatal(err)
+	}
+	err := filepath.Walk(from, func(path string, info os.FileInfo, err error) error {
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(from, path)
+		if err != nil {
+			return err
+		}
+		if info.IsDir() {
+			return os.MkdirAll(filepath.Join(to, rel), 0o700)
+		}
+		b, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		return os.WriteFile(filepath.Join(to, rel), b, 0o600)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func newTextLogger(w io.Writer) *slog.Logger {
+	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: slog.LevelDebug}))
+}

@@ -1,0 +1,68 @@
+package raftstore
+
+import (
+	"sync"
+)
+
+// proposal is one call of Propose.
+type proposal struct {
+	term     uint64
+	commands [][]byte
+	bytes    int
+}
+
+// mail is what the raft goroutine is told from outside.
+type mail struct {
+	proposals   []proposal
+	reads       []uint64
+	written     []*writeJob
+	checkpoints []checkpointMark
+	failure     error // the first one
+}
+
+// inbox collects mail for one reader. One bell for everything keeps a burst of events at one wake-up.
+type inbox struct {
+	mu   sync.Mutex
+	mail mail
+	wake chan struct{} // capacity 1
+}
+
+// put changes the waiting mail and rings.
+func (b *inbox) put(change func(m *mail)) {
+	b.mu.Lock()
+	change(&b.mail)
+	b.mu.Unlock()
+	b.ring()
+}
+
+func (b *inbox) ring() {
+	select {
+	case b.wake <- struct{}{}:
+	default:
+	}
+}
+
+// take empties the inbox.
+func (b *inbox) take() mail {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	m := b.mail
+	b.mail = mail{failure: m.failure}
+	return m
+}
+
+// fail reports a storage failure; only the first counts.
+func (b *inbox) fail(err error) {
+	b.put(func(m *mail) {
+		if m.failure == nil {
+			m.failure = err
+		}
+	})
+}
+
+// hasWritten tells whether finished writes wait to be looked at.
+func (b *inbox) hasWritten() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.mail.written) > 0
+}

@@ -1,0 +1,40 @@
+package raftstore
+
+import (
+	"fmt"
+	"log/slog"
+
+	"go.etcd.io/raft/v3"
+)
+
+// raftLogger passes raft's messages on. Its information is our debugging: elections are told through the handler.
+type raftLogger struct{ out *slog.Logger }
+
+var _ raft.Logger = raftLogger{}
+
+func (l raftLogger) Debug(v ...any)                   { l.print(slog.LevelDebug, v) }
+func (l raftLogger) Debugf(format string, v ...any)   { l.printf(slog.LevelDebug, format, v) }
+func (l raftLogger) Info(v ...any)                    { l.print(slog.LevelDebug, v) }
+func (l raftLogger) Infof(format string, v ...any)    { l.printf(slog.LevelDebug, format, v) }
+func (l raftLogger) Warning(v ...any)                 { l.print(slog.LevelWarn, v) }
+func (l raftLogger) Warningf(format string, v ...any) { l.printf(slog.LevelWarn, format, v) }
+func (l raftLogger) Error(v ...any)                   { l.print(slog.LevelError, v) }
+func (l raftLogger) Errorf(format string, v ...any)   { l.printf(slog.LevelError, format, v) }
+
+// Fatal panics like Panic: ending the process is the decision of whoever wired it.
+func (l raftLogger) Fatal(v ...any)                 { panic(fmt.Sprint(v...)) }
+func (l raftLogger) Fatalf(format string, v ...any) { panic(fmt.Sprintf(format, v...)) }
+func (l raftLogger) Panic(v ...any)                 { panic(fmt.Sprint(v...)) }
+func (l raftLogger) Panicf(format string, v ...any) { panic(fmt.Sprintf(format, v...)) }
+
+func (l raftLogger) print(level slog.Level, v []any) {
+	if l.out.Enabled(nil, level) { //nolint:staticcheck // no context here
+		l.out.Log(nil, level, "raft: "+fmt.Sprint(v...)) //nolint:staticcheck // see above
+	}
+}
+
+func (l raftLogger) printf(level slog.Level, format string, v []any) {
+	if l.out.Enabled(nil, level) { //nolint:staticcheck // no context here
+		l.out.Log(nil, level, "raft: "+fmt.Sprintf(format, v...)) //nolint:staticcheck // see above
+	}
+}

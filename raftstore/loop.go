@@ -1,0 +1,341 @@
+package raftstore
+
+import (
+	"encoding/binary"
+	"errors"
+	"time"
+
+	"go.etcd.io/raft/v3"
+	pb "go.etcd.io/raft/v3/raftpb"
+	"google.golang.org/protobuf/proto"
+)
+
+// loop is the goroutine that owns raft. It feeds raft what came in, hands out what raft wants done, and is the only
+// one that calls the handler.
+type loop struct {
+	s       *Store
+	node    *raft.RawNode
+	handler Handler
+
+	term      uint64
+	leader    uint64
+	leading   bool
+	caughtUp  bool // an entry of this term has been handed over
+	hard      hardState
+	held      []proposal    // proposals raft has no room for yet
+	reads     []uint64      // questions that wait for caughtUp
+	applying  []*pb.Message // handed over, not yet applied; oldest first
+	unapplied int           // bytes of them
+	durable   uint64        // last durable index
+}
+
+func newLoop(s *Store, h Handler) *loop {
+	l := &loop{s: s, node: s.node, handler: h, hard: s.tail.hard, durable: s.tail.last}
+	l.term = l.hard.term
+	return l
+}
+
+func (l *loop) run() {
+	defer close(l.s.done)
+	if err := l.serve(); err != nil {
+		l.handler.Failed(err)
+		<-l.s.stop
+	}
+}
+
+// serve runs until Stop or the first storage failure. Raft panics when its storage returns an error; that is turned
+// back into the error.
+func (l *loop) serve() (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			if err = l.s.tail.deviceError(); err == nil {
+				panic(r)
+			}
+		}
+	}()
+	tick := time.NewTicker(tickInterval)
+	defer tick.Stop()
+	if l.alone() {
+		if err := l.node.Campaign(); err != nil {
+			return err
+		}
+	}
+	for {
+		if err := l.drain(); err != nil {
+			return err
+		}
+		select {
+		case <-l.s.inbox.wake:
+		case <-tick.C:
+			l.node.Tick()
+		case <-l.s.stop:
+			return nil
+		}
+	}
+}
+
+// alone tells whether this member is the whole cluster.
+func (l *loop) alone() bool {
+	voters := l.s.tail.confs[0].conf.Voters
+	return len(voters) == 1 && voters[0] == l.s.identity.Member
+}
+
+// drain deals with all mail and with everything raft makes of it.
+func (l *loop) drain() error {
+	m := l.s.inbox.take()
+	if m.failure != nil {
+		return m.failure
+	}
+	for _, j := range m.written {
+		l.written(j)
+	}
+	for _, c := range m.checkpoints {
+		l.checkpointDone(c)
+	}
+	l.noteApplied()
+	l.held = append(l.held, m.proposals...)
+	l.propose()
+	l.askReads(m.reads)
+	for l.node.HasReady() {
+		if err := l.handle(l.node.Ready()); err != nil {
+			return err
+		}
+	}
+	return l.s.tail.deviceError()
+}
+
+// written delivers what waited for a write.
+func (l *loop) written(j *writeJob) {
+	if n := len(j.entries); n > 0 {
+		l.s.tail.append(j.entries)
+		l.durable = j.entries[n-1].GetIndex()
+	}
+	l.deliver(j.responses)
+}
+
+// deliver gives responses of the storage to raft. Those to other members go out here once there are any.
+func (l *loop) deliver(responses []*pb.Message) {
+	for _, r := range responses {
+		if r.GetTo() == l.s.identity.Member {
+			l.step(r)
+		}
+	}
+}
+
+// step gives raft a message. Its errors mean that the message has no use any more.
+func (l *loop) step(m *pb.Message) {
+	if err := l.node.Step(m); err != nil {
+		l.s.cfg.Logger.Debug("raft did not take a message", "type", m.GetType(), "err", err)
+	}
+}
+
+// propose gives raft as many waiting proposals as it has room for. They stay in order; what does not fit waits for
+// entries to be applied.
+func (l *loop) propose() {
+	if len(l.held) == 0 {
+		return
+	}
+	status := l.node.BasicStatus()
+	leading, term := status.RaftState == raft.StateLeader, status.GetTerm()
+	for len(l.held) > 0 {
+		p := l.held[0]
+		if leading && p.term == term {
+			if err := l.node.Step(l.proposalMessage(p)); errors.Is(err, raft.ErrProposalDropped) {
+				l.waitForApplied()
+				return
+			}
+		}
+		l.s.backlog.Add(-int64(p.bytes))
+		l.held = l.held[1:]
+	}
+	l.held = nil
+}
+
+func (l *loop) proposalMessage(p proposal) *pb.Message {
+	entries := make([]*pb.Entry, len(p.commands))
+	for i, c := range p.commands {
+		entries[i] = &pb.Entry{Data: c}
+	}
+	return &pb.Message{Type: pb.MsgProp.Enum(), From: new(l.s.identity.Member), Entries: entries}
+}
+
+// waitForApplied asks Applied to ring.
+func (l *loop) waitForApplied() {
+	if l.s.wakeApply.Swap(true) {
+		return
+	}
+	if len(l.applying) > 0 && l.s.applied.Load() >= lastIndex(l.applying[0].GetEntries()) {
+		l.s.inbox.ring() // it came in between
+	}
+}
+
+// noteApplied tells raft about handed messages that are applied as a whole.
+func (l *loop) noteApplied() {
+	applied := l.s.applied.Load()
+	for len(l.applying) > 0 && lastIndex(l.applying[0].GetEntries()) <= applied {
+		m := l.applying[0]
+		l.applying = l.applying[1:]
+		l.unapplied -= entriesBytes(m.GetEntries())
+		l.deliver(m.GetResponses())
+	}
+	if l.unapplied < handedBytesMax/2 && len(l.held) == 0 {
+		l.s.wakeApply.Store(false)
+	}
+}
+
+// askReads passes on read questions. A leader alone in its cluster would answer from an index that does not yet
+// include what its predecessor committed, so questions wait for the first entry of the term.
+func (l *loop) askReads(ids []uint64) {
+	l.reads = append(l.reads, ids...)
+	if len(l.reads) == 0 || l.leading && !l.caughtUp {
+		return
+	}
+	for _, id := range l.reads {
+		l.node.ReadIndex(binary.LittleEndian.AppendUint64(nil, id))
+	}
+	l.reads = nil
+}
+
+// handle does what raft asks for. Writes start first: they take longest.
+func (l *loop) handle(rd raft.Ready) error {
+	l.noteRole(rd)
+	var committed *pb.Message
+	for _, m := range rd.Messages {
+		switch m.GetTo() {
+		case raft.LocalAppendThread:
+			l.write(m)
+		case raft.LocalApplyThread:
+			committed = m
+		}
+	}
+	if committed != nil {
+		if err := l.handOver(committed); err != nil {
+			return err
+		}
+	}
+	for _, r := range rd.ReadStates {
+		l.handler.ReadReady(binary.LittleEndian.Uint64(r.RequestCtx), r.Index)
+	}
+	return nil
+}
+
+// noteRole tells the handler when this member begins or ceases to lead, or hears of another leader or term.
+func (l *loop) noteRole(rd raft.Ready) {
+	if rd.SoftState == nil && (raft.IsEmptyHardState(rd.HardState) || rd.HardState.GetTerm() == l.term) {
+		return
+	}
+	status := l.node.BasicStatus()
+	term, leading := status.GetTerm(), status.RaftState == raft.StateLeader
+	leader := status.Lead
+	if term == l.term && leading == l.leading && leader == l.leader {
+		return
+	}
+	if l.leading || !leading {
+		l.handler.Following(term, otherLeader(leading, leader))
+	}
+	if leading && (!l.leading || term != l.term) {
+		l.handler.Leading(term)
+	}
+	if !leading || term != l.term {
+		l.caughtUp, l.reads = false, nil
+	}
+	l.term, l.leading, l.leader = term, leading, leader
+}
+
+// otherLeader is who to name in Following when leadership was lost and won again between two looks.
+func otherLeader(leading bool, leader uint64) uint64 {
+	if leading {
+		return 0
+	}
+	return leader
+}
+
+// write starts a storage write. The commit index is not worth a write of its own: it is found again.
+func (l *loop) write(m *pb.Message) {
+	j := &writeJob{entries: m.GetEntries(), responses: m.GetResponses()}
+	if term, vote := m.GetTerm(), m.GetVote(); term != 0 && (term != l.hard.term || vote != l.hard.vote) {
+		l.hard = hardState{term: term, vote: vote, commit: min(m.GetCommit(), l.durable)}
+		h := l.hard
+		j.hard = &h
+	}
+	j.bytes = entriesBytes(j.entries)
+	switch {
+	case j.hard != nil || len(j.entries) > 0:
+		l.s.appender.add(j)
+	case len(j.responses) == 0:
+	case l.s.appender.idle() && !l.s.inbox.hasWritten():
+		l.deliver(j.responses)
+	default: // responses may not overtake earlier writes
+		l.s.appender.add(j)
+	}
+}
+
+// handOver delivers committed entries and handles membership entries.
+func (l *loop) handOver(m *pb.Message) error {
+	entries := m.GetEntries()
+	out := make([]Entry, len(entries))
+	for i, e := range entries {
+		out[i] = Entry{Index: e.GetIndex(), Term: e.GetTerm()}
+		if e.GetType() == pb.EntryNormal {
+			out[i].Data = e.GetData()
+		} else if err := l.changeMembers(e); err != nil {
+			return err
+		}
+	}
+	bytes := entriesBytes(entries)
+	l.applying = append(l.applying, m)
+	l.unapplied += bytes
+	l.s.dueBytes.Add(int64(bytes))
+	l.s.dueEntries.Add(int64(len(entries)))
+	last := entries[len(entries)-1]
+	l.s.tail.setHanded(last.GetIndex())
+	l.handler.Committed(out)
+	if l.unapplied >= handedBytesMax/2 {
+		l.waitForApplied()
+	}
+	if l.leading && !l.caughtUp && last.GetTerm() == l.term {
+		l.caughtUp = true
+		l.askReads(nil)
+	}
+	return nil
+}
+
+// changeMembers applies a committed membership entry.
+func (l *loop) changeMembers(e *pb.Entry) error {
+	var change pb.ConfChangeI
+	var err error
+	if e.GetType() == pb.EntryConfChange {
+		c := &pb.ConfChange{}
+		err, change = proto.Unmarshal(e.GetData(), c), c
+	} else {
+		c := &pb.ConfChangeV2{}
+		err, change = proto.Unmarshal(e.GetData(), c), c
+	}
+	if err != nil {
+		return corrupt(l.s.cfg.Dir, e.GetIndex(), "membership entry: %v", err)
+	}
+	l.s.tail.setConf(e.GetIndex(), confRecordOf(l.node.ApplyConfChange(change)))
+	return nil
+}
+
+// checkpointDone tells the handler and cuts the log behind the checkpoint: raft forgets the entries first, then they
+// are removed.
+func (l *loop) checkpointDone(c checkpointMark) {
+	l.handler.CheckpointDone(c.index)
+	first := uint64(1)
+	if c.index > l.s.cfg.TailEntriesKept {
+		first = c.index - l.s.cfg.TailEntriesKept + 1
+	}
+	l.s.tail.compact(first, c.index)
+	l.s.keeper.cut(first)
+}
+
+func lastIndex(entries []*pb.Entry) uint64 { return entries[len(entries)-1].GetIndex() }
+
+func entriesBytes(entries []*pb.Entry) int {
+	n := 0
+	for _, e := range entries {
+		n += entryBytes(e)
+	}
+	return n
+}

@@ -1,0 +1,324 @@
+package raftstore
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+
+	"go.etcd.io/raft/v3"
+)
+
+// Entry is one committed log entry. Data is nil for the entry raft makes at the start of a term and for membership
+// entries, which the store handles itself; they are delivered so that indexes have no hole. Data is shared with the
+// log: it may be kept but not changed.
+type Entry struct {
+	Index, Term uint64
+	Data        []byte
+}
+
+// Handler is told what happens in the log. All methods are called from one goroutine, the order between them is
+// meaningful, and they must return quickly: nothing is replicated meanwhile. They may call the store's methods except
+// Stop.
+type Handler interface {
+	// Committed delivers entries that are durable here and committed, in log order, each once, from the entry after
+	// CheckpointIndex on. The slice belongs to the handler.
+	Committed(entries []Entry)
+	// Leading says that this member leads term. Entries of older terms may still follow; the handler is up to date
+	// once it has applied the first entry of this term.
+	Leading(term uint64)
+	// Following says that this member does not lead; leader is 0 while unknown. Proposals of older terms that were
+	// not committed may still commit, or may be lost.
+	Following(term, leader uint64)
+	// ReadReady answers ReadIndex: state that includes index reflects every write finished before the question.
+	ReadReady(id, index uint64)
+	// CheckpointDone says that the checkpoint as of index is durable.
+	CheckpointDone(index uint64)
+	// Failed says that storage failed or turned out to be damaged. It comes once and last. Nothing more will be
+	// durable: the process must end.
+	Failed(err error)
+}
+
+// Config says where the log lives. The zero value of every threshold is its default.
+type Config struct {
+	// Dir is the data directory; it is made with mode 0700 if it is missing. Ignored with InMemory.
+	Dir string
+	// InMemory keeps everything in memory; nothing survives.
+	InMemory bool
+	// Logger gets elections and background trouble; nil is slog.Default().
+	Logger *slog.Logger
+
+	SegmentBytes      int    // size of a log file; 4 KiB to 1 GiB, default DefaultSegmentBytes
+	CheckpointBytes   int64  // log handed over until CheckpointDue; default DefaultCheckpointBytes
+	CheckpointEntries int64  // entries handed over until CheckpointDue; default DefaultCheckpointEntries
+	TailEntriesKept   uint64 // entries kept in the log behind a checkpoint; at least 1, default DefaultTailEntriesKept
+	TailBytes         int    // recent entries kept in memory; default DefaultTailBytes
+
+	before func(step, path string) error // see disk
+}
+
+// withDefaults fills in defaults and refuses what cannot work.
+func (c Config) withDefaults() (Config, error) {
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
+	if c.SegmentBytes == 0 {
+		c.SegmentBytes = DefaultSegmentBytes
+	}
+	if c.CheckpointBytes == 0 {
+		c.CheckpointBytes = DefaultCheckpointBytes
+	}
+	if c.CheckpointEntries == 0 {
+		c.CheckpointEntries = DefaultCheckpointEntries
+	}
+	if c.TailEntriesKept == 0 {
+		c.TailEntriesKept = DefaultTailEntriesKept
+	}
+	if c.TailBytes == 0 {
+		c.TailBytes = DefaultTailBytes
+	}
+	switch {
+	case c.Dir == "" && !c.InMemory:
+		return c, errors.New("no data directory given")
+	case c.SegmentBytes < segmentBytesMin || c.SegmentBytes > segmentBytesMax:
+		return c, fmt.Errorf("log segments of %d bytes: allowed are %d to %d", c.SegmentBytes, segmentBytesMin, segmentBytesMax)
+	case c.CheckpointBytes < 0 || c.CheckpointEntries < 0 || c.TailBytes < 0:
+		return c, errors.New("a threshold is negative")
+	}
+	return c, nil
+}
+
+// rowDevice is where checkpoints become durable. Disk and memory implement it; see stateStore for the meaning.
+type rowDevice interface {
+	rows(fn func(key, value []byte) error) error
+	put(rows []Row) error
+	drop(prefix []byte) error
+	commit(index, term uint64, conf confRecord) error
+	sweep(limit int) (more bool, err error)
+	close() error
+}
+
+// Store is one member's copy of the replicated log. Its methods may be called from any goroutine, except that Rows
+// comes before Start and nothing comes after Stop.
+type Store struct {
+	cfg        Config
+	identity   identity
+	lock       *os.File
+	device     logDevice
+	rowStore   rowDevice
+	tail       *tail
+	loaded     uint64 // index of the checkpoint that was opened
+	node       *raft.RawNode
+	inbox      inbox
+	appender   *appender
+	keeper     *keeper
+	backlog    atomic.Int64 // bytes proposed and not yet in raft's log
+	applied    atomic.Uint64
+	wakeApply  atomic.Bool // the raft goroutine waits for Applied
+	dueBytes   atomic.Int64
+	dueEntries atomic.Int64
+	started    bool
+	stop       chan struct{}
+	done       chan struct{}
+}
+
+// Open takes the data directory for this process, verifies everything in it without changing anything, and opens it.
+// Errors: ErrLocked if another process holds it, *CorruptionError, *FormatError, and errors of the operating system.
+func Open(cfg Config) (*Store, error) {
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	s := &Store{cfg: cfg, stop: make(chan struct{}), done: make(chan struct{})}
+	s.inbox.wake = make(chan struct{}, 1)
+	if cfg.InMemory {
+		s.openMemory()
+		return s, nil
+	}
+	if err := s.openDisk(); err != nil {
+		return nil, errors.Join(err, s.closeFiles())
+	}
+	return s, nil
+}
+
+func (s *Store) openMemory() {
+	s.identity = newIdentity()
+	s.device, s.rowStore = memoryLog{}, memoryRows{}
+	s.tail = newTail(s.device, -1, firstCheckpoint(s.identity), hardState{}, 1, []termRun{{}}, nil)
+}
+
+func (s *Store) openDisk() error {
+	dir := s.cfg.Dir
+	d := &disk{before: s.cfg.before}
+	if err := d.makeDir(dir); err != nil {
+		return err
+	}
+	var err error
+	if s.lock, err = lockDirectory(dir); err != nil {
+		return err
+	}
+	if err := prepareDirectory(d, dir); err != nil {
+		return err
+	}
+	img, err := examine(dir)
+	if err != nil {
+		return err
+	}
+	wal := filepath.Join(dir, walDir)
+	if img.repair.tornFile != "" {
+		s.cfg.Logger.Warn("dropping a log write that a crash cut short", "file", img.repair.tornFile,
+			"bytes", img.repair.tornTo-img.repair.tornFrom, "last entry", img.last)
+	}
+	if err := img.repair.apply(d, wal); err != nil {
+		return err
+	}
+	log, err := openDiskLog(d, wal, img, s.cfg, s.inbox.fail)
+	if err != nil {
+		return err
+	}
+	s.device = log
+	state, err := openState(d, dir, img.state)
+	if err != nil {
+		return err
+	}
+	s.rowStore = state
+	s.identity, s.loaded = img.identity, img.state.meta.Index
+	first, runs := img.visible()
+	s.tail = newTail(s.device, s.cfg.TailBytes, img.state.meta, img.meta.hard, first, runs, img.entries)
+	return nil
+}
+
+// closeFiles closes what is open, the lock last.
+func (s *Store) closeFiles() error {
+	var errs []error
+	if s.device != nil {
+		errs = append(errs, s.device.close())
+	}
+	if s.rowStore != nil {
+		errs = append(errs, s.rowStore.close())
+	}
+	if s.lock != nil {
+		errs = append(errs, s.lock.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// Member returns this member's id: random, made with the data directory.
+func (s *Store) Member() uint64 { return s.identity.Member }
+
+// Cluster returns the id of the cluster.
+func (s *Store) Cluster() uint64 { return s.identity.Cluster }
+
+// CheckpointIndex returns the index as of which Rows gives the state; 0 if there was no checkpoint yet.
+func (s *Store) CheckpointIndex() uint64 { return s.loaded }
+
+// Rows calls fn for each row of the checkpoint in key order; rows under dropped prefixes are left out. The slices are
+// valid during the call only. It returns fn's error or a *CorruptionError. Call it before Start.
+func (s *Store) Rows(fn func(key, value []byte) error) error { return s.rowStore.rows(fn) }
+
+// Start begins to take part in the cluster; calls of h may come before it returns. A cluster of one elects itself at
+// once.
+func (s *Store) Start(h Handler) error {
+	if s.started {
+		return errors.New("the store was started before")
+	}
+	node, err := s.newNode()
+	if err != nil {
+		return err
+	}
+	s.started, s.node = true, node
+	s.applied.Store(s.loaded)
+	s.appender = newAppender(s)
+	s.keeper = newKeeper(s)
+	go s.appender.run()
+	go s.keeper.run()
+	go newLoop(s, h).run()
+	return nil
+}
+
+// newNode makes the raft state machine; its constructor panics on a log it cannot use.
+func (s *Store) newNode() (node *raft.RawNode, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("start raft: %v", r)
+		}
+	}()
+	return raft.NewRawNode(&raft.Config{
+		ID:                        s.identity.Member,
+		ElectionTick:              electionTicks,
+		HeartbeatTick:             1,
+		Storage:                   s.tail,
+		Applied:                   s.loaded,
+		AsyncStorageWrites:        true,
+		MaxSizePerMsg:             messageBytesMax,
+		MaxCommittedSizePerReady:  handedBytesMax,
+		MaxUncommittedEntriesSize: uncommittedBytesMax,
+		MaxInflightMsgs:           inflightMessagesMax,
+		MaxInflightBytes:          inflightBytesMax,
+		CheckQuorum:               true,
+		PreVote:                   true,
+		DisableProposalForwarding: true,
+		StepDownOnRemoval:         true,
+		Logger:                    raftLogger{s.cfg.Logger},
+	})
+}
+
+// Propose adds commands to the log, one entry each, in this order and before those of a later call. It never blocks.
+// The commands are dropped if this member does not lead term (any more): the handler has been or will be told. Each
+// command has 1 to MaxCommandBytes bytes; the slices belong to the store from here on.
+func (s *Store) Propose(term uint64, commands [][]byte) {
+	if len(commands) == 0 {
+		return
+	}
+	bytes := 0
+	for _, c := range commands {
+		if len(c) == 0 || len(c) > MaxCommandBytes {
+			panic(fmt.Sprintf("raftstore: command of %d bytes", len(c)))
+		}
+		bytes += len(c)
+	}
+	s.backlog.Add(int64(bytes))
+	s.inbox.put(func(m *mail) { m.proposals = append(m.proposals, proposal{term, commands, bytes}) })
+}
+
+// Backlog returns how many bytes of commands wait in front of the log because too much is under way already. It is
+// near 0 unless the disk or the handler is slower than the clients; then no more should be taken from them.
+func (s *Store) Backlog() int64 { return s.backlog.Load() }
+
+// ReadIndex asks for a point after which reads are linearizable; ReadReady answers with the same id. There is no answer
+// when leadership is lost meanwhile. Use a fresh id for each attempt, never one twice.
+func (s *Store) ReadIndex(id uint64) {
+	s.inbox.put(func(m *mail) { m.reads = append(m.reads, id) })
+}
+
+// Applied tells that the handler has dealt with all entries up to index; it bounds how much is handed over ahead.
+func (s *Store) Applied(index uint64) {
+	for {
+		old := s.applied.Load()
+		if index <= old {
+			return
+		}
+		if s.applied.CompareAndSwap(old, index) {
+			break
+		}
+	}
+	// Raft needs to know soon only if it holds something back; otherwise it learns with the next thing that happens.
+	if s.wakeApply.Load() {
+		s.inbox.ring()
+	}
+}
+
+// Stop ends everything Start began, closes all files and gives the directory free. A checkpoint that was not Finished
+// durably is given up. What was proposed and not committed may or may not be in the log. The handler is not called
+// any more once Stop has returned; Stop may not be called from the handler.
+func (s *Store) Stop() error {
+	if s.started {
+		close(s.stop)
+		<-s.done
+		s.appender.close()
+		s.keeper.close()
+	}
+	return s.closeFiles()
+}
