@@ -19,8 +19,18 @@ func main() {
 	runs := flag.Int("runs", 3, "runs of each workload; the median counts")
 	seconds := flag.Float64("seconds", 3, "length of one run")
 	idle := flag.Int("idle", 10_000, "idle sessions, 0 to leave them out")
+	attach := flag.String("attach", "", "measure the server at this address instead: one workload, for profiling")
+	kind := flag.String("kind", "pairs", "with -attach: pairs or handover")
+	n := flag.Int("n", 64, "with -attach: sessions")
 	echo := flag.Bool("echo", false, "be the empty gRPC server that the bench compares with")
 	flag.Parse()
+	if *attach != "" {
+		if err := measureOne(*attach, *kind, *n, time.Duration(*seconds*float64(time.Second))); err != nil {
+			fmt.Fprintln(os.Stderr, "bench:", err)
+			os.Exit(1)
+		}
+		return
+	}
 	err := serveOrMeasure(*echo, *binary, *dir, *runs, time.Duration(*seconds*float64(time.Second)), *idle)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
@@ -143,3 +153,21 @@ func median[T any, K cmp.Ordered](runs int, fn func() (T, error), key func(T) K)
 func identity(d time.Duration) time.Duration { return d }
 
 func millis(d time.Duration) string { return fmt.Sprintf("%.3f", d.Seconds()*1000) }
+
+func measureOne(address, kind string, n int, length time.Duration) error {
+	conns, err := raw.Dial(address, 1)
+	if err != nil {
+		return err
+	}
+	defer raw.Close(conns)
+	if err := raw.CreateNode(context.Background(), conns[0], nodePath); err != nil {
+		return err
+	}
+	workload := runPairs
+	if kind == "handover" {
+		workload = runHandover
+	}
+	r, err := workload(context.Background(), address, n, length)
+	fmt.Printf("%s, %d sessions: %.0f/s, p50 %s ms, p99 %s ms\n", kind, n, r.perSecond, millis(r.p50), millis(r.p99))
+	return err
+}
