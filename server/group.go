@@ -234,15 +234,15 @@ func (g *group) handle(e event) {
 	case e.call != nil:
 		g.handleCall(e.call)
 	case g.leader == nil:
-		if e.attach != nil {
+		if e.forward.Attach != nil {
 			e.stream.deliver(&coordination.Message{Stream: e.stream.id, Kind: coordination.MessageEnd, Refusal: coordination.LinkFailure})
 		}
-	case e.attach != nil:
+	case e.forward.Attach != nil:
 		g.streams[e.stream.id] = e.stream
-		g.leader.Attach(g.clock.now(), e.stream.id, *e.attach)
-	case e.request != nil:
-		g.leader.Request(e.stream.id, e.sequence, e.request)
-	case e.detach:
+		g.leader.Attach(g.clock.now(), e.stream.id, *e.forward.Attach)
+	case e.forward.Request != nil:
+		g.leader.Request(e.stream.id, e.forward.Sequence, e.forward.Acknowledged, e.forward.Request)
+	case e.forward.Detach:
 		delete(g.streams, e.stream.id)
 		g.leader.Detach(g.clock.now(), e.stream.id)
 	}

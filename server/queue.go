@@ -11,13 +11,10 @@ import (
 
 // event is one thing for the group to handle. Which fields count depends on which is set.
 type event struct {
-	stream   *sessionStream
-	attach   *coordination.AttachRequest
-	request  *coordination.Request
-	sequence coordination.Sequence
-	detach   bool
-	call     *call
-	bytes    int
+	stream  *sessionStream
+	forward coordination.Forward
+	call    *call
+	bytes   int
 }
 
 // requestBytes is what an event counts besides the data it carries.
@@ -64,8 +61,8 @@ func (q *queue) signal() {
 // put adds a request. It never blocks: callers ask awaitRoom before they read what becomes a request.
 func (q *queue) put(e event) {
 	e.bytes = requestBytes
-	if e.request != nil {
-		e.bytes += len(e.request.Data) + len(e.request.Name)
+	if r := e.forward.Request; r != nil {
+		e.bytes += len(r.Data) + len(r.Name)
 	}
 	q.mutex.Lock()
 	q.requests = append(q.requests, e)

@@ -100,12 +100,13 @@ func (s *Server) setPolicies() {
 	if s.config.HoldStartFailureMillis != nil {
 		hold = *s.config.HoldStartFailureMillis
 	}
-	s.policy = coordination.PingPolicy{HoldStartFailureMillis: hold, Opaque: pingOpaque}
+	s.policy = coordination.PingPolicy{HoldStartFailureMillis: hold, Opaque: nonzero}
 	s.python = s.policy
 	s.python.MaxIntervalMillis = 2000
 }
 
-func pingOpaque() uint64 { return max(1, rand.Uint64()) }
+// nonzero is hard to guess.
+func nonzero() uint64 { return max(1, rand.Uint64()) }
 
 // pingPolicy is how the client of a stream is pinged: the Python SDK gives up after 3 s of silence (surface.md §2.6).
 func (s *Server) pingPolicy(ctx context.Context) *coordination.PingPolicy {

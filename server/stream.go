@@ -66,6 +66,9 @@ func (s *sessionStream) serve() error {
 			return nil
 		}
 		message := fromClient(request)
+		if message.Start != nil {
+			message.Start.Nonce = nonzero()
+		}
 		s.mutex.Lock()
 		forward := s.front.Receive(&message)
 		if forward.Attach != nil {
@@ -126,8 +129,8 @@ func (s *sessionStream) tick() {
 
 // forward carries out what the Front wants. The mutex is held.
 func (s *sessionStream) forward(f coordination.Forward) {
-	if f.Attach != nil || f.Request != nil || f.Detach {
-		s.group.queue.put(event{stream: s, attach: f.Attach, request: f.Request, sequence: f.Sequence, detach: f.Detach})
+	if f != (coordination.Forward{}) {
+		s.group.queue.put(event{stream: s, forward: f})
 	}
 	if s.started != nil && !s.front.Attaching() {
 		close(s.started)
@@ -203,6 +206,8 @@ func endStatus(ending coordination.Ending) *status.Status {
 		return status.New(codes.InvalidArgument, "First message must be a SessionStart")
 	case coordination.EndingAbandoned:
 		return status.New(codes.Canceled, "Request abandoned")
+	case coordination.EndingSilent:
+		return status.New(codes.Unavailable, coordination.LinkFailure.Text)
 	}
 	return status.New(codes.OK, "")
 }
