@@ -24,13 +24,15 @@ type group struct {
 	ready   chan struct{} // closed when the leader serves for the first time
 	stopped chan struct{} // closed when run has ended
 	stop    chan struct{}
-	failed  func(error) // called once, when the group cannot go on
+	failed  func(error)      // called once, when the group cannot go on
+	follow  func(leaderLink) // called when the streams of this server are to speak to another leader
 
 	// Owned by run.
 	machine    *coordination.Machine
 	leader     *coordination.Leader // nil while this server does not serve
 	leading    raftTerm             // led but not yet served, 0 otherwise
-	streams    map[coordination.StreamID]*sessionStream
+	link       *localLink           // to the leader, nil without one
+	sinks      map[coordination.StreamID]sink
 	calls      map[coordination.Epoch]*call
 	inFlight   int // bytes proposed in this term and not yet applied
 	checkpoint *runningCheckpoint
@@ -39,16 +41,16 @@ type group struct {
 }
 
 // openGroup reads the stored state.
-func openGroup(cfg Config, store *raftstore.Store, failed func(error)) (*group, error) {
+func openGroup(cfg Config, store *raftstore.Store, clock clock, failed func(error), follow func(leaderLink)) (*group, error) {
 	machine, err := loadMachine(cfg, store)
 	if err != nil {
 		return nil, err
 	}
 	return &group{
-		store: store, queue: newQueue(), clock: newClock(), logger: cfg.Logger, machine: machine, failed: failed,
+		store: store, queue: newQueue(), clock: clock, logger: cfg.Logger, machine: machine, failed: failed, follow: follow,
 		ready: make(chan struct{}), stopped: make(chan struct{}), stop: make(chan struct{}),
-		streams: make(map[coordination.StreamID]*sessionStream),
-		calls:   make(map[coordination.Epoch]*call),
+		sinks: make(map[coordination.StreamID]sink),
+		calls: make(map[coordination.Epoch]*call),
 	}, nil
 }
 
@@ -109,7 +111,6 @@ func (g *group) run() {
 	for {
 		select {
 		case <-g.stop:
-			g.lead(nil)
 			return
 		case <-g.queue.wake:
 		case <-timer.C:
@@ -206,19 +207,20 @@ func (g *group) apply(e *raftstore.Entry) error {
 	return nil
 }
 
-// lead takes up a new leader, or none. Whoever waits for the old one is told that it is gone.
+// lead takes up a new leader, or none. Streams turn to the new one; nobody knows what became of calls in flight.
 func (g *group) lead(leader *coordination.Leader) {
 	g.leader, g.inFlight = leader, 0
-	for id, s := range g.streams {
-		s.deliver(&coordination.Message{Stream: id, Kind: coordination.MessageEnd, Refusal: coordination.LinkFailure})
-	}
-	clear(g.streams)
+	clear(g.sinks)
 	for _, c := range g.calls {
 		c.done <- unavailable
 	}
 	clear(g.calls)
-	if leader != nil {
+	if g.link = nil; leader == nil {
+		g.follow(nil)
+	} else {
 		g.leading = 0
+		g.link = &localLink{g}
+		g.follow(g.link)
 		select {
 		case <-g.ready:
 		default:
@@ -233,18 +235,18 @@ func (g *group) handle(e event) {
 	switch {
 	case e.call != nil:
 		g.handleCall(e.call)
-	case g.leader == nil:
-		if e.forward.Attach != nil {
-			e.stream.deliver(&coordination.Message{Stream: e.stream.id, Kind: coordination.MessageEnd, Refusal: coordination.LinkFailure})
-		}
+	case e.link != g.link: // the stream tells the next leader itself
 	case e.forward.Attach != nil:
-		g.streams[e.stream.id] = e.stream
-		g.leader.Attach(g.clock.now(), e.stream.id, *e.forward.Attach)
+		g.sinks[e.id] = e.sink
+		g.leader.Attach(g.clock.now(), e.id, *e.forward.Attach)
+	case e.forward.Roster != nil:
+		g.sinks[e.id] = e.sink
+		g.leader.Resume(g.clock.now(), e.id, e.forward.Roster)
 	case e.forward.Request != nil:
-		g.leader.Request(e.stream.id, e.forward.Sequence, e.forward.Acknowledged, e.forward.Request)
+		g.leader.Request(e.id, e.forward.Sequence, e.forward.Acknowledged, e.forward.Request)
 	case e.forward.Detach:
-		delete(g.streams, e.stream.id)
-		g.leader.Detach(g.clock.now(), e.stream.id)
+		delete(g.sinks, e.id)
+		g.leader.Detach(g.clock.now(), e.id)
 	}
 }
 
@@ -281,11 +283,11 @@ func (g *group) carryOut() {
 	}
 	for i := range out.Messages {
 		m := &out.Messages[i]
-		if s := g.streams[m.Stream]; s != nil {
+		if s := g.sinks[m.Stream]; s != nil {
 			if m.Kind == coordination.MessageEnd || m.Kind == coordination.MessageStopped {
-				delete(g.streams, m.Stream)
+				delete(g.sinks, m.Stream)
 			}
-			s.deliver(m)
+			s.deliver(g.link, m)
 		}
 		*m = coordination.Message{}
 	}

@@ -11,7 +11,9 @@ import (
 
 // event is one thing for the group to handle. Which fields count depends on which is set.
 type event struct {
-	stream  *sessionStream
+	link    *localLink // to the leader that this is for; with another one it is void
+	sink    sink
+	id      coordination.StreamID
 	forward coordination.Forward
 	call    *call
 	bytes   int

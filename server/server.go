@@ -40,6 +40,7 @@ type Server struct {
 	group    *group
 	writers  *writers
 	streams  *streamSet
+	voice    *voice
 	policy   coordination.PingPolicy
 	python   coordination.PingPolicy
 
@@ -120,7 +121,9 @@ func (s *Server) pingPolicy(ctx context.Context) *coordination.PingPolicy {
 
 // startGroup returns when the group leads and has applied the log.
 func (s *Server) startGroup(ctx context.Context) error {
-	group, err := openGroup(s.config, s.store, s.fail)
+	clock := newClock()
+	s.voice = newVoice(clock)
+	group, err := openGroup(s.config, s.store, clock, s.fail, s.streams.follow)
 	if err != nil {
 		return err
 	}

@@ -25,9 +25,11 @@ type sessionStream struct {
 	finish statusWriter
 	group  *group
 	pool   *writers
+	voice  *voice
 
 	mutex     sync.Mutex // guards what follows, and is never held across I/O
 	front     *coordination.Front
+	link      leaderLink  // where the Front's messages go; nil while there is no leader
 	timer     *time.Timer // calls tick at the Front's Wake; nil until there is one
 	timerAt   coordination.Instant
 	started   chan struct{} // closed when the start is answered; nil before the start and after
@@ -50,7 +52,7 @@ func (s *Server) newStream(rpc Ydb_Coordination_V1.CoordinationService_SessionSe
 	}
 	return &sessionStream{
 		id: s.streams.nextID(), rpc: rpc, finish: finish, group: s.group, pool: s.writers,
-		front: coordination.NewFront(s.pingPolicy(rpc.Context())), timerAt: coordination.Never,
+		front: coordination.NewFront(s.pingPolicy(rpc.Context())), timerAt: coordination.Never, voice: s.voice,
 	}, nil
 }
 
@@ -67,7 +69,7 @@ func (s *sessionStream) serve() error {
 		}
 		message := fromClient(request)
 		if message.Start != nil {
-			message.Start.Nonce = nonzero()
+			message.Start.Nonce, message.Start.Server = nonzero(), s.group.store.Member()
 		}
 		s.mutex.Lock()
 		forward := s.front.Receive(&message)
@@ -102,15 +104,31 @@ func (s *sessionStream) close(ctx context.Context, cause error) {
 	s.mutex.Unlock()
 }
 
-// deliver takes a message of the leader.
-func (s *sessionStream) deliver(m *coordination.Message) {
+// deliver takes a message of the leader behind from. One that comes late from an earlier leader is dropped.
+func (s *sessionStream) deliver(from leaderLink, m *coordination.Message) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
+	if s.link != from {
+		return
+	}
 	s.front.Deliver(s.group.clock.now(), m)
 	if m.Description != nil {
 		s.outbound += descriptionBytes(m.Description)
 	}
 	s.forward(coordination.Forward{})
+}
+
+// follow has the stream speak to the leader behind link from now on, which is told who it is; nil: there is none.
+func (s *sessionStream) follow(link leaderLink) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	s.front.Orphan(s.group.clock.now())
+	s.link = link
+	if link == nil {
+		s.forward(coordination.Forward{})
+	} else {
+		s.forward(s.front.Rejoin())
+	}
 }
 
 // end ends the stream with a Failure, as when the server stops.
@@ -129,8 +147,8 @@ func (s *sessionStream) tick() {
 
 // forward carries out what the Front wants. The mutex is held.
 func (s *sessionStream) forward(f coordination.Forward) {
-	if f != (coordination.Forward{}) {
-		s.group.queue.put(event{stream: s, forward: f})
+	if f != (coordination.Forward{}) && s.link != nil {
+		s.link.put(s, f)
 	}
 	if s.started != nil && !s.front.Attaching() {
 		close(s.started)
@@ -172,6 +190,7 @@ func (s *sessionStream) cutOff() {
 func (s *sessionStream) take(into []coordination.Reply) ([]coordination.Reply, coordination.Ending) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
+	s.front.Mute(!s.voice.maySpeak())
 	replies := s.front.Take(into)
 	s.outbound = 0
 	if len(replies) == 0 && s.front.Ending() == coordination.EndingNone {
@@ -229,6 +248,7 @@ type streamSet struct {
 	open    map[*sessionStream]struct{}
 	last    coordination.StreamID
 	closing bool
+	link    leaderLink // of all of them; nil while there is no leader
 }
 
 func newStreamSet() *streamSet {
@@ -246,6 +266,7 @@ func (set *streamSet) nextID() coordination.StreamID {
 func (set *streamSet) add(s *sessionStream) error {
 	set.mutex.Lock()
 	defer set.mutex.Unlock()
+	s.link = set.link
 	switch {
 	case set.closing:
 		return status.Error(codes.Unavailable, errStopped.Error())
@@ -260,6 +281,27 @@ func (set *streamSet) remove(s *sessionStream) {
 	set.mutex.Lock()
 	defer set.mutex.Unlock()
 	delete(set.open, s)
+}
+
+// follow has all streams, and those to come, speak to the leader behind link; nil: there is none.
+func (set *streamSet) follow(link leaderLink) {
+	set.mutex.Lock()
+	defer set.mutex.Unlock()
+	set.link = link
+	for s := range set.open {
+		s.follow(link)
+	}
+}
+
+// wake has the streams sent that have something to send and were mute.
+func (set *streamSet) wake() {
+	set.mutex.Lock()
+	defer set.mutex.Unlock()
+	for s := range set.open {
+		s.mutex.Lock()
+		s.forward(coordination.Forward{})
+		s.mutex.Unlock()
+	}
 }
 
 // endAll refuses new streams and ends all open ones.
