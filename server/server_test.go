@@ -334,7 +334,7 @@ func TestOperationParams(t *testing.T) {
 func TestTooManyStreams(t *testing.T) {
 	set := newStreamSet()
 	for range maxSessionStreams {
-		set.open[new(sessionStream)] = struct{}{}
+		set.open[set.nextID()] = nil
 	}
 	err := set.add(new(sessionStream))
 	if status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "Too many requests") {

@@ -245,14 +245,14 @@ func descriptionBytes(d *coordination.SemaphoreDescription) int {
 // streamSet is the open Session streams of the process.
 type streamSet struct {
 	mutex   sync.Mutex
-	open    map[*sessionStream]struct{}
+	open    map[coordination.StreamID]*sessionStream
 	last    coordination.StreamID
 	closing bool
 	link    leaderLink // of all of them; nil while there is no leader
 }
 
 func newStreamSet() *streamSet {
-	return &streamSet{open: make(map[*sessionStream]struct{})}
+	return &streamSet{open: make(map[coordination.StreamID]*sessionStream)}
 }
 
 func (set *streamSet) nextID() coordination.StreamID {
@@ -273,14 +273,28 @@ func (set *streamSet) add(s *sessionStream) error {
 	case len(set.open) >= maxSessionStreams:
 		return status.Error(codes.ResourceExhausted, "Too many requests")
 	}
-	set.open[s] = struct{}{}
+	set.open[s.id] = s
 	return nil
 }
 
 func (set *streamSet) remove(s *sessionStream) {
 	set.mutex.Lock()
 	defer set.mutex.Unlock()
-	delete(set.open, s)
+	delete(set.open, s.id)
+}
+
+func (set *streamSet) find(id coordination.StreamID) *sessionStream {
+	set.mutex.Lock()
+	defer set.mutex.Unlock()
+	return set.open[id]
+}
+
+// localLink is the link to the leader on this server, nil if it does not lead.
+func (set *streamSet) localLink() *localLink {
+	set.mutex.Lock()
+	defer set.mutex.Unlock()
+	link, _ := set.link.(*localLink)
+	return link
 }
 
 // follow has all streams, and those to come, speak to the leader behind link; nil: there is none.
@@ -288,7 +302,7 @@ func (set *streamSet) follow(link leaderLink) {
 	set.mutex.Lock()
 	defer set.mutex.Unlock()
 	set.link = link
-	for s := range set.open {
+	for _, s := range set.open {
 		s.follow(link)
 	}
 }
@@ -297,7 +311,7 @@ func (set *streamSet) follow(link leaderLink) {
 func (set *streamSet) wake() {
 	set.mutex.Lock()
 	defer set.mutex.Unlock()
-	for s := range set.open {
+	for _, s := range set.open {
 		s.mutex.Lock()
 		s.forward(coordination.Forward{})
 		s.mutex.Unlock()
@@ -308,7 +322,7 @@ func (set *streamSet) wake() {
 func (set *streamSet) endAll(refusal *coordination.Refusal) {
 	set.mutex.Lock()
 	set.closing = true
-	streams := slices.Collect(maps.Keys(set.open))
+	streams := slices.Collect(maps.Values(set.open))
 	set.mutex.Unlock()
 	for _, s := range streams {
 		s.end(refusal)
