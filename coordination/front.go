@@ -127,7 +127,7 @@ func (f *Front) receiveAttached(m *ClientMessage) Forward {
 	switch m.Kind {
 	case ClientPing:
 		if m.Opaque == f.opaque {
-			f.opaque = 0 // the Python SDK answers a ping with a ping
+			f.answered() // the Python SDK answers a ping with a ping
 		}
 		f.reply(Reply{Kind: ReplyPong, Opaque: m.Opaque})
 		return Forward{}
@@ -136,7 +136,7 @@ func (f *Front) receiveAttached(m *ClientMessage) Forward {
 		if m.Opaque != f.opaque {
 			return f.fail(PongMismatch)
 		}
-		f.opaque = 0
+		f.answered()
 		return Forward{}
 	case ClientStart:
 		return f.fail(StartedTwice)
@@ -152,6 +152,14 @@ func (f *Front) receiveAttached(m *ClientMessage) Forward {
 		return f.receiveRequest(m)
 	}
 	return f.fail(EmptyRequest)
+}
+
+// answered notes that the outstanding ping was answered. If the next one is late because of it, it is due at once.
+func (f *Front) answered() {
+	if f.opaque != 0 && f.interval < f.patience && f.wake == f.overdue {
+		f.wake = 0
+	}
+	f.opaque = 0
 }
 
 func (f *Front) receiveRequest(m *ClientMessage) Forward {

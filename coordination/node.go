@@ -19,8 +19,12 @@ type node struct {
 	links      map[linkKey]*link
 	nonces     map[uint64]SessionID // of the sessions that were made under one
 
-	spare *link // links that may be used again, chained by next; saves an allocation for each acquire
+	spare      *link // links that may be used again, chained by next; saves an allocation for each acquire
+	spareCount int
 }
+
+// maxSpareLinks bounds what a node keeps for later after many links are gone.
+const maxSpareLinks = 1024
 
 func newNode(id NodeID, config NodeConfig, rows *rowTracker) *node {
 	return &node{
@@ -159,6 +163,7 @@ func (n *node) insert(s *session, sem *semaphore) *link {
 		l = new(link)
 	} else {
 		n.spare = l.next
+		n.spareCount--
 		l.next = nil
 	}
 	n.touch(n)
@@ -181,9 +186,10 @@ func (n *node) remove(l *link) {
 	}
 	l.session.links.remove(l)
 	delete(n.links, l.key())
-	if n.removed(l) {
+	if n.removed(l) && n.spareCount < maxSpareLinks {
 		*l = link{next: n.spare}
 		n.spare = l
+		n.spareCount++
 	}
 }
 

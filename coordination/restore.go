@@ -114,7 +114,7 @@ func (r *Restorer) Finish() (*Machine, error) {
 		m.pathsBase += hash
 	}
 	m.index, m.nextNode = r.header.Index, r.header.NextNode
-	if digest := m.rows.base + m.pathsBase; digest != r.header.Digest {
+	if digest := m.rows.base + m.pathsBase + r.header.hash(); digest != r.header.Digest {
 		return nil, fmt.Errorf("the rows of the checkpoint at index %d have digest %016x, stored is %016x",
 			m.index, digest, r.header.Digest)
 	}

@@ -30,7 +30,7 @@ type Row interface {
 	hash() uint64
 }
 
-// MachineRow closes a checkpoint: the machine's own counters, and the Digest of all other rows.
+// MachineRow closes a checkpoint: the machine's own counters, and the Digest of all rows.
 type MachineRow struct {
 	Index    Index
 	NextNode NodeID

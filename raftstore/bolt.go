@@ -69,7 +69,7 @@ func commitBolt(d *disk, db *bbolt.DB, fn func(tx *bbolt.Tx) error) error {
 		if err != nil {
 			return wrapStep("begin", path, err)
 		}
-		defer tx.Rollback() //nolint:errcheck // nothing after a commit
+		defer tx.Rollback()
 		if err := fn(tx); err != nil {
 			return wrapStep("write", path, err)
 		}

@@ -54,7 +54,7 @@ func readBolt(path string, visit boltVisit) error {
 	if err != nil {
 		return err
 	}
-	defer f.Close() //nolint:errcheck // read only
+	defer f.Close()
 	r := &boltReader{f: f, visit: visit}
 	meta, err := r.readMeta()
 	if err != nil {
@@ -115,7 +115,7 @@ func (r *boltReader) readMetaAt(id uint64, off int64) (boltMeta, error) {
 	}
 	m := b[boltPageHeaderLen:]
 	sum := fnv.New64a()
-	sum.Write(m[:boltMetaLen-8]) //nolint:errcheck // a hash does not fail
+	sum.Write(m[:boltMetaLen-8])
 	word := func(i int) uint32 { return binary.NativeEndian.Uint32(m[i:]) }
 	long := func(i int) uint64 { return binary.NativeEndian.Uint64(m[i:]) }
 	if word(0) != boltMagic || word(4) != boltVersion || long(boltMetaLen-8) != sum.Sum64() {

@@ -40,7 +40,7 @@ func Check(dir string) (Report, error) {
 		return Report{}, err
 	}
 	if lock != nil {
-		defer lock.Close() //nolint:errcheck // nothing was written
+		defer lock.Close()
 	}
 	img, err := examine(dir)
 	return Report{

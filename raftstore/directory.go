@@ -52,7 +52,7 @@ func newIdentity() identity { return identity{Cluster: randomID(), Member: rando
 func randomID() uint64 {
 	for {
 		var b [8]byte
-		rand.Read(b[:]) //nolint:errcheck // never fails
+		rand.Read(b[:])
 		id := binary.LittleEndian.Uint64(b[:])
 		if id != 0 && !raft.IsLocalMsgTarget(id) {
 			return id
@@ -124,7 +124,7 @@ func flock(f *os.File, how int) (*os.File, error) {
 	if err == nil {
 		return f, nil
 	}
-	f.Close() //nolint:errcheck // nothing was written
+	f.Close()
 	if errors.Is(err, syscall.EWOULDBLOCK) {
 		return nil, fmt.Errorf("%s: %w", filepath.Dir(f.Name()), ErrLocked)
 	}

@@ -1,6 +1,7 @@
 package raftstore
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 
@@ -28,13 +29,13 @@ func (l raftLogger) Panic(v ...any)                 { panic(fmt.Sprint(v...)) }
 func (l raftLogger) Panicf(format string, v ...any) { panic(fmt.Sprintf(format, v...)) }
 
 func (l raftLogger) print(level slog.Level, v []any) {
-	if l.out.Enabled(nil, level) { //nolint:staticcheck // no context here
-		l.out.Log(nil, level, "raft: "+fmt.Sprint(v...)) //nolint:staticcheck // see above
+	if l.out.Enabled(context.Background(), level) {
+		l.out.Log(context.Background(), level, "raft: "+fmt.Sprint(v...))
 	}
 }
 
 func (l raftLogger) printf(level slog.Level, format string, v []any) {
-	if l.out.Enabled(nil, level) { //nolint:staticcheck // no context here
-		l.out.Log(nil, level, "raft: "+fmt.Sprintf(format, v...)) //nolint:staticcheck // see above
+	if l.out.Enabled(context.Background(), level) {
+		l.out.Log(context.Background(), level, "raft: "+fmt.Sprintf(format, v...))
 	}
 }

@@ -410,7 +410,7 @@ func (s *stateStore) sweepRows(b *bbolt.Bucket, prefix string, limit int) (done 
 // close gives up an open checkpoint and closes the file.
 func (s *stateStore) close() error {
 	if s.tx != nil {
-		s.tx.Rollback() //nolint:errcheck // nothing of it is wanted
+		s.tx.Rollback()
 		s.tx = nil
 	}
 	return wrapStep("close", s.path(), guardBolt(s.path(), s.db.Close))

@@ -107,6 +107,7 @@ func TestBrokenCommands(t *testing.T) {
 		{"version 0", "\x00", "format version 0"},
 		{"a later version", "\x02" + string(release[1:]), "format version 2"},
 		{"no command", "\x01", "command 0"},
+		{"half a tag", "\x01\x80", "EOF"},
 		{"a later command", "\x01\x82\x01\x00", "command 16 of type 2 is unknown"},
 		{"a command that is no message", "\x01\x48\x01", "command 9 of type 0 is unknown"},
 		{"two commands", string(release) + string(release[1:]), "field 9 of type 2 is unknown or not in its place"},
