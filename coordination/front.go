@@ -303,10 +303,12 @@ func (f *Front) find(sequence Sequence) int {
 
 // Tick must be called when Wake has come: it pings, finds that a ping was not answered in time, or tells a failed start.
 func (f *Front) Tick(now Instant) Forward {
-	if now >= f.expires {
+	switch {
+	case f.state == frontEnded:
+		return Forward{}
+	case now >= f.expires:
 		return f.fail(LinkFailure)
-	}
-	if now < f.wake {
+	case now < f.wake:
 		return Forward{}
 	}
 	switch f.state {
