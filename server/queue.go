@@ -47,6 +47,7 @@ type queue struct {
 	requests []event
 	bytes    int           // of requests
 	room     chan struct{} // closed when there is room again; nil while there is
+	held     bool          // requests stay until the log has said something
 	store    []storeEvent
 	wake     chan struct{} // capacity 1
 }
@@ -60,7 +61,8 @@ func (q *queue) signal() {
 	}
 }
 
-// put adds a request. It never blocks: callers ask awaitRoom before they read what becomes a request.
+// put adds a request; the caller sees to it that somebody handles it. It never blocks: callers ask awaitRoom before they
+// read what becomes a request.
 func (q *queue) put(e event) {
 	e.bytes = requestBytes
 	if r := e.forward.Request; r != nil {
@@ -73,14 +75,19 @@ func (q *queue) put(e event) {
 		q.room = make(chan struct{})
 	}
 	q.mutex.Unlock()
-	q.signal()
+}
+
+// empty reports whether there is nothing to handle now.
+func (q *queue) empty() bool {
+	q.mutex.Lock()
+	defer q.mutex.Unlock()
+	return len(q.store) == 0 && (len(q.requests) == 0 || q.held)
 }
 
 func (q *queue) putStore(e storeEvent) {
 	q.mutex.Lock()
 	q.store = append(q.store, e)
 	q.mutex.Unlock()
-	q.signal()
 }
 
 // awaitRoom returns when the queue is not full, or ctx is done.
@@ -102,8 +109,15 @@ func (q *queue) takeStore(empty []storeEvent) []storeEvent {
 	q.mutex.Lock()
 	defer q.mutex.Unlock()
 	events := q.store
-	q.store = empty
+	q.store, q.held = empty, false
 	return events
+}
+
+// hold keeps requests waiting until the log has said something.
+func (q *queue) hold() {
+	q.mutex.Lock()
+	defer q.mutex.Unlock()
+	q.held = true
 }
 
 // takeRequests exchanges the requests for an empty slice.

@@ -111,6 +111,7 @@ func (p *relayPeer) receive(batch *relaypb.ToLeader) {
 		}
 		p.link.group.queue.put(event{link: p.link, sink: stream, id: stream.id, forward: f})
 	}
+	p.link.group.kick()
 }
 
 // abandon detaches the streams behind a relay that broke. Their server may speak for another relayLease, and their
@@ -120,6 +121,7 @@ func (p *relayPeer) abandon() {
 		for _, stream := range p.streams {
 			p.link.group.queue.put(event{link: p.link, sink: stream, id: stream.id, forward: coordination.Forward{Detach: true}})
 		}
+		p.link.group.kick()
 	})
 }
 

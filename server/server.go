@@ -135,11 +135,13 @@ func (s *Server) startGroup(ctx context.Context) error {
 	select {
 	case <-s.group.ready:
 		return nil
-	case <-s.group.stopped:
+	case <-s.done:
+		close(s.group.stop)
+		<-s.group.ended
 		return s.Err()
 	case <-ctx.Done():
 		close(s.group.stop)
-		<-s.group.stopped
+		<-s.group.ended
 		return fmt.Errorf("start: %w", ctx.Err())
 	}
 }
@@ -220,7 +222,7 @@ func (s *Server) Stop(ctx context.Context) error {
 		}
 		s.serving.Wait()
 		close(s.group.stop)
-		<-s.group.stopped
+		<-s.group.ended
 		s.writers.close()
 		err = s.store.Stop()
 	})

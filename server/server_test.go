@@ -308,6 +308,7 @@ func TestOperationParams(t *testing.T) {
 	release := make(chan struct{})
 	held := make(chan struct{})
 	s.group.queue.put(event{call: holdUp(held, release)})
+	s.group.queue.signal()
 	<-held
 	client := Ydb_Coordination_V1.NewCoordinationServiceClient(conn)
 	for want, params := range map[Ydb.StatusIds_StatusCode]*Ydb_Operations.OperationParams{

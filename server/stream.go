@@ -79,6 +79,7 @@ func (s *sessionStream) serve() error {
 		started := s.started
 		s.forward(forward)
 		s.mutex.Unlock()
+		s.group.kick()
 		if started == nil {
 			continue
 		}
@@ -94,6 +95,7 @@ func (s *sessionStream) close(ctx context.Context, cause error) {
 	s.mutex.Lock()
 	s.forward(s.front.Close())
 	s.mutex.Unlock()
+	s.group.kick()
 	if cause == io.EOF {
 		<-ctx.Done() // a writer ends the RPC
 	}
@@ -121,7 +123,6 @@ func (s *sessionStream) deliver(from leaderLink, m *coordination.Message) {
 // follow has the stream speak to the leader behind link from now on, which is told who it is; nil: there is none.
 func (s *sessionStream) follow(link leaderLink) {
 	s.mutex.Lock()
-	defer s.mutex.Unlock()
 	s.front.Orphan(s.group.clock.now())
 	s.link = link
 	if link == nil {
@@ -129,20 +130,27 @@ func (s *sessionStream) follow(link leaderLink) {
 	} else {
 		s.forward(s.front.Rejoin())
 	}
+	s.mutex.Unlock()
+	s.group.queue.signal()
 }
 
 // end ends the stream with a Failure, as when the server stops.
 func (s *sessionStream) end(refusal *coordination.Refusal) {
 	s.mutex.Lock()
-	defer s.mutex.Unlock()
 	s.forward(s.front.End(refusal))
+	s.mutex.Unlock()
+	s.group.queue.signal()
 }
 
 func (s *sessionStream) tick() {
 	s.mutex.Lock()
-	defer s.mutex.Unlock()
 	s.timerAt = coordination.Never
-	s.forward(s.front.Tick(s.group.clock.now()))
+	forward := s.front.Tick(s.group.clock.now())
+	s.forward(forward)
+	s.mutex.Unlock()
+	if forward.Detach {
+		s.group.kick()
+	}
 }
 
 // forward carries out what the Front wants. The mutex is held.
@@ -165,8 +173,14 @@ func (s *sessionStream) forward(f coordination.Forward) {
 	}
 }
 
+// timerGrid is what far timers are rounded up to, so that the pings of many streams go out together.
+const timerGrid = coordination.Instant(50 * time.Millisecond)
+
 func (s *sessionStream) setTimer(wake coordination.Instant) {
 	s.timerAt = wake
+	if wake != coordination.Never && wake-s.group.clock.now() > 20*timerGrid {
+		wake = (wake/timerGrid + 1) * timerGrid
+	}
 	switch {
 	case wake == coordination.Never:
 		if s.timer != nil {
