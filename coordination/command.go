@@ -8,11 +8,13 @@ type Command interface {
 	subject() (NodeID, SessionID)
 }
 
-// Origin says which session asked for a command, on which node, and whom to answer.
+// Origin says which session asked for a command, on which node, and whom to answer. Every request of the stream below
+// Acknowledged has reached its client's Front with its last answer, so that its outcome may be forgotten.
 type Origin struct {
-	Node    NodeID
-	Session SessionID
-	Address Address
+	Node         NodeID
+	Session      SessionID
+	Address      Address
+	Acknowledged Sequence
 }
 
 // Attach creates a session (Session 0) or gives an existing one to the stream of Epoch (§2.3, §2.4).
@@ -23,6 +25,9 @@ type Attach struct {
 	TimeoutMillis uint64
 	Description   string
 	ProtectionKey string
+	// Nonce names the stream's wish for a new session, so that its repetition finds the session that was made for it; 0
+	// is no name.
+	Nonce uint64
 }
 
 // StopSession ends a session at the wish of its client (§2.8).
@@ -145,4 +150,22 @@ func (*MakeDirectory) subject() (NodeID, SessionID)   { return 0, 0 }
 func (*RemoveDirectory) subject() (NodeID, SessionID) { return 0, 0 }
 func (*ModifyPermissions) subject() (NodeID, SessionID) {
 	return 0, 0
+}
+
+// SetCall gives a command about the path tree the number under which its outcome is to be told.
+func SetCall(c Command, call Epoch) {
+	switch c := c.(type) {
+	case *CreateNode:
+		c.Call = call
+	case *AlterNode:
+		c.Call = call
+	case *DropNode:
+		c.Call = call
+	case *MakeDirectory:
+		c.Call = call
+	case *RemoveDirectory:
+		c.Call = call
+	case *ModifyPermissions:
+		c.Call = call
+	}
 }

@@ -12,6 +12,9 @@ func (l *Leader) Attach(now Instant, stream StreamID, r AttachRequest) {
 	n, refusal := l.resolve(r.Path)
 	if refusal == nil {
 		a.node = n
+		if made, ok := n.node.nonces[r.Nonce]; ok && r.Session == 0 {
+			r.Session = made // a repetition: the answer to the first one was lost with its leader
+		}
 		refusal = l.checkAttach(a, &r)
 	}
 	if refusal != nil {
@@ -30,7 +33,7 @@ func (l *Leader) Attach(now Instant, stream StreamID, r AttachRequest) {
 	}
 	l.attaching[a.epoch] = a
 	l.propose(n, a.session, &Attach{Node: n.id, Session: r.Session, Epoch: a.epoch, TimeoutMillis: r.TimeoutMillis,
-		Description: r.Description, ProtectionKey: r.ProtectionKey})
+		Description: r.Description, ProtectionKey: r.ProtectionKey, Nonce: r.Nonce})
 }
 
 func (l *Leader) resolve(path string) (*ledNode, *Refusal) {
@@ -112,22 +115,27 @@ func (l *Leader) attachTo(now Instant, a *attachment, s *ledSession, created boo
 	l.stopCountdown(s)
 	l.dropWatches(s)
 	if old := s.attachment; old != nil {
-		if old.server == a.server && old.path == a.path {
-			l.end(old, StolenByLocalClient)
-		} else {
-			l.end(old, StolenByRemoteClient)
-		}
+		l.end(old, stolenBy(a, old))
 	}
 	a.session, s.attachment = s, a
 	switch {
 	case !a.abandoned:
-		l.send(a, Message{Kind: MessageAttached, Session: s.id, Rights: a.rights})
+		l.send(a, Message{Kind: MessageAttached, Node: s.node.id, Session: s.id, Epoch: a.epoch, Rights: a.rights,
+			GraceMillis: s.node.node.config.EffectiveGraceMillis()})
 	case created: // nobody knows its id (§2.9)
 		s.attachment = nil
 		l.propose(s.node, s, &StopSession{Origin{Node: s.node.id, Session: s.id, Address: Address{Epoch: a.epoch}}})
 	default:
 		l.detach(now, s)
 	}
+}
+
+// stolenBy is what the loser of a session is told (§2.5).
+func stolenBy(winner, loser *attachment) *Refusal {
+	if winner.server == loser.server && winner.path == loser.path {
+		return StolenByLocalClient
+	}
+	return StolenByRemoteClient
 }
 
 func (l *Leader) attachRefused(e *Effect) {

@@ -52,8 +52,9 @@ func (r *Restorer) Add(row Row) error {
 	switch row := row.(type) {
 	case SessionRow:
 		s := &session{id: row.ID, timeoutMillis: row.TimeoutMillis, description: row.Description,
-			protectionKey: row.ProtectionKey, attachEpoch: row.AttachEpoch}
+			protectionKey: row.ProtectionKey, attachEpoch: row.AttachEpoch, nonce: row.Nonce}
 		n.sessions[s.id] = s
+		n.name(s)
 		r.machine.stored(n, s, row)
 	case SemaphoreRow:
 		sem := &semaphore{id: row.ID, name: row.Name, data: row.Data, limit: row.Limit, ephemeral: row.Ephemeral}

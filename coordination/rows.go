@@ -57,6 +57,7 @@ type SessionRow struct {
 	Description   string
 	ProtectionKey string
 	AttachEpoch   Epoch
+	Nonce         uint64
 }
 
 // SemaphoreRow is a semaphore without its owners and waiters (§0.2).
@@ -124,7 +125,7 @@ func (n *node) row(*node) Row {
 
 func (s *session) row(n *node) Row {
 	return SessionRow{Node: n.id, ID: s.id, TimeoutMillis: s.timeoutMillis, Description: s.description,
-		ProtectionKey: s.protectionKey, AttachEpoch: s.attachEpoch}
+		ProtectionKey: s.protectionKey, AttachEpoch: s.attachEpoch, Nonce: s.nonce}
 }
 
 func (s *semaphore) row(n *node) Row {

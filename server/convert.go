@@ -23,7 +23,7 @@ func fromClient(m *clientMessage) coordination.ClientMessage {
 		return coordination.ClientMessage{Kind: coordination.ClientPong, Opaque: arm.Pong.GetOpaque()}
 	case *Ydb_Coordination.SessionRequest_SessionStart_:
 		start := arm.SessionStart
-		return coordination.ClientMessage{Kind: coordination.ClientStart, Start: coordination.AttachRequest{
+		return coordination.ClientMessage{Kind: coordination.ClientStart, Start: &coordination.AttachRequest{
 			Path: start.GetPath(), Session: coordination.SessionID(start.GetSessionId()), SeqNo: start.GetSeqNo(),
 			TimeoutMillis: start.GetTimeoutMillis(), Description: start.GetDescription(), ProtectionKey: string(start.GetProtectionKey()),
 		}}
@@ -56,7 +56,7 @@ func fromClient(m *clientMessage) coordination.ClientMessage {
 }
 
 func request(reqID uint64, r coordination.Request) coordination.ClientMessage {
-	return coordination.ClientMessage{Kind: coordination.ClientSemaphore, ReqID: reqID, Request: r}
+	return coordination.ClientMessage{Kind: coordination.ClientSemaphore, ReqID: reqID, Request: &r}
 }
 
 // toClient translates a reply of the Front.
