@@ -14,6 +14,7 @@ import (
 	"github.com/coordd/coordd/conformance/rings"
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/coordination/codec"
+	"github.com/coordd/coordd/server/wire"
 )
 
 // Pure runs scripts on the rings in memory, with a fake clock. Each script has a world of its own.
@@ -166,7 +167,7 @@ func (s *pureStream) Send(message []byte) error {
 	if err := proto.Unmarshal(message, request); err != nil {
 		return err
 	}
-	s.unread = append(s.unread, fromClient(request))
+	s.unread = append(s.unread, wire.FromClient(request))
 	s.read()
 	return nil
 }
@@ -203,7 +204,7 @@ func (s *pureStream) Cancel() {
 func (s *pureStream) collect() {
 	for _, reply := range s.stream.Replies() {
 		if reply.Kind != coordination.ReplyNone {
-			s.env.events = append(s.env.events, Event{Stream: s, Message: toClient(&reply)})
+			s.env.events = append(s.env.events, Event{Stream: s, Message: wire.ToClient(&reply)})
 		}
 	}
 	if ending := s.stream.Ending(); ending != coordination.EndingNone && !s.ended {

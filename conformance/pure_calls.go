@@ -14,6 +14,7 @@ import (
 
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/scheme"
+	"github.com/coordd/coordd/server/wire"
 )
 
 // stampMillis is the time of day at which the pure level makes everything.
@@ -33,26 +34,26 @@ func (e *pureEnvironment) Call(_ context.Context, request proto.Message, databas
 		var entry scheme.Entry
 		if entry, outcome = tree.NodeToDescribe(scheme.SplitLoose(r.GetPath())); outcome.OK() {
 			config, _ := e.world.Machine().Config(entry.Node)
-			result = &Ydb_Coordination.DescribeNodeResult{Self: self(tree, entry), Config: protoConfig(config)}
+			result = &Ydb_Coordination.DescribeNodeResult{Self: wire.Self(tree, entry), Config: wire.Config(config)}
 		}
 	case *Ydb_Scheme.DescribePathRequest:
 		var entry scheme.Entry
 		if entry, outcome = tree.EntryToDescribe(scheme.SplitLoose(r.GetPath())); outcome.OK() {
-			result = &Ydb_Scheme.DescribePathResult{Self: self(tree, entry)}
+			result = &Ydb_Scheme.DescribePathResult{Self: wire.Self(tree, entry)}
 		}
 	case *Ydb_Scheme.ListDirectoryRequest:
 		var entry scheme.Entry
 		if entry, outcome = tree.EntryToDescribe(scheme.SplitLoose(r.GetPath())); outcome.OK() {
-			list := &Ydb_Scheme.ListDirectoryResult{Self: self(tree, entry)}
+			list := &Ydb_Scheme.ListDirectoryResult{Self: wire.Self(tree, entry)}
 			for _, child := range tree.Children(scheme.SplitLoose(r.GetPath())) {
-				list.Children = append(list.Children, shownEntry(child))
+				list.Children = append(list.Children, wire.Shown(child))
 			}
 			result = list
 		}
 	default:
 		outcome = e.command(request, database)
 	}
-	operation := &Ydb_Operations.Operation{Ready: true, Status: Ydb.StatusIds_StatusCode(outcome.Status), Issues: protoIssues(outcome.Issues)}
+	operation := &Ydb_Operations.Operation{Ready: true, Status: Ydb.StatusIds_StatusCode(outcome.Status), Issues: wire.Issues(outcome.Issues)}
 	if result == nil {
 		return operation, nil
 	}
@@ -70,10 +71,10 @@ func (e *pureEnvironment) command(request proto.Message, database *string) schem
 	return e.world.Call(func(call coordination.Epoch) coordination.Command {
 		switch r := request.(type) {
 		case *Ydb_Coordination.CreateNodeRequest:
-			return &coordination.CreateNode{Call: call, Path: path, Config: nodeConfig(r.GetConfig()),
+			return &coordination.CreateNode{Call: call, Path: path, Config: wire.NodeConfig(r.GetConfig()),
 				SetsPath: r.GetConfig().GetPath() != "", Owner: scheme.RootOwner, StampMillis: stampMillis}
 		case *Ydb_Coordination.AlterNodeRequest:
-			return &coordination.AlterNode{Call: call, Path: path, Config: nodeConfig(r.GetConfig()), SetsPath: r.GetConfig().GetPath() != ""}
+			return &coordination.AlterNode{Call: call, Path: path, Config: wire.NodeConfig(r.GetConfig()), SetsPath: r.GetConfig().GetPath() != ""}
 		case *Ydb_Coordination.DropNodeRequest:
 			return &coordination.DropNode{Call: call, Path: path}
 		case *Ydb_Scheme.MakeDirectoryRequest:
@@ -81,7 +82,7 @@ func (e *pureEnvironment) command(request proto.Message, database *string) schem
 		case *Ydb_Scheme.RemoveDirectoryRequest:
 			return &coordination.RemoveDirectory{Call: call, Path: path}
 		case *Ydb_Scheme.ModifyPermissionsRequest:
-			return &coordination.ModifyPermissions{Call: call, Path: path, Change: permissionsChange(r)}
+			return &coordination.ModifyPermissions{Call: call, Path: path, Change: wire.PermissionsChange(r)}
 		}
 		panic(fmt.Sprintf("conformance: no such call: %T", request))
 	})

@@ -16,6 +16,7 @@ import (
 	"github.com/ydb-platform/ydb-go-genproto/Ydb_Coordination_V1"
 
 	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/server/wire"
 )
 
 // sessionStream is one Session stream on this server. Its handler's goroutine reads; the writers send.
@@ -67,7 +68,7 @@ func (s *sessionStream) serve() error {
 			s.close(ctx, err)
 			return nil
 		}
-		message := fromClient(request)
+		message := wire.FromClient(request)
 		if message.Start != nil {
 			message.Start.Nonce, message.Start.Server = nonzero(), s.group.store.Member()
 		}
@@ -220,7 +221,7 @@ func (s *sessionStream) send(buffer []coordination.Reply) ([]coordination.Reply,
 		if replies[i].Kind == coordination.ReplyNone {
 			continue
 		}
-		if err := s.rpc.Send(toClient(&replies[i])); err != nil {
+		if err := s.rpc.Send(wire.ToClient(&replies[i])); err != nil {
 			return replies, false // the reader notices as well
 		}
 		replies[i] = coordination.Reply{}

@@ -1,4 +1,4 @@
-package conformance
+package wire
 
 import (
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb"
@@ -9,8 +9,13 @@ import (
 	"github.com/coordd/coordd/scheme"
 )
 
-// fromClient is what the rings are told of a message.
-func fromClient(m *sessionRequest) coordination.ClientMessage {
+type (
+	clientMessage = Ydb_Coordination.SessionRequest
+	serverMessage = Ydb_Coordination.SessionResponse
+)
+
+// FromClient translates a message of the Session stream. An arm that is set but empty counts as its zero value.
+func FromClient(m *clientMessage) coordination.ClientMessage {
 	switch arm := m.GetRequest().(type) {
 	case *Ydb_Coordination.SessionRequest_Ping:
 		return coordination.ClientMessage{Kind: coordination.ClientPing, Opaque: arm.Ping.GetOpaque()}
@@ -18,7 +23,7 @@ func fromClient(m *sessionRequest) coordination.ClientMessage {
 		return coordination.ClientMessage{Kind: coordination.ClientPong, Opaque: arm.Pong.GetOpaque()}
 	case *Ydb_Coordination.SessionRequest_SessionStart_:
 		start := arm.SessionStart
-		return coordination.ClientMessage{Kind: coordination.ClientStart, Start: coordination.AttachRequest{
+		return coordination.ClientMessage{Kind: coordination.ClientStart, Start: &coordination.AttachRequest{
 			Path: start.GetPath(), Session: coordination.SessionID(start.GetSessionId()), SeqNo: start.GetSeqNo(),
 			TimeoutMillis: start.GetTimeoutMillis(), Description: start.GetDescription(), ProtectionKey: string(start.GetProtectionKey()),
 		}}
@@ -26,58 +31,58 @@ func fromClient(m *sessionRequest) coordination.ClientMessage {
 		return coordination.ClientMessage{Kind: coordination.ClientStop}
 	case *Ydb_Coordination.SessionRequest_AcquireSemaphore_:
 		a := arm.AcquireSemaphore
-		return semaphoreMessage(a.GetReqId(), coordination.Request{Kind: coordination.RequestAcquire, Name: a.GetName(), Count: a.GetCount(),
+		return request(a.GetReqId(), coordination.Request{Kind: coordination.RequestAcquire, Name: a.GetName(), Count: a.GetCount(),
 			TimeoutMillis: a.GetTimeoutMillis(), Data: a.GetData(), Ephemeral: a.GetEphemeral()})
 	case *Ydb_Coordination.SessionRequest_ReleaseSemaphore_:
 		r := arm.ReleaseSemaphore
-		return semaphoreMessage(r.GetReqId(), coordination.Request{Kind: coordination.RequestRelease, Name: r.GetName()})
+		return request(r.GetReqId(), coordination.Request{Kind: coordination.RequestRelease, Name: r.GetName()})
 	case *Ydb_Coordination.SessionRequest_DescribeSemaphore_:
 		d := arm.DescribeSemaphore
-		return semaphoreMessage(d.GetReqId(), coordination.Request{Kind: coordination.RequestDescribe, Name: d.GetName(),
+		return request(d.GetReqId(), coordination.Request{Kind: coordination.RequestDescribe, Name: d.GetName(),
 			IncludeOwners: d.GetIncludeOwners(), IncludeWaiters: d.GetIncludeWaiters(), WatchData: d.GetWatchData(), WatchOwners: d.GetWatchOwners()})
 	case *Ydb_Coordination.SessionRequest_CreateSemaphore_:
 		c := arm.CreateSemaphore
-		return semaphoreMessage(c.GetReqId(), coordination.Request{Kind: coordination.RequestCreate, Name: c.GetName(), Limit: c.GetLimit(), Data: c.GetData()})
+		return request(c.GetReqId(), coordination.Request{Kind: coordination.RequestCreate, Name: c.GetName(), Limit: c.GetLimit(), Data: c.GetData()})
 	case *Ydb_Coordination.SessionRequest_UpdateSemaphore_:
 		u := arm.UpdateSemaphore
-		return semaphoreMessage(u.GetReqId(), coordination.Request{Kind: coordination.RequestUpdate, Name: u.GetName(), Data: u.GetData()})
+		return request(u.GetReqId(), coordination.Request{Kind: coordination.RequestUpdate, Name: u.GetName(), Data: u.GetData()})
 	case *Ydb_Coordination.SessionRequest_DeleteSemaphore_:
 		d := arm.DeleteSemaphore
-		return semaphoreMessage(d.GetReqId(), coordination.Request{Kind: coordination.RequestDelete, Name: d.GetName(), Force: d.GetForce()})
+		return request(d.GetReqId(), coordination.Request{Kind: coordination.RequestDelete, Name: d.GetName(), Force: d.GetForce()})
 	case nil:
 		return coordination.ClientMessage{Kind: coordination.ClientEmpty}
 	}
 	return coordination.ClientMessage{Kind: coordination.ClientUnsupported}
 }
 
-func semaphoreMessage(reqID uint64, r coordination.Request) coordination.ClientMessage {
-	return coordination.ClientMessage{Kind: coordination.ClientSemaphore, ReqID: reqID, Request: r}
+func request(reqID uint64, r coordination.Request) coordination.ClientMessage {
+	return coordination.ClientMessage{Kind: coordination.ClientSemaphore, ReqID: reqID, Request: &r}
 }
 
-// toClient translates a reply of the Front.
-func toClient(r *coordination.Reply) *sessionReply {
+// ToClient translates a reply of the Front.
+func ToClient(r *coordination.Reply) *serverMessage {
 	switch r.Kind {
 	case coordination.ReplyStarted:
-		return &sessionReply{Response: &Ydb_Coordination.SessionResponse_SessionStarted_{
+		return &serverMessage{Response: &Ydb_Coordination.SessionResponse_SessionStarted_{
 			SessionStarted: &Ydb_Coordination.SessionResponse_SessionStarted{SessionId: uint64(r.Session)}}}
 	case coordination.ReplyStopped:
-		return &sessionReply{Response: &Ydb_Coordination.SessionResponse_SessionStopped_{
+		return &serverMessage{Response: &Ydb_Coordination.SessionResponse_SessionStopped_{
 			SessionStopped: &Ydb_Coordination.SessionResponse_SessionStopped{SessionId: uint64(r.Session)}}}
 	case coordination.ReplyFailure:
 		status, issues := verdict(r.Refusal)
-		return &sessionReply{Response: &Ydb_Coordination.SessionResponse_Failure_{
+		return &serverMessage{Response: &Ydb_Coordination.SessionResponse_Failure_{
 			Failure: &Ydb_Coordination.SessionResponse_Failure{Status: status, Issues: issues}}}
 	case coordination.ReplyPing:
-		return &sessionReply{Response: &Ydb_Coordination.SessionResponse_Ping{
+		return &serverMessage{Response: &Ydb_Coordination.SessionResponse_Ping{
 			Ping: &Ydb_Coordination.SessionResponse_PingPong{Opaque: r.Opaque}}}
 	case coordination.ReplyPong:
-		return &sessionReply{Response: &Ydb_Coordination.SessionResponse_Pong{
+		return &serverMessage{Response: &Ydb_Coordination.SessionResponse_Pong{
 			Pong: &Ydb_Coordination.SessionResponse_PingPong{Opaque: r.Opaque}}}
 	case coordination.ReplyPending:
-		return &sessionReply{Response: &Ydb_Coordination.SessionResponse_AcquireSemaphorePending_{
+		return &serverMessage{Response: &Ydb_Coordination.SessionResponse_AcquireSemaphorePending_{
 			AcquireSemaphorePending: &Ydb_Coordination.SessionResponse_AcquireSemaphorePending{ReqId: r.ReqID}}}
 	case coordination.ReplyChanged:
-		return &sessionReply{Response: &Ydb_Coordination.SessionResponse_DescribeSemaphoreChanged_{
+		return &serverMessage{Response: &Ydb_Coordination.SessionResponse_DescribeSemaphoreChanged_{
 			DescribeSemaphoreChanged: &Ydb_Coordination.SessionResponse_DescribeSemaphoreChanged{
 				ReqId: r.ReqID, DataChanged: r.DataChanged, OwnersChanged: r.OwnersChanged}}}
 	}
@@ -85,31 +90,31 @@ func toClient(r *coordination.Reply) *sessionReply {
 }
 
 // result answers a semaphore request in its own arm.
-func result(r *coordination.Reply) *sessionReply {
+func result(r *coordination.Reply) *serverMessage {
 	status, issues := verdict(r.Refusal)
 	switch r.Request {
 	case coordination.RequestAcquire:
-		return &sessionReply{Response: &Ydb_Coordination.SessionResponse_AcquireSemaphoreResult_{
+		return &serverMessage{Response: &Ydb_Coordination.SessionResponse_AcquireSemaphoreResult_{
 			AcquireSemaphoreResult: &Ydb_Coordination.SessionResponse_AcquireSemaphoreResult{
 				ReqId: r.ReqID, Status: status, Issues: issues, Acquired: r.Done}}}
 	case coordination.RequestRelease:
-		return &sessionReply{Response: &Ydb_Coordination.SessionResponse_ReleaseSemaphoreResult_{
+		return &serverMessage{Response: &Ydb_Coordination.SessionResponse_ReleaseSemaphoreResult_{
 			ReleaseSemaphoreResult: &Ydb_Coordination.SessionResponse_ReleaseSemaphoreResult{
 				ReqId: r.ReqID, Status: status, Issues: issues, Released: r.Done}}}
 	case coordination.RequestCreate:
-		return &sessionReply{Response: &Ydb_Coordination.SessionResponse_CreateSemaphoreResult_{
+		return &serverMessage{Response: &Ydb_Coordination.SessionResponse_CreateSemaphoreResult_{
 			CreateSemaphoreResult: &Ydb_Coordination.SessionResponse_CreateSemaphoreResult{
 				ReqId: r.ReqID, Status: status, Issues: issues}}}
 	case coordination.RequestUpdate:
-		return &sessionReply{Response: &Ydb_Coordination.SessionResponse_UpdateSemaphoreResult_{
+		return &serverMessage{Response: &Ydb_Coordination.SessionResponse_UpdateSemaphoreResult_{
 			UpdateSemaphoreResult: &Ydb_Coordination.SessionResponse_UpdateSemaphoreResult{
 				ReqId: r.ReqID, Status: status, Issues: issues}}}
 	case coordination.RequestDelete:
-		return &sessionReply{Response: &Ydb_Coordination.SessionResponse_DeleteSemaphoreResult_{
+		return &serverMessage{Response: &Ydb_Coordination.SessionResponse_DeleteSemaphoreResult_{
 			DeleteSemaphoreResult: &Ydb_Coordination.SessionResponse_DeleteSemaphoreResult{
 				ReqId: r.ReqID, Status: status, Issues: issues}}}
 	}
-	return &sessionReply{Response: &Ydb_Coordination.SessionResponse_DescribeSemaphoreResult_{
+	return &serverMessage{Response: &Ydb_Coordination.SessionResponse_DescribeSemaphoreResult_{
 		DescribeSemaphoreResult: &Ydb_Coordination.SessionResponse_DescribeSemaphoreResult{
 			ReqId: r.ReqID, Status: status, Issues: issues, WatchAdded: r.WatchAdded, SemaphoreDescription: description(r.Description)}}}
 }
@@ -146,7 +151,8 @@ func verdict(refusal *coordination.Refusal) (Ydb.StatusIds_StatusCode, []*Ydb_Is
 	return Ydb.StatusIds_StatusCode(refusal.Status), []*Ydb_Issue.IssueMessage{{Message: refusal.Text}}
 }
 
-func protoIssues(list []scheme.Issue) []*Ydb_Issue.IssueMessage {
+// Issues translates the issues of a unary call.
+func Issues(list []scheme.Issue) []*Ydb_Issue.IssueMessage {
 	messages := make([]*Ydb_Issue.IssueMessage, len(list))
 	for i, issue := range list {
 		messages[i] = &Ydb_Issue.IssueMessage{Message: issue.Message, IssueCode: issue.Code, Severity: issue.Severity}

@@ -1,4 +1,4 @@
-package conformance
+package wire
 
 import (
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb"
@@ -9,7 +9,8 @@ import (
 	"github.com/coordd/coordd/scheme"
 )
 
-func nodeConfig(c *Ydb_Coordination.Config) coordination.NodeConfig {
+// NodeConfig translates a configuration as it was sent.
+func NodeConfig(c *Ydb_Coordination.Config) coordination.NodeConfig {
 	return coordination.NodeConfig{
 		SelfCheckPeriodMillis:    c.GetSelfCheckPeriodMillis(),
 		SessionGracePeriodMillis: c.GetSessionGracePeriodMillis(),
@@ -19,7 +20,8 @@ func nodeConfig(c *Ydb_Coordination.Config) coordination.NodeConfig {
 	}
 }
 
-func protoConfig(c coordination.NodeConfig) *Ydb_Coordination.Config {
+// Config translates a stored configuration.
+func Config(c coordination.NodeConfig) *Ydb_Coordination.Config {
 	return &Ydb_Coordination.Config{
 		SelfCheckPeriodMillis:    c.SelfCheckPeriodMillis,
 		SessionGracePeriodMillis: c.SessionGracePeriodMillis,
@@ -29,7 +31,8 @@ func protoConfig(c coordination.NodeConfig) *Ydb_Coordination.Config {
 	}
 }
 
-func permissionsChange(r *Ydb_Scheme.ModifyPermissionsRequest) scheme.PermissionsChange {
+// PermissionsChange translates a ModifyPermissions.
+func PermissionsChange(r *Ydb_Scheme.ModifyPermissionsRequest) scheme.PermissionsChange {
 	change := scheme.PermissionsChange{Clear: r.GetClearPermissions()}
 	if inheritance, ok := r.GetInheritance().(*Ydb_Scheme.ModifyPermissionsRequest_InterruptInheritance); ok {
 		change.Interrupt = &inheritance.InterruptInheritance
@@ -54,23 +57,23 @@ func permissionsChange(r *Ydb_Scheme.ModifyPermissionsRequest) scheme.Permission
 	return change
 }
 
-// self is an entry as it describes itself, with permissions.
-func self(tree *scheme.Tree, e scheme.Entry) *Ydb_Scheme.Entry {
-	entry := shownEntry(e)
-	entry.Permissions = protoPermissions(e.Permissions)
-	entry.EffectivePermissions = protoPermissions(tree.EffectivePermissions(e))
+// Self is an entry as it describes itself, with permissions.
+func Self(tree *scheme.Tree, e scheme.Entry) *Ydb_Scheme.Entry {
+	entry := Shown(e)
+	entry.Permissions = permissions(e.Permissions)
+	entry.EffectivePermissions = permissions(tree.EffectivePermissions(e))
 	return entry
 }
 
-// shownEntry is an entry as its directory lists it.
-func shownEntry(e scheme.Entry) *Ydb_Scheme.Entry {
+// Shown is an entry as its directory lists it.
+func Shown(e scheme.Entry) *Ydb_Scheme.Entry {
 	return &Ydb_Scheme.Entry{
 		Name: e.Name, Owner: e.Owner, Type: Ydb_Scheme.Entry_Type(e.Kind),
 		CreatedAt: &Ydb.VirtualTimestamp{PlanStep: e.Created.PlanStep, TxId: e.Created.TxID},
 	}
 }
 
-func protoPermissions(list []scheme.Permission) []*Ydb_Scheme.Permissions {
+func permissions(list []scheme.Permission) []*Ydb_Scheme.Permissions {
 	var out []*Ydb_Scheme.Permissions
 	for _, p := range list {
 		out = append(out, &Ydb_Scheme.Permissions{Subject: p.Subject, PermissionNames: p.Names})
