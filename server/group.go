@@ -274,9 +274,6 @@ func (g *group) apply(e *raftstore.Entry) error {
 func (g *group) lead(leader *coordination.Leader) {
 	g.leader, g.inFlight = leader, 0
 	clear(g.sinks)
-	if g.link != nil {
-		close(g.link.gone)
-	}
 	for _, c := range g.calls {
 		c.done <- unavailable
 	}
@@ -285,7 +282,7 @@ func (g *group) lead(leader *coordination.Leader) {
 		g.follow(nil)
 	} else {
 		g.leading = 0
-		g.link = &localLink{group: g, gone: make(chan struct{})}
+		g.link = &localLink{g}
 		g.follow(g.link)
 		select {
 		case <-g.ready:
