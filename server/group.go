@@ -274,6 +274,9 @@ func (g *group) apply(e *raftstore.Entry) error {
 func (g *group) lead(leader *coordination.Leader) {
 	g.leader, g.inFlight = leader, 0
 	clear(g.sinks)
+	if g.link != nil {
+		close(g.link.gone)
+	}
 	for _, c := range g.calls {
 		c.done <- unavailable
 	}
@@ -282,7 +285,7 @@ func (g *group) lead(leader *coordination.Leader) {
 		g.follow(nil)
 	} else {
 		g.leading = 0
-		g.link = &localLink{g}
+		g.link = &localLink{group: g, gone: make(chan struct{})}
 		g.follow(g.link)
 		select {
 		case <-g.ready:

@@ -13,7 +13,10 @@ type leaderLink interface {
 }
 
 // localLink leads to the leader on this server, during one term.
-type localLink struct{ group *group }
+type localLink struct {
+	group *group
+	gone  chan struct{} // closed when this server leads no more
+}
 
 func (l *localLink) put(s *sessionStream, f coordination.Forward) {
 	l.group.queue.put(event{link: l, sink: s, id: s.id, forward: f})
@@ -34,6 +37,13 @@ func newVoice(c clock) *voice {
 	v := &voice{clock: c}
 	v.until.Store(int64(coordination.Never))
 	return v
+}
+
+// extend allows to speak until the given moment. It reports whether this server was mute.
+func (v *voice) extend(until coordination.Instant) bool {
+	mute := !v.maySpeak()
+	v.until.Store(int64(until))
+	return mute
 }
 
 // maySpeak is asked just before a message is sent.

@@ -154,6 +154,7 @@ func (s *Server) startGRPC() {
 		// SDKs ping every few seconds, some of them without a stream (surface.md §6).
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 20 * time.Second, Timeout: 10 * time.Second}),
+		grpc.SharedWriteBuffer(true),
 		grpc.WaitForHandlers(true),
 	)
 	Ydb_Coordination_V1.RegisterCoordinationServiceServer(s.grpc, coordinationService{Server: s})

@@ -298,6 +298,20 @@ func (set *streamSet) remove(s *sessionStream) {
 	delete(set.open, s.id)
 }
 
+func (set *streamSet) find(id coordination.StreamID) *sessionStream {
+	set.mutex.Lock()
+	defer set.mutex.Unlock()
+	return set.open[id]
+}
+
+// localLink is the link to the leader on this server, nil if it does not lead.
+func (set *streamSet) localLink() *localLink {
+	set.mutex.Lock()
+	defer set.mutex.Unlock()
+	link, _ := set.link.(*localLink)
+	return link
+}
+
 // follow has all streams, and those to come, speak to the leader behind link; nil: there is none.
 func (set *streamSet) follow(link leaderLink) {
 	set.mutex.Lock()
@@ -305,6 +319,17 @@ func (set *streamSet) follow(link leaderLink) {
 	set.link = link
 	for _, s := range set.open {
 		s.follow(link)
+	}
+}
+
+// wake has the streams sent that have something to send and were mute.
+func (set *streamSet) wake() {
+	set.mutex.Lock()
+	defer set.mutex.Unlock()
+	for _, s := range set.open {
+		s.mutex.Lock()
+		s.forward(coordination.Forward{})
+		s.mutex.Unlock()
 	}
 }
 
