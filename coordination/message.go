@@ -28,6 +28,8 @@ type AttachRequest struct {
 	ProtectionKey string
 	// Server is the server that holds the stream: a theft within one server is told apart from one across (§2.5).
 	Server uint64
+	// Caller is who asks, found by the server that holds the stream.
+	Caller Caller
 }
 
 // Rights are what a stream's user may do on its node, found once at the start (§2.3 step 7).
