@@ -173,7 +173,7 @@ func (m *Machine) isLastAdministrator(name string) bool {
 
 func (m *Machine) rotateSigningKey(c *RotateSigningKey) scheme.Outcome {
 	kept := slices.DeleteFunc(slices.Clone(m.accounts.keys), func(k SigningKeyRow) bool {
-		return k.CreatedMillis < c.DropBeforeMillis && k.ID != m.accounts.newestKey()
+		return k.CreatedMillis < c.DropBeforeMillis
 	})
 	switch {
 	case !m.Subject(c.Caller).Exempt:

@@ -34,8 +34,8 @@ type RemoveUser struct {
 	Name string
 }
 
-// RotateSigningKey adds a key that login tokens are signed with, and forgets all keys but the newest before it that are
-// older than DropBeforeMillis. Servers make it by themselves, or an administrator does.
+// RotateSigningKey adds a key that login tokens are signed with, and forgets the keys that are older than
+// DropBeforeMillis: nothing that they signed is valid any more. Servers make it by themselves, or an administrator does.
 type RotateSigningKey struct {
 	Call Epoch
 	Caller

@@ -144,7 +144,7 @@ func TestSigningKeys(t *testing.T) {
 	u.want(scheme.Success, rotate(10, 0, 0))
 	u.want(scheme.PreconditionFailed, rotate(10, 0, 0)) // two servers at once: the second is void
 	u.want(scheme.Unauthorized, &coordination.RotateSigningKey{Caller: enforced(""), Secret: []byte("s"), After: newest()})
-	u.want(scheme.Success, rotate(20, 15, newest()))
+	u.want(scheme.Success, rotate(20, 5, newest()))
 	if keys := u.machine.Accounts().SigningKeys(); len(keys) != 2 {
 		t.Errorf("the key before the new one must go on verifying: %d keys", len(keys))
 	}

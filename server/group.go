@@ -25,6 +25,7 @@ type group struct {
 	stopped chan struct{} // closed when run has ended
 	stop    chan struct{}
 	failed  func(error) // called once, when the group cannot go on
+	access  publishedAccess
 
 	// Owned by run.
 	machine    *coordination.Machine
@@ -44,12 +45,14 @@ func openGroup(cfg Config, store *raftstore.Store, failed func(error)) (*group, 
 	if err != nil {
 		return nil, err
 	}
-	return &group{
+	g := &group{
 		store: store, queue: newQueue(), clock: newClock(), logger: cfg.Logger, machine: machine, failed: failed,
 		ready: make(chan struct{}), stopped: make(chan struct{}), stop: make(chan struct{}),
 		streams: make(map[coordination.StreamID]*sessionStream),
 		calls:   make(map[coordination.Epoch]*call),
-	}, nil
+	}
+	g.access.publish(machine)
+	return g, nil
 }
 
 func loadMachine(cfg Config, store *raftstore.Store) (*coordination.Machine, error) {
@@ -196,6 +199,7 @@ func (g *group) apply(e *raftstore.Entry) error {
 		return fmt.Errorf("entry %d of the log: %w", e.Index, err)
 	}
 	effects := g.machine.Apply(coordination.Index(e.Index), coordination.Term(e.Term), command)
+	g.access.publish(g.machine)
 	switch {
 	case g.leader != nil:
 		g.inFlight -= len(e.Data)

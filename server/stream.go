@@ -26,6 +26,9 @@ type sessionStream struct {
 	group  *group
 	pool   *writers
 
+	identity *identity
+	enforced bool // the identity's rights count
+
 	mutex     sync.Mutex // guards what follows, and is never held across I/O
 	front     *coordination.Front
 	timer     *time.Timer // calls tick at the Front's Wake; nil until there is one
@@ -50,6 +53,7 @@ func (s *Server) newStream(rpc Ydb_Coordination_V1.CoordinationService_SessionSe
 	}
 	return &sessionStream{
 		id: s.streams.nextID(), rpc: rpc, finish: finish, group: s.group, pool: s.writers,
+		identity: identityOf(rpc.Context()), enforced: s.auth.required,
 		front: coordination.NewFront(s.pingPolicy(rpc.Context())), timerAt: coordination.Never,
 	}, nil
 }
@@ -69,6 +73,7 @@ func (s *sessionStream) serve() error {
 		s.mutex.Lock()
 		forward := s.front.Receive(&message)
 		if forward.Attach != nil {
+			forward.Attach.Caller = coordination.Caller{Subject: s.identity.name, Enforced: s.enforced}
 			s.started = make(chan struct{})
 		}
 		started := s.started
