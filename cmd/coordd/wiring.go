@@ -22,6 +22,20 @@ func startServer(ctx context.Context, s settings, logger *slog.Logger) (runningS
 		DataDir:   s.dataDir,
 		InMemory:  s.inMemory,
 		Logger:    logger,
+
+		ListenTLS:    s.tls.listen,
+		AdvertiseTLS: s.tls.advertise,
+		TLS:          server.TLSFiles{Certificate: s.tls.certificate, Key: s.tls.key, ClientCA: s.tls.clientCA},
+		Auth:         s.auth.mode,
+		TokenFile:    s.auth.tokenFile,
+		InitialAdmin: s.auth.admin,
+	}
+	if s.auth.adminPasswordFile != "" {
+		password, err := readPasswordFile(s.auth.adminPasswordFile)
+		if err != nil {
+			return nil, withCode(exitFailure, err)
+		}
+		config.InitialAdminPassword = password
 	}
 	if err := config.Validate(); err != nil {
 		return nil, withCode(exitConfig, err)
