@@ -68,7 +68,7 @@ type authenticator struct {
 func newAuthenticator(config Config) (*authenticator, error) {
 	tokens, err := openTokenFile(config.TokenFile)
 	if err != nil {
-		return nil, err
+		return nil, &ConfigError{err}
 	}
 	return &authenticator{
 		required: config.Auth == AuthRequired, database: scheme.SplitLoose(config.Database), tokens: tokens, hasher: newPasswordHasher(),

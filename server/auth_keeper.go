@@ -107,7 +107,7 @@ func (s *Server) addInitialAdmin(ctx context.Context) error {
 	}
 	hash, err := s.auth.hasher.hash(ctx, s.config.InitialAdminPassword)
 	if err != nil {
-		return fmt.Errorf("initial administrator: %w", err)
+		return &ConfigError{fmt.Errorf("initial administrator: %w", err)}
 	}
 	outcome, err := s.group.execute(ctx, func(call coordination.Epoch) coordination.Command {
 		return &coordination.AddUser{Call: call, Name: name, PasswordHash: hash, Administrator: true, OnlyFirst: true}

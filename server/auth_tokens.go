@@ -11,6 +11,7 @@ import (
 	"os"
 	"strings"
 	"sync/atomic"
+	"syscall"
 )
 
 // maxTokenFileBytes bounds the token file.
@@ -35,7 +36,7 @@ func openTokenFile(path string) (*tokenFile, error) {
 		return nil, err
 	}
 	if f.seen == (fileStamp{}) {
-		return nil, fmt.Errorf("token file: %w", &fs.PathError{Op: "open", Path: path, Err: fs.ErrNotExist})
+		return nil, fmt.Errorf("token file: %w", &fs.PathError{Op: "open", Path: path, Err: syscall.ENOENT})
 	}
 	return f, nil
 }

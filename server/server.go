@@ -55,7 +55,8 @@ type Server struct {
 }
 
 // Start opens the data directory and the listener and returns when the server answers requests. ctx bounds the start
-// only. Errors: those of Config.Validate, of raftstore.Open (ErrLocked, *CorruptionError and others), and of listening.
+// only. Errors: those of Config.Validate, *ConfigError, those of raftstore.Open (ErrLocked, *CorruptionError and others),
+// and of listening.
 func Start(ctx context.Context, config Config) (*Server, error) {
 	if config.Logger == nil {
 		config.Logger = slog.New(slog.DiscardHandler)

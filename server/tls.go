@@ -25,6 +25,15 @@ type TLSFiles struct {
 	ClientCA string
 }
 
+// ConfigError is about something that the configuration names and that cannot be used, such as a certificate file.
+type ConfigError struct{ Err error }
+
+// Error implements error.
+func (e *ConfigError) Error() string { return e.Err.Error() }
+
+// Unwrap gives the cause.
+func (e *ConfigError) Unwrap() error { return e.Err }
+
 func (c Config) validateTLS() error {
 	switch {
 	case c.ListenTLS == "" && (c.TLS != TLSFiles{} || c.AdvertiseTLS != ""):
@@ -72,7 +81,7 @@ func listenTLS(config Config) (*tlsListener, error) {
 	}
 	files := &tlsReloader{files: config.TLS, logger: config.Logger}
 	if err := files.load(); err != nil {
-		return nil, err
+		return nil, &ConfigError{err}
 	}
 	listener, err := net.Listen("tcp", config.ListenTLS)
 	if err != nil {

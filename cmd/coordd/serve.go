@@ -151,7 +151,8 @@ func (p *program) logConfiguration(logger *slog.Logger, s settings, values map[s
 // storage. Other errors stay as they are.
 func aboutDataDir(err error, directory string, values map[string]given) error {
 	code := codeOf(err)
-	if directory == "" || code != exitStorage && code != exitConfig {
+	var setting *server.ConfigError
+	if errors.As(err, &setting) || directory == "" || code != exitStorage && code != exitConfig {
 		return err
 	}
 	return withCode(code, fmt.Errorf("data directory %s (%s): %w", directory, values[dataDirName].origin, err))

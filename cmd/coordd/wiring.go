@@ -33,12 +33,12 @@ func startServer(ctx context.Context, s settings, logger *slog.Logger) (runningS
 	if s.auth.adminPasswordFile != "" {
 		password, err := readPasswordFile(s.auth.adminPasswordFile)
 		if err != nil {
-			return nil, withCode(exitFailure, err)
+			return nil, withCode(exitConfig, &server.ConfigError{Err: err})
 		}
 		config.InitialAdminPassword = password
 	}
 	if err := config.Validate(); err != nil {
-		return nil, withCode(exitConfig, err)
+		return nil, withCode(exitConfig, &server.ConfigError{Err: err})
 	}
 	if err := refuseFile(s.dataDir); err != nil {
 		return nil, coded(err)
@@ -96,13 +96,14 @@ func refuseFile(directory string) error {
 func coded(err error) error {
 	var corruption *raftstore.CorruptionError
 	var format *raftstore.FormatError
+	var setting *server.ConfigError
 	var network *net.OpError
 	var path *fs.PathError
 	var system syscall.Errno
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, raftstore.ErrLocked), errors.As(err, &format): // another directory or program is wanted
+	case errors.Is(err, raftstore.ErrLocked), errors.As(err, &format), errors.As(err, &setting): // another directory or program is wanted
 		return withCode(exitConfig, err)
 	case errors.As(err, &corruption):
 		return withCode(exitStorage, err)
