@@ -82,6 +82,13 @@ func writeFile(t *testing.T, path, content string) {
 	}
 }
 
+func removeFile(t *testing.T, path string) {
+	t.Helper()
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // as is a context with a token; an empty one is sent as such.
 func (g *guarded) as(token string) context.Context {
 	return metadata.AppendToOutgoingContext(g.t.Context(), "x-ydb-auth-ticket", token, "x-ydb-database", "/local")
