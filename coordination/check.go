@@ -58,6 +58,9 @@ func (n *node) check() error {
 		if id != s.id || id == 0 || id >= n.nextSession {
 			fail("session %d is filed under %d, next id %d", s.id, id, n.nextSession)
 		}
+		if s.nonce != 0 && n.nonces[s.nonce] != id {
+			fail("session %d is not found by its nonce", id)
+		}
 		last := OrderID(0)
 		for l := s.links.first; l != nil; l = l.nextOfSession {
 			held++

@@ -134,7 +134,7 @@ func (cp *Checkpoint) Dropped() []NodeID { return cp.dropped }
 // Next captures and returns up to about limit rows, nil when all have been handed out. The last row of all is the
 // MachineRow.
 func (cp *Checkpoint) Next(limit int) []Row {
-	for cp.position < len(cp.frozen) && len(cp.ready) < limit {
+	for cp.position < len(cp.frozen) && len(cp.ready) < max(limit, 1) {
 		if cp.frozen[cp.position].node != nil {
 			cp.capture(cp.position)
 		}
@@ -143,7 +143,9 @@ func (cp *Checkpoint) Next(limit int) []Row {
 	if cp.position == len(cp.frozen) && !cp.completed {
 		cp.completed = true
 		cp.machine.rows.checkpoint = nil
-		cp.ready = append(cp.ready, MachineRow{Index: cp.index, NextNode: cp.nextNode, Digest: cp.digest})
+		row := MachineRow{Index: cp.index, NextNode: cp.nextNode}
+		row.Digest = cp.digest + row.hash()
+		cp.ready = append(cp.ready, row)
 	}
 	rows := cp.ready
 	cp.ready = nil
@@ -177,7 +179,7 @@ func (cp *Checkpoint) capture(position int) {
 // Digest is the sum of the hashes of all rows of the present state: servers that have applied the same log have the
 // same. It takes time proportional to what has changed since the last checkpoint.
 func (m *Machine) Digest() uint64 {
-	digest := m.rows.base
+	digest := m.rows.base + MachineRow{NextNode: m.nextNode}.hash()
 	lists := [][]trackedRow{m.rows.dirty}
 	if m.rows.checkpoint != nil {
 		lists = append(lists, m.rows.checkpoint.frozen)
@@ -229,5 +231,7 @@ func (m *Machine) AllRows() []Row {
 			add(l.row(n))
 		}
 	}
-	return append(rows, MachineRow{Index: m.index, NextNode: m.nextNode, Digest: digest})
+	row := MachineRow{Index: m.index, NextNode: m.nextNode}
+	row.Digest = digest + row.hash()
+	return append(rows, row)
 }

@@ -8,11 +8,13 @@ type Command interface {
 	subject() (NodeID, SessionID)
 }
 
-// Origin says which session asked for a command, on which node, and whom to answer.
+// Origin says which session asked for a command, on which node, and whom to answer. Every request of the stream below
+// Acknowledged has reached its client's Front with its last answer, so that its outcome may be forgotten.
 type Origin struct {
-	Node    NodeID
-	Session SessionID
-	Address Address
+	Node         NodeID
+	Session      SessionID
+	Address      Address
+	Acknowledged Sequence
 }
 
 // Attach creates a session (Session 0) or gives an existing one to the stream of Epoch (§2.3, §2.4).
@@ -23,6 +25,9 @@ type Attach struct {
 	TimeoutMillis uint64
 	Description   string
 	ProtectionKey string
+	// Nonce names the stream's wish for a new session, so that its repetition finds the session that was made for it; 0
+	// is no name.
+	Nonce uint64
 }
 
 // StopSession ends a session at the wish of its client (§2.8).

@@ -122,3 +122,23 @@ func TestRightLostWhileAttaching(t *testing.T) {
 		t.Fatalf("got %v", messages)
 	}
 }
+
+// A new leader looks at the rights of the streams that it takes over: they may have been lost while there was none.
+func TestRightLostBetweenLeaders(t *testing.T) {
+	l := newLed(t)
+	l.permit(scheme.Grant, "alice", "ydb.generic.use")
+	attached := l.attach(1, "alice")
+	roster := coordination.Roster{Node: attached.Node, Session: attached.Session, Epoch: attached.Epoch, Rights: attached.Rights,
+		Path: "/local/node", Caller: enforced("alice"), TimeoutMillis: 1000}
+	l.leader = coordination.NewLeader(l.machine, 2, 0)
+	l.leader.Resume(0, 1, &roster)
+	if messages := l.run(); len(messages) != 0 {
+		t.Errorf("with the right still there: got %v", messages)
+	}
+	l.permit(scheme.Revoke, "alice", "ydb.generic.use")
+	l.leader = coordination.NewLeader(l.machine, 3, 0)
+	l.leader.Resume(0, 1, &roster)
+	if messages := l.run(); len(messages) != 1 || messages[0].Refusal != coordination.NoAccess {
+		t.Errorf("got %v", messages)
+	}
+}

@@ -14,6 +14,7 @@ type Machine struct {
 	tree    *scheme.Tree
 	nodes   map[NodeID]*node
 	effects []Effect
+	asking  *session // whose command is being executed
 
 	nextNode NodeID
 	dropped  []NodeID // since the last checkpoint
@@ -119,14 +120,16 @@ func (m *Machine) origin(o *Origin, request RequestKind) (*node, *session) {
 		return nil, nil
 	}
 	s := n.sessions[o.Session]
-	switch {
-	case s == nil:
-		m.refuse(o, request, SessionMissing)
+	if s == nil {
+		m.emit(Effect{Kind: EffectResult, Node: o.Node, Session: o.Session, Address: o.Address, Request: request, Refusal: SessionMissing})
 		return n, nil
-	case o.Address.Epoch.Compare(s.attachEpoch) < 0:
+	}
+	m.asking = s
+	if o.Address.Epoch.Compare(s.attachEpoch) < 0 {
 		m.refuse(o, request, SessionNotAttached)
 		return n, nil
 	}
+	s.memory.see(o)
 	return n, s
 }
 
@@ -147,6 +150,7 @@ func (m *Machine) attach(c *Attach) {
 			return
 		}
 		s := n.addSession(c)
+		s.memory.complete = true
 		m.emit(Effect{Kind: EffectAttached, Node: n.id, Session: s.id, Address: Address{Epoch: c.Epoch}, Created: true})
 		return
 	}
@@ -161,6 +165,7 @@ func (m *Machine) attach(c *Attach) {
 	}
 	n.touch(s)
 	s.timeoutMillis, s.description, s.attachEpoch = c.TimeoutMillis, c.Description, c.Epoch
+	s.memory = memory{complete: true}
 	m.emit(Effect{Kind: EffectAttached, Node: n.id, Session: s.id, Address: Address{Epoch: c.Epoch}})
 }
 

@@ -55,8 +55,9 @@ func (r *Restorer) Add(row Row) error {
 	switch row := row.(type) {
 	case SessionRow:
 		s := &session{id: row.ID, timeoutMillis: row.TimeoutMillis, description: row.Description,
-			protectionKey: row.ProtectionKey, attachEpoch: row.AttachEpoch}
+			protectionKey: row.ProtectionKey, attachEpoch: row.AttachEpoch, nonce: row.Nonce}
 		n.sessions[s.id] = s
+		n.name(s)
 		r.machine.stored(n, s, row)
 	case SemaphoreRow:
 		sem := &semaphore{id: row.ID, name: row.Name, data: row.Data, limit: row.Limit, ephemeral: row.Ephemeral}
@@ -117,7 +118,7 @@ func (r *Restorer) Finish() (*Machine, error) {
 	}
 	m.accounts.sortRestored()
 	m.index, m.nextNode = r.header.Index, r.header.NextNode
-	if digest := m.rows.base + m.pathsBase + m.accountRows.base; digest != r.header.Digest {
+	if digest := m.rows.base + m.pathsBase + m.accountRows.base + r.header.hash(); digest != r.header.Digest {
 		return nil, fmt.Errorf("the rows of the checkpoint at index %d have digest %016x, stored is %016x",
 			m.index, digest, r.header.Digest)
 	}

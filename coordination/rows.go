@@ -32,7 +32,7 @@ type Row interface {
 	hash() uint64
 }
 
-// MachineRow closes a checkpoint: the machine's own counters, and the Digest of all other rows.
+// MachineRow closes a checkpoint: the machine's own counters, and the Digest of all rows.
 type MachineRow struct {
 	Index    Index
 	NextNode NodeID
@@ -59,6 +59,7 @@ type SessionRow struct {
 	Description   string
 	ProtectionKey string
 	AttachEpoch   Epoch
+	Nonce         uint64
 }
 
 // SemaphoreRow is a semaphore without its owners and waiters (§0.2).
@@ -126,7 +127,7 @@ func (n *node) row(*node) Row {
 
 func (s *session) row(n *node) Row {
 	return SessionRow{Node: n.id, ID: s.id, TimeoutMillis: s.timeoutMillis, Description: s.description,
-		ProtectionKey: s.protectionKey, AttachEpoch: s.attachEpoch}
+		ProtectionKey: s.protectionKey, AttachEpoch: s.attachEpoch, Nonce: s.nonce}
 }
 
 func (s *semaphore) row(n *node) Row {

@@ -29,10 +29,23 @@ type inbox struct {
 
 // put changes the waiting mail and rings.
 func (b *inbox) put(change func(m *mail)) {
-	b.mu.Lock()
-	change(&b.mail)
-	b.mu.Unlock()
+	b.leave(change)
 	b.ring()
+}
+
+// leave changes the waiting mail; the caller sees to it that somebody reads it.
+func (b *inbox) leave(change func(m *mail)) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	change(&b.mail)
+}
+
+// empty tells whether there is no mail.
+func (b *inbox) empty() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	m := &b.mail
+	return len(m.proposals) == 0 && len(m.reads) == 0 && len(m.written) == 0 && len(m.checkpoints) == 0
 }
 
 func (b *inbox) ring() {

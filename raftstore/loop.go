@@ -3,6 +3,7 @@ package raftstore
 import (
 	"encoding/binary"
 	"errors"
+	"sync"
 	"time"
 
 	"go.etcd.io/raft/v3"
@@ -10,9 +11,13 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// loop is the goroutine that owns raft. It feeds raft what came in, hands out what raft wants done, and is the only
-// one that calls the handler.
+// loop owns raft. It feeds raft what came in, hands out what raft wants done, and is the only one that calls the handler.
+// Whoever holds mu is the owner: mostly the loop's own goroutine, but where nothing else is going on, the goroutine that
+// brought the mail, because waking another one costs more than the work.
 type loop struct {
+	mu      sync.Mutex
+	broken  error // why nothing goes on
+	direct  bool  // others may take turns; false in tests that own raft themselves
 	s       *Store
 	node    *raft.RawNode
 	handler Handler
@@ -39,39 +44,87 @@ func (l *loop) run() {
 	defer close(l.s.done)
 	if err := l.serve(); err != nil {
 		l.handler.Failed(err)
+		l.handler.Flush(true)
 		<-l.s.stop
 	}
 }
 
-// serve runs until Stop or the first storage failure. Raft panics when its storage returns an error; that is turned
-// back into the error.
-func (l *loop) serve() (err error) {
+// serve runs until Stop or the first storage failure.
+func (l *loop) serve() error {
+	tick := time.NewTicker(tickInterval)
+	defer tick.Stop()
+	err := l.turn(func() error {
+		if l.alone() {
+			return l.node.Campaign()
+		}
+		return nil
+	})
+	for err == nil {
+		l.handler.Flush(true)
+		select {
+		case <-l.s.inbox.wake:
+			err = l.turn(nil)
+		case <-tick.C:
+			err = l.turn(func() error { l.node.Tick(); return nil })
+		case <-l.s.stop:
+			l.mu.Lock()
+			l.broken = errStopped
+			l.mu.Unlock()
+			return nil
+		}
+		if !l.s.inbox.empty() { // somebody found the turn taken
+			l.s.inbox.ring()
+		}
+	}
+	return err
+}
+
+var errStopped = errors.New("the store was stopped")
+
+// turn takes over raft, does first, and deals with everything there is.
+func (l *loop) turn(first func() error) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.locked(first)
+}
+
+// locked is turn with mu held. Raft panics when its storage returns an error; that is turned back into the error.
+func (l *loop) locked(first func() error) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			if err = l.s.tail.deviceError(); err == nil {
 				panic(r)
 			}
 		}
+		l.broken = err
 	}()
-	tick := time.NewTicker(tickInterval)
-	defer tick.Stop()
-	if l.alone() {
-		if err := l.node.Campaign(); err != nil {
+	if l.broken != nil {
+		return l.broken
+	}
+	if first != nil {
+		if err := first(); err != nil {
 			return err
 		}
 	}
-	for {
-		if err := l.drain(); err != nil {
-			return err
-		}
-		select {
-		case <-l.s.inbox.wake:
-		case <-tick.C:
-			l.node.Tick()
-		case <-l.s.stop:
-			return nil
-		}
+	return l.drain()
+}
+
+// kick deals with the mail on the caller's goroutine if nobody else is at it, and reports whether it did. What is left
+// is for the loop's own goroutine.
+func (l *loop) kick() bool {
+	if !l.direct {
+		l.s.inbox.ring()
+		return false
 	}
+	if !l.mu.TryLock() {
+		return false // the owner looks again
+	}
+	err := l.locked(nil)
+	l.mu.Unlock()
+	if err != nil || !l.s.inbox.empty() {
+		l.s.inbox.ring()
+	}
+	return true
 }
 
 // alone tells whether this member is the whole cluster.

@@ -75,7 +75,7 @@ func (s *Server) reloadTokens() bool {
 func (set *streamSet) all() []*sessionStream {
 	set.mutex.Lock()
 	defer set.mutex.Unlock()
-	return slices.Collect(maps.Keys(set.open))
+	return slices.Collect(maps.Values(set.open))
 }
 
 // endRevoked ends the streams of this server whose tokens or users are no more.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/scheme"
+	"github.com/coordd/coordd/server/wire"
 )
 
 // coordinationService is Ydb.Coordination.V1.CoordinationService.
@@ -41,7 +42,7 @@ func (s coordinationService) CreateNode(ctx context.Context, r *Ydb_Coordination
 	path, outcome := scheme.SplitInDatabase(r.GetPath(), databaseName, sent)
 	op, err := s.unlessRefused(outcome, func() (*Ydb_Operations.Operation, error) {
 		return s.command(ctx, r.GetOperationParams(), func(call coordination.Epoch) coordination.Command {
-			return &coordination.CreateNode{Call: call, Caller: s.caller(ctx), Path: path, Config: nodeConfig(r.GetConfig()),
+			return &coordination.CreateNode{Call: call, Caller: s.caller(ctx), Path: path, Config: wire.NodeConfig(r.GetConfig()),
 				SetsPath: r.GetConfig().GetPath() != "", Owner: ownerFor(ctx), StampMillis: s.group.clock.wallMillis()}
 		})
 	})
@@ -53,7 +54,7 @@ func (s coordinationService) AlterNode(ctx context.Context, r *Ydb_Coordination.
 	path, outcome := scheme.SplitAtLastSlash(r.GetPath())
 	op, err := s.unlessRefused(outcome, func() (*Ydb_Operations.Operation, error) {
 		return s.command(ctx, r.GetOperationParams(), func(call coordination.Epoch) coordination.Command {
-			return &coordination.AlterNode{Call: call, Caller: s.caller(ctx), Path: path, Config: nodeConfig(r.GetConfig()), SetsPath: r.GetConfig().GetPath() != ""}
+			return &coordination.AlterNode{Call: call, Caller: s.caller(ctx), Path: path, Config: wire.NodeConfig(r.GetConfig()), SetsPath: r.GetConfig().GetPath() != ""}
 		})
 	})
 	return &Ydb_Coordination.AlterNodeResponse{Operation: op}, err
@@ -82,13 +83,7 @@ func (s coordinationService) DescribeNode(ctx context.Context, r *Ydb_Coordinati
 			return nil, outcome
 		}
 		config, _ := m.Config(entry.Node)
-		return &Ydb_Coordination.DescribeNodeResult{Self: self(m.Tree(), entry), Config: &Ydb_Coordination.Config{
-			SelfCheckPeriodMillis:    config.SelfCheckPeriodMillis,
-			SessionGracePeriodMillis: config.SessionGracePeriodMillis,
-			ReadConsistencyMode:      Ydb_Coordination.ConsistencyMode(config.ReadConsistencyMode),
-			AttachConsistencyMode:    Ydb_Coordination.ConsistencyMode(config.AttachConsistencyMode),
-			RateLimiterCountersMode:  Ydb_Coordination.RateLimiterCountersMode(config.RateLimiterCountersMode),
-		}}, outcome
+		return &Ydb_Coordination.DescribeNodeResult{Self: wire.Self(m.Tree(), entry), Config: wire.Config(config)}, outcome
 	})
 	return &Ydb_Coordination.DescribeNodeResponse{Operation: op}, err
 }
@@ -99,14 +94,4 @@ func (s *Server) unlessRefused(outcome scheme.Outcome, next func() (*Ydb_Operati
 		return operation(outcome, nil)
 	}
 	return next()
-}
-
-func nodeConfig(c *Ydb_Coordination.Config) coordination.NodeConfig {
-	return coordination.NodeConfig{
-		SelfCheckPeriodMillis:    c.GetSelfCheckPeriodMillis(),
-		SessionGracePeriodMillis: c.GetSessionGracePeriodMillis(),
-		ReadConsistencyMode:      int32(c.GetReadConsistencyMode()),
-		AttachConsistencyMode:    int32(c.GetAttachConsistencyMode()),
-		RateLimiterCountersMode:  int32(c.GetRateLimiterCountersMode()),
-	}
 }

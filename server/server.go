@@ -43,6 +43,7 @@ type Server struct {
 	group    *group
 	writers  *writers
 	streams  *streamSet
+	voice    *voice
 	policy   coordination.PingPolicy
 	python   coordination.PingPolicy
 
@@ -114,12 +115,13 @@ func (s *Server) setPolicies() {
 	if s.config.HoldStartFailureMillis != nil {
 		hold = *s.config.HoldStartFailureMillis
 	}
-	s.policy = coordination.PingPolicy{HoldStartFailureMillis: hold, Opaque: pingOpaque}
+	s.policy = coordination.PingPolicy{HoldStartFailureMillis: hold, Opaque: nonzero}
 	s.python = s.policy
 	s.python.MaxIntervalMillis = 2000
 }
 
-func pingOpaque() uint64 { return max(1, rand.Uint64()) }
+// nonzero is hard to guess.
+func nonzero() uint64 { return max(1, rand.Uint64()) }
 
 // pingPolicy is how the client of a stream is pinged: the Python SDK gives up after 3 s of silence (surface.md §2.6).
 func (s *Server) pingPolicy(ctx context.Context) *coordination.PingPolicy {
@@ -133,7 +135,9 @@ func (s *Server) pingPolicy(ctx context.Context) *coordination.PingPolicy {
 
 // startGroup returns when the group leads and has applied the log.
 func (s *Server) startGroup(ctx context.Context) error {
-	group, err := openGroup(s.config, s.store, s.fail)
+	clock := newClock()
+	s.voice = newVoice(clock)
+	group, err := openGroup(s.config, s.store, clock, s.fail, s.streams.follow)
 	if err != nil {
 		return err
 	}
@@ -146,15 +150,17 @@ func (s *Server) startGroup(ctx context.Context) error {
 	case <-s.group.ready:
 		if err := s.addInitialAdmin(ctx); err != nil {
 			close(s.group.stop)
-			<-s.group.stopped
+			<-s.group.ended
 			return err
 		}
 		return nil
-	case <-s.group.stopped:
+	case <-s.done:
+		close(s.group.stop)
+		<-s.group.ended
 		return s.Err()
 	case <-ctx.Done():
 		close(s.group.stop)
-		<-s.group.stopped
+		<-s.group.ended
 		return fmt.Errorf("start: %w", ctx.Err())
 	}
 }
@@ -167,7 +173,6 @@ func (s *Server) startGRPC() {
 		// SDKs ping every few seconds, some of them without a stream (surface.md §6).
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 20 * time.Second, Timeout: 10 * time.Second}),
-		grpc.SharedWriteBuffer(true),
 		grpc.WaitForHandlers(true),
 		grpc.Creds(transportSecurity{s.tls}),
 		grpc.ChainUnaryInterceptor(s.authenticateUnary),
@@ -248,7 +253,7 @@ func (s *Server) Stop(ctx context.Context) error {
 		}
 		s.serving.Wait()
 		close(s.group.stop)
-		<-s.group.stopped
+		<-s.group.ended
 		s.writers.close()
 		err = s.store.Stop()
 	})

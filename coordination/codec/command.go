@@ -137,7 +137,7 @@ func (w *wire) command(c coordination.Command) protowire.Number {
 		return 8
 	case *coordination.ReleaseSemaphore:
 		w.origin(&c.Origin)
-		w.text(6, &c.Name)
+		w.text(7, &c.Name)
 		return 9
 	case *coordination.CreateNode:
 		w.createNode(c)
@@ -192,12 +192,13 @@ func (w *wire) config(first protowire.Number, c *coordination.NodeConfig) {
 	number(w, first+4, &c.RateLimiterCountersMode)
 }
 
-// origin is the fields 1 to 5 of what a session asks for.
+// origin is the fields 1 to 6 of what a session asks for.
 func (w *wire) origin(o *coordination.Origin) {
 	number(w, 1, &o.Node)
 	number(w, 2, &o.Session)
 	w.epoch(3, &o.Address.Epoch)
 	number(w, 5, &o.Address.Sequence)
+	number(w, 6, &o.Acknowledged)
 }
 
 // call is the fields 1 to 3 of a command about the path tree.
@@ -213,6 +214,7 @@ func (w *wire) attach(c *coordination.Attach) {
 	number(w, 5, &c.TimeoutMillis)
 	w.text(6, &c.Description)
 	w.text(7, &c.ProtectionKey)
+	number(w, 8, &c.Nonce)
 }
 
 func (w *wire) expireSession(c *coordination.ExpireSession) {
@@ -233,30 +235,30 @@ func (w *wire) expireWaiter(c *coordination.ExpireWaiter) {
 
 func (w *wire) createSemaphore(c *coordination.CreateSemaphore) {
 	w.origin(&c.Origin)
-	w.text(6, &c.Name)
-	number(w, 7, &c.Limit)
-	w.bytes(8, &c.Data)
+	w.text(7, &c.Name)
+	number(w, 8, &c.Limit)
+	w.bytes(9, &c.Data)
 }
 
 func (w *wire) updateSemaphore(c *coordination.UpdateSemaphore) {
 	w.origin(&c.Origin)
-	w.text(6, &c.Name)
-	w.bytes(7, &c.Data)
+	w.text(7, &c.Name)
+	w.bytes(8, &c.Data)
 }
 
 func (w *wire) deleteSemaphore(c *coordination.DeleteSemaphore) {
 	w.origin(&c.Origin)
-	w.text(6, &c.Name)
-	w.flag(7, &c.Force)
+	w.text(7, &c.Name)
+	w.flag(8, &c.Force)
 }
 
 func (w *wire) acquireSemaphore(c *coordination.AcquireSemaphore) {
 	w.origin(&c.Origin)
-	w.text(6, &c.Name)
-	number(w, 7, &c.Count)
-	number(w, 8, &c.TimeoutMillis)
-	w.bytes(9, &c.Data)
-	w.flag(10, &c.Ephemeral)
+	w.text(7, &c.Name)
+	number(w, 8, &c.Count)
+	number(w, 9, &c.TimeoutMillis)
+	w.bytes(10, &c.Data)
+	w.flag(11, &c.Ephemeral)
 }
 
 func (w *wire) createNode(c *coordination.CreateNode) {

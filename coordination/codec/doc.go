@@ -16,7 +16,7 @@
 // # Why not the generated code
 //
 // The messages are protobuf, and logpb is generated from them, but reading and writing is done here: a command is
-// encoded and decoded once for each request, and the generated code takes several times as long (see BenchmarkAcquire),
+// encoded and decoded once for each request, and the generated code takes more than twice as long (BenchmarkAcquire),
 // accepts many encodings of one value, and would need every message copied into a second set of structs. Each message
 // is listed once, field by field, in a function that serves measuring, writing and reading alike. Tests compare
 // all of it with the generated code, in both directions.

@@ -171,6 +171,7 @@ func (w *wire) sessionRow(r *coordination.SessionRow) {
 	w.text(2, &r.Description)
 	w.text(3, &r.ProtectionKey)
 	w.epoch(4, &r.AttachEpoch)
+	number(w, 6, &r.Nonce)
 }
 
 func (w *wire) semaphoreRow(r *coordination.SemaphoreRow) {

@@ -13,7 +13,8 @@ type wire struct {
 	mode   mode
 	copies bool   // reading: byte slices are copied instead of shared with the input
 	size   int    // measuring: bytes so far
-	data   []byte // writing: what has been written; reading: what is left, behind tag
+	data   []byte // writing: what has been written; reading: the whole message
+	next   int    // reading: where in data what follows tag begins; an index, because moving a slice costs a write barrier
 	tag    uint64 // reading: of the field that is next, 0 at the end
 	err    error
 }
@@ -38,7 +39,7 @@ func (w *wire) fail(format string, args ...any) {
 	if w.err == nil {
 		w.err = fmt.Errorf(format, args...)
 	}
-	w.data, w.tag = nil, 0
+	w.next, w.tag = len(w.data), 0
 }
 
 // finish returns what was wrong with the message that has been read.
@@ -53,7 +54,7 @@ func (w *wire) finish() error {
 // nextTag goes on to the next field.
 func (w *wire) nextTag() {
 	w.tag = 0
-	if len(w.data) == 0 {
+	if w.next == len(w.data) {
 		return
 	}
 	if w.tag = w.takeVarint(); w.tag == 0 {
@@ -63,33 +64,33 @@ func (w *wire) nextTag() {
 
 // takeVarint reads a number, which must be in its shortest form. It returns 0 on an error.
 func (w *wire) takeVarint() uint64 {
-	if len(w.data) > 0 && w.data[0] < 0x80 { // most numbers, and nearly every tag
-		v := w.data[0]
-		w.data = w.data[1:]
-		return uint64(v)
+	if w.next < len(w.data) && w.data[w.next] < 0x80 { // most numbers, and nearly every tag
+		w.next++
+		return uint64(w.data[w.next-1])
 	}
-	v, n := protowire.ConsumeVarint(w.data)
+	v, n := protowire.ConsumeVarint(w.data[w.next:])
 	switch {
 	case n < 0:
 		w.fail("%w", protowire.ParseError(n))
 		return 0
-	case n > 1 && w.data[n-1] == 0:
+	case w.data[w.next+n-1] == 0: // and there is a byte before it
 		w.fail("a number is longer than it needs to be")
 		return 0
 	}
-	w.data = w.data[n:]
+	w.next += n
 	return v
 }
 
 // takeBytes reads bytes with their length before them. They are shared with the input.
 func (w *wire) takeBytes() []byte {
 	length := w.takeVarint()
-	if length > uint64(len(w.data)) {
-		w.fail("%d bytes are announced, %d are there", length, len(w.data))
+	if left := len(w.data) - w.next; length > uint64(left) {
+		w.fail("%d bytes are announced, %d are there", length, left)
 		return nil
 	}
-	taken := w.data[:length:length]
-	w.data = w.data[length:]
+	end := w.next + int(length)
+	taken := w.data[w.next:end:end]
+	w.next = end
 	return taken
 }
 

@@ -398,6 +398,7 @@ type Attach struct {
 	TimeoutMillis uint64                 `protobuf:"varint,5,opt,name=timeout_millis,json=timeoutMillis,proto3" json:"timeout_millis,omitempty"`
 	Description   string                 `protobuf:"bytes,6,opt,name=description,proto3" json:"description,omitempty"`
 	ProtectionKey []byte                 `protobuf:"bytes,7,opt,name=protection_key,json=protectionKey,proto3" json:"protection_key,omitempty"`
+	Nonce         uint64                 `protobuf:"varint,8,opt,name=nonce,proto3" json:"nonce,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -481,13 +482,22 @@ func (x *Attach) GetProtectionKey() []byte {
 	return nil
 }
 
+func (x *Attach) GetNonce() uint64 {
+	if x != nil {
+		return x.Nonce
+	}
+	return 0
+}
+
 type StopSession struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Node          uint64                 `protobuf:"varint,1,opt,name=node,proto3" json:"node,omitempty"`
-	Session       uint64                 `protobuf:"varint,2,opt,name=session,proto3" json:"session,omitempty"`
-	EpochTerm     uint64                 `protobuf:"varint,3,opt,name=epoch_term,json=epochTerm,proto3" json:"epoch_term,omitempty"`
-	EpochCounter  uint64                 `protobuf:"varint,4,opt,name=epoch_counter,json=epochCounter,proto3" json:"epoch_counter,omitempty"`
-	Sequence      uint64                 `protobuf:"varint,5,opt,name=sequence,proto3" json:"sequence,omitempty"`
+	state        protoimpl.MessageState `protogen:"open.v1"`
+	Node         uint64                 `protobuf:"varint,1,opt,name=node,proto3" json:"node,omitempty"`
+	Session      uint64                 `protobuf:"varint,2,opt,name=session,proto3" json:"session,omitempty"`
+	EpochTerm    uint64                 `protobuf:"varint,3,opt,name=epoch_term,json=epochTerm,proto3" json:"epoch_term,omitempty"`
+	EpochCounter uint64                 `protobuf:"varint,4,opt,name=epoch_counter,json=epochCounter,proto3" json:"epoch_counter,omitempty"`
+	Sequence     uint64                 `protobuf:"varint,5,opt,name=sequence,proto3" json:"sequence,omitempty"`
+	// All requests of the stream below this one are answered.
+	Acknowledged  uint64 `protobuf:"varint,6,opt,name=acknowledged,proto3" json:"acknowledged,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -553,6 +563,13 @@ func (x *StopSession) GetEpochCounter() uint64 {
 func (x *StopSession) GetSequence() uint64 {
 	if x != nil {
 		return x.Sequence
+	}
+	return 0
+}
+
+func (x *StopSession) GetAcknowledged() uint64 {
+	if x != nil {
+		return x.Acknowledged
 	}
 	return 0
 }
@@ -718,15 +735,17 @@ func (x *ExpireWaiter) GetTerm() uint64 {
 }
 
 type CreateSemaphore struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Node          uint64                 `protobuf:"varint,1,opt,name=node,proto3" json:"node,omitempty"`
-	Session       uint64                 `protobuf:"varint,2,opt,name=session,proto3" json:"session,omitempty"`
-	EpochTerm     uint64                 `protobuf:"varint,3,opt,name=epoch_term,json=epochTerm,proto3" json:"epoch_term,omitempty"`
-	EpochCounter  uint64                 `protobuf:"varint,4,opt,name=epoch_counter,json=epochCounter,proto3" json:"epoch_counter,omitempty"`
-	Sequence      uint64                 `protobuf:"varint,5,opt,name=sequence,proto3" json:"sequence,omitempty"`
-	Name          string                 `protobuf:"bytes,6,opt,name=name,proto3" json:"name,omitempty"`
-	Limit         uint64                 `protobuf:"varint,7,opt,name=limit,proto3" json:"limit,omitempty"`
-	Data          []byte                 `protobuf:"bytes,8,opt,name=data,proto3" json:"data,omitempty"`
+	state        protoimpl.MessageState `protogen:"open.v1"`
+	Node         uint64                 `protobuf:"varint,1,opt,name=node,proto3" json:"node,omitempty"`
+	Session      uint64                 `protobuf:"varint,2,opt,name=session,proto3" json:"session,omitempty"`
+	EpochTerm    uint64                 `protobuf:"varint,3,opt,name=epoch_term,json=epochTerm,proto3" json:"epoch_term,omitempty"`
+	EpochCounter uint64                 `protobuf:"varint,4,opt,name=epoch_counter,json=epochCounter,proto3" json:"epoch_counter,omitempty"`
+	Sequence     uint64                 `protobuf:"varint,5,opt,name=sequence,proto3" json:"sequence,omitempty"`
+	// All requests of the stream below this one are answered.
+	Acknowledged  uint64 `protobuf:"varint,6,opt,name=acknowledged,proto3" json:"acknowledged,omitempty"`
+	Name          string `protobuf:"bytes,7,opt,name=name,proto3" json:"name,omitempty"`
+	Limit         uint64 `protobuf:"varint,8,opt,name=limit,proto3" json:"limit,omitempty"`
+	Data          []byte `protobuf:"bytes,9,opt,name=data,proto3" json:"data,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -796,6 +815,13 @@ func (x *CreateSemaphore) GetSequence() uint64 {
 	return 0
 }
 
+func (x *CreateSemaphore) GetAcknowledged() uint64 {
+	if x != nil {
+		return x.Acknowledged
+	}
+	return 0
+}
+
 func (x *CreateSemaphore) GetName() string {
 	if x != nil {
 		return x.Name
@@ -818,14 +844,16 @@ func (x *CreateSemaphore) GetData() []byte {
 }
 
 type UpdateSemaphore struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Node          uint64                 `protobuf:"varint,1,opt,name=node,proto3" json:"node,omitempty"`
-	Session       uint64                 `protobuf:"varint,2,opt,name=session,proto3" json:"session,omitempty"`
-	EpochTerm     uint64                 `protobuf:"varint,3,opt,name=epoch_term,json=epochTerm,proto3" json:"epoch_term,omitempty"`
-	EpochCounter  uint64                 `protobuf:"varint,4,opt,name=epoch_counter,json=epochCounter,proto3" json:"epoch_counter,omitempty"`
-	Sequence      uint64                 `protobuf:"varint,5,opt,name=sequence,proto3" json:"sequence,omitempty"`
-	Name          string                 `protobuf:"bytes,6,opt,name=name,proto3" json:"name,omitempty"`
-	Data          []byte                 `protobuf:"bytes,7,opt,name=data,proto3" json:"data,omitempty"`
+	state        protoimpl.MessageState `protogen:"open.v1"`
+	Node         uint64                 `protobuf:"varint,1,opt,name=node,proto3" json:"node,omitempty"`
+	Session      uint64                 `protobuf:"varint,2,opt,name=session,proto3" json:"session,omitempty"`
+	EpochTerm    uint64                 `protobuf:"varint,3,opt,name=epoch_term,json=epochTerm,proto3" json:"epoch_term,omitempty"`
+	EpochCounter uint64                 `protobuf:"varint,4,opt,name=epoch_counter,json=epochCounter,proto3" json:"epoch_counter,omitempty"`
+	Sequence     uint64                 `protobuf:"varint,5,opt,name=sequence,proto3" json:"sequence,omitempty"`
+	// All requests of the stream below this one are answered.
+	Acknowledged  uint64 `protobuf:"varint,6,opt,name=acknowledged,proto3" json:"acknowledged,omitempty"`
+	Name          string `protobuf:"bytes,7,opt,name=name,proto3" json:"name,omitempty"`
+	Data          []byte `protobuf:"bytes,8,opt,name=data,proto3" json:"data,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -895,6 +923,13 @@ func (x *UpdateSemaphore) GetSequence() uint64 {
 	return 0
 }
 
+func (x *UpdateSemaphore) GetAcknowledged() uint64 {
+	if x != nil {
+		return x.Acknowledged
+	}
+	return 0
+}
+
 func (x *UpdateSemaphore) GetName() string {
 	if x != nil {
 		return x.Name
@@ -910,14 +945,16 @@ func (x *UpdateSemaphore) GetData() []byte {
 }
 
 type DeleteSemaphore struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Node          uint64                 `protobuf:"varint,1,opt,name=node,proto3" json:"node,omitempty"`
-	Session       uint64                 `protobuf:"varint,2,opt,name=session,proto3" json:"session,omitempty"`
-	EpochTerm     uint64                 `protobuf:"varint,3,opt,name=epoch_term,json=epochTerm,proto3" json:"epoch_term,omitempty"`
-	EpochCounter  uint64                 `protobuf:"varint,4,opt,name=epoch_counter,json=epochCounter,proto3" json:"epoch_counter,omitempty"`
-	Sequence      uint64                 `protobuf:"varint,5,opt,name=sequence,proto3" json:"sequence,omitempty"`
-	Name          string                 `protobuf:"bytes,6,opt,name=name,proto3" json:"name,omitempty"`
-	Force         bool                   `protobuf:"varint,7,opt,name=force,proto3" json:"force,omitempty"`
+	state        protoimpl.MessageState `protogen:"open.v1"`
+	Node         uint64                 `protobuf:"varint,1,opt,name=node,proto3" json:"node,omitempty"`
+	Session      uint64                 `protobuf:"varint,2,opt,name=session,proto3" json:"session,omitempty"`
+	EpochTerm    uint64                 `protobuf:"varint,3,opt,name=epoch_term,json=epochTerm,proto3" json:"epoch_term,omitempty"`
+	EpochCounter uint64                 `protobuf:"varint,4,opt,name=epoch_counter,json=epochCounter,proto3" json:"epoch_counter,omitempty"`
+	Sequence     uint64                 `protobuf:"varint,5,opt,name=sequence,proto3" json:"sequence,omitempty"`
+	// All requests of the stream below this one are answered.
+	Acknowledged  uint64 `protobuf:"varint,6,opt,name=acknowledged,proto3" json:"acknowledged,omitempty"`
+	Name          string `protobuf:"bytes,7,opt,name=name,proto3" json:"name,omitempty"`
+	Force         bool   `protobuf:"varint,8,opt,name=force,proto3" json:"force,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -987,6 +1024,13 @@ func (x *DeleteSemaphore) GetSequence() uint64 {
 	return 0
 }
 
+func (x *DeleteSemaphore) GetAcknowledged() uint64 {
+	if x != nil {
+		return x.Acknowledged
+	}
+	return 0
+}
+
 func (x *DeleteSemaphore) GetName() string {
 	if x != nil {
 		return x.Name
@@ -1008,12 +1052,14 @@ type AcquireSemaphore struct {
 	EpochTerm    uint64                 `protobuf:"varint,3,opt,name=epoch_term,json=epochTerm,proto3" json:"epoch_term,omitempty"`
 	EpochCounter uint64                 `protobuf:"varint,4,opt,name=epoch_counter,json=epochCounter,proto3" json:"epoch_counter,omitempty"`
 	Sequence     uint64                 `protobuf:"varint,5,opt,name=sequence,proto3" json:"sequence,omitempty"`
-	Name         string                 `protobuf:"bytes,6,opt,name=name,proto3" json:"name,omitempty"`
-	Count        uint64                 `protobuf:"varint,7,opt,name=count,proto3" json:"count,omitempty"`
+	// All requests of the stream below this one are answered.
+	Acknowledged uint64 `protobuf:"varint,6,opt,name=acknowledged,proto3" json:"acknowledged,omitempty"`
+	Name         string `protobuf:"bytes,7,opt,name=name,proto3" json:"name,omitempty"`
+	Count        uint64 `protobuf:"varint,8,opt,name=count,proto3" json:"count,omitempty"`
 	// 2^64-1 waits for ever, 0 does not wait.
-	TimeoutMillis uint64 `protobuf:"varint,8,opt,name=timeout_millis,json=timeoutMillis,proto3" json:"timeout_millis,omitempty"`
-	Data          []byte `protobuf:"bytes,9,opt,name=data,proto3" json:"data,omitempty"`
-	Ephemeral     bool   `protobuf:"varint,10,opt,name=ephemeral,proto3" json:"ephemeral,omitempty"`
+	TimeoutMillis uint64 `protobuf:"varint,9,opt,name=timeout_millis,json=timeoutMillis,proto3" json:"timeout_millis,omitempty"`
+	Data          []byte `protobuf:"bytes,10,opt,name=data,proto3" json:"data,omitempty"`
+	Ephemeral     bool   `protobuf:"varint,11,opt,name=ephemeral,proto3" json:"ephemeral,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1083,6 +1129,13 @@ func (x *AcquireSemaphore) GetSequence() uint64 {
 	return 0
 }
 
+func (x *AcquireSemaphore) GetAcknowledged() uint64 {
+	if x != nil {
+		return x.Acknowledged
+	}
+	return 0
+}
+
 func (x *AcquireSemaphore) GetName() string {
 	if x != nil {
 		return x.Name
@@ -1119,13 +1172,15 @@ func (x *AcquireSemaphore) GetEphemeral() bool {
 }
 
 type ReleaseSemaphore struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Node          uint64                 `protobuf:"varint,1,opt,name=node,proto3" json:"node,omitempty"`
-	Session       uint64                 `protobuf:"varint,2,opt,name=session,proto3" json:"session,omitempty"`
-	EpochTerm     uint64                 `protobuf:"varint,3,opt,name=epoch_term,json=epochTerm,proto3" json:"epoch_term,omitempty"`
-	EpochCounter  uint64                 `protobuf:"varint,4,opt,name=epoch_counter,json=epochCounter,proto3" json:"epoch_counter,omitempty"`
-	Sequence      uint64                 `protobuf:"varint,5,opt,name=sequence,proto3" json:"sequence,omitempty"`
-	Name          string                 `protobuf:"bytes,6,opt,name=name,proto3" json:"name,omitempty"`
+	state        protoimpl.MessageState `protogen:"open.v1"`
+	Node         uint64                 `protobuf:"varint,1,opt,name=node,proto3" json:"node,omitempty"`
+	Session      uint64                 `protobuf:"varint,2,opt,name=session,proto3" json:"session,omitempty"`
+	EpochTerm    uint64                 `protobuf:"varint,3,opt,name=epoch_term,json=epochTerm,proto3" json:"epoch_term,omitempty"`
+	EpochCounter uint64                 `protobuf:"varint,4,opt,name=epoch_counter,json=epochCounter,proto3" json:"epoch_counter,omitempty"`
+	Sequence     uint64                 `protobuf:"varint,5,opt,name=sequence,proto3" json:"sequence,omitempty"`
+	// All requests of the stream below this one are answered.
+	Acknowledged  uint64 `protobuf:"varint,6,opt,name=acknowledged,proto3" json:"acknowledged,omitempty"`
+	Name          string `protobuf:"bytes,7,opt,name=name,proto3" json:"name,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1191,6 +1246,13 @@ func (x *ReleaseSemaphore) GetEpochCounter() uint64 {
 func (x *ReleaseSemaphore) GetSequence() uint64 {
 	if x != nil {
 		return x.Sequence
+	}
+	return 0
+}
+
+func (x *ReleaseSemaphore) GetAcknowledged() uint64 {
+	if x != nil {
+		return x.Acknowledged
 	}
 	return 0
 }
@@ -2449,6 +2511,7 @@ type SessionRow struct {
 	ProtectionKey      []byte                 `protobuf:"bytes,3,opt,name=protection_key,json=protectionKey,proto3" json:"protection_key,omitempty"`
 	AttachEpochTerm    uint64                 `protobuf:"varint,4,opt,name=attach_epoch_term,json=attachEpochTerm,proto3" json:"attach_epoch_term,omitempty"`
 	AttachEpochCounter uint64                 `protobuf:"varint,5,opt,name=attach_epoch_counter,json=attachEpochCounter,proto3" json:"attach_epoch_counter,omitempty"`
+	Nonce              uint64                 `protobuf:"varint,6,opt,name=nonce,proto3" json:"nonce,omitempty"`
 	unknownFields      protoimpl.UnknownFields
 	sizeCache          protoimpl.SizeCache
 }
@@ -2514,6 +2577,13 @@ func (x *SessionRow) GetAttachEpochTerm() uint64 {
 func (x *SessionRow) GetAttachEpochCounter() uint64 {
 	if x != nil {
 		return x.AttachEpochCounter
+	}
+	return 0
+}
+
+func (x *SessionRow) GetNonce() uint64 {
+	if x != nil {
+		return x.Nonce
 	}
 	return 0
 }
@@ -2969,7 +3039,7 @@ const file_coordination_codec_logpb_log_proto_rawDesc = "" +
 	"\vremove_user\x18\x12 \x01(\v2\x19.coordd.log.v1.RemoveUserH\x00R\n" +
 	"removeUser\x12O\n" +
 	"\x12rotate_signing_key\x18\x13 \x01(\v2\x1f.coordd.log.v1.RotateSigningKeyH\x00R\x10rotateSigningKeyB\t\n" +
-	"\acommand\"\xea\x01\n" +
+	"\acommand\"\x80\x02\n" +
 	"\x06Attach\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\x04R\x04node\x12\x18\n" +
 	"\asession\x18\x02 \x01(\x04R\asession\x12\x1d\n" +
@@ -2978,14 +3048,16 @@ const file_coordination_codec_logpb_log_proto_rawDesc = "" +
 	"\repoch_counter\x18\x04 \x01(\x04R\fepochCounter\x12%\n" +
 	"\x0etimeout_millis\x18\x05 \x01(\x04R\rtimeoutMillis\x12 \n" +
 	"\vdescription\x18\x06 \x01(\tR\vdescription\x12%\n" +
-	"\x0eprotection_key\x18\a \x01(\fR\rprotectionKey\"\x9b\x01\n" +
+	"\x0eprotection_key\x18\a \x01(\fR\rprotectionKey\x12\x14\n" +
+	"\x05nonce\x18\b \x01(\x04R\x05nonce\"\xbf\x01\n" +
 	"\vStopSession\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\x04R\x04node\x12\x18\n" +
 	"\asession\x18\x02 \x01(\x04R\asession\x12\x1d\n" +
 	"\n" +
 	"epoch_term\x18\x03 \x01(\x04R\tepochTerm\x12#\n" +
 	"\repoch_counter\x18\x04 \x01(\x04R\fepochCounter\x12\x1a\n" +
-	"\bsequence\x18\x05 \x01(\x04R\bsequence\"\xaf\x01\n" +
+	"\bsequence\x18\x05 \x01(\x04R\bsequence\x12\"\n" +
+	"\facknowledged\x18\x06 \x01(\x04R\facknowledged\"\xaf\x01\n" +
 	"\rExpireSession\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\x04R\x04node\x12\x18\n" +
 	"\asession\x18\x02 \x01(\x04R\asession\x12*\n" +
@@ -2999,56 +3071,61 @@ const file_coordination_codec_logpb_log_proto_rawDesc = "" +
 	"\x05order\x18\x04 \x01(\x04R\x05order\x12\x1d\n" +
 	"\n" +
 	"wait_epoch\x18\x05 \x01(\x04R\twaitEpoch\x12\x12\n" +
-	"\x04term\x18\x06 \x01(\x04R\x04term\"\xdd\x01\n" +
+	"\x04term\x18\x06 \x01(\x04R\x04term\"\x81\x02\n" +
 	"\x0fCreateSemaphore\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\x04R\x04node\x12\x18\n" +
 	"\asession\x18\x02 \x01(\x04R\asession\x12\x1d\n" +
 	"\n" +
 	"epoch_term\x18\x03 \x01(\x04R\tepochTerm\x12#\n" +
 	"\repoch_counter\x18\x04 \x01(\x04R\fepochCounter\x12\x1a\n" +
-	"\bsequence\x18\x05 \x01(\x04R\bsequence\x12\x12\n" +
-	"\x04name\x18\x06 \x01(\tR\x04name\x12\x14\n" +
-	"\x05limit\x18\a \x01(\x04R\x05limit\x12\x12\n" +
-	"\x04data\x18\b \x01(\fR\x04data\"\xc7\x01\n" +
+	"\bsequence\x18\x05 \x01(\x04R\bsequence\x12\"\n" +
+	"\facknowledged\x18\x06 \x01(\x04R\facknowledged\x12\x12\n" +
+	"\x04name\x18\a \x01(\tR\x04name\x12\x14\n" +
+	"\x05limit\x18\b \x01(\x04R\x05limit\x12\x12\n" +
+	"\x04data\x18\t \x01(\fR\x04data\"\xeb\x01\n" +
 	"\x0fUpdateSemaphore\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\x04R\x04node\x12\x18\n" +
 	"\asession\x18\x02 \x01(\x04R\asession\x12\x1d\n" +
 	"\n" +
 	"epoch_term\x18\x03 \x01(\x04R\tepochTerm\x12#\n" +
 	"\repoch_counter\x18\x04 \x01(\x04R\fepochCounter\x12\x1a\n" +
-	"\bsequence\x18\x05 \x01(\x04R\bsequence\x12\x12\n" +
-	"\x04name\x18\x06 \x01(\tR\x04name\x12\x12\n" +
-	"\x04data\x18\a \x01(\fR\x04data\"\xc9\x01\n" +
+	"\bsequence\x18\x05 \x01(\x04R\bsequence\x12\"\n" +
+	"\facknowledged\x18\x06 \x01(\x04R\facknowledged\x12\x12\n" +
+	"\x04name\x18\a \x01(\tR\x04name\x12\x12\n" +
+	"\x04data\x18\b \x01(\fR\x04data\"\xed\x01\n" +
 	"\x0fDeleteSemaphore\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\x04R\x04node\x12\x18\n" +
 	"\asession\x18\x02 \x01(\x04R\asession\x12\x1d\n" +
 	"\n" +
 	"epoch_term\x18\x03 \x01(\x04R\tepochTerm\x12#\n" +
 	"\repoch_counter\x18\x04 \x01(\x04R\fepochCounter\x12\x1a\n" +
-	"\bsequence\x18\x05 \x01(\x04R\bsequence\x12\x12\n" +
-	"\x04name\x18\x06 \x01(\tR\x04name\x12\x14\n" +
-	"\x05force\x18\a \x01(\bR\x05force\"\xa3\x02\n" +
+	"\bsequence\x18\x05 \x01(\x04R\bsequence\x12\"\n" +
+	"\facknowledged\x18\x06 \x01(\x04R\facknowledged\x12\x12\n" +
+	"\x04name\x18\a \x01(\tR\x04name\x12\x14\n" +
+	"\x05force\x18\b \x01(\bR\x05force\"\xc7\x02\n" +
 	"\x10AcquireSemaphore\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\x04R\x04node\x12\x18\n" +
 	"\asession\x18\x02 \x01(\x04R\asession\x12\x1d\n" +
 	"\n" +
 	"epoch_term\x18\x03 \x01(\x04R\tepochTerm\x12#\n" +
 	"\repoch_counter\x18\x04 \x01(\x04R\fepochCounter\x12\x1a\n" +
-	"\bsequence\x18\x05 \x01(\x04R\bsequence\x12\x12\n" +
-	"\x04name\x18\x06 \x01(\tR\x04name\x12\x14\n" +
-	"\x05count\x18\a \x01(\x04R\x05count\x12%\n" +
-	"\x0etimeout_millis\x18\b \x01(\x04R\rtimeoutMillis\x12\x12\n" +
-	"\x04data\x18\t \x01(\fR\x04data\x12\x1c\n" +
-	"\tephemeral\x18\n" +
-	" \x01(\bR\tephemeral\"\xb4\x01\n" +
+	"\bsequence\x18\x05 \x01(\x04R\bsequence\x12\"\n" +
+	"\facknowledged\x18\x06 \x01(\x04R\facknowledged\x12\x12\n" +
+	"\x04name\x18\a \x01(\tR\x04name\x12\x14\n" +
+	"\x05count\x18\b \x01(\x04R\x05count\x12%\n" +
+	"\x0etimeout_millis\x18\t \x01(\x04R\rtimeoutMillis\x12\x12\n" +
+	"\x04data\x18\n" +
+	" \x01(\fR\x04data\x12\x1c\n" +
+	"\tephemeral\x18\v \x01(\bR\tephemeral\"\xd8\x01\n" +
 	"\x10ReleaseSemaphore\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\x04R\x04node\x12\x18\n" +
 	"\asession\x18\x02 \x01(\x04R\asession\x12\x1d\n" +
 	"\n" +
 	"epoch_term\x18\x03 \x01(\x04R\tepochTerm\x12#\n" +
 	"\repoch_counter\x18\x04 \x01(\x04R\fepochCounter\x12\x1a\n" +
-	"\bsequence\x18\x05 \x01(\x04R\bsequence\x12\x12\n" +
-	"\x04name\x18\x06 \x01(\tR\x04name\"\x8d\x04\n" +
+	"\bsequence\x18\x05 \x01(\x04R\bsequence\x12\"\n" +
+	"\facknowledged\x18\x06 \x01(\x04R\facknowledged\x12\x12\n" +
+	"\x04name\x18\a \x01(\tR\x04name\"\x8d\x04\n" +
 	"\n" +
 	"CreateNode\x12\x1b\n" +
 	"\tcall_term\x18\x01 \x01(\x04R\bcallTerm\x12!\n" +
@@ -3174,14 +3251,15 @@ const file_coordination_codec_logpb_log_proto_rawDesc = "" +
 	"\fnext_session\x18\x06 \x01(\x04R\vnextSession\x12%\n" +
 	"\x0enext_semaphore\x18\a \x01(\x04R\rnextSemaphore\x12\x1d\n" +
 	"\n" +
-	"next_order\x18\b \x01(\x04R\tnextOrder\"\xda\x01\n" +
+	"next_order\x18\b \x01(\x04R\tnextOrder\"\xf0\x01\n" +
 	"\n" +
 	"SessionRow\x12%\n" +
 	"\x0etimeout_millis\x18\x01 \x01(\x04R\rtimeoutMillis\x12 \n" +
 	"\vdescription\x18\x02 \x01(\tR\vdescription\x12%\n" +
 	"\x0eprotection_key\x18\x03 \x01(\fR\rprotectionKey\x12*\n" +
 	"\x11attach_epoch_term\x18\x04 \x01(\x04R\x0fattachEpochTerm\x120\n" +
-	"\x14attach_epoch_counter\x18\x05 \x01(\x04R\x12attachEpochCounter\"j\n" +
+	"\x14attach_epoch_counter\x18\x05 \x01(\x04R\x12attachEpochCounter\x12\x14\n" +
+	"\x05nonce\x18\x06 \x01(\x04R\x05nonce\"j\n" +
 	"\fSemaphoreRow\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04data\x18\x02 \x01(\fR\x04data\x12\x14\n" +

@@ -1,0 +1,269 @@
+package conformance_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"maps"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/coordd/coordd"
+
+// layer is a row of the table of packages: what a folder and those below it may import besides the standard library.
+type layer struct {
+	folder string
+	// ours are folders of this module, with those below them; its own are always allowed.
+	ours []string
+	// foreign are the import paths that foreign packages must begin with.
+	foreign []string
+	// pure packages know no clock, chance, goroutine or outer world.
+	pure bool
+}
+
+const (
+	protobuf  = "google.golang.org/protobuf"
+	grpc      = "google.golang.org/grpc"
+	raft      = "go.etcd.io/raft/v3"
+	bbolt     = "go.etcd.io/bbolt"
+	hashicorp = "github.com/hashicorp/"
+	ydbProtos = "github.com/ydb-platform/ydb-go-genproto"
+	system    = "golang.org/x/sys"
+)
+
+// layers is the table of packages of the architecture, the innermost first.
+var layers = []layer{
+	{folder: "scheme", pure: true},
+	{folder: "coordination", ours: []string{"scheme"}, pure: true},
+	{folder: "coordination/codec", ours: []string{"scheme", "coordination"}, foreign: []string{protobuf}, pure: true},
+	{folder: "coordination/codec/logpb", foreign: []string{protobuf}}, // generated
+	{folder: "raftstore", foreign: []string{raft, hashicorp, bbolt, grpc, protobuf, system}},
+	{folder: "server", ours: []string{"scheme", "coordination", "raftstore"}, foreign: []string{grpc, protobuf, ydbProtos}},
+	{folder: "conformance", ours: []string{"scheme", "coordination", "raftstore", "server"},
+		foreign: []string{raft, hashicorp, bbolt, grpc, protobuf, ydbProtos, system, "github.com/anishathalye/porcupine", "pgregory.net/rapid"}},
+	{folder: "cmd/coordd", ours: []string{"scheme", "coordination", "raftstore", "server", "conformance"},
+		foreign: []string{grpc, protobuf, ydbProtos, system, "github.com/spf13/", "go.yaml.in/yaml/v3"}},
+}
+
+// layerOf returns the row for a folder, nil if the table has none.
+func layerOf(folder string) *layer {
+	var found *layer
+	for i := range layers {
+		if within(folder, layers[i].folder) && (found == nil || len(found.folder) < len(layers[i].folder)) {
+			found = &layers[i]
+		}
+	}
+	return found
+}
+
+func within(folder, outer string) bool {
+	return folder == outer || strings.HasPrefix(folder, outer+"/")
+}
+
+func (l *layer) allows(imported string) bool {
+	if ours, found := strings.CutPrefix(imported, module+"/"); found {
+		return within(ours, l.folder) || slices.ContainsFunc(l.ours, func(outer string) bool { return within(ours, outer) })
+	}
+	if first, _, _ := strings.Cut(imported, "/"); !strings.Contains(first, ".") {
+		return true // the standard library
+	}
+	return slices.ContainsFunc(l.foreign, func(prefix string) bool { return strings.HasPrefix(imported, prefix) })
+}
+
+// Nothing imports what the architecture does not allow it to, and the pure packages are pure.
+func TestArchitecture(t *testing.T) {
+	checked := make(map[string]int)
+	for name, file := range parseModule(t) {
+		folder := path.Dir(name)
+		l := layerOf(folder)
+		if l == nil {
+			t.Errorf("%s: the table of packages has no row for %s", name, folder)
+			continue
+		}
+		checked[l.folder]++
+		for _, spec := range file.Imports {
+			if imported := importPath(spec); !l.allows(imported) {
+				t.Errorf("%s imports %s, which %s may not", name, imported, l.folder)
+			}
+		}
+		if l.pure {
+			for _, impurity := range impurities(file) {
+				t.Errorf("%s: %s in a pure package", name, impurity)
+			}
+		}
+	}
+	for _, folder := range []string{"scheme", "coordination", "coordination/codec", "coordination/codec/logpb", "raftstore", "server", "conformance", "cmd/coordd"} {
+		if checked[folder] == 0 {
+			t.Errorf("no file of %s was checked", folder)
+		}
+	}
+}
+
+// parseModule returns the files of this module by name, for every operating system, without its tests and without the
+// modules inside it.
+func parseModule(t *testing.T) map[string]*ast.File {
+	t.Helper()
+	const root = ".."
+	files := make(map[string]*ast.File)
+	err := filepath.WalkDir(root, func(name string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		relative, err := filepath.Rel(root, name)
+		if err != nil {
+			return err
+		}
+		if entry.IsDir() {
+			return enter(name, relative)
+		}
+		if strings.HasSuffix(name, ".go") && !strings.HasSuffix(name, "_test.go") {
+			file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.SkipObjectResolution)
+			if err != nil {
+				return err
+			}
+			files[filepath.ToSlash(relative)] = file
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
+
+// enter skips the folders that Go skips, and those of other modules.
+func enter(name, relative string) error {
+	if relative == "." {
+		return nil
+	}
+	base := filepath.Base(name)
+	_, err := os.Stat(filepath.Join(name, "go.mod"))
+	if err == nil || base == "testdata" || base == "vendor" || strings.HasPrefix(base, ".") || strings.HasPrefix(base, "_") {
+		return filepath.SkipDir
+	}
+	return nil
+}
+
+func importPath(spec *ast.ImportSpec) string {
+	imported, err := strconv.Unquote(spec.Path.Value)
+	if err != nil {
+		panic(err) // the parser has accepted it
+	}
+	return imported
+}
+
+// The standard library's doors to the clock, to chance, to other goroutines and to the outer world. Of time only its
+// types and constants are left.
+var (
+	impurePackages = []string{"context", "crypto/rand", "log", "math/rand", "net", "os", "runtime", "sync", "syscall", "unsafe"}
+	clockNames     = []string{"After", "AfterFunc", "NewTicker", "NewTimer", "Now", "Since", "Sleep", "Tick", "Until"}
+)
+
+// impurities lists what makes a file impure.
+func impurities(file *ast.File) []string {
+	var found []string
+	clock := ""
+	for _, spec := range file.Imports {
+		imported := importPath(spec)
+		for _, impure := range impurePackages {
+			if within(imported, impure) {
+				found = append(found, "import of "+imported)
+			}
+		}
+		if imported == "time" {
+			clock = "time"
+			if spec.Name != nil {
+				clock = spec.Name.Name
+			}
+		}
+	}
+	if clock == "." {
+		found = append(found, "dot import of time")
+	}
+	ast.Inspect(file, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.GoStmt:
+			found = append(found, "go statement")
+		case *ast.ChanType:
+			found = append(found, "channel")
+		case *ast.SelectorExpr:
+			x, ok := n.X.(*ast.Ident)
+			if ok && clock != "" && x.Name == clock && slices.Contains(clockNames, n.Sel.Name) {
+				found = append(found, "time."+n.Sel.Name)
+			}
+		}
+		return true
+	})
+	return found
+}
+
+// The check itself sees what it should.
+func TestImpuritiesAreSeen(t *testing.T) {
+	cases := map[string]string{
+		`import "time"; var t = time.Now()`:                         "time.Now",
+		`import clock "time"; var t = clock.Since`:                  "time.Since",
+		`import . "time"; var t = Now()`:                            "dot import of time",
+		`import "time"; const second = time.Second`:                 "",
+		`import "math/rand/v2"; var n = rand.Int()`:                 "import of math/rand/v2",
+		`import "math"; var n = math.Pi`:                            "",
+		`import "sync/atomic"; var n atomic.Int64`:                  "import of sync/atomic",
+		`import "log/slog"; func f() { slog.Info("x") }`:            "import of log/slog",
+		`import "net/url"; var u url.URL`:                           "import of net/url",
+		`import "os"; var a = os.Args`:                              "import of os",
+		`import "context"; func f(context.Context) {}`:              "import of context",
+		`func f() { go f() }`:                                       "go statement",
+		`var c chan int`:                                            "channel",
+		`type T struct{ Now int }; func f(time T) { _ = time.Now }`: "",
+	}
+	for _, source := range slices.Sorted(maps.Keys(cases)) {
+		file, err := parser.ParseFile(token.NewFileSet(), "x.go", "package x; "+source, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Join(impurities(file), ", "); got != cases[source] {
+			t.Errorf("%s: %q, want %q", source, got, cases[source])
+		}
+	}
+}
+
+func TestLayersAreSeen(t *testing.T) {
+	cases := []struct {
+		folder, imported string
+		allowed          bool
+	}{
+		{"scheme", "strings", true},
+		{"scheme", module + "/coordination", false},
+		{"scheme", protobuf + "/proto", false},
+		{"coordination", module + "/scheme", true},
+		{"coordination", module + "/coordination/codec", true}, // a cycle, which the compiler refuses
+		{"coordination", protobuf + "/proto", false},
+		{"coordination/codec", module + "/coordination", true},
+		{"coordination/codec", protobuf + "/encoding/protowire", true},
+		{"coordination/codec", grpc, false},
+		{"raftstore", module + "/coordination", false},
+		{"raftstore", module + "/scheme", false},
+		{"raftstore", raft + "/raftpb", true},
+		{"server", module + "/raftstore", true},
+		{"server", module + "/conformance/raw", false},
+		{"server/console", module + "/server", true},
+		{"server", "github.com/ydb-platform/ydb-go-sdk/v3", false},
+		{"conformance/model", module + "/conformance/rings", true},
+		{"cmd/coordd", "github.com/spf13/cobra", true},
+		{"cmd/coordd", "github.com/ydb-platform/ydb-go-sdk/v3", false},
+	}
+	for _, c := range cases {
+		if got := layerOf(c.folder).allows(c.imported); got != c.allowed {
+			t.Errorf("%s imports %s: allowed %v", c.folder, c.imported, got)
+		}
+	}
+	if l := layerOf("schemes"); l != nil {
+		t.Errorf("schemes is taken for %s", l.folder)
+	}
+}

@@ -1,0 +1,180 @@
+package coordination
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/coordd/coordd/scheme"
+)
+
+// rig is a machine and a leader in the hands of a test: commands are applied one by one, when the test says so.
+type rig struct {
+	t        *testing.T
+	machine  *Machine
+	leader   *Leader
+	now      Instant
+	index    Index
+	term     Term
+	inFlight []Command
+	messages []Message // not looked at yet
+	calls    []CallDone
+	barriers []uint64
+	streams  StreamID
+}
+
+func newRig(t *testing.T) *rig {
+	m, err := NewMachine("/local", DefaultLimits())
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &rig{t: t, machine: m, now: 1_000_000_000}
+	r.lead()
+	return r
+}
+
+// lead starts the next term: what was in flight is lost.
+func (r *rig) lead() {
+	r.term++
+	r.inFlight = nil
+	r.index++
+	r.machine.Apply(r.index, r.term, nil)
+	r.leader = NewLeader(r.machine, r.term, r.now)
+}
+
+func (r *rig) take() {
+	out := r.leader.Take()
+	r.inFlight = append(r.inFlight, out.Commands...)
+	r.messages = append(r.messages, out.Messages...)
+	r.calls = append(r.calls, out.Calls...)
+	if out.Barrier != 0 {
+		r.barriers = append(r.barriers, out.Barrier)
+	}
+}
+
+// applyOne applies the first command in flight.
+func (r *rig) applyOne() {
+	r.t.Helper()
+	r.take()
+	c := r.inFlight[0]
+	r.inFlight = r.inFlight[1:]
+	r.applyForeign(r.term, c)
+}
+
+// applyForeign applies a command that the leader did not propose, as another term's.
+func (r *rig) applyForeign(term Term, c Command) {
+	r.t.Helper()
+	r.index++
+	r.leader.Applied(r.now, term, c, r.machine.Apply(r.index, term, c))
+	r.take()
+	if err := r.machine.Check(); err != nil {
+		r.t.Fatalf("after %#v: %v", c, err)
+	}
+}
+
+func (r *rig) applyAll() {
+	r.t.Helper()
+	for r.take(); len(r.inFlight) > 0; r.take() {
+		r.applyOne()
+	}
+}
+
+func (r *rig) createNode(path string, config NodeConfig) NodeID {
+	r.t.Helper()
+	r.leader.Propose(&CreateNode{Call: r.leader.NextCall(), Path: scheme.SplitLoose(path), Config: config})
+	r.applyAll()
+	entry, found := r.machine.tree.Lookup(scheme.SplitLoose(path))
+	if !found {
+		r.t.Fatalf("%s was not created", path)
+	}
+	return entry.Node
+}
+
+// open starts a stream and leaves its command, if there is one, in flight.
+func (r *rig) open(request AttachRequest) StreamID {
+	r.streams++
+	r.leader.Attach(r.now, r.streams, request)
+	r.take()
+	return r.streams
+}
+
+// attach starts a stream and returns it with its session.
+func (r *rig) attach(request AttachRequest) (StreamID, SessionID) {
+	r.t.Helper()
+	stream := r.open(request)
+	r.applyAll()
+	for _, m := range r.messages {
+		if m.Stream == stream && m.Kind == MessageAttached {
+			r.messages = nil
+			return stream, m.Session
+		}
+	}
+	r.t.Fatalf("stream %d is not attached: %v", stream, r.messages)
+	return 0, 0
+}
+
+func (r *rig) request(stream StreamID, sequence Sequence, request Request) {
+	r.leader.Request(stream, sequence, 0, &request)
+	r.take()
+}
+
+func (r *rig) pass(millis uint64) { r.now = r.now.After(millis) }
+
+// tick lets the leader look at its deadlines and returns how many commands it proposed.
+func (r *rig) tick() int {
+	before := len(r.inFlight)
+	r.leader.Tick(r.now)
+	r.take()
+	return len(r.inFlight) - before
+}
+
+// said returns the messages since the last call, as short words.
+func (r *rig) said() []string {
+	r.take()
+	var words []string
+	for _, m := range r.messages {
+		words = append(words, word(m))
+	}
+	r.messages = nil
+	return words
+}
+
+// expect compares what was said since the last call.
+func (r *rig) expect(want ...string) {
+	r.t.Helper()
+	if got := r.said(); !slices.Equal(got, want) {
+		r.t.Fatalf("said %q, want %q", got, want)
+	}
+}
+
+func word(m Message) string {
+	refused := func(success string) string {
+		if m.Refusal != nil {
+			return m.Refusal.Text
+		}
+		return success
+	}
+	switch m.Kind {
+	case MessageAttached:
+		return fmt.Sprintf("%d attached %d", m.Stream, m.Session)
+	case MessageEnd:
+		return fmt.Sprintf("%d end %s", m.Stream, m.Refusal.Text)
+	case MessageStopped:
+		return fmt.Sprintf("%d stopped %d", m.Stream, m.Session)
+	case MessagePending:
+		return fmt.Sprintf("%d #%d pending", m.Stream, m.Sequence)
+	case MessageDescribed:
+		return fmt.Sprintf("%d #%d %s", m.Stream, m.Sequence, refused("described"))
+	case MessageChanged:
+		return fmt.Sprintf("%d #%d changed data=%v owners=%v", m.Stream, m.Sequence, m.DataChanged, m.OwnersChanged)
+	}
+	return fmt.Sprintf("%d #%d %s", m.Stream, m.Sequence, refused(fmt.Sprint("done ", m.Done)))
+}
+
+var relaxed = NodeConfig{ReadConsistencyMode: ConsistencyRelaxed, AttachConsistencyMode: ConsistencyRelaxed}
+
+var (
+	tryLock  = Request{Kind: RequestAcquire, Name: "lock", Count: Infinite, Ephemeral: true}
+	waitLock = Request{Kind: RequestAcquire, Name: "lock", Count: Infinite, Ephemeral: true, TimeoutMillis: 5000}
+	release  = Request{Kind: RequestRelease, Name: "lock"}
+)
