@@ -2,6 +2,10 @@ package raftstore
 
 import (
 	"sync"
+
+	pb "go.etcd.io/raft/v3/raftpb"
+
+	"github.com/coordd/coordd/raftstore/peerpb"
 )
 
 // proposal is one call of Propose.
@@ -17,7 +21,16 @@ type mail struct {
 	reads       []uint64
 	written     []*writeJob
 	checkpoints []checkpointMark
-	failure     error // the first one
+
+	received      []*pb.Message // from other members
+	receivedBytes int
+	headers       []*peerpb.Header // of streams that were accepted
+	lost          []uint64         // members whose stream of messages ended
+	unreachable   []uint64         // members for whom messages were dropped
+	snapshots     []snapshotOutcome
+	tasks         []func(l *loop) // anything else, in order
+
+	failure error // the first one
 }
 
 // inbox collects mail for one reader. One bell for everything keeps a burst of events at one wake-up.
@@ -49,6 +62,16 @@ func (b *inbox) take() mail {
 	m := b.mail
 	b.mail = mail{failure: m.failure}
 	return m
+}
+
+// receive puts a message of another member, or drops it if too many wait: raft sends again what it needs.
+func (b *inbox) receive(m *pb.Message) {
+	b.put(func(waiting *mail) {
+		if size := messageBytes(m); waiting.receivedBytes == 0 || waiting.receivedBytes+size <= receivedBytesMax {
+			waiting.received = append(waiting.received, m)
+			waiting.receivedBytes += size
+		}
+	})
 }
 
 // fail reports a storage failure; only the first counts.
