@@ -12,15 +12,17 @@ type writeJob struct {
 	hard      *hardState // nil if term and vote are as before
 	responses []*pb.Message
 	bytes     int
+	snapshot  *received // replaces everything before it
 }
 
 // appender is the goroutine that makes log writes durable. While it waits for the disk raft collects; then everything
 // collected goes out in one write with one fdatasync.
 type appender struct {
-	device logDevice
-	inbox  *inbox
-	loop   *loop
-	done   chan struct{}
+	device  logDevice
+	install func(r *received) error
+	inbox   *inbox
+	loop    *loop
+	done    chan struct{}
 
 	mu      sync.Mutex
 	ready   sync.Cond
@@ -30,7 +32,7 @@ type appender struct {
 }
 
 func newAppender(s *Store) *appender {
-	a := &appender{device: s.device, inbox: &s.inbox, done: make(chan struct{})}
+	a := &appender{device: s.device, install: s.install, inbox: &s.inbox, done: make(chan struct{})}
 	a.ready.L = &a.mu
 	return a
 }
@@ -103,7 +105,7 @@ func (a *appender) next() []*writeJob {
 	}
 	a.busy = true
 	n, bytes := 0, 0
-	for n < len(a.jobs) && (n == 0 || bytes+a.jobs[n].bytes <= writeBytesMax) {
+	for n < len(a.jobs) && (n == 0 || bytes+a.jobs[n].bytes <= writeBytesMax && a.jobs[n].snapshot == nil) {
 		bytes += a.jobs[n].bytes
 		n++
 	}
@@ -124,6 +126,11 @@ func (a *appender) write(jobs []*writeJob) error {
 	}
 	if hard != nil {
 		if err := a.device.setHardState(*hard); err != nil {
+			return err
+		}
+	}
+	if r := jobs[0].snapshot; r != nil {
+		if err := a.install(r); err != nil {
 			return err
 		}
 	}

@@ -1,6 +1,7 @@
 package raftstore
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -24,12 +25,17 @@ func (s *Store) CheckpointDue() bool {
 // CheckpointDone; anything else is a mistake of the caller and panics.
 func (s *Store) BeginCheckpoint(index uint64) *CheckpointWriter {
 	term, conf, ok := s.tail.at(index)
+	if !ok && index < s.restoredIndex.Load() {
+		// The handler has yet to hear that another checkpoint took this one's place.
+		return &CheckpointWriter{keeper: s.keeper}
+	}
 	if !ok {
 		panic(fmt.Sprintf("raftstore: checkpoint as of entry %d, which was not handed over or is gone", index))
 	}
 	s.dueBytes.Store(0)
 	s.dueEntries.Store(0)
 	w := &CheckpointWriter{keeper: s.keeper, mark: checkpointMark{index: index, term: term, conf: conf}}
+	w.mark.restored = s.restoredIndex.Load()
 	s.keeper.begin()
 	return w
 }
@@ -38,6 +44,7 @@ func (s *Store) BeginCheckpoint(index uint64) *CheckpointWriter {
 type checkpointMark struct {
 	index, term uint64
 	conf        confRecord
+	restored    uint64 // the last checkpoint from elsewhere; a later one voids this
 }
 
 // CheckpointWriter collects the rows of one checkpoint. Its methods do not block and are for one goroutine at a time.
@@ -53,7 +60,7 @@ func (w *CheckpointWriter) Put(rows []Row) bool {
 	for _, r := range rows {
 		bytes += len(r.Key) + len(r.Value) + entryOverheadEstimate
 	}
-	return w.keeper.offer(keeperJob{rows: rows, bytes: bytes})
+	return w.keeper.offer(keeperJob{of: &w.mark, rows: rows, bytes: bytes})
 }
 
 // DeletePrefix drops all rows whose key begins with prefix, those of this checkpoint included. This becomes durable
@@ -63,22 +70,26 @@ func (w *CheckpointWriter) DeletePrefix(prefix []byte) {
 	if len(prefix) == 0 {
 		panic("raftstore: empty prefix")
 	}
-	w.keeper.add(keeperJob{drop: prefix})
+	w.keeper.add(keeperJob{of: &w.mark, drop: prefix})
 }
 
 // Finish makes the rows and the index durable in one transaction, in the background; then the handler gets
 // CheckpointDone and the log is cut. The writer may not be used any more.
 func (w *CheckpointWriter) Finish() {
-	w.keeper.add(keeperJob{commit: &w.mark})
+	w.keeper.add(keeperJob{of: &w.mark, commit: &w.mark})
 }
 
 // keeperJob is one thing for the keeper to do.
 type keeperJob struct {
+	of     *checkpointMark // whose rows; nil for jobs of the store itself
 	rows   []Row
 	bytes  int
 	drop   []byte
 	commit *checkpointMark
 	cut    uint64
+
+	replace  *received
+	replaced chan error
 }
 
 // keeper is the goroutine that writes checkpoints, sweeps dropped rows and cuts the log.
@@ -91,6 +102,8 @@ type keeper struct {
 	done   chan struct{}
 	limit  int // rows per sweep
 	sweeps bool
+
+	restored uint64 // index of the last checkpoint from elsewhere, see checkpointMark
 
 	mu     sync.Mutex
 	jobs   []keeperJob
@@ -138,6 +151,28 @@ func (k *keeper) add(j keeperJob) {
 	k.jobs = append(k.jobs, j)
 	k.mu.Unlock()
 	k.ring()
+}
+
+// replace makes a received checkpoint ours, after what was queued before, and waits for that.
+func (k *keeper) replace(r *received) error {
+	j := keeperJob{replace: r, replaced: make(chan error, 1)}
+	k.add(j)
+	select {
+	case err := <-j.replaced:
+		return err
+	case <-k.done:
+		return errors.New("take over a checkpoint: the one before could not be written")
+	}
+}
+
+// takeOver gives up an open checkpoint and puts a received one in its place.
+func (k *keeper) takeOver(r *received) error {
+	err := k.rows.replace(r)
+	k.restored = r.meta.Index
+	k.mu.Lock()
+	k.open = false
+	k.mu.Unlock()
+	return err
 }
 
 func (k *keeper) cut(first uint64) { k.add(keeperJob{cut: first}) }
@@ -204,6 +239,12 @@ func (k *keeper) work() (more bool, err error) {
 
 func (k *keeper) do(j keeperJob) error {
 	switch {
+	case j.of != nil && j.of.restored != k.restored:
+		return nil
+	case j.replace != nil:
+		err := k.takeOver(j.replace)
+		j.replaced <- err
+		return err
 	case j.commit != nil:
 		if err := k.rows.commit(j.commit.index, j.commit.term, j.commit.conf); err != nil {
 			return err

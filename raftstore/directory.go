@@ -25,25 +25,36 @@ const (
 	tmpSuffix    = ".tmp"
 )
 
-const identityFormat = 1
+// identityFormat is what is written for a member of a cluster; a server alone keeps format 1, without an incarnation.
+const identityFormat = 2
 
 // identity says whose data a directory holds. It is written last when a directory is made, so its presence means that
 // everything else is there.
 type identity struct {
 	Cluster uint64
 	Member  uint64
+	// Incarnation is random and made with the directory, so that a member whose directory was emptied is not taken
+	// for what it was; 0 for a server alone.
+	Incarnation uint64
 }
 
 // identityText is identity.json. The checksum covers the other fields.
 type identityText struct {
-	Format   int    `json:"format"`
-	Cluster  string `json:"cluster"`
-	Member   string `json:"member"`
+	Format  int    `json:"format"`
+	Cluster string `json:"cluster"`
+	Member  string `json:"member"`
+
+	Incarnation string `json:"incarnation,omitempty"`
+
 	Checksum string `json:"checksum"`
 }
 
 func (t identityText) sum() string {
-	return fmt.Sprintf("%08x", crc32.Checksum(fmt.Appendf(nil, "%d %s %s", t.Format, t.Cluster, t.Member), castagnoli))
+	text := fmt.Appendf(nil, "%d %s %s", t.Format, t.Cluster, t.Member)
+	if t.Incarnation != "" {
+		text = fmt.Appendf(text, " %s", t.Incarnation)
+	}
+	return fmt.Sprintf("%08x", crc32.Checksum(text, castagnoli))
 }
 
 func newIdentity() identity { return identity{Cluster: randomID(), Member: randomID()} }
@@ -62,9 +73,12 @@ func randomID() uint64 {
 
 func (id identity) encode() []byte {
 	t := identityText{
-		Format:  identityFormat,
+		Format:  1,
 		Cluster: fmt.Sprintf("%016x", id.Cluster),
 		Member:  fmt.Sprintf("%016x", id.Member),
+	}
+	if id.Incarnation != 0 {
+		t.Format, t.Incarnation = identityFormat, fmt.Sprintf("%016x", id.Incarnation)
 	}
 	t.Checksum = t.sum()
 	b, err := json.MarshalIndent(t, "", "  ")
@@ -94,6 +108,11 @@ func readIdentity(dir string) (identity, error) {
 	var id identity
 	if _, err := fmt.Sscanf(t.Cluster+" "+t.Member, "%x %x", &id.Cluster, &id.Member); err != nil {
 		return identity{}, corrupt(path, 0, "%v", err)
+	}
+	if t.Incarnation != "" {
+		if _, err := fmt.Sscanf(t.Incarnation, "%x", &id.Incarnation); err != nil {
+			return identity{}, corrupt(path, 0, "%v", err)
+		}
 	}
 	return id, nil
 }
@@ -133,9 +152,8 @@ func flock(f *os.File, how int) (*os.File, error) {
 
 // prepareDirectory leaves a complete directory behind: it makes a new one, or finishes one whose making was cut short.
 // A directory that has identity.json is not touched.
-func prepareDirectory(d *disk, dir string) error {
-	_, err := os.Stat(filepath.Join(dir, identityFile))
-	if err == nil || !errors.Is(err, os.ErrNotExist) {
+func prepareDirectory(d *disk, dir string, find func() (origin, error)) error {
+	if made, err := hasData(dir); made || err != nil {
 		return err
 	}
 	if err := checkHalfMade(dir); err != nil {
@@ -144,17 +162,20 @@ func prepareDirectory(d *disk, dir string) error {
 	if err := clearHalfMade(d, dir); err != nil {
 		return err
 	}
-	id := newIdentity()
+	o, err := find()
+	if err != nil {
+		return err
+	}
 	if err := d.makeDir(filepath.Join(dir, walDir)); err != nil {
 		return err
 	}
 	if err := createWALMeta(d, filepath.Join(dir, walDir)); err != nil {
 		return err
 	}
-	if err := createState(d, dir, id); err != nil {
+	if err := createState(d, dir, o.first); err != nil {
 		return err
 	}
-	return d.writeFile(filepath.Join(dir, identityFile), id.encode())
+	return d.writeFile(filepath.Join(dir, identityFile), o.id.encode())
 }
 
 // checkHalfMade refuses a directory that holds more than a cut-short creation can leave behind: then identity.json was

@@ -130,6 +130,23 @@ func (l *diskLog) cut(index uint64) error {
 	return l.wrap("cut the log", l.wal.DeleteRange(first, keep-1))
 }
 
+// reset empties the log. The library makes the next segment begin at whatever entry is appended next.
+func (l *diskLog) reset(index uint64) error {
+	first, err := l.wal.FirstIndex()
+	if err != nil {
+		return l.wrap("empty the log", err)
+	}
+	last, err := l.wal.LastIndex()
+	if err != nil {
+		return l.wrap("empty the log", err)
+	}
+	l.last = index
+	if last == 0 {
+		return nil
+	}
+	return l.wrap("empty the log", l.wal.DeleteRange(first, last))
+}
+
 // close waits for a change of segments that is under way, then closes all files.
 func (l *diskLog) close() error {
 	last, err := l.wal.LastIndex()

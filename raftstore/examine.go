@@ -19,6 +19,7 @@ type image struct {
 	first, last uint64 // entries in the log; last < first if there are none
 	runs        []termRun
 	entries     []*pb.Entry // those after the checkpoint
+	unfit       bool        // the checkpoint came from elsewhere and this log does not belong to it
 
 	repair repairs
 	files  []FileReport
@@ -269,6 +270,14 @@ func (x *examiner) takeEntry(path string, e *pb.Entry) error {
 // checkLog compares the log with the checkpoint and with the stored term.
 func (x *examiner) checkLog(wal string) error {
 	img, c := &x.img, x.img.state.meta
+	if err := x.checkTerm(wal); err != nil {
+		return err
+	}
+	if c.Restored == c.Index && c.Index > 0 && x.replaced() {
+		img.unfit = img.last >= img.first
+		img.entries = nil
+		return nil
+	}
 	if img.first > c.Index+1 {
 		return corrupt(wal, c.Index+1, "the log begins at entry %d, the checkpoint in %s is as of entry %d", img.first, stateFile, c.Index)
 	}
@@ -281,9 +290,6 @@ func (x *examiner) checkLog(wal string) error {
 		}
 		return corrupt(where, img.last+1, "the log ends at entry %d, entry %d is known to have been in it", img.last, durable)
 	}
-	if n := len(img.runs); n > 0 && img.runs[n-1].term > img.meta.hard.term {
-		return corrupt(filepath.Join(wal, walMetaFile), img.last, "the stored term is %d, the log is at %d", img.meta.hard.term, img.runs[n-1].term)
-	}
 	if c.Index >= img.first && c.Index > 0 {
 		t := tail{runs: img.runs}
 		if got := t.termOf(c.Index); got != c.Term {
@@ -293,10 +299,40 @@ func (x *examiner) checkLog(wal string) error {
 	return nil
 }
 
+// checkTerm compares the log with the stored term.
+func (x *examiner) checkTerm(wal string) error {
+	if n := len(x.img.runs); n > 0 && x.img.runs[n-1].term > x.img.meta.hard.term {
+		return corrupt(filepath.Join(wal, walMetaFile), x.img.last, "the stored term is %d, the log is at %d",
+			x.img.meta.hard.term, x.img.runs[n-1].term)
+	}
+	return nil
+}
+
+// replaced tells whether a checkpoint that came from elsewhere, and is still the last one, stands without a log: the
+// log was emptied, or a crash came before that and it belongs to an older state. An entry known to be committed behind
+// the checkpoint must be there.
+func (x *examiner) replaced() bool {
+	img, c := &x.img, x.img.state.meta
+	if img.meta.hard.commit > c.Index {
+		return false
+	}
+	if img.last < img.first || img.last < c.Index {
+		return true
+	}
+	if img.first > c.Index {
+		return false
+	}
+	t := tail{runs: img.runs}
+	return t.termOf(c.Index) != c.Term
+}
+
 // visible returns the first index raft may use and the runs that go with it: the term before it must be known, which
 // costs the oldest entry unless that term is in the checkpoint.
 func (img *image) visible() (first uint64, runs []termRun) {
 	c := img.state.meta
+	if img.unfit || img.last < img.first && c.Restored == c.Index {
+		return c.Index + 1, []termRun{{c.Index, c.Term}}
+	}
 	if img.first == c.Index+1 {
 		return img.first, append([]termRun{{c.Index, c.Term}}, img.runs...)
 	}

@@ -2,6 +2,10 @@ package raftstore
 
 import (
 	"sync"
+
+	pb "go.etcd.io/raft/v3/raftpb"
+
+	"github.com/coordd/coordd/raftstore/peerpb"
 )
 
 // proposal is one call of Propose.
@@ -17,7 +21,16 @@ type mail struct {
 	reads       []uint64
 	written     []*writeJob
 	checkpoints []checkpointMark
-	failure     error // the first one
+
+	received      []*pb.Message // from other members
+	receivedBytes int
+	headers       []*peerpb.Header // of streams that were accepted
+	lost          []uint64         // members whose stream of messages ended
+	unreachable   []uint64         // members for whom messages were dropped
+	snapshots     []snapshotOutcome
+	tasks         []func(l *loop) // anything else, in order
+
+	failure error // the first one
 }
 
 // inbox collects mail for one reader. One bell for everything keeps a burst of events at one wake-up.
@@ -45,7 +58,9 @@ func (b *inbox) empty() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	m := &b.mail
-	return len(m.proposals) == 0 && len(m.reads) == 0 && len(m.written) == 0 && len(m.checkpoints) == 0
+	return len(m.proposals) == 0 && len(m.reads) == 0 && len(m.written) == 0 && len(m.checkpoints) == 0 &&
+		len(m.received) == 0 && len(m.headers) == 0 && len(m.lost) == 0 && len(m.unreachable) == 0 &&
+		len(m.snapshots) == 0 && len(m.tasks) == 0
 }
 
 func (b *inbox) ring() {
@@ -62,6 +77,16 @@ func (b *inbox) take() mail {
 	m := b.mail
 	b.mail = mail{failure: m.failure}
 	return m
+}
+
+// receive puts a message of another member, or drops it if too many wait: raft sends again what it needs.
+func (b *inbox) receive(m *pb.Message) {
+	b.put(func(waiting *mail) {
+		if size := messageBytes(m); waiting.receivedBytes == 0 || waiting.receivedBytes+size <= receivedBytesMax {
+			waiting.received = append(waiting.received, m)
+			waiting.receivedBytes += size
+		}
+	})
 }
 
 // fail reports a storage failure; only the first counts.

@@ -32,10 +32,12 @@ type loop struct {
 	applying  []*pb.Message // handed over, not yet applied; oldest first
 	unapplied int           // bytes of them
 	durable   uint64        // last durable index
+
+	control
 }
 
 func newLoop(s *Store, h Handler) *loop {
-	l := &loop{s: s, node: s.node, handler: h, hard: s.tail.hard, durable: s.tail.last}
+	l := &loop{s: s, node: s.node, handler: h, hard: s.tail.hard, durable: s.tail.last, control: newControl(s)}
 	l.term = l.hard.term
 	return l
 }
@@ -51,32 +53,64 @@ func (l *loop) run() {
 
 // serve runs until Stop or the first storage failure.
 func (l *loop) serve() error {
-	tick := time.NewTicker(tickInterval)
-	defer tick.Stop()
+	var tick *time.Ticker
+	var ticks <-chan time.Time
+	defer func() {
+		if tick != nil {
+			tick.Stop()
+		}
+		l.end()
+	}()
 	err := l.turn(func() error {
-		if l.alone() {
+		if l.s.peers != nil {
+			l.s.peers.update(l.conf)
+		}
+		if l.conf.alone(l.s.identity.Member) {
 			return l.node.Campaign()
 		}
 		return nil
 	})
 	for err == nil {
 		l.handler.Flush(true)
-		select {
-		case <-l.s.inbox.wake:
-			err = l.turn(nil)
-		case <-tick.C:
-			err = l.turn(func() error { l.node.Tick(); return nil })
-		case <-l.s.stop:
-			l.mu.Lock()
-			l.broken = errStopped
-			l.mu.Unlock()
-			return nil
+		if ticking := l.ticking(); ticking && tick == nil {
+			tick = l.s.lease.clock.ticker(tickInterval)
+			ticks = tick.C
+		} else if !ticking && tick != nil {
+			tick.Stop()
+			tick, ticks = nil, nil
 		}
 		if !l.s.inbox.empty() { // somebody found the turn taken
 			l.s.inbox.ring()
 		}
+		select {
+		case <-l.s.inbox.wake:
+			err = l.turn(nil)
+		case <-ticks:
+			err = l.turn(func() error { l.tick(); return nil })
+		case <-l.s.stop:
+			return nil
+		}
 	}
 	return err
+}
+
+func (l *loop) ticking() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.needsTicks()
+}
+
+// end sees to it that nobody takes a turn any more.
+func (l *loop) end() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.broken == nil {
+		l.broken = errStopped
+	}
+	if l.campaign != nil {
+		l.campaign.Stop()
+	}
+	l.revokeLease()
 }
 
 var errStopped = errors.New("the store was stopped")
@@ -127,12 +161,6 @@ func (l *loop) kick() bool {
 	return true
 }
 
-// alone tells whether this member is the whole cluster.
-func (l *loop) alone() bool {
-	voters := l.s.tail.confs[0].conf.Voters
-	return len(voters) == 1 && voters[0] == l.s.identity.Member
-}
-
 // drain deals with all mail and with everything raft makes of it.
 func (l *loop) drain() error {
 	m := l.s.inbox.take()
@@ -145,20 +173,38 @@ func (l *loop) drain() error {
 	for _, c := range m.checkpoints {
 		l.checkpointDone(c)
 	}
+	l.fromPeers(m)
+	for _, task := range m.tasks {
+		task(l)
+	}
 	l.noteApplied()
 	l.held = append(l.held, m.proposals...)
 	l.propose()
 	l.askReads(m.reads)
-	for l.node.HasReady() {
-		if err := l.handle(l.node.Ready()); err != nil {
-			return err
+	for {
+		for l.node.HasReady() {
+			if err := l.handle(l.node.Ready()); err != nil {
+				return err
+			}
 		}
+		l.serveWatches()
+		if !l.node.HasReady() {
+			break
+		}
+	}
+	l.withdraw()
+	l.show()
+	if l.removed {
+		return ErrRemoved
 	}
 	return l.s.tail.deviceError()
 }
 
 // written delivers what waited for a write.
 func (l *loop) written(j *writeJob) {
+	if j.snapshot != nil {
+		l.restored(j.snapshot)
+	}
 	if n := len(j.entries); n > 0 {
 		l.s.tail.append(j.entries)
 		l.durable = j.entries[n-1].GetIndex()
@@ -166,12 +212,25 @@ func (l *loop) written(j *writeJob) {
 	l.deliver(j.responses)
 }
 
-// deliver gives responses of the storage to raft. Those to other members go out here once there are any.
+// deliver gives responses of the storage to raft and sends those to other members.
 func (l *loop) deliver(responses []*pb.Message) {
 	for _, r := range responses {
 		if r.GetTo() == l.s.identity.Member {
 			l.step(r)
+		} else {
+			l.send(r)
 		}
+	}
+}
+
+// send passes a message on to another member.
+func (l *loop) send(m *pb.Message) {
+	switch {
+	case l.s.peers == nil:
+	case m.GetType() == pb.MsgSnap:
+		l.sendSnapshot(m)
+	default:
+		l.s.peers.send(m)
 	}
 }
 
@@ -259,6 +318,8 @@ func (l *loop) handle(rd raft.Ready) error {
 			l.write(m)
 		case raft.LocalApplyThread:
 			committed = m
+		default:
+			l.send(m)
 		}
 	}
 	if committed != nil {
@@ -267,7 +328,12 @@ func (l *loop) handle(rd raft.Ready) error {
 		}
 	}
 	for _, r := range rd.ReadStates {
-		l.handler.ReadReady(binary.LittleEndian.Uint64(r.RequestCtx), r.Index)
+		switch ctx := r.RequestCtx; {
+		case len(ctx) == 8:
+			l.handler.ReadReady(binary.LittleEndian.Uint64(ctx), r.Index)
+		case len(ctx) == 9 && ctx[0] == leaseQuestion:
+			l.leaseConfirmed(binary.LittleEndian.Uint64(ctx[1:]))
+		}
 	}
 	return nil
 }
@@ -282,6 +348,11 @@ func (l *loop) noteRole(rd raft.Ready) {
 	leader := status.Lead
 	if term == l.term && leading == l.leading && leader == l.leader {
 		return
+	}
+	l.stale = true
+	if l.leading && (!leading || term != l.term) {
+		l.revokeLease()
+		l.transferring = false
 	}
 	if l.leading || !leading {
 		l.handler.Following(term, otherLeader(leading, leader))
@@ -306,6 +377,9 @@ func otherLeader(leading bool, leader uint64) uint64 {
 // write starts a storage write. The commit index is not worth a write of its own: it is found again.
 func (l *loop) write(m *pb.Message) {
 	j := &writeJob{entries: m.GetEntries(), responses: m.GetResponses()}
+	if !raft.IsEmptySnap(m.GetSnapshot()) {
+		j.snapshot, l.offered = l.offered, nil
+	}
 	if term, vote := m.GetTerm(), m.GetVote(); term != 0 && (term != l.hard.term || vote != l.hard.vote) {
 		l.hard = hardState{term: term, vote: vote, commit: min(m.GetCommit(), l.durable)}
 		h := l.hard
@@ -313,7 +387,7 @@ func (l *loop) write(m *pb.Message) {
 	}
 	j.bytes = entriesBytes(j.entries)
 	switch {
-	case j.hard != nil || len(j.entries) > 0:
+	case j.hard != nil || len(j.entries) > 0 || j.snapshot != nil:
 		l.s.appender.add(j)
 	case len(j.responses) == 0:
 	case l.s.appender.idle() && !l.s.inbox.hasWritten():
@@ -349,6 +423,7 @@ func (l *loop) handOver(m *pb.Message) error {
 	if l.leading && !l.caughtUp && last.GetTerm() == l.term {
 		l.caughtUp = true
 		l.askReads(nil)
+		l.confirmLease()
 	}
 	return nil
 }
@@ -356,10 +431,17 @@ func (l *loop) handOver(m *pb.Message) error {
 // changeMembers applies a committed membership entry.
 func (l *loop) changeMembers(e *pb.Entry) error {
 	var change pb.ConfChangeI
+	var record *memberRecord
 	var err error
 	if e.GetType() == pb.EntryConfChange {
 		c := &pb.ConfChange{}
-		err, change = proto.Unmarshal(e.GetData(), c), c
+		if err = proto.Unmarshal(e.GetData(), c); err == nil {
+			record, err = decodeMember(c.GetContext())
+		}
+		if err == nil && !l.conf.allows(c, record) {
+			c, record = &pb.ConfChange{Type: pb.ConfChangeUpdateNode.Enum(), NodeId: new(raft.None)}, nil
+		}
+		change = c
 	} else {
 		c := &pb.ConfChangeV2{}
 		err, change = proto.Unmarshal(e.GetData(), c), c
@@ -367,7 +449,7 @@ func (l *loop) changeMembers(e *pb.Entry) error {
 	if err != nil {
 		return corrupt(l.s.cfg.Dir, e.GetIndex(), "membership entry: %v", err)
 	}
-	l.s.tail.setConf(e.GetIndex(), confRecordOf(l.node.ApplyConfChange(change)))
+	l.setConf(e.GetIndex(), l.conf.after(l.node.ApplyConfChange(change), record))
 	return nil
 }
 
@@ -375,7 +457,7 @@ func (l *loop) changeMembers(e *pb.Entry) error {
 // are removed.
 func (l *loop) checkpointDone(c checkpointMark) {
 	l.handler.CheckpointDone(c.index)
-	first := uint64(1)
+	first := min(2, c.index+1) // see tail.origin
 	if c.index > l.s.cfg.TailEntriesKept {
 		first = c.index - l.s.cfg.TailEntriesKept + 1
 	}

@@ -12,6 +12,7 @@ type memoryLog struct{}
 func (memoryLog) append([]*pb.Entry) error     { return nil }
 func (memoryLog) setHardState(hardState) error { return nil }
 func (memoryLog) cut(uint64) error             { return nil }
+func (memoryLog) reset(uint64) error           { return nil }
 func (memoryLog) close() error                 { return nil }
 
 func (memoryLog) read(lo, hi, _ uint64) ([]*pb.Entry, error) {
@@ -26,4 +27,6 @@ func (memoryRows) put([]Row) error                                  { return nil
 func (memoryRows) drop([]byte) error                                { return nil }
 func (memoryRows) commit(index, term uint64, conf confRecord) error { return nil }
 func (memoryRows) sweep(int) (bool, error)                          { return false, nil }
+func (memoryRows) pin() (*pinned, error)                            { return nil, nil }
+func (memoryRows) replace(*received) error                          { return nil }
 func (memoryRows) close() error                                     { return nil }

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 
 	"go.etcd.io/bbolt"
 	pb "go.etcd.io/raft/v3/raftpb"
@@ -39,6 +40,10 @@ type checkpointMeta struct {
 	Conf    confRecord `json:"conf"`
 	Rows    uint64     `json:"rows"`
 	Sum     uint64     `json:"sum"`
+
+	// Restored is the last entry that came with a checkpoint from elsewhere. The log begins behind it, so as long as
+	// it is also Index there need not be a log.
+	Restored uint64 `json:"restored,omitempty"`
 }
 
 // confRecord is raft's membership as stored.
@@ -48,6 +53,9 @@ type confRecord struct {
 	VotersOutgoing []uint64 `json:"voters_outgoing,omitempty"`
 	LearnersNext   []uint64 `json:"learners_next,omitempty"`
 	AutoLeave      bool     `json:"auto_leave,omitempty"`
+
+	Members []memberRecord `json:"members,omitempty"` // ascending by id
+	Removed []uint64       `json:"removed,omitempty"` // ids that may never come back
 }
 
 func confRecordOf(c *pb.ConfState) confRecord {
@@ -130,8 +138,8 @@ func decodeRow(path string, key, stored []byte) (value []byte, sum uint32, err e
 	return value, sum, nil
 }
 
-// createState makes state.db with the first checkpoint: no rows, and a cluster of this member alone.
-func createState(d *disk, dir string, id identity) error {
+// createState makes state.db with the first checkpoint, which has no rows.
+func createState(d *disk, dir string, first checkpointMeta) error {
 	return createBolt(d, filepath.Join(dir, stateFile), func(tx *bbolt.Tx) error {
 		for _, name := range []string{rowsBucket, droppedBucket} {
 			if _, err := tx.CreateBucket([]byte(name)); err != nil {
@@ -142,7 +150,7 @@ func createState(d *disk, dir string, id identity) error {
 		if err != nil {
 			return err
 		}
-		return meta.Put([]byte(checkpointKey), firstCheckpoint(id).encode())
+		return meta.Put([]byte(checkpointKey), first.encode())
 	})
 }
 
@@ -202,7 +210,10 @@ func verifyState(dir string, id identity) (stateImage, error) {
 
 // stateStore is state.db opened for writing. One goroutine writes; rows are read before that starts.
 type stateStore struct {
-	disk    *disk
+	disk *disk
+	// reading is held by who begins to read from another goroutine, while db may be replaced. dropped does not change
+	// between a replacement and the first checkpoint after it.
+	reading sync.RWMutex
 	db      *bbolt.DB
 	tx      *bbolt.Tx // open while a checkpoint is being collected
 	meta    checkpointMeta
@@ -221,6 +232,8 @@ func (s *stateStore) path() string { return s.db.Path() }
 
 // rows calls fn for every live row in key order.
 func (s *stateStore) rows(fn func(key, value []byte) error) error {
+	s.reading.RLock()
+	defer s.reading.RUnlock()
 	return guardBolt(s.path(), func() error {
 		return s.db.View(func(tx *bbolt.Tx) error {
 			b, err := mustBucket(tx, rowsBucket)
@@ -239,6 +252,56 @@ func (s *stateStore) rows(fn func(key, value []byte) error) error {
 			})
 		})
 	})
+}
+
+// pin begins to read the last checkpoint, which stays readable until it is released.
+func (s *stateStore) pin() (*pinned, error) {
+	s.reading.RLock()
+	defer s.reading.RUnlock()
+	p := &pinned{path: s.path()}
+	err := guardBolt(s.path(), func() (err error) {
+		if p.tx, err = s.db.Begin(false); err != nil {
+			return wrapStep("begin", s.path(), err)
+		}
+		meta, err := mustBucket(p.tx, metaBucket)
+		if err != nil {
+			return err
+		}
+		if p.meta, err = decodeCheckpointMeta(s.path(), meta.Get([]byte(checkpointKey))); err != nil {
+			return err
+		}
+		dropped, err := mustBucket(p.tx, droppedBucket)
+		if err != nil {
+			return err
+		}
+		return dropped.ForEach(func(k, _ []byte) error {
+			p.dropped = p.dropped.with(string(k))
+			return nil
+		})
+	})
+	if err != nil && p.tx != nil {
+		p.release()
+	}
+	return p, err
+}
+
+// replace puts a received file in the place of this one and gives up what was not committed.
+func (s *stateStore) replace(r *received) error {
+	s.reading.Lock()
+	defer s.reading.Unlock()
+	path := s.path()
+	if err := s.close(); err != nil {
+		return err
+	}
+	if err := s.disk.rename(r.path, path); err != nil {
+		return s.disk.note(err)
+	}
+	db, err := openBolt(path, stateMapBytes)
+	if err != nil {
+		return s.disk.note(err)
+	}
+	s.db, s.meta, s.dropped = db, r.meta, prefixSet{}
+	return nil
 }
 
 // begin opens the transaction of a checkpoint unless it is open.

@@ -1,6 +1,7 @@
 package raftstore
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -59,6 +60,9 @@ type Config struct {
 	TailEntriesKept   uint64 // entries kept in the log behind a checkpoint; at least 1, default DefaultTailEntriesKept
 	TailBytes         int    // recent entries kept in memory; default DefaultTailBytes
 
+	// Cluster says how to be a member of several.
+	Cluster Cluster
+
 	before func(step, path string) error // see disk
 }
 
@@ -82,6 +86,9 @@ func (c Config) withDefaults() (Config, error) {
 	if c.TailBytes == 0 {
 		c.TailBytes = DefaultTailBytes
 	}
+	if c.Cluster.clock == nil {
+		c.Cluster.clock = realClock{}
+	}
 	switch {
 	case c.Dir == "" && !c.InMemory:
 		return c, errors.New("no data directory given")
@@ -90,7 +97,7 @@ func (c Config) withDefaults() (Config, error) {
 	case c.CheckpointBytes < 0 || c.CheckpointEntries < 0 || c.TailBytes < 0:
 		return c, errors.New("a threshold is negative")
 	}
-	return c, nil
+	return c, c.Cluster.check(c.InMemory)
 }
 
 // rowDevice is where checkpoints become durable. Disk and memory implement it; see stateStore for the meaning.
@@ -100,6 +107,10 @@ type rowDevice interface {
 	drop(prefix []byte) error
 	commit(index, term uint64, conf confRecord) error
 	sweep(limit int) (more bool, err error)
+	// pin begins to read the last durable checkpoint from another goroutine; nil if there is none to read.
+	pin() (*pinned, error)
+	// replace puts a received checkpoint in the place of everything.
+	replace(r *received) error
 	close() error
 }
 
@@ -126,22 +137,46 @@ type Store struct {
 	started    bool
 	stop       chan struct{}
 	done       chan struct{}
+
+	disk          *disk
+	network       network // nil if there can be no other members
+	peers         *peers  // the same
+	unlisten      func()
+	view          atomic.Pointer[memberView]
+	lease         lease
+	pins          pins
+	outgoing      cancels       // checkpoints on their way to others
+	receiving     chan struct{} // capacity 1: held while a checkpoint is being received or installed
+	restoredIndex atomic.Uint64
 }
 
 // Open takes the data directory for this process, verifies everything in it without changing anything, and opens it.
 // Errors: ErrLocked if another process holds it, *CorruptionError, *FormatError, and errors of the operating system.
-func Open(cfg Config) (*Store, error) {
+//
+// A member that joins a cluster waits here until it has been added, see OpenContext.
+func Open(cfg Config) (*Store, error) { return OpenContext(context.Background(), cfg) }
+
+// OpenContext is Open with a bound on how long a new member waits to be added to the cluster. Further errors of a
+// first start: ErrEmptied, ErrRemoved and ErrOtherCluster, wrapped.
+func OpenContext(ctx context.Context, cfg Config) (*Store, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
 		return nil, err
 	}
 	s := &Store{cfg: cfg, stop: make(chan struct{}), done: make(chan struct{})}
+	s.disk, s.receiving = &disk{before: cfg.before}, make(chan struct{}, 1)
+	s.lease.clock, s.lease.base = cfg.Cluster.clock, cfg.Cluster.clock.now()
+	if c := cfg.Cluster; c.networked() {
+		if s.network = c.network; s.network == nil {
+			s.network = &grpcNetwork{listenAddress: c.ListenPeer, tls: c.TLS}
+		}
+	}
 	s.inbox.wake = make(chan struct{}, 1)
 	if cfg.InMemory {
 		s.openMemory()
 		return s, nil
 	}
-	if err := s.openDisk(); err != nil {
+	if err := s.openDisk(ctx); err != nil {
 		return nil, errors.Join(err, s.closeFiles())
 	}
 	return s, nil
@@ -153,9 +188,9 @@ func (s *Store) openMemory() {
 	s.tail = newTail(s.device, -1, firstCheckpoint(s.identity), hardState{}, 1, []termRun{{}}, nil)
 }
 
-func (s *Store) openDisk() error {
+func (s *Store) openDisk(ctx context.Context) error {
 	dir := s.cfg.Dir
-	d := &disk{before: s.cfg.before}
+	d := s.disk
 	if err := d.makeDir(dir); err != nil {
 		return err
 	}
@@ -163,7 +198,11 @@ func (s *Store) openDisk() error {
 	if s.lock, err = lockDirectory(dir); err != nil {
 		return err
 	}
-	if err := prepareDirectory(d, dir); err != nil {
+	err = prepareDirectory(d, dir, func() (origin, error) { return findOrigin(ctx, s.cfg.Cluster, s.network) })
+	if err != nil {
+		return err
+	}
+	if err := d.remove(filepath.Join(dir, receivedFileName)); err != nil {
 		return err
 	}
 	img, err := examine(dir)
@@ -189,6 +228,12 @@ func (s *Store) openDisk() error {
 	}
 	s.rowStore = state
 	s.identity, s.loaded = img.identity, img.state.meta.Index
+	if img.unfit {
+		s.cfg.Logger.Warn("emptying a log that a received checkpoint has replaced", "checkpoint", img.state.meta.Index)
+		if err := log.reset(img.state.meta.Index); err != nil {
+			return err
+		}
+	}
 	first, runs := img.visible()
 	s.tail = newTail(s.device, s.cfg.TailBytes, img.state.meta, img.meta.hard, first, runs, img.entries)
 	return nil
@@ -232,7 +277,20 @@ func (s *Store) Start(h Handler) error {
 	if err != nil {
 		return err
 	}
-	s.started, s.node = true, node
+	if _, ok := h.(Restorer); !ok && s.network != nil {
+		return errors.New("the handler of a member of a cluster must be a Restorer")
+	}
+	s.node = node
+	s.view.Store(&memberView{conf: s.tail.lastConf(), fresh: s.tail.fresh()})
+	if s.network != nil {
+		s.peers = newPeers(s)
+		s.tail.snapshot = s.snapshotFor
+		if s.unlisten, err = s.network.listen(s); err != nil {
+			s.peers.close()
+			return err
+		}
+	}
+	s.started = true
 	s.applied.Store(s.loaded)
 	s.appender = newAppender(s)
 	s.keeper = newKeeper(s)
@@ -255,7 +313,7 @@ func (s *Store) newNode() (node *raft.RawNode, err error) {
 	return raft.NewRawNode(&raft.Config{
 		ID:                        s.identity.Member,
 		ElectionTick:              electionTicks,
-		HeartbeatTick:             1,
+		HeartbeatTick:             heartbeatTicks,
 		Storage:                   s.tail,
 		Applied:                   s.loaded,
 		AsyncStorageWrites:        true,
@@ -325,8 +383,21 @@ func (s *Store) Stop() error {
 	if s.started {
 		close(s.stop)
 		<-s.done
+		s.leaveNetwork()
 		s.appender.close()
 		s.keeper.close()
 	}
 	return s.closeFiles()
+}
+
+// leaveNetwork ends all traffic with other members. Read transactions end with it, without which state.db cannot be
+// closed.
+func (s *Store) leaveNetwork() {
+	if s.network == nil {
+		return
+	}
+	s.unlisten()
+	s.peers.close()
+	s.network.close()
+	s.pins.releaseAll()
 }

@@ -1,6 +1,7 @@
 package raftstore
 
 import (
+	"errors"
 	"sort"
 	"sync"
 
@@ -19,6 +20,8 @@ type logDevice interface {
 	read(lo, hi, maxBytes uint64) ([]*pb.Entry, error)
 	// cut removes entries below index as far as that frees space.
 	cut(index uint64) error
+	// reset removes all entries; the next one is index+1. Nothing else is written meanwhile.
+	reset(index uint64) error
 	close() error
 }
 
@@ -35,7 +38,8 @@ type confRun struct {
 // from the device. Only the raft goroutine changes it; the lock is for the goroutine that begins a checkpoint.
 type tail struct {
 	device   logDevice
-	maxBytes int // of handed entries kept in memory; negative: all
+	snapshot func() (*pb.Snapshot, error) // pins a checkpoint; nil if there is nobody to send it to
+	maxBytes int                          // of handed entries kept in memory; negative: all
 
 	mu      sync.Mutex
 	hard    hardState
@@ -150,7 +154,28 @@ func (t *tail) LastIndex() (uint64, error) {
 
 // Snapshot implements raft.Storage. Only a cluster of several members asks for one.
 func (t *tail) Snapshot() (*pb.Snapshot, error) {
-	return nil, raft.ErrSnapshotTemporarilyUnavailable
+	if t.snapshot == nil {
+		return nil, raft.ErrSnapshotTemporarilyUnavailable
+	}
+	s, err := t.snapshot()
+	if err != nil && !errors.Is(err, raft.ErrSnapshotTemporarilyUnavailable) {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		if t.damage == nil {
+			t.damage = err
+		}
+	}
+	return s, err
+}
+
+// restore replaces everything by a checkpoint that came from elsewhere.
+func (t *tail) restore(c checkpointMeta) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.first, t.last, t.handed = c.Index+1, c.Index, c.Index
+	t.runs = []termRun{{c.Index, c.Term}}
+	t.confs = []confRun{{c.Index, c.Conf}}
+	t.entries, t.bytes = nil, 0
 }
 
 // append adds entries that have become durable.
@@ -213,6 +238,29 @@ func (t *tail) setConf(index uint64, conf confRecord) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.confs = append(t.confs, confRun{index, conf})
+}
+
+// lastConf returns the membership as of the last entry handed over.
+func (t *tail) lastConf() confRecord {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.confs[len(t.confs)-1].conf
+}
+
+// origin returns the membership as of entry 0 as long as a new member can be given the log from entry 1 on. Nothing in
+// the log says who the first members were. Once there is a checkpoint, raft never asks for entry 1 (see compact and
+// image.visible), and a new member gets the checkpoint.
+func (t *tail) origin() (confRecord, bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.confs[0].conf, t.first == 1 && t.confs[0].index == 0
+}
+
+// fresh tells whether there never was an entry.
+func (t *tail) fresh() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.last <= 1 && len(t.entries) == 0
 }
 
 // at returns term and membership as of a handed index.

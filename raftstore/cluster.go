@@ -1,0 +1,257 @@
+package raftstore
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/tls"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"go.etcd.io/raft/v3"
+
+	"github.com/coordd/coordd/raftstore/peerpb"
+)
+
+// Cluster is the part of Config that concerns other members. Its zero value is a server alone that nobody can join.
+type Cluster struct {
+	// Name tells members apart for people. It is needed with any other field.
+	Name string
+	// Initial has the name and the peer address of every member of a cluster that starts for the first time, this one
+	// included; all must be given the same. It does not matter once there is data.
+	Initial map[string]string
+	// Token goes into the ids of a first start, so that two clusters with the same names are not taken for one.
+	Token string
+	// Join has peer addresses of a cluster to which this member was or will be added. It does not matter once there
+	// is data. With it Initial is empty.
+	Join []string
+	// ListenPeer is where to listen for other members; "" with neither Initial nor Join means not at all.
+	ListenPeer string
+	// AdvertisePeer is where others reach this member; "" is the address in Initial, or else ListenPeer.
+	AdvertisePeer string
+	// ClientAddress is where clients reach this member. The store only passes it on, see Member.
+	ClientAddress string
+	// TLS is for connections between members; nil is plain text.
+	TLS *PeerTLS
+	// Version is the highest version of commands this server can read, see Store.ClusterVersion.
+	Version uint64
+
+	network network // tests
+	clock   clock   // tests
+}
+
+// PeerTLS has both sides of a connection between members. Both should ask for and check a certificate.
+type PeerTLS struct{ Server, Client *tls.Config }
+
+// networked tells whether there may ever be other members.
+func (c *Cluster) networked() bool { return c.network != nil || c.ListenPeer != "" }
+
+func (c *Cluster) check(inMemory bool) error {
+	switch {
+	case len(c.Initial) > 0 && len(c.Join) > 0:
+		return errors.New("a member either starts a cluster or joins one: Initial and Join are both given")
+	case (len(c.Initial) > 0 || len(c.Join) > 0 || c.ListenPeer != "") && c.Name == "":
+		return errors.New("a member of a cluster needs a name")
+	case (len(c.Initial) > 0 || len(c.Join) > 0) && !c.networked():
+		return errors.New("a member of a cluster needs an address to listen on")
+	case len(c.Initial) > 0 && c.Initial[c.Name] == "":
+		return fmt.Errorf("%q is not among the first members of the cluster", c.Name)
+	case c.networked() && inMemory:
+		return errors.New("a member of a cluster needs a data directory")
+	case len(c.Initial) > membersMax:
+		return fmt.Errorf("%d members: at most %d", len(c.Initial), membersMax)
+	}
+	seen := map[string]string{}
+	for name, address := range c.Initial {
+		if other, ok := seen[address]; ok {
+			return fmt.Errorf("%q and %q have the same address %s", min(name, other), max(name, other), address)
+		}
+		seen[address] = name
+	}
+	return nil
+}
+
+// address is where others reach this member.
+func (c *Cluster) address() string {
+	switch {
+	case c.AdvertisePeer != "":
+		return c.AdvertisePeer
+	case c.Initial[c.Name] != "":
+		return c.Initial[c.Name]
+	}
+	return c.ListenPeer
+}
+
+// origin is what a data directory is made from.
+type origin struct {
+	id    identity
+	first checkpointMeta
+}
+
+// findOrigin decides who a member without data is.
+func findOrigin(ctx context.Context, c Cluster, net network) (origin, error) {
+	switch {
+	case len(c.Initial) > 0:
+		return staticOrigin(ctx, c, net)
+	case len(c.Join) > 0:
+		return joinedOrigin(ctx, c, net)
+	}
+	id := newIdentity()
+	if !c.networked() {
+		return origin{id, firstCheckpoint(id)}, nil
+	}
+	id.Incarnation = randomID()
+	first := firstCheckpoint(id)
+	first.Conf.Members = []memberRecord{{ID: id.Member, Name: c.Name, Peer: c.address(), Client: c.ClientAddress}}
+	return origin{id, first}, nil
+}
+
+// staticOrigin makes the ids of a first start, the same on every member. The membership is as of entry 1, which no log
+// contains, so that a member added later cannot get the log from its beginning without it.
+//
+// It is refused when a server that can be reached now belongs to this cluster and knows that this member has had a
+// data directory before, or that it was removed. Servers that cannot be reached are not waited for; they refuse this
+// member later, by its incarnation.
+func staticOrigin(ctx context.Context, c Cluster, net network) (origin, error) {
+	names := slices.Sorted(maps.Keys(c.Initial))
+	cluster := hashID("cluster", c.Token, strings.Join(names, "\x00"))
+	conf := confRecord{}
+	for _, name := range names {
+		m := memberRecord{ID: hashID("member", c.Token, name), Name: name, Peer: c.Initial[name]}
+		conf.Members = append(conf.Members, m)
+		conf.Voters = append(conf.Voters, m.ID)
+	}
+	conf.sort()
+	id := identity{Cluster: cluster, Member: hashID("member", c.Token, c.Name), Incarnation: randomID()}
+	for _, name := range names {
+		if name == c.Name {
+			continue
+		}
+		if err := mayStart(ctx, net, c.Initial[name], id); err != nil {
+			return origin{}, fmt.Errorf("first start of %q: %s at %s: %w", c.Name, name, c.Initial[name], err)
+		}
+	}
+	return origin{id, checkpointMeta{
+		Format: checkpointFormat, Cluster: cluster, Member: id.Member,
+		Index: 1, Term: 1, Restored: 1, Conf: conf,
+	}}, nil
+}
+
+// mayStart asks one server whether id may start without data.
+func mayStart(ctx context.Context, net network, address string, id identity) error {
+	ctx, cancel := context.WithTimeout(ctx, helloTimeout)
+	defer cancel()
+	answer, err := net.hello(ctx, address, &peerpb.HelloRequest{Cluster: id.Cluster, Member: id.Member})
+	if err != nil || answer.GetFresh() && answer.GetCluster() == id.Cluster {
+		return nil // it cannot be reached, or has nothing to lose
+	}
+	if answer.GetCluster() != id.Cluster {
+		return ErrOtherCluster
+	}
+	conf, err := decodeConf(answer.GetMembership())
+	if err != nil {
+		return err
+	}
+	m := conf.member(id.Member)
+	switch {
+	case m == nil:
+		return ErrRemoved
+	case m.Incarnation != 0:
+		return ErrEmptied
+	}
+	return nil
+}
+
+// joinedOrigin waits until the cluster lists this member, by name and address, as one that has never started.
+func joinedOrigin(ctx context.Context, c Cluster, net network) (origin, error) {
+	pause := time.NewTicker(joinPause)
+	defer pause.Stop()
+	for {
+		for _, address := range c.Join {
+			o, err := askToJoin(ctx, c, net, address)
+			if err == nil || !errors.Is(err, errNotYet) {
+				return o, err
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return origin{}, fmt.Errorf("wait to be added to the cluster as %q at %s: %w", c.Name, c.address(), ctx.Err())
+		case <-pause.C:
+		}
+	}
+}
+
+// errNotYet says that the cluster was not reached or does not list this member yet.
+var errNotYet = errors.New("not a member yet")
+
+func askToJoin(ctx context.Context, c Cluster, net network, address string) (origin, error) {
+	ctx, cancel := context.WithTimeout(ctx, helloTimeout)
+	defer cancel()
+	answer, err := net.hello(ctx, address, &peerpb.HelloRequest{})
+	if err != nil || answer.GetCluster() == 0 {
+		return origin{}, errNotYet
+	}
+	conf, err := decodeConf(answer.GetMembership())
+	if err != nil {
+		return origin{}, err
+	}
+	at := slices.IndexFunc(conf.Members, func(m memberRecord) bool { return m.Name == c.Name && m.Peer == c.address() })
+	if at < 0 {
+		return origin{}, errNotYet
+	}
+	m := conf.Members[at]
+	switch {
+	case m.Incarnation != 0:
+		return origin{}, fmt.Errorf("join as %q: %w", c.Name, ErrEmptied)
+	case !slices.Contains(conf.Learners, m.ID):
+		return origin{}, fmt.Errorf("join as %q: the cluster lists it as a voter", c.Name)
+	case answer.GetVersion() > c.Version:
+		return origin{}, fmt.Errorf("join as %q: the cluster uses commands of version %d, this server reads up to %d",
+			c.Name, answer.GetVersion(), c.Version)
+	}
+	first := checkpointMeta{Format: checkpointFormat, Cluster: answer.GetCluster(), Member: m.ID}
+	if len(answer.GetOrigin()) > 0 {
+		if first.Conf, err = decodeConf(answer.GetOrigin()); err != nil {
+			return origin{}, err
+		}
+	}
+	return origin{identity{Cluster: answer.GetCluster(), Member: m.ID, Incarnation: randomID()}, first}, nil
+}
+
+// hashID makes an id that every member computes alike.
+func hashID(parts ...string) uint64 {
+	sum := sha256.Sum256([]byte(strings.Join(parts, "\x01")))
+	id := binary.LittleEndian.Uint64(sum[:])
+	if id == 0 || raft.IsLocalMsgTarget(id) {
+		return hashID(append(parts, "again")...)
+	}
+	return id
+}
+
+// hasData tells whether a directory belongs to a member already.
+func hasData(dir string) (bool, error) {
+	_, err := os.Stat(filepath.Join(dir, identityFile))
+	if errors.Is(err, os.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// clock is where time comes from; tests have clocks that go wrong.
+type clock interface {
+	// now has a monotonic reading.
+	now() time.Time
+	// ticker is time.NewTicker on this clock.
+	ticker(d time.Duration) *time.Ticker
+}
+
+type realClock struct{}
+
+func (realClock) now() time.Time                      { return time.Now() }
+func (realClock) ticker(d time.Duration) *time.Ticker { return time.NewTicker(d) }

@@ -1,0 +1,213 @@
+package raftstore
+
+import (
+	"math/rand/v2"
+	"time"
+
+	"go.etcd.io/raft/v3"
+	pb "go.etcd.io/raft/v3/raftpb"
+
+	"github.com/coordd/coordd/raftstore/peerpb"
+)
+
+// control is what the raft goroutine knows about the other members.
+type control struct {
+	conf    confRecord // as of the last entry handed over
+	ticks   int
+	heard   map[uint64]int            // tick at which a member last said something
+	headers map[uint64]*peerpb.Header // what members said about themselves
+	streams map[uint64]int            // open urgent streams from members
+	watches []*watch
+	removed bool // this member
+	stale   bool // the view has to be shown again
+
+	offered *received // a checkpoint that raft has just been offered
+	sending int       // checkpoints on their way to others
+
+	rounds       []leaseRound
+	lastRound    uint64
+	transferring bool
+
+	campaign *time.Timer
+	tries    int // campaigns left after the leader's connection was reset
+}
+
+func newControl(s *Store) control {
+	return control{
+		conf:  s.tail.lastConf(),
+		heard: map[uint64]int{}, headers: map[uint64]*peerpb.Header{}, streams: map[uint64]int{},
+		stale: true,
+	}
+}
+
+// needsTicks tells whether raft's clock has to run. A member alone has nobody to be timed by.
+func (l *loop) needsTicks() bool {
+	return !l.conf.alone(l.s.identity.Member) || len(l.watches) > 0 || l.leading && l.unpublished() != nil
+}
+
+// tick is one step of raft's clock, and what else is done from time to time.
+func (l *loop) tick() {
+	l.ticks++
+	l.stale = true
+	l.node.Tick()
+	if l.transferring && l.node.BasicStatus().LeadTransferee == raft.None {
+		l.transferring = false
+	}
+	if l.ticks%leaseTicks == 0 {
+		l.confirmLease()
+	}
+	if l.ticks%retryTicks == 0 && l.leading && l.caughtUp {
+		if m := l.unpublished(); m != nil {
+			if err := l.proposeChange(pb.ConfChangeUpdateNode, m.ID, m); err != nil {
+				l.s.cfg.Logger.Debug("publish a member's record", "err", err)
+			}
+		}
+	}
+	if l.s.peers != nil {
+		for _, m := range l.conf.Members {
+			if at, ok := l.heard[m.ID]; ok && (l.ticks-at)%silenceTicks == silenceTicks-1 {
+				l.s.peers.renew(m.ID)
+			}
+		}
+	}
+}
+
+// fromPeers deals with what came from other members.
+func (l *loop) fromPeers(m mail) {
+	for _, h := range m.headers {
+		l.headers[h.GetFrom()] = h
+		if h.GetUrgent() {
+			l.streams[h.GetFrom()]++
+		}
+	}
+	for _, msg := range m.received {
+		l.receive(msg)
+	}
+	for _, id := range m.unreachable {
+		l.node.ReportUnreachable(id)
+	}
+	for _, id := range m.lost {
+		l.lost(id)
+	}
+	for _, o := range m.snapshots {
+		l.snapshotDone(o)
+	}
+}
+
+// receive gives raft a message of another member.
+func (l *loop) receive(m *pb.Message) {
+	l.heard[m.GetFrom()] = l.ticks
+	// A member that was just started does not remember which leader it confirmed. Until any such lease is over it
+	// does not vote.
+	voting := m.GetType() == pb.MsgVote || m.GetType() == pb.MsgPreVote
+	if voting && l.ticks < electionTicks {
+		return
+	}
+	l.step(m)
+}
+
+// lost notes that a member's stream ended. If it was the leader's last, the leader has probably died: then this member
+// forgets it and soon asks the others, who say no if they still hear it.
+func (l *loop) lost(id uint64) {
+	l.streams[id]--
+	if l.streams[id] > 0 || l.leading || l.leader != id || l.ticks < electionTicks {
+		return
+	}
+	if err := l.node.ForgetLeader(); err != nil {
+		l.s.cfg.Logger.Debug("forget the leader", "err", err)
+		return
+	}
+	l.s.cfg.Logger.Info("the leader's connection was reset", "leader", idText(id))
+	l.tries = campaignTries
+	l.campaignLater(0)
+}
+
+// campaignLater campaigns after a random delay, so that the others do not do so at the same moment.
+func (l *loop) campaignLater(atLeast time.Duration) {
+	inbox := &l.s.inbox
+	if l.campaign != nil {
+		l.campaign.Stop()
+	}
+	l.campaign = time.AfterFunc(atLeast+rand.N(campaignDelayMax), func() {
+		inbox.put(func(m *mail) { m.tasks = append(m.tasks, (*loop).campaignNow) })
+	})
+}
+
+func (l *loop) campaignNow() {
+	if l.node.BasicStatus().Lead != raft.None || l.tries == 0 {
+		l.tries = 0
+		return
+	}
+	l.tries--
+	if err := l.node.Campaign(); err != nil {
+		l.s.cfg.Logger.Debug("campaign", "err", err)
+	}
+	l.campaignLater(campaignDelayMax)
+}
+
+// unpublished returns the record of a member as it should be, if it is not as it should be. Only the leader asks.
+func (l *loop) unpublished() *memberRecord {
+	if l.s.peers == nil {
+		return nil
+	}
+	self := l.s.identity.Member
+	for _, id := range append(append([]uint64{}, l.conf.Voters...), l.conf.Learners...) {
+		h := l.headers[id]
+		if id == self {
+			h = l.s.header(0, false)
+		}
+		if h == nil {
+			continue
+		}
+		old := memberRecord{ID: id}
+		if m := l.conf.member(id); m != nil {
+			old = *m
+		}
+		want := old
+		if id == self && want.Name == "" {
+			want.Name = l.s.cfg.Cluster.Name
+		}
+		if want.Incarnation == 0 {
+			want.Incarnation = h.GetIncarnation()
+		}
+		if h.GetAddress() != "" && len(h.GetAddress()) <= memberTextMax {
+			want.Peer = h.GetAddress()
+		}
+		if len(h.GetClientAddress()) <= memberTextMax {
+			want.Client = h.GetClientAddress()
+		}
+		want.Version = h.GetVersion()
+		if want != old {
+			return &want
+		}
+	}
+	return nil
+}
+
+// show publishes what Members and the other members may know.
+func (l *loop) show() {
+	if !l.stale {
+		return
+	}
+	l.stale = false
+	v := &memberView{conf: l.conf, leader: l.node.BasicStatus().Lead, leading: l.leading, fresh: l.s.tail.fresh()}
+	if l.leading {
+		v.match, v.active = map[uint64]uint64{}, map[uint64]bool{}
+		for id, p := range l.node.Status().Progress {
+			v.match[id], v.active[id] = p.Match, l.active(id)
+		}
+	}
+	l.s.view.Store(v)
+}
+
+// setConf takes over a membership that holds from index on.
+func (l *loop) setConf(index uint64, conf confRecord) {
+	self := l.s.identity.Member
+	l.removed = l.removed || l.conf.has(self) && !conf.has(self)
+	l.conf, l.stale = conf, true
+	l.s.tail.setConf(index, conf)
+	if l.s.peers != nil {
+		l.s.peers.update(conf)
+	}
+	l.confirmLease()
+}

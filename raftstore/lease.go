@@ -1,0 +1,94 @@
+package raftstore
+
+import (
+	"encoding/binary"
+	"sync/atomic"
+	"time"
+)
+
+// lease is until when this member may act as the leader. Others read it while the raft goroutine writes it.
+type lease struct {
+	clock clock
+	base  time.Time    // what until counts from
+	until atomic.Int64 // nanoseconds after base; 0 is none
+}
+
+// leaseAlone is a lease without end: there is nobody else who could lead.
+const leaseAlone = -1
+
+// LeaseUntil returns until when this member may speak as the leader; the zero time if it may not. It is at most
+// LeaseWindow ahead and renewed about five times a second. A leader alone in its cluster always gets LeaseWindow from
+// now. The time is monotonic.
+func (s *Store) LeaseUntil() time.Time {
+	switch until := s.lease.until.Load(); until {
+	case 0:
+		return time.Time{}
+	case leaseAlone:
+		return s.lease.clock.now().Add(LeaseWindow)
+	default:
+		return s.lease.base.Add(time.Duration(until))
+	}
+}
+
+// MaySpeak tells whether this member leads and a majority has confirmed that lately. Without it a leader must say
+// nothing that implies that a session lives. It is cheap.
+func (s *Store) MaySpeak() bool {
+	switch until := s.lease.until.Load(); until {
+	case 0:
+		return false
+	case leaseAlone:
+		return true
+	default:
+		return s.lease.clock.now().Sub(s.lease.base) < time.Duration(until)
+	}
+}
+
+// leaseRound is one question to the others whether this member still leads.
+type leaseRound struct {
+	id    uint64
+	begun time.Time
+}
+
+// leaseQuestion marks our own read questions; those of the handler have 8 bytes.
+const leaseQuestion = 'L'
+
+// confirmLease asks the others once more. It counts from before the question.
+func (l *loop) confirmLease() {
+	if !l.leading || !l.caughtUp || l.transferring {
+		return
+	}
+	if l.conf.alone(l.s.identity.Member) {
+		l.s.lease.until.Store(leaseAlone)
+		return
+	}
+	if l.s.lease.until.Load() == leaseAlone {
+		l.s.lease.until.Store(0)
+	}
+	now := l.s.lease.clock.now()
+	for len(l.rounds) > 0 && now.Sub(l.rounds[0].begun) > LeaseWindow {
+		l.rounds = l.rounds[1:]
+	}
+	l.lastRound++
+	l.rounds = append(l.rounds, leaseRound{l.lastRound, now})
+	l.node.ReadIndex(binary.LittleEndian.AppendUint64([]byte{leaseQuestion}, l.lastRound))
+}
+
+// leaseConfirmed takes the answer to a round.
+func (l *loop) leaseConfirmed(id uint64) {
+	if !l.leading || l.transferring {
+		return
+	}
+	for i, r := range l.rounds {
+		if r.id == id {
+			l.s.lease.until.Store(int64(r.begun.Add(LeaseWindow).Sub(l.s.lease.base)))
+			l.rounds = l.rounds[i+1:]
+			return
+		}
+	}
+}
+
+// revokeLease gives the lease up and forgets questions under way.
+func (l *loop) revokeLease() {
+	l.s.lease.until.Store(0)
+	l.rounds = nil
+}

@@ -1,0 +1,276 @@
+package raftstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"unicode/utf8"
+
+	"go.etcd.io/raft/v3"
+	pb "go.etcd.io/raft/v3/raftpb"
+)
+
+// Member is what is known here about one member of the cluster.
+type Member struct {
+	ID            uint64
+	Name          string
+	PeerAddress   string // where other members reach it
+	ClientAddress string // where clients reach it, as in its Cluster.ClientAddress
+	Version       uint64 // highest command version it can read; 0 while it was never seen
+	Learner       bool   // it gets the log but has no vote
+	Leader        bool   // as far as this member knows
+	// Match is the last entry known to be in its log. Only the leader knows; elsewhere it is 0. It is a little old.
+	Match uint64
+	// Active says that the leader has heard of it lately; elsewhere it is false.
+	Active bool
+}
+
+// Errors of membership changes.
+var (
+	// ErrNotLeader says that only the leader can do this; see Members for who leads.
+	ErrNotLeader = errors.New("this member does not lead")
+	// ErrQuorum says that the change would leave fewer members that can be reached than a majority needs.
+	ErrQuorum = errors.New("the change would lose the quorum")
+	// ErrNotMember says that there is no member with this id.
+	ErrNotMember = errors.New("no such member")
+	// ErrTaken says that another member has the name or the address.
+	ErrTaken = errors.New("another member has this name or address")
+	// ErrBehind says that the learner is not caught up.
+	ErrBehind = errors.New("the member is not caught up")
+	// ErrStopped says that the store was stopped or has failed.
+	ErrStopped = errors.New("the store is stopped")
+)
+
+// memberView is what the raft goroutine shows to others.
+type memberView struct {
+	conf    confRecord
+	leader  uint64
+	leading bool
+	fresh   bool // nothing was ever committed here
+	match   map[uint64]uint64
+	active  map[uint64]bool
+}
+
+// Members lists the cluster as this member knows it, ascending by id. It is cheap.
+func (s *Store) Members() []Member {
+	v := s.view.Load()
+	ids := slices.Concat(v.conf.Voters, v.conf.Learners)
+	for _, id := range v.conf.VotersOutgoing {
+		if !slices.Contains(ids, id) {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	out := make([]Member, len(ids))
+	for i, id := range ids {
+		out[i] = Member{
+			ID: id, Learner: slices.Contains(v.conf.Learners, id), Leader: id == v.leader,
+			Match: v.match[id], Active: v.active[id],
+		}
+		if m := v.conf.member(id); m != nil {
+			out[i].Name, out[i].PeerAddress, out[i].ClientAddress, out[i].Version = m.Name, m.Peer, m.Client, m.Version
+		}
+	}
+	return out
+}
+
+// Leader returns the leader as far as this member knows, 0 if there is none.
+func (s *Store) Leader() uint64 { return s.view.Load().leader }
+
+// ClusterVersion returns the version of commands that every member can read, as each has published with its
+// Cluster.Version; 0 if none has. It never shrinks while members come and go: one that cannot read it may not join.
+func (s *Store) ClusterVersion() uint64 { return s.view.Load().conf.version() }
+
+// AddLearner adds a member that gets the log and has no vote, and returns its id, which is new. The server itself is
+// started with Cluster.Join, before or after. Only the leader can do this. Errors: ErrNotLeader, ErrTaken, ErrStopped,
+// that of ctx; after the last one the member may have been added nevertheless, see Members.
+func (s *Store) AddLearner(ctx context.Context, name, address string) (uint64, error) {
+	for _, text := range []string{name, address} {
+		if len(text) == 0 || len(text) > memberTextMax || !utf8.ValidString(text) {
+			return 0, fmt.Errorf("a member's name and address have 1 to %d bytes of UTF-8", memberTextMax)
+		}
+	}
+	m := memberRecord{ID: randomID(), Name: name, Peer: address}
+	err := s.change(ctx, func(l *loop) error {
+		switch {
+		case l.conf.taken(&m):
+			return fmt.Errorf("add %q at %s: %w", name, address, ErrTaken)
+		case len(l.conf.Voters)+len(l.conf.Learners) >= membersMax:
+			return fmt.Errorf("add %q: the cluster has %d members already", name, membersMax)
+		}
+		return l.proposeChange(pb.ConfChangeAddLearnerNode, m.ID, &m)
+	}, func(l *loop) bool { return l.conf.has(m.ID) })
+	return m.ID, err
+}
+
+// Promote gives a learner a vote. Only the leader can do this, and only once the learner has nearly all of the log:
+// ErrBehind otherwise. Further errors: ErrNotLeader, ErrNotMember, ErrQuorum, ErrStopped, that of ctx.
+func (s *Store) Promote(ctx context.Context, id uint64) error {
+	return s.change(ctx, func(l *loop) error {
+		if !l.conf.has(id) {
+			return fmt.Errorf("promote %s: %w", idText(id), ErrNotMember)
+		}
+		p, committed := l.node.Status().Progress[id], l.node.BasicStatus().GetCommit()
+		if p.Match+promoteLagMax < committed || p.Match == 0 {
+			return fmt.Errorf("promote %s, which has entry %d of %d: %w", idText(id), p.Match, committed, ErrBehind)
+		}
+		if !l.quorumAfter(append(slices.Clone(l.conf.Voters), id)) {
+			return fmt.Errorf("promote %s: %w", idText(id), ErrQuorum)
+		}
+		return l.proposeChange(pb.ConfChangeAddNode, id, nil)
+	}, func(l *loop) bool { return slices.Contains(l.conf.Voters, id) })
+}
+
+// Remove takes a member out of the cluster for ever: its id never comes back. A running server is told and stops. Only
+// the leader can do this, and not to itself: transfer the leadership first. Errors: ErrNotLeader, ErrNotMember,
+// ErrQuorum, ErrStopped, that of ctx.
+func (s *Store) Remove(ctx context.Context, id uint64) error {
+	tried := false
+	return s.change(ctx, func(l *loop) error {
+		switch {
+		case !l.conf.has(id) && !tried:
+			return fmt.Errorf("remove %s: %w", idText(id), ErrNotMember)
+		case id == l.s.identity.Member:
+			return fmt.Errorf("remove %s: it leads, transfer the leadership first", idText(id))
+		}
+		left := slices.DeleteFunc(slices.Clone(l.conf.Voters), func(v uint64) bool { return v == id })
+		if slices.Contains(l.conf.Voters, id) && !l.quorumAfter(left) {
+			return fmt.Errorf("remove %s: %w", idText(id), ErrQuorum)
+		}
+		tried = true
+		return l.proposeChange(pb.ConfChangeRemoveNode, id, nil)
+	}, func(l *loop) bool { return tried && !l.conf.has(id) })
+}
+
+// TransferLeader hands the leadership to another voter; id 0 means the one that has most of the log. It returns once
+// this member does not lead any more. From the call on this member has no lease. Errors: ErrNotLeader, ErrNotMember,
+// ErrStopped, that of ctx.
+func (s *Store) TransferLeader(ctx context.Context, id uint64) error {
+	tried := false
+	return s.watch(ctx, func(l *loop) error {
+		if !l.leading {
+			return ErrNotLeader
+		}
+		tried = true
+		return l.transfer(id)
+	}, func(l *loop) bool { return tried && !l.leading })
+}
+
+// change is watch for what only a leader that knows its log can do.
+func (s *Store) change(ctx context.Context, attempt func(l *loop) error, done func(l *loop) bool) error {
+	return s.watch(ctx, func(l *loop) error {
+		switch {
+		case !l.leading:
+			return ErrNotLeader
+		case !l.caughtUp:
+			return nil // soon
+		}
+		return attempt(l)
+	}, done)
+}
+
+// watch runs attempt on the raft goroutine, now and from time to time again, until done or the first error.
+func (s *Store) watch(ctx context.Context, attempt func(l *loop) error, done func(l *loop) bool) error {
+	w := &watch{attempt: attempt, done: done, result: make(chan error, 1)}
+	s.inbox.put(func(m *mail) { m.tasks = append(m.tasks, func(l *loop) { l.watches = append(l.watches, w) }) })
+	defer s.inbox.put(func(m *mail) { m.tasks = append(m.tasks, func(l *loop) { l.unwatch(w) }) })
+	select {
+	case err := <-w.result:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-s.done:
+		return ErrStopped
+	}
+}
+
+// watch is somebody waiting for a state of the cluster.
+type watch struct {
+	attempt func(l *loop) error
+	done    func(l *loop) bool
+	result  chan error // capacity 1
+	tried   int        // the tick of the last attempt
+	begun   bool
+}
+
+func (l *loop) unwatch(w *watch) {
+	l.watches = slices.DeleteFunc(l.watches, func(o *watch) bool { return o == w })
+}
+
+// serveWatches makes attempts that are due and answers watches that have ended.
+func (l *loop) serveWatches() {
+	if len(l.watches) == 0 {
+		return
+	}
+	l.watches = slices.DeleteFunc(l.watches, func(w *watch) bool {
+		if w.done(l) {
+			w.result <- nil
+			return true
+		}
+		if w.begun && l.ticks < w.tried+retryTicks {
+			return false
+		}
+		w.begun, w.tried = true, l.ticks
+		if err := w.attempt(l); err != nil {
+			w.result <- err
+			return true
+		}
+		return false
+	})
+}
+
+// proposeChange proposes a membership entry. Raft takes one at a time and drops others without a word; watches propose
+// again, and an entry that came too late is void, see confRecord.allows.
+func (l *loop) proposeChange(typ pb.ConfChangeType, id uint64, m *memberRecord) error {
+	change := &pb.ConfChange{Type: typ.Enum(), NodeId: new(id)}
+	if m != nil {
+		change.Context = m.encode()
+	}
+	if err := l.node.ProposeConfChange(change); err != nil && !errors.Is(err, raft.ErrProposalDropped) {
+		return err
+	}
+	return nil
+}
+
+// quorumAfter tells whether a majority of these voters was heard of lately.
+func (l *loop) quorumAfter(voters []uint64) bool {
+	active := 0
+	for _, id := range voters {
+		if l.active(id) {
+			active++
+		}
+	}
+	return active > len(voters)/2
+}
+
+func (l *loop) active(id uint64) bool {
+	at, ok := l.heard[id]
+	return id == l.s.identity.Member || ok && l.ticks-at <= electionTicks
+}
+
+// transfer begins to hand over the leadership.
+func (l *loop) transfer(id uint64) error {
+	progress := l.node.Status().Progress
+	if id == 0 {
+		var best uint64
+		for _, voter := range l.conf.Voters {
+			if p := progress[voter]; voter != l.s.identity.Member && l.active(voter) && p.Match >= best {
+				id, best = voter, p.Match
+			}
+		}
+		if id == 0 {
+			return fmt.Errorf("hand over the leadership: %w", ErrQuorum)
+		}
+	}
+	switch {
+	case id == l.s.identity.Member:
+		return nil
+	case !slices.Contains(l.conf.Voters, id):
+		return fmt.Errorf("hand the leadership to %s: %w", idText(id), ErrNotMember)
+	}
+	l.revokeLease()
+	l.transferring = true
+	l.node.TransferLeader(id)
+	return nil
+}

@@ -1,0 +1,231 @@
+package raftstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/status"
+
+	"github.com/coordd/coordd/raftstore/peerpb"
+)
+
+const (
+	peerService    = "coordd.peer.v1.Peer"
+	helloMethod    = "/" + peerService + "/Hello"
+	messagesMethod = "/" + peerService + "/Messages"
+	snapshotMethod = "/" + peerService + "/Snapshot"
+)
+
+// grpcNetwork is the network of a running server.
+type grpcNetwork struct {
+	listenAddress string
+	tls           *PeerTLS
+}
+
+var _ network = (*grpcNetwork)(nil)
+
+// listen implements network.
+func (n *grpcNetwork) listen(in peerServer) (func(), error) {
+	l, err := net.Listen("tcp", n.listenAddress)
+	if err != nil {
+		return nil, fmt.Errorf("listen for members: %w", err)
+	}
+	options := []grpc.ServerOption{
+		grpc.MaxRecvMsgSize(peerMessageMax),
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: peerKeepalive, Timeout: peerKeepalive}),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: peerKeepalive / 2, PermitWithoutStream: true}),
+	}
+	if n.tls != nil {
+		options = append(options, grpc.Creds(credentials.NewTLS(n.tls.Server)))
+	}
+	srv := grpc.NewServer(options...)
+	srv.RegisterService(&peerServiceDesc, in)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		srv.Serve(l) // it ends with an error only when the listener was closed
+	}()
+	return func() { srv.Stop(); <-done }, nil
+}
+
+// dial makes a connection of its own, so that closing it drops everything that waits in it.
+func (n *grpcNetwork) dial(address string) (*grpc.ClientConn, error) {
+	creds := insecure.NewCredentials()
+	if n.tls != nil {
+		creds = credentials.NewTLS(n.tls.Client)
+	}
+	return grpc.NewClient("passthrough:///"+address,
+		grpc.WithTransportCredentials(creds),
+		grpc.WithDefaultCallOptions(grpc.MaxCallSendMsgSize(peerMessageMax), grpc.MaxCallRecvMsgSize(peerMessageMax)),
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: peerKeepalive, Timeout: peerKeepalive}),
+		grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff:           backoff.Config{BaseDelay: reconnectPauseMin, Multiplier: 2, MaxDelay: reconnectPauseMax},
+			MinConnectTimeout: time.Second,
+		}))
+}
+
+// hello implements network.
+func (n *grpcNetwork) hello(ctx context.Context, address string, req *peerpb.HelloRequest) (*peerpb.HelloResponse, error) {
+	conn, err := n.dial(address)
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	answer := &peerpb.HelloResponse{}
+	if err := conn.Invoke(ctx, helloMethod, req, answer); err != nil {
+		return nil, fromStatus(err)
+	}
+	return answer, nil
+}
+
+// messages implements network.
+func (n *grpcNetwork) messages(ctx context.Context, address string, header *peerpb.Header) (frameStream, error) {
+	conn, err := n.dial(address)
+	if err != nil {
+		return nil, err
+	}
+	s, err := conn.NewStream(ctx, &grpc.StreamDesc{ClientStreams: true}, messagesMethod)
+	if err == nil {
+		err = sendOn(s, &peerpb.Frame{Header: header})
+	}
+	if err != nil {
+		conn.Close()
+		return nil, fromStatus(err)
+	}
+	return &grpcFrames{conn, s}, nil
+}
+
+type grpcFrames struct {
+	conn *grpc.ClientConn
+	s    grpc.ClientStream
+}
+
+func (f *grpcFrames) send(frame *peerpb.Frame) error { return fromStatus(sendOn(f.s, frame)) }
+func (f *grpcFrames) close()                         { f.conn.Close() }
+
+// sendOn sends one message; when the other side has ended the stream, its reason is fetched.
+func sendOn(s grpc.ClientStream, m any) error {
+	err := s.SendMsg(m)
+	if !errors.Is(err, io.EOF) {
+		return err
+	}
+	if err := s.RecvMsg(&peerpb.Received{}); err != nil {
+		return err
+	}
+	return errors.New("the stream was ended")
+}
+
+// snapshot implements network.
+func (n *grpcNetwork) snapshot(ctx context.Context, address string, next func() (*peerpb.Chunk, error)) error {
+	conn, err := n.dial(address)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	s, err := conn.NewStream(ctx, &grpc.StreamDesc{ClientStreams: true}, snapshotMethod)
+	if err != nil {
+		return fromStatus(err)
+	}
+	for {
+		c, err := next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return err
+		}
+		if err := sendOn(s, c); err != nil {
+			return fromStatus(err)
+		}
+	}
+	if err := s.CloseSend(); err != nil {
+		return err
+	}
+	return fromStatus(s.RecvMsg(&peerpb.Received{}))
+}
+
+// close implements network. Every connection is closed by who opened it.
+func (n *grpcNetwork) close() {}
+
+// refusals are the errors that keep their meaning across the network.
+var refusals = map[codes.Code]error{
+	codes.PermissionDenied:   ErrRemoved,
+	codes.DataLoss:           ErrEmptied,
+	codes.FailedPrecondition: ErrOtherCluster,
+}
+
+func fromStatus(err error) error {
+	if refusal, ok := refusals[status.Code(err)]; ok {
+		return refusal
+	}
+	return err
+}
+
+func toStatus(err error) error {
+	for code, refusal := range refusals {
+		if errors.Is(err, refusal) {
+			return status.Error(code, refusal.Error())
+		}
+	}
+	return err
+}
+
+// peerServiceDesc is the service of peer.proto.
+var peerServiceDesc = grpc.ServiceDesc{
+	ServiceName: peerService,
+	HandlerType: (*peerServer)(nil),
+	Methods: []grpc.MethodDesc{{MethodName: "Hello", Handler: func(srv any, _ context.Context, dec func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
+		req := &peerpb.HelloRequest{}
+		if err := dec(req); err != nil {
+			return nil, err
+		}
+		return srv.(peerServer).answerHello(req)
+	}}},
+	Streams: []grpc.StreamDesc{
+		{StreamName: "Messages", ClientStreams: true, Handler: serveMessages},
+		{StreamName: "Snapshot", ClientStreams: true, Handler: serveSnapshot},
+	},
+}
+
+func serveMessages(srv any, s grpc.ServerStream) error {
+	in := srv.(peerServer)
+	f := &peerpb.Frame{}
+	if err := s.RecvMsg(f); err != nil {
+		return err
+	}
+	h := f.GetHeader()
+	if err := in.accept(h); err != nil {
+		return toStatus(err)
+	}
+	defer in.lost(h)
+	for {
+		f := &peerpb.Frame{}
+		if err := s.RecvMsg(f); err != nil {
+			return err
+		}
+		if err := in.receive(h, f); err != nil {
+			return toStatus(err)
+		}
+	}
+}
+
+func serveSnapshot(srv any, s grpc.ServerStream) error {
+	err := srv.(peerServer).receiveSnapshot(s.Context(), func() (*peerpb.Chunk, error) {
+		c := &peerpb.Chunk{}
+		return c, s.RecvMsg(c)
+	})
+	if err != nil {
+		return toStatus(err)
+	}
+	return s.SendMsg(&peerpb.Received{})
+}

@@ -1,0 +1,287 @@
+package raftstore
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	pb "go.etcd.io/raft/v3/raftpb"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/coordd/coordd/raftstore/peerpb"
+)
+
+// headerFormat is the version of what members say to each other.
+const headerFormat = 1
+
+// peers sends messages to the other members. Each has two lanes with a connection each, so that a heartbeat never
+// waits behind a megabyte of log. Only the raft goroutine calls send and update.
+type peers struct {
+	s      *Store
+	ctx    context.Context
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+
+	mu      sync.Mutex
+	peers   map[uint64]*peer
+	learned map[uint64]string // addresses from headers: a new leader may write to us before we know that it exists
+}
+
+// peer is one other member.
+type peer struct {
+	id           uint64
+	address      string
+	urgent, bulk *lane
+	cancel       context.CancelFunc
+}
+
+func newPeers(s *Store) *peers {
+	p := &peers{s: s, peers: map[uint64]*peer{}, learned: map[uint64]string{}}
+	p.ctx, p.cancel = context.WithCancel(context.Background())
+	return p
+}
+
+// close ends all lanes and waits for them.
+func (p *peers) close() {
+	p.cancel()
+	p.wg.Wait()
+}
+
+// send queues a message; it is dropped if there is no room or nobody to send it to.
+func (p *peers) send(m *pb.Message) {
+	p.mu.Lock()
+	to := p.peers[m.GetTo()]
+	if to == nil {
+		if address := p.learned[m.GetTo()]; address != "" {
+			to = p.open(m.GetTo(), address)
+		}
+	}
+	p.mu.Unlock()
+	switch {
+	case to == nil:
+	case m.GetType() == pb.MsgApp:
+		to.bulk.add(m)
+	default:
+		to.urgent.add(m)
+	}
+}
+
+// update opens and closes lanes so that they match the members.
+func (p *peers) update(conf confRecord) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for id, old := range p.peers {
+		if m := conf.member(id); m == nil || m.Peer != old.address {
+			old.cancel()
+			delete(p.peers, id)
+		}
+	}
+	for _, m := range conf.Members {
+		if m.ID != p.s.identity.Member && p.peers[m.ID] == nil && m.Peer != "" {
+			p.open(m.ID, m.Peer)
+		}
+	}
+}
+
+// open starts the lanes to one member. The caller holds the lock.
+func (p *peers) open(id uint64, address string) *peer {
+	ctx, cancel := context.WithCancel(p.ctx)
+	to := &peer{id: id, address: address, cancel: cancel}
+	to.urgent = newLane(p.s, to, true)
+	to.bulk = newLane(p.s, to, false)
+	p.peers[id] = to
+	p.wg.Add(2)
+	for _, l := range []*lane{to.urgent, to.bulk} {
+		go func() {
+			defer p.wg.Done()
+			l.run(ctx)
+		}()
+	}
+	return to
+}
+
+// learn notes where an accepted sender listens.
+func (p *peers) learn(id uint64, address string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.learned) < membersMax || p.learned[id] != "" {
+		p.learned[id] = address
+	}
+}
+
+// addressOf returns where a member listens, "" if that is unknown.
+func (p *peers) addressOf(id uint64) string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if to := p.peers[id]; to != nil {
+		return to.address
+	}
+	return p.learned[id]
+}
+
+// renew makes both lanes to a silent member connect again: after a cut network an old connection can stay dead for
+// longer than the cut.
+func (p *peers) renew(id uint64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if to := p.peers[id]; to != nil {
+		to.urgent.renew()
+		to.bulk.renew()
+	}
+}
+
+// header opens a stream to a member.
+func (s *Store) header(to uint64, urgent bool) *peerpb.Header {
+	return &peerpb.Header{
+		Format: headerFormat, Cluster: s.identity.Cluster, From: s.identity.Member, To: to,
+		Incarnation: s.identity.Incarnation, Address: s.cfg.Cluster.address(),
+		ClientAddress: s.cfg.Cluster.ClientAddress, Version: s.cfg.Cluster.Version, Urgent: urgent,
+	}
+}
+
+// lane is a bounded queue of messages and the goroutine that sends them.
+type lane struct {
+	s      *Store
+	to     *peer
+	urgent bool
+	bell   chan struct{} // capacity 1
+
+	mu     sync.Mutex
+	queue  []*pb.Message
+	bytes  int
+	stream context.CancelFunc // ends the open stream, nil if there is none
+}
+
+func newLane(s *Store, to *peer, urgent bool) *lane {
+	return &lane{s: s, to: to, urgent: urgent, bell: make(chan struct{}, 1)}
+}
+
+func messageBytes(m *pb.Message) int { return messageOverheadEstimate + entriesBytes(m.GetEntries()) }
+
+// add queues a message unless the queue is full. Raft sends again what it needs.
+func (l *lane) add(m *pb.Message) {
+	size := messageBytes(m)
+	l.mu.Lock()
+	full := len(l.queue) >= laneMessagesMax || l.bytes > 0 && l.bytes+size > laneBytesMax
+	if !full {
+		l.queue = append(l.queue, m)
+		l.bytes += size
+	}
+	l.mu.Unlock()
+	if full {
+		l.unreachable()
+		return
+	}
+	select {
+	case l.bell <- struct{}{}:
+	default:
+	}
+}
+
+// take removes the messages of one frame.
+func (l *lane) take() []*pb.Message {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n, bytes := 0, 0
+	for n < len(l.queue) && (n == 0 || bytes < frameBytesMax) {
+		bytes += messageBytes(l.queue[n])
+		n++
+	}
+	out := l.queue[:n:n]
+	l.queue = l.queue[n:]
+	l.bytes -= bytes
+	return out
+}
+
+// drop empties the queue.
+func (l *lane) drop() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.queue, l.bytes = nil, 0
+}
+
+func (l *lane) renew() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.stream != nil {
+		l.stream()
+	}
+}
+
+// run connects when there is something to send, and again after each failure, a little later every time.
+func (l *lane) run(ctx context.Context) {
+	pause := reconnectPauseMin
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-l.bell:
+		}
+		sent, err := l.connected(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		l.failed(err)
+		if sent {
+			pause = reconnectPauseMin
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(pause):
+		}
+		l.drop()
+		pause = min(2*pause, reconnectPauseMax)
+	}
+}
+
+// connected opens a stream and sends on it until it breaks.
+func (l *lane) connected(ctx context.Context) (sent bool, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	l.mu.Lock()
+	l.stream = cancel
+	l.mu.Unlock()
+	out, err := l.s.network.messages(ctx, l.to.address, l.s.header(l.to.id, l.urgent))
+	if err != nil {
+		return false, err
+	}
+	defer out.close()
+	for {
+		for batch := l.take(); len(batch) > 0; batch = l.take() {
+			f := &peerpb.Frame{Messages: make([][]byte, 0, len(batch))}
+			for _, m := range batch {
+				b, err := proto.Marshal(m)
+				if err != nil {
+					return sent, err
+				}
+				f.Messages = append(f.Messages, b)
+			}
+			if err := out.send(f); err != nil {
+				return sent, err
+			}
+			sent = true
+		}
+		select {
+		case <-ctx.Done():
+			return sent, ctx.Err()
+		case <-l.bell:
+		}
+	}
+}
+
+// failed tells raft that messages were lost. A refusal that is for ever ends the store.
+func (l *lane) failed(err error) {
+	if errors.Is(err, ErrRemoved) || errors.Is(err, ErrEmptied) {
+		l.s.inbox.fail(err)
+		return
+	}
+	l.s.cfg.Logger.Debug("connection to a member", "member", idText(l.to.id), "address", l.to.address, "err", err)
+	l.unreachable()
+}
+
+func (l *lane) unreachable() {
+	id := l.to.id
+	l.s.inbox.put(func(m *mail) { m.unreachable = append(m.unreachable, id) })
+}

@@ -1,0 +1,215 @@
+package raftstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"go.etcd.io/bbolt"
+	pb "go.etcd.io/raft/v3/raftpb"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/coordd/coordd/raftstore/peerpb"
+)
+
+// receivedFile is where a checkpoint from another member is collected. It is a whole state.db once it is closed; it
+// replaces ours only when raft says so. What a crash leaves of it is removed at the next start.
+const receivedFileName = "received.db"
+
+// Restorer is a Handler that can be given another member's checkpoint. A member of a cluster needs one.
+type Restorer interface {
+	// Restore says that the rows are now those of a checkpoint as of index, which another member has sent because
+	// the log between is gone: the state is to be rebuilt from Store.Rows before anything else. It comes in order
+	// with Committed, which goes on with index+1. A checkpoint that was being written is given up: its writer may be
+	// used and does nothing, and there is no CheckpointDone for it.
+	Restore(index uint64)
+}
+
+// received is a complete checkpoint file that waits for raft's decision.
+type received struct {
+	path string
+	meta checkpointMeta
+}
+
+var errReceiving = errors.New("another checkpoint is being received")
+
+// receiveSnapshot implements peerServer. One at a time; the file is complete, checked and durable before raft hears of
+// it.
+func (s *Store) receiveSnapshot(ctx context.Context, next func() (*peerpb.Chunk, error)) error {
+	first, err := next()
+	if err != nil {
+		return err
+	}
+	if err := s.accept(first.GetHeader()); err != nil {
+		return err
+	}
+	m := &pb.Message{}
+	if err := proto.Unmarshal(first.GetMessage(), m); err != nil {
+		return fmt.Errorf("snapshot: %w", err)
+	}
+	if err := checkMessage(first.GetHeader(), m); err != nil {
+		return err
+	}
+	if m.GetType() != pb.MsgSnap || m.GetSnapshot().GetMetadata().GetIndex() == 0 {
+		return errors.New("snapshot: the stream begins with another message")
+	}
+	select {
+	case s.receiving <- struct{}{}:
+	default:
+		return errReceiving
+	}
+	file, err := s.collect(m, next)
+	if err != nil {
+		<-s.receiving
+		return err
+	}
+	s.inbox.put(func(waiting *mail) {
+		waiting.tasks = append(waiting.tasks, func(l *loop) {
+			l.offered = file
+			l.receive(m)
+		})
+	})
+	return nil
+}
+
+// collect writes the rows into a file of their own.
+func (s *Store) collect(m *pb.Message, next func() (*peerpb.Chunk, error)) (*received, error) {
+	path := filepath.Join(s.cfg.Dir, receivedFileName)
+	r := &received{path: path}
+	if err := s.disk.check("create", path); err != nil {
+		return nil, err
+	}
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, err
+	}
+	db, err := openBolt(path, 0)
+	if err != nil {
+		return nil, err
+	}
+	db.NoSync = true // one sync at the end; until then nothing counts
+	err = guardBolt(path, func() error { return s.fill(db, r, m, next) })
+	if err == nil {
+		err = s.disk.check("sync", path)
+	}
+	if err == nil {
+		err = wrapStep("sync", path, db.Sync())
+	}
+	if err = errors.Join(err, db.Close()); err != nil {
+		return nil, err
+	}
+	return r, s.disk.syncDir(s.cfg.Dir)
+}
+
+// fill reads chunks until the last one and checks everything.
+func (s *Store) fill(db *bbolt.DB, r *received, m *pb.Message, next func() (*peerpb.Chunk, error)) error {
+	err := db.Update(func(tx *bbolt.Tx) error {
+		for _, name := range []string{rowsBucket, droppedBucket, metaBucket} {
+			if _, err := tx.CreateBucket([]byte(name)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	var rows, sum uint64
+	for {
+		c, err := next()
+		if errors.Is(err, io.EOF) {
+			return fmt.Errorf("snapshot: the stream ended early: %w", io.ErrUnexpectedEOF)
+		}
+		if err != nil {
+			return err
+		}
+		if len(c.GetCheckpoint()) > 0 {
+			if r.meta, err = s.checkReceived(r.path, m, c.GetCheckpoint(), rows, sum); err != nil {
+				return err
+			}
+			break
+		}
+		n, err := putChunk(db, r.path, c.GetRows())
+		if err != nil {
+			return err
+		}
+		rows, sum = rows+uint64(len(c.GetRows())), sum+n
+	}
+	return db.Update(func(tx *bbolt.Tx) error {
+		return tx.Bucket([]byte(metaBucket)).Put([]byte(checkpointKey), r.meta.encode())
+	})
+}
+
+func putChunk(db *bbolt.DB, path string, rows []*peerpb.Row) (sum uint64, err error) {
+	err = db.Update(func(tx *bbolt.Tx) error {
+		b := tx.Bucket([]byte(rowsBucket))
+		b.FillPercent = 0.9 // rows come in key order
+		for _, row := range rows {
+			_, n, err := decodeRow(path, row.GetKey(), row.GetStored())
+			if err != nil {
+				return err
+			}
+			if b.Get(row.GetKey()) != nil {
+				return fmt.Errorf("snapshot: row %q came twice", row.GetKey())
+			}
+			sum += uint64(n)
+			if err := b.Put(row.GetKey(), row.GetStored()); err != nil {
+				return wrapStep("write", path, err)
+			}
+		}
+		return nil
+	})
+	return sum, err
+}
+
+// checkReceived compares the record at the end with what came before it and makes it ours.
+func (s *Store) checkReceived(path string, m *pb.Message, record []byte, rows, sum uint64) (checkpointMeta, error) {
+	meta, err := decodeCheckpointMeta(path, record)
+	if err != nil {
+		return meta, err
+	}
+	want := m.GetSnapshot().GetMetadata()
+	switch {
+	case meta.Rows != rows || meta.Sum != sum:
+		return meta, fmt.Errorf("snapshot: %d rows with sum %x came, %d with sum %x were sent", rows, sum, meta.Rows, meta.Sum)
+	case meta.Index != want.GetIndex() || meta.Term != want.GetTerm() || meta.Cluster != s.identity.Cluster:
+		return meta, fmt.Errorf("snapshot: as of entry %d, raft says %d", meta.Index, want.GetIndex())
+	}
+	meta.Member, meta.Restored = s.identity.Member, meta.Index
+	return meta, nil
+}
+
+// withdraw gives up a received checkpoint that raft has no use for.
+func (l *loop) withdraw() {
+	if l.offered != nil {
+		l.offered = nil
+		<-l.s.receiving
+	}
+}
+
+// install makes a received checkpoint ours, on the appending goroutine: first the rows, in one rename, then the log is
+// emptied. A crash between leaves a log that does not fit; the next start empties it.
+func (s *Store) install(r *received) error {
+	defer func() { <-s.receiving }()
+	s.outgoing.cancelAll() // they hold read transactions on the old file
+	s.pins.releaseAll()
+	if err := s.keeper.replace(r); err != nil {
+		return err
+	}
+	return s.device.reset(r.meta.Index)
+}
+
+// restored takes over a checkpoint that was installed.
+func (l *loop) restored(r *received) {
+	l.s.tail.restore(r.meta)
+	l.durable = r.meta.Index
+	l.s.restoredIndex.Store(r.meta.Index)
+	l.s.Applied(r.meta.Index)
+	l.s.dueBytes.Store(0)
+	l.s.dueEntries.Store(0)
+	l.setConf(r.meta.Index, r.meta.Conf)
+	l.s.cfg.Logger.Info("took over a checkpoint", "index", r.meta.Index, "rows", r.meta.Rows)
+	l.handler.(Restorer).Restore(r.meta.Index)
+}

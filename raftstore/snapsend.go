@@ -1,0 +1,249 @@
+package raftstore
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"go.etcd.io/bbolt"
+	"go.etcd.io/raft/v3"
+	pb "go.etcd.io/raft/v3/raftpb"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/coordd/coordd/raftstore/peerpb"
+)
+
+// pinned is a checkpoint that stays readable while later ones are written: a read transaction.
+type pinned struct {
+	path    string
+	tx      *bbolt.Tx
+	meta    checkpointMeta
+	dropped prefixSet
+
+	cursor *bbolt.Cursor
+	begun  bool
+	rows   uint64 // rows read so far, and the sum of their checksums
+	sum    uint64
+	read   int64 // bytes
+}
+
+func (p *pinned) release() { p.tx.Rollback() }
+
+// next returns the following rows, about snapshotChunkBytes of them; none at the end.
+func (p *pinned) next() (rows []*peerpb.Row, err error) {
+	err = guardBolt(p.path, func() error {
+		if p.cursor == nil {
+			b, err := mustBucket(p.tx, rowsBucket)
+			if err != nil {
+				return err
+			}
+			p.cursor = b.Cursor()
+		}
+		for size := 0; size < snapshotChunkBytes; {
+			k, v := p.step()
+			if k == nil {
+				return nil
+			}
+			if p.dropped.covers(k) {
+				continue
+			}
+			_, sum, err := decodeRow(p.path, k, v)
+			if err != nil {
+				return err
+			}
+			p.rows, p.sum = p.rows+1, p.sum+uint64(sum)
+			rows = append(rows, &peerpb.Row{Key: append([]byte(nil), k...), Stored: append([]byte(nil), v...)})
+			size += len(k) + len(v)
+			p.read += int64(len(k) + len(v))
+		}
+		return nil
+	})
+	return rows, err
+}
+
+func (p *pinned) step() (k, v []byte) {
+	if p.begun {
+		return p.cursor.Next()
+	}
+	p.begun = true
+	return p.cursor.First()
+}
+
+// record is the checkpoint record of what was read: dropped rows are not in it any more.
+func (p *pinned) record() []byte {
+	m := p.meta
+	m.Rows, m.Sum, m.Restored = p.rows, p.sum, p.meta.Index
+	return m.encode()
+}
+
+// pins are checkpoints that raft has asked for and not sent yet.
+type pins struct {
+	mu   sync.Mutex
+	next uint64
+	open map[uint64]*pinned
+}
+
+// add keeps p and returns a token for it.
+func (p *pins) add(s *pinned) []byte {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.open == nil {
+		p.open = map[uint64]*pinned{}
+	}
+	p.next++
+	p.open[p.next] = s
+	return binary.LittleEndian.AppendUint64(nil, p.next)
+}
+
+// take returns what belongs to a token.
+func (p *pins) take(token []byte) *pinned {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	id := binary.LittleEndian.Uint64(token)
+	s := p.open[id]
+	delete(p.open, id)
+	return s
+}
+
+func (p *pins) releaseAll() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, s := range p.open {
+		s.release()
+	}
+	p.open = nil
+}
+
+// snapshotFor answers raft.Storage's Snapshot: it pins the last checkpoint. The data is a token for sendSnapshot.
+func (s *Store) snapshotFor() (*pb.Snapshot, error) {
+	p, err := s.rowStore.pin()
+	if err != nil {
+		return nil, err
+	}
+	if p == nil || p.meta.Index == 0 {
+		if p != nil {
+			p.release()
+		}
+		return nil, raft.ErrSnapshotTemporarilyUnavailable
+	}
+	return &pb.Snapshot{
+		Data: s.pins.add(p),
+		Metadata: &pb.SnapshotMetadata{
+			Index: new(p.meta.Index), Term: new(p.meta.Term), ConfState: p.meta.Conf.confState(),
+		},
+	}, nil
+}
+
+// snapshotOutcome is how sending a snapshot ended.
+type snapshotOutcome struct {
+	to  uint64
+	err error
+}
+
+// sendSnapshot sends the checkpoint that raft has pinned for m. Raft hears of the outcome and tries again.
+func (l *loop) sendSnapshot(m *pb.Message) {
+	p := l.s.pins.take(m.GetSnapshot().GetData())
+	if p == nil {
+		return
+	}
+	address := l.s.peers.addressOf(m.GetTo())
+	if address == "" || l.sending >= snapshotsMax {
+		p.release()
+		l.node.ReportSnapshot(m.GetTo(), raft.SnapshotFailure)
+		return
+	}
+	l.sending++
+	l.s.cfg.Logger.Info("sending a checkpoint", "member", idText(m.GetTo()), "index", p.meta.Index)
+	l.s.peers.wg.Add(1)
+	go func() {
+		defer l.s.peers.wg.Done()
+		err := l.s.streamSnapshot(address, m, p)
+		l.s.inbox.put(func(mail *mail) { mail.snapshots = append(mail.snapshots, snapshotOutcome{m.GetTo(), err}) })
+	}()
+}
+
+// snapshotDone tells raft how sending ended.
+func (l *loop) snapshotDone(o snapshotOutcome) {
+	l.sending--
+	status := raft.SnapshotFinish
+	if o.err != nil {
+		status = raft.SnapshotFailure
+		l.s.cfg.Logger.Warn("a checkpoint was not sent", "member", idText(o.to), "err", o.err)
+	}
+	l.node.ReportSnapshot(o.to, status)
+}
+
+// streamSnapshot sends a pinned checkpoint within bounds on rate and time, and releases it.
+func (s *Store) streamSnapshot(address string, m *pb.Message, p *pinned) error {
+	defer p.release()
+	ctx, cancel := context.WithTimeout(s.peers.ctx, snapshotTimeMax)
+	defer cancel()
+	stop := s.outgoing.add(cancel)
+	defer stop()
+	first := proto.CloneOf(m)
+	first.Snapshot.Data = nil
+	message, err := proto.Marshal(first)
+	if err != nil {
+		return err
+	}
+	begun := time.Now()
+	stage := 0
+	return s.network.snapshot(ctx, address, func() (*peerpb.Chunk, error) {
+		if stage == 0 {
+			stage = 1
+			return &peerpb.Chunk{Header: s.header(m.GetTo(), false), Message: message}, nil
+		}
+		if stage == 2 {
+			return nil, io.EOF
+		}
+		ahead := time.Duration(p.read)*time.Second/snapshotRate - time.Since(begun)
+		select {
+		case <-ctx.Done():
+			return nil, fmt.Errorf("send a checkpoint: %w", ctx.Err())
+		case <-time.After(max(ahead, 0)):
+		}
+		rows, err := p.next()
+		if err != nil {
+			return nil, err
+		}
+		if len(rows) == 0 {
+			stage = 2
+			return &peerpb.Chunk{Checkpoint: p.record()}, nil
+		}
+		return &peerpb.Chunk{Rows: rows}, nil
+	})
+}
+
+// cancels are ends of work under way.
+type cancels struct {
+	mu   sync.Mutex
+	next int
+	all  map[int]context.CancelFunc
+}
+
+func (c *cancels) add(cancel context.CancelFunc) (remove func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.all == nil {
+		c.all = map[int]context.CancelFunc{}
+	}
+	c.next++
+	id := c.next
+	c.all[id] = cancel
+	return func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		delete(c.all, id)
+	}
+}
+
+func (c *cancels) cancelAll() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, cancel := range c.all {
+		cancel()
+	}
+}
