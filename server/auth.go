@@ -244,16 +244,19 @@ func fromLoopback(ctx context.Context) bool {
 // publishedAccess is what the group tells about users and rights to the goroutines that serve calls.
 type publishedAccess struct {
 	current atomic.Pointer[coordination.Accounts]
-	version atomic.Uint64
+	version atomic.Uint64 // changes with every change
+	machine uint64        // the machine's version; owned by the group
 }
 
-// publish is called by the group after each command. It costs a comparison unless something changed.
+// publish is called by the group after each command, and with a machine that is new. It costs a comparison unless
+// something changed.
 func (p *publishedAccess) publish(m *coordination.Machine) {
-	if p.current.Load() == m.Accounts() && p.version.Load() == m.AccessVersion() {
+	if p.current.Load() == m.Accounts() && p.machine == m.AccessVersion() {
 		return
 	}
 	p.current.Store(m.Accounts())
-	p.version.Store(m.AccessVersion())
+	p.machine = m.AccessVersion()
+	p.version.Add(1)
 }
 
 func (p *publishedAccess) accounts() *coordination.Accounts { return p.current.Load() }

@@ -59,12 +59,28 @@ func startSecured(t *testing.T) *secured {
 		"--auth=required", "--token-file", s.file("tokens", fileToken+" machine\n"),
 		"--initial-admin=root", "--initial-admin-password-file", s.file("admin", adminPassword+"\n"), "--log-level=debug")
 	s.server.ready(t)
-	found := regexp.MustCompile(`connection=(grpcs://\S+)`).FindStringSubmatch(s.server.log.String())
-	if found == nil {
-		t.Fatalf("no TLS connection string in the log:\n%s", s.server.log.String())
-	}
-	s.tls = found[1]
+	s.tls = tlsConnection(t, s.server)
 	return s
+}
+
+// tlsConnection waits for the TLS connection string in the log, which is written before the ready line but is read by
+// another goroutine.
+func tlsConnection(t *testing.T, p *process) string {
+	t.Helper()
+	named := regexp.MustCompile(`connection=(grpcs://\S+)`)
+	poll := time.NewTicker(time.Millisecond)
+	defer poll.Stop()
+	deadline := time.After(waitMax)
+	for {
+		if found := named.FindStringSubmatch(p.log.String()); found != nil {
+			return found[1]
+		}
+		select {
+		case <-poll.C:
+		case <-deadline:
+			t.Fatalf("no TLS connection string in the log:\n%s", p.log.String())
+		}
+	}
 }
 
 func (s *secured) path(name string) string { return filepath.Join(s.directory, name) }

@@ -229,10 +229,11 @@ func TestTLS(t *testing.T) {
 	coordd(t, "", "cert", "--dir", certificates, "--client", "ops")
 	in := func(name string) string { return filepath.Join(certificates, name) }
 	s := startSecured(t, "--listen-tls=127.0.0.1:0", "--tls-cert", in("cert.pem"), "--tls-key", in("key.pem"), "--tls-client-ca", in("ca.pem"))
-	found := regexp.MustCompile(`connection=(grpcs://\S+)`).FindStringSubmatch(s.stderr.String())
-	if found == nil {
-		t.Fatal("the log names no grpcs:// connection string")
-	}
+	var found []string
+	eventually(t, "the log names a grpcs:// connection string", func() bool {
+		found = regexp.MustCompile(`connection=(grpcs://\S+)`).FindStringSubmatch(s.stderr.String())
+		return found != nil
+	})
 	trusting := ydb.WithCertificatesFromFile(in("ca.pem"))
 	root := open(t, found[1], trusting, asRoot())
 	root.wantUser("root")
