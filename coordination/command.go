@@ -158,7 +158,7 @@ func (*ModifyPermissions) subject() (NodeID, SessionID) {
 	return 0, 0
 }
 
-// SetCall gives a command about the path tree the number under which its outcome is to be told.
+// SetCall gives a command about the path tree or the users the number under which its outcome is to be told.
 func SetCall(c Command, call Epoch) {
 	switch c := c.(type) {
 	case *CreateNode:
@@ -172,6 +172,14 @@ func SetCall(c Command, call Epoch) {
 	case *RemoveDirectory:
 		c.Call = call
 	case *ModifyPermissions:
+		c.Call = call
+	case *AddUser:
+		c.Call = call
+	case *SetPassword:
+		c.Call = call
+	case *RemoveUser:
+		c.Call = call
+	case *RotateSigningKey:
 		c.Call = call
 	}
 }

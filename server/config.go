@@ -8,6 +8,7 @@ import (
 	"strconv"
 
 	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/raftstore"
 	"github.com/coordd/coordd/scheme"
 )
 
@@ -36,6 +37,8 @@ type Config struct {
 	Database string
 	// DataDir holds the log and the checkpoints.
 	DataDir string
+	// Cluster says how to be one of several servers. Its zero value is a server alone.
+	Cluster raftstore.Cluster
 	// InMemory keeps nothing on disk; DataDir must be empty then.
 	InMemory bool
 	// Logger receives the server's own events. Nil: none.

@@ -27,27 +27,18 @@ type sink interface {
 	deliver(from leaderLink, m *coordination.Message)
 }
 
-// voice is this server's right to say to clients what they take for a sign that their sessions live.
+// voice is this server's right to say to clients what they take for a sign that their sessions live: while it leads and
+// a majority has confirmed that lately, or while the leader has given it leave.
 type voice struct {
 	clock clock
-	until atomic.Int64 // coordination.Instant
+	store interface{ MaySpeak() bool }
+	leave atomic.Int64 // coordination.Instant until which the leader's leave is good
 }
 
-func newVoice(c clock) *voice {
-	v := &voice{clock: c}
-	v.until.Store(int64(coordination.Never))
-	return v
-}
-
-// extend allows to speak until the given moment. It reports whether this server was mute.
-func (v *voice) extend(until coordination.Instant) bool {
-	mute := !v.maySpeak()
-	v.until.Store(int64(until))
-	return mute
-}
+// extend notes the leader's leave.
+func (v *voice) extend(until coordination.Instant) { v.leave.Store(int64(until)) }
 
 // maySpeak is asked just before a message is sent.
 func (v *voice) maySpeak() bool {
-	until := coordination.Instant(v.until.Load())
-	return until == coordination.Never || v.clock.now() < until
+	return v.store.MaySpeak() || v.clock.now() < coordination.Instant(v.leave.Load())
 }

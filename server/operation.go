@@ -75,7 +75,7 @@ func (s *Server) command(ctx context.Context, params *Ydb_Operations.OperationPa
 	build func(coordination.Epoch) coordination.Command) (*Ydb_Operations.Operation, error) {
 	ctx, cancel := withOperationParams(ctx, params)
 	defer cancel()
-	outcome, err := s.group.execute(ctx, build)
+	outcome, err := s.execute(ctx, build)
 	if err != nil {
 		if outcome, err = unfinished(ctx, err); err != nil {
 			return nil, err
@@ -90,7 +90,7 @@ func (s *Server) query(ctx context.Context, params *Ydb_Operations.OperationPara
 	ctx, cancel := withOperationParams(ctx, params)
 	defer cancel()
 	results := make(chan proto.Message, 1)
-	outcome, err := s.group.read(ctx, func(m *coordination.Machine) scheme.Outcome {
+	outcome, err := s.read(ctx, func(m *coordination.Machine) scheme.Outcome {
 		result, outcome := read(m)
 		results <- result
 		return outcome

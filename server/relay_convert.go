@@ -14,7 +14,8 @@ func forwardToPB(stream coordination.StreamID, f *coordination.Forward) *relaypb
 	case f.Attach != nil:
 		a := f.Attach
 		p.Kind = &relaypb.Forward_Attach{Attach: &relaypb.Attach{Path: a.Path, Session: uint64(a.Session), SeqNo: a.SeqNo,
-			TimeoutMillis: a.TimeoutMillis, Description: a.Description, ProtectionKey: []byte(a.ProtectionKey), Nonce: a.Nonce}}
+			TimeoutMillis: a.TimeoutMillis, Description: a.Description, ProtectionKey: []byte(a.ProtectionKey), Nonce: a.Nonce,
+			Subject: a.Caller.Subject, Enforced: a.Caller.Enforced}}
 	case f.Request != nil:
 		p.Kind = &relaypb.Forward_Request{Request: requestToPB(f.Request)}
 	case f.Roster != nil:
@@ -33,7 +34,7 @@ func forwardFromPB(p *relaypb.Forward, server uint64) coordination.Forward {
 		a := arm.Attach
 		f.Attach = &coordination.AttachRequest{Path: a.GetPath(), Session: coordination.SessionID(a.GetSession()), SeqNo: a.GetSeqNo(),
 			TimeoutMillis: a.GetTimeoutMillis(), Description: a.GetDescription(), ProtectionKey: string(a.GetProtectionKey()),
-			Nonce: a.GetNonce(), Server: server}
+			Nonce: a.GetNonce(), Server: server, Caller: coordination.Caller{Subject: a.GetSubject(), Enforced: a.GetEnforced()}}
 	case *relaypb.Forward_Request:
 		f.Request = requestFromPB(arm.Request)
 	case *relaypb.Forward_Roster:
@@ -58,7 +59,8 @@ func requestFromPB(p *relaypb.Request) *coordination.Request {
 
 func rosterToPB(r *coordination.Roster) *relaypb.Roster {
 	p := &relaypb.Roster{Node: uint64(r.Node), Session: uint64(r.Session), EpochTerm: uint64(r.Epoch.Term), EpochCounter: r.Epoch.Counter,
-		Path: r.Path, SeqNo: r.SeqNo, Rights: uint32(r.Rights), TimeoutMillis: r.TimeoutMillis, Stopping: r.Stopping}
+		Path: r.Path, SeqNo: r.SeqNo, Rights: uint32(r.Rights), TimeoutMillis: r.TimeoutMillis, Stopping: r.Stopping,
+		Subject: r.Caller.Subject, Enforced: r.Caller.Enforced}
 	for _, open := range r.Open {
 		p.Open = append(p.Open, &relaypb.OpenRequest{Sequence: uint64(open.Sequence), Request: requestToPB(open.Request), Watching: open.Watching})
 	}
@@ -69,7 +71,8 @@ func rosterFromPB(p *relaypb.Roster, server uint64) *coordination.Roster {
 	r := &coordination.Roster{Node: coordination.NodeID(p.GetNode()), Session: coordination.SessionID(p.GetSession()),
 		Epoch: coordination.Epoch{Term: coordination.Term(p.GetEpochTerm()), Counter: p.GetEpochCounter()},
 		Path:  p.GetPath(), Server: server, SeqNo: p.GetSeqNo(), Rights: coordination.Rights(p.GetRights()),
-		TimeoutMillis: p.GetTimeoutMillis(), Stopping: p.GetStopping()}
+		TimeoutMillis: p.GetTimeoutMillis(), Stopping: p.GetStopping(),
+		Caller: coordination.Caller{Subject: p.GetSubject(), Enforced: p.GetEnforced()}}
 	for _, open := range p.GetOpen() {
 		r.Open = append(r.Open, coordination.OpenRequest{Sequence: coordination.Sequence(open.GetSequence()),
 			Request: requestFromPB(open.GetRequest()), Watching: open.GetWatching()})

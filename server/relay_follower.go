@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"log/slog"
 	"sync"
 	"time"
 
@@ -15,8 +14,8 @@ import (
 const (
 	// renewInterval is how often a follower asks the leader for leave to speak.
 	renewInterval = 100 * time.Millisecond
-	// relayRetry is how long a follower waits after a relay could not be opened.
-	relayRetry = 50 * time.Millisecond
+	// relayRetry is how long a follower waits after a relay broke.
+	relayRetry = 20 * time.Millisecond
 )
 
 // relay is a follower's way to the leader: one connection, one stream of batches each way.
@@ -25,7 +24,7 @@ type relay struct {
 	streams *streamSet
 	voice   *voice
 	clock   clock
-	logger  *slog.Logger
+	ready   func() // called when there is a leader
 
 	mutex   sync.Mutex
 	out     *relaypb.ToLeader // not yet sent, nil if nothing is
@@ -71,15 +70,14 @@ func (r *relay) run(ctx context.Context, conn *grpc.ClientConn) error {
 		if err != nil {
 			cancel()
 			writing.Wait()
-			if joined {
-				r.streams.follow(nil)
-			}
+			r.streams.leave(r)
 			return err
 		}
 		r.receive(batch)
 		if !joined { // the first answer shows that the other side leads
 			joined = true
-			r.streams.follow(r)
+			r.streams.join(r)
+			r.ready()
 		}
 	}
 }
@@ -124,8 +122,8 @@ func (r *relay) receive(batch *relaypb.FromLeader) {
 			}
 		}
 		r.mutex.Unlock()
-		if known && r.voice.extend(asked+coordination.Instant(relayLease)) {
-			r.streams.wake()
+		if known {
+			r.voice.extend(asked + coordination.Instant(relayLease))
 		}
 	}
 	for _, p := range batch.GetMessages() {

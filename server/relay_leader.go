@@ -17,6 +17,8 @@ import (
 // leave. Together with the leader's own lease it stays below the smallest grace period.
 const relayLease = 400 * time.Millisecond
 
+var errNotLeading = status.Error(codes.FailedPrecondition, "This server does not lead")
+
 // relayPeer is the leader's end of the relay to one other server.
 type relayPeer struct {
 	server  *Server
@@ -60,8 +62,8 @@ func (s *Server) exchange(rpc exchangeServer) error {
 		return err
 	}
 	link := s.streams.localLink()
-	if link == nil {
-		return status.Error(codes.FailedPrecondition, "This server does not lead")
+	if link == nil { // it may not even serve yet
+		return errNotLeading
 	}
 	p := &relayPeer{server: s, link: link, from: first.GetHello().GetServer(), streams: make(map[uint64]*relayedStream), wake: make(chan struct{}, 1)}
 	ended := make(chan struct{})
@@ -131,12 +133,19 @@ func (s *Server) executeForPeer(ctx context.Context, r *relaypb.ExecuteRequest) 
 	if err != nil {
 		return nil, status.Error(codes.InvalidArgument, err.Error())
 	}
-	outcome, err := s.group.execute(ctx, func(call coordination.Epoch) coordination.Command {
+	link := s.streams.localLink()
+	if link == nil {
+		return nil, errNotLeading
+	}
+	outcome, err := link.group.execute(ctx, func(call coordination.Epoch) coordination.Command {
 		coordination.SetCall(command, call)
 		return command
 	})
 	if err != nil {
 		return nil, status.FromContextError(err).Err()
+	}
+	if outcome.Status == 0 {
+		return nil, errNotLeading
 	}
 	return outcomeToPB(outcome), nil
 }

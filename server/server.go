@@ -44,6 +44,7 @@ type Server struct {
 	writers  *writers
 	streams  *streamSet
 	voice    *voice
+	member   *member
 	policy   coordination.PingPolicy
 	python   coordination.PingPolicy
 
@@ -76,7 +77,9 @@ func Start(ctx context.Context, config Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	store, err := raftstore.Open(raftstore.Config{Dir: config.DataDir, InMemory: config.InMemory, Logger: config.Logger})
+	s := &Server{config: config, tls: tls, auth: auth, streams: newStreamSet(), done: make(chan struct{})}
+	s.member = newMember(s)
+	store, err := raftstore.Open(raftstore.Config{Dir: config.DataDir, InMemory: config.InMemory, Logger: config.Logger, Cluster: s.cluster()})
 	if err != nil {
 		return nil, errors.Join(err, tls.close())
 	}
@@ -84,10 +87,11 @@ func Start(ctx context.Context, config Config) (*Server, error) {
 	if err != nil {
 		return nil, errors.Join(err, tls.close(), store.Stop())
 	}
-	s := &Server{config: config, store: store, listener: listener, tls: tls, auth: auth, writers: newWriters(), streams: newStreamSet(), done: make(chan struct{})}
+	s.store, s.listener, s.writers = store, listener, newWriters()
 	s.setAdvertised()
 	s.setPolicies()
 	if err := s.startGroup(ctx); err != nil {
+		s.stopMember()
 		s.writers.close()
 		return nil, errors.Join(err, listener.Close(), tls.close(), store.Stop())
 	}
@@ -136,15 +140,17 @@ func (s *Server) pingPolicy(ctx context.Context) *coordination.PingPolicy {
 // startGroup returns when the group leads and has applied the log.
 func (s *Server) startGroup(ctx context.Context) error {
 	clock := newClock()
-	s.voice = newVoice(clock)
-	group, err := openGroup(s.config, s.store, clock, s.fail, s.streams.follow)
+	s.voice = &voice{clock: clock, store: s.store}
+	group, err := openGroup(s.config, s.store, clock, s.fail)
 	if err != nil {
 		return err
 	}
+	group.follow, group.toward = s.streams.follow, s.member.toward
 	s.group = group
 	if err := s.store.Start(group); err != nil {
 		return err
 	}
+	s.startMember()
 	go s.group.run()
 	select {
 	case <-s.group.ready:
@@ -239,6 +245,7 @@ func (s *Server) Stop(ctx context.Context) error {
 	s.stopOnce.Do(func() {
 		s.stopKeeper()
 		s.health.Shutdown()
+		s.handOver(ctx)
 		finished := make(chan struct{})
 		go func() {
 			defer close(finished)
@@ -253,6 +260,7 @@ func (s *Server) Stop(ctx context.Context) error {
 			<-finished
 		}
 		s.serving.Wait()
+		s.stopMember()
 		close(s.group.stop)
 		<-s.group.ended
 		s.writers.close()

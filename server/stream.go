@@ -151,6 +151,7 @@ func (s *sessionStream) end(refusal *coordination.Refusal) {
 func (s *sessionStream) tick() {
 	s.mutex.Lock()
 	s.timerAt = coordination.Never
+	s.front.Mute(!s.voice.maySpeak())
 	forward := s.front.Tick(s.group.clock.now())
 	s.forward(forward)
 	s.mutex.Unlock()
@@ -161,6 +162,7 @@ func (s *sessionStream) tick() {
 
 // forward carries out what the Front wants. The mutex is held.
 func (s *sessionStream) forward(f coordination.Forward) {
+	s.front.Mute(!s.voice.maySpeak())
 	if f != (coordination.Forward{}) && s.link != nil {
 		s.link.put(s, f)
 	}
@@ -321,9 +323,31 @@ func (set *streamSet) localLink() *localLink {
 func (set *streamSet) follow(link leaderLink) {
 	set.mutex.Lock()
 	defer set.mutex.Unlock()
+	set.followLocked(link)
+}
+
+func (set *streamSet) followLocked(link leaderLink) {
 	set.link = link
 	for _, s := range set.open {
 		s.follow(link)
+	}
+}
+
+// leave has all streams wait for the next leader, if they speak to the one behind link.
+func (set *streamSet) leave(link leaderLink) {
+	set.mutex.Lock()
+	defer set.mutex.Unlock()
+	if set.link == link {
+		set.followLocked(nil)
+	}
+}
+
+// join has all streams speak to the leader behind link, if there is none yet.
+func (set *streamSet) join(link leaderLink) {
+	set.mutex.Lock()
+	defer set.mutex.Unlock()
+	if set.link == nil {
+		set.followLocked(link)
 	}
 }
 

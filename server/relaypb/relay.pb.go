@@ -280,6 +280,8 @@ type Attach struct {
 	Description   string                 `protobuf:"bytes,5,opt,name=description,proto3" json:"description,omitempty"`
 	ProtectionKey []byte                 `protobuf:"bytes,6,opt,name=protection_key,json=protectionKey,proto3" json:"protection_key,omitempty"`
 	Nonce         uint64                 `protobuf:"varint,7,opt,name=nonce,proto3" json:"nonce,omitempty"`
+	Subject       string                 `protobuf:"bytes,8,opt,name=subject,proto3" json:"subject,omitempty"`
+	Enforced      bool                   `protobuf:"varint,9,opt,name=enforced,proto3" json:"enforced,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -361,6 +363,20 @@ func (x *Attach) GetNonce() uint64 {
 		return x.Nonce
 	}
 	return 0
+}
+
+func (x *Attach) GetSubject() string {
+	if x != nil {
+		return x.Subject
+	}
+	return ""
+}
+
+func (x *Attach) GetEnforced() bool {
+	if x != nil {
+		return x.Enforced
+	}
+	return false
 }
 
 type Detach struct {
@@ -543,6 +559,8 @@ type Roster struct {
 	TimeoutMillis uint64                 `protobuf:"varint,8,opt,name=timeout_millis,json=timeoutMillis,proto3" json:"timeout_millis,omitempty"`
 	Stopping      bool                   `protobuf:"varint,9,opt,name=stopping,proto3" json:"stopping,omitempty"`
 	Open          []*OpenRequest         `protobuf:"bytes,10,rep,name=open,proto3" json:"open,omitempty"`
+	Subject       string                 `protobuf:"bytes,11,opt,name=subject,proto3" json:"subject,omitempty"`
+	Enforced      bool                   `protobuf:"varint,12,opt,name=enforced,proto3" json:"enforced,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -645,6 +663,20 @@ func (x *Roster) GetOpen() []*OpenRequest {
 		return x.Open
 	}
 	return nil
+}
+
+func (x *Roster) GetSubject() string {
+	if x != nil {
+		return x.Subject
+	}
+	return ""
+}
+
+func (x *Roster) GetEnforced() bool {
+	if x != nil {
+		return x.Enforced
+	}
+	return false
 }
 
 type OpenRequest struct {
@@ -1279,7 +1311,7 @@ const file_server_relaypb_relay_proto_rawDesc = "" +
 	"\x06detach\x18\x05 \x01(\v2\x17.coordd.relay.v1.DetachH\x00R\x06detach\x12\x1a\n" +
 	"\bsequence\x18\x06 \x01(\x04R\bsequence\x12\"\n" +
 	"\facknowledged\x18\a \x01(\x04R\facknowledgedB\x06\n" +
-	"\x04kind\"\xd3\x01\n" +
+	"\x04kind\"\x89\x02\n" +
 	"\x06Attach\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x18\n" +
 	"\asession\x18\x02 \x01(\x04R\asession\x12\x15\n" +
@@ -1287,7 +1319,9 @@ const file_server_relaypb_relay_proto_rawDesc = "" +
 	"\x0etimeout_millis\x18\x04 \x01(\x04R\rtimeoutMillis\x12 \n" +
 	"\vdescription\x18\x05 \x01(\tR\vdescription\x12%\n" +
 	"\x0eprotection_key\x18\x06 \x01(\fR\rprotectionKey\x12\x14\n" +
-	"\x05nonce\x18\a \x01(\x04R\x05nonce\"\b\n" +
+	"\x05nonce\x18\a \x01(\x04R\x05nonce\x12\x18\n" +
+	"\asubject\x18\b \x01(\tR\asubject\x12\x1a\n" +
+	"\benforced\x18\t \x01(\bR\benforced\"\b\n" +
 	"\x06Detach\"\xde\x02\n" +
 	"\aRequest\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\rR\x04kind\x12\x12\n" +
@@ -1303,7 +1337,7 @@ const file_server_relaypb_relay_proto_rawDesc = "" +
 	" \x01(\bR\x0eincludeWaiters\x12\x1d\n" +
 	"\n" +
 	"watch_data\x18\v \x01(\bR\twatchData\x12!\n" +
-	"\fwatch_owners\x18\f \x01(\bR\vwatchOwners\"\xb2\x02\n" +
+	"\fwatch_owners\x18\f \x01(\bR\vwatchOwners\"\xe8\x02\n" +
 	"\x06Roster\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\x04R\x04node\x12\x18\n" +
 	"\asession\x18\x02 \x01(\x04R\asession\x12\x1d\n" +
@@ -1316,7 +1350,9 @@ const file_server_relaypb_relay_proto_rawDesc = "" +
 	"\x0etimeout_millis\x18\b \x01(\x04R\rtimeoutMillis\x12\x1a\n" +
 	"\bstopping\x18\t \x01(\bR\bstopping\x120\n" +
 	"\x04open\x18\n" +
-	" \x03(\v2\x1c.coordd.relay.v1.OpenRequestR\x04open\"y\n" +
+	" \x03(\v2\x1c.coordd.relay.v1.OpenRequestR\x04open\x12\x18\n" +
+	"\asubject\x18\v \x01(\tR\asubject\x12\x1a\n" +
+	"\benforced\x18\f \x01(\bR\benforced\"y\n" +
 	"\vOpenRequest\x12\x1a\n" +
 	"\bsequence\x18\x01 \x01(\x04R\bsequence\x122\n" +
 	"\arequest\x18\x02 \x01(\v2\x18.coordd.relay.v1.RequestR\arequest\x12\x1a\n" +
