@@ -35,19 +35,21 @@ type Server struct {
 	advertisedHost string
 	advertisedPort uint32
 
-	listener net.Listener
-	grpc     *grpc.Server
-	health   *health.Server
-	store    *raftstore.Store
-	group    *group
-	writers  *writers
-	streams  *streamSet
-	voice    *voice
-	policy   coordination.PingPolicy
-	python   coordination.PingPolicy
+	listener    net.Listener
+	connections *connections
+	grpc        *grpc.Server
+	health      *health.Server
+	store       *raftstore.Store
+	group       *group
+	writers     *writers
+	streams     *streamSet
+	voice       *voice
+	policy      coordination.PingPolicy
+	python      coordination.PingPolicy
 
 	stopOnce sync.Once
 	done     chan struct{}
+	panics   panicCounter
 	mutex    sync.Mutex
 	err      error
 	serving  sync.WaitGroup
@@ -62,6 +64,7 @@ func Start(ctx context.Context, config Config) (*Server, error) {
 	if config.Limits == (coordination.Limits{}) {
 		config.Limits = coordination.DefaultLimits()
 	}
+	config.Hardening = config.Hardening.withDefaults()
 	if err := config.Validate(); err != nil {
 		return nil, err
 	}
@@ -73,7 +76,9 @@ func Start(ctx context.Context, config Config) (*Server, error) {
 	if err != nil {
 		return nil, errors.Join(err, store.Stop())
 	}
-	s := &Server{config: config, store: store, listener: listener, writers: newWriters(), streams: newStreamSet(), done: make(chan struct{})}
+	s := &Server{config: config, store: store, listener: listener, writers: newWriters(), streams: newStreamSet(config.Hardening.Streams), done: make(chan struct{})}
+	s.panics.logger = config.Logger
+	s.connections = newConnections(listener, &s.config.Hardening, config.Logger)
 	s.setAdvertised()
 	s.setPolicies()
 	if err := s.startGroup(ctx); err != nil {
@@ -103,7 +108,8 @@ func (s *Server) setPolicies() {
 	if s.config.HoldStartFailureMillis != nil {
 		hold = *s.config.HoldStartFailureMillis
 	}
-	s.policy = coordination.PingPolicy{HoldStartFailureMillis: hold, Opaque: nonzero}
+	s.policy = coordination.PingPolicy{HoldStartFailureMillis: hold, Opaque: nonzero,
+		FirstMessageMillis: uint64(s.config.Hardening.FirstMessage.Milliseconds())}
 	s.python = s.policy
 	s.python.MaxIntervalMillis = 2000
 }
@@ -152,10 +158,14 @@ func (s *Server) startGRPC() {
 	s.grpc = grpc.NewServer(
 		grpc.MaxRecvMsgSize(maxMessageBytes),
 		grpc.MaxSendMsgSize(maxMessageBytes),
-		grpc.MaxConcurrentStreams(maxSessionStreams),
+		grpc.MaxConcurrentStreams(uint32(s.config.Hardening.StreamsPerConnection)),
+		grpc.MaxHeaderListSize(maxHeaderBytes),
+		grpc.ConnectionTimeout(s.config.Hardening.Handshake),
+		grpc.ChainUnaryInterceptor(s.panics.unary),
+		grpc.ChainStreamInterceptor(s.panics.stream),
 		// SDKs ping every few seconds, some of them without a stream (surface.md §6).
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
-		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 20 * time.Second, Timeout: 10 * time.Second}),
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 20 * time.Second, Timeout: 10 * time.Second, MaxConnectionIdle: s.config.Hardening.Idle}),
 		grpc.WaitForHandlers(true),
 		grpc.UnknownServiceHandler(answerUnknown),
 	)
@@ -170,7 +180,7 @@ func (s *Server) startGRPC() {
 	s.serving.Add(1)
 	go func() {
 		defer s.serving.Done()
-		if err := s.grpc.Serve(s.listener); err != nil {
+		if err := s.grpc.Serve(s.connections); err != nil && !errors.Is(err, grpc.ErrServerStopped) {
 			s.fail(fmt.Errorf("serve %s: %w", s.listener.Addr(), err))
 		}
 	}()

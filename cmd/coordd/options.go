@@ -22,6 +22,9 @@ type settings struct {
 	database  string // absolute path
 	dataDir   string // absolute path; empty if and only if inMemory is set
 	inMemory  bool   // nothing is written to disk
+	// How many of each a client or the process may have open at once.
+	streamsPerConnection, streams, connectionsPerAddress int
+
 	logLevel  slog.Level
 	logFormat string // "text" or "json"
 }
@@ -51,6 +54,12 @@ var serveOptions = []option{
 	dataDirOption,
 	{inMemoryName, "bool", "keep everything in memory and write nothing to disk, for tests", "false", setInMemory},
 	{"database", "PATH", "path of the database that clients name", "/local", setDatabase},
+	{"streams-per-connection", "NUMBER", "calls, sessions above all, that one connection may have open at once", "100000",
+		setCount(func(s *settings) *int { return &s.streamsPerConnection })},
+	{"streams", "NUMBER", "sessions' streams that may be open at once in all", "100000",
+		setCount(func(s *settings) *int { return &s.streams })},
+	{"connections-per-address", "NUMBER", "connections that one IP address may have open at once", "20000",
+		setCount(func(s *settings) *int { return &s.connectionsPerAddress })},
 	{"log-level", "LEVEL", "least severe message to log: " + levelNames, "info", setLogLevel},
 	{"log-format", "FORMAT", "form of the log on stderr: text or json", "text", setLogFormat},
 }
@@ -149,6 +158,20 @@ func setInMemory(s *settings, value string) error {
 		return errors.New("want true or false")
 	}
 	return nil
+}
+
+// countMost is the largest number that may be set for a limit.
+const countMost = 1 << 30
+
+func setCount(field func(*settings) *int) func(*settings, string) error {
+	return func(s *settings, value string) error {
+		number, err := strconv.Atoi(value)
+		if err != nil || number < 1 || number > countMost {
+			return fmt.Errorf("want a number from 1 to %d", countMost)
+		}
+		*field(s) = number
+		return nil
+	}
 }
 
 const levelNames = "debug, info, warn or error"
