@@ -103,6 +103,11 @@ func (l *loop) receive(m *pb.Message) {
 	if voting && l.ticks < electionTicks {
 		return
 	}
+	// A leader tells a commit index only up to what this member has confirmed to have.
+	if m.GetType() == pb.MsgHeartbeat && m.GetCommit() > l.durable {
+		l.s.inbox.fail(ErrEmptied)
+		return
+	}
 	l.step(m)
 }
 

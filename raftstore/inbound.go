@@ -45,6 +45,10 @@ func (s *Store) accept(h *peerpb.Header) error {
 	if m := conf.member(h.GetFrom()); m != nil && m.Incarnation != 0 && m.Incarnation != h.GetIncarnation() {
 		return ErrEmptied
 	}
+	if known := h.GetToIncarnation(); known != 0 && known != s.identity.Incarnation {
+		s.inbox.fail(ErrEmptied)
+		return ErrOtherCluster
+	}
 	s.peers.learn(h.GetFrom(), h.GetAddress())
 	s.inbox.put(func(m *mail) { m.headers = append(m.headers, h) })
 	return nil

@@ -182,8 +182,9 @@ type Header struct {
 	Incarnation   uint64                 `protobuf:"fixed64,5,opt,name=incarnation,proto3" json:"incarnation,omitempty"` // made with the sender's data directory
 	Address       string                 `protobuf:"bytes,6,opt,name=address,proto3" json:"address,omitempty"`           // where the sender listens
 	ClientAddress string                 `protobuf:"bytes,7,opt,name=client_address,json=clientAddress,proto3" json:"client_address,omitempty"`
-	Version       uint64                 `protobuf:"varint,8,opt,name=version,proto3" json:"version,omitempty"` // the highest command version the sender can read
-	Urgent        bool                   `protobuf:"varint,9,opt,name=urgent,proto3" json:"urgent,omitempty"`   // the stream of heartbeats, votes and answers
+	Version       uint64                 `protobuf:"varint,8,opt,name=version,proto3" json:"version,omitempty"`                                    // the highest command version the sender can read
+	ToIncarnation uint64                 `protobuf:"fixed64,10,opt,name=to_incarnation,json=toIncarnation,proto3" json:"to_incarnation,omitempty"` // of the receiver, as the cluster knows it; 0: never seen
+	Urgent        bool                   `protobuf:"varint,9,opt,name=urgent,proto3" json:"urgent,omitempty"`                                      // the stream of heartbeats, votes and answers
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -270,6 +271,13 @@ func (x *Header) GetClientAddress() string {
 func (x *Header) GetVersion() uint64 {
 	if x != nil {
 		return x.Version
+	}
+	return 0
+}
+
+func (x *Header) GetToIncarnation() uint64 {
+	if x != nil {
+		return x.ToIncarnation
 	}
 	return 0
 }
@@ -600,7 +608,7 @@ const file_raftstore_peerpb_peer_proto_rawDesc = "" +
 	"membership\x18\x05 \x01(\fR\n" +
 	"membership\x12\x16\n" +
 	"\x06origin\x18\x06 \x01(\fR\x06origin\x12\x18\n" +
-	"\aversion\x18\a \x01(\x04R\aversion\"\xf3\x01\n" +
+	"\aversion\x18\a \x01(\x04R\aversion\"\x9a\x02\n" +
 	"\x06Header\x12\x16\n" +
 	"\x06format\x18\x01 \x01(\rR\x06format\x12\x18\n" +
 	"\acluster\x18\x02 \x01(\x06R\acluster\x12\x12\n" +
@@ -609,7 +617,9 @@ const file_raftstore_peerpb_peer_proto_rawDesc = "" +
 	"\vincarnation\x18\x05 \x01(\x06R\vincarnation\x12\x18\n" +
 	"\aaddress\x18\x06 \x01(\tR\aaddress\x12%\n" +
 	"\x0eclient_address\x18\a \x01(\tR\rclientAddress\x12\x18\n" +
-	"\aversion\x18\b \x01(\x04R\aversion\x12\x16\n" +
+	"\aversion\x18\b \x01(\x04R\aversion\x12%\n" +
+	"\x0eto_incarnation\x18\n" +
+	" \x01(\x06R\rtoIncarnation\x12\x16\n" +
 	"\x06urgent\x18\t \x01(\bR\x06urgent\"S\n" +
 	"\x05Frame\x12.\n" +
 	"\x06header\x18\x01 \x01(\v2\x16.coordd.peer.v1.HeaderR\x06header\x12\x1a\n" +
