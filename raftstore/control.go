@@ -53,6 +53,9 @@ func (l *loop) tick() {
 	if l.transferring && l.node.BasicStatus().LeadTransferee == raft.None {
 		l.transferring = false
 	}
+	if l.leading && l.s.appender.stuck(slowWriteMax) {
+		l.stepAside("the disk is slow")
+	}
 	if l.ticks%leaseTicks == 0 {
 		l.confirmLease()
 	}

@@ -374,7 +374,7 @@ func (l *loop) changeMembers(e *pb.Entry) error {
 		if err = proto.Unmarshal(e.GetData(), c); err == nil {
 			record, err = decodeMember(c.GetContext())
 		}
-		if err == nil && !l.conf.allows(c, record) {
+		if err == nil && (e.GetIndex() <= l.s.forced.Load() || !l.conf.allows(c, record)) {
 			c, record = &pb.ConfChange{Type: pb.ConfChangeUpdateNode.Enum(), NodeId: new(raft.None)}, nil
 		}
 		change = c
