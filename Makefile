@@ -20,6 +20,8 @@ FUZZ_PACKAGES ?= ./...
 BENCH ?= .
 BENCH_PACKAGES ?= ./...
 BENCH_COUNT ?= 3
+# SEQS is how many sequences `make fuzz-model` runs.
+SEQS ?= 20000
 
 # The modules besides the server's own: the SDK tests, and the tools.
 COMPAT := compat/go
@@ -34,7 +36,7 @@ RACE := $(shell printf '\043include <pthread.h>\nint main(void) { return 0; }\n'
 RACE_ENV := $(if $(RACE),CGO_ENABLED=1)
 
 .PHONY: help run build test lint generate generate-check go-test tools-test compat \
-	crash-test fuzz-short bench tools race-note clean
+	crash-test fuzz-short fuzz-model bench tools race-note clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -84,8 +86,12 @@ fuzz-short: ## run every fuzz target for FUZZ_TIME
 		done; \
 	done
 
-bench: ## run the benchmarks
+bench: build ## measure the server beside the machine's floor, and run the Go benchmarks (docs/benchmarks.md)
+	@go run ./conformance/bench -coordd bin/coordd -runs $(BENCH_COUNT)
 	@go test -run '^$$' -bench '$(BENCH)' -benchmem -count $(BENCH_COUNT) -timeout 60m $(BENCH_PACKAGES)
+
+fuzz-model: ## compare the rings with the reference model on SEQS random sequences
+	@go test ./conformance/model -count=1 -timeout 60m -run TestModel -seqs $(SEQS)
 
 tools: # build the pinned tools; the build cache makes a repetition cheap
 	@cd $(TOOLS) && go build -buildvcs=false -o $(TOOLBIN)/ ./protogen \

@@ -12,6 +12,9 @@ func (m *Machine) Check() error {
 	if err := m.tree.Check(); err != nil {
 		broken = append(broken, err)
 	}
+	if err := m.accounts.check(m.index); err != nil {
+		broken = append(broken, err)
+	}
 	inTree := 0
 	for entry := range m.tree.All() {
 		if entry.Node == 0 {
@@ -54,6 +57,9 @@ func (n *node) check() error {
 	for id, s := range n.sessions {
 		if id != s.id || id == 0 || id >= n.nextSession {
 			fail("session %d is filed under %d, next id %d", s.id, id, n.nextSession)
+		}
+		if s.nonce != 0 && n.nonces[s.nonce] != id {
+			fail("session %d is not found by its nonce", id)
 		}
 		last := OrderID(0)
 		for l := s.links.first; l != nil; l = l.nextOfSession {

@@ -8,11 +8,13 @@ type Command interface {
 	subject() (NodeID, SessionID)
 }
 
-// Origin says which session asked for a command, on which node, and whom to answer.
+// Origin says which session asked for a command, on which node, and whom to answer. Every request of the stream below
+// Acknowledged has reached its client's Front with its last answer, so that its outcome may be forgotten.
 type Origin struct {
-	Node    NodeID
-	Session SessionID
-	Address Address
+	Node         NodeID
+	Session      SessionID
+	Address      Address
+	Acknowledged Sequence
 }
 
 // Attach creates a session (Session 0) or gives an existing one to the stream of Epoch (§2.3, §2.4).
@@ -23,6 +25,9 @@ type Attach struct {
 	TimeoutMillis uint64
 	Description   string
 	ProtectionKey string
+	// Nonce names the stream's wish for a new session, so that its repetition finds the session that was made for it; 0
+	// is no name.
+	Nonce uint64
 }
 
 // StopSession ends a session at the wish of its client (§2.8).
@@ -91,7 +96,8 @@ type ReleaseSemaphore struct {
 // CreateNode makes a coordination node (§1.1). Call is who waits for the answer; StampMillis is the leader's wall
 // clock, the only place where it enters the state.
 type CreateNode struct {
-	Call        Epoch
+	Call Epoch
+	Caller
 	Path        scheme.Path
 	Config      NodeConfig
 	SetsPath    bool // config.path was not empty
@@ -101,7 +107,8 @@ type CreateNode struct {
 
 // AlterNode merges a configuration into a node's (§1.2).
 type AlterNode struct {
-	Call     Epoch
+	Call Epoch
+	Caller
 	Path     scheme.Path
 	Config   NodeConfig
 	SetsPath bool
@@ -110,12 +117,14 @@ type AlterNode struct {
 // DropNode removes a node with everything in it (§1.3).
 type DropNode struct {
 	Call Epoch
+	Caller
 	Path scheme.Path
 }
 
 // MakeDirectory makes a directory and its missing parents.
 type MakeDirectory struct {
-	Call        Epoch
+	Call Epoch
+	Caller
 	Path        scheme.Path
 	Owner       string
 	StampMillis uint64
@@ -124,12 +133,14 @@ type MakeDirectory struct {
 // RemoveDirectory removes an empty directory.
 type RemoveDirectory struct {
 	Call Epoch
+	Caller
 	Path scheme.Path
 }
 
 // ModifyPermissions changes the owner and the explicit permissions of a path.
 type ModifyPermissions struct {
-	Call   Epoch
+	Call Epoch
+	Caller
 	Path   scheme.Path
 	Change scheme.PermissionsChange
 }

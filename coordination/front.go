@@ -11,8 +11,9 @@ type PingPolicy struct {
 }
 
 const (
-	minPingMillis = 10
-	maxPingMillis = 5000
+	minPingMillis  = 10
+	maxPingMillis  = 5000
+	mutePollMillis = 100 // how soon a Front that was mute pings when it may
 )
 
 // Front is one client's stream on the server that holds it: what the client may send now, its open requests, its pings
@@ -22,9 +23,13 @@ const (
 type Front struct {
 	policy  *PingPolicy
 	state   frontState
-	rights  Rights
 	ending  Ending
-	session SessionID
+	start   *AttachRequest // until the stream has ended
+	roster  Roster         // of the attached stream, without Open
+	grace   uint64         // how long the stream may be without a leader, milliseconds
+	mute    bool           // nothing may be said that the client would take for a sign of life
+	orphan  bool           // there is no leader to forward to
+	expires Instant        // when an orphan gives up
 
 	interval uint64  // between pings, milliseconds
 	patience uint64  // within which a ping must be answered, milliseconds
@@ -53,18 +58,18 @@ const (
 // openRequest is a request whose last message has not come yet: an acquire until its result, a describe as long as its
 // watch lives.
 type openRequest struct {
-	sequence Sequence
-	reqID    uint64
-	pending  int // number of the reply that said so, counted from 1; 0 if none did
+	OpenRequest
+	reqID   uint64
+	pending int // number of the reply that said so, counted from 1; 0 if none did
 }
 
 // NewFront returns the Front of a stream that has just been opened.
 func NewFront(policy *PingPolicy) *Front {
-	return &Front{policy: policy, wake: Never}
+	return &Front{policy: policy, wake: Never, expires: Never}
 }
 
 // Wake is when Tick has something to do, Never if nothing is planned.
-func (f *Front) Wake() Instant { return f.wake }
+func (f *Front) Wake() Instant { return min(f.wake, f.expires) }
 
 // Ending is how the RPC ends once the replies taken so far and those still there are sent.
 func (f *Front) Ending() Ending { return f.ending }
@@ -73,12 +78,20 @@ func (f *Front) Ending() Ending { return f.ending }
 // until it has come (§2.1).
 func (f *Front) Attaching() bool { return f.state == frontAttaching || f.state == frontHoldsFailure }
 
-// Queued is how many replies wait to be taken.
-func (f *Front) Queued() int { return len(f.replies) }
+// Queued is how many replies wait to be taken. A mute Front has none to give.
+func (f *Front) Queued() int {
+	if f.silent() {
+		return 0
+	}
+	return len(f.replies)
+}
 
 // Take moves the replies to the end of into and returns it.
 func (f *Front) Take(into []Reply) []Reply {
 	const keep = 2 // an idle stream's pings need no more
+	if f.silent() {
+		return into
+	}
 	into = append(into, f.replies...)
 	f.taken += len(f.replies)
 	clear(f.replies)
@@ -97,13 +110,13 @@ func (f *Front) Receive(m *ClientMessage) Forward {
 			f.end(EndingInvalidStart)
 			return Forward{}
 		}
-		f.state = frontAttaching
+		f.state, f.start = frontAttaching, m.Start
 		f.interval = min(max(m.Start.TimeoutMillis/3, minPingMillis), maxPingMillis)
 		f.patience = f.interval
 		if most := f.policy.MaxIntervalMillis; most != 0 {
 			f.interval = min(f.interval, most)
 		}
-		return Forward{Attach: &m.Start}
+		return f.toLeader(Forward{Attach: m.Start})
 	case frontAttached, frontStopping:
 		return f.receiveAttached(m)
 	}
@@ -134,8 +147,7 @@ func (f *Front) receiveAttached(m *ClientMessage) Forward {
 			return f.fail(SessionNotAttachedHere)
 		}
 		f.state = frontStopping
-		f.sequence++
-		return Forward{Request: &Request{Kind: RequestStop}, Sequence: f.sequence}
+		return f.ask(0, &Request{Kind: RequestStop})
 	case ClientSemaphore:
 		return f.receiveRequest(m)
 	}
@@ -151,16 +163,29 @@ func (f *Front) answered() {
 }
 
 func (f *Front) receiveRequest(m *ClientMessage) Forward {
-	if refusal := f.rights.refuse(m.Request.Kind); refusal != nil {
+	if refusal := f.roster.Rights.refuse(m.Request.Kind); refusal != nil {
 		f.reply(Reply{Kind: ReplyResult, Request: m.Request.Kind, ReqID: m.ReqID, Refusal: refusal})
 		return Forward{}
 	}
 	if f.state == frontStopping {
 		return f.fail(SessionNotAttachedHere)
 	}
+	return f.ask(m.ReqID, m.Request)
+}
+
+// ask numbers a request and keeps it until its last message has come.
+func (f *Front) ask(reqID uint64, r *Request) Forward {
 	f.sequence++
-	f.open = append(f.open, openRequest{sequence: f.sequence, reqID: m.ReqID})
-	return Forward{Request: &m.Request, Sequence: f.sequence}
+	f.open = append(f.open, openRequest{OpenRequest: OpenRequest{Sequence: f.sequence, Request: r}, reqID: reqID})
+	return f.toLeader(Forward{Request: r, Sequence: f.sequence, Acknowledged: f.open[0].Sequence})
+}
+
+// toLeader holds back what an orphan cannot forward: it goes to the next leader with Rejoin.
+func (f *Front) toLeader(forward Forward) Forward {
+	if f.orphan {
+		return Forward{}
+	}
+	return forward
 }
 
 // refuse is the table of permissions of §2.6.
@@ -205,7 +230,9 @@ func (f *Front) Deliver(now Instant, m *Message) {
 	}
 	switch m.Kind {
 	case MessageAttached:
-		f.state, f.session, f.rights = frontAttached, m.Session, m.Rights
+		f.state, f.grace = frontAttached, m.GraceMillis
+		f.roster = Roster{Node: m.Node, Session: m.Session, Epoch: m.Epoch, Rights: m.Rights, Path: f.start.Path, Caller: f.start.Caller,
+			Server: f.start.Server, SeqNo: f.start.SeqNo, TimeoutMillis: f.start.TimeoutMillis}
 		f.reply(Reply{Kind: ReplyStarted, Session: m.Session})
 		f.ping(now)
 	case MessageEnd:
@@ -233,6 +260,9 @@ func (f *Front) deliverAnswer(m *Message) {
 	last := true
 	switch m.Kind {
 	case MessagePending:
+		if open.pending != 0 {
+			return // said before, under an earlier leader
+		}
 		reply.Kind, last = ReplyPending, false
 		open.pending = f.taken + len(f.replies) + 1
 	case MessageResult:
@@ -245,6 +275,7 @@ func (f *Front) deliverAnswer(m *Message) {
 		reply.Kind, reply.Request, reply.Refusal = ReplyResult, RequestDescribe, m.Refusal
 		reply.Description, reply.WatchAdded = m.Description, m.WatchAdded
 		last = !m.WatchAdded
+		open.Watching = m.WatchAdded
 	case MessageChanged:
 		reply.Kind, reply.DataChanged, reply.OwnersChanged = ReplyChanged, m.DataChanged, m.OwnersChanged
 	}
@@ -258,13 +289,13 @@ func (f *Front) find(sequence Sequence) int {
 	low, high := 0, len(f.open)
 	for low < high {
 		middle := (low + high) / 2
-		if f.open[middle].sequence < sequence {
+		if f.open[middle].Sequence < sequence {
 			low = middle + 1
 		} else {
 			high = middle
 		}
 	}
-	if low == len(f.open) || f.open[low].sequence != sequence {
+	if low == len(f.open) || f.open[low].Sequence != sequence {
 		return -1
 	}
 	return low
@@ -272,13 +303,22 @@ func (f *Front) find(sequence Sequence) int {
 
 // Tick must be called when Wake has come: it pings, finds that a ping was not answered in time, or tells a failed start.
 func (f *Front) Tick(now Instant) Forward {
-	if now < f.wake {
+	switch {
+	case f.state == frontEnded:
+		return Forward{}
+	case now >= f.expires:
+		return f.fail(LinkFailure)
+	case now < f.wake:
 		return Forward{}
 	}
 	switch f.state {
 	case frontHoldsFailure:
 		f.fail(f.held)
 	case frontAttached, frontStopping:
+		if f.mute { // the client hears no ping, so it cannot answer one
+			f.wake, f.overdue = now.After(min(f.interval, mutePollMillis)), now.After(f.patience)
+			return Forward{}
+		}
 		if f.opaque == 0 {
 			f.ping(now)
 			return Forward{}
@@ -303,12 +343,17 @@ func (f *Front) reply(r Reply) { f.replies = append(f.replies, r) }
 // harm.
 func (f *Front) fail(refusal *Refusal) Forward {
 	known := f.state != frontHoldsFailure && f.state != frontExpectsStart
+	if f.mute {
+		f.replies = nil // what was kept from the client, it shall not hear now
+		f.end(EndingSilent)
+		return Forward{Detach: known}
+	}
 	f.reply(Reply{Kind: ReplyFailure, Refusal: refusal})
 	f.end(EndingOK)
 	return Forward{Detach: known}
 }
 
 func (f *Front) end(ending Ending) {
-	f.state, f.ending, f.wake = frontEnded, ending, Never
-	f.open = nil
+	f.state, f.ending, f.wake, f.expires = frontEnded, ending, Never, Never
+	f.open, f.start = nil, nil
 }

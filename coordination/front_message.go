@@ -21,9 +21,9 @@ const (
 type ClientMessage struct {
 	Kind    ClientKind
 	ReqID   uint64
-	Opaque  uint64        // ping and pong
-	Start   AttachRequest // start
-	Request Request       // semaphore requests
+	Opaque  uint64         // ping and pong
+	Start   *AttachRequest // start
+	Request *Request       // semaphore requests
 }
 
 // ReplyKind names the arms of a server's message.
@@ -74,12 +74,16 @@ const (
 	EndingInvalidStart
 	// EndingAbandoned: CANCELLED, the client closed its side.
 	EndingAbandoned
+	// EndingSilent: UNAVAILABLE without a message, because any message would be a sign of life.
+	EndingSilent
 )
 
 // Forward is what a Front has for the Leader; at most one of its fields is set.
 type Forward struct {
-	Attach   *AttachRequest
-	Request  *Request
-	Sequence Sequence // of Request
-	Detach   bool     // the stream is gone
+	Attach       *AttachRequest
+	Request      *Request
+	Sequence     Sequence // of Request
+	Acknowledged Sequence // with Request: all below are answered
+	Roster       *Roster
+	Detach       bool // the stream is gone
 }

@@ -27,7 +27,7 @@ func newFrontRig(t *testing.T, policy PingPolicy) *frontRig {
 func attached(t *testing.T, policy PingPolicy, timeoutMillis uint64, rights Rights) *frontRig {
 	t.Helper()
 	r := newFrontRig(t, policy)
-	forward := r.front.Receive(&ClientMessage{Kind: ClientStart, Start: AttachRequest{Path: "/local/a", TimeoutMillis: timeoutMillis}})
+	forward := r.front.Receive(&ClientMessage{Kind: ClientStart, Start: &AttachRequest{Path: "/local/a", TimeoutMillis: timeoutMillis}})
 	if forward.Attach == nil || !r.front.Attaching() || r.front.Wake() != Never {
 		t.Fatalf("forward %+v, attaching %v", forward, r.front.Attaching())
 	}
@@ -67,7 +67,7 @@ func (r *frontRig) pong(opaque uint64) Forward {
 
 func (r *frontRig) send(kind RequestKind, reqID uint64) Sequence {
 	r.t.Helper()
-	forward := r.front.Receive(&ClientMessage{Kind: ClientSemaphore, ReqID: reqID, Request: Request{Kind: kind}})
+	forward := r.front.Receive(&ClientMessage{Kind: ClientSemaphore, ReqID: reqID, Request: &Request{Kind: kind}})
 	if forward.Request == nil || forward.Request.Kind != kind {
 		r.t.Fatalf("forward %+v", forward)
 	}
@@ -284,7 +284,7 @@ func TestRights(t *testing.T) {
 	for kind, need := range needs {
 		for rights := range AllRights + 1 {
 			r := attached(t, PingPolicy{}, 3000, rights)
-			forward := r.front.Receive(&ClientMessage{Kind: ClientSemaphore, ReqID: 5, Request: Request{Kind: kind}})
+			forward := r.front.Receive(&ClientMessage{Kind: ClientSemaphore, ReqID: 5, Request: &Request{Kind: kind}})
 			if rights&need.right != 0 {
 				r.expect()
 				if forward.Request == nil || forward.Sequence != 1 {
@@ -306,7 +306,7 @@ func TestForbiddenMessages(t *testing.T) {
 		message ClientMessage
 		want    *Refusal
 	}{
-		{ClientMessage{Kind: ClientStart}, StartedTwice},
+		{ClientMessage{Kind: ClientStart, Start: &AttachRequest{}}, StartedTwice},
 		{ClientMessage{Kind: ClientEmpty}, EmptyRequest},
 		{ClientMessage{Kind: ClientUnsupported}, UnimplementedRequest},
 	} {
@@ -355,7 +355,7 @@ func TestStopping(t *testing.T) {
 	if r.front.Ending() != EndingOK {
 		t.Errorf("ending %d", r.front.Ending())
 	}
-	for _, m := range []ClientMessage{{Kind: ClientStop}, {Kind: ClientSemaphore, Request: Request{Kind: RequestRelease}}} {
+	for _, m := range []ClientMessage{{Kind: ClientStop}, {Kind: ClientSemaphore, Request: &Request{Kind: RequestRelease}}} {
 		r := stopping()
 		if forward := r.front.Receive(&m); !forward.Detach {
 			t.Errorf("forward %+v", forward)
@@ -368,7 +368,7 @@ func TestStopping(t *testing.T) {
 func TestHeldFailure(t *testing.T) {
 	refused := func(hold uint64) *frontRig {
 		r := newFrontRig(t, PingPolicy{HoldStartFailureMillis: hold})
-		r.front.Receive(&ClientMessage{Kind: ClientStart})
+		r.front.Receive(&ClientMessage{Kind: ClientStart, Start: &AttachRequest{}})
 		r.front.Deliver(r.now, &Message{Kind: MessageEnd, Refusal: NodeNotFound})
 		return r
 	}
@@ -406,7 +406,7 @@ func TestCloseAndEnd(t *testing.T) {
 	}
 	attaching := func() *frontRig {
 		r := newFrontRig(t, PingPolicy{})
-		r.front.Receive(&ClientMessage{Kind: ClientStart})
+		r.front.Receive(&ClientMessage{Kind: ClientStart, Start: &AttachRequest{}})
 		return r
 	}
 	for name, r := range map[string]*frontRig{"attaching": attaching(), "attached": attached(t, PingPolicy{}, 3000, AllRights)} {

@@ -71,7 +71,7 @@ func (r NodeRow) hash() uint64 {
 
 func (r SessionRow) hash() uint64 {
 	return uint64(newRowHash(RowSession).number(uint64(r.Node)).number(uint64(r.ID)).number(r.TimeoutMillis).
-		text(r.Description).text(r.ProtectionKey).epoch(r.AttachEpoch))
+		text(r.Description).text(r.ProtectionKey).epoch(r.AttachEpoch).number(r.Nonce))
 }
 
 func (r SemaphoreRow) hash() uint64 {

@@ -2,17 +2,24 @@ package coordination
 
 import "github.com/coordd/coordd/scheme"
 
-// Attach takes the first message of a stream: checks 4 to 18 of §2.3 in their order. The answer is a MessageAttached or
-// a MessageEnd, now or when the command that it proposes has been applied.
+// Attach takes the first message of a stream: checks 4 to 18 of §2.3 in their order, the rights (7) among them. The answer
+// is a MessageAttached or a MessageEnd, now or when the command that it proposes has been applied.
 //
 // It differs from the reference in one point: a theft is validated before the older stream is ended, so a newcomer that
 // is refused disturbs nobody (§2.5).
 func (l *Leader) Attach(now Instant, stream StreamID, r AttachRequest) {
-	a := &attachment{stream: stream, server: r.Server, path: r.Path, seqNo: r.SeqNo, rights: AllRights}
+	a := &attachment{stream: stream, server: r.Server, path: r.Path, seqNo: r.SeqNo, caller: r.Caller}
 	n, refusal := l.resolve(r.Path)
 	if refusal == nil {
 		a.node = n
-		refusal = l.checkAttach(a, &r)
+		if made, ok := n.node.nonces[r.Nonce]; ok && r.Session == 0 {
+			r.Session = made // a repetition: the answer to the first one was lost with its leader
+		}
+		if a.rights = l.rights(a); a.rights == 0 {
+			refusal = NoAccess
+		} else {
+			refusal = l.checkAttach(a, &r)
+		}
 	}
 	if refusal != nil {
 		l.end(a, refusal)
@@ -30,7 +37,7 @@ func (l *Leader) Attach(now Instant, stream StreamID, r AttachRequest) {
 	}
 	l.attaching[a.epoch] = a
 	l.propose(n, a.session, &Attach{Node: n.id, Session: r.Session, Epoch: a.epoch, TimeoutMillis: r.TimeoutMillis,
-		Description: r.Description, ProtectionKey: r.ProtectionKey})
+		Description: r.Description, ProtectionKey: r.ProtectionKey, Nonce: r.Nonce})
 }
 
 func (l *Leader) resolve(path string) (*ledNode, *Refusal) {
@@ -112,22 +119,27 @@ func (l *Leader) attachTo(now Instant, a *attachment, s *ledSession, created boo
 	l.stopCountdown(s)
 	l.dropWatches(s)
 	if old := s.attachment; old != nil {
-		if old.server == a.server && old.path == a.path {
-			l.end(old, StolenByLocalClient)
-		} else {
-			l.end(old, StolenByRemoteClient)
-		}
+		l.end(old, stolenBy(a, old))
 	}
 	a.session, s.attachment = s, a
 	switch {
 	case !a.abandoned:
-		l.send(a, Message{Kind: MessageAttached, Session: s.id, Rights: a.rights})
+		l.send(a, Message{Kind: MessageAttached, Node: s.node.id, Session: s.id, Epoch: a.epoch, Rights: a.rights,
+			GraceMillis: s.node.node.config.EffectiveGraceMillis()})
 	case created: // nobody knows its id (§2.9)
 		s.attachment = nil
 		l.propose(s.node, s, &StopSession{Origin{Node: s.node.id, Session: s.id, Address: Address{Epoch: a.epoch}}})
 	default:
 		l.detach(now, s)
 	}
+}
+
+// stolenBy is what the loser of a session is told (§2.5).
+func stolenBy(winner, loser *attachment) *Refusal {
+	if winner.server == loser.server && winner.path == loser.path {
+		return StolenByLocalClient
+	}
+	return StolenByRemoteClient
 }
 
 func (l *Leader) attachRefused(e *Effect) {

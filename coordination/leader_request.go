@@ -3,11 +3,15 @@ package coordination
 // Request takes a request of an attached stream. Sizes and ranges are checked here, before anything is written; these
 // refusals may overtake the answers of earlier requests (§4.6). A request of a stream that was ended meanwhile is
 // dropped: its client has been told.
-func (l *Leader) Request(stream StreamID, sequence Sequence, r *Request) {
-	a := l.streams[stream]
-	if a == nil || a.session == nil || a.session.attachment != a {
-		return
+//
+// acknowledged is Origin.Acknowledged.
+func (l *Leader) Request(stream StreamID, sequence, acknowledged Sequence, r *Request) {
+	if a := l.streams[stream]; a != nil && a.session != nil && a.session.attachment == a {
+		l.request(a, sequence, acknowledged, r)
 	}
+}
+
+func (l *Leader) request(a *attachment, sequence, acknowledged Sequence, r *Request) {
 	if refusal := r.check(); refusal != nil {
 		l.send(a, Message{Kind: MessageResult, Sequence: sequence, Request: r.Kind, Refusal: refusal})
 		return
@@ -19,7 +23,7 @@ func (l *Leader) Request(stream StreamID, sequence Sequence, r *Request) {
 	if r.Kind == RequestStop {
 		a.stopping = true
 	}
-	origin := Origin{Node: a.node.id, Session: a.session.id, Address: Address{a.epoch, sequence}}
+	origin := Origin{Node: a.node.id, Session: a.session.id, Address: Address{a.epoch, sequence}, Acknowledged: acknowledged}
 	l.propose(a.node, a.session, r.command(origin))
 }
 

@@ -28,6 +28,33 @@ type AttachRequest struct {
 	ProtectionKey string
 	// Server is the server that holds the stream: a theft within one server is told apart from one across (§2.5).
 	Server uint64
+	// Caller is who asks, found by the server that holds the stream.
+	Caller Caller
+	// Nonce is the Front's own name for its wish for a new session, not 0: repeated to a new leader, it finds the session
+	// that was made for it.
+	Nonce uint64
+}
+
+// Roster is what a Front tells a new leader about an attached stream, so that the stream goes on.
+type Roster struct {
+	Node          NodeID
+	Session       SessionID
+	Epoch         Epoch
+	Path          string // as the client wrote it
+	Server        uint64
+	Caller        Caller
+	SeqNo         uint64
+	Rights        Rights
+	TimeoutMillis uint64
+	Stopping      bool
+	Open          []OpenRequest // ascending sequence
+}
+
+// OpenRequest is a request whose last message the Front has not had.
+type OpenRequest struct {
+	Sequence Sequence
+	Request  *Request
+	Watching bool // it is a describe that was answered; its watch lives
 }
 
 // Rights are what a stream's user may do on its node, found once at the start (§2.3 step 7).
@@ -69,7 +96,10 @@ type Message struct {
 	Kind          MessageKind
 	Sequence      Sequence
 	Request       RequestKind
+	Node          NodeID // MessageAttached
 	Session       SessionID
+	Epoch         Epoch  // MessageAttached
+	GraceMillis   uint64 // MessageAttached: how long the stream may outlive its leader
 	Rights        Rights
 	Refusal       *Refusal // nil for success
 	Done          bool     // acquired, or released

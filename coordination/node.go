@@ -17,6 +17,7 @@ type node struct {
 	sessions   map[SessionID]*session
 	semaphores map[string]*semaphore
 	links      map[linkKey]*link
+	nonces     map[uint64]SessionID // of the sessions that were made under one
 
 	spare      *link // links that may be used again, chained by next; saves an allocation for each acquire
 	spareCount int
@@ -32,6 +33,7 @@ func newNode(id NodeID, config NodeConfig, rows *rowTracker) *node {
 		sessions:   make(map[SessionID]*session),
 		semaphores: make(map[string]*semaphore),
 		links:      make(map[linkKey]*link),
+		nonces:     make(map[uint64]SessionID),
 	}
 }
 
@@ -42,8 +44,10 @@ type session struct {
 	description   string
 	protectionKey string
 	attachEpoch   Epoch // of the last attach that went through the log
+	nonce         uint64
 	links         sessionLinks
 	mark          rowMark
+	memory        memory // not stored
 }
 
 // semaphore holds its owners and its queue, each in ascending order id. Grants are strictly first in, first out, so
@@ -220,9 +224,23 @@ func (n *node) removeSemaphore(sem *semaphore) {
 func (n *node) addSession(c *Attach) *session {
 	n.touch(n)
 	s := &session{id: n.nextSession, timeoutMillis: c.TimeoutMillis, description: c.Description,
-		protectionKey: c.ProtectionKey, attachEpoch: c.Epoch}
+		protectionKey: c.ProtectionKey, attachEpoch: c.Epoch, nonce: c.Nonce}
 	n.nextSession++
 	n.sessions[s.id] = s
+	n.name(s)
 	n.touch(s)
 	return s
+}
+
+// name makes a session findable by its nonce.
+func (n *node) name(s *session) {
+	if s.nonce != 0 {
+		n.nonces[s.nonce] = s.id
+	}
+}
+
+func (n *node) removeSession(s *session) {
+	delete(n.sessions, s.id)
+	delete(n.nonces, s.nonce)
+	n.removed(s)
 }

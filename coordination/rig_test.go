@@ -114,7 +114,7 @@ func (r *rig) attach(request AttachRequest) (StreamID, SessionID) {
 }
 
 func (r *rig) request(stream StreamID, sequence Sequence, request Request) {
-	r.leader.Request(stream, sequence, &request)
+	r.leader.Request(stream, sequence, 0, &request)
 	r.take()
 }
 

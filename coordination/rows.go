@@ -14,10 +14,12 @@ const (
 	RowSession
 	RowSemaphore
 	RowLink
+	RowUser       // of no node, like those below
+	RowSigningKey // what login tokens are signed with
 )
 
-// RowKey identifies a row. Node is 0 for RowMachine and RowPath. ID is the number of the entry, session, semaphore or
-// link (its order id); 0 for RowMachine and RowNode.
+// RowKey identifies a row. Node is 0 for RowMachine, RowPath, RowUser and RowSigningKey. ID is the number of the entry,
+// session, semaphore, link (its order id), user or key; 0 for RowMachine and RowNode.
 type RowKey struct {
 	Kind RowKind
 	Node NodeID
@@ -57,6 +59,7 @@ type SessionRow struct {
 	Description   string
 	ProtectionKey string
 	AttachEpoch   Epoch
+	Nonce         uint64
 }
 
 // SemaphoreRow is a semaphore without its owners and waiters (§0.2).
@@ -124,7 +127,7 @@ func (n *node) row(*node) Row {
 
 func (s *session) row(n *node) Row {
 	return SessionRow{Node: n.id, ID: s.id, TimeoutMillis: s.timeoutMillis, Description: s.description,
-		ProtectionKey: s.protectionKey, AttachEpoch: s.attachEpoch}
+		ProtectionKey: s.protectionKey, AttachEpoch: s.attachEpoch, Nonce: s.nonce}
 }
 
 func (s *semaphore) row(n *node) Row {

@@ -199,8 +199,7 @@ func (m *Machine) endSession(n *node, s *session, answer Address) {
 			l = next
 		}
 	}
-	delete(n.sessions, s.id)
-	n.removed(s)
+	n.removeSession(s)
 }
 
 // leaveOwners takes an owner out, lets in who fits now, and tells the watchers.
@@ -231,8 +230,7 @@ func (m *Machine) promote(n *node, sem *semaphore) bool {
 	for l := sem.waiters.first; l != nil && l.count <= sem.free(); l = sem.waiters.first {
 		sem.waiters.remove(l)
 		n.makeOwner(l)
-		m.emit(Effect{Kind: EffectResult, Node: n.id, Session: l.session.id, Address: l.address,
-			Request: RequestAcquire, Done: true, Order: l.order})
+		m.result(l.session, Effect{Node: n.id, Address: l.address, Request: RequestAcquire, Done: true, Order: l.order})
 		granted = true
 	}
 	return granted
@@ -250,8 +248,7 @@ func (m *Machine) pend(n *node, l *link) {
 
 // endWait gives a waiting acquire its last answer: a refusal, or "not acquired" if its time is up.
 func (m *Machine) endWait(n *node, l *link, refusal *Refusal) {
-	m.emit(Effect{Kind: EffectResult, Node: n.id, Session: l.session.id, Address: l.address,
-		Request: RequestAcquire, Refusal: refusal, Order: l.order})
+	m.result(l.session, Effect{Node: n.id, Address: l.address, Request: RequestAcquire, Refusal: refusal, Order: l.order})
 }
 
 func (m *Machine) ownersChanged(n *node, sem *semaphore) {
@@ -259,9 +256,16 @@ func (m *Machine) ownersChanged(n *node, sem *semaphore) {
 }
 
 func (m *Machine) answer(o *Origin, request RequestKind, done bool) {
-	m.emit(Effect{Kind: EffectResult, Node: o.Node, Session: o.Session, Address: o.Address, Request: request, Done: done})
+	m.result(m.asking, Effect{Node: o.Node, Address: o.Address, Request: request, Done: done})
 }
 
 func (m *Machine) refuse(o *Origin, request RequestKind, refusal *Refusal) {
-	m.emit(Effect{Kind: EffectResult, Node: o.Node, Session: o.Session, Address: o.Address, Request: request, Refusal: refusal})
+	m.result(m.asking, Effect{Node: o.Node, Address: o.Address, Request: request, Refusal: refusal})
+}
+
+// result gives the last answer to a request of s.
+func (m *Machine) result(s *session, e Effect) {
+	e.Kind, e.Session = EffectResult, s.id
+	s.memory.remember(&e)
+	m.emit(e)
 }

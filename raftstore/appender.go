@@ -22,6 +22,7 @@ type appender struct {
 	device  logDevice
 	install func(r *received) error
 	inbox   *inbox
+	loop    *loop
 	done    chan struct{}
 
 	mu      sync.Mutex
@@ -80,7 +81,23 @@ func (a *appender) run() {
 			a.inbox.fail(err)
 			return
 		}
-		a.inbox.put(func(m *mail) { m.written = append(m.written, jobs...) })
+		a.finished(jobs)
+	}
+}
+
+// finished reports jobs as done. With nothing more to write, what follows from it is done right here.
+func (a *appender) finished(jobs []*writeJob) {
+	written := func(m *mail) { m.written = append(m.written, jobs...) }
+	a.mu.Lock()
+	busy := len(a.jobs) > 0
+	a.mu.Unlock()
+	if busy {
+		a.inbox.put(written)
+		return
+	}
+	a.inbox.leave(written)
+	if a.loop.kick() {
+		a.loop.handler.Flush(false)
 	}
 }
 

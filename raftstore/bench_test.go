@@ -35,6 +35,7 @@ func (h *benchHandler) Following(uint64, uint64) {}
 func (h *benchHandler) ReadReady(uint64, uint64) {}
 func (h *benchHandler) CheckpointDone(uint64)    {}
 func (h *benchHandler) Failed(err error)         { panic(err) }
+func (h *benchHandler) Flush(bool)               {}
 
 // BenchmarkPropose measures the time from Propose to Committed with n commands of 200 bytes in flight, next to one
 // bare write and fdatasync of the same size in the same directory.

@@ -121,6 +121,7 @@ func (m *machine) Following(term, leader uint64) {
 }
 func (m *machine) ReadReady(id, index uint64)  {}
 func (m *machine) CheckpointDone(index uint64) {}
+func (m *machine) Flush(bool)                  {}
 func (m *machine) Failed(err error)            { m.note(func() { m.failure = err }) }
 
 func (h *history) problem(format string, args ...any) {

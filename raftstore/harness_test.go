@@ -63,6 +63,9 @@ func (r *recorder) CheckpointDone(index uint64) {
 }
 func (r *recorder) Failed(err error) { r.note(func() { r.failures = append(r.failures, err) }) }
 
+// Flush implements Handler.
+func (r *recorder) Flush(bool) {}
+
 // wait blocks until ok, called with the lock held, is true.
 func (r *recorder) wait(t testing.TB, what string, ok func() bool) {
 	t.Helper()

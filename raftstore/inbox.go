@@ -42,10 +42,25 @@ type inbox struct {
 
 // put changes the waiting mail and rings.
 func (b *inbox) put(change func(m *mail)) {
-	b.mu.Lock()
-	change(&b.mail)
-	b.mu.Unlock()
+	b.leave(change)
 	b.ring()
+}
+
+// leave changes the waiting mail; the caller sees to it that somebody reads it.
+func (b *inbox) leave(change func(m *mail)) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	change(&b.mail)
+}
+
+// empty tells whether there is no mail.
+func (b *inbox) empty() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	m := &b.mail
+	return len(m.proposals) == 0 && len(m.reads) == 0 && len(m.written) == 0 && len(m.checkpoints) == 0 &&
+		len(m.received) == 0 && len(m.headers) == 0 && len(m.lost) == 0 && len(m.unreachable) == 0 &&
+		len(m.snapshots) == 0 && len(m.tasks) == 0
 }
 
 func (b *inbox) ring() {

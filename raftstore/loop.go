@@ -3,6 +3,7 @@ package raftstore
 import (
 	"encoding/binary"
 	"errors"
+	"sync"
 	"time"
 
 	"go.etcd.io/raft/v3"
@@ -10,9 +11,13 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// loop is the goroutine that owns raft. It feeds raft what came in, hands out what raft wants done, and is the only
-// one that calls the handler.
+// loop owns raft. It feeds raft what came in, hands out what raft wants done, and is the only one that calls the handler.
+// Whoever holds mu is the owner: mostly the loop's own goroutine, but where nothing else is going on, the goroutine that
+// brought the mail, because waking another one costs more than the work.
 type loop struct {
+	mu      sync.Mutex
+	broken  error // why nothing goes on
+	direct  bool  // others may take turns; false in tests that own raft themselves
 	s       *Store
 	node    *raft.RawNode
 	handler Handler
@@ -32,7 +37,8 @@ type loop struct {
 }
 
 func newLoop(s *Store, h Handler) *loop {
-	l := &loop{s: s, node: s.node, handler: h, hard: s.tail.hard, durable: s.tail.last, control: newControl(s)}
+	l := &loop{s: s, node: s.node, handler: h, hard: s.tail.hard, durable: s.tail.last}
+	l.control.init(s)
 	l.term = l.hard.term
 	return l
 }
@@ -41,60 +47,117 @@ func (l *loop) run() {
 	defer close(l.s.done)
 	if err := l.serve(); err != nil {
 		l.handler.Failed(err)
+		l.handler.Flush(true)
 		<-l.s.stop
 	}
 }
 
-// serve runs until Stop or the first storage failure. Raft panics when its storage returns an error; that is turned
-// back into the error.
-func (l *loop) serve() (err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			if err = l.s.tail.deviceError(); err == nil {
-				panic(r)
-			}
-		}
-	}()
+// serve runs until Stop or the first storage failure.
+func (l *loop) serve() error {
 	var tick *time.Ticker
 	var ticks <-chan time.Time
 	defer func() {
 		if tick != nil {
 			tick.Stop()
 		}
-		if l.campaign != nil {
-			l.campaign.Stop()
-		}
-		l.revokeLease()
+		l.end()
 	}()
+	err := l.turn(l.begin)
+	for err == nil {
+		l.handler.Flush(true)
+		switch wanted := l.ticking.Load(); {
+		case wanted && tick == nil:
+			tick = l.s.lease.clock.ticker(tickInterval)
+			ticks = tick.C
+		case !wanted && tick != nil:
+			tick.Stop()
+			tick, ticks = nil, nil
+		}
+		select {
+		case <-l.s.inbox.wake:
+			err = l.turn(nil)
+		case <-ticks:
+			err = l.turn(func() error { l.tick(); return nil })
+		case <-l.s.stop:
+			return nil
+		}
+		if !l.s.inbox.empty() { // somebody found the turn taken
+			l.s.inbox.ring()
+		}
+	}
+	return err
+}
+
+// begin is the first turn.
+func (l *loop) begin() error {
 	if l.s.peers != nil {
 		l.s.peers.update(l.conf)
 	}
 	if l.conf.alone(l.s.identity.Member) {
-		if err := l.node.Campaign(); err != nil {
-			return err
-		}
+		return l.node.Campaign()
 	}
-	for {
-		if err := l.drain(); err != nil {
-			return err
-		}
-		if tick == nil && l.needsTicks() {
-			tick = l.s.lease.clock.ticker(tickInterval)
-			ticks = tick.C
-		}
-		select {
-		case <-l.s.inbox.wake:
-		case <-ticks:
-			if l.needsTicks() {
-				l.tick()
-			} else {
-				tick.Stop()
-				tick, ticks = nil, nil
+	return nil
+}
+
+// end sees to it that there is no further turn.
+func (l *loop) end() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.broken == nil {
+		l.broken = errStopped
+	}
+	if l.campaign != nil {
+		l.campaign.Stop()
+	}
+	l.revokeLease()
+}
+
+var errStopped = errors.New("the store was stopped")
+
+// turn takes over raft, does first, and deals with everything there is.
+func (l *loop) turn(first func() error) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.locked(first)
+}
+
+// locked is turn with mu held. Raft panics when its storage returns an error; that is turned back into the error.
+func (l *loop) locked(first func() error) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			if err = l.s.tail.deviceError(); err == nil {
+				panic(r)
 			}
-		case <-l.s.stop:
-			return nil
+		}
+		l.broken = err
+	}()
+	if l.broken != nil {
+		return l.broken
+	}
+	if first != nil {
+		if err := first(); err != nil {
+			return err
 		}
 	}
+	return l.drain()
+}
+
+// kick deals with the mail on the caller's goroutine if nobody else is at it, and reports whether it did. What is left
+// is for the loop's own goroutine.
+func (l *loop) kick() bool {
+	if !l.direct {
+		l.s.inbox.ring()
+		return false
+	}
+	if !l.mu.TryLock() {
+		return false // the owner looks again
+	}
+	err := l.locked(nil)
+	l.mu.Unlock()
+	if err != nil || !l.s.inbox.empty() {
+		l.s.inbox.ring()
+	}
+	return true
 }
 
 // drain deals with all mail and with everything raft makes of it.
@@ -130,6 +193,9 @@ func (l *loop) drain() error {
 	}
 	l.withdraw()
 	l.show()
+	if wanted := l.needsTicks(); l.ticking.Swap(wanted) != wanted {
+		l.s.inbox.ring() // for the loop's own goroutine
+	}
 	if l.removed {
 		return ErrRemoved
 	}

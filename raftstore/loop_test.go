@@ -27,10 +27,11 @@ func startByHand(t *testing.T, s *Store) *manual {
 	s.node, s.started = node, true
 	s.applied.Store(s.loaded)
 	s.appender, s.keeper = newAppender(s), newKeeper(s)
-	go s.appender.run()
-	go s.keeper.run()
 	m := &manual{recorder: newRecorder(s), t: t}
 	m.loop = newLoop(s, m.recorder)
+	s.loop, s.appender.loop = m.loop, m.loop
+	go s.appender.run()
+	go s.keeper.run()
 	if err := node.Campaign(); err != nil {
 		t.Fatal(err)
 	}

@@ -39,6 +39,9 @@ type Handler interface {
 	ReadReady(id, index uint64)
 	// CheckpointDone says that the checkpoint as of index is durable.
 	CheckpointDone(index uint64)
+	// Flush comes behind any of the other calls, from the same goroutine and with no lock held. Unless the goroutine is
+	// busy, the handler may do its work right in it, which spares the way to another goroutine.
+	Flush(busy bool)
 	// Failed says that storage failed or turned out to be damaged. It comes once and last. Nothing more will be
 	// durable: the process must end.
 	Failed(err error)
@@ -137,6 +140,7 @@ type Store struct {
 	loaded     uint64 // index of the checkpoint that was opened
 	node       *raft.RawNode
 	inbox      inbox
+	loop       *loop
 	appender   *appender
 	keeper     *keeper
 	backlog    atomic.Int64 // bytes proposed and not yet in raft's log
@@ -311,9 +315,12 @@ func (s *Store) Start(h Handler) error {
 	s.applied.Store(s.loaded)
 	s.appender = newAppender(s)
 	s.keeper = newKeeper(s)
+	s.loop = newLoop(s, h)
+	s.loop.direct = true
+	s.appender.loop = s.loop
 	go s.appender.run()
 	go s.keeper.run()
-	go newLoop(s, h).run()
+	go s.loop.run()
 	s.spaceDone = make(chan struct{})
 	go s.guardSpace()
 	return nil
@@ -361,7 +368,8 @@ func (s *Store) Propose(term uint64, commands [][]byte) {
 		bytes += len(c)
 	}
 	s.backlog.Add(int64(bytes))
-	s.inbox.put(func(m *mail) { m.proposals = append(m.proposals, proposal{term, commands, bytes}) })
+	s.inbox.leave(func(m *mail) { m.proposals = append(m.proposals, proposal{term, commands, bytes}) })
+	s.loop.kick()
 }
 
 // Backlog returns how many bytes of commands wait in front of the log because too much is under way already. It is

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/coordd/coordd/coordination"
@@ -13,24 +14,35 @@ import (
 	"github.com/coordd/coordd/scheme"
 )
 
-// group is one replicated log with its machine and, where this server leads, its leader. One goroutine, run, owns the
-// rings; everybody else puts events into the queue.
+// group is one replicated log with its machine and, where this server leads, its leader. Everybody puts events into the
+// queue; whoever holds the turn handles them, and alone touches the rings. On a quiet server that is the goroutine that
+// brought the event, which spares the way over others; when there is more to do than one turn, the group's own goroutine
+// goes on with it.
 type group struct {
 	store  *raftstore.Store
 	queue  *queue
 	clock  clock
 	logger *slog.Logger
 
-	ready   chan struct{} // closed when the leader serves for the first time
-	stopped chan struct{} // closed when run has ended
-	stop    chan struct{}
-	failed  func(error) // called once, when the group cannot go on
+	ready  chan struct{} // closed when the leader serves for the first time
+	over   chan struct{} // closed when the group handles nothing any more
+	stop   chan struct{}
+	ended  chan struct{}    // closed when run has ended
+	failed func(error)      // called once, when the group cannot go on
+	follow func(leaderLink) // called when the streams of this server are to speak to another leader
+	access publishedAccess
 
-	// Owned by run.
+	turn    sync.Mutex
+	timer   *time.Timer          // wakes run
+	timerAt coordination.Instant // when it does
+
+	// Owned by the holder of the turn.
+	closed     bool // nothing is handled any more
 	machine    *coordination.Machine
 	leader     *coordination.Leader // nil while this server does not serve
 	leading    raftTerm             // led but not yet served, 0 otherwise
-	streams    map[coordination.StreamID]*sessionStream
+	link       *localLink           // to the leader, nil without one
+	sinks      map[coordination.StreamID]sink
 	calls      map[coordination.Epoch]*call
 	inFlight   int // bytes proposed in this term and not yet applied
 	checkpoint *runningCheckpoint
@@ -39,17 +51,20 @@ type group struct {
 }
 
 // openGroup reads the stored state.
-func openGroup(cfg Config, store *raftstore.Store, failed func(error)) (*group, error) {
+func openGroup(cfg Config, store *raftstore.Store, clock clock, failed func(error), follow func(leaderLink)) (*group, error) {
 	machine, err := loadMachine(cfg, store)
 	if err != nil {
 		return nil, err
 	}
-	return &group{
-		store: store, queue: newQueue(), clock: newClock(), logger: cfg.Logger, machine: machine, failed: failed,
-		ready: make(chan struct{}), stopped: make(chan struct{}), stop: make(chan struct{}),
-		streams: make(map[coordination.StreamID]*sessionStream),
-		calls:   make(map[coordination.Epoch]*call),
-	}, nil
+	g := &group{
+		store: store, queue: newQueue(), clock: clock, logger: cfg.Logger, machine: machine, failed: failed, follow: follow,
+		ready: make(chan struct{}), over: make(chan struct{}), stop: make(chan struct{}), ended: make(chan struct{}),
+		timer: time.NewTimer(time.Hour), timerAt: coordination.Never,
+		sinks: make(map[coordination.StreamID]sink),
+		calls: make(map[coordination.Epoch]*call),
+	}
+	g.access.publish(machine)
+	return g, nil
 }
 
 func loadMachine(cfg Config, store *raftstore.Store) (*coordination.Machine, error) {
@@ -82,16 +97,16 @@ func loadMachine(cfg Config, store *raftstore.Store) (*coordination.Machine, err
 // The group is the log's handler; these are called from the log's goroutine.
 
 // Committed implements raftstore.Handler.
-func (g *group) Committed(entries []raftstore.Entry) { g.queue.putStore(storeEvent{entries: entries}) }
+func (g *group) Committed(entries []raftstore.Entry) { g.tell(storeEvent{entries: entries}) }
 
 // Leading implements raftstore.Handler.
-func (g *group) Leading(term uint64) { g.queue.putStore(storeEvent{leading: term}) }
+func (g *group) Leading(term uint64) { g.tell(storeEvent{leading: term}) }
 
 // Following implements raftstore.Handler.
-func (g *group) Following(_, _ uint64) { g.queue.putStore(storeEvent{following: true}) }
+func (g *group) Following(_, _ uint64) { g.tell(storeEvent{following: true}) }
 
 // ReadReady implements raftstore.Handler.
-func (g *group) ReadReady(id, _ uint64) { g.queue.putStore(storeEvent{barrier: id}) }
+func (g *group) ReadReady(id, _ uint64) { g.tell(storeEvent{barrier: id}) }
 
 // CheckpointDone implements raftstore.Handler.
 func (g *group) CheckpointDone(index uint64) {
@@ -99,47 +114,91 @@ func (g *group) CheckpointDone(index uint64) {
 }
 
 // Failed implements raftstore.Handler.
-func (g *group) Failed(err error) { g.queue.putStore(storeEvent{failed: err}) }
+func (g *group) Failed(err error) { g.tell(storeEvent{failed: err}) }
 
-// run handles events until the group is stopped or fails.
-func (g *group) run() {
-	defer close(g.stopped)
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	for {
-		select {
-		case <-g.stop:
-			g.lead(nil)
-			return
-		case <-g.queue.wake:
-		case <-timer.C:
-		}
-		if err := g.turn(); err != nil {
-			g.failed(err)
-			return
-		}
-		g.setTimer(timer)
+// tell keeps what the log says for the next turn.
+func (g *group) tell(e storeEvent) { g.queue.putStore(e) }
+
+// Flush implements raftstore.Handler.
+func (g *group) Flush(busy bool) {
+	if busy {
+		g.queue.signal()
+	} else {
+		g.kick()
 	}
 }
 
-// turn handles everything that is there: first what the log says, then requests as long as not too much is in flight.
-func (g *group) turn() error {
+// run takes the turns that nobody else takes, until the group is stopped.
+func (g *group) run() {
+	defer close(g.ended)
+	defer g.timer.Stop()
+	for {
+		select {
+		case <-g.stop:
+			g.turn.Lock()
+			g.close()
+			g.turn.Unlock()
+			return
+		case <-g.queue.wake:
+		case <-g.timer.C:
+		}
+		g.turn.Lock()
+		g.takeTurn()
+		g.turn.Unlock()
+		if !g.queue.empty() { // somebody found the turn taken
+			g.queue.signal()
+		}
+	}
+}
+
+// kick handles what is in the queue on the caller's goroutine if the turn is free; if it is not, its holder sees to it.
+// The caller must hold no lock of a stream.
+func (g *group) kick() {
+	for taken := false; !g.queue.empty() && g.turn.TryLock(); taken = true {
+		if taken { // there is always more: a client's goroutine has something else to do
+			g.turn.Unlock()
+			g.queue.signal()
+			return
+		}
+		g.takeTurn()
+		g.turn.Unlock()
+	}
+}
+
+// close ends the group. The turn is held.
+func (g *group) close() {
+	if !g.closed {
+		g.closed = true
+		close(g.over)
+	}
+}
+
+// takeTurn handles everything that is there: first what the log says, then requests as long as not too much is in
+// flight. The turn is held.
+func (g *group) takeTurn() {
+	if g.closed {
+		return
+	}
 	for _, e := range g.takeStore() {
 		if err := g.handleStore(e); err != nil {
-			return err
+			g.close()
+			g.failed(err)
+			return
 		}
 	}
 	if g.inFlight < maxInFlightBytes {
 		for _, e := range g.takeRequests() {
 			g.handle(e)
 		}
+	} else {
+		g.queue.hold()
 	}
 	if g.leader != nil {
 		g.leader.Tick(g.clock.now())
 	}
 	g.carryOut()
 	g.continueCheckpoint()
-	return nil
+	g.setTimer()
 }
 
 func (g *group) takeStore() []storeEvent {
@@ -155,12 +214,20 @@ func (g *group) takeRequests() []event {
 	return events
 }
 
-func (g *group) setTimer(timer *time.Timer) {
-	switch {
-	case g.checkpoint != nil:
-		timer.Reset(g.checkpoint.pause())
-	case g.leader != nil && g.leader.NextDeadline() != coordination.Never:
-		timer.Reset(g.clock.until(g.leader.NextDeadline()))
+// setTimer has run wake up when the next thing is due.
+func (g *group) setTimer() {
+	next := coordination.Never
+	if g.leader != nil {
+		next = g.leader.NextDeadline()
+	}
+	if g.checkpoint != nil {
+		next = min(next, g.clock.now()+coordination.Instant(g.checkpoint.pause()))
+	}
+	if now := g.clock.now(); next < g.timerAt || g.timerAt <= now && next != coordination.Never {
+		g.timerAt = next
+		g.timer.Reset(g.clock.until(next))
+	} else if g.timerAt <= now {
+		g.timerAt = coordination.Never
 	}
 }
 
@@ -196,6 +263,7 @@ func (g *group) apply(e *raftstore.Entry) error {
 		return fmt.Errorf("entry %d of the log: %w", e.Index, err)
 	}
 	effects := g.machine.Apply(coordination.Index(e.Index), coordination.Term(e.Term), command)
+	g.access.publish(g.machine)
 	switch {
 	case g.leader != nil:
 		g.inFlight -= len(e.Data)
@@ -206,19 +274,20 @@ func (g *group) apply(e *raftstore.Entry) error {
 	return nil
 }
 
-// lead takes up a new leader, or none. Whoever waits for the old one is told that it is gone.
+// lead takes up a new leader, or none. Streams turn to the new one; nobody knows what became of calls in flight.
 func (g *group) lead(leader *coordination.Leader) {
 	g.leader, g.inFlight = leader, 0
-	for id, s := range g.streams {
-		s.deliver(&coordination.Message{Stream: id, Kind: coordination.MessageEnd, Refusal: coordination.LinkFailure})
-	}
-	clear(g.streams)
+	clear(g.sinks)
 	for _, c := range g.calls {
 		c.done <- unavailable
 	}
 	clear(g.calls)
-	if leader != nil {
+	if g.link = nil; leader == nil {
+		g.follow(nil)
+	} else {
 		g.leading = 0
+		g.link = &localLink{g}
+		g.follow(g.link)
 		select {
 		case <-g.ready:
 		default:
@@ -233,18 +302,18 @@ func (g *group) handle(e event) {
 	switch {
 	case e.call != nil:
 		g.handleCall(e.call)
-	case g.leader == nil:
-		if e.attach != nil {
-			e.stream.deliver(&coordination.Message{Stream: e.stream.id, Kind: coordination.MessageEnd, Refusal: coordination.LinkFailure})
-		}
-	case e.attach != nil:
-		g.streams[e.stream.id] = e.stream
-		g.leader.Attach(g.clock.now(), e.stream.id, *e.attach)
-	case e.request != nil:
-		g.leader.Request(e.stream.id, e.sequence, e.request)
-	case e.detach:
-		delete(g.streams, e.stream.id)
-		g.leader.Detach(g.clock.now(), e.stream.id)
+	case e.link != g.link: // the stream tells the next leader itself
+	case e.forward.Attach != nil:
+		g.sinks[e.id] = e.sink
+		g.leader.Attach(g.clock.now(), e.id, *e.forward.Attach)
+	case e.forward.Roster != nil:
+		g.sinks[e.id] = e.sink
+		g.leader.Resume(g.clock.now(), e.id, e.forward.Roster)
+	case e.forward.Request != nil:
+		g.leader.Request(e.id, e.forward.Sequence, e.forward.Acknowledged, e.forward.Request)
+	case e.forward.Detach:
+		delete(g.sinks, e.id)
+		g.leader.Detach(g.clock.now(), e.id)
 	}
 }
 
@@ -281,11 +350,11 @@ func (g *group) carryOut() {
 	}
 	for i := range out.Messages {
 		m := &out.Messages[i]
-		if s := g.streams[m.Stream]; s != nil {
+		if s := g.sinks[m.Stream]; s != nil {
 			if m.Kind == coordination.MessageEnd || m.Kind == coordination.MessageStopped {
-				delete(g.streams, m.Stream)
+				delete(g.sinks, m.Stream)
 			}
-			s.deliver(m)
+			s.deliver(g.link, m)
 		}
 		*m = coordination.Message{}
 	}
@@ -313,12 +382,13 @@ var errStopped = errors.New("the server is stopping")
 func (g *group) await(ctx context.Context, c *call) (scheme.Outcome, error) {
 	g.queue.awaitRoom(ctx)
 	g.queue.put(event{call: c})
+	g.kick()
 	select {
 	case outcome := <-c.done:
 		return outcome, nil
 	case <-ctx.Done():
 		return scheme.Outcome{}, ctx.Err()
-	case <-g.stopped:
+	case <-g.over:
 		return scheme.Outcome{}, errStopped
 	}
 }

@@ -16,11 +16,12 @@ import (
 
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/scheme"
+	"github.com/coordd/coordd/server/wire"
 )
 
 // operation is the answer to a unary call: always ready, because SDKs do not poll (surface.md §1.3). result may be nil.
 func operation(outcome scheme.Outcome, result proto.Message) (*Ydb_Operations.Operation, error) {
-	op := &Ydb_Operations.Operation{Ready: true, Status: Ydb.StatusIds_StatusCode(outcome.Status), Issues: issues(outcome.Issues)}
+	op := &Ydb_Operations.Operation{Ready: true, Status: Ydb.StatusIds_StatusCode(outcome.Status), Issues: wire.Issues(outcome.Issues)}
 	if result != nil && outcome.OK() {
 		packed, err := anypb.New(result)
 		if err != nil {

@@ -11,13 +11,12 @@ import (
 
 // event is one thing for the group to handle. Which fields count depends on which is set.
 type event struct {
-	stream   *sessionStream
-	attach   *coordination.AttachRequest
-	request  *coordination.Request
-	sequence coordination.Sequence
-	detach   bool
-	call     *call
-	bytes    int
+	link    *localLink // to the leader that this is for; with another one it is void
+	sink    sink
+	id      coordination.StreamID
+	forward coordination.Forward
+	call    *call
+	bytes   int
 }
 
 // requestBytes is what an event counts besides the data it carries.
@@ -48,6 +47,7 @@ type queue struct {
 	requests []event
 	bytes    int           // of requests
 	room     chan struct{} // closed when there is room again; nil while there is
+	held     bool          // requests stay until the log has said something
 	store    []storeEvent
 	wake     chan struct{} // capacity 1
 }
@@ -61,11 +61,12 @@ func (q *queue) signal() {
 	}
 }
 
-// put adds a request. It never blocks: callers ask awaitRoom before they read what becomes a request.
+// put adds a request; the caller sees to it that somebody handles it. It never blocks: callers ask awaitRoom before they
+// read what becomes a request.
 func (q *queue) put(e event) {
 	e.bytes = requestBytes
-	if e.request != nil {
-		e.bytes += len(e.request.Data) + len(e.request.Name)
+	if r := e.forward.Request; r != nil {
+		e.bytes += len(r.Data) + len(r.Name)
 	}
 	q.mutex.Lock()
 	q.requests = append(q.requests, e)
@@ -74,14 +75,19 @@ func (q *queue) put(e event) {
 		q.room = make(chan struct{})
 	}
 	q.mutex.Unlock()
-	q.signal()
+}
+
+// empty reports whether there is nothing to handle now.
+func (q *queue) empty() bool {
+	q.mutex.Lock()
+	defer q.mutex.Unlock()
+	return len(q.store) == 0 && (len(q.requests) == 0 || q.held)
 }
 
 func (q *queue) putStore(e storeEvent) {
 	q.mutex.Lock()
 	q.store = append(q.store, e)
 	q.mutex.Unlock()
-	q.signal()
 }
 
 // awaitRoom returns when the queue is not full, or ctx is done.
@@ -103,8 +109,15 @@ func (q *queue) takeStore(empty []storeEvent) []storeEvent {
 	q.mutex.Lock()
 	defer q.mutex.Unlock()
 	events := q.store
-	q.store = empty
+	q.store, q.held = empty, false
 	return events
+}
+
+// hold keeps requests waiting until the log has said something.
+func (q *queue) hold() {
+	q.mutex.Lock()
+	defer q.mutex.Unlock()
+	q.held = true
 }
 
 // takeRequests exchanges the requests for an empty slice.

@@ -6,12 +6,12 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/ydb-platform/ydb-go-genproto/Ydb_Scheme_V1"
-	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb"
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Operations"
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Scheme"
 
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/scheme"
+	"github.com/coordd/coordd/server/wire"
 )
 
 // schemeService is Ydb.Scheme.V1.SchemeService (surface.md §4).
@@ -26,7 +26,7 @@ func (s schemeService) MakeDirectory(ctx context.Context, r *Ydb_Scheme.MakeDire
 	path, outcome := scheme.SplitInDatabase(r.GetPath(), databaseName, sent)
 	op, err := s.unlessRefused(outcome, func() (*Ydb_Operations.Operation, error) {
 		return s.command(ctx, r.GetOperationParams(), func(call coordination.Epoch) coordination.Command {
-			return &coordination.MakeDirectory{Call: call, Path: path, Owner: scheme.RootOwner, StampMillis: s.group.clock.wallMillis()}
+			return &coordination.MakeDirectory{Call: call, Caller: s.caller(ctx), Path: path, Owner: ownerFor(ctx), StampMillis: s.group.clock.wallMillis()}
 		})
 	})
 	return &Ydb_Scheme.MakeDirectoryResponse{Operation: op}, err
@@ -37,7 +37,7 @@ func (s schemeService) RemoveDirectory(ctx context.Context, r *Ydb_Scheme.Remove
 	path, outcome := scheme.SplitAtLastSlash(r.GetPath())
 	op, err := s.unlessRefused(outcome, func() (*Ydb_Operations.Operation, error) {
 		return s.command(ctx, r.GetOperationParams(), func(call coordination.Epoch) coordination.Command {
-			return &coordination.RemoveDirectory{Call: call, Path: path}
+			return &coordination.RemoveDirectory{Call: call, Caller: s.caller(ctx), Path: path}
 		})
 	})
 	return &Ydb_Scheme.RemoveDirectoryResponse{Operation: op}, err
@@ -47,13 +47,16 @@ func (s schemeService) RemoveDirectory(ctx context.Context, r *Ydb_Scheme.Remove
 func (s schemeService) ListDirectory(ctx context.Context, r *Ydb_Scheme.ListDirectoryRequest) (*Ydb_Scheme.ListDirectoryResponse, error) {
 	op, err := s.query(ctx, r.GetOperationParams(), func(m *coordination.Machine) (proto.Message, scheme.Outcome) {
 		path := scheme.SplitLoose(r.GetPath())
+		if outcome := s.mayDescribe(ctx, m, path); !outcome.OK() {
+			return nil, outcome
+		}
 		entry, outcome := m.Tree().EntryToDescribe(path)
 		if !outcome.OK() {
 			return nil, outcome
 		}
-		result := &Ydb_Scheme.ListDirectoryResult{Self: self(m.Tree(), entry)}
+		result := &Ydb_Scheme.ListDirectoryResult{Self: wire.Self(m.Tree(), entry)}
 		for _, child := range m.Tree().Children(path) {
-			result.Children = append(result.Children, shown(child))
+			result.Children = append(result.Children, wire.Shown(child))
 		}
 		return result, outcome
 	})
@@ -63,11 +66,15 @@ func (s schemeService) ListDirectory(ctx context.Context, r *Ydb_Scheme.ListDire
 // DescribePath describes a path.
 func (s schemeService) DescribePath(ctx context.Context, r *Ydb_Scheme.DescribePathRequest) (*Ydb_Scheme.DescribePathResponse, error) {
 	op, err := s.query(ctx, r.GetOperationParams(), func(m *coordination.Machine) (proto.Message, scheme.Outcome) {
-		entry, outcome := m.Tree().EntryToDescribe(scheme.SplitLoose(r.GetPath()))
+		path := scheme.SplitLoose(r.GetPath())
+		if outcome := s.mayDescribe(ctx, m, path); !outcome.OK() {
+			return nil, outcome
+		}
+		entry, outcome := m.Tree().EntryToDescribe(path)
 		if !outcome.OK() {
 			return nil, outcome
 		}
-		return &Ydb_Scheme.DescribePathResult{Self: self(m.Tree(), entry)}, outcome
+		return &Ydb_Scheme.DescribePathResult{Self: wire.Self(m.Tree(), entry)}, outcome
 	})
 	return &Ydb_Scheme.DescribePathResponse{Operation: op}, err
 }
@@ -77,57 +84,8 @@ func (s schemeService) ModifyPermissions(ctx context.Context, r *Ydb_Scheme.Modi
 	path, outcome := scheme.SplitAtLastSlash(r.GetPath())
 	op, err := s.unlessRefused(outcome, func() (*Ydb_Operations.Operation, error) {
 		return s.command(ctx, r.GetOperationParams(), func(call coordination.Epoch) coordination.Command {
-			return &coordination.ModifyPermissions{Call: call, Path: path, Change: permissionsChange(r)}
+			return &coordination.ModifyPermissions{Call: call, Caller: s.caller(ctx), Path: path, Change: wire.PermissionsChange(r)}
 		})
 	})
 	return &Ydb_Scheme.ModifyPermissionsResponse{Operation: op}, err
-}
-
-func permissionsChange(r *Ydb_Scheme.ModifyPermissionsRequest) scheme.PermissionsChange {
-	change := scheme.PermissionsChange{Clear: r.GetClearPermissions()}
-	if inheritance, ok := r.GetInheritance().(*Ydb_Scheme.ModifyPermissionsRequest_InterruptInheritance); ok {
-		change.Interrupt = &inheritance.InterruptInheritance
-	}
-	for _, action := range r.GetActions() {
-		var a scheme.Action
-		named := func(kind scheme.ActionKind, p *Ydb_Scheme.Permissions) {
-			a = scheme.Action{Kind: kind, Subject: p.GetSubject(), Names: p.GetPermissionNames()}
-		}
-		switch arm := action.GetAction().(type) {
-		case *Ydb_Scheme.PermissionsAction_Grant:
-			named(scheme.Grant, arm.Grant)
-		case *Ydb_Scheme.PermissionsAction_Revoke:
-			named(scheme.Revoke, arm.Revoke)
-		case *Ydb_Scheme.PermissionsAction_Set:
-			named(scheme.Set, arm.Set)
-		case *Ydb_Scheme.PermissionsAction_ChangeOwner:
-			a = scheme.Action{Kind: scheme.ChangeOwner, Subject: arm.ChangeOwner}
-		}
-		change.Actions = append(change.Actions, a)
-	}
-	return change
-}
-
-// self is an entry as it describes itself, with permissions.
-func self(tree *scheme.Tree, e scheme.Entry) *Ydb_Scheme.Entry {
-	entry := shown(e)
-	entry.Permissions = permissions(e.Permissions)
-	entry.EffectivePermissions = permissions(tree.EffectivePermissions(e))
-	return entry
-}
-
-// shown is an entry as its directory lists it.
-func shown(e scheme.Entry) *Ydb_Scheme.Entry {
-	return &Ydb_Scheme.Entry{
-		Name: e.Name, Owner: e.Owner, Type: Ydb_Scheme.Entry_Type(e.Kind),
-		CreatedAt: &Ydb.VirtualTimestamp{PlanStep: e.Created.PlanStep, TxId: e.Created.TxID},
-	}
-}
-
-func permissions(list []scheme.Permission) []*Ydb_Scheme.Permissions {
-	var out []*Ydb_Scheme.Permissions
-	for _, p := range list {
-		out = append(out, &Ydb_Scheme.Permissions{Subject: p.Subject, PermissionNames: p.Names})
-	}
-	return out
 }

@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/reflection"
 
+	"github.com/ydb-platform/ydb-go-genproto/Ydb_Auth_V1"
 	"github.com/ydb-platform/ydb-go-genproto/Ydb_Coordination_V1"
 	"github.com/ydb-platform/ydb-go-genproto/Ydb_Discovery_V1"
 	"github.com/ydb-platform/ydb-go-genproto/Ydb_Scheme_V1"
@@ -34,24 +35,29 @@ type Server struct {
 	advertisedPort uint32
 
 	listener net.Listener
+	tls      *tlsListener // nil without ListenTLS
+	auth     *authenticator
 	grpc     *grpc.Server
 	health   *health.Server
 	store    *raftstore.Store
 	group    *group
 	writers  *writers
 	streams  *streamSet
+	voice    *voice
 	policy   coordination.PingPolicy
 	python   coordination.PingPolicy
 
 	stopOnce sync.Once
 	done     chan struct{}
+	keeper   keeper
 	mutex    sync.Mutex
 	err      error
 	serving  sync.WaitGroup
 }
 
 // Start opens the data directory and the listener and returns when the server answers requests. ctx bounds the start
-// only. Errors: those of Config.Validate, of raftstore.Open (ErrLocked, *CorruptionError and others), and of listening.
+// only. Errors: those of Config.Validate, *ConfigError, those of raftstore.Open (ErrLocked, *CorruptionError and others),
+// and of listening.
 func Start(ctx context.Context, config Config) (*Server, error) {
 	if config.Logger == nil {
 		config.Logger = slog.New(slog.DiscardHandler)
@@ -62,22 +68,31 @@ func Start(ctx context.Context, config Config) (*Server, error) {
 	if err := config.Validate(); err != nil {
 		return nil, err
 	}
-	store, err := raftstore.Open(raftstore.Config{Dir: config.DataDir, InMemory: config.InMemory, Logger: config.Logger})
+	auth, err := newAuthenticator(config)
 	if err != nil {
 		return nil, err
 	}
+	tls, err := listenTLS(config)
+	if err != nil {
+		return nil, err
+	}
+	store, err := raftstore.Open(raftstore.Config{Dir: config.DataDir, InMemory: config.InMemory, Logger: config.Logger})
+	if err != nil {
+		return nil, errors.Join(err, tls.close())
+	}
 	listener, err := net.Listen("tcp", config.Listen)
 	if err != nil {
-		return nil, errors.Join(err, store.Stop())
+		return nil, errors.Join(err, tls.close(), store.Stop())
 	}
-	s := &Server{config: config, store: store, listener: listener, writers: newWriters(), streams: newStreamSet(), done: make(chan struct{})}
+	s := &Server{config: config, store: store, listener: listener, tls: tls, auth: auth, writers: newWriters(), streams: newStreamSet(), done: make(chan struct{})}
 	s.setAdvertised()
 	s.setPolicies()
 	if err := s.startGroup(ctx); err != nil {
 		s.writers.close()
-		return nil, errors.Join(err, listener.Close(), store.Stop())
+		return nil, errors.Join(err, listener.Close(), tls.close(), store.Stop())
 	}
 	s.startGRPC()
+	s.startKeeper()
 	return s, nil
 }
 
@@ -100,12 +115,13 @@ func (s *Server) setPolicies() {
 	if s.config.HoldStartFailureMillis != nil {
 		hold = *s.config.HoldStartFailureMillis
 	}
-	s.policy = coordination.PingPolicy{HoldStartFailureMillis: hold, Opaque: pingOpaque}
+	s.policy = coordination.PingPolicy{HoldStartFailureMillis: hold, Opaque: nonzero}
 	s.python = s.policy
 	s.python.MaxIntervalMillis = 2000
 }
 
-func pingOpaque() uint64 { return max(1, rand.Uint64()) }
+// nonzero is hard to guess.
+func nonzero() uint64 { return max(1, rand.Uint64()) }
 
 // pingPolicy is how the client of a stream is pinged: the Python SDK gives up after 3 s of silence (surface.md §2.6).
 func (s *Server) pingPolicy(ctx context.Context) *coordination.PingPolicy {
@@ -119,7 +135,9 @@ func (s *Server) pingPolicy(ctx context.Context) *coordination.PingPolicy {
 
 // startGroup returns when the group leads and has applied the log.
 func (s *Server) startGroup(ctx context.Context) error {
-	group, err := openGroup(s.config, s.store, s.fail)
+	clock := newClock()
+	s.voice = newVoice(clock)
+	group, err := openGroup(s.config, s.store, clock, s.fail, s.streams.follow)
 	if err != nil {
 		return err
 	}
@@ -130,12 +148,19 @@ func (s *Server) startGroup(ctx context.Context) error {
 	go s.group.run()
 	select {
 	case <-s.group.ready:
+		if err := s.addInitialAdmin(ctx); err != nil {
+			close(s.group.stop)
+			<-s.group.ended
+			return err
+		}
 		return nil
-	case <-s.group.stopped:
+	case <-s.done:
+		close(s.group.stop)
+		<-s.group.ended
 		return s.Err()
 	case <-ctx.Done():
 		close(s.group.stop)
-		<-s.group.stopped
+		<-s.group.ended
 		return fmt.Errorf("start: %w", ctx.Err())
 	}
 }
@@ -148,20 +173,31 @@ func (s *Server) startGRPC() {
 		// SDKs ping every few seconds, some of them without a stream (surface.md §6).
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 20 * time.Second, Timeout: 10 * time.Second}),
-		grpc.SharedWriteBuffer(true),
 		grpc.WaitForHandlers(true),
+		grpc.Creds(transportSecurity{s.tls}),
+		grpc.ChainUnaryInterceptor(s.authenticateUnary),
+		grpc.ChainStreamInterceptor(s.authenticateStream),
 	)
 	Ydb_Coordination_V1.RegisterCoordinationServiceServer(s.grpc, coordinationService{Server: s})
 	Ydb_Scheme_V1.RegisterSchemeServiceServer(s.grpc, schemeService{Server: s})
 	Ydb_Discovery_V1.RegisterDiscoveryServiceServer(s.grpc, discoveryService{Server: s})
+	Ydb_Auth_V1.RegisterAuthServiceServer(s.grpc, authService{Server: s})
+	s.grpc.RegisterService(&userServiceDesc, userService{s})
 	s.health = health.NewServer()
 	grpc_health_v1.RegisterHealthServer(s.grpc, s.health)
 	reflection.Register(s.grpc)
+	s.serveOn(s.listener)
+	if s.tls != nil {
+		s.serveOn(s.tls)
+	}
+}
+
+func (s *Server) serveOn(listener net.Listener) {
 	s.serving.Add(1)
 	go func() {
 		defer s.serving.Done()
-		if err := s.grpc.Serve(s.listener); err != nil {
-			s.fail(fmt.Errorf("serve %s: %w", s.listener.Addr(), err))
+		if err := s.grpc.Serve(listener); err != nil {
+			s.fail(fmt.Errorf("serve %s: %w", listener.Addr(), err))
 		}
 	}()
 }
@@ -200,6 +236,7 @@ func (s *Server) fail(err error) {
 func (s *Server) Stop(ctx context.Context) error {
 	var err error
 	s.stopOnce.Do(func() {
+		s.stopKeeper()
 		s.health.Shutdown()
 		finished := make(chan struct{})
 		go func() {
@@ -216,7 +253,7 @@ func (s *Server) Stop(ctx context.Context) error {
 		}
 		s.serving.Wait()
 		close(s.group.stop)
-		<-s.group.stopped
+		<-s.group.ended
 		s.writers.close()
 		err = s.store.Stop()
 	})

@@ -308,6 +308,7 @@ func TestOperationParams(t *testing.T) {
 	release := make(chan struct{})
 	held := make(chan struct{})
 	s.group.queue.put(event{call: holdUp(held, release)})
+	s.group.queue.signal()
 	<-held
 	client := Ydb_Coordination_V1.NewCoordinationServiceClient(conn)
 	for want, params := range map[Ydb.StatusIds_StatusCode]*Ydb_Operations.OperationParams{
@@ -334,7 +335,7 @@ func TestOperationParams(t *testing.T) {
 func TestTooManyStreams(t *testing.T) {
 	set := newStreamSet()
 	for range maxSessionStreams {
-		set.open[new(sessionStream)] = struct{}{}
+		set.open[set.nextID()] = nil
 	}
 	err := set.add(new(sessionStream))
 	if status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "Too many requests") {

@@ -16,6 +16,7 @@ import (
 	"github.com/ydb-platform/ydb-go-genproto/Ydb_Coordination_V1"
 
 	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/server/wire"
 )
 
 // sessionStream is one Session stream on this server. Its handler's goroutine reads; the writers send.
@@ -25,9 +26,14 @@ type sessionStream struct {
 	finish statusWriter
 	group  *group
 	pool   *writers
+	voice  *voice
+
+	identity *identity
+	enforced bool // the identity's rights count
 
 	mutex     sync.Mutex // guards what follows, and is never held across I/O
 	front     *coordination.Front
+	link      leaderLink  // where the Front's messages go; nil while there is no leader
 	timer     *time.Timer // calls tick at the Front's Wake; nil until there is one
 	timerAt   coordination.Instant
 	started   chan struct{} // closed when the start is answered; nil before the start and after
@@ -50,7 +56,8 @@ func (s *Server) newStream(rpc Ydb_Coordination_V1.CoordinationService_SessionSe
 	}
 	return &sessionStream{
 		id: s.streams.nextID(), rpc: rpc, finish: finish, group: s.group, pool: s.writers,
-		front: coordination.NewFront(s.pingPolicy(rpc.Context())), timerAt: coordination.Never,
+		identity: identityOf(rpc.Context()), enforced: s.auth.required,
+		front: coordination.NewFront(s.pingPolicy(rpc.Context())), timerAt: coordination.Never, voice: s.voice,
 	}, nil
 }
 
@@ -65,7 +72,11 @@ func (s *sessionStream) serve() error {
 			s.close(ctx, err)
 			return nil
 		}
-		message := fromClient(request)
+		message := wire.FromClient(request)
+		if message.Start != nil {
+			message.Start.Nonce, message.Start.Server = nonzero(), s.group.store.Member()
+			message.Start.Caller = coordination.Caller{Subject: s.identity.name, Enforced: s.enforced}
+		}
 		s.mutex.Lock()
 		forward := s.front.Receive(&message)
 		if forward.Attach != nil {
@@ -74,6 +85,7 @@ func (s *sessionStream) serve() error {
 		started := s.started
 		s.forward(forward)
 		s.mutex.Unlock()
+		s.group.kick()
 		if started == nil {
 			continue
 		}
@@ -89,6 +101,7 @@ func (s *sessionStream) close(ctx context.Context, cause error) {
 	s.mutex.Lock()
 	s.forward(s.front.Close())
 	s.mutex.Unlock()
+	s.group.kick()
 	if cause == io.EOF {
 		<-ctx.Done() // a writer ends the RPC
 	}
@@ -99,10 +112,13 @@ func (s *sessionStream) close(ctx context.Context, cause error) {
 	s.mutex.Unlock()
 }
 
-// deliver takes a message of the leader.
-func (s *sessionStream) deliver(m *coordination.Message) {
+// deliver takes a message of the leader behind from. One that comes late from an earlier leader is dropped.
+func (s *sessionStream) deliver(from leaderLink, m *coordination.Message) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
+	if s.link != from {
+		return
+	}
 	s.front.Deliver(s.group.clock.now(), m)
 	if m.Description != nil {
 		s.outbound += descriptionBytes(m.Description)
@@ -110,24 +126,43 @@ func (s *sessionStream) deliver(m *coordination.Message) {
 	s.forward(coordination.Forward{})
 }
 
+// follow has the stream speak to the leader behind link from now on, which is told who it is; nil: there is none.
+func (s *sessionStream) follow(link leaderLink) {
+	s.mutex.Lock()
+	s.front.Orphan(s.group.clock.now())
+	s.link = link
+	if link == nil {
+		s.forward(coordination.Forward{})
+	} else {
+		s.forward(s.front.Rejoin())
+	}
+	s.mutex.Unlock()
+	s.group.queue.signal()
+}
+
 // end ends the stream with a Failure, as when the server stops.
 func (s *sessionStream) end(refusal *coordination.Refusal) {
 	s.mutex.Lock()
-	defer s.mutex.Unlock()
 	s.forward(s.front.End(refusal))
+	s.mutex.Unlock()
+	s.group.queue.signal()
 }
 
 func (s *sessionStream) tick() {
 	s.mutex.Lock()
-	defer s.mutex.Unlock()
 	s.timerAt = coordination.Never
-	s.forward(s.front.Tick(s.group.clock.now()))
+	forward := s.front.Tick(s.group.clock.now())
+	s.forward(forward)
+	s.mutex.Unlock()
+	if forward.Detach {
+		s.group.kick()
+	}
 }
 
 // forward carries out what the Front wants. The mutex is held.
 func (s *sessionStream) forward(f coordination.Forward) {
-	if f.Attach != nil || f.Request != nil || f.Detach {
-		s.group.queue.put(event{stream: s, attach: f.Attach, request: f.Request, sequence: f.Sequence, detach: f.Detach})
+	if f != (coordination.Forward{}) && s.link != nil {
+		s.link.put(s, f)
 	}
 	if s.started != nil && !s.front.Attaching() {
 		close(s.started)
@@ -144,8 +179,14 @@ func (s *sessionStream) forward(f coordination.Forward) {
 	}
 }
 
+// timerGrid is what far timers are rounded up to, so that the pings of many streams go out together.
+const timerGrid = coordination.Instant(50 * time.Millisecond)
+
 func (s *sessionStream) setTimer(wake coordination.Instant) {
 	s.timerAt = wake
+	if wake != coordination.Never && wake-s.group.clock.now() > 20*timerGrid {
+		wake = (wake/timerGrid + 1) * timerGrid
+	}
 	switch {
 	case wake == coordination.Never:
 		if s.timer != nil {
@@ -169,6 +210,7 @@ func (s *sessionStream) cutOff() {
 func (s *sessionStream) take(into []coordination.Reply) ([]coordination.Reply, coordination.Ending) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
+	s.front.Mute(!s.voice.maySpeak())
 	replies := s.front.Take(into)
 	s.outbound = 0
 	if len(replies) == 0 && s.front.Ending() == coordination.EndingNone {
@@ -184,7 +226,7 @@ func (s *sessionStream) send(buffer []coordination.Reply) ([]coordination.Reply,
 		if replies[i].Kind == coordination.ReplyNone {
 			continue
 		}
-		if err := s.rpc.Send(toClient(&replies[i])); err != nil {
+		if err := s.rpc.Send(wire.ToClient(&replies[i])); err != nil {
 			return replies, false // the reader notices as well
 		}
 		replies[i] = coordination.Reply{}
@@ -203,6 +245,8 @@ func endStatus(ending coordination.Ending) *status.Status {
 		return status.New(codes.InvalidArgument, "First message must be a SessionStart")
 	case coordination.EndingAbandoned:
 		return status.New(codes.Canceled, "Request abandoned")
+	case coordination.EndingSilent:
+		return status.New(codes.Unavailable, coordination.LinkFailure.Text)
 	}
 	return status.New(codes.OK, "")
 }
@@ -221,13 +265,14 @@ func descriptionBytes(d *coordination.SemaphoreDescription) int {
 // streamSet is the open Session streams of the process.
 type streamSet struct {
 	mutex   sync.Mutex
-	open    map[*sessionStream]struct{}
+	open    map[coordination.StreamID]*sessionStream
 	last    coordination.StreamID
 	closing bool
+	link    leaderLink // of all of them; nil while there is no leader
 }
 
 func newStreamSet() *streamSet {
-	return &streamSet{open: make(map[*sessionStream]struct{})}
+	return &streamSet{open: make(map[coordination.StreamID]*sessionStream)}
 }
 
 func (set *streamSet) nextID() coordination.StreamID {
@@ -241,27 +286,38 @@ func (set *streamSet) nextID() coordination.StreamID {
 func (set *streamSet) add(s *sessionStream) error {
 	set.mutex.Lock()
 	defer set.mutex.Unlock()
+	s.link = set.link
 	switch {
 	case set.closing:
 		return status.Error(codes.Unavailable, errStopped.Error())
 	case len(set.open) >= maxSessionStreams:
 		return status.Error(codes.ResourceExhausted, "Too many requests")
 	}
-	set.open[s] = struct{}{}
+	set.open[s.id] = s
 	return nil
 }
 
 func (set *streamSet) remove(s *sessionStream) {
 	set.mutex.Lock()
 	defer set.mutex.Unlock()
-	delete(set.open, s)
+	delete(set.open, s.id)
+}
+
+// follow has all streams, and those to come, speak to the leader behind link; nil: there is none.
+func (set *streamSet) follow(link leaderLink) {
+	set.mutex.Lock()
+	defer set.mutex.Unlock()
+	set.link = link
+	for _, s := range set.open {
+		s.follow(link)
+	}
 }
 
 // endAll refuses new streams and ends all open ones.
 func (set *streamSet) endAll(refusal *coordination.Refusal) {
 	set.mutex.Lock()
 	set.closing = true
-	streams := slices.Collect(maps.Keys(set.open))
+	streams := slices.Collect(maps.Values(set.open))
 	set.mutex.Unlock()
 	for _, s := range streams {
 		s.end(refusal)

@@ -8,6 +8,7 @@ import (
 
 func main() {
 	p := program{
+		stdin:       os.Stdin,
 		stdout:      os.Stdout,
 		stderr:      os.Stderr,
 		environment: os.Environ(),

@@ -10,7 +10,7 @@ func clientMessage(r Request) coordination.ClientMessage {
 	switch r.Kind {
 	case Start:
 		m.Kind = coordination.ClientStart
-		m.Start = coordination.AttachRequest{Path: r.Path, Session: coordination.SessionID(r.Session), SeqNo: r.SeqNo,
+		m.Start = &coordination.AttachRequest{Path: r.Path, Session: coordination.SessionID(r.Session), SeqNo: r.SeqNo,
 			TimeoutMillis: r.TimeoutMillis, Description: r.Description, ProtectionKey: r.ProtectionKey}
 		return m
 	case Stop:
@@ -30,7 +30,7 @@ func clientMessage(r Request) coordination.ClientMessage {
 		return m
 	}
 	m.Kind = coordination.ClientSemaphore
-	m.Request = coordination.Request{Kind: requestKinds[r.Kind], Name: r.Name, Data: []byte(r.Data), Count: r.Count,
+	m.Request = &coordination.Request{Kind: requestKinds[r.Kind], Name: r.Name, Data: []byte(r.Data), Count: r.Count,
 		TimeoutMillis: r.TimeoutMillis, Limit: r.Limit, Ephemeral: r.Ephemeral, Force: r.Force,
 		IncludeOwners: r.IncludeOwners, IncludeWaiters: r.IncludeWaiters, WatchData: r.WatchData, WatchOwners: r.WatchOwners}
 	return m

@@ -33,6 +33,7 @@ type World struct {
 	term    coordination.Term
 	opaque  uint64
 	policy  coordination.PingPolicy
+	opened  coordination.StreamID
 	streams map[coordination.StreamID]*Stream
 	order   []*Stream // in the order of opening
 	held    bool
@@ -122,6 +123,34 @@ func (w *World) Restart() {
 	w.index++
 	w.machine.Apply(w.index, w.term, nil)
 	w.leader = coordination.NewLeader(w.machine, w.term, w.now)
+}
+
+// FailOver replaces the leader by one of a new term while the streams go on: they wait for the new leader and tell it
+// who they are. Of the commands in flight the first kept ones are applied before the new leader takes over, the rest is
+// lost with the old one.
+func (w *World) FailOver(kept int) {
+	for _, s := range w.order {
+		s.front.Orphan(w.now)
+	}
+	for range min(kept, len(w.log)) {
+		w.applyUnheard()
+	}
+	w.log, w.calls = nil, make(map[coordination.Epoch]*scheme.Outcome)
+	w.term++
+	w.index++
+	w.machine.Apply(w.index, w.term, nil)
+	w.leader = coordination.NewLeader(w.machine, w.term, w.now)
+	for _, s := range w.order {
+		w.forward(s, s.front.Rejoin())
+	}
+}
+
+// applyUnheard applies the next command with nobody to hear of its effects.
+func (w *World) applyUnheard() {
+	c := w.log[0]
+	w.log = w.log[1:]
+	w.index++
+	w.machine.Apply(w.index, w.term, c)
 }
 
 // Reload stores a checkpoint, reads it back into a new machine and restarts on that.
@@ -214,7 +243,8 @@ type Stream struct {
 
 // Open opens a stream on a server. Streams of different servers steal from each other "remotely" (§2.5).
 func (w *World) Open(server uint64) *Stream {
-	s := &Stream{world: w, id: coordination.StreamID(len(w.streams) + 1), front: coordination.NewFront(&w.policy), server: server}
+	w.opened++
+	s := &Stream{world: w, id: w.opened, front: coordination.NewFront(&w.policy), server: server}
 	w.streams[s.id] = s
 	w.order = append(w.order, s)
 	return s
@@ -223,7 +253,10 @@ func (w *World) Open(server uint64) *Stream {
 // Send hands over the client's next message. Messages behind a start that has not been answered yet must not be sent:
 // the server does not read them.
 func (s *Stream) Send(m coordination.ClientMessage) {
-	m.Start.Server = s.server
+	if m.Start != nil {
+		s.world.opaque++
+		m.Start.Server, m.Start.Nonce = s.server, s.world.opaque
+	}
 	s.world.forward(s, s.front.Receive(&m))
 }
 
@@ -244,7 +277,9 @@ func (w *World) forward(s *Stream, f coordination.Forward) {
 	case f.Attach != nil:
 		w.leader.Attach(w.now, s.id, *f.Attach)
 	case f.Request != nil:
-		w.leader.Request(s.id, f.Sequence, f.Request)
+		w.leader.Request(s.id, f.Sequence, f.Acknowledged, f.Request)
+	case f.Roster != nil:
+		w.leader.Resume(w.now, s.id, f.Roster)
 	case f.Detach:
 		w.leader.Detach(w.now, s.id)
 	}

@@ -96,6 +96,14 @@ func newCommand(field protowire.Number) coordination.Command {
 		return new(coordination.RemoveDirectory)
 	case 15:
 		return new(coordination.ModifyPermissions)
+	case 16:
+		return new(coordination.AddUser)
+	case 17:
+		return new(coordination.SetPassword)
+	case 18:
+		return new(coordination.RemoveUser)
+	case 19:
+		return new(coordination.RotateSigningKey)
 	}
 	return nil
 }
@@ -129,7 +137,7 @@ func (w *wire) command(c coordination.Command) protowire.Number {
 		return 8
 	case *coordination.ReleaseSemaphore:
 		w.origin(&c.Origin)
-		w.text(6, &c.Name)
+		w.text(7, &c.Name)
 		return 9
 	case *coordination.CreateNode:
 		w.createNode(c)
@@ -139,16 +147,32 @@ func (w *wire) command(c coordination.Command) protowire.Number {
 		return 11
 	case *coordination.DropNode:
 		w.call(&c.Call, &c.Path)
+		w.caller(4, &c.Caller)
 		return 12
 	case *coordination.MakeDirectory:
 		w.makeDirectory(c)
 		return 13
 	case *coordination.RemoveDirectory:
 		w.call(&c.Call, &c.Path)
+		w.caller(4, &c.Caller)
 		return 14
 	case *coordination.ModifyPermissions:
 		w.modifyPermissions(c)
 		return 15
+	case *coordination.AddUser:
+		w.addUser(c)
+		return 16
+	case *coordination.SetPassword:
+		w.setPassword(c)
+		return 17
+	case *coordination.RemoveUser:
+		w.epoch(1, &c.Call)
+		w.caller(3, &c.Caller)
+		w.text(5, &c.Name)
+		return 18
+	case *coordination.RotateSigningKey:
+		w.rotateSigningKey(c)
+		return 19
 	}
 	panic(fmt.Sprintf("codec: %T has no encoding", c))
 }
@@ -168,12 +192,13 @@ func (w *wire) config(first protowire.Number, c *coordination.NodeConfig) {
 	number(w, first+4, &c.RateLimiterCountersMode)
 }
 
-// origin is the fields 1 to 5 of what a session asks for.
+// origin is the fields 1 to 6 of what a session asks for.
 func (w *wire) origin(o *coordination.Origin) {
 	number(w, 1, &o.Node)
 	number(w, 2, &o.Session)
 	w.epoch(3, &o.Address.Epoch)
 	number(w, 5, &o.Address.Sequence)
+	number(w, 6, &o.Acknowledged)
 }
 
 // call is the fields 1 to 3 of a command about the path tree.
@@ -189,6 +214,7 @@ func (w *wire) attach(c *coordination.Attach) {
 	number(w, 5, &c.TimeoutMillis)
 	w.text(6, &c.Description)
 	w.text(7, &c.ProtectionKey)
+	number(w, 8, &c.Nonce)
 }
 
 func (w *wire) expireSession(c *coordination.ExpireSession) {
@@ -209,30 +235,30 @@ func (w *wire) expireWaiter(c *coordination.ExpireWaiter) {
 
 func (w *wire) createSemaphore(c *coordination.CreateSemaphore) {
 	w.origin(&c.Origin)
-	w.text(6, &c.Name)
-	number(w, 7, &c.Limit)
-	w.bytes(8, &c.Data)
+	w.text(7, &c.Name)
+	number(w, 8, &c.Limit)
+	w.bytes(9, &c.Data)
 }
 
 func (w *wire) updateSemaphore(c *coordination.UpdateSemaphore) {
 	w.origin(&c.Origin)
-	w.text(6, &c.Name)
-	w.bytes(7, &c.Data)
+	w.text(7, &c.Name)
+	w.bytes(8, &c.Data)
 }
 
 func (w *wire) deleteSemaphore(c *coordination.DeleteSemaphore) {
 	w.origin(&c.Origin)
-	w.text(6, &c.Name)
-	w.flag(7, &c.Force)
+	w.text(7, &c.Name)
+	w.flag(8, &c.Force)
 }
 
 func (w *wire) acquireSemaphore(c *coordination.AcquireSemaphore) {
 	w.origin(&c.Origin)
-	w.text(6, &c.Name)
-	number(w, 7, &c.Count)
-	number(w, 8, &c.TimeoutMillis)
-	w.bytes(9, &c.Data)
-	w.flag(10, &c.Ephemeral)
+	w.text(7, &c.Name)
+	number(w, 8, &c.Count)
+	number(w, 9, &c.TimeoutMillis)
+	w.bytes(10, &c.Data)
+	w.flag(11, &c.Ephemeral)
 }
 
 func (w *wire) createNode(c *coordination.CreateNode) {
@@ -241,18 +267,21 @@ func (w *wire) createNode(c *coordination.CreateNode) {
 	w.flag(9, &c.SetsPath)
 	w.text(10, &c.Owner)
 	number(w, 11, &c.StampMillis)
+	w.caller(12, &c.Caller)
 }
 
 func (w *wire) alterNode(c *coordination.AlterNode) {
 	w.call(&c.Call, &c.Path)
 	w.config(4, &c.Config)
 	w.flag(9, &c.SetsPath)
+	w.caller(10, &c.Caller)
 }
 
 func (w *wire) makeDirectory(c *coordination.MakeDirectory) {
 	w.call(&c.Call, &c.Path)
 	w.text(4, &c.Owner)
 	number(w, 5, &c.StampMillis)
+	w.caller(6, &c.Caller)
 }
 
 func (w *wire) modifyPermissions(c *coordination.ModifyPermissions) {
@@ -264,4 +293,5 @@ func (w *wire) modifyPermissions(c *coordination.ModifyPermissions) {
 		w.text(2, &a.Subject)
 		w.texts(3, &a.Names)
 	})
+	w.caller(7, &c.Caller)
 }

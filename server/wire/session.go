@@ -1,4 +1,4 @@
-package server
+package wire
 
 import (
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb"
@@ -14,8 +14,8 @@ type (
 	serverMessage = Ydb_Coordination.SessionResponse
 )
 
-// fromClient translates a message of the Session stream. An arm that is set but empty counts as its zero value.
-func fromClient(m *clientMessage) coordination.ClientMessage {
+// FromClient translates a message of the Session stream. An arm that is set but empty counts as its zero value.
+func FromClient(m *clientMessage) coordination.ClientMessage {
 	switch arm := m.GetRequest().(type) {
 	case *Ydb_Coordination.SessionRequest_Ping:
 		return coordination.ClientMessage{Kind: coordination.ClientPing, Opaque: arm.Ping.GetOpaque()}
@@ -23,7 +23,7 @@ func fromClient(m *clientMessage) coordination.ClientMessage {
 		return coordination.ClientMessage{Kind: coordination.ClientPong, Opaque: arm.Pong.GetOpaque()}
 	case *Ydb_Coordination.SessionRequest_SessionStart_:
 		start := arm.SessionStart
-		return coordination.ClientMessage{Kind: coordination.ClientStart, Start: coordination.AttachRequest{
+		return coordination.ClientMessage{Kind: coordination.ClientStart, Start: &coordination.AttachRequest{
 			Path: start.GetPath(), Session: coordination.SessionID(start.GetSessionId()), SeqNo: start.GetSeqNo(),
 			TimeoutMillis: start.GetTimeoutMillis(), Description: start.GetDescription(), ProtectionKey: string(start.GetProtectionKey()),
 		}}
@@ -56,11 +56,11 @@ func fromClient(m *clientMessage) coordination.ClientMessage {
 }
 
 func request(reqID uint64, r coordination.Request) coordination.ClientMessage {
-	return coordination.ClientMessage{Kind: coordination.ClientSemaphore, ReqID: reqID, Request: r}
+	return coordination.ClientMessage{Kind: coordination.ClientSemaphore, ReqID: reqID, Request: &r}
 }
 
-// toClient translates a reply of the Front.
-func toClient(r *coordination.Reply) *serverMessage {
+// ToClient translates a reply of the Front.
+func ToClient(r *coordination.Reply) *serverMessage {
 	switch r.Kind {
 	case coordination.ReplyStarted:
 		return &serverMessage{Response: &Ydb_Coordination.SessionResponse_SessionStarted_{
@@ -151,7 +151,8 @@ func verdict(refusal *coordination.Refusal) (Ydb.StatusIds_StatusCode, []*Ydb_Is
 	return Ydb.StatusIds_StatusCode(refusal.Status), []*Ydb_Issue.IssueMessage{{Message: refusal.Text}}
 }
 
-func issues(list []scheme.Issue) []*Ydb_Issue.IssueMessage {
+// Issues translates the issues of a unary call.
+func Issues(list []scheme.Issue) []*Ydb_Issue.IssueMessage {
 	messages := make([]*Ydb_Issue.IssueMessage, len(list))
 	for i, issue := range list {
 		messages[i] = &Ydb_Issue.IssueMessage{Message: issue.Message, IssueCode: issue.Code, Severity: issue.Severity}

@@ -1,0 +1,102 @@
+package conformance
+
+import (
+	"context"
+	"fmt"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
+
+	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb"
+	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
+	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Operations"
+	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Scheme"
+
+	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/scheme"
+	"github.com/coordd/coordd/server/wire"
+)
+
+// stampMillis is the time of day at which the pure level makes everything.
+const stampMillis = 1_700_000_000_000
+
+func makeDirectory(path string) *Ydb_Scheme.MakeDirectoryRequest {
+	return &Ydb_Scheme.MakeDirectoryRequest{Path: path}
+}
+
+// Call implements Environment.
+func (e *pureEnvironment) Call(_ context.Context, request proto.Message, database *string) (*Ydb_Operations.Operation, error) {
+	var result proto.Message
+	var outcome scheme.Outcome
+	tree := e.world.Machine().Tree()
+	switch r := request.(type) {
+	case *Ydb_Coordination.DescribeNodeRequest:
+		var entry scheme.Entry
+		if entry, outcome = tree.NodeToDescribe(scheme.SplitLoose(r.GetPath())); outcome.OK() {
+			config, _ := e.world.Machine().Config(entry.Node)
+			result = &Ydb_Coordination.DescribeNodeResult{Self: wire.Self(tree, entry), Config: wire.Config(config)}
+		}
+	case *Ydb_Scheme.DescribePathRequest:
+		var entry scheme.Entry
+		if entry, outcome = tree.EntryToDescribe(scheme.SplitLoose(r.GetPath())); outcome.OK() {
+			result = &Ydb_Scheme.DescribePathResult{Self: wire.Self(tree, entry)}
+		}
+	case *Ydb_Scheme.ListDirectoryRequest:
+		var entry scheme.Entry
+		if entry, outcome = tree.EntryToDescribe(scheme.SplitLoose(r.GetPath())); outcome.OK() {
+			list := &Ydb_Scheme.ListDirectoryResult{Self: wire.Self(tree, entry)}
+			for _, child := range tree.Children(scheme.SplitLoose(r.GetPath())) {
+				list.Children = append(list.Children, wire.Shown(child))
+			}
+			result = list
+		}
+	default:
+		outcome = e.command(request, database)
+	}
+	operation := &Ydb_Operations.Operation{Ready: true, Status: Ydb.StatusIds_StatusCode(outcome.Status), Issues: wire.Issues(outcome.Issues)}
+	if result == nil {
+		return operation, nil
+	}
+	packed, err := anypb.New(result)
+	operation.Result = packed
+	return operation, err
+}
+
+// command carries out a call that changes something.
+func (e *pureEnvironment) command(request proto.Message, database *string) scheme.Outcome {
+	path, outcome := splitPath(request, database)
+	if !outcome.OK() {
+		return outcome
+	}
+	return e.world.Call(func(call coordination.Epoch) coordination.Command {
+		switch r := request.(type) {
+		case *Ydb_Coordination.CreateNodeRequest:
+			return &coordination.CreateNode{Call: call, Path: path, Config: wire.NodeConfig(r.GetConfig()),
+				SetsPath: r.GetConfig().GetPath() != "", Owner: scheme.RootOwner, StampMillis: stampMillis}
+		case *Ydb_Coordination.AlterNodeRequest:
+			return &coordination.AlterNode{Call: call, Path: path, Config: wire.NodeConfig(r.GetConfig()), SetsPath: r.GetConfig().GetPath() != ""}
+		case *Ydb_Coordination.DropNodeRequest:
+			return &coordination.DropNode{Call: call, Path: path}
+		case *Ydb_Scheme.MakeDirectoryRequest:
+			return &coordination.MakeDirectory{Call: call, Path: path, Owner: scheme.RootOwner, StampMillis: stampMillis}
+		case *Ydb_Scheme.RemoveDirectoryRequest:
+			return &coordination.RemoveDirectory{Call: call, Path: path}
+		case *Ydb_Scheme.ModifyPermissionsRequest:
+			return &coordination.ModifyPermissions{Call: call, Path: path, Change: wire.PermissionsChange(r)}
+		}
+		panic(fmt.Sprintf("conformance: no such call: %T", request))
+	})
+}
+
+// splitPath reads the path as each call does (surface.md §3.1).
+func splitPath(request proto.Message, database *string) (scheme.Path, scheme.Outcome) {
+	path := request.(interface{ GetPath() string }).GetPath()
+	switch request.(type) {
+	case *Ydb_Coordination.CreateNodeRequest, *Ydb_Scheme.MakeDirectoryRequest:
+		if database == nil {
+			return scheme.SplitInDatabase(path, "", false)
+		}
+		return scheme.SplitInDatabase(path, *database, true)
+	}
+	return scheme.SplitAtLastSlash(path)
+}

@@ -1,0 +1,264 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Outcome is what came of a script.
+type Outcome struct {
+	Skipped string // why the script cannot run on the target; empty if it ran
+	Text    string // the script with what really came in place of what is expected
+	Diff    string // a unified diff from the script to Text; empty if nothing differs
+}
+
+// patience is how long the runner waits for something that should come on a target where things come later.
+const patience = 5 * time.Second
+
+// Run replays a script on a target. An error means that the script could not be carried out: it is wrong, or the target
+// cannot be reached, or what a client cannot see is broken. What differs from the script is in the Outcome.
+func Run(ctx context.Context, target Target, script *Script) (outcome Outcome, err error) {
+	for _, need := range script.Needs {
+		if !target.Offers(need) {
+			return Outcome{Skipped: "needs " + string(need)}, nil
+		}
+	}
+	env, err := target.Open(ctx, script.Name, script.Limits)
+	if err != nil {
+		return Outcome{}, fmt.Errorf("script %s: %w", script.Name, err)
+	}
+	defer func() { err = errors.Join(err, env.Close(ctx)) }()
+	r := &run{script: script, env: env, names: newNames(script.exact), streams: make(map[string]*stream),
+		byConnection: make(map[Stream]*stream), nextReqID: firstOwnReqID}
+	defer r.cancelAll()
+	if err := r.prepare(ctx); err != nil {
+		return Outcome{}, fmt.Errorf("script %s: %w", script.Name, err)
+	}
+	steps := make([][]message, len(script.steps))
+	for i := range script.steps {
+		if steps[i], err = r.step(ctx, &script.steps[i]); err != nil {
+			return Outcome{}, fmt.Errorf("script %s: %w", script.Name, err)
+		}
+	}
+	outcome.Text = script.with(steps, r.names)
+	outcome.Diff = unifiedDiff(script.Name, strings.Join(script.lines, "\n")+"\n", outcome.Text)
+	return outcome, nil
+}
+
+// run is one replay.
+type run struct {
+	script       *Script
+	env          Environment
+	names        *names
+	streams      map[string]*stream
+	byConnection map[Stream]*stream
+	came         []message // in the present step
+	nextReqID    uint64
+	held         bool
+}
+
+func (r *run) nodePath() string { return r.env.Directory() + "/node" }
+
+func (r *run) expand(text string) string {
+	return strings.NewReplacer(
+		"{dir}", r.env.Directory(), "{reldir}", strings.TrimPrefix(r.env.Directory(), "/"),
+		"{db}", r.env.Database(), "{reldb}", strings.TrimPrefix(r.env.Database(), "/"),
+	).Replace(text)
+}
+
+// hidePlace is the reverse of expand, for what servers say.
+func (r *run) hidePlace(text string) string {
+	text = strings.ReplaceAll(text, r.env.Directory(), "{dir}")
+	return strings.ReplaceAll(text, r.env.Database(), "{db}")
+}
+
+// prepare makes the script's node.
+func (r *run) prepare(ctx context.Context) error {
+	if r.script.node == "none" {
+		return nil
+	}
+	q, err := parseRequest("node create {dir}/node " + r.script.node)
+	if err != nil {
+		return err
+	}
+	answer, err := r.call(ctx, q)
+	if err == nil && answer != "SUCCESS" {
+		err = fmt.Errorf("create the node: %s", answer)
+	}
+	return err
+}
+
+// step sends the requests of a step and collects what comes.
+func (r *run) step(ctx context.Context, s *step) ([]message, error) {
+	r.came = nil
+	for i, q := range s.requests {
+		if err := r.request(ctx, q); err != nil {
+			return nil, fmt.Errorf("line %d: %w", q.line+1, err)
+		}
+		if i+1 < len(s.requests) && s.requests[i+1].together {
+			continue
+		}
+		r.await(ctx, r.allAnswered)
+		if err := r.fence(ctx); err != nil {
+			return nil, fmt.Errorf("line %d: %w", q.line+1, err)
+		}
+	}
+	r.await(ctx, func() bool { return r.enoughCame(s.expected) })
+	if err := r.fence(ctx); err != nil {
+		return nil, fmt.Errorf("line %d: %w", s.from, err)
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.streams)) {
+		if r.streams[name].overdue() {
+			r.add(name, "the stream goes on")
+		}
+	}
+	if err := r.env.Check(); err != nil {
+		return nil, fmt.Errorf("after line %d: %w", s.to, err)
+	}
+	return r.came, nil
+}
+
+func (r *run) request(ctx context.Context, q request) error {
+	if q.stream != "" {
+		return r.streamRequest(ctx, q)
+	}
+	switch q.words[0] {
+	case "node", "scheme":
+		answer, err := r.call(ctx, q)
+		r.add(q.words[0], answer)
+		return err
+	case "wait":
+		millis, err := parseMillis(q.words[1])
+		if err != nil {
+			return err
+		}
+		r.wait(ctx, time.Duration(millis)*time.Millisecond)
+		return nil
+	case "restart":
+		for _, s := range r.streams {
+			s.endsSoon = true
+		}
+		return r.env.Restart(ctx)
+	case "hold":
+		r.held = true
+		r.env.Hold()
+		return nil
+	case "release":
+		r.held = false
+		r.env.Release()
+		return nil
+	}
+	return fmt.Errorf("unknown request %q", q.words[0])
+}
+
+func (r *run) add(from, text string) { r.came = append(r.came, message{from, text}) }
+
+// wait lets time pass, and answers pings meanwhile.
+func (r *run) wait(ctx context.Context, d time.Duration) {
+	for d > 0 && ctx.Err() == nil {
+		d -= r.env.Pass(ctx, d)
+		r.drain(ctx)
+	}
+}
+
+// drain takes what has come so far.
+func (r *run) drain(ctx context.Context) {
+	now, cancel := context.WithCancel(ctx)
+	cancel()
+	for e, ok := r.env.Next(now); ok; e, ok = r.env.Next(now) {
+		r.handle(e)
+	}
+}
+
+// await takes what comes until done, or nothing more is to be expected.
+func (r *run) await(ctx context.Context, done func() bool) {
+	r.drain(ctx)
+	if r.held || !r.env.Asynchronous() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for !done() {
+		e, ok := r.env.Next(ctx)
+		if !ok {
+			for _, s := range r.streams {
+				s.forgive()
+			}
+			return
+		}
+		r.handle(e)
+	}
+}
+
+func (r *run) allAnswered() bool {
+	for _, s := range r.streams {
+		if s.owed() {
+			return false
+		}
+	}
+	return true
+}
+
+// enoughCame reports whether every stream has got as many messages as it should.
+func (r *run) enoughCame(expected []message) bool {
+	missing := make(map[string]int)
+	for _, m := range expected {
+		missing[m.from]++
+	}
+	for _, m := range r.came {
+		missing[m.from]--
+	}
+	for _, n := range missing {
+		if n > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// fence makes sure that nothing more is on its way: a describe is answered behind everything that was written before
+// it, on every stream (§4.5).
+func (r *run) fence(ctx context.Context) error {
+	if r.held || !r.env.Asynchronous() {
+		return nil
+	}
+	for _, s := range r.streams {
+		if !s.attached || s.over() || s.stopping {
+			continue
+		}
+		if err := s.sendFence(); err != nil {
+			return err
+		}
+		r.await(ctx, func() bool { return s.over() || !s.fenced })
+		if s.fenced && !s.over() {
+			return fmt.Errorf("%s: a describe was not answered", s.name)
+		}
+	}
+	return nil
+}
+
+func (r *run) cancelAll() {
+	for _, s := range r.streams {
+		s.connection.Cancel()
+	}
+}
+
+// waits is how long the script waits in all.
+func (s *Script) waits() time.Duration {
+	var sum time.Duration
+	for _, step := range s.steps {
+		for _, q := range step.requests {
+			if q.stream == "" && q.words[0] == "wait" && len(q.words) > 1 {
+				if millis, err := parseMillis(q.words[1]); err == nil {
+					sum += time.Duration(millis) * time.Millisecond
+				}
+			}
+		}
+	}
+	return sum
+}

@@ -1,0 +1,44 @@
+package conformance
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/coordd/coordd/server"
+)
+
+// TestServer runs the scripts over gRPC on a server in this process, with its data on disk.
+func TestServer(t *testing.T) {
+	config := server.Config{Listen: "127.0.0.1:0", Database: "/local", DataDir: t.TempDir(), HoldStartFailureMillis: new(uint64(0))}
+	running, err := server.Start(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	restart := func(ctx context.Context) (string, error) {
+		if err := stop(ctx, running); err != nil {
+			return "", err
+		}
+		if running, err = server.Start(ctx, config); err != nil {
+			return "", err
+		}
+		return running.Addr().String(), nil
+	}
+	target, err := Dial(t.Context(), EndpointConfig{Address: running.Addr().String(), Database: config.Database, Restart: restart})
+	if err != nil {
+		t.Fatal(err)
+	}
+	replay(t, target)
+	if err := target.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if err := stop(t.Context(), running); err != nil {
+		t.Error(err)
+	}
+}
+
+func stop(ctx context.Context, s *server.Server) error {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	return s.Stop(ctx)
+}

@@ -1,0 +1,71 @@
+package coordination
+
+// Resume takes over a stream that was attached under an earlier leader. Nothing is logged: among the streams that claim
+// a session the one with the latest epoch has it. Every open request gets its one true answer, or is executed if it
+// never was; where neither can be said, the stream ends with "Link failure", as with the reference.
+func (l *Leader) Resume(now Instant, stream StreamID, r *Roster) {
+	a := &attachment{stream: stream, server: r.Server, path: r.Path, seqNo: r.SeqNo, epoch: r.Epoch,
+		caller: r.Caller, rights: r.Rights}
+	if a.node = l.led(r.Node); a.node == nil {
+		l.end(a, LinkFailure) // as when the node is dropped (§1.3)
+		return
+	}
+	if a.rights&^l.rights(a) != 0 {
+		l.end(a, NoAccess) // lost while there was no leader to look
+		return
+	}
+	s := a.node.led(r.Session)
+	switch {
+	case s == nil && r.Stopping:
+		l.send(a, Message{Kind: MessageStopped, Session: r.Session})
+		return
+	case s == nil:
+		l.end(a, SessionExpired)
+		return
+	case s.durable().attachEpoch.Compare(r.Epoch) > 0:
+		l.end(a, StolenByRemoteClient)
+		return
+	}
+	if other := s.attachment; other != nil && other.epoch.Compare(r.Epoch) > 0 {
+		l.end(a, stolenBy(other, a))
+		return
+	} else if other != nil && other.stream != stream {
+		l.end(other, stolenBy(a, other))
+	}
+	l.stopCountdown(s)
+	l.dropWatches(s)
+	a.session, s.attachment = s, a
+	s.seqNo = max(s.seqNo, r.SeqNo)
+	l.streams[stream] = a
+	for i := range r.Open {
+		if !l.resumeRequest(a, &r.Open[i], r.Open[0].Sequence) {
+			l.end(a, LinkFailure)
+			l.detach(now, s)
+			return
+		}
+	}
+}
+
+// resumeRequest answers or executes one open request. It reports whether that was possible.
+func (l *Leader) resumeRequest(a *attachment, open *OpenRequest, acknowledged Sequence) bool {
+	if open.Watching {
+		// Whether the semaphore has changed meanwhile is not known: the client describes again (§4.1).
+		l.send(a, Message{Kind: MessageChanged, Sequence: open.Sequence})
+		return true
+	}
+	became, outcome := neverExecuted, outcome{}
+	if open.Request.Kind != RequestDescribe && open.Request.Kind != RequestStop { // reading or stopping twice does no harm
+		became, outcome = a.session.durable().recall(Address{a.epoch, open.Sequence})
+	}
+	switch became {
+	case answered:
+		l.send(a, Message{Kind: MessageResult, Sequence: open.Sequence, Request: outcome.request, Refusal: outcome.refusal, Done: outcome.done})
+	case stillWaiting:
+		l.send(a, Message{Kind: MessagePending, Sequence: open.Sequence})
+	case neverExecuted:
+		l.request(a, open.Sequence, acknowledged, open.Request)
+	case unknown:
+		return false
+	}
+	return true
+}

@@ -1,0 +1,81 @@
+package coordination
+
+import "slices"
+
+// memory is what a machine remembers of a session's recent requests, so that a request that is repeated to a new leader
+// gets its one true answer. It is not stored: every server remembers what it has applied itself.
+type memory struct {
+	// complete: every request since the session's last logged attach was applied by this server in this life, so what is
+	// not remembered and not forgotten was never executed.
+	complete  bool
+	epoch     Epoch    // of the stream whose requests these are
+	highest   Sequence // of the requests executed under epoch
+	forgotten Sequence // the highest whose outcome was dropped without having been acknowledged
+	outcomes  []outcome
+}
+
+type outcome struct {
+	sequence Sequence
+	request  RequestKind
+	refusal  *Refusal
+	done     bool
+}
+
+// maxOutcomes bounds what is remembered for one session. A stream has no more requests unanswered than that, unless its
+// client reads nothing.
+const maxOutcomes = 1024
+
+// see notes that a request is being executed, and drops what its stream has acknowledged.
+func (y *memory) see(o *Origin) {
+	if y.epoch != o.Address.Epoch {
+		*y = memory{complete: y.complete, epoch: o.Address.Epoch, outcomes: y.outcomes[:0]}
+	}
+	y.highest = max(y.highest, o.Address.Sequence)
+	y.outcomes = slices.DeleteFunc(y.outcomes, func(x outcome) bool { return x.sequence < o.Acknowledged })
+}
+
+// remember keeps the last answer to a request of the present stream.
+func (y *memory) remember(e *Effect) {
+	if y.epoch != e.Address.Epoch {
+		return
+	}
+	if len(y.outcomes) == maxOutcomes {
+		y.forgotten = max(y.forgotten, y.outcomes[0].sequence)
+		y.outcomes = slices.Delete(y.outcomes, 0, 1)
+	}
+	y.outcomes = append(y.outcomes, outcome{e.Address.Sequence, e.Request, e.Refusal, e.Done})
+}
+
+// knowledge is what became of a request.
+type knowledge uint8
+
+const (
+	neverExecuted knowledge = iota
+	answered
+	stillWaiting
+	unknown
+)
+
+// recall finds what became of a request that a stream repeats.
+func (s *session) recall(address Address) (knowledge, outcome) {
+	y := &s.memory
+	if y.epoch == address.Epoch {
+		for _, x := range y.outcomes {
+			if x.sequence == address.Sequence {
+				return answered, x
+			}
+		}
+	}
+	for l := s.links.first; l != nil; l = l.nextOfSession {
+		if !l.owner && l.address == address {
+			return stillWaiting, outcome{}
+		}
+	}
+	switch {
+	case !y.complete, y.epoch == address.Epoch && address.Sequence <= y.forgotten:
+		return unknown, outcome{}
+	case y.epoch == address.Epoch && address.Sequence <= y.highest:
+		return unknown, outcome{} // it was answered, and acknowledged: nobody repeats that
+	}
+	return neverExecuted, outcome{}
+}
