@@ -2,6 +2,7 @@ package raftstore
 
 import (
 	"sync"
+	"time"
 
 	pb "go.etcd.io/raft/v3/raftpb"
 )
@@ -29,6 +30,7 @@ type appender struct {
 	jobs    []*writeJob
 	busy    bool
 	closing bool
+	since   time.Time // when the write under way began
 }
 
 func newAppender(s *Store) *appender {
@@ -50,6 +52,13 @@ func (a *appender) idle() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return !a.busy && len(a.jobs) == 0
+}
+
+// stuck tells whether one write has been under way for longer than limit.
+func (a *appender) stuck(limit time.Duration) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.busy && time.Since(a.since) > limit
 }
 
 // close waits for the write under way and drops the rest, which nobody was promised.
@@ -103,7 +112,7 @@ func (a *appender) next() []*writeJob {
 	if a.closing {
 		return nil
 	}
-	a.busy = true
+	a.busy, a.since = true, time.Now()
 	n, bytes := 0, 0
 	for n < len(a.jobs) && (n == 0 || bytes+a.jobs[n].bytes <= writeBytesMax && a.jobs[n].snapshot == nil) {
 		bytes += a.jobs[n].bytes

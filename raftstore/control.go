@@ -2,6 +2,7 @@ package raftstore
 
 import (
 	"math/rand/v2"
+	"sync/atomic"
 	"time"
 
 	"go.etcd.io/raft/v3"
@@ -20,6 +21,7 @@ type control struct {
 	watches []*watch
 	removed bool // this member
 	stale   bool // the view has to be shown again
+	ticking atomic.Bool
 
 	offered *received // a checkpoint that raft has just been offered
 	sending int       // checkpoints on their way to others
@@ -32,12 +34,9 @@ type control struct {
 	tries    int // campaigns left after the leader's connection was reset
 }
 
-func newControl(s *Store) control {
-	return control{
-		conf:  s.tail.lastConf(),
-		heard: map[uint64]int{}, headers: map[uint64]*peerpb.Header{}, streams: map[uint64]int{},
-		stale: true,
-	}
+func (c *control) init(s *Store) {
+	c.conf, c.stale = s.tail.lastConf(), true
+	c.heard, c.headers, c.streams = map[uint64]int{}, map[uint64]*peerpb.Header{}, map[uint64]int{}
 }
 
 // needsTicks tells whether raft's clock has to run. A member alone has nobody to be timed by.
@@ -52,6 +51,9 @@ func (l *loop) tick() {
 	l.node.Tick()
 	if l.transferring && l.node.BasicStatus().LeadTransferee == raft.None {
 		l.transferring = false
+	}
+	if l.leading && l.s.appender.stuck(slowWriteMax) {
+		l.stepAside("the disk is slow")
 	}
 	if l.ticks%leaseTicks == 0 {
 		l.confirmLease()
@@ -101,6 +103,11 @@ func (l *loop) receive(m *pb.Message) {
 	// does not vote.
 	voting := m.GetType() == pb.MsgVote || m.GetType() == pb.MsgPreVote
 	if voting && l.ticks < electionTicks {
+		return
+	}
+	// A leader tells a commit index only up to what this member has confirmed to have.
+	if m.GetType() == pb.MsgHeartbeat && m.GetCommit() > l.durable {
+		l.s.inbox.fail(ErrEmptied)
 		return
 	}
 	l.step(m)

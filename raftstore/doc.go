@@ -1,6 +1,6 @@
 // Package raftstore keeps one replicated log: it makes commands durable and agreed on, hands them over in one order,
-// and keeps the state they lead to as checkpoints. It carries bytes and knows nothing of what they mean. It runs one
-// member today; architecture.md §5 says what several need.
+// and keeps the state they lead to as checkpoints. It carries bytes and knows nothing of what they mean. A server alone
+// is a cluster of one member; Config.Cluster says how to be one of several.
 //
 // # Use
 //
@@ -21,6 +21,11 @@
 //	   appender        keeper <--- CheckpointWriter
 //	     |               |
 //	   wal/            state.db
+//
+// In a cluster every other member has two lanes, each a bounded queue with a goroutine and a connection of its own: one
+// for heartbeats, votes and answers, one for the log. What comes in goes to the raft goroutine's inbox. A checkpoint for
+// a member that lags is sent by a goroutine of its own from a read transaction; a received one is collected in a file
+// by the goroutine that receives it, and installed by the appender and the keeper together.
 //
 // The raft goroutine never waits for a disk. The appender takes all writes that came together while it waited for the
 // last one and makes them one write and one fdatasync. The keeper writes checkpoints, removes dropped rows in small
@@ -49,6 +54,7 @@
 //	wal/
 //	  wal-meta.db  bbolt: raft-wal's list of segments; term and vote; tail-made
 //	  <first index>-<id>.wal
+//	received.db    a checkpoint of another member while it comes in; removed at start
 //
 // A log segment is raft-wal's: a header, then batches. A batch is what one write made durable:
 //
@@ -77,6 +83,9 @@
 //
 // Two more leftovers of a crash are tidied up: a closed last segment without a next one, and a last segment that was not
 // made in full length. Check does the same examination for an operator.
+//
+// A third is a log that does not belong to the checkpoint, if that came from another member: the crash came between
+// putting the file in its place and emptying the log, which is done then.
 //
 // One loss cannot be told from a crash: damage to the very last batch, if no checkpoint or stored commit index is known to lie
 // behind it.

@@ -23,7 +23,7 @@ func (s *Store) answerHello(req *peerpb.HelloRequest) (*peerpb.HelloResponse, er
 		Fresh: v.fresh, Membership: v.conf.encode(), Version: v.conf.version(),
 	}
 	if conf, ok := s.tail.origin(); ok {
-		a.Origin = conf.encode()
+		a.Origin, a.Forced = conf.encode(), s.forced.Load()
 	}
 	return a, nil
 }
@@ -44,6 +44,10 @@ func (s *Store) accept(h *peerpb.Header) error {
 	}
 	if m := conf.member(h.GetFrom()); m != nil && m.Incarnation != 0 && m.Incarnation != h.GetIncarnation() {
 		return ErrEmptied
+	}
+	if known := h.GetToIncarnation(); known != 0 && known != s.identity.Incarnation {
+		s.inbox.fail(ErrEmptied)
+		return ErrOtherCluster
 	}
 	s.peers.learn(h.GetFrom(), h.GetAddress())
 	s.inbox.put(func(m *mail) { m.headers = append(m.headers, h) })

@@ -55,7 +55,6 @@ const LeaseWindow = 850 * time.Millisecond
 const (
 	membersMax              = 15 // members of a cluster
 	memberTextMax           = 255
-	removedKept             = 10_000 // ids of removed members that are remembered, the youngest
 	laneMessagesMax         = 4_096
 	laneBytesMax            = 48 << 20 // one message is at most MaxCommandBytes and a little
 	frameBytesMax           = 1 << 20  // no further message joins a frame beyond this
@@ -76,5 +75,8 @@ const (
 	snapshotChunkBytes      = 256 << 10
 	snapshotRate            = 64 << 20 // bytes per second
 	snapshotTimeMax         = 10 * time.Minute
+	backupRowMax            = 64 << 20
+	slowWriteMax            = 500 * time.Millisecond // a leader whose disk takes longer steps aside
+	spacePause              = time.Second
 	snapshotsMax            = 2 // sent at a time
 )

@@ -37,7 +37,8 @@ type loop struct {
 }
 
 func newLoop(s *Store, h Handler) *loop {
-	l := &loop{s: s, node: s.node, handler: h, hard: s.tail.hard, durable: s.tail.last, control: newControl(s)}
+	l := &loop{s: s, node: s.node, handler: h, hard: s.tail.hard, durable: s.tail.last}
+	l.control.init(s)
 	l.term = l.hard.term
 	return l
 }
@@ -61,26 +62,16 @@ func (l *loop) serve() error {
 		}
 		l.end()
 	}()
-	err := l.turn(func() error {
-		if l.s.peers != nil {
-			l.s.peers.update(l.conf)
-		}
-		if l.conf.alone(l.s.identity.Member) {
-			return l.node.Campaign()
-		}
-		return nil
-	})
+	err := l.turn(l.begin)
 	for err == nil {
 		l.handler.Flush(true)
-		if ticking := l.ticking(); ticking && tick == nil {
+		switch wanted := l.ticking.Load(); {
+		case wanted && tick == nil:
 			tick = l.s.lease.clock.ticker(tickInterval)
 			ticks = tick.C
-		} else if !ticking && tick != nil {
+		case !wanted && tick != nil:
 			tick.Stop()
 			tick, ticks = nil, nil
-		}
-		if !l.s.inbox.empty() { // somebody found the turn taken
-			l.s.inbox.ring()
 		}
 		select {
 		case <-l.s.inbox.wake:
@@ -90,17 +81,25 @@ func (l *loop) serve() error {
 		case <-l.s.stop:
 			return nil
 		}
+		if !l.s.inbox.empty() { // somebody found the turn taken
+			l.s.inbox.ring()
+		}
 	}
 	return err
 }
 
-func (l *loop) ticking() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.needsTicks()
+// begin is the first turn.
+func (l *loop) begin() error {
+	if l.s.peers != nil {
+		l.s.peers.update(l.conf)
+	}
+	if l.conf.alone(l.s.identity.Member) {
+		return l.node.Campaign()
+	}
+	return nil
 }
 
-// end sees to it that nobody takes a turn any more.
+// end sees to it that there is no further turn.
 func (l *loop) end() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -194,6 +193,9 @@ func (l *loop) drain() error {
 	}
 	l.withdraw()
 	l.show()
+	if wanted := l.needsTicks(); l.ticking.Swap(wanted) != wanted {
+		l.s.inbox.ring() // for the loop's own goroutine
+	}
 	if l.removed {
 		return ErrRemoved
 	}
@@ -438,7 +440,7 @@ func (l *loop) changeMembers(e *pb.Entry) error {
 		if err = proto.Unmarshal(e.GetData(), c); err == nil {
 			record, err = decodeMember(c.GetContext())
 		}
-		if err == nil && !l.conf.allows(c, record) {
+		if err == nil && (e.GetIndex() <= l.s.forced.Load() || !l.conf.allows(c, record)) {
 			c, record = &pb.ConfChange{Type: pb.ConfChangeUpdateNode.Enum(), NodeId: new(raft.None)}, nil
 		}
 		change = c

@@ -145,6 +145,19 @@ func (c confRecord) after(state *pb.ConfState, m *memberRecord) confRecord {
 	return next
 }
 
+// including returns c with a member that was added later. Raft takes a checkpoint only if the receiver is a member as of
+// it; the entry that adds the receiver follows and is void there, see allows, so the result is the same.
+func (c confRecord) including(id uint64, now confRecord) confRecord {
+	m := now.member(id)
+	if c.has(id) || m == nil {
+		return c
+	}
+	c.Learners = append(slices.Clone(c.Learners), id)
+	c.Members = append(slices.Clone(c.Members), memberRecord{ID: id, Name: m.Name, Peer: m.Peer})
+	c.sort()
+	return c
+}
+
 // version is the lowest version of commands that all members can read; members not seen yet do not count, because
 // they join only if they can read it.
 func (c confRecord) version() uint64 {

@@ -133,10 +133,14 @@ func (p *peers) renew(id uint64) {
 
 // header opens a stream to a member.
 func (s *Store) header(to uint64, urgent bool) *peerpb.Header {
+	var known uint64
+	if m := s.view.Load().conf.member(to); m != nil {
+		known = m.Incarnation
+	}
 	return &peerpb.Header{
 		Format: headerFormat, Cluster: s.identity.Cluster, From: s.identity.Member, To: to,
 		Incarnation: s.identity.Incarnation, Address: s.cfg.Cluster.address(),
-		ClientAddress: s.cfg.Cluster.ClientAddress, Version: s.cfg.Cluster.Version, Urgent: urgent,
+		ClientAddress: s.cfg.Cluster.ClientAddress, Version: s.cfg.Cluster.Version, ToIncarnation: known, Urgent: urgent,
 	}
 }
 

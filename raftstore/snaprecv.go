@@ -206,6 +206,8 @@ func (l *loop) restored(r *received) {
 	l.s.tail.restore(r.meta)
 	l.durable = r.meta.Index
 	l.s.restoredIndex.Store(r.meta.Index)
+	l.s.fromBackup.Store(r.meta.FromBackup)
+	l.s.forced.Store(r.meta.Forced)
 	l.s.Applied(r.meta.Index)
 	l.s.dueBytes.Store(0)
 	l.s.dueEntries.Store(0)

@@ -155,6 +155,7 @@ func (l *loop) sendSnapshot(m *pb.Message) {
 		l.node.ReportSnapshot(m.GetTo(), raft.SnapshotFailure)
 		return
 	}
+	p.meta.Conf = p.meta.Conf.including(m.GetTo(), l.conf)
 	l.sending++
 	l.s.cfg.Logger.Info("sending a checkpoint", "member", idText(m.GetTo()), "index", p.meta.Index)
 	l.s.peers.wg.Add(1)
@@ -184,7 +185,7 @@ func (s *Store) streamSnapshot(address string, m *pb.Message, p *pinned) error {
 	stop := s.outgoing.add(cancel)
 	defer stop()
 	first := proto.CloneOf(m)
-	first.Snapshot.Data = nil
+	first.Snapshot.Data, first.Snapshot.Metadata.ConfState = nil, p.meta.Conf.confState()
 	message, err := proto.Marshal(first)
 	if err != nil {
 		return err

@@ -7,7 +7,9 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"sync"
 	"sync/atomic"
+	"time"
 
 	"go.etcd.io/raft/v3"
 )
@@ -63,6 +65,12 @@ type Config struct {
 	// Cluster says how to be a member of several.
 	Cluster Cluster
 
+	// ReserveBytes is the free space below which no more commands should be taken, see Store.Writable; 0 is none.
+	ReserveBytes uint64
+
+	free       func(dir string) (uint64, error) // tests
+	spacePause time.Duration                    // tests
+
 	before func(step, path string) error // see disk
 }
 
@@ -85,6 +93,12 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	if c.TailBytes == 0 {
 		c.TailBytes = DefaultTailBytes
+	}
+	if c.free == nil {
+		c.free = freeBytes
+	}
+	if c.spacePause == 0 {
+		c.spacePause = spacePause
 	}
 	if c.Cluster.clock == nil {
 		c.Cluster.clock = realClock{}
@@ -148,6 +162,11 @@ type Store struct {
 	outgoing      cancels       // checkpoints on their way to others
 	receiving     chan struct{} // capacity 1: held while a checkpoint is being received or installed
 	restoredIndex atomic.Uint64
+	full          atomic.Bool
+	spaceDone     chan struct{}
+	fromBackup    atomic.Bool
+	backups       sync.Mutex    // held during a backup
+	forced        atomic.Uint64 // see checkpointMeta
 }
 
 // Open takes the data directory for this process, verifies everything in it without changing anything, and opens it.
@@ -227,6 +246,8 @@ func (s *Store) openDisk(ctx context.Context) error {
 		return err
 	}
 	s.rowStore = state
+	s.fromBackup.Store(img.state.meta.FromBackup)
+	s.forced.Store(img.state.meta.Forced)
 	s.identity, s.loaded = img.identity, img.state.meta.Index
 	if img.unfit {
 		s.cfg.Logger.Warn("emptying a log that a received checkpoint has replaced", "checkpoint", img.state.meta.Index)
@@ -300,6 +321,8 @@ func (s *Store) Start(h Handler) error {
 	go s.appender.run()
 	go s.keeper.run()
 	go s.loop.run()
+	s.spaceDone = make(chan struct{})
+	go s.guardSpace()
 	return nil
 }
 
@@ -383,9 +406,14 @@ func (s *Store) Stop() error {
 	if s.started {
 		close(s.stop)
 		<-s.done
+		if s.spaceDone != nil {
+			<-s.spaceDone
+		}
 		s.leaveNetwork()
 		s.appender.close()
 		s.keeper.close()
+		s.backups.Lock()
+		defer s.backups.Unlock()
 	}
 	return s.closeFiles()
 }

@@ -18,10 +18,10 @@ type monitoringService struct {
 	*Server
 }
 
-// SelfCheck says GOOD while the group has a leader that serves, EMERGENCY otherwise.
+// SelfCheck says GOOD while this server leads or is connected to the leader, EMERGENCY otherwise.
 func (s monitoringService) SelfCheck(ctx context.Context, r *Ydb_Monitoring.SelfCheckRequest) (*Ydb_Monitoring.SelfCheckResponse, error) {
-	op, err := s.query(ctx, r.GetOperationParams(), func(*coordination.Machine) (proto.Message, scheme.Outcome) {
-		return &Ydb_Monitoring.SelfCheckResult{SelfCheckResult: s.group.health()}, scheme.Done()
+	op, err := s.queryWith(s.group.read, ctx, r.GetOperationParams(), func(*coordination.Machine) (proto.Message, scheme.Outcome) {
+		return &Ydb_Monitoring.SelfCheckResult{SelfCheckResult: s.selfCheck()}, scheme.Done()
 	})
 	return &Ydb_Monitoring.SelfCheckResponse{Operation: op}, err
 }
@@ -32,9 +32,8 @@ func (s monitoringService) NodeCheck(ctx context.Context, r *Ydb_Monitoring.Node
 	return &Ydb_Monitoring.NodeCheckResponse{Operation: answer.GetOperation()}, err
 }
 
-// health must be called on the group's goroutine.
-func (g *group) health() Ydb_Monitoring.SelfCheck_Result {
-	if g.leader == nil {
+func (s *Server) selfCheck() Ydb_Monitoring.SelfCheck_Result {
+	if !s.streams.led() {
 		return Ydb_Monitoring.SelfCheck_EMERGENCY
 	}
 	return Ydb_Monitoring.SelfCheck_GOOD

@@ -384,6 +384,13 @@ func (set *streamSet) followLocked(link leaderLink) {
 	}
 }
 
+// led tells whether there is a leader to speak to.
+func (set *streamSet) led() bool {
+	set.mutex.Lock()
+	defer set.mutex.Unlock()
+	return set.link != nil
+}
+
 // leave has all streams wait for the next leader, if they speak to the one behind link.
 func (set *streamSet) leave(link leaderLink) {
 	set.mutex.Lock()

@@ -89,6 +89,7 @@ type HelloResponse struct {
 	Fresh         bool                   `protobuf:"varint,4,opt,name=fresh,proto3" json:"fresh,omitempty"`          // nothing has ever been committed here
 	Membership    []byte                 `protobuf:"bytes,5,opt,name=membership,proto3" json:"membership,omitempty"` // the members as of the last applied change, as in the checkpoint
 	Origin        []byte                 `protobuf:"bytes,6,opt,name=origin,proto3" json:"origin,omitempty"`         // the members as of entry 0, for a new member that will get the log from entry 1; empty if cut
+	Forced        uint64                 `protobuf:"varint,8,opt,name=forced,proto3" json:"forced,omitempty"`        // goes with origin: membership entries up to this one are void
 	Version       uint64                 `protobuf:"varint,7,opt,name=version,proto3" json:"version,omitempty"`      // the lowest command version all members can read
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -166,6 +167,13 @@ func (x *HelloResponse) GetOrigin() []byte {
 	return nil
 }
 
+func (x *HelloResponse) GetForced() uint64 {
+	if x != nil {
+		return x.Forced
+	}
+	return 0
+}
+
 func (x *HelloResponse) GetVersion() uint64 {
 	if x != nil {
 		return x.Version
@@ -182,8 +190,9 @@ type Header struct {
 	Incarnation   uint64                 `protobuf:"fixed64,5,opt,name=incarnation,proto3" json:"incarnation,omitempty"` // made with the sender's data directory
 	Address       string                 `protobuf:"bytes,6,opt,name=address,proto3" json:"address,omitempty"`           // where the sender listens
 	ClientAddress string                 `protobuf:"bytes,7,opt,name=client_address,json=clientAddress,proto3" json:"client_address,omitempty"`
-	Version       uint64                 `protobuf:"varint,8,opt,name=version,proto3" json:"version,omitempty"` // the highest command version the sender can read
-	Urgent        bool                   `protobuf:"varint,9,opt,name=urgent,proto3" json:"urgent,omitempty"`   // the stream of heartbeats, votes and answers
+	Version       uint64                 `protobuf:"varint,8,opt,name=version,proto3" json:"version,omitempty"`                                    // the highest command version the sender can read
+	ToIncarnation uint64                 `protobuf:"fixed64,10,opt,name=to_incarnation,json=toIncarnation,proto3" json:"to_incarnation,omitempty"` // of the receiver, as the cluster knows it; 0: never seen
+	Urgent        bool                   `protobuf:"varint,9,opt,name=urgent,proto3" json:"urgent,omitempty"`                                      // the stream of heartbeats, votes and answers
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -270,6 +279,13 @@ func (x *Header) GetClientAddress() string {
 func (x *Header) GetVersion() uint64 {
 	if x != nil {
 		return x.Version
+	}
+	return 0
+}
+
+func (x *Header) GetToIncarnation() uint64 {
+	if x != nil {
+		return x.ToIncarnation
 	}
 	return 0
 }
@@ -590,7 +606,7 @@ const file_raftstore_peerpb_peer_proto_rawDesc = "" +
 	"\x1braftstore/peerpb/peer.proto\x12\x0ecoordd.peer.v1\"@\n" +
 	"\fHelloRequest\x12\x18\n" +
 	"\acluster\x18\x01 \x01(\x06R\acluster\x12\x16\n" +
-	"\x06member\x18\x02 \x01(\x06R\x06member\"\xc1\x01\n" +
+	"\x06member\x18\x02 \x01(\x06R\x06member\"\xd9\x01\n" +
 	"\rHelloResponse\x12\x18\n" +
 	"\acluster\x18\x01 \x01(\x06R\acluster\x12\x16\n" +
 	"\x06member\x18\x02 \x01(\x06R\x06member\x12\x16\n" +
@@ -599,8 +615,9 @@ const file_raftstore_peerpb_peer_proto_rawDesc = "" +
 	"\n" +
 	"membership\x18\x05 \x01(\fR\n" +
 	"membership\x12\x16\n" +
-	"\x06origin\x18\x06 \x01(\fR\x06origin\x12\x18\n" +
-	"\aversion\x18\a \x01(\x04R\aversion\"\xf3\x01\n" +
+	"\x06origin\x18\x06 \x01(\fR\x06origin\x12\x16\n" +
+	"\x06forced\x18\b \x01(\x04R\x06forced\x12\x18\n" +
+	"\aversion\x18\a \x01(\x04R\aversion\"\x9a\x02\n" +
 	"\x06Header\x12\x16\n" +
 	"\x06format\x18\x01 \x01(\rR\x06format\x12\x18\n" +
 	"\acluster\x18\x02 \x01(\x06R\acluster\x12\x12\n" +
@@ -609,7 +626,9 @@ const file_raftstore_peerpb_peer_proto_rawDesc = "" +
 	"\vincarnation\x18\x05 \x01(\x06R\vincarnation\x12\x18\n" +
 	"\aaddress\x18\x06 \x01(\tR\aaddress\x12%\n" +
 	"\x0eclient_address\x18\a \x01(\tR\rclientAddress\x12\x18\n" +
-	"\aversion\x18\b \x01(\x04R\aversion\x12\x16\n" +
+	"\aversion\x18\b \x01(\x04R\aversion\x12%\n" +
+	"\x0eto_incarnation\x18\n" +
+	" \x01(\x06R\rtoIncarnation\x12\x16\n" +
 	"\x06urgent\x18\t \x01(\bR\x06urgent\"S\n" +
 	"\x05Frame\x12.\n" +
 	"\x06header\x18\x01 \x01(\v2\x16.coordd.peer.v1.HeaderR\x06header\x12\x1a\n" +

@@ -1,0 +1,253 @@
+package raftstore
+
+import (
+	"bufio"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash"
+	"hash/crc32"
+	"io"
+	"path/filepath"
+	"slices"
+
+	"go.etcd.io/bbolt"
+)
+
+// A backup is one checkpoint as a stream, little-endian:
+//
+//	"coorddbk", format (4)
+//	each row: length of the key (4, not 0), length of the stored row (4), key, stored row
+//	0 (4), length of the checkpoint record (4), the record as in state.db
+//	CRC32C of everything before (4)
+const (
+	backupMagic  = "coorddbk"
+	backupFormat = 1
+)
+
+// Backup writes the last checkpoint to w: all rows as of one entry, each with its checksum, and a checksum over
+// everything. What was committed after that checkpoint is not in it; take a checkpoint first to have it. Other work
+// goes on meanwhile. It returns the index of the checkpoint. Call it between Start and Stop, which waits for it: ctx
+// ends it early.
+func (s *Store) Backup(ctx context.Context, w io.Writer) (index uint64, err error) {
+	s.backups.Lock()
+	defer s.backups.Unlock()
+	p, err := s.rowStore.pin()
+	if err != nil {
+		return 0, err
+	}
+	if p == nil {
+		return 0, errors.New("backup: there are no checkpoints in memory")
+	}
+	defer p.release()
+	if p.meta.Index == 0 {
+		return 0, errors.New("backup: there is no checkpoint yet")
+	}
+	sum := crc32.New(castagnoli)
+	out := bufio.NewWriter(io.MultiWriter(w, sum))
+	out.WriteString(backupMagic)
+	writeUint32(out, backupFormat)
+	for {
+		if err := ctx.Err(); err != nil {
+			return 0, err
+		}
+		rows, err := p.next()
+		if err != nil {
+			return 0, err
+		}
+		if len(rows) == 0 {
+			break
+		}
+		for _, r := range rows {
+			writeUint32(out, uint32(len(r.GetKey())))
+			writeUint32(out, uint32(len(r.GetStored())))
+			out.Write(r.GetKey())
+			out.Write(r.GetStored())
+		}
+		if err := out.Flush(); err != nil {
+			return 0, fmt.Errorf("backup: %w", err)
+		}
+	}
+	record := p.record()
+	writeUint32(out, 0)
+	writeUint32(out, uint32(len(record)))
+	out.Write(record)
+	if err := out.Flush(); err != nil {
+		return 0, fmt.Errorf("backup: %w", err)
+	}
+	_, err = w.Write(binary.LittleEndian.AppendUint32(nil, sum.Sum32()))
+	return p.meta.Index, err
+}
+
+func writeUint32(w *bufio.Writer, v uint32) {
+	w.Write(binary.LittleEndian.AppendUint32(nil, v)) // the writer keeps its first error for Flush
+}
+
+// RestoreBackup makes a data directory from a backup: a cluster of this member alone, with new ids, to which others
+// can be added. Only Name, AdvertisePeer or ListenPeer, and ClientAddress of the configuration count. The directory
+// must be empty or missing. The store that opens it says FromBackup. A damaged backup is refused; the
+// directory is not complete then and can be used for another try.
+func RestoreBackup(dir string, r io.Reader, c Cluster) error {
+	d := &disk{}
+	if err := d.makeDir(dir); err != nil {
+		return err
+	}
+	lock, err := lockDirectory(dir)
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	if made, err := hasData(dir); made || err != nil {
+		return errors.Join(err, fmt.Errorf("restore a backup: %s has data", dir))
+	}
+	if err := checkHalfMade(dir); err != nil {
+		return err
+	}
+	if err := clearHalfMade(d, dir); err != nil {
+		return err
+	}
+	if err := d.makeDir(filepath.Join(dir, walDir)); err != nil {
+		return err
+	}
+	if err := createWALMeta(d, filepath.Join(dir, walDir)); err != nil {
+		return err
+	}
+	id := newIdentity()
+	if c.networked() {
+		id.Incarnation = randomID()
+	}
+	b := &backupReader{sum: crc32.New(castagnoli)}
+	b.in = io.TeeReader(bufio.NewReader(r), b.sum)
+	err = createBolt(d, filepath.Join(dir, stateFile), func(tx *bbolt.Tx) error { return b.restore(tx, id, c) })
+	if err != nil {
+		return fmt.Errorf("restore a backup: %w", err)
+	}
+	return d.writeFile(filepath.Join(dir, identityFile), id.encode())
+}
+
+// backupReader reads a backup and sums it up.
+type backupReader struct {
+	in  io.Reader
+	sum hash.Hash32
+	buf [8]byte
+}
+
+func (b *backupReader) restore(tx *bbolt.Tx, id identity, c Cluster) error {
+	head := make([]byte, len(backupMagic)+4)
+	if _, err := io.ReadFull(b.in, head); err != nil {
+		return err
+	}
+	if string(head[:len(backupMagic)]) != backupMagic {
+		return errors.New("this is not a backup")
+	}
+	if f := binary.LittleEndian.Uint32(head[len(backupMagic):]); f != backupFormat {
+		return &FormatError{File: "backup", Found: int(f), Known: backupFormat}
+	}
+	for _, name := range []string{rowsBucket, droppedBucket, metaBucket} {
+		if _, err := tx.CreateBucket([]byte(name)); err != nil {
+			return err
+		}
+	}
+	meta, err := b.rows(tx.Bucket([]byte(rowsBucket)))
+	if err != nil {
+		return err
+	}
+	want := b.sum.Sum32()
+	if _, err := io.ReadFull(b.in, b.buf[:4]); err != nil {
+		return err
+	}
+	if got := binary.LittleEndian.Uint32(b.buf[:4]); got != want {
+		return fmt.Errorf("checksum %08x, stored %08x", want, got)
+	}
+	meta.Cluster, meta.Member = id.Cluster, id.Member
+	meta.Restored, meta.FromBackup, meta.Forced = meta.Index, true, 0
+	meta.Conf = confRecord{Voters: []uint64{id.Member}}
+	if c.Name != "" {
+		meta.Conf.Members = []memberRecord{{ID: id.Member, Name: c.Name, Peer: c.address(), Client: c.ClientAddress}}
+	}
+	return tx.Bucket([]byte(metaBucket)).Put([]byte(checkpointKey), meta.encode())
+}
+
+// rows puts all rows and returns the record behind them, which must agree.
+func (b *backupReader) rows(bucket *bbolt.Bucket) (checkpointMeta, error) {
+	var rows, sum uint64
+	for {
+		if _, err := io.ReadFull(b.in, b.buf[:]); err != nil {
+			return checkpointMeta{}, err
+		}
+		keyLen, storedLen := binary.LittleEndian.Uint32(b.buf[:]), binary.LittleEndian.Uint32(b.buf[4:])
+		if keyLen > bbolt.MaxKeySize || storedLen > backupRowMax {
+			return checkpointMeta{}, fmt.Errorf("a row of %d and %d bytes", keyLen, storedLen)
+		}
+		both := make([]byte, keyLen+storedLen)
+		if _, err := io.ReadFull(b.in, both); err != nil {
+			return checkpointMeta{}, err
+		}
+		if keyLen == 0 {
+			meta, err := decodeCheckpointMeta("backup", both)
+			if err == nil && (meta.Rows != rows || meta.Sum != sum) {
+				err = fmt.Errorf("%d rows with sum %x, the record says %d with sum %x", rows, sum, meta.Rows, meta.Sum)
+			}
+			return meta, err
+		}
+		_, n, err := decodeRow("backup", both[:keyLen], both[keyLen:])
+		if err != nil {
+			return checkpointMeta{}, err
+		}
+		rows, sum = rows+1, sum+uint64(n)
+		if err := bucket.Put(both[:keyLen], both[keyLen:]); err != nil {
+			return checkpointMeta{}, err
+		}
+	}
+}
+
+// FromBackup tells that the checkpoint which Rows gives was restored from a backup and nothing was checkpointed since.
+// Numbers that must never come twice have to be moved forward then, before anything is applied: commands after the
+// backup are not known here. Every member that gets this checkpoint is told so; the next checkpoint is an ordinary one.
+func (s *Store) FromBackup() bool { return s.fromBackup.Load() }
+
+// ForceSingle makes the member in dir the only one of its cluster, for when so many others are lost for good that no
+// majority is left. It is for a stopped server. Entries that were not committed anywhere else become committed;
+// entries that only others had are lost. The other members are removed: they are refused if they come back, and must
+// not be running, for they would go on as a second cluster with the same sessions. Of several that are left, take the
+// one whose Check reports the highest last entry.
+func ForceSingle(dir string) error {
+	lock, err := lockDirectory(dir)
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	img, err := examine(dir)
+	if err != nil {
+		return err
+	}
+	self, old := img.identity.Member, img.state.meta.Conf
+	meta := img.state.meta
+	meta.Forced = max(img.last, meta.Index)
+	meta.Conf = confRecord{Voters: []uint64{self}, Removed: slices.Clone(old.Removed)}
+	if m := old.member(self); m != nil {
+		meta.Conf.Members = []memberRecord{*m}
+	}
+	for _, id := range slices.Concat(old.Voters, old.Learners, old.VotersOutgoing) {
+		if id != self && !slices.Contains(meta.Conf.Removed, id) {
+			meta.Conf.Removed = append(meta.Conf.Removed, id)
+		}
+	}
+	if !old.has(self) {
+		return fmt.Errorf("%s: this member was not part of the cluster as of its last checkpoint", dir)
+	}
+	path := filepath.Join(dir, stateFile)
+	db, err := openBolt(path, 0)
+	if err != nil {
+		return err
+	}
+	err = commitBolt(&disk{}, db, func(tx *bbolt.Tx) error {
+		b, err := mustBucket(tx, metaBucket)
+		if err != nil {
+			return err
+		}
+		return b.Put([]byte(checkpointKey), meta.encode())
+	})
+	return errors.Join(err, db.Close())
+}

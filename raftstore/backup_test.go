@@ -1,0 +1,187 @@
+package raftstore
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"testing"
+)
+
+// backedUp returns a backup of a store with rows, and the rows.
+func backedUp(t *testing.T) ([]byte, map[string]string) {
+	t.Helper()
+	s := open(t, smallConfig(filepath.Join(t.TempDir(), "data")))
+	r := start(t, s)
+	term := r.lead(t)
+	var b bytes.Buffer
+	if _, err := s.Backup(context.Background(), &b); err == nil {
+		t.Error("a backup without a checkpoint")
+	}
+	want := map[string]string{}
+	for _, name := range numbered("key", 0, 50) {
+		want[name] = "value of " + name
+	}
+	propose(t, r, term, "one")
+	rows := []Row{row("gone/1", "x")}
+	for k, v := range want {
+		rows = append(rows, row(k, v))
+	}
+	checkpoint(t, r, rows...)
+	propose(t, r, term, "two")
+	w := s.BeginCheckpoint(r.last())
+	w.DeletePrefix([]byte("gone/"))
+	w.Finish()
+	r.waitCheckpoint(t, r.last())
+	b.Reset()
+	index, err := s.Backup(context.Background(), &b)
+	if err != nil || index != r.last() {
+		t.Fatalf("backup as of %d, %v; want %d", index, err, r.last())
+	}
+	stop(t, s)
+	return b.Bytes(), want
+}
+
+func TestBackupAndRestore(t *testing.T) {
+	b, want := backedUp(t)
+	dir := filepath.Join(t.TempDir(), "data")
+	if err := RestoreBackup(dir, bytes.NewReader(b), Cluster{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := RestoreBackup(dir, bytes.NewReader(b), Cluster{}); err == nil {
+		t.Error("restored over data")
+	}
+	if _, err := Check(dir); err != nil {
+		t.Fatal(err)
+	}
+	s := open(t, smallConfig(dir))
+	if got := rowsOf(t, s); !maps.Equal(got, want) {
+		t.Errorf("rows %v", got)
+	}
+	if !s.FromBackup() || s.CheckpointIndex() != 3 {
+		t.Errorf("from a backup: %v, as of %d", s.FromBackup(), s.CheckpointIndex())
+	}
+	r := start(t, s)
+	term := r.lead(t)
+	propose(t, r, term, "after")
+	checkpoint(t, r, row("new", "row"))
+	stop(t, s)
+	s = open(t, smallConfig(dir))
+	defer stop(t, s)
+	if s.FromBackup() {
+		t.Error("still from a backup after a checkpoint")
+	}
+	if got := rowsOf(t, s); got["new"] != "row" || len(got) != len(want)+1 {
+		t.Errorf("rows %v", got)
+	}
+}
+
+func TestDamagedBackupIsRefused(t *testing.T) {
+	b, _ := backedUp(t)
+	for at := 0; at < len(b); at += 7 {
+		damaged := bytes.Clone(b)
+		damaged[at] ^= 0x10
+		if err := RestoreBackup(filepath.Join(t.TempDir(), "data"), bytes.NewReader(damaged), Cluster{}); err == nil {
+			t.Errorf("byte %d of %d changed, and it was restored", at, len(b))
+		}
+	}
+	dir := filepath.Join(t.TempDir(), "data")
+	for _, short := range []int{0, 5, 12, len(b) / 2, len(b) - 1} {
+		if err := RestoreBackup(dir, bytes.NewReader(b[:short]), Cluster{}); err == nil {
+			t.Errorf("%d of %d bytes were restored", short, len(b))
+		}
+	}
+	if err := RestoreBackup(dir, bytes.NewReader(b), Cluster{}); err != nil {
+		t.Errorf("after failed tries: %v", err)
+	}
+}
+
+// A backup of a cluster, restored, is a cluster of one that others can join.
+func TestRestoredBackupGrows(t *testing.T) {
+	t.Parallel()
+	c := newTestCluster(t, 3, 300)
+	for n := range 150 {
+		c.put(fmt.Sprintf("c%06d", n))
+	}
+	c.settle()
+	m := c.leader()
+	var b bytes.Buffer
+	index, err := m.store.Backup(context.Background(), &b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := map[string]uint64{}
+	for command, at := range m.state {
+		if at <= index {
+			before[command] = at
+		}
+	}
+	old := m.store.Cluster()
+	for _, name := range c.names {
+		c.kill(name)
+	}
+	c.h.entries, c.h.acked = map[uint64]Entry{}, nil
+	cfg := c.cfgs["a"]
+	cfg.Cluster.Initial = nil
+	cfg.Dir = filepath.Join(c.dir, "restored")
+	c.cfgs["a"], c.names = cfg, []string{"a"}
+	if err := RestoreBackup(cfg.Dir, &b, cfg.Cluster); err != nil {
+		t.Fatal(err)
+	}
+	a := c.start("a")
+	if a.store.Cluster() == old || !maps.Equal(a.state, before) {
+		t.Errorf("cluster %016x, %d commands, want %d", a.store.Cluster(), len(a.state), len(before))
+	}
+	c.dir = t.TempDir()
+	id := c.join("b")
+	c.onLeader("promote b", func(ctx context.Context, s *Store) error { return s.Promote(ctx, id) })
+	c.settle()
+	if b := c.nodes["b"]; b.restores != 1 || !b.store.FromBackup() {
+		t.Errorf("%d checkpoints, from a backup: %v", b.restores, b.store.FromBackup())
+	}
+}
+
+func TestForceSingle(t *testing.T) {
+	for _, entries := range []int{10, 300} {
+		t.Run(fmt.Sprint(entries), func(t *testing.T) {
+			t.Parallel()
+			c := newTestCluster(t, 3, 310)
+			for n := range entries {
+				c.put(fmt.Sprintf("c%06d", n))
+			}
+			d := c.join("d")
+			c.onLeader("promote d", func(ctx context.Context, s *Store) error { return s.Promote(ctx, d) })
+			c.settle()
+			if err := ForceSingle(c.cfgs["a"].Dir); !errors.Is(err, ErrLocked) {
+				t.Errorf("forced while it runs: %v", err)
+			}
+			for _, name := range c.names {
+				c.kill(name)
+			}
+			if err := ForceSingle(c.cfgs["a"].Dir); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := Check(c.cfgs["a"].Dir); err != nil {
+				t.Fatal(err)
+			}
+			c.start("a")
+			c.settle()
+			if got := c.nodes["a"].store.Members(); len(got) != 1 {
+				t.Errorf("members %v", got)
+			}
+			// The others are refused, and a new one can join.
+			b := c.start("b")
+			c.wait("b to stop", func() bool { return b.failure != nil })
+			c.kill("b")
+			c.names = []string{"a"}
+			id := c.join("e")
+			c.onLeader("promote e", func(ctx context.Context, s *Store) error { return s.Promote(ctx, id) })
+			c.settle()
+			if got := c.nodes["e"].store.Members(); len(got) != 2 {
+				t.Errorf("members %v", got)
+			}
+		})
+	}
+}

@@ -1,0 +1,123 @@
+package raftstore
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/coordd/coordd/raftstore/peerpb"
+)
+
+// newGRPCCluster is newTestCluster over real connections on loopback.
+func newGRPCCluster(t *testing.T, members int) *testCluster {
+	t.Helper()
+	c := &testCluster{
+		t: t, net: newMemNet(0), dir: t.TempDir(), h: newHistory(), rates: map[string]float64{},
+		initial: map[string]string{}, nodes: map[string]*machine{}, cfgs: map[string]Config{},
+	}
+	t.Cleanup(c.stopAll)
+	for i := range members {
+		name := string(rune('a' + i))
+		c.initial[name] = freeAddress(t)
+		c.names = append(c.names, name)
+	}
+	for _, name := range c.names {
+		cfg := c.config(name)
+		cfg.Cluster.network, cfg.Cluster.AdvertisePeer = nil, ""
+		cfg.Cluster.ListenPeer = c.initial[name]
+		c.cfgs[name] = cfg
+		c.start(name)
+	}
+	return c
+}
+
+func freeAddress(t testing.TB) string {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+func TestThreeMembersOverLoopback(t *testing.T) {
+	c := newGRPCCluster(t, 3)
+	for n := range 200 {
+		c.put(fmt.Sprintf("c%06d", n))
+	}
+	for round := range 3 {
+		old := c.leader()
+		c.waitPublished(old)
+		begun := time.Now()
+		c.kill(old.name)
+		c.put(fmt.Sprintf("failover%d", round))
+		t.Logf("kill to first commit: %v", time.Since(begun))
+		for n := range 200 {
+			c.put(fmt.Sprintf("r%d.%06d", round, n))
+		}
+		restarted := c.start(old.name)
+		c.settle()
+		if restarted.restores == 0 {
+			t.Error("the restarted member did not need a checkpoint")
+		}
+		next := others(c.names, c.leader().name)[0]
+		begun = time.Now()
+		c.leadWith(next)
+		c.put(fmt.Sprintf("transferred%d", round))
+		t.Logf("transfer to first commit: %v", time.Since(begun))
+	}
+	c.settle()
+}
+
+func TestStrangersAreRefused(t *testing.T) {
+	c := newGRPCCluster(t, 3)
+	m := c.leader()
+	c.waitPublished(m)
+	s := m.store
+	other := c.nodes[others(c.names, m.name)[0]].store
+	good := func() *peerpb.Header {
+		h := other.header(s.Member(), true)
+		h.Address = "127.0.0.1:1"
+		return h
+	}
+	cases := map[string]struct {
+		change func(h *peerpb.Header)
+		want   error
+	}{
+		"other cluster":       {func(h *peerpb.Header) { h.Cluster++ }, ErrOtherCluster},
+		"other receiver":      {func(h *peerpb.Header) { h.To++ }, ErrOtherCluster},
+		"ourselves":           {func(h *peerpb.Header) { h.From = h.To }, ErrOtherCluster},
+		"an earlier life":     {func(h *peerpb.Header) { h.Incarnation++ }, ErrEmptied},
+		"a later programme":   {func(h *peerpb.Header) { h.Format++ }, nil},
+		"no header":           {func(h *peerpb.Header) { h.Reset() }, nil},
+		"a changed sender id": {func(h *peerpb.Header) { h.To, h.Cluster = 0, 0 }, ErrOtherCluster},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			h := good()
+			tc.change(h)
+			out, err := s.network.messages(testContext(t), s.cfg.Cluster.address(), h)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer out.close()
+			for err == nil {
+				err = out.send(&peerpb.Frame{})
+			}
+			if tc.want != nil && !errors.Is(err, tc.want) || status.Code(err) == codes.Unavailable {
+				t.Errorf("refused with %v", err)
+			}
+		})
+	}
+	if slices.ContainsFunc(s.Members(), func(m Member) bool { return m.PeerAddress == "127.0.0.1:1" }) {
+		t.Error("a refused stranger changed the membership")
+	}
+	c.put("still alive")
+	c.settle()
+}

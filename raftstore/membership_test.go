@@ -1,0 +1,288 @@
+package raftstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+)
+
+// leadWith hands the leadership to a member.
+func (c *testCluster) leadWith(name string) {
+	c.t.Helper()
+	ctx := testContext(c.t)
+	for {
+		m := c.leader()
+		if m.name == name {
+			return
+		}
+		id := c.nodes[name].store.Member()
+		err := m.store.TransferLeader(ctx, id)
+		if err != nil && !errors.Is(err, ErrNotLeader) {
+			c.t.Fatalf("seed %d: transfer to %s: %v", c.seed, name, err)
+		}
+		c.wait("a leader", func() bool {
+			for _, m := range c.nodes {
+				if m.term != 0 {
+					return true
+				}
+			}
+			return false
+		})
+	}
+}
+
+func testContext(t testing.TB) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// onLeader repeats a change until a leader has made it.
+func (c *testCluster) onLeader(what string, change func(ctx context.Context, s *Store) error) {
+	c.t.Helper()
+	ctx := testContext(c.t)
+	for {
+		err := change(ctx, c.leader().store)
+		if err == nil {
+			return
+		}
+		if ctx.Err() != nil || !errors.Is(err, ErrNotLeader) && !errors.Is(err, ErrBehind) && !errors.Is(err, ErrQuorum) {
+			c.t.Fatalf("seed %d: %s: %v%s", c.seed, what, err, c.describe())
+		}
+	}
+}
+
+// join adds a member and starts it.
+func (c *testCluster) join(name string) uint64 {
+	c.t.Helper()
+	var id uint64
+	c.onLeader("add "+name, func(ctx context.Context, s *Store) (err error) {
+		id, err = s.AddLearner(ctx, name, name+":1")
+		return err
+	})
+	cfg := c.config(name)
+	cfg.Cluster.Initial, cfg.Cluster.Join = nil, nil
+	for _, n := range c.names {
+		cfg.Cluster.Join = append(cfg.Cluster.Join, n+":1")
+	}
+	c.names = append(c.names, name)
+	c.cfgs[name] = cfg
+	c.start(name)
+	if got := c.nodes[name].store.Member(); got != id {
+		c.t.Fatalf("%s was added as %016x and started as %016x", name, id, got)
+	}
+	return id
+}
+
+func TestLaggingFollowerGetsACheckpoint(t *testing.T) {
+	t.Parallel()
+	c := newTestCluster(t, 3, 70)
+	c.put("before")
+	lagging := others(c.names, c.leader().name)[0]
+	for round := range 2 {
+		c.isolate(lagging, true)
+		for n := range 400 {
+			c.put(fmt.Sprintf("r%d.%06d", round, n), others(c.names, lagging)...)
+		}
+		c.isolate(lagging, false)
+		c.settle()
+		if m := c.nodes[lagging]; m.restores != round+1 {
+			t.Errorf("%d checkpoints were taken over, want %d", m.restores, round+1)
+		}
+	}
+	c.kill(lagging)
+	c.start(lagging)
+	c.settle()
+	if m := c.nodes[lagging]; m.restores != 0 {
+		t.Errorf("%d checkpoints were taken over after a restart", m.restores)
+	}
+}
+
+func TestMembersComeAndGoUnderLoad(t *testing.T) {
+	t.Parallel()
+	c := newTestCluster(t, 3, 80)
+	stopLoad := c.load("load")
+	d := c.join("d")
+	c.onLeader("promote d", func(ctx context.Context, s *Store) error { return s.Promote(ctx, d) })
+	c.leadWith("d")
+	a := c.nodes["a"]
+	c.onLeader("remove a", func(ctx context.Context, s *Store) error { return s.Remove(ctx, a.store.Member()) })
+	c.wait("a to stop", func() bool { return a.failure != nil })
+	if !errors.Is(a.failure, ErrRemoved) {
+		t.Errorf("the removed member failed with %v", a.failure)
+	}
+	stopLoad()
+	c.kill("a")
+	c.names = others(c.names, "a")
+	c.settle()
+	for _, m := range c.nodes {
+		if got := len(m.store.Members()); got != 3 {
+			t.Errorf("%s knows %d members", m.name, got)
+		}
+	}
+	// It does not come back with its data, nor without.
+	if err := c.tryStart("a"); err == nil {
+		a := c.nodes["a"]
+		c.wait("a to stop again", func() bool { return a.failure != nil })
+		if !errors.Is(a.failure, ErrRemoved) {
+			t.Errorf("the removed member came back and failed with %v", a.failure)
+		}
+		c.kill("a")
+	}
+	if err := os.RemoveAll(filepath.Join(c.dir, "a")); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.tryStart("a"); !errors.Is(err, ErrRemoved) {
+		t.Errorf("the removed member started without data: %v", err)
+	}
+}
+
+// A cluster of one with a log from entry 1 can be joined with and without a checkpoint in between.
+func TestOneBecomesThree(t *testing.T) {
+	t.Parallel()
+	for _, entries := range []int{5, 500} {
+		t.Run(fmt.Sprint(entries), func(t *testing.T) {
+			t.Parallel()
+			c := newTestCluster(t, 1, 90)
+			c.kill("a")
+			if err := os.RemoveAll(filepath.Join(c.dir, "a")); err != nil {
+				t.Fatal(err)
+			}
+			cfg := c.cfgs["a"]
+			cfg.Cluster.Initial = nil
+			c.cfgs["a"] = cfg
+			c.h.entries = map[uint64]Entry{}
+			c.start("a")
+			for n := range entries {
+				c.put(fmt.Sprintf("c%06d", n))
+			}
+			if !c.nodes["a"].store.MaySpeak() {
+				t.Error("a member alone may not speak")
+			}
+			for _, name := range []string{"b", "c"} {
+				id := c.join(name)
+				c.onLeader("promote "+name, func(ctx context.Context, s *Store) error { return s.Promote(ctx, id) })
+			}
+			c.settle()
+			c.kill("a")
+			c.put("without the first")
+			c.settle()
+		})
+	}
+}
+
+func TestEmptiedMemberIsRefused(t *testing.T) {
+	t.Parallel()
+	c := newTestCluster(t, 3, 100)
+	m := c.leader()
+	c.waitPublished(m)
+	victim := others(c.names, m.name)[0]
+	c.kill(victim)
+	if err := os.RemoveAll(filepath.Join(c.dir, victim)); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.tryStart(victim); !errors.Is(err, ErrEmptied) {
+		t.Fatalf("started with %v", err)
+	}
+	// Cut off while it starts, it cannot ask; it is refused when it speaks.
+	c.isolate(victim, true)
+	if err := c.tryStart(victim); err != nil {
+		t.Fatal(err)
+	}
+	c.isolate(victim, false)
+	v := c.nodes[victim]
+	c.wait("the emptied member to stop", func() bool { return v.failure != nil })
+	if !errors.Is(v.failure, ErrEmptied) {
+		t.Errorf("failed with %v", v.failure)
+	}
+	c.kill(victim)
+	// It comes back as a new member.
+	old := v.store.Member()
+	c.onLeader("remove", func(ctx context.Context, s *Store) error { return s.Remove(ctx, old) })
+	if err := os.RemoveAll(filepath.Join(c.dir, victim)); err != nil {
+		t.Fatal(err)
+	}
+	c.names = others(c.names, victim)
+	if id := c.join(victim); id == old {
+		t.Error("the id came back")
+	}
+	c.settle()
+}
+
+// waitPublished waits until the directories of all members are known to all.
+func (c *testCluster) waitPublished(m *machine) {
+	c.t.Helper()
+	c.poll("the members to be known", func() bool {
+		for _, n := range c.nodes {
+			conf := n.store.view.Load().conf
+			if len(conf.Members) == 0 || slices.ContainsFunc(conf.Members, func(r memberRecord) bool { return r.Incarnation == 0 }) {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// poll waits for a state that nobody announces.
+func (c *testCluster) poll(what string, ok func() bool) {
+	c.t.Helper()
+	look := time.NewTicker(5 * time.Millisecond)
+	defer look.Stop()
+	for deadline := time.Now().Add(patience); !ok(); <-look.C {
+		if time.Now().After(deadline) {
+			c.t.Fatalf("seed %d: waited in vain for %s:%s", c.seed, what, c.describe())
+		}
+	}
+}
+
+func TestRefusedChanges(t *testing.T) {
+	t.Parallel()
+	c := newTestCluster(t, 3, 110)
+	m := c.leader()
+	c.put("x")
+	c.waitPublished(m)
+	c.leadWith("a")
+	m = c.nodes["a"]
+	ctx := testContext(t)
+	follower := c.nodes["b"].store
+	check := func(what string, err, want error) {
+		t.Helper()
+		if !errors.Is(err, want) {
+			t.Errorf("%s: %v, want %v", what, err, want)
+		}
+	}
+	_, err := follower.AddLearner(ctx, "x", "x:1")
+	check("add on a follower", err, ErrNotLeader)
+	check("transfer on a follower", follower.TransferLeader(ctx, 0), ErrNotLeader)
+	_, err = m.store.AddLearner(ctx, "b", "x:1")
+	check("add a name twice", err, ErrTaken)
+	check("promote nobody", m.store.Promote(ctx, 7), ErrNotMember)
+	check("remove nobody", m.store.Remove(ctx, 7), ErrNotMember)
+	check("transfer to nobody", m.store.TransferLeader(ctx, 7), ErrNotMember)
+	if err := m.store.Remove(ctx, m.store.Member()); err == nil {
+		t.Error("the leader removed itself")
+	}
+	if _, err := m.store.AddLearner(ctx, "", "x:1"); err == nil {
+		t.Error("a member without a name was added")
+	}
+	id, err := m.store.AddLearner(ctx, "x", "x:1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	check("promote a server that was never seen", m.store.Promote(ctx, id), ErrBehind)
+	if got := m.store.ClusterVersion(); got != 1 {
+		t.Errorf("cluster version %d", got)
+	}
+	// With one of three gone, the other two must stay.
+	c.kill("b")
+	c.poll("the loss to be noticed", func() bool {
+		i := slices.IndexFunc(m.store.Members(), func(m Member) bool { return m.Name == "b" })
+		return !m.store.Members()[i].Active
+	})
+	check("remove one of the last two", m.store.Remove(ctx, c.nodes["c"].store.Member()), ErrQuorum)
+}

@@ -1,0 +1,215 @@
+package raftstore
+
+import (
+	"context"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/coordd/coordd/raftstore/peerpb"
+)
+
+// memNet is a network in memory whose faults follow a seed.
+type memNet struct {
+	mu       sync.Mutex
+	rng      *rand.Rand
+	servers  map[string]peerServer
+	streams  map[*memStream]bool
+	cut      map[[2]string]bool // from, to: nothing gets through
+	loss     float64            // share of frames lost
+	delayMax time.Duration
+}
+
+func newMemNet(seed uint64) *memNet {
+	return &memNet{
+		rng: rand.New(rand.NewPCG(seed, 1)), servers: map[string]peerServer{},
+		streams: map[*memStream]bool{}, cut: map[[2]string]bool{},
+	}
+}
+
+// at returns the network as one address sees it.
+func (n *memNet) at(address string) *memEnd { return &memEnd{n, address} }
+
+// setCut cuts or heals one direction.
+func (n *memNet) setCut(from, to string, cut bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.cut[[2]string{from, to}] = cut
+}
+
+func (n *memNet) setFaults(loss float64, delayMax time.Duration) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.loss, n.delayMax = loss, delayMax
+}
+
+// fate decides what becomes of one frame.
+func (n *memNet) fate(from, to string) (in peerServer, lost bool, delay time.Duration) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	in = n.servers[to]
+	lost = n.cut[[2]string{from, to}] || n.rng.Float64() < n.loss
+	if n.delayMax > 0 {
+		delay = time.Duration(n.rng.Int64N(int64(n.delayMax)))
+	}
+	return in, lost, delay
+}
+
+var errNoRoute = errors.New("nobody listens there")
+
+type memEnd struct {
+	net     *memNet
+	address string
+}
+
+var _ network = (*memEnd)(nil)
+
+func (e *memEnd) listen(in peerServer) (func(), error) {
+	e.net.mu.Lock()
+	defer e.net.mu.Unlock()
+	e.net.servers[e.address] = in
+	return func() {
+		e.net.mu.Lock()
+		delete(e.net.servers, e.address)
+		var mine []*memStream
+		for s := range e.net.streams {
+			if s.to == e.address {
+				mine = append(mine, s)
+			}
+		}
+		e.net.mu.Unlock()
+		for _, s := range mine {
+			s.reset()
+		}
+	}, nil
+}
+
+func (e *memEnd) close() {}
+
+func (e *memEnd) hello(ctx context.Context, address string, req *peerpb.HelloRequest) (*peerpb.HelloResponse, error) {
+	in, lost, _ := e.net.fate(e.address, address)
+	_, back, _ := e.net.fate(address, e.address)
+	if in == nil || lost || back {
+		return nil, errNoRoute
+	}
+	return in.answerHello(req)
+}
+
+func (e *memEnd) messages(ctx context.Context, address string, header *peerpb.Header) (frameStream, error) {
+	in, lost, _ := e.net.fate(e.address, address)
+	if in == nil || lost {
+		return nil, errNoRoute
+	}
+	if err := in.accept(header); err != nil {
+		return nil, err
+	}
+	s := &memStream{net: e.net, from: e.address, to: address, in: in, header: header,
+		frames: make(chan *peerpb.Frame, 64), done: make(chan struct{}), ended: make(chan struct{})}
+	e.net.mu.Lock()
+	e.net.streams[s] = true
+	e.net.mu.Unlock()
+	stop := context.AfterFunc(ctx, s.reset)
+	s.stop = stop
+	go s.run()
+	return s, nil
+}
+
+// memStream delivers frames in order, late or never.
+type memStream struct {
+	net      *memNet
+	from, to string
+	in       peerServer
+	header   *peerpb.Header
+	frames   chan *peerpb.Frame
+	once     sync.Once
+	done     chan struct{}
+	ended    chan struct{}
+	stop     func() bool
+	mu       sync.Mutex
+	err      error
+}
+
+func (s *memStream) send(f *peerpb.Frame) error {
+	select {
+	case s.frames <- proto.CloneOf(f):
+		return nil
+	case <-s.done:
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.err != nil {
+			return s.err
+		}
+		return errNoRoute
+	}
+}
+
+func (s *memStream) reset() { s.once.Do(func() { close(s.done) }) }
+
+func (s *memStream) close() {
+	s.stop()
+	s.reset()
+	<-s.ended
+}
+
+func (s *memStream) run() {
+	defer close(s.ended)
+	defer func() {
+		s.net.mu.Lock()
+		delete(s.net.streams, s)
+		_, _ = s.net.servers[s.to], s
+		s.net.mu.Unlock()
+		if _, lost, _ := s.net.fate(s.from, s.to); !lost {
+			s.in.lost(s.header)
+		}
+	}()
+	for {
+		select {
+		case <-s.done:
+			return
+		case f := <-s.frames:
+			in, lost, delay := s.net.fate(s.from, s.to)
+			if lost {
+				continue
+			}
+			if in != s.in {
+				s.reset()
+				return
+			}
+			select {
+			case <-time.After(delay):
+			case <-s.done:
+				return
+			}
+			if err := s.in.receive(s.header, f); err != nil {
+				s.mu.Lock()
+				s.err = err
+				s.mu.Unlock()
+				s.reset()
+			}
+		}
+	}
+}
+
+func (e *memEnd) snapshot(ctx context.Context, address string, next func() (*peerpb.Chunk, error)) error {
+	in, lost, _ := e.net.fate(e.address, address)
+	if in == nil || lost {
+		return errNoRoute
+	}
+	return in.receiveSnapshot(ctx, func() (*peerpb.Chunk, error) {
+		c, err := next()
+		if errors.Is(err, io.EOF) {
+			return nil, io.EOF
+		}
+		if err != nil {
+			return nil, err
+		}
+		if _, lost, _ := e.net.fate(e.address, address); lost {
+			return nil, errNoRoute
+		}
+		return proto.CloneOf(c), nil
+	})
+}
