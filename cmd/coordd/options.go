@@ -9,6 +9,7 @@ import (
 	"path"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -24,6 +25,7 @@ type settings struct {
 	inMemory  bool   // nothing is written to disk
 	tls       tlsSettings
 	auth      authSettings
+	cluster   clusterSettings
 	// How many of each a client or the process may have open at once.
 	streamsPerConnection, streams, connectionsPerAddress int
 
@@ -50,7 +52,7 @@ const (
 )
 
 // serveOptions are the settings of `coordd serve`, in the order of its help.
-var serveOptions = []option{
+var serveOptions = slices.Concat([]option{
 	{"listen", "HOST:PORT", "address to accept clients on, plain text; port 0 takes a free one", "127.0.0.1:2136", setListen},
 	{"advertise", "HOST[:PORT]", "address that clients are told to connect to (default: derived from --listen)", "", setAdvertise},
 	dataDirOption,
@@ -73,7 +75,7 @@ var serveOptions = []option{
 		setCount(func(s *settings) *int { return &s.connectionsPerAddress })},
 	{"log-level", "LEVEL", "least severe message to log: " + levelNames, "info", setLogLevel},
 	{"log-format", "FORMAT", "form of the log on stderr: text or json", "text", setLogFormat},
-}
+}, clusterOptions)
 
 // dataDirOption is shared by the commands that work on a data directory.
 var dataDirOption = option{dataDirName, "DIR",

@@ -33,6 +33,11 @@ func startServer(ctx context.Context, s settings, logger *slog.Logger) (runningS
 		TokenFile:    s.auth.tokenFile,
 		InitialAdmin: s.auth.admin,
 	}
+	cluster, err := s.cluster.configuration()
+	if err != nil {
+		return nil, withCode(exitConfig, &server.ConfigError{Err: err})
+	}
+	config.Cluster = cluster
 	if s.auth.adminPasswordFile != "" {
 		password, err := readPasswordFile(s.auth.adminPasswordFile)
 		if err != nil {
