@@ -17,8 +17,8 @@ func TestRefusals(t *testing.T) {
 		code        exitCode
 		want        []string
 	}{
-		{"no command", "", nil, "", exitUsage, []string{"no command given", "check, help, serve, version"}},
-		{"unknown command", "bogus", nil, "", exitUsage, []string{`unknown command "bogus"`, "check, help, serve, version"}},
+		{"no command", "", nil, "", exitUsage, []string{"no command given", "check, conformance, help, serve, version"}},
+		{"unknown command", "bogus", nil, "", exitUsage, []string{`unknown command "bogus"`, "check, conformance, help, serve, version"}},
 		{"slip in a command", "srve", nil, "", exitUsage, []string{`unknown command "srve"`, "did you mean serve?"}},
 		{"slip in a command, with its flags", "srve --listen :1", nil, "", exitUsage, []string{`unknown command "srve"`, "did you mean serve?"}},
 		{"help for an unknown command", "help chekc", nil, "", exitUsage, []string{`unknown command "chekc"`, "did you mean check?"}},
@@ -26,6 +26,14 @@ func TestRefusals(t *testing.T) {
 		{"argument of serve", "serve here", home, "", exitUsage, []string{`argument "here"`, "coordd serve takes only flags"}},
 		{"argument of check", "check here", home, "", exitUsage, []string{`argument "here"`, "coordd check takes only flags"}},
 		{"argument of version", "version 1", nil, "", exitUsage, []string{`argument "1"`, "coordd version takes only flags"}},
+
+		{"no endpoint", "conformance", nil, "", exitUsage, []string{"flag --endpoint", `value ""`, "grpc://HOST:PORT/DATABASE"}},
+		{"endpoint of another kind", "conformance --endpoint http://h:1/local", nil, "", exitUsage, []string{"flag --endpoint", "grpc://HOST:PORT/DATABASE"}},
+		{"endpoint without port", "conformance --endpoint grpc://h/local", nil, "", exitUsage, []string{"flag --endpoint", "grpc://HOST:PORT/DATABASE"}},
+		{"endpoint without database", "conformance --endpoint grpc://h:1/", nil, "", exitUsage, []string{"flag --endpoint", "names no database"}},
+		{"wrong expression", "conformance --endpoint grpc://h:1/local --run (", nil, "", exitUsage, []string{"flag --run", `value "("`}},
+		{"nothing to run", "conformance --endpoint grpc://h:1/local --tag none", nil, "", exitUsage, []string{"no script matches", `"none"`}},
+		{"no token file", "conformance --endpoint grpc://h:1/local --token-file /nowhere/t", nil, "", exitConfig, []string{"flag --token-file", "/nowhere/t"}},
 
 		{"slip in a flag", "serve --listne :1", home, "", exitUsage, []string{"unknown flag --listne", "did you mean --listen?"}},
 		{"unknown flag", "serve --colour red", home, "", exitUsage, []string{"unknown flag --colour", "--listen, --advertise, --data-dir"}},
