@@ -5,6 +5,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -55,6 +56,24 @@ func TestPure(t *testing.T) {
 // TestPureStored sends everything through its stored format.
 func TestPureStored(t *testing.T) {
 	replay(t, &Pure{Stored: true})
+}
+
+// TestPureFailOver changes the leader between every two steps. Nobody may notice.
+func TestPureFailOver(t *testing.T) {
+	replay(t, &Pure{FailOver: true})
+}
+
+// TestFailOverExemptions wants a script that says it cannot stand a leader change to differ because of one.
+func TestFailOverExemptions(t *testing.T) {
+	for _, script := range loadScripts(t) {
+		if script.NotFailOver == "" {
+			continue
+		}
+		script.Needs = slices.DeleteFunc(script.Needs, func(need Need) bool { return need == NeedSameLeader })
+		if outcome, err := Run(t.Context(), &Pure{FailOver: true}, script); err == nil && outcome.Diff == "" {
+			t.Errorf("%s shows no leader change: it needs no exemption", script.Name)
+		}
+	}
 }
 
 func rewrite(t *testing.T) {

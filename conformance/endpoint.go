@@ -78,7 +78,7 @@ func (e *Endpoint) Close(ctx context.Context) error {
 // Offers implements Target.
 func (e *Endpoint) Offers(need Need) bool {
 	switch need {
-	case NeedWire:
+	case NeedWire, NeedSameLeader:
 		return true
 	case NeedRestart:
 		return e.restart != nil
