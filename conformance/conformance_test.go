@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -94,7 +95,8 @@ func rewrite(t *testing.T) {
 	}
 }
 
-// TestMap fails on a rule without a script, and on one that says "later" although a script shows it.
+// TestMap fails on a rule that neither a script nor a Go test shows, on one that says it cannot be shown although it is,
+// and on a Go test that does not exist.
 func TestMap(t *testing.T) {
 	rules, err := Map(loadScripts(t))
 	if err != nil {
@@ -107,12 +109,38 @@ func TestMap(t *testing.T) {
 	}
 	for _, rule := range rules {
 		switch {
-		case rule.Later == "" && len(rule.Scripts) == 0:
-			t.Errorf("no script shows %s: %s", rule.ID, rule.Text)
-		case rule.Later != "" && len(rule.Scripts) > 0:
-			t.Errorf("%s is shown by %v, but rules.txt says that it cannot be: %s", rule.ID, rule.Scripts, rule.Later)
+		case rule.Later+rule.Never == "" && len(rule.Scripts)+len(rule.Tests) == 0:
+			t.Errorf("nothing shows %s: %s", rule.ID, rule.Text)
+		case rule.Later+rule.Never != "" && len(rule.Scripts) > 0:
+			t.Errorf("%s is shown by %v, but rules.txt says that it cannot be: %s", rule.ID, rule.Scripts, rule.Later+rule.Never)
+		}
+		for _, test := range rule.Tests {
+			if !testExists(t, test) {
+				t.Errorf("%s: there is no test %s", rule.ID, test)
+			}
 		}
 	}
+}
+
+// testExists looks for a Go test by its package's name and its own. Packages are looked for in the folders of that name,
+// at the top or one below.
+func testExists(t *testing.T, test string) bool {
+	t.Helper()
+	folder, name, _ := strings.Cut(test, ".")
+	for _, pattern := range []string{filepath.Join("..", folder, "*_test.go"), filepath.Join("..", "*", folder, "*_test.go")} {
+		files, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range files {
+			if text, err := os.ReadFile(file); err != nil {
+				t.Fatal(err)
+			} else if strings.Contains(string(text), "\nfunc "+name+"(t *testing.T) {") {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // TestRealLimits asserts the limits that scripts have to lower (coordination.md §5).
