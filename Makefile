@@ -98,7 +98,7 @@ conformance: ## replay the transcripts on all local targets: pure, stored, with 
 	@go test ./conformance -count=1 -run '^Test(Pure|PureStored|PureFailOver|FailOverExemptions|Server|Binary|Map|Differences)$$'
 
 conformance-map: ## print which scripts and tests show which rule; fails on a rule without one
-	@cd conformance && go test . -count=1 -run '^TestMap$$' -map
+	@cd conformance && go test -count=1 -run '^TestMap$$' -map
 
 differences: ## write docs/differences.md anew from the scripts
 	@go test ./conformance -count=1 -run '^TestDifferences$$' -write-differences
