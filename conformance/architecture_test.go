@@ -36,6 +36,9 @@ const (
 	hashicorp = "github.com/hashicorp/"
 	ydbProtos = "github.com/ydb-platform/ydb-go-genproto"
 	system    = "golang.org/x/sys"
+	tokens    = "github.com/golang-jwt/jwt/v5"
+	passwords = "golang.org/x/crypto/argon2"
+	terminal  = "golang.org/x/term"
 )
 
 // layers is the table of packages of the architecture, the innermost first.
@@ -45,11 +48,11 @@ var layers = []layer{
 	{folder: "coordination/codec", ours: []string{"scheme", "coordination"}, foreign: []string{protobuf}, pure: true},
 	{folder: "coordination/codec/logpb", foreign: []string{protobuf}}, // generated
 	{folder: "raftstore", foreign: []string{raft, hashicorp, bbolt, grpc, protobuf, system}},
-	{folder: "server", ours: []string{"scheme", "coordination", "raftstore"}, foreign: []string{grpc, protobuf, ydbProtos}},
+	{folder: "server", ours: []string{"scheme", "coordination", "raftstore"}, foreign: []string{grpc, protobuf, ydbProtos, tokens, passwords}},
 	{folder: "conformance", ours: []string{"scheme", "coordination", "raftstore", "server"},
 		foreign: []string{raft, hashicorp, bbolt, grpc, protobuf, ydbProtos, system, "github.com/anishathalye/porcupine", "pgregory.net/rapid"}},
 	{folder: "cmd/coordd", ours: []string{"scheme", "coordination", "raftstore", "server", "conformance"},
-		foreign: []string{grpc, protobuf, ydbProtos, system, "github.com/spf13/", "go.yaml.in/yaml/v3"}},
+		foreign: []string{grpc, protobuf, ydbProtos, system, terminal, "github.com/spf13/", "go.yaml.in/yaml/v3"}},
 }
 
 // layerOf returns the row for a folder, nil if the table has none.

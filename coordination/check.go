@@ -12,6 +12,9 @@ func (m *Machine) Check() error {
 	if err := m.tree.Check(); err != nil {
 		broken = append(broken, err)
 	}
+	if err := m.accounts.check(m.index); err != nil {
+		broken = append(broken, err)
+	}
 	inTree := 0
 	for entry := range m.tree.All() {
 		if entry.Node == 0 {

@@ -106,7 +106,7 @@ func (m *Machine) Freeze() *Checkpoint {
 	for _, change := range m.tree.TakeChanged() {
 		cp.capturePath(change)
 	}
-	cp.digest += m.pathsBase
+	cp.digest += m.pathsBase + cp.captureAccounts()
 	return cp
 }
 
@@ -198,6 +198,9 @@ func (m *Machine) Digest() uint64 {
 	for entry := range m.tree.All() {
 		digest += PathRow{entry}.hash()
 	}
+	for _, row := range m.accounts.allRows() {
+		digest += row.hash()
+	}
 	return digest
 }
 
@@ -211,6 +214,9 @@ func (m *Machine) AllRows() []Row {
 	}
 	for entry := range m.tree.All() {
 		add(PathRow{entry})
+	}
+	for _, row := range m.accounts.allRows() {
+		add(row)
 	}
 	for _, id := range slices.Sorted(maps.Keys(m.nodes)) {
 		n := m.nodes[id]

@@ -223,7 +223,7 @@ func differences(t *testing.T, got, want rowStore) string {
 // Commands and the slices of checkpoints come in any order, machines crash; whatever happens, a complete checkpoint
 // holds exactly the state at its index, and the log behind it leads to the present.
 func TestCheckpointsWhileCommandsGoOn(t *testing.T) {
-	const seeds, steps = 12, 700
+	const seeds, steps = 12, 1000
 	seen := make(map[string]int)
 	for seed := range uint64(seeds) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {

@@ -96,7 +96,8 @@ type ReleaseSemaphore struct {
 // CreateNode makes a coordination node (§1.1). Call is who waits for the answer; StampMillis is the leader's wall
 // clock, the only place where it enters the state.
 type CreateNode struct {
-	Call        Epoch
+	Call Epoch
+	Caller
 	Path        scheme.Path
 	Config      NodeConfig
 	SetsPath    bool // config.path was not empty
@@ -106,7 +107,8 @@ type CreateNode struct {
 
 // AlterNode merges a configuration into a node's (§1.2).
 type AlterNode struct {
-	Call     Epoch
+	Call Epoch
+	Caller
 	Path     scheme.Path
 	Config   NodeConfig
 	SetsPath bool
@@ -115,12 +117,14 @@ type AlterNode struct {
 // DropNode removes a node with everything in it (§1.3).
 type DropNode struct {
 	Call Epoch
+	Caller
 	Path scheme.Path
 }
 
 // MakeDirectory makes a directory and its missing parents.
 type MakeDirectory struct {
-	Call        Epoch
+	Call Epoch
+	Caller
 	Path        scheme.Path
 	Owner       string
 	StampMillis uint64
@@ -129,12 +133,14 @@ type MakeDirectory struct {
 // RemoveDirectory removes an empty directory.
 type RemoveDirectory struct {
 	Call Epoch
+	Caller
 	Path scheme.Path
 }
 
 // ModifyPermissions changes the owner and the explicit permissions of a path.
 type ModifyPermissions struct {
-	Call   Epoch
+	Call Epoch
+	Caller
 	Path   scheme.Path
 	Change scheme.PermissionsChange
 }

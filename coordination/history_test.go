@@ -20,6 +20,8 @@ type history struct {
 	sessions map[coordination.NodeID][]coordination.Attach // by node, with the epoch of the last attach
 	waits    []coordination.Effect                         // EffectPending
 	acquires []*coordination.AcquireSemaphore
+
+	newestKey uint64 // id of the last signing key that the machine had
 }
 
 type logEntry struct {
@@ -48,12 +50,16 @@ var makers = []func(*history, coordination.NodeID) coordination.Command{
 	(*history).expireSession, (*history).expireWaiter, (*history).createSemaphore, (*history).updateSemaphore,
 	(*history).deleteSemaphore, (*history).createNode, (*history).alterNode, (*history).dropNode,
 	(*history).makeDirectory, (*history).removeDirectory, (*history).modifyPermissions, (*history).nothing,
+	(*history).addUser, (*history).setPassword, (*history).removeUser, (*history).rotateSigningKey,
 }
 
 // next appends an entry to the log.
 func (h *history) next(m *coordination.Machine) logEntry {
 	if h.random.IntN(100) == 0 {
 		h.term++
+	}
+	if keys := m.Accounts().SigningKeys(); len(keys) > 0 {
+		h.newestKey = keys[len(keys)-1].ID
 	}
 	total := 0
 	for _, w := range h.weights {

@@ -75,6 +75,7 @@ type attachment struct {
 	epoch     Epoch
 	node      *ledNode
 	session   *ledSession // nil for a new session that is not there yet
+	caller    Caller
 	rights    Rights
 	stopping  bool
 	abandoned bool // the stream went away while attaching

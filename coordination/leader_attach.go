@@ -2,20 +2,24 @@ package coordination
 
 import "github.com/coordd/coordd/scheme"
 
-// Attach takes the first message of a stream: checks 4 to 18 of §2.3 in their order. The answer is a MessageAttached or
-// a MessageEnd, now or when the command that it proposes has been applied.
+// Attach takes the first message of a stream: checks 4 to 18 of §2.3 in their order, the rights (7) among them. The answer
+// is a MessageAttached or a MessageEnd, now or when the command that it proposes has been applied.
 //
 // It differs from the reference in one point: a theft is validated before the older stream is ended, so a newcomer that
 // is refused disturbs nobody (§2.5).
 func (l *Leader) Attach(now Instant, stream StreamID, r AttachRequest) {
-	a := &attachment{stream: stream, server: r.Server, path: r.Path, seqNo: r.SeqNo, rights: AllRights}
+	a := &attachment{stream: stream, server: r.Server, path: r.Path, seqNo: r.SeqNo, caller: r.Caller}
 	n, refusal := l.resolve(r.Path)
 	if refusal == nil {
 		a.node = n
 		if made, ok := n.node.nonces[r.Nonce]; ok && r.Session == 0 {
 			r.Session = made // a repetition: the answer to the first one was lost with its leader
 		}
-		refusal = l.checkAttach(a, &r)
+		if a.rights = l.rights(a); a.rights == 0 {
+			refusal = NoAccess
+		} else {
+			refusal = l.checkAttach(a, &r)
+		}
 	}
 	if refusal != nil {
 		l.end(a, refusal)

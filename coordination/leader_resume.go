@@ -4,9 +4,14 @@ package coordination
 // a session the one with the latest epoch has it. Every open request gets its one true answer, or is executed if it
 // never was; where neither can be said, the stream ends with "Link failure", as with the reference.
 func (l *Leader) Resume(now Instant, stream StreamID, r *Roster) {
-	a := &attachment{stream: stream, server: r.Server, path: r.Path, seqNo: r.SeqNo, epoch: r.Epoch, rights: r.Rights}
+	a := &attachment{stream: stream, server: r.Server, path: r.Path, seqNo: r.SeqNo, epoch: r.Epoch,
+		caller: r.Caller, rights: r.Rights}
 	if a.node = l.led(r.Node); a.node == nil {
 		l.end(a, LinkFailure) // as when the node is dropped (§1.3)
+		return
+	}
+	if a.rights&^l.rights(a) != 0 {
+		l.end(a, NoAccess) // lost while there was no leader to look
 		return
 	}
 	s := a.node.led(r.Session)

@@ -19,6 +19,10 @@ type Machine struct {
 	nextNode NodeID
 	dropped  []NodeID // since the last checkpoint
 
+	accounts      *Accounts
+	accountRows   accountRows
+	accessVersion uint64
+
 	rows       *rowTracker
 	pathHashes map[scheme.EntryID]uint64 // of the path rows of the last checkpoint
 	pathsBase  uint64                    // their sum
@@ -32,7 +36,7 @@ func NewMachine(database string, limits Limits) (*Machine, error) {
 		return nil, fmt.Errorf("database: %w", err)
 	}
 	return &Machine{
-		limits: limits, tree: tree, nodes: make(map[NodeID]*node), nextNode: 1,
+		limits: limits, tree: tree, nodes: make(map[NodeID]*node), nextNode: 1, accounts: &Accounts{},
 		rows: &rowTracker{generation: 1}, pathHashes: make(map[scheme.EntryID]uint64),
 	}, nil
 }
@@ -99,7 +103,9 @@ func (m *Machine) Apply(index Index, term Term, c Command) []Effect {
 			m.expireWaiter(n, c, term)
 		}
 	default:
-		m.applyToTree(c)
+		if !m.applyToAccounts(c) {
+			m.applyToTree(c)
+		}
 	}
 	return m.effects
 }
@@ -187,11 +193,11 @@ func (m *Machine) applyToTree(c Command) {
 	case *DropNode:
 		m.done(c.Call, m.dropNode(c))
 	case *MakeDirectory:
-		m.done(c.Call, m.tree.MakeDirectory(c.Path, c.Owner, m.stamp(c.StampMillis)))
+		m.done(c.Call, m.makeDirectory(c))
 	case *RemoveDirectory:
-		m.done(c.Call, m.tree.RemoveDirectory(c.Path))
+		m.done(c.Call, m.removeDirectory(c))
 	case *ModifyPermissions:
-		m.done(c.Call, m.tree.ModifyPermissions(c.Path, c.Change))
+		m.done(c.Call, m.modifyPermissions(c))
 	default:
 		panic(fmt.Sprintf("coordination: unknown command %T", c))
 	}
@@ -205,7 +211,32 @@ func (m *Machine) stamp(millis uint64) scheme.Stamp {
 	return scheme.Stamp{PlanStep: millis, TxID: uint64(m.index)}
 }
 
+func (m *Machine) makeDirectory(c *MakeDirectory) scheme.Outcome {
+	if outcome := m.tree.AuthorizeCreation(c.Path, scheme.CreateDirectory, m.Subject(c.Caller)); !outcome.OK() {
+		return outcome
+	}
+	return m.tree.MakeDirectory(c.Path, c.Owner, m.stamp(c.StampMillis))
+}
+
+func (m *Machine) removeDirectory(c *RemoveDirectory) scheme.Outcome {
+	if outcome := m.tree.Authorize(c.Path, scheme.RemoveSchema, m.Subject(c.Caller)); !outcome.OK() {
+		return outcome
+	}
+	return m.tree.RemoveDirectory(c.Path)
+}
+
+func (m *Machine) modifyPermissions(c *ModifyPermissions) scheme.Outcome {
+	if outcome := m.tree.AuthorizePermissions(c.Path, c.Change, m.Subject(c.Caller)); !outcome.OK() {
+		return outcome
+	}
+	m.accessVersion++
+	return m.tree.ModifyPermissions(c.Path, c.Change)
+}
+
 func (m *Machine) createNode(c *CreateNode) scheme.Outcome {
+	if outcome := m.tree.AuthorizeCreation(c.Path, scheme.CreateTable, m.Subject(c.Caller)); !outcome.OK() {
+		return outcome
+	}
 	created, outcome := m.tree.CreateNode(c.Path, scheme.NewNode{
 		ID: m.nextNode, Owner: c.Owner, Created: m.stamp(c.StampMillis), ConfigHasPath: c.SetsPath,
 	})
@@ -219,6 +250,9 @@ func (m *Machine) createNode(c *CreateNode) scheme.Outcome {
 }
 
 func (m *Machine) alterNode(c *AlterNode) scheme.Outcome {
+	if outcome := m.tree.Authorize(c.Path, scheme.AlterSchema, m.Subject(c.Caller)); !outcome.OK() {
+		return outcome
+	}
 	entry, outcome := m.tree.NodeToAlter(c.Path)
 	switch {
 	case !outcome.OK():
@@ -234,6 +268,9 @@ func (m *Machine) alterNode(c *AlterNode) scheme.Outcome {
 
 // dropNode forgets the node at once, whatever it holds; its stored rows are forgotten as a whole at the next checkpoint.
 func (m *Machine) dropNode(c *DropNode) scheme.Outcome {
+	if outcome := m.tree.Authorize(c.Path, scheme.RemoveSchema, m.Subject(c.Caller)); !outcome.OK() {
+		return outcome
+	}
 	id, outcome := m.tree.DropNode(c.Path)
 	if !outcome.OK() {
 		return outcome

@@ -28,6 +28,8 @@ type AttachRequest struct {
 	ProtectionKey string
 	// Server is the server that holds the stream: a theft within one server is told apart from one across (§2.5).
 	Server uint64
+	// Caller is who asks, found by the server that holds the stream.
+	Caller Caller
 	// Nonce is the Front's own name for its wish for a new session, not 0: repeated to a new leader, it finds the session
 	// that was made for it.
 	Nonce uint64
@@ -40,6 +42,7 @@ type Roster struct {
 	Epoch         Epoch
 	Path          string // as the client wrote it
 	Server        uint64
+	Caller        Caller
 	SeqNo         uint64
 	Rights        Rights
 	TimeoutMillis uint64

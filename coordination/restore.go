@@ -38,6 +38,9 @@ func (r *Restorer) Add(row Row) error {
 	case PathRow:
 		r.entries = append(r.entries, row.Entry)
 		return nil
+	case UserRow, SigningKeyRow:
+		r.machine.restoreAccount(row)
+		return nil
 	case NodeRow:
 		n := newNode(row.ID, row.Config, r.machine.rows)
 		n.nextSession, n.nextSemaphore, n.nextOrder = row.NextSession, row.NextSemaphore, row.NextOrder
@@ -113,8 +116,9 @@ func (r *Restorer) Finish() (*Machine, error) {
 		m.pathHashes[entry.ID] = hash
 		m.pathsBase += hash
 	}
+	m.accounts.sortRestored()
 	m.index, m.nextNode = r.header.Index, r.header.NextNode
-	if digest := m.rows.base + m.pathsBase + r.header.hash(); digest != r.header.Digest {
+	if digest := m.rows.base + m.pathsBase + m.accountRows.base + r.header.hash(); digest != r.header.Digest {
 		return nil, fmt.Errorf("the rows of the checkpoint at index %d have digest %016x, stored is %016x",
 			m.index, digest, r.header.Digest)
 	}

@@ -14,10 +14,12 @@ const (
 	RowSession
 	RowSemaphore
 	RowLink
+	RowUser       // of no node, like those below
+	RowSigningKey // what login tokens are signed with
 )
 
-// RowKey identifies a row. Node is 0 for RowMachine and RowPath. ID is the number of the entry, session, semaphore or
-// link (its order id); 0 for RowMachine and RowNode.
+// RowKey identifies a row. Node is 0 for RowMachine, RowPath, RowUser and RowSigningKey. ID is the number of the entry,
+// session, semaphore, link (its order id), user or key; 0 for RowMachine and RowNode.
 type RowKey struct {
 	Kind RowKind
 	Node NodeID

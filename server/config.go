@@ -42,6 +42,19 @@ type Config struct {
 	Logger *slog.Logger
 	// Limits are the node limits; zero: those of the protocol.
 	Limits coordination.Limits
+	// ListenTLS is the address for TLS, host:port; empty: none. It needs TLS.
+	ListenTLS string
+	// AdvertiseTLS is what Advertise is, for ListenTLS. Empty: the host of Advertise and the port of ListenTLS.
+	AdvertiseTLS string
+	// TLS names the certificate files.
+	TLS TLSFiles
+	// Auth says whether anonymous callers are refused and rights count: AuthOff (or empty) or AuthRequired.
+	Auth string
+	// TokenFile names a file of access tokens, a line each: token, space, user. Empty: none. It is read again when it
+	// changes.
+	TokenFile string
+	// InitialAdmin is a user to add, as an administrator, if there are no users. InitialAdminPassword goes with it.
+	InitialAdmin, InitialAdminPassword string
 	// HoldStartFailureMillis delays the Failure of a start that was refused; nil: 100 ms.
 	HoldStartFailureMillis *uint64
 }
@@ -67,7 +80,7 @@ func (c Config) Validate() error {
 	if c.InMemory == (c.DataDir != "") {
 		return errors.New("data directory: want a directory, or in-memory, and not both")
 	}
-	return nil
+	return errors.Join(c.validateTLS(), c.validateAuth())
 }
 
 func validPort(port string, least int) error {

@@ -30,6 +30,9 @@ func (s coordinationService) Session(rpc Ydb_Coordination_V1.CoordinationService
 		return err
 	}
 	defer s.streams.remove(stream)
+	if !s.auth.stillValid(stream.identity, s.group.access.accounts()) { // revoked before the keeper knew the stream
+		return errInvalidToken
+	}
 	return stream.serve()
 }
 
@@ -39,8 +42,8 @@ func (s coordinationService) CreateNode(ctx context.Context, r *Ydb_Coordination
 	path, outcome := scheme.SplitInDatabase(r.GetPath(), databaseName, sent)
 	op, err := s.unlessRefused(outcome, func() (*Ydb_Operations.Operation, error) {
 		return s.command(ctx, r.GetOperationParams(), func(call coordination.Epoch) coordination.Command {
-			return &coordination.CreateNode{Call: call, Path: path, Config: wire.NodeConfig(r.GetConfig()),
-				SetsPath: r.GetConfig().GetPath() != "", Owner: scheme.RootOwner, StampMillis: s.group.clock.wallMillis()}
+			return &coordination.CreateNode{Call: call, Caller: s.caller(ctx), Path: path, Config: wire.NodeConfig(r.GetConfig()),
+				SetsPath: r.GetConfig().GetPath() != "", Owner: ownerFor(ctx), StampMillis: s.group.clock.wallMillis()}
 		})
 	})
 	return &Ydb_Coordination.CreateNodeResponse{Operation: op}, err
@@ -51,7 +54,7 @@ func (s coordinationService) AlterNode(ctx context.Context, r *Ydb_Coordination.
 	path, outcome := scheme.SplitAtLastSlash(r.GetPath())
 	op, err := s.unlessRefused(outcome, func() (*Ydb_Operations.Operation, error) {
 		return s.command(ctx, r.GetOperationParams(), func(call coordination.Epoch) coordination.Command {
-			return &coordination.AlterNode{Call: call, Path: path, Config: wire.NodeConfig(r.GetConfig()), SetsPath: r.GetConfig().GetPath() != ""}
+			return &coordination.AlterNode{Call: call, Caller: s.caller(ctx), Path: path, Config: wire.NodeConfig(r.GetConfig()), SetsPath: r.GetConfig().GetPath() != ""}
 		})
 	})
 	return &Ydb_Coordination.AlterNodeResponse{Operation: op}, err
@@ -62,7 +65,7 @@ func (s coordinationService) DropNode(ctx context.Context, r *Ydb_Coordination.D
 	path, outcome := scheme.SplitAtLastSlash(r.GetPath())
 	op, err := s.unlessRefused(outcome, func() (*Ydb_Operations.Operation, error) {
 		return s.command(ctx, r.GetOperationParams(), func(call coordination.Epoch) coordination.Command {
-			return &coordination.DropNode{Call: call, Path: path}
+			return &coordination.DropNode{Call: call, Caller: s.caller(ctx), Path: path}
 		})
 	})
 	return &Ydb_Coordination.DropNodeResponse{Operation: op}, err
@@ -71,7 +74,11 @@ func (s coordinationService) DropNode(ctx context.Context, r *Ydb_Coordination.D
 // DescribeNode is coordination.md §1.4: the configuration exactly as stored.
 func (s coordinationService) DescribeNode(ctx context.Context, r *Ydb_Coordination.DescribeNodeRequest) (*Ydb_Coordination.DescribeNodeResponse, error) {
 	op, err := s.query(ctx, r.GetOperationParams(), func(m *coordination.Machine) (proto.Message, scheme.Outcome) {
-		entry, outcome := m.Tree().NodeToDescribe(scheme.SplitLoose(r.GetPath()))
+		path := scheme.SplitLoose(r.GetPath())
+		if outcome := s.mayDescribe(ctx, m, path); !outcome.OK() {
+			return nil, outcome
+		}
+		entry, outcome := m.Tree().NodeToDescribe(path)
 		if !outcome.OK() {
 			return nil, outcome
 		}

@@ -25,18 +25,22 @@ const (
 )
 
 // servedNames are the services that an endpoint lists, by the names that the filter of a request uses.
-var servedNames = []string{"coordination", "scheme", "discovery"}
+var servedNames = []string{"coordination", "scheme", "discovery", "auth"}
 
-// ListEndpoints names this server, under the address that clients are to use, as plaintext: that is the listener on
-// which the question came.
-func (s discoveryService) ListEndpoints(_ context.Context, r *Ydb_Discovery.ListEndpointsRequest) (*Ydb_Discovery.ListEndpointsResponse, error) {
+// ListEndpoints names this server, under the address that clients are to use for the listener on which the question
+// came: SDKs drop the endpoints of the other kind.
+func (s discoveryService) ListEndpoints(ctx context.Context, r *Ydb_Discovery.ListEndpointsRequest) (*Ydb_Discovery.ListEndpointsResponse, error) {
 	outcome, result := scheme.Done(), &Ydb_Discovery.ListEndpointsResult{SelfLocation: location}
 	switch {
 	case !slices.Equal(scheme.SplitLoose(r.GetDatabase()), scheme.SplitLoose(s.config.Database)):
 		outcome = refuse(scheme.NotFound, "Unknown database: "+r.GetDatabase())
 	case servesAll(r.GetService()):
+		host, port, ssl := s.advertisedHost, s.advertisedPort, cameByTLS(ctx)
+		if ssl {
+			host, port = s.tls.host, s.tls.port
+		}
 		result.Endpoints = []*Ydb_Discovery.EndpointInfo{{
-			Address: s.advertisedHost, Port: s.advertisedPort, NodeId: discoveredNodeID, Location: location, Service: servedNames,
+			Address: host, Port: port, Ssl: ssl, NodeId: discoveredNodeID, Location: location, Service: servedNames,
 		}}
 	}
 	op, err := operation(outcome, result)
@@ -47,9 +51,15 @@ func servesAll(wanted []string) bool {
 	return !slices.ContainsFunc(wanted, func(name string) bool { return !slices.Contains(servedNames, name) })
 }
 
-// WhoAmI answers as the reference does where nobody is authenticated.
-func (s discoveryService) WhoAmI(context.Context, *Ydb_Discovery.WhoAmIRequest) (*Ydb_Discovery.WhoAmIResponse, error) {
-	op, err := operation(refuse(scheme.GenericError, "No token provided"), nil)
+// WhoAmI names the caller, as the reference does: an anonymous one is an error.
+func (s discoveryService) WhoAmI(ctx context.Context, r *Ydb_Discovery.WhoAmIRequest) (*Ydb_Discovery.WhoAmIResponse, error) {
+	outcome, result := scheme.Done(), &Ydb_Discovery.WhoAmIResult{User: identityOf(ctx).name}
+	if result.User == "" {
+		outcome = refuse(scheme.GenericError, "No token provided")
+	} else if r.GetIncludeGroups() {
+		result.Groups = []string{scheme.AllUsers}
+	}
+	op, err := operation(outcome, result)
 	return &Ydb_Discovery.WhoAmIResponse{Operation: op}, err
 }
 

@@ -5,7 +5,11 @@
 //     log and messages for the streams go out. Nothing else touches the rings.
 //   - sessionStream is one client's Session stream: one goroutine that reads. Replies are written by the writers, a few
 //     goroutines shared by all streams, so that an idle stream costs no writer and a slow reader holds up nobody.
-//   - the services (coordination, scheme, discovery) turn unary calls into commands and reads of the group.
+//   - the services (coordination, scheme, discovery, auth, and our own for users) turn unary calls into commands and reads
+//     of the group.
+//   - the authenticator finds out who calls, once for a call or a stream. The keeper, a goroutine of its own, ends open
+//     streams whose token, user or right is gone.
+//   - one gRPC server serves the plain and the TLS listener; transportSecurity tells their connections apart.
 //
 // # Locks and order
 //

@@ -30,6 +30,7 @@ type group struct {
 	ended  chan struct{}    // closed when run has ended
 	failed func(error)      // called once, when the group cannot go on
 	follow func(leaderLink) // called when the streams of this server are to speak to another leader
+	access publishedAccess
 
 	turn    sync.Mutex
 	timer   *time.Timer          // wakes run
@@ -55,13 +56,15 @@ func openGroup(cfg Config, store *raftstore.Store, clock clock, failed func(erro
 	if err != nil {
 		return nil, err
 	}
-	return &group{
+	g := &group{
 		store: store, queue: newQueue(), clock: clock, logger: cfg.Logger, machine: machine, failed: failed, follow: follow,
 		ready: make(chan struct{}), over: make(chan struct{}), stop: make(chan struct{}), ended: make(chan struct{}),
 		timer: time.NewTimer(time.Hour), timerAt: coordination.Never,
 		sinks: make(map[coordination.StreamID]sink),
 		calls: make(map[coordination.Epoch]*call),
-	}, nil
+	}
+	g.access.publish(machine)
+	return g, nil
 }
 
 func loadMachine(cfg Config, store *raftstore.Store) (*coordination.Machine, error) {
@@ -260,6 +263,7 @@ func (g *group) apply(e *raftstore.Entry) error {
 		return fmt.Errorf("entry %d of the log: %w", e.Index, err)
 	}
 	effects := g.machine.Apply(coordination.Index(e.Index), coordination.Term(e.Term), command)
+	g.access.publish(g.machine)
 	switch {
 	case g.leader != nil:
 		g.inFlight -= len(e.Data)

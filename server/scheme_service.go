@@ -26,7 +26,7 @@ func (s schemeService) MakeDirectory(ctx context.Context, r *Ydb_Scheme.MakeDire
 	path, outcome := scheme.SplitInDatabase(r.GetPath(), databaseName, sent)
 	op, err := s.unlessRefused(outcome, func() (*Ydb_Operations.Operation, error) {
 		return s.command(ctx, r.GetOperationParams(), func(call coordination.Epoch) coordination.Command {
-			return &coordination.MakeDirectory{Call: call, Path: path, Owner: scheme.RootOwner, StampMillis: s.group.clock.wallMillis()}
+			return &coordination.MakeDirectory{Call: call, Caller: s.caller(ctx), Path: path, Owner: ownerFor(ctx), StampMillis: s.group.clock.wallMillis()}
 		})
 	})
 	return &Ydb_Scheme.MakeDirectoryResponse{Operation: op}, err
@@ -37,7 +37,7 @@ func (s schemeService) RemoveDirectory(ctx context.Context, r *Ydb_Scheme.Remove
 	path, outcome := scheme.SplitAtLastSlash(r.GetPath())
 	op, err := s.unlessRefused(outcome, func() (*Ydb_Operations.Operation, error) {
 		return s.command(ctx, r.GetOperationParams(), func(call coordination.Epoch) coordination.Command {
-			return &coordination.RemoveDirectory{Call: call, Path: path}
+			return &coordination.RemoveDirectory{Call: call, Caller: s.caller(ctx), Path: path}
 		})
 	})
 	return &Ydb_Scheme.RemoveDirectoryResponse{Operation: op}, err
@@ -47,6 +47,9 @@ func (s schemeService) RemoveDirectory(ctx context.Context, r *Ydb_Scheme.Remove
 func (s schemeService) ListDirectory(ctx context.Context, r *Ydb_Scheme.ListDirectoryRequest) (*Ydb_Scheme.ListDirectoryResponse, error) {
 	op, err := s.query(ctx, r.GetOperationParams(), func(m *coordination.Machine) (proto.Message, scheme.Outcome) {
 		path := scheme.SplitLoose(r.GetPath())
+		if outcome := s.mayDescribe(ctx, m, path); !outcome.OK() {
+			return nil, outcome
+		}
 		entry, outcome := m.Tree().EntryToDescribe(path)
 		if !outcome.OK() {
 			return nil, outcome
@@ -63,7 +66,11 @@ func (s schemeService) ListDirectory(ctx context.Context, r *Ydb_Scheme.ListDire
 // DescribePath describes a path.
 func (s schemeService) DescribePath(ctx context.Context, r *Ydb_Scheme.DescribePathRequest) (*Ydb_Scheme.DescribePathResponse, error) {
 	op, err := s.query(ctx, r.GetOperationParams(), func(m *coordination.Machine) (proto.Message, scheme.Outcome) {
-		entry, outcome := m.Tree().EntryToDescribe(scheme.SplitLoose(r.GetPath()))
+		path := scheme.SplitLoose(r.GetPath())
+		if outcome := s.mayDescribe(ctx, m, path); !outcome.OK() {
+			return nil, outcome
+		}
+		entry, outcome := m.Tree().EntryToDescribe(path)
 		if !outcome.OK() {
 			return nil, outcome
 		}
@@ -77,7 +84,7 @@ func (s schemeService) ModifyPermissions(ctx context.Context, r *Ydb_Scheme.Modi
 	path, outcome := scheme.SplitAtLastSlash(r.GetPath())
 	op, err := s.unlessRefused(outcome, func() (*Ydb_Operations.Operation, error) {
 		return s.command(ctx, r.GetOperationParams(), func(call coordination.Epoch) coordination.Command {
-			return &coordination.ModifyPermissions{Call: call, Path: path, Change: wire.PermissionsChange(r)}
+			return &coordination.ModifyPermissions{Call: call, Caller: s.caller(ctx), Path: path, Change: wire.PermissionsChange(r)}
 		})
 	})
 	return &Ydb_Scheme.ModifyPermissionsResponse{Operation: op}, err

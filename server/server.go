@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/reflection"
 
+	"github.com/ydb-platform/ydb-go-genproto/Ydb_Auth_V1"
 	"github.com/ydb-platform/ydb-go-genproto/Ydb_Coordination_V1"
 	"github.com/ydb-platform/ydb-go-genproto/Ydb_Discovery_V1"
 	"github.com/ydb-platform/ydb-go-genproto/Ydb_Scheme_V1"
@@ -34,6 +35,8 @@ type Server struct {
 	advertisedPort uint32
 
 	listener net.Listener
+	tls      *tlsListener // nil without ListenTLS
+	auth     *authenticator
 	grpc     *grpc.Server
 	health   *health.Server
 	store    *raftstore.Store
@@ -46,13 +49,15 @@ type Server struct {
 
 	stopOnce sync.Once
 	done     chan struct{}
+	keeper   keeper
 	mutex    sync.Mutex
 	err      error
 	serving  sync.WaitGroup
 }
 
 // Start opens the data directory and the listener and returns when the server answers requests. ctx bounds the start
-// only. Errors: those of Config.Validate, of raftstore.Open (ErrLocked, *CorruptionError and others), and of listening.
+// only. Errors: those of Config.Validate, *ConfigError, those of raftstore.Open (ErrLocked, *CorruptionError and others),
+// and of listening.
 func Start(ctx context.Context, config Config) (*Server, error) {
 	if config.Logger == nil {
 		config.Logger = slog.New(slog.DiscardHandler)
@@ -63,22 +68,31 @@ func Start(ctx context.Context, config Config) (*Server, error) {
 	if err := config.Validate(); err != nil {
 		return nil, err
 	}
-	store, err := raftstore.Open(raftstore.Config{Dir: config.DataDir, InMemory: config.InMemory, Logger: config.Logger})
+	auth, err := newAuthenticator(config)
 	if err != nil {
 		return nil, err
 	}
+	tls, err := listenTLS(config)
+	if err != nil {
+		return nil, err
+	}
+	store, err := raftstore.Open(raftstore.Config{Dir: config.DataDir, InMemory: config.InMemory, Logger: config.Logger})
+	if err != nil {
+		return nil, errors.Join(err, tls.close())
+	}
 	listener, err := net.Listen("tcp", config.Listen)
 	if err != nil {
-		return nil, errors.Join(err, store.Stop())
+		return nil, errors.Join(err, tls.close(), store.Stop())
 	}
-	s := &Server{config: config, store: store, listener: listener, writers: newWriters(), streams: newStreamSet(), done: make(chan struct{})}
+	s := &Server{config: config, store: store, listener: listener, tls: tls, auth: auth, writers: newWriters(), streams: newStreamSet(), done: make(chan struct{})}
 	s.setAdvertised()
 	s.setPolicies()
 	if err := s.startGroup(ctx); err != nil {
 		s.writers.close()
-		return nil, errors.Join(err, listener.Close(), store.Stop())
+		return nil, errors.Join(err, listener.Close(), tls.close(), store.Stop())
 	}
 	s.startGRPC()
+	s.startKeeper()
 	return s, nil
 }
 
@@ -134,6 +148,11 @@ func (s *Server) startGroup(ctx context.Context) error {
 	go s.group.run()
 	select {
 	case <-s.group.ready:
+		if err := s.addInitialAdmin(ctx); err != nil {
+			close(s.group.stop)
+			<-s.group.ended
+			return err
+		}
 		return nil
 	case <-s.done:
 		close(s.group.stop)
@@ -155,18 +174,30 @@ func (s *Server) startGRPC() {
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 20 * time.Second, Timeout: 10 * time.Second}),
 		grpc.WaitForHandlers(true),
+		grpc.Creds(transportSecurity{s.tls}),
+		grpc.ChainUnaryInterceptor(s.authenticateUnary),
+		grpc.ChainStreamInterceptor(s.authenticateStream),
 	)
 	Ydb_Coordination_V1.RegisterCoordinationServiceServer(s.grpc, coordinationService{Server: s})
 	Ydb_Scheme_V1.RegisterSchemeServiceServer(s.grpc, schemeService{Server: s})
 	Ydb_Discovery_V1.RegisterDiscoveryServiceServer(s.grpc, discoveryService{Server: s})
+	Ydb_Auth_V1.RegisterAuthServiceServer(s.grpc, authService{Server: s})
+	s.grpc.RegisterService(&userServiceDesc, userService{s})
 	s.health = health.NewServer()
 	grpc_health_v1.RegisterHealthServer(s.grpc, s.health)
 	reflection.Register(s.grpc)
+	s.serveOn(s.listener)
+	if s.tls != nil {
+		s.serveOn(s.tls)
+	}
+}
+
+func (s *Server) serveOn(listener net.Listener) {
 	s.serving.Add(1)
 	go func() {
 		defer s.serving.Done()
-		if err := s.grpc.Serve(s.listener); err != nil {
-			s.fail(fmt.Errorf("serve %s: %w", s.listener.Addr(), err))
+		if err := s.grpc.Serve(listener); err != nil {
+			s.fail(fmt.Errorf("serve %s: %w", listener.Addr(), err))
 		}
 	}()
 }
@@ -205,6 +236,7 @@ func (s *Server) fail(err error) {
 func (s *Server) Stop(ctx context.Context) error {
 	var err error
 	s.stopOnce.Do(func() {
+		s.stopKeeper()
 		s.health.Shutdown()
 		finished := make(chan struct{})
 		go func() {

@@ -28,6 +28,9 @@ type sessionStream struct {
 	pool   *writers
 	voice  *voice
 
+	identity *identity
+	enforced bool // the identity's rights count
+
 	mutex     sync.Mutex // guards what follows, and is never held across I/O
 	front     *coordination.Front
 	link      leaderLink  // where the Front's messages go; nil while there is no leader
@@ -53,6 +56,7 @@ func (s *Server) newStream(rpc Ydb_Coordination_V1.CoordinationService_SessionSe
 	}
 	return &sessionStream{
 		id: s.streams.nextID(), rpc: rpc, finish: finish, group: s.group, pool: s.writers,
+		identity: identityOf(rpc.Context()), enforced: s.auth.required,
 		front: coordination.NewFront(s.pingPolicy(rpc.Context())), timerAt: coordination.Never, voice: s.voice,
 	}, nil
 }
@@ -71,6 +75,7 @@ func (s *sessionStream) serve() error {
 		message := wire.FromClient(request)
 		if message.Start != nil {
 			message.Start.Nonce, message.Start.Server = nonzero(), s.group.store.Member()
+			message.Start.Caller = coordination.Caller{Subject: s.identity.name, Enforced: s.enforced}
 		}
 		s.mutex.Lock()
 		forward := s.front.Receive(&message)

@@ -48,9 +48,10 @@ func newFakeServer() *fakeServer {
 	return &fakeServer{done: make(chan struct{}), stopped: make(chan struct{}, 1)}
 }
 
-func (f *fakeServer) ConnectionString() string { return "grpc://127.0.0.1:1/local" }
-func (f *fakeServer) Done() <-chan struct{}    { return f.done }
-func (f *fakeServer) Err() error               { return f.err }
+func (f *fakeServer) ConnectionString() string    { return "grpc://127.0.0.1:1/local" }
+func (f *fakeServer) TLSConnectionString() string { return "" }
+func (f *fakeServer) Done() <-chan struct{}       { return f.done }
+func (f *fakeServer) Err() error                  { return f.err }
 func (f *fakeServer) Stop(ctx context.Context) error {
 	f.stopped <- struct{}{}
 	if f.stop == nil {
@@ -73,6 +74,7 @@ type run struct {
 func newRun(server runningServer, environment ...string) *run {
 	r := &run{in: make(chan os.Signal, 2), code: make(chan exitCode, 1)}
 	r.program = program{
+		stdin:       &bytes.Buffer{},
 		stdout:      &r.out,
 		stderr:      &r.log,
 		environment: environment,

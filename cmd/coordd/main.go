@@ -10,6 +10,7 @@ import (
 
 func main() {
 	p := program{
+		stdin:       os.Stdin,
 		stdout:      os.Stdout,
 		stderr:      os.Stderr,
 		environment: os.Environ(),

@@ -22,6 +22,8 @@ type settings struct {
 	database  string // absolute path
 	dataDir   string // absolute path; empty if and only if inMemory is set
 	inMemory  bool   // nothing is written to disk
+	tls       tlsSettings
+	auth      authSettings
 	logLevel  slog.Level
 	logFormat string // "text" or "json"
 }
@@ -51,6 +53,15 @@ var serveOptions = []option{
 	dataDirOption,
 	{inMemoryName, "bool", "keep everything in memory and write nothing to disk, for tests", "false", setInMemory},
 	{"database", "PATH", "path of the database that clients name", "/local", setDatabase},
+	{"listen-tls", "HOST:PORT", "address to accept clients on, TLS, 2135 by convention (default: none)", "", setListenTLS},
+	{"advertise-tls", "HOST[:PORT]", "what --advertise is, for --listen-tls (default: derived from the two)", "", setAdvertiseTLS},
+	{"tls-cert", "FILE", "PEM file of the server's certificate chain; read again when it changes", "", setFile(func(s *settings) *string { return &s.tls.certificate })},
+	{"tls-key", "FILE", "PEM file of the key of --tls-cert", "", setFile(func(s *settings) *string { return &s.tls.key })},
+	{"tls-client-ca", "FILE", "PEM file of the authorities whose client certificates prove an identity", "", setFile(func(s *settings) *string { return &s.tls.clientCA })},
+	{"auth", "off|required", "whether anonymous callers are refused and permissions count", "off", setAuth},
+	{"token-file", "FILE", "file of access tokens, in each line a token and a user; read again when it changes", "", setFile(func(s *settings) *string { return &s.auth.tokenFile })},
+	{"initial-admin", "NAME", "administrator to add if there are no users", "", setInitialAdmin},
+	{"initial-admin-password-file", "FILE", "file with the password of --initial-admin", "", setFile(func(s *settings) *string { return &s.auth.adminPasswordFile })},
 	{"log-level", "LEVEL", "least severe message to log: " + levelNames, "info", setLogLevel},
 	{"log-format", "FORMAT", "form of the log on stderr: text or json", "text", setLogFormat},
 }

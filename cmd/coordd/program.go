@@ -14,6 +14,7 @@ import (
 // program is one run of the command line, with everything it takes from the
 // process in its fields. A program is run once.
 type program struct {
+	stdin          io.Reader
 	stdout, stderr io.Writer
 	environment    environment
 	uid            int // effective user id; 0 is root
@@ -31,6 +32,8 @@ type program struct {
 type runningServer interface {
 	// ConnectionString is what a client's driver is opened with.
 	ConnectionString() string
+	// TLSConnectionString is the same for the TLS listener, empty without one.
+	TLSConnectionString() string
 	// Done is closed when the server has ended by itself.
 	Done() <-chan struct{}
 	// Err says why, once Done is closed; nil for a server that did not fail.

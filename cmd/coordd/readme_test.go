@@ -35,9 +35,13 @@ func TestReadmeProgram(t *testing.T) {
 // default and its text.
 func TestReadmeTables(t *testing.T) {
 	readme := readFile(t, "README.md")
-	wordedDefaults := map[string]string{"advertise": "from `--listen`", "data-dir": "see below"}
+	wordedDefaults := map[string]string{"advertise": "from `--listen`", "data-dir": "see below",
+		"advertise-tls": "from `--advertise` and `--listen-tls`"}
 	for _, o := range serveOptions {
 		fallback := cmp.Or(wordedDefaults[o.name], "`"+o.fallback+"`")
+		if fallback == "``" {
+			fallback = "none"
+		}
 		row := fmt.Sprintf("| `--%s` | `%s` | %s | ", o.name, variable(o.name), fallback)
 		if !strings.Contains(readme, row) {
 			t.Errorf("README.md has no row %q", row)

@@ -17,6 +17,7 @@ func TestDefaults(t *testing.T) {
 		dataDir:   "/home/u/.local/state/coordd",
 		logLevel:  slog.LevelInfo,
 		logFormat: "text",
+		auth:      authSettings{mode: "off"},
 	}
 	if got != want {
 		t.Errorf("got %+v, want %+v", got, want)
@@ -55,6 +56,14 @@ var everySource = []struct {
 	{"advertise", "a.example", "b.example:7", "192.0.2.1", func(s settings) string { return s.advertise }},
 	{"data-dir", "/flag", "/variable", "/file", func(s settings) string { return s.dataDir }},
 	{"database", "/flag", "/variable", "/file/deep", func(s settings) string { return s.database }},
+	{"listen-tls", "127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3", func(s settings) string { return s.tls.listen }},
+	{"advertise-tls", "a.example", "b.example:7", "192.0.2.1", func(s settings) string { return s.tls.advertise }},
+	{"tls-cert", "/flag", "/variable", "/file", func(s settings) string { return s.tls.certificate }},
+	{"tls-key", "/flag", "/variable", "/file", func(s settings) string { return s.tls.key }},
+	{"tls-client-ca", "/flag", "/variable", "/file", func(s settings) string { return s.tls.clientCA }},
+	{"token-file", "/flag", "/variable", "/file", func(s settings) string { return s.auth.tokenFile }},
+	{"initial-admin", "flag", "variable", "file", func(s settings) string { return s.auth.admin }},
+	{"initial-admin-password-file", "/flag", "/variable", "/file", func(s settings) string { return s.auth.adminPasswordFile }},
 	{"log-level", "error", "warn", "debug", func(s settings) string { return strings.ToLower(s.logLevel.String()) }},
 }
 
@@ -86,6 +95,26 @@ func TestPrecedence(t *testing.T) {
 					t.Errorf("got %q, want %q", got, test.want)
 				}
 			})
+		}
+	}
+}
+
+// TestAuthSources covers the one option of two values that guards something.
+func TestAuthSources(t *testing.T) {
+	file := writeConfig(t, "auth: required\n")
+	home := []string{"HOME=/home/u"}
+	for name, test := range map[string]struct {
+		environment []string
+		args        []string
+		want        string
+	}{
+		"file":                 {home, []string{"--config", file}, "required"},
+		"variable before file": {append(home, "COORDD_AUTH=off"), []string{"--config", file}, "off"},
+		"variable":             {append(home, "COORDD_AUTH=required"), nil, "required"},
+		"flag before variable": {append(home, "COORDD_AUTH=off"), []string{"--auth=required"}, "required"},
+	} {
+		if got := served(t, test.environment, append([]string{"serve"}, test.args...)...).auth.mode; got != test.want {
+			t.Errorf("%s: got %q, want %q", name, got, test.want)
 		}
 	}
 }
@@ -140,6 +169,15 @@ func TestValues(t *testing.T) {
 			[]string{"", "/", "local", "/local/", "//local", "/a//b", "/a b", "/.", "/a/..", "/...", "/" + long + "a", strings.Repeat("/abcdefg", 129)}},
 		{"data-dir", []string{"relative", "/a b", "."}, []string{"", "a\x00b"}},
 		{"in-memory", []string{"true", "false", "0", "1"}, []string{"", "yes", "TRUE", "2"}},
+		{"listen-tls", []string{"127.0.0.1:0", ":2135"}, []string{"", "2135", "127.0.0.1:65536", "grpcs://a:1"}},
+		{"advertise-tls", []string{"db.example", "[2001:db8::1]:2135"}, []string{"", ":2135", "0.0.0.0", "grpcs://db.example"}},
+		{"tls-cert", []string{"relative.pem", "/a b"}, []string{"", "a\x00b"}},
+		{"tls-key", []string{"relative.pem"}, []string{""}},
+		{"tls-client-ca", []string{"relative.pem"}, []string{""}},
+		{"auth", []string{"off", "required"}, []string{"", "on", "REQUIRED"}},
+		{"token-file", []string{"relative"}, []string{""}},
+		{"initial-admin", []string{"root", "ops@example"}, []string{"", "a b", "a\n", "ä"}},
+		{"initial-admin-password-file", []string{"relative"}, []string{""}},
 		{"log-level", []string{"debug", "info", "warn", "error"}, []string{"", "loud", "INFO", "warning"}},
 		{"log-format", []string{"text", "json"}, []string{"", "xml", "JSON"}},
 	}

@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"os"
 	"time"
+
+	"github.com/coordd/coordd/server"
 )
 
 // stopTimeout is how long a stop may wait for clients. With the time allowed on top
@@ -34,6 +36,9 @@ func (p *program) serve(s settings, values map[string]given) error {
 		return nil
 	}
 	logger.Info("serving", "connection", server.ConnectionString())
+	if tls := server.TLSConnectionString(); tls != "" {
+		logger.Info("serving with TLS", "connection", tls)
+	}
 	if _, err := fmt.Fprintln(p.stdout, server.ConnectionString()); err != nil {
 		logger.Warn("cannot print the connection string", "error", err)
 	}
@@ -137,13 +142,17 @@ func (p *program) logConfiguration(logger *slog.Logger, s settings, values map[s
 	if s.beyondLoopback() {
 		logger.Warn("clients on other machines can connect and nothing is encrypted", "listen", s.listen)
 	}
+	if s.auth.mode != server.AuthRequired && (s.auth.tokenFile != "" || s.auth.admin != "" || s.tls.clientCA != "") {
+		logger.Warn("users can prove who they are, but nobody has to: give --auth=required to make permissions count")
+	}
 }
 
 // aboutDataDir adds the data directory and who chose it to an error about
 // storage. Other errors stay as they are.
 func aboutDataDir(err error, directory string, values map[string]given) error {
 	code := codeOf(err)
-	if directory == "" || code != exitStorage && code != exitConfig {
+	var setting *server.ConfigError
+	if errors.As(err, &setting) || directory == "" || code != exitStorage && code != exitConfig {
 		return err
 	}
 	return withCode(code, fmt.Errorf("data directory %s (%s): %w", directory, values[dataDirName].origin, err))

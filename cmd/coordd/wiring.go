@@ -22,9 +22,23 @@ func startServer(ctx context.Context, s settings, logger *slog.Logger) (runningS
 		DataDir:   s.dataDir,
 		InMemory:  s.inMemory,
 		Logger:    logger,
+
+		ListenTLS:    s.tls.listen,
+		AdvertiseTLS: s.tls.advertise,
+		TLS:          server.TLSFiles{Certificate: s.tls.certificate, Key: s.tls.key, ClientCA: s.tls.clientCA},
+		Auth:         s.auth.mode,
+		TokenFile:    s.auth.tokenFile,
+		InitialAdmin: s.auth.admin,
+	}
+	if s.auth.adminPasswordFile != "" {
+		password, err := readPasswordFile(s.auth.adminPasswordFile)
+		if err != nil {
+			return nil, withCode(exitConfig, &server.ConfigError{Err: err})
+		}
+		config.InitialAdminPassword = password
 	}
 	if err := config.Validate(); err != nil {
-		return nil, withCode(exitConfig, err)
+		return nil, withCode(exitConfig, &server.ConfigError{Err: err})
 	}
 	if err := refuseFile(s.dataDir); err != nil {
 		return nil, coded(err)
@@ -82,13 +96,14 @@ func refuseFile(directory string) error {
 func coded(err error) error {
 	var corruption *raftstore.CorruptionError
 	var format *raftstore.FormatError
+	var setting *server.ConfigError
 	var network *net.OpError
 	var path *fs.PathError
 	var system syscall.Errno
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, raftstore.ErrLocked), errors.As(err, &format): // another directory or program is wanted
+	case errors.Is(err, raftstore.ErrLocked), errors.As(err, &format), errors.As(err, &setting): // another directory or program is wanted
 		return withCode(exitConfig, err)
 	case errors.As(err, &corruption):
 		return withCode(exitStorage, err)

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/coordd/coordd/raftstore"
+	"github.com/coordd/coordd/server"
 )
 
 // TestCoded pins which exit code each kind of failure gets.
@@ -24,6 +25,7 @@ func TestCoded(t *testing.T) {
 		{"none", nil, exitOK},
 		{"directory in use", raftstore.ErrLocked, exitConfig},
 		{"format of a newer program", &raftstore.FormatError{}, exitConfig},
+		{"a file that the configuration names", &server.ConfigError{Err: onFile(syscall.EIO)}, exitConfig},
 		{"damage", &raftstore.CorruptionError{}, exitStorage},
 		{"port in use", &net.OpError{Op: "listen", Err: os.NewSyscallError("bind", syscall.EADDRINUSE)}, exitFailure},
 		{"port not permitted", &net.OpError{Op: "listen", Err: os.NewSyscallError("bind", syscall.EACCES)}, exitFailure},

@@ -96,6 +96,14 @@ func newCommand(field protowire.Number) coordination.Command {
 		return new(coordination.RemoveDirectory)
 	case 15:
 		return new(coordination.ModifyPermissions)
+	case 16:
+		return new(coordination.AddUser)
+	case 17:
+		return new(coordination.SetPassword)
+	case 18:
+		return new(coordination.RemoveUser)
+	case 19:
+		return new(coordination.RotateSigningKey)
 	}
 	return nil
 }
@@ -139,16 +147,32 @@ func (w *wire) command(c coordination.Command) protowire.Number {
 		return 11
 	case *coordination.DropNode:
 		w.call(&c.Call, &c.Path)
+		w.caller(4, &c.Caller)
 		return 12
 	case *coordination.MakeDirectory:
 		w.makeDirectory(c)
 		return 13
 	case *coordination.RemoveDirectory:
 		w.call(&c.Call, &c.Path)
+		w.caller(4, &c.Caller)
 		return 14
 	case *coordination.ModifyPermissions:
 		w.modifyPermissions(c)
 		return 15
+	case *coordination.AddUser:
+		w.addUser(c)
+		return 16
+	case *coordination.SetPassword:
+		w.setPassword(c)
+		return 17
+	case *coordination.RemoveUser:
+		w.epoch(1, &c.Call)
+		w.caller(3, &c.Caller)
+		w.text(5, &c.Name)
+		return 18
+	case *coordination.RotateSigningKey:
+		w.rotateSigningKey(c)
+		return 19
 	}
 	panic(fmt.Sprintf("codec: %T has no encoding", c))
 }
@@ -243,18 +267,21 @@ func (w *wire) createNode(c *coordination.CreateNode) {
 	w.flag(9, &c.SetsPath)
 	w.text(10, &c.Owner)
 	number(w, 11, &c.StampMillis)
+	w.caller(12, &c.Caller)
 }
 
 func (w *wire) alterNode(c *coordination.AlterNode) {
 	w.call(&c.Call, &c.Path)
 	w.config(4, &c.Config)
 	w.flag(9, &c.SetsPath)
+	w.caller(10, &c.Caller)
 }
 
 func (w *wire) makeDirectory(c *coordination.MakeDirectory) {
 	w.call(&c.Call, &c.Path)
 	w.text(4, &c.Owner)
 	number(w, 5, &c.StampMillis)
+	w.caller(6, &c.Caller)
 }
 
 func (w *wire) modifyPermissions(c *coordination.ModifyPermissions) {
@@ -266,4 +293,5 @@ func (w *wire) modifyPermissions(c *coordination.ModifyPermissions) {
 		w.text(2, &a.Subject)
 		w.texts(3, &a.Names)
 	})
+	w.caller(7, &c.Caller)
 }

@@ -28,6 +28,7 @@ func rowMessage(kind coordination.RowKind) proto.Message {
 		coordination.RowMachine: new(logpb.MachineRow), coordination.RowPath: new(logpb.PathRow),
 		coordination.RowNode: new(logpb.NodeRow), coordination.RowSession: new(logpb.SessionRow),
 		coordination.RowSemaphore: new(logpb.SemaphoreRow), coordination.RowLink: new(logpb.LinkRow),
+		coordination.RowUser: new(logpb.UserRow), coordination.RowSigningKey: new(logpb.SigningKeyRow),
 	}[kind]
 }
 

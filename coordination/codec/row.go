@@ -65,10 +65,11 @@ func decodeKey(key []byte) (coordination.RowKey, error) {
 		Kind: coordination.RowKind(key[nodeBytes]),
 		ID:   binary.BigEndian.Uint64(key[nodeBytes+1:]),
 	}
-	if k.Kind < coordination.RowMachine || k.Kind > coordination.RowLink {
+	if k.Kind < coordination.RowMachine || k.Kind > coordination.RowSigningKey {
 		return k, fmt.Errorf("row %x is of kind %d, which is unknown to this program", key, k.Kind)
 	}
-	ofNone := k.Kind == coordination.RowMachine || k.Kind == coordination.RowPath
+	ofNone := k.Kind == coordination.RowMachine || k.Kind == coordination.RowPath ||
+		k.Kind == coordination.RowUser || k.Kind == coordination.RowSigningKey
 	single := k.Kind == coordination.RowMachine || k.Kind == coordination.RowNode
 	if ofNone != (k.Node == 0) || single != (k.ID == 0) {
 		return k, fmt.Errorf("row %x has an id where there is none, or none where there is one", key)
@@ -91,6 +92,10 @@ func (w *wire) row(row coordination.Row) {
 		w.semaphoreRow(&r)
 	case coordination.LinkRow:
 		w.linkRow(&r)
+	case coordination.UserRow:
+		w.userRow(&r)
+	case coordination.SigningKeyRow:
+		w.signingKeyRow(&r)
 	default:
 		panic(fmt.Sprintf("codec: %T has no encoding", row))
 	}
@@ -118,6 +123,14 @@ func (w *wire) readRow(k coordination.RowKey) coordination.Row {
 	case coordination.RowSemaphore:
 		r := coordination.SemaphoreRow{Node: k.Node, ID: coordination.SemaphoreID(k.ID)}
 		w.semaphoreRow(&r)
+		return r
+	case coordination.RowUser:
+		r := coordination.UserRow{ID: k.ID}
+		w.userRow(&r)
+		return r
+	case coordination.RowSigningKey:
+		r := coordination.SigningKeyRow{ID: k.ID}
+		w.signingKeyRow(&r)
 		return r
 	}
 	r := coordination.LinkRow{Node: k.Node, Order: coordination.OrderID(k.ID)}

@@ -19,6 +19,7 @@ func allCommands() []coordination.Command {
 		new(coordination.AcquireSemaphore), new(coordination.ReleaseSemaphore),
 		new(coordination.CreateNode), new(coordination.AlterNode), new(coordination.DropNode),
 		new(coordination.MakeDirectory), new(coordination.RemoveDirectory), new(coordination.ModifyPermissions),
+		new(coordination.AddUser), new(coordination.SetPassword), new(coordination.RemoveUser), new(coordination.RotateSigningKey),
 	}
 }
 
@@ -31,6 +32,7 @@ func allRows() []coordination.Row {
 		coordination.SessionRow{Node: 1, ID: 2},
 		coordination.SemaphoreRow{Node: 1, ID: 2},
 		coordination.LinkRow{Node: 1, Order: 2},
+		coordination.UserRow{ID: 1}, coordination.SigningKeyRow{ID: 1},
 	}
 }
 

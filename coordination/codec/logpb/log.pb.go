@@ -53,6 +53,10 @@ type Command struct {
 	//	*Command_MakeDirectory
 	//	*Command_RemoveDirectory
 	//	*Command_ModifyPermissions
+	//	*Command_AddUser
+	//	*Command_SetPassword
+	//	*Command_RemoveUser
+	//	*Command_RotateSigningKey
 	Command       isCommand_Command `protobuf_oneof:"command"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -230,6 +234,42 @@ func (x *Command) GetModifyPermissions() *ModifyPermissions {
 	return nil
 }
 
+func (x *Command) GetAddUser() *AddUser {
+	if x != nil {
+		if x, ok := x.Command.(*Command_AddUser); ok {
+			return x.AddUser
+		}
+	}
+	return nil
+}
+
+func (x *Command) GetSetPassword() *SetPassword {
+	if x != nil {
+		if x, ok := x.Command.(*Command_SetPassword); ok {
+			return x.SetPassword
+		}
+	}
+	return nil
+}
+
+func (x *Command) GetRemoveUser() *RemoveUser {
+	if x != nil {
+		if x, ok := x.Command.(*Command_RemoveUser); ok {
+			return x.RemoveUser
+		}
+	}
+	return nil
+}
+
+func (x *Command) GetRotateSigningKey() *RotateSigningKey {
+	if x != nil {
+		if x, ok := x.Command.(*Command_RotateSigningKey); ok {
+			return x.RotateSigningKey
+		}
+	}
+	return nil
+}
+
 type isCommand_Command interface {
 	isCommand_Command()
 }
@@ -294,6 +334,22 @@ type Command_ModifyPermissions struct {
 	ModifyPermissions *ModifyPermissions `protobuf:"bytes,15,opt,name=modify_permissions,json=modifyPermissions,proto3,oneof"`
 }
 
+type Command_AddUser struct {
+	AddUser *AddUser `protobuf:"bytes,16,opt,name=add_user,json=addUser,proto3,oneof"`
+}
+
+type Command_SetPassword struct {
+	SetPassword *SetPassword `protobuf:"bytes,17,opt,name=set_password,json=setPassword,proto3,oneof"`
+}
+
+type Command_RemoveUser struct {
+	RemoveUser *RemoveUser `protobuf:"bytes,18,opt,name=remove_user,json=removeUser,proto3,oneof"`
+}
+
+type Command_RotateSigningKey struct {
+	RotateSigningKey *RotateSigningKey `protobuf:"bytes,19,opt,name=rotate_signing_key,json=rotateSigningKey,proto3,oneof"`
+}
+
 func (*Command_Attach) isCommand_Command() {}
 
 func (*Command_StopSession) isCommand_Command() {}
@@ -323,6 +379,14 @@ func (*Command_MakeDirectory) isCommand_Command() {}
 func (*Command_RemoveDirectory) isCommand_Command() {}
 
 func (*Command_ModifyPermissions) isCommand_Command() {}
+
+func (*Command_AddUser) isCommand_Command() {}
+
+func (*Command_SetPassword) isCommand_Command() {}
+
+func (*Command_RemoveUser) isCommand_Command() {}
+
+func (*Command_RotateSigningKey) isCommand_Command() {}
 
 // Creates a session (session 0) or gives an existing one to a stream.
 type Attach struct {
@@ -1213,8 +1277,11 @@ type CreateNode struct {
 	SetsPath                 bool                   `protobuf:"varint,9,opt,name=sets_path,json=setsPath,proto3" json:"sets_path,omitempty"`
 	Owner                    []byte                 `protobuf:"bytes,10,opt,name=owner,proto3" json:"owner,omitempty"`
 	StampMillis              uint64                 `protobuf:"varint,11,opt,name=stamp_millis,json=stampMillis,proto3" json:"stamp_millis,omitempty"`
-	unknownFields            protoimpl.UnknownFields
-	sizeCache                protoimpl.SizeCache
+	// Who asks, and whether the subject's rights count; here and below.
+	Subject       []byte `protobuf:"bytes,12,opt,name=subject,proto3" json:"subject,omitempty"`
+	Enforced      bool   `protobuf:"varint,13,opt,name=enforced,proto3" json:"enforced,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *CreateNode) Reset() {
@@ -1324,6 +1391,20 @@ func (x *CreateNode) GetStampMillis() uint64 {
 	return 0
 }
 
+func (x *CreateNode) GetSubject() []byte {
+	if x != nil {
+		return x.Subject
+	}
+	return nil
+}
+
+func (x *CreateNode) GetEnforced() bool {
+	if x != nil {
+		return x.Enforced
+	}
+	return false
+}
+
 type AlterNode struct {
 	state                    protoimpl.MessageState `protogen:"open.v1"`
 	CallTerm                 uint64                 `protobuf:"varint,1,opt,name=call_term,json=callTerm,proto3" json:"call_term,omitempty"`
@@ -1335,6 +1416,8 @@ type AlterNode struct {
 	AttachConsistencyMode    int32                  `protobuf:"varint,7,opt,name=attach_consistency_mode,json=attachConsistencyMode,proto3" json:"attach_consistency_mode,omitempty"`
 	RateLimiterCountersMode  int32                  `protobuf:"varint,8,opt,name=rate_limiter_counters_mode,json=rateLimiterCountersMode,proto3" json:"rate_limiter_counters_mode,omitempty"`
 	SetsPath                 bool                   `protobuf:"varint,9,opt,name=sets_path,json=setsPath,proto3" json:"sets_path,omitempty"`
+	Subject                  []byte                 `protobuf:"bytes,10,opt,name=subject,proto3" json:"subject,omitempty"`
+	Enforced                 bool                   `protobuf:"varint,11,opt,name=enforced,proto3" json:"enforced,omitempty"`
 	unknownFields            protoimpl.UnknownFields
 	sizeCache                protoimpl.SizeCache
 }
@@ -1432,11 +1515,27 @@ func (x *AlterNode) GetSetsPath() bool {
 	return false
 }
 
+func (x *AlterNode) GetSubject() []byte {
+	if x != nil {
+		return x.Subject
+	}
+	return nil
+}
+
+func (x *AlterNode) GetEnforced() bool {
+	if x != nil {
+		return x.Enforced
+	}
+	return false
+}
+
 type DropNode struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	CallTerm      uint64                 `protobuf:"varint,1,opt,name=call_term,json=callTerm,proto3" json:"call_term,omitempty"`
 	CallCounter   uint64                 `protobuf:"varint,2,opt,name=call_counter,json=callCounter,proto3" json:"call_counter,omitempty"`
 	Path          []string               `protobuf:"bytes,3,rep,name=path,proto3" json:"path,omitempty"`
+	Subject       []byte                 `protobuf:"bytes,4,opt,name=subject,proto3" json:"subject,omitempty"`
+	Enforced      bool                   `protobuf:"varint,5,opt,name=enforced,proto3" json:"enforced,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1492,6 +1591,20 @@ func (x *DropNode) GetPath() []string {
 	return nil
 }
 
+func (x *DropNode) GetSubject() []byte {
+	if x != nil {
+		return x.Subject
+	}
+	return nil
+}
+
+func (x *DropNode) GetEnforced() bool {
+	if x != nil {
+		return x.Enforced
+	}
+	return false
+}
+
 type MakeDirectory struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	CallTerm      uint64                 `protobuf:"varint,1,opt,name=call_term,json=callTerm,proto3" json:"call_term,omitempty"`
@@ -1499,6 +1612,8 @@ type MakeDirectory struct {
 	Path          []string               `protobuf:"bytes,3,rep,name=path,proto3" json:"path,omitempty"`
 	Owner         []byte                 `protobuf:"bytes,4,opt,name=owner,proto3" json:"owner,omitempty"`
 	StampMillis   uint64                 `protobuf:"varint,5,opt,name=stamp_millis,json=stampMillis,proto3" json:"stamp_millis,omitempty"`
+	Subject       []byte                 `protobuf:"bytes,6,opt,name=subject,proto3" json:"subject,omitempty"`
+	Enforced      bool                   `protobuf:"varint,7,opt,name=enforced,proto3" json:"enforced,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1568,11 +1683,27 @@ func (x *MakeDirectory) GetStampMillis() uint64 {
 	return 0
 }
 
+func (x *MakeDirectory) GetSubject() []byte {
+	if x != nil {
+		return x.Subject
+	}
+	return nil
+}
+
+func (x *MakeDirectory) GetEnforced() bool {
+	if x != nil {
+		return x.Enforced
+	}
+	return false
+}
+
 type RemoveDirectory struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	CallTerm      uint64                 `protobuf:"varint,1,opt,name=call_term,json=callTerm,proto3" json:"call_term,omitempty"`
 	CallCounter   uint64                 `protobuf:"varint,2,opt,name=call_counter,json=callCounter,proto3" json:"call_counter,omitempty"`
 	Path          []string               `protobuf:"bytes,3,rep,name=path,proto3" json:"path,omitempty"`
+	Subject       []byte                 `protobuf:"bytes,4,opt,name=subject,proto3" json:"subject,omitempty"`
+	Enforced      bool                   `protobuf:"varint,5,opt,name=enforced,proto3" json:"enforced,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1628,6 +1759,20 @@ func (x *RemoveDirectory) GetPath() []string {
 	return nil
 }
 
+func (x *RemoveDirectory) GetSubject() []byte {
+	if x != nil {
+		return x.Subject
+	}
+	return nil
+}
+
+func (x *RemoveDirectory) GetEnforced() bool {
+	if x != nil {
+		return x.Enforced
+	}
+	return false
+}
+
 type ModifyPermissions struct {
 	state         protoimpl.MessageState      `protogen:"open.v1"`
 	CallTerm      uint64                      `protobuf:"varint,1,opt,name=call_term,json=callTerm,proto3" json:"call_term,omitempty"`
@@ -1636,6 +1781,8 @@ type ModifyPermissions struct {
 	Clear         bool                        `protobuf:"varint,4,opt,name=clear,proto3" json:"clear,omitempty"`
 	Interrupt     *bool                       `protobuf:"varint,5,opt,name=interrupt,proto3,oneof" json:"interrupt,omitempty"`
 	Actions       []*ModifyPermissions_Action `protobuf:"bytes,6,rep,name=actions,proto3" json:"actions,omitempty"`
+	Subject       []byte                      `protobuf:"bytes,7,opt,name=subject,proto3" json:"subject,omitempty"`
+	Enforced      bool                        `protobuf:"varint,8,opt,name=enforced,proto3" json:"enforced,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1712,6 +1859,380 @@ func (x *ModifyPermissions) GetActions() []*ModifyPermissions_Action {
 	return nil
 }
 
+func (x *ModifyPermissions) GetSubject() []byte {
+	if x != nil {
+		return x.Subject
+	}
+	return nil
+}
+
+func (x *ModifyPermissions) GetEnforced() bool {
+	if x != nil {
+		return x.Enforced
+	}
+	return false
+}
+
+type AddUser struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	CallTerm      uint64                 `protobuf:"varint,1,opt,name=call_term,json=callTerm,proto3" json:"call_term,omitempty"`
+	CallCounter   uint64                 `protobuf:"varint,2,opt,name=call_counter,json=callCounter,proto3" json:"call_counter,omitempty"`
+	Subject       []byte                 `protobuf:"bytes,3,opt,name=subject,proto3" json:"subject,omitempty"`
+	Enforced      bool                   `protobuf:"varint,4,opt,name=enforced,proto3" json:"enforced,omitempty"`
+	Name          []byte                 `protobuf:"bytes,5,opt,name=name,proto3" json:"name,omitempty"`
+	PasswordHash  []byte                 `protobuf:"bytes,6,opt,name=password_hash,json=passwordHash,proto3" json:"password_hash,omitempty"`
+	Administrator bool                   `protobuf:"varint,7,opt,name=administrator,proto3" json:"administrator,omitempty"`
+	OnlyFirst     bool                   `protobuf:"varint,8,opt,name=only_first,json=onlyFirst,proto3" json:"only_first,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AddUser) Reset() {
+	*x = AddUser{}
+	mi := &file_coordination_codec_logpb_log_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AddUser) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AddUser) ProtoMessage() {}
+
+func (x *AddUser) ProtoReflect() protoreflect.Message {
+	mi := &file_coordination_codec_logpb_log_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AddUser.ProtoReflect.Descriptor instead.
+func (*AddUser) Descriptor() ([]byte, []int) {
+	return file_coordination_codec_logpb_log_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *AddUser) GetCallTerm() uint64 {
+	if x != nil {
+		return x.CallTerm
+	}
+	return 0
+}
+
+func (x *AddUser) GetCallCounter() uint64 {
+	if x != nil {
+		return x.CallCounter
+	}
+	return 0
+}
+
+func (x *AddUser) GetSubject() []byte {
+	if x != nil {
+		return x.Subject
+	}
+	return nil
+}
+
+func (x *AddUser) GetEnforced() bool {
+	if x != nil {
+		return x.Enforced
+	}
+	return false
+}
+
+func (x *AddUser) GetName() []byte {
+	if x != nil {
+		return x.Name
+	}
+	return nil
+}
+
+func (x *AddUser) GetPasswordHash() []byte {
+	if x != nil {
+		return x.PasswordHash
+	}
+	return nil
+}
+
+func (x *AddUser) GetAdministrator() bool {
+	if x != nil {
+		return x.Administrator
+	}
+	return false
+}
+
+func (x *AddUser) GetOnlyFirst() bool {
+	if x != nil {
+		return x.OnlyFirst
+	}
+	return false
+}
+
+type SetPassword struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	CallTerm      uint64                 `protobuf:"varint,1,opt,name=call_term,json=callTerm,proto3" json:"call_term,omitempty"`
+	CallCounter   uint64                 `protobuf:"varint,2,opt,name=call_counter,json=callCounter,proto3" json:"call_counter,omitempty"`
+	Subject       []byte                 `protobuf:"bytes,3,opt,name=subject,proto3" json:"subject,omitempty"`
+	Enforced      bool                   `protobuf:"varint,4,opt,name=enforced,proto3" json:"enforced,omitempty"`
+	Name          []byte                 `protobuf:"bytes,5,opt,name=name,proto3" json:"name,omitempty"`
+	PasswordHash  []byte                 `protobuf:"bytes,6,opt,name=password_hash,json=passwordHash,proto3" json:"password_hash,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetPassword) Reset() {
+	*x = SetPassword{}
+	mi := &file_coordination_codec_logpb_log_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetPassword) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetPassword) ProtoMessage() {}
+
+func (x *SetPassword) ProtoReflect() protoreflect.Message {
+	mi := &file_coordination_codec_logpb_log_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetPassword.ProtoReflect.Descriptor instead.
+func (*SetPassword) Descriptor() ([]byte, []int) {
+	return file_coordination_codec_logpb_log_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *SetPassword) GetCallTerm() uint64 {
+	if x != nil {
+		return x.CallTerm
+	}
+	return 0
+}
+
+func (x *SetPassword) GetCallCounter() uint64 {
+	if x != nil {
+		return x.CallCounter
+	}
+	return 0
+}
+
+func (x *SetPassword) GetSubject() []byte {
+	if x != nil {
+		return x.Subject
+	}
+	return nil
+}
+
+func (x *SetPassword) GetEnforced() bool {
+	if x != nil {
+		return x.Enforced
+	}
+	return false
+}
+
+func (x *SetPassword) GetName() []byte {
+	if x != nil {
+		return x.Name
+	}
+	return nil
+}
+
+func (x *SetPassword) GetPasswordHash() []byte {
+	if x != nil {
+		return x.PasswordHash
+	}
+	return nil
+}
+
+type RemoveUser struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	CallTerm      uint64                 `protobuf:"varint,1,opt,name=call_term,json=callTerm,proto3" json:"call_term,omitempty"`
+	CallCounter   uint64                 `protobuf:"varint,2,opt,name=call_counter,json=callCounter,proto3" json:"call_counter,omitempty"`
+	Subject       []byte                 `protobuf:"bytes,3,opt,name=subject,proto3" json:"subject,omitempty"`
+	Enforced      bool                   `protobuf:"varint,4,opt,name=enforced,proto3" json:"enforced,omitempty"`
+	Name          []byte                 `protobuf:"bytes,5,opt,name=name,proto3" json:"name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RemoveUser) Reset() {
+	*x = RemoveUser{}
+	mi := &file_coordination_codec_logpb_log_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RemoveUser) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RemoveUser) ProtoMessage() {}
+
+func (x *RemoveUser) ProtoReflect() protoreflect.Message {
+	mi := &file_coordination_codec_logpb_log_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RemoveUser.ProtoReflect.Descriptor instead.
+func (*RemoveUser) Descriptor() ([]byte, []int) {
+	return file_coordination_codec_logpb_log_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *RemoveUser) GetCallTerm() uint64 {
+	if x != nil {
+		return x.CallTerm
+	}
+	return 0
+}
+
+func (x *RemoveUser) GetCallCounter() uint64 {
+	if x != nil {
+		return x.CallCounter
+	}
+	return 0
+}
+
+func (x *RemoveUser) GetSubject() []byte {
+	if x != nil {
+		return x.Subject
+	}
+	return nil
+}
+
+func (x *RemoveUser) GetEnforced() bool {
+	if x != nil {
+		return x.Enforced
+	}
+	return false
+}
+
+func (x *RemoveUser) GetName() []byte {
+	if x != nil {
+		return x.Name
+	}
+	return nil
+}
+
+type RotateSigningKey struct {
+	state            protoimpl.MessageState `protogen:"open.v1"`
+	CallTerm         uint64                 `protobuf:"varint,1,opt,name=call_term,json=callTerm,proto3" json:"call_term,omitempty"`
+	CallCounter      uint64                 `protobuf:"varint,2,opt,name=call_counter,json=callCounter,proto3" json:"call_counter,omitempty"`
+	Subject          []byte                 `protobuf:"bytes,3,opt,name=subject,proto3" json:"subject,omitempty"`
+	Enforced         bool                   `protobuf:"varint,4,opt,name=enforced,proto3" json:"enforced,omitempty"`
+	Secret           []byte                 `protobuf:"bytes,5,opt,name=secret,proto3" json:"secret,omitempty"`
+	StampMillis      uint64                 `protobuf:"varint,6,opt,name=stamp_millis,json=stampMillis,proto3" json:"stamp_millis,omitempty"`
+	DropBeforeMillis uint64                 `protobuf:"varint,7,opt,name=drop_before_millis,json=dropBeforeMillis,proto3" json:"drop_before_millis,omitempty"`
+	After            uint64                 `protobuf:"varint,8,opt,name=after,proto3" json:"after,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
+}
+
+func (x *RotateSigningKey) Reset() {
+	*x = RotateSigningKey{}
+	mi := &file_coordination_codec_logpb_log_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RotateSigningKey) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RotateSigningKey) ProtoMessage() {}
+
+func (x *RotateSigningKey) ProtoReflect() protoreflect.Message {
+	mi := &file_coordination_codec_logpb_log_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RotateSigningKey.ProtoReflect.Descriptor instead.
+func (*RotateSigningKey) Descriptor() ([]byte, []int) {
+	return file_coordination_codec_logpb_log_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *RotateSigningKey) GetCallTerm() uint64 {
+	if x != nil {
+		return x.CallTerm
+	}
+	return 0
+}
+
+func (x *RotateSigningKey) GetCallCounter() uint64 {
+	if x != nil {
+		return x.CallCounter
+	}
+	return 0
+}
+
+func (x *RotateSigningKey) GetSubject() []byte {
+	if x != nil {
+		return x.Subject
+	}
+	return nil
+}
+
+func (x *RotateSigningKey) GetEnforced() bool {
+	if x != nil {
+		return x.Enforced
+	}
+	return false
+}
+
+func (x *RotateSigningKey) GetSecret() []byte {
+	if x != nil {
+		return x.Secret
+	}
+	return nil
+}
+
+func (x *RotateSigningKey) GetStampMillis() uint64 {
+	if x != nil {
+		return x.StampMillis
+	}
+	return 0
+}
+
+func (x *RotateSigningKey) GetDropBeforeMillis() uint64 {
+	if x != nil {
+		return x.DropBeforeMillis
+	}
+	return 0
+}
+
+func (x *RotateSigningKey) GetAfter() uint64 {
+	if x != nil {
+		return x.After
+	}
+	return 0
+}
+
 // The counters of the machine. The digest is that of all other rows.
 type MachineRow struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1724,7 +2245,7 @@ type MachineRow struct {
 
 func (x *MachineRow) Reset() {
 	*x = MachineRow{}
-	mi := &file_coordination_codec_logpb_log_proto_msgTypes[16]
+	mi := &file_coordination_codec_logpb_log_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1736,7 +2257,7 @@ func (x *MachineRow) String() string {
 func (*MachineRow) ProtoMessage() {}
 
 func (x *MachineRow) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_logpb_log_proto_msgTypes[16]
+	mi := &file_coordination_codec_logpb_log_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1749,7 +2270,7 @@ func (x *MachineRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MachineRow.ProtoReflect.Descriptor instead.
 func (*MachineRow) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_logpb_log_proto_rawDescGZIP(), []int{16}
+	return file_coordination_codec_logpb_log_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *MachineRow) GetIndex() uint64 {
@@ -1791,7 +2312,7 @@ type PathRow struct {
 
 func (x *PathRow) Reset() {
 	*x = PathRow{}
-	mi := &file_coordination_codec_logpb_log_proto_msgTypes[17]
+	mi := &file_coordination_codec_logpb_log_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1803,7 +2324,7 @@ func (x *PathRow) String() string {
 func (*PathRow) ProtoMessage() {}
 
 func (x *PathRow) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_logpb_log_proto_msgTypes[17]
+	mi := &file_coordination_codec_logpb_log_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1816,7 +2337,7 @@ func (x *PathRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PathRow.ProtoReflect.Descriptor instead.
 func (*PathRow) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_logpb_log_proto_rawDescGZIP(), []int{17}
+	return file_coordination_codec_logpb_log_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *PathRow) GetParent() uint64 {
@@ -1899,7 +2420,7 @@ type NodeRow struct {
 
 func (x *NodeRow) Reset() {
 	*x = NodeRow{}
-	mi := &file_coordination_codec_logpb_log_proto_msgTypes[18]
+	mi := &file_coordination_codec_logpb_log_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1911,7 +2432,7 @@ func (x *NodeRow) String() string {
 func (*NodeRow) ProtoMessage() {}
 
 func (x *NodeRow) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_logpb_log_proto_msgTypes[18]
+	mi := &file_coordination_codec_logpb_log_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1924,7 +2445,7 @@ func (x *NodeRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeRow.ProtoReflect.Descriptor instead.
 func (*NodeRow) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_logpb_log_proto_rawDescGZIP(), []int{18}
+	return file_coordination_codec_logpb_log_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *NodeRow) GetSelfCheckPeriodMillis() uint32 {
@@ -1997,7 +2518,7 @@ type SessionRow struct {
 
 func (x *SessionRow) Reset() {
 	*x = SessionRow{}
-	mi := &file_coordination_codec_logpb_log_proto_msgTypes[19]
+	mi := &file_coordination_codec_logpb_log_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2009,7 +2530,7 @@ func (x *SessionRow) String() string {
 func (*SessionRow) ProtoMessage() {}
 
 func (x *SessionRow) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_logpb_log_proto_msgTypes[19]
+	mi := &file_coordination_codec_logpb_log_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2022,7 +2543,7 @@ func (x *SessionRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionRow.ProtoReflect.Descriptor instead.
 func (*SessionRow) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_logpb_log_proto_rawDescGZIP(), []int{19}
+	return file_coordination_codec_logpb_log_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *SessionRow) GetTimeoutMillis() uint64 {
@@ -2080,7 +2601,7 @@ type SemaphoreRow struct {
 
 func (x *SemaphoreRow) Reset() {
 	*x = SemaphoreRow{}
-	mi := &file_coordination_codec_logpb_log_proto_msgTypes[20]
+	mi := &file_coordination_codec_logpb_log_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2092,7 +2613,7 @@ func (x *SemaphoreRow) String() string {
 func (*SemaphoreRow) ProtoMessage() {}
 
 func (x *SemaphoreRow) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_logpb_log_proto_msgTypes[20]
+	mi := &file_coordination_codec_logpb_log_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2105,7 +2626,7 @@ func (x *SemaphoreRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SemaphoreRow.ProtoReflect.Descriptor instead.
 func (*SemaphoreRow) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_logpb_log_proto_rawDescGZIP(), []int{20}
+	return file_coordination_codec_logpb_log_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *SemaphoreRow) GetName() string {
@@ -2155,7 +2676,7 @@ type LinkRow struct {
 
 func (x *LinkRow) Reset() {
 	*x = LinkRow{}
-	mi := &file_coordination_codec_logpb_log_proto_msgTypes[21]
+	mi := &file_coordination_codec_logpb_log_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2167,7 +2688,7 @@ func (x *LinkRow) String() string {
 func (*LinkRow) ProtoMessage() {}
 
 func (x *LinkRow) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_logpb_log_proto_msgTypes[21]
+	mi := &file_coordination_codec_logpb_log_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2180,7 +2701,7 @@ func (x *LinkRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LinkRow.ProtoReflect.Descriptor instead.
 func (*LinkRow) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_logpb_log_proto_rawDescGZIP(), []int{21}
+	return file_coordination_codec_logpb_log_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *LinkRow) GetSession() uint64 {
@@ -2253,6 +2774,129 @@ func (x *LinkRow) GetOwner() bool {
 	return false
 }
 
+// A user who can log in. The hash is never that of a clear password alone: it names its algorithm and its salt.
+type UserRow struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          []byte                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	PasswordHash  []byte                 `protobuf:"bytes,2,opt,name=password_hash,json=passwordHash,proto3" json:"password_hash,omitempty"`
+	Administrator bool                   `protobuf:"varint,3,opt,name=administrator,proto3" json:"administrator,omitempty"`
+	// The index of the command that last set the password.
+	Version       uint64 `protobuf:"varint,4,opt,name=version,proto3" json:"version,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UserRow) Reset() {
+	*x = UserRow{}
+	mi := &file_coordination_codec_logpb_log_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UserRow) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UserRow) ProtoMessage() {}
+
+func (x *UserRow) ProtoReflect() protoreflect.Message {
+	mi := &file_coordination_codec_logpb_log_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UserRow.ProtoReflect.Descriptor instead.
+func (*UserRow) Descriptor() ([]byte, []int) {
+	return file_coordination_codec_logpb_log_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *UserRow) GetName() []byte {
+	if x != nil {
+		return x.Name
+	}
+	return nil
+}
+
+func (x *UserRow) GetPasswordHash() []byte {
+	if x != nil {
+		return x.PasswordHash
+	}
+	return nil
+}
+
+func (x *UserRow) GetAdministrator() bool {
+	if x != nil {
+		return x.Administrator
+	}
+	return false
+}
+
+func (x *UserRow) GetVersion() uint64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+// A key that login tokens are signed with.
+type SigningKeyRow struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Secret        []byte                 `protobuf:"bytes,1,opt,name=secret,proto3" json:"secret,omitempty"`
+	CreatedMillis uint64                 `protobuf:"varint,2,opt,name=created_millis,json=createdMillis,proto3" json:"created_millis,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SigningKeyRow) Reset() {
+	*x = SigningKeyRow{}
+	mi := &file_coordination_codec_logpb_log_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SigningKeyRow) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SigningKeyRow) ProtoMessage() {}
+
+func (x *SigningKeyRow) ProtoReflect() protoreflect.Message {
+	mi := &file_coordination_codec_logpb_log_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SigningKeyRow.ProtoReflect.Descriptor instead.
+func (*SigningKeyRow) Descriptor() ([]byte, []int) {
+	return file_coordination_codec_logpb_log_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *SigningKeyRow) GetSecret() []byte {
+	if x != nil {
+		return x.Secret
+	}
+	return nil
+}
+
+func (x *SigningKeyRow) GetCreatedMillis() uint64 {
+	if x != nil {
+		return x.CreatedMillis
+	}
+	return 0
+}
+
 type ModifyPermissions_Action struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Kind          uint32                 `protobuf:"varint,1,opt,name=kind,proto3" json:"kind,omitempty"`
@@ -2264,7 +2908,7 @@ type ModifyPermissions_Action struct {
 
 func (x *ModifyPermissions_Action) Reset() {
 	*x = ModifyPermissions_Action{}
-	mi := &file_coordination_codec_logpb_log_proto_msgTypes[22]
+	mi := &file_coordination_codec_logpb_log_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2276,7 +2920,7 @@ func (x *ModifyPermissions_Action) String() string {
 func (*ModifyPermissions_Action) ProtoMessage() {}
 
 func (x *ModifyPermissions_Action) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_logpb_log_proto_msgTypes[22]
+	mi := &file_coordination_codec_logpb_log_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2323,7 +2967,7 @@ type PathRow_Permission struct {
 
 func (x *PathRow_Permission) Reset() {
 	*x = PathRow_Permission{}
-	mi := &file_coordination_codec_logpb_log_proto_msgTypes[23]
+	mi := &file_coordination_codec_logpb_log_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2335,7 +2979,7 @@ func (x *PathRow_Permission) String() string {
 func (*PathRow_Permission) ProtoMessage() {}
 
 func (x *PathRow_Permission) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_logpb_log_proto_msgTypes[23]
+	mi := &file_coordination_codec_logpb_log_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2348,7 +2992,7 @@ func (x *PathRow_Permission) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PathRow_Permission.ProtoReflect.Descriptor instead.
 func (*PathRow_Permission) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_logpb_log_proto_rawDescGZIP(), []int{17, 0}
+	return file_coordination_codec_logpb_log_proto_rawDescGZIP(), []int{21, 0}
 }
 
 func (x *PathRow_Permission) GetSubject() string {
@@ -2369,7 +3013,8 @@ var File_coordination_codec_logpb_log_proto protoreflect.FileDescriptor
 
 const file_coordination_codec_logpb_log_proto_rawDesc = "" +
 	"\n" +
-	"\"coordination/codec/logpb/log.proto\x12\rcoordd.log.v1\"\xb0\b\n" +
+	"\"coordination/codec/logpb/log.proto\x12\rcoordd.log.v1\"\xb5\n" +
+	"\n" +
 	"\aCommand\x12/\n" +
 	"\x06attach\x18\x01 \x01(\v2\x15.coordd.log.v1.AttachH\x00R\x06attach\x12?\n" +
 	"\fstop_session\x18\x02 \x01(\v2\x1a.coordd.log.v1.StopSessionH\x00R\vstopSession\x12E\n" +
@@ -2388,7 +3033,12 @@ const file_coordination_codec_logpb_log_proto_rawDesc = "" +
 	"\tdrop_node\x18\f \x01(\v2\x17.coordd.log.v1.DropNodeH\x00R\bdropNode\x12E\n" +
 	"\x0emake_directory\x18\r \x01(\v2\x1c.coordd.log.v1.MakeDirectoryH\x00R\rmakeDirectory\x12K\n" +
 	"\x10remove_directory\x18\x0e \x01(\v2\x1e.coordd.log.v1.RemoveDirectoryH\x00R\x0fremoveDirectory\x12Q\n" +
-	"\x12modify_permissions\x18\x0f \x01(\v2 .coordd.log.v1.ModifyPermissionsH\x00R\x11modifyPermissionsB\t\n" +
+	"\x12modify_permissions\x18\x0f \x01(\v2 .coordd.log.v1.ModifyPermissionsH\x00R\x11modifyPermissions\x123\n" +
+	"\badd_user\x18\x10 \x01(\v2\x16.coordd.log.v1.AddUserH\x00R\aaddUser\x12?\n" +
+	"\fset_password\x18\x11 \x01(\v2\x1a.coordd.log.v1.SetPasswordH\x00R\vsetPassword\x12<\n" +
+	"\vremove_user\x18\x12 \x01(\v2\x19.coordd.log.v1.RemoveUserH\x00R\n" +
+	"removeUser\x12O\n" +
+	"\x12rotate_signing_key\x18\x13 \x01(\v2\x1f.coordd.log.v1.RotateSigningKeyH\x00R\x10rotateSigningKeyB\t\n" +
 	"\acommand\"\x80\x02\n" +
 	"\x06Attach\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\x04R\x04node\x12\x18\n" +
@@ -2475,7 +3125,7 @@ const file_coordination_codec_logpb_log_proto_rawDesc = "" +
 	"\repoch_counter\x18\x04 \x01(\x04R\fepochCounter\x12\x1a\n" +
 	"\bsequence\x18\x05 \x01(\x04R\bsequence\x12\"\n" +
 	"\facknowledged\x18\x06 \x01(\x04R\facknowledged\x12\x12\n" +
-	"\x04name\x18\a \x01(\tR\x04name\"\xd7\x03\n" +
+	"\x04name\x18\a \x01(\tR\x04name\"\x8d\x04\n" +
 	"\n" +
 	"CreateNode\x12\x1b\n" +
 	"\tcall_term\x18\x01 \x01(\x04R\bcallTerm\x12!\n" +
@@ -2489,7 +3139,9 @@ const file_coordination_codec_logpb_log_proto_rawDesc = "" +
 	"\tsets_path\x18\t \x01(\bR\bsetsPath\x12\x14\n" +
 	"\x05owner\x18\n" +
 	" \x01(\fR\x05owner\x12!\n" +
-	"\fstamp_millis\x18\v \x01(\x04R\vstampMillis\"\x9d\x03\n" +
+	"\fstamp_millis\x18\v \x01(\x04R\vstampMillis\x12\x18\n" +
+	"\asubject\x18\f \x01(\fR\asubject\x12\x1a\n" +
+	"\benforced\x18\r \x01(\bR\benforced\"\xd3\x03\n" +
 	"\tAlterNode\x12\x1b\n" +
 	"\tcall_term\x18\x01 \x01(\x04R\bcallTerm\x12!\n" +
 	"\fcall_counter\x18\x02 \x01(\x04R\vcallCounter\x12\x12\n" +
@@ -2499,34 +3151,78 @@ const file_coordination_codec_logpb_log_proto_rawDesc = "" +
 	"\x15read_consistency_mode\x18\x06 \x01(\x05R\x13readConsistencyMode\x126\n" +
 	"\x17attach_consistency_mode\x18\a \x01(\x05R\x15attachConsistencyMode\x12;\n" +
 	"\x1arate_limiter_counters_mode\x18\b \x01(\x05R\x17rateLimiterCountersMode\x12\x1b\n" +
-	"\tsets_path\x18\t \x01(\bR\bsetsPath\"^\n" +
+	"\tsets_path\x18\t \x01(\bR\bsetsPath\x12\x18\n" +
+	"\asubject\x18\n" +
+	" \x01(\fR\asubject\x12\x1a\n" +
+	"\benforced\x18\v \x01(\bR\benforced\"\x94\x01\n" +
 	"\bDropNode\x12\x1b\n" +
 	"\tcall_term\x18\x01 \x01(\x04R\bcallTerm\x12!\n" +
 	"\fcall_counter\x18\x02 \x01(\x04R\vcallCounter\x12\x12\n" +
-	"\x04path\x18\x03 \x03(\tR\x04path\"\x9c\x01\n" +
+	"\x04path\x18\x03 \x03(\tR\x04path\x12\x18\n" +
+	"\asubject\x18\x04 \x01(\fR\asubject\x12\x1a\n" +
+	"\benforced\x18\x05 \x01(\bR\benforced\"\xd2\x01\n" +
 	"\rMakeDirectory\x12\x1b\n" +
 	"\tcall_term\x18\x01 \x01(\x04R\bcallTerm\x12!\n" +
 	"\fcall_counter\x18\x02 \x01(\x04R\vcallCounter\x12\x12\n" +
 	"\x04path\x18\x03 \x03(\tR\x04path\x12\x14\n" +
 	"\x05owner\x18\x04 \x01(\fR\x05owner\x12!\n" +
-	"\fstamp_millis\x18\x05 \x01(\x04R\vstampMillis\"e\n" +
+	"\fstamp_millis\x18\x05 \x01(\x04R\vstampMillis\x12\x18\n" +
+	"\asubject\x18\x06 \x01(\fR\asubject\x12\x1a\n" +
+	"\benforced\x18\a \x01(\bR\benforced\"\x9b\x01\n" +
 	"\x0fRemoveDirectory\x12\x1b\n" +
 	"\tcall_term\x18\x01 \x01(\x04R\bcallTerm\x12!\n" +
 	"\fcall_counter\x18\x02 \x01(\x04R\vcallCounter\x12\x12\n" +
-	"\x04path\x18\x03 \x03(\tR\x04path\"\xbf\x02\n" +
+	"\x04path\x18\x03 \x03(\tR\x04path\x12\x18\n" +
+	"\asubject\x18\x04 \x01(\fR\asubject\x12\x1a\n" +
+	"\benforced\x18\x05 \x01(\bR\benforced\"\xf5\x02\n" +
 	"\x11ModifyPermissions\x12\x1b\n" +
 	"\tcall_term\x18\x01 \x01(\x04R\bcallTerm\x12!\n" +
 	"\fcall_counter\x18\x02 \x01(\x04R\vcallCounter\x12\x12\n" +
 	"\x04path\x18\x03 \x03(\tR\x04path\x12\x14\n" +
 	"\x05clear\x18\x04 \x01(\bR\x05clear\x12!\n" +
 	"\tinterrupt\x18\x05 \x01(\bH\x00R\tinterrupt\x88\x01\x01\x12A\n" +
-	"\aactions\x18\x06 \x03(\v2'.coordd.log.v1.ModifyPermissions.ActionR\aactions\x1aL\n" +
+	"\aactions\x18\x06 \x03(\v2'.coordd.log.v1.ModifyPermissions.ActionR\aactions\x12\x18\n" +
+	"\asubject\x18\a \x01(\fR\asubject\x12\x1a\n" +
+	"\benforced\x18\b \x01(\bR\benforced\x1aL\n" +
 	"\x06Action\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\rR\x04kind\x12\x18\n" +
 	"\asubject\x18\x02 \x01(\tR\asubject\x12\x14\n" +
 	"\x05names\x18\x03 \x03(\tR\x05namesB\f\n" +
 	"\n" +
-	"_interrupt\"W\n" +
+	"_interrupt\"\xfd\x01\n" +
+	"\aAddUser\x12\x1b\n" +
+	"\tcall_term\x18\x01 \x01(\x04R\bcallTerm\x12!\n" +
+	"\fcall_counter\x18\x02 \x01(\x04R\vcallCounter\x12\x18\n" +
+	"\asubject\x18\x03 \x01(\fR\asubject\x12\x1a\n" +
+	"\benforced\x18\x04 \x01(\bR\benforced\x12\x12\n" +
+	"\x04name\x18\x05 \x01(\fR\x04name\x12#\n" +
+	"\rpassword_hash\x18\x06 \x01(\fR\fpasswordHash\x12$\n" +
+	"\radministrator\x18\a \x01(\bR\radministrator\x12\x1d\n" +
+	"\n" +
+	"only_first\x18\b \x01(\bR\tonlyFirst\"\xbc\x01\n" +
+	"\vSetPassword\x12\x1b\n" +
+	"\tcall_term\x18\x01 \x01(\x04R\bcallTerm\x12!\n" +
+	"\fcall_counter\x18\x02 \x01(\x04R\vcallCounter\x12\x18\n" +
+	"\asubject\x18\x03 \x01(\fR\asubject\x12\x1a\n" +
+	"\benforced\x18\x04 \x01(\bR\benforced\x12\x12\n" +
+	"\x04name\x18\x05 \x01(\fR\x04name\x12#\n" +
+	"\rpassword_hash\x18\x06 \x01(\fR\fpasswordHash\"\x96\x01\n" +
+	"\n" +
+	"RemoveUser\x12\x1b\n" +
+	"\tcall_term\x18\x01 \x01(\x04R\bcallTerm\x12!\n" +
+	"\fcall_counter\x18\x02 \x01(\x04R\vcallCounter\x12\x18\n" +
+	"\asubject\x18\x03 \x01(\fR\asubject\x12\x1a\n" +
+	"\benforced\x18\x04 \x01(\bR\benforced\x12\x12\n" +
+	"\x04name\x18\x05 \x01(\fR\x04name\"\x87\x02\n" +
+	"\x10RotateSigningKey\x12\x1b\n" +
+	"\tcall_term\x18\x01 \x01(\x04R\bcallTerm\x12!\n" +
+	"\fcall_counter\x18\x02 \x01(\x04R\vcallCounter\x12\x18\n" +
+	"\asubject\x18\x03 \x01(\fR\asubject\x12\x1a\n" +
+	"\benforced\x18\x04 \x01(\bR\benforced\x12\x16\n" +
+	"\x06secret\x18\x05 \x01(\fR\x06secret\x12!\n" +
+	"\fstamp_millis\x18\x06 \x01(\x04R\vstampMillis\x12,\n" +
+	"\x12drop_before_millis\x18\a \x01(\x04R\x10dropBeforeMillis\x12\x14\n" +
+	"\x05after\x18\b \x01(\x04R\x05after\"W\n" +
 	"\n" +
 	"MachineRow\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x04R\x05index\x12\x1b\n" +
@@ -2582,7 +3278,15 @@ const file_coordination_codec_logpb_log_proto_rawDesc = "" +
 	"\n" +
 	"wait_epoch\x18\t \x01(\x04R\twaitEpoch\x12\x14\n" +
 	"\x05owner\x18\n" +
-	" \x01(\bR\x05ownerB3Z1github.com/coordd/coordd/coordination/codec/logpbb\x06proto3"
+	" \x01(\bR\x05owner\"\x82\x01\n" +
+	"\aUserRow\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\fR\x04name\x12#\n" +
+	"\rpassword_hash\x18\x02 \x01(\fR\fpasswordHash\x12$\n" +
+	"\radministrator\x18\x03 \x01(\bR\radministrator\x12\x18\n" +
+	"\aversion\x18\x04 \x01(\x04R\aversion\"N\n" +
+	"\rSigningKeyRow\x12\x16\n" +
+	"\x06secret\x18\x01 \x01(\fR\x06secret\x12%\n" +
+	"\x0ecreated_millis\x18\x02 \x01(\x04R\rcreatedMillisB3Z1github.com/coordd/coordd/coordination/codec/logpbb\x06proto3"
 
 var (
 	file_coordination_codec_logpb_log_proto_rawDescOnce sync.Once
@@ -2596,7 +3300,7 @@ func file_coordination_codec_logpb_log_proto_rawDescGZIP() []byte {
 	return file_coordination_codec_logpb_log_proto_rawDescData
 }
 
-var file_coordination_codec_logpb_log_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
+var file_coordination_codec_logpb_log_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
 var file_coordination_codec_logpb_log_proto_goTypes = []any{
 	(*Command)(nil),                  // 0: coordd.log.v1.Command
 	(*Attach)(nil),                   // 1: coordd.log.v1.Attach
@@ -2614,14 +3318,20 @@ var file_coordination_codec_logpb_log_proto_goTypes = []any{
 	(*MakeDirectory)(nil),            // 13: coordd.log.v1.MakeDirectory
 	(*RemoveDirectory)(nil),          // 14: coordd.log.v1.RemoveDirectory
 	(*ModifyPermissions)(nil),        // 15: coordd.log.v1.ModifyPermissions
-	(*MachineRow)(nil),               // 16: coordd.log.v1.MachineRow
-	(*PathRow)(nil),                  // 17: coordd.log.v1.PathRow
-	(*NodeRow)(nil),                  // 18: coordd.log.v1.NodeRow
-	(*SessionRow)(nil),               // 19: coordd.log.v1.SessionRow
-	(*SemaphoreRow)(nil),             // 20: coordd.log.v1.SemaphoreRow
-	(*LinkRow)(nil),                  // 21: coordd.log.v1.LinkRow
-	(*ModifyPermissions_Action)(nil), // 22: coordd.log.v1.ModifyPermissions.Action
-	(*PathRow_Permission)(nil),       // 23: coordd.log.v1.PathRow.Permission
+	(*AddUser)(nil),                  // 16: coordd.log.v1.AddUser
+	(*SetPassword)(nil),              // 17: coordd.log.v1.SetPassword
+	(*RemoveUser)(nil),               // 18: coordd.log.v1.RemoveUser
+	(*RotateSigningKey)(nil),         // 19: coordd.log.v1.RotateSigningKey
+	(*MachineRow)(nil),               // 20: coordd.log.v1.MachineRow
+	(*PathRow)(nil),                  // 21: coordd.log.v1.PathRow
+	(*NodeRow)(nil),                  // 22: coordd.log.v1.NodeRow
+	(*SessionRow)(nil),               // 23: coordd.log.v1.SessionRow
+	(*SemaphoreRow)(nil),             // 24: coordd.log.v1.SemaphoreRow
+	(*LinkRow)(nil),                  // 25: coordd.log.v1.LinkRow
+	(*UserRow)(nil),                  // 26: coordd.log.v1.UserRow
+	(*SigningKeyRow)(nil),            // 27: coordd.log.v1.SigningKeyRow
+	(*ModifyPermissions_Action)(nil), // 28: coordd.log.v1.ModifyPermissions.Action
+	(*PathRow_Permission)(nil),       // 29: coordd.log.v1.PathRow.Permission
 }
 var file_coordination_codec_logpb_log_proto_depIdxs = []int32{
 	1,  // 0: coordd.log.v1.Command.attach:type_name -> coordd.log.v1.Attach
@@ -2639,13 +3349,17 @@ var file_coordination_codec_logpb_log_proto_depIdxs = []int32{
 	13, // 12: coordd.log.v1.Command.make_directory:type_name -> coordd.log.v1.MakeDirectory
 	14, // 13: coordd.log.v1.Command.remove_directory:type_name -> coordd.log.v1.RemoveDirectory
 	15, // 14: coordd.log.v1.Command.modify_permissions:type_name -> coordd.log.v1.ModifyPermissions
-	22, // 15: coordd.log.v1.ModifyPermissions.actions:type_name -> coordd.log.v1.ModifyPermissions.Action
-	23, // 16: coordd.log.v1.PathRow.permissions:type_name -> coordd.log.v1.PathRow.Permission
-	17, // [17:17] is the sub-list for method output_type
-	17, // [17:17] is the sub-list for method input_type
-	17, // [17:17] is the sub-list for extension type_name
-	17, // [17:17] is the sub-list for extension extendee
-	0,  // [0:17] is the sub-list for field type_name
+	16, // 15: coordd.log.v1.Command.add_user:type_name -> coordd.log.v1.AddUser
+	17, // 16: coordd.log.v1.Command.set_password:type_name -> coordd.log.v1.SetPassword
+	18, // 17: coordd.log.v1.Command.remove_user:type_name -> coordd.log.v1.RemoveUser
+	19, // 18: coordd.log.v1.Command.rotate_signing_key:type_name -> coordd.log.v1.RotateSigningKey
+	28, // 19: coordd.log.v1.ModifyPermissions.actions:type_name -> coordd.log.v1.ModifyPermissions.Action
+	29, // 20: coordd.log.v1.PathRow.permissions:type_name -> coordd.log.v1.PathRow.Permission
+	21, // [21:21] is the sub-list for method output_type
+	21, // [21:21] is the sub-list for method input_type
+	21, // [21:21] is the sub-list for extension type_name
+	21, // [21:21] is the sub-list for extension extendee
+	0,  // [0:21] is the sub-list for field type_name
 }
 
 func init() { file_coordination_codec_logpb_log_proto_init() }
@@ -2669,6 +3383,10 @@ func file_coordination_codec_logpb_log_proto_init() {
 		(*Command_MakeDirectory)(nil),
 		(*Command_RemoveDirectory)(nil),
 		(*Command_ModifyPermissions)(nil),
+		(*Command_AddUser)(nil),
+		(*Command_SetPassword)(nil),
+		(*Command_RemoveUser)(nil),
+		(*Command_RotateSigningKey)(nil),
 	}
 	file_coordination_codec_logpb_log_proto_msgTypes[15].OneofWrappers = []any{}
 	type x struct{}
@@ -2677,7 +3395,7 @@ func file_coordination_codec_logpb_log_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_coordination_codec_logpb_log_proto_rawDesc), len(file_coordination_codec_logpb_log_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   24,
+			NumMessages:   30,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -1,0 +1,175 @@
+package main
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+const (
+	authorityLifetime   = 10 * 365 * 24 * time.Hour
+	certificateLifetime = 365 * 24 * time.Hour
+)
+
+const certText = `Make what TLS needs for development: an authority (ca.pem, ca-key.pem) and a server
+certificate of it (cert.pem, key.pem), in a directory that is made if it does not
+exist. An authority that is there already is used again, so that clients need not
+trust a new one; the server certificate is made anew each time, and a running server
+takes it up. With --client a certificate for a client is made instead, in NAME.pem
+and NAME-key.pem, by which it is known as NAME@cert.`
+
+func (p *program) certCommand() *cobra.Command {
+	var directory, hosts, client string
+	command := &cobra.Command{
+		Use:   "cert",
+		Short: "Make certificates for development",
+		Long:  certText,
+		Args:  noArguments,
+		RunE: func(*cobra.Command, []string) error {
+			if directory == "" {
+				return usageError("flag --dir: no value given; want the path of a directory")
+			}
+			if client != "" && (strings.ContainsAny(client, "/\\") || strings.HasPrefix(client, ".")) {
+				return usageError("flag --client: value %q is not allowed: want a name that can be that of a file", client)
+			}
+			return makeCertificates(directory, splitHosts(hosts), client)
+		},
+	}
+	command.Flags().StringVar(&directory, "dir", "", "directory to put the files into")
+	command.Flags().StringVar(&hosts, "host", "", "names and addresses, by commas, that clients connect to besides localhost and this machine's name")
+	command.Flags().StringVar(&client, "client", "", "make a client's certificate with this name")
+	return command
+}
+
+// splitHosts adds the names that development needs to those asked for.
+func splitHosts(list string) []string {
+	hosts := []string{"localhost", "127.0.0.1", "::1"}
+	if name, err := os.Hostname(); err == nil && name != "" {
+		hosts = append(hosts, name)
+	}
+	for _, host := range strings.Split(list, ",") {
+		if host = strings.TrimSpace(host); host != "" {
+			hosts = append(hosts, host)
+		}
+	}
+	return hosts
+}
+
+// authority is a certificate that signs others.
+type authority struct {
+	certificate *x509.Certificate
+	key         *ecdsa.PrivateKey
+}
+
+func makeCertificates(directory string, hosts []string, client string) error {
+	if err := os.MkdirAll(directory, 0o700); err != nil {
+		return err
+	}
+	ca, err := openAuthority(directory)
+	if err != nil {
+		return err
+	}
+	now := time.Now()
+	template := &x509.Certificate{
+		NotBefore: now.Add(-time.Hour), NotAfter: now.Add(certificateLifetime), KeyUsage: x509.KeyUsageDigitalSignature,
+		Subject: pkix.Name{CommonName: "coordd"}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	}
+	base, keyName := "cert", "key"
+	if client != "" {
+		template.Subject.CommonName, template.ExtKeyUsage = client, []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
+		base, keyName = client, client+"-key"
+	} else {
+		addHosts(template, hosts)
+	}
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return err
+	}
+	return ca.issue(template, key, filepath.Join(directory, base+".pem"), filepath.Join(directory, keyName+".pem"))
+}
+
+func addHosts(template *x509.Certificate, hosts []string) {
+	for _, host := range hosts {
+		if address := net.ParseIP(host); address != nil {
+			template.IPAddresses = append(template.IPAddresses, address)
+		} else {
+			template.DNSNames = append(template.DNSNames, host)
+		}
+	}
+}
+
+// openAuthority reads the authority of a directory, or makes it.
+func openAuthority(directory string) (*authority, error) {
+	certificateFile, keyFile := filepath.Join(directory, "ca.pem"), filepath.Join(directory, "ca-key.pem")
+	pair, err := tls.LoadX509KeyPair(certificateFile, keyFile)
+	if err == nil {
+		key, ok := pair.PrivateKey.(*ecdsa.PrivateKey)
+		if !ok {
+			return nil, fmt.Errorf("%s: want a key of the kind that this command makes", keyFile)
+		}
+		return &authority{pair.Leaf, key}, nil
+	}
+	if _, statErr := os.Stat(certificateFile); !errors.Is(statErr, fs.ErrNotExist) {
+		return nil, fmt.Errorf("the authority in %s cannot be used: %w", directory, err)
+	}
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	now := time.Now()
+	template := &x509.Certificate{
+		NotBefore: now.Add(-time.Hour), NotAfter: now.Add(authorityLifetime), IsCA: true, BasicConstraintsValid: true, MaxPathLenZero: true,
+		KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageCRLSign, Subject: pkix.Name{CommonName: "coordd development authority"},
+	}
+	self := &authority{template, key}
+	if err := self.issue(template, key, certificateFile, keyFile); err != nil {
+		return nil, err
+	}
+	pair, err = tls.LoadX509KeyPair(certificateFile, keyFile)
+	return &authority{pair.Leaf, key}, err
+}
+
+// issue signs a certificate and writes it and its key. The key is for its owner only.
+func (a *authority) issue(template *x509.Certificate, key *ecdsa.PrivateKey, certificateFile, keyFile string) error {
+	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
+	if err != nil {
+		return err
+	}
+	template.SerialNumber = serial
+	der, err := x509.CreateCertificate(rand.Reader, template, a.certificate, key.Public(), a.key)
+	if err != nil {
+		return err
+	}
+	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return err
+	}
+	if err := replaceFile(keyFile, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER}), 0o600); err != nil {
+		return err
+	}
+	return replaceFile(certificateFile, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o644)
+}
+
+// replaceFile writes a file in one step, so that a running server never reads half of it.
+func replaceFile(path string, content []byte, mode fs.FileMode) error {
+	next := path + ".new"
+	if err := os.WriteFile(next, content, mode); err != nil {
+		return err
+	}
+	return os.Rename(next, path)
+}

@@ -1,0 +1,70 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"github.com/coordd/coordd/server"
+)
+
+// tlsSettings is the TLS listener of `coordd serve`.
+type tlsSettings struct {
+	listen, advertise          string // as for the plain listener; empty: none, derived
+	certificate, key, clientCA string // absolute paths, empty: none
+}
+
+// authSettings says who may do what.
+type authSettings struct {
+	mode              string // server.AuthOff or server.AuthRequired
+	tokenFile         string // absolute path, empty: none
+	admin             string // name, empty: none
+	adminPasswordFile string // absolute path, empty: none
+}
+
+// setListenTLS allows what setListen does.
+func setListenTLS(s *settings, value string) error {
+	var plain settings
+	if err := setListen(&plain, value); err != nil {
+		return errors.New("want HOST:PORT with a port from 0 to 65535, such as 127.0.0.1:2135; an empty host means all addresses")
+	}
+	s.tls.listen = plain.listen
+	return nil
+}
+
+// setAdvertiseTLS allows what setAdvertise does.
+func setAdvertiseTLS(s *settings, value string) error {
+	var plain settings
+	err := setAdvertise(&plain, value)
+	s.tls.advertise = plain.advertise
+	return err
+}
+
+// setFile stores the path of a file, which need not exist yet: whoever opens it says what is wrong.
+func setFile(field func(*settings) *string) func(*settings, string) error {
+	return func(s *settings, value string) error {
+		path, err := filepath.Abs(value)
+		if value == "" || strings.ContainsRune(value, 0) || err != nil {
+			return errors.New("want the path of a file")
+		}
+		*field(s) = path
+		return nil
+	}
+}
+
+func setAuth(s *settings, value string) error {
+	if value != server.AuthOff && value != server.AuthRequired {
+		return fmt.Errorf("want %s or %s", server.AuthOff, server.AuthRequired)
+	}
+	s.auth.mode = value
+	return nil
+}
+
+func setInitialAdmin(s *settings, value string) error {
+	if value == "" || strings.ContainsFunc(value, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return errors.New("want a name of printable ASCII characters without spaces")
+	}
+	s.auth.admin = value
+	return nil
+}

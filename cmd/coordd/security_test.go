@@ -1,0 +1,359 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/x509"
+	"encoding/pem"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	"github.com/ydb-platform/ydb-go-genproto/Ydb_Auth_V1"
+	"github.com/ydb-platform/ydb-go-genproto/Ydb_Coordination_V1"
+	"github.com/ydb-platform/ydb-go-genproto/Ydb_Discovery_V1"
+	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb"
+	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Auth"
+	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
+	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Discovery"
+)
+
+// Secrets of these tests. Each is a word of its own, so that it can be looked for.
+const (
+	adminPassword = "admin-password-8c1f"
+	appPassword   = "app-password-77d2"
+	newPassword   = "new-password-40be"
+	wrongPassword = "wrong-password-e5a9"
+	fileToken     = "file-token-913c"
+	badToken      = "bad-token-0d6b"
+	sessionKey    = "session-key-5f3a"
+)
+
+// secured is a running binary with TLS, users and tokens, and the commands that talk to it.
+type secured struct {
+	t         *testing.T
+	server    *process
+	directory string // certificates, passwords, tokens
+	tls       string // connection string
+	output    bytes.Buffer
+}
+
+func startSecured(t *testing.T) *secured {
+	t.Helper()
+	s := &secured{t: t, directory: t.TempDir()}
+	if code, output := s.run("", "cert", "--dir", s.directory); code != 0 {
+		t.Fatalf("cert: exit code %d, %s", code, output)
+	}
+	s.server = spawn(t, "serve", "--listen=127.0.0.1:0", "--listen-tls=127.0.0.1:0", "--data-dir", filepath.Join(s.directory, "data"),
+		"--tls-cert", s.path("cert.pem"), "--tls-key", s.path("key.pem"), "--tls-client-ca", s.path("ca.pem"),
+		"--auth=required", "--token-file", s.file("tokens", fileToken+" machine\n"),
+		"--initial-admin=root", "--initial-admin-password-file", s.file("admin", adminPassword+"\n"), "--log-level=debug")
+	s.server.ready(t)
+	s.tls = tlsConnection(t, s.server)
+	return s
+}
+
+// tlsConnection waits for the TLS connection string in the log, which is written before the ready line but is read by
+// another goroutine.
+func tlsConnection(t *testing.T, p *process) string {
+	t.Helper()
+	named := regexp.MustCompile(`connection=(grpcs://\S+)`)
+	poll := time.NewTicker(time.Millisecond)
+	defer poll.Stop()
+	deadline := time.After(waitMax)
+	for {
+		if found := named.FindStringSubmatch(p.log.String()); found != nil {
+			return found[1]
+		}
+		select {
+		case <-poll.C:
+		case <-deadline:
+			t.Fatalf("no TLS connection string in the log:\n%s", p.log.String())
+		}
+	}
+}
+
+func (s *secured) path(name string) string { return filepath.Join(s.directory, name) }
+
+func (s *secured) file(name, content string) string {
+	s.t.Helper()
+	if err := os.WriteFile(s.path(name), []byte(content), 0o600); err != nil {
+		s.t.Fatal(err)
+	}
+	return s.path(name)
+}
+
+// run runs the binary to its end and returns its exit code and all it wrote.
+func (s *secured) run(stdin string, args ...string) (int, string) {
+	s.t.Helper()
+	command := exec.Command(binary, args...)
+	command.Env, command.Stdin = []string{"HOME=" + s.directory}, strings.NewReader(stdin)
+	output, err := command.CombinedOutput()
+	if err != nil && command.ProcessState == nil {
+		s.t.Fatal(err)
+	}
+	s.output.Write(output)
+	return command.ProcessState.ExitCode(), string(output)
+}
+
+// user runs `coordd user` as the administrator.
+func (s *secured) user(stdin string, args ...string) (int, string) {
+	s.t.Helper()
+	args = append([]string{"user"}, args...)
+	return s.run(stdin, append(args, "--endpoint", s.tls, "--ca-file", s.path("ca.pem"), "--user=root", "--password-file", s.path("admin"))...)
+}
+
+func (s *secured) connect() *grpc.ClientConn {
+	s.t.Helper()
+	security, err := trust(s.path("ca.pem"))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	address, _, _, err := parseEndpoint(s.tls)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(security))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { conn.Close() })
+	return conn
+}
+
+// TestSecretsStayOut runs a server through everything that handles a secret, with the log at its most talkative, and
+// looks for the secrets in all that it and the commands have written.
+func TestSecretsStayOut(t *testing.T) {
+	s := startSecured(t)
+	for _, step := range []struct {
+		stdin string
+		args  []string
+		code  int
+		want  string
+	}{
+		{appPassword + "\n", []string{"add", "app"}, 0, ""},
+		{appPassword + "\n", []string{"add", "app"}, 1, "already exists"},
+		{newPassword + "\n", []string{"passwd", "app"}, 0, ""},
+		{"", []string{"list"}, 0, "app\tuser\nroot\tadministrator\n"},
+		{"", []string{"passwd", "app"}, 1, "no password"},
+		{"", []string{"rotate-key"}, 0, ""},
+	} {
+		code, output := s.user(step.stdin, step.args...)
+		if code != step.code || !strings.Contains(output, step.want) {
+			t.Errorf("user %q: exit code %d, output %q; want %d, %q", step.args, code, output, step.code, step.want)
+		}
+	}
+	conn := s.connect()
+	ctx, cancel := context.WithTimeout(t.Context(), waitMax)
+	defer cancel()
+	login := func(password string) *Ydb_Auth.LoginResponse {
+		answer, err := Ydb_Auth_V1.NewAuthServiceClient(conn).Login(ctx, &Ydb_Auth.LoginRequest{User: "app", Password: password})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return answer
+	}
+	var answers []string
+	for _, password := range []string{wrongPassword, appPassword} {
+		answer := login(password)
+		if answer.GetOperation().GetStatus() != Ydb.StatusIds_UNAUTHORIZED {
+			t.Errorf("got %v", answer)
+		}
+		answers = append(answers, answer.String())
+	}
+	var result Ydb_Auth.LoginResult
+	if err := login(newPassword).GetOperation().GetResult().UnmarshalTo(&result); err != nil {
+		t.Fatal(err)
+	}
+	answers = append(answers, s.useTokens(ctx, conn, result.GetToken())...)
+	if code, output := s.user("", "remove", "app"); code != 0 {
+		t.Errorf("remove: %d, %s", code, output)
+	}
+	s.server.command.Process.Signal(syscall.SIGTERM)
+	code, lines := s.server.exit(t)
+	if code != exitOK {
+		t.Errorf("exit code %d", code)
+	}
+	written := map[string]string{"log": s.server.log.String(), "stdout": strings.Join(lines, "\n"), "commands": s.output.String(), "answers": strings.Join(answers, "\n")}
+	s.wantNoSecret(written, result.GetToken())
+}
+
+// useTokens makes calls with tokens good and bad, and returns what the server answered.
+func (s *secured) useTokens(ctx context.Context, conn *grpc.ClientConn, loginToken string) []string {
+	t := s.t
+	t.Helper()
+	var answers []string
+	discovery := Ydb_Discovery_V1.NewDiscoveryServiceClient(conn)
+	for token, user := range map[string]string{loginToken: "app", fileToken: "machine", badToken: "", loginToken + "x": ""} {
+		answer, err := discovery.WhoAmI(metadata.AppendToOutgoingContext(ctx, "x-ydb-auth-ticket", token), &Ydb_Discovery.WhoAmIRequest{})
+		if user == "" {
+			if status.Code(err) != codes.Unauthenticated {
+				t.Errorf("a bad token: got %v", err)
+			}
+			answers = append(answers, err.Error())
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(string(answer.GetOperation().GetResult().GetValue()), user) {
+			t.Errorf("got %v, want %s", answer, user)
+		}
+	}
+	stream, err := Ydb_Coordination_V1.NewCoordinationServiceClient(conn).Session(metadata.AppendToOutgoingContext(ctx, "x-ydb-auth-ticket", fileToken))
+	if err != nil {
+		t.Fatal(err)
+	}
+	start := &Ydb_Coordination.SessionRequest_SessionStart{Path: "/local", ProtectionKey: []byte(sessionKey)}
+	if err := stream.Send(&Ydb_Coordination.SessionRequest{Request: &Ydb_Coordination.SessionRequest_SessionStart_{SessionStart: start}}); err != nil {
+		t.Fatal(err)
+	}
+	failure, err := stream.Recv()
+	if err != nil || failure.GetFailure() == nil {
+		t.Fatalf("got %v, %v", failure, err)
+	}
+	return append(answers, failure.String())
+}
+
+func (s *secured) wantNoSecret(written map[string]string, loginToken string) {
+	s.t.Helper()
+	key, err := os.ReadFile(s.path("key.pem"))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	secrets := []string{adminPassword, appPassword, newPassword, wrongPassword, fileToken, badToken, sessionKey, "$argon2id",
+		strings.Split(loginToken, ".")[2], strings.Split(string(key), "\n")[1]}
+	for where, text := range written {
+		for _, secret := range secrets {
+			if strings.Contains(text, secret) {
+				s.t.Errorf("%s: %q is in it", where, secret)
+			}
+		}
+	}
+	if len(written["log"]) == 0 || !strings.Contains(written["log"], "level=DEBUG") {
+		s.t.Errorf("the log is not at its most talkative: %q", written["log"])
+	}
+}
+
+// TestFirstUserByCommand is the way without --initial-admin, in plain text on this machine.
+func TestFirstUserByCommand(t *testing.T) {
+	s := &secured{t: t, directory: t.TempDir()}
+	server := spawn(t, "serve", "--listen=127.0.0.1:0", "--in-memory", "--auth=required")
+	endpoint := server.ready(t)
+	if code, output := s.run(adminPassword+"\n", "user", "add", "root", "--endpoint", endpoint); code != 0 {
+		t.Fatalf("exit code %d, %s", code, output)
+	}
+	if code, output := s.run(appPassword+"\n", "user", "add", "eve", "--endpoint", endpoint); code != 1 || !strings.Contains(output, "Only administrators") {
+		t.Errorf("a second one by anybody: exit code %d, %s", code, output)
+	}
+	if code, output := s.run(adminPassword+"\n"+appPassword+"\n", "user", "add", "app", "--user=root", "--endpoint", endpoint); code != 0 {
+		t.Errorf("both passwords from stdin: exit code %d, %s", code, output)
+	}
+	if code, output := s.run(wrongPassword+"\n", "user", "list", "--user=root", "--endpoint", endpoint); code != 1 || !strings.Contains(output, "Invalid user or password") {
+		t.Errorf("a wrong password: exit code %d, %s", code, output)
+	}
+	if code, output := s.run(appPassword+"\n", "user", "list", "--user=app", "--endpoint", endpoint); code != 1 || !strings.Contains(output, "Only administrators") {
+		t.Errorf("no administrator: exit code %d, %s", code, output)
+	}
+}
+
+// TestSecurityConfiguration wants mistakes told before anything is served.
+func TestSecurityConfiguration(t *testing.T) {
+	s := &secured{t: t, directory: t.TempDir()}
+	if code, output := s.run("", "cert", "--dir", s.directory); code != 0 {
+		t.Fatalf("exit code %d, %s", code, output)
+	}
+	tokens := s.file("tokens", "good user\n"+fileToken+"\n")
+	for name, test := range map[string]struct {
+		args []string
+		code exitCode
+		want []string
+	}{
+		"no certificate":      {[]string{"--listen-tls=127.0.0.1:0"}, exitConfig, []string{"TLS", "certificate and its key"}},
+		"no listener":         {[]string{"--tls-cert", s.path("cert.pem")}, exitConfig, []string{"TLS", "address to listen on"}},
+		"no password":         {[]string{"--initial-admin=root"}, exitConfig, []string{"initial administrator", "password"}},
+		"no password file":    {[]string{"--initial-admin=root", "--initial-admin-password-file", s.path("none")}, exitConfig, []string{"password file", "no such file"}},
+		"no token file":       {[]string{"--token-file", s.path("none")}, exitConfig, []string{"token file", "no such file"}},
+		"bad token file":      {[]string{"--token-file", tokens}, exitConfig, []string{"token file " + tokens, "line 2", "want a token, a space"}},
+		"key of another":      {[]string{"--listen-tls=127.0.0.1:0", "--tls-cert", s.path("cert.pem"), "--tls-key", s.path("ca-key.pem")}, exitConfig, []string{"TLS certificate", "cert.pem", "ca-key.pem"}},
+		"no client authority": {[]string{"--listen-tls=127.0.0.1:0", "--tls-cert", s.path("cert.pem"), "--tls-key", s.path("key.pem"), "--tls-client-ca", s.path("key.pem")}, exitConfig, []string{"TLS client authorities", "no certificate in it"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := spawn(t, append([]string{"serve", "--listen=127.0.0.1:0", "--in-memory"}, test.args...)...)
+			p.wantExit(t, test.code, test.want...)
+			if strings.Contains(p.log.String(), fileToken) {
+				t.Error("a token is in the error")
+			}
+		})
+	}
+}
+
+// TestCertificates covers what the certificates are good for, and that the authority is kept.
+func TestCertificates(t *testing.T) {
+	s := &secured{t: t, directory: filepath.Join(t.TempDir(), "a", "certs")}
+	certificate := func(name string) *x509.Certificate {
+		t.Helper()
+		content, err := os.ReadFile(s.path(name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		block, _ := pem.Decode(content)
+		parsed, err := x509.ParseCertificate(block.Bytes)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return parsed
+	}
+	make := func(args ...string) {
+		t.Helper()
+		command := newRun(newFakeServer())
+		if code := command.program.run(append([]string{"cert", "--dir", s.directory}, args...)); code != exitOK {
+			t.Fatalf("exit code %d, %s", code, command.log.String())
+		}
+	}
+	make("--host", "coordd.example.net, 192.0.2.7")
+	ca, first := certificate("ca.pem"), certificate("cert.pem")
+	roots := x509.NewCertPool()
+	roots.AddCert(ca)
+	for _, host := range []string{"localhost", "127.0.0.1", "::1", "coordd.example.net", "192.0.2.7"} {
+		if _, err := first.Verify(x509.VerifyOptions{Roots: roots, DNSName: host}); err != nil {
+			t.Errorf("%s: %v", host, err)
+		}
+	}
+	if _, err := first.Verify(x509.VerifyOptions{Roots: roots, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}); err == nil {
+		t.Error("the server's certificate is good for a client")
+	}
+	make("--client", "ops")
+	client := certificate("ops.pem")
+	if _, err := client.Verify(x509.VerifyOptions{Roots: roots, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}); err != nil || client.Subject.CommonName != "ops" {
+		t.Errorf("client %v: %v", client.Subject, err)
+	}
+	make()
+	if again := certificate("ca.pem"); !again.Equal(ca) || certificate("cert.pem").Equal(first) {
+		t.Error("want the authority kept and the server's certificate made anew")
+	}
+	for _, name := range []string{"ca-key.pem", "key.pem", "ops-key.pem"} {
+		info, err := os.Stat(s.path(name))
+		if err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("%s: %v, %v", name, info, err)
+		}
+	}
+	if first.NotAfter.Before(time.Now().Add(300 * 24 * time.Hour)) {
+		t.Errorf("good until %v", first.NotAfter)
+	}
+	s.file("ca-key.pem", "nonsense")
+	command := newRun(newFakeServer())
+	if code := command.program.run([]string{"cert", "--dir", s.directory}); code != exitFailure {
+		t.Errorf("a broken authority: exit code %d, %s", code, command.log.String())
+	}
+}

@@ -1,0 +1,151 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/coordd/coordd/server/adminpb"
+)
+
+// userCallTimeout bounds everything that a `coordd user` command asks of a server.
+const userCallTimeout = 30 * time.Second
+
+const usersText = `Users log in with a name and a password, as the SDKs' static credentials do. The first
+user is an administrator and can be added on the machine that the server runs on;
+after that an administrator's --user is needed. A password is the first line of the
+file that the flag names, or of stdin; at a terminal it is asked for.`
+
+// userFlags are the flags of all `coordd user` commands.
+type userFlags struct {
+	endpoint, caFile    string
+	login, passwordFile string
+	newPasswordFile     string
+	administrator       bool
+}
+
+func (p *program) userCommand() *cobra.Command {
+	var flags userFlags
+	parent := &cobra.Command{
+		Use:   "user",
+		Short: "Manage the users who log in with a password",
+		Long:  "Manage the users of a running server who log in with a password.\n\n" + usersText,
+		RunE: func(command *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return usageError("no command given; known are %s", commandList(command))
+			}
+			return unknownCommand(command, args, args)
+		},
+	}
+	add := p.userSubcommand(&flags, "add NAME", "Add a user", true, func(password, name string) (string, proto.Message, proto.Message) {
+		return "Add", &adminpb.AddRequest{Name: name, Password: password, Administrator: flags.administrator}, new(adminpb.AddResponse)
+	})
+	add.Flags().BoolVar(&flags.administrator, "administrator", false, "the user may do everything")
+	parent.AddCommand(add,
+		p.userSubcommand(&flags, "passwd NAME", "Change a user's password; tokens from before are void", true, func(password, name string) (string, proto.Message, proto.Message) {
+			return "SetPassword", &adminpb.SetPasswordRequest{Name: name, Password: password}, new(adminpb.SetPasswordResponse)
+		}),
+		p.userSubcommand(&flags, "remove NAME", "Remove a user", false, func(_, name string) (string, proto.Message, proto.Message) {
+			return "Remove", &adminpb.RemoveRequest{Name: name}, new(adminpb.RemoveResponse)
+		}),
+		p.userSubcommand(&flags, "list", "List the users", false, func(string, string) (string, proto.Message, proto.Message) {
+			return "List", &adminpb.ListRequest{}, new(adminpb.ListResponse)
+		}),
+		p.userSubcommand(&flags, "rotate-key", "Make all login tokens void, and sign with a new key", false, func(string, string) (string, proto.Message, proto.Message) {
+			return "RotateKey", &adminpb.RotateKeyRequest{}, new(adminpb.RotateKeyResponse)
+		}),
+	)
+	return parent
+}
+
+func commandList(parent *cobra.Command) string {
+	list := ""
+	for i, name := range commandNames(parent) {
+		if i > 0 {
+			list += ", "
+		}
+		list += name
+	}
+	return list
+}
+
+// userSubcommand makes a command that sends one request. build gets the new password, where the command takes one, and
+// NAME, where its usage has it.
+func (p *program) userSubcommand(flags *userFlags, use, short string, newPassword bool,
+	build func(password, name string) (method string, request, response proto.Message)) *cobra.Command {
+	command := &cobra.Command{Use: use, Short: short, Long: short + ".\n\n" + usersText}
+	named := use != command.Name()
+	command.Args = func(command *cobra.Command, args []string) error {
+		switch {
+		case !named:
+			return noArguments(command, args)
+		case len(args) != 1:
+			return usageError("%s takes one name, %d given", command.CommandPath(), len(args))
+		}
+		return nil
+	}
+	command.RunE = func(_ *cobra.Command, args []string) error {
+		ctx, cancel := context.WithTimeout(context.Background(), userCallTimeout)
+		defer cancel()
+		passwords := &passwordReader{program: p}
+		client, err := flags.connect(ctx, passwords)
+		if err != nil {
+			return err
+		}
+		defer client.close()
+		name, password := "", ""
+		if named {
+			name = args[0]
+		}
+		if newPassword {
+			if password, err = flags.newPassword(passwords, name); err != nil {
+				return err
+			}
+		}
+		method, request, response := build(password, name)
+		if err := client.call(ctx, method, request, response); err != nil {
+			return err
+		}
+		p.printUsers(response)
+		return nil
+	}
+	flags.declare(command, newPassword)
+	return command
+}
+
+func (f *userFlags) declare(command *cobra.Command, newPassword bool) {
+	flags := command.Flags()
+	flags.SortFlags = false
+	flags.StringVar(&f.endpoint, "endpoint", "grpc://127.0.0.1:2136/local", "connection string of a server, grpc:// or grpcs://")
+	flags.StringVar(&f.caFile, "ca-file", "", "PEM file of the authorities to trust for grpcs:// (default: the system's)")
+	flags.StringVar(&f.login, "user", "", "name to log in with (default: none)")
+	flags.StringVar(&f.passwordFile, "password-file", "", "file with the password of --user (default: stdin)")
+	if newPassword {
+		flags.StringVar(&f.newPasswordFile, "new-password-file", "", "file with the password to set (default: stdin)")
+	}
+}
+
+func (f *userFlags) newPassword(passwords *passwordReader, name string) (string, error) {
+	if f.newPasswordFile != "" {
+		return readPasswordFile(f.newPasswordFile)
+	}
+	return passwords.read("new password of " + name)
+}
+
+// printUsers prints the answer to `coordd user list`; other answers say nothing.
+func (p *program) printUsers(response proto.Message) {
+	list, ok := response.(*adminpb.ListResponse)
+	if !ok {
+		return
+	}
+	for _, user := range list.GetUsers() {
+		role := "user"
+		if user.GetAdministrator() {
+			role = "administrator"
+		}
+		fmt.Fprintf(p.stdout, "%s\t%s\n", user.GetName(), role)
+	}
+}

@@ -1,0 +1,140 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/ydb-platform/ydb-go-genproto/Ydb_Auth_V1"
+	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb"
+	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Auth"
+)
+
+// userClient calls the users' service of a server.
+type userClient struct {
+	conn     *grpc.ClientConn
+	database string
+	token    string // empty: anonymous
+}
+
+// connect opens a connection, and logs in if a name is given.
+func (f *userFlags) connect(ctx context.Context, passwords *passwordReader) (*userClient, error) {
+	address, database, encrypted, err := parseEndpoint(f.endpoint)
+	if err != nil {
+		return nil, err
+	}
+	if !encrypted && f.caFile != "" {
+		return nil, usageError("flag --ca-file: has no meaning for %s, which is not grpcs://", f.endpoint)
+	}
+	if f.login == "" && f.passwordFile != "" {
+		return nil, usageError("flag --password-file: has no meaning without --user")
+	}
+	security := insecure.NewCredentials()
+	if encrypted {
+		if security, err = trust(f.caFile); err != nil {
+			return nil, err
+		}
+	}
+	conn, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(security))
+	if err != nil {
+		return nil, err
+	}
+	c := &userClient{conn: conn, database: database}
+	if f.login != "" {
+		if err := c.login(ctx, f, passwords); err != nil {
+			return nil, errors.Join(err, conn.Close())
+		}
+	}
+	return c, nil
+}
+
+// parseEndpoint takes a connection string apart, such as grpc://127.0.0.1:2136/local.
+func parseEndpoint(endpoint string) (address, database string, encrypted bool, err error) {
+	u, err := url.Parse(endpoint)
+	if err == nil {
+		endpoint = u.Redacted() // somebody may have put a password into it
+	}
+	if err != nil || u.Scheme != "grpc" && u.Scheme != "grpcs" || u.Path == "" || u.Path == "/" || u.User != nil {
+		return "", "", false, usageError("flag --endpoint: value %q is not allowed: want grpc://HOST:PORT/DATABASE or grpcs://HOST:PORT/DATABASE", endpoint)
+	}
+	if _, port, err := net.SplitHostPort(u.Host); err != nil || !portInRange(port, 1) {
+		return "", "", false, usageError("flag --endpoint: value %q is not allowed: want HOST:PORT behind the slashes", endpoint)
+	}
+	return u.Host, u.Path, u.Scheme == "grpcs", nil
+}
+
+func trust(caFile string) (credentials.TransportCredentials, error) {
+	config := &tls.Config{MinVersion: tls.VersionTLS12}
+	if caFile != "" {
+		pem, err := os.ReadFile(caFile)
+		if err != nil {
+			return nil, fmt.Errorf("flag --ca-file: %w", err)
+		}
+		config.RootCAs = x509.NewCertPool()
+		if !config.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("flag --ca-file: %s has no certificate in it", caFile)
+		}
+	}
+	return credentials.NewTLS(config), nil
+}
+
+func (c *userClient) login(ctx context.Context, f *userFlags, passwords *passwordReader) error {
+	var password string
+	var err error
+	if f.passwordFile != "" {
+		password, err = readPasswordFile(f.passwordFile)
+	} else {
+		password, err = passwords.read("password of " + f.login)
+	}
+	if err != nil {
+		return err
+	}
+	answer, err := Ydb_Auth_V1.NewAuthServiceClient(c.conn).Login(c.headers(ctx), &Ydb_Auth.LoginRequest{User: f.login, Password: password})
+	if err != nil {
+		return fmt.Errorf("log in as %s: %w", f.login, plain(err))
+	}
+	op := answer.GetOperation()
+	var result Ydb_Auth.LoginResult
+	if op.GetStatus() != Ydb.StatusIds_SUCCESS {
+		return fmt.Errorf("log in as %s: %s", f.login, op.GetIssues()[0].GetMessage())
+	}
+	if err := op.GetResult().UnmarshalTo(&result); err != nil {
+		return fmt.Errorf("log in as %s: %w", f.login, err)
+	}
+	c.token = result.GetToken()
+	return nil
+}
+
+func (c *userClient) headers(ctx context.Context) context.Context {
+	ctx = metadata.AppendToOutgoingContext(ctx, "x-ydb-database", c.database)
+	if c.token != "" {
+		ctx = metadata.AppendToOutgoingContext(ctx, "x-ydb-auth-ticket", c.token)
+	}
+	return ctx
+}
+
+func (c *userClient) call(ctx context.Context, method string, request, response proto.Message) error {
+	return plain(c.conn.Invoke(c.headers(ctx), "/coordd.admin.v1.Users/"+method, request, response))
+}
+
+func (c *userClient) close() { _ = c.conn.Close() }
+
+// plain is a gRPC error without what only programmers want to know.
+func plain(err error) error {
+	if s, ok := status.FromError(err); ok && err != nil {
+		return errors.New(s.Message())
+	}
+	return err
+}

@@ -1,0 +1,118 @@
+package coordination
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+)
+
+// UserRow is a user who can log in.
+type UserRow struct {
+	// ID is the index of the command that added the user, and so never another user's.
+	ID            uint64
+	Name          string
+	PasswordHash  string
+	Administrator bool
+	// Version is the index of the command that last set the password. Login tokens carry it.
+	Version Index
+}
+
+// SigningKeyRow is a key that login tokens are signed with. The newest one signs, all of them verify.
+type SigningKeyRow struct {
+	ID            uint64 // index of the command that added it
+	Secret        []byte
+	CreatedMillis uint64
+}
+
+// Key implements Row.
+func (r UserRow) Key() RowKey { return RowKey{Kind: RowUser, ID: r.ID} }
+
+// Key implements Row.
+func (r SigningKeyRow) Key() RowKey { return RowKey{Kind: RowSigningKey, ID: r.ID} }
+
+func (r UserRow) hash() uint64 {
+	return uint64(newRowHash(RowUser).number(r.ID).text(r.Name).text(r.PasswordHash).flag(r.Administrator).number(uint64(r.Version)))
+}
+
+func (r SigningKeyRow) hash() uint64 {
+	return uint64(newRowHash(RowSigningKey).number(r.ID).bytes(r.Secret).number(r.CreatedMillis))
+}
+
+// accountRows knows which users and keys differ from the last checkpoint. There are few of them, so they need none of
+// rowTracker's care: a freeze captures them at once.
+type accountRows struct {
+	changed map[RowKey]struct{}
+	hashes  map[RowKey]uint64 // of the rows of the last checkpoint
+	base    uint64            // their sum
+}
+
+func (a *accountRows) touch(key RowKey) {
+	if a.changed == nil {
+		a.changed = make(map[RowKey]struct{})
+	}
+	a.changed[key] = struct{}{}
+}
+
+// stored notes a row that a checkpoint holds.
+func (a *accountRows) stored(row Row) {
+	if a.hashes == nil {
+		a.hashes = make(map[RowKey]uint64)
+	}
+	hash := row.hash()
+	a.base += hash - a.hashes[row.Key()]
+	a.hashes[row.Key()] = hash
+}
+
+// captureAccounts adds to a checkpoint what has changed since the one before, and returns the sum of all hashes.
+func (cp *Checkpoint) captureAccounts() uint64 {
+	m := cp.machine
+	rows := &m.accountRows
+	if len(rows.changed) == 0 {
+		return rows.base
+	}
+	for _, row := range m.accounts.allRows() {
+		if _, changed := rows.changed[row.Key()]; changed {
+			delete(rows.changed, row.Key())
+			rows.stored(row)
+			cp.ready = append(cp.ready, row)
+		}
+	}
+	gone := slices.SortedFunc(maps.Keys(rows.changed), func(a, b RowKey) int {
+		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.ID, b.ID))
+	})
+	for _, key := range gone {
+		rows.base -= rows.hashes[key]
+		delete(rows.hashes, key)
+		cp.ready = append(cp.ready, DeletedRow{key})
+	}
+	rows.changed = nil
+	return rows.base
+}
+
+// allRows is every user and then every key, in ascending order of ids.
+func (a *Accounts) allRows() []Row {
+	var rows []Row
+	for _, u := range slices.SortedFunc(slices.Values(a.users), func(u, v UserRow) int { return cmp.Compare(u.ID, v.ID) }) {
+		rows = append(rows, u)
+	}
+	for _, k := range a.keys {
+		rows = append(rows, k)
+	}
+	return rows
+}
+
+// restoreAccount takes a row of a checkpoint. Rows come in ascending order of ids.
+func (m *Machine) restoreAccount(row Row) {
+	switch row := row.(type) {
+	case UserRow:
+		m.accounts.users = append(m.accounts.users, row)
+	case SigningKeyRow:
+		m.accounts.keys = append(m.accounts.keys, row)
+	}
+	m.accountRows.stored(row)
+}
+
+// sortRestored puts the restored users into the order of their names.
+func (a *Accounts) sortRestored() {
+	slices.SortFunc(a.users, func(u, v UserRow) int { return cmp.Compare(u.Name, v.Name) })
+}

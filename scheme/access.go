@@ -1,0 +1,206 @@
+package scheme
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Access is a set of elementary rights, as the granular permissions name them.
+type Access uint32
+
+// The elementary rights.
+const (
+	SelectRow Access = 1 << iota
+	UpdateRow
+	EraseRow
+	ReadAttributes
+	WriteAttributes
+	CreateDirectory
+	CreateTable // also what a coordination node's creation needs (coordination.md §1.1 step 2)
+	CreateQueue
+	RemoveSchema
+	DescribeSchema
+	AlterSchema
+	CreateDatabase
+	DropDatabase
+	GrantAccess
+	Connect
+
+	// FullAccess is every right there is: an owner's.
+	FullAccess Access = 1<<iota - 1
+)
+
+// The generic permissions, in terms of the elementary rights.
+const (
+	genericList       = ReadAttributes | DescribeSchema
+	genericRead       = SelectRow | genericList
+	genericWrite      = UpdateRow | EraseRow | WriteAttributes | CreateDirectory | CreateTable | CreateQueue | RemoveSchema | AlterSchema
+	genericUseLegacy  = genericRead | genericWrite | GrantAccess
+	genericUse        = genericUseLegacy | Connect
+	genericManage     = CreateDatabase | DropDatabase
+	genericFullLegacy = genericUseLegacy | genericManage
+	genericFull       = genericUse | genericManage
+)
+
+// namedAccess is what each permission that can be stored allows.
+var namedAccess = map[string]Access{
+	"ydb.access.grant":              GrantAccess,
+	permissionConnect:               Connect,
+	"ydb.database.create":           CreateDatabase,
+	"ydb.database.drop":             DropDatabase,
+	"ydb.generic.full":              genericFull,
+	"ydb.generic.full_legacy":       genericFullLegacy,
+	"ydb.generic.list":              genericList,
+	"ydb.generic.manage":            genericManage,
+	"ydb.generic.read":              genericRead,
+	"ydb.generic.use":               genericUse,
+	"ydb.generic.use_legacy":        genericUseLegacy,
+	"ydb.generic.write":             genericWrite,
+	"ydb.granular.alter_schema":     AlterSchema,
+	"ydb.granular.create_directory": CreateDirectory,
+	"ydb.granular.create_queue":     CreateQueue,
+	"ydb.granular.create_table":     CreateTable,
+	"ydb.granular.describe_schema":  DescribeSchema,
+	"ydb.granular.erase_row":        EraseRow,
+	"ydb.granular.read_attributes":  ReadAttributes,
+	"ydb.granular.remove_schema":    RemoveSchema,
+	"ydb.granular.select_row":       SelectRow,
+	"ydb.granular.update_row":       UpdateRow,
+	"ydb.granular.write_attributes": WriteAttributes,
+	"ydb.tables.modify":             UpdateRow | EraseRow,
+	"ydb.tables.read":               SelectRow,
+}
+
+// accessOf is what permission names allow together. A name that is not known allows nothing.
+func accessOf(names []string) Access {
+	var access Access
+	for _, name := range names {
+		if stored, known := storedName(name); known {
+			access |= namedAccess[stored]
+		}
+	}
+	return access
+}
+
+// AllUsers is the group of everybody who is somebody: permissions given to it count for every named subject.
+const AllUsers = "all-users@well-known"
+
+// CodeAccessDenied is the issue code of a refusal for want of rights.
+const CodeAccessDenied uint32 = 200000
+
+// Subject is who asks. The zero Subject is nobody, and has no rights.
+type Subject struct {
+	// Name is a user's; empty for an anonymous caller.
+	Name string
+	// Exempt subjects may do everything: administrators, and everybody where access is not controlled.
+	Exempt bool
+}
+
+// Rights returns what a subject may do at an entry of the tree: everything if it owns the entry or is exempt, otherwise
+// what EffectivePermissions gives to it and to AllUsers.
+func (t *Tree) Rights(e Entry, s Subject) Access {
+	switch {
+	case s.Exempt:
+		return FullAccess
+	case s.Name == "":
+		return 0
+	case s.Name == e.Owner:
+		return FullAccess
+	}
+	var access Access
+	for v := t.get(e.ID); v != nil; v = v.parent {
+		for _, p := range v.entry.Permissions {
+			if p.Subject != s.Name && p.Subject != AllUsers {
+				continue
+			}
+			given := accessOf(p.Names)
+			if v.entry.ID != e.ID && !slices.ContainsFunc(p.Names, includesConnect) {
+				given &^= Connect // ydb.database.connect is not inherited
+			}
+			access |= given
+		}
+		if v.entry.InterruptInheritance {
+			break
+		}
+	}
+	return access
+}
+
+// includesConnect tells whether a permission other than ydb.database.connect itself allows to connect.
+func includesConnect(name string) bool {
+	return name != permissionConnect && namedAccess[name]&Connect != 0
+}
+
+// Authorize refuses with UNAUTHORIZED unless the subject has all of need at path. A path that does not exist passes:
+// the operation itself says so, before anybody's rights count (coordination.md §1.2 step 2).
+func (t *Tree) Authorize(path Path, need Access, s Subject) Outcome {
+	if s.Exempt {
+		return Done()
+	}
+	v := t.find(path)
+	if v == nil || t.Rights(v.entry, s)&need == need {
+		return Done()
+	}
+	return accessDenied(s, path)
+}
+
+// AuthorizeCreation is Authorize for what is to be created at path: the rights count at the nearest entry above it that
+// exists (coordination.md §1.1 step 2). Where there is none, the operation itself says so.
+func (t *Tree) AuthorizeCreation(path Path, need Access, s Subject) Outcome {
+	if s.Exempt || len(path) == 0 {
+		return Done()
+	}
+	base, depth := t.deepest(path[:len(path)-1])
+	if depth == 0 || t.Rights(base.entry, s)&need == need {
+		return Done()
+	}
+	return accessDenied(s, base.path())
+}
+
+// AuthorizePermissions is Authorize for ModifyPermissions. Whoever has ydb.access.grant may set, grant and revoke as far
+// as the own rights go; only who has all rights may change the owner and the inheritance, or clear everything.
+func (t *Tree) AuthorizePermissions(path Path, change PermissionsChange, s Subject) Outcome {
+	need := GrantAccess
+	if change.Clear || change.Interrupt != nil {
+		need = FullAccess
+	}
+	for _, action := range change.Actions {
+		switch action.Kind {
+		case ChangeOwner:
+			need = FullAccess
+		case Set:
+			need |= accessOf(action.Names) | t.explicitAccess(path, action.Subject)
+		default:
+			need |= accessOf(action.Names)
+		}
+	}
+	if outcome := t.checkActions(change.Actions); !outcome.OK() {
+		return Done() // said by ModifyPermissions, which looks at the actions first
+	}
+	return t.Authorize(path, need, s)
+}
+
+// explicitAccess is what the entry at path itself gives to a subject, and a Set would take from it.
+func (t *Tree) explicitAccess(path Path, subject string) Access {
+	v := t.find(path)
+	if v == nil {
+		return 0
+	}
+	var access Access
+	for _, p := range v.entry.Permissions {
+		if p.Subject == subject {
+			access |= accessOf(p.Names)
+		}
+	}
+	return access
+}
+
+func accessDenied(s Subject, path Path) Outcome {
+	who := s.Name
+	if who == "" {
+		who = "an anonymous user"
+	}
+	text := fmt.Sprintf("Access denied for %s on path %s", who, shown(path.String()))
+	return Refuse(Unauthorized, Issue{Code: CodeAccessDenied, Severity: SeverityError, Message: strings.ToValidUTF8(text, "\uFFFD")})
+}

@@ -1,0 +1,215 @@
+package scheme
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+// guarded is /local with a/b/node in it, all made by "maker".
+func guarded(t *testing.T) *Tree {
+	t.Helper()
+	tree, err := New("/local")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, outcome := tree.CreateNode(SplitLoose("/local/a/b/node"), NewNode{ID: 1, Owner: "maker"}); !outcome.OK() {
+		t.Fatal(outcome)
+	}
+	return tree
+}
+
+func permit(t *testing.T, tree *Tree, path, subject string, names ...string) {
+	t.Helper()
+	change := PermissionsChange{Actions: []Action{{Kind: Grant, Subject: subject, Names: names}}}
+	if outcome := tree.ModifyPermissions(SplitLoose(path), change); !outcome.OK() {
+		t.Fatal(outcome)
+	}
+}
+
+func rightsAt(t *testing.T, tree *Tree, path string, s Subject) Access {
+	t.Helper()
+	entry, found := tree.Lookup(SplitLoose(path))
+	if !found {
+		t.Fatalf("%s is not there", path)
+	}
+	return tree.Rights(entry, s)
+}
+
+func TestEveryPermissionAllowsSomething(t *testing.T) {
+	for _, name := range permissionNames {
+		if namedAccess[name] == 0 {
+			t.Errorf("%s allows nothing", name)
+		}
+	}
+	if len(namedAccess) != len(permissionNames) {
+		t.Errorf("%d permissions have rights, %d names are known", len(namedAccess), len(permissionNames))
+	}
+	if genericFull != FullAccess {
+		t.Errorf("ydb.generic.full is %b, all rights are %b", genericFull, FullAccess)
+	}
+	if accessOf([]string{"ydb.deprecated.select_row"}) != SelectRow || accessOf([]string{"nonsense"}) != 0 {
+		t.Error("an older name counts as the newer one, an unknown name as nothing")
+	}
+}
+
+func TestRightsByDefault(t *testing.T) {
+	tree := guarded(t)
+	const path = "/local/a/b/node"
+	for name, test := range map[string]struct {
+		subject Subject
+		want    Access
+	}{
+		"nobody":             {Subject{}, 0},
+		"a stranger":         {Subject{Name: "eve"}, 0},
+		"the owner":          {Subject{Name: "maker"}, FullAccess},
+		"somebody exempt":    {Subject{Name: "eve", Exempt: true}, FullAccess},
+		"nobody, but exempt": {Subject{Exempt: true}, FullAccess},
+	} {
+		if got := rightsAt(t, tree, path, test.subject); got != test.want {
+			t.Errorf("%s: got %b, want %b", name, got, test.want)
+		}
+	}
+	if got := rightsAt(t, tree, "/local", Subject{Name: "maker"}); got != 0 {
+		t.Errorf("the owner of what is below has %b on the database", got)
+	}
+}
+
+func TestNobodyOwnsNothing(t *testing.T) {
+	tree := guarded(t)
+	permit(t, tree, "/local", "", "ydb.generic.full")
+	if got := rightsAt(t, tree, "/local", Subject{}); got != 0 {
+		t.Errorf("an anonymous caller has %b by a permission for the empty name", got)
+	}
+}
+
+func TestRightsAreInherited(t *testing.T) {
+	tree := guarded(t)
+	alice := Subject{Name: "alice"}
+	permit(t, tree, "/local", "alice", "ydb.generic.read", "ydb.database.connect")
+	permit(t, tree, "/local/a", AllUsers, "ydb.granular.update_row")
+	permit(t, tree, "/local/a/b/node", "alice", "ydb.tables.modify")
+	for path, want := range map[string]Access{
+		"/local":          genericRead | Connect,
+		"/local/a":        genericRead | UpdateRow,
+		"/local/a/b":      genericRead | UpdateRow,
+		"/local/a/b/node": genericRead | UpdateRow | EraseRow,
+	} {
+		if got := rightsAt(t, tree, path, alice); got != want {
+			t.Errorf("%s: got %b, want %b", path, got, want)
+		}
+	}
+	if got := rightsAt(t, tree, "/local/a/b/node", Subject{}); got != 0 {
+		t.Errorf("the group of all users covers anonymous callers: %b", got)
+	}
+	interrupt := true
+	if outcome := tree.ModifyPermissions(SplitLoose("/local/a/b"), PermissionsChange{Interrupt: &interrupt}); !outcome.OK() {
+		t.Fatal(outcome)
+	}
+	if got := rightsAt(t, tree, "/local/a/b/node", alice); got != UpdateRow|EraseRow {
+		t.Errorf("behind the interruption: got %b", got)
+	}
+}
+
+// The rights are those that EffectivePermissions shows.
+func TestRightsAgreeWithEffectivePermissions(t *testing.T) {
+	tree := guarded(t)
+	permit(t, tree, "/local", "alice", "ydb.generic.use", "ydb.database.connect")
+	permit(t, tree, "/local/a", "bob", "ydb.database.connect", "ydb.generic.list")
+	permit(t, tree, "/local/a/b", "bob", "ydb.generic.manage")
+	for entry := range tree.All() {
+		for _, name := range []string{"alice", "bob"} {
+			effective := tree.EffectivePermissions(entry)
+			var want Access
+			if at := indexSubject(effective, name); at >= 0 {
+				want = accessOf(effective[at].Names)
+			}
+			if got := tree.Rights(entry, Subject{Name: name}); got != want {
+				t.Errorf("%s at %q: got %b, effective permissions give %b", name, entry.Name, got, want)
+			}
+		}
+	}
+}
+
+func TestAuthorize(t *testing.T) {
+	tree := guarded(t)
+	permit(t, tree, "/local", "alice", "ydb.generic.list")
+	path := SplitLoose("/local/a/b/node")
+	if outcome := tree.Authorize(path, DescribeSchema, Subject{Name: "alice"}); !outcome.OK() {
+		t.Errorf("got %s", outcome)
+	}
+	outcome := tree.Authorize(path, DescribeSchema|AlterSchema, Subject{Name: "alice"})
+	if outcome.Status != Unauthorized || outcome.Issues[0].Code != CodeAccessDenied ||
+		outcome.Issues[0].Message != "Access denied for alice on path /local/a/b/node" {
+		t.Errorf("got %s", outcome)
+	}
+	if outcome := tree.Authorize(path, DescribeSchema, Subject{}); !strings.Contains(outcome.String(), "anonymous") {
+		t.Errorf("got %s", outcome)
+	}
+	if outcome := tree.Authorize(SplitLoose("/local/missing"), AlterSchema, Subject{}); !outcome.OK() {
+		t.Errorf("a missing path is the operation's to tell: %s", outcome)
+	}
+}
+
+func TestAuthorizeCreation(t *testing.T) {
+	tree := guarded(t)
+	permit(t, tree, "/local/a", "alice", "ydb.granular.create_table")
+	for path, want := range map[string]Status{
+		"/local/a/n":       Success,
+		"/local/a/b/new/n": Success,
+		"/local/a/b/node":  Success, // it exists: the rights of its parent count
+		"/local/a":         Unauthorized,
+		"/local/x/y/z":     Unauthorized,
+		"/elsewhere/x":     Success, // has no place in the tree, which CreateNode says
+		"/":                Success,
+	} {
+		if outcome := tree.AuthorizeCreation(SplitLoose(path), CreateTable, Subject{Name: "alice"}); outcome.Status != want {
+			t.Errorf("%s: got %s, want %s", path, outcome, want)
+		}
+	}
+	outcome := tree.AuthorizeCreation(SplitLoose("/local/x/y/z"), CreateTable, Subject{Name: "alice"})
+	if want := "Access denied for alice on path /local"; outcome.Issues[0].Message != want {
+		t.Errorf("got %s, want %q", outcome, want)
+	}
+}
+
+// Whoever may grant cannot give or take more than the own rights.
+func TestAuthorizePermissions(t *testing.T) {
+	tree := guarded(t)
+	const path = "/local/a"
+	permit(t, tree, path, "alice", "ydb.access.grant", "ydb.generic.read")
+	permit(t, tree, path, "bob", "ydb.generic.write")
+	yes := true
+	for name, test := range map[string]struct {
+		change PermissionsChange
+		want   Status
+	}{
+		"nothing":                {PermissionsChange{}, Success},
+		"grants what she has":    {PermissionsChange{Actions: []Action{{Kind: Grant, Subject: "x", Names: []string{"ydb.generic.list"}}}}, Success},
+		"grants more":            {PermissionsChange{Actions: []Action{{Kind: Grant, Subject: "alice", Names: []string{"ydb.generic.write"}}}}, Unauthorized},
+		"revokes what she has":   {PermissionsChange{Actions: []Action{{Kind: Revoke, Subject: "bob", Names: []string{"ydb.tables.read"}}}}, Success},
+		"revokes more":           {PermissionsChange{Actions: []Action{{Kind: Revoke, Subject: "bob", Names: []string{"ydb.generic.write"}}}}, Unauthorized},
+		"sets a newcomer's":      {PermissionsChange{Actions: []Action{{Kind: Set, Subject: "x", Names: []string{"ydb.generic.list"}}}}, Success},
+		"sets away what bob has": {PermissionsChange{Actions: []Action{{Kind: Set, Subject: "bob"}}}, Unauthorized},
+		"changes the owner":      {PermissionsChange{Actions: []Action{{Kind: ChangeOwner, Subject: "alice"}}}, Unauthorized},
+		"clears":                 {PermissionsChange{Clear: true}, Unauthorized},
+		"interrupts":             {PermissionsChange{Interrupt: &yes}, Unauthorized},
+		"makes a mistake":        {PermissionsChange{Actions: []Action{{Kind: Grant, Names: []string{"x"}}, {Kind: ChangeOwner}}}, Success},
+	} {
+		if outcome := tree.AuthorizePermissions(SplitLoose(path), test.change, Subject{Name: "alice"}); outcome.Status != test.want {
+			t.Errorf("%s: got %s, want %s", name, outcome, test.want)
+		}
+		if outcome := tree.AuthorizePermissions(SplitLoose(path), test.change, Subject{Name: "maker"}); !outcome.OK() {
+			t.Errorf("%s, by the owner: got %s", name, outcome)
+		}
+		if outcome := tree.AuthorizePermissions(SplitLoose(path), test.change, Subject{Name: "bob"}); outcome.OK() != (name == "makes a mistake") {
+			t.Errorf("%s, by one who may not grant: got %s", name, outcome)
+		}
+	}
+}
+
+func TestPermissionNamesAreSorted(t *testing.T) {
+	if !slices.IsSorted(permissionNames) {
+		t.Error("permissionNames is searched as a sorted list")
+	}
+}

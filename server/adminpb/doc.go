@@ -1,0 +1,2 @@
+// Package adminpb is the messages of coordd's own service for users, generated from admin.proto.
+package adminpb

@@ -1,0 +1,181 @@
+package server
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+
+	"github.com/ydb-platform/ydb-go-genproto/Ydb_Auth_V1"
+	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Auth"
+
+	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/scheme"
+)
+
+const (
+	// loginLifetime is how long a login token is good.
+	loginLifetime = 12 * time.Hour
+	// signingKeyLifetime is how long a key signs before the next login makes a new one.
+	signingKeyLifetime = 24 * time.Hour
+	// signingKeyBytes is the length of a key.
+	signingKeyBytes = 32
+	// clockSkew is how far the servers' clocks may be apart.
+	clockSkew = time.Minute
+	// loginTimeout bounds a login (surface.md §5).
+	loginTimeout = 60 * time.Second
+)
+
+// loginClaims is the content of a login token. Its subject is the user, its audience the database.
+type loginClaims struct {
+	jwt.RegisteredClaims
+	// Version is that of the user's password: another password, or another user of the same name, has another.
+	Version coordination.Index `json:"ver"`
+}
+
+// loginProof is what an identity keeps of its token.
+type loginProof struct {
+	version coordination.Index
+	key     uint64
+	expires time.Time
+}
+
+// stillValid tells whether the user is still there with the same password, and whether the key has not been thrown
+// away while the token was good.
+func (p *loginProof) stillValid(name string, accounts *coordination.Accounts, now time.Time) bool {
+	user, found := accounts.User(name)
+	if !found || user.Version != p.version {
+		return false
+	}
+	return now.After(p.expires) || slices.ContainsFunc(accounts.SigningKeys(), func(k coordination.SigningKeyRow) bool { return k.ID == p.key })
+}
+
+// signLogin makes a token with the newest key.
+func signLogin(user coordination.UserRow, database string, key coordination.SigningKeyRow, now time.Time) (string, error) {
+	token := jwt.NewWithClaims(jwt.SigningMethodHS256, loginClaims{
+		RegisteredClaims: jwt.RegisteredClaims{
+			Subject: user.Name, Audience: jwt.ClaimStrings{database},
+			IssuedAt: jwt.NewNumericDate(now), ExpiresAt: jwt.NewNumericDate(now.Add(loginLifetime)),
+		},
+		Version: user.Version,
+	})
+	token.Header["kid"] = strconv.FormatUint(key.ID, 10)
+	return token.SignedString(key.Secret)
+}
+
+// resolveLogin returns whose login token it is, nil if it is none, or none that is good now.
+func resolveLogin(token, database string, accounts *coordination.Accounts, now time.Time) *identity {
+	if len(accounts.SigningKeys()) == 0 {
+		return nil
+	}
+	var claims loginClaims
+	var key coordination.SigningKeyRow
+	_, err := jwt.ParseWithClaims(token, &claims, func(t *jwt.Token) (any, error) {
+		kid, _ := t.Header["kid"].(string)
+		for _, key = range accounts.SigningKeys() {
+			if strconv.FormatUint(key.ID, 10) == kid {
+				return key.Secret, nil
+			}
+		}
+		return nil, jwt.ErrTokenUnverifiable
+	}, jwt.WithValidMethods([]string{jwt.SigningMethodHS256.Alg()}), jwt.WithAudience(database), jwt.WithExpirationRequired(),
+		jwt.WithIssuedAt(), jwt.WithLeeway(clockSkew), jwt.WithTimeFunc(func() time.Time { return now }))
+	if err != nil || claims.Subject == "" {
+		return nil
+	}
+	user, found := accounts.User(claims.Subject)
+	if !found || user.Version != claims.Version {
+		return nil
+	}
+	return &identity{name: user.Name, source: fromLogin,
+		login: loginProof{version: claims.Version, key: key.ID, expires: claims.ExpiresAt.Time}}
+}
+
+// authService is Ydb.Auth.V1.AuthService (surface.md §5).
+type authService struct {
+	Ydb_Auth_V1.UnimplementedAuthServiceServer
+	*Server
+}
+
+// Login gives a token for a user's name and password.
+func (s authService) Login(ctx context.Context, r *Ydb_Auth.LoginRequest) (*Ydb_Auth.LoginResponse, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, loginTimeout, errOperationTimeout)
+	defer cancel()
+	ctx, cancelParams := withOperationParams(ctx, r.GetOperationParams())
+	defer cancelParams()
+	token, outcome, err := s.login(ctx, r.GetUser(), r.GetPassword())
+	if err != nil {
+		if outcome, err = unfinished(ctx, err); err != nil {
+			return nil, err
+		}
+	}
+	op, err := operation(outcome, &Ydb_Auth.LoginResult{Token: token})
+	return &Ydb_Auth.LoginResponse{Operation: op}, err
+}
+
+func (s authService) login(ctx context.Context, name, password string) (token string, outcome scheme.Outcome, err error) {
+	if sent, found := database(ctx); found && sent != "" && !slices.Equal(scheme.SplitLoose(sent), s.auth.database) {
+		return "", refuse(scheme.SchemeError, "No database found"), nil
+	}
+	user, _ := s.group.access.accounts().User(name)
+	right, err := s.auth.hasher.verify(ctx, password, user.PasswordHash)
+	switch {
+	case errors.Is(err, errHashingOverloaded):
+		return "", refuse(scheme.Overloaded, "Too many logins at once, try again"), nil
+	case errors.Is(err, errStoredHash):
+		return "", refuse(scheme.InternalError, err.Error()), nil
+	case err != nil:
+		return "", scheme.Outcome{}, err
+	case !right:
+		return "", scheme.Refuse(scheme.Unauthorized, scheme.Issue{Code: uint32(scheme.Unauthorized), Severity: scheme.SeverityError,
+			Message: "Invalid user or password"}), nil
+	}
+	key, outcome, err := s.signingKey(ctx)
+	if err != nil || !outcome.OK() {
+		return "", outcome, err
+	}
+	token, err = signLogin(user, s.auth.database.String(), key, time.Now())
+	return token, outcome, err
+}
+
+// signingKey returns the key that signs now. The first login of a cluster, and the first after signingKeyLifetime, makes
+// a new one; keys go when nothing that they signed can be good any more.
+func (s *Server) signingKey(ctx context.Context) (coordination.SigningKeyRow, scheme.Outcome, error) {
+	newest, found := newestKey(s.group.access.accounts())
+	if found && time.Since(time.UnixMilli(int64(newest.CreatedMillis))) < signingKeyLifetime {
+		return newest, scheme.Done(), nil
+	}
+	outdated := time.Now().Add(-signingKeyLifetime - loginLifetime - 2*clockSkew)
+	outcome, err := s.rotateSigningKey(ctx, coordination.Caller{}, newest.ID, uint64(max(0, outdated.UnixMilli())))
+	if err != nil || !outcome.OK() && outcome.Status != scheme.PreconditionFailed {
+		return newest, outcome, err
+	}
+	// A refusal means that another login was first; its key is as good.
+	if newest, found = newestKey(s.group.access.accounts()); !found {
+		return newest, outcome, nil
+	}
+	return newest, scheme.Done(), nil
+}
+
+func newestKey(accounts *coordination.Accounts) (coordination.SigningKeyRow, bool) {
+	keys := accounts.SigningKeys()
+	if len(keys) == 0 {
+		return coordination.SigningKeyRow{}, false
+	}
+	return keys[len(keys)-1], true
+}
+
+func (s *Server) rotateSigningKey(ctx context.Context, by coordination.Caller, after, dropBeforeMillis uint64) (scheme.Outcome, error) {
+	secret := make([]byte, signingKeyBytes)
+	if _, err := rand.Read(secret); err != nil {
+		return scheme.Outcome{}, err
+	}
+	return s.group.execute(ctx, func(call coordination.Epoch) coordination.Command {
+		return &coordination.RotateSigningKey{Call: call, Caller: by, Secret: secret, After: after,
+			StampMillis: s.group.clock.wallMillis(), DropBeforeMillis: dropBeforeMillis}
+	})
+}

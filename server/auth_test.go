@@ -1,0 +1,482 @@
+package server
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	"github.com/ydb-platform/ydb-go-genproto/Ydb_Auth_V1"
+	"github.com/ydb-platform/ydb-go-genproto/Ydb_Coordination_V1"
+	"github.com/ydb-platform/ydb-go-genproto/Ydb_Discovery_V1"
+	"github.com/ydb-platform/ydb-go-genproto/Ydb_Scheme_V1"
+	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb"
+	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Auth"
+	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
+	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Discovery"
+	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Scheme"
+
+	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/scheme"
+	"github.com/coordd/coordd/server/adminpb"
+)
+
+// guarded is a server that requires authentication, with an administrator root, a node, and access tokens: those of the
+// file, each of the user that it names.
+type guarded struct {
+	*Server
+	t      *testing.T
+	conn   *grpc.ClientConn
+	tokens string // the file
+}
+
+const rootPassword = "the password of root"
+
+func startGuarded(t *testing.T, change func(*Config)) *guarded {
+	t.Helper()
+	tokens := filepath.Join(t.TempDir(), "tokens")
+	writeFile(t, tokens, "# of the tests\ntoken-of-alice alice\ntoken-of-bob  bob\ntoken-of-root root\n\n")
+	config := Config{Listen: "127.0.0.1:0", Database: "/local", InMemory: true, Auth: AuthRequired, TokenFile: tokens,
+		InitialAdmin: "root", InitialAdminPassword: rootPassword, HoldStartFailureMillis: new(uint64)}
+	if change != nil {
+		change(&config)
+	}
+	s, err := Start(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		if err := s.Stop(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	conn, err := grpc.NewClient(s.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	g := &guarded{s, t, conn, tokens}
+	if got := g.createNode("token-of-root", testNode); got != Ydb.StatusIds_SUCCESS {
+		t.Fatalf("create: %v", got)
+	}
+	return g
+}
+
+func writeFile(t *testing.T, path, content string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func removeFile(t *testing.T, path string) {
+	t.Helper()
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// as is a context with a token; an empty one is sent as such.
+func (g *guarded) as(token string) context.Context {
+	return metadata.AppendToOutgoingContext(g.t.Context(), "x-ydb-auth-ticket", token, "x-ydb-database", "/local")
+}
+
+func (g *guarded) createNode(token, path string) Ydb.StatusIds_StatusCode {
+	g.t.Helper()
+	answer, err := Ydb_Coordination_V1.NewCoordinationServiceClient(g.conn).CreateNode(g.as(token), &Ydb_Coordination.CreateNodeRequest{Path: path})
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	return answer.GetOperation().GetStatus()
+}
+
+func (g *guarded) permit(path string, action *Ydb_Scheme.PermissionsAction) {
+	g.t.Helper()
+	answer, err := Ydb_Scheme_V1.NewSchemeServiceClient(g.conn).ModifyPermissions(g.as("token-of-root"),
+		&Ydb_Scheme.ModifyPermissionsRequest{Path: path, Actions: []*Ydb_Scheme.PermissionsAction{action}})
+	if err != nil || answer.GetOperation().GetStatus() != Ydb.StatusIds_SUCCESS {
+		g.t.Fatalf("got %v, %v", answer, err)
+	}
+}
+
+func granting(subject string, names ...string) *Ydb_Scheme.PermissionsAction {
+	return &Ydb_Scheme.PermissionsAction{Action: &Ydb_Scheme.PermissionsAction_Grant{
+		Grant: &Ydb_Scheme.Permissions{Subject: subject, PermissionNames: names}}}
+}
+
+func revoking(subject string, names ...string) *Ydb_Scheme.PermissionsAction {
+	return &Ydb_Scheme.PermissionsAction{Action: &Ydb_Scheme.PermissionsAction_Revoke{
+		Revoke: &Ydb_Scheme.Permissions{Subject: subject, PermissionNames: names}}}
+}
+
+func (g *guarded) login(name, password string) (string, *Ydb_Auth.LoginResponse) {
+	g.t.Helper()
+	answer, err := Ydb_Auth_V1.NewAuthServiceClient(g.conn).Login(g.t.Context(), &Ydb_Auth.LoginRequest{User: name, Password: password})
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	var result Ydb_Auth.LoginResult
+	if answer.GetOperation().GetStatus() == Ydb.StatusIds_SUCCESS {
+		if err := answer.GetOperation().GetResult().UnmarshalTo(&result); err != nil {
+			g.t.Fatal(err)
+		}
+	}
+	return result.GetToken(), answer
+}
+
+func (g *guarded) addUser(name, password string, administrator bool) {
+	g.t.Helper()
+	err := g.conn.Invoke(g.as("token-of-root"), "/"+userServiceName+"/Add",
+		&adminpb.AddRequest{Name: name, Password: password, Administrator: administrator}, new(adminpb.AddResponse))
+	if err != nil {
+		g.t.Fatal(err)
+	}
+}
+
+// whoAmI returns the user of a token, or the gRPC error.
+func (g *guarded) whoAmI(ctx context.Context) (*Ydb_Discovery.WhoAmIResult, error) {
+	g.t.Helper()
+	answer, err := Ydb_Discovery_V1.NewDiscoveryServiceClient(g.conn).WhoAmI(ctx, &Ydb_Discovery.WhoAmIRequest{IncludeGroups: true})
+	if err != nil {
+		return nil, err
+	}
+	var result Ydb_Discovery.WhoAmIResult
+	if answer.GetOperation().GetStatus() != Ydb.StatusIds_SUCCESS {
+		return &result, nil
+	}
+	return &result, answer.GetOperation().GetResult().UnmarshalTo(&result)
+}
+
+// session opens a stream with a token and returns it behind its SessionStarted, or with its Failure.
+func (g *guarded) session(token string) (sessionClient, *Ydb_Coordination.SessionResponse) {
+	g.t.Helper()
+	stream := openTest(g.t, g.as(token), g.conn, start(1000*60))
+	return stream, receive(g.t, stream)
+}
+
+// failureOf reads a stream, answering pings, until it fails, and checks that it ends with status OK.
+func failureOf(t *testing.T, stream sessionClient) *Ydb_Coordination.SessionResponse_Failure {
+	t.Helper()
+	for {
+		m := receive(t, stream)
+		if ping := m.GetPing(); ping != nil {
+			send(t, stream, &Ydb_Coordination.SessionRequest{Request: &Ydb_Coordination.SessionRequest_Pong{
+				Pong: &Ydb_Coordination.SessionRequest_PingPong{Opaque: ping.GetOpaque()}}})
+		}
+		if failure := m.GetFailure(); failure != nil {
+			if s := endOf(stream); s.Code() != codes.OK {
+				t.Errorf("ended with %v", s)
+			}
+			return failure
+		}
+	}
+}
+
+func wantNoAccess(t *testing.T, failure *Ydb_Coordination.SessionResponse_Failure) {
+	t.Helper()
+	if failure.GetStatus() != Ydb.StatusIds_UNAUTHORIZED || failure.GetIssues()[0].GetMessage() != "User has no access to the coordination node" {
+		t.Errorf("got %v", failure)
+	}
+}
+
+// TestAnonymousIsRefused covers every service: nothing answers without a token but the login and the health check.
+func TestAnonymousIsRefused(t *testing.T) {
+	g := startGuarded(t, nil)
+	for name, call := range map[string]func(context.Context) error{
+		"coordination": func(ctx context.Context) error {
+			_, err := Ydb_Coordination_V1.NewCoordinationServiceClient(g.conn).DescribeNode(ctx, &Ydb_Coordination.DescribeNodeRequest{Path: testNode})
+			return err
+		},
+		"scheme": func(ctx context.Context) error {
+			_, err := Ydb_Scheme_V1.NewSchemeServiceClient(g.conn).ListDirectory(ctx, &Ydb_Scheme.ListDirectoryRequest{Path: "/local"})
+			return err
+		},
+		"discovery": func(ctx context.Context) error {
+			_, err := Ydb_Discovery_V1.NewDiscoveryServiceClient(g.conn).ListEndpoints(ctx, &Ydb_Discovery.ListEndpointsRequest{Database: "/local"})
+			return err
+		},
+		"session": func(ctx context.Context) error {
+			stream, err := Ydb_Coordination_V1.NewCoordinationServiceClient(g.conn).Session(ctx)
+			if err != nil {
+				return err
+			}
+			_, err = stream.Recv()
+			return err
+		},
+	} {
+		for what, ctx := range map[string]context.Context{
+			"without a token":     t.Context(),
+			"with an empty token": g.as(""),
+			"with a bad token":    g.as("token-of-nobody"),
+			"with a broken token": g.as("a.b.c"),
+			"with a long token":   g.as(strings.Repeat("x", maxTicketBytes+1)),
+		} {
+			if err := call(ctx); status.Code(err) != codes.Unauthenticated {
+				t.Errorf("%s %s: got %v", name, what, err)
+			}
+		}
+	}
+	if _, err := grpc_health_v1.NewHealthClient(g.conn).Check(t.Context(), &grpc_health_v1.HealthCheckRequest{}); err != nil {
+		t.Errorf("health: %v", err)
+	}
+}
+
+// TestUnknownDatabase is the rule of coordination.md §2.2.
+func TestUnknownDatabase(t *testing.T) {
+	g := startGuarded(t, nil)
+	ctx := metadata.AppendToOutgoingContext(t.Context(), "x-ydb-auth-ticket", "token-of-alice", "x-ydb-database", "/other")
+	if _, err := g.whoAmI(ctx); status.Code(err) != codes.Unauthenticated || !strings.Contains(err.Error(), "Unknown database") {
+		t.Errorf("got %v", err)
+	}
+	answer, err := Ydb_Auth_V1.NewAuthServiceClient(g.conn).Login(metadata.AppendToOutgoingContext(t.Context(), "x-ydb-database", "/other"),
+		&Ydb_Auth.LoginRequest{User: "root", Password: rootPassword})
+	if err != nil || answer.GetOperation().GetStatus() != Ydb.StatusIds_SCHEME_ERROR || answer.GetOperation().GetIssues()[0].GetMessage() != "No database found" {
+		t.Errorf("got %v, %v", answer, err)
+	}
+	_, open := startTest(t, nil)
+	who := Ydb_Discovery_V1.NewDiscoveryServiceClient(open)
+	if _, err := who.WhoAmI(metadata.AppendToOutgoingContext(t.Context(), "x-ydb-database", "/other"), &Ydb_Discovery.WhoAmIRequest{}); err != nil {
+		t.Errorf("without token and requirement the header is not checked: %v", err)
+	}
+	if _, err := who.WhoAmI(ctx, &Ydb_Discovery.WhoAmIRequest{}); status.Code(err) != codes.Unauthenticated {
+		t.Errorf("with a token it is: %v", err)
+	}
+}
+
+// TestBadTokenIsAnonymousWithoutRequirement: as the reference, which lets it through.
+func TestBadTokenIsAnonymousWithoutRequirement(t *testing.T) {
+	g := startGuarded(t, func(c *Config) { c.Auth = AuthOff })
+	if who, err := g.whoAmI(g.as("token-of-nobody")); err != nil || who.GetUser() != "" {
+		t.Errorf("got %v, %v", who, err)
+	}
+	if who, err := g.whoAmI(g.as("token-of-alice")); err != nil || who.GetUser() != "alice" {
+		t.Errorf("got %v, %v", who, err)
+	}
+	if got := g.createNode("token-of-nobody", "/local/free"); got != Ydb.StatusIds_SUCCESS {
+		t.Errorf("got %v", got)
+	}
+	if got := g.createNode("token-of-alice", "/local/hers"); got != Ydb.StatusIds_SUCCESS {
+		t.Errorf("got %v", got)
+	}
+	answer, err := Ydb_Scheme_V1.NewSchemeServiceClient(g.conn).DescribePath(t.Context(), &Ydb_Scheme.DescribePathRequest{Path: "/local/hers"})
+	var result Ydb_Scheme.DescribePathResult
+	if err != nil || answer.GetOperation().GetResult().UnmarshalTo(&result) != nil || result.GetSelf().GetOwner() != "alice" {
+		t.Errorf("got %v, %v", answer, err)
+	}
+}
+
+// TestLogin covers the token and the refusals.
+func TestLogin(t *testing.T) {
+	g := startGuarded(t, nil)
+	token, _ := g.login("root", rootPassword)
+	who, err := g.whoAmI(g.as(token))
+	if err != nil || who.GetUser() != "root" || len(who.GetGroups()) != 1 || who.GetGroups()[0] != scheme.AllUsers {
+		t.Fatalf("got %v, %v", who, err)
+	}
+	var claims jwt.RegisteredClaims
+	if _, _, err := jwt.NewParser().ParseUnverified(token, &claims); err != nil {
+		t.Fatal(err)
+	}
+	if claims.Subject != "root" || claims.Audience[0] != "/local" || claims.ExpiresAt.Sub(claims.IssuedAt.Time) != loginLifetime {
+		t.Errorf("got %+v", claims)
+	}
+	if again, _ := g.login("root", rootPassword); again == "" || len(g.group.access.accounts().SigningKeys()) != 1 {
+		t.Errorf("a second login: %q, %d keys", again, len(g.group.access.accounts().SigningKeys()))
+	}
+	for what, pair := range map[string][2]string{
+		"wrong password": {"root", "x"}, "no password": {"root", ""}, "unknown user": {"eve", rootPassword}, "nobody": {"", ""},
+		"long password": {"root", strings.Repeat("x", maxPasswordBytes+1)}, "the stored hash": {"root", g.hashOf("root")},
+	} {
+		_, answer := g.login(pair[0], pair[1])
+		op := answer.GetOperation()
+		if op.GetStatus() != Ydb.StatusIds_UNAUTHORIZED || op.GetIssues()[0].GetIssueCode() != uint32(Ydb.StatusIds_UNAUTHORIZED) || op.GetResult() != nil {
+			t.Errorf("%s: got %v", what, answer)
+		}
+	}
+}
+
+func (g *guarded) hashOf(name string) string {
+	user, _ := g.group.access.accounts().User(name)
+	return user.PasswordHash
+}
+
+// TestForgedTokens are tokens that look right and are not.
+func TestForgedTokens(t *testing.T) {
+	g := startGuarded(t, nil)
+	good, _ := g.login("root", rootPassword)
+	accounts := g.group.access.accounts()
+	key, root := accounts.SigningKeys()[0], accounts.Users()[0]
+	sign := func(user coordination.UserRow, database string, key coordination.SigningKeyRow, now time.Time) string {
+		token, err := signLogin(user, database, key, now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return token
+	}
+	now := time.Now()
+	if _, err := g.whoAmI(g.as(sign(root, "/local", key, now))); err != nil {
+		t.Fatalf("the right one: %v", err)
+	}
+	stranger, older, otherKey, otherID := root, root, key, key
+	stranger.Name, older.Version, otherKey.Secret, otherID.ID = "eve", root.Version-1, []byte("another secret of thirty-two byte"), key.ID+1
+	parts := strings.Split(good, ".")
+	none, err := jwt.NewWithClaims(jwt.SigningMethodNone, loginClaims{RegisteredClaims: jwt.RegisteredClaims{Subject: "root",
+		Audience: jwt.ClaimStrings{"/local"}, ExpiresAt: jwt.NewNumericDate(now.Add(time.Hour))}, Version: root.Version}).SignedString(jwt.UnsafeAllowNoneSignatureType)
+	if err != nil {
+		t.Fatal(err)
+	}
+	endless := jwt.NewWithClaims(jwt.SigningMethodHS256, loginClaims{RegisteredClaims: jwt.RegisteredClaims{Subject: "root",
+		Audience: jwt.ClaimStrings{"/local"}}, Version: root.Version})
+	endless.Header["kid"] = strconv.FormatUint(key.ID, 10)
+	withoutEnd, err := endless.SignedString(key.Secret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for what, token := range map[string]string{
+		"expired":                       sign(root, "/local", key, now.Add(-loginLifetime-2*clockSkew)),
+		"from the future":               sign(root, "/local", key, now.Add(2*clockSkew)),
+		"of another database":           sign(root, "/other", key, now),
+		"of an unknown user":            sign(stranger, "/local", key, now),
+		"of an old password":            sign(older, "/local", key, now),
+		"with another secret":           sign(root, "/local", otherKey, now),
+		"with an unknown key":           sign(root, "/local", otherID, now),
+		"without a signature":           parts[0] + "." + parts[1] + ".",
+		"with the signature of another": parts[0] + "." + strings.Split(sign(root, "/local", key, now.Add(-time.Hour)), ".")[1] + "." + parts[2],
+		"of algorithm none":             none,
+		"without an end":                withoutEnd,
+	} {
+		if _, err := g.whoAmI(g.as(token)); status.Code(err) != codes.Unauthenticated {
+			t.Errorf("%s: got %v", what, err)
+		}
+	}
+}
+
+// TestRights covers a denied and a granted session, and reads.
+func TestRights(t *testing.T) {
+	g := startGuarded(t, nil)
+	stream, first := g.session("token-of-alice")
+	wantNoAccess(t, first.GetFailure())
+	if s := endOf(stream); s.Code() != codes.OK {
+		t.Errorf("ended with %v", s)
+	}
+	coordinationClient, schemeClient := Ydb_Coordination_V1.NewCoordinationServiceClient(g.conn), Ydb_Scheme_V1.NewSchemeServiceClient(g.conn)
+	describe := func() []Ydb.StatusIds_StatusCode {
+		node, err := coordinationClient.DescribeNode(g.as("token-of-alice"), &Ydb_Coordination.DescribeNodeRequest{Path: testNode})
+		if err != nil {
+			t.Fatal(err)
+		}
+		path, err := schemeClient.DescribePath(g.as("token-of-alice"), &Ydb_Scheme.DescribePathRequest{Path: testNode})
+		if err != nil {
+			t.Fatal(err)
+		}
+		list, err := schemeClient.ListDirectory(g.as("token-of-alice"), &Ydb_Scheme.ListDirectoryRequest{Path: "/local/dir"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return []Ydb.StatusIds_StatusCode{node.GetOperation().GetStatus(), path.GetOperation().GetStatus(), list.GetOperation().GetStatus()}
+	}
+	for _, got := range describe() {
+		if got != Ydb.StatusIds_UNAUTHORIZED {
+			t.Errorf("got %v", got)
+		}
+	}
+	if got := g.createNode("token-of-alice", "/local/dir/hers"); got != Ydb.StatusIds_UNAUTHORIZED {
+		t.Errorf("got %v", got)
+	}
+	g.permit("/local/dir", granting("alice", "ydb.generic.read", "ydb.granular.create_table"))
+	for _, got := range describe() {
+		if got != Ydb.StatusIds_SUCCESS {
+			t.Errorf("got %v", got)
+		}
+	}
+	if got := g.createNode("token-of-alice", "/local/dir/hers"); got != Ydb.StatusIds_SUCCESS {
+		t.Errorf("got %v", got)
+	}
+	stream, first = g.session("token-of-alice")
+	if first.GetSessionStarted() == nil {
+		t.Fatalf("got %v", first)
+	}
+	receive(t, stream) // the ping
+	send(t, stream, acquire(7, "lock", nil))
+	if got := receive(t, stream).GetAcquireSemaphoreResult(); got.GetStatus() != Ydb.StatusIds_UNAUTHORIZED || got.GetIssues()[0].GetMessage() != "Write permission denied" {
+		t.Errorf("got %v", got)
+	}
+}
+
+// TestRevocationEndsStreams takes away, one after another, everything that a stream may live on. Only the stream that
+// lives on it ends.
+func TestRevocationEndsStreams(t *testing.T) {
+	g := startGuarded(t, nil)
+	g.addUser("carol", "first", false)
+	g.addUser("dave", "first", false)
+	g.permit(testNode, granting(scheme.AllUsers, "ydb.generic.use"))
+	g.permit(testNode, granting("bob", "ydb.generic.use"))
+	open := func(token string) sessionClient {
+		t.Helper()
+		stream, first := g.session(token)
+		if first.GetSessionStarted() == nil {
+			t.Fatalf("got %v", first)
+		}
+		return stream
+	}
+	users := func(method string, request, response any) {
+		t.Helper()
+		if err := g.conn.Invoke(g.as("token-of-root"), "/"+userServiceName+"/"+method, request, response); err != nil {
+			t.Fatal(err)
+		}
+	}
+	token := func(name string) string {
+		t.Helper()
+		token, _ := g.login(name, "first")
+		return token
+	}
+	untouched := open("token-of-bob")
+
+	alice := open("token-of-alice")
+	writeFile(t, g.tokens, "token-of-bob bob\ntoken-of-root root\n")
+	wantNoAccess(t, failureOf(t, alice))
+	if _, err := g.whoAmI(g.as("token-of-alice")); status.Code(err) != codes.Unauthenticated {
+		t.Errorf("got %v", err)
+	}
+
+	carol := open(token("carol"))
+	users("SetPassword", &adminpb.SetPasswordRequest{Name: "carol", Password: "second"}, new(adminpb.SetPasswordResponse))
+	wantNoAccess(t, failureOf(t, carol))
+
+	dave := open(token("dave"))
+	users("Remove", &adminpb.RemoveRequest{Name: "dave"}, new(adminpb.RemoveResponse))
+	wantNoAccess(t, failureOf(t, dave))
+
+	g.addUser("erin", "first", false)
+	erin := open(token("erin"))
+	users("RotateKey", &adminpb.RotateKeyRequest{}, new(adminpb.RotateKeyResponse))
+	wantNoAccess(t, failureOf(t, erin))
+	erin = open(token("erin"))
+	g.permit(testNode, revoking(scheme.AllUsers, "ydb.generic.use"))
+	wantNoAccess(t, failureOf(t, erin))
+
+	send(t, untouched, &Ydb_Coordination.SessionRequest{Request: &Ydb_Coordination.SessionRequest_SessionStop_{
+		SessionStop: &Ydb_Coordination.SessionRequest_SessionStop{}}})
+	for {
+		m := receive(t, untouched)
+		if m.GetFailure() != nil {
+			t.Fatalf("the stream that kept its right: got %v", m)
+		}
+		if m.GetSessionStopped() != nil {
+			break
+		}
+	}
+}

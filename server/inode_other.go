@@ -1,0 +1,8 @@
+//go:build !unix
+
+package server
+
+import "io/fs"
+
+// inodeOf is not known here; time and size have to do.
+func inodeOf(fs.FileInfo) uint64 { return 0 }

@@ -1,0 +1,16 @@
+//go:build unix
+
+package server
+
+import (
+	"io/fs"
+	"syscall"
+)
+
+// inodeOf tells a file that was replaced from the one before it, even within the resolution of the clock.
+func inodeOf(info fs.FileInfo) uint64 {
+	if stat, ok := info.Sys().(*syscall.Stat_t); ok {
+		return stat.Ino
+	}
+	return 0
+}

@@ -1,0 +1,171 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"math"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/scheme"
+	"github.com/coordd/coordd/server/adminpb"
+)
+
+// userServiceName is coordd's own service for users, of adminpb/admin.proto.
+const userServiceName = "coordd.admin.v1.Users"
+
+// userService manages the users who log in with a password.
+type userService struct{ *Server }
+
+var userServiceDesc = grpc.ServiceDesc{
+	ServiceName: userServiceName,
+	HandlerType: (*any)(nil),
+	Metadata:    "server/adminpb/admin.proto",
+	Methods: []grpc.MethodDesc{
+		method("Add", userService.add), method("SetPassword", userService.setPassword), method("Remove", userService.remove),
+		method("List", userService.list), method("RotateKey", userService.rotateKey),
+	},
+}
+
+// method describes a unary method for gRPC.
+func method[Request, Response any](name string, serve func(userService, context.Context, *Request) (*Response, error)) grpc.MethodDesc {
+	handler := func(service any, ctx context.Context, decode func(any) error, interceptor grpc.UnaryServerInterceptor) (any, error) {
+		request := new(Request)
+		if err := decode(request); err != nil {
+			return nil, err
+		}
+		call := func(ctx context.Context, request any) (any, error) {
+			return serve(service.(userService), ctx, request.(*Request))
+		}
+		info := &grpc.UnaryServerInfo{Server: service, FullMethod: "/" + userServiceName + "/" + name}
+		return interceptor(ctx, request, info, call)
+	}
+	return grpc.MethodDesc{MethodName: name, Handler: handler}
+}
+
+// manager is the caller of a command about users. Rights count, except on the same machine while authentication is not
+// required; there, the data belongs to everybody as well. The very first user may be added from this machine only.
+func (s userService) manager(ctx context.Context) (coordination.Caller, error) {
+	by := coordination.Caller{Subject: identityOf(ctx).name, Enforced: s.auth.required || !fromLoopback(ctx)}
+	if by.Enforced && by.Subject == "" && !fromLoopback(ctx) {
+		return by, errNotAdministrator
+	}
+	return by, nil
+}
+
+var errNotAdministrator = status.Error(codes.PermissionDenied,
+	"Only administrators may manage users; the first one can be added on the machine that the server runs on")
+
+func (s userService) add(ctx context.Context, r *adminpb.AddRequest) (*adminpb.AddResponse, error) {
+	err := s.withPassword(ctx, r.GetPassword(), func(call coordination.Epoch, by coordination.Caller, hash string) coordination.Command {
+		return &coordination.AddUser{Call: call, Caller: by, Name: r.GetName(), PasswordHash: hash, Administrator: r.GetAdministrator()}
+	}, func(by coordination.Caller) bool { return s.mayManage(by) || fromLoopback(ctx) && s.noUsers() })
+	return &adminpb.AddResponse{}, err
+}
+
+func (s userService) setPassword(ctx context.Context, r *adminpb.SetPasswordRequest) (*adminpb.SetPasswordResponse, error) {
+	err := s.withPassword(ctx, r.GetPassword(), func(call coordination.Epoch, by coordination.Caller, hash string) coordination.Command {
+		return &coordination.SetPassword{Call: call, Caller: by, Name: r.GetName(), PasswordHash: hash}
+	}, func(by coordination.Caller) bool {
+		return s.mayManage(by) || by.Subject != "" && by.Subject == r.GetName()
+	})
+	return &adminpb.SetPasswordResponse{}, err
+}
+
+// withPassword hashes a password and runs the command that stores it. Who may not do it is told before anything is
+// hashed, so that strangers cannot make the server work.
+func (s userService) withPassword(ctx context.Context, password string,
+	build func(coordination.Epoch, coordination.Caller, string) coordination.Command, allowed func(coordination.Caller) bool) error {
+	by, err := s.manager(ctx)
+	if err != nil {
+		return err
+	}
+	if !allowed(by) {
+		return errNotAdministrator
+	}
+	hash, err := s.auth.hasher.hash(ctx, password)
+	switch {
+	case errors.Is(err, errPasswordLength):
+		return status.Error(codes.InvalidArgument, err.Error())
+	case errors.Is(err, errHashingOverloaded):
+		return status.Error(codes.ResourceExhausted, err.Error())
+	case err != nil:
+		return status.FromContextError(err).Err()
+	}
+	return s.run(ctx, func(call coordination.Epoch) coordination.Command { return build(call, by, hash) })
+}
+
+func (s userService) remove(ctx context.Context, r *adminpb.RemoveRequest) (*adminpb.RemoveResponse, error) {
+	by, err := s.manager(ctx)
+	if err == nil {
+		err = s.run(ctx, func(call coordination.Epoch) coordination.Command {
+			return &coordination.RemoveUser{Call: call, Caller: by, Name: r.GetName()}
+		})
+	}
+	return &adminpb.RemoveResponse{}, err
+}
+
+func (s userService) list(ctx context.Context, _ *adminpb.ListRequest) (*adminpb.ListResponse, error) {
+	by, err := s.manager(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if !s.mayManage(by) && !(fromLoopback(ctx) && s.noUsers()) {
+		return nil, errNotAdministrator
+	}
+	response := &adminpb.ListResponse{}
+	for _, user := range s.group.access.accounts().Users() {
+		response.Users = append(response.Users, &adminpb.ListResponse_User{Name: user.Name, Administrator: user.Administrator})
+	}
+	return response, nil
+}
+
+func (s userService) rotateKey(ctx context.Context, _ *adminpb.RotateKeyRequest) (*adminpb.RotateKeyResponse, error) {
+	by, err := s.manager(ctx)
+	if err != nil {
+		return nil, err
+	}
+	newest, _ := newestKey(s.group.access.accounts())
+	outcome, err := s.rotateSigningKey(ctx, by, newest.ID, math.MaxUint64)
+	return &adminpb.RotateKeyResponse{}, grpcStatus(ctx, outcome, err)
+}
+
+// mayManage tells whether a caller may do everything, as far as this server knows at the moment.
+func (s userService) mayManage(by coordination.Caller) bool {
+	return !by.Enforced || s.group.access.accounts().IsAdministrator(by.Subject)
+}
+
+func (s userService) noUsers() bool { return len(s.group.access.accounts().Users()) == 0 }
+
+// run executes a command about users.
+func (s userService) run(ctx context.Context, build func(coordination.Epoch) coordination.Command) error {
+	outcome, err := s.group.execute(ctx, build)
+	return grpcStatus(ctx, outcome, err)
+}
+
+// grpcStatus is an outcome as a service of our own answers it.
+func grpcStatus(ctx context.Context, outcome scheme.Outcome, err error) error {
+	if err != nil {
+		if outcome, err = unfinished(ctx, err); err != nil {
+			return err
+		}
+	}
+	if outcome.OK() {
+		return nil
+	}
+	code := map[scheme.Status]codes.Code{
+		scheme.Unauthorized: codes.PermissionDenied, scheme.AlreadyExists: codes.AlreadyExists, scheme.NotFound: codes.NotFound,
+		scheme.BadRequest: codes.InvalidArgument, scheme.PreconditionFailed: codes.FailedPrecondition, scheme.Unavailable: codes.Unavailable,
+	}[outcome.Status]
+	if code == codes.OK {
+		code = codes.Internal
+	}
+	text := outcome.Status.String()
+	if len(outcome.Issues) > 0 {
+		text = outcome.Issues[0].Message
+	}
+	return status.Error(code, text)
+}
