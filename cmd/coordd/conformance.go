@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
-	"net/url"
 	"os"
 	"path"
 	"regexp"
@@ -21,7 +19,8 @@ import (
 
 // conformanceFlags are what the user gives to `coordd conformance`, as text.
 type conformanceFlags struct {
-	endpoint, run, tag, junit, json, token rawFlag
+	userFlags                    // where to go and who to be
+	run, tag, junit, json, token rawFlag
 }
 
 const conformanceText = `Replay the documented semantics as scripts on a server, coordd or YDB, and show
@@ -35,7 +34,7 @@ The exit code is 0 if nothing differs, 5 if something does, and otherwise as
 
 func (p *program) conformanceCommand() *cobra.Command {
 	f := conformanceFlags{
-		endpoint: rawFlag{placeholder: "URL"}, run: rawFlag{placeholder: "REGEXP"}, tag: rawFlag{placeholder: "TAG,..."},
+		run: rawFlag{placeholder: "REGEXP"}, tag: rawFlag{placeholder: "TAG,..."},
 		junit: rawFlag{placeholder: "FILE"}, json: rawFlag{placeholder: "FILE"}, token: rawFlag{placeholder: "FILE"},
 	}
 	command := &cobra.Command{
@@ -45,14 +44,13 @@ func (p *program) conformanceCommand() *cobra.Command {
 		Args:  noArguments,
 		RunE:  func(*cobra.Command, []string) error { return p.conformance(&f) },
 	}
+	f.declare(command, false)
 	flags := command.Flags()
-	flags.SortFlags = false
-	flags.Var(&f.endpoint, "endpoint", "server and database, such as grpc://localhost:2136/local")
 	flags.Var(&f.run, "run", "only the scripts whose name matches")
 	flags.Var(&f.tag, "tag", "only the scripts that have one of these tags: a folder such as watch, a need such as wire, or differs")
 	flags.Var(&f.junit, "junit", "write a JUnit report to this file")
 	flags.Var(&f.json, "json", "write a JSON report to this file")
-	flags.Var(&f.token, "token-file", "file with the token to send")
+	flags.Var(&f.token, "token-file", "file with a token to send, instead of --user")
 	return command
 }
 
@@ -60,16 +58,18 @@ func (p *program) conformanceCommand() *cobra.Command {
 const endSlack = 20 * time.Second
 
 func (p *program) conformance(f *conformanceFlags) error {
-	config, err := endpointConfig(f)
-	if err != nil {
-		return err
-	}
 	scripts, err := p.selected(f)
 	if err != nil {
 		return err
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
+	login, cancel := context.WithTimeout(ctx, userCallTimeout)
+	defer cancel()
+	config, err := p.endpointConfig(login, f)
+	if err != nil {
+		return err
+	}
 	signals := p.signals()
 	go func() {
 		select {
@@ -84,32 +84,40 @@ func (p *program) conformance(f *conformanceFlags) error {
 	}
 	results := conformance.RunAll(ctx, target, scripts, p.showResult)
 	interrupted := ctx.Err()
-	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), endSlack)
-	defer cancel()
+	ending, done := context.WithTimeout(context.WithoutCancel(ctx), endSlack)
+	defer done()
 	return errors.Join(p.reportResults(f, results, interrupted), target.Close(ending))
 }
 
-// endpointConfig reads the flags that say where to go.
-func endpointConfig(f *conformanceFlags) (conformance.EndpointConfig, error) {
-	u, err := url.Parse(f.endpoint.text)
-	if err != nil || u.Scheme != "grpc" || u.Port() == "" {
-		return conformance.EndpointConfig{}, usageError("flag --endpoint: value %q is not allowed: want grpc://HOST:PORT/DATABASE, such as grpc://localhost:2136/local", f.endpoint.text)
+// endpointConfig reads the flags that say where to go, and logs in if one of them asks for it.
+func (p *program) endpointConfig(ctx context.Context, f *conformanceFlags) (conformance.EndpointConfig, error) {
+	address, database, encrypted, err := parseEndpoint(f.endpoint)
+	if err != nil {
+		return conformance.EndpointConfig{}, err
 	}
-	database := u.Query().Get("database") // as older connection strings have it
-	if database == "" {
-		database = u.Path
+	config := conformance.EndpointConfig{Address: address, Database: path.Clean(database)}
+	if encrypted {
+		if config.Security, err = trust(f.caFile); err != nil {
+			return config, err
+		}
 	}
-	if database = path.Clean("/" + database); database == "/" {
-		return conformance.EndpointConfig{}, usageError("flag --endpoint: value %q names no database; want grpc://HOST:PORT/DATABASE", f.endpoint.text)
-	}
-	config := conformance.EndpointConfig{Address: net.JoinHostPort(u.Hostname(), u.Port()), Database: database}
-	if f.token.text != "" {
+	switch {
+	case f.token.text != "" && f.login != "":
+		return config, usageError("flags --token-file and --user: only one of them can be given")
+	case f.token.text != "":
 		token, err := os.ReadFile(f.token.text)
 		if err != nil {
 			return config, withCode(exitConfig, fmt.Errorf("flag --token-file: %w", err))
 		}
 		config.Token = strings.TrimSpace(string(token))
+		return config, nil
 	}
+	client, err := f.connect(ctx, &passwordReader{program: p})
+	if err != nil {
+		return config, err
+	}
+	defer client.close()
+	config.Token = client.token
 	return config, nil
 }
 

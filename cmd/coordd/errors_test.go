@@ -40,10 +40,8 @@ func TestRefusals(t *testing.T) {
 		{"argument of cert", "cert here", nil, "", exitUsage, []string{`argument "here"`, "coordd cert takes only flags"}},
 		{"argument of version", "version 1", nil, "", exitUsage, []string{`argument "1"`, "coordd version takes only flags"}},
 
-		{"no endpoint", "conformance", nil, "", exitUsage, []string{"flag --endpoint", `value ""`, "grpc://HOST:PORT/DATABASE"}},
 		{"endpoint of another kind", "conformance --endpoint http://h:1/local", nil, "", exitUsage, []string{"flag --endpoint", "grpc://HOST:PORT/DATABASE"}},
-		{"endpoint without port", "conformance --endpoint grpc://h/local", nil, "", exitUsage, []string{"flag --endpoint", "grpc://HOST:PORT/DATABASE"}},
-		{"endpoint without database", "conformance --endpoint grpc://h:1/", nil, "", exitUsage, []string{"flag --endpoint", "names no database"}},
+		{"both a token and a user", "conformance --token-file t --user u", nil, "", exitUsage, []string{"--token-file", "--user"}},
 		{"wrong expression", "conformance --endpoint grpc://h:1/local --run (", nil, "", exitUsage, []string{"flag --run", `value "("`}},
 		{"nothing to run", "conformance --endpoint grpc://h:1/local --tag none", nil, "", exitUsage, []string{"no script matches", `"none"`}},
 		{"no token file", "conformance --endpoint grpc://h:1/local --token-file /nowhere/t", nil, "", exitConfig, []string{"flag --token-file", "/nowhere/t"}},
