@@ -37,7 +37,7 @@ RACE_ENV := $(if $(RACE),CGO_ENABLED=1)
 
 .PHONY: help run build test lint generate generate-check go-test tools-test compat \
 	crash-test fuzz-short fuzz-model bench conformance conformance-map \
-	differences tools race-note clean
+	mutation-test differences fuzz tools race-note clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -87,6 +87,9 @@ fuzz-short: ## run every fuzz target for FUZZ_TIME
 		done; \
 	done
 
+fuzz: FUZZ_TIME = 30s
+fuzz: fuzz-short ## run every fuzz target for 30 s, or for FUZZ_TIME
+
 bench: build ## measure the server beside the machine's floor, and run the Go benchmarks (docs/benchmarks.md)
 	@go run ./conformance/bench -coordd bin/coordd -runs $(BENCH_COUNT)
 	@go test -run '^$$' -bench '$(BENCH)' -benchmem -count $(BENCH_COUNT) -timeout 60m $(BENCH_PACKAGES)
@@ -99,6 +102,9 @@ conformance: ## replay the transcripts on all local targets: pure, stored, with 
 
 conformance-map: ## print which scripts and tests show which rule; fails on a rule without one
 	@cd conformance && go test -count=1 -run '^TestMap$$' -map
+
+mutation-test: ## put defects into package coordination, one at a time, and want the suite to find each (4 minutes)
+	@go run ./conformance/mutation
 
 differences: ## write docs/differences.md anew from the scripts
 	@go test ./conformance -count=1 -run '^TestDifferences$$' -write-differences

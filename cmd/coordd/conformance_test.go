@@ -68,3 +68,18 @@ func inProcess(t *testing.T, endpoint, name, text string) (string, exitCode) {
 	code := r.wait(t)
 	return r.out.String() + r.log.String(), code
 }
+
+// TestConformanceSecured runs the command where a connection needs TLS and a user.
+func TestConformanceSecured(t *testing.T) {
+	s := startSecured(t)
+	args := []string{"conformance", "--endpoint", s.tls, "--ca-file", s.path("ca.pem"), "--run", "^watch/both$"}
+	if code, output := s.run("", append(args, "--user=root", "--password-file", s.path("admin"))...); code != int(exitOK) {
+		t.Errorf("as the administrator: exit code %d\n%s", code, output)
+	}
+	if code, output := s.run("", append(args, "--token-file", s.file("token", fileToken+"\n"))...); code != int(exitFailure) || !strings.Contains(output, "UNAUTHORIZED") {
+		t.Errorf("with a token that may not make a directory: exit code %d\n%s", code, output)
+	}
+	if code, output := s.run("", append(args, "--token-file", s.file("token", badToken+"\n"))...); code != int(exitFailure) || !strings.Contains(output, "Unauthenticated") {
+		t.Errorf("with a bad token: exit code %d\n%s", code, output)
+	}
+}
