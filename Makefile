@@ -95,7 +95,7 @@ bench: build ## measure the server beside the machine's floor, and run the Go be
 	@go test -run '^$$' -bench '$(BENCH)' -benchmem -count $(BENCH_COUNT) -timeout 60m $(BENCH_PACKAGES)
 
 fuzz-model: ## compare the rings with the reference model on SEQS random sequences
-	@go test ./conformance/model -count=1 -timeout 60m -run TestModel -seqs $(SEQS)
+	@go test ./conformance/model -count=1 -timeout 60m -run '^TestModel$$' -seqs $(SEQS)
 
 conformance: ## replay the transcripts on all local targets: pure, stored, with leader changes, server, binary
 	@go test ./conformance -count=1 -run '^Test(Pure|PureStored|PureFailOver|FailOverExemptions|Server|Binary|Map|Differences)$$'
