@@ -143,9 +143,9 @@ func testExists(t *testing.T, test string) bool {
 	return false
 }
 
-// TestRealLimits asserts the limits that scripts have to lower (coordination.md §5).
+// TestRealLimits asserts the limits that scripts have to lower (coordination.md §5, and docs/limits.md for the bytes).
 func TestRealLimits(t *testing.T) {
-	if want := (coordination.Limits{Sessions: 1_000_000, Semaphores: 1_000_000}); coordination.DefaultLimits() != want {
+	if want := (coordination.Limits{Sessions: 1_000_000, Semaphores: 1_000_000, Bytes: 1 << 30}); coordination.DefaultLimits() != want {
 		t.Errorf("the limits are %+v, want %+v", coordination.DefaultLimits(), want)
 	}
 }

@@ -179,6 +179,7 @@ func (g *group) takeTurn() {
 	if g.closed {
 		return
 	}
+	defer g.failOnPanic()
 	for _, e := range g.takeStore() {
 		if err := g.handleStore(e); err != nil {
 			g.close()

@@ -2,6 +2,7 @@ package main
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -53,6 +54,22 @@ func TestConformanceUnreachable(t *testing.T) {
 	out, code := inProcess(t, "grpc://127.0.0.1:1/local", "any", "# Any.\n# rule: coordination §2.6 x\n\ns1: start\n")
 	if code != exitFailure || !strings.Contains(out, "make directory /local/conformance-") {
 		t.Errorf("exit code %d, want %d:\n%s", code, exitFailure, out)
+	}
+}
+
+// TestBinaryHoldsNoTestTools wants the suite's own test libraries to stay out of the program.
+func TestBinaryHoldsNoTestTools(t *testing.T) {
+	output, err := exec.Command("go", "list", "-deps", ".").CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, output)
+	}
+	for dependency := range strings.FieldsSeq(string(output)) {
+		for _, tool := range []string{"go.uber.org/goleak", "pgregory.net/rapid", "github.com/anishathalye/porcupine",
+			"github.com/coordd/coordd/conformance/model", "github.com/coordd/coordd/conformance/raw"} {
+			if dependency == tool {
+				t.Errorf("the program contains %s", dependency)
+			}
+		}
 	}
 }
 

@@ -24,6 +24,9 @@ type settings struct {
 	inMemory  bool   // nothing is written to disk
 	tls       tlsSettings
 	auth      authSettings
+	// How many of each a client or the process may have open at once.
+	streamsPerConnection, streams, connectionsPerAddress int
+
 	logLevel  slog.Level
 	logFormat string // "text" or "json"
 }
@@ -62,6 +65,12 @@ var serveOptions = []option{
 	{"token-file", "FILE", "file of access tokens, in each line a token and a user; read again when it changes", "", setFile(func(s *settings) *string { return &s.auth.tokenFile })},
 	{"initial-admin", "NAME", "administrator to add if there are no users", "", setInitialAdmin},
 	{"initial-admin-password-file", "FILE", "file with the password of --initial-admin", "", setFile(func(s *settings) *string { return &s.auth.adminPasswordFile })},
+	{"streams-per-connection", "NUMBER", "calls, sessions above all, that one connection may have open at once", "100000",
+		setCount(func(s *settings) *int { return &s.streamsPerConnection })},
+	{"streams", "NUMBER", "sessions' streams that may be open at once in all", "100000",
+		setCount(func(s *settings) *int { return &s.streams })},
+	{"connections-per-address", "NUMBER", "connections that one IP address may have open at once", "20000",
+		setCount(func(s *settings) *int { return &s.connectionsPerAddress })},
 	{"log-level", "LEVEL", "least severe message to log: " + levelNames, "info", setLogLevel},
 	{"log-format", "FORMAT", "form of the log on stderr: text or json", "text", setLogFormat},
 }
@@ -160,6 +169,20 @@ func setInMemory(s *settings, value string) error {
 		return errors.New("want true or false")
 	}
 	return nil
+}
+
+// countMost is the largest number that may be set for a limit.
+const countMost = 1 << 30
+
+func setCount(field func(*settings) *int) func(*settings, string) error {
+	return func(s *settings, value string) error {
+		number, err := strconv.Atoi(value)
+		if err != nil || number < 1 || number > countMost {
+			return fmt.Errorf("want a number from 1 to %d", countMost)
+		}
+		*field(s) = number
+		return nil
+	}
 }
 
 const levelNames = "debug, info, warn or error"

@@ -12,9 +12,10 @@ import (
 func TestDefaults(t *testing.T) {
 	got := served(t, []string{"HOME=/home/u"}, "serve")
 	want := settings{
-		listen:    "127.0.0.1:2136",
-		database:  "/local",
-		dataDir:   "/home/u/.local/state/coordd",
+		listen:               "127.0.0.1:2136",
+		database:             "/local",
+		dataDir:              "/home/u/.local/state/coordd",
+		streamsPerConnection: 100_000, streams: 100_000, connectionsPerAddress: 20_000,
 		logLevel:  slog.LevelInfo,
 		logFormat: "text",
 		auth:      authSettings{mode: "off"},
@@ -153,6 +154,8 @@ func TestTwoValued(t *testing.T) {
 // TestValues checks what each option allows, at the edges.
 func TestValues(t *testing.T) {
 	long := strings.Repeat("a", 255)
+	counts := []string{"1", "1073741824"}
+	noCounts := []string{"", "0", "-1", "1073741825", "many", "1e3"}
 	tests := []struct {
 		name    string
 		allowed []string
@@ -178,6 +181,9 @@ func TestValues(t *testing.T) {
 		{"token-file", []string{"relative"}, []string{""}},
 		{"initial-admin", []string{"root", "ops@example"}, []string{"", "a b", "a\n", "ä"}},
 		{"initial-admin-password-file", []string{"relative"}, []string{""}},
+		{"streams-per-connection", counts, noCounts},
+		{"streams", counts, noCounts},
+		{"connections-per-address", counts, noCounts},
 		{"log-level", []string{"debug", "info", "warn", "error"}, []string{"", "loud", "INFO", "warning"}},
 		{"log-format", []string{"text", "json"}, []string{"", "xml", "JSON"}},
 	}
