@@ -54,7 +54,17 @@ func skipped(script *Script, need Need) string {
 	if need == NeedSameLeader {
 		return "needs a leader that stays: " + script.NotFailOver
 	}
-	return "needs " + string(need)
+	return "needs " + string(need) + " (" + needMeans[need] + ")"
+}
+
+// needMeans explains needs to whoever reads why a script was skipped.
+var needMeans = map[Need]string{
+	NeedClock:   "time that passes as fast as the script says",
+	NeedRestart: "a server that it can restart",
+	NeedHold:    "requests that stay in flight for as long as it says",
+	NeedLimits:  "lower limits",
+	NeedServers: "several servers",
+	NeedWire:    "a real connection",
 }
 
 // run is one replay.

@@ -207,7 +207,7 @@ func TestRunSkips(t *testing.T) {
 		t.Fatal(err)
 	}
 	outcome, err := Run(t.Context(), &Pure{}, script)
-	if err != nil || outcome.Skipped != "needs wire" {
+	if err != nil || outcome.Skipped != "needs wire (a real connection)" {
 		t.Errorf("got %+v, %v", outcome, err)
 	}
 }
