@@ -78,7 +78,7 @@ func parseInitialCluster(value string) (map[string]string, error) {
 	for _, part := range strings.Split(value, ",") {
 		name, address, found := strings.Cut(part, "=")
 		if !found || setMemberName(&settings{}, name) != nil || peerAddress(address) != nil {
-			return nil, fmt.Errorf("%q: want NAME=HOST:PORT,NAME=HOST:PORT,...", part)
+			return nil, fmt.Errorf("%q: want NAME=HOST:PORT, separated by commas", part)
 		}
 		if members[name] != "" {
 			return nil, fmt.Errorf("%q is named twice", name)
