@@ -73,6 +73,9 @@ func (l *loop) serve() error {
 			tick.Stop()
 			tick, ticks = nil, nil
 		}
+		if !l.s.inbox.empty() { // somebody found the turn taken
+			l.s.inbox.ring()
+		}
 		select {
 		case <-l.s.inbox.wake:
 			err = l.turn(nil)
@@ -80,9 +83,6 @@ func (l *loop) serve() error {
 			err = l.turn(func() error { l.tick(); return nil })
 		case <-l.s.stop:
 			return nil
-		}
-		if !l.s.inbox.empty() { // somebody found the turn taken
-			l.s.inbox.ring()
 		}
 	}
 	return err
