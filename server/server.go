@@ -84,7 +84,8 @@ func Start(ctx context.Context, config Config) (*Server, error) {
 	}
 	s := &Server{config: config, tls: tls, auth: auth, streams: newStreamSet(config.Hardening.Streams), done: make(chan struct{})}
 	s.member = newMember(s)
-	store, err := raftstore.Open(raftstore.Config{Dir: config.DataDir, InMemory: config.InMemory, Logger: config.Logger, Cluster: s.cluster()})
+	store, err := raftstore.Open(raftstore.Config{Dir: config.DataDir, InMemory: config.InMemory, Logger: config.Logger,
+		Cluster: s.cluster(), TailBytes: config.tailBytes})
 	if err != nil {
 		return nil, errors.Join(err, tls.close())
 	}
