@@ -32,6 +32,7 @@ const (
 	malformedSeedVariable = "MALFORMED_SEED"
 
 	goodSessions = 50
+	goodBytes    = 256 << 10 // of data with the lock of each
 	// briefTimeoutMillis is the session timeout of malformed streams that get as far as a session.
 	briefTimeoutMillis = 100
 )
@@ -248,7 +249,7 @@ func newGoodSession(t *testing.T, ctx context.Context, conn *grpc.ClientConn, na
 	g := &goodSession{name: name, stream: openTest(t, ctx, conn, start(60_000)), answers: make(chan *Ydb_Coordination.SessionResponse, 1)}
 	g.id = receive(t, g.stream).GetSessionStarted().GetSessionId()
 	go g.listen()
-	if r := g.ask(acquire(1, name, nil)); !r.GetAcquireSemaphoreResult().GetAcquired() {
+	if r := g.ask(acquire(1, name, make([]byte, goodBytes))); !r.GetAcquireSemaphoreResult().GetAcquired() {
 		t.Fatalf("%s: %v", name, r)
 	}
 	return g
