@@ -53,3 +53,16 @@ func TestInFlight(t *testing.T) {
 	r.front.Close()
 	want(0, "ended")
 }
+
+// A request that is answered is forgotten with its data, however long the stream stays idle then.
+func TestAnsweredRequestIsForgotten(t *testing.T) {
+	r := attached(t, PingPolicy{}, 1000, AllRights)
+	for _, sequence := range []Sequence{r.send(RequestAcquire, 1), r.send(RequestRelease, 2)} {
+		r.front.Deliver(r.now, &Message{Kind: MessageResult, Sequence: sequence})
+	}
+	for i, open := range r.front.open[:cap(r.front.open)] {
+		if open != (openRequest{}) {
+			t.Errorf("place %d still has %+v", i, open)
+		}
+	}
+}
