@@ -396,6 +396,21 @@ func TestIdleConnection(t *testing.T) {
 	}
 }
 
+// TestTooManyPings pings a connection as often as is forgiven, and then more often.
+func TestTooManyPings(t *testing.T) {
+	s, _ := startTest(t, nil)
+	for _, pings := range []int{1, 3, 10} {
+		c := dialFramesTest(t, s)
+		left := true
+		for range pings {
+			left = left && c.alive()
+		}
+		if want := pings <= 3; left != want {
+			t.Errorf("%d pings at once: left open %v", pings, left)
+		}
+	}
+}
+
 // TestSilentConnection shows that a connection that says nothing at all is closed.
 func TestSilentConnection(t *testing.T) {
 	s, _ := startTest(t, func(c *Config) { c.Hardening.Handshake = 30 * time.Millisecond })

@@ -9,7 +9,6 @@ import (
 	"net"
 	"strings"
 	"sync"
-	"time"
 
 	"google.golang.org/grpc"
 	_ "google.golang.org/grpc/encoding/gzip" // C++ clients may compress
@@ -190,8 +189,8 @@ func (s *Server) startGRPC() {
 		grpc.ChainUnaryInterceptor(s.panics.unary),
 		grpc.ChainStreamInterceptor(s.panics.stream),
 		// SDKs ping every few seconds, some of them without a stream (surface.md §6).
-		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
-		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 20 * time.Second, Timeout: 10 * time.Second, MaxConnectionIdle: s.config.Hardening.Idle}),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: minPingGap, PermitWithoutStream: true}),
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: keepaliveTime, Timeout: keepaliveTimeout, MaxConnectionIdle: s.config.Hardening.Idle}),
 		grpc.WaitForHandlers(true),
 		grpc.Creds(transportSecurity{s.tls, s.connections}),
 		grpc.ChainUnaryInterceptor(s.authenticateUnary),
