@@ -13,6 +13,9 @@ ARGS ?=
 # short default of their own, which `make test` uses.
 CRASH_ROUNDS ?= 50
 CRASH_PACKAGES ?= ./conformance/crash
+# MALFORMED_STREAMS is how many streams `make malformed-test` opens, and MALFORMED_SEED what they depend on.
+MALFORMED_STREAMS ?= 10000
+MALFORMED_SEED ?= 1
 # FUZZ_TIME is how long `make fuzz-short` runs each target, FUZZ_PACKAGES where.
 FUZZ_TIME ?= 10s
 FUZZ_PACKAGES ?= ./...
@@ -36,7 +39,7 @@ RACE := $(shell printf '\043include <pthread.h>\nint main(void) { return 0; }\n'
 RACE_ENV := $(if $(RACE),CGO_ENABLED=1)
 
 .PHONY: help run build test lint generate generate-check go-test tools-test compat \
-	crash-test fuzz-short fuzz-model bench conformance conformance-map \
+	crash-test malformed-test fuzz-short fuzz-model bench conformance conformance-map \
 	mutation-test differences fuzz tools race-note clean
 
 help: ## list these commands
@@ -76,6 +79,9 @@ crash-test: build ## kill and restart a server under load CRASH_ROUNDS times
 	@listed="$$(go test -list '^TestCrash' $(CRASH_PACKAGES))" && grep -q '^TestCrash' <<<"$$listed" || \
 		{ echo "no crash test in $(CRASH_PACKAGES): $$listed" >&2; exit 1; }
 	@COORDD_BIN=$(CURDIR)/bin/coordd CRASH_ROUNDS=$(CRASH_ROUNDS) $(RACE_ENV) go test $(RACE) -count=1 -timeout 60m -run '^TestCrash' $(CRASH_PACKAGES)
+
+malformed-test: ## open MALFORMED_STREAMS broken streams beside good sessions (MALFORMED_SEED varies them)
+	@MALFORMED_STREAMS=$(MALFORMED_STREAMS) MALFORMED_SEED=$(MALFORMED_SEED) $(RACE_ENV) go test $(RACE) -count=1 -timeout 60m -v -run '^TestMalformedStreams$$' ./server
 
 fuzz-short: ## run every fuzz target for FUZZ_TIME
 	@packages="$$(go list $(FUZZ_PACKAGES))" || exit 1; for package in $$packages; do \

@@ -1,5 +1,7 @@
 package coordination
 
+import "slices"
+
 // PingPolicy says when a stream is pinged (§2.7) and how soon a failed start is told.
 type PingPolicy struct {
 	// MaxIntervalMillis shortens the interval between pings, 0 leaves it. The Python SDK gives up after 3 s of silence.
@@ -303,7 +305,7 @@ func (f *Front) deliverAnswer(m *Message) {
 		reply.Kind, reply.DataChanged, reply.OwnersChanged = ReplyChanged, m.DataChanged, m.OwnersChanged
 	}
 	if last {
-		f.open = append(f.open[:at], f.open[at+1:]...)
+		f.open = slices.Delete(f.open, at, at+1) // which forgets the data of the request
 	}
 	f.reply(reply)
 }

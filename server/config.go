@@ -65,6 +65,8 @@ type Config struct {
 	HoldStartFailureMillis *uint64
 	// Hardening holds limits of this server alone; a zero field takes its default.
 	Hardening Hardening
+
+	tailBytes int // of raftstore.Config; set by tests that measure memory
 }
 
 const defaultHoldStartFailureMillis = 100

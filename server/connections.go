@@ -90,20 +90,30 @@ type meteredConn struct {
 }
 
 func (c *connections) meter(conn net.Conn) net.Conn {
-	return &meteredConn{Conn: conn, set: c, resets: resetMeter{allowance: float64(c.limits.ResetBurst), at: c.now()}}
+	metered := &meteredConn{Conn: conn, set: c, resets: resetMeter{allowance: float64(c.limits.ResetBurst), at: c.now()}}
+	return metered.plain()
 }
 
 var errTooManyResets = errors.New("the client resets too many streams")
 
-// Read counts the resets in what it reads, and fails for good once there are too many of them.
+// Read reads what the client sends, until it resets too many streams.
 func (c *meteredConn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
-	if resets := c.frames.count(b[:n]); resets > 0 && !c.resets.allow(resets, c.set.limits, c.set.now()) {
-		c.set.cut.Add(1)
-		c.set.logger.Warn("connection cut off", "remote", c.RemoteAddr().String(), "error", errTooManyResets)
-		return 0, errTooManyResets
+	if watchErr := c.watch(b[:n]); watchErr != nil {
+		return 0, watchErr
 	}
 	return n, err
+}
+
+// watch counts the resets in what was read. It fails once there are too many of them.
+func (c *meteredConn) watch(b []byte) error {
+	resets := c.frames.count(b)
+	if resets == 0 || c.resets.allow(resets, c.set.limits, c.set.now()) {
+		return nil
+	}
+	c.set.cut.Add(1)
+	c.set.logger.Warn("connection cut off", "remote", c.RemoteAddr().String(), "error", errTooManyResets)
+	return errTooManyResets
 }
 
 // resetMeter allows a burst of resets, and more as time goes by. A client that resets streams as fast as it opens them

@@ -38,6 +38,13 @@ const (
 	defaultResetBurst            = 20_000
 	defaultResetsPerSecond       = 1_000
 
+	// minPingGap is how often a client may ping a connection (surface.md §6); after a few pings too many it is closed.
+	minPingGap = time.Second
+	// keepaliveTime is how long a connection may be silent before it is asked for a sign of life, keepaliveTimeout how
+	// long that may take.
+	keepaliveTime    = 20 * time.Second
+	keepaliveTimeout = 10 * time.Second
+
 	// maxHeaderBytes bounds the headers of a call, each counted with 32 bytes on top (RFC 9113, 6.5.2). Tickets are the
 	// largest that clients send and have a few kilobytes.
 	maxHeaderBytes = 64 << 10

@@ -56,9 +56,9 @@ func (s *sessionStream) leaveOnPanic() {
 		return
 	}
 	s.mutex.Lock()
-	s.front = coordination.NewFront(&coordination.PingPolicy{})
-	s.front.Close()
+	s.front = coordination.NewFront(&coordination.PingPolicy{}) // has nothing to say, so no writer ends the RPC
 	s.forward(coordination.Forward{Detach: true})
+	s.link = nil
 	s.mutex.Unlock()
 	s.group.queue.signal()
 	s.stopTimers()

@@ -9,7 +9,6 @@ import (
 	"net"
 	"strings"
 	"sync"
-	"time"
 
 	"google.golang.org/grpc"
 	_ "google.golang.org/grpc/encoding/gzip" // C++ clients may compress
@@ -84,7 +83,8 @@ func Start(ctx context.Context, config Config) (*Server, error) {
 	}
 	s := &Server{config: config, tls: tls, auth: auth, streams: newStreamSet(config.Hardening.Streams), done: make(chan struct{})}
 	s.member = newMember(s)
-	store, err := raftstore.Open(raftstore.Config{Dir: config.DataDir, InMemory: config.InMemory, Logger: config.Logger, Cluster: s.cluster()})
+	store, err := raftstore.Open(raftstore.Config{Dir: config.DataDir, InMemory: config.InMemory, Logger: config.Logger,
+		Cluster: s.cluster(), TailBytes: config.tailBytes})
 	if err != nil {
 		return nil, errors.Join(err, tls.close())
 	}
@@ -189,8 +189,8 @@ func (s *Server) startGRPC() {
 		grpc.ChainUnaryInterceptor(s.panics.unary),
 		grpc.ChainStreamInterceptor(s.panics.stream),
 		// SDKs ping every few seconds, some of them without a stream (surface.md §6).
-		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
-		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 20 * time.Second, Timeout: 10 * time.Second, MaxConnectionIdle: s.config.Hardening.Idle}),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: minPingGap, PermitWithoutStream: true}),
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: keepaliveTime, Timeout: keepaliveTimeout, MaxConnectionIdle: s.config.Hardening.Idle}),
 		grpc.WaitForHandlers(true),
 		grpc.Creds(transportSecurity{s.tls, s.connections}),
 		grpc.ChainUnaryInterceptor(s.authenticateUnary),

@@ -143,14 +143,16 @@ func (s *sessionStream) close(ctx context.Context, cause error) {
 	s.stopTimers()
 }
 
-// stopTimers must be called after the Front has ended, which starts none any more.
+// stopTimers must be called when nothing starts one any more.
 func (s *sessionStream) stopTimers() {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	if s.timer != nil {
 		s.timer.Stop()
 	}
-	s.lingering.Stop()
+	if s.lingering != nil {
+		s.lingering.Stop()
+	}
 }
 
 // deliver takes a message of the leader behind from. One that comes late from an earlier leader is dropped.

@@ -1,0 +1,506 @@
+package server
+
+import (
+	"fmt"
+	"net"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/net/http2"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/ydb-platform/ydb-go-genproto/Ydb_Coordination_V1"
+	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb"
+	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
+
+	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/scheme"
+)
+
+// until waits for a state.
+func until(reached func() bool) {
+	for !reached() {
+		runtime.Gosched()
+	}
+}
+
+func (set *streamSet) count() int {
+	set.mutex.Lock()
+	defer set.mutex.Unlock()
+	return len(set.open)
+}
+
+// only is the one stream that is open.
+func (set *streamSet) only(t *testing.T) *sessionStream {
+	t.Helper()
+	set.mutex.Lock()
+	defer set.mutex.Unlock()
+	if len(set.open) != 1 {
+		t.Fatalf("%d streams are open, want 1", len(set.open))
+	}
+	for _, s := range set.open {
+		return s
+	}
+	return nil
+}
+
+func TestFirstMessageIsOverdue(t *testing.T) {
+	_, conn := startTest(t, func(c *Config) { c.Hardening.FirstMessage = 20 * time.Millisecond })
+	stream, err := Ydb_Coordination_V1.NewCoordinationServiceClient(conn).Session(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s := endOf(stream); s.Code() != codes.DeadlineExceeded || s.Message() != "First message did not come in time" {
+		t.Fatalf("ended with %v", s)
+	}
+}
+
+// TestStreamsPerConnection opens as many streams as are allowed, and one more, which is refused in such a way that the
+// client may try it elsewhere.
+func TestStreamsPerConnection(t *testing.T) {
+	s, _ := startTest(t, func(c *Config) { c.Hardening.StreamsPerConnection = 2 })
+	c := dialFramesTest(t, s)
+	for id := uint32(1); id <= 5; id += 2 {
+		if err := c.headers(id, false, callHeaders(sessionMethod)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for {
+		frame, err := c.read()
+		if err != nil {
+			t.Fatal(err)
+		}
+		reset, is := frame.(*http2.RSTStreamFrame)
+		if !is {
+			continue
+		}
+		if reset.StreamID != 5 || reset.ErrCode != http2.ErrCodeRefusedStream {
+			t.Fatalf("got %v", reset)
+		}
+		break
+	}
+	until(func() bool { return s.streams.count() == 2 })
+}
+
+func TestConnectionsPerAddress(t *testing.T) {
+	s, conn := startTest(t, func(c *Config) { c.Hardening.ConnectionsPerAddress = 2 })
+	admitted := func() bool {
+		c, err := dialFrames(s.Addr().String())
+		if err != nil {
+			return false
+		}
+		t.Cleanup(func() { _ = c.Close() })
+		return c.alive()
+	}
+	if !admitted() {
+		t.Fatal("the second connection is refused")
+	}
+	if admitted() {
+		t.Fatal("the third connection is let in")
+	}
+	if s.connections.refused.Load() != 1 {
+		t.Errorf("%d connections are counted as refused", s.connections.refused.Load())
+	}
+	if err := conn.Close(); err != nil {
+		t.Fatal(err)
+	}
+	until(admitted)
+}
+
+// TestOutboundLimit fills a stream whose client reads nothing.
+func TestOutboundLimit(t *testing.T) {
+	ended := make(chan *status.Status, 1)
+	policy := coordination.PingPolicy{Opaque: func() uint64 { return 1 }}
+	s := &sessionStream{front: coordination.NewFront(&policy), group: &group{clock: newClock()}, scheduled: true,
+		timerAt: coordination.Never, limits: &Hardening{Linger: time.Hour}, finish: endFunc(func(s *status.Status) { ended <- s })}
+	s.front.Receive(&coordination.ClientMessage{Kind: coordination.ClientStart, Start: &coordination.AttachRequest{TimeoutMillis: 1000}})
+	s.deliver(nil, &coordination.Message{Kind: coordination.MessageAttached})
+	room := maxOutboundBytes - s.front.Queued()*replyBytes
+	s.deliver(nil, &coordination.Message{Kind: coordination.MessageDescribed, Description: &coordination.SemaphoreDescription{Data: make([]byte, room)}})
+	select {
+	case s := <-ended:
+		t.Fatalf("cut off at the limit: %v", s)
+	default:
+	}
+	s.deliver(nil, &coordination.Message{Kind: coordination.MessageDescribed, Description: &coordination.SemaphoreDescription{Data: make([]byte, 1)}})
+	if s := <-ended; s.Code() != codes.ResourceExhausted {
+		t.Fatalf("cut off with %v", s)
+	}
+	s.front.Close()
+	s.forward(coordination.Forward{})
+	s.stopTimers()
+}
+
+// endFunc is a statusWriter.
+type endFunc func(*status.Status)
+
+func (f endFunc) WriteStatus(s *status.Status) error { f(s); return nil }
+
+// TestRequestsInFlight holds the group up and shows that the stream is read up to the limit and no further, and that
+// everything is answered in the end.
+func TestRequestsInFlight(t *testing.T) {
+	s, conn := startTest(t, nil)
+	stream := openTest(t, t.Context(), conn, start(600_000))
+	heard(t, stream)
+	only := s.streams.only(t)
+	state := func() (inFlight int, paused bool) {
+		only.mutex.Lock()
+		defer only.mutex.Unlock()
+		return only.front.InFlight(), only.resume != nil
+	}
+	release, held := make(chan struct{}), make(chan struct{})
+	s.group.queue.put(event{call: holdUp(held, release)})
+	s.group.queue.signal()
+	<-held
+	const more = 500
+	for i := range maxInFlightRequests - 1 {
+		send(t, stream, acquire(uint64(i), fmt.Sprint(i), nil))
+	}
+	until(func() bool { n, _ := state(); return n == maxInFlightRequests-1 })
+	if _, paused := state(); paused {
+		t.Error("the stream is not read although there is room for one more")
+	}
+	for i := range more {
+		send(t, stream, acquire(uint64(i), fmt.Sprint("more", i), nil))
+	}
+	until(func() bool { _, paused := state(); return paused })
+	if n, _ := state(); n != maxInFlightRequests {
+		t.Errorf("%d requests are in flight, want %d", n, maxInFlightRequests)
+	}
+	close(release)
+	for range maxInFlightRequests - 1 + more {
+		if r := heard(t, stream); !r.GetAcquireSemaphoreResult().GetAcquired() {
+			t.Fatalf("got %v", r)
+		}
+	}
+}
+
+// TestWaitingIsNotInFlight has more acquires wait, and more watches set, than may be in flight.
+func TestWaitingIsNotInFlight(t *testing.T) {
+	_, conn := startTest(t, nil)
+	const number = maxInFlightRequests + 100
+	var streams [2]sessionClient
+	for i := range streams {
+		streams[i] = openTest(t, t.Context(), conn, start(600_000))
+		heard(t, streams[i])
+	}
+	owner, waiter := streams[0], streams[1]
+	request := func(i int) *Ydb_Coordination.SessionRequest {
+		r := acquire(uint64(i), fmt.Sprint(i), nil)
+		r.GetAcquireSemaphore().Count, r.GetAcquireSemaphore().TimeoutMillis = coordination.Infinite, coordination.Infinite
+		return r
+	}
+	ask := func(stream sessionClient, m func(int) *Ydb_Coordination.SessionRequest, answered func(*Ydb_Coordination.SessionResponse) bool) {
+		t.Helper()
+		for i := range number { // few enough bytes for HTTP/2's windows
+			send(t, stream, m(i))
+		}
+		for range number {
+			if r := heard(t, stream); !answered(r) {
+				t.Fatalf("got %v", r)
+			}
+		}
+	}
+	acquired := func(r *Ydb_Coordination.SessionResponse) bool { return r.GetAcquireSemaphoreResult().GetAcquired() }
+	ask(owner, request, acquired)
+	ask(waiter, request, func(r *Ydb_Coordination.SessionResponse) bool { return r.GetAcquireSemaphorePending() != nil })
+	ask(waiter, func(i int) *Ydb_Coordination.SessionRequest {
+		return &Ydb_Coordination.SessionRequest{Request: &Ydb_Coordination.SessionRequest_DescribeSemaphore_{
+			DescribeSemaphore: &Ydb_Coordination.SessionRequest_DescribeSemaphore{ReqId: uint64(number + i), Name: fmt.Sprint(i), WatchData: true}}}
+	}, func(r *Ydb_Coordination.SessionResponse) bool { return r.GetDescribeSemaphoreResult().GetWatchAdded() })
+	ask(waiter, func(i int) *Ydb_Coordination.SessionRequest {
+		return acquire(uint64(2*number+i), fmt.Sprint("own", i), nil)
+	}, acquired)
+}
+
+// heard returns the next message that is no ping, and answers those.
+func heard(t *testing.T, stream sessionClient) *Ydb_Coordination.SessionResponse {
+	t.Helper()
+	for {
+		m := receive(t, stream)
+		ping := m.GetPing()
+		if ping == nil {
+			return m
+		}
+		send(t, stream, &Ydb_Coordination.SessionRequest{Request: &Ydb_Coordination.SessionRequest_Pong{
+			Pong: &Ydb_Coordination.SessionRequest_PingPong{Opaque: ping.GetOpaque()}}})
+	}
+}
+
+// TestMessageSize sends a message of exactly the limit, which is read, and one a byte larger, which is not.
+func TestMessageSize(t *testing.T) {
+	_, conn := startTest(t, nil)
+	for past := range 2 {
+		stream := openTest(t, t.Context(), conn, start(600_000))
+		heard(t, stream)
+		m := acquire(1, "a", make([]byte, maxMessageBytes))
+		over := proto.Size(m) - maxMessageBytes
+		m.GetAcquireSemaphore().Data = m.GetAcquireSemaphore().Data[:maxMessageBytes-over+past]
+		if proto.Size(m) != maxMessageBytes+past {
+			t.Fatalf("the message has %d bytes", proto.Size(m))
+		}
+		send(t, stream, m)
+		if past == 1 {
+			if s := endOf(stream); s.Code() != codes.ResourceExhausted {
+				t.Fatalf("ended with %v", s)
+			}
+		} else if r := heard(t, stream).GetAcquireSemaphoreResult(); r.GetStatus() != Ydb.StatusIds_BAD_REQUEST {
+			t.Fatalf("got %v", r)
+		}
+	}
+}
+
+// TestDescribeFitsClients receives a description of the largest size with the SDKs' receive limit, and is refused one
+// that is larger.
+func TestDescribeFitsClients(t *testing.T) {
+	_, conn := startTest(t, nil)
+	owners := coordination.MaxDescribedBytes / coordination.MaxAcquireDataBytes
+	for i := range owners {
+		owner := openTest(t, t.Context(), conn, start(600_000))
+		heard(t, owner)
+		send(t, owner, acquire(uint64(i), "big", make([]byte, coordination.MaxAcquireDataBytes)))
+		heard(t, owner)
+	}
+	stream := openTest(t, t.Context(), conn, start(600_000))
+	heard(t, stream)
+	describe := &Ydb_Coordination.SessionRequest{Request: &Ydb_Coordination.SessionRequest_DescribeSemaphore_{
+		DescribeSemaphore: &Ydb_Coordination.SessionRequest_DescribeSemaphore{ReqId: 1, Name: "big", IncludeOwners: true}}}
+	send(t, stream, describe)
+	if r := heard(t, stream).GetDescribeSemaphoreResult(); len(r.GetSemaphoreDescription().GetOwners()) != owners {
+		t.Fatalf("got %d owners, %v", len(r.GetSemaphoreDescription().GetOwners()), r.GetStatus())
+	}
+	send(t, stream, acquire(2, "big", make([]byte, coordination.MaxAcquireDataBytes)))
+	heard(t, stream)
+	send(t, stream, describe)
+	r := heard(t, stream).GetDescribeSemaphoreResult()
+	if r.GetStatus() != Ydb.StatusIds_PRECONDITION_FAILED || !strings.Contains(r.GetIssues()[0].GetMessage(), "too large to send") {
+		t.Fatalf("got %v", r)
+	}
+}
+
+// TestHeaderLimit sends headers of exactly the limit, and one byte more.
+func TestHeaderLimit(t *testing.T) {
+	s, _ := startTest(t, nil)
+	for past := range 2 {
+		c := dialFramesTest(t, s)
+		fields := callHeaders(sessionMethod, "x-ydb-auth-ticket", "")
+		size := 0
+		for i := 0; i < len(fields); i += 2 {
+			size += len(fields[i]) + len(fields[i+1]) + 32
+		}
+		fields[len(fields)-1] = strings.Repeat("x", maxHeaderBytes-size+past)
+		if err := c.headers(1, false, fields); err != nil {
+			t.Fatal(err)
+		}
+		if past == 1 {
+			if err := c.await(1, http2.FrameRSTStream); err != nil {
+				t.Fatalf("want the stream reset: %v", err)
+			}
+			continue
+		}
+		if err := c.data(1, false, framed(startMessage(5000))); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.await(1, http2.FrameData); err != nil {
+			t.Fatalf("want the session started: %v", err)
+		}
+	}
+}
+
+// TestResetStorm resets as many streams at once as is allowed, and then far more.
+func TestResetStorm(t *testing.T) {
+	const burst = 10
+	s, _ := startTest(t, func(c *Config) { c.Hardening.ResetBurst, c.Hardening.ResetsPerSecond = burst, 1 })
+	storm := func(number int) *frameClient {
+		c := dialFramesTest(t, s)
+		for i := range number {
+			id := uint32(2*i + 1)
+			if c.headers(id, false, callHeaders(sessionMethod)) != nil || c.reset(id) != nil {
+				break // cut off
+			}
+		}
+		return c
+	}
+	if !storm(burst).alive() {
+		t.Error("cut off at the limit")
+	}
+	if storm(100*burst).alive() || s.connections.cut.Load() != 1 {
+		t.Errorf("a storm is not cut off, or not counted: %d", s.connections.cut.Load())
+	}
+	until(func() bool { return s.streams.count() == 0 })
+}
+
+func TestResetMeter(t *testing.T) {
+	limits := &Hardening{ResetBurst: 10, ResetsPerSecond: 2}
+	now := time.Unix(1000, 0)
+	m := resetMeter{allowance: 10, at: now}
+	for _, step := range []struct {
+		after  time.Duration
+		resets int
+		want   bool
+	}{
+		{0, 10, true}, {time.Second, 2, true}, {500 * time.Millisecond, 1, true}, {time.Hour, 10, true}, {0, 1, false},
+	} {
+		now = now.Add(step.after)
+		if got := m.allow(step.resets, limits, now); got != step.want {
+			t.Errorf("%+v: allowed %v", step, got)
+		}
+	}
+}
+
+// TestFrameCounter cuts a stream of frames at every place.
+func TestFrameCounter(t *testing.T) {
+	var stream strings.Builder
+	stream.WriteString(http2.ClientPreface)
+	framer := http2.NewFramer(&stream, nil)
+	payload := []byte(strings.Repeat("\x00\x00\x04\x03", 100)) // looks like resets inside
+	for id := uint32(1); id < 20; id += 2 {
+		if err := framer.WriteData(id, false, payload[:id]); err != nil {
+			t.Fatal(err)
+		}
+		if err := framer.WriteRSTStream(id, http2.ErrCodeCancel); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for size := 1; size < stream.Len(); size++ {
+		var f frameCounter
+		resets := 0
+		for rest := stream.String(); rest != ""; {
+			n := min(size, len(rest))
+			resets += f.count([]byte(rest[:n]))
+			rest = rest[n:]
+		}
+		if resets != 10 {
+			t.Fatalf("in pieces of %d: %d resets, want 10", size, resets)
+		}
+	}
+}
+
+// TestIdleConnection shows that a connection without calls is closed and one with a session is not.
+func TestIdleConnection(t *testing.T) {
+	s, conn := startTest(t, func(c *Config) { c.Hardening.Idle = 30 * time.Millisecond })
+	stream := openTest(t, t.Context(), conn, start(600_000))
+	receive(t, stream)
+	receive(t, stream)
+	idle := dialFramesTest(t, s)
+	if err := idle.await(0, http2.FrameGoAway); err != nil {
+		t.Fatalf("want a goodbye: %v", err)
+	}
+	send(t, stream, acquire(1, "a", nil))
+	if r := receive(t, stream); !r.GetAcquireSemaphoreResult().GetAcquired() {
+		t.Fatalf("got %v", r)
+	}
+}
+
+// TestTooManyPings pings a connection as often as is forgiven, and then more often.
+func TestTooManyPings(t *testing.T) {
+	s, _ := startTest(t, nil)
+	for _, pings := range []int{1, 3, 10} {
+		c := dialFramesTest(t, s)
+		left := true
+		for range pings {
+			left = left && c.alive()
+		}
+		if want := pings <= 3; left != want {
+			t.Errorf("%d pings at once: left open %v", pings, left)
+		}
+	}
+}
+
+// TestSilentConnection shows that a connection that says nothing at all is closed.
+func TestSilentConnection(t *testing.T) {
+	s, _ := startTest(t, func(c *Config) { c.Hardening.Handshake = 30 * time.Millisecond })
+	conn, err := net.Dial("tcp", s.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	for buffer := make([]byte, 1024); err == nil; {
+		_, err = conn.Read(buffer)
+	}
+}
+
+// stuckClient is a stream whose client reads nothing until the stream is ended.
+type stuckClient struct {
+	Ydb_Coordination_V1.CoordinationService_SessionServer
+	sending chan struct{} // closed when the first message is being sent
+	ended   chan struct{}
+	status  *status.Status
+}
+
+func (c *stuckClient) Send(*Ydb_Coordination.SessionResponse) error {
+	close(c.sending)
+	<-c.ended
+	return c.status.Err()
+}
+
+func (c *stuckClient) WriteStatus(s *status.Status) error {
+	c.status = s
+	close(c.ended)
+	return nil
+}
+
+// TestEndIsNotRead ends a stream that cannot be told its end.
+func TestEndIsNotRead(t *testing.T) {
+	client := &stuckClient{sending: make(chan struct{}), ended: make(chan struct{})}
+	policy := coordination.PingPolicy{Opaque: func() uint64 { return 1 }}
+	s := &sessionStream{front: coordination.NewFront(&policy), group: &group{clock: newClock(), queue: newQueue()}, pool: newWriters(),
+		timerAt: coordination.Never, limits: &Hardening{Linger: 20 * time.Millisecond}, finish: client, rpc: client, voice: newVoice(newClock())}
+	defer s.pool.close()
+	s.front.Receive(&coordination.ClientMessage{Kind: coordination.ClientStart, Start: &coordination.AttachRequest{TimeoutMillis: 600_000}})
+	s.deliver(nil, &coordination.Message{Kind: coordination.MessageAttached})
+	<-client.sending
+	s.end(coordination.LinkFailure)
+	<-client.ended
+	if client.status.Code() != codes.ResourceExhausted {
+		t.Fatalf("ended with %v", client.status)
+	}
+	s.stopTimers()
+}
+
+// TestQueueRoom shows when streams are not read any more: one byte past the limit.
+func TestQueueRoom(t *testing.T) {
+	for past := range 2 {
+		q := newQueue()
+		q.put(event{forward: coordination.Forward{Request: &coordination.Request{Data: make([]byte, maxQueuedBytes-requestBytes+past)}}})
+		if full := q.room != nil; full != (past == 1) {
+			t.Errorf("%d past the limit: full %v", past, full)
+		}
+	}
+}
+
+// TestBytesInFlight shows when requests wait in the queue: at the limit of what is proposed and not applied.
+func TestBytesInFlight(t *testing.T) {
+	s, _ := startTest(t, nil)
+	g := s.group
+	g.turn.Lock()
+	defer g.turn.Unlock()
+	for inFlight, want := range map[int]bool{maxInFlightBytes - 1: true, maxInFlightBytes: false} {
+		asked := holdUp(make(chan struct{}), make(chan struct{}))
+		asked.read = func(*coordination.Machine) scheme.Outcome { return scheme.Done() }
+		g.queue.put(event{call: asked})
+		g.inFlight = inFlight
+		g.takeTurn()
+		if taken := len(asked.done) == 1; taken != want {
+			t.Errorf("with %d bytes in flight: taken %v", inFlight, taken)
+		}
+		g.inFlight = 0
+		g.queue.putStore(storeEvent{}) // requests are looked at again once the log has said something
+		g.takeTurn()
+	}
+}
+
+func TestHardeningValidate(t *testing.T) {
+	for _, bad := range []Hardening{{Streams: -1}, {ResetBurst: 1<<30 + 1}, {Idle: -time.Second}, {Linger: time.Microsecond}} {
+		if bad.withDefaults().validate() == nil {
+			t.Errorf("%+v is accepted", bad)
+		}
+	}
+	if err := (Hardening{}).withDefaults().validate(); err != nil {
+		t.Error(err)
+	}
+}

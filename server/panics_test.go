@@ -1,0 +1,155 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+
+	"github.com/ydb-platform/ydb-go-genproto/Ydb_Coordination_V1"
+	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb"
+	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
+)
+
+// TestPanicOfHandler shows what a client is told of a panic: nothing of its text.
+func TestPanicOfHandler(t *testing.T) {
+	p := &panicCounter{logger: slog.New(slog.DiscardHandler)}
+	_, unary := p.unary(t.Context(), nil, &grpc.UnaryServerInfo{}, func(context.Context, any) (any, error) { panic("secret") })
+	stream := p.stream(nil, nil, &grpc.StreamServerInfo{}, func(any, grpc.ServerStream) error { panic("secret") })
+	for _, err := range []error{unary, stream} {
+		if s := status.Convert(err); s.Code() != codes.Internal || strings.Contains(s.Message(), "secret") {
+			t.Errorf("got %v", err)
+		}
+	}
+	if p.count.Load() != 2 {
+		t.Errorf("%d panics are counted", p.count.Load())
+	}
+	if answer, err := p.unary(t.Context(), nil, nil, func(context.Context, any) (any, error) { return 1, nil }); answer != 1 || err != nil {
+		t.Errorf("got %v, %v", answer, err)
+	}
+}
+
+// onPing makes fn part of every ping that the server sends.
+func onPing(s *Server, fn func(number int64)) {
+	var pings atomic.Int64
+	s.policy.Opaque = func() uint64 { n := pings.Add(1); fn(n); return uint64(n) }
+}
+
+// TestPanicOfTimer has the second ping of a stream panic, which a timer sends. That stream ends, and its session can be
+// taken up by another one.
+func TestPanicOfTimer(t *testing.T) {
+	s, conn := startTest(t, nil)
+	onPing(s, func(number int64) {
+		if number == 2 {
+			panic("second ping")
+		}
+	})
+	stream := openTest(t, t.Context(), conn, start(3000))
+	id := receive(t, stream).GetSessionStarted().GetSessionId()
+	ping := receive(t, stream).GetPing()
+	send(t, stream, &Ydb_Coordination.SessionRequest{Request: &Ydb_Coordination.SessionRequest_Pong{
+		Pong: &Ydb_Coordination.SessionRequest_PingPong{Opaque: ping.GetOpaque()}}})
+	if end := endOf(stream); end.Code() != codes.Internal || end.Message() != "Internal error" {
+		t.Fatalf("ended with %v", end)
+	}
+	again := start(600_000)
+	again.SessionId = id
+	if got := receive(t, openTest(t, t.Context(), conn, again)).GetSessionStarted().GetSessionId(); got != id {
+		t.Fatalf("took up session %d, want %d", got, id)
+	}
+	if s.panics.count.Load() != 1 {
+		t.Errorf("%d panics are counted", s.panics.count.Load())
+	}
+}
+
+// brokenStream panics as soon as its handler reads the second message.
+type brokenStream struct {
+	Ydb_Coordination_V1.CoordinationService_SessionServer
+	read int
+}
+
+func (b *brokenStream) Recv() (*Ydb_Coordination.SessionRequest, error) {
+	if b.read++; b.read == 2 {
+		panic("broken")
+	}
+	return b.CoordinationService_SessionServer.Recv()
+}
+
+// TestPanicOfReader has the handler of an attached stream panic. The group is told, so the session is free.
+func TestPanicOfReader(t *testing.T) {
+	s, conn := startTest(t, nil)
+	proxied := grpc.NewServer(grpc.ChainStreamInterceptor(s.panics.stream))
+	Ydb_Coordination_V1.RegisterCoordinationServiceServer(proxied, breaking{coordinationService{Server: s}})
+	own := serveTest(t, proxied)
+	stream := openTest(t, t.Context(), own, start(600_000))
+	if end := endOf(stream); end.Code() != codes.Internal {
+		t.Fatalf("ended with %v", end)
+	}
+	until(func() bool { return s.streams.count() == 0 })
+	stop := openTest(t, t.Context(), conn, start(600_000))
+	receive(t, stop)
+	receive(t, stop)
+	send(t, stop, acquire(1, "a", nil))
+	if r := receive(t, stop); !r.GetAcquireSemaphoreResult().GetAcquired() {
+		t.Fatalf("got %v", r)
+	}
+}
+
+// serveTest runs a gRPC server, and returns a connection to it. Both end with the test.
+func serveTest(t *testing.T, server *grpc.Server) *grpc.ClientConn {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- server.Serve(listener) }()
+	t.Cleanup(func() {
+		server.Stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	conn, err := grpc.NewClient(listener.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	return conn
+}
+
+// breaking serves sessions by handlers that panic.
+type breaking struct{ coordinationService }
+
+func (b breaking) Session(rpc Ydb_Coordination_V1.CoordinationService_SessionServer) error {
+	return b.coordinationService.Session(&brokenStream{CoordinationService_SessionServer: rpc})
+}
+
+// TestPanicOfGroup has the first ping of a stream panic, which the group sends. The server must not go on with a state
+// that nobody vouches for: it ends, and can still be stopped in order.
+func TestPanicOfGroup(t *testing.T) {
+	s, conn := startTest(t, nil)
+	onPing(s, func(int64) { panic("first ping") })
+	stream, err := Ydb_Coordination_V1.NewCoordinationServiceClient(conn).Session(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	send(t, stream, startMessage(600_000))
+	<-s.Done()
+	var broken *InvariantError
+	if !errors.As(s.Err(), &broken) || broken.Reason != "first ping" || !strings.Contains(broken.Stack, "Deliver") {
+		t.Fatalf("ended with %v", s.Err())
+	}
+	answer, err := Ydb_Coordination_V1.NewCoordinationServiceClient(conn).CreateNode(t.Context(), &Ydb_Coordination.CreateNodeRequest{Path: "/local/n"})
+	if err != nil || answer.GetOperation().GetStatus() != Ydb.StatusIds_UNAVAILABLE {
+		t.Fatalf("got %v, %v", answer, err)
+	}
+}

@@ -1,0 +1,76 @@
+package server
+
+import (
+	"errors"
+	"io"
+	"net"
+	"syscall"
+
+	"google.golang.org/grpc/mem"
+)
+
+// plainConn is a connection that is not encrypted. It has the method that gRPC looks for where it wants to take a buffer
+// only when there is something to read, so that idle connections hold none. gRPC does so by itself for connections that
+// it knows, and this is none of those.
+type plainConn struct {
+	*meteredConn
+	raw syscall.RawConn
+}
+
+// plain returns the connection with that method if it can have it: what is read from an encrypted connection's socket is
+// not what the client says.
+func (c *meteredConn) plain() net.Conn {
+	conn, is := c.Conn.(*connection)
+	if !is {
+		return c
+	}
+	system, is := conn.Conn.(syscall.Conn)
+	if !is {
+		return c
+	}
+	raw, err := system.SyscallConn()
+	if err != nil {
+		return c // it is closed already, which Read will say
+	}
+	return &plainConn{c, raw}
+}
+
+// ReadOnReady waits until there is something to read, and reads it into a buffer of the given size in bytes.
+func (c *plainConn) ReadOnReady(size int, pool mem.BufferPool) (*[]byte, int, error) {
+	var buffer *[]byte
+	var n int
+	var err error
+	waitErr := c.raw.Read(func(file uintptr) bool {
+		buffer = pool.Get(size)
+		n, err = readSocket(file, *buffer)
+		if err != nil {
+			pool.Put(buffer)
+			buffer = nil
+		}
+		return !errors.Is(err, syscall.EAGAIN)
+	})
+	switch {
+	case err == nil && waitErr != nil:
+		err = waitErr
+	case err == nil && n == 0:
+		err = io.EOF
+	case err == nil:
+		err = c.watch((*buffer)[:n])
+	}
+	if err == nil {
+		return buffer, n, nil
+	}
+	if buffer != nil {
+		pool.Put(buffer)
+	}
+	return nil, 0, err
+}
+
+func readSocket(file uintptr, b []byte) (int, error) {
+	for {
+		n, err := syscall.Read(int(file), b)
+		if !errors.Is(err, syscall.EINTR) {
+			return n, err
+		}
+	}
+}
