@@ -36,7 +36,8 @@ RACE := $(shell printf '\043include <pthread.h>\nint main(void) { return 0; }\n'
 RACE_ENV := $(if $(RACE),CGO_ENABLED=1)
 
 .PHONY: help run build test lint generate generate-check go-test tools-test compat \
-	crash-test fuzz-short fuzz-model bench tools race-note clean
+	crash-test fuzz-short fuzz-model bench conformance conformance-map \
+	mutation-test differences fuzz tools race-note clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -86,12 +87,27 @@ fuzz-short: ## run every fuzz target for FUZZ_TIME
 		done; \
 	done
 
+fuzz: FUZZ_TIME = 30s
+fuzz: fuzz-short ## run every fuzz target for 30 s, or for FUZZ_TIME
+
 bench: build ## measure the server beside the machine's floor, and run the Go benchmarks (docs/benchmarks.md)
 	@go run ./conformance/bench -coordd bin/coordd -runs $(BENCH_COUNT)
 	@go test -run '^$$' -bench '$(BENCH)' -benchmem -count $(BENCH_COUNT) -timeout 60m $(BENCH_PACKAGES)
 
 fuzz-model: ## compare the rings with the reference model on SEQS random sequences
-	@go test ./conformance/model -count=1 -timeout 60m -run TestModel -seqs $(SEQS)
+	@go test ./conformance/model -count=1 -timeout 60m -run '^TestModel$$' -seqs $(SEQS)
+
+conformance: ## replay the transcripts on all local targets: pure, stored, with leader changes, server, binary
+	@go test ./conformance -count=1 -run '^Test(Pure|PureStored|PureFailOver|FailOverExemptions|Server|Binary|Map|Differences)$$'
+
+conformance-map: ## print which scripts and tests show which rule; fails on a rule without one
+	@cd conformance && go test -count=1 -run '^TestMap$$' -map
+
+mutation-test: ## put defects into package coordination, one at a time, and want the suite to find each (4 minutes)
+	@go run ./conformance/mutation
+
+differences: ## write docs/differences.md anew from the scripts
+	@go test ./conformance -count=1 -run '^TestDifferences$$' -write-differences
 
 tools: # build the pinned tools; the build cache makes a repetition cheap
 	@cd $(TOOLS) && go build -buildvcs=false -o $(TOOLBIN)/ ./protogen \

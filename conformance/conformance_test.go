@@ -5,6 +5,8 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -57,6 +59,24 @@ func TestPureStored(t *testing.T) {
 	replay(t, &Pure{Stored: true})
 }
 
+// TestPureFailOver changes the leader between every two steps. Nobody may notice.
+func TestPureFailOver(t *testing.T) {
+	replay(t, &Pure{FailOver: true})
+}
+
+// TestFailOverExemptions wants a script that says it cannot stand a leader change to differ because of one.
+func TestFailOverExemptions(t *testing.T) {
+	for _, script := range loadScripts(t) {
+		if script.NotFailOver == "" {
+			continue
+		}
+		script.Needs = slices.DeleteFunc(script.Needs, func(need Need) bool { return need == NeedSameLeader })
+		if outcome, err := Run(t.Context(), &Pure{FailOver: true}, script); err == nil && outcome.Diff == "" {
+			t.Errorf("%s shows no leader change: it needs no exemption", script.Name)
+		}
+	}
+}
+
 func rewrite(t *testing.T) {
 	for _, script := range loadScripts(t) {
 		outcome, err := Run(context.Background(), &Pure{}, script)
@@ -75,7 +95,8 @@ func rewrite(t *testing.T) {
 	}
 }
 
-// TestMap fails on a rule without a script, and on one that says "later" although a script shows it.
+// TestMap fails on a rule that neither a script nor a Go test shows, on one that says it cannot be shown although it is,
+// and on a Go test that does not exist.
 func TestMap(t *testing.T) {
 	rules, err := Map(loadScripts(t))
 	if err != nil {
@@ -88,17 +109,43 @@ func TestMap(t *testing.T) {
 	}
 	for _, rule := range rules {
 		switch {
-		case rule.Later == "" && len(rule.Scripts) == 0:
-			t.Errorf("no script shows %s: %s", rule.ID, rule.Text)
-		case rule.Later != "" && len(rule.Scripts) > 0:
-			t.Errorf("%s is shown by %v, but rules.txt says that it cannot be: %s", rule.ID, rule.Scripts, rule.Later)
+		case rule.Later+rule.Never == "" && len(rule.Scripts)+len(rule.Tests) == 0:
+			t.Errorf("nothing shows %s: %s", rule.ID, rule.Text)
+		case rule.Later+rule.Never != "" && len(rule.Scripts) > 0:
+			t.Errorf("%s is shown by %v, but rules.txt says that it cannot be: %s", rule.ID, rule.Scripts, rule.Later+rule.Never)
+		}
+		for _, test := range rule.Tests {
+			if !testExists(t, test) {
+				t.Errorf("%s: there is no test %s", rule.ID, test)
+			}
 		}
 	}
 }
 
-// TestRealLimits asserts the limits that scripts have to lower (coordination.md §5).
+// testExists looks for a Go test by its package's name and its own. Packages are looked for in the folders of that name,
+// at the top or one below.
+func testExists(t *testing.T, test string) bool {
+	t.Helper()
+	folder, name, _ := strings.Cut(test, ".")
+	for _, pattern := range []string{filepath.Join("..", folder, "*_test.go"), filepath.Join("..", "*", folder, "*_test.go")} {
+		files, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range files {
+			if text, err := os.ReadFile(file); err != nil {
+				t.Fatal(err)
+			} else if strings.Contains(string(text), "\nfunc "+name+"(t *testing.T) {") {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// TestRealLimits asserts the limits that scripts have to lower (coordination.md §5, and docs/limits.md for the bytes).
 func TestRealLimits(t *testing.T) {
-	if want := (coordination.Limits{Sessions: 1_000_000, Semaphores: 1_000_000}); coordination.DefaultLimits() != want {
+	if want := (coordination.Limits{Sessions: 1_000_000, Semaphores: 1_000_000, Bytes: 1 << 30}); coordination.DefaultLimits() != want {
 		t.Errorf("the limits are %+v, want %+v", coordination.DefaultLimits(), want)
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
@@ -26,10 +27,11 @@ import (
 	"github.com/coordd/coordd/coordination"
 )
 
-// Endpoint runs scripts on a server, whatever it is, over gRPC without TLS. Make one with Dial.
+// Endpoint runs scripts on a server, whatever it is, over gRPC. Make one with Dial.
 type Endpoint struct {
 	database   string
 	token      string
+	security   credentials.TransportCredentials
 	restart    func(context.Context) (address string, err error)
 	connection *grpc.ClientConn
 	directory  string
@@ -40,14 +42,19 @@ type EndpointConfig struct {
 	Address  string // host:port
 	Database string // absolute path
 	Token    string // x-ydb-auth-ticket; empty sends none
+	// Security is how the connection is encrypted. Nil: not at all.
+	Security credentials.TransportCredentials
 	// Restart restarts the server and returns its address. Nil: scripts that need a restart are skipped.
 	Restart func(context.Context) (address string, err error)
 }
 
 // Dial connects to a server and makes a directory with a new name below its database. Close removes it.
 func Dial(ctx context.Context, config EndpointConfig) (*Endpoint, error) {
-	e := &Endpoint{database: config.Database, token: config.Token, restart: config.Restart,
+	e := &Endpoint{database: config.Database, token: config.Token, security: config.Security, restart: config.Restart,
 		directory: config.Database + "/conformance-" + strings.ToLower(rand.Text()[:8])}
+	if e.security == nil {
+		e.security = insecure.NewCredentials()
+	}
 	if err := e.dial(config.Address); err != nil {
 		return nil, err
 	}
@@ -61,7 +68,7 @@ const maxMessageBytes = 64_000_000
 
 func (e *Endpoint) dial(address string) error {
 	connection, err := grpc.NewClient(address,
-		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithTransportCredentials(e.security),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessageBytes), grpc.MaxCallSendMsgSize(2*maxMessageBytes)))
 	if err != nil {
 		return fmt.Errorf("connect to %s: %w", address, err)
@@ -78,7 +85,7 @@ func (e *Endpoint) Close(ctx context.Context) error {
 // Offers implements Target.
 func (e *Endpoint) Offers(need Need) bool {
 	switch need {
-	case NeedWire:
+	case NeedWire, NeedSameLeader:
 		return true
 	case NeedRestart:
 		return e.restart != nil

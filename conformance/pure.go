@@ -22,6 +22,9 @@ type Pure struct {
 	// Stored passes everything that a server stores through its stored format: commands, and the rows of checkpoints.
 	// Every restart then goes through a checkpoint.
 	Stored bool
+	// FailOver changes the leader after every step while the streams go on. A client notices nothing but one
+	// Changed(false, false) for each of its watches, on which it describes again: that is done for the script.
+	FailOver bool
 }
 
 const (
@@ -30,8 +33,10 @@ const (
 )
 
 // Offers implements Target.
-func (*Pure) Offers(need Need) bool {
+func (p *Pure) Offers(need Need) bool {
 	switch need {
+	case NeedSameLeader:
+		return !p.FailOver
 	case NeedClock, NeedRestart, NeedHold, NeedLimits, NeedServers:
 		return true
 	}
@@ -87,8 +92,18 @@ func (e *pureEnvironment) Restart(context.Context) error {
 	return nil
 }
 
-// Check reads all rows of the machine back into a new one, which must be the same.
+// Check reads all rows of the machine back into a new one, which must be the same. It is the moment between two steps,
+// at which the leader may change.
 func (e *pureEnvironment) Check() error {
+	if e.pure.FailOver {
+		if err := e.failOver(); err != nil {
+			return err
+		}
+	}
+	return e.checkRows()
+}
+
+func (e *pureEnvironment) checkRows() error {
 	restorer, err := coordination.NewRestorer(pureDatabase, e.limits)
 	if err != nil {
 		return err
@@ -147,7 +162,7 @@ func (e *pureEnvironment) Connect(_ context.Context, options StreamOptions) (Str
 		server = uint64(len(e.servers) + 1)
 		e.servers[options.Server] = server
 	}
-	s := &pureStream{env: e, stream: e.world.Open(server)}
+	s := &pureStream{env: e, stream: e.world.Open(server), rearmed: make(map[uint64]int)}
 	e.streams = append(e.streams, s)
 	return s, nil
 }
@@ -159,6 +174,9 @@ type pureStream struct {
 	unread []coordination.ClientMessage // behind a start that is not answered yet
 	closed bool                         // after unread
 	ended  bool
+
+	watches []coordination.ClientMessage // describes that may still be told of a change; kept only with Pure.FailOver
+	rearmed map[uint64]int               // describes repeated for the script and not answered yet, by request
 }
 
 // Send implements Stream.
@@ -177,6 +195,7 @@ func (s *pureStream) read() {
 	for len(s.unread) > 0 && !s.stream.Attaching() {
 		m := s.unread[0]
 		s.unread = s.unread[1:]
+		s.note(m)
 		s.stream.Send(m)
 		s.collect()
 	}
@@ -200,12 +219,17 @@ func (s *pureStream) Cancel() {
 	s.stream.Close()
 }
 
+// tell turns a reply into an event.
+func (s *pureStream) tell(reply *coordination.Reply) {
+	if reply.Kind != coordination.ReplyNone && !s.isRearmed(reply) {
+		s.env.events = append(s.env.events, Event{Stream: s, Message: wire.ToClient(reply)})
+	}
+}
+
 // collect turns what the stream has to say into events.
 func (s *pureStream) collect() {
 	for _, reply := range s.stream.Replies() {
-		if reply.Kind != coordination.ReplyNone {
-			s.env.events = append(s.env.events, Event{Stream: s, Message: wire.ToClient(&reply)})
-		}
+		s.tell(&reply)
 	}
 	if ending := s.stream.Ending(); ending != coordination.EndingNone && !s.ended {
 		s.ended = true

@@ -4,6 +4,7 @@ import (
 	_ "embed"
 	"fmt"
 	"io"
+	"regexp"
 	"strings"
 )
 
@@ -14,9 +15,10 @@ var rulesText string
 type Rule struct {
 	ID   string // such as "coordination §3.4 8c"
 	Text string // what it says, in half a sentence
-	// Later is why no script can show the rule yet; empty for the others.
-	Later   string
-	Scripts []string // that name the rule
+	// Later is why nothing shows the rule yet, Never why nothing can here; empty for the others.
+	Later, Never string
+	Tests        []string // Go tests that show the rule, as package.Name
+	Scripts      []string // that name the rule
 }
 
 // Map tells for each rule which scripts name it. It fails if a script names a rule that is not listed.
@@ -51,6 +53,10 @@ func PrintMap(w io.Writer, rules []Rule) error {
 		switch {
 		case rule.Later != "":
 			shown = "later: " + rule.Later
+		case rule.Never != "":
+			shown = "never: " + rule.Never
+		case len(rule.Tests) > 0:
+			shown = strings.Join(append(rule.Scripts, rule.Tests...), ", ")
 		case shown == "":
 			shown = "NO SCRIPT"
 		}
@@ -61,7 +67,9 @@ func PrintMap(w io.Writer, rules []Rule) error {
 	return nil
 }
 
-// parseRuleList reads rules.txt: "ID: text" or "ID: text (later: why)"; # begins a comment.
+var ruleMark = regexp.MustCompile(`^(.*) \((later|never|test): (.*)\)$`)
+
+// parseRuleList reads rules.txt: "ID: text", perhaps with a mark such as "(later: why)" behind it; # begins a comment.
 func parseRuleList(text string) ([]Rule, error) {
 	var rules []Rule
 	for number, line := range strings.Split(text, "\n") {
@@ -73,8 +81,16 @@ func parseRuleList(text string) ([]Rule, error) {
 			return nil, fmt.Errorf("rules.txt, line %d: want \"rule: text\"", number+1)
 		}
 		rule := Rule{ID: id, Text: rest}
-		if before, why, later := strings.Cut(rest, " (later: "); later {
-			rule.Text, rule.Later = before, strings.TrimSuffix(why, ")")
+		if mark := ruleMark.FindStringSubmatch(rest); mark != nil {
+			rule.Text = mark[1]
+			switch value := mark[3]; mark[2] {
+			case "later":
+				rule.Later = value
+			case "never":
+				rule.Never = value
+			case "test":
+				rule.Tests = strings.Split(value, ", ")
+			}
 		}
 		rules = append(rules, rule)
 	}

@@ -25,7 +25,7 @@ const patience = 5 * time.Second
 func Run(ctx context.Context, target Target, script *Script) (outcome Outcome, err error) {
 	for _, need := range script.Needs {
 		if !target.Offers(need) {
-			return Outcome{Skipped: "needs " + string(need)}, nil
+			return Outcome{Skipped: skipped(script, need)}, nil
 		}
 	}
 	env, err := target.Open(ctx, script.Name, script.Limits)
@@ -48,6 +48,23 @@ func Run(ctx context.Context, target Target, script *Script) (outcome Outcome, e
 	outcome.Text = script.with(steps, r.names)
 	outcome.Diff = unifiedDiff(script.Name, strings.Join(script.lines, "\n")+"\n", outcome.Text)
 	return outcome, nil
+}
+
+func skipped(script *Script, need Need) string {
+	if need == NeedSameLeader {
+		return "needs a leader that stays: " + script.NotFailOver
+	}
+	return "needs " + string(need) + " (" + needMeans[need] + ")"
+}
+
+// needMeans explains needs to whoever reads why a script was skipped.
+var needMeans = map[Need]string{
+	NeedClock:   "time that passes as fast as the script says",
+	NeedRestart: "a server that it can restart",
+	NeedHold:    "requests that stay in flight for as long as it says",
+	NeedLimits:  "lower limits",
+	NeedServers: "several servers",
+	NeedWire:    "a real connection",
 }
 
 // run is one replay.

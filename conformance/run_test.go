@@ -207,7 +207,7 @@ func TestRunSkips(t *testing.T) {
 		t.Fatal(err)
 	}
 	outcome, err := Run(t.Context(), &Pure{}, script)
-	if err != nil || outcome.Skipped != "needs wire" {
+	if err != nil || outcome.Skipped != "needs wire (a real connection)" {
 		t.Errorf("got %+v, %v", outcome, err)
 	}
 }
@@ -216,8 +216,8 @@ func TestMapErrors(t *testing.T) {
 	if _, err := Map([]*Script{{Name: "x", Rules: []string{"coordination §99"}}}); err == nil || !strings.Contains(err.Error(), "§99") {
 		t.Errorf("a rule that is not listed: %v", err)
 	}
-	rules, err := parseRuleList("# comment\na §1: first\na §2: second (later: no way)\n")
-	if err != nil || len(rules) != 2 || rules[1].Later != "no way" || rules[1].Text != "second" {
+	rules, err := parseRuleList("# comment\na §1: first\na §2: second (later: no way)\na §3: third (test: p.A, q.B)\na §4: fourth (x) (never: gone)\n")
+	if err != nil || len(rules) != 4 || rules[3].Never != "gone" || rules[3].Text != "fourth (x)" || len(rules[2].Tests) != 2 || rules[1].Later != "no way" || rules[1].Text != "second" {
 		t.Errorf("got %+v, %v", rules, err)
 	}
 	if _, err := parseRuleList("a §1 first\n"); err == nil {
@@ -225,7 +225,7 @@ func TestMapErrors(t *testing.T) {
 	}
 	var b strings.Builder
 	rules[0].Scripts = []string{"x/y"}
-	if err := PrintMap(&b, rules); err != nil || b.String() != "a §1: first\n    x/y\na §2: second\n    later: no way\n" {
+	if err := PrintMap(&b, rules); err != nil || b.String() != "a §1: first\n    x/y\na §2: second\n    later: no way\na §3: third\n    p.A, q.B\na §4: fourth (x)\n    never: gone\n" {
 		t.Errorf("printed %q, %v", b.String(), err)
 	}
 }

@@ -24,6 +24,8 @@ type Script struct {
 	Differs []string // where coordd differs from YDB on purpose
 	Needs   []Need   // what a target must offer
 	Limits  coordination.Limits
+	// NotFailOver is why a change of the leader between the steps would show; empty if clients must not notice one.
+	NotFailOver string
 
 	node  string // fields of the node's config, or "none"
 	exact bool   // ids as numbers
@@ -145,7 +147,7 @@ func (p *parser) block() error {
 	return nil
 }
 
-var headLine = regexp.MustCompile(`^# (rule|needs|differs|limits|node|ids): (.*)$`)
+var headLine = regexp.MustCompile(`^# (rule|needs|differs|not|limits|node|ids): (.*)$`)
 
 func (p *parser) comment() error {
 	s := p.script
@@ -170,6 +172,12 @@ func (p *parser) comment() error {
 		}
 	case "differs":
 		s.Differs = append(s.Differs, value)
+	case "not":
+		why, found := strings.CutPrefix(value, "failover because ")
+		if s.NotFailOver = why; !found {
+			return fmt.Errorf("not: want \"failover because ...\", got %q", value)
+		}
+		s.Needs = append(s.Needs, NeedSameLeader)
 	case "limits":
 		return s.parseLimits(value)
 	case "node":

@@ -30,6 +30,8 @@ const (
 	NeedServers Need = "servers"
 	// NeedWire: a real connection, on which anything can be sent.
 	NeedWire Need = "wire"
+	// NeedSameLeader: the leader does not change unless the script says so.
+	NeedSameLeader Need = "leader"
 )
 
 // longestRealWait is how long all waits of a script may be together on a target without NeedClock.

@@ -42,8 +42,9 @@ func (m *Machine) Check() error {
 func (n *node) check() error {
 	var broken []error
 	fail := func(format string, args ...any) { broken = append(broken, fmt.Errorf(format, args...)) }
-	linked := 0
+	linked, bytes := 0, uint64(0)
 	for name, sem := range n.semaphores {
+		bytes += sem.bytes()
 		if name != sem.name || sem.id == 0 || sem.id >= n.nextSemaphore {
 			fail("semaphore %d %q is filed under %q, next id %d", sem.id, sem.name, name, n.nextSemaphore)
 		}
@@ -68,7 +69,11 @@ func (n *node) check() error {
 				fail("session %d has link %d out of order or not its own", s.id, l.order)
 			}
 			last = l.order
+			bytes += uint64(len(l.data))
 		}
+	}
+	if bytes != n.bytes {
+		fail("%d bytes are stored, it says %d", bytes, n.bytes)
 	}
 	if held != len(n.links) {
 		fail("%d links in the sessions' lists, %d in the table", held, len(n.links))

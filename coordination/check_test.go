@@ -32,6 +32,7 @@ func TestCheckFindsWhatIsBroken(t *testing.T) {
 		{"a list of 1 links that says 2", func(_ *Machine, n *node) { n.semaphores["door"].waiters.length = 2 }},
 		{"with 2 tokens, says 1, limit 3", func(_ *Machine, n *node) { n.semaphores["door"].held = 1 }},
 		{"with 2 tokens, says 2, limit 1", func(_ *Machine, n *node) { n.semaphores["door"].limit = 1 }},
+		{"4 bytes are stored, it says 3", func(_ *Machine, n *node) { n.bytes-- }},
 		{"although it fits", func(_ *Machine, n *node) { n.semaphores["door"].waiters.first.count = 1 }},
 		{"has no owner", func(_ *Machine, n *node) {
 			n.nextSemaphore++

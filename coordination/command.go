@@ -157,3 +157,29 @@ func (*RemoveDirectory) subject() (NodeID, SessionID) { return 0, 0 }
 func (*ModifyPermissions) subject() (NodeID, SessionID) {
 	return 0, 0
 }
+
+// SetCall gives a command about the path tree or the users the number under which its outcome is to be told.
+func SetCall(c Command, call Epoch) {
+	switch c := c.(type) {
+	case *CreateNode:
+		c.Call = call
+	case *AlterNode:
+		c.Call = call
+	case *DropNode:
+		c.Call = call
+	case *MakeDirectory:
+		c.Call = call
+	case *RemoveDirectory:
+		c.Call = call
+	case *ModifyPermissions:
+		c.Call = call
+	case *AddUser:
+		c.Call = call
+	case *SetPassword:
+		c.Call = call
+	case *RemoveUser:
+		c.Call = call
+	case *RotateSigningKey:
+		c.Call = call
+	}
+}

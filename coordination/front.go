@@ -6,6 +6,8 @@ type PingPolicy struct {
 	MaxIntervalMillis uint64
 	// HoldStartFailureMillis delays the Failure of a start, because several SDKs try again without a pause.
 	HoldStartFailureMillis uint64
+	// FirstMessageMillis is how long a stream may be open without a SessionStart. It is not in the reference.
+	FirstMessageMillis uint64
 	// Opaque returns the number of the next ping, not 0 and hard to guess.
 	Opaque func() uint64
 }
@@ -40,8 +42,10 @@ type Front struct {
 
 	sequence Sequence      // of the last request forwarded
 	open     []openRequest // ascending sequence
-	replies  []Reply
-	taken    int // replies taken so far
+	// unanswered is how many of the open requests have had no message yet.
+	unanswered int
+	replies    []Reply
+	taken      int // replies taken so far
 }
 
 type frontState uint8
@@ -59,14 +63,18 @@ const (
 // watch lives.
 type openRequest struct {
 	OpenRequest
-	reqID   uint64
-	pending int // number of the reply that said so, counted from 1; 0 if none did
+	reqID    uint64
+	pending  int // number of the reply that said so, counted from 1; 0 if none did
+	answered bool
 }
 
 // NewFront returns the Front of a stream that has just been opened.
 func NewFront(policy *PingPolicy) *Front {
 	return &Front{policy: policy, wake: Never, expires: Never}
 }
+
+// Open tells that the stream was opened at this instant. Without it the first message may take any time.
+func (f *Front) Open(now Instant) { f.wake = now.After(f.policy.FirstMessageMillis) }
 
 // Wake is when Tick has something to do, Never if nothing is planned.
 func (f *Front) Wake() Instant { return min(f.wake, f.expires) }
@@ -84,6 +92,16 @@ func (f *Front) Queued() int {
 		return 0
 	}
 	return len(f.replies)
+}
+
+// InFlight is how much the client has asked for and not been sent yet: requests without a first answer, and replies that
+// wait to be taken. An acquire that waits for its turn counts until its Pending is taken, a watch until it is set. It is
+// 0 once the stream has ended: nothing that comes then is acted on.
+func (f *Front) InFlight() int {
+	if f.state == frontEnded {
+		return 0
+	}
+	return f.unanswered + len(f.replies)
 }
 
 // Take moves the replies to the end of into and returns it.
@@ -110,7 +128,7 @@ func (f *Front) Receive(m *ClientMessage) Forward {
 			f.end(EndingInvalidStart)
 			return Forward{}
 		}
-		f.state, f.start = frontAttaching, m.Start
+		f.state, f.start, f.wake = frontAttaching, m.Start, Never
 		f.interval = min(max(m.Start.TimeoutMillis/3, minPingMillis), maxPingMillis)
 		f.patience = f.interval
 		if most := f.policy.MaxIntervalMillis; most != 0 {
@@ -176,6 +194,7 @@ func (f *Front) receiveRequest(m *ClientMessage) Forward {
 // ask numbers a request and keeps it until its last message has come.
 func (f *Front) ask(reqID uint64, r *Request) Forward {
 	f.sequence++
+	f.unanswered++
 	f.open = append(f.open, openRequest{OpenRequest: OpenRequest{Sequence: f.sequence, Request: r}, reqID: reqID})
 	return f.toLeader(Forward{Request: r, Sequence: f.sequence, Acknowledged: f.open[0].Sequence})
 }
@@ -256,6 +275,10 @@ func (f *Front) deliverAnswer(m *Message) {
 		return
 	}
 	open := &f.open[at]
+	if !open.answered {
+		open.answered = true
+		f.unanswered--
+	}
 	reply := Reply{ReqID: open.reqID}
 	last := true
 	switch m.Kind {
@@ -312,6 +335,8 @@ func (f *Front) Tick(now Instant) Forward {
 		return Forward{}
 	}
 	switch f.state {
+	case frontExpectsStart:
+		f.end(EndingStartOverdue)
 	case frontHoldsFailure:
 		f.fail(f.held)
 	case frontAttached, frontStopping:

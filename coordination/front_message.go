@@ -72,6 +72,8 @@ const (
 	EndingOK
 	// EndingInvalidStart: INVALID_ARGUMENT, the first message was no SessionStart.
 	EndingInvalidStart
+	// EndingStartOverdue: DEADLINE_EXCEEDED, the first message did not come in time.
+	EndingStartOverdue
 	// EndingAbandoned: CANCELLED, the client closed its side.
 	EndingAbandoned
 	// EndingSilent: UNAVAILABLE without a message, because any message would be a sign of life.

@@ -86,10 +86,32 @@ func (l *Leader) answerDescribe(n *ledNode, d *waitingDescribe) {
 		l.send(a, Message{Kind: MessageDescribed, Sequence: d.sequence, Request: RequestDescribe, Refusal: SemaphoreNotFound})
 		return
 	}
+	if describedBytes(sem, r.IncludeOwners, r.IncludeWaiters) > MaxDescribedBytes {
+		l.send(a, Message{Kind: MessageDescribed, Sequence: d.sequence, Request: RequestDescribe, Refusal: DescribedTooLarge})
+		return
+	}
 	watched := r.WatchData || r.WatchOwners
 	if watched {
 		l.watch(a.session, sem.id, d.sequence, r)
 	}
 	l.send(a, Message{Kind: MessageDescribed, Sequence: d.sequence, Request: RequestDescribe, WatchAdded: watched,
 		Description: describe(sem, r.IncludeOwners, r.IncludeWaiters)})
+}
+
+// describedBytes is how large a description is at most once it is encoded.
+func describedBytes(sem *semaphore, owners, waiters bool) int {
+	const fixed = 64 // numbers and framing: of the semaphore, or of one owner or waiter
+	bytes := fixed + len(sem.name) + len(sem.data)
+	count := func(list *linkList) {
+		for l := list.first; l != nil; l = l.next {
+			bytes += fixed + len(l.data)
+		}
+	}
+	if owners {
+		count(&sem.owners)
+	}
+	if waiters {
+		count(&sem.waiters)
+	}
+	return bytes
 }

@@ -1,5 +1,7 @@
 package coordination
 
+import "cmp"
+
 // Limits of the protocol (§5). All are inclusive: exactly the limit is accepted.
 const (
 	// MaxSessionTimeoutMillis is the longest session timeout, 30 minutes. There is no infinite session.
@@ -22,14 +24,26 @@ const (
 	MaxSemaphores = 1_000_000
 )
 
+// Limits of this server that the protocol does not have. They are inclusive too.
+const (
+	// MaxNodeBytes is how many bytes of semaphore names, semaphore data and acquire data one node may hold.
+	MaxNodeBytes = 1 << 30
+	// MaxDescribedBytes bounds the answer to a describe, as describedBytes counts it. SDKs refuse to receive messages
+	// over 64,000,000 bytes, and would lose the whole stream over one.
+	MaxDescribedBytes = 63_000_000
+)
+
 // Limits holds the limits that a test cannot fill, so that it may lower them. They are part of the replicated rules:
 // every server of a cluster must run with the same ones.
 type Limits struct {
 	Sessions   int
 	Semaphores int
+	Bytes      uint64 // of one node; 0: MaxNodeBytes
 }
 
 // DefaultLimits are the limits of the protocol.
 func DefaultLimits() Limits {
-	return Limits{Sessions: MaxSessions, Semaphores: MaxSemaphores}
+	return Limits{Sessions: MaxSessions, Semaphores: MaxSemaphores, Bytes: MaxNodeBytes}
 }
+
+func (l Limits) bytes() uint64 { return cmp.Or(l.Bytes, MaxNodeBytes) }

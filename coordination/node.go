@@ -10,6 +10,9 @@ type node struct {
 	// droppedIn is the checkpoint generation in which the node was dropped, 0 while it lives.
 	droppedIn uint32
 
+	// bytes is what Limits.Bytes bounds: the names and data of the semaphores and the data of the links.
+	bytes uint64
+
 	nextSession   SessionID
 	nextSemaphore SemaphoreID
 	nextOrder     OrderID
@@ -65,6 +68,9 @@ type semaphore struct {
 }
 
 func (s *semaphore) free() uint64 { return s.limit - s.held }
+
+// bytes is what the semaphore itself counts towards its node's; its links count apart.
+func (s *semaphore) bytes() uint64 { return uint64(len(s.name) + len(s.data)) }
 
 type linkKey struct {
 	session   SessionID
@@ -186,11 +192,18 @@ func (n *node) remove(l *link) {
 	}
 	l.session.links.remove(l)
 	delete(n.links, l.key())
+	n.bytes -= uint64(len(l.data))
 	if n.removed(l) && n.spareCount < maxSpareLinks {
 		*l = link{next: n.spare}
 		n.spare = l
 		n.spareCount++
 	}
+}
+
+// setData gives a link other data. The caller has touched it.
+func (n *node) setData(l *link, data []byte) {
+	n.bytes += uint64(len(data)) - uint64(len(l.data))
+	l.data = data
 }
 
 // makeOwner moves a link that hangs in no list of its semaphore to the owners.
@@ -212,12 +225,14 @@ func (n *node) addSemaphore(name string, limit uint64, data []byte, ephemeral bo
 	sem := &semaphore{id: n.nextSemaphore, name: name, limit: limit, data: data, ephemeral: ephemeral}
 	n.nextSemaphore++
 	n.semaphores[name] = sem
+	n.bytes += sem.bytes()
 	n.touch(sem)
 	return sem
 }
 
 func (n *node) removeSemaphore(sem *semaphore) {
 	delete(n.semaphores, sem.name)
+	n.bytes -= sem.bytes()
 	n.removed(sem)
 }
 

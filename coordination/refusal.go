@@ -59,5 +59,7 @@ var (
 	CountIncreased        = &Refusal{scheme.BadRequest, "Increasing count is not allowed"}
 	Superseded            = &Refusal{scheme.Aborted, "Operation superseded by another request"}
 	SemaphoreDestroyed    = &Refusal{scheme.Aborted, "Semaphore destroyed"}
+	TooManyBytes          = &Refusal{scheme.PreconditionFailed, "Coordination node has no space left"}        // not in the reference
+	DescribedTooLarge     = &Refusal{scheme.PreconditionFailed, "Semaphore description is too large to send"} // not in the reference
 	SessionNotAttached    = &Refusal{scheme.BadSession, "Session not attached"}
 )

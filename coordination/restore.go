@@ -62,6 +62,7 @@ func (r *Restorer) Add(row Row) error {
 	case SemaphoreRow:
 		sem := &semaphore{id: row.ID, name: row.Name, data: row.Data, limit: row.Limit, ephemeral: row.Ephemeral}
 		n.semaphores[sem.name] = sem
+		n.bytes += sem.bytes()
 		r.semaphores[linkTarget{n.id, sem.id}] = sem
 		r.machine.stored(n, sem, row)
 	case LinkRow:
@@ -83,6 +84,7 @@ func (r *Restorer) addLink(n *node, row LinkRow) error {
 		return fmt.Errorf("row %v is the second that ties session %d to semaphore %d", row.Key(), row.Session, row.Semaphore)
 	}
 	n.links[l.key()] = l
+	n.bytes += uint64(len(l.data))
 	s.links.append(l)
 	if l.owner {
 		sem.owners.append(l)

@@ -14,6 +14,8 @@ func (m *Machine) createSemaphore(n *node, c *CreateSemaphore) {
 		m.refuse(&c.Origin, RequestCreate, SemaphoreExists)
 	case len(n.semaphores) >= m.limits.Semaphores:
 		m.refuse(&c.Origin, RequestCreate, TooManySemaphores)
+	case !m.fits(n, len(c.Name)+len(c.Data), 0):
+		m.refuse(&c.Origin, RequestCreate, TooManyBytes)
 	default:
 		n.addSemaphore(c.Name, c.Limit, c.Data, false)
 		m.answer(&c.Origin, RequestCreate, false)
@@ -27,8 +29,13 @@ func (m *Machine) updateSemaphore(n *node, c *UpdateSemaphore) {
 		return
 	}
 	changed := !bytes.Equal(sem.data, c.Data)
+	if changed && !m.fits(n, len(c.Data), len(sem.data)) {
+		m.refuse(&c.Origin, RequestUpdate, TooManyBytes)
+		return
+	}
 	if changed {
 		n.touch(sem)
+		n.bytes += uint64(len(c.Data)) - uint64(len(sem.data))
 		sem.data = c.Data
 	}
 	m.answer(&c.Origin, RequestUpdate, false)
@@ -76,6 +83,9 @@ func (m *Machine) acquireSemaphore(n *node, s *session, c *AcquireSemaphore, ind
 	case sem == nil && len(n.semaphores) >= m.limits.Semaphores:
 		m.refuse(&c.Origin, RequestAcquire, TooManySemaphores)
 		return
+	case sem == nil && !m.fits(n, len(c.Name)+len(c.Data), 0):
+		m.refuse(&c.Origin, RequestAcquire, TooManyBytes)
+		return
 	case sem == nil:
 		sem = n.addSemaphore(c.Name, Infinite, nil, true)
 	}
@@ -99,8 +109,12 @@ func (m *Machine) acquireAnew(n *node, s *session, sem *semaphore, c *AcquireSem
 		m.answer(&c.Origin, RequestAcquire, false)
 		return
 	}
+	if !m.fits(n, len(c.Data), 0) {
+		m.refuse(&c.Origin, RequestAcquire, TooManyBytes)
+		return
+	}
 	l := n.insert(s, sem)
-	setWait(l, c, index)
+	n.setWait(l, c, index)
 	if !granted {
 		n.enqueue(l)
 		m.pend(n, l)
@@ -116,10 +130,15 @@ func (m *Machine) acquireAnew(n *node, s *session, sem *semaphore, c *AcquireSem
 func (m *Machine) acquireAsOwner(n *node, l *link, c *AcquireSemaphore) {
 	lowered := c.Count < l.count
 	changed := lowered || !bytes.Equal(l.data, c.Data)
+	if changed && !m.fits(n, len(c.Data), len(l.data)) {
+		m.refuse(&c.Origin, RequestAcquire, TooManyBytes)
+		return
+	}
 	if changed {
 		n.touch(l)
 		l.semaphore.held -= l.count - c.Count
-		l.count, l.data = c.Count, c.Data
+		n.setData(l, c.Data)
+		l.count = c.Count
 	}
 	m.answer(&c.Origin, RequestAcquire, true)
 	if lowered {
@@ -133,15 +152,20 @@ func (m *Machine) acquireAsOwner(n *node, l *link, c *AcquireSemaphore) {
 // acquireAsWaiter is §3.4 8b: the older request is superseded, its place in the queue stays.
 func (m *Machine) acquireAsWaiter(n *node, l *link, c *AcquireSemaphore, index Index) {
 	sem := l.semaphore
-	m.endWait(n, l, Superseded)
 	first := sem.waiters.first == l
-	if c.TimeoutMillis == 0 && !(first && c.Count <= sem.free()) {
+	tried := c.TimeoutMillis == 0 && !(first && c.Count <= sem.free())
+	if !tried && !m.fits(n, len(c.Data), len(l.data)) {
+		m.refuse(&c.Origin, RequestAcquire, TooManyBytes)
+		return
+	}
+	m.endWait(n, l, Superseded)
+	if tried {
 		m.answer(&c.Origin, RequestAcquire, false)
 		m.leaveQueue(n, l)
 		return
 	}
 	n.touch(l)
-	setWait(l, c, index)
+	n.setWait(l, c, index)
 	if first && m.promote(n, sem) {
 		m.ownersChanged(n, sem)
 		return
@@ -149,8 +173,15 @@ func (m *Machine) acquireAsWaiter(n *node, l *link, c *AcquireSemaphore, index I
 	m.pend(n, l)
 }
 
-func setWait(l *link, c *AcquireSemaphore, index Index) {
-	l.count, l.data, l.timeoutMillis = c.Count, c.Data, c.TimeoutMillis
+// fits says whether the node has room for data that takes the place of older data. What does not grow always fits, also
+// where the limit has been lowered since.
+func (m *Machine) fits(n *node, added, replaced int) bool {
+	return added <= replaced || n.bytes+uint64(added-replaced) <= m.limits.bytes()
+}
+
+func (n *node) setWait(l *link, c *AcquireSemaphore, index Index) {
+	n.setData(l, c.Data)
+	l.count, l.timeoutMillis = c.Count, c.TimeoutMillis
 	l.address, l.waitEpoch = c.Address, index
 }
 

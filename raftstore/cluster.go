@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"go.etcd.io/raft/v3"
+	"google.golang.org/grpc"
 
 	"github.com/coordd/coordd/raftstore/peerpb"
 )
@@ -39,6 +40,8 @@ type Cluster struct {
 	ClientAddress string
 	// TLS is for connections between members; nil is plain text.
 	TLS *PeerTLS
+	// Services, if set, adds the server's own services to those that members offer each other.
+	Services func(grpc.ServiceRegistrar)
 	// Version is the highest version of commands this server can read, see Store.ClusterVersion.
 	Version uint64
 

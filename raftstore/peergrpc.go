@@ -30,6 +30,7 @@ const (
 type grpcNetwork struct {
 	listenAddress string
 	tls           *PeerTLS
+	services      func(grpc.ServiceRegistrar)
 }
 
 var _ network = (*grpcNetwork)(nil)
@@ -50,6 +51,9 @@ func (n *grpcNetwork) listen(in peerServer) (func(), error) {
 	}
 	srv := grpc.NewServer(options...)
 	srv.RegisterService(&peerServiceDesc, in)
+	if n.services != nil {
+		n.services(srv)
+	}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -228,4 +232,9 @@ func serveSnapshot(srv any, s grpc.ServerStream) error {
 		return toStatus(err)
 	}
 	return s.SendMsg(&peerpb.Received{})
+}
+
+// DialPeer makes a connection to another member for the server's own services, see Cluster.Services.
+func (s *Store) DialPeer(address string) (*grpc.ClientConn, error) {
+	return (&grpcNetwork{tls: s.cfg.Cluster.TLS}).dial(address)
 }

@@ -8,6 +8,7 @@ import (
 	"strconv"
 
 	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/raftstore"
 	"github.com/coordd/coordd/scheme"
 )
 
@@ -15,11 +16,14 @@ import (
 const (
 	// maxMessageBytes bounds a message in either direction, as in the reference (surface.md §6).
 	maxMessageBytes = 64_000_000
-	// maxSessionStreams is how many Session streams the process holds at once (coordination.md §5).
-	maxSessionStreams = 100_000
 	// maxOutboundBytes is how much a stream may have waiting for a client that does not read before it is cut off. It
 	// leaves room for one answer of the largest size.
 	maxOutboundBytes = 2 * maxMessageBytes
+	// replyBytes is what a queued reply counts towards maxOutboundBytes besides the description it carries.
+	replyBytes = 128
+	// maxInFlightRequests is how many requests of one stream may be without an answer, and answers unsent, before the
+	// stream is not read any more.
+	maxInFlightRequests = 1024
 	// maxInFlightBytes is how much may be proposed and not yet applied; beyond it requests stay in the queue.
 	maxInFlightBytes = 64 << 20
 	// maxQueuedBytes is how much may be in the queue; beyond it streams are not read.
@@ -36,6 +40,8 @@ type Config struct {
 	Database string
 	// DataDir holds the log and the checkpoints.
 	DataDir string
+	// Cluster says how to be one of several servers. Its zero value is a server alone.
+	Cluster raftstore.Cluster
 	// InMemory keeps nothing on disk; DataDir must be empty then.
 	InMemory bool
 	// Logger receives the server's own events. Nil: none.
@@ -57,6 +63,8 @@ type Config struct {
 	InitialAdmin, InitialAdminPassword string
 	// HoldStartFailureMillis delays the Failure of a start that was refused; nil: 100 ms.
 	HoldStartFailureMillis *uint64
+	// Hardening holds limits of this server alone; a zero field takes its default.
+	Hardening Hardening
 }
 
 const defaultHoldStartFailureMillis = 100
@@ -76,6 +84,9 @@ func (c Config) Validate() error {
 	}
 	if c.Database[0] != '/' {
 		return fmt.Errorf("database %q: want an absolute path such as /local", c.Database)
+	}
+	if err := c.Hardening.validate(); err != nil {
+		return err
 	}
 	if c.InMemory == (c.DataDir != "") {
 		return errors.New("data directory: want a directory, or in-memory, and not both")

@@ -30,7 +30,12 @@ type group struct {
 	ended  chan struct{}    // closed when run has ended
 	failed func(error)      // called once, when the group cannot go on
 	follow func(leaderLink) // called when the streams of this server are to speak to another leader
-	access publishedAccess
+	toward func(uint64)     // called with the member that leads; 0: none, or this one
+	config Config
+
+	readyOnce sync.Once
+	waiting   barrierWaiters
+	access    publishedAccess
 
 	turn    sync.Mutex
 	timer   *time.Timer          // wakes run
@@ -48,16 +53,17 @@ type group struct {
 	checkpoint *runningCheckpoint
 	spareStore []storeEvent
 	spare      []event
+	barriers   []passedBarrier
 }
 
 // openGroup reads the stored state.
-func openGroup(cfg Config, store *raftstore.Store, clock clock, failed func(error), follow func(leaderLink)) (*group, error) {
+func openGroup(cfg Config, store *raftstore.Store, clock clock, failed func(error)) (*group, error) {
 	machine, err := loadMachine(cfg, store)
 	if err != nil {
 		return nil, err
 	}
 	g := &group{
-		store: store, queue: newQueue(), clock: clock, logger: cfg.Logger, machine: machine, failed: failed, follow: follow,
+		store: store, queue: newQueue(), clock: clock, logger: cfg.Logger, machine: machine, failed: failed, config: cfg,
 		ready: make(chan struct{}), over: make(chan struct{}), stop: make(chan struct{}), ended: make(chan struct{}),
 		timer: time.NewTimer(time.Hour), timerAt: coordination.Never,
 		sinks: make(map[coordination.StreamID]sink),
@@ -103,10 +109,13 @@ func (g *group) Committed(entries []raftstore.Entry) { g.tell(storeEvent{entries
 func (g *group) Leading(term uint64) { g.tell(storeEvent{leading: term}) }
 
 // Following implements raftstore.Handler.
-func (g *group) Following(_, _ uint64) { g.tell(storeEvent{following: true}) }
+func (g *group) Following(_, leader uint64) { g.tell(storeEvent{following: true, leader: leader}) }
+
+// Restore implements raftstore.Restorer.
+func (g *group) Restore(uint64) { g.tell(storeEvent{restored: true}) }
 
 // ReadReady implements raftstore.Handler.
-func (g *group) ReadReady(id, _ uint64) { g.tell(storeEvent{barrier: id}) }
+func (g *group) ReadReady(id, index uint64) { g.tell(storeEvent{barrier: id, index: index}) }
 
 // CheckpointDone implements raftstore.Handler.
 func (g *group) CheckpointDone(index uint64) {
@@ -179,6 +188,7 @@ func (g *group) takeTurn() {
 	if g.closed {
 		return
 	}
+	defer g.failOnPanic()
 	for _, e := range g.takeStore() {
 		if err := g.handleStore(e); err != nil {
 			g.close()
@@ -240,6 +250,16 @@ func (g *group) handleStore(e storeEvent) error {
 	case e.following:
 		g.leading = 0
 		g.lead(nil)
+		g.toward(e.leader)
+	case e.restored:
+		machine, err := loadMachine(g.config, g.store)
+		if err != nil {
+			return err
+		}
+		g.machine, g.checkpoint = machine, nil
+		g.access.publish(machine)
+	case e.barrier&readBarrier != 0:
+		g.barriers = append(g.barriers, passedBarrier{e.barrier, e.index})
 	case e.barrier != 0 && g.leader != nil:
 		g.leader.BarrierPassed(e.barrier)
 	}
@@ -249,6 +269,7 @@ func (g *group) handleStore(e storeEvent) error {
 		}
 		e.entries[i].Data = nil
 	}
+	g.answerBarriers()
 	if n := len(e.entries); n > 0 {
 		g.store.Applied(e.entries[n-1].Index)
 		g.startCheckpoint()
@@ -278,6 +299,9 @@ func (g *group) apply(e *raftstore.Entry) error {
 func (g *group) lead(leader *coordination.Leader) {
 	g.leader, g.inFlight = leader, 0
 	clear(g.sinks)
+	if g.link != nil {
+		close(g.link.gone)
+	}
 	for _, c := range g.calls {
 		c.done <- unavailable
 	}
@@ -286,15 +310,15 @@ func (g *group) lead(leader *coordination.Leader) {
 		g.follow(nil)
 	} else {
 		g.leading = 0
-		g.link = &localLink{g}
+		g.toward(0)
+		g.link = &localLink{group: g, gone: make(chan struct{})}
 		g.follow(g.link)
-		select {
-		case <-g.ready:
-		default:
-			close(g.ready)
-		}
+		g.markReady()
 	}
 }
+
+// notLeading is the outcome of a command that was not executed because another server leads.
+var notLeading = scheme.Outcome{}
 
 var unavailable = scheme.Refuse(scheme.Unavailable, scheme.Issue{Severity: scheme.SeverityError, Message: "No leader: try again"})
 
@@ -322,7 +346,7 @@ func (g *group) handleCall(c *call) {
 	case c.read != nil:
 		c.done <- c.read(g.machine)
 	case g.leader == nil:
-		c.done <- unavailable
+		c.done <- notLeading
 	default:
 		number := g.leader.NextCall()
 		g.calls[number] = c

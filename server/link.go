@@ -13,7 +13,10 @@ type leaderLink interface {
 }
 
 // localLink leads to the leader on this server, during one term.
-type localLink struct{ group *group }
+type localLink struct {
+	group *group
+	gone  chan struct{} // closed when this server leads no more
+}
 
 func (l *localLink) put(s *sessionStream, f coordination.Forward) {
 	l.group.queue.put(event{link: l, sink: s, id: s.id, forward: f})
@@ -24,20 +27,18 @@ type sink interface {
 	deliver(from leaderLink, m *coordination.Message)
 }
 
-// voice is this server's right to say to clients what they take for a sign that their sessions live.
+// voice is this server's right to say to clients what they take for a sign that their sessions live: while it leads and
+// a majority has confirmed that lately, or while the leader has given it leave.
 type voice struct {
 	clock clock
-	until atomic.Int64 // coordination.Instant
+	store interface{ MaySpeak() bool }
+	leave atomic.Int64 // coordination.Instant until which the leader's leave is good
 }
 
-func newVoice(c clock) *voice {
-	v := &voice{clock: c}
-	v.until.Store(int64(coordination.Never))
-	return v
-}
+// extend notes the leader's leave.
+func (v *voice) extend(until coordination.Instant) { v.leave.Store(int64(until)) }
 
 // maySpeak is asked just before a message is sent.
 func (v *voice) maySpeak() bool {
-	until := coordination.Instant(v.until.Load())
-	return until == coordination.Never || v.clock.now() < until
+	return v.store.MaySpeak() || v.clock.now() < coordination.Instant(v.leave.Load())
 }

@@ -75,7 +75,7 @@ func (s *Server) command(ctx context.Context, params *Ydb_Operations.OperationPa
 	build func(coordination.Epoch) coordination.Command) (*Ydb_Operations.Operation, error) {
 	ctx, cancel := withOperationParams(ctx, params)
 	defer cancel()
-	outcome, err := s.group.execute(ctx, build)
+	outcome, err := s.execute(ctx, build)
 	if err != nil {
 		if outcome, err = unfinished(ctx, err); err != nil {
 			return nil, err
@@ -87,10 +87,18 @@ func (s *Server) command(ctx context.Context, params *Ydb_Operations.OperationPa
 // query reads the machine on behalf of a unary call. read returns the result to pack, if the outcome is success.
 func (s *Server) query(ctx context.Context, params *Ydb_Operations.OperationParams,
 	read func(*coordination.Machine) (proto.Message, scheme.Outcome)) (*Ydb_Operations.Operation, error) {
+	return s.queryWith(s.read, ctx, params, read)
+}
+
+// machineReader runs a function on the machine: group.read at once, Server.read once it is up to date.
+type machineReader func(context.Context, func(*coordination.Machine) scheme.Outcome) (scheme.Outcome, error)
+
+func (s *Server) queryWith(reader machineReader, ctx context.Context, params *Ydb_Operations.OperationParams,
+	read func(*coordination.Machine) (proto.Message, scheme.Outcome)) (*Ydb_Operations.Operation, error) {
 	ctx, cancel := withOperationParams(ctx, params)
 	defer cancel()
 	results := make(chan proto.Message, 1)
-	outcome, err := s.group.read(ctx, func(m *coordination.Machine) scheme.Outcome {
+	outcome, err := reader(ctx, func(m *coordination.Machine) scheme.Outcome {
 		result, outcome := read(m)
 		results <- result
 		return outcome

@@ -22,6 +22,8 @@ import (
 	"github.com/ydb-platform/ydb-go-genproto/Ydb_Auth_V1"
 	"github.com/ydb-platform/ydb-go-genproto/Ydb_Coordination_V1"
 	"github.com/ydb-platform/ydb-go-genproto/Ydb_Discovery_V1"
+	"github.com/ydb-platform/ydb-go-genproto/Ydb_Monitoring_V1"
+	"github.com/ydb-platform/ydb-go-genproto/Ydb_Operation_V1"
 	"github.com/ydb-platform/ydb-go-genproto/Ydb_Scheme_V1"
 
 	"github.com/coordd/coordd/coordination"
@@ -34,22 +36,25 @@ type Server struct {
 	advertisedHost string
 	advertisedPort uint32
 
-	listener net.Listener
-	tls      *tlsListener // nil without ListenTLS
-	auth     *authenticator
-	grpc     *grpc.Server
-	health   *health.Server
-	store    *raftstore.Store
-	group    *group
-	writers  *writers
-	streams  *streamSet
-	voice    *voice
-	policy   coordination.PingPolicy
-	python   coordination.PingPolicy
+	listener    net.Listener
+	tls         *tlsListener // nil without ListenTLS
+	auth        *authenticator
+	connections *connections
+	grpc        *grpc.Server
+	health      *health.Server
+	store       *raftstore.Store
+	group       *group
+	writers     *writers
+	streams     *streamSet
+	voice       *voice
+	member      *member
+	policy      coordination.PingPolicy
+	python      coordination.PingPolicy
 
 	stopOnce sync.Once
 	done     chan struct{}
 	keeper   keeper
+	panics   panicCounter
 	mutex    sync.Mutex
 	err      error
 	serving  sync.WaitGroup
@@ -65,6 +70,7 @@ func Start(ctx context.Context, config Config) (*Server, error) {
 	if config.Limits == (coordination.Limits{}) {
 		config.Limits = coordination.DefaultLimits()
 	}
+	config.Hardening = config.Hardening.withDefaults()
 	if err := config.Validate(); err != nil {
 		return nil, err
 	}
@@ -76,7 +82,9 @@ func Start(ctx context.Context, config Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	store, err := raftstore.Open(raftstore.Config{Dir: config.DataDir, InMemory: config.InMemory, Logger: config.Logger})
+	s := &Server{config: config, tls: tls, auth: auth, streams: newStreamSet(config.Hardening.Streams), done: make(chan struct{})}
+	s.member = newMember(s)
+	store, err := raftstore.Open(raftstore.Config{Dir: config.DataDir, InMemory: config.InMemory, Logger: config.Logger, Cluster: s.cluster()})
 	if err != nil {
 		return nil, errors.Join(err, tls.close())
 	}
@@ -84,10 +92,13 @@ func Start(ctx context.Context, config Config) (*Server, error) {
 	if err != nil {
 		return nil, errors.Join(err, tls.close(), store.Stop())
 	}
-	s := &Server{config: config, store: store, listener: listener, tls: tls, auth: auth, writers: newWriters(), streams: newStreamSet(), done: make(chan struct{})}
+	s.store, s.listener, s.writers = store, listener, newWriters()
+	s.panics.logger = config.Logger
+	s.connections = newConnections(&s.config.Hardening, config.Logger)
 	s.setAdvertised()
 	s.setPolicies()
 	if err := s.startGroup(ctx); err != nil {
+		s.stopMember()
 		s.writers.close()
 		return nil, errors.Join(err, listener.Close(), tls.close(), store.Stop())
 	}
@@ -115,7 +126,8 @@ func (s *Server) setPolicies() {
 	if s.config.HoldStartFailureMillis != nil {
 		hold = *s.config.HoldStartFailureMillis
 	}
-	s.policy = coordination.PingPolicy{HoldStartFailureMillis: hold, Opaque: nonzero}
+	s.policy = coordination.PingPolicy{HoldStartFailureMillis: hold, Opaque: nonzero,
+		FirstMessageMillis: uint64(s.config.Hardening.FirstMessage.Milliseconds())}
 	s.python = s.policy
 	s.python.MaxIntervalMillis = 2000
 }
@@ -136,15 +148,17 @@ func (s *Server) pingPolicy(ctx context.Context) *coordination.PingPolicy {
 // startGroup returns when the group leads and has applied the log.
 func (s *Server) startGroup(ctx context.Context) error {
 	clock := newClock()
-	s.voice = newVoice(clock)
-	group, err := openGroup(s.config, s.store, clock, s.fail, s.streams.follow)
+	s.voice = &voice{clock: clock, store: s.store}
+	group, err := openGroup(s.config, s.store, clock, s.fail)
 	if err != nil {
 		return err
 	}
+	group.follow, group.toward = s.streams.follow, s.member.toward
 	s.group = group
 	if err := s.store.Start(group); err != nil {
 		return err
 	}
+	s.startMember()
 	go s.group.run()
 	select {
 	case <-s.group.ready:
@@ -169,25 +183,33 @@ func (s *Server) startGRPC() {
 	s.grpc = grpc.NewServer(
 		grpc.MaxRecvMsgSize(maxMessageBytes),
 		grpc.MaxSendMsgSize(maxMessageBytes),
-		grpc.MaxConcurrentStreams(maxSessionStreams),
+		grpc.MaxConcurrentStreams(uint32(s.config.Hardening.StreamsPerConnection)),
+		grpc.MaxHeaderListSize(maxHeaderBytes),
+		grpc.ConnectionTimeout(s.config.Hardening.Handshake),
+		grpc.ChainUnaryInterceptor(s.panics.unary),
+		grpc.ChainStreamInterceptor(s.panics.stream),
 		// SDKs ping every few seconds, some of them without a stream (surface.md §6).
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
-		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 20 * time.Second, Timeout: 10 * time.Second}),
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 20 * time.Second, Timeout: 10 * time.Second, MaxConnectionIdle: s.config.Hardening.Idle}),
 		grpc.WaitForHandlers(true),
-		grpc.Creds(transportSecurity{s.tls}),
+		grpc.Creds(transportSecurity{s.tls, s.connections}),
 		grpc.ChainUnaryInterceptor(s.authenticateUnary),
 		grpc.ChainStreamInterceptor(s.authenticateStream),
+		grpc.UnknownServiceHandler(answerUnknown),
 	)
 	Ydb_Coordination_V1.RegisterCoordinationServiceServer(s.grpc, coordinationService{Server: s})
 	Ydb_Scheme_V1.RegisterSchemeServiceServer(s.grpc, schemeService{Server: s})
 	Ydb_Discovery_V1.RegisterDiscoveryServiceServer(s.grpc, discoveryService{Server: s})
 	Ydb_Auth_V1.RegisterAuthServiceServer(s.grpc, authService{Server: s})
 	s.grpc.RegisterService(&userServiceDesc, userService{s})
+	Ydb_Operation_V1.RegisterOperationServiceServer(s.grpc, operationService{})
+	Ydb_Monitoring_V1.RegisterMonitoringServiceServer(s.grpc, monitoringService{Server: s})
 	s.health = health.NewServer()
 	grpc_health_v1.RegisterHealthServer(s.grpc, s.health)
 	reflection.Register(s.grpc)
-	s.serveOn(s.listener)
+	s.serveOn(boundedListener{s.listener, s.connections})
 	if s.tls != nil {
+		s.tls.Listener = boundedListener{s.tls.Listener, s.connections}
 		s.serveOn(s.tls)
 	}
 }
@@ -196,7 +218,8 @@ func (s *Server) serveOn(listener net.Listener) {
 	s.serving.Add(1)
 	go func() {
 		defer s.serving.Done()
-		if err := s.grpc.Serve(listener); err != nil {
+		err := s.grpc.Serve(listener)
+		if err != nil && !errors.Is(err, grpc.ErrServerStopped) {
 			s.fail(fmt.Errorf("serve %s: %w", listener.Addr(), err))
 		}
 	}()
@@ -238,6 +261,7 @@ func (s *Server) Stop(ctx context.Context) error {
 	s.stopOnce.Do(func() {
 		s.stopKeeper()
 		s.health.Shutdown()
+		s.handOver(ctx)
 		finished := make(chan struct{})
 		go func() {
 			defer close(finished)
@@ -252,6 +276,7 @@ func (s *Server) Stop(ctx context.Context) error {
 			<-finished
 		}
 		s.serving.Wait()
+		s.stopMember()
 		close(s.group.stop)
 		<-s.group.ended
 		s.writers.close()

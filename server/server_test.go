@@ -333,9 +333,12 @@ func TestOperationParams(t *testing.T) {
 }
 
 func TestTooManyStreams(t *testing.T) {
-	set := newStreamSet()
-	for range maxSessionStreams {
+	set := newStreamSet(defaultStreams)
+	for range defaultStreams - 1 {
 		set.open[set.nextID()] = nil
+	}
+	if err := set.add(new(sessionStream)); err != nil {
+		t.Fatalf("the last that is allowed: %v", err)
 	}
 	err := set.add(new(sessionStream))
 	if status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "Too many requests") {

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/ydb-platform/ydb-go-genproto/Ydb_Coordination_V1"
+	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
 
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/server/wire"
@@ -27,6 +28,8 @@ type sessionStream struct {
 	group  *group
 	pool   *writers
 	voice  *voice
+	panics *panicCounter
+	limits *Hardening
 
 	identity *identity
 	enforced bool // the identity's rights count
@@ -36,7 +39,9 @@ type sessionStream struct {
 	link      leaderLink  // where the Front's messages go; nil while there is no leader
 	timer     *time.Timer // calls tick at the Front's Wake; nil until there is one
 	timerAt   coordination.Instant
-	started   chan struct{} // closed when the start is answered; nil before the start and after
+	resume    chan struct{} // closed when the client may be read again; nil while it may
+	ended     bool          // the Front has, and lingering runs
+	lingering *time.Timer   // cuts off a client that does not read what it is told at the end
 	scheduled bool          // a writer has it, or will have
 	outbound  int           // bytes queued
 }
@@ -58,13 +63,24 @@ func (s *Server) newStream(rpc Ydb_Coordination_V1.CoordinationService_SessionSe
 		id: s.streams.nextID(), rpc: rpc, finish: finish, group: s.group, pool: s.writers,
 		identity: identityOf(rpc.Context()), enforced: s.auth.required,
 		front: coordination.NewFront(s.pingPolicy(rpc.Context())), timerAt: coordination.Never, voice: s.voice,
+		panics: &s.panics, limits: &s.config.Hardening,
 	}, nil
+}
+
+// open starts the time within which the first message must come.
+func (s *sessionStream) open() {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	s.front.Open(s.group.clock.now())
+	s.forward(coordination.Forward{})
 }
 
 // serve reads the client's messages until the stream has ended. The status of the RPC is that of the Front's ending,
 // written by a writer behind the last reply.
 func (s *sessionStream) serve() error {
+	defer s.leaveOnPanic()
 	ctx := s.rpc.Context()
+	s.open()
 	for {
 		s.group.queue.awaitRoom(ctx)
 		request, err := s.rpc.Recv()
@@ -72,27 +88,46 @@ func (s *sessionStream) serve() error {
 			s.close(ctx, err)
 			return nil
 		}
-		message := wire.FromClient(request)
-		if message.Start != nil {
-			message.Start.Nonce, message.Start.Server = nonzero(), s.group.store.Member()
-			message.Start.Caller = coordination.Caller{Subject: s.identity.name, Enforced: s.enforced}
-		}
-		s.mutex.Lock()
-		forward := s.front.Receive(&message)
-		if forward.Attach != nil {
-			s.started = make(chan struct{})
-		}
-		started := s.started
-		s.forward(forward)
-		s.mutex.Unlock()
+		resume := s.receive(request)
 		s.group.kick()
-		if started == nil {
+		if resume == nil {
 			continue
 		}
-		select { // nothing more is read until the start is answered (coordination.md §2.1)
-		case <-started:
+		select {
+		case <-resume:
 		case <-ctx.Done():
 		}
+	}
+}
+
+// receive hands a message of the client to the Front. The next one must not be read before the returned channel is
+// closed; nil means at once.
+func (s *sessionStream) receive(request *Ydb_Coordination.SessionRequest) <-chan struct{} {
+	message := wire.FromClient(request)
+	if message.Start != nil {
+		message.Start.Nonce, message.Start.Server = nonzero(), s.group.store.Member()
+		message.Start.Caller = coordination.Caller{Subject: s.identity.name, Enforced: s.enforced}
+	}
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	s.forward(s.front.Receive(&message))
+	if !s.mayRead() && s.resume == nil {
+		s.resume = make(chan struct{})
+	}
+	return s.resume
+}
+
+// mayRead reports whether the client's next message may be read: not before the start is answered (coordination.md
+// §2.1), and not while too much is in flight. The mutex is held.
+func (s *sessionStream) mayRead() bool {
+	return !s.front.Attaching() && s.front.InFlight() < maxInFlightRequests
+}
+
+// resumeReading lets the handler go on where it may. The mutex is held.
+func (s *sessionStream) resumeReading() {
+	if s.resume != nil && s.mayRead() {
+		close(s.resume)
+		s.resume = nil
 	}
 }
 
@@ -105,11 +140,17 @@ func (s *sessionStream) close(ctx context.Context, cause error) {
 	if cause == io.EOF {
 		<-ctx.Done() // a writer ends the RPC
 	}
+	s.stopTimers()
+}
+
+// stopTimers must be called after the Front has ended, which starts none any more.
+func (s *sessionStream) stopTimers() {
 	s.mutex.Lock()
+	defer s.mutex.Unlock()
 	if s.timer != nil {
 		s.timer.Stop()
 	}
-	s.mutex.Unlock()
+	s.lingering.Stop()
 }
 
 // deliver takes a message of the leader behind from. One that comes late from an earlier leader is dropped.
@@ -128,7 +169,9 @@ func (s *sessionStream) deliver(from leaderLink, m *coordination.Message) {
 
 // follow has the stream speak to the leader behind link from now on, which is told who it is; nil: there is none.
 func (s *sessionStream) follow(link leaderLink) {
+	defer s.group.queue.signal()
 	s.mutex.Lock()
+	defer s.mutex.Unlock()
 	s.front.Orphan(s.group.clock.now())
 	s.link = link
 	if link == nil {
@@ -136,42 +179,48 @@ func (s *sessionStream) follow(link leaderLink) {
 	} else {
 		s.forward(s.front.Rejoin())
 	}
-	s.mutex.Unlock()
-	s.group.queue.signal()
 }
 
 // end ends the stream with a Failure, as when the server stops.
 func (s *sessionStream) end(refusal *coordination.Refusal) {
+	defer s.group.queue.signal()
 	s.mutex.Lock()
+	defer s.mutex.Unlock()
 	s.forward(s.front.End(refusal))
-	s.mutex.Unlock()
-	s.group.queue.signal()
 }
 
 func (s *sessionStream) tick() {
-	s.mutex.Lock()
-	s.timerAt = coordination.Never
-	forward := s.front.Tick(s.group.clock.now())
-	s.forward(forward)
-	s.mutex.Unlock()
-	if forward.Detach {
+	defer s.endOnPanic()
+	if s.wakeUp().Detach {
 		s.group.kick()
 	}
 }
 
+func (s *sessionStream) wakeUp() coordination.Forward {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	s.timerAt = coordination.Never
+	s.front.Mute(!s.voice.maySpeak())
+	forward := s.front.Tick(s.group.clock.now())
+	s.forward(forward)
+	return forward
+}
+
 // forward carries out what the Front wants. The mutex is held.
 func (s *sessionStream) forward(f coordination.Forward) {
+	s.front.Mute(!s.voice.maySpeak())
 	if f != (coordination.Forward{}) && s.link != nil {
 		s.link.put(s, f)
 	}
-	if s.started != nil && !s.front.Attaching() {
-		close(s.started)
-		s.started = nil
-	}
+	s.resumeReading()
 	if wake := s.front.Wake(); wake != s.timerAt {
 		s.setTimer(wake)
 	}
-	if s.outbound > maxOutboundBytes {
+	if s.front.Ending() != coordination.EndingNone && !s.ended {
+		s.ended = true
+		s.lingering = time.AfterFunc(s.limits.Linger, s.cutOff)
+	}
+	if s.outbound+s.front.Queued()*replyBytes > maxOutboundBytes {
 		s.cutOff()
 	} else if !s.scheduled && (s.front.Queued() > 0 || s.front.Ending() != coordination.EndingNone) {
 		s.scheduled = true
@@ -201,7 +250,6 @@ func (s *sessionStream) setTimer(wake coordination.Instant) {
 
 // cutOff ends the RPC of a client that does not read. The reader notices, and the session is detached.
 func (s *sessionStream) cutOff() {
-	s.outbound = 0
 	go s.finish.WriteStatus(status.New(codes.ResourceExhausted, "The client does not read its stream"))
 }
 
@@ -213,6 +261,7 @@ func (s *sessionStream) take(into []coordination.Reply) ([]coordination.Reply, c
 	s.front.Mute(!s.voice.maySpeak())
 	replies := s.front.Take(into)
 	s.outbound = 0
+	s.resumeReading()
 	if len(replies) == 0 && s.front.Ending() == coordination.EndingNone {
 		s.scheduled = false
 	}
@@ -220,7 +269,8 @@ func (s *sessionStream) take(into []coordination.Reply) ([]coordination.Reply, c
 }
 
 // send writes what is queued and ends the RPC if the Front has ended. It reports whether there may be more.
-func (s *sessionStream) send(buffer []coordination.Reply) ([]coordination.Reply, bool) {
+func (s *sessionStream) send(buffer []coordination.Reply) (_ []coordination.Reply, more bool) {
+	defer s.endOnPanic()
 	replies, ending := s.take(buffer[:0])
 	for i := range replies {
 		if replies[i].Kind == coordination.ReplyNone {
@@ -243,6 +293,8 @@ func endStatus(ending coordination.Ending) *status.Status {
 	switch ending {
 	case coordination.EndingInvalidStart:
 		return status.New(codes.InvalidArgument, "First message must be a SessionStart")
+	case coordination.EndingStartOverdue:
+		return status.New(codes.DeadlineExceeded, "First message did not come in time")
 	case coordination.EndingAbandoned:
 		return status.New(codes.Canceled, "Request abandoned")
 	case coordination.EndingSilent:
@@ -267,12 +319,13 @@ type streamSet struct {
 	mutex   sync.Mutex
 	open    map[coordination.StreamID]*sessionStream
 	last    coordination.StreamID
+	most    int
 	closing bool
 	link    leaderLink // of all of them; nil while there is no leader
 }
 
-func newStreamSet() *streamSet {
-	return &streamSet{open: make(map[coordination.StreamID]*sessionStream)}
+func newStreamSet(most int) *streamSet {
+	return &streamSet{open: make(map[coordination.StreamID]*sessionStream), most: most}
 }
 
 func (set *streamSet) nextID() coordination.StreamID {
@@ -290,7 +343,7 @@ func (set *streamSet) add(s *sessionStream) error {
 	switch {
 	case set.closing:
 		return status.Error(codes.Unavailable, errStopped.Error())
-	case len(set.open) >= maxSessionStreams:
+	case len(set.open) >= set.most:
 		return status.Error(codes.ResourceExhausted, "Too many requests")
 	}
 	set.open[s.id] = s
@@ -303,13 +356,67 @@ func (set *streamSet) remove(s *sessionStream) {
 	delete(set.open, s.id)
 }
 
+func (set *streamSet) find(id coordination.StreamID) *sessionStream {
+	set.mutex.Lock()
+	defer set.mutex.Unlock()
+	return set.open[id]
+}
+
+// localLink is the link to the leader on this server, nil if it does not lead.
+func (set *streamSet) localLink() *localLink {
+	set.mutex.Lock()
+	defer set.mutex.Unlock()
+	link, _ := set.link.(*localLink)
+	return link
+}
+
 // follow has all streams, and those to come, speak to the leader behind link; nil: there is none.
 func (set *streamSet) follow(link leaderLink) {
 	set.mutex.Lock()
 	defer set.mutex.Unlock()
+	set.followLocked(link)
+}
+
+func (set *streamSet) followLocked(link leaderLink) {
 	set.link = link
 	for _, s := range set.open {
 		s.follow(link)
+	}
+}
+
+// led tells whether there is a leader to speak to.
+func (set *streamSet) led() bool {
+	set.mutex.Lock()
+	defer set.mutex.Unlock()
+	return set.link != nil
+}
+
+// leave has all streams wait for the next leader, if they speak to the one behind link.
+func (set *streamSet) leave(link leaderLink) {
+	set.mutex.Lock()
+	defer set.mutex.Unlock()
+	if set.link == link {
+		set.followLocked(nil)
+	}
+}
+
+// join has all streams speak to the leader behind link, if there is none yet.
+func (set *streamSet) join(link leaderLink) {
+	set.mutex.Lock()
+	defer set.mutex.Unlock()
+	if set.link == nil {
+		set.followLocked(link)
+	}
+}
+
+// wake has the streams sent that have something to send and were mute.
+func (set *streamSet) wake() {
+	set.mutex.Lock()
+	defer set.mutex.Unlock()
+	for _, s := range set.open {
+		s.mutex.Lock()
+		s.forward(coordination.Forward{})
+		s.mutex.Unlock()
 	}
 }
 

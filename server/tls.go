@@ -201,15 +201,22 @@ func (f TLSFiles) read() (*tls.Config, error) {
 }
 
 // transportSecurity does the handshake of each listener's kind, so that one gRPC server serves both.
-type transportSecurity struct{ tls *tlsListener }
+type transportSecurity struct {
+	tls         *tlsListener
+	connections *connections
+}
 
 // ServerHandshake implements credentials.TransportCredentials.
 func (t transportSecurity) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	marked, encrypted := conn.(tlsConn)
-	if !encrypted {
-		return insecure.NewCredentials().ServerHandshake(conn)
+	handshake := insecure.NewCredentials()
+	if marked, encrypted := conn.(tlsConn); encrypted {
+		handshake, conn = credentials.NewTLS(t.tls.files.configuration()), marked.Conn
 	}
-	return credentials.NewTLS(t.tls.files.configuration()).ServerHandshake(marked.Conn)
+	secured, info, err := handshake.ServerHandshake(conn)
+	if err != nil {
+		return nil, nil, err
+	}
+	return t.connections.meter(secured), info, nil
 }
 
 // ClientHandshake implements credentials.TransportCredentials; a server has no use for it.

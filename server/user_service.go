@@ -142,7 +142,7 @@ func (s userService) noUsers() bool { return len(s.group.access.accounts().Users
 
 // run executes a command about users.
 func (s userService) run(ctx context.Context, build func(coordination.Epoch) coordination.Command) error {
-	outcome, err := s.group.execute(ctx, build)
+	outcome, err := s.execute(ctx, build)
 	return grpcStatus(ctx, outcome, err)
 }
 

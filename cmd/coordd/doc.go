@@ -9,6 +9,7 @@
 //     (flag, then environment, then config file, then default) and remember
 //     where it came from, so that an error can say it;
 //   - serve.go runs a server from its start to its stop;
+//   - conformance.go replays the conformance suite on a server;
 //   - wiring.go is the only file that knows the packages server and raftstore.
 //
 // A program takes everything from its fields, so tests run the same code as the

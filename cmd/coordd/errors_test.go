@@ -17,8 +17,8 @@ func TestRefusals(t *testing.T) {
 		code        exitCode
 		want        []string
 	}{
-		{"no command", "", nil, "", exitUsage, []string{"no command given", "cert, check, help, serve, user, version"}},
-		{"unknown command", "bogus", nil, "", exitUsage, []string{`unknown command "bogus"`, "cert, check, help, serve, user, version"}},
+		{"no command", "", nil, "", exitUsage, []string{"no command given", "cert, check, conformance, help, serve, user, version"}},
+		{"unknown command", "bogus", nil, "", exitUsage, []string{`unknown command "bogus"`, "cert, check, conformance, help, serve, user, version"}},
 		{"slip in a command", "srve", nil, "", exitUsage, []string{`unknown command "srve"`, "did you mean serve?"}},
 		{"slip in a command, with its flags", "srve --listen :1", nil, "", exitUsage, []string{`unknown command "srve"`, "did you mean serve?"}},
 		{"help for an unknown command", "help chekc", nil, "", exitUsage, []string{`unknown command "chekc"`, "did you mean check?"}},
@@ -39,6 +39,12 @@ func TestRefusals(t *testing.T) {
 		{"client that is a path", "cert --dir /nowhere --client a/b", nil, "", exitUsage, []string{"flag --client", `"a/b"`}},
 		{"argument of cert", "cert here", nil, "", exitUsage, []string{`argument "here"`, "coordd cert takes only flags"}},
 		{"argument of version", "version 1", nil, "", exitUsage, []string{`argument "1"`, "coordd version takes only flags"}},
+
+		{"endpoint of another kind", "conformance --endpoint http://h:1/local", nil, "", exitUsage, []string{"flag --endpoint", "grpc://HOST:PORT/DATABASE"}},
+		{"both a token and a user", "conformance --token-file t --user u", nil, "", exitUsage, []string{"--token-file", "--user"}},
+		{"wrong expression", "conformance --endpoint grpc://h:1/local --run (", nil, "", exitUsage, []string{"flag --run", `value "("`}},
+		{"nothing to run", "conformance --endpoint grpc://h:1/local --tag none", nil, "", exitUsage, []string{"no script matches", `"none"`}},
+		{"no token file", "conformance --endpoint grpc://h:1/local --token-file /nowhere/t", nil, "", exitConfig, []string{"flag --token-file", "/nowhere/t"}},
 
 		{"slip in a flag", "serve --listne :1", home, "", exitUsage, []string{"unknown flag --listne", "did you mean --listen?"}},
 		{"unknown flag", "serve --colour red", home, "", exitUsage, []string{"unknown flag --colour", "--listen, --advertise, --data-dir"}},

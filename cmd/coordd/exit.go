@@ -16,6 +16,7 @@ const (
 	exitUsage   exitCode = 2
 	exitStorage exitCode = 3
 	exitConfig  exitCode = 4
+	exitDiffers exitCode = 5
 )
 
 // exitCodes explains every exit code, in order.
@@ -28,6 +29,7 @@ var exitCodes = []struct {
 	{exitUsage, "wrong command, flag or argument"},
 	{exitStorage, "storage failure: a failed write, or damaged files"},
 	{exitConfig, "configuration: config file, environment, or a data directory that is in use or cannot be used"},
+	{exitDiffers, "conformance: the server differs from the scripts"},
 }
 
 // exitCodeHelp is the list of exit codes for `coordd help`.

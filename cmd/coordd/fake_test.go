@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/coordd/coordd/conformance"
 )
 
 // waitMax bounds every wait of these tests. It is only ever reached by a test
@@ -83,6 +85,7 @@ func newRun(server runningServer, environment ...string) *run {
 			return server, nil
 		},
 		check:       func(string) (string, error) { return "", nil },
+		scripts:     conformance.Scripts,
 		stopTimeout: waitMax,
 	}
 	return r

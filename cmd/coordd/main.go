@@ -4,6 +4,8 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+
+	"github.com/coordd/coordd/conformance"
 )
 
 func main() {
@@ -16,6 +18,7 @@ func main() {
 		signals:     processSignals,
 		start:       startServer,
 		check:       checkDirectory,
+		scripts:     conformance.Scripts,
 		stopTimeout: stopTimeout,
 	}
 	os.Exit(int(p.run(os.Args[1:])))

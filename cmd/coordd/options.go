@@ -9,6 +9,7 @@ import (
 	"path"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -24,6 +25,10 @@ type settings struct {
 	inMemory  bool   // nothing is written to disk
 	tls       tlsSettings
 	auth      authSettings
+	cluster   clusterSettings
+	// How many of each a client or the process may have open at once.
+	streamsPerConnection, streams, connectionsPerAddress int
+
 	logLevel  slog.Level
 	logFormat string // "text" or "json"
 }
@@ -47,7 +52,7 @@ const (
 )
 
 // serveOptions are the settings of `coordd serve`, in the order of its help.
-var serveOptions = []option{
+var serveOptions = slices.Concat([]option{
 	{"listen", "HOST:PORT", "address to accept clients on, plain text; port 0 takes a free one", "127.0.0.1:2136", setListen},
 	{"advertise", "HOST[:PORT]", "address that clients are told to connect to (default: derived from --listen)", "", setAdvertise},
 	dataDirOption,
@@ -62,9 +67,15 @@ var serveOptions = []option{
 	{"token-file", "FILE", "file of access tokens, in each line a token and a user; read again when it changes", "", setFile(func(s *settings) *string { return &s.auth.tokenFile })},
 	{"initial-admin", "NAME", "administrator to add if there are no users", "", setInitialAdmin},
 	{"initial-admin-password-file", "FILE", "file with the password of --initial-admin", "", setFile(func(s *settings) *string { return &s.auth.adminPasswordFile })},
+	{"streams-per-connection", "NUMBER", "calls, sessions above all, that one connection may have open at once", "100000",
+		setCount(func(s *settings) *int { return &s.streamsPerConnection })},
+	{"streams", "NUMBER", "sessions' streams that may be open at once in all", "100000",
+		setCount(func(s *settings) *int { return &s.streams })},
+	{"connections-per-address", "NUMBER", "connections that one IP address may have open at once", "20000",
+		setCount(func(s *settings) *int { return &s.connectionsPerAddress })},
 	{"log-level", "LEVEL", "least severe message to log: " + levelNames, "info", setLogLevel},
 	{"log-format", "FORMAT", "form of the log on stderr: text or json", "text", setLogFormat},
-}
+}, clusterOptions)
 
 // dataDirOption is shared by the commands that work on a data directory.
 var dataDirOption = option{dataDirName, "DIR",
@@ -160,6 +171,20 @@ func setInMemory(s *settings, value string) error {
 		return errors.New("want true or false")
 	}
 	return nil
+}
+
+// countMost is the largest number that may be set for a limit.
+const countMost = 1 << 30
+
+func setCount(field func(*settings) *int) func(*settings, string) error {
+	return func(s *settings, value string) error {
+		number, err := strconv.Atoi(value)
+		if err != nil || number < 1 || number > countMost {
+			return fmt.Errorf("want a number from 1 to %d", countMost)
+		}
+		*field(s) = number
+		return nil
+	}
 }
 
 const levelNames = "debug, info, warn or error"

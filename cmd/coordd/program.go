@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"os"
 	"time"
+
+	"github.com/coordd/coordd/conformance"
 )
 
 // program is one run of the command line, with everything it takes from the
@@ -21,6 +23,7 @@ type program struct {
 	signals func() <-chan os.Signal
 	start   startFunc
 	check   checkFunc
+	scripts func() ([]*conformance.Script, error) // of `coordd conformance`
 	// stopTimeout is how long a stopping server may wait for clients.
 	stopTimeout time.Duration
 }

@@ -12,9 +12,10 @@ import (
 func TestDefaults(t *testing.T) {
 	got := served(t, []string{"HOME=/home/u"}, "serve")
 	want := settings{
-		listen:    "127.0.0.1:2136",
-		database:  "/local",
-		dataDir:   "/home/u/.local/state/coordd",
+		listen:               "127.0.0.1:2136",
+		database:             "/local",
+		dataDir:              "/home/u/.local/state/coordd",
+		streamsPerConnection: 100_000, streams: 100_000, connectionsPerAddress: 20_000,
 		logLevel:  slog.LevelInfo,
 		logFormat: "text",
 		auth:      authSettings{mode: "off"},
@@ -153,6 +154,8 @@ func TestTwoValued(t *testing.T) {
 // TestValues checks what each option allows, at the edges.
 func TestValues(t *testing.T) {
 	long := strings.Repeat("a", 255)
+	counts := []string{"1", "1073741824"}
+	noCounts := []string{"", "0", "-1", "1073741825", "many", "1e3"}
 	tests := []struct {
 		name    string
 		allowed []string
@@ -178,6 +181,19 @@ func TestValues(t *testing.T) {
 		{"token-file", []string{"relative"}, []string{""}},
 		{"initial-admin", []string{"root", "ops@example"}, []string{"", "a b", "a\n", "ä"}},
 		{"initial-admin-password-file", []string{"relative"}, []string{""}},
+		{"streams-per-connection", counts, noCounts},
+		{"streams", counts, noCounts},
+		{"connections-per-address", counts, noCounts},
+		{"name", []string{"a", "server-1.example"}, []string{"", "a b", "a,b", "a=b", strings.Repeat("a", 65)}},
+		{"listen-peer", []string{":2380", "10.0.0.1:1"}, []string{"", "10.0.0.1", "10.0.0.1:0", ":65536"}},
+		{"advertise-peer", []string{"10.0.0.1:2380", "a.example:1"}, []string{"", ":2380", "a.example", "0.0.0.0:1"}},
+		{"initial-cluster", []string{"a=10.0.0.1:2380", "a=h:1,b=h:2,c=h:3"}, []string{"", "a", "a=", "a=h", "a=h:1,", "a=h:1,a=h:2", "=h:1"}},
+		{"join", []string{"h:1", "h:1,g:2"}, []string{"", "h", "h:1,", "h:0"}},
+		{"cluster-token", []string{"x", "two words"}, []string{"", strings.Repeat("a", 1025)}},
+		{"peer-cert", []string{"relative.pem"}, []string{""}},
+		{"peer-key", []string{"relative.pem"}, []string{""}},
+		{"peer-ca", []string{"relative.pem"}, []string{""}},
+		{"insecure-peers", []string{"true", "false"}, []string{"", "yes"}},
 		{"log-level", []string{"debug", "info", "warn", "error"}, []string{"", "loud", "INFO", "warning"}},
 		{"log-format", []string{"text", "json"}, []string{"", "xml", "JSON"}},
 	}

@@ -22,6 +22,9 @@ func startServer(ctx context.Context, s settings, logger *slog.Logger) (runningS
 		DataDir:   s.dataDir,
 		InMemory:  s.inMemory,
 		Logger:    logger,
+		Hardening: server.Hardening{
+			StreamsPerConnection: s.streamsPerConnection, Streams: s.streams, ConnectionsPerAddress: s.connectionsPerAddress,
+		},
 
 		ListenTLS:    s.tls.listen,
 		AdvertiseTLS: s.tls.advertise,
@@ -30,6 +33,11 @@ func startServer(ctx context.Context, s settings, logger *slog.Logger) (runningS
 		TokenFile:    s.auth.tokenFile,
 		InitialAdmin: s.auth.admin,
 	}
+	cluster, err := s.cluster.configuration()
+	if err != nil {
+		return nil, withCode(exitConfig, &server.ConfigError{Err: err})
+	}
+	config.Cluster = cluster
 	if s.auth.adminPasswordFile != "" {
 		password, err := readPasswordFile(s.auth.adminPasswordFile)
 		if err != nil {
@@ -53,12 +61,14 @@ func startServer(ctx context.Context, s settings, logger *slog.Logger) (runningS
 // failingServer gives the reason for which a server ended its exit code.
 type failingServer struct{ *server.Server }
 
-// Err is the server's reason. Apart from a listener that breaks, a server ends by
-// itself only because its storage failed, whatever the error looks like.
+// Err is the server's reason. Apart from a listener that breaks and from a mistake
+// in the program, a server ends by itself only because its storage failed, whatever
+// the error looks like.
 func (s failingServer) Err() error {
 	err := s.Server.Err()
 	var network *net.OpError
-	if err == nil || errors.As(err, &network) {
+	var broken *server.InvariantError
+	if err == nil || errors.As(err, &network) || errors.As(err, &broken) {
 		return err
 	}
 	return withCode(exitStorage, err)

@@ -61,18 +61,21 @@ func sharedName(i int) string { return fmt.Sprintf("shared-%d", i) }
 // work makes requests until the server is gone.
 func (c *client) work() error {
 	for {
-		var err error
-		switch c.random.IntN(4) {
-		case 0:
-			err = c.update()
-		case 1:
-			err = c.changeOwn()
-		default:
-			err = c.changeShared(c.shared[c.random.IntN(sharedSemaphores)])
-		}
-		if err != nil {
+		if err := c.step(); err != nil {
 			return err
 		}
+	}
+}
+
+// step makes one request, or a few that belong together.
+func (c *client) step() error {
+	switch c.random.IntN(4) {
+	case 0:
+		return c.update()
+	case 1:
+		return c.changeOwn()
+	default:
+		return c.changeShared(c.shared[c.random.IntN(sharedSemaphores)])
 	}
 }
 

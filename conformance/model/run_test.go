@@ -245,8 +245,8 @@ func (r *run) open(c *slot, server uint64) *pair {
 	return p
 }
 
-// start opens a stream and asks for the session that the step means.
-func (r *run) start(c *slot, s step) {
+// startRequest asks for the session that the step means. It also returns the protection key that this session really has.
+func (r *run) startRequest(c *slot, s step) (Request, string) {
 	request := s.request
 	of := r.slots[s.other%len(r.slots)]
 	right := c.ownKey
@@ -272,10 +272,16 @@ func (r *run) start(c *slot, s step) {
 	case keyFull:
 		request.ProtectionKey = strings.Repeat("k", 16)
 	}
+	return request, of.key
+}
+
+// start opens a stream and asks for the session that the step means.
+func (r *run) start(c *slot, s step) {
+	request, key := r.startRequest(c, s)
 	p := r.open(c, s.server)
 	p.start = request
 	if p.start.Session != 0 {
-		p.start.ProtectionKey = of.key // what the session really has
+		p.start.ProtectionKey = key
 	}
 	r.send(p, request)
 	r.attaching = r.attaching || p.model.Attaching()

@@ -1,0 +1,190 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/coordd/coordd/conformance"
+)
+
+// conformanceFlags are what the user gives to `coordd conformance`, as text.
+type conformanceFlags struct {
+	userFlags                    // where to go and who to be
+	run, tag, junit, json, token rawFlag
+}
+
+const conformanceText = `Replay the documented semantics as scripts on a server, coordd or YDB, and show
+every difference. The scripts work in a directory of their own below the database,
+which is made at the start and removed at the end; nothing else is touched. Scripts
+that need more than a client can do (a fake clock, a restart, several servers) are
+skipped, and the summary says so.
+
+The exit code is 0 if nothing differs, 5 if something does, and otherwise as
+'coordd help' lists.`
+
+func (p *program) conformanceCommand() *cobra.Command {
+	f := conformanceFlags{
+		run: rawFlag{placeholder: "REGEXP"}, tag: rawFlag{placeholder: "TAG,..."},
+		junit: rawFlag{placeholder: "FILE"}, json: rawFlag{placeholder: "FILE"}, token: rawFlag{placeholder: "FILE"},
+	}
+	command := &cobra.Command{
+		Use:   "conformance",
+		Short: "Check that a server behaves as documented",
+		Long:  conformanceText,
+		Args:  noArguments,
+		RunE:  func(*cobra.Command, []string) error { return p.conformance(&f) },
+	}
+	f.declare(command, false)
+	flags := command.Flags()
+	flags.Var(&f.run, "run", "only the scripts whose name matches")
+	flags.Var(&f.tag, "tag", "only the scripts that have one of these tags: a folder such as watch, a need such as wire, or differs")
+	flags.Var(&f.junit, "junit", "write a JUnit report to this file")
+	flags.Var(&f.json, "json", "write a JSON report to this file")
+	flags.Var(&f.token, "token-file", "file with a token to send, instead of --user")
+	return command
+}
+
+// endSlack is how long the removal of the directory may take after a stop request.
+const endSlack = 20 * time.Second
+
+func (p *program) conformance(f *conformanceFlags) error {
+	scripts, err := p.selected(f)
+	if err != nil {
+		return err
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	login, cancel := context.WithTimeout(ctx, userCallTimeout)
+	defer cancel()
+	config, err := p.endpointConfig(login, f)
+	if err != nil {
+		return err
+	}
+	signals := p.signals()
+	go func() {
+		select {
+		case <-signals:
+			stop()
+		case <-ctx.Done():
+		}
+	}()
+	target, err := conformance.Dial(ctx, config)
+	if err != nil {
+		return err
+	}
+	results := conformance.RunAll(ctx, target, scripts, p.showResult)
+	interrupted := ctx.Err()
+	ending, done := context.WithTimeout(context.WithoutCancel(ctx), endSlack)
+	defer done()
+	return errors.Join(p.reportResults(f, results, interrupted), target.Close(ending))
+}
+
+// endpointConfig reads the flags that say where to go, and logs in if one of them asks for it.
+func (p *program) endpointConfig(ctx context.Context, f *conformanceFlags) (conformance.EndpointConfig, error) {
+	address, database, encrypted, err := parseEndpoint(f.endpoint)
+	if err != nil {
+		return conformance.EndpointConfig{}, err
+	}
+	config := conformance.EndpointConfig{Address: address, Database: path.Clean(database)}
+	if encrypted {
+		if config.Security, err = trust(f.caFile); err != nil {
+			return config, err
+		}
+	}
+	switch {
+	case f.token.text != "" && f.login != "":
+		return config, usageError("flags --token-file and --user: only one of them can be given")
+	case f.token.text != "":
+		token, err := os.ReadFile(f.token.text)
+		if err != nil {
+			return config, withCode(exitConfig, fmt.Errorf("flag --token-file: %w", err))
+		}
+		config.Token = strings.TrimSpace(string(token))
+		return config, nil
+	}
+	client, err := f.connect(ctx, &passwordReader{program: p})
+	if err != nil {
+		return config, err
+	}
+	defer client.close()
+	config.Token = client.token
+	return config, nil
+}
+
+// selected are the scripts that the flags ask for, at least one.
+func (p *program) selected(f *conformanceFlags) ([]*conformance.Script, error) {
+	var selection conformance.Selection
+	if f.run.text != "" {
+		name, err := regexp.Compile(f.run.text)
+		if err != nil {
+			return nil, usageError("flag --run: value %q is not allowed: %w", f.run.text, err)
+		}
+		selection.Name = name
+	}
+	if f.tag.text != "" {
+		selection.Tags = strings.Split(f.tag.text, ",")
+	}
+	scripts, err := p.scripts()
+	if err != nil {
+		return nil, err
+	}
+	if scripts = selection.Select(scripts); len(scripts) == 0 {
+		return nil, usageError("no script matches --run %q --tag %q", f.run.text, f.tag.text)
+	}
+	return scripts, nil
+}
+
+// showResult writes a line for a script, and what differs.
+func (p *program) showResult(r conformance.Result) {
+	name := r.Script.Name
+	switch r.Verdict() {
+	case conformance.Same:
+		fmt.Fprintf(p.stdout, "same     %s (%v)\n", name, r.Took.Round(time.Millisecond))
+	case conformance.Skipped:
+		fmt.Fprintf(p.stdout, "skipped  %s: %s\n", name, r.Outcome.Skipped)
+	case conformance.Broken:
+		fmt.Fprintf(p.stdout, "BROKEN   %s: %v\n", name, r.Err)
+	case conformance.Differs:
+		fmt.Fprintf(p.stdout, "DIFFERS  %s: %s\n", name, r.Script.Title)
+		for _, known := range r.Script.Differs {
+			fmt.Fprintf(p.stdout, "known difference from YDB: %s\n", known)
+		}
+		fmt.Fprint(p.stdout, r.Outcome.Diff)
+	}
+}
+
+// reportResults writes the summary and the reports, and says in its error what is wrong.
+func (p *program) reportResults(f *conformanceFlags, results []conformance.Result, interrupted error) error {
+	fmt.Fprintln(p.stdout)
+	problems := []error{conformance.PrintSummary(p.stdout, results)}
+	for _, report := range []struct {
+		file  string
+		write func(io.Writer, []conformance.Result) error
+	}{{f.junit.text, conformance.WriteJUnit}, {f.json.text, conformance.WriteJSON}} {
+		if report.file == "" {
+			continue
+		}
+		var content bytes.Buffer
+		problems = append(problems, report.write(&content, results))
+		if err := os.WriteFile(report.file, content.Bytes(), 0o644); err != nil {
+			problems = append(problems, fmt.Errorf("write the report: %w", err))
+		}
+	}
+	if failed := conformance.Failed(results); failed > 0 {
+		problems = append(problems, withCode(exitDiffers, fmt.Errorf("%d of %d scripts differ", failed, len(results))))
+	}
+	if interrupted != nil {
+		problems = append(problems, fmt.Errorf("stopped after %d scripts", len(results)))
+	}
+	return errors.Join(problems...)
+}

@@ -1,0 +1,9 @@
+// Command mutation checks the conformance suite itself: it puts hand-made defects into package coordination, one at a
+// time and in a copy that only the compiler sees, and wants the transcripts or else the reference model to find each.
+//
+// A defect is a file in testdata: what it breaks, the file it is in, and the old and the new text. The old text must
+// occur exactly once.
+//
+//	go run ./conformance/mutation            # all of them; exit code 1 if one survives or no longer applies
+//	go run ./conformance/mutation -run watch # those whose name matches
+package main

@@ -1,0 +1,152 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+)
+
+var (
+	root = flag.String("root", ".", "the top of the repository")
+	only = flag.String("run", "", "only the defects whose name matches this expression")
+)
+
+func main() {
+	flag.Parse()
+	if err := check(); err != nil {
+		fmt.Fprintln(os.Stderr, "mutation:", err)
+		os.Exit(1)
+	}
+}
+
+// trial is a test binary that may find a defect, and the tests of it that are run.
+type trial struct {
+	name, folder, tests string
+}
+
+var trials = []trial{
+	{name: "transcripts", folder: "conformance", tests: "^TestPure"},
+	{name: "model", folder: "conformance/model", tests: "^TestModel$"},
+}
+
+// check tries every defect and prints the table of what found it.
+func check() error {
+	match, err := regexp.Compile(*only)
+	if err != nil {
+		return err
+	}
+	list, err := mutations()
+	if err != nil {
+		return err
+	}
+	work, err := os.MkdirTemp("", "mutation-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(work)
+	fmt.Print("| defect | what it breaks | found by |\n| --- | --- | --- |\n")
+	var problems []error
+	for i := range list {
+		m := &list[i]
+		if !match.MatchString(m.name) {
+			continue
+		}
+		found, err := m.hunt(work)
+		if err != nil {
+			problems = append(problems, err)
+			found = "ERROR"
+		} else if found == "" {
+			problems = append(problems, fmt.Errorf("defect %s survives", m.name))
+			found = "NOTHING"
+		}
+		fmt.Printf("| %s | %s | %s |\n", m.name, m.breaks, found)
+	}
+	return errors.Join(problems...)
+}
+
+// hunt returns what finds the defect, "" if nothing does.
+func (m *mutation) hunt(work string) (string, error) {
+	overlay, err := m.overlay(work)
+	if err != nil {
+		return "", err
+	}
+	for _, t := range trials {
+		binary := filepath.Join(work, t.name+".test")
+		build := exec.Command("go", "test", "-c", "-vet=off", "-overlay", overlay, "-o", binary, "./"+t.folder)
+		build.Dir = *root
+		if output, err := build.CombinedOutput(); err != nil {
+			return "", fmt.Errorf("defect %s does not compile: %w\n%s", m.name, err, output)
+		}
+		if found, err := t.run(binary); found != "" || err != nil {
+			return found, err
+		}
+	}
+	return "", nil
+}
+
+// overlay writes what the compiler has to see in place of the file, and returns the name of the list that says so.
+func (m *mutation) overlay(work string) (string, error) {
+	text, err := m.apply(*root)
+	if err != nil {
+		return "", err
+	}
+	original, err := filepath.Abs(filepath.Join(*root, filepath.FromSlash(m.file)))
+	if err != nil {
+		return "", err
+	}
+	defective := filepath.Join(work, "defective.go")
+	list, err := json.Marshal(map[string]map[string]string{"Replace": {original: defective}})
+	if err != nil {
+		return "", err
+	}
+	overlay := filepath.Join(work, "overlay.json")
+	return overlay, errors.Join(os.WriteFile(defective, []byte(text), 0o600), os.WriteFile(overlay, list, 0o600))
+}
+
+// trialMax bounds a run. A defect that makes the tests hang is found, too.
+const trialMax = time.Minute
+
+var failedScript = regexp.MustCompile(`(?m)^ +--- FAIL: TestPure[A-Za-z]*/(\S+)`)
+
+// run returns which of the trial's tests fail, in a few words; "" if none does.
+func (t *trial) run(binary string) (string, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), trialMax)
+	defer cancel()
+	run := exec.CommandContext(ctx, binary, "-test.run", t.tests)
+	run.Dir = filepath.Join(*root, filepath.FromSlash(t.folder))
+	output, err := run.CombinedOutput()
+	var exit *exec.ExitError
+	switch {
+	case err == nil:
+		return "", nil
+	case ctx.Err() != nil:
+		return t.name + " (they hang)", nil
+	case !errors.As(err, &exit):
+		return "", fmt.Errorf("run the %s: %w", t.name, err)
+	}
+	scripts := make(map[string]bool)
+	first := ""
+	for _, match := range failedScript.FindAllStringSubmatch(string(output), -1) {
+		if first == "" {
+			first = match[1]
+		}
+		scripts[match[1]] = true
+	}
+	switch {
+	case first == "" && strings.Contains(string(output), "panic: "):
+		return t.name + " (an invariant is broken)", nil
+	case first == "":
+		return t.name, nil
+	case len(scripts) == 1:
+		return first, nil
+	}
+	return fmt.Sprintf("%s and %d more", first, len(scripts)-1), nil
+}

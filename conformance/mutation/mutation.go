@@ -1,0 +1,66 @@
+package main
+
+import (
+	"embed"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"strings"
+)
+
+//go:embed testdata/*.txt
+var testdata embed.FS
+
+// mutation is one defect.
+type mutation struct {
+	name     string
+	breaks   string // in a sentence
+	file     string // slash-separated, from the top of the repository
+	old, new string
+}
+
+// mutations returns all defects by name.
+func mutations() ([]mutation, error) {
+	files, err := fs.Glob(testdata, "testdata/*.txt")
+	if err != nil {
+		return nil, err
+	}
+	var list []mutation
+	for _, file := range files {
+		text, err := testdata.ReadFile(file)
+		if err != nil {
+			return nil, err
+		}
+		m, err := parse(strings.TrimSuffix(path.Base(file), ".txt"), string(text))
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, m)
+	}
+	return list, nil
+}
+
+var form = regexp.MustCompile(`(?s)^# ([^\n]+)\nfile: ([^\n]+)\n<<<<\n(.+)\n====\n(.*)\n>>>>\n$`)
+
+func parse(name, text string) (mutation, error) {
+	parts := form.FindStringSubmatch(text)
+	if parts == nil {
+		return mutation{}, fmt.Errorf("defect %s: the file has not the form of the others", name)
+	}
+	return mutation{name: name, breaks: parts[1], file: parts[2], old: parts[3], new: parts[4]}, nil
+}
+
+// apply returns the defective text of the file.
+func (m *mutation) apply(root string) (string, error) {
+	text, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(m.file)))
+	if err != nil {
+		return "", fmt.Errorf("defect %s: %w", m.name, err)
+	}
+	if count := strings.Count(string(text), m.old); count != 1 {
+		return "", fmt.Errorf("defect %s no longer applies: its old text is in %s %d times, not once", m.name, m.file, count)
+	}
+	return strings.Replace(string(text), m.old, m.new, 1), nil
+}

@@ -1,0 +1,69 @@
+package conformance
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/coordd/coordd/coordination"
+)
+
+// failOver replaces the leader while the streams go on, and does what a client has to do then: it describes again where
+// a watch was told that nothing is known. Of what is in flight nothing reaches the log, so that every open request has
+// to be carried out for the new leader.
+func (e *pureEnvironment) failOver() error {
+	for _, s := range e.streams {
+		s.collect()
+	}
+	e.world.FailOver(0)
+	for _, s := range e.streams {
+		if err := s.describeAgain(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// describeAgain takes the notices of a leader change off the stream and installs their watches anew.
+func (s *pureStream) describeAgain() error {
+	var again []coordination.ClientMessage
+	for _, reply := range s.stream.Replies() {
+		spurious := reply.Kind == coordination.ReplyChanged && !reply.DataChanged && !reply.OwnersChanged
+		at := slices.IndexFunc(s.watches, func(m coordination.ClientMessage) bool { return m.ReqID == reply.ReqID })
+		switch {
+		case reply.Kind == coordination.ReplyNone:
+		case spurious && at < 0:
+			return fmt.Errorf("a leader change fired a watch that was not there: request %d", reply.ReqID)
+		case spurious:
+			again = append(again, s.watches[at])
+			s.watches = slices.Delete(s.watches, at, at+1)
+		default:
+			s.tell(&reply)
+		}
+	}
+	for _, m := range again {
+		request := *m.Request
+		m.Request = &request
+		s.rearmed[m.ReqID]++
+		s.note(m)
+		s.stream.Send(m)
+	}
+	s.collect()
+	return nil
+}
+
+// note remembers a describe that may install a watch.
+func (s *pureStream) note(m coordination.ClientMessage) {
+	if !s.env.pure.FailOver || m.Kind != coordination.ClientSemaphore || !m.Request.WatchData && !m.Request.WatchOwners {
+		return
+	}
+	s.watches = append(s.watches, m)
+}
+
+// isRearmed reports whether a reply answers a describe that the script knows nothing of.
+func (s *pureStream) isRearmed(r *coordination.Reply) bool {
+	if r.Kind != coordination.ReplyResult || r.Request != coordination.RequestDescribe || s.rearmed[r.ReqID] == 0 {
+		return false
+	}
+	s.rearmed[r.ReqID]--
+	return true
+}

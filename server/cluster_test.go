@@ -1,0 +1,220 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/ydb-platform/ydb-go-genproto/Ydb_Coordination_V1"
+	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb"
+	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
+
+	"github.com/coordd/coordd/raftstore"
+)
+
+// testCluster is servers of one cluster in this process, talking over loopback.
+type testCluster struct {
+	t       *testing.T
+	dir     string
+	listen  []string
+	initial map[string]string
+	servers []*Server
+	conns   []*grpc.ClientConn
+}
+
+func freeAddresses(t *testing.T, n int) []string {
+	t.Helper()
+	var addresses []string
+	for range n {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		addresses = append(addresses, l.Addr().String())
+	}
+	return addresses
+}
+
+func startCluster(t *testing.T, n int) *testCluster {
+	t.Helper()
+	c := &testCluster{t: t, dir: t.TempDir(), initial: make(map[string]string), servers: make([]*Server, n), conns: make([]*grpc.ClientConn, n)}
+	addresses := freeAddresses(t, 2*n)
+	c.listen = addresses[:n]
+	for i := range n {
+		c.initial[fmt.Sprint("server-", i)] = addresses[n+i]
+	}
+	errs := make(chan error, n)
+	for i := range n {
+		go func() { errs <- c.start(i) }()
+	}
+	for range n {
+		if err := <-errs; err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Cleanup(func() {
+		for i := range c.servers {
+			c.stop(i)
+			if c.conns[i] != nil {
+				_ = c.conns[i].Close()
+			}
+		}
+	})
+	return c
+}
+
+func (c *testCluster) start(i int) error {
+	name := fmt.Sprint("server-", i)
+	logger := slog.New(slog.DiscardHandler)
+	if os.Getenv("COORDD_TEST_LOG") != "" {
+		logger = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug})).With("server", name)
+	}
+	s, err := Start(context.Background(), Config{Listen: c.listen[i], Database: "/local", DataDir: filepath.Join(c.dir, name), Logger: logger,
+		Cluster: raftstore.Cluster{Name: name, ListenPeer: c.initial[name], Initial: c.initial}})
+	if err != nil {
+		return err
+	}
+	c.servers[i] = s
+	if c.conns[i] == nil {
+		c.conns[i], err = grpc.NewClient(c.listen[i], grpc.WithTransportCredentials(insecure.NewCredentials()))
+	}
+	return err
+}
+
+func (c *testCluster) stop(i int) {
+	if c.servers[i] == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	if err := c.servers[i].Stop(ctx); err != nil {
+		c.t.Error(err)
+	}
+	c.servers[i] = nil
+}
+
+// leader is the server that leads, and one that does not.
+func (c *testCluster) leader() (leads, follows int) {
+	c.t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+		leads, follows = -1, -1
+		for i, s := range c.servers {
+			switch {
+			case s == nil:
+			case s.streams.localLink() != nil:
+				leads = i
+			default:
+				follows = i
+			}
+		}
+		if leads >= 0 && follows >= 0 {
+			return leads, follows
+		}
+	}
+	c.t.Fatal("no leader")
+	return 0, 0
+}
+
+func (c *testCluster) createNode(i int, path string) {
+	c.t.Helper()
+	answer, err := Ydb_Coordination_V1.NewCoordinationServiceClient(c.conns[i]).CreateNode(c.t.Context(), &Ydb_Coordination.CreateNodeRequest{Path: path})
+	if err != nil || answer.GetOperation().GetStatus() != Ydb.StatusIds_SUCCESS {
+		c.t.Fatalf("create: %v, %v", answer, err)
+	}
+}
+
+// next returns the next message that is not a ping, and answers those.
+func next(t *testing.T, stream sessionClient) *Ydb_Coordination.SessionResponse {
+	t.Helper()
+	for {
+		m := receive(t, stream)
+		if m.GetPing() == nil {
+			return m
+		}
+		send(t, stream, &Ydb_Coordination.SessionRequest{Request: &Ydb_Coordination.SessionRequest_Pong{
+			Pong: &Ydb_Coordination.SessionRequest_PingPong{Opaque: m.GetPing().GetOpaque()}}})
+	}
+}
+
+func release(reqID uint64, name string) *Ydb_Coordination.SessionRequest {
+	return &Ydb_Coordination.SessionRequest{Request: &Ydb_Coordination.SessionRequest_ReleaseSemaphore_{
+		ReleaseSemaphore: &Ydb_Coordination.SessionRequest_ReleaseSemaphore{ReqId: reqID, Name: name}}}
+}
+
+func wait(reqID uint64, name string) *Ydb_Coordination.SessionRequest {
+	return &Ydb_Coordination.SessionRequest{Request: &Ydb_Coordination.SessionRequest_AcquireSemaphore_{
+		AcquireSemaphore: &Ydb_Coordination.SessionRequest_AcquireSemaphore{ReqId: reqID, Name: name, Count: 1<<64 - 1, Ephemeral: true, TimeoutMillis: 1<<64 - 1}}}
+}
+
+// TestAnyServerServes opens sessions on all three servers and hands one lock around.
+func TestAnyServerServes(t *testing.T) {
+	c := startCluster(t, 3)
+	_, follower := c.leader()
+	c.createNode(follower, testNode)
+	var streams []sessionClient
+	for i := range 3 {
+		stream := openTest(t, t.Context(), c.conns[i], start(10_000))
+		if next(t, stream).GetSessionStarted().GetSessionId() == 0 {
+			t.Fatal("not started")
+		}
+		streams = append(streams, stream)
+	}
+	send(t, streams[0], wait(1, "lock"))
+	if r := next(t, streams[0]); !r.GetAcquireSemaphoreResult().GetAcquired() {
+		t.Fatalf("got %v", r)
+	}
+	for i := 1; i < 3; i++ {
+		send(t, streams[i], wait(1, "lock"))
+		if r := next(t, streams[i]); r.GetAcquireSemaphorePending() == nil {
+			t.Fatalf("got %v", r)
+		}
+	}
+	for i := range 2 {
+		send(t, streams[i], release(2, "lock"))
+		if r := next(t, streams[i]); !r.GetReleaseSemaphoreResult().GetReleased() {
+			t.Fatalf("got %v", r)
+		}
+		if r := next(t, streams[i+1]); !r.GetAcquireSemaphoreResult().GetAcquired() {
+			t.Fatalf("got %v", r)
+		}
+	}
+}
+
+// TestStreamsSurviveTheLeader stops the leader: streams on the others go on, the holder holds, the waiter waits, and the
+// hand-over works.
+func TestStreamsSurviveTheLeader(t *testing.T) {
+	c := startCluster(t, 3)
+	leader, _ := c.leader()
+	c.createNode(leader, testNode)
+	var streams []sessionClient
+	for i := range 3 {
+		if i != leader {
+			stream := openTest(t, t.Context(), c.conns[i], start(10_000))
+			next(t, stream)
+			streams = append(streams, stream)
+		}
+	}
+	send(t, streams[0], wait(1, "lock"))
+	next(t, streams[0])
+	send(t, streams[1], wait(1, "lock"))
+	if r := next(t, streams[1]); r.GetAcquireSemaphorePending() == nil {
+		t.Fatalf("got %v", r)
+	}
+	c.stop(leader)
+	send(t, streams[0], release(2, "lock"))
+	if r := next(t, streams[0]); !r.GetReleaseSemaphoreResult().GetReleased() {
+		t.Fatalf("got %v", r)
+	}
+	if r := next(t, streams[1]); !r.GetAcquireSemaphoreResult().GetAcquired() {
+		t.Fatalf("got %v", r)
+	}
+}

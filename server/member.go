@@ -1,0 +1,257 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/coordination/codec"
+	"github.com/coordd/coordd/raftstore"
+	"github.com/coordd/coordd/scheme"
+	"github.com/coordd/coordd/server/relaypb"
+)
+
+const (
+	// leaderPoll is how often a call that waits for a leader looks again, and how often the right to speak is looked at.
+	leaderPoll = 20 * time.Millisecond
+	// leaderPatience bounds the wait of a call that gives no bound itself.
+	leaderPatience = 10 * time.Second
+	// handOverPatience bounds how long a stopping leader tries to hand over.
+	handOverPatience = 2 * time.Second
+)
+
+// member is this server's part in a cluster: it keeps the relay to the leader.
+type member struct {
+	server *Server
+	stop   context.CancelFunc
+	ended  sync.WaitGroup
+
+	mutex  sync.Mutex
+	leader uint64           // as the log says; 0 if there is none, or this one leads
+	change chan struct{}    // closed when leader changes
+	conn   *grpc.ClientConn // to the leader, while the relay is open
+}
+
+// startMember begins to look for the leader. A server alone has nobody to look for.
+func (s *Server) startMember() {
+	if s.config.Cluster.ListenPeer == "" {
+		return
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	m := s.member
+	m.stop = cancel
+	m.ended.Go(func() { m.relay(ctx) })
+	m.ended.Go(func() { m.listen(ctx) })
+}
+
+func (s *Server) stopMember() {
+	if s.member.stop != nil {
+		s.member.stop()
+		s.member.ended.Wait()
+	}
+}
+
+func newMember(s *Server) *member { return &member{server: s, change: make(chan struct{})} }
+
+// toward notes who leads.
+func (m *member) toward(leader uint64) {
+	m.mutex.Lock()
+	defer m.mutex.Unlock()
+	if leader == m.server.store.Member() {
+		leader = 0
+	}
+	if m.leader != leader {
+		m.leader = leader
+		close(m.change)
+		m.change = make(chan struct{})
+	}
+}
+
+func (m *member) present() (leader uint64, change <-chan struct{}) {
+	m.mutex.Lock()
+	defer m.mutex.Unlock()
+	return m.leader, m.change
+}
+
+// relay keeps the relay to whoever leads.
+func (m *member) relay(ctx context.Context) {
+	for ctx.Err() == nil {
+		leader, change := m.present()
+		if address := m.address(leader); address != "" {
+			m.relayTo(ctx, address, change)
+			select {
+			case <-ctx.Done():
+			case <-time.After(relayRetry):
+			}
+			continue
+		}
+		wait := time.After(leaderPoll) // the leader's address may not be known yet
+		if leader == 0 {
+			wait = nil
+		}
+		select {
+		case <-ctx.Done():
+		case <-change:
+		case <-wait:
+		}
+	}
+}
+
+func (m *member) address(id uint64) string {
+	for _, member := range m.server.store.Members() {
+		if member.ID == id && id != 0 {
+			return member.PeerAddress
+		}
+	}
+	return ""
+}
+
+// relayTo relays to the member at address until the relay breaks or another member leads.
+func (m *member) relayTo(ctx context.Context, address string, change <-chan struct{}) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() {
+		select {
+		case <-change:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	conn, err := m.server.store.DialPeer(address)
+	if err != nil {
+		return
+	}
+	defer conn.Close()
+	r := &relay{self: m.server.store.Member(), streams: m.server.streams, voice: m.server.voice, clock: m.server.group.clock,
+		wake: make(chan struct{}, 1), asked: make(map[uint64]coordination.Instant), ready: func() {
+			m.setConn(conn)
+			m.server.group.markReady()
+		}}
+	if err := r.run(ctx, conn); err != nil && ctx.Err() == nil {
+		m.server.config.Logger.Debug("the relay to the leader broke", "leader", address, "err", err)
+	}
+	m.setConn(nil)
+}
+
+func (m *member) setConn(conn *grpc.ClientConn) {
+	m.mutex.Lock()
+	defer m.mutex.Unlock()
+	m.conn = conn
+}
+
+// listen has streams sent that were mute, as soon as this server may speak again.
+func (m *member) listen(ctx context.Context) {
+	ticker := time.NewTicker(leaderPoll)
+	defer ticker.Stop()
+	spoke := true
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		may := m.server.voice.maySpeak()
+		if may && !spoke {
+			m.server.streams.wake()
+		}
+		spoke = may
+	}
+}
+
+// handOver gives the leadership to the member that is furthest, so that nobody has to find out that this one is gone.
+func (s *Server) handOver(ctx context.Context) {
+	if s.streams.localLink() == nil {
+		return
+	}
+	var heir raftstore.Member
+	for _, m := range s.store.Members() {
+		if m.ID != s.store.Member() && !m.Learner && m.Active && (heir.ID == 0 || m.Match > heir.Match) {
+			heir = m
+		}
+	}
+	if heir.ID == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, handOverPatience)
+	defer cancel()
+	if err := s.store.TransferLeader(ctx, heir.ID); err != nil {
+		s.config.Logger.Warn("could not hand over the leadership", "to", heir.Name, "err", err)
+	}
+}
+
+// execute runs a command on the leader, wherever it is. It waits for one as long as ctx lasts. A command that was under
+// way when its leader went may or may not have been executed: UNAVAILABLE.
+func (s *Server) execute(ctx context.Context, build func(coordination.Epoch) coordination.Command) (scheme.Outcome, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, leaderPatience, errNoLeader)
+	defer cancel()
+	for {
+		outcome, err := s.group.execute(ctx, build)
+		if err != nil || outcome.Status != 0 {
+			return s.withoutLeader(ctx, outcome, err)
+		}
+		if outcome, err = s.executeOnLeader(ctx, build); err == nil && outcome.Status != 0 {
+			return outcome, nil
+		}
+		select {
+		case <-ctx.Done():
+			return s.withoutLeader(ctx, scheme.Outcome{}, ctx.Err())
+		case <-time.After(leaderPoll):
+		}
+	}
+}
+
+var errNoLeader = errors.New("no leader")
+
+func (s *Server) withoutLeader(ctx context.Context, outcome scheme.Outcome, err error) (scheme.Outcome, error) {
+	if err != nil && errors.Is(context.Cause(ctx), errNoLeader) {
+		return unavailable, nil
+	}
+	return outcome, err
+}
+
+// executeOnLeader runs a command on another server. The zero outcome: it was not executed.
+func (s *Server) executeOnLeader(ctx context.Context, build func(coordination.Epoch) coordination.Command) (scheme.Outcome, error) {
+	s.member.mutex.Lock()
+	conn := s.member.conn
+	s.member.mutex.Unlock()
+	if conn == nil {
+		return notLeading, nil
+	}
+	answer := new(relaypb.ExecuteResponse)
+	request := &relaypb.ExecuteRequest{Command: codec.AppendCommand(nil, build(coordination.Epoch{}))}
+	if err := conn.Invoke(ctx, relayExecuteName, request, answer); err != nil {
+		if ctx.Err() != nil {
+			return scheme.Outcome{}, ctx.Err()
+		}
+		if status.Code(err) == codes.FailedPrecondition {
+			return notLeading, nil
+		}
+		return unavailable, nil
+	}
+	return outcomeFromPB(answer), nil
+}
+
+// read runs fn on the machine once it has everything that was committed when the call came.
+func (s *Server) read(ctx context.Context, fn func(*coordination.Machine) scheme.Outcome) (scheme.Outcome, error) {
+	if s.streams.localLink() == nil {
+		bounded, cancel := context.WithTimeoutCause(ctx, leaderPatience, errNoLeader)
+		defer cancel()
+		if err := s.group.catchUp(bounded); err != nil {
+			return s.withoutLeader(bounded, scheme.Outcome{}, err)
+		}
+	}
+	return s.group.read(ctx, fn)
+}
+
+// cluster is the part of the store's configuration that concerns other members.
+func (s *Server) cluster() raftstore.Cluster {
+	c := s.config.Cluster
+	c.Services = func(r grpc.ServiceRegistrar) { r.RegisterService(&relayServiceDesc, s) }
+	return c
+}

@@ -1,0 +1,49 @@
+package server
+
+import (
+	"context"
+
+	"github.com/ydb-platform/ydb-go-genproto/Ydb_Operation_V1"
+	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb"
+	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Operations"
+
+	"github.com/coordd/coordd/scheme"
+	"github.com/coordd/coordd/server/wire"
+)
+
+// operationService is Ydb.Operation.V1.OperationService (surface.md §5). Every answer of this server is final, so no
+// operation outlives its call and there is never one to find.
+type operationService struct {
+	Ydb_Operation_V1.UnimplementedOperationServiceServer
+}
+
+// GetOperation knows no operation: NOT_FOUND, or BAD_REQUEST without an id.
+func (operationService) GetOperation(_ context.Context, r *Ydb_Operations.GetOperationRequest) (*Ydb_Operations.GetOperationResponse, error) {
+	op, err := operation(noOperation(r.GetId()), nil)
+	op.Id = r.GetId()
+	return &Ydb_Operations.GetOperationResponse{Operation: op}, err
+}
+
+// CancelOperation answers as GetOperation does.
+func (operationService) CancelOperation(_ context.Context, r *Ydb_Operations.CancelOperationRequest) (*Ydb_Operations.CancelOperationResponse, error) {
+	outcome := noOperation(r.GetId())
+	return &Ydb_Operations.CancelOperationResponse{Status: Ydb.StatusIds_StatusCode(outcome.Status), Issues: wire.Issues(outcome.Issues)}, nil
+}
+
+// ForgetOperation answers as GetOperation does.
+func (operationService) ForgetOperation(_ context.Context, r *Ydb_Operations.ForgetOperationRequest) (*Ydb_Operations.ForgetOperationResponse, error) {
+	outcome := noOperation(r.GetId())
+	return &Ydb_Operations.ForgetOperationResponse{Status: Ydb.StatusIds_StatusCode(outcome.Status), Issues: wire.Issues(outcome.Issues)}, nil
+}
+
+// ListOperations lists none, of whatever kind.
+func (operationService) ListOperations(context.Context, *Ydb_Operations.ListOperationsRequest) (*Ydb_Operations.ListOperationsResponse, error) {
+	return &Ydb_Operations.ListOperationsResponse{Status: Ydb.StatusIds_SUCCESS}, nil
+}
+
+func noOperation(id string) scheme.Outcome {
+	if id == "" {
+		return refuse(scheme.BadRequest, "Operation id is empty")
+	}
+	return refuse(scheme.NotFound, "Operation not found")
+}
