@@ -76,6 +76,9 @@ func (l *loop) serve() error {
 			tick.Stop()
 			tick, ticks = nil, nil
 		}
+		if !l.s.inbox.empty() { // somebody found the turn taken
+			l.s.inbox.ring()
+		}
 		select {
 		case <-l.s.inbox.wake:
 			err = l.turn(nil)
