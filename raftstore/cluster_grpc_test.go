@@ -15,7 +15,7 @@ import (
 )
 
 // newGRPCCluster is newTestCluster over real connections on loopback.
-func newGRPCCluster(t *testing.T, members int) *testCluster {
+func newGRPCCluster(t *testing.T, members int, tls *PeerTLS) *testCluster {
 	t.Helper()
 	c := &testCluster{
 		t: t, net: newMemNet(0), dir: t.TempDir(), h: newHistory(), rates: map[string]float64{},
@@ -30,7 +30,7 @@ func newGRPCCluster(t *testing.T, members int) *testCluster {
 	for _, name := range c.names {
 		cfg := c.config(name)
 		cfg.Cluster.network, cfg.Cluster.AdvertisePeer = nil, ""
-		cfg.Cluster.ListenPeer = c.initial[name]
+		cfg.Cluster.ListenPeer, cfg.Cluster.TLS = c.initial[name], tls
 		c.cfgs[name] = cfg
 		c.start(name)
 	}
@@ -47,7 +47,7 @@ func freeAddress(t testing.TB) string {
 }
 
 func TestThreeMembersOverLoopback(t *testing.T) {
-	c := newGRPCCluster(t, 3)
+	c := newGRPCCluster(t, 3, nil)
 	for n := range 200 {
 		c.put(fmt.Sprintf("c%06d", n))
 	}
@@ -76,7 +76,7 @@ func TestThreeMembersOverLoopback(t *testing.T) {
 }
 
 func TestStrangersAreRefused(t *testing.T) {
-	c := newGRPCCluster(t, 3)
+	c := newGRPCCluster(t, 3, nil)
 	m := c.leader()
 	c.waitPublished(m)
 	s := m.store

@@ -1,0 +1,71 @@
+package raftstore
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"math/big"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/coordd/coordd/raftstore/peerpb"
+)
+
+// newPeerTLS makes an authority of its own and one certificate of it for loopback.
+func newPeerTLS(t testing.TB) *PeerTLS {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "members"},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IsCA: true, BasicConstraintsValid: true, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		KeyUsage:    x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	parsed, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool := x509.NewCertPool()
+	pool.AddCert(parsed)
+	own := []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}
+	return &PeerTLS{
+		Server: &tls.Config{Certificates: own, ClientCAs: pool, ClientAuth: tls.RequireAndVerifyClientCert},
+		Client: &tls.Config{Certificates: own, RootCAs: pool, ServerName: "127.0.0.1"},
+	}
+}
+
+func TestMembersWithCertificates(t *testing.T) {
+	own := newPeerTLS(t)
+	c := newGRPCCluster(t, 3, own)
+	c.put("over TLS")
+	c.settle()
+	s := c.leader().store
+	withoutCertificate := own.Client.Clone()
+	withoutCertificate.Certificates = nil
+	stranger := newPeerTLS(t)
+	strange := own.Client.Clone()
+	strange.Certificates = stranger.Client.Certificates
+	for name, side := range map[string]*PeerTLS{
+		"plain text":             nil,
+		"without a certificate":  {Client: withoutCertificate},
+		"of another authority":   {Client: strange},
+		"that does not trust us": stranger,
+	} {
+		_, err := (&grpcNetwork{tls: side}).hello(testContext(t), s.cfg.Cluster.address(), &peerpb.HelloRequest{})
+		if err == nil {
+			t.Errorf("a connection %s got an answer", name)
+		}
+	}
+}
