@@ -449,7 +449,7 @@ func TestEndIsNotRead(t *testing.T) {
 	client := &stuckClient{sending: make(chan struct{}), ended: make(chan struct{})}
 	policy := coordination.PingPolicy{Opaque: func() uint64 { return 1 }}
 	s := &sessionStream{front: coordination.NewFront(&policy), group: &group{clock: newClock(), queue: newQueue()}, pool: newWriters(),
-		timerAt: coordination.Never, limits: &Hardening{Linger: 20 * time.Millisecond}, finish: client, rpc: client, voice: newVoice(newClock())}
+		timerAt: coordination.Never, limits: &Hardening{Linger: 20 * time.Millisecond}, finish: client, rpc: client, voice: &voice{clock: newClock(), store: talker{}}}
 	defer s.pool.close()
 	s.front.Receive(&coordination.ClientMessage{Kind: coordination.ClientStart, Start: &coordination.AttachRequest{TimeoutMillis: 600_000}})
 	s.deliver(nil, &coordination.Message{Kind: coordination.MessageAttached})
@@ -504,3 +504,8 @@ func TestHardeningValidate(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// talker is a store that always leads.
+type talker struct{}
+
+func (talker) MaySpeak() bool { return true }
