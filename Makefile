@@ -12,6 +12,8 @@ ARGS ?=
 # CRASH_ROUNDS is how often `make crash-test` kills the server; the tests have a
 # short default of their own, which `make test` uses.
 CRASH_ROUNDS ?= 50
+# CLUSTER_ROUNDS is how often `make cluster-test` hits a server.
+CLUSTER_ROUNDS ?= 30
 CRASH_PACKAGES ?= ./conformance/crash
 # MALFORMED_STREAMS is how many streams `make malformed-test` opens, and MALFORMED_SEED what they depend on.
 MALFORMED_STREAMS ?= 10000
@@ -39,7 +41,7 @@ RACE := $(shell printf '\043include <pthread.h>\nint main(void) { return 0; }\n'
 RACE_ENV := $(if $(RACE),CGO_ENABLED=1)
 
 .PHONY: help run build test lint generate generate-check go-test tools-test compat \
-	crash-test malformed-test fuzz-short fuzz-model bench conformance conformance-map \
+	crash-test cluster-test malformed-test fuzz-short fuzz-model bench conformance conformance-map \
 	mutation-test differences fuzz tools race-note clean
 
 help: ## list these commands
@@ -82,6 +84,9 @@ crash-test: build ## kill and restart a server under load CRASH_ROUNDS times
 
 malformed-test: ## open MALFORMED_STREAMS broken streams beside good sessions (MALFORMED_SEED varies them)
 	@MALFORMED_STREAMS=$(MALFORMED_STREAMS) MALFORMED_SEED=$(MALFORMED_SEED) $(RACE_ENV) go test $(RACE) -count=1 -timeout 60m -v -run '^TestMalformedStreams$$' ./server
+
+cluster-test: build ## kill and stop servers of a cluster of three under load CLUSTER_ROUNDS times
+	@COORDD_BIN=$(CURDIR)/bin/coordd CLUSTER_ROUNDS=$(CLUSTER_ROUNDS) go test -v -count=1 -timeout 60m -run '^TestCrashCluster' ./conformance/crash
 
 fuzz-short: ## run every fuzz target for FUZZ_TIME
 	@packages="$$(go list $(FUZZ_PACKAGES))" || exit 1; for package in $$packages; do \

@@ -133,6 +133,20 @@ func TestStreamEndsFromOutside(t *testing.T) {
 	}
 }
 
+// TestStartsEveryTime starts and stops a server again and again: whatever the order in which its goroutines come, it
+// serves.
+func TestStartsEveryTime(t *testing.T) {
+	for range 300 {
+		s, err := Start(t.Context(), Config{Listen: "127.0.0.1:0", Database: "/local", InMemory: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Stop(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 func TestFirstMessageMustBeStart(t *testing.T) {
 	_, conn := startTest(t, nil)
 	stream, err := Ydb_Coordination_V1.NewCoordinationServiceClient(conn).Session(t.Context())
