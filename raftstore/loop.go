@@ -65,9 +65,6 @@ func (l *loop) serve() error {
 	err := l.turn(l.begin)
 	for err == nil {
 		l.handler.Flush(true)
-		if !l.s.inbox.empty() { // somebody found the turn taken
-			l.s.inbox.ring()
-		}
 		switch wanted := l.ticking.Load(); {
 		case wanted && tick == nil:
 			tick = l.s.lease.clock.ticker(tickInterval)
