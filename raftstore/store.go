@@ -369,7 +369,11 @@ func (s *Store) Propose(term uint64, commands [][]byte) {
 	}
 	s.backlog.Add(int64(bytes))
 	s.inbox.leave(func(m *mail) { m.proposals = append(m.proposals, proposal{term, commands, bytes}) })
-	s.loop.kick()
+	if s.appender.idle() {
+		s.loop.kick()
+	} else { // it gathers behind the write under way
+		s.inbox.ring()
+	}
 }
 
 // Backlog returns how many bytes of commands wait in front of the log because too much is under way already. It is

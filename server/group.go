@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/coordd/coordd/coordination"
@@ -38,6 +39,7 @@ type group struct {
 	access    publishedAccess
 
 	turn    sync.Mutex
+	busy    atomic.Bool          // something is in flight
 	timer   *time.Timer          // wakes run
 	timerAt coordination.Instant // when it does
 
@@ -133,7 +135,7 @@ func (g *group) Flush(busy bool) {
 	if busy {
 		g.queue.signal()
 	} else {
-		g.kick()
+		g.takeFreeTurn()
 	}
 }
 
@@ -160,9 +162,21 @@ func (g *group) run() {
 	}
 }
 
-// kick handles what is in the queue on the caller's goroutine if the turn is free; if it is not, its holder sees to it.
-// The caller must hold no lock of a stream.
+// kick handles what is in the queue on the caller's goroutine if the server is quiet: nothing is in flight, and the turn
+// is free. Otherwise requests gather for the next batch. The caller must hold no lock of a stream.
 func (g *group) kick() {
+	if g.busy.Load() {
+		if !g.queue.empty() {
+			g.queue.signal()
+		}
+		return
+	}
+	g.takeFreeTurn()
+}
+
+// takeFreeTurn handles what is in the queue on the caller's goroutine if the turn is free; if it is not, its holder sees
+// to it.
+func (g *group) takeFreeTurn() {
 	for taken := false; !g.queue.empty() && g.turn.TryLock(); taken = true {
 		if taken { // there is always more: a client's goroutine has something else to do
 			g.turn.Unlock()
@@ -209,6 +223,7 @@ func (g *group) takeTurn() {
 	g.carryOut()
 	g.continueCheckpoint()
 	g.setTimer()
+	g.busy.Store(g.inFlight > 0)
 }
 
 func (g *group) takeStore() []storeEvent {
