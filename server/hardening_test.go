@@ -116,7 +116,7 @@ func TestOutboundLimit(t *testing.T) {
 	ended := make(chan *status.Status, 1)
 	policy := coordination.PingPolicy{Opaque: func() uint64 { return 1 }}
 	s := &sessionStream{front: coordination.NewFront(&policy), group: &group{clock: newClock()}, scheduled: true,
-		timerAt: coordination.Never, limits: &Hardening{Linger: time.Hour}, voice: &voice{clock: newClock(), store: talker{}}, finish: endFunc(func(s *status.Status) { ended <- s })}
+		timerAt: coordination.Never, limits: &Hardening{Linger: time.Hour}, voice: &voice{store: talker{}}, finish: endFunc(func(s *status.Status) { ended <- s })}
 	s.front.Receive(&coordination.ClientMessage{Kind: coordination.ClientStart, Start: &coordination.AttachRequest{TimeoutMillis: 1000}})
 	s.deliver(nil, &coordination.Message{Kind: coordination.MessageAttached})
 	room := maxOutboundBytes - s.front.Queued()*replyBytes
@@ -145,7 +145,7 @@ func (f endFunc) WriteStatus(s *status.Status) error { f(s); return nil }
 func TestRequestsInFlight(t *testing.T) {
 	s, conn := startTest(t, nil)
 	stream := openTest(t, t.Context(), conn, start(600_000))
-	heard(t, stream)
+	next(t, stream)
 	only := s.streams.only(t)
 	state := func() (inFlight int, paused bool) {
 		only.mutex.Lock()
@@ -173,7 +173,7 @@ func TestRequestsInFlight(t *testing.T) {
 	}
 	close(release)
 	for range maxInFlightRequests - 1 + more {
-		if r := heard(t, stream); !r.GetAcquireSemaphoreResult().GetAcquired() {
+		if r := next(t, stream); !r.GetAcquireSemaphoreResult().GetAcquired() {
 			t.Fatalf("got %v", r)
 		}
 	}
@@ -186,7 +186,7 @@ func TestWaitingIsNotInFlight(t *testing.T) {
 	var streams [2]sessionClient
 	for i := range streams {
 		streams[i] = openTest(t, t.Context(), conn, start(600_000))
-		heard(t, streams[i])
+		next(t, streams[i])
 	}
 	owner, waiter := streams[0], streams[1]
 	request := func(i int) *Ydb_Coordination.SessionRequest {
@@ -200,7 +200,7 @@ func TestWaitingIsNotInFlight(t *testing.T) {
 			send(t, stream, m(i))
 		}
 		for range number {
-			if r := heard(t, stream); !answered(r) {
+			if r := next(t, stream); !answered(r) {
 				t.Fatalf("got %v", r)
 			}
 		}
@@ -217,26 +217,12 @@ func TestWaitingIsNotInFlight(t *testing.T) {
 	}, acquired)
 }
 
-// heard returns the next message that is no ping, and answers those.
-func heard(t *testing.T, stream sessionClient) *Ydb_Coordination.SessionResponse {
-	t.Helper()
-	for {
-		m := receive(t, stream)
-		ping := m.GetPing()
-		if ping == nil {
-			return m
-		}
-		send(t, stream, &Ydb_Coordination.SessionRequest{Request: &Ydb_Coordination.SessionRequest_Pong{
-			Pong: &Ydb_Coordination.SessionRequest_PingPong{Opaque: ping.GetOpaque()}}})
-	}
-}
-
 // TestMessageSize sends a message of exactly the limit, which is read, and one a byte larger, which is not.
 func TestMessageSize(t *testing.T) {
 	_, conn := startTest(t, nil)
 	for past := range 2 {
 		stream := openTest(t, t.Context(), conn, start(600_000))
-		heard(t, stream)
+		next(t, stream)
 		m := acquire(1, "a", make([]byte, maxMessageBytes))
 		over := proto.Size(m) - maxMessageBytes
 		m.GetAcquireSemaphore().Data = m.GetAcquireSemaphore().Data[:maxMessageBytes-over+past]
@@ -248,7 +234,7 @@ func TestMessageSize(t *testing.T) {
 			if s := endOf(stream); s.Code() != codes.ResourceExhausted {
 				t.Fatalf("ended with %v", s)
 			}
-		} else if r := heard(t, stream).GetAcquireSemaphoreResult(); r.GetStatus() != Ydb.StatusIds_BAD_REQUEST {
+		} else if r := next(t, stream).GetAcquireSemaphoreResult(); r.GetStatus() != Ydb.StatusIds_BAD_REQUEST {
 			t.Fatalf("got %v", r)
 		}
 	}
@@ -261,22 +247,22 @@ func TestDescribeFitsClients(t *testing.T) {
 	owners := coordination.MaxDescribedBytes / coordination.MaxAcquireDataBytes
 	for i := range owners {
 		owner := openTest(t, t.Context(), conn, start(600_000))
-		heard(t, owner)
+		next(t, owner)
 		send(t, owner, acquire(uint64(i), "big", make([]byte, coordination.MaxAcquireDataBytes)))
-		heard(t, owner)
+		next(t, owner)
 	}
 	stream := openTest(t, t.Context(), conn, start(600_000))
-	heard(t, stream)
+	next(t, stream)
 	describe := &Ydb_Coordination.SessionRequest{Request: &Ydb_Coordination.SessionRequest_DescribeSemaphore_{
 		DescribeSemaphore: &Ydb_Coordination.SessionRequest_DescribeSemaphore{ReqId: 1, Name: "big", IncludeOwners: true}}}
 	send(t, stream, describe)
-	if r := heard(t, stream).GetDescribeSemaphoreResult(); len(r.GetSemaphoreDescription().GetOwners()) != owners {
+	if r := next(t, stream).GetDescribeSemaphoreResult(); len(r.GetSemaphoreDescription().GetOwners()) != owners {
 		t.Fatalf("got %d owners, %v", len(r.GetSemaphoreDescription().GetOwners()), r.GetStatus())
 	}
 	send(t, stream, acquire(2, "big", make([]byte, coordination.MaxAcquireDataBytes)))
-	heard(t, stream)
+	next(t, stream)
 	send(t, stream, describe)
-	r := heard(t, stream).GetDescribeSemaphoreResult()
+	r := next(t, stream).GetDescribeSemaphoreResult()
 	if r.GetStatus() != Ydb.StatusIds_PRECONDITION_FAILED || !strings.Contains(r.GetIssues()[0].GetMessage(), "too large to send") {
 		t.Fatalf("got %v", r)
 	}

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"slices"
 
 	"google.golang.org/protobuf/proto"
 
@@ -9,6 +10,7 @@ import (
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Monitoring"
 
 	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/raftstore"
 	"github.com/coordd/coordd/scheme"
 )
 
@@ -18,7 +20,8 @@ type monitoringService struct {
 	*Server
 }
 
-// SelfCheck says GOOD while this server leads or is connected to the leader, EMERGENCY otherwise.
+// SelfCheck says GOOD while this server leads or is connected to the leader, EMERGENCY otherwise. The leader says DEGRADED
+// while it hears nothing of a server that has a vote.
 func (s monitoringService) SelfCheck(ctx context.Context, r *Ydb_Monitoring.SelfCheckRequest) (*Ydb_Monitoring.SelfCheckResponse, error) {
 	op, err := s.queryWith(s.group.read, ctx, r.GetOperationParams(), func(*coordination.Machine) (proto.Message, scheme.Outcome) {
 		return &Ydb_Monitoring.SelfCheckResult{SelfCheckResult: s.selfCheck()}, scheme.Done()
@@ -35,6 +38,11 @@ func (s monitoringService) NodeCheck(ctx context.Context, r *Ydb_Monitoring.Node
 func (s *Server) selfCheck() Ydb_Monitoring.SelfCheck_Result {
 	if !s.streams.led() {
 		return Ydb_Monitoring.SelfCheck_EMERGENCY
+	}
+	if s.streams.localLink() != nil && slices.ContainsFunc(s.store.Members(), func(m raftstore.Member) bool {
+		return !m.Learner && !m.Active && m.ID != s.store.Member()
+	}) {
+		return Ydb_Monitoring.SelfCheck_DEGRADED
 	}
 	return Ydb_Monitoring.SelfCheck_GOOD
 }

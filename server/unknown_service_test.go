@@ -141,3 +141,27 @@ func TestMonitoringService(t *testing.T) {
 	}
 	close(release)
 }
+
+// TestSelfCheckOfCluster stops one server after the other.
+func TestSelfCheckOfCluster(t *testing.T) {
+	c := startCluster(t, 3)
+	says := func(i int, want Ydb_Monitoring.SelfCheck_Result) {
+		t.Helper()
+		until(func() bool {
+			answer, err := Ydb_Monitoring_V1.NewMonitoringServiceClient(c.conns[i]).SelfCheck(t.Context(), new(Ydb_Monitoring.SelfCheckRequest))
+			var result Ydb_Monitoring.SelfCheckResult
+			if err != nil || answer.GetOperation().GetResult().UnmarshalTo(&result) != nil {
+				t.Fatalf("server %d: %v, %v", i, answer, err)
+			}
+			return result.GetSelfCheckResult() == want
+		})
+	}
+	for i := range c.servers {
+		says(i, Ydb_Monitoring.SelfCheck_GOOD)
+	}
+	leads, follows := c.leader()
+	c.stop(follows)
+	says(leads, Ydb_Monitoring.SelfCheck_DEGRADED)
+	c.stop(3 - leads - follows)
+	says(leads, Ydb_Monitoring.SelfCheck_EMERGENCY)
+}
