@@ -187,6 +187,9 @@ func (c *client) compare(b *belief, d *Ydb_Coordination.SemaphoreDescription) er
 		return fmt.Errorf("session %d has order id %d at %s, was %d", c.id, link.GetOrderId(), b.name, b.order)
 	}
 	b.possible, b.count, b.order = []relation{now}, nil, 0
+	if now == waiting {
+		b.possible = append(b.possible, owner) // it may be let in at any time
+	}
 	if link != nil {
 		b.count, b.order = []uint64{link.GetCount()}, link.GetOrderId()
 	}
