@@ -145,23 +145,31 @@ func TestMonitoringService(t *testing.T) {
 // TestSelfCheckOfCluster stops one server after the other.
 func TestSelfCheckOfCluster(t *testing.T) {
 	c := startCluster(t, 3)
-	says := func(i int, want Ydb_Monitoring.SelfCheck_Result) {
+	// says waits until one of the servers that run says so: which of them leads may change at any time.
+	says := func(want Ydb_Monitoring.SelfCheck_Result) {
 		t.Helper()
 		until(func() bool {
-			answer, err := Ydb_Monitoring_V1.NewMonitoringServiceClient(c.conns[i]).SelfCheck(t.Context(), new(Ydb_Monitoring.SelfCheckRequest))
-			var result Ydb_Monitoring.SelfCheckResult
-			if err != nil || answer.GetOperation().GetResult().UnmarshalTo(&result) != nil {
-				t.Fatalf("server %d: %v, %v", i, answer, err)
+			for i := range c.servers {
+				if c.servers[i] != nil && c.selfCheck(i) == want {
+					return true
+				}
 			}
-			return result.GetSelfCheckResult() == want
+			return false
 		})
 	}
-	for i := range c.servers {
-		says(i, Ydb_Monitoring.SelfCheck_GOOD)
+	says(Ydb_Monitoring.SelfCheck_GOOD)
+	c.stop(0)
+	says(Ydb_Monitoring.SelfCheck_DEGRADED)
+	c.stop(1)
+	says(Ydb_Monitoring.SelfCheck_EMERGENCY)
+}
+
+func (c *testCluster) selfCheck(i int) Ydb_Monitoring.SelfCheck_Result {
+	c.t.Helper()
+	answer, err := Ydb_Monitoring_V1.NewMonitoringServiceClient(c.conns[i]).SelfCheck(c.t.Context(), new(Ydb_Monitoring.SelfCheckRequest))
+	var result Ydb_Monitoring.SelfCheckResult
+	if err != nil || answer.GetOperation().GetResult().UnmarshalTo(&result) != nil {
+		c.t.Fatalf("server %d: %v, %v", i, answer, err)
 	}
-	leads, follows := c.leader()
-	c.stop(follows)
-	says(leads, Ydb_Monitoring.SelfCheck_DEGRADED)
-	c.stop(3 - leads - follows)
-	says(leads, Ydb_Monitoring.SelfCheck_EMERGENCY)
+	return result.GetSelfCheckResult()
 }
