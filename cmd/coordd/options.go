@@ -49,15 +49,17 @@ const (
 	configName   = "config"
 	dataDirName  = "data-dir"
 	inMemoryName = "in-memory"
+	listenName   = "listen"
+	databaseName = "database"
 )
 
 // serveOptions are the settings of `coordd serve`, in the order of its help.
 var serveOptions = slices.Concat([]option{
-	{"listen", "HOST:PORT", "address to accept clients on, plain text; port 0 takes a free one", "127.0.0.1:2136", setListen},
+	{listenName, "HOST:PORT", "address to accept clients on, plain text; port 0 takes a free one", "127.0.0.1:2136", setListen},
 	{"advertise", "HOST[:PORT]", "address that clients are told to connect to (default: derived from --listen)", "", setAdvertise},
 	dataDirOption,
 	{inMemoryName, "bool", "keep everything in memory and write nothing to disk, for tests", "false", setInMemory},
-	{"database", "PATH", "path of the database that clients name", "/local", setDatabase},
+	{databaseName, "PATH", "path of the database that clients name", "/local", setDatabase},
 	{"listen-tls", "HOST:PORT", "address to accept clients on, TLS, 2135 by convention (default: none)", "", setListenTLS},
 	{"advertise-tls", "HOST[:PORT]", "what --advertise is, for --listen-tls (default: derived from the two)", "", setAdvertiseTLS},
 	{"tls-cert", "FILE", "PEM file of the server's certificate chain; read again when it changes", "", setFile(func(s *settings) *string { return &s.tls.certificate })},

@@ -62,6 +62,18 @@ func addFlags(flags *pflag.FlagSet, options []option) {
 // variable, else the config file, else the default. Errors carry exitUsage for a
 // flag and exitConfig for all the rest. The origins are by option name.
 func resolve(options []option, flags *pflag.FlagSet, env environment, uid int) (settings, map[string]given, error) {
+	s, values, err := resolveEach(options, flags, env)
+	if err == nil {
+		err = settleDataDir(&s, values, env, uid)
+	}
+	if err != nil {
+		return settings{}, nil, err
+	}
+	return s, values, nil
+}
+
+// resolveEach finds the values one by one, and leaves to resolve what depends on several.
+func resolveEach(options []option, flags *pflag.FlagSet, env environment) (settings, map[string]given, error) {
 	file, err := configFileValues(flags, env)
 	if err != nil {
 		return settings{}, nil, err
@@ -83,9 +95,6 @@ func resolve(options []option, flags *pflag.FlagSet, env environment, uid int) (
 		if err := o.set(&s, value.value); err != nil {
 			return settings{}, nil, value.refuse(err)
 		}
-	}
-	if err := settleDataDir(&s, values, env, uid); err != nil {
-		return settings{}, nil, err
 	}
 	return s, values, nil
 }
