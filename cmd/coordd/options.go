@@ -23,6 +23,7 @@ type settings struct {
 	database  string // absolute path
 	dataDir   string // absolute path; empty if and only if inMemory is set
 	inMemory  bool   // nothing is written to disk
+	localYDB  bool   // the variables of the local-ydb image count
 	tls       tlsSettings
 	auth      authSettings
 	cluster   clusterSettings
@@ -77,6 +78,7 @@ var serveOptions = slices.Concat([]option{
 		setCount(func(s *settings) *int { return &s.connectionsPerAddress })},
 	{"log-level", "LEVEL", "least severe message to log: " + levelNames, "info", setLogLevel},
 	{"log-format", "FORMAT", "form of the log on stderr: text or json", "text", setLogFormat},
+	localYDBOption,
 }, clusterOptions)
 
 // dataDirOption is shared by the commands that work on a data directory.

@@ -28,6 +28,8 @@ type given struct {
 	value  string
 	origin string   // for messages: the flag, the variable, or the file, line and key
 	code   exitCode // of the process if the value is not allowed
+	// localYDB is set if the value stands for what the local-ydb image would do.
+	localYDB bool
 }
 
 // refuse is the error for a value that is not allowed; reason says what is.
@@ -79,11 +81,15 @@ func resolveEach(options []option, flags *pflag.FlagSet, env environment) (setti
 		return settings{}, nil, err
 	}
 	var s settings
+	standIn := localYDBValues(flags, env, file)
 	values := map[string]given{}
 	for _, o := range options {
 		value, found := lookUp(o.name, flags, env)
 		if !found {
 			value, found = file[o.name]
+		}
+		if !found {
+			value, found = standIn[o.name]
 		}
 		if !found {
 			value = given{value: o.fallback, origin: "default", code: exitConfig}
