@@ -23,6 +23,7 @@ type settings struct {
 	database  string // absolute path
 	dataDir   string // absolute path; empty if and only if inMemory is set
 	inMemory  bool   // nothing is written to disk
+	localYDB  bool   // the variables of the local-ydb image count
 	tls       tlsSettings
 	auth      authSettings
 	cluster   clusterSettings
@@ -49,15 +50,17 @@ const (
 	configName   = "config"
 	dataDirName  = "data-dir"
 	inMemoryName = "in-memory"
+	listenName   = "listen"
+	databaseName = "database"
 )
 
 // serveOptions are the settings of `coordd serve`, in the order of its help.
 var serveOptions = slices.Concat([]option{
-	{"listen", "HOST:PORT", "address to accept clients on, plain text; port 0 takes a free one", "127.0.0.1:2136", setListen},
+	{listenName, "HOST:PORT", "address to accept clients on, plain text; port 0 takes a free one", "127.0.0.1:2136", setListen},
 	{"advertise", "HOST[:PORT]", "address that clients are told to connect to (default: derived from --listen)", "", setAdvertise},
 	dataDirOption,
 	{inMemoryName, "bool", "keep everything in memory and write nothing to disk, for tests", "false", setInMemory},
-	{"database", "PATH", "path of the database that clients name", "/local", setDatabase},
+	{databaseName, "PATH", "path of the database that clients name", "/local", setDatabase},
 	{"listen-tls", "HOST:PORT", "address to accept clients on, TLS, 2135 by convention (default: none)", "", setListenTLS},
 	{"advertise-tls", "HOST[:PORT]", "what --advertise is, for --listen-tls (default: derived from the two)", "", setAdvertiseTLS},
 	{"tls-cert", "FILE", "PEM file of the server's certificate chain; read again when it changes", "", setFile(func(s *settings) *string { return &s.tls.certificate })},
@@ -75,6 +78,7 @@ var serveOptions = slices.Concat([]option{
 		setCount(func(s *settings) *int { return &s.connectionsPerAddress })},
 	{"log-level", "LEVEL", "least severe message to log: " + levelNames, "info", setLogLevel},
 	{"log-format", "FORMAT", "form of the log on stderr: text or json", "text", setLogFormat},
+	localYDBOption,
 }, clusterOptions)
 
 // dataDirOption is shared by the commands that work on a data directory.
