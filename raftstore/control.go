@@ -58,12 +58,8 @@ func (l *loop) tick() {
 	if l.ticks%leaseTicks == 0 {
 		l.confirmLease()
 	}
-	if l.ticks%retryTicks == 0 && l.leading && l.caughtUp {
-		if m := l.unpublished(); m != nil {
-			if err := l.proposeChange(pb.ConfChangeUpdateNode, m.ID, m); err != nil {
-				l.s.cfg.Logger.Debug("publish a member's record", "err", err)
-			}
-		}
+	if l.ticks%retryTicks == 0 {
+		l.publish()
 	}
 	if l.s.peers != nil {
 		for _, m := range l.conf.Members {
@@ -81,6 +77,12 @@ func (l *loop) fromPeers(m mail) {
 		if h.GetUrgent() {
 			l.streams[h.GetFrom()]++
 		}
+	}
+	for _, h := range m.retold {
+		l.headers[h.GetFrom()] = h
+	}
+	if len(m.retold) > 0 {
+		l.publish()
 	}
 	for _, msg := range m.received {
 		l.receive(msg)
@@ -180,7 +182,7 @@ func (l *loop) unpublished() *memberRecord {
 		if h.GetAddress() != "" && len(h.GetAddress()) <= memberTextMax {
 			want.Peer = h.GetAddress()
 		}
-		if len(h.GetClientAddress()) <= memberTextMax {
+		if h.GetClientAddress() != "" && len(h.GetClientAddress()) <= clientTextMax {
 			want.Client = h.GetClientAddress()
 		}
 		want.Version = h.GetVersion()

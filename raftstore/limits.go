@@ -55,6 +55,7 @@ const LeaseWindow = 850 * time.Millisecond
 const (
 	membersMax              = 15 // members of a cluster
 	memberTextMax           = 255
+	clientTextMax           = 600 // room for two names of full length with their ports
 	laneMessagesMax         = 4_096
 	laneBytesMax            = 48 << 20 // one message is at most MaxCommandBytes and a little
 	frameBytesMax           = 1 << 20  // no further message joins a frame beyond this

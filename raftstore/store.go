@@ -163,6 +163,7 @@ type Store struct {
 	receiving     chan struct{} // capacity 1: held while a checkpoint is being received or installed
 	restoredIndex atomic.Uint64
 	full          atomic.Bool
+	client        atomic.Pointer[string] // see SetClientAddress
 	spaceDone     chan struct{}
 	fromBackup    atomic.Bool
 	backups       sync.Mutex    // held during a backup
@@ -191,6 +192,7 @@ func OpenContext(ctx context.Context, cfg Config) (*Store, error) {
 		}
 	}
 	s.inbox.wake = make(chan struct{}, 1)
+	s.client.Store(&cfg.Cluster.ClientAddress)
 	if cfg.InMemory {
 		s.openMemory()
 		return s, nil
