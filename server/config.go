@@ -66,7 +66,8 @@ type Config struct {
 	// Hardening holds limits of this server alone; a zero field takes its default.
 	Hardening Hardening
 
-	tailBytes int // of raftstore.Config; set by tests that measure memory
+	tailBytes int                              // of raftstore.Config; set by tests that measure memory
+	shuffle   func(n int, swap func(i, j int)) // the order of endpoints; nil: random
 }
 
 const defaultHoldStartFailureMillis = 100

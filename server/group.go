@@ -37,6 +37,7 @@ type group struct {
 	readyOnce sync.Once
 	waiting   barrierWaiters
 	access    publishedAccess
+	committed atomic.Uint64 // index that the leader last told, 0 if it never did
 
 	turn    sync.Mutex
 	busy    atomic.Bool          // something is in flight
@@ -274,6 +275,7 @@ func (g *group) handleStore(e storeEvent) error {
 		g.machine, g.checkpoint = machine, nil
 		g.access.publish(machine)
 	case e.barrier&readBarrier != 0:
+		g.committed.Store(max(e.index, g.committed.Load()))
 		g.barriers = append(g.barriers, passedBarrier{e.barrier, e.index})
 	case e.barrier != 0 && g.leader != nil:
 		g.leader.BarrierPassed(e.barrier)
