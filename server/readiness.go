@@ -80,7 +80,7 @@ func (s *Server) issues() []issue {
 	case !s.streams.led():
 		add(issueNoLeader, fatal, self, "no leader")
 	case !known:
-		add(issueCatchingUp, fatal, self, "catching up: the leader has not told yet how far it is")
+		add(issueNoLeader, fatal, self, "no word from the leader yet")
 	case entries > behindMax:
 		add(issueCatchingUp, fatal, self, "catching up: %d entries behind", entries)
 	}
@@ -101,7 +101,7 @@ const (
 	// probePeriod is how often a server that does not lead asks how far the leader is.
 	probePeriod = time.Second
 	// quietStart is how long a server may take to get ready before it says why it is not.
-	quietStart = time.Second
+	quietStart = 3 * time.Second
 )
 
 // watcher is the goroutines that find out about the readiness and tell others when it changes.

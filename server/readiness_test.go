@@ -164,7 +164,7 @@ func TestReadinessWhenBehind(t *testing.T) {
 		t.Errorf("far behind: %+v", r)
 	}
 	s.group.committed.Store(0)
-	if r := s.Readiness(); r.Ready || !strings.HasPrefix(r.Reason, "catching up: ") {
+	if r := s.Readiness(); r.Ready || r.Reason != "no word from the leader yet" {
 		t.Errorf("unknown: %+v", r)
 	}
 	c.eventually("the leader to tell", func() bool { return s.Readiness().Ready })
