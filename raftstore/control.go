@@ -28,7 +28,9 @@ type control struct {
 
 	rounds       []leaseRound
 	lastRound    uint64
-	transferring bool
+	transferring bool // see setTransferring
+	stuck        bool // it should hand over, and nobody can take it
+	ledAt        int  // the last tick at which there was a leader
 
 	campaign *time.Timer
 	tries    int // campaigns left after the leader's connection was reset
@@ -50,7 +52,10 @@ func (l *loop) tick() {
 	l.stale = true
 	l.node.Tick()
 	if l.transferring && l.node.BasicStatus().LeadTransferee == raft.None {
-		l.transferring = false
+		l.setTransferring(false)
+	}
+	if l.leader != raft.None {
+		l.ledAt = l.ticks
 	}
 	if l.leading && l.s.appender.stuck(slowWriteMax) {
 		l.stepAside("the disk is slow")
@@ -82,6 +87,7 @@ func (l *loop) fromPeers(m mail) {
 		l.headers[h.GetFrom()] = h
 	}
 	if len(m.retold) > 0 {
+		l.stale = true
 		l.publish()
 	}
 	for _, msg := range m.received {
@@ -200,6 +206,12 @@ func (l *loop) show() {
 	}
 	l.stale = false
 	v := &memberView{conf: l.conf, leader: l.node.BasicStatus().Lead, leading: l.leading, fresh: l.s.tail.fresh()}
+	v.full = map[uint64]bool{l.s.identity.Member: l.s.full.Load()}
+	for id, h := range l.headers {
+		if h.GetFull() {
+			v.full[id] = true
+		}
+	}
 	if l.leading {
 		v.match, v.active = map[uint64]uint64{}, map[uint64]bool{}
 		for id, p := range l.node.Status().Progress {

@@ -231,6 +231,7 @@ func (l *loop) send(m *pb.Message) {
 	case l.s.peers == nil:
 	case m.GetType() == pb.MsgSnap:
 		l.sendSnapshot(m)
+	case m.GetType() == pb.MsgPreVote && l.holdsBack():
 	default:
 		l.s.peers.send(m)
 	}
@@ -354,7 +355,8 @@ func (l *loop) noteRole(rd raft.Ready) {
 	l.stale = true
 	if l.leading && (!leading || term != l.term) {
 		l.revokeLease()
-		l.transferring = false
+		l.setTransferring(false)
+		l.stuck = false
 	}
 	if l.leading || !leading {
 		l.handler.Following(term, otherLeader(leading, leader))
