@@ -53,16 +53,21 @@ func startCluster(t *testing.T, n int) *testCluster {
 func startClusterWith(t *testing.T, n int, change func(*Config)) *testCluster {
 	t.Helper()
 	c := newCluster(t, n, change)
-	errs := make(chan error, n)
-	for i := range n {
+	c.startAll()
+	return c
+}
+
+func (c *testCluster) startAll() {
+	c.t.Helper()
+	errs := make(chan error, len(c.servers))
+	for i := range c.servers {
 		go func() { errs <- c.start(i) }()
 	}
-	for range n {
+	for range c.servers {
 		if err := <-errs; err != nil {
-			t.Fatal(err)
+			c.t.Fatal(err)
 		}
 	}
-	return c
 }
 
 // newCluster starts nobody yet.

@@ -344,6 +344,7 @@ func (g *group) handle(e event) {
 	case e.call != nil:
 		g.handleCall(e.call)
 	case e.link != g.link: // the stream tells the next leader itself
+	case g.crowded() && g.turnAway(&e):
 	case e.forward.Attach != nil:
 		g.sinks[e.id] = e.sink
 		g.leader.Attach(g.clock.now(), e.id, *e.forward.Attach)
@@ -366,8 +367,13 @@ func (g *group) handleCall(c *call) {
 		c.done <- notLeading
 	default:
 		number := g.leader.NextCall()
+		command := c.build(number)
+		if g.crowded() && !shrinks(command) {
+			c.done <- refuse(scheme.Unavailable, errDiskFull)
+			return
+		}
 		g.calls[number] = c
-		g.leader.Propose(c.build(number))
+		g.leader.Propose(command)
 	}
 }
 

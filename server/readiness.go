@@ -84,6 +84,14 @@ func (s *Server) issues() []issue {
 	case entries > behindMax:
 		add(issueCatchingUp, fatal, self, "catching up: %d entries behind", entries)
 	}
+	if s.store.Writable() != nil {
+		free, reserve := s.store.Space()
+		g := serious
+		if s.group.crowded() && s.streams.localLink() != nil {
+			g = fatal
+		}
+		add(issueDisk, g, self, "the disk is nearly full: %s free, %s reserved", sizeText(free), sizeText(reserve))
+	}
 	if s.streams.localLink() != nil {
 		for _, m := range s.store.Members() {
 			if !m.Learner && !m.Active && m.ID != self {
@@ -129,9 +137,9 @@ func (s *Server) watch(ctx context.Context) {
 	var told issueKind
 	for pause := startPeriod; ; {
 		now := s.worstIssue()
-		if first && now.gravity != fatal {
+		if first && (now.gravity != fatal || now.kind == issueDisk) { // space may take an operator to come
 			first, pause = false, watchPeriod
-			s.showHealth(true)
+			s.showHealth(now.gravity != fatal)
 			s.publishAddresses()
 			close(s.watcher.reached)
 		}
@@ -203,4 +211,17 @@ func (s *Server) lag() (entries uint64, known bool) {
 		return 0, true
 	}
 	return max(committed, applied) - applied, committed != 0
+}
+
+// sizeText is a number of bytes for people.
+func sizeText(bytes uint64) string {
+	switch {
+	case bytes >= 10<<30:
+		return fmt.Sprintf("%d GiB", bytes>>30)
+	case bytes >= 10<<20:
+		return fmt.Sprintf("%d MiB", bytes>>20)
+	case bytes >= 10<<10:
+		return fmt.Sprintf("%d KiB", bytes>>10)
+	}
+	return fmt.Sprintf("%d bytes", bytes)
 }

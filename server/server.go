@@ -93,7 +93,7 @@ func Start(ctx context.Context, config Config) (*Server, error) {
 		done: make(chan struct{}), opened: make(chan struct{})}
 	s.member = newMember(s)
 	store, err := raftstore.OpenContext(ctx, raftstore.Config{Dir: config.DataDir, InMemory: config.InMemory, Logger: config.Logger,
-		Cluster: s.cluster(), TailBytes: config.tailBytes})
+		Cluster: s.cluster(), TailBytes: config.tailBytes, ReserveBytes: config.DiskReserve, FreeSpace: config.freeSpace})
 	if err != nil {
 		return nil, errors.Join(err, tls.close())
 	}
