@@ -1,9 +1,13 @@
 package raftstore
 
 import (
+	"context"
 	"errors"
+	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"google.golang.org/protobuf/proto"
@@ -77,4 +81,50 @@ func TestChangedSenderIsRefused(t *testing.T) {
 	}
 	s.lost(h)
 	c.settle()
+}
+
+// refusedCampaigns counts what raft says when it will not stand for election.
+type refusedCampaigns struct {
+	slog.Handler
+	count *atomic.Int64
+}
+
+func (h refusedCampaigns) Enabled(context.Context, slog.Level) bool { return true }
+
+func (h refusedCampaigns) Handle(_ context.Context, r slog.Record) error {
+	if strings.Contains(r.Message, "cannot campaign") {
+		h.count.Add(1)
+	}
+	return nil
+}
+
+// A leadership that is handed over right behind a change of the members is taken at once.
+func TestTransferBehindAMembershipChange(t *testing.T) {
+	t.Parallel()
+	c := newTestCluster(t, 3, 520)
+	var refused atomic.Int64
+	for _, name := range c.names {
+		c.kill(name)
+		cfg := c.cfgs[name]
+		cfg.Logger = slog.New(refusedCampaigns{quiet.Handler(), &refused})
+		c.cfgs[name] = cfg
+		c.start(name)
+	}
+	c.waitPublished(c.leader())
+	for round := range 20 {
+		m := c.leader()
+		c.put(fmt.Sprint("round ", round))
+		address := fmt.Sprint("address ", round)
+		m.store.SetClientAddress(address)
+		c.poll("the leader to know its own address", func() bool {
+			return slices.ContainsFunc(m.store.Members(), func(o Member) bool { return o.ClientAddress == address })
+		})
+		if err := m.store.TransferLeader(testContext(t), 0); err != nil && !errors.Is(err, ErrNotLeader) {
+			t.Fatal(err)
+		}
+	}
+	c.settle()
+	if n := refused.Load(); n > 0 {
+		t.Errorf("%d times a member refused to stand for election", n)
+	}
 }

@@ -28,9 +28,10 @@ type control struct {
 
 	rounds       []leaseRound
 	lastRound    uint64
-	transferring bool // see setTransferring
-	stuck        bool // it should hand over, and nobody can take it
-	ledAt        int  // the last tick at which there was a leader
+	offer        *leadershipOffer // nil if there is none
+	transferring bool             // see setTransferring
+	stuck        bool             // it should hand over, and nobody can take it
+	ledAt        int              // the last tick at which there was a leader
 
 	campaign *time.Timer
 	tries    int // campaigns left after the leader's connection was reset
@@ -118,7 +119,33 @@ func (l *loop) receive(m *pb.Message) {
 		l.s.inbox.fail(ErrEmptied)
 		return
 	}
+	if m.GetType() == pb.MsgTimeoutNow {
+		l.offer = &leadershipOffer{m, l.node.BasicStatus().GetCommit()}
+		l.takeOffer()
+		return
+	}
 	l.step(m)
+}
+
+// leadershipOffer is a leader's request to take over.
+type leadershipOffer struct {
+	message *pb.Message
+	commit  uint64 // what was committed when it came
+}
+
+// takeOffer stands for election at the leader's request, once everything is applied that was committed then: raft would
+// refuse without a word as long as a change of the members is among it, and the cluster would be without a leader until
+// the old one gives up waiting.
+func (l *loop) takeOffer() {
+	switch {
+	case l.offer == nil:
+	case l.node.BasicStatus().Applied < l.offer.commit:
+		l.waitForApplied()
+	default:
+		m := l.offer.message
+		l.offer = nil
+		l.step(m) // void if the term is over
+	}
 }
 
 // lost notes that a member's stream ended. If it was the leader's last, the leader has probably died: then this member

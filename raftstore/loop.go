@@ -293,7 +293,8 @@ func (l *loop) noteApplied() {
 		l.unapplied -= entriesBytes(m.GetEntries())
 		l.deliver(m.GetResponses())
 	}
-	if l.unapplied < handedBytesMax/2 && len(l.held) == 0 {
+	l.takeOffer()
+	if l.unapplied < handedBytesMax/2 && len(l.held) == 0 && l.offer == nil {
 		l.s.wakeApply.Store(false)
 	}
 }

@@ -130,7 +130,7 @@ func (s *Server) sendClientsElsewhere(ctx context.Context) {
 		select {
 		case <-look.C:
 		case <-ctx.Done():
-			s.config.Logger.Info("the other servers may not know yet that this one stops")
+			s.config.Logger.Debug("the other servers may not know yet that this one stops")
 			return
 		}
 	}
