@@ -30,7 +30,9 @@ type caller struct {
 	made atomic.Int64
 }
 
-func answered[A interface{ GetOperation() *Ydb_Operations.Operation }](answer A, err error) error {
+func answered[A interface {
+	GetOperation() *Ydb_Operations.Operation
+}](answer A, err error) error {
 	if err == nil && answer.GetOperation().GetStatus() != Ydb.StatusIds_SUCCESS {
 		err = fmt.Errorf("%v", answer.GetOperation())
 	}
@@ -43,7 +45,9 @@ func (c *caller) run(ctx context.Context, stop <-chan struct{}) error {
 	directory := "/local/" + c.name
 	node := directory + "/node"
 	steps := []func() error{
-		func() error { return answered(tree.MakeDirectory(ctx, &Ydb_Scheme.MakeDirectoryRequest{Path: directory})) },
+		func() error {
+			return answered(tree.MakeDirectory(ctx, &Ydb_Scheme.MakeDirectoryRequest{Path: directory}))
+		},
 		func() error { return answered(nodes.CreateNode(ctx, &Ydb_Coordination.CreateNodeRequest{Path: node})) },
 		func() error { return answered(nodes.DropNode(ctx, &Ydb_Coordination.DropNodeRequest{Path: node})) },
 		func() error {
@@ -107,8 +111,8 @@ func (all *callers) end() {
 	all.running.Wait()
 }
 
-// TestCallsSurviveTheLeader hands the leadership around and stops leaders while calls are under way on every server:
-// each is executed once, and answers so.
+// TestCallsSurviveTheLeader hands the leadership around, stops leaders and takes their logs away from under them, while
+// calls are under way on every server that stays: each is executed once, and answers so.
 func TestCallsSurviveTheLeader(t *testing.T) {
 	c := startCluster(t, 3)
 	all := startCallers(t, c, 4, 0, 1, 2)
@@ -123,11 +127,15 @@ func TestCallsSurviveTheLeader(t *testing.T) {
 	}
 	all.progress(3)
 	all.end()
-	for range 2 {
+	for round := range 4 {
 		leader, _ := c.leader()
 		rest := startCallers(t, c, 4, (leader+1)%3, (leader+2)%3)
 		rest.progress(3)
-		c.stop(leader)
+		if round%2 == 0 {
+			c.crash(leader)
+		} else {
+			c.stop(leader)
+		}
 		rest.progress(3)
 		if err := c.start(leader); err != nil {
 			t.Fatal(err)
@@ -135,6 +143,23 @@ func TestCallsSurviveTheLeader(t *testing.T) {
 		rest.progress(3)
 		rest.end()
 	}
+}
+
+// crash ends a server without handing anything over: first of all it is gone for the others.
+func (c *testCluster) crash(i int) {
+	c.t.Helper()
+	s := c.servers[i]
+	c.servers[i] = nil
+	if err := s.store.Stop(); err != nil {
+		c.t.Fatal(err)
+	}
+	s.stopKeeper()
+	s.grpc.Stop()
+	s.serving.Wait()
+	s.stopMember()
+	close(s.group.stop)
+	<-s.group.ended
+	s.writers.close()
 }
 
 // A call on the server that is being stopped is finished through the next leader.

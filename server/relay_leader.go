@@ -77,7 +77,9 @@ func (p *relayPeer) write(rpc exchangeServer, ended <-chan struct{}) {
 		case <-ended:
 			return
 		case <-p.link.gone:
-			return // the other server sees no more leave given, and looks for the next leader
+			// It looks for the next leader, which may be this server again without its having heard of a change.
+			_ = rpc.Send(&relaypb.FromLeader{Gone: true})
+			return
 		case <-p.wake:
 		}
 		p.mutex.Lock()

@@ -743,8 +743,10 @@ func (x *OpenRequest) GetWatching() bool {
 type FromLeader struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Not 0: leave to speak, given to the request of this number.
-	Renewed       uint64     `protobuf:"varint,1,opt,name=renewed,proto3" json:"renewed,omitempty"`
-	Messages      []*Message `protobuf:"bytes,2,rep,name=messages,proto3" json:"messages,omitempty"`
+	Renewed  uint64     `protobuf:"varint,1,opt,name=renewed,proto3" json:"renewed,omitempty"`
+	Messages []*Message `protobuf:"bytes,2,rep,name=messages,proto3" json:"messages,omitempty"`
+	// The sender leads no more, or no more in the term in which the relay was opened: nothing else will come.
+	Gone          bool `protobuf:"varint,3,opt,name=gone,proto3" json:"gone,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -791,6 +793,13 @@ func (x *FromLeader) GetMessages() []*Message {
 		return x.Messages
 	}
 	return nil
+}
+
+func (x *FromLeader) GetGone() bool {
+	if x != nil {
+		return x.Gone
+	}
+	return false
 }
 
 type Message struct {
@@ -1373,11 +1382,12 @@ const file_server_relaypb_relay_proto_rawDesc = "" +
 	"\vOpenRequest\x12\x1a\n" +
 	"\bsequence\x18\x01 \x01(\x04R\bsequence\x122\n" +
 	"\arequest\x18\x02 \x01(\v2\x18.coordd.relay.v1.RequestR\arequest\x12\x1a\n" +
-	"\bwatching\x18\x03 \x01(\bR\bwatching\"\\\n" +
+	"\bwatching\x18\x03 \x01(\bR\bwatching\"p\n" +
 	"\n" +
 	"FromLeader\x12\x18\n" +
 	"\arenewed\x18\x01 \x01(\x04R\arenewed\x124\n" +
-	"\bmessages\x18\x02 \x03(\v2\x18.coordd.relay.v1.MessageR\bmessages\"\xa1\x04\n" +
+	"\bmessages\x18\x02 \x03(\v2\x18.coordd.relay.v1.MessageR\bmessages\x12\x12\n" +
+	"\x04gone\x18\x03 \x01(\bR\x04gone\"\xa1\x04\n" +
 	"\aMessage\x12\x16\n" +
 	"\x06stream\x18\x01 \x01(\x04R\x06stream\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\rR\x04kind\x12\x1a\n" +
