@@ -168,7 +168,7 @@ type lane struct {
 	mu     sync.Mutex
 	queue  []*pb.Message
 	bytes  int
-	held   *pb.Message // see hold
+	held   *pb.Message        // see hold
 	stream context.CancelFunc // ends the open stream, nil if there is none
 	retell bool               // what this member says of itself has changed
 }
