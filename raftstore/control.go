@@ -68,6 +68,7 @@ func (l *loop) tick() {
 		l.publish()
 	}
 	if l.s.peers != nil {
+		l.s.peers.release()
 		for _, m := range l.conf.Members {
 			if at, ok := l.heard[m.ID]; ok && (l.ticks-at)%silenceTicks == silenceTicks-1 {
 				l.s.peers.renew(m.ID)
