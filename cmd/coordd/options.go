@@ -27,6 +27,7 @@ type settings struct {
 	tls       tlsSettings
 	auth      authSettings
 	cluster   clusterSettings
+	reserve   uint64 // bytes of the disk kept free, 0: none
 	// How many of each a client or the process may have open at once.
 	streamsPerConnection, streams, connectionsPerAddress int
 
@@ -70,6 +71,7 @@ var serveOptions = slices.Concat([]option{
 	{"token-file", "FILE", "file of access tokens, in each line a token and a user; read again when it changes", "", setFile(func(s *settings) *string { return &s.auth.tokenFile })},
 	{"initial-admin", "NAME", "administrator to add if there are no users", "", setInitialAdmin},
 	{"initial-admin-password-file", "FILE", "file with the password of --initial-admin", "", setFile(func(s *settings) *string { return &s.auth.adminPasswordFile })},
+	{"disk-reserve", "SIZE", "free space of the data directory's disk below which nothing new is written; 0: none", "128MiB", setDiskReserve},
 	{"streams-per-connection", "NUMBER", "calls, sessions above all, that one connection may have open at once", "100000",
 		setCount(func(s *settings) *int { return &s.streamsPerConnection })},
 	{"streams", "NUMBER", "sessions' streams that may be open at once in all", "100000",
@@ -189,6 +191,25 @@ func setCount(field func(*settings) *int) func(*settings, string) error {
 		*field(s) = number
 		return nil
 	}
+}
+
+// sizeUnits are the endings of sizes, the longest first.
+var sizeUnits = []struct {
+	ending string
+	bytes  uint64
+}{{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"TiB", 1 << 40}, {"", 1}}
+
+// setDiskReserve takes a number of bytes, with or without a unit.
+func setDiskReserve(s *settings, value string) error {
+	for _, unit := range sizeUnits {
+		digits, found := strings.CutSuffix(value, unit.ending)
+		number, err := strconv.ParseUint(digits, 10, 64)
+		if found && err == nil && number <= 1<<50/unit.bytes {
+			s.reserve = number * unit.bytes
+			return nil
+		}
+	}
+	return errors.New("want a number of bytes up to 1024TiB, such as 128MiB; the units are KiB, MiB, GiB and TiB")
 }
 
 const levelNames = "debug, info, warn or error"
