@@ -15,6 +15,8 @@ import (
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
 
 	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/coordination/codec"
+	"github.com/coordd/coordd/scheme"
 	"github.com/coordd/coordd/server/relaypb"
 )
 
@@ -137,6 +139,28 @@ func FuzzRelayFromLeader(f *testing.F) {
 			if again := messageFromPB(messageToPB(p.GetStream(), &read)); !reflect.DeepEqual(read, again) {
 				t.Fatalf("%v was read as %+v, which is written as %+v", p, read, again)
 			}
+		}
+	})
+}
+
+// FuzzRelayExecute has the leader execute whatever another server may ask for.
+func FuzzRelayExecute(f *testing.F) {
+	s := startFuzzed(f)
+	f.Add([]byte{})
+	path := scheme.Path{"local", "a"}
+	for _, command := range []coordination.Command{
+		&coordination.MakeDirectory{Path: path}, &coordination.RemoveDirectory{Path: path}, &coordination.DropNode{Path: path},
+	} {
+		f.Add(codec.AppendCommand(nil, command))
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond) // some commands have no outcome to tell
+		defer cancel()
+		if _, err := s.executeForPeer(ctx, &relaypb.ExecuteRequest{Command: b}); err == nil {
+			return
+		}
+		if s.Err() != nil {
+			t.Fatal(s.Err())
 		}
 	})
 }
