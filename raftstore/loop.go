@@ -354,6 +354,7 @@ func (l *loop) noteRole(rd raft.Ready) {
 		return
 	}
 	l.stale = true
+	l.tellRole(term, leading, leader)
 	if l.leading && (!leading || term != l.term) {
 		l.revokeLease()
 		l.setTransferring(false)

@@ -164,6 +164,7 @@ type lane struct {
 	to     *peer
 	urgent bool
 	bell   chan struct{} // capacity 1
+	reach  reach         // what was told last; owned by run
 
 	mu     sync.Mutex
 	queue  []*pb.Message
@@ -171,6 +172,7 @@ type lane struct {
 	held   *pb.Message        // see hold
 	stream context.CancelFunc // ends the open stream, nil if there is none
 	retell bool               // what this member says of itself has changed
+	anew   bool               // the stream was ended to be opened again
 }
 
 func newLane(s *Store, to *peer, urgent bool) *lane {
@@ -251,25 +253,35 @@ func (l *lane) renew() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.stream != nil {
+		l.anew = true
 		l.stream()
 	}
 }
 
-// run connects when there is something to send, and again after each failure, a little later every time.
+// takeAnew tells whether renew has ended the stream.
+func (l *lane) takeAnew() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	anew := l.anew
+	l.anew = false
+	return anew
+}
+
+// run keeps connected, whether there is something to send or not: the first message may be one that decides an election,
+// and raft does not send it twice. After each failure it tries again, a little later every time.
 func (l *lane) run(ctx context.Context) {
 	pause := reconnectPauseMin
 	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-l.bell:
-		}
+		begun := time.Now()
 		sent, err := l.connected(ctx)
 		if ctx.Err() != nil {
 			return
 		}
+		if l.takeAnew() {
+			continue
+		}
 		l.failed(err)
-		if sent {
+		if sent || time.Since(begun) > reconnectPauseMax {
 			pause = reconnectPauseMin
 		}
 		select {
@@ -294,6 +306,7 @@ func (l *lane) connected(ctx context.Context) (sent bool, err error) {
 		return false, err
 	}
 	defer out.close()
+	l.tellReach(nil)
 	for {
 		for batch, retell := l.take(); len(batch) > 0 || retell; batch, retell = l.take() {
 			f := &peerpb.Frame{Messages: make([][]byte, 0, len(batch))}
@@ -315,6 +328,11 @@ func (l *lane) connected(ctx context.Context) (sent bool, err error) {
 		select {
 		case <-ctx.Done():
 			return sent, ctx.Err()
+		case <-out.ended():
+			if err = out.send(&peerpb.Frame{}); err == nil { // it says why
+				err = errStreamEnded
+			}
+			return sent, err
 		case <-l.bell:
 		}
 	}
@@ -326,7 +344,7 @@ func (l *lane) failed(err error) {
 		l.s.inbox.fail(err)
 		return
 	}
-	l.s.cfg.Logger.Debug("connection to a member", "member", idText(l.to.id), "address", l.to.address, "err", err)
+	l.tellReach(err)
 	l.unreachable()
 }
 
