@@ -71,6 +71,7 @@ func (l *loop) tick() {
 		l.publish()
 	}
 	if l.s.peers != nil {
+		l.s.peers.release()
 		for _, m := range l.conf.Members {
 			talks := l.leading || l.leader == raft.None || l.leader == m.ID // others have nothing to say
 			if at, ok := l.heard[m.ID]; ok && talks && (l.ticks-at)%silenceTicks == silenceTicks-1 {

@@ -43,6 +43,9 @@ func (n *grpcNetwork) listen(in peerServer) (func(), error) {
 	}
 	options := []grpc.ServerOption{
 		grpc.MaxRecvMsgSize(peerMessageMax),
+		grpc.WaitForHandlers(true),              // the store's handler is not called once Stop has returned
+		grpc.StaticStreamWindowSize(peerWindow), // without, gRPC answers every message with a ping
+		grpc.StaticConnWindowSize(peerWindow),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: peerKeepalive, Timeout: peerKeepalive}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: peerKeepalive / 2, PermitWithoutStream: true}),
 	}
@@ -71,6 +74,8 @@ func (n *grpcNetwork) dial(address string) (*grpc.ClientConn, error) {
 	return grpc.NewClient("passthrough:///"+address,
 		grpc.WithTransportCredentials(creds),
 		grpc.WithDefaultCallOptions(grpc.MaxCallSendMsgSize(peerMessageMax), grpc.MaxCallRecvMsgSize(peerMessageMax)),
+		grpc.WithStaticStreamWindowSize(peerWindow),
+		grpc.WithStaticConnWindowSize(peerWindow),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: peerKeepalive, Timeout: peerKeepalive}),
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff:           backoff.Config{BaseDelay: reconnectPauseMin, Multiplier: 2, MaxDelay: reconnectPauseMax},

@@ -60,10 +60,24 @@ func (p *peers) send(m *pb.Message) {
 	p.mu.Unlock()
 	switch {
 	case to == nil:
+	case m.GetType() == pb.MsgApp && len(m.GetEntries()) == 0:
+		to.bulk.hold(m)
 	case m.GetType() == pb.MsgApp:
 		to.bulk.add(m)
+	case m.GetType() == pb.MsgReadIndexResp: // whoever asked waits for what is committed
+		to.bulk.release()
+		to.urgent.add(m)
 	default:
 		to.urgent.add(m)
+	}
+}
+
+// release sends what waits for company, see lane.hold.
+func (p *peers) release() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, to := range p.peers {
+		to.bulk.release()
 	}
 }
 
@@ -155,6 +169,7 @@ type lane struct {
 	mu     sync.Mutex
 	queue  []*pb.Message
 	bytes  int
+	held   *pb.Message        // see hold
 	stream context.CancelFunc // ends the open stream, nil if there is none
 	retell bool               // what this member says of itself has changed
 	anew   bool               // the stream was ended to be opened again
@@ -174,12 +189,37 @@ func (l *lane) add(m *pb.Message) {
 	if !full {
 		l.queue = append(l.queue, m)
 		l.bytes += size
+		l.held = nil
 	}
 	l.mu.Unlock()
 	if full {
 		l.unreachable()
 		return
 	}
+	l.ring()
+}
+
+// hold keeps back a message without entries, which tells hardly more than how far the log is committed: the next one with
+// entries says the same. It goes by itself with the next tick, or when the other side asks what is committed. That halves
+// what a lone client's requests cost the cluster.
+func (l *lane) hold(m *pb.Message) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.held = m
+}
+
+// release queues the message that is held back.
+func (l *lane) release() {
+	l.mu.Lock()
+	m := l.held
+	l.held = nil
+	l.mu.Unlock()
+	if m != nil {
+		l.add(m)
+	}
+}
+
+func (l *lane) ring() {
 	select {
 	case l.bell <- struct{}{}:
 	default:
@@ -206,7 +246,7 @@ func (l *lane) take() (batch []*pb.Message, retell bool) {
 func (l *lane) drop() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.queue, l.bytes = nil, 0
+	l.queue, l.bytes, l.held = nil, 0, nil
 }
 
 func (l *lane) renew() {
