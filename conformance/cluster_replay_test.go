@@ -114,3 +114,54 @@ func TestClusterFailOver(t *testing.T) {
 func (s *Script) timed() bool {
 	return s.waits() > 0 || slices.ContainsFunc(s.lines, func(line string) bool { return strings.HasSuffix(line, ": no pong") })
 }
+
+// TestClusterRestless changes the leader of a cluster at any time, while requests are under way. Scripts about watches
+// are left out: a change that happens together with a leader change may be told as Changed(false, false).
+func TestClusterRestless(t *testing.T) {
+	t.Logf("-cluster-seed=%d", *clusterSeed)
+	c, target, heirs := onCluster(t)
+	target.restless = new(sync.RWMutex)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- c.keepHandingOver(ctx, heirs, target.restless) }()
+	scripts := slices.DeleteFunc(loadScripts(t), func(s *Script) bool { return s.timed() || s.watches() })
+	rounds := 1
+	if clusterFull() {
+		rounds = 20
+	}
+	for range rounds {
+		replaySideBySide(t, target, scripts, sideBySide)
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+// watches tells whether the script asks to be told of changes.
+func (s *Script) watches() bool {
+	return slices.ContainsFunc(s.lines, func(line string) bool { return strings.Contains(line, "watch_") })
+}
+
+// keepHandingOver changes the leader again and again until ctx ends.
+func (c *cluster) keepHandingOver(ctx context.Context, heirs *heirs, alone sync.Locker) error {
+	const longest = 100 * time.Millisecond
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(rand.N(longest)):
+		}
+		alone.Lock()
+		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+		leader, err := c.leader(bounded)
+		if err == nil {
+			err = c.handOver(bounded, heirs.next(leader))
+		}
+		cancel()
+		alone.Unlock()
+		if err != nil {
+			return err
+		}
+	}
+}

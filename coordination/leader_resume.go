@@ -37,6 +37,7 @@ func (l *Leader) Resume(now Instant, stream StreamID, r *Roster) {
 	a.session, s.attachment = s, a
 	s.seqNo = max(s.seqNo, r.SeqNo)
 	l.streams[stream] = a
+	l.send(a, Message{Kind: MessageResumed})
 	for i := range r.Open {
 		if !l.resumeRequest(a, &r.Open[i], r.Open[0].Sequence) {
 			l.end(a, LinkFailure)

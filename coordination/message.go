@@ -88,6 +88,8 @@ const (
 	MessageDescribed
 	// MessageChanged: the watch that the describe Sequence installed has fired.
 	MessageChanged
+	// MessageResumed: the stream speaks for its session under this leader as it did under the one before.
+	MessageResumed
 )
 
 // Message is what the Leader tells the Front of a stream. Which fields count depends on Kind.

@@ -51,6 +51,7 @@ func (l *loop) tick() {
 	l.node.Tick()
 	if l.transferring && l.node.BasicStatus().LeadTransferee == raft.None {
 		l.transferring = false
+		l.confirmLease() // clients have waited for a sign of life long enough
 	}
 	if l.leading && l.s.appender.stuck(slowWriteMax) {
 		l.stepAside("the disk is slow")

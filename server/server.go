@@ -47,6 +47,7 @@ type Server struct {
 	streams     *streamSet
 	voice       *voice
 	member      *member
+	relays      relayPeers
 	policy      coordination.PingPolicy
 	python      coordination.PingPolicy
 
@@ -281,6 +282,7 @@ func (s *Server) Stop(ctx context.Context) error {
 		<-s.group.ended
 		s.writers.close()
 		err = s.store.Stop()
+		s.relays.wait(ctx)
 	})
 	return err
 }

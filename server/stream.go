@@ -270,6 +270,20 @@ func (s *sessionStream) take(into []coordination.Reply) ([]coordination.Reply, c
 	return replies, s.front.Ending()
 }
 
+// putBack returns replies to the Front if they may no longer be said, and reports whether it did: a client that reads
+// slowly may have held up the writer for longer than the right to speak lasts. The stream stays unscheduled until it may
+// speak again.
+func (s *sessionStream) putBack(replies []coordination.Reply) bool {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	s.front.Mute(!s.voice.maySpeak())
+	if !s.front.PutBack(replies) {
+		return false
+	}
+	s.scheduled = false
+	return true
+}
+
 // send writes what is queued and ends the RPC if the Front has ended. It reports whether there may be more.
 func (s *sessionStream) send(buffer []coordination.Reply) (_ []coordination.Reply, more bool) {
 	defer s.endOnPanic()
@@ -277,6 +291,9 @@ func (s *sessionStream) send(buffer []coordination.Reply) (_ []coordination.Repl
 	for i := range replies {
 		if replies[i].Kind == coordination.ReplyNone {
 			continue
+		}
+		if i > 0 && s.putBack(replies[i:]) {
+			return replies, false
 		}
 		if err := s.rpc.Send(wire.ToClient(&replies[i])); err != nil {
 			return replies, false // the reader notices as well
