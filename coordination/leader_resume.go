@@ -23,7 +23,7 @@ func (l *Leader) Resume(now Instant, stream StreamID, r *Roster) {
 		l.end(a, SessionExpired)
 		return
 	case s.durable().attachEpoch.Compare(r.Epoch) > 0:
-		l.end(a, StolenByRemoteClient)
+		l.end(a, s.durable().stolenFrom(a))
 		return
 	}
 	if other := s.attachment; other != nil && other.epoch.Compare(r.Epoch) > 0 {
@@ -45,6 +45,14 @@ func (l *Leader) Resume(now Instant, stream StreamID, r *Roster) {
 			return
 		}
 	}
+}
+
+// stolenFrom is what a stream is told whose session was attached again under an earlier leader.
+func (s *session) stolenFrom(loser *attachment) *Refusal {
+	if s.attachServer == loser.server {
+		return StolenByLocalClient
+	}
+	return StolenByRemoteClient
 }
 
 // resumeRequest answers or executes one open request. It reports whether that was possible.

@@ -144,7 +144,11 @@ func (m *Machine) attach(c *Attach) {
 		refuse(NodeNotFound)
 		return
 	}
-	if c.Session == 0 {
+	session := c.Session
+	if session == 0 { // a repetition, sent before the first one was executed, means the same session
+		session = n.nonces[c.Nonce]
+	}
+	if session == 0 {
 		if len(n.sessions) >= m.limits.Sessions {
 			refuse(TooManySessions)
 			return
@@ -154,7 +158,7 @@ func (m *Machine) attach(c *Attach) {
 		m.emit(Effect{Kind: EffectAttached, Node: n.id, Session: s.id, Address: Address{Epoch: c.Epoch}, Created: true})
 		return
 	}
-	s := n.sessions[c.Session]
+	s := n.sessions[session]
 	switch {
 	case s == nil:
 		refuse(SessionExpired)
@@ -164,7 +168,7 @@ func (m *Machine) attach(c *Attach) {
 		return
 	}
 	n.touch(s)
-	s.timeoutMillis, s.description, s.attachEpoch = c.TimeoutMillis, c.Description, c.Epoch
+	s.timeoutMillis, s.description, s.attachEpoch, s.attachServer = c.TimeoutMillis, c.Description, c.Epoch, c.Server
 	s.memory = memory{complete: true}
 	m.emit(Effect{Kind: EffectAttached, Node: n.id, Session: s.id, Address: Address{Epoch: c.Epoch}})
 }
