@@ -89,6 +89,9 @@ func (f *Front) Ending() Ending { return f.ending }
 // until it has come (§2.1).
 func (f *Front) Attaching() bool { return f.state == frontAttaching || f.state == frontHoldsFailure }
 
+// Attached reports whether the stream speaks for a session.
+func (f *Front) Attached() bool { return f.state == frontAttached || f.state == frontStopping }
+
 // Queued is how many replies wait to be taken. A mute Front has none to give.
 func (f *Front) Queued() int {
 	if f.silent() {
@@ -319,7 +322,7 @@ func (f *Front) deliverAnswer(m *Message) {
 		reply.Kind, reply.Request, reply.Refusal = ReplyResult, RequestDescribe, m.Refusal
 		reply.Description, reply.WatchAdded = m.Description, m.WatchAdded
 		last = !m.WatchAdded
-		open.Watching = m.WatchAdded
+		open.Watching, open.Mark = m.WatchAdded, m.Mark
 	case MessageChanged:
 		reply.Kind, reply.DataChanged, reply.OwnersChanged = ReplyChanged, m.DataChanged, m.OwnersChanged
 	}

@@ -9,12 +9,14 @@ import (
 // Machine is the replicated state. It is not safe for concurrent use: one goroutine owns it, together with the Leader
 // that reads it.
 type Machine struct {
-	limits  Limits
-	index   Index
-	tree    *scheme.Tree
-	nodes   map[NodeID]*node
-	effects []Effect
-	asking  *session // whose command is being executed
+	limits Limits
+	index  Index
+	// restored is the index of the checkpoint that the machine was read from, 0 if from none.
+	restored Index
+	tree     *scheme.Tree
+	nodes    map[NodeID]*node
+	effects  []Effect
+	asking   *session // whose command is being executed
 
 	nextNode NodeID
 	dropped  []NodeID // since the last checkpoint

@@ -54,7 +54,8 @@ type Roster struct {
 type OpenRequest struct {
 	Sequence Sequence
 	Request  *Request
-	Watching bool // it is a describe that was answered; its watch lives
+	Watching bool      // it is a describe that was answered; its watch lives
+	Mark     WatchMark // with Watching
 }
 
 // Rights are what a stream's user may do on its node, found once at the start (§2.3 step 7).
@@ -106,6 +107,7 @@ type Message struct {
 	Refusal       *Refusal // nil for success
 	Done          bool     // acquired, or released
 	WatchAdded    bool
+	Mark          WatchMark // with WatchAdded
 	DataChanged   bool
 	OwnersChanged bool
 	Description   *SemaphoreDescription

@@ -66,6 +66,7 @@ type semaphore struct {
 	owners    linkList
 	waiters   linkList
 	mark      rowMark
+	changes   changes // not stored
 }
 
 func (s *semaphore) free() uint64 { return s.limit - s.held }

@@ -169,6 +169,13 @@ func (s *sessionStream) deliver(from leaderLink, m *coordination.Message) {
 	s.forward(coordination.Forward{})
 }
 
+// attached tells whether the stream speaks for a session.
+func (s *sessionStream) attached() bool {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	return s.front.Attached()
+}
+
 // follow has the stream speak to the leader behind link from now on, which is told who it is; nil: there is none.
 func (s *sessionStream) follow(link leaderLink) {
 	defer s.group.queue.signal()
@@ -398,7 +405,15 @@ func (set *streamSet) follow(link leaderLink) {
 
 func (set *streamSet) followLocked(link leaderLink) {
 	set.link = link
+	var later []*sessionStream
 	for _, s := range set.open {
+		if s.attached() {
+			s.follow(link)
+		} else {
+			later = append(later, s)
+		}
+	}
+	for _, s := range later { // a start must find those whose session it may want
 		s.follow(link)
 	}
 }
