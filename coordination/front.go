@@ -264,6 +264,9 @@ func (f *Front) End(refusal *Refusal) Forward {
 
 // Deliver takes a message of the leader.
 func (f *Front) Deliver(now Instant, m *Message) {
+	if (m.Kind == MessageEnd || m.Kind == MessageStopped) && f.quiet() {
+		f.replies = nil // what was kept from the client sounds as if the session lived
+	}
 	if m.Kind == MessageResumed || m.Kind == MessageEnd { // the leader knows of this stream, or wants it to end
 		f.claims = false
 	}

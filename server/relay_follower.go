@@ -141,7 +141,7 @@ func (r *relay) receive(batch *relaypb.FromLeader) {
 		}
 		r.mutex.Unlock()
 		if known {
-			r.voice.extend(asked + coordination.Instant(relayLease))
+			r.voice.extend(asked + coordination.Instant(relayLeave))
 		}
 	}
 	for _, p := range batch.GetMessages() {

@@ -13,13 +13,13 @@ import (
 	"github.com/coordd/coordd/server/relaypb"
 )
 
-// relayLease is L of the project's design: how long a follower may speak to clients after it has asked the leader for
-// leave. Together with the leader's own lease it stays below the smallest grace period.
 const (
+	// relayLease is L of the project's design: how long a leader that has lost a relay waits before it counts the
+	// sessions behind it as detached. Together with the leader's own lease it stays below the smallest grace period.
 	relayLease = 400 * time.Millisecond
-	// clockMargin is for clocks of servers that do not run alike: 5 % of relayLease. TestSilence shows that this is how
-	// far the rates of two clocks may be apart.
-	clockMargin = relayLease / 20
+	// relayLeave is how long a follower may speak to clients after it has asked the leader for leave. It is shorter, so
+	// that every clock may be wrong by 5 %; TestSilence looks for the worst case.
+	relayLeave = relayLease - 50*time.Millisecond
 	// leavePoll is how often a leader looks whether it may give the leave that it could not give when it was asked.
 	leavePoll = 10 * time.Millisecond
 )
@@ -129,7 +129,7 @@ func (p *relayPeer) take() *relaypb.FromLeader {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
 	out := new(relaypb.FromLeader)
-	if p.renew != 0 && p.server.store.MaySpeak() && p.server.streams.localLink() == p.link {
+	if p.renew != 0 && p.server.voice.store.MaySpeak() && p.server.streams.localLink() == p.link {
 		out.Renewed, p.renew = p.renew, 0
 	}
 	out.Messages, p.out = firstOf(p.out)
@@ -161,10 +161,10 @@ func (p *relayPeer) receive(batch *relaypb.ToLeader) {
 	p.link.group.kick()
 }
 
-// abandon detaches the streams behind a relay that broke. Their server may speak for another relayLease, by its own
-// clock, and their sessions must not run out before the clients could know.
+// abandon detaches the streams behind a relay that broke. Their server may speak for a little longer, and their
+// sessions must not run out before the clients could know.
 func (p *relayPeer) abandon() {
-	time.AfterFunc(relayLease+clockMargin, func() {
+	p.link.group.clock.afterFunc(relayLease, func() {
 		for _, stream := range p.streams {
 			p.link.group.queue.put(event{link: p.link, sink: stream, id: stream.id, forward: coordination.Forward{Detach: true}})
 		}

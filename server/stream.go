@@ -36,8 +36,8 @@ type sessionStream struct {
 
 	mutex     sync.Mutex // guards what follows, and is never held across I/O
 	front     *coordination.Front
-	link      leaderLink  // where the Front's messages go; nil while there is no leader
-	timer     *time.Timer // calls tick at the Front's Wake; nil until there is one
+	link      leaderLink // where the Front's messages go; nil while there is no leader
+	timer     timer      // calls tick at the Front's Wake; nil until there is one
 	timerAt   coordination.Instant
 	resume    chan struct{} // closed when the client may be read again; nil while it may
 	ended     bool          // the Front has, and lingering runs
@@ -251,7 +251,7 @@ func (s *sessionStream) setTimer(wake coordination.Instant) {
 			s.timer.Stop()
 		}
 	case s.timer == nil:
-		s.timer = time.AfterFunc(s.group.clock.until(wake), s.tick)
+		s.timer = s.group.clock.afterFunc(s.group.clock.until(wake), s.tick)
 	default:
 		s.timer.Reset(s.group.clock.until(wake))
 	}
