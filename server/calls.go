@@ -173,6 +173,8 @@ func (g *group) handleCall(c *call) {
 		c.done <- callAnswer{outcome: c.read(g.machine)}
 	case g.leader == nil:
 		c.done <- callAnswer{err: errNotLeading}
+	case !c.attempt.repeated && g.crowded() && !shrinks(c.attempt.command): // what was executed before is still answered
+		c.done <- callAnswer{outcome: refuse(scheme.Unavailable, errDiskFull)}
 	default:
 		name, _ := coordination.CallOf(c.attempt.command)
 		g.calls[name] = append(g.calls[name], c)
