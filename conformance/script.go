@@ -201,6 +201,10 @@ func (s *Script) parseLimits(value string) error {
 			s.Limits.Sessions = n
 		case key == "semaphores":
 			s.Limits.Semaphores = n
+		case key == "bytes":
+			s.Limits.Bytes = uint64(n)
+		case key == "described":
+			s.Limits.Described = n
 		default:
 			return fmt.Errorf("limits: no limit %q", key)
 		}
