@@ -281,6 +281,8 @@ func (s *Script) deriveNeeds() {
 				s.Needs = append(s.Needs, NeedHold)
 			case r.fields["server"] != "":
 				s.Needs = append(s.Needs, NeedServers)
+			case r.fields["user"] != "":
+				s.Needs = append(s.Needs, NeedUsers)
 			case r.stream != "" && r.words[0] == "raw":
 				s.Needs = append(s.Needs, NeedWire)
 			}
