@@ -48,6 +48,7 @@ type Server struct {
 	streams     *streamSet
 	voice       *voice
 	member      *member
+	relays      relayPeers
 	policy      coordination.PingPolicy
 	python      coordination.PingPolicy
 
@@ -199,6 +200,9 @@ func (s *Server) startGRPC() {
 		grpc.MaxSendMsgSize(maxMessageBytes),
 		grpc.MaxConcurrentStreams(uint32(s.config.Hardening.StreamsPerConnection)),
 		grpc.MaxHeaderListSize(maxHeaderBytes),
+		// Fixed windows: to find one of its own, gRPC would answer every message with a ping and a window update.
+		grpc.StaticStreamWindowSize(streamWindowBytes),
+		grpc.StaticConnWindowSize(connectionWindowBytes),
 		grpc.ConnectionTimeout(s.config.Hardening.Handshake),
 		grpc.ChainUnaryInterceptor(s.panics.unary),
 		grpc.ChainStreamInterceptor(s.panics.stream),
@@ -299,6 +303,7 @@ func (s *Server) Stop(ctx context.Context) error {
 		<-s.group.ended
 		s.writers.close()
 		err = s.store.Stop()
+		s.relays.wait(ctx)
 	})
 	return err
 }
