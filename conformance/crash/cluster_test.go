@@ -29,6 +29,7 @@ const clusterPatience = time.Minute
 // cluster is three servers as processes, each with a proxy in front of its peer port.
 type cluster struct {
 	binary, dir string
+	logs        string   // directory; go test -artifacts keeps it
 	listen      []string // for clients
 	peer        []string // where the servers listen for each other, behind the proxies
 	names       []string
@@ -44,7 +45,7 @@ type cluster struct {
 // newCluster starts the servers. With cuttable they talk through proxies.
 func newCluster(t *testing.T, cuttable bool) *cluster {
 	t.Helper()
-	c := &cluster{binary: build(t), dir: t.TempDir(), processes: make([]*process, servers), join: make(map[int]string)}
+	c := &cluster{binary: build(t), dir: t.TempDir(), logs: t.ArtifactDir(), processes: make([]*process, servers), join: make(map[int]string)}
 	for i := range servers {
 		c.listen = append(c.listen, freeAddress(t))
 		c.peer = append(c.peer, freeAddress(t))
@@ -85,7 +86,7 @@ func (c *cluster) startAll() error {
 func (c *cluster) start(i int) error {
 	c.mutex.Lock()
 	c.starts++
-	log := filepath.Join(c.dir, fmt.Sprintf("log-%d-%03d", i, c.starts))
+	log := filepath.Join(c.logs, fmt.Sprintf("log-%d-%03d", i, c.starts))
 	c.mutex.Unlock()
 	args := []string{"--listen", c.listen[i], "--data-dir", c.dataDir(i), "--name", c.names[i], "--listen-peer", c.peer[i], "--insecure-peers", "--log-level", cmp.Or(os.Getenv("COORDD_TEST_LOG"), "info")}
 	if c.join[i] != "" {
@@ -152,7 +153,7 @@ func (c *cluster) terminate(i int) error {
 // logTails shows the last lines of every server's last log.
 func (c *cluster) logTails(t *testing.T) {
 	for i := range servers {
-		logs, _ := filepath.Glob(filepath.Join(c.dir, fmt.Sprintf("log-%d-*", i)))
+		logs, _ := filepath.Glob(filepath.Join(c.logs, fmt.Sprintf("log-%d-*", i)))
 		if len(logs) == 0 {
 			continue
 		}
@@ -164,7 +165,7 @@ func (c *cluster) logTails(t *testing.T) {
 
 // logged counts the lines with a text in all logs of a server.
 func (c *cluster) logged(i int, text string) int {
-	logs, _ := filepath.Glob(filepath.Join(c.dir, fmt.Sprintf("log-%d-*", i)))
+	logs, _ := filepath.Glob(filepath.Join(c.logs, fmt.Sprintf("log-%d-*", i)))
 	count := 0
 	for _, name := range logs {
 		content, _ := os.ReadFile(name)

@@ -79,6 +79,9 @@ func startServer(binary, log string, started func(*process), args ...string) (*p
 // startPatience bounds the wait for a server to get ready; only a failing test uses it up.
 const startPatience = time.Minute
 
+// stopPatience is just below the time after which a server gives up a clean stop by itself.
+const stopPatience = 7 * time.Second
+
 // kill ends the process as a crash does, also one that is paused.
 func (p *process) kill() {
 	_ = p.Process.Kill()
@@ -90,7 +93,8 @@ func (p *process) terminate() error {
 	if err := p.Process.Signal(syscall.SIGTERM); err != nil {
 		return err
 	}
-	giveUp := time.AfterFunc(startPatience, func() { _ = p.Process.Kill() })
+	// One that does not end says where it hangs, in its log.
+	giveUp := time.AfterFunc(stopPatience, func() { _ = p.Process.Signal(syscall.SIGQUIT) })
 	defer giveUp.Stop()
 	err := p.Wait()
 	var exit *exec.ExitError
