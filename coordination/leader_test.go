@@ -304,7 +304,7 @@ func TestDropWhileAttaching(t *testing.T) {
 	r.leader.Detach(r.now, detached)
 	r.applyAll()
 	r.said()
-	r.leader.Propose(&DropNode{Call: r.leader.NextCall(), Path: scheme.SplitLoose("/local/a")})
+	r.call(&DropNode{Path: scheme.SplitLoose("/local/a")})
 	r.request(attached, 2, release)
 	r.open(AttachRequest{Path: "/local/a", TimeoutMillis: 1000})
 	r.open(AttachRequest{Path: "/local/a", TimeoutMillis: 1000, Session: session})
@@ -324,9 +324,9 @@ func TestDropWhileAttaching(t *testing.T) {
 
 func TestCallsAreAnswered(t *testing.T) {
 	r := newRig(t)
-	first, second := r.leader.NextCall(), r.leader.NextCall()
-	r.leader.Propose(&MakeDirectory{Call: first, Path: scheme.SplitLoose("/local/d")})
-	r.leader.Propose(&RemoveDirectory{Call: second, Path: scheme.SplitLoose("/local/e")})
+	first, second := Call{1}, Call{2}
+	r.call(&MakeDirectory{Call: first, Path: scheme.SplitLoose("/local/d")})
+	r.call(&RemoveDirectory{Call: second, Path: scheme.SplitLoose("/local/e")})
 	r.applyAll()
 	if len(r.calls) != 2 || r.calls[0].Call != first || !r.calls[0].Outcome.OK() || r.calls[1].Call != second || r.calls[1].Outcome.OK() {
 		t.Errorf("%+v", r.calls)
@@ -391,5 +391,33 @@ func TestImmediateChecks(t *testing.T) {
 			t.Errorf("case %d: %q", i, r.said())
 		}
 		r.messages = nil
+	}
+}
+
+// A stream that is turned away ends, and its session goes on as when the stream breaks; one that was attaching leaves no
+// session behind.
+func TestTurnAway(t *testing.T) {
+	r := newRig(t)
+	r.createNode("/local/a", NodeConfig{})
+	refusal := &Refusal{scheme.Unavailable, "full"}
+	stream, session := r.attach(AttachRequest{Path: "/local/a", TimeoutMillis: 1000})
+	r.leader.TurnAway(r.now, stream, refusal)
+	r.applyAll()
+	r.expect("1 end full")
+	if r.leader.NextDeadline() == Never || len(r.machine.nodes[1].sessions) != 1 {
+		t.Error("the session does not run out, or is gone at once")
+	}
+	r.open(AttachRequest{Path: "/local/a", TimeoutMillis: 1000, Session: session, SeqNo: 1})
+	r.applyAll()
+	r.expect("2 attached 1")
+	attaching := r.open(AttachRequest{Path: "/local/a", TimeoutMillis: 1000})
+	r.leader.TurnAway(r.now, attaching, refusal)
+	r.applyAll()
+	r.expect("3 end full")
+	r.leader.TurnAway(r.now, 4, refusal) // before it was attached
+	r.applyAll()
+	r.expect("4 end full")
+	if len(r.machine.nodes[1].sessions) != 1 || len(r.leader.streams) != 1 || len(r.leader.attaching) != 0 {
+		t.Error("something is left of the streams")
 	}
 }

@@ -17,6 +17,7 @@ type Machine struct {
 	nodes    map[NodeID]*node
 	effects  []Effect
 	asking   *session // whose command is being executed
+	calls    callMemory
 
 	nextNode NodeID
 	dropped  []NodeID // since the last checkpoint
@@ -209,7 +210,8 @@ func (m *Machine) applyToTree(c Command) {
 	}
 }
 
-func (m *Machine) done(call Epoch, outcome scheme.Outcome) {
+func (m *Machine) done(call Call, outcome scheme.Outcome) {
+	m.calls.remember(call, m.index, outcome)
 	m.emit(Effect{Kind: EffectCallDone, Call: call, Outcome: outcome})
 }
 

@@ -59,6 +59,11 @@ func (s *Store) receive(h *peerpb.Header, f *peerpb.Frame) error {
 	if err := s.stillWelcome(h); err != nil {
 		return err
 	}
+	if again := f.GetHeader(); again != nil {
+		if err := s.acceptAgain(h, again); err != nil {
+			return err
+		}
+	}
 	for _, b := range f.GetMessages() {
 		m := &pb.Message{}
 		if err := proto.Unmarshal(b, m); err != nil {
@@ -71,6 +76,9 @@ func (s *Store) receive(h *peerpb.Header, f *peerpb.Frame) error {
 			return fmt.Errorf("a snapshot among messages")
 		}
 		s.inbox.receive(m)
+	}
+	if s.loop.kick() {
+		s.loop.handler.Flush(false)
 	}
 	return nil
 }

@@ -142,8 +142,8 @@ func (l *loop) locked(first func() error) (err error) {
 	return l.drain()
 }
 
-// kick deals with the mail on the caller's goroutine if nobody else is at it, and reports whether it did. What is left
-// is for the loop's own goroutine.
+// kick deals with the mail on the caller's goroutine if nobody else is at it, and reports whether it did: then the
+// caller flushes. What is left is for the loop's own goroutine.
 func (l *loop) kick() bool {
 	if !l.direct {
 		l.s.inbox.ring()
@@ -157,7 +157,7 @@ func (l *loop) kick() bool {
 	if err != nil || !l.s.inbox.empty() {
 		l.s.inbox.ring()
 	}
-	return true
+	return err == nil
 }
 
 // drain deals with all mail and with everything raft makes of it.
@@ -231,6 +231,7 @@ func (l *loop) send(m *pb.Message) {
 	case l.s.peers == nil:
 	case m.GetType() == pb.MsgSnap:
 		l.sendSnapshot(m)
+	case m.GetType() == pb.MsgPreVote && l.holdsBack():
 	default:
 		l.s.peers.send(m)
 	}
@@ -292,7 +293,8 @@ func (l *loop) noteApplied() {
 		l.unapplied -= entriesBytes(m.GetEntries())
 		l.deliver(m.GetResponses())
 	}
-	if l.unapplied < handedBytesMax/2 && len(l.held) == 0 {
+	l.takeOffer()
+	if l.unapplied < handedBytesMax/2 && len(l.held) == 0 && l.offer == nil {
 		l.s.wakeApply.Store(false)
 	}
 }
@@ -352,9 +354,11 @@ func (l *loop) noteRole(rd raft.Ready) {
 		return
 	}
 	l.stale = true
+	l.tellRole(term, leading, leader)
 	if l.leading && (!leading || term != l.term) {
 		l.revokeLease()
-		l.transferring = false
+		l.setTransferring(false)
+		l.stuck = false
 	}
 	if l.leading || !leading {
 		l.handler.Following(term, otherLeader(leading, leader))

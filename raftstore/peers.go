@@ -60,10 +60,24 @@ func (p *peers) send(m *pb.Message) {
 	p.mu.Unlock()
 	switch {
 	case to == nil:
+	case m.GetType() == pb.MsgApp && len(m.GetEntries()) == 0:
+		to.bulk.hold(m)
 	case m.GetType() == pb.MsgApp:
 		to.bulk.add(m)
+	case m.GetType() == pb.MsgReadIndexResp: // whoever asked waits for what is committed
+		to.bulk.release()
+		to.urgent.add(m)
 	default:
 		to.urgent.add(m)
+	}
+}
+
+// release sends what waits for company, see lane.hold.
+func (p *peers) release() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, to := range p.peers {
+		to.bulk.release()
 	}
 }
 
@@ -140,7 +154,7 @@ func (s *Store) header(to uint64, urgent bool) *peerpb.Header {
 	return &peerpb.Header{
 		Format: headerFormat, Cluster: s.identity.Cluster, From: s.identity.Member, To: to,
 		Incarnation: s.identity.Incarnation, Address: s.cfg.Cluster.address(),
-		ClientAddress: s.cfg.Cluster.ClientAddress, Version: s.cfg.Cluster.Version, ToIncarnation: known, Urgent: urgent,
+		ClientAddress: s.clientAddress(), Version: s.cfg.Cluster.Version, ToIncarnation: known, Urgent: urgent, Full: s.full.Load(),
 	}
 }
 
@@ -150,11 +164,15 @@ type lane struct {
 	to     *peer
 	urgent bool
 	bell   chan struct{} // capacity 1
+	reach  reach         // what was told last; owned by run
 
 	mu     sync.Mutex
 	queue  []*pb.Message
 	bytes  int
+	held   *pb.Message        // see hold
 	stream context.CancelFunc // ends the open stream, nil if there is none
+	retell bool               // what this member says of itself has changed
+	anew   bool               // the stream was ended to be opened again
 }
 
 func newLane(s *Store, to *peer, urgent bool) *lane {
@@ -171,63 +189,99 @@ func (l *lane) add(m *pb.Message) {
 	if !full {
 		l.queue = append(l.queue, m)
 		l.bytes += size
+		l.held = nil
 	}
 	l.mu.Unlock()
 	if full {
 		l.unreachable()
 		return
 	}
+	l.ring()
+}
+
+// hold keeps back a message without entries, which tells hardly more than how far the log is committed: the next one with
+// entries says the same. It goes by itself with the next tick, or when the other side asks what is committed. That halves
+// what a lone client's requests cost the cluster.
+func (l *lane) hold(m *pb.Message) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.held = m
+}
+
+// release queues the message that is held back.
+func (l *lane) release() {
+	l.mu.Lock()
+	m := l.held
+	l.held = nil
+	l.mu.Unlock()
+	if m != nil {
+		l.add(m)
+	}
+}
+
+func (l *lane) ring() {
 	select {
 	case l.bell <- struct{}{}:
 	default:
 	}
 }
 
-// take removes the messages of one frame.
-func (l *lane) take() []*pb.Message {
+// take removes the messages of one frame, and tells whether it has to say again who sends it.
+func (l *lane) take() (batch []*pb.Message, retell bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	retell, l.retell = l.retell, false
 	n, bytes := 0, 0
 	for n < len(l.queue) && (n == 0 || bytes < frameBytesMax) {
 		bytes += messageBytes(l.queue[n])
 		n++
 	}
-	out := l.queue[:n:n]
+	batch = l.queue[:n:n]
 	l.queue = l.queue[n:]
 	l.bytes -= bytes
-	return out
+	return batch, retell
 }
 
 // drop empties the queue.
 func (l *lane) drop() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.queue, l.bytes = nil, 0
+	l.queue, l.bytes, l.held = nil, 0, nil
 }
 
 func (l *lane) renew() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.stream != nil {
+		l.anew = true
 		l.stream()
 	}
 }
 
-// run connects when there is something to send, and again after each failure, a little later every time.
+// takeAnew tells whether renew has ended the stream.
+func (l *lane) takeAnew() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	anew := l.anew
+	l.anew = false
+	return anew
+}
+
+// run keeps connected, whether there is something to send or not: the first message may be one that decides an election,
+// and raft does not send it twice. After each failure it tries again, a little later every time.
 func (l *lane) run(ctx context.Context) {
 	pause := reconnectPauseMin
 	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-l.bell:
-		}
+		begun := time.Now()
 		sent, err := l.connected(ctx)
 		if ctx.Err() != nil {
 			return
 		}
+		if l.takeAnew() {
+			continue
+		}
 		l.failed(err)
-		if sent {
+		if sent || time.Since(begun) > reconnectPauseMax {
 			pause = reconnectPauseMin
 		}
 		select {
@@ -252,9 +306,13 @@ func (l *lane) connected(ctx context.Context) (sent bool, err error) {
 		return false, err
 	}
 	defer out.close()
+	l.tellReach(nil)
 	for {
-		for batch := l.take(); len(batch) > 0; batch = l.take() {
+		for batch, retell := l.take(); len(batch) > 0 || retell; batch, retell = l.take() {
 			f := &peerpb.Frame{Messages: make([][]byte, 0, len(batch))}
+			if retell {
+				f.Header = l.s.header(l.to.id, l.urgent)
+			}
 			for _, m := range batch {
 				b, err := proto.Marshal(m)
 				if err != nil {
@@ -270,6 +328,11 @@ func (l *lane) connected(ctx context.Context) (sent bool, err error) {
 		select {
 		case <-ctx.Done():
 			return sent, ctx.Err()
+		case <-out.ended():
+			if err = out.send(&peerpb.Frame{}); err == nil { // it says why
+				err = errStreamEnded
+			}
+			return sent, err
 		case <-l.bell:
 		}
 	}
@@ -281,7 +344,7 @@ func (l *lane) failed(err error) {
 		l.s.inbox.fail(err)
 		return
 	}
-	l.s.cfg.Logger.Debug("connection to a member", "member", idText(l.to.id), "address", l.to.address, "err", err)
+	l.tellReach(err)
 	l.unreachable()
 }
 

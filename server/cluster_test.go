@@ -17,6 +17,7 @@ import (
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb"
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
 
+	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/raftstore"
 )
 
@@ -28,6 +29,7 @@ type testCluster struct {
 	initial map[string]string
 	servers []*Server
 	conns   []*grpc.ClientConn
+	change  func(*Config) // of each server before it starts; may be nil
 }
 
 func freeAddresses(t *testing.T, n int) []string {
@@ -46,20 +48,37 @@ func freeAddresses(t *testing.T, n int) []string {
 
 func startCluster(t *testing.T, n int) *testCluster {
 	t.Helper()
-	c := &testCluster{t: t, dir: t.TempDir(), initial: make(map[string]string), servers: make([]*Server, n), conns: make([]*grpc.ClientConn, n)}
+	return startClusterWith(t, n, nil)
+}
+
+func startClusterWith(t *testing.T, n int, change func(*Config)) *testCluster {
+	t.Helper()
+	c := newCluster(t, n, change)
+	c.startAll()
+	return c
+}
+
+func (c *testCluster) startAll() {
+	c.t.Helper()
+	errs := make(chan error, len(c.servers))
+	for i := range c.servers {
+		go func() { errs <- c.start(i) }()
+	}
+	for range c.servers {
+		if err := <-errs; err != nil {
+			c.t.Fatal(err)
+		}
+	}
+}
+
+// newCluster starts nobody yet.
+func newCluster(t *testing.T, n int, change func(*Config)) *testCluster {
+	t.Helper()
+	c := &testCluster{t: t, change: change, dir: t.TempDir(), initial: make(map[string]string), servers: make([]*Server, n), conns: make([]*grpc.ClientConn, n)}
 	addresses := freeAddresses(t, 2*n)
 	c.listen = addresses[:n]
 	for i := range n {
 		c.initial[fmt.Sprint("server-", i)] = addresses[n+i]
-	}
-	errs := make(chan error, n)
-	for i := range n {
-		go func() { errs <- c.start(i) }()
-	}
-	for range n {
-		if err := <-errs; err != nil {
-			t.Fatal(err)
-		}
 	}
 	t.Cleanup(func() {
 		for i := range c.servers {
@@ -72,14 +91,20 @@ func startCluster(t *testing.T, n int) *testCluster {
 	return c
 }
 
-func (c *testCluster) start(i int) error {
+func (c *testCluster) start(i int) error { return c.startIn(context.Background(), i) }
+
+func (c *testCluster) startIn(ctx context.Context, i int) error {
 	name := fmt.Sprint("server-", i)
 	logger := slog.New(slog.DiscardHandler)
 	if os.Getenv("COORDD_TEST_LOG") != "" {
 		logger = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug})).With("server", name)
 	}
-	s, err := Start(context.Background(), Config{Listen: c.listen[i], Database: "/local", DataDir: filepath.Join(c.dir, name), Logger: logger,
-		Cluster: raftstore.Cluster{Name: name, ListenPeer: c.initial[name], Initial: c.initial}})
+	config := Config{Listen: c.listen[i], Database: "/local", DataDir: filepath.Join(c.dir, name), Logger: logger,
+		Cluster: raftstore.Cluster{Name: name, ListenPeer: c.initial[name], Initial: c.initial}}
+	if c.change != nil {
+		c.change(&config)
+	}
+	s, err := Start(ctx, config)
 	if err != nil {
 		return err
 	}
@@ -215,6 +240,30 @@ func TestStreamsSurviveTheLeader(t *testing.T) {
 		t.Fatalf("got %v", r)
 	}
 	if r := next(t, streams[1]); !r.GetAcquireSemaphoreResult().GetAcquired() {
+		t.Fatalf("got %v", r)
+	}
+}
+
+// TestLeaderThatComesBack has a leader lose the leadership and get it back without the others noticing. Streams on them
+// go on.
+func TestLeaderThatComesBack(t *testing.T) {
+	c := startCluster(t, 3)
+	leader, follower := c.leader()
+	c.createNode(follower, testNode)
+	stream := openTest(t, t.Context(), c.conns[follower], start(10_000))
+	next(t, stream)
+	send(t, stream, wait(1, "lock"))
+	if r := next(t, stream); !r.GetAcquireSemaphoreResult().GetAcquired() {
+		t.Fatalf("got %v", r)
+	}
+	g := c.servers[leader].group
+	g.turn.Lock()
+	term := g.leader.Term()
+	g.lead(nil)
+	g.lead(coordination.NewLeader(g.machine, term, g.clock.now()))
+	g.turn.Unlock()
+	send(t, stream, release(2, "lock"))
+	if r := next(t, stream); !r.GetReleaseSemaphoreResult().GetReleased() {
 		t.Fatalf("got %v", r)
 	}
 }

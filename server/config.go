@@ -21,6 +21,10 @@ const (
 	maxOutboundBytes = 2 * maxMessageBytes
 	// replyBytes is what a queued reply counts towards maxOutboundBytes besides the description it carries.
 	replyBytes = 128
+	// streamWindowBytes is how much of a stream a client may send before it is read; gRPC makes an exception for a message
+	// that is larger. connectionWindowBytes is the same for all streams of a connection.
+	streamWindowBytes     = 64 << 10
+	connectionWindowBytes = 1 << 20
 	// maxInFlightRequests is how many requests of one stream may be without an answer, and answers unsent, before the
 	// stream is not read any more.
 	maxInFlightRequests = 1024
@@ -63,10 +67,15 @@ type Config struct {
 	InitialAdmin, InitialAdminPassword string
 	// HoldStartFailureMillis delays the Failure of a start that was refused; nil: 100 ms.
 	HoldStartFailureMillis *uint64
+	// DiskReserve is how many bytes of the data directory's file system are kept free for what must go on when it is
+	// nearly full; 0: none. See docs/limits.md.
+	DiskReserve uint64
 	// Hardening holds limits of this server alone; a zero field takes its default.
 	Hardening Hardening
 
-	tailBytes int // of raftstore.Config; set by tests that measure memory
+	tailBytes int                              // of raftstore.Config; set by tests that measure memory
+	freeSpace func(dir string) (uint64, error) // of raftstore.Config; set by tests that fill the disk
+	shuffle   func(n int, swap func(i, j int)) // the order of endpoints; nil: random
 }
 
 const defaultHoldStartFailureMillis = 100

@@ -1,8 +1,6 @@
 package server
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -12,7 +10,6 @@ import (
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/coordination/codec"
 	"github.com/coordd/coordd/raftstore"
-	"github.com/coordd/coordd/scheme"
 )
 
 // group is one replicated log with its machine and, where this server leads, its leader. Everybody puts events into the
@@ -37,9 +34,11 @@ type group struct {
 	readyOnce sync.Once
 	waiting   barrierWaiters
 	access    publishedAccess
+	committed atomic.Uint64 // index that the leader last told, 0 if it never did
 
 	turn    sync.Mutex
 	busy    atomic.Bool          // something is in flight
+	applied atomic.Uint64        // index of the last entry that the machine has, or an earlier one
 	timer   *time.Timer          // wakes run
 	timerAt coordination.Instant // when it does
 
@@ -50,8 +49,8 @@ type group struct {
 	leading    raftTerm             // led but not yet served, 0 otherwise
 	link       *localLink           // to the leader, nil without one
 	sinks      map[coordination.StreamID]sink
-	calls      map[coordination.Epoch]*call
-	inFlight   int // bytes proposed in this term and not yet applied
+	calls      map[coordination.Call][]*call // under way, and who waits
+	inFlight   int                           // bytes proposed in this term and not yet applied
 	checkpoint *runningCheckpoint
 	spareStore []storeEvent
 	spare      []event
@@ -69,9 +68,10 @@ func openGroup(cfg Config, store *raftstore.Store, clock clock, failed func(erro
 		ready: make(chan struct{}), over: make(chan struct{}), stop: make(chan struct{}), ended: make(chan struct{}),
 		timer: time.NewTimer(time.Hour), timerAt: coordination.Never,
 		sinks: make(map[coordination.StreamID]sink),
-		calls: make(map[coordination.Epoch]*call),
+		calls: make(map[coordination.Call][]*call),
 	}
 	g.access.publish(machine)
+	g.applied.Store(uint64(machine.Index()))
 	return g, nil
 }
 
@@ -275,7 +275,9 @@ func (g *group) handleStore(e storeEvent) error {
 		}
 		g.machine, g.checkpoint = machine, nil
 		g.access.publish(machine)
+		g.applied.Store(uint64(machine.Index()))
 	case e.barrier&readBarrier != 0:
+		g.committed.Store(max(e.index, g.committed.Load()))
 		g.barriers = append(g.barriers, passedBarrier{e.barrier, e.index})
 	case e.barrier != 0 && g.leader != nil:
 		g.leader.BarrierPassed(e.barrier)
@@ -289,6 +291,7 @@ func (g *group) handleStore(e storeEvent) error {
 	g.answerBarriers()
 	if n := len(e.entries); n > 0 {
 		g.store.Applied(e.entries[n-1].Index)
+		g.applied.Store(e.entries[n-1].Index)
 		g.startCheckpoint()
 	}
 	return nil
@@ -312,17 +315,14 @@ func (g *group) apply(e *raftstore.Entry) error {
 	return nil
 }
 
-// lead takes up a new leader, or none. Streams turn to the new one; nobody knows what became of calls in flight.
+// lead takes up a new leader, or none. Streams and calls turn to the new one.
 func (g *group) lead(leader *coordination.Leader) {
 	g.leader, g.inFlight = leader, 0
 	clear(g.sinks)
 	if g.link != nil {
 		close(g.link.gone)
 	}
-	for _, c := range g.calls {
-		c.done <- unavailable
-	}
-	clear(g.calls)
+	g.loseCalls()
 	if g.link = nil; leader == nil {
 		g.follow(nil)
 	} else {
@@ -334,16 +334,12 @@ func (g *group) lead(leader *coordination.Leader) {
 	}
 }
 
-// notLeading is the outcome of a command that was not executed because another server leads.
-var notLeading = scheme.Outcome{}
-
-var unavailable = scheme.Refuse(scheme.Unavailable, scheme.Issue{Severity: scheme.SeverityError, Message: "No leader: try again"})
-
 func (g *group) handle(e event) {
 	switch {
 	case e.call != nil:
 		g.handleCall(e.call)
 	case e.link != g.link: // the stream tells the next leader itself
+	case g.crowded() && g.turnAway(&e):
 	case e.forward.Attach != nil:
 		g.sinks[e.id] = e.sink
 		g.leader.Attach(g.clock.now(), e.id, *e.forward.Attach)
@@ -355,19 +351,6 @@ func (g *group) handle(e event) {
 	case e.forward.Detach:
 		delete(g.sinks, e.id)
 		g.leader.Detach(g.clock.now(), e.id)
-	}
-}
-
-func (g *group) handleCall(c *call) {
-	switch {
-	case c.read != nil:
-		c.done <- c.read(g.machine)
-	case g.leader == nil:
-		c.done <- notLeading
-	default:
-		number := g.leader.NextCall()
-		g.calls[number] = c
-		g.leader.Propose(c.build(number))
 	}
 }
 
@@ -399,37 +382,5 @@ func (g *group) carryOut() {
 		}
 		*m = coordination.Message{}
 	}
-	for _, done := range out.Calls {
-		if c := g.calls[done.Call]; c != nil {
-			delete(g.calls, done.Call)
-			c.done <- done.Outcome
-		}
-	}
-}
-
-// execute runs a command about the path tree and returns its outcome once it is durable and applied. If ctx ends
-// earlier the command may still be executed.
-func (g *group) execute(ctx context.Context, build func(coordination.Epoch) coordination.Command) (scheme.Outcome, error) {
-	return g.await(ctx, &call{build: build, done: make(chan scheme.Outcome, 1)})
-}
-
-// read runs fn on the group's goroutine. fn must be quick and must not keep what it is given.
-func (g *group) read(ctx context.Context, fn func(*coordination.Machine) scheme.Outcome) (scheme.Outcome, error) {
-	return g.await(ctx, &call{read: fn, done: make(chan scheme.Outcome, 1)})
-}
-
-var errStopped = errors.New("the server is stopping")
-
-func (g *group) await(ctx context.Context, c *call) (scheme.Outcome, error) {
-	g.queue.awaitRoom(ctx)
-	g.queue.put(event{call: c})
-	g.kick()
-	select {
-	case outcome := <-c.done:
-		return outcome, nil
-	case <-ctx.Done():
-		return scheme.Outcome{}, ctx.Err()
-	case <-g.over:
-		return scheme.Outcome{}, errStopped
-	}
+	g.answerCalls(out.Calls)
 }

@@ -7,21 +7,15 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 
 	"github.com/coordd/coordd/coordination"
-	"github.com/coordd/coordd/coordination/codec"
 	"github.com/coordd/coordd/raftstore"
 	"github.com/coordd/coordd/scheme"
-	"github.com/coordd/coordd/server/relaypb"
 )
 
 const (
-	// leaderPoll is how often a call that waits for a leader looks again, and how often the right to speak is looked at.
+	// leaderPoll is how often the right to speak is looked at, and a leader's address that is not known yet.
 	leaderPoll = 20 * time.Millisecond
-	// leaderPatience bounds the wait of a call that gives no bound itself.
-	leaderPatience = 10 * time.Second
 	// handOverPatience bounds how long a stopping leader tries to hand over.
 	handOverPatience = 2 * time.Second
 )
@@ -37,6 +31,7 @@ type member struct {
 	term   uint64           // in which that was said
 	change chan struct{}    // closed when leader or term changes
 	conn   *grpc.ClientConn // to the leader, while the relay is open
+	news   chan struct{}    // closed when there may be another leader to ask
 }
 
 // startMember begins to look for the leader. A server alone has nobody to look for.
@@ -58,9 +53,12 @@ func (s *Server) stopMember() {
 	}
 }
 
-func newMember(s *Server) *member { return &member{server: s, change: make(chan struct{})} }
+func newMember(s *Server) *member {
+	return &member{server: s, change: make(chan struct{}), news: make(chan struct{})}
+}
 
-// toward notes who leads in a term. The same leader in another term is another one.
+// toward notes who leads in a term. The same leader in another term is another one. The group calls it, too, when this
+// server begins to lead.
 func (m *member) toward(term, leader uint64) {
 	m.mutex.Lock()
 	defer m.mutex.Unlock()
@@ -72,6 +70,27 @@ func (m *member) toward(term, leader uint64) {
 		close(m.change)
 		m.change = make(chan struct{})
 	}
+	m.announce()
+}
+
+// announce wakes the calls that wait for a leader. The mutex is held.
+func (m *member) announce() {
+	close(m.news)
+	m.news = make(chan struct{})
+}
+
+// awaitNews returns what is closed when there may be another leader to ask than now.
+func (m *member) awaitNews() <-chan struct{} {
+	m.mutex.Lock()
+	defer m.mutex.Unlock()
+	return m.news
+}
+
+// relayConn is the connection to the leader, nil if there is none.
+func (m *member) relayConn() *grpc.ClientConn {
+	m.mutex.Lock()
+	defer m.mutex.Unlock()
+	return m.conn
 }
 
 func (m *member) present() (leader uint64, change <-chan struct{}) {
@@ -144,6 +163,7 @@ func (m *member) setConn(conn *grpc.ClientConn) {
 	m.mutex.Lock()
 	defer m.mutex.Unlock()
 	m.conn = conn
+	m.announce()
 }
 
 // listen has streams sent that were mute, as soon as this server may speak again.
@@ -167,7 +187,7 @@ func (m *member) listen(ctx context.Context) {
 
 // handOver gives the leadership to the member that is furthest, so that nobody has to find out that this one is gone.
 func (s *Server) handOver(ctx context.Context) {
-	if s.streams.localLink() == nil {
+	if ctx.Err() != nil || s.streams.localLink() == nil {
 		return
 	}
 	var heir raftstore.Member
@@ -183,68 +203,25 @@ func (s *Server) handOver(ctx context.Context) {
 	defer cancel()
 	if err := s.store.TransferLeader(ctx, heir.ID); err != nil {
 		s.config.Logger.Warn("could not hand over the leadership", "to", heir.Name, "err", err)
+		return
 	}
-}
-
-// execute runs a command on the leader, wherever it is. It waits for one as long as ctx lasts. A command that was under
-// way when its leader went may or may not have been executed: UNAVAILABLE.
-func (s *Server) execute(ctx context.Context, build func(coordination.Epoch) coordination.Command) (scheme.Outcome, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, leaderPatience, errNoLeader)
-	defer cancel()
-	for {
-		outcome, err := s.group.execute(ctx, build)
-		if err != nil || outcome.Status != 0 {
-			return s.withoutLeader(ctx, outcome, err)
-		}
-		if outcome, err = s.executeOnLeader(ctx, build); err == nil && outcome.Status != 0 {
-			return outcome, nil
-		}
-		select {
-		case <-ctx.Done():
-			return s.withoutLeader(ctx, scheme.Outcome{}, ctx.Err())
-		case <-time.After(leaderPoll):
-		}
+	look := time.NewTicker(time.Millisecond) // until the heir is elected, it may need this server's vote
+	defer look.Stop()
+	for s.store.Leader() == 0 && ctx.Err() == nil {
+		<-look.C
 	}
-}
-
-var errNoLeader = errors.New("no leader")
-
-func (s *Server) withoutLeader(ctx context.Context, outcome scheme.Outcome, err error) (scheme.Outcome, error) {
-	if err != nil && errors.Is(context.Cause(ctx), errNoLeader) {
-		return unavailable, nil
-	}
-	return outcome, err
-}
-
-// executeOnLeader runs a command on another server. The zero outcome: it was not executed.
-func (s *Server) executeOnLeader(ctx context.Context, build func(coordination.Epoch) coordination.Command) (scheme.Outcome, error) {
-	s.member.mutex.Lock()
-	conn := s.member.conn
-	s.member.mutex.Unlock()
-	if conn == nil {
-		return notLeading, nil
-	}
-	answer := new(relaypb.ExecuteResponse)
-	request := &relaypb.ExecuteRequest{Command: codec.AppendCommand(nil, build(coordination.Epoch{}))}
-	if err := conn.Invoke(ctx, relayExecuteName, request, answer); err != nil {
-		if ctx.Err() != nil {
-			return scheme.Outcome{}, ctx.Err()
-		}
-		if status.Code(err) == codes.FailedPrecondition {
-			return notLeading, nil
-		}
-		return unavailable, nil
-	}
-	return outcomeFromPB(answer), nil
 }
 
 // read runs fn on the machine once it has everything that was committed when the call came.
 func (s *Server) read(ctx context.Context, fn func(*coordination.Machine) scheme.Outcome) (scheme.Outcome, error) {
 	if s.streams.localLink() == nil {
-		bounded, cancel := context.WithTimeoutCause(ctx, leaderPatience, errNoLeader)
+		bounded, cancel := context.WithTimeoutCause(ctx, leaderPatience, errPatience)
 		defer cancel()
-		if err := s.group.catchUp(bounded); err != nil {
-			return s.withoutLeader(bounded, scheme.Outcome{}, err)
+		if err := s.group.catchUp(bounded, s.member.awaitNews); err != nil {
+			if errors.Is(context.Cause(bounded), errPatience) {
+				return unavailable, nil
+			}
+			return scheme.Outcome{}, err
 		}
 	}
 	return s.group.read(ctx, fn)

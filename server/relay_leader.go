@@ -1,7 +1,6 @@
 package server
 
 import (
-	"context"
 	"sync"
 	"time"
 
@@ -9,7 +8,6 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/coordd/coordd/coordination"
-	"github.com/coordd/coordd/coordination/codec"
 	"github.com/coordd/coordd/server/relaypb"
 )
 
@@ -24,10 +22,7 @@ const (
 	leavePoll = 10 * time.Millisecond
 )
 
-var (
-	errNotLeading = status.Error(codes.FailedPrecondition, "This server does not lead")
-	errSuperseded = status.Error(codes.Aborted, "The server has opened another relay")
-)
+var errSuperseded = status.Error(codes.Aborted, "The server has opened another relay")
 
 // relayPeer is the leader's end of the relay to one other server.
 type relayPeer struct {
@@ -105,6 +100,8 @@ func (p *relayPeer) write(rpc exchangeServer) error {
 		case <-p.superseded:
 			return errSuperseded
 		case <-p.link.gone:
+			// It looks for the next leader, which may be this server again without its having heard of a change.
+			_ = rpc.Send(&relaypb.FromLeader{Gone: true})
 			return errNotLeading
 		case <-p.wake:
 		case <-later:
@@ -170,27 +167,4 @@ func (p *relayPeer) abandon() {
 		}
 		p.link.group.kick()
 	})
-}
-
-// executeForPeer runs a command for another server.
-func (s *Server) executeForPeer(ctx context.Context, r *relaypb.ExecuteRequest) (*relaypb.ExecuteResponse, error) {
-	command, err := codec.DecodeCommand(r.GetCommand())
-	if err != nil {
-		return nil, status.Error(codes.InvalidArgument, err.Error())
-	}
-	link := s.streams.localLink()
-	if link == nil {
-		return nil, errNotLeading
-	}
-	outcome, err := link.group.execute(ctx, func(call coordination.Epoch) coordination.Command {
-		coordination.SetCall(command, call)
-		return command
-	})
-	if err != nil {
-		return nil, status.FromContextError(err).Err()
-	}
-	if outcome.Status == 0 {
-		return nil, errNotLeading
-	}
-	return outcomeToPB(outcome), nil
 }

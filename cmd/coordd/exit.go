@@ -17,6 +17,8 @@ const (
 	exitStorage exitCode = 3
 	exitConfig  exitCode = 4
 	exitDiffers exitCode = 5
+	// exitNotServing is for scripts that wait for a server.
+	exitNotServing exitCode = 6
 )
 
 // exitCodes explains every exit code, in order.
@@ -30,6 +32,7 @@ var exitCodes = []struct {
 	{exitStorage, "storage failure: a failed write, or damaged files"},
 	{exitConfig, "configuration: config file, environment, or a data directory that is in use or cannot be used"},
 	{exitDiffers, "conformance: the server differs from the scripts"},
+	{exitNotServing, "health: the server does not serve, or cannot be reached"},
 }
 
 // exitCodeHelp is the list of exit codes for `coordd help`.

@@ -15,6 +15,7 @@ func TestDefaults(t *testing.T) {
 		listen:               "127.0.0.1:2136",
 		database:             "/local",
 		dataDir:              "/home/u/.local/state/coordd",
+		reserve:              128 << 20,
 		streamsPerConnection: 100_000, streams: 100_000, connectionsPerAddress: 20_000,
 		logLevel:  slog.LevelInfo,
 		logFormat: "text",
@@ -181,6 +182,7 @@ func TestValues(t *testing.T) {
 		{"token-file", []string{"relative"}, []string{""}},
 		{"initial-admin", []string{"root", "ops@example"}, []string{"", "a b", "a\n", "ä"}},
 		{"initial-admin-password-file", []string{"relative"}, []string{""}},
+		{"disk-reserve", []string{"0", "1", "64KiB", "128MiB", "2GiB", "1024TiB"}, []string{"", "-1", "1MB", "MiB", "1.5GiB", "1025TiB", "128 MiB", "99999999999999999999"}},
 		{"streams-per-connection", counts, noCounts},
 		{"streams", counts, noCounts},
 		{"connections-per-address", counts, noCounts},
@@ -194,6 +196,7 @@ func TestValues(t *testing.T) {
 		{"peer-key", []string{"relative.pem"}, []string{""}},
 		{"peer-ca", []string{"relative.pem"}, []string{""}},
 		{"insecure-peers", []string{"true", "false"}, []string{"", "yes"}},
+		{"local-ydb", []string{"true", "false"}, []string{"", "yes"}},
 		{"log-level", []string{"debug", "info", "warn", "error"}, []string{"", "loud", "INFO", "warning"}},
 		{"log-format", []string{"text", "json"}, []string{"", "xml", "JSON"}},
 	}
