@@ -60,6 +60,8 @@ type Config struct {
 	CheckpointBytes   int64  // log handed over until CheckpointDue; default DefaultCheckpointBytes
 	CheckpointEntries int64  // entries handed over until CheckpointDue; default DefaultCheckpointEntries
 	TailEntriesKept   uint64 // entries kept in the log behind a checkpoint; at least 1, default DefaultTailEntriesKept
+	LagEntriesKept    uint64 // entries kept for a member that is there and lags; default DefaultLagEntriesKept
+	LagBytesKept      int64  // the same in bytes; default DefaultLagBytesKept
 	TailBytes         int    // recent entries kept in memory; default DefaultTailBytes
 
 	// Cluster says how to be a member of several.
@@ -92,6 +94,12 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	if c.TailEntriesKept == 0 {
 		c.TailEntriesKept = DefaultTailEntriesKept
+	}
+	if c.LagEntriesKept == 0 {
+		c.LagEntriesKept = DefaultLagEntriesKept
+	}
+	if c.LagBytesKept == 0 {
+		c.LagBytesKept = DefaultLagBytesKept
 	}
 	if c.TailBytes == 0 {
 		c.TailBytes = DefaultTailBytes
