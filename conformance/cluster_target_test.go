@@ -105,7 +105,7 @@ func (e *clusterEnvironment) Connect(_ context.Context, options StreamOptions) (
 		at = len(e.servers) % len(e.target.endpoints)
 		e.servers[options.Server] = at
 	}
-	below, err := e.connectOver(e.target.endpoints[at].connection)
+	below, err := e.connectOver(e.target.endpoints[at].connection, options.User)
 	if err != nil {
 		return nil, err
 	}

@@ -101,9 +101,7 @@ func (p *relayPeer) write(rpc exchangeServer) error {
 		case <-p.superseded:
 			return errSuperseded
 		case <-p.link.gone:
-			// It looks for the next leader, which may be this server again without its having heard of a change.
-			_ = rpc.Send(&relaypb.FromLeader{Gone: true})
-			return errNotLeading
+			return errNotLeading // the other looks for the next leader, which may be this server again
 		case <-p.wake:
 		case <-later:
 		}

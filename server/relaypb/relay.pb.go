@@ -803,10 +803,8 @@ func (x *WatchMark) GetIndex() uint64 {
 type FromLeader struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Not 0: leave to speak, given to the request of this number.
-	Renewed  uint64     `protobuf:"varint,1,opt,name=renewed,proto3" json:"renewed,omitempty"`
-	Messages []*Message `protobuf:"bytes,2,rep,name=messages,proto3" json:"messages,omitempty"`
-	// The sender leads no more, or no more in the term in which the relay was opened: nothing else will come.
-	Gone          bool `protobuf:"varint,3,opt,name=gone,proto3" json:"gone,omitempty"`
+	Renewed       uint64     `protobuf:"varint,1,opt,name=renewed,proto3" json:"renewed,omitempty"`
+	Messages      []*Message `protobuf:"bytes,2,rep,name=messages,proto3" json:"messages,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -853,13 +851,6 @@ func (x *FromLeader) GetMessages() []*Message {
 		return x.Messages
 	}
 	return nil
-}
-
-func (x *FromLeader) GetGone() bool {
-	if x != nil {
-		return x.Gone
-	}
-	return false
 }
 
 type Message struct {
@@ -1454,12 +1445,11 @@ const file_server_relaypb_relay_proto_rawDesc = "" +
 	"\x04mark\x18\x04 \x01(\v2\x1a.coordd.relay.v1.WatchMarkR\x04mark\"?\n" +
 	"\tWatchMark\x12\x1c\n" +
 	"\tsemaphore\x18\x01 \x01(\x04R\tsemaphore\x12\x14\n" +
-	"\x05index\x18\x02 \x01(\x04R\x05index\"p\n" +
+	"\x05index\x18\x02 \x01(\x04R\x05index\"\\\n" +
 	"\n" +
 	"FromLeader\x12\x18\n" +
 	"\arenewed\x18\x01 \x01(\x04R\arenewed\x124\n" +
-	"\bmessages\x18\x02 \x03(\v2\x18.coordd.relay.v1.MessageR\bmessages\x12\x12\n" +
-	"\x04gone\x18\x03 \x01(\bR\x04gone\"\xd1\x04\n" +
+	"\bmessages\x18\x02 \x03(\v2\x18.coordd.relay.v1.MessageR\bmessages\"\xd1\x04\n" +
 	"\aMessage\x12\x16\n" +
 	"\x06stream\x18\x01 \x01(\x04R\x06stream\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\rR\x04kind\x12\x1a\n" +
