@@ -201,7 +201,7 @@ func OpenContext(ctx context.Context, cfg Config) (*Store, error) {
 	s.lease.clock, s.lease.base = cfg.Cluster.clock, cfg.Cluster.clock.now()
 	if c := cfg.Cluster; c.networked() {
 		if s.network = c.network; s.network == nil {
-			s.network = &grpcNetwork{listenAddress: c.ListenPeer, tls: c.TLS, services: c.Services}
+			s.network = &grpcNetwork{listenAddress: c.ListenPeer, tls: c.TLS, services: c.Services, dialer: c.Dial}
 		}
 	}
 	s.inbox.wake = make(chan struct{}, 1)
