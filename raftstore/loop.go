@@ -458,6 +458,7 @@ func (l *loop) changeMembers(e *pb.Entry) error {
 // checkpointDone tells the handler and cuts the log behind the checkpoint: raft forgets the entries first, then they
 // are removed.
 func (l *loop) checkpointDone(c checkpointMark) {
+	l.s.stored.Store(c.index)
 	l.handler.CheckpointDone(c.index)
 	first := min(2, c.index+1) // see tail.origin
 	if c.index > l.s.cfg.TailEntriesKept {

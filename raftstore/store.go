@@ -148,6 +148,9 @@ type Store struct {
 	wakeApply  atomic.Bool // the raft goroutine waits for Applied
 	dueBytes   atomic.Int64
 	dueEntries atomic.Int64
+	wanted     atomic.Uint64 // see WantCheckpoint
+	begun      atomic.Uint64 // index of the last checkpoint that was begun
+	stored     atomic.Uint64 // index of the last checkpoint that is durable
 	started    bool
 	stop       chan struct{}
 	done       chan struct{}
@@ -164,7 +167,7 @@ type Store struct {
 	restoredIndex atomic.Uint64
 	full          atomic.Bool
 	spaceDone     chan struct{}
-	fromBackup    atomic.Bool
+	lineage       atomic.Uint64
 	backups       sync.Mutex    // held during a backup
 	forced        atomic.Uint64 // see checkpointMeta
 }
@@ -246,9 +249,11 @@ func (s *Store) openDisk(ctx context.Context) error {
 		return err
 	}
 	s.rowStore = state
-	s.fromBackup.Store(img.state.meta.FromBackup)
+	s.lineage.Store(img.state.meta.Lineage)
 	s.forced.Store(img.state.meta.Forced)
 	s.identity, s.loaded = img.identity, img.state.meta.Index
+	s.begun.Store(s.loaded)
+	s.stored.Store(s.loaded)
 	if img.unfit {
 		s.cfg.Logger.Warn("emptying a log that a received checkpoint has replaced", "checkpoint", img.state.meta.Index)
 		if err := log.reset(img.state.meta.Index); err != nil {
