@@ -325,6 +325,7 @@ func (g *group) lead(leader *coordination.Leader) {
 		g.follow(nil)
 	} else {
 		g.leading = 0
+		g.beginLineage()
 		g.toward(0)
 		g.link = &localLink{group: g, gone: make(chan struct{})}
 		g.follow(g.link)

@@ -83,7 +83,7 @@ func Start(ctx context.Context, config Config) (*Server, error) {
 	}
 	s := &Server{config: config, tls: tls, auth: auth, streams: newStreamSet(config.Hardening.Streams), done: make(chan struct{})}
 	s.member = newMember(s)
-	store, err := raftstore.Open(raftstore.Config{Dir: config.DataDir, InMemory: config.InMemory, Logger: config.Logger,
+	store, err := raftstore.OpenContext(ctx, raftstore.Config{Dir: config.DataDir, InMemory: config.InMemory, Logger: config.Logger,
 		Cluster: s.cluster(), TailBytes: config.tailBytes})
 	if err != nil {
 		return nil, errors.Join(err, tls.close())
@@ -202,6 +202,7 @@ func (s *Server) startGRPC() {
 	Ydb_Discovery_V1.RegisterDiscoveryServiceServer(s.grpc, discoveryService{Server: s})
 	Ydb_Auth_V1.RegisterAuthServiceServer(s.grpc, authService{Server: s})
 	s.grpc.RegisterService(&userServiceDesc, userService{s})
+	s.grpc.RegisterService(&clusterServiceDesc, clusterService{s})
 	Ydb_Operation_V1.RegisterOperationServiceServer(s.grpc, operationService{})
 	Ydb_Monitoring_V1.RegisterMonitoringServiceServer(s.grpc, monitoringService{Server: s})
 	s.health = health.NewServer()
