@@ -3,6 +3,7 @@ package raftstore
 import (
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 
@@ -20,6 +21,9 @@ type Survivor struct {
 // PlanForceSingle says what ForceSingle would do to a directory, and changes nothing. Errors: ErrLocked,
 // *CorruptionError, *FormatError, and those of the operating system.
 func PlanForceSingle(dir string) (Survivor, error) {
+	if _, err := os.Stat(dir); err != nil {
+		return Survivor{}, err
+	}
 	lock, err := shareDirectory(dir)
 	if err != nil {
 		return Survivor{}, err

@@ -74,3 +74,27 @@ func TestQuorumWithout(t *testing.T) {
 		}
 	}
 }
+
+// A member that was made the only one elects itself although its log has committed membership entries that are not
+// applied when it starts.
+func TestForcedWithPendingMembership(t *testing.T) {
+	t.Parallel()
+	c := newTestCluster(t, 3, 320)
+	id := c.join("d")
+	c.onLeader("remove d", func(ctx context.Context, s *Store) error { return s.Remove(ctx, id) })
+	c.kill("d")
+	c.put("one")
+	for range 3 { // each new term stores the commit index
+		c.onLeader("transfer", func(ctx context.Context, s *Store) error { return s.TransferLeader(ctx, 0) })
+		c.settle()
+	}
+	for _, name := range []string{"a", "b", "c"} {
+		c.kill(name)
+	}
+	if err := ForceSingle(c.cfgs["a"].Dir); err != nil {
+		t.Fatal(err)
+	}
+	c.names = []string{"a"}
+	c.start("a")
+	c.put("two")
+}

@@ -17,6 +17,7 @@ const (
 	exitStorage exitCode = 3
 	exitConfig  exitCode = 4
 	exitDiffers exitCode = 5
+	exitRemoved exitCode = 6
 )
 
 // exitCodes explains every exit code, in order.
@@ -30,6 +31,7 @@ var exitCodes = []struct {
 	{exitStorage, "storage failure: a failed write, or damaged files"},
 	{exitConfig, "configuration: config file, environment, or a data directory that is in use or cannot be used"},
 	{exitDiffers, "conformance: the server differs from the scripts"},
+	{exitRemoved, "the server was removed from its cluster: its data is of no use any more"},
 }
 
 // exitCodeHelp is the list of exit codes for `coordd help`.
