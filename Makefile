@@ -28,6 +28,10 @@ BENCH_COUNT ?= 3
 # SEQS is how many sequences `make fuzz-model` runs.
 SEQS ?= 20000
 
+# IMAGE is the name of the image of `make docker-image`, PLATFORM what it runs on, such as linux/arm64.
+IMAGE ?= coordd
+PLATFORM ?= linux/$(shell go env GOARCH)
+
 # The modules besides the server's own: the SDK tests, and the tools.
 COMPAT := compat/go
 TOOLS  := .ci/tools
@@ -42,7 +46,7 @@ RACE_ENV := $(if $(RACE),CGO_ENABLED=1)
 
 .PHONY: help run build test lint generate generate-check go-test tools-test compat \
 	crash-test cluster-test malformed-test fuzz-short fuzz-model bench conformance conformance-map \
-	mutation-test differences fuzz tools race-note clean
+	mutation-test differences fuzz docker-image docker-context docker-test tools race-note clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -119,6 +123,25 @@ mutation-test: ## put defects into package coordination, one at a time, and want
 
 differences: ## write docs/differences.md anew from the scripts
 	@go test ./conformance -count=1 -run '^TestDifferences$$' -write-differences
+
+# The context of the image is a folder of its own, with nothing else in it to send. The folder of its volumes is for their
+# owner alone, as they will be.
+docker-context:
+	@rm -rf bin/docker && mkdir -p bin/docker && mkdir -m 0700 bin/docker/data
+	@CGO_ENABLED=0 GOOS=$(word 1,$(subst /, ,$(PLATFORM))) GOARCH=$(word 2,$(subst /, ,$(PLATFORM))) go build -trimpath -buildvcs=false \
+		-ldflags '-s -w -X main.version=$(VERSION)' -o bin/docker/coordd ./cmd/coordd
+
+DOCKER_BUILD = docker build --quiet --platform $(PLATFORM) --build-arg VERSION=$(VERSION) --file docker/Dockerfile --tag $(IMAGE) bin/docker
+
+docker-image: docker-context ## build the container image IMAGE for PLATFORM (docs/docker.md)
+	@$(DOCKER_BUILD)
+	@docker image inspect --format '$(IMAGE): {{.Os}}/{{.Architecture}}, {{.Size}} bytes' $(IMAGE)
+
+# The engine may be in a network of its own, so everything that may have to be fetched is built before it starts.
+docker-test: IMAGE = coordd-test
+docker-test: docker-context ## build the image and test it and the compose files; as root it brings its own engine up where dockerd is installed
+	@go test -c -o bin/docker.test ./docker
+	@docker/with-engine bash -euo pipefail -c '$(DOCKER_BUILD) && cd docker && COORDD_IMAGE=$(IMAGE) ../bin/docker.test -test.v -test.timeout 10m'
 
 tools: # build the pinned tools; the build cache makes a repetition cheap
 	@cd $(TOOLS) && go build -buildvcs=false -o $(TOOLBIN)/ ./protogen \

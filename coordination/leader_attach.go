@@ -176,3 +176,10 @@ func (l *Leader) detach(now Instant, s *ledSession) {
 	l.dropWatches(s)
 	l.startCountdown(now, s, s.durable().timeoutMillis)
 }
+
+// TurnAway ends a stream, attached or not, because the server cannot take what it asks for. Its session goes on as when
+// the stream breaks.
+func (l *Leader) TurnAway(now Instant, stream StreamID, refusal *Refusal) {
+	l.Detach(now, stream)
+	l.end(&attachment{stream: stream}, refusal)
+}

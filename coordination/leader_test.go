@@ -393,3 +393,31 @@ func TestImmediateChecks(t *testing.T) {
 		r.messages = nil
 	}
 }
+
+// A stream that is turned away ends, and its session goes on as when the stream breaks; one that was attaching leaves no
+// session behind.
+func TestTurnAway(t *testing.T) {
+	r := newRig(t)
+	r.createNode("/local/a", NodeConfig{})
+	refusal := &Refusal{scheme.Unavailable, "full"}
+	stream, session := r.attach(AttachRequest{Path: "/local/a", TimeoutMillis: 1000})
+	r.leader.TurnAway(r.now, stream, refusal)
+	r.applyAll()
+	r.expect("1 end full")
+	if r.leader.NextDeadline() == Never || len(r.machine.nodes[1].sessions) != 1 {
+		t.Error("the session does not run out, or is gone at once")
+	}
+	r.open(AttachRequest{Path: "/local/a", TimeoutMillis: 1000, Session: session, SeqNo: 1})
+	r.applyAll()
+	r.expect("2 attached 1")
+	attaching := r.open(AttachRequest{Path: "/local/a", TimeoutMillis: 1000})
+	r.leader.TurnAway(r.now, attaching, refusal)
+	r.applyAll()
+	r.expect("3 end full")
+	r.leader.TurnAway(r.now, 4, refusal) // before it was attached
+	r.applyAll()
+	r.expect("4 end full")
+	if len(r.machine.nodes[1].sessions) != 1 || len(r.leader.streams) != 1 || len(r.leader.attaching) != 0 {
+		t.Error("something is left of the streams")
+	}
+}

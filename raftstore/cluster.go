@@ -36,7 +36,8 @@ type Cluster struct {
 	ListenPeer string
 	// AdvertisePeer is where others reach this member; "" is the address in Initial, or else ListenPeer.
 	AdvertisePeer string
-	// ClientAddress is where clients reach this member. The store only passes it on, see Member.
+	// ClientAddress is where clients reach this member; "" says nothing. The store only passes it on, see Member and
+	// SetClientAddress.
 	ClientAddress string
 	// TLS is for connections between members; nil is plain text.
 	TLS *PeerTLS

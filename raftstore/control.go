@@ -28,7 +28,10 @@ type control struct {
 
 	rounds       []leaseRound
 	lastRound    uint64
-	transferring bool
+	offer        *leadershipOffer // nil if there is none
+	transferring bool             // see setTransferring
+	stuck        bool             // it should hand over, and nobody can take it
+	ledAt        int              // the last tick at which there was a leader
 
 	campaign *time.Timer
 	tries    int // campaigns left after the leader's connection was reset
@@ -50,7 +53,10 @@ func (l *loop) tick() {
 	l.stale = true
 	l.node.Tick()
 	if l.transferring && l.node.BasicStatus().LeadTransferee == raft.None {
-		l.transferring = false
+		l.setTransferring(false)
+	}
+	if l.leader != raft.None {
+		l.ledAt = l.ticks
 	}
 	if l.leading && l.s.appender.stuck(slowWriteMax) {
 		l.stepAside("the disk is slow")
@@ -58,12 +64,8 @@ func (l *loop) tick() {
 	if l.ticks%leaseTicks == 0 {
 		l.confirmLease()
 	}
-	if l.ticks%retryTicks == 0 && l.leading && l.caughtUp {
-		if m := l.unpublished(); m != nil {
-			if err := l.proposeChange(pb.ConfChangeUpdateNode, m.ID, m); err != nil {
-				l.s.cfg.Logger.Debug("publish a member's record", "err", err)
-			}
-		}
+	if l.ticks%retryTicks == 0 {
+		l.publish()
 	}
 	if l.s.peers != nil {
 		for _, m := range l.conf.Members {
@@ -81,6 +83,13 @@ func (l *loop) fromPeers(m mail) {
 		if h.GetUrgent() {
 			l.streams[h.GetFrom()]++
 		}
+	}
+	for _, h := range m.retold {
+		l.headers[h.GetFrom()] = h
+	}
+	if len(m.retold) > 0 {
+		l.stale = true
+		l.publish()
 	}
 	for _, msg := range m.received {
 		l.receive(msg)
@@ -110,7 +119,33 @@ func (l *loop) receive(m *pb.Message) {
 		l.s.inbox.fail(ErrEmptied)
 		return
 	}
+	if m.GetType() == pb.MsgTimeoutNow {
+		l.offer = &leadershipOffer{m, l.node.BasicStatus().GetCommit()}
+		l.takeOffer()
+		return
+	}
 	l.step(m)
+}
+
+// leadershipOffer is a leader's request to take over.
+type leadershipOffer struct {
+	message *pb.Message
+	commit  uint64 // what was committed when it came
+}
+
+// takeOffer stands for election at the leader's request, once everything is applied that was committed then: raft would
+// refuse without a word as long as a change of the members is among it, and the cluster would be without a leader until
+// the old one gives up waiting.
+func (l *loop) takeOffer() {
+	switch {
+	case l.offer == nil:
+	case l.node.BasicStatus().Applied < l.offer.commit:
+		l.waitForApplied()
+	default:
+		m := l.offer.message
+		l.offer = nil
+		l.step(m) // void if the term is over
+	}
 }
 
 // lost notes that a member's stream ended. If it was the leader's last, the leader has probably died: then this member
@@ -180,7 +215,7 @@ func (l *loop) unpublished() *memberRecord {
 		if h.GetAddress() != "" && len(h.GetAddress()) <= memberTextMax {
 			want.Peer = h.GetAddress()
 		}
-		if len(h.GetClientAddress()) <= memberTextMax {
+		if h.GetClientAddress() != "" && len(h.GetClientAddress()) <= clientTextMax {
 			want.Client = h.GetClientAddress()
 		}
 		want.Version = h.GetVersion()
@@ -198,6 +233,12 @@ func (l *loop) show() {
 	}
 	l.stale = false
 	v := &memberView{conf: l.conf, leader: l.node.BasicStatus().Lead, leading: l.leading, fresh: l.s.tail.fresh()}
+	v.full = map[uint64]bool{l.s.identity.Member: l.s.full.Load()}
+	for id, h := range l.headers {
+		if h.GetFull() {
+			v.full[id] = true
+		}
+	}
 	if l.leading {
 		v.match, v.active = map[uint64]uint64{}, map[uint64]bool{}
 		for id, p := range l.node.Status().Progress {

@@ -59,6 +59,11 @@ func (s *Store) receive(h *peerpb.Header, f *peerpb.Frame) error {
 	if err := s.stillWelcome(h); err != nil {
 		return err
 	}
+	if again := f.GetHeader(); again != nil {
+		if err := s.acceptAgain(h, again); err != nil {
+			return err
+		}
+	}
 	for _, b := range f.GetMessages() {
 		m := &pb.Message{}
 		if err := proto.Unmarshal(b, m); err != nil {

@@ -55,6 +55,7 @@ const LeaseWindow = 850 * time.Millisecond
 const (
 	membersMax              = 15 // members of a cluster
 	memberTextMax           = 255
+	clientTextMax           = 600 // room for two names of full length with their ports
 	laneMessagesMax         = 4_096
 	laneBytesMax            = 48 << 20 // one message is at most MaxCommandBytes and a little
 	frameBytesMax           = 1 << 20  // no further message joins a frame beyond this
@@ -66,8 +67,9 @@ const (
 	peerKeepalive           = 10 * time.Second
 	helloTimeout            = time.Second
 	joinPause               = 200 * time.Millisecond
-	silenceTicks            = 40 // a member not heard for so long gets a new connection
-	leaseTicks              = 4  // between two rounds that confirm leadership
+	holdBackTicks           = 3 * electionTicks // without a leader until a member with a full disk stands for election
+	silenceTicks            = 40                // a member not heard for so long gets a new connection
+	leaseTicks              = 4                 // between two rounds that confirm leadership
 	promoteLagMax           = 1_000
 	retryTicks              = 10 // before a membership change is proposed again
 	campaignDelayMax        = 100 * time.Millisecond

@@ -8,7 +8,8 @@ import (
 	"go.etcd.io/raft/v3"
 )
 
-// raftLogger passes raft's messages on. Its information is our debugging: elections are told through the handler.
+// raftLogger passes raft's messages on. Its information and warnings are our debugging: what an operator has to know of
+// elections and members is told by chronicle.go.
 type raftLogger struct{ out *slog.Logger }
 
 var _ raft.Logger = raftLogger{}
@@ -17,8 +18,8 @@ func (l raftLogger) Debug(v ...any)                   { l.print(slog.LevelDebug,
 func (l raftLogger) Debugf(format string, v ...any)   { l.printf(slog.LevelDebug, format, v) }
 func (l raftLogger) Info(v ...any)                    { l.print(slog.LevelDebug, v) }
 func (l raftLogger) Infof(format string, v ...any)    { l.printf(slog.LevelDebug, format, v) }
-func (l raftLogger) Warning(v ...any)                 { l.print(slog.LevelWarn, v) }
-func (l raftLogger) Warningf(format string, v ...any) { l.printf(slog.LevelWarn, format, v) }
+func (l raftLogger) Warning(v ...any)                 { l.print(slog.LevelDebug, v) }
+func (l raftLogger) Warningf(format string, v ...any) { l.printf(slog.LevelDebug, format, v) }
 func (l raftLogger) Error(v ...any)                   { l.print(slog.LevelError, v) }
 func (l raftLogger) Errorf(format string, v ...any)   { l.printf(slog.LevelError, format, v) }
 

@@ -247,6 +247,7 @@ func (l *loop) send(m *pb.Message) {
 	case l.s.peers == nil:
 	case m.GetType() == pb.MsgSnap:
 		l.sendSnapshot(m)
+	case m.GetType() == pb.MsgPreVote && l.holdsBack():
 	default:
 		l.s.peers.send(m)
 	}
@@ -308,7 +309,8 @@ func (l *loop) noteApplied() {
 		l.unapplied -= entriesBytes(m.GetEntries())
 		l.deliver(m.GetResponses())
 	}
-	if l.unapplied < handedBytesMax/2 && len(l.held) == 0 {
+	l.takeOffer()
+	if l.unapplied < handedBytesMax/2 && len(l.held) == 0 && l.offer == nil {
 		l.s.wakeApply.Store(false)
 	}
 }
@@ -370,7 +372,8 @@ func (l *loop) noteRole(rd raft.Ready) {
 	l.stale = true
 	if l.leading && (!leading || term != l.term) {
 		l.revokeLease()
-		l.transferring = false
+		l.setTransferring(false)
+		l.stuck = false
 	}
 	if l.leading || !leading {
 		l.handler.Following(term, otherLeader(leading, leader))

@@ -24,6 +24,8 @@ type Member struct {
 	Match uint64
 	// Active says that the leader has heard of it lately; elsewhere it is false.
 	Active bool
+	// Full says that the member's disk is nearly full.
+	Full bool
 }
 
 // Errors of membership changes.
@@ -50,6 +52,7 @@ type memberView struct {
 	fresh   bool // nothing was ever committed here
 	match   map[uint64]uint64
 	active  map[uint64]bool
+	full    map[uint64]bool
 }
 
 // Members lists the cluster as this member knows it, ascending by id. It is cheap.
@@ -66,7 +69,7 @@ func (s *Store) Members() []Member {
 	for i, id := range ids {
 		out[i] = Member{
 			ID: id, Learner: slices.Contains(v.conf.Learners, id), Leader: id == v.leader,
-			Match: v.match[id], Active: v.active[id],
+			Match: v.match[id], Active: v.active[id], Full: v.full[id],
 		}
 		if m := v.conf.member(id); m != nil {
 			out[i].Name, out[i].PeerAddress, out[i].ClientAddress, out[i].Version = m.Name, m.Peer, m.Client, m.Version
@@ -143,7 +146,8 @@ func (s *Store) Remove(ctx context.Context, id uint64) error {
 	}, func(l *loop) bool { return tried && !l.conf.has(id) })
 }
 
-// TransferLeader hands the leadership to another voter; id 0 means the one that has most of the log. It returns once
+// TransferLeader hands the leadership to another voter; id 0 means the one that has most of the log, of those
+// that can be reached and have space on their disks. It returns once
 // this member does not lead any more. From the call on this member has no lease. Errors: ErrNotLeader, ErrNotMember,
 // ErrStopped, that of ctx.
 func (s *Store) TransferLeader(ctx context.Context, id uint64) error {
@@ -255,7 +259,7 @@ func (l *loop) transfer(id uint64) error {
 	if id == 0 {
 		var best uint64
 		for _, voter := range l.conf.Voters {
-			if p := progress[voter]; voter != l.s.identity.Member && l.active(voter) && p.Match >= best {
+			if p := progress[voter]; voter != l.s.identity.Member && l.active(voter) && !l.isFull(voter) && p.Match >= best {
 				id, best = voter, p.Match
 			}
 		}
@@ -270,7 +274,12 @@ func (l *loop) transfer(id uint64) error {
 		return fmt.Errorf("hand the leadership to %s: %w", idText(id), ErrNotMember)
 	}
 	l.revokeLease()
-	l.transferring = true
+	l.setTransferring(true)
 	l.node.TransferLeader(id)
 	return nil
+}
+
+func (l *loop) setTransferring(transferring bool) {
+	l.transferring = transferring
+	l.s.moving.Store(transferring)
 }

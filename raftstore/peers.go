@@ -140,7 +140,7 @@ func (s *Store) header(to uint64, urgent bool) *peerpb.Header {
 	return &peerpb.Header{
 		Format: headerFormat, Cluster: s.identity.Cluster, From: s.identity.Member, To: to,
 		Incarnation: s.identity.Incarnation, Address: s.cfg.Cluster.address(),
-		ClientAddress: s.cfg.Cluster.ClientAddress, Version: s.cfg.Cluster.Version, ToIncarnation: known, Urgent: urgent,
+		ClientAddress: s.clientAddress(), Version: s.cfg.Cluster.Version, ToIncarnation: known, Urgent: urgent, Full: s.full.Load(),
 	}
 }
 
@@ -155,6 +155,7 @@ type lane struct {
 	queue  []*pb.Message
 	bytes  int
 	stream context.CancelFunc // ends the open stream, nil if there is none
+	retell bool               // what this member says of itself has changed
 }
 
 func newLane(s *Store, to *peer, urgent bool) *lane {
@@ -183,19 +184,20 @@ func (l *lane) add(m *pb.Message) {
 	}
 }
 
-// take removes the messages of one frame.
-func (l *lane) take() []*pb.Message {
+// take removes the messages of one frame, and tells whether it has to say again who sends it.
+func (l *lane) take() (batch []*pb.Message, retell bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	retell, l.retell = l.retell, false
 	n, bytes := 0, 0
 	for n < len(l.queue) && (n == 0 || bytes < frameBytesMax) {
 		bytes += messageBytes(l.queue[n])
 		n++
 	}
-	out := l.queue[:n:n]
+	batch = l.queue[:n:n]
 	l.queue = l.queue[n:]
 	l.bytes -= bytes
-	return out
+	return batch, retell
 }
 
 // drop empties the queue.
@@ -253,8 +255,11 @@ func (l *lane) connected(ctx context.Context) (sent bool, err error) {
 	}
 	defer out.close()
 	for {
-		for batch := l.take(); len(batch) > 0; batch = l.take() {
+		for batch, retell := l.take(); len(batch) > 0 || retell; batch, retell = l.take() {
 			f := &peerpb.Frame{Messages: make([][]byte, 0, len(batch))}
+			if retell {
+				f.Header = l.s.header(l.to.id, l.urgent)
+			}
 			for _, m := range batch {
 				b, err := proto.Marshal(m)
 				if err != nil {

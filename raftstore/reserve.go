@@ -2,6 +2,7 @@ package raftstore
 
 import (
 	"errors"
+	"slices"
 	"time"
 )
 
@@ -39,23 +40,56 @@ func (s *Store) guardSpace() {
 // lookAtSpace compares the free space with the reserve. A quarter more has to be free before writing goes on, so that
 // it does not go on and off.
 func (s *Store) lookAtSpace() {
-	free, err := s.cfg.free(s.cfg.Dir)
+	free, err := s.cfg.FreeSpace(s.cfg.Dir)
 	if err != nil {
 		s.cfg.Logger.Warn("free space is unknown", "dir", s.cfg.Dir, "err", err)
 		return
 	}
+	s.space.Store(free)
 	reserve := s.cfg.ReserveBytes
-	switch full := s.full.Load(); {
-	case !full && free < reserve:
-		s.full.Store(true)
-		s.cfg.Logger.Error("the disk is nearly full", "dir", s.cfg.Dir, "free", free, "reserve", reserve)
-	case full && free >= reserve+reserve/4:
-		s.full.Store(false)
-		s.cfg.Logger.Info("the disk has space again", "dir", s.cfg.Dir, "free", free)
+	switch short := s.short.Load(); {
+	case !short && free < reserve:
+		s.short.Store(true)
+		s.cfg.Logger.Error("the disk is nearly full", "dir", s.cfg.Dir, "free_bytes", free, "reserve_bytes", reserve)
+	case short && free >= reserve+reserve/4:
+		s.short.Store(false)
+		s.cfg.Logger.Info("the disk has space again", "dir", s.cfg.Dir, "free_bytes", free)
 	}
-	if s.full.Load() {
-		s.inbox.put(func(m *mail) { m.tasks = append(m.tasks, func(l *loop) { l.stepAside("the disk is nearly full") }) })
+	if short := s.short.Load(); short || s.full.Load() {
+		s.inbox.put(func(m *mail) { m.tasks = append(m.tasks, func(l *loop) { l.noteFull(short) }) })
 	}
+}
+
+// Space returns the free bytes of the disk as they were seen last, and how many of them are reserved. Both are 0 if
+// nothing is reserved, or before the first look.
+func (s *Store) Space() (free, reserve uint64) { return s.space.Load(), s.cfg.ReserveBytes }
+
+// HandingOver tells whether this member leads and is giving the leadership to another. What is proposed meanwhile waits,
+// and is lost if that succeeds.
+func (s *Store) HandingOver() bool { return s.moving.Load() }
+
+// noteFull takes note of whether the disk is nearly full. The leadership goes first, so that no command is refused while
+// another member could take it.
+func (l *loop) noteFull(full bool) {
+	if full {
+		l.stepAside("the disk is nearly full")
+	}
+	if l.s.full.Swap(full) != full {
+		l.stale = true
+		l.s.announce()
+	}
+}
+
+// isFull tells whether a member has said that its disk is nearly full.
+func (l *loop) isFull(id uint64) bool { return l.headers[id].GetFull() }
+
+// holdsBack tells whether this member leaves an election to others: its disk is nearly full, that of another voter is
+// not, and there has not been time enough yet for that one to be elected.
+func (l *loop) holdsBack() bool {
+	if !l.s.full.Load() || l.ticks-l.ledAt > holdBackTicks {
+		return false
+	}
+	return slices.ContainsFunc(l.conf.Voters, func(id uint64) bool { return id != l.s.identity.Member && !l.isFull(id) })
 }
 
 // stepAside hands the leadership to another member that can be reached, if there is one.
@@ -63,9 +97,11 @@ func (l *loop) stepAside(why string) {
 	if !l.leading || l.transferring || l.conf.alone(l.s.identity.Member) {
 		return
 	}
-	if err := l.transfer(0); err != nil {
+	err := l.transfer(0)
+	if err == nil {
+		l.s.cfg.Logger.Warn("handing over the leadership", "why", why)
+	} else if !l.stuck { // said once, and tried again and again
 		l.s.cfg.Logger.Warn("cannot hand over the leadership", "why", why, "err", err)
-		return
 	}
-	l.s.cfg.Logger.Warn("handing over the leadership", "why", why)
+	l.stuck = err != nil
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -18,7 +19,7 @@ func TestFullDiskHandsOver(t *testing.T) {
 	free.Store(1000)
 	cfg := c.cfgs["a"]
 	cfg.ReserveBytes, cfg.spacePause = 100, 5*time.Millisecond
-	cfg.free = func(string) (uint64, error) { return free.Load(), nil }
+	cfg.FreeSpace = func(string) (uint64, error) { return free.Load(), nil }
 	c.cfgs["a"] = cfg
 	a := c.start("a")
 	c.leadWith("a")
@@ -113,4 +114,109 @@ func TestTransferGivesUpTheLease(t *testing.T) {
 		}
 	}
 	stopWatch()
+}
+
+// withFreeSpace restarts members with a reserve of 100 bytes and a disk that the test fills.
+func (c *testCluster) withFreeSpace(names ...string) map[string]*atomic.Uint64 {
+	c.t.Helper()
+	free := map[string]*atomic.Uint64{}
+	for _, name := range names {
+		c.kill(name)
+		free[name] = &atomic.Uint64{}
+		free[name].Store(1000)
+		cfg := c.cfgs[name]
+		cfg.ReserveBytes, cfg.spacePause = 100, 5*time.Millisecond
+		cfg.FreeSpace = func(string) (uint64, error) { return free[name].Load(), nil }
+		c.cfgs[name] = cfg
+		c.start(name)
+	}
+	return free
+}
+
+func (c *testCluster) waitFull(name string, full bool) {
+	c.t.Helper()
+	c.poll("the disk of "+name, func() bool {
+		for _, m := range c.nodes {
+			members := m.store.Members()
+			at := slices.IndexFunc(members, func(m Member) bool { return m.Name == name })
+			if m.store.Writable() != nil != full && m.name == name || at < 0 || members[at].Full != full {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// A member with a full disk leaves elections to the others.
+func TestFullDiskIsNotElected(t *testing.T) {
+	t.Parallel()
+	c := newTestCluster(t, 3, 440)
+	free := c.withFreeSpace("a")
+	free["a"].Store(1)
+	c.waitFull("a", true)
+	for range 4 {
+		old := c.leader("b", "c")
+		c.put("with "+old.name, "b", "c")
+		c.kill(old.name)
+		c.leader(others([]string{"b", "c"}, old.name)...)
+		c.start(old.name)
+		c.waitPublished(old)
+	}
+	free["a"].Store(1000)
+	c.waitFull("a", false)
+	c.leadWith("a")
+	c.settle()
+}
+
+// The one member with a full disk that has all of the log is elected when nobody else can be.
+func TestFullDiskIsElectedAtLast(t *testing.T) {
+	t.Parallel()
+	c := newTestCluster(t, 3, 450)
+	free := c.withFreeSpace("a")
+	free["a"].Store(1)
+	c.waitFull("a", true)
+	leader := c.leader("b", "c").name
+	behind := others([]string{"b", "c"}, leader)[0]
+	c.isolate(behind, true)
+	c.put("that one does not have", leader)
+	c.kill(leader)
+	c.isolate(behind, false)
+	c.leader("a")
+	c.put("through the full one", "a")
+	c.start(leader)
+	c.leader("b", "c") // it hands over as soon as somebody can take it
+	c.settle()
+}
+
+// When all disks are full the leadership stays where it is: it would only go round.
+func TestAllDisksFull(t *testing.T) {
+	t.Parallel()
+	c := newTestCluster(t, 3, 460)
+	free := c.withFreeSpace("a", "b", "c")
+	for _, name := range c.names {
+		free[name].Store(1)
+	}
+	for _, name := range c.names {
+		c.waitFull(name, true)
+	}
+	m := c.leader()
+	var term uint64
+	m.note(func() { term = m.term })
+	for range 20 { // looks at the space
+		m.store.lookAtSpace()
+	}
+	if m.store.HandingOver() {
+		t.Error("it hands over to a full disk")
+	}
+	c.put("what is left of the reserve")
+	m.note(func() {
+		if m.term != term {
+			t.Errorf("term %d became %d", term, m.term)
+		}
+	})
+	// One of them gets space, and with it the leadership.
+	other := others(c.names, m.name)[0]
+	free[other].Store(1000)
+	c.leader(other)
+	c.settle()
 }

@@ -26,7 +26,7 @@ func (s *Store) Status(ctx context.Context) (Status, error) {
 	case status := <-result:
 		status.Full, status.ReserveBytes = s.full.Load(), s.cfg.ReserveBytes
 		if !s.cfg.InMemory {
-			status.FreeBytes, _ = s.cfg.free(s.cfg.Dir)
+			status.FreeBytes, _ = s.cfg.FreeSpace(s.cfg.Dir)
 		}
 		return status, nil
 	case <-ctx.Done():

@@ -68,8 +68,10 @@ type Config struct {
 	// ReserveBytes is the free space below which no more commands should be taken, see Store.Writable; 0 is none.
 	ReserveBytes uint64
 
-	free       func(dir string) (uint64, error) // tests
-	spacePause time.Duration                    // tests
+	// FreeSpace returns how many bytes may still be written to the file system of a directory; nil asks the system.
+	FreeSpace func(dir string) (uint64, error)
+
+	spacePause time.Duration // tests
 
 	before func(step, path string) error // see disk
 }
@@ -94,8 +96,8 @@ func (c Config) withDefaults() (Config, error) {
 	if c.TailBytes == 0 {
 		c.TailBytes = DefaultTailBytes
 	}
-	if c.free == nil {
-		c.free = freeBytes
+	if c.FreeSpace == nil {
+		c.FreeSpace = freeBytes
 	}
 	if c.spacePause == 0 {
 		c.spacePause = spacePause
@@ -165,7 +167,11 @@ type Store struct {
 	outgoing      cancels       // checkpoints on their way to others
 	receiving     chan struct{} // capacity 1: held while a checkpoint is being received or installed
 	restoredIndex atomic.Uint64
-	full          atomic.Bool
+	short         atomic.Bool // the disk is nearly full
+	full          atomic.Bool // the same, once the raft goroutine has dealt with it
+	moving        atomic.Bool // the leadership is being handed over
+	space         atomic.Uint64
+	client        atomic.Pointer[string] // see SetClientAddress
 	spaceDone     chan struct{}
 	lineage       atomic.Uint64
 	backups       sync.Mutex    // held during a backup
@@ -194,6 +200,7 @@ func OpenContext(ctx context.Context, cfg Config) (*Store, error) {
 		}
 	}
 	s.inbox.wake = make(chan struct{}, 1)
+	s.client.Store(&cfg.Cluster.ClientAddress)
 	if cfg.InMemory {
 		s.openMemory()
 		return s, nil
@@ -407,6 +414,9 @@ func (s *Store) Applied(index uint64) {
 		s.inbox.ring()
 	}
 }
+
+// AppliedIndex is the last index that the handler has told to be Applied.
+func (s *Store) AppliedIndex() uint64 { return s.applied.Load() }
 
 // Stop ends everything Start began, closes all files and gives the directory free. A checkpoint that was not Finished
 // durably is given up. What was proposed and not committed may or may not be in the log. The handler is not called

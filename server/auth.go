@@ -173,7 +173,10 @@ const (
 // authenticate is what both interceptors do.
 func (s *Server) authenticate(ctx context.Context, method string) (context.Context, error) {
 	if method == loginMethod || strings.HasPrefix(method, healthService) {
-		return ctx, nil
+		return ctx, s.awaitStart(ctx, method)
+	}
+	if err := s.awaitStart(ctx, method); err != nil {
+		return nil, err
 	}
 	id, err := s.auth.identify(ctx, s.group.access.accounts())
 	switch {
@@ -183,6 +186,36 @@ func (s *Server) authenticate(ctx context.Context, method string) (context.Conte
 		return nil, errTokenRequired
 	}
 	return withIdentity(ctx, id), nil
+}
+
+// heldBack are the services whose answers depend on users and their rights.
+var heldBack = []string{"/Ydb.Coordination.", "/Ydb.Scheme.", "/Ydb.Auth."}
+
+// awaitStart holds a call back until the server has started: before that a user who was removed may still seem to be
+// there, and the first administrator may be missing, so that a stranger could become it. Where rights do not count, this
+// is about the management of users only.
+func (s *Server) awaitStart(ctx context.Context, method string) error {
+	select {
+	case <-s.opened:
+		return nil
+	default:
+	}
+	waits := strings.HasPrefix(method, "/"+userServiceName+"/") ||
+		s.auth.required && slices.ContainsFunc(heldBack, func(service string) bool { return strings.HasPrefix(method, service) })
+	if !waits {
+		return nil
+	}
+	patience := time.NewTimer(leaderPatience)
+	defer patience.Stop()
+	select {
+	case <-s.opened:
+		return nil
+	case <-ctx.Done():
+		return status.FromContextError(ctx.Err()).Err()
+	case <-s.done:
+	case <-patience.C:
+	}
+	return status.Error(codes.Unavailable, "The server is not ready: "+s.Readiness().Reason)
 }
 
 func (s *Server) authenticateUnary(ctx context.Context, request any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {

@@ -28,6 +28,7 @@ type testCluster struct {
 	initial map[string]string
 	servers []*Server
 	conns   []*grpc.ClientConn
+	change  func(*Config) // of each server before it starts; may be nil
 }
 
 func freeAddresses(t *testing.T, n int) []string {
@@ -46,20 +47,37 @@ func freeAddresses(t *testing.T, n int) []string {
 
 func startCluster(t *testing.T, n int) *testCluster {
 	t.Helper()
-	c := &testCluster{t: t, dir: t.TempDir(), initial: make(map[string]string), servers: make([]*Server, n), conns: make([]*grpc.ClientConn, n)}
+	return startClusterWith(t, n, nil)
+}
+
+func startClusterWith(t *testing.T, n int, change func(*Config)) *testCluster {
+	t.Helper()
+	c := newCluster(t, n, change)
+	c.startAll()
+	return c
+}
+
+func (c *testCluster) startAll() {
+	c.t.Helper()
+	errs := make(chan error, len(c.servers))
+	for i := range c.servers {
+		go func() { errs <- c.start(i) }()
+	}
+	for range c.servers {
+		if err := <-errs; err != nil {
+			c.t.Fatal(err)
+		}
+	}
+}
+
+// newCluster starts nobody yet.
+func newCluster(t *testing.T, n int, change func(*Config)) *testCluster {
+	t.Helper()
+	c := &testCluster{t: t, change: change, dir: t.TempDir(), initial: make(map[string]string), servers: make([]*Server, n), conns: make([]*grpc.ClientConn, n)}
 	addresses := freeAddresses(t, 2*n)
 	c.listen = addresses[:n]
 	for i := range n {
 		c.initial[fmt.Sprint("server-", i)] = addresses[n+i]
-	}
-	errs := make(chan error, n)
-	for i := range n {
-		go func() { errs <- c.start(i) }()
-	}
-	for range n {
-		if err := <-errs; err != nil {
-			t.Fatal(err)
-		}
 	}
 	t.Cleanup(func() {
 		for i := range c.servers {
@@ -72,14 +90,20 @@ func startCluster(t *testing.T, n int) *testCluster {
 	return c
 }
 
-func (c *testCluster) start(i int) error {
+func (c *testCluster) start(i int) error { return c.startIn(context.Background(), i) }
+
+func (c *testCluster) startIn(ctx context.Context, i int) error {
 	name := fmt.Sprint("server-", i)
 	logger := slog.New(slog.DiscardHandler)
 	if os.Getenv("COORDD_TEST_LOG") != "" {
 		logger = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug})).With("server", name)
 	}
-	s, err := Start(context.Background(), Config{Listen: c.listen[i], Database: "/local", DataDir: filepath.Join(c.dir, name), Logger: logger,
-		Cluster: raftstore.Cluster{Name: name, ListenPeer: c.initial[name], Initial: c.initial}})
+	config := Config{Listen: c.listen[i], Database: "/local", DataDir: filepath.Join(c.dir, name), Logger: logger,
+		Cluster: raftstore.Cluster{Name: name, ListenPeer: c.initial[name], Initial: c.initial}}
+	if c.change != nil {
+		c.change(&config)
+	}
+	s, err := Start(ctx, config)
 	if err != nil {
 		return err
 	}

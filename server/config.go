@@ -63,10 +63,15 @@ type Config struct {
 	InitialAdmin, InitialAdminPassword string
 	// HoldStartFailureMillis delays the Failure of a start that was refused; nil: 100 ms.
 	HoldStartFailureMillis *uint64
+	// DiskReserve is how many bytes of the data directory's file system are kept free for what must go on when it is
+	// nearly full; 0: none. See docs/limits.md.
+	DiskReserve uint64
 	// Hardening holds limits of this server alone; a zero field takes its default.
 	Hardening Hardening
 
-	tailBytes int // of raftstore.Config; set by tests that measure memory
+	tailBytes int                              // of raftstore.Config; set by tests that measure memory
+	freeSpace func(dir string) (uint64, error) // of raftstore.Config; set by tests that fill the disk
+	shuffle   func(n int, swap func(i, j int)) // the order of endpoints; nil: random
 }
 
 const defaultHoldStartFailureMillis = 100

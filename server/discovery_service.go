@@ -17,34 +17,41 @@ type discoveryService struct {
 	*Server
 }
 
-const (
-	// location is told to SDKs whose balancers prefer a near data centre. All servers tell the same, so none is preferred.
-	location = "local"
-	// discoveredNodeID is this server's number among the endpoints: not 0, and each endpoint's own.
-	discoveredNodeID = 1
-)
+// location is told to SDKs whose balancers prefer a near data centre. All servers tell the same, so none is preferred.
+const location = "local"
 
 // servedNames are the services that an endpoint lists, by the names that the filter of a request uses.
 var servedNames = []string{"coordination", "scheme", "discovery", "auth"}
 
-// ListEndpoints names this server, under the address that clients are to use for the listener on which the question
-// came: SDKs drop the endpoints of the other kind.
+// ListEndpoints names the servers of the cluster, in random order, under the addresses that clients are to use for the
+// kind of listener on which the question came: SDKs drop the endpoints of the other kind. It needs no leader.
 func (s discoveryService) ListEndpoints(ctx context.Context, r *Ydb_Discovery.ListEndpointsRequest) (*Ydb_Discovery.ListEndpointsResponse, error) {
 	outcome, result := scheme.Done(), &Ydb_Discovery.ListEndpointsResult{SelfLocation: location}
 	switch {
 	case !slices.Equal(scheme.SplitLoose(r.GetDatabase()), scheme.SplitLoose(s.config.Database)):
 		outcome = refuse(scheme.NotFound, "Unknown database: "+r.GetDatabase())
 	case servesAll(r.GetService()):
-		host, port, ssl := s.advertisedHost, s.advertisedPort, cameByTLS(ctx)
-		if ssl {
-			host, port = s.tls.host, s.tls.port
+		ssl := cameByTLS(ctx)
+		for _, e := range endpoints(s.store.Members(), s.store.Member(), s.addresses(), ssl, s.leaving.Load()) {
+			result.Endpoints = append(result.Endpoints, &Ydb_Discovery.EndpointInfo{
+				Address: e.at.host, Port: e.at.port, Ssl: ssl, NodeId: e.node, Location: location, Service: servedNames,
+			})
 		}
-		result.Endpoints = []*Ydb_Discovery.EndpointInfo{{
-			Address: host, Port: port, Ssl: ssl, NodeId: discoveredNodeID, Location: location, Service: servedNames,
-		}}
+		s.config.shuffle(len(result.Endpoints), func(i, j int) {
+			result.Endpoints[i], result.Endpoints[j] = result.Endpoints[j], result.Endpoints[i]
+		})
 	}
 	op, err := operation(outcome, result)
 	return &Ydb_Discovery.ListEndpointsResponse{Operation: op}, err
+}
+
+// addresses is where clients reach this server.
+func (s *Server) addresses() clientAddresses {
+	a := clientAddresses{plain: hostPort{s.advertisedHost, s.advertisedPort}}
+	if s.tls != nil {
+		a.tls = hostPort{s.tls.host, s.tls.port}
+	}
+	return a
 }
 
 func servesAll(wanted []string) bool {

@@ -37,6 +37,7 @@ type group struct {
 	readyOnce sync.Once
 	waiting   barrierWaiters
 	access    publishedAccess
+	committed atomic.Uint64 // index that the leader last told, 0 if it never did
 
 	turn    sync.Mutex
 	busy    atomic.Bool          // something is in flight
@@ -274,6 +275,7 @@ func (g *group) handleStore(e storeEvent) error {
 		g.machine, g.checkpoint = machine, nil
 		g.access.publish(machine)
 	case e.barrier&readBarrier != 0:
+		g.committed.Store(max(e.index, g.committed.Load()))
 		g.barriers = append(g.barriers, passedBarrier{e.barrier, e.index})
 	case e.barrier != 0 && g.leader != nil:
 		g.leader.BarrierPassed(e.barrier)
@@ -343,6 +345,7 @@ func (g *group) handle(e event) {
 	case e.call != nil:
 		g.handleCall(e.call)
 	case e.link != g.link: // the stream tells the next leader itself
+	case g.crowded() && g.turnAway(&e):
 	case e.forward.Attach != nil:
 		g.sinks[e.id] = e.sink
 		g.leader.Attach(g.clock.now(), e.id, *e.forward.Attach)
@@ -365,8 +368,13 @@ func (g *group) handleCall(c *call) {
 		c.done <- notLeading
 	default:
 		number := g.leader.NextCall()
+		command := c.build(number)
+		if g.crowded() && !shrinks(command) {
+			c.done <- refuse(scheme.Unavailable, errDiskFull)
+			return
+		}
 		g.calls[number] = c
-		g.leader.Propose(c.build(number))
+		g.leader.Propose(command)
 	}
 }
 

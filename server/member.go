@@ -166,7 +166,7 @@ func (m *member) listen(ctx context.Context) {
 
 // handOver gives the leadership to the member that is furthest, so that nobody has to find out that this one is gone.
 func (s *Server) handOver(ctx context.Context) {
-	if s.streams.localLink() == nil {
+	if ctx.Err() != nil || s.streams.localLink() == nil {
 		return
 	}
 	var heir raftstore.Member

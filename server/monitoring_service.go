@@ -2,7 +2,8 @@ package server
 
 import (
 	"context"
-	"slices"
+	"fmt"
+	"hash/fnv"
 
 	"google.golang.org/protobuf/proto"
 
@@ -10,7 +11,6 @@ import (
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Monitoring"
 
 	"github.com/coordd/coordd/coordination"
-	"github.com/coordd/coordd/raftstore"
 	"github.com/coordd/coordd/scheme"
 )
 
@@ -20,11 +20,11 @@ type monitoringService struct {
 	*Server
 }
 
-// SelfCheck says GOOD while this server leads or is connected to the leader, EMERGENCY otherwise. The leader says DEGRADED
-// while it hears nothing of a server that has a vote.
+// SelfCheck says how things stand as this server sees them: GOOD, or the worst of what is in the issue log. A server that
+// cannot serve says EMERGENCY.
 func (s monitoringService) SelfCheck(ctx context.Context, r *Ydb_Monitoring.SelfCheckRequest) (*Ydb_Monitoring.SelfCheckResponse, error) {
 	op, err := s.queryWith(s.group.read, ctx, r.GetOperationParams(), func(*coordination.Machine) (proto.Message, scheme.Outcome) {
-		return &Ydb_Monitoring.SelfCheckResult{SelfCheckResult: s.selfCheck()}, scheme.Done()
+		return s.selfCheck(), scheme.Done()
 	})
 	return &Ydb_Monitoring.SelfCheckResponse{Operation: op}, err
 }
@@ -35,14 +35,33 @@ func (s monitoringService) NodeCheck(ctx context.Context, r *Ydb_Monitoring.Node
 	return &Ydb_Monitoring.NodeCheckResponse{Operation: answer.GetOperation()}, err
 }
 
-func (s *Server) selfCheck() Ydb_Monitoring.SelfCheck_Result {
-	if !s.streams.led() {
-		return Ydb_Monitoring.SelfCheck_EMERGENCY
+// selfCheck gives the issues the form of the reference: the colour of each, and the id made from colour and content.
+func (s *Server) selfCheck() *Ydb_Monitoring.SelfCheckResult {
+	result := &Ydb_Monitoring.SelfCheckResult{SelfCheckResult: Ydb_Monitoring.SelfCheck_GOOD}
+	nodes := nodeNumbers(s.store.Members())
+	for _, i := range s.issues() {
+		if colour := gravityOf[i.gravity]; colour.result > result.SelfCheckResult {
+			result.SelfCheckResult = colour.result
+		}
+		colour := gravityOf[i.gravity].status
+		id := fnv.New32a()
+		fmt.Fprint(id, i.kind, i.member)
+		result.IssueLog = append(result.IssueLog, &Ydb_Monitoring.IssueLog{
+			Id: fmt.Sprintf("%s-%08x", colour, id.Sum32()), Status: colour, Message: i.text, Type: string(i.kind), Level: 1,
+			Location: &Ydb_Monitoring.Location{
+				Compute:  &Ydb_Monitoring.LocationCompute{Node: &Ydb_Monitoring.LocationNode{Id: nodes[i.member]}},
+				Database: &Ydb_Monitoring.LocationDatabase{Name: s.config.Database},
+			},
+		})
 	}
-	if s.streams.localLink() != nil && slices.ContainsFunc(s.store.Members(), func(m raftstore.Member) bool {
-		return !m.Learner && !m.Active && m.ID != s.store.Member()
-	}) {
-		return Ydb_Monitoring.SelfCheck_DEGRADED
-	}
-	return Ydb_Monitoring.SelfCheck_GOOD
+	return result
+}
+
+var gravityOf = map[gravity]struct {
+	status Ydb_Monitoring.StatusFlag_Status
+	result Ydb_Monitoring.SelfCheck_Result
+}{
+	noteworthy: {Ydb_Monitoring.StatusFlag_YELLOW, Ydb_Monitoring.SelfCheck_DEGRADED},
+	serious:    {Ydb_Monitoring.StatusFlag_ORANGE, Ydb_Monitoring.SelfCheck_MAINTENANCE_REQUIRED},
+	fatal:      {Ydb_Monitoring.StatusFlag_RED, Ydb_Monitoring.SelfCheck_EMERGENCY},
 }

@@ -9,6 +9,7 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"google.golang.org/grpc"
 	_ "google.golang.org/grpc/encoding/gzip" // C++ clients may compress
@@ -52,16 +53,20 @@ type Server struct {
 
 	stopOnce sync.Once
 	done     chan struct{}
+	opened   chan struct{} // closed when Start has succeeded
+	leaving  atomic.Bool   // Stop has begun: no more clients are to be sent here
 	keeper   keeper
+	watcher  watcher
 	panics   panicCounter
 	mutex    sync.Mutex
 	err      error
 	serving  sync.WaitGroup
 }
 
-// Start opens the data directory and the listener and returns when the server answers requests. ctx bounds the start
-// only. Errors: those of Config.Validate, *ConfigError, those of raftstore.Open (ErrLocked, *CorruptionError and others),
-// and of listening.
+// Start opens the data directory and the listener and returns when the server answers requests: there is a leader, and
+// this server is not far behind. Until then clients can connect already; they are told that the server is not ready, and
+// their calls wait. ctx bounds the start only. Errors: those of Config.Validate, *ConfigError, those of
+// raftstore.OpenContext (ErrLocked, *CorruptionError and others), and of listening.
 func Start(ctx context.Context, config Config) (*Server, error) {
 	if config.Logger == nil {
 		config.Logger = slog.New(slog.DiscardHandler)
@@ -70,6 +75,9 @@ func Start(ctx context.Context, config Config) (*Server, error) {
 		config.Limits = coordination.DefaultLimits()
 	}
 	config.Hardening = config.Hardening.withDefaults()
+	if config.shuffle == nil {
+		config.shuffle = rand.Shuffle
+	}
 	if err := config.Validate(); err != nil {
 		return nil, err
 	}
@@ -81,10 +89,11 @@ func Start(ctx context.Context, config Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{config: config, tls: tls, auth: auth, streams: newStreamSet(config.Hardening.Streams), done: make(chan struct{})}
+	s := &Server{config: config, tls: tls, auth: auth, streams: newStreamSet(config.Hardening.Streams),
+		done: make(chan struct{}), opened: make(chan struct{})}
 	s.member = newMember(s)
 	store, err := raftstore.OpenContext(ctx, raftstore.Config{Dir: config.DataDir, InMemory: config.InMemory, Logger: config.Logger,
-		Cluster: s.cluster(), TailBytes: config.tailBytes})
+		Cluster: s.cluster(), TailBytes: config.tailBytes, ReserveBytes: config.DiskReserve, FreeSpace: config.freeSpace})
 	if err != nil {
 		return nil, errors.Join(err, tls.close())
 	}
@@ -97,13 +106,19 @@ func Start(ctx context.Context, config Config) (*Server, error) {
 	s.connections = newConnections(&s.config.Hardening, config.Logger)
 	s.setAdvertised()
 	s.setPolicies()
-	if err := s.startGroup(ctx); err != nil {
-		s.stopMember()
+	if err := s.startGroup(); err != nil {
 		s.writers.close()
 		return nil, errors.Join(err, listener.Close(), tls.close(), store.Stop())
 	}
 	s.startGRPC()
 	s.startKeeper()
+	s.startWatcher()
+	if err := s.becomeReady(ctx); err != nil {
+		over, cancel := context.WithCancel(ctx)
+		cancel()
+		return nil, errors.Join(err, s.Stop(over))
+	}
+	close(s.opened)
 	return s, nil
 }
 
@@ -145,8 +160,8 @@ func (s *Server) pingPolicy(ctx context.Context) *coordination.PingPolicy {
 	return &s.policy
 }
 
-// startGroup returns when the group leads and has applied the log.
-func (s *Server) startGroup(ctx context.Context) error {
+// startGroup begins to take part in the cluster.
+func (s *Server) startGroup() error {
 	clock := newClock()
 	s.voice = &voice{clock: clock, store: s.store}
 	group, err := openGroup(s.config, s.store, clock, s.fail)
@@ -160,23 +175,22 @@ func (s *Server) startGroup(ctx context.Context) error {
 	}
 	s.startMember()
 	go s.group.run()
-	select {
-	case <-s.group.ready:
-		if err := s.addInitialAdmin(ctx); err != nil {
-			close(s.group.stop)
-			<-s.group.ended
-			return err
+	return nil
+}
+
+// becomeReady returns when there is a leader, everything that matters of the log is applied, and the first administrator
+// is there.
+func (s *Server) becomeReady(ctx context.Context) error {
+	for _, reached := range []<-chan struct{}{s.group.ready, s.watcher.reached} {
+		select {
+		case <-reached:
+		case <-s.done:
+			return s.Err()
+		case <-ctx.Done():
+			return fmt.Errorf("start: %w", ctx.Err())
 		}
-		return nil
-	case <-s.done:
-		close(s.group.stop)
-		<-s.group.ended
-		return s.Err()
-	case <-ctx.Done():
-		close(s.group.stop)
-		<-s.group.ended
-		return fmt.Errorf("start: %w", ctx.Err())
 	}
+	return s.addInitialAdmin(ctx)
 }
 
 func (s *Server) startGRPC() {
@@ -208,6 +222,7 @@ func (s *Server) startGRPC() {
 	s.health = health.NewServer()
 	grpc_health_v1.RegisterHealthServer(s.grpc, s.health)
 	reflection.Register(s.grpc)
+	s.showHealth(false)
 	s.serveOn(boundedListener{s.listener, s.connections})
 	if s.tls != nil {
 		s.tls.Listener = boundedListener{s.tls.Listener, s.connections}
@@ -260,8 +275,11 @@ func (s *Server) fail(err error) {
 func (s *Server) Stop(ctx context.Context) error {
 	var err error
 	s.stopOnce.Do(func() {
+		s.leaving.Store(true)
 		s.stopKeeper()
+		s.stopWatcher()
 		s.health.Shutdown()
+		s.sendClientsElsewhere(ctx)
 		s.handOver(ctx)
 		finished := make(chan struct{})
 		go func() {

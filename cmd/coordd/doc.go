@@ -9,6 +9,7 @@
 //     (flag, then environment, then config file, then default) and remember
 //     where it came from, so that an error can say it;
 //   - serve.go runs a server from its start to its stop;
+//   - health.go asks a server whether it serves;
 //   - conformance.go replays the conformance suite on a server;
 //   - wiring.go is the only file that knows the packages server and raftstore.
 //

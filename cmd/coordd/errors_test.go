@@ -17,8 +17,8 @@ func TestRefusals(t *testing.T) {
 		code        exitCode
 		want        []string
 	}{
-		{"no command", "", nil, "", exitUsage, []string{"no command given", "cert, check, cluster, conformance, help, serve, user, version"}},
-		{"unknown command", "bogus", nil, "", exitUsage, []string{`unknown command "bogus"`, "cert, check, cluster, conformance, help, serve, user, version"}},
+		{"no command", "", nil, "", exitUsage, []string{"no command given", "cert, check, cluster, conformance, health, help, serve, user, version"}},
+		{"unknown command", "bogus", nil, "", exitUsage, []string{`unknown command "bogus"`, "cert, check, cluster, conformance, health, help, serve, user, version"}},
 		{"slip in a command", "srve", nil, "", exitUsage, []string{`unknown command "srve"`, "did you mean serve?"}},
 		{"slip in a command, with its flags", "srve --listen :1", nil, "", exitUsage, []string{`unknown command "srve"`, "did you mean serve?"}},
 		{"help for an unknown command", "help chekc", nil, "", exitUsage, []string{`unknown command "chekc"`, "did you mean check?"}},
@@ -53,6 +53,10 @@ func TestRefusals(t *testing.T) {
 		{"recover nothing", "cluster recover --data-dir /nowhere/d", nil, "", exitConfig, []string{"/nowhere/d"}},
 		{"recover a running place", "cluster recover here", home, "", exitUsage, []string{`argument "here"`, "coordd cluster recover takes only flags"}},
 
+		{"health of a server without an address", "health --endpoint grpc://h/local", nil, "", exitUsage, []string{"flag --endpoint", "HOST:PORT"}},
+		{"health in no time", "health --timeout 0s", nil, "", exitUsage, []string{"flag --timeout", "above zero"}},
+		{"health of the future", "health --wait -1s", nil, "", exitUsage, []string{"flag --wait", "want a time"}},
+		{"health of a port yet to be chosen", "health", []string{"COORDD_LISTEN=:0"}, "", exitUsage, []string{"flag --endpoint", "not known"}},
 		{"certificates without a place", "cert", nil, "", exitUsage, []string{"flag --dir", "directory"}},
 		{"client that is a path", "cert --dir /nowhere --client a/b", nil, "", exitUsage, []string{"flag --client", `"a/b"`}},
 		{"argument of cert", "cert here", nil, "", exitUsage, []string{`argument "here"`, "coordd cert takes only flags"}},

@@ -17,7 +17,9 @@ const (
 	exitStorage exitCode = 3
 	exitConfig  exitCode = 4
 	exitDiffers exitCode = 5
-	exitRemoved exitCode = 6
+	// exitNotServing is for scripts that wait for a server.
+	exitNotServing exitCode = 6
+	exitRemoved    exitCode = 7
 )
 
 // exitCodes explains every exit code, in order.
@@ -31,6 +33,7 @@ var exitCodes = []struct {
 	{exitStorage, "storage failure: a failed write, or damaged files"},
 	{exitConfig, "configuration: config file, environment, or a data directory that is in use or cannot be used"},
 	{exitDiffers, "conformance: the server differs from the scripts"},
+	{exitNotServing, "health: the server does not serve, or cannot be reached"},
 	{exitRemoved, "the server was removed from its cluster: its data is of no use any more"},
 }
 

@@ -23,9 +23,11 @@ type settings struct {
 	database  string // absolute path
 	dataDir   string // absolute path; empty if and only if inMemory is set
 	inMemory  bool   // nothing is written to disk
+	localYDB  bool   // the variables of the local-ydb image count
 	tls       tlsSettings
 	auth      authSettings
 	cluster   clusterSettings
+	reserve   uint64 // bytes of the disk kept free, 0: none
 	// How many of each a client or the process may have open at once.
 	streamsPerConnection, streams, connectionsPerAddress int
 
@@ -49,15 +51,17 @@ const (
 	configName   = "config"
 	dataDirName  = "data-dir"
 	inMemoryName = "in-memory"
+	listenName   = "listen"
+	databaseName = "database"
 )
 
 // serveOptions are the settings of `coordd serve`, in the order of its help.
 var serveOptions = slices.Concat([]option{
-	{"listen", "HOST:PORT", "address to accept clients on, plain text; port 0 takes a free one", "127.0.0.1:2136", setListen},
+	{listenName, "HOST:PORT", "address to accept clients on, plain text; port 0 takes a free one", "127.0.0.1:2136", setListen},
 	{"advertise", "HOST[:PORT]", "address that clients are told to connect to (default: derived from --listen)", "", setAdvertise},
 	dataDirOption,
 	{inMemoryName, "bool", "keep everything in memory and write nothing to disk, for tests", "false", setInMemory},
-	{"database", "PATH", "path of the database that clients name", "/local", setDatabase},
+	{databaseName, "PATH", "path of the database that clients name", "/local", setDatabase},
 	{"listen-tls", "HOST:PORT", "address to accept clients on, TLS, 2135 by convention (default: none)", "", setListenTLS},
 	{"advertise-tls", "HOST[:PORT]", "what --advertise is, for --listen-tls (default: derived from the two)", "", setAdvertiseTLS},
 	{"tls-cert", "FILE", "PEM file of the server's certificate chain; read again when it changes", "", setFile(func(s *settings) *string { return &s.tls.certificate })},
@@ -67,6 +71,7 @@ var serveOptions = slices.Concat([]option{
 	{"token-file", "FILE", "file of access tokens, in each line a token and a user; read again when it changes", "", setFile(func(s *settings) *string { return &s.auth.tokenFile })},
 	{"initial-admin", "NAME", "administrator to add if there are no users", "", setInitialAdmin},
 	{"initial-admin-password-file", "FILE", "file with the password of --initial-admin", "", setFile(func(s *settings) *string { return &s.auth.adminPasswordFile })},
+	{"disk-reserve", "SIZE", "free space of the data directory's disk below which nothing new is written; 0: none", "128MiB", setDiskReserve},
 	{"streams-per-connection", "NUMBER", "calls, sessions above all, that one connection may have open at once", "100000",
 		setCount(func(s *settings) *int { return &s.streamsPerConnection })},
 	{"streams", "NUMBER", "sessions' streams that may be open at once in all", "100000",
@@ -75,6 +80,7 @@ var serveOptions = slices.Concat([]option{
 		setCount(func(s *settings) *int { return &s.connectionsPerAddress })},
 	{"log-level", "LEVEL", "least severe message to log: " + levelNames, "info", setLogLevel},
 	{"log-format", "FORMAT", "form of the log on stderr: text or json", "text", setLogFormat},
+	localYDBOption,
 }, clusterOptions)
 
 // dataDirOption is shared by the commands that work on a data directory.
@@ -185,6 +191,25 @@ func setCount(field func(*settings) *int) func(*settings, string) error {
 		*field(s) = number
 		return nil
 	}
+}
+
+// sizeUnits are the endings of sizes, the longest first.
+var sizeUnits = []struct {
+	ending string
+	bytes  uint64
+}{{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"TiB", 1 << 40}, {"", 1}}
+
+// setDiskReserve takes a number of bytes, with or without a unit.
+func setDiskReserve(s *settings, value string) error {
+	for _, unit := range sizeUnits {
+		digits, found := strings.CutSuffix(value, unit.ending)
+		number, err := strconv.ParseUint(digits, 10, 64)
+		if found && err == nil && number <= 1<<50/unit.bytes {
+			s.reserve = number * unit.bytes
+			return nil
+		}
+	}
+	return errors.New("want a number of bytes up to 1024TiB, such as 128MiB; the units are KiB, MiB, GiB and TiB")
 }
 
 const levelNames = "debug, info, warn or error"

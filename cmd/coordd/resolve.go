@@ -28,6 +28,8 @@ type given struct {
 	value  string
 	origin string   // for messages: the flag, the variable, or the file, line and key
 	code   exitCode // of the process if the value is not allowed
+	// localYDB is set if the value stands for what the local-ydb image would do.
+	localYDB bool
 }
 
 // refuse is the error for a value that is not allowed; reason says what is.
@@ -62,16 +64,32 @@ func addFlags(flags *pflag.FlagSet, options []option) {
 // variable, else the config file, else the default. Errors carry exitUsage for a
 // flag and exitConfig for all the rest. The origins are by option name.
 func resolve(options []option, flags *pflag.FlagSet, env environment, uid int) (settings, map[string]given, error) {
+	s, values, err := resolveEach(options, flags, env)
+	if err == nil {
+		err = settleDataDir(&s, values, env, uid)
+	}
+	if err != nil {
+		return settings{}, nil, err
+	}
+	return s, values, nil
+}
+
+// resolveEach finds the values one by one, and leaves to resolve what depends on several.
+func resolveEach(options []option, flags *pflag.FlagSet, env environment) (settings, map[string]given, error) {
 	file, err := configFileValues(flags, env)
 	if err != nil {
 		return settings{}, nil, err
 	}
 	var s settings
+	standIn := localYDBValues(flags, env, file)
 	values := map[string]given{}
 	for _, o := range options {
 		value, found := lookUp(o.name, flags, env)
 		if !found {
 			value, found = file[o.name]
+		}
+		if !found {
+			value, found = standIn[o.name]
 		}
 		if !found {
 			value = given{value: o.fallback, origin: "default", code: exitConfig}
@@ -83,9 +101,6 @@ func resolve(options []option, flags *pflag.FlagSet, env environment, uid int) (
 		if err := o.set(&s, value.value); err != nil {
 			return settings{}, nil, value.refuse(err)
 		}
-	}
-	if err := settleDataDir(&s, values, env, uid); err != nil {
-		return settings{}, nil, err
 	}
 	return s, values, nil
 }

@@ -25,6 +25,7 @@ func (p *program) serve(s settings, values map[string]given) error {
 	signals := p.signals()
 	logger := newLogger(p.stderr, s)
 	p.logConfiguration(logger, s, values)
+	s.settleLocalYDB(values, logger)
 
 	ctx, release := context.WithCancel(context.Background())
 	defer release()

@@ -23,6 +23,8 @@ func startServer(ctx context.Context, s settings, logger *slog.Logger) (runningS
 		DataDir:   s.dataDir,
 		InMemory:  s.inMemory,
 		Logger:    logger,
+
+		DiskReserve: s.reserve,
 		Hardening: server.Hardening{
 			StreamsPerConnection: s.streamsPerConnection, Streams: s.streams, ConnectionsPerAddress: s.connectionsPerAddress,
 		},

@@ -201,6 +201,7 @@ type Header struct {
 	Version       uint64                 `protobuf:"varint,8,opt,name=version,proto3" json:"version,omitempty"`                                    // the highest command version the sender can read
 	ToIncarnation uint64                 `protobuf:"fixed64,10,opt,name=to_incarnation,json=toIncarnation,proto3" json:"to_incarnation,omitempty"` // of the receiver, as the cluster knows it; 0: never seen
 	Urgent        bool                   `protobuf:"varint,9,opt,name=urgent,proto3" json:"urgent,omitempty"`                                      // the stream of heartbeats, votes and answers
+	Full          bool                   `protobuf:"varint,11,opt,name=full,proto3" json:"full,omitempty"`                                         // the sender's disk is nearly full: it should not lead
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -305,9 +306,16 @@ func (x *Header) GetUrgent() bool {
 	return false
 }
 
+func (x *Header) GetFull() bool {
+	if x != nil {
+		return x.Full
+	}
+	return false
+}
+
 type Frame struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Header        *Header                `protobuf:"bytes,1,opt,name=header,proto3" json:"header,omitempty"`
+	Header        *Header                `protobuf:"bytes,1,opt,name=header,proto3" json:"header,omitempty"`     // in a later frame: what the sender says of itself has changed
 	Messages      [][]byte               `protobuf:"bytes,2,rep,name=messages,proto3" json:"messages,omitempty"` // raftpb.Message
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -626,7 +634,7 @@ const file_raftstore_peerpb_peer_proto_rawDesc = "" +
 	"\x06origin\x18\x06 \x01(\fR\x06origin\x12\x16\n" +
 	"\x06forced\x18\b \x01(\x04R\x06forced\x12\x18\n" +
 	"\alineage\x18\t \x01(\x06R\alineage\x12\x18\n" +
-	"\aversion\x18\a \x01(\x04R\aversion\"\x9a\x02\n" +
+	"\aversion\x18\a \x01(\x04R\aversion\"\xae\x02\n" +
 	"\x06Header\x12\x16\n" +
 	"\x06format\x18\x01 \x01(\rR\x06format\x12\x18\n" +
 	"\acluster\x18\x02 \x01(\x06R\acluster\x12\x12\n" +
@@ -638,7 +646,8 @@ const file_raftstore_peerpb_peer_proto_rawDesc = "" +
 	"\aversion\x18\b \x01(\x04R\aversion\x12%\n" +
 	"\x0eto_incarnation\x18\n" +
 	" \x01(\x06R\rtoIncarnation\x12\x16\n" +
-	"\x06urgent\x18\t \x01(\bR\x06urgent\"S\n" +
+	"\x06urgent\x18\t \x01(\bR\x06urgent\x12\x12\n" +
+	"\x04full\x18\v \x01(\bR\x04full\"S\n" +
 	"\x05Frame\x12.\n" +
 	"\x06header\x18\x01 \x01(\v2\x16.coordd.peer.v1.HeaderR\x06header\x12\x1a\n" +
 	"\bmessages\x18\x02 \x03(\fR\bmessages\"\x9a\x01\n" +

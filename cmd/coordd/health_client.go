@@ -1,0 +1,115 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/status"
+
+	"github.com/ydb-platform/ydb-go-genproto/Ydb_Monitoring_V1"
+	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb"
+	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Monitoring"
+	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Operations"
+)
+
+// serving asks the health service, which needs no token, and then the monitoring service for what is wrong. It returns
+// what is wrong with a server that serves, or an error that is the reason why it does not.
+func (c *adminClient) serving(ctx context.Context) (about string, err error) {
+	health, err := grpc_health_v1.NewHealthClient(c.conn).Check(ctx, &grpc_health_v1.HealthCheckRequest{})
+	if err != nil {
+		return "", whyNoAnswer(ctx, err)
+	}
+	up := health.GetStatus() == grpc_health_v1.HealthCheckResponse_SERVING
+	check, told, err := c.selfCheck(ctx)
+	switch {
+	case err != nil && up:
+		return "", fmt.Errorf("self-check: %w", err)
+	case err != nil || !told && !up:
+		return "", errors.New("the server says so, without a reason")
+	case !told:
+		return "", nil
+	}
+	switch about = issuesOf(check); {
+	case up && check.GetSelfCheckResult() != Ydb_Monitoring.SelfCheck_EMERGENCY:
+		return about, nil
+	case about != "":
+		return "", errors.New(about)
+	default:
+		return "", errors.New(resultWord(check))
+	}
+}
+
+// selfCheck asks the monitoring service. told is false if the server does not tell this to a caller without a token.
+func (c *adminClient) selfCheck(ctx context.Context) (check *Ydb_Monitoring.SelfCheckResult, told bool, err error) {
+	answer, err := Ydb_Monitoring_V1.NewMonitoringServiceClient(c.conn).SelfCheck(c.headers(ctx),
+		&Ydb_Monitoring.SelfCheckRequest{OperationParams: &Ydb_Operations.OperationParams{OperationMode: Ydb_Operations.OperationParams_SYNC}})
+	switch status.Code(err) {
+	case codes.OK:
+	case codes.Unauthenticated, codes.PermissionDenied, codes.Unimplemented:
+		return nil, false, nil
+	default:
+		return nil, false, whyNoAnswer(ctx, err)
+	}
+	operation := answer.GetOperation()
+	switch operation.GetStatus() {
+	case Ydb.StatusIds_SUCCESS:
+		check = new(Ydb_Monitoring.SelfCheckResult)
+		return check, true, operation.GetResult().UnmarshalTo(check)
+	case Ydb.StatusIds_UNAUTHORIZED:
+		return nil, false, nil
+	default:
+		words := []string{operation.GetStatus().String()}
+		for _, issue := range operation.GetIssues() {
+			words = append(words, issue.GetMessage())
+		}
+		return nil, false, errors.New(strings.Join(words, ": "))
+	}
+}
+
+// issuesOf is everything that a self-check has found wrong, in one line.
+func issuesOf(check *Ydb_Monitoring.SelfCheckResult) string {
+	var found []string
+	for _, issue := range check.GetIssueLog() {
+		if issue.GetMessage() != "" {
+			found = append(found, strings.Join(strings.Fields(issue.GetMessage()), " "))
+		}
+	}
+	if result := check.GetSelfCheckResult(); len(found) == 0 && result != Ydb_Monitoring.SelfCheck_GOOD && result != Ydb_Monitoring.SelfCheck_UNSPECIFIED {
+		return resultWord(check)
+	}
+	return strings.Join(found, "; ")
+}
+
+func resultWord(check *Ydb_Monitoring.SelfCheckResult) string {
+	return strings.ToLower(check.GetSelfCheckResult().String())
+}
+
+// errNoAnswer is the reason of a server that took too long.
+var errNoAnswer = errors.New("no answer in time")
+
+// whyNoAnswer puts an error of a call into few words.
+func whyNoAnswer(ctx context.Context, err error) error {
+	switch status.Code(err) {
+	case codes.DeadlineExceeded:
+		return errNoAnswer
+	case codes.Unimplemented:
+		return errors.New("the server has no health service")
+	default:
+		if ctx.Err() != nil {
+			return errNoAnswer
+		}
+		return withoutDialing(plain(err))
+	}
+}
+
+// withoutDialing shortens gRPC's error for a server that cannot be reached to the system's.
+func withoutDialing(err error) error {
+	if _, cause, found := strings.Cut(err.Error(), "while dialing: "); found {
+		return errors.New(strings.TrimSuffix(cause, `"`))
+	}
+	return err
+}

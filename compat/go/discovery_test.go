@@ -1,0 +1,110 @@
+package compat_test
+
+import (
+	"fmt"
+	"net"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/ydb-platform/ydb-go-sdk/v3/coordination"
+)
+
+// startThree runs three servers of one cluster.
+func startThree(t *testing.T) []*server {
+	t.Helper()
+	dir := t.TempDir()
+	var initial []string
+	var servers []*server
+	for i := range 3 {
+		peer := freeAddress(t)
+		initial = append(initial, fmt.Sprintf("s%d=%s", i, peer))
+		servers = append(servers, &server{t: t, args: []string{"--insecure-peers", "--data-dir", filepath.Join(dir, fmt.Sprint(i)),
+			"--name", fmt.Sprintf("s%d", i), "--listen-peer", peer}})
+	}
+	var started sync.WaitGroup
+	for _, s := range servers {
+		s.args = append(s.args, "--initial-cluster", strings.Join(initial, ","))
+		t.Cleanup(func() {
+			s.stop()
+			if t.Failed() {
+				t.Logf("standard error of coordd:\n%s", s.stderr.String())
+			}
+		})
+		started.Go(func() { s.run("127.0.0.1:0") })
+	}
+	started.Wait()
+	for _, s := range servers {
+		if s.dsn == "" {
+			t.FailNow() // run has said why
+		}
+	}
+	return servers
+}
+
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// discovered is the addresses that the cluster gives to a client.
+func (c *client) discovered() map[string]bool {
+	c.t.Helper()
+	found, err := c.Discovery().Discover(testContext(c.t))
+	if err != nil {
+		c.t.Fatalf("discover: %v", err)
+	}
+	addresses := make(map[string]bool)
+	for _, e := range found {
+		addresses[e.Address()] = true
+	}
+	return addresses
+}
+
+// A client that was given one server's address finds all three, and goes on when that server is gone: what it holds it
+// holds, and new sessions and calls find the others.
+func TestThreeServersAreFound(t *testing.T) {
+	for name, end := range map[string]func(*server){"stopped": (*server).stop, "killed": (*server).kill} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			servers := startThree(t)
+			c := open(t, servers[0].dsn)
+			eventually(t, "all three are discovered", func() bool { return len(c.discovered()) == 3 })
+			for _, s := range servers {
+				if !c.discovered()[s.address()] {
+					t.Errorf("%s is not among %v", s.address(), c.discovered())
+				}
+			}
+			c.createNode()
+			// The SDK spreads sessions over the servers, so that some of these lose theirs.
+			var leases []coordination.Lease
+			for i := range 6 {
+				leases = append(leases, acquire(t, c.session(longTimeout), fmt.Sprint("lock-", i), coordination.Exclusive, ephemeral))
+			}
+			gone := servers[0].address()
+			end(servers[0])
+			for i := range leases {
+				s := c.session(longTimeout)
+				if got := describe(t, s, fmt.Sprint("lock-", i)); len(got.Owners) != 1 {
+					t.Errorf("lock %d: %v", i, got)
+				}
+				release(t, leases[i])
+				if err := leases[i].Context().Err(); err == nil {
+					t.Errorf("lease %d goes on after its release", i)
+				}
+				release(t, acquire(t, s, fmt.Sprint("lock-", i), coordination.Exclusive, ephemeral))
+			}
+			// The SDK asks only the address that it was given, so this needs another client. A server that was killed may
+			// still be named.
+			if name == "stopped" && open(t, servers[1].dsn).discovered()[gone] {
+				t.Errorf("%s has stopped and is still named", gone)
+			}
+		})
+	}
+}

@@ -1,0 +1,162 @@
+package server
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/ydb-platform/ydb-go-genproto/Ydb_Discovery_V1"
+	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb"
+	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Discovery"
+
+	"github.com/coordd/coordd/raftstore"
+)
+
+func TestClientAddressText(t *testing.T) {
+	for text, want := range map[string]clientAddresses{
+		"plain=a.example:2136":                       {plain: hostPort{"a.example", 2136}},
+		"plain=a.example:2136,tls=[2001:db8::1]:535": {plain: hostPort{"a.example", 2136}, tls: hostPort{"2001:db8::1", 535}},
+		"tls=a:1": {tls: hostPort{"a", 1}},
+		"":        {},
+	} {
+		if got := parseClientAddresses(text); got != want || got.text() != text {
+			t.Errorf("%q: got %v, written as %q", text, got, got.text())
+		}
+	}
+	for _, text := range []string{addressesOfNone, "plain", "plain=", "plain=a", "plain=:1", "plain=a:0", "plain=a:65536", "later=a:1", ",", "=a:1"} {
+		if got := parseClientAddresses(text); got != (clientAddresses{}) {
+			t.Errorf("%q: got %v", text, got)
+		}
+	}
+}
+
+func TestEndpoints(t *testing.T) {
+	own := clientAddresses{plain: hostPort{"self", 1}, tls: hostPort{"self", 2}}
+	member := func(id uint64, text string) raftstore.Member { return raftstore.Member{ID: id, ClientAddress: text} }
+	for name, test := range map[string]struct {
+		members      []raftstore.Member
+		tls, leaving bool
+		want         []endpoint
+	}{
+		"alone":                       {[]raftstore.Member{member(5, "")}, false, false, []endpoint{{5, own.plain}}},
+		"alone and leaving":           {[]raftstore.Member{member(5, addressesOfNone)}, false, true, []endpoint{{5, own.plain}}},
+		"unknown to itself":           {nil, true, false, []endpoint{{1, own.tls}}},
+		"old address of its own":      {[]raftstore.Member{member(5, "plain=old:1")}, false, false, []endpoint{{5, own.plain}}},
+		"others by plain text":        {[]raftstore.Member{member(2, "plain=b:1,tls=b:2"), member(5, ""), member(9, "plain=c:1")}, false, false, []endpoint{{5, own.plain}, {2, hostPort{"b", 1}}, {9, hostPort{"c", 1}}}},
+		"others by TLS":               {[]raftstore.Member{member(2, "plain=b:1,tls=b:2"), member(5, ""), member(9, "plain=c:1")}, true, false, []endpoint{{5, own.tls}, {2, hostPort{"b", 2}}}},
+		"leaving":                     {[]raftstore.Member{member(2, "plain=b:1"), member(5, "")}, false, true, []endpoint{{2, hostPort{"b", 1}}}},
+		"others not ready or leaving": {[]raftstore.Member{member(2, ""), member(5, ""), member(9, addressesOfNone)}, false, false, []endpoint{{5, own.plain}}},
+		"one address twice":           {[]raftstore.Member{member(2, "plain=b:1"), member(3, "plain=b:1"), member(4, "plain=self:1"), member(5, "")}, false, false, []endpoint{{5, own.plain}, {2, hostPort{"b", 1}}}},
+		"numbers that collide":        {[]raftstore.Member{member(5, ""), member(1<<32, "plain=b:1"), member(1<<32|5, "plain=c:1"), member(2<<32|5, "plain=d:1")}, false, false, []endpoint{{5, own.plain}, {1, hostPort{"b", 1}}, {6, hostPort{"c", 1}}, {7, hostPort{"d", 1}}}},
+	} {
+		if got := endpoints(test.members, 5, own, test.tls, test.leaving); !reflect.DeepEqual(got, test.want) {
+			t.Errorf("%s: got %v, want %v", name, got, test.want)
+		}
+	}
+}
+
+// listed asks a server for its endpoints.
+func listed(t *testing.T, conn *grpc.ClientConn) []*Ydb_Discovery.EndpointInfo {
+	t.Helper()
+	answer, err := Ydb_Discovery_V1.NewDiscoveryServiceClient(conn).ListEndpoints(t.Context(), &Ydb_Discovery.ListEndpointsRequest{Database: "/local"})
+	var result Ydb_Discovery.ListEndpointsResult
+	if err == nil {
+		err = answer.GetOperation().GetResult().UnmarshalTo(&result)
+	}
+	if err != nil || answer.GetOperation().GetStatus() != Ydb.StatusIds_SUCCESS || result.GetSelfLocation() == "" {
+		t.Fatalf("list endpoints: %v, %v", answer, err)
+	}
+	return result.GetEndpoints()
+}
+
+// wantListed waits until each server in asked names exactly those in named, by name and number alike.
+func (c *testCluster) wantListed(asked, named []int) {
+	c.t.Helper()
+	var want, got []string
+	for _, i := range named {
+		want = append(want, c.listen[i])
+	}
+	slices.Sort(want)
+	numbers := make(map[string]uint32)
+	for _, i := range asked {
+		c.eventually(fmt.Sprintf("server %d to name %v, not %v", i, want, got), func() bool {
+			got = nil
+			for _, e := range listed(c.t, c.conns[i]) {
+				at := hostPort{e.GetAddress(), e.GetPort()}.String()
+				got = append(got, at)
+				if n := numbers[at]; n != 0 && n != e.GetNodeId() || e.GetNodeId() == 0 || e.GetSsl() {
+					c.t.Fatalf("server %d names %v", i, e)
+				}
+				numbers[at] = e.GetNodeId()
+			}
+			slices.Sort(got)
+			return slices.Equal(got, want)
+		})
+	}
+}
+
+// eventually waits for a state that nobody announces.
+func (c *testCluster) eventually(what string, reached func() bool) {
+	c.t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !reached(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			c.t.Fatal("waited in vain for ", what)
+		}
+	}
+}
+
+// TestDiscoveryOfAll has every server name all, drop the one that stops, and take it up again at its new address.
+func TestDiscoveryOfAll(t *testing.T) {
+	c := startCluster(t, 3)
+	c.wantListed([]int{0, 1, 2}, []int{0, 1, 2})
+	leader, _ := c.leader()
+	for _, victim := range []int{(leader + 1) % 3, leader} {
+		others := slices.DeleteFunc([]int{0, 1, 2}, func(i int) bool { return i == victim })
+		c.stop(victim)
+		for _, i := range others { // before it went, all had heard
+			if endpoints := listed(t, c.conns[i]); len(endpoints) != 2 {
+				t.Errorf("server %d names %v after server %d has stopped", i, endpoints, victim)
+			}
+		}
+		c.listen[victim] = freeAddresses(t, 1)[0]
+		_ = c.conns[victim].Close()
+		c.conns[victim] = nil
+		if err := c.start(victim); err != nil {
+			t.Fatal(err)
+		}
+		c.wantListed([]int{0, 1, 2}, []int{0, 1, 2})
+	}
+	// Without a majority it still names all that it knows of, itself above all.
+	c.stop(leader)
+	c.stop((leader + 1) % 3)
+	last := (leader + 2) % 3
+	if !slices.ContainsFunc(listed(t, c.conns[last]), func(e *Ydb_Discovery.EndpointInfo) bool {
+		return hostPort{e.GetAddress(), e.GetPort()}.String() == c.listen[last]
+	}) {
+		t.Error("a server does not name itself")
+	}
+}
+
+// TestEndpointsAreShuffled fixes the order by a seed.
+func TestEndpointsAreShuffled(t *testing.T) {
+	const seed = 7
+	random := rand.New(rand.NewPCG(seed, 0))
+	c := startClusterWith(t, 3, func(config *Config) { config.shuffle = random.Shuffle })
+	c.wantListed([]int{0}, []int{0, 1, 2})
+	orders := make(map[string]bool)
+	for range 60 {
+		var order string
+		for _, e := range listed(t, c.conns[0]) {
+			order += fmt.Sprint(e.GetPort(), " ")
+		}
+		orders[order] = true
+	}
+	if len(orders) != 6 {
+		t.Errorf("seed %d: the orders are %v", seed, orders)
+	}
+}

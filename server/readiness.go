@@ -1,0 +1,227 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/health/grpc_health_v1"
+
+	"github.com/coordd/coordd/raftstore"
+)
+
+// Readiness says whether a server can serve clients at the moment.
+type Readiness struct {
+	Ready bool
+	// Reason says why not, for people; empty when Ready.
+	Reason string
+}
+
+// Readiness is how things stand now. It may be called as soon as Start has returned.
+func (s *Server) Readiness() Readiness {
+	worst := s.worstIssue()
+	return Readiness{Ready: worst.gravity != fatal, Reason: worst.text}
+}
+
+// issueKind tells issues apart for programs.
+type issueKind string
+
+const (
+	issueStopping   issueKind = "STOPPING"
+	issueFailed     issueKind = "FAILED"
+	issueNoMember   issueKind = "NOT_A_MEMBER"
+	issueNoLeader   issueKind = "NO_LEADER"
+	issueCatchingUp issueKind = "CATCHING_UP"
+	issueDisk       issueKind = "DISK_SPACE"
+	issueSilent     issueKind = "SILENT_SERVER"
+)
+
+// gravity is what an issue means for clients.
+type gravity int
+
+const (
+	noteworthy gravity = iota // a failure more might be noticed
+	serious                   // somebody has to act
+	fatal                     // this server cannot serve
+)
+
+// issue is something that is not as it should be.
+type issue struct {
+	kind    issueKind
+	gravity gravity
+	text    string
+	member  uint64 // whose issue it is
+}
+
+// behindMax is how many entries a server may be behind the leader and still count as ready: about what is under way on a
+// busy cluster.
+const behindMax = 1_000
+
+// issues lists what is wrong as far as this server knows, the fatal ones first.
+func (s *Server) issues() []issue {
+	self := s.store.Member()
+	var found []issue
+	add := func(kind issueKind, g gravity, member uint64, format string, args ...any) {
+		found = append(found, issue{kind, g, fmt.Sprintf(format, args...), member})
+	}
+	if err := s.Err(); err != nil {
+		add(issueFailed, fatal, self, "failed: %v", err)
+	}
+	if s.leaving.Load() {
+		add(issueStopping, fatal, self, "stopping")
+	}
+	entries, known := s.lag()
+	switch {
+	case !slices.ContainsFunc(s.store.Members(), func(m raftstore.Member) bool { return m.ID == self }):
+		add(issueNoMember, fatal, self, "not a member of the cluster, as far as this server has heard")
+	case !s.streams.led():
+		add(issueNoLeader, fatal, self, "no leader")
+	case !known:
+		add(issueNoLeader, fatal, self, "no word from the leader yet")
+	case entries > behindMax:
+		add(issueCatchingUp, fatal, self, "catching up: %d entries behind", entries)
+	}
+	if s.store.Writable() != nil {
+		free, reserve := s.store.Space()
+		g := serious
+		if s.group.crowded() && s.streams.localLink() != nil {
+			g = fatal
+		}
+		add(issueDisk, g, self, "the disk is nearly full: %s free, %s reserved", sizeText(free), sizeText(reserve))
+	}
+	if s.streams.localLink() != nil {
+		for _, m := range s.store.Members() {
+			if !m.Learner && !m.Active && m.ID != self {
+				add(issueSilent, noteworthy, m.ID, "server %s is not heard of", cmp.Or(m.Name, fmt.Sprintf("%016x", m.ID)))
+			}
+		}
+	}
+	return found
+}
+
+const (
+	// watchPeriod is how often a server looks at its own readiness, and startPeriod how often before it was ready.
+	watchPeriod = 200 * time.Millisecond
+	startPeriod = 5 * time.Millisecond
+	// probePeriod is how often a server that does not lead asks how far the leader is.
+	probePeriod = time.Second
+	// quietStart is how long a server may take to get ready before it says why it is not.
+	quietStart = 3 * time.Second
+)
+
+// watcher is the goroutines that find out about the readiness and tell others when it changes.
+type watcher struct {
+	stop    context.CancelFunc
+	ended   sync.WaitGroup
+	reached chan struct{} // closed when the server is ready for the first time
+}
+
+func (s *Server) startWatcher() {
+	ctx, stop := context.WithCancel(context.Background())
+	s.watcher.stop, s.watcher.reached = stop, make(chan struct{})
+	s.watcher.ended.Go(func() { s.watch(ctx) })
+	s.watcher.ended.Go(func() { s.probe(ctx) })
+}
+
+func (s *Server) stopWatcher() {
+	s.watcher.stop()
+	s.watcher.ended.Wait()
+}
+
+// watch looks at the readiness and tells of each change.
+func (s *Server) watch(ctx context.Context) {
+	begun, first := time.Now(), true
+	var told issueKind
+	for pause := startPeriod; ; {
+		now := s.worstIssue()
+		if first && (now.gravity != fatal || now.kind == issueDisk) { // space may take an operator to come
+			first, pause = false, watchPeriod
+			s.showHealth(now.gravity != fatal)
+			s.publishAddresses()
+			close(s.watcher.reached)
+		}
+		if now.kind != told && !(first && time.Since(begun) < quietStart) {
+			told = now.kind
+			s.sayReadiness(now)
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// worstIssue is the first fatal issue, the zero issue if there is none.
+func (s *Server) worstIssue() issue {
+	for _, i := range s.issues() {
+		if i.gravity == fatal {
+			return i
+		}
+	}
+	return issue{}
+}
+
+func (s *Server) sayReadiness(worst issue) {
+	ready := worst.gravity != fatal
+	s.showHealth(ready)
+	if ready {
+		s.config.Logger.Info("ready")
+	} else {
+		s.config.Logger.Warn("not ready", "reason", worst.text)
+	}
+}
+
+// showHealth answers health checks from now on, for the server as a whole and for each service.
+func (s *Server) showHealth(ready bool) {
+	status := grpc_health_v1.HealthCheckResponse_NOT_SERVING
+	if ready {
+		status = grpc_health_v1.HealthCheckResponse_SERVING
+	}
+	s.health.SetServingStatus("", status)
+	for name := range s.grpc.GetServiceInfo() {
+		s.health.SetServingStatus(name, status)
+	}
+}
+
+// probe keeps asking how far the leader is, where this server does not lead.
+func (s *Server) probe(ctx context.Context) {
+	for ctx.Err() == nil {
+		pause := leaderPoll
+		if s.streams.led() && s.streams.localLink() == nil {
+			bounded, cancel := context.WithTimeout(ctx, probePeriod)
+			_ = s.group.catchUp(bounded) // what it has heard is what counts
+			cancel()
+			pause = probePeriod
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// lag is how many entries this server lacks; known is false as long as the leader has not told how many there are.
+func (s *Server) lag() (entries uint64, known bool) {
+	committed, applied := s.group.committed.Load(), s.store.AppliedIndex()
+	if s.streams.localLink() != nil {
+		return 0, true
+	}
+	return max(committed, applied) - applied, committed != 0
+}
+
+// sizeText is a number of bytes for people.
+func sizeText(bytes uint64) string {
+	switch {
+	case bytes >= 10<<30:
+		return fmt.Sprintf("%d GiB", bytes>>30)
+	case bytes >= 10<<20:
+		return fmt.Sprintf("%d MiB", bytes>>20)
+	case bytes >= 10<<10:
+		return fmt.Sprintf("%d KiB", bytes>>10)
+	}
+	return fmt.Sprintf("%d bytes", bytes)
+}

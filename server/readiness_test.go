@@ -1,0 +1,216 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/status"
+
+	"github.com/ydb-platform/ydb-go-genproto/Ydb_Monitoring_V1"
+	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Monitoring"
+
+	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/server/adminpb"
+)
+
+func selfCheck(t *testing.T, conn *grpc.ClientConn) *Ydb_Monitoring.SelfCheckResult {
+	t.Helper()
+	answer, err := Ydb_Monitoring_V1.NewMonitoringServiceClient(conn).SelfCheck(t.Context(), &Ydb_Monitoring.SelfCheckRequest{}, grpc.WaitForReady(true))
+	result := new(Ydb_Monitoring.SelfCheckResult)
+	if err == nil {
+		err = answer.GetOperation().GetResult().UnmarshalTo(result)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return result
+}
+
+// hasIssue looks for an issue by its type and a part of its message.
+func hasIssue(result *Ydb_Monitoring.SelfCheckResult, kind issueKind, text string) bool {
+	return slices.ContainsFunc(result.GetIssueLog(), func(i *Ydb_Monitoring.IssueLog) bool {
+		return i.GetType() == string(kind) && strings.Contains(i.GetMessage(), text) && i.GetId() != "" && i.GetLevel() > 0 &&
+			i.GetStatus() != Ydb_Monitoring.StatusFlag_UNSPECIFIED && i.GetLocation().GetDatabase().GetName() == "/local"
+	})
+}
+
+func healthOf(t *testing.T, conn *grpc.ClientConn, service string) grpc_health_v1.HealthCheckResponse_ServingStatus {
+	t.Helper()
+	answer, err := grpc_health_v1.NewHealthClient(conn).Check(t.Context(), &grpc_health_v1.HealthCheckRequest{Service: service}, grpc.WaitForReady(true))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer.GetStatus()
+}
+
+const (
+	serving    = grpc_health_v1.HealthCheckResponse_SERVING
+	notServing = grpc_health_v1.HealthCheckResponse_NOT_SERVING
+)
+
+// TestAnswersBeforeItIsReady starts one of three servers: it has no majority, and says so to whoever asks.
+func TestAnswersBeforeItIsReady(t *testing.T) {
+	c := newCluster(t, 3, func(config *Config) {
+		config.InitialAdmin, config.InitialAdminPassword = "root", "secret"
+	})
+	conn, err := grpc.NewClient(c.listen[0], grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	started := make(chan error, 3)
+	go func() { started <- c.start(0) }()
+	if got := healthOf(t, conn, ""); got != notServing {
+		t.Errorf("health: %v", got)
+	}
+	if got := healthOf(t, conn, "Ydb.Coordination.V1.CoordinationService"); got != notServing {
+		t.Errorf("health of a service: %v", got)
+	}
+	if r := selfCheck(t, conn); r.GetSelfCheckResult() != Ydb_Monitoring.SelfCheck_EMERGENCY || !hasIssue(r, issueNoLeader, "no leader") {
+		t.Errorf("self-check: %v", r)
+	}
+	if e := listed(t, conn); len(e) != 1 || (hostPort{e[0].GetAddress(), e[0].GetPort()}).String() != c.listen[0] {
+		t.Errorf("endpoints: %v", e)
+	}
+	select {
+	case err := <-started:
+		t.Fatalf("started without a leader: %v", err)
+	default:
+	}
+	// Nobody becomes the first administrator before the one that was asked for.
+	added := make(chan error, 1)
+	go func() {
+		added <- conn.Invoke(t.Context(), "/"+userServiceName+"/Add", &adminpb.AddRequest{Name: "eve", Password: "x", Administrator: true}, new(adminpb.AddResponse))
+	}()
+	go func() { started <- c.start(1) }()
+	for range 2 {
+		if err := <-started; err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := <-added; err != nil {
+		t.Errorf("add a user: %v", err) // from this machine and without authentication that is allowed, later
+	}
+	users := c.servers[0].group.access.accounts().Users()
+	if len(users) != 2 || !slices.ContainsFunc(users, func(u coordination.UserRow) bool { return u.Name == "root" && u.Administrator }) {
+		t.Errorf("users: %v", users)
+	}
+}
+
+// TestReadinessFollowsTheQuorum takes the majority away and gives it back.
+func TestReadinessFollowsTheQuorum(t *testing.T) {
+	c := startCluster(t, 3)
+	watch, err := grpc_health_v1.NewHealthClient(c.conns[0]).Watch(t.Context(), &grpc_health_v1.HealthCheckRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantNext := func(want grpc_health_v1.HealthCheckResponse_ServingStatus) {
+		t.Helper()
+		for {
+			answer, err := watch.Recv()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if answer.GetStatus() == want {
+				return
+			}
+		}
+	}
+	wantNext(serving)
+	if r := c.servers[0].Readiness(); r != (Readiness{Ready: true}) {
+		t.Errorf("got %+v", r)
+	}
+	c.stop(1)
+	c.stop(2)
+	wantNext(notServing)
+	if r := c.servers[0].Readiness(); r.Ready || r.Reason != "no leader" {
+		t.Errorf("got %+v", r)
+	}
+	if err := c.start(1); err != nil {
+		t.Fatal(err)
+	}
+	wantNext(serving)
+	// Who leads two of three says that one is missing, and any other does not know.
+	leader, _ := c.leader()
+	c.eventually("a degraded cluster", func() bool {
+		r := selfCheck(t, c.conns[leader])
+		return r.GetSelfCheckResult() == Ydb_Monitoring.SelfCheck_DEGRADED && hasIssue(r, issueSilent, "server-2 is not heard of")
+	})
+	if got := healthOf(t, c.conns[leader], "Ydb.Scheme.V1.SchemeService"); got != serving {
+		t.Errorf("health of a degraded cluster: %v", got)
+	}
+}
+
+// TestReadinessWhenBehind pretends that the leader has told of more entries than are here.
+func TestReadinessWhenBehind(t *testing.T) {
+	c := startCluster(t, 3)
+	_, follower := c.leader()
+	s := c.servers[follower]
+	applied := s.store.AppliedIndex()
+	s.group.committed.Store(applied + behindMax)
+	if r := s.Readiness(); !r.Ready {
+		t.Errorf("a little behind: %+v", r)
+	}
+	s.group.committed.Store(applied + 1_000_000)
+	c.eventually("readiness to be lost", func() bool { return healthOf(t, c.conns[follower], "") == notServing })
+	if r := s.Readiness(); r.Ready || !strings.HasPrefix(r.Reason, "catching up: ") || !strings.HasSuffix(r.Reason, " entries behind") {
+		t.Errorf("far behind: %+v", r)
+	}
+	s.group.committed.Store(0)
+	if r := s.Readiness(); r.Ready || r.Reason != "no word from the leader yet" {
+		t.Errorf("unknown: %+v", r)
+	}
+	c.eventually("the leader to tell", func() bool { return s.Readiness().Ready })
+}
+
+// TestNotReadyAtTheEnd has a failed and a stopping server say so.
+func TestNotReadyAtTheEnd(t *testing.T) {
+	s, conn := startTest(t, nil)
+	s.fail(errors.New("the disk is on fire"))
+	if r := s.Readiness(); r.Ready || r.Reason != "failed: the disk is on fire" {
+		t.Errorf("got %+v", r)
+	}
+	if r := selfCheck(t, conn); r.GetSelfCheckResult() != Ydb_Monitoring.SelfCheck_EMERGENCY || !hasIssue(r, issueFailed, "on fire") {
+		t.Errorf("got %v", r)
+	}
+	if err := s.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.ContainsFunc(s.issues(), func(i issue) bool { return i.kind == issueStopping && i.text == "stopping" }) {
+		t.Errorf("got %v", s.issues())
+	}
+}
+
+// TestStartIsGivenUp ends a start that waits for a leader; nothing of it is left.
+func TestStartIsGivenUp(t *testing.T) {
+	c := newCluster(t, 3, nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	started := make(chan error, 1)
+	go func() { started <- c.startIn(ctx, 0) }()
+	conn, err := grpc.NewClient(c.listen[0], grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if got := healthOf(t, conn, ""); got != notServing {
+		t.Errorf("health: %v", got)
+	}
+	stream := openTest(t, t.Context(), conn, start(10_000)) // waits for a leader
+	cancel()
+	if err := <-started; !errors.Is(err, context.Canceled) {
+		t.Errorf("ended with %v", err)
+	}
+	if s := endOf(stream); s.Code() != codes.Unavailable && s.Code() != codes.OK {
+		t.Errorf("the stream ended with %v", s)
+	}
+	if _, err := grpc_health_v1.NewHealthClient(conn).Check(t.Context(), &grpc_health_v1.HealthCheckRequest{}); status.Code(err) != codes.Unavailable {
+		t.Errorf("still there: %v", err)
+	}
+}
