@@ -22,7 +22,7 @@ type Pure struct {
 	// Stored passes everything that a server stores through its stored format: commands, and the rows of checkpoints.
 	// Every restart then goes through a checkpoint.
 	Stored bool
-	// FailOver changes the leader after every step while the streams go on. A client notices nothing but one
+	// FailOver changes the leader after every step, and during every unary call, while the streams go on. A client notices nothing but one
 	// Changed(false, false) for each of its watches, on which it describes again: that is done for the script.
 	FailOver bool
 }
@@ -74,6 +74,7 @@ type pureEnvironment struct {
 	servers map[string]uint64
 	streams []*pureStream
 	events  []Event
+	calls   int // made so far, with Pure.FailOver
 }
 
 func (e *pureEnvironment) Database() string            { return pureDatabase }

@@ -51,7 +51,10 @@ func (e *pureEnvironment) Call(_ context.Context, request proto.Message, databas
 			result = list
 		}
 	default:
-		outcome = e.command(request, database)
+		var err error
+		if outcome, err = e.command(request, database); err != nil {
+			return nil, err
+		}
 	}
 	operation := &Ydb_Operations.Operation{Ready: true, Status: Ydb.StatusIds_StatusCode(outcome.Status), Issues: wire.Issues(outcome.Issues)}
 	if result == nil {
@@ -63,12 +66,12 @@ func (e *pureEnvironment) Call(_ context.Context, request proto.Message, databas
 }
 
 // command carries out a call that changes something.
-func (e *pureEnvironment) command(request proto.Message, database *string) scheme.Outcome {
+func (e *pureEnvironment) command(request proto.Message, database *string) (scheme.Outcome, error) {
 	path, outcome := splitPath(request, database)
 	if !outcome.OK() {
-		return outcome
+		return outcome, nil
 	}
-	return e.world.Call(func(call coordination.Epoch) coordination.Command {
+	return e.begin(func(call coordination.Call) coordination.Command {
 		switch r := request.(type) {
 		case *Ydb_Coordination.CreateNodeRequest:
 			return &coordination.CreateNode{Call: call, Path: path, Config: wire.NodeConfig(r.GetConfig()),

@@ -5,22 +5,40 @@ import (
 	"slices"
 
 	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/scheme"
 )
 
 // failOver replaces the leader while the streams go on, and does what a client has to do then: it describes again where
 // a watch was told that nothing is known. Of what is in flight nothing reaches the log, so that every open request has
 // to be carried out for the new leader.
-func (e *pureEnvironment) failOver() error {
+func (e *pureEnvironment) failOver() error { return e.failOverKeeping(0) }
+
+// failOverKeeping is failOver with the first kept commands in flight carried out before the new leader takes over.
+func (e *pureEnvironment) failOverKeeping(kept int) error {
 	for _, s := range e.streams {
 		s.collect()
 	}
-	e.world.FailOver(0)
+	e.world.FailOver(kept)
 	for _, s := range e.streams {
 		if err := s.describeAgain(); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// begin carries out a unary call. The leader changes while it is in flight: by turns before the log has it, so that it has
+// to be carried out for the new leader, and after, so that nobody heard its outcome.
+func (e *pureEnvironment) begin(build func(coordination.Call) coordination.Command) (scheme.Outcome, error) {
+	if !e.pure.FailOver || e.world.Held() {
+		return e.world.Call(build), nil
+	}
+	e.world.Hold()
+	call := e.world.Begin(build)
+	e.calls++
+	err := e.failOverKeeping(e.calls % 2)
+	e.world.Release()
+	return call.Outcome(), err
 }
 
 // describeAgain takes the notices of a leader change off the stream and installs their watches anew.

@@ -283,7 +283,7 @@ func TestDroppedNodesAreToldOnce(t *testing.T) {
 	w := &writer{machine: newMachine(t)}
 	id := w.createNode(t, "/local/a")
 	w.attach(id)
-	w.apply(&coordination.DropNode{Call: w.epoch(), Path: scheme.SplitLoose("/local/a")})
+	w.apply(&coordination.DropNode{Call: w.call(), Path: scheme.SplitLoose("/local/a")})
 	first := w.machine.Freeze()
 	if rows := drain(first); !slices.Equal(first.Dropped(), []coordination.NodeID{id}) || rows[len(rows)-1].Key().Kind != coordination.RowMachine {
 		t.Errorf("dropped %v, rows %+v", first.Dropped(), rows)

@@ -93,10 +93,10 @@ type ReleaseSemaphore struct {
 	Name string
 }
 
-// CreateNode makes a coordination node (§1.1). Call is who waits for the answer; StampMillis is the leader's wall
-// clock, the only place where it enters the state.
+// CreateNode makes a coordination node (§1.1). StampMillis is the wall clock of the server that took the call, the only
+// place where it enters the state.
 type CreateNode struct {
-	Call Epoch
+	Call
 	Caller
 	Path        scheme.Path
 	Config      NodeConfig
@@ -107,7 +107,7 @@ type CreateNode struct {
 
 // AlterNode merges a configuration into a node's (§1.2).
 type AlterNode struct {
-	Call Epoch
+	Call
 	Caller
 	Path     scheme.Path
 	Config   NodeConfig
@@ -116,14 +116,14 @@ type AlterNode struct {
 
 // DropNode removes a node with everything in it (§1.3).
 type DropNode struct {
-	Call Epoch
+	Call
 	Caller
 	Path scheme.Path
 }
 
 // MakeDirectory makes a directory and its missing parents.
 type MakeDirectory struct {
-	Call Epoch
+	Call
 	Caller
 	Path        scheme.Path
 	Owner       string
@@ -132,14 +132,14 @@ type MakeDirectory struct {
 
 // RemoveDirectory removes an empty directory.
 type RemoveDirectory struct {
-	Call Epoch
+	Call
 	Caller
 	Path scheme.Path
 }
 
 // ModifyPermissions changes the owner and the explicit permissions of a path.
 type ModifyPermissions struct {
-	Call Epoch
+	Call
 	Caller
 	Path   scheme.Path
 	Change scheme.PermissionsChange
@@ -149,37 +149,3 @@ func (o *Origin) subject() (NodeID, SessionID)        { return o.Node, o.Session
 func (c *Attach) subject() (NodeID, SessionID)        { return c.Node, c.Session }
 func (c *ExpireSession) subject() (NodeID, SessionID) { return c.Node, c.Session }
 func (c *ExpireWaiter) subject() (NodeID, SessionID)  { return c.Node, c.Session }
-func (*CreateNode) subject() (NodeID, SessionID)      { return 0, 0 }
-func (*AlterNode) subject() (NodeID, SessionID)       { return 0, 0 }
-func (*DropNode) subject() (NodeID, SessionID)        { return 0, 0 }
-func (*MakeDirectory) subject() (NodeID, SessionID)   { return 0, 0 }
-func (*RemoveDirectory) subject() (NodeID, SessionID) { return 0, 0 }
-func (*ModifyPermissions) subject() (NodeID, SessionID) {
-	return 0, 0
-}
-
-// SetCall gives a command about the path tree or the users the number under which its outcome is to be told.
-func SetCall(c Command, call Epoch) {
-	switch c := c.(type) {
-	case *CreateNode:
-		c.Call = call
-	case *AlterNode:
-		c.Call = call
-	case *DropNode:
-		c.Call = call
-	case *MakeDirectory:
-		c.Call = call
-	case *RemoveDirectory:
-		c.Call = call
-	case *ModifyPermissions:
-		c.Call = call
-	case *AddUser:
-		c.Call = call
-	case *SetPassword:
-		c.Call = call
-	case *RemoveUser:
-		c.Call = call
-	case *RotateSigningKey:
-		c.Call = call
-	}
-}

@@ -42,7 +42,7 @@ func TestDeadlinesOfManyNodes(t *testing.T) {
 				r.createNode(path(), NodeConfig{})
 			case pick < 4:
 				held := len(r.planned())
-				r.leader.Propose(&DropNode{Call: r.leader.NextCall(), Path: scheme.SplitLoose(path())})
+				r.call(&DropNode{Path: scheme.SplitLoose(path())})
 				r.applyAll()
 				dropped += held - len(r.planned())
 			case pick < 10:

@@ -151,7 +151,7 @@ func TestDescribeOfADroppedNode(t *testing.T) {
 	r.createNode("/local/a", NodeConfig{ReadConsistencyMode: ConsistencyStrict})
 	stream, _ := r.attach(AttachRequest{Path: "/local/a", TimeoutMillis: 1000})
 	r.request(stream, 1, describeLock)
-	r.leader.Propose(&DropNode{Call: r.leader.NextCall(), Path: []string{"local", "a"}})
+	r.call(&DropNode{Path: []string{"local", "a"}})
 	r.applyAll()
 	r.leader.BarrierPassed(r.barriers[0])
 	r.expect("1 end Link failure")

@@ -21,7 +21,7 @@ const (
 	EffectAttachRefused
 	// EffectSessionEnded tells that a session is gone: stopped (Address set, to be answered) or expired.
 	EffectSessionEnded
-	// EffectCallDone answers a call about the path tree.
+	// EffectCallDone answers a call about the path tree or the users.
 	EffectCallDone
 	// EffectNodeDropped tells that a coordination node is gone with everything in it.
 	EffectNodeDropped
@@ -49,7 +49,7 @@ type Effect struct {
 
 	Created bool // EffectAttached: a new session
 
-	Call    Epoch
+	Call    Call
 	Outcome scheme.Outcome
 }
 

@@ -134,6 +134,11 @@ func (h *history) epoch() coordination.Epoch {
 	return coordination.Epoch{Term: h.term, Counter: h.counter}
 }
 
+func (h *history) call() coordination.Call {
+	h.counter++
+	return coordination.Call{Nonce: h.counter}
+}
+
 func (h *history) data() []byte {
 	if h.random.IntN(3) == 0 {
 		return nil
@@ -236,12 +241,12 @@ func (h *history) deleteSemaphore(node coordination.NodeID) coordination.Command
 }
 
 func (h *history) createNode(coordination.NodeID) coordination.Command {
-	return &coordination.CreateNode{Call: h.epoch(), Path: h.path(), Owner: "owner", StampMillis: h.random.Uint64N(100),
+	return &coordination.CreateNode{Call: h.call(), Path: h.path(), Owner: "owner", StampMillis: h.random.Uint64N(100),
 		Config: coordination.NodeConfig{SelfCheckPeriodMillis: h.random.Uint32N(2000)}}
 }
 
 func (h *history) alterNode(coordination.NodeID) coordination.Command {
-	return &coordination.AlterNode{Call: h.epoch(), Path: h.path(), SetsPath: h.random.IntN(4) == 0,
+	return &coordination.AlterNode{Call: h.call(), Path: h.path(), SetsPath: h.random.IntN(4) == 0,
 		Config: coordination.NodeConfig{SessionGracePeriodMillis: h.random.Uint32N(3) * 5000, ReadConsistencyMode: h.random.Int32N(3)}}
 }
 
@@ -250,20 +255,20 @@ func (h *history) dropNode(coordination.NodeID) coordination.Command {
 	if h.random.IntN(4) > 0 {
 		return nil
 	}
-	return &coordination.DropNode{Call: h.epoch(), Path: h.path()}
+	return &coordination.DropNode{Call: h.call(), Path: h.path()}
 }
 
 func (h *history) makeDirectory(coordination.NodeID) coordination.Command {
-	return &coordination.MakeDirectory{Call: h.epoch(), Path: h.path(), Owner: "maker", StampMillis: 7}
+	return &coordination.MakeDirectory{Call: h.call(), Path: h.path(), Owner: "maker", StampMillis: 7}
 }
 
 func (h *history) removeDirectory(coordination.NodeID) coordination.Command {
-	return &coordination.RemoveDirectory{Call: h.epoch(), Path: h.path()}
+	return &coordination.RemoveDirectory{Call: h.call(), Path: h.path()}
 }
 
 func (h *history) modifyPermissions(coordination.NodeID) coordination.Command {
 	interrupt := h.random.IntN(2) == 0
-	return &coordination.ModifyPermissions{Call: h.epoch(), Path: h.path(), Change: scheme.PermissionsChange{
+	return &coordination.ModifyPermissions{Call: h.call(), Path: h.path(), Change: scheme.PermissionsChange{
 		Clear: h.random.IntN(3) == 0, Interrupt: &interrupt,
 		Actions: []scheme.Action{
 			{Kind: scheme.Grant, Subject: "somebody", Names: []string{"ydb.generic.read"}},

@@ -3,8 +3,6 @@ package coordination
 import (
 	"maps"
 	"slices"
-
-	"github.com/coordd/coordd/scheme"
 )
 
 // Leader is what only the leading server knows: which stream speaks for which session, who waits for which answer,
@@ -15,12 +13,13 @@ import (
 type Leader struct {
 	machine *Machine
 	term    Term
-	counter uint64 // of attachments, calls and barriers of this term
+	counter uint64 // of attachments and barriers of this term
 	armed   uint64 // of deadlines
 
 	nodes     map[NodeID]*ledNode
 	streams   map[StreamID]*attachment
 	attaching map[Epoch]*attachment // those whose Attach is in the log's pipeline
+	calling   map[Call]bool         // calls whose command is there
 	wakeups   heapOf[*ledNode]      // nodes that have deadlines
 	strict    strictReads
 	out       Output
@@ -32,12 +31,6 @@ type Output struct {
 	Messages []Message  // to be handed to the streams' Fronts
 	Calls    []CallDone // to be answered
 	Barrier  uint64     // if not 0: to be passed to BarrierPassed once leadership is proven
-}
-
-// CallDone answers a call about the path tree.
-type CallDone struct {
-	Call    Epoch
-	Outcome scheme.Outcome
 }
 
 type ledNode struct {
@@ -89,6 +82,7 @@ func NewLeader(m *Machine, term Term, now Instant) *Leader {
 		nodes:     make(map[NodeID]*ledNode),
 		streams:   make(map[StreamID]*attachment),
 		attaching: make(map[Epoch]*attachment),
+		calling:   make(map[Call]bool),
 	}
 	for _, id := range slices.Sorted(maps.Keys(m.nodes)) {
 		n := l.led(id)
@@ -120,12 +114,6 @@ func (l *Leader) Take() Output {
 	l.out.Barrier = 0
 	return out
 }
-
-// NextCall numbers a call about the path tree; its CallDone carries the same number.
-func (l *Leader) NextCall() Epoch { return l.nextEpoch() }
-
-// Propose puts out a command about the path tree.
-func (l *Leader) Propose(c Command) { l.out.Commands = append(l.out.Commands, c) }
 
 func (l *Leader) nextEpoch() Epoch {
 	l.counter++
@@ -201,7 +189,7 @@ func (l *Leader) Applied(now Instant, term Term, c Command, effects []Effect) {
 func (l *Leader) effect(now Instant, e *Effect) {
 	switch e.Kind {
 	case EffectCallDone:
-		l.out.Calls = append(l.out.Calls, CallDone{e.Call, e.Outcome})
+		l.callDone(e)
 		return
 	case EffectNodeDropped:
 		l.nodeDropped(e.Node)

@@ -304,7 +304,7 @@ func TestDropWhileAttaching(t *testing.T) {
 	r.leader.Detach(r.now, detached)
 	r.applyAll()
 	r.said()
-	r.leader.Propose(&DropNode{Call: r.leader.NextCall(), Path: scheme.SplitLoose("/local/a")})
+	r.call(&DropNode{Path: scheme.SplitLoose("/local/a")})
 	r.request(attached, 2, release)
 	r.open(AttachRequest{Path: "/local/a", TimeoutMillis: 1000})
 	r.open(AttachRequest{Path: "/local/a", TimeoutMillis: 1000, Session: session})
@@ -324,9 +324,9 @@ func TestDropWhileAttaching(t *testing.T) {
 
 func TestCallsAreAnswered(t *testing.T) {
 	r := newRig(t)
-	first, second := r.leader.NextCall(), r.leader.NextCall()
-	r.leader.Propose(&MakeDirectory{Call: first, Path: scheme.SplitLoose("/local/d")})
-	r.leader.Propose(&RemoveDirectory{Call: second, Path: scheme.SplitLoose("/local/e")})
+	first, second := Call{1}, Call{2}
+	r.call(&MakeDirectory{Call: first, Path: scheme.SplitLoose("/local/d")})
+	r.call(&RemoveDirectory{Call: second, Path: scheme.SplitLoose("/local/e")})
 	r.applyAll()
 	if len(r.calls) != 2 || r.calls[0].Call != first || !r.calls[0].Outcome.OK() || r.calls[1].Call != second || r.calls[1].Outcome.OK() {
 		t.Errorf("%+v", r.calls)

@@ -57,3 +57,12 @@ func (n *node) startAt(l lineage) {
 func (l lineage) row(index Index, nextNode NodeID) MachineRow {
 	return MachineRow{Index: index, NextNode: nextNode, Lineage: l.id, CounterBase: l.base}
 }
+
+// BeginLineage is the first thing asked of a new leader, with the lineage of the stored log. A log that was restored
+// since the machine's last lineage gets the command that moves the counters, before any other of the term: so no number
+// that was given out and lost is given out again, whatever crashes when.
+func (l *Leader) BeginLineage(lineage uint64) {
+	if lineage != 0 && lineage != l.machine.lineage.id {
+		l.out.Commands = append(l.out.Commands, &BeginLineage{Lineage: lineage})
+	}
+}

@@ -93,3 +93,22 @@ func restoredFrom(t *testing.T, rows []Row) *Machine {
 	}
 	return m
 }
+
+// A leader begins the lineage of its log before anything else, unless the machine has begun it.
+func TestLeaderBeginsLineage(t *testing.T) {
+	r := newRig(t)
+	for _, test := range []struct {
+		lineage uint64
+		want    int
+	}{{0, 0}, {7, 1}, {7, 0}, {8, 1}, {0, 0}} {
+		r.lead()
+		r.leader.BeginLineage(test.lineage)
+		if r.take(); len(r.inFlight) != test.want {
+			t.Errorf("lineage %d: %d commands, want %d", test.lineage, len(r.inFlight), test.want)
+		}
+		r.applyAll()
+	}
+	if r.machine.Lineage() != 8 {
+		t.Errorf("the lineage is %d", r.machine.Lineage())
+	}
+}

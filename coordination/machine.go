@@ -15,6 +15,7 @@ type Machine struct {
 	nodes   map[NodeID]*node
 	effects []Effect
 	asking  *session // whose command is being executed
+	calls   callMemory
 
 	nextNode NodeID
 	lineage  lineage
@@ -206,7 +207,8 @@ func (m *Machine) applyToTree(c Command) {
 	}
 }
 
-func (m *Machine) done(call Epoch, outcome scheme.Outcome) {
+func (m *Machine) done(call Call, outcome scheme.Outcome) {
+	m.calls.remember(call, m.index, outcome)
 	m.emit(Effect{Kind: EffectCallDone, Call: call, Outcome: outcome})
 }
 

@@ -79,9 +79,15 @@ func (r *rig) applyAll() {
 	}
 }
 
+// call makes a call that nobody repeats.
+func (r *rig) call(c Command) {
+	r.leader.Call(c, r.index, false)
+	r.take()
+}
+
 func (r *rig) createNode(path string, config NodeConfig) NodeID {
 	r.t.Helper()
-	r.leader.Propose(&CreateNode{Call: r.leader.NextCall(), Path: scheme.SplitLoose(path), Config: config})
+	r.call(&CreateNode{Path: scheme.SplitLoose(path), Config: config})
 	r.applyAll()
 	entry, found := r.machine.tree.Lookup(scheme.SplitLoose(path))
 	if !found {

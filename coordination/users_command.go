@@ -11,7 +11,7 @@ type Caller struct {
 // AddUser adds a user with a password. The first user of an empty list is an administrator whatever the flag says, and
 // may be added by anybody. With OnlyFirst nothing happens, and that is success, if there are users already.
 type AddUser struct {
-	Call Epoch
+	Call
 	Caller
 	Name          string
 	PasswordHash  string // the machine never sees a password
@@ -21,7 +21,7 @@ type AddUser struct {
 
 // SetPassword replaces a user's password. Users may replace their own.
 type SetPassword struct {
-	Call Epoch
+	Call
 	Caller
 	Name         string
 	PasswordHash string
@@ -29,7 +29,7 @@ type SetPassword struct {
 
 // RemoveUser removes a user. The last administrator cannot be removed before all others.
 type RemoveUser struct {
-	Call Epoch
+	Call
 	Caller
 	Name string
 }
@@ -37,18 +37,11 @@ type RemoveUser struct {
 // RotateSigningKey adds a key that login tokens are signed with, and forgets the keys that are older than
 // DropBeforeMillis: nothing that they signed is valid any more. Servers make it by themselves, or an administrator does.
 type RotateSigningKey struct {
-	Call Epoch
+	Call
 	Caller
 	Secret           []byte
-	StampMillis      uint64 // the leader's wall clock
+	StampMillis      uint64 // the wall clock of the server that made it
 	DropBeforeMillis uint64
 	// After is the id of the newest key that the proposer knew, 0 for none: of two rotations at once the second is void.
 	After uint64
-}
-
-func (*AddUser) subject() (NodeID, SessionID)     { return 0, 0 }
-func (*SetPassword) subject() (NodeID, SessionID) { return 0, 0 }
-func (*RemoveUser) subject() (NodeID, SessionID)  { return 0, 0 }
-func (*RotateSigningKey) subject() (NodeID, SessionID) {
-	return 0, 0
 }

@@ -109,7 +109,7 @@ func (s *Server) addInitialAdmin(ctx context.Context) error {
 	if err != nil {
 		return &ConfigError{fmt.Errorf("initial administrator: %w", err)}
 	}
-	outcome, err := s.execute(ctx, func(call coordination.Epoch) coordination.Command {
+	outcome, err := s.execute(ctx, func(call coordination.Call) coordination.Command {
 		return &coordination.AddUser{Call: call, Name: name, PasswordHash: hash, Administrator: true, OnlyFirst: true}
 	})
 	if err == nil && !outcome.OK() {

@@ -174,7 +174,7 @@ func (s *Server) rotateSigningKey(ctx context.Context, by coordination.Caller, a
 	if _, err := rand.Read(secret); err != nil {
 		return scheme.Outcome{}, err
 	}
-	return s.execute(ctx, func(call coordination.Epoch) coordination.Command {
+	return s.execute(ctx, func(call coordination.Call) coordination.Command {
 		return &coordination.RotateSigningKey{Call: call, Caller: by, Secret: secret, After: after,
 			StampMillis: s.group.clock.wallMillis(), DropBeforeMillis: dropBeforeMillis}
 	})

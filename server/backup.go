@@ -10,14 +10,6 @@ import (
 	"github.com/coordd/coordd/scheme"
 )
 
-// beginLineage is the first thing that a leader does after a restore or a forced recovery: nothing of a client comes
-// before it in the log, so no number that was given out and lost is given out again. The turn is held.
-func (g *group) beginLineage() {
-	if id := g.store.Lineage(); id != 0 && id != g.machine.Lineage() {
-		g.leader.Propose(&coordination.BeginLineage{Lineage: id})
-	}
-}
-
 const (
 	// checkpointPoll is how often a backup looks whether the checkpoint it wants can begin: another may be under way.
 	checkpointPoll = 50 * time.Millisecond
@@ -28,7 +20,7 @@ const (
 // backup writes a checkpoint to w in which is everything that was committed when it was called. Commands go on
 // meanwhile. It returns as of which entry the checkpoint is.
 func (s *Server) backup(ctx context.Context, w io.Writer) (uint64, error) {
-	if err := s.group.catchUp(ctx); err != nil {
+	if err := s.group.catchUp(ctx, s.member.awaitNews); err != nil {
 		return 0, err
 	}
 	if err := s.group.checkpointNow(ctx); err != nil {

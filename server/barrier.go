@@ -43,9 +43,11 @@ func (b *barrierWaiters) forget(id uint64, passed bool) {
 	delete(b.waiting, id)
 }
 
-// catchUp returns when this server has applied everything that was committed when it was called.
-func (g *group) catchUp(ctx context.Context) error {
+// catchUp returns when this server has applied everything that was committed when it was called. news returns what is
+// closed when there may be another leader: then the question is asked again at once.
+func (g *group) catchUp(ctx context.Context, news func() <-chan struct{}) error {
 	for {
+		changed := news()
 		id, passed := g.waiting.ask()
 		g.store.ReadIndex(id)
 		retry := time.NewTimer(barrierRetry)
@@ -53,6 +55,9 @@ func (g *group) catchUp(ctx context.Context) error {
 		case <-passed:
 			retry.Stop()
 			return nil
+		case <-changed:
+			retry.Stop()
+			g.waiting.forget(id, false)
 		case <-retry.C:
 			g.waiting.forget(id, false)
 		case <-ctx.Done():

@@ -139,7 +139,8 @@ func onLeader[Request, Response any](ctx context.Context, s *Server, method stri
 	ctx, cancel := inTime(ctx)
 	defer cancel()
 	for {
-		if conn := s.member.connection(); conn != nil && s.streams.localLink() == nil {
+		news := s.member.awaitNews()
+		if conn := s.member.relayConn(); conn != nil && s.streams.localLink() == nil {
 			answer = new(Response)
 			err = conn.Invoke(ctx, "/"+clusterPeerName+"/"+method, r, answer)
 		} else {
@@ -157,10 +158,14 @@ func onLeader[Request, Response any](ctx context.Context, s *Server, method stri
 			return nil, unclear, s.nobodyLeads(unclear)
 		case <-s.group.over:
 			return nil, unclear, status.Error(codes.Unavailable, errStopped.Error())
-		case <-time.After(leaderPoll):
+		case <-news:
+		case <-time.After(leaderRetry):
 		}
 	}
 }
+
+// leaderRetry is how soon a change is tried again at a leader that went away without another being heard of.
+const leaderRetry = 100 * time.Millisecond
 
 // answerMargin is how long before a caller's deadline it gets its answer at the latest, so that it learns the reason.
 const answerMargin = 200 * time.Millisecond
@@ -181,13 +186,6 @@ func (s *Server) nobodyLeads(unclear bool) error {
 		text = "The leader went away during the change: it may or may not have been made, see `coordd cluster status`"
 	}
 	return status.Error(codes.Unavailable, text)
-}
-
-// connection is the connection to the leader, nil while another server does not lead or is not reached.
-func (m *member) connection() *grpc.ClientConn {
-	m.mutex.Lock()
-	defer m.mutex.Unlock()
-	return m.conn
 }
 
 // findMember finds a member by name or by id.
@@ -236,11 +234,11 @@ func (s clusterService) snapshot(stream grpc.ServerStream) error {
 	ctx := stream.Context()
 	bounded, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	patience := time.AfterFunc(leaderPatience, func() { cancel(errNoLeader) })
+	patience := time.AfterFunc(leaderPatience, func() { cancel(errPatience) })
 	chunks := &chunkWriter{stream: stream, begun: patience.Stop}
 	index, err := s.backup(bounded, chunks)
 	switch {
-	case errors.Is(context.Cause(bounded), errNoLeader):
+	case errors.Is(context.Cause(bounded), errPatience):
 		return status.Error(codes.Unavailable, "No leader: a snapshot needs one, so that everything acknowledged is in it; "+
 			"without one, stop a server and copy its data directory")
 	case errors.Is(err, errStopped), errors.Is(err, raftstore.ErrStopped):

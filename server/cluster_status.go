@@ -24,7 +24,7 @@ func (s clusterService) status(ctx context.Context, r *adminpb.ClusterStatusRequ
 		return nil, err
 	}
 	var ofLeader *adminpb.ClusterStatus
-	if conn := s.member.connection(); conn != nil && s.streams.localLink() == nil {
+	if conn := s.member.relayConn(); conn != nil && s.streams.localLink() == nil {
 		bounded, cancel := context.WithTimeout(ctx, statusPatience)
 		answer := new(adminpb.ClusterStatus)
 		if conn.Invoke(bounded, "/"+clusterPeerName+"/Status", r, answer) == nil {

@@ -17,6 +17,7 @@ import (
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb"
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
 
+	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/raftstore"
 )
 
@@ -239,6 +240,30 @@ func TestStreamsSurviveTheLeader(t *testing.T) {
 		t.Fatalf("got %v", r)
 	}
 	if r := next(t, streams[1]); !r.GetAcquireSemaphoreResult().GetAcquired() {
+		t.Fatalf("got %v", r)
+	}
+}
+
+// TestLeaderThatComesBack has a leader lose the leadership and get it back without the others noticing. Streams on them
+// go on.
+func TestLeaderThatComesBack(t *testing.T) {
+	c := startCluster(t, 3)
+	leader, follower := c.leader()
+	c.createNode(follower, testNode)
+	stream := openTest(t, t.Context(), c.conns[follower], start(10_000))
+	next(t, stream)
+	send(t, stream, wait(1, "lock"))
+	if r := next(t, stream); !r.GetAcquireSemaphoreResult().GetAcquired() {
+		t.Fatalf("got %v", r)
+	}
+	g := c.servers[leader].group
+	g.turn.Lock()
+	term := g.leader.Term()
+	g.lead(nil)
+	g.lead(coordination.NewLeader(g.machine, term, g.clock.now()))
+	g.turn.Unlock()
+	send(t, stream, release(2, "lock"))
+	if r := next(t, stream); !r.GetReleaseSemaphoreResult().GetReleased() {
 		t.Fatalf("got %v", r)
 	}
 }

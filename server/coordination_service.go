@@ -41,7 +41,7 @@ func (s coordinationService) CreateNode(ctx context.Context, r *Ydb_Coordination
 	databaseName, sent := database(ctx)
 	path, outcome := scheme.SplitInDatabase(r.GetPath(), databaseName, sent)
 	op, err := s.unlessRefused(outcome, func() (*Ydb_Operations.Operation, error) {
-		return s.command(ctx, r.GetOperationParams(), func(call coordination.Epoch) coordination.Command {
+		return s.command(ctx, r.GetOperationParams(), func(call coordination.Call) coordination.Command {
 			return &coordination.CreateNode{Call: call, Caller: s.caller(ctx), Path: path, Config: wire.NodeConfig(r.GetConfig()),
 				SetsPath: r.GetConfig().GetPath() != "", Owner: ownerFor(ctx), StampMillis: s.group.clock.wallMillis()}
 		})
@@ -53,7 +53,7 @@ func (s coordinationService) CreateNode(ctx context.Context, r *Ydb_Coordination
 func (s coordinationService) AlterNode(ctx context.Context, r *Ydb_Coordination.AlterNodeRequest) (*Ydb_Coordination.AlterNodeResponse, error) {
 	path, outcome := scheme.SplitAtLastSlash(r.GetPath())
 	op, err := s.unlessRefused(outcome, func() (*Ydb_Operations.Operation, error) {
-		return s.command(ctx, r.GetOperationParams(), func(call coordination.Epoch) coordination.Command {
+		return s.command(ctx, r.GetOperationParams(), func(call coordination.Call) coordination.Command {
 			return &coordination.AlterNode{Call: call, Caller: s.caller(ctx), Path: path, Config: wire.NodeConfig(r.GetConfig()), SetsPath: r.GetConfig().GetPath() != ""}
 		})
 	})
@@ -64,7 +64,7 @@ func (s coordinationService) AlterNode(ctx context.Context, r *Ydb_Coordination.
 func (s coordinationService) DropNode(ctx context.Context, r *Ydb_Coordination.DropNodeRequest) (*Ydb_Coordination.DropNodeResponse, error) {
 	path, outcome := scheme.SplitAtLastSlash(r.GetPath())
 	op, err := s.unlessRefused(outcome, func() (*Ydb_Operations.Operation, error) {
-		return s.command(ctx, r.GetOperationParams(), func(call coordination.Epoch) coordination.Command {
+		return s.command(ctx, r.GetOperationParams(), func(call coordination.Call) coordination.Command {
 			return &coordination.DropNode{Call: call, Caller: s.caller(ctx), Path: path}
 		})
 	})

@@ -1,8 +1,6 @@
 package server
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -12,7 +10,6 @@ import (
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/coordination/codec"
 	"github.com/coordd/coordd/raftstore"
-	"github.com/coordd/coordd/scheme"
 )
 
 // group is one replicated log with its machine and, where this server leads, its leader. Everybody puts events into the
@@ -41,6 +38,7 @@ type group struct {
 
 	turn    sync.Mutex
 	busy    atomic.Bool          // something is in flight
+	applied atomic.Uint64        // index of the last entry that the machine has, or an earlier one
 	timer   *time.Timer          // wakes run
 	timerAt coordination.Instant // when it does
 
@@ -51,8 +49,8 @@ type group struct {
 	leading    raftTerm             // led but not yet served, 0 otherwise
 	link       *localLink           // to the leader, nil without one
 	sinks      map[coordination.StreamID]sink
-	calls      map[coordination.Epoch]*call
-	inFlight   int // bytes proposed in this term and not yet applied
+	calls      map[coordination.Call][]*call // under way, and who waits
+	inFlight   int                           // bytes proposed in this term and not yet applied
 	checkpoint *runningCheckpoint
 	spareStore []storeEvent
 	spare      []event
@@ -70,9 +68,10 @@ func openGroup(cfg Config, store *raftstore.Store, clock clock, failed func(erro
 		ready: make(chan struct{}), over: make(chan struct{}), stop: make(chan struct{}), ended: make(chan struct{}),
 		timer: time.NewTimer(time.Hour), timerAt: coordination.Never,
 		sinks: make(map[coordination.StreamID]sink),
-		calls: make(map[coordination.Epoch]*call),
+		calls: make(map[coordination.Call][]*call),
 	}
 	g.access.publish(machine)
+	g.applied.Store(uint64(machine.Index()))
 	return g, nil
 }
 
@@ -274,6 +273,7 @@ func (g *group) handleStore(e storeEvent) error {
 		}
 		g.machine, g.checkpoint = machine, nil
 		g.access.publish(machine)
+		g.applied.Store(uint64(machine.Index()))
 	case e.barrier&readBarrier != 0:
 		g.committed.Store(max(e.index, g.committed.Load()))
 		g.barriers = append(g.barriers, passedBarrier{e.barrier, e.index})
@@ -289,6 +289,7 @@ func (g *group) handleStore(e storeEvent) error {
 	g.answerBarriers()
 	if n := len(e.entries); n > 0 {
 		g.store.Applied(e.entries[n-1].Index)
+		g.applied.Store(e.entries[n-1].Index)
 		g.startCheckpoint()
 	}
 	return nil
@@ -312,33 +313,25 @@ func (g *group) apply(e *raftstore.Entry) error {
 	return nil
 }
 
-// lead takes up a new leader, or none. Streams turn to the new one; nobody knows what became of calls in flight.
+// lead takes up a new leader, or none. Streams and calls turn to the new one.
 func (g *group) lead(leader *coordination.Leader) {
 	g.leader, g.inFlight = leader, 0
 	clear(g.sinks)
 	if g.link != nil {
 		close(g.link.gone)
 	}
-	for _, c := range g.calls {
-		c.done <- unavailable
-	}
-	clear(g.calls)
+	g.loseCalls()
 	if g.link = nil; leader == nil {
 		g.follow(nil)
 	} else {
 		g.leading = 0
-		g.beginLineage()
+		leader.BeginLineage(g.store.Lineage())
 		g.toward(0)
 		g.link = &localLink{group: g, gone: make(chan struct{})}
 		g.follow(g.link)
 		g.markReady()
 	}
 }
-
-// notLeading is the outcome of a command that was not executed because another server leads.
-var notLeading = scheme.Outcome{}
-
-var unavailable = scheme.Refuse(scheme.Unavailable, scheme.Issue{Severity: scheme.SeverityError, Message: "No leader: try again"})
 
 func (g *group) handle(e event) {
 	switch {
@@ -357,24 +350,6 @@ func (g *group) handle(e event) {
 	case e.forward.Detach:
 		delete(g.sinks, e.id)
 		g.leader.Detach(g.clock.now(), e.id)
-	}
-}
-
-func (g *group) handleCall(c *call) {
-	switch {
-	case c.read != nil:
-		c.done <- c.read(g.machine)
-	case g.leader == nil:
-		c.done <- notLeading
-	default:
-		number := g.leader.NextCall()
-		command := c.build(number)
-		if g.crowded() && !shrinks(command) {
-			c.done <- refuse(scheme.Unavailable, errDiskFull)
-			return
-		}
-		g.calls[number] = c
-		g.leader.Propose(command)
 	}
 }
 
@@ -406,37 +381,5 @@ func (g *group) carryOut() {
 		}
 		*m = coordination.Message{}
 	}
-	for _, done := range out.Calls {
-		if c := g.calls[done.Call]; c != nil {
-			delete(g.calls, done.Call)
-			c.done <- done.Outcome
-		}
-	}
-}
-
-// execute runs a command about the path tree and returns its outcome once it is durable and applied. If ctx ends
-// earlier the command may still be executed.
-func (g *group) execute(ctx context.Context, build func(coordination.Epoch) coordination.Command) (scheme.Outcome, error) {
-	return g.await(ctx, &call{build: build, done: make(chan scheme.Outcome, 1)})
-}
-
-// read runs fn on the group's goroutine. fn must be quick and must not keep what it is given.
-func (g *group) read(ctx context.Context, fn func(*coordination.Machine) scheme.Outcome) (scheme.Outcome, error) {
-	return g.await(ctx, &call{read: fn, done: make(chan scheme.Outcome, 1)})
-}
-
-var errStopped = errors.New("the server is stopping")
-
-func (g *group) await(ctx context.Context, c *call) (scheme.Outcome, error) {
-	g.queue.awaitRoom(ctx)
-	g.queue.put(event{call: c})
-	g.kick()
-	select {
-	case outcome := <-c.done:
-		return outcome, nil
-	case <-ctx.Done():
-		return scheme.Outcome{}, ctx.Err()
-	case <-g.over:
-		return scheme.Outcome{}, errStopped
-	}
+	g.answerCalls(out.Calls)
 }

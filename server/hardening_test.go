@@ -115,7 +115,7 @@ func TestConnectionsPerAddress(t *testing.T) {
 func TestOutboundLimit(t *testing.T) {
 	ended := make(chan *status.Status, 1)
 	policy := coordination.PingPolicy{Opaque: func() uint64 { return 1 }}
-	s := &sessionStream{front: coordination.NewFront(&policy), group: &group{clock: newClock()}, scheduled: true,
+	s := &sessionStream{front: coordination.NewFront(&policy), group: &group{clock: newClock(), queue: newQueue()}, scheduled: true,
 		timerAt: coordination.Never, limits: &Hardening{Linger: time.Hour}, voice: &voice{store: talker{}}, finish: endFunc(func(s *status.Status) { ended <- s })}
 	s.front.Receive(&coordination.ClientMessage{Kind: coordination.ClientStart, Start: &coordination.AttachRequest{TimeoutMillis: 1000}})
 	s.deliver(nil, &coordination.Message{Kind: coordination.MessageAttached})

@@ -7,21 +7,15 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 
 	"github.com/coordd/coordd/coordination"
-	"github.com/coordd/coordd/coordination/codec"
 	"github.com/coordd/coordd/raftstore"
 	"github.com/coordd/coordd/scheme"
-	"github.com/coordd/coordd/server/relaypb"
 )
 
 const (
-	// leaderPoll is how often a call that waits for a leader looks again, and how often the right to speak is looked at.
+	// leaderPoll is how often the right to speak is looked at, and a leader's address that is not known yet.
 	leaderPoll = 20 * time.Millisecond
-	// leaderPatience bounds the wait of a call that gives no bound itself.
-	leaderPatience = 10 * time.Second
 	// handOverPatience bounds how long a stopping leader tries to hand over.
 	handOverPatience = 2 * time.Second
 )
@@ -36,6 +30,7 @@ type member struct {
 	leader uint64           // as the log says; 0 if there is none, or this one leads
 	change chan struct{}    // closed when leader changes
 	conn   *grpc.ClientConn // to the leader, while the relay is open
+	news   chan struct{}    // closed when there may be another leader to ask
 }
 
 // startMember begins to look for the leader. A server alone has nobody to look for.
@@ -57,9 +52,11 @@ func (s *Server) stopMember() {
 	}
 }
 
-func newMember(s *Server) *member { return &member{server: s, change: make(chan struct{})} }
+func newMember(s *Server) *member {
+	return &member{server: s, change: make(chan struct{}), news: make(chan struct{})}
+}
 
-// toward notes who leads.
+// toward notes who leads. The group calls it, too, when this server begins to lead.
 func (m *member) toward(leader uint64) {
 	m.mutex.Lock()
 	defer m.mutex.Unlock()
@@ -71,6 +68,27 @@ func (m *member) toward(leader uint64) {
 		close(m.change)
 		m.change = make(chan struct{})
 	}
+	m.announce()
+}
+
+// announce wakes the calls that wait for a leader. The mutex is held.
+func (m *member) announce() {
+	close(m.news)
+	m.news = make(chan struct{})
+}
+
+// awaitNews returns what is closed when there may be another leader to ask than now.
+func (m *member) awaitNews() <-chan struct{} {
+	m.mutex.Lock()
+	defer m.mutex.Unlock()
+	return m.news
+}
+
+// relayConn is the connection to the leader, nil if there is none.
+func (m *member) relayConn() *grpc.ClientConn {
+	m.mutex.Lock()
+	defer m.mutex.Unlock()
+	return m.conn
 }
 
 func (m *member) present() (leader uint64, change <-chan struct{}) {
@@ -143,6 +161,7 @@ func (m *member) setConn(conn *grpc.ClientConn) {
 	m.mutex.Lock()
 	defer m.mutex.Unlock()
 	m.conn = conn
+	m.announce()
 }
 
 // listen has streams sent that were mute, as soon as this server may speak again.
@@ -185,65 +204,16 @@ func (s *Server) handOver(ctx context.Context) {
 	}
 }
 
-// execute runs a command on the leader, wherever it is. It waits for one as long as ctx lasts. A command that was under
-// way when its leader went may or may not have been executed: UNAVAILABLE.
-func (s *Server) execute(ctx context.Context, build func(coordination.Epoch) coordination.Command) (scheme.Outcome, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, leaderPatience, errNoLeader)
-	defer cancel()
-	for {
-		outcome, err := s.group.execute(ctx, build)
-		if err != nil || outcome.Status != 0 {
-			return s.withoutLeader(ctx, outcome, err)
-		}
-		if outcome, err = s.executeOnLeader(ctx, build); err == nil && outcome.Status != 0 {
-			return outcome, nil
-		}
-		select {
-		case <-ctx.Done():
-			return s.withoutLeader(ctx, scheme.Outcome{}, ctx.Err())
-		case <-time.After(leaderPoll):
-		}
-	}
-}
-
-var errNoLeader = errors.New("no leader")
-
-func (s *Server) withoutLeader(ctx context.Context, outcome scheme.Outcome, err error) (scheme.Outcome, error) {
-	if err != nil && errors.Is(context.Cause(ctx), errNoLeader) {
-		return unavailable, nil
-	}
-	return outcome, err
-}
-
-// executeOnLeader runs a command on another server. The zero outcome: it was not executed.
-func (s *Server) executeOnLeader(ctx context.Context, build func(coordination.Epoch) coordination.Command) (scheme.Outcome, error) {
-	s.member.mutex.Lock()
-	conn := s.member.conn
-	s.member.mutex.Unlock()
-	if conn == nil {
-		return notLeading, nil
-	}
-	answer := new(relaypb.ExecuteResponse)
-	request := &relaypb.ExecuteRequest{Command: codec.AppendCommand(nil, build(coordination.Epoch{}))}
-	if err := conn.Invoke(ctx, relayExecuteName, request, answer); err != nil {
-		if ctx.Err() != nil {
-			return scheme.Outcome{}, ctx.Err()
-		}
-		if status.Code(err) == codes.FailedPrecondition {
-			return notLeading, nil
-		}
-		return unavailable, nil
-	}
-	return outcomeFromPB(answer), nil
-}
-
 // read runs fn on the machine once it has everything that was committed when the call came.
 func (s *Server) read(ctx context.Context, fn func(*coordination.Machine) scheme.Outcome) (scheme.Outcome, error) {
 	if s.streams.localLink() == nil {
-		bounded, cancel := context.WithTimeoutCause(ctx, leaderPatience, errNoLeader)
+		bounded, cancel := context.WithTimeoutCause(ctx, leaderPatience, errPatience)
 		defer cancel()
-		if err := s.group.catchUp(bounded); err != nil {
-			return s.withoutLeader(bounded, scheme.Outcome{}, err)
+		if err := s.group.catchUp(bounded, s.member.awaitNews); err != nil {
+			if errors.Is(context.Cause(bounded), errPatience) {
+				return unavailable, nil
+			}
+			return scheme.Outcome{}, err
 		}
 	}
 	return s.group.read(ctx, fn)

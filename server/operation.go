@@ -72,10 +72,14 @@ func refuse(s scheme.Status, text string) scheme.Outcome {
 
 // command runs a command about the path tree on behalf of a unary call.
 func (s *Server) command(ctx context.Context, params *Ydb_Operations.OperationParams,
-	build func(coordination.Epoch) coordination.Command) (*Ydb_Operations.Operation, error) {
+	build func(coordination.Call) coordination.Command) (*Ydb_Operations.Operation, error) {
 	ctx, cancel := withOperationParams(ctx, params)
 	defer cancel()
-	outcome, err := s.execute(ctx, build)
+	patience := leaderPatience
+	if params.GetOperationTimeout().AsDuration() > 0 {
+		patience = 0 // the client says how long
+	}
+	outcome, err := s.executeWithin(ctx, patience, build)
 	if err != nil {
 		if outcome, err = unfinished(ctx, err); err != nil {
 			return nil, err

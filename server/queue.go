@@ -6,7 +6,6 @@ import (
 
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/raftstore"
-	"github.com/coordd/coordd/scheme"
 )
 
 // event is one thing for the group to handle. Which fields count depends on which is set.
@@ -35,13 +34,6 @@ type storeEvent struct {
 }
 
 type raftTerm = uint64
-
-// call is a unary request that waits for the group: a command about the path tree, or a read of the machine.
-type call struct {
-	build func(call coordination.Epoch) coordination.Command
-	read  func(m *coordination.Machine) scheme.Outcome
-	done  chan scheme.Outcome // capacity 1
-}
 
 // queue holds what the group has not handled yet. Requests and the log's news wait apart: when too much is in flight,
 // requests stay here while the log goes on.

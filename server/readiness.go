@@ -193,7 +193,7 @@ func (s *Server) probe(ctx context.Context) {
 		pause := leaderPoll
 		if s.streams.led() && s.streams.localLink() == nil {
 			bounded, cancel := context.WithTimeout(ctx, probePeriod)
-			_ = s.group.catchUp(bounded) // what it has heard is what counts
+			_ = s.group.catchUp(bounded, s.member.awaitNews) // what it has heard is what counts
 			cancel()
 			pause = probePeriod
 		}

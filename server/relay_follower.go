@@ -67,6 +67,9 @@ func (r *relay) run(ctx context.Context, conn *grpc.ClientConn) error {
 	joined := false
 	for {
 		batch, err := exchange.Recv()
+		if err == nil && batch.GetGone() {
+			err = errLeaderGone
+		}
 		if err != nil {
 			cancel()
 			writing.Wait()

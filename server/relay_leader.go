@@ -1,23 +1,16 @@
 package server
 
 import (
-	"context"
 	"sync"
 	"time"
 
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
-
 	"github.com/coordd/coordd/coordination"
-	"github.com/coordd/coordd/coordination/codec"
 	"github.com/coordd/coordd/server/relaypb"
 )
 
 // relayLease is L of the project's design: how long a follower may speak to clients after it has asked the leader for
 // leave. Together with the leader's own lease it stays below the smallest grace period.
 const relayLease = 400 * time.Millisecond
-
-var errNotLeading = status.Error(codes.FailedPrecondition, "This server does not lead")
 
 // relayPeer is the leader's end of the relay to one other server.
 type relayPeer struct {
@@ -84,7 +77,9 @@ func (p *relayPeer) write(rpc exchangeServer, ended <-chan struct{}) {
 		case <-ended:
 			return
 		case <-p.link.gone:
-			return // the other server sees no more leave given, and looks for the next leader
+			// It looks for the next leader, which may be this server again without its having heard of a change.
+			_ = rpc.Send(&relaypb.FromLeader{Gone: true})
+			return
 		case <-p.wake:
 		}
 		p.mutex.Lock()
@@ -125,27 +120,4 @@ func (p *relayPeer) abandon() {
 		}
 		p.link.group.kick()
 	})
-}
-
-// executeForPeer runs a command for another server.
-func (s *Server) executeForPeer(ctx context.Context, r *relaypb.ExecuteRequest) (*relaypb.ExecuteResponse, error) {
-	command, err := codec.DecodeCommand(r.GetCommand())
-	if err != nil {
-		return nil, status.Error(codes.InvalidArgument, err.Error())
-	}
-	link := s.streams.localLink()
-	if link == nil {
-		return nil, errNotLeading
-	}
-	outcome, err := link.group.execute(ctx, func(call coordination.Epoch) coordination.Command {
-		coordination.SetCall(command, call)
-		return command
-	})
-	if err != nil {
-		return nil, status.FromContextError(err).Err()
-	}
-	if outcome.Status == 0 {
-		return nil, errNotLeading
-	}
-	return outcomeToPB(outcome), nil
 }

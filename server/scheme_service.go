@@ -25,7 +25,7 @@ func (s schemeService) MakeDirectory(ctx context.Context, r *Ydb_Scheme.MakeDire
 	databaseName, sent := database(ctx)
 	path, outcome := scheme.SplitInDatabase(r.GetPath(), databaseName, sent)
 	op, err := s.unlessRefused(outcome, func() (*Ydb_Operations.Operation, error) {
-		return s.command(ctx, r.GetOperationParams(), func(call coordination.Epoch) coordination.Command {
+		return s.command(ctx, r.GetOperationParams(), func(call coordination.Call) coordination.Command {
 			return &coordination.MakeDirectory{Call: call, Caller: s.caller(ctx), Path: path, Owner: ownerFor(ctx), StampMillis: s.group.clock.wallMillis()}
 		})
 	})
@@ -36,7 +36,7 @@ func (s schemeService) MakeDirectory(ctx context.Context, r *Ydb_Scheme.MakeDire
 func (s schemeService) RemoveDirectory(ctx context.Context, r *Ydb_Scheme.RemoveDirectoryRequest) (*Ydb_Scheme.RemoveDirectoryResponse, error) {
 	path, outcome := scheme.SplitAtLastSlash(r.GetPath())
 	op, err := s.unlessRefused(outcome, func() (*Ydb_Operations.Operation, error) {
-		return s.command(ctx, r.GetOperationParams(), func(call coordination.Epoch) coordination.Command {
+		return s.command(ctx, r.GetOperationParams(), func(call coordination.Call) coordination.Command {
 			return &coordination.RemoveDirectory{Call: call, Caller: s.caller(ctx), Path: path}
 		})
 	})
@@ -83,7 +83,7 @@ func (s schemeService) DescribePath(ctx context.Context, r *Ydb_Scheme.DescribeP
 func (s schemeService) ModifyPermissions(ctx context.Context, r *Ydb_Scheme.ModifyPermissionsRequest) (*Ydb_Scheme.ModifyPermissionsResponse, error) {
 	path, outcome := scheme.SplitAtLastSlash(r.GetPath())
 	op, err := s.unlessRefused(outcome, func() (*Ydb_Operations.Operation, error) {
-		return s.command(ctx, r.GetOperationParams(), func(call coordination.Epoch) coordination.Command {
+		return s.command(ctx, r.GetOperationParams(), func(call coordination.Call) coordination.Command {
 			return &coordination.ModifyPermissions{Call: call, Caller: s.caller(ctx), Path: path, Change: wire.PermissionsChange(r)}
 		})
 	})

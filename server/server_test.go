@@ -393,7 +393,7 @@ func TestConfigValidate(t *testing.T) {
 
 // holdUp is a call that keeps the group busy until release is closed.
 func holdUp(held, release chan struct{}) *call {
-	return &call{done: make(chan scheme.Outcome, 1), read: func(*coordination.Machine) scheme.Outcome {
+	return &call{done: make(chan callAnswer, 1), read: func(*coordination.Machine) scheme.Outcome {
 		close(held)
 		<-release
 		return scheme.Done()

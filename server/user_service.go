@@ -45,14 +45,14 @@ var errNotAdministrator = status.Error(codes.PermissionDenied,
 	"Only administrators may manage users; the first one can be added on the machine that the server runs on")
 
 func (s userService) add(ctx context.Context, r *adminpb.AddRequest) (*adminpb.AddResponse, error) {
-	err := s.withPassword(ctx, r.GetPassword(), func(call coordination.Epoch, by coordination.Caller, hash string) coordination.Command {
+	err := s.withPassword(ctx, r.GetPassword(), func(call coordination.Call, by coordination.Caller, hash string) coordination.Command {
 		return &coordination.AddUser{Call: call, Caller: by, Name: r.GetName(), PasswordHash: hash, Administrator: r.GetAdministrator()}
 	}, func(by coordination.Caller) bool { return s.mayManage(by) || fromLoopback(ctx) && s.noUsers() })
 	return &adminpb.AddResponse{}, err
 }
 
 func (s userService) setPassword(ctx context.Context, r *adminpb.SetPasswordRequest) (*adminpb.SetPasswordResponse, error) {
-	err := s.withPassword(ctx, r.GetPassword(), func(call coordination.Epoch, by coordination.Caller, hash string) coordination.Command {
+	err := s.withPassword(ctx, r.GetPassword(), func(call coordination.Call, by coordination.Caller, hash string) coordination.Command {
 		return &coordination.SetPassword{Call: call, Caller: by, Name: r.GetName(), PasswordHash: hash}
 	}, func(by coordination.Caller) bool {
 		return s.mayManage(by) || by.Subject != "" && by.Subject == r.GetName()
@@ -63,7 +63,7 @@ func (s userService) setPassword(ctx context.Context, r *adminpb.SetPasswordRequ
 // withPassword hashes a password and runs the command that stores it. Who may not do it is told before anything is
 // hashed, so that strangers cannot make the server work.
 func (s userService) withPassword(ctx context.Context, password string,
-	build func(coordination.Epoch, coordination.Caller, string) coordination.Command, allowed func(coordination.Caller) bool) error {
+	build func(coordination.Call, coordination.Caller, string) coordination.Command, allowed func(coordination.Caller) bool) error {
 	by, err := s.manager(ctx)
 	if err != nil {
 		return err
@@ -80,13 +80,13 @@ func (s userService) withPassword(ctx context.Context, password string,
 	case err != nil:
 		return status.FromContextError(err).Err()
 	}
-	return s.run(ctx, func(call coordination.Epoch) coordination.Command { return build(call, by, hash) })
+	return s.run(ctx, func(call coordination.Call) coordination.Command { return build(call, by, hash) })
 }
 
 func (s userService) remove(ctx context.Context, r *adminpb.RemoveRequest) (*adminpb.RemoveResponse, error) {
 	by, err := s.manager(ctx)
 	if err == nil {
-		err = s.run(ctx, func(call coordination.Epoch) coordination.Command {
+		err = s.run(ctx, func(call coordination.Call) coordination.Command {
 			return &coordination.RemoveUser{Call: call, Caller: by, Name: r.GetName()}
 		})
 	}
@@ -126,7 +126,7 @@ func (s userService) mayManage(by coordination.Caller) bool {
 func (s userService) noUsers() bool { return len(s.group.access.accounts().Users()) == 0 }
 
 // run executes a command about users.
-func (s userService) run(ctx context.Context, build func(coordination.Epoch) coordination.Command) error {
+func (s userService) run(ctx context.Context, build func(coordination.Call) coordination.Command) error {
 	outcome, err := s.execute(ctx, build)
 	return grpcStatus(ctx, outcome, err)
 }

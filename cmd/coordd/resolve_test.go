@@ -196,6 +196,7 @@ func TestValues(t *testing.T) {
 		{"peer-key", []string{"relative.pem"}, []string{""}},
 		{"peer-ca", []string{"relative.pem"}, []string{""}},
 		{"insecure-peers", []string{"true", "false"}, []string{"", "yes"}},
+		{"local-ydb", []string{"true", "false"}, []string{"", "yes"}},
 		{"log-level", []string{"debug", "info", "warn", "error"}, []string{"", "loud", "INFO", "warning"}},
 		{"log-format", []string{"text", "json"}, []string{"", "xml", "JSON"}},
 	}

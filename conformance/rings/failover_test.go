@@ -57,7 +57,7 @@ func failOverRun(seed uint64) error {
 	if err != nil {
 		return err
 	}
-	w.Call(func(call coordination.Epoch) coordination.Command {
+	w.Call(func(call coordination.Call) coordination.Command {
 		return &coordination.CreateNode{Call: call, Path: []string{"local", "n"}}
 	})
 	clients := make([]*failOverClient, 4)

@@ -65,7 +65,7 @@ func newFuzzRun(t *testing.T, script []byte) *fuzzRun {
 }
 
 func (r *fuzzRun) createNode() {
-	r.world.Call(func(call coordination.Epoch) coordination.Command {
+	r.world.Call(func(call coordination.Call) coordination.Command {
 		return &coordination.CreateNode{Call: call, Path: []string{"local", "n"},
 			Config: coordination.NodeConfig{ReadConsistencyMode: 1 + int32(r.next()%2), AttachConsistencyMode: 1 + int32(r.next()%2)}}
 	})
@@ -111,7 +111,7 @@ func (r *fuzzRun) server(action byte) {
 	case 4:
 		r.world.FailOver(int(r.next() % 4))
 	case 5:
-		r.world.Call(func(call coordination.Epoch) coordination.Command {
+		r.world.Call(func(call coordination.Call) coordination.Command {
 			return &coordination.DropNode{Call: call, Path: []string{"local", "n"}}
 		})
 	case 6:

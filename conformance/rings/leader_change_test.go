@@ -17,7 +17,7 @@ func TestStopOverLeaderChange(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			w.Call(func(call coordination.Epoch) coordination.Command {
+			w.Call(func(call coordination.Call) coordination.Command {
 				return &coordination.CreateNode{Call: call, Path: []string{"local", "n"}}
 			})
 			s := startStream(w, 0)

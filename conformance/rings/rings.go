@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/coordd/coordd/coordination"
-	"github.com/coordd/coordd/scheme"
 )
 
 // Options are what a World starts from. The zero value of each field is usable.
@@ -38,7 +37,8 @@ type World struct {
 	order   []*Stream // in the order of opening
 	held    bool
 	log     []coordination.Command // proposed and not yet applied
-	calls   map[coordination.Epoch]*scheme.Outcome
+	named   uint64                 // calls
+	calls   []*Call                // not answered yet, in the order in which they were made
 }
 
 // New returns a World that leads term 1.
@@ -54,7 +54,7 @@ func New(options Options) (*World, error) {
 		return nil, err
 	}
 	w := &World{options: options, machine: machine, term: 1,
-		streams: make(map[coordination.StreamID]*Stream), calls: make(map[coordination.Epoch]*scheme.Outcome)}
+		streams: make(map[coordination.StreamID]*Stream)}
 	w.policy = coordination.PingPolicy{HoldStartFailureMillis: options.HoldStartFailureMillis, Opaque: w.nextOpaque}
 	w.leader = coordination.NewLeader(machine, w.term, w.now)
 	return w, nil
@@ -105,6 +105,9 @@ func (w *World) NextWake() coordination.Instant {
 // Hold keeps commands in flight: they are proposed but not applied until Release.
 func (w *World) Hold() { w.held = true }
 
+// Held reports whether Hold is in force.
+func (w *World) Held() bool { return w.held }
+
 // Release applies what Hold has kept.
 func (w *World) Release() {
 	w.held = false
@@ -114,7 +117,7 @@ func (w *World) Release() {
 // Restart replaces the leader by one of a new term, as after a crash: commands in flight are lost, every stream ends
 // with "Link failure" (§4.2).
 func (w *World) Restart() {
-	w.log, w.calls = nil, make(map[coordination.Epoch]*scheme.Outcome)
+	w.log, w.calls = nil, nil
 	for _, s := range w.order {
 		s.front.End(coordination.LinkFailure)
 	}
@@ -126,7 +129,7 @@ func (w *World) Restart() {
 }
 
 // FailOver replaces the leader by one of a new term while the streams go on: they wait for the new leader and tell it
-// who they are. Of the commands in flight the first kept ones are applied before the new leader takes over, the rest is
+// who they are. Calls that are not answered yet are repeated to it. Of the commands in flight the first kept ones are applied before the new leader takes over, the rest is
 // lost with the old one.
 func (w *World) FailOver(kept int) {
 	for _, s := range w.order {
@@ -135,7 +138,7 @@ func (w *World) FailOver(kept int) {
 	for range min(kept, len(w.log)) {
 		w.applyUnheard()
 	}
-	w.log, w.calls = nil, make(map[coordination.Epoch]*scheme.Outcome)
+	w.log = nil
 	w.term++
 	w.index++
 	w.machine.Apply(w.index, w.term, nil)
@@ -143,6 +146,7 @@ func (w *World) FailOver(kept int) {
 	for _, s := range w.order {
 		w.forward(s, s.front.Rejoin())
 	}
+	w.repeatCalls()
 }
 
 // applyUnheard applies the next command with nobody to hear of its effects.
@@ -177,17 +181,6 @@ func (w *World) Reload() error {
 	return nil
 }
 
-// Call executes a command about the path tree; build gets the number to put into the command. While Hold is in force
-// the outcome is the zero one.
-func (w *World) Call(build func(call coordination.Epoch) coordination.Command) scheme.Outcome {
-	call := w.leader.NextCall()
-	outcome := new(scheme.Outcome)
-	w.calls[call] = outcome
-	w.leader.Propose(build(call))
-	w.run()
-	return *outcome
-}
-
 // run carries out what the leader wants until nothing is left.
 func (w *World) run() {
 	for {
@@ -199,10 +192,7 @@ func (w *World) run() {
 			}
 		}
 		for _, done := range out.Calls {
-			if outcome := w.calls[done.Call]; outcome != nil {
-				*outcome = done.Outcome
-				delete(w.calls, done.Call)
-			}
+			w.answer(done)
 		}
 		for _, c := range out.Commands {
 			if w.options.Reencode != nil {

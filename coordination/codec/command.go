@@ -168,7 +168,7 @@ func (w *wire) command(c coordination.Command) protowire.Number {
 		w.setPassword(c)
 		return 17
 	case *coordination.RemoveUser:
-		w.epoch(1, &c.Call)
+		number(w, 1, &c.Nonce)
 		w.caller(3, &c.Caller)
 		w.text(5, &c.Name)
 		return 18
@@ -206,9 +206,9 @@ func (w *wire) origin(o *coordination.Origin) {
 	number(w, 6, &o.Acknowledged)
 }
 
-// call is the fields 1 to 3 of a command about the path tree.
-func (w *wire) call(call *coordination.Epoch, path *scheme.Path) {
-	w.epoch(1, call)
+// call is the fields 1 and 3 of a command about the path tree.
+func (w *wire) call(call *coordination.Call, path *scheme.Path) {
+	number(w, 1, &call.Nonce)
 	w.texts(3, (*[]string)(path))
 }
 

@@ -13,7 +13,7 @@ func (w *wire) caller(first protowire.Number, c *coordination.Caller) {
 }
 
 func (w *wire) addUser(c *coordination.AddUser) {
-	w.epoch(1, &c.Call)
+	number(w, 1, &c.Nonce)
 	w.caller(3, &c.Caller)
 	w.text(5, &c.Name)
 	w.text(6, &c.PasswordHash)
@@ -22,14 +22,14 @@ func (w *wire) addUser(c *coordination.AddUser) {
 }
 
 func (w *wire) setPassword(c *coordination.SetPassword) {
-	w.epoch(1, &c.Call)
+	number(w, 1, &c.Nonce)
 	w.caller(3, &c.Caller)
 	w.text(5, &c.Name)
 	w.text(6, &c.PasswordHash)
 }
 
 func (w *wire) rotateSigningKey(c *coordination.RotateSigningKey) {
-	w.epoch(1, &c.Call)
+	number(w, 1, &c.Nonce)
 	w.caller(3, &c.Caller)
 	w.bytes(5, &c.Secret)
 	number(w, 6, &c.StampMillis)

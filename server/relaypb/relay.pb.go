@@ -743,8 +743,10 @@ func (x *OpenRequest) GetWatching() bool {
 type FromLeader struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Not 0: leave to speak, given to the request of this number.
-	Renewed       uint64     `protobuf:"varint,1,opt,name=renewed,proto3" json:"renewed,omitempty"`
-	Messages      []*Message `protobuf:"bytes,2,rep,name=messages,proto3" json:"messages,omitempty"`
+	Renewed  uint64     `protobuf:"varint,1,opt,name=renewed,proto3" json:"renewed,omitempty"`
+	Messages []*Message `protobuf:"bytes,2,rep,name=messages,proto3" json:"messages,omitempty"`
+	// The sender leads no more, or no more in the term in which the relay was opened: nothing else will come.
+	Gone          bool `protobuf:"varint,3,opt,name=gone,proto3" json:"gone,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -791,6 +793,13 @@ func (x *FromLeader) GetMessages() []*Message {
 		return x.Messages
 	}
 	return nil
+}
+
+func (x *FromLeader) GetGone() bool {
+	if x != nil {
+		return x.Gone
+	}
+	return false
 }
 
 type Message struct {
@@ -1136,8 +1145,12 @@ func (x *Link) GetData() []byte {
 
 type ExecuteRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// In the stored format; its call number is not set.
-	Command       []byte `protobuf:"bytes,1,opt,name=command,proto3" json:"command,omitempty"`
+	// In the stored format.
+	Command []byte `protobuf:"bytes,1,opt,name=command,proto3" json:"command,omitempty"`
+	// An entry that the server that took the call had applied when the call came.
+	Since uint64 `protobuf:"varint,2,opt,name=since,proto3" json:"since,omitempty"`
+	// An earlier attempt may have reached a leader.
+	Repeated      bool `protobuf:"varint,3,opt,name=repeated,proto3" json:"repeated,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1179,11 +1192,24 @@ func (x *ExecuteRequest) GetCommand() []byte {
 	return nil
 }
 
+func (x *ExecuteRequest) GetSince() uint64 {
+	if x != nil {
+		return x.Since
+	}
+	return 0
+}
+
+func (x *ExecuteRequest) GetRepeated() bool {
+	if x != nil {
+		return x.Repeated
+	}
+	return false
+}
+
 type ExecuteResponse struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// 0: this server does not lead, and the command was not executed.
-	Status        uint32   `protobuf:"varint,1,opt,name=status,proto3" json:"status,omitempty"`
-	Issues        []*Issue `protobuf:"bytes,2,rep,name=issues,proto3" json:"issues,omitempty"`
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Status        uint32                 `protobuf:"varint,1,opt,name=status,proto3" json:"status,omitempty"`
+	Issues        []*Issue               `protobuf:"bytes,2,rep,name=issues,proto3" json:"issues,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1356,11 +1382,12 @@ const file_server_relaypb_relay_proto_rawDesc = "" +
 	"\vOpenRequest\x12\x1a\n" +
 	"\bsequence\x18\x01 \x01(\x04R\bsequence\x122\n" +
 	"\arequest\x18\x02 \x01(\v2\x18.coordd.relay.v1.RequestR\arequest\x12\x1a\n" +
-	"\bwatching\x18\x03 \x01(\bR\bwatching\"\\\n" +
+	"\bwatching\x18\x03 \x01(\bR\bwatching\"p\n" +
 	"\n" +
 	"FromLeader\x12\x18\n" +
 	"\arenewed\x18\x01 \x01(\x04R\arenewed\x124\n" +
-	"\bmessages\x18\x02 \x03(\v2\x18.coordd.relay.v1.MessageR\bmessages\"\xa1\x04\n" +
+	"\bmessages\x18\x02 \x03(\v2\x18.coordd.relay.v1.MessageR\bmessages\x12\x12\n" +
+	"\x04gone\x18\x03 \x01(\bR\x04gone\"\xa1\x04\n" +
 	"\aMessage\x12\x16\n" +
 	"\x06stream\x18\x01 \x01(\x04R\x06stream\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\rR\x04kind\x12\x1a\n" +
@@ -1395,9 +1422,11 @@ const file_server_relaypb_relay_proto_rawDesc = "" +
 	"\asession\x18\x02 \x01(\x04R\asession\x12%\n" +
 	"\x0etimeout_millis\x18\x03 \x01(\x04R\rtimeoutMillis\x12\x14\n" +
 	"\x05count\x18\x04 \x01(\x04R\x05count\x12\x12\n" +
-	"\x04data\x18\x05 \x01(\fR\x04data\"*\n" +
+	"\x04data\x18\x05 \x01(\fR\x04data\"\\\n" +
 	"\x0eExecuteRequest\x12\x18\n" +
-	"\acommand\x18\x01 \x01(\fR\acommand\"Y\n" +
+	"\acommand\x18\x01 \x01(\fR\acommand\x12\x14\n" +
+	"\x05since\x18\x02 \x01(\x04R\x05since\x12\x1a\n" +
+	"\brepeated\x18\x03 \x01(\bR\brepeated\"Y\n" +
 	"\x0fExecuteResponse\x12\x16\n" +
 	"\x06status\x18\x01 \x01(\rR\x06status\x12.\n" +
 	"\x06issues\x18\x02 \x03(\v2\x16.coordd.relay.v1.IssueR\x06issues\"Q\n" +

@@ -1281,18 +1281,18 @@ func (x *ReleaseSemaphore) GetName() string {
 }
 
 type CreateNode struct {
-	state                    protoimpl.MessageState `protogen:"open.v1"`
-	CallTerm                 uint64                 `protobuf:"varint,1,opt,name=call_term,json=callTerm,proto3" json:"call_term,omitempty"`
-	CallCounter              uint64                 `protobuf:"varint,2,opt,name=call_counter,json=callCounter,proto3" json:"call_counter,omitempty"`
-	Path                     []string               `protobuf:"bytes,3,rep,name=path,proto3" json:"path,omitempty"`
-	SelfCheckPeriodMillis    uint32                 `protobuf:"varint,4,opt,name=self_check_period_millis,json=selfCheckPeriodMillis,proto3" json:"self_check_period_millis,omitempty"`
-	SessionGracePeriodMillis uint32                 `protobuf:"varint,5,opt,name=session_grace_period_millis,json=sessionGracePeriodMillis,proto3" json:"session_grace_period_millis,omitempty"`
-	ReadConsistencyMode      int32                  `protobuf:"varint,6,opt,name=read_consistency_mode,json=readConsistencyMode,proto3" json:"read_consistency_mode,omitempty"`
-	AttachConsistencyMode    int32                  `protobuf:"varint,7,opt,name=attach_consistency_mode,json=attachConsistencyMode,proto3" json:"attach_consistency_mode,omitempty"`
-	RateLimiterCountersMode  int32                  `protobuf:"varint,8,opt,name=rate_limiter_counters_mode,json=rateLimiterCountersMode,proto3" json:"rate_limiter_counters_mode,omitempty"`
-	SetsPath                 bool                   `protobuf:"varint,9,opt,name=sets_path,json=setsPath,proto3" json:"sets_path,omitempty"`
-	Owner                    []byte                 `protobuf:"bytes,10,opt,name=owner,proto3" json:"owner,omitempty"`
-	StampMillis              uint64                 `protobuf:"varint,11,opt,name=stamp_millis,json=stampMillis,proto3" json:"stamp_millis,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Names the call, so that its repetition is not executed again; here and below.
+	Nonce                    uint64   `protobuf:"varint,1,opt,name=nonce,proto3" json:"nonce,omitempty"`
+	Path                     []string `protobuf:"bytes,3,rep,name=path,proto3" json:"path,omitempty"`
+	SelfCheckPeriodMillis    uint32   `protobuf:"varint,4,opt,name=self_check_period_millis,json=selfCheckPeriodMillis,proto3" json:"self_check_period_millis,omitempty"`
+	SessionGracePeriodMillis uint32   `protobuf:"varint,5,opt,name=session_grace_period_millis,json=sessionGracePeriodMillis,proto3" json:"session_grace_period_millis,omitempty"`
+	ReadConsistencyMode      int32    `protobuf:"varint,6,opt,name=read_consistency_mode,json=readConsistencyMode,proto3" json:"read_consistency_mode,omitempty"`
+	AttachConsistencyMode    int32    `protobuf:"varint,7,opt,name=attach_consistency_mode,json=attachConsistencyMode,proto3" json:"attach_consistency_mode,omitempty"`
+	RateLimiterCountersMode  int32    `protobuf:"varint,8,opt,name=rate_limiter_counters_mode,json=rateLimiterCountersMode,proto3" json:"rate_limiter_counters_mode,omitempty"`
+	SetsPath                 bool     `protobuf:"varint,9,opt,name=sets_path,json=setsPath,proto3" json:"sets_path,omitempty"`
+	Owner                    []byte   `protobuf:"bytes,10,opt,name=owner,proto3" json:"owner,omitempty"`
+	StampMillis              uint64   `protobuf:"varint,11,opt,name=stamp_millis,json=stampMillis,proto3" json:"stamp_millis,omitempty"`
 	// Who asks, and whether the subject's rights count; here and below.
 	Subject       []byte `protobuf:"bytes,12,opt,name=subject,proto3" json:"subject,omitempty"`
 	Enforced      bool   `protobuf:"varint,13,opt,name=enforced,proto3" json:"enforced,omitempty"`
@@ -1330,16 +1330,9 @@ func (*CreateNode) Descriptor() ([]byte, []int) {
 	return file_coordination_codec_logpb_log_proto_rawDescGZIP(), []int{10}
 }
 
-func (x *CreateNode) GetCallTerm() uint64 {
+func (x *CreateNode) GetNonce() uint64 {
 	if x != nil {
-		return x.CallTerm
-	}
-	return 0
-}
-
-func (x *CreateNode) GetCallCounter() uint64 {
-	if x != nil {
-		return x.CallCounter
+		return x.Nonce
 	}
 	return 0
 }
@@ -1423,8 +1416,7 @@ func (x *CreateNode) GetEnforced() bool {
 
 type AlterNode struct {
 	state                    protoimpl.MessageState `protogen:"open.v1"`
-	CallTerm                 uint64                 `protobuf:"varint,1,opt,name=call_term,json=callTerm,proto3" json:"call_term,omitempty"`
-	CallCounter              uint64                 `protobuf:"varint,2,opt,name=call_counter,json=callCounter,proto3" json:"call_counter,omitempty"`
+	Nonce                    uint64                 `protobuf:"varint,1,opt,name=nonce,proto3" json:"nonce,omitempty"`
 	Path                     []string               `protobuf:"bytes,3,rep,name=path,proto3" json:"path,omitempty"`
 	SelfCheckPeriodMillis    uint32                 `protobuf:"varint,4,opt,name=self_check_period_millis,json=selfCheckPeriodMillis,proto3" json:"self_check_period_millis,omitempty"`
 	SessionGracePeriodMillis uint32                 `protobuf:"varint,5,opt,name=session_grace_period_millis,json=sessionGracePeriodMillis,proto3" json:"session_grace_period_millis,omitempty"`
@@ -1468,16 +1460,9 @@ func (*AlterNode) Descriptor() ([]byte, []int) {
 	return file_coordination_codec_logpb_log_proto_rawDescGZIP(), []int{11}
 }
 
-func (x *AlterNode) GetCallTerm() uint64 {
+func (x *AlterNode) GetNonce() uint64 {
 	if x != nil {
-		return x.CallTerm
-	}
-	return 0
-}
-
-func (x *AlterNode) GetCallCounter() uint64 {
-	if x != nil {
-		return x.CallCounter
+		return x.Nonce
 	}
 	return 0
 }
@@ -1547,8 +1532,7 @@ func (x *AlterNode) GetEnforced() bool {
 
 type DropNode struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	CallTerm      uint64                 `protobuf:"varint,1,opt,name=call_term,json=callTerm,proto3" json:"call_term,omitempty"`
-	CallCounter   uint64                 `protobuf:"varint,2,opt,name=call_counter,json=callCounter,proto3" json:"call_counter,omitempty"`
+	Nonce         uint64                 `protobuf:"varint,1,opt,name=nonce,proto3" json:"nonce,omitempty"`
 	Path          []string               `protobuf:"bytes,3,rep,name=path,proto3" json:"path,omitempty"`
 	Subject       []byte                 `protobuf:"bytes,4,opt,name=subject,proto3" json:"subject,omitempty"`
 	Enforced      bool                   `protobuf:"varint,5,opt,name=enforced,proto3" json:"enforced,omitempty"`
@@ -1586,16 +1570,9 @@ func (*DropNode) Descriptor() ([]byte, []int) {
 	return file_coordination_codec_logpb_log_proto_rawDescGZIP(), []int{12}
 }
 
-func (x *DropNode) GetCallTerm() uint64 {
+func (x *DropNode) GetNonce() uint64 {
 	if x != nil {
-		return x.CallTerm
-	}
-	return 0
-}
-
-func (x *DropNode) GetCallCounter() uint64 {
-	if x != nil {
-		return x.CallCounter
+		return x.Nonce
 	}
 	return 0
 }
@@ -1623,8 +1600,7 @@ func (x *DropNode) GetEnforced() bool {
 
 type MakeDirectory struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	CallTerm      uint64                 `protobuf:"varint,1,opt,name=call_term,json=callTerm,proto3" json:"call_term,omitempty"`
-	CallCounter   uint64                 `protobuf:"varint,2,opt,name=call_counter,json=callCounter,proto3" json:"call_counter,omitempty"`
+	Nonce         uint64                 `protobuf:"varint,1,opt,name=nonce,proto3" json:"nonce,omitempty"`
 	Path          []string               `protobuf:"bytes,3,rep,name=path,proto3" json:"path,omitempty"`
 	Owner         []byte                 `protobuf:"bytes,4,opt,name=owner,proto3" json:"owner,omitempty"`
 	StampMillis   uint64                 `protobuf:"varint,5,opt,name=stamp_millis,json=stampMillis,proto3" json:"stamp_millis,omitempty"`
@@ -1664,16 +1640,9 @@ func (*MakeDirectory) Descriptor() ([]byte, []int) {
 	return file_coordination_codec_logpb_log_proto_rawDescGZIP(), []int{13}
 }
 
-func (x *MakeDirectory) GetCallTerm() uint64 {
+func (x *MakeDirectory) GetNonce() uint64 {
 	if x != nil {
-		return x.CallTerm
-	}
-	return 0
-}
-
-func (x *MakeDirectory) GetCallCounter() uint64 {
-	if x != nil {
-		return x.CallCounter
+		return x.Nonce
 	}
 	return 0
 }
@@ -1715,8 +1684,7 @@ func (x *MakeDirectory) GetEnforced() bool {
 
 type RemoveDirectory struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	CallTerm      uint64                 `protobuf:"varint,1,opt,name=call_term,json=callTerm,proto3" json:"call_term,omitempty"`
-	CallCounter   uint64                 `protobuf:"varint,2,opt,name=call_counter,json=callCounter,proto3" json:"call_counter,omitempty"`
+	Nonce         uint64                 `protobuf:"varint,1,opt,name=nonce,proto3" json:"nonce,omitempty"`
 	Path          []string               `protobuf:"bytes,3,rep,name=path,proto3" json:"path,omitempty"`
 	Subject       []byte                 `protobuf:"bytes,4,opt,name=subject,proto3" json:"subject,omitempty"`
 	Enforced      bool                   `protobuf:"varint,5,opt,name=enforced,proto3" json:"enforced,omitempty"`
@@ -1754,16 +1722,9 @@ func (*RemoveDirectory) Descriptor() ([]byte, []int) {
 	return file_coordination_codec_logpb_log_proto_rawDescGZIP(), []int{14}
 }
 
-func (x *RemoveDirectory) GetCallTerm() uint64 {
+func (x *RemoveDirectory) GetNonce() uint64 {
 	if x != nil {
-		return x.CallTerm
-	}
-	return 0
-}
-
-func (x *RemoveDirectory) GetCallCounter() uint64 {
-	if x != nil {
-		return x.CallCounter
+		return x.Nonce
 	}
 	return 0
 }
@@ -1791,8 +1752,7 @@ func (x *RemoveDirectory) GetEnforced() bool {
 
 type ModifyPermissions struct {
 	state         protoimpl.MessageState      `protogen:"open.v1"`
-	CallTerm      uint64                      `protobuf:"varint,1,opt,name=call_term,json=callTerm,proto3" json:"call_term,omitempty"`
-	CallCounter   uint64                      `protobuf:"varint,2,opt,name=call_counter,json=callCounter,proto3" json:"call_counter,omitempty"`
+	Nonce         uint64                      `protobuf:"varint,1,opt,name=nonce,proto3" json:"nonce,omitempty"`
 	Path          []string                    `protobuf:"bytes,3,rep,name=path,proto3" json:"path,omitempty"`
 	Clear         bool                        `protobuf:"varint,4,opt,name=clear,proto3" json:"clear,omitempty"`
 	Interrupt     *bool                       `protobuf:"varint,5,opt,name=interrupt,proto3,oneof" json:"interrupt,omitempty"`
@@ -1833,16 +1793,9 @@ func (*ModifyPermissions) Descriptor() ([]byte, []int) {
 	return file_coordination_codec_logpb_log_proto_rawDescGZIP(), []int{15}
 }
 
-func (x *ModifyPermissions) GetCallTerm() uint64 {
+func (x *ModifyPermissions) GetNonce() uint64 {
 	if x != nil {
-		return x.CallTerm
-	}
-	return 0
-}
-
-func (x *ModifyPermissions) GetCallCounter() uint64 {
-	if x != nil {
-		return x.CallCounter
+		return x.Nonce
 	}
 	return 0
 }
@@ -1891,8 +1844,7 @@ func (x *ModifyPermissions) GetEnforced() bool {
 
 type AddUser struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	CallTerm      uint64                 `protobuf:"varint,1,opt,name=call_term,json=callTerm,proto3" json:"call_term,omitempty"`
-	CallCounter   uint64                 `protobuf:"varint,2,opt,name=call_counter,json=callCounter,proto3" json:"call_counter,omitempty"`
+	Nonce         uint64                 `protobuf:"varint,1,opt,name=nonce,proto3" json:"nonce,omitempty"`
 	Subject       []byte                 `protobuf:"bytes,3,opt,name=subject,proto3" json:"subject,omitempty"`
 	Enforced      bool                   `protobuf:"varint,4,opt,name=enforced,proto3" json:"enforced,omitempty"`
 	Name          []byte                 `protobuf:"bytes,5,opt,name=name,proto3" json:"name,omitempty"`
@@ -1933,16 +1885,9 @@ func (*AddUser) Descriptor() ([]byte, []int) {
 	return file_coordination_codec_logpb_log_proto_rawDescGZIP(), []int{16}
 }
 
-func (x *AddUser) GetCallTerm() uint64 {
+func (x *AddUser) GetNonce() uint64 {
 	if x != nil {
-		return x.CallTerm
-	}
-	return 0
-}
-
-func (x *AddUser) GetCallCounter() uint64 {
-	if x != nil {
-		return x.CallCounter
+		return x.Nonce
 	}
 	return 0
 }
@@ -1991,8 +1936,7 @@ func (x *AddUser) GetOnlyFirst() bool {
 
 type SetPassword struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	CallTerm      uint64                 `protobuf:"varint,1,opt,name=call_term,json=callTerm,proto3" json:"call_term,omitempty"`
-	CallCounter   uint64                 `protobuf:"varint,2,opt,name=call_counter,json=callCounter,proto3" json:"call_counter,omitempty"`
+	Nonce         uint64                 `protobuf:"varint,1,opt,name=nonce,proto3" json:"nonce,omitempty"`
 	Subject       []byte                 `protobuf:"bytes,3,opt,name=subject,proto3" json:"subject,omitempty"`
 	Enforced      bool                   `protobuf:"varint,4,opt,name=enforced,proto3" json:"enforced,omitempty"`
 	Name          []byte                 `protobuf:"bytes,5,opt,name=name,proto3" json:"name,omitempty"`
@@ -2031,16 +1975,9 @@ func (*SetPassword) Descriptor() ([]byte, []int) {
 	return file_coordination_codec_logpb_log_proto_rawDescGZIP(), []int{17}
 }
 
-func (x *SetPassword) GetCallTerm() uint64 {
+func (x *SetPassword) GetNonce() uint64 {
 	if x != nil {
-		return x.CallTerm
-	}
-	return 0
-}
-
-func (x *SetPassword) GetCallCounter() uint64 {
-	if x != nil {
-		return x.CallCounter
+		return x.Nonce
 	}
 	return 0
 }
@@ -2075,8 +2012,7 @@ func (x *SetPassword) GetPasswordHash() []byte {
 
 type RemoveUser struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	CallTerm      uint64                 `protobuf:"varint,1,opt,name=call_term,json=callTerm,proto3" json:"call_term,omitempty"`
-	CallCounter   uint64                 `protobuf:"varint,2,opt,name=call_counter,json=callCounter,proto3" json:"call_counter,omitempty"`
+	Nonce         uint64                 `protobuf:"varint,1,opt,name=nonce,proto3" json:"nonce,omitempty"`
 	Subject       []byte                 `protobuf:"bytes,3,opt,name=subject,proto3" json:"subject,omitempty"`
 	Enforced      bool                   `protobuf:"varint,4,opt,name=enforced,proto3" json:"enforced,omitempty"`
 	Name          []byte                 `protobuf:"bytes,5,opt,name=name,proto3" json:"name,omitempty"`
@@ -2114,16 +2050,9 @@ func (*RemoveUser) Descriptor() ([]byte, []int) {
 	return file_coordination_codec_logpb_log_proto_rawDescGZIP(), []int{18}
 }
 
-func (x *RemoveUser) GetCallTerm() uint64 {
+func (x *RemoveUser) GetNonce() uint64 {
 	if x != nil {
-		return x.CallTerm
-	}
-	return 0
-}
-
-func (x *RemoveUser) GetCallCounter() uint64 {
-	if x != nil {
-		return x.CallCounter
+		return x.Nonce
 	}
 	return 0
 }
@@ -2151,8 +2080,7 @@ func (x *RemoveUser) GetName() []byte {
 
 type RotateSigningKey struct {
 	state            protoimpl.MessageState `protogen:"open.v1"`
-	CallTerm         uint64                 `protobuf:"varint,1,opt,name=call_term,json=callTerm,proto3" json:"call_term,omitempty"`
-	CallCounter      uint64                 `protobuf:"varint,2,opt,name=call_counter,json=callCounter,proto3" json:"call_counter,omitempty"`
+	Nonce            uint64                 `protobuf:"varint,1,opt,name=nonce,proto3" json:"nonce,omitempty"`
 	Subject          []byte                 `protobuf:"bytes,3,opt,name=subject,proto3" json:"subject,omitempty"`
 	Enforced         bool                   `protobuf:"varint,4,opt,name=enforced,proto3" json:"enforced,omitempty"`
 	Secret           []byte                 `protobuf:"bytes,5,opt,name=secret,proto3" json:"secret,omitempty"`
@@ -2193,16 +2121,9 @@ func (*RotateSigningKey) Descriptor() ([]byte, []int) {
 	return file_coordination_codec_logpb_log_proto_rawDescGZIP(), []int{19}
 }
 
-func (x *RotateSigningKey) GetCallTerm() uint64 {
+func (x *RotateSigningKey) GetNonce() uint64 {
 	if x != nil {
-		return x.CallTerm
-	}
-	return 0
-}
-
-func (x *RotateSigningKey) GetCallCounter() uint64 {
-	if x != nil {
-		return x.CallCounter
+		return x.Nonce
 	}
 	return 0
 }
@@ -3204,11 +3125,10 @@ const file_coordination_codec_logpb_log_proto_rawDesc = "" +
 	"\repoch_counter\x18\x04 \x01(\x04R\fepochCounter\x12\x1a\n" +
 	"\bsequence\x18\x05 \x01(\x04R\bsequence\x12\"\n" +
 	"\facknowledged\x18\x06 \x01(\x04R\facknowledged\x12\x12\n" +
-	"\x04name\x18\a \x01(\tR\x04name\"\x8d\x04\n" +
+	"\x04name\x18\a \x01(\tR\x04name\"\xe3\x03\n" +
 	"\n" +
-	"CreateNode\x12\x1b\n" +
-	"\tcall_term\x18\x01 \x01(\x04R\bcallTerm\x12!\n" +
-	"\fcall_counter\x18\x02 \x01(\x04R\vcallCounter\x12\x12\n" +
+	"CreateNode\x12\x14\n" +
+	"\x05nonce\x18\x01 \x01(\x04R\x05nonce\x12\x12\n" +
 	"\x04path\x18\x03 \x03(\tR\x04path\x127\n" +
 	"\x18self_check_period_millis\x18\x04 \x01(\rR\x15selfCheckPeriodMillis\x12=\n" +
 	"\x1bsession_grace_period_millis\x18\x05 \x01(\rR\x18sessionGracePeriodMillis\x122\n" +
@@ -3220,10 +3140,9 @@ const file_coordination_codec_logpb_log_proto_rawDesc = "" +
 	" \x01(\fR\x05owner\x12!\n" +
 	"\fstamp_millis\x18\v \x01(\x04R\vstampMillis\x12\x18\n" +
 	"\asubject\x18\f \x01(\fR\asubject\x12\x1a\n" +
-	"\benforced\x18\r \x01(\bR\benforced\"\xd3\x03\n" +
-	"\tAlterNode\x12\x1b\n" +
-	"\tcall_term\x18\x01 \x01(\x04R\bcallTerm\x12!\n" +
-	"\fcall_counter\x18\x02 \x01(\x04R\vcallCounter\x12\x12\n" +
+	"\benforced\x18\r \x01(\bR\benforced\"\xa9\x03\n" +
+	"\tAlterNode\x12\x14\n" +
+	"\x05nonce\x18\x01 \x01(\x04R\x05nonce\x12\x12\n" +
 	"\x04path\x18\x03 \x03(\tR\x04path\x127\n" +
 	"\x18self_check_period_millis\x18\x04 \x01(\rR\x15selfCheckPeriodMillis\x12=\n" +
 	"\x1bsession_grace_period_millis\x18\x05 \x01(\rR\x18sessionGracePeriodMillis\x122\n" +
@@ -3233,30 +3152,26 @@ const file_coordination_codec_logpb_log_proto_rawDesc = "" +
 	"\tsets_path\x18\t \x01(\bR\bsetsPath\x12\x18\n" +
 	"\asubject\x18\n" +
 	" \x01(\fR\asubject\x12\x1a\n" +
-	"\benforced\x18\v \x01(\bR\benforced\"\x94\x01\n" +
-	"\bDropNode\x12\x1b\n" +
-	"\tcall_term\x18\x01 \x01(\x04R\bcallTerm\x12!\n" +
-	"\fcall_counter\x18\x02 \x01(\x04R\vcallCounter\x12\x12\n" +
+	"\benforced\x18\v \x01(\bR\benforced\"j\n" +
+	"\bDropNode\x12\x14\n" +
+	"\x05nonce\x18\x01 \x01(\x04R\x05nonce\x12\x12\n" +
 	"\x04path\x18\x03 \x03(\tR\x04path\x12\x18\n" +
 	"\asubject\x18\x04 \x01(\fR\asubject\x12\x1a\n" +
-	"\benforced\x18\x05 \x01(\bR\benforced\"\xd2\x01\n" +
-	"\rMakeDirectory\x12\x1b\n" +
-	"\tcall_term\x18\x01 \x01(\x04R\bcallTerm\x12!\n" +
-	"\fcall_counter\x18\x02 \x01(\x04R\vcallCounter\x12\x12\n" +
+	"\benforced\x18\x05 \x01(\bR\benforced\"\xa8\x01\n" +
+	"\rMakeDirectory\x12\x14\n" +
+	"\x05nonce\x18\x01 \x01(\x04R\x05nonce\x12\x12\n" +
 	"\x04path\x18\x03 \x03(\tR\x04path\x12\x14\n" +
 	"\x05owner\x18\x04 \x01(\fR\x05owner\x12!\n" +
 	"\fstamp_millis\x18\x05 \x01(\x04R\vstampMillis\x12\x18\n" +
 	"\asubject\x18\x06 \x01(\fR\asubject\x12\x1a\n" +
-	"\benforced\x18\a \x01(\bR\benforced\"\x9b\x01\n" +
-	"\x0fRemoveDirectory\x12\x1b\n" +
-	"\tcall_term\x18\x01 \x01(\x04R\bcallTerm\x12!\n" +
-	"\fcall_counter\x18\x02 \x01(\x04R\vcallCounter\x12\x12\n" +
+	"\benforced\x18\a \x01(\bR\benforced\"q\n" +
+	"\x0fRemoveDirectory\x12\x14\n" +
+	"\x05nonce\x18\x01 \x01(\x04R\x05nonce\x12\x12\n" +
 	"\x04path\x18\x03 \x03(\tR\x04path\x12\x18\n" +
 	"\asubject\x18\x04 \x01(\fR\asubject\x12\x1a\n" +
-	"\benforced\x18\x05 \x01(\bR\benforced\"\xf5\x02\n" +
-	"\x11ModifyPermissions\x12\x1b\n" +
-	"\tcall_term\x18\x01 \x01(\x04R\bcallTerm\x12!\n" +
-	"\fcall_counter\x18\x02 \x01(\x04R\vcallCounter\x12\x12\n" +
+	"\benforced\x18\x05 \x01(\bR\benforced\"\xcb\x02\n" +
+	"\x11ModifyPermissions\x12\x14\n" +
+	"\x05nonce\x18\x01 \x01(\x04R\x05nonce\x12\x12\n" +
 	"\x04path\x18\x03 \x03(\tR\x04path\x12\x14\n" +
 	"\x05clear\x18\x04 \x01(\bR\x05clear\x12!\n" +
 	"\tinterrupt\x18\x05 \x01(\bH\x00R\tinterrupt\x88\x01\x01\x12A\n" +
@@ -3268,34 +3183,30 @@ const file_coordination_codec_logpb_log_proto_rawDesc = "" +
 	"\asubject\x18\x02 \x01(\tR\asubject\x12\x14\n" +
 	"\x05names\x18\x03 \x03(\tR\x05namesB\f\n" +
 	"\n" +
-	"_interrupt\"\xfd\x01\n" +
-	"\aAddUser\x12\x1b\n" +
-	"\tcall_term\x18\x01 \x01(\x04R\bcallTerm\x12!\n" +
-	"\fcall_counter\x18\x02 \x01(\x04R\vcallCounter\x12\x18\n" +
+	"_interrupt\"\xd3\x01\n" +
+	"\aAddUser\x12\x14\n" +
+	"\x05nonce\x18\x01 \x01(\x04R\x05nonce\x12\x18\n" +
 	"\asubject\x18\x03 \x01(\fR\asubject\x12\x1a\n" +
 	"\benforced\x18\x04 \x01(\bR\benforced\x12\x12\n" +
 	"\x04name\x18\x05 \x01(\fR\x04name\x12#\n" +
 	"\rpassword_hash\x18\x06 \x01(\fR\fpasswordHash\x12$\n" +
 	"\radministrator\x18\a \x01(\bR\radministrator\x12\x1d\n" +
 	"\n" +
-	"only_first\x18\b \x01(\bR\tonlyFirst\"\xbc\x01\n" +
-	"\vSetPassword\x12\x1b\n" +
-	"\tcall_term\x18\x01 \x01(\x04R\bcallTerm\x12!\n" +
-	"\fcall_counter\x18\x02 \x01(\x04R\vcallCounter\x12\x18\n" +
+	"only_first\x18\b \x01(\bR\tonlyFirst\"\x92\x01\n" +
+	"\vSetPassword\x12\x14\n" +
+	"\x05nonce\x18\x01 \x01(\x04R\x05nonce\x12\x18\n" +
 	"\asubject\x18\x03 \x01(\fR\asubject\x12\x1a\n" +
 	"\benforced\x18\x04 \x01(\bR\benforced\x12\x12\n" +
 	"\x04name\x18\x05 \x01(\fR\x04name\x12#\n" +
-	"\rpassword_hash\x18\x06 \x01(\fR\fpasswordHash\"\x96\x01\n" +
+	"\rpassword_hash\x18\x06 \x01(\fR\fpasswordHash\"l\n" +
 	"\n" +
-	"RemoveUser\x12\x1b\n" +
-	"\tcall_term\x18\x01 \x01(\x04R\bcallTerm\x12!\n" +
-	"\fcall_counter\x18\x02 \x01(\x04R\vcallCounter\x12\x18\n" +
+	"RemoveUser\x12\x14\n" +
+	"\x05nonce\x18\x01 \x01(\x04R\x05nonce\x12\x18\n" +
 	"\asubject\x18\x03 \x01(\fR\asubject\x12\x1a\n" +
 	"\benforced\x18\x04 \x01(\bR\benforced\x12\x12\n" +
-	"\x04name\x18\x05 \x01(\fR\x04name\"\x87\x02\n" +
-	"\x10RotateSigningKey\x12\x1b\n" +
-	"\tcall_term\x18\x01 \x01(\x04R\bcallTerm\x12!\n" +
-	"\fcall_counter\x18\x02 \x01(\x04R\vcallCounter\x12\x18\n" +
+	"\x04name\x18\x05 \x01(\fR\x04name\"\xdd\x01\n" +
+	"\x10RotateSigningKey\x12\x14\n" +
+	"\x05nonce\x18\x01 \x01(\x04R\x05nonce\x12\x18\n" +
 	"\asubject\x18\x03 \x01(\fR\asubject\x12\x1a\n" +
 	"\benforced\x18\x04 \x01(\bR\benforced\x12\x16\n" +
 	"\x06secret\x18\x05 \x01(\fR\x06secret\x12!\n" +

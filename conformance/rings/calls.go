@@ -1,0 +1,55 @@
+package rings
+
+import (
+	"slices"
+
+	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/scheme"
+)
+
+// Call is a unary call about the path tree or the users on its way.
+type Call struct {
+	command coordination.Command
+	since   coordination.Index
+	outcome scheme.Outcome
+}
+
+// Outcome is the answer, the zero one as long as there is none.
+func (c *Call) Outcome() scheme.Outcome { return c.outcome }
+
+// Call executes a command; build gets the name to put into the command. While Hold is in force the outcome is the zero
+// one.
+func (w *World) Call(build func(call coordination.Call) coordination.Command) scheme.Outcome {
+	return w.Begin(build).Outcome()
+}
+
+// Begin is Call for those who want the outcome later: while Hold is in force the call stays in flight. It survives
+// FailOver, as a server repeats it to the next leader, but not Restart.
+func (w *World) Begin(build func(call coordination.Call) coordination.Command) *Call {
+	w.named++
+	c := &Call{command: build(coordination.Call{Nonce: w.named}), since: w.index}
+	w.calls = append(w.calls, c)
+	w.leader.Call(c.command, c.since, false)
+	w.run()
+	return c
+}
+
+// repeatCalls asks the present leader for all calls that are not answered yet.
+func (w *World) repeatCalls() {
+	for _, c := range slices.Clone(w.calls) {
+		w.leader.Call(c.command, c.since, true)
+		w.run()
+	}
+}
+
+// answer notes the outcome of a call. Nobody waits for one whose server was restarted.
+func (w *World) answer(done coordination.CallDone) {
+	w.calls = slices.DeleteFunc(w.calls, func(c *Call) bool {
+		call, _ := coordination.CallOf(c.command)
+		if call != done.Call {
+			return false
+		}
+		c.outcome = done.Outcome
+		return true
+	})
+}

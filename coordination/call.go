@@ -1,0 +1,77 @@
+package coordination
+
+import "github.com/coordd/coordd/scheme"
+
+// Call names a call about the path tree or the users, so that it can be repeated to the next leader and still be executed
+// once only. Every command of such a call begins with its name.
+type Call struct {
+	// Nonce is drawn at random by the server that took the call, and stays the same when the call is repeated. 0 is no
+	// name: such a call is answered to nobody in particular, and must not be repeated.
+	Nonce uint64
+}
+
+func (*Call) subject() (NodeID, SessionID) { return 0, 0 }
+
+func (c *Call) name() *Call { return c }
+
+type callCommand interface {
+	Command
+	name() *Call
+}
+
+// CallOf returns the name of the call that a command belongs to; false if it belongs to a session, or to nobody.
+func CallOf(c Command) (Call, bool) {
+	if c, is := c.(callCommand); is {
+		return *c.name(), true
+	}
+	return Call{}, false
+}
+
+// maxRememberedCalls bounds how many outcomes of calls a machine remembers. A call is repeated within seconds, and
+// servers make far fewer calls than that meanwhile.
+const maxRememberedCalls = 4096
+
+// callMemory is what a machine remembers of recent calls, so that a call that is repeated to a new leader gets its one
+// true answer. It is not stored, and no command depends on it: every server remembers what it has applied itself.
+type callMemory struct {
+	complete Index // the outcomes of all calls behind this entry are here
+	outcomes map[Call]rememberedCall
+	order    []Call // of outcomes, as a ring once it is full
+	oldest   int    // in order
+}
+
+type rememberedCall struct {
+	index   Index
+	outcome scheme.Outcome
+}
+
+// remember keeps the outcome of the call that was executed at index, in place of the oldest one if there are too many.
+func (y *callMemory) remember(call Call, index Index, outcome scheme.Outcome) {
+	switch {
+	case call == Call{}:
+		return
+	case y.outcomes == nil:
+		y.outcomes = make(map[Call]rememberedCall)
+	}
+	if len(y.order) < maxRememberedCalls {
+		y.order = append(y.order, call)
+	} else {
+		forgotten := y.order[y.oldest]
+		y.complete = max(y.complete, y.outcomes[forgotten].index)
+		delete(y.outcomes, forgotten)
+		y.order[y.oldest] = call
+		y.oldest = (y.oldest + 1) % maxRememberedCalls
+	}
+	y.outcomes[call] = rememberedCall{index, outcome}
+}
+
+// recall finds what became of a call that no entry up to since belongs to.
+func (y *callMemory) recall(call Call, since Index) (knowledge, scheme.Outcome) {
+	if known, found := y.outcomes[call]; found {
+		return answered, known.outcome
+	}
+	if since < y.complete {
+		return unknown, scheme.Outcome{}
+	}
+	return neverExecuted, scheme.Outcome{}
+}

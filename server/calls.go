@@ -1,0 +1,231 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/coordination/codec"
+	"github.com/coordd/coordd/scheme"
+	"github.com/coordd/coordd/server/relaypb"
+)
+
+const (
+	// leaderPatience bounds the wait of a call that gives no bound itself.
+	leaderPatience = 10 * time.Second
+	// lostRetry is how long a call whose attempt broke waits before it asks again without having heard of a change: the
+	// leader may still be there.
+	lostRetry = 250 * time.Millisecond
+)
+
+// attempt is a call about the path tree or the users on its way to a leader. It is the same for all leaders that are
+// asked, but for repeated.
+type attempt struct {
+	command  coordination.Command
+	since    coordination.Index // applied here when the call came
+	repeated bool               // a leader may have had it
+}
+
+// call is a unary request that waits for the group: a command, or a read of the machine.
+type call struct {
+	attempt *attempt
+	read    func(m *coordination.Machine) scheme.Outcome
+	done    chan callAnswer // capacity 1
+}
+
+type callAnswer struct {
+	outcome scheme.Outcome
+	err     error
+}
+
+// The ways in which a leader does not answer a command. They travel between servers as they are.
+var (
+	// errNotLeading: the command was not executed, and never will be because of this attempt.
+	errNotLeading = status.Error(codes.FailedPrecondition, "This server does not lead")
+	// errLeaderGone: nobody here knows what becomes of the command.
+	errLeaderGone = status.Error(codes.Aborted, "The leader changed while the command was under way")
+)
+
+var (
+	errPatience = errors.New("no leader within the time that a call waits for one")
+	unavailable = refuse(scheme.Unavailable, "No leader: try again")
+)
+
+// execute runs a command on the leader, wherever it is, and waits for one if there is none. A call whose leader goes is
+// repeated to the next one, under the same name, so that it is executed once and gets its one outcome. The wait is bounded
+// by ctx and by leaderPatience; then the outcome is UNAVAILABLE. errors: errStopped, that of ctx if a leader had the call
+// when ctx ended or if its end means something else than UNAVAILABLE.
+func (s *Server) execute(ctx context.Context, build func(coordination.Call) coordination.Command) (scheme.Outcome, error) {
+	return s.executeWithin(ctx, leaderPatience, build)
+}
+
+// executeWithin is execute with another patience; 0: as long as ctx lasts.
+func (s *Server) executeWithin(ctx context.Context, patience time.Duration, build func(coordination.Call) coordination.Command) (scheme.Outcome, error) {
+	if patience > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, patience, errPatience)
+		defer cancel()
+	}
+	a := &attempt{command: build(coordination.Call{Nonce: nonzero()}), since: coordination.Index(s.group.applied.Load())}
+	for {
+		news := s.member.awaitNews()
+		outcome, err := s.try(ctx, a)
+		var retry <-chan time.Time
+		switch {
+		case err == nil:
+			return outcome, nil
+		case errors.Is(err, errLeaderGone):
+			a.repeated, retry = true, time.After(lostRetry)
+		case ctx.Err() != nil:
+			return a.abandoned(ctx)
+		case !errors.Is(err, errNotLeading):
+			return scheme.Outcome{}, err
+		}
+		select {
+		case <-news:
+		case <-retry:
+		case <-s.group.over:
+			return scheme.Outcome{}, errStopped
+		case <-ctx.Done():
+			return a.withoutLeader(ctx)
+		}
+	}
+}
+
+// abandoned is the end of a call that a leader had when ctx ended.
+func (a *attempt) abandoned(ctx context.Context) (scheme.Outcome, error) {
+	if errors.Is(context.Cause(ctx), errPatience) {
+		return coordination.CallUnknown, nil
+	}
+	return scheme.Outcome{}, ctx.Err()
+}
+
+// withoutLeader is the end of a call that no leader had when ctx ended.
+func (a *attempt) withoutLeader(ctx context.Context) (scheme.Outcome, error) {
+	switch cause := context.Cause(ctx); {
+	case !errors.Is(cause, errPatience) && !errors.Is(cause, errOperationTimeout):
+		return scheme.Outcome{}, ctx.Err()
+	case a.repeated:
+		return coordination.CallUnknown, nil
+	}
+	return unavailable, nil
+}
+
+// try asks the leader, if there is one. Errors: errNotLeading, errLeaderGone, errStopped, that of ctx.
+func (s *Server) try(ctx context.Context, a *attempt) (scheme.Outcome, error) {
+	outcome, err := s.group.execute(ctx, a)
+	if !errors.Is(err, errNotLeading) {
+		return outcome, err
+	}
+	conn := s.member.relayConn()
+	if conn == nil {
+		return scheme.Outcome{}, errNotLeading
+	}
+	request := &relaypb.ExecuteRequest{Command: codec.AppendCommand(nil, a.command), Since: uint64(a.since), Repeated: a.repeated}
+	answer := new(relaypb.ExecuteResponse)
+	err = conn.Invoke(ctx, relayExecuteName, request, answer)
+	switch code := status.Code(err); {
+	case err == nil:
+		return outcomeFromPB(answer), nil
+	case ctx.Err() != nil:
+		return scheme.Outcome{}, ctx.Err()
+	case code == codes.FailedPrecondition:
+		return scheme.Outcome{}, errNotLeading
+	case code == codes.InvalidArgument, code == codes.ResourceExhausted: // and the next leader would say the same
+		return refuse(scheme.Unavailable, "The leader refused the call: "+status.Convert(err).Message()), nil
+	}
+	return scheme.Outcome{}, errLeaderGone
+}
+
+// executeForPeer runs a command for another server.
+func (s *Server) executeForPeer(ctx context.Context, r *relaypb.ExecuteRequest) (*relaypb.ExecuteResponse, error) {
+	command, err := codec.DecodeCommand(r.GetCommand())
+	if err != nil {
+		return nil, status.Error(codes.InvalidArgument, err.Error())
+	}
+	if _, is := coordination.CallOf(command); !is {
+		return nil, status.Errorf(codes.InvalidArgument, "%T is not for a call", command)
+	}
+	link := s.streams.localLink()
+	if link == nil {
+		return nil, errNotLeading
+	}
+	outcome, err := link.group.execute(ctx, &attempt{command, coordination.Index(r.GetSince()), r.GetRepeated()})
+	switch {
+	case errors.Is(err, errStopped):
+		return nil, errLeaderGone
+	case err != nil && ctx.Err() != nil:
+		return nil, status.FromContextError(err).Err()
+	case err != nil:
+		return nil, err
+	}
+	return outcomeToPB(outcome), nil
+}
+
+// handleCall takes a call that has come out of the queue.
+func (g *group) handleCall(c *call) {
+	switch {
+	case c.read != nil:
+		c.done <- callAnswer{outcome: c.read(g.machine)}
+	case g.leader == nil:
+		c.done <- callAnswer{err: errNotLeading}
+	case !c.attempt.repeated && g.crowded() && !shrinks(c.attempt.command): // what was executed before is still answered
+		c.done <- callAnswer{outcome: refuse(scheme.Unavailable, errDiskFull)}
+	default:
+		name, _ := coordination.CallOf(c.attempt.command)
+		g.calls[name] = append(g.calls[name], c)
+		g.leader.Call(c.attempt.command, c.attempt.since, c.attempt.repeated)
+	}
+}
+
+// answerCalls passes outcomes on to all who wait for them.
+func (g *group) answerCalls(done []coordination.CallDone) {
+	for i := range done {
+		for _, c := range g.calls[done[i].Call] {
+			c.done <- callAnswer{outcome: done[i].Outcome}
+		}
+		delete(g.calls, done[i].Call)
+	}
+}
+
+// loseCalls tells all who wait that this server leads no more.
+func (g *group) loseCalls() {
+	for _, waiting := range g.calls {
+		for _, c := range waiting {
+			c.done <- callAnswer{err: errLeaderGone}
+		}
+	}
+	clear(g.calls)
+}
+
+// execute runs a command if this server leads, and returns its outcome once it is durable and applied. If ctx ends
+// earlier the command may still be executed. Errors: errNotLeading, errLeaderGone, errStopped, that of ctx.
+func (g *group) execute(ctx context.Context, a *attempt) (scheme.Outcome, error) {
+	sent := *a
+	return g.await(ctx, &call{attempt: &sent, done: make(chan callAnswer, 1)})
+}
+
+// read runs fn on the group's goroutine. fn must be quick and must not keep what it is given.
+func (g *group) read(ctx context.Context, fn func(*coordination.Machine) scheme.Outcome) (scheme.Outcome, error) {
+	return g.await(ctx, &call{read: fn, done: make(chan callAnswer, 1)})
+}
+
+var errStopped = errors.New("the server is stopping")
+
+func (g *group) await(ctx context.Context, c *call) (scheme.Outcome, error) {
+	g.queue.awaitRoom(ctx)
+	g.queue.put(event{call: c})
+	g.kick()
+	select {
+	case a := <-c.done:
+		return a.outcome, a.err
+	case <-ctx.Done():
+		return scheme.Outcome{}, ctx.Err()
+	case <-g.over:
+		return scheme.Outcome{}, errStopped
+	}
+}

@@ -1,0 +1,273 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/ydb-platform/ydb-go-genproto/Ydb_Coordination_V1"
+	"github.com/ydb-platform/ydb-go-genproto/Ydb_Scheme_V1"
+	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb"
+	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
+	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Operations"
+	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Scheme"
+
+	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/scheme"
+)
+
+// caller makes one call after the other on one server, about paths that are its own, so that it knows what each must
+// answer if each is executed once.
+type caller struct {
+	conn *grpc.ClientConn
+	name string
+	made atomic.Int64
+}
+
+func answered[A interface {
+	GetOperation() *Ydb_Operations.Operation
+}](answer A, err error) error {
+	if err == nil && answer.GetOperation().GetStatus() != Ydb.StatusIds_SUCCESS {
+		err = fmt.Errorf("%v", answer.GetOperation())
+	}
+	return err
+}
+
+// run calls until stop is closed.
+func (c *caller) run(ctx context.Context, stop <-chan struct{}) error {
+	nodes, tree := Ydb_Coordination_V1.NewCoordinationServiceClient(c.conn), Ydb_Scheme_V1.NewSchemeServiceClient(c.conn)
+	directory := "/local/" + c.name
+	node := directory + "/node"
+	steps := []func() error{
+		func() error {
+			return answered(tree.MakeDirectory(ctx, &Ydb_Scheme.MakeDirectoryRequest{Path: directory}))
+		},
+		func() error { return answered(nodes.CreateNode(ctx, &Ydb_Coordination.CreateNodeRequest{Path: node})) },
+		func() error { return answered(nodes.DropNode(ctx, &Ydb_Coordination.DropNodeRequest{Path: node})) },
+		func() error {
+			return answered(tree.RemoveDirectory(ctx, &Ydb_Scheme.RemoveDirectoryRequest{Path: directory}))
+		},
+	}
+	for {
+		for i, step := range steps {
+			if err := step(); err != nil {
+				return fmt.Errorf("%s, call %d, step %d: %w", c.name, c.made.Load(), i, err)
+			}
+			c.made.Add(1)
+		}
+		select {
+		case <-stop:
+			return nil
+		default:
+		}
+	}
+}
+
+// callers are several on each of some servers.
+type callers struct {
+	t       *testing.T
+	list    []*caller
+	stop    chan struct{}
+	running sync.WaitGroup
+}
+
+func startCallers(t *testing.T, c *testCluster, each int, servers ...int) *callers {
+	all := &callers{t: t, stop: make(chan struct{})}
+	for _, server := range servers {
+		for i := range each {
+			one := &caller{conn: c.conns[server], name: fmt.Sprintf("caller-%d-%d", server, i)}
+			all.list = append(all.list, one)
+			all.running.Go(func() {
+				if err := one.run(t.Context(), all.stop); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+	}
+	return all
+}
+
+// progress returns once every one of them has made some more calls.
+func (all *callers) progress(calls int64) {
+	all.t.Helper()
+	deadline := time.Now().Add(30 * time.Second)
+	for _, one := range all.list {
+		for target := one.made.Load() + calls; one.made.Load() < target; time.Sleep(time.Millisecond) {
+			if time.Now().After(deadline) || all.t.Failed() {
+				all.t.Fatalf("%s makes no more calls", one.name)
+			}
+		}
+	}
+}
+
+func (all *callers) end() {
+	close(all.stop)
+	all.running.Wait()
+}
+
+// TestCallsSurviveTheLeader hands the leadership around, stops leaders and takes their logs away from under them, while
+// calls are under way on every server that stays: each is executed once, and answers so.
+func TestCallsSurviveTheLeader(t *testing.T) {
+	c := startCluster(t, 3)
+	all := startCallers(t, c, 4, 0, 1, 2)
+	for range 12 {
+		all.progress(3)
+		leader, heir := c.leader()
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		if err := c.servers[leader].store.TransferLeader(ctx, c.servers[heir].store.Member()); err != nil {
+			t.Log(err) // an election may have come in between
+		}
+		cancel()
+	}
+	all.progress(3)
+	all.end()
+	for round := range 4 {
+		leader, _ := c.leader()
+		rest := startCallers(t, c, 4, (leader+1)%3, (leader+2)%3)
+		rest.progress(3)
+		if round%2 == 0 {
+			c.crash(leader)
+		} else {
+			c.stop(leader)
+		}
+		rest.progress(3)
+		if err := c.start(leader); err != nil {
+			t.Fatal(err)
+		}
+		rest.progress(3)
+		rest.end()
+	}
+}
+
+// crash ends a server without handing anything over: first of all it is gone for the others.
+func (c *testCluster) crash(i int) {
+	c.t.Helper()
+	s := c.servers[i]
+	c.servers[i] = nil
+	if err := s.store.Stop(); err != nil {
+		c.t.Fatal(err)
+	}
+	s.stopKeeper()
+	s.grpc.Stop()
+	s.serving.Wait()
+	s.stopMember()
+	close(s.group.stop)
+	<-s.group.ended
+	s.writers.close()
+}
+
+// A call on the server that is being stopped is finished through the next leader.
+func TestCallsOnTheStoppingLeader(t *testing.T) {
+	c := startCluster(t, 3)
+	leader, _ := c.leader()
+	s := c.servers[leader]
+	held, release := make(chan struct{}), make(chan struct{})
+	s.group.queue.put(event{call: holdUp(held, release)}) // so that the calls are under way when the leadership goes
+	go s.group.kick()
+	<-held
+	const calls = 20
+	results := make(chan error, calls)
+	for i := range calls {
+		go func() {
+			results <- answered(Ydb_Coordination_V1.NewCoordinationServiceClient(c.conns[leader]).CreateNode(t.Context(),
+				&Ydb_Coordination.CreateNodeRequest{Path: fmt.Sprint("/local/node-", i)}))
+		}()
+	}
+	waitFor(t, func() bool {
+		s.group.queue.mutex.Lock()
+		defer s.group.queue.mutex.Unlock()
+		return len(s.group.queue.requests) == calls
+	})
+	stopped := make(chan struct{})
+	go func() { defer close(stopped); c.stop(leader) }()
+	close(release)
+	for range calls {
+		if err := <-results; err != nil {
+			t.Error(err)
+		}
+	}
+	<-stopped
+}
+
+// Without a majority a call waits as long as its operation_timeout says, and is refused then.
+func TestCallWithoutALeader(t *testing.T) {
+	c := startCluster(t, 3)
+	leader, _ := c.leader()
+	left := (leader + 1) % 3
+	c.stop((leader + 2) % 3)
+	c.stop(leader)
+	s := c.servers[left]
+	waitFor(t, func() bool { return s.streams.localLink() == nil && s.member.relayConn() == nil })
+	params := &Ydb_Operations.OperationParams{OperationTimeout: durationpb.New(50 * time.Millisecond)}
+	answer, err := Ydb_Coordination_V1.NewCoordinationServiceClient(c.conns[left]).CreateNode(t.Context(),
+		&Ydb_Coordination.CreateNodeRequest{Path: testNode, OperationParams: params})
+	if err != nil || answer.GetOperation().GetStatus() != Ydb.StatusIds_UNAVAILABLE {
+		t.Errorf("got %v, %v", answer, err)
+	}
+	// One that begins before there is a leader goes on when there is one.
+	done := make(chan error, 1)
+	go func() {
+		done <- answered(Ydb_Coordination_V1.NewCoordinationServiceClient(c.conns[left]).CreateNode(t.Context(),
+			&Ydb_Coordination.CreateNodeRequest{Path: testNode, OperationParams: &Ydb_Operations.OperationParams{
+				OperationTimeout: durationpb.New(time.Minute)}}))
+	}()
+	if err := c.start(leader); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
+// How a call ends that ran out of time, by what it knows then.
+func TestEndOfACall(t *testing.T) {
+	for _, test := range []struct {
+		cause    error
+		repeated bool
+		had      bool // a leader had it at the end
+		want     string
+	}{
+		{errPatience, false, false, unavailable.String()},
+		{errPatience, true, false, coordination.CallUnknown.String()},
+		{errPatience, false, true, coordination.CallUnknown.String()},
+		{errOperationTimeout, false, false, unavailable.String()},
+		{errOperationTimeout, true, false, coordination.CallUnknown.String()},
+		{errOperationTimeout, false, true, "context canceled"},
+		{errCancelAfter, false, false, "context canceled"},
+		{nil, true, false, "context canceled"},
+	} {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		cancel(test.cause)
+		end := (&attempt{repeated: test.repeated}).withoutLeader
+		if test.had {
+			end = (&attempt{repeated: test.repeated}).abandoned
+		}
+		outcome, err := end(ctx)
+		got := outcome.String()
+		if err != nil {
+			got = err.Error()
+		}
+		if got != test.want {
+			t.Errorf("%v, repeated %v, had %v: got %s, want %s", test.cause, test.repeated, test.had, got, test.want)
+		}
+	}
+	if unavailable.Status != scheme.Unavailable || coordination.CallUnknown.Status != scheme.Unavailable {
+		t.Error("not UNAVAILABLE")
+	}
+}
+
+// waitFor returns once a state is there.
+func waitFor(t *testing.T, state func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !state(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the state never came")
+		}
+	}
+}
