@@ -97,7 +97,7 @@ fuzz-short: ## run every fuzz target for FUZZ_TIME
 		listed="$$(go test -list '^Fuzz' $$package)" || { echo "$$listed"; exit 1; }; \
 		for target in $$(grep '^Fuzz' <<<"$$listed" || true); do \
 			echo "$$package $$target"; \
-			output="$$(go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZ_TIME) $$package 2>&1)" || { echo "$$output"; exit 1; }; \
+			output="$$(go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZ_TIME) -fuzzminimizetime 10x $$package 2>&1)" || { echo "$$output"; exit 1; }; \
 			echo "$$output" | tail -n 1; \
 		done; \
 	done

@@ -33,12 +33,15 @@ type control struct {
 	stuck        bool             // it should hand over, and nobody can take it
 	ledAt        int              // the last tick at which there was a leader
 
+	replayed    uint64 // what was in the log at the start
+	leaderReset bool   // the leader's connection was reset
+
 	campaign *time.Timer
 	tries    int // campaigns left after the leader's connection was reset
 }
 
 func (c *control) init(s *Store) {
-	c.conf, c.stale = s.tail.lastConf(), true
+	c.conf, c.stale, c.replayed = s.tail.lastConf(), true, s.tail.last
 	c.heard, c.headers, c.streams = map[uint64]int{}, map[uint64]*peerpb.Header{}, map[uint64]int{}
 }
 
@@ -68,8 +71,10 @@ func (l *loop) tick() {
 		l.publish()
 	}
 	if l.s.peers != nil {
+		l.s.peers.release()
 		for _, m := range l.conf.Members {
-			if at, ok := l.heard[m.ID]; ok && (l.ticks-at)%silenceTicks == silenceTicks-1 {
+			talks := l.leading || l.leader == raft.None || l.leader == m.ID // others have nothing to say
+			if at, ok := l.heard[m.ID]; ok && talks && (l.ticks-at)%silenceTicks == silenceTicks-1 {
 				l.s.peers.renew(m.ID)
 			}
 		}
@@ -159,7 +164,7 @@ func (l *loop) lost(id uint64) {
 		l.s.cfg.Logger.Debug("forget the leader", "err", err)
 		return
 	}
-	l.s.cfg.Logger.Info("the leader's connection was reset", "leader", idText(id))
+	l.leaderReset = true
 	l.tries = campaignTries
 	l.campaignLater(0)
 }
@@ -251,6 +256,7 @@ func (l *loop) show() {
 // setConf takes over a membership that holds from index on.
 func (l *loop) setConf(index uint64, conf confRecord) {
 	self := l.s.identity.Member
+	l.tellMembers(index, conf)
 	l.removed = l.removed || l.conf.has(self) && !conf.has(self)
 	l.conf, l.stale = conf, true
 	l.s.tail.setConf(index, conf)

@@ -77,6 +77,9 @@ func (s *Store) receive(h *peerpb.Header, f *peerpb.Frame) error {
 		}
 		s.inbox.receive(m)
 	}
+	if s.loop.kick() {
+		s.loop.handler.Flush(false)
+	}
 	return nil
 }
 

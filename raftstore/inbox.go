@@ -80,9 +80,9 @@ func (b *inbox) take() mail {
 	return m
 }
 
-// receive puts a message of another member, or drops it if too many wait: raft sends again what it needs.
+// receive leaves a message of another member, or drops it if too many wait: raft sends again what it needs.
 func (b *inbox) receive(m *pb.Message) {
-	b.put(func(waiting *mail) {
+	b.leave(func(waiting *mail) {
 		if size := messageBytes(m); waiting.receivedBytes == 0 || waiting.receivedBytes+size <= receivedBytesMax {
 			waiting.received = append(waiting.received, m)
 			waiting.receivedBytes += size

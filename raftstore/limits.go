@@ -60,6 +60,7 @@ const (
 	laneBytesMax            = 48 << 20 // one message is at most MaxCommandBytes and a little
 	frameBytesMax           = 1 << 20  // no further message joins a frame beyond this
 	peerMessageMax          = 64 << 20
+	peerWindow              = 8 << 20 // bytes that a member may send before they are read
 	receivedBytesMax        = 64 << 20
 	messageOverheadEstimate = 64
 	reconnectPauseMin       = 20 * time.Millisecond

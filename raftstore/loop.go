@@ -155,8 +155,8 @@ func (l *loop) locked(first func() error) (err error) {
 	return l.drain()
 }
 
-// kick deals with the mail on the caller's goroutine if nobody else is at it, and reports whether it did. What is left
-// is for the loop's own goroutine.
+// kick deals with the mail on the caller's goroutine if nobody else is at it, and reports whether it did: then the
+// caller flushes. What is left is for the loop's own goroutine.
 func (l *loop) kick() bool {
 	if !l.direct {
 		l.s.inbox.ring()
@@ -170,7 +170,7 @@ func (l *loop) kick() bool {
 	if err != nil || !l.s.inbox.empty() {
 		l.s.inbox.ring()
 	}
-	return true
+	return err == nil
 }
 
 // drain deals with all mail and with everything raft makes of it.
@@ -370,6 +370,7 @@ func (l *loop) noteRole(rd raft.Ready) {
 		return
 	}
 	l.stale = true
+	l.tellRole(term, leading, leader)
 	if l.leading && (!leading || term != l.term) {
 		l.revokeLease()
 		l.setTransferring(false)

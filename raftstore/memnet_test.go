@@ -108,7 +108,7 @@ func (e *memEnd) messages(ctx context.Context, address string, header *peerpb.He
 		return nil, err
 	}
 	s := &memStream{net: e.net, from: e.address, to: address, in: in, header: header,
-		frames: make(chan *peerpb.Frame, 64), done: make(chan struct{}), ended: make(chan struct{})}
+		frames: make(chan *peerpb.Frame, 64), done: make(chan struct{}), gone: make(chan struct{})}
 	e.net.mu.Lock()
 	e.net.streams[s] = true
 	e.net.mu.Unlock()
@@ -127,7 +127,7 @@ type memStream struct {
 	frames   chan *peerpb.Frame
 	once     sync.Once
 	done     chan struct{}
-	ended    chan struct{}
+	gone     chan struct{}
 	stop     func() bool
 	mu       sync.Mutex
 	err      error
@@ -147,16 +147,18 @@ func (s *memStream) send(f *peerpb.Frame) error {
 	}
 }
 
+func (s *memStream) ended() <-chan struct{} { return s.done }
+
 func (s *memStream) reset() { s.once.Do(func() { close(s.done) }) }
 
 func (s *memStream) close() {
 	s.stop()
 	s.reset()
-	<-s.ended
+	<-s.gone
 }
 
 func (s *memStream) run() {
-	defer close(s.ended)
+	defer close(s.gone)
 	defer func() {
 		s.net.mu.Lock()
 		delete(s.net.streams, s)

@@ -25,6 +25,8 @@ type network interface {
 // frameStream is one open stream. send blocks while the receiver is behind; it fails once the stream is broken.
 type frameStream interface {
 	send(f *peerpb.Frame) error
+	// ended is closed when the stream is broken; send says why.
+	ended() <-chan struct{}
 	close()
 }
 

@@ -43,6 +43,9 @@ func (n *grpcNetwork) listen(in peerServer) (func(), error) {
 	}
 	options := []grpc.ServerOption{
 		grpc.MaxRecvMsgSize(peerMessageMax),
+		grpc.WaitForHandlers(true),              // the store's handler is not called once Stop has returned
+		grpc.StaticStreamWindowSize(peerWindow), // without, gRPC answers every message with a ping
+		grpc.StaticConnWindowSize(peerWindow),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: peerKeepalive, Timeout: peerKeepalive}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: peerKeepalive / 2, PermitWithoutStream: true}),
 	}
@@ -71,6 +74,8 @@ func (n *grpcNetwork) dial(address string) (*grpc.ClientConn, error) {
 	return grpc.NewClient("passthrough:///"+address,
 		grpc.WithTransportCredentials(creds),
 		grpc.WithDefaultCallOptions(grpc.MaxCallSendMsgSize(peerMessageMax), grpc.MaxCallRecvMsgSize(peerMessageMax)),
+		grpc.WithStaticStreamWindowSize(peerWindow),
+		grpc.WithStaticConnWindowSize(peerWindow),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: peerKeepalive, Timeout: peerKeepalive}),
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff:           backoff.Config{BaseDelay: reconnectPauseMin, Multiplier: 2, MaxDelay: reconnectPauseMax},
@@ -106,16 +111,43 @@ func (n *grpcNetwork) messages(ctx context.Context, address string, header *peer
 		conn.Close()
 		return nil, fromStatus(err)
 	}
-	return &grpcFrames{conn, s}, nil
+	f := &grpcFrames{conn: conn, s: s, over: make(chan struct{})}
+	go f.await()
+	return f, nil
 }
 
 type grpcFrames struct {
 	conn *grpc.ClientConn
 	s    grpc.ClientStream
+	over chan struct{}
+	why  error // set before over is closed
 }
 
-func (f *grpcFrames) send(frame *peerpb.Frame) error { return fromStatus(sendOn(f.s, frame)) }
-func (f *grpcFrames) close()                         { f.conn.Close() }
+// await finds out that the stream has ended; gRPC tells only who receives.
+func (f *grpcFrames) await() {
+	defer close(f.over)
+	if f.why = fromStatus(f.s.RecvMsg(&peerpb.Received{})); f.why == nil {
+		f.why = errStreamEnded
+	}
+}
+
+func (f *grpcFrames) send(frame *peerpb.Frame) error {
+	err := f.s.SendMsg(frame)
+	if errors.Is(err, io.EOF) {
+		<-f.over
+		return f.why
+	}
+	return fromStatus(err)
+}
+
+func (f *grpcFrames) ended() <-chan struct{} { return f.over }
+
+func (f *grpcFrames) close() {
+	f.conn.Close()
+	<-f.over
+}
+
+var errStreamEnded = errors.New("the stream was ended")
 
 // sendOn sends one message; when the other side has ended the stream, its reason is fetched.
 func sendOn(s grpc.ClientStream, m any) error {
@@ -126,7 +158,7 @@ func sendOn(s grpc.ClientStream, m any) error {
 	if err := s.RecvMsg(&peerpb.Received{}); err != nil {
 		return err
 	}
-	return errors.New("the stream was ended")
+	return errStreamEnded
 }
 
 // snapshot implements network.

@@ -60,10 +60,24 @@ func (p *peers) send(m *pb.Message) {
 	p.mu.Unlock()
 	switch {
 	case to == nil:
+	case m.GetType() == pb.MsgApp && len(m.GetEntries()) == 0:
+		to.bulk.hold(m)
 	case m.GetType() == pb.MsgApp:
 		to.bulk.add(m)
+	case m.GetType() == pb.MsgReadIndexResp: // whoever asked waits for what is committed
+		to.bulk.release()
+		to.urgent.add(m)
 	default:
 		to.urgent.add(m)
+	}
+}
+
+// release sends what waits for company, see lane.hold.
+func (p *peers) release() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, to := range p.peers {
+		to.bulk.release()
 	}
 }
 
@@ -150,12 +164,15 @@ type lane struct {
 	to     *peer
 	urgent bool
 	bell   chan struct{} // capacity 1
+	reach  reach         // what was told last; owned by run
 
 	mu     sync.Mutex
 	queue  []*pb.Message
 	bytes  int
+	held   *pb.Message        // see hold
 	stream context.CancelFunc // ends the open stream, nil if there is none
 	retell bool               // what this member says of itself has changed
+	anew   bool               // the stream was ended to be opened again
 }
 
 func newLane(s *Store, to *peer, urgent bool) *lane {
@@ -172,12 +189,37 @@ func (l *lane) add(m *pb.Message) {
 	if !full {
 		l.queue = append(l.queue, m)
 		l.bytes += size
+		l.held = nil
 	}
 	l.mu.Unlock()
 	if full {
 		l.unreachable()
 		return
 	}
+	l.ring()
+}
+
+// hold keeps back a message without entries, which tells hardly more than how far the log is committed: the next one with
+// entries says the same. It goes by itself with the next tick, or when the other side asks what is committed. That halves
+// what a lone client's requests cost the cluster.
+func (l *lane) hold(m *pb.Message) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.held = m
+}
+
+// release queues the message that is held back.
+func (l *lane) release() {
+	l.mu.Lock()
+	m := l.held
+	l.held = nil
+	l.mu.Unlock()
+	if m != nil {
+		l.add(m)
+	}
+}
+
+func (l *lane) ring() {
 	select {
 	case l.bell <- struct{}{}:
 	default:
@@ -204,32 +246,42 @@ func (l *lane) take() (batch []*pb.Message, retell bool) {
 func (l *lane) drop() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.queue, l.bytes = nil, 0
+	l.queue, l.bytes, l.held = nil, 0, nil
 }
 
 func (l *lane) renew() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.stream != nil {
+		l.anew = true
 		l.stream()
 	}
 }
 
-// run connects when there is something to send, and again after each failure, a little later every time.
+// takeAnew tells whether renew has ended the stream.
+func (l *lane) takeAnew() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	anew := l.anew
+	l.anew = false
+	return anew
+}
+
+// run keeps connected, whether there is something to send or not: the first message may be one that decides an election,
+// and raft does not send it twice. After each failure it tries again, a little later every time.
 func (l *lane) run(ctx context.Context) {
 	pause := reconnectPauseMin
 	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-l.bell:
-		}
+		begun := time.Now()
 		sent, err := l.connected(ctx)
 		if ctx.Err() != nil {
 			return
 		}
+		if l.takeAnew() {
+			continue
+		}
 		l.failed(err)
-		if sent {
+		if sent || time.Since(begun) > reconnectPauseMax {
 			pause = reconnectPauseMin
 		}
 		select {
@@ -254,6 +306,7 @@ func (l *lane) connected(ctx context.Context) (sent bool, err error) {
 		return false, err
 	}
 	defer out.close()
+	l.tellReach(nil)
 	for {
 		for batch, retell := l.take(); len(batch) > 0 || retell; batch, retell = l.take() {
 			f := &peerpb.Frame{Messages: make([][]byte, 0, len(batch))}
@@ -275,6 +328,11 @@ func (l *lane) connected(ctx context.Context) (sent bool, err error) {
 		select {
 		case <-ctx.Done():
 			return sent, ctx.Err()
+		case <-out.ended():
+			if err = out.send(&peerpb.Frame{}); err == nil { // it says why
+				err = errStreamEnded
+			}
+			return sent, err
 		case <-l.bell:
 		}
 	}
@@ -286,7 +344,7 @@ func (l *lane) failed(err error) {
 		l.s.inbox.fail(err)
 		return
 	}
-	l.s.cfg.Logger.Debug("connection to a member", "member", idText(l.to.id), "address", l.to.address, "err", err)
+	l.tellReach(err)
 	l.unreachable()
 }
 

@@ -176,6 +176,11 @@ func (s *Store) checkReceived(path string, m *pb.Message, record []byte, rows, s
 		return meta, fmt.Errorf("snapshot: %d rows with sum %x came, %d with sum %x were sent", rows, sum, meta.Rows, meta.Sum)
 	case meta.Index != want.GetIndex() || meta.Term != want.GetTerm() || meta.Cluster != s.identity.Cluster:
 		return meta, fmt.Errorf("snapshot: as of entry %d, raft says %d", meta.Index, want.GetIndex())
+	case !meta.Conf.isThatOf(want):
+		return meta, fmt.Errorf("snapshot: the members are %v, raft says %v", meta.Conf.confState(), want.GetConfState())
+	}
+	if err := meta.Conf.workable(); err != nil {
+		return meta, fmt.Errorf("snapshot: %w", err)
 	}
 	meta.Member, meta.Restored = s.identity.Member, meta.Index
 	return meta, nil

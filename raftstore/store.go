@@ -318,18 +318,20 @@ func (s *Store) Start(h Handler) error {
 	if s.network != nil {
 		s.peers = newPeers(s)
 		s.tail.snapshot = s.snapshotFor
-		if s.unlisten, err = s.network.listen(s); err != nil {
-			s.peers.close()
-			return err
-		}
 	}
-	s.started = true
 	s.applied.Store(s.loaded)
 	s.appender = newAppender(s)
 	s.keeper = newKeeper(s)
 	s.loop = newLoop(s, h)
 	s.loop.direct = true
 	s.appender.loop = s.loop
+	if s.network != nil { // from here on others may take turns
+		if s.unlisten, err = s.network.listen(s); err != nil {
+			s.peers.close()
+			return err
+		}
+	}
+	s.started = true
 	go s.appender.run()
 	go s.keeper.run()
 	go s.loop.run()

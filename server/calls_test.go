@@ -154,6 +154,7 @@ func (c *testCluster) crash(i int) {
 		c.t.Fatal(err)
 	}
 	s.stopKeeper()
+	s.stopWatcher()
 	s.grpc.Stop()
 	s.serving.Wait()
 	s.stopMember()

@@ -21,6 +21,10 @@ const (
 	maxOutboundBytes = 2 * maxMessageBytes
 	// replyBytes is what a queued reply counts towards maxOutboundBytes besides the description it carries.
 	replyBytes = 128
+	// streamWindowBytes is how much of a stream a client may send before it is read; gRPC makes an exception for a message
+	// that is larger. connectionWindowBytes is the same for all streams of a connection.
+	streamWindowBytes     = 64 << 10
+	connectionWindowBytes = 1 << 20
 	// maxInFlightRequests is how many requests of one stream may be without an answer, and answers unsent, before the
 	// stream is not read any more.
 	maxInFlightRequests = 1024

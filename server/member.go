@@ -201,6 +201,12 @@ func (s *Server) handOver(ctx context.Context) {
 	defer cancel()
 	if err := s.store.TransferLeader(ctx, heir.ID); err != nil {
 		s.config.Logger.Warn("could not hand over the leadership", "to", heir.Name, "err", err)
+		return
+	}
+	look := time.NewTicker(time.Millisecond) // until the heir is elected, it may need this server's vote
+	defer look.Stop()
+	for s.store.Leader() == 0 && ctx.Err() == nil {
+		<-look.C
 	}
 }
 

@@ -108,6 +108,8 @@ const (
 	startPeriod = 5 * time.Millisecond
 	// probePeriod is how often a server that does not lead asks how far the leader is.
 	probePeriod = time.Second
+	// longElection is how long there may be no leader before a server that was ready counts as not ready.
+	longElection = time.Second
 	// quietStart is how long a server may take to get ready before it says why it is not.
 	quietStart = 3 * time.Second
 )
@@ -135,8 +137,9 @@ func (s *Server) stopWatcher() {
 func (s *Server) watch(ctx context.Context) {
 	begun, first := time.Now(), true
 	var told issueKind
+	var leaderless time.Time
 	for pause := startPeriod; ; {
-		now := s.worstIssue()
+		now := s.showable(first, &leaderless)
 		if first && (now.gravity != fatal || now.kind == issueDisk) { // space may take an operator to come
 			first, pause = false, watchPeriod
 			s.showHealth(now.gravity != fatal)
@@ -153,6 +156,23 @@ func (s *Server) watch(ctx context.Context) {
 			return
 		}
 	}
+}
+
+// showable is the worst issue, except that an election is not shown before it takes long: clients wait it out, and health
+// checks would only send them about.
+func (s *Server) showable(first bool, leaderless *time.Time) issue {
+	now := s.worstIssue()
+	if first || now.kind != issueNoLeader {
+		*leaderless = time.Time{}
+		return now
+	}
+	if leaderless.IsZero() {
+		*leaderless = time.Now()
+	}
+	if time.Since(*leaderless) < longElection {
+		return issue{}
+	}
+	return now
 }
 
 // worstIssue is the first fatal issue, the zero issue if there is none.

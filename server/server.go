@@ -199,6 +199,9 @@ func (s *Server) startGRPC() {
 		grpc.MaxSendMsgSize(maxMessageBytes),
 		grpc.MaxConcurrentStreams(uint32(s.config.Hardening.StreamsPerConnection)),
 		grpc.MaxHeaderListSize(maxHeaderBytes),
+		// Fixed windows: to find one of its own, gRPC would answer every message with a ping and a window update.
+		grpc.StaticStreamWindowSize(streamWindowBytes),
+		grpc.StaticConnWindowSize(connectionWindowBytes),
 		grpc.ConnectionTimeout(s.config.Hardening.Handshake),
 		grpc.ChainUnaryInterceptor(s.panics.unary),
 		grpc.ChainStreamInterceptor(s.panics.stream),

@@ -1,0 +1,126 @@
+package raftstore
+
+import (
+	"slices"
+
+	"go.etcd.io/raft/v3"
+	"google.golang.org/grpc/status"
+)
+
+// What an operator is told of elections, members and connections: one line for each change, by the names that people gave
+// to the servers. A server alone has nothing to tell.
+
+// nameOf is a member's name, or its id where the name is not known.
+func (c confRecord) nameOf(id uint64) string {
+	if m := c.member(id); m != nil && m.Name != "" {
+		return m.Name
+	}
+	return idText(id)
+}
+
+// tellRole tells of a change of who leads. What was before is still in l.
+func (l *loop) tellRole(term uint64, leading bool, leader uint64) {
+	if l.conf.alone(l.s.identity.Member) {
+		return
+	}
+	log := l.s.cfg.Logger
+	switch {
+	case leading && l.leading && term == l.term:
+	case leading:
+		log.Info("this server leads the cluster", "term", term)
+	case l.leading:
+		log.Info("this server leads the cluster no more", "term", l.term, "why", l.whyLost(term, leader))
+	case leader == raft.None && l.leader != raft.None:
+		log.Info("the leader is lost", "leader", l.conf.nameOf(l.leader), "term", l.term, "why", l.whyGone(term))
+	}
+	if !leading && leader != raft.None && (leader != l.leader || term != l.term) {
+		log.Info("another server leads the cluster", "leader", l.conf.nameOf(leader), "term", term)
+	}
+	l.leaderReset = false
+}
+
+// whyLost is why this member leads no more.
+func (l *loop) whyLost(term, leader uint64) string {
+	switch {
+	case l.transferring:
+		return "it has handed over the leadership"
+	case leader != raft.None:
+		return "another server was elected"
+	case term > l.term:
+		return "another server stands for election"
+	}
+	return "it does not hear from a majority"
+}
+
+// whyGone is why this member does not follow its leader any more.
+func (l *loop) whyGone(term uint64) string {
+	switch {
+	case l.leaderReset:
+		return "its connection was reset"
+	case term > l.term:
+		return "there is an election"
+	}
+	return "it was not heard of"
+}
+
+// tellMembers tells of a change of the membership, unless it comes from the log of an earlier run.
+func (l *loop) tellMembers(index uint64, next confRecord) {
+	if index <= l.replayed {
+		return
+	}
+	log := l.s.cfg.Logger
+	for _, m := range next.Members {
+		before := l.conf.member(m.ID)
+		voted, votes := slices.Contains(l.conf.Voters, m.ID), slices.Contains(next.Voters, m.ID)
+		switch {
+		case before == nil && votes:
+			log.Info("a server with a vote is there", "server", m.Name, "id", idText(m.ID), "address", m.Peer)
+		case before == nil:
+			log.Info("a server was added, without a vote", "server", m.Name, "id", idText(m.ID), "address", m.Peer)
+		case votes && !voted:
+			log.Info("a server was given a vote", "server", m.Name, "id", idText(m.ID))
+		case before.Peer != m.Peer:
+			log.Info("a server has another address", "server", m.Name, "id", idText(m.ID), "address", m.Peer, "before", before.Peer)
+		case *before != m:
+			log.Debug("a server has told of itself", "server", m.Name, "clients", m.Client, "version", m.Version)
+		}
+	}
+	for _, m := range l.conf.Members {
+		if !next.has(m.ID) {
+			log.Info("a server was removed", "server", m.Name, "id", idText(m.ID))
+		}
+	}
+	if before, now := l.conf.version(), next.version(); now != before && now != 0 {
+		log.Info("the servers can all read commands of another version", "version", now, "before", before)
+	}
+}
+
+// reach is what is known of the way to a member.
+type reach int
+
+const (
+	reachUnknown reach = iota
+	reachable
+	unreachable
+)
+
+// tellReach tells when a member can be reached or not any more; nil is that it can. Only the urgent lane tells.
+func (l *lane) tellReach(err error) {
+	now := reachable
+	if err != nil {
+		now = unreachable
+	}
+	if !l.urgent || now == l.reach {
+		return
+	}
+	log, name := l.s.cfg.Logger, l.s.view.Load().conf.nameOf(l.to.id)
+	switch {
+	case now == reachable:
+		log.Info("connected to a server", "server", name, "address", l.to.address)
+	case l.reach == reachable:
+		log.Warn("the connection to a server is lost", "server", name, "address", l.to.address, "err", status.Convert(err).Message())
+	default:
+		log.Info("cannot connect to a server", "server", name, "address", l.to.address, "err", status.Convert(err).Message())
+	}
+	l.reach = now
+}

@@ -1,0 +1,166 @@
+package server
+
+import (
+	"context"
+	"io"
+	"reflect"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/ydb-platform/ydb-go-genproto/Ydb_Coordination_V1"
+	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb"
+	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
+
+	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/coordination/codec"
+	"github.com/coordd/coordd/scheme"
+	"github.com/coordd/coordd/server/relaypb"
+)
+
+// fuzzedRelay is what another server sends: one batch, and the end.
+type fuzzedRelay struct {
+	grpc.ServerStream
+	ctx  context.Context
+	next *relaypb.ToLeader
+}
+
+func (r *fuzzedRelay) Context() context.Context       { return r.ctx }
+func (r *fuzzedRelay) Send(*relaypb.FromLeader) error { return nil }
+func (r *fuzzedRelay) Recv() (*relaypb.ToLeader, error) {
+	batch := r.next
+	if batch == nil {
+		return nil, io.EOF
+	}
+	r.next = nil
+	return batch, nil
+}
+
+// startFuzzed runs a server in memory, which leads itself, with one node.
+func startFuzzed(f *testing.F) *Server {
+	f.Helper()
+	s, err := Start(context.Background(), Config{Listen: "127.0.0.1:0", Database: "/local", InMemory: true})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		if err := s.Stop(ctx); err != nil {
+			f.Error(err)
+		}
+	})
+	wantAlive(f, s)
+	return s
+}
+
+// wantAlive has the leader do something, behind everything it was told before.
+func wantAlive(t testing.TB, s *Server) {
+	t.Helper()
+	answer, err := coordinationService{Server: s}.CreateNode(context.Background(), &Ydb_Coordination.CreateNodeRequest{Path: testNode})
+	if err != nil || answer.GetOperation().GetStatus() != Ydb.StatusIds_SUCCESS || s.Err() != nil {
+		t.Fatalf("the server has failed: %v; create a node: %v, %v", s.Err(), answer, err)
+	}
+	s.group.turn.Lock()
+	defer s.group.turn.Unlock()
+	if err := s.group.machine.Check(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+var _ Ydb_Coordination_V1.CoordinationServiceServer = coordinationService{}
+
+// fuzzedForwards are what a stream on another server begins with.
+func fuzzedForwards() *relaypb.ToLeader {
+	attach := coordination.Forward{Sequence: 1, Attach: &coordination.AttachRequest{Path: testNode, TimeoutMillis: 5_000, Description: "fuzz", Server: 7}}
+	batch := &relaypb.ToLeader{Hello: &relaypb.Hello{Server: 7}, Renew: 1, Forwards: []*relaypb.Forward{forwardToPB(3, &attach)}}
+	for kind := range uint32(12) {
+		batch.Forwards = append(batch.Forwards, &relaypb.Forward{Stream: 3, Sequence: uint64(kind) + 2, Kind: &relaypb.Forward_Request{
+			Request: &relaypb.Request{Kind: kind, Name: "lock", Data: []byte("x"), Count: 1, Limit: 1, TimeoutMillis: 1, WatchData: true}}})
+	}
+	roster := coordination.Forward{Sequence: 20, Roster: &coordination.Roster{Node: 2, Session: 1, Epoch: coordination.Epoch{Term: 1, Counter: 1}, Path: testNode,
+		Server: 7, TimeoutMillis: 5_000, Open: []coordination.OpenRequest{{Sequence: 3, Request: &coordination.Request{Kind: coordination.RequestKind(1), Name: "lock"}}}}}
+	detach := coordination.Forward{Sequence: 21, Detach: true}
+	batch.Forwards = append(batch.Forwards, forwardToPB(4, &roster), forwardToPB(3, &detach),
+		&relaypb.Forward{Stream: 5}, &relaypb.Forward{Stream: 6, Kind: &relaypb.Forward_Roster{Roster: &relaypb.Roster{Open: []*relaypb.OpenRequest{{}}}}})
+	return batch
+}
+
+func marshal(t testing.TB, m proto.Message) []byte {
+	t.Helper()
+	b, err := proto.Marshal(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// FuzzRelayToLeader gives the leader whatever another server may send: it goes on, and what it reads it would write the
+// same.
+func FuzzRelayToLeader(f *testing.F) {
+	s := startFuzzed(f)
+	f.Add([]byte{})
+	f.Add(marshal(f, fuzzedForwards()))
+	for _, forward := range fuzzedForwards().GetForwards() {
+		f.Add(marshal(f, &relaypb.ToLeader{Hello: &relaypb.Hello{Server: 7}, Forwards: []*relaypb.Forward{forward}}))
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		batch := new(relaypb.ToLeader)
+		if proto.Unmarshal(b, batch) != nil {
+			return
+		}
+		for _, p := range batch.GetForwards() {
+			read := forwardFromPB(p, 7)
+			if again := forwardFromPB(forwardToPB(coordination.StreamID(p.GetStream()), &read), 7); !reflect.DeepEqual(read, again) {
+				t.Fatalf("%v was read as %+v, which is written as %+v", p, read, again)
+			}
+		}
+		if err := s.exchange(&fuzzedRelay{ctx: t.Context(), next: batch}); err != io.EOF {
+			t.Fatalf("the exchange ended with %v", err)
+		}
+		wantAlive(t, s)
+	})
+}
+
+// FuzzRelayFromLeader reads whatever a leader may send, and writes it again.
+func FuzzRelayFromLeader(f *testing.F) {
+	f.Add([]byte{})
+	f.Add(marshal(f, &relaypb.FromLeader{Renewed: 3, Messages: []*relaypb.Message{{Stream: 1, Kind: 2, Sequence: 3, RefusalStatus: 400_010, RefusalText: "no",
+		Description: &relaypb.Description{Name: "lock", Owners: []*relaypb.Link{{Order: 1}}, Waiters: []*relaypb.Link{{Order: 2, Data: []byte("x")}}}}}}))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		batch := new(relaypb.FromLeader)
+		if proto.Unmarshal(b, batch) != nil {
+			return
+		}
+		for _, p := range batch.GetMessages() {
+			read := messageFromPB(p)
+			if again := messageFromPB(messageToPB(p.GetStream(), &read)); !reflect.DeepEqual(read, again) {
+				t.Fatalf("%v was read as %+v, which is written as %+v", p, read, again)
+			}
+		}
+	})
+}
+
+// FuzzRelayExecute has the leader execute whatever another server may ask for.
+func FuzzRelayExecute(f *testing.F) {
+	s := startFuzzed(f)
+	f.Add([]byte{})
+	path := scheme.Path{"local", "a"}
+	for _, command := range []coordination.Command{
+		&coordination.MakeDirectory{Path: path}, &coordination.RemoveDirectory{Path: path}, &coordination.DropNode{Path: path},
+	} {
+		f.Add(codec.AppendCommand(nil, command))
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond) // some commands have no outcome to tell
+		defer cancel()
+		if _, err := s.executeForPeer(ctx, &relaypb.ExecuteRequest{Command: b}); err == nil {
+			return
+		}
+		if s.Err() != nil {
+			t.Fatal(s.Err())
+		}
+	})
+}
