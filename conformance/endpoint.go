@@ -194,7 +194,9 @@ func (e *endpointEnvironment) Directory() string  { return e.path }
 func (e *endpointEnvironment) Asynchronous() bool { return true }
 func (e *endpointEnvironment) Hold()              {}
 func (e *endpointEnvironment) Release()           {}
-func (e *endpointEnvironment) Check() error       { return nil }
+
+// Check implements Environment. Of a server only that can be seen which its clients see.
+func (e *endpointEnvironment) Check(context.Context) (disturbed bool, err error) { return false, nil }
 
 // Call implements Environment.
 func (e *endpointEnvironment) Call(ctx context.Context, request proto.Message, database *string) (*Ydb_Operations.Operation, error) {
@@ -258,8 +260,12 @@ func (e *endpointEnvironment) Pass(ctx context.Context, most time.Duration) time
 
 // Connect implements Environment.
 func (e *endpointEnvironment) Connect(context.Context, StreamOptions) (Stream, error) {
+	return e.connectOver(e.connection)
+}
+
+func (e *endpointEnvironment) connectOver(connection *grpc.ClientConn) (Stream, error) {
 	ctx, cancel := context.WithCancel(e.outgoing(e.ctx, &e.database))
-	rpc, err := e.connection.NewStream(ctx, &Ydb_Coordination_V1.CoordinationService_ServiceDesc.Streams[0],
+	rpc, err := connection.NewStream(ctx, &Ydb_Coordination_V1.CoordinationService_ServiceDesc.Streams[0],
 		Ydb_Coordination_V1.CoordinationService_Session_FullMethodName, grpc.ForceCodec(rawCodec{}))
 	if err != nil {
 		cancel()

@@ -95,13 +95,13 @@ func (e *pureEnvironment) Restart(context.Context) error {
 
 // Check reads all rows of the machine back into a new one, which must be the same. It is the moment between two steps,
 // at which the leader may change.
-func (e *pureEnvironment) Check() error {
+func (e *pureEnvironment) Check(context.Context) (disturbed bool, err error) {
 	if e.pure.FailOver {
 		if err := e.failOver(); err != nil {
-			return err
+			return true, err
 		}
 	}
-	return e.checkRows()
+	return e.pure.FailOver, e.checkRows()
 }
 
 func (e *pureEnvironment) checkRows() error {

@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -134,10 +135,31 @@ func (r *run) step(ctx context.Context, s *step) ([]message, error) {
 			r.add(name, "the stream goes on")
 		}
 	}
-	if err := r.env.Check(); err != nil {
+	disturbed, err := r.check(ctx)
+	if err == nil && disturbed { // first what the disturbance says, then what was asked because of it
+		err = cmp.Or(r.fence(ctx), r.fence(ctx))
+	}
+	if err != nil {
 		return nil, fmt.Errorf("after line %d: %w", s.to, err)
 	}
 	return r.came, nil
+}
+
+// check lets the environment look at itself. Where that takes time, pings are answered meanwhile.
+func (r *run) check(ctx context.Context) (disturbed bool, err error) {
+	if !r.env.Asynchronous() {
+		return r.env.Check(ctx)
+	}
+	checking, done := context.WithCancel(ctx)
+	go func() {
+		defer done()
+		disturbed, err = r.env.Check(ctx)
+	}()
+	for e, ok := r.env.Next(checking); ok; e, ok = r.env.Next(checking) {
+		r.handle(e)
+	}
+	<-checking.Done()
+	return disturbed, err
 }
 
 func (r *run) request(ctx context.Context, q request) error {

@@ -45,7 +45,8 @@ type Target interface {
 	Open(ctx context.Context, name string, limits coordination.Limits) (Environment, error)
 }
 
-// Environment is where one script runs. It is used from one goroutine.
+// Environment is where one script runs. It is used from one goroutine, but for Check: where things come later, Next may
+// be called meanwhile.
 type Environment interface {
 	// Database is the path of the database, Directory that of the script's own directory below it.
 	Database() string
@@ -65,8 +66,9 @@ type Environment interface {
 	Restart(ctx context.Context) error
 	Hold()
 	Release()
-	// Check is called after every step, and finds what a client cannot see.
-	Check() error
+	// Check is called after every step, and finds what a client cannot see. It tells whether it has disturbed what goes
+	// on, so that answers must be waited for before the next step.
+	Check(ctx context.Context) (disturbed bool, err error)
 	// Close removes the directory.
 	Close(ctx context.Context) error
 }

@@ -32,8 +32,9 @@ type Front struct {
 	roster  Roster         // of the attached stream, without Open
 	grace   uint64         // how long the stream may be without a leader, milliseconds
 	mute    bool           // nothing may be said that the client would take for a sign of life
+	claims  bool           // the leader has not confirmed the roster yet: it is as bad as mute
 	orphan  bool           // there is no leader to forward to
-	expires Instant        // when an orphan gives up
+	expires Instant        // when an orphan gives up, or a held Failure
 
 	interval uint64  // between pings, milliseconds
 	patience uint64  // within which a ping must be answered, milliseconds
@@ -88,6 +89,9 @@ func (f *Front) Ending() Ending { return f.ending }
 // until it has come (§2.1).
 func (f *Front) Attaching() bool { return f.state == frontAttaching || f.state == frontHoldsFailure }
 
+// Attached reports whether the stream speaks for a session.
+func (f *Front) Attached() bool { return f.state == frontAttached || f.state == frontStopping }
+
 // Queued is how many replies wait to be taken. A mute Front has none to give.
 func (f *Front) Queued() int {
 	if f.silent() {
@@ -120,6 +124,17 @@ func (f *Front) Take(into []Reply) []Reply {
 		f.replies = nil
 	}
 	return into
+}
+
+// PutBack returns replies that were taken last and not sent, if they may not be said now. It reports whether that is so;
+// otherwise it does nothing.
+func (f *Front) PutBack(replies []Reply) bool {
+	if !f.silent() {
+		return false
+	}
+	f.replies = append(slices.Clone(replies), f.replies...)
+	f.taken -= len(replies)
+	return true
 }
 
 // Receive takes the client's next message.
@@ -241,15 +256,25 @@ func (f *Front) End(refusal *Refusal) Forward {
 	if f.state == frontEnded {
 		return Forward{}
 	}
+	if f.quiet() {
+		return f.giveUp()
+	}
 	return f.fail(refusal)
 }
 
 // Deliver takes a message of the leader.
 func (f *Front) Deliver(now Instant, m *Message) {
-	if f.state == frontEnded {
+	if (m.Kind == MessageEnd || m.Kind == MessageStopped) && f.quiet() {
+		f.replies = nil // what was kept from the client sounds as if the session lived
+	}
+	if m.Kind == MessageResumed || m.Kind == MessageEnd { // the leader knows of this stream, or wants it to end
+		f.claims = false
+	}
+	if f.state == frontEnded || f.state == frontHoldsFailure {
 		return
 	}
 	switch m.Kind {
+	case MessageResumed:
 	case MessageAttached:
 		f.state, f.grace = frontAttached, m.GraceMillis
 		f.roster = Roster{Node: m.Node, Session: m.Session, Epoch: m.Epoch, Rights: m.Rights, Path: f.start.Path, Caller: f.start.Caller,
@@ -258,7 +283,7 @@ func (f *Front) Deliver(now Instant, m *Message) {
 		f.ping(now)
 	case MessageEnd:
 		if f.state == frontAttaching && f.policy.HoldStartFailureMillis > 0 {
-			f.state, f.held = frontHoldsFailure, m.Refusal
+			f.hold(m.Refusal)
 			f.wake = now.After(f.policy.HoldStartFailureMillis)
 			return
 		}
@@ -300,7 +325,7 @@ func (f *Front) deliverAnswer(m *Message) {
 		reply.Kind, reply.Request, reply.Refusal = ReplyResult, RequestDescribe, m.Refusal
 		reply.Description, reply.WatchAdded = m.Description, m.WatchAdded
 		last = !m.WatchAdded
-		open.Watching = m.WatchAdded
+		open.Watching, open.Mark = m.WatchAdded, m.Mark
 	case MessageChanged:
 		reply.Kind, reply.DataChanged, reply.OwnersChanged = ReplyChanged, m.DataChanged, m.OwnersChanged
 	}
@@ -332,7 +357,7 @@ func (f *Front) Tick(now Instant) Forward {
 	case f.state == frontEnded:
 		return Forward{}
 	case now >= f.expires:
-		return f.fail(LinkFailure)
+		return f.giveUp()
 	case now < f.wake:
 		return Forward{}
 	}
@@ -340,9 +365,9 @@ func (f *Front) Tick(now Instant) Forward {
 	case frontExpectsStart:
 		f.end(EndingStartOverdue)
 	case frontHoldsFailure:
-		f.fail(f.held)
+		f.tellHeld(now)
 	case frontAttached, frontStopping:
-		if f.mute { // the client hears no ping, so it cannot answer one
+		if f.quiet() { // the client hears no ping, so it cannot answer one
 			f.wake, f.overdue = now.After(min(f.interval, mutePollMillis)), now.After(f.patience)
 			return Forward{}
 		}
@@ -367,20 +392,25 @@ func (f *Front) ping(now Instant) {
 func (f *Front) reply(r Reply) { f.replies = append(f.replies, r) }
 
 // fail ends the stream with a Failure. The leader is told unless it was the one to end it; telling it twice does no
-// harm.
+// harm. A Front that must be silent keeps the Failure for a while.
 func (f *Front) fail(refusal *Refusal) Forward {
-	known := f.state != frontHoldsFailure && f.state != frontExpectsStart
-	if f.mute {
-		f.replies = nil // what was kept from the client, it shall not hear now
-		f.end(EndingSilent)
-		return Forward{Detach: known}
+	detach := Forward{Detach: f.known()}
+	if f.quiet() {
+		f.hold(refusal)
+		return detach
 	}
 	f.reply(Reply{Kind: ReplyFailure, Refusal: refusal})
 	f.end(EndingOK)
-	return Forward{Detach: known}
+	return detach
 }
 
+// known reports whether the leader may know of the stream.
+func (f *Front) known() bool { return f.state != frontHoldsFailure && f.state != frontExpectsStart }
+
 func (f *Front) end(ending Ending) {
+	if ending == EndingAbandoned && f.quiet() {
+		f.replies = nil
+	}
 	f.state, f.ending, f.wake, f.expires = frontEnded, ending, Never, Never
 	f.open, f.start = nil, nil
 }

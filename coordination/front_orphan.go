@@ -7,7 +7,48 @@ package coordination
 // lives, so a Front may speak only while it holds the leader's leave. Replies are kept meanwhile.
 func (f *Front) Mute(mute bool) { f.mute = mute }
 
-func (f *Front) silent() bool { return f.mute && f.state != frontEnded }
+// quiet tells whether the Front must be silent: it has no leave, or the leader that gives it may not know of this stream.
+func (f *Front) quiet() bool { return f.mute || f.claims }
+
+func (f *Front) silent() bool { return f.quiet() && f.state != frontEnded }
+
+// heldMillis is how long a Failure is kept that must not be said, and heldPollMillis how often to look again.
+const (
+	heldMillis     = 1500
+	heldPollMillis = 20
+)
+
+// hold keeps a Failure until it may be said. The leader does not count on the stream any more.
+func (f *Front) hold(refusal *Refusal) {
+	f.state, f.held = frontHoldsFailure, refusal
+	f.wake, f.expires = 0, Never
+}
+
+// tellHeld says what is held, or looks again a little later.
+func (f *Front) tellHeld(now Instant) {
+	if !f.quiet() {
+		f.fail(f.held)
+		return
+	}
+	f.wake = now.After(heldPollMillis)
+	if f.expires == Never {
+		f.expires = now.After(heldMillis)
+	}
+}
+
+// giveUp ends a stream that has waited for too long: with "Link failure", or without a word if nothing may be said.
+func (f *Front) giveUp() Forward {
+	switch {
+	case !f.quiet() && f.state == frontHoldsFailure:
+		return f.fail(f.held)
+	case !f.quiet():
+		return f.fail(LinkFailure)
+	}
+	detach := Forward{Detach: f.known()}
+	f.replies = nil // what was kept from the client, it shall not hear now
+	f.end(EndingSilent)
+	return detach
+}
 
 // Orphan tells that the leader is gone. An attached stream waits for the next one for the grace period of its node, and
 // ends with "Link failure" if none comes; one that is still attaching waits for as long as its client does. Requests are
@@ -34,6 +75,7 @@ func (f *Front) Rejoin() Forward {
 		for i := range f.open {
 			roster.Open = append(roster.Open, f.open[i].OpenRequest)
 		}
+		f.claims = true
 		return Forward{Roster: &roster}
 	}
 	return Forward{}

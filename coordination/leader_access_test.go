@@ -132,7 +132,7 @@ func TestRightLostBetweenLeaders(t *testing.T) {
 		Path: "/local/node", Caller: enforced("alice"), TimeoutMillis: 1000}
 	l.leader = coordination.NewLeader(l.machine, 2, 0)
 	l.leader.Resume(0, 1, &roster)
-	if messages := l.run(); len(messages) != 0 {
+	if messages := l.run(); len(messages) != 1 || messages[0].Kind != coordination.MessageResumed {
 		t.Errorf("with the right still there: got %v", messages)
 	}
 	l.permit(scheme.Revoke, "alice", "ydb.generic.use")

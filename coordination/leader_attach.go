@@ -37,7 +37,7 @@ func (l *Leader) Attach(now Instant, stream StreamID, r AttachRequest) {
 	}
 	l.attaching[a.epoch] = a
 	l.propose(n, a.session, &Attach{Node: n.id, Session: r.Session, Epoch: a.epoch, TimeoutMillis: r.TimeoutMillis,
-		Description: r.Description, ProtectionKey: r.ProtectionKey, Nonce: r.Nonce})
+		Description: r.Description, ProtectionKey: r.ProtectionKey, Nonce: r.Nonce, Server: r.Server})
 }
 
 func (l *Leader) resolve(path string) (*ledNode, *Refusal) {

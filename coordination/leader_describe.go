@@ -90,12 +90,13 @@ func (l *Leader) answerDescribe(n *ledNode, d *waitingDescribe) {
 		l.send(a, Message{Kind: MessageDescribed, Sequence: d.sequence, Request: RequestDescribe, Refusal: DescribedTooLarge})
 		return
 	}
-	watched := r.WatchData || r.WatchOwners
-	if watched {
+	m := Message{Kind: MessageDescribed, Sequence: d.sequence, Request: RequestDescribe,
+		Description: describe(sem, r.IncludeOwners, r.IncludeWaiters)}
+	if r.WatchData || r.WatchOwners {
 		l.watch(a.session, sem.id, d.sequence, r)
+		m.WatchAdded, m.Mark = true, WatchMark{sem.id, l.machine.index}
 	}
-	l.send(a, Message{Kind: MessageDescribed, Sequence: d.sequence, Request: RequestDescribe, WatchAdded: watched,
-		Description: describe(sem, r.IncludeOwners, r.IncludeWaiters)})
+	l.send(a, m)
 }
 
 // describedBytes is how large a description is at most once it is encoded.

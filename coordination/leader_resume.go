@@ -23,7 +23,7 @@ func (l *Leader) Resume(now Instant, stream StreamID, r *Roster) {
 		l.end(a, SessionExpired)
 		return
 	case s.durable().attachEpoch.Compare(r.Epoch) > 0:
-		l.end(a, StolenByRemoteClient)
+		l.end(a, s.durable().stolenFrom(a))
 		return
 	}
 	if other := s.attachment; other != nil && other.epoch.Compare(r.Epoch) > 0 {
@@ -37,6 +37,7 @@ func (l *Leader) Resume(now Instant, stream StreamID, r *Roster) {
 	a.session, s.attachment = s, a
 	s.seqNo = max(s.seqNo, r.SeqNo)
 	l.streams[stream] = a
+	l.send(a, Message{Kind: MessageResumed})
 	for i := range r.Open {
 		if !l.resumeRequest(a, &r.Open[i], r.Open[0].Sequence) {
 			l.end(a, LinkFailure)
@@ -46,11 +47,29 @@ func (l *Leader) Resume(now Instant, stream StreamID, r *Roster) {
 	}
 }
 
+// resumeWatch installs a watch again. Where the semaphore may have changed meanwhile the client is told that nothing is
+// known, and describes again (§4.1).
+func (l *Leader) resumeWatch(a *attachment, open *OpenRequest) {
+	sem := a.node.node.semaphores[open.Request.Name]
+	if sem == nil || !l.machine.unchanged(sem, open.Mark, open.Request) {
+		l.send(a, Message{Kind: MessageChanged, Sequence: open.Sequence})
+		return
+	}
+	l.watch(a.session, sem.id, open.Sequence, open.Request)
+}
+
+// stolenFrom is what a stream is told whose session was attached again under an earlier leader.
+func (s *session) stolenFrom(loser *attachment) *Refusal {
+	if s.attachServer == loser.server {
+		return StolenByLocalClient
+	}
+	return StolenByRemoteClient
+}
+
 // resumeRequest answers or executes one open request. It reports whether that was possible.
 func (l *Leader) resumeRequest(a *attachment, open *OpenRequest, acknowledged Sequence) bool {
 	if open.Watching {
-		// Whether the semaphore has changed meanwhile is not known: the client describes again (§4.1).
-		l.send(a, Message{Kind: MessageChanged, Sequence: open.Sequence})
+		l.resumeWatch(a, open)
 		return true
 	}
 	became, outcome := neverExecuted, outcome{}

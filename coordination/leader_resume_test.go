@@ -19,11 +19,12 @@ func TestResumeOfAnOlderStream(t *testing.T) {
 		if olderFirst {
 			resume(older, olderEpoch, 1)
 			resume(newer, newerEpoch, 2)
+			r.expect("1 end Session stolen by another remote client", "2 resumed")
 		} else {
 			resume(newer, newerEpoch, 2)
 			resume(older, olderEpoch, 1)
+			r.expect("2 resumed", "1 end Session stolen by another remote client")
 		}
-		r.expect("1 end Session stolen by another remote client")
 		r.request(newer, 1, tryLock)
 		r.applyAll()
 		r.expect("2 #1 done true")

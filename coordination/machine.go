@@ -9,13 +9,15 @@ import (
 // Machine is the replicated state. It is not safe for concurrent use: one goroutine owns it, together with the Leader
 // that reads it.
 type Machine struct {
-	limits  Limits
-	index   Index
-	tree    *scheme.Tree
-	nodes   map[NodeID]*node
-	effects []Effect
-	asking  *session // whose command is being executed
-	calls   callMemory
+	limits Limits
+	index  Index
+	// restored is the index of the checkpoint that the machine was read from, 0 if from none.
+	restored Index
+	tree     *scheme.Tree
+	nodes    map[NodeID]*node
+	effects  []Effect
+	asking   *session // whose command is being executed
+	calls    callMemory
 
 	nextNode NodeID
 	lineage  lineage
@@ -148,7 +150,11 @@ func (m *Machine) attach(c *Attach) {
 		refuse(NodeNotFound)
 		return
 	}
-	if c.Session == 0 {
+	session := c.Session
+	if session == 0 { // a repetition, sent before the first one was executed, means the same session
+		session = n.nonces[c.Nonce]
+	}
+	if session == 0 {
 		if len(n.sessions) >= m.limits.Sessions {
 			refuse(TooManySessions)
 			return
@@ -158,7 +164,7 @@ func (m *Machine) attach(c *Attach) {
 		m.emit(Effect{Kind: EffectAttached, Node: n.id, Session: s.id, Address: Address{Epoch: c.Epoch}, Created: true})
 		return
 	}
-	s := n.sessions[c.Session]
+	s := n.sessions[session]
 	switch {
 	case s == nil:
 		refuse(SessionExpired)
@@ -168,7 +174,7 @@ func (m *Machine) attach(c *Attach) {
 		return
 	}
 	n.touch(s)
-	s.timeoutMillis, s.description, s.attachEpoch = c.TimeoutMillis, c.Description, c.Epoch
+	s.timeoutMillis, s.description, s.attachEpoch, s.attachServer = c.TimeoutMillis, c.Description, c.Epoch, c.Server
 	s.memory = memory{complete: true}
 	m.emit(Effect{Kind: EffectAttached, Node: n.id, Session: s.id, Address: Address{Epoch: c.Epoch}})
 }

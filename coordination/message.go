@@ -54,7 +54,8 @@ type Roster struct {
 type OpenRequest struct {
 	Sequence Sequence
 	Request  *Request
-	Watching bool // it is a describe that was answered; its watch lives
+	Watching bool      // it is a describe that was answered; its watch lives
+	Mark     WatchMark // with Watching
 }
 
 // Rights are what a stream's user may do on its node, found once at the start (§2.3 step 7).
@@ -88,6 +89,8 @@ const (
 	MessageDescribed
 	// MessageChanged: the watch that the describe Sequence installed has fired.
 	MessageChanged
+	// MessageResumed: the stream speaks for its session under this leader as it did under the one before.
+	MessageResumed
 )
 
 // Message is what the Leader tells the Front of a stream. Which fields count depends on Kind.
@@ -104,6 +107,7 @@ type Message struct {
 	Refusal       *Refusal // nil for success
 	Done          bool     // acquired, or released
 	WatchAdded    bool
+	Mark          WatchMark // with WatchAdded
 	DataChanged   bool
 	OwnersChanged bool
 	Description   *SemaphoreDescription

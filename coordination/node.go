@@ -46,7 +46,8 @@ type session struct {
 	timeoutMillis uint64
 	description   string
 	protectionKey string
-	attachEpoch   Epoch // of the last attach that went through the log
+	attachEpoch   Epoch  // of the last attach that went through the log
+	attachServer  uint64 // whose stream that was; not stored, 0 if it is not known
 	nonce         uint64
 	links         sessionLinks
 	mark          rowMark
@@ -65,6 +66,7 @@ type semaphore struct {
 	owners    linkList
 	waiters   linkList
 	mark      rowMark
+	changes   changes // not stored
 }
 
 func (s *semaphore) free() uint64 { return s.limit - s.held }
@@ -239,7 +241,7 @@ func (n *node) removeSemaphore(sem *semaphore) {
 func (n *node) addSession(c *Attach) *session {
 	n.touch(n)
 	s := &session{id: n.nextSession, timeoutMillis: c.TimeoutMillis, description: c.Description,
-		protectionKey: c.ProtectionKey, attachEpoch: c.Epoch, nonce: c.Nonce}
+		protectionKey: c.ProtectionKey, attachEpoch: c.Epoch, attachServer: c.Server, nonce: c.Nonce}
 	n.nextSession++
 	n.sessions[s.id] = s
 	n.name(s)

@@ -119,7 +119,7 @@ func (r *Restorer) Finish() (*Machine, error) {
 		m.pathsBase += hash
 	}
 	m.accounts.sortRestored()
-	m.index, m.nextNode = r.header.Index, r.header.NextNode
+	m.index, m.restored, m.nextNode = r.header.Index, r.header.Index, r.header.NextNode
 	m.lineage = lineage{id: r.header.Lineage, base: r.header.CounterBase}
 	m.calls.complete = m.index
 	if digest := m.rows.base + m.pathsBase + m.accountRows.base + r.header.hash(); digest != r.header.Digest {

@@ -174,6 +174,9 @@ func word(m Message) string {
 	case MessageChanged:
 		return fmt.Sprintf("%d #%d changed data=%v owners=%v", m.Stream, m.Sequence, m.DataChanged, m.OwnersChanged)
 	}
+	if m.Kind == MessageResumed {
+		return fmt.Sprintf("%d resumed", m.Stream)
+	}
 	return fmt.Sprintf("%d #%d %s", m.Stream, m.Sequence, refused(fmt.Sprint("done ", m.Done)))
 }
 

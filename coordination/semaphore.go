@@ -40,7 +40,7 @@ func (m *Machine) updateSemaphore(n *node, c *UpdateSemaphore) {
 	}
 	m.answer(&c.Origin, RequestUpdate, false)
 	if changed {
-		m.emit(Effect{Kind: EffectChanged, Node: n.id, Semaphore: sem.id, DataChanged: true})
+		m.changed(n, sem, Effect{DataChanged: true})
 	}
 }
 
@@ -269,7 +269,7 @@ func (m *Machine) promote(n *node, sem *semaphore) bool {
 
 func (m *Machine) destroy(n *node, sem *semaphore) {
 	n.removeSemaphore(sem)
-	m.emit(Effect{Kind: EffectChanged, Node: n.id, Semaphore: sem.id, DataChanged: true, OwnersChanged: true, Deleted: true})
+	m.changed(n, sem, Effect{DataChanged: true, OwnersChanged: true, Deleted: true})
 }
 
 func (m *Machine) pend(n *node, l *link) {
@@ -283,7 +283,7 @@ func (m *Machine) endWait(n *node, l *link, refusal *Refusal) {
 }
 
 func (m *Machine) ownersChanged(n *node, sem *semaphore) {
-	m.emit(Effect{Kind: EffectChanged, Node: n.id, Semaphore: sem.id, OwnersChanged: true})
+	m.changed(n, sem, Effect{OwnersChanged: true})
 }
 
 func (m *Machine) answer(o *Origin, request RequestKind, done bool) {

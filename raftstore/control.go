@@ -57,6 +57,7 @@ func (l *loop) tick() {
 	l.node.Tick()
 	if l.transferring && l.node.BasicStatus().LeadTransferee == raft.None {
 		l.setTransferring(false)
+		l.confirmLease() // clients have waited for a sign of life long enough
 	}
 	if l.leader != raft.None {
 		l.ledAt = l.ticks

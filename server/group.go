@@ -25,10 +25,10 @@ type group struct {
 	ready  chan struct{} // closed when the leader serves for the first time
 	over   chan struct{} // closed when the group handles nothing any more
 	stop   chan struct{}
-	ended  chan struct{}    // closed when run has ended
-	failed func(error)      // called once, when the group cannot go on
-	follow func(leaderLink) // called when the streams of this server are to speak to another leader
-	toward func(uint64)     // called with the member that leads; 0: none, or this one
+	ended  chan struct{}             // closed when run has ended
+	failed func(error)               // called once, when the group cannot go on
+	follow func(leaderLink)          // called when the streams of this server are to speak to another leader
+	toward func(term, leader uint64) // called with the member that leads; 0: none, or this one
 	config Config
 
 	readyOnce sync.Once
@@ -111,7 +111,9 @@ func (g *group) Committed(entries []raftstore.Entry) { g.tell(storeEvent{entries
 func (g *group) Leading(term uint64) { g.tell(storeEvent{leading: term}) }
 
 // Following implements raftstore.Handler.
-func (g *group) Following(_, leader uint64) { g.tell(storeEvent{following: true, leader: leader}) }
+func (g *group) Following(term, leader uint64) {
+	g.tell(storeEvent{following: true, term: term, leader: leader})
+}
 
 // Restore implements raftstore.Restorer.
 func (g *group) Restore(uint64) { g.tell(storeEvent{restored: true}) }
@@ -265,7 +267,7 @@ func (g *group) handleStore(e storeEvent) error {
 	case e.following:
 		g.leading = 0
 		g.lead(nil)
-		g.toward(e.leader)
+		g.toward(e.term, e.leader)
 	case e.restored:
 		machine, err := loadMachine(g.config, g.store)
 		if err != nil {
@@ -326,7 +328,7 @@ func (g *group) lead(leader *coordination.Leader) {
 	} else {
 		g.leading = 0
 		leader.BeginLineage(g.store.Lineage())
-		g.toward(0)
+		g.toward(uint64(leader.Term()), 0)
 		g.link = &localLink{group: g, gone: make(chan struct{})}
 		g.follow(g.link)
 		g.markReady()

@@ -28,7 +28,8 @@ type member struct {
 
 	mutex  sync.Mutex
 	leader uint64           // as the log says; 0 if there is none, or this one leads
-	change chan struct{}    // closed when leader changes
+	term   uint64           // in which that was said
+	change chan struct{}    // closed when leader or term changes
 	conn   *grpc.ClientConn // to the leader, while the relay is open
 	news   chan struct{}    // closed when there may be another leader to ask
 }
@@ -56,15 +57,16 @@ func newMember(s *Server) *member {
 	return &member{server: s, change: make(chan struct{}), news: make(chan struct{})}
 }
 
-// toward notes who leads. The group calls it, too, when this server begins to lead.
-func (m *member) toward(leader uint64) {
+// toward notes who leads in a term. The same leader in another term is another one. The group calls it, too, when this
+// server begins to lead.
+func (m *member) toward(term, leader uint64) {
 	m.mutex.Lock()
 	defer m.mutex.Unlock()
 	if leader == m.server.store.Member() {
 		leader = 0
 	}
-	if m.leader != leader {
-		m.leader = leader
+	if m.leader != leader || m.term != term {
+		m.leader, m.term = leader, term
 		close(m.change)
 		m.change = make(chan struct{})
 	}

@@ -26,6 +26,7 @@ type storeEvent struct {
 	entries   []raftstore.Entry
 	leading   raftTerm // not 0: this server leads the term
 	following bool
+	term      uint64 // with following: in which
 	leader    uint64 // with following: who leads, 0 if nobody is known to
 	barrier   uint64 // not 0: leadership proven
 	index     uint64 // with barrier: what has to be applied first

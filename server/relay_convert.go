@@ -62,7 +62,8 @@ func rosterToPB(r *coordination.Roster) *relaypb.Roster {
 		Path: r.Path, SeqNo: r.SeqNo, Rights: uint32(r.Rights), TimeoutMillis: r.TimeoutMillis, Stopping: r.Stopping,
 		Subject: r.Caller.Subject, Enforced: r.Caller.Enforced}
 	for _, open := range r.Open {
-		p.Open = append(p.Open, &relaypb.OpenRequest{Sequence: uint64(open.Sequence), Request: requestToPB(open.Request), Watching: open.Watching})
+		p.Open = append(p.Open, &relaypb.OpenRequest{Sequence: uint64(open.Sequence), Request: requestToPB(open.Request),
+			Watching: open.Watching, Mark: markToPB(open.Mark)})
 	}
 	return p
 }
@@ -75,7 +76,7 @@ func rosterFromPB(p *relaypb.Roster, server uint64) *coordination.Roster {
 		Caller: coordination.Caller{Subject: p.GetSubject(), Enforced: p.GetEnforced()}}
 	for _, open := range p.GetOpen() {
 		r.Open = append(r.Open, coordination.OpenRequest{Sequence: coordination.Sequence(open.GetSequence()),
-			Request: requestFromPB(open.GetRequest()), Watching: open.GetWatching()})
+			Request: requestFromPB(open.GetRequest()), Watching: open.GetWatching(), Mark: markFromPB(open.GetMark())})
 	}
 	return r
 }
@@ -85,6 +86,7 @@ func messageToPB(stream uint64, m *coordination.Message) *relaypb.Message {
 	p := &relaypb.Message{Stream: stream, Kind: uint32(m.Kind), Sequence: uint64(m.Sequence), Request: uint32(m.Request), Node: uint64(m.Node),
 		Session: uint64(m.Session), EpochTerm: uint64(m.Epoch.Term), EpochCounter: m.Epoch.Counter, GraceMillis: m.GraceMillis,
 		Rights: uint32(m.Rights), Done: m.Done, WatchAdded: m.WatchAdded, DataChanged: m.DataChanged, OwnersChanged: m.OwnersChanged}
+	p.Mark = markToPB(m.Mark)
 	if m.Refusal != nil {
 		p.RefusalStatus, p.RefusalText = uint32(m.Refusal.Status), m.Refusal.Text
 	}
@@ -100,7 +102,7 @@ func messageFromPB(p *relaypb.Message) coordination.Message {
 		Sequence: coordination.Sequence(p.GetSequence()), Request: coordination.RequestKind(p.GetRequest()), Node: coordination.NodeID(p.GetNode()),
 		Session: coordination.SessionID(p.GetSession()), Epoch: coordination.Epoch{Term: coordination.Term(p.GetEpochTerm()), Counter: p.GetEpochCounter()},
 		GraceMillis: p.GetGraceMillis(), Rights: coordination.Rights(p.GetRights()), Done: p.GetDone(), WatchAdded: p.GetWatchAdded(),
-		DataChanged: p.GetDataChanged(), OwnersChanged: p.GetOwnersChanged()}
+		DataChanged: p.GetDataChanged(), OwnersChanged: p.GetOwnersChanged(), Mark: markFromPB(p.GetMark())}
 	if p.GetRefusalStatus() != 0 {
 		m.Refusal = &coordination.Refusal{Status: scheme.Status(p.GetRefusalStatus()), Text: p.GetRefusalText()}
 	}
@@ -109,6 +111,17 @@ func messageFromPB(p *relaypb.Message) coordination.Message {
 			Ephemeral: d.GetEphemeral(), Owners: linksFromPB(d.GetOwners()), Waiters: linksFromPB(d.GetWaiters())}
 	}
 	return m
+}
+
+func markToPB(m coordination.WatchMark) *relaypb.WatchMark {
+	if m == (coordination.WatchMark{}) {
+		return nil
+	}
+	return &relaypb.WatchMark{Semaphore: uint64(m.Semaphore), Index: uint64(m.Index)}
+}
+
+func markFromPB(p *relaypb.WatchMark) coordination.WatchMark {
+	return coordination.WatchMark{Semaphore: coordination.SemaphoreID(p.GetSemaphore()), Index: coordination.Index(p.GetIndex())}
 }
 
 func linksToPB(list []coordination.LinkDescription) []*relaypb.Link {

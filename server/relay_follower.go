@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/server/relaypb"
@@ -27,24 +28,27 @@ type relay struct {
 	ready   func() // called when there is a leader
 
 	mutex   sync.Mutex
-	out     *relaypb.ToLeader // not yet sent, nil if nothing is
-	wake    chan struct{}     // capacity 1
-	renewal uint64            // number of the last request for leave
+	out     []*relaypb.Forward // not yet sent
+	wake    chan struct{}      // capacity 1
+	renewal uint64             // number of the last request for leave
+	asking  bool               // it is not yet sent
 	asked   map[uint64]coordination.Instant
 }
 
-// put implements leaderLink.
+// put implements leaderLink. A stream with more open requests than a leader change can carry is ended.
 func (r *relay) put(s *sessionStream, f coordination.Forward) {
-	r.send(func(out *relaypb.ToLeader) { out.Forwards = append(out.Forwards, forwardToPB(s.id, &f)) })
+	forward := forwardToPB(s.id, &f)
+	if f.Roster != nil && proto.Size(forward) > maxRosterBytes {
+		go s.end(coordination.LinkFailure)
+		return
+	}
+	r.mutex.Lock()
+	r.out = append(r.out, forward)
+	r.mutex.Unlock()
+	r.ring()
 }
 
-func (r *relay) send(add func(*relaypb.ToLeader)) {
-	r.mutex.Lock()
-	if r.out == nil {
-		r.out = new(relaypb.ToLeader)
-	}
-	add(r.out)
-	r.mutex.Unlock()
+func (r *relay) ring() {
 	select {
 	case r.wake <- struct{}{}:
 	default:
@@ -60,16 +64,12 @@ func (r *relay) run(ctx context.Context, conn *grpc.ClientConn) error {
 	if err != nil {
 		return err
 	}
-	r.send(func(out *relaypb.ToLeader) { out.Hello = &relaypb.Hello{Server: r.self} })
 	r.renew()
 	var writing sync.WaitGroup
 	writing.Go(func() { defer cancel(); r.write(ctx, exchange) })
 	joined := false
 	for {
 		batch, err := exchange.Recv()
-		if err == nil && batch.GetGone() {
-			err = errLeaderGone
-		}
 		if err != nil {
 			cancel()
 			writing.Wait()
@@ -88,6 +88,7 @@ func (r *relay) run(ctx context.Context, conn *grpc.ClientConn) error {
 func (r *relay) write(ctx context.Context, exchange exchangeClient) {
 	ticker := time.NewTicker(renewInterval)
 	defer ticker.Stop()
+	hello := &relaypb.Hello{Server: r.self}
 	for {
 		select {
 		case <-ctx.Done():
@@ -96,23 +97,37 @@ func (r *relay) write(ctx context.Context, exchange exchangeClient) {
 			r.renew()
 		case <-r.wake:
 		}
-		r.mutex.Lock()
-		out := r.out
-		r.out = nil
-		r.mutex.Unlock()
-		if out != nil && exchange.Send(out) != nil {
-			return
+		for out := r.take(); out != nil; out = r.take() {
+			out.Hello, hello = hello, nil
+			if exchange.Send(out) != nil {
+				return
+			}
 		}
 	}
 }
 
+// take returns what is to be sent next, nil if nothing is.
+func (r *relay) take() *relaypb.ToLeader {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	out := new(relaypb.ToLeader)
+	if r.asking {
+		out.Renew, r.asking = r.renewal, false
+	}
+	if out.Forwards, r.out = firstOf(r.out); out.Renew == 0 && len(out.Forwards) == 0 {
+		return nil
+	}
+	return out
+}
+
 // renew asks for leave. It counts from the moment of asking, whenever the answer comes.
 func (r *relay) renew() {
-	r.send(func(out *relaypb.ToLeader) {
-		r.renewal++
-		r.asked[r.renewal] = r.clock.now()
-		out.Renew = r.renewal
-	})
+	r.mutex.Lock()
+	r.renewal++
+	r.asked[r.renewal] = r.clock.now()
+	r.asking = true
+	r.mutex.Unlock()
+	r.ring()
 }
 
 func (r *relay) receive(batch *relaypb.FromLeader) {
@@ -126,7 +141,7 @@ func (r *relay) receive(batch *relaypb.FromLeader) {
 		}
 		r.mutex.Unlock()
 		if known {
-			r.voice.extend(asked + coordination.Instant(relayLease))
+			r.voice.extend(asked + coordination.Instant(relayLeave))
 		}
 	}
 	for _, p := range batch.GetMessages() {

@@ -4,13 +4,25 @@ import (
 	"sync"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/server/relaypb"
 )
 
-// relayLease is L of the project's design: how long a follower may speak to clients after it has asked the leader for
-// leave. Together with the leader's own lease it stays below the smallest grace period.
-const relayLease = 400 * time.Millisecond
+const (
+	// relayLease is L of the project's design: how long a leader that has lost a relay waits before it counts the
+	// sessions behind it as detached. Together with the leader's own lease it stays below the smallest grace period.
+	relayLease = 400 * time.Millisecond
+	// relayLeave is how long a follower may speak to clients after it has asked the leader for leave. It is shorter, so
+	// that every clock may be wrong by 5 %; TestSilence looks for the worst case.
+	relayLeave = relayLease - 50*time.Millisecond
+	// leavePoll is how often a leader looks whether it may give the leave that it could not give when it was asked.
+	leavePoll = 10 * time.Millisecond
+)
+
+var errSuperseded = status.Error(codes.Aborted, "The server has opened another relay")
 
 // relayPeer is the leader's end of the relay to one other server.
 type relayPeer struct {
@@ -19,9 +31,13 @@ type relayPeer struct {
 	from    uint64     // the other server
 	streams map[uint64]*relayedStream
 
+	ended      chan struct{} // closed when nothing comes any more
+	superseded chan struct{} // closed when the other server has opened another relay
+
 	mutex sync.Mutex
-	out   *relaypb.FromLeader // not yet sent, nil if nothing is
-	wake  chan struct{}       // capacity 1
+	out   []*relaypb.Message // not yet sent
+	renew uint64             // the last request for leave, 0 once it is given
+	wake  chan struct{}      // capacity 1
 }
 
 // relayedStream is a client's stream on another server.
@@ -32,23 +48,22 @@ type relayedStream struct {
 }
 
 func (s *relayedStream) deliver(_ leaderLink, m *coordination.Message) {
-	s.peer.send(func(out *relaypb.FromLeader) { out.Messages = append(out.Messages, messageToPB(s.number, m)) })
+	p := s.peer
+	p.mutex.Lock()
+	p.out = append(p.out, messageToPB(s.number, m))
+	p.mutex.Unlock()
+	p.ring()
 }
 
-func (p *relayPeer) send(add func(*relaypb.FromLeader)) {
-	p.mutex.Lock()
-	if p.out == nil {
-		p.out = new(relaypb.FromLeader)
-	}
-	add(p.out)
-	p.mutex.Unlock()
+func (p *relayPeer) ring() {
 	select {
 	case p.wake <- struct{}{}:
 	default:
 	}
 }
 
-// exchange serves the relay of one other server until it breaks, or this server leads no more.
+// exchange serves the relay of one other server until it breaks, or this server leads no more: then the other side has
+// to look for the next leader, which may be this server again.
 func (s *Server) exchange(rpc exchangeServer) error {
 	first, err := rpc.Recv()
 	if err != nil {
@@ -58,43 +73,73 @@ func (s *Server) exchange(rpc exchangeServer) error {
 	if link == nil { // it may not even serve yet
 		return errNotLeading
 	}
-	p := &relayPeer{server: s, link: link, from: first.GetHello().GetServer(), streams: make(map[uint64]*relayedStream), wake: make(chan struct{}, 1)}
-	ended := make(chan struct{})
-	var writing sync.WaitGroup
-	writing.Go(func() { p.write(rpc, ended) })
-	for batch := first; err == nil; batch, err = rpc.Recv() {
-		p.receive(batch)
-	}
-	close(ended)
-	writing.Wait()
-	p.abandon()
-	return err
+	p := &relayPeer{server: s, link: link, from: first.GetHello().GetServer(), streams: make(map[uint64]*relayedStream),
+		wake: make(chan struct{}, 1), ended: make(chan struct{}), superseded: make(chan struct{})}
+	s.relays.add(p)
+	go func() { // ends when this function returns, if not before
+		defer s.relays.remove(p)
+		for batch, err := first, error(nil); err == nil; batch, err = rpc.Recv() {
+			p.receive(batch)
+		}
+		close(p.ended)
+		p.abandon()
+	}()
+	return p.write(rpc)
 }
 
-func (p *relayPeer) write(rpc exchangeServer, ended <-chan struct{}) {
+// write sends until the relay breaks, and returns why it should end.
+func (p *relayPeer) write(rpc exchangeServer) error {
 	for {
-		select {
-		case <-ended:
-			return
-		case <-p.link.gone:
-			// It looks for the next leader, which may be this server again without its having heard of a change.
-			_ = rpc.Send(&relaypb.FromLeader{Gone: true})
-			return
-		case <-p.wake:
+		var later <-chan time.Time
+		if p.owesLeave() {
+			later = time.After(leavePoll)
 		}
-		p.mutex.Lock()
-		out := p.out
-		p.out = nil
-		p.mutex.Unlock()
-		if out != nil && rpc.Send(out) != nil {
-			return
+		select {
+		case <-p.ended:
+			return nil
+		case <-p.superseded:
+			return errSuperseded
+		case <-p.link.gone:
+			return errNotLeading
+		case <-p.wake:
+		case <-later:
+		}
+		for out := p.take(); out != nil; out = p.take() {
+			if err := rpc.Send(out); err != nil {
+				return err
+			}
 		}
 	}
+}
+
+func (p *relayPeer) owesLeave() bool {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	return p.renew != 0
+}
+
+// take returns what is to be sent next, nil if nothing is. Leave that was asked for is given as soon as this server has
+// itself the right to speak as the leader.
+func (p *relayPeer) take() *relaypb.FromLeader {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	out := new(relaypb.FromLeader)
+	if p.renew != 0 && p.server.voice.store.MaySpeak() && p.server.streams.localLink() == p.link {
+		out.Renewed, p.renew = p.renew, 0
+	}
+	out.Messages, p.out = firstOf(p.out)
+	if out.Renewed == 0 && len(out.Messages) == 0 {
+		return nil
+	}
+	return out
 }
 
 func (p *relayPeer) receive(batch *relaypb.ToLeader) {
-	if number := batch.GetRenew(); number != 0 && p.server.voice.maySpeak() && p.server.streams.localLink() == p.link {
-		p.send(func(out *relaypb.FromLeader) { out.Renewed = number })
+	if number := batch.GetRenew(); number != 0 {
+		p.mutex.Lock()
+		p.renew = number
+		p.mutex.Unlock()
+		p.ring()
 	}
 	for _, forward := range batch.GetForwards() {
 		stream := p.streams[forward.GetStream()]
@@ -111,10 +156,10 @@ func (p *relayPeer) receive(batch *relaypb.ToLeader) {
 	p.link.group.kick()
 }
 
-// abandon detaches the streams behind a relay that broke. Their server may speak for another relayLease, and their
+// abandon detaches the streams behind a relay that broke. Their server may speak for a little longer, and their
 // sessions must not run out before the clients could know.
 func (p *relayPeer) abandon() {
-	time.AfterFunc(relayLease, func() {
+	p.link.group.clock.afterFunc(relayLease, func() {
 		for _, stream := range p.streams {
 			p.link.group.queue.put(event{link: p.link, sink: stream, id: stream.id, forward: coordination.Forward{Detach: true}})
 		}

@@ -48,6 +48,7 @@ type Server struct {
 	streams     *streamSet
 	voice       *voice
 	member      *member
+	relays      relayPeers
 	policy      coordination.PingPolicy
 	python      coordination.PingPolicy
 
@@ -303,6 +304,7 @@ func (s *Server) Stop(ctx context.Context) error {
 		<-s.group.ended
 		s.writers.close()
 		err = s.store.Stop()
+		s.relays.wait(ctx)
 	})
 	return err
 }

@@ -36,8 +36,8 @@ type sessionStream struct {
 
 	mutex     sync.Mutex // guards what follows, and is never held across I/O
 	front     *coordination.Front
-	link      leaderLink  // where the Front's messages go; nil while there is no leader
-	timer     *time.Timer // calls tick at the Front's Wake; nil until there is one
+	link      leaderLink // where the Front's messages go; nil while there is no leader
+	timer     timer      // calls tick at the Front's Wake; nil until there is one
 	timerAt   coordination.Instant
 	resume    chan struct{} // closed when the client may be read again; nil while it may
 	ended     bool          // the Front has, and lingering runs
@@ -169,6 +169,13 @@ func (s *sessionStream) deliver(from leaderLink, m *coordination.Message) {
 	s.forward(coordination.Forward{})
 }
 
+// attached tells whether the stream speaks for a session.
+func (s *sessionStream) attached() bool {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	return s.front.Attached()
+}
+
 // follow has the stream speak to the leader behind link from now on, which is told who it is; nil: there is none.
 func (s *sessionStream) follow(link leaderLink) {
 	defer s.group.queue.signal()
@@ -244,7 +251,7 @@ func (s *sessionStream) setTimer(wake coordination.Instant) {
 			s.timer.Stop()
 		}
 	case s.timer == nil:
-		s.timer = time.AfterFunc(s.group.clock.until(wake), s.tick)
+		s.timer = s.group.clock.afterFunc(s.group.clock.until(wake), s.tick)
 	default:
 		s.timer.Reset(s.group.clock.until(wake))
 	}
@@ -270,6 +277,20 @@ func (s *sessionStream) take(into []coordination.Reply) ([]coordination.Reply, c
 	return replies, s.front.Ending()
 }
 
+// putBack returns replies to the Front if they may no longer be said, and reports whether it did: a client that reads
+// slowly may have held up the writer for longer than the right to speak lasts. The stream stays unscheduled until it may
+// speak again.
+func (s *sessionStream) putBack(replies []coordination.Reply) bool {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	s.front.Mute(!s.voice.maySpeak())
+	if !s.front.PutBack(replies) {
+		return false
+	}
+	s.scheduled = false
+	return true
+}
+
 // send writes what is queued and ends the RPC if the Front has ended. It reports whether there may be more.
 func (s *sessionStream) send(buffer []coordination.Reply) (_ []coordination.Reply, more bool) {
 	defer s.endOnPanic()
@@ -277,6 +298,9 @@ func (s *sessionStream) send(buffer []coordination.Reply) (_ []coordination.Repl
 	for i := range replies {
 		if replies[i].Kind == coordination.ReplyNone {
 			continue
+		}
+		if i > 0 && s.putBack(replies[i:]) {
+			return replies, false
 		}
 		if err := s.rpc.Send(wire.ToClient(&replies[i])); err != nil {
 			return replies, false // the reader notices as well
@@ -381,7 +405,15 @@ func (set *streamSet) follow(link leaderLink) {
 
 func (set *streamSet) followLocked(link leaderLink) {
 	set.link = link
+	var later []*sessionStream
 	for _, s := range set.open {
+		if s.attached() {
+			s.follow(link)
+		} else {
+			later = append(later, s)
+		}
+	}
+	for _, s := range later { // a start must find those whose session it may want
 		s.follow(link)
 	}
 }

@@ -220,6 +220,7 @@ func (w *wire) attach(c *coordination.Attach) {
 	w.text(6, &c.Description)
 	w.text(7, &c.ProtectionKey)
 	number(w, 8, &c.Nonce)
+	number(w, 9, &c.Server)
 }
 
 func (w *wire) expireSession(c *coordination.ExpireSession) {

@@ -684,6 +684,7 @@ type OpenRequest struct {
 	Sequence      uint64                 `protobuf:"varint,1,opt,name=sequence,proto3" json:"sequence,omitempty"`
 	Request       *Request               `protobuf:"bytes,2,opt,name=request,proto3" json:"request,omitempty"`
 	Watching      bool                   `protobuf:"varint,3,opt,name=watching,proto3" json:"watching,omitempty"`
+	Mark          *WatchMark             `protobuf:"bytes,4,opt,name=mark,proto3" json:"mark,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -739,21 +740,78 @@ func (x *OpenRequest) GetWatching() bool {
 	return false
 }
 
+func (x *OpenRequest) GetMark() *WatchMark {
+	if x != nil {
+		return x.Mark
+	}
+	return nil
+}
+
+type WatchMark struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Semaphore     uint64                 `protobuf:"varint,1,opt,name=semaphore,proto3" json:"semaphore,omitempty"`
+	Index         uint64                 `protobuf:"varint,2,opt,name=index,proto3" json:"index,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchMark) Reset() {
+	*x = WatchMark{}
+	mi := &file_server_relaypb_relay_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchMark) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchMark) ProtoMessage() {}
+
+func (x *WatchMark) ProtoReflect() protoreflect.Message {
+	mi := &file_server_relaypb_relay_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchMark.ProtoReflect.Descriptor instead.
+func (*WatchMark) Descriptor() ([]byte, []int) {
+	return file_server_relaypb_relay_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *WatchMark) GetSemaphore() uint64 {
+	if x != nil {
+		return x.Semaphore
+	}
+	return 0
+}
+
+func (x *WatchMark) GetIndex() uint64 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
 // A batch of messages from the leader.
 type FromLeader struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Not 0: leave to speak, given to the request of this number.
-	Renewed  uint64     `protobuf:"varint,1,opt,name=renewed,proto3" json:"renewed,omitempty"`
-	Messages []*Message `protobuf:"bytes,2,rep,name=messages,proto3" json:"messages,omitempty"`
-	// The sender leads no more, or no more in the term in which the relay was opened: nothing else will come.
-	Gone          bool `protobuf:"varint,3,opt,name=gone,proto3" json:"gone,omitempty"`
+	Renewed       uint64     `protobuf:"varint,1,opt,name=renewed,proto3" json:"renewed,omitempty"`
+	Messages      []*Message `protobuf:"bytes,2,rep,name=messages,proto3" json:"messages,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *FromLeader) Reset() {
 	*x = FromLeader{}
-	mi := &file_server_relaypb_relay_proto_msgTypes[8]
+	mi := &file_server_relaypb_relay_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -765,7 +823,7 @@ func (x *FromLeader) String() string {
 func (*FromLeader) ProtoMessage() {}
 
 func (x *FromLeader) ProtoReflect() protoreflect.Message {
-	mi := &file_server_relaypb_relay_proto_msgTypes[8]
+	mi := &file_server_relaypb_relay_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -778,7 +836,7 @@ func (x *FromLeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FromLeader.ProtoReflect.Descriptor instead.
 func (*FromLeader) Descriptor() ([]byte, []int) {
-	return file_server_relaypb_relay_proto_rawDescGZIP(), []int{8}
+	return file_server_relaypb_relay_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *FromLeader) GetRenewed() uint64 {
@@ -793,13 +851,6 @@ func (x *FromLeader) GetMessages() []*Message {
 		return x.Messages
 	}
 	return nil
-}
-
-func (x *FromLeader) GetGone() bool {
-	if x != nil {
-		return x.Gone
-	}
-	return false
 }
 
 type Message struct {
@@ -822,13 +873,14 @@ type Message struct {
 	DataChanged   bool         `protobuf:"varint,15,opt,name=data_changed,json=dataChanged,proto3" json:"data_changed,omitempty"`
 	OwnersChanged bool         `protobuf:"varint,16,opt,name=owners_changed,json=ownersChanged,proto3" json:"owners_changed,omitempty"`
 	Description   *Description `protobuf:"bytes,17,opt,name=description,proto3" json:"description,omitempty"`
+	Mark          *WatchMark   `protobuf:"bytes,18,opt,name=mark,proto3" json:"mark,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Message) Reset() {
 	*x = Message{}
-	mi := &file_server_relaypb_relay_proto_msgTypes[9]
+	mi := &file_server_relaypb_relay_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -840,7 +892,7 @@ func (x *Message) String() string {
 func (*Message) ProtoMessage() {}
 
 func (x *Message) ProtoReflect() protoreflect.Message {
-	mi := &file_server_relaypb_relay_proto_msgTypes[9]
+	mi := &file_server_relaypb_relay_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -853,7 +905,7 @@ func (x *Message) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Message.ProtoReflect.Descriptor instead.
 func (*Message) Descriptor() ([]byte, []int) {
-	return file_server_relaypb_relay_proto_rawDescGZIP(), []int{9}
+	return file_server_relaypb_relay_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Message) GetStream() uint64 {
@@ -975,6 +1027,13 @@ func (x *Message) GetDescription() *Description {
 	return nil
 }
 
+func (x *Message) GetMark() *WatchMark {
+	if x != nil {
+		return x.Mark
+	}
+	return nil
+}
+
 type Description struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -990,7 +1049,7 @@ type Description struct {
 
 func (x *Description) Reset() {
 	*x = Description{}
-	mi := &file_server_relaypb_relay_proto_msgTypes[10]
+	mi := &file_server_relaypb_relay_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1002,7 +1061,7 @@ func (x *Description) String() string {
 func (*Description) ProtoMessage() {}
 
 func (x *Description) ProtoReflect() protoreflect.Message {
-	mi := &file_server_relaypb_relay_proto_msgTypes[10]
+	mi := &file_server_relaypb_relay_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1015,7 +1074,7 @@ func (x *Description) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Description.ProtoReflect.Descriptor instead.
 func (*Description) Descriptor() ([]byte, []int) {
-	return file_server_relaypb_relay_proto_rawDescGZIP(), []int{10}
+	return file_server_relaypb_relay_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Description) GetName() string {
@@ -1080,7 +1139,7 @@ type Link struct {
 
 func (x *Link) Reset() {
 	*x = Link{}
-	mi := &file_server_relaypb_relay_proto_msgTypes[11]
+	mi := &file_server_relaypb_relay_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1092,7 +1151,7 @@ func (x *Link) String() string {
 func (*Link) ProtoMessage() {}
 
 func (x *Link) ProtoReflect() protoreflect.Message {
-	mi := &file_server_relaypb_relay_proto_msgTypes[11]
+	mi := &file_server_relaypb_relay_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1105,7 +1164,7 @@ func (x *Link) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Link.ProtoReflect.Descriptor instead.
 func (*Link) Descriptor() ([]byte, []int) {
-	return file_server_relaypb_relay_proto_rawDescGZIP(), []int{11}
+	return file_server_relaypb_relay_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Link) GetOrder() uint64 {
@@ -1157,7 +1216,7 @@ type ExecuteRequest struct {
 
 func (x *ExecuteRequest) Reset() {
 	*x = ExecuteRequest{}
-	mi := &file_server_relaypb_relay_proto_msgTypes[12]
+	mi := &file_server_relaypb_relay_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1169,7 +1228,7 @@ func (x *ExecuteRequest) String() string {
 func (*ExecuteRequest) ProtoMessage() {}
 
 func (x *ExecuteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_server_relaypb_relay_proto_msgTypes[12]
+	mi := &file_server_relaypb_relay_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1182,7 +1241,7 @@ func (x *ExecuteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecuteRequest.ProtoReflect.Descriptor instead.
 func (*ExecuteRequest) Descriptor() ([]byte, []int) {
-	return file_server_relaypb_relay_proto_rawDescGZIP(), []int{12}
+	return file_server_relaypb_relay_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ExecuteRequest) GetCommand() []byte {
@@ -1216,7 +1275,7 @@ type ExecuteResponse struct {
 
 func (x *ExecuteResponse) Reset() {
 	*x = ExecuteResponse{}
-	mi := &file_server_relaypb_relay_proto_msgTypes[13]
+	mi := &file_server_relaypb_relay_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1228,7 +1287,7 @@ func (x *ExecuteResponse) String() string {
 func (*ExecuteResponse) ProtoMessage() {}
 
 func (x *ExecuteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_server_relaypb_relay_proto_msgTypes[13]
+	mi := &file_server_relaypb_relay_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1241,7 +1300,7 @@ func (x *ExecuteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecuteResponse.ProtoReflect.Descriptor instead.
 func (*ExecuteResponse) Descriptor() ([]byte, []int) {
-	return file_server_relaypb_relay_proto_rawDescGZIP(), []int{13}
+	return file_server_relaypb_relay_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ExecuteResponse) GetStatus() uint32 {
@@ -1269,7 +1328,7 @@ type Issue struct {
 
 func (x *Issue) Reset() {
 	*x = Issue{}
-	mi := &file_server_relaypb_relay_proto_msgTypes[14]
+	mi := &file_server_relaypb_relay_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1281,7 +1340,7 @@ func (x *Issue) String() string {
 func (*Issue) ProtoMessage() {}
 
 func (x *Issue) ProtoReflect() protoreflect.Message {
-	mi := &file_server_relaypb_relay_proto_msgTypes[14]
+	mi := &file_server_relaypb_relay_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1294,7 +1353,7 @@ func (x *Issue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Issue.ProtoReflect.Descriptor instead.
 func (*Issue) Descriptor() ([]byte, []int) {
-	return file_server_relaypb_relay_proto_rawDescGZIP(), []int{14}
+	return file_server_relaypb_relay_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Issue) GetCode() uint32 {
@@ -1378,16 +1437,19 @@ const file_server_relaypb_relay_proto_rawDesc = "" +
 	"\x04open\x18\n" +
 	" \x03(\v2\x1c.coordd.relay.v1.OpenRequestR\x04open\x12\x18\n" +
 	"\asubject\x18\v \x01(\tR\asubject\x12\x1a\n" +
-	"\benforced\x18\f \x01(\bR\benforced\"y\n" +
+	"\benforced\x18\f \x01(\bR\benforced\"\xa9\x01\n" +
 	"\vOpenRequest\x12\x1a\n" +
 	"\bsequence\x18\x01 \x01(\x04R\bsequence\x122\n" +
 	"\arequest\x18\x02 \x01(\v2\x18.coordd.relay.v1.RequestR\arequest\x12\x1a\n" +
-	"\bwatching\x18\x03 \x01(\bR\bwatching\"p\n" +
+	"\bwatching\x18\x03 \x01(\bR\bwatching\x12.\n" +
+	"\x04mark\x18\x04 \x01(\v2\x1a.coordd.relay.v1.WatchMarkR\x04mark\"?\n" +
+	"\tWatchMark\x12\x1c\n" +
+	"\tsemaphore\x18\x01 \x01(\x04R\tsemaphore\x12\x14\n" +
+	"\x05index\x18\x02 \x01(\x04R\x05index\"\\\n" +
 	"\n" +
 	"FromLeader\x12\x18\n" +
 	"\arenewed\x18\x01 \x01(\x04R\arenewed\x124\n" +
-	"\bmessages\x18\x02 \x03(\v2\x18.coordd.relay.v1.MessageR\bmessages\x12\x12\n" +
-	"\x04gone\x18\x03 \x01(\bR\x04gone\"\xa1\x04\n" +
+	"\bmessages\x18\x02 \x03(\v2\x18.coordd.relay.v1.MessageR\bmessages\"\xd1\x04\n" +
 	"\aMessage\x12\x16\n" +
 	"\x06stream\x18\x01 \x01(\x04R\x06stream\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\rR\x04kind\x12\x1a\n" +
@@ -1408,7 +1470,8 @@ const file_server_relaypb_relay_proto_rawDesc = "" +
 	"watchAdded\x12!\n" +
 	"\fdata_changed\x18\x0f \x01(\bR\vdataChanged\x12%\n" +
 	"\x0eowners_changed\x18\x10 \x01(\bR\rownersChanged\x12>\n" +
-	"\vdescription\x18\x11 \x01(\v2\x1c.coordd.relay.v1.DescriptionR\vdescription\"\xdf\x01\n" +
+	"\vdescription\x18\x11 \x01(\v2\x1c.coordd.relay.v1.DescriptionR\vdescription\x12.\n" +
+	"\x04mark\x18\x12 \x01(\v2\x1a.coordd.relay.v1.WatchMarkR\x04mark\"\xdf\x01\n" +
 	"\vDescription\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04data\x18\x02 \x01(\fR\x04data\x12\x14\n" +
@@ -1447,7 +1510,7 @@ func file_server_relaypb_relay_proto_rawDescGZIP() []byte {
 	return file_server_relaypb_relay_proto_rawDescData
 }
 
-var file_server_relaypb_relay_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
+var file_server_relaypb_relay_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
 var file_server_relaypb_relay_proto_goTypes = []any{
 	(*ToLeader)(nil),        // 0: coordd.relay.v1.ToLeader
 	(*Hello)(nil),           // 1: coordd.relay.v1.Hello
@@ -1457,13 +1520,14 @@ var file_server_relaypb_relay_proto_goTypes = []any{
 	(*Request)(nil),         // 5: coordd.relay.v1.Request
 	(*Roster)(nil),          // 6: coordd.relay.v1.Roster
 	(*OpenRequest)(nil),     // 7: coordd.relay.v1.OpenRequest
-	(*FromLeader)(nil),      // 8: coordd.relay.v1.FromLeader
-	(*Message)(nil),         // 9: coordd.relay.v1.Message
-	(*Description)(nil),     // 10: coordd.relay.v1.Description
-	(*Link)(nil),            // 11: coordd.relay.v1.Link
-	(*ExecuteRequest)(nil),  // 12: coordd.relay.v1.ExecuteRequest
-	(*ExecuteResponse)(nil), // 13: coordd.relay.v1.ExecuteResponse
-	(*Issue)(nil),           // 14: coordd.relay.v1.Issue
+	(*WatchMark)(nil),       // 8: coordd.relay.v1.WatchMark
+	(*FromLeader)(nil),      // 9: coordd.relay.v1.FromLeader
+	(*Message)(nil),         // 10: coordd.relay.v1.Message
+	(*Description)(nil),     // 11: coordd.relay.v1.Description
+	(*Link)(nil),            // 12: coordd.relay.v1.Link
+	(*ExecuteRequest)(nil),  // 13: coordd.relay.v1.ExecuteRequest
+	(*ExecuteResponse)(nil), // 14: coordd.relay.v1.ExecuteResponse
+	(*Issue)(nil),           // 15: coordd.relay.v1.Issue
 }
 var file_server_relaypb_relay_proto_depIdxs = []int32{
 	1,  // 0: coordd.relay.v1.ToLeader.hello:type_name -> coordd.relay.v1.Hello
@@ -1474,16 +1538,18 @@ var file_server_relaypb_relay_proto_depIdxs = []int32{
 	4,  // 5: coordd.relay.v1.Forward.detach:type_name -> coordd.relay.v1.Detach
 	7,  // 6: coordd.relay.v1.Roster.open:type_name -> coordd.relay.v1.OpenRequest
 	5,  // 7: coordd.relay.v1.OpenRequest.request:type_name -> coordd.relay.v1.Request
-	9,  // 8: coordd.relay.v1.FromLeader.messages:type_name -> coordd.relay.v1.Message
-	10, // 9: coordd.relay.v1.Message.description:type_name -> coordd.relay.v1.Description
-	11, // 10: coordd.relay.v1.Description.owners:type_name -> coordd.relay.v1.Link
-	11, // 11: coordd.relay.v1.Description.waiters:type_name -> coordd.relay.v1.Link
-	14, // 12: coordd.relay.v1.ExecuteResponse.issues:type_name -> coordd.relay.v1.Issue
-	13, // [13:13] is the sub-list for method output_type
-	13, // [13:13] is the sub-list for method input_type
-	13, // [13:13] is the sub-list for extension type_name
-	13, // [13:13] is the sub-list for extension extendee
-	0,  // [0:13] is the sub-list for field type_name
+	8,  // 8: coordd.relay.v1.OpenRequest.mark:type_name -> coordd.relay.v1.WatchMark
+	10, // 9: coordd.relay.v1.FromLeader.messages:type_name -> coordd.relay.v1.Message
+	11, // 10: coordd.relay.v1.Message.description:type_name -> coordd.relay.v1.Description
+	8,  // 11: coordd.relay.v1.Message.mark:type_name -> coordd.relay.v1.WatchMark
+	12, // 12: coordd.relay.v1.Description.owners:type_name -> coordd.relay.v1.Link
+	12, // 13: coordd.relay.v1.Description.waiters:type_name -> coordd.relay.v1.Link
+	15, // 14: coordd.relay.v1.ExecuteResponse.issues:type_name -> coordd.relay.v1.Issue
+	15, // [15:15] is the sub-list for method output_type
+	15, // [15:15] is the sub-list for method input_type
+	15, // [15:15] is the sub-list for extension type_name
+	15, // [15:15] is the sub-list for extension extendee
+	0,  // [0:15] is the sub-list for field type_name
 }
 
 func init() { file_server_relaypb_relay_proto_init() }
@@ -1503,7 +1569,7 @@ func file_server_relaypb_relay_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_server_relaypb_relay_proto_rawDesc), len(file_server_relaypb_relay_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   15,
+			NumMessages:   16,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -415,6 +415,7 @@ type Attach struct {
 	Description   string                 `protobuf:"bytes,6,opt,name=description,proto3" json:"description,omitempty"`
 	ProtectionKey []byte                 `protobuf:"bytes,7,opt,name=protection_key,json=protectionKey,proto3" json:"protection_key,omitempty"`
 	Nonce         uint64                 `protobuf:"varint,8,opt,name=nonce,proto3" json:"nonce,omitempty"`
+	Server        uint64                 `protobuf:"varint,9,opt,name=server,proto3" json:"server,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -501,6 +502,13 @@ func (x *Attach) GetProtectionKey() []byte {
 func (x *Attach) GetNonce() uint64 {
 	if x != nil {
 		return x.Nonce
+	}
+	return 0
+}
+
+func (x *Attach) GetServer() uint64 {
+	if x != nil {
+		return x.Server
 	}
 	return 0
 }
@@ -3039,7 +3047,7 @@ const file_coordination_codec_logpb_log_proto_rawDesc = "" +
 	"removeUser\x12O\n" +
 	"\x12rotate_signing_key\x18\x13 \x01(\v2\x1f.coordd.log.v1.RotateSigningKeyH\x00R\x10rotateSigningKey\x12B\n" +
 	"\rbegin_lineage\x18\x14 \x01(\v2\x1b.coordd.log.v1.BeginLineageH\x00R\fbeginLineageB\t\n" +
-	"\acommand\"\x80\x02\n" +
+	"\acommand\"\x98\x02\n" +
 	"\x06Attach\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\x04R\x04node\x12\x18\n" +
 	"\asession\x18\x02 \x01(\x04R\asession\x12\x1d\n" +
@@ -3049,7 +3057,8 @@ const file_coordination_codec_logpb_log_proto_rawDesc = "" +
 	"\x0etimeout_millis\x18\x05 \x01(\x04R\rtimeoutMillis\x12 \n" +
 	"\vdescription\x18\x06 \x01(\tR\vdescription\x12%\n" +
 	"\x0eprotection_key\x18\a \x01(\fR\rprotectionKey\x12\x14\n" +
-	"\x05nonce\x18\b \x01(\x04R\x05nonce\"\xbf\x01\n" +
+	"\x05nonce\x18\b \x01(\x04R\x05nonce\x12\x16\n" +
+	"\x06server\x18\t \x01(\x04R\x06server\"\xbf\x01\n" +
 	"\vStopSession\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\x04R\x04node\x12\x18\n" +
 	"\asession\x18\x02 \x01(\x04R\asession\x12\x1d\n" +

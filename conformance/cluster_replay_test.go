@@ -1,0 +1,167 @@
+package conformance
+
+import (
+	"context"
+	"flag"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+var clusterSeed = flag.Uint64("cluster-seed", 1, "the seed of leader changes in TestCluster*")
+
+// clusterFull asks for all scripts where `make test` is content with some.
+func clusterFull() bool { return os.Getenv("CLUSTER_FULL") != "" }
+
+// sideBySide is how many scripts run on a cluster at a time.
+const sideBySide = 48
+
+// replaySideBySide runs scripts on a target that can take many at a time, and reports each as a test of its own.
+func replaySideBySide(t *testing.T, target Target, scripts []*Script, atATime int) {
+	t.Helper()
+	results := make([]Result, len(scripts))
+	work := make(chan int)
+	var workers sync.WaitGroup
+	for range atATime {
+		workers.Go(func() {
+			for i := range work {
+				outcome, err := Run(t.Context(), target, scripts[i])
+				results[i] = Result{Script: scripts[i], Outcome: outcome, Err: err}
+			}
+		})
+	}
+	for i := range scripts {
+		work <- i
+	}
+	close(work)
+	workers.Wait()
+	for i := range results {
+		t.Run(scripts[i].Name, func(t *testing.T) { report(t, &results[i]) })
+	}
+}
+
+func report(t *testing.T, r *Result) {
+	switch r.Verdict() {
+	case Broken:
+		t.Error(r.Err)
+	case Skipped:
+		t.Skip(r.Outcome.Skipped)
+	case Differs:
+		t.Error("what came is not what the script says:\n" + r.Outcome.Diff)
+	}
+}
+
+// onCluster starts a cluster and connects to a server that does not lead.
+func onCluster(t *testing.T) (*cluster, *clusterTarget, *heirs) {
+	t.Helper()
+	c := startCluster(t)
+	first, err := c.follower(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	target, err := dialCluster(t.Context(), c, first)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := target.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	return c, target, &heirs{rand.New(rand.NewPCG(*clusterSeed, 0)), first, len(c.servers)}
+}
+
+// TestCluster runs the scripts on a cluster of three, through a server that does not lead.
+func TestCluster(t *testing.T) {
+	_, target, _ := onCluster(t)
+	scripts := loadScripts(t)
+	restarts := slices.DeleteFunc(slices.Clone(scripts), func(s *Script) bool { return !slices.Contains(s.Needs, NeedRestart) })
+	replaySideBySide(t, target, slices.DeleteFunc(scripts, func(s *Script) bool { return slices.Contains(s.Needs, NeedRestart) }), sideBySide)
+	if !clusterFull() {
+		restarts = restarts[:min(3, len(restarts))]
+	}
+	for _, script := range restarts { // these have the cluster for themselves
+		t.Run(script.Name, func(t *testing.T) {
+			outcome, err := Run(t.Context(), target, script)
+			report(t, &Result{Script: script, Outcome: outcome, Err: err})
+		})
+	}
+}
+
+// TestClusterFailOver changes the leader of a cluster between every two steps of every script. Nobody may notice.
+func TestClusterFailOver(t *testing.T) {
+	t.Logf("-cluster-seed=%d", *clusterSeed)
+	c, target, heirs := onCluster(t)
+	target.meeting = newMeeting(func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, time.Minute)
+		defer cancel()
+		leader, err := c.leader(ctx)
+		if err != nil {
+			return err
+		}
+		return c.handOver(ctx, heirs.next(leader))
+	})
+	scripts := loadScripts(t)
+	replaySideBySide(t, target, slices.DeleteFunc(slices.Clone(scripts), (*Script).timed), sideBySide)
+	replaySideBySide(t, target, slices.DeleteFunc(scripts, func(s *Script) bool { return !s.timed() }), 1)
+}
+
+// timed tells whether the script cannot wait for others: it lets time pass, or leaves pings unanswered.
+func (s *Script) timed() bool {
+	return s.waits() > 0 || slices.ContainsFunc(s.lines, func(line string) bool { return strings.HasSuffix(line, ": no pong") })
+}
+
+// TestClusterRestless changes the leader of a cluster at any time, while requests are under way. Scripts about watches
+// are left out: a change that happens together with a leader change may be told as Changed(false, false).
+func TestClusterRestless(t *testing.T) {
+	t.Logf("-cluster-seed=%d", *clusterSeed)
+	c, target, heirs := onCluster(t)
+	target.restless = new(sync.RWMutex)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- c.keepHandingOver(ctx, heirs, target.restless) }()
+	scripts := slices.DeleteFunc(loadScripts(t), func(s *Script) bool { return s.timed() || s.watches() })
+	rounds := 1
+	if clusterFull() {
+		rounds = 20
+	}
+	for range rounds {
+		replaySideBySide(t, target, scripts, sideBySide)
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+// watches tells whether the script asks to be told of changes.
+func (s *Script) watches() bool {
+	return slices.ContainsFunc(s.lines, func(line string) bool { return strings.Contains(line, "watch_") })
+}
+
+// keepHandingOver changes the leader again and again until ctx ends.
+func (c *cluster) keepHandingOver(ctx context.Context, heirs *heirs, alone sync.Locker) error {
+	const longest = 100 * time.Millisecond
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(rand.N(longest)):
+		}
+		alone.Lock()
+		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+		leader, err := c.leader(bounded)
+		if err == nil {
+			err = c.handOver(bounded, heirs.next(leader))
+		}
+		cancel()
+		alone.Unlock()
+		if err != nil {
+			return err
+		}
+	}
+}

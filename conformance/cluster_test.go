@@ -1,0 +1,152 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/coordd/coordd/raftstore"
+	"github.com/coordd/coordd/server"
+)
+
+// cluster is three servers in this process, talking over loopback.
+type cluster struct {
+	configs []server.Config
+	servers []*server.Server
+}
+
+func startCluster(t *testing.T) *cluster {
+	t.Helper()
+	const size = 3
+	c := &cluster{}
+	addresses := freeAddresses(t, 2*size)
+	initial := make(map[string]string)
+	for i := range size {
+		initial[memberName(i)] = addresses[i]
+	}
+	dir := t.TempDir()
+	for i := range size {
+		logger := slog.New(slog.DiscardHandler)
+		if os.Getenv("COORDD_TEST_LOG") != "" {
+			logger = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug})).With("server", memberName(i))
+		}
+		c.configs = append(c.configs, server.Config{Listen: addresses[size+i], Database: "/local", DataDir: filepath.Join(dir, memberName(i)),
+			HoldStartFailureMillis: new(uint64(0)), Logger: logger,
+			Cluster: raftstore.Cluster{Name: memberName(i), ListenPeer: addresses[i], Initial: initial}})
+	}
+	if err := c.start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.stop(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	return c
+}
+
+func memberName(i int) string { return fmt.Sprint("server-", i) }
+
+// freeAddresses are addresses on loopback that nobody listens on.
+func freeAddresses(t *testing.T, n int) []string {
+	t.Helper()
+	var addresses []string
+	for range n {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		addresses = append(addresses, l.Addr().String())
+	}
+	return addresses
+}
+
+// start starts all servers; each returns once there is a leader.
+func (c *cluster) start(ctx context.Context) error {
+	c.servers = make([]*server.Server, len(c.configs))
+	return c.each(func(i int) (err error) {
+		c.servers[i], err = server.Start(ctx, c.configs[i])
+		return err
+	})
+}
+
+// stop stops all servers.
+func (c *cluster) stop(ctx context.Context) error {
+	return c.each(func(i int) error {
+		if c.servers[i] == nil {
+			return nil
+		}
+		return stop(ctx, c.servers[i])
+	})
+}
+
+// each does something with all servers at once.
+func (c *cluster) each(do func(i int) error) error {
+	errs := make(chan error, len(c.configs))
+	for i := range c.configs {
+		go func() { errs <- do(i) }()
+	}
+	var all error
+	for range c.configs {
+		all = errors.Join(all, <-errs)
+	}
+	return all
+}
+
+// restart restarts all servers and returns the address of one that does not lead.
+func (c *cluster) restart(ctx context.Context) (string, error) {
+	if err := c.stop(ctx); err != nil {
+		return "", err
+	}
+	if err := c.start(ctx); err != nil {
+		return "", err
+	}
+	follower, err := c.follower(ctx)
+	if err != nil {
+		return "", err
+	}
+	return c.configs[follower].Listen, nil
+}
+
+// leader waits until a server leads and returns its number.
+func (c *cluster) leader(ctx context.Context) (int, error) {
+	for {
+		if at := slices.IndexFunc(c.servers, (*server.Server).Leads); at >= 0 {
+			return at, nil
+		}
+		select {
+		case <-ctx.Done():
+			return 0, fmt.Errorf("no leader: %w", ctx.Err())
+		case <-time.After(time.Millisecond):
+		}
+	}
+}
+
+// follower is a server that does not lead.
+func (c *cluster) follower(ctx context.Context) (int, error) {
+	leader, err := c.leader(ctx)
+	return (leader + 1) % len(c.servers), err
+}
+
+// handOver has another server lead and returns once it does. A transfer that fails because the leadership has moved is
+// tried again.
+func (c *cluster) handOver(ctx context.Context, to int) error {
+	for {
+		from, err := c.leader(ctx)
+		if err != nil || from == to {
+			return err
+		}
+		err = c.servers[from].HandOver(ctx, memberName(to))
+		if err != nil && !errors.Is(err, raftstore.ErrNotLeader) {
+			return err
+		}
+	}
+}

@@ -1,0 +1,276 @@
+package server
+
+import (
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coordd/coordd/coordination"
+)
+
+var (
+	silenceSeeds = flag.Int("silence-seeds", 1500, "how many seeds TestSilence runs")
+	silenceSeed  = flag.Uint64("silence-seed", 0, "the only seed to run, 0 for many")
+)
+
+// silenceDrift is how wrong every clock may be.
+const silenceDrift = 0.05
+
+// choices is what decides a run: numbers from 0 to 1, used in order.
+type choices struct {
+	numbers []float64
+	used    int
+	random  *rand.Rand // for more than there are
+}
+
+func (c *choices) next() float64 {
+	if c.used == len(c.numbers) {
+		c.numbers = append(c.numbers, c.random.Float64())
+	}
+	c.used++
+	return c.numbers[c.used-1]
+}
+
+// upTo chooses a duration, often one of the ends.
+func (c *choices) upTo(most time.Duration) time.Duration {
+	x := c.next()
+	switch {
+	case x < 0.15:
+		return 0
+	case x > 0.85:
+		return most
+	}
+	return time.Duration((x - 0.15) / 0.7 * float64(most))
+}
+
+func (c *choices) sometimes() bool { return c.next() < 0.5 }
+
+// rate chooses how fast a clock runs.
+func (c *choices) rate() float64 {
+	switch x := c.next(); {
+	case x < 0.3:
+		return 1 - silenceDrift
+	case x > 0.7:
+		return 1 + silenceDrift
+	default:
+		return 1
+	}
+}
+
+// silenceRun is one history: a client whose server follows a leader, the end of that leader or of the relay to it, what
+// comes after, and pauses. friendly histories are those in which nothing takes longer than a sound network allows.
+type silenceRun struct {
+	*silenceWorld
+	choices  *choices
+	friendly bool
+	timeout  uint64
+	a, b, f  *silentServer
+	first    *silenceRelay // to a
+	relay    *silenceRelay // the last
+}
+
+// margin is how much longer the session lived than the client may believe, by the clock of the leader that ended it.
+func (r *silenceRun) margin() time.Duration {
+	return r.expired - r.spoke - r.expirer.trueTime(time.Duration(r.timeout)*time.Millisecond)
+}
+
+func newSilenceRun(c *choices, friendly bool) *silenceRun {
+	r := &silenceRun{silenceWorld: &silenceWorld{}, choices: c, friendly: friendly}
+	r.timeout = []uint64{0, 30, 300, 1000}[int(c.next()*3.99)]
+	r.a, r.b, r.f = r.addServer(c.rate()), r.addServer(c.rate()), r.addServer(c.rate())
+	r.leads, r.term = r.a, 0
+	r.elect(r.a)
+	r.commit(r.a, &coordination.CreateNode{Path: []string{"local", "n"},
+		Config: coordination.NodeConfig{SelfCheckPeriodMillis: 500, SessionGracePeriodMillis: 1500}})
+	r.confirmRounds(r.a)
+	r.first = r.connect(r.a)
+	r.openClient()
+	return r
+}
+
+func (r *silenceRun) confirmRounds(s *silentServer) {
+	const every = 400 * time.Millisecond
+	delay := r.choices.upTo(every)
+	if r.friendly {
+		delay = r.choices.upTo(20 * time.Millisecond)
+	}
+	s.confirm(every, delay)
+}
+
+// connect opens a relay from f. Each message takes its own time.
+func (r *silenceRun) connect(to *silentServer) *silenceRelay {
+	longest := 300 * time.Millisecond
+	if r.friendly {
+		longest = 20 * time.Millisecond
+	}
+	longest = r.choices.upTo(longest)
+	delay := func() time.Duration { return r.choices.upTo(longest) }
+	r.relay = r.open(r.f, to, delay, delay)
+	return r.relay
+}
+
+func (r *silenceRun) openClient() {
+	policy := &coordination.PingPolicy{Opaque: func() uint64 { return 1 + uint64(r.count) }, FirstMessageMillis: 10_000}
+	s := &sessionStream{id: 1_000_000, group: r.f.group, pool: &writers{closed: true}, voice: r.f.server.voice,
+		limits: &Hardening{Linger: time.Hour}, front: coordination.NewFront(policy), timerAt: coordination.Never, panics: &panicCounter{}}
+	if err := r.f.server.streams.add(s); err != nil {
+		panic(err)
+	}
+	r.client, r.at = s, r.f
+	s.open()
+	r.say(coordination.ClientMessage{Kind: coordination.ClientStart, Start: &coordination.AttachRequest{
+		Path: "/local/n", TimeoutMillis: r.timeout, Nonce: 1, Server: 1}})
+	r.chat()
+}
+
+// chat has the client ping, so that there is always something to answer.
+func (r *silenceRun) chat() {
+	const often = 3 * time.Millisecond
+	if r.session != 0 {
+		r.say(coordination.ClientMessage{Kind: coordination.ClientPing, Opaque: 7})
+	}
+	if r.client != nil {
+		r.schedule(r.now+often, r.f, r.chat)
+	}
+}
+
+// pauses stops servers for a while.
+func (r *silenceRun) pauses() {
+	longest := 3 * time.Second
+	if r.friendly {
+		longest = 100 * time.Millisecond
+	}
+	for _, s := range []*silentServer{r.a, r.b, r.f} {
+		if at, d := r.choices.upTo(4*time.Second), r.choices.upTo(longest); r.choices.sometimes() {
+			r.schedule(r.now+at, nil, func() {
+				r.note("a server is paused for %v", d)
+				s.pausedUntil = max(s.pausedUntil, r.now+d)
+			})
+		}
+	}
+}
+
+// cut breaks a relay: its directions fail, and its ends notice, each at a time of its own.
+func (r *silenceRun) cut(c *silenceRelay) {
+	within := time.Second
+	if r.friendly {
+		within = 50 * time.Millisecond
+	}
+	at := r.now
+	r.schedule(at+r.choices.upTo(within), nil, func() { c.cutThere = true })
+	r.schedule(at+r.choices.upTo(within), nil, func() { c.cutBack = true })
+	r.schedule(at+r.choices.upTo(within), c.to, c.breakAtLeader)
+	r.schedule(at+r.choices.upTo(within), c.from, c.breakAtFollower)
+}
+
+// breakRelay breaks the relay to the leader, and has the follower connect again, to the same leader.
+func (r *silenceRun) breakRelay(leader *silentServer) {
+	r.cut(r.relay)
+	gap := 2 * time.Second
+	if r.friendly {
+		gap = 150 * time.Millisecond
+	}
+	again := r.choices.upTo(gap)
+	lastly := r.choices.sometimes() || r.friendly // or the new one works for long
+	c := r.relay
+	var reconnect func()
+	reconnect = func() {
+		if !c.over || leader.group.leader == nil {
+			r.f.afterFunc(10*time.Millisecond, reconnect)
+			return
+		}
+		fresh := r.connect(leader)
+		if !lastly {
+			r.cut(fresh)
+		}
+	}
+	r.schedule(r.now+again, r.f, reconnect)
+}
+
+// replaceLeader has b lead. a is cut off from the majority at some moment; what it asked before may still be answered.
+func (r *silenceRun) replaceLeader() {
+	isolated := r.now + r.choices.upTo(time.Second)
+	r.schedule(isolated, nil, func() { r.a.confirms, r.leads = false, nil })
+	without := 2 * time.Second
+	if r.friendly {
+		without = 500 * time.Millisecond
+	}
+	elected := isolated + 1 + r.choices.upTo(without)
+	r.schedule(elected, nil, func() {
+		r.b.pausedUntil = 0
+		r.elect(r.b)
+		r.confirmRounds(r.b)
+	})
+	// a and f hear of it each at a time of its own.
+	r.schedule(elected+r.choices.upTo(without), r.a, func() {
+		r.a.leaseUntil = 0
+		r.a.group.lead(nil)
+	})
+	r.schedule(elected+r.choices.upTo(without), r.f, func() {
+		r.f.group.lead(nil)
+		r.first.breakAtFollower()
+		r.schedule(r.now+r.choices.upTo(without), r.f, func() { r.connect(r.b) })
+	})
+}
+
+// play runs a history to its end.
+func (r *silenceRun) play() {
+	r.run(2 * time.Second)
+	r.pauses()
+	switch {
+	case r.choices.sometimes():
+		r.breakRelay(r.a)
+		r.run(6 * time.Second)
+	default:
+		r.replaceLeader()
+		r.run(6 * time.Second)
+		if r.choices.sometimes() && r.relay != r.first {
+			r.breakRelay(r.b)
+			r.run(10 * time.Second)
+		}
+	}
+	r.run(r.now + 4*time.Second)
+	if r.client != nil {
+		r.client.stopTimers()
+	}
+}
+
+func (r *silenceRun) problem() error {
+	switch {
+	case r.session == 0: // the network is too slow for the client ever to be told
+		return nil
+	case r.late > 0:
+		return fmt.Errorf("the client was told that it lives %v after its session had ended", r.late)
+	case r.expired != 0 && r.margin() < 0:
+		return fmt.Errorf("the session ended %v before the client's time was over", -r.margin())
+	}
+	return nil
+}
+
+// TestSilence looks for a history in which a client is told that it lives although the leader, the old or the new one,
+// may have ended its session. Every seed is a history; the worst ones are then made worse step by step.
+func TestSilence(t *testing.T) {
+	first, last := uint64(1), uint64(*silenceSeeds)
+	if *silenceSeed != 0 {
+		first, last = *silenceSeed, *silenceSeed
+	}
+	smallest, of := time.Hour, uint64(0)
+	ended := 0
+	for seed := first; seed <= last; seed++ {
+		r := newSilenceRun(&choices{random: rand.New(rand.NewPCG(seed, 0))}, false)
+		r.play()
+		if err := r.problem(); err != nil {
+			t.Fatalf("-silence-seed=%d: %v\n%s", seed, err, strings.Join(r.history, "\n"))
+		}
+		if r.expired != 0 && r.session != 0 {
+			ended++
+			if m := r.margin(); m < smallest {
+				smallest, of = m, seed
+			}
+		}
+	}
+	t.Logf("%d of %d sessions ended; the smallest margin is %v, of seed %d", ended, last-first+1, smallest, of)
+}

@@ -1,0 +1,397 @@
+package server
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"math"
+	"slices"
+	"sort"
+	"time"
+
+	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/raftstore"
+	"github.com/coordd/coordd/server/relaypb"
+)
+
+// silenceWorld is servers, one client and the network between them in virtual time. What decides who may speak and when
+// a session ends is the real code: voice, relay, relayPeer, sessionStream, Front, Leader and Machine. Raft is reduced to
+// what it promises: a leader's lease counts from the start of a round that a majority has answered, and the next leader
+// is elected after that start.
+type silenceWorld struct {
+	now     time.Duration  // true time
+	events  []silenceEvent // the next one first
+	count   int
+	index   coordination.Index
+	node    coordination.NodeID
+	term    coordination.Term
+	leads   *silentServer // whose proposals are committed; nil for nobody's
+	relays  []*silenceRelay
+	servers []*silentServer
+
+	client  *sessionStream
+	at      *silentServer // where the client is
+	session coordination.SessionID
+	spoke   time.Duration // when the client was last told what it takes for a sign of life
+	expired time.Duration // when the session ended, 0 if it has not
+	expirer *silentServer
+	late    time.Duration // how long after the end the client was told that it lives
+	ended   coordination.Ending
+	history []string
+}
+
+// silentServer is one server. Its clock runs at its own rate, also while the server is paused.
+type silentServer struct {
+	world       *silenceWorld
+	rate        float64
+	pausedUntil time.Duration
+	server      *Server
+	group       *group
+	machine     *coordination.Machine
+	leaseUntil  coordination.Instant
+	due         timer
+	confirms    bool // rounds that begin now will be answered
+}
+
+type silenceEvent struct {
+	at time.Duration
+	on *silentServer // does nothing while it is paused; nil for the world
+	do func()
+}
+
+// note remembers what happened, for whoever has to understand a failure.
+func (w *silenceWorld) note(format string, args ...any) {
+	w.history = append(w.history, fmt.Sprintf("%12v ", w.now)+fmt.Sprintf(format, args...))
+}
+
+func (w *silenceWorld) schedule(at time.Duration, on *silentServer, do func()) {
+	w.count++
+	e := silenceEvent{max(at, w.now), on, do}
+	place := sort.Search(len(w.events), func(i int) bool { return w.events[i].at > e.at })
+	w.events = slices.Insert(w.events, place, e)
+}
+
+// run lets time pass until the given moment.
+func (w *silenceWorld) run(until time.Duration) {
+	for len(w.events) > 0 && w.events[0].at <= until {
+		e := w.events[0]
+		w.events = w.events[1:]
+		w.now = e.at
+		if e.on != nil && w.now < e.on.pausedUntil {
+			w.schedule(e.on.pausedUntil, e.on, e.do)
+			continue
+		}
+		e.do()
+		w.settle()
+	}
+	w.now = until
+}
+
+// settle has everybody who is not paused deal with what there is.
+func (w *silenceWorld) settle() {
+	for _, s := range w.servers {
+		if w.now >= s.pausedUntil && s.group.leader != nil && !s.group.queue.empty() {
+			s.turn()
+		}
+	}
+	for _, c := range w.relays {
+		c.pump()
+		c.answer()
+	}
+	w.listen()
+}
+
+// listen is the writer of the client's stream, and the client itself: it answers pings at once.
+func (w *silenceWorld) listen() {
+	s := w.client
+	for s != nil && w.now >= w.at.pausedUntil {
+		s.mutex.Lock()
+		scheduled := s.scheduled
+		s.mutex.Unlock()
+		if !scheduled {
+			return
+		}
+		replies, ending := s.take(nil)
+		for i := range replies {
+			w.hear(&replies[i])
+		}
+		if w.ended = ending; ending != coordination.EndingNone {
+			w.client = nil
+			s.stopTimers()
+			w.note("the stream ends (%d), last heard %v", ending, w.spoke)
+			return
+		}
+	}
+}
+
+func (w *silenceWorld) hear(r *coordination.Reply) {
+	switch r.Kind {
+	case coordination.ReplyNone, coordination.ReplyFailure, coordination.ReplyStopped:
+		return
+	case coordination.ReplyStarted:
+		w.session = r.Session
+	case coordination.ReplyPing:
+		w.say(coordination.ClientMessage{Kind: coordination.ClientPong, Opaque: r.Opaque})
+	}
+	if w.now-w.spoke > 50*time.Millisecond {
+		w.note("the client hears something, after %v", w.now-w.spoke)
+	}
+	w.spoke = w.now
+	if w.expired != 0 {
+		w.late = max(w.late, w.now-w.expired)
+	}
+}
+
+// say has the client send a message.
+func (w *silenceWorld) say(m coordination.ClientMessage) {
+	if s := w.client; s != nil {
+		s.mutex.Lock()
+		s.forward(s.front.Receive(&m))
+		s.mutex.Unlock()
+	}
+}
+
+func (w *silenceWorld) addServer(rate float64) *silentServer {
+	machine, err := coordination.NewMachine("/local", coordination.DefaultLimits())
+	if err != nil {
+		panic(err)
+	}
+	s := &silentServer{world: w, rate: rate, machine: machine, confirms: true}
+	clock := clock{turned: s}
+	s.group = &group{clock: clock, queue: newQueue(), ready: make(chan struct{}), logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		machine: machine, sinks: make(map[coordination.StreamID]sink), calls: make(map[coordination.Call][]*call), toward: func(term, leader uint64) {}}
+	s.group.busy.Store(true) // nobody but the world takes a turn
+	s.server = &Server{streams: newStreamSet(10), voice: &voice{clock: clock, store: s}}
+	s.group.follow = s.server.streams.follow
+	w.servers = append(w.servers, s)
+	s.watch()
+	return s
+}
+
+// now and afterFunc are the server's clock.
+func (s *silentServer) now() coordination.Instant {
+	return coordination.Instant(float64(s.world.now) * s.rate)
+}
+
+func (s *silentServer) trueTime(d time.Duration) time.Duration {
+	return time.Duration(math.Ceil(float64(d) / s.rate))
+}
+
+type silenceTimer struct {
+	server *silentServer
+	do     func()
+	number int
+}
+
+func (s *silentServer) afterFunc(d time.Duration, do func()) timer {
+	t := &silenceTimer{server: s, do: do}
+	t.Reset(d)
+	return t
+}
+
+// Reset implements timer.
+func (t *silenceTimer) Reset(d time.Duration) bool {
+	t.number++
+	number := t.number
+	t.server.world.schedule(t.server.world.now+t.server.trueTime(d), t.server, func() {
+		if number == t.number {
+			t.do()
+		}
+	})
+	return true
+}
+
+// Stop implements timer.
+func (t *silenceTimer) Stop() bool {
+	t.number++
+	return true
+}
+
+// MaySpeak implements the store of voice.
+func (s *silentServer) MaySpeak() bool { return s.now() < s.leaseUntil }
+
+// watch is member.listen: a stream that was mute is sent as soon as it may speak.
+func (s *silentServer) watch() {
+	s.afterFunc(leaderPoll, func() {
+		if s.server.voice.maySpeak() {
+			s.server.streams.wake()
+		}
+		s.watch()
+	})
+}
+
+// confirm begins a round that confirms the leadership, and the next one later. The answers take delay.
+func (s *silentServer) confirm(every, delay time.Duration) {
+	begun, term := s.now(), s.world.term
+	if s.confirms {
+		s.world.schedule(s.world.now+delay, s, func() {
+			if s.group.leader != nil && uint64(s.group.leader.Term()) == uint64(term) {
+				s.leaseUntil = max(s.leaseUntil, begun+coordination.Instant(raftstore.LeaseWindow))
+				s.turn()
+			}
+		})
+	}
+	s.afterFunc(every, func() {
+		if s.group.leader != nil {
+			s.confirm(every, delay)
+		}
+	})
+}
+
+// elect has a server lead: it applies its first entry and serves.
+func (w *silenceWorld) elect(s *silentServer) {
+	w.note("a leader is elected, its clock runs at %v", s.rate)
+	w.term++
+	w.leads = s
+	w.index++
+	for _, m := range w.servers {
+		m.machine.Apply(w.index, w.term, nil)
+	}
+	s.group.lead(coordination.NewLeader(s.machine, w.term, s.now()))
+	s.turn()
+}
+
+// turn is group.takeTurn without a store: what the leader proposes is in the log at once if it still counts.
+func (s *silentServer) turn() {
+	g := s.group
+	for _, e := range g.queue.takeRequests(nil) {
+		g.handle(e)
+	}
+	if g.leader == nil {
+		return
+	}
+	g.leader.Tick(g.clock.now())
+	for more := true; more; {
+		out := g.leader.Take()
+		more = len(out.Commands)+len(out.Messages) > 0
+		commands := append([]coordination.Command(nil), out.Commands...)
+		for i := range out.Messages {
+			m := out.Messages[i]
+			if to := g.sinks[m.Stream]; to != nil {
+				to.deliver(g.link, &m)
+			}
+		}
+		if s.world.leads == s {
+			for _, c := range commands {
+				s.world.commit(s, c)
+			}
+		}
+	}
+	if next := g.leader.NextDeadline(); next != coordination.Never {
+		if s.due == nil {
+			s.due = g.clock.afterFunc(g.clock.until(next), s.turn)
+		} else {
+			s.due.Reset(g.clock.until(next))
+		}
+	}
+}
+
+func (w *silenceWorld) commit(by *silentServer, c coordination.Command) {
+	w.index++
+	for _, m := range w.servers {
+		effects := m.machine.Apply(w.index, w.term, c)
+		if m != by {
+			continue
+		}
+		for i := range effects {
+			if effects[i].Kind == coordination.EffectSessionEnded && w.expired == 0 {
+				w.expired, w.expirer = w.now, by
+				w.note("the session ends, last heard %v", w.spoke)
+			}
+		}
+		by.group.leader.Applied(by.group.clock.now(), w.term, c, effects)
+	}
+}
+
+// silenceRelay is one relay with the network under it.
+type silenceRelay struct {
+	from, to           *silentServer
+	relay              *relay
+	peer               *relayPeer
+	there, back        func() time.Duration // delays of the next message
+	cutThere, cutBack  bool
+	lastThere, arrived time.Duration // messages do not overtake each other
+	joined             bool
+	lostThere, over    bool // the leader has noticed that the relay broke; the follower has
+}
+
+// open connects a follower to a leader; the first request for leave goes out at once.
+func (w *silenceWorld) open(from, to *silentServer, there, back func() time.Duration) *silenceRelay {
+	c := &silenceRelay{from: from, to: to, there: there, back: back}
+	c.relay = &relay{self: 1, streams: from.server.streams, voice: from.server.voice, clock: from.group.clock,
+		wake: make(chan struct{}, 1), asked: make(map[uint64]coordination.Instant), ready: func() {}}
+	c.peer = &relayPeer{server: to.server, link: to.server.streams.localLink(), from: 1, streams: make(map[uint64]*relayedStream),
+		wake: make(chan struct{}, 1), ended: make(chan struct{}), superseded: make(chan struct{})}
+	w.relays = append(w.relays, c)
+	c.renew()
+	return c
+}
+
+func (c *silenceRelay) renew() {
+	if c.over {
+		return
+	}
+	c.relay.renew()
+	c.from.afterFunc(renewInterval, c.renew)
+}
+
+// pump sends what the follower has.
+func (c *silenceRelay) pump() {
+	w := c.from.world
+	if c.over || w.now < c.from.pausedUntil {
+		return
+	}
+	for out := c.relay.take(); out != nil; out = c.relay.take() {
+		c.lastThere = max(c.lastThere, w.now+c.there())
+		if !c.cutThere {
+			w.schedule(c.lastThere, c.to, func() { c.atLeader(out) })
+		}
+	}
+}
+
+func (c *silenceRelay) atLeader(batch *relaypb.ToLeader) {
+	if !c.lostThere && c.peer.link != nil {
+		c.peer.receive(batch)
+	}
+}
+
+// answer sends what the leader has.
+func (c *silenceRelay) answer() {
+	w := c.from.world
+	if c.lostThere || c.peer.link == nil || w.now < c.to.pausedUntil {
+		return
+	}
+	for out := c.peer.take(); out != nil; out = c.peer.take() {
+		c.arrived = max(c.arrived, w.now+c.back())
+		if !c.cutBack {
+			w.schedule(c.arrived, c.from, func() { c.atFollower(out) })
+		}
+	}
+}
+
+func (c *silenceRelay) atFollower(batch *relaypb.FromLeader) {
+	if c.over {
+		return
+	}
+	c.relay.receive(batch)
+	if !c.joined {
+		c.joined = true
+		c.from.world.note("the follower joins")
+		c.from.server.streams.join(c.relay)
+	}
+}
+
+// breakAtLeader has the leader notice that the relay broke, breakAtFollower the follower.
+func (c *silenceRelay) breakAtLeader() {
+	if !c.lostThere && c.peer.link != nil {
+		c.lostThere = true
+		c.from.world.note("the leader notices that a relay broke")
+		c.peer.abandon()
+	}
+}
+
+func (c *silenceRelay) breakAtFollower() {
+	c.over = true
+	c.from.world.note("the follower notices that a relay broke")
+	c.from.server.streams.leave(c.relay)
+}
