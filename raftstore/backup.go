@@ -25,12 +25,17 @@ const (
 	backupFormat = 1
 )
 
+// ErrBackupRuns says that there is another Backup under way: one at a time, because each holds on to old pages of state.db.
+var ErrBackupRuns = errors.New("another backup is under way")
+
 // Backup writes the last checkpoint to w: all rows as of one entry, each with its checksum, and a checksum over
 // everything. What was committed after that checkpoint is not in it; take a checkpoint first to have it. Other work
 // goes on meanwhile. It returns the index of the checkpoint. Call it between Start and Stop, which waits for it: ctx
-// ends it early.
+// ends it early. Errors: ErrBackupRuns, those of w and ctx.
 func (s *Store) Backup(ctx context.Context, w io.Writer) (index uint64, err error) {
-	s.backups.Lock()
+	if !s.backups.TryLock() {
+		return 0, ErrBackupRuns
+	}
 	defer s.backups.Unlock()
 	p, err := s.rowStore.pin()
 	if err != nil {

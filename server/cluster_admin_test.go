@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -76,6 +77,9 @@ func (c *testCluster) join(i, by int) {
 		c.t.Fatal(err)
 	}
 	c.servers[i] = s
+	if c.conns[i] != nil {
+		return
+	}
 	if c.conns[i], err = grpc.NewClient(c.listen[i], grpc.WithTransportCredentials(insecure.NewCredentials())); err != nil {
 		c.t.Fatal(err)
 	}
@@ -237,6 +241,33 @@ func (c *testCluster) wantRemoved(i int) {
 	}
 }
 
+// TestReplaceAServer loses the disk of a server. It cannot come back as what it was; it is removed and added under the
+// same name and addresses.
+func TestReplaceAServer(t *testing.T) {
+	c := startCluster(t, 3)
+	leader, follower := c.leader()
+	lost := 3 - leader - follower
+	name := fmt.Sprint("server-", lost)
+	c.createNode(leader, testNode)
+	busy := c.load(follower, "lock")
+	busy.more(5)
+	c.stop(lost)
+	if err := os.RemoveAll(filepath.Join(c.dir, name)); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.start(lost); !errors.Is(err, raftstore.ErrEmptied) {
+		t.Errorf("a server with an emptied directory: %v", err)
+	}
+	c.mustManage(follower, "Remove", &adminpb.RemoveMemberRequest{Member: name}, new(adminpb.RemoveMemberResponse))
+	c.mustManage(follower, "Add", &adminpb.AddMemberRequest{Name: name, PeerAddress: c.initial[name]}, new(adminpb.AddMemberResponse))
+	c.join(lost, leader)
+	c.mustManage(lost, "Promote", &adminpb.PromoteMemberRequest{Member: name, Wait: true}, new(adminpb.PromoteMemberResponse))
+	busy.more(5)
+	c.stop(leader)
+	busy.more(5)
+	busy.end()
+}
+
 // TestQuorumIsKept refuses changes that would leave too few servers, and tells how things are without a leader.
 func TestQuorumIsKept(t *testing.T) {
 	c := startCluster(t, 3)
@@ -331,6 +362,44 @@ func TestSnapshotHasEverything(t *testing.T) {
 		}
 	}
 	busy.end()
+}
+
+// TestSnapshotOfADeadReader gives up a client that does not read, so that it does not hold on to the checkpoint, and has
+// one snapshot at a time.
+func TestSnapshotOfADeadReader(t *testing.T) {
+	s, conn := startTest(t, func(c *Config) {
+		c.InMemory, c.DataDir, c.backupStall = false, filepath.Join(t.TempDir(), "data"), 500*time.Millisecond
+	})
+	stream := openSession(t, conn)
+	for i := range 8 { // more than the buffers of a connection hold
+		send(t, stream, &Ydb_Coordination.SessionRequest{Request: &Ydb_Coordination.SessionRequest_CreateSemaphore_{
+			CreateSemaphore: &Ydb_Coordination.SessionRequest_CreateSemaphore{ReqId: uint64(i), Name: fmt.Sprint("s-", i), Limit: 1, Data: make([]byte, 1<<20)}}})
+		next(t, stream)
+	}
+	dead, err := conn.NewStream(t.Context(), &grpc.StreamDesc{ServerStreams: true}, "/"+clusterServiceName+"/Snapshot")
+	if err == nil {
+		err = errors.Join(dead.SendMsg(&adminpb.SnapshotRequest{}), dead.CloseSend(), dead.RecvMsg(new(adminpb.SnapshotChunk)))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.store.Backup(t.Context(), io.Discard); !errors.Is(err, raftstore.ErrBackupRuns) {
+		t.Errorf("a second backup: %v", err)
+	}
+	busy := true
+	for busy { // until the dead reader is given up
+		_, err = snapshotFrom(t.Context(), conn)
+		busy = status.Code(err) == codes.ResourceExhausted
+	}
+	if err != nil {
+		t.Errorf("a snapshot after the dead reader's: %v", err)
+	}
+	for err == nil {
+		err = dead.RecvMsg(new(adminpb.SnapshotChunk))
+	}
+	if status.Code(err) != codes.Canceled {
+		t.Errorf("the dead reader got %v", err)
+	}
 }
 
 // TestWhoMayManageTheCluster is the table for callers of the same machine, and one for callers from elsewhere.
