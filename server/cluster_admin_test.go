@@ -449,3 +449,35 @@ func TestServerAlone(t *testing.T) {
 		}
 	}
 }
+
+// TestChangesDuringTransfers adds and removes members while the leadership is on its way to another server: each change
+// is made once and says so.
+func TestChangesDuringTransfers(t *testing.T) {
+	c := startCluster(t, 3)
+	for round := range 4 {
+		name := fmt.Sprint("new-", round)
+		added := new(adminpb.AddMemberResponse)
+		c.duringTransfer(round, func() error {
+			return c.manage(round%3, "Add", &adminpb.AddMemberRequest{Name: name, PeerAddress: fmt.Sprint("127.0.0.1:", 1+round)}, added)
+		})
+		c.duringTransfer(round+1, func() error {
+			return c.manage(round%3, "Remove", &adminpb.RemoveMemberRequest{Member: added.GetId()}, new(adminpb.RemoveMemberResponse))
+		})
+	}
+	c.status(0, "three servers", func(s *adminpb.ClusterStatus) bool { return len(s.GetMembers()) == 3 })
+}
+
+// duringTransfer makes a change while the leadership moves.
+func (c *testCluster) duringTransfer(through int, change func() error) {
+	c.t.Helper()
+	moved := make(chan error, 1)
+	go func() {
+		moved <- c.manage(through%3, "TransferLeader", &adminpb.TransferLeaderRequest{}, new(adminpb.TransferLeaderResponse))
+	}()
+	if err := change(); err != nil {
+		c.t.Errorf("change: %v", err)
+	}
+	if err := <-moved; err != nil {
+		c.t.Errorf("transfer: %v", err)
+	}
+}

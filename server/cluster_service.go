@@ -140,9 +140,9 @@ func onLeader[Request, Response any](ctx context.Context, s *Server, method stri
 	defer cancel()
 	for {
 		news := s.member.awaitNews()
-		if conn := s.member.relayConn(); conn != nil && s.streams.localLink() == nil {
+		if leader := s.leaderAddress(); leader != "" {
 			answer = new(Response)
-			err = conn.Invoke(ctx, "/"+clusterPeerName+"/"+method, r, answer)
+			err = s.askLeader(ctx, leader, method, r, answer)
 		} else {
 			answer, err = local(clusterLeader{s}, ctx, r)
 		}
@@ -162,6 +162,26 @@ func onLeader[Request, Response any](ctx context.Context, s *Server, method stri
 		case <-time.After(leaderRetry):
 		}
 	}
+}
+
+// leaderAddress is where the leader listens for other servers; empty if it is this server, or unknown.
+func (s *Server) leaderAddress() string {
+	leader := s.store.Leader()
+	if leader == s.store.Member() {
+		return ""
+	}
+	return s.member.address(leader)
+}
+
+// askLeader has a connection of its own: that of the relay is closed as soon as another server leads, and with it the
+// answer to a change that makes another server lead.
+func (s *Server) askLeader(ctx context.Context, address, method string, request, response any) error {
+	conn, err := s.store.DialPeer(address)
+	if err != nil {
+		return status.Error(codes.Internal, err.Error())
+	}
+	defer conn.Close()
+	return conn.Invoke(ctx, "/"+clusterPeerName+"/"+method, request, response)
 }
 
 // leaderRetry is how soon a change is tried again at a leader that went away without another being heard of.
