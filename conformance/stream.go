@@ -60,7 +60,7 @@ func (r *run) streamRequest(ctx context.Context, q request) error {
 	verb := f.word()
 	s := r.streams[q.stream]
 	if s == nil || s.over() && (verb == "start" || verb == "open") {
-		connection, err := r.env.Connect(ctx, StreamOptions{Server: f.text("server")})
+		connection, err := r.env.Connect(ctx, StreamOptions{Server: f.text("server"), User: f.text("user")})
 		if err != nil {
 			return err
 		}

@@ -1,6 +1,8 @@
 package docker_test
 
 import (
+	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -24,8 +26,12 @@ func TestContainer(t *testing.T) {
 	must(t, err)
 	var endpoints Ydb_Discovery.ListEndpointsResult
 	must(t, found.GetOperation().GetResult().UnmarshalTo(&endpoints))
-	if len(endpoints.GetEndpoints()) != 1 || endpoints.GetEndpoints()[0].GetAddress() == "" {
-		t.Errorf("discovery names %v", endpoints.GetEndpoints())
+	var named []string
+	for _, e := range endpoints.GetEndpoints() {
+		named = append(named, net.JoinHostPort(e.GetAddress(), fmt.Sprint(e.GetPort())))
+	}
+	if want := docker(t, "port", string(c), "2136/tcp"); len(named) != 1 || named[0] != want {
+		t.Errorf("discovery names %v, want the published address %s", named, want)
 	}
 
 	// A client that trusts the authority in the certificate directory can use TLS.

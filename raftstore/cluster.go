@@ -216,8 +216,7 @@ func askToJoin(ctx context.Context, c Cluster, net network, address string) (ori
 	case !slices.Contains(conf.Learners, m.ID):
 		return origin{}, fmt.Errorf("join as %q: the cluster lists it as a voter", c.Name)
 	case answer.GetVersion() > c.Version:
-		return origin{}, fmt.Errorf("join as %q: the cluster uses commands of version %d, this server reads up to %d",
-			c.Name, answer.GetVersion(), c.Version)
+		return origin{}, fmt.Errorf("join as %q: %w", c.Name, &VersionError{answer.GetVersion(), c.Version})
 	}
 	first := checkpointMeta{Format: checkpointFormat, Cluster: answer.GetCluster(), Member: m.ID}
 	if len(answer.GetOrigin()) > 0 {
@@ -227,6 +226,14 @@ func askToJoin(ctx context.Context, c Cluster, net network, address string) (ori
 		}
 	}
 	return origin{identity{Cluster: answer.GetCluster(), Member: m.ID, Incarnation: randomID()}, first}, nil
+}
+
+// readable fails if a cluster with these members may use commands that this program cannot read.
+func (c *Cluster) readable(conf confRecord) error {
+	if v := conf.version(); v > c.Version && c.networked() {
+		return &VersionError{v, c.Version}
+	}
+	return nil
 }
 
 // hashID makes an id that every member computes alike.

@@ -258,6 +258,9 @@ func (l *loop) show() {
 func (l *loop) setConf(index uint64, conf confRecord) {
 	self := l.s.identity.Member
 	l.tellMembers(index, conf)
+	if err := l.s.cfg.Cluster.readable(conf); err != nil {
+		l.s.inbox.fail(err)
+	}
 	l.removed = l.removed || l.conf.has(self) && !conf.has(self)
 	l.conf, l.stale = conf, true
 	l.s.tail.setConf(index, conf)

@@ -66,6 +66,7 @@ const (
 	reconnectPauseMin       = 20 * time.Millisecond
 	reconnectPauseMax       = time.Second
 	peerKeepalive           = 10 * time.Second
+	peerHandshakeMax        = 3 * time.Second // until a new connection talks; gRPC waits for those when it is stopped
 	helloTimeout            = time.Second
 	joinPause               = 200 * time.Millisecond
 	holdBackTicks           = 3 * electionTicks // without a leader until a member with a full disk stands for election

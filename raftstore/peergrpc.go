@@ -43,6 +43,7 @@ func (n *grpcNetwork) listen(in peerServer) (func(), error) {
 	}
 	options := []grpc.ServerOption{
 		grpc.MaxRecvMsgSize(peerMessageMax),
+		grpc.ConnectionTimeout(peerHandshakeMax),
 		grpc.WaitForHandlers(true),              // the store's handler is not called once Stop has returned
 		grpc.StaticStreamWindowSize(peerWindow), // without, gRPC answers every message with a ping
 		grpc.StaticConnWindowSize(peerWindow),

@@ -25,7 +25,7 @@ func fuzzedStore(f *testing.F) *Store {
 		network: newMemNet(1).at("b:1"), AdvertisePeer: "b:1"}
 	s := open(f, cfg)
 	s.view.Store(&memberView{conf: s.tail.lastConf(), fresh: true})
-	s.peers = newPeers(s)
+	s.peers, s.loop = newPeers(s), &loop{s: s} // nobody may take a turn
 	f.Cleanup(func() {
 		s.peers.close()
 		if err := s.closeFiles(); err != nil {

@@ -306,6 +306,9 @@ func (s *Store) Start(h Handler) error {
 	if s.started {
 		return errors.New("the store was started before")
 	}
+	if err := s.cfg.Cluster.readable(s.tail.lastConf()); err != nil {
+		return err
+	}
 	node, err := s.newNode()
 	if err != nil {
 		return err

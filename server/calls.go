@@ -173,8 +173,9 @@ func (g *group) handleCall(c *call) {
 		c.done <- callAnswer{outcome: c.read(g.machine)}
 	case g.leader == nil:
 		c.done <- callAnswer{err: errNotLeading}
-	case !c.attempt.repeated && g.crowded() && !shrinks(c.attempt.command): // what was executed before is still answered
-		c.done <- callAnswer{outcome: refuse(scheme.Unavailable, errDiskFull)}
+	case !c.attempt.repeated && g.restricted() && g.refusalOf(c.attempt.command) != nil: // what was executed before is still answered
+		refusal := g.refusalOf(c.attempt.command)
+		c.done <- callAnswer{outcome: refuse(refusal.Status, refusal.Text)}
 	default:
 		name, _ := coordination.CallOf(c.attempt.command)
 		g.calls[name] = append(g.calls[name], c)

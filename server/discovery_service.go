@@ -32,7 +32,7 @@ func (s discoveryService) ListEndpoints(ctx context.Context, r *Ydb_Discovery.Li
 		outcome = refuse(scheme.NotFound, "Unknown database: "+r.GetDatabase())
 	case servesAll(r.GetService()):
 		ssl := cameByTLS(ctx)
-		for _, e := range endpoints(s.store.Members(), s.store.Member(), s.addresses(), ssl, s.leaving.Load()) {
+		for _, e := range endpoints(s.store.Members(), s.store.Member(), s.addressesFor(ctx), ssl, s.leaving.Load()) {
 			result.Endpoints = append(result.Endpoints, &Ydb_Discovery.EndpointInfo{
 				Address: e.at.host, Port: e.at.port, Ssl: ssl, NodeId: e.node, Location: location, Service: servedNames,
 			})

@@ -117,7 +117,7 @@ func FuzzRelayToLeader(f *testing.F) {
 				t.Fatalf("%v was read as %+v, which is written as %+v", p, read, again)
 			}
 		}
-		if err := s.exchange(&fuzzedRelay{ctx: t.Context(), next: batch}); err != io.EOF {
+		if err := s.exchange(&fuzzedRelay{ctx: t.Context(), next: batch}); err != nil && err != io.EOF {
 			t.Fatalf("the exchange ended with %v", err)
 		}
 		wantAlive(t, s)

@@ -32,6 +32,7 @@ type relayPeer struct {
 	streams map[uint64]*relayedStream
 
 	ended      chan struct{} // closed when nothing comes any more
+	err        error         // why nothing comes, once ended is closed
 	superseded chan struct{} // closed when the other server has opened another relay
 
 	mutex sync.Mutex
@@ -78,7 +79,7 @@ func (s *Server) exchange(rpc exchangeServer) error {
 	s.relays.add(p)
 	go func() { // ends when this function returns, if not before
 		defer s.relays.remove(p)
-		for batch, err := first, error(nil); err == nil; batch, err = rpc.Recv() {
+		for batch := first; p.err == nil; batch, p.err = rpc.Recv() {
 			p.receive(batch)
 		}
 		close(p.ended)
@@ -96,11 +97,11 @@ func (p *relayPeer) write(rpc exchangeServer) error {
 		}
 		select {
 		case <-p.ended:
-			return nil
+			return p.err
 		case <-p.superseded:
 			return errSuperseded
 		case <-p.link.gone:
-			return errNotLeading
+			return errNotLeading // the other looks for the next leader, which may be this server again
 		case <-p.wake:
 		case <-later:
 		}

@@ -5,6 +5,8 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -116,5 +118,22 @@ func TestLocalYDBHealth(t *testing.T) {
 	got, err := localEndpoint(environment{"COORDD_LOCAL_YDB=1", "GRPC_PORT=2135"})
 	if err != nil || got != "grpc://127.0.0.1:2135/local" {
 		t.Errorf("got %q, %v", got, err)
+	}
+}
+
+// TestLocalYDBPage wants every variable that counts in the table of docs/docker.md, and no other.
+func TestLocalYDBPage(t *testing.T) {
+	names := func(pattern, text string) []string {
+		var found []string
+		for _, match := range regexp.MustCompile(pattern).FindAllStringSubmatch(text, -1) {
+			found = append(found, match[1])
+		}
+		slices.Sort(found)
+		return found
+	}
+	counting := names(`localYDBGiven\(env, "([A-Z_]+)"`, readFile(t, "cmd/coordd/options_localydb.go"))
+	listed := names("(?m)^\\| `([A-Z_]+)` \\| ", readFile(t, "docs/docker.md"))
+	if len(counting) == 0 || !slices.Equal(counting, listed) {
+		t.Errorf("the program reads %v, docs/docker.md lists %v", counting, listed)
 	}
 }

@@ -112,6 +112,7 @@ func refuseFile(directory string) error {
 func coded(err error) error {
 	var corruption *raftstore.CorruptionError
 	var format *raftstore.FormatError
+	var version *raftstore.VersionError
 	var setting *server.ConfigError
 	var network *net.OpError
 	var path *fs.PathError
@@ -123,7 +124,7 @@ func coded(err error) error {
 		return withCode(exitRemoved, fmt.Errorf("%w; it can be added again as a new one, with an empty data directory", err))
 	case errors.Is(err, raftstore.ErrEmptied), errors.Is(err, raftstore.ErrOtherCluster):
 		return withCode(exitConfig, err)
-	case errors.Is(err, raftstore.ErrLocked), errors.As(err, &format), errors.As(err, &setting): // another directory or program is wanted
+	case errors.Is(err, raftstore.ErrLocked), errors.As(err, &format), errors.As(err, &version), errors.As(err, &setting): // another directory or program is wanted
 		return withCode(exitConfig, err)
 	case errors.As(err, &corruption):
 		return withCode(exitStorage, err)
