@@ -56,7 +56,9 @@ func newCluster(t *testing.T, cuttable bool) *cluster {
 	}
 	t.Cleanup(func() {
 		for i := range servers {
-			if p := c.process(i); p != nil {
+			if p := c.process(i); p != nil && t.Failed() {
+				p.quit()
+			} else if p != nil {
 				p.kill()
 			}
 		}
@@ -158,7 +160,8 @@ func (c *cluster) logTails(t *testing.T) {
 			continue
 		}
 		text, _ := os.ReadFile(logs[len(logs)-1])
-		lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+		before, _, _ := strings.Cut(string(text), "SIGQUIT: ")
+		lines := strings.Split(strings.TrimSpace(before), "\n")
 		t.Logf("end of the log of server %d:\n%s", i, strings.Join(lines[max(0, len(lines)-60):], "\n"))
 	}
 }

@@ -138,8 +138,9 @@ func (x *exercise) cutWays(victim int, choose func(*rand.Rand) cutMode, ways ...
 	}
 	x.hits(victims...)
 	x.network.cut(mode, ways...)
-	defer x.network.heal()
-	return x.endure(victims...)
+	err := x.endure(victims...)
+	x.network.heal()
+	return errors.Join(err, x.await("the servers open other connections", x.network.replaced))
 }
 
 func (x *exercise) killAll() error {
