@@ -3,7 +3,6 @@ package raftstore
 import (
 	"context"
 	"crypto/sha256"
-	"crypto/tls"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -49,9 +48,6 @@ type Cluster struct {
 	network network // tests
 	clock   clock   // tests
 }
-
-// PeerTLS has both sides of a connection between members. Both should ask for and check a certificate.
-type PeerTLS struct{ Server, Client *tls.Config }
 
 // networked tells whether there may ever be other members.
 func (c *Cluster) networked() bool { return c.network != nil || c.ListenPeer != "" }

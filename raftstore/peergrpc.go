@@ -52,12 +52,12 @@ func (n *grpcNetwork) listen(in peerServer) (func(), error) {
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: peerKeepalive / 2, PermitWithoutStream: true}),
 	}
 	if n.tls != nil {
-		options = append(options, grpc.Creds(credentials.NewTLS(n.tls.Server)))
+		options = append(options, grpc.Creds(credentials.NewTLS(n.tls.serverSide())))
 	}
 	srv := grpc.NewServer(options...)
 	srv.RegisterService(&peerServiceDesc, in)
 	if n.services != nil {
-		n.services(srv)
+		n.services(guardedServices{srv, in})
 	}
 	done := make(chan struct{})
 	go func() {
@@ -71,7 +71,7 @@ func (n *grpcNetwork) listen(in peerServer) (func(), error) {
 func (n *grpcNetwork) dial(address string) (*grpc.ClientConn, error) {
 	creds := insecure.NewCredentials()
 	if n.tls != nil {
-		creds = credentials.NewTLS(n.tls.Client)
+		creds = credentials.NewTLS(n.tls.clientSide())
 	}
 	return grpc.NewClient("passthrough:///"+address,
 		grpc.WithTransportCredentials(creds),
@@ -288,6 +288,9 @@ func serveMessages(srv any, s grpc.ServerStream) error {
 		return err
 	}
 	h := f.GetHeader()
+	if err := in.certified(h, certificateOf(s.Context())); err != nil {
+		return err
+	}
 	if err := in.accept(h); err != nil {
 		return toStatus(err)
 	}

@@ -158,7 +158,7 @@ func (w *silenceWorld) addServer(rate float64) *silentServer {
 	}
 	s := &silentServer{world: w, rate: rate, machine: machine, confirms: true}
 	clock := clock{turned: s}
-	s.group = &group{clock: clock, queue: newQueue(), ready: make(chan struct{}), logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
+	s.group = &group{store: new(raftstore.Store), clock: clock, queue: newQueue(), ready: make(chan struct{}), logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
 		machine: machine, sinks: make(map[coordination.StreamID]sink), calls: make(map[coordination.Call][]*call), toward: func(term, leader uint64) {}}
 	s.group.busy.Store(true) // nobody but the world takes a turn
 	s.server = &Server{streams: newStreamSet(10), voice: &voice{clock: clock, store: s}}

@@ -35,7 +35,7 @@ func startServer(ctx context.Context, s settings, logger *slog.Logger) (runningS
 		TokenFile:    s.auth.tokenFile,
 		InitialAdmin: s.auth.admin,
 	}
-	cluster, err := s.cluster.configuration()
+	cluster, err := s.cluster.configuration(logger)
 	if err != nil {
 		return nil, withCode(exitConfig, &server.ConfigError{Err: err})
 	}

@@ -31,6 +31,7 @@ type exercise struct {
 	gate       sync.RWMutex
 	runners    []*runner
 	loads      []*sdkLoad
+	callers    []*caller
 	lastOrder  uint64
 	round      int
 	notes      string
@@ -40,8 +41,8 @@ type exercise struct {
 	stopRunners          func()
 }
 
-// TestClusterFaults loads three servers, each from two sessions that are seen through message by message and two of the
-// unmodified Go SDK, and has things go wrong one after the other. In the long form (CLUSTER_ROUNDS, which is how often
+// TestClusterFaults loads three servers, each from two sessions that are seen through message by message, two of the
+// unmodified Go SDK and one caller that makes and drops nodes, and has things go wrong one after the other. In the long form (CLUSTER_ROUNDS, which is how often
 // each kind of fault comes) all kinds come in a random order; in the short one a few. After each: nothing acknowledged is
 // lost, nobody held more than the limit or believed so, order ids only grew, no session ended while its client lived, and
 // no stream broke on a server that was well. In the end all servers have come to the same state.
@@ -138,6 +139,14 @@ func (x *exercise) begin(seed uint64, load string) {
 		x.runners = append(x.runners, runner)
 		running.Go(func() { runner.run(ctx) })
 	}
+	for i := range servers {
+		caller, err := newCaller(x, i)
+		if err != nil {
+			x.t.Fatal(err)
+		}
+		x.callers = append(x.callers, caller)
+		running.Go(func() { caller.run(ctx) })
+	}
 	x.stopRunners = sync.OnceFunc(func() { cancel(); running.Wait() })
 	x.t.Cleanup(x.stopRunners)
 }
@@ -197,6 +206,9 @@ func (x *exercise) operations() int64 {
 			sum += l.operations[i].Load()
 		}
 	}
+	for _, c := range x.callers {
+		sum += c.calls.Load()
+	}
 	return sum
 }
 
@@ -224,6 +236,10 @@ func (x *exercise) progress(victims ...int) error {
 			operations[i][j] = l.operations[j].Load() + 10
 		}
 	}
+	calls := make([]int64, len(x.callers))
+	for i, c := range x.callers {
+		calls[i] = c.calls.Load() + 4
+	}
 	missing := ""
 	slow := time.AfterFunc(5*time.Second, func() { x.t.Logf("%d after 5s: %s", x.round, missing) })
 	defer slow.Stop()
@@ -239,6 +255,11 @@ func (x *exercise) progress(victims ...int) error {
 				if !spared.has(l.server) && l.operations[j].Load() < operations[i][j] {
 					missing += fmt.Sprintf(" worker %d of the load program of server %d", j, l.server)
 				}
+			}
+		}
+		for i, c := range x.callers {
+			if !spared.has(c.server) && c.calls.Load() < calls[i] {
+				missing += fmt.Sprintf(" caller of server %d", i)
 			}
 		}
 		return missing == ""
