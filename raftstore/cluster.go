@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -40,6 +41,8 @@ type Cluster struct {
 	ClientAddress string
 	// TLS is for connections between members; nil is plain text.
 	TLS *PeerTLS
+	// Dial connects to another member; nil: over TCP. Tests cut networks with it.
+	Dial func(ctx context.Context, address string) (net.Conn, error)
 	// Services, if set, adds the server's own services to those that members offer each other.
 	Services func(grpc.ServiceRegistrar)
 	// Version is the highest version of commands this server can read, see Store.ClusterVersion.

@@ -13,6 +13,10 @@ const (
 	DefaultCheckpointEntries = 250_000
 	// DefaultTailEntriesKept is how many entries stay in the log behind a checkpoint, for members that lag a little.
 	DefaultTailEntriesKept = 5_000
+	// DefaultLagEntriesKept and DefaultLagBytesKept bound what else stays in the leader's log for a member that is there
+	// and lags more. The bytes are counted from checkpoint to checkpoint.
+	DefaultLagEntriesKept = 500_000
+	DefaultLagBytesKept   = 128 << 20
 	// DefaultTailBytes bounds the recent entries kept in memory, once they have been handed over.
 	DefaultTailBytes = 16 << 20
 )

@@ -33,6 +33,9 @@ type loop struct {
 	unapplied int           // bytes of them
 	durable   uint64        // last durable index
 
+	handedTotal int64     // bytes of entries handed over
+	marks       []logMark // of the last checkpoints, oldest first; see lagBound
+
 	control
 }
 
@@ -441,6 +444,7 @@ func (l *loop) handOver(m *pb.Message) error {
 	bytes := entriesBytes(entries)
 	l.applying = append(l.applying, m)
 	l.unapplied += bytes
+	l.handedTotal += int64(bytes)
 	l.s.dueBytes.Add(int64(bytes))
 	l.s.dueEntries.Add(int64(len(entries)))
 	last := entries[len(entries)-1]
@@ -480,18 +484,6 @@ func (l *loop) changeMembers(e *pb.Entry) error {
 	}
 	l.setConf(e.GetIndex(), l.conf.after(l.node.ApplyConfChange(change), record))
 	return nil
-}
-
-// checkpointDone tells the handler and cuts the log behind the checkpoint: raft forgets the entries first, then they
-// are removed.
-func (l *loop) checkpointDone(c checkpointMark) {
-	l.handler.CheckpointDone(c.index)
-	first := min(2, c.index+1) // see tail.origin
-	if c.index > l.s.cfg.TailEntriesKept {
-		first = c.index - l.s.cfg.TailEntriesKept + 1
-	}
-	l.s.tail.compact(first, c.index)
-	l.s.keeper.cut(first)
 }
 
 func lastIndex(entries []*pb.Entry) uint64 { return entries[len(entries)-1].GetIndex() }

@@ -32,6 +32,7 @@ type grpcNetwork struct {
 	listenAddress string
 	tls           *PeerTLS
 	services      func(grpc.ServiceRegistrar)
+	dialer        func(ctx context.Context, address string) (net.Conn, error) // nil: over TCP
 }
 
 var _ network = (*grpcNetwork)(nil)
@@ -73,7 +74,7 @@ func (n *grpcNetwork) dial(address string) (*grpc.ClientConn, error) {
 	if n.tls != nil {
 		creds = credentials.NewTLS(n.tls.clientSide())
 	}
-	return grpc.NewClient("passthrough:///"+address,
+	options := []grpc.DialOption{
 		grpc.WithTransportCredentials(creds),
 		grpc.WithDefaultCallOptions(grpc.MaxCallSendMsgSize(peerMessageMax), grpc.MaxCallRecvMsgSize(peerMessageMax)),
 		grpc.WithStaticStreamWindowSize(peerWindow),
@@ -82,7 +83,12 @@ func (n *grpcNetwork) dial(address string) (*grpc.ClientConn, error) {
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff:           backoff.Config{BaseDelay: reconnectPauseMin, Multiplier: 2, MaxDelay: reconnectPauseMax},
 			MinConnectTimeout: time.Second,
-		}))
+		}),
+	}
+	if n.dialer != nil {
+		options = append(options, grpc.WithContextDialer(n.dialer))
+	}
+	return grpc.NewClient("passthrough:///"+address, options...)
 }
 
 // hello implements network.
@@ -319,5 +325,5 @@ func serveSnapshot(srv any, s grpc.ServerStream) error {
 
 // DialPeer makes a connection to another member for the server's own services, see Cluster.Services.
 func (s *Store) DialPeer(address string) (*grpc.ClientConn, error) {
-	return (&grpcNetwork{tls: s.cfg.Cluster.TLS}).dial(address)
+	return (&grpcNetwork{tls: s.cfg.Cluster.TLS, dialer: s.cfg.Cluster.Dial}).dial(address)
 }
