@@ -28,6 +28,7 @@ func (r *run) call(ctx context.Context, q request) (string, error) {
 			database = nil
 		}
 	}
+	ctx = asUser(ctx, f.text("user"))
 	message, err := unaryRequest(service, verb, path, f)
 	if err == nil {
 		err = f.done()

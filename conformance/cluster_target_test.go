@@ -10,7 +10,6 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
-	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Operations"
 
 	"github.com/coordd/coordd/coordination"
 )
@@ -20,8 +19,8 @@ type clusterTarget struct {
 	endpoints []*Endpoint // the server that scripts talk to, then the others
 	// meeting is where the leader changes between the steps; nil: nowhere.
 	meeting *meeting
-	// restless is held by those who change the leader at any time, and shared by unary calls; nil: nobody does.
-	restless *sync.RWMutex
+	// restless: the leader changes at any time.
+	restless bool
 }
 
 // dialCluster connects to all servers; scripts talk to the one with the number first.
@@ -47,7 +46,7 @@ func (c *clusterTarget) Close(ctx context.Context) error {
 	return all
 }
 
-func (c *clusterTarget) changesLeader() bool { return c.meeting != nil || c.restless != nil }
+func (c *clusterTarget) changesLeader() bool { return c.meeting != nil || c.restless }
 
 // Offers implements Target.
 func (c *clusterTarget) Offers(need Need) bool {
@@ -64,10 +63,6 @@ func (c *clusterTarget) Offers(need Need) bool {
 func (c *clusterTarget) Open(ctx context.Context, name string, limits coordination.Limits) (Environment, error) {
 	if c.meeting != nil {
 		c.meeting.enter()
-	}
-	if c.restless != nil {
-		c.restless.RLock()
-		defer c.restless.RUnlock()
 	}
 	env, err := c.endpoints[0].Open(ctx, name, limits)
 	if err != nil {
@@ -87,15 +82,6 @@ type clusterEnvironment struct {
 	streams map[Stream]*clusterStream // by the stream below
 }
 
-// Call implements Environment.
-func (e *clusterEnvironment) Call(ctx context.Context, request proto.Message, database *string) (*Ydb_Operations.Operation, error) {
-	if e.target.restless != nil {
-		e.target.restless.RLock()
-		defer e.target.restless.RUnlock()
-	}
-	return e.endpointEnvironment.Call(ctx, request, database)
-}
-
 // Check implements Environment: here all scripts meet, and the leader changes.
 func (e *clusterEnvironment) Check(ctx context.Context) (disturbed bool, err error) {
 	if e.target.meeting == nil {
@@ -109,10 +95,6 @@ func (e *clusterEnvironment) Close(ctx context.Context) error {
 	if e.target.meeting != nil {
 		defer e.target.meeting.leave(ctx)
 	}
-	if e.target.restless != nil {
-		e.target.restless.RLock()
-		defer e.target.restless.RUnlock()
-	}
 	return e.endpointEnvironment.Close(ctx)
 }
 
@@ -123,7 +105,7 @@ func (e *clusterEnvironment) Connect(_ context.Context, options StreamOptions) (
 		at = len(e.servers) % len(e.target.endpoints)
 		e.servers[options.Server] = at
 	}
-	below, err := e.connectOver(e.target.endpoints[at].connection)
+	below, err := e.connectOver(e.target.endpoints[at].connection, options.User)
 	if err != nil {
 		return nil, err
 	}

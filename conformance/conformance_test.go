@@ -31,8 +31,10 @@ func loadScripts(t *testing.T) []*Script {
 }
 
 // replay runs all scripts on a target, each as a test of its own.
-func replay(t *testing.T, target Target) {
-	for _, script := range loadScripts(t) {
+func replay(t *testing.T, target Target) { replayScripts(t, target, loadScripts(t)) }
+
+func replayScripts(t *testing.T, target Target, scripts []*Script) {
+	for _, script := range scripts {
 		t.Run(script.Name, func(t *testing.T) {
 			outcome, err := Run(t.Context(), target, script)
 			switch {

@@ -14,7 +14,7 @@
 //	# needs: clock       what a target must offer, besides what the steps imply (see Need)
 //	# differs: ...       where this server differs from YDB on purpose, one sentence
 //	# not: failover because ...   why a leader change between the steps would show
-//	# limits: sessions=2 semaphores=2
+//	# limits: sessions=2 semaphores=2 bytes=100 described=500
 //	# node: self_check=500 read=strict      the config of the script's node; "none" makes no node
 //	# ids: exact         show session and order ids as numbers
 //
@@ -27,7 +27,7 @@
 //
 // "s1: start" opens a stream called s1 and sends SessionStart. All verbs of a stream:
 //
-//	start path= session= seq= timeout= key= description= server= [shown]
+//	start path= session= seq= timeout= key= description= server= user= [shown]
 //	stop
 //	acquire NAME count= timeout= data= [ephemeral]         count is 1 if not given
 //	release NAME
@@ -48,9 +48,9 @@
 //
 // Requests outside of streams, and things that happen:
 //
-//	node create|alter|drop|describe PATH self_check= grace= read= attach= counters= path= database=
-//	scheme mkdir|rmdir|ls|describe PATH database=
-//	scheme permissions PATH [clear] [unset] interrupt=true|false set=SUBJECT:NAME,NAME grant= revoke= owner=
+//	node create|alter|drop|describe PATH self_check= grace= read= attach= counters= path= database= user=
+//	scheme mkdir|rmdir|ls|describe PATH database= user=
+//	scheme permissions PATH [clear] [unset] interrupt=true|false set=SUBJECT:NAME,NAME grant= revoke= owner= user=
 //	wait 10s, restart, hold, release
 //
 // hold keeps what servers have written from being carried out, until release: this is how races are shown.

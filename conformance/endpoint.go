@@ -31,6 +31,7 @@ import (
 type Endpoint struct {
 	database   string
 	token      string
+	users      map[string]string
 	security   credentials.TransportCredentials
 	restart    func(context.Context) (address string, err error)
 	connection *grpc.ClientConn
@@ -42,6 +43,9 @@ type EndpointConfig struct {
 	Address  string // host:port
 	Database string // absolute path
 	Token    string // x-ydb-auth-ticket; empty sends none
+	// Users are the tokens of alice and bob, whose rights count; Token is an administrator's then. Nil: scripts that need
+	// users are skipped.
+	Users map[string]string
 	// Security is how the connection is encrypted. Nil: not at all.
 	Security credentials.TransportCredentials
 	// Restart restarts the server and returns its address. Nil: scripts that need a restart are skipped.
@@ -50,7 +54,7 @@ type EndpointConfig struct {
 
 // Dial connects to a server and makes a directory with a new name below its database. Close removes it.
 func Dial(ctx context.Context, config EndpointConfig) (*Endpoint, error) {
-	e := &Endpoint{database: config.Database, token: config.Token, security: config.Security, restart: config.Restart,
+	e := &Endpoint{database: config.Database, token: config.Token, users: config.Users, security: config.Security, restart: config.Restart,
 		directory: config.Database + "/conformance-" + strings.ToLower(rand.Text()[:8])}
 	if e.security == nil {
 		e.security = insecure.NewCredentials()
@@ -87,6 +91,8 @@ func (e *Endpoint) Offers(need Need) bool {
 	switch need {
 	case NeedWire, NeedSameLeader:
 		return true
+	case NeedUsers:
+		return len(e.users) > 0
 	case NeedRestart:
 		return e.restart != nil
 	}
@@ -108,8 +114,12 @@ func (e *Endpoint) outgoing(ctx context.Context, database *string) context.Conte
 	if database != nil {
 		pairs = append(pairs, "x-ydb-database", *database)
 	}
-	if e.token != "" {
-		pairs = append(pairs, "x-ydb-auth-ticket", e.token)
+	token := e.token
+	if name := userOf(ctx); name != "" {
+		token = e.users[name]
+	}
+	if token != "" {
+		pairs = append(pairs, "x-ydb-auth-ticket", token)
 	}
 	return metadata.AppendToOutgoingContext(ctx, pairs...)
 }
@@ -259,12 +269,12 @@ func (e *endpointEnvironment) Pass(ctx context.Context, most time.Duration) time
 }
 
 // Connect implements Environment.
-func (e *endpointEnvironment) Connect(context.Context, StreamOptions) (Stream, error) {
-	return e.connectOver(e.connection)
+func (e *endpointEnvironment) Connect(_ context.Context, options StreamOptions) (Stream, error) {
+	return e.connectOver(e.connection, options.User)
 }
 
-func (e *endpointEnvironment) connectOver(connection *grpc.ClientConn) (Stream, error) {
-	ctx, cancel := context.WithCancel(e.outgoing(e.ctx, &e.database))
+func (e *endpointEnvironment) connectOver(connection *grpc.ClientConn, user string) (Stream, error) {
+	ctx, cancel := context.WithCancel(e.outgoing(asUser(e.ctx, user), &e.database))
 	rpc, err := connection.NewStream(ctx, &Ydb_Coordination_V1.CoordinationService_ServiceDesc.Streams[0],
 		Ydb_Coordination_V1.CoordinationService_Session_FullMethodName, grpc.ForceCodec(rawCodec{}))
 	if err != nil {

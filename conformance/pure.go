@@ -37,7 +37,7 @@ func (p *Pure) Offers(need Need) bool {
 	switch need {
 	case NeedSameLeader:
 		return !p.FailOver
-	case NeedClock, NeedRestart, NeedHold, NeedLimits, NeedServers:
+	case NeedClock, NeedRestart, NeedHold, NeedLimits, NeedServers, NeedUsers:
 		return true
 	}
 	return false
@@ -163,7 +163,7 @@ func (e *pureEnvironment) Connect(_ context.Context, options StreamOptions) (Str
 		server = uint64(len(e.servers) + 1)
 		e.servers[options.Server] = server
 	}
-	s := &pureStream{env: e, stream: e.world.Open(server), rearmed: make(map[uint64]int)}
+	s := &pureStream{env: e, stream: e.world.Open(server), caller: pureCaller(options.User), rearmed: make(map[uint64]int)}
 	e.streams = append(e.streams, s)
 	return s, nil
 }
@@ -172,6 +172,7 @@ func (e *pureEnvironment) Connect(_ context.Context, options StreamOptions) (Str
 type pureStream struct {
 	env    *pureEnvironment
 	stream *rings.Stream
+	caller coordination.Caller
 	unread []coordination.ClientMessage // behind a start that is not answered yet
 	closed bool                         // after unread
 	ended  bool
@@ -186,7 +187,11 @@ func (s *pureStream) Send(message []byte) error {
 	if err := proto.Unmarshal(message, request); err != nil {
 		return err
 	}
-	s.unread = append(s.unread, wire.FromClient(request))
+	m := wire.FromClient(request)
+	if m.Start != nil {
+		m.Start.Caller = s.caller
+	}
+	s.unread = append(s.unread, m)
 	s.read()
 	return nil
 }

@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -25,24 +26,34 @@ func makeDirectory(path string) *Ydb_Scheme.MakeDirectoryRequest {
 }
 
 // Call implements Environment.
-func (e *pureEnvironment) Call(_ context.Context, request proto.Message, database *string) (*Ydb_Operations.Operation, error) {
+func (e *pureEnvironment) Call(ctx context.Context, request proto.Message, database *string) (*Ydb_Operations.Operation, error) {
 	var result proto.Message
 	var outcome scheme.Outcome
+	caller := pureCaller(userOf(ctx))
 	tree := e.world.Machine().Tree()
 	switch r := request.(type) {
 	case *Ydb_Coordination.DescribeNodeRequest:
 		var entry scheme.Entry
+		if outcome = e.mayDescribe(caller, r.GetPath()); !outcome.OK() {
+			break
+		}
 		if entry, outcome = tree.NodeToDescribe(scheme.SplitLoose(r.GetPath())); outcome.OK() {
 			config, _ := e.world.Machine().Config(entry.Node)
 			result = &Ydb_Coordination.DescribeNodeResult{Self: wire.Self(tree, entry), Config: wire.Config(config)}
 		}
 	case *Ydb_Scheme.DescribePathRequest:
 		var entry scheme.Entry
+		if outcome = e.mayDescribe(caller, r.GetPath()); !outcome.OK() {
+			break
+		}
 		if entry, outcome = tree.EntryToDescribe(scheme.SplitLoose(r.GetPath())); outcome.OK() {
 			result = &Ydb_Scheme.DescribePathResult{Self: wire.Self(tree, entry)}
 		}
 	case *Ydb_Scheme.ListDirectoryRequest:
 		var entry scheme.Entry
+		if outcome = e.mayDescribe(caller, r.GetPath()); !outcome.OK() {
+			break
+		}
 		if entry, outcome = tree.EntryToDescribe(scheme.SplitLoose(r.GetPath())); outcome.OK() {
 			list := &Ydb_Scheme.ListDirectoryResult{Self: wire.Self(tree, entry)}
 			for _, child := range tree.Children(scheme.SplitLoose(r.GetPath())) {
@@ -52,7 +63,7 @@ func (e *pureEnvironment) Call(_ context.Context, request proto.Message, databas
 		}
 	default:
 		var err error
-		if outcome, err = e.command(request, database); err != nil {
+		if outcome, err = e.command(request, database, caller); err != nil {
 			return nil, err
 		}
 	}
@@ -65,27 +76,38 @@ func (e *pureEnvironment) Call(_ context.Context, request proto.Message, databas
 	return operation, err
 }
 
+// pureCaller is a user, or somebody who may do everything.
+func pureCaller(user string) coordination.Caller {
+	return coordination.Caller{Subject: user, Enforced: user != ""}
+}
+
+func (e *pureEnvironment) mayDescribe(caller coordination.Caller, path string) scheme.Outcome {
+	m := e.world.Machine()
+	return m.Tree().Authorize(scheme.SplitLoose(path), scheme.DescribeSchema, m.Subject(caller))
+}
+
 // command carries out a call that changes something.
-func (e *pureEnvironment) command(request proto.Message, database *string) (scheme.Outcome, error) {
+func (e *pureEnvironment) command(request proto.Message, database *string, caller coordination.Caller) (scheme.Outcome, error) {
 	path, outcome := splitPath(request, database)
 	if !outcome.OK() {
 		return outcome, nil
 	}
+	owner := cmp.Or(caller.Subject, scheme.RootOwner)
 	return e.begin(func(call coordination.Call) coordination.Command {
 		switch r := request.(type) {
 		case *Ydb_Coordination.CreateNodeRequest:
-			return &coordination.CreateNode{Call: call, Path: path, Config: wire.NodeConfig(r.GetConfig()),
-				SetsPath: r.GetConfig().GetPath() != "", Owner: scheme.RootOwner, StampMillis: stampMillis}
+			return &coordination.CreateNode{Call: call, Caller: caller, Path: path, Config: wire.NodeConfig(r.GetConfig()),
+				SetsPath: r.GetConfig().GetPath() != "", Owner: owner, StampMillis: stampMillis}
 		case *Ydb_Coordination.AlterNodeRequest:
-			return &coordination.AlterNode{Call: call, Path: path, Config: wire.NodeConfig(r.GetConfig()), SetsPath: r.GetConfig().GetPath() != ""}
+			return &coordination.AlterNode{Call: call, Caller: caller, Path: path, Config: wire.NodeConfig(r.GetConfig()), SetsPath: r.GetConfig().GetPath() != ""}
 		case *Ydb_Coordination.DropNodeRequest:
-			return &coordination.DropNode{Call: call, Path: path}
+			return &coordination.DropNode{Call: call, Caller: caller, Path: path}
 		case *Ydb_Scheme.MakeDirectoryRequest:
-			return &coordination.MakeDirectory{Call: call, Path: path, Owner: scheme.RootOwner, StampMillis: stampMillis}
+			return &coordination.MakeDirectory{Call: call, Caller: caller, Path: path, Owner: owner, StampMillis: stampMillis}
 		case *Ydb_Scheme.RemoveDirectoryRequest:
-			return &coordination.RemoveDirectory{Call: call, Path: path}
+			return &coordination.RemoveDirectory{Call: call, Caller: caller, Path: path}
 		case *Ydb_Scheme.ModifyPermissionsRequest:
-			return &coordination.ModifyPermissions{Call: call, Path: path, Change: wire.PermissionsChange(r)}
+			return &coordination.ModifyPermissions{Call: call, Caller: caller, Path: path, Change: wire.PermissionsChange(r)}
 		}
 		panic(fmt.Sprintf("conformance: no such call: %T", request))
 	})

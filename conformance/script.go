@@ -201,6 +201,10 @@ func (s *Script) parseLimits(value string) error {
 			s.Limits.Sessions = n
 		case key == "semaphores":
 			s.Limits.Semaphores = n
+		case key == "bytes":
+			s.Limits.Bytes = uint64(n)
+		case key == "described":
+			s.Limits.Described = n
 		default:
 			return fmt.Errorf("limits: no limit %q", key)
 		}
@@ -277,6 +281,8 @@ func (s *Script) deriveNeeds() {
 				s.Needs = append(s.Needs, NeedHold)
 			case r.fields["server"] != "":
 				s.Needs = append(s.Needs, NeedServers)
+			case r.fields["user"] != "":
+				s.Needs = append(s.Needs, NeedUsers)
 			case r.stream != "" && r.words[0] == "raw":
 				s.Needs = append(s.Needs, NeedWire)
 			}

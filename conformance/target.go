@@ -30,6 +30,8 @@ const (
 	NeedServers Need = "servers"
 	// NeedWire: a real connection, on which anything can be sent.
 	NeedWire Need = "wire"
+	// NeedUsers: there are users called alice and bob whose rights count, besides an administrator.
+	NeedUsers Need = "users"
 	// NeedSameLeader: the leader does not change unless the script says so.
 	NeedSameLeader Need = "leader"
 )
@@ -51,7 +53,7 @@ type Environment interface {
 	// Database is the path of the database, Directory that of the script's own directory below it.
 	Database() string
 	Directory() string
-	// Call makes a unary call. A nil database sends no x-ydb-database.
+	// Call makes a unary call, on behalf of whom asUser has put into ctx. A nil database sends no x-ydb-database.
 	Call(ctx context.Context, request proto.Message, database *string) (*Ydb_Operations.Operation, error)
 	// Connect opens a stream.
 	Connect(ctx context.Context, options StreamOptions) (Stream, error)
@@ -76,6 +78,19 @@ type Environment interface {
 // StreamOptions are how a stream is opened.
 type StreamOptions struct {
 	Server string // which server, "" for the first
+	User   string // on whose behalf, "" for an administrator
+}
+
+type userKey struct{}
+
+// asUser returns a context in which calls are made on behalf of a user; "" is an administrator.
+func asUser(ctx context.Context, name string) context.Context {
+	return context.WithValue(ctx, userKey{}, name)
+}
+
+func userOf(ctx context.Context) string {
+	name, _ := ctx.Value(userKey{}).(string)
+	return name
 }
 
 // Stream is the client's side of one Session stream.

@@ -39,6 +39,7 @@ type Limits struct {
 	Sessions   int
 	Semaphores int
 	Bytes      uint64 // of one node; 0: MaxNodeBytes
+	Described  int    // bytes of one description; 0: MaxDescribedBytes
 }
 
 // DefaultLimits are the limits of the protocol.
@@ -47,3 +48,5 @@ func DefaultLimits() Limits {
 }
 
 func (l Limits) bytes() uint64 { return cmp.Or(l.Bytes, MaxNodeBytes) }
+
+func (l Limits) described() int { return cmp.Or(l.Described, MaxDescribedBytes) }

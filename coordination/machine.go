@@ -171,7 +171,7 @@ func (m *Machine) attach(c *Attach) {
 		return
 	}
 	n.touch(s)
-	s.timeoutMillis, s.description, s.attachEpoch, s.attachServer = c.TimeoutMillis, c.Description, c.Epoch, c.Server
+	s.timeoutMillis, s.description, s.attachEpoch, s.attachPlace = c.TimeoutMillis, c.Description, c.Epoch, c.Place
 	s.memory = memory{complete: true}
 	m.emit(Effect{Kind: EffectAttached, Node: n.id, Session: s.id, Address: Address{Epoch: c.Epoch}})
 }

@@ -3,11 +3,11 @@ package raftstore
 import (
 	"context"
 	"crypto/sha256"
-	"crypto/tls"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"maps"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -41,6 +41,8 @@ type Cluster struct {
 	ClientAddress string
 	// TLS is for connections between members; nil is plain text.
 	TLS *PeerTLS
+	// Dial connects to another member; nil: over TCP. Tests cut networks with it.
+	Dial func(ctx context.Context, address string) (net.Conn, error)
 	// Services, if set, adds the server's own services to those that members offer each other.
 	Services func(grpc.ServiceRegistrar)
 	// Version is the highest version of commands this server can read, see Store.ClusterVersion.
@@ -49,9 +51,6 @@ type Cluster struct {
 	network network // tests
 	clock   clock   // tests
 }
-
-// PeerTLS has both sides of a connection between members. Both should ask for and check a certificate.
-type PeerTLS struct{ Server, Client *tls.Config }
 
 // networked tells whether there may ever be other members.
 func (c *Cluster) networked() bool { return c.network != nil || c.ListenPeer != "" }
@@ -216,8 +215,7 @@ func askToJoin(ctx context.Context, c Cluster, net network, address string) (ori
 	case !slices.Contains(conf.Learners, m.ID):
 		return origin{}, fmt.Errorf("join as %q: the cluster lists it as a voter", c.Name)
 	case answer.GetVersion() > c.Version:
-		return origin{}, fmt.Errorf("join as %q: the cluster uses commands of version %d, this server reads up to %d",
-			c.Name, answer.GetVersion(), c.Version)
+		return origin{}, fmt.Errorf("join as %q: %w", c.Name, &VersionError{answer.GetVersion(), c.Version})
 	}
 	first := checkpointMeta{Format: checkpointFormat, Cluster: answer.GetCluster(), Member: m.ID}
 	if len(answer.GetOrigin()) > 0 {
@@ -227,6 +225,14 @@ func askToJoin(ctx context.Context, c Cluster, net network, address string) (ori
 		}
 	}
 	return origin{identity{Cluster: answer.GetCluster(), Member: m.ID, Incarnation: randomID()}, first}, nil
+}
+
+// readable fails if a cluster with these members may use commands that this program cannot read.
+func (c *Cluster) readable(conf confRecord) error {
+	if v := conf.version(); v > c.Version && c.networked() {
+		return &VersionError{v, c.Version}
+	}
+	return nil
 }
 
 // hashID makes an id that every member computes alike.

@@ -37,6 +37,19 @@ func (e *FormatError) Error() string {
 		e.File, e.Found, e.Known)
 }
 
+// VersionError says that the cluster may use commands that this program cannot read. Open and Store.Start return it, and
+// Handler.Failed gets it if the cluster has come so far while a new member joined.
+type VersionError struct {
+	Cluster uint64 // version that all members can read
+	Own     uint64 // highest version this program reads
+}
+
+// Error tells what to do.
+func (e *VersionError) Error() string {
+	return fmt.Sprintf("the cluster uses commands of version %d, this program reads up to %d: use a later version of it",
+		e.Cluster, e.Own)
+}
+
 // corrupt builds a CorruptionError.
 func corrupt(file string, index uint64, format string, args ...any) error {
 	return &CorruptionError{File: file, Index: index, Reason: fmt.Sprintf(format, args...)}

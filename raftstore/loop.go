@@ -33,6 +33,9 @@ type loop struct {
 	unapplied int           // bytes of them
 	durable   uint64        // last durable index
 
+	handedTotal int64     // bytes of entries handed over
+	marks       []logMark // of the last checkpoints, oldest first; see lagBound
+
 	control
 }
 
@@ -97,6 +100,26 @@ func (l *loop) begin() error {
 		return l.node.Campaign()
 	}
 	return nil
+}
+
+// leadAlone has a member that is the whole cluster lead. It does so at its first turn, unless the log holds a committed
+// change of the members: raft refuses until that is applied, and nothing else would try again, for there is no clock.
+func (l *loop) leadAlone() error {
+	if l.leading || !l.conf.alone(l.s.identity.Member) {
+		return nil
+	}
+	status := l.node.BasicStatus()
+	if status.RaftState != raft.StateFollower {
+		return nil
+	}
+	if status.Applied < status.GetCommit() {
+		l.s.wakeApply.Store(true)
+		if len(l.applying) > 0 && lastIndex(l.applying[0].GetEntries()) <= l.s.applied.Load() {
+			l.s.inbox.ring() // it was applied just before
+		}
+		return nil
+	}
+	return l.node.Campaign()
 }
 
 // end sees to it that there is no further turn.
@@ -177,6 +200,9 @@ func (l *loop) drain() error {
 		task(l)
 	}
 	l.noteApplied()
+	if err := l.leadAlone(); err != nil {
+		return err
+	}
 	l.held = append(l.held, m.proposals...)
 	l.propose()
 	l.askReads(m.reads)
@@ -418,6 +444,7 @@ func (l *loop) handOver(m *pb.Message) error {
 	bytes := entriesBytes(entries)
 	l.applying = append(l.applying, m)
 	l.unapplied += bytes
+	l.handedTotal += int64(bytes)
 	l.s.dueBytes.Add(int64(bytes))
 	l.s.dueEntries.Add(int64(len(entries)))
 	last := entries[len(entries)-1]
@@ -457,18 +484,6 @@ func (l *loop) changeMembers(e *pb.Entry) error {
 	}
 	l.setConf(e.GetIndex(), l.conf.after(l.node.ApplyConfChange(change), record))
 	return nil
-}
-
-// checkpointDone tells the handler and cuts the log behind the checkpoint: raft forgets the entries first, then they
-// are removed.
-func (l *loop) checkpointDone(c checkpointMark) {
-	l.handler.CheckpointDone(c.index)
-	first := min(2, c.index+1) // see tail.origin
-	if c.index > l.s.cfg.TailEntriesKept {
-		first = c.index - l.s.cfg.TailEntriesKept + 1
-	}
-	l.s.tail.compact(first, c.index)
-	l.s.keeper.cut(first)
 }
 
 func lastIndex(entries []*pb.Entry) uint64 { return entries[len(entries)-1].GetIndex() }

@@ -82,7 +82,7 @@ func (s *Store) Members() []Member {
 func (s *Store) Leader() uint64 { return s.view.Load().leader }
 
 // ClusterVersion returns the version of commands that every member can read, as each has published with its
-// Cluster.Version; 0 if none has. It never shrinks while members come and go: one that cannot read it may not join.
+// Cluster.Version; 0 if a voter has not. It never shrinks while members come and go: one that cannot read it may not join.
 func (s *Store) ClusterVersion() uint64 { return s.view.Load().conf.version() }
 
 // AddLearner adds a member that gets the log and has no vote, and returns its id, which is new. The server itself is

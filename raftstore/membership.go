@@ -158,11 +158,14 @@ func (c confRecord) including(id uint64, now confRecord) confRecord {
 	return c
 }
 
-// version is the lowest version of commands that all members can read; members not seen yet do not count, because
-// they join only if they can read it.
+// version is the lowest version of commands that all members can read; 0 as long as a voter was not seen. Learners not
+// seen yet do not count, because they join only if they can read it.
 func (c confRecord) version() uint64 {
 	var lowest uint64
 	for _, m := range c.Members {
+		if m.Version == 0 && slices.Contains(c.Voters, m.ID) {
+			return 0
+		}
 		if m.Version != 0 && (lowest == 0 || m.Version < lowest) {
 			lowest = m.Version
 		}

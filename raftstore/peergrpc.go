@@ -31,6 +31,7 @@ type grpcNetwork struct {
 	listenAddress string
 	tls           *PeerTLS
 	services      func(grpc.ServiceRegistrar)
+	dialer        func(ctx context.Context, address string) (net.Conn, error) // nil: over TCP
 }
 
 var _ network = (*grpcNetwork)(nil)
@@ -43,6 +44,7 @@ func (n *grpcNetwork) listen(in peerServer) (func(), error) {
 	}
 	options := []grpc.ServerOption{
 		grpc.MaxRecvMsgSize(peerMessageMax),
+		grpc.ConnectionTimeout(peerHandshakeMax),
 		grpc.WaitForHandlers(true),              // the store's handler is not called once Stop has returned
 		grpc.StaticStreamWindowSize(peerWindow), // without, gRPC answers every message with a ping
 		grpc.StaticConnWindowSize(peerWindow),
@@ -50,12 +52,12 @@ func (n *grpcNetwork) listen(in peerServer) (func(), error) {
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: peerKeepalive / 2, PermitWithoutStream: true}),
 	}
 	if n.tls != nil {
-		options = append(options, grpc.Creds(credentials.NewTLS(n.tls.Server)))
+		options = append(options, grpc.Creds(credentials.NewTLS(n.tls.serverSide())))
 	}
 	srv := grpc.NewServer(options...)
 	srv.RegisterService(&peerServiceDesc, in)
 	if n.services != nil {
-		n.services(srv)
+		n.services(guardedServices{srv, in})
 	}
 	done := make(chan struct{})
 	go func() {
@@ -69,9 +71,9 @@ func (n *grpcNetwork) listen(in peerServer) (func(), error) {
 func (n *grpcNetwork) dial(address string) (*grpc.ClientConn, error) {
 	creds := insecure.NewCredentials()
 	if n.tls != nil {
-		creds = credentials.NewTLS(n.tls.Client)
+		creds = credentials.NewTLS(n.tls.clientSide())
 	}
-	return grpc.NewClient("passthrough:///"+address,
+	options := []grpc.DialOption{
 		grpc.WithTransportCredentials(creds),
 		grpc.WithDefaultCallOptions(grpc.MaxCallSendMsgSize(peerMessageMax), grpc.MaxCallRecvMsgSize(peerMessageMax)),
 		grpc.WithStaticStreamWindowSize(peerWindow),
@@ -80,7 +82,12 @@ func (n *grpcNetwork) dial(address string) (*grpc.ClientConn, error) {
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff:           backoff.Config{BaseDelay: reconnectPauseMin, Multiplier: 2, MaxDelay: reconnectPauseMax},
 			MinConnectTimeout: time.Second,
-		}))
+		}),
+	}
+	if n.dialer != nil {
+		options = append(options, grpc.WithContextDialer(n.dialer))
+	}
+	return grpc.NewClient("passthrough:///"+address, options...)
 }
 
 // hello implements network.
@@ -240,6 +247,9 @@ func serveMessages(srv any, s grpc.ServerStream) error {
 		return err
 	}
 	h := f.GetHeader()
+	if err := in.certified(h, certificateOf(s.Context())); err != nil {
+		return err
+	}
 	if err := in.accept(h); err != nil {
 		return toStatus(err)
 	}
@@ -268,5 +278,5 @@ func serveSnapshot(srv any, s grpc.ServerStream) error {
 
 // DialPeer makes a connection to another member for the server's own services, see Cluster.Services.
 func (s *Store) DialPeer(address string) (*grpc.ClientConn, error) {
-	return (&grpcNetwork{tls: s.cfg.Cluster.TLS}).dial(address)
+	return (&grpcNetwork{tls: s.cfg.Cluster.TLS, dialer: s.cfg.Cluster.Dial}).dial(address)
 }

@@ -181,10 +181,9 @@ func TestFullDiskIsElectedAtLast(t *testing.T) {
 	c.put("that one does not have", leader)
 	c.kill(leader)
 	c.isolate(behind, false)
-	c.leader("a")
-	c.put("through the full one", "a")
+	c.put("after the full one was elected", "a", behind) // which hands over as soon as the other has its log
 	c.start(leader)
-	c.leader("b", "c") // it hands over as soon as somebody can take it
+	c.leader("b", "c")
 	c.settle()
 }
 

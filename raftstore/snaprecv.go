@@ -43,6 +43,9 @@ func (s *Store) receiveSnapshot(ctx context.Context, next func() (*peerpb.Chunk,
 	if err != nil {
 		return err
 	}
+	if err := s.certified(first.GetHeader(), certificateOf(ctx)); err != nil {
+		return err
+	}
 	if err := s.accept(first.GetHeader()); err != nil {
 		return err
 	}
@@ -130,6 +133,9 @@ func (s *Store) fill(db *bbolt.DB, r *received, m *pb.Message, next func() (*pee
 				return err
 			}
 			break
+		}
+		if s.short.Load() {
+			return fmt.Errorf("snapshot: %w", ErrReserve)
 		}
 		n, err := putChunk(db, r.path, c.GetRows())
 		if err != nil {

@@ -60,6 +60,8 @@ type Config struct {
 	CheckpointBytes   int64  // log handed over until CheckpointDue; default DefaultCheckpointBytes
 	CheckpointEntries int64  // entries handed over until CheckpointDue; default DefaultCheckpointEntries
 	TailEntriesKept   uint64 // entries kept in the log behind a checkpoint; at least 1, default DefaultTailEntriesKept
+	LagEntriesKept    uint64 // entries kept for a member that is there and lags; default DefaultLagEntriesKept
+	LagBytesKept      int64  // the same in bytes; default DefaultLagBytesKept
 	TailBytes         int    // recent entries kept in memory; default DefaultTailBytes
 
 	// Cluster says how to be a member of several.
@@ -92,6 +94,12 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	if c.TailEntriesKept == 0 {
 		c.TailEntriesKept = DefaultTailEntriesKept
+	}
+	if c.LagEntriesKept == 0 {
+		c.LagEntriesKept = DefaultLagEntriesKept
+	}
+	if c.LagBytesKept == 0 {
+		c.LagBytesKept = DefaultLagBytesKept
 	}
 	if c.TailBytes == 0 {
 		c.TailBytes = DefaultTailBytes
@@ -193,7 +201,7 @@ func OpenContext(ctx context.Context, cfg Config) (*Store, error) {
 	s.lease.clock, s.lease.base = cfg.Cluster.clock, cfg.Cluster.clock.now()
 	if c := cfg.Cluster; c.networked() {
 		if s.network = c.network; s.network == nil {
-			s.network = &grpcNetwork{listenAddress: c.ListenPeer, tls: c.TLS, services: c.Services}
+			s.network = &grpcNetwork{listenAddress: c.ListenPeer, tls: c.TLS, services: c.Services, dialer: c.Dial}
 		}
 	}
 	s.inbox.wake = make(chan struct{}, 1)
@@ -300,6 +308,9 @@ func (s *Store) Rows(fn func(key, value []byte) error) error { return s.rowStore
 func (s *Store) Start(h Handler) error {
 	if s.started {
 		return errors.New("the store was started before")
+	}
+	if err := s.cfg.Cluster.readable(s.tail.lastConf()); err != nil {
+		return err
 	}
 	node, err := s.newNode()
 	if err != nil {

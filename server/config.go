@@ -74,6 +74,7 @@ type Config struct {
 	Hardening Hardening
 
 	tailBytes int                              // of raftstore.Config; set by tests that measure memory
+	formats   formats                          // set by tests of versions to come
 	freeSpace func(dir string) (uint64, error) // of raftstore.Config; set by tests that fill the disk
 	shuffle   func(n int, swap func(i, j int)) // the order of endpoints; nil: random
 }

@@ -50,6 +50,7 @@ type group struct {
 	link       *localLink           // to the leader, nil without one
 	sinks      map[coordination.StreamID]sink
 	calls      map[coordination.Call][]*call // under way, and who waits
+	allowed    uint64                        // version of commands that may be written
 	inFlight   int                           // bytes proposed in this term and not yet applied
 	checkpoint *runningCheckpoint
 	spareStore []storeEvent
@@ -213,6 +214,7 @@ func (g *group) takeTurn() {
 		}
 	}
 	if g.inFlight < maxInFlightBytes {
+		g.allowed = g.allowedVersion()
 		for _, e := range g.takeRequests() {
 			g.handle(e)
 		}
@@ -339,7 +341,7 @@ func (g *group) handle(e event) {
 	case e.call != nil:
 		g.handleCall(e.call)
 	case e.link != g.link: // the stream tells the next leader itself
-	case g.crowded() && g.turnAway(&e):
+	case g.restricted() && g.turnAway(&e):
 	case e.forward.Attach != nil:
 		g.sinks[e.id] = e.sink
 		g.leader.Attach(g.clock.now(), e.id, *e.forward.Attach)

@@ -117,7 +117,7 @@ func TestOutboundLimit(t *testing.T) {
 	policy := coordination.PingPolicy{Opaque: func() uint64 { return 1 }}
 	s := &sessionStream{front: coordination.NewFront(&policy), group: &group{clock: newClock(), queue: newQueue()}, scheduled: true,
 		timerAt: coordination.Never, limits: &Hardening{Linger: time.Hour}, voice: &voice{store: talker{}}, finish: endFunc(func(s *status.Status) { ended <- s })}
-	s.front.Receive(&coordination.ClientMessage{Kind: coordination.ClientStart, Start: &coordination.AttachRequest{TimeoutMillis: 1000}})
+	s.front.Receive(&coordination.ClientMessage{Kind: coordination.ClientStart, Start: &coordination.AttachRequest{TimeoutMillis: 600_000}})
 	s.deliver(nil, &coordination.Message{Kind: coordination.MessageAttached})
 	room := maxOutboundBytes - s.front.Queued()*replyBytes
 	s.deliver(nil, &coordination.Message{Kind: coordination.MessageDescribed, Description: &coordination.SemaphoreDescription{Data: make([]byte, room)}})

@@ -230,6 +230,7 @@ func (s *Server) read(ctx context.Context, fn func(*coordination.Machine) scheme
 // cluster is the part of the store's configuration that concerns other members.
 func (s *Server) cluster() raftstore.Cluster {
 	c := s.config.Cluster
+	c.Version = s.config.formats.version
 	c.Services = func(r grpc.ServiceRegistrar) { r.RegisterService(&relayServiceDesc, s) }
 	return c
 }

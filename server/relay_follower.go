@@ -15,6 +15,9 @@ import (
 const (
 	// renewInterval is how often a follower asks the leader for leave to speak.
 	renewInterval = 100 * time.Millisecond
+	// relaySilence is how long a follower goes on asking without an answer. It then opens another connection: one that a
+	// firewall forgot, or that lost bytes in a network that was cut, stays silent for much longer than the cut.
+	relaySilence = 1500 * time.Millisecond
 	// relayRetry is how long a follower waits after a relay broke.
 	relayRetry = 20 * time.Millisecond
 )
@@ -33,6 +36,7 @@ type relay struct {
 	renewal uint64             // number of the last request for leave
 	asking  bool               // it is not yet sent
 	asked   map[uint64]coordination.Instant
+	heard   coordination.Instant // when the leader last said anything; at first, when the relay was opened
 }
 
 // put implements leaderLink. A stream with more open requests than a leader change can carry is ended.
@@ -64,6 +68,7 @@ func (r *relay) run(ctx context.Context, conn *grpc.ClientConn) error {
 	if err != nil {
 		return err
 	}
+	r.heard = r.clock.now()
 	r.renew()
 	var writing sync.WaitGroup
 	writing.Go(func() { defer cancel(); r.write(ctx, exchange) })
@@ -94,6 +99,9 @@ func (r *relay) write(ctx context.Context, exchange exchangeClient) {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
+			if r.silent() {
+				return
+			}
 			r.renew()
 		case <-r.wake:
 		}
@@ -120,6 +128,13 @@ func (r *relay) take() *relaypb.ToLeader {
 	return out
 }
 
+// silent tells whether the leader has said nothing for too long.
+func (r *relay) silent() bool {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	return r.clock.now()-r.heard > coordination.Instant(relaySilence)
+}
+
 // renew asks for leave. It counts from the moment of asking, whenever the answer comes.
 func (r *relay) renew() {
 	r.mutex.Lock()
@@ -131,6 +146,9 @@ func (r *relay) renew() {
 }
 
 func (r *relay) receive(batch *relaypb.FromLeader) {
+	r.mutex.Lock()
+	r.heard = r.clock.now()
+	r.mutex.Unlock()
 	if number := batch.GetRenewed(); number != 0 {
 		r.mutex.Lock()
 		asked, known := r.asked[number]

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -8,6 +9,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/raftstore"
 	"github.com/coordd/coordd/server/relaypb"
 )
 
@@ -24,6 +26,8 @@ const (
 
 var errSuperseded = status.Error(codes.Aborted, "The server has opened another relay")
 
+var errNotMember = status.Error(codes.PermissionDenied, "This server's cluster has no such member")
+
 // relayPeer is the leader's end of the relay to one other server.
 type relayPeer struct {
 	server  *Server
@@ -32,6 +36,7 @@ type relayPeer struct {
 	streams map[uint64]*relayedStream
 
 	ended      chan struct{} // closed when nothing comes any more
+	err        error         // why nothing comes, once ended is closed
 	superseded chan struct{} // closed when the other server has opened another relay
 
 	mutex sync.Mutex
@@ -73,12 +78,16 @@ func (s *Server) exchange(rpc exchangeServer) error {
 	if link == nil { // it may not even serve yet
 		return errNotLeading
 	}
-	p := &relayPeer{server: s, link: link, from: first.GetHello().GetServer(), streams: make(map[uint64]*relayedStream),
+	from := first.GetHello().GetServer()
+	if s.config.Cluster.ListenPeer != "" && !slices.ContainsFunc(s.store.Members(), func(m raftstore.Member) bool { return m.ID == from }) {
+		return errNotMember
+	}
+	p := &relayPeer{server: s, link: link, from: from, streams: make(map[uint64]*relayedStream),
 		wake: make(chan struct{}, 1), ended: make(chan struct{}), superseded: make(chan struct{})}
 	s.relays.add(p)
 	go func() { // ends when this function returns, if not before
 		defer s.relays.remove(p)
-		for batch, err := first, error(nil); err == nil; batch, err = rpc.Recv() {
+		for batch := first; p.err == nil; batch, p.err = rpc.Recv() {
 			p.receive(batch)
 		}
 		close(p.ended)
@@ -96,11 +105,11 @@ func (p *relayPeer) write(rpc exchangeServer) error {
 		}
 		select {
 		case <-p.ended:
-			return nil
+			return p.err
 		case <-p.superseded:
 			return errSuperseded
 		case <-p.link.gone:
-			return errNotLeading
+			return errNotLeading // the other looks for the next leader, which may be this server again
 		case <-p.wake:
 		case <-later:
 		}

@@ -15,7 +15,7 @@ import (
 // wantDiskFull wants a stream to end because the disk is full.
 func wantDiskFull(t *testing.T, stream sessionClient) {
 	t.Helper()
-	if f := next(t, stream).GetFailure(); f.GetStatus() != Ydb.StatusIds_UNAVAILABLE || f.GetIssues()[0].GetMessage() != errDiskFull {
+	if f := next(t, stream).GetFailure(); f.GetStatus() != Ydb.StatusIds_UNAVAILABLE || f.GetIssues()[0].GetMessage() != diskFull.Text {
 		t.Errorf("got %v", f)
 	}
 }

@@ -76,6 +76,9 @@ func Start(ctx context.Context, config Config) (*Server, error) {
 		config.Limits = coordination.DefaultLimits()
 	}
 	config.Hardening = config.Hardening.withDefaults()
+	if config.formats.since == nil {
+		config.formats = ownFormats
+	}
 	if config.shuffle == nil {
 		config.shuffle = rand.Shuffle
 	}

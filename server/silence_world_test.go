@@ -35,8 +35,10 @@ type silenceWorld struct {
 	spoke   time.Duration // when the client was last told what it takes for a sign of life
 	expired time.Duration // when the session ended, 0 if it has not
 	expirer *silentServer
+	left    bool          // the stream had ended before
 	late    time.Duration // how long after the end the client was told that it lives
 	ended   coordination.Ending
+	refusal *coordination.Refusal // with which it ended
 	history []string
 }
 
@@ -126,7 +128,10 @@ func (w *silenceWorld) listen() {
 
 func (w *silenceWorld) hear(r *coordination.Reply) {
 	switch r.Kind {
-	case coordination.ReplyNone, coordination.ReplyFailure, coordination.ReplyStopped:
+	case coordination.ReplyFailure:
+		w.refusal = r.Refusal
+		return
+	case coordination.ReplyNone, coordination.ReplyStopped:
 		return
 	case coordination.ReplyStarted:
 		w.session = r.Session
@@ -158,7 +163,7 @@ func (w *silenceWorld) addServer(rate float64) *silentServer {
 	}
 	s := &silentServer{world: w, rate: rate, machine: machine, confirms: true}
 	clock := clock{turned: s}
-	s.group = &group{clock: clock, queue: newQueue(), ready: make(chan struct{}), logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
+	s.group = &group{store: new(raftstore.Store), clock: clock, queue: newQueue(), ready: make(chan struct{}), logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
 		machine: machine, sinks: make(map[coordination.StreamID]sink), calls: make(map[coordination.Call][]*call), toward: func(term, leader uint64) {}}
 	s.group.busy.Store(true) // nobody but the world takes a turn
 	s.server = &Server{streams: newStreamSet(10), voice: &voice{clock: clock, store: s}}
@@ -295,7 +300,7 @@ func (w *silenceWorld) commit(by *silentServer, c coordination.Command) {
 		}
 		for i := range effects {
 			if effects[i].Kind == coordination.EffectSessionEnded && w.expired == 0 {
-				w.expired, w.expirer = w.now, by
+				w.expired, w.expirer, w.left = w.now, by, w.client == nil
 				w.note("the session ends, last heard %v", w.spoke)
 			}
 		}

@@ -35,7 +35,7 @@ func startServer(ctx context.Context, s settings, logger *slog.Logger) (runningS
 		TokenFile:    s.auth.tokenFile,
 		InitialAdmin: s.auth.admin,
 	}
-	cluster, err := s.cluster.configuration()
+	cluster, err := s.cluster.configuration(logger)
 	if err != nil {
 		return nil, withCode(exitConfig, &server.ConfigError{Err: err})
 	}
@@ -108,6 +108,7 @@ func refuseFile(directory string) error {
 func coded(err error) error {
 	var corruption *raftstore.CorruptionError
 	var format *raftstore.FormatError
+	var version *raftstore.VersionError
 	var setting *server.ConfigError
 	var network *net.OpError
 	var path *fs.PathError
@@ -115,7 +116,7 @@ func coded(err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, raftstore.ErrLocked), errors.As(err, &format), errors.As(err, &setting): // another directory or program is wanted
+	case errors.Is(err, raftstore.ErrLocked), errors.As(err, &format), errors.As(err, &version), errors.As(err, &setting): // another directory or program is wanted
 		return withCode(exitConfig, err)
 	case errors.As(err, &corruption):
 		return withCode(exitStorage, err)

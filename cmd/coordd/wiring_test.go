@@ -25,6 +25,7 @@ func TestCoded(t *testing.T) {
 		{"none", nil, exitOK},
 		{"directory in use", raftstore.ErrLocked, exitConfig},
 		{"format of a newer program", &raftstore.FormatError{}, exitConfig},
+		{"commands of a newer program", &raftstore.VersionError{}, exitConfig},
 		{"a file that the configuration names", &server.ConfigError{Err: onFile(syscall.EIO)}, exitConfig},
 		{"damage", &raftstore.CorruptionError{}, exitStorage},
 		{"port in use", &net.OpError{Op: "listen", Err: os.NewSyscallError("bind", syscall.EADDRINUSE)}, exitFailure},

@@ -1,9 +1,15 @@
+//go:build unix
+
 package crash
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"time"
+
+	"google.golang.org/grpc"
 
 	"github.com/coordd/coordd/conformance/raw"
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
@@ -27,6 +33,8 @@ type belief struct {
 	order    uint64   // order id, once seen, as long as the link cannot have been given up
 	created  bool     // creation was acknowledged
 	data     []uint64 // possible values of the data's counter (own semaphores only)
+	request  uint64   // id of the last acquire
+	held     *tenure  // while the client knows that it is an owner
 }
 
 // client is one session that works on a semaphore of its own and on shared ones. Only its goroutine touches it.
@@ -39,6 +47,8 @@ type client struct {
 	own     belief
 	shared  []*belief
 	acked   int // acknowledged requests in this round
+	pulse   pulse
+	tenures []tenure // that have ended
 }
 
 const (
@@ -48,7 +58,7 @@ const (
 )
 
 func newClient(number int, seed uint64) *client {
-	c := &client{number: number, random: rand.New(rand.NewPCG(seed, uint64(number)))}
+	c := &client{number: number, random: rand.New(rand.NewPCG(seed, uint64(number))), pulse: pulse{timeout: 60 * time.Second}}
 	c.own = belief{name: fmt.Sprintf("own-%d", number), possible: []relation{none}, data: []uint64{0}}
 	for i := range sharedSemaphores {
 		c.shared = append(c.shared, &belief{name: fmt.Sprintf("shared-%d", i), possible: []relation{none}})
@@ -127,6 +137,8 @@ func (c *client) acquire(b *belief, count uint64) error {
 	} else {
 		b.count = append(b.count, count)
 	}
+	c.endTenure(b, monotonic()) // of more tokens, if it was an owner already
+	b.request = c.session.LastRequest() + 1
 	answer, err := c.session.StartAcquire(b.name, count)
 	for err == nil {
 		switch {
@@ -137,9 +149,11 @@ func (c *client) acquire(b *belief, count uint64) error {
 		case answer.GetAcquireSemaphoreResult().GetAcquired():
 			if answer.GetAcquireSemaphoreResult().GetReqId() == c.session.LastRequest() {
 				b.possible, b.count = []relation{owner}, []uint64{count}
+				c.beginTenure(b)
 				c.acked++
 				return nil
 			}
+			c.late(answer)
 		case answer.GetAcquireSemaphoreResult() != nil:
 			return fmt.Errorf("acquire %s count %d: %v", b.name, count, answer)
 		}
@@ -150,6 +164,8 @@ func (c *client) acquire(b *belief, count uint64) error {
 
 func (c *client) release(b *belief) error {
 	b.possible, b.order = append(b.possible, none), 0
+	c.endTenure(b, monotonic())
+	b.request = 0
 	released, err := c.session.TryRelease(b.name)
 	if err != nil {
 		return err
@@ -193,7 +209,54 @@ func (c *client) compare(b *belief, d *Ydb_Coordination.SemaphoreDescription) er
 	if link != nil {
 		b.count, b.order = []uint64{link.GetCount()}, link.GetOrderId()
 	}
+	if now == owner {
+		c.beginTenure(b)
+	}
 	return nil
+}
+
+// late takes a grant that came while the answer to another request was waited for.
+func (c *client) late(answer *raw.Response) {
+	result := answer.GetAcquireSemaphoreResult()
+	for _, b := range c.shared {
+		if result.GetAcquired() && b.request == result.GetReqId() && slices.Contains(b.possible, waiting) {
+			b.possible = []relation{owner}
+			c.beginTenure(b)
+		}
+	}
+}
+
+// beginTenure notes that the client knows from now on that it is an owner.
+func (c *client) beginTenure(b *belief) {
+	if b.held == nil {
+		b.held = &tenure{Name: b.name, Session: c.id, Count: b.count[0], From: monotonic()}
+	}
+	b.held.Order = b.order
+}
+
+// endTenure notes that the client does not take itself for an owner any more.
+func (c *client) endTenure(b *belief, at int64) {
+	if b.held != nil {
+		b.held.Until = min(at, c.pulse.until())
+		c.tenures = append(c.tenures, *b.held)
+		b.held = nil
+	}
+}
+
+// hear takes the time of a message. After a silence as long as its session's timeout a client has stopped believing.
+func (c *client) hear() {
+	if !c.pulse.expired() {
+		c.pulse.beat()
+		return
+	}
+	c.endTenures()
+	c.pulse.beat()
+}
+
+func (c *client) endTenures() {
+	for _, b := range append(c.shared, &c.own) {
+		c.endTenure(b, monotonic())
+	}
 }
 
 func (c *client) compareData(d *Ydb_Coordination.SemaphoreDescription) error {
@@ -207,5 +270,24 @@ func (c *client) compareData(d *Ydb_Coordination.SemaphoreDescription) error {
 		return fmt.Errorf("%s holds %d, acknowledged was one of %v", c.own.name, value, c.own.data)
 	}
 	c.own.data = []uint64{value}
+	return nil
+}
+
+// attach opens a stream for the client's session, which is a new one the first time.
+func (c *client) attach(ctx context.Context, conn *grpc.ClientConn) error {
+	c.seqNo++
+	s, err := raw.OpenHeard(ctx, conn, &raw.Start{Path: nodePath, SessionId: c.id, SeqNo: c.seqNo,
+		TimeoutMillis: uint64(c.pulse.timeout.Milliseconds()), ProtectionKey: fmt.Appendf(nil, "key-%d", c.number)}, c.hear)
+	if err != nil {
+		return fmt.Errorf("session %d of client %d: %w", c.id, c.number, err)
+	}
+	if c.id != 0 && s.ID != c.id {
+		return fmt.Errorf("session %d of client %d became %d", c.id, c.number, s.ID)
+	}
+	s.Late = c.late
+	c.id, c.session = s.ID, s
+	for _, b := range append(c.shared, &c.own) {
+		b.request = 0 // no grant is told to a new stream
+	}
 	return nil
 }

@@ -1,199 +1,247 @@
+//go:build linux
+
 package crash
 
 import (
-	"bufio"
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
-	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
 
-	"github.com/coordd/coordd/conformance/raw"
+	"github.com/coordd/coordd/raftstore/peerpb"
 )
 
 const servers = 3
 
-// TestCrashCluster loads three servers, two sessions on each, and kills one with SIGKILL or stops it with SIGTERM at a
-// random moment, CLUSTER_ROUNDS times (default 3). The streams on the two others must go on without a break and their
-// requests be answered; afterwards everything acknowledged must be there.
-func TestCrashCluster(t *testing.T) {
-	rounds := 3
-	if text := os.Getenv("CLUSTER_ROUNDS"); text != "" {
-		n, err := strconv.Atoi(text)
-		if err != nil {
-			t.Fatalf("CLUSTER_ROUNDS=%q: want a number", text)
-		}
-		rounds = n
-	}
-	seed := uint64(time.Now().UnixNano())
-	if text := os.Getenv("CRASH_SEED"); text != "" {
-		n, err := strconv.ParseUint(text, 10, 64)
-		if err != nil {
-			t.Fatalf("CRASH_SEED=%q: want a number", text)
-		}
-		seed = n
-	}
-	t.Logf("CRASH_SEED=%d", seed)
-	r := newClusterRig(t, seed)
-	r.rig.prepare(t)
-	var gaps []time.Duration
-	for round := range rounds {
-		victim := r.random.IntN(servers)
-		signal := []os.Signal{syscall.SIGKILL, syscall.SIGTERM}[r.random.IntN(2)]
-		gap, err := r.loadAndHit(t, victim, signal)
-		if err != nil {
-			t.Fatalf("round %d, %v to server %d: %v", round, signal, victim, err)
-		}
-		gaps = append(gaps, gap)
-		r.startServer(t, victim)
-		r.rig.address = r.addresses[victim] // everything is there through any server
-		if err := r.rig.compare(round); err != nil {
-			t.Fatalf("after round %d, %v to server %d: %v", round, signal, victim, err)
-		}
-	}
-	slices.Sort(gaps)
-	t.Logf("%d rounds, longest silence of a surviving stream: median %v, worst %v", rounds, gaps[len(gaps)/2], gaps[len(gaps)-1])
-	for _, p := range r.processes {
-		_ = p.Process.Kill()
-		_ = p.Wait()
-	}
+// clusterPatience bounds waits for a state of the cluster; only a failing test uses it up.
+const clusterPatience = time.Minute
+
+// cluster is three servers as processes, each with a proxy in front of its peer port.
+type cluster struct {
+	binary, dir string
+	logs        string   // directory; go test -artifacts keeps it
+	listen      []string // for clients
+	peer        []string // where the servers listen for each other, behind the proxies
+	names       []string
+	network     *network
+	starts      int
+	// join has what a server is started with instead of --initial-cluster once it was added later.
+	join map[int]string
+
+	mutex     sync.Mutex
+	processes []*process // nil: not running
 }
 
-// clusterRig is three servers with the clients of a rig.
-type clusterRig struct {
-	*rig
-	addresses, peers []string
-	processes        []*exec.Cmd
-}
-
-func newClusterRig(t *testing.T, seed uint64) *clusterRig {
+// newCluster starts the servers. With cuttable they talk through proxies.
+func newCluster(t *testing.T, cuttable bool) *cluster {
 	t.Helper()
-	r := &clusterRig{rig: &rig{binary: build(t), dir: t.TempDir(), random: rand.New(rand.NewPCG(seed, 0))}, processes: make([]*exec.Cmd, servers)}
-	for i := range clients {
-		r.clients = append(r.clients, newClient(i, seed))
-	}
-	for range servers {
-		r.addresses = append(r.addresses, freeAddress(t))
-		r.peers = append(r.peers, freeAddress(t))
-	}
-	var wait sync.WaitGroup
+	c := &cluster{binary: build(t), dir: t.TempDir(), logs: t.ArtifactDir(), processes: make([]*process, servers), join: make(map[int]string)}
 	for i := range servers {
-		wait.Go(func() { r.startServer(t, i) })
+		c.listen = append(c.listen, freeAddress(t))
+		c.peer = append(c.peer, freeAddress(t))
+		c.names = append(c.names, fmt.Sprintf("s%d", i))
 	}
-	wait.Wait()
-	r.address = r.addresses[0]
-	return r
-}
-
-func (r *clusterRig) startServer(t *testing.T, i int) {
-	var initial []string
-	for j, peer := range r.peers {
-		initial = append(initial, fmt.Sprintf("s%d=%s", j, peer))
+	if cuttable {
+		c.network = newNetwork(t, c.peer, c.processID)
 	}
-	p := exec.Command(r.binary, "serve", "--listen", r.addresses[i], "--data-dir", filepath.Join(r.dir, fmt.Sprint(i)),
-		"--name", fmt.Sprintf("s%d", i), "--listen-peer", r.peers[i], "--initial-cluster", strings.Join(initial, ","), "--insecure-peers")
-	log, err := os.Create(filepath.Join(r.dir, fmt.Sprintf("log-%d-%d", i, time.Now().UnixNano())))
-	if err != nil {
-		t.Error(err)
-		return
-	}
-	defer log.Close()
-	p.Stderr = log
-	out, err := p.StdoutPipe()
-	if err == nil {
-		err = p.Start()
-	}
-	if err != nil {
-		t.Error(err)
-		return
-	}
-	r.processes[i] = p
-	if line, err := bufio.NewReader(out).ReadString('\n'); err != nil || !strings.HasPrefix(line, "grpc://") {
-		text, _ := os.ReadFile(log.Name())
-		t.Errorf("server %d did not get ready: %q, %v\n%s", i, line, err, text)
-	}
-}
-
-// loadAndHit lets the clients work, hits one server, and returns the longest time that a request on another one took.
-func (r *clusterRig) loadAndHit(t *testing.T, victim int, signal os.Signal) (time.Duration, error) {
-	conns := make([]*grpc.ClientConn, clients)
-	for i := range conns {
-		some, err := raw.Dial(r.addresses[i%servers], 1)
-		if err != nil {
-			return 0, err
-		}
-		conns[i] = some[0]
-	}
-	defer raw.Close(conns)
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	if err := r.attach(ctx, conns); err != nil {
-		return 0, err
-	}
-	var hit, over atomic.Bool
-	var mutex sync.Mutex
-	var longest time.Duration
-	var firstErr error
-	progress := make([]atomic.Int64, clients)
-	var wait sync.WaitGroup
-	for i, c := range r.clients {
-		wait.Go(func() {
-			for !over.Load() {
-				begin := time.Now()
-				err := c.step()
-				if took := time.Since(begin); i%servers != victim {
-					mutex.Lock()
-					longest = max(longest, took)
-					if err != nil && firstErr == nil {
-						firstErr = fmt.Errorf("the stream of client %d on server %d broke: %w", i, i%servers, err)
-					}
-					mutex.Unlock()
-				} else if err != nil && !hit.Load() {
-					mutex.Lock()
-					firstErr = fmt.Errorf("before the hit: %w", err)
-					mutex.Unlock()
-				}
-				if err != nil {
-					return
-				}
-				if hit.Load() {
-					progress[i].Add(1)
-				}
+	t.Cleanup(func() {
+		for i := range servers {
+			if p := c.process(i); p != nil {
+				p.kill()
 			}
-		})
-	}
-	time.Sleep(time.Duration(200+r.random.IntN(400)) * time.Millisecond) // load before the fault, not a wait for a state
-	hit.Store(true)
-	_ = r.processes[victim].Process.Signal(signal)
-	_ = r.processes[victim].Wait()
-	deadline := time.Now().Add(20 * time.Second)
-	for i := 0; i < clients && time.Now().Before(deadline); time.Sleep(time.Millisecond) {
-		mutex.Lock()
-		failed := firstErr != nil
-		mutex.Unlock()
-		if failed {
-			break
 		}
-		if i%servers == victim || progress[i].Load() >= 20 {
-			i++
+		if t.Failed() {
+			c.logTails(t)
+		}
+	})
+	if err := c.startAll(); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// startAll starts the servers that do not run, all at once: none gets ready without a majority.
+func (c *cluster) startAll() error {
+	errs := make([]error, servers)
+	var starting sync.WaitGroup
+	for i := range servers {
+		if c.process(i) == nil {
+			starting.Go(func() { errs[i] = c.start(i) })
 		}
 	}
-	over.Store(true)
-	stuck := time.AfterFunc(10*time.Second, cancel)
-	wait.Wait()
-	if !stuck.Stop() && firstErr == nil {
-		firstErr = fmt.Errorf("a request was never answered")
+	starting.Wait()
+	return errors.Join(errs...)
+}
+
+func (c *cluster) start(i int) error {
+	c.mutex.Lock()
+	c.starts++
+	log := filepath.Join(c.logs, fmt.Sprintf("log-%d-%03d", i, c.starts))
+	c.mutex.Unlock()
+	args := []string{"--listen", c.listen[i], "--data-dir", c.dataDir(i), "--name", c.names[i], "--listen-peer", c.peer[i], "--insecure-peers", "--log-level", cmp.Or(os.Getenv("COORDD_TEST_LOG"), "info")}
+	if c.join[i] != "" {
+		args = append(args, "--join", c.join[i], "--advertise-peer", c.peerAddress(i))
+	} else {
+		var initial []string
+		for j := range servers {
+			initial = append(initial, fmt.Sprintf("s%d=%s", j, c.peerAddress(j)))
+		}
+		args = append(args, "--initial-cluster", strings.Join(initial, ","))
 	}
-	return longest, firstErr
+	// The proxy must be able to tell who connects before the server is ready.
+	p, err := startServer(c.binary, log, func(p *process) { c.set(i, p) }, args...)
+	if err != nil {
+		c.set(i, nil)
+		return fmt.Errorf("server %d: %w", i, err)
+	}
+	c.set(i, p)
+	return nil
+}
+
+func (c *cluster) dataDir(i int) string { return filepath.Join(c.dir, "data-"+c.names[i]) }
+
+// peerAddress is where the other servers connect to.
+func (c *cluster) peerAddress(i int) string {
+	if c.network == nil {
+		return c.peer[i]
+	}
+	return c.network.address(i)
+}
+
+func (c *cluster) process(i int) *process {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	return c.processes[i]
+}
+
+func (c *cluster) set(i int, p *process) {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	c.processes[i] = p
+}
+
+func (c *cluster) processID(i int) int {
+	if p := c.process(i); p != nil {
+		return p.Process.Pid
+	}
+	return 0
+}
+
+func (c *cluster) kill(i int) {
+	if p := c.process(i); p != nil {
+		c.set(i, nil)
+		p.kill()
+	}
+}
+
+func (c *cluster) terminate(i int) error {
+	p := c.process(i)
+	c.set(i, nil)
+	return p.terminate()
+}
+
+// logTails shows the last lines of every server's last log.
+func (c *cluster) logTails(t *testing.T) {
+	for i := range servers {
+		logs, _ := filepath.Glob(filepath.Join(c.logs, fmt.Sprintf("log-%d-*", i)))
+		if len(logs) == 0 {
+			continue
+		}
+		text, _ := os.ReadFile(logs[len(logs)-1])
+		lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+		t.Logf("end of the log of server %d:\n%s", i, strings.Join(lines[max(0, len(lines)-60):], "\n"))
+	}
+}
+
+// logged counts the lines with a text in all logs of a server.
+func (c *cluster) logged(i int, text string) int {
+	logs, _ := filepath.Glob(filepath.Join(c.logs, fmt.Sprintf("log-%d-*", i)))
+	count := 0
+	for _, name := range logs {
+		content, _ := os.ReadFile(name)
+		count += strings.Count(string(content), text)
+	}
+	return count
+}
+
+// whoLeads asks a server past the proxy; -1 if it knows of no leader or does not answer.
+func (c *cluster) whoLeads(ctx context.Context) (leaders []int) {
+	members, says := make(map[uint64]int), make([]uint64, servers)
+	for i := range servers {
+		if p := c.process(i); p == nil || p.paused.Load() {
+			continue
+		}
+		if answer, err := hello(ctx, c.peer[i]); err == nil {
+			members[answer.GetMember()] = i
+			says[i] = answer.GetLeader()
+		}
+	}
+	leaders = make([]int, servers)
+	for i, id := range says {
+		leaders[i] = -1
+		if leader, known := members[id]; known && id != 0 {
+			leaders[i] = leader
+		}
+	}
+	return leaders
+}
+
+func hello(ctx context.Context, address string) (*peerpb.HelloResponse, error) {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	answer := new(peerpb.HelloResponse)
+	return answer, conn.Invoke(ctx, "/coordd.peer.v1.Peer/Hello", &peerpb.HelloRequest{}, answer)
+}
+
+// awaitLeader waits until all three servers name the same leader.
+func (c *cluster) awaitLeader(ctx context.Context) (int, error) {
+	var leaders []int
+	for deadline := time.Now().Add(clusterPatience); time.Now().Before(deadline) && ctx.Err() == nil; time.Sleep(5 * time.Millisecond) {
+		leaders = c.whoLeads(ctx)
+		if leaders[0] >= 0 && leaders[0] == leaders[1] && leaders[1] == leaders[2] {
+			return leaders[0], nil
+		}
+	}
+	return 0, fmt.Errorf("the servers do not agree on a leader: %v", leaders)
+}
+
+// others are the two servers besides one.
+func others(server int) (first, second int) { return (server + 1) % servers, (server + 2) % servers }
+
+// violations collects what must not have happened. The first few are told.
+type violations struct {
+	mutex sync.Mutex
+	list  []string
+	seen  atomic.Bool
+}
+
+func (v *violations) add(format string, args ...any) {
+	v.mutex.Lock()
+	defer v.mutex.Unlock()
+	v.list = append(v.list, fmt.Sprintf(format, args...))
+	v.seen.Store(true)
+}
+
+func (v *violations) err() error {
+	v.mutex.Lock()
+	defer v.mutex.Unlock()
+	if len(v.list) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%d violations, the first: %s", len(v.list), strings.Join(v.list[:min(3, len(v.list))], "; "))
 }

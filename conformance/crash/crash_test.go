@@ -1,3 +1,5 @@
+//go:build unix
+
 package crash
 
 import (
@@ -23,6 +25,9 @@ import (
 const (
 	clients  = 6
 	nodePath = "/local/crash"
+
+	// sdkSharedName is the shared semaphore of the load programs.
+	sdkSharedName = "sdk-shared"
 )
 
 // TestCrashKill9 loads a server from several sessions, kills it with SIGKILL at a random moment, restarts it on the same
@@ -149,21 +154,17 @@ func (r *rig) prepare(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	if err := s.Create(sdkSharedName, sharedLimit); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // attach gives every client its session on a new stream.
 func (r *rig) attach(ctx context.Context, conns []*grpc.ClientConn) error {
 	for i, c := range r.clients {
-		c.seqNo++
-		s, err := raw.Open(ctx, conns[i], &raw.Start{Path: nodePath, SessionId: c.id, SeqNo: c.seqNo, TimeoutMillis: 60_000,
-			ProtectionKey: fmt.Appendf(nil, "key-%d", c.number)})
-		if err != nil {
-			return fmt.Errorf("session %d of client %d: %w", c.id, c.number, err)
+		if err := c.attach(ctx, conns[i]); err != nil {
+			return err
 		}
-		if c.id != 0 && s.ID != c.id {
-			return fmt.Errorf("session %d of client %d became %d", c.id, c.number, s.ID)
-		}
-		c.id, c.session = s.ID, s
 	}
 	return nil
 }
@@ -253,25 +254,25 @@ func (r *rig) compare(round int) error {
 		}
 		last = max(last, c.own.order)
 	}
-	return r.freshOrder(round, last)
+	r.lastOrder, err = freshOrder(r.clients[0].session, fmt.Sprintf("order-%d", round), last)
+	return err
 }
 
 // freshOrder takes a new semaphore and checks that its order id is above all seen before.
-func (r *rig) freshOrder(round int, last uint64) error {
-	s, name := r.clients[0].session, fmt.Sprintf("order-%d", round)
+func freshOrder(s *raw.Session, name string, last uint64) (uint64, error) {
 	if err := s.Create(name, 1); err != nil {
-		return err
+		return 0, err
 	}
 	if err := s.Acquire(name, 1); err != nil {
-		return err
+		return 0, err
 	}
 	d, err := s.Describe(name, false)
 	if err != nil {
-		return err
+		return 0, err
 	}
-	r.lastOrder = d.GetOwners()[0].GetOrderId()
-	if r.lastOrder <= last {
-		return fmt.Errorf("order id %d was given after %d", r.lastOrder, last)
+	order := d.GetOwners()[0].GetOrderId()
+	if order <= last {
+		return 0, fmt.Errorf("order id %d was given after %d", order, last)
 	}
-	return nil
+	return order, nil
 }

@@ -61,6 +61,12 @@ func newGenerator(seed uint64) *generator {
 	if g.one(8) {
 		g.limits.Semaphores = 1 + g.random.IntN(3)
 	}
+	if g.one(8) {
+		g.limits.Bytes = 4 + g.random.IntN(40)
+	}
+	if g.one(8) {
+		g.limits.Described = 64 + g.random.IntN(300)
+	}
 	g.drawClients()
 	g.drawSemaphores()
 	g.drawLikes()
@@ -386,6 +392,9 @@ func (g *generator) waitTimeout() uint64 {
 }
 
 func (g *generator) data() string {
+	if most := max(g.limits.Bytes, g.limits.Described/8); most > 0 && g.one(2) {
+		return strings.Repeat("z", g.random.IntN(most+2))
+	}
 	if g.one(150) {
 		return pick(g, dataFull, dataTooLong)
 	}

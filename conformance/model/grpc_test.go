@@ -17,7 +17,6 @@ import (
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
 
 	"github.com/coordd/coordd/conformance/raw"
-	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/server"
 )
 
@@ -63,7 +62,7 @@ func sequenceOverGRPC(t *testing.T, from uint64, trace *strings.Builder) (compar
 	t.Helper()
 	g := newGenerator(from)
 	s, err := server.Start(t.Context(), server.Config{Listen: "127.0.0.1:0", Database: "/local", InMemory: true,
-		Limits:                 coordination.Limits{Sessions: g.limits.Sessions, Semaphores: g.limits.Semaphores},
+		Limits:                 g.limits.ofServer(),
 		HoldStartFailureMillis: new(uint64(0))})
 	if err != nil {
 		return 0, err

@@ -140,6 +140,13 @@ const (
 	markWatchFired
 	markWatchFiredByDelete
 	markWatchNotConcerned
+	markCreateNoRoom
+	markUpdateNoRoom
+	markEphemeralNoRoom
+	markOwnerNoRoom
+	markWaiterNoRoom
+	markStrangerNoRoom
+	markDescribeTooLarge
 
 	markCount
 )
@@ -268,4 +275,11 @@ var markRules = [markCount]string{
 	markWatchFired:            "§4.1: watch fired",
 	markWatchFiredByDelete:    "§4.1: watch fired by deletion",
 	markWatchNotConcerned:     "§4.1: watch of the other flag stays",
+	markCreateNoRoom:          "limits: create past the node's bytes",
+	markUpdateNoRoom:          "limits: update past the node's bytes",
+	markEphemeralNoRoom:       "limits: a new ephemeral one past the node's bytes",
+	markOwnerNoRoom:           "limits: new data of an owner past the node's bytes",
+	markWaiterNoRoom:          "limits: new data of a waiter past the node's bytes",
+	markStrangerNoRoom:        "limits: acquire past the node's bytes",
+	markDescribeTooLarge:      "limits: description too large",
 }

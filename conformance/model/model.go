@@ -41,6 +41,8 @@ func (c Config) grace() uint64 {
 type Limits struct {
 	Sessions   int
 	Semaphores int
+	Bytes      int // 0: as many as the test can think of
+	Described  int // bytes of one description; 0 likewise
 }
 
 // Model is a server with at most one coordination node. Everything that follows from a call has happened when it

@@ -16,6 +16,9 @@ func (m *Model) acquire(c call) {
 	case sem == nil && len(m.node.semaphores) >= m.limits.Semaphores:
 		m.refuse(c, markAcquireTooMany, PreconditionFailed, "Too many semaphores already exist")
 		return
+	case sem == nil && !m.hasRoom(len(c.Name)+len(c.Data), 0):
+		m.refuseBytes(c, markEphemeralNoRoom)
+		return
 	}
 	if sem == nil {
 		m.mark(markEphemeralCreated)
@@ -42,6 +45,10 @@ func (m *Model) acquireAsOwner(c call, sem *semaphore, own *link) {
 	}
 	newData := own.data != c.Data
 	lower := c.Count < own.count
+	if !m.hasRoom(len(c.Data), len(own.data)) {
+		m.refuseBytes(c, markOwnerNoRoom)
+		return
+	}
 	own.data, own.count = c.Data, c.Count
 	m.succeed(c, true)
 	switch {
@@ -65,12 +72,17 @@ func (m *Model) acquireAsWaiter(c call, sem *semaphore, wait *link) {
 		m.refuse(c, markWaiterIncrease, BadRequest, "Increasing count is not allowed")
 		return
 	}
+	first := sem.waiters[0] == wait
+	fails := c.TimeoutMillis == 0 && !(first && c.Count <= sem.free())
+	if !fails && !m.hasRoom(len(c.Data), len(wait.data)) {
+		m.refuseBytes(c, markWaiterNoRoom)
+		return
+	}
 	if !wait.addressable {
 		m.mark(markSupersededSilently)
 	}
 	m.answerWaiter(wait, markSuperseded, Reply{Status: Aborted, Text: "Operation superseded by another request"})
-	first := sem.waiters[0] == wait
-	if c.TimeoutMillis == 0 && !(first && c.Count <= sem.free()) {
+	if fails {
 		m.mark(markWaiterTryLeaves)
 		m.succeed(c, false)
 		m.leaveQueue(sem, wait)
@@ -97,6 +109,10 @@ func (m *Model) acquireAsStranger(c call, sem *semaphore) {
 			m.mark(markTryNoTokens)
 		}
 		m.succeed(c, false)
+		return
+	}
+	if !m.hasRoom(len(c.Data), 0) {
+		m.refuseBytes(c, markStrangerNoRoom)
 		return
 	}
 	m.node.lastOrder++

@@ -43,9 +43,13 @@ type run struct {
 	failure   string           // the first difference
 }
 
+func (l Limits) ofServer() coordination.Limits {
+	return coordination.Limits{Sessions: l.Sessions, Semaphores: l.Semaphores, Bytes: uint64(l.Bytes), Described: l.Described}
+}
+
 func newRun(s setup, marks *Marks, trace *strings.Builder) (*run, error) {
 	world, err := rings.New(rings.Options{Check: true,
-		Limits: coordination.Limits{Sessions: s.limits.Sessions, Semaphores: s.limits.Semaphores}})
+		Limits: s.limits.ofServer()})
 	if err != nil {
 		return nil, err
 	}

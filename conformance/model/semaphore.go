@@ -108,6 +108,8 @@ func (m *Model) createSemaphore(c call) {
 		m.refuse(c, markCreateExists, AlreadyExists, "Semaphore already exists")
 	case len(m.node.semaphores) >= m.limits.Semaphores:
 		m.refuse(c, markCreateTooMany, PreconditionFailed, "Too many semaphores already exist")
+	case !m.hasRoom(len(c.Name)+len(c.Data), 0):
+		m.refuseBytes(c, markCreateNoRoom)
 	default:
 		m.mark(markCreated)
 		m.node.semaphores = append(m.node.semaphores, &semaphore{name: c.Name, data: c.Data, limit: c.Limit})
@@ -124,6 +126,8 @@ func (m *Model) updateSemaphore(c call) {
 	case sem.data == c.Data:
 		m.mark(markUpdateSame)
 		m.succeed(c, false)
+	case !m.hasRoom(len(c.Data), len(sem.data)):
+		m.refuseBytes(c, markUpdateNoRoom)
 	default:
 		m.mark(markUpdated)
 		if sem.ephemeral {
@@ -168,6 +172,10 @@ func (m *Model) describe(c call) {
 	sem := m.findSemaphore(c.Name)
 	if sem == nil {
 		m.refuse(c, markDescribeMissing, NotFound, "Semaphore not found")
+		return
+	}
+	if !m.describable(c, sem) {
+		m.refuse(c, markDescribeTooLarge, PreconditionFailed, "Semaphore description is too large to send")
 		return
 	}
 	m.mark(markDescribed)

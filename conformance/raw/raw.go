@@ -56,21 +56,49 @@ func CreateNode(ctx context.Context, conn *grpc.ClientConn, path string) error {
 	return nil
 }
 
+// DescribeNode asks for a coordination node, which every server answers from what it has executed itself once it has caught
+// up with all that was committed before.
+func DescribeNode(ctx context.Context, conn *grpc.ClientConn, path string) error {
+	answer, err := Ydb_Coordination_V1.NewCoordinationServiceClient(conn).DescribeNode(ctx, &Ydb_Coordination.DescribeNodeRequest{Path: path})
+	if err != nil {
+		return err
+	}
+	if s := answer.GetOperation().GetStatus(); s != Ydb.StatusIds_SUCCESS {
+		return fmt.Errorf("describe %s: %v", path, s)
+	}
+	return nil
+}
+
 // Session is a stream with an attached session. Its methods are for one goroutine at a time, except that one may receive
 // while another sends.
 type Session struct {
-	ID     uint64
+	ID uint64
+	// Late, if set, is called with the results of earlier acquires that come while the answer to another request is waited
+	// for.
+	Late func(*Response)
+	// Heard, if set, is called for every message that comes, pings included, before anything is done with it.
+	Heard func()
+
 	stream Ydb_Coordination_V1.CoordinationService_SessionClient
 	reqID  uint64
 }
 
 // Open opens a stream and attaches a session.
 func Open(ctx context.Context, conn *grpc.ClientConn, start *Start) (*Session, error) {
+	return new(Session).open(ctx, conn, start)
+}
+
+// OpenHeard is Open with a function for Session.Heard, which also hears the answer to the start.
+func OpenHeard(ctx context.Context, conn *grpc.ClientConn, start *Start, heard func()) (*Session, error) {
+	return (&Session{Heard: heard}).open(ctx, conn, start)
+}
+
+func (s *Session) open(ctx context.Context, conn *grpc.ClientConn, start *Start) (*Session, error) {
 	stream, err := Ydb_Coordination_V1.NewCoordinationServiceClient(conn).Session(ctx)
 	if err != nil {
 		return nil, err
 	}
-	s := &Session{stream: stream}
+	s.stream = stream
 	if err := stream.Send(&Request{Request: &Ydb_Coordination.SessionRequest_SessionStart_{SessionStart: start}}); err != nil {
 		return nil, err
 	}
@@ -91,6 +119,9 @@ func (s *Session) Receive() (*Response, error) {
 		answer, err := s.stream.Recv()
 		if err != nil {
 			return nil, err
+		}
+		if s.Heard != nil {
+			s.Heard()
 		}
 		switch arm := answer.GetResponse().(type) {
 		case *Ydb_Coordination.SessionResponse_Failure_:
@@ -186,6 +217,9 @@ func (s *Session) result() (*Response, error) {
 		answer, err := s.Receive()
 		if err != nil || answer.GetAcquireSemaphoreResult() == nil {
 			return answer, err
+		}
+		if s.Late != nil {
+			s.Late(answer)
 		}
 	}
 }

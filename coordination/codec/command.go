@@ -215,7 +215,7 @@ func (w *wire) attach(c *coordination.Attach) {
 	w.text(6, &c.Description)
 	w.text(7, &c.ProtectionKey)
 	number(w, 8, &c.Nonce)
-	number(w, 9, &c.Server)
+	number(w, 9, &c.Place)
 }
 
 func (w *wire) expireSession(c *coordination.ExpireSession) {

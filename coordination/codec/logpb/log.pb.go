@@ -399,7 +399,7 @@ type Attach struct {
 	Description   string                 `protobuf:"bytes,6,opt,name=description,proto3" json:"description,omitempty"`
 	ProtectionKey []byte                 `protobuf:"bytes,7,opt,name=protection_key,json=protectionKey,proto3" json:"protection_key,omitempty"`
 	Nonce         uint64                 `protobuf:"varint,8,opt,name=nonce,proto3" json:"nonce,omitempty"`
-	Server        uint64                 `protobuf:"varint,9,opt,name=server,proto3" json:"server,omitempty"`
+	Place         uint64                 `protobuf:"varint,9,opt,name=place,proto3" json:"place,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -490,9 +490,9 @@ func (x *Attach) GetNonce() uint64 {
 	return 0
 }
 
-func (x *Attach) GetServer() uint64 {
+func (x *Attach) GetPlace() uint64 {
 	if x != nil {
-		return x.Server
+		return x.Place
 	}
 	return 0
 }
@@ -2968,7 +2968,7 @@ const file_coordination_codec_logpb_log_proto_rawDesc = "" +
 	"\vremove_user\x18\x12 \x01(\v2\x19.coordd.log.v1.RemoveUserH\x00R\n" +
 	"removeUser\x12O\n" +
 	"\x12rotate_signing_key\x18\x13 \x01(\v2\x1f.coordd.log.v1.RotateSigningKeyH\x00R\x10rotateSigningKeyB\t\n" +
-	"\acommand\"\x98\x02\n" +
+	"\acommand\"\x96\x02\n" +
 	"\x06Attach\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\x04R\x04node\x12\x18\n" +
 	"\asession\x18\x02 \x01(\x04R\asession\x12\x1d\n" +
@@ -2978,8 +2978,8 @@ const file_coordination_codec_logpb_log_proto_rawDesc = "" +
 	"\x0etimeout_millis\x18\x05 \x01(\x04R\rtimeoutMillis\x12 \n" +
 	"\vdescription\x18\x06 \x01(\tR\vdescription\x12%\n" +
 	"\x0eprotection_key\x18\a \x01(\fR\rprotectionKey\x12\x14\n" +
-	"\x05nonce\x18\b \x01(\x04R\x05nonce\x12\x16\n" +
-	"\x06server\x18\t \x01(\x04R\x06server\"\xbf\x01\n" +
+	"\x05nonce\x18\b \x01(\x04R\x05nonce\x12\x14\n" +
+	"\x05place\x18\t \x01(\x04R\x05place\"\xbf\x01\n" +
 	"\vStopSession\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\x04R\x04node\x12\x18\n" +
 	"\asession\x18\x02 \x01(\x04R\asession\x12\x1d\n" +

@@ -1,0 +1,250 @@
+//go:build linux
+
+package crash
+
+import (
+	"bufio"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// cutMode is how a cut network treats what is sent.
+type cutMode string
+
+const (
+	// hold keeps everything until the cut is healed, as TCP does when packets are lost for a while.
+	hold cutMode = "hold"
+	// swallow takes bytes and forgets them. The connection stays open and never carries anything again, healed or not: a
+	// firewall that forgot it.
+	swallow cutMode = "swallow"
+	// reset breaks connections and refuses new ones.
+	reset cutMode = "reset"
+)
+
+// network is the way between the servers of a cluster: a proxy in front of each one's peer port, which is what the others
+// are told to connect to. Who connects is found out from the system's tables, so that each direction between two servers
+// can be cut by itself.
+type network struct {
+	processOf func(server int) int // process id, 0 if it does not run
+	servers   int
+	proxies   []net.Listener
+
+	mutex   sync.Mutex
+	cuts    map[way]cutMode
+	changed chan struct{} // closed when cuts change
+	pairs   map[*pair]bool
+	closed  bool
+	running sync.WaitGroup
+}
+
+// way is a direction between two servers.
+type way struct{ from, to int }
+
+// pair is one relayed connection: two sockets.
+type pair struct {
+	dialer, target int
+	near, far      net.Conn
+}
+
+// newNetwork puts a proxy in front of each of the targets.
+func newNetwork(t *testing.T, targets []string, processOf func(int) int) *network {
+	t.Helper()
+	n := &network{processOf: processOf, servers: len(targets), cuts: make(map[way]cutMode), changed: make(chan struct{}), pairs: make(map[*pair]bool)}
+	for i, target := range targets {
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		n.proxies = append(n.proxies, listener)
+		n.running.Go(func() { n.accept(listener, i, target) })
+	}
+	t.Cleanup(n.close)
+	return n
+}
+
+func (n *network) address(server int) string { return n.proxies[server].Addr().String() }
+
+func (n *network) close() {
+	n.mutex.Lock()
+	n.closed = true
+	for p := range n.pairs {
+		p.close()
+	}
+	n.mutex.Unlock()
+	n.heal()
+	for _, l := range n.proxies {
+		_ = l.Close()
+	}
+	n.running.Wait()
+}
+
+// cut cuts ways. With reset both directions between the two servers break.
+func (n *network) cut(mode cutMode, ways ...way) {
+	n.mutex.Lock()
+	defer n.mutex.Unlock()
+	for _, w := range ways {
+		n.cuts[w] = mode
+		for p := range n.pairs {
+			if mode == reset && (way{p.dialer, p.target} == w || way{p.target, p.dialer} == w) {
+				p.reset()
+			}
+		}
+	}
+	n.announce()
+}
+
+// heal undoes all cuts.
+func (n *network) heal() {
+	n.mutex.Lock()
+	defer n.mutex.Unlock()
+	clear(n.cuts)
+	n.announce()
+}
+
+func (n *network) announce() {
+	close(n.changed)
+	n.changed = make(chan struct{})
+}
+
+// between is both directions between two servers.
+func between(a, b int) []way { return []way{{a, b}, {b, a}} }
+
+func (n *network) accept(listener net.Listener, target int, address string) {
+	for {
+		near, err := listener.Accept()
+		if err != nil {
+			return
+		}
+		n.running.Go(func() { n.serve(near.(*net.TCPConn), target, address) })
+	}
+}
+
+func (n *network) serve(near *net.TCPConn, target int, address string) {
+	dialer, found := n.whoDialed(near)
+	far, err := net.Dial("tcp", address)
+	if err != nil || !found {
+		if err == nil {
+			_ = far.Close()
+		}
+		_ = near.Close()
+		return
+	}
+	p := &pair{dialer: dialer, target: target, near: near, far: far}
+	n.mutex.Lock()
+	n.pairs[p] = true
+	refused := n.cuts[way{dialer, target}] == reset || n.cuts[way{target, dialer}] == reset
+	if n.closed || refused {
+		p.reset()
+	}
+	n.mutex.Unlock()
+	var copying sync.WaitGroup
+	copying.Go(func() { n.copy(p, p.near, p.far, way{dialer, target}) })
+	n.copy(p, p.far, p.near, way{target, dialer})
+	copying.Wait()
+	n.mutex.Lock()
+	delete(n.pairs, p)
+	n.mutex.Unlock()
+	p.close()
+}
+
+// copy carries bytes one way until a side ends. A way that has swallowed bytes is dead, and the other side is not told of
+// an end either.
+func (n *network) copy(p *pair, from, to net.Conn, w way) {
+	buffer := make([]byte, 64<<10)
+	dead := false
+	for {
+		read, err := from.Read(buffer)
+		dead = !n.passes(w) || dead
+		if dead && err == nil {
+			continue
+		}
+		if !dead {
+			_, failed := to.Write(buffer[:read])
+			if err == nil {
+				err = failed
+			}
+		}
+		if err == nil {
+			continue
+		}
+		if !dead {
+			p.close() // otherwise the way back does, when the other side gives up by itself
+		}
+		return
+	}
+}
+
+// passes waits while the way is held, and reports whether bytes may go on.
+func (n *network) passes(w way) bool {
+	for {
+		n.mutex.Lock()
+		mode, changed, closed := n.cuts[w], n.changed, n.closed
+		n.mutex.Unlock()
+		if mode != hold || closed {
+			return mode != swallow
+		}
+		<-changed
+	}
+}
+
+func (p *pair) close() {
+	_ = p.near.Close()
+	_ = p.far.Close()
+}
+
+func (p *pair) reset() {
+	for _, c := range []net.Conn{p.near, p.far} {
+		_ = c.(*net.TCPConn).SetLinger(0)
+	}
+	p.close()
+}
+
+// whoDialed finds the server that made a connection.
+func (n *network) whoDialed(conn *net.TCPConn) (server int, found bool) {
+	socket := socketOf(conn.RemoteAddr().(*net.TCPAddr).Port, conn.LocalAddr().(*net.TCPAddr).Port)
+	if socket == "" {
+		return 0, false
+	}
+	for i := range n.servers {
+		if id := n.processOf(i); id != 0 && hasFile(id, socket) {
+			return i, true
+		}
+	}
+	return 0, false
+}
+
+// socketOf names the socket of this machine from one port to another as it appears among a process's files; "" if there
+// is none.
+func socketOf(local, remote int) string {
+	table, err := os.Open("/proc/net/tcp")
+	if err != nil {
+		return ""
+	}
+	defer table.Close()
+	lines := bufio.NewScanner(table)
+	for lines.Scan() {
+		fields := strings.Fields(lines.Text())
+		if len(fields) > 9 && strings.HasSuffix(fields[1], fmt.Sprintf(":%04X", local)) && strings.HasSuffix(fields[2], fmt.Sprintf(":%04X", remote)) {
+			return "socket:[" + fields[9] + "]"
+		}
+	}
+	return ""
+}
+
+func hasFile(process int, name string) bool {
+	dir := fmt.Sprintf("/proc/%d/fd", process)
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return false
+	}
+	for _, e := range entries {
+		if target, err := os.Readlink(dir + "/" + e.Name()); err == nil && target == name {
+			return true
+		}
+	}
+	return false
+}

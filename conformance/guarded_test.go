@@ -1,0 +1,39 @@
+package conformance
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/coordd/coordd/server"
+)
+
+// TestGuardedServer runs the scripts on a server on which rights count. All that an administrator does goes as it does
+// where everybody may do everything.
+func TestGuardedServer(t *testing.T) {
+	tokens := filepath.Join(t.TempDir(), "tokens")
+	if err := os.WriteFile(tokens, []byte("token-of-root root\ntoken-of-alice alice\ntoken-of-bob bob\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	running, err := server.Start(t.Context(), server.Config{Listen: "127.0.0.1:0", Database: "/local", InMemory: true,
+		HoldStartFailureMillis: new(uint64), Auth: server.AuthRequired, TokenFile: tokens,
+		InitialAdmin: "root", InitialAdminPassword: "the password of root"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	target, err := Dial(t.Context(), EndpointConfig{Address: running.Addr().String(), Database: "/local", Token: "token-of-root",
+		Users: map[string]string{"alice": "token-of-alice", "bob": "token-of-bob"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	replayScripts(t, target, slices.DeleteFunc(loadScripts(t), func(s *Script) bool {
+		return s.Name == "node/create_without_database" // a token counts for one database only (server.TestUnknownDatabase)
+	}))
+	if err := target.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if err := stop(t.Context(), running); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,95 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"google.golang.org/grpc"
+
+	"github.com/ydb-platform/ydb-go-genproto/Ydb_Scheme_V1"
+	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb"
+	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
+	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Scheme"
+
+	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/raftstore"
+)
+
+// TestVersionGate runs a rolling upgrade to a program of a later version in which some commands are new: they are refused
+// until the last server has been upgraded, the others are not; and then there is no way back.
+func TestVersionGate(t *testing.T) {
+	later := formats{version: 2, since: func(c coordination.Command) uint64 {
+		switch c.(type) {
+		case *coordination.CreateSemaphore, *coordination.MakeDirectory:
+			return 2
+		}
+		return 1
+	}}
+	const old = "server-2"
+	upgraded := false
+	c := startClusterWith(t, 3, func(config *Config) {
+		if upgraded || config.Cluster.Name != old {
+			config.formats = later
+		}
+	})
+	c.leadWith(0)
+	c.createNode(0, testNode)
+	stream := openTest(t, t.Context(), c.conns[1], start(10_000)) // through a server that does not lead
+	next(t, stream)
+	send(t, stream, acquire(1, "lock", nil))
+	if r := next(t, stream); !r.GetAcquireSemaphoreResult().GetAcquired() {
+		t.Fatalf("got %v", r)
+	}
+	create := &Ydb_Coordination.SessionRequest{Request: &Ydb_Coordination.SessionRequest_CreateSemaphore_{
+		CreateSemaphore: &Ydb_Coordination.SessionRequest_CreateSemaphore{ReqId: 2, Name: "new", Limit: 1}}}
+	send(t, stream, create)
+	if f := next(t, stream).GetFailure(); f.GetStatus() != Ydb.StatusIds_UNAVAILABLE || f.GetIssues()[0].GetMessage() != notYetReadable.Text {
+		t.Errorf("got %v", f)
+	}
+	if got := makeDirectory(t, c.conns[1], "/local/early"); got != Ydb.StatusIds_UNAVAILABLE {
+		t.Errorf("make a directory: %v", got)
+	}
+
+	c.stop(2)
+	upgraded = true
+	if err := c.start(2); err != nil {
+		t.Fatal(err)
+	}
+	c.eventually("the last server to publish its version", func() bool { return makeDirectory(t, c.conns[1], "/local/late") == Ydb.StatusIds_SUCCESS })
+	stream = openTest(t, t.Context(), c.conns[1], start(10_000))
+	next(t, stream)
+	send(t, stream, create)
+	if r := next(t, stream).GetCreateSemaphoreResult(); r.GetStatus() != Ydb.StatusIds_SUCCESS {
+		t.Errorf("got %v", r)
+	}
+
+	c.eventually("all to know", func() bool { return c.servers[2].store.ClusterVersion() == 2 })
+	c.stop(2)
+	upgraded = false
+	var refused *raftstore.VersionError
+	if err := c.start(2); !errors.As(err, &refused) || refused.Cluster != 2 || refused.Own != 1 {
+		t.Errorf("the older program started: %v", err)
+	}
+}
+
+// leadWith hands the leadership to a server.
+func (c *testCluster) leadWith(i int) {
+	c.t.Helper()
+	c.eventually("the hand-over", func() bool {
+		leader, _ := c.leader()
+		if leader != i {
+			_ = c.servers[leader].store.TransferLeader(c.t.Context(), c.servers[i].store.Member())
+		}
+		return leader == i
+	})
+}
+
+func makeDirectory(t *testing.T, conn *grpc.ClientConn, path string) Ydb.StatusIds_StatusCode {
+	t.Helper()
+	answer, err := Ydb_Scheme_V1.NewSchemeServiceClient(conn).MakeDirectory(context.WithoutCancel(t.Context()), &Ydb_Scheme.MakeDirectoryRequest{Path: path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer.GetOperation().GetStatus()
+}
