@@ -3,7 +3,6 @@ package raftstore
 import (
 	"context"
 	"crypto/sha256"
-	"crypto/tls"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -52,9 +51,6 @@ type Cluster struct {
 	network network // tests
 	clock   clock   // tests
 }
-
-// PeerTLS has both sides of a connection between members. Both should ask for and check a certificate.
-type PeerTLS struct{ Server, Client *tls.Config }
 
 // networked tells whether there may ever be other members.
 func (c *Cluster) networked() bool { return c.network != nil || c.ListenPeer != "" }
@@ -223,7 +219,7 @@ func askToJoin(ctx context.Context, c Cluster, net network, address string) (ori
 	}
 	first := checkpointMeta{Format: checkpointFormat, Cluster: answer.GetCluster(), Member: m.ID}
 	if len(answer.GetOrigin()) > 0 {
-		first.Forced = answer.GetForced()
+		first.Forced, first.Lineage = answer.GetForced(), answer.GetLineage()
 		if first.Conf, err = decodeConf(answer.GetOrigin()); err != nil {
 			return origin{}, err
 		}

@@ -37,7 +37,8 @@
 //  2. Entries, in the last log segment. Raft hears of it afterwards, and only then counts this member.
 //  3. Committed entries that are durable here go to the handler; replies to clients come after that.
 //  4. Rows together with the index they are as of, in one transaction of state.db.
-//  5. Log segments wholly behind a durable checkpoint are removed, TailEntriesKept entries excepted.
+//  5. Log segments wholly behind a durable checkpoint are removed, TailEntriesKept entries excepted, and on the leader
+//     what a member that lags needs, within LagEntriesKept and LagBytesKept.
 //
 // The commit index is not written on its own: a member alone commits its whole log again when it is elected, and others
 // learn it from their leader. At start it is the checkpoint's index, or the one written along with the last term.

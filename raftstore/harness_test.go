@@ -132,7 +132,7 @@ var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
 
 // smallConfig has segments and checkpoints small enough that a short test sees many.
 func smallConfig(dir string) Config {
-	return Config{Dir: dir, Logger: quiet, SegmentBytes: 8 << 10, CheckpointEntries: 100, TailEntriesKept: 10, TailBytes: 4 << 10}
+	return Config{Dir: dir, Logger: quiet, SegmentBytes: 8 << 10, CheckpointEntries: 100, TailEntriesKept: 10, LagEntriesKept: 10, TailBytes: 4 << 10}
 }
 
 func open(t testing.TB, cfg Config) *Store {

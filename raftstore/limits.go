@@ -13,6 +13,10 @@ const (
 	DefaultCheckpointEntries = 250_000
 	// DefaultTailEntriesKept is how many entries stay in the log behind a checkpoint, for members that lag a little.
 	DefaultTailEntriesKept = 5_000
+	// DefaultLagEntriesKept and DefaultLagBytesKept bound what else stays in the leader's log for a member that is there
+	// and lags more. The bytes are counted from checkpoint to checkpoint.
+	DefaultLagEntriesKept = 500_000
+	DefaultLagBytesKept   = 128 << 20
 	// DefaultTailBytes bounds the recent entries kept in memory, once they have been handed over.
 	DefaultTailBytes = 16 << 20
 )
@@ -67,6 +71,8 @@ const (
 	reconnectPauseMax       = time.Second
 	peerKeepalive           = 10 * time.Second
 	peerHandshakeMax        = 3 * time.Second // until a new connection talks; gRPC waits for those when it is stopped
+	probeInterval           = time.Second
+	probePatience           = 2 * time.Second // until a probe counts as not answered
 	helloTimeout            = time.Second
 	joinPause               = 200 * time.Millisecond
 	holdBackTicks           = 3 * electionTicks // without a leader until a member with a full disk stands for election

@@ -33,6 +33,9 @@ type loop struct {
 	unapplied int           // bytes of them
 	durable   uint64        // last durable index
 
+	handedTotal int64     // bytes of entries handed over
+	marks       []logMark // of the last checkpoints, oldest first; see lagBound
+
 	control
 }
 
@@ -93,10 +96,23 @@ func (l *loop) begin() error {
 	if l.s.peers != nil {
 		l.s.peers.update(l.conf)
 	}
-	if l.conf.alone(l.s.identity.Member) {
-		return l.node.Campaign()
+	return l.campaignAlone()
+}
+
+// campaignAlone has a member that is the whole cluster elect itself at once. Raft refuses that while a committed
+// membership entry is not applied, and nothing else would make such a member campaign again.
+func (l *loop) campaignAlone() error {
+	if l.leading || !l.conf.alone(l.s.identity.Member) {
+		return nil
 	}
-	return nil
+	switch now := l.node.BasicStatus(); {
+	case now.RaftState != raft.StateFollower:
+		return nil
+	case now.Applied < now.GetCommit():
+		l.waitForApplied()
+		return nil
+	}
+	return l.node.Campaign()
 }
 
 // leadAlone has a member that is the whole cluster lead. It does so at its first turn, unless the log holds a committed
@@ -210,6 +226,9 @@ func (l *loop) drain() error {
 			}
 		}
 		l.serveWatches()
+		if err := l.campaignAlone(); err != nil {
+			return err
+		}
 		if !l.node.HasReady() {
 			break
 		}
@@ -441,6 +460,7 @@ func (l *loop) handOver(m *pb.Message) error {
 	bytes := entriesBytes(entries)
 	l.applying = append(l.applying, m)
 	l.unapplied += bytes
+	l.handedTotal += int64(bytes)
 	l.s.dueBytes.Add(int64(bytes))
 	l.s.dueEntries.Add(int64(len(entries)))
 	last := entries[len(entries)-1]
@@ -480,18 +500,6 @@ func (l *loop) changeMembers(e *pb.Entry) error {
 	}
 	l.setConf(e.GetIndex(), l.conf.after(l.node.ApplyConfChange(change), record))
 	return nil
-}
-
-// checkpointDone tells the handler and cuts the log behind the checkpoint: raft forgets the entries first, then they
-// are removed.
-func (l *loop) checkpointDone(c checkpointMark) {
-	l.handler.CheckpointDone(c.index)
-	first := min(2, c.index+1) // see tail.origin
-	if c.index > l.s.cfg.TailEntriesKept {
-		first = c.index - l.s.cfg.TailEntriesKept + 1
-	}
-	l.s.tail.compact(first, c.index)
-	l.s.keeper.cut(first)
 }
 
 func lastIndex(entries []*pb.Entry) uint64 { return entries[len(entries)-1].GetIndex() }

@@ -2,6 +2,7 @@ package raftstore
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 
 	"github.com/coordd/coordd/raftstore/peerpb"
@@ -33,6 +34,10 @@ type frameStream interface {
 // peerServer is the receiving end of a network. Its methods may be called from many goroutines.
 type peerServer interface {
 	answerHello(req *peerpb.HelloRequest) (*peerpb.HelloResponse, error)
+	// certified judges whether the certificate of a connection, nil if there is none, belongs to the sender of a header.
+	certified(h *peerpb.Header, certificate *x509.Certificate) error
+	// mayCall judges whether the certificate of a connection belongs to a current member.
+	mayCall(certificate *x509.Certificate) error
 	// accept judges the header of a stream.
 	accept(h *peerpb.Header) error
 	receive(h *peerpb.Header, f *peerpb.Frame) error

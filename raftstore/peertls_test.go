@@ -69,3 +69,46 @@ func TestMembersWithCertificates(t *testing.T) {
 		}
 	}
 }
+
+// The certificate of a sender has to name the host that the members know; what a stranger says of itself does not help
+// him to speak for a member.
+func TestCertificateOfTheSender(t *testing.T) {
+	own := newPeerTLS(t)
+	c := newGRPCCluster(t, 3, own)
+	m := c.leader()
+	c.waitPublished(m)
+	s, other := m.store, c.nodes[others(c.names, m.name)[0]].store
+	here, elsewhere := &x509.Certificate{IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}, &x509.Certificate{IPAddresses: []net.IP{net.IPv4(192, 0, 2, 1)}}
+	header := func(change func(h *peerpb.Header)) *peerpb.Header {
+		h := other.header(s.Member(), true)
+		if change != nil {
+			change(h)
+		}
+		return h
+	}
+	moved := func(h *peerpb.Header) { h.Address = "192.0.2.1:2380" }
+	stranger := func(h *peerpb.Header) { h.From++; moved(h) }
+	for name, tc := range map[string]struct {
+		header      *peerpb.Header
+		certificate *x509.Certificate
+		good        bool
+	}{
+		"a member":                                {header(nil), here, true},
+		"a member without a certificate":          {header(nil), nil, false},
+		"a member with another's":                 {header(nil), elsewhere, false},
+		"a stranger who says that he is a member": {header(moved), elsewhere, false},
+		"a member that moves":                     {header(moved), here, true},
+		"an unknown member":                       {header(stranger), elsewhere, true},
+		"an unknown member with another's":        {header(stranger), here, false},
+		"an address that is none":                 {header(func(h *peerpb.Header) { h.From++; h.Address = "nonsense" }), here, false},
+	} {
+		if err := s.certified(tc.header, tc.certificate); (err == nil) != tc.good {
+			t.Errorf("%s: %v", name, err)
+		}
+		calls := s.mayCall(tc.certificate)
+		if want := tc.certificate == here; (calls == nil) != want {
+			t.Errorf("%s may call: %v", name, calls)
+		}
+	}
+	c.settle()
+}

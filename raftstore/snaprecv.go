@@ -43,6 +43,9 @@ func (s *Store) receiveSnapshot(ctx context.Context, next func() (*peerpb.Chunk,
 	if err != nil {
 		return err
 	}
+	if err := s.certified(first.GetHeader(), certificateOf(ctx)); err != nil {
+		return err
+	}
 	if err := s.accept(first.GetHeader()); err != nil {
 		return err
 	}
@@ -131,6 +134,9 @@ func (s *Store) fill(db *bbolt.DB, r *received, m *pb.Message, next func() (*pee
 			}
 			break
 		}
+		if s.short.Load() {
+			return fmt.Errorf("snapshot: %w", ErrReserve)
+		}
 		n, err := putChunk(db, r.path, c.GetRows())
 		if err != nil {
 			return err
@@ -211,8 +217,10 @@ func (l *loop) restored(r *received) {
 	l.s.tail.restore(r.meta)
 	l.durable = r.meta.Index
 	l.s.restoredIndex.Store(r.meta.Index)
-	l.s.fromBackup.Store(r.meta.FromBackup)
+	l.s.lineage.Store(r.meta.Lineage)
 	l.s.forced.Store(r.meta.Forced)
+	l.s.begun.Store(r.meta.Index)
+	l.s.stored.Store(r.meta.Index)
 	l.s.Applied(r.meta.Index)
 	l.s.dueBytes.Store(0)
 	l.s.dueEntries.Store(0)

@@ -60,6 +60,8 @@ type Config struct {
 	CheckpointBytes   int64  // log handed over until CheckpointDue; default DefaultCheckpointBytes
 	CheckpointEntries int64  // entries handed over until CheckpointDue; default DefaultCheckpointEntries
 	TailEntriesKept   uint64 // entries kept in the log behind a checkpoint; at least 1, default DefaultTailEntriesKept
+	LagEntriesKept    uint64 // entries kept for a member that is there and lags; default DefaultLagEntriesKept
+	LagBytesKept      int64  // the same in bytes; default DefaultLagBytesKept
 	TailBytes         int    // recent entries kept in memory; default DefaultTailBytes
 
 	// Cluster says how to be a member of several.
@@ -92,6 +94,12 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	if c.TailEntriesKept == 0 {
 		c.TailEntriesKept = DefaultTailEntriesKept
+	}
+	if c.LagEntriesKept == 0 {
+		c.LagEntriesKept = DefaultLagEntriesKept
+	}
+	if c.LagBytesKept == 0 {
+		c.LagBytesKept = DefaultLagBytesKept
 	}
 	if c.TailBytes == 0 {
 		c.TailBytes = DefaultTailBytes
@@ -150,6 +158,9 @@ type Store struct {
 	wakeApply  atomic.Bool // the raft goroutine waits for Applied
 	dueBytes   atomic.Int64
 	dueEntries atomic.Int64
+	wanted     atomic.Uint64 // see WantCheckpoint
+	begun      atomic.Uint64 // index of the last checkpoint that was begun
+	stored     atomic.Uint64 // index of the last checkpoint that is durable
 	started    bool
 	stop       chan struct{}
 	done       chan struct{}
@@ -170,7 +181,7 @@ type Store struct {
 	space         atomic.Uint64
 	client        atomic.Pointer[string] // see SetClientAddress
 	spaceDone     chan struct{}
-	fromBackup    atomic.Bool
+	lineage       atomic.Uint64
 	backups       sync.Mutex    // held during a backup
 	forced        atomic.Uint64 // see checkpointMeta
 }
@@ -253,9 +264,11 @@ func (s *Store) openDisk(ctx context.Context) error {
 		return err
 	}
 	s.rowStore = state
-	s.fromBackup.Store(img.state.meta.FromBackup)
+	s.lineage.Store(img.state.meta.Lineage)
 	s.forced.Store(img.state.meta.Forced)
 	s.identity, s.loaded = img.identity, img.state.meta.Index
+	s.begun.Store(s.loaded)
+	s.stored.Store(s.loaded)
 	if img.unfit {
 		s.cfg.Logger.Warn("emptying a log that a received checkpoint has replaced", "checkpoint", img.state.meta.Index)
 		if err := log.reset(img.state.meta.Index); err != nil {

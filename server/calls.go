@@ -20,6 +20,8 @@ const (
 	// lostRetry is how long a call whose attempt broke waits before it asks again without having heard of a change: the
 	// leader may still be there.
 	lostRetry = 250 * time.Millisecond
+	// ownWritePatience is how long the answer to a call may wait for this server to have applied it.
+	ownWritePatience = time.Second
 )
 
 // attempt is a call about the path tree or the users on its way to a leader. It is the same for all leaders that are
@@ -130,6 +132,7 @@ func (s *Server) try(ctx context.Context, a *attempt) (scheme.Outcome, error) {
 	err = conn.Invoke(ctx, relayExecuteName, request, answer)
 	switch code := status.Code(err); {
 	case err == nil:
+		s.seeOwnWrite(ctx)
 		return outcomeFromPB(answer), nil
 	case ctx.Err() != nil:
 		return scheme.Outcome{}, ctx.Err()
@@ -139,6 +142,14 @@ func (s *Server) try(ctx context.Context, a *attempt) (scheme.Outcome, error) {
 		return refuse(scheme.Unavailable, "The leader refused the call: "+status.Convert(err).Message()), nil
 	}
 	return scheme.Outcome{}, errLeaderGone
+}
+
+// seeOwnWrite has this server, too, apply what the leader has just done, so that whoever asked finds it here: a login
+// with the new password, say. Without a leader that is not waited for long.
+func (s *Server) seeOwnWrite(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, ownWritePatience)
+	defer cancel()
+	_ = s.group.catchUp(ctx, s.member.awaitNews)
 }
 
 // executeForPeer runs a command for another server.

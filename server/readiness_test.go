@@ -98,8 +98,12 @@ func TestAnswersBeforeItIsReady(t *testing.T) {
 	if err := <-added; err != nil {
 		t.Errorf("add a user: %v", err) // from this machine and without authentication that is allowed, later
 	}
-	users := c.servers[0].group.access.accounts().Users()
-	if len(users) != 2 || !slices.ContainsFunc(users, func(u coordination.UserRow) bool { return u.Name == "root" && u.Administrator }) {
+	var users []coordination.UserRow
+	c.eventually("both users", func() bool {
+		users = c.servers[0].group.access.accounts().Users()
+		return len(users) == 2
+	})
+	if !slices.ContainsFunc(users, func(u coordination.UserRow) bool { return u.Name == "root" && u.Administrator }) {
 		t.Errorf("users: %v", users)
 	}
 }

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -8,6 +9,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/raftstore"
 	"github.com/coordd/coordd/server/relaypb"
 )
 
@@ -23,6 +25,8 @@ const (
 )
 
 var errSuperseded = status.Error(codes.Aborted, "The server has opened another relay")
+
+var errNotMember = status.Error(codes.PermissionDenied, "This server's cluster has no such member")
 
 // relayPeer is the leader's end of the relay to one other server.
 type relayPeer struct {
@@ -74,7 +78,11 @@ func (s *Server) exchange(rpc exchangeServer) error {
 	if link == nil { // it may not even serve yet
 		return errNotLeading
 	}
-	p := &relayPeer{server: s, link: link, from: first.GetHello().GetServer(), streams: make(map[uint64]*relayedStream),
+	from := first.GetHello().GetServer()
+	if s.config.Cluster.ListenPeer != "" && !slices.ContainsFunc(s.store.Members(), func(m raftstore.Member) bool { return m.ID == from }) {
+		return errNotMember
+	}
+	p := &relayPeer{server: s, link: link, from: from, streams: make(map[uint64]*relayedStream),
 		wake: make(chan struct{}, 1), ended: make(chan struct{}), superseded: make(chan struct{})}
 	s.relays.add(p)
 	go func() { // ends when this function returns, if not before

@@ -79,7 +79,7 @@ func listenTLS(config Config) (*tlsListener, error) {
 	if config.ListenTLS == "" {
 		return nil, nil
 	}
-	files := &tlsReloader{files: config.TLS, logger: config.Logger}
+	files := &tlsReloader{files: config.TLS, read: config.TLS.read, logger: config.Logger}
 	if err := files.load(); err != nil {
 		return nil, &ConfigError{err}
 	}
@@ -119,6 +119,7 @@ func (l *tlsListener) close() error {
 // tlsReloader holds the configuration that the files make, and makes it anew when they change.
 type tlsReloader struct {
 	files  TLSFiles
+	read   func() (*tls.Config, error) // makes a configuration of the files
 	logger *slog.Logger
 
 	mutex   sync.Mutex
@@ -144,7 +145,7 @@ func (r *tlsReloader) configuration() *tls.Config {
 		return r.current
 	}
 	r.stamps = stamps
-	switch config, err := r.files.read(); {
+	switch config, err := r.read(); {
 	case err != nil:
 		r.logger.Error("the TLS files have changed and cannot be used, the former ones go on", "error", err)
 	default:
@@ -161,7 +162,7 @@ func (r *tlsReloader) load() error {
 		return fmt.Errorf("TLS: %w", err)
 	}
 	r.stamps, r.checked = stamps, time.Now()
-	r.current, err = r.files.read()
+	r.current, err = r.read()
 	return err
 }
 

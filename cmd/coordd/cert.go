@@ -31,10 +31,13 @@ certificate of it (cert.pem, key.pem), in a directory that is made if it does no
 exist. An authority that is there already is used again, so that clients need not
 trust a new one; the server certificate is made anew each time, and a running server
 takes it up. With --client a certificate for a client is made instead, in NAME.pem
-and NAME-key.pem, by which it is known as NAME@cert.`
+and NAME-key.pem, by which it is known as NAME@cert. With --peer a certificate is made
+with which a server of a cluster shows itself to the others, in NAME.pem and
+NAME-key.pem; --host has to name the host of its peer address, or it is for servers
+on one machine.`
 
 func (p *program) certCommand() *cobra.Command {
-	var directory, hosts, client string
+	var directory, hosts, client, peer string
 	command := &cobra.Command{
 		Use:   "cert",
 		Short: "Make certificates for development",
@@ -44,24 +47,27 @@ func (p *program) certCommand() *cobra.Command {
 			if directory == "" {
 				return usageError("flag --dir: no value given; want the path of a directory")
 			}
-			if client != "" && (strings.ContainsAny(client, "/\\") || strings.HasPrefix(client, ".")) {
-				return usageError("flag --client: value %q is not allowed: want a name that can be that of a file", client)
+			for flag, name := range map[string]string{"client": client, "peer": peer} {
+				if strings.ContainsAny(name, "/\\") || strings.HasPrefix(name, ".") {
+					return usageError("flag --%s: value %q is not allowed: want a name that can be that of a file", flag, name)
+				}
 			}
-			return makeCertificates(directory, splitHosts(hosts), client)
+			if client != "" && peer != "" {
+				return usageError("flag --peer: one certificate at a time, so not together with --client")
+			}
+			return makeCertificates(directory, wanted{hosts: splitHosts(hosts), client: client, peer: peer})
 		},
 	}
 	command.Flags().StringVar(&directory, "dir", "", "directory to put the files into")
 	command.Flags().StringVar(&hosts, "host", "", "names and addresses, by commas, that clients connect to besides localhost and this machine's name")
 	command.Flags().StringVar(&client, "client", "", "make a client's certificate with this name")
+	command.Flags().StringVar(&peer, "peer", "", "make the certificate of a server of this name for its peers")
 	return command
 }
 
-// splitHosts adds the names that development needs to those asked for.
+// splitHosts takes a list apart.
 func splitHosts(list string) []string {
-	hosts := []string{"localhost", "127.0.0.1", "::1"}
-	if name, err := os.Hostname(); err == nil && name != "" {
-		hosts = append(hosts, name)
-	}
+	var hosts []string
 	for _, host := range strings.Split(list, ",") {
 		if host = strings.TrimSpace(host); host != "" {
 			hosts = append(hosts, host)
@@ -70,13 +76,30 @@ func splitHosts(list string) []string {
 	return hosts
 }
 
+// loopback is the names of this machine for itself.
+var loopback = []string{"localhost", "127.0.0.1", "::1"}
+
+// developmentHosts are the names that development needs besides those asked for.
+func developmentHosts() []string {
+	if name, err := os.Hostname(); err == nil && name != "" {
+		return append([]string{name}, loopback...)
+	}
+	return loopback
+}
+
+// wanted is what a certificate is for: a server by default, or a client, or a server among its peers.
+type wanted struct {
+	hosts        []string
+	client, peer string // names, empty: not that
+}
+
 // authority is a certificate that signs others.
 type authority struct {
 	certificate *x509.Certificate
 	key         *ecdsa.PrivateKey
 }
 
-func makeCertificates(directory string, hosts []string, client string) error {
+func makeCertificates(directory string, w wanted) error {
 	if err := os.MkdirAll(directory, 0o700); err != nil {
 		return err
 	}
@@ -90,11 +113,20 @@ func makeCertificates(directory string, hosts []string, client string) error {
 		Subject: pkix.Name{CommonName: "coordd"}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}
 	base, keyName := "cert", "key"
-	if client != "" {
-		template.Subject.CommonName, template.ExtKeyUsage = client, []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
-		base, keyName = client, client+"-key"
-	} else {
-		addHosts(template, hosts)
+	switch {
+	case w.client != "":
+		template.Subject.CommonName, template.ExtKeyUsage = w.client, []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
+		base, keyName = w.client, w.client+"-key"
+	case w.peer != "": // among its peers a server is both; a name too many would let it speak for others
+		template.Subject.CommonName = w.peer
+		template.ExtKeyUsage = append(template.ExtKeyUsage, x509.ExtKeyUsageClientAuth)
+		base, keyName = w.peer, w.peer+"-key"
+		if len(w.hosts) == 0 {
+			w.hosts = loopback
+		}
+		addHosts(template, w.hosts)
+	default:
+		addHosts(template, append(w.hosts, developmentHosts()...))
 	}
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -1,15 +1,14 @@
 package main
 
 import (
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
-	"os"
 	"strings"
 
 	"github.com/coordd/coordd/raftstore"
+	"github.com/coordd/coordd/server"
 )
 
 // clusterSettings makes `coordd serve` one of several servers. The zero value is a server alone.
@@ -114,7 +113,7 @@ func setInsecurePeers(s *settings, value string) error {
 }
 
 // configuration is what the store has to know. Errors name the flags that do not fit together.
-func (c clusterSettings) configuration() (raftstore.Cluster, error) {
+func (c clusterSettings) configuration(logger *slog.Logger) (raftstore.Cluster, error) {
 	config := raftstore.Cluster{Name: c.name, ListenPeer: c.listen, AdvertisePeer: c.advertise, Token: c.token}
 	if c == (clusterSettings{}) {
 		return config, nil
@@ -135,12 +134,12 @@ func (c clusterSettings) configuration() (raftstore.Cluster, error) {
 		return config, errors.New("--initial-cluster and --join exclude each other: a server starts a cluster or joins one")
 	}
 	var err error
-	config.TLS, err = c.security()
+	config.TLS, err = c.security(logger)
 	return config, err
 }
 
 // security is mutual TLS between the servers, nil if plain text was asked for by name.
-func (c clusterSettings) security() (*raftstore.PeerTLS, error) {
+func (c clusterSettings) security(logger *slog.Logger) (*raftstore.PeerTLS, error) {
 	if c.certificate == "" && c.key == "" && c.ca == "" {
 		if !c.insecure {
 			return nil, errors.New("servers of a cluster need --peer-cert, --peer-key and --peer-ca, or --insecure-peers")
@@ -150,21 +149,9 @@ func (c clusterSettings) security() (*raftstore.PeerTLS, error) {
 	if c.certificate == "" || c.key == "" || c.ca == "" || c.insecure {
 		return nil, errors.New("--peer-cert, --peer-key and --peer-ca belong together, and not with --insecure-peers")
 	}
-	certificate, err := tls.LoadX509KeyPair(c.certificate, c.key)
+	peers, err := server.PeerTLSFiles{Certificate: c.certificate, Key: c.key, CA: c.ca}.Load(logger)
 	if err != nil {
-		return nil, fmt.Errorf("--peer-cert: %w", err)
+		return nil, fmt.Errorf("--peer-cert, --peer-key, --peer-ca: %w", err)
 	}
-	pem, err := os.ReadFile(c.ca)
-	if err != nil {
-		return nil, fmt.Errorf("--peer-ca: %w", err)
-	}
-	authorities := x509.NewCertPool()
-	if !authorities.AppendCertsFromPEM(pem) {
-		return nil, fmt.Errorf("--peer-ca %s: no certificate in it", c.ca)
-	}
-	own := []tls.Certificate{certificate}
-	return &raftstore.PeerTLS{
-		Server: &tls.Config{Certificates: own, ClientCAs: authorities, ClientAuth: tls.RequireAndVerifyClientCert, MinVersion: tls.VersionTLS13},
-		Client: &tls.Config{Certificates: own, RootCAs: authorities, MinVersion: tls.VersionTLS13},
-	}, nil
+	return peers, nil
 }

@@ -102,7 +102,7 @@ func (s *settings) settleLocalYDB(values map[string]given, logger *slog.Logger) 
 	if exists(s.tls.certificate) && exists(s.tls.key) && !exists(filepath.Join(directory, "ca-key.pem")) {
 		return
 	}
-	if err := makeCertificates(directory, splitHosts(""), ""); err != nil {
+	if err := makeCertificates(directory, wanted{}); err != nil {
 		logger.Warn("no TLS: certificates can neither be found nor made; mount a directory that this user may write to",
 			"directory", directory, "error", err)
 		s.tls.listen, s.tls.advertise, s.tls.certificate, s.tls.key = "", "", "", ""

@@ -338,6 +338,20 @@ func TestCertificates(t *testing.T) {
 	if _, err := client.Verify(x509.VerifyOptions{Roots: roots, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}); err != nil || client.Subject.CommonName != "ops" {
 		t.Errorf("client %v: %v", client.Subject, err)
 	}
+	make("--peer", "a", "--host", "a.example")
+	peer := certificate("a.pem")
+	for _, usage := range []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth} {
+		if _, err := peer.Verify(x509.VerifyOptions{Roots: roots, DNSName: "a.example", KeyUsages: []x509.ExtKeyUsage{usage}}); err != nil {
+			t.Errorf("peer: %v", err)
+		}
+	}
+	if peer.VerifyHostname("localhost") == nil {
+		t.Error("the peer's certificate is good for another host")
+	}
+	make("--peer", "b")
+	if err := certificate("b.pem").VerifyHostname("127.0.0.1"); err != nil {
+		t.Errorf("peer on this machine: %v", err)
+	}
 	make()
 	if again := certificate("ca.pem"); !again.Equal(ca) || certificate("cert.pem").Equal(first) {
 		t.Error("want the authority kept and the server's certificate made anew")

@@ -31,17 +31,18 @@ type exercise struct {
 	gate       sync.RWMutex
 	runners    []*runner
 	loads      []*sdkLoad
+	callers    []*caller
 	lastOrder  uint64
 	round      int
 	notes      string
-	hitAt      time.Time
+	lastGaps   []time.Duration // of the streams that the last fault spared
 
 	pauseMost, dwellMost time.Duration
 	stopRunners          func()
 }
 
-// TestClusterFaults loads three servers, each from two sessions that are seen through message by message and two of the
-// unmodified Go SDK, and has things go wrong one after the other. In the long form (CLUSTER_ROUNDS, which is how often
+// TestClusterFaults loads three servers, each from two sessions that are seen through message by message, two of the
+// unmodified Go SDK and one caller that makes and drops nodes, and has things go wrong one after the other. In the long form (CLUSTER_ROUNDS, which is how often
 // each kind of fault comes) all kinds come in a random order; in the short one a few. After each: nothing acknowledged is
 // lost, nobody held more than the limit or believed so, order ids only grew, no session ended while its client lived, and
 // no stream broke on a server that was well. In the end all servers have come to the same state.
@@ -138,6 +139,14 @@ func (x *exercise) begin(seed uint64, load string) {
 		x.runners = append(x.runners, runner)
 		running.Go(func() { runner.run(ctx) })
 	}
+	for i := range servers {
+		caller, err := newCaller(x, i)
+		if err != nil {
+			x.t.Fatal(err)
+		}
+		x.callers = append(x.callers, caller)
+		running.Go(func() { caller.run(ctx) })
+	}
 	x.stopRunners = sync.OnceFunc(func() { cancel(); running.Wait() })
 	x.t.Cleanup(x.stopRunners)
 }
@@ -145,7 +154,6 @@ func (x *exercise) begin(seed uint64, load string) {
 // hits says whose clients may lose their streams from now on.
 func (x *exercise) hits(victims ...int) {
 	x.fallible.set(victims...)
-	x.hitAt = time.Now()
 	for _, r := range x.runners {
 		r.gaps.start()
 	}
@@ -175,9 +183,11 @@ func (x *exercise) hit(f fault) error {
 	if err := x.settle(); err != nil {
 		return fmt.Errorf("after the fault: %w", err)
 	}
+	x.lastGaps = x.lastGaps[:0]
 	gap := time.Duration(0)
 	for _, r := range x.runners {
 		if longest := r.gaps.result(); !x.fallible.has(r.home) {
+			x.lastGaps = append(x.lastGaps, longest)
 			gap = max(gap, longest)
 		}
 	}
@@ -195,6 +205,9 @@ func (x *exercise) operations() int64 {
 		for i := range l.operations {
 			sum += l.operations[i].Load()
 		}
+	}
+	for _, c := range x.callers {
+		sum += c.calls.Load()
 	}
 	return sum
 }
@@ -223,6 +236,10 @@ func (x *exercise) progress(victims ...int) error {
 			operations[i][j] = l.operations[j].Load() + 10
 		}
 	}
+	calls := make([]int64, len(x.callers))
+	for i, c := range x.callers {
+		calls[i] = c.calls.Load() + 4
+	}
 	missing := ""
 	slow := time.AfterFunc(5*time.Second, func() { x.t.Logf("%d after 5s: %s", x.round, missing) })
 	defer slow.Stop()
@@ -238,6 +255,11 @@ func (x *exercise) progress(victims ...int) error {
 				if !spared.has(l.server) && l.operations[j].Load() < operations[i][j] {
 					missing += fmt.Sprintf(" worker %d of the load program of server %d", j, l.server)
 				}
+			}
+		}
+		for i, c := range x.callers {
+			if !spared.has(c.server) && c.calls.Load() < calls[i] {
+				missing += fmt.Sprintf(" caller of server %d", i)
 			}
 		}
 		return missing == ""
@@ -400,11 +422,12 @@ func catchUp(ctx context.Context, address string) error {
 	return raw.DescribeNode(ctx, conns[0], nodePath)
 }
 
-// fill writes more than the log keeps, from several sessions on one server.
+// fill writes more than the log keeps, from several sessions on one server: a checkpoint comes every 32 MiB, which are 4096
+// of these updates, and 5000 entries are kept behind the last.
 func (x *exercise) fill(server int) error {
 	const (
 		writers = 16
-		each    = 420
+		each    = 800
 		bytes   = 8 << 10
 	)
 	conns, err := raw.Dial(x.listen[server], 4)

@@ -1,0 +1,53 @@
+package raftstore
+
+// logMark says how much log had been handed over when a checkpoint was done.
+type logMark struct {
+	index uint64 // of the checkpoint
+	total int64  // bytes handed over since the start
+}
+
+// checkpointDone tells the handler and cuts the log behind the checkpoint: raft forgets the entries first, then they
+// are removed.
+func (l *loop) checkpointDone(c checkpointMark) {
+	l.s.stored.Store(c.index)
+	l.handler.CheckpointDone(c.index)
+	l.marks = append(l.marks, logMark{c.index, l.handedTotal})
+	first := l.firstKept(c.index)
+	l.s.tail.compact(first, c.index)
+	l.s.keeper.cut(first)
+}
+
+// firstKept is the first entry to keep behind a checkpoint as of index: TailEntriesKept, and on the leader what the
+// slowest member needs that is there to take it, within LagEntriesKept and LagBytesKept. What a member needs beyond that
+// it gets as a checkpoint, which is less work then.
+func (l *loop) firstKept(index uint64) uint64 {
+	if index <= l.s.cfg.TailEntriesKept {
+		return min(2, index+1) // see tail.origin
+	}
+	first := index - l.s.cfg.TailEntriesKept + 1
+	bound := l.lagBound(index)
+	if !l.leading || l.s.short.Load() || bound >= first {
+		return first
+	}
+	for id, p := range l.node.Status().Progress {
+		if id != l.s.identity.Member && l.active(id) {
+			first = min(first, max(bound, p.Match+1, p.PendingSnapshot+1))
+		}
+	}
+	return first
+}
+
+// lagBound is the first entry that may be kept for members that lag. Marks that lie behind it are forgotten.
+func (l *loop) lagBound(index uint64) uint64 {
+	bound := uint64(2)
+	if index > l.s.cfg.LagEntriesKept {
+		bound = index - l.s.cfg.LagEntriesKept + 1
+	}
+	for len(l.marks) > 1 && l.handedTotal-l.marks[0].total > l.s.cfg.LagBytesKept {
+		l.marks = l.marks[1:]
+	}
+	if l.handedTotal > l.s.cfg.LagBytesKept {
+		bound = max(bound, l.marks[0].index+1)
+	}
+	return bound
+}

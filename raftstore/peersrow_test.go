@@ -1,0 +1,151 @@
+package raftstore
+
+import (
+	"errors"
+	"io"
+	"testing"
+
+	pb "go.etcd.io/raft/v3/raftpb"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/coordd/coordd/raftstore/peerpb"
+)
+
+// frameOf is a frame with one message.
+func frameOf(t *testing.T, m *pb.Message) *peerpb.Frame {
+	t.Helper()
+	b, err := proto.Marshal(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &peerpb.Frame{Messages: [][]byte{b}}
+}
+
+// The row "Peers" of the catalogue of bad input: whoever sends what, nobody leads or stops because of it, and nothing
+// that was agreed on changes.
+func TestPeersRow(t *testing.T) {
+	t.Parallel()
+	c := newTestCluster(t, 3, 530)
+	m := c.leader()
+	c.waitPublished(m)
+	c.put("before")
+	s, other := m.store, c.nodes[others(c.names, m.name)[0]].store
+	term := func() (term uint64) {
+		m.note(func() { term = m.term })
+		return term
+	}
+	led := term()
+	const stranger = 77
+	message := func(typ pb.MessageType, from, term uint64) *pb.Message {
+		return &pb.Message{Type: typ.Enum(), From: new(uint64(from)), To: new(s.Member()), Term: new(term), Context: []byte("CampaignTransfer")}
+	}
+
+	// A non-member of this cluster may say what it wants as long as there is a leader.
+	h := other.header(s.Member(), true)
+	h.From, h.Incarnation = stranger, 1
+	if err := s.accept(h); err != nil {
+		t.Fatal(err)
+	}
+	for _, typ := range []pb.MessageType{pb.MsgVote, pb.MsgPreVote, pb.MsgApp, pb.MsgHeartbeat, pb.MsgTimeoutNow, pb.MsgVoteResp, pb.MsgAppResp, pb.MsgHeartbeatResp, pb.MsgReadIndexResp} {
+		forged := message(typ, stranger, led+100)
+		forged.Commit, forged.Index = new(uint64(1<<40)), new(uint64(1<<40))
+		if err := s.receive(h, frameOf(t, forged)); err != nil {
+			t.Errorf("%v: %v", typ, err)
+		}
+	}
+	c.put("after a non-member has spoken")
+	if got := term(); got != led {
+		t.Errorf("term %d became %d", led, got)
+	}
+
+	// A member may not speak for another, nor send what only this one says to itself.
+	h = other.header(s.Member(), false)
+	if err := s.accept(h); err != nil {
+		t.Fatal(err)
+	}
+	for name, forged := range map[string]*pb.Message{
+		"of another":           message(pb.MsgApp, stranger, led),
+		"a proposal":           message(pb.MsgProp, other.Member(), led),
+		"a call to campaign":   message(pb.MsgHup, other.Member(), led),
+		"a finished write":     message(pb.MsgStorageAppendResp, other.Member(), led),
+		"a snapshot by itself": message(pb.MsgSnap, other.Member(), led),
+	} {
+		if err := s.receive(h, frameOf(t, forged)); err == nil {
+			t.Errorf("a message %s was taken", name)
+		}
+	}
+	if err := s.receive(h, &peerpb.Frame{Messages: [][]byte{{0xff}}}); err == nil {
+		t.Error("a message that is none was taken")
+	}
+
+	// A future term of a member is an election like any other.
+	if err := s.receive(h, frameOf(t, message(pb.MsgHeartbeat, other.Member(), led+100))); err != nil {
+		t.Error(err)
+	}
+	c.put("after a term of the future")
+
+	// Another cluster, and a member that was removed.
+	h = other.header(s.Member(), true)
+	h.Cluster++
+	if err := s.accept(h); !errors.Is(err, ErrOtherCluster) {
+		t.Errorf("another cluster: %v", err)
+	}
+	c.settle()
+}
+
+// A checkpoint that is too much for the disk is refused before the disk is full, and one with a chunk that is too large
+// ends with its stream.
+func TestOversizedSnapshot(t *testing.T) {
+	t.Parallel()
+	c := newTestCluster(t, 3, 540)
+	free := c.withFreeSpace("a")
+	c.leader()
+	c.waitPublished(c.nodes["a"])
+	free["a"].Store(1)
+	c.waitFull("a", true)
+	from := c.leader("b", "c").store
+	a := c.nodes["a"].store
+	header := from.header(a.Member(), false)
+	first := encoded(t, &pb.Message{Type: pb.MsgSnap.Enum(), From: new(from.Member()), To: new(a.Member()), Term: new(uint64(9)),
+		Snapshot: &pb.Snapshot{Metadata: &pb.SnapshotMetadata{Index: new(uint64(1000)), Term: new(uint64(9)), ConfState: &pb.ConfState{}}}})
+	sent := 0
+	err := a.receiveSnapshot(testContext(t), func() (*peerpb.Chunk, error) {
+		if sent++; sent == 1 {
+			return &peerpb.Chunk{Header: header, Message: first}, nil
+		} else if sent > 100 {
+			return nil, io.EOF
+		}
+		return &peerpb.Chunk{Rows: []*peerpb.Row{{Key: []byte{byte(sent)}, Stored: make([]byte, snapshotChunkBytes)}}}, nil
+	})
+	if !errors.Is(err, ErrReserve) || sent > 2 {
+		t.Errorf("after %d chunks: %v", sent, err)
+	}
+	free["a"].Store(1000)
+	c.waitFull("a", false)
+	c.settle()
+}
+
+func TestOversizedMessages(t *testing.T) {
+	c := newGRPCCluster(t, 3, nil)
+	m := c.leader()
+	c.waitPublished(m)
+	s, other := m.store, c.nodes[others(c.names, m.name)[0]].store
+	sent := 0
+	err := s.network.snapshot(testContext(t), s.cfg.Cluster.address(), func() (*peerpb.Chunk, error) {
+		sent++
+		return &peerpb.Chunk{Header: other.header(s.Member(), false), Message: make([]byte, peerMessageMax+1)}, nil
+	})
+	if err == nil {
+		t.Error("a chunk beyond the bound was taken")
+	}
+	out, err := s.network.messages(testContext(t), s.cfg.Cluster.address(), other.header(s.Member(), false))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.close()
+	if err := out.send(&peerpb.Frame{Messages: [][]byte{make([]byte, peerMessageMax+1)}}); err == nil {
+		<-out.ended()
+	}
+	c.put("still alive")
+	c.settle()
+}

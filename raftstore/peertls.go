@@ -1,0 +1,130 @@
+package raftstore
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"net"
+	"slices"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	grpcpeer "google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
+
+	"github.com/coordd/coordd/raftstore/peerpb"
+)
+
+// PeerTLS has both sides of a connection between members. Both should ask for and check a certificate. On top of what
+// they check, a certificate must be made for the host of its member's peer address.
+type PeerTLS struct {
+	Server, Client *tls.Config
+	// Current, if set, gives the configurations that are to be used instead of these for a connection that is just being
+	// made, so that certificates can be replaced without a restart.
+	Current func() (server, client *tls.Config)
+}
+
+// serverSide is the configuration of a listener.
+func (p *PeerTLS) serverSide() *tls.Config {
+	if p.Current == nil {
+		return p.Server
+	}
+	return &tls.Config{MinVersion: p.Server.MinVersion, GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
+		server, _ := p.Current()
+		server = server.Clone()
+		server.NextProtos = []string{"h2"} // of the configuration that this one replaces
+		return server, nil
+	}}
+}
+
+// clientSide is the configuration of one connection.
+func (p *PeerTLS) clientSide() *tls.Config {
+	if p.Current == nil {
+		return p.Client
+	}
+	_, client := p.Current()
+	return client
+}
+
+// errCertificate refuses a certificate that is good and belongs to somebody else.
+var errCertificate = status.Error(codes.Unauthenticated, "the certificate is not that of a member of this cluster")
+
+// certificateOf is the certificate that a caller has shown; nil without one.
+func certificateOf(ctx context.Context) *x509.Certificate {
+	p, ok := grpcpeer.FromContext(ctx)
+	if !ok {
+		return nil
+	}
+	info, ok := p.AuthInfo.(credentials.TLSInfo)
+	if !ok || len(info.State.PeerCertificates) == 0 {
+		return nil
+	}
+	return info.State.PeerCertificates[0]
+}
+
+// certified implements peerServer. A member that is known here has to be at the host that is known; any other one at the
+// host from which it says that it comes.
+func (s *Store) certified(h *peerpb.Header, certificate *x509.Certificate) error {
+	if s.cfg.Cluster.TLS == nil {
+		return nil
+	}
+	address := h.GetAddress()
+	if m := s.view.Load().conf.member(h.GetFrom()); m != nil {
+		address = m.Peer
+	}
+	if certificate == nil || !madeFor(certificate, address) {
+		return fmt.Errorf("%w: it is not made for the host of %s", errCertificate, address)
+	}
+	return nil
+}
+
+// madeFor tells whether a certificate names the host of an address.
+func madeFor(certificate *x509.Certificate, address string) bool {
+	host, _, err := net.SplitHostPort(address)
+	return err == nil && certificate.VerifyHostname(host) == nil
+}
+
+// mayCall implements peerServer.
+func (s *Store) mayCall(certificate *x509.Certificate) error {
+	if s.cfg.Cluster.TLS == nil {
+		return nil
+	}
+	isMember := func(m memberRecord) bool { return madeFor(certificate, m.Peer) }
+	if certificate == nil || !slices.ContainsFunc(s.view.Load().conf.Members, isMember) {
+		return errCertificate
+	}
+	return nil
+}
+
+// guardedServices registers services that only current members may call, see Cluster.Services.
+type guardedServices struct {
+	server *grpc.Server
+	in     peerServer
+}
+
+// RegisterService implements grpc.ServiceRegistrar.
+func (g guardedServices) RegisterService(service *grpc.ServiceDesc, implementation any) {
+	guarded := *service
+	guarded.Methods, guarded.Streams = slices.Clone(service.Methods), slices.Clone(service.Streams)
+	for i := range guarded.Methods {
+		handler := guarded.Methods[i].Handler
+		guarded.Methods[i].Handler = func(srv any, ctx context.Context, decode func(any) error, interceptor grpc.UnaryServerInterceptor) (any, error) {
+			if err := g.in.mayCall(certificateOf(ctx)); err != nil {
+				return nil, err
+			}
+			return handler(srv, ctx, decode, interceptor)
+		}
+	}
+	for i := range guarded.Streams {
+		handler := guarded.Streams[i].Handler
+		guarded.Streams[i].Handler = func(srv any, stream grpc.ServerStream) error {
+			if err := g.in.mayCall(certificateOf(stream.Context())); err != nil {
+				return err
+			}
+			return handler(srv, stream)
+		}
+	}
+	g.server.RegisterService(&guarded, implementation)
+}

@@ -1,0 +1,110 @@
+package server
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"math/big"
+	"net"
+	"testing"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/status"
+
+	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb"
+
+	"github.com/coordd/coordd/server/relaypb"
+)
+
+// peer makes a certificate with which a server at an address shows itself to the others.
+func (a *testAuthority) peer(name string, at net.IP) {
+	a.t.Helper()
+	a.issue(name, &x509.Certificate{IPAddresses: []net.IP{at},
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}})
+}
+
+func (a *testAuthority) peerFiles(name string) PeerTLSFiles {
+	return PeerTLSFiles{Certificate: a.path(name + ".pem"), Key: a.path(name + "-key.pem"), CA: a.path("ca.pem")}
+}
+
+// serialAt is the number of the certificate that a server shows to its peers.
+func serialAt(t *testing.T, address string, config *tls.Config) *big.Int {
+	t.Helper()
+	conn, err := tls.Dial("tcp", address, config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	return conn.ConnectionState().PeerCertificates[0].SerialNumber
+}
+
+// TestPeerCertificates runs a cluster with certificates: what it relays works, strangers are refused although their
+// certificates are of the right authority, and certificates are replaced without a restart.
+func TestPeerCertificates(t *testing.T) {
+	a := newAuthority(t)
+	a.peer("peer", net.IPv4(127, 0, 0, 1))
+	a.peer("elsewhere", net.IPv4(192, 0, 2, 1))
+	c := startClusterWith(t, 3, func(config *Config) {
+		peers, err := a.peerFiles("peer").Load(nil)
+		if err != nil {
+			t.Error(err)
+		}
+		config.Cluster.TLS = peers
+	})
+	leader, follower := c.leader()
+	c.createNode(follower, testNode)
+	address := c.initial[c.servers[leader].config.Cluster.Name]
+
+	call := func(config *tls.Config) codes.Code {
+		conn, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(credentials.NewTLS(config)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		return status.Code(conn.Invoke(t.Context(), relayExecuteName, &relaypb.ExecuteRequest{}, new(relaypb.ExecuteResponse)))
+	}
+	if got := call(a.client("peer")); got != codes.InvalidArgument { // it has no command
+		t.Errorf("a member's call: %v", got)
+	}
+	if got := call(a.client("elsewhere")); got != codes.Unauthenticated {
+		t.Errorf("a stranger's call: %v", got)
+	}
+	if got := call(a.client("")); got != codes.Unavailable {
+		t.Errorf("a call without a certificate: %v", got)
+	}
+
+	before := serialAt(t, address, a.client("peer"))
+	a.peer("peer", net.IPv4(127, 0, 0, 1))
+	c.eventually("the new certificate", func() bool { return serialAt(t, address, a.client("peer")).Cmp(before) != 0 })
+	c.stop(follower)
+	if err := c.start(follower); err != nil { // connections are made anew
+		t.Fatal(err)
+	}
+	if got := createStatus(t, c.conns[follower], "/local/more"); got != Ydb.StatusIds_SUCCESS {
+		t.Errorf("create: %v", got)
+	}
+}
+
+// TestPeerCertificateFiles names what cannot be used.
+func TestPeerCertificateFiles(t *testing.T) {
+	a := newAuthority(t)
+	a.peer("peer", net.IPv4(127, 0, 0, 1))
+	writeFile(t, a.path("empty.pem"), "")
+	good := a.peerFiles("peer")
+	for name, change := range map[string]func(*PeerTLSFiles){
+		"no certificate":    func(f *PeerTLSFiles) { f.Certificate = a.path("missing.pem") },
+		"key of another":    func(f *PeerTLSFiles) { f.Key = a.path("ca-key.pem") },
+		"no authorities":    func(f *PeerTLSFiles) { f.CA = "" },
+		"missing authority": func(f *PeerTLSFiles) { f.CA = a.path("missing.pem") },
+		"empty authority":   func(f *PeerTLSFiles) { f.CA = a.path("empty.pem") },
+	} {
+		files := good
+		change(&files)
+		var refused *ConfigError
+		if _, err := files.Load(nil); !errors.As(err, &refused) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
