@@ -219,7 +219,7 @@ func askToJoin(ctx context.Context, c Cluster, net network, address string) (ori
 	}
 	first := checkpointMeta{Format: checkpointFormat, Cluster: answer.GetCluster(), Member: m.ID}
 	if len(answer.GetOrigin()) > 0 {
-		first.Forced = answer.GetForced()
+		first.Forced, first.Lineage = answer.GetForced(), answer.GetLineage()
 		if first.Conf, err = decodeConf(answer.GetOrigin()); err != nil {
 			return origin{}, err
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -118,16 +119,52 @@ func (n *grpcNetwork) messages(ctx context.Context, address string, header *peer
 		conn.Close()
 		return nil, fromStatus(err)
 	}
-	f := &grpcFrames{conn: conn, s: s, over: make(chan struct{})}
+	f := &grpcFrames{conn: conn, s: s, over: make(chan struct{}), probed: make(chan struct{})}
 	go f.await()
+	go f.probe(header.GetUrgent())
 	return f, nil
 }
 
 type grpcFrames struct {
-	conn *grpc.ClientConn
-	s    grpc.ClientStream
-	over chan struct{}
-	why  error // set before over is closed
+	conn   *grpc.ClientConn
+	s      grpc.ClientStream
+	over   chan struct{}
+	why    error         // set before over is closed
+	probed chan struct{} // closed when there are no more probes
+	sent   atomic.Uint64 // frames
+	dead   atomic.Bool   // a probe was not answered
+}
+
+// probe asks the other side from time to time who it is, on the same connection, and gives the connection up if nothing
+// comes back. The stream goes one way only, and a connection that carries nothing any more, or nothing back, would
+// otherwise be noticed by gRPC's keepalive alone, whose shortest interval is 10 s. Bulk data may hold up the question: as
+// long as frames are sent the answer may take longer.
+func (f *grpcFrames) probe(urgent bool) {
+	defer close(f.probed)
+	tick := time.NewTicker(probeInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-f.over:
+			return
+		case <-tick.C:
+		}
+		for missed := time.Duration(0); ; {
+			sent := f.sent.Load()
+			ctx, cancel := context.WithTimeout(f.s.Context(), probePatience)
+			err := f.conn.Invoke(ctx, helloMethod, &peerpb.HelloRequest{}, &peerpb.HelloResponse{})
+			cancel()
+			if status.Code(err) != codes.DeadlineExceeded {
+				break
+			}
+			missed += probePatience
+			if urgent || f.sent.Load() == sent || missed >= peerKeepalive {
+				f.dead.Store(true)
+				f.conn.Close()
+				return
+			}
+		}
+	}
 }
 
 // await finds out that the stream has ended; gRPC tells only who receives.
@@ -136,10 +173,16 @@ func (f *grpcFrames) await() {
 	if f.why = fromStatus(f.s.RecvMsg(&peerpb.Received{})); f.why == nil {
 		f.why = errStreamEnded
 	}
+	if f.dead.Load() {
+		f.why = errDeadConnection
+	}
 }
 
 func (f *grpcFrames) send(frame *peerpb.Frame) error {
 	err := f.s.SendMsg(frame)
+	if err == nil {
+		f.sent.Add(1)
+	}
 	if errors.Is(err, io.EOF) {
 		<-f.over
 		return f.why
@@ -152,9 +195,13 @@ func (f *grpcFrames) ended() <-chan struct{} { return f.over }
 func (f *grpcFrames) close() {
 	f.conn.Close()
 	<-f.over
+	<-f.probed
 }
 
-var errStreamEnded = errors.New("the stream was ended")
+var (
+	errStreamEnded    = errors.New("the stream was ended")
+	errDeadConnection = errors.New("nothing comes through the connection")
+)
 
 // sendOn sends one message; when the other side has ended the stream, its reason is fetched.
 func sendOn(s grpc.ClientStream, m any) error {
