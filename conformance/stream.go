@@ -244,8 +244,10 @@ func (r *run) handle(e Event) {
 
 // withRequest adds to a shown reply which request it answers, where that is not obvious.
 func (s *stream) withRequest(text string, a arm, reqID uint64) string {
-	if s.open[reqID]--; s.open[reqID] <= 0 {
-		delete(s.open, reqID)
+	if s.open[reqID] > 1 {
+		s.open[reqID]--
+	} else {
+		delete(s.open, reqID) // it may have been forgiven
 	}
 	suffix := ""
 	switch {

@@ -84,6 +84,7 @@ type Checkpoint struct {
 	machine   *Machine
 	index     Index
 	nextNode  NodeID
+	lineage   lineage
 	dropped   []NodeID
 	frozen    []trackedRow
 	position  int
@@ -98,7 +99,7 @@ func (m *Machine) Freeze() *Checkpoint {
 	if m.rows.checkpoint != nil {
 		panic("coordination: a checkpoint is already being captured")
 	}
-	cp := &Checkpoint{machine: m, index: m.index, nextNode: m.nextNode, dropped: m.dropped, frozen: m.rows.dirty}
+	cp := &Checkpoint{machine: m, index: m.index, nextNode: m.nextNode, lineage: m.lineage, dropped: m.dropped, frozen: m.rows.dirty}
 	m.dropped, m.rows.dirty = nil, nil
 	m.rows.generation++
 	m.rows.checkpoint = cp
@@ -143,7 +144,7 @@ func (cp *Checkpoint) Next(limit int) []Row {
 	if cp.position == len(cp.frozen) && !cp.completed {
 		cp.completed = true
 		cp.machine.rows.checkpoint = nil
-		row := MachineRow{Index: cp.index, NextNode: cp.nextNode}
+		row := cp.lineage.row(cp.index, cp.nextNode)
 		row.Digest = cp.digest + row.hash()
 		cp.ready = append(cp.ready, row)
 	}
@@ -179,7 +180,7 @@ func (cp *Checkpoint) capture(position int) {
 // Digest is the sum of the hashes of all rows of the present state: servers that have applied the same log have the
 // same. It takes time proportional to what has changed since the last checkpoint.
 func (m *Machine) Digest() uint64 {
-	digest := m.rows.base + MachineRow{NextNode: m.nextNode}.hash()
+	digest := m.rows.base + m.lineage.row(m.index, m.nextNode).hash()
 	lists := [][]trackedRow{m.rows.dirty}
 	if m.rows.checkpoint != nil {
 		lists = append(lists, m.rows.checkpoint.frozen)
@@ -231,7 +232,7 @@ func (m *Machine) AllRows() []Row {
 			add(l.row(n))
 		}
 	}
-	row := MachineRow{Index: m.index, NextNode: m.nextNode}
+	row := m.lineage.row(m.index, m.nextNode)
 	row.Digest = digest + row.hash()
 	return append(rows, row)
 }

@@ -28,8 +28,8 @@ type Attach struct {
 	// Nonce names the stream's wish for a new session, so that its repetition finds the session that was made for it; 0
 	// is no name.
 	Nonce uint64
-	// Server holds the stream, as in AttachRequest.
-	Server uint64
+	// Place tells apart where attaches come from: server and path, see placeOf.
+	Place uint64
 }
 
 // StopSession ends a session at the wish of its client (§2.8).

@@ -146,6 +146,9 @@ func (f *Front) Receive(m *ClientMessage) Forward {
 			return Forward{}
 		}
 		f.state, f.start, f.wake = frontAttaching, m.Start, Never
+		if f.orphan {
+			f.wake = 0 // to begin the patience
+		}
 		f.interval = min(max(m.Start.TimeoutMillis/3, minPingMillis), maxPingMillis)
 		f.patience = f.interval
 		if most := f.policy.MaxIntervalMillis; most != 0 {
@@ -364,6 +367,9 @@ func (f *Front) Tick(now Instant) Forward {
 	switch f.state {
 	case frontExpectsStart:
 		f.end(EndingStartOverdue)
+	case frontAttaching:
+		f.wake = Never
+		f.awaitLeader(now)
 	case frontHoldsFailure:
 		f.tellHeld(now)
 	case frontAttached, frontStopping:

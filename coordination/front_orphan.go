@@ -39,6 +39,9 @@ func (f *Front) tellHeld(now Instant) {
 // giveUp ends a stream that has waited for too long: with "Link failure", or without a word if nothing may be said.
 func (f *Front) giveUp() Forward {
 	switch {
+	case f.state == frontAttaching && f.start.Session == 0: // there is no session that could be taken for alive
+		f.mute = false
+		return f.fail(LinkFailure)
 	case !f.quiet() && f.state == frontHoldsFailure:
 		return f.fail(f.held)
 	case !f.quiet():
@@ -51,15 +54,24 @@ func (f *Front) giveUp() Forward {
 }
 
 // Orphan tells that the leader is gone. An attached stream waits for the next one for the grace period of its node, and
-// ends with "Link failure" if none comes; one that is still attaching waits for as long as its client does. Requests are
-// kept meanwhile.
+// ends with "Link failure" if none comes; one that is still attaching waits as long as a node's default (§2.3 11).
+// Requests are kept meanwhile.
 func (f *Front) Orphan(now Instant) {
 	if f.orphan {
 		return
 	}
 	f.orphan = true
-	if f.state == frontAttached || f.state == frontStopping {
+	f.awaitLeader(now)
+}
+
+// awaitLeader begins the time within which the next leader must come.
+func (f *Front) awaitLeader(now Instant) {
+	switch {
+	case !f.orphan:
+	case f.state == frontAttached || f.state == frontStopping:
 		f.expires = now.After(f.grace)
+	case f.state == frontAttaching:
+		f.expires = now.After(defaultGraceMillis)
 	}
 }
 

@@ -45,7 +45,11 @@ func (h rowHash) flag(f bool) rowHash {
 func (h rowHash) epoch(e Epoch) rowHash { return h.number(uint64(e.Term)).number(e.Counter) }
 
 func (r MachineRow) hash() uint64 {
-	return uint64(newRowHash(RowMachine).number(uint64(r.NextNode)))
+	h := newRowHash(RowMachine).number(uint64(r.NextNode))
+	if r.Lineage != 0 { // so that machines without one keep the digests they had before there were any
+		h = h.number(r.Lineage).number(r.CounterBase)
+	}
+	return uint64(h)
 }
 
 func (r PathRow) hash() uint64 {

@@ -37,7 +37,7 @@ func (l *Leader) Attach(now Instant, stream StreamID, r AttachRequest) {
 	}
 	l.attaching[a.epoch] = a
 	l.propose(n, a.session, &Attach{Node: n.id, Session: r.Session, Epoch: a.epoch, TimeoutMillis: r.TimeoutMillis,
-		Description: r.Description, ProtectionKey: r.ProtectionKey, Nonce: r.Nonce, Server: r.Server})
+		Description: r.Description, ProtectionKey: r.ProtectionKey, Nonce: r.Nonce, Place: placeOf(a)})
 }
 
 func (l *Leader) resolve(path string) (*ledNode, *Refusal) {
@@ -132,6 +132,12 @@ func (l *Leader) attachTo(now Instant, a *attachment, s *ledSession, created boo
 	default:
 		l.detach(now, s)
 	}
+}
+
+// placeOf is where a stream's attach came from: thefts within one server and one spelling of the path are told apart from
+// others (§2.5), also under the next leader.
+func placeOf(a *attachment) uint64 {
+	return uint64(fnvOffset.number(a.server).text(a.path))
 }
 
 // stolenBy is what the loser of a session is told (§2.5).

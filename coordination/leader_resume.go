@@ -60,7 +60,7 @@ func (l *Leader) resumeWatch(a *attachment, open *OpenRequest) {
 
 // stolenFrom is what a stream is told whose session was attached again under an earlier leader.
 func (s *session) stolenFrom(loser *attachment) *Refusal {
-	if s.attachServer == loser.server {
+	if s.attachPlace == placeOf(loser) {
 		return StolenByLocalClient
 	}
 	return StolenByRemoteClient

@@ -20,6 +20,7 @@ type Machine struct {
 	calls    callMemory
 
 	nextNode NodeID
+	lineage  lineage
 	dropped  []NodeID // since the last checkpoint
 
 	accounts      *Accounts
@@ -101,6 +102,8 @@ func (m *Machine) Apply(index Index, term Term, c Command) []Effect {
 		m.attach(c)
 	case *ExpireSession:
 		m.expireSession(c, term)
+	case *BeginLineage:
+		m.beginLineage(c)
 	case *ExpireWaiter:
 		if n := m.nodes[c.Node]; n != nil {
 			m.expireWaiter(n, c, term)
@@ -171,7 +174,7 @@ func (m *Machine) attach(c *Attach) {
 		return
 	}
 	n.touch(s)
-	s.timeoutMillis, s.description, s.attachEpoch, s.attachServer = c.TimeoutMillis, c.Description, c.Epoch, c.Server
+	s.timeoutMillis, s.description, s.attachEpoch, s.attachPlace = c.TimeoutMillis, c.Description, c.Epoch, c.Place
 	s.memory = memory{complete: true}
 	m.emit(Effect{Kind: EffectAttached, Node: n.id, Session: s.id, Address: Address{Epoch: c.Epoch}})
 }
@@ -250,6 +253,7 @@ func (m *Machine) createNode(c *CreateNode) scheme.Outcome {
 	})
 	if created {
 		n := newNode(m.nextNode, c.Config, m.rows)
+		n.startAt(m.lineage)
 		m.nodes[n.id] = n
 		m.nextNode++
 		n.touch(n)

@@ -47,7 +47,7 @@ type session struct {
 	description   string
 	protectionKey string
 	attachEpoch   Epoch  // of the last attach that went through the log
-	attachServer  uint64 // whose stream that was; not stored, 0 if it is not known
+	attachPlace   uint64 // where that came from; not stored, 0 if it is not known
 	nonce         uint64
 	links         sessionLinks
 	mark          rowMark
@@ -241,7 +241,7 @@ func (n *node) removeSemaphore(sem *semaphore) {
 func (n *node) addSession(c *Attach) *session {
 	n.touch(n)
 	s := &session{id: n.nextSession, timeoutMillis: c.TimeoutMillis, description: c.Description,
-		protectionKey: c.ProtectionKey, attachEpoch: c.Epoch, attachServer: c.Server, nonce: c.Nonce}
+		protectionKey: c.ProtectionKey, attachEpoch: c.Epoch, attachPlace: c.Place, nonce: c.Nonce}
 	n.nextSession++
 	n.sessions[s.id] = s
 	n.name(s)

@@ -120,6 +120,7 @@ func (r *Restorer) Finish() (*Machine, error) {
 	}
 	m.accounts.sortRestored()
 	m.index, m.restored, m.nextNode = r.header.Index, r.header.Index, r.header.NextNode
+	m.lineage = lineage{id: r.header.Lineage, base: r.header.CounterBase}
 	m.calls.complete = m.index
 	if digest := m.rows.base + m.pathsBase + m.accountRows.base + r.header.hash(); digest != r.header.Digest {
 		return nil, fmt.Errorf("the rows of the checkpoint at index %d have digest %016x, stored is %016x",

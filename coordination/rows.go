@@ -37,6 +37,8 @@ type MachineRow struct {
 	Index    Index
 	NextNode NodeID
 	Digest   uint64
+	// Lineage is that of the last BeginLineage, and CounterBase what the counters of a new node begin behind.
+	Lineage, CounterBase uint64
 }
 
 // PathRow is an entry of the path tree.

@@ -10,7 +10,6 @@ import (
 	"hash/crc32"
 	"io"
 	"path/filepath"
-	"slices"
 
 	"go.etcd.io/bbolt"
 )
@@ -26,12 +25,17 @@ const (
 	backupFormat = 1
 )
 
+// ErrBackupRuns says that there is another Backup under way: one at a time, because each holds on to old pages of state.db.
+var ErrBackupRuns = errors.New("another backup is under way")
+
 // Backup writes the last checkpoint to w: all rows as of one entry, each with its checksum, and a checksum over
 // everything. What was committed after that checkpoint is not in it; take a checkpoint first to have it. Other work
 // goes on meanwhile. It returns the index of the checkpoint. Call it between Start and Stop, which waits for it: ctx
-// ends it early.
+// ends it early. Errors: ErrBackupRuns, those of w and ctx.
 func (s *Store) Backup(ctx context.Context, w io.Writer) (index uint64, err error) {
-	s.backups.Lock()
+	if !s.backups.TryLock() {
+		return 0, ErrBackupRuns
+	}
 	defer s.backups.Unlock()
 	p, err := s.rowStore.pin()
 	if err != nil {
@@ -86,8 +90,8 @@ func writeUint32(w *bufio.Writer, v uint32) {
 
 // RestoreBackup makes a data directory from a backup: a cluster of this member alone, with new ids, to which others
 // can be added. Only Name, AdvertisePeer or ListenPeer, and ClientAddress of the configuration count. The directory
-// must be empty or missing. The store that opens it says FromBackup. A damaged backup is refused; the
-// directory is not complete then and can be used for another try.
+// must be empty or missing. The store that opens it has a new Lineage. A damaged backup is refused; the directory is not
+// complete then and can be used for another try.
 func RestoreBackup(dir string, r io.Reader, c Cluster) error {
 	d := &disk{}
 	if err := d.makeDir(dir); err != nil {
@@ -117,8 +121,7 @@ func RestoreBackup(dir string, r io.Reader, c Cluster) error {
 	if c.networked() {
 		id.Incarnation = randomID()
 	}
-	b := &backupReader{sum: crc32.New(castagnoli)}
-	b.in = io.TeeReader(bufio.NewReader(r), b.sum)
+	b := newBackupReader(r)
 	err = createBolt(d, filepath.Join(dir, stateFile), func(tx *bbolt.Tx) error { return b.restore(tx, id, c) })
 	if err != nil {
 		return fmt.Errorf("restore a backup: %w", err)
@@ -133,35 +136,66 @@ type backupReader struct {
 	buf [8]byte
 }
 
-func (b *backupReader) restore(tx *bbolt.Tx, id identity, c Cluster) error {
+func newBackupReader(r io.Reader) *backupReader {
+	b := &backupReader{sum: crc32.New(castagnoli)}
+	b.in = io.TeeReader(bufio.NewReader(r), b.sum)
+	return b
+}
+
+// read passes every row to put and returns the record behind them, once all checksums were right.
+func (b *backupReader) read(put func(key, stored []byte) error) (checkpointMeta, error) {
 	head := make([]byte, len(backupMagic)+4)
 	if _, err := io.ReadFull(b.in, head); err != nil {
-		return err
+		return checkpointMeta{}, err
 	}
 	if string(head[:len(backupMagic)]) != backupMagic {
-		return errors.New("this is not a backup")
+		return checkpointMeta{}, errors.New("this is not a backup")
 	}
 	if f := binary.LittleEndian.Uint32(head[len(backupMagic):]); f != backupFormat {
-		return &FormatError{File: "backup", Found: int(f), Known: backupFormat}
+		return checkpointMeta{}, &FormatError{File: "backup", Found: int(f), Known: backupFormat}
 	}
+	meta, err := b.rows(put)
+	if err != nil {
+		return checkpointMeta{}, err
+	}
+	want := b.sum.Sum32()
+	if _, err := io.ReadFull(b.in, b.buf[:4]); err != nil {
+		return checkpointMeta{}, err
+	}
+	if got := binary.LittleEndian.Uint32(b.buf[:4]); got != want {
+		return checkpointMeta{}, fmt.Errorf("checksum %08x, stored %08x", want, got)
+	}
+	return meta, nil
+}
+
+// BackupReport is what a backup says about itself.
+type BackupReport struct {
+	Cluster     uint64 // where it was made
+	Index, Term uint64 // as of which entry
+	Rows        uint64
+}
+
+// VerifyBackup reads a backup to its end and checks everything that RestoreBackup checks.
+func VerifyBackup(r io.Reader) (BackupReport, error) {
+	meta, err := newBackupReader(r).read(func(_, _ []byte) error { return nil })
+	if err != nil {
+		return BackupReport{}, fmt.Errorf("read a backup: %w", err)
+	}
+	return BackupReport{Cluster: meta.Cluster, Index: meta.Index, Term: meta.Term, Rows: meta.Rows}, nil
+}
+
+func (b *backupReader) restore(tx *bbolt.Tx, id identity, c Cluster) error {
 	for _, name := range []string{rowsBucket, droppedBucket, metaBucket} {
 		if _, err := tx.CreateBucket([]byte(name)); err != nil {
 			return err
 		}
 	}
-	meta, err := b.rows(tx.Bucket([]byte(rowsBucket)))
+	meta, err := b.read(tx.Bucket([]byte(rowsBucket)).Put)
 	if err != nil {
 		return err
 	}
-	want := b.sum.Sum32()
-	if _, err := io.ReadFull(b.in, b.buf[:4]); err != nil {
-		return err
-	}
-	if got := binary.LittleEndian.Uint32(b.buf[:4]); got != want {
-		return fmt.Errorf("checksum %08x, stored %08x", want, got)
-	}
 	meta.Cluster, meta.Member = id.Cluster, id.Member
-	meta.Restored, meta.FromBackup, meta.Forced = meta.Index, true, 0
+	meta.Restored, meta.Lineage, meta.Forced = meta.Index, id.Cluster, 0
 	meta.Conf = confRecord{Voters: []uint64{id.Member}}
 	if c.Name != "" {
 		meta.Conf.Members = []memberRecord{{ID: id.Member, Name: c.Name, Peer: c.address(), Client: c.ClientAddress}}
@@ -170,7 +204,7 @@ func (b *backupReader) restore(tx *bbolt.Tx, id identity, c Cluster) error {
 }
 
 // rows puts all rows and returns the record behind them, which must agree.
-func (b *backupReader) rows(bucket *bbolt.Bucket) (checkpointMeta, error) {
+func (b *backupReader) rows(put func(key, stored []byte) error) (checkpointMeta, error) {
 	var rows, sum uint64
 	for {
 		if _, err := io.ReadFull(b.in, b.buf[:]); err != nil {
@@ -196,58 +230,14 @@ func (b *backupReader) rows(bucket *bbolt.Bucket) (checkpointMeta, error) {
 			return checkpointMeta{}, err
 		}
 		rows, sum = rows+1, sum+uint64(n)
-		if err := bucket.Put(both[:keyLen], both[keyLen:]); err != nil {
+		if err := put(both[:keyLen], both[keyLen:]); err != nil {
 			return checkpointMeta{}, err
 		}
 	}
 }
 
-// FromBackup tells that the checkpoint which Rows gives was restored from a backup and nothing was checkpointed since.
-// Numbers that must never come twice have to be moved forward then, before anything is applied: commands after the
-// backup are not known here. Every member that gets this checkpoint is told so; the next checkpoint is an ordinary one.
-func (s *Store) FromBackup() bool { return s.fromBackup.Load() }
-
-// ForceSingle makes the member in dir the only one of its cluster, for when so many others are lost for good that no
-// majority is left. It is for a stopped server. Entries that were not committed anywhere else become committed;
-// entries that only others had are lost. The other members are removed: they are refused if they come back, and must
-// not be running, for they would go on as a second cluster with the same sessions. Of several that are left, take the
-// one whose Check reports the highest last entry.
-func ForceSingle(dir string) error {
-	lock, err := lockDirectory(dir)
-	if err != nil {
-		return err
-	}
-	defer lock.Close()
-	img, err := examine(dir)
-	if err != nil {
-		return err
-	}
-	self, old := img.identity.Member, img.state.meta.Conf
-	meta := img.state.meta
-	meta.Forced = max(img.last, meta.Index)
-	meta.Conf = confRecord{Voters: []uint64{self}, Removed: slices.Clone(old.Removed)}
-	if m := old.member(self); m != nil {
-		meta.Conf.Members = []memberRecord{*m}
-	}
-	for _, id := range slices.Concat(old.Voters, old.Learners, old.VotersOutgoing) {
-		if id != self && !slices.Contains(meta.Conf.Removed, id) {
-			meta.Conf.Removed = append(meta.Conf.Removed, id)
-		}
-	}
-	if !old.has(self) {
-		return fmt.Errorf("%s: this member was not part of the cluster as of its last checkpoint", dir)
-	}
-	path := filepath.Join(dir, stateFile)
-	db, err := openBolt(path, 0)
-	if err != nil {
-		return err
-	}
-	err = commitBolt(&disk{}, db, func(tx *bbolt.Tx) error {
-		b, err := mustBucket(tx, metaBucket)
-		if err != nil {
-			return err
-		}
-		return b.Put([]byte(checkpointKey), meta.encode())
-	})
-	return errors.Join(err, db.Close())
-}
+// Lineage is 0 for a cluster that was never restored. Otherwise it names the last RestoreBackup or ForceSingle, by a
+// number that is never the same twice and that every member gets. Numbers that must never come twice have to be moved
+// forward once for each lineage, before anything else is done in it: what was committed after the restored moment is
+// not known here. The store remembers the lineage for ever, the caller has to remember which it has begun.
+func (s *Store) Lineage() uint64 { return s.lineage.Load() }

@@ -47,6 +47,9 @@ func backedUp(t *testing.T) ([]byte, map[string]string) {
 func TestBackupAndRestore(t *testing.T) {
 	b, want := backedUp(t)
 	dir := filepath.Join(t.TempDir(), "data")
+	if report, err := VerifyBackup(bytes.NewReader(b)); err != nil || report.Index != 3 || report.Rows != uint64(len(want)) || report.Cluster == 0 {
+		t.Errorf("the backup is %+v, %v", report, err)
+	}
 	if err := RestoreBackup(dir, bytes.NewReader(b), Cluster{}); err != nil {
 		t.Fatal(err)
 	}
@@ -60,8 +63,9 @@ func TestBackupAndRestore(t *testing.T) {
 	if got := rowsOf(t, s); !maps.Equal(got, want) {
 		t.Errorf("rows %v", got)
 	}
-	if !s.FromBackup() || s.CheckpointIndex() != 3 {
-		t.Errorf("from a backup: %v, as of %d", s.FromBackup(), s.CheckpointIndex())
+	lineage := s.Lineage()
+	if lineage == 0 || s.CheckpointIndex() != 3 {
+		t.Errorf("lineage %x, as of %d", lineage, s.CheckpointIndex())
 	}
 	r := start(t, s)
 	term := r.lead(t)
@@ -70,8 +74,8 @@ func TestBackupAndRestore(t *testing.T) {
 	stop(t, s)
 	s = open(t, smallConfig(dir))
 	defer stop(t, s)
-	if s.FromBackup() {
-		t.Error("still from a backup after a checkpoint")
+	if s.Lineage() != lineage {
+		t.Errorf("lineage %x after a checkpoint, %x before", s.Lineage(), lineage)
 	}
 	if got := rowsOf(t, s); got["new"] != "row" || len(got) != len(want)+1 {
 		t.Errorf("rows %v", got)
@@ -83,6 +87,9 @@ func TestDamagedBackupIsRefused(t *testing.T) {
 	for at := 0; at < len(b); at += 7 {
 		damaged := bytes.Clone(b)
 		damaged[at] ^= 0x10
+		if _, err := VerifyBackup(bytes.NewReader(damaged)); err == nil {
+			t.Errorf("byte %d of %d changed, and it was found sound", at, len(b))
+		}
 		if err := RestoreBackup(filepath.Join(t.TempDir(), "data"), bytes.NewReader(damaged), Cluster{}); err == nil {
 			t.Errorf("byte %d of %d changed, and it was restored", at, len(b))
 		}
@@ -138,9 +145,19 @@ func TestRestoredBackupGrows(t *testing.T) {
 	id := c.join("b")
 	c.onLeader("promote b", func(ctx context.Context, s *Store) error { return s.Promote(ctx, id) })
 	c.settle()
-	if b := c.nodes["b"]; b.restores != 1 || !b.store.FromBackup() {
-		t.Errorf("%d checkpoints, from a backup: %v", b.restores, b.store.FromBackup())
+	if b := c.nodes["b"]; b.restores != 1 || b.store.Lineage() != a.store.Lineage() || a.store.Lineage() == 0 {
+		t.Errorf("%d checkpoints, lineage %x, want %x", b.restores, b.store.Lineage(), a.store.Lineage())
 	}
+}
+
+// lineageOf reads the lineage from a directory that no server uses.
+func lineageOf(t *testing.T, dir string) uint64 {
+	t.Helper()
+	img, err := examine(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return img.state.meta.Lineage
 }
 
 func TestForceSingle(t *testing.T) {
@@ -160,8 +177,22 @@ func TestForceSingle(t *testing.T) {
 			for _, name := range c.names {
 				c.kill(name)
 			}
+			plan, err := PlanForceSingle(c.cfgs["a"].Dir)
+			if err != nil || len(plan.Others) < 2 || plan.Name != "a" || plan.LastIndex == 0 {
+				t.Errorf("the plan is %+v, %v", plan, err)
+			}
 			if err := ForceSingle(c.cfgs["a"].Dir); err != nil {
 				t.Fatal(err)
+			}
+			first := lineageOf(t, c.cfgs["a"].Dir)
+			if err := ForceSingle(c.cfgs["a"].Dir); err != nil {
+				t.Fatal(err)
+			}
+			if second := lineageOf(t, c.cfgs["a"].Dir); first == 0 || second == 0 || first == second {
+				t.Errorf("lineages %x and %x", first, second)
+			}
+			if report, err := Check(c.cfgs["a"].Dir); err != nil || report.LastTerm != plan.LastTerm {
+				t.Errorf("the last term is %d, the plan says %d", report.LastTerm, plan.LastTerm)
 			}
 			if _, err := Check(c.cfgs["a"].Dir); err != nil {
 				t.Fatal(err)
@@ -181,6 +212,9 @@ func TestForceSingle(t *testing.T) {
 			c.settle()
 			if got := c.nodes["e"].store.Members(); len(got) != 2 {
 				t.Errorf("members %v", got)
+			}
+			if got, want := c.nodes["e"].store.Lineage(), c.nodes["a"].store.Lineage(); got != want {
+				t.Errorf("lineage %x, the first member has %x", got, want)
 			}
 		})
 	}

@@ -23,7 +23,10 @@ type Report struct {
 	Rows            uint64 // rows in the checkpoint, including those of dropped prefixes not swept yet
 	FirstIndex      uint64 // entries in the log; LastIndex < FirstIndex if there are none
 	LastIndex       uint64
-	Files           []FileReport // in the order they were read, up to the first problem
+	// LastTerm is the term of the newest entry, 0 before the first. Of two members' logs the one with the higher last
+	// term has everything that was committed, whatever its last entry; with equal terms the longer one has.
+	LastTerm uint64
+	Files    []FileReport // in the order they were read, up to the first problem
 }
 
 // Check examines a data directory offline and changes nothing. The error is the first problem: a *CorruptionError
@@ -43,6 +46,7 @@ func Check(dir string) (Report, error) {
 		defer lock.Close()
 	}
 	img, err := examine(dir)
+	_, lastTerm := img.newest()
 	return Report{
 		Cluster:         img.identity.Cluster,
 		Member:          img.identity.Member,
@@ -50,14 +54,15 @@ func Check(dir string) (Report, error) {
 		Rows:            img.state.meta.Rows,
 		FirstIndex:      img.first,
 		LastIndex:       img.last,
+		LastTerm:        lastTerm,
 		Files:           img.files,
 	}, err
 }
 
 // String lists the report for a person.
 func (r Report) String() string {
-	s := fmt.Sprintf("member %016x of cluster %016x\ncheckpoint as of entry %d, %d rows\nlog entries %d to %d\n",
-		r.Member, r.Cluster, r.CheckpointIndex, r.Rows, r.FirstIndex, r.LastIndex)
+	s := fmt.Sprintf("member %016x of cluster %016x\ncheckpoint as of entry %d, %d rows\nlog entries %d to %d, last term %d\n",
+		r.Member, r.Cluster, r.CheckpointIndex, r.Rows, r.FirstIndex, r.LastIndex, r.LastTerm)
 	for _, f := range r.Files {
 		s += fmt.Sprintf("%-60s %12d bytes", filepath.ToSlash(f.Name), f.Bytes)
 		if f.LastIndex > 0 {

@@ -16,8 +16,8 @@ type Row struct {
 
 // CheckpointDue tells whether enough was handed over since the last checkpoint to begin the next. It is cheap.
 func (s *Store) CheckpointDue() bool {
-	return (s.dueBytes.Load() >= s.cfg.CheckpointBytes || s.dueEntries.Load() >= s.cfg.CheckpointEntries) &&
-		!s.keeper.active()
+	return (s.dueBytes.Load() >= s.cfg.CheckpointBytes || s.dueEntries.Load() >= s.cfg.CheckpointEntries ||
+		s.wanted.Load() > s.begun.Load()) && !s.keeper.active()
 }
 
 // BeginCheckpoint starts a checkpoint as of index, which the handler has applied and which is not below the last
@@ -34,6 +34,7 @@ func (s *Store) BeginCheckpoint(index uint64) *CheckpointWriter {
 	}
 	s.dueBytes.Store(0)
 	s.dueEntries.Store(0)
+	s.begun.Store(index)
 	w := &CheckpointWriter{keeper: s.keeper, mark: checkpointMark{index: index, term: term, conf: conf}}
 	w.mark.restored = s.restoredIndex.Load()
 	s.keeper.begin()

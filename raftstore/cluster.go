@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -40,6 +41,8 @@ type Cluster struct {
 	ClientAddress string
 	// TLS is for connections between members; nil is plain text.
 	TLS *PeerTLS
+	// Dial connects to another member; nil: over TCP. Tests cut networks with it.
+	Dial func(ctx context.Context, address string) (net.Conn, error)
 	// Services, if set, adds the server's own services to those that members offer each other.
 	Services func(grpc.ServiceRegistrar)
 	// Version is the highest version of commands this server can read, see Store.ClusterVersion.
@@ -216,7 +219,7 @@ func askToJoin(ctx context.Context, c Cluster, net network, address string) (ori
 	}
 	first := checkpointMeta{Format: checkpointFormat, Cluster: answer.GetCluster(), Member: m.ID}
 	if len(answer.GetOrigin()) > 0 {
-		first.Forced = answer.GetForced()
+		first.Forced, first.Lineage = answer.GetForced(), answer.GetLineage()
 		if first.Conf, err = decodeConf(answer.GetOrigin()); err != nil {
 			return origin{}, err
 		}

@@ -339,6 +339,15 @@ func (img *image) visible() (first uint64, runs []termRun) {
 	return img.first + 1, img.runs
 }
 
+// newest is the last entry that a store opened on this directory has.
+func (img *image) newest() (index, term uint64) {
+	_, runs := img.visible()
+	if c := img.state.meta; img.unfit || img.last < c.Index || len(runs) == 0 {
+		return c.Index, c.Term
+	}
+	return img.last, runs[len(runs)-1].term
+}
+
 // apply tidies up what examine found. It runs with the directory locked.
 func (r repairs) apply(d *disk, wal string) error {
 	if r.unfinishedFile != "" {

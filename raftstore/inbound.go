@@ -23,7 +23,7 @@ func (s *Store) answerHello(req *peerpb.HelloRequest) (*peerpb.HelloResponse, er
 		Fresh: v.fresh, Membership: v.conf.encode(), Version: v.conf.version(),
 	}
 	if conf, ok := s.tail.origin(); ok {
-		a.Origin, a.Forced = conf.encode(), s.forced.Load()
+		a.Origin, a.Forced, a.Lineage = conf.encode(), s.forced.Load(), s.lineage.Load()
 	}
 	return a, nil
 }

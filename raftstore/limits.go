@@ -71,6 +71,8 @@ const (
 	reconnectPauseMax       = time.Second
 	peerKeepalive           = 10 * time.Second
 	peerHandshakeMax        = 3 * time.Second // until a new connection talks; gRPC waits for those when it is stopped
+	probeInterval           = time.Second
+	probePatience           = 2 * time.Second // until a probe counts as not answered
 	helloTimeout            = time.Second
 	joinPause               = 200 * time.Millisecond
 	holdBackTicks           = 3 * electionTicks // without a leader until a member with a full disk stands for election

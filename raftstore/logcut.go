@@ -9,6 +9,7 @@ type logMark struct {
 // checkpointDone tells the handler and cuts the log behind the checkpoint: raft forgets the entries first, then they
 // are removed.
 func (l *loop) checkpointDone(c checkpointMark) {
+	l.s.stored.Store(c.index)
 	l.handler.CheckpointDone(c.index)
 	l.marks = append(l.marks, logMark{c.index, l.handedTotal})
 	first := l.firstKept(c.index)

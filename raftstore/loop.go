@@ -96,10 +96,23 @@ func (l *loop) begin() error {
 	if l.s.peers != nil {
 		l.s.peers.update(l.conf)
 	}
-	if l.conf.alone(l.s.identity.Member) {
-		return l.node.Campaign()
+	return l.campaignAlone()
+}
+
+// campaignAlone has a member that is the whole cluster elect itself at once. Raft refuses that while a committed
+// membership entry is not applied, and nothing else would make such a member campaign again.
+func (l *loop) campaignAlone() error {
+	if l.leading || !l.conf.alone(l.s.identity.Member) {
+		return nil
 	}
-	return nil
+	switch now := l.node.BasicStatus(); {
+	case now.RaftState != raft.StateFollower:
+		return nil
+	case now.Applied < now.GetCommit():
+		l.waitForApplied()
+		return nil
+	}
+	return l.node.Campaign()
 }
 
 // leadAlone has a member that is the whole cluster lead. It does so at its first turn, unless the log holds a committed
@@ -213,6 +226,9 @@ func (l *loop) drain() error {
 			}
 		}
 		l.serveWatches()
+		if err := l.campaignAlone(); err != nil {
+			return err
+		}
 		if !l.node.HasReady() {
 			break
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -31,6 +32,7 @@ type grpcNetwork struct {
 	listenAddress string
 	tls           *PeerTLS
 	services      func(grpc.ServiceRegistrar)
+	dialer        func(ctx context.Context, address string) (net.Conn, error) // nil: over TCP
 }
 
 var _ network = (*grpcNetwork)(nil)
@@ -72,7 +74,7 @@ func (n *grpcNetwork) dial(address string) (*grpc.ClientConn, error) {
 	if n.tls != nil {
 		creds = credentials.NewTLS(n.tls.clientSide())
 	}
-	return grpc.NewClient("passthrough:///"+address,
+	options := []grpc.DialOption{
 		grpc.WithTransportCredentials(creds),
 		grpc.WithDefaultCallOptions(grpc.MaxCallSendMsgSize(peerMessageMax), grpc.MaxCallRecvMsgSize(peerMessageMax)),
 		grpc.WithStaticStreamWindowSize(peerWindow),
@@ -81,7 +83,12 @@ func (n *grpcNetwork) dial(address string) (*grpc.ClientConn, error) {
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff:           backoff.Config{BaseDelay: reconnectPauseMin, Multiplier: 2, MaxDelay: reconnectPauseMax},
 			MinConnectTimeout: time.Second,
-		}))
+		}),
+	}
+	if n.dialer != nil {
+		options = append(options, grpc.WithContextDialer(n.dialer))
+	}
+	return grpc.NewClient("passthrough:///"+address, options...)
 }
 
 // hello implements network.
@@ -112,16 +119,52 @@ func (n *grpcNetwork) messages(ctx context.Context, address string, header *peer
 		conn.Close()
 		return nil, fromStatus(err)
 	}
-	f := &grpcFrames{conn: conn, s: s, over: make(chan struct{})}
+	f := &grpcFrames{conn: conn, s: s, over: make(chan struct{}), probed: make(chan struct{})}
 	go f.await()
+	go f.probe(header.GetUrgent())
 	return f, nil
 }
 
 type grpcFrames struct {
-	conn *grpc.ClientConn
-	s    grpc.ClientStream
-	over chan struct{}
-	why  error // set before over is closed
+	conn   *grpc.ClientConn
+	s      grpc.ClientStream
+	over   chan struct{}
+	why    error         // set before over is closed
+	probed chan struct{} // closed when there are no more probes
+	sent   atomic.Uint64 // frames
+	dead   atomic.Bool   // a probe was not answered
+}
+
+// probe asks the other side from time to time who it is, on the same connection, and gives the connection up if nothing
+// comes back. The stream goes one way only, and a connection that carries nothing any more, or nothing back, would
+// otherwise be noticed by gRPC's keepalive alone, whose shortest interval is 10 s. Bulk data may hold up the question: as
+// long as frames are sent the answer may take longer.
+func (f *grpcFrames) probe(urgent bool) {
+	defer close(f.probed)
+	tick := time.NewTicker(probeInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-f.over:
+			return
+		case <-tick.C:
+		}
+		for missed := time.Duration(0); ; {
+			sent := f.sent.Load()
+			ctx, cancel := context.WithTimeout(f.s.Context(), probePatience)
+			err := f.conn.Invoke(ctx, helloMethod, &peerpb.HelloRequest{}, &peerpb.HelloResponse{})
+			cancel()
+			if status.Code(err) != codes.DeadlineExceeded {
+				break
+			}
+			missed += probePatience
+			if urgent || f.sent.Load() == sent || missed >= peerKeepalive {
+				f.dead.Store(true)
+				f.conn.Close()
+				return
+			}
+		}
+	}
 }
 
 // await finds out that the stream has ended; gRPC tells only who receives.
@@ -130,10 +173,16 @@ func (f *grpcFrames) await() {
 	if f.why = fromStatus(f.s.RecvMsg(&peerpb.Received{})); f.why == nil {
 		f.why = errStreamEnded
 	}
+	if f.dead.Load() {
+		f.why = errDeadConnection
+	}
 }
 
 func (f *grpcFrames) send(frame *peerpb.Frame) error {
 	err := f.s.SendMsg(frame)
+	if err == nil {
+		f.sent.Add(1)
+	}
 	if errors.Is(err, io.EOF) {
 		<-f.over
 		return f.why
@@ -146,9 +195,13 @@ func (f *grpcFrames) ended() <-chan struct{} { return f.over }
 func (f *grpcFrames) close() {
 	f.conn.Close()
 	<-f.over
+	<-f.probed
 }
 
-var errStreamEnded = errors.New("the stream was ended")
+var (
+	errStreamEnded    = errors.New("the stream was ended")
+	errDeadConnection = errors.New("nothing comes through the connection")
+)
 
 // sendOn sends one message; when the other side has ended the stream, its reason is fetched.
 func sendOn(s grpc.ClientStream, m any) error {
@@ -272,5 +325,5 @@ func serveSnapshot(srv any, s grpc.ServerStream) error {
 
 // DialPeer makes a connection to another member for the server's own services, see Cluster.Services.
 func (s *Store) DialPeer(address string) (*grpc.ClientConn, error) {
-	return (&grpcNetwork{tls: s.cfg.Cluster.TLS}).dial(address)
+	return (&grpcNetwork{tls: s.cfg.Cluster.TLS, dialer: s.cfg.Cluster.Dial}).dial(address)
 }

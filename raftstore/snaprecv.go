@@ -217,8 +217,10 @@ func (l *loop) restored(r *received) {
 	l.s.tail.restore(r.meta)
 	l.durable = r.meta.Index
 	l.s.restoredIndex.Store(r.meta.Index)
-	l.s.fromBackup.Store(r.meta.FromBackup)
+	l.s.lineage.Store(r.meta.Lineage)
 	l.s.forced.Store(r.meta.Forced)
+	l.s.begun.Store(r.meta.Index)
+	l.s.stored.Store(r.meta.Index)
 	l.s.Applied(r.meta.Index)
 	l.s.dueBytes.Store(0)
 	l.s.dueEntries.Store(0)

@@ -44,8 +44,8 @@ type checkpointMeta struct {
 	// Restored is the last entry that came with a checkpoint from elsewhere. The log begins behind it, so as long as
 	// it is also Index there need not be a log.
 	Restored uint64 `json:"restored,omitempty"`
-	// FromBackup says that this very checkpoint came from a backup.
-	FromBackup bool `json:"from_backup,omitempty"`
+	// Lineage is of the last restore or forced recovery, see Store.Lineage.
+	Lineage uint64 `json:"lineage,omitempty"`
 	// Forced is the last entry of the log when this member was made the only one; membership entries up to it are void.
 	Forced uint64 `json:"forced,omitempty"`
 }
@@ -396,7 +396,7 @@ func (s *stateStore) commit(index, term uint64, conf confRecord) error {
 	if err := s.begin(); err != nil {
 		return err
 	}
-	s.meta.Index, s.meta.Term, s.meta.Conf, s.meta.FromBackup = index, term, conf, false
+	s.meta.Index, s.meta.Term, s.meta.Conf = index, term, conf
 	return s.disk.note(guardBolt(s.path(), func() error {
 		if err := s.putMeta(s.tx); err != nil {
 			return err

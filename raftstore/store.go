@@ -158,6 +158,9 @@ type Store struct {
 	wakeApply  atomic.Bool // the raft goroutine waits for Applied
 	dueBytes   atomic.Int64
 	dueEntries atomic.Int64
+	wanted     atomic.Uint64 // see WantCheckpoint
+	begun      atomic.Uint64 // index of the last checkpoint that was begun
+	stored     atomic.Uint64 // index of the last checkpoint that is durable
 	started    bool
 	stop       chan struct{}
 	done       chan struct{}
@@ -178,7 +181,7 @@ type Store struct {
 	space         atomic.Uint64
 	client        atomic.Pointer[string] // see SetClientAddress
 	spaceDone     chan struct{}
-	fromBackup    atomic.Bool
+	lineage       atomic.Uint64
 	backups       sync.Mutex    // held during a backup
 	forced        atomic.Uint64 // see checkpointMeta
 }
@@ -201,7 +204,7 @@ func OpenContext(ctx context.Context, cfg Config) (*Store, error) {
 	s.lease.clock, s.lease.base = cfg.Cluster.clock, cfg.Cluster.clock.now()
 	if c := cfg.Cluster; c.networked() {
 		if s.network = c.network; s.network == nil {
-			s.network = &grpcNetwork{listenAddress: c.ListenPeer, tls: c.TLS, services: c.Services}
+			s.network = &grpcNetwork{listenAddress: c.ListenPeer, tls: c.TLS, services: c.Services, dialer: c.Dial}
 		}
 	}
 	s.inbox.wake = make(chan struct{}, 1)
@@ -261,9 +264,11 @@ func (s *Store) openDisk(ctx context.Context) error {
 		return err
 	}
 	s.rowStore = state
-	s.fromBackup.Store(img.state.meta.FromBackup)
+	s.lineage.Store(img.state.meta.Lineage)
 	s.forced.Store(img.state.meta.Forced)
 	s.identity, s.loaded = img.identity, img.state.meta.Index
+	s.begun.Store(s.loaded)
+	s.stored.Store(s.loaded)
 	if img.unfit {
 		s.cfg.Logger.Warn("emptying a log that a received checkpoint has replaced", "checkpoint", img.state.meta.Index)
 		if err := log.reset(img.state.meta.Index); err != nil {

@@ -193,7 +193,7 @@ var heldBack = []string{"/Ydb.Coordination.", "/Ydb.Scheme.", "/Ydb.Auth."}
 
 // awaitStart holds a call back until the server has started: before that a user who was removed may still seem to be
 // there, and the first administrator may be missing, so that a stranger could become it. Where rights do not count, this
-// is about the management of users only.
+// is about the management of users and of the cluster only.
 func (s *Server) awaitStart(ctx context.Context, method string) error {
 	select {
 	case <-s.opened:
@@ -201,6 +201,7 @@ func (s *Server) awaitStart(ctx context.Context, method string) error {
 	default:
 	}
 	waits := strings.HasPrefix(method, "/"+userServiceName+"/") ||
+		strings.HasPrefix(method, "/"+clusterServiceName+"/") && !strings.HasSuffix(method, "/Status") ||
 		s.auth.required && slices.ContainsFunc(heldBack, func(service string) bool { return strings.HasPrefix(method, service) })
 	if !waits {
 		return nil

@@ -329,6 +329,7 @@ func (g *group) lead(leader *coordination.Leader) {
 		g.follow(nil)
 	} else {
 		g.leading = 0
+		leader.BeginLineage(g.store.Lineage())
 		g.toward(uint64(leader.Term()), 0)
 		g.link = &localLink{group: g, gone: make(chan struct{})}
 		g.follow(g.link)

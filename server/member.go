@@ -231,6 +231,9 @@ func (s *Server) read(ctx context.Context, fn func(*coordination.Machine) scheme
 func (s *Server) cluster() raftstore.Cluster {
 	c := s.config.Cluster
 	c.Version = s.config.formats.version
-	c.Services = func(r grpc.ServiceRegistrar) { r.RegisterService(&relayServiceDesc, s) }
+	c.Services = func(r grpc.ServiceRegistrar) {
+		r.RegisterService(&relayServiceDesc, s)
+		r.RegisterService(&clusterPeerDesc, clusterLeader{s})
+	}
 	return c
 }

@@ -223,6 +223,7 @@ func (s *Server) startGRPC() {
 	Ydb_Discovery_V1.RegisterDiscoveryServiceServer(s.grpc, discoveryService{Server: s})
 	Ydb_Auth_V1.RegisterAuthServiceServer(s.grpc, authService{Server: s})
 	s.grpc.RegisterService(&userServiceDesc, userService{s})
+	s.grpc.RegisterService(&clusterServiceDesc, clusterService{s})
 	Ydb_Operation_V1.RegisterOperationServiceServer(s.grpc, operationService{})
 	Ydb_Monitoring_V1.RegisterMonitoringServiceServer(s.grpc, monitoringService{Server: s})
 	s.health = health.NewServer()

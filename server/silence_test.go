@@ -4,6 +4,7 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -257,20 +258,105 @@ func TestSilence(t *testing.T) {
 	if *silenceSeed != 0 {
 		first, last = *silenceSeed, *silenceSeed
 	}
-	smallest, of := time.Hour, uint64(0)
+	worst := silenceWorst{margin: time.Hour}
 	ended := 0
 	for seed := first; seed <= last; seed++ {
-		r := newSilenceRun(&choices{random: rand.New(rand.NewPCG(seed, 0))}, false)
-		r.play()
-		if err := r.problem(); err != nil {
-			t.Fatalf("-silence-seed=%d: %v\n%s", seed, err, strings.Join(r.history, "\n"))
-		}
-		if r.expired != 0 && r.session != 0 {
+		random := rand.New(rand.NewPCG(seed, 0))
+		if worst.try(t, seed, &choices{random: random}) {
 			ended++
-			if m := r.margin(); m < smallest {
-				smallest, of = m, seed
-			}
 		}
 	}
-	t.Logf("%d of %d sessions ended; the smallest margin is %v, of seed %d", ended, last-first+1, smallest, of)
+	t.Logf("%d of %d sessions ended; the smallest margin is %v, of seed %d", ended, last-first+1, worst.margin, worst.seed)
+	random := rand.New(rand.NewPCG(worst.seed, 3))
+	for range *silenceSeeds / 2 {
+		numbers := slices.Clone(worst.numbers)
+		for range 1 + random.IntN(3) {
+			numbers[random.IntN(len(numbers))] = random.Float64()
+		}
+		worst.try(t, worst.seed, &choices{numbers: numbers, random: rand.New(rand.NewPCG(random.Uint64(), 0))})
+	}
+	t.Logf("made worse, the margin is %v", worst.margin)
+	if *silenceSeed != 0 {
+		r := newSilenceRun(&choices{random: rand.New(rand.NewPCG(*silenceSeed, 0))}, false)
+		r.play()
+		t.Log(strings.Join(r.history, "\n"))
+	}
+}
+
+// silenceWorst is the history with the smallest margin so far.
+type silenceWorst struct {
+	margin  time.Duration
+	seed    uint64
+	numbers []float64
+}
+
+// try plays a history and reports whether its session ended.
+func (w *silenceWorst) try(t *testing.T, seed uint64, c *choices) bool {
+	t.Helper()
+	r := newSilenceRun(c, false)
+	r.play()
+	if err := r.problem(); err != nil {
+		t.Fatalf("-silence-seed=%d: %v\n%s", seed, err, strings.Join(r.history, "\n"))
+	}
+	if r.expired == 0 || r.session == 0 {
+		return false
+	}
+	if m := r.margin(); m < w.margin {
+		w.margin, w.seed, w.numbers = m, seed, c.numbers
+	}
+	return true
+}
+
+// TestFriendlySilence plays histories in which nothing takes long: leaders change, relays break and come back, servers
+// pause for a moment. No session may end, no stream either, and the client is spoken to at the end.
+func TestFriendlySilence(t *testing.T) {
+	for seed := uint64(1); seed <= uint64(*silenceSeeds/3); seed++ {
+		r := newSilenceRun(&choices{random: rand.New(rand.NewPCG(seed, 1))}, true)
+		r.play()
+		if r.expired != 0 || r.ended != coordination.EndingNone || r.now-r.spoke > 2*time.Second {
+			t.Fatalf("seed %d: the session ended at %v, the stream's ending is %d, the client last heard something at %v of %v\n%s",
+				seed, r.expired, r.ended, r.spoke, r.now, strings.Join(r.history, "\n"))
+		}
+	}
+}
+
+// TestLostServer loses the relay of a server whose client has a session: the countdown begins relayLease later, and a
+// client whose server comes back too late is told that its session has expired (§2.10, §7.1).
+func TestLostServer(t *testing.T) {
+	const timeout = 1000 * time.Millisecond
+	for _, back := range []bool{true, false} {
+		r := &silenceRun{silenceWorld: &silenceWorld{}, choices: &choices{random: rand.New(rand.NewPCG(1, 2))}, friendly: true, timeout: 1000}
+		r.a, r.b, r.f = r.addServer(1), r.addServer(1), r.addServer(1)
+		r.elect(r.a)
+		r.commit(r.a, &coordination.CreateNode{Path: []string{"local", "n"}})
+		r.confirmRounds(r.a)
+		lost := r.connect(r.a)
+		r.openClient()
+		r.run(2 * time.Second)
+		lost.breakAtLeader()
+		at := r.now
+		if back { // in time
+			r.run(at + relayLease + timeout - 100*time.Millisecond)
+			lost.breakAtFollower()
+			r.connect(r.a)
+			r.run(at + 10*time.Second)
+			if r.expired != 0 || r.ended != coordination.EndingNone || r.now-r.spoke > time.Second {
+				t.Errorf("back in time: ended at %v with %d, last heard %v", r.expired-at, r.ended, r.spoke-at)
+			}
+			continue
+		}
+		r.run(at + relayLease + timeout + time.Second)
+		if r.expired-at != relayLease+timeout {
+			t.Errorf("the session ended %v after the loss, want %v", r.expired-at, relayLease+timeout)
+		}
+		if r.spoke > at+relayLeave {
+			t.Errorf("the client heard something %v after the loss", r.spoke-at)
+		}
+		lost.breakAtFollower()
+		r.connect(r.a)
+		r.run(r.now + time.Second)
+		if r.ended != coordination.EndingOK || r.refusal == nil || *r.refusal != *coordination.SessionExpired {
+			t.Errorf("the client of the server that came back: ending %d, %v", r.ended, r.refusal)
+		}
+	}
 }

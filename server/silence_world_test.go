@@ -35,8 +35,10 @@ type silenceWorld struct {
 	spoke   time.Duration // when the client was last told what it takes for a sign of life
 	expired time.Duration // when the session ended, 0 if it has not
 	expirer *silentServer
+	left    bool          // the stream had ended before
 	late    time.Duration // how long after the end the client was told that it lives
 	ended   coordination.Ending
+	refusal *coordination.Refusal // with which it ended
 	history []string
 }
 
@@ -126,7 +128,10 @@ func (w *silenceWorld) listen() {
 
 func (w *silenceWorld) hear(r *coordination.Reply) {
 	switch r.Kind {
-	case coordination.ReplyNone, coordination.ReplyFailure, coordination.ReplyStopped:
+	case coordination.ReplyFailure:
+		w.refusal = r.Refusal
+		return
+	case coordination.ReplyNone, coordination.ReplyStopped:
 		return
 	case coordination.ReplyStarted:
 		w.session = r.Session
@@ -295,7 +300,7 @@ func (w *silenceWorld) commit(by *silentServer, c coordination.Command) {
 		}
 		for i := range effects {
 			if effects[i].Kind == coordination.EffectSessionEnded && w.expired == 0 {
-				w.expired, w.expirer = w.now, by
+				w.expired, w.expirer, w.left = w.now, by, w.client == nil
 				w.note("the session ends, last heard %v", w.spoke)
 			}
 		}

@@ -365,7 +365,9 @@ func (set *streamSet) nextID() coordination.StreamID {
 func (set *streamSet) add(s *sessionStream) error {
 	set.mutex.Lock()
 	defer set.mutex.Unlock()
-	s.link = set.link
+	if s.link = set.link; s.link == nil {
+		s.front.Orphan(s.group.clock.now())
+	}
 	switch {
 	case set.closing:
 		return status.Error(codes.Unavailable, errStopped.Error())

@@ -25,25 +25,10 @@ var userServiceDesc = grpc.ServiceDesc{
 	HandlerType: (*any)(nil),
 	Metadata:    "server/adminpb/admin.proto",
 	Methods: []grpc.MethodDesc{
-		method("Add", userService.add), method("SetPassword", userService.setPassword), method("Remove", userService.remove),
-		method("List", userService.list), method("RotateKey", userService.rotateKey),
+		method(userServiceName, "Add", userService.add), method(userServiceName, "SetPassword", userService.setPassword),
+		method(userServiceName, "Remove", userService.remove),
+		method(userServiceName, "List", userService.list), method(userServiceName, "RotateKey", userService.rotateKey),
 	},
-}
-
-// method describes a unary method for gRPC.
-func method[Request, Response any](name string, serve func(userService, context.Context, *Request) (*Response, error)) grpc.MethodDesc {
-	handler := func(service any, ctx context.Context, decode func(any) error, interceptor grpc.UnaryServerInterceptor) (any, error) {
-		request := new(Request)
-		if err := decode(request); err != nil {
-			return nil, err
-		}
-		call := func(ctx context.Context, request any) (any, error) {
-			return serve(service.(userService), ctx, request.(*Request))
-		}
-		info := &grpc.UnaryServerInfo{Server: service, FullMethod: "/" + userServiceName + "/" + name}
-		return interceptor(ctx, request, info, call)
-	}
-	return grpc.MethodDesc{MethodName: name, Handler: handler}
 }
 
 // manager is the caller of a command about users. Rights count, except on the same machine while authentication is not

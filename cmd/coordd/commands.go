@@ -60,7 +60,8 @@ func (p *program) newRoot() *cobra.Command {
 	root.SetOut(p.stdout)
 	root.SetErr(p.stderr)
 	root.SetFlagErrorFunc(flagError)
-	root.AddCommand(p.serveCommand(), p.checkCommand(), p.certCommand(), p.userCommand(), p.conformanceCommand(), p.healthCommand(), p.versionCommand())
+	root.AddCommand(p.serveCommand(), p.checkCommand(), p.certCommand(), p.userCommand(),
+		p.clusterCommand(), p.conformanceCommand(), p.healthCommand(), p.versionCommand())
 	root.SetHelpCommand(helpCommand())
 	root.InitDefaultHelpCmd() // now, so that root.Find knows it
 	return root

@@ -19,6 +19,7 @@ const (
 	exitDiffers exitCode = 5
 	// exitNotServing is for scripts that wait for a server.
 	exitNotServing exitCode = 6
+	exitRemoved    exitCode = 7
 )
 
 // exitCodes explains every exit code, in order.
@@ -33,6 +34,7 @@ var exitCodes = []struct {
 	{exitConfig, "configuration: config file, environment, or a data directory that is in use or cannot be used"},
 	{exitDiffers, "conformance: the server differs from the scripts"},
 	{exitNotServing, "health: the server does not serve, or cannot be reached"},
+	{exitRemoved, "the server was removed from its cluster: its data is of no use any more"},
 }
 
 // exitCodeHelp is the list of exit codes for `coordd help`.

@@ -21,10 +21,9 @@ file that the flag names, or of stdin; at a terminal it is asked for.`
 
 // userFlags are the flags of all `coordd user` commands.
 type userFlags struct {
-	endpoint, caFile    string
-	login, passwordFile string
-	newPasswordFile     string
-	administrator       bool
+	connectionFlags
+	newPasswordFile string
+	administrator   bool
 }
 
 func (p *program) userCommand() *cobra.Command {
@@ -118,11 +117,7 @@ func (p *program) userSubcommand(flags *userFlags, use, short string, newPasswor
 
 func (f *userFlags) declare(command *cobra.Command, newPassword bool) {
 	flags := command.Flags()
-	flags.SortFlags = false
-	flags.StringVar(&f.endpoint, "endpoint", "grpc://127.0.0.1:2136/local", "connection string of a server, grpc:// or grpcs://")
-	flags.StringVar(&f.caFile, "ca-file", "", "PEM file of the authorities to trust for grpcs:// (default: the system's)")
-	flags.StringVar(&f.login, "user", "", "name to log in with (default: none)")
-	flags.StringVar(&f.passwordFile, "password-file", "", "file with the password of --user (default: stdin)")
+	f.declareConnection(flags)
 	if newPassword {
 		flags.StringVar(&f.newPasswordFile, "new-password-file", "", "file with the password to set (default: stdin)")
 	}

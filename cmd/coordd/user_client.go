@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"os"
 
+	"github.com/spf13/pflag"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
@@ -22,15 +23,29 @@ import (
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Auth"
 )
 
-// userClient calls the users' service of a server.
-type userClient struct {
+// connectionFlags say which server to manage, and who does it.
+type connectionFlags struct {
+	endpoint, caFile    string
+	login, passwordFile string
+}
+
+func (f *connectionFlags) declareConnection(flags *pflag.FlagSet) {
+	flags.SortFlags = false
+	flags.StringVar(&f.endpoint, "endpoint", "grpc://127.0.0.1:2136/local", "connection string of a server, grpc:// or grpcs://")
+	flags.StringVar(&f.caFile, "ca-file", "", "PEM file of the authorities to trust for grpcs:// (default: the system's)")
+	flags.StringVar(&f.login, "user", "", "name to log in with (default: none)")
+	flags.StringVar(&f.passwordFile, "password-file", "", "file with the password of --user (default: stdin)")
+}
+
+// adminClient calls the services by which a server is managed.
+type adminClient struct {
 	conn     *grpc.ClientConn
 	database string
 	token    string // empty: anonymous
 }
 
 // connect opens a connection, and logs in if a name is given.
-func (f *userFlags) connect(ctx context.Context, passwords *passwordReader) (*userClient, error) {
+func (f *connectionFlags) connect(ctx context.Context, passwords *passwordReader) (*adminClient, error) {
 	address, database, encrypted, err := parseEndpoint(f.endpoint)
 	if err != nil {
 		return nil, err
@@ -51,7 +66,7 @@ func (f *userFlags) connect(ctx context.Context, passwords *passwordReader) (*us
 	if err != nil {
 		return nil, err
 	}
-	c := &userClient{conn: conn, database: database}
+	c := &adminClient{conn: conn, database: database}
 	if f.login != "" {
 		if err := c.login(ctx, f, passwords); err != nil {
 			return nil, errors.Join(err, conn.Close())
@@ -90,7 +105,7 @@ func trust(caFile string) (credentials.TransportCredentials, error) {
 	return credentials.NewTLS(config), nil
 }
 
-func (c *userClient) login(ctx context.Context, f *userFlags, passwords *passwordReader) error {
+func (c *adminClient) login(ctx context.Context, f *connectionFlags, passwords *passwordReader) error {
 	var password string
 	var err error
 	if f.passwordFile != "" {
@@ -117,7 +132,7 @@ func (c *userClient) login(ctx context.Context, f *userFlags, passwords *passwor
 	return nil
 }
 
-func (c *userClient) headers(ctx context.Context) context.Context {
+func (c *adminClient) headers(ctx context.Context) context.Context {
 	ctx = metadata.AppendToOutgoingContext(ctx, "x-ydb-database", c.database)
 	if c.token != "" {
 		ctx = metadata.AppendToOutgoingContext(ctx, "x-ydb-auth-ticket", c.token)
@@ -125,11 +140,11 @@ func (c *userClient) headers(ctx context.Context) context.Context {
 	return ctx
 }
 
-func (c *userClient) call(ctx context.Context, method string, request, response proto.Message) error {
+func (c *adminClient) call(ctx context.Context, method string, request, response proto.Message) error {
 	return plain(c.conn.Invoke(c.headers(ctx), "/coordd.admin.v1.Users/"+method, request, response))
 }
 
-func (c *userClient) close() { _ = c.conn.Close() }
+func (c *adminClient) close() { _ = c.conn.Close() }
 
 // plain is a gRPC error without what only programmers want to know.
 func plain(err error) error {

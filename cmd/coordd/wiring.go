@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"log/slog"
 	"net"
@@ -70,8 +71,11 @@ func (s failingServer) Err() error {
 	err := s.Server.Err()
 	var network *net.OpError
 	var broken *server.InvariantError
-	if err == nil || errors.As(err, &network) || errors.As(err, &broken) {
+	switch {
+	case err == nil || errors.As(err, &network) || errors.As(err, &broken):
 		return err
+	case errors.Is(err, raftstore.ErrRemoved), errors.Is(err, raftstore.ErrEmptied):
+		return coded(err)
 	}
 	return withCode(exitStorage, err)
 }
@@ -116,6 +120,10 @@ func coded(err error) error {
 	switch {
 	case err == nil:
 		return nil
+	case errors.Is(err, raftstore.ErrRemoved):
+		return withCode(exitRemoved, fmt.Errorf("%w; it can be added again as a new one, with an empty data directory", err))
+	case errors.Is(err, raftstore.ErrEmptied), errors.Is(err, raftstore.ErrOtherCluster):
+		return withCode(exitConfig, err)
 	case errors.Is(err, raftstore.ErrLocked), errors.As(err, &format), errors.As(err, &version), errors.As(err, &setting): // another directory or program is wanted
 		return withCode(exitConfig, err)
 	case errors.As(err, &corruption):

@@ -35,8 +35,8 @@ type cluster struct {
 	names       []string
 	network     *network
 	starts      int
-	// join has what a server is started with instead of --initial-cluster once it was added later.
-	join map[int]string
+	// replaced counts how often a server's place was taken by a new one with an empty directory, which joins.
+	replaced [servers]int
 
 	mutex     sync.Mutex
 	processes []*process // nil: not running
@@ -45,7 +45,7 @@ type cluster struct {
 // newCluster starts the servers. With cuttable they talk through proxies.
 func newCluster(t *testing.T, cuttable bool) *cluster {
 	t.Helper()
-	c := &cluster{binary: build(t), dir: t.TempDir(), logs: t.ArtifactDir(), processes: make([]*process, servers), join: make(map[int]string)}
+	c := &cluster{binary: build(t), dir: t.TempDir(), logs: t.ArtifactDir(), processes: make([]*process, servers)}
 	for i := range servers {
 		c.listen = append(c.listen, freeAddress(t))
 		c.peer = append(c.peer, freeAddress(t))
@@ -56,7 +56,9 @@ func newCluster(t *testing.T, cuttable bool) *cluster {
 	}
 	t.Cleanup(func() {
 		for i := range servers {
-			if p := c.process(i); p != nil {
+			if p := c.process(i); p != nil && t.Failed() {
+				p.quit()
+			} else if p != nil {
 				p.kill()
 			}
 		}
@@ -89,8 +91,9 @@ func (c *cluster) start(i int) error {
 	log := filepath.Join(c.logs, fmt.Sprintf("log-%d-%03d", i, c.starts))
 	c.mutex.Unlock()
 	args := []string{"--listen", c.listen[i], "--data-dir", c.dataDir(i), "--name", c.names[i], "--listen-peer", c.peer[i], "--insecure-peers", "--log-level", cmp.Or(os.Getenv("COORDD_TEST_LOG"), "info")}
-	if c.join[i] != "" {
-		args = append(args, "--join", c.join[i], "--advertise-peer", c.peerAddress(i))
+	if c.replaced[i] > 0 {
+		a, b := others(i)
+		args = append(args, "--join", c.peerAddress(a)+","+c.peerAddress(b), "--advertise-peer", c.peerAddress(i))
 	} else {
 		var initial []string
 		for j := range servers {
@@ -108,7 +111,9 @@ func (c *cluster) start(i int) error {
 	return nil
 }
 
-func (c *cluster) dataDir(i int) string { return filepath.Join(c.dir, "data-"+c.names[i]) }
+func (c *cluster) dataDir(i int) string {
+	return filepath.Join(c.dir, fmt.Sprintf("data-%s-%d", c.names[i], c.replaced[i]))
+}
 
 // peerAddress is where the other servers connect to.
 func (c *cluster) peerAddress(i int) string {
@@ -158,7 +163,8 @@ func (c *cluster) logTails(t *testing.T) {
 			continue
 		}
 		text, _ := os.ReadFile(logs[len(logs)-1])
-		lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+		before, _, _ := strings.Cut(string(text), "SIGQUIT: ")
+		lines := strings.Split(strings.TrimSpace(before), "\n")
 		t.Logf("end of the log of server %d:\n%s", i, strings.Join(lines[max(0, len(lines)-60):], "\n"))
 	}
 }

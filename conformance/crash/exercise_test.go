@@ -35,7 +35,7 @@ type exercise struct {
 	lastOrder  uint64
 	round      int
 	notes      string
-	hitAt      time.Time
+	lastGaps   []time.Duration // of the streams that the last fault spared
 
 	pauseMost, dwellMost time.Duration
 	stopRunners          func()
@@ -154,7 +154,6 @@ func (x *exercise) begin(seed uint64, load string) {
 // hits says whose clients may lose their streams from now on.
 func (x *exercise) hits(victims ...int) {
 	x.fallible.set(victims...)
-	x.hitAt = time.Now()
 	for _, r := range x.runners {
 		r.gaps.start()
 	}
@@ -184,9 +183,11 @@ func (x *exercise) hit(f fault) error {
 	if err := x.settle(); err != nil {
 		return fmt.Errorf("after the fault: %w", err)
 	}
+	x.lastGaps = x.lastGaps[:0]
 	gap := time.Duration(0)
 	for _, r := range x.runners {
 		if longest := r.gaps.result(); !x.fallible.has(r.home) {
+			x.lastGaps = append(x.lastGaps, longest)
 			gap = max(gap, longest)
 		}
 	}
@@ -421,11 +422,12 @@ func catchUp(ctx context.Context, address string) error {
 	return raw.DescribeNode(ctx, conns[0], nodePath)
 }
 
-// fill writes more than the log keeps, from several sessions on one server.
+// fill writes more than the log keeps, from several sessions on one server: a checkpoint comes every 32 MiB, which are 4096
+// of these updates, and 5000 entries are kept behind the last.
 func (x *exercise) fill(server int) error {
 	const (
 		writers = 16
-		each    = 420
+		each    = 800
 		bytes   = 8 << 10
 	)
 	conns, err := raw.Dial(x.listen[server], 4)

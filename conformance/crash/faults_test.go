@@ -64,6 +64,7 @@ func faults() []fault {
 		{"kill -9 all servers", (*exercise).killAll},
 		{"restart all servers one after the other", (*exercise).rollingRestart},
 		{"leave a follower behind the log's start", (*exercise).leaveBehind},
+		{"replace a follower", (*exercise).replace},
 	}
 }
 
@@ -138,8 +139,9 @@ func (x *exercise) cutWays(victim int, choose func(*rand.Rand) cutMode, ways ...
 	}
 	x.hits(victims...)
 	x.network.cut(mode, ways...)
-	defer x.network.heal()
-	return x.endure(victims...)
+	err := x.endure(victims...)
+	x.network.heal()
+	return errors.Join(err, x.await("the servers open other connections", x.network.replaced))
 }
 
 func (x *exercise) killAll() error {
@@ -177,6 +179,27 @@ func (x *exercise) rollingRestart() error {
 		return fmt.Errorf("%d sessions were lost", now-expired)
 	}
 	return nil
+}
+
+// replace has a new server with an empty directory take the place of one whose disk is lost, as docs/cluster.md says.
+func (x *exercise) replace() error {
+	f := x.follower()
+	x.hits(f)
+	x.kill(f)
+	if err := x.progress(f); err != nil {
+		return err
+	}
+	if err := x.command("remove", x.names[f]); err != nil {
+		return err
+	}
+	if err := x.command("add", x.names[f], x.peerAddress(f)); err != nil {
+		return err
+	}
+	x.replaced[f]++
+	if err := x.start(f); err != nil {
+		return err
+	}
+	return x.command("promote", x.names[f], "--wait")
 }
 
 // leaveBehind pauses a follower while more is written than the log keeps, so that it needs a checkpoint.

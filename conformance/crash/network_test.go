@@ -9,6 +9,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 )
 
@@ -48,6 +49,8 @@ type way struct{ from, to int }
 type pair struct {
 	dialer, target int
 	near, far      net.Conn
+	swallowed      atomic.Bool // it carries nothing any more, one way at least
+	given          atomic.Bool // the dialer has given it up
 }
 
 // newNetwork puts a proxy in front of each of the targets.
@@ -110,6 +113,18 @@ func (n *network) announce() {
 	n.changed = make(chan struct{})
 }
 
+// replaced reports whether the servers have given up all connections that a cut has killed.
+func (n *network) replaced() bool {
+	n.mutex.Lock()
+	defer n.mutex.Unlock()
+	for p := range n.pairs {
+		if p.swallowed.Load() && !p.given.Load() {
+			return false
+		}
+	}
+	return true
+}
+
 // between is both directions between two servers.
 func between(a, b int) []way { return []way{{a, b}, {b, a}} }
 
@@ -158,7 +173,13 @@ func (n *network) copy(p *pair, from, to net.Conn, w way) {
 	dead := false
 	for {
 		read, err := from.Read(buffer)
-		dead = !n.passes(w) || dead
+		if !n.passes(w) && !dead {
+			dead = true
+			p.swallowed.Store(true)
+		}
+		if err != nil && from == p.near {
+			p.given.Store(true)
+		}
 		if dead && err == nil {
 			continue
 		}

@@ -88,6 +88,15 @@ func (p *process) kill() {
 	_ = p.Wait()
 }
 
+// quit ends the process so that its log shows what each goroutine was at.
+func (p *process) quit() {
+	_ = p.resume()
+	_ = p.Process.Signal(syscall.SIGQUIT)
+	giveUp := time.AfterFunc(stopPatience, func() { _ = p.Process.Kill() })
+	defer giveUp.Stop()
+	_ = p.Wait()
+}
+
 // terminate asks the process to end and wants exit code 0.
 func (p *process) terminate() error {
 	if err := p.Process.Signal(syscall.SIGTERM); err != nil {

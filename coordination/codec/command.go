@@ -104,6 +104,8 @@ func newCommand(field protowire.Number) coordination.Command {
 		return new(coordination.RemoveUser)
 	case 19:
 		return new(coordination.RotateSigningKey)
+	case 20:
+		return new(coordination.BeginLineage)
 	}
 	return nil
 }
@@ -173,6 +175,9 @@ func (w *wire) command(c coordination.Command) protowire.Number {
 	case *coordination.RotateSigningKey:
 		w.rotateSigningKey(c)
 		return 19
+	case *coordination.BeginLineage:
+		number(w, 1, &c.Lineage)
+		return 20
 	}
 	panic(fmt.Sprintf("codec: %T has no encoding", c))
 }
@@ -215,7 +220,7 @@ func (w *wire) attach(c *coordination.Attach) {
 	w.text(6, &c.Description)
 	w.text(7, &c.ProtectionKey)
 	number(w, 8, &c.Nonce)
-	number(w, 9, &c.Server)
+	number(w, 9, &c.Place)
 }
 
 func (w *wire) expireSession(c *coordination.ExpireSession) {

@@ -142,6 +142,8 @@ func (w *wire) machineRow(r *coordination.MachineRow) {
 	number(w, 1, &r.Index)
 	number(w, 2, &r.NextNode)
 	number(w, 3, &r.Digest)
+	number(w, 4, &r.Lineage)
+	number(w, 5, &r.CounterBase)
 }
 
 func (w *wire) pathRow(r *coordination.PathRow) {

@@ -108,7 +108,7 @@ func TestBrokenRows(t *testing.T) {
 		{"session 0", change(session, 16, 0), "\x01", "none where there is one"},
 		{"no value", string(machine), "", "has no value"},
 		{"a later version", string(machine), "\x02", "format version 2"},
-		{"a later field", string(machine), string(machineValue) + "\x20\x01", "field 4 of type 0 is unknown"},
+		{"a later field", string(machine), string(machineValue) + "\x30\x01", "field 6 of type 0 is unknown"},
 		{"half a value", string(machine), string(machineValue[:2]), "EOF"},
 	}
 	for _, c := range cases {

@@ -90,6 +90,7 @@ type HelloResponse struct {
 	Membership    []byte                 `protobuf:"bytes,5,opt,name=membership,proto3" json:"membership,omitempty"` // the members as of the last applied change, as in the checkpoint
 	Origin        []byte                 `protobuf:"bytes,6,opt,name=origin,proto3" json:"origin,omitempty"`         // the members as of entry 0, for a new member that will get the log from entry 1; empty if cut
 	Forced        uint64                 `protobuf:"varint,8,opt,name=forced,proto3" json:"forced,omitempty"`        // goes with origin: membership entries up to this one are void
+	Lineage       uint64                 `protobuf:"fixed64,9,opt,name=lineage,proto3" json:"lineage,omitempty"`     // goes with origin: of the last forced recovery, 0 without one
 	Version       uint64                 `protobuf:"varint,7,opt,name=version,proto3" json:"version,omitempty"`      // the lowest command version all members can read
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -170,6 +171,13 @@ func (x *HelloResponse) GetOrigin() []byte {
 func (x *HelloResponse) GetForced() uint64 {
 	if x != nil {
 		return x.Forced
+	}
+	return 0
+}
+
+func (x *HelloResponse) GetLineage() uint64 {
+	if x != nil {
+		return x.Lineage
 	}
 	return 0
 }
@@ -614,7 +622,7 @@ const file_raftstore_peerpb_peer_proto_rawDesc = "" +
 	"\x1braftstore/peerpb/peer.proto\x12\x0ecoordd.peer.v1\"@\n" +
 	"\fHelloRequest\x12\x18\n" +
 	"\acluster\x18\x01 \x01(\x06R\acluster\x12\x16\n" +
-	"\x06member\x18\x02 \x01(\x06R\x06member\"\xd9\x01\n" +
+	"\x06member\x18\x02 \x01(\x06R\x06member\"\xf3\x01\n" +
 	"\rHelloResponse\x12\x18\n" +
 	"\acluster\x18\x01 \x01(\x06R\acluster\x12\x16\n" +
 	"\x06member\x18\x02 \x01(\x06R\x06member\x12\x16\n" +
@@ -625,6 +633,7 @@ const file_raftstore_peerpb_peer_proto_rawDesc = "" +
 	"membership\x12\x16\n" +
 	"\x06origin\x18\x06 \x01(\fR\x06origin\x12\x16\n" +
 	"\x06forced\x18\b \x01(\x04R\x06forced\x12\x18\n" +
+	"\alineage\x18\t \x01(\x06R\alineage\x12\x18\n" +
 	"\aversion\x18\a \x01(\x04R\aversion\"\xae\x02\n" +
 	"\x06Header\x12\x16\n" +
 	"\x06format\x18\x01 \x01(\rR\x06format\x12\x18\n" +

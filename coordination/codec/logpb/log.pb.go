@@ -57,6 +57,7 @@ type Command struct {
 	//	*Command_SetPassword
 	//	*Command_RemoveUser
 	//	*Command_RotateSigningKey
+	//	*Command_BeginLineage
 	Command       isCommand_Command `protobuf_oneof:"command"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -270,6 +271,15 @@ func (x *Command) GetRotateSigningKey() *RotateSigningKey {
 	return nil
 }
 
+func (x *Command) GetBeginLineage() *BeginLineage {
+	if x != nil {
+		if x, ok := x.Command.(*Command_BeginLineage); ok {
+			return x.BeginLineage
+		}
+	}
+	return nil
+}
+
 type isCommand_Command interface {
 	isCommand_Command()
 }
@@ -350,6 +360,10 @@ type Command_RotateSigningKey struct {
 	RotateSigningKey *RotateSigningKey `protobuf:"bytes,19,opt,name=rotate_signing_key,json=rotateSigningKey,proto3,oneof"`
 }
 
+type Command_BeginLineage struct {
+	BeginLineage *BeginLineage `protobuf:"bytes,20,opt,name=begin_lineage,json=beginLineage,proto3,oneof"`
+}
+
 func (*Command_Attach) isCommand_Command() {}
 
 func (*Command_StopSession) isCommand_Command() {}
@@ -388,6 +402,8 @@ func (*Command_RemoveUser) isCommand_Command() {}
 
 func (*Command_RotateSigningKey) isCommand_Command() {}
 
+func (*Command_BeginLineage) isCommand_Command() {}
+
 // Creates a session (session 0) or gives an existing one to a stream.
 type Attach struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -399,7 +415,7 @@ type Attach struct {
 	Description   string                 `protobuf:"bytes,6,opt,name=description,proto3" json:"description,omitempty"`
 	ProtectionKey []byte                 `protobuf:"bytes,7,opt,name=protection_key,json=protectionKey,proto3" json:"protection_key,omitempty"`
 	Nonce         uint64                 `protobuf:"varint,8,opt,name=nonce,proto3" json:"nonce,omitempty"`
-	Server        uint64                 `protobuf:"varint,9,opt,name=server,proto3" json:"server,omitempty"`
+	Place         uint64                 `protobuf:"varint,9,opt,name=place,proto3" json:"place,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -490,9 +506,9 @@ func (x *Attach) GetNonce() uint64 {
 	return 0
 }
 
-func (x *Attach) GetServer() uint64 {
+func (x *Attach) GetPlace() uint64 {
 	if x != nil {
-		return x.Server
+		return x.Place
 	}
 	return 0
 }
@@ -2162,19 +2178,67 @@ func (x *RotateSigningKey) GetAfter() uint64 {
 	return 0
 }
 
+// Moves all counters forward after a restore. It is the first command of a leader then.
+type BeginLineage struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Lineage       uint64                 `protobuf:"varint,1,opt,name=lineage,proto3" json:"lineage,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BeginLineage) Reset() {
+	*x = BeginLineage{}
+	mi := &file_coordination_codec_logpb_log_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BeginLineage) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BeginLineage) ProtoMessage() {}
+
+func (x *BeginLineage) ProtoReflect() protoreflect.Message {
+	mi := &file_coordination_codec_logpb_log_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BeginLineage.ProtoReflect.Descriptor instead.
+func (*BeginLineage) Descriptor() ([]byte, []int) {
+	return file_coordination_codec_logpb_log_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *BeginLineage) GetLineage() uint64 {
+	if x != nil {
+		return x.Lineage
+	}
+	return 0
+}
+
 // The counters of the machine. The digest is that of all other rows.
 type MachineRow struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Index         uint64                 `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"`
-	NextNode      uint64                 `protobuf:"varint,2,opt,name=next_node,json=nextNode,proto3" json:"next_node,omitempty"`
-	Digest        uint64                 `protobuf:"varint,3,opt,name=digest,proto3" json:"digest,omitempty"`
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Index    uint64                 `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"`
+	NextNode uint64                 `protobuf:"varint,2,opt,name=next_node,json=nextNode,proto3" json:"next_node,omitempty"`
+	Digest   uint64                 `protobuf:"varint,3,opt,name=digest,proto3" json:"digest,omitempty"`
+	// Of the last BeginLineage, and what the counters of a new coordination node begin behind.
+	Lineage       uint64 `protobuf:"varint,4,opt,name=lineage,proto3" json:"lineage,omitempty"`
+	CounterBase   uint64 `protobuf:"varint,5,opt,name=counter_base,json=counterBase,proto3" json:"counter_base,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *MachineRow) Reset() {
 	*x = MachineRow{}
-	mi := &file_coordination_codec_logpb_log_proto_msgTypes[20]
+	mi := &file_coordination_codec_logpb_log_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2186,7 +2250,7 @@ func (x *MachineRow) String() string {
 func (*MachineRow) ProtoMessage() {}
 
 func (x *MachineRow) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_logpb_log_proto_msgTypes[20]
+	mi := &file_coordination_codec_logpb_log_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2199,7 +2263,7 @@ func (x *MachineRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MachineRow.ProtoReflect.Descriptor instead.
 func (*MachineRow) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_logpb_log_proto_rawDescGZIP(), []int{20}
+	return file_coordination_codec_logpb_log_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *MachineRow) GetIndex() uint64 {
@@ -2223,6 +2287,20 @@ func (x *MachineRow) GetDigest() uint64 {
 	return 0
 }
 
+func (x *MachineRow) GetLineage() uint64 {
+	if x != nil {
+		return x.Lineage
+	}
+	return 0
+}
+
+func (x *MachineRow) GetCounterBase() uint64 {
+	if x != nil {
+		return x.CounterBase
+	}
+	return 0
+}
+
 // An entry of the path tree.
 type PathRow struct {
 	state                protoimpl.MessageState `protogen:"open.v1"`
@@ -2241,7 +2319,7 @@ type PathRow struct {
 
 func (x *PathRow) Reset() {
 	*x = PathRow{}
-	mi := &file_coordination_codec_logpb_log_proto_msgTypes[21]
+	mi := &file_coordination_codec_logpb_log_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2253,7 +2331,7 @@ func (x *PathRow) String() string {
 func (*PathRow) ProtoMessage() {}
 
 func (x *PathRow) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_logpb_log_proto_msgTypes[21]
+	mi := &file_coordination_codec_logpb_log_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2266,7 +2344,7 @@ func (x *PathRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PathRow.ProtoReflect.Descriptor instead.
 func (*PathRow) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_logpb_log_proto_rawDescGZIP(), []int{21}
+	return file_coordination_codec_logpb_log_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *PathRow) GetParent() uint64 {
@@ -2349,7 +2427,7 @@ type NodeRow struct {
 
 func (x *NodeRow) Reset() {
 	*x = NodeRow{}
-	mi := &file_coordination_codec_logpb_log_proto_msgTypes[22]
+	mi := &file_coordination_codec_logpb_log_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2361,7 +2439,7 @@ func (x *NodeRow) String() string {
 func (*NodeRow) ProtoMessage() {}
 
 func (x *NodeRow) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_logpb_log_proto_msgTypes[22]
+	mi := &file_coordination_codec_logpb_log_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2374,7 +2452,7 @@ func (x *NodeRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeRow.ProtoReflect.Descriptor instead.
 func (*NodeRow) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_logpb_log_proto_rawDescGZIP(), []int{22}
+	return file_coordination_codec_logpb_log_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *NodeRow) GetSelfCheckPeriodMillis() uint32 {
@@ -2447,7 +2525,7 @@ type SessionRow struct {
 
 func (x *SessionRow) Reset() {
 	*x = SessionRow{}
-	mi := &file_coordination_codec_logpb_log_proto_msgTypes[23]
+	mi := &file_coordination_codec_logpb_log_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2459,7 +2537,7 @@ func (x *SessionRow) String() string {
 func (*SessionRow) ProtoMessage() {}
 
 func (x *SessionRow) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_logpb_log_proto_msgTypes[23]
+	mi := &file_coordination_codec_logpb_log_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2472,7 +2550,7 @@ func (x *SessionRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionRow.ProtoReflect.Descriptor instead.
 func (*SessionRow) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_logpb_log_proto_rawDescGZIP(), []int{23}
+	return file_coordination_codec_logpb_log_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *SessionRow) GetTimeoutMillis() uint64 {
@@ -2530,7 +2608,7 @@ type SemaphoreRow struct {
 
 func (x *SemaphoreRow) Reset() {
 	*x = SemaphoreRow{}
-	mi := &file_coordination_codec_logpb_log_proto_msgTypes[24]
+	mi := &file_coordination_codec_logpb_log_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2542,7 +2620,7 @@ func (x *SemaphoreRow) String() string {
 func (*SemaphoreRow) ProtoMessage() {}
 
 func (x *SemaphoreRow) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_logpb_log_proto_msgTypes[24]
+	mi := &file_coordination_codec_logpb_log_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2555,7 +2633,7 @@ func (x *SemaphoreRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SemaphoreRow.ProtoReflect.Descriptor instead.
 func (*SemaphoreRow) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_logpb_log_proto_rawDescGZIP(), []int{24}
+	return file_coordination_codec_logpb_log_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *SemaphoreRow) GetName() string {
@@ -2605,7 +2683,7 @@ type LinkRow struct {
 
 func (x *LinkRow) Reset() {
 	*x = LinkRow{}
-	mi := &file_coordination_codec_logpb_log_proto_msgTypes[25]
+	mi := &file_coordination_codec_logpb_log_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2617,7 +2695,7 @@ func (x *LinkRow) String() string {
 func (*LinkRow) ProtoMessage() {}
 
 func (x *LinkRow) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_logpb_log_proto_msgTypes[25]
+	mi := &file_coordination_codec_logpb_log_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2630,7 +2708,7 @@ func (x *LinkRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LinkRow.ProtoReflect.Descriptor instead.
 func (*LinkRow) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_logpb_log_proto_rawDescGZIP(), []int{25}
+	return file_coordination_codec_logpb_log_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *LinkRow) GetSession() uint64 {
@@ -2717,7 +2795,7 @@ type UserRow struct {
 
 func (x *UserRow) Reset() {
 	*x = UserRow{}
-	mi := &file_coordination_codec_logpb_log_proto_msgTypes[26]
+	mi := &file_coordination_codec_logpb_log_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2729,7 +2807,7 @@ func (x *UserRow) String() string {
 func (*UserRow) ProtoMessage() {}
 
 func (x *UserRow) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_logpb_log_proto_msgTypes[26]
+	mi := &file_coordination_codec_logpb_log_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2742,7 +2820,7 @@ func (x *UserRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UserRow.ProtoReflect.Descriptor instead.
 func (*UserRow) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_logpb_log_proto_rawDescGZIP(), []int{26}
+	return file_coordination_codec_logpb_log_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *UserRow) GetName() []byte {
@@ -2784,7 +2862,7 @@ type SigningKeyRow struct {
 
 func (x *SigningKeyRow) Reset() {
 	*x = SigningKeyRow{}
-	mi := &file_coordination_codec_logpb_log_proto_msgTypes[27]
+	mi := &file_coordination_codec_logpb_log_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2796,7 +2874,7 @@ func (x *SigningKeyRow) String() string {
 func (*SigningKeyRow) ProtoMessage() {}
 
 func (x *SigningKeyRow) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_logpb_log_proto_msgTypes[27]
+	mi := &file_coordination_codec_logpb_log_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2809,7 +2887,7 @@ func (x *SigningKeyRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SigningKeyRow.ProtoReflect.Descriptor instead.
 func (*SigningKeyRow) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_logpb_log_proto_rawDescGZIP(), []int{27}
+	return file_coordination_codec_logpb_log_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *SigningKeyRow) GetSecret() []byte {
@@ -2837,7 +2915,7 @@ type ModifyPermissions_Action struct {
 
 func (x *ModifyPermissions_Action) Reset() {
 	*x = ModifyPermissions_Action{}
-	mi := &file_coordination_codec_logpb_log_proto_msgTypes[28]
+	mi := &file_coordination_codec_logpb_log_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2849,7 +2927,7 @@ func (x *ModifyPermissions_Action) String() string {
 func (*ModifyPermissions_Action) ProtoMessage() {}
 
 func (x *ModifyPermissions_Action) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_logpb_log_proto_msgTypes[28]
+	mi := &file_coordination_codec_logpb_log_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2896,7 +2974,7 @@ type PathRow_Permission struct {
 
 func (x *PathRow_Permission) Reset() {
 	*x = PathRow_Permission{}
-	mi := &file_coordination_codec_logpb_log_proto_msgTypes[29]
+	mi := &file_coordination_codec_logpb_log_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2908,7 +2986,7 @@ func (x *PathRow_Permission) String() string {
 func (*PathRow_Permission) ProtoMessage() {}
 
 func (x *PathRow_Permission) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_logpb_log_proto_msgTypes[29]
+	mi := &file_coordination_codec_logpb_log_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2921,7 +2999,7 @@ func (x *PathRow_Permission) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PathRow_Permission.ProtoReflect.Descriptor instead.
 func (*PathRow_Permission) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_logpb_log_proto_rawDescGZIP(), []int{21, 0}
+	return file_coordination_codec_logpb_log_proto_rawDescGZIP(), []int{22, 0}
 }
 
 func (x *PathRow_Permission) GetSubject() string {
@@ -2942,7 +3020,7 @@ var File_coordination_codec_logpb_log_proto protoreflect.FileDescriptor
 
 const file_coordination_codec_logpb_log_proto_rawDesc = "" +
 	"\n" +
-	"\"coordination/codec/logpb/log.proto\x12\rcoordd.log.v1\"\xb5\n" +
+	"\"coordination/codec/logpb/log.proto\x12\rcoordd.log.v1\"\xf9\n" +
 	"\n" +
 	"\aCommand\x12/\n" +
 	"\x06attach\x18\x01 \x01(\v2\x15.coordd.log.v1.AttachH\x00R\x06attach\x12?\n" +
@@ -2967,8 +3045,9 @@ const file_coordination_codec_logpb_log_proto_rawDesc = "" +
 	"\fset_password\x18\x11 \x01(\v2\x1a.coordd.log.v1.SetPasswordH\x00R\vsetPassword\x12<\n" +
 	"\vremove_user\x18\x12 \x01(\v2\x19.coordd.log.v1.RemoveUserH\x00R\n" +
 	"removeUser\x12O\n" +
-	"\x12rotate_signing_key\x18\x13 \x01(\v2\x1f.coordd.log.v1.RotateSigningKeyH\x00R\x10rotateSigningKeyB\t\n" +
-	"\acommand\"\x98\x02\n" +
+	"\x12rotate_signing_key\x18\x13 \x01(\v2\x1f.coordd.log.v1.RotateSigningKeyH\x00R\x10rotateSigningKey\x12B\n" +
+	"\rbegin_lineage\x18\x14 \x01(\v2\x1b.coordd.log.v1.BeginLineageH\x00R\fbeginLineageB\t\n" +
+	"\acommand\"\x96\x02\n" +
 	"\x06Attach\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\x04R\x04node\x12\x18\n" +
 	"\asession\x18\x02 \x01(\x04R\asession\x12\x1d\n" +
@@ -2978,8 +3057,8 @@ const file_coordination_codec_logpb_log_proto_rawDesc = "" +
 	"\x0etimeout_millis\x18\x05 \x01(\x04R\rtimeoutMillis\x12 \n" +
 	"\vdescription\x18\x06 \x01(\tR\vdescription\x12%\n" +
 	"\x0eprotection_key\x18\a \x01(\fR\rprotectionKey\x12\x14\n" +
-	"\x05nonce\x18\b \x01(\x04R\x05nonce\x12\x16\n" +
-	"\x06server\x18\t \x01(\x04R\x06server\"\xbf\x01\n" +
+	"\x05nonce\x18\b \x01(\x04R\x05nonce\x12\x14\n" +
+	"\x05place\x18\t \x01(\x04R\x05place\"\xbf\x01\n" +
 	"\vStopSession\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\x04R\x04node\x12\x18\n" +
 	"\asession\x18\x02 \x01(\x04R\asession\x12\x1d\n" +
@@ -3142,12 +3221,16 @@ const file_coordination_codec_logpb_log_proto_rawDesc = "" +
 	"\x06secret\x18\x05 \x01(\fR\x06secret\x12!\n" +
 	"\fstamp_millis\x18\x06 \x01(\x04R\vstampMillis\x12,\n" +
 	"\x12drop_before_millis\x18\a \x01(\x04R\x10dropBeforeMillis\x12\x14\n" +
-	"\x05after\x18\b \x01(\x04R\x05after\"W\n" +
+	"\x05after\x18\b \x01(\x04R\x05after\"(\n" +
+	"\fBeginLineage\x12\x18\n" +
+	"\alineage\x18\x01 \x01(\x04R\alineage\"\x94\x01\n" +
 	"\n" +
 	"MachineRow\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x04R\x05index\x12\x1b\n" +
 	"\tnext_node\x18\x02 \x01(\x04R\bnextNode\x12\x16\n" +
-	"\x06digest\x18\x03 \x01(\x04R\x06digest\"\xfb\x02\n" +
+	"\x06digest\x18\x03 \x01(\x04R\x06digest\x12\x18\n" +
+	"\alineage\x18\x04 \x01(\x04R\alineage\x12!\n" +
+	"\fcounter_base\x18\x05 \x01(\x04R\vcounterBase\"\xfb\x02\n" +
 	"\aPathRow\x12\x16\n" +
 	"\x06parent\x18\x01 \x01(\x04R\x06parent\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
@@ -3220,7 +3303,7 @@ func file_coordination_codec_logpb_log_proto_rawDescGZIP() []byte {
 	return file_coordination_codec_logpb_log_proto_rawDescData
 }
 
-var file_coordination_codec_logpb_log_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
+var file_coordination_codec_logpb_log_proto_msgTypes = make([]protoimpl.MessageInfo, 31)
 var file_coordination_codec_logpb_log_proto_goTypes = []any{
 	(*Command)(nil),                  // 0: coordd.log.v1.Command
 	(*Attach)(nil),                   // 1: coordd.log.v1.Attach
@@ -3242,16 +3325,17 @@ var file_coordination_codec_logpb_log_proto_goTypes = []any{
 	(*SetPassword)(nil),              // 17: coordd.log.v1.SetPassword
 	(*RemoveUser)(nil),               // 18: coordd.log.v1.RemoveUser
 	(*RotateSigningKey)(nil),         // 19: coordd.log.v1.RotateSigningKey
-	(*MachineRow)(nil),               // 20: coordd.log.v1.MachineRow
-	(*PathRow)(nil),                  // 21: coordd.log.v1.PathRow
-	(*NodeRow)(nil),                  // 22: coordd.log.v1.NodeRow
-	(*SessionRow)(nil),               // 23: coordd.log.v1.SessionRow
-	(*SemaphoreRow)(nil),             // 24: coordd.log.v1.SemaphoreRow
-	(*LinkRow)(nil),                  // 25: coordd.log.v1.LinkRow
-	(*UserRow)(nil),                  // 26: coordd.log.v1.UserRow
-	(*SigningKeyRow)(nil),            // 27: coordd.log.v1.SigningKeyRow
-	(*ModifyPermissions_Action)(nil), // 28: coordd.log.v1.ModifyPermissions.Action
-	(*PathRow_Permission)(nil),       // 29: coordd.log.v1.PathRow.Permission
+	(*BeginLineage)(nil),             // 20: coordd.log.v1.BeginLineage
+	(*MachineRow)(nil),               // 21: coordd.log.v1.MachineRow
+	(*PathRow)(nil),                  // 22: coordd.log.v1.PathRow
+	(*NodeRow)(nil),                  // 23: coordd.log.v1.NodeRow
+	(*SessionRow)(nil),               // 24: coordd.log.v1.SessionRow
+	(*SemaphoreRow)(nil),             // 25: coordd.log.v1.SemaphoreRow
+	(*LinkRow)(nil),                  // 26: coordd.log.v1.LinkRow
+	(*UserRow)(nil),                  // 27: coordd.log.v1.UserRow
+	(*SigningKeyRow)(nil),            // 28: coordd.log.v1.SigningKeyRow
+	(*ModifyPermissions_Action)(nil), // 29: coordd.log.v1.ModifyPermissions.Action
+	(*PathRow_Permission)(nil),       // 30: coordd.log.v1.PathRow.Permission
 }
 var file_coordination_codec_logpb_log_proto_depIdxs = []int32{
 	1,  // 0: coordd.log.v1.Command.attach:type_name -> coordd.log.v1.Attach
@@ -3273,13 +3357,14 @@ var file_coordination_codec_logpb_log_proto_depIdxs = []int32{
 	17, // 16: coordd.log.v1.Command.set_password:type_name -> coordd.log.v1.SetPassword
 	18, // 17: coordd.log.v1.Command.remove_user:type_name -> coordd.log.v1.RemoveUser
 	19, // 18: coordd.log.v1.Command.rotate_signing_key:type_name -> coordd.log.v1.RotateSigningKey
-	28, // 19: coordd.log.v1.ModifyPermissions.actions:type_name -> coordd.log.v1.ModifyPermissions.Action
-	29, // 20: coordd.log.v1.PathRow.permissions:type_name -> coordd.log.v1.PathRow.Permission
-	21, // [21:21] is the sub-list for method output_type
-	21, // [21:21] is the sub-list for method input_type
-	21, // [21:21] is the sub-list for extension type_name
-	21, // [21:21] is the sub-list for extension extendee
-	0,  // [0:21] is the sub-list for field type_name
+	20, // 19: coordd.log.v1.Command.begin_lineage:type_name -> coordd.log.v1.BeginLineage
+	29, // 20: coordd.log.v1.ModifyPermissions.actions:type_name -> coordd.log.v1.ModifyPermissions.Action
+	30, // 21: coordd.log.v1.PathRow.permissions:type_name -> coordd.log.v1.PathRow.Permission
+	22, // [22:22] is the sub-list for method output_type
+	22, // [22:22] is the sub-list for method input_type
+	22, // [22:22] is the sub-list for extension type_name
+	22, // [22:22] is the sub-list for extension extendee
+	0,  // [0:22] is the sub-list for field type_name
 }
 
 func init() { file_coordination_codec_logpb_log_proto_init() }
@@ -3307,6 +3392,7 @@ func file_coordination_codec_logpb_log_proto_init() {
 		(*Command_SetPassword)(nil),
 		(*Command_RemoveUser)(nil),
 		(*Command_RotateSigningKey)(nil),
+		(*Command_BeginLineage)(nil),
 	}
 	file_coordination_codec_logpb_log_proto_msgTypes[15].OneofWrappers = []any{}
 	type x struct{}
@@ -3315,7 +3401,7 @@ func file_coordination_codec_logpb_log_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_coordination_codec_logpb_log_proto_rawDesc), len(file_coordination_codec_logpb_log_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   30,
+			NumMessages:   31,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

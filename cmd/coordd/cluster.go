@@ -1,0 +1,211 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/coordd/coordd/server/adminpb"
+)
+
+const (
+	// clusterCallTimeout bounds what a `coordd cluster` command asks of a server, unless --timeout says otherwise.
+	clusterCallTimeout = 30 * time.Second
+	// clusterLongTimeout is the same for what depends on the size of the data.
+	clusterLongTimeout = time.Hour
+)
+
+const clusterText = `Any server of the cluster can be asked: it passes changes on to the leader. A server
+is named by its name or by its id. Administrators may do this, and everybody on the
+machine of the server while it does not require authentication. docs/cluster.md has
+the procedures.`
+
+// clusterFlags are the flags of a `coordd cluster` command that asks a server.
+type clusterFlags struct {
+	connectionFlags
+	timeout time.Duration
+	json    bool
+	wait    bool
+	to      string
+}
+
+func (p *program) clusterCommand() *cobra.Command {
+	parent := &cobra.Command{
+		Use:   "cluster",
+		Short: "Look at and change the servers of a cluster, back up and restore",
+		Long:  "Look at and change the servers of a cluster, make backups and restore them.\n\n" + clusterText,
+		RunE: func(command *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return usageError("no command given; known are %s", commandList(command))
+			}
+			return unknownCommand(command, args, args)
+		},
+	}
+	parent.AddCommand(p.clusterStatusCommand(), p.clusterAddCommand(), p.clusterPromoteCommand(), p.clusterRemoveCommand(),
+		p.clusterTransferCommand(), p.clusterSnapshotCommand(), p.clusterRestoreCommand(), p.clusterRecoverCommand())
+	return parent
+}
+
+// clusterSubcommand makes a command that asks a server. Its arguments are named in use.
+func (p *program) clusterSubcommand(use, short string, timeout time.Duration,
+	run func(ctx context.Context, f *clusterFlags, client *adminClient, args []string) error) (*cobra.Command, *clusterFlags) {
+	f := &clusterFlags{}
+	command := &cobra.Command{Use: use, Short: short, Long: short + ".\n\n" + clusterText, Args: argumentsOf(use)}
+	command.RunE = func(_ *cobra.Command, args []string) error {
+		if f.timeout <= 0 {
+			return usageError("flag --timeout: value %q is not allowed: want a time such as 30s or 10m", f.timeout)
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), f.timeout)
+		defer cancel()
+		client, err := f.connect(ctx, &passwordReader{program: p})
+		if err != nil {
+			return err
+		}
+		defer client.close()
+		return run(ctx, f, client, args)
+	}
+	f.declareConnection(command.Flags())
+	command.Flags().DurationVar(&f.timeout, "timeout", timeout, "how long to wait for the result")
+	return command, f
+}
+
+// argumentsOf wants the arguments that a usage names; those in brackets may be missing.
+func argumentsOf(use string) cobra.PositionalArgs {
+	names := strings.Fields(use)[1:]
+	least := 0
+	for _, name := range names {
+		if !strings.HasPrefix(name, "[") {
+			least++
+		}
+	}
+	return func(command *cobra.Command, args []string) error {
+		switch {
+		case len(names) == 0:
+			return noArguments(command, args)
+		case len(args) < least || len(args) > len(names):
+			return usageError("%s takes %s, %d arguments given", command.CommandPath(), strings.Join(names, " "), len(args))
+		}
+		return nil
+	}
+}
+
+// cluster calls the cluster's service.
+func (c *adminClient) cluster(ctx context.Context, method string, request, response proto.Message) error {
+	return clusterError(c.conn.Invoke(c.headers(ctx), clusterMethod(method), request, response))
+}
+
+func clusterMethod(name string) string { return "/coordd.admin.v1.Cluster/" + name }
+
+// clusterError is an error of the cluster's service for a person.
+func clusterError(err error) error {
+	switch s, _ := status.FromError(err); s.Code() {
+	case codes.OK:
+		return nil
+	case codes.DeadlineExceeded:
+		if strings.HasPrefix(s.Message(), "Cannot ") {
+			return plain(err)
+		}
+		return errors.New("no answer in time; what was asked for may still happen, `coordd cluster status` tells")
+	case codes.Unimplemented:
+		return errors.New("the server has no service for clusters: is it a coordd of this version?")
+	}
+	return plain(err)
+}
+
+func (p *program) clusterAddCommand() *cobra.Command {
+	command, _ := p.clusterSubcommand("add NAME PEER-HOST:PORT", "Add a server: it gets all data and has no vote until it is promoted", clusterCallTimeout,
+		func(ctx context.Context, _ *clusterFlags, client *adminClient, args []string) error {
+			name, address := args[0], args[1]
+			if err := setMemberName(&settings{}, name); err != nil {
+				return usageError("argument NAME: value %q is not allowed: %w", name, err)
+			}
+			if err := peerAddress(address); err != nil {
+				return usageError("argument PEER-HOST:PORT: value %q is not allowed: %w", address, err)
+			}
+			added := new(adminpb.AddMemberResponse)
+			if err := client.cluster(ctx, "Add", &adminpb.AddMemberRequest{Name: name, PeerAddress: address}, added); err != nil {
+				return err
+			}
+			now := new(adminpb.ClusterStatus)
+			if err := client.cluster(ctx, "Status", &adminpb.ClusterStatusRequest{}, now); err != nil {
+				return err
+			}
+			fmt.Fprintf(p.stdout, "%s was added with id %s. Start it with an empty data directory and what the others have, and\n"+
+				"  coordd serve --name %s --listen-peer %s --join %s\nthen give it a vote:\n  coordd cluster promote %s --wait\n",
+				name, added.GetId(), name, address, joinList(now, added.GetId()), name)
+			return nil
+		})
+	return command
+}
+
+// joinList is the peer addresses of all members but the new one.
+func joinList(now *adminpb.ClusterStatus, except string) string {
+	var addresses []string
+	for _, m := range now.GetMembers() {
+		if m.GetId() != except {
+			addresses = append(addresses, m.GetPeerAddress())
+		}
+	}
+	return strings.Join(addresses, ",")
+}
+
+func (p *program) clusterPromoteCommand() *cobra.Command {
+	var command *cobra.Command
+	command, f := p.clusterSubcommand("promote NAME", "Give a server that was added its vote", clusterCallTimeout,
+		func(ctx context.Context, f *clusterFlags, client *adminClient, args []string) error {
+			request := &adminpb.PromoteMemberRequest{Member: args[0], Wait: f.wait}
+			if err := client.cluster(ctx, "Promote", request, new(adminpb.PromoteMemberResponse)); err != nil {
+				return err
+			}
+			fmt.Fprintf(p.stdout, "%s has a vote now\n", args[0])
+			return nil
+		})
+	command.Flags().BoolVar(&f.wait, "wait", false, "wait until it has got all data (--timeout bounds it, 1h by default then)")
+	command.PreRun = func(command *cobra.Command, _ []string) {
+		if f.wait && !command.Flags().Changed("timeout") {
+			f.timeout = clusterLongTimeout
+		}
+	}
+	return command
+}
+
+func (p *program) clusterRemoveCommand() *cobra.Command {
+	command, _ := p.clusterSubcommand("remove NAME", "Remove a server for ever; if it runs, it ends", clusterCallTimeout,
+		func(ctx context.Context, _ *clusterFlags, client *adminClient, args []string) error {
+			request := &adminpb.RemoveMemberRequest{Member: args[0]}
+			if err := client.cluster(ctx, "Remove", request, new(adminpb.RemoveMemberResponse)); err != nil {
+				return err
+			}
+			fmt.Fprintf(p.stdout, "%s was removed; its data directory can be deleted\n", args[0])
+			return nil
+		})
+	return command
+}
+
+func (p *program) clusterTransferCommand() *cobra.Command {
+	command, _ := p.clusterSubcommand("transfer-leader [NAME]", "Have another server lead: NAME, or the one that has most of the log", clusterCallTimeout,
+		func(ctx context.Context, _ *clusterFlags, client *adminClient, args []string) error {
+			request, led := new(adminpb.TransferLeaderRequest), new(adminpb.TransferLeaderResponse)
+			if len(args) == 1 {
+				request.To = args[0]
+			}
+			if err := client.cluster(ctx, "TransferLeader", request, led); err != nil {
+				return err
+			}
+			name := led.GetLeader()
+			now := new(adminpb.ClusterStatus)
+			if err := client.cluster(ctx, "Status", &adminpb.ClusterStatusRequest{}, now); err == nil {
+				name = memberName(now, name)
+			}
+			fmt.Fprintf(p.stdout, "%s leads\n", name)
+			return nil
+		})
+	return command
+}

@@ -1,0 +1,173 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/coordd/coordd/raftstore"
+)
+
+// optionsNamed are some of the settings of `coordd serve`.
+func optionsNamed(names ...string) []option {
+	var found []option
+	for _, name := range names {
+		for _, o := range serveOptions {
+			if o.name == name {
+				found = append(found, o)
+			}
+		}
+	}
+	return found
+}
+
+func (p *program) clusterRestoreCommand() *cobra.Command {
+	options := optionsNamed(dataDirName, "name", "listen-peer", "advertise-peer")
+	var from string
+	var check bool
+	command := &cobra.Command{
+		Use:   "restore",
+		Short: "Make the data directory of a new cluster from a backup",
+		Long: "Make the data directory of the first server of a new cluster from a backup; the others\n" +
+			"are added to it afterwards. The directory must be missing or empty. Session ids and\n" +
+			"order ids go on with a jump, so that none comes twice. docs/cluster.md has the\n" +
+			"procedure.\n\n" + sourcesText,
+		Args: noArguments,
+		RunE: func(command *cobra.Command, _ []string) error {
+			if from == "" {
+				return usageError("flag --from: no value given; want the file that `coordd cluster snapshot` has written")
+			}
+			if check {
+				return p.checkBackupFile(from)
+			}
+			s, values, err := resolve(options, command.Flags(), p.environment, p.uid)
+			if err != nil {
+				return err
+			}
+			return aboutDataDir(p.restoreBackup(from, s), s.dataDir, values)
+		},
+	}
+	command.Flags().StringVar(&from, "from", "", "file with the backup")
+	command.Flags().BoolVar(&check, "check", false, "only see whether the backup is sound")
+	addFlags(command.Flags(), options)
+	return command
+}
+
+func (p *program) checkBackupFile(from string) error {
+	file, err := os.Open(from)
+	if err != nil {
+		return coded(fmt.Errorf("flag --from: %w", err))
+	}
+	defer file.Close()
+	report, err := checkBackup(file)
+	if err != nil {
+		return fmt.Errorf("%s: %w", from, err)
+	}
+	fmt.Fprintf(p.stdout, "%s is sound: everything up to entry %d of cluster %016x, %d rows\n", from, report.Index, report.Cluster, report.Rows)
+	return nil
+}
+
+func (p *program) restoreBackup(from string, s settings) error {
+	if (s.cluster.name == "") != (s.cluster.listen == "" && s.cluster.advertise == "") {
+		return usageError("flags --name and --listen-peer (or --advertise-peer) belong together: a server of a cluster needs both")
+	}
+	if err := p.checkBackupFile(from); err != nil {
+		return err
+	}
+	if err := refuseFile(s.dataDir); err != nil {
+		return coded(err)
+	}
+	file, err := os.Open(from)
+	if err != nil {
+		return coded(err)
+	}
+	defer file.Close()
+	cluster := raftstore.Cluster{Name: s.cluster.name, ListenPeer: s.cluster.listen, AdvertisePeer: s.cluster.advertise}
+	if cluster.ListenPeer == "" {
+		cluster.ListenPeer = cluster.AdvertisePeer // it only has to be there
+	}
+	if err := coded(raftstore.RestoreBackup(s.dataDir, file, cluster)); err != nil {
+		if codeOf(err) == exitFailure { // the directory is in the way
+			err = withCode(exitConfig, err)
+		}
+		return err
+	}
+	report, err := raftstore.Check(s.dataDir)
+	if err != nil {
+		return coded(err)
+	}
+	fmt.Fprintf(p.stdout, "%s holds cluster %016x now, which is new. Next:\n"+
+		"1. See that no server of the old cluster runs, and none starts again.\n"+
+		"2. Start this one with its usual settings, without --initial-cluster and --join:\n"+
+		"     coordd serve --data-dir %s%s\n", s.dataDir, report.Cluster, s.dataDir, servedAs(s.cluster))
+	if s.cluster.name != "" {
+		fmt.Fprint(p.stdout, "3. Add the others with `coordd cluster add`, and start them with empty data directories.\n")
+	}
+	return nil
+}
+
+func servedAs(c clusterSettings) string {
+	text := ""
+	for _, flag := range [][2]string{{"name", c.name}, {"listen-peer", c.listen}, {"advertise-peer", c.advertise}} {
+		if flag[1] != "" {
+			text += " --" + flag[0] + " " + flag[1]
+		}
+	}
+	return text
+}
+
+func (p *program) clusterRecoverCommand() *cobra.Command {
+	options := []option{dataDirOption}
+	var yes bool
+	command := &cobra.Command{
+		Use:   "recover",
+		Short: "Go on with one server alone after the majority is lost for good",
+		Long: "Make the server of a data directory the only one of its cluster, for when so many\n" +
+			"others are lost for good that no majority is left. What only they had is lost. Take\n" +
+			"the survivor for which 'coordd check' shows the highest last term, and among those the\n" +
+			"highest last entry. No other server of the cluster may run, now or later. The server\n" +
+			"must be stopped. docs/cluster.md has the procedure.\n\n" + sourcesText,
+		Args: noArguments,
+		RunE: func(command *cobra.Command, _ []string) error {
+			s, values, err := resolve(options, command.Flags(), p.environment, p.uid)
+			if err != nil {
+				return err
+			}
+			return aboutDataDir(p.recoverAlone(s.dataDir, yes), s.dataDir, values)
+		},
+	}
+	command.Flags().BoolVar(&yes, "yes", false, "do it; without this the command only says what it would do")
+	addFlags(command.Flags(), options)
+	return command
+}
+
+func (p *program) recoverAlone(directory string, yes bool) error {
+	if err := refuseFile(directory); err != nil {
+		return coded(err)
+	}
+	survivor, err := raftstore.PlanForceSingle(directory)
+	if err != nil {
+		return coded(err)
+	}
+	if len(survivor.Others) == 0 {
+		return withCode(exitConfig, fmt.Errorf("%s is the only server of its cluster already: start it", cmp.Or(survivor.Name, "this")))
+	}
+	var others strings.Builder
+	for _, m := range survivor.Others {
+		fmt.Fprintf(&others, "  %s  %016x  %s\n", cmp.Or(m.Name, "-"), m.ID, m.PeerAddress)
+	}
+	fmt.Fprintf(p.stdout, "Server %s, %016x, of cluster %016x has everything up to entry %d of term %d.\n"+
+		"What the others acknowledged after that is lost. These are removed for ever and must not run any more:\n%s",
+		cmp.Or(survivor.Name, "-"), survivor.Member, survivor.Cluster, survivor.LastIndex, survivor.LastTerm, others.String())
+	if !yes {
+		return usageError("nothing was changed; give --yes if this is the survivor with the most, and the others are stopped for good")
+	}
+	if err := raftstore.ForceSingle(directory); err != nil {
+		return coded(err)
+	}
+	fmt.Fprint(p.stdout, "Done. Start this server as before, then add others with `coordd cluster add`.\n")
+	return nil
+}

@@ -1,0 +1,136 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/coordd/coordd/server/adminpb"
+)
+
+func (p *program) clusterStatusCommand() *cobra.Command {
+	command, f := p.clusterSubcommand("status", "Show the servers of the cluster, who leads, and who lags", clusterCallTimeout,
+		func(ctx context.Context, f *clusterFlags, client *adminClient, _ []string) error {
+			now := new(adminpb.ClusterStatus)
+			if err := client.cluster(ctx, "Status", &adminpb.ClusterStatusRequest{}, now); err != nil {
+				return err
+			}
+			if f.json {
+				return printStatusJSON(p.stdout, now)
+			}
+			return printStatus(p.stdout, now)
+		})
+	command.Flags().BoolVar(&f.json, "json", false, "print JSON")
+	return command
+}
+
+// clusterStatusText is a status as --json prints it. Ids are 16 hexadecimal digits.
+type clusterStatusText struct {
+	Cluster        string             `json:"cluster"`
+	Server         string             `json:"server"` // that was asked
+	ServerID       string             `json:"server_id"`
+	Leader         string             `json:"leader"` // id, empty without one
+	Term           uint64             `json:"term"`
+	Commit         uint64             `json:"commit"`
+	Applied        uint64             `json:"applied"`
+	CaughtUp       bool               `json:"caught_up"`
+	FreeBytes      uint64             `json:"free_bytes"`
+	ReserveBytes   uint64             `json:"reserve_bytes"`
+	DiskFull       bool               `json:"disk_full"`
+	LeaderAnswered bool               `json:"leader_answered"`
+	Members        []memberStatusText `json:"members"`
+}
+
+// memberStatusText is one member. Match, Lag and Active mean nothing unless the leader answered.
+type memberStatusText struct {
+	ID            string `json:"id"`
+	Name          string `json:"name"`
+	PeerAddress   string `json:"peer_address"`
+	ClientAddress string `json:"client_address"`
+	Role          string `json:"role"` // leader, voter or learner
+	Match         uint64 `json:"match"`
+	Lag           uint64 `json:"lag"`
+	Active        bool   `json:"active"`
+	Version       uint64 `json:"version"`
+}
+
+func printStatusJSON(w io.Writer, now *adminpb.ClusterStatus) error {
+	text := clusterStatusText{
+		Cluster: now.GetCluster(), Server: now.GetServerName(), ServerID: now.GetServerId(), Leader: now.GetLeader(),
+		Term: now.GetTerm(), Commit: now.GetCommit(), Applied: now.GetApplied(), CaughtUp: now.GetCaughtUp(),
+		FreeBytes: now.GetFreeBytes(), ReserveBytes: now.GetReserveBytes(), DiskFull: now.GetDiskFull(),
+		LeaderAnswered: now.GetLeaderAnswered(), Members: []memberStatusText{},
+	}
+	for _, m := range now.GetMembers() {
+		text.Members = append(text.Members, memberStatusText{
+			ID: m.GetId(), Name: m.GetName(), PeerAddress: m.GetPeerAddress(), ClientAddress: m.GetClientAddress(),
+			Role: roleText(m), Match: m.GetMatch(), Lag: m.GetLag(), Active: m.GetActive(), Version: m.GetVersion(),
+		})
+	}
+	encoder := json.NewEncoder(w)
+	encoder.SetIndent("", "  ")
+	return encoder.Encode(text)
+}
+
+func roleText(m *adminpb.ClusterMember) string {
+	switch m.GetRole() {
+	case adminpb.ClusterMember_ROLE_LEADER:
+		return "leader"
+	case adminpb.ClusterMember_ROLE_LEARNER:
+		return "learner"
+	}
+	return "voter"
+}
+
+// memberName is what a person calls the member with an id.
+func memberName(now *adminpb.ClusterStatus, id string) string {
+	for _, m := range now.GetMembers() {
+		if m.GetId() == id {
+			return cmp.Or(m.GetName(), id)
+		}
+	}
+	return id
+}
+
+func printStatus(w io.Writer, now *adminpb.ClusterStatus) error {
+	leader := "no leader"
+	if now.GetLeader() != "" {
+		leader = memberName(now, now.GetLeader()) + " leads"
+	}
+	fmt.Fprintf(w, "cluster %s: %s, term %d, entry %d is committed\n", now.GetCluster(), leader, now.GetTerm(), now.GetCommit())
+	state := "is not caught up"
+	if now.GetCaughtUp() {
+		state = "is caught up"
+	}
+	fmt.Fprintf(w, "asked %s: %s, entry %d is applied%s\n\n", cmp.Or(now.GetServerName(), now.GetServerId()), state, now.GetApplied(), diskText(now))
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "NAME\tID\tROLE\tACTIVE\tMATCH\tLAG\tVERSION\tPEER\tCLIENT")
+	for _, m := range now.GetMembers() {
+		active, match, lag := "?", "?", "?" // only the leader knows
+		if now.GetLeaderAnswered() {
+			active, match, lag = "no", fmt.Sprint(m.GetMatch()), fmt.Sprint(m.GetLag())
+			if m.GetActive() {
+				active = "yes"
+			}
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\n", cmp.Or(m.GetName(), "-"), m.GetId(), roleText(m), active, match, lag,
+			m.GetVersion(), cmp.Or(m.GetPeerAddress(), "-"), cmp.Or(m.GetClientAddress(), "-"))
+	}
+	return table.Flush()
+}
+
+func diskText(now *adminpb.ClusterStatus) string {
+	const mib = 1 << 20
+	switch {
+	case now.GetFreeBytes() == 0:
+		return ""
+	case now.GetDiskFull():
+		return fmt.Sprintf(", THE DISK IS NEARLY FULL: %d MiB free, %d MiB are the reserve", now.GetFreeBytes()/mib, now.GetReserveBytes()/mib)
+	}
+	return fmt.Sprintf(", %d MiB free on its disk", now.GetFreeBytes()/mib)
+}

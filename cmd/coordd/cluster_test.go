@@ -1,0 +1,203 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// clusterProcess is a server of a cluster as a process of its own.
+type clusterProcess struct {
+	*process
+	name, endpoint, peer, directory string
+}
+
+// freeAddress is a loopback address that nobody listens on.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+func newClusterProcess(t *testing.T, name string) *clusterProcess {
+	listen := freeAddress(t)
+	return &clusterProcess{name: name, endpoint: "grpc://" + listen + "/local", peer: freeAddress(t), directory: filepath.Join(t.TempDir(), name)}
+}
+
+// start runs the server; it does not wait until it is ready.
+func (c *clusterProcess) start(t *testing.T, more ...string) {
+	t.Helper()
+	listen := strings.TrimSuffix(strings.TrimPrefix(c.endpoint, "grpc://"), "/local")
+	c.process = spawn(t, append([]string{"serve", "--name", c.name, "--listen", listen, "--listen-peer", c.peer,
+		"--data-dir", c.directory, "--insecure-peers"}, more...)...)
+}
+
+// coordd runs a command to its end and returns its stdout; it must end with the given code and say the parts on stderr.
+func coordd(t *testing.T, want exitCode, args []string, parts ...string) string {
+	t.Helper()
+	p := spawn(t, args...)
+	code, lines := p.exit(t)
+	if code != want {
+		t.Fatalf("coordd %s: exit code %d, want %d\n%s\n%s", strings.Join(args, " "), code, want, strings.Join(lines, "\n"), p.log.String())
+	}
+	inOrder(t, p.log.String(), parts)
+	return strings.Join(lines, "\n")
+}
+
+// cluster runs a `coordd cluster` command on a server.
+func (c *clusterProcess) cluster(t *testing.T, want exitCode, args ...string) string {
+	t.Helper()
+	return coordd(t, want, append(append([]string{"cluster"}, args...), "--endpoint", c.endpoint))
+}
+
+func (c *clusterProcess) status(t *testing.T) (now clusterStatusText) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(c.cluster(t, exitOK, "status", "--json")), &now); err != nil {
+		t.Fatal(err)
+	}
+	return now
+}
+
+// startThree starts a cluster of a, b and c.
+func startThree(t *testing.T) []*clusterProcess {
+	t.Helper()
+	var servers []*clusterProcess
+	var initial []string
+	for _, name := range []string{"a", "b", "c"} {
+		server := newClusterProcess(t, name)
+		servers = append(servers, server)
+		initial = append(initial, name+"="+server.peer)
+	}
+	for _, server := range servers {
+		server.start(t, "--initial-cluster", strings.Join(initial, ","))
+	}
+	for _, server := range servers {
+		server.ready(t)
+	}
+	return servers
+}
+
+func (c *clusterProcess) addUser(t *testing.T, name string) {
+	t.Helper()
+	password := filepath.Join(t.TempDir(), "password")
+	if err := os.WriteFile(password, []byte("secret\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	coordd(t, exitOK, []string{"user", "add", name, "--endpoint", c.endpoint, "--new-password-file", password})
+}
+
+func (c *clusterProcess) wantUsers(t *testing.T, want ...string) {
+	t.Helper()
+	inOrder(t, coordd(t, exitOK, []string{"user", "list", "--endpoint", c.endpoint}), want)
+}
+
+// TestClusterCommands goes through the life of a cluster: three servers, a fourth is added and removed again, a backup
+// is made and restored, and at last one server goes on alone.
+func TestClusterCommands(t *testing.T) {
+	servers := startThree(t)
+	a, b, c := servers[0], servers[1], servers[2]
+	b.addUser(t, "alice")
+	inOrder(t, b.cluster(t, exitOK, "status"), []string{"leads, term", "asked b", "is caught up", "NAME", "a ", a.peer})
+
+	d := newClusterProcess(t, "d")
+	inOrder(t, b.cluster(t, exitOK, "add", "d", d.peer), []string{"d was added", "--join", a.peer, "promote d --wait"})
+	d.start(t, "--join", a.peer+","+b.peer)
+	d.ready(t)
+	inOrder(t, c.cluster(t, exitOK, "promote", "d", "--wait"), []string{"d has a vote"})
+	inOrder(t, a.cluster(t, exitOK, "transfer-leader", "d"), []string{"d leads"})
+	now := c.status(t)
+	if len(now.Members) != 4 || !now.LeaderAnswered || !now.CaughtUp || now.Server != "c" {
+		t.Errorf("the status is %+v", now)
+	}
+	for _, m := range now.Members {
+		if want := map[bool]string{true: "leader", false: "voter"}[m.Name == "d"]; m.Role != want || !m.Active {
+			t.Errorf("the member is %+v, want a %s", m, want)
+		}
+	}
+	d.wantUsers(t, "alice")
+
+	inOrder(t, a.cluster(t, exitOK, "remove", "d"), []string{"d was removed"})
+	d.wantExit(t, exitRemoved, "msg=serving", "coordd: this member was removed from the cluster", "added again")
+	a.cluster(t, exitFailure, "remove", "d")
+	d.start(t)
+	d.wantExit(t, exitRemoved, "coordd: this member was removed from the cluster")
+
+	backup := filepath.Join(t.TempDir(), "backup")
+	b.addUser(t, "bob")
+	inOrder(t, b.cluster(t, exitOK, "snapshot", "--to", backup), []string{backup, "bytes, everything up to entry", now.Cluster, "--check"})
+	b.cluster(t, exitConfig, "snapshot", "--to", backup)
+	if _, err := os.Stat(backup + partialSuffix); err == nil {
+		t.Error("the partial backup is still there")
+	}
+	b.addUser(t, "carol")
+	restoreElsewhere(t, backup, now.Cluster)
+	recoverAlone(t, servers)
+}
+
+// restoreElsewhere restores a backup with two users, into a directory that must be empty, and adds a second server.
+func restoreElsewhere(t *testing.T, backup, oldCluster string) {
+	inOrder(t, coordd(t, exitOK, []string{"cluster", "restore", "--from", backup, "--check"}), []string{backup, "is sound", oldCluster})
+	content, err := os.ReadFile(backup)
+	if err != nil {
+		t.Fatal(err)
+	}
+	content[len(content)/2] ^= 1
+	damaged := backup + "-damaged"
+	if err := os.WriteFile(damaged, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r := newClusterProcess(t, "r")
+	restore := func(from string) []string {
+		return []string{"cluster", "restore", "--from", from, "--data-dir", r.directory, "--name", "r", "--listen-peer", r.peer}
+	}
+	coordd(t, exitStorage, restore(damaged), damaged)
+	if _, err := os.Stat(r.directory); err == nil {
+		t.Error("a damaged backup left a directory behind")
+	}
+	inOrder(t, coordd(t, exitOK, restore(backup)), []string{"is sound", "holds cluster", "coordd serve --data-dir " + r.directory, "--name r"})
+	coordd(t, exitConfig, restore(backup), r.directory, "has data")
+	r.start(t)
+	r.ready(t)
+	r.wantUsers(t, "alice", "bob")
+	if now := r.status(t); now.Cluster == oldCluster || len(now.Members) != 1 || now.Members[0].Name != "r" {
+		t.Errorf("the status is %+v", now)
+	}
+	s := newClusterProcess(t, "s")
+	s.start(t, "--join", r.peer) // it waits until it is added
+	r.cluster(t, exitOK, "add", "s", s.peer)
+	s.ready(t)
+	r.cluster(t, exitOK, "promote", "s", "--wait")
+	s.wantUsers(t, "alice", "bob")
+}
+
+// recoverAlone loses two of three servers, and has the third go on.
+func recoverAlone(t *testing.T, servers []*clusterProcess) {
+	a := servers[0]
+	args := []string{"cluster", "recover", "--data-dir", a.directory}
+	coordd(t, exitConfig, args, "in use by another process")
+	for _, server := range servers {
+		server.command.Process.Signal(syscall.SIGKILL)
+		server.exit(t)
+	}
+	inOrder(t, coordd(t, exitOK, []string{"check", "--data-dir", a.directory}), []string{"log entries", "last term"})
+	inOrder(t, coordd(t, exitUsage, args, "nothing was changed", "--yes"), []string{"Server a", "everything up to entry", "lost", "b ", "c "})
+	coordd(t, exitOK, append(args, "--yes"))
+	coordd(t, exitConfig, args, "only server of its cluster already")
+	a.start(t)
+	a.ready(t)
+	a.wantUsers(t, "alice", "bob", "carol")
+	if now := a.status(t); len(now.Members) != 1 || now.Leader != now.ServerID {
+		t.Errorf("the status is %+v", now)
+	}
+	servers[1].start(t)
+	servers[1].wantExit(t, exitRemoved, fmt.Sprintf("coordd: %s", "this member was removed from the cluster"))
+}

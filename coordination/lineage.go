@@ -1,0 +1,68 @@
+package coordination
+
+import (
+	"maps"
+	"slices"
+)
+
+// LineageJump is how far every counter moves when the state is continued from a point in its past. It is more than any
+// server can have given out since then.
+const LineageJump = 1 << 40
+
+// BeginLineage says that the state was restored from a backup, or recovered without the servers that had the newest
+// entries: numbers that were given out since are not known here. All counters jump forward, so that no session id and no
+// order id, which fences, ever comes twice (§0.2). It is void in a machine that has begun this lineage already, so a
+// leader may propose it again.
+type BeginLineage struct {
+	// Lineage names what was restored; it is never 0 and never twice the same.
+	Lineage uint64
+}
+
+func (*BeginLineage) subject() (NodeID, SessionID) { return 0, 0 }
+
+// Lineage is that of the last BeginLineage, 0 without one.
+func (m *Machine) Lineage() uint64 { return m.lineage.id }
+
+// lineage is part of the machine's own row.
+type lineage struct {
+	id   uint64
+	base uint64 // what the counters of a new node begin behind; it grows with every lineage
+}
+
+// beginLineage moves the counters of all nodes, and of those to come: a path that was made after the restored moment may
+// be made again, and clients cannot tell.
+func (m *Machine) beginLineage(c *BeginLineage) {
+	if c.Lineage == 0 || c.Lineage == m.lineage.id {
+		return
+	}
+	m.lineage = lineage{id: c.Lineage, base: m.lineage.base + LineageJump}
+	m.nextNode += LineageJump
+	for _, id := range slices.Sorted(maps.Keys(m.nodes)) {
+		n := m.nodes[id]
+		n.touch(n)
+		n.nextSession += LineageJump
+		n.nextSemaphore += LineageJump
+		n.nextOrder += LineageJump
+	}
+}
+
+// startAt gives a new node its first numbers.
+func (n *node) startAt(l lineage) {
+	n.nextSession += SessionID(l.base)
+	n.nextSemaphore += SemaphoreID(l.base)
+	n.nextOrder += OrderID(l.base)
+}
+
+// row is the machine's own row without its digest.
+func (l lineage) row(index Index, nextNode NodeID) MachineRow {
+	return MachineRow{Index: index, NextNode: nextNode, Lineage: l.id, CounterBase: l.base}
+}
+
+// BeginLineage is the first thing asked of a new leader, with the lineage of the stored log. A log that was restored
+// since the machine's last lineage gets the command that moves the counters, before any other of the term: so no number
+// that was given out and lost is given out again, whatever crashes when.
+func (l *Leader) BeginLineage(lineage uint64) {
+	if lineage != 0 && lineage != l.machine.lineage.id {
+		l.out.Commands = append(l.out.Commands, &BeginLineage{Lineage: lineage})
+	}
+}

@@ -1,0 +1,98 @@
+package raftstore
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"go.etcd.io/bbolt"
+)
+
+// Survivor is a member that ForceSingle makes, or would make, the only one of its cluster.
+type Survivor struct {
+	Cluster, Member     uint64
+	Name                string // empty if it has none
+	LastIndex, LastTerm uint64 // its newest entry; what is newer elsewhere is lost
+	Others              []Member
+}
+
+// PlanForceSingle says what ForceSingle would do to a directory, and changes nothing. Errors: ErrLocked,
+// *CorruptionError, *FormatError, and those of the operating system.
+func PlanForceSingle(dir string) (Survivor, error) {
+	if _, err := os.Stat(dir); err != nil {
+		return Survivor{}, err
+	}
+	lock, err := shareDirectory(dir)
+	if err != nil {
+		return Survivor{}, err
+	}
+	if lock != nil {
+		defer lock.Close()
+	}
+	s, _, err := planForce(dir)
+	return s, err
+}
+
+// ForceSingle makes the member in dir the only one of its cluster, for when so many others are lost for good that no
+// majority is left. It is for a stopped server. Entries that were not committed anywhere else become committed;
+// entries that only others had are lost, so the directory gets a new Lineage. The other members are removed: they are
+// refused if they come back, and must not be running, for they would go on as a second cluster with the same sessions.
+// Of several that are left, take the one whose Check reports the highest last term, and among those the highest last
+// entry. Errors: those of PlanForceSingle.
+func ForceSingle(dir string) error {
+	lock, err := lockDirectory(dir)
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	_, meta, err := planForce(dir)
+	if err != nil {
+		return err
+	}
+	db, err := openBolt(filepath.Join(dir, stateFile), 0)
+	if err != nil {
+		return err
+	}
+	err = commitBolt(&disk{}, db, func(tx *bbolt.Tx) error {
+		b, err := mustBucket(tx, metaBucket)
+		if err != nil {
+			return err
+		}
+		return b.Put([]byte(checkpointKey), meta.encode())
+	})
+	return errors.Join(err, db.Close())
+}
+
+// planForce reads the directory and returns the checkpoint record that makes its member the only one.
+func planForce(dir string) (Survivor, checkpointMeta, error) {
+	img, err := examine(dir)
+	if err != nil {
+		return Survivor{}, checkpointMeta{}, err
+	}
+	self, meta := img.identity.Member, img.state.meta
+	old := meta.Conf
+	if !old.has(self) {
+		return Survivor{}, meta, fmt.Errorf("%s: this member was not part of the cluster as of its last checkpoint", dir)
+	}
+	s := Survivor{Cluster: img.identity.Cluster, Member: self}
+	s.LastIndex, s.LastTerm = img.newest()
+	meta.Forced, meta.Lineage = s.LastIndex, randomID()
+	meta.Conf = confRecord{Voters: []uint64{self}, Removed: slices.Clone(old.Removed)}
+	if m := old.member(self); m != nil {
+		meta.Conf.Members, s.Name = []memberRecord{*m}, m.Name
+	}
+	for _, id := range slices.Concat(old.Voters, old.Learners, old.VotersOutgoing) {
+		if id == self || slices.Contains(meta.Conf.Removed, id) {
+			continue
+		}
+		meta.Conf.Removed = append(meta.Conf.Removed, id)
+		other := Member{ID: id, Learner: slices.Contains(old.Learners, id)}
+		if m := old.member(id); m != nil {
+			other.Name, other.PeerAddress, other.ClientAddress = m.Name, m.Peer, m.Client
+		}
+		s.Others = append(s.Others, other)
+	}
+	return s, meta, nil
+}

@@ -1,0 +1,88 @@
+package raftstore
+
+import (
+	"context"
+	"slices"
+)
+
+// Status is what a member knows about its cluster at one moment.
+type Status struct {
+	Term   uint64
+	Leader uint64 // 0: unknown
+	// Commit is the last entry that this member knows to be committed, Applied the last that its handler has dealt with.
+	Commit, Applied uint64
+	Members         []Member // as Members, but fresh
+	// FreeBytes is the free space of the data directory's file system, 0 if it is unknown. Below ReserveBytes (0: no
+	// reserve) no more commands are taken, which is what Full says.
+	FreeBytes, ReserveBytes uint64
+	Full                    bool
+}
+
+// Status asks the raft goroutine. Errors: ErrStopped, that of ctx.
+func (s *Store) Status(ctx context.Context) (Status, error) {
+	result := make(chan Status, 1)
+	s.inbox.put(func(m *mail) { m.tasks = append(m.tasks, func(l *loop) { result <- l.status() }) })
+	select {
+	case status := <-result:
+		status.Full, status.ReserveBytes = s.full.Load(), s.cfg.ReserveBytes
+		if !s.cfg.InMemory {
+			status.FreeBytes, _ = s.cfg.FreeSpace(s.cfg.Dir)
+		}
+		return status, nil
+	case <-ctx.Done():
+		return Status{}, ctx.Err()
+	case <-s.done:
+		return Status{}, ErrStopped
+	}
+}
+
+func (l *loop) status() Status {
+	l.stale = true
+	l.show()
+	basic := l.node.BasicStatus()
+	return Status{
+		Term: basic.GetTerm(), Leader: basic.Lead, Commit: basic.GetCommit(), Applied: l.s.applied.Load(),
+		Members: l.s.Members(),
+	}
+}
+
+// QuorumWithout tells whether a majority of the voters other than id was heard of lately. Only a leader knows.
+func (s Status) QuorumWithout(id uint64) bool {
+	voters, active := 0, 0
+	for _, m := range s.Members {
+		if m.ID == id || m.Learner {
+			continue
+		}
+		voters++
+		if m.Active {
+			active++
+		}
+	}
+	return active > voters/2
+}
+
+// Member returns the member with an id.
+func (s Status) Member(id uint64) (Member, bool) {
+	at := slices.IndexFunc(s.Members, func(m Member) bool { return m.ID == id })
+	if at < 0 {
+		return Member{}, false
+	}
+	return s.Members[at], true
+}
+
+// WantCheckpoint makes CheckpointDue true, once no other checkpoint is being written, until one as of index or later has
+// begun.
+func (s *Store) WantCheckpoint(index uint64) {
+	for {
+		old := s.wanted.Load()
+		if index <= old || s.wanted.CompareAndSwap(old, index) {
+			return
+		}
+	}
+}
+
+// AwaitCheckpoint returns once a checkpoint as of index or later is durable. It does not see to it that there is one,
+// see WantCheckpoint. Errors: ErrStopped, that of ctx.
+func (s *Store) AwaitCheckpoint(ctx context.Context, index uint64) error {
+	return s.watch(ctx, func(*loop) error { return nil }, func(*loop) bool { return s.stored.Load() >= index })
+}

@@ -1,0 +1,100 @@
+package raftstore
+
+import (
+	"context"
+	"path/filepath"
+	"testing"
+)
+
+// A checkpoint that is wanted is due, although nothing else calls for it, until one as new has begun.
+func TestWantedCheckpoint(t *testing.T) {
+	s := open(t, smallConfig(filepath.Join(t.TempDir(), "data")))
+	defer stop(t, s)
+	r := start(t, s)
+	propose(t, r, r.lead(t), "one")
+	if s.CheckpointDue() {
+		t.Fatal("a checkpoint is due at once")
+	}
+	if err := s.AwaitCheckpoint(t.Context(), 0); err != nil {
+		t.Errorf("what is stored already: %v", err)
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := s.AwaitCheckpoint(ended, r.last()); err == nil {
+		t.Error("a checkpoint that nobody wrote")
+	}
+	s.WantCheckpoint(r.last())
+	s.WantCheckpoint(1)
+	if !s.CheckpointDue() {
+		t.Error("the wanted checkpoint is not due")
+	}
+	checkpoint(t, r, row("key", "value"))
+	if err := s.AwaitCheckpoint(t.Context(), r.last()); err != nil {
+		t.Error(err)
+	}
+	if s.CheckpointDue() {
+		t.Error("the wanted checkpoint is due again")
+	}
+}
+
+func TestStatusOfOne(t *testing.T) {
+	s := open(t, smallConfig(filepath.Join(t.TempDir(), "data")))
+	defer stop(t, s)
+	r := start(t, s)
+	propose(t, r, r.lead(t), "one")
+	got, err := s.Status(t.Context())
+	if err != nil || got.Term == 0 || got.Leader != s.Member() || got.Commit != r.last() || got.Applied != r.last() || got.FreeBytes == 0 {
+		t.Errorf("the status is %+v, %v", got, err)
+	}
+	if m, found := got.Member(s.Member()); !found || !m.Leader || m.Match != r.last() || !m.Active {
+		t.Errorf("this member is %+v, %v", m, found)
+	}
+	if _, found := got.Member(1); found {
+		t.Error("a member that is not there")
+	}
+}
+
+func TestQuorumWithout(t *testing.T) {
+	a, b, c := Member{ID: 1, Active: true}, Member{ID: 2, Active: true}, Member{ID: 3}
+	learner := Member{ID: 4, Active: true, Learner: true}
+	for _, test := range []struct {
+		members []Member
+		without uint64
+		want    bool
+	}{
+		{[]Member{a}, 1, false},
+		{[]Member{a, b}, 1, true},
+		{[]Member{a, b, c}, 3, true},
+		{[]Member{a, b, c}, 1, false},
+		{[]Member{a, b, c, learner}, 1, false},
+		{[]Member{a, learner}, 4, true},
+	} {
+		if got := (Status{Members: test.members}).QuorumWithout(test.without); got != test.want {
+			t.Errorf("%v without %d: %v", test.members, test.without, got)
+		}
+	}
+}
+
+// A member that was made the only one elects itself although its log has committed membership entries that are not
+// applied when it starts.
+func TestForcedWithPendingMembership(t *testing.T) {
+	t.Parallel()
+	c := newTestCluster(t, 3, 320)
+	id := c.join("d")
+	c.onLeader("remove d", func(ctx context.Context, s *Store) error { return s.Remove(ctx, id) })
+	c.kill("d")
+	c.put("one")
+	for range 3 { // each new term stores the commit index
+		c.onLeader("transfer", func(ctx context.Context, s *Store) error { return s.TransferLeader(ctx, 0) })
+		c.settle()
+	}
+	for _, name := range []string{"a", "b", "c"} {
+		c.kill(name)
+	}
+	if err := ForceSingle(c.cfgs["a"].Dir); err != nil {
+		t.Fatal(err)
+	}
+	c.names = []string{"a"}
+	c.start("a")
+	c.put("two")
+}

@@ -1,0 +1,172 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/coordd/coordd/raftstore"
+	"github.com/coordd/coordd/server/adminpb"
+)
+
+// clusterPeerName is what clusterService calls on the leader. It is on the listener for other servers only, who are
+// trusted: the server that a client talks to has checked its rights.
+const clusterPeerName = "coordd.relay.v1.Cluster"
+
+// clusterLeader changes the cluster where this server leads; elsewhere it answers errLeadsElsewhere.
+type clusterLeader struct{ *Server }
+
+var clusterPeerDesc = grpc.ServiceDesc{
+	ServiceName: clusterPeerName,
+	HandlerType: (*any)(nil),
+	Methods: []grpc.MethodDesc{
+		method(clusterPeerName, "Status", clusterLeader.status), method(clusterPeerName, "Add", clusterLeader.add),
+		method(clusterPeerName, "Promote", clusterLeader.promote), method(clusterPeerName, "Remove", clusterLeader.remove),
+		method(clusterPeerName, "TransferLeader", clusterLeader.transferLeader),
+	},
+}
+
+// promotePoll is how often a promotion that waits looks at the learner again.
+const promotePoll = 100 * time.Millisecond
+
+func (s clusterLeader) add(ctx context.Context, r *adminpb.AddMemberRequest) (*adminpb.AddMemberResponse, error) {
+	ctx, cancel := inTime(ctx)
+	defer cancel()
+	if s.streams.localLink() == nil {
+		return nil, errLeadsElsewhere
+	}
+	if s.config.Cluster.ListenPeer == "" {
+		return nil, status.Error(codes.FailedPrecondition,
+			"This server does not listen for others: start it with --name, --listen-peer and its peer certificate first")
+	}
+	id, err := s.store.AddLearner(ctx, r.GetName(), r.GetPeerAddress())
+	if err != nil {
+		return nil, s.changeRefused(ctx, "add "+r.GetName(), err)
+	}
+	s.config.Logger.Info("a server was added as a learner", "name", r.GetName(), "id", idText(id), "peer", r.GetPeerAddress())
+	return &adminpb.AddMemberResponse{Id: idText(id)}, nil
+}
+
+func (s clusterLeader) promote(ctx context.Context, r *adminpb.PromoteMemberRequest) (*adminpb.PromoteMemberResponse, error) {
+	ctx, cancel := inTime(ctx)
+	defer cancel()
+	if s.streams.localLink() == nil {
+		return nil, errLeadsElsewhere
+	}
+	m, err := s.findMember(r.GetMember())
+	if err != nil {
+		return nil, err
+	}
+	for {
+		err := s.store.Promote(ctx, m.ID)
+		if err == nil {
+			s.config.Logger.Info("a server has a vote now", "name", m.Name, "id", idText(m.ID))
+			return &adminpb.PromoteMemberResponse{}, nil
+		}
+		refusal := s.changeRefused(ctx, "promote "+nameOf(m), err)
+		if !r.GetWait() || !errors.Is(err, raftstore.ErrBehind) {
+			return nil, refusal
+		}
+		select {
+		case <-ctx.Done():
+			return nil, refusal
+		case <-time.After(promotePoll):
+		}
+	}
+}
+
+// remove removes another member. If it is to remove itself it hands over the leadership, and the next leader is asked.
+func (s clusterLeader) remove(ctx context.Context, r *adminpb.RemoveMemberRequest) (*adminpb.RemoveMemberResponse, error) {
+	ctx, cancel := inTime(ctx)
+	defer cancel()
+	if s.streams.localLink() == nil {
+		return nil, errLeadsElsewhere
+	}
+	m, err := s.findMember(r.GetMember())
+	if err != nil {
+		return nil, err
+	}
+	what := "remove " + nameOf(m)
+	if m.ID == s.store.Member() {
+		now, err := s.store.Status(ctx)
+		if err != nil {
+			return nil, s.changeRefused(ctx, what, err)
+		}
+		if !now.QuorumWithout(m.ID) {
+			return nil, s.changeRefused(ctx, what, raftstore.ErrQuorum)
+		}
+		if err := s.store.TransferLeader(ctx, 0); err != nil {
+			return nil, s.changeRefused(ctx, what, err)
+		}
+		return nil, errLeadsElsewhere
+	}
+	if err := s.store.Remove(ctx, m.ID); err != nil {
+		return nil, s.changeRefused(ctx, what, err)
+	}
+	s.config.Logger.Info("a server was removed", "name", m.Name, "id", idText(m.ID))
+	return &adminpb.RemoveMemberResponse{}, nil
+}
+
+func (s clusterLeader) transferLeader(ctx context.Context, r *adminpb.TransferLeaderRequest) (*adminpb.TransferLeaderResponse, error) {
+	ctx, cancel := inTime(ctx)
+	defer cancel()
+	if s.streams.localLink() == nil {
+		return nil, errLeadsElsewhere
+	}
+	var to raftstore.Member
+	if r.GetTo() != "" {
+		var err error
+		if to, err = s.findMember(r.GetTo()); err != nil {
+			return nil, err
+		}
+		switch {
+		case to.ID == s.store.Member():
+			return &adminpb.TransferLeaderResponse{Leader: idText(to.ID)}, nil
+		case to.Learner:
+			return nil, status.Errorf(codes.FailedPrecondition, "%s has no vote and cannot lead: promote it first", nameOf(to))
+		}
+	}
+	if err := s.store.TransferLeader(ctx, to.ID); err != nil {
+		return nil, s.changeRefused(ctx, "hand over the leadership", err)
+	}
+	for {
+		if leader := s.store.Leader(); leader != 0 {
+			return &adminpb.TransferLeaderResponse{Leader: idText(leader)}, nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil, s.nobodyLeads(false)
+		case <-time.After(leaderPoll):
+		}
+	}
+}
+
+// changeRefused is an error of the store as the caller gets it: what was refused, and what to do.
+func (s *Server) changeRefused(ctx context.Context, what string, err error) error {
+	refusal := func(code codes.Code, advice string) error {
+		return status.Error(code, fmt.Sprintf("Cannot %s: %s", what, advice))
+	}
+	switch {
+	case errors.Is(err, raftstore.ErrNotLeader): // it did when the change began
+		return status.Error(codes.Unavailable, "The leader changed")
+	case errors.Is(err, raftstore.ErrQuorum):
+		return refusal(codes.FailedPrecondition, "fewer servers can be reached than a majority would need afterwards; "+
+			"bring the others back first, `coordd cluster status` shows who is missing")
+	case errors.Is(err, raftstore.ErrBehind):
+		return refusal(codes.FailedPrecondition, "it has not got all data yet; see that it runs, and wait (promote --wait)")
+	case errors.Is(err, raftstore.ErrTaken):
+		return refusal(codes.AlreadyExists, "another server of the cluster has this name or this peer address; remove that one first")
+	case errors.Is(err, raftstore.ErrNotMember):
+		return refusal(codes.NotFound, "the cluster has no such server")
+	case errors.Is(err, raftstore.ErrStopped):
+		return status.Error(codes.Unavailable, errStopped.Error())
+	case ctx.Err() != nil:
+		return refusal(codes.DeadlineExceeded, "not done in time; it may still happen, see `coordd cluster status`")
+	}
+	return refusal(codes.FailedPrecondition, err.Error())
+}

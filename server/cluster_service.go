@@ -1,0 +1,245 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/coordd/coordd/raftstore"
+	"github.com/coordd/coordd/server/adminpb"
+)
+
+// clusterServiceName is coordd's own service for the servers of a cluster, of adminpb/cluster.proto.
+const clusterServiceName = "coordd.admin.v1.Cluster"
+
+// clusterService answers administrators, on any server. What only the leader can do goes to clusterLeader there.
+type clusterService struct{ *Server }
+
+var clusterServiceDesc = grpc.ServiceDesc{
+	ServiceName: clusterServiceName,
+	HandlerType: (*any)(nil),
+	Metadata:    "server/adminpb/cluster.proto",
+	Methods: []grpc.MethodDesc{
+		method(clusterServiceName, "Status", clusterService.status), method(clusterServiceName, "Add", clusterService.add),
+		method(clusterServiceName, "Promote", clusterService.promote), method(clusterServiceName, "Remove", clusterService.remove),
+		method(clusterServiceName, "TransferLeader", clusterService.transferLeader),
+	},
+	Streams: []grpc.StreamDesc{{StreamName: "Snapshot", ServerStreams: true,
+		Handler: func(service any, stream grpc.ServerStream) error {
+			request := new(adminpb.SnapshotRequest)
+			if err := stream.RecvMsg(request); err != nil {
+				return err
+			}
+			return service.(clusterService).snapshot(stream)
+		}}},
+}
+
+var errNotClusterAdministrator = status.Error(codes.PermissionDenied,
+	"Only administrators may manage the cluster; while authentication is not required, so may everybody on the machine that the server runs on")
+
+// administer refuses callers who may not manage the cluster.
+func (s clusterService) administer(ctx context.Context) error {
+	if !s.auth.required && fromLoopback(ctx) || s.group.access.accounts().IsAdministrator(identityOf(ctx).name) {
+		return nil
+	}
+	return errNotClusterAdministrator
+}
+
+func (s clusterService) add(ctx context.Context, r *adminpb.AddMemberRequest) (*adminpb.AddMemberResponse, error) {
+	if err := s.administer(ctx); err != nil {
+		return nil, err
+	}
+	if err := validMember(r.GetName(), r.GetPeerAddress()); err != nil {
+		return nil, status.Error(codes.InvalidArgument, err.Error())
+	}
+	answer, unclear, err := onLeader(ctx, s.Server, "Add", r, clusterLeader.add)
+	if unclear && status.Code(err) == codes.AlreadyExists {
+		if m := s.memberWith(r.GetName(), r.GetPeerAddress()); m != nil { // by an attempt whose answer was lost
+			return &adminpb.AddMemberResponse{Id: idText(m.ID)}, nil
+		}
+	}
+	return answer, err
+}
+
+func validMember(name, address string) error {
+	if name == "" || len(name) > 64 || strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r > '~' || r == ',' || r == '=' }) {
+		return fmt.Errorf("name %q: want up to 64 printable ASCII characters without spaces, commas and equal signs", name)
+	}
+	host, port, err := net.SplitHostPort(address)
+	if err != nil || host == "" || len(address) > 255 || validPort(port, 1) != nil {
+		return fmt.Errorf("peer address %q: want HOST:PORT with a port from 1 to 65535", address)
+	}
+	return nil
+}
+
+func (s *Server) memberWith(name, address string) *raftstore.Member {
+	for _, m := range s.store.Members() {
+		if m.Name == name && m.PeerAddress == address {
+			return &m
+		}
+	}
+	return nil
+}
+
+func (s clusterService) promote(ctx context.Context, r *adminpb.PromoteMemberRequest) (*adminpb.PromoteMemberResponse, error) {
+	if err := s.administer(ctx); err != nil {
+		return nil, err
+	}
+	answer, _, err := onLeader(ctx, s.Server, "Promote", r, clusterLeader.promote)
+	return answer, err
+}
+
+func (s clusterService) remove(ctx context.Context, r *adminpb.RemoveMemberRequest) (*adminpb.RemoveMemberResponse, error) {
+	if err := s.administer(ctx); err != nil {
+		return nil, err
+	}
+	// Another member may get the name while this goes on, but never the id.
+	resolved := &adminpb.RemoveMemberRequest{Member: r.GetMember()}
+	if m, err := s.findMember(r.GetMember()); err == nil {
+		resolved.Member = idText(m.ID)
+	}
+	answer, unclear, err := onLeader(ctx, s.Server, "Remove", resolved, clusterLeader.remove)
+	switch {
+	case unclear && status.Code(err) == codes.NotFound, err != nil && s.removed(resolved.Member):
+		return &adminpb.RemoveMemberResponse{}, nil // by an attempt whose answer was lost
+	case status.Code(err) == codes.NotFound:
+		err = s.noSuchMember(r.GetMember())
+	}
+	return answer, err
+}
+
+// removed tells whether this server is the member with an id and has been removed.
+func (s *Server) removed(id string) bool {
+	return id == idText(s.store.Member()) && errors.Is(s.Err(), raftstore.ErrRemoved)
+}
+
+func (s clusterService) transferLeader(ctx context.Context, r *adminpb.TransferLeaderRequest) (*adminpb.TransferLeaderResponse, error) {
+	if err := s.administer(ctx); err != nil {
+		return nil, err
+	}
+	answer, _, err := onLeader(ctx, s.Server, "TransferLeader", r, clusterLeader.transferLeader)
+	return answer, err
+}
+
+// errLeadsElsewhere is how clusterLeader says that it did nothing because another server leads; it never reaches a client.
+var errLeadsElsewhere = status.Error(codes.Aborted, "another server leads")
+
+// onLeader makes a call on the leader, wherever it is. It waits for one until ctx ends, or for leaderPatience. unclear
+// says that an attempt before the last one may have succeeded.
+func onLeader[Request, Response any](ctx context.Context, s *Server, method string, r *Request,
+	local func(clusterLeader, context.Context, *Request) (*Response, error)) (answer *Response, unclear bool, err error) {
+	ctx, cancel := inTime(ctx)
+	defer cancel()
+	for {
+		news := s.member.awaitNews()
+		if leader := s.leaderAddress(); leader != "" {
+			answer = new(Response)
+			err = s.askLeader(ctx, leader, method, r, answer)
+		} else {
+			answer, err = local(clusterLeader{s}, ctx, r)
+		}
+		switch code := status.Code(err); {
+		case code == codes.Aborted:
+		case code == codes.Unavailable, code == codes.Canceled && ctx.Err() == nil: // the leader went away
+			unclear = true
+		default:
+			return answer, unclear, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, unclear, s.nobodyLeads(unclear)
+		case <-s.group.over:
+			return nil, unclear, status.Error(codes.Unavailable, errStopped.Error())
+		case <-news:
+		case <-time.After(leaderRetry):
+		}
+	}
+}
+
+// leaderAddress is where the leader listens for other servers; empty if it is this server, or unknown.
+func (s *Server) leaderAddress() string {
+	leader := s.store.Leader()
+	if leader == s.store.Member() {
+		return ""
+	}
+	return s.member.address(leader)
+}
+
+// askLeader has a connection of its own: that of the relay is closed as soon as another server leads, and with it the
+// answer to a change that makes another server lead.
+func (s *Server) askLeader(ctx context.Context, address, method string, request, response any) error {
+	conn, err := s.store.DialPeer(address)
+	if err != nil {
+		return status.Error(codes.Internal, err.Error())
+	}
+	defer conn.Close()
+	return conn.Invoke(ctx, "/"+clusterPeerName+"/"+method, request, response)
+}
+
+// leaderRetry is how soon a change is tried again at a leader that went away without another being heard of.
+const leaderRetry = 100 * time.Millisecond
+
+// answerMargin is how long before a caller's deadline it gets its answer at the latest, so that it learns the reason.
+const answerMargin = 200 * time.Millisecond
+
+// inTime bounds a call to an answer that comes before its deadline, or leaderPatience from now if it has none.
+func inTime(ctx context.Context) (context.Context, context.CancelFunc) {
+	deadline, bounded := ctx.Deadline()
+	if !bounded {
+		return context.WithTimeout(ctx, leaderPatience)
+	}
+	return context.WithDeadline(ctx, deadline.Add(-min(answerMargin, time.Until(deadline)/4)))
+}
+
+// nobodyLeads is the answer to a change for which there was no leader in time.
+func (s *Server) nobodyLeads(unclear bool) error {
+	text := "No leader: fewer servers can be reached than a majority needs; `coordd cluster status` on each shows which are up"
+	if unclear {
+		text = "The leader went away during the change: it may or may not have been made, see `coordd cluster status`"
+	}
+	return status.Error(codes.Unavailable, text)
+}
+
+// findMember finds a member by name or by id.
+func (s *Server) findMember(text string) (raftstore.Member, error) {
+	members := s.store.Members()
+	for _, m := range members {
+		if m.Name != "" && m.Name == text {
+			return m, nil
+		}
+	}
+	if id, err := strconv.ParseUint(text, 16, 64); err == nil {
+		for _, m := range members {
+			if m.ID == id {
+				return m, nil
+			}
+		}
+	}
+	return raftstore.Member{}, s.noSuchMember(text)
+}
+
+func (s *Server) noSuchMember(text string) error {
+	var known []string
+	for _, m := range s.store.Members() {
+		known = append(known, nameOf(m))
+	}
+	return status.Errorf(codes.NotFound, "The cluster has no server %q; it has %s", text, strings.Join(known, ", "))
+}
+
+// nameOf is how messages call a member.
+func nameOf(m raftstore.Member) string {
+	if m.Name != "" {
+		return m.Name
+	}
+	return idText(m.ID)
+}
+
+func idText(id uint64) string { return fmt.Sprintf("%016x", id) }

@@ -1,0 +1,91 @@
+package server
+
+import (
+	"context"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/coordd/coordd/raftstore"
+	"github.com/coordd/coordd/server/adminpb"
+)
+
+const (
+	// statusPatience bounds the wait for the leader's part of a status.
+	statusPatience = time.Second
+	// caughtUpLag is how many entries a server may be behind the leader to count as caught up.
+	caughtUpLag = 1000
+)
+
+// status answers for this server, with what only the leader knows if that can be reached.
+func (s clusterService) status(ctx context.Context, r *adminpb.ClusterStatusRequest) (*adminpb.ClusterStatus, error) {
+	if err := s.administer(ctx); err != nil {
+		return nil, err
+	}
+	var ofLeader *adminpb.ClusterStatus
+	if conn := s.member.relayConn(); conn != nil && s.streams.localLink() == nil {
+		bounded, cancel := context.WithTimeout(ctx, statusPatience)
+		answer := new(adminpb.ClusterStatus)
+		if conn.Invoke(bounded, "/"+clusterPeerName+"/Status", r, answer) == nil {
+			ofLeader = answer
+		}
+		cancel()
+	}
+	own, err := s.ownStatus(ctx)
+	if err != nil || ofLeader == nil {
+		return own, err
+	}
+	own.Commit, own.LeaderAnswered = max(own.Commit, ofLeader.Commit), true
+	own.CaughtUp = own.Applied+caughtUpLag >= ofLeader.Commit
+	own.Members = ofLeader.Members
+	return own, nil
+}
+
+// status is asked by other servers.
+func (s clusterLeader) status(ctx context.Context, _ *adminpb.ClusterStatusRequest) (*adminpb.ClusterStatus, error) {
+	own, err := s.ownStatus(ctx)
+	if err == nil && !own.LeaderAnswered {
+		return nil, errLeadsElsewhere
+	}
+	return own, err
+}
+
+// ownStatus is what this server knows by itself.
+func (s *Server) ownStatus(ctx context.Context) (*adminpb.ClusterStatus, error) {
+	now, err := s.store.Status(ctx)
+	if err != nil {
+		return nil, status.Error(codes.Unavailable, err.Error())
+	}
+	leads := now.Leader == s.store.Member()
+	answer := &adminpb.ClusterStatus{
+		Cluster: idText(s.store.Cluster()), ServerId: idText(s.store.Member()), ServerName: s.config.Cluster.Name,
+		Term: now.Term, Commit: now.Commit, Applied: now.Applied, CaughtUp: leads, LeaderAnswered: leads,
+		FreeBytes: now.FreeBytes, ReserveBytes: now.ReserveBytes, DiskFull: now.Full,
+	}
+	if now.Leader != 0 {
+		answer.Leader = idText(now.Leader)
+	}
+	for _, m := range now.Members {
+		answer.Members = append(answer.Members, memberStatus(m, now.Commit, leads))
+	}
+	return answer, nil
+}
+
+func memberStatus(m raftstore.Member, commit uint64, byLeader bool) *adminpb.ClusterMember {
+	role := adminpb.ClusterMember_ROLE_VOTER
+	switch {
+	case m.Leader:
+		role = adminpb.ClusterMember_ROLE_LEADER
+	case m.Learner:
+		role = adminpb.ClusterMember_ROLE_LEARNER
+	}
+	answer := &adminpb.ClusterMember{
+		Id: idText(m.ID), Name: m.Name, PeerAddress: m.PeerAddress, ClientAddress: m.ClientAddress, Role: role,
+		Match: m.Match, Active: m.Active, Version: m.Version,
+	}
+	if byLeader && commit > m.Match {
+		answer.Lag = commit - m.Match
+	}
+	return answer
+}
