@@ -61,8 +61,12 @@ func TestChronicle(t *testing.T) {
 	want := func(n int, at string, texts ...string) {
 		t.Helper()
 		c.poll(at+" to tell: "+strings.Join(texts, " "), func() bool { return books[at].with(texts...) >= n })
-		if got := books[at].with(texts...); got != n {
-			t.Errorf("%s tells %d times, want %d: %v", at, got, n, texts)
+	}
+	once := func(at string, texts ...string) { // elections may come again on a busy machine, these may not
+		t.Helper()
+		want(1, at, texts...)
+		if got := books[at].with(texts...); got != 1 {
+			t.Errorf("%s tells %d times: %v", at, got, texts)
 		}
 	}
 	c.leadWith("b")
@@ -70,11 +74,11 @@ func TestChronicle(t *testing.T) {
 	want(1, "c", "another server leads", "leader=b")
 
 	d := c.join("d")
-	want(1, "a", "a server was added", "server=d", "d:1")
+	once("a", "a server was added", "server=d", "d:1")
 	c.onLeader("promote d", func(ctx context.Context, s *Store) error { return s.Promote(ctx, d) })
-	want(1, "a", "was given a vote", "server=d")
+	once("a", "was given a vote", "server=d")
 	c.onLeader("remove d", func(ctx context.Context, s *Store) error { return s.Remove(ctx, d) })
-	want(1, "a", "was removed", "server=d")
+	once("a", "was removed", "server=d")
 	c.kill("d")
 	c.names = others(c.names, "d")
 
@@ -91,16 +95,17 @@ func TestChronicle(t *testing.T) {
 	}
 
 	c.leadWith("b")
+	c.settle()
+	before := map[string]int{}
+	for _, name := range []string{"a", "c"} {
+		before[name] = books[name].with("the leader is lost", "leader=b")
+	}
 	c.kill("b")
 	c.put("y", "a", "c")
-	var led string
 	for _, name := range []string{"a", "c"} {
-		if books[name].with("this server leads the cluster\"") > 0 {
-			led += name
-		}
-		want(1, name, "the leader is lost", "leader=b")
+		want(before[name]+1, name, "the leader is lost", "leader=b")
 	}
-	if led == "" {
+	if books["a"].with("this server leads the cluster\"")+books["c"].with("this server leads the cluster\"") == 0 {
 		t.Error("nobody tells that it leads")
 	}
 	c.start("b")
