@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
 	"sync"
@@ -57,13 +58,27 @@ func (c *testCluster) status(i int, want string, is func(*adminpb.ClusterStatus)
 
 func anyStatus(*adminpb.ClusterStatus) bool { return true }
 
-// grow makes room for one more server, which is to join, and returns its number.
-func (c *testCluster) grow() int {
-	addresses := freeAddresses(c.t, 2)
-	i := len(c.servers)
+// grow makes room for one more server, which is to join, and returns its number. Its addresses are held until free is
+// called, so that no connection is made from there meanwhile.
+func (c *testCluster) grow() (i int, free func()) {
+	c.t.Helper()
+	var held []net.Listener
+	var addresses []string
+	for range 2 {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		held, addresses = append(held, l), append(addresses, l.Addr().String())
+	}
+	i = len(c.servers)
 	c.listen, c.servers, c.conns = append(c.listen, addresses[0]), append(c.servers, nil), append(c.conns, nil)
 	c.initial[fmt.Sprint("server-", i)] = addresses[1]
-	return i
+	return i, func() {
+		for _, l := range held {
+			l.Close()
+		}
+	}
 }
 
 // join starts a server with an empty directory that joins through server by.
@@ -171,7 +186,7 @@ func TestChangeTheMembers(t *testing.T) {
 	busy := c.load(follower, "lock")
 	busy.more(10)
 
-	fourth := c.grow()
+	fourth, free := c.grow()
 	name := fmt.Sprint("server-", fourth)
 	added := new(adminpb.AddMemberResponse)
 	c.mustManage(follower, "Add", &adminpb.AddMemberRequest{Name: name, PeerAddress: c.initial[name]}, added)
@@ -184,6 +199,7 @@ func TestChangeTheMembers(t *testing.T) {
 	if err := c.manage(follower, "TransferLeader", &adminpb.TransferLeaderRequest{To: name}, new(adminpb.TransferLeaderResponse)); status.Code(err) != codes.FailedPrecondition {
 		t.Errorf("a learner is to lead: %v", err)
 	}
+	free()
 	c.join(fourth, follower)
 	learner := c.status(fourth, "itself as a learner", func(s *adminpb.ClusterStatus) bool { return len(s.GetMembers()) == 4 && s.GetLeaderAnswered() })
 	for _, m := range learner.GetMembers() {

@@ -159,9 +159,10 @@ func TestForcedMemberFences(t *testing.T) {
 	}
 
 	// A member that joins knows of the lineage and does not begin it again when it leads.
-	joiner := c.grow()
+	joiner, free := c.grow()
 	name := fmt.Sprint("server-", joiner)
 	c.mustManage(behind, "Add", &adminpb.AddMemberRequest{Name: name, PeerAddress: c.initial[name]}, new(adminpb.AddMemberResponse))
+	free()
 	c.join(joiner, behind)
 	c.mustManage(joiner, "Promote", &adminpb.PromoteMemberRequest{Member: name, Wait: true}, new(adminpb.PromoteMemberResponse))
 	c.mustManage(joiner, "TransferLeader", &adminpb.TransferLeaderRequest{To: name}, new(adminpb.TransferLeaderResponse))

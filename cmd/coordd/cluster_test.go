@@ -15,27 +15,31 @@ import (
 type clusterProcess struct {
 	*process
 	name, endpoint, peer, directory string
-}
 
-// freeAddress is a loopback address that nobody listens on.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
+	held []net.Listener // on its addresses until it starts, so that no connection is made from there meanwhile
 }
 
 func newClusterProcess(t *testing.T, name string) *clusterProcess {
-	listen := freeAddress(t)
-	return &clusterProcess{name: name, endpoint: "grpc://" + listen + "/local", peer: freeAddress(t), directory: filepath.Join(t.TempDir(), name)}
+	t.Helper()
+	c := &clusterProcess{name: name, directory: filepath.Join(t.TempDir(), name)}
+	for range 2 {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.held = append(c.held, l)
+	}
+	c.endpoint, c.peer = "grpc://"+c.held[0].Addr().String()+"/local", c.held[1].Addr().String()
+	return c
 }
 
 // start runs the server; it does not wait until it is ready.
 func (c *clusterProcess) start(t *testing.T, more ...string) {
 	t.Helper()
+	for _, l := range c.held {
+		l.Close()
+	}
+	c.held = nil
 	listen := strings.TrimSuffix(strings.TrimPrefix(c.endpoint, "grpc://"), "/local")
 	c.process = spawn(t, append([]string{"serve", "--name", c.name, "--listen", listen, "--listen-peer", c.peer,
 		"--data-dir", c.directory, "--insecure-peers"}, more...)...)
