@@ -14,6 +14,8 @@ ARGS ?=
 CRASH_ROUNDS ?= 50
 # CLUSTER_ROUNDS is how often each kind of fault comes in `make cluster-test`.
 CLUSTER_ROUNDS ?= 2
+# CLUSTER_SAMPLES is how often it measures each kind of fail-over.
+CLUSTER_SAMPLES ?= 20
 CRASH_PACKAGES ?= ./conformance/crash
 # MALFORMED_STREAMS is how many streams `make malformed-test` opens, and MALFORMED_SEED what they depend on.
 MALFORMED_STREAMS ?= 10000
@@ -90,7 +92,7 @@ malformed-test: ## open MALFORMED_STREAMS broken streams beside good sessions (M
 	@MALFORMED_STREAMS=$(MALFORMED_STREAMS) MALFORMED_SEED=$(MALFORMED_SEED) $(RACE_ENV) go test $(RACE) -count=1 -timeout 60m -v -run '^TestMalformedStreams$$' ./server
 
 cluster-test: build ## have all kinds of faults happen to a cluster of three under load, CLUSTER_ROUNDS times each (CLUSTER_FAULT picks one)
-	@COORDD_BIN=$(CURDIR)/bin/coordd CLUSTER_ROUNDS=$(CLUSTER_ROUNDS) go test -v -count=1 -timeout 300m -run '^TestCluster' ./conformance/crash
+	@COORDD_BIN=$(CURDIR)/bin/coordd CLUSTER_ROUNDS=$(CLUSTER_ROUNDS) CLUSTER_SAMPLES=$(CLUSTER_SAMPLES) go test -v -count=1 -timeout 300m -run '^TestCluster' ./conformance/crash
 
 fuzz-short: ## run every fuzz target for FUZZ_TIME
 	@packages="$$(go list $(FUZZ_PACKAGES))" || exit 1; for package in $$packages; do \
@@ -112,8 +114,9 @@ bench: build ## measure the server beside the machine's floor, and run the Go be
 fuzz-model: ## compare the rings with the reference model on SEQS random sequences
 	@go test ./conformance/model -count=1 -timeout 60m -run '^TestModel$$' -seqs $(SEQS)
 
-conformance: ## replay the transcripts on all local targets: pure, stored, with leader changes, server, server with users, binary
-	@go test ./conformance -count=1 -run '^Test(Pure|PureStored|PureFailOver|FailOverExemptions|Server|GuardedServer|Binary|Map|Differences)$$'
+conformance: ## replay the transcripts on all local targets: pure, stored, with leader changes, server, server with users, binary, cluster
+	@CLUSTER_FULL=1 go test ./conformance -count=1 -timeout 30m \
+		-run '^Test(Pure|PureStored|PureFailOver|FailOverExemptions|Server|GuardedServer|Binary|Cluster|ClusterFailOver|ClusterRestless|Map|Differences)$$'
 
 conformance-map: ## print which scripts and tests show which rule; fails on a rule without one
 	@cd conformance && go test -count=1 -run '^TestMap$$' -map
