@@ -122,11 +122,12 @@ func (c *testCluster) withFreeSpace(names ...string) map[string]*atomic.Uint64 {
 	free := map[string]*atomic.Uint64{}
 	for _, name := range names {
 		c.kill(name)
-		free[name] = &atomic.Uint64{}
-		free[name].Store(1000)
+		disk := &atomic.Uint64{}
+		disk.Store(1000)
+		free[name] = disk
 		cfg := c.cfgs[name]
 		cfg.ReserveBytes, cfg.spacePause = 100, 5*time.Millisecond
-		cfg.FreeSpace = func(string) (uint64, error) { return free[name].Load(), nil }
+		cfg.FreeSpace = func(string) (uint64, error) { return disk.Load(), nil }
 		c.cfgs[name] = cfg
 		c.start(name)
 	}
