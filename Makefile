@@ -14,6 +14,8 @@ ARGS ?=
 CRASH_ROUNDS ?= 50
 # CLUSTER_ROUNDS is how often each kind of fault comes in `make cluster-test`.
 CLUSTER_ROUNDS ?= 2
+# CLUSTER_SAMPLES is how often it measures each kind of fail-over.
+CLUSTER_SAMPLES ?= 20
 CRASH_PACKAGES ?= ./conformance/crash
 # MALFORMED_STREAMS is how many streams `make malformed-test` opens, and MALFORMED_SEED what they depend on.
 MALFORMED_STREAMS ?= 10000
@@ -90,7 +92,7 @@ malformed-test: ## open MALFORMED_STREAMS broken streams beside good sessions (M
 	@MALFORMED_STREAMS=$(MALFORMED_STREAMS) MALFORMED_SEED=$(MALFORMED_SEED) $(RACE_ENV) go test $(RACE) -count=1 -timeout 60m -v -run '^TestMalformedStreams$$' ./server
 
 cluster-test: build ## have all kinds of faults happen to a cluster of three under load, CLUSTER_ROUNDS times each (CLUSTER_FAULT picks one)
-	@COORDD_BIN=$(CURDIR)/bin/coordd CLUSTER_ROUNDS=$(CLUSTER_ROUNDS) go test -v -count=1 -timeout 300m -run '^TestCluster' ./conformance/crash
+	@COORDD_BIN=$(CURDIR)/bin/coordd CLUSTER_ROUNDS=$(CLUSTER_ROUNDS) CLUSTER_SAMPLES=$(CLUSTER_SAMPLES) go test -v -count=1 -timeout 300m -run '^TestCluster' ./conformance/crash
 
 fuzz-short: ## run every fuzz target for FUZZ_TIME
 	@packages="$$(go list $(FUZZ_PACKAGES))" || exit 1; for package in $$packages; do \

@@ -55,6 +55,7 @@ type ledSession struct {
 	newest     *attachment // of those still attaching
 	seqNo      uint64      // last accepted (§2.4)
 	inFlight   int         // commands about this session between proposal and apply
+	asked      Address     // of the last request proposed
 	countdown  *deadline
 	watches    map[SemaphoreID]*watch
 }

@@ -24,6 +24,7 @@ func (l *Leader) request(a *attachment, sequence, acknowledged Sequence, r *Requ
 		a.stopping = true
 	}
 	origin := Origin{Node: a.node.id, Session: a.session.id, Address: Address{a.epoch, sequence}, Acknowledged: acknowledged}
+	a.session.asked = origin.Address
 	l.propose(a.node, a.session, r.command(origin))
 }
 

@@ -73,7 +73,7 @@ func (l *Leader) resumeRequest(a *attachment, open *OpenRequest, acknowledged Se
 		return true
 	}
 	became, outcome := neverExecuted, outcome{}
-	if open.Request.Kind != RequestDescribe && open.Request.Kind != RequestStop { // reading or stopping twice does no harm
+	if open.Request.Kind.executed() {
 		became, outcome = a.session.durable().recall(Address{a.epoch, open.Sequence})
 	}
 	switch became {
@@ -82,9 +82,21 @@ func (l *Leader) resumeRequest(a *attachment, open *OpenRequest, acknowledged Se
 	case stillWaiting:
 		l.send(a, Message{Kind: MessagePending, Sequence: open.Sequence})
 	case neverExecuted:
+		if a.session.isAsked(Address{a.epoch, open.Sequence}) && open.Request.Kind.executed() && open.Request.check() == nil {
+			return true // its command is on its way through the log, and its answer will come here
+		}
 		l.request(a, open.Sequence, acknowledged, open.Request)
 	case unknown:
 		return false
 	}
 	return true
+}
+
+// executed reports whether requests of this kind must not be executed twice. Reading or stopping twice does no harm.
+func (k RequestKind) executed() bool { return k != RequestDescribe && k != RequestStop }
+
+// isAsked reports whether this leader has proposed a request already, for an earlier stream of the same attachment: one
+// whose relay broke, and not because of a change of leaders. Requests are proposed in order.
+func (s *ledSession) isAsked(address Address) bool {
+	return s.asked.Epoch == address.Epoch && address.Sequence <= s.asked.Sequence
 }

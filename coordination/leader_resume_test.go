@@ -1,6 +1,10 @@
 package coordination
 
-import "testing"
+import (
+	"fmt"
+	"slices"
+	"testing"
+)
 
 // TestResumeOfAnOlderStream lets two streams claim one session before a new leader, in either order: the one that was
 // attached last has it, the other is told that it was stolen. The older one was not told by the leader that is gone.
@@ -132,5 +136,42 @@ func TestRepeatedWishInFlight(t *testing.T) {
 	}
 	if r.leader.streams[second].session.attachment == nil {
 		t.Error("the second stream has no session")
+	}
+}
+
+// TestResumeUnderTheSameLeader lets a stream come back over another relay, or over the same one, while its requests are on
+// their way through the log: none is executed twice, and each is answered once, to the stream as it is now.
+func TestResumeUnderTheSameLeader(t *testing.T) {
+	for _, again := range []StreamID{2, 20} {
+		r := newRig(t)
+		node := r.createNode("/local/n", NodeConfig{})
+		owner, _ := r.attach(AttachRequest{Path: "/local/n", TimeoutMillis: 5000})
+		stream, session := r.attach(AttachRequest{Path: "/local/n", TimeoutMillis: 5000})
+		r.request(owner, 1, Request{Kind: RequestCreate, Name: "s", Limit: 1})
+		r.request(owner, 2, Request{Kind: RequestAcquire, Name: "s", Count: 1})
+		r.applyAll()
+		r.said()
+		wait := Request{Kind: RequestAcquire, Name: "s", Count: 1, TimeoutMillis: Infinite}
+		refused := Request{Kind: RequestAcquire, Name: "s", TimeoutMillis: Infinite}
+		create := Request{Kind: RequestCreate, Name: "t", Limit: 1}
+		r.request(stream, 1, wait)
+		r.request(stream, 2, refused)
+		r.request(stream, 3, create)
+		r.said()
+		update := Request{Kind: RequestUpdate, Name: "t", Data: []byte("x")} // never came
+		epoch := r.leader.streams[stream].epoch
+		r.leader.Resume(r.now, again, &Roster{Node: node, Session: session, Epoch: epoch, Path: "/local/n",
+			Open: []OpenRequest{{Sequence: 1, Request: &wait}, {Sequence: 2, Request: &refused}, {Sequence: 3, Request: &create}, {Sequence: 4, Request: &update}}})
+		r.applyAll()
+		got := r.said()
+		var want []string
+		if again != stream {
+			want = append(want, "2 end Session stolen by another local client")
+		}
+		name := fmt.Sprint(again)
+		want = append(want, name+" resumed", name+" #2 Acquire must have count > 0", name+" #1 pending", name+" #3 done false", name+" #4 done false")
+		if !slices.Equal(got, want) {
+			t.Errorf("got  %q\nwant %q", got, want)
+		}
 	}
 }

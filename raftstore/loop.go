@@ -115,26 +115,6 @@ func (l *loop) campaignAlone() error {
 	return l.node.Campaign()
 }
 
-// leadAlone has a member that is the whole cluster lead. It does so at its first turn, unless the log holds a committed
-// change of the members: raft refuses until that is applied, and nothing else would try again, for there is no clock.
-func (l *loop) leadAlone() error {
-	if l.leading || !l.conf.alone(l.s.identity.Member) {
-		return nil
-	}
-	status := l.node.BasicStatus()
-	if status.RaftState != raft.StateFollower {
-		return nil
-	}
-	if status.Applied < status.GetCommit() {
-		l.s.wakeApply.Store(true)
-		if len(l.applying) > 0 && lastIndex(l.applying[0].GetEntries()) <= l.s.applied.Load() {
-			l.s.inbox.ring() // it was applied just before
-		}
-		return nil
-	}
-	return l.node.Campaign()
-}
-
 // end sees to it that there is no further turn.
 func (l *loop) end() {
 	l.mu.Lock()
@@ -213,9 +193,6 @@ func (l *loop) drain() error {
 		task(l)
 	}
 	l.noteApplied()
-	if err := l.leadAlone(); err != nil {
-		return err
-	}
 	l.held = append(l.held, m.proposals...)
 	l.propose()
 	l.askReads(m.reads)

@@ -1,3 +1,4 @@
-// Package crash kills a server at any moment and compares what it says after the restart with what it had acknowledged
-// before. Its tests run the built binary.
+// Package crash has servers fail at any moment and compares what they say afterwards with what they had acknowledged
+// before. Its tests run the built binary: one server that is killed, and a cluster of three that is killed, paused, cut
+// and rebuilt under load.
 package crash
