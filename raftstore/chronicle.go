@@ -90,8 +90,8 @@ func (l *loop) tellMembers(index uint64, next confRecord) {
 			log.Info("a server was removed", "server", m.Name, "id", idText(m.ID))
 		}
 	}
-	if before, now := l.conf.version(), next.version(); now != before && now != 0 {
-		log.Info("the servers can all read commands of another version", "version", now, "before", before)
+	if before, now := l.conf.version(), next.version(); before != 0 && now > before {
+		log.Info("all servers can read commands of a later version", "version", now, "before", before)
 	}
 }
 

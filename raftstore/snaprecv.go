@@ -225,6 +225,6 @@ func (l *loop) restored(r *received) {
 	l.s.dueBytes.Store(0)
 	l.s.dueEntries.Store(0)
 	l.setConf(r.meta.Index, r.meta.Conf)
-	l.s.cfg.Logger.Info("took over a checkpoint", "index", r.meta.Index, "rows", r.meta.Rows)
+	l.s.cfg.Logger.Info("took over a checkpoint of another server", "index", r.meta.Index, "rows", r.meta.Rows)
 	l.handler.(Restorer).Restore(r.meta.Index)
 }

@@ -139,8 +139,9 @@ func (s *Store) snapshotFor() (*pb.Snapshot, error) {
 
 // snapshotOutcome is how sending a snapshot ended.
 type snapshotOutcome struct {
-	to  uint64
-	err error
+	to    uint64
+	bytes int64
+	err   error
 }
 
 // sendSnapshot sends the checkpoint that raft has pinned for m. Raft hears of the outcome and tries again.
@@ -157,12 +158,12 @@ func (l *loop) sendSnapshot(m *pb.Message) {
 	}
 	p.meta.Conf = p.meta.Conf.including(m.GetTo(), l.conf)
 	l.sending++
-	l.s.cfg.Logger.Info("sending a checkpoint", "member", idText(m.GetTo()), "index", p.meta.Index)
+	l.s.cfg.Logger.Info("sending a checkpoint", "server", l.conf.nameOf(m.GetTo()), "index", p.meta.Index)
 	l.s.peers.wg.Add(1)
 	go func() {
 		defer l.s.peers.wg.Done()
 		err := l.s.streamSnapshot(address, m, p)
-		l.s.inbox.put(func(mail *mail) { mail.snapshots = append(mail.snapshots, snapshotOutcome{m.GetTo(), err}) })
+		l.s.inbox.put(func(mail *mail) { mail.snapshots = append(mail.snapshots, snapshotOutcome{m.GetTo(), p.read, err}) })
 	}()
 }
 
@@ -172,7 +173,9 @@ func (l *loop) snapshotDone(o snapshotOutcome) {
 	status := raft.SnapshotFinish
 	if o.err != nil {
 		status = raft.SnapshotFailure
-		l.s.cfg.Logger.Warn("a checkpoint was not sent", "member", idText(o.to), "err", o.err)
+		l.s.cfg.Logger.Warn("a checkpoint was not sent", "server", l.conf.nameOf(o.to), "err", o.err)
+	} else {
+		l.s.cfg.Logger.Info("a checkpoint was sent", "server", l.conf.nameOf(o.to), "bytes", o.bytes)
 	}
 	l.node.ReportSnapshot(o.to, status)
 }

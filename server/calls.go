@@ -138,10 +138,13 @@ func (s *Server) try(ctx context.Context, a *attempt) (scheme.Outcome, error) {
 		return scheme.Outcome{}, ctx.Err()
 	case code == codes.FailedPrecondition:
 		return scheme.Outcome{}, errNotLeading
-	case code == codes.InvalidArgument, code == codes.ResourceExhausted: // and the next leader would say the same
+	case code != codes.InvalidArgument && code != codes.ResourceExhausted:
+		return scheme.Outcome{}, errLeaderGone
+	case a.repeated: // this leader cannot read the call, but an earlier one may have executed it
+		return coordination.CallUnknown, nil
+	default: // and another leader would say the same
 		return refuse(scheme.Unavailable, "The leader refused the call: "+status.Convert(err).Message()), nil
 	}
-	return scheme.Outcome{}, errLeaderGone
 }
 
 // seeOwnWrite has this server, too, apply what the leader has just done, so that whoever asked finds it here: a login

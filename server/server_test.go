@@ -351,10 +351,13 @@ func TestTooManyStreams(t *testing.T) {
 	for range defaultStreams - 1 {
 		set.open[set.nextID()] = nil
 	}
-	if err := set.add(new(sessionStream)); err != nil {
+	stream := func() *sessionStream {
+		return &sessionStream{front: coordination.NewFront(new(coordination.PingPolicy)), group: &group{clock: newClock()}}
+	}
+	if err := set.add(stream()); err != nil {
 		t.Fatalf("the last that is allowed: %v", err)
 	}
-	err := set.add(new(sessionStream))
+	err := set.add(stream())
 	if status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "Too many requests") {
 		t.Fatalf("got %v", err)
 	}

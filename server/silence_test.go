@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/raftstore"
 )
 
 var (
@@ -79,9 +80,13 @@ func (r *silenceRun) margin() time.Duration {
 }
 
 func newSilenceRun(c *choices, friendly bool) *silenceRun {
-	r := &silenceRun{silenceWorld: &silenceWorld{}, choices: c, friendly: friendly}
-	r.timeout = []uint64{0, 30, 300, 1000}[int(c.next()*3.99)]
-	r.a, r.b, r.f = r.addServer(c.rate()), r.addServer(c.rate()), r.addServer(c.rate())
+	timeout := []uint64{0, 30, 300, 1000}[int(c.next()*3.99)]
+	return newSilenceRunOf(c, friendly, timeout, [3]float64{c.rate(), c.rate(), c.rate()})
+}
+
+func newSilenceRunOf(c *choices, friendly bool, timeoutMillis uint64, rates [3]float64) *silenceRun {
+	r := &silenceRun{silenceWorld: &silenceWorld{}, choices: c, friendly: friendly, timeout: timeoutMillis}
+	r.a, r.b, r.f = r.addServer(rates[0]), r.addServer(rates[1]), r.addServer(rates[2])
 	r.leads, r.term = r.a, 0
 	r.elect(r.a)
 	r.commit(r.a, &coordination.CreateNode{Path: []string{"local", "n"},
@@ -276,7 +281,7 @@ func TestSilence(t *testing.T) {
 		worst.try(t, worst.seed, &choices{numbers: numbers, random: rand.New(rand.NewPCG(random.Uint64(), 0))})
 	}
 	t.Logf("made worse, the margin is %v", worst.margin)
-	if *silenceSeed != 0 {
+	if *silenceSeed != 0 { // for whoever wants to see one
 		r := newSilenceRun(&choices{random: rand.New(rand.NewPCG(*silenceSeed, 0))}, false)
 		r.play()
 		t.Log(strings.Join(r.history, "\n"))
@@ -301,7 +306,7 @@ func (w *silenceWorst) try(t *testing.T, seed uint64, c *choices) bool {
 	if r.expired == 0 || r.session == 0 {
 		return false
 	}
-	if m := r.margin(); m < w.margin {
+	if m := r.margin(); m < w.margin && !r.left {
 		w.margin, w.seed, w.numbers = m, seed, c.numbers
 	}
 	return true
@@ -325,14 +330,9 @@ func TestFriendlySilence(t *testing.T) {
 func TestLostServer(t *testing.T) {
 	const timeout = 1000 * time.Millisecond
 	for _, back := range []bool{true, false} {
-		r := &silenceRun{silenceWorld: &silenceWorld{}, choices: &choices{random: rand.New(rand.NewPCG(1, 2))}, friendly: true, timeout: 1000}
-		r.a, r.b, r.f = r.addServer(1), r.addServer(1), r.addServer(1)
-		r.elect(r.a)
-		r.commit(r.a, &coordination.CreateNode{Path: []string{"local", "n"}})
-		r.confirmRounds(r.a)
-		lost := r.connect(r.a)
-		r.openClient()
+		r := newSilenceRunOf(&choices{random: rand.New(rand.NewPCG(1, 2))}, true, 1000, [3]float64{1, 1, 1})
 		r.run(2 * time.Second)
+		lost := r.first
 		lost.breakAtLeader()
 		at := r.now
 		if back { // in time
@@ -358,5 +358,53 @@ func TestLostServer(t *testing.T) {
 		if r.ended != coordination.EndingOK || r.refusal == nil || *r.refusal != *coordination.SessionExpired {
 			t.Errorf("the client of the server that came back: ending %d, %v", r.ended, r.refusal)
 		}
+	}
+}
+
+// TestSilenceOfATransfer hands the leadership over, in vain and then with success. A leader says nothing from the moment
+// at which it begins, and the silence must stay far below what clients put up with: the Python SDK gives up after 3 s.
+func TestSilenceOfATransfer(t *testing.T) {
+	for seed := range uint64(20) {
+		r := newSilenceRunOf(&choices{random: rand.New(rand.NewPCG(seed, 4))}, true, 5000, [3]float64{1, 1, 1})
+		r.run(2 * time.Second)
+		r.longest = 0
+		const raftGivesUp = time.Second
+		r.a.leaseUntil, r.a.confirms = 0, false
+		r.run(r.now + raftGivesUp)
+		r.a.confirms = true
+		r.confirmRounds(r.a)
+		r.run(r.now + 2*time.Second)
+		if most := raftGivesUp + 200*time.Millisecond; r.longest > most || r.longest == 0 {
+			t.Errorf("seed %d: in vain: %v of silence, want at most %v", seed, r.longest, most)
+		}
+		r.longest = 0
+		r.a.leaseUntil, r.a.confirms, r.leads = 0, false, nil
+		r.run(r.now + 20*time.Millisecond)
+		r.elect(r.b)
+		r.confirmRounds(r.b)
+		r.a.group.lead(nil)
+		r.f.group.lead(nil)
+		r.first.breakAtFollower()
+		r.run(r.now + 20*time.Millisecond)
+		r.connect(r.b)
+		r.run(r.now + 2*time.Second)
+		if most := 300 * time.Millisecond; r.longest > most || r.longest == 0 || r.ended != coordination.EndingNone {
+			t.Errorf("seed %d: with success: %v of silence, want at most %v; ending %d", seed, r.longest, most, r.ended)
+		}
+	}
+}
+
+// TestSilenceArithmetic is the worst case by hand, with clocks that are wrong by silenceDrift against each other: a leader
+// gives leave at the end of its lease, and its successor was elected when that lease began; or a relay is lost at the
+// moment at which leave is asked for.
+func TestSilenceArithmetic(t *testing.T) {
+	slow := func(d time.Duration) time.Duration { return time.Duration(float64(d) / (1 - silenceDrift)) }
+	fast := func(d time.Duration) time.Duration { return time.Duration(float64(d) / (1 + silenceDrift)) }
+	smallestGrace := time.Duration(coordination.NodeConfig{SelfCheckPeriodMillis: 1, SessionGracePeriodMillis: 1}.EffectiveGraceMillis()) * time.Millisecond
+	if speaks, expires := slow(raftstore.LeaseWindow)+slow(relayLeave), fast(smallestGrace); speaks >= expires {
+		t.Errorf("after a leader change: spoken until %v, expired from %v", speaks, expires)
+	}
+	if speaks, expires := slow(relayLeave), fast(relayLease); speaks >= expires {
+		t.Errorf("after the loss of a relay: spoken until %v, expired from %v", speaks, expires)
 	}
 }

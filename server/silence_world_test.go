@@ -33,6 +33,7 @@ type silenceWorld struct {
 	at      *silentServer // where the client is
 	session coordination.SessionID
 	spoke   time.Duration // when the client was last told what it takes for a sign of life
+	longest time.Duration // silence
 	expired time.Duration // when the session ended, 0 if it has not
 	expirer *silentServer
 	left    bool          // the stream had ended before
@@ -141,6 +142,7 @@ func (w *silenceWorld) hear(r *coordination.Reply) {
 	if w.now-w.spoke > 50*time.Millisecond {
 		w.note("the client hears something, after %v", w.now-w.spoke)
 	}
+	w.longest = max(w.longest, w.now-w.spoke)
 	w.spoke = w.now
 	if w.expired != 0 {
 		w.late = max(w.late, w.now-w.expired)

@@ -1,0 +1,126 @@
+package raftstore
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// logBook collects what members log from info on.
+type logBook struct {
+	mu    sync.Mutex
+	lines []string
+}
+
+func (b *logBook) Write(line []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.lines = append(b.lines, string(line))
+	return len(line), nil
+}
+
+// with counts the lines that contain all of the texts.
+func (b *logBook) with(texts ...string) int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	n := 0
+	for _, line := range b.lines {
+		all := true
+		for _, text := range texts {
+			all = all && strings.Contains(line, text)
+		}
+		if all {
+			n++
+		}
+	}
+	return n
+}
+
+// What an operator reads: who leads and why the last one does not, who came and went, by name and once for each change,
+// and not again for what a restart reads from the log.
+func TestChronicle(t *testing.T) {
+	t.Parallel()
+	c := newTestCluster(t, 3, 570)
+	books := map[string]*logBook{}
+	keep := func(name string) {
+		books[name] = &logBook{}
+		cfg := c.cfgs[name]
+		cfg.Logger = slog.New(slog.NewTextHandler(books[name], nil)).With("at", name)
+		c.cfgs[name] = cfg
+	}
+	for _, name := range c.names {
+		keep(name)
+		c.kill(name)
+		c.start(name)
+	}
+	c.leadWith("a")
+	c.put("x")
+	c.settle()
+	want := func(n int, at string, texts ...string) {
+		t.Helper()
+		c.poll(at+" to tell: "+strings.Join(texts, " "), func() bool { return books[at].with(texts...) >= n })
+	}
+	once := func(at string, texts ...string) { // elections may come again on a busy machine, these may not
+		t.Helper()
+		want(1, at, texts...)
+		if got := books[at].with(texts...); got != 1 {
+			t.Errorf("%s tells %d times: %v", at, got, texts)
+		}
+	}
+	c.leadWith("b")
+	want(1, "a", "leads the cluster no more", "handed over")
+	want(1, "c", "another server leads", "leader=b")
+
+	d := c.join("d")
+	once("a", "a server was added", "server=d", "d:1")
+	c.onLeader("promote d", func(ctx context.Context, s *Store) error { return s.Promote(ctx, d) })
+	once("a", "was given a vote", "server=d")
+	c.onLeader("remove d", func(ctx context.Context, s *Store) error { return s.Remove(ctx, d) })
+	once("a", "was removed", "server=d")
+	c.kill("d")
+	c.names = others(c.names, "d")
+
+	lost := books["a"].with("connection to a server is lost", "server=c")
+	c.kill("c")
+	want(lost+1, "a", "connection to a server is lost", "server=c")
+	keep("c")
+	connected := books["a"].with("connected to a server", "server=c")
+	c.start("c")
+	want(connected+1, "a", "connected to a server", "server=c")
+	c.settle()
+	if n := books["c"].with("server=d"); n > 0 {
+		t.Errorf("a restarted member tells of d, %d times", n)
+	}
+
+	c.leadWith("b")
+	c.settle()
+	before := map[string]int{}
+	for _, name := range []string{"a", "c"} {
+		before[name] = books[name].with("the leader is lost", "leader=b")
+	}
+	c.kill("b")
+	c.put("y", "a", "c")
+	for _, name := range []string{"a", "c"} {
+		want(before[name]+1, name, "the leader is lost", "leader=b")
+	}
+	if books["a"].with("this server leads the cluster\"")+books["c"].with("this server leads the cluster\"") == 0 {
+		t.Error("nobody tells that it leads")
+	}
+	c.start("b")
+	c.settle()
+}
+
+// A server alone tells nothing.
+func TestNoChronicleOfOne(t *testing.T) {
+	book := &logBook{}
+	cfg := smallConfig(t.TempDir())
+	cfg.Logger = slog.New(slog.NewTextHandler(book, nil))
+	r := start(t, open(t, cfg))
+	propose(t, r, r.lead(t), "x")
+	stop(t, r.store)
+	if n := book.with(""); n > 0 {
+		t.Errorf("%v", book.lines)
+	}
+}
