@@ -241,13 +241,11 @@ func (x *exercise) progress(victims ...int) error {
 		calls[i] = c.calls.Load() + 4
 	}
 	missing := ""
-	slow := time.AfterFunc(5*time.Second, func() { x.t.Logf("%d after 5s: %s", x.round, missing) })
-	defer slow.Stop()
 	err := x.await("every client goes on", func() bool {
 		missing = ""
 		for i, r := range x.runners {
 			if !spared.has(r.home) && r.steps.Load() < steps[i] {
-				missing += fmt.Sprintf(" client %d of server %d (at %d)", i, r.home, r.at)
+				missing += fmt.Sprintf(" client %d of server %d", i, r.home)
 			}
 		}
 		for i, l := range x.loads {
