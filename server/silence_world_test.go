@@ -23,7 +23,6 @@ type silenceWorld struct {
 	events  []silenceEvent // the next one first
 	count   int
 	index   coordination.Index
-	node    coordination.NodeID
 	term    coordination.Term
 	leads   *silentServer // whose proposals are committed; nil for nobody's
 	relays  []*silenceRelay
