@@ -18,7 +18,7 @@ var clusterSeed = flag.Uint64("cluster-seed", 1, "the seed of leader changes in 
 func clusterFull() bool { return os.Getenv("CLUSTER_FULL") != "" }
 
 // sideBySide is how many scripts run on a cluster at a time.
-const sideBySide = 48
+const sideBySide = 16
 
 // replaySideBySide runs scripts on a target that can take many at a time, and reports each as a test of its own.
 func replaySideBySide(t *testing.T, target Target, scripts []*Script, atATime int) {
@@ -63,6 +63,7 @@ func onCluster(t *testing.T) (*cluster, *clusterTarget, *heirs) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	c.first = first
 	target, err := dialCluster(t.Context(), c, first)
 	if err != nil {
 		t.Fatal(err)

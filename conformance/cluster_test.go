@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,6 +21,7 @@ import (
 type cluster struct {
 	configs []server.Config
 	servers []*server.Server
+	first   int // the server that scripts talk to
 }
 
 func startCluster(t *testing.T) *cluster {
@@ -101,19 +103,20 @@ func (c *cluster) each(do func(i int) error) error {
 	return all
 }
 
-// restart restarts all servers and returns the address of one that does not lead.
+// restart restarts all servers and returns the address of one that does not lead. The server that scripts talk to stops
+// first: once it has lost the majority it would have to end its streams without a word.
 func (c *cluster) restart(ctx context.Context) (string, error) {
-	if err := c.stop(ctx); err != nil {
+	if err := cmp.Or(stop(ctx, c.servers[c.first]), c.stop(ctx)); err != nil {
 		return "", err
 	}
 	if err := c.start(ctx); err != nil {
 		return "", err
 	}
-	follower, err := c.follower(ctx)
-	if err != nil {
+	var err error
+	if c.first, err = c.follower(ctx); err != nil {
 		return "", err
 	}
-	return c.configs[follower].Listen, nil
+	return c.configs[c.first].Listen, nil
 }
 
 // leader waits until a server leads and returns its number.
