@@ -22,6 +22,7 @@ func main() {
 	attach := flag.String("attach", "", "measure the server at this address instead: one workload, for profiling")
 	kind := flag.String("kind", "pairs", "with -attach: pairs or handover")
 	n := flag.Int("n", 64, "with -attach: sessions")
+	onlyCluster := flag.Bool("cluster", false, "measure only one server against three")
 	echo := flag.Bool("echo", false, "be the empty gRPC server that the bench compares with")
 	flag.Parse()
 	if *attach != "" {
@@ -31,14 +32,14 @@ func main() {
 		}
 		return
 	}
-	err := serveOrMeasure(*echo, *binary, *dir, *runs, time.Duration(*seconds*float64(time.Second)), *idle)
+	err := serveOrMeasure(*echo, *onlyCluster, *binary, *dir, *runs, time.Duration(*seconds*float64(time.Second)), *idle)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
 }
 
-func serveOrMeasure(echo bool, binary, dir string, runs int, length time.Duration, idle int) error {
+func serveOrMeasure(echo, onlyCluster bool, binary, dir string, runs int, length time.Duration, idle int) error {
 	if echo {
 		return serveEcho()
 	}
@@ -49,6 +50,9 @@ func serveOrMeasure(echo bool, binary, dir string, runs int, length time.Duratio
 		}
 		defer os.RemoveAll(made)
 		dir = made
+	}
+	if onlyCluster {
+		return measureCluster(context.Background(), binary, dir, runs, length)
 	}
 	return measure(context.Background(), binary, dir, runs, length, idle)
 }
@@ -93,6 +97,9 @@ func measure(ctx context.Context, binary, dir string, runs int, length time.Dura
 		}
 	}
 	if err := server.stop(); err != nil {
+		return err
+	}
+	if err := measureCluster(ctx, binary, dir, runs, length); err != nil {
 		return err
 	}
 	if idle == 0 {
@@ -146,8 +153,13 @@ func median[T any, K cmp.Ordered](runs int, fn func() (T, error), key func(T) K)
 		}
 		results = append(results, r)
 	}
+	return middle(results, key), nil
+}
+
+// middle returns the result whose key is in the middle.
+func middle[T any, K cmp.Ordered](results []T, key func(T) K) T {
 	slices.SortFunc(results, func(a, b T) int { return cmp.Compare(key(a), key(b)) })
-	return results[len(results)/2], nil
+	return results[len(results)/2]
 }
 
 func identity(d time.Duration) time.Duration { return d }

@@ -128,8 +128,9 @@ type serverProcess struct {
 	address string
 }
 
-func startServer(binary, dir string) (*serverProcess, error) {
-	command := exec.Command(binary, "serve", "--listen", "127.0.0.1:0", "--data-dir", dir, "--log-level", "error")
+func startServer(binary, dir string, more ...string) (*serverProcess, error) {
+	arguments := append([]string{"serve", "--listen", "127.0.0.1:0", "--data-dir", dir, "--log-level", "error"}, more...)
+	command := exec.Command(binary, arguments...)
 	command.Stderr = os.Stderr
 	out, err := command.StdoutPipe()
 	if err != nil {
