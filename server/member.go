@@ -26,6 +26,9 @@ type member struct {
 	stop   context.CancelFunc
 	ended  sync.WaitGroup
 
+	process uint64 // as in relaypb.Hello
+	relays  uint64 // opened so far
+
 	mutex  sync.Mutex
 	leader uint64           // as the log says; 0 if there is none, or this one leads
 	term   uint64           // in which that was said
@@ -54,7 +57,7 @@ func (s *Server) stopMember() {
 }
 
 func newMember(s *Server) *member {
-	return &member{server: s, change: make(chan struct{}), news: make(chan struct{})}
+	return &member{server: s, process: nonzero(), change: make(chan struct{}), news: make(chan struct{})}
 }
 
 // toward notes who leads in a term. The same leader in another term is another one. The group calls it, too, when this
@@ -148,7 +151,8 @@ func (m *member) relayTo(ctx context.Context, address string, change <-chan stru
 		return
 	}
 	defer conn.Close()
-	r := &relay{self: m.server.store.Member(), streams: m.server.streams, voice: m.server.voice, clock: m.server.group.clock,
+	m.relays++
+	r := &relay{self: m.server.store.Member(), process: m.process, number: m.relays, streams: m.server.streams, voice: m.server.voice, clock: m.server.group.clock,
 		wake: make(chan struct{}, 1), asked: make(map[uint64]coordination.Instant), ready: func() {
 			m.setConn(conn)
 			m.server.group.markReady()

@@ -41,18 +41,22 @@ type relayPeers struct {
 	all   sync.WaitGroup
 }
 
-// add takes up a relay, and ends an older one of the same server.
-func (r *relayPeers) add(p *relayPeer) {
-	r.all.Add(1)
+// add takes up a relay, and ends an older one of the same server. It reports whether p is not itself the older one.
+func (r *relayPeers) add(p *relayPeer) bool {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
-	if older := r.open[p.from]; older != nil {
-		close(older.superseded)
+	if other := r.open[p.from]; other != nil {
+		if other.process == p.process && other.number > p.number {
+			return false
+		}
+		other.supersede()
 	}
+	r.all.Add(1)
 	if r.open == nil {
 		r.open = make(map[uint64]*relayPeer)
 	}
 	r.open[p.from] = p
+	return true
 }
 
 // remove is the counterpart of add.

@@ -82,7 +82,7 @@ func (r *silenceRun) ask(data []byte) {
 // TestOneRelayOfAServer has a server open a second relay before the leader has noticed that the first one broke.
 func TestOneRelayOfAServer(t *testing.T) {
 	var peers relayPeers
-	older, newer := &relayPeer{from: 1, superseded: make(chan struct{})}, &relayPeer{from: 1, superseded: make(chan struct{})}
+	older, newer := &relayPeer{from: 1, process: 5, superseded: make(chan struct{})}, &relayPeer{from: 1, process: 5, number: 1, superseded: make(chan struct{})}
 	other := &relayPeer{from: 2, superseded: make(chan struct{})}
 	peers.add(older)
 	peers.add(other)
@@ -97,6 +97,14 @@ func TestOneRelayOfAServer(t *testing.T) {
 	}
 	if !closed(older.superseded) || closed(newer.superseded) || closed(other.superseded) {
 		t.Error("the wrong relay is superseded")
+	}
+	if late := (&relayPeer{from: 1, process: 5, superseded: make(chan struct{})}); peers.add(late) || closed(newer.superseded) {
+		t.Error("a relay that the network has held back takes the place of a newer one")
+	}
+	older.link, older.streams = &localLink{group: &group{queue: newQueue()}}, make(map[uint64]*relayedStream)
+	older.forward([]*relaypb.Forward{{Stream: 1}})
+	if !older.link.group.queue.empty() {
+		t.Error("what a superseded relay brings still counts")
 	}
 	peers.remove(older)
 	if peers.open[1] != newer {

@@ -25,6 +25,8 @@ const (
 // relay is a follower's way to the leader: one connection, one stream of batches each way.
 type relay struct {
 	self    uint64
+	process uint64 // of this server, and number of this relay, as in relaypb.Hello
+	number  uint64
 	streams *streamSet
 	voice   *voice
 	clock   clock
@@ -93,7 +95,7 @@ func (r *relay) run(ctx context.Context, conn *grpc.ClientConn) error {
 func (r *relay) write(ctx context.Context, exchange exchangeClient) {
 	ticker := time.NewTicker(renewInterval)
 	defer ticker.Stop()
-	hello := &relaypb.Hello{Server: r.self}
+	hello := &relaypb.Hello{Server: r.self, Process: r.process, Number: r.number}
 	for {
 		select {
 		case <-ctx.Done():

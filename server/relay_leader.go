@@ -33,11 +33,14 @@ type relayPeer struct {
 	server  *Server
 	link    *localLink // to the leader of the term in which the relay was opened
 	from    uint64     // the other server
+	process uint64     // of it, and number, as in its Hello
+	number  uint64
 	streams map[uint64]*relayedStream
 
 	ended      chan struct{} // closed when nothing comes any more
 	err        error         // why nothing comes, once ended is closed
 	superseded chan struct{} // closed when the other server has opened another relay
+	taking     sync.Mutex    // held while superseded is closed, and while a batch is put into the queue
 
 	mutex sync.Mutex
 	out   []*relaypb.Message // not yet sent
@@ -78,13 +81,16 @@ func (s *Server) exchange(rpc exchangeServer) error {
 	if link == nil { // it may not even serve yet
 		return errNotLeading
 	}
-	from := first.GetHello().GetServer()
+	hello := first.GetHello()
+	from := hello.GetServer()
 	if s.config.Cluster.ListenPeer != "" && !slices.ContainsFunc(s.store.Members(), func(m raftstore.Member) bool { return m.ID == from }) {
 		return errNotMember
 	}
-	p := &relayPeer{server: s, link: link, from: from, streams: make(map[uint64]*relayedStream),
+	p := &relayPeer{server: s, link: link, from: from, process: hello.GetProcess(), number: hello.GetNumber(), streams: make(map[uint64]*relayedStream),
 		wake: make(chan struct{}, 1), ended: make(chan struct{}), superseded: make(chan struct{})}
-	s.relays.add(p)
+	if !s.relays.add(p) {
+		return errSuperseded
+	}
 	go func() { // ends when this function returns, if not before
 		defer s.relays.remove(p)
 		for batch := first; p.err == nil; batch, p.err = rpc.Recv() {
@@ -150,7 +156,28 @@ func (p *relayPeer) receive(batch *relaypb.ToLeader) {
 		p.mutex.Unlock()
 		p.ring()
 	}
-	for _, forward := range batch.GetForwards() {
+	p.forward(batch.GetForwards())
+	p.link.group.kick()
+}
+
+// supersede ends the relay because the other server has opened another one: nothing of this one comes behind what the
+// other one brings.
+func (p *relayPeer) supersede() {
+	p.taking.Lock()
+	defer p.taking.Unlock()
+	close(p.superseded)
+}
+
+// forward puts what the other server's streams say into the queue.
+func (p *relayPeer) forward(forwards []*relaypb.Forward) {
+	p.taking.Lock()
+	defer p.taking.Unlock()
+	select {
+	case <-p.superseded:
+		return
+	default:
+	}
+	for _, forward := range forwards {
 		stream := p.streams[forward.GetStream()]
 		if stream == nil {
 			stream = &relayedStream{peer: p, number: forward.GetStream(), id: p.server.streams.nextID()}
@@ -162,7 +189,6 @@ func (p *relayPeer) receive(batch *relaypb.ToLeader) {
 		}
 		p.link.group.queue.put(event{link: p.link, sink: stream, id: stream.id, forward: f})
 	}
-	p.link.group.kick()
 }
 
 // abandon detaches the streams behind a relay that broke. Their server may speak for a little longer, and their

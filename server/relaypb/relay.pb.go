@@ -88,8 +88,12 @@ func (x *ToLeader) GetForwards() []*Forward {
 }
 
 type Hello struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Server        uint64                 `protobuf:"varint,1,opt,name=server,proto3" json:"server,omitempty"`
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Server uint64                 `protobuf:"varint,1,opt,name=server,proto3" json:"server,omitempty"`
+	// Drawn at random when the server was started, and how many relays it had opened before this one: the network may hold
+	// an older one back until after a newer one.
+	Process       uint64 `protobuf:"varint,2,opt,name=process,proto3" json:"process,omitempty"`
+	Number        uint64 `protobuf:"varint,3,opt,name=number,proto3" json:"number,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -127,6 +131,20 @@ func (*Hello) Descriptor() ([]byte, []int) {
 func (x *Hello) GetServer() uint64 {
 	if x != nil {
 		return x.Server
+	}
+	return 0
+}
+
+func (x *Hello) GetProcess() uint64 {
+	if x != nil {
+		return x.Process
+	}
+	return 0
+}
+
+func (x *Hello) GetNumber() uint64 {
+	if x != nil {
+		return x.Number
 	}
 	return 0
 }
@@ -1385,9 +1403,11 @@ const file_server_relaypb_relay_proto_rawDesc = "" +
 	"\bToLeader\x12,\n" +
 	"\x05hello\x18\x01 \x01(\v2\x16.coordd.relay.v1.HelloR\x05hello\x12\x14\n" +
 	"\x05renew\x18\x02 \x01(\x04R\x05renew\x124\n" +
-	"\bforwards\x18\x03 \x03(\v2\x18.coordd.relay.v1.ForwardR\bforwards\"\x1f\n" +
+	"\bforwards\x18\x03 \x03(\v2\x18.coordd.relay.v1.ForwardR\bforwards\"Q\n" +
 	"\x05Hello\x12\x16\n" +
-	"\x06server\x18\x01 \x01(\x04R\x06server\"\xb8\x02\n" +
+	"\x06server\x18\x01 \x01(\x04R\x06server\x12\x18\n" +
+	"\aprocess\x18\x02 \x01(\x04R\aprocess\x12\x16\n" +
+	"\x06number\x18\x03 \x01(\x04R\x06number\"\xb8\x02\n" +
 	"\aForward\x12\x16\n" +
 	"\x06stream\x18\x01 \x01(\x04R\x06stream\x121\n" +
 	"\x06attach\x18\x02 \x01(\v2\x17.coordd.relay.v1.AttachH\x00R\x06attach\x124\n" +
