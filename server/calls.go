@@ -185,16 +185,19 @@ func (g *group) handleCall(c *call) {
 	switch {
 	case c.read != nil:
 		c.done <- callAnswer{outcome: c.read(g.machine)}
+		return
 	case g.leader == nil:
 		c.done <- callAnswer{err: errNotLeading}
-	case !c.attempt.repeated && g.restricted() && g.refusalOf(c.attempt.command) != nil: // what was executed before is still answered
-		refusal := g.refusalOf(c.attempt.command)
-		c.done <- callAnswer{outcome: refuse(refusal.Status, refusal.Text)}
-	default:
-		name, _ := coordination.CallOf(c.attempt.command)
-		g.calls[name] = append(g.calls[name], c)
-		g.leader.Call(c.attempt.command, c.attempt.since, c.attempt.repeated)
+		return
 	}
+	a := c.attempt
+	if refusal := g.refusalOf(a.command); refusal != nil && !a.repeated { // what was executed before is still answered
+		c.done <- callAnswer{outcome: refuse(refusal.Status, refusal.Text)}
+		return
+	}
+	name, _ := coordination.CallOf(a.command)
+	g.calls[name] = append(g.calls[name], c)
+	g.leader.Call(a.command, a.since, a.repeated)
 }
 
 // answerCalls passes outcomes on to all who wait for them.

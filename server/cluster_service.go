@@ -69,9 +69,18 @@ func (s clusterService) add(ctx context.Context, r *adminpb.AddMemberRequest) (*
 	return answer, err
 }
 
-func validMember(name, address string) error {
+// ValidMemberName says what a name of a server in its cluster has to be, if name is none: 1 to 64 printable ASCII
+// characters that do not get lost in --initial-cluster.
+func ValidMemberName(name string) error {
 	if name == "" || len(name) > 64 || strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r > '~' || r == ',' || r == '=' }) {
-		return fmt.Errorf("name %q: want up to 64 printable ASCII characters without spaces, commas and equal signs", name)
+		return errors.New("want up to 64 printable ASCII characters without spaces, commas and equal signs")
+	}
+	return nil
+}
+
+func validMember(name, address string) error {
+	if err := ValidMemberName(name); err != nil {
+		return fmt.Errorf("name %q: %w", name, err)
 	}
 	host, port, err := net.SplitHostPort(address)
 	if err != nil || host == "" || len(address) > 255 || validPort(port, 1) != nil {

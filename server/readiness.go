@@ -1,7 +1,6 @@
 package server
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -95,7 +94,7 @@ func (s *Server) issues() []issue {
 	if s.streams.localLink() != nil {
 		for _, m := range s.store.Members() {
 			if !m.Learner && !m.Active && m.ID != self {
-				add(issueSilent, noteworthy, m.ID, "server %s is not heard of", cmp.Or(m.Name, fmt.Sprintf("%016x", m.ID)))
+				add(issueSilent, noteworthy, m.ID, "server %s is not heard of", nameOf(m))
 			}
 		}
 	}

@@ -36,11 +36,8 @@ var clusterOptions = []option{
 }
 
 func setMemberName(s *settings, value string) error {
-	if value == "" || len(value) > 64 || strings.ContainsFunc(value, func(r rune) bool { return r <= ' ' || r > '~' || r == ',' || r == '=' }) {
-		return errors.New("want up to 64 printable ASCII characters without spaces, commas and equal signs")
-	}
 	s.cluster.name = value
-	return nil
+	return server.ValidMemberName(value)
 }
 
 // peerAddress is an address that others can connect to.

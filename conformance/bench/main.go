@@ -9,8 +9,6 @@ import (
 	"runtime"
 	"slices"
 	"time"
-
-	"github.com/coordd/coordd/conformance/raw"
 )
 
 func main() {
@@ -68,12 +66,7 @@ func measure(ctx context.Context, binary, dir string, runs int, length time.Dura
 	if err != nil {
 		return err
 	}
-	conns, err := raw.Dial(server.address, 1)
-	if err != nil {
-		return err
-	}
-	defer raw.Close(conns)
-	if err := raw.CreateNode(ctx, conns[0], nodePath); err != nil {
+	if err := createNode(ctx, server.address); err != nil {
 		return err
 	}
 	one, err := row("W1 lock+unlock", 1, runs, func() (result, error) { return runPairs(ctx, server.address, 1, length) })
@@ -167,12 +160,7 @@ func identity(d time.Duration) time.Duration { return d }
 func millis(d time.Duration) string { return fmt.Sprintf("%.3f", d.Seconds()*1000) }
 
 func measureOne(address, kind string, n int, length time.Duration) error {
-	conns, err := raw.Dial(address, 1)
-	if err != nil {
-		return err
-	}
-	defer raw.Close(conns)
-	if err := raw.CreateNode(context.Background(), conns[0], nodePath); err != nil {
+	if err := createNode(context.Background(), address); err != nil {
 		return err
 	}
 	workload := runPairs
