@@ -24,20 +24,17 @@ func (s *Store) CheckpointDue() bool {
 // checkpoint. It takes all rows that changed since the last one. One at a time: the next may begin after
 // CheckpointDone; anything else is a mistake of the caller and panics.
 func (s *Store) BeginCheckpoint(index uint64) *CheckpointWriter {
-	term, conf, ok := s.tail.at(index)
-	if !ok && index < s.restoredIndex.Load() {
-		// The handler has yet to hear that another checkpoint took this one's place.
-		return &CheckpointWriter{keeper: s.keeper}
+	term, conf, known := s.tail.at(index)
+	w := &CheckpointWriter{keeper: s.keeper, mark: checkpointMark{index: index, term: term, conf: conf}}
+	if !s.keeper.begin(&w.mark, known) {
+		return w
 	}
-	if !ok {
+	if !known {
 		panic(fmt.Sprintf("raftstore: checkpoint as of entry %d, which was not handed over or is gone", index))
 	}
 	s.dueBytes.Store(0)
 	s.dueEntries.Store(0)
 	s.begun.Store(index)
-	w := &CheckpointWriter{keeper: s.keeper, mark: checkpointMark{index: index, term: term, conf: conf}}
-	w.mark.restored = s.restoredIndex.Load()
-	s.keeper.begin()
 	return w
 }
 
@@ -46,6 +43,7 @@ type checkpointMark struct {
 	index, term uint64
 	conf        confRecord
 	restored    uint64 // the last checkpoint from elsewhere; a later one voids this
+	void        bool   // it was void from the start
 }
 
 // CheckpointWriter collects the rows of one checkpoint. Its methods do not block and are for one goroutine at a time.
@@ -104,12 +102,11 @@ type keeper struct {
 	limit  int // rows per sweep
 	sweeps bool
 
+	mu       sync.Mutex
+	jobs     []keeperJob
+	queued   int    // bytes of rows in jobs
+	open     bool   // between begin and the commit
 	restored uint64 // index of the last checkpoint from elsewhere, see checkpointMark
-
-	mu     sync.Mutex
-	jobs   []keeperJob
-	queued int  // bytes of rows in jobs
-	open   bool // between begin and the commit
 }
 
 func newKeeper(s *Store) *keeper {
@@ -125,13 +122,21 @@ func (k *keeper) active() bool {
 	return k.open
 }
 
-func (k *keeper) begin() {
+// begin opens a checkpoint, and reports whether it did. It does not where the handler has yet to hear of a checkpoint from
+// elsewhere, which has taken the place of everything that this one could say: known tells whether the log has the entry.
+// Such a checkpoint would end with a job that is dropped, and would stay open for ever.
+func (k *keeper) begin(mark *checkpointMark, known bool) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	if mark.index < k.restored || mark.index == k.restored && !known {
+		mark.void = true
+		return false
+	}
 	if k.open {
 		panic("raftstore: a checkpoint is being written already")
 	}
-	k.open = true
+	mark.restored, k.open = k.restored, true
+	return true
 }
 
 // offer queues rows if there is room; a single batch larger than the queue is taken when the queue is empty.
@@ -166,14 +171,20 @@ func (k *keeper) replace(r *received) error {
 	}
 }
 
-// takeOver gives up an open checkpoint and puts a received one in its place.
+// takeOver gives up an open checkpoint and puts a received one in its place. That holds from the moment at which the rows
+// may be the new ones, for whoever begins a checkpoint meanwhile.
 func (k *keeper) takeOver(r *received) error {
-	err := k.rows.replace(r)
-	k.restored = r.meta.Index
 	k.mu.Lock()
-	k.open = false
+	k.restored, k.open = r.meta.Index, false
 	k.mu.Unlock()
-	return err
+	return k.rows.replace(r)
+}
+
+// voids tells whether a checkpoint from elsewhere has taken the place of the one that a job belongs to.
+func (k *keeper) voids(j keeperJob) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return j.of != nil && (j.of.void || j.of.restored != k.restored)
 }
 
 func (k *keeper) cut(first uint64) { k.add(keeperJob{cut: first}) }
@@ -240,7 +251,7 @@ func (k *keeper) work() (more bool, err error) {
 
 func (k *keeper) do(j keeperJob) error {
 	switch {
-	case j.of != nil && j.of.restored != k.restored:
+	case k.voids(j):
 		return nil
 	case j.replace != nil:
 		err := k.takeOver(j.replace)

@@ -7,8 +7,11 @@ type logMark struct {
 }
 
 // checkpointDone tells the handler and cuts the log behind the checkpoint: raft forgets the entries first, then they
-// are removed.
+// are removed. One that another member's checkpoint has overtaken is nothing to tell of.
 func (l *loop) checkpointDone(c checkpointMark) {
+	if c.index < l.s.stored.Load() {
+		return
+	}
 	l.s.stored.Store(c.index)
 	l.handler.CheckpointDone(c.index)
 	l.marks = append(l.marks, logMark{c.index, l.handedTotal})

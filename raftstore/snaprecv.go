@@ -216,7 +216,6 @@ func (s *Store) install(r *received) error {
 func (l *loop) restored(r *received) {
 	l.s.tail.restore(r.meta)
 	l.durable = r.meta.Index
-	l.s.restoredIndex.Store(r.meta.Index)
 	l.s.lineage.Store(r.meta.Lineage)
 	l.s.forced.Store(r.meta.Forced)
 	l.s.begun.Store(r.meta.Index)

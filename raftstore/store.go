@@ -165,25 +165,24 @@ type Store struct {
 	stop       chan struct{}
 	done       chan struct{}
 
-	disk          *disk
-	network       network // nil if there can be no other members
-	peers         *peers  // the same
-	unlisten      func()
-	view          atomic.Pointer[memberView]
-	lease         lease
-	pins          pins
-	outgoing      cancels       // checkpoints on their way to others
-	receiving     chan struct{} // capacity 1: held while a checkpoint is being received or installed
-	restoredIndex atomic.Uint64
-	short         atomic.Bool // the disk is nearly full
-	full          atomic.Bool // the same, once the raft goroutine has dealt with it
-	moving        atomic.Bool // the leadership is being handed over
-	space         atomic.Uint64
-	client        atomic.Pointer[string] // see SetClientAddress
-	spaceDone     chan struct{}
-	lineage       atomic.Uint64
-	backups       sync.Mutex    // held during a backup
-	forced        atomic.Uint64 // see checkpointMeta
+	disk      *disk
+	network   network // nil if there can be no other members
+	peers     *peers  // the same
+	unlisten  func()
+	view      atomic.Pointer[memberView]
+	lease     lease
+	pins      pins
+	outgoing  cancels       // checkpoints on their way to others
+	receiving chan struct{} // capacity 1: held while a checkpoint is being received or installed
+	short     atomic.Bool   // the disk is nearly full
+	full      atomic.Bool   // the same, once the raft goroutine has dealt with it
+	moving    atomic.Bool   // the leadership is being handed over
+	space     atomic.Uint64
+	client    atomic.Pointer[string] // see SetClientAddress
+	spaceDone chan struct{}
+	lineage   atomic.Uint64
+	backups   sync.Mutex    // held during a backup
+	forced    atomic.Uint64 // see checkpointMeta
 }
 
 // Open takes the data directory for this process, verifies everything in it without changing anything, and opens it.
