@@ -28,7 +28,7 @@ type appender struct {
 	mu      sync.Mutex
 	ready   sync.Cond
 	jobs    []*writeJob
-	busy    bool
+	busy    bool // a write is under way
 	closing bool
 	since   time.Time // when the write under way began
 }
@@ -47,7 +47,7 @@ func (a *appender) add(j *writeJob) {
 	a.ready.Signal()
 }
 
-// idle tells whether nothing is queued or being written.
+// idle tells whether nothing is queued or being written. What was written is in the inbox by then.
 func (a *appender) idle() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -85,18 +85,17 @@ func (a *appender) run() {
 	}
 }
 
-// finished reports jobs as done. With nothing more to write, what follows from it is done right here.
+// finished reports jobs as done. With nothing more to write, what follows from it is done right here; the disk has no part
+// in that, however long it takes.
 func (a *appender) finished(jobs []*writeJob) {
-	written := func(m *mail) { m.written = append(m.written, jobs...) }
+	a.inbox.leave(func(m *mail) { m.written = append(m.written, jobs...) })
 	a.mu.Lock()
-	busy := len(a.jobs) > 0
+	a.busy = false
+	more := len(a.jobs) > 0
 	a.mu.Unlock()
-	if busy {
-		a.inbox.put(written)
-		return
-	}
-	a.inbox.leave(written)
-	if a.loop.kick() {
+	if more {
+		a.inbox.ring()
+	} else if a.loop.kick() {
 		a.loop.handler.Flush(false)
 	}
 }
@@ -105,7 +104,6 @@ func (a *appender) finished(jobs []*writeJob) {
 func (a *appender) next() []*writeJob {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.busy = false
 	for len(a.jobs) == 0 && !a.closing {
 		a.ready.Wait()
 	}

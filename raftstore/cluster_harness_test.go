@@ -35,6 +35,7 @@ type machine struct {
 	h     *history
 	name  string
 	store *Store
+	work  func(*machine) // done where it is flushed; may be nil
 
 	// Under h.mu:
 	state    map[string]uint64 // command -> index
@@ -121,8 +122,14 @@ func (m *machine) Following(term, leader uint64) {
 }
 func (m *machine) ReadReady(id, index uint64)  {}
 func (m *machine) CheckpointDone(index uint64) {}
-func (m *machine) Flush(bool)                  {}
 func (m *machine) Failed(err error)            { m.note(func() { m.failure = err }) }
+
+// Flush implements Handler.
+func (m *machine) Flush(busy bool) {
+	if !busy && m.work != nil {
+		m.work(m)
+	}
+}
 
 func (h *history) problem(format string, args ...any) {
 	h.problems = append(h.problems, fmt.Sprintf(format, args...))
@@ -153,6 +160,7 @@ type testCluster struct {
 	nodes   map[string]*machine // running
 	cfgs    map[string]Config
 	names   []string
+	onFlush func(*machine) // see machine.work
 }
 
 func newTestCluster(t *testing.T, members int, seed uint64) *testCluster {
@@ -199,7 +207,7 @@ func (c *testCluster) tryStart(name string) error {
 	if err != nil {
 		return err
 	}
-	m := &machine{h: c.h, name: name, store: s}
+	m := &machine{h: c.h, name: name, store: s, work: c.onFlush}
 	if err := m.load(s.CheckpointIndex()); err != nil {
 		return errors.Join(err, s.Stop())
 	}

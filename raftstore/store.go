@@ -40,7 +40,9 @@ type Handler interface {
 	// CheckpointDone says that the checkpoint as of index is durable.
 	CheckpointDone(index uint64)
 	// Flush comes behind any of the other calls, from the same goroutine and with no lock held. Unless the goroutine is
-	// busy, the handler may do its work right in it, which spares the way to another goroutine.
+	// busy, the handler may do its work right in it, which spares the way to another goroutine. It may be the one that
+	// writes the log, or one that reads what another member says, heartbeats included: what takes longer than some
+	// milliseconds does not belong there.
 	Flush(busy bool)
 	// Failed says that storage failed or turned out to be damaged. It comes once and last. Nothing more will be
 	// durable: the process must end.

@@ -14,8 +14,8 @@ import (
 
 // group is one replicated log with its machine and, where this server leads, its leader. Everybody puts events into the
 // queue; whoever holds the turn handles them, and alone touches the rings. On a quiet server that is the goroutine that
-// brought the event, which spares the way over others; when there is more to do than one turn, the group's own goroutine
-// goes on with it.
+// brought the event, which spares the way over others: a client's, another server's, or the one that writes the log. None
+// of them may be held up for long, so what takes longer than a short turn is left to the group's own goroutine.
 type group struct {
 	store  *raftstore.Store
 	queue  *queue
@@ -51,6 +51,7 @@ type group struct {
 	sinks      map[coordination.StreamID]sink
 	calls      map[coordination.Call][]*call // under way, and who waits
 	allowed    uint64                        // version of commands that may be written
+	restored   uint64                        // what came with the last checkpoint of another member
 	inFlight   int                           // bytes proposed in this term and not yet applied
 	checkpoint *runningCheckpoint
 	spareStore []storeEvent
@@ -117,7 +118,7 @@ func (g *group) Following(term, leader uint64) {
 }
 
 // Restore implements raftstore.Restorer.
-func (g *group) Restore(uint64) { g.tell(storeEvent{restored: true}) }
+func (g *group) Restore(index uint64) { g.tell(storeEvent{restored: index}) }
 
 // ReadReady implements raftstore.Handler.
 func (g *group) ReadReady(id, index uint64) { g.tell(storeEvent{barrier: id, index: index}) }
@@ -177,16 +178,15 @@ func (g *group) kick() {
 	g.takeFreeTurn()
 }
 
-// takeFreeTurn handles what is in the queue on the caller's goroutine if the turn is free; if it is not, its holder sees
-// to it.
+// takeFreeTurn handles what is in the queue on the caller's goroutine if the turn is free and short; if it is not free, its
+// holder sees to it, and if it would take long, run does.
 func (g *group) takeFreeTurn() {
 	for taken := false; !g.queue.empty() && g.turn.TryLock(); taken = true {
-		if taken { // there is always more: a client's goroutine has something else to do
+		if taken || !g.takeShortTurn() { // there is always more: the caller's goroutine has something else to do
 			g.turn.Unlock()
 			g.queue.signal()
 			return
 		}
-		g.takeTurn()
 		g.turn.Unlock()
 	}
 }
@@ -202,11 +202,32 @@ func (g *group) close() {
 // takeTurn handles everything that is there: first what the log says, then requests as long as not too much is in
 // flight. The turn is held.
 func (g *group) takeTurn() {
+	g.spareStore = g.queue.takeStore(g.spareStore[:0])
+	g.handleAll(g.spareStore)
+}
+
+// takeShortTurn is takeTurn if that takes no longer than a goroutine with other duties may be held up, and reports whether
+// it was done. A new leader looks at all sessions. The turn is held.
+func (g *group) takeShortTurn() bool {
+	if g.leading != 0 {
+		return false
+	}
+	news, short := g.queue.takeLittle(g.spareStore[:0])
+	if !short {
+		return false
+	}
+	g.spareStore = news
+	g.handleAll(news)
+	return true
+}
+
+// handleAll handles the log's news and then what is in the queue. The turn is held.
+func (g *group) handleAll(news []storeEvent) {
 	if g.closed {
 		return
 	}
 	defer g.failOnPanic()
-	for _, e := range g.takeStore() {
+	for _, e := range news {
 		if err := g.handleStore(e); err != nil {
 			g.close()
 			g.failed(err)
@@ -228,12 +249,6 @@ func (g *group) takeTurn() {
 	g.continueCheckpoint()
 	g.setTimer()
 	g.busy.Store(g.inFlight > 0)
-}
-
-func (g *group) takeStore() []storeEvent {
-	events := g.queue.takeStore(g.spareStore[:0])
-	g.spareStore = events
-	return events
 }
 
 func (g *group) takeRequests() []event {
@@ -270,14 +285,10 @@ func (g *group) handleStore(e storeEvent) error {
 		g.leading = 0
 		g.lead(nil)
 		g.toward(e.term, e.leader)
-	case e.restored:
-		machine, err := loadMachine(g.config, g.store)
-		if err != nil {
+	case e.restored > uint64(g.machine.Index()): // otherwise a later one was in its place already when it was loaded
+		if err := g.restore(); err != nil {
 			return err
 		}
-		g.machine, g.checkpoint = machine, nil
-		g.access.publish(machine)
-		g.applied.Store(uint64(machine.Index()))
 	case e.barrier&readBarrier != 0:
 		g.committed.Store(max(e.index, g.committed.Load()))
 		g.barriers = append(g.barriers, passedBarrier{e.barrier, e.index})
@@ -293,14 +304,30 @@ func (g *group) handleStore(e storeEvent) error {
 	g.answerBarriers()
 	if n := len(e.entries); n > 0 {
 		g.store.Applied(e.entries[n-1].Index)
-		g.applied.Store(e.entries[n-1].Index)
+		g.applied.Store(uint64(g.machine.Index()))
 		g.startCheckpoint()
 	}
 	return nil
 }
 
+// restore takes over the state of another member that is stored now: that of the checkpoint which the log told of, or of a
+// later one. The entries up to that may still come.
+func (g *group) restore() error {
+	machine, err := loadMachine(g.config, g.store)
+	if err != nil {
+		return err
+	}
+	g.machine, g.checkpoint, g.restored = machine, nil, uint64(machine.Index())
+	g.access.publish(machine)
+	g.applied.Store(g.restored)
+	return nil
+}
+
 // apply executes one entry. An entry that this program cannot read stops the server: it must not be skipped.
 func (g *group) apply(e *raftstore.Entry) error {
+	if e.Index <= g.restored {
+		return nil
+	}
 	command, err := codec.DecodeCommand(e.Data)
 	if err != nil {
 		return fmt.Errorf("entry %d of the log: %w", e.Index, err)

@@ -2,9 +2,11 @@ package server
 
 import (
 	"context"
+	"slices"
 	"sync"
 
 	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/coordination/codec"
 	"github.com/coordd/coordd/raftstore"
 )
 
@@ -30,9 +32,21 @@ type storeEvent struct {
 	leader    uint64 // with following: who leads, 0 if nobody is known to
 	barrier   uint64 // not 0: leadership proven
 	index     uint64 // with barrier: what has to be applied first
-	restored  bool   // another member's state was taken over
+	restored  uint64 // not 0: another member's state as of this index was taken over
 	failed    error
 }
+
+// takesLong tells whether to handle e may take long, as a glance at it shows: all rows, sessions or streams are gone through.
+func (e *storeEvent) takesLong() bool {
+	return e.restored != 0 || e.leading != 0 || e.following ||
+		slices.ContainsFunc(e.entries, func(entry raftstore.Entry) bool { return codec.IsDropNode(entry.Data) })
+}
+
+// What a turn may find in the queue and still be short: some milliseconds of work.
+const (
+	shortTurnEvents = 1024
+	shortTurnBytes  = 1 << 20
+)
 
 type raftTerm = uint64
 
@@ -45,6 +59,9 @@ type queue struct {
 	room     chan struct{} // closed when there is room again; nil while there is
 	held     bool          // requests stay until the log has said something
 	store    []storeEvent
+	entries  int           // in store
+	volume   int           // bytes of them
+	long     bool          // something in store takes long
 	wake     chan struct{} // capacity 1
 }
 
@@ -81,9 +98,16 @@ func (q *queue) empty() bool {
 }
 
 func (q *queue) putStore(e storeEvent) {
+	volume, long := 0, e.takesLong()
+	for i := range e.entries {
+		volume += len(e.entries[i].Data)
+	}
 	q.mutex.Lock()
+	defer q.mutex.Unlock()
 	q.store = append(q.store, e)
-	q.mutex.Unlock()
+	q.entries += len(e.entries)
+	q.volume += volume
+	q.long = q.long || long
 }
 
 // awaitRoom returns when the queue is not full, or ctx is done.
@@ -104,8 +128,22 @@ func (q *queue) awaitRoom(ctx context.Context) {
 func (q *queue) takeStore(empty []storeEvent) []storeEvent {
 	q.mutex.Lock()
 	defer q.mutex.Unlock()
+	return q.takeStoreLocked(empty)
+}
+
+// takeLittle is takeStore if everything in the queue is little work; if not, ok is false and nothing is taken.
+func (q *queue) takeLittle(empty []storeEvent) (events []storeEvent, ok bool) {
+	q.mutex.Lock()
+	defer q.mutex.Unlock()
+	if q.long || q.entries+len(q.requests) > shortTurnEvents || q.volume+q.bytes > shortTurnBytes {
+		return empty, false
+	}
+	return q.takeStoreLocked(empty), true
+}
+
+func (q *queue) takeStoreLocked(empty []storeEvent) []storeEvent {
 	events := q.store
-	q.store, q.held = empty, false
+	q.store, q.entries, q.volume, q.long, q.held = empty, 0, 0, false, false
 	return events
 }
 

@@ -225,7 +225,7 @@ func (s *Server) probe(ctx context.Context) {
 
 // lag is how many entries this server lacks; known is false as long as the leader has not told how many there are.
 func (s *Server) lag() (entries uint64, known bool) {
-	committed, applied := s.group.committed.Load(), s.store.AppliedIndex()
+	committed, applied := s.group.committed.Load(), s.group.applied.Load()
 	if s.streams.localLink() != nil {
 		return 0, true
 	}

@@ -63,6 +63,18 @@ func DecodeCommand(data []byte) (coordination.Command, error) {
 	return c, nil
 }
 
+// IsDropNode tells whether data is what AppendCommand wrote for a DropNode, as far as its first bytes show.
+func IsDropNode(data []byte) bool {
+	if len(data) == 0 || data[0] != Version {
+		return false
+	}
+	field, _, n := protowire.ConsumeTag(data[1:])
+	return n > 0 && field == dropNode
+}
+
+// dropNode is the field of a DropNode in logpb.Command.
+const dropNode = 12
+
 // newCommand returns an empty command of the given field of logpb.Command, nil if there is no such field.
 func newCommand(field protowire.Number) coordination.Command {
 	switch field {
@@ -88,7 +100,7 @@ func newCommand(field protowire.Number) coordination.Command {
 		return new(coordination.CreateNode)
 	case 11:
 		return new(coordination.AlterNode)
-	case 12:
+	case dropNode:
 		return new(coordination.DropNode)
 	case 13:
 		return new(coordination.MakeDirectory)
@@ -150,7 +162,7 @@ func (w *wire) command(c coordination.Command) protowire.Number {
 	case *coordination.DropNode:
 		w.call(&c.Call, &c.Path)
 		w.caller(4, &c.Caller)
-		return 12
+		return dropNode
 	case *coordination.MakeDirectory:
 		w.makeDirectory(c)
 		return 13

@@ -162,3 +162,18 @@ func TestUnknownCommandPanics(t *testing.T) {
 	}()
 	AppendCommand(nil, stranger{})
 }
+
+// TestIsDropNode tells the one command from all others.
+func TestIsDropNode(t *testing.T) {
+	for _, c := range allCommands() {
+		_, want := c.(*coordination.DropNode)
+		if got := IsDropNode(AppendCommand(nil, c)); got != want {
+			t.Errorf("%T: %v", c, got)
+		}
+	}
+	for _, data := range [][]byte{nil, {Version}, {Version, 0x80}, {Version + 1, 98}} {
+		if IsDropNode(data) {
+			t.Errorf("%x", data)
+		}
+	}
+}

@@ -1,0 +1,126 @@
+package raftstore
+
+import (
+	"bytes"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// flusher is a handler that works where it is flushed.
+type flusher struct {
+	*recorder
+	flush func()
+}
+
+func (f flusher) Flush(busy bool) {
+	if !busy {
+		f.flush()
+	}
+}
+
+// What the handler does on the goroutine that has just written the log does not count as writing.
+func TestTheHandlersWorkIsNoWrite(t *testing.T) {
+	s := open(t, Config{InMemory: true, Logger: quiet})
+	r := newRecorder(s)
+	var flushed, writing atomic.Int32
+	err := s.Start(flusher{r, func() { // alone in its cluster, a member flushes like this behind a write only
+		if flushed.Add(1); s.appender.stuck(0) {
+			writing.Add(1)
+		}
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stop(t, s)
+	term := r.lead(t)
+	for n := 0; n < 1000 && flushed.Load() < 20; n++ {
+		propose(t, r, term, numbered("c", n, n+1)...)
+	}
+	if flushed.Load() == 0 || writing.Load() != 0 {
+		t.Errorf("flushed %d times, %d of them during a write", flushed.Load(), writing.Load())
+	}
+}
+
+// lockedBuffer is a buffer for the logs of several goroutines.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// ask runs f on the member's raft goroutine and waits for it.
+func (m *machine) ask(f func(l *loop)) {
+	asked := make(chan struct{})
+	m.store.inbox.put(func(mail *mail) {
+		mail.tasks = append(mail.tasks, func(l *loop) { f(l); close(asked) })
+	})
+	<-asked
+}
+
+// A leader whose handler is slow does not take that for a slow disk and give the leadership away.
+func TestASlowHandlerIsNoSlowDisk(t *testing.T) {
+	t.Parallel()
+	c := newTestCluster(t, 3, 7)
+	logs := map[string]*lockedBuffer{}
+	for _, name := range c.names {
+		c.kill(name)
+		logs[name] = &lockedBuffer{}
+	}
+	var armed atomic.Bool
+	meanwhile := make(chan string, 1) // what the leader logged while its handler was slow
+	c.onFlush = func(m *machine) {
+		if !armed.Load() {
+			return
+		}
+		stack := make([]byte, 8<<10)
+		if !strings.Contains(string(stack[:runtime.Stack(stack, false)]), "(*appender).finished") {
+			return
+		}
+		var term uint64
+		if m.note(func() { term = m.term }); term == 0 || !armed.CompareAndSwap(true, false) {
+			return
+		}
+		before := len(logs[m.name].String())
+		var begun, now int // ticks are at least this far apart
+		m.ask(func(l *loop) { begun = l.ticks })
+		for deadline := time.Now().Add(patience); now < begun+2*int(slowWriteMax/tickInterval) && time.Now().Before(deadline); {
+			m.ask(func(l *loop) { now = l.ticks })
+		}
+		meanwhile <- logs[m.name].String()[before:]
+	}
+	for _, name := range c.names {
+		cfg := c.cfgs[name]
+		cfg.Logger = newTextLogger(logs[name])
+		c.cfgs[name] = cfg
+		c.start(name)
+	}
+	c.put("before")
+	armed.Store(true)
+	stopLoad := c.load("x")
+	select {
+	case log := <-meanwhile:
+		if strings.Contains(log, "the disk is slow") {
+			t.Errorf("the disk had nothing to do:\n%s", log)
+		}
+	case <-time.After(patience):
+		t.Error("the handler was never flushed behind a write")
+	}
+	stopLoad()
+	armed.Store(false)
+	c.settle()
+}
