@@ -18,7 +18,7 @@ type control struct {
 	ticks   int
 	heard   map[uint64]int            // tick at which a member last said something
 	headers map[uint64]*peerpb.Header // what members said about themselves
-	streams map[uint64]int            // open urgent streams from members
+	streams map[uint64]*peerpb.Header // of the last urgent stream from each member, while that is open
 	watches []*watch
 	removed bool // this member
 	stale   bool // the view has to be shown again
@@ -33,6 +33,7 @@ type control struct {
 	transferring bool             // see setTransferring
 	stuck        bool             // it should hand over, and nobody can take it
 	ledAt        int              // the last tick at which there was a leader
+	deaf         deafness
 
 	replayed    uint64 // what was in the log at the start
 	leaderReset bool   // the leader's connection was reset
@@ -43,7 +44,7 @@ type control struct {
 
 func (c *control) init(s *Store) {
 	c.conf, c.stale, c.replayed = s.tail.lastConf(), true, s.tail.last
-	c.heard, c.headers, c.streams = map[uint64]int{}, map[uint64]*peerpb.Header{}, map[uint64]int{}
+	c.heard, c.headers, c.streams = map[uint64]int{}, map[uint64]*peerpb.Header{}, map[uint64]*peerpb.Header{}
 }
 
 // needsTicks tells whether raft's clock has to run. A member alone has nobody to be timed by.
@@ -66,6 +67,7 @@ func (l *loop) tick() {
 	if l.leading && l.s.appender.stuck(slowWriteMax) {
 		l.stepAside("the disk is slow")
 	}
+	l.listen()
 	if l.ticks%leaseTicks == 0 {
 		l.confirmLease()
 	}
@@ -88,7 +90,7 @@ func (l *loop) fromPeers(m mail) {
 	for _, h := range m.headers {
 		l.headers[h.GetFrom()] = h
 		if h.GetUrgent() {
-			l.streams[h.GetFrom()]++
+			l.streams[h.GetFrom()] = h
 		}
 	}
 	for _, h := range m.retold {
@@ -104,8 +106,8 @@ func (l *loop) fromPeers(m mail) {
 	for _, id := range m.unreachable {
 		l.node.ReportUnreachable(id)
 	}
-	for _, id := range m.lost {
-		l.lost(id)
+	for _, h := range m.lost {
+		l.lost(h)
 	}
 	for _, o := range m.snapshots {
 		l.snapshotDone(o)
@@ -165,11 +167,16 @@ func (l *loop) takeOffer() {
 	}
 }
 
-// lost notes that a member's stream ended. If it was the leader's last, the leader has probably died: then this member
+// lost notes that a member's urgent stream ended. A newer one has taken the place of an older one, which can stay half dead
+// for long after its network was cut. If it was the leader's, the leader has probably died, or makes way: then this member
 // forgets it and soon asks the others, who say no if they still hear it.
-func (l *loop) lost(id uint64) {
-	l.streams[id]--
-	if l.streams[id] > 0 || l.leading || l.leader != id || l.ticks < electionTicks {
+func (l *loop) lost(h *peerpb.Header) {
+	id := h.GetFrom()
+	if l.streams[id] != h {
+		return
+	}
+	delete(l.streams, id)
+	if l.leading || l.leader != id || l.ticks < electionTicks || !l.hearsAnotherVoter() {
 		return
 	}
 	if err := l.node.ForgetLeader(); err != nil {
@@ -179,6 +186,11 @@ func (l *loop) lost(id uint64) {
 	l.leaderReset = true
 	l.tries = campaignTries
 	l.campaignLater(0)
+}
+
+// hearsAnotherVoter tells whether there is anybody with a vote to ask.
+func (l *loop) hearsAnotherVoter() bool {
+	return slices.ContainsFunc(l.conf.Voters, func(id uint64) bool { return id != l.s.identity.Member && l.streams[id] != nil })
 }
 
 // campaignLater campaigns after a random delay, so that the others do not do so at the same moment.

@@ -115,6 +115,6 @@ func checkMessage(h *peerpb.Header, m *pb.Message) error {
 // lost implements peerServer.
 func (s *Store) lost(h *peerpb.Header) {
 	if h.GetUrgent() {
-		s.inbox.put(func(m *mail) { m.lost = append(m.lost, h.GetFrom()) })
+		s.inbox.put(func(m *mail) { m.lost = append(m.lost, h) })
 	}
 }

@@ -26,7 +26,7 @@ type mail struct {
 	receivedBytes int
 	headers       []*peerpb.Header // of streams that were accepted
 	retold        []*peerpb.Header // on streams that go on
-	lost          []uint64         // members whose stream of messages ended
+	lost          []*peerpb.Header // of urgent streams that ended
 	unreachable   []uint64         // members for whom messages were dropped
 	snapshots     []snapshotOutcome
 	tasks         []func(l *loop) // anything else, in order

@@ -43,6 +43,12 @@ func (s *Store) MaySpeak() bool {
 	}
 }
 
+// lapsed tells whether this member had a lease in this term and has let it run out.
+func (l *lease) lapsed() bool {
+	until := l.until.Load()
+	return until > 0 && l.clock.now().Sub(l.base) >= time.Duration(until)
+}
+
 // leaseRound is one question to the others whether this member still leads.
 type leaseRound struct {
 	id    uint64
@@ -54,7 +60,7 @@ const leaseQuestion = 'L'
 
 // confirmLease asks the others once more. It counts from before the question.
 func (l *loop) confirmLease() {
-	if !l.leading || !l.caughtUp || l.transferring {
+	if !l.leading || !l.caughtUp || l.transferring || l.steppedAside() {
 		return
 	}
 	if l.conf.alone(l.s.identity.Member) {

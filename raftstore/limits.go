@@ -78,6 +78,9 @@ const (
 	holdBackTicks           = 3 * electionTicks // without a leader until a member with a full disk stands for election
 	silenceTicks            = 40                // a member not heard for so long gets a new connection
 	leaseTicks              = 4                 // between two rounds that confirm leadership
+	deafTicks               = 10                // without its lease until a leader makes way for another
+	hushTicks               = 2                 // so long before that it falls silent
+	pauseTicks              = 3                 // further apart, two ticks show that the process was paused
 	promoteLagMax           = 1_000
 	retryTicks              = 10 // before a membership change is proposed again
 	campaignDelayMax        = 100 * time.Millisecond

@@ -250,6 +250,7 @@ func (l *loop) send(m *pb.Message) {
 	case l.s.peers == nil:
 	case m.GetType() == pb.MsgSnap:
 		l.sendSnapshot(m)
+	case l.hushes(m.GetTo()):
 	case m.GetType() == pb.MsgPreVote && l.holdsBack():
 	default:
 		l.s.peers.send(m)
@@ -378,6 +379,7 @@ func (l *loop) noteRole(rd raft.Ready) {
 		l.revokeLease()
 		l.setTransferring(false)
 		l.stuck = false
+		l.hearAgain()
 	}
 	if l.leading || !leading {
 		l.handler.Following(term, otherLeader(leading, leader))

@@ -145,6 +145,26 @@ func (p *peers) renew(id uint64) {
 	}
 }
 
+// shut ends the urgent streams to members and keeps them ended until reopen.
+func (p *peers) shut(ids []uint64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, id := range ids {
+		if to := p.peers[id]; to != nil {
+			to.urgent.shutDown()
+		}
+	}
+}
+
+// reopen lets all streams be opened again.
+func (p *peers) reopen() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, to := range p.peers {
+		to.urgent.reopen()
+	}
+}
+
 // header opens a stream to a member.
 func (s *Store) header(to uint64, urgent bool) *peerpb.Header {
 	var known uint64
@@ -173,6 +193,7 @@ type lane struct {
 	stream context.CancelFunc // ends the open stream, nil if there is none
 	retell bool               // what this member says of itself has changed
 	anew   bool               // the stream was ended to be opened again
+	shut   bool               // the stream was ended, and there is to be none for now
 }
 
 func newLane(s *Store, to *peer, urgent bool) *lane {
@@ -258,6 +279,39 @@ func (l *lane) renew() {
 	}
 }
 
+func (l *lane) shutDown() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.shut, l.queue, l.bytes, l.held = true, nil, 0, nil
+	if l.stream != nil {
+		l.stream()
+	}
+}
+
+func (l *lane) reopen() {
+	l.mu.Lock()
+	l.shut = false
+	l.mu.Unlock()
+	l.ring()
+}
+
+// awaitOpen waits while the lane is shut, and tells whether ctx goes on.
+func (l *lane) awaitOpen(ctx context.Context) bool {
+	for l.isShut() && ctx.Err() == nil {
+		select {
+		case <-ctx.Done():
+		case <-l.bell:
+		}
+	}
+	return ctx.Err() == nil
+}
+
+func (l *lane) isShut() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.shut
+}
+
 // takeAnew tells whether renew has ended the stream.
 func (l *lane) takeAnew() bool {
 	l.mu.Lock()
@@ -271,13 +325,13 @@ func (l *lane) takeAnew() bool {
 // and raft does not send it twice. After each failure it tries again, a little later every time.
 func (l *lane) run(ctx context.Context) {
 	pause := reconnectPauseMin
-	for {
+	for l.awaitOpen(ctx) {
 		begun := time.Now()
 		sent, err := l.connected(ctx)
 		if ctx.Err() != nil {
 			return
 		}
-		if l.takeAnew() {
+		if l.takeAnew() || l.isShut() {
 			continue
 		}
 		l.failed(err)
@@ -299,7 +353,9 @@ func (l *lane) connected(ctx context.Context) (sent bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	l.mu.Lock()
-	l.stream = cancel
+	if l.stream = cancel; l.shut {
+		cancel()
+	}
 	l.mu.Unlock()
 	out, err := l.s.network.messages(ctx, l.to.address, l.s.header(l.to.id, l.urgent))
 	if err != nil {

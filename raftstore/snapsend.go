@@ -151,7 +151,7 @@ func (l *loop) sendSnapshot(m *pb.Message) {
 		return
 	}
 	address := l.s.peers.addressOf(m.GetTo())
-	if address == "" || l.sending >= snapshotsMax {
+	if address == "" || l.sending >= snapshotsMax || l.hushes(m.GetTo()) {
 		p.release()
 		l.node.ReportSnapshot(m.GetTo(), raft.SnapshotFailure)
 		return

@@ -1,0 +1,63 @@
+package raftstore
+
+import (
+	"slices"
+	"time"
+)
+
+// A leader that hears nobody and is still heard keeps the others from electing another: they hear it, and raft takes up to two
+// election timeouts to notice on this side and one more on theirs. Raft cannot be told to give up the leadership. So such a
+// leader does what a killed one does: it ends its urgent streams, and says nothing any more. Then the others forget it and ask
+// each other, see loop.lost.
+
+// deafness is how long a leader has heard nobody.
+type deafness struct {
+	ticks    int // in a row without the lease that it had
+	tickedAt time.Time
+	hushed   bool // it says nothing to voters
+}
+
+// listen looks once a tick whether a majority still answers. Time in which this goroutine did not run does not count: the
+// answers may be waiting to be read.
+func (l *loop) listen() {
+	now := l.s.lease.clock.now()
+	paused := now.Sub(l.deaf.tickedAt) > pauseTicks*tickInterval
+	l.deaf.tickedAt = now
+	if l.steppedAside() {
+		return // until the leadership is over
+	}
+	if !l.leading || l.transferring || paused || !l.s.lease.lapsed() || !l.othersCouldElect() {
+		l.deaf.ticks, l.deaf.hushed = 0, false
+		return
+	}
+	l.deaf.ticks++
+	// What is still under way would make the others take the leader back, so it falls silent a little before.
+	l.deaf.hushed = l.deaf.ticks >= deafTicks-hushTicks
+	if l.steppedAside() {
+		l.s.cfg.Logger.Warn("making way for another leader", "why", "no majority answers")
+		l.revokeLease() // an answer that comes late must not renew it
+		if l.s.peers != nil {
+			l.s.peers.shut(l.conf.Voters)
+		}
+	}
+}
+
+// steppedAside tells whether this leader has ended its streams so that another can be elected.
+func (l *loop) steppedAside() bool { return l.deaf.ticks >= deafTicks }
+
+// othersCouldElect tells whether the other voters are a majority. If they are not, they would only miss the leader.
+func (l *loop) othersCouldElect() bool {
+	others := len(l.conf.Voters) - 1
+	return slices.Contains(l.conf.Voters, l.s.identity.Member) && others > len(l.conf.Voters)/2
+}
+
+// hearAgain forgets that this member was a deaf leader: it leads no more, and has to answer those who stand for election.
+func (l *loop) hearAgain() {
+	if l.steppedAside() && l.s.peers != nil {
+		l.s.peers.reopen()
+	}
+	l.deaf.ticks, l.deaf.hushed = 0, false
+}
+
+// hushes tells whether nothing may be said to a member at the moment.
+func (l *loop) hushes(id uint64) bool { return l.deaf.hushed && slices.Contains(l.conf.Voters, id) }

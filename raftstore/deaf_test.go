@@ -1,0 +1,240 @@
+package raftstore
+
+import (
+	"context"
+	"math"
+	"sync"
+	"testing"
+	"time"
+
+	"go.etcd.io/raft/v3"
+
+	"github.com/coordd/coordd/raftstore/peerpb"
+)
+
+// frozenClock is a clock whose ticks a test can stop: raft then never loses patience with a leader.
+type frozenClock struct {
+	mu      sync.Mutex
+	tickers []*time.Ticker
+	every   []time.Duration
+	frozen  bool
+}
+
+func (c *frozenClock) now() time.Time { return time.Now() }
+
+func (c *frozenClock) ticker(d time.Duration) *time.Ticker {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	t := time.NewTicker(d)
+	c.tickers, c.every = append(c.tickers, t), append(c.every, d)
+	if c.frozen {
+		t.Reset(math.MaxInt64)
+	}
+	return t
+}
+
+func (c *frozenClock) freeze(frozen bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.frozen = frozen
+	for i, t := range c.tickers {
+		if frozen {
+			t.Reset(math.MaxInt64)
+		} else {
+			t.Reset(c.every[i])
+		}
+	}
+}
+
+// freezable starts a cluster whose members' clocks can be frozen.
+func freezable(t *testing.T, members int, seed uint64) (*testCluster, map[string]*frozenClock) {
+	c, clocks := newTestCluster(t, members, seed), map[string]*frozenClock{}
+	for _, name := range c.names {
+		c.kill(name)
+		clocks[name] = &frozenClock{}
+		cfg := c.cfgs[name]
+		cfg.Cluster.clock = clocks[name]
+		c.cfgs[name] = cfg
+	}
+	for _, name := range c.names {
+		c.start(name)
+	}
+	return c, clocks
+}
+
+// awaitVoters waits until a member is old enough to vote and has an open urgent stream from each of the others.
+func (c *testCluster) awaitVoters(name string) {
+	c.t.Helper()
+	c.poll(name+" to hear the others", func() (ready bool) {
+		c.nodes[name].ask(func(l *loop) { ready = l.ticks >= electionTicks && len(l.streams) == len(c.names)-1 })
+		return ready
+	})
+}
+
+// deafen has nothing get through to a member, or heals that.
+func (c *testCluster) deafen(name string, deaf bool) {
+	for _, other := range others(c.names, name) {
+		c.net.setCut(other+":1", name+":1", deaf)
+	}
+}
+
+// A leader that hears nobody and is still heard makes way: the others elect another one although none of them has lost
+// patience with it, and could not, since their clocks stand still. When it hears again it follows, can lead again, and would
+// make way again.
+func TestDeafLeaderMakesWay(t *testing.T) {
+	t.Parallel()
+	c, clocks := freezable(t, 3, 300)
+	for range 2 {
+		deaf := c.leader().name
+		rest := others(c.names, deaf)
+		c.put("before "+deaf, deaf)
+		for _, name := range rest {
+			c.awaitVoters(name)
+		}
+		for _, name := range rest {
+			clocks[name].freeze(true)
+		}
+		c.deafen(deaf, true)
+		c.put("served without "+deaf, rest...)
+		for _, name := range rest {
+			clocks[name].freeze(false)
+		}
+		c.deafen(deaf, false)
+		c.settle()
+		next := c.leader(rest...)
+		id := c.nodes[deaf].store.Member()
+		c.poll("a hand-over back", func() bool {
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			defer cancel()
+			if next.store.TransferLeader(ctx, id) != nil {
+				next = c.leader()
+			}
+			return c.nodes[deaf].leads()
+		})
+		c.put("after "+deaf, deaf)
+		c.settle()
+	}
+}
+
+func (m *machine) leads() (leads bool) {
+	m.note(func() { leads = m.term != 0 })
+	return leads
+}
+
+// Of two voters neither can be elected without the other, so a deaf leader does not make itself missed: it stays until raft
+// notices, and the other knows it as the leader all the time.
+func TestDeafLeaderOfTwoStays(t *testing.T) {
+	t.Parallel()
+	c, clocks := freezable(t, 2, 301)
+	deaf := c.leader().name
+	other := others(c.names, deaf)[0]
+	c.put("before")
+	c.awaitVoters(other)
+	clocks[other].freeze(true)
+	c.deafen(deaf, true)
+	c.wait("the end of its leadership", func() bool { return c.nodes[deaf].term == 0 })
+	var leader uint64
+	c.nodes[other].ask(func(l *loop) { leader = l.node.BasicStatus().Lead })
+	if leader != c.nodes[deaf].store.Member() {
+		t.Errorf("the other follows %016x, want %016x", leader, c.nodes[deaf].store.Member())
+	}
+	clocks[other].freeze(false)
+	c.deafen(deaf, false)
+	c.settle()
+}
+
+// stepClock is a clock that a test sets.
+type stepClock struct{ at time.Time }
+
+func (c *stepClock) now() time.Time                      { return c.at }
+func (c *stepClock) ticker(d time.Duration) *time.Ticker { return time.NewTicker(d) }
+
+// What counts is time in which the leader itself ran, had lost a lease, and was not handing over. It falls silent first.
+func TestWhenALeaderCountsAsDeaf(t *testing.T) {
+	clock := &stepClock{at: time.Unix(1000, 0)}
+	s := &Store{cfg: Config{Logger: quiet}, identity: identity{Member: 1}}
+	s.lease.clock, s.lease.base = clock, clock.at
+	l := &loop{s: s, leading: true, caughtUp: true}
+	l.conf = confRecord{Voters: []uint64{1, 2, 3}, Learners: []uint64{4}}
+	tick := func(n int) {
+		for range n {
+			clock.at = clock.at.Add(tickInterval)
+			l.listen()
+		}
+	}
+	want := func(what string, hushed, aside bool) {
+		t.Helper()
+		if l.hushes(2) != hushed || l.steppedAside() != aside || l.hushes(4) {
+			t.Errorf("%s: hushed %v, made way %v, silent to the learner %v", what, l.hushes(2), l.steppedAside(), l.hushes(4))
+		}
+	}
+	tick(100)
+	want("it never had a lease", false, false)
+	s.lease.until.Store(int64(clock.at.Sub(s.lease.base) + LeaseWindow))
+	tick(int(LeaseWindow / tickInterval))
+	l.deaf.ticks = 0
+	tick(deafTicks - hushTicks - 1)
+	want("not yet", false, false)
+	tick(1)
+	want("nearly", true, false)
+	s.lease.until.Store(int64(clock.at.Sub(s.lease.base) + LeaseWindow))
+	tick(1)
+	want("a late answer", false, false)
+	tick(int(LeaseWindow/tickInterval) + deafTicks - 3)
+	want("nearly again", true, false)
+	clock.at = clock.at.Add(time.Minute)
+	tick(1)
+	want("it was paused", false, false)
+	tick(deafTicks - 1)
+	want("the answers did not come after the pause", true, false)
+	l.transferring = true
+	tick(1)
+	want("it is handing over", false, false)
+	l.transferring = false
+	tick(deafTicks)
+	want("deaf", true, true)
+	if s.lease.until.Load() != 0 {
+		t.Error("it keeps what it had of a lease")
+	}
+	tick(5)
+	want("until the leadership is over", true, true)
+	l.hearAgain()
+	want("it leads no more", false, false)
+	l.conf.Voters = []uint64{1, 2}
+	s.lease.until.Store(1)
+	tick(100)
+	want("the other could elect nobody", false, false)
+}
+
+// A stream that a member opens takes the place of an older one: once the newer one ends the leader is forgotten, although the
+// older one, which a cut network has left half dead, is still open. The end of an older one means nothing.
+func TestNewerStreamReplacesAnOlder(t *testing.T) {
+	t.Parallel()
+	c, clocks := freezable(t, 3, 302)
+	leader := c.leader()
+	name := others(c.names, leader.name)[0]
+	m, s := c.nodes[name], c.nodes[name].store
+	c.put("before")
+	c.awaitVoters(name)
+	clocks[name].freeze(true)
+	c.isolate(name, true)
+	older, newer := leader.store.header(s.Member(), true), leader.store.header(s.Member(), true)
+	for _, h := range []*peerpb.Header{older, newer} {
+		if err := s.accept(h); err != nil {
+			t.Fatal(err)
+		}
+	}
+	lead := func() (id uint64) {
+		m.ask(func(l *loop) { id = l.node.BasicStatus().Lead })
+		return id
+	}
+	s.lost(older)
+	if lead() != leader.store.Member() {
+		t.Error("the end of an older stream counts")
+	}
+	s.lost(newer)
+	c.poll("the leader to be forgotten", func() bool { return lead() == raft.None })
+	c.isolate(name, false)
+	clocks[name].freeze(false)
+	c.settle()
+}
