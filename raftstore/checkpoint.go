@@ -223,10 +223,15 @@ func (k *keeper) run() {
 	}
 }
 
-// work does all queued jobs and then, between checkpoints, one slice of sweeping. It reports whether there is more to
+// work does all queued jobs unless it is to end, and then, between checkpoints, one slice of sweeping. It reports whether there is more to
 // sweep.
 func (k *keeper) work() (more bool, err error) {
 	for {
+		select {
+		case <-k.stop: // what is not committed is given up anyway
+			return false, nil
+		default:
+		}
 		k.mu.Lock()
 		if len(k.jobs) == 0 {
 			idle := !k.open

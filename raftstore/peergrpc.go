@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -60,12 +62,53 @@ func (n *grpcNetwork) listen(in peerServer) (func(), error) {
 	if n.services != nil {
 		n.services(guardedServices{srv, in})
 	}
-	done := make(chan struct{})
+	done, young := make(chan struct{}), &youngListener{Listener: l}
 	go func() {
 		defer close(done)
-		srv.Serve(l) // it ends with an error only when the listener was closed
+		srv.Serve(young) // it ends with an error only when the listener was closed
 	}()
-	return func() { srv.Stop(); <-done }, nil
+	return func() { young.closeAll(); srv.Stop(); <-done }, nil
+}
+
+// youngListener remembers the connections that may not talk yet: gRPC waits for them when it is stopped.
+type youngListener struct {
+	net.Listener
+	mu      sync.Mutex
+	young   []youngConn
+	closing bool
+}
+
+type youngConn struct {
+	conn  net.Conn
+	until time.Time
+}
+
+// Accept implements net.Listener.
+func (l *youngListener) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closing {
+		_ = conn.Close() // gRPC finds out
+	}
+	now := time.Now()
+	l.young = slices.DeleteFunc(l.young, func(y youngConn) bool { return y.until.Before(now) })
+	l.young = append(l.young, youngConn{conn, now.Add(peerHandshakeMax)})
+	return conn, nil
+}
+
+// closeAll closes them, and those to come.
+func (l *youngListener) closeAll() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.closing = true
+	for _, y := range l.young {
+		_ = y.conn.Close()
+	}
+	l.young = nil
 }
 
 // dial makes a connection of its own, so that closing it drops everything that waits in it.

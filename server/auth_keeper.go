@@ -28,11 +28,6 @@ func (s *Server) startKeeper() {
 	go s.keep(ctx)
 }
 
-func (s *Server) stopKeeper() {
-	s.keeper.stop()
-	<-s.keeper.stopped
-}
-
 func (s *Server) keep(ctx context.Context) {
 	defer close(s.keeper.stopped)
 	ticker := time.NewTicker(keeperPeriod)

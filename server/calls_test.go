@@ -153,7 +153,8 @@ func (c *testCluster) crash(i int) {
 	if err := s.store.Stop(); err != nil {
 		c.t.Fatal(err)
 	}
-	s.stopKeeper()
+	s.keeper.stop()
+	<-s.keeper.stopped
 	s.stopWatcher()
 	s.grpc.Stop()
 	s.serving.Wait()

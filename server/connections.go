@@ -19,12 +19,14 @@ type connections struct {
 	refused atomic.Uint64 // connections
 	cut     atomic.Uint64 // connections that reset too many streams
 
-	mutex sync.Mutex
-	open  map[string]int // by IP address
+	mutex   sync.Mutex
+	open    map[string]int // by IP address
+	all     map[*connection]struct{}
+	closing bool // nobody else is let in
 }
 
 func newConnections(limits *Hardening, logger *slog.Logger) *connections {
-	return &connections{limits: limits, logger: logger, now: time.Now, open: make(map[string]int)}
+	return &connections{limits: limits, logger: logger, now: time.Now, open: make(map[string]int), all: make(map[*connection]struct{})}
 }
 
 // boundedListener is a listener whose connections count.
@@ -41,29 +43,56 @@ func (l boundedListener) Accept() (net.Conn, error) {
 			return nil, err
 		}
 		address, _, _ := net.SplitHostPort(conn.RemoteAddr().String())
-		if l.set.enter(address) {
-			return &connection{Conn: conn, set: l.set, address: address}, nil
+		entered := &connection{Conn: conn, set: l.set, address: address}
+		if l.set.enter(entered) {
+			return entered, nil
 		}
 		l.set.refused.Add(1)
 		_ = conn.Close() // it has nothing to lose
 	}
 }
 
-func (c *connections) enter(address string) bool {
+func (c *connections) enter(conn *connection) bool {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
-	if c.open[address] >= c.limits.ConnectionsPerAddress {
+	if c.closing || c.open[conn.address] >= c.limits.ConnectionsPerAddress {
 		return false
 	}
-	c.open[address]++
+	c.open[conn.address]++
+	c.all[conn] = struct{}{}
 	return true
 }
 
-func (c *connections) leave(address string) {
+func (c *connections) leave(conn *connection) {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
-	if c.open[address]--; c.open[address] == 0 {
-		delete(c.open, address)
+	if c.open[conn.address]--; c.open[conn.address] == 0 {
+		delete(c.open, conn.address)
+	}
+	delete(c.all, conn)
+}
+
+// closeStrangers lets nobody else in and closes the connections on which the client has not said yet that it speaks
+// HTTP/2: gRPC would wait for them before it ends the others.
+func (c *connections) closeStrangers() {
+	c.closeThose(func(conn *connection) bool { return !conn.greeted.Load() })
+}
+
+// closeAll lets nobody else in and closes every connection.
+func (c *connections) closeAll() { c.closeThose(func(*connection) bool { return true }) }
+
+func (c *connections) closeThose(which func(*connection) bool) {
+	var those []*connection
+	c.mutex.Lock()
+	c.closing = true
+	for conn := range c.all {
+		if which(conn) {
+			those = append(those, conn)
+		}
+	}
+	c.mutex.Unlock()
+	for _, conn := range those {
+		_ = conn.Close()
 	}
 }
 
@@ -72,12 +101,13 @@ type connection struct {
 	net.Conn
 	set     *connections
 	address string
+	greeted atomic.Bool // the client has sent an HTTP/2 preface and a first frame
 	closed  sync.Once
 }
 
 // Close closes the connection and counts it out.
 func (c *connection) Close() error {
-	c.closed.Do(func() { c.set.leave(c.address) })
+	c.closed.Do(func() { c.set.leave(c) })
 	return c.Conn.Close()
 }
 
@@ -85,12 +115,15 @@ func (c *connection) Close() error {
 type meteredConn struct {
 	net.Conn
 	set    *connections
+	under  *connection // below the encryption; nil in tests
 	frames frameCounter
 	resets resetMeter
 }
 
-func (c *connections) meter(conn net.Conn) net.Conn {
-	metered := &meteredConn{Conn: conn, set: c, resets: resetMeter{allowance: float64(c.limits.ResetBurst), at: c.now()}}
+// meter watches what is read from conn, whose bytes come by way of under.
+func (c *connections) meter(conn, under net.Conn) net.Conn {
+	below, _ := under.(*connection)
+	metered := &meteredConn{Conn: conn, set: c, under: below, resets: resetMeter{allowance: float64(c.limits.ResetBurst), at: c.now()}}
 	return metered.plain()
 }
 
@@ -108,6 +141,9 @@ func (c *meteredConn) Read(b []byte) (int, error) {
 // watch counts the resets in what was read. It fails once there are too many of them.
 func (c *meteredConn) watch(b []byte) error {
 	resets := c.frames.count(b)
+	if c.under != nil && c.frames.greeted() && !c.under.greeted.Load() {
+		c.under.greeted.Store(true)
+	}
 	if resets == 0 || c.resets.allow(resets, c.set.limits, c.set.now()) {
 		return nil
 	}
@@ -137,7 +173,11 @@ type frameCounter struct {
 	header  [frameHeaderBytes]byte
 	have    int // bytes of header
 	skip    int // bytes of the payload that are still to come
+	begun   bool
 }
+
+// greeted tells whether the preface and a whole frame have gone by, which is what gRPC waits for.
+func (f *frameCounter) greeted() bool { return f.begun && f.skip == 0 }
 
 const (
 	prefaceBytes     = 24
@@ -163,7 +203,7 @@ func (f *frameCounter) count(b []byte) (resets int) {
 		if f.have < frameHeaderBytes {
 			return resets
 		}
-		f.have = 0
+		f.have, f.begun = 0, true
 		f.skip = int(f.header[0])<<16 | int(f.header[1])<<8 | int(f.header[2])
 		if f.header[3] == frameTypeReset {
 			resets++

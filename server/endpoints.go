@@ -111,9 +111,6 @@ func nodeNumbers(members []raftstore.Member) map[uint64]uint32 {
 // publishAddresses tells the other servers where clients reach this one.
 func (s *Server) publishAddresses() { s.store.SetClientAddress(s.addresses().text()) }
 
-// leavingPatience bounds how long a stopping server waits until the others have heard that it leaves.
-const leavingPatience = 700 * time.Millisecond
-
 // sendClientsElsewhere tells the other servers not to name this one any more, so that the clients whose streams end do
 // not come back.
 func (s *Server) sendClientsElsewhere(ctx context.Context) {
@@ -121,8 +118,6 @@ func (s *Server) sendClientsElsewhere(ctx context.Context) {
 		return
 	}
 	s.store.SetClientAddress(addressesOfNone)
-	ctx, cancel := context.WithTimeout(ctx, leavingPatience)
-	defer cancel()
 	look := time.NewTicker(leaderPoll)
 	defer look.Stop()
 	named := func(m raftstore.Member) bool { return m.ID == s.store.Member() && m.ClientAddress != addressesOfNone }

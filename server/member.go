@@ -16,8 +16,6 @@ import (
 const (
 	// leaderPoll is how often the right to speak is looked at, and a leader's address that is not known yet.
 	leaderPoll = 20 * time.Millisecond
-	// handOverPatience bounds how long a stopping leader tries to hand over.
-	handOverPatience = 2 * time.Second
 )
 
 // member is this server's part in a cluster: it keeps the relay to the leader.
@@ -186,33 +184,6 @@ func (m *member) listen(ctx context.Context) {
 			m.server.streams.wake()
 		}
 		spoke = may
-	}
-}
-
-// handOver gives the leadership to the member that is furthest, so that nobody has to find out that this one is gone.
-func (s *Server) handOver(ctx context.Context) {
-	if ctx.Err() != nil || s.streams.localLink() == nil {
-		return
-	}
-	var heir raftstore.Member
-	for _, m := range s.store.Members() {
-		if m.ID != s.store.Member() && !m.Learner && m.Active && (heir.ID == 0 || m.Match > heir.Match) {
-			heir = m
-		}
-	}
-	if heir.ID == 0 {
-		return
-	}
-	ctx, cancel := context.WithTimeout(ctx, handOverPatience)
-	defer cancel()
-	if err := s.store.TransferLeader(ctx, heir.ID); err != nil {
-		s.config.Logger.Warn("could not hand over the leadership", "to", heir.Name, "err", err)
-		return
-	}
-	look := time.NewTicker(time.Millisecond) // until the heir is elected, it may need this server's vote
-	defer look.Stop()
-	for s.store.Leader() == 0 && ctx.Err() == nil {
-		<-look.C
 	}
 }
 

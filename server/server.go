@@ -55,6 +55,7 @@ type Server struct {
 	stopOnce sync.Once
 	done     chan struct{}
 	opened   chan struct{} // closed when Start has succeeded
+	drained  chan struct{} // see Drained
 	leaving  atomic.Bool   // Stop has begun: no more clients are to be sent here
 	keeper   keeper
 	watcher  watcher
@@ -94,7 +95,7 @@ func Start(ctx context.Context, config Config) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{config: config, tls: tls, auth: auth, streams: newStreamSet(config.Hardening.Streams),
-		done: make(chan struct{}), opened: make(chan struct{})}
+		done: make(chan struct{}), opened: make(chan struct{}), drained: make(chan struct{})}
 	s.member = newMember(s)
 	store, err := raftstore.OpenContext(ctx, raftstore.Config{Dir: config.DataDir, InMemory: config.InMemory, Logger: config.Logger,
 		Cluster: s.cluster(), TailBytes: config.tailBytes, ReserveBytes: config.DiskReserve, FreeSpace: config.freeSpace})
@@ -275,39 +276,4 @@ func (s *Server) fail(err error) {
 		s.err = err
 		close(s.done)
 	}
-}
-
-// Stop ends every stream with Failure UNAVAILABLE, lets calls finish until ctx is done, and releases everything. It
-// returns when nothing of the server is left. Later calls return nil at once.
-func (s *Server) Stop(ctx context.Context) error {
-	var err error
-	s.stopOnce.Do(func() {
-		s.leaving.Store(true)
-		s.stopKeeper()
-		s.stopWatcher()
-		s.health.Shutdown()
-		s.sendClientsElsewhere(ctx)
-		s.handOver(ctx)
-		finished := make(chan struct{})
-		go func() {
-			defer close(finished)
-			s.grpc.GracefulStop()
-		}()
-		// The Failures come behind the connections' GOAWAY: an SDK that reconnects at once must not get in again.
-		s.streams.endAll(coordination.LinkFailure)
-		select {
-		case <-finished:
-		case <-ctx.Done():
-			s.grpc.Stop()
-			<-finished
-		}
-		s.serving.Wait()
-		s.stopMember()
-		close(s.group.stop)
-		<-s.group.ended
-		s.writers.close()
-		err = s.store.Stop()
-		s.relays.wait(ctx)
-	})
-	return err
 }

@@ -217,7 +217,7 @@ func (t transportSecurity) ServerHandshake(conn net.Conn) (net.Conn, credentials
 	if err != nil {
 		return nil, nil, err
 	}
-	return t.connections.meter(secured), info, nil
+	return t.connections.meter(secured, conn), info, nil
 }
 
 // ClientHandshake implements credentials.TransportCredentials; a server has no use for it.

@@ -77,7 +77,9 @@ func TestLongTurnsAreTheGroupsOwn(t *testing.T) {
 		{"a batch", func() { commit(1, 300, nil) }, false},
 		{"a large batch", func() { commit(1, 5000, nil) }, true},
 		{"a large command", func() { commit(1, 1, large) }, true},
-		{"a dropped node", func() { commit(1, 1, codec.AppendCommand(nil, &coordination.DropNode{Path: scheme.Path{"local", "no"}})) }, true},
+		{"a dropped node", func() {
+			commit(1, 1, codec.AppendCommand(nil, &coordination.DropNode{Path: scheme.Path{"local", "no"}}))
+		}, true},
 		{"another leader", func() { g.Following(2, 7) }, true},
 		{"the leadership", func() { g.Leading(3) }, true},
 		{"the first entry of the term that is led", func() { commit(3, 1, nil) }, true},

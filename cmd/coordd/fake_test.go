@@ -42,16 +42,18 @@ type fakeServer struct {
 	// stop is called by Stop; nil returns at once.
 	stop    func(ctx context.Context) error
 	stopped chan struct{}
+	drained chan struct{} // closed by the test
 }
 
 func newFakeServer() *fakeServer {
-	return &fakeServer{done: make(chan struct{}), stopped: make(chan struct{}, 1)}
+	return &fakeServer{done: make(chan struct{}), stopped: make(chan struct{}, 1), drained: make(chan struct{})}
 }
 
 func (f *fakeServer) ConnectionString() string    { return "grpc://127.0.0.1:1/local" }
 func (f *fakeServer) TLSConnectionString() string { return "" }
 func (f *fakeServer) Done() <-chan struct{}       { return f.done }
 func (f *fakeServer) Err() error                  { return f.err }
+func (f *fakeServer) Drained() <-chan struct{}    { return f.drained }
 func (f *fakeServer) Stop(ctx context.Context) error {
 	f.stopped <- struct{}{}
 	if f.stop == nil {

@@ -38,6 +38,9 @@ type runningServer interface {
 	Done() <-chan struct{}
 	// Err says why, once Done is closed; nil for a server that did not fail.
 	Err() error
+	// Drained is closed when a stop has come so far that nobody is served any more
+	// and only what is on disk is left to be closed.
+	Drained() <-chan struct{}
 	// Stop ends the server and returns when all it held is released, or with an
 	// error when ctx ends first.
 	Stop(ctx context.Context) error

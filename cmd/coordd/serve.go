@@ -12,9 +12,8 @@ import (
 )
 
 // stopTimeout is how long a stop may wait for clients. With the time allowed on top
-// it is below the ten seconds that container platforms commonly wait before they
-// kill.
-const stopTimeout = 6 * time.Second
+// it is two seconds, whatever the server does.
+const stopTimeout = 1600 * time.Millisecond
 
 // errStoppedAtOnce is the result of a second stop request.
 var errStoppedAtOnce = errors.New("stopped at once by a second signal; nothing acknowledged is lost")
@@ -49,7 +48,7 @@ func (p *program) serve(s settings, values map[string]given) error {
 		return aboutDataDir(p.ended(server, signals, logger), s.dataDir, values)
 	case received := <-signals:
 		logger.Info("stopping", "signal", received.String())
-		err := p.stop(server, signals)
+		err := p.stop(server, logger, signals)
 		if reason := server.Err(); reason != nil { // it failed at the same time, or while it stopped
 			err = aboutDataDir(reason, s.dataDir, values)
 		}
@@ -83,7 +82,7 @@ func (p *program) launch(ctx context.Context, giveUp func(), s settings, logger 
 	select {
 	case r := <-started:
 		if r.err == nil {
-			return nil, p.stop(r.server, signals)
+			return nil, p.stop(r.server, logger, signals)
 		}
 		if errors.Is(r.err, context.Canceled) {
 			return nil, nil
@@ -91,12 +90,18 @@ func (p *program) launch(ctx context.Context, giveUp func(), s settings, logger 
 		return nil, r.err
 	case <-signals:
 		return nil, errStoppedAtOnce
+	case <-time.After(p.stopTimeout + p.stopTimeout/4):
+		logger.Warn("ending although the start is still under way; nothing was acknowledged")
+		return nil, nil
 	}
 }
 
 // stop ends a server, or gives up on a further signal. The server has stopTimeout
-// to be polite to clients and a quarter of it on top to release what it holds.
-func (p *program) stop(server runningServer, signals <-chan os.Signal) error {
+// to be polite to clients and a quarter of it on top to release what it holds. A
+// server that has nothing left to do for clients by then, but waits for its disk,
+// is left as it is: that loses nothing, and the kernel ends the process as soon as
+// the disk lets it.
+func (p *program) stop(server runningServer, logger *slog.Logger, signals <-chan os.Signal) error {
 	ctx, cancel := context.WithTimeout(context.Background(), p.stopTimeout)
 	defer cancel()
 	stopped := make(chan error, 1)
@@ -111,6 +116,12 @@ func (p *program) stop(server runningServer, signals <-chan os.Signal) error {
 	case <-signals:
 		return errStoppedAtOnce
 	case <-time.After(p.stopTimeout + p.stopTimeout/4):
+	}
+	select {
+	case <-server.Drained():
+		logger.Warn("ending although the disk, or work that was under way, has not come to an end; nothing acknowledged is lost")
+		return nil
+	default:
 		return errors.New("stop: the server did not end in time; nothing acknowledged is lost")
 	}
 }
@@ -123,7 +134,7 @@ func (p *program) ended(server runningServer, signals <-chan os.Signal, logger *
 		reason = errors.New("the server ended for no known reason")
 	}
 	logger.Error("the server has failed", "error", reason)
-	if err := p.stop(server, signals); err != nil {
+	if err := p.stop(server, logger, signals); err != nil {
 		logger.Warn("the failed server did not stop cleanly", "error", err)
 	}
 	return reason

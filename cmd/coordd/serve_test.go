@@ -93,6 +93,40 @@ func TestStopTakesTooLong(t *testing.T) {
 	}
 }
 
+// TestStopWaitsForTheDisk wants a clean end of a server that has told everybody and
+// waits for a disk that does not answer, and the reason in the log.
+func TestStopWaitsForTheDisk(t *testing.T) {
+	hang := make(chan struct{})
+	defer close(hang)
+	server := newFakeServer()
+	close(server.drained)
+	server.stop = func(context.Context) error { <-hang; return nil }
+	r := newRun(server, home...)
+	r.stopTimeout = time.Millisecond
+	r.in <- syscall.SIGTERM
+	r.begin("serve")
+	if code := r.wait(t); code != exitOK {
+		t.Errorf("exit code %d, want 0", code)
+	}
+	inOrder(t, r.log.String(), []string{"the disk, or work that was under way", "nothing acknowledged is lost"})
+}
+
+// TestStartOutlivesASignal wants the end of a process whose start does not notice
+// that it is to give up.
+func TestStartOutlivesASignal(t *testing.T) {
+	hang := make(chan struct{})
+	defer close(hang)
+	r := newRun(nil, home...)
+	r.stopTimeout = time.Millisecond
+	r.start = func(context.Context, settings, *slog.Logger) (runningServer, error) { <-hang; return nil, nil }
+	r.in <- syscall.SIGTERM
+	r.begin("serve")
+	if code := r.wait(t); code != exitOK {
+		t.Errorf("exit code %d, want 0", code)
+	}
+	inOrder(t, r.log.String(), []string{"the start is still under way"})
+}
+
 // TestServerFails wants the reason in the message and its code, and everything
 // released.
 func TestServerFails(t *testing.T) {

@@ -1,0 +1,126 @@
+package server
+
+import (
+	"context"
+	"time"
+
+	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/raftstore"
+)
+
+// A stop takes two seconds at the most, whatever clients and other servers do; only the disk may take longer. These bound
+// its parts, one after the other.
+const (
+	// handOverPatience is how long a server tries to send its clients elsewhere and to hand over the leadership.
+	handOverPatience = 500 * time.Millisecond
+	// drainPatience is how long calls under way may take to finish, and clients to read the end of their streams.
+	drainPatience = time.Second
+	// abandonPatience is how long a call may go on whose connection is closed.
+	abandonPatience = 250 * time.Millisecond
+	// diskPatience is how long what is left may take before it is told that the disk has not answered.
+	diskPatience = 100 * time.Millisecond
+)
+
+// Stop ends every stream with Failure UNAVAILABLE, lets calls finish for a second, or until ctx is done if that is
+// earlier, and releases everything. It returns when nothing of the server is left, which waits for the disk alone: after
+// Drained nobody is served any more, and nothing that was acknowledged is lost if the process ends before Stop returns.
+// Later calls return nil at once.
+func (s *Server) Stop(ctx context.Context) error {
+	var err error
+	s.stopOnce.Do(func() {
+		s.leaving.Store(true)
+		s.keeper.stop()
+		s.stopWatcher()
+		s.health.Shutdown()
+		s.makeWay(ctx)
+		ended := s.drain(ctx)
+		close(s.drained)
+		slow := time.AfterFunc(diskPatience, func() {
+			s.config.Logger.Warn("nobody is served any more, but the disk, or work that was under way, has not come to an end; " +
+				"nothing that was acknowledged is lost")
+		})
+		defer slow.Stop()
+		err = s.release(ctx, ended)
+	})
+	return err
+}
+
+// Drained is closed when a stop has come so far that all clients were told, or cut off.
+func (s *Server) Drained() <-chan struct{} { return s.drained }
+
+// makeWay has clients and leadership go elsewhere, as far as that is possible in time.
+func (s *Server) makeWay(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, handOverPatience)
+	defer cancel()
+	s.sendClientsElsewhere(ctx)
+	s.handOver(ctx)
+}
+
+// handOver gives the leadership to the member that is furthest, so that nobody has to find out that this one is gone.
+func (s *Server) handOver(ctx context.Context) {
+	if ctx.Err() != nil || s.streams.localLink() == nil {
+		return
+	}
+	var heir raftstore.Member
+	for _, m := range s.store.Members() {
+		if m.ID != s.store.Member() && !m.Learner && m.Active && (heir.ID == 0 || m.Match > heir.Match) {
+			heir = m
+		}
+	}
+	if heir.ID == 0 {
+		return
+	}
+	if err := s.store.TransferLeader(ctx, heir.ID); err != nil {
+		s.config.Logger.Warn("could not hand over the leadership", "to", heir.Name, "err", err)
+		return
+	}
+	look := time.NewTicker(time.Millisecond) // until the heir is elected, it may need this server's vote
+	defer look.Stop()
+	for s.store.Leader() == 0 && ctx.Err() == nil {
+		<-look.C
+	}
+}
+
+// drain ends all streams and lets calls finish, then closes the connections of those that do not, and reports whether all
+// have ended. gRPC would wait for each handler, and before anything else for connections on which nothing was said yet.
+func (s *Server) drain(ctx context.Context) (ended bool) {
+	ctx, cancel := context.WithTimeout(ctx, drainPatience)
+	defer cancel()
+	s.connections.closeStrangers()
+	finished := make(chan struct{})
+	go func() {
+		defer close(finished)
+		s.grpc.GracefulStop()
+	}()
+	// The Failures come behind the connections' GOAWAY: an SDK that reconnects at once must not get in again.
+	s.streams.endAll(coordination.LinkFailure)
+	select {
+	case <-finished:
+		return true
+	case <-ctx.Done():
+	}
+	s.connections.closeAll()
+	go s.grpc.Stop() // ends the wait of GracefulStop for connections
+	select {
+	case <-finished:
+		return true
+	case <-time.After(abandonPatience):
+		s.config.Logger.Error("a call does not end although its connection is closed; the server ends without it")
+		return false
+	}
+}
+
+// release ends all goroutines and closes all files. Where a call did not end, what waits for it is left behind.
+func (s *Server) release(ctx context.Context, ended bool) error {
+	<-s.keeper.stopped
+	if ended {
+		s.serving.Wait()
+	}
+	s.stopMember()
+	close(s.group.stop)
+	<-s.group.ended
+	s.writers.close()
+	err := s.store.Stop()
+	s.relays.wait(ctx)
+	return err
+}

@@ -1,0 +1,248 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/ydb-platform/ydb-go-genproto/Ydb_Coordination_V1"
+	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
+	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Operations"
+
+	"github.com/coordd/coordd/server/adminpb"
+)
+
+// stopPatience bounds the waits of these tests for a state. What they stop is held up for much longer.
+const stopPatience = 30 * time.Second
+
+// eventually waits for a state.
+func eventually(t *testing.T, what string, reached func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(stopPatience); !reached(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited in vain for %s", what)
+		}
+	}
+}
+
+// stopWithoutABound stops a server that has to find the end by itself.
+func stopWithoutABound(t *testing.T, s *Server) {
+	t.Helper()
+	stopped := make(chan error, 1)
+	go func() { stopped <- s.Stop(context.Background()) }()
+	select {
+	case err := <-stopped:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(stopPatience):
+		t.Fatal("the server does not stop")
+	}
+}
+
+// patient has a server wait for its clients for hours, where it waits for them at all.
+func patient(c *Config) {
+	c.Hardening.Handshake, c.Hardening.Linger, c.Hardening.Idle = time.Hour, time.Hour, time.Hour
+	c.backupStall = time.Hour
+}
+
+// TestStopIsHeldUpByNobody stops a server on which something is open that would last for hours.
+func TestStopIsHeldUpByNobody(t *testing.T) {
+	for name, hold := range map[string]func(t *testing.T, s *Server, conn *grpc.ClientConn){
+		"a connection that says nothing": func(t *testing.T, s *Server, _ *grpc.ClientConn) {
+			before := s.connections.count()
+			silent, err := net.Dial("tcp", s.Addr().String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = silent.Close() })
+			eventually(t, "the connection", func() bool { return s.connections.count() > before })
+		},
+		"a health watch": func(t *testing.T, s *Server, conn *grpc.ClientConn) {
+			watch, err := grpc_health_v1.NewHealthClient(conn).Watch(t.Context(), &grpc_health_v1.HealthCheckRequest{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := watch.Recv(); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"a session whose client does not read": func(t *testing.T, s *Server, conn *grpc.ClientConn) {
+			stream := openTest(t, t.Context(), conn, start(10_000))
+			receiveStarted(t, stream)
+			for n := range uint64(400) { // more than the windows of both sides hold
+				name := fmt.Sprint("s", n%8)
+				send(t, stream, create(2*n, name, make([]byte, 4<<10)))
+				send(t, stream, describeSemaphore(2*n+1, name))
+			}
+			eventually(t, "a writer that is held up", func() bool {
+				for _, s := range s.streams.all() {
+					s.mutex.Lock()
+					stuck := s.scheduled && s.front.Queued() > 0
+					s.mutex.Unlock()
+					if stuck {
+						return true
+					}
+				}
+				return false
+			})
+		},
+		"a snapshot that nobody reads": func(t *testing.T, s *Server, conn *grpc.ClientConn) {
+			session := openTest(t, t.Context(), conn, start(10_000))
+			receiveStarted(t, session)
+			for n := range uint64(64) {
+				send(t, session, create(n, fmt.Sprint("s", n), make([]byte, 64<<10)))
+				if r := next(t, session); r.GetCreateSemaphoreResult() == nil {
+					t.Fatal(r)
+				}
+			}
+			stream, err := conn.NewStream(t.Context(), &grpc.StreamDesc{ServerStreams: true}, "/"+clusterServiceName+"/Snapshot")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := errors.Join(stream.SendMsg(&adminpb.SnapshotRequest{}), stream.CloseSend()); err != nil {
+				t.Fatal(err)
+			}
+			if err := stream.RecvMsg(new(adminpb.SnapshotChunk)); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"a checkpoint": func(t *testing.T, s *Server, _ *grpc.ClientConn) {
+			ctx, cancel := context.WithCancel(context.Background())
+			ended := make(chan struct{})
+			go func() { defer close(ended); _ = s.group.checkpointNow(ctx) }()
+			t.Cleanup(func() { cancel(); <-ended })
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, conn := startTest(t, func(c *Config) {
+				c.InMemory, c.DataDir = false, t.TempDir()
+				patient(c)
+			})
+			hold(t, s, conn)
+			stopWithoutABound(t, s)
+		})
+	}
+}
+
+// receiveStarted waits for the session.
+func receiveStarted(t *testing.T, stream sessionClient) {
+	t.Helper()
+	if r := next(t, stream); r.GetSessionStarted() == nil {
+		t.Fatalf("got %v", r)
+	}
+}
+
+func create(reqID uint64, name string, data []byte) *Ydb_Coordination.SessionRequest {
+	return &Ydb_Coordination.SessionRequest{Request: &Ydb_Coordination.SessionRequest_CreateSemaphore_{
+		CreateSemaphore: &Ydb_Coordination.SessionRequest_CreateSemaphore{ReqId: reqID, Name: name, Limit: 1, Data: data}}}
+}
+
+func describeSemaphore(reqID uint64, name string) *Ydb_Coordination.SessionRequest {
+	return &Ydb_Coordination.SessionRequest{Request: &Ydb_Coordination.SessionRequest_DescribeSemaphore_{
+		DescribeSemaphore: &Ydb_Coordination.SessionRequest_DescribeSemaphore{ReqId: reqID, Name: name}}}
+}
+
+// TestStopWithoutALeader stops the last server of three while a call waits for a leader, and a session for the next one.
+func TestStopWithoutALeader(t *testing.T) {
+	c := startClusterWith(t, 3, patient)
+	leads, last := c.leader()
+	c.createNode(last, testNode)
+	openSession(t, c.conns[last])
+	c.stop(leads)
+	for i := range c.servers {
+		if i != last {
+			c.stop(i)
+		}
+	}
+	s := c.servers[last]
+	eventually(t, "the loss of the leader", func() bool { return s.store.Leader() == 0 })
+	ctx, cancel := context.WithCancel(context.Background())
+	called := make(chan error, 1)
+	go func() {
+		_, err := Ydb_Coordination_V1.NewCoordinationServiceClient(c.conns[last]).CreateNode(ctx, &Ydb_Coordination.CreateNodeRequest{
+			Path: "/local/another", OperationParams: &Ydb_Operations.OperationParams{OperationTimeout: durationpb.New(time.Hour)}})
+		called <- err
+	}()
+	defer func() { cancel(); <-called }()
+	silent, err := net.Dial("tcp", c.initial[fmt.Sprint("server-", last)]) // to where servers talk to each other
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	stopWithoutABound(t, s)
+	c.servers[last] = nil
+}
+
+// TestStopAbandonsACall wants a stop to come to the point at which nobody is served any more although a call does not end
+// by itself, nor when its connection is closed.
+func TestStopAbandonsACall(t *testing.T) {
+	s, conn := startTest(t, patient)
+	held, release := make(chan struct{}), make(chan struct{})
+	ctx, cancel := context.WithCancel(context.Background())
+	called := make(chan struct{})
+	s.group.queue.put(event{call: holdUp(held, release)}) // the call's own goroutine finds that, and takes the turn
+	go func() {
+		defer close(called)
+		_, _ = Ydb_Coordination_V1.NewCoordinationServiceClient(conn).DescribeNode(ctx, &Ydb_Coordination.DescribeNodeRequest{Path: testNode})
+	}()
+	<-held
+	stopped := make(chan error, 1)
+	go func() { stopped <- s.Stop(context.Background()) }()
+	select {
+	case <-s.Drained():
+	case <-time.After(stopPatience):
+		t.Error("a call that does not end holds up the stop")
+	}
+	close(release)
+	if err := <-stopped; err != nil {
+		t.Error(err)
+	}
+	cancel()
+	<-called
+}
+
+// TestStrangersAreClosedFirst closes a connection before the client has said what it speaks, and one after.
+func TestStrangersAreClosedFirst(t *testing.T) {
+	s, conn := startTest(t, patient) // conn has made a call, so it is no stranger
+	silent, err := net.Dial("tcp", s.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	eventually(t, "both connections", func() bool { return s.connections.count() == 2 })
+	s.connections.closeStrangers()
+	if n, err := silent.Read(make([]byte, 1024)); err == nil && n == 0 {
+		t.Error("the silent connection is open")
+	}
+	eventually(t, "the end of the silent one", func() bool { return s.connections.count() == 1 })
+	if _, err := grpc_health_v1.NewHealthClient(conn).Check(t.Context(), &grpc_health_v1.HealthCheckRequest{}); err != nil {
+		t.Errorf("the other connection was closed as well: %v", err)
+	}
+	late, err := grpc.NewClient(s.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer late.Close()
+	if _, err := grpc_health_v1.NewHealthClient(late).Check(t.Context(), &grpc_health_v1.HealthCheckRequest{}); err == nil {
+		t.Error("a stopping server lets clients in")
+	}
+}
+
+// count is how many connections are open.
+func (c *connections) count() (open int) {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	for _, ofAddress := range c.open {
+		open += ofAddress
+	}
+	return open
+}
