@@ -10,6 +10,32 @@ import (
 	"time"
 )
 
+// countingRows counts what is written into checkpoints.
+type countingRows struct {
+	memoryRows
+	puts int
+}
+
+func (r *countingRows) put([]Row) error { r.puts++; return nil }
+
+// What is queued of a checkpoint that will not be finished does not hold up the end.
+func TestKeeperGivesUpWhatIsQueued(t *testing.T) {
+	rows := &countingRows{}
+	k := newKeeper(&Store{device: memoryLog{}, rowStore: rows})
+	mark := checkpointMark{index: 1}
+	if !k.begin(&mark, true) {
+		t.Fatal("void")
+	}
+	for range 100 {
+		k.offer(keeperJob{of: &mark, rows: []Row{row("k", "v")}, bytes: 1})
+	}
+	close(k.stop)
+	k.run()
+	if rows.puts != 0 {
+		t.Errorf("%d batches were written", rows.puts)
+	}
+}
+
 // flusher is a handler that works where it is flushed.
 type flusher struct {
 	*recorder

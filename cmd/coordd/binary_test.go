@@ -148,6 +148,22 @@ func TestBinaryStops(t *testing.T) {
 	}
 }
 
+// TestBinaryStopsWithASilentConnection wants a clean stop although somebody has
+// connected and says nothing.
+func TestBinaryStopsWithASilentConnection(t *testing.T) {
+	p := spawn(t, "serve", "--listen=127.0.0.1:0", "--in-memory")
+	connection, err := net.Dial("tcp", strings.TrimSuffix(strings.TrimPrefix(p.ready(t), "grpc://"), "/local"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer connection.Close()
+	if _, err := connection.Read(make([]byte, 1)); err != nil { // the server's settings: it has been let in
+		t.Fatal(err)
+	}
+	p.command.Process.Signal(syscall.SIGTERM)
+	p.wantExit(t, exitOK, "msg=serving", "msg=stopped")
+}
+
 // TestBinaryUsage is one mistake of each kind that TestRefusals lists, to see that
 // the codes leave the process.
 func TestBinaryUsage(t *testing.T) {

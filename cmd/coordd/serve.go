@@ -100,29 +100,38 @@ func (p *program) launch(ctx context.Context, giveUp func(), s settings, logger 
 // to be polite to clients and a quarter of it on top to release what it holds. A
 // server that has nothing left to do for clients by then, but waits for its disk,
 // is left as it is: that loses nothing, and the kernel ends the process as soon as
-// the disk lets it.
+// the disk lets it. One that has not come so far is given twice that: the machine
+// may be slow.
 func (p *program) stop(server runningServer, logger *slog.Logger, signals <-chan os.Signal) error {
 	ctx, cancel := context.WithTimeout(context.Background(), p.stopTimeout)
 	defer cancel()
 	stopped := make(chan error, 1)
 	go func() { stopped <- server.Stop(ctx) }()
+	bound := time.After(p.stopTimeout + p.stopTimeout/4)
+	giveUp := time.After(3 * p.stopTimeout)
+	var drained <-chan struct{} // once the bound is passed
 
-	select {
-	case err := <-stopped:
-		if err != nil {
-			return fmt.Errorf("stop: %w", err)
+	for {
+		select {
+		case err := <-stopped:
+			if err != nil {
+				return fmt.Errorf("stop: %w", err)
+			}
+			return nil
+		case <-signals:
+			return errStoppedAtOnce
+		case <-bound:
+			drained = server.Drained()
+		case <-drained:
+			logger.Warn("ending although the disk, or work that was under way, has not come to an end; nothing acknowledged is lost")
+			return nil
+		case <-giveUp:
+			select {
+			case <-server.Drained(): // just now
+			default:
+				return errors.New("stop: the server did not end in time; nothing acknowledged is lost")
+			}
 		}
-		return nil
-	case <-signals:
-		return errStoppedAtOnce
-	case <-time.After(p.stopTimeout + p.stopTimeout/4):
-	}
-	select {
-	case <-server.Drained():
-		logger.Warn("ending although the disk, or work that was under way, has not come to an end; nothing acknowledged is lost")
-		return nil
-	default:
-		return errors.New("stop: the server did not end in time; nothing acknowledged is lost")
 	}
 }
 
