@@ -350,7 +350,7 @@ func (g *group) handle(e event) {
 		g.sinks[e.id] = e.sink
 		g.leader.Resume(g.clock.now(), e.id, e.forward.Roster)
 	case e.forward.Request != nil:
-		g.leader.Request(e.id, e.forward.Sequence, e.forward.Acknowledged, e.forward.Request)
+		g.leader.Request(g.clock.now(), e.id, e.forward.Sequence, e.forward.Acknowledged, e.forward.Request)
 	case e.forward.Detach:
 		delete(g.sinks, e.id)
 		g.leader.Detach(g.clock.now(), e.id)
