@@ -18,6 +18,7 @@ import (
 // goes on with it.
 type group struct {
 	store  *raftstore.Store
+	lease  interface{ MaySpeak() bool } // the store's
 	queue  *queue
 	clock  clock
 	logger *slog.Logger
@@ -65,7 +66,7 @@ func openGroup(cfg Config, store *raftstore.Store, clock clock, failed func(erro
 		return nil, err
 	}
 	g := &group{
-		store: store, queue: newQueue(), clock: clock, logger: cfg.Logger, machine: machine, failed: failed, config: cfg,
+		store: store, lease: store, queue: newQueue(), clock: clock, logger: cfg.Logger, machine: machine, failed: failed, config: cfg,
 		ready: make(chan struct{}), over: make(chan struct{}), stop: make(chan struct{}), ended: make(chan struct{}),
 		timer: time.NewTimer(time.Hour), timerAt: coordination.Never,
 		sinks: make(map[coordination.StreamID]sink),

@@ -120,7 +120,7 @@ func (r *silenceRun) connect(to *silentServer) *silenceRelay {
 
 func (r *silenceRun) openClient() {
 	policy := &coordination.PingPolicy{Opaque: func() uint64 { return 1 + uint64(r.count) }, FirstMessageMillis: 10_000}
-	s := &sessionStream{id: 1_000_000, group: r.f.group, pool: &writers{closed: true}, voice: r.f.server.voice,
+	s := &sessionStream{id: 1_000_000, group: r.f.group, pool: &writers{closed: true},
 		limits: &Hardening{Linger: time.Hour}, front: coordination.NewFront(policy), timerAt: coordination.Never, panics: &panicCounter{}}
 	if err := r.f.server.streams.add(s); err != nil {
 		panic(err)

@@ -15,7 +15,7 @@ import (
 )
 
 // silenceWorld is servers, one client and the network between them in virtual time. What decides who may speak and when
-// a session ends is the real code: voice, relay, relayPeer, sessionStream, Front, Leader and Machine. Raft is reduced to
+// a session ends is the real code: leaderLink, relay, relayPeer, sessionStream, Front, Leader and Machine. Raft is reduced to
 // what it promises: a leader's lease counts from the start of a round that a majority has answered, and the next leader
 // is elected after that start.
 type silenceWorld struct {
@@ -164,10 +164,10 @@ func (w *silenceWorld) addServer(rate float64) *silentServer {
 	}
 	s := &silentServer{world: w, rate: rate, machine: machine, confirms: true}
 	clock := clock{turned: s}
-	s.group = &group{store: new(raftstore.Store), clock: clock, queue: newQueue(), ready: make(chan struct{}), logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
+	s.group = &group{store: new(raftstore.Store), lease: s, clock: clock, queue: newQueue(), ready: make(chan struct{}), logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
 		machine: machine, sinks: make(map[coordination.StreamID]sink), calls: make(map[coordination.Call][]*call), toward: func(term, leader uint64) {}}
 	s.group.busy.Store(true) // nobody but the world takes a turn
-	s.server = &Server{streams: newStreamSet(10), voice: &voice{clock: clock, store: s}}
+	s.server = &Server{streams: newStreamSet(10)}
 	s.group.follow = s.server.streams.follow
 	w.servers = append(w.servers, s)
 	s.watch()
@@ -219,7 +219,7 @@ func (s *silentServer) MaySpeak() bool { return s.now() < s.leaseUntil }
 // watch is member.listen: a stream that was mute is sent as soon as it may speak.
 func (s *silentServer) watch() {
 	s.afterFunc(leaderPoll, func() {
-		if s.server.voice.maySpeak() {
+		if s.server.streams.speaking() != nil {
 			s.server.streams.wake()
 		}
 		s.watch()
@@ -324,10 +324,9 @@ type silenceRelay struct {
 // open connects a follower to a leader; the first request for leave goes out at once.
 func (w *silenceWorld) open(from, to *silentServer, there, back func() time.Duration) *silenceRelay {
 	c := &silenceRelay{from: from, to: to, there: there, back: back}
-	c.relay = &relay{self: 1, streams: from.server.streams, voice: from.server.voice, clock: from.group.clock,
+	c.relay = &relay{self: 1, streams: from.server.streams, clock: from.group.clock,
 		wake: make(chan struct{}, 1), asked: make(map[uint64]coordination.Instant), ready: func() {}}
-	c.peer = &relayPeer{server: to.server, link: to.server.streams.localLink(), from: 1, streams: make(map[uint64]*relayedStream),
-		wake: make(chan struct{}, 1), ended: make(chan struct{}), superseded: make(chan struct{})}
+	c.peer = newRelayPeer(to.server, to.server.streams.localLink(), &relaypb.Hello{Server: 1})
 	w.relays = append(w.relays, c)
 	c.renew()
 	return c
