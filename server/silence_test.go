@@ -86,7 +86,7 @@ func newSilenceRun(c *choices, friendly bool, clients int) *silenceRun {
 	timeout := []uint64{0, 30, 300, 1000}[int(c.next()*3.99)]
 	r := newSilenceRunOf(c, friendly, timeout, [3]float64{c.rate(), c.rate(), c.rate()})
 	for i := 1; i < clients; i++ {
-		r.openClient([]uint64{300, 1000}[i%2], 100*time.Millisecond)
+		r.openClient(r.f, []uint64{300, 1000}[i%2], 100*time.Millisecond)
 	}
 	slowest, steps := 200*time.Millisecond, 300*time.Millisecond/time.Duration(clients)
 	if friendly {
@@ -110,7 +110,7 @@ func newSilenceRunOf(c *choices, friendly bool, timeoutMillis uint64, rates [3]f
 		Config: coordination.NodeConfig{SelfCheckPeriodMillis: 500, SessionGracePeriodMillis: 1500}}}, true)
 	r.confirmRounds(r.a)
 	r.first = r.connect(r.a)
-	r.silenceClient = r.openClient(timeoutMillis, 3*time.Millisecond)
+	r.silenceClient = r.openClient(r.f, timeoutMillis, 3*time.Millisecond)
 	return r
 }
 
@@ -135,21 +135,32 @@ func (r *silenceRun) connect(to *silentServer) *silenceRelay {
 	return r.relay
 }
 
-func (r *silenceRun) openClient(timeoutMillis uint64, often time.Duration) *silenceClient {
-	policy := &coordination.PingPolicy{Opaque: func() uint64 { return 1 + uint64(r.count) }, FirstMessageMillis: 10_000}
-	number := len(r.clients)
-	s := &sessionStream{id: coordination.StreamID(1_000_000 + number), group: r.f.group, pool: &writers{closed: true},
-		limits: &Hardening{Linger: time.Hour}, front: coordination.NewFront(policy), timerAt: coordination.Never, panics: &panicCounter{}}
-	if err := r.f.server.streams.add(s); err != nil {
-		panic(err)
-	}
-	c := &silenceClient{in: r.silenceWorld, stream: s, at: r.f, timeout: timeoutMillis}
-	r.clients = append(r.clients, c)
-	s.open()
-	c.say(coordination.ClientMessage{Kind: coordination.ClientStart, Start: &coordination.AttachRequest{
-		Path: "/local/n", TimeoutMillis: timeoutMillis, Nonce: uint64(1 + number), Server: 1}})
+// openClient opens a stream on a server, for a new session.
+func (r *silenceRun) openClient(at *silentServer, timeoutMillis uint64, often time.Duration) *silenceClient {
+	c := r.openStream(at)
+	c.timeout = timeoutMillis
+	c.start(&coordination.AttachRequest{Path: "/local/n", TimeoutMillis: timeoutMillis, Nonce: uint64(1 + len(r.clients))})
 	c.chat(often)
 	return c
+}
+
+func (r *silenceRun) openStream(at *silentServer) *silenceClient {
+	policy := &coordination.PingPolicy{Opaque: func() uint64 { return 1 + uint64(r.count) }, FirstMessageMillis: 10_000}
+	number := len(r.clients)
+	s := &sessionStream{id: coordination.StreamID(1_000_000 + number), group: at.group, pool: &writers{closed: true},
+		limits: &Hardening{Linger: time.Hour}, front: coordination.NewFront(policy), timerAt: coordination.Never, panics: &panicCounter{}}
+	if err := at.server.streams.add(s); err != nil {
+		panic(err)
+	}
+	c := &silenceClient{in: r.silenceWorld, stream: s, at: at}
+	r.clients = append(r.clients, c)
+	s.open()
+	return c
+}
+
+func (c *silenceClient) start(start *coordination.AttachRequest) {
+	start.Server = 1
+	c.say(coordination.ClientMessage{Kind: coordination.ClientStart, Start: start})
 }
 
 // pauses stops servers for a while.
