@@ -67,3 +67,6 @@ const (
 	RequestDescribe
 	RequestStop
 )
+
+// Known tells whether k is one of the kinds above.
+func (k RequestKind) Known() bool { return k > RequestNone && k <= RequestStop }

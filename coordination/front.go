@@ -32,7 +32,7 @@ type Front struct {
 	roster  Roster         // of the attached stream, without Open
 	grace   uint64         // how long the stream may be without a leader, milliseconds
 	mute    bool           // nothing may be said that the client would take for a sign of life
-	claims  bool           // the leader has not confirmed the roster yet: it is as bad as mute
+	claims  bool           // no leader has answered for the session since the last one went: it is as bad as mute
 	orphan  bool           // there is no leader to forward to
 	expires Instant        // when an orphan gives up, or a held Failure
 
@@ -148,6 +148,7 @@ func (f *Front) Receive(m *ClientMessage) Forward {
 		f.state, f.start, f.wake = frontAttaching, m.Start, Never
 		if f.orphan {
 			f.wake = 0 // to begin the patience
+			f.claims = f.claimed() != 0
 		}
 		f.interval = min(max(m.Start.TimeoutMillis/3, minPingMillis), maxPingMillis)
 		f.patience = f.interval
@@ -270,7 +271,8 @@ func (f *Front) Deliver(now Instant, m *Message) {
 	if (m.Kind == MessageEnd || m.Kind == MessageStopped) && f.quiet() {
 		f.replies = nil // what was kept from the client sounds as if the session lived
 	}
-	if m.Kind == MessageResumed || m.Kind == MessageEnd { // the leader knows of this stream, or wants it to end
+	switch m.Kind {
+	case MessageAttached, MessageResumed, MessageEnd: // the leader knows of this stream, or wants it to end
 		f.claims = false
 	}
 	if f.state == frontEnded || f.state == frontHoldsFailure {

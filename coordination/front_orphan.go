@@ -7,7 +7,16 @@ package coordination
 // lives, so a Front may speak only while it holds the leader's leave. Replies are kept meanwhile.
 func (f *Front) Mute(mute bool) { f.mute = mute }
 
-// quiet tells whether the Front must be silent: it has no leave, or the leader that gives it may not know of this stream.
+// claimed is the session for which the stream speaks, or wants to speak; 0 if it knows of none.
+func (f *Front) claimed() SessionID {
+	if f.start != nil && f.roster.Session == 0 {
+		return f.start.Session
+	}
+	return f.roster.Session
+}
+
+// quiet tells whether the Front must be silent: it has no leave, or the leader that gives it has not answered for the
+// session. That leader, or one before it, may have ended the session long ago.
 func (f *Front) quiet() bool { return f.mute || f.claims }
 
 func (f *Front) silent() bool { return f.quiet() && f.state != frontEnded }
@@ -55,12 +64,13 @@ func (f *Front) giveUp() Forward {
 
 // Orphan tells that the leader is gone. An attached stream waits for the next one for the grace period of its node, and
 // ends with "Link failure" if none comes; one that is still attaching waits as long as a node's default (§2.3 11).
-// Requests are kept meanwhile.
+// Requests are kept meanwhile. From here on nothing is said about a session that is there already, whoever gives leave,
+// until a leader has answered for it.
 func (f *Front) Orphan(now Instant) {
 	if f.orphan {
 		return
 	}
-	f.orphan = true
+	f.orphan, f.claims = true, f.claimed() != 0
 	f.awaitLeader(now)
 }
 
@@ -87,7 +97,6 @@ func (f *Front) Rejoin() Forward {
 		for i := range f.open {
 			roster.Open = append(roster.Open, f.open[i].OpenRequest)
 		}
-		f.claims = true
 		return Forward{Roster: &roster}
 	}
 	return Forward{}

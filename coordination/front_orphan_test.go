@@ -2,13 +2,19 @@ package coordination
 
 import "testing"
 
-// TestClaimIsConfirmed has a stream join a new leader: nothing is said until the leader has taken it over, also with the
-// leave of the server that leads.
+// TestClaimIsConfirmed has a stream wait for a leader and join it: nothing is said from the first moment on until the
+// leader has taken it over, also with leave.
 func TestClaimIsConfirmed(t *testing.T) {
 	r := attached(t, PingPolicy{}, 3000, AllRights)
+	r.front.grace = 3000
 	r.front.Orphan(r.now)
 	r.front.Receive(&ClientMessage{Kind: ClientPing, Opaque: 5})
-	r.expect(Reply{Kind: ReplyPong, Opaque: 5}) // the last leader's leave is still good
+	for r.now = r.front.Wake(); r.millis() < 1000; r.now = r.front.Wake() { // as somebody with leave would
+		r.front.Tick(r.now)
+		if r.expect(); r.front.Queued() != 0 {
+			t.Fatal("something is queued without a leader")
+		}
+	}
 	if forward := r.front.Rejoin(); forward.Roster == nil {
 		t.Fatalf("forward %+v", forward)
 	}
@@ -17,7 +23,64 @@ func TestClaimIsConfirmed(t *testing.T) {
 		t.Error("something is queued for a client that must not hear it")
 	}
 	r.front.Deliver(r.now, &Message{Kind: MessageResumed})
-	r.expect(Reply{Kind: ReplyPong, Opaque: 6})
+	r.expect(Reply{Kind: ReplyPong, Opaque: 5}, Reply{Kind: ReplyPong, Opaque: 6})
+}
+
+// TestReattachIsConfirmed starts a stream for a session that is there while nobody leads: nothing is said, not even that it
+// fails, until a leader has answered.
+func TestReattachIsConfirmed(t *testing.T) {
+	for _, answer := range []Message{{Kind: MessageAttached, Session: 7}, {Kind: MessageEnd, Refusal: SessionMissing}} {
+		r := newFrontRig(t, PingPolicy{})
+		r.front.Orphan(r.now)
+		r.front.Receive(&ClientMessage{Kind: ClientStart, Start: &AttachRequest{Path: "/local/a", Session: 7, TimeoutMillis: 3000}})
+		if forward := r.front.Rejoin(); forward.Attach == nil {
+			t.Fatalf("forward %+v", forward)
+		}
+		if !r.front.quiet() {
+			t.Error("it would speak before the leader has answered")
+		}
+		r.front.Deliver(r.now, &answer)
+		if r.front.Queued() == 0 {
+			t.Errorf("nothing is said after message %d", answer.Kind)
+		}
+	}
+}
+
+// TestHeldFailureAndTheNextLeader holds a Failure, for lack of leave or because failed starts are held, and then loses the
+// leader. The next one knows nothing of the stream, so with its leave nothing is said about a session that may live.
+func TestHeldFailureAndTheNextLeader(t *testing.T) {
+	for _, session := range []SessionID{0, 7} {
+		r := newFrontRig(t, PingPolicy{HoldStartFailureMillis: 100})
+		r.front.Receive(&ClientMessage{Kind: ClientStart, Start: &AttachRequest{Path: "/local/a", Session: session}})
+		r.front.Deliver(r.now, &Message{Kind: MessageEnd, Refusal: DescriptionTooLarge})
+		r.wantNextLeader(session != 0)
+	}
+	r := attached(t, PingPolicy{}, 3000, AllRights)
+	r.front.Mute(true)
+	r.pong(999)
+	r.front.Mute(false)
+	r.wantNextLeader(true)
+}
+
+// wantNextLeader loses the leader and has the next one give leave. It wants the held Failure to be kept from the client, or
+// told.
+func (r *frontRig) wantNextLeader(silent bool) {
+	r.t.Helper()
+	r.front.Orphan(r.now)
+	if forward := r.front.Rejoin(); forward != (Forward{}) {
+		r.t.Errorf("forward %+v", forward)
+	}
+	for r.front.Ending() == EndingNone && r.front.Wake() != Never {
+		r.now = max(r.front.Wake(), r.now)
+		r.front.Tick(r.now)
+	}
+	want := EndingOK
+	if silent {
+		want = EndingSilent
+	}
+	if replies := r.front.Take(nil); r.front.Ending() != want || (len(replies) == 0) != silent {
+		r.t.Errorf("ending %d, replies %+v; silent is %v", r.front.Ending(), replies, silent)
+	}
 }
 
 // TestRefusedClaim has a new leader end the stream instead. What was kept is dropped: it sounds as if the session lived.
@@ -107,7 +170,7 @@ func TestStartWithoutALeader(t *testing.T) {
 	}{
 		{0, false, EndingOK, []Reply{{Kind: ReplyFailure, Refusal: LinkFailure}}},
 		{0, true, EndingOK, []Reply{{Kind: ReplyFailure, Refusal: LinkFailure}}},
-		{7, false, EndingOK, []Reply{{Kind: ReplyFailure, Refusal: LinkFailure}}},
+		{7, false, EndingSilent, nil},
 		{7, true, EndingSilent, nil}, // any message would be a sign that the session lives
 	} {
 		r := newFrontRig(t, PingPolicy{})

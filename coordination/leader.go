@@ -55,7 +55,9 @@ type ledSession struct {
 	newest     *attachment // of those still attaching
 	seqNo      uint64      // last accepted (§2.4)
 	inFlight   int         // commands about this session between proposal and apply
-	asked      Address     // of the last request proposed
+	ending     int         // those of them that end it
+	held       []*attachment
+	asked      Address // of the last request proposed
 	countdown  *deadline
 	watches    map[SemaphoreID]*watch
 }
@@ -72,7 +74,8 @@ type attachment struct {
 	caller    Caller
 	rights    Rights
 	stopping  bool
-	abandoned bool // the stream went away while attaching
+	abandoned bool        // the stream went away while attaching
+	held      *heldRoster // nil unless it waits for what becomes of the session
 }
 
 // NewLeader takes over the machine's present state (§4.2): every session is detached and has its timeout and the
@@ -151,6 +154,9 @@ func (l *Leader) propose(n *ledNode, s *ledSession, c Command) {
 	n.proposed++
 	if s != nil {
 		s.inFlight++
+		if endsSession(c) {
+			s.ending++
+		}
 	}
 	l.out.Commands = append(l.out.Commands, c)
 }
@@ -173,14 +179,21 @@ func (l *Leader) Applied(now Instant, term Term, c Command, effects []Effect) {
 	}
 	nodeID, sessionID := c.subject()
 	n := l.led(nodeID)
+	var s *ledSession
 	if n != nil && term == l.term {
 		n.applied++
-		if s := n.sessions[sessionID]; s != nil {
+		if s = n.sessions[sessionID]; s != nil {
 			s.inFlight--
+			if endsSession(c) {
+				s.ending--
+			}
 		}
 	}
 	for i := range effects {
 		l.effect(now, &effects[i])
+	}
+	if s != nil {
+		l.resumeHeld(now, s)
 	}
 	if n != nil {
 		l.answerDescribes(n)
@@ -265,7 +278,11 @@ func (l *Leader) nodeDropped(id NodeID) {
 		return
 	}
 	for _, sessionID := range slices.Sorted(maps.Keys(n.sessions)) {
-		if a := n.sessions[sessionID].attachment; a != nil {
+		s := n.sessions[sessionID]
+		if a := s.attachment; a != nil {
+			l.end(a, LinkFailure)
+		}
+		for _, a := range s.held {
 			l.end(a, LinkFailure)
 		}
 	}

@@ -12,8 +12,8 @@ func (l *Leader) Attach(now Instant, stream StreamID, r AttachRequest) {
 	n, refusal := l.resolve(r.Path)
 	if refusal == nil {
 		a.node = n
-		if made, ok := n.node.nonces[r.Nonce]; ok && r.Session == 0 {
-			r.Session = made // a repetition: the answer to the first one was lost with its leader
+		if made, ok := n.node.nonces[r.Nonce]; ok && r.Session == 0 && !n.led(made).endInFlight() {
+			r.Session = made // a repetition: the answer to the first one was lost with its leader, or with the relay
 		}
 		if a.rights = l.rights(a); a.rights == 0 {
 			refusal = NoAccess
@@ -169,6 +169,10 @@ func (l *Leader) Detach(now Instant, stream StreamID) {
 		return
 	}
 	delete(l.streams, stream)
+	if a.held != nil {
+		a.held.drop(a)
+		return
+	}
 	if s := a.session; s != nil && s.attachment == a {
 		l.detach(now, s)
 		return

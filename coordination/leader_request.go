@@ -5,13 +5,24 @@ package coordination
 // dropped: its client has been told.
 //
 // acknowledged is Origin.Acknowledged.
-func (l *Leader) Request(stream StreamID, sequence, acknowledged Sequence, r *Request) {
-	if a := l.streams[stream]; a != nil && a.session != nil && a.session.attachment == a {
-		l.request(a, sequence, acknowledged, r)
+func (l *Leader) Request(now Instant, stream StreamID, sequence, acknowledged Sequence, r *Request) {
+	switch a := l.streams[stream]; {
+	case a == nil:
+	case a.held != nil:
+		a.held.later = append(a.held.later, laterRequest{sequence, acknowledged, r})
+	case a.session != nil && a.session.attachment == a:
+		l.request(now, a, sequence, acknowledged, r)
 	}
 }
 
-func (l *Leader) request(a *attachment, sequence, acknowledged Sequence, r *Request) {
+// request ends the stream if the request is of a kind that this program does not know: a newer server may hold the
+// stream.
+func (l *Leader) request(now Instant, a *attachment, sequence, acknowledged Sequence, r *Request) {
+	if !r.Kind.Known() {
+		l.end(a, UnimplementedRequest)
+		l.detach(now, a.session)
+		return
+	}
 	if refusal := r.check(); refusal != nil {
 		l.send(a, Message{Kind: MessageResult, Sequence: sequence, Request: r.Kind, Refusal: refusal})
 		return

@@ -3,6 +3,9 @@ package coordination
 // Resume takes over a stream that was attached under an earlier leader. Nothing is logged: among the streams that claim
 // a session the one with the latest epoch has it. Every open request gets its one true answer, or is executed if it
 // never was; where neither can be said, the stream ends with "Link failure", as with the reference.
+//
+// A session whose end is in flight is given to nobody: the stream waits for what becomes of it, and is told nothing
+// meanwhile, so that its client hears no sign of life just before the session ends.
 func (l *Leader) Resume(now Instant, stream StreamID, r *Roster) {
 	a := &attachment{stream: stream, server: r.Server, path: r.Path, seqNo: r.SeqNo, epoch: r.Epoch,
 		caller: r.Caller, rights: r.Rights}
@@ -16,8 +19,11 @@ func (l *Leader) Resume(now Instant, stream StreamID, r *Roster) {
 	}
 	s := a.node.led(r.Session)
 	switch {
-	case s == nil && r.Stopping:
+	case s == nil && r.Stopping && r.awaits(RequestStop):
 		l.send(a, Message{Kind: MessageStopped, Session: r.Session})
+		return
+	case s == nil && r.Stopping:
+		l.end(a, LinkFailure) // what the session's other requests came to was forgotten with it
 		return
 	case s == nil:
 		l.end(a, SessionExpired)
@@ -29,7 +35,12 @@ func (l *Leader) Resume(now Instant, stream StreamID, r *Roster) {
 	if other := s.attachment; other != nil && other.epoch.Compare(r.Epoch) > 0 {
 		l.end(a, stolenBy(other, a))
 		return
-	} else if other != nil && other.stream != stream {
+	}
+	if s.endInFlight() {
+		l.hold(a, s, r)
+		return
+	}
+	if other := s.attachment; other != nil && other.stream != stream {
 		l.end(other, stolenBy(a, other))
 	}
 	l.stopCountdown(s)
@@ -39,12 +50,24 @@ func (l *Leader) Resume(now Instant, stream StreamID, r *Roster) {
 	l.streams[stream] = a
 	l.send(a, Message{Kind: MessageResumed})
 	for i := range r.Open {
-		if !l.resumeRequest(a, &r.Open[i], r.Open[0].Sequence) {
+		if !l.resumeRequest(now, a, &r.Open[i], r.Open[0].Sequence) {
 			l.end(a, LinkFailure)
 			l.detach(now, s)
-			return
+		}
+		if s.attachment != a {
+			return // it was ended
 		}
 	}
+}
+
+// awaits reports whether requests of this kind are all that the stream waits for.
+func (r *Roster) awaits(kind RequestKind) bool {
+	for i := range r.Open {
+		if open := &r.Open[i]; !open.Watching && open.Request.Kind != kind {
+			return false
+		}
+	}
+	return true
 }
 
 // resumeWatch installs a watch again. Where the semaphore may have changed meanwhile the client is told that nothing is
@@ -67,10 +90,13 @@ func (s *session) stolenFrom(loser *attachment) *Refusal {
 }
 
 // resumeRequest answers or executes one open request. It reports whether that was possible.
-func (l *Leader) resumeRequest(a *attachment, open *OpenRequest, acknowledged Sequence) bool {
-	if open.Watching {
+func (l *Leader) resumeRequest(now Instant, a *attachment, open *OpenRequest, acknowledged Sequence) bool {
+	switch {
+	case open.Watching:
 		l.resumeWatch(a, open)
 		return true
+	case open.Request.Kind == RequestDescribe && a.overtaken(open.Sequence):
+		return false
 	}
 	became, outcome := neverExecuted, outcome{}
 	if open.Request.Kind.executed() {
@@ -85,7 +111,7 @@ func (l *Leader) resumeRequest(a *attachment, open *OpenRequest, acknowledged Se
 		if a.session.isAsked(Address{a.epoch, open.Sequence}) && open.Request.Kind.executed() && open.Request.check() == nil {
 			return true // its command is on its way through the log, and its answer will come here
 		}
-		l.request(a, open.Sequence, acknowledged, open.Request)
+		l.request(now, a, open.Sequence, acknowledged, open.Request)
 	case unknown:
 		return false
 	}
@@ -94,6 +120,14 @@ func (l *Leader) resumeRequest(a *attachment, open *OpenRequest, acknowledged Se
 
 // executed reports whether requests of this kind must not be executed twice. Reading or stopping twice does no harm.
 func (k RequestKind) executed() bool { return k != RequestDescribe && k != RequestStop }
+
+// overtaken reports whether a later request of the stream may have been executed, or is on its way through the log: only
+// the present state is known, and a describe that is answered from that would show the future.
+func (a *attachment) overtaken(sequence Sequence) bool {
+	s := a.session
+	y := &s.durable().memory
+	return !y.complete || y.epoch == a.epoch && y.highest > sequence || s.asked.Epoch == a.epoch && s.asked.Sequence > sequence
+}
 
 // isAsked reports whether this leader has proposed a request already, for an earlier stream of the same attachment: one
 // whose relay broke, and not because of a change of leaders. Requests are proposed in order.

@@ -175,3 +175,124 @@ func TestResumeUnderTheSameLeader(t *testing.T) {
 		}
 	}
 }
+
+// TestDescribeThatWasOvertaken repeats a describe to a new leader, and to the same one over another relay. It is answered
+// only if no later request of its stream has been executed, or is about to be: the answer would show the effect.
+func TestDescribeThatWasOvertaken(t *testing.T) {
+	create := Request{Kind: RequestCreate, Name: "s", Limit: 1}
+	remove := Request{Kind: RequestDelete, Name: "s"}
+	read := Request{Kind: RequestDescribe, Name: "s"}
+	watch := Request{Kind: RequestDescribe, Name: "s", WatchData: true}
+	for _, test := range []struct {
+		name    string
+		reads   Request
+		applied int // of the create and what is behind the describe
+		answers int // of them the Front has had
+		leads   bool
+		want    []string
+	}{
+		{"nothing executed", read, 0, 0, true, []string{"resumed", "#1 done false", "#2 described", "#3 done false"}},
+		{"what came before", read, 1, 0, true, []string{"resumed", "#1 done false", "#2 described", "#3 done false"}},
+		{"what came behind", read, 2, 0, true, []string{"resumed", "#1 done false", "end Link failure"}},
+		{"what came behind, answered", read, 2, 2, true, []string{"resumed", "end Link failure"}},
+		{"a watch", watch, 2, 0, true, []string{"resumed", "#1 done false", "end Link failure"}},
+		{"in flight under the same leader", read, 1, 1, false, []string{"resumed", "end Link failure"}},
+	} {
+		r := newRig(t)
+		node := r.createNode("/local/n", relaxed)
+		stream, session := r.attach(AttachRequest{Path: "/local/n", TimeoutMillis: 5000})
+		epoch := r.leader.streams[stream].epoch
+		r.request(stream, 1, create)
+		r.request(stream, 2, test.reads)
+		r.request(stream, 3, remove)
+		for range test.applied {
+			r.applyOne()
+		}
+		r.said()
+		open := []OpenRequest{{Sequence: 1, Request: &create}, {Sequence: 2, Request: &test.reads}, {Sequence: 3, Request: &remove}}
+		if test.answers > 0 {
+			open = open[1:]
+		}
+		if test.answers > 1 {
+			open = open[:1]
+		}
+		if test.leads {
+			r.lead()
+		} else {
+			r.leader.Detach(r.now, stream)
+		}
+		r.leader.Resume(r.now, 9, &Roster{Node: node, Session: session, Epoch: epoch, Path: "/local/n", Open: open})
+		r.applyAll()
+		var want []string
+		for _, w := range test.want {
+			want = append(want, "9 "+w)
+		}
+		if got := r.said(); !slices.Equal(got, want) {
+			t.Errorf("%s:\ngot  %q\nwant %q", test.name, got, want)
+		}
+	}
+}
+
+// TestDescribeOfAnotherLife repeats a describe to a server that does not know what its stream has asked for since.
+func TestDescribeOfAnotherLife(t *testing.T) {
+	r := newRig(t)
+	node := r.createNode("/local/n", relaxed)
+	stream, session := r.attach(AttachRequest{Path: "/local/n", TimeoutMillis: 5000})
+	epoch := r.leader.streams[stream].epoch
+	r.machine.nodes[node].sessions[session].memory.complete = false
+	r.lead()
+	read := Request{Kind: RequestDescribe, Name: "s"}
+	r.leader.Resume(r.now, 9, &Roster{Node: node, Session: session, Epoch: epoch, Path: "/local/n", Open: []OpenRequest{{Sequence: 4, Request: &read}}})
+	r.expect("9 resumed", "9 end Link failure")
+}
+
+// TestStopThatWasExecuted repeats a stop whose session is gone. It is answered, unless the client still waits for what
+// else it had asked for: SessionStopped comes behind all that, and the outcomes are gone with the session.
+func TestStopThatWasExecuted(t *testing.T) {
+	create := Request{Kind: RequestCreate, Name: "s", Limit: 1}
+	read := Request{Kind: RequestDescribe, Name: "s", WatchData: true}
+	stop := Request{Kind: RequestStop}
+	for _, test := range []struct {
+		name string
+		open []OpenRequest
+		want string
+	}{
+		{"the stop alone", []OpenRequest{{Sequence: 2, Request: &stop}}, "9 stopped 1"},
+		{"a watch", []OpenRequest{{Sequence: 1, Request: &read, Watching: true}, {Sequence: 2, Request: &stop}}, "9 stopped 1"},
+		{"a request", []OpenRequest{{Sequence: 1, Request: &create}, {Sequence: 2, Request: &stop}}, "9 end Link failure"},
+		{"a describe", []OpenRequest{{Sequence: 1, Request: &read}, {Sequence: 2, Request: &stop}}, "9 end Link failure"},
+	} {
+		r := newRig(t)
+		node := r.createNode("/local/n", NodeConfig{})
+		stream, session := r.attach(AttachRequest{Path: "/local/n", TimeoutMillis: 5000})
+		epoch := r.leader.streams[stream].epoch
+		r.request(stream, 2, stop)
+		r.applyAll()
+		r.said()
+		r.lead()
+		r.leader.Resume(r.now, 9, &Roster{Node: node, Session: session, Epoch: epoch, Path: "/local/n", Stopping: true, Open: test.open})
+		if got := r.said(); !slices.Equal(got, []string{test.want}) {
+			t.Errorf("%s: got %q, want %q", test.name, got, test.want)
+		}
+	}
+}
+
+// TestUnknownKind gives the leader requests of kinds that it does not know, as a newer server may send them: their streams
+// end, and the sessions live for as long as without a stream.
+func TestUnknownKind(t *testing.T) {
+	for _, kind := range []RequestKind{RequestNone, RequestStop + 1, 255} {
+		r := newRig(t)
+		node := r.createNode("/local/n", NodeConfig{})
+		stream, session := r.attach(AttachRequest{Path: "/local/n", TimeoutMillis: 5000})
+		epoch := r.leader.streams[stream].epoch
+		r.request(stream, 1, Request{Kind: kind, Name: "s"})
+		r.expect("1 end Unimplemented request")
+		r.leader.Resume(r.now, 9, &Roster{Node: node, Session: session, Epoch: epoch, Path: "/local/n",
+			Open: []OpenRequest{{Sequence: 1, Request: &Request{Kind: kind}}, {Sequence: 2, Request: &Request{Kind: RequestCreate, Name: "s", Limit: 1}}}})
+		r.expect("9 resumed", "9 end Unimplemented request")
+		r.pass(5000)
+		if r.tick() != 1 {
+			t.Errorf("kind %d: the session does not expire", kind)
+		}
+	}
+}

@@ -120,7 +120,7 @@ func (r *rig) attach(request AttachRequest) (StreamID, SessionID) {
 }
 
 func (r *rig) request(stream StreamID, sequence Sequence, request Request) {
-	r.leader.Request(stream, sequence, 0, &request)
+	r.leader.Request(r.now, stream, sequence, 0, &request)
 	r.take()
 }
 

@@ -18,6 +18,7 @@ import (
 // of them may be held up for long, so what takes longer than a short turn is left to the group's own goroutine.
 type group struct {
 	store  *raftstore.Store
+	lease  interface{ MaySpeak() bool } // the store's
 	queue  *queue
 	clock  clock
 	logger *slog.Logger
@@ -66,7 +67,7 @@ func openGroup(cfg Config, store *raftstore.Store, clock clock, failed func(erro
 		return nil, err
 	}
 	g := &group{
-		store: store, queue: newQueue(), clock: clock, logger: cfg.Logger, machine: machine, failed: failed, config: cfg,
+		store: store, lease: store, queue: newQueue(), clock: clock, logger: cfg.Logger, machine: machine, failed: failed, config: cfg,
 		ready: make(chan struct{}), over: make(chan struct{}), stop: make(chan struct{}), ended: make(chan struct{}),
 		timer: time.NewTimer(time.Hour), timerAt: coordination.Never,
 		sinks: make(map[coordination.StreamID]sink),
@@ -377,7 +378,7 @@ func (g *group) handle(e event) {
 		g.sinks[e.id] = e.sink
 		g.leader.Resume(g.clock.now(), e.id, e.forward.Roster)
 	case e.forward.Request != nil:
-		g.leader.Request(e.id, e.forward.Sequence, e.forward.Acknowledged, e.forward.Request)
+		g.leader.Request(g.clock.now(), e.id, e.forward.Sequence, e.forward.Acknowledged, e.forward.Request)
 	case e.forward.Detach:
 		delete(g.sinks, e.id)
 		g.leader.Detach(g.clock.now(), e.id)

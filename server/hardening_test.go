@@ -116,17 +116,17 @@ func TestOutboundLimit(t *testing.T) {
 	ended := make(chan *status.Status, 1)
 	policy := coordination.PingPolicy{Opaque: func() uint64 { return 1 }}
 	s := &sessionStream{front: coordination.NewFront(&policy), group: &group{clock: newClock(), queue: newQueue()}, scheduled: true,
-		timerAt: coordination.Never, limits: &Hardening{Linger: time.Hour}, voice: &voice{store: talker{}}, finish: endFunc(func(s *status.Status) { ended <- s })}
+		timerAt: coordination.Never, limits: &Hardening{Linger: time.Hour}, link: talker{}, finish: endFunc(func(s *status.Status) { ended <- s })}
 	s.front.Receive(&coordination.ClientMessage{Kind: coordination.ClientStart, Start: &coordination.AttachRequest{TimeoutMillis: 600_000}})
-	s.deliver(nil, &coordination.Message{Kind: coordination.MessageAttached})
+	s.deliver(talker{}, &coordination.Message{Kind: coordination.MessageAttached})
 	room := maxOutboundBytes - s.front.Queued()*replyBytes
-	s.deliver(nil, &coordination.Message{Kind: coordination.MessageDescribed, Description: &coordination.SemaphoreDescription{Data: make([]byte, room)}})
+	s.deliver(talker{}, &coordination.Message{Kind: coordination.MessageDescribed, Description: &coordination.SemaphoreDescription{Data: make([]byte, room)}})
 	select {
 	case s := <-ended:
 		t.Fatalf("cut off at the limit: %v", s)
 	default:
 	}
-	s.deliver(nil, &coordination.Message{Kind: coordination.MessageDescribed, Description: &coordination.SemaphoreDescription{Data: make([]byte, 1)}})
+	s.deliver(talker{}, &coordination.Message{Kind: coordination.MessageDescribed, Description: &coordination.SemaphoreDescription{Data: make([]byte, 1)}})
 	if s := <-ended; s.Code() != codes.ResourceExhausted {
 		t.Fatalf("cut off with %v", s)
 	}
@@ -435,10 +435,10 @@ func TestEndIsNotRead(t *testing.T) {
 	client := &stuckClient{sending: make(chan struct{}), ended: make(chan struct{})}
 	policy := coordination.PingPolicy{Opaque: func() uint64 { return 1 }}
 	s := &sessionStream{front: coordination.NewFront(&policy), group: &group{clock: newClock(), queue: newQueue()}, pool: newWriters(),
-		timerAt: coordination.Never, limits: &Hardening{Linger: 20 * time.Millisecond}, finish: client, rpc: client, voice: &voice{clock: newClock(), store: talker{}}}
+		timerAt: coordination.Never, limits: &Hardening{Linger: 20 * time.Millisecond}, finish: client, rpc: client, link: talker{}}
 	defer s.pool.close()
 	s.front.Receive(&coordination.ClientMessage{Kind: coordination.ClientStart, Start: &coordination.AttachRequest{TimeoutMillis: 600_000}})
-	s.deliver(nil, &coordination.Message{Kind: coordination.MessageAttached})
+	s.deliver(talker{}, &coordination.Message{Kind: coordination.MessageAttached})
 	<-client.sending
 	s.end(coordination.LinkFailure)
 	<-client.ended
@@ -491,7 +491,9 @@ func TestHardeningValidate(t *testing.T) {
 	}
 }
 
-// talker is a store that always leads.
+// talker is a link to a leader that always lets speak.
 type talker struct{}
 
-func (talker) MaySpeak() bool { return true }
+func (talker) maySpeak() bool { return true }
+
+func (talker) put(*sessionStream, coordination.Forward) {}

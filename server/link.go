@@ -1,15 +1,15 @@
 package server
 
-import (
-	"sync/atomic"
-
-	"github.com/coordd/coordd/coordination"
-)
+import "github.com/coordd/coordd/coordination"
 
 // leaderLink is the way from a stream to its leader: on this server, or over a relay. put never blocks; messages of one
 // stream stay in order.
 type leaderLink interface {
 	put(s *sessionStream, f coordination.Forward)
+	// maySpeak tells whether the leader behind the link lets this server say to clients what they take for a sign that
+	// their sessions live. It is asked just before a message is sent. The Front keeps silent besides until that leader has
+	// answered for the session.
+	maySpeak() bool
 }
 
 // localLink leads to the leader on this server, during one term.
@@ -22,23 +22,10 @@ func (l *localLink) put(s *sessionStream, f coordination.Forward) {
 	l.group.queue.put(event{link: l, sink: s, id: s.id, forward: f})
 }
 
+// maySpeak implements leaderLink: a majority has confirmed lately that this server leads.
+func (l *localLink) maySpeak() bool { return l.group.lease.MaySpeak() }
+
 // sink is where the leader's messages for one stream go.
 type sink interface {
 	deliver(from leaderLink, m *coordination.Message)
-}
-
-// voice is this server's right to say to clients what they take for a sign that their sessions live: while it leads and
-// a majority has confirmed that lately, or while the leader has given it leave.
-type voice struct {
-	clock clock
-	store interface{ MaySpeak() bool }
-	leave atomic.Int64 // coordination.Instant until which the leader's leave is good
-}
-
-// extend notes the leader's leave.
-func (v *voice) extend(until coordination.Instant) { v.leave.Store(int64(until)) }
-
-// maySpeak is asked just before a message is sent.
-func (v *voice) maySpeak() bool {
-	return v.store.MaySpeak() || v.clock.now() < coordination.Instant(v.leave.Load())
 }

@@ -150,7 +150,7 @@ func (m *member) relayTo(ctx context.Context, address string, change <-chan stru
 	}
 	defer conn.Close()
 	m.relays++
-	r := &relay{self: m.server.store.Member(), process: m.process, number: m.relays, streams: m.server.streams, voice: m.server.voice, clock: m.server.group.clock,
+	r := &relay{self: m.server.store.Member(), process: m.process, number: m.relays, streams: m.server.streams, clock: m.server.group.clock,
 		wake: make(chan struct{}, 1), asked: make(map[uint64]coordination.Instant), ready: func() {
 			m.setConn(conn)
 			m.server.group.markReady()
@@ -172,18 +172,18 @@ func (m *member) setConn(conn *grpc.ClientConn) {
 func (m *member) listen(ctx context.Context) {
 	ticker := time.NewTicker(leaderPoll)
 	defer ticker.Stop()
-	spoke := true
+	var spoke leaderLink
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
 		}
-		may := m.server.voice.maySpeak()
-		if may && !spoke {
+		speaking := m.server.streams.speaking()
+		if speaking != nil && speaking != spoke {
 			m.server.streams.wake()
 		}
-		spoke = may
+		spoke = speaking
 	}
 }
 

@@ -55,7 +55,7 @@ func TestRosterTooLarge(t *testing.T) {
 		}
 		to := &relay{wake: make(chan struct{}, 1)}
 		r.f.server.streams.join(to)
-		s := r.client
+		s := r.stream
 		if !over {
 			if len(to.out) != 1 || to.out[0].GetRoster() == nil {
 				t.Errorf("the roster is %v", to.out)

@@ -1,6 +1,8 @@
 package server
 
 import (
+	"math"
+
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/scheme"
 	"github.com/coordd/coordd/server/relaypb"
@@ -51,8 +53,13 @@ func requestToPB(r *coordination.Request) *relaypb.Request {
 		WatchData: r.WatchData, WatchOwners: r.WatchOwners}
 }
 
+// requestFromPB gives a request of a kind that this program does not know no kind. The leader ends its stream.
 func requestFromPB(p *relaypb.Request) *coordination.Request {
-	return &coordination.Request{Kind: coordination.RequestKind(p.GetKind()), Name: p.GetName(), Data: p.GetData(), Count: p.GetCount(),
+	kind := coordination.RequestKind(min(p.GetKind(), math.MaxUint8))
+	if !kind.Known() {
+		kind = coordination.RequestNone
+	}
+	return &coordination.Request{Kind: kind, Name: p.GetName(), Data: p.GetData(), Count: p.GetCount(),
 		TimeoutMillis: p.GetTimeoutMillis(), Limit: p.GetLimit(), Ephemeral: p.GetEphemeral(), Force: p.GetForce(),
 		IncludeOwners: p.GetIncludeOwners(), IncludeWaiters: p.GetIncludeWaiters(), WatchData: p.GetWatchData(), WatchOwners: p.GetWatchOwners()}
 }

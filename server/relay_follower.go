@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -28,9 +29,9 @@ type relay struct {
 	process uint64 // of this server, and number of this relay, as in relaypb.Hello
 	number  uint64
 	streams *streamSet
-	voice   *voice
 	clock   clock
-	ready   func() // called when there is a leader
+	ready   func()       // called when there is a leader
+	leave   atomic.Int64 // coordination.Instant until which the leader's leave to speak is good
 
 	mutex   sync.Mutex
 	out     []*relaypb.Forward // not yet sent
@@ -53,6 +54,9 @@ func (r *relay) put(s *sessionStream, f coordination.Forward) {
 	r.mutex.Unlock()
 	r.ring()
 }
+
+// maySpeak implements leaderLink.
+func (r *relay) maySpeak() bool { return r.clock.now() < coordination.Instant(r.leave.Load()) }
 
 func (r *relay) ring() {
 	select {
@@ -161,7 +165,7 @@ func (r *relay) receive(batch *relaypb.FromLeader) {
 		}
 		r.mutex.Unlock()
 		if known {
-			r.voice.extend(asked + coordination.Instant(relayLeave))
+			r.leave.Store(int64(asked + coordination.Instant(relayLeave)))
 		}
 	}
 	for _, p := range batch.GetMessages() {

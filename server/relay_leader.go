@@ -22,7 +22,13 @@ const (
 	relayLeave = relayLease - 50*time.Millisecond
 	// leavePoll is how often a leader looks whether it may give the leave that it could not give when it was asked.
 	leavePoll = 10 * time.Millisecond
+	// relayPatience is how long a leader waits for the next word of another server, which asks for leave every
+	// renewInterval. A server that runs gives a silent relay up by itself, after relaySilence; this is for one that is
+	// frozen. Whatever leave it had is over long before.
+	relayPatience = 2 * relaySilence
 )
+
+var errFrozen = status.Error(codes.DeadlineExceeded, "The server has said nothing for too long")
 
 var errSuperseded = status.Error(codes.Aborted, "The server has opened another relay")
 
@@ -35,17 +41,27 @@ type relayPeer struct {
 	from    uint64     // the other server
 	process uint64     // of it, and number, as in its Hello
 	number  uint64
-	streams map[uint64]*relayedStream
 
 	ended      chan struct{} // closed when nothing comes any more
 	err        error         // why nothing comes, once ended is closed
 	superseded chan struct{} // closed when the other server has opened another relay
 	taking     sync.Mutex    // held while superseded is closed, and while a batch is put into the queue
+	frozen     chan struct{} // closed when nothing has come for relayPatience
+	over       chan struct{} // closed when nothing is to be sent any more
+	wake       chan struct{} // capacity 1
 
-	mutex sync.Mutex
-	out   []*relaypb.Message // not yet sent
-	renew uint64             // the last request for leave, 0 once it is given
-	wake  chan struct{}      // capacity 1
+	mutex   sync.Mutex
+	streams map[uint64]*relayedStream // that the leader knows, by their numbers on the other server
+	out     []*relaypb.Message        // not yet sent
+	renew   uint64                    // the last request for leave, 0 once it is given
+	heard   coordination.Instant      // when something last came; at first, when the relay was opened
+	watch   timer                     // looks at heard
+}
+
+func newRelayPeer(s *Server, link *localLink, hello *relaypb.Hello) *relayPeer {
+	return &relayPeer{server: s, link: link, from: hello.GetServer(), process: hello.GetProcess(), number: hello.GetNumber(),
+		streams: make(map[uint64]*relayedStream), wake: make(chan struct{}, 1), ended: make(chan struct{}),
+		superseded: make(chan struct{}), frozen: make(chan struct{}), over: make(chan struct{})}
 }
 
 // relayedStream is a client's stream on another server.
@@ -55,9 +71,13 @@ type relayedStream struct {
 	id     coordination.StreamID
 }
 
+// deliver implements sink. A stream that the leader ends is forgotten: the other server does not speak of it again.
 func (s *relayedStream) deliver(_ leaderLink, m *coordination.Message) {
 	p := s.peer
 	p.mutex.Lock()
+	if m.Kind == coordination.MessageEnd || m.Kind == coordination.MessageStopped {
+		delete(p.streams, s.number)
+	}
 	p.out = append(p.out, messageToPB(s.number, m))
 	p.mutex.Unlock()
 	p.ring()
@@ -86,12 +106,14 @@ func (s *Server) exchange(rpc exchangeServer) error {
 	if s.config.Cluster.ListenPeer != "" && !slices.ContainsFunc(s.store.Members(), func(m raftstore.Member) bool { return m.ID == from }) {
 		return errNotMember
 	}
-	p := &relayPeer{server: s, link: link, from: from, process: hello.GetProcess(), number: hello.GetNumber(), streams: make(map[uint64]*relayedStream),
-		wake: make(chan struct{}, 1), ended: make(chan struct{}), superseded: make(chan struct{})}
+	p := newRelayPeer(s, link, hello)
 	if !s.relays.add(p) {
 		return errSuperseded
 	}
-	go func() { // ends when this function returns, if not before
+	p.beginWatch()
+	written := make(chan error, 1)
+	go func() { written <- p.write(rpc) }() // they end when this function returns, if not before
+	go func() {
 		defer s.relays.remove(p)
 		for batch := first; p.err == nil; batch, p.err = rpc.Recv() {
 			p.receive(batch)
@@ -99,10 +121,53 @@ func (s *Server) exchange(rpc exchangeServer) error {
 		close(p.ended)
 		p.abandon()
 	}()
-	return p.write(rpc)
+	defer p.endWatch()
+	defer close(p.over)
+	select { // a write may be held up for as long as the other server does not read
+	case err := <-written:
+		return err
+	case <-p.ended:
+		return p.err
+	case <-p.superseded:
+		return errSuperseded
+	case <-p.link.gone:
+		return errNotLeading // the other looks for the next leader, which may be this server again
+	case <-p.frozen:
+		return errFrozen
+	}
 }
 
-// write sends until the relay breaks, and returns why it should end.
+// beginWatch begins to look whether the other server is frozen.
+func (p *relayPeer) beginWatch() {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	clock := p.link.group.clock
+	p.heard = clock.now()
+	p.watch = clock.afterFunc(relayPatience, p.look)
+}
+
+func (p *relayPeer) look() {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	if p.watch == nil {
+		return
+	}
+	clock := p.link.group.clock
+	if left := clock.until(p.heard + coordination.Instant(relayPatience)); left > 0 {
+		p.watch.Reset(left)
+		return
+	}
+	close(p.frozen)
+}
+
+func (p *relayPeer) endWatch() {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	p.watch.Stop()
+	p.watch = nil
+}
+
+// write sends until the relay is over, or breaks.
 func (p *relayPeer) write(rpc exchangeServer) error {
 	for {
 		var later <-chan time.Time
@@ -110,12 +175,8 @@ func (p *relayPeer) write(rpc exchangeServer) error {
 			later = time.After(leavePoll)
 		}
 		select {
-		case <-p.ended:
-			return p.err
-		case <-p.superseded:
-			return errSuperseded
-		case <-p.link.gone:
-			return errNotLeading // the other looks for the next leader, which may be this server again
+		case <-p.over:
+			return nil
 		case <-p.wake:
 		case <-later:
 		}
@@ -139,7 +200,7 @@ func (p *relayPeer) take() *relaypb.FromLeader {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
 	out := new(relaypb.FromLeader)
-	if p.renew != 0 && p.server.voice.store.MaySpeak() && p.server.streams.localLink() == p.link {
+	if p.renew != 0 && p.link.maySpeak() && p.server.streams.localLink() == p.link {
 		out.Renewed, p.renew = p.renew, 0
 	}
 	out.Messages, p.out = firstOf(p.out)
@@ -150,10 +211,14 @@ func (p *relayPeer) take() *relaypb.FromLeader {
 }
 
 func (p *relayPeer) receive(batch *relaypb.ToLeader) {
-	if number := batch.GetRenew(); number != 0 {
-		p.mutex.Lock()
+	number := batch.GetRenew()
+	p.mutex.Lock()
+	p.heard = p.link.group.clock.now()
+	if number != 0 {
 		p.renew = number
-		p.mutex.Unlock()
+	}
+	p.mutex.Unlock()
+	if number != 0 {
 		p.ring()
 	}
 	p.forward(batch.GetForwards())
@@ -178,24 +243,38 @@ func (p *relayPeer) forward(forwards []*relaypb.Forward) {
 	default:
 	}
 	for _, forward := range forwards {
-		stream := p.streams[forward.GetStream()]
-		if stream == nil {
-			stream = &relayedStream{peer: p, number: forward.GetStream(), id: p.server.streams.nextID()}
-			p.streams[stream.number] = stream
-		}
 		f := forwardFromPB(forward, p.from)
-		if f.Detach {
-			delete(p.streams, stream.number)
+		if stream := p.stream(forward.GetStream(), &f); stream != nil {
+			p.link.group.queue.put(event{link: p.link, sink: stream, id: stream.id, forward: f})
 		}
-		p.link.group.queue.put(event{link: p.link, sink: stream, id: stream.id, forward: f})
 	}
+}
+
+// stream finds a stream of the other server; f is what it says. One that begins is remembered until it ends. It returns nil
+// for one that has ended.
+func (p *relayPeer) stream(number uint64, f *coordination.Forward) *relayedStream {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	stream := p.streams[number]
+	switch {
+	case stream == nil && (f.Attach != nil || f.Roster != nil):
+		stream = &relayedStream{peer: p, number: number, id: p.server.streams.nextID()}
+		p.streams[number] = stream
+	case f.Detach:
+		delete(p.streams, number)
+	}
+	return stream
 }
 
 // abandon detaches the streams behind a relay that broke. Their server may speak for a little longer, and their
 // sessions must not run out before the clients could know.
 func (p *relayPeer) abandon() {
 	p.link.group.clock.afterFunc(relayLease, func() {
-		for _, stream := range p.streams {
+		p.mutex.Lock()
+		streams := p.streams
+		p.streams = nil // nothing more comes
+		p.mutex.Unlock()
+		for _, stream := range streams {
 			p.link.group.queue.put(event{link: p.link, sink: stream, id: stream.id, forward: coordination.Forward{Detach: true}})
 		}
 		p.link.group.kick()

@@ -46,7 +46,6 @@ type Server struct {
 	group       *group
 	writers     *writers
 	streams     *streamSet
-	voice       *voice
 	member      *member
 	relays      relayPeers
 	policy      coordination.PingPolicy
@@ -168,7 +167,6 @@ func (s *Server) pingPolicy(ctx context.Context) *coordination.PingPolicy {
 // startGroup begins to take part in the cluster.
 func (s *Server) startGroup() error {
 	clock := newClock()
-	s.voice = &voice{clock: clock, store: s.store}
 	group, err := openGroup(s.config, s.store, clock, s.fail)
 	if err != nil {
 		return err

@@ -62,38 +62,55 @@ func (c *choices) rate() float64 {
 	}
 }
 
-// silenceRun is one history: a client whose server follows a leader, the end of that leader or of the relay to it, what
+// silenceRun is one history: clients whose server follows a leader, the end of that leader or of the relay to it, what
 // comes after, and pauses. friendly histories are those in which nothing takes longer than a sound network allows.
 type silenceRun struct {
 	*silenceWorld
-	choices  *choices
-	friendly bool
-	timeout  uint64
-	a, b, f  *silentServer
-	first    *silenceRelay // to a
-	relay    *silenceRelay // the last
+	*silenceClient // the first
+	choices        *choices
+	friendly       bool
+	a, b, f        *silentServer
+	first          *silenceRelay // to a
+	relay          *silenceRelay // the last
 }
 
 // margin is how much longer the session lived than the client may believe, by the clock of the leader that ended it.
-func (r *silenceRun) margin() time.Duration {
-	return r.expired - r.spoke - r.expirer.trueTime(time.Duration(r.timeout)*time.Millisecond)
+func (c *silenceClient) margin() time.Duration {
+	return c.expired - c.spoke - c.expirer.trueTime(time.Duration(c.timeout)*time.Millisecond)
 }
 
-func newSilenceRun(c *choices, friendly bool) *silenceRun {
+// silenceCrowd is how many clients there are in some histories.
+const silenceCrowd = 50
+
+func newSilenceRun(c *choices, friendly bool, clients int) *silenceRun {
 	timeout := []uint64{0, 30, 300, 1000}[int(c.next()*3.99)]
-	return newSilenceRunOf(c, friendly, timeout, [3]float64{c.rate(), c.rate(), c.rate()})
+	r := newSilenceRunOf(c, friendly, timeout, [3]float64{c.rate(), c.rate(), c.rate()})
+	for i := 1; i < clients; i++ {
+		r.openClient(r.f, []uint64{300, 1000}[i%2], 100*time.Millisecond)
+	}
+	slowest, steps := 200*time.Millisecond, 300*time.Millisecond/time.Duration(clients)
+	if friendly {
+		slowest, steps = 20*time.Millisecond, 20*time.Millisecond/time.Duration(clients)
+	}
+	slowest, steps = c.upTo(slowest), c.upTo(steps)
+	r.latency = func() time.Duration { return c.upTo(slowest) }
+	r.stride = func() time.Duration { return c.upTo(steps) }
+	r.kept = func(n int) int { return int(c.next() * (float64(n) + 0.99)) }
+	return r
 }
 
 func newSilenceRunOf(c *choices, friendly bool, timeoutMillis uint64, rates [3]float64) *silenceRun {
-	r := &silenceRun{silenceWorld: &silenceWorld{}, choices: c, friendly: friendly, timeout: timeoutMillis}
+	none := func() time.Duration { return 0 }
+	r := &silenceRun{silenceWorld: &silenceWorld{latency: none, stride: none, kept: func(n int) int { return 0 }}, choices: c, friendly: friendly}
 	r.a, r.b, r.f = r.addServer(rates[0]), r.addServer(rates[1]), r.addServer(rates[2])
 	r.leads, r.term = r.a, 0
 	r.elect(r.a)
-	r.commit(r.a, &coordination.CreateNode{Path: []string{"local", "n"},
-		Config: coordination.NodeConfig{SelfCheckPeriodMillis: 500, SessionGracePeriodMillis: 1500}})
+	r.index++
+	r.apply(silenceEntry{r.index, r.term, r.a, &coordination.CreateNode{Path: []string{"local", "n"},
+		Config: coordination.NodeConfig{SelfCheckPeriodMillis: 500, SessionGracePeriodMillis: 1500}}}, true)
 	r.confirmRounds(r.a)
 	r.first = r.connect(r.a)
-	r.openClient()
+	r.silenceClient = r.openClient(r.f, timeoutMillis, 3*time.Millisecond)
 	return r
 }
 
@@ -118,29 +135,32 @@ func (r *silenceRun) connect(to *silentServer) *silenceRelay {
 	return r.relay
 }
 
-func (r *silenceRun) openClient() {
-	policy := &coordination.PingPolicy{Opaque: func() uint64 { return 1 + uint64(r.count) }, FirstMessageMillis: 10_000}
-	s := &sessionStream{id: 1_000_000, group: r.f.group, pool: &writers{closed: true}, voice: r.f.server.voice,
-		limits: &Hardening{Linger: time.Hour}, front: coordination.NewFront(policy), timerAt: coordination.Never, panics: &panicCounter{}}
-	if err := r.f.server.streams.add(s); err != nil {
-		panic(err)
-	}
-	r.client, r.at = s, r.f
-	s.open()
-	r.say(coordination.ClientMessage{Kind: coordination.ClientStart, Start: &coordination.AttachRequest{
-		Path: "/local/n", TimeoutMillis: r.timeout, Nonce: 1, Server: 1}})
-	r.chat()
+// openClient opens a stream on a server, for a new session.
+func (r *silenceRun) openClient(at *silentServer, timeoutMillis uint64, often time.Duration) *silenceClient {
+	c := r.openStream(at)
+	c.timeout = timeoutMillis
+	c.start(&coordination.AttachRequest{Path: "/local/n", TimeoutMillis: timeoutMillis, Nonce: uint64(1 + len(r.clients))})
+	c.chat(often)
+	return c
 }
 
-// chat has the client ping, so that there is always something to answer.
-func (r *silenceRun) chat() {
-	const often = 3 * time.Millisecond
-	if r.session != 0 {
-		r.say(coordination.ClientMessage{Kind: coordination.ClientPing, Opaque: 7})
+func (r *silenceRun) openStream(at *silentServer) *silenceClient {
+	policy := &coordination.PingPolicy{Opaque: func() uint64 { return 1 + uint64(r.count) }, FirstMessageMillis: 10_000}
+	number := len(r.clients)
+	s := &sessionStream{id: coordination.StreamID(1_000_000 + number), group: at.group, pool: &writers{closed: true},
+		limits: &Hardening{Linger: time.Hour}, front: coordination.NewFront(policy), timerAt: coordination.Never, panics: &panicCounter{}}
+	if err := at.server.streams.add(s); err != nil {
+		panic(err)
 	}
-	if r.client != nil {
-		r.schedule(r.now+often, r.f, r.chat)
-	}
+	c := &silenceClient{in: r.silenceWorld, stream: s, at: at}
+	r.clients = append(r.clients, c)
+	s.open()
+	return c
+}
+
+func (c *silenceClient) start(start *coordination.AttachRequest) {
+	start.Server = 1
+	c.say(coordination.ClientMessage{Kind: coordination.ClientStart, Start: start})
 }
 
 // pauses stops servers for a while.
@@ -213,7 +233,7 @@ func (r *silenceRun) replaceLeader() {
 	// a and f hear of it each at a time of its own.
 	r.schedule(elected+r.choices.upTo(without), r.a, func() {
 		r.a.leaseUntil = 0
-		r.a.group.lead(nil)
+		r.a.depose()
 	})
 	r.schedule(elected+r.choices.upTo(without), r.f, func() {
 		r.f.group.lead(nil)
@@ -239,25 +259,29 @@ func (r *silenceRun) play() {
 		}
 	}
 	r.run(r.now + 4*time.Second)
-	if r.client != nil {
-		r.client.stopTimers()
+	for _, c := range r.clients {
+		if c.stream != nil {
+			c.stream.stopTimers()
+		}
 	}
 }
 
 func (r *silenceRun) problem() error {
-	switch {
-	case r.session == 0: // the network is too slow for the client ever to be told
-		return nil
-	case r.late > 0:
-		return fmt.Errorf("the client was told that it lives %v after its session had ended", r.late)
-	case r.expired != 0 && r.margin() < 0:
-		return fmt.Errorf("the session ended %v before the client's time was over", -r.margin())
+	for _, c := range r.clients {
+		switch {
+		case c.session == 0: // the network is too slow for the client ever to be told
+		case c.late > 0:
+			return fmt.Errorf("the client of session %d was told that it lives %v after its session had ended", c.session, c.late)
+		case c.expired != 0 && c.margin() < 0:
+			return fmt.Errorf("session %d ended %v before its client's time was over", c.session, -c.margin())
+		}
 	}
 	return nil
 }
 
 // TestSilence looks for a history in which a client is told that it lives although the leader, the old or the new one,
-// may have ended its session. Every seed is a history; the worst ones are then made worse step by step.
+// may have ended its session. Every seed is a history, some of them with a crowd of clients; the worst ones are then made
+// worse step by step.
 func TestSilence(t *testing.T) {
 	first, last := uint64(1), uint64(*silenceSeeds)
 	if *silenceSeed != 0 {
@@ -267,7 +291,11 @@ func TestSilence(t *testing.T) {
 	ended := 0
 	for seed := first; seed <= last; seed++ {
 		random := rand.New(rand.NewPCG(seed, 0))
-		if worst.try(t, seed, &choices{random: random}) {
+		clients := 1
+		if seed%silenceCrowdEvery == 0 {
+			clients = silenceCrowd
+		}
+		if worst.try(t, seed, &choices{random: random}, clients) {
 			ended++
 		}
 	}
@@ -278,11 +306,11 @@ func TestSilence(t *testing.T) {
 		for range 1 + random.IntN(3) {
 			numbers[random.IntN(len(numbers))] = random.Float64()
 		}
-		worst.try(t, worst.seed, &choices{numbers: numbers, random: rand.New(rand.NewPCG(random.Uint64(), 0))})
+		worst.try(t, worst.seed, &choices{numbers: numbers, random: rand.New(rand.NewPCG(random.Uint64(), 0))}, worst.clients)
 	}
 	t.Logf("made worse, the margin is %v", worst.margin)
 	if *silenceSeed != 0 { // for whoever wants to see one
-		r := newSilenceRun(&choices{random: rand.New(rand.NewPCG(*silenceSeed, 0))}, false)
+		r := newSilenceRun(&choices{random: rand.New(rand.NewPCG(*silenceSeed, 0))}, false, worst.clients)
 		r.play()
 		t.Log(strings.Join(r.history, "\n"))
 	}
@@ -292,35 +320,49 @@ func TestSilence(t *testing.T) {
 type silenceWorst struct {
 	margin  time.Duration
 	seed    uint64
+	clients int
 	numbers []float64
 }
 
+// silenceCrowdEvery is how rare a crowd is.
+const silenceCrowdEvery = 20
+
 // try plays a history and reports whether its session ended.
-func (w *silenceWorst) try(t *testing.T, seed uint64, c *choices) bool {
+func (w *silenceWorst) try(t *testing.T, seed uint64, c *choices, clients int) bool {
 	t.Helper()
-	r := newSilenceRun(c, false)
+	r := newSilenceRun(c, false, clients)
 	r.play()
 	if err := r.problem(); err != nil {
 		t.Fatalf("-silence-seed=%d: %v\n%s", seed, err, strings.Join(r.history, "\n"))
 	}
-	if r.expired == 0 || r.session == 0 {
-		return false
+	ended := false
+	for _, client := range r.clients {
+		if client.expired == 0 || client.session == 0 {
+			continue
+		}
+		ended = true
+		if m := client.margin(); m < w.margin && !client.left {
+			w.margin, w.seed, w.clients, w.numbers = m, seed, clients, c.numbers
+		}
 	}
-	if m := r.margin(); m < w.margin && !r.left {
-		w.margin, w.seed, w.numbers = m, seed, c.numbers
-	}
-	return true
+	return ended
 }
 
 // TestFriendlySilence plays histories in which nothing takes long: leaders change, relays break and come back, servers
 // pause for a moment. No session may end, no stream either, and the client is spoken to at the end.
 func TestFriendlySilence(t *testing.T) {
 	for seed := uint64(1); seed <= uint64(*silenceSeeds/3); seed++ {
-		r := newSilenceRun(&choices{random: rand.New(rand.NewPCG(seed, 1))}, true)
+		clients := 1
+		if seed%silenceCrowdEvery == 0 {
+			clients = silenceCrowd
+		}
+		r := newSilenceRun(&choices{random: rand.New(rand.NewPCG(seed, 1))}, true, clients)
 		r.play()
-		if r.expired != 0 || r.ended != coordination.EndingNone || r.now-r.spoke > 2*time.Second {
-			t.Fatalf("seed %d: the session ended at %v, the stream's ending is %d, the client last heard something at %v of %v\n%s",
-				seed, r.expired, r.ended, r.spoke, r.now, strings.Join(r.history, "\n"))
+		for i, c := range r.clients {
+			if c.expired != 0 || c.ended != coordination.EndingNone || r.now-c.spoke > 2*time.Second {
+				t.Fatalf("seed %d, client %d: the session ended at %v, the stream's ending is %d, the client last heard something at %v of %v\n%s",
+					seed, i, c.expired, c.ended, c.spoke, r.now, strings.Join(r.history, "\n"))
+			}
 		}
 	}
 }
@@ -382,7 +424,7 @@ func TestSilenceOfATransfer(t *testing.T) {
 		r.run(r.now + 20*time.Millisecond)
 		r.elect(r.b)
 		r.confirmRounds(r.b)
-		r.a.group.lead(nil)
+		r.a.depose()
 		r.f.group.lead(nil)
 		r.first.breakAtFollower()
 		r.run(r.now + 20*time.Millisecond)

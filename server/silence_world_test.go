@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"log/slog"
@@ -14,10 +15,10 @@ import (
 	"github.com/coordd/coordd/server/relaypb"
 )
 
-// silenceWorld is servers, one client and the network between them in virtual time. What decides who may speak and when
-// a session ends is the real code: voice, relay, relayPeer, sessionStream, Front, Leader and Machine. Raft is reduced to
-// what it promises: a leader's lease counts from the start of a round that a majority has answered, and the next leader
-// is elected after that start.
+// silenceWorld is servers, clients and the network between them in virtual time. What decides who may speak and when a
+// session ends is the real code: leaderLink, relay, relayPeer, streamSet, sessionStream, Front, Leader and Machine. Raft is
+// reduced to what it promises: a leader's lease counts from the start of a round that a majority has answered, the next
+// leader is elected after that start, and it has of what the last one had in flight the first few entries.
 type silenceWorld struct {
 	now     time.Duration  // true time
 	events  []silenceEvent // the next one first
@@ -27,9 +28,30 @@ type silenceWorld struct {
 	leads   *silentServer // whose proposals are committed; nil for nobody's
 	relays  []*silenceRelay
 	servers []*silentServer
+	clients []*silenceClient
+	history []string
 
-	client  *sessionStream
-	at      *silentServer // where the client is
+	pipeline  []silenceEntry // proposed and not yet applied
+	committed time.Duration  // when the last of them is
+	latency   func() time.Duration
+	stride    func() time.Duration // how long a server takes from one stream to the next when they join a relay
+	kept      func(n int) int      // how many of n entries in flight the next leader has
+}
+
+// silenceEntry is an entry of the log.
+type silenceEntry struct {
+	index   coordination.Index
+	term    coordination.Term
+	by      *silentServer
+	command coordination.Command
+}
+
+// silenceClient is a client that answers pings at once.
+type silenceClient struct {
+	in      *silenceWorld
+	stream  *sessionStream // nil once it has ended
+	at      *silentServer  // where the client is
+	timeout uint64         // of its session, milliseconds
 	session coordination.SessionID
 	spoke   time.Duration // when the client was last told what it takes for a sign of life
 	longest time.Duration // silence
@@ -39,7 +61,6 @@ type silenceWorld struct {
 	late    time.Duration // how long after the end the client was told that it lives
 	ended   coordination.Ending
 	refusal *coordination.Refusal // with which it ended
-	history []string
 }
 
 // silentServer is one server. Its clock runs at its own rate, also while the server is paused.
@@ -52,7 +73,8 @@ type silentServer struct {
 	machine     *coordination.Machine
 	leaseUntil  coordination.Instant
 	due         timer
-	confirms    bool // rounds that begin now will be answered
+	confirms    bool           // rounds that begin now will be answered
+	behind      []silenceEntry // what it has not heard of, as a leader that does not know that it leads no more
 }
 
 type silenceEvent struct {
@@ -100,13 +122,15 @@ func (w *silenceWorld) settle() {
 		c.pump()
 		c.answer()
 	}
-	w.listen()
+	for _, c := range w.clients {
+		c.listen()
+	}
 }
 
-// listen is the writer of the client's stream, and the client itself: it answers pings at once.
-func (w *silenceWorld) listen() {
-	s := w.client
-	for s != nil && w.now >= w.at.pausedUntil {
+// listen is the writer of the client's stream, and the client itself.
+func (c *silenceClient) listen() {
+	s, w := c.stream, c.in
+	for s != nil && w.now >= c.at.pausedUntil {
 		s.mutex.Lock()
 		scheduled := s.scheduled
 		s.mutex.Unlock()
@@ -115,42 +139,54 @@ func (w *silenceWorld) listen() {
 		}
 		replies, ending := s.take(nil)
 		for i := range replies {
-			w.hear(&replies[i])
+			c.hear(&replies[i])
 		}
-		if w.ended = ending; ending != coordination.EndingNone {
-			w.client = nil
+		if c.ended = ending; ending != coordination.EndingNone {
+			c.stream = nil
 			s.stopTimers()
-			w.note("the stream ends (%d), last heard %v", ending, w.spoke)
+			w.note("stream %d ends (%d), last heard %v", s.id, ending, c.spoke)
+			c.at.server.streams.remove(s)
 			return
 		}
 	}
 }
 
-func (w *silenceWorld) hear(r *coordination.Reply) {
+func (c *silenceClient) hear(r *coordination.Reply) {
+	w := c.in
 	switch r.Kind {
 	case coordination.ReplyFailure:
-		w.refusal = r.Refusal
+		c.refusal = r.Refusal
 		return
 	case coordination.ReplyNone, coordination.ReplyStopped:
 		return
 	case coordination.ReplyStarted:
-		w.session = r.Session
+		c.session = r.Session
 	case coordination.ReplyPing:
-		w.say(coordination.ClientMessage{Kind: coordination.ClientPong, Opaque: r.Opaque})
+		c.say(coordination.ClientMessage{Kind: coordination.ClientPong, Opaque: r.Opaque})
 	}
-	if w.now-w.spoke > 50*time.Millisecond {
-		w.note("the client hears something, after %v", w.now-w.spoke)
+	if w.now-c.spoke > 50*time.Millisecond && c == w.clients[0] || c.expired != 0 {
+		w.note("the client of session %d hears something, after %v", c.session, w.now-c.spoke)
 	}
-	w.longest = max(w.longest, w.now-w.spoke)
-	w.spoke = w.now
-	if w.expired != 0 {
-		w.late = max(w.late, w.now-w.expired)
+	c.longest = max(c.longest, w.now-c.spoke)
+	c.spoke = w.now
+	if c.expired != 0 {
+		c.late = max(c.late, w.now-c.expired)
+	}
+}
+
+// chat has the client ping, so that there is always something to answer.
+func (c *silenceClient) chat(often time.Duration) {
+	if c.session != 0 {
+		c.say(coordination.ClientMessage{Kind: coordination.ClientPing, Opaque: 7})
+	}
+	if c.stream != nil {
+		c.in.schedule(c.in.now+often, c.at, func() { c.chat(often) })
 	}
 }
 
 // say has the client send a message.
-func (w *silenceWorld) say(m coordination.ClientMessage) {
-	if s := w.client; s != nil {
+func (c *silenceClient) say(m coordination.ClientMessage) {
+	if s := c.stream; s != nil {
 		s.mutex.Lock()
 		s.forward(s.front.Receive(&m))
 		s.mutex.Unlock()
@@ -164,10 +200,10 @@ func (w *silenceWorld) addServer(rate float64) *silentServer {
 	}
 	s := &silentServer{world: w, rate: rate, machine: machine, confirms: true}
 	clock := clock{turned: s}
-	s.group = &group{store: new(raftstore.Store), clock: clock, queue: newQueue(), ready: make(chan struct{}), logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
+	s.group = &group{store: new(raftstore.Store), lease: s, clock: clock, queue: newQueue(), ready: make(chan struct{}), logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
 		machine: machine, sinks: make(map[coordination.StreamID]sink), calls: make(map[coordination.Call][]*call), toward: func(term, leader uint64) {}}
 	s.group.busy.Store(true) // nobody but the world takes a turn
-	s.server = &Server{streams: newStreamSet(10), voice: &voice{clock: clock, store: s}}
+	s.server = &Server{streams: newStreamSet(1000)}
 	s.group.follow = s.server.streams.follow
 	w.servers = append(w.servers, s)
 	s.watch()
@@ -219,7 +255,7 @@ func (s *silentServer) MaySpeak() bool { return s.now() < s.leaseUntil }
 // watch is member.listen: a stream that was mute is sent as soon as it may speak.
 func (s *silentServer) watch() {
 	s.afterFunc(leaderPoll, func() {
-		if s.server.voice.maySpeak() {
+		if s.server.streams.speaking() != nil {
 			s.server.streams.wake()
 		}
 		s.watch()
@@ -244,20 +280,32 @@ func (s *silentServer) confirm(every, delay time.Duration) {
 	})
 }
 
-// elect has a server lead: it applies its first entry and serves.
+// elect has a server lead: of what its predecessor had in flight it has the first entries, and none of the others. Then it
+// applies its first entry and serves.
 func (w *silenceWorld) elect(s *silentServer) {
 	w.note("a leader is elected, its clock runs at %v", s.rate)
+	for _, e := range w.pipeline[:w.kept(len(w.pipeline))] {
+		w.apply(e, false)
+	}
+	w.pipeline = nil
 	w.term++
 	w.leads = s
 	w.index++
-	for _, m := range w.servers {
-		m.machine.Apply(w.index, w.term, nil)
-	}
+	w.apply(silenceEntry{index: w.index, term: w.term, by: s}, false)
 	s.group.lead(coordination.NewLeader(s.machine, w.term, s.now()))
 	s.turn()
 }
 
-// turn is group.takeTurn without a store: what the leader proposes is in the log at once if it still counts.
+// depose tells a server that it leads no more.
+func (s *silentServer) depose() {
+	s.group.lead(nil)
+	for _, e := range s.behind {
+		s.machine.Apply(e.index, e.term, e.command)
+	}
+	s.behind = nil
+}
+
+// turn is group.takeTurn without a store: what the leader proposes is applied a little later if it still counts.
 func (s *silentServer) turn() {
 	g := s.group
 	for _, e := range g.queue.takeRequests(nil) {
@@ -270,16 +318,18 @@ func (s *silentServer) turn() {
 	for more := true; more; {
 		out := g.leader.Take()
 		more = len(out.Commands)+len(out.Messages) > 0
-		commands := append([]coordination.Command(nil), out.Commands...)
+		if s.world.leads == s {
+			for _, c := range out.Commands {
+				s.world.propose(s, c)
+			}
+		}
 		for i := range out.Messages {
 			m := out.Messages[i]
 			if to := g.sinks[m.Stream]; to != nil {
+				if m.Kind == coordination.MessageEnd || m.Kind == coordination.MessageStopped {
+					delete(g.sinks, m.Stream)
+				}
 				to.deliver(g.link, &m)
-			}
-		}
-		if s.world.leads == s {
-			for _, c := range commands {
-				s.world.commit(s, c)
 			}
 		}
 	}
@@ -292,20 +342,52 @@ func (s *silentServer) turn() {
 	}
 }
 
-func (w *silenceWorld) commit(by *silentServer, c coordination.Command) {
+// propose puts a command into the log. It is applied a little later, behind those before it.
+func (w *silenceWorld) propose(by *silentServer, c coordination.Command) {
 	w.index++
+	w.pipeline = append(w.pipeline, silenceEntry{w.index, w.term, by, c})
+	w.committed = max(w.committed, w.now+w.latency())
+	index := w.index
+	w.schedule(w.committed, by, func() {
+		if w.leads != by || len(w.pipeline) == 0 || w.pipeline[0].index != index {
+			return // the next leader knows what became of it
+		}
+		e := w.pipeline[0]
+		w.pipeline = w.pipeline[1:]
+		w.apply(e, true)
+		by.turn()
+	})
+}
+
+// apply has all servers apply an entry that is committed; who proposed it knows that, or has lost touch.
+func (w *silenceWorld) apply(e silenceEntry, known bool) {
 	for _, m := range w.servers {
-		effects := m.machine.Apply(w.index, w.term, c)
-		if m != by {
+		if leader := m.group.leader; leader != nil && (leader.Term() != e.term || !known) {
+			m.behind = append(m.behind, e)
 			continue
 		}
-		for i := range effects {
-			if effects[i].Kind == coordination.EffectSessionEnded && w.expired == 0 {
-				w.expired, w.expirer, w.left = w.now, by, w.client == nil
-				w.note("the session ends, last heard %v", w.spoke)
+		effects := m.machine.Apply(e.index, e.term, e.command)
+		if m == e.by || m.group.leader == nil && !known {
+			w.ends(effects, e.by)
+		}
+		if m.group.leader != nil {
+			m.group.leader.Applied(m.group.clock.now(), e.term, e.command, effects)
+		}
+	}
+}
+
+// ends notes which sessions have ended.
+func (w *silenceWorld) ends(effects []coordination.Effect, by *silentServer) {
+	for i := range effects {
+		if effects[i].Kind != coordination.EffectSessionEnded {
+			continue
+		}
+		for _, c := range w.clients {
+			if c.session == effects[i].Session && c.expired == 0 {
+				c.expired, c.expirer, c.left = w.now, by, c.stream == nil
+				w.note("session %d ends, its client last heard something at %v", c.session, c.spoke)
 			}
 		}
-		by.group.leader.Applied(by.group.clock.now(), w.term, c, effects)
 	}
 }
 
@@ -324,11 +406,13 @@ type silenceRelay struct {
 // open connects a follower to a leader; the first request for leave goes out at once.
 func (w *silenceWorld) open(from, to *silentServer, there, back func() time.Duration) *silenceRelay {
 	c := &silenceRelay{from: from, to: to, there: there, back: back}
-	c.relay = &relay{self: 1, streams: from.server.streams, voice: from.server.voice, clock: from.group.clock,
+	c.relay = &relay{self: 1, streams: from.server.streams, clock: from.group.clock,
 		wake: make(chan struct{}, 1), asked: make(map[uint64]coordination.Instant), ready: func() {}}
-	c.peer = &relayPeer{server: to.server, link: to.server.streams.localLink(), from: 1, streams: make(map[uint64]*relayedStream),
-		wake: make(chan struct{}, 1), ended: make(chan struct{}), superseded: make(chan struct{})}
+	c.peer = newRelayPeer(to.server, to.server.streams.localLink(), &relaypb.Hello{Server: 1})
 	w.relays = append(w.relays, c)
+	if c.peer.link != nil {
+		c.peer.beginWatch()
+	}
 	c.renew()
 	return c
 }
@@ -367,6 +451,12 @@ func (c *silenceRelay) answer() {
 	if c.lostThere || c.peer.link == nil || w.now < c.to.pausedUntil {
 		return
 	}
+	select {
+	case <-c.peer.frozen: // as exchange does
+		c.breakAtLeader()
+		return
+	default:
+	}
 	for out := c.peer.take(); out != nil; out = c.peer.take() {
 		c.arrived = max(c.arrived, w.now+c.back())
 		if !c.cutBack {
@@ -383,7 +473,26 @@ func (c *silenceRelay) atFollower(batch *relaypb.FromLeader) {
 	if !c.joined {
 		c.joined = true
 		c.from.world.note("the follower joins")
-		c.from.server.streams.join(c.relay)
+		c.join()
+	}
+}
+
+// join is streamSet.join, but time passes, and things happen, between one stream and the next.
+func (c *silenceRelay) join() {
+	w, set := c.from.world, c.from.server.streams
+	if set.link != nil {
+		return
+	}
+	streams := set.turn(c.relay)
+	slices.SortStableFunc(streams, func(a, b *sessionStream) int { return cmp.Compare(a.id, b.id) })
+	at := w.now
+	for _, s := range streams {
+		at += w.stride()
+		w.schedule(at, c.from, func() {
+			if set.link == c.relay && set.find(s.id) == s {
+				s.follow(c.relay)
+			}
+		})
 	}
 }
 
@@ -392,6 +501,7 @@ func (c *silenceRelay) breakAtLeader() {
 	if !c.lostThere && c.peer.link != nil {
 		c.lostThere = true
 		c.from.world.note("the leader notices that a relay broke")
+		c.peer.endWatch()
 		c.peer.abandon()
 	}
 }

@@ -27,7 +27,6 @@ type sessionStream struct {
 	finish statusWriter
 	group  *group
 	pool   *writers
-	voice  *voice
 	panics *panicCounter
 	limits *Hardening
 
@@ -62,7 +61,7 @@ func (s *Server) newStream(rpc Ydb_Coordination_V1.CoordinationService_SessionSe
 	return &sessionStream{
 		id: s.streams.nextID(), rpc: rpc, finish: finish, group: s.group, pool: s.writers,
 		identity: identityOf(rpc.Context()), enforced: s.auth.required,
-		front: coordination.NewFront(s.pingPolicy(rpc.Context())), timerAt: coordination.Never, voice: s.voice,
+		front: coordination.NewFront(s.pingPolicy(rpc.Context())), timerAt: coordination.Never,
 		panics: &s.panics, limits: &s.config.Hardening,
 	}, nil
 }
@@ -209,15 +208,18 @@ func (s *sessionStream) wakeUp() coordination.Forward {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	s.timerAt = coordination.Never
-	s.front.Mute(!s.voice.maySpeak())
+	s.mute()
 	forward := s.front.Tick(s.group.clock.now())
 	s.forward(forward)
 	return forward
 }
 
+// mute tells the Front whether the leader lets it speak at present. The mutex is held.
+func (s *sessionStream) mute() { s.front.Mute(s.link == nil || !s.link.maySpeak()) }
+
 // forward carries out what the Front wants. The mutex is held.
 func (s *sessionStream) forward(f coordination.Forward) {
-	s.front.Mute(!s.voice.maySpeak())
+	s.mute()
 	if f != (coordination.Forward{}) && s.link != nil {
 		s.link.put(s, f)
 	}
@@ -267,7 +269,7 @@ func (s *sessionStream) cutOff() {
 func (s *sessionStream) take(into []coordination.Reply) ([]coordination.Reply, coordination.Ending) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	s.front.Mute(!s.voice.maySpeak())
+	s.mute()
 	replies := s.front.Take(into)
 	s.outbound = 0
 	s.resumeReading()
@@ -283,7 +285,7 @@ func (s *sessionStream) take(into []coordination.Reply) ([]coordination.Reply, c
 func (s *sessionStream) putBack(replies []coordination.Reply) bool {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	s.front.Mute(!s.voice.maySpeak())
+	s.mute()
 	if !s.front.PutBack(replies) {
 		return false
 	}
@@ -406,18 +408,25 @@ func (set *streamSet) follow(link leaderLink) {
 }
 
 func (set *streamSet) followLocked(link leaderLink) {
+	for _, s := range set.turn(link) {
+		s.follow(link)
+	}
+}
+
+// turn has the streams to come speak to the leader behind link, and returns those that are there in the order in which
+// they have to follow: a start must find the streams whose session it may want. The mutex is held until they have.
+func (set *streamSet) turn(link leaderLink) []*sessionStream {
 	set.link = link
+	streams := make([]*sessionStream, 0, len(set.open))
 	var later []*sessionStream
 	for _, s := range set.open {
 		if s.attached() {
-			s.follow(link)
+			streams = append(streams, s)
 		} else {
 			later = append(later, s)
 		}
 	}
-	for _, s := range later { // a start must find those whose session it may want
-		s.follow(link)
-	}
+	return append(streams, later...)
 }
 
 // led tells whether there is a leader to speak to.
@@ -425,6 +434,16 @@ func (set *streamSet) led() bool {
 	set.mutex.Lock()
 	defer set.mutex.Unlock()
 	return set.link != nil
+}
+
+// speaking is the link to the leader that lets this server speak at present, nil without leave.
+func (set *streamSet) speaking() leaderLink {
+	set.mutex.Lock()
+	defer set.mutex.Unlock()
+	if set.link == nil || !set.link.maySpeak() {
+		return nil
+	}
+	return set.link
 }
 
 // leave has all streams wait for the next leader, if they speak to the one behind link.

@@ -267,7 +267,7 @@ func (w *World) forward(s *Stream, f coordination.Forward) {
 	case f.Attach != nil:
 		w.leader.Attach(w.now, s.id, *f.Attach)
 	case f.Request != nil:
-		w.leader.Request(s.id, f.Sequence, f.Acknowledged, f.Request)
+		w.leader.Request(w.now, s.id, f.Sequence, f.Acknowledged, f.Request)
 	case f.Roster != nil:
 		w.leader.Resume(w.now, s.id, f.Roster)
 	case f.Detach:

@@ -1,0 +1,59 @@
+package coordination
+
+import "slices"
+
+// heldRoster is what a stream tells about itself and asks for while it waits for what becomes of its session. It lasts
+// until the command that ends the session is applied, the stream goes away, or the Leader does.
+type heldRoster struct {
+	session *ledSession
+	roster  *Roster
+	later   []laterRequest
+}
+
+// laterRequest is a request that came behind the roster.
+type laterRequest struct {
+	sequence, acknowledged Sequence
+	request                *Request
+}
+
+// endsSession tells whether a command ends its session, unless it is void by the time at which it is applied.
+func endsSession(c Command) bool {
+	switch c.(type) {
+	case *ExpireSession, *StopSession:
+		return true
+	}
+	return false
+}
+
+// endInFlight reports whether the end of the session is on its way through the log. Such a session is not resumed, not
+// attached without the log, and not taken for the one that a repeated start means.
+func (s *ledSession) endInFlight() bool { return s.ending > 0 }
+
+// hold has the stream wait until nothing that ends its session is in flight.
+func (l *Leader) hold(a *attachment, s *ledSession, r *Roster) {
+	a.held = &heldRoster{session: s, roster: r}
+	s.held = append(s.held, a)
+	l.streams[a.stream] = a
+}
+
+// drop forgets a stream that waits.
+func (h *heldRoster) drop(a *attachment) {
+	h.session.held = slices.DeleteFunc(h.session.held, func(other *attachment) bool { return other == a })
+}
+
+// resumeHeld resumes the streams that waited, once it is known what became of their session.
+func (l *Leader) resumeHeld(now Instant, s *ledSession) {
+	gone := s.node.sessions[s.id] != s
+	if len(s.held) == 0 || s.endInFlight() && !gone {
+		return
+	}
+	held := s.held
+	s.held = nil
+	for _, a := range held {
+		delete(l.streams, a.stream)
+		l.Resume(now, a.stream, a.held.roster)
+		for _, later := range a.held.later {
+			l.Request(now, a.stream, later.sequence, later.acknowledged, later.request)
+		}
+	}
+}
