@@ -2,7 +2,6 @@ package scheme
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 )
 
@@ -97,35 +96,8 @@ type Subject struct {
 	Exempt bool
 }
 
-// Rights returns what a subject may do at an entry of the tree: everything if it owns the entry or is exempt, otherwise
-// what EffectivePermissions gives to it and to AllUsers.
-func (t *Tree) Rights(e Entry, s Subject) Access {
-	switch {
-	case s.Exempt:
-		return FullAccess
-	case s.Name == "":
-		return 0
-	case s.Name == e.Owner:
-		return FullAccess
-	}
-	var access Access
-	for v := t.get(e.ID); v != nil; v = v.parent {
-		for _, p := range v.entry.Permissions {
-			if p.Subject != s.Name && p.Subject != AllUsers {
-				continue
-			}
-			given := accessOf(p.Names)
-			if v.entry.ID != e.ID && !slices.ContainsFunc(p.Names, includesConnect) {
-				given &^= Connect // ydb.database.connect is not inherited
-			}
-			access |= given
-		}
-		if v.entry.InterruptInheritance {
-			break
-		}
-	}
-	return access
-}
+// Rights returns what a subject may do at an entry of the tree, see Lineage.Rights.
+func (t *Tree) Rights(e Entry, s Subject) Access { return rights(t.get(e.ID).upwards(), s) }
 
 // includesConnect tells whether a permission other than ydb.database.connect itself allows to connect.
 func includesConnect(name string) bool {

@@ -74,26 +74,6 @@ func (t *Tree) ModifyPermissions(path Path, change PermissionsChange) Outcome {
 	return Done()
 }
 
-// EffectivePermissions returns what counts at an entry: its own permissions, then those inherited from the entries
-// above, up to and including the first that interrupts inheritance. Each subject appears once. ydb.database.connect is
-// not inherited. An entry that is not in the tree has none.
-func (t *Tree) EffectivePermissions(e Entry) []Permission {
-	var effective []Permission
-	for v := t.get(e.ID); v != nil; v = v.parent {
-		for _, p := range v.entry.Permissions {
-			names := p.Names
-			if v.entry.ID != e.ID {
-				names = slices.DeleteFunc(slices.Clone(names), func(name string) bool { return name == permissionConnect })
-			}
-			effective = grant(effective, p.Subject, names)
-		}
-		if v.entry.InterruptInheritance {
-			break
-		}
-	}
-	return effective
-}
-
 // checkActions refuses what the reference refuses before it looks at the path.
 func (t *Tree) checkActions(actions []Action) Outcome {
 	if len(actions) > t.limits.Actions {

@@ -220,8 +220,8 @@ func TestEffectivePermissions(t *testing.T) {
 	}
 	effective := func(path string) string {
 		t.Helper()
-		entry, _ := tree.Lookup(SplitLoose(path))
-		return showPermissions(tree.EffectivePermissions(entry))
+		lineage, _ := tree.EntryToDescribe(SplitLoose(path))
+		return showPermissions(lineage.EffectivePermissions())
 	}
 	want := func(wants ...string) {
 		t.Helper()
@@ -247,9 +247,7 @@ func TestEffectivePermissions(t *testing.T) {
 		"/local/n", "all:generic.list")
 	modify("/local/d/m", PermissionsChange{Clear: true})
 	want("/local/d/m", "ops:generic.write")
-	if got := tree.EffectivePermissions(Entry{ID: 99}); got != nil {
-		t.Errorf("an unknown entry has %v", got)
-	}
+	want("/local/missing", "")
 	if got, want := permissionsOf(t, tree, "/local"), "all:database.connect,generic.list guest:database.connect"; got != want {
 		t.Errorf("the database has %q, want %q", got, want)
 	}

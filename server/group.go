@@ -32,7 +32,7 @@ type group struct {
 	config Config
 
 	readyOnce sync.Once
-	waiting   barrierWaiters
+	rounds    readRounds
 	access    publishedAccess
 	committed atomic.Uint64 // index that the leader last told, 0 if it never did
 
@@ -55,6 +55,7 @@ type group struct {
 	checkpoint *runningCheckpoint
 	spareStore []storeEvent
 	spare      []event
+	reads      []*call // not yet answered
 	barriers   []passedBarrier
 }
 
@@ -221,6 +222,7 @@ func (g *group) takeTurn() {
 	} else {
 		g.queue.hold()
 	}
+	g.answerReads()
 	if g.leader != nil {
 		g.leader.Tick(g.clock.now())
 	}
