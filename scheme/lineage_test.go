@@ -145,3 +145,31 @@ func BenchmarkEffectivePermissions(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkModifyPermissions changes an entry that has as many subjects as fit, by more and more actions: the cost for an
+// action does not depend on how many there are.
+func BenchmarkModifyPermissions(b *testing.B) {
+	const subjects = 600
+	for _, number := range []int{1_000, 10_000} {
+		b.Run(fmt.Sprint(number), func(b *testing.B) {
+			var list []Action
+			for i := range number {
+				kind := Grant
+				if i >= subjects && i%2 == 0 {
+					kind = Revoke
+				}
+				list = append(list, Action{kind, fmt.Sprintf("%x", (i/2)%subjects), []string{read}})
+			}
+			for b.Loop() {
+				tree, err := New("/local")
+				if err != nil {
+					b.Fatal(err)
+				}
+				if outcome := tree.ModifyPermissions(Path{"local"}, actions(list...)); !outcome.OK() {
+					b.Fatal(outcome)
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(number), "ns/action")
+		})
+	}
+}
