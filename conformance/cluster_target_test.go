@@ -51,7 +51,7 @@ func (c *clusterTarget) changesLeader() bool { return c.meeting != nil || c.rest
 // Offers implements Target.
 func (c *clusterTarget) Offers(need Need) bool {
 	switch need {
-	case NeedWire, NeedServers:
+	case NeedWire, NeedServers, NeedOpen:
 		return true
 	case NeedSameLeader, NeedRestart:
 		return !c.changesLeader()

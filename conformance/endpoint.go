@@ -91,6 +91,8 @@ func (e *Endpoint) Offers(need Need) bool {
 	switch need {
 	case NeedWire, NeedSameLeader:
 		return true
+	case NeedOpen:
+		return e.token == ""
 	case NeedUsers:
 		return len(e.users) > 0
 	case NeedRestart:

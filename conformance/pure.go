@@ -37,7 +37,7 @@ func (p *Pure) Offers(need Need) bool {
 	switch need {
 	case NeedSameLeader:
 		return !p.FailOver
-	case NeedClock, NeedRestart, NeedHold, NeedLimits, NeedServers, NeedUsers:
+	case NeedClock, NeedRestart, NeedHold, NeedLimits, NeedServers, NeedUsers, NeedOpen:
 		return true
 	}
 	return false

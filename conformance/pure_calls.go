@@ -33,29 +33,29 @@ func (e *pureEnvironment) Call(ctx context.Context, request proto.Message, datab
 	tree := e.world.Machine().Tree()
 	switch r := request.(type) {
 	case *Ydb_Coordination.DescribeNodeRequest:
-		var entry scheme.Entry
+		var lineage scheme.Lineage
 		if outcome = e.mayDescribe(caller, r.GetPath()); !outcome.OK() {
 			break
 		}
-		if entry, outcome = tree.NodeToDescribe(scheme.SplitLoose(r.GetPath())); outcome.OK() {
-			config, _ := e.world.Machine().Config(entry.Node)
-			result = &Ydb_Coordination.DescribeNodeResult{Self: wire.Self(tree, entry), Config: wire.Config(config)}
+		if lineage, outcome = tree.NodeToDescribe(scheme.SplitLoose(r.GetPath())); outcome.OK() {
+			config, _ := e.world.Machine().Config(lineage[0].Node)
+			result = &Ydb_Coordination.DescribeNodeResult{Self: wire.Self(lineage), Config: wire.Config(config)}
 		}
 	case *Ydb_Scheme.DescribePathRequest:
-		var entry scheme.Entry
+		var lineage scheme.Lineage
 		if outcome = e.mayDescribe(caller, r.GetPath()); !outcome.OK() {
 			break
 		}
-		if entry, outcome = tree.EntryToDescribe(scheme.SplitLoose(r.GetPath())); outcome.OK() {
-			result = &Ydb_Scheme.DescribePathResult{Self: wire.Self(tree, entry)}
+		if lineage, outcome = tree.EntryToDescribe(scheme.SplitLoose(r.GetPath())); outcome.OK() {
+			result = &Ydb_Scheme.DescribePathResult{Self: wire.Self(lineage)}
 		}
 	case *Ydb_Scheme.ListDirectoryRequest:
-		var entry scheme.Entry
+		var lineage scheme.Lineage
 		if outcome = e.mayDescribe(caller, r.GetPath()); !outcome.OK() {
 			break
 		}
-		if entry, outcome = tree.EntryToDescribe(scheme.SplitLoose(r.GetPath())); outcome.OK() {
-			list := &Ydb_Scheme.ListDirectoryResult{Self: wire.Self(tree, entry)}
+		if lineage, outcome = tree.EntryToDescribe(scheme.SplitLoose(r.GetPath())); outcome.OK() {
+			list := &Ydb_Scheme.ListDirectoryResult{Self: wire.Self(lineage)}
 			for _, child := range tree.Children(scheme.SplitLoose(r.GetPath())) {
 				list.Children = append(list.Children, wire.Shown(child))
 			}

@@ -66,6 +66,7 @@ var needMeans = map[Need]string{
 	NeedLimits:  "lower limits",
 	NeedServers: "several servers",
 	NeedWire:    "a real connection",
+	NeedOpen:    "a server that serves calls without a token",
 	NeedUsers:   "users called alice and bob, whose rights count",
 }
 

@@ -32,6 +32,8 @@ const (
 	NeedWire Need = "wire"
 	// NeedUsers: there are users called alice and bob whose rights count, besides an administrator.
 	NeedUsers Need = "users"
+	// NeedOpen: calls without a token are served.
+	NeedOpen Need = "open"
 	// NeedSameLeader: the leader does not change unless the script says so.
 	NeedSameLeader Need = "leader"
 )

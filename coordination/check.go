@@ -82,11 +82,12 @@ func (n *node) check() error {
 }
 
 func (n *node) checkSemaphore(sem *semaphore, fail func(string, ...any)) {
-	last, held, length := OrderID(0), uint64(0), 0
+	last, held := OrderID(0), uint64(0)
 	walk := func(list *linkList, owner bool) {
-		length = 0
+		length, bytes := 0, uint64(0)
 		for l := list.first; l != nil; l = l.next {
 			length++
+			bytes += uint64(len(l.data))
 			if l.order <= last || l.order >= n.nextOrder || l.owner != owner || l.semaphore != sem || n.sessions[l.session.id] != l.session {
 				fail("semaphore %q has link %d in the wrong place", sem.name, l.order)
 			}
@@ -100,6 +101,9 @@ func (n *node) checkSemaphore(sem *semaphore, fail func(string, ...any)) {
 		}
 		if length != list.length {
 			fail("semaphore %q has a list of %d links that says %d", sem.name, length, list.length)
+		}
+		if bytes != list.bytes {
+			fail("semaphore %q has a list with %d bytes of data that says %d", sem.name, bytes, list.bytes)
 		}
 	}
 	walk(&sem.owners, true)

@@ -29,6 +29,7 @@ func TestCheckFindsWhatIsBroken(t *testing.T) {
 		{"in the wrong place", func(_ *Machine, n *node) { n.semaphores["door"].owners.first.owner = false }},
 		{"with count 0", func(_ *Machine, n *node) { n.semaphores["door"].waiters.first.count = 0 }},
 		{"with count 4, limit 3", func(_ *Machine, n *node) { n.semaphores["door"].waiters.first.count = 4 }},
+		{"a list with 0 bytes of data that says 2", func(_ *Machine, n *node) { n.semaphores["door"].waiters.bytes = 2 }},
 		{"a list of 1 links that says 2", func(_ *Machine, n *node) { n.semaphores["door"].waiters.length = 2 }},
 		{"with 2 tokens, says 1, limit 3", func(_ *Machine, n *node) { n.semaphores["door"].held = 1 }},
 		{"with 2 tokens, says 2, limit 1", func(_ *Machine, n *node) { n.semaphores["door"].limit = 1 }},

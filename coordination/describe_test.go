@@ -197,3 +197,18 @@ func TestDescription(t *testing.T) {
 		}
 	}
 }
+
+// TestSizeOfADescriptionTakesNoWalk: what a description that is too large costs does not depend on how many links there
+// are, because none is looked at.
+func TestSizeOfADescriptionTakesNoWalk(t *testing.T) {
+	sem := &semaphore{name: "lock"}
+	sem.owners.length, sem.waiters.length = 1_000_000, 1_000_000 // and no link to walk over
+	for _, c := range []struct{ owners, waiters bool }{{true, false}, {false, true}} {
+		if bytes := describedBytes(sem, c.owners, c.waiters); bytes <= MaxDescribedBytes {
+			t.Errorf("%+v: a million links are described in %d bytes", c, bytes)
+		}
+	}
+	if bytes := describedBytes(sem, false, false); bytes > 100 {
+		t.Errorf("without owners and waiters %d bytes", bytes)
+	}
+}

@@ -99,20 +99,15 @@ func (l *Leader) answerDescribe(n *ledNode, d *waitingDescribe) {
 	l.send(a, m)
 }
 
-// describedBytes is how large a description is at most once it is encoded.
+// describedBytes is how large a description is at most once it is encoded. It costs the same for any number of links.
 func describedBytes(sem *semaphore, owners, waiters bool) int {
 	const fixed = 64 // numbers and framing: of the semaphore, or of one owner or waiter
-	bytes := fixed + len(sem.name) + len(sem.data)
-	count := func(list *linkList) {
-		for l := list.first; l != nil; l = l.next {
-			bytes += fixed + len(l.data)
-		}
-	}
+	bytes := fixed + int(sem.bytes())
 	if owners {
-		count(&sem.owners)
+		bytes += fixed*sem.owners.length + int(sem.owners.bytes)
 	}
 	if waiters {
-		count(&sem.waiters)
+		bytes += fixed*sem.waiters.length + int(sem.waiters.bytes)
 	}
 	return bytes
 }

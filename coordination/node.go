@@ -102,6 +102,7 @@ func (l *link) key() linkKey { return linkKey{l.session.id, l.semaphore.id} }
 type linkList struct {
 	first, last *link
 	length      int
+	bytes       uint64 // of the links' data
 }
 
 func (ll *linkList) append(l *link) {
@@ -113,6 +114,7 @@ func (ll *linkList) append(l *link) {
 	}
 	ll.last = l
 	ll.length++
+	ll.bytes += uint64(len(l.data))
 }
 
 func (ll *linkList) remove(l *link) {
@@ -128,6 +130,7 @@ func (ll *linkList) remove(l *link) {
 	}
 	l.previous, l.next = nil, nil
 	ll.length--
+	ll.bytes -= uint64(len(l.data))
 }
 
 // sessionLinks is everything a session owns or waits for, in ascending order id.
@@ -202,9 +205,24 @@ func (n *node) remove(l *link) {
 	}
 }
 
+// list is the list of its semaphore that the link hangs in, nil if it hangs in none.
+func (l *link) list() *linkList {
+	switch {
+	case l.owner:
+		return &l.semaphore.owners
+	case l.previous != nil || l.semaphore.waiters.first == l:
+		return &l.semaphore.waiters
+	}
+	return nil
+}
+
 // setData gives a link other data. The caller has touched it.
 func (n *node) setData(l *link, data []byte) {
-	n.bytes += uint64(len(data)) - uint64(len(l.data))
+	grown := uint64(len(data)) - uint64(len(l.data))
+	n.bytes += grown
+	if list := l.list(); list != nil {
+		list.bytes += grown
+	}
 	l.data = data
 }
 

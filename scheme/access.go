@@ -97,35 +97,8 @@ type Subject struct {
 	Exempt bool
 }
 
-// Rights returns what a subject may do at an entry of the tree: everything if it owns the entry or is exempt, otherwise
-// what EffectivePermissions gives to it and to AllUsers.
-func (t *Tree) Rights(e Entry, s Subject) Access {
-	switch {
-	case s.Exempt:
-		return FullAccess
-	case s.Name == "":
-		return 0
-	case s.Name == e.Owner:
-		return FullAccess
-	}
-	var access Access
-	for v := t.get(e.ID); v != nil; v = v.parent {
-		for _, p := range v.entry.Permissions {
-			if p.Subject != s.Name && p.Subject != AllUsers {
-				continue
-			}
-			given := accessOf(p.Names)
-			if v.entry.ID != e.ID && !slices.ContainsFunc(p.Names, includesConnect) {
-				given &^= Connect // ydb.database.connect is not inherited
-			}
-			access |= given
-		}
-		if v.entry.InterruptInheritance {
-			break
-		}
-	}
-	return access
-}
+// Rights returns what a subject may do at an entry of the tree, see Lineage.Rights.
+func (t *Tree) Rights(e Entry, s Subject) Access { return rights(t.get(e.ID).upwards(), s) }
 
 // includesConnect tells whether a permission other than ydb.database.connect itself allows to connect.
 func includesConnect(name string) bool {
@@ -162,6 +135,7 @@ func (t *Tree) AuthorizeCreation(path Path, need Access, s Subject) Outcome {
 // as the own rights go; only who has all rights may change the owner and the inheritance, or clear everything.
 func (t *Tree) AuthorizePermissions(path Path, change PermissionsChange, s Subject) Outcome {
 	need := GrantAccess
+	explicit := t.explicitAccess(path, change)
 	if change.Clear || change.Interrupt != nil {
 		need = FullAccess
 	}
@@ -170,7 +144,7 @@ func (t *Tree) AuthorizePermissions(path Path, change PermissionsChange, s Subje
 		case ChangeOwner:
 			need = FullAccess
 		case Set:
-			need |= accessOf(action.Names) | t.explicitAccess(path, action.Subject)
+			need |= accessOf(action.Names) | explicit[action.Subject]
 		default:
 			need |= accessOf(action.Names)
 		}
@@ -181,17 +155,16 @@ func (t *Tree) AuthorizePermissions(path Path, change PermissionsChange, s Subje
 	return t.Authorize(path, need, s)
 }
 
-// explicitAccess is what the entry at path itself gives to a subject, and a Set would take from it.
-func (t *Tree) explicitAccess(path Path, subject string) Access {
+// explicitAccess is what the entry at path itself gives to its subjects, and a Set would take from them. It is nil for a
+// change without one.
+func (t *Tree) explicitAccess(path Path, change PermissionsChange) map[string]Access {
 	v := t.find(path)
-	if v == nil {
-		return 0
+	if v == nil || !slices.ContainsFunc(change.Actions, func(a Action) bool { return a.Kind == Set }) {
+		return nil
 	}
-	var access Access
+	access := make(map[string]Access, len(v.entry.Permissions))
 	for _, p := range v.entry.Permissions {
-		if p.Subject == subject {
-			access |= accessOf(p.Names)
-		}
+		access[p.Subject] |= accessOf(p.Names)
 	}
 	return access
 }

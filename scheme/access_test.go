@@ -119,12 +119,14 @@ func TestRightsAgreeWithEffectivePermissions(t *testing.T) {
 	permit(t, tree, "/local/a/b", "bob", "ydb.generic.manage")
 	for entry := range tree.All() {
 		for _, name := range []string{"alice", "bob"} {
-			effective := tree.EffectivePermissions(entry)
+			path, _ := tree.PathOf(entry.ID)
+			lineage, _ := tree.EntryToDescribe(path)
+			effective := lineage.EffectivePermissions()
 			var want Access
 			if at := indexSubject(effective, name); at >= 0 {
 				want = accessOf(effective[at].Names)
 			}
-			if got := tree.Rights(entry, Subject{Name: name}); got != want {
+			if got := tree.Rights(entry, Subject{Name: name}); got != want || lineage.Rights(Subject{Name: name}) != want {
 				t.Errorf("%s at %q: got %b, effective permissions give %b", name, entry.Name, got, want)
 			}
 		}

@@ -110,3 +110,7 @@ func (t *Tree) checkChanged() error {
 	}
 	return nil
 }
+
+func indexSubject(permissions []Permission, subject string) int {
+	return slices.IndexFunc(permissions, func(p Permission) bool { return p.Subject == subject })
+}

@@ -74,26 +74,6 @@ func (t *Tree) ModifyPermissions(path Path, change PermissionsChange) Outcome {
 	return Done()
 }
 
-// EffectivePermissions returns what counts at an entry: its own permissions, then those inherited from the entries
-// above, up to and including the first that interrupts inheritance. Each subject appears once. ydb.database.connect is
-// not inherited. An entry that is not in the tree has none.
-func (t *Tree) EffectivePermissions(e Entry) []Permission {
-	var effective []Permission
-	for v := t.get(e.ID); v != nil; v = v.parent {
-		for _, p := range v.entry.Permissions {
-			names := p.Names
-			if v.entry.ID != e.ID {
-				names = slices.DeleteFunc(slices.Clone(names), func(name string) bool { return name == permissionConnect })
-			}
-			effective = grant(effective, p.Subject, names)
-		}
-		if v.entry.InterruptInheritance {
-			break
-		}
-	}
-	return effective
-}
-
 // checkActions refuses what the reference refuses before it looks at the path.
 func (t *Tree) checkActions(actions []Action) Outcome {
 	if len(actions) > t.limits.Actions {
@@ -116,7 +96,7 @@ func (t *Tree) checkActions(actions []Action) Outcome {
 }
 
 // apply returns e after the change, and its ACL size. It stops at the first action after which the size is over the
-// limit, so that no list grows without bound.
+// limit, so that no list grows without bound. The cost is linear in what e has and in the change.
 func (t *Tree) apply(e Entry, change PermissionsChange) (Entry, int) {
 	if change.Clear {
 		e.Permissions = nil
@@ -124,81 +104,101 @@ func (t *Tree) apply(e Entry, change PermissionsChange) (Entry, int) {
 	if change.Interrupt != nil {
 		e.InterruptInheritance = *change.Interrupt
 	}
-	size := ACLSize(e.Owner, e.Permissions)
+	list := newPermissionList(e.Permissions)
 	for _, action := range change.Actions {
 		switch action.Kind {
 		case Grant:
-			e.Permissions = grant(e.Permissions, action.Subject, action.Names)
+			list.grant(action.Subject, action.Names)
 		case Revoke:
-			e.Permissions = revoke(e.Permissions, action.Subject, action.Names)
+			list.revoke(action.Subject, action.Names)
 		case Set:
-			e.Permissions = grant(withoutSubject(e.Permissions, action.Subject), action.Subject, action.Names)
+			list.drop(action.Subject)
+			list.grant(action.Subject, action.Names)
 		case ChangeOwner:
 			if action.Subject != "" {
 				e.Owner = action.Subject
 			}
 		}
-		if size = ACLSize(e.Owner, e.Permissions); size > t.limits.ACLBytes {
+		if len(e.Owner)+list.size > t.limits.ACLBytes {
 			break
 		}
 	}
-	if len(e.Permissions) == 0 {
-		e.Permissions = nil // one form for an empty list, whether it was emptied or never filled
-	}
-	return e, size
+	e.Permissions = list.permissions()
+	return e, len(e.Owner) + list.size
 }
 
-// grant returns permissions with names added to those of subject. Like its siblings below it leaves its argument
-// alone, because entries given away share it.
-func grant(permissions []Permission, subject string, names []string) []Permission {
-	at := indexSubject(permissions, subject)
-	var held []string
-	if at >= 0 {
-		held = slices.Clone(permissions[at].Names)
+// permissionList is the permissions of an entry while a change is made. Those that it was made of stay as they are,
+// because entries given away share them.
+type permissionList struct {
+	list []Permission   // those without names are gone
+	at   map[string]int // where a subject is in list
+	size int            // as ACLSize counts them
+}
+
+func newPermissionList(of []Permission) *permissionList {
+	l := &permissionList{list: slices.Clone(of), at: make(map[string]int, len(of)), size: ACLSize("", of)}
+	for i, p := range of {
+		l.at[p.Subject] = i
 	}
-	before := len(held)
+	return l
+}
+
+// permissions is the list as an entry holds it: nil if it is empty, whether it was emptied or never filled.
+func (l *permissionList) permissions() []Permission {
+	list := slices.DeleteFunc(l.list, func(p Permission) bool { return len(p.Names) == 0 })
+	if len(list) == 0 {
+		return nil
+	}
+	return slices.Clip(list)
+}
+
+// set replaces the names that a subject has. One that had none comes last; with none it is gone.
+func (l *permissionList) set(subject string, names []string) {
+	place, has := l.at[subject]
+	switch {
+	case !has && len(names) == 0:
+		return
+	case !has:
+		place = len(l.list)
+		l.list, l.at[subject] = append(l.list, Permission{Subject: subject}), place
+	case len(names) == 0:
+		delete(l.at, subject)
+	}
+	l.size += (len(names) - len(l.list[place].Names)) * (aceBytes + len(subject))
+	l.list[place].Names = names
+}
+
+// names is a copy of the names that a subject has.
+func (l *permissionList) names(subject string) []string {
+	if place, has := l.at[subject]; has {
+		return slices.Clone(l.list[place].Names)
+	}
+	return nil
+}
+
+// grant adds names to those of a subject.
+func (l *permissionList) grant(subject string, names []string) {
+	held := l.names(subject)
 	for _, name := range names {
 		if name, _ := storedName(name); !slices.Contains(held, name) {
 			held = append(held, name)
 		}
 	}
-	switch {
-	case len(held) == before:
-		return permissions
-	case at < 0:
-		return append(slices.Clip(permissions), Permission{Subject: subject, Names: held})
-	}
-	permissions = slices.Clone(permissions)
-	permissions[at].Names = held
-	return permissions
+	l.set(subject, held)
 }
 
-// revoke returns permissions with names taken from those of subject, and without a subject that has none left.
-func revoke(permissions []Permission, subject string, names []string) []Permission {
-	at := indexSubject(permissions, subject)
-	if at < 0 {
-		return permissions
-	}
-	held := slices.Clone(permissions[at].Names)
+// revoke takes names from those of a subject.
+func (l *permissionList) revoke(subject string, names []string) {
+	held := l.names(subject)
 	for _, name := range names {
 		name, _ := storedName(name)
 		held = slices.DeleteFunc(held, func(h string) bool { return h == name })
 	}
-	if len(held) == 0 {
-		return withoutSubject(permissions, subject)
-	}
-	permissions = slices.Clone(permissions)
-	permissions[at].Names = held
-	return permissions
+	l.set(subject, held)
 }
 
-func withoutSubject(permissions []Permission, subject string) []Permission {
-	return slices.DeleteFunc(slices.Clone(permissions), func(p Permission) bool { return p.Subject == subject })
-}
-
-func indexSubject(permissions []Permission, subject string) int {
-	return slices.IndexFunc(permissions, func(p Permission) bool { return p.Subject == subject })
-}
+// drop takes all names from a subject.
+func (l *permissionList) drop(subject string) { l.set(subject, nil) }
 
 // sameAccess tells whether a change of owner, permissions and inheritance changed anything.
 func sameAccess(a, b Entry) bool {

@@ -110,12 +110,17 @@ func TestPermissionsAreNotChangedInPlace(t *testing.T) {
 	}
 }
 
-// Two results from one list do not share what lies behind its end.
-func TestGrantDoesNotShareCapacity(t *testing.T) {
+// Two changes of one list do not share what lies behind its end.
+func TestChangesDoNotShareCapacity(t *testing.T) {
 	names := append(make([]string, 0, 9), read)
 	base := append(make([]Permission, 0, 9), Permission{"a", names})
-	one, two := grant(base, "x", []string{read}), grant(base, "y", []string{read})
-	three, four := grant(base, "a", []string{write}), grant(base, "a", []string{list})
+	granted := func(subject, name string) []Permission {
+		l := newPermissionList(base)
+		l.grant(subject, []string{name})
+		return l.permissions()
+	}
+	one, two := granted("x", read), granted("y", read)
+	three, four := granted("a", write), granted("a", list)
 	for want, got := range map[string][]Permission{
 		"a:generic.read x:generic.read": one,
 		"a:generic.read y:generic.read": two,
@@ -220,8 +225,8 @@ func TestEffectivePermissions(t *testing.T) {
 	}
 	effective := func(path string) string {
 		t.Helper()
-		entry, _ := tree.Lookup(SplitLoose(path))
-		return showPermissions(tree.EffectivePermissions(entry))
+		lineage, _ := tree.EntryToDescribe(SplitLoose(path))
+		return showPermissions(lineage.EffectivePermissions())
 	}
 	want := func(wants ...string) {
 		t.Helper()
@@ -247,9 +252,7 @@ func TestEffectivePermissions(t *testing.T) {
 		"/local/n", "all:generic.list")
 	modify("/local/d/m", PermissionsChange{Clear: true})
 	want("/local/d/m", "ops:generic.write")
-	if got := tree.EffectivePermissions(Entry{ID: 99}); got != nil {
-		t.Errorf("an unknown entry has %v", got)
-	}
+	want("/local/missing", "")
 	if got, want := permissionsOf(t, tree, "/local"), "all:database.connect,generic.list guest:database.connect"; got != want {
 		t.Errorf("the database has %q, want %q", got, want)
 	}

@@ -13,22 +13,23 @@ func (t *Tree) NodeToAlter(path Path) (Entry, Outcome) {
 }
 
 // NodeToDescribe returns the coordination node at path for DescribeNode. A missing path and another kind of entry are
-// both SCHEME_ERROR without any issue (surface.md §3.5).
-func (t *Tree) NodeToDescribe(path Path) (Entry, Outcome) {
-	v := t.find(path)
-	if v == nil || v.entry.Kind != CoordinationNode {
-		return Entry{}, Refuse(SchemeError)
+// both SCHEME_ERROR without any issue (surface.md §3.5); the other kind comes with its lineage, because who may not describe
+// it must not learn that.
+func (t *Tree) NodeToDescribe(path Path) (Lineage, Outcome) {
+	l := t.lineage(t.find(path))
+	if len(l) == 0 || l[0].Kind != CoordinationNode {
+		return l, Refuse(SchemeError)
 	}
-	return v.entry, Done()
+	return l, Done()
 }
 
 // EntryToDescribe returns the entry at path for DescribePath and ListDirectory. A missing path is SCHEME_ERROR.
-func (t *Tree) EntryToDescribe(path Path) (Entry, Outcome) {
-	v := t.find(path)
-	if v == nil {
-		return Entry{}, refuse(SchemeError, "Path not found")
+func (t *Tree) EntryToDescribe(path Path) (Lineage, Outcome) {
+	l := t.lineage(t.find(path))
+	if len(l) == 0 {
+		return nil, refuse(SchemeError, "Path not found")
 	}
-	return v.entry, Done()
+	return l, Done()
 }
 
 // DropNode removes the coordination node at path and returns its id. Refusals as for NodeToAlter (coordination.md §1.3).

@@ -96,11 +96,11 @@ func TestNodeToDescribe(t *testing.T) {
 			t.Errorf("%s: issues %v", path, outcome.Issues)
 		}
 	}
-	entry, outcome := tree.NodeToDescribe(SplitLoose("/local/n"))
+	lineage, outcome := tree.NodeToDescribe(SplitLoose("/local/n"))
 	expect(t, "SUCCESS", outcome)
 	want := Entry{ID: 3, Parent: 1, Name: "n", Kind: CoordinationNode, Node: 1, Owner: "bob", Created: Stamp{3, 4}}
-	if !sameEntry(entry, want) {
-		t.Errorf("got %+v, want %+v", entry, want)
+	if !sameEntry(lineage[0], want) {
+		t.Errorf("got %+v, want %+v", lineage[0], want)
 	}
 }
 
@@ -108,10 +108,10 @@ func TestEntryToDescribe(t *testing.T) {
 	tree := sampleTree(t)
 	_, outcome := tree.EntryToDescribe(SplitLoose("/local/x"))
 	expect(t, "SCHEME_ERROR [0/1] Path not found", outcome)
-	entry, outcome := tree.EntryToDescribe(SplitLoose("/local"))
+	lineage, outcome := tree.EntryToDescribe(SplitLoose("/local"))
 	expect(t, "SUCCESS", outcome)
-	if entry.Kind != Database {
-		t.Errorf("kind %s", entry.Kind)
+	if lineage[0].Kind != Database {
+		t.Errorf("kind %s", lineage[0].Kind)
 	}
 }
 

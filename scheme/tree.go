@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 )
@@ -76,13 +77,26 @@ func (t *Tree) Lookup(path Path) (Entry, bool) {
 
 // Children returns the entries directly below path, in ascending order of their names, compared bytewise. It returns
 // nothing if there is no such path or it is not a directory.
-func (t *Tree) Children(path Path) []Entry {
+func (t *Tree) Children(path Path) []Entry { return t.ChildrenAfter(path, "", math.MaxInt) }
+
+// ChildrenAfter returns the part of Children whose names come after the given one, but no more than most, which is not
+// negative.
+func (t *Tree) ChildrenAfter(path Path, after string, most int) []Entry {
 	v := t.find(path)
-	if v == nil || len(v.children) == 0 {
+	if v == nil {
 		return nil
 	}
-	children := make([]Entry, len(v.children))
-	for i, child := range v.children {
+	from, found := v.search(after)
+	if found {
+		from++
+	}
+	page := v.children[from:]
+	page = page[:min(most, len(page))]
+	if len(page) == 0 {
+		return nil
+	}
+	children := make([]Entry, len(page))
+	for i, child := range page {
 		children[i] = child.entry
 	}
 	return children

@@ -206,7 +206,7 @@ func (s *Server) awaitStart(ctx context.Context, method string) error {
 	if !waits {
 		return nil
 	}
-	patience := time.NewTimer(leaderPatience)
+	patience := time.NewTimer(s.patience())
 	defer patience.Stop()
 	select {
 	case <-s.opened:
@@ -258,11 +258,6 @@ func ownerFor(ctx context.Context) string {
 		return name
 	}
 	return scheme.RootOwner
-}
-
-// mayDescribe refuses to describe what the caller may not see.
-func (s *Server) mayDescribe(ctx context.Context, m *coordination.Machine, path scheme.Path) scheme.Outcome {
-	return m.Tree().Authorize(path, scheme.DescribeSchema, m.Subject(s.caller(ctx)))
 }
 
 // fromLoopback tells whether the caller is on this machine.

@@ -104,6 +104,8 @@ func (s *Server) addInitialAdmin(ctx context.Context) error {
 	if err != nil {
 		return &ConfigError{fmt.Errorf("initial administrator: %w", err)}
 	}
+	ctx, cancel := s.inTime(ctx)
+	defer cancel()
 	outcome, err := s.execute(ctx, func(call coordination.Call) coordination.Command {
 		return &coordination.AddUser{Call: call, Name: name, PasswordHash: hash, Administrator: true, OnlyFirst: true}
 	})

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/ydb-platform/ydb-go-genproto/Ydb_Auth_V1"
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Auth"
@@ -26,8 +27,6 @@ const (
 	signingKeyBytes = 32
 	// clockSkew is how far the servers' clocks may be apart.
 	clockSkew = time.Minute
-	// loginTimeout bounds a login (surface.md §5).
-	loginTimeout = 60 * time.Second
 )
 
 // loginClaims is the content of a login token. Its subject is the user, its audience the database.
@@ -103,17 +102,10 @@ type authService struct {
 
 // Login gives a token for a user's name and password.
 func (s authService) Login(ctx context.Context, r *Ydb_Auth.LoginRequest) (*Ydb_Auth.LoginResponse, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, loginTimeout, errOperationTimeout)
-	defer cancel()
-	ctx, cancelParams := withOperationParams(ctx, r.GetOperationParams())
-	defer cancelParams()
-	token, outcome, err := s.login(ctx, r.GetUser(), r.GetPassword())
-	if err != nil {
-		if outcome, err = unfinished(ctx, err); err != nil {
-			return nil, err
-		}
-	}
-	op, err := operation(outcome, &Ydb_Auth.LoginResult{Token: token})
+	op, err := s.operate(ctx, r.GetOperationParams(), func(ctx context.Context) (proto.Message, scheme.Outcome, error) {
+		token, outcome, err := s.login(ctx, r.GetUser(), r.GetPassword())
+		return &Ydb_Auth.LoginResult{Token: token}, outcome, err
+	})
 	return &Ydb_Auth.LoginResponse{Operation: op}, err
 }
 
@@ -121,10 +113,13 @@ func (s authService) login(ctx context.Context, name, password string) (token st
 	if sent, found := database(ctx); found && sent != "" && !slices.Equal(scheme.SplitLoose(sent), s.auth.database) {
 		return "", refuse(scheme.SchemeError, "No database found"), nil
 	}
+	if err := s.catchUp(ctx); err != nil {
+		return "", scheme.Outcome{}, err
+	}
 	user, _ := s.group.access.accounts().User(name)
 	right, err := s.auth.hasher.verify(ctx, password, user.PasswordHash)
 	switch {
-	case errors.Is(err, errHashingOverloaded):
+	case errors.Is(err, errHashingOverloaded), err != nil && errors.Is(context.Cause(ctx), errPatience):
 		return "", refuse(scheme.Overloaded, "Too many logins at once, try again"), nil
 	case errors.Is(err, errStoredHash):
 		return "", refuse(scheme.InternalError, err.Error()), nil

@@ -104,10 +104,10 @@ func (w *chunkWriter) Write(p []byte) (int, error) {
 }
 
 // backup writes a checkpoint to w in which is everything that was committed when it was called. Commands go on
-// meanwhile. It returns as of which entry the checkpoint is. Errors: errPatience if there was no leader for leaderPatience,
+// meanwhile. It returns as of which entry the checkpoint is. Errors: errPatience if there was no leader for callPatience,
 // errStopped, raftstore.ErrBackupRuns, those of ctx and w.
 func (s *Server) backup(ctx context.Context, w io.Writer) (uint64, error) {
-	bounded, cancel := context.WithTimeoutCause(ctx, leaderPatience, errPatience)
+	bounded, cancel := s.inTime(ctx)
 	defer cancel()
 	if err := s.group.catchUp(bounded, s.member.awaitNews); err != nil {
 		if errors.Is(context.Cause(bounded), errPatience) {

@@ -16,56 +16,126 @@ const barrierRetry = 300 * time.Millisecond
 // passedBarrier is a question that was answered: it is good once index is applied here.
 type passedBarrier struct{ id, index uint64 }
 
-type barrierWaiters struct {
-	mutex   sync.Mutex
-	last    uint64
-	waiting map[uint64]chan struct{}
+// readRounds has reads share questions. One round is under way at a time; reads that come meanwhile wait for the next,
+// because an answer covers only those who were there before the question.
+type readRounds struct {
+	mutex    sync.Mutex
+	last     uint64     // number of the last question
+	underWay *readRound // nil: nobody waits
+	next     *readRound // nil: nobody came since
 }
 
-func (b *barrierWaiters) ask() (uint64, <-chan struct{}) {
-	b.mutex.Lock()
-	defer b.mutex.Unlock()
-	if b.waiting == nil {
-		b.waiting = make(map[uint64]chan struct{})
-	}
-	b.last++
-	id, passed := readBarrier|b.last, make(chan struct{})
-	b.waiting[id] = passed
-	return id, passed
+// readRound is reads that wait for one answer. It is guarded by the mutex of its readRounds, but for passed.
+type readRound struct {
+	question uint64 // 0 as long as the round is not under way
+	readers  int
+	passed   chan struct{} // closed when the answer is there
 }
 
-func (b *barrierWaiters) forget(id uint64, passed bool) {
-	b.mutex.Lock()
-	defer b.mutex.Unlock()
-	if waiting := b.waiting[id]; waiting != nil && passed {
-		close(waiting)
+// join adds a read to the round that it may be answered with. ask is the question to put now, 0 if there is none.
+func (r *readRounds) join() (round *readRound, ask uint64) {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	if r.next == nil {
+		r.next = &readRound{passed: make(chan struct{})}
 	}
-	delete(b.waiting, id)
+	round = r.next
+	round.readers++
+	return round, r.advance()
+}
+
+// advance puts the next round under way if there is none. The mutex is held.
+func (r *readRounds) advance() (ask uint64) {
+	if r.underWay != nil || r.next == nil {
+		return 0
+	}
+	r.underWay, r.next = r.next, nil
+	return r.number(r.underWay)
+}
+
+// number gives a round its next question.
+func (r *readRounds) number(round *readRound) uint64 {
+	r.last++
+	round.question = readBarrier | r.last
+	return round.question
+}
+
+// leave takes out a read that waits no more.
+func (r *readRounds) leave(round *readRound) (ask uint64) {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	if round.readers--; round.readers == 0 {
+		switch round {
+		case r.underWay:
+			r.underWay = nil
+		case r.next:
+			r.next = nil
+		}
+	}
+	return r.advance()
+}
+
+// pass lets the round go on whose question has been answered.
+func (r *readRounds) pass(question uint64) (ask uint64) {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	if r.underWay == nil || r.underWay.question != question {
+		return 0
+	}
+	close(r.underWay.passed)
+	r.underWay = nil
+	return r.advance()
+}
+
+// asked is the question that a round waits for.
+func (r *readRounds) asked(round *readRound) uint64 {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	return round.question
+}
+
+// again replaces a question that may be lost, unless another read of the round has done so.
+func (r *readRounds) again(round *readRound, lost uint64) (ask uint64) {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	if round != r.underWay || round.question != lost {
+		return 0
+	}
+	return r.number(round)
+}
+
+// ask puts a question unless it is 0.
+func (g *group) ask(question uint64) {
+	if question != 0 {
+		g.store.ReadIndex(question)
+	}
 }
 
 // catchUp returns when this server has applied everything that was committed when it was called. news returns what is
 // closed when there may be another leader: then the question is asked again at once.
 func (g *group) catchUp(ctx context.Context, news func() <-chan struct{}) error {
+	changed := news()
+	round, ask := g.rounds.join()
+	g.ask(ask)
+	retry := time.NewTimer(barrierRetry)
+	defer retry.Stop()
 	for {
-		changed := news()
-		id, passed := g.waiting.ask()
-		g.store.ReadIndex(id)
-		retry := time.NewTimer(barrierRetry)
+		asked := g.rounds.asked(round)
 		select {
-		case <-passed:
-			retry.Stop()
+		case <-round.passed:
 			return nil
 		case <-changed:
-			retry.Stop()
-			g.waiting.forget(id, false)
+			changed = news()
+			g.ask(g.rounds.again(round, asked))
 		case <-retry.C:
-			g.waiting.forget(id, false)
+			g.ask(g.rounds.again(round, asked))
 		case <-ctx.Done():
-			g.waiting.forget(id, false)
+			g.ask(g.rounds.leave(round))
 			return ctx.Err()
 		case <-g.over:
 			return errStopped
 		}
+		retry.Reset(barrierRetry)
 	}
 }
 
@@ -74,7 +144,7 @@ func (g *group) answerBarriers() {
 	kept := g.barriers[:0]
 	for _, b := range g.barriers {
 		if b.index <= uint64(g.machine.Index()) {
-			g.waiting.forget(b.id, true)
+			g.ask(g.rounds.pass(b.id))
 		} else {
 			kept = append(kept, b)
 		}

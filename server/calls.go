@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -15,8 +16,6 @@ import (
 )
 
 const (
-	// leaderPatience bounds the wait of a call that gives no bound itself.
-	leaderPatience = 10 * time.Second
 	// lostRetry is how long a call whose attempt broke waits before it asks again without having heard of a change: the
 	// leader may still be there.
 	lostRetry = 250 * time.Millisecond
@@ -36,7 +35,9 @@ type attempt struct {
 type call struct {
 	attempt *attempt
 	read    func(m *coordination.Machine) scheme.Outcome
+	rows    int             // of the machine that read looks at, at most
 	done    chan callAnswer // capacity 1
+	taken   atomic.Bool     // by the group, or by its caller, who waits no more: whoever comes first has it
 }
 
 type callAnswer struct {
@@ -52,26 +53,11 @@ var (
 	errLeaderGone = status.Error(codes.Aborted, "The leader changed while the command was under way")
 )
 
-var (
-	errPatience = errors.New("no leader within the time that a call waits for one")
-	unavailable = refuse(scheme.Unavailable, "No leader: try again")
-)
-
 // execute runs a command on the leader, wherever it is, and waits for one if there is none. A call whose leader goes is
 // repeated to the next one, under the same name, so that it is executed once and gets its one outcome. The wait is bounded
-// by ctx and by leaderPatience; then the outcome is UNAVAILABLE. errors: errStopped, that of ctx if a leader had the call
+// by ctx, which comes from inTime; then the outcome is UNAVAILABLE. errors: errStopped, that of ctx if a leader had the call
 // when ctx ended or if its end means something else than UNAVAILABLE.
 func (s *Server) execute(ctx context.Context, build func(coordination.Call) coordination.Command) (scheme.Outcome, error) {
-	return s.executeWithin(ctx, leaderPatience, build)
-}
-
-// executeWithin is execute with another patience; 0: as long as ctx lasts.
-func (s *Server) executeWithin(ctx context.Context, patience time.Duration, build func(coordination.Call) coordination.Command) (scheme.Outcome, error) {
-	if patience > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, patience, errPatience)
-		defer cancel()
-	}
 	a := &attempt{command: build(coordination.Call{Nonce: nonzero()}), since: coordination.Index(s.group.applied.Load())}
 	for {
 		news := s.member.awaitNews()
@@ -82,9 +68,12 @@ func (s *Server) executeWithin(ctx context.Context, patience time.Duration, buil
 			return outcome, nil
 		case errors.Is(err, errLeaderGone):
 			a.repeated, retry = true, time.After(lostRetry)
+		case errors.Is(err, errWithdrawn) && !s.streams.led():
+			return a.withoutLeader(ctx)
+		case errors.Is(err, errNotLeading):
 		case ctx.Err() != nil:
 			return a.abandoned(ctx)
-		case !errors.Is(err, errNotLeading):
+		default:
 			return scheme.Outcome{}, err
 		}
 		select {
@@ -183,8 +172,10 @@ func (s *Server) executeForPeer(ctx context.Context, r *relaypb.ExecuteRequest) 
 // handleCall takes a call that has come out of the queue.
 func (g *group) handleCall(c *call) {
 	switch {
+	case c.read == nil && c.taken.Swap(true): // nobody waits for it any more
+		return
 	case c.read != nil:
-		c.done <- callAnswer{outcome: c.read(g.machine)}
+		g.reads = append(g.reads, c)
 		return
 	case g.leader == nil:
 		c.done <- callAnswer{err: errNotLeading}
@@ -227,21 +218,27 @@ func (g *group) execute(ctx context.Context, a *attempt) (scheme.Outcome, error)
 	return g.await(ctx, &call{attempt: &sent, done: make(chan callAnswer, 1)})
 }
 
-// read runs fn on the group's goroutine. fn must be quick and must not keep what it is given.
-func (g *group) read(ctx context.Context, fn func(*coordination.Machine) scheme.Outcome) (scheme.Outcome, error) {
-	return g.await(ctx, &call{read: fn, done: make(chan callAnswer, 1)})
-}
-
 var errStopped = errors.New("the server is stopping")
 
+// errWithdrawn is the end of a call that its caller's time ran out for, and that the group will never look at.
+var errWithdrawn = errors.New("the group did not come to the call")
+
+// await returns the answer to a call. Errors: those of the answer, errStopped, that of ctx, with errWithdrawn if the call was
+// never taken.
 func (g *group) await(ctx context.Context, c *call) (scheme.Outcome, error) {
 	g.queue.awaitRoom(ctx)
+	if err := ctx.Err(); err != nil { // there may still be no room
+		return scheme.Outcome{}, errors.Join(errWithdrawn, err)
+	}
 	g.queue.put(event{call: c})
 	g.kick()
 	select {
 	case a := <-c.done:
 		return a.outcome, a.err
 	case <-ctx.Done():
+		if !c.taken.Swap(true) {
+			return scheme.Outcome{}, errors.Join(errWithdrawn, ctx.Err())
+		}
 		return scheme.Outcome{}, ctx.Err()
 	case <-g.over:
 		return scheme.Outcome{}, errStopped

@@ -35,7 +35,7 @@ var clusterPeerDesc = grpc.ServiceDesc{
 const promotePoll = 100 * time.Millisecond
 
 func (s clusterLeader) add(ctx context.Context, r *adminpb.AddMemberRequest) (*adminpb.AddMemberResponse, error) {
-	ctx, cancel := inTime(ctx)
+	ctx, cancel := s.inTime(ctx)
 	defer cancel()
 	if s.streams.localLink() == nil {
 		return nil, errLeadsElsewhere
@@ -53,7 +53,7 @@ func (s clusterLeader) add(ctx context.Context, r *adminpb.AddMemberRequest) (*a
 }
 
 func (s clusterLeader) promote(ctx context.Context, r *adminpb.PromoteMemberRequest) (*adminpb.PromoteMemberResponse, error) {
-	ctx, cancel := inTime(ctx)
+	ctx, cancel := s.promotionTime(ctx, r)
 	defer cancel()
 	if s.streams.localLink() == nil {
 		return nil, errLeadsElsewhere
@@ -82,7 +82,7 @@ func (s clusterLeader) promote(ctx context.Context, r *adminpb.PromoteMemberRequ
 
 // remove removes another member. If it is to remove itself it hands over the leadership, and the next leader is asked.
 func (s clusterLeader) remove(ctx context.Context, r *adminpb.RemoveMemberRequest) (*adminpb.RemoveMemberResponse, error) {
-	ctx, cancel := inTime(ctx)
+	ctx, cancel := s.inTime(ctx)
 	defer cancel()
 	if s.streams.localLink() == nil {
 		return nil, errLeadsElsewhere
@@ -113,7 +113,7 @@ func (s clusterLeader) remove(ctx context.Context, r *adminpb.RemoveMemberReques
 }
 
 func (s clusterLeader) transferLeader(ctx context.Context, r *adminpb.TransferLeaderRequest) (*adminpb.TransferLeaderResponse, error) {
-	ctx, cancel := inTime(ctx)
+	ctx, cancel := s.inTime(ctx)
 	defer cancel()
 	if s.streams.localLink() == nil {
 		return nil, errLeadsElsewhere

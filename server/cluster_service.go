@@ -60,6 +60,8 @@ func (s clusterService) add(ctx context.Context, r *adminpb.AddMemberRequest) (*
 	if err := validMember(r.GetName(), r.GetPeerAddress()); err != nil {
 		return nil, status.Error(codes.InvalidArgument, err.Error())
 	}
+	ctx, cancel := s.inTime(ctx)
+	defer cancel()
 	answer, unclear, err := onLeader(ctx, s.Server, "Add", r, clusterLeader.add)
 	if unclear && status.Code(err) == codes.AlreadyExists {
 		if m := s.memberWith(r.GetName(), r.GetPeerAddress()); m != nil { // by an attempt whose answer was lost
@@ -102,14 +104,26 @@ func (s clusterService) promote(ctx context.Context, r *adminpb.PromoteMemberReq
 	if err := s.administer(ctx); err != nil {
 		return nil, err
 	}
+	ctx, cancel := s.promotionTime(ctx, r)
+	defer cancel()
 	answer, _, err := onLeader(ctx, s.Server, "Promote", r, clusterLeader.promote)
 	return answer, err
+}
+
+// promotionTime bounds a promotion; one that waits for the learner takes as long as its caller says.
+func (s *Server) promotionTime(ctx context.Context, r *adminpb.PromoteMemberRequest) (context.Context, context.CancelFunc) {
+	if r.GetWait() {
+		return s.asLongAsAsked(ctx)
+	}
+	return s.inTime(ctx)
 }
 
 func (s clusterService) remove(ctx context.Context, r *adminpb.RemoveMemberRequest) (*adminpb.RemoveMemberResponse, error) {
 	if err := s.administer(ctx); err != nil {
 		return nil, err
 	}
+	ctx, cancel := s.inTime(ctx)
+	defer cancel()
 	// Another member may get the name while this goes on, but never the id.
 	resolved := &adminpb.RemoveMemberRequest{Member: r.GetMember()}
 	if m, err := s.findMember(r.GetMember()); err == nil {
@@ -134,6 +148,8 @@ func (s clusterService) transferLeader(ctx context.Context, r *adminpb.TransferL
 	if err := s.administer(ctx); err != nil {
 		return nil, err
 	}
+	ctx, cancel := s.inTime(ctx)
+	defer cancel()
 	answer, _, err := onLeader(ctx, s.Server, "TransferLeader", r, clusterLeader.transferLeader)
 	return answer, err
 }
@@ -141,12 +157,12 @@ func (s clusterService) transferLeader(ctx context.Context, r *adminpb.TransferL
 // errLeadsElsewhere is how clusterLeader says that it did nothing because another server leads; it never reaches a client.
 var errLeadsElsewhere = status.Error(codes.Aborted, "another server leads")
 
-// onLeader makes a call on the leader, wherever it is. It waits for one until ctx ends, or for leaderPatience. unclear
-// says that an attempt before the last one may have succeeded.
+// onLeader makes a call on the leader, wherever it is. It waits for one until ctx ends, which comes from inTime or
+// asLongAsAsked, and for callPatience at most. unclear says that an attempt before the last one may have succeeded.
 func onLeader[Request, Response any](ctx context.Context, s *Server, method string, r *Request,
 	local func(clusterLeader, context.Context, *Request) (*Response, error)) (answer *Response, unclear bool, err error) {
-	ctx, cancel := inTime(ctx)
-	defer cancel()
+	patience := time.NewTimer(s.patience())
+	defer patience.Stop()
 	for {
 		news := s.member.awaitNews()
 		if leader := s.leaderAddress(); leader != "" {
@@ -164,6 +180,8 @@ func onLeader[Request, Response any](ctx context.Context, s *Server, method stri
 		}
 		select {
 		case <-ctx.Done():
+			return nil, unclear, s.nobodyLeads(unclear)
+		case <-patience.C:
 			return nil, unclear, s.nobodyLeads(unclear)
 		case <-s.group.over:
 			return nil, unclear, status.Error(codes.Unavailable, errStopped.Error())
@@ -195,18 +213,6 @@ func (s *Server) askLeader(ctx context.Context, address, method string, request,
 
 // leaderRetry is how soon a change is tried again at a leader that went away without another being heard of.
 const leaderRetry = 100 * time.Millisecond
-
-// answerMargin is how long before a caller's deadline it gets its answer at the latest, so that it learns the reason.
-const answerMargin = 200 * time.Millisecond
-
-// inTime bounds a call to an answer that comes before its deadline, or leaderPatience from now if it has none.
-func inTime(ctx context.Context) (context.Context, context.CancelFunc) {
-	deadline, bounded := ctx.Deadline()
-	if !bounded {
-		return context.WithTimeout(ctx, leaderPatience)
-	}
-	return context.WithDeadline(ctx, deadline.Add(-min(answerMargin, time.Until(deadline)/4)))
-}
 
 // nobodyLeads is the answer to a change for which there was no leader in time.
 func (s *Server) nobodyLeads(unclear bool) error {

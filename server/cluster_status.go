@@ -23,6 +23,8 @@ func (s clusterService) status(ctx context.Context, r *adminpb.ClusterStatusRequ
 	if err := s.administer(ctx); err != nil {
 		return nil, err
 	}
+	ctx, cancel := s.inTime(ctx)
+	defer cancel()
 	var ofLeader *adminpb.ClusterStatus
 	if conn := s.member.relayConn(); conn != nil && s.streams.localLink() == nil {
 		bounded, cancel := context.WithTimeout(ctx, statusPatience)

@@ -79,7 +79,8 @@ type Config struct {
 	freeSpace func(dir string) (uint64, error) // of raftstore.Config; set by tests that fill the disk
 	shuffle   func(n int, swap func(i, j int)) // the order of endpoints; nil: random
 
-	backupStall time.Duration // instead of the constant, in tests
+	backupStall  time.Duration // instead of the constant, in tests
+	callPatience time.Duration // the same
 }
 
 const defaultHoldStartFailureMillis = 100

@@ -73,17 +73,18 @@ func (s coordinationService) DropNode(ctx context.Context, r *Ydb_Coordination.D
 
 // DescribeNode is coordination.md §1.4: the configuration exactly as stored.
 func (s coordinationService) DescribeNode(ctx context.Context, r *Ydb_Coordination.DescribeNodeRequest) (*Ydb_Coordination.DescribeNodeResponse, error) {
-	op, err := s.query(ctx, r.GetOperationParams(), func(m *coordination.Machine) (proto.Message, scheme.Outcome) {
+	op, err := s.operate(ctx, r.GetOperationParams(), func(ctx context.Context) (proto.Message, scheme.Outcome, error) {
 		path := scheme.SplitLoose(r.GetPath())
-		if outcome := s.mayDescribe(ctx, m, path); !outcome.OK() {
-			return nil, outcome
+		d, outcome, err := s.describe(ctx, path, func(m *coordination.Machine) (d described) {
+			if d.lineage, d.outcome = m.Tree().NodeToDescribe(path); d.outcome.OK() {
+				d.config, _ = m.Config(d.lineage[0].Node)
+			}
+			return d
+		})
+		if err != nil || !outcome.OK() {
+			return nil, outcome, err
 		}
-		entry, outcome := m.Tree().NodeToDescribe(path)
-		if !outcome.OK() {
-			return nil, outcome
-		}
-		config, _ := m.Config(entry.Node)
-		return &Ydb_Coordination.DescribeNodeResult{Self: wire.Self(m.Tree(), entry), Config: wire.Config(config)}, outcome
+		return &Ydb_Coordination.DescribeNodeResult{Self: wire.Self(d.lineage), Config: wire.Config(d.config)}, outcome, nil
 	})
 	return &Ydb_Coordination.DescribeNodeResponse{Operation: op}, err
 }

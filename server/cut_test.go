@@ -137,8 +137,16 @@ func (c *cuttableConn) Close() error {
 
 func startCuttable(t *testing.T) (*testCluster, *cuttable) {
 	t.Helper()
+	return startCuttableWith(t, func(*Config) {})
+}
+
+func startCuttableWith(t *testing.T, change func(*Config)) (*testCluster, *cuttable) {
+	t.Helper()
 	network := &cuttable{names: make(map[string]string), conns: make(map[*cuttableConn]bool)}
-	c := newCluster(t, 3, func(config *Config) { config.Cluster.Dial = network.dialer(config.Cluster.Name) })
+	c := newCluster(t, 3, func(config *Config) {
+		config.Cluster.Dial = network.dialer(config.Cluster.Name)
+		change(config)
+	})
 	for name, address := range c.initial {
 		network.names[address] = name
 	}

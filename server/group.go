@@ -33,7 +33,7 @@ type group struct {
 	config Config
 
 	readyOnce sync.Once
-	waiting   barrierWaiters
+	rounds    readRounds
 	access    publishedAccess
 	committed atomic.Uint64 // index that the leader last told, 0 if it never did
 
@@ -57,6 +57,7 @@ type group struct {
 	checkpoint *runningCheckpoint
 	spareStore []storeEvent
 	spare      []event
+	reads      []*call // not yet answered
 	barriers   []passedBarrier
 }
 
@@ -243,6 +244,7 @@ func (g *group) handleAll(news []storeEvent) {
 	} else {
 		g.queue.hold()
 	}
+	g.answerReads()
 	if g.leader != nil {
 		g.leader.Tick(g.clock.now())
 	}

@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"time"
 
@@ -10,7 +9,6 @@ import (
 
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/raftstore"
-	"github.com/coordd/coordd/scheme"
 )
 
 const (
@@ -185,21 +183,6 @@ func (m *member) listen(ctx context.Context) {
 		}
 		spoke = speaking
 	}
-}
-
-// read runs fn on the machine once it has everything that was committed when the call came.
-func (s *Server) read(ctx context.Context, fn func(*coordination.Machine) scheme.Outcome) (scheme.Outcome, error) {
-	if s.streams.localLink() == nil {
-		bounded, cancel := context.WithTimeoutCause(ctx, leaderPatience, errPatience)
-		defer cancel()
-		if err := s.group.catchUp(bounded, s.member.awaitNews); err != nil {
-			if errors.Is(context.Cause(bounded), errPatience) {
-				return unavailable, nil
-			}
-			return scheme.Outcome{}, err
-		}
-	}
-	return s.group.read(ctx, fn)
 }
 
 // cluster is the part of the store's configuration that concerns other members.

@@ -23,8 +23,12 @@ type monitoringService struct {
 // SelfCheck says how things stand as this server sees them: GOOD, or the worst of what is in the issue log. A server that
 // cannot serve says EMERGENCY.
 func (s monitoringService) SelfCheck(ctx context.Context, r *Ydb_Monitoring.SelfCheckRequest) (*Ydb_Monitoring.SelfCheckResponse, error) {
-	op, err := s.queryWith(s.group.read, ctx, r.GetOperationParams(), func(*coordination.Machine) (proto.Message, scheme.Outcome) {
-		return s.selfCheck(), scheme.Done()
+	op, err := s.operate(ctx, r.GetOperationParams(), func(ctx context.Context) (proto.Message, scheme.Outcome, error) {
+		outcome, err := s.group.read(ctx, func(*coordination.Machine) scheme.Outcome { return scheme.Done() }) // does it still go on?
+		if err != nil {
+			return nil, outcome, err
+		}
+		return s.selfCheck(), outcome, nil
 	})
 	return &Ydb_Monitoring.SelfCheckResponse{Operation: op}, err
 }

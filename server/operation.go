@@ -2,8 +2,6 @@ package server
 
 import (
 	"context"
-	"errors"
-	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
@@ -32,40 +30,6 @@ func operation(outcome scheme.Outcome, result proto.Message) (*Ydb_Operations.Op
 	return op, nil
 }
 
-// withOperationParams bounds ctx by operation_timeout and cancel_after. It returns the status that stands for the
-// bound that ran out, should one do so.
-func withOperationParams(ctx context.Context, params *Ydb_Operations.OperationParams) (context.Context, context.CancelFunc) {
-	bounded := func(ctx context.Context, d time.Duration, cause error) (context.Context, context.CancelFunc) {
-		if d <= 0 {
-			return ctx, func() {}
-		}
-		return context.WithTimeoutCause(ctx, d, cause)
-	}
-	ctx, cancelTimeout := bounded(ctx, params.GetOperationTimeout().AsDuration(), errOperationTimeout)
-	ctx, cancelAfter := bounded(ctx, params.GetCancelAfter().AsDuration(), errCancelAfter)
-	return ctx, func() { cancelAfter(); cancelTimeout() }
-}
-
-var (
-	errOperationTimeout = errors.New("operation timeout")
-	errCancelAfter      = errors.New("cancelled after the time asked for")
-)
-
-// unfinished is the answer to a call that the group did not answer: an outcome, or a gRPC error where the client's own
-// deadline ended it.
-func unfinished(ctx context.Context, err error) (scheme.Outcome, error) {
-	switch cause := context.Cause(ctx); {
-	case errors.Is(err, errStopped):
-		return refuse(scheme.Unavailable, errStopped.Error()), nil
-	case errors.Is(cause, errOperationTimeout):
-		return refuse(scheme.Timeout, "Operation timeout"), nil
-	case errors.Is(cause, errCancelAfter):
-		return refuse(scheme.Cancelled, "Operation cancelled"), nil
-	default:
-		return scheme.Outcome{}, status.FromContextError(err).Err()
-	}
-}
-
 func refuse(s scheme.Status, text string) scheme.Outcome {
 	return scheme.Refuse(s, scheme.Issue{Severity: scheme.SeverityError, Message: text})
 }
@@ -73,47 +37,26 @@ func refuse(s scheme.Status, text string) scheme.Outcome {
 // command runs a command about the path tree on behalf of a unary call.
 func (s *Server) command(ctx context.Context, params *Ydb_Operations.OperationParams,
 	build func(coordination.Call) coordination.Command) (*Ydb_Operations.Operation, error) {
-	ctx, cancel := withOperationParams(ctx, params)
-	defer cancel()
-	patience := leaderPatience
-	if params.GetOperationTimeout().AsDuration() > 0 {
-		patience = 0 // the client says how long
-	}
-	outcome, err := s.executeWithin(ctx, patience, build)
-	if err != nil {
-		if outcome, err = unfinished(ctx, err); err != nil {
-			return nil, err
-		}
-	}
-	return operation(outcome, nil)
-}
-
-// query reads the machine on behalf of a unary call. read returns the result to pack, if the outcome is success.
-func (s *Server) query(ctx context.Context, params *Ydb_Operations.OperationParams,
-	read func(*coordination.Machine) (proto.Message, scheme.Outcome)) (*Ydb_Operations.Operation, error) {
-	return s.queryWith(s.read, ctx, params, read)
-}
-
-// machineReader runs a function on the machine: group.read at once, Server.read once it is up to date.
-type machineReader func(context.Context, func(*coordination.Machine) scheme.Outcome) (scheme.Outcome, error)
-
-func (s *Server) queryWith(reader machineReader, ctx context.Context, params *Ydb_Operations.OperationParams,
-	read func(*coordination.Machine) (proto.Message, scheme.Outcome)) (*Ydb_Operations.Operation, error) {
-	ctx, cancel := withOperationParams(ctx, params)
-	defer cancel()
-	results := make(chan proto.Message, 1)
-	outcome, err := reader(ctx, func(m *coordination.Machine) scheme.Outcome {
-		result, outcome := read(m)
-		results <- result
-		return outcome
+	return s.operate(ctx, params, func(ctx context.Context) (proto.Message, scheme.Outcome, error) {
+		outcome, err := s.execute(ctx, build)
+		return nil, outcome, err
 	})
+}
+
+// operate does what a unary call asks for, in time. do returns the result to pack, if the outcome is success.
+func (s *Server) operate(ctx context.Context, params *Ydb_Operations.OperationParams,
+	do func(context.Context) (proto.Message, scheme.Outcome, error)) (*Ydb_Operations.Operation, error) {
+	ctx, cancel := s.inTime(ctx)
+	defer cancel()
+	ctx, cancelParams := withOperationParams(ctx, params)
+	defer cancelParams()
+	result, outcome, err := do(ctx)
 	if err != nil {
 		if outcome, err = unfinished(ctx, err); err != nil {
 			return nil, err
 		}
-		return operation(outcome, nil)
 	}
-	return operation(outcome, <-results)
+	return operation(outcome, result)
 }
 
 // database is the x-ydb-database header of a request.

@@ -45,36 +45,32 @@ func (s schemeService) RemoveDirectory(ctx context.Context, r *Ydb_Scheme.Remove
 
 // ListDirectory describes a path and what is directly below it.
 func (s schemeService) ListDirectory(ctx context.Context, r *Ydb_Scheme.ListDirectoryRequest) (*Ydb_Scheme.ListDirectoryResponse, error) {
-	op, err := s.query(ctx, r.GetOperationParams(), func(m *coordination.Machine) (proto.Message, scheme.Outcome) {
-		path := scheme.SplitLoose(r.GetPath())
-		if outcome := s.mayDescribe(ctx, m, path); !outcome.OK() {
-			return nil, outcome
+	op, err := s.operate(ctx, r.GetOperationParams(), func(ctx context.Context) (proto.Message, scheme.Outcome, error) {
+		list, outcome, err := s.list(ctx, scheme.SplitLoose(r.GetPath()))
+		if err != nil || !outcome.OK() {
+			return nil, outcome, err
 		}
-		entry, outcome := m.Tree().EntryToDescribe(path)
-		if !outcome.OK() {
-			return nil, outcome
-		}
-		result := &Ydb_Scheme.ListDirectoryResult{Self: wire.Self(m.Tree(), entry)}
-		for _, child := range m.Tree().Children(path) {
+		result := &Ydb_Scheme.ListDirectoryResult{Self: wire.Self(list.lineage)}
+		for _, child := range list.children {
 			result.Children = append(result.Children, wire.Shown(child))
 		}
-		return result, outcome
+		return result, outcome, nil
 	})
 	return &Ydb_Scheme.ListDirectoryResponse{Operation: op}, err
 }
 
 // DescribePath describes a path.
 func (s schemeService) DescribePath(ctx context.Context, r *Ydb_Scheme.DescribePathRequest) (*Ydb_Scheme.DescribePathResponse, error) {
-	op, err := s.query(ctx, r.GetOperationParams(), func(m *coordination.Machine) (proto.Message, scheme.Outcome) {
+	op, err := s.operate(ctx, r.GetOperationParams(), func(ctx context.Context) (proto.Message, scheme.Outcome, error) {
 		path := scheme.SplitLoose(r.GetPath())
-		if outcome := s.mayDescribe(ctx, m, path); !outcome.OK() {
-			return nil, outcome
+		d, outcome, err := s.describe(ctx, path, func(m *coordination.Machine) (d described) {
+			d.lineage, d.outcome = m.Tree().EntryToDescribe(path)
+			return d
+		})
+		if err != nil || !outcome.OK() {
+			return nil, outcome, err
 		}
-		entry, outcome := m.Tree().EntryToDescribe(path)
-		if !outcome.OK() {
-			return nil, outcome
-		}
-		return &Ydb_Scheme.DescribePathResult{Self: wire.Self(m.Tree(), entry)}, outcome
+		return &Ydb_Scheme.DescribePathResult{Self: wire.Self(d.lineage)}, outcome, nil
 	})
 	return &Ydb_Scheme.DescribePathResponse{Operation: op}, err
 }

@@ -59,6 +59,7 @@ type Server struct {
 	keeper   keeper
 	watcher  watcher
 	panics   panicCounter
+	held     *heldAnswers
 	mutex    sync.Mutex
 	err      error
 	serving  sync.WaitGroup
@@ -94,7 +95,7 @@ func Start(ctx context.Context, config Config) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{config: config, tls: tls, auth: auth, streams: newStreamSet(config.Hardening.Streams),
-		done: make(chan struct{}), opened: make(chan struct{}), drained: make(chan struct{})}
+		done: make(chan struct{}), opened: make(chan struct{}), drained: make(chan struct{}), held: newHeldAnswers(newClock())}
 	s.member = newMember(s)
 	store, err := raftstore.OpenContext(ctx, raftstore.Config{Dir: config.DataDir, InMemory: config.InMemory, Logger: config.Logger,
 		Cluster: s.cluster(), TailBytes: config.tailBytes, ReserveBytes: config.DiskReserve, FreeSpace: config.freeSpace})
@@ -213,9 +214,9 @@ func (s *Server) startGRPC() {
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: keepaliveTime, Timeout: keepaliveTimeout, MaxConnectionIdle: s.config.Hardening.Idle}),
 		grpc.WaitForHandlers(true),
 		grpc.Creds(transportSecurity{s.tls, s.connections}),
-		grpc.ChainUnaryInterceptor(s.authenticateUnary),
+		grpc.ChainUnaryInterceptor(s.authenticateUnary, s.held.unary),
 		grpc.ChainStreamInterceptor(s.authenticateStream),
-		grpc.UnknownServiceHandler(answerUnknown),
+		grpc.UnknownServiceHandler(s.answerUnknown),
 	)
 	Ydb_Coordination_V1.RegisterCoordinationServiceServer(s.grpc, coordinationService{Server: s})
 	Ydb_Scheme_V1.RegisterSchemeServiceServer(s.grpc, schemeService{Server: s})

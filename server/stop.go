@@ -29,6 +29,7 @@ func (s *Server) Stop(ctx context.Context) error {
 	var err error
 	s.stopOnce.Do(func() {
 		s.leaving.Store(true)
+		s.held.release()
 		s.keeper.stop()
 		s.stopWatcher()
 		s.health.Shutdown()

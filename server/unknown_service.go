@@ -35,13 +35,14 @@ var operationMethods = map[string][]string{
 		"DescribeConsumer", "AlterTopic", "DropTopic"},
 }
 
-// answerUnknown answers a call that no service here has: with an Operation of status UNSUPPORTED where the client expects
+// answerUnknown answers a call that no service here has, after a while: with an Operation of status UNSUPPORTED where the client expects
 // an Operation, because SDKs take any gRPC error for a broken endpoint and avoid it (surface.md §0); otherwise with gRPC
 // UNIMPLEMENTED.
-func answerUnknown(_ any, rpc grpc.ServerStream) error {
+func (s *Server) answerUnknown(_ any, rpc grpc.ServerStream) error {
 	method, _ := grpc.MethodFromServerStream(rpc)
 	service, name, _ := strings.Cut(strings.TrimPrefix(method, "/"), "/")
 	if !slices.Contains(operationMethods[service], name) {
+		s.held.hold(rpc.Context())
 		return status.Errorf(codes.Unimplemented, "unknown method %s", method)
 	}
 	if err := rpc.RecvMsg(new(emptypb.Empty)); err != nil {
@@ -51,6 +52,7 @@ func answerUnknown(_ any, rpc grpc.ServerStream) error {
 	if err != nil {
 		return err
 	}
+	s.held.hold(rpc.Context())
 	// Only field 1 of the answer is set, and it has the same type everywhere.
 	return rpc.SendMsg(&Ydb_Operations.GetOperationResponse{Operation: op})
 }

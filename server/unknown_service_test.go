@@ -34,6 +34,7 @@ import (
 // them, and expects an Operation exactly where the answer has one.
 func TestUnknownMethodsFollowDescriptors(t *testing.T) {
 	s, conn := startTest(t, nil)
+	holdNothing(s)
 	served := s.grpc.GetServiceInfo()
 	tried := 0
 	protoregistry.GlobalFiles.RangeFiles(func(file protoreflect.FileDescriptor) bool {
@@ -71,7 +72,8 @@ func checkUnknown(t *testing.T, conn *grpc.ClientConn, method protoreflect.Metho
 }
 
 func TestUnknownService(t *testing.T) {
-	_, conn := startTest(t, nil)
+	s, conn := startTest(t, nil)
+	holdNothing(s)
 	answer, err := Ydb_Table_V1.NewTableServiceClient(conn).CreateSession(t.Context(), new(Ydb_Table.CreateSessionRequest))
 	if err != nil || answer.GetOperation().GetIssues()[0].GetMessage() != "Ydb.Table.V1.TableService is not served here" {
 		t.Errorf("got %v, %v", answer, err)

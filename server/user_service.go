@@ -71,12 +71,14 @@ func (s userService) withPassword(ctx context.Context, password string,
 	if !allowed(by) {
 		return errNotAdministrator
 	}
+	ctx, cancel := s.inTime(ctx)
+	defer cancel()
 	hash, err := s.auth.hasher.hash(ctx, password)
 	switch {
 	case errors.Is(err, errPasswordLength):
 		return status.Error(codes.InvalidArgument, err.Error())
-	case errors.Is(err, errHashingOverloaded):
-		return status.Error(codes.ResourceExhausted, err.Error())
+	case errors.Is(err, errHashingOverloaded), err != nil && errors.Is(context.Cause(ctx), errPatience):
+		return status.Error(codes.ResourceExhausted, errHashingOverloaded.Error())
 	case err != nil:
 		return status.FromContextError(err).Err()
 	}
@@ -98,6 +100,11 @@ func (s userService) list(ctx context.Context, _ *adminpb.ListRequest) (*adminpb
 	if err != nil {
 		return nil, err
 	}
+	ctx, cancel := s.inTime(ctx)
+	defer cancel()
+	if err := s.catchUp(ctx); err != nil {
+		return nil, grpcStatus(ctx, scheme.Outcome{}, err)
+	}
 	if !s.mayManage(by) && !(fromLoopback(ctx) && s.noUsers()) {
 		return nil, errNotAdministrator
 	}
@@ -113,6 +120,8 @@ func (s userService) rotateKey(ctx context.Context, _ *adminpb.RotateKeyRequest)
 	if err != nil {
 		return nil, err
 	}
+	ctx, cancel := s.inTime(ctx)
+	defer cancel()
 	newest, _ := newestKey(s.group.access.accounts())
 	outcome, err := s.rotateSigningKey(ctx, by, newest.ID, math.MaxUint64)
 	return &adminpb.RotateKeyResponse{}, grpcStatus(ctx, outcome, err)
@@ -127,6 +136,8 @@ func (s userService) noUsers() bool { return len(s.group.access.accounts().Users
 
 // run executes a command about users.
 func (s userService) run(ctx context.Context, build func(coordination.Call) coordination.Command) error {
+	ctx, cancel := s.inTime(ctx)
+	defer cancel()
 	outcome, err := s.execute(ctx, build)
 	return grpcStatus(ctx, outcome, err)
 }

@@ -57,11 +57,11 @@ func PermissionsChange(r *Ydb_Scheme.ModifyPermissionsRequest) scheme.Permission
 	return change
 }
 
-// Self is an entry as it describes itself, with permissions.
-func Self(tree *scheme.Tree, e scheme.Entry) *Ydb_Scheme.Entry {
-	entry := Shown(e)
-	entry.Permissions = permissions(e.Permissions)
-	entry.EffectivePermissions = permissions(tree.EffectivePermissions(e))
+// Self is the first entry of a lineage as it describes itself, with permissions.
+func Self(lineage scheme.Lineage) *Ydb_Scheme.Entry {
+	entry := Shown(lineage[0])
+	entry.Permissions = permissions(lineage[0].Permissions)
+	entry.EffectivePermissions = permissions(lineage.EffectivePermissions())
 	return entry
 }
 

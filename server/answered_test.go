@@ -1,0 +1,236 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
+	"google.golang.org/protobuf/types/dynamicpb"
+
+	"github.com/ydb-platform/ydb-go-genproto/Ydb_Coordination_V1"
+	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb"
+	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
+)
+
+// localMethods are answered by what a server knows itself, also where it has no leader.
+var localMethods = []string{
+	"/Ydb.Discovery.V1.DiscoveryService/", "/Ydb.Operation.V1.OperationService/", "/Ydb.Monitoring.V1.MonitoringService/",
+	"/" + clusterServiceName + "/Status", healthService,
+}
+
+// askedFor is what the fields of any request get, by their names, so that nothing is wrong with it.
+var askedFor = map[protoreflect.Name]string{
+	"path": "/local/dir", "database": "/local", "name": "somebody", "user": "somebody", "password": "secret",
+	"member": "server-0", "peer_address": "127.0.0.1:1",
+}
+
+// bound is how a call's time is limited.
+type bound struct {
+	name             string
+	patience         time.Duration // of the server
+	operationTimeout time.Duration // of the request, 0: none
+	deadline         time.Duration // of the caller, 0: none
+}
+
+var bounds = []bound{
+	{"neither", 20 * time.Millisecond, 0, 0},
+	{"operation_timeout", time.Hour, 20 * time.Millisecond, 0},
+	{"deadline", time.Hour, 0, 100 * time.Millisecond},
+}
+
+// servedMethods are all methods of a server, by their full names.
+func servedMethods(t *testing.T, s *Server) map[string]protoreflect.MethodDescriptor {
+	t.Helper()
+	methods := make(map[string]protoreflect.MethodDescriptor)
+	for name, service := range s.grpc.GetServiceInfo() {
+		found, err := protoregistry.GlobalFiles.FindDescriptorByName(protoreflect.FullName(name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range service.Methods {
+			methods["/"+name+"/"+m.Name] = found.(protoreflect.ServiceDescriptor).Methods().ByName(protoreflect.Name(m.Name))
+		}
+	}
+	return methods
+}
+
+// requestFor fills a request. It returns nil if b does not exist for it.
+func requestFor(method protoreflect.MethodDescriptor, b bound) proto.Message {
+	request := dynamicpb.NewMessage(method.Input())
+	fields := method.Input().Fields()
+	for i := range fields.Len() {
+		field := fields.Get(i)
+		if value, known := askedFor[field.Name()]; known && field.Kind() == protoreflect.StringKind && !field.IsList() {
+			request.Set(field, protoreflect.ValueOfString(value))
+		}
+	}
+	if b.operationTimeout == 0 {
+		return request
+	}
+	params := fields.ByName("operation_params")
+	if params == nil {
+		return nil
+	}
+	timeout := request.Mutable(params).Message()
+	duration := timeout.Mutable(params.Message().Fields().ByName("operation_timeout")).Message()
+	duration.Set(duration.Descriptor().Fields().ByName("nanos"), protoreflect.ValueOfInt32(int32(b.operationTimeout)))
+	return request
+}
+
+// answerTo makes a call and returns the name of its status, of the operation where there is one. The call fails the test
+// if it is not answered at all.
+func answerTo(t *testing.T, conn *grpc.ClientConn, full string, method protoreflect.MethodDescriptor, b bound) string {
+	t.Helper()
+	request := requestFor(method, b)
+	if request == nil {
+		return ""
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	given := time.AfterFunc(time.Minute, cancel)
+	defer given.Stop()
+	if b.deadline > 0 {
+		var cancelDeadline context.CancelFunc
+		ctx, cancelDeadline = context.WithTimeout(ctx, b.deadline)
+		defer cancelDeadline()
+	}
+	answer := dynamicpb.NewMessage(method.Output())
+	err := firstAnswer(ctx, conn, full, method, request, answer)
+	if status.Code(err) == codes.Canceled {
+		t.Errorf("%s: not answered", full)
+	}
+	operation := method.Output().Fields().ByName("operation")
+	if err != nil || operation == nil || operation.Message() == nil {
+		return strings.ToUpper(status.Code(err).String())
+	}
+	result := answer.Get(operation).Message()
+	number := result.Get(operation.Message().Fields().ByName("status")).Enum()
+	return Ydb.StatusIds_StatusCode(number).String()
+}
+
+// firstAnswer makes a call, or takes the first message of a stream.
+func firstAnswer(ctx context.Context, conn *grpc.ClientConn, full string, method protoreflect.MethodDescriptor, request, answer proto.Message) error {
+	if !method.IsStreamingClient() && !method.IsStreamingServer() {
+		return conn.Invoke(ctx, full, request, answer)
+	}
+	stream, err := conn.NewStream(ctx, &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, full)
+	if err != nil {
+		return err
+	}
+	if err := stream.SendMsg(request); err != nil {
+		return err
+	}
+	if err := stream.CloseSend(); err != nil {
+		return err
+	}
+	return stream.RecvMsg(answer)
+}
+
+// handlersEnd waits until no call is being served by any server of this process.
+func handlersEnd(t *testing.T) {
+	t.Helper()
+	waitFor(t, func() bool {
+		stacks := make([]byte, 1<<20)
+		for {
+			n := runtime.Stack(stacks, true)
+			if n < len(stacks) {
+				stacks = stacks[:n]
+				break
+			}
+			stacks = make([]byte, 2*len(stacks))
+		}
+		return !strings.Contains(string(stacks), "server.(*Server).authenticateUnary") &&
+			!strings.Contains(string(stacks), "server.(*Server).authenticateStream")
+	})
+}
+
+// answersInTime calls every method of a server that can reach nobody, bounded in every way, more often than its connection
+// has room for calls. Each must be answered; where leaderless is true, those that are not local with UNAVAILABLE.
+func answersInTime(t *testing.T, s *Server, conn *grpc.ClientConn, leaderless bool) {
+	t.Helper()
+	methods := servedMethods(t, s)
+	if len(methods) < 25 {
+		t.Fatalf("%d methods only", len(methods))
+	}
+	for _, b := range bounds {
+		s.config.callPatience = b.patience
+		for full, method := range methods {
+			got := answerTo(t, conn, full, method, b)
+			local := slices.ContainsFunc(localMethods, func(prefix string) bool { return strings.HasPrefix(full, prefix) })
+			late := b.deadline > 0 && got == "DEADLINEEXCEEDED" // the answer was under way
+			if leaderless && got != "" && !late && !method.IsStreamingClient() && local == (got == "UNAVAILABLE") {
+				t.Errorf("%s, bounded by %s: got %s", full, b.name, got)
+			}
+		}
+	}
+	handlersEnd(t)
+}
+
+// answeredCluster has room for few calls on a connection, so that one that stays behind is noticed.
+func answeredCluster(t *testing.T) (*testCluster, *cuttable) {
+	return startCuttableWith(t, func(config *Config) { config.Hardening.StreamsPerConnection = 2 })
+}
+
+// TestEveryMethodIsAnswered calls every method that a server has where nobody leads: two of three are stopped.
+func TestEveryMethodIsAnswered(t *testing.T) {
+	c, _ := answeredCluster(t)
+	leader, left := c.leader()
+	for i := range c.servers {
+		if i != left && i != leader {
+			c.stop(i)
+		}
+	}
+	c.stop(leader)
+	s := c.servers[left]
+	waitFor(t, func() bool { return !s.streams.led() && s.member.relayConn() == nil })
+	answersInTime(t, s, c.conns[left], true)
+}
+
+// TestEveryMethodOfAMuteServerIsAnswered calls every method of a server that nothing reaches any more, and that does not
+// know it: one that leads, and one that does not.
+func TestEveryMethodOfAMuteServerIsAnswered(t *testing.T) {
+	for _, leads := range []bool{true, false} {
+		c, network := answeredCluster(t)
+		leader, follower := c.leader()
+		mute := follower
+		if leads {
+			mute = leader
+		}
+		network.cut(fmt.Sprint("server-", mute))
+		answersInTime(t, c.servers[mute], c.conns[mute], false)
+	}
+}
+
+// TestDeposedLeaderAnswersNoRead cuts the leader off and drops a node at the next one: from the acknowledgement on nobody
+// hears of the node from the old leader.
+func TestDeposedLeaderAnswersNoRead(t *testing.T) {
+	c, network := startCuttable(t)
+	leader, follower := c.leader()
+	c.createNode(leader, testNode)
+	service := func(i int) Ydb_Coordination_V1.CoordinationServiceClient {
+		return Ydb_Coordination_V1.NewCoordinationServiceClient(c.conns[i])
+	}
+	network.cut(fmt.Sprint("server-", leader))
+	dropped, err := service(follower).DropNode(t.Context(), &Ydb_Coordination.DropNodeRequest{Path: testNode})
+	if err != nil || dropped.GetOperation().GetStatus() != Ydb.StatusIds_SUCCESS {
+		t.Fatalf("%v %v", dropped, err)
+	}
+	c.servers[leader].config.callPatience = 10 * time.Millisecond
+	for asked, deposed := 0, false; asked < 20 || !deposed; asked++ {
+		deposed = c.servers[leader].streams.localLink() == nil
+		got, err := service(leader).DescribeNode(t.Context(), &Ydb_Coordination.DescribeNodeRequest{Path: testNode})
+		if err != nil || got.GetOperation().GetStatus() != Ydb.StatusIds_UNAVAILABLE {
+			t.Fatalf("question %d: got %v, %v", asked, got, err)
+		}
+	}
+}

@@ -1,0 +1,96 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"google.golang.org/grpc/status"
+
+	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Operations"
+
+	"github.com/coordd/coordd/scheme"
+)
+
+// Every unary call is answered within the least of callPatience, its operation_timeout, its cancel_after, and its caller's
+// deadline. This file is these bounds, and what a call is answered that came to the end of one.
+
+const (
+	// callPatience bounds a call.
+	callPatience = 10 * time.Second
+	// answerMargin is how long before its caller's deadline a call is answered at the latest, so that the caller learns the
+	// reason.
+	answerMargin = 200 * time.Millisecond
+)
+
+var (
+	errPatience         = errors.New("not answered within the time that a call may take")
+	errOperationTimeout = errors.New("operation timeout")
+	errCancelAfter      = errors.New("cancelled after the time asked for")
+)
+
+// errNoLeader is the end of a read that nobody could be asked for.
+var errNoLeader = errors.New("there is no leader to ask")
+
+var unavailable = refuse(scheme.Unavailable, "No leader: try again")
+
+func (s *Server) patience() time.Duration {
+	if s.config.callPatience != 0 {
+		return s.config.callPatience
+	}
+	return callPatience
+}
+
+// inTime bounds a call by callPatience and by its caller's deadline.
+func (s *Server) inTime(ctx context.Context) (context.Context, context.CancelFunc) {
+	patience := s.patience()
+	if deadline, bounded := ctx.Deadline(); bounded {
+		patience = min(patience, beforeDeadline(deadline))
+	}
+	return context.WithTimeoutCause(ctx, patience, errPatience)
+}
+
+// asLongAsAsked is inTime for a call that asks to be kept waiting: only a caller without a deadline is not waited for
+// longer than callPatience.
+func (s *Server) asLongAsAsked(ctx context.Context) (context.Context, context.CancelFunc) {
+	deadline, bounded := ctx.Deadline()
+	if !bounded {
+		return s.inTime(ctx)
+	}
+	return context.WithTimeoutCause(ctx, beforeDeadline(deadline), errPatience)
+}
+
+// beforeDeadline is how long from now a call with this deadline may go on.
+func beforeDeadline(deadline time.Time) time.Duration {
+	left := time.Until(deadline)
+	return left - min(answerMargin, left/4)
+}
+
+// withOperationParams bounds ctx by operation_timeout and cancel_after.
+func withOperationParams(ctx context.Context, params *Ydb_Operations.OperationParams) (context.Context, context.CancelFunc) {
+	bounded := func(ctx context.Context, d time.Duration, cause error) (context.Context, context.CancelFunc) {
+		if d <= 0 {
+			return ctx, func() {}
+		}
+		return context.WithTimeoutCause(ctx, d, cause)
+	}
+	ctx, cancelTimeout := bounded(ctx, params.GetOperationTimeout().AsDuration(), errOperationTimeout)
+	ctx, cancelAfter := bounded(ctx, params.GetCancelAfter().AsDuration(), errCancelAfter)
+	return ctx, func() { cancelAfter(); cancelTimeout() }
+}
+
+// unfinished is the answer to a call that nobody answered in time: an outcome, or a gRPC error where its caller ended it.
+func unfinished(ctx context.Context, err error) (scheme.Outcome, error) {
+	switch cause := context.Cause(ctx); {
+	case errors.Is(err, errStopped):
+		return refuse(scheme.Unavailable, errStopped.Error()), nil
+	case errors.Is(err, errNoLeader), errors.Is(cause, errPatience):
+		return unavailable, nil
+	case errors.Is(cause, errOperationTimeout):
+		return refuse(scheme.Timeout, "Operation timeout"), nil
+	case errors.Is(cause, errCancelAfter):
+		return refuse(scheme.Cancelled, "Operation cancelled"), nil
+	default:
+		return scheme.Outcome{}, status.FromContextError(err).Err()
+	}
+}
