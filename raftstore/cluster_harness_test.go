@@ -153,9 +153,20 @@ type testCluster struct {
 	nodes   map[string]*machine // running
 	cfgs    map[string]Config
 	names   []string
+	tls     *PeerTLS // not nil: certificates are looked at, see memEnd.certificate
 }
 
 func newTestCluster(t *testing.T, members int, seed uint64) *testCluster {
+	t.Helper()
+	c := preparedTestCluster(t, members, seed)
+	for _, name := range c.names {
+		c.start(name)
+	}
+	return c
+}
+
+// preparedTestCluster has no server that runs yet.
+func preparedTestCluster(t *testing.T, members int, seed uint64) *testCluster {
 	t.Helper()
 	t.Logf("seed %d", seed)
 	c := &testCluster{
@@ -170,7 +181,6 @@ func newTestCluster(t *testing.T, members int, seed uint64) *testCluster {
 	t.Cleanup(c.stopAll)
 	for _, name := range c.names {
 		c.cfgs[name] = c.config(name)
-		c.start(name)
 	}
 	return c
 }
@@ -186,7 +196,7 @@ func (c *testCluster) config(name string) Config {
 	}
 	cfg.Cluster = Cluster{
 		Name: name, Initial: c.initial, Token: "test", Version: 1,
-		network: c.net.at(name + ":1"), clock: rateClock{time.Now(), rate}, AdvertisePeer: name + ":1",
+		network: c.net.at(name + ":1"), clock: rateClock{time.Now(), rate}, AdvertisePeer: name + ":1", TLS: c.tls,
 	}
 	return cfg
 }

@@ -70,8 +70,8 @@ func TestMembersWithCertificates(t *testing.T) {
 	}
 }
 
-// The certificate of a sender has to name the host that the members know; what a stranger says of itself does not help
-// him to speak for a member.
+// The certificate of a sender has to name the host that the members know. Whom they do not know is refused, whatever he
+// says of himself.
 func TestCertificateOfTheSender(t *testing.T) {
 	own := newPeerTLS(t)
 	c := newGRPCCluster(t, 3, own)
@@ -98,11 +98,11 @@ func TestCertificateOfTheSender(t *testing.T) {
 		"a member with another's":                 {header(nil), elsewhere, false},
 		"a stranger who says that he is a member": {header(moved), elsewhere, false},
 		"a member that moves":                     {header(moved), here, true},
-		"an unknown member":                       {header(stranger), elsewhere, true},
+		"an unknown member":                       {header(stranger), elsewhere, false},
 		"an unknown member with another's":        {header(stranger), here, false},
 		"an address that is none":                 {header(func(h *peerpb.Header) { h.From++; h.Address = "nonsense" }), here, false},
 	} {
-		if err := s.certified(tc.header, tc.certificate); (err == nil) != tc.good {
+		if err := s.judgeHeader(tc.header, tc.certificate); (err == nil) != tc.good {
 			t.Errorf("%s: %v", name, err)
 		}
 		calls := s.mayCall(tc.certificate)
