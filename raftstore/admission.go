@@ -159,20 +159,17 @@ func (a *admission) explain(why string) {
 	a.why = why
 }
 
-// KeptOut says why this member takes part in nothing yet: it has to ask other members first who belongs to the cluster,
-// and too few of those that it knows answer. "" if it takes part. If all of them have been replaced, Cluster.Join with
-// the address of a present one mends it.
-func (s *Store) KeptOut() string {
+// KeptOut tells whether this member takes part in nothing for now: it has to ask other members first who belongs to the
+// cluster. why is known once too few of those whom it knows turn out to answer, for people. If all of them have been
+// replaced, Cluster.Join with the address of a present member mends it.
+func (s *Store) KeptOut() (out bool, why string) {
 	a := s.admission
 	if a == nil || a.open.Load() {
-		return ""
+		return false, ""
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.why == "" {
-		return "it asks who belongs to the cluster"
-	}
-	return a.why
+	return true, a.why
 }
 
 // watchAdmission has a member without a leader ask who belongs to the cluster: it may have missed a removal. From the

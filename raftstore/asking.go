@@ -132,7 +132,7 @@ func (q *asking) stranded(answered int) *confRecord {
 	return found
 }
 
-// why says for people why it has not come to an end.
+// why says for people why it has not come to an end, "" as long as somebody has had no time to answer.
 func (q *asking) why() string {
 	var silent []string
 	for i := range q.asked {
@@ -140,7 +140,9 @@ func (q *asking) why() string {
 		case !q.counts(a):
 		case a.removed:
 			return fmt.Sprintf("%s says that this server was removed", a.name(q.list))
-		case a.conf == nil && a.err != nil:
+		case a.conf == nil && a.failures == 0:
+			return ""
+		case a.conf == nil:
 			silent = append(silent, fmt.Sprintf("%s (%s)", a.name(q.list), cause(a.err)))
 		}
 	}

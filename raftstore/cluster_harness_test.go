@@ -43,6 +43,7 @@ type machine struct {
 	term     uint64 // led, 0 if none
 	leader   uint64
 	restores int
+	reads    map[uint64]bool // answered
 	failure  error
 }
 
@@ -119,7 +120,9 @@ func (m *machine) Leading(term uint64) { m.note(func() { m.term = term }) }
 func (m *machine) Following(term, leader uint64) {
 	m.note(func() { m.term, m.leader = 0, leader })
 }
-func (m *machine) ReadReady(id, index uint64)  {}
+func (m *machine) ReadReady(id, index uint64) {
+	m.note(func() { m.reads[id] = true })
+}
 func (m *machine) CheckpointDone(index uint64) {}
 func (m *machine) Flush(bool)                  {}
 func (m *machine) Failed(err error)            { m.note(func() { m.failure = err }) }
@@ -209,7 +212,7 @@ func (c *testCluster) tryStart(name string) error {
 	if err != nil {
 		return err
 	}
-	m := &machine{h: c.h, name: name, store: s}
+	m := &machine{h: c.h, name: name, store: s, reads: map[uint64]bool{}}
 	if err := m.load(s.CheckpointIndex()); err != nil {
 		return errors.Join(err, s.Stop())
 	}

@@ -78,7 +78,7 @@ const (
 	askPatienceMax          = 8 * time.Second       // for one answer: a busy machine may take longer than helloTimeout
 	askPause                = 200 * time.Millisecond
 	leaderlessTicks         = 2 * electionTicks // without a leader until nobody is heard before members were asked
-	strandedTries           = 12                // without any answer of a known member until a named server is trusted
+	strandedTries           = 10                // without any answer of a known member until a named server is trusted
 	acceptGrace             = 3 * time.Second   // after which a stream that has not ended counts as accepted
 	quietMin                = time.Second       // between two reports of the same; it doubles
 	quietMax                = 5 * time.Minute

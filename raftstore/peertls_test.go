@@ -1,6 +1,7 @@
 package raftstore
 
 import (
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -11,6 +12,8 @@ import (
 	"net"
 	"testing"
 	"time"
+
+	"google.golang.org/grpc"
 
 	"github.com/coordd/coordd/raftstore/peerpb"
 )
@@ -112,3 +115,20 @@ func TestCertificateOfTheSender(t *testing.T) {
 	}
 	c.settle()
 }
+
+// onlyMembers is a receiving end that lets nobody call once err is set.
+type onlyMembers struct {
+	peerServer
+	err error
+}
+
+func (o *onlyMembers) mayCall(*x509.Certificate) error { return o.err }
+
+// silentStream is a stream on which empty messages come.
+type silentStream struct {
+	grpc.ServerStream
+	ctx context.Context
+}
+
+func (s silentStream) Context() context.Context { return s.ctx }
+func (s silentStream) RecvMsg(any) error        { return nil }
