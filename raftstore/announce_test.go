@@ -63,7 +63,7 @@ func TestChangedSenderIsRefused(t *testing.T) {
 	m := c.leader()
 	s, from := m.store, c.nodes[others(c.names, m.name)[0]].store
 	h := from.header(s.Member(), true)
-	if err := s.accept(h); err != nil {
+	if err := s.accept(h, nil); err != nil {
 		t.Fatal(err)
 	}
 	for name, change := range map[string]func(h *peerpb.Header){

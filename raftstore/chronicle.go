@@ -4,7 +4,6 @@ import (
 	"slices"
 
 	"go.etcd.io/raft/v3"
-	"google.golang.org/grpc/status"
 )
 
 // What an operator is told of elections, members and connections: one line for each change, by the names that people gave
@@ -93,34 +92,4 @@ func (l *loop) tellMembers(index uint64, next confRecord) {
 	if before, now := l.conf.version(), next.version(); before != 0 && now > before {
 		log.Info("all servers can read commands of a later version", "version", now, "before", before)
 	}
-}
-
-// reach is what is known of the way to a member.
-type reach int
-
-const (
-	reachUnknown reach = iota
-	reachable
-	unreachable
-)
-
-// tellReach tells when a member can be reached or not any more; nil is that it can. Only the urgent lane tells.
-func (l *lane) tellReach(err error) {
-	now := reachable
-	if err != nil {
-		now = unreachable
-	}
-	if !l.urgent || now == l.reach {
-		return
-	}
-	log, name := l.s.cfg.Logger, l.s.view.Load().conf.nameOf(l.to.id)
-	switch {
-	case now == reachable:
-		log.Info("connected to a server", "server", name, "address", l.to.address)
-	case l.reach == reachable:
-		log.Warn("the connection to a server is lost", "server", name, "address", l.to.address, "err", status.Convert(err).Message())
-	default:
-		log.Info("cannot connect to a server", "server", name, "address", l.to.address, "err", status.Convert(err).Message())
-	}
-	l.reach = now
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"net"
 	"os"
@@ -16,6 +17,8 @@ import (
 
 	"go.etcd.io/raft/v3"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/coordd/coordd/raftstore/peerpb"
 )
@@ -93,26 +96,27 @@ func (c *Cluster) address() string {
 
 // origin is what a data directory is made from.
 type origin struct {
-	id    identity
-	first checkpointMeta
+	id     identity
+	first  checkpointMeta
+	learnt learntText // who may speak to it, as far as first does not say
 }
 
 // findOrigin decides who a member without data is.
-func findOrigin(ctx context.Context, c Cluster, net network) (origin, error) {
+func findOrigin(ctx context.Context, c Cluster, net network, log *slog.Logger) (origin, error) {
 	switch {
 	case len(c.Initial) > 0:
 		return staticOrigin(ctx, c, net)
 	case len(c.Join) > 0:
-		return joinedOrigin(ctx, c, net)
+		return joinedOrigin(ctx, c, net, log)
 	}
 	id := newIdentity()
 	if !c.networked() {
-		return origin{id, firstCheckpoint(id)}, nil
+		return origin{id: id, first: firstCheckpoint(id)}, nil
 	}
 	id.Incarnation = randomID()
 	first := firstCheckpoint(id)
 	first.Conf.Members = []memberRecord{{ID: id.Member, Name: c.Name, Peer: c.address(), Client: c.ClientAddress}}
-	return origin{id, first}, nil
+	return origin{id: id, first: first}, nil
 }
 
 // staticOrigin makes the ids of a first start, the same on every member. The membership is as of entry 1, which no log
@@ -136,30 +140,35 @@ func staticOrigin(ctx context.Context, c Cluster, net network) (origin, error) {
 		if name == c.Name {
 			continue
 		}
-		if err := mayStart(ctx, net, c.Initial[name], id); err != nil {
+		if err := mayStart(ctx, net, c.Initial[name], id, conf); err != nil {
 			return origin{}, fmt.Errorf("first start of %q: %s at %s: %w", c.Name, name, c.Initial[name], err)
 		}
 	}
-	return origin{id, checkpointMeta{
+	return origin{id: id, first: checkpointMeta{
 		Format: checkpointFormat, Cluster: cluster, Member: id.Member,
 		Index: 1, Term: 1, Restored: 1, Conf: conf,
 	}}, nil
 }
 
-// mayStart asks one server whether id may start without data.
-func mayStart(ctx context.Context, net network, address string, id identity) error {
+// mayStart asks one server whether id, one of the given first members, may start without data.
+func mayStart(ctx context.Context, net network, address string, id identity, first confRecord) error {
 	ctx, cancel := context.WithTimeout(ctx, helloTimeout)
 	defer cancel()
 	answer, err := net.hello(ctx, address, &peerpb.HelloRequest{Cluster: id.Cluster, Member: id.Member})
-	if err != nil || answer.GetFresh() && answer.GetCluster() == id.Cluster {
+	switch {
+	case errors.Is(err, ErrRemoved):
+		return err
+	case status.Code(err) == codes.Unauthenticated: // it is no member there, or has a wrong certificate
+		return refuse(ErrOtherCluster, "it does not take this server for a member: %s; the first members are %s here", status.Convert(err).Message(), first.list())
+	case err != nil || answer.GetFresh() && answer.GetCluster() == id.Cluster:
 		return nil // it cannot be reached, or has nothing to lose
-	}
-	if answer.GetCluster() != id.Cluster {
-		return ErrOtherCluster
 	}
 	conf, err := decodeConf(answer.GetMembership())
 	if err != nil {
 		return err
+	}
+	if answer.GetCluster() != id.Cluster {
+		return otherCluster(answer, conf, id.Cluster, first)
 	}
 	m := conf.member(id.Member)
 	switch {
@@ -172,14 +181,19 @@ func mayStart(ctx context.Context, net network, address string, id identity) err
 }
 
 // joinedOrigin waits until the cluster lists this member, by name and address, as one that has never started.
-func joinedOrigin(ctx context.Context, c Cluster, net network) (origin, error) {
+func joinedOrigin(ctx context.Context, c Cluster, net network, log *slog.Logger) (origin, error) {
 	pause := time.NewTicker(joinPause)
 	defer pause.Stop()
+	told := map[string]string{} // by address
 	for {
 		for _, address := range c.Join {
 			o, err := askToJoin(ctx, c, net, address)
 			if err == nil || !errors.Is(err, errNotYet) {
 				return o, err
+			}
+			if why := cause(err); why != told[address] {
+				told[address] = why
+				log.Info("waiting to be added to the cluster", "as", c.Name, "at", c.address(), "asked", address, "why", why)
 			}
 		}
 		select {
@@ -197,7 +211,12 @@ func askToJoin(ctx context.Context, c Cluster, net network, address string) (ori
 	ctx, cancel := context.WithTimeout(ctx, helloTimeout)
 	defer cancel()
 	answer, err := net.hello(ctx, address, &peerpb.HelloRequest{})
-	if err != nil || answer.GetCluster() == 0 {
+	switch {
+	case status.Code(err) == codes.Unauthenticated:
+		return origin{}, refuse(errNotYet, "it does not know a server with this one's certificate yet")
+	case err != nil:
+		return origin{}, refuse(errNotYet, "%s", status.Convert(err).Message())
+	case answer.GetCluster() == 0:
 		return origin{}, errNotYet
 	}
 	conf, err := decodeConf(answer.GetMembership())
@@ -206,7 +225,7 @@ func askToJoin(ctx context.Context, c Cluster, net network, address string) (ori
 	}
 	at := slices.IndexFunc(conf.Members, func(m memberRecord) bool { return m.Name == c.Name && m.Peer == c.address() })
 	if at < 0 {
-		return origin{}, errNotYet
+		return origin{}, refuse(errNotYet, "the members are %s", conf.list())
 	}
 	m := conf.Members[at]
 	switch {
@@ -224,7 +243,8 @@ func askToJoin(ctx context.Context, c Cluster, net network, address string) (ori
 			return origin{}, err
 		}
 	}
-	return origin{identity{Cluster: answer.GetCluster(), Member: m.ID, Incarnation: randomID()}, first}, nil
+	id := identity{Cluster: answer.GetCluster(), Member: m.ID, Incarnation: randomID()}
+	return origin{id, first, learntText{Lineage: answer.GetLineage(), Conf: conf}}, nil
 }
 
 // readable fails if a cluster with these members may use commands that this program cannot read.

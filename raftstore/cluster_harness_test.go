@@ -44,6 +44,7 @@ type machine struct {
 	term     uint64 // led, 0 if none
 	leader   uint64
 	restores int
+	reads    map[uint64]bool // answered
 	failure  error
 }
 
@@ -120,7 +121,9 @@ func (m *machine) Leading(term uint64) { m.note(func() { m.term = term }) }
 func (m *machine) Following(term, leader uint64) {
 	m.note(func() { m.term, m.leader = 0, leader })
 }
-func (m *machine) ReadReady(id, index uint64)  {}
+func (m *machine) ReadReady(id, index uint64) {
+	m.note(func() { m.reads[id] = true })
+}
 func (m *machine) CheckpointDone(index uint64) {}
 func (m *machine) Failed(err error)            { m.note(func() { m.failure = err }) }
 
@@ -161,9 +164,20 @@ type testCluster struct {
 	cfgs    map[string]Config
 	names   []string
 	onFlush func(*machine) // see machine.work
+	tls     *PeerTLS       // not nil: certificates are looked at, see memEnd.certificate
 }
 
 func newTestCluster(t *testing.T, members int, seed uint64) *testCluster {
+	t.Helper()
+	c := preparedTestCluster(t, members, seed)
+	for _, name := range c.names {
+		c.start(name)
+	}
+	return c
+}
+
+// preparedTestCluster has no server that runs yet.
+func preparedTestCluster(t *testing.T, members int, seed uint64) *testCluster {
 	t.Helper()
 	t.Logf("seed %d", seed)
 	c := &testCluster{
@@ -178,7 +192,6 @@ func newTestCluster(t *testing.T, members int, seed uint64) *testCluster {
 	t.Cleanup(c.stopAll)
 	for _, name := range c.names {
 		c.cfgs[name] = c.config(name)
-		c.start(name)
 	}
 	return c
 }
@@ -194,7 +207,7 @@ func (c *testCluster) config(name string) Config {
 	}
 	cfg.Cluster = Cluster{
 		Name: name, Initial: c.initial, Token: "test", Version: 1,
-		network: c.net.at(name + ":1"), clock: rateClock{time.Now(), rate}, AdvertisePeer: name + ":1",
+		network: c.net.at(name + ":1"), clock: rateClock{time.Now(), rate}, AdvertisePeer: name + ":1", TLS: c.tls,
 	}
 	return cfg
 }
@@ -207,7 +220,7 @@ func (c *testCluster) tryStart(name string) error {
 	if err != nil {
 		return err
 	}
-	m := &machine{h: c.h, name: name, store: s, work: c.onFlush}
+	m := &machine{h: c.h, name: name, store: s, reads: map[uint64]bool{}, work: c.onFlush}
 	if err := m.load(s.CheckpointIndex()); err != nil {
 		return errors.Join(err, s.Stop())
 	}

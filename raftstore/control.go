@@ -68,6 +68,7 @@ func (l *loop) tick() {
 		l.stepAside("the disk is slow")
 	}
 	l.listen()
+	l.watchAdmission()
 	if l.ticks%leaseTicks == 0 {
 		l.confirmLease()
 	}
@@ -123,12 +124,9 @@ func (l *loop) receive(m *pb.Message) {
 	if voting && l.ticks < electionTicks {
 		return
 	}
-	if l.ignores(m.GetFrom()) {
-		return
-	}
 	// A leader tells a commit index only up to what this member has confirmed to have.
 	if m.GetType() == pb.MsgHeartbeat && m.GetCommit() > l.durable && l.conf.has(m.GetFrom()) {
-		l.s.inbox.fail(ErrEmptied)
+		l.doubt(m.GetFrom())
 		return
 	}
 	if m.GetType() == pb.MsgTimeoutNow {
@@ -137,13 +135,6 @@ func (l *loop) receive(m *pb.Message) {
 		return
 	}
 	l.step(m)
-}
-
-// ignores tells whether a sender has nothing to say here: it is no member as far as this one knows, which has a leader. If
-// it lags so far that it does not know the members, that leader is none any more, and soon it has none; only a member with
-// a vote finds out by itself.
-func (l *loop) ignores(from uint64) bool {
-	return l.leader != raft.None && l.leader != from && !l.conf.has(from) && slices.Contains(l.conf.Voters, l.s.identity.Member)
 }
 
 // leadershipOffer is a leader's request to take over.
@@ -289,6 +280,7 @@ func (l *loop) setConf(index uint64, conf confRecord) {
 	l.s.tail.setConf(index, conf)
 	if l.s.peers != nil {
 		l.s.peers.update(conf)
+		l.s.admission.follow(conf)
 	}
 	l.confirmLease()
 }

@@ -220,7 +220,7 @@ func TestNewerStreamReplacesAnOlder(t *testing.T) {
 	c.isolate(name, true)
 	older, newer := leader.store.header(s.Member(), true), leader.store.header(s.Member(), true)
 	for _, h := range []*peerpb.Header{older, newer} {
-		if err := s.accept(h); err != nil {
+		if err := s.accept(h, nil); err != nil {
 			t.Fatal(err)
 		}
 	}

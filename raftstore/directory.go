@@ -175,6 +175,11 @@ func prepareDirectory(d *disk, dir string, find func() (origin, error)) error {
 	if err := createState(d, dir, o.first); err != nil {
 		return err
 	}
+	if o.learnt.Conf.Index > 0 {
+		if err := saveLearnt(d, dir, o.id, o.learnt); err != nil {
+			return err
+		}
+	}
 	return d.writeFile(filepath.Join(dir, identityFile), o.id.encode())
 }
 
@@ -187,7 +192,7 @@ func checkHalfMade(dir string) error {
 	}
 	for _, e := range entries {
 		switch e.Name() {
-		case lockFile, identityFile + tmpSuffix, stateFile, stateFile + tmpSuffix, walDir, "lost+found":
+		case lockFile, identityFile + tmpSuffix, stateFile, stateFile + tmpSuffix, admissionFile, admissionFile + tmpSuffix, walDir, "lost+found":
 		default:
 			return fmt.Errorf("%s holds %s but no %s: it is not a data directory and not empty", dir, e.Name(), identityFile)
 		}
@@ -203,7 +208,7 @@ func checkHalfMade(dir string) error {
 }
 
 func clearHalfMade(d *disk, dir string) error {
-	leftovers := []string{stateFile, stateFile + tmpSuffix, identityFile + tmpSuffix}
+	leftovers := []string{stateFile, stateFile + tmpSuffix, identityFile + tmpSuffix, admissionFile, admissionFile + tmpSuffix}
 	wal, err := os.ReadDir(filepath.Join(dir, walDir))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err

@@ -79,7 +79,7 @@ func planForce(dir string) (Survivor, checkpointMeta, error) {
 	s := Survivor{Cluster: img.identity.Cluster, Member: self}
 	s.LastIndex, s.LastTerm = img.newest()
 	meta.Forced, meta.Lineage = s.LastIndex, randomID()
-	meta.Conf = confRecord{Voters: []uint64{self}, Removed: slices.Clone(old.Removed)}
+	meta.Conf = confRecord{Index: s.LastIndex, Voters: []uint64{self}, Removed: slices.Clone(old.Removed)}
 	if m := old.member(self); m != nil {
 		meta.Conf.Members, s.Name = []memberRecord{*m}, m.Name
 	}

@@ -1,8 +1,9 @@
 package raftstore
 
 import (
+	"crypto/x509"
 	"fmt"
-	"slices"
+	"time"
 
 	"go.etcd.io/raft/v3"
 	pb "go.etcd.io/raft/v3/raftpb"
@@ -15,48 +16,68 @@ var _ peerServer = (*Store)(nil)
 
 func idText(id uint64) string { return fmt.Sprintf("%016x", id) }
 
-// answerHello implements peerServer.
-func (s *Store) answerHello(req *peerpb.HelloRequest) (*peerpb.HelloResponse, error) {
+// answerHello implements peerServer. Who asks has to have the certificate of a member; without certificates everybody is
+// told.
+func (s *Store) answerHello(req *peerpb.HelloRequest, certificate *x509.Certificate) (*peerpb.HelloResponse, error) {
+	switch list := s.admission.list.Load(); {
+	case req.GetCluster() == s.identity.Cluster && list.isRemoved(req.GetMember()):
+		return nil, ErrRemoved
+	case s.cfg.Cluster.TLS != nil && !list.certifies(certificate):
+		return nil, errCertificate
+	}
 	v := s.view.Load()
 	a := &peerpb.HelloResponse{
-		Cluster: s.identity.Cluster, Member: s.identity.Member, Leader: v.leader,
+		Cluster: s.identity.Cluster, Member: s.identity.Member, Leader: v.leader, Lineage: s.lineage.Load(),
 		Fresh: v.fresh, Membership: v.conf.encode(), Version: v.conf.version(),
 	}
 	if conf, ok := s.tail.origin(); ok {
-		a.Origin, a.Forced, a.Lineage = conf.encode(), s.forced.Load(), s.lineage.Load()
+		a.Origin, a.Forced = conf.encode(), s.forced.Load()
 	}
 	return a, nil
 }
 
-// accept implements peerServer. A sender that is not a member here is accepted: if this member lags, it may be the
-// leader of a membership this member has yet to hear of. What such a sender says counts for nothing by itself, raft
-// asks a majority. Removed members and members with another data directory are refused.
-func (s *Store) accept(h *peerpb.Header) error {
-	if h.GetFormat() != headerFormat {
-		return fmt.Errorf("the sender speaks version %d, this member version %d", h.GetFormat(), headerFormat)
-	}
-	if h.GetCluster() != s.identity.Cluster || h.GetTo() != s.identity.Member || h.GetFrom() == s.identity.Member {
-		return ErrOtherCluster
-	}
-	conf := s.view.Load().conf
-	if slices.Contains(conf.Removed, h.GetFrom()) {
-		return ErrRemoved
-	}
-	if m := conf.member(h.GetFrom()); m != nil && m.Incarnation != 0 && m.Incarnation != h.GetIncarnation() {
-		return ErrEmptied
-	}
-	if known := h.GetToIncarnation(); known != 0 && known != s.identity.Incarnation {
-		s.inbox.fail(ErrEmptied)
-		return ErrOtherCluster
+// accept implements peerServer. Only members are accepted, see admission; removed ones and those with another data
+// directory are told so.
+func (s *Store) accept(h *peerpb.Header, certificate *x509.Certificate) error {
+	err := s.judgeHeader(h, certificate)
+	if err != nil {
+		s.refused.tell(s.cfg.Logger, time.Now(), s.admission.list.Load().conf.nameOf(h.GetFrom()), h.GetAddress(), err)
+		return err
 	}
 	s.peers.learn(h.GetFrom(), h.GetAddress())
 	s.inbox.put(func(m *mail) { m.headers = append(m.headers, h) })
 	return nil
 }
 
+func (s *Store) judgeHeader(h *peerpb.Header, certificate *x509.Certificate) error {
+	self := s.identity
+	switch {
+	case h.GetFormat() != headerFormat:
+		return fmt.Errorf("the sender speaks version %d, this member version %d", h.GetFormat(), headerFormat)
+	case h.GetCluster() != self.Cluster:
+		return refuse(ErrOtherCluster, "the server that was called belongs to cluster %s, the caller to cluster %s", idText(self.Cluster), idText(h.GetCluster()))
+	case h.GetTo() != self.Member:
+		return refuse(ErrOtherCluster, "the server that was called is member %s of the cluster, the caller looks for member %s", idText(self.Member), idText(h.GetTo()))
+	case h.GetFrom() == self.Member:
+		return refuse(ErrOtherCluster, "the caller says that it is member %s, which is the server that was called", idText(self.Member))
+	}
+	m, err := s.admission.identify(h.GetFrom(), certificate)
+	if err != nil {
+		return err
+	}
+	if m != nil && m.Incarnation != 0 && m.Incarnation != h.GetIncarnation() {
+		return ErrEmptied
+	}
+	if known := h.GetToIncarnation(); known != 0 && known != self.Incarnation {
+		s.admission.begin() // if it is as the caller says, the other members say so too
+		return refuse(ErrOtherCluster, "the caller knows member %s with another data directory than the server that was called has", idText(self.Member))
+	}
+	return nil
+}
+
 // receive implements peerServer.
 func (s *Store) receive(h *peerpb.Header, f *peerpb.Frame) error {
-	if err := s.stillWelcome(h); err != nil {
+	if err := s.admission.stillWelcome(h.GetFrom()); err != nil {
 		return err
 	}
 	if again := f.GetHeader(); again != nil {
@@ -69,13 +90,18 @@ func (s *Store) receive(h *peerpb.Header, f *peerpb.Frame) error {
 		if err := proto.Unmarshal(b, m); err != nil {
 			return fmt.Errorf("message: %w", err)
 		}
+		if forwarded(m, h.GetFrom()) {
+			continue
+		}
 		if err := checkMessage(h, m); err != nil {
 			return err
 		}
 		if m.GetType() == pb.MsgSnap {
 			return fmt.Errorf("a snapshot among messages")
 		}
-		s.inbox.receive(m)
+		if s.admission.open.Load() {
+			s.inbox.receive(m)
+		}
 	}
 	if s.loop.kick() {
 		s.loop.handler.Flush(false)
@@ -83,18 +109,17 @@ func (s *Store) receive(h *peerpb.Header, f *peerpb.Frame) error {
 	return nil
 }
 
-// stillWelcome refuses a sender that was removed after its stream was accepted.
-func (s *Store) stillWelcome(h *peerpb.Header) error {
-	if slices.Contains(s.view.Load().conf.Removed, h.GetFrom()) {
-		return ErrRemoved
-	}
-	return nil
+// forwarded tells whether a message is a read question that raft passes on for another member: one that still takes the
+// sender for the leader. Nobody waits for the answer: that member asks anew when it hears of the leader.
+func forwarded(m *pb.Message, sender uint64) bool {
+	return m.GetType() == pb.MsgReadIndex && m.GetFrom() != sender
 }
 
 // checkMessage refuses what cannot come from the sender of a stream.
 func checkMessage(h *peerpb.Header, m *pb.Message) error {
 	if m.GetFrom() != h.GetFrom() || m.GetTo() != h.GetTo() {
-		return ErrOtherCluster
+		return refuse(ErrOtherCluster, "a message from %s to %s came on the stream from %s to %s",
+			idText(m.GetFrom()), idText(m.GetTo()), idText(h.GetFrom()), idText(h.GetTo()))
 	}
 	switch {
 	case raft.IsLocalMsg(m.GetType()), m.GetType() == pb.MsgProp, m.GetType() == pb.MsgTransferLeader:

@@ -74,6 +74,15 @@ const (
 	probeInterval           = time.Second
 	probePatience           = 2 * time.Second // until a probe counts as not answered
 	helloTimeout            = time.Second
+	askRetryMin             = 20 * time.Millisecond // before a server that did not answer is asked again; it doubles
+	askPatienceMax          = 8 * time.Second       // for one answer: a busy machine may take longer than helloTimeout
+	askPause                = 200 * time.Millisecond
+	leaderlessTicks         = 2 * electionTicks // without a leader until nobody is heard before members were asked
+	strandedTries           = 10                // without any answer of a known member until a named server is trusted
+	acceptGrace             = 3 * time.Second   // after which a stream that has not ended counts as accepted
+	quietMin                = time.Second       // between two reports of the same; it doubles
+	quietMax                = 5 * time.Minute
+	refusedKindsMax         = 64
 	joinPause               = 200 * time.Millisecond
 	holdBackTicks           = 3 * electionTicks // without a leader until a member with a full disk stands for election
 	silenceTicks            = 40                // a member not heard for so long gets a new connection

@@ -252,6 +252,7 @@ func (l *loop) send(m *pb.Message) {
 		l.sendSnapshot(m)
 	case l.hushes(m.GetTo()):
 	case m.GetType() == pb.MsgPreVote && l.holdsBack():
+	case forwarded(m, l.s.identity.Member): // who asked asks again as soon as it hears of the leader
 	default:
 		l.s.peers.send(m)
 	}
@@ -477,7 +478,9 @@ func (l *loop) changeMembers(e *pb.Entry) error {
 	if err != nil {
 		return corrupt(l.s.cfg.Dir, e.GetIndex(), "membership entry: %v", err)
 	}
-	l.setConf(e.GetIndex(), l.conf.after(l.node.ApplyConfChange(change), record))
+	next := l.conf.after(l.node.ApplyConfChange(change), record)
+	next.Index = max(l.conf.Index, e.GetIndex())
+	l.setConf(e.GetIndex(), next)
 	return nil
 }
 

@@ -23,6 +23,8 @@ type memberRecord struct {
 	Client      string `json:"client,omitempty"`
 	Incarnation uint64 `json:"incarnation,omitempty"` // of its data directory; 0 until it was first seen
 	Version     uint64 `json:"version,omitempty"`
+	// Included says that the entry that adds this member is still to come, see confRecord.including.
+	Included bool `json:"included,omitempty"`
 }
 
 func (m memberRecord) encode() []byte {
@@ -104,21 +106,27 @@ func (c confRecord) allows(change *pb.ConfChange, m *memberRecord) bool {
 	id := change.GetNodeId()
 	switch change.GetType() {
 	case pb.ConfChangeAddLearnerNode:
-		return !c.has(id) && !slices.Contains(c.Removed, id) && (m == nil || m.ID == id && !c.taken(m))
+		return !c.added(id) && !slices.Contains(c.Removed, id) && (m == nil || m.ID == id && !c.taken(m))
 	case pb.ConfChangeAddNode:
-		return slices.Contains(c.Learners, id)
+		return slices.Contains(c.Learners, id) && c.added(id)
 	case pb.ConfChangeRemoveNode:
-		return c.has(id) && !(len(c.Voters) == 1 && c.Voters[0] == id)
+		return c.added(id) && !(len(c.Voters) == 1 && c.Voters[0] == id)
 	case pb.ConfChangeUpdateNode:
-		return m != nil && m.ID == id && c.member(id) != nil
+		return m != nil && m.ID == id && c.member(id) != nil && c.added(id)
 	}
 	return false
+}
+
+// added tells whether id is a member by an entry that was applied.
+func (c confRecord) added(id uint64) bool {
+	m := c.member(id)
+	return c.has(id) && (m == nil || !m.Included)
 }
 
 // taken tells whether another member has the name or the address.
 func (c confRecord) taken(m *memberRecord) bool {
 	return slices.ContainsFunc(c.Members, func(o memberRecord) bool {
-		return o.ID != m.ID && (o.Name == m.Name || o.Peer == m.Peer)
+		return o.ID != m.ID && !o.Included && (o.Name == m.Name || o.Peer == m.Peer)
 	})
 }
 
@@ -126,7 +134,7 @@ func (c confRecord) taken(m *memberRecord) bool {
 // changed.
 func (c confRecord) after(state *pb.ConfState, m *memberRecord) confRecord {
 	next := confRecordOf(state)
-	next.Removed = slices.Clone(c.Removed)
+	next.Index, next.Removed = c.Index, slices.Clone(c.Removed)
 	next.Members = slices.Clone(c.Members)
 	if m != nil {
 		if at := slices.IndexFunc(next.Members, func(o memberRecord) bool { return o.ID == m.ID }); at >= 0 {
@@ -146,14 +154,15 @@ func (c confRecord) after(state *pb.ConfState, m *memberRecord) confRecord {
 }
 
 // including returns c with a member that was added later. Raft takes a checkpoint only if the receiver is a member as of
-// it; the entry that adds the receiver follows and is void there, see allows, so the result is the same.
+// it. The entry that adds the receiver follows; until then no entry is judged by this record, see allows, so that the
+// receiver judges as all others do.
 func (c confRecord) including(id uint64, now confRecord) confRecord {
 	m := now.member(id)
 	if c.has(id) || m == nil {
 		return c
 	}
 	c.Learners = append(slices.Clone(c.Learners), id)
-	c.Members = append(slices.Clone(c.Members), memberRecord{ID: id, Name: m.Name, Peer: m.Peer})
+	c.Members = append(slices.Clone(c.Members), memberRecord{ID: id, Name: m.Name, Peer: m.Peer, Included: true})
 	c.sort()
 	return c
 }

@@ -1,6 +1,7 @@
 package raftstore
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	pb "go.etcd.io/raft/v3/raftpb"
 )
 
 // leadWith hands the leadership to a member.
@@ -285,4 +288,49 @@ func TestRefusedChanges(t *testing.T) {
 		return !m.store.Members()[i].Active
 	})
 	check("remove one of the last two", m.store.Remove(ctx, c.nodes["c"].store.Member()), ErrQuorum)
+}
+
+// A new server gets a checkpoint in which it is a member before its time. It judges the entries up to its own as all
+// others do: here its name and address were another's for a while.
+func TestIncludedMemberJudgesAlike(t *testing.T) {
+	base := confRecord{Voters: []uint64{1, 2}, Members: []memberRecord{{ID: 1, Name: "a", Peer: "a:1"}, {ID: 2, Name: "b", Peer: "b:1"}}}
+	const first, second = 77, 88
+	record := func(id uint64) *memberRecord { return &memberRecord{ID: id, Name: "c", Peer: "c:1"} }
+	log := []struct {
+		typ    pb.ConfChangeType
+		id     uint64
+		record *memberRecord
+	}{
+		{pb.ConfChangeAddLearnerNode, first, record(first)},
+		{pb.ConfChangeRemoveNode, first, nil},
+		{pb.ConfChangeAddNode, second, nil},
+		{pb.ConfChangeAddLearnerNode, second, record(second)},
+		{pb.ConfChangeAddLearnerNode, second, record(second)},
+	}
+	run := func(c confRecord) confRecord {
+		for _, e := range log {
+			change := &pb.ConfChange{Type: e.typ.Enum(), NodeId: new(e.id)}
+			state, changed := c.confState(), e.record
+			switch {
+			case !c.allows(change, changed):
+				changed = nil
+			case e.typ == pb.ConfChangeRemoveNode:
+				state.Learners = slices.DeleteFunc(state.Learners, func(id uint64) bool { return id == e.id })
+			case e.typ == pb.ConfChangeAddNode:
+				t.Errorf("%d was given a vote before it was added", e.id)
+			case !slices.Contains(state.Learners, e.id):
+				state.Learners = append(state.Learners, e.id)
+			}
+			c = c.after(state, changed)
+		}
+		return c
+	}
+	others := run(base)
+	newest := run(base.including(second, others))
+	if !bytes.Equal(newest.encode(), others.encode()) {
+		t.Errorf("the new server has %s, the others have %s", newest.encode(), others.encode())
+	}
+	if !slices.Equal(newest.Removed, []uint64{first}) {
+		t.Errorf("the new server lets back in whom the others have removed: %v", newest.Removed)
+	}
 }

@@ -2,9 +2,11 @@ package raftstore
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"io"
 	"math/rand/v2"
+	"net"
 	"sync"
 	"time"
 
@@ -20,6 +22,7 @@ type memNet struct {
 	servers  map[string]peerServer
 	streams  map[*memStream]bool
 	cut      map[[2]string]bool // from, to: nothing gets through
+	mute     map[string]bool    // who gets no streams, only questions and answers
 	loss     float64            // share of frames lost
 	delayMax time.Duration
 }
@@ -27,7 +30,7 @@ type memNet struct {
 func newMemNet(seed uint64) *memNet {
 	return &memNet{
 		rng: rand.New(rand.NewPCG(seed, 1)), servers: map[string]peerServer{},
-		streams: map[*memStream]bool{}, cut: map[[2]string]bool{},
+		streams: map[*memStream]bool{}, cut: map[[2]string]bool{}, mute: map[string]bool{},
 	}
 }
 
@@ -39,6 +42,28 @@ func (n *memNet) setCut(from, to string, cut bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.cut[[2]string{from, to}] = cut
+}
+
+// setMute lets no stream reach an address any more, or again.
+func (n *memNet) setMute(address string, mute bool) {
+	n.mu.Lock()
+	n.mute[address] = mute
+	var ended []*memStream
+	for s := range n.streams {
+		if mute && s.to == address {
+			ended = append(ended, s)
+		}
+	}
+	n.mu.Unlock()
+	for _, s := range ended {
+		s.reset()
+	}
+}
+
+func (n *memNet) isMute(address string) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.mute[address]
 }
 
 func (n *memNet) setFaults(loss float64, delayMax time.Duration) {
@@ -96,15 +121,15 @@ func (e *memEnd) hello(ctx context.Context, address string, req *peerpb.HelloReq
 	if in == nil || lost || back {
 		return nil, errNoRoute
 	}
-	return in.answerHello(req)
+	return in.answerHello(req, e.certificate())
 }
 
 func (e *memEnd) messages(ctx context.Context, address string, header *peerpb.Header) (frameStream, error) {
 	in, lost, _ := e.net.fate(e.address, address)
-	if in == nil || lost {
+	if in == nil || lost || e.net.isMute(address) {
 		return nil, errNoRoute
 	}
-	if err := in.accept(header); err != nil {
+	if err := in.accept(header, e.certificate()); err != nil {
 		return nil, err
 	}
 	s := &memStream{net: e.net, from: e.address, to: address, in: in, header: header,
@@ -145,6 +170,16 @@ func (s *memStream) send(f *peerpb.Frame) error {
 		}
 		return errNoRoute
 	}
+}
+
+func (s *memStream) accepted() <-chan struct{} { return closedChannel }
+
+var closedChannel = func() chan struct{} { c := make(chan struct{}); close(c); return c }()
+
+// certificate is what a server at this end shows: it is made for the host of its address.
+func (e *memEnd) certificate() *x509.Certificate {
+	host, _, _ := net.SplitHostPort(e.address)
+	return &x509.Certificate{DNSNames: []string{host}}
 }
 
 func (s *memStream) ended() <-chan struct{} { return s.done }
@@ -198,10 +233,10 @@ func (s *memStream) run() {
 
 func (e *memEnd) snapshot(ctx context.Context, address string, next func() (*peerpb.Chunk, error)) error {
 	in, lost, _ := e.net.fate(e.address, address)
-	if in == nil || lost {
+	if in == nil || lost || e.net.isMute(address) {
 		return errNoRoute
 	}
-	return in.receiveSnapshot(ctx, func() (*peerpb.Chunk, error) {
+	return in.receiveSnapshot(e.certificate(), func() (*peerpb.Chunk, error) {
 		c, err := next()
 		if errors.Is(err, io.EOF) {
 			return nil, io.EOF

@@ -26,6 +26,8 @@ type network interface {
 // frameStream is one open stream. send blocks while the receiver is behind; it fails once the stream is broken.
 type frameStream interface {
 	send(f *peerpb.Frame) error
+	// accepted is closed when the receiver has said that it takes the sender for a member; some never say so.
+	accepted() <-chan struct{}
 	// ended is closed when the stream is broken; send says why.
 	ended() <-chan struct{}
 	close()
@@ -33,16 +35,15 @@ type frameStream interface {
 
 // peerServer is the receiving end of a network. Its methods may be called from many goroutines.
 type peerServer interface {
-	answerHello(req *peerpb.HelloRequest) (*peerpb.HelloResponse, error)
-	// certified judges whether the certificate of a connection, nil if there is none, belongs to the sender of a header.
-	certified(h *peerpb.Header, certificate *x509.Certificate) error
-	// mayCall judges whether the certificate of a connection belongs to a current member.
+	// Each gets the certificate of the connection, nil if there is none.
+	answerHello(req *peerpb.HelloRequest, certificate *x509.Certificate) (*peerpb.HelloResponse, error)
+	// mayCall judges whether a certificate belongs to a current member.
 	mayCall(certificate *x509.Certificate) error
 	// accept judges the header of a stream.
-	accept(h *peerpb.Header) error
+	accept(h *peerpb.Header, certificate *x509.Certificate) error
 	receive(h *peerpb.Header, f *peerpb.Frame) error
 	// receiveSnapshot takes chunks until next returns io.EOF.
-	receiveSnapshot(ctx context.Context, next func() (*peerpb.Chunk, error)) error
+	receiveSnapshot(certificate *x509.Certificate, next func() (*peerpb.Chunk, error)) error
 	// lost says that an accepted stream of messages has ended.
 	lost(h *peerpb.Header)
 }

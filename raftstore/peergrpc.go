@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
 	"github.com/coordd/coordd/raftstore/peerpb"
@@ -27,6 +28,8 @@ const (
 	helloMethod    = "/" + peerService + "/Hello"
 	messagesMethod = "/" + peerService + "/Messages"
 	snapshotMethod = "/" + peerService + "/Snapshot"
+
+	acceptedKey = "coordd-accepted" // in the header that answers a stream of messages
 )
 
 // grpcNetwork is the network of a running server.
@@ -162,20 +165,21 @@ func (n *grpcNetwork) messages(ctx context.Context, address string, header *peer
 		conn.Close()
 		return nil, fromStatus(err)
 	}
-	f := &grpcFrames{conn: conn, s: s, over: make(chan struct{}), probed: make(chan struct{})}
+	f := &grpcFrames{conn: conn, s: s, welcome: make(chan struct{}), over: make(chan struct{}), probed: make(chan struct{})}
 	go f.await()
 	go f.probe(header.GetUrgent())
 	return f, nil
 }
 
 type grpcFrames struct {
-	conn   *grpc.ClientConn
-	s      grpc.ClientStream
-	over   chan struct{}
-	why    error         // set before over is closed
-	probed chan struct{} // closed when there are no more probes
-	sent   atomic.Uint64 // frames
-	dead   atomic.Bool   // a probe was not answered
+	conn    *grpc.ClientConn
+	s       grpc.ClientStream
+	welcome chan struct{} // closed when the header was accepted
+	over    chan struct{}
+	why     error         // set before over is closed
+	probed  chan struct{} // closed when there are no more probes
+	sent    atomic.Uint64 // frames
+	dead    atomic.Bool   // a probe was not answered
 }
 
 // probe asks the other side from time to time who it is, on the same connection, and gives the connection up if nothing
@@ -213,6 +217,9 @@ func (f *grpcFrames) probe(urgent bool) {
 // await finds out that the stream has ended; gRPC tells only who receives.
 func (f *grpcFrames) await() {
 	defer close(f.over)
+	if header, err := f.s.Header(); err == nil && len(header.Get(acceptedKey)) > 0 {
+		close(f.welcome)
+	}
 	if f.why = fromStatus(f.s.RecvMsg(&peerpb.Received{})); f.why == nil {
 		f.why = errStreamEnded
 	}
@@ -234,6 +241,8 @@ func (f *grpcFrames) send(frame *peerpb.Frame) error {
 }
 
 func (f *grpcFrames) ended() <-chan struct{} { return f.over }
+
+func (f *grpcFrames) accepted() <-chan struct{} { return f.welcome }
 
 func (f *grpcFrames) close() {
 	f.conn.Close()
@@ -298,8 +307,8 @@ var refusals = map[codes.Code]error{
 }
 
 func fromStatus(err error) error {
-	if refusal, ok := refusals[status.Code(err)]; ok {
-		return refusal
+	if kind, ok := refusals[status.Code(err)]; ok {
+		return refuse(kind, "%s", status.Convert(err).Message())
 	}
 	return err
 }
@@ -307,7 +316,7 @@ func fromStatus(err error) error {
 func toStatus(err error) error {
 	for code, refusal := range refusals {
 		if errors.Is(err, refusal) {
-			return status.Error(code, refusal.Error())
+			return status.Error(code, err.Error())
 		}
 	}
 	return err
@@ -317,12 +326,13 @@ func toStatus(err error) error {
 var peerServiceDesc = grpc.ServiceDesc{
 	ServiceName: peerService,
 	HandlerType: (*peerServer)(nil),
-	Methods: []grpc.MethodDesc{{MethodName: "Hello", Handler: func(srv any, _ context.Context, dec func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
+	Methods: []grpc.MethodDesc{{MethodName: "Hello", Handler: func(srv any, ctx context.Context, dec func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
 		req := &peerpb.HelloRequest{}
 		if err := dec(req); err != nil {
 			return nil, err
 		}
-		return srv.(peerServer).answerHello(req)
+		answer, err := srv.(peerServer).answerHello(req, certificateOf(ctx))
+		return answer, toStatus(err)
 	}}},
 	Streams: []grpc.StreamDesc{
 		{StreamName: "Messages", ClientStreams: true, Handler: serveMessages},
@@ -337,13 +347,13 @@ func serveMessages(srv any, s grpc.ServerStream) error {
 		return err
 	}
 	h := f.GetHeader()
-	if err := in.certified(h, certificateOf(s.Context())); err != nil {
-		return err
-	}
-	if err := in.accept(h); err != nil {
+	if err := in.accept(h, certificateOf(s.Context())); err != nil {
 		return toStatus(err)
 	}
 	defer in.lost(h)
+	if err := s.SendHeader(metadata.Pairs(acceptedKey, "1")); err != nil {
+		return err
+	}
 	for {
 		f := &peerpb.Frame{}
 		if err := s.RecvMsg(f); err != nil {
@@ -356,7 +366,7 @@ func serveMessages(srv any, s grpc.ServerStream) error {
 }
 
 func serveSnapshot(srv any, s grpc.ServerStream) error {
-	err := srv.(peerServer).receiveSnapshot(s.Context(), func() (*peerpb.Chunk, error) {
+	err := srv.(peerServer).receiveSnapshot(certificateOf(s.Context()), func() (*peerpb.Chunk, error) {
 		c := &peerpb.Chunk{}
 		return c, s.RecvMsg(c)
 	})

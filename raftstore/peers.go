@@ -327,7 +327,7 @@ func (l *lane) run(ctx context.Context) {
 	pause := reconnectPauseMin
 	for l.awaitOpen(ctx) {
 		begun := time.Now()
-		sent, err := l.connected(ctx)
+		accepted, err := l.connected(ctx)
 		if ctx.Err() != nil {
 			return
 		}
@@ -335,7 +335,7 @@ func (l *lane) run(ctx context.Context) {
 			continue
 		}
 		l.failed(err)
-		if sent || time.Since(begun) > reconnectPauseMax {
+		if accepted || time.Since(begun) > acceptGrace {
 			pause = reconnectPauseMin
 		}
 		select {
@@ -349,7 +349,7 @@ func (l *lane) run(ctx context.Context) {
 }
 
 // connected opens a stream and sends on it until it breaks.
-func (l *lane) connected(ctx context.Context) (sent bool, err error) {
+func (l *lane) connected(ctx context.Context) (accepted bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	l.mu.Lock()
@@ -362,7 +362,16 @@ func (l *lane) connected(ctx context.Context) (sent bool, err error) {
 		return false, err
 	}
 	defer out.close()
-	l.tellReach(nil)
+	defer func() {
+		select {
+		case <-out.accepted():
+			accepted = true
+		default:
+		}
+	}()
+	grace := time.NewTimer(acceptGrace)
+	defer grace.Stop()
+	welcome := out.accepted()
 	for {
 		for batch, retell := l.take(); len(batch) > 0 || retell; batch, retell = l.take() {
 			f := &peerpb.Frame{Messages: make([][]byte, 0, len(batch))}
@@ -372,33 +381,37 @@ func (l *lane) connected(ctx context.Context) (sent bool, err error) {
 			for _, m := range batch {
 				b, err := proto.Marshal(m)
 				if err != nil {
-					return sent, err
+					return false, err
 				}
 				f.Messages = append(f.Messages, b)
 			}
 			if err := out.send(f); err != nil {
-				return sent, err
+				return false, err
 			}
-			sent = true
 		}
 		select {
 		case <-ctx.Done():
-			return sent, ctx.Err()
+			return false, ctx.Err()
 		case <-out.ended():
 			if err = out.send(&peerpb.Frame{}); err == nil { // it says why
 				err = errStreamEnded
 			}
-			return sent, err
+			return false, err
+		case <-welcome:
+			welcome = nil
+			l.tellReach(nil)
+		case <-grace.C:
+			l.tellReach(nil)
 		case <-l.bell:
 		}
 	}
 }
 
-// failed tells raft that messages were lost. A refusal that is for ever ends the store.
+// failed tells raft that messages were lost. A refusal that is for ever has other members asked: only what a majority
+// says ends the store.
 func (l *lane) failed(err error) {
 	if errors.Is(err, ErrRemoved) || errors.Is(err, ErrEmptied) {
-		l.s.inbox.fail(err)
-		return
+		l.s.admission.begin()
 	}
 	l.tellReach(err)
 	l.unreachable()

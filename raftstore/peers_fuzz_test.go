@@ -25,6 +25,8 @@ func fuzzedStore(f *testing.F) *Store {
 		network: newMemNet(1).at("b:1"), AdvertisePeer: "b:1"}
 	s := open(f, cfg)
 	s.view.Store(&memberView{conf: s.tail.lastConf(), fresh: true})
+	s.admission = newAdmission(s, s.tail.lastConf(), confRecord{})
+	s.admission.conclude()
 	s.peers, s.loop = newPeers(s), &loop{s: s} // nobody may take a turn
 	f.Cleanup(func() {
 		s.peers.close()
@@ -70,7 +72,7 @@ func FuzzPeerMessages(f *testing.F) {
 	f.Fuzz(func(t *testing.T, header, frame []byte) {
 		defer func() { s.inbox.mail = mail{} }()
 		given, said := &peerpb.Header{}, &peerpb.Frame{}
-		if proto.Unmarshal(header, given) == nil && s.accept(given) == nil {
+		if proto.Unmarshal(header, given) == nil && s.accept(given, nil) == nil {
 			if given.GetCluster() != s.identity.Cluster || given.GetTo() != s.identity.Member || given.GetFrom() == s.identity.Member {
 				t.Fatalf("accepted a stream with %v", given)
 			}
@@ -142,7 +144,7 @@ func FuzzPeerSnapshot(f *testing.F) {
 			record, _ = json.Marshal(meta)
 		}
 		stream := []*peerpb.Chunk{{Header: h, Message: message}, {Rows: chunk.GetRows()}, {Checkpoint: sealed(record)}}
-		err := s.receiveSnapshot(t.Context(), func() (*peerpb.Chunk, error) {
+		err := s.receiveSnapshot(nil, func() (*peerpb.Chunk, error) {
 			if len(stream) == 0 {
 				return nil, io.EOF
 			}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"fmt"
 	"net"
 	"slices"
 
@@ -13,8 +12,6 @@ import (
 	"google.golang.org/grpc/credentials"
 	grpcpeer "google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
-
-	"github.com/coordd/coordd/raftstore/peerpb"
 )
 
 // PeerTLS has both sides of a connection between members. Both should ask for and check a certificate. On top of what
@@ -64,22 +61,6 @@ func certificateOf(ctx context.Context) *x509.Certificate {
 	return info.State.PeerCertificates[0]
 }
 
-// certified implements peerServer. A member that is known here has to be at the host that is known; any other one at the
-// host from which it says that it comes.
-func (s *Store) certified(h *peerpb.Header, certificate *x509.Certificate) error {
-	if s.cfg.Cluster.TLS == nil {
-		return nil
-	}
-	address := h.GetAddress()
-	if m := s.view.Load().conf.member(h.GetFrom()); m != nil {
-		address = m.Peer
-	}
-	if certificate == nil || !madeFor(certificate, address) {
-		return fmt.Errorf("%w: it is not made for the host of %s", errCertificate, address)
-	}
-	return nil
-}
-
 // madeFor tells whether a certificate names the host of an address.
 func madeFor(certificate *x509.Certificate, address string) bool {
 	host, _, err := net.SplitHostPort(address)
@@ -88,12 +69,13 @@ func madeFor(certificate *x509.Certificate, address string) bool {
 
 // mayCall implements peerServer.
 func (s *Store) mayCall(certificate *x509.Certificate) error {
-	if s.cfg.Cluster.TLS == nil {
+	switch {
+	case s.cfg.Cluster.TLS == nil:
 		return nil
-	}
-	isMember := func(m memberRecord) bool { return madeFor(certificate, m.Peer) }
-	if certificate == nil || !slices.ContainsFunc(s.view.Load().conf.Members, isMember) {
+	case !s.admission.list.Load().certifies(certificate):
 		return errCertificate
+	case !s.admission.open.Load():
+		return errNotAsked
 	}
 	return nil
 }
@@ -123,8 +105,22 @@ func (g guardedServices) RegisterService(service *grpc.ServiceDesc, implementati
 			if err := g.in.mayCall(certificateOf(stream.Context())); err != nil {
 				return err
 			}
-			return handler(srv, stream)
+			return handler(srv, guardedStream{stream, g.in})
 		}
 	}
 	g.server.RegisterService(&guarded, implementation)
+}
+
+// guardedStream ends when its caller ceases to be a member.
+type guardedStream struct {
+	grpc.ServerStream
+	in peerServer
+}
+
+// RecvMsg implements grpc.ServerStream.
+func (g guardedStream) RecvMsg(m any) error {
+	if err := g.ServerStream.RecvMsg(m); err != nil {
+		return err
+	}
+	return g.in.mayCall(certificateOf(g.Context()))
 }

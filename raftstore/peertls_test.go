@@ -1,6 +1,7 @@
 package raftstore
 
 import (
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -11,6 +12,8 @@ import (
 	"net"
 	"testing"
 	"time"
+
+	"google.golang.org/grpc"
 
 	"github.com/coordd/coordd/raftstore/peerpb"
 )
@@ -70,8 +73,8 @@ func TestMembersWithCertificates(t *testing.T) {
 	}
 }
 
-// The certificate of a sender has to name the host that the members know; what a stranger says of itself does not help
-// him to speak for a member.
+// The certificate of a sender has to name the host that the members know. Whom they do not know is refused, whatever he
+// says of himself.
 func TestCertificateOfTheSender(t *testing.T) {
 	own := newPeerTLS(t)
 	c := newGRPCCluster(t, 3, own)
@@ -98,11 +101,11 @@ func TestCertificateOfTheSender(t *testing.T) {
 		"a member with another's":                 {header(nil), elsewhere, false},
 		"a stranger who says that he is a member": {header(moved), elsewhere, false},
 		"a member that moves":                     {header(moved), here, true},
-		"an unknown member":                       {header(stranger), elsewhere, true},
+		"an unknown member":                       {header(stranger), elsewhere, false},
 		"an unknown member with another's":        {header(stranger), here, false},
 		"an address that is none":                 {header(func(h *peerpb.Header) { h.From++; h.Address = "nonsense" }), here, false},
 	} {
-		if err := s.certified(tc.header, tc.certificate); (err == nil) != tc.good {
+		if err := s.judgeHeader(tc.header, tc.certificate); (err == nil) != tc.good {
 			t.Errorf("%s: %v", name, err)
 		}
 		calls := s.mayCall(tc.certificate)
@@ -112,3 +115,20 @@ func TestCertificateOfTheSender(t *testing.T) {
 	}
 	c.settle()
 }
+
+// onlyMembers is a receiving end that lets nobody call once err is set.
+type onlyMembers struct {
+	peerServer
+	err error
+}
+
+func (o *onlyMembers) mayCall(*x509.Certificate) error { return o.err }
+
+// silentStream is a stream on which empty messages come.
+type silentStream struct {
+	grpc.ServerStream
+	ctx context.Context
+}
+
+func (s silentStream) Context() context.Context { return s.ctx }
+func (s silentStream) RecvMsg(any) error        { return nil }

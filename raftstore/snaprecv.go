@@ -1,7 +1,7 @@
 package raftstore
 
 import (
-	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -38,16 +38,17 @@ var errReceiving = errors.New("another checkpoint is being received")
 
 // receiveSnapshot implements peerServer. One at a time; the file is complete, checked and durable before raft hears of
 // it.
-func (s *Store) receiveSnapshot(ctx context.Context, next func() (*peerpb.Chunk, error)) error {
+func (s *Store) receiveSnapshot(certificate *x509.Certificate, next func() (*peerpb.Chunk, error)) error {
 	first, err := next()
 	if err != nil {
 		return err
 	}
-	if err := s.certified(first.GetHeader(), certificateOf(ctx)); err != nil {
+	from := first.GetHeader().GetFrom()
+	if err := s.accept(first.GetHeader(), certificate); err != nil {
 		return err
 	}
-	if err := s.accept(first.GetHeader()); err != nil {
-		return err
+	if !s.admission.open.Load() {
+		return errNotAsked
 	}
 	m := &pb.Message{}
 	if err := proto.Unmarshal(first.GetMessage(), m); err != nil {
@@ -72,7 +73,9 @@ func (s *Store) receiveSnapshot(ctx context.Context, next func() (*peerpb.Chunk,
 	s.inbox.put(func(waiting *mail) {
 		waiting.tasks = append(waiting.tasks, func(l *loop) {
 			l.offered = file
-			l.receive(m)
+			if s.admission.open.Load() && s.admission.stillWelcome(from) == nil {
+				l.receive(m)
+			}
 		})
 	})
 	return nil

@@ -58,6 +58,7 @@ type confRecord struct {
 	LearnersNext   []uint64 `json:"learners_next,omitempty"`
 	AutoLeave      bool     `json:"auto_leave,omitempty"`
 
+	Index   uint64         `json:"index,omitempty"`   // of the last membership entry, or a later one as of which it holds
 	Members []memberRecord `json:"members,omitempty"` // ascending by id
 	Removed []uint64       `json:"removed,omitempty"` // ids that may never come back
 }
@@ -104,6 +105,9 @@ func decodeCheckpointMeta(path string, stored []byte) (checkpointMeta, error) {
 	}
 	if m.Format > checkpointFormat {
 		return m, &FormatError{File: path, Found: m.Format, Known: checkpointFormat}
+	}
+	if m.Conf.Index == 0 { // written by a program that did not note it
+		m.Conf.Index = m.Index
 	}
 	return m, nil
 }

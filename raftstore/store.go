@@ -168,8 +168,13 @@ type Store struct {
 	done       chan struct{}
 
 	disk      *disk
-	network   network // nil if there can be no other members
-	peers     *peers  // the same
+	network   network    // nil if there can be no other members
+	peers     *peers     // the same
+	admission *admission // the same
+	asker     sync.WaitGroup
+	endAsking context.CancelFunc
+	refused   refused
+	learnt    confRecord // the admission list of an earlier run
 	unlisten  func()
 	view      atomic.Pointer[memberView]
 	lease     lease
@@ -236,7 +241,7 @@ func (s *Store) openDisk(ctx context.Context) error {
 	if s.lock, err = lockDirectory(dir); err != nil {
 		return err
 	}
-	err = prepareDirectory(d, dir, func() (origin, error) { return findOrigin(ctx, s.cfg.Cluster, s.network) })
+	err = prepareDirectory(d, dir, func() (origin, error) { return findOrigin(ctx, s.cfg.Cluster, s.network, s.cfg.Logger) })
 	if err != nil {
 		return err
 	}
@@ -278,7 +283,7 @@ func (s *Store) openDisk(ctx context.Context) error {
 	}
 	first, runs := img.visible()
 	s.tail = newTail(s.device, s.cfg.TailBytes, img.state.meta, img.meta.hard, first, runs, img.entries)
-	return nil
+	return s.loadLearnt()
 }
 
 // closeFiles closes what is open, the lock last.
@@ -328,6 +333,9 @@ func (s *Store) Start(h Handler) error {
 	s.node = node
 	s.view.Store(&memberView{conf: s.tail.lastConf(), fresh: s.tail.fresh()})
 	if s.network != nil {
+		s.warnOfCertificates()
+		s.admission = newAdmission(s, s.tail.lastConf(), s.learnt)
+		s.admission.begin()
 		s.peers = newPeers(s)
 		s.tail.snapshot = s.snapshotFor
 	}
@@ -342,6 +350,9 @@ func (s *Store) Start(h Handler) error {
 			s.peers.close()
 			return err
 		}
+		ctx, cancel := context.WithCancel(context.Background())
+		s.endAsking = cancel
+		s.asker.Go(func() { s.admission.run(ctx) })
 	}
 	s.started = true
 	go s.appender.run()
@@ -458,6 +469,8 @@ func (s *Store) leaveNetwork() {
 		return
 	}
 	s.unlisten()
+	s.endAsking()
+	s.asker.Wait()
 	s.peers.close()
 	s.network.close()
 	s.pins.releaseAll()

@@ -33,6 +33,7 @@ const (
 	issueFailed     issueKind = "FAILED"
 	issueNoMember   issueKind = "NOT_A_MEMBER"
 	issueNoLeader   issueKind = "NO_LEADER"
+	issueKeptOut    issueKind = "KEPT_OUT"
 	issueCatchingUp issueKind = "CATCHING_UP"
 	issueDisk       issueKind = "DISK_SPACE"
 	issueSilent     issueKind = "SILENT_SERVER"
@@ -71,6 +72,10 @@ func (s *Server) issues() []issue {
 	}
 	if s.leaving.Load() {
 		add(issueStopping, fatal, self, "stopping")
+	}
+	if out, why := s.store.KeptOut(); out && why != "" {
+		add(issueKeptOut, fatal, self, "no leader: %s; if all of them were replaced, start this server with --join HOST:PORT of a present "+
+			"member, in the place of --initial-cluster", why)
 	}
 	entries, known := s.lag()
 	switch {

@@ -122,8 +122,11 @@ func coded(err error) error {
 		return nil
 	case errors.Is(err, raftstore.ErrRemoved):
 		return withCode(exitRemoved, fmt.Errorf("%w; it can be added again as a new one, with an empty data directory", err))
-	case errors.Is(err, raftstore.ErrEmptied), errors.Is(err, raftstore.ErrOtherCluster):
-		return withCode(exitConfig, err)
+	case errors.Is(err, raftstore.ErrEmptied):
+		return withCode(exitConfig, fmt.Errorf("%w: its data is gone, so remove it (`coordd cluster remove NAME`), add it again "+
+			"(`coordd cluster add NAME HOST:PORT`) and start it with an empty data directory and --join", err))
+	case errors.Is(err, raftstore.ErrOtherCluster):
+		return withCode(exitConfig, fmt.Errorf("%w (see --initial-cluster and --cluster-token, the same on each server, and --peer-cert)", err))
 	case errors.Is(err, raftstore.ErrLocked), errors.As(err, &format), errors.As(err, &version), errors.As(err, &setting): // another directory or program is wanted
 		return withCode(exitConfig, err)
 	case errors.As(err, &corruption):

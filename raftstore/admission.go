@@ -1,0 +1,300 @@
+package raftstore
+
+import (
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"go.etcd.io/raft/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// admissionFile keeps an admission list that was learnt from others, for a restart before the log has come so far.
+const (
+	admissionFile   = "admission.json"
+	admissionFormat = 1
+)
+
+// admissionList says who may speak to this member: the members as of one membership entry, and those who were ever
+// removed. It is never used to count votes: that is for raft's own membership, which may be older.
+type admissionList struct {
+	conf    confRecord
+	removed []uint64 // of every list that was known here
+}
+
+func (a *admissionList) isRemoved(id uint64) bool { return slices.Contains(a.removed, id) }
+
+func (a *admissionList) admits(id uint64) bool { return a.conf.has(id) && !a.isRemoved(id) }
+
+// certifies tells whether a certificate is that of the host of a member.
+func (a *admissionList) certifies(certificate *x509.Certificate) bool {
+	return certificate != nil && slices.ContainsFunc(a.conf.Members, func(m memberRecord) bool {
+		return a.admits(m.ID) && madeFor(certificate, m.Peer)
+	})
+}
+
+// admission decides who may speak to this member. Of the membership that it has from its own log and the one that it has
+// learnt from other members by asking, the one with the higher index counts.
+type admission struct {
+	s    *Store
+	list atomic.Pointer[admissionList]
+	open atomic.Bool   // it has asked: what members say reaches raft
+	bell chan struct{} // capacity 1: somebody wants it to ask
+	// concluded counts how often it has asked to an end.
+	concluded atomic.Uint64
+
+	mu     sync.Mutex
+	own    confRecord
+	learnt confRecord
+	asking bool
+	why    string // it is not open
+
+	// Of the raft goroutine:
+	ledAt     int    // the last tick with a leader that was heard
+	doubted   uint64 // the sender whom doubt is about, 0: nobody
+	doubtedAt uint64 // concluded at that time
+}
+
+func newAdmission(s *Store, own, learnt confRecord) *admission {
+	a := &admission{s: s, bell: make(chan struct{}, 1), own: own, learnt: learnt}
+	a.choose()
+	return a
+}
+
+// choose makes the list that counts. The caller holds the lock, or nobody else knows a yet.
+func (a *admission) choose() {
+	list := &admissionList{conf: a.own, removed: slices.Clone(a.own.Removed)}
+	if a.learnt.Index > a.own.Index {
+		list.conf = a.learnt
+	}
+	for _, id := range a.learnt.Removed {
+		if !list.isRemoved(id) {
+			list.removed = append(list.removed, id)
+		}
+	}
+	a.list.Store(list)
+}
+
+// follow takes over the membership of this member's own log.
+func (a *admission) follow(conf confRecord) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.own = conf
+	a.choose()
+}
+
+// learn takes over a list of other members. If it changes who may speak it is made durable first: a member that has
+// learnt of a removal must not forget it before its log tells.
+func (a *admission) learn(conf confRecord) error {
+	if conf.admitsOthersThan(a.list.Load().conf) {
+		if err := saveLearnt(a.s.disk, a.s.cfg.Dir, a.s.identity, learntText{Lineage: a.s.lineage.Load(), Conf: conf}); err != nil {
+			return a.s.disk.note(err)
+		}
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.learnt = conf
+	a.choose()
+	return nil
+}
+
+// admitsOthersThan tells whether c lets in others than before, or from elsewhere.
+func (c confRecord) admitsOthersThan(before confRecord) bool {
+	who := func(c confRecord) (who []string) {
+		for _, id := range slices.Concat(c.Voters, c.Learners) {
+			text := idText(id)
+			if m := c.member(id); m != nil {
+				text += " " + m.Peer
+			}
+			who = append(who, text)
+		}
+		for _, id := range c.Removed {
+			who = append(who, "-"+idText(id))
+		}
+		slices.Sort(who)
+		return who
+	}
+	return !slices.Equal(who(c), who(before))
+}
+
+// begin has it ask, if it is not about to.
+func (a *admission) begin() {
+	a.mu.Lock()
+	a.asking = true
+	a.mu.Unlock()
+	select {
+	case a.bell <- struct{}{}:
+	default:
+	}
+}
+
+// shutUnlessAnswered keeps raft from hearing anybody until the asking under way has come to an end.
+func (a *admission) shutUnlessAnswered() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.asking {
+		a.open.Store(false)
+	}
+}
+
+// conclude lets raft hear members.
+func (a *admission) conclude() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.asking, a.why = false, ""
+	a.open.Store(true)
+	a.concluded.Add(1)
+}
+
+func (a *admission) explain(why string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.why = why
+}
+
+// KeptOut tells whether this member takes part in nothing for now: it has to ask other members first who belongs to the
+// cluster. why is known once too few of those whom it knows turn out to answer, for people. If all of them have been
+// replaced, Cluster.Join with the address of a present member mends it.
+func (s *Store) KeptOut() (out bool, why string) {
+	a := s.admission
+	if a == nil || a.open.Load() {
+		return false, ""
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return true, a.why
+}
+
+// watchAdmission has a member without a leader ask who belongs to the cluster: it may have missed a removal. From the
+// moment at which it has been without one for long it hears nobody until it has been answered. Asking begins earlier, so
+// that where members answer nothing is lost.
+func (l *loop) watchAdmission() {
+	a := l.s.admission
+	if a == nil {
+		return
+	}
+	heard, ok := l.heard[l.leader]
+	if l.leading || l.leader != raft.None && ok && l.ticks-heard <= electionTicks {
+		a.ledAt = l.ticks
+		return
+	}
+	switch silent := l.ticks - a.ledAt; {
+	case silent%leaderlessTicks == leaderlessTicks/2:
+		a.begin()
+	case silent == leaderlessTicks:
+		a.shutUnlessAnswered()
+	}
+}
+
+// doubt deals with a leader that counts on more than this member has: either this member's directory was emptied, or the
+// sender was removed and lies. So members are asked first; if the sender is one nevertheless, this member ends.
+func (l *loop) doubt(from uint64) {
+	a := l.s.admission
+	if a.doubted != from {
+		a.doubted, a.doubtedAt = from, a.concluded.Load()
+	}
+	if a.concluded.Load() > a.doubtedAt {
+		l.s.inbox.fail(ErrEmptied)
+		return
+	}
+	a.begin()
+}
+
+var errUnknownHere = status.Error(codes.Unavailable, "the server that was called does not know the caller as a member yet, and asks others")
+
+var errNotAsked = status.Error(codes.Unavailable, "the server that was called has yet to ask who is a member")
+
+// identify finds the member that a header names: it has to be one by the list, and by its certificate.
+func (a *admission) identify(id uint64, certificate *x509.Certificate) (*memberRecord, error) {
+	list := a.list.Load()
+	if !list.admits(id) {
+		a.begin()
+		if list.isRemoved(id) {
+			return nil, ErrRemoved
+		}
+		return nil, errUnknownHere
+	}
+	m := list.conf.member(id)
+	if a.s.cfg.Cluster.TLS == nil {
+		return m, nil
+	}
+	if m == nil { // nothing is known but the id: the record follows with another entry
+		a.begin()
+		return nil, errUnknownHere
+	}
+	if certificate == nil || !madeFor(certificate, m.Peer) {
+		return nil, fmt.Errorf("%w: it is not made for the host of %s, where %s is", errCertificate, m.Peer, list.conf.nameOf(id))
+	}
+	return m, nil
+}
+
+// stillWelcome refuses a sender that has ceased to be a member after its stream was accepted.
+func (a *admission) stillWelcome(id uint64) error {
+	switch list := a.list.Load(); {
+	case list.admits(id):
+		return nil
+	case list.isRemoved(id):
+		return ErrRemoved
+	}
+	return errUnknownHere
+}
+
+// learntText is the content of admissionFile.
+type learntText struct {
+	Format  int        `json:"format"`
+	Cluster uint64     `json:"cluster"`
+	Member  uint64     `json:"member"`
+	Lineage uint64     `json:"lineage,omitempty"` // of the cluster where it was learnt
+	Conf    confRecord `json:"conf"`
+}
+
+func saveLearnt(d *disk, dir string, id identity, t learntText) error {
+	t.Format, t.Cluster, t.Member = admissionFormat, id.Cluster, id.Member
+	b, err := json.Marshal(t)
+	if err != nil {
+		panic(err) // numbers and texts
+	}
+	return d.writeFile(filepath.Join(dir, admissionFile), sealed(b))
+}
+
+// loadLearnt takes up the list that an earlier run has learnt, unless the cluster has gone on without those who told it.
+func (s *Store) loadLearnt() error {
+	t, err := readLearnt(s.cfg.Dir, s.identity)
+	if err == nil && (t.Lineage == s.lineage.Load() || s.tail.fresh()) {
+		s.learnt = t.Conf
+	}
+	return err
+}
+
+// readLearnt reads what was learnt; the zero record if there is nothing.
+func readLearnt(dir string, id identity) (learntText, error) {
+	path := filepath.Join(dir, admissionFile)
+	var t learntText
+	stored, err := os.ReadFile(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return t, nil
+	}
+	if err != nil {
+		return t, err
+	}
+	b, err := unseal(stored)
+	if err == nil {
+		err = json.Unmarshal(b, &t)
+	}
+	switch {
+	case err != nil:
+		return t, corrupt(path, 0, "%v", err)
+	case t.Format > admissionFormat:
+		return t, &FormatError{File: path, Found: t.Format, Known: admissionFormat}
+	case t.Cluster != id.Cluster || t.Member != id.Member:
+		return t, corrupt(path, 0, "the file belongs to member %016x of cluster %016x, not to this directory", t.Member, t.Cluster)
+	}
+	return t, nil
+}

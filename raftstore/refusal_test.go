@@ -1,0 +1,221 @@
+package raftstore
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	pb "go.etcd.io/raft/v3/raftpb"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/coordd/coordd/raftstore/peerpb"
+)
+
+// Each refusal says what does not fit, also on the other side of the network.
+func TestRefusalsSayWhy(t *testing.T) {
+	t.Parallel()
+	c := newTestCluster(t, 3, 560)
+	c.waitPublished(c.leader())
+	s, other := c.ready("a").store, c.nodes["b"].store
+	for name, tc := range map[string]struct {
+		change func(h *peerpb.Header)
+		want   []string
+	}{
+		"another cluster":   {func(h *peerpb.Header) { h.Cluster = 5 }, []string{idText(s.Cluster()), "cluster " + idText(5)}},
+		"another receiver":  {func(h *peerpb.Header) { h.To = 6 }, []string{idText(s.Member()), "member " + idText(6)}},
+		"itself":            {func(h *peerpb.Header) { h.From = s.Member() }, []string{"says that it is member " + idText(s.Member())}},
+		"another directory": {func(h *peerpb.Header) { h.ToIncarnation++ }, []string{idText(s.Member()), "another data directory"}},
+	} {
+		h := other.header(s.Member(), true)
+		tc.change(h)
+		err := s.accept(h, nil)
+		crossed := fromStatus(toStatus(err))
+		for _, want := range tc.want {
+			if !errors.Is(crossed, ErrOtherCluster) || !strings.Contains(crossed.Error(), want) {
+				t.Errorf("%s: %q does not say %q", name, crossed, want)
+			}
+		}
+	}
+	c.settle()
+}
+
+// A server whose list of first members is not that of another learns both lists.
+func TestDifferentFirstMembersAreNamed(t *testing.T) {
+	t.Parallel()
+	c := preparedTestCluster(t, 3, 561)
+	c.start("a")
+	for name, tc := range map[string]struct {
+		change func(cfg *Cluster)
+		want   []string
+	}{
+		"another list":  {func(cfg *Cluster) { cfg.Initial = map[string]string{"a": "a:1", "b": "b:1"} }, []string{"a=a:1,b=b:1,c=c:1 there", "a=a:1,b=b:1 here"}},
+		"another token": {func(cfg *Cluster) { cfg.Token = "other" }, []string{"another token"}},
+	} {
+		cfg := c.config("b")
+		tc.change(&cfg.Cluster)
+		c.cfgs["b"] = cfg
+		err := c.tryStart("b")
+		for _, want := range tc.want {
+			if !errors.Is(err, ErrOtherCluster) || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: %v does not say %q", name, err, want)
+			}
+		}
+	}
+}
+
+// said collects what is logged.
+type said struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (s *said) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.Write(p)
+}
+
+func (s *said) count(text string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return strings.Count(s.b.String(), text)
+}
+
+func (s *said) logger() *slog.Logger { return slog.New(slog.NewTextHandler(s, nil)) }
+
+// The way to a member: each change is told, and each new cause; what goes on repeating itself ever more rarely.
+func TestReachIsToldOnce(t *testing.T) {
+	var log said
+	var r reach
+	now := time.Unix(1, 0)
+	refused := status.Error(codes.Unavailable, "connection refused")
+	for range 50 {
+		r.tell(log.logger(), now, refused)
+		now = now.Add(time.Second)
+	}
+	if n := log.count("cannot connect"); n != 1 {
+		t.Errorf("told %d times of one cause", n)
+	}
+	now = now.Add(quietMax)
+	r.tell(log.logger(), now, status.Error(codes.Unauthenticated, "the certificate is another"))
+	if log.count("the certificate is another") != 1 {
+		t.Error("another cause was not told")
+	}
+	now = now.Add(2 * quietMax)
+	const pairs = 1000
+	for n := range pairs {
+		r.tell(log.logger(), now, nil)
+		r.tell(log.logger(), now, fmt.Errorf("read tcp 127.0.0.1:%d->127.0.0.1:5601: connection reset", n))
+		now = now.Add(time.Second)
+	}
+	if n := log.count("is lost"); n < 2 || n > 20 {
+		t.Errorf("told %d times of %d pairs", n, pairs)
+	}
+	// In the end what was told is how it is.
+	now = now.Add(quietMax)
+	r.tell(log.logger(), now, refused)
+	if r.told != unreachable {
+		t.Error("the last word was that it can be reached")
+	}
+}
+
+// Refused callers are told of at the server that refuses, not each time, and not without a bound.
+func TestRefusedCallersAreToldRarely(t *testing.T) {
+	var log said
+	var r refused
+	now := time.Unix(1, 0)
+	for range 100 {
+		r.tell(log.logger(), now, "b", "b:1", errCertificate)
+		now = now.Add(100 * time.Millisecond)
+	}
+	if n := log.count("refused a server"); n < 1 || n > 6 {
+		t.Errorf("told %d times", n)
+	}
+	for n := range 10 * refusedKindsMax {
+		r.tell(log.logger(), now, fmt.Sprint(n), "x:1", errCertificate)
+		if len(r.told) > refusedKindsMax {
+			t.Fatalf("%d kinds are remembered", len(r.told))
+		}
+	}
+}
+
+// Raft passes a read question on that was put to a member which does not lead any more. That breaks no stream, and who
+// has asked gets its answer to a further attempt.
+func TestForwardedReadQuestion(t *testing.T) {
+	t.Parallel()
+	c := preparedTestCluster(t, 3, 562)
+	var log said
+	for _, name := range c.names {
+		cfg := c.cfgs[name]
+		cfg.Logger = log.logger()
+		c.cfgs[name] = cfg
+		c.start(name)
+	}
+	c.waitPublished(c.leader())
+	c.settle()
+	m := c.leader()
+	follows := others(c.names, m.name)
+	b, third := c.nodes[follows[0]].store, c.nodes[follows[1]].store
+	for range 20 {
+		b.inbox.put(func(waiting *mail) {
+			waiting.received = append(waiting.received, &pb.Message{Type: pb.MsgReadIndex.Enum(), From: new(third.Member()), To: new(b.Member()),
+				Entries: []*pb.Entry{{Data: []byte("question")}}})
+		})
+	}
+	// As an older program would send it.
+	h := b.header(m.store.Member(), true)
+	if err := m.store.receive(h, frameOf(t, &pb.Message{Type: pb.MsgReadIndex.Enum(), From: new(third.Member()), To: new(m.store.Member()),
+		Entries: []*pb.Entry{{Data: []byte("question")}}})); err != nil {
+		t.Errorf("a forwarded question ends the stream: %v", err)
+	}
+	c.settle()
+	third.ReadIndex(7)
+	c.wait("the answer to the next attempt", func() bool { return c.nodes[follows[1]].reads[7] })
+	if n := log.count("is lost"); n > 0 {
+		t.Errorf("%d connections were lost", n)
+	}
+}
+
+// A removed server's calls for clients end with its membership.
+func TestGuardedStreamEnds(t *testing.T) {
+	in := &onlyMembers{}
+	g := guardedStream{silentStream{ctx: t.Context()}, in}
+	if err := g.RecvMsg(nil); err != nil {
+		t.Error(err)
+	}
+	in.err = errCertificate
+	if err := g.RecvMsg(nil); !errors.Is(err, errCertificate) {
+		t.Errorf("after the removal: %v", err)
+	}
+}
+
+// A server that waits to be added says what it waits for.
+func TestWaitingToBeAddedSaysWhy(t *testing.T) {
+	t.Parallel()
+	c := newCertifiedCluster(t, 1, 563)
+	c.leader()
+	var log said
+	cfg := c.config("x")
+	cfg.Dir, cfg.Logger = filepath.Join(c.dir, "x"), log.logger()
+	cfg.Cluster.Initial, cfg.Cluster.Join = nil, []string{"a:1", "nowhere:1"}
+	ctx, cancel := context.WithCancel(testContext(t))
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		if s, err := OpenContext(ctx, cfg); err == nil {
+			t.Error("joined without being added")
+			s.Stop()
+		}
+	}()
+	c.poll("the reasons", func() bool { return log.count("certificate") > 0 && log.count("nobody listens") > 0 })
+	cancel()
+	<-ended
+}
