@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"net"
 	"strconv"
-	"time"
 
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/raftstore"
@@ -74,12 +73,11 @@ type Config struct {
 	// Hardening holds limits of this server alone; a zero field takes its default.
 	Hardening Hardening
 
+	clock     turnedClock                      // set by tests that turn it
 	tailBytes int                              // of raftstore.Config; set by tests that measure memory
 	formats   formats                          // set by tests of versions to come
 	freeSpace func(dir string) (uint64, error) // of raftstore.Config; set by tests that fill the disk
 	shuffle   func(n int, swap func(i, j int)) // the order of endpoints; nil: random
-
-	backupStall time.Duration // instead of the constant, in tests
 }
 
 const defaultHoldStartFailureMillis = 100
