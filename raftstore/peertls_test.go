@@ -47,6 +47,7 @@ func newPeerTLS(t testing.TB) *PeerTLS {
 }
 
 func TestMembersWithCertificates(t *testing.T) {
+	t.Parallel()
 	own := newPeerTLS(t)
 	c := newGRPCCluster(t, 3, own)
 	c.put("over TLS")
@@ -73,6 +74,7 @@ func TestMembersWithCertificates(t *testing.T) {
 // The certificate of a sender has to name the host that the members know; what a stranger says of itself does not help
 // him to speak for a member.
 func TestCertificateOfTheSender(t *testing.T) {
+	t.Parallel()
 	own := newPeerTLS(t)
 	c := newGRPCCluster(t, 3, own)
 	m := c.leader()
