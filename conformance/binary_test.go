@@ -40,7 +40,7 @@ func TestBinary(t *testing.T) {
 	if err != nil || endpoint.Host == "" {
 		t.Fatalf("ready line %q: %v", ready, err)
 	}
-	target, err := Dial(t.Context(), EndpointConfig{Address: endpoint.Host, Database: endpoint.Path})
+	target, err := Dial(t.Context(), EndpointConfig{Address: endpoint.Host, Database: endpoint.Path, Patience: patience})
 	if err != nil {
 		t.Fatal(err)
 	}
