@@ -41,7 +41,7 @@ func (s clusterService) snapshot(stream grpc.ServerStream) error {
 	stall := s.group.clock.afterFunc(time.Hour, func() { cancel(errBackupStalled) })
 	stall.Stop()
 	defer stall.Stop()
-	chunks := &chunkWriter{stream: stream, sending: func() { stall.Reset(backupStall) }}
+	chunks := &chunkWriter{stream: stream, sending: func() { stall.Reset(s.backupStall()) }}
 	ended := make(chan error, 1)
 	go func() {
 		index, err := s.backup(ctx, chunks)
@@ -56,6 +56,13 @@ func (s clusterService) snapshot(stream grpc.ServerStream) error {
 	case <-ctx.Done():
 		return backupError(ctx, ctx.Err())
 	}
+}
+
+func (s *Server) backupStall() time.Duration {
+	if s.config.backupStall != 0 {
+		return s.config.backupStall
+	}
+	return backupStall
 }
 
 var errBackupStalled = errors.New("the client does not read")

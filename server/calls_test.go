@@ -204,7 +204,7 @@ func TestCallWithoutALeader(t *testing.T) {
 	c.stop(leader)
 	s := c.servers[left]
 	eventually(t, "the server to be alone", func() bool { return s.streams.localLink() == nil && s.member.relayConn() == nil })
-	params := &Ydb_Operations.OperationParams{OperationTimeout: durationpb.New(50 * time.Millisecond)}
+	params := &Ydb_Operations.OperationParams{OperationTimeout: durationpb.New(2 * time.Second)}
 	answer, err := Ydb_Coordination_V1.NewCoordinationServiceClient(c.conns[left]).CreateNode(t.Context(),
 		&Ydb_Coordination.CreateNodeRequest{Path: testNode, OperationParams: params})
 	if err != nil || answer.GetOperation().GetStatus() != Ydb.StatusIds_UNAVAILABLE {

@@ -319,7 +319,7 @@ func TestQuorumIsKept(t *testing.T) {
 	if len(now.GetMembers()) != 3 || now.GetCaughtUp() || now.GetLeaderAnswered() {
 		t.Errorf("got %v", now)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), waitMax)
 	defer cancel()
 	err := c.conns[follower].Invoke(ctx, "/"+clusterServiceName+"/Remove", &adminpb.RemoveMemberRequest{Member: name(gone)}, new(adminpb.RemoveMemberResponse))
 	if status.Code(err) != codes.Unavailable {

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"strconv"
+	"time"
 
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/raftstore"
@@ -78,6 +79,8 @@ type Config struct {
 	formats   formats                          // set by tests of versions to come
 	freeSpace func(dir string) (uint64, error) // of raftstore.Config; set by tests that fill the disk
 	shuffle   func(n int, swap func(i, j int)) // the order of endpoints; nil: random
+
+	backupStall time.Duration // instead of the constant, in tests
 }
 
 const defaultHoldStartFailureMillis = 100
