@@ -38,7 +38,7 @@ func TestServer(t *testing.T) {
 }
 
 // patience is how long tests wait for what should come; only a failing test uses it up.
-const patience = time.Minute
+const patience = 2 * time.Minute
 
 func stop(ctx context.Context, s *server.Server) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
