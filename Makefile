@@ -46,7 +46,14 @@ RACE := $(shell printf '\043include <pthread.h>\nint main(void) { return 0; }\n'
 	$$(go env CC) -x c -o /dev/null - >/dev/null 2>&1 && echo -race)
 RACE_ENV := $(if $(RACE),CGO_ENABLED=1)
 
-.PHONY: help run build test lint generate generate-check go-test tools-test compat \
+# PARALLEL is how many test packages, and tests in each, run at a time: mostly they wait. TEST_TIMEOUT bounds a package.
+PARALLEL ?= -p 3 -parallel 6
+TEST_TIMEOUT ?= 30m
+GO_TEST = COORDD_BIN=$(CURDIR)/bin/coordd $(RACE_ENV) go test $(RACE) -count=1 $(PARALLEL) -timeout $(TEST_TIMEOUT)
+# BUSY is how many processes `make test-starved` has compete with the tests.
+BUSY ?= 16
+
+.PHONY: help run build test test-starved test-long lint generate generate-check go-test tools-test compat \
 	crash-test cluster-test malformed-test fuzz-short fuzz-model bench conformance conformance-map \
 	mutation-test differences fuzz docker-image docker-context docker-test tools race-note clean
 
@@ -62,6 +69,19 @@ build: ## build the static binary bin/coordd
 test: race-note build lint generate-check go-test tools-test compat ## build, lint and run all tests, with the race detector where there is a C compiler
 	@$(MAKE) --no-print-directory race-note
 
+# The busy processes end with the shell that started them, whatever becomes of it.
+test-starved: ## the same beside BUSY busy processes (16), which end with it
+	@busy=(); trap 'kill "$${busy[@]}" 2>/dev/null || true' EXIT; \
+	for ((i = 0; i < $(BUSY); i++)); do \
+		(while kill -0 $$$$ 2>/dev/null; do for ((n = 0; n < 100000; n++)); do :; done; done) & busy+=($$!); \
+	done; \
+	echo "$(BUSY) busy processes run beside the tests: $${busy[*]}"; \
+	$(MAKE) --no-print-directory test
+
+test-long: ## run the random tests with more repetitions than make test has time for
+	@go test -count=1 -timeout 60m -run 'Silence$$' ./server -silence-seeds 3000
+	@go test -count=1 -timeout 60m -run '^TestModelOverGRPC$$' ./conformance/model -grpc-seqs 1000
+
 lint: tools ## check formatting, go vet and staticcheck, in all modules
 	@unformatted="$$(gofmt -l .)"; if [ -n "$$unformatted" ]; then echo "not formatted, run gofmt -w on:" $$unformatted >&2; exit 1; fi
 	@for module in . $(COMPAT) $(TOOLS); do (cd $$module && go vet ./... && $(TOOLBIN)/staticcheck ./...) || exit 1; done
@@ -74,14 +94,14 @@ generate-check: tools ## fail if the generated code is not that of the .proto fi
 
 # Some tests build and start the binary, which the test cache does not see: hence
 # -count=1, here and below.
-go-test: ## run the server's tests
-	@$(RACE_ENV) go test $(RACE) -count=1 ./...
+go-test: build ## run the server's tests
+	@$(GO_TEST) ./...
 
 tools-test: ## run the tests of the code generator
 	@cd $(TOOLS) && go test ./...
 
 compat: build ## run the tests on the unmodified Go SDK against bin/coordd
-	@cd $(COMPAT) && COORDD_BIN=$(CURDIR)/bin/coordd $(RACE_ENV) go test $(RACE) -count=1 ./...
+	@cd $(COMPAT) && $(GO_TEST) ./...
 
 crash-test: build ## kill and restart a server under load CRASH_ROUNDS times
 	@listed="$$(go test -list '^TestCrash' $(CRASH_PACKAGES))" && grep -q '^TestCrash' <<<"$$listed" || \

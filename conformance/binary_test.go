@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"io"
 	"net/url"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"syscall"
@@ -12,9 +13,12 @@ import (
 
 // TestBinary runs the scripts on the program as users get it, with its own defaults.
 func TestBinary(t *testing.T) {
-	binary := filepath.Join(t.TempDir(), "coordd")
-	if output, err := exec.Command("go", "build", "-buildvcs=false", "-o", binary, "../cmd/coordd").CombinedOutput(); err != nil {
-		t.Fatalf("build coordd: %v\n%s", err, output)
+	binary := os.Getenv("COORDD_BIN")
+	if binary == "" {
+		binary = filepath.Join(t.TempDir(), "coordd")
+		if output, err := exec.Command("go", "build", "-buildvcs=false", "-o", binary, "../cmd/coordd").CombinedOutput(); err != nil {
+			t.Fatalf("build coordd: %v\n%s", err, output)
+		}
 	}
 	command := exec.Command(binary, "serve", "--in-memory", "--listen", "127.0.0.1:0")
 	stdout, err := command.StdoutPipe()
@@ -40,7 +44,7 @@ func TestBinary(t *testing.T) {
 	if err != nil || endpoint.Host == "" {
 		t.Fatalf("ready line %q: %v", ready, err)
 	}
-	target, err := Dial(t.Context(), EndpointConfig{Address: endpoint.Host, Database: endpoint.Path})
+	target, err := Dial(t.Context(), EndpointConfig{Address: endpoint.Host, Database: endpoint.Path, Patience: patience})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -28,7 +28,7 @@ func dialCluster(ctx context.Context, c *cluster, first int) (*clusterTarget, er
 	target := &clusterTarget{}
 	for i := range c.servers {
 		config := c.configs[(first+i)%len(c.servers)]
-		e, err := Dial(ctx, EndpointConfig{Address: config.Listen, Database: config.Database, Restart: c.restart})
+		e, err := Dial(ctx, EndpointConfig{Address: config.Listen, Database: config.Database, Restart: c.restart, Patience: patience})
 		if err != nil {
 			return nil, errors.Join(err, target.Close(ctx))
 		}

@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -34,6 +35,7 @@ type Endpoint struct {
 	users      map[string]string
 	security   credentials.TransportCredentials
 	restart    func(context.Context) (address string, err error)
+	patience   time.Duration
 	connection *grpc.ClientConn
 	directory  string
 }
@@ -50,11 +52,16 @@ type EndpointConfig struct {
 	Security credentials.TransportCredentials
 	// Restart restarts the server and returns its address. Nil: scripts that need a restart are skipped.
 	Restart func(context.Context) (address string, err error)
+	// Patience is how long something that should come is waited for; 0: 5 s.
+	Patience time.Duration
 }
+
+const defaultPatience = 5 * time.Second
 
 // Dial connects to a server and makes a directory with a new name below its database. Close removes it.
 func Dial(ctx context.Context, config EndpointConfig) (*Endpoint, error) {
 	e := &Endpoint{database: config.Database, token: config.Token, users: config.Users, security: config.Security, restart: config.Restart,
+		patience:  cmp.Or(config.Patience, defaultPatience),
 		directory: config.Database + "/conformance-" + strings.ToLower(rand.Text()[:8])}
 	if e.security == nil {
 		e.security = insecure.NewCredentials()
@@ -131,7 +138,7 @@ type operationResponse interface {
 }
 
 func (e *Endpoint) call(ctx context.Context, request proto.Message, database *string) (*Ydb_Operations.Operation, error) {
-	ctx, cancel := context.WithTimeout(e.outgoing(ctx, database), patience)
+	ctx, cancel := context.WithTimeout(e.outgoing(ctx, database), e.patience)
 	defer cancel()
 	nodes, paths := Ydb_Coordination_V1.NewCoordinationServiceClient(e.connection), Ydb_Scheme_V1.NewSchemeServiceClient(e.connection)
 	var response operationResponse
@@ -201,11 +208,11 @@ type endpointEnvironment struct {
 	readers sync.WaitGroup
 }
 
-func (e *endpointEnvironment) Database() string   { return e.database }
-func (e *endpointEnvironment) Directory() string  { return e.path }
-func (e *endpointEnvironment) Asynchronous() bool { return true }
-func (e *endpointEnvironment) Hold()              {}
-func (e *endpointEnvironment) Release()           {}
+func (e *endpointEnvironment) Database() string        { return e.database }
+func (e *endpointEnvironment) Directory() string       { return e.path }
+func (e *endpointEnvironment) Patience() time.Duration { return e.patience }
+func (e *endpointEnvironment) Hold()                   {}
+func (e *endpointEnvironment) Release()                {}
 
 // Check implements Environment. Of a server only that can be seen which its clients see.
 func (e *endpointEnvironment) Check(context.Context) (disturbed bool, err error) { return false, nil }

@@ -101,6 +101,11 @@ func (f *fields) millis(key string, absent uint64) uint64 {
 	return n
 }
 
+// timeout is a time that the server is to count, at the pace of the run.
+func (f *fields) timeout(absent uint64) uint64 {
+	return f.run.pace.stretch(f.millis("timeout", absent))
+}
+
 // done reports the first thing that could not be read.
 func (f *fields) done() error {
 	switch {

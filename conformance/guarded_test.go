@@ -22,7 +22,7 @@ func TestGuardedServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	target, err := Dial(t.Context(), EndpointConfig{Address: running.Addr().String(), Database: "/local", Token: "token-of-root",
-		Users: map[string]string{"alice": "token-of-alice", "bob": "token-of-bob"}})
+		Users: map[string]string{"alice": "token-of-alice", "bob": "token-of-bob"}, Patience: patience})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -79,7 +79,7 @@ type pureEnvironment struct {
 
 func (e *pureEnvironment) Database() string            { return pureDatabase }
 func (e *pureEnvironment) Directory() string           { return pureDirectory }
-func (e *pureEnvironment) Asynchronous() bool          { return false }
+func (e *pureEnvironment) Patience() time.Duration     { return 0 }
 func (e *pureEnvironment) Hold()                       { e.world.Hold() }
 func (e *pureEnvironment) Release()                    { e.world.Release() }
 func (e *pureEnvironment) Close(context.Context) error { return nil }

@@ -18,23 +18,35 @@ type Outcome struct {
 	Diff    string // a unified diff from the script to Text; empty if nothing differs
 }
 
-// patience is how long the runner waits for something that should come on a target where things come later.
-const patience = 5 * time.Second
-
 // Run replays a script on a target. An error means that the script could not be carried out: it is wrong, or the target
 // cannot be reached, or what a client cannot see is broken. What differs from the script is in the Outcome.
-func Run(ctx context.Context, target Target, script *Script) (outcome Outcome, err error) {
+//
+// Where time passes by itself, a script that waits is played more slowly if the machine or the network turns out to be too
+// slow for it.
+func Run(ctx context.Context, target Target, script *Script) (Outcome, error) {
 	for _, need := range script.Needs {
 		if !target.Offers(need) {
 			return Outcome{Skipped: skipped(script, need)}, nil
 		}
 	}
+	pace := newPace(target, script)
+	for {
+		outcome, err := runAt(ctx, target, script, pace)
+		if !errors.Is(err, errTooSlow) {
+			return outcome, err
+		}
+		pace = pace.slower()
+	}
+}
+
+// runAt replays a script once. It gives up with errTooSlow where the pace turns out to be too fast.
+func runAt(ctx context.Context, target Target, script *Script, pace pace) (outcome Outcome, err error) {
 	env, err := target.Open(ctx, script.Name, script.Limits)
 	if err != nil {
 		return Outcome{}, fmt.Errorf("script %s: %w", script.Name, err)
 	}
 	defer func() { err = errors.Join(err, env.Close(ctx)) }()
-	r := &run{script: script, env: env, names: newNames(script.exact), streams: make(map[string]*stream),
+	r := &run{script: script, env: env, pace: pace, names: newNames(script.exact), streams: make(map[string]*stream),
 		byConnection: make(map[Stream]*stream), nextReqID: firstOwnReqID}
 	defer r.cancelAll()
 	if err := r.prepare(ctx); err != nil {
@@ -74,6 +86,7 @@ var needMeans = map[Need]string{
 type run struct {
 	script       *Script
 	env          Environment
+	pace         pace
 	names        *names
 	streams      map[string]*stream
 	byConnection map[Stream]*stream
@@ -149,7 +162,7 @@ func (r *run) step(ctx context.Context, s *step) ([]message, error) {
 
 // check lets the environment look at itself. Where that takes time, pings are answered meanwhile.
 func (r *run) check(ctx context.Context) (disturbed bool, err error) {
-	if !r.env.Asynchronous() {
+	if r.env.Patience() == 0 {
 		return r.env.Check(ctx)
 	}
 	checking, done := context.WithCancel(ctx)
@@ -178,8 +191,7 @@ func (r *run) request(ctx context.Context, q request) error {
 		if err != nil {
 			return err
 		}
-		r.wait(ctx, time.Duration(millis)*time.Millisecond)
-		return nil
+		return r.wait(ctx, time.Duration(millis)*time.Millisecond)
 	case "restart":
 		for _, s := range r.streams {
 			s.endsSoon = true
@@ -200,11 +212,18 @@ func (r *run) request(ctx context.Context, q request) error {
 func (r *run) add(from, text string) { r.came = append(r.came, message{from, text}) }
 
 // wait lets time pass, and answers pings meanwhile.
-func (r *run) wait(ctx context.Context, d time.Duration) {
-	for d > 0 && ctx.Err() == nil {
+func (r *run) wait(ctx context.Context, scripted time.Duration) error {
+	if r.pace.late() {
+		return errTooSlow
+	}
+	for d := r.pace.pass(scripted); d > 0 && ctx.Err() == nil; {
 		d -= r.env.Pass(ctx, d)
 		r.drain(ctx)
 	}
+	if r.pace.late() {
+		return errTooSlow
+	}
+	return nil
 }
 
 // drain takes what has come so far.
@@ -219,10 +238,10 @@ func (r *run) drain(ctx context.Context) {
 // await takes what comes until done, or nothing more is to be expected.
 func (r *run) await(ctx context.Context, done func() bool) {
 	r.drain(ctx)
-	if r.held || !r.env.Asynchronous() {
+	if r.held || r.env.Patience() == 0 {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, r.env.Patience())
 	defer cancel()
 	for !done() {
 		e, ok := r.env.Next(ctx)
@@ -265,7 +284,7 @@ func (r *run) enoughCame(expected []message) bool {
 // fence makes sure that nothing more is on its way: a describe is answered behind everything that was written before
 // it, on every stream (§4.5).
 func (r *run) fence(ctx context.Context) error {
-	if r.held || !r.env.Asynchronous() {
+	if r.held || r.env.Patience() == 0 {
 		return nil
 	}
 	for _, s := range r.streams {
@@ -287,19 +306,4 @@ func (r *run) cancelAll() {
 	for _, s := range r.streams {
 		s.connection.Cancel()
 	}
-}
-
-// waits is how long the script waits in all.
-func (s *Script) waits() time.Duration {
-	var sum time.Duration
-	for _, step := range s.steps {
-		for _, q := range step.requests {
-			if q.stream == "" && q.words[0] == "wait" && len(q.words) > 1 {
-				if millis, err := parseMillis(q.words[1]); err == nil {
-					sum += time.Duration(millis) * time.Millisecond
-				}
-			}
-		}
-	}
-	return sum
 }

@@ -24,7 +24,7 @@ func TestServer(t *testing.T) {
 		}
 		return running.Addr().String(), nil
 	}
-	target, err := Dial(t.Context(), EndpointConfig{Address: running.Addr().String(), Database: config.Database, Restart: restart})
+	target, err := Dial(t.Context(), EndpointConfig{Address: running.Addr().String(), Database: config.Database, Restart: restart, Patience: patience})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,8 +37,11 @@ func TestServer(t *testing.T) {
 	}
 }
 
+// patience is how long tests wait for what should come; only a failing test uses it up.
+const patience = 2 * time.Minute
+
 func stop(ctx context.Context, s *server.Server) error {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	return s.Stop(ctx)
 }

@@ -39,7 +39,7 @@ func semaphoreRequest(verb arm, reqID uint64, f *fields) (*sessionRequest, error
 	switch verb {
 	case armAcquire:
 		m.Request = &Ydb_Coordination.SessionRequest_AcquireSemaphore_{AcquireSemaphore: &Ydb_Coordination.SessionRequest_AcquireSemaphore{
-			ReqId: reqID, Name: name, Count: f.number("count", 1), TimeoutMillis: f.millis("timeout", 0),
+			ReqId: reqID, Name: name, Count: f.number("count", 1), TimeoutMillis: f.timeout(0),
 			Data: []byte(f.text("data")), Ephemeral: f.flag("ephemeral")}}
 	case armRelease:
 		m.Request = &Ydb_Coordination.SessionRequest_ReleaseSemaphore_{ReleaseSemaphore: &Ydb_Coordination.SessionRequest_ReleaseSemaphore{
@@ -73,7 +73,7 @@ func startRequest(f *fields) (*Ydb_Coordination.SessionRequest_SessionStart, err
 		start.SessionId = id
 	}
 	start.SeqNo = f.number("seq", 0)
-	start.TimeoutMillis = f.millis("timeout", defaultSessionTimeoutMillis)
+	start.TimeoutMillis = f.timeout(defaultSessionTimeoutMillis)
 	start.Description = f.text("description")
 	start.ProtectionKey = []byte(f.text("key"))
 	return start, f.done()

@@ -210,6 +210,7 @@ func (r *run) handle(e Event) {
 	}
 	s.received++
 	m := e.Message
+	r.pace.unstretchAll(m)
 	if _, isPing := m.GetResponse().(*Ydb_Coordination.SessionResponse_Ping); s.received == 2 && s.attached && !isPing {
 		r.add(s.name, "no ping behind the start")
 	}

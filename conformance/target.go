@@ -64,8 +64,8 @@ type Environment interface {
 	Next(ctx context.Context) (Event, bool)
 	// Pass lets time pass, at most most; it may stop earlier because something has happened. It returns how much did.
 	Pass(ctx context.Context, most time.Duration) time.Duration
-	// Asynchronous reports whether the consequences of what was sent come later.
-	Asynchronous() bool
+	// Patience is how long to wait for what should come; 0 where the consequences of what was sent do not come later.
+	Patience() time.Duration
 	// Restart restarts the leader, Hold keeps back what is written, Release lets it go on.
 	Restart(ctx context.Context) error
 	Hold()

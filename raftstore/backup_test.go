@@ -83,6 +83,7 @@ func TestBackupAndRestore(t *testing.T) {
 }
 
 func TestDamagedBackupIsRefused(t *testing.T) {
+	t.Parallel()
 	b, _ := backedUp(t)
 	for at := 0; at < len(b); at += 7 {
 		damaged := bytes.Clone(b)

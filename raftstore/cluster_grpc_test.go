@@ -47,6 +47,7 @@ func freeAddress(t testing.TB) string {
 }
 
 func TestThreeMembersOverLoopback(t *testing.T) {
+	t.Parallel()
 	c := newGRPCCluster(t, 3, nil)
 	for n := range 200 {
 		c.put(fmt.Sprintf("c%06d", n))
@@ -76,6 +77,7 @@ func TestThreeMembersOverLoopback(t *testing.T) {
 }
 
 func TestStrangersAreRefused(t *testing.T) {
+	t.Parallel()
 	c := newGRPCCluster(t, 3, nil)
 	m := c.leader()
 	c.waitPublished(m)

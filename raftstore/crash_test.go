@@ -164,6 +164,7 @@ func verify(t *testing.T, cfg Config, acked int, where string) int {
 // TestCrashAtEveryStep copies the directory before each step that changes the disk and opens the copy: nothing that was
 // acknowledged may be missing, and the store must be usable. This includes the making of the directory.
 func TestCrashAtEveryStep(t *testing.T) {
+	t.Parallel()
 	base := t.TempDir()
 	sc := &script{cfg: smallConfig(filepath.Join(base, "data"))}
 	type picture struct {
@@ -196,6 +197,7 @@ func TestCrashAtEveryStep(t *testing.T) {
 // end, never corruption, and nothing that was acknowledged may be missing. The images are crashed a second time while
 // they are tidied up.
 func TestPowerLossDuringLogWrite(t *testing.T) {
+	t.Parallel()
 	const seed = 7
 	rng := rand.New(rand.NewSource(seed))
 	base := t.TempDir()
@@ -296,6 +298,7 @@ var errInjected = errors.New("injected")
 // TestEveryFailureEndsTheStore fails each step in turn: the step's error comes out of Open or through Failed, once and
 // with operation and file in its text; nothing acknowledged is lost, and after a restart the store is usable.
 func TestEveryFailureEndsTheStore(t *testing.T) {
+	t.Parallel()
 	base := t.TempDir()
 	tolerated := map[string]bool{}
 	for fail := 0; ; fail++ {

@@ -111,6 +111,7 @@ func dataFiles(t testing.TB, dir string) (files []string) {
 // TestEveryBitFlipIsFoundOrHarmless flips bits all over a directory: each flip ends in a refusal, in the last batch
 // being taken for a torn write, or changes nothing because the place is not used.
 func TestEveryBitFlipIsFoundOrHarmless(t *testing.T) {
+	t.Parallel()
 	const seed, flipsPerFile = 11, 400
 	rng := rand.New(rand.NewSource(seed))
 	dir, want, lastBatch := damagedDir(t)

@@ -16,7 +16,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // patience bounds every wait for a state; it is never what a test measures.
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 // recorder is a handler that remembers everything and lets tests wait for a state.
 type recorder struct {

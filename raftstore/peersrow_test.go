@@ -108,6 +108,7 @@ func TestOversizedSnapshot(t *testing.T) {
 }
 
 func TestOversizedMessages(t *testing.T) {
+	t.Parallel()
 	c := newGRPCCluster(t, 3, nil)
 	m := c.leader()
 	c.waitPublished(m)

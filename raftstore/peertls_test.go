@@ -50,6 +50,7 @@ func newPeerTLS(t testing.TB) *PeerTLS {
 }
 
 func TestMembersWithCertificates(t *testing.T) {
+	t.Parallel()
 	own := newPeerTLS(t)
 	c := newGRPCCluster(t, 3, own)
 	c.put("over TLS")
@@ -76,6 +77,7 @@ func TestMembersWithCertificates(t *testing.T) {
 // The certificate of a sender has to name the host that the members know. Whom they do not know is refused, whatever he
 // says of himself.
 func TestCertificateOfTheSender(t *testing.T) {
+	t.Parallel()
 	own := newPeerTLS(t)
 	c := newGRPCCluster(t, 3, own)
 	m := c.leader()

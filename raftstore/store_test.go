@@ -112,6 +112,7 @@ func TestCheckpointIsDueByEntriesAndCutsTheLog(t *testing.T) {
 }
 
 func TestHandlerThatDoesNotApplyHoldsBackTheLog(t *testing.T) {
+	t.Parallel()
 	onBoth(t, func(t *testing.T, cfg Config) {
 		s := open(t, cfg)
 		defer stop(t, s)

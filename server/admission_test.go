@@ -35,7 +35,7 @@ func TestVersionGate(t *testing.T) {
 	})
 	c.leadWith(0)
 	c.createNode(0, testNode)
-	stream := openTest(t, t.Context(), c.conns[1], start(10_000)) // through a server that does not lead
+	stream := openTest(t, t.Context(), c.conns[1], start(600_000)) // through a server that does not lead
 	next(t, stream)
 	send(t, stream, acquire(1, "lock", nil))
 	if r := next(t, stream); !r.GetAcquireSemaphoreResult().GetAcquired() {
@@ -57,7 +57,7 @@ func TestVersionGate(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.eventually("the last server to publish its version", func() bool { return makeDirectory(t, c.conns[1], "/local/late") == Ydb.StatusIds_SUCCESS })
-	stream = openTest(t, t.Context(), c.conns[1], start(10_000))
+	stream = openTest(t, t.Context(), c.conns[1], start(600_000))
 	next(t, stream)
 	send(t, stream, create)
 	if r := next(t, stream).GetCreateSemaphoreResult(); r.GetStatus() != Ydb.StatusIds_SUCCESS {

@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"fmt"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -136,26 +135,26 @@ func firstAnswer(ctx context.Context, conn *grpc.ClientConn, full string, method
 	return stream.RecvMsg(answer)
 }
 
-// handlersEnd waits until no call is being served by any server of this process.
-func handlersEnd(t *testing.T) {
+// handlersEnd ends a server's listeners and waits until none of its calls is being served.
+func handlersEnd(t *testing.T, s *Server) {
 	t.Helper()
-	waitFor(t, func() bool {
-		stacks := make([]byte, 1<<20)
-		for {
-			n := runtime.Stack(stacks, true)
-			if n < len(stacks) {
-				stacks = stacks[:n]
-				break
-			}
-			stacks = make([]byte, 2*len(stacks))
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		s.grpc.GracefulStop()
+	}()
+	eventually(t, "the calls to be gone", func() bool {
+		select {
+		case <-ended:
+			return true
+		default:
+			return false
 		}
-		return !strings.Contains(string(stacks), "server.(*Server).authenticateUnary") &&
-			!strings.Contains(string(stacks), "server.(*Server).authenticateStream")
 	})
 }
 
 // answersInTime calls every method of a server that can reach nobody, bounded in every way, more often than its connection
-// has room for calls. Each must be answered; where leaderless is true, those that are not local with UNAVAILABLE.
+// has room for calls, and ends its listeners. Each must be answered; where leaderless is true, those that are not local with UNAVAILABLE.
 func answersInTime(t *testing.T, s *Server, conn *grpc.ClientConn, leaderless bool) {
 	t.Helper()
 	methods := servedMethods(t, s)
@@ -173,7 +172,7 @@ func answersInTime(t *testing.T, s *Server, conn *grpc.ClientConn, leaderless bo
 			}
 		}
 	}
-	handlersEnd(t)
+	handlersEnd(t, s)
 }
 
 // answeredCluster has room for few calls on a connection, so that one that stays behind is noticed.
@@ -192,7 +191,7 @@ func TestEveryMethodIsAnswered(t *testing.T) {
 	}
 	c.stop(leader)
 	s := c.servers[left]
-	waitFor(t, func() bool { return !s.streams.led() && s.member.relayConn() == nil })
+	eventually(t, "the leader to be lost", func() bool { return !s.streams.led() && s.member.relayConn() == nil })
 	answersInTime(t, s, c.conns[left], true)
 }
 

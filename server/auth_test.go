@@ -57,7 +57,7 @@ func startGuarded(t *testing.T, change func(*Config)) *guarded {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), waitMax)
 		defer cancel()
 		if err := s.Stop(ctx); err != nil {
 			t.Error(err)

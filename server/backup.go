@@ -38,7 +38,7 @@ func (s clusterService) snapshot(stream grpc.ServerStream) error {
 	}
 	ctx, cancel := context.WithCancelCause(stream.Context())
 	defer cancel(nil)
-	stall := time.AfterFunc(time.Hour, func() { cancel(errBackupStalled) })
+	stall := s.group.clock.afterFunc(time.Hour, func() { cancel(errBackupStalled) })
 	stall.Stop()
 	defer stall.Stop()
 	chunks := &chunkWriter{stream: stream, sending: func() { stall.Reset(s.backupStall()) }}

@@ -96,12 +96,11 @@ func startCallers(t *testing.T, c *testCluster, each int, servers ...int) *calle
 // progress returns once every one of them has made some more calls.
 func (all *callers) progress(calls int64) {
 	all.t.Helper()
-	deadline := time.Now().Add(time.Minute)
 	for _, one := range all.list {
-		for target := one.made.Load() + calls; one.made.Load() < target; time.Sleep(time.Millisecond) {
-			if time.Now().After(deadline) || all.t.Failed() {
-				all.t.Fatalf("%s makes no more calls", one.name)
-			}
+		target := one.made.Load() + calls
+		eventually(all.t, one.name+" to make calls", func() bool { return one.made.Load() >= target || all.t.Failed() })
+		if all.t.Failed() {
+			all.t.FailNow()
 		}
 	}
 }
@@ -119,7 +118,7 @@ func TestCallsSurviveTheLeader(t *testing.T) {
 	for range 8 {
 		all.progress(2)
 		leader, heir := c.leader()
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), waitMax)
 		if err := c.servers[leader].store.TransferLeader(ctx, c.servers[heir].store.Member()); err != nil {
 			t.Log(err) // an election may have come in between
 		}
@@ -181,7 +180,7 @@ func TestCallsOnTheStoppingLeader(t *testing.T) {
 				&Ydb_Coordination.CreateNodeRequest{Path: fmt.Sprint("/local/node-", i)}))
 		}()
 	}
-	waitFor(t, func() bool {
+	eventually(t, "the calls to be under way", func() bool {
 		s.group.queue.mutex.Lock()
 		defer s.group.queue.mutex.Unlock()
 		return len(s.group.queue.requests) == calls
@@ -205,8 +204,8 @@ func TestCallWithoutALeader(t *testing.T) {
 	c.stop((leader + 2) % 3)
 	c.stop(leader)
 	s := c.servers[left]
-	waitFor(t, func() bool { return s.streams.localLink() == nil && s.member.relayConn() == nil })
-	params := &Ydb_Operations.OperationParams{OperationTimeout: durationpb.New(50 * time.Millisecond)}
+	eventually(t, "the server to be alone", func() bool { return s.streams.localLink() == nil && s.member.relayConn() == nil })
+	params := &Ydb_Operations.OperationParams{OperationTimeout: durationpb.New(2 * time.Second)}
 	answer, err := Ydb_Coordination_V1.NewCoordinationServiceClient(c.conns[left]).CreateNode(t.Context(),
 		&Ydb_Coordination.CreateNodeRequest{Path: testNode, OperationParams: params})
 	if err != nil || answer.GetOperation().GetStatus() != Ydb.StatusIds_UNAVAILABLE {
@@ -262,15 +261,5 @@ func TestEndOfACall(t *testing.T) {
 	}
 	if unavailable.Status != scheme.Unavailable || coordination.CallUnknown.Status != scheme.Unavailable {
 		t.Error("not UNAVAILABLE")
-	}
-}
-
-// waitFor returns once a state is there.
-func waitFor(t *testing.T, state func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !state(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("the state never came")
-		}
 	}
 }

@@ -29,7 +29,7 @@ import (
 // manage calls the cluster's service on a server.
 func (c *testCluster) manage(i int, method string, request, response proto.Message) error {
 	c.t.Helper()
-	ctx, cancel := context.WithTimeout(c.t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(c.t.Context(), waitMax)
 	defer cancel()
 	return c.conns[i].Invoke(ctx, "/"+clusterServiceName+"/"+method, request, response)
 }
@@ -44,7 +44,7 @@ func (c *testCluster) mustManage(i int, method string, request, response proto.M
 // status waits until the status of a server is as wanted.
 func (c *testCluster) status(i int, want string, is func(*adminpb.ClusterStatus) bool) *adminpb.ClusterStatus {
 	c.t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(waitMax); ; time.Sleep(time.Millisecond) {
 		now := new(adminpb.ClusterStatus)
 		c.mustManage(i, "Status", &adminpb.ClusterStatusRequest{}, now)
 		if is(now) {
@@ -112,7 +112,7 @@ type load struct {
 
 func (c *testCluster) load(i int, name string) *load {
 	c.t.Helper()
-	l := &load{t: c.t, stream: openTest(c.t, c.t.Context(), c.conns[i], start(10_000)), stop: make(chan struct{})}
+	l := &load{t: c.t, stream: openTest(c.t, c.t.Context(), c.conns[i], start(600_000)), stop: make(chan struct{})}
 	next(c.t, l.stream)
 	l.ended.Go(func() {
 		for round := uint64(0); ; round += 3 {
@@ -252,7 +252,7 @@ func (c *testCluster) wantRemoved(i int) {
 		if err := c.servers[i].Err(); !errors.Is(err, raftstore.ErrRemoved) {
 			c.t.Errorf("server %d ended with %v", i, err)
 		}
-	case <-time.After(20 * time.Second):
+	case <-time.After(waitMax):
 		c.t.Fatalf("server %d was removed and goes on", i)
 	}
 }
@@ -319,7 +319,7 @@ func TestQuorumIsKept(t *testing.T) {
 	if len(now.GetMembers()) != 3 || now.GetCaughtUp() || now.GetLeaderAnswered() {
 		t.Errorf("got %v", now)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), waitMax)
 	defer cancel()
 	err := c.conns[follower].Invoke(ctx, "/"+clusterServiceName+"/Remove", &adminpb.RemoveMemberRequest{Member: name(gone)}, new(adminpb.RemoveMemberResponse))
 	if status.Code(err) != codes.Unavailable {
@@ -383,9 +383,8 @@ func TestSnapshotHasEverything(t *testing.T) {
 // TestSnapshotOfADeadReader gives up a client that does not read, so that it does not hold on to the checkpoint, and has
 // one snapshot at a time.
 func TestSnapshotOfADeadReader(t *testing.T) {
-	s, conn := startTest(t, func(c *Config) {
-		c.InMemory, c.DataDir, c.backupStall = false, filepath.Join(t.TempDir(), "data"), 500*time.Millisecond
-	})
+	var clock handClock
+	s, conn := startTest(t, func(c *Config) { c.InMemory, c.DataDir, c.clock = false, filepath.Join(t.TempDir(), "data"), &clock })
 	stream := openSession(t, conn)
 	for i := range 8 { // more than the buffers of a connection hold
 		send(t, stream, &Ydb_Coordination.SessionRequest{Request: &Ydb_Coordination.SessionRequest_CreateSemaphore_{
@@ -402,12 +401,12 @@ func TestSnapshotOfADeadReader(t *testing.T) {
 	if _, err := s.store.Backup(t.Context(), io.Discard); !errors.Is(err, raftstore.ErrBackupRuns) {
 		t.Errorf("a second backup: %v", err)
 	}
-	busy := true
-	for busy { // until the dead reader is given up
-		_, err = snapshotFrom(t.Context(), conn)
-		busy = status.Code(err) == codes.ResourceExhausted
-	}
-	if err != nil {
+	eventually(t, "the dead reader to be given up", func() bool {
+		clock.turn(backupStall) // it may be stopped only after some more messages
+		_, err := s.store.Backup(t.Context(), io.Discard)
+		return !errors.Is(err, raftstore.ErrBackupRuns)
+	})
+	if _, err := snapshotFrom(t.Context(), conn); err != nil {
 		t.Errorf("a snapshot after the dead reader's: %v", err)
 	}
 	for err == nil {

@@ -74,6 +74,7 @@ type Config struct {
 	// Hardening holds limits of this server alone; a zero field takes its default.
 	Hardening Hardening
 
+	clock     turnedClock                      // set by tests that turn it
 	tailBytes int                              // of raftstore.Config; set by tests that measure memory
 	formats   formats                          // set by tests of versions to come
 	freeSpace func(dir string) (uint64, error) // of raftstore.Config; set by tests that fill the disk

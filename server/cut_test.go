@@ -196,48 +196,49 @@ func clientPing() *Ydb_Coordination.SessionRequest {
 // know. When the server is back the client is told.
 func TestCutOffServerFallsSilent(t *testing.T) {
 	for _, leads := range []bool{false, true} {
-		c, network := startCuttable(t)
-		leader, follower := c.leader()
-		off, other := follower, leader
-		if leads {
-			off, other = leader, follower
-		}
-		created, err := Ydb_Coordination_V1.NewCoordinationServiceClient(c.conns[other]).CreateNode(t.Context(), &Ydb_Coordination.CreateNodeRequest{
-			Path: testNode, Config: &Ydb_Coordination.Config{SelfCheckPeriodMillis: 500, SessionGracePeriodMillis: 1500}})
-		if err != nil || created.GetOperation().GetStatus() != Ydb.StatusIds_SUCCESS {
-			t.Fatalf("create: %v, %v", created, err)
-		}
-		holder := openTest(t, t.Context(), c.conns[off], start(700))
-		next(t, holder)
-		send(t, holder, wait(1, "lock"))
-		if r := next(t, holder); !r.GetAcquireSemaphoreResult().GetAcquired() {
-			t.Fatalf("got %v", r)
-		}
-		waiter := openTest(t, t.Context(), c.conns[other], start(60_000))
-		next(t, waiter)
-		send(t, waiter, wait(1, "lock"))
-		if r := next(t, waiter); r.GetAcquireSemaphorePending() == nil {
-			t.Fatalf("got %v", r)
-		}
-		var events diary
-		send(t, holder, clientPing())
-		var client sync.WaitGroup
-		client.Go(func() { events.live(holder) })
-		network.cut(fmt.Sprint("server-", off))
-		if r := next(t, waiter); !r.GetAcquireSemaphoreResult().GetAcquired() {
-			t.Fatalf("leads %v: got %v", leads, r)
-		}
-		events.write("the lock is somebody else's")
-		network.heal()
-		client.Wait()
-		last := events.lines[len(events.lines)-1]
-		for i, line := range events.lines {
-			if line == "the lock is somebody else's" && i+1 < len(events.lines) && events.lines[i+1] == "alive" || last == "alive" {
-				t.Errorf("leads %v: %q", leads, events.lines)
-			}
-		}
-		for i := range c.servers {
-			c.stop(i)
+		t.Run(fmt.Sprint("leads ", leads), func(t *testing.T) { cutOffServerFallsSilent(t, leads) })
+	}
+}
+
+func cutOffServerFallsSilent(t *testing.T, leads bool) {
+	c, network := startCuttable(t)
+	leader, follower := c.leader()
+	off, other := follower, leader
+	if leads {
+		off, other = leader, follower
+	}
+	created, err := Ydb_Coordination_V1.NewCoordinationServiceClient(c.conns[other]).CreateNode(t.Context(), &Ydb_Coordination.CreateNodeRequest{
+		Path: testNode, Config: &Ydb_Coordination.Config{SelfCheckPeriodMillis: 500, SessionGracePeriodMillis: 1500}})
+	if err != nil || created.GetOperation().GetStatus() != Ydb.StatusIds_SUCCESS {
+		t.Fatalf("create: %v, %v", created, err)
+	}
+	holder := openTest(t, t.Context(), c.conns[off], start(3_000))
+	next(t, holder)
+	send(t, holder, wait(1, "lock"))
+	if r := next(t, holder); !r.GetAcquireSemaphoreResult().GetAcquired() {
+		t.Fatalf("got %v", r)
+	}
+	waiter := openTest(t, t.Context(), c.conns[other], start(600_000))
+	next(t, waiter)
+	send(t, waiter, wait(1, "lock"))
+	if r := next(t, waiter); r.GetAcquireSemaphorePending() == nil {
+		t.Fatalf("got %v", r)
+	}
+	var events diary
+	send(t, holder, clientPing())
+	var client sync.WaitGroup
+	client.Go(func() { events.live(holder) })
+	network.cut(fmt.Sprint("server-", off))
+	if r := next(t, waiter); !r.GetAcquireSemaphoreResult().GetAcquired() {
+		t.Fatalf("leads %v: got %v", leads, r)
+	}
+	events.write("the lock is somebody else's")
+	network.heal()
+	client.Wait()
+	last := events.lines[len(events.lines)-1]
+	for i, line := range events.lines {
+		if line == "the lock is somebody else's" && i+1 < len(events.lines) && events.lines[i+1] == "alive" || last == "alive" {
+			t.Errorf("leads %v: %q", leads, events.lines)
 		}
 	}
 }

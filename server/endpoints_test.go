@@ -6,7 +6,6 @@ import (
 	"reflect"
 	"slices"
 	"testing"
-	"time"
 
 	"google.golang.org/grpc"
 
@@ -97,16 +96,6 @@ func (c *testCluster) wantListed(asked, named []int) {
 			slices.Sort(got)
 			return slices.Equal(got, want)
 		})
-	}
-}
-
-// eventually waits for a state that nobody announces.
-func (c *testCluster) eventually(what string, reached func() bool) {
-	c.t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !reached(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			c.t.Fatal("waited in vain for ", what)
-		}
 	}
 }
 

@@ -3,7 +3,6 @@ package server
 import (
 	"fmt"
 	"net"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -20,13 +19,6 @@ import (
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/scheme"
 )
-
-// until waits for a state.
-func until(reached func() bool) {
-	for !reached() {
-		runtime.Gosched()
-	}
-}
 
 func (set *streamSet) count() int {
 	set.mutex.Lock()
@@ -83,7 +75,7 @@ func TestStreamsPerConnection(t *testing.T) {
 		}
 		break
 	}
-	until(func() bool { return s.streams.count() == 2 })
+	eventually(t, "two streams", func() bool { return s.streams.count() == 2 })
 }
 
 func TestConnectionsPerAddress(t *testing.T) {
@@ -108,7 +100,7 @@ func TestConnectionsPerAddress(t *testing.T) {
 	if err := conn.Close(); err != nil {
 		t.Fatal(err)
 	}
-	until(admitted)
+	eventually(t, "room for a connection", admitted)
 }
 
 // TestOutboundLimit fills a stream whose client reads nothing.
@@ -160,14 +152,14 @@ func TestRequestsInFlight(t *testing.T) {
 	for i := range maxInFlightRequests - 1 {
 		send(t, stream, acquire(uint64(i), fmt.Sprint(i), nil))
 	}
-	until(func() bool { n, _ := state(); return n == maxInFlightRequests-1 })
+	eventually(t, "all but one request to be in flight", func() bool { n, _ := state(); return n == maxInFlightRequests-1 })
 	if _, paused := state(); paused {
 		t.Error("the stream is not read although there is room for one more")
 	}
 	for i := range more {
 		send(t, stream, acquire(uint64(i), fmt.Sprint("more", i), nil))
 	}
-	until(func() bool { _, paused := state(); return paused })
+	eventually(t, "the stream not to be read", func() bool { _, paused := state(); return paused })
 	if n, _ := state(); n != maxInFlightRequests {
 		t.Errorf("%d requests are in flight, want %d", n, maxInFlightRequests)
 	}
@@ -317,7 +309,7 @@ func TestResetStorm(t *testing.T) {
 	if storm(100*burst).alive() || s.connections.cut.Load() != 1 {
 		t.Errorf("a storm is not cut off, or not counted: %d", s.connections.cut.Load())
 	}
-	until(func() bool { return s.streams.count() == 0 })
+	eventually(t, "no streams", func() bool { return s.streams.count() == 0 })
 }
 
 func TestResetMeter(t *testing.T) {

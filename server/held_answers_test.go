@@ -6,7 +6,6 @@ import (
 	"net"
 	"sync"
 	"testing"
-	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -14,79 +13,7 @@ import (
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/emptypb"
-
-	"github.com/coordd/coordd/coordination"
 )
-
-// handClock stands still until the test turns it.
-type handClock struct {
-	mutex  sync.Mutex
-	time   coordination.Instant
-	timers map[*handTimer]bool
-}
-
-type handTimer struct {
-	clock *handClock
-	due   coordination.Instant
-	do    func()
-}
-
-func newHandClock() *handClock { return &handClock{timers: make(map[*handTimer]bool)} }
-
-func (c *handClock) now() coordination.Instant {
-	c.mutex.Lock()
-	defer c.mutex.Unlock()
-	return c.time
-}
-
-func (c *handClock) afterFunc(d time.Duration, do func()) timer {
-	t := &handTimer{clock: c, do: do}
-	t.Reset(d)
-	return t
-}
-
-// Reset implements timer.
-func (t *handTimer) Reset(d time.Duration) bool {
-	t.clock.mutex.Lock()
-	defer t.clock.mutex.Unlock()
-	was := t.clock.timers[t]
-	t.due = t.clock.time + coordination.Instant(d)
-	t.clock.timers[t] = true
-	return was
-}
-
-// Stop implements timer.
-func (t *handTimer) Stop() bool {
-	t.clock.mutex.Lock()
-	defer t.clock.mutex.Unlock()
-	was := t.clock.timers[t]
-	delete(t.clock.timers, t)
-	return was
-}
-
-// turn lets time pass.
-func (c *handClock) turn(d time.Duration) {
-	c.mutex.Lock()
-	c.time += coordination.Instant(d)
-	var due []*handTimer
-	for t := range c.timers {
-		if t.due <= c.time {
-			due = append(due, t)
-			delete(c.timers, t)
-		}
-	}
-	c.mutex.Unlock()
-	for _, t := range due {
-		t.do()
-	}
-}
-
-// waiting is how many timers run.
-func (c *handClock) waiting() int {
-	c.mutex.Lock()
-	defer c.mutex.Unlock()
-	return len(c.timers)
-}
 
 // holdNothing answers unserved calls at once, for tests of what is answered.
 func holdNothing(s *Server) { s.held.release() }
@@ -94,12 +21,12 @@ func holdNothing(s *Server) { s.held.release() }
 // TestUnservedCallsAreHeldBack: an answer comes when its time has come, and not before.
 func TestUnservedCallsAreHeldBack(t *testing.T) {
 	s, conn := startTest(t, nil)
-	hands := newHandClock()
+	hands := new(handClock)
 	s.held.clock = clock{turned: hands}
 	for i, method := range []string{"/Ydb.Table.V1.TableService/CreateSession", "/a.B/C", "/Ydb.Scheme.V1.SchemeService/NoSuch"} {
 		done := make(chan error, 1)
 		go func() { done <- conn.Invoke(t.Context(), method, new(emptypb.Empty), new(emptypb.Empty)) }()
-		waitFor(t, func() bool { return hands.waiting() == 1 })
+		eventually(t, "the answers to be held back", func() bool { return hands.waiting() == 1 })
 		hands.turn(unservedHold - 1)
 		if hands.waiting() != 1 || len(done) != 0 {
 			t.Errorf("%s: answered too early", method)
@@ -120,7 +47,7 @@ func TestUnservedCallsAreHeldBack(t *testing.T) {
 // TestHeldAnswersAreBounded fills a connection and the server: beyond the bounds an answer is given at once. What is
 // held goes with its call, and with the server.
 func TestHeldAnswersAreBounded(t *testing.T) {
-	hands := newHandClock()
+	hands := new(handClock)
 	h := newHeldAnswers(clock{turned: hands})
 	var running sync.WaitGroup
 	from := func(port int) context.Context {
@@ -129,7 +56,7 @@ func TestHeldAnswersAreBounded(t *testing.T) {
 	hold := func(ctx context.Context) { running.Go(func() { h.hold(ctx) }) }
 	held := func(want int) {
 		t.Helper()
-		waitFor(t, func() bool {
+		eventually(t, "the answers to be held back", func() bool {
 			h.mutex.Lock()
 			defer h.mutex.Unlock()
 			return h.count == want && hands.waiting() == want
@@ -164,7 +91,7 @@ func TestHeldAnswersAreBounded(t *testing.T) {
 // TestStopFreesHeldAnswers stops a server that holds answers back.
 func TestStopFreesHeldAnswers(t *testing.T) {
 	s, _ := startTest(t, nil)
-	hands := newHandClock()
+	hands := new(handClock)
 	s.held.clock = clock{turned: hands}
 	conn, err := grpc.NewClient(s.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
@@ -178,7 +105,7 @@ func TestStopFreesHeldAnswers(t *testing.T) {
 			done <- conn.Invoke(t.Context(), fmt.Sprint("/a.B/C", i), new(emptypb.Empty), new(emptypb.Empty))
 		}()
 	}
-	waitFor(t, func() bool { return hands.waiting() == calls })
+	eventually(t, "the answers to be held back", func() bool { return hands.waiting() == calls })
 	if err := s.Stop(t.Context()); err != nil {
 		t.Fatal(err)
 	}

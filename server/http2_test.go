@@ -125,7 +125,10 @@ func (c *frameClient) read() (http2.Frame, error) {
 }
 
 // alive reports whether the server answers an HTTP/2 ping on the connection.
-func (c *frameClient) alive() bool {
+func (c *frameClient) alive() bool { return c.ping() == nil }
+
+// ping returns once the server has answered a ping, or why it has not.
+func (c *frameClient) ping() error {
 	c.write.Lock()
 	err := c.framer.WritePing(false, [8]byte{1})
 	c.write.Unlock()
@@ -133,11 +136,11 @@ func (c *frameClient) alive() bool {
 		var frame http2.Frame
 		if frame, err = c.read(); err == nil {
 			if ping, is := frame.(*http2.PingFrame); is && ping.IsAck() {
-				return true
+				return nil
 			}
 		}
 	}
-	return false
+	return err
 }
 
 // await reads until the server closes the connection or sends a frame of the wanted type about the stream.

@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
@@ -24,7 +23,7 @@ type given struct{ session, order uint64 }
 // takeLock opens a session, takes a lock and tells the numbers.
 func takeLock(t *testing.T, conn *grpc.ClientConn, name string) given {
 	t.Helper()
-	stream := openTest(t, t.Context(), conn, start(10_000))
+	stream := openTest(t, t.Context(), conn, start(600_000))
 	session := next(t, stream).GetSessionStarted().GetSessionId()
 	send(t, stream, wait(1, name))
 	if r := next(t, stream); !r.GetAcquireSemaphoreResult().GetAcquired() {
@@ -51,7 +50,7 @@ func startOn(t *testing.T, directory string, cluster raftstore.Cluster) (*Server
 
 func stopServer(t *testing.T, s *Server) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), waitMax)
 	defer cancel()
 	if err := s.Stop(ctx); err != nil {
 		t.Error(err)
@@ -119,7 +118,7 @@ func TestRestoreFences(t *testing.T) {
 
 func openSession(t *testing.T, conn *grpc.ClientConn) sessionClient {
 	t.Helper()
-	stream := openTest(t, t.Context(), conn, start(10_000))
+	stream := openTest(t, t.Context(), conn, start(600_000))
 	next(t, stream)
 	return stream
 }

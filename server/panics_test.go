@@ -47,12 +47,13 @@ func onPing(s *Server, fn func(number int64)) {
 // taken up by another one.
 func TestPanicOfTimer(t *testing.T) {
 	s, conn := startTest(t, nil)
+	s.policy.MaxIntervalMillis = 100
 	onPing(s, func(number int64) {
 		if number == 2 {
 			panic("second ping")
 		}
 	})
-	stream := openTest(t, t.Context(), conn, start(3000))
+	stream := openTest(t, t.Context(), conn, start(600_000))
 	id := receive(t, stream).GetSessionStarted().GetSessionId()
 	ping := receive(t, stream).GetPing()
 	send(t, stream, &Ydb_Coordination.SessionRequest{Request: &Ydb_Coordination.SessionRequest_Pong{
@@ -93,7 +94,7 @@ func TestPanicOfReader(t *testing.T) {
 	if end := endOf(stream); end.Code() != codes.Internal {
 		t.Fatalf("ended with %v", end)
 	}
-	until(func() bool { return s.streams.count() == 0 })
+	eventually(t, "the stream to end", func() bool { return s.streams.count() == 0 })
 	stop := openTest(t, t.Context(), conn, start(600_000))
 	receive(t, stop)
 	receive(t, stop)

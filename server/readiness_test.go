@@ -206,7 +206,7 @@ func TestStartIsGivenUp(t *testing.T) {
 	if got := healthOf(t, conn, ""); got != notServing {
 		t.Errorf("health: %v", got)
 	}
-	stream := openTest(t, t.Context(), conn, start(10_000)) // waits for a leader
+	stream := openTest(t, t.Context(), conn, start(600_000)) // waits for a leader
 	cancel()
 	if err := <-started; !errors.Is(err, context.Canceled) {
 		t.Errorf("ended with %v", err)

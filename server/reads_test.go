@@ -97,7 +97,7 @@ func TestListingInPages(t *testing.T) {
 		other := &call{rows: 1, done: make(chan callAnswer, 1), read: func(*coordination.Machine) scheme.Outcome { return scheme.Done() }}
 		var r result
 		listed := false
-		until(func() bool {
+		eventually(t, "a turn of the listing, or its end", func() bool {
 			select {
 			case r = <-done:
 				listed = true

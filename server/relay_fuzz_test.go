@@ -46,7 +46,7 @@ func startFuzzed(f *testing.F) *Server {
 		f.Fatal(err)
 	}
 	f.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), waitMax)
 		defer cancel()
 		if err := s.Stop(ctx); err != nil {
 			f.Error(err)

@@ -38,7 +38,7 @@ func TestDiskReserve(t *testing.T) {
 		c.InMemory, c.DataDir = false, t.TempDir()
 		c.DiskReserve, c.freeSpace = 100<<20, func(string) (uint64, error) { return free.Load(), nil }
 	})
-	holder, other := openTest(t, t.Context(), conn, start(10_000)), openTest(t, t.Context(), conn, start(10_000))
+	holder, other := openTest(t, t.Context(), conn, start(600_000)), openTest(t, t.Context(), conn, start(600_000))
 	id := next(t, holder).GetSessionStarted().GetSessionId()
 	next(t, other)
 	send(t, holder, acquire(1, "lock", nil))
@@ -62,11 +62,11 @@ func TestDiskReserve(t *testing.T) {
 	if s := endOf(other); s.Code() != 0 {
 		t.Errorf("ended with %v", s)
 	}
-	wantDiskFull(t, openTest(t, t.Context(), conn, start(10_000)))
+	wantDiskFull(t, openTest(t, t.Context(), conn, start(600_000)))
 
 	// A session that is there can be taken up again, to give back what it holds.
 	_ = holder.CloseSend()
-	again := start(10_000)
+	again := start(600_000)
 	again.SessionId, again.SeqNo = id, 1
 	holder = openTest(t, t.Context(), conn, again)
 	if next(t, holder).GetSessionStarted().GetSessionId() != id {
@@ -102,7 +102,7 @@ func TestFullDiskOfTheLeader(t *testing.T) {
 	c.startAll()
 	leader, _ := c.leader()
 	c.createNode(leader, testNode)
-	stream := openTest(t, t.Context(), c.conns[leader], start(10_000))
+	stream := openTest(t, t.Context(), c.conns[leader], start(600_000))
 	next(t, stream)
 	free[leader].Store(1)
 	for n := uint64(1); c.servers[leader].streams.localLink() != nil; n += 2 {

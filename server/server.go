@@ -168,6 +168,7 @@ func (s *Server) pingPolicy(ctx context.Context) *coordination.PingPolicy {
 // startGroup begins to take part in the cluster.
 func (s *Server) startGroup() error {
 	clock := newClock()
+	clock.turned = s.config.clock
 	group, err := openGroup(s.config, s.store, clock, s.fail)
 	if err != nil {
 		return err

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -48,7 +47,7 @@ func startTest(t *testing.T, change func(*Config)) (*Server, *grpc.ClientConn) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), waitMax)
 		defer cancel()
 		if err := s.Stop(ctx); err != nil {
 			t.Error(err)
@@ -167,7 +166,7 @@ func TestHalfCloseAbandons(t *testing.T) {
 			t.Fatal(err)
 		}
 		if attached {
-			send(t, stream, &Ydb_Coordination.SessionRequest{Request: &Ydb_Coordination.SessionRequest_SessionStart_{SessionStart: start(5000)}})
+			send(t, stream, &Ydb_Coordination.SessionRequest{Request: &Ydb_Coordination.SessionRequest_SessionStart_{SessionStart: start(600_000)}})
 			receive(t, stream)
 		}
 		if err := stream.CloseSend(); err != nil {
@@ -184,7 +183,7 @@ func TestStopTellsStreams(t *testing.T) {
 	s, conn := startTest(t, nil)
 	var streams []sessionClient
 	for range 10 {
-		stream := openTest(t, t.Context(), conn, start(5000))
+		stream := openTest(t, t.Context(), conn, start(600_000))
 		receive(t, stream)
 		streams = append(streams, stream)
 	}
@@ -232,11 +231,8 @@ func TestDeadReaderIsCutOff(t *testing.T) {
 			}
 		}
 	}
-	for open := 3; open != 2; runtime.Gosched() { // the dead client will not read what became of its stream
-		s.streams.mutex.Lock()
-		open = len(s.streams.open)
-		s.streams.mutex.Unlock()
-	}
+	// The dead client will not read what became of its stream.
+	eventually(t, "the stream to end", func() bool { return s.streams.count() == 2 })
 }
 
 // TestMessageTooLarge sends one message over the limit: that stream ends, nothing else.
@@ -249,7 +245,7 @@ func TestMessageTooLarge(t *testing.T) {
 	if s := endOf(stream); s.Code() != codes.ResourceExhausted {
 		t.Fatalf("ended with %v", s)
 	}
-	again := openTest(t, t.Context(), conn, start(5000))
+	again := openTest(t, t.Context(), conn, start(600_000))
 	if receive(t, again).GetSessionStarted().GetSessionId() == 0 {
 		t.Fatal("no session")
 	}
@@ -257,9 +253,10 @@ func TestMessageTooLarge(t *testing.T) {
 
 // TestPythonIsPingedOften shows the shorter interval, and that a ping counts as its pong, answered by a pong.
 func TestPythonIsPingedOften(t *testing.T) {
+	runBeside(t)
 	_, conn := startTest(t, nil)
 	ctx := metadata.AppendToOutgoingContext(t.Context(), "x-ydb-sdk-build-info", "ydb-python-sdk/3.21.0")
-	stream := openTest(t, ctx, conn, start(30_000))
+	stream := openTest(t, ctx, conn, start(600_000))
 	receive(t, stream)
 	begin := time.Now()
 	for range 2 {

@@ -14,7 +14,7 @@ import (
 )
 
 var (
-	silenceSeeds = flag.Int("silence-seeds", 300, "how many seeds TestSilence runs")
+	silenceSeeds = flag.Int("silence-seeds", 100, "how many seeds TestSilence runs")
 	silenceSeed  = flag.Uint64("silence-seed", 0, "the only seed to run, 0 for many")
 )
 

@@ -20,19 +20,6 @@ import (
 	"github.com/coordd/coordd/server/adminpb"
 )
 
-// stopPatience bounds the waits of these tests for a state. What they stop is held up for much longer.
-const stopPatience = 30 * time.Second
-
-// eventually waits for a state.
-func eventually(t *testing.T, what string, reached func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(stopPatience); !reached(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited in vain for %s", what)
-		}
-	}
-}
-
 // stopWithoutABound stops a server that has to find the end by itself.
 func stopWithoutABound(t *testing.T, s *Server) {
 	t.Helper()
@@ -43,7 +30,7 @@ func stopWithoutABound(t *testing.T, s *Server) {
 		if err != nil {
 			t.Error(err)
 		}
-	case <-time.After(stopPatience):
+	case <-time.After(waitMax):
 		t.Fatal("the server does not stop")
 	}
 }
@@ -199,7 +186,7 @@ func TestStopAbandonsACall(t *testing.T) {
 	go func() { stopped <- s.Stop(context.Background()) }()
 	select {
 	case <-s.Drained():
-	case <-time.After(stopPatience):
+	case <-time.After(waitMax):
 		t.Error("a call that does not end holds up the stop")
 	}
 	close(release)

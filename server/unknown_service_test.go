@@ -1,6 +1,7 @@
 package server
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -150,7 +151,7 @@ func TestSelfCheckOfCluster(t *testing.T) {
 	// says waits until one of the servers that run says so: which of them leads may change at any time.
 	says := func(want Ydb_Monitoring.SelfCheck_Result) {
 		t.Helper()
-		until(func() bool {
+		eventually(t, fmt.Sprint("a self-check that says ", want), func() bool {
 			for i := range c.servers {
 				if c.servers[i] != nil && c.selfCheck(i) == want {
 					return true

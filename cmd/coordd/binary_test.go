@@ -22,6 +22,9 @@ func TestMain(m *testing.M) {
 }
 
 func buildAndRun(m *testing.M) int {
+	if binary = os.Getenv("COORDD_BIN"); binary != "" {
+		return m.Run()
+	}
 	directory, err := os.MkdirTemp("", "coordd-test-")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

@@ -24,7 +24,7 @@ import (
 const servers = 3
 
 // clusterPatience bounds waits for a state of the cluster; only a failing test uses it up.
-const clusterPatience = time.Minute
+const clusterPatience = 3 * time.Minute
 
 // cluster is three servers as processes, each with a proxy in front of its peer port.
 type cluster struct {

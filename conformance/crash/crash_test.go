@@ -34,6 +34,7 @@ const (
 // data and compares, CRASH_ROUNDS times (default 4). Every acknowledged create, update, acquire and release must be
 // there; order ids never go back; sessions can be attached again; nobody holds more than the limit.
 func TestCrashKill9(t *testing.T) {
+	besideOthers(t)
 	rounds := 4
 	if text := os.Getenv("CRASH_ROUNDS"); text != "" {
 		n, err := strconv.Atoi(text)
@@ -42,15 +43,7 @@ func TestCrashKill9(t *testing.T) {
 		}
 		rounds = n
 	}
-	seed := uint64(time.Now().UnixNano())
-	if text := os.Getenv("CRASH_SEED"); text != "" {
-		n, err := strconv.ParseUint(text, 10, 64)
-		if err != nil {
-			t.Fatalf("CRASH_SEED=%q: want a number", text)
-		}
-		seed = n
-	}
-	t.Logf("CRASH_SEED=%d", seed)
+	seed := seedOf(t)
 	r := &rig{binary: build(t), dir: filepath.Join(t.TempDir(), "data"), random: rand.New(rand.NewPCG(seed, 0)), address: freeAddress(t)}
 	for i := range clients {
 		r.clients = append(r.clients, newClient(i, seed))
@@ -76,6 +69,33 @@ func TestCrashKill9(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = r.process.Wait()
+}
+
+// longForm is what the make targets of this package ask for, by the number of rounds.
+var longForm = os.Getenv("CRASH_ROUNDS")+os.Getenv("CLUSTER_ROUNDS")+os.Getenv("CLUSTER_SAMPLES") != ""
+
+// besideOthers lets the short forms run at once; the long ones measure.
+func besideOthers(t *testing.T) {
+	if !longForm {
+		t.Parallel()
+	}
+}
+
+// seedOf is what a test's choices follow: CRASH_SEED, or else another one for each run of the long form.
+func seedOf(t *testing.T) uint64 {
+	seed := uint64(1)
+	if longForm {
+		seed = uint64(time.Now().UnixNano())
+	}
+	if text := os.Getenv("CRASH_SEED"); text != "" {
+		n, err := strconv.ParseUint(text, 10, 64)
+		if err != nil {
+			t.Fatalf("CRASH_SEED=%q: want a number", text)
+		}
+		seed = n
+	}
+	t.Logf("CRASH_SEED=%d", seed)
+	return seed
 }
 
 // rig is the server under test and its clients.

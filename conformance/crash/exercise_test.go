@@ -47,6 +47,7 @@ type exercise struct {
 // lost, nobody held more than the limit or believed so, order ids only grew, no session ended while its client lived, and
 // no stream broke on a server that was well. In the end all servers have come to the same state.
 func TestClusterFaults(t *testing.T) {
+	besideOthers(t)
 	list := shortFaults()
 	x := &exercise{t: t, pauseMost: time.Second, dwellMost: 200 * time.Millisecond}
 	seed := seedOf(t)
@@ -97,19 +98,6 @@ func roundsOf(t *testing.T) int {
 		t.Fatalf("CLUSTER_ROUNDS=%q: want a number from 1", text)
 	}
 	return n
-}
-
-func seedOf(t *testing.T) uint64 {
-	seed := uint64(time.Now().UnixNano())
-	if text := os.Getenv("CRASH_SEED"); text != "" {
-		n, err := strconv.ParseUint(text, 10, 64)
-		if err != nil {
-			t.Fatalf("CRASH_SEED=%q: want a number", text)
-		}
-		seed = n
-	}
-	t.Logf("CRASH_SEED=%d", seed)
-	return seed
 }
 
 // begin makes the semaphores and starts the load.

@@ -19,6 +19,7 @@ import (
 // with default settings and two sessions on each. CLUSTER_SAMPLES is how often each comes, 1 by default. It prints a table
 // and judges only that no stream breaks.
 func TestClusterFailOver(t *testing.T) {
+	besideOthers(t)
 	times := 1
 	if text := os.Getenv("CLUSTER_SAMPLES"); text != "" {
 		n, err := strconv.Atoi(text)

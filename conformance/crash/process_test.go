@@ -77,7 +77,7 @@ func startServer(binary, log string, started func(*process), args ...string) (*p
 }
 
 // startPatience bounds the wait for a server to get ready; only a failing test uses it up.
-const startPatience = time.Minute
+const startPatience = 3 * time.Minute
 
 // stopPatience is just below the time after which a server gives up a clean stop by itself.
 const stopPatience = 7 * time.Second

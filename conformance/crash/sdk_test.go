@@ -63,11 +63,12 @@ func buildLoad(t *testing.T) string {
 	return binary
 }
 
-const (
-	sdkWorkers        = 2
-	sdkSessionTimeout = 12 * time.Second
+const sdkWorkers = 2
+
+var (
+	sdkSessionTimeout = inLongForm(12*time.Second, 2*time.Minute)
 	// sdkSilenceMost is more than the time between two pings, a third of the session's timeout, and a change of leaders.
-	sdkSilenceMost = 7 * time.Second
+	sdkSilenceMost = inLongForm(7*time.Second, time.Minute)
 )
 
 func startLoad(t *testing.T, binary string, server int, addresses []string, seed uint64, v *violations, fallible *serverSet) *sdkLoad {

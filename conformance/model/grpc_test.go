@@ -21,7 +21,7 @@ import (
 )
 
 var (
-	grpcSeqs  = flag.Int("grpc-seqs", 100, "how many random sequences to compare over gRPC")
+	grpcSeqs  = flag.Int("grpc-seqs", 30, "how many random sequences to compare over gRPC")
 	grpcSteps = flag.Int("grpc-steps", 200, "how many steps each sequence over gRPC has")
 )
 
@@ -45,7 +45,7 @@ func TestModelOverGRPC(t *testing.T) {
 }
 
 // grpcPatience bounds the wait for a message that should come.
-const grpcPatience = 10 * time.Second
+const grpcPatience = 2 * time.Minute
 
 // overGRPC is one sequence on the model and on a server.
 type overGRPC struct {
