@@ -299,7 +299,7 @@ func (x *exercise) check() error {
 			last = max(last, b.order)
 		}
 	}
-	s, closeSession, err := openAt(x.ctx, x.listen[x.random.IntN(servers)])
+	s, closeSession, err := openAt(x.ctx, x.listen[x.random.IntN(servers)], nodePath)
 	if err != nil {
 		return err
 	}
@@ -320,15 +320,15 @@ func (x *exercise) check() error {
 	return x.violations.err()
 }
 
-// openAt opens a new session.
-func openAt(ctx context.Context, address string) (*raw.Session, func(), error) {
+// openAt opens a new session at a coordination node.
+func openAt(ctx context.Context, address, node string) (*raw.Session, func(), error) {
 	conns, err := raw.Dial(address, 1)
 	if err != nil {
 		return nil, nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, clusterPatience)
 	closeSession := func() { cancel(); raw.Close(conns) }
-	s, err := raw.Open(ctx, conns[0], &raw.Start{Path: nodePath, TimeoutMillis: uint64(sessionTimeout.Milliseconds())})
+	s, err := raw.Open(ctx, conns[0], &raw.Start{Path: node, TimeoutMillis: uint64(sessionTimeout.Milliseconds())})
 	if err != nil {
 		closeSession()
 	}
