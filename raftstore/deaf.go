@@ -34,11 +34,15 @@ func (l *loop) listen() {
 	// What is still under way would make the others take the leader back, so it falls silent a little before.
 	l.deaf.hushed = l.deaf.ticks >= deafTicks-hushTicks
 	if l.steppedAside() {
-		l.s.cfg.Logger.Warn("making way for another leader", "why", "no majority answers")
-		l.revokeLease() // an answer that comes late must not renew it
-		if l.s.peers != nil {
-			l.s.peers.shut(l.conf.Voters)
-		}
+		l.makeWay()
+	}
+}
+
+func (l *loop) makeWay() {
+	l.s.cfg.Logger.Warn("making way for another leader", "why", "no majority answers")
+	l.revokeLease() // an answer that comes late must not renew it
+	if l.s.peers != nil {
+		l.s.peers.shut(l.conf.Voters)
 	}
 }
 

@@ -46,9 +46,10 @@ func (c *frozenClock) freeze(frozen bool) {
 	}
 }
 
-// freezable starts a cluster whose members' clocks can be frozen.
-func freezable(t *testing.T, members int, seed uint64) (*testCluster, map[string]*frozenClock) {
-	c, clocks := newTestCluster(t, members, seed), map[string]*frozenClock{}
+// freezable gives the members of a cluster clocks that can be frozen.
+func (c *testCluster) freezable() map[string]*frozenClock {
+	c.t.Helper()
+	clocks := map[string]*frozenClock{}
 	for _, name := range c.names {
 		c.kill(name)
 		clocks[name] = &frozenClock{}
@@ -59,7 +60,7 @@ func freezable(t *testing.T, members int, seed uint64) (*testCluster, map[string
 	for _, name := range c.names {
 		c.start(name)
 	}
-	return c, clocks
+	return clocks
 }
 
 // awaitVoters waits until a member is old enough to vote and has an open urgent stream from each of the others.
@@ -83,7 +84,8 @@ func (c *testCluster) deafen(name string, deaf bool) {
 // make way again.
 func TestDeafLeaderMakesWay(t *testing.T) {
 	t.Parallel()
-	c, clocks := freezable(t, 3, 300)
+	c := newTestCluster(t, 3, 300)
+	clocks := c.freezable()
 	for range 2 {
 		deaf := c.leader().name
 		rest := others(c.names, deaf)
@@ -116,6 +118,33 @@ func TestDeafLeaderMakesWay(t *testing.T) {
 	}
 }
 
+// What a leader does to make way reaches the others over real connections, and it gets its own back.
+func TestLeaderMakesWayOverLoopback(t *testing.T) {
+	c := newGRPCCluster(t, 3, nil)
+	clocks := c.freezable()
+	for range 2 {
+		old := c.leader()
+		rest := others(c.names, old.name)
+		c.put("before "+old.name, old.name)
+		for _, name := range rest {
+			c.awaitVoters(name)
+			clocks[name].freeze(true)
+		}
+		old.ask(func(l *loop) {
+			l.deaf.ticks, l.deaf.hushed = deafTicks, true
+			l.makeWay()
+		})
+		c.put("served without "+old.name, rest...)
+		for _, name := range rest {
+			clocks[name].freeze(false)
+		}
+		c.settle()
+		for _, name := range c.names {
+			c.awaitVoters(name)
+		}
+	}
+}
+
 func (m *machine) leads() (leads bool) {
 	m.note(func() { leads = m.term != 0 })
 	return leads
@@ -125,7 +154,8 @@ func (m *machine) leads() (leads bool) {
 // notices, and the other knows it as the leader all the time.
 func TestDeafLeaderOfTwoStays(t *testing.T) {
 	t.Parallel()
-	c, clocks := freezable(t, 2, 301)
+	c := newTestCluster(t, 2, 301)
+	clocks := c.freezable()
 	deaf := c.leader().name
 	other := others(c.names, deaf)[0]
 	c.put("before")
@@ -210,7 +240,8 @@ func TestWhenALeaderCountsAsDeaf(t *testing.T) {
 // older one, which a cut network has left half dead, is still open. The end of an older one means nothing.
 func TestNewerStreamReplacesAnOlder(t *testing.T) {
 	t.Parallel()
-	c, clocks := freezable(t, 3, 302)
+	c := newTestCluster(t, 3, 302)
+	clocks := c.freezable()
 	leader := c.leader()
 	name := others(c.names, leader.name)[0]
 	m, s := c.nodes[name], c.nodes[name].store

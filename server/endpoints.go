@@ -118,6 +118,8 @@ func (s *Server) sendClientsElsewhere(ctx context.Context) {
 		return
 	}
 	s.store.SetClientAddress(addressesOfNone)
+	ctx, cancel := context.WithTimeout(ctx, leavingPatience)
+	defer cancel()
 	look := time.NewTicker(leaderPoll)
 	defer look.Stop()
 	named := func(m raftstore.Member) bool { return m.ID == s.store.Member() && m.ClientAddress != addressesOfNone }

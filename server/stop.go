@@ -11,8 +11,10 @@ import (
 // A stop takes two seconds at the most, whatever clients and other servers do; only the disk may take longer. These bound
 // its parts, one after the other.
 const (
-	// handOverPatience is how long a server tries to send its clients elsewhere and to hand over the leadership.
+	// handOverPatience is how long a server tries to send its clients elsewhere and to hand over the leadership, and
+	// leavingPatience how much of it the first may take.
 	handOverPatience = 500 * time.Millisecond
+	leavingPatience  = 250 * time.Millisecond
 	// drainPatience is how long calls under way may take to finish, and clients to read the end of their streams.
 	drainPatience = time.Second
 	// abandonPatience is how long a call may go on whose connection is closed.
