@@ -403,6 +403,35 @@ func TestLostServer(t *testing.T) {
 	}
 }
 
+// TestOrphansAreSilent has a server come back to the leader after the session of its client has ended. Leave comes with the
+// leader's first answer, and only later it is the stream's turn to tell who it is: in between nothing is said, neither a
+// ping nor what was kept.
+func TestOrphansAreSilent(t *testing.T) {
+	r := newSilenceRunOf(&choices{random: rand.New(rand.NewPCG(1, 2))}, true, 300, [3]float64{1, 1, 1})
+	r.run(2 * time.Second)
+	r.first.breakAtLeader()
+	r.first.breakAtFollower()
+	r.run(r.now + relayLease + 300*time.Millisecond)
+	if r.expired == 0 {
+		t.Fatal("the session has not ended")
+	}
+	const turn = 500 * time.Millisecond
+	r.stride = func() time.Duration { return turn }
+	back := r.now
+	r.connect(r.a)
+	r.run(back + turn)
+	if r.f.server.streams.speaking() == nil || r.ended != coordination.EndingNone {
+		t.Fatalf("the server has no leave, or the stream's turn has come: ending %d", r.ended)
+	}
+	r.run(back + 2*turn)
+	if r.late != 0 {
+		t.Errorf("the client heard something %v after its session had ended", r.late)
+	}
+	if r.ended != coordination.EndingOK || r.refusal == nil || *r.refusal != *coordination.SessionExpired {
+		t.Errorf("the stream's ending is %d, %v", r.ended, r.refusal)
+	}
+}
+
 // TestFrozenServer freezes a server whose client has a session: its connections stay, but nothing comes over them. The leader
 // gives the relay up, and the session ends as when a relay breaks; the client is told when its server goes on.
 func TestFrozenServer(t *testing.T) {
