@@ -35,14 +35,13 @@ const sideBySide = 16
 // replaySideBySide runs scripts on a target that can take many at a time, and reports each as a test of its own.
 func replaySideBySide(t *testing.T, target Target, scripts []*Script, atATime int) {
 	t.Helper()
-	results := make([]Result, len(scripts))
+	results, replays := make([]Result, len(scripts)), make([]int, len(scripts))
 	work := make(chan int)
 	var workers sync.WaitGroup
 	for range atATime {
 		workers.Go(func() {
 			for i := range work {
-				outcome, err := Run(t.Context(), target, scripts[i])
-				results[i] = Result{Script: scripts[i], Outcome: outcome, Err: err}
+				results[i], replays[i] = replayThrough(t.Context(), target, scripts[i])
 			}
 		})
 	}
@@ -52,7 +51,12 @@ func replaySideBySide(t *testing.T, target Target, scripts []*Script, atATime in
 	close(work)
 	workers.Wait()
 	for i := range results {
-		t.Run(scripts[i].Name, func(t *testing.T) { report(t, &results[i]) })
+		t.Run(scripts[i].Name, func(t *testing.T) {
+			if replays[i] > 0 {
+				t.Logf("replayed %d times, because a leader change ended a stream where it may", replays[i])
+			}
+			report(t, &results[i])
+		})
 	}
 }
 

@@ -42,6 +42,7 @@ type Front struct {
 	wake     Instant // when Tick has something to do
 	overdue  Instant // when the unanswered ping has been unanswered for too long
 	held     *Refusal
+	resumed  bool // the stream holds a Failure, and the leader was asked to answer for its session
 
 	sequence Sequence      // of the last request forwarded
 	open     []openRequest // ascending sequence
@@ -185,7 +186,7 @@ func (f *Front) receiveAttached(m *ClientMessage) Forward {
 		if f.state == frontStopping {
 			return f.fail(SessionNotAttachedHere)
 		}
-		f.state = frontStopping
+		f.state, f.roster.Stopping = frontStopping, true
 		return f.ask(0, &Request{Kind: RequestStop})
 	case ClientSemaphore:
 		return f.receiveRequest(m)
@@ -250,9 +251,9 @@ func (f *Front) Close() Forward {
 	if f.state == frontEnded {
 		return Forward{}
 	}
-	told := f.state == frontExpectsStart || f.state == frontHoldsFailure // the leader knows of no stream, or of none any more
+	detach := Forward{Detach: f.known()}
 	f.end(EndingAbandoned)
-	return Forward{Detach: !told}
+	return detach
 }
 
 // End ends the stream with a Failure that neither client nor leader asked for, as when the server stops.
@@ -268,14 +269,18 @@ func (f *Front) End(refusal *Refusal) Forward {
 
 // Deliver takes a message of the leader.
 func (f *Front) Deliver(now Instant, m *Message) {
-	if (m.Kind == MessageEnd || m.Kind == MessageStopped) && f.quiet() {
-		f.replies = nil // what was kept from the client sounds as if the session lived
+	if m.Kind == MessageEnd && f.quiet() {
+		f.replies = nil // what was kept from the client sounds as if the session lived; before SessionStopped it does not
 	}
 	switch m.Kind {
-	case MessageAttached, MessageResumed, MessageEnd: // the leader knows of this stream, or wants it to end
+	case MessageAttached, MessageResumed, MessageEnd, MessageStopped: // the leader knows of this stream, or wants it to end
 		f.claims = false
 	}
-	if f.state == frontEnded || f.state == frontHoldsFailure {
+	switch f.state {
+	case frontEnded:
+		return
+	case frontHoldsFailure:
+		f.deliverHeld(m)
 		return
 	}
 	switch m.Kind {
@@ -373,7 +378,7 @@ func (f *Front) Tick(now Instant) Forward {
 		f.wake = Never
 		f.awaitLeader(now)
 	case frontHoldsFailure:
-		f.tellHeld(now)
+		return f.tellHeld(now)
 	case frontAttached, frontStopping:
 		if f.quiet() { // the client hears no ping, so it cannot answer one
 			f.wake, f.overdue = now.After(min(f.interval, mutePollMillis)), now.After(f.patience)
@@ -412,8 +417,10 @@ func (f *Front) fail(refusal *Refusal) Forward {
 	return detach
 }
 
-// known reports whether the leader may know of the stream.
-func (f *Front) known() bool { return f.state != frontHoldsFailure && f.state != frontExpectsStart }
+// known reports whether the leader may know of the stream, and has not been told that it is gone.
+func (f *Front) known() bool {
+	return f.state != frontExpectsStart && (f.state != frontHoldsFailure || f.resumed)
+}
 
 func (f *Front) end(ending Ending) {
 	if ending == EndingAbandoned && f.quiet() {

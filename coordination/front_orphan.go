@@ -9,7 +9,7 @@ func (f *Front) Mute(mute bool) { f.mute = mute }
 
 // claimed is the session for which the stream speaks, or wants to speak; 0 if it knows of none.
 func (f *Front) claimed() SessionID {
-	if f.start != nil && f.roster.Session == 0 {
+	if f.state == frontAttaching {
 		return f.start.Session
 	}
 	return f.roster.Session
@@ -34,14 +34,26 @@ func (f *Front) hold(refusal *Refusal) {
 }
 
 // tellHeld says what is held, or looks again a little later.
-func (f *Front) tellHeld(now Instant) {
+func (f *Front) tellHeld(now Instant) Forward {
 	if !f.quiet() {
-		f.fail(f.held)
-		return
+		return f.fail(f.held)
 	}
 	f.wake = now.After(heldPollMillis)
 	if f.expires == Never {
 		f.expires = now.After(heldMillis)
+	}
+	return Forward{}
+}
+
+// deliverHeld takes what a leader says to a stream that holds a Failure and has told it, as the next one, who it is: the
+// Failure may be said now, and if the session is gone, that.
+func (f *Front) deliverHeld(m *Message) {
+	if !f.resumed {
+		return
+	}
+	f.wake = 0
+	if m.Kind == MessageEnd {
+		f.resumed, f.held = false, m.Refusal
 	}
 }
 
@@ -70,7 +82,7 @@ func (f *Front) Orphan(now Instant) {
 	if f.orphan {
 		return
 	}
-	f.orphan, f.claims = true, f.claimed() != 0
+	f.orphan, f.claims, f.resumed = true, f.claimed() != 0, false
 	f.awaitLeader(now)
 }
 
@@ -91,9 +103,15 @@ func (f *Front) Rejoin() Forward {
 	switch f.state {
 	case frontAttaching:
 		return Forward{Attach: f.start}
+	case frontHoldsFailure:
+		if !f.claims {
+			break
+		}
+		f.resumed = true
+		roster := f.roster
+		return Forward{Roster: &roster}
 	case frontAttached, frontStopping:
 		roster := f.roster
-		roster.Stopping = f.state == frontStopping
 		for i := range f.open {
 			roster.Open = append(roster.Open, f.open[i].OpenRequest)
 		}

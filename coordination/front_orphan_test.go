@@ -46,41 +46,79 @@ func TestReattachIsConfirmed(t *testing.T) {
 	}
 }
 
-// TestHeldFailureAndTheNextLeader holds a Failure, for lack of leave or because failed starts are held, and then loses the
-// leader. The next one knows nothing of the stream, so with its leave nothing is said about a session that may live.
+// TestHeldFailureAndTheNextLeader holds a Failure for lack of leave and then loses the leader. It is kept until the next one
+// has answered for the session, and that leader is told that the stream is gone.
 func TestHeldFailureAndTheNextLeader(t *testing.T) {
+	for _, test := range []struct {
+		answer *Message // nil for none
+		want   *Refusal
+		ending Ending
+		detach bool
+	}{
+		{&Message{Kind: MessageResumed}, PongMismatch, EndingOK, true},
+		{&Message{Kind: MessageEnd, Refusal: SessionExpired}, SessionExpired, EndingOK, false},
+		{&Message{Kind: MessageStopped}, PongMismatch, EndingOK, true},
+		{nil, nil, EndingSilent, true},
+	} {
+		r := attached(t, PingPolicy{}, 3000, AllRights)
+		r.front.Mute(true)
+		r.pong(999)
+		r.front.Mute(false)
+		r.front.Orphan(r.now)
+		r.front.Tick(r.now)
+		r.expect()
+		if forward := r.front.Rejoin(); forward.Roster == nil || forward.Roster.Session != 7 {
+			t.Fatalf("forward %+v", forward)
+		}
+		r.front.Tick(r.now)
+		r.expect()
+		if test.answer != nil {
+			r.front.Deliver(r.now, test.answer)
+		}
+		detached := false
+		for r.front.Ending() == EndingNone && r.front.Wake() != Never {
+			r.now = max(r.front.Wake(), r.now)
+			detached = r.front.Tick(r.now).Detach || detached
+		}
+		var want []Reply
+		if test.want != nil {
+			want = append(want, Reply{Kind: ReplyFailure, Refusal: test.want})
+		}
+		r.expect(want...)
+		if r.front.Ending() != test.ending || detached != test.detach {
+			t.Errorf("%+v: ending %d, detached %v", test.answer, r.front.Ending(), detached)
+		}
+	}
+}
+
+// TestRefusedStartAndTheNextLeader loses the leader while the Failure of a start is held: there is no session that the client
+// could take for its own, so the next leader's leave is enough.
+func TestRefusedStartAndTheNextLeader(t *testing.T) {
 	for _, session := range []SessionID{0, 7} {
 		r := newFrontRig(t, PingPolicy{HoldStartFailureMillis: 100})
 		r.front.Receive(&ClientMessage{Kind: ClientStart, Start: &AttachRequest{Path: "/local/a", Session: session}})
 		r.front.Deliver(r.now, &Message{Kind: MessageEnd, Refusal: DescriptionTooLarge})
-		r.wantNextLeader(session != 0)
+		r.front.Orphan(r.now)
+		if forward := r.front.Rejoin(); forward != (Forward{}) {
+			t.Errorf("forward %+v", forward)
+		}
+		r.now = r.front.Wake()
+		r.front.Tick(r.now)
+		r.expect(Reply{Kind: ReplyFailure, Refusal: DescriptionTooLarge})
 	}
-	r := attached(t, PingPolicy{}, 3000, AllRights)
-	r.front.Mute(true)
-	r.pong(999)
-	r.front.Mute(false)
-	r.wantNextLeader(true)
 }
 
-// wantNextLeader loses the leader and has the next one give leave. It wants the held Failure to be kept from the client, or
-// told.
-func (r *frontRig) wantNextLeader(silent bool) {
-	r.t.Helper()
-	r.front.Orphan(r.now)
-	if forward := r.front.Rejoin(); forward != (Forward{}) {
-		r.t.Errorf("forward %+v", forward)
-	}
-	for r.front.Ending() == EndingNone && r.front.Wake() != Never {
-		r.now = max(r.front.Wake(), r.now)
-		r.front.Tick(r.now)
-	}
-	want := EndingOK
-	if silent {
-		want = EndingSilent
-	}
-	if replies := r.front.Take(nil); r.front.Ending() != want || (len(replies) == 0) != silent {
-		r.t.Errorf("ending %d, replies %+v; silent is %v", r.front.Ending(), replies, silent)
-	}
+// TestAnswersBeforeStopped has answers come while nothing may be said, and then the end that the client asked for: they are
+// told before it.
+func TestAnswersBeforeStopped(t *testing.T) {
+	r := attached(t, PingPolicy{}, 3000, AllRights)
+	r.front.Receive(&ClientMessage{Kind: ClientSemaphore, ReqID: 1, Request: &Request{Kind: RequestCreate, Name: "s", Limit: 1}})
+	r.front.Receive(&ClientMessage{Kind: ClientStop})
+	r.front.Mute(true)
+	r.front.Deliver(r.now, &Message{Kind: MessageResult, Sequence: 1, Request: RequestCreate})
+	r.expect()
+	r.front.Deliver(r.now, &Message{Kind: MessageStopped, Session: 7})
+	r.expect(Reply{Kind: ReplyResult, Request: RequestCreate, ReqID: 1}, Reply{Kind: ReplyStopped, Session: 7})
 }
 
 // TestRefusedClaim has a new leader end the stream instead. What was kept is dropped: it sounds as if the session lived.

@@ -279,10 +279,11 @@ func (l *Leader) nodeDropped(id NodeID) {
 	}
 	for _, sessionID := range slices.Sorted(maps.Keys(n.sessions)) {
 		s := n.sessions[sessionID]
-		if a := s.attachment; a != nil {
-			l.end(a, LinkFailure)
+		streams := s.held
+		if s.attachment != nil {
+			streams = append(streams, s.attachment)
 		}
-		for _, a := range s.held {
+		for _, a := range streams {
 			l.end(a, LinkFailure)
 		}
 	}

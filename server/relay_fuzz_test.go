@@ -20,22 +20,51 @@ import (
 	"github.com/coordd/coordd/server/relaypb"
 )
 
-// fuzzedRelay is what another server sends: one batch, and the end.
+// fuzzedStream is the stream of fuzzedRelay that is attached.
+const fuzzedStream = 3
+
+// fuzzedRelay is what another server sends: the start of a stream, one batch once that is attached, and the end.
 type fuzzedRelay struct {
 	grpc.ServerStream
-	ctx  context.Context
-	next *relaypb.ToLeader
+	ctx      context.Context
+	batches  []*relaypb.ToLeader
+	attached chan struct{} // gets something when the stream is
+	sent     int
 }
 
-func (r *fuzzedRelay) Context() context.Context       { return r.ctx }
-func (r *fuzzedRelay) Send(*relaypb.FromLeader) error { return nil }
+func newFuzzedRelay(ctx context.Context, batch *relaypb.ToLeader) *fuzzedRelay {
+	attach := coordination.Forward{Attach: &coordination.AttachRequest{Path: testNode, TimeoutMillis: 5_000}}
+	begin := &relaypb.ToLeader{Hello: &relaypb.Hello{Server: 7}, Forwards: []*relaypb.Forward{forwardToPB(fuzzedStream, &attach)}}
+	return &fuzzedRelay{ctx: ctx, batches: []*relaypb.ToLeader{begin, batch}, attached: make(chan struct{}, 1)}
+}
+
+func (r *fuzzedRelay) Context() context.Context { return r.ctx }
+
+func (r *fuzzedRelay) Send(batch *relaypb.FromLeader) error {
+	for _, m := range batch.GetMessages() {
+		if m.GetStream() == fuzzedStream && coordination.MessageKind(m.GetKind()) == coordination.MessageAttached {
+			select {
+			case r.attached <- struct{}{}:
+			default:
+			}
+		}
+	}
+	return nil
+}
+
 func (r *fuzzedRelay) Recv() (*relaypb.ToLeader, error) {
-	batch := r.next
-	if batch == nil {
+	if r.sent == len(r.batches) {
 		return nil, io.EOF
 	}
-	r.next = nil
-	return batch, nil
+	if r.sent == 1 {
+		select {
+		case <-r.attached:
+		case <-r.ctx.Done():
+			return nil, r.ctx.Err()
+		}
+	}
+	r.sent++
+	return r.batches[r.sent-1], nil
 }
 
 // startFuzzed runs a server in memory, which leads itself, with one node.
@@ -75,15 +104,15 @@ var _ Ydb_Coordination_V1.CoordinationServiceServer = coordinationService{}
 // fuzzedForwards are what a stream on another server begins with.
 func fuzzedForwards() *relaypb.ToLeader {
 	attach := coordination.Forward{Sequence: 1, Attach: &coordination.AttachRequest{Path: testNode, TimeoutMillis: 5_000, Description: "fuzz", Server: 7}}
-	batch := &relaypb.ToLeader{Hello: &relaypb.Hello{Server: 7}, Renew: 1, Forwards: []*relaypb.Forward{forwardToPB(3, &attach)}}
-	for kind := range uint32(12) {
-		batch.Forwards = append(batch.Forwards, &relaypb.Forward{Stream: 3, Sequence: uint64(kind) + 2, Kind: &relaypb.Forward_Request{
+	batch := &relaypb.ToLeader{Hello: &relaypb.Hello{Server: 7}, Renew: 1, Forwards: []*relaypb.Forward{forwardToPB(7, &attach)}}
+	for _, kind := range []uint32{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 255, 256, 257, 1 << 31} {
+		batch.Forwards = append(batch.Forwards, &relaypb.Forward{Stream: fuzzedStream, Sequence: uint64(kind) + 2, Kind: &relaypb.Forward_Request{
 			Request: &relaypb.Request{Kind: kind, Name: "lock", Data: []byte("x"), Count: 1, Limit: 1, TimeoutMillis: 1, WatchData: true}}})
 	}
 	roster := coordination.Forward{Sequence: 20, Roster: &coordination.Roster{Node: 2, Session: 1, Epoch: coordination.Epoch{Term: 1, Counter: 1}, Path: testNode,
 		Server: 7, TimeoutMillis: 5_000, Open: []coordination.OpenRequest{{Sequence: 3, Request: &coordination.Request{Kind: coordination.RequestKind(1), Name: "lock"}}}}}
 	detach := coordination.Forward{Sequence: 21, Detach: true}
-	batch.Forwards = append(batch.Forwards, forwardToPB(4, &roster), forwardToPB(3, &detach),
+	batch.Forwards = append(batch.Forwards, forwardToPB(4, &roster), forwardToPB(fuzzedStream, &detach),
 		&relaypb.Forward{Stream: 5}, &relaypb.Forward{Stream: 6, Kind: &relaypb.Forward_Roster{Roster: &relaypb.Roster{Open: []*relaypb.OpenRequest{{}}}}})
 	return batch
 }
@@ -117,7 +146,7 @@ func FuzzRelayToLeader(f *testing.F) {
 				t.Fatalf("%v was read as %+v, which is written as %+v", p, read, again)
 			}
 		}
-		if err := s.exchange(&fuzzedRelay{ctx: t.Context(), next: batch}); err != nil && err != io.EOF {
+		if err := s.exchange(newFuzzedRelay(t.Context(), batch)); err != nil && err != io.EOF {
 			t.Fatalf("the exchange ended with %v", err)
 		}
 		wantAlive(t, s)

@@ -403,6 +403,66 @@ func TestLostServer(t *testing.T) {
 	}
 }
 
+// TestOrphansAreSilent has a server come back to the leader after the session of its client has ended. Leave comes with the
+// leader's first answer, and only later it is the stream's turn to tell who it is: in between nothing is said, neither a
+// ping nor what was kept.
+func TestOrphansAreSilent(t *testing.T) {
+	r := newSilenceRunOf(&choices{random: rand.New(rand.NewPCG(1, 2))}, true, 300, [3]float64{1, 1, 1})
+	r.run(2 * time.Second)
+	r.first.breakAtLeader()
+	r.first.breakAtFollower()
+	r.run(r.now + relayLease + 300*time.Millisecond)
+	if r.expired == 0 {
+		t.Fatal("the session has not ended")
+	}
+	const turn = 500 * time.Millisecond
+	r.stride = func() time.Duration { return turn }
+	back := r.now
+	r.connect(r.a)
+	r.run(back + turn)
+	if r.f.server.streams.speaking() == nil || r.ended != coordination.EndingNone {
+		t.Fatalf("the server has no leave, or the stream's turn has come: ending %d", r.ended)
+	}
+	r.run(back + 2*turn)
+	if r.late != 0 {
+		t.Errorf("the client heard something %v after its session had ended", r.late)
+	}
+	if r.ended != coordination.EndingOK || r.refusal == nil || *r.refusal != *coordination.SessionExpired {
+		t.Errorf("the stream's ending is %d, %v", r.ended, r.refusal)
+	}
+}
+
+// TestFrozenServer freezes a server whose client has a session: its connections stay, but nothing comes over them. The leader
+// gives the relay up, and the session ends as when a relay breaks; the client is told when its server goes on.
+func TestFrozenServer(t *testing.T) {
+	const timeout = 1000 * time.Millisecond
+	for _, back := range []bool{true, false} {
+		r := newSilenceRunOf(&choices{random: rand.New(rand.NewPCG(1, 2))}, true, 1000, [3]float64{1, 1, 1})
+		r.run(2 * time.Second)
+		at := r.now
+		r.f.pausedUntil = at + time.Minute
+		if back { // while the leader still waits
+			r.f.pausedUntil = at + relayPatience - renewInterval - 50*time.Millisecond
+			r.run(at + time.Minute)
+			if r.expired != 0 || r.ended != coordination.EndingNone || r.now-r.spoke > time.Second {
+				t.Errorf("back in time: ended at %v with %d, last heard %v", r.expired-at, r.ended, r.spoke-at)
+			}
+			continue
+		}
+		r.run(at + 30*time.Second)
+		if latest := relayPatience + relayLease + timeout + 50*time.Millisecond; r.expired-at > latest || r.expired-at < latest-2*renewInterval {
+			t.Errorf("the session ended %v after its server froze, want %v", r.expired-at, latest)
+		}
+		r.run(at + time.Minute + 100*time.Millisecond)
+		r.first.breakAtFollower()
+		r.connect(r.a)
+		r.run(r.now + time.Second)
+		if r.ended != coordination.EndingOK || r.refusal == nil || *r.refusal != *coordination.SessionExpired {
+			t.Errorf("the client of the server that goes on: ending %d, %v", r.ended, r.refusal)
+		}
+	}
+}
+
 // TestSilenceOfATransfer hands the leadership over, in vain and then with success. A leader says nothing from the moment
 // at which it begins, and the silence must stay far below what clients put up with: the Python SDK gives up after 3 s.
 func TestSilenceOfATransfer(t *testing.T) {
