@@ -164,6 +164,13 @@ func TestReadsShareARound(t *testing.T) {
 	if r.leave(second) != 0 || r.underWay != second {
 		t.Error("a round goes on as long as one read waits")
 	}
+	r.answer(one)
+	if r.underWay.answered {
+		t.Error("the answer to another question counts")
+	}
+	if r.answer(two); r.again(second, two) != 0 {
+		t.Error("a question is put again although it was answered")
+	}
 	fourth, _ := r.join()
 	if three := r.leave(third); three == 0 || r.underWay != fourth {
 		t.Error("the next round waits for reads that have gone")
