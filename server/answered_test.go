@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -153,17 +154,19 @@ func handlersEnd(t *testing.T, s *Server) {
 	})
 }
 
-// answersInTime calls every method of a server that can reach nobody, bounded in every way, more often than its connection
-// has room for calls, and ends its listeners. Each must be answered; where leaderless is true, those that are not local with UNAVAILABLE.
+// answersInTime calls every method of a server that can reach nobody, all at once, bounded in every way, more often than
+// its connection has room for calls, and ends its listeners. Each must be answered; where leaderless is true, those that are
+// not local with UNAVAILABLE.
 func answersInTime(t *testing.T, s *Server, conn *grpc.ClientConn, leaderless bool) {
 	t.Helper()
 	methods := servedMethods(t, s)
-	if len(methods) < 25 {
-		t.Fatalf("%d methods only", len(methods))
+	if len(methods) < 25 || len(methods)*len(bounds) <= answeredRoom {
+		t.Fatalf("%d methods", len(methods))
 	}
 	for _, b := range bounds {
 		s.config.callPatience = b.patience
-		for full, method := range methods {
+		var calls sync.WaitGroup
+		check := func(full string, method protoreflect.MethodDescriptor) {
 			got := answerTo(t, conn, full, method, b)
 			local := slices.ContainsFunc(localMethods, func(prefix string) bool { return strings.HasPrefix(full, prefix) })
 			late := b.deadline > 0 && got == "DEADLINEEXCEEDED" // the answer was under way
@@ -171,13 +174,19 @@ func answersInTime(t *testing.T, s *Server, conn *grpc.ClientConn, leaderless bo
 				t.Errorf("%s, bounded by %s: got %s", full, b.name, got)
 			}
 		}
+		for full, method := range methods {
+			calls.Go(func() { check(full, method) })
+		}
+		calls.Wait()
 	}
 	handlersEnd(t, s)
 }
 
-// answeredCluster has room for few calls on a connection, so that one that stays behind is noticed.
+// answeredRoom is how many calls a connection has room for in these tests: about as many as there are methods.
+const answeredRoom = 40
+
 func answeredCluster(t *testing.T) (*testCluster, *cuttable) {
-	return startCuttableWith(t, func(config *Config) { config.Hardening.StreamsPerConnection = 2 })
+	return startCuttableWith(t, func(config *Config) { config.Hardening.StreamsPerConnection = answeredRoom })
 }
 
 // TestEveryMethodIsAnswered calls every method that a server has where nobody leads: two of three are stopped.

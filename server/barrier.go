@@ -28,6 +28,7 @@ type readRounds struct {
 // readRound is reads that wait for one answer. It is guarded by the mutex of its readRounds, but for passed.
 type readRound struct {
 	question uint64 // 0 as long as the round is not under way
+	answered bool   // the answer is known; what it speaks of is not applied here yet
 	readers  int
 	passed   chan struct{} // closed when the answer is there
 }
@@ -94,11 +95,21 @@ func (r *readRounds) asked(round *readRound) uint64 {
 	return round.question
 }
 
+// answer notes that a question was answered, so that it is not put again: on a server that lags, each new answer would be
+// further ahead than the one before.
+func (r *readRounds) answer(question uint64) {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	if r.underWay != nil && r.underWay.question == question {
+		r.underWay.answered = true
+	}
+}
+
 // again replaces a question that may be lost, unless another read of the round has done so.
 func (r *readRounds) again(round *readRound, lost uint64) (ask uint64) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
-	if round != r.underWay || round.question != lost {
+	if round != r.underWay || round.question != lost || round.answered {
 		return 0
 	}
 	return r.number(round)
@@ -146,6 +157,7 @@ func (g *group) answerBarriers() {
 		if b.index <= uint64(g.machine.Index()) {
 			g.ask(g.rounds.pass(b.id))
 		} else {
+			g.rounds.answer(b.id)
 			kept = append(kept, b)
 		}
 	}

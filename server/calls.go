@@ -157,6 +157,8 @@ func (s *Server) executeForPeer(ctx context.Context, r *relaypb.ExecuteRequest) 
 	if link == nil {
 		return nil, errNotLeading
 	}
+	ctx, cancel := context.WithTimeout(ctx, s.patience()) // if the other server gives no bound
+	defer cancel()
 	outcome, err := link.group.execute(ctx, &attempt{command, coordination.Index(r.GetSince()), r.GetRepeated()})
 	switch {
 	case errors.Is(err, errStopped):

@@ -62,28 +62,14 @@ func TestListingInPages(t *testing.T) {
 	s, conn := startTest(t, nil)
 	const children = 2*maxReadRows + 500
 	want := make([]string, children)
-	made := make(chan error, 50)
 	tree := Ydb_Scheme_V1.NewSchemeServiceClient(conn)
+	s.group.turn.Lock() // nobody else takes a turn
 	for i := range want {
 		want[i] = fmt.Sprintf("%05d", i)
-	}
-	for part := range slices.Chunk(want, children/50) {
-		go func() {
-			for _, name := range part {
-				if err := answered(tree.MakeDirectory(t.Context(), &Ydb_Scheme.MakeDirectoryRequest{Path: "/local/large/" + name})); err != nil {
-					made <- err
-					return
-				}
-			}
-			made <- nil
-		}()
-	}
-	for range 50 {
-		if err := <-made; err != nil {
-			t.Fatal(err)
+		if outcome := s.group.machine.Tree().MakeDirectory(scheme.SplitLoose("/local/large/"+want[i]), "", scheme.Stamp{}); !outcome.OK() {
+			t.Fatal(outcome)
 		}
 	}
-	s.group.turn.Lock() // nobody else takes a turn
 	type result struct {
 		list described
 		err  error
@@ -163,6 +149,13 @@ func TestReadsShareARound(t *testing.T) {
 	}
 	if r.leave(second) != 0 || r.underWay != second {
 		t.Error("a round goes on as long as one read waits")
+	}
+	r.answer(one)
+	if r.underWay.answered {
+		t.Error("the answer to another question counts")
+	}
+	if r.answer(two); r.again(second, two) != 0 {
+		t.Error("a question is put again although it was answered")
 	}
 	fourth, _ := r.join()
 	if three := r.leave(third); three == 0 || r.underWay != fourth {
