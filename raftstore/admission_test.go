@@ -320,11 +320,11 @@ func TestHeartbeatBeyondTheLog(t *testing.T) {
 	if err := s.accept(h, from.network.(*memEnd).certificate()); err != nil {
 		t.Fatal(err)
 	}
+	status, err := s.Status(testContext(t))
+	if err != nil {
+		t.Fatal(err)
+	}
 	beyond := func() {
-		status, err := s.Status(testContext(t))
-		if err != nil {
-			return // it has ended
-		}
 		heartbeat := &pb.Message{Type: pb.MsgHeartbeat.Enum(), From: new(from.Member()), To: new(s.Member()), Term: new(status.Term), Commit: new(uint64(1 << 40))}
 		if err := s.receive(h, frameOf(t, heartbeat)); err != nil {
 			t.Fatal(err)
@@ -345,6 +345,31 @@ func TestHeartbeatBeyondTheLog(t *testing.T) {
 		return errors.Is(ended, ErrEmptied)
 	})
 	s.lost(h)
+}
+
+// Nothing is kept of members that come and go, but perhaps of the last one.
+func TestOutsidersAreForgotten(t *testing.T) {
+	t.Parallel()
+	c := newCertifiedCluster(t, 2, 555)
+	c.leadWith("a")
+	for n := range 4 {
+		name := string(rune('p' + n))
+		c.join(name)
+		c.settle()
+		c.take(name)
+	}
+	s := c.nodes["a"].store
+	c.poll("the removed servers to be forgotten", func() bool {
+		sizes := make(chan int, 1)
+		s.inbox.put(func(m *mail) {
+			m.tasks = append(m.tasks, func(l *loop) { sizes <- max(len(l.heard), len(l.headers), len(l.streams)) })
+		})
+		s.peers.mu.Lock()
+		learned := len(s.peers.learned)
+		s.peers.mu.Unlock()
+		return <-sizes <= 3 && learned <= 3
+	})
+	c.settle()
 }
 
 // All members stop and come back, in any order.

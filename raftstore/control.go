@@ -158,7 +158,9 @@ func (l *loop) takeOffer() {
 // lost notes that a member's stream ended. If it was the leader's last, the leader has probably died: then this member
 // forgets it and soon asks the others, who say no if they still hear it.
 func (l *loop) lost(id uint64) {
-	l.streams[id]--
+	if l.streams[id]--; l.streams[id] <= 0 {
+		delete(l.streams, id)
+	}
 	if l.streams[id] > 0 || l.leading || l.leader != id || l.ticks < electionTicks {
 		return
 	}
@@ -266,8 +268,9 @@ func (l *loop) setConf(index uint64, conf confRecord) {
 	l.conf, l.stale = conf, true
 	l.s.tail.setConf(index, conf)
 	if l.s.peers != nil {
-		l.s.peers.update(conf)
 		l.s.admission.follow(conf)
+		l.s.peers.update(conf)
+		l.forgetOutsiders()
 	}
 	l.confirmLease()
 }

@@ -72,13 +72,16 @@ func (s *Store) mayCall(certificate *x509.Certificate) error {
 	switch {
 	case s.cfg.Cluster.TLS == nil:
 		return nil
-	case !s.admission.list.Load().certifies(certificate):
+	case !s.admitted().certifies(certificate):
 		return errCertificate
 	case !s.admission.open.Load():
 		return errNotAsked
 	}
 	return nil
 }
+
+// admitted implements peerServer.
+func (s *Store) admitted() *admissionList { return s.admission.list.Load() }
 
 // guardedServices registers services that only current members may call, see Cluster.Services.
 type guardedServices struct {
@@ -105,7 +108,7 @@ func (g guardedServices) RegisterService(service *grpc.ServiceDesc, implementati
 			if err := g.in.mayCall(certificateOf(stream.Context())); err != nil {
 				return err
 			}
-			return handler(srv, guardedStream{stream, g.in})
+			return handler(srv, &guardedStream{ServerStream: stream, in: g.in, judged: g.in.admitted()})
 		}
 	}
 	g.server.RegisterService(&guarded, implementation)
@@ -114,13 +117,22 @@ func (g guardedServices) RegisterService(service *grpc.ServiceDesc, implementati
 // guardedStream ends when its caller ceases to be a member.
 type guardedStream struct {
 	grpc.ServerStream
-	in peerServer
+	in     peerServer
+	judged *admissionList // by which the caller is one
 }
 
 // RecvMsg implements grpc.ServerStream.
-func (g guardedStream) RecvMsg(m any) error {
+func (g *guardedStream) RecvMsg(m any) error {
 	if err := g.ServerStream.RecvMsg(m); err != nil {
 		return err
 	}
-	return g.in.mayCall(certificateOf(g.Context()))
+	now := g.in.admitted()
+	if now == g.judged {
+		return nil
+	}
+	if err := g.in.mayCall(certificateOf(g.Context())); err != nil {
+		return err
+	}
+	g.judged = now
+	return nil
 }

@@ -119,8 +119,11 @@ func TestCertificateOfTheSender(t *testing.T) {
 // onlyMembers is a receiving end that lets nobody call once err is set.
 type onlyMembers struct {
 	peerServer
-	err error
+	list *admissionList
+	err  error
 }
+
+func (o *onlyMembers) admitted() *admissionList { return o.list }
 
 func (o *onlyMembers) mayCall(*x509.Certificate) error { return o.err }
 
