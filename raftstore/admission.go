@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,6 +15,8 @@ import (
 	"go.etcd.io/raft/v3"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/coordd/coordd/raftstore/peerpb"
 )
 
 // admissionFile keeps an admission list that was learnt from others, for a restart before the log has come so far.
@@ -191,6 +194,13 @@ func (l *loop) watchAdmission() {
 	case silent == leaderlessTicks:
 		a.shutUnlessAnswered()
 	}
+}
+
+// forgetOutsiders forgets what those said who are no members any more.
+func (l *loop) forgetOutsiders() {
+	gone := func(id uint64) bool { return !l.s.admission.list.Load().admits(id) }
+	maps.DeleteFunc(l.heard, func(id uint64, _ int) bool { return gone(id) })
+	maps.DeleteFunc(l.headers, func(id uint64, _ *peerpb.Header) bool { return gone(id) })
 }
 
 // doubt deals with a leader that counts on more than this member has: either this member's directory was emptied, or the

@@ -306,6 +306,72 @@ func TestClaimOfAnEmptiedDirectory(t *testing.T) {
 	c.settle()
 }
 
+// A leader that counts on more than a member has shows that the member's directory was emptied, unless it is no leader: so
+// others are asked before the member ends.
+func TestHeartbeatBeyondTheLog(t *testing.T) {
+	t.Parallel()
+	c := newCertifiedCluster(t, 3, 554)
+	c.waitPublished(c.leader())
+	c.settle()
+	lead := c.leader()
+	m := c.ready(others(c.names, lead.name)[0])
+	s, from := m.store, lead.store
+	h := from.header(s.Member(), true)
+	if err := s.accept(h, from.network.(*memEnd).certificate()); err != nil {
+		t.Fatal(err)
+	}
+	status, err := s.Status(testContext(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	beyond := func() {
+		heartbeat := &pb.Message{Type: pb.MsgHeartbeat.Enum(), From: new(from.Member()), To: new(s.Member()), Term: new(status.Term), Commit: new(uint64(1 << 40))}
+		if err := s.receive(h, frameOf(t, heartbeat)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	asked := s.admission.concluded.Load()
+	beyond()
+	c.poll("others to be asked", func() bool { return s.admission.concluded.Load() > asked })
+	m.note(func() {
+		if m.failure != nil {
+			t.Errorf("ended with %v before others were asked again", m.failure)
+		}
+	})
+	c.poll("the member to end", func() bool {
+		beyond()
+		var ended error
+		m.note(func() { ended = m.failure })
+		return errors.Is(ended, ErrEmptied)
+	})
+	s.lost(h)
+}
+
+// Nothing is kept of members that come and go, but perhaps of the last one.
+func TestOutsidersAreForgotten(t *testing.T) {
+	t.Parallel()
+	c := newCertifiedCluster(t, 2, 555)
+	c.leadWith("a")
+	for n := range 4 {
+		name := string(rune('p' + n))
+		c.join(name)
+		c.settle()
+		c.take(name)
+	}
+	s := c.nodes["a"].store
+	c.poll("the removed servers to be forgotten", func() bool {
+		sizes := make(chan int, 1)
+		s.inbox.put(func(m *mail) {
+			m.tasks = append(m.tasks, func(l *loop) { sizes <- max(len(l.heard), len(l.headers), len(l.streams)) })
+		})
+		s.peers.mu.Lock()
+		learned := len(s.peers.learned)
+		s.peers.mu.Unlock()
+		return <-sizes <= 3 && learned <= 3
+	})
+	c.settle()
+}
+
 // All members stop and come back, in any order.
 func TestAllRestart(t *testing.T) {
 	t.Parallel()

@@ -290,6 +290,10 @@ func (a *admission) listOf(ctx context.Context, address string, id uint64) (*con
 
 // cause is why something failed, without what changes from attempt to attempt.
 func cause(err error) string {
-	words := strings.Fields(status.Convert(err).Message())
+	text := status.Convert(err).Message()
+	if _, dialing, ok := strings.Cut(text, `desc = "transport: `); ok { // gRPC's frame around why it has no connection
+		text = strings.TrimSuffix(dialing, `"`)
+	}
+	words := strings.Fields(text)
 	return strings.Join(slices.DeleteFunc(words, func(w string) bool { return strings.Contains(w, "->") }), " ")
 }

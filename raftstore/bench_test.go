@@ -56,7 +56,7 @@ func BenchmarkProposeThree(b *testing.B) {
 	for _, name := range []string{"a", "b", "c"} {
 		s := open(b, Config{Dir: filepath.Join(b.TempDir(), name), Logger: quiet,
 			Cluster: Cluster{Name: name, Initial: initial, ListenPeer: initial[name]}})
-		m := &machine{h: h, name: name, store: s, state: map[string]uint64{}, dirty: map[string]uint64{}, applied: 1}
+		m := &machine{h: h, name: name, store: s, state: map[string]uint64{}, dirty: map[string]uint64{}, reads: map[uint64]bool{}, applied: 1}
 		if err := s.Start(m); err != nil {
 			b.Fatal(err)
 		}

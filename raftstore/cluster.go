@@ -243,6 +243,7 @@ func askToJoin(ctx context.Context, c Cluster, net network, address string) (ori
 			return origin{}, err
 		}
 	}
+	conf.Index = max(conf.Index, 1) // older programs do not tell
 	id := identity{Cluster: answer.GetCluster(), Member: m.ID, Incarnation: randomID()}
 	return origin{id, first, learntText{Lineage: answer.GetLineage(), Conf: conf}}, nil
 }

@@ -279,8 +279,9 @@ func (l *loop) setConf(index uint64, conf confRecord) {
 	l.conf, l.stale = conf, true
 	l.s.tail.setConf(index, conf)
 	if l.s.peers != nil {
-		l.s.peers.update(conf)
 		l.s.admission.follow(conf)
+		l.s.peers.update(conf)
+		l.forgetOutsiders()
 	}
 	l.confirmLease()
 }

@@ -55,6 +55,7 @@
 //	wal/
 //	  wal-meta.db  bbolt: raft-wal's list of segments; term and vote; tail-made
 //	  <first index>-<id>.wal
+//	admission.json who may speak to this member, as learnt from others: see DESIGN.md; missing if its log knows
 //	received.db    a checkpoint of another member while it comes in; removed at start
 //
 // A log segment is raft-wal's: a header, then batches. A batch is what one write made durable:

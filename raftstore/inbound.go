@@ -19,7 +19,7 @@ func idText(id uint64) string { return fmt.Sprintf("%016x", id) }
 // answerHello implements peerServer. Who asks has to have the certificate of a member; without certificates everybody is
 // told.
 func (s *Store) answerHello(req *peerpb.HelloRequest, certificate *x509.Certificate) (*peerpb.HelloResponse, error) {
-	switch list := s.admission.list.Load(); {
+	switch list := s.admitted(); {
 	case req.GetCluster() == s.identity.Cluster && list.isRemoved(req.GetMember()):
 		return nil, ErrRemoved
 	case s.cfg.Cluster.TLS != nil && !list.certifies(certificate):
@@ -41,7 +41,7 @@ func (s *Store) answerHello(req *peerpb.HelloRequest, certificate *x509.Certific
 func (s *Store) accept(h *peerpb.Header, certificate *x509.Certificate) error {
 	err := s.judgeHeader(h, certificate)
 	if err != nil {
-		s.refused.tell(s.cfg.Logger, time.Now(), s.admission.list.Load().conf.nameOf(h.GetFrom()), h.GetAddress(), err)
+		s.refused.tell(s.cfg.Logger, time.Now(), s.admitted().conf.nameOf(h.GetFrom()), h.GetAddress(), err)
 		return err
 	}
 	s.peers.learn(h.GetFrom(), h.GetAddress())

@@ -75,7 +75,7 @@ const (
 	probePatience           = 2 * time.Second // until a probe counts as not answered
 	helloTimeout            = time.Second
 	askRetryMin             = 20 * time.Millisecond // before a server that did not answer is asked again; it doubles
-	askPatienceMax          = 8 * time.Second       // for one answer: a busy machine may take longer than helloTimeout
+	askPatienceMax          = 4 * time.Second       // for one answer: a busy machine may take longer than helloTimeout
 	askPause                = 200 * time.Millisecond
 	leaderlessTicks         = 2 * electionTicks // without a leader until nobody is heard before members were asked
 	strandedTries           = 10                // without any answer of a known member until a named server is trusted

@@ -37,8 +37,9 @@ type frameStream interface {
 type peerServer interface {
 	// Each gets the certificate of the connection, nil if there is none.
 	answerHello(req *peerpb.HelloRequest, certificate *x509.Certificate) (*peerpb.HelloResponse, error)
-	// mayCall judges whether a certificate belongs to a current member.
+	// mayCall judges whether a certificate belongs to a current member; the answer is another one only once admitted is.
 	mayCall(certificate *x509.Certificate) error
+	admitted() *admissionList
 	// accept judges the header of a stream.
 	accept(h *peerpb.Header, certificate *x509.Certificate) error
 	receive(h *peerpb.Header, f *peerpb.Frame) error

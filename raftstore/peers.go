@@ -91,6 +91,11 @@ func (p *peers) update(conf confRecord) {
 			delete(p.peers, id)
 		}
 	}
+	for id := range p.learned {
+		if !p.s.admitted().admits(id) {
+			delete(p.learned, id)
+		}
+	}
 	for _, m := range conf.Members {
 		if m.ID != p.s.identity.Member && p.peers[m.ID] == nil && m.Peer != "" {
 			p.open(m.ID, m.Peer)

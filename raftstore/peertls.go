@@ -67,18 +67,43 @@ func madeFor(certificate *x509.Certificate, address string) bool {
 	return err == nil && certificate.VerifyHostname(host) == nil
 }
 
+// warnOfCertificates warns of members that this one's certificate does not tell apart: it could speak for them, and they,
+// where they are on its host, for it.
+func (s *Store) warnOfCertificates() {
+	if s.cfg.Cluster.TLS == nil {
+		return
+	}
+	own := s.cfg.Cluster.TLS.clientSide().Certificates
+	if len(own) == 0 || len(own[0].Certificate) == 0 {
+		return
+	}
+	certificate, err := x509.ParseCertificate(own[0].Certificate[0])
+	if err != nil {
+		return // the handshake says so
+	}
+	for _, m := range s.admitted().conf.Members {
+		if m.ID != s.identity.Member && madeFor(certificate, m.Peer) {
+			s.cfg.Logger.Warn("the certificate of this server is good for another one too: give each a host name of its own",
+				"server", m.Name, "address", m.Peer)
+		}
+	}
+}
+
 // mayCall implements peerServer.
 func (s *Store) mayCall(certificate *x509.Certificate) error {
 	switch {
 	case s.cfg.Cluster.TLS == nil:
 		return nil
-	case !s.admission.list.Load().certifies(certificate):
+	case !s.admitted().certifies(certificate):
 		return errCertificate
 	case !s.admission.open.Load():
 		return errNotAsked
 	}
 	return nil
 }
+
+// admitted implements peerServer.
+func (s *Store) admitted() *admissionList { return s.admission.list.Load() }
 
 // guardedServices registers services that only current members may call, see Cluster.Services.
 type guardedServices struct {
@@ -105,7 +130,7 @@ func (g guardedServices) RegisterService(service *grpc.ServiceDesc, implementati
 			if err := g.in.mayCall(certificateOf(stream.Context())); err != nil {
 				return err
 			}
-			return handler(srv, guardedStream{stream, g.in})
+			return handler(srv, &guardedStream{ServerStream: stream, in: g.in, judged: g.in.admitted()})
 		}
 	}
 	g.server.RegisterService(&guarded, implementation)
@@ -114,13 +139,22 @@ func (g guardedServices) RegisterService(service *grpc.ServiceDesc, implementati
 // guardedStream ends when its caller ceases to be a member.
 type guardedStream struct {
 	grpc.ServerStream
-	in peerServer
+	in     peerServer
+	judged *admissionList // by which the caller is one
 }
 
 // RecvMsg implements grpc.ServerStream.
-func (g guardedStream) RecvMsg(m any) error {
+func (g *guardedStream) RecvMsg(m any) error {
 	if err := g.ServerStream.RecvMsg(m); err != nil {
 		return err
 	}
-	return g.in.mayCall(certificateOf(g.Context()))
+	now := g.in.admitted()
+	if now == g.judged {
+		return nil
+	}
+	if err := g.in.mayCall(certificateOf(g.Context())); err != nil {
+		return err
+	}
+	g.judged = now
+	return nil
 }

@@ -118,11 +118,30 @@ func TestCertificateOfTheSender(t *testing.T) {
 	c.settle()
 }
 
+// A server warns when its certificate is good for another member too.
+func TestSharedCertificateIsWarnedOf(t *testing.T) {
+	c := newGRPCCluster(t, 3, newPeerTLS(t))
+	c.leader()
+	c.kill("a")
+	var log said
+	cfg := c.cfgs["a"]
+	cfg.Logger = log.logger()
+	c.cfgs["a"] = cfg
+	c.start("a")
+	if n := log.count("good for another one too"); n != 2 {
+		t.Errorf("%d warnings", n)
+	}
+	c.settle()
+}
+
 // onlyMembers is a receiving end that lets nobody call once err is set.
 type onlyMembers struct {
 	peerServer
-	err error
+	list *admissionList
+	err  error
 }
+
+func (o *onlyMembers) admitted() *admissionList { return o.list }
 
 func (o *onlyMembers) mayCall(*x509.Certificate) error { return o.err }
 

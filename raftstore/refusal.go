@@ -1,6 +1,8 @@
 package raftstore
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -87,7 +89,11 @@ func (r *refused) tell(log *slog.Logger, now time.Time, server, address string, 
 		q = &quietness{}
 		r.told[key] = q
 	}
+	level := slog.LevelWarn
+	if errors.Is(err, errUnknownHere) { // so it is with every server that was just added
+		level = slog.LevelInfo
+	}
 	if ok, hidden := q.tells(now); ok {
-		log.Warn("refused a server", "server", server, "address", address, "why", why, "not told before", hidden)
+		log.Log(context.Background(), level, "refused a server", "server", server, "address", address, "why", why, "not told before", hidden)
 	}
 }

@@ -186,12 +186,12 @@ func TestForwardedReadQuestion(t *testing.T) {
 
 // A removed server's calls for clients end with its membership.
 func TestGuardedStreamEnds(t *testing.T) {
-	in := &onlyMembers{}
-	g := guardedStream{silentStream{ctx: t.Context()}, in}
+	in := &onlyMembers{list: &admissionList{}}
+	g := &guardedStream{ServerStream: silentStream{ctx: t.Context()}, in: in, judged: in.list}
 	if err := g.RecvMsg(nil); err != nil {
 		t.Error(err)
 	}
-	in.err = errCertificate
+	in.list, in.err = &admissionList{}, errCertificate
 	if err := g.RecvMsg(nil); !errors.Is(err, errCertificate) {
 		t.Errorf("after the removal: %v", err)
 	}

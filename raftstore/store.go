@@ -333,8 +333,8 @@ func (s *Store) Start(h Handler) error {
 	s.node = node
 	s.view.Store(&memberView{conf: s.tail.lastConf(), fresh: s.tail.fresh()})
 	if s.network != nil {
-		s.warnOfCertificates()
 		s.admission = newAdmission(s, s.tail.lastConf(), s.learnt)
+		s.warnOfCertificates()
 		s.admission.begin()
 		s.peers = newPeers(s)
 		s.tail.snapshot = s.snapshotFor

@@ -15,6 +15,7 @@ import (
 
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb"
 
+	"github.com/coordd/coordd/raftstore/peerpb"
 	"github.com/coordd/coordd/server/relaypb"
 )
 
@@ -73,6 +74,27 @@ func TestPeerCertificates(t *testing.T) {
 	}
 	if got := call(a.client("")); got != codes.Unavailable {
 		t.Errorf("a call without a certificate: %v", got)
+	}
+
+	// Who asks what cluster this is has to be a member as well.
+	a.issue("ops", &x509.Certificate{ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
+	hello := func(config *tls.Config) (*peerpb.HelloResponse, codes.Code) {
+		conn, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(credentials.NewTLS(config)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		answer := new(peerpb.HelloResponse)
+		err = conn.Invoke(t.Context(), "/coordd.peer.v1.Peer/Hello", &peerpb.HelloRequest{}, answer)
+		return answer, status.Code(err)
+	}
+	if answer, got := hello(a.client("peer")); got != codes.OK || len(answer.GetMembership()) == 0 {
+		t.Errorf("a member is told %v: %v", answer, got)
+	}
+	for _, name := range []string{"elsewhere", "ops"} {
+		if answer, got := hello(a.client(name)); got != codes.Unauthenticated {
+			t.Errorf("%s is told %v: %v", name, answer, got)
+		}
 	}
 
 	before := serialAt(t, address, a.client("peer"))

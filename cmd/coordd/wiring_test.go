@@ -27,6 +27,8 @@ func TestCoded(t *testing.T) {
 		{"format of a newer program", &raftstore.FormatError{}, exitConfig},
 		{"commands of a newer program", &raftstore.VersionError{}, exitConfig},
 		{"a file that the configuration names", &server.ConfigError{Err: onFile(syscall.EIO)}, exitConfig},
+		{"emptied directory", raftstore.ErrEmptied, exitConfig},
+		{"another cluster", raftstore.ErrOtherCluster, exitConfig},
 		{"damage", &raftstore.CorruptionError{}, exitStorage},
 		{"port in use", &net.OpError{Op: "listen", Err: os.NewSyscallError("bind", syscall.EADDRINUSE)}, exitFailure},
 		{"port not permitted", &net.OpError{Op: "listen", Err: os.NewSyscallError("bind", syscall.EACCES)}, exitFailure},
@@ -50,6 +52,24 @@ func TestCoded(t *testing.T) {
 		wrapped := coded(fmt.Errorf("start: %w", test.err))
 		if got := codeOf(wrapped); got != test.want || !errors.Is(wrapped, test.err) {
 			t.Errorf("%s, wrapped: got %d (%v), want %d and the cause kept", test.name, got, wrapped, test.want)
+		}
+	}
+}
+
+// TestEmptiedDirectorySaysWhatToDo names the way back for a server whose disk is lost, and the settings that make two
+// clusters of one.
+func TestEmptiedDirectorySaysWhatToDo(t *testing.T) {
+	for _, test := range []struct {
+		err  error
+		want []string
+	}{
+		{raftstore.ErrEmptied, []string{"coordd cluster remove", "coordd cluster add", "--join"}},
+		{raftstore.ErrOtherCluster, []string{"--initial-cluster", "--cluster-token"}},
+	} {
+		for _, want := range test.want {
+			if text := coded(test.err).Error(); !strings.Contains(text, want) {
+				t.Errorf("%q does not say %q", text, want)
+			}
 		}
 	}
 }
