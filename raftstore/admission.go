@@ -95,9 +95,9 @@ func (a *admission) follow(conf confRecord) {
 
 // learn takes over a list of other members. If it changes who may speak it is made durable first: a member that has
 // learnt of a removal must not forget it before its log tells.
-func (a *admission) learn(conf confRecord) error {
+func (a *admission) learn(conf confRecord, lineage uint64) error {
 	if conf.admitsOthersThan(a.list.Load().conf) {
-		if err := saveLearnt(a.s.disk, a.s.cfg.Dir, a.s.identity, learntText{Lineage: a.s.lineage.Load(), Conf: conf}); err != nil {
+		if err := saveLearnt(a.s.disk, a.s.cfg.Dir, a.s.identity, learntText{Lineage: lineage, Conf: conf}); err != nil {
 			return a.s.disk.note(err)
 		}
 	}

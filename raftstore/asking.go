@@ -38,8 +38,8 @@ type asking struct {
 // conclusion is what follows from the answers.
 type conclusion struct {
 	done    bool
-	take    *confRecord // the list to go on with, nil: the one that is known
-	failure error       // this member must end
+	take    *askedServer // whose list to go on with, nil: the one that is known
+	failure error        // this member must end
 }
 
 // counts tells whether a server's word counts as that of a member.
@@ -102,9 +102,9 @@ func (q *asking) judge() conclusion {
 	slices.SortFunc(lists, func(a, b *askedServer) int { return cmp.Compare(b.conf.Index, a.conf.Index) })
 	known := lists[min(sure, len(lists))-1]
 	if !q.acceptable(known) {
-		known = &askedServer{}
+		known = nil
 	}
-	return conclusion{done: true, take: known.conf}
+	return conclusion{done: true, take: known}
 }
 
 // acceptable tells whether this member could go on with a list.
@@ -115,18 +115,18 @@ func (q *asking) acceptable(a *askedServer) bool {
 
 // stranded finds a list where not one known member answers, over many attempts: then the word of a server counts that
 // the operator has named. Its members are asked next.
-func (q *asking) stranded(answered int) *confRecord {
+func (q *asking) stranded(answered int) *askedServer {
 	if answered > 0 {
 		return nil
 	}
-	var found *confRecord
+	var found *askedServer
 	for i := range q.asked {
 		a := &q.asked[i]
 		switch {
 		case q.counts(a) && a.failures < strandedTries:
 			return nil
 		case a.id == 0 && a.conf != nil && q.acceptable(a):
-			found = a.conf
+			found = a
 		}
 	}
 	return found
@@ -213,11 +213,11 @@ func (a *admission) ask(ctx context.Context) bool {
 	for {
 		end := q.judge()
 		if end.take != nil {
-			if err := a.learn(*end.take); err != nil {
+			if err := a.learn(*end.take.conf, end.take.lineage); err != nil {
 				a.s.inbox.fail(err)
 				return true
 			}
-			a.s.cfg.Logger.Info("other servers know later changes of the members", "as of entry", end.take.Index)
+			a.s.cfg.Logger.Info("other servers know later changes of the members", "as of entry", end.take.conf.Index)
 		}
 		switch {
 		case end.failure != nil:

@@ -55,7 +55,7 @@ func TestWhoseWordCounts(t *testing.T) {
 			q := asking{self: identity{Member: 1, Incarnation: 7}, list: *tc.list, fresh: tc.fresh, asked: tc.asked}
 			got := q.judge()
 			if got.done != tc.done || !errors.Is(got.failure, tc.fails) || (got.take == nil) != (tc.take == nil) ||
-				got.take != nil && got.take.Index != tc.take.Index {
+				got.take != nil && got.take.conf != tc.take {
 				t.Errorf("got %+v", got)
 			}
 		})
