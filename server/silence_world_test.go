@@ -249,7 +249,7 @@ func (t *silenceTimer) Stop() bool {
 	return true
 }
 
-// MaySpeak implements the store of voice.
+// MaySpeak implements the group's lease.
 func (s *silentServer) MaySpeak() bool { return s.now() < s.leaseUntil }
 
 // watch is member.listen: a stream that was mute is sent as soon as it may speak.
