@@ -43,6 +43,7 @@ type machine struct {
 	term     uint64 // led, 0 if none
 	leader   uint64
 	restores int
+	ready    map[uint64]bool // read questions that were answered
 	failure  error
 }
 
@@ -119,7 +120,14 @@ func (m *machine) Leading(term uint64) { m.note(func() { m.term = term }) }
 func (m *machine) Following(term, leader uint64) {
 	m.note(func() { m.term, m.leader = 0, leader })
 }
-func (m *machine) ReadReady(id, index uint64)  {}
+func (m *machine) ReadReady(id, index uint64) {
+	m.note(func() {
+		if m.ready == nil {
+			m.ready = map[uint64]bool{}
+		}
+		m.ready[id] = true
+	})
+}
 func (m *machine) CheckpointDone(index uint64) {}
 func (m *machine) Flush(bool)                  {}
 func (m *machine) Failed(err error)            { m.note(func() { m.failure = err }) }

@@ -279,4 +279,5 @@ func (l *loop) setConf(index uint64, conf confRecord) {
 		l.s.peers.update(conf)
 	}
 	l.confirmLease()
+	l.askAgain()
 }
