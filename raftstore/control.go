@@ -284,4 +284,5 @@ func (l *loop) setConf(index uint64, conf confRecord) {
 		l.forgetOutsiders()
 	}
 	l.confirmLease()
+	l.askAgain()
 }

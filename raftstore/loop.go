@@ -3,6 +3,7 @@ package raftstore
 import (
 	"encoding/binary"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -29,6 +30,7 @@ type loop struct {
 	hard      hardState
 	held      []proposal    // proposals raft has no room for yet
 	reads     []uint64      // questions that wait for caughtUp
+	asked     []uint64      // questions that the others have to answer, while this member leads
 	applying  []*pb.Message // handed over, not yet applied; oldest first
 	unapplied int           // bytes of them
 	durable   uint64        // last durable index
@@ -330,7 +332,26 @@ func (l *loop) askReads(ids []uint64) {
 	for _, id := range l.reads {
 		l.node.ReadIndex(binary.LittleEndian.AppendUint64(nil, id))
 	}
+	if l.leading {
+		l.asked = append(l.asked, l.reads...)
+	}
 	l.reads = nil
+}
+
+// askAgain puts questions once more that nobody is left to answer: raft goes on only when another member says something.
+func (l *loop) askAgain() {
+	if l.leading && l.conf.alone(l.s.identity.Member) {
+		l.reads, l.asked = append(l.asked, l.reads...), nil
+		l.askReads(nil)
+	}
+}
+
+// readReady hands on an answer.
+func (l *loop) readReady(id, index uint64) {
+	if at := slices.Index(l.asked, id); at >= 0 {
+		l.asked = slices.Delete(l.asked, at, at+1)
+	}
+	l.handler.ReadReady(id, index)
 }
 
 // handle does what raft asks for. Writes start first: they take longest.
@@ -355,7 +376,7 @@ func (l *loop) handle(rd raft.Ready) error {
 	for _, r := range rd.ReadStates {
 		switch ctx := r.RequestCtx; {
 		case len(ctx) == 8:
-			l.handler.ReadReady(binary.LittleEndian.Uint64(ctx), r.Index)
+			l.readReady(binary.LittleEndian.Uint64(ctx), r.Index)
 		case len(ctx) == 9 && ctx[0] == leaseQuestion:
 			l.leaseConfirmed(binary.LittleEndian.Uint64(ctx[1:]))
 		}
@@ -389,7 +410,7 @@ func (l *loop) noteRole(rd raft.Ready) {
 		l.handler.Leading(term)
 	}
 	if !leading || term != l.term {
-		l.caughtUp, l.reads = false, nil
+		l.caughtUp, l.reads, l.asked = false, nil, nil
 	}
 	l.term, l.leading, l.leader = term, leading, leader
 }

@@ -334,3 +334,30 @@ func TestIncludedMemberJudgesAlike(t *testing.T) {
 		t.Errorf("the new server lets back in whom the others have removed: %v", newest.Removed)
 	}
 }
+
+// A question that the leader has put to the others is answered also when the last of them is removed before it could say
+// anything.
+func TestReadsOutliveTheLastOther(t *testing.T) {
+	t.Parallel()
+	c := newTestCluster(t, 2, 120)
+	c.put("x")
+	c.waitPublished(c.leader())
+	c.leadWith("a")
+	a, b := c.nodes["a"], c.nodes["b"].store.Member()
+	removed, asked := make(chan error, 1), uint64(0)
+	ctx := testContext(t)
+	go func() { removed <- a.store.Remove(ctx, b) }()
+	for going := true; going; {
+		select {
+		case err := <-removed:
+			if err != nil {
+				t.Fatal(err)
+			}
+			going = false
+		case <-time.After(50 * time.Microsecond):
+			asked++
+			a.store.ReadIndex(asked)
+		}
+	}
+	c.wait("all questions to be answered", func() bool { return uint64(len(a.reads)) == asked })
+}
