@@ -101,6 +101,8 @@ func TestCrashWhileReceivingACheckpoint(t *testing.T) {
 		}
 		c.settle()
 	}
+	last.mu.Lock() // the member goes on
+	defer last.mu.Unlock()
 	seen := strings.Join(last.steps, ", ")
 	for _, want := range []string{"create received.db", "sync received.db", "rename state.db", "commit wal-meta.db"} {
 		if !strings.Contains(seen, want) {
