@@ -73,7 +73,7 @@ func TestStopIsHeldUpByNobody(t *testing.T) {
 			eventually(t, "a writer that is held up", func() bool {
 				for _, s := range s.streams.all() {
 					s.mutex.Lock()
-					stuck := s.scheduled && s.front.Queued() > 600 // of 800 answers
+					stuck := s.scheduled && s.front.Queued() > 200 // of 800 answers; how many a client takes unread varies
 					s.mutex.Unlock()
 					if stuck {
 						return true
