@@ -27,7 +27,14 @@ var home = []string{"HOME=/home/u"}
 // beginServing starts a program on the server and returns when it is ready.
 func beginServing(t *testing.T, server runningServer, args ...string) *run {
 	t.Helper()
+	return beginServingFor(t, server, waitMax, args...)
+}
+
+// beginServingFor is beginServing with the time that a stop may take.
+func beginServingFor(t *testing.T, server runningServer, stopTimeout time.Duration, args ...string) *run {
+	t.Helper()
 	r := newRun(server, home...)
+	r.stopTimeout = stopTimeout
 	ready := announced{lines: make(chan string, 4)}
 	r.stdout = ready
 	r.begin(append([]string{"serve"}, args...)...)
@@ -82,10 +89,8 @@ func TestStopTakesTooLong(t *testing.T) {
 	} {
 		server := newFakeServer()
 		server.stop = stop
-		r := newRun(server, home...)
-		r.stopTimeout = time.Millisecond
+		r := beginServingFor(t, server, time.Millisecond)
 		r.in <- syscall.SIGTERM
-		r.begin("serve")
 		if code := r.wait(t); code != exitFailure {
 			t.Errorf("%s: exit code %d, want 1", name, code)
 		}
@@ -101,10 +106,8 @@ func TestStopWaitsForTheDisk(t *testing.T) {
 	server := newFakeServer()
 	close(server.drained)
 	server.stop = func(context.Context) error { <-hang; return nil }
-	r := newRun(server, home...)
-	r.stopTimeout = time.Millisecond
+	r := beginServingFor(t, server, time.Millisecond)
 	r.in <- syscall.SIGTERM
-	r.begin("serve")
 	if code := r.wait(t); code != exitOK {
 		t.Errorf("exit code %d, want 0", code)
 	}
