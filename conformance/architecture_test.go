@@ -49,6 +49,8 @@ var layers = []layer{
 	{folder: "coordination/codec/logpb", foreign: []string{protobuf}}, // generated
 	{folder: "raftstore", foreign: []string{raft, hashicorp, bbolt, grpc, protobuf, system}},
 	{folder: "server", ours: []string{"scheme", "coordination", "raftstore"}, foreign: []string{grpc, protobuf, ydbProtos, tokens, passwords}},
+	{folder: "server/listen", ours: []string{"raftstore", "server/filestamp"}, foreign: []string{grpc}},
+	{folder: "server/filestamp"},
 	{folder: "conformance", ours: []string{"scheme", "coordination", "raftstore", "server"},
 		foreign: []string{raft, hashicorp, bbolt, grpc, protobuf, ydbProtos, system, "github.com/anishathalye/porcupine", "pgregory.net/rapid"}},
 	{folder: "cmd/coordd", ours: []string{"scheme", "coordination", "raftstore", "server", "conformance"},
@@ -102,7 +104,7 @@ func TestArchitecture(t *testing.T) {
 			}
 		}
 	}
-	for _, folder := range []string{"scheme", "coordination", "coordination/codec", "coordination/codec/logpb", "raftstore", "server", "conformance", "cmd/coordd"} {
+	for _, folder := range []string{"scheme", "coordination", "coordination/codec", "coordination/codec/logpb", "raftstore", "server", "server/listen", "server/filestamp", "conformance", "cmd/coordd"} {
 		if checked[folder] == 0 {
 			t.Errorf("no file of %s was checked", folder)
 		}

@@ -1,4 +1,4 @@
-package server
+package listen
 
 import (
 	"errors"
@@ -9,10 +9,18 @@ import (
 	"time"
 )
 
-// connections are the open ones of all listeners. They refuse an address that has too many, and watch each connection
+// Limits bounds what clients may do with their connections. Every field is inclusive and at least 1.
+type Limits struct {
+	// ConnectionsPerAddress is how many connections one IP address may have open at once.
+	ConnectionsPerAddress int
+	// ResetBurst is how many streams a connection may reset at once; ResetsPerSecond how many more each second.
+	ResetBurst, ResetsPerSecond int
+}
+
+// Connections are the open ones of all listeners. They refuse an address that has too many, and watch each connection
 // for resets.
-type connections struct {
-	limits *Hardening
+type Connections struct {
+	limits Limits
 	logger *slog.Logger
 	now    func() time.Time
 
@@ -23,14 +31,24 @@ type connections struct {
 	open  map[string]int // by IP address
 }
 
-func newConnections(limits *Hardening, logger *slog.Logger) *connections {
-	return &connections{limits: limits, logger: logger, now: time.Now, open: make(map[string]int)}
+// NewConnections returns a set without any.
+func NewConnections(limits Limits, logger *slog.Logger) *Connections {
+	return &Connections{limits: limits, logger: logger, now: time.Now, open: make(map[string]int)}
 }
+
+// Refused is how many connections were closed when they were accepted.
+func (c *Connections) Refused() uint64 { return c.refused.Load() }
+
+// Cut is how many connections were closed because they reset too many streams.
+func (c *Connections) Cut() uint64 { return c.cut.Load() }
+
+// Count returns the listener with its connections counted.
+func (c *Connections) Count(l net.Listener) net.Listener { return boundedListener{l, c} }
 
 // boundedListener is a listener whose connections count.
 type boundedListener struct {
 	net.Listener
-	set *connections
+	set *Connections
 }
 
 // Accept waits for the next connection that is let in; the others are closed without a word.
@@ -49,7 +67,7 @@ func (l boundedListener) Accept() (net.Conn, error) {
 	}
 }
 
-func (c *connections) enter(address string) bool {
+func (c *Connections) enter(address string) bool {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
 	if c.open[address] >= c.limits.ConnectionsPerAddress {
@@ -59,7 +77,7 @@ func (c *connections) enter(address string) bool {
 	return true
 }
 
-func (c *connections) leave(address string) {
+func (c *Connections) leave(address string) {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
 	if c.open[address]--; c.open[address] == 0 {
@@ -70,7 +88,7 @@ func (c *connections) leave(address string) {
 // connection is one client's connection.
 type connection struct {
 	net.Conn
-	set     *connections
+	set     *Connections
 	address string
 	closed  sync.Once
 }
@@ -84,12 +102,12 @@ func (c *connection) Close() error {
 // meteredConn is a connection as gRPC reads it, decrypted.
 type meteredConn struct {
 	net.Conn
-	set    *connections
+	set    *Connections
 	frames frameCounter
 	resets resetMeter
 }
 
-func (c *connections) meter(conn net.Conn) net.Conn {
+func (c *Connections) meter(conn net.Conn) net.Conn {
 	metered := &meteredConn{Conn: conn, set: c, resets: resetMeter{allowance: float64(c.limits.ResetBurst), at: c.now()}}
 	return metered.plain()
 }
@@ -114,60 +132,4 @@ func (c *meteredConn) watch(b []byte) error {
 	c.set.cut.Add(1)
 	c.set.logger.Warn("connection cut off", "remote", c.RemoteAddr().String(), "error", errTooManyResets)
 	return errTooManyResets
-}
-
-// resetMeter allows a burst of resets, and more as time goes by. A client that resets streams as fast as it opens them
-// makes the server work for nothing, and stays below the limit of open streams.
-type resetMeter struct {
-	allowance float64
-	at        time.Time
-}
-
-func (m *resetMeter) allow(resets int, limits *Hardening, now time.Time) bool {
-	earned := now.Sub(m.at).Seconds() * float64(limits.ResetsPerSecond)
-	m.allowance = min(m.allowance+earned, float64(limits.ResetBurst)) - float64(resets)
-	m.at = now
-	return m.allowance >= 0
-}
-
-// frameCounter follows the frames in a stream of bytes from an HTTP/2 client (RFC 9113, 3.4 and 4.1). It checks nothing:
-// what is no HTTP/2 ends at gRPC.
-type frameCounter struct {
-	preface int // bytes of it that have gone by
-	header  [frameHeaderBytes]byte
-	have    int // bytes of header
-	skip    int // bytes of the payload that are still to come
-}
-
-const (
-	prefaceBytes     = 24
-	frameHeaderBytes = 9
-	frameTypeReset   = 3
-)
-
-// count takes the next bytes and returns how many RST_STREAM frames begin in them.
-func (f *frameCounter) count(b []byte) (resets int) {
-	skipped := min(prefaceBytes-f.preface, len(b))
-	f.preface += skipped
-	b = b[skipped:]
-	for len(b) > 0 {
-		if f.skip > 0 {
-			n := min(f.skip, len(b))
-			f.skip -= n
-			b = b[n:]
-			continue
-		}
-		n := copy(f.header[f.have:], b)
-		f.have += n
-		b = b[n:]
-		if f.have < frameHeaderBytes {
-			return resets
-		}
-		f.have = 0
-		f.skip = int(f.header[0])<<16 | int(f.header[1])<<8 | int(f.header[2])
-		if f.header[3] == frameTypeReset {
-			resets++
-		}
-	}
-	return resets
 }
