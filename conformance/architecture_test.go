@@ -45,6 +45,7 @@ const (
 var layers = []layer{
 	{folder: "scheme", pure: true},
 	{folder: "coordination", ours: []string{"scheme"}, pure: true},
+	{folder: "coordination/accounts", ours: []string{"scheme"}, pure: true},
 	{folder: "coordination/codec", ours: []string{"scheme", "coordination"}, foreign: []string{protobuf}, pure: true},
 	{folder: "coordination/codec/logpb", foreign: []string{protobuf}}, // generated
 	{folder: "raftstore", foreign: []string{raft, hashicorp, bbolt, grpc, protobuf, system}},
@@ -104,7 +105,7 @@ func TestArchitecture(t *testing.T) {
 			}
 		}
 	}
-	for _, folder := range []string{"scheme", "coordination", "coordination/codec", "coordination/codec/logpb", "raftstore", "server", "server/listen", "server/filestamp", "conformance", "cmd/coordd"} {
+	for _, folder := range []string{"scheme", "coordination", "coordination/accounts", "coordination/codec", "coordination/codec/logpb", "raftstore", "server", "server/listen", "server/filestamp", "conformance", "cmd/coordd"} {
 		if checked[folder] == 0 {
 			t.Errorf("no file of %s was checked", folder)
 		}

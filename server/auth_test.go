@@ -27,7 +27,7 @@ import (
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Discovery"
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Scheme"
 
-	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/coordination/accounts"
 	"github.com/coordd/coordd/scheme"
 	"github.com/coordd/coordd/server/adminpb"
 )
@@ -317,9 +317,9 @@ func (g *guarded) hashOf(name string) string {
 func TestForgedTokens(t *testing.T) {
 	g := startGuarded(t, nil)
 	good, _ := g.login("root", rootPassword)
-	accounts := g.group.access.accounts()
-	key, root := accounts.SigningKeys()[0], accounts.Users()[0]
-	sign := func(user coordination.UserRow, database string, key coordination.SigningKeyRow, now time.Time) string {
+	known := g.group.access.accounts()
+	key, root := known.SigningKeys()[0], known.Users()[0]
+	sign := func(user accounts.User, database string, key accounts.SigningKey, now time.Time) string {
 		token, err := signLogin(user, database, key, now)
 		if err != nil {
 			t.Fatal(err)

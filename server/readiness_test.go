@@ -16,7 +16,7 @@ import (
 	"github.com/ydb-platform/ydb-go-genproto/Ydb_Monitoring_V1"
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Monitoring"
 
-	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/coordination/accounts"
 	"github.com/coordd/coordd/server/adminpb"
 )
 
@@ -98,12 +98,12 @@ func TestAnswersBeforeItIsReady(t *testing.T) {
 	if err := <-added; err != nil {
 		t.Errorf("add a user: %v", err) // from this machine and without authentication that is allowed, later
 	}
-	var users []coordination.UserRow
+	var users []accounts.User
 	c.eventually("both users", func() bool {
 		users = c.servers[0].group.access.accounts().Users()
 		return len(users) == 2
 	})
-	if !slices.ContainsFunc(users, func(u coordination.UserRow) bool { return u.Name == "root" && u.Administrator }) {
+	if !slices.ContainsFunc(users, func(u accounts.User) bool { return u.Name == "root" && u.Administrator }) {
 		t.Errorf("users: %v", users)
 	}
 }

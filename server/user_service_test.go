@@ -11,7 +11,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/coordination/accounts"
 	"github.com/coordd/coordd/server/adminpb"
 )
 
@@ -209,11 +209,11 @@ func TestTokenFile(t *testing.T) {
 func TestLoginProofOutlivesItsKey(t *testing.T) {
 	g := startGuarded(t, nil)
 	token, _ := g.login("root", rootPassword)
-	accounts := g.group.access.accounts()
-	id := g.auth.resolve(token, accounts)
-	without := new(coordination.Accounts)
+	known := g.group.access.accounts()
+	id := g.auth.resolve(token, known)
+	without := new(accounts.Accounts)
 	expires := id.login.expires
-	if !id.login.stillValid("root", accounts, expires.Add(-1)) || !id.login.stillValid("root", accounts, expires.Add(1)) {
+	if !id.login.stillValid("root", known, expires.Add(-1)) || !id.login.stillValid("root", known, expires.Add(1)) {
 		t.Error("a good token, and one that has expired, both keep their streams")
 	}
 	if id.login.stillValid("root", without, expires.Add(1)) {
