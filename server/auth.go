@@ -20,6 +20,7 @@ import (
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/coordination/accounts"
 	"github.com/coordd/coordd/scheme"
+	"github.com/coordd/coordd/server/adminpb"
 )
 
 // The values of Config.Auth.
@@ -183,7 +184,7 @@ func (s *Server) authenticate(ctx context.Context, method string) (context.Conte
 	switch {
 	case err != nil:
 		return nil, err
-	case id == anonymous && s.auth.required && !strings.HasPrefix(method, "/"+userServiceName+"/"):
+	case id == anonymous && s.auth.required && !strings.HasPrefix(method, "/"+adminpb.Users_ServiceDesc.ServiceName+"/"):
 		return nil, errTokenRequired
 	}
 	return withIdentity(ctx, id), nil
@@ -201,8 +202,8 @@ func (s *Server) awaitStart(ctx context.Context, method string) error {
 		return nil
 	default:
 	}
-	waits := strings.HasPrefix(method, "/"+userServiceName+"/") ||
-		strings.HasPrefix(method, "/"+clusterServiceName+"/") && !strings.HasSuffix(method, "/Status") ||
+	waits := strings.HasPrefix(method, "/"+adminpb.Users_ServiceDesc.ServiceName+"/") ||
+		strings.HasPrefix(method, "/"+adminpb.Cluster_ServiceDesc.ServiceName+"/") && !strings.HasSuffix(method, "/Status") ||
 		s.auth.required && slices.ContainsFunc(heldBack, func(service string) bool { return strings.HasPrefix(method, service) })
 	if !waits {
 		return nil

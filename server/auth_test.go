@@ -139,7 +139,7 @@ func (g *guarded) login(name, password string) (string, *Ydb_Auth.LoginResponse)
 
 func (g *guarded) addUser(name, password string, administrator bool) {
 	g.t.Helper()
-	err := g.conn.Invoke(g.as("token-of-root"), "/"+userServiceName+"/Add",
+	err := g.conn.Invoke(g.as("token-of-root"), "/"+adminpb.Users_ServiceDesc.ServiceName+"/Add",
 		&adminpb.AddRequest{Name: name, Password: password, Administrator: administrator}, new(adminpb.AddResponse))
 	if err != nil {
 		g.t.Fatal(err)
@@ -434,7 +434,7 @@ func TestRevocationEndsStreams(t *testing.T) {
 	}
 	users := func(method string, request, response any) {
 		t.Helper()
-		if err := g.conn.Invoke(g.as("token-of-root"), "/"+userServiceName+"/"+method, request, response); err != nil {
+		if err := g.conn.Invoke(g.as("token-of-root"), "/"+adminpb.Users_ServiceDesc.ServiceName+"/"+method, request, response); err != nil {
 			t.Fatal(err)
 		}
 	}

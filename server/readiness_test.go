@@ -87,7 +87,7 @@ func TestAnswersBeforeItIsReady(t *testing.T) {
 	// Nobody becomes the first administrator before the one that was asked for.
 	added := make(chan error, 1)
 	go func() {
-		added <- conn.Invoke(t.Context(), "/"+userServiceName+"/Add", &adminpb.AddRequest{Name: "eve", Password: "x", Administrator: true}, new(adminpb.AddResponse))
+		added <- conn.Invoke(t.Context(), "/"+adminpb.Users_ServiceDesc.ServiceName+"/Add", &adminpb.AddRequest{Name: "eve", Password: "x", Administrator: true}, new(adminpb.AddResponse))
 	}()
 	go func() { started <- c.start(1) }()
 	for range 2 {

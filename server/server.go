@@ -28,6 +28,7 @@ import (
 
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/raftstore"
+	"github.com/coordd/coordd/server/adminpb"
 	"github.com/coordd/coordd/server/listen"
 )
 
@@ -226,8 +227,8 @@ func (s *Server) startGRPC() {
 	Ydb_Scheme_V1.RegisterSchemeServiceServer(s.grpc, schemeService{Server: s})
 	Ydb_Discovery_V1.RegisterDiscoveryServiceServer(s.grpc, discoveryService{Server: s})
 	Ydb_Auth_V1.RegisterAuthServiceServer(s.grpc, authService{Server: s})
-	s.grpc.RegisterService(&userServiceDesc, userService{s})
-	s.grpc.RegisterService(&clusterServiceDesc, clusterService{s})
+	adminpb.RegisterUsersServer(s.grpc, userService{Server: s})
+	adminpb.RegisterClusterServer(s.grpc, clusterService{Server: s})
 	Ydb_Operation_V1.RegisterOperationServiceServer(s.grpc, operationService{})
 	Ydb_Monitoring_V1.RegisterMonitoringServiceServer(s.grpc, monitoringService{Server: s})
 	s.health = health.NewServer()

@@ -18,7 +18,7 @@ import (
 // manage calls a method of the users' service with a token.
 func (g *guarded) manage(token, method string, request, response proto.Message) codes.Code {
 	g.t.Helper()
-	return status.Code(g.conn.Invoke(g.as(token), "/"+userServiceName+"/"+method, request, response))
+	return status.Code(g.conn.Invoke(g.as(token), "/"+adminpb.Users_ServiceDesc.ServiceName+"/"+method, request, response))
 }
 
 // TestWhoMayManageUsers is the whole table, for callers of the same machine.
@@ -62,10 +62,10 @@ func TestWhoMayManageUsers(t *testing.T) {
 func TestRemoteCallers(t *testing.T) {
 	for _, auth := range []string{AuthOff, AuthRequired} {
 		s := &Server{auth: &authenticator{required: auth == AuthRequired}}
-		if _, err := (userService{s}).manager(context.Background()); !errors.Is(err, errNotAdministrator) {
+		if _, err := (userService{Server: s}).manager(context.Background()); !errors.Is(err, errNotAdministrator) {
 			t.Errorf("auth %s: got %v", auth, err)
 		}
-		by, err := (userService{s}).manager(withIdentity(context.Background(), &identity{name: "alice"}))
+		by, err := (userService{Server: s}).manager(withIdentity(context.Background(), &identity{name: "alice"}))
 		if err != nil || !by.Enforced {
 			t.Errorf("auth %s, with a name: got %+v, %v", auth, by, err)
 		}
