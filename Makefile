@@ -38,6 +38,7 @@ PLATFORM ?= linux/$(shell go env GOARCH)
 COMPAT := compat/go
 TOOLS  := .ci/tools
 TOOLBIN := $(CURDIR)/bin/tools
+PROTO_PLUGINS := $(TOOLBIN)/protoc-gen-go,$(TOOLBIN)/protoc-gen-go-grpc
 PROTOS = $(shell find coordination raftstore server -name '*.proto')
 
 # The race detector needs a C compiler and the C library's headers. RACE is -race
@@ -87,10 +88,10 @@ lint: tools ## check formatting, go vet and staticcheck, in all modules
 	@for module in . $(COMPAT) $(TOOLS); do (cd $$module && go vet ./... && $(TOOLBIN)/staticcheck ./...) || exit 1; done
 
 generate: tools ## make the Go code of the .proto files anew
-	@$(TOOLBIN)/protogen -plugin $(TOOLBIN)/protoc-gen-go . $(PROTOS)
+	@$(TOOLBIN)/protogen -plugin $(PROTO_PLUGINS) . $(PROTOS)
 
 generate-check: tools ## fail if the generated code is not that of the .proto files
-	@$(TOOLBIN)/protogen -check -plugin $(TOOLBIN)/protoc-gen-go . $(PROTOS)
+	@$(TOOLBIN)/protogen -check -plugin $(PROTO_PLUGINS) . $(PROTOS)
 
 # Some tests build and start the binary, which the test cache does not see: hence
 # -count=1, here and below.
@@ -168,7 +169,7 @@ docker-test: docker-context ## build the image and test it and the compose files
 
 tools: # build the pinned tools; the build cache makes a repetition cheap
 	@cd $(TOOLS) && go build -buildvcs=false -o $(TOOLBIN)/ ./protogen \
-		honnef.co/go/tools/cmd/staticcheck google.golang.org/protobuf/cmd/protoc-gen-go
+		honnef.co/go/tools/cmd/staticcheck google.golang.org/protobuf/cmd/protoc-gen-go google.golang.org/grpc/cmd/protoc-gen-go-grpc
 
 race-note: # said before and after all tests, so that nobody overlooks it
 	@:

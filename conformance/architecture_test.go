@@ -45,10 +45,13 @@ const (
 var layers = []layer{
 	{folder: "scheme", pure: true},
 	{folder: "coordination", ours: []string{"scheme"}, pure: true},
+	{folder: "coordination/accounts", ours: []string{"scheme"}, pure: true},
 	{folder: "coordination/codec", ours: []string{"scheme", "coordination"}, foreign: []string{protobuf}, pure: true},
-	{folder: "coordination/codec/logpb", foreign: []string{protobuf}}, // generated
+	{folder: "coordination/codec/internal/logpb", foreign: []string{protobuf}}, // generated
 	{folder: "raftstore", foreign: []string{raft, hashicorp, bbolt, grpc, protobuf, system}},
 	{folder: "server", ours: []string{"scheme", "coordination", "raftstore"}, foreign: []string{grpc, protobuf, ydbProtos, tokens, passwords}},
+	{folder: "server/listen", ours: []string{"raftstore", "server/filestamp"}, foreign: []string{grpc}},
+	{folder: "server/filestamp"},
 	{folder: "conformance", ours: []string{"scheme", "coordination", "raftstore", "server"},
 		foreign: []string{raft, hashicorp, bbolt, grpc, protobuf, ydbProtos, system, "github.com/anishathalye/porcupine", "pgregory.net/rapid"}},
 	{folder: "cmd/coordd", ours: []string{"scheme", "coordination", "raftstore", "server", "conformance"},
@@ -102,7 +105,7 @@ func TestArchitecture(t *testing.T) {
 			}
 		}
 	}
-	for _, folder := range []string{"scheme", "coordination", "coordination/codec", "coordination/codec/logpb", "raftstore", "server", "conformance", "cmd/coordd"} {
+	for _, folder := range []string{"scheme", "coordination", "coordination/accounts", "coordination/codec", "coordination/codec/internal/logpb", "raftstore", "server", "server/listen", "server/filestamp", "conformance", "cmd/coordd"} {
 		if checked[folder] == 0 {
 			t.Errorf("no file of %s was checked", folder)
 		}

@@ -242,3 +242,7 @@ func succeeded(o *Ydb_Operations.Operation, err error) error {
 	}
 	return err
 }
+
+func makeDirectory(path string) *Ydb_Scheme.MakeDirectoryRequest {
+	return &Ydb_Scheme.MakeDirectoryRequest{Path: path}
+}

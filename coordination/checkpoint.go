@@ -199,7 +199,7 @@ func (m *Machine) Digest() uint64 {
 	for entry := range m.tree.All() {
 		digest += PathRow{entry}.hash()
 	}
-	for _, row := range m.accounts.allRows() {
+	for _, row := range rowsOf(m.accounts) {
 		digest += row.hash()
 	}
 	return digest
@@ -216,7 +216,7 @@ func (m *Machine) AllRows() []Row {
 	for entry := range m.tree.All() {
 		add(PathRow{entry})
 	}
-	for _, row := range m.accounts.allRows() {
+	for _, row := range rowsOf(m.accounts) {
 		add(row)
 	}
 	for _, id := range slices.Sorted(maps.Keys(m.nodes)) {

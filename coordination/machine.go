@@ -3,6 +3,7 @@ package coordination
 import (
 	"fmt"
 
+	"github.com/coordd/coordd/coordination/accounts"
 	"github.com/coordd/coordd/scheme"
 )
 
@@ -23,7 +24,7 @@ type Machine struct {
 	lineage  lineage
 	dropped  []NodeID // since the last checkpoint
 
-	accounts      *Accounts
+	accounts      *accounts.Accounts
 	accountRows   accountRows
 	accessVersion uint64
 
@@ -40,7 +41,7 @@ func NewMachine(database string, limits Limits) (*Machine, error) {
 		return nil, fmt.Errorf("database: %w", err)
 	}
 	return &Machine{
-		limits: limits, tree: tree, nodes: make(map[NodeID]*node), nextNode: 1, accounts: &Accounts{},
+		limits: limits, tree: tree, nodes: make(map[NodeID]*node), nextNode: 1, accounts: new(accounts.Accounts),
 		rows: &rowTracker{generation: 1}, pathHashes: make(map[scheme.EntryID]uint64),
 	}, nil
 }

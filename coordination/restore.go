@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/coordd/coordd/coordination/accounts"
 	"github.com/coordd/coordd/scheme"
 )
 
@@ -13,6 +14,8 @@ type Restorer struct {
 	header     *MachineRow
 	entries    []scheme.Entry
 	semaphores map[linkTarget]*semaphore
+	users      []accounts.User
+	keys       []accounts.SigningKey
 }
 
 type linkTarget struct {
@@ -39,7 +42,7 @@ func (r *Restorer) Add(row Row) error {
 		r.entries = append(r.entries, row.Entry)
 		return nil
 	case UserRow, SigningKeyRow:
-		r.machine.restoreAccount(row)
+		r.restoreAccount(row)
 		return nil
 	case NodeRow:
 		n := newNode(row.ID, row.Config, r.machine.rows)
@@ -118,7 +121,7 @@ func (r *Restorer) Finish() (*Machine, error) {
 		m.pathHashes[entry.ID] = hash
 		m.pathsBase += hash
 	}
-	m.accounts.sortRestored()
+	m.accounts = accounts.Restored(r.users, r.keys)
 	m.index, m.restored, m.nextNode = r.header.Index, r.header.Index, r.header.NextNode
 	m.lineage = lineage{id: r.header.Lineage, base: r.header.CounterBase}
 	m.calls.complete = m.index

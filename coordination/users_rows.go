@@ -4,25 +4,15 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+
+	"github.com/coordd/coordd/coordination/accounts"
 )
 
 // UserRow is a user who can log in.
-type UserRow struct {
-	// ID is the index of the command that added the user, and so never another user's.
-	ID            uint64
-	Name          string
-	PasswordHash  string
-	Administrator bool
-	// Version is the index of the command that last set the password. Login tokens carry it.
-	Version Index
-}
+type UserRow struct{ accounts.User }
 
-// SigningKeyRow is a key that login tokens are signed with. The newest one signs, all of them verify.
-type SigningKeyRow struct {
-	ID            uint64 // index of the command that added it
-	Secret        []byte
-	CreatedMillis uint64
-}
+// SigningKeyRow is a key that login tokens are signed with.
+type SigningKeyRow struct{ accounts.SigningKey }
 
 // Key implements Row.
 func (r UserRow) Key() RowKey { return RowKey{Kind: RowUser, ID: r.ID} }
@@ -31,7 +21,7 @@ func (r UserRow) Key() RowKey { return RowKey{Kind: RowUser, ID: r.ID} }
 func (r SigningKeyRow) Key() RowKey { return RowKey{Kind: RowSigningKey, ID: r.ID} }
 
 func (r UserRow) hash() uint64 {
-	return uint64(newRowHash(RowUser).number(r.ID).text(r.Name).text(r.PasswordHash).flag(r.Administrator).number(uint64(r.Version)))
+	return uint64(newRowHash(RowUser).number(r.ID).text(r.Name).text(r.PasswordHash).flag(r.Administrator).number(r.Version))
 }
 
 func (r SigningKeyRow) hash() uint64 {
@@ -70,7 +60,7 @@ func (cp *Checkpoint) captureAccounts() uint64 {
 	if len(rows.changed) == 0 {
 		return rows.base
 	}
-	for _, row := range m.accounts.allRows() {
+	for _, row := range rowsOf(m.accounts) {
 		if _, changed := rows.changed[row.Key()]; changed {
 			delete(rows.changed, row.Key())
 			rows.stored(row)
@@ -89,30 +79,25 @@ func (cp *Checkpoint) captureAccounts() uint64 {
 	return rows.base
 }
 
-// allRows is every user and then every key, in ascending order of ids.
-func (a *Accounts) allRows() []Row {
+// rowsOf is every user and then every key, in ascending order of ids.
+func rowsOf(a *accounts.Accounts) []Row {
 	var rows []Row
-	for _, u := range slices.SortedFunc(slices.Values(a.users), func(u, v UserRow) int { return cmp.Compare(u.ID, v.ID) }) {
-		rows = append(rows, u)
+	for _, u := range slices.SortedFunc(slices.Values(a.Users()), func(u, v accounts.User) int { return cmp.Compare(u.ID, v.ID) }) {
+		rows = append(rows, UserRow{u})
 	}
-	for _, k := range a.keys {
-		rows = append(rows, k)
+	for _, k := range a.SigningKeys() {
+		rows = append(rows, SigningKeyRow{k})
 	}
 	return rows
 }
 
 // restoreAccount takes a row of a checkpoint. Rows come in ascending order of ids.
-func (m *Machine) restoreAccount(row Row) {
+func (r *Restorer) restoreAccount(row Row) {
 	switch row := row.(type) {
 	case UserRow:
-		m.accounts.users = append(m.accounts.users, row)
+		r.users = append(r.users, row.User)
 	case SigningKeyRow:
-		m.accounts.keys = append(m.accounts.keys, row)
+		r.keys = append(r.keys, row.SigningKey)
 	}
-	m.accountRows.stored(row)
-}
-
-// sortRestored puts the restored users into the order of their names.
-func (a *Accounts) sortRestored() {
-	slices.SortFunc(a.users, func(u, v UserRow) int { return cmp.Compare(u.Name, v.Name) })
+	r.machine.accountRows.stored(row)
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/coordination/accounts"
 	"github.com/coordd/coordd/scheme"
 )
 
@@ -76,21 +77,21 @@ func TestFirstUserIsAdministrator(t *testing.T) {
 
 func TestUserNames(t *testing.T) {
 	u := newUsers(t)
-	for _, name := range []string{"", "a b", "a\n", "ä", "\x7f", strings.Repeat("a", coordination.MaxUserNameBytes+1)} {
+	for _, name := range []string{"", "a b", "a\n", "ä", "\x7f", strings.Repeat("a", accounts.MaxUserNameBytes+1)} {
 		u.want(scheme.BadRequest, &coordination.AddUser{Name: name, PasswordHash: "h"})
 	}
 	u.want(scheme.BadRequest, &coordination.AddUser{Name: "a"})
-	u.want(scheme.BadRequest, &coordination.AddUser{Name: "a", PasswordHash: strings.Repeat("h", coordination.MaxPasswordHashBytes+1)})
-	u.want(scheme.Success, &coordination.AddUser{Name: strings.Repeat("a", coordination.MaxUserNameBytes), PasswordHash: "h"})
-	u.want(scheme.Success, &coordination.AddUser{Name: "ops@cert", PasswordHash: strings.Repeat("h", coordination.MaxPasswordHashBytes)})
+	u.want(scheme.BadRequest, &coordination.AddUser{Name: "a", PasswordHash: strings.Repeat("h", accounts.MaxPasswordHashBytes+1)})
+	u.want(scheme.Success, &coordination.AddUser{Name: strings.Repeat("a", accounts.MaxUserNameBytes), PasswordHash: "h"})
+	u.want(scheme.Success, &coordination.AddUser{Name: "ops@cert", PasswordHash: strings.Repeat("h", accounts.MaxPasswordHashBytes)})
 }
 
 func TestUserLimit(t *testing.T) {
 	u := newUsers(t)
-	for i := range coordination.MaxUsers {
+	for i := range accounts.MaxUsers {
 		u.machine.Apply(u.machine.Index()+1, 1, &coordination.AddUser{Name: fmt.Sprint("user", i), PasswordHash: "h"})
 	}
-	if got := len(u.machine.Accounts().Users()); got != coordination.MaxUsers {
+	if got := len(u.machine.Accounts().Users()); got != accounts.MaxUsers {
 		t.Fatalf("%d users", got)
 	}
 	u.want(scheme.PreconditionFailed, &coordination.AddUser{Name: "more", PasswordHash: "h"})
@@ -140,7 +141,7 @@ func TestSigningKeys(t *testing.T) {
 		return keys[len(keys)-1].ID
 	}
 	u.want(scheme.BadRequest, &coordination.RotateSigningKey{})
-	u.want(scheme.BadRequest, &coordination.RotateSigningKey{Secret: make([]byte, coordination.MaxSigningKeyBytes+1)})
+	u.want(scheme.BadRequest, &coordination.RotateSigningKey{Secret: make([]byte, accounts.MaxSigningKeyBytes+1)})
 	u.want(scheme.Success, rotate(10, 0, 0))
 	u.want(scheme.PreconditionFailed, rotate(10, 0, 0)) // two servers at once: the second is void
 	u.want(scheme.Unauthorized, &coordination.RotateSigningKey{Caller: enforced(""), Secret: []byte("s"), After: newest()})
@@ -152,7 +153,7 @@ func TestSigningKeys(t *testing.T) {
 	if keys := u.machine.Accounts().SigningKeys(); len(keys) != 2 || keys[0].CreatedMillis != 20 {
 		t.Errorf("got %v", keys)
 	}
-	for len(u.machine.Accounts().SigningKeys()) < coordination.MaxSigningKeys {
+	for len(u.machine.Accounts().SigningKeys()) < accounts.MaxSigningKeys {
 		u.want(scheme.Success, rotate(40, 0, newest()))
 	}
 	u.want(scheme.PreconditionFailed, rotate(40, 0, newest()))

@@ -17,6 +17,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoregistry"
 	"google.golang.org/protobuf/types/dynamicpb"
 
+	"github.com/coordd/coordd/server/adminpb"
 	"github.com/ydb-platform/ydb-go-genproto/Ydb_Coordination_V1"
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb"
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
@@ -25,7 +26,7 @@ import (
 // localMethods are answered by what a server knows itself, also where it has no leader.
 var localMethods = []string{
 	"/Ydb.Discovery.V1.DiscoveryService/", "/Ydb.Operation.V1.OperationService/", "/Ydb.Monitoring.V1.MonitoringService/",
-	"/" + clusterServiceName + "/Status", healthService,
+	"/" + adminpb.Cluster_ServiceDesc.ServiceName + "/Status", healthService,
 }
 
 // askedFor is what the fields of any request get, by their names, so that nothing is wrong with it.

@@ -18,7 +18,9 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/coordination/accounts"
 	"github.com/coordd/coordd/scheme"
+	"github.com/coordd/coordd/server/adminpb"
 )
 
 // The values of Config.Auth.
@@ -95,7 +97,7 @@ func ticket(ctx context.Context) string {
 
 // identify returns who calls, or a gRPC error (coordination.md §2.2). A token counts before a client certificate. Where
 // authentication is not required a bad token is let through as anonymous.
-func (a *authenticator) identify(ctx context.Context, accounts *coordination.Accounts) (*identity, error) {
+func (a *authenticator) identify(ctx context.Context, known *accounts.Accounts) (*identity, error) {
 	token := ticket(ctx)
 	if token != "" || a.required {
 		if name, sent := database(ctx); sent && name != "" && !slices.Equal(scheme.SplitLoose(name), a.database) {
@@ -105,7 +107,7 @@ func (a *authenticator) identify(ctx context.Context, accounts *coordination.Acc
 	if token == "" {
 		return orAnonymous(certificateIdentity(ctx)), nil
 	}
-	if id := a.resolve(token, accounts); id != nil {
+	if id := a.resolve(token, known); id != nil {
 		return id, nil
 	}
 	if a.required {
@@ -122,26 +124,26 @@ func orAnonymous(id *identity) *identity {
 }
 
 // resolve returns whose token it is, nil if nobody's.
-func (a *authenticator) resolve(token string, accounts *coordination.Accounts) *identity {
+func (a *authenticator) resolve(token string, known *accounts.Accounts) *identity {
 	if len(token) > maxTicketBytes {
 		return nil
 	}
 	if id := a.tokens.resolve(token); id != nil {
 		return id
 	}
-	return resolveLogin(token, a.database.String(), accounts, time.Now())
+	return resolveLogin(token, a.database.String(), known, time.Now())
 }
 
 // stillValid tells whether what an identity was proved by has not been revoked. A login token that has only expired
 // stays good for a stream that began before (surface.md §5).
-func (a *authenticator) stillValid(id *identity, accounts *coordination.Accounts) bool {
+func (a *authenticator) stillValid(id *identity, known *accounts.Accounts) bool {
 	switch {
 	case !a.required:
 		return true
 	case id.source == fromTokenFile:
 		return a.tokens.has(id)
 	case id.source == fromLogin:
-		return id.login.stillValid(id.name, accounts, time.Now())
+		return id.login.stillValid(id.name, known, time.Now())
 	}
 	return true
 }
@@ -182,7 +184,7 @@ func (s *Server) authenticate(ctx context.Context, method string) (context.Conte
 	switch {
 	case err != nil:
 		return nil, err
-	case id == anonymous && s.auth.required && !strings.HasPrefix(method, "/"+userServiceName+"/"):
+	case id == anonymous && s.auth.required && !strings.HasPrefix(method, "/"+adminpb.Users_ServiceDesc.ServiceName+"/"):
 		return nil, errTokenRequired
 	}
 	return withIdentity(ctx, id), nil
@@ -200,8 +202,8 @@ func (s *Server) awaitStart(ctx context.Context, method string) error {
 		return nil
 	default:
 	}
-	waits := strings.HasPrefix(method, "/"+userServiceName+"/") ||
-		strings.HasPrefix(method, "/"+clusterServiceName+"/") && !strings.HasSuffix(method, "/Status") ||
+	waits := strings.HasPrefix(method, "/"+adminpb.Users_ServiceDesc.ServiceName+"/") ||
+		strings.HasPrefix(method, "/"+adminpb.Cluster_ServiceDesc.ServiceName+"/") && !strings.HasSuffix(method, "/Status") ||
 		s.auth.required && slices.ContainsFunc(heldBack, func(service string) bool { return strings.HasPrefix(method, service) })
 	if !waits {
 		return nil
@@ -272,7 +274,7 @@ func fromLoopback(ctx context.Context) bool {
 
 // publishedAccess is what the group tells about users and rights to the goroutines that serve calls.
 type publishedAccess struct {
-	current atomic.Pointer[coordination.Accounts]
+	current atomic.Pointer[accounts.Accounts]
 	version atomic.Uint64 // changes with every change
 	machine uint64        // the machine's version; owned by the group
 }
@@ -288,4 +290,4 @@ func (p *publishedAccess) publish(m *coordination.Machine) {
 	p.version.Add(1)
 }
 
-func (p *publishedAccess) accounts() *coordination.Accounts { return p.current.Load() }
+func (p *publishedAccess) accounts() *accounts.Accounts { return p.current.Load() }

@@ -75,9 +75,9 @@ func (set *streamSet) all() []*sessionStream {
 
 // endRevoked ends the streams of this server whose tokens or users are no more.
 func (s *Server) endRevoked() {
-	accounts := s.group.access.accounts()
+	known := s.group.access.accounts()
 	for _, stream := range s.streams.all() {
-		if !s.auth.stillValid(stream.identity, accounts) {
+		if !s.auth.stillValid(stream.identity, known) {
 			stream.end(coordination.NoAccess)
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Auth"
 
 	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/coordination/accounts"
 	"github.com/coordd/coordd/scheme"
 )
 
@@ -33,28 +34,28 @@ const (
 type loginClaims struct {
 	jwt.RegisteredClaims
 	// Version is that of the user's password: another password, or another user of the same name, has another.
-	Version coordination.Index `json:"ver"`
+	Version uint64 `json:"ver"`
 }
 
 // loginProof is what an identity keeps of its token.
 type loginProof struct {
-	version coordination.Index
+	version uint64
 	key     uint64
 	expires time.Time
 }
 
 // stillValid tells whether the user is still there with the same password, and whether the key has not been thrown
 // away while the token was good.
-func (p *loginProof) stillValid(name string, accounts *coordination.Accounts, now time.Time) bool {
-	user, found := accounts.User(name)
+func (p *loginProof) stillValid(name string, known *accounts.Accounts, now time.Time) bool {
+	user, found := known.User(name)
 	if !found || user.Version != p.version {
 		return false
 	}
-	return now.After(p.expires) || slices.ContainsFunc(accounts.SigningKeys(), func(k coordination.SigningKeyRow) bool { return k.ID == p.key })
+	return now.After(p.expires) || slices.ContainsFunc(known.SigningKeys(), func(k accounts.SigningKey) bool { return k.ID == p.key })
 }
 
 // signLogin makes a token with the newest key.
-func signLogin(user coordination.UserRow, database string, key coordination.SigningKeyRow, now time.Time) (string, error) {
+func signLogin(user accounts.User, database string, key accounts.SigningKey, now time.Time) (string, error) {
 	token := jwt.NewWithClaims(jwt.SigningMethodHS256, loginClaims{
 		RegisteredClaims: jwt.RegisteredClaims{
 			Subject: user.Name, Audience: jwt.ClaimStrings{database},
@@ -67,15 +68,15 @@ func signLogin(user coordination.UserRow, database string, key coordination.Sign
 }
 
 // resolveLogin returns whose login token it is, nil if it is none, or none that is good now.
-func resolveLogin(token, database string, accounts *coordination.Accounts, now time.Time) *identity {
-	if len(accounts.SigningKeys()) == 0 {
+func resolveLogin(token, database string, known *accounts.Accounts, now time.Time) *identity {
+	if len(known.SigningKeys()) == 0 {
 		return nil
 	}
 	var claims loginClaims
-	var key coordination.SigningKeyRow
+	var key accounts.SigningKey
 	_, err := jwt.ParseWithClaims(token, &claims, func(t *jwt.Token) (any, error) {
 		kid, _ := t.Header["kid"].(string)
-		for _, key = range accounts.SigningKeys() {
+		for _, key = range known.SigningKeys() {
 			if strconv.FormatUint(key.ID, 10) == kid {
 				return key.Secret, nil
 			}
@@ -86,7 +87,7 @@ func resolveLogin(token, database string, accounts *coordination.Accounts, now t
 	if err != nil || claims.Subject == "" {
 		return nil
 	}
-	user, found := accounts.User(claims.Subject)
+	user, found := known.User(claims.Subject)
 	if !found || user.Version != claims.Version {
 		return nil
 	}
@@ -139,7 +140,7 @@ func (s authService) login(ctx context.Context, name, password string) (token st
 
 // signingKey returns the key that signs now. The first login of a cluster, and the first after signingKeyLifetime, makes
 // a new one; keys go when nothing that they signed can be good any more.
-func (s *Server) signingKey(ctx context.Context) (coordination.SigningKeyRow, scheme.Outcome, error) {
+func (s *Server) signingKey(ctx context.Context) (accounts.SigningKey, scheme.Outcome, error) {
 	newest, found := newestKey(s.group.access.accounts())
 	if found && time.Since(time.UnixMilli(int64(newest.CreatedMillis))) < signingKeyLifetime {
 		return newest, scheme.Done(), nil
@@ -156,10 +157,10 @@ func (s *Server) signingKey(ctx context.Context) (coordination.SigningKeyRow, sc
 	return newest, scheme.Done(), nil
 }
 
-func newestKey(accounts *coordination.Accounts) (coordination.SigningKeyRow, bool) {
-	keys := accounts.SigningKeys()
+func newestKey(known *accounts.Accounts) (accounts.SigningKey, bool) {
+	keys := known.SigningKeys()
 	if len(keys) == 0 {
-		return coordination.SigningKeyRow{}, false
+		return accounts.SigningKey{}, false
 	}
 	return keys[len(keys)-1], true
 }

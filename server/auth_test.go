@@ -27,7 +27,7 @@ import (
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Discovery"
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Scheme"
 
-	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/coordination/accounts"
 	"github.com/coordd/coordd/scheme"
 	"github.com/coordd/coordd/server/adminpb"
 )
@@ -139,7 +139,7 @@ func (g *guarded) login(name, password string) (string, *Ydb_Auth.LoginResponse)
 
 func (g *guarded) addUser(name, password string, administrator bool) {
 	g.t.Helper()
-	err := g.conn.Invoke(g.as("token-of-root"), "/"+userServiceName+"/Add",
+	err := g.conn.Invoke(g.as("token-of-root"), "/"+adminpb.Users_ServiceDesc.ServiceName+"/Add",
 		&adminpb.AddRequest{Name: name, Password: password, Administrator: administrator}, new(adminpb.AddResponse))
 	if err != nil {
 		g.t.Fatal(err)
@@ -317,9 +317,9 @@ func (g *guarded) hashOf(name string) string {
 func TestForgedTokens(t *testing.T) {
 	g := startGuarded(t, nil)
 	good, _ := g.login("root", rootPassword)
-	accounts := g.group.access.accounts()
-	key, root := accounts.SigningKeys()[0], accounts.Users()[0]
-	sign := func(user coordination.UserRow, database string, key coordination.SigningKeyRow, now time.Time) string {
+	known := g.group.access.accounts()
+	key, root := known.SigningKeys()[0], known.Users()[0]
+	sign := func(user accounts.User, database string, key accounts.SigningKey, now time.Time) string {
 		token, err := signLogin(user, database, key, now)
 		if err != nil {
 			t.Fatal(err)
@@ -434,7 +434,7 @@ func TestRevocationEndsStreams(t *testing.T) {
 	}
 	users := func(method string, request, response any) {
 		t.Helper()
-		if err := g.conn.Invoke(g.as("token-of-root"), "/"+userServiceName+"/"+method, request, response); err != nil {
+		if err := g.conn.Invoke(g.as("token-of-root"), "/"+adminpb.Users_ServiceDesc.ServiceName+"/"+method, request, response); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"syscall"
+
+	"github.com/coordd/coordd/server/filestamp"
 )
 
 // maxTokenFileBytes bounds the token file.
@@ -22,8 +24,8 @@ const maxTokenFileBytes = 16 << 20
 type tokenFile struct {
 	path    string
 	content atomic.Pointer[map[[sha256.Size]byte]*identity]
-	seen    fileStamp // owned by the keeper, like the next
-	told    string    // the last error that was logged
+	seen    filestamp.Stamp // owned by the keeper, like the next
+	told    string          // the last error that was logged
 }
 
 // openTokenFile reads the file. An empty path gives nil, which knows no token.
@@ -35,7 +37,7 @@ func openTokenFile(path string) (*tokenFile, error) {
 	if _, err := f.reload(); err != nil {
 		return nil, err
 	}
-	if f.seen == (fileStamp{}) {
+	if f.seen == (filestamp.Stamp{}) {
 		return nil, fmt.Errorf("token file: %w", &fs.PathError{Op: "open", Path: path, Err: syscall.ENOENT})
 	}
 	return f, nil
@@ -44,7 +46,7 @@ func openTokenFile(path string) (*tokenFile, error) {
 // reload reads the file again if it has changed, and reports whether it had. A file that is gone holds no tokens. After
 // an error, which says which line is wrong and nothing of its content, the tokens from before go on.
 func (f *tokenFile) reload() (changed bool, err error) {
-	stamp, err := stampOf(f.path)
+	stamp, err := filestamp.Of(f.path)
 	if err != nil {
 		return false, fmt.Errorf("token file: %w", err)
 	}
@@ -53,7 +55,7 @@ func (f *tokenFile) reload() (changed bool, err error) {
 	}
 	f.seen = stamp
 	content := make(map[[sha256.Size]byte]*identity)
-	if stamp != (fileStamp{}) {
+	if stamp != (filestamp.Stamp{}) {
 		if content, err = readTokens(f.path); err != nil {
 			return false, fmt.Errorf("token file %s: %w", f.path, err)
 		}
@@ -106,21 +108,4 @@ func (f *tokenFile) resolve(token string) *identity {
 func (f *tokenFile) has(id *identity) bool {
 	now := (*f.content.Load())[id.token]
 	return now != nil && now.name == id.name
-}
-
-// fileStamp tells versions of a file apart. The zero value is a file that is not there.
-type fileStamp struct {
-	modified, size int64
-	inode          uint64
-}
-
-func stampOf(path string) (fileStamp, error) {
-	info, err := os.Stat(path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return fileStamp{}, nil
-	case err != nil:
-		return fileStamp{}, err
-	}
-	return fileStamp{modified: info.ModTime().UnixNano(), size: info.Size(), inode: inodeOf(info)}, nil
 }

@@ -27,9 +27,9 @@ const (
 	backupStall = 30 * time.Second
 )
 
-// snapshot answers with a backup. It is read by a goroutine of its own, which ends with the stream at the latest, because
+// Snapshot implements adminpb.ClusterServer. It answers with a backup. It is read by a goroutine of its own, which ends with the stream at the latest, because
 // sending waits for a client that does not read.
-func (s clusterService) snapshot(stream grpc.ServerStream) error {
+func (s clusterService) Snapshot(_ *adminpb.SnapshotRequest, stream grpc.ServerStreamingServer[adminpb.SnapshotChunk]) error {
 	if err := s.administer(stream.Context()); err != nil {
 		return err
 	}

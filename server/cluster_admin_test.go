@@ -31,7 +31,7 @@ func (c *testCluster) manage(i int, method string, request, response proto.Messa
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(c.t.Context(), waitMax)
 	defer cancel()
-	return c.conns[i].Invoke(ctx, "/"+clusterServiceName+"/"+method, request, response)
+	return c.conns[i].Invoke(ctx, "/"+adminpb.Cluster_ServiceDesc.ServiceName+"/"+method, request, response)
 }
 
 func (c *testCluster) mustManage(i int, method string, request, response proto.Message) {
@@ -321,7 +321,7 @@ func TestQuorumIsKept(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), waitMax)
 	defer cancel()
-	err := c.conns[follower].Invoke(ctx, "/"+clusterServiceName+"/Remove", &adminpb.RemoveMemberRequest{Member: name(gone)}, new(adminpb.RemoveMemberResponse))
+	err := c.conns[follower].Invoke(ctx, "/"+adminpb.Cluster_ServiceDesc.ServiceName+"/Remove", &adminpb.RemoveMemberRequest{Member: name(gone)}, new(adminpb.RemoveMemberResponse))
 	if status.Code(err) != codes.Unavailable {
 		t.Errorf("a change without a leader: %v", err)
 	}
@@ -338,7 +338,7 @@ func (c *testCluster) snapshot(i int) []byte {
 }
 
 func snapshotFrom(ctx context.Context, conn *grpc.ClientConn) ([]byte, error) {
-	stream, err := conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true}, "/"+clusterServiceName+"/Snapshot")
+	stream, err := conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true}, "/"+adminpb.Cluster_ServiceDesc.ServiceName+"/Snapshot")
 	if err != nil {
 		return nil, err
 	}
@@ -391,7 +391,7 @@ func TestSnapshotOfADeadReader(t *testing.T) {
 			CreateSemaphore: &Ydb_Coordination.SessionRequest_CreateSemaphore{ReqId: uint64(i), Name: fmt.Sprint("s-", i), Limit: 1, Data: make([]byte, 1<<20)}}})
 		next(t, stream)
 	}
-	dead, err := conn.NewStream(t.Context(), &grpc.StreamDesc{ServerStreams: true}, "/"+clusterServiceName+"/Snapshot")
+	dead, err := conn.NewStream(t.Context(), &grpc.StreamDesc{ServerStreams: true}, "/"+adminpb.Cluster_ServiceDesc.ServiceName+"/Snapshot")
 	if err == nil {
 		err = errors.Join(dead.SendMsg(&adminpb.SnapshotRequest{}), dead.CloseSend(), dead.RecvMsg(new(adminpb.SnapshotChunk)))
 	}
@@ -424,7 +424,7 @@ func TestWhoMayManageTheCluster(t *testing.T) {
 	for token, want := range map[string]codes.Code{
 		"": codes.Unauthenticated, "token-of-nobody": codes.Unauthenticated, "token-of-alice": codes.PermissionDenied, "token-of-root": codes.OK,
 	} {
-		err := g.conn.Invoke(g.as(token), "/"+clusterServiceName+"/Status", &adminpb.ClusterStatusRequest{}, new(adminpb.ClusterStatus))
+		err := g.conn.Invoke(g.as(token), "/"+adminpb.Cluster_ServiceDesc.ServiceName+"/Status", &adminpb.ClusterStatusRequest{}, new(adminpb.ClusterStatus))
 		if status.Code(err) != want {
 			t.Errorf("%q: got %v", token, err)
 		}
@@ -437,7 +437,7 @@ func TestWhoMayManageTheCluster(t *testing.T) {
 	}
 	root := withIdentity(context.Background(), &identity{name: "root"})
 	for _, required := range []bool{false, true} {
-		s := clusterService{&Server{auth: &authenticator{required: required}, group: g.group}}
+		s := clusterService{Server: &Server{auth: &authenticator{required: required}, group: g.group}}
 		if err := s.administer(context.Background()); status.Code(err) != codes.PermissionDenied {
 			t.Errorf("required %v: a stranger from elsewhere: %v", required, err)
 		}
@@ -451,7 +451,7 @@ func TestWhoMayManageTheCluster(t *testing.T) {
 func TestServerAlone(t *testing.T) {
 	s, conn := startTest(t, nil)
 	now := new(adminpb.ClusterStatus)
-	if err := conn.Invoke(t.Context(), "/"+clusterServiceName+"/Status", &adminpb.ClusterStatusRequest{}, now); err != nil ||
+	if err := conn.Invoke(t.Context(), "/"+adminpb.Cluster_ServiceDesc.ServiceName+"/Status", &adminpb.ClusterStatusRequest{}, now); err != nil ||
 		len(now.GetMembers()) != 1 || now.GetLeader() != now.GetServerId() || now.GetServerId() != idText(s.store.Member()) || !now.GetCaughtUp() {
 		t.Errorf("got %v, %v", now, err)
 	}
@@ -459,7 +459,7 @@ func TestServerAlone(t *testing.T) {
 		"Add":    {&adminpb.AddMemberRequest{Name: "b", PeerAddress: "127.0.0.1:1"}, new(adminpb.AddMemberResponse)},
 		"Remove": {&adminpb.RemoveMemberRequest{Member: now.GetServerId()}, new(adminpb.RemoveMemberResponse)},
 	} {
-		if err := conn.Invoke(t.Context(), "/"+clusterServiceName+"/"+method, call[0], call[1]); status.Code(err) != codes.FailedPrecondition {
+		if err := conn.Invoke(t.Context(), "/"+adminpb.Cluster_ServiceDesc.ServiceName+"/"+method, call[0], call[1]); status.Code(err) != codes.FailedPrecondition {
 			t.Errorf("%s: got %v", method, err)
 		}
 	}

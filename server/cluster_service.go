@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -17,29 +16,11 @@ import (
 	"github.com/coordd/coordd/server/adminpb"
 )
 
-// clusterServiceName is coordd's own service for the servers of a cluster, of adminpb/cluster.proto.
-const clusterServiceName = "coordd.admin.v1.Cluster"
-
-// clusterService answers administrators, on any server. What only the leader can do goes to clusterLeader there.
-type clusterService struct{ *Server }
-
-var clusterServiceDesc = grpc.ServiceDesc{
-	ServiceName: clusterServiceName,
-	HandlerType: (*any)(nil),
-	Metadata:    "server/adminpb/cluster.proto",
-	Methods: []grpc.MethodDesc{
-		method(clusterServiceName, "Status", clusterService.status), method(clusterServiceName, "Add", clusterService.add),
-		method(clusterServiceName, "Promote", clusterService.promote), method(clusterServiceName, "Remove", clusterService.remove),
-		method(clusterServiceName, "TransferLeader", clusterService.transferLeader),
-	},
-	Streams: []grpc.StreamDesc{{StreamName: "Snapshot", ServerStreams: true,
-		Handler: func(service any, stream grpc.ServerStream) error {
-			request := new(adminpb.SnapshotRequest)
-			if err := stream.RecvMsg(request); err != nil {
-				return err
-			}
-			return service.(clusterService).snapshot(stream)
-		}}},
+// clusterService answers administrators, on any server (adminpb/cluster.proto). What only the leader can do goes to
+// clusterLeader there.
+type clusterService struct {
+	adminpb.UnimplementedClusterServer
+	*Server
 }
 
 var errNotClusterAdministrator = status.Error(codes.PermissionDenied,
@@ -53,7 +34,8 @@ func (s clusterService) administer(ctx context.Context) error {
 	return errNotClusterAdministrator
 }
 
-func (s clusterService) add(ctx context.Context, r *adminpb.AddMemberRequest) (*adminpb.AddMemberResponse, error) {
+// Add implements adminpb.ClusterServer.
+func (s clusterService) Add(ctx context.Context, r *adminpb.AddMemberRequest) (*adminpb.AddMemberResponse, error) {
 	if err := s.administer(ctx); err != nil {
 		return nil, err
 	}
@@ -100,7 +82,8 @@ func (s *Server) memberWith(name, address string) *raftstore.Member {
 	return nil
 }
 
-func (s clusterService) promote(ctx context.Context, r *adminpb.PromoteMemberRequest) (*adminpb.PromoteMemberResponse, error) {
+// Promote implements adminpb.ClusterServer.
+func (s clusterService) Promote(ctx context.Context, r *adminpb.PromoteMemberRequest) (*adminpb.PromoteMemberResponse, error) {
 	if err := s.administer(ctx); err != nil {
 		return nil, err
 	}
@@ -118,7 +101,8 @@ func (s *Server) promotionTime(ctx context.Context, r *adminpb.PromoteMemberRequ
 	return s.inTime(ctx)
 }
 
-func (s clusterService) remove(ctx context.Context, r *adminpb.RemoveMemberRequest) (*adminpb.RemoveMemberResponse, error) {
+// Remove implements adminpb.ClusterServer.
+func (s clusterService) Remove(ctx context.Context, r *adminpb.RemoveMemberRequest) (*adminpb.RemoveMemberResponse, error) {
 	if err := s.administer(ctx); err != nil {
 		return nil, err
 	}
@@ -144,7 +128,8 @@ func (s *Server) removed(id string) bool {
 	return id == idText(s.store.Member()) && errors.Is(s.Err(), raftstore.ErrRemoved)
 }
 
-func (s clusterService) transferLeader(ctx context.Context, r *adminpb.TransferLeaderRequest) (*adminpb.TransferLeaderResponse, error) {
+// TransferLeader implements adminpb.ClusterServer.
+func (s clusterService) TransferLeader(ctx context.Context, r *adminpb.TransferLeaderRequest) (*adminpb.TransferLeaderResponse, error) {
 	if err := s.administer(ctx); err != nil {
 		return nil, err
 	}

@@ -19,7 +19,8 @@ const (
 )
 
 // status answers for this server, with what only the leader knows if that can be reached.
-func (s clusterService) status(ctx context.Context, r *adminpb.ClusterStatusRequest) (*adminpb.ClusterStatus, error) {
+// Status implements adminpb.ClusterServer.
+func (s clusterService) Status(ctx context.Context, r *adminpb.ClusterStatusRequest) (*adminpb.ClusterStatus, error) {
 	if err := s.administer(ctx); err != nil {
 		return nil, err
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/raftstore"
 	"github.com/coordd/coordd/scheme"
+	"github.com/coordd/coordd/server/listen"
 )
 
 // The limits of the public listener. Sizes are bytes.
@@ -58,7 +59,7 @@ type Config struct {
 	// AdvertiseTLS is what Advertise is, for ListenTLS. Empty: the host of Advertise and the port of ListenTLS.
 	AdvertiseTLS string
 	// TLS names the certificate files.
-	TLS TLSFiles
+	TLS listen.TLSFiles
 	// Auth says whether anonymous callers are refused and rights count: AuthOff (or empty) or AuthRequired.
 	Auth string
 	// TokenFile names a file of access tokens, a line each: token, space, user. Empty: none. It is read again when it
@@ -142,3 +143,12 @@ func splitAdvertise(advertise string) (host string, port int, err error) {
 	port, _ = strconv.Atoi(text)
 	return host, port, nil
 }
+
+// ConfigError is about something that the configuration names and that cannot be used, such as a certificate file.
+type ConfigError struct{ Err error }
+
+// Error implements error.
+func (e *ConfigError) Error() string { return e.Err.Error() }
+
+// Unwrap gives the cause.
+func (e *ConfigError) Unwrap() error { return e.Err }

@@ -47,11 +47,7 @@ func (s discoveryService) ListEndpoints(ctx context.Context, r *Ydb_Discovery.Li
 
 // addresses is where clients reach this server.
 func (s *Server) addresses() clientAddresses {
-	a := clientAddresses{plain: hostPort{s.advertisedHost, s.advertisedPort}}
-	if s.tls != nil {
-		a.tls = hostPort{s.tls.host, s.tls.port}
-	}
-	return a
+	return clientAddresses{plain: s.advertised, tls: s.advertisedTLS}
 }
 
 func servesAll(wanted []string) bool {

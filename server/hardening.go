@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"errors"
 	"time"
+
+	"github.com/coordd/coordd/server/listen"
 )
 
 // Hardening bounds what a client may take of this server. Every field is inclusive; a zero field takes its default.
@@ -62,6 +64,11 @@ func (h Hardening) withDefaults() Hardening {
 		ResetBurst:            cmp.Or(h.ResetBurst, defaultResetBurst),
 		ResetsPerSecond:       cmp.Or(h.ResetsPerSecond, defaultResetsPerSecond),
 	}
+}
+
+// ofConnections is what of it concerns connections.
+func (h Hardening) ofConnections() listen.Limits {
+	return listen.Limits{ConnectionsPerAddress: h.ConnectionsPerAddress, ResetBurst: h.ResetBurst, ResetsPerSecond: h.ResetsPerSecond}
 }
 
 func (h Hardening) validate() error {

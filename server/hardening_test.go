@@ -94,8 +94,8 @@ func TestConnectionsPerAddress(t *testing.T) {
 	if admitted() {
 		t.Fatal("the third connection is let in")
 	}
-	if s.connections.refused.Load() != 1 {
-		t.Errorf("%d connections are counted as refused", s.connections.refused.Load())
+	if s.connections.Refused() != 1 {
+		t.Errorf("%d connections are counted as refused", s.connections.Refused())
 	}
 	if err := conn.Close(); err != nil {
 		t.Fatal(err)
@@ -306,56 +306,10 @@ func TestResetStorm(t *testing.T) {
 	if !storm(burst).alive() {
 		t.Error("cut off at the limit")
 	}
-	if storm(100*burst).alive() || s.connections.cut.Load() != 1 {
-		t.Errorf("a storm is not cut off, or not counted: %d", s.connections.cut.Load())
+	if storm(100*burst).alive() || s.connections.Cut() != 1 {
+		t.Errorf("a storm is not cut off, or not counted: %d", s.connections.Cut())
 	}
 	eventually(t, "no streams", func() bool { return s.streams.count() == 0 })
-}
-
-func TestResetMeter(t *testing.T) {
-	limits := &Hardening{ResetBurst: 10, ResetsPerSecond: 2}
-	now := time.Unix(1000, 0)
-	m := resetMeter{allowance: 10, at: now}
-	for _, step := range []struct {
-		after  time.Duration
-		resets int
-		want   bool
-	}{
-		{0, 10, true}, {time.Second, 2, true}, {500 * time.Millisecond, 1, true}, {time.Hour, 10, true}, {0, 1, false},
-	} {
-		now = now.Add(step.after)
-		if got := m.allow(step.resets, limits, now); got != step.want {
-			t.Errorf("%+v: allowed %v", step, got)
-		}
-	}
-}
-
-// TestFrameCounter cuts a stream of frames at every place.
-func TestFrameCounter(t *testing.T) {
-	var stream strings.Builder
-	stream.WriteString(http2.ClientPreface)
-	framer := http2.NewFramer(&stream, nil)
-	payload := []byte(strings.Repeat("\x00\x00\x04\x03", 100)) // looks like resets inside
-	for id := uint32(1); id < 20; id += 2 {
-		if err := framer.WriteData(id, false, payload[:id]); err != nil {
-			t.Fatal(err)
-		}
-		if err := framer.WriteRSTStream(id, http2.ErrCodeCancel); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for size := 1; size < stream.Len(); size++ {
-		var f frameCounter
-		resets := 0
-		for rest := stream.String(); rest != ""; {
-			n := min(size, len(rest))
-			resets += f.count([]byte(rest[:n]))
-			rest = rest[n:]
-		}
-		if resets != 10 {
-			t.Fatalf("in pieces of %d: %d resets, want 10", size, resets)
-		}
-	}
 }
 
 // TestIdleConnection shows that a connection without calls is closed and one with a session is not.

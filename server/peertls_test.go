@@ -16,6 +16,7 @@ import (
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb"
 
 	"github.com/coordd/coordd/raftstore/peerpb"
+	"github.com/coordd/coordd/server/listen"
 	"github.com/coordd/coordd/server/relaypb"
 )
 
@@ -26,8 +27,8 @@ func (a *testAuthority) peer(name string, at net.IP) {
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}})
 }
 
-func (a *testAuthority) peerFiles(name string) PeerTLSFiles {
-	return PeerTLSFiles{Certificate: a.path(name + ".pem"), Key: a.path(name + "-key.pem"), CA: a.path("ca.pem")}
+func (a *testAuthority) peerFiles(name string) listen.PeerFiles {
+	return listen.PeerFiles{Certificate: a.path(name + ".pem"), Key: a.path(name + "-key.pem"), CA: a.path("ca.pem")}
 }
 
 // serialAt is the number of the certificate that a server shows to its peers.
@@ -115,16 +116,16 @@ func TestPeerCertificateFiles(t *testing.T) {
 	a.peer("peer", net.IPv4(127, 0, 0, 1))
 	writeFile(t, a.path("empty.pem"), "")
 	good := a.peerFiles("peer")
-	for name, change := range map[string]func(*PeerTLSFiles){
-		"no certificate":    func(f *PeerTLSFiles) { f.Certificate = a.path("missing.pem") },
-		"key of another":    func(f *PeerTLSFiles) { f.Key = a.path("ca-key.pem") },
-		"no authorities":    func(f *PeerTLSFiles) { f.CA = "" },
-		"missing authority": func(f *PeerTLSFiles) { f.CA = a.path("missing.pem") },
-		"empty authority":   func(f *PeerTLSFiles) { f.CA = a.path("empty.pem") },
+	for name, change := range map[string]func(*listen.PeerFiles){
+		"no certificate":    func(f *listen.PeerFiles) { f.Certificate = a.path("missing.pem") },
+		"key of another":    func(f *listen.PeerFiles) { f.Key = a.path("ca-key.pem") },
+		"no authorities":    func(f *listen.PeerFiles) { f.CA = "" },
+		"missing authority": func(f *listen.PeerFiles) { f.CA = a.path("missing.pem") },
+		"empty authority":   func(f *listen.PeerFiles) { f.CA = a.path("empty.pem") },
 	} {
 		files := good
 		change(&files)
-		var refused *ConfigError
+		var refused *listen.FileError
 		if _, err := files.Load(nil); !errors.As(err, &refused) {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -16,7 +16,7 @@ import (
 	"github.com/ydb-platform/ydb-go-genproto/Ydb_Monitoring_V1"
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Monitoring"
 
-	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/coordination/accounts"
 	"github.com/coordd/coordd/server/adminpb"
 )
 
@@ -87,7 +87,7 @@ func TestAnswersBeforeItIsReady(t *testing.T) {
 	// Nobody becomes the first administrator before the one that was asked for.
 	added := make(chan error, 1)
 	go func() {
-		added <- conn.Invoke(t.Context(), "/"+userServiceName+"/Add", &adminpb.AddRequest{Name: "eve", Password: "x", Administrator: true}, new(adminpb.AddResponse))
+		added <- conn.Invoke(t.Context(), "/"+adminpb.Users_ServiceDesc.ServiceName+"/Add", &adminpb.AddRequest{Name: "eve", Password: "x", Administrator: true}, new(adminpb.AddResponse))
 	}()
 	go func() { started <- c.start(1) }()
 	for range 2 {
@@ -98,12 +98,12 @@ func TestAnswersBeforeItIsReady(t *testing.T) {
 	if err := <-added; err != nil {
 		t.Errorf("add a user: %v", err) // from this machine and without authentication that is allowed, later
 	}
-	var users []coordination.UserRow
+	var users []accounts.User
 	c.eventually("both users", func() bool {
 		users = c.servers[0].group.access.accounts().Users()
 		return len(users) == 2
 	})
-	if !slices.ContainsFunc(users, func(u coordination.UserRow) bool { return u.Name == "root" && u.Administrator }) {
+	if !slices.ContainsFunc(users, func(u accounts.User) bool { return u.Name == "root" && u.Administrator }) {
 		t.Errorf("users: %v", users)
 	}
 }

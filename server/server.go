@@ -28,18 +28,20 @@ import (
 
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/raftstore"
+	"github.com/coordd/coordd/server/adminpb"
+	"github.com/coordd/coordd/server/listen"
 )
 
 // Server is one running coordd server.
 type Server struct {
-	config         Config
-	advertisedHost string
-	advertisedPort uint32
+	config        Config
+	advertised    hostPort
+	advertisedTLS hostPort // zero without ListenTLS
 
 	listener    net.Listener
-	tls         *tlsListener // nil without ListenTLS
+	tls         *listen.TLSListener // nil without ListenTLS
 	auth        *authenticator
-	connections *connections
+	connections *listen.Connections
 	grpc        *grpc.Server
 	health      *health.Server
 	store       *raftstore.Store
@@ -100,20 +102,20 @@ func Start(ctx context.Context, config Config) (*Server, error) {
 	store, err := raftstore.OpenContext(ctx, raftstore.Config{Dir: config.DataDir, InMemory: config.InMemory, Logger: config.Logger,
 		Cluster: s.cluster(), TailBytes: config.tailBytes, ReserveBytes: config.DiskReserve, FreeSpace: config.freeSpace})
 	if err != nil {
-		return nil, errors.Join(err, tls.close())
+		return nil, errors.Join(err, closeTLS(tls))
 	}
 	listener, err := net.Listen("tcp", config.Listen)
 	if err != nil {
-		return nil, errors.Join(err, tls.close(), store.Stop())
+		return nil, errors.Join(err, closeTLS(tls), store.Stop())
 	}
 	s.store, s.listener, s.writers = store, listener, newWriters()
 	s.panics.logger = config.Logger
-	s.connections = newConnections(&s.config.Hardening, config.Logger)
+	s.connections = listen.NewConnections(s.config.Hardening.ofConnections(), config.Logger)
 	s.setAdvertised()
 	s.setPolicies()
 	if err := s.startGroup(); err != nil {
 		s.writers.close()
-		return nil, errors.Join(err, listener.Close(), tls.close(), store.Stop())
+		return nil, errors.Join(err, listener.Close(), closeTLS(tls), store.Stop())
 	}
 	s.startGRPC()
 	s.startKeeper()
@@ -138,7 +140,10 @@ func (s *Server) setAdvertised() {
 	if port == 0 {
 		port = bound.Port
 	}
-	s.advertisedHost, s.advertisedPort = host, uint32(port)
+	s.advertised = hostPort{host, uint32(port)}
+	if s.tls != nil {
+		s.advertisedTLS = s.config.advertisedTLS(s.tls.Addr().(*net.TCPAddr))
+	}
 }
 
 func (s *Server) setPolicies() {
@@ -214,7 +219,7 @@ func (s *Server) startGRPC() {
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: minPingGap, PermitWithoutStream: true}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: keepaliveTime, Timeout: keepaliveTimeout, MaxConnectionIdle: s.config.Hardening.Idle}),
 		grpc.WaitForHandlers(true),
-		grpc.Creds(transportSecurity{s.tls, s.connections}),
+		grpc.Creds(s.connections.Credentials(s.tls)),
 		grpc.ChainUnaryInterceptor(s.authenticateUnary, s.held.unary),
 		grpc.ChainStreamInterceptor(s.authenticateStream),
 		grpc.UnknownServiceHandler(s.answerUnknown),
@@ -223,17 +228,17 @@ func (s *Server) startGRPC() {
 	Ydb_Scheme_V1.RegisterSchemeServiceServer(s.grpc, schemeService{Server: s})
 	Ydb_Discovery_V1.RegisterDiscoveryServiceServer(s.grpc, discoveryService{Server: s})
 	Ydb_Auth_V1.RegisterAuthServiceServer(s.grpc, authService{Server: s})
-	s.grpc.RegisterService(&userServiceDesc, userService{s})
-	s.grpc.RegisterService(&clusterServiceDesc, clusterService{s})
+	adminpb.RegisterUsersServer(s.grpc, userService{Server: s})
+	adminpb.RegisterClusterServer(s.grpc, clusterService{Server: s})
 	Ydb_Operation_V1.RegisterOperationServiceServer(s.grpc, operationService{})
 	Ydb_Monitoring_V1.RegisterMonitoringServiceServer(s.grpc, monitoringService{Server: s})
 	s.health = health.NewServer()
 	grpc_health_v1.RegisterHealthServer(s.grpc, s.health)
 	reflection.Register(s.grpc)
 	s.showHealth(false)
-	s.serveOn(boundedListener{s.listener, s.connections})
+	s.serveOn(s.connections.Count(s.listener))
 	if s.tls != nil {
-		s.tls.Listener = boundedListener{s.tls.Listener, s.connections}
+		s.tls.Listener = s.connections.Count(s.tls.Listener)
 		s.serveOn(s.tls)
 	}
 }
@@ -254,7 +259,7 @@ func (s *Server) Addr() net.Addr { return s.listener.Addr() }
 
 // ConnectionString is what clients are to be given, such as grpc://127.0.0.1:2136/local.
 func (s *Server) ConnectionString() string {
-	host := net.JoinHostPort(s.advertisedHost, fmt.Sprint(s.advertisedPort))
+	host := net.JoinHostPort(s.advertised.host, fmt.Sprint(s.advertised.port))
 	return "grpc://" + host + s.config.Database
 }
 

@@ -89,7 +89,7 @@ func (s *Server) handOver(ctx context.Context) {
 func (s *Server) drain(ctx context.Context) (ended bool) {
 	ctx, cancel := context.WithTimeout(ctx, drainPatience)
 	defer cancel()
-	s.connections.closeStrangers()
+	s.connections.CloseStrangers()
 	finished := make(chan struct{})
 	go func() {
 		defer close(finished)
@@ -102,7 +102,7 @@ func (s *Server) drain(ctx context.Context) (ended bool) {
 		return true
 	case <-ctx.Done():
 	}
-	s.connections.closeAll()
+	s.connections.CloseAll()
 	go s.grpc.Stop() // ends the wait of GracefulStop for connections
 	select {
 	case <-finished:

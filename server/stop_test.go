@@ -45,13 +45,13 @@ func patient(c *Config) {
 func TestStopIsHeldUpByNobody(t *testing.T) {
 	for name, hold := range map[string]func(t *testing.T, s *Server, conn *grpc.ClientConn){
 		"a connection that says nothing": func(t *testing.T, s *Server, _ *grpc.ClientConn) {
-			before := s.connections.count()
+			before := s.connections.Open()
 			silent, err := net.Dial("tcp", s.Addr().String())
 			if err != nil {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() { _ = silent.Close() })
-			eventually(t, "the connection", func() bool { return s.connections.count() > before })
+			eventually(t, "the connection", func() bool { return s.connections.Open() > before })
 		},
 		"a health watch": func(t *testing.T, s *Server, conn *grpc.ClientConn) {
 			watch, err := grpc_health_v1.NewHealthClient(conn).Watch(t.Context(), &grpc_health_v1.HealthCheckRequest{})
@@ -91,7 +91,7 @@ func TestStopIsHeldUpByNobody(t *testing.T) {
 					t.Fatal(r)
 				}
 			}
-			stream, err := conn.NewStream(t.Context(), &grpc.StreamDesc{ServerStreams: true}, "/"+clusterServiceName+"/Snapshot")
+			stream, err := conn.NewStream(t.Context(), &grpc.StreamDesc{ServerStreams: true}, "/"+adminpb.Cluster_ServiceDesc.ServiceName+"/Snapshot")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -205,12 +205,12 @@ func TestStrangersAreClosedFirst(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer silent.Close()
-	eventually(t, "both connections", func() bool { return s.connections.count() == 2 })
-	s.connections.closeStrangers()
+	eventually(t, "both connections", func() bool { return s.connections.Open() == 2 })
+	s.connections.CloseStrangers()
 	if n, err := silent.Read(make([]byte, 1024)); err == nil && n == 0 {
 		t.Error("the silent connection is open")
 	}
-	eventually(t, "the end of the silent one", func() bool { return s.connections.count() == 1 })
+	eventually(t, "the end of the silent one", func() bool { return s.connections.Open() == 1 })
 	if _, err := grpc_health_v1.NewHealthClient(conn).Check(t.Context(), &grpc_health_v1.HealthCheckRequest{}); err != nil {
 		t.Errorf("the other connection was closed as well: %v", err)
 	}
@@ -222,14 +222,4 @@ func TestStrangersAreClosedFirst(t *testing.T) {
 	if _, err := grpc_health_v1.NewHealthClient(late).Check(t.Context(), &grpc_health_v1.HealthCheckRequest{}); err == nil {
 		t.Error("a stopping server lets clients in")
 	}
-}
-
-// count is how many connections are open.
-func (c *connections) count() (open int) {
-	c.mutex.Lock()
-	defer c.mutex.Unlock()
-	for _, ofAddress := range c.open {
-		open += ofAddress
-	}
-	return open
 }

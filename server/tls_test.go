@@ -20,6 +20,7 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/status"
 
+	"github.com/coordd/coordd/server/listen"
 	"github.com/ydb-platform/ydb-go-genproto/Ydb_Discovery_V1"
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Discovery"
 )
@@ -101,7 +102,7 @@ func (a *testAuthority) client(name string) *tls.Config {
 func (a *testAuthority) configure(c *Config) {
 	a.server("server")
 	c.ListenTLS = "127.0.0.1:0"
-	c.TLS = TLSFiles{Certificate: a.path("server.pem"), Key: a.path("server-key.pem"), ClientCA: a.path("ca.pem")}
+	c.TLS = listen.TLSFiles{Certificate: a.path("server.pem"), Key: a.path("server-key.pem"), ClientCA: a.path("ca.pem")}
 }
 
 func dialTLS(t *testing.T, s *Server, config *tls.Config) *grpc.ClientConn {
@@ -153,9 +154,9 @@ func TestAdvertisedTLS(t *testing.T) {
 		"b.example:7": {ListenTLS: ":0", Advertise: "a.example:2136", AdvertiseTLS: "b.example"},
 		"b.example:9": {ListenTLS: ":0", AdvertiseTLS: "b.example:9"},
 	} {
-		host, port := c.advertisedTLS(bound)
-		if wantHost, wantPort, _ := splitAdvertise(want); host != wantHost || port != uint32(wantPort) {
-			t.Errorf("%+v: got %s:%d, want %s", c, host, port, want)
+		at := c.advertisedTLS(bound)
+		if wantHost, wantPort, _ := splitAdvertise(want); at != (hostPort{wantHost, uint32(wantPort)}) {
+			t.Errorf("%+v: got %v, want %s", c, at, want)
 		}
 	}
 }
@@ -258,7 +259,7 @@ func TestCertificateReload(t *testing.T) {
 }
 
 func TestConfigValidateSecurity(t *testing.T) {
-	good := Config{Listen: "127.0.0.1:0", Database: "/local", InMemory: true, ListenTLS: ":0", TLS: TLSFiles{Certificate: "c", Key: "k"}}
+	good := Config{Listen: "127.0.0.1:0", Database: "/local", InMemory: true, ListenTLS: ":0", TLS: listen.TLSFiles{Certificate: "c", Key: "k"}}
 	for name, test := range map[string]struct {
 		change func(*Config)
 		want   string

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"math"
 
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -14,21 +13,10 @@ import (
 	"github.com/coordd/coordd/server/adminpb"
 )
 
-// userServiceName is coordd's own service for users, of adminpb/admin.proto.
-const userServiceName = "coordd.admin.v1.Users"
-
-// userService manages the users who log in with a password.
-type userService struct{ *Server }
-
-var userServiceDesc = grpc.ServiceDesc{
-	ServiceName: userServiceName,
-	HandlerType: (*any)(nil),
-	Metadata:    "server/adminpb/admin.proto",
-	Methods: []grpc.MethodDesc{
-		method(userServiceName, "Add", userService.add), method(userServiceName, "SetPassword", userService.setPassword),
-		method(userServiceName, "Remove", userService.remove),
-		method(userServiceName, "List", userService.list), method(userServiceName, "RotateKey", userService.rotateKey),
-	},
+// userService manages the users who log in with a password (adminpb/admin.proto).
+type userService struct {
+	adminpb.UnimplementedUsersServer
+	*Server
 }
 
 // manager is the caller of a command about users. Rights count, except on the same machine while authentication is not
@@ -44,14 +32,16 @@ func (s userService) manager(ctx context.Context) (coordination.Caller, error) {
 var errNotAdministrator = status.Error(codes.PermissionDenied,
 	"Only administrators may manage users; the first one can be added on the machine that the server runs on")
 
-func (s userService) add(ctx context.Context, r *adminpb.AddRequest) (*adminpb.AddResponse, error) {
+// Add implements adminpb.UsersServer.
+func (s userService) Add(ctx context.Context, r *adminpb.AddRequest) (*adminpb.AddResponse, error) {
 	err := s.withPassword(ctx, r.GetPassword(), func(call coordination.Call, by coordination.Caller, hash string) coordination.Command {
 		return &coordination.AddUser{Call: call, Caller: by, Name: r.GetName(), PasswordHash: hash, Administrator: r.GetAdministrator()}
 	}, func(by coordination.Caller) bool { return s.mayManage(by) || fromLoopback(ctx) && s.noUsers() })
 	return &adminpb.AddResponse{}, err
 }
 
-func (s userService) setPassword(ctx context.Context, r *adminpb.SetPasswordRequest) (*adminpb.SetPasswordResponse, error) {
+// SetPassword implements adminpb.UsersServer.
+func (s userService) SetPassword(ctx context.Context, r *adminpb.SetPasswordRequest) (*adminpb.SetPasswordResponse, error) {
 	err := s.withPassword(ctx, r.GetPassword(), func(call coordination.Call, by coordination.Caller, hash string) coordination.Command {
 		return &coordination.SetPassword{Call: call, Caller: by, Name: r.GetName(), PasswordHash: hash}
 	}, func(by coordination.Caller) bool {
@@ -85,7 +75,8 @@ func (s userService) withPassword(ctx context.Context, password string,
 	return s.run(ctx, func(call coordination.Call) coordination.Command { return build(call, by, hash) })
 }
 
-func (s userService) remove(ctx context.Context, r *adminpb.RemoveRequest) (*adminpb.RemoveResponse, error) {
+// Remove implements adminpb.UsersServer.
+func (s userService) Remove(ctx context.Context, r *adminpb.RemoveRequest) (*adminpb.RemoveResponse, error) {
 	by, err := s.manager(ctx)
 	if err == nil {
 		err = s.run(ctx, func(call coordination.Call) coordination.Command {
@@ -95,7 +86,8 @@ func (s userService) remove(ctx context.Context, r *adminpb.RemoveRequest) (*adm
 	return &adminpb.RemoveResponse{}, err
 }
 
-func (s userService) list(ctx context.Context, _ *adminpb.ListRequest) (*adminpb.ListResponse, error) {
+// List implements adminpb.UsersServer.
+func (s userService) List(ctx context.Context, _ *adminpb.ListRequest) (*adminpb.ListResponse, error) {
 	by, err := s.manager(ctx)
 	if err != nil {
 		return nil, err
@@ -115,7 +107,8 @@ func (s userService) list(ctx context.Context, _ *adminpb.ListRequest) (*adminpb
 	return response, nil
 }
 
-func (s userService) rotateKey(ctx context.Context, _ *adminpb.RotateKeyRequest) (*adminpb.RotateKeyResponse, error) {
+// RotateKey implements adminpb.UsersServer.
+func (s userService) RotateKey(ctx context.Context, _ *adminpb.RotateKeyRequest) (*adminpb.RotateKeyResponse, error) {
 	by, err := s.manager(ctx)
 	if err != nil {
 		return nil, err

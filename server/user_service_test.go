@@ -11,14 +11,14 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/coordination/accounts"
 	"github.com/coordd/coordd/server/adminpb"
 )
 
 // manage calls a method of the users' service with a token.
 func (g *guarded) manage(token, method string, request, response proto.Message) codes.Code {
 	g.t.Helper()
-	return status.Code(g.conn.Invoke(g.as(token), "/"+userServiceName+"/"+method, request, response))
+	return status.Code(g.conn.Invoke(g.as(token), "/"+adminpb.Users_ServiceDesc.ServiceName+"/"+method, request, response))
 }
 
 // TestWhoMayManageUsers is the whole table, for callers of the same machine.
@@ -62,10 +62,10 @@ func TestWhoMayManageUsers(t *testing.T) {
 func TestRemoteCallers(t *testing.T) {
 	for _, auth := range []string{AuthOff, AuthRequired} {
 		s := &Server{auth: &authenticator{required: auth == AuthRequired}}
-		if _, err := (userService{s}).manager(context.Background()); !errors.Is(err, errNotAdministrator) {
+		if _, err := (userService{Server: s}).manager(context.Background()); !errors.Is(err, errNotAdministrator) {
 			t.Errorf("auth %s: got %v", auth, err)
 		}
-		by, err := (userService{s}).manager(withIdentity(context.Background(), &identity{name: "alice"}))
+		by, err := (userService{Server: s}).manager(withIdentity(context.Background(), &identity{name: "alice"}))
 		if err != nil || !by.Enforced {
 			t.Errorf("auth %s, with a name: got %+v, %v", auth, by, err)
 		}
@@ -209,11 +209,11 @@ func TestTokenFile(t *testing.T) {
 func TestLoginProofOutlivesItsKey(t *testing.T) {
 	g := startGuarded(t, nil)
 	token, _ := g.login("root", rootPassword)
-	accounts := g.group.access.accounts()
-	id := g.auth.resolve(token, accounts)
-	without := new(coordination.Accounts)
+	known := g.group.access.accounts()
+	id := g.auth.resolve(token, known)
+	without := new(accounts.Accounts)
 	expires := id.login.expires
-	if !id.login.stillValid("root", accounts, expires.Add(-1)) || !id.login.stillValid("root", accounts, expires.Add(1)) {
+	if !id.login.stillValid("root", known, expires.Add(-1)) || !id.login.stillValid("root", known, expires.Add(1)) {
 		t.Error("a good token, and one that has expired, both keep their streams")
 	}
 	if id.login.stillValid("root", without, expires.Add(1)) {

@@ -98,10 +98,8 @@ func argumentsOf(use string) cobra.PositionalArgs {
 
 // cluster calls the cluster's service.
 func (c *adminClient) cluster(ctx context.Context, method string, request, response proto.Message) error {
-	return clusterError(c.conn.Invoke(c.headers(ctx), clusterMethod(method), request, response))
+	return clusterError(c.conn.Invoke(c.headers(ctx), method, request, response))
 }
-
-func clusterMethod(name string) string { return "/coordd.admin.v1.Cluster/" + name }
 
 // clusterError is an error of the cluster's service for a person.
 func clusterError(err error) error {
@@ -130,11 +128,11 @@ func (p *program) clusterAddCommand() *cobra.Command {
 				return usageError("argument PEER-HOST:PORT: value %q is not allowed: %w", address, err)
 			}
 			added := new(adminpb.AddMemberResponse)
-			if err := client.cluster(ctx, "Add", &adminpb.AddMemberRequest{Name: name, PeerAddress: address}, added); err != nil {
+			if err := client.cluster(ctx, adminpb.Cluster_Add_FullMethodName, &adminpb.AddMemberRequest{Name: name, PeerAddress: address}, added); err != nil {
 				return err
 			}
 			now := new(adminpb.ClusterStatus)
-			if err := client.cluster(ctx, "Status", &adminpb.ClusterStatusRequest{}, now); err != nil {
+			if err := client.cluster(ctx, adminpb.Cluster_Status_FullMethodName, &adminpb.ClusterStatusRequest{}, now); err != nil {
 				return err
 			}
 			fmt.Fprintf(p.stdout, "%s was added with id %s. Start it with an empty data directory and what the others have, and\n"+
@@ -161,7 +159,7 @@ func (p *program) clusterPromoteCommand() *cobra.Command {
 	command, f := p.clusterSubcommand("promote NAME", "Give a server that was added its vote", clusterCallTimeout,
 		func(ctx context.Context, f *clusterFlags, client *adminClient, args []string) error {
 			request := &adminpb.PromoteMemberRequest{Member: args[0], Wait: f.wait}
-			if err := client.cluster(ctx, "Promote", request, new(adminpb.PromoteMemberResponse)); err != nil {
+			if err := client.cluster(ctx, adminpb.Cluster_Promote_FullMethodName, request, new(adminpb.PromoteMemberResponse)); err != nil {
 				return err
 			}
 			fmt.Fprintf(p.stdout, "%s has a vote now\n", args[0])
@@ -180,7 +178,7 @@ func (p *program) clusterRemoveCommand() *cobra.Command {
 	command, _ := p.clusterSubcommand("remove NAME", "Remove a server for ever; if it runs, it ends", clusterCallTimeout,
 		func(ctx context.Context, _ *clusterFlags, client *adminClient, args []string) error {
 			request := &adminpb.RemoveMemberRequest{Member: args[0]}
-			if err := client.cluster(ctx, "Remove", request, new(adminpb.RemoveMemberResponse)); err != nil {
+			if err := client.cluster(ctx, adminpb.Cluster_Remove_FullMethodName, request, new(adminpb.RemoveMemberResponse)); err != nil {
 				return err
 			}
 			fmt.Fprintf(p.stdout, "%s was removed; its data directory can be deleted\n", args[0])
@@ -196,12 +194,12 @@ func (p *program) clusterTransferCommand() *cobra.Command {
 			if len(args) == 1 {
 				request.To = args[0]
 			}
-			if err := client.cluster(ctx, "TransferLeader", request, led); err != nil {
+			if err := client.cluster(ctx, adminpb.Cluster_TransferLeader_FullMethodName, request, led); err != nil {
 				return err
 			}
 			name := led.GetLeader()
 			now := new(adminpb.ClusterStatus)
-			if err := client.cluster(ctx, "Status", &adminpb.ClusterStatusRequest{}, now); err == nil {
+			if err := client.cluster(ctx, adminpb.Cluster_Status_FullMethodName, &adminpb.ClusterStatusRequest{}, now); err == nil {
 				name = memberName(now, name)
 			}
 			fmt.Fprintf(p.stdout, "%s leads\n", name)

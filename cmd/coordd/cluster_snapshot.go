@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 
 	"github.com/spf13/cobra"
-	"google.golang.org/grpc"
 
 	"github.com/coordd/coordd/raftstore"
 	"github.com/coordd/coordd/server/adminpb"
@@ -70,17 +69,14 @@ func (c *adminClient) snapshotTo(ctx context.Context, path string) (report rafts
 
 // fetchSnapshot writes a backup to w and returns its length.
 func (c *adminClient) fetchSnapshot(ctx context.Context, w io.Writer) (int64, error) {
-	stream, err := c.conn.NewStream(c.headers(ctx), &grpc.StreamDesc{ServerStreams: true}, clusterMethod("Snapshot"))
-	if err == nil {
-		err = errors.Join(stream.SendMsg(&adminpb.SnapshotRequest{}), stream.CloseSend())
-	}
+	stream, err := adminpb.NewClusterClient(c.conn).Snapshot(c.headers(ctx), &adminpb.SnapshotRequest{})
 	if err != nil {
 		return 0, clusterError(err)
 	}
 	var bytes int64
 	for {
-		chunk := new(adminpb.SnapshotChunk)
-		if err := stream.RecvMsg(chunk); err != nil {
+		chunk, err := stream.Recv()
+		if err != nil {
 			return bytes, clusterError(err)
 		}
 		n, err := w.Write(chunk.GetData())

@@ -17,7 +17,7 @@ func (p *program) clusterStatusCommand() *cobra.Command {
 	command, f := p.clusterSubcommand("status", "Show the servers of the cluster, who leads, and who lags", clusterCallTimeout,
 		func(ctx context.Context, f *clusterFlags, client *adminClient, _ []string) error {
 			now := new(adminpb.ClusterStatus)
-			if err := client.cluster(ctx, "Status", &adminpb.ClusterStatusRequest{}, now); err != nil {
+			if err := client.cluster(ctx, adminpb.Cluster_Status_FullMethodName, &adminpb.ClusterStatusRequest{}, now); err != nil {
 				return err
 			}
 			if f.json {

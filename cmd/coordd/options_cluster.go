@@ -9,6 +9,7 @@ import (
 
 	"github.com/coordd/coordd/raftstore"
 	"github.com/coordd/coordd/server"
+	"github.com/coordd/coordd/server/listen"
 )
 
 // clusterSettings makes `coordd serve` one of several servers. The zero value is a server alone.
@@ -146,7 +147,7 @@ func (c clusterSettings) security(logger *slog.Logger) (*raftstore.PeerTLS, erro
 	if c.certificate == "" || c.key == "" || c.ca == "" || c.insecure {
 		return nil, errors.New("--peer-cert, --peer-key and --peer-ca belong together, and not with --insecure-peers")
 	}
-	peers, err := server.PeerTLSFiles{Certificate: c.certificate, Key: c.key, CA: c.ca}.Load(logger)
+	peers, err := listen.PeerFiles{Certificate: c.certificate, Key: c.key, CA: c.ca}.Load(logger)
 	if err != nil {
 		return nil, fmt.Errorf("--peer-cert, --peer-key, --peer-ca: %w", err)
 	}

@@ -40,21 +40,21 @@ func (p *program) userCommand() *cobra.Command {
 		},
 	}
 	add := p.userSubcommand(&flags, "add NAME", "Add a user", true, func(password, name string) (string, proto.Message, proto.Message) {
-		return "Add", &adminpb.AddRequest{Name: name, Password: password, Administrator: flags.administrator}, new(adminpb.AddResponse)
+		return adminpb.Users_Add_FullMethodName, &adminpb.AddRequest{Name: name, Password: password, Administrator: flags.administrator}, new(adminpb.AddResponse)
 	})
 	add.Flags().BoolVar(&flags.administrator, "administrator", false, "the user may do everything")
 	parent.AddCommand(add,
 		p.userSubcommand(&flags, "passwd NAME", "Change a user's password; tokens from before are void", true, func(password, name string) (string, proto.Message, proto.Message) {
-			return "SetPassword", &adminpb.SetPasswordRequest{Name: name, Password: password}, new(adminpb.SetPasswordResponse)
+			return adminpb.Users_SetPassword_FullMethodName, &adminpb.SetPasswordRequest{Name: name, Password: password}, new(adminpb.SetPasswordResponse)
 		}),
 		p.userSubcommand(&flags, "remove NAME", "Remove a user", false, func(_, name string) (string, proto.Message, proto.Message) {
-			return "Remove", &adminpb.RemoveRequest{Name: name}, new(adminpb.RemoveResponse)
+			return adminpb.Users_Remove_FullMethodName, &adminpb.RemoveRequest{Name: name}, new(adminpb.RemoveResponse)
 		}),
 		p.userSubcommand(&flags, "list", "List the users", false, func(string, string) (string, proto.Message, proto.Message) {
-			return "List", &adminpb.ListRequest{}, new(adminpb.ListResponse)
+			return adminpb.Users_List_FullMethodName, &adminpb.ListRequest{}, new(adminpb.ListResponse)
 		}),
 		p.userSubcommand(&flags, "rotate-key", "Make all login tokens void, and sign with a new key", false, func(string, string) (string, proto.Message, proto.Message) {
-			return "RotateKey", &adminpb.RotateKeyRequest{}, new(adminpb.RotateKeyResponse)
+			return adminpb.Users_RotateKey_FullMethodName, &adminpb.RotateKeyRequest{}, new(adminpb.RotateKeyResponse)
 		}),
 	)
 	return parent

@@ -141,7 +141,7 @@ func (c *adminClient) headers(ctx context.Context) context.Context {
 }
 
 func (c *adminClient) call(ctx context.Context, method string, request, response proto.Message) error {
-	return plain(c.conn.Invoke(c.headers(ctx), "/coordd.admin.v1.Users/"+method, request, response))
+	return plain(c.conn.Invoke(c.headers(ctx), method, request, response))
 }
 
 func (c *adminClient) close() { _ = c.conn.Close() }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/coordd/coordd/raftstore"
 	"github.com/coordd/coordd/server"
+	"github.com/coordd/coordd/server/listen"
 )
 
 // startServer starts the real server.
@@ -31,7 +32,7 @@ func startServer(ctx context.Context, s settings, logger *slog.Logger) (runningS
 
 		ListenTLS:    s.tls.listen,
 		AdvertiseTLS: s.tls.advertise,
-		TLS:          server.TLSFiles{Certificate: s.tls.certificate, Key: s.tls.key, ClientCA: s.tls.clientCA},
+		TLS:          listen.TLSFiles{Certificate: s.tls.certificate, Key: s.tls.key, ClientCA: s.tls.clientCA},
 		Auth:         s.auth.mode,
 		TokenFile:    s.auth.tokenFile,
 		InitialAdmin: s.auth.admin,

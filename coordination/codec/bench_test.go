@@ -6,7 +6,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/coordd/coordd/coordination"
-	"github.com/coordd/coordd/coordination/codec/logpb"
+	"github.com/coordd/coordd/coordination/codec/internal/logpb"
 )
 
 var sink any

@@ -10,7 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
-	"github.com/coordd/coordd/coordination/codec/logpb"
+	"github.com/coordd/coordd/coordination/codec/internal/logpb"
 )
 
 // An input is refused, or it encodes to itself again; what is accepted is exactly what the generated code reads and

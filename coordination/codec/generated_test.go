@@ -14,7 +14,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/coordd/coordd/coordination"
-	"github.com/coordd/coordd/coordination/codec/logpb"
+	"github.com/coordd/coordd/coordination/codec/internal/logpb"
 )
 
 // This file compares the codec with the code that protoc-gen-go makes of the same schema: the same bytes for the same

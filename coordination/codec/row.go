@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/coordination/accounts"
 	"github.com/coordd/coordd/scheme"
 )
 
@@ -125,11 +126,11 @@ func (w *wire) readRow(k coordination.RowKey) coordination.Row {
 		w.semaphoreRow(&r)
 		return r
 	case coordination.RowUser:
-		r := coordination.UserRow{ID: k.ID}
+		r := coordination.UserRow{User: accounts.User{ID: k.ID}}
 		w.userRow(&r)
 		return r
 	case coordination.RowSigningKey:
-		r := coordination.SigningKeyRow{ID: k.ID}
+		r := coordination.SigningKeyRow{SigningKey: accounts.SigningKey{ID: k.ID}}
 		w.signingKeyRow(&r)
 		return r
 	}

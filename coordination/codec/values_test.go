@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/coordination/accounts"
 	"github.com/coordd/coordd/scheme"
 )
 
@@ -33,7 +34,7 @@ func allRows() []coordination.Row {
 		coordination.SessionRow{Node: 1, ID: 2},
 		coordination.SemaphoreRow{Node: 1, ID: 2},
 		coordination.LinkRow{Node: 1, Order: 2},
-		coordination.UserRow{ID: 1}, coordination.SigningKeyRow{ID: 1},
+		coordination.UserRow{User: accounts.User{ID: 1}}, coordination.SigningKeyRow{SigningKey: accounts.SigningKey{ID: 1}},
 	}
 }
 

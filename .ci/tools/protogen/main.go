@@ -1,8 +1,8 @@
 // Command protogen turns .proto files into Go code. It is what protoc does with
-// its Go plugin, but built from Go modules alone, so that a fresh machine needs
+// its Go plugins, but built from Go modules alone, so that a fresh machine needs
 // nothing but Go.
 //
-//	protogen -plugin FILE [-check] ROOT PROTO...
+//	protogen -plugin FILE[,FILE...] [-check] ROOT PROTO...
 //
 // ROOT is the folder that import paths start from. The PROTO files are named
 // relative to it, and each result is written next to its source. With -check
@@ -17,6 +17,7 @@ import (
 	"flag"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -33,14 +34,14 @@ import (
 )
 
 func main() {
-	plugin := flag.String("plugin", "", "the protoc-gen-go program")
+	plugins := flag.String("plugin", "", "the protoc-gen-go program, and others behind commas")
 	check := flag.Bool("check", false, "compare instead of write")
 	flag.Parse()
-	if *plugin == "" || flag.NArg() < 2 {
-		fmt.Fprintln(os.Stderr, "usage: protogen -plugin FILE [-check] ROOT PROTO...")
+	if *plugins == "" || flag.NArg() < 2 {
+		fmt.Fprintln(os.Stderr, "usage: protogen -plugin FILE[,FILE...] [-check] ROOT PROTO...")
 		os.Exit(2)
 	}
-	if err := run(*plugin, flag.Arg(0), flag.Args()[1:], *check); err != nil {
+	if err := run(strings.Split(*plugins, ","), flag.Arg(0), flag.Args()[1:], *check); err != nil {
 		fmt.Fprintln(os.Stderr, "protogen:", err)
 		os.Exit(1)
 	}
@@ -48,14 +49,18 @@ func main() {
 
 // run generates the code of the given sources and writes it, or compares it
 // where check is set.
-func run(plugin, root string, sources []string, check bool) error {
+func run(plugins []string, root string, sources []string, check bool) error {
 	request, err := compile(root, sources)
 	if err != nil {
 		return err
 	}
-	results, err := generate(plugin, request)
-	if err != nil {
-		return err
+	results := map[string][]byte{}
+	for _, plugin := range plugins {
+		made, err := generate(plugin, request)
+		if err != nil {
+			return err
+		}
+		maps.Copy(results, made)
 	}
 	if check {
 		return compare(root, sources, results)

@@ -37,10 +37,10 @@ func TestGenerateAndCheck(t *testing.T) {
 	sources := []string{"sample/row.proto", "sample/part.proto"}
 	swapped := []string{"sample/part.proto", "sample/row.proto"}
 
-	if err := run(plugin, root, sources, true); err == nil || !strings.Contains(err.Error(), "sample/row.pb.go") {
+	if err := run([]string{plugin}, root, sources, true); err == nil || !strings.Contains(err.Error(), "sample/row.pb.go") {
 		t.Fatalf("check before anything was generated: %v, want the missing file named", err)
 	}
-	if err := run(plugin, root, sources, false); err != nil {
+	if err := run([]string{plugin}, root, sources, false); err != nil {
 		t.Fatal(err)
 	}
 	first := read(t, root, "sample/row.pb.go")
@@ -49,23 +49,23 @@ func TestGenerateAndCheck(t *testing.T) {
 			t.Errorf("generated code has no %q", want)
 		}
 	}
-	if err := run(plugin, root, swapped, false); err != nil {
+	if err := run([]string{plugin}, root, swapped, false); err != nil {
 		t.Fatal(err)
 	}
 	if read(t, root, "sample/row.pb.go") != first {
 		t.Error("two runs gave different code")
 	}
-	if err := run(plugin, root, swapped, true); err != nil {
+	if err := run([]string{plugin}, root, swapped, true); err != nil {
 		t.Errorf("check of fresh code: %v", err)
 	}
 
 	write(t, root, "sample/row.pb.go", first+"\n")
-	if err := run(plugin, root, sources, true); err == nil || !strings.Contains(err.Error(), "sample/row.pb.go") {
+	if err := run([]string{plugin}, root, sources, true); err == nil || !strings.Contains(err.Error(), "sample/row.pb.go") {
 		t.Errorf("check of edited code: %v, want it named", err)
 	}
 	write(t, root, "sample/row.pb.go", first)
 	write(t, root, "sample/old.pb.go", first)
-	if err := run(plugin, root, sources, true); err == nil || !strings.Contains(err.Error(), "sample/old.pb.go (no source)") {
+	if err := run([]string{plugin}, root, sources, true); err == nil || !strings.Contains(err.Error(), "sample/old.pb.go (no source)") {
 		t.Errorf("check with a file that has no source: %v, want it named", err)
 	}
 }
@@ -74,7 +74,7 @@ func TestGenerateAndCheck(t *testing.T) {
 func TestBrokenSource(t *testing.T) {
 	root := t.TempDir()
 	write(t, root, "bad.proto", "syntax = \"proto3\";\nmessage {}\n")
-	err := run("unused", root, []string{"bad.proto"}, false)
+	err := run([]string{"unused"}, root, []string{"bad.proto"}, false)
 	if err == nil || !strings.Contains(err.Error(), "bad.proto:2:9") {
 		t.Fatalf("got %v, want the file, line and column", err)
 	}

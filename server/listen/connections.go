@@ -1,4 +1,4 @@
-package server
+package listen
 
 import (
 	"errors"
@@ -9,10 +9,18 @@ import (
 	"time"
 )
 
-// connections are the open ones of all listeners. They refuse an address that has too many, and watch each connection
+// Limits bounds what clients may do with their connections. Every field is inclusive and at least 1.
+type Limits struct {
+	// ConnectionsPerAddress is how many connections one IP address may have open at once.
+	ConnectionsPerAddress int
+	// ResetBurst is how many streams a connection may reset at once; ResetsPerSecond how many more each second.
+	ResetBurst, ResetsPerSecond int
+}
+
+// Connections are the open ones of all listeners. They refuse an address that has too many, and watch each connection
 // for resets.
-type connections struct {
-	limits *Hardening
+type Connections struct {
+	limits Limits
 	logger *slog.Logger
 	now    func() time.Time
 
@@ -25,14 +33,31 @@ type connections struct {
 	closing bool // nobody else is let in
 }
 
-func newConnections(limits *Hardening, logger *slog.Logger) *connections {
-	return &connections{limits: limits, logger: logger, now: time.Now, open: make(map[string]int), all: make(map[*connection]struct{})}
+// NewConnections returns a set without any.
+func NewConnections(limits Limits, logger *slog.Logger) *Connections {
+	return &Connections{limits: limits, logger: logger, now: time.Now, open: make(map[string]int), all: make(map[*connection]struct{})}
 }
+
+// Refused is how many connections were closed when they were accepted.
+func (c *Connections) Refused() uint64 { return c.refused.Load() }
+
+// Cut is how many connections were closed because they reset too many streams.
+func (c *Connections) Cut() uint64 { return c.cut.Load() }
+
+// Open is how many connections are open.
+func (c *Connections) Open() int {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	return len(c.all)
+}
+
+// Count returns the listener with its connections counted.
+func (c *Connections) Count(l net.Listener) net.Listener { return boundedListener{l, c} }
 
 // boundedListener is a listener whose connections count.
 type boundedListener struct {
 	net.Listener
-	set *connections
+	set *Connections
 }
 
 // Accept waits for the next connection that is let in; the others are closed without a word.
@@ -52,7 +77,7 @@ func (l boundedListener) Accept() (net.Conn, error) {
 	}
 }
 
-func (c *connections) enter(conn *connection) bool {
+func (c *Connections) enter(conn *connection) bool {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
 	if c.closing || c.open[conn.address] >= c.limits.ConnectionsPerAddress {
@@ -63,7 +88,7 @@ func (c *connections) enter(conn *connection) bool {
 	return true
 }
 
-func (c *connections) leave(conn *connection) {
+func (c *Connections) leave(conn *connection) {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
 	if c.open[conn.address]--; c.open[conn.address] == 0 {
@@ -72,16 +97,16 @@ func (c *connections) leave(conn *connection) {
 	delete(c.all, conn)
 }
 
-// closeStrangers lets nobody else in and closes the connections on which the client has not said yet that it speaks
+// CloseStrangers lets nobody else in and closes the connections on which the client has not said yet that it speaks
 // HTTP/2: gRPC would wait for them before it ends the others.
-func (c *connections) closeStrangers() {
+func (c *Connections) CloseStrangers() {
 	c.closeThose(func(conn *connection) bool { return !conn.greeted.Load() })
 }
 
-// closeAll lets nobody else in and closes every connection.
-func (c *connections) closeAll() { c.closeThose(func(*connection) bool { return true }) }
+// CloseAll lets nobody else in and closes every connection.
+func (c *Connections) CloseAll() { c.closeThose(func(*connection) bool { return true }) }
 
-func (c *connections) closeThose(which func(*connection) bool) {
+func (c *Connections) closeThose(which func(*connection) bool) {
 	var those []*connection
 	c.mutex.Lock()
 	c.closing = true
@@ -99,7 +124,7 @@ func (c *connections) closeThose(which func(*connection) bool) {
 // connection is one client's connection.
 type connection struct {
 	net.Conn
-	set     *connections
+	set     *Connections
 	address string
 	greeted atomic.Bool // the client has sent an HTTP/2 preface and a first frame
 	closed  sync.Once
@@ -114,14 +139,14 @@ func (c *connection) Close() error {
 // meteredConn is a connection as gRPC reads it, decrypted.
 type meteredConn struct {
 	net.Conn
-	set    *connections
+	set    *Connections
 	under  *connection // below the encryption; nil in tests
 	frames frameCounter
 	resets resetMeter
 }
 
 // meter watches what is read from conn, whose bytes come by way of under.
-func (c *connections) meter(conn, under net.Conn) net.Conn {
+func (c *Connections) meter(conn, under net.Conn) net.Conn {
 	below, _ := under.(*connection)
 	metered := &meteredConn{Conn: conn, set: c, under: below, resets: resetMeter{allowance: float64(c.limits.ResetBurst), at: c.now()}}
 	return metered.plain()
@@ -150,64 +175,4 @@ func (c *meteredConn) watch(b []byte) error {
 	c.set.cut.Add(1)
 	c.set.logger.Warn("connection cut off", "remote", c.RemoteAddr().String(), "error", errTooManyResets)
 	return errTooManyResets
-}
-
-// resetMeter allows a burst of resets, and more as time goes by. A client that resets streams as fast as it opens them
-// makes the server work for nothing, and stays below the limit of open streams.
-type resetMeter struct {
-	allowance float64
-	at        time.Time
-}
-
-func (m *resetMeter) allow(resets int, limits *Hardening, now time.Time) bool {
-	earned := now.Sub(m.at).Seconds() * float64(limits.ResetsPerSecond)
-	m.allowance = min(m.allowance+earned, float64(limits.ResetBurst)) - float64(resets)
-	m.at = now
-	return m.allowance >= 0
-}
-
-// frameCounter follows the frames in a stream of bytes from an HTTP/2 client (RFC 9113, 3.4 and 4.1). It checks nothing:
-// what is no HTTP/2 ends at gRPC.
-type frameCounter struct {
-	preface int // bytes of it that have gone by
-	header  [frameHeaderBytes]byte
-	have    int // bytes of header
-	skip    int // bytes of the payload that are still to come
-	begun   bool
-}
-
-// greeted tells whether the preface and a whole frame have gone by, which is what gRPC waits for.
-func (f *frameCounter) greeted() bool { return f.begun && f.skip == 0 }
-
-const (
-	prefaceBytes     = 24
-	frameHeaderBytes = 9
-	frameTypeReset   = 3
-)
-
-// count takes the next bytes and returns how many RST_STREAM frames begin in them.
-func (f *frameCounter) count(b []byte) (resets int) {
-	skipped := min(prefaceBytes-f.preface, len(b))
-	f.preface += skipped
-	b = b[skipped:]
-	for len(b) > 0 {
-		if f.skip > 0 {
-			n := min(f.skip, len(b))
-			f.skip -= n
-			b = b[n:]
-			continue
-		}
-		n := copy(f.header[f.have:], b)
-		f.have += n
-		b = b[n:]
-		if f.have < frameHeaderBytes {
-			return resets
-		}
-		f.have, f.begun = 0, true
-		f.skip = int(f.header[0])<<16 | int(f.header[1])<<8 | int(f.header[2])
-		if f.header[3] == frameTypeReset {
-			resets++
-		}
-	}
-	return resets
 }

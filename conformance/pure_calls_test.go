@@ -21,10 +21,6 @@ import (
 // stampMillis is the time of day at which the pure level makes everything.
 const stampMillis = 1_700_000_000_000
 
-func makeDirectory(path string) *Ydb_Scheme.MakeDirectoryRequest {
-	return &Ydb_Scheme.MakeDirectoryRequest{Path: path}
-}
-
 // Call implements Environment.
 func (e *pureEnvironment) Call(ctx context.Context, request proto.Message, database *string) (*Ydb_Operations.Operation, error) {
 	var result proto.Message

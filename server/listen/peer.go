@@ -1,4 +1,4 @@
-package server
+package listen
 
 import (
 	"crypto/tls"
@@ -11,9 +11,9 @@ import (
 	"github.com/coordd/coordd/raftstore"
 )
 
-// PeerTLSFiles names the PEM files with which the servers of a cluster prove to each other who they are. They are read
+// PeerFiles names the PEM files with which the servers of a cluster prove to each other who they are. They are read
 // again when they change; connections that are open stay as they are.
-type PeerTLSFiles struct {
+type PeerFiles struct {
 	// Certificate and Key are this server's chain and private key. The certificate must be made for the host of its
 	// peer address, for servers and for clients.
 	Certificate, Key string
@@ -21,18 +21,18 @@ type PeerTLSFiles struct {
 	CA string
 }
 
-// Load reads the files for the first time. Errors: *ConfigError. A later change that cannot be used is logged, and the
+// Load reads the files for the first time. Errors: *FileError. A later change that cannot be used is logged, and the
 // former certificates go on. logger may be nil.
-func (f PeerTLSFiles) Load(logger *slog.Logger) (*raftstore.PeerTLS, error) {
+func (f PeerFiles) Load(logger *slog.Logger) (*raftstore.PeerTLS, error) {
 	if logger == nil {
 		logger = slog.New(slog.DiscardHandler)
 	}
 	if f.CA == "" {
-		return nil, &ConfigError{errors.New("TLS between servers: the authorities are missing")}
+		return nil, &FileError{errors.New("TLS between servers: the authorities are missing")}
 	}
 	r := &tlsReloader{files: TLSFiles{Certificate: f.Certificate, Key: f.Key, ClientCA: f.CA}, read: f.read, logger: logger}
 	if err := r.load(); err != nil {
-		return nil, &ConfigError{err}
+		return nil, &FileError{err}
 	}
 	p := &raftstore.PeerTLS{Current: func() (server, client *tls.Config) {
 		config := r.configuration()
@@ -43,7 +43,7 @@ func (f PeerTLSFiles) Load(logger *slog.Logger) (*raftstore.PeerTLS, error) {
 }
 
 // read makes a configuration that serves both sides.
-func (f PeerTLSFiles) read() (*tls.Config, error) {
+func (f PeerFiles) read() (*tls.Config, error) {
 	certificate, err := tls.LoadX509KeyPair(f.Certificate, f.Key)
 	if err != nil {
 		return nil, fmt.Errorf("TLS certificate %s and key %s of this server among its peers: %w", f.Certificate, f.Key, err)

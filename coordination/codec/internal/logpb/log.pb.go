@@ -14,7 +14,7 @@
 // versions:
 // 	protoc-gen-go v1.36.12
 // 	protoc        (unknown)
-// source: coordination/codec/logpb/log.proto
+// source: coordination/codec/internal/logpb/log.proto
 
 package logpb
 
@@ -65,7 +65,7 @@ type Command struct {
 
 func (x *Command) Reset() {
 	*x = Command{}
-	mi := &file_coordination_codec_logpb_log_proto_msgTypes[0]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[0]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -77,7 +77,7 @@ func (x *Command) String() string {
 func (*Command) ProtoMessage() {}
 
 func (x *Command) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_logpb_log_proto_msgTypes[0]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[0]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -90,7 +90,7 @@ func (x *Command) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Command.ProtoReflect.Descriptor instead.
 func (*Command) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_logpb_log_proto_rawDescGZIP(), []int{0}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{0}
 }
 
 func (x *Command) GetCommand() isCommand_Command {
@@ -422,7 +422,7 @@ type Attach struct {
 
 func (x *Attach) Reset() {
 	*x = Attach{}
-	mi := &file_coordination_codec_logpb_log_proto_msgTypes[1]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[1]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -434,7 +434,7 @@ func (x *Attach) String() string {
 func (*Attach) ProtoMessage() {}
 
 func (x *Attach) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_logpb_log_proto_msgTypes[1]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[1]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -447,7 +447,7 @@ func (x *Attach) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attach.ProtoReflect.Descriptor instead.
 func (*Attach) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_logpb_log_proto_rawDescGZIP(), []int{1}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{1}
 }
 
 func (x *Attach) GetNode() uint64 {
@@ -528,7 +528,7 @@ type StopSession struct {
 
 func (x *StopSession) Reset() {
 	*x = StopSession{}
-	mi := &file_coordination_codec_logpb_log_proto_msgTypes[2]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -540,7 +540,7 @@ func (x *StopSession) String() string {
 func (*StopSession) ProtoMessage() {}
 
 func (x *StopSession) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_logpb_log_proto_msgTypes[2]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -553,7 +553,7 @@ func (x *StopSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopSession.ProtoReflect.Descriptor instead.
 func (*StopSession) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_logpb_log_proto_rawDescGZIP(), []int{2}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *StopSession) GetNode() uint64 {
@@ -611,7 +611,7 @@ type ExpireSession struct {
 
 func (x *ExpireSession) Reset() {
 	*x = ExpireSession{}
-	mi := &file_coordination_codec_logpb_log_proto_msgTypes[3]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -623,7 +623,7 @@ func (x *ExpireSession) String() string {
 func (*ExpireSession) ProtoMessage() {}
 
 func (x *ExpireSession) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_logpb_log_proto_msgTypes[3]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -636,7 +636,7 @@ func (x *ExpireSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExpireSession.ProtoReflect.Descriptor instead.
 func (*ExpireSession) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_logpb_log_proto_rawDescGZIP(), []int{3}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *ExpireSession) GetNode() uint64 {
@@ -688,7 +688,7 @@ type ExpireWaiter struct {
 
 func (x *ExpireWaiter) Reset() {
 	*x = ExpireWaiter{}
-	mi := &file_coordination_codec_logpb_log_proto_msgTypes[4]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -700,7 +700,7 @@ func (x *ExpireWaiter) String() string {
 func (*ExpireWaiter) ProtoMessage() {}
 
 func (x *ExpireWaiter) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_logpb_log_proto_msgTypes[4]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -713,7 +713,7 @@ func (x *ExpireWaiter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExpireWaiter.ProtoReflect.Descriptor instead.
 func (*ExpireWaiter) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_logpb_log_proto_rawDescGZIP(), []int{4}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *ExpireWaiter) GetNode() uint64 {
@@ -776,7 +776,7 @@ type CreateSemaphore struct {
 
 func (x *CreateSemaphore) Reset() {
 	*x = CreateSemaphore{}
-	mi := &file_coordination_codec_logpb_log_proto_msgTypes[5]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -788,7 +788,7 @@ func (x *CreateSemaphore) String() string {
 func (*CreateSemaphore) ProtoMessage() {}
 
 func (x *CreateSemaphore) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_logpb_log_proto_msgTypes[5]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -801,7 +801,7 @@ func (x *CreateSemaphore) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateSemaphore.ProtoReflect.Descriptor instead.
 func (*CreateSemaphore) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_logpb_log_proto_rawDescGZIP(), []int{5}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *CreateSemaphore) GetNode() uint64 {
@@ -884,7 +884,7 @@ type UpdateSemaphore struct {
 
 func (x *UpdateSemaphore) Reset() {
 	*x = UpdateSemaphore{}
-	mi := &file_coordination_codec_logpb_log_proto_msgTypes[6]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -896,7 +896,7 @@ func (x *UpdateSemaphore) String() string {
 func (*UpdateSemaphore) ProtoMessage() {}
 
 func (x *UpdateSemaphore) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_logpb_log_proto_msgTypes[6]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -909,7 +909,7 @@ func (x *UpdateSemaphore) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateSemaphore.ProtoReflect.Descriptor instead.
 func (*UpdateSemaphore) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_logpb_log_proto_rawDescGZIP(), []int{6}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *UpdateSemaphore) GetNode() uint64 {
@@ -985,7 +985,7 @@ type DeleteSemaphore struct {
 
 func (x *DeleteSemaphore) Reset() {
 	*x = DeleteSemaphore{}
-	mi := &file_coordination_codec_logpb_log_proto_msgTypes[7]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -997,7 +997,7 @@ func (x *DeleteSemaphore) String() string {
 func (*DeleteSemaphore) ProtoMessage() {}
 
 func (x *DeleteSemaphore) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_logpb_log_proto_msgTypes[7]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1010,7 +1010,7 @@ func (x *DeleteSemaphore) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteSemaphore.ProtoReflect.Descriptor instead.
 func (*DeleteSemaphore) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_logpb_log_proto_rawDescGZIP(), []int{7}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *DeleteSemaphore) GetNode() uint64 {
@@ -1090,7 +1090,7 @@ type AcquireSemaphore struct {
 
 func (x *AcquireSemaphore) Reset() {
 	*x = AcquireSemaphore{}
-	mi := &file_coordination_codec_logpb_log_proto_msgTypes[8]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1102,7 +1102,7 @@ func (x *AcquireSemaphore) String() string {
 func (*AcquireSemaphore) ProtoMessage() {}
 
 func (x *AcquireSemaphore) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_logpb_log_proto_msgTypes[8]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1115,7 +1115,7 @@ func (x *AcquireSemaphore) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquireSemaphore.ProtoReflect.Descriptor instead.
 func (*AcquireSemaphore) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_logpb_log_proto_rawDescGZIP(), []int{8}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *AcquireSemaphore) GetNode() uint64 {
@@ -1211,7 +1211,7 @@ type ReleaseSemaphore struct {
 
 func (x *ReleaseSemaphore) Reset() {
 	*x = ReleaseSemaphore{}
-	mi := &file_coordination_codec_logpb_log_proto_msgTypes[9]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1223,7 +1223,7 @@ func (x *ReleaseSemaphore) String() string {
 func (*ReleaseSemaphore) ProtoMessage() {}
 
 func (x *ReleaseSemaphore) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_logpb_log_proto_msgTypes[9]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1236,7 +1236,7 @@ func (x *ReleaseSemaphore) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseSemaphore.ProtoReflect.Descriptor instead.
 func (*ReleaseSemaphore) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_logpb_log_proto_rawDescGZIP(), []int{9}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ReleaseSemaphore) GetNode() uint64 {
@@ -1310,7 +1310,7 @@ type CreateNode struct {
 
 func (x *CreateNode) Reset() {
 	*x = CreateNode{}
-	mi := &file_coordination_codec_logpb_log_proto_msgTypes[10]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1322,7 +1322,7 @@ func (x *CreateNode) String() string {
 func (*CreateNode) ProtoMessage() {}
 
 func (x *CreateNode) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_logpb_log_proto_msgTypes[10]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1335,7 +1335,7 @@ func (x *CreateNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateNode.ProtoReflect.Descriptor instead.
 func (*CreateNode) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_logpb_log_proto_rawDescGZIP(), []int{10}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *CreateNode) GetNonce() uint64 {
@@ -1440,7 +1440,7 @@ type AlterNode struct {
 
 func (x *AlterNode) Reset() {
 	*x = AlterNode{}
-	mi := &file_coordination_codec_logpb_log_proto_msgTypes[11]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1452,7 +1452,7 @@ func (x *AlterNode) String() string {
 func (*AlterNode) ProtoMessage() {}
 
 func (x *AlterNode) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_logpb_log_proto_msgTypes[11]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1465,7 +1465,7 @@ func (x *AlterNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AlterNode.ProtoReflect.Descriptor instead.
 func (*AlterNode) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_logpb_log_proto_rawDescGZIP(), []int{11}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *AlterNode) GetNonce() uint64 {
@@ -1550,7 +1550,7 @@ type DropNode struct {
 
 func (x *DropNode) Reset() {
 	*x = DropNode{}
-	mi := &file_coordination_codec_logpb_log_proto_msgTypes[12]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1562,7 +1562,7 @@ func (x *DropNode) String() string {
 func (*DropNode) ProtoMessage() {}
 
 func (x *DropNode) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_logpb_log_proto_msgTypes[12]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1575,7 +1575,7 @@ func (x *DropNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DropNode.ProtoReflect.Descriptor instead.
 func (*DropNode) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_logpb_log_proto_rawDescGZIP(), []int{12}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *DropNode) GetNonce() uint64 {
@@ -1620,7 +1620,7 @@ type MakeDirectory struct {
 
 func (x *MakeDirectory) Reset() {
 	*x = MakeDirectory{}
-	mi := &file_coordination_codec_logpb_log_proto_msgTypes[13]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1632,7 +1632,7 @@ func (x *MakeDirectory) String() string {
 func (*MakeDirectory) ProtoMessage() {}
 
 func (x *MakeDirectory) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_logpb_log_proto_msgTypes[13]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1645,7 +1645,7 @@ func (x *MakeDirectory) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MakeDirectory.ProtoReflect.Descriptor instead.
 func (*MakeDirectory) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_logpb_log_proto_rawDescGZIP(), []int{13}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *MakeDirectory) GetNonce() uint64 {
@@ -1702,7 +1702,7 @@ type RemoveDirectory struct {
 
 func (x *RemoveDirectory) Reset() {
 	*x = RemoveDirectory{}
-	mi := &file_coordination_codec_logpb_log_proto_msgTypes[14]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1714,7 +1714,7 @@ func (x *RemoveDirectory) String() string {
 func (*RemoveDirectory) ProtoMessage() {}
 
 func (x *RemoveDirectory) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_logpb_log_proto_msgTypes[14]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1727,7 +1727,7 @@ func (x *RemoveDirectory) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveDirectory.ProtoReflect.Descriptor instead.
 func (*RemoveDirectory) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_logpb_log_proto_rawDescGZIP(), []int{14}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *RemoveDirectory) GetNonce() uint64 {
@@ -1773,7 +1773,7 @@ type ModifyPermissions struct {
 
 func (x *ModifyPermissions) Reset() {
 	*x = ModifyPermissions{}
-	mi := &file_coordination_codec_logpb_log_proto_msgTypes[15]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1785,7 +1785,7 @@ func (x *ModifyPermissions) String() string {
 func (*ModifyPermissions) ProtoMessage() {}
 
 func (x *ModifyPermissions) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_logpb_log_proto_msgTypes[15]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1798,7 +1798,7 @@ func (x *ModifyPermissions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModifyPermissions.ProtoReflect.Descriptor instead.
 func (*ModifyPermissions) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_logpb_log_proto_rawDescGZIP(), []int{15}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ModifyPermissions) GetNonce() uint64 {
@@ -1865,7 +1865,7 @@ type AddUser struct {
 
 func (x *AddUser) Reset() {
 	*x = AddUser{}
-	mi := &file_coordination_codec_logpb_log_proto_msgTypes[16]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1877,7 +1877,7 @@ func (x *AddUser) String() string {
 func (*AddUser) ProtoMessage() {}
 
 func (x *AddUser) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_logpb_log_proto_msgTypes[16]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1890,7 +1890,7 @@ func (x *AddUser) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddUser.ProtoReflect.Descriptor instead.
 func (*AddUser) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_logpb_log_proto_rawDescGZIP(), []int{16}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *AddUser) GetNonce() uint64 {
@@ -1955,7 +1955,7 @@ type SetPassword struct {
 
 func (x *SetPassword) Reset() {
 	*x = SetPassword{}
-	mi := &file_coordination_codec_logpb_log_proto_msgTypes[17]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1967,7 +1967,7 @@ func (x *SetPassword) String() string {
 func (*SetPassword) ProtoMessage() {}
 
 func (x *SetPassword) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_logpb_log_proto_msgTypes[17]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1980,7 +1980,7 @@ func (x *SetPassword) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPassword.ProtoReflect.Descriptor instead.
 func (*SetPassword) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_logpb_log_proto_rawDescGZIP(), []int{17}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *SetPassword) GetNonce() uint64 {
@@ -2030,7 +2030,7 @@ type RemoveUser struct {
 
 func (x *RemoveUser) Reset() {
 	*x = RemoveUser{}
-	mi := &file_coordination_codec_logpb_log_proto_msgTypes[18]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2042,7 +2042,7 @@ func (x *RemoveUser) String() string {
 func (*RemoveUser) ProtoMessage() {}
 
 func (x *RemoveUser) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_logpb_log_proto_msgTypes[18]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2055,7 +2055,7 @@ func (x *RemoveUser) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveUser.ProtoReflect.Descriptor instead.
 func (*RemoveUser) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_logpb_log_proto_rawDescGZIP(), []int{18}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *RemoveUser) GetNonce() uint64 {
@@ -2101,7 +2101,7 @@ type RotateSigningKey struct {
 
 func (x *RotateSigningKey) Reset() {
 	*x = RotateSigningKey{}
-	mi := &file_coordination_codec_logpb_log_proto_msgTypes[19]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2113,7 +2113,7 @@ func (x *RotateSigningKey) String() string {
 func (*RotateSigningKey) ProtoMessage() {}
 
 func (x *RotateSigningKey) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_logpb_log_proto_msgTypes[19]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2126,7 +2126,7 @@ func (x *RotateSigningKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RotateSigningKey.ProtoReflect.Descriptor instead.
 func (*RotateSigningKey) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_logpb_log_proto_rawDescGZIP(), []int{19}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *RotateSigningKey) GetNonce() uint64 {
@@ -2188,7 +2188,7 @@ type BeginLineage struct {
 
 func (x *BeginLineage) Reset() {
 	*x = BeginLineage{}
-	mi := &file_coordination_codec_logpb_log_proto_msgTypes[20]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2200,7 +2200,7 @@ func (x *BeginLineage) String() string {
 func (*BeginLineage) ProtoMessage() {}
 
 func (x *BeginLineage) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_logpb_log_proto_msgTypes[20]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2213,7 +2213,7 @@ func (x *BeginLineage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BeginLineage.ProtoReflect.Descriptor instead.
 func (*BeginLineage) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_logpb_log_proto_rawDescGZIP(), []int{20}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *BeginLineage) GetLineage() uint64 {
@@ -2238,7 +2238,7 @@ type MachineRow struct {
 
 func (x *MachineRow) Reset() {
 	*x = MachineRow{}
-	mi := &file_coordination_codec_logpb_log_proto_msgTypes[21]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2250,7 +2250,7 @@ func (x *MachineRow) String() string {
 func (*MachineRow) ProtoMessage() {}
 
 func (x *MachineRow) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_logpb_log_proto_msgTypes[21]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2263,7 +2263,7 @@ func (x *MachineRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MachineRow.ProtoReflect.Descriptor instead.
 func (*MachineRow) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_logpb_log_proto_rawDescGZIP(), []int{21}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *MachineRow) GetIndex() uint64 {
@@ -2319,7 +2319,7 @@ type PathRow struct {
 
 func (x *PathRow) Reset() {
 	*x = PathRow{}
-	mi := &file_coordination_codec_logpb_log_proto_msgTypes[22]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2331,7 +2331,7 @@ func (x *PathRow) String() string {
 func (*PathRow) ProtoMessage() {}
 
 func (x *PathRow) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_logpb_log_proto_msgTypes[22]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2344,7 +2344,7 @@ func (x *PathRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PathRow.ProtoReflect.Descriptor instead.
 func (*PathRow) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_logpb_log_proto_rawDescGZIP(), []int{22}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *PathRow) GetParent() uint64 {
@@ -2427,7 +2427,7 @@ type NodeRow struct {
 
 func (x *NodeRow) Reset() {
 	*x = NodeRow{}
-	mi := &file_coordination_codec_logpb_log_proto_msgTypes[23]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2439,7 +2439,7 @@ func (x *NodeRow) String() string {
 func (*NodeRow) ProtoMessage() {}
 
 func (x *NodeRow) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_logpb_log_proto_msgTypes[23]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2452,7 +2452,7 @@ func (x *NodeRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeRow.ProtoReflect.Descriptor instead.
 func (*NodeRow) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_logpb_log_proto_rawDescGZIP(), []int{23}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *NodeRow) GetSelfCheckPeriodMillis() uint32 {
@@ -2525,7 +2525,7 @@ type SessionRow struct {
 
 func (x *SessionRow) Reset() {
 	*x = SessionRow{}
-	mi := &file_coordination_codec_logpb_log_proto_msgTypes[24]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2537,7 +2537,7 @@ func (x *SessionRow) String() string {
 func (*SessionRow) ProtoMessage() {}
 
 func (x *SessionRow) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_logpb_log_proto_msgTypes[24]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2550,7 +2550,7 @@ func (x *SessionRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionRow.ProtoReflect.Descriptor instead.
 func (*SessionRow) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_logpb_log_proto_rawDescGZIP(), []int{24}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *SessionRow) GetTimeoutMillis() uint64 {
@@ -2608,7 +2608,7 @@ type SemaphoreRow struct {
 
 func (x *SemaphoreRow) Reset() {
 	*x = SemaphoreRow{}
-	mi := &file_coordination_codec_logpb_log_proto_msgTypes[25]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2620,7 +2620,7 @@ func (x *SemaphoreRow) String() string {
 func (*SemaphoreRow) ProtoMessage() {}
 
 func (x *SemaphoreRow) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_logpb_log_proto_msgTypes[25]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2633,7 +2633,7 @@ func (x *SemaphoreRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SemaphoreRow.ProtoReflect.Descriptor instead.
 func (*SemaphoreRow) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_logpb_log_proto_rawDescGZIP(), []int{25}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *SemaphoreRow) GetName() string {
@@ -2683,7 +2683,7 @@ type LinkRow struct {
 
 func (x *LinkRow) Reset() {
 	*x = LinkRow{}
-	mi := &file_coordination_codec_logpb_log_proto_msgTypes[26]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2695,7 +2695,7 @@ func (x *LinkRow) String() string {
 func (*LinkRow) ProtoMessage() {}
 
 func (x *LinkRow) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_logpb_log_proto_msgTypes[26]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2708,7 +2708,7 @@ func (x *LinkRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LinkRow.ProtoReflect.Descriptor instead.
 func (*LinkRow) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_logpb_log_proto_rawDescGZIP(), []int{26}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *LinkRow) GetSession() uint64 {
@@ -2795,7 +2795,7 @@ type UserRow struct {
 
 func (x *UserRow) Reset() {
 	*x = UserRow{}
-	mi := &file_coordination_codec_logpb_log_proto_msgTypes[27]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2807,7 +2807,7 @@ func (x *UserRow) String() string {
 func (*UserRow) ProtoMessage() {}
 
 func (x *UserRow) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_logpb_log_proto_msgTypes[27]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2820,7 +2820,7 @@ func (x *UserRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UserRow.ProtoReflect.Descriptor instead.
 func (*UserRow) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_logpb_log_proto_rawDescGZIP(), []int{27}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *UserRow) GetName() []byte {
@@ -2862,7 +2862,7 @@ type SigningKeyRow struct {
 
 func (x *SigningKeyRow) Reset() {
 	*x = SigningKeyRow{}
-	mi := &file_coordination_codec_logpb_log_proto_msgTypes[28]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2874,7 +2874,7 @@ func (x *SigningKeyRow) String() string {
 func (*SigningKeyRow) ProtoMessage() {}
 
 func (x *SigningKeyRow) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_logpb_log_proto_msgTypes[28]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2887,7 +2887,7 @@ func (x *SigningKeyRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SigningKeyRow.ProtoReflect.Descriptor instead.
 func (*SigningKeyRow) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_logpb_log_proto_rawDescGZIP(), []int{28}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *SigningKeyRow) GetSecret() []byte {
@@ -2915,7 +2915,7 @@ type ModifyPermissions_Action struct {
 
 func (x *ModifyPermissions_Action) Reset() {
 	*x = ModifyPermissions_Action{}
-	mi := &file_coordination_codec_logpb_log_proto_msgTypes[29]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2927,7 +2927,7 @@ func (x *ModifyPermissions_Action) String() string {
 func (*ModifyPermissions_Action) ProtoMessage() {}
 
 func (x *ModifyPermissions_Action) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_logpb_log_proto_msgTypes[29]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2940,7 +2940,7 @@ func (x *ModifyPermissions_Action) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModifyPermissions_Action.ProtoReflect.Descriptor instead.
 func (*ModifyPermissions_Action) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_logpb_log_proto_rawDescGZIP(), []int{15, 0}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{15, 0}
 }
 
 func (x *ModifyPermissions_Action) GetKind() uint32 {
@@ -2974,7 +2974,7 @@ type PathRow_Permission struct {
 
 func (x *PathRow_Permission) Reset() {
 	*x = PathRow_Permission{}
-	mi := &file_coordination_codec_logpb_log_proto_msgTypes[30]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2986,7 +2986,7 @@ func (x *PathRow_Permission) String() string {
 func (*PathRow_Permission) ProtoMessage() {}
 
 func (x *PathRow_Permission) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_logpb_log_proto_msgTypes[30]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2999,7 +2999,7 @@ func (x *PathRow_Permission) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PathRow_Permission.ProtoReflect.Descriptor instead.
 func (*PathRow_Permission) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_logpb_log_proto_rawDescGZIP(), []int{22, 0}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{22, 0}
 }
 
 func (x *PathRow_Permission) GetSubject() string {
@@ -3016,11 +3016,11 @@ func (x *PathRow_Permission) GetNames() []string {
 	return nil
 }
 
-var File_coordination_codec_logpb_log_proto protoreflect.FileDescriptor
+var File_coordination_codec_internal_logpb_log_proto protoreflect.FileDescriptor
 
-const file_coordination_codec_logpb_log_proto_rawDesc = "" +
+const file_coordination_codec_internal_logpb_log_proto_rawDesc = "" +
 	"\n" +
-	"\"coordination/codec/logpb/log.proto\x12\rcoordd.log.v1\"\xf9\n" +
+	"+coordination/codec/internal/logpb/log.proto\x12\rcoordd.log.v1\"\xf9\n" +
 	"\n" +
 	"\aCommand\x12/\n" +
 	"\x06attach\x18\x01 \x01(\v2\x15.coordd.log.v1.AttachH\x00R\x06attach\x12?\n" +
@@ -3289,22 +3289,22 @@ const file_coordination_codec_logpb_log_proto_rawDesc = "" +
 	"\aversion\x18\x04 \x01(\x04R\aversion\"N\n" +
 	"\rSigningKeyRow\x12\x16\n" +
 	"\x06secret\x18\x01 \x01(\fR\x06secret\x12%\n" +
-	"\x0ecreated_millis\x18\x02 \x01(\x04R\rcreatedMillisB3Z1github.com/coordd/coordd/coordination/codec/logpbb\x06proto3"
+	"\x0ecreated_millis\x18\x02 \x01(\x04R\rcreatedMillisB<Z:github.com/coordd/coordd/coordination/codec/internal/logpbb\x06proto3"
 
 var (
-	file_coordination_codec_logpb_log_proto_rawDescOnce sync.Once
-	file_coordination_codec_logpb_log_proto_rawDescData []byte
+	file_coordination_codec_internal_logpb_log_proto_rawDescOnce sync.Once
+	file_coordination_codec_internal_logpb_log_proto_rawDescData []byte
 )
 
-func file_coordination_codec_logpb_log_proto_rawDescGZIP() []byte {
-	file_coordination_codec_logpb_log_proto_rawDescOnce.Do(func() {
-		file_coordination_codec_logpb_log_proto_rawDescData = protoimpl.X.CompressGZIP(unsafe.Slice(unsafe.StringData(file_coordination_codec_logpb_log_proto_rawDesc), len(file_coordination_codec_logpb_log_proto_rawDesc)))
+func file_coordination_codec_internal_logpb_log_proto_rawDescGZIP() []byte {
+	file_coordination_codec_internal_logpb_log_proto_rawDescOnce.Do(func() {
+		file_coordination_codec_internal_logpb_log_proto_rawDescData = protoimpl.X.CompressGZIP(unsafe.Slice(unsafe.StringData(file_coordination_codec_internal_logpb_log_proto_rawDesc), len(file_coordination_codec_internal_logpb_log_proto_rawDesc)))
 	})
-	return file_coordination_codec_logpb_log_proto_rawDescData
+	return file_coordination_codec_internal_logpb_log_proto_rawDescData
 }
 
-var file_coordination_codec_logpb_log_proto_msgTypes = make([]protoimpl.MessageInfo, 31)
-var file_coordination_codec_logpb_log_proto_goTypes = []any{
+var file_coordination_codec_internal_logpb_log_proto_msgTypes = make([]protoimpl.MessageInfo, 31)
+var file_coordination_codec_internal_logpb_log_proto_goTypes = []any{
 	(*Command)(nil),                  // 0: coordd.log.v1.Command
 	(*Attach)(nil),                   // 1: coordd.log.v1.Attach
 	(*StopSession)(nil),              // 2: coordd.log.v1.StopSession
@@ -3337,7 +3337,7 @@ var file_coordination_codec_logpb_log_proto_goTypes = []any{
 	(*ModifyPermissions_Action)(nil), // 29: coordd.log.v1.ModifyPermissions.Action
 	(*PathRow_Permission)(nil),       // 30: coordd.log.v1.PathRow.Permission
 }
-var file_coordination_codec_logpb_log_proto_depIdxs = []int32{
+var file_coordination_codec_internal_logpb_log_proto_depIdxs = []int32{
 	1,  // 0: coordd.log.v1.Command.attach:type_name -> coordd.log.v1.Attach
 	2,  // 1: coordd.log.v1.Command.stop_session:type_name -> coordd.log.v1.StopSession
 	3,  // 2: coordd.log.v1.Command.expire_session:type_name -> coordd.log.v1.ExpireSession
@@ -3367,12 +3367,12 @@ var file_coordination_codec_logpb_log_proto_depIdxs = []int32{
 	0,  // [0:22] is the sub-list for field type_name
 }
 
-func init() { file_coordination_codec_logpb_log_proto_init() }
-func file_coordination_codec_logpb_log_proto_init() {
-	if File_coordination_codec_logpb_log_proto != nil {
+func init() { file_coordination_codec_internal_logpb_log_proto_init() }
+func file_coordination_codec_internal_logpb_log_proto_init() {
+	if File_coordination_codec_internal_logpb_log_proto != nil {
 		return
 	}
-	file_coordination_codec_logpb_log_proto_msgTypes[0].OneofWrappers = []any{
+	file_coordination_codec_internal_logpb_log_proto_msgTypes[0].OneofWrappers = []any{
 		(*Command_Attach)(nil),
 		(*Command_StopSession)(nil),
 		(*Command_ExpireSession)(nil),
@@ -3394,22 +3394,22 @@ func file_coordination_codec_logpb_log_proto_init() {
 		(*Command_RotateSigningKey)(nil),
 		(*Command_BeginLineage)(nil),
 	}
-	file_coordination_codec_logpb_log_proto_msgTypes[15].OneofWrappers = []any{}
+	file_coordination_codec_internal_logpb_log_proto_msgTypes[15].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
-			RawDescriptor: unsafe.Slice(unsafe.StringData(file_coordination_codec_logpb_log_proto_rawDesc), len(file_coordination_codec_logpb_log_proto_rawDesc)),
+			RawDescriptor: unsafe.Slice(unsafe.StringData(file_coordination_codec_internal_logpb_log_proto_rawDesc), len(file_coordination_codec_internal_logpb_log_proto_rawDesc)),
 			NumEnums:      0,
 			NumMessages:   31,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
-		GoTypes:           file_coordination_codec_logpb_log_proto_goTypes,
-		DependencyIndexes: file_coordination_codec_logpb_log_proto_depIdxs,
-		MessageInfos:      file_coordination_codec_logpb_log_proto_msgTypes,
+		GoTypes:           file_coordination_codec_internal_logpb_log_proto_goTypes,
+		DependencyIndexes: file_coordination_codec_internal_logpb_log_proto_depIdxs,
+		MessageInfos:      file_coordination_codec_internal_logpb_log_proto_msgTypes,
 	}.Build()
-	File_coordination_codec_logpb_log_proto = out.File
-	file_coordination_codec_logpb_log_proto_goTypes = nil
-	file_coordination_codec_logpb_log_proto_depIdxs = nil
+	File_coordination_codec_internal_logpb_log_proto = out.File
+	file_coordination_codec_internal_logpb_log_proto_goTypes = nil
+	file_coordination_codec_internal_logpb_log_proto_depIdxs = nil
 }

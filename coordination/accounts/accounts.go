@@ -1,0 +1,249 @@
+// Package accounts is the users who can log in and the keys that login tokens are signed with, and the rules by which
+// commands change them. It is part of the replicated machine, and pure: the same commands make the same accounts on every
+// server.
+package accounts
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/coordd/coordd/scheme"
+)
+
+// Limits of the users and keys; sizes are bytes, and inclusive. They are ours.
+const (
+	// MaxUsers bounds the user list.
+	MaxUsers = 10_000
+	// MaxUserNameBytes bounds a user's name.
+	MaxUserNameBytes = 256
+	// MaxPasswordHashBytes bounds what is stored for a password.
+	MaxPasswordHashBytes = 1024
+	// MaxSigningKeys bounds the keys that verify; a rotation beyond it is refused until the oldest may be dropped.
+	MaxSigningKeys = 64
+	// MaxSigningKeyBytes bounds the secret of a key.
+	MaxSigningKeyBytes = 64
+)
+
+// User is a user who can log in.
+type User struct {
+	// ID is the index of the command that added the user, and so never another user's.
+	ID            uint64
+	Name          string
+	PasswordHash  string
+	Administrator bool
+	// Version is the index of the command that last set the password. Login tokens carry it.
+	Version uint64
+}
+
+// SigningKey is a key that login tokens are signed with. The newest one signs, all of them verify.
+type SigningKey struct {
+	ID            uint64 // index of the command that added it
+	Secret        []byte
+	CreatedMillis uint64
+}
+
+// Accounts is the users and the signing keys at one moment. It never changes: a command that changes something makes a
+// new one, so other goroutines may keep and read it.
+type Accounts struct {
+	users []User       // ascending names
+	keys  []SigningKey // ascending ids
+}
+
+// Users returns all users in ascending order of their names. The slice must not be changed.
+func (a *Accounts) Users() []User { return a.users }
+
+// User returns the user with the given name.
+func (a *Accounts) User(name string) (User, bool) {
+	at, found := a.search(name)
+	if !found {
+		return User{}, false
+	}
+	return a.users[at], true
+}
+
+// IsAdministrator tells whether there is an administrator of that name.
+func (a *Accounts) IsAdministrator(name string) bool {
+	user, found := a.User(name)
+	return found && user.Administrator
+}
+
+// SigningKeys returns the keys that login tokens may be signed with, the newest last. The slice must not be changed.
+func (a *Accounts) SigningKeys() []SigningKey { return a.keys }
+
+func (a *Accounts) search(name string) (int, bool) {
+	return slices.BinarySearchFunc(a.users, name, func(u User, name string) int { return strings.Compare(u.Name, name) })
+}
+
+func (a *Accounts) clone() *Accounts {
+	return &Accounts{users: slices.Clone(a.users), keys: slices.Clone(a.keys)}
+}
+
+// newestKey is the id of the newest signing key, 0 if there is none.
+func (a *Accounts) newestKey() uint64 {
+	if len(a.keys) == 0 {
+		return 0
+	}
+	return a.keys[len(a.keys)-1].ID
+}
+
+func refuseAccount(status scheme.Status, text string) scheme.Outcome {
+	return scheme.Refuse(status, scheme.Issue{Severity: scheme.SeverityError, Message: text})
+}
+
+func notAdministrator() scheme.Outcome {
+	return scheme.Refuse(scheme.Unauthorized, scheme.Issue{Code: scheme.CodeAccessDenied, Severity: scheme.SeverityError,
+		Message: "Only administrators may manage users"})
+}
+
+func noSuchUser() scheme.Outcome {
+	return refuseAccount(scheme.NotFound, "User does not exist")
+}
+
+// By says on whose behalf the accounts are to be changed.
+type By struct {
+	Subject string // name; empty for an anonymous caller
+	Exempt  bool   // everything is allowed: an administrator, or rights do not count
+}
+
+// Change is what a command does to the accounts. The zero Change has no outcome and is none.
+type Change struct {
+	// After is the accounts as they are then; those before it if Outcome is a refusal.
+	After *Accounts
+	// Users and Keys are the ids of those that were added, changed or removed.
+	Users, Keys []uint64
+	Outcome     scheme.Outcome
+}
+
+func (a *Accounts) refused(why scheme.Outcome) Change { return Change{After: a, Outcome: why} }
+
+// Add adds a user by the command at an index. The first user of an empty list is an administrator whatever the flag
+// says, and may be added by anybody. With onlyFirst nothing happens, and that is success, if there are users already.
+func (a *Accounts) Add(by By, index uint64, u User, onlyFirst bool) Change {
+	first := len(a.users) == 0
+	at, exists := a.search(u.Name)
+	switch {
+	case onlyFirst && !first:
+		return a.refused(scheme.Done())
+	case !first && !by.Exempt:
+		return a.refused(notAdministrator())
+	case !validUserName(u.Name):
+		return a.refused(refuseAccount(scheme.BadRequest, "User name is empty, too long, or has characters other than printable ASCII"))
+	case !validPasswordHash(u.PasswordHash):
+		return a.refused(refuseAccount(scheme.BadRequest, "Password hash is empty or too long"))
+	case exists:
+		return a.refused(refuseAccount(scheme.AlreadyExists, "User already exists"))
+	case len(a.users) >= MaxUsers:
+		return a.refused(refuseAccount(scheme.PreconditionFailed, "Too many users already exist"))
+	}
+	u.ID, u.Version, u.Administrator = index, index, first || u.Administrator
+	after := a.clone()
+	after.users = slices.Insert(after.users, at, u)
+	return Change{After: after, Users: []uint64{u.ID}, Outcome: scheme.Done()}
+}
+
+// SetPassword replaces a user's password by the command at an index. Users may replace their own.
+func (a *Accounts) SetPassword(by By, index uint64, name, passwordHash string) Change {
+	at, exists := a.search(name)
+	switch {
+	case !by.Exempt && (by.Subject == "" || by.Subject != name):
+		return a.refused(notAdministrator())
+	case !exists:
+		return a.refused(noSuchUser())
+	case !validPasswordHash(passwordHash):
+		return a.refused(refuseAccount(scheme.BadRequest, "Password hash is empty or too long"))
+	}
+	after := a.clone()
+	user := &after.users[at]
+	user.PasswordHash, user.Version = passwordHash, index
+	return Change{After: after, Users: []uint64{user.ID}, Outcome: scheme.Done()}
+}
+
+// Remove removes a user. The last administrator cannot be removed before all others.
+func (a *Accounts) Remove(by By, name string) Change {
+	at, exists := a.search(name)
+	switch {
+	case !by.Exempt:
+		return a.refused(notAdministrator())
+	case !exists:
+		return a.refused(noSuchUser())
+	case a.isLastAdministrator(name) && len(a.users) > 1:
+		return a.refused(refuseAccount(scheme.PreconditionFailed, "The last administrator can only be removed as the last user"))
+	}
+	after := a.clone()
+	after.users = slices.Delete(after.users, at, at+1)
+	return Change{After: after, Users: []uint64{a.users[at].ID}, Outcome: scheme.Done()}
+}
+
+func (a *Accounts) isLastAdministrator(name string) bool {
+	return a.IsAdministrator(name) && !slices.ContainsFunc(a.users, func(u User) bool {
+		return u.Administrator && u.Name != name
+	})
+}
+
+// Rotate adds a key by the command at an index, and forgets those that were made before dropBeforeMillis. newest is the id
+// of the newest key that whoever proposed this knew, 0 for none: of two rotations at once the second is void.
+func (a *Accounts) Rotate(by By, index uint64, k SigningKey, newest, dropBeforeMillis uint64) Change {
+	kept := slices.DeleteFunc(slices.Clone(a.keys), func(k SigningKey) bool { return k.CreatedMillis < dropBeforeMillis })
+	switch {
+	case !by.Exempt:
+		return a.refused(notAdministrator())
+	case len(k.Secret) == 0 || len(k.Secret) > MaxSigningKeyBytes:
+		return a.refused(refuseAccount(scheme.BadRequest, "Signing key is empty or too long"))
+	case newest != a.newestKey():
+		return a.refused(refuseAccount(scheme.PreconditionFailed, "Another signing key has been added meanwhile"))
+	case len(kept) >= MaxSigningKeys:
+		return a.refused(refuseAccount(scheme.PreconditionFailed, "Too many signing keys are still in use"))
+	}
+	k.ID = index
+	after := a.clone()
+	after.keys = append(kept, k)
+	change := Change{After: after, Keys: []uint64{k.ID}, Outcome: scheme.Done()}
+	for _, old := range a.keys {
+		change.Keys = append(change.Keys, old.ID)
+	}
+	return change
+}
+
+// Restored is the accounts that a checkpoint holds. The keys must be in ascending order of ids.
+func Restored(users []User, keys []SigningKey) *Accounts {
+	slices.SortFunc(users, func(u, v User) int { return cmp.Compare(u.Name, v.Name) })
+	return &Accounts{users: users, keys: keys}
+}
+
+// validUserName allows printable ASCII without spaces, so that names are safe in logs and on command lines.
+func validUserName(name string) bool {
+	return name != "" && len(name) <= MaxUserNameBytes &&
+		!strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r > '~' })
+}
+
+func validPasswordHash(hash string) bool { return hash != "" && len(hash) <= MaxPasswordHashBytes }
+
+// Check verifies the invariants of the users and keys when the command at an index is the last that was applied.
+func (a *Accounts) Check(applied uint64) error {
+	var broken []error
+	fail := func(format string, args ...any) { broken = append(broken, fmt.Errorf(format, args...)) }
+	administrators := 0
+	for i, u := range a.users {
+		if !validUserName(u.Name) || i > 0 && a.users[i-1].Name >= u.Name {
+			fail("user %d %q has a bad name or is out of order", u.ID, u.Name)
+		}
+		if !validPasswordHash(u.PasswordHash) || u.ID == 0 || u.ID > u.Version || u.Version > applied {
+			fail("user %d %q of version %d is not sound at index %d", u.ID, u.Name, u.Version, applied)
+		}
+		if u.Administrator {
+			administrators++
+		}
+	}
+	if len(a.users) > MaxUsers || len(a.users) > 0 && administrators == 0 {
+		fail("%d users, %d of them administrators", len(a.users), administrators)
+	}
+	for i, k := range a.keys {
+		if len(k.Secret) == 0 || k.ID == 0 || k.ID > applied || i > 0 && a.keys[i-1].ID >= k.ID {
+			fail("signing key %d is empty or out of order", k.ID)
+		}
+	}
+	return errors.Join(broken...)
+}

@@ -1,0 +1,57 @@
+package accounts
+
+import (
+	"testing"
+
+	"github.com/coordd/coordd/scheme"
+)
+
+var exempt = By{Exempt: true}
+
+// take checks a change's outcome and returns the accounts after it.
+func take(t *testing.T, change Change, want scheme.Status) *Accounts {
+	t.Helper()
+	if change.Outcome.Status != want {
+		t.Fatalf("got %s, want %s", change.Outcome, want)
+	}
+	return change.After
+}
+
+// Whoever holds accounts goes on seeing them as they were.
+func TestAccountsNeverChange(t *testing.T) {
+	before := take(t, new(Accounts).Add(By{}, 1, User{Name: "root", PasswordHash: "h"}, false), scheme.Success)
+	before = take(t, before.Rotate(exempt, 2, SigningKey{Secret: []byte("s")}, 0, 0), scheme.Success)
+	users, keys := len(before.Users()), len(before.SigningKeys())
+	for name, change := range map[string]Change{
+		"add":      before.Add(exempt, 3, User{Name: "alice", PasswordHash: "h"}, false),
+		"password": before.SetPassword(exempt, 3, "root", "other"),
+		"remove":   before.Remove(exempt, "root"),
+		"rotate":   before.Rotate(exempt, 3, SigningKey{Secret: []byte("t")}, 2, 1),
+	} {
+		after := take(t, change, scheme.Success)
+		if after == before || len(change.Users)+len(change.Keys) == 0 {
+			t.Errorf("%s: nothing has changed", name)
+		}
+		if err := after.Check(3); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if root, _ := before.User("root"); root.PasswordHash != "h" || len(before.Users()) != users || len(before.SigningKeys()) != keys {
+			t.Errorf("%s: the accounts before it have changed: %v", name, before)
+		}
+	}
+}
+
+// A refusal leaves everything as it is, and names nothing that a checkpoint would have to store.
+func TestRefusedChange(t *testing.T) {
+	root := take(t, new(Accounts).Add(By{}, 1, User{Name: "root", PasswordHash: "h"}, false), scheme.Success)
+	for name, change := range map[string]Change{
+		"add":      root.Add(By{Subject: "eve"}, 2, User{Name: "eve", PasswordHash: "h"}, false),
+		"password": root.SetPassword(By{Subject: "eve"}, 2, "root", "mine"),
+		"remove":   root.Remove(By{Subject: "eve"}, "root"),
+		"rotate":   root.Rotate(By{}, 2, SigningKey{Secret: []byte("s")}, 0, 0),
+	} {
+		if after := take(t, change, scheme.Unauthorized); after != root || len(change.Users)+len(change.Keys) != 0 {
+			t.Errorf("%s: changed %v, %v", name, change.Users, change.Keys)
+		}
+	}
+}
