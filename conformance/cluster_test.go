@@ -6,13 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
 	"testing"
 	"time"
 
+	"github.com/coordd/coordd/conformance/loopback"
 	"github.com/coordd/coordd/raftstore"
 	"github.com/coordd/coordd/server"
 )
@@ -59,14 +59,9 @@ func memberName(i int) string { return fmt.Sprint("server-", i) }
 // freeAddresses are addresses on loopback that nobody listens on.
 func freeAddresses(t *testing.T, n int) []string {
 	t.Helper()
-	var addresses []string
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer l.Close()
-		addresses = append(addresses, l.Addr().String())
+	addresses, err := loopback.Addresses(n)
+	if err != nil {
+		t.Fatal(err)
 	}
 	return addresses
 }

@@ -3,7 +3,6 @@ package raftstore
 import (
 	"errors"
 	"fmt"
-	"net"
 	"slices"
 	"testing"
 	"time"
@@ -11,6 +10,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/coordd/coordd/conformance/loopback"
 	"github.com/coordd/coordd/raftstore/peerpb"
 )
 
@@ -38,12 +38,11 @@ func newGRPCCluster(t *testing.T, members int, tls *PeerTLS) *testCluster {
 }
 
 func freeAddress(t testing.TB) string {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	addresses, err := loopback.Addresses(1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
-	return l.Addr().String()
+	return addresses[0]
 }
 
 func TestThreeMembersOverLoopback(t *testing.T) {

@@ -22,6 +22,7 @@ import (
 
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
 
+	"github.com/coordd/coordd/conformance/loopback"
 	"github.com/coordd/coordd/raftstore"
 	"github.com/coordd/coordd/server/adminpb"
 )
@@ -65,7 +66,7 @@ func (c *testCluster) grow() (i int, free func()) {
 	var held []net.Listener
 	var addresses []string
 	for range 2 {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
+		l, err := loopback.Listen()
 		if err != nil {
 			c.t.Fatal(err)
 		}

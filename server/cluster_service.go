@@ -150,7 +150,8 @@ func onLeader[Request, Response any](ctx context.Context, s *Server, method stri
 	defer patience.Stop()
 	for {
 		news := s.member.awaitNews()
-		if leader := s.leaderAddress(); leader != "" {
+		leader := s.leaderAddress()
+		if leader != "" {
 			answer = new(Response)
 			err = s.askLeader(ctx, leader, method, r, answer)
 		} else {
@@ -160,6 +161,8 @@ func onLeader[Request, Response any](ctx context.Context, s *Server, method stri
 		case code == codes.Aborted:
 		case code == codes.Unavailable, code == codes.Canceled && ctx.Err() == nil: // the leader went away
 			unclear = true
+		case code == codes.DeadlineExceeded && leader != "" && ctx.Err() != nil: // it did not answer in time
+			return nil, true, s.nobodyLeads(true)
 		default:
 			return answer, unclear, err
 		}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"net"
 	"os"
 	"path/filepath"
 	"testing"
@@ -17,6 +16,7 @@ import (
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb"
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
 
+	"github.com/coordd/coordd/conformance/loopback"
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/raftstore"
 )
@@ -34,14 +34,9 @@ type testCluster struct {
 
 func freeAddresses(t *testing.T, n int) []string {
 	t.Helper()
-	var addresses []string
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer l.Close()
-		addresses = append(addresses, l.Addr().String())
+	addresses, err := loopback.Addresses(n)
+	if err != nil {
+		t.Fatal(err)
 	}
 	return addresses
 }

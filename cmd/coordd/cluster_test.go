@@ -9,6 +9,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	free "github.com/coordd/coordd/conformance/loopback"
 )
 
 // clusterProcess is a server of a cluster as a process of its own.
@@ -23,7 +25,7 @@ func newClusterProcess(t *testing.T, name string) *clusterProcess {
 	t.Helper()
 	c := &clusterProcess{name: name, directory: filepath.Join(t.TempDir(), name)}
 	for range 2 {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
+		l, err := free.Listen()
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,11 +1,14 @@
 package compat_test
 
 import (
+	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 
 	"github.com/ydb-platform/ydb-go-sdk/v3/coordination"
@@ -43,14 +46,20 @@ func startThree(t *testing.T) []*server {
 	return servers
 }
 
+// freeAddress is one on which nobody listens. Its port lies below those of outgoing connections, which might otherwise be
+// made from there before the server listens.
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	for {
+		l, err := net.Listen("tcp", fmt.Sprint("127.0.0.1:", 10_240+rand.IntN(22_528)))
+		if err == nil {
+			defer l.Close()
+			return l.Addr().String()
+		}
+		if !errors.Is(err, syscall.EADDRINUSE) {
+			t.Fatal(err)
+		}
 	}
-	defer l.Close()
-	return l.Addr().String()
 }
 
 // discovered is the addresses that the cluster gives to a client.

@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,6 +18,7 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/coordd/coordd/conformance/loopback"
 	"github.com/coordd/coordd/conformance/raw"
 )
 
@@ -124,12 +124,11 @@ func build(t *testing.T) string {
 // freeAddress is one that a server can use again after a restart.
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	addresses, err := loopback.Addresses(1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer listener.Close()
-	return listener.Addr().String()
+	return addresses[0]
 }
 
 // start returns when the server is ready.
