@@ -86,17 +86,6 @@ func TestUserNames(t *testing.T) {
 	u.want(scheme.Success, &coordination.AddUser{Name: "ops@cert", PasswordHash: strings.Repeat("h", accounts.MaxPasswordHashBytes)})
 }
 
-func TestUserLimit(t *testing.T) {
-	u := newUsers(t)
-	for i := range accounts.MaxUsers {
-		u.machine.Apply(u.machine.Index()+1, 1, &coordination.AddUser{Name: fmt.Sprint("user", i), PasswordHash: "h"})
-	}
-	if got := len(u.machine.Accounts().Users()); got != accounts.MaxUsers {
-		t.Fatalf("%d users", got)
-	}
-	u.want(scheme.PreconditionFailed, &coordination.AddUser{Name: "more", PasswordHash: "h"})
-}
-
 func TestPasswords(t *testing.T) {
 	u := newUsers(t)
 	u.want(scheme.Success, &coordination.AddUser{Name: "root", PasswordHash: "h"})

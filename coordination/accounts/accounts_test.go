@@ -1,6 +1,7 @@
 package accounts
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/coordd/coordd/scheme"
@@ -54,4 +55,16 @@ func TestRefusedChange(t *testing.T) {
 			t.Errorf("%s: changed %v, %v", name, change.Users, change.Keys)
 		}
 	}
+}
+
+func TestUserLimit(t *testing.T) {
+	users := make([]User, MaxUsers-1)
+	for i := range users {
+		users[i] = User{ID: uint64(i + 1), Name: fmt.Sprintf("user%05d", i), PasswordHash: "h", Administrator: i == 0, Version: uint64(i + 1)}
+	}
+	full := take(t, Restored(users, nil).Add(exempt, MaxUsers, User{Name: "last", PasswordHash: "h"}, false), scheme.Success)
+	if err := full.Check(MaxUsers); err != nil || len(full.Users()) != MaxUsers {
+		t.Fatalf("%d users: %v", len(full.Users()), err)
+	}
+	take(t, full.Add(exempt, MaxUsers+1, User{Name: "more", PasswordHash: "h"}, false), scheme.PreconditionFailed)
 }
