@@ -35,8 +35,8 @@ func (s *Server) Stop(ctx context.Context) error {
 		s.keeper.stop()
 		s.stopWatcher()
 		s.health.Shutdown()
-		s.makeWay(ctx)
-		ended := s.drain(ctx)
+		draining := s.makeWay(ctx)
+		ended := s.drain(ctx, draining)
 		close(s.drained)
 		slow := time.AfterFunc(diskPatience, func() {
 			s.config.Logger.Warn("nobody is served any more, but the disk, or work that was under way, has not come to an end; " +
@@ -51,12 +51,29 @@ func (s *Server) Stop(ctx context.Context) error {
 // Drained is closed when a stop has come so far that all clients were told, or cut off.
 func (s *Server) Drained() <-chan struct{} { return s.drained }
 
-// makeWay has clients and leadership go elsewhere, as far as that is possible in time.
-func (s *Server) makeWay(ctx context.Context) {
+// makeWay has clients and leadership go elsewhere, as far as that is possible in time. Clients come first: once another
+// server leads, this one would have to end their streams without a word. What it returns is closed when no call is left.
+func (s *Server) makeWay(ctx context.Context) (draining <-chan struct{}) {
 	ctx, cancel := context.WithTimeout(ctx, handOverPatience)
 	defer cancel()
 	s.sendClientsElsewhere(ctx)
+	draining = s.endStreams()
 	s.handOver(ctx)
+	return draining
+}
+
+// endStreams ends all streams, and has calls under way be the last ones. gRPC would wait for each handler, and before
+// anything else for connections on which nothing was said yet.
+func (s *Server) endStreams() <-chan struct{} {
+	s.connections.CloseStrangers()
+	finished := make(chan struct{})
+	go func() {
+		defer close(finished)
+		s.grpc.GracefulStop()
+	}()
+	// The Failures come behind the connections' GOAWAY: an SDK that reconnects at once must not get in again.
+	s.streams.endAll(coordination.LinkFailure)
+	return finished
 }
 
 // handOver gives the leadership to the member that is furthest, so that nobody has to find out that this one is gone.
@@ -84,19 +101,10 @@ func (s *Server) handOver(ctx context.Context) {
 	}
 }
 
-// drain ends all streams and lets calls finish, then closes the connections of those that do not, and reports whether all
-// have ended. gRPC would wait for each handler, and before anything else for connections on which nothing was said yet.
-func (s *Server) drain(ctx context.Context) (ended bool) {
+// drain lets calls finish, then closes the connections of those that do not, and reports whether all have ended.
+func (s *Server) drain(ctx context.Context, finished <-chan struct{}) (ended bool) {
 	ctx, cancel := context.WithTimeout(ctx, drainPatience)
 	defer cancel()
-	s.connections.CloseStrangers()
-	finished := make(chan struct{})
-	go func() {
-		defer close(finished)
-		s.grpc.GracefulStop()
-	}()
-	// The Failures come behind the connections' GOAWAY: an SDK that reconnects at once must not get in again.
-	s.streams.endAll(coordination.LinkFailure)
 	select {
 	case <-finished:
 		return true

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/ydb-platform/ydb-go-genproto/Ydb_Coordination_V1"
+	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb"
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Operations"
 
@@ -222,4 +223,29 @@ func TestStrangersAreClosedFirst(t *testing.T) {
 	if _, err := grpc_health_v1.NewHealthClient(late).Check(t.Context(), &grpc_health_v1.HealthCheckRequest{}); err == nil {
 		t.Error("a stopping server lets clients in")
 	}
+}
+
+// TestStoppingLeaderTellsItsClients: the streams on a leader end with a Failure, as those on other servers do, although
+// somebody else leads as soon as it has handed over.
+func TestStoppingLeaderTellsItsClients(t *testing.T) {
+	c := startCluster(t, 3)
+	leader, _ := c.leader()
+	c.createNode(leader, testNode)
+	stream := openTest(t, t.Context(), c.conns[leader], start(600_000))
+	receiveStarted(t, stream)
+	stopped := make(chan struct{})
+	go func() { defer close(stopped); c.stop(leader) }()
+	for {
+		m, err := stream.Recv()
+		if err != nil {
+			t.Fatalf("ended without a word: %v", err)
+		}
+		if f := m.GetFailure(); f != nil {
+			if f.GetStatus() != Ydb.StatusIds_UNAVAILABLE {
+				t.Errorf("got %v", f)
+			}
+			break
+		}
+	}
+	<-stopped
 }
