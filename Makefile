@@ -67,7 +67,11 @@ run: build ## build and start a server with its data in the user's state directo
 build: ## build the static binary bin/coordd
 	@CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '-s -w -X main.version=$(VERSION)' -o bin/coordd ./cmd/coordd
 
-test: race-note build lint generate-check go-test tools-test compat ## build, lint and run all tests, with the race detector where there is a C compiler
+# The SDK's tests mostly wait, so they run beside the others; what they say comes behind. One that fails hides none.
+test: race-note build lint generate-check tools-test ## build, lint and run all tests, with the race detector where there is a C compiler
+	@said="$$(mktemp)"; trap 'rm -f "$$said"' EXIT; $(MAKE) --no-print-directory compat >"$$said" 2>&1 & beside=$$!; failed=; \
+	$(MAKE) --no-print-directory go-test || failed=yes; \
+	wait $$beside || failed=yes; cat "$$said"; [ -z "$$failed" ]
 	@$(MAKE) --no-print-directory race-note
 
 # The busy processes end with the shell that started them, whatever becomes of it.

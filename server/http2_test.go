@@ -156,6 +156,21 @@ func (c *frameClient) await(id uint32, want http2.FrameType) error {
 	}
 }
 
+// awaitAnswer reads until the server closes the connection, answers on the stream, or ends it: a machine that is too slow
+// for a stream's time is told so.
+func (c *frameClient) awaitAnswer(id uint32) error {
+	for {
+		frame, err := c.read()
+		if err != nil {
+			return err
+		}
+		headers, is := frame.(*http2.HeadersFrame)
+		if frame.Header().StreamID == id && (frame.Header().Type == http2.FrameData || is && headers.StreamEnded()) {
+			return nil
+		}
+	}
+}
+
 // framed puts gRPC's prefix before a message.
 func framed(m proto.Message) []byte {
 	encoded, err := proto.Marshal(m)

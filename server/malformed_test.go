@@ -179,7 +179,7 @@ func malformedKinds() []malformedKind {
 					return err
 				}
 			}
-			return c.await(1, http2.FrameData) // started
+			return c.awaitAnswer(1) // started
 		}),
 		afterHeaders("half-closed", func(c *frameClient, _ *rand.Rand) error {
 			return errorsOf(c.data(1, true, brief), c.await(1, http2.FrameHeaders))
@@ -195,7 +195,7 @@ func malformedKinds() []malformedKind {
 		}),
 		afterHeaders("10,000 unknown fields", func(c *frameClient, _ *rand.Rand) error {
 			message := append(bytes.Clone(brief[5:]), bytes.Repeat([]byte{0xf8, 0x7f, 0x01}, 10_000)...)
-			return errorsOf(writePieces(c, prefixed(0, uint32(len(message)), message)), c.await(1, http2.FrameData))
+			return errorsOf(writePieces(c, prefixed(0, uint32(len(message)), message)), c.awaitAnswer(1))
 		}),
 	}
 	return kinds

@@ -15,18 +15,18 @@ import (
 	"github.com/coordd/coordd/conformance/raw"
 )
 
-// stepPause keeps the clients from taking the processors away from the servers.
-const stepPause = 3 * time.Millisecond
+// stepPause keeps the clients from taking the processors away from the servers, and in the short form from other tests.
+var stepPause = inLongForm(3*time.Millisecond, 10*time.Millisecond)
 
 // How long clients wait. In the long form faults take longer than that. The short one has to pass on a machine that is busy
 // with other things, where a server that is well may be slow; but whoever waits for a lock of a client behind a server that
 // is paused waits until that client moves.
 var (
 	// sessionTimeout is short enough in the long form that a session which nobody keeps alive runs out within one fault.
-	sessionTimeout = inLongForm(8*time.Second, 24*time.Second)
+	sessionTimeout = inLongForm(8*time.Second, 16*time.Second)
 	// silenceMost is how long a client waits for a sign of life before it looks for another server. Servers ping every
 	// third of the session's timeout.
-	silenceMost = inLongForm(4*time.Second, 12*time.Second)
+	silenceMost = inLongForm(4*time.Second, 6*time.Second)
 	// attachPatience is how long a client waits for the answer to its start at one server.
 	attachPatience = inLongForm(2*time.Second, 10*time.Second)
 )

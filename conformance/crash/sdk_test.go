@@ -66,9 +66,9 @@ func buildLoad(t *testing.T) string {
 const sdkWorkers = 2
 
 var (
-	sdkSessionTimeout = inLongForm(12*time.Second, 20*time.Second)
+	sdkSessionTimeout = inLongForm(12*time.Second, 16*time.Second)
 	// sdkSilenceMost is more than the time between two pings, a third of the session's timeout, and a change of leaders.
-	sdkSilenceMost = inLongForm(7*time.Second, 10*time.Second)
+	sdkSilenceMost = inLongForm(7*time.Second, 8*time.Second)
 )
 
 func startLoad(t *testing.T, binary string, server int, addresses []string, seed uint64, v *violations, fallible *serverSet) *sdkLoad {
