@@ -126,7 +126,7 @@ func (k RequestKind) executed() bool { return k != RequestDescribe && k != Reque
 func (a *attachment) overtaken(sequence Sequence) bool {
 	s := a.session
 	y := &s.durable().memory
-	return !y.complete || y.epoch == a.epoch && y.highest > sequence || s.asked.Epoch == a.epoch && s.asked.Sequence > sequence
+	return !y.covers(Address{a.epoch, sequence}) || y.epoch == a.epoch && y.highest > sequence || s.asked.Epoch == a.epoch && s.asked.Sequence > sequence
 }
 
 // isAsked reports whether this leader has proposed a request already, for an earlier stream of the same attachment: one

@@ -246,6 +246,37 @@ func TestDescribeOfAnotherLife(t *testing.T) {
 	r.expect("9 resumed", "9 end Link failure")
 }
 
+// TestRequestsBehindATakenOverCheckpoint repeats requests to a server that took over another's checkpoint while their stream
+// was open: it knows what became of those behind the first that it applied itself, and of no others.
+func TestRequestsBehindATakenOverCheckpoint(t *testing.T) {
+	read, create := Request{Kind: RequestDescribe, Name: "s"}, Request{Kind: RequestCreate, Name: "new", Limit: 1}
+	for _, test := range []struct {
+		name string
+		open OpenRequest
+		want []string
+	}{
+		{"a describe behind it", OpenRequest{Sequence: 5, Request: &read}, []string{"9 resumed", "9 #5 described"}},
+		{"a describe before it", OpenRequest{Sequence: 3, Request: &read}, []string{"9 resumed", "9 end Link failure"}},
+		{"a request behind it", OpenRequest{Sequence: 5, Request: &create}, []string{"9 resumed", "9 #5 done false"}},
+		{"a request before it", OpenRequest{Sequence: 3, Request: &create}, []string{"9 resumed", "9 end Link failure"}},
+	} {
+		r := newRig(t)
+		node := r.createNode("/local/n", relaxed)
+		stream, session := r.attach(AttachRequest{Path: "/local/n", TimeoutMillis: 5000})
+		epoch := r.leader.streams[stream].epoch
+		r.machine.nodes[node].sessions[session].memory = memory{} // as it is in a checkpoint
+		r.request(stream, 4, Request{Kind: RequestCreate, Name: "s", Limit: 1})
+		r.applyAll()
+		r.said()
+		r.lead()
+		r.leader.Resume(r.now, 9, &Roster{Node: node, Session: session, Epoch: epoch, Path: "/local/n", Open: []OpenRequest{test.open}})
+		r.applyAll()
+		if got := r.said(); !slices.Equal(got, test.want) {
+			t.Errorf("%s: got %q, want %q", test.name, got, test.want)
+		}
+	}
+}
+
 // TestStopThatWasExecuted repeats a stop whose session is gone. It is answered, unless the client still waits for what
 // else it had asked for: SessionStopped comes behind all that, and the outcomes are gone with the session.
 func TestStopThatWasExecuted(t *testing.T) {

@@ -7,8 +7,11 @@ import "slices"
 type memory struct {
 	// complete: every request since the session's last logged attach was applied by this server in this life, so what is
 	// not remembered and not forgotten was never executed.
-	complete  bool
-	epoch     Epoch    // of the stream whose requests these are
+	complete bool
+	epoch    Epoch // of the stream whose requests these are
+	// from is the first request under epoch that this server applied. A stream's requests come in order, so what became of
+	// it and of all behind it is known although the memory is not complete.
+	from      Sequence
 	highest   Sequence // of the requests executed under epoch
 	forgotten Sequence // the highest whose outcome was dropped without having been acknowledged
 	outcomes  []outcome
@@ -28,7 +31,7 @@ const maxOutcomes = 1024
 // see notes that a request is being executed, and drops what its stream has acknowledged.
 func (y *memory) see(o *Origin) {
 	if y.epoch != o.Address.Epoch {
-		*y = memory{complete: y.complete, epoch: o.Address.Epoch, outcomes: y.outcomes[:0]}
+		*y = memory{complete: y.complete, epoch: o.Address.Epoch, from: o.Address.Sequence, outcomes: y.outcomes[:0]}
 	}
 	y.highest = max(y.highest, o.Address.Sequence)
 	y.outcomes = slices.DeleteFunc(y.outcomes, func(x outcome) bool { return x.sequence < o.Acknowledged })
@@ -44,6 +47,11 @@ func (y *memory) remember(e *Effect) {
 		y.outcomes = slices.Delete(y.outcomes, 0, 1)
 	}
 	y.outcomes = append(y.outcomes, outcome{e.Address.Sequence, e.Request, e.Refusal, e.Done})
+}
+
+// covers reports whether everything is known that was executed from this request on.
+func (y *memory) covers(a Address) bool {
+	return y.complete || y.epoch == a.Epoch && a.Sequence >= y.from
 }
 
 // knowledge is what became of a request.
@@ -72,7 +80,7 @@ func (s *session) recall(address Address) (knowledge, outcome) {
 		}
 	}
 	switch {
-	case !y.complete, y.epoch == address.Epoch && address.Sequence <= y.forgotten:
+	case !y.covers(address), y.epoch == address.Epoch && address.Sequence <= y.forgotten:
 		return unknown, outcome{}
 	case y.epoch == address.Epoch && address.Sequence <= y.highest:
 		return unknown, outcome{} // it was answered, and acknowledged: nobody repeats that
