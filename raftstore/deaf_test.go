@@ -130,10 +130,15 @@ func TestLeaderMakesWayOverLoopback(t *testing.T) {
 			c.awaitVoters(name)
 			clocks[name].freeze(true)
 		}
-		old.ask(func(l *loop) {
-			l.deaf.ticks, l.deaf.hushed = deafTicks, true
-			l.makeWay()
+		// It is silent for as long as it would be in earnest before it ends its streams: what is still under way would make
+		// the others take it back, and their clocks stand still.
+		var silentAt int
+		old.ask(func(l *loop) { l.deaf.ticks, l.deaf.hushed, silentAt = deafTicks, true, l.ticks })
+		c.poll("the silence of "+old.name, func() (silent bool) {
+			old.ask(func(l *loop) { silent = l.ticks > silentAt+hushTicks })
+			return silent
 		})
+		old.ask((*loop).makeWay)
 		c.put("served without "+old.name, rest...)
 		for _, name := range rest {
 			clocks[name].freeze(false)
