@@ -13,6 +13,7 @@ import (
 
 // TestBinary runs the scripts on the program as users get it, with its own defaults.
 func TestBinary(t *testing.T) {
+	t.Parallel()
 	binary := os.Getenv("COORDD_BIN")
 	if binary == "" {
 		binary = filepath.Join(t.TempDir(), "coordd")

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -21,13 +22,23 @@ var (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
+// allScripts are the scripts of all tests here, parsed once: some hold values of megabytes.
+var allScripts = sync.OnceValues(Scripts)
+
+// loadScripts returns scripts whose fields the test may change.
 func loadScripts(t *testing.T) []*Script {
 	t.Helper()
-	scripts, err := Scripts()
+	scripts, err := allScripts()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return scripts
+	own := make([]*Script, len(scripts))
+	for i, script := range scripts {
+		copied := *script
+		copied.Needs = slices.Clone(script.Needs)
+		own[i] = &copied
+	}
+	return own
 }
 
 // replay runs all scripts on a target, each as a test of its own.

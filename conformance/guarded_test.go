@@ -11,6 +11,7 @@ import (
 // TestGuardedServer runs the scripts on a server on which rights count. All that an administrator does goes as it does
 // where everybody may do everything.
 func TestGuardedServer(t *testing.T) {
+	t.Parallel()
 	tokens := filepath.Join(t.TempDir(), "tokens")
 	if err := os.WriteFile(tokens, []byte("token-of-root root\ntoken-of-alice alice\ntoken-of-bob bob\n"), 0o600); err != nil {
 		t.Fatal(err)

@@ -10,6 +10,7 @@ import (
 
 // TestServer runs the scripts over gRPC on a server in this process, with its data on disk.
 func TestServer(t *testing.T) {
+	t.Parallel()
 	config := server.Config{Listen: "127.0.0.1:0", Database: "/local", DataDir: t.TempDir(), HoldStartFailureMillis: new(uint64(0))}
 	running, err := server.Start(t.Context(), config)
 	if err != nil {

@@ -52,7 +52,7 @@ var exampleBinaries = sync.OnceValues(func() (string, error) {
 
 // goBuild builds programs of the module in dir.
 func goBuild(dir, output, packages string) error {
-	build := exec.Command("go", "build", "-o", output, packages)
+	build := exec.Command("go", "build", "-ldflags=-s -w", "-o", output, packages)
 	build.Dir = dir
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {

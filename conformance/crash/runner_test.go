@@ -16,7 +16,7 @@ import (
 )
 
 // stepPause keeps the clients from taking the processors away from the servers, and in the short form from other tests.
-var stepPause = inLongForm(3*time.Millisecond, 10*time.Millisecond)
+var stepPause = inLongForm(3*time.Millisecond, 30*time.Millisecond)
 
 // How long clients wait. In the long form faults take longer than that. The short one has to pass on a machine that is busy
 // with other things, where a server that is well may be slow; but whoever waits for a lock of a client behind a server that

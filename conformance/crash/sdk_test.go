@@ -54,7 +54,7 @@ type sdkEvent struct {
 func buildLoad(t *testing.T) string {
 	t.Helper()
 	binary := filepath.Join(t.TempDir(), "load")
-	command := exec.Command("go", "build", "-o", binary, "./load")
+	command := exec.Command("go", "build", "-ldflags=-s -w", "-o", binary, "./load")
 	command.Dir = filepath.Join("..", "..", "compat", "go")
 	command.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := command.CombinedOutput(); err != nil {
@@ -76,7 +76,8 @@ func startLoad(t *testing.T, binary string, server int, addresses []string, seed
 	l := &sdkLoad{server: server, violations: v, fallible: fallible, ended: make(chan error, 1), ready: make(chan struct{}),
 		at: make(map[uint64]int), written: make(map[string]uint64)}
 	l.command = exec.Command(binary, "-servers", strings.Join(addresses, ","), "-home", strconv.Itoa(server), "-node", nodePath, "-name", fmt.Sprintf("load%d", server),
-		"-workers", strconv.Itoa(sdkWorkers), "-seed", fmt.Sprint(seed+uint64(server)), "-session-timeout", sdkSessionTimeout.String(), "-keep-alive", sdkSilenceMost.String())
+		"-workers", strconv.Itoa(sdkWorkers), "-seed", fmt.Sprint(seed+uint64(server)), "-session-timeout", sdkSessionTimeout.String(), "-keep-alive", sdkSilenceMost.String(),
+		"-pause", inLongForm(10*time.Millisecond, 30*time.Millisecond).String())
 	l.command.Stderr = &l.errors
 	input, err := l.command.StdinPipe()
 	if err != nil {

@@ -21,7 +21,7 @@ import (
 )
 
 var (
-	grpcSeqs  = flag.Int("grpc-seqs", 30, "how many random sequences to compare over gRPC")
+	grpcSeqs  = flag.Int("grpc-seqs", 12, "how many random sequences to compare over gRPC")
 	grpcSteps = flag.Int("grpc-steps", 200, "how many steps each sequence over gRPC has")
 )
 
