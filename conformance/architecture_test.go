@@ -43,6 +43,7 @@ const (
 
 // layers is the table of packages of the architecture, the innermost first.
 var layers = []layer{
+	{folder: "scheme/outcome", pure: true},
 	{folder: "scheme", pure: true},
 	{folder: "coordination", ours: []string{"scheme"}, pure: true},
 	{folder: "coordination/accounts", ours: []string{"scheme"}, pure: true},
@@ -105,7 +106,7 @@ func TestArchitecture(t *testing.T) {
 			}
 		}
 	}
-	for _, folder := range []string{"scheme", "coordination", "coordination/accounts", "coordination/codec", "coordination/codec/internal/logpb", "raftstore", "server", "server/listen", "server/filestamp", "conformance", "cmd/coordd"} {
+	for _, folder := range []string{"scheme/outcome", "scheme", "coordination", "coordination/accounts", "coordination/codec", "coordination/codec/internal/logpb", "raftstore", "server", "server/listen", "server/filestamp", "conformance", "cmd/coordd"} {
 		if checked[folder] == 0 {
 			t.Errorf("no file of %s was checked", folder)
 		}
@@ -244,7 +245,10 @@ func TestLayersAreSeen(t *testing.T) {
 		folder, imported string
 		allowed          bool
 	}{
+		{"scheme/outcome", "strings", true},
+		{"scheme/outcome", module + "/scheme", false},
 		{"scheme", "strings", true},
+		{"scheme", module + "/scheme/outcome", true},
 		{"scheme", module + "/coordination", false},
 		{"scheme", protobuf + "/proto", false},
 		{"coordination", module + "/scheme", true},

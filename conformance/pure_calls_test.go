@@ -15,6 +15,7 @@ import (
 
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/scheme"
+	"github.com/coordd/coordd/scheme/outcome"
 	"github.com/coordd/coordd/server/wire"
 )
 
@@ -24,33 +25,33 @@ const stampMillis = 1_700_000_000_000
 // Call implements Environment.
 func (e *pureEnvironment) Call(ctx context.Context, request proto.Message, database *string) (*Ydb_Operations.Operation, error) {
 	var result proto.Message
-	var outcome scheme.Outcome
+	var answer outcome.Outcome
 	caller := pureCaller(userOf(ctx))
 	tree := e.world.Machine().Tree()
 	switch r := request.(type) {
 	case *Ydb_Coordination.DescribeNodeRequest:
 		var lineage scheme.Lineage
-		if outcome = e.mayDescribe(caller, r.GetPath()); !outcome.OK() {
+		if answer = e.mayDescribe(caller, r.GetPath()); !answer.OK() {
 			break
 		}
-		if lineage, outcome = tree.NodeToDescribe(scheme.SplitLoose(r.GetPath())); outcome.OK() {
+		if lineage, answer = tree.NodeToDescribe(scheme.SplitLoose(r.GetPath())); answer.OK() {
 			config, _ := e.world.Machine().Config(lineage[0].Node)
 			result = &Ydb_Coordination.DescribeNodeResult{Self: wire.Self(lineage), Config: wire.Config(config)}
 		}
 	case *Ydb_Scheme.DescribePathRequest:
 		var lineage scheme.Lineage
-		if outcome = e.mayDescribe(caller, r.GetPath()); !outcome.OK() {
+		if answer = e.mayDescribe(caller, r.GetPath()); !answer.OK() {
 			break
 		}
-		if lineage, outcome = tree.EntryToDescribe(scheme.SplitLoose(r.GetPath())); outcome.OK() {
+		if lineage, answer = tree.EntryToDescribe(scheme.SplitLoose(r.GetPath())); answer.OK() {
 			result = &Ydb_Scheme.DescribePathResult{Self: wire.Self(lineage)}
 		}
 	case *Ydb_Scheme.ListDirectoryRequest:
 		var lineage scheme.Lineage
-		if outcome = e.mayDescribe(caller, r.GetPath()); !outcome.OK() {
+		if answer = e.mayDescribe(caller, r.GetPath()); !answer.OK() {
 			break
 		}
-		if lineage, outcome = tree.EntryToDescribe(scheme.SplitLoose(r.GetPath())); outcome.OK() {
+		if lineage, answer = tree.EntryToDescribe(scheme.SplitLoose(r.GetPath())); answer.OK() {
 			list := &Ydb_Scheme.ListDirectoryResult{Self: wire.Self(lineage)}
 			for _, child := range tree.Children(scheme.SplitLoose(r.GetPath())) {
 				list.Children = append(list.Children, wire.Shown(child))
@@ -59,11 +60,11 @@ func (e *pureEnvironment) Call(ctx context.Context, request proto.Message, datab
 		}
 	default:
 		var err error
-		if outcome, err = e.command(request, database, caller); err != nil {
+		if answer, err = e.command(request, database, caller); err != nil {
 			return nil, err
 		}
 	}
-	operation := &Ydb_Operations.Operation{Ready: true, Status: Ydb.StatusIds_StatusCode(outcome.Status), Issues: wire.Issues(outcome.Issues)}
+	operation := &Ydb_Operations.Operation{Ready: true, Status: Ydb.StatusIds_StatusCode(answer.Status), Issues: wire.Issues(answer.Issues)}
 	if result == nil {
 		return operation, nil
 	}
@@ -77,16 +78,16 @@ func pureCaller(user string) coordination.Caller {
 	return coordination.Caller{Subject: user, Enforced: user != ""}
 }
 
-func (e *pureEnvironment) mayDescribe(caller coordination.Caller, path string) scheme.Outcome {
+func (e *pureEnvironment) mayDescribe(caller coordination.Caller, path string) outcome.Outcome {
 	m := e.world.Machine()
 	return m.Tree().Authorize(scheme.SplitLoose(path), scheme.DescribeSchema, m.Subject(caller))
 }
 
 // command carries out a call that changes something.
-func (e *pureEnvironment) command(request proto.Message, database *string, caller coordination.Caller) (scheme.Outcome, error) {
-	path, outcome := splitPath(request, database)
-	if !outcome.OK() {
-		return outcome, nil
+func (e *pureEnvironment) command(request proto.Message, database *string, caller coordination.Caller) (outcome.Outcome, error) {
+	path, answer := splitPath(request, database)
+	if !answer.OK() {
+		return answer, nil
 	}
 	owner := cmp.Or(caller.Subject, scheme.RootOwner)
 	return e.begin(func(call coordination.Call) coordination.Command {
@@ -110,7 +111,7 @@ func (e *pureEnvironment) command(request proto.Message, database *string, calle
 }
 
 // splitPath reads the path as each call does (surface.md §3.1).
-func splitPath(request proto.Message, database *string) (scheme.Path, scheme.Outcome) {
+func splitPath(request proto.Message, database *string) (scheme.Path, outcome.Outcome) {
 	path := request.(interface{ GetPath() string }).GetPath()
 	switch request.(type) {
 	case *Ydb_Coordination.CreateNodeRequest, *Ydb_Scheme.MakeDirectoryRequest:

@@ -1,6 +1,6 @@
 package coordination
 
-import "github.com/coordd/coordd/scheme"
+import "github.com/coordd/coordd/scheme/outcome"
 
 // Call names a call about the path tree or the users, so that it can be repeated to the next leader and still be executed
 // once only. Every command of such a call begins with its name.
@@ -42,11 +42,11 @@ type callMemory struct {
 
 type rememberedCall struct {
 	index   Index
-	outcome scheme.Outcome
+	outcome outcome.Outcome
 }
 
 // remember keeps the outcome of the call that was executed at index, in place of the oldest one if there are too many.
-func (y *callMemory) remember(call Call, index Index, outcome scheme.Outcome) {
+func (y *callMemory) remember(call Call, index Index, answer outcome.Outcome) {
 	switch {
 	case call == Call{}:
 		return
@@ -62,16 +62,16 @@ func (y *callMemory) remember(call Call, index Index, outcome scheme.Outcome) {
 		y.order[y.oldest] = call
 		y.oldest = (y.oldest + 1) % maxRememberedCalls
 	}
-	y.outcomes[call] = rememberedCall{index, outcome}
+	y.outcomes[call] = rememberedCall{index, answer}
 }
 
 // recall finds what became of a call that no entry up to since belongs to.
-func (y *callMemory) recall(call Call, since Index) (knowledge, scheme.Outcome) {
+func (y *callMemory) recall(call Call, since Index) (knowledge, outcome.Outcome) {
 	if known, found := y.outcomes[call]; found {
 		return answered, known.outcome
 	}
 	if since < y.complete {
-		return unknown, scheme.Outcome{}
+		return unknown, outcome.Outcome{}
 	}
-	return neverExecuted, scheme.Outcome{}
+	return neverExecuted, outcome.Outcome{}
 }

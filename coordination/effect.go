@@ -1,6 +1,6 @@
 package coordination
 
-import "github.com/coordd/coordd/scheme"
+import "github.com/coordd/coordd/scheme/outcome"
 
 // EffectKind says what an Effect tells.
 type EffectKind uint8
@@ -50,7 +50,7 @@ type Effect struct {
 	Created bool // EffectAttached: a new session
 
 	Call    Call
-	Outcome scheme.Outcome
+	Outcome outcome.Outcome
 }
 
 // RequestKind names the requests a session can make.

@@ -5,6 +5,7 @@ import (
 
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/scheme"
+	"github.com/coordd/coordd/scheme/outcome"
 )
 
 // led is a machine with one node and its leader; commands that the leader proposes are applied at once.
@@ -18,7 +19,7 @@ func newLed(t *testing.T) *led {
 	t.Helper()
 	u := newUsers(t)
 	path := scheme.SplitLoose("/local/node")
-	u.want(scheme.Success, &coordination.CreateNode{Path: path, Owner: "maker"})
+	u.want(outcome.Success, &coordination.CreateNode{Path: path, Owner: "maker"})
 	return &led{u, coordination.NewLeader(u.machine, 1, 0), path}
 }
 
@@ -49,13 +50,13 @@ func (l *led) attach(stream coordination.StreamID, subject string) coordination.
 
 func (l *led) permit(kind scheme.ActionKind, subject string, names ...string) {
 	l.t.Helper()
-	l.want(scheme.Success, &coordination.ModifyPermissions{Path: l.path, Change: scheme.PermissionsChange{
+	l.want(outcome.Success, &coordination.ModifyPermissions{Path: l.path, Change: scheme.PermissionsChange{
 		Actions: []scheme.Action{{Kind: kind, Subject: subject, Names: names}}}})
 }
 
 func TestRightsAtStart(t *testing.T) {
 	l := newLed(t)
-	l.want(scheme.Success, &coordination.AddUser{Name: "root", PasswordHash: "h"})
+	l.want(outcome.Success, &coordination.AddUser{Name: "root", PasswordHash: "h"})
 	l.permit(scheme.Grant, "reader", "ydb.generic.read")
 	l.permit(scheme.Grant, "writer", "ydb.granular.update_row")
 	l.permit(scheme.Grant, "eraser", "ydb.granular.erase_row")

@@ -1,15 +1,15 @@
 package coordination
 
-import "github.com/coordd/coordd/scheme"
+import "github.com/coordd/coordd/scheme/outcome"
 
 // CallUnknown is the outcome of a repeated call if nobody knows any more whether it was executed.
-var CallUnknown = scheme.Refuse(scheme.Unavailable, scheme.Issue{Severity: scheme.SeverityError,
+var CallUnknown = outcome.Refuse(outcome.Unavailable, outcome.Issue{Severity: outcome.SeverityError,
 	Message: "The leader changed while the call was under way: it may have been executed"})
 
 // CallDone answers a call about the path tree or the users.
 type CallDone struct {
 	Call    Call
-	Outcome scheme.Outcome
+	Outcome outcome.Outcome
 }
 
 // Call takes the command of a call; the outcome comes in Output.Calls, under the call's name. A call that is here already
@@ -24,10 +24,10 @@ func (l *Leader) Call(c Command, since Index, repeated bool) {
 	if l.calling[call] {
 		return
 	}
-	became, outcome := l.machine.calls.recall(call, since)
+	became, answer := l.machine.calls.recall(call, since)
 	switch {
 	case became == answered:
-		l.out.Calls = append(l.out.Calls, CallDone{call, outcome})
+		l.out.Calls = append(l.out.Calls, CallDone{call, answer})
 	case became == unknown && repeated:
 		l.out.Calls = append(l.out.Calls, CallDone{call, CallUnknown})
 	default:

@@ -98,13 +98,13 @@ func (l *Leader) resumeRequest(now Instant, a *attachment, open *OpenRequest, ac
 	case open.Request.Kind == RequestDescribe && a.overtaken(open.Sequence):
 		return false
 	}
-	became, outcome := neverExecuted, outcome{}
+	became, known := neverExecuted, rememberedRequest{}
 	if open.Request.Kind.executed() {
-		became, outcome = a.session.durable().recall(Address{a.epoch, open.Sequence})
+		became, known = a.session.durable().recall(Address{a.epoch, open.Sequence})
 	}
 	switch became {
 	case answered:
-		l.send(a, Message{Kind: MessageResult, Sequence: open.Sequence, Request: outcome.request, Refusal: outcome.refusal, Done: outcome.done})
+		l.send(a, Message{Kind: MessageResult, Sequence: open.Sequence, Request: known.request, Refusal: known.refusal, Done: known.done})
 	case stillWaiting:
 		l.send(a, Message{Kind: MessagePending, Sequence: open.Sequence})
 	case neverExecuted:

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/coordd/coordd/scheme"
+	"github.com/coordd/coordd/scheme/outcome"
 )
 
 // A relaxed attach that changes nothing durable leaves no entry; anything else goes through the log (§4.5).
@@ -399,7 +400,7 @@ func TestImmediateChecks(t *testing.T) {
 func TestTurnAway(t *testing.T) {
 	r := newRig(t)
 	r.createNode("/local/a", NodeConfig{})
-	refusal := &Refusal{scheme.Unavailable, "full"}
+	refusal := &Refusal{outcome.Unavailable, "full"}
 	stream, session := r.attach(AttachRequest{Path: "/local/a", TimeoutMillis: 1000})
 	r.leader.TurnAway(r.now, stream, refusal)
 	r.applyAll()

@@ -5,6 +5,7 @@ import (
 
 	"github.com/coordd/coordd/coordination/accounts"
 	"github.com/coordd/coordd/scheme"
+	"github.com/coordd/coordd/scheme/outcome"
 )
 
 // Machine is the replicated state. It is not safe for concurrent use: one goroutine owns it, together with the Leader
@@ -214,42 +215,42 @@ func (m *Machine) applyToTree(c Command) {
 	}
 }
 
-func (m *Machine) done(call Call, outcome scheme.Outcome) {
-	m.calls.remember(call, m.index, outcome)
-	m.emit(Effect{Kind: EffectCallDone, Call: call, Outcome: outcome})
+func (m *Machine) done(call Call, answer outcome.Outcome) {
+	m.calls.remember(call, m.index, answer)
+	m.emit(Effect{Kind: EffectCallDone, Call: call, Outcome: answer})
 }
 
 func (m *Machine) stamp(millis uint64) scheme.Stamp {
 	return scheme.Stamp{PlanStep: millis, TxID: uint64(m.index)}
 }
 
-func (m *Machine) makeDirectory(c *MakeDirectory) scheme.Outcome {
-	if outcome := m.tree.AuthorizeCreation(c.Path, scheme.CreateDirectory, m.Subject(c.Caller)); !outcome.OK() {
-		return outcome
+func (m *Machine) makeDirectory(c *MakeDirectory) outcome.Outcome {
+	if answer := m.tree.AuthorizeCreation(c.Path, scheme.CreateDirectory, m.Subject(c.Caller)); !answer.OK() {
+		return answer
 	}
 	return m.tree.MakeDirectory(c.Path, c.Owner, m.stamp(c.StampMillis))
 }
 
-func (m *Machine) removeDirectory(c *RemoveDirectory) scheme.Outcome {
-	if outcome := m.tree.Authorize(c.Path, scheme.RemoveSchema, m.Subject(c.Caller)); !outcome.OK() {
-		return outcome
+func (m *Machine) removeDirectory(c *RemoveDirectory) outcome.Outcome {
+	if answer := m.tree.Authorize(c.Path, scheme.RemoveSchema, m.Subject(c.Caller)); !answer.OK() {
+		return answer
 	}
 	return m.tree.RemoveDirectory(c.Path)
 }
 
-func (m *Machine) modifyPermissions(c *ModifyPermissions) scheme.Outcome {
-	if outcome := m.tree.AuthorizePermissions(c.Path, c.Change, m.Subject(c.Caller)); !outcome.OK() {
-		return outcome
+func (m *Machine) modifyPermissions(c *ModifyPermissions) outcome.Outcome {
+	if answer := m.tree.AuthorizePermissions(c.Path, c.Change, m.Subject(c.Caller)); !answer.OK() {
+		return answer
 	}
 	m.accessVersion++
 	return m.tree.ModifyPermissions(c.Path, c.Change)
 }
 
-func (m *Machine) createNode(c *CreateNode) scheme.Outcome {
-	if outcome := m.tree.AuthorizeCreation(c.Path, scheme.CreateTable, m.Subject(c.Caller)); !outcome.OK() {
-		return outcome
+func (m *Machine) createNode(c *CreateNode) outcome.Outcome {
+	if answer := m.tree.AuthorizeCreation(c.Path, scheme.CreateTable, m.Subject(c.Caller)); !answer.OK() {
+		return answer
 	}
-	created, outcome := m.tree.CreateNode(c.Path, scheme.NewNode{
+	created, answer := m.tree.CreateNode(c.Path, scheme.NewNode{
 		ID: m.nextNode, Owner: c.Owner, Created: m.stamp(c.StampMillis), ConfigHasPath: c.SetsPath,
 	})
 	if created {
@@ -259,34 +260,34 @@ func (m *Machine) createNode(c *CreateNode) scheme.Outcome {
 		m.nextNode++
 		n.touch(n)
 	}
-	return outcome
+	return answer
 }
 
-func (m *Machine) alterNode(c *AlterNode) scheme.Outcome {
-	if outcome := m.tree.Authorize(c.Path, scheme.AlterSchema, m.Subject(c.Caller)); !outcome.OK() {
-		return outcome
+func (m *Machine) alterNode(c *AlterNode) outcome.Outcome {
+	if answer := m.tree.Authorize(c.Path, scheme.AlterSchema, m.Subject(c.Caller)); !answer.OK() {
+		return answer
 	}
-	entry, outcome := m.tree.NodeToAlter(c.Path)
+	entry, answer := m.tree.NodeToAlter(c.Path)
 	switch {
-	case !outcome.OK():
-		return outcome
+	case !answer.OK():
+		return answer
 	case c.SetsPath:
 		return scheme.RefuseConfigPath()
 	}
 	n := m.nodes[entry.Node]
 	n.touch(n)
 	n.config = n.config.Merge(c.Config)
-	return outcome
+	return answer
 }
 
 // dropNode forgets the node at once, whatever it holds; its stored rows are forgotten as a whole at the next checkpoint.
-func (m *Machine) dropNode(c *DropNode) scheme.Outcome {
-	if outcome := m.tree.Authorize(c.Path, scheme.RemoveSchema, m.Subject(c.Caller)); !outcome.OK() {
-		return outcome
+func (m *Machine) dropNode(c *DropNode) outcome.Outcome {
+	if answer := m.tree.Authorize(c.Path, scheme.RemoveSchema, m.Subject(c.Caller)); !answer.OK() {
+		return answer
 	}
-	id, outcome := m.tree.DropNode(c.Path)
-	if !outcome.OK() {
-		return outcome
+	id, answer := m.tree.DropNode(c.Path)
+	if !answer.OK() {
+		return answer
 	}
 	n := m.nodes[id]
 	delete(m.nodes, id)
@@ -294,5 +295,5 @@ func (m *Machine) dropNode(c *DropNode) scheme.Outcome {
 	m.rows.base -= n.base
 	m.dropped = append(m.dropped, id)
 	m.emit(Effect{Kind: EffectNodeDropped, Node: id})
-	return outcome
+	return answer
 }

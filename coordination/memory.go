@@ -14,10 +14,10 @@ type memory struct {
 	from      Sequence
 	highest   Sequence // of the requests executed under epoch
 	forgotten Sequence // the highest whose outcome was dropped without having been acknowledged
-	outcomes  []outcome
+	outcomes  []rememberedRequest
 }
 
-type outcome struct {
+type rememberedRequest struct {
 	sequence Sequence
 	request  RequestKind
 	refusal  *Refusal
@@ -34,7 +34,7 @@ func (y *memory) see(o *Origin) {
 		*y = memory{complete: y.complete, epoch: o.Address.Epoch, from: o.Address.Sequence, outcomes: y.outcomes[:0]}
 	}
 	y.highest = max(y.highest, o.Address.Sequence)
-	y.outcomes = slices.DeleteFunc(y.outcomes, func(x outcome) bool { return x.sequence < o.Acknowledged })
+	y.outcomes = slices.DeleteFunc(y.outcomes, func(x rememberedRequest) bool { return x.sequence < o.Acknowledged })
 }
 
 // remember keeps the last answer to a request of the present stream.
@@ -46,7 +46,7 @@ func (y *memory) remember(e *Effect) {
 		y.forgotten = max(y.forgotten, y.outcomes[0].sequence)
 		y.outcomes = slices.Delete(y.outcomes, 0, 1)
 	}
-	y.outcomes = append(y.outcomes, outcome{e.Address.Sequence, e.Request, e.Refusal, e.Done})
+	y.outcomes = append(y.outcomes, rememberedRequest{e.Address.Sequence, e.Request, e.Refusal, e.Done})
 }
 
 // covers reports whether everything is known that was executed from this request on.
@@ -65,7 +65,7 @@ const (
 )
 
 // recall finds what became of a request that a stream repeats.
-func (s *session) recall(address Address) (knowledge, outcome) {
+func (s *session) recall(address Address) (knowledge, rememberedRequest) {
 	y := &s.memory
 	if y.epoch == address.Epoch {
 		for _, x := range y.outcomes {
@@ -76,14 +76,14 @@ func (s *session) recall(address Address) (knowledge, outcome) {
 	}
 	for l := s.links.first; l != nil; l = l.nextOfSession {
 		if !l.owner && l.address == address {
-			return stillWaiting, outcome{}
+			return stillWaiting, rememberedRequest{}
 		}
 	}
 	switch {
 	case !y.covers(address), y.epoch == address.Epoch && address.Sequence <= y.forgotten:
-		return unknown, outcome{}
+		return unknown, rememberedRequest{}
 	case y.epoch == address.Epoch && address.Sequence <= y.highest:
-		return unknown, outcome{} // it was answered, and acknowledged: nobody repeats that
+		return unknown, rememberedRequest{} // it was answered, and acknowledged: nobody repeats that
 	}
-	return neverExecuted, outcome{}
+	return neverExecuted, rememberedRequest{}
 }

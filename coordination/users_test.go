@@ -8,6 +8,7 @@ import (
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/coordination/accounts"
 	"github.com/coordd/coordd/scheme"
+	"github.com/coordd/coordd/scheme/outcome"
 )
 
 var userNames = []string{"root", "alice", "bob"}
@@ -46,7 +47,7 @@ type users struct {
 func newUsers(t *testing.T) users { return users{t, newMachine(t)} }
 
 // want applies a command and checks the status that it is answered with.
-func (u users) want(status scheme.Status, c coordination.Command) {
+func (u users) want(status outcome.Status, c coordination.Command) {
 	u.t.Helper()
 	effects := u.machine.Apply(u.machine.Index()+1, 1, c)
 	if len(effects) == 0 || effects[len(effects)-1].Outcome.Status != status {
@@ -63,12 +64,12 @@ func enforced(subject string) coordination.Caller {
 
 func TestFirstUserIsAdministrator(t *testing.T) {
 	u := newUsers(t)
-	u.want(scheme.Success, &coordination.AddUser{Caller: enforced(""), Name: "root", PasswordHash: "h"})
-	u.want(scheme.Unauthorized, &coordination.AddUser{Caller: enforced(""), Name: "eve", PasswordHash: "h"})
-	u.want(scheme.Unauthorized, &coordination.AddUser{Caller: enforced("eve"), Name: "eve", PasswordHash: "h"})
-	u.want(scheme.Success, &coordination.AddUser{Caller: enforced("root"), Name: "alice", PasswordHash: "h"})
-	u.want(scheme.AlreadyExists, &coordination.AddUser{Caller: enforced("root"), Name: "alice", PasswordHash: "h"})
-	u.want(scheme.Success, &coordination.AddUser{Name: "bob", PasswordHash: "h", OnlyFirst: true})
+	u.want(outcome.Success, &coordination.AddUser{Caller: enforced(""), Name: "root", PasswordHash: "h"})
+	u.want(outcome.Unauthorized, &coordination.AddUser{Caller: enforced(""), Name: "eve", PasswordHash: "h"})
+	u.want(outcome.Unauthorized, &coordination.AddUser{Caller: enforced("eve"), Name: "eve", PasswordHash: "h"})
+	u.want(outcome.Success, &coordination.AddUser{Caller: enforced("root"), Name: "alice", PasswordHash: "h"})
+	u.want(outcome.AlreadyExists, &coordination.AddUser{Caller: enforced("root"), Name: "alice", PasswordHash: "h"})
+	u.want(outcome.Success, &coordination.AddUser{Name: "bob", PasswordHash: "h", OnlyFirst: true})
 	accounts := u.machine.Accounts()
 	if len(accounts.Users()) != 2 || !accounts.IsAdministrator("root") || accounts.IsAdministrator("alice") {
 		t.Errorf("got %v", accounts.Users())
@@ -78,25 +79,25 @@ func TestFirstUserIsAdministrator(t *testing.T) {
 func TestUserNames(t *testing.T) {
 	u := newUsers(t)
 	for _, name := range []string{"", "a b", "a\n", "ä", "\x7f", strings.Repeat("a", accounts.MaxUserNameBytes+1)} {
-		u.want(scheme.BadRequest, &coordination.AddUser{Name: name, PasswordHash: "h"})
+		u.want(outcome.BadRequest, &coordination.AddUser{Name: name, PasswordHash: "h"})
 	}
-	u.want(scheme.BadRequest, &coordination.AddUser{Name: "a"})
-	u.want(scheme.BadRequest, &coordination.AddUser{Name: "a", PasswordHash: strings.Repeat("h", accounts.MaxPasswordHashBytes+1)})
-	u.want(scheme.Success, &coordination.AddUser{Name: strings.Repeat("a", accounts.MaxUserNameBytes), PasswordHash: "h"})
-	u.want(scheme.Success, &coordination.AddUser{Name: "ops@cert", PasswordHash: strings.Repeat("h", accounts.MaxPasswordHashBytes)})
+	u.want(outcome.BadRequest, &coordination.AddUser{Name: "a"})
+	u.want(outcome.BadRequest, &coordination.AddUser{Name: "a", PasswordHash: strings.Repeat("h", accounts.MaxPasswordHashBytes+1)})
+	u.want(outcome.Success, &coordination.AddUser{Name: strings.Repeat("a", accounts.MaxUserNameBytes), PasswordHash: "h"})
+	u.want(outcome.Success, &coordination.AddUser{Name: "ops@cert", PasswordHash: strings.Repeat("h", accounts.MaxPasswordHashBytes)})
 }
 
 func TestPasswords(t *testing.T) {
 	u := newUsers(t)
-	u.want(scheme.Success, &coordination.AddUser{Name: "root", PasswordHash: "h"})
-	u.want(scheme.Success, &coordination.AddUser{Name: "alice", PasswordHash: "h"})
+	u.want(outcome.Success, &coordination.AddUser{Name: "root", PasswordHash: "h"})
+	u.want(outcome.Success, &coordination.AddUser{Name: "alice", PasswordHash: "h"})
 	before, _ := u.machine.Accounts().User("alice")
 	held := u.machine.Accounts()
-	u.want(scheme.Unauthorized, &coordination.SetPassword{Caller: enforced("alice"), Name: "root", PasswordHash: "x"})
-	u.want(scheme.Unauthorized, &coordination.SetPassword{Caller: enforced(""), Name: "", PasswordHash: "x"})
-	u.want(scheme.NotFound, &coordination.SetPassword{Caller: enforced("root"), Name: "eve", PasswordHash: "x"})
-	u.want(scheme.BadRequest, &coordination.SetPassword{Caller: enforced("root"), Name: "alice"})
-	u.want(scheme.Success, &coordination.SetPassword{Caller: enforced("alice"), Name: "alice", PasswordHash: "own"})
+	u.want(outcome.Unauthorized, &coordination.SetPassword{Caller: enforced("alice"), Name: "root", PasswordHash: "x"})
+	u.want(outcome.Unauthorized, &coordination.SetPassword{Caller: enforced(""), Name: "", PasswordHash: "x"})
+	u.want(outcome.NotFound, &coordination.SetPassword{Caller: enforced("root"), Name: "eve", PasswordHash: "x"})
+	u.want(outcome.BadRequest, &coordination.SetPassword{Caller: enforced("root"), Name: "alice"})
+	u.want(outcome.Success, &coordination.SetPassword{Caller: enforced("alice"), Name: "alice", PasswordHash: "own"})
 	after, _ := u.machine.Accounts().User("alice")
 	if after.PasswordHash != "own" || after.Version <= before.Version || after.ID != before.ID {
 		t.Errorf("before %v, after %v", before, after)
@@ -108,13 +109,13 @@ func TestPasswords(t *testing.T) {
 
 func TestRemoveUser(t *testing.T) {
 	u := newUsers(t)
-	u.want(scheme.Success, &coordination.AddUser{Name: "root", PasswordHash: "h"})
-	u.want(scheme.Success, &coordination.AddUser{Name: "alice", PasswordHash: "h"})
-	u.want(scheme.Unauthorized, &coordination.RemoveUser{Caller: enforced("alice"), Name: "alice"})
-	u.want(scheme.NotFound, &coordination.RemoveUser{Caller: enforced("root"), Name: "eve"})
-	u.want(scheme.PreconditionFailed, &coordination.RemoveUser{Caller: enforced("root"), Name: "root"})
-	u.want(scheme.Success, &coordination.RemoveUser{Caller: enforced("root"), Name: "alice"})
-	u.want(scheme.Success, &coordination.RemoveUser{Caller: enforced("root"), Name: "root"})
+	u.want(outcome.Success, &coordination.AddUser{Name: "root", PasswordHash: "h"})
+	u.want(outcome.Success, &coordination.AddUser{Name: "alice", PasswordHash: "h"})
+	u.want(outcome.Unauthorized, &coordination.RemoveUser{Caller: enforced("alice"), Name: "alice"})
+	u.want(outcome.NotFound, &coordination.RemoveUser{Caller: enforced("root"), Name: "eve"})
+	u.want(outcome.PreconditionFailed, &coordination.RemoveUser{Caller: enforced("root"), Name: "root"})
+	u.want(outcome.Success, &coordination.RemoveUser{Caller: enforced("root"), Name: "alice"})
+	u.want(outcome.Success, &coordination.RemoveUser{Caller: enforced("root"), Name: "root"})
 	if users := u.machine.Accounts().Users(); len(users) != 0 {
 		t.Errorf("got %v", users)
 	}
@@ -129,33 +130,33 @@ func TestSigningKeys(t *testing.T) {
 		keys := u.machine.Accounts().SigningKeys()
 		return keys[len(keys)-1].ID
 	}
-	u.want(scheme.BadRequest, &coordination.RotateSigningKey{})
-	u.want(scheme.BadRequest, &coordination.RotateSigningKey{Secret: make([]byte, accounts.MaxSigningKeyBytes+1)})
-	u.want(scheme.Success, rotate(10, 0, 0))
-	u.want(scheme.PreconditionFailed, rotate(10, 0, 0)) // two servers at once: the second is void
-	u.want(scheme.Unauthorized, &coordination.RotateSigningKey{Caller: enforced(""), Secret: []byte("s"), After: newest()})
-	u.want(scheme.Success, rotate(20, 5, newest()))
+	u.want(outcome.BadRequest, &coordination.RotateSigningKey{})
+	u.want(outcome.BadRequest, &coordination.RotateSigningKey{Secret: make([]byte, accounts.MaxSigningKeyBytes+1)})
+	u.want(outcome.Success, rotate(10, 0, 0))
+	u.want(outcome.PreconditionFailed, rotate(10, 0, 0)) // two servers at once: the second is void
+	u.want(outcome.Unauthorized, &coordination.RotateSigningKey{Caller: enforced(""), Secret: []byte("s"), After: newest()})
+	u.want(outcome.Success, rotate(20, 5, newest()))
 	if keys := u.machine.Accounts().SigningKeys(); len(keys) != 2 {
 		t.Errorf("the key before the new one must go on verifying: %d keys", len(keys))
 	}
-	u.want(scheme.Success, rotate(30, 15, newest()))
+	u.want(outcome.Success, rotate(30, 15, newest()))
 	if keys := u.machine.Accounts().SigningKeys(); len(keys) != 2 || keys[0].CreatedMillis != 20 {
 		t.Errorf("got %v", keys)
 	}
 	for len(u.machine.Accounts().SigningKeys()) < accounts.MaxSigningKeys {
-		u.want(scheme.Success, rotate(40, 0, newest()))
+		u.want(outcome.Success, rotate(40, 0, newest()))
 	}
-	u.want(scheme.PreconditionFailed, rotate(40, 0, newest()))
-	u.want(scheme.Success, rotate(50, 50, newest()))
+	u.want(outcome.PreconditionFailed, rotate(40, 0, newest()))
+	u.want(outcome.Success, rotate(50, 50, newest()))
 }
 
 // Every command about the path tree is refused before anything happens, unless the rights are there.
 func TestTreeCommandsAreAuthorized(t *testing.T) {
 	u := newUsers(t)
 	path := scheme.SplitLoose
-	u.want(scheme.Success, &coordination.AddUser{Name: "root", PasswordHash: "h"})
-	u.want(scheme.Success, &coordination.CreateNode{Path: path("/local/dir/node"), Owner: "maker"})
-	u.want(scheme.Success, &coordination.MakeDirectory{Path: path("/local/empty"), Owner: "maker"})
+	u.want(outcome.Success, &coordination.AddUser{Name: "root", PasswordHash: "h"})
+	u.want(outcome.Success, &coordination.CreateNode{Path: path("/local/dir/node"), Owner: "maker"})
+	u.want(outcome.Success, &coordination.MakeDirectory{Path: path("/local/empty"), Owner: "maker"})
 	commands := func(c coordination.Caller) []coordination.Command {
 		return []coordination.Command{
 			&coordination.CreateNode{Caller: c, Path: path("/local/dir/more"), SetsPath: true},
@@ -170,17 +171,17 @@ func TestTreeCommandsAreAuthorized(t *testing.T) {
 	before := u.machine.Digest()
 	for _, subject := range []string{"", "eve"} {
 		for _, c := range commands(enforced(subject)) {
-			u.want(scheme.Unauthorized, c)
+			u.want(outcome.Unauthorized, c)
 		}
 	}
 	if u.machine.Digest() != before {
 		t.Error("a refused command changed something")
 	}
-	u.want(scheme.SchemeError, &coordination.AlterNode{Caller: enforced("eve"), Path: path("/local/missing")})
+	u.want(outcome.SchemeError, &coordination.AlterNode{Caller: enforced("eve"), Path: path("/local/missing")})
 	for i, c := range commands(enforced("root")) {
-		want := scheme.Success
+		want := outcome.Success
 		if i == 0 {
-			want = scheme.BadRequest // it comes behind the access check
+			want = outcome.BadRequest // it comes behind the access check
 		}
 		u.want(want, c)
 	}
@@ -188,11 +189,11 @@ func TestTreeCommandsAreAuthorized(t *testing.T) {
 
 func TestCreatorOwns(t *testing.T) {
 	u := newUsers(t)
-	u.want(scheme.Success, &coordination.ModifyPermissions{Path: scheme.SplitLoose("/local"), Change: scheme.PermissionsChange{
+	u.want(outcome.Success, &coordination.ModifyPermissions{Path: scheme.SplitLoose("/local"), Change: scheme.PermissionsChange{
 		Actions: []scheme.Action{{Kind: scheme.Grant, Subject: "alice", Names: []string{"ydb.granular.create_table"}}}}})
-	u.want(scheme.Success, &coordination.CreateNode{Caller: enforced("alice"), Path: scheme.SplitLoose("/local/n"), Owner: "alice"})
-	u.want(scheme.Success, &coordination.AlterNode{Caller: enforced("alice"), Path: scheme.SplitLoose("/local/n")})
-	u.want(scheme.Unauthorized, &coordination.AlterNode{Caller: enforced("bob"), Path: scheme.SplitLoose("/local/n")})
+	u.want(outcome.Success, &coordination.CreateNode{Caller: enforced("alice"), Path: scheme.SplitLoose("/local/n"), Owner: "alice"})
+	u.want(outcome.Success, &coordination.AlterNode{Caller: enforced("alice"), Path: scheme.SplitLoose("/local/n")})
+	u.want(outcome.Unauthorized, &coordination.AlterNode{Caller: enforced("bob"), Path: scheme.SplitLoose("/local/n")})
 }
 
 func TestAccessVersion(t *testing.T) {
@@ -200,7 +201,7 @@ func TestAccessVersion(t *testing.T) {
 	version := u.machine.AccessVersion()
 	changes := func(c coordination.Command, want bool) {
 		t.Helper()
-		u.want(scheme.Success, c)
+		u.want(outcome.Success, c)
 		if got := u.machine.AccessVersion() != version; got != want {
 			t.Errorf("%T: changed is %v, want %v", c, got, want)
 		}

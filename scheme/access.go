@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/coordd/coordd/scheme/outcome"
 )
 
 // Access is a set of elementary rights, as the granular permissions name them.
@@ -86,9 +88,6 @@ func accessOf(names []string) Access {
 // AllUsers is the group of everybody who is somebody: permissions given to it count for every named subject.
 const AllUsers = "all-users@well-known"
 
-// CodeAccessDenied is the issue code of a refusal for want of rights.
-const CodeAccessDenied uint32 = 200000
-
 // Subject is who asks. The zero Subject is nobody, and has no rights.
 type Subject struct {
 	// Name is a user's; empty for an anonymous caller.
@@ -107,33 +106,33 @@ func includesConnect(name string) bool {
 
 // Authorize refuses with UNAUTHORIZED unless the subject has all of need at path. A path that does not exist passes:
 // the operation itself says so, before anybody's rights count (coordination.md §1.2 step 2).
-func (t *Tree) Authorize(path Path, need Access, s Subject) Outcome {
+func (t *Tree) Authorize(path Path, need Access, s Subject) outcome.Outcome {
 	if s.Exempt {
-		return Done()
+		return outcome.Done()
 	}
 	v := t.find(path)
 	if v == nil || t.Rights(v.entry, s)&need == need {
-		return Done()
+		return outcome.Done()
 	}
 	return accessDenied(s, path)
 }
 
 // AuthorizeCreation is Authorize for what is to be created at path: the rights count at the nearest entry above it that
 // exists (coordination.md §1.1 step 2). Where there is none, the operation itself says so.
-func (t *Tree) AuthorizeCreation(path Path, need Access, s Subject) Outcome {
+func (t *Tree) AuthorizeCreation(path Path, need Access, s Subject) outcome.Outcome {
 	if s.Exempt || len(path) == 0 {
-		return Done()
+		return outcome.Done()
 	}
 	base, depth := t.deepest(path[:len(path)-1])
 	if depth == 0 || t.Rights(base.entry, s)&need == need {
-		return Done()
+		return outcome.Done()
 	}
 	return accessDenied(s, base.path())
 }
 
 // AuthorizePermissions is Authorize for ModifyPermissions. Whoever has ydb.access.grant may set, grant and revoke as far
 // as the own rights go; only who has all rights may change the owner and the inheritance, or clear everything.
-func (t *Tree) AuthorizePermissions(path Path, change PermissionsChange, s Subject) Outcome {
+func (t *Tree) AuthorizePermissions(path Path, change PermissionsChange, s Subject) outcome.Outcome {
 	need := GrantAccess
 	explicit := t.explicitAccess(path, change)
 	if change.Clear || change.Interrupt != nil {
@@ -149,8 +148,8 @@ func (t *Tree) AuthorizePermissions(path Path, change PermissionsChange, s Subje
 			need |= accessOf(action.Names)
 		}
 	}
-	if outcome := t.checkActions(change.Actions); !outcome.OK() {
-		return Done() // said by ModifyPermissions, which looks at the actions first
+	if answer := t.checkActions(change.Actions); !answer.OK() {
+		return outcome.Done() // said by ModifyPermissions, which looks at the actions first
 	}
 	return t.Authorize(path, need, s)
 }
@@ -169,11 +168,12 @@ func (t *Tree) explicitAccess(path Path, change PermissionsChange) map[string]Ac
 	return access
 }
 
-func accessDenied(s Subject, path Path) Outcome {
+func accessDenied(s Subject, path Path) outcome.Outcome {
 	who := s.Name
 	if who == "" {
 		who = "an anonymous user"
 	}
 	text := fmt.Sprintf("Access denied for %s on path %s", who, shown(path.String()))
-	return Refuse(Unauthorized, Issue{Code: CodeAccessDenied, Severity: SeverityError, Message: strings.ToValidUTF8(text, "\uFFFD")})
+	return outcome.Refuse(outcome.Unauthorized, outcome.Issue{Code: outcome.CodeAccessDenied,
+		Severity: outcome.SeverityError, Message: strings.ToValidUTF8(text, "\uFFFD")})
 }

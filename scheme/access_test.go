@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/coordd/coordd/scheme/outcome"
 )
 
 // guarded is /local with a/b/node in it, all made by "maker".
@@ -13,8 +15,8 @@ func guarded(t *testing.T) *Tree {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, outcome := tree.CreateNode(SplitLoose("/local/a/b/node"), NewNode{ID: 1, Owner: "maker"}); !outcome.OK() {
-		t.Fatal(outcome)
+	if _, answer := tree.CreateNode(SplitLoose("/local/a/b/node"), NewNode{ID: 1, Owner: "maker"}); !answer.OK() {
+		t.Fatal(answer)
 	}
 	return tree
 }
@@ -22,8 +24,8 @@ func guarded(t *testing.T) *Tree {
 func permit(t *testing.T, tree *Tree, path, subject string, names ...string) {
 	t.Helper()
 	change := PermissionsChange{Actions: []Action{{Kind: Grant, Subject: subject, Names: names}}}
-	if outcome := tree.ModifyPermissions(SplitLoose(path), change); !outcome.OK() {
-		t.Fatal(outcome)
+	if answer := tree.ModifyPermissions(SplitLoose(path), change); !answer.OK() {
+		t.Fatal(answer)
 	}
 }
 
@@ -103,8 +105,8 @@ func TestRightsAreInherited(t *testing.T) {
 		t.Errorf("the group of all users covers anonymous callers: %b", got)
 	}
 	interrupt := true
-	if outcome := tree.ModifyPermissions(SplitLoose("/local/a/b"), PermissionsChange{Interrupt: &interrupt}); !outcome.OK() {
-		t.Fatal(outcome)
+	if answer := tree.ModifyPermissions(SplitLoose("/local/a/b"), PermissionsChange{Interrupt: &interrupt}); !answer.OK() {
+		t.Fatal(answer)
 	}
 	if got := rightsAt(t, tree, "/local/a/b/node", alice); got != UpdateRow|EraseRow {
 		t.Errorf("behind the interruption: got %b", got)
@@ -137,41 +139,41 @@ func TestAuthorize(t *testing.T) {
 	tree := guarded(t)
 	permit(t, tree, "/local", "alice", "ydb.generic.list")
 	path := SplitLoose("/local/a/b/node")
-	if outcome := tree.Authorize(path, DescribeSchema, Subject{Name: "alice"}); !outcome.OK() {
-		t.Errorf("got %s", outcome)
+	if answer := tree.Authorize(path, DescribeSchema, Subject{Name: "alice"}); !answer.OK() {
+		t.Errorf("got %s", answer)
 	}
-	outcome := tree.Authorize(path, DescribeSchema|AlterSchema, Subject{Name: "alice"})
-	if outcome.Status != Unauthorized || outcome.Issues[0].Code != CodeAccessDenied ||
-		outcome.Issues[0].Message != "Access denied for alice on path /local/a/b/node" {
-		t.Errorf("got %s", outcome)
+	answer := tree.Authorize(path, DescribeSchema|AlterSchema, Subject{Name: "alice"})
+	if answer.Status != outcome.Unauthorized || answer.Issues[0].Code != outcome.CodeAccessDenied ||
+		answer.Issues[0].Message != "Access denied for alice on path /local/a/b/node" {
+		t.Errorf("got %s", answer)
 	}
-	if outcome := tree.Authorize(path, DescribeSchema, Subject{}); !strings.Contains(outcome.String(), "anonymous") {
-		t.Errorf("got %s", outcome)
+	if answer := tree.Authorize(path, DescribeSchema, Subject{}); !strings.Contains(answer.String(), "anonymous") {
+		t.Errorf("got %s", answer)
 	}
-	if outcome := tree.Authorize(SplitLoose("/local/missing"), AlterSchema, Subject{}); !outcome.OK() {
-		t.Errorf("a missing path is the operation's to tell: %s", outcome)
+	if answer := tree.Authorize(SplitLoose("/local/missing"), AlterSchema, Subject{}); !answer.OK() {
+		t.Errorf("a missing path is the operation's to tell: %s", answer)
 	}
 }
 
 func TestAuthorizeCreation(t *testing.T) {
 	tree := guarded(t)
 	permit(t, tree, "/local/a", "alice", "ydb.granular.create_table")
-	for path, want := range map[string]Status{
-		"/local/a/n":       Success,
-		"/local/a/b/new/n": Success,
-		"/local/a/b/node":  Success, // it exists: the rights of its parent count
-		"/local/a":         Unauthorized,
-		"/local/x/y/z":     Unauthorized,
-		"/elsewhere/x":     Success, // has no place in the tree, which CreateNode says
-		"/":                Success,
+	for path, want := range map[string]outcome.Status{
+		"/local/a/n":       outcome.Success,
+		"/local/a/b/new/n": outcome.Success,
+		"/local/a/b/node":  outcome.Success, // it exists: the rights of its parent count
+		"/local/a":         outcome.Unauthorized,
+		"/local/x/y/z":     outcome.Unauthorized,
+		"/elsewhere/x":     outcome.Success, // has no place in the tree, which CreateNode says
+		"/":                outcome.Success,
 	} {
-		if outcome := tree.AuthorizeCreation(SplitLoose(path), CreateTable, Subject{Name: "alice"}); outcome.Status != want {
-			t.Errorf("%s: got %s, want %s", path, outcome, want)
+		if answer := tree.AuthorizeCreation(SplitLoose(path), CreateTable, Subject{Name: "alice"}); answer.Status != want {
+			t.Errorf("%s: got %s, want %s", path, answer, want)
 		}
 	}
-	outcome := tree.AuthorizeCreation(SplitLoose("/local/x/y/z"), CreateTable, Subject{Name: "alice"})
-	if want := "Access denied for alice on path /local"; outcome.Issues[0].Message != want {
-		t.Errorf("got %s, want %q", outcome, want)
+	answer := tree.AuthorizeCreation(SplitLoose("/local/x/y/z"), CreateTable, Subject{Name: "alice"})
+	if want := "Access denied for alice on path /local"; answer.Issues[0].Message != want {
+		t.Errorf("got %s, want %q", answer, want)
 	}
 }
 
@@ -184,28 +186,28 @@ func TestAuthorizePermissions(t *testing.T) {
 	yes := true
 	for name, test := range map[string]struct {
 		change PermissionsChange
-		want   Status
+		want   outcome.Status
 	}{
-		"nothing":                {PermissionsChange{}, Success},
-		"grants what she has":    {PermissionsChange{Actions: []Action{{Kind: Grant, Subject: "x", Names: []string{"ydb.generic.list"}}}}, Success},
-		"grants more":            {PermissionsChange{Actions: []Action{{Kind: Grant, Subject: "alice", Names: []string{"ydb.generic.write"}}}}, Unauthorized},
-		"revokes what she has":   {PermissionsChange{Actions: []Action{{Kind: Revoke, Subject: "bob", Names: []string{"ydb.tables.read"}}}}, Success},
-		"revokes more":           {PermissionsChange{Actions: []Action{{Kind: Revoke, Subject: "bob", Names: []string{"ydb.generic.write"}}}}, Unauthorized},
-		"sets a newcomer's":      {PermissionsChange{Actions: []Action{{Kind: Set, Subject: "x", Names: []string{"ydb.generic.list"}}}}, Success},
-		"sets away what bob has": {PermissionsChange{Actions: []Action{{Kind: Set, Subject: "bob"}}}, Unauthorized},
-		"changes the owner":      {PermissionsChange{Actions: []Action{{Kind: ChangeOwner, Subject: "alice"}}}, Unauthorized},
-		"clears":                 {PermissionsChange{Clear: true}, Unauthorized},
-		"interrupts":             {PermissionsChange{Interrupt: &yes}, Unauthorized},
-		"makes a mistake":        {PermissionsChange{Actions: []Action{{Kind: Grant, Names: []string{"x"}}, {Kind: ChangeOwner}}}, Success},
+		"nothing":                {PermissionsChange{}, outcome.Success},
+		"grants what she has":    {PermissionsChange{Actions: []Action{{Kind: Grant, Subject: "x", Names: []string{"ydb.generic.list"}}}}, outcome.Success},
+		"grants more":            {PermissionsChange{Actions: []Action{{Kind: Grant, Subject: "alice", Names: []string{"ydb.generic.write"}}}}, outcome.Unauthorized},
+		"revokes what she has":   {PermissionsChange{Actions: []Action{{Kind: Revoke, Subject: "bob", Names: []string{"ydb.tables.read"}}}}, outcome.Success},
+		"revokes more":           {PermissionsChange{Actions: []Action{{Kind: Revoke, Subject: "bob", Names: []string{"ydb.generic.write"}}}}, outcome.Unauthorized},
+		"sets a newcomer's":      {PermissionsChange{Actions: []Action{{Kind: Set, Subject: "x", Names: []string{"ydb.generic.list"}}}}, outcome.Success},
+		"sets away what bob has": {PermissionsChange{Actions: []Action{{Kind: Set, Subject: "bob"}}}, outcome.Unauthorized},
+		"changes the owner":      {PermissionsChange{Actions: []Action{{Kind: ChangeOwner, Subject: "alice"}}}, outcome.Unauthorized},
+		"clears":                 {PermissionsChange{Clear: true}, outcome.Unauthorized},
+		"interrupts":             {PermissionsChange{Interrupt: &yes}, outcome.Unauthorized},
+		"makes a mistake":        {PermissionsChange{Actions: []Action{{Kind: Grant, Names: []string{"x"}}, {Kind: ChangeOwner}}}, outcome.Success},
 	} {
-		if outcome := tree.AuthorizePermissions(SplitLoose(path), test.change, Subject{Name: "alice"}); outcome.Status != test.want {
-			t.Errorf("%s: got %s, want %s", name, outcome, test.want)
+		if answer := tree.AuthorizePermissions(SplitLoose(path), test.change, Subject{Name: "alice"}); answer.Status != test.want {
+			t.Errorf("%s: got %s, want %s", name, answer, test.want)
 		}
-		if outcome := tree.AuthorizePermissions(SplitLoose(path), test.change, Subject{Name: "maker"}); !outcome.OK() {
-			t.Errorf("%s, by the owner: got %s", name, outcome)
+		if answer := tree.AuthorizePermissions(SplitLoose(path), test.change, Subject{Name: "maker"}); !answer.OK() {
+			t.Errorf("%s, by the owner: got %s", name, answer)
 		}
-		if outcome := tree.AuthorizePermissions(SplitLoose(path), test.change, Subject{Name: "bob"}); outcome.OK() != (name == "makes a mistake") {
-			t.Errorf("%s, by one who may not grant: got %s", name, outcome)
+		if answer := tree.AuthorizePermissions(SplitLoose(path), test.change, Subject{Name: "bob"}); answer.OK() != (name == "makes a mistake") {
+			t.Errorf("%s, by one who may not grant: got %s", name, answer)
 		}
 	}
 }

@@ -14,8 +14,8 @@ func wideTree(b *testing.B, n int) *Tree {
 		b.Fatal(err)
 	}
 	for i := range n {
-		if created, outcome := tree.CreateNode(widePath(i), NewNode{ID: NodeID(i + 1)}); !created {
-			b.Fatal(outcome)
+		if created, answer := tree.CreateNode(widePath(i), NewNode{ID: NodeID(i + 1)}); !created {
+			b.Fatal(answer)
 		}
 	}
 	tree.TakeChanged()
@@ -42,11 +42,11 @@ func BenchmarkCreateDrop(b *testing.B) {
 	path := Path{"local", "d", "x"}
 	b.ReportAllocs()
 	for b.Loop() {
-		if created, outcome := tree.CreateNode(path, NewNode{ID: 1_000_000}); !created {
-			b.Fatal(outcome)
+		if created, answer := tree.CreateNode(path, NewNode{ID: 1_000_000}); !created {
+			b.Fatal(answer)
 		}
-		if _, outcome := tree.DropNode(path); !outcome.OK() {
-			b.Fatal(outcome)
+		if _, answer := tree.DropNode(path); !answer.OK() {
+			b.Fatal(answer)
 		}
 	}
 }

@@ -1,6 +1,10 @@
 package scheme
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/coordd/coordd/scheme/outcome"
+)
 
 // NewNode is what CreateNode needs to know besides the path.
 type NewNode struct {
@@ -13,15 +17,15 @@ type NewNode struct {
 // MakeDirectory creates a directory and those missing above it, all with the same owner (RootOwner if empty) and stamp.
 // An existing directory is SUCCESS with an issue (surface.md §4). Refusals: SCHEME_ERROR if something else has the name,
 // for a bad name and for depth; GENERIC_ERROR if an entry above is not a directory; PRECONDITION_FAILED for counts.
-func (t *Tree) MakeDirectory(path Path, owner string, created Stamp) Outcome {
-	_, outcome := t.create(path, Entry{Kind: Directory, Owner: owner, Created: created}, false)
-	return outcome
+func (t *Tree) MakeDirectory(path Path, owner string, created Stamp) outcome.Outcome {
+	_, answer := t.create(path, Entry{Kind: Directory, Owner: owner, Created: created}, false)
+	return answer
 }
 
 // CreateNode creates a coordination node and the directories missing above it (coordination.md §1.1 steps 3 to 7). It
 // returns true if the node was created. An existing coordination node is SUCCESS with an issue and false: it
 // keeps its id, and its config must be left alone. Refusals as for MakeDirectory, and BAD_REQUEST for ConfigHasPath.
-func (t *Tree) CreateNode(path Path, node NewNode) (created bool, outcome Outcome) {
+func (t *Tree) CreateNode(path Path, node NewNode) (created bool, answer outcome.Outcome) {
 	if node.ID == 0 {
 		panic(fmt.Sprintf("scheme: CreateNode %s without a node id", path))
 	}
@@ -30,13 +34,13 @@ func (t *Tree) CreateNode(path Path, node NewNode) (created bool, outcome Outcom
 }
 
 // create adds leaf at path, or says why not. The order of the checks is that of coordination.md §1.1.
-func (t *Tree) create(path Path, leaf Entry, configHasPath bool) (bool, Outcome) {
+func (t *Tree) create(path Path, leaf Entry, configHasPath bool) (bool, outcome.Outcome) {
 	if leaf.Owner == "" {
 		leaf.Owner = RootOwner
 	}
 	base, depth := t.deepest(path)
 	if depth == 0 {
-		return false, refuse(SchemeError, fmt.Sprintf("Cannot resolve working dir, path: '%s'", shown(path.String())))
+		return false, outcome.Because(outcome.SchemeError, fmt.Sprintf("Cannot resolve working dir, path: '%s'", shown(path.String())))
 	}
 	exists, inDirectory := depth == len(path), base.entry.Kind.likeDirectory()
 	if configHasPath && (exists || !inDirectory) {
@@ -48,8 +52,8 @@ func (t *Tree) create(path Path, leaf Entry, configHasPath bool) (bool, Outcome)
 	if !inDirectory {
 		return false, notDirectory(base)
 	}
-	if outcome := t.checkMissing(base, path, depth, configHasPath); !outcome.OK() {
-		return false, outcome
+	if answer := t.checkMissing(base, path, depth, configHasPath); !answer.OK() {
+		return false, answer
 	}
 	for ; depth < len(path)-1; depth++ {
 		directory := Entry{Name: path[depth], Kind: Directory, Owner: leaf.Owner, Created: leaf.Created}
@@ -57,31 +61,31 @@ func (t *Tree) create(path Path, leaf Entry, configHasPath bool) (bool, Outcome)
 	}
 	leaf.Name = path[depth]
 	t.add(base, leaf)
-	return true, Done()
+	return true, outcome.Done()
 }
 
 // onExisting answers the creation of what is already there.
-func onExisting(v *vertex, wanted Kind) Outcome {
+func onExisting(v *vertex, wanted Kind) outcome.Outcome {
 	info := v.entry.basicInfo()
 	switch {
 	case wanted == CoordinationNode && v.entry.Kind != CoordinationNode:
-		return checkFailed(SchemeError, v.path(), fmt.Sprintf("unexpected path type %s, expected types: %s",
+		return checkFailed(outcome.SchemeError, v.path(), fmt.Sprintf("unexpected path type %s, expected types: %s",
 			info, CoordinationNode.typeName()))
 	case wanted == Directory && !v.entry.Kind.likeDirectory():
-		return checkFailed(SchemeError, v.path(), fmt.Sprintf("unexpected path type %s, expected types: %s, %s",
+		return checkFailed(outcome.SchemeError, v.path(), fmt.Sprintf("unexpected path type %s, expected types: %s, %s",
 			info, Directory.typeName(), Database.typeName()))
 	}
-	return checkFailed(Success, v.path(), "path exist, request accepts it "+info)
+	return checkFailed(outcome.Success, v.path(), "path exist, request accepts it "+info)
 }
 
-func notDirectory(v *vertex) Outcome {
-	return checkFailed(GenericError, v.path(), "path is not a directory "+v.entry.basicInfo())
+func notDirectory(v *vertex) outcome.Outcome {
+	return checkFailed(outcome.GenericError, v.path(), "path is not a directory "+v.entry.basicInfo())
 }
 
 // checkMissing looks at the components of path below base, the first depth of which exist, as if they were created
 // one after another, and returns the first refusal. The config belongs to the last of them and is looked at just
 // before its name.
-func (t *Tree) checkMissing(base *vertex, path Path, depth int, configHasPath bool) Outcome {
+func (t *Tree) checkMissing(base *vertex, path Path, depth int, configHasPath bool) outcome.Outcome {
 	children := len(base.children)
 	for i := depth; i < len(path); i++ {
 		if configHasPath && i == len(path)-1 {
@@ -92,24 +96,24 @@ func (t *Tree) checkMissing(base *vertex, path Path, depth int, configHasPath bo
 		}
 		children = 0
 	}
-	return Done()
+	return outcome.Done()
 }
 
 // checkOne checks one component: its depth is counted from the root, paths are those in the tree before it, children
 // those of its parent.
-func (t *Tree) checkOne(name string, depth, paths, children int) (Status, string) {
+func (t *Tree) checkOne(name string, depth, paths, children int) (outcome.Status, string) {
 	if reason := nameReason(name, t.limits.NameBytes); reason != "" {
-		return SchemeError, reason
+		return outcome.SchemeError, reason
 	}
 	switch {
 	case depth > t.limits.Depth:
-		return SchemeError, fmt.Sprintf("paths depth limit exceeded, limit: %d, depth: %d, delta: 0",
+		return outcome.SchemeError, fmt.Sprintf("paths depth limit exceeded, limit: %d, depth: %d, delta: 0",
 			t.limits.Depth, depth)
 	case paths >= t.limits.Paths:
-		return PreconditionFailed, fmt.Sprintf("paths count limit exceeded, limit: %d, paths: %d, delta: 1",
+		return outcome.PreconditionFailed, fmt.Sprintf("paths count limit exceeded, limit: %d, paths: %d, delta: 1",
 			t.limits.Paths, paths)
 	case children >= t.limits.Children:
-		return PreconditionFailed, fmt.Sprintf("children count limit exceeded, limit: %d, children: %d, delta: 1",
+		return outcome.PreconditionFailed, fmt.Sprintf("children count limit exceeded, limit: %d, children: %d, delta: 1",
 			t.limits.Children, children)
 	}
 	return 0, ""

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/coordd/coordd/scheme/outcome"
 )
 
 func newTree(t *testing.T, database string, limits Limits) *Tree {
@@ -21,15 +23,15 @@ func sampleTree(t *testing.T) *Tree {
 	t.Helper()
 	tree := newTree(t, "/local", DefaultLimits())
 	expect(t, "SUCCESS", tree.MakeDirectory(SplitLoose("/local/d"), "ann", Stamp{1, 2}))
-	_, outcome := tree.CreateNode(SplitLoose("/local/n"), NewNode{ID: 1, Owner: "bob", Created: Stamp{3, 4}})
-	expect(t, "SUCCESS", outcome)
-	_, outcome = tree.CreateNode(SplitLoose("/local/d/m"), NewNode{ID: 2})
-	expect(t, "SUCCESS", outcome)
+	_, answer := tree.CreateNode(SplitLoose("/local/n"), NewNode{ID: 1, Owner: "bob", Created: Stamp{3, 4}})
+	expect(t, "SUCCESS", answer)
+	_, answer = tree.CreateNode(SplitLoose("/local/d/m"), NewNode{ID: 2})
+	expect(t, "SUCCESS", answer)
 	check(t, tree)
 	return tree
 }
 
-func expect(t *testing.T, want string, got Outcome) {
+func expect(t *testing.T, want string, got outcome.Outcome) {
 	t.Helper()
 	if got.String() != want {
 		t.Errorf("got  %s\nwant %s", got, want)
@@ -111,8 +113,8 @@ func TestNewRefuses(t *testing.T) {
 
 func TestCreateMakesParents(t *testing.T) {
 	tree := newTree(t, "/local", DefaultLimits())
-	created, outcome := tree.CreateNode(SplitLoose("/local/a/b/n"), NewNode{ID: 9, Owner: "ann", Created: Stamp{5, 6}})
-	expect(t, "SUCCESS", outcome)
+	created, answer := tree.CreateNode(SplitLoose("/local/a/b/n"), NewNode{ID: 9, Owner: "ann", Created: Stamp{5, 6}})
+	expect(t, "SUCCESS", answer)
 	if !created {
 		t.Error("not created")
 	}
@@ -161,8 +163,8 @@ func TestCreateExisting(t *testing.T) {
 			"SCHEME_ERROR [0/1] Cannot resolve working dir, path: '/'",
 			"SCHEME_ERROR [0/1] Cannot resolve working dir, path: '/'"},
 	} {
-		created, outcome := tree.CreateNode(SplitLoose(c.path), NewNode{ID: 7})
-		expect(t, c.node, outcome)
+		created, answer := tree.CreateNode(SplitLoose(c.path), NewNode{ID: 7})
+		expect(t, c.node, answer)
 		if created {
 			t.Errorf("%s: created", c.path)
 		}
@@ -204,8 +206,8 @@ func TestCreateConfigPathOrder(t *testing.T) {
 		"/local/n/a b/x":  RefuseConfigPath().String(),
 		"/local/a/.sys/x": failed("SCHEME_ERROR", "/local/a/.sys", "path part '.sys' is reserved by the system"),
 	} {
-		created, outcome := tree.CreateNode(SplitLoose(path), NewNode{ID: 5, ConfigHasPath: true})
-		expect(t, want, outcome)
+		created, answer := tree.CreateNode(SplitLoose(path), NewNode{ID: 5, ConfigHasPath: true})
+		expect(t, want, answer)
 		if created {
 			t.Errorf("%s: created", path)
 		}
@@ -231,8 +233,8 @@ func TestCreateBadNames(t *testing.T) {
 		{Path{"local", "a", "ж"}, failed("SCHEME_ERROR", "/local/a/ж", "symbol 'ж' is not allowed in the path part 'ж'")},
 		{Path{"local", "a", "\xff"}, failed("SCHEME_ERROR", "/local/a/\uFFFD", "symbol '\uFFFD' is not allowed in the path part '\uFFFD'")},
 	} {
-		_, outcome := tree.CreateNode(c.path, NewNode{ID: 1})
-		expect(t, c.want, outcome)
+		_, answer := tree.CreateNode(c.path, NewNode{ID: 1})
+		expect(t, c.want, answer)
 		expect(t, c.want, tree.MakeDirectory(c.path, "", Stamp{}))
 	}
 	if got := dump(tree); got != before {
@@ -248,14 +250,14 @@ func TestCreateDepthLimit(t *testing.T) {
 	tooDeep := append(slices.Clone(deepest), "n")
 	want := failed("SCHEME_ERROR", tooDeep.String(), "paths depth limit exceeded, limit: 32, depth: 33, delta: 0")
 	before := dump(tree)
-	_, outcome := tree.CreateNode(tooDeep, NewNode{ID: 1})
-	expect(t, want, outcome)
+	_, answer := tree.CreateNode(tooDeep, NewNode{ID: 1})
+	expect(t, want, answer)
 	expect(t, want, tree.MakeDirectory(append(tooDeep, "o"), "", Stamp{}))
 	if got := dump(tree); got != before {
 		t.Errorf("the tree changed to\n%s", got)
 	}
-	_, outcome = tree.CreateNode(deepest, NewNode{ID: 1})
-	expect(t, "SUCCESS", outcome)
+	_, answer = tree.CreateNode(deepest, NewNode{ID: 1})
+	expect(t, "SUCCESS", answer)
 	check(t, tree)
 }
 
@@ -270,13 +272,13 @@ func TestCreateCountLimits(t *testing.T) {
 		tree.MakeDirectory(SplitLoose("/Root/db/3/x"), "", Stamp{}))
 
 	// Three paths are there; the third component of this one would be the sixth.
-	_, outcome := tree.CreateNode(SplitLoose("/Root/db/0/a/b/n"), NewNode{ID: 1})
-	expect(t, failed("PRECONDITION_FAILED", "/Root/db/0/a/b/n", "paths count limit exceeded, limit: 5, paths: 5, delta: 1"), outcome)
+	_, answer := tree.CreateNode(SplitLoose("/Root/db/0/a/b/n"), NewNode{ID: 1})
+	expect(t, failed("PRECONDITION_FAILED", "/Root/db/0/a/b/n", "paths count limit exceeded, limit: 5, paths: 5, delta: 1"), answer)
 	if children := tree.Children(SplitLoose("/Root/db/0")); len(children) != 0 {
 		t.Errorf("half-made path: %v", children)
 	}
-	_, outcome = tree.CreateNode(SplitLoose("/Root/db/0/a/n"), NewNode{ID: 1})
-	expect(t, "SUCCESS", outcome)
+	_, answer = tree.CreateNode(SplitLoose("/Root/db/0/a/n"), NewNode{ID: 1})
+	expect(t, "SUCCESS", answer)
 
 	// The paths are counted before the children, and a removal makes room.
 	full := failed("PRECONDITION_FAILED", "/Root/db/3", "paths count limit exceeded, limit: 5, paths: 5, delta: 1")

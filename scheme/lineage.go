@@ -3,6 +3,8 @@ package scheme
 import (
 	"iter"
 	"slices"
+
+	"github.com/coordd/coordd/scheme/outcome"
 )
 
 // Lineage is an entry and those above it whose permissions count at it, nearest first, as they were at one moment: up to
@@ -71,9 +73,9 @@ func (l Lineage) Rights(s Subject) Access {
 
 // Authorize refuses with UNAUTHORIZED unless the subject has all of need at path, whose lineage this is. A path that does
 // not exist passes: the operation itself says so.
-func (l Lineage) Authorize(path Path, need Access, s Subject) Outcome {
+func (l Lineage) Authorize(path Path, need Access, s Subject) outcome.Outcome {
 	if len(l) == 0 || l.Rights(s)&need == need {
-		return Done()
+		return outcome.Done()
 	}
 	return accessDenied(s, path)
 }

@@ -19,15 +19,15 @@ func permitted(t testing.TB, each int) (*Tree, Path) {
 		for i := range each {
 			grants = append(grants, Action{Grant, fmt.Sprintf("%x", level*each+i), []string{read}})
 		}
-		if outcome := tree.ModifyPermissions(path, actions(grants...)); !outcome.OK() {
-			t.Fatal(outcome)
+		if answer := tree.ModifyPermissions(path, actions(grants...)); !answer.OK() {
+			t.Fatal(answer)
 		}
 		if level == DefaultLimits().Depth {
 			return tree, path
 		}
 		path = append(path, "d")
-		if outcome := tree.MakeDirectory(path, "", Stamp{}); !outcome.OK() {
-			t.Fatal(outcome)
+		if answer := tree.MakeDirectory(path, "", Stamp{}); !answer.OK() {
+			t.Fatal(answer)
 		}
 	}
 }
@@ -38,8 +38,8 @@ func TestEffectiveSubjectsAreBounded(t *testing.T) {
 	const each = 600
 	tree, path := permitted(t, each)
 	depth := DefaultLimits().Depth
-	lineage, outcome := tree.EntryToDescribe(path)
-	expect(t, "SUCCESS", outcome)
+	lineage, answer := tree.EntryToDescribe(path)
+	expect(t, "SUCCESS", answer)
 	if len(lineage) != depth+1 { // and the unnamed root
 		t.Errorf("the lineage has %d rows, want %d", len(lineage), depth+1)
 	}
@@ -56,8 +56,8 @@ func TestEffectiveSubjectsAreBounded(t *testing.T) {
 	for i := range DefaultLimits().ACLBytes/aceBytes + 1 {
 		longest = append(longest, Action{Grant, fmt.Sprint("s", i), []string{read}})
 	}
-	if outcome := tree.ModifyPermissions(path, actions(longest...)); !strings.Contains(outcome.String(), "ACL size limit exceeded") {
-		t.Errorf("an entry got more subjects than EffectiveSubjects counts for a level: %s", outcome)
+	if answer := tree.ModifyPermissions(path, actions(longest...)); !strings.Contains(answer.String(), "ACL size limit exceeded") {
+		t.Errorf("an entry got more subjects than EffectiveSubjects counts for a level: %s", answer)
 	}
 }
 
@@ -165,8 +165,8 @@ func BenchmarkModifyPermissions(b *testing.B) {
 				if err != nil {
 					b.Fatal(err)
 				}
-				if outcome := tree.ModifyPermissions(Path{"local"}, actions(list...)); !outcome.OK() {
-					b.Fatal(outcome)
+				if answer := tree.ModifyPermissions(Path{"local"}, actions(list...)); !answer.OK() {
+					b.Fatal(answer)
 				}
 			}
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(number), "ns/action")

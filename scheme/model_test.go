@@ -7,6 +7,8 @@ import (
 	"sort"
 	"strings"
 	"testing"
+
+	"github.com/coordd/coordd/scheme/outcome"
 )
 
 // model is the tree done naively: a map from joined path to entry, searched from end to end for every question. It
@@ -276,16 +278,16 @@ func (w *walk) step() {
 		w.node++
 		config := w.rng.IntN(5) == 0
 		before := len(w.model.entries)
-		created, outcome := w.tree.CreateNode(path, NewNode{ID: w.node, Owner: owner, Created: at, ConfigHasPath: config})
-		w.same(joined, outcome,
+		created, answer := w.tree.CreateNode(path, NewNode{ID: w.node, Owner: owner, Created: at, ConfigHasPath: config})
+		w.same(joined, answer,
 			w.model.create(joined, Entry{Kind: CoordinationNode, Node: w.node, Owner: owner, Created: at}, config))
 		if created != (len(w.model.entries) > before) {
 			w.t.Errorf("%s: created is %t", joined, created)
 		}
 	case 4, 5:
-		id, outcome := w.tree.DropNode(path)
+		id, answer := w.tree.DropNode(path)
 		wantID, want := w.model.dropNode(joined)
-		w.same(joined, outcome, want)
+		w.same(joined, answer, want)
 		if id != wantID {
 			w.t.Errorf("%s: dropped node %d, want %d", joined, id, wantID)
 		}
@@ -340,7 +342,7 @@ func (w *walk) permissionsChange() PermissionsChange {
 	return change
 }
 
-func (w *walk) same(path string, got Outcome, want string) {
+func (w *walk) same(path string, got outcome.Outcome, want string) {
 	w.t.Helper()
 	if got.String() != want {
 		w.t.Errorf("%s:\ngot  %s\nwant %s", path, got, want)

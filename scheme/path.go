@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/coordd/coordd/scheme/outcome"
 )
 
 // Path is an absolute path as its components from the root down. The empty Path is "/". A Path made by the functions of
@@ -29,29 +31,29 @@ func SplitLoose(path string) Path {
 // request (coordination.md §1.1 step 1). Slashes are taken as SplitLoose takes them. A path is never joined with the
 // database: "n" in "/local" is refused, as the reference refuses it. Without a database, or with an empty one, at
 // least two components are wanted. Refusals are BAD_REQUEST.
-func SplitInDatabase(path, database string, hasDatabase bool) (Path, Outcome) {
+func SplitInDatabase(path, database string, hasDatabase bool) (Path, outcome.Outcome) {
 	if !hasDatabase {
 		database = ""
 	}
 	parts, root := SplitLoose(path), SplitLoose(database)
 	switch {
 	case len(parts) <= len(root), !slices.Equal(parts[:len(root)], root):
-		return nil, refuse(BadRequest, fmt.Sprintf("Table path not in database, path: %s, database: %s",
+		return nil, outcome.Because(outcome.BadRequest, fmt.Sprintf("Table path not in database, path: %s, database: %s",
 			shown(path), shown(database)))
 	case len(root) == 0 && len(parts) < 2:
-		return nil, refuse(BadRequest, "Bad table path: "+shown(path))
+		return nil, outcome.Because(outcome.BadRequest, "Bad table path: "+shown(path))
 	}
-	return parts, Done()
+	return parts, outcome.Done()
 }
 
 // SplitAtLastSlash reads the path of AlterNode, DropNode, RemoveDirectory and ModifyPermissions. The database is not
 // consulted; a path without a slash or with one at its end is refused with BAD_REQUEST (coordination.md §1.2 step 1).
-func SplitAtLastSlash(path string) (Path, Outcome) {
+func SplitAtLastSlash(path string) (Path, outcome.Outcome) {
 	at := strings.LastIndexByte(path, '/')
 	if at < 0 || at == len(path)-1 {
-		return nil, refuse(BadRequest, fmt.Sprintf("wrong path format '%s'", shown(path)))
+		return nil, outcome.Because(outcome.BadRequest, fmt.Sprintf("wrong path format '%s'", shown(path)))
 	}
-	return append(splitParts(path[:at], MaxPathParts-1), path[at+1:]), Done()
+	return append(splitParts(path[:at], MaxPathParts-1), path[at+1:]), outcome.Done()
 }
 
 // splitParts returns the first most non-empty components of path.

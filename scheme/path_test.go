@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"github.com/coordd/coordd/scheme/outcome"
 )
 
 func TestSplitLoose(t *testing.T) {
@@ -61,8 +63,8 @@ func TestSplitInDatabase(t *testing.T) {
 		{"", "", false, outside("", "")},
 		{"//", "", false, outside("//", "")},
 	} {
-		path, outcome := SplitInDatabase(c.path, c.database, c.hasDatabase)
-		if got := pathOrRefusal(path, outcome); got != c.want {
+		path, answer := SplitInDatabase(c.path, c.database, c.hasDatabase)
+		if got := pathOrRefusal(path, answer); got != c.want {
 			t.Errorf("SplitInDatabase(%q, %q, %t) = %s; want %s", c.path, c.database, c.hasDatabase, got, c.want)
 		}
 	}
@@ -81,18 +83,18 @@ func TestSplitAtLastSlash(t *testing.T) {
 		"/local/n/":   wrong("/local/n/"),
 		"/local/n///": wrong("/local/n///"),
 	} {
-		path, outcome := SplitAtLastSlash(in)
-		if got := pathOrRefusal(path, outcome); got != want {
+		path, answer := SplitAtLastSlash(in)
+		if got := pathOrRefusal(path, answer); got != want {
 			t.Errorf("SplitAtLastSlash(%q) = %s; want %s", in, got, want)
 		}
 	}
 }
 
-func pathOrRefusal(path Path, outcome Outcome) string {
-	if outcome.OK() {
+func pathOrRefusal(path Path, answer outcome.Outcome) string {
+	if answer.OK() {
 		return path.String()
 	}
-	return outcome.String()
+	return answer.String()
 }
 
 // A path of very many components is cut before it costs memory, and is still too deep for any tree.
@@ -113,16 +115,16 @@ func TestSplitStopsAtMaxPathParts(t *testing.T) {
 		t.Errorf("last component is %q, want c", got[MaxPathParts-1])
 	}
 	tree := newTree(t, "/a", DefaultLimits())
-	if outcome := tree.MakeDirectory(SplitLoose(tooMany), "", Stamp{}); outcome.Status != SchemeError {
-		t.Errorf("creation: %s", outcome)
+	if answer := tree.MakeDirectory(SplitLoose(tooMany), "", Stamp{}); answer.Status != outcome.SchemeError {
+		t.Errorf("creation: %s", answer)
 	}
 }
 
-func must(path Path, outcome Outcome) func(*testing.T) Path {
+func must(path Path, answer outcome.Outcome) func(*testing.T) Path {
 	return func(t *testing.T) Path {
 		t.Helper()
-		if !outcome.OK() {
-			t.Fatalf("refused: %s", outcome)
+		if !answer.OK() {
+			t.Fatalf("refused: %s", answer)
 		}
 		return path
 	}
@@ -137,8 +139,8 @@ func TestShownPath(t *testing.T) {
 		{atLimit[1:] + "ыы", atLimit[1:] + "..."},
 		{"\xff\xfe", "\uFFFD"},
 	} {
-		_, outcome := SplitAtLastSlash(c.in)
-		if got, want := outcome.Issues[0].Message, "wrong path format '"+c.want+"'"; got != want {
+		_, answer := SplitAtLastSlash(c.in)
+		if got, want := answer.Issues[0].Message, "wrong path format '"+c.want+"'"; got != want {
 			t.Errorf("%d bytes: got %d bytes, want %d", len(c.in), len(got), len(want))
 		}
 	}
@@ -186,19 +188,19 @@ func FuzzSplit(f *testing.F) {
 		if again := SplitLoose(loose.String()); !slices.Equal(again, loose) {
 			t.Fatalf("%q again: %q", loose, again)
 		}
-		if path, outcome := SplitInDatabase(in, database, true); accepted(t, outcome) {
+		if path, answer := SplitInDatabase(in, database, true); accepted(t, answer) {
 			checkParts(t, path)
 			if !slices.Equal(path, loose) || len(path) <= len(SplitLoose(database)) {
 				t.Fatalf("in %q: %q, want %q", database, path, loose)
 			}
-			if again, outcome := SplitInDatabase(path.String(), database, true); !outcome.OK() || !slices.Equal(again, path) {
-				t.Fatalf("%q again: %q, %s", path, again, outcome)
+			if again, answer := SplitInDatabase(path.String(), database, true); !answer.OK() || !slices.Equal(again, path) {
+				t.Fatalf("%q again: %q, %s", path, again, answer)
 			}
 		}
-		if path, outcome := SplitAtLastSlash(in); accepted(t, outcome) {
+		if path, answer := SplitAtLastSlash(in); accepted(t, answer) {
 			checkParts(t, path)
-			if again, outcome := SplitAtLastSlash(path.String()); !outcome.OK() || !slices.Equal(again, path) {
-				t.Fatalf("%q again: %q, %s", path, again, outcome)
+			if again, answer := SplitAtLastSlash(path.String()); !answer.OK() || !slices.Equal(again, path) {
+				t.Fatalf("%q again: %q, %s", path, again, answer)
 			}
 		}
 	})
@@ -216,13 +218,13 @@ func checkParts(t *testing.T, path Path) {
 	}
 }
 
-func accepted(t *testing.T, outcome Outcome) bool {
+func accepted(t *testing.T, answer outcome.Outcome) bool {
 	t.Helper()
-	if outcome.OK() {
+	if answer.OK() {
 		return true
 	}
-	if outcome.Status != BadRequest || len(outcome.Issues) != 1 || !utf8.ValidString(outcome.Issues[0].Message) {
-		t.Fatalf("refusal %s", outcome)
+	if answer.Status != outcome.BadRequest || len(answer.Issues) != 1 || !utf8.ValidString(answer.Issues[0].Message) {
+		t.Fatalf("refusal %s", answer)
 	}
 	return false
 }

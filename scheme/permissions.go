@@ -3,6 +3,8 @@ package scheme
 import (
 	"fmt"
 	"slices"
+
+	"github.com/coordd/coordd/scheme/outcome"
 )
 
 // Permission is what one subject (a user or a group) may do. Names are those of permission_names.go in the order of
@@ -54,9 +56,9 @@ func ACLSize(owner string, permissions []Permission) int {
 // ModifyPermissions changes owner and permissions of the entry at path (surface.md §4). Refusals: BAD_REQUEST for an
 // unset action, an unknown name, too many actions, or more than Limits.ACLBytes after any of the actions; SCHEME_ERROR for a
 // missing path. The actions are looked at before the path.
-func (t *Tree) ModifyPermissions(path Path, change PermissionsChange) Outcome {
-	if outcome := t.checkActions(change.Actions); !outcome.OK() {
-		return outcome
+func (t *Tree) ModifyPermissions(path Path, change PermissionsChange) outcome.Outcome {
+	if answer := t.checkActions(change.Actions); !answer.OK() {
+		return answer
 	}
 	v := t.find(path)
 	if v == nil || v == t.root {
@@ -64,35 +66,35 @@ func (t *Tree) ModifyPermissions(path Path, change PermissionsChange) Outcome {
 	}
 	after, size := t.apply(v.entry, change)
 	if size > t.limits.ACLBytes {
-		return checkFailed(BadRequest, path, fmt.Sprintf("ACL size limit exceeded, limit: %d, new ACL size: %d",
+		return checkFailed(outcome.BadRequest, path, fmt.Sprintf("ACL size limit exceeded, limit: %d, new ACL size: %d",
 			t.limits.ACLBytes, size))
 	}
 	if !sameAccess(v.entry, after) {
 		v.entry = after
 		t.touch(v.entry.ID)
 	}
-	return Done()
+	return outcome.Done()
 }
 
 // checkActions refuses what the reference refuses before it looks at the path.
-func (t *Tree) checkActions(actions []Action) Outcome {
+func (t *Tree) checkActions(actions []Action) outcome.Outcome {
 	if len(actions) > t.limits.Actions {
-		return refuse(BadRequest, fmt.Sprintf("Too many permission actions, limit: %d", t.limits.Actions))
+		return outcome.Because(outcome.BadRequest, fmt.Sprintf("Too many permission actions, limit: %d", t.limits.Actions))
 	}
 	for _, action := range actions {
 		switch action.Kind {
 		case Grant, Revoke, Set:
 			for _, name := range action.Names {
 				if _, known := storedName(name); !known {
-					return refuse(BadRequest, "Unknown permission name: "+shown(name))
+					return outcome.Because(outcome.BadRequest, "Unknown permission name: "+shown(name))
 				}
 			}
 		case ChangeOwner:
 		default:
-			return refuse(BadRequest, "Unknown permission action")
+			return outcome.Because(outcome.BadRequest, "Unknown permission action")
 		}
 	}
-	return Done()
+	return outcome.Done()
 }
 
 // apply returns e after the change, and its ACL size. It stops at the first action after which the size is over the

@@ -260,10 +260,10 @@ func TestEffectivePermissions(t *testing.T) {
 
 func ExampleTree_ModifyPermissions() {
 	tree, _ := New("/local")
-	outcome := tree.ModifyPermissions(Path{"local"}, PermissionsChange{
+	answer := tree.ModifyPermissions(Path{"local"}, PermissionsChange{
 		Actions: []Action{{Kind: Grant, Subject: "ops@ad", Names: []string{"ydb.generic.read"}}},
 	})
 	database, _ := tree.Lookup(Path{"local"})
-	fmt.Println(outcome, database.Permissions)
+	fmt.Println(answer, database.Permissions)
 	// Output: SUCCESS [{ops@ad [ydb.generic.read]}]
 }

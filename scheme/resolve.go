@@ -1,76 +1,80 @@
 package scheme
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/coordd/coordd/scheme/outcome"
+)
 
 // NodeToAlter returns the coordination node at path for AlterNode (coordination.md §1.2 steps 2 and 3). A missing path
 // is SCHEME_ERROR "Path does not exist", another kind of entry SCHEME_ERROR "path is not a kesus".
-func (t *Tree) NodeToAlter(path Path) (Entry, Outcome) {
-	v, outcome := t.resolveNode(path)
-	if !outcome.OK() {
-		return Entry{}, outcome
+func (t *Tree) NodeToAlter(path Path) (Entry, outcome.Outcome) {
+	v, answer := t.resolveNode(path)
+	if !answer.OK() {
+		return Entry{}, answer
 	}
-	return v.entry, outcome
+	return v.entry, answer
 }
 
 // NodeToDescribe returns the coordination node at path for DescribeNode. A missing path and another kind of entry are
 // both SCHEME_ERROR without any issue (surface.md §3.5); the other kind comes with its lineage, because who may not describe
 // it must not learn that.
-func (t *Tree) NodeToDescribe(path Path) (Lineage, Outcome) {
+func (t *Tree) NodeToDescribe(path Path) (Lineage, outcome.Outcome) {
 	l := t.lineage(t.find(path))
 	if len(l) == 0 || l[0].Kind != CoordinationNode {
-		return l, Refuse(SchemeError)
+		return l, outcome.Refuse(outcome.SchemeError)
 	}
-	return l, Done()
+	return l, outcome.Done()
 }
 
 // EntryToDescribe returns the entry at path for DescribePath and ListDirectory. A missing path is SCHEME_ERROR.
-func (t *Tree) EntryToDescribe(path Path) (Lineage, Outcome) {
+func (t *Tree) EntryToDescribe(path Path) (Lineage, outcome.Outcome) {
 	l := t.lineage(t.find(path))
 	if len(l) == 0 {
-		return nil, refuse(SchemeError, "Path not found")
+		return nil, outcome.Because(outcome.SchemeError, "Path not found")
 	}
-	return l, Done()
+	return l, outcome.Done()
 }
 
 // DropNode removes the coordination node at path and returns its id. Refusals as for NodeToAlter (coordination.md §1.3).
 // Directories above it stay.
-func (t *Tree) DropNode(path Path) (NodeID, Outcome) {
-	v, outcome := t.resolveNode(path)
-	if !outcome.OK() {
-		return 0, outcome
+func (t *Tree) DropNode(path Path) (NodeID, outcome.Outcome) {
+	v, answer := t.resolveNode(path)
+	if !answer.OK() {
+		return 0, answer
 	}
 	t.remove(v)
-	return v.entry.Node, outcome
+	return v.entry.Node, answer
 }
 
 // RemoveDirectory removes an empty directory (surface.md §4). Refusals: SCHEME_ERROR if it is missing, a root entry or
 // not empty; GENERIC_ERROR if it is not a directory.
-func (t *Tree) RemoveDirectory(path Path) Outcome {
+func (t *Tree) RemoveDirectory(path Path) outcome.Outcome {
 	v := t.find(path)
 	switch {
 	case v == nil:
 		return pathDoesNotExist()
 	case t.isRoot(v):
-		return checkFailed(SchemeError, path, "path is root")
+		return checkFailed(outcome.SchemeError, path, "path is root")
 	case v.entry.Kind != Directory:
 		return notDirectory(v)
 	case len(v.children) > 0:
-		return checkFailed(SchemeError, path,
+		return checkFailed(outcome.SchemeError, path,
 			fmt.Sprintf("path has children, request doesn't accept it, children: %d", len(v.children)))
 	}
 	t.remove(v)
-	return Done()
+	return outcome.Done()
 }
 
-func (t *Tree) resolveNode(path Path) (*vertex, Outcome) {
+func (t *Tree) resolveNode(path Path) (*vertex, outcome.Outcome) {
 	v := t.find(path)
 	switch {
 	case v == nil:
 		return nil, pathDoesNotExist()
 	case v.entry.Kind != CoordinationNode:
-		return nil, checkFailed(SchemeError, path, "path is not a kesus "+v.entry.basicInfo())
+		return nil, checkFailed(outcome.SchemeError, path, "path is not a kesus "+v.entry.basicInfo())
 	}
-	return v, Done()
+	return v, outcome.Done()
 }
 
 // isRoot tells the unnamed root and the root entries from the rest. New makes the root entries first and nobody removes

@@ -64,40 +64,40 @@ func TestNodeToAlterAndDrop(t *testing.T) {
 		"/":            failed("SCHEME_ERROR", "/", "path is not a kesus (id: 0, type: EPathTypeDir, state: EPathStateNoChanges)"),
 		"/local/x/y/z": missing,
 	} {
-		entry, outcome := tree.NodeToAlter(SplitLoose(path))
-		expect(t, want, outcome)
-		id, outcome := tree.DropNode(SplitLoose(path))
-		expect(t, want, outcome)
+		entry, answer := tree.NodeToAlter(SplitLoose(path))
+		expect(t, want, answer)
+		id, answer := tree.DropNode(SplitLoose(path))
+		expect(t, want, answer)
 		if entry.ID != 0 || id != 0 {
 			t.Errorf("%s: entry %d, node %d", path, entry.ID, id)
 		}
 	}
-	entry, outcome := tree.NodeToAlter(SplitLoose("/local/d/m"))
-	expect(t, "SUCCESS", outcome)
+	entry, answer := tree.NodeToAlter(SplitLoose("/local/d/m"))
+	expect(t, "SUCCESS", answer)
 	if entry.Node != 2 {
 		t.Errorf("node %d, want 2", entry.Node)
 	}
-	id, outcome := tree.DropNode(SplitLoose("/local/d/m"))
-	expect(t, "SUCCESS", outcome)
+	id, answer := tree.DropNode(SplitLoose("/local/d/m"))
+	expect(t, "SUCCESS", answer)
 	if id != 2 {
 		t.Errorf("dropped node %d, want 2", id)
 	}
-	_, outcome = tree.DropNode(SplitLoose("/local/d/m"))
-	expect(t, missing, outcome)
+	_, answer = tree.DropNode(SplitLoose("/local/d/m"))
+	expect(t, missing, answer)
 	check(t, tree)
 }
 
 func TestNodeToDescribe(t *testing.T) {
 	tree := sampleTree(t)
 	for _, path := range []string{"/", "/local", "/local/d", "/local/x", "/local/n/x"} {
-		_, outcome := tree.NodeToDescribe(SplitLoose(path))
-		expect(t, "SCHEME_ERROR", outcome)
-		if outcome.Issues != nil {
-			t.Errorf("%s: issues %v", path, outcome.Issues)
+		_, answer := tree.NodeToDescribe(SplitLoose(path))
+		expect(t, "SCHEME_ERROR", answer)
+		if answer.Issues != nil {
+			t.Errorf("%s: issues %v", path, answer.Issues)
 		}
 	}
-	lineage, outcome := tree.NodeToDescribe(SplitLoose("/local/n"))
-	expect(t, "SUCCESS", outcome)
+	lineage, answer := tree.NodeToDescribe(SplitLoose("/local/n"))
+	expect(t, "SUCCESS", answer)
 	want := Entry{ID: 3, Parent: 1, Name: "n", Kind: CoordinationNode, Node: 1, Owner: "bob", Created: Stamp{3, 4}}
 	if !sameEntry(lineage[0], want) {
 		t.Errorf("got %+v, want %+v", lineage[0], want)
@@ -106,10 +106,10 @@ func TestNodeToDescribe(t *testing.T) {
 
 func TestEntryToDescribe(t *testing.T) {
 	tree := sampleTree(t)
-	_, outcome := tree.EntryToDescribe(SplitLoose("/local/x"))
-	expect(t, "SCHEME_ERROR [0/1] Path not found", outcome)
-	lineage, outcome := tree.EntryToDescribe(SplitLoose("/local"))
-	expect(t, "SUCCESS", outcome)
+	_, answer := tree.EntryToDescribe(SplitLoose("/local/x"))
+	expect(t, "SCHEME_ERROR [0/1] Path not found", answer)
+	lineage, answer := tree.EntryToDescribe(SplitLoose("/local"))
+	expect(t, "SUCCESS", answer)
 	if lineage[0].Kind != Database {
 		t.Errorf("kind %s", lineage[0].Kind)
 	}
@@ -118,8 +118,8 @@ func TestEntryToDescribe(t *testing.T) {
 func TestRemoveDirectory(t *testing.T) {
 	tree := newTree(t, "/Root/db", DefaultLimits())
 	expect(t, "SUCCESS", tree.MakeDirectory(SplitLoose("/Root/db/d/e"), "", Stamp{}))
-	_, outcome := tree.CreateNode(SplitLoose("/Root/db/d/n"), NewNode{ID: 1})
-	expect(t, "SUCCESS", outcome)
+	_, answer := tree.CreateNode(SplitLoose("/Root/db/d/n"), NewNode{ID: 1})
+	expect(t, "SUCCESS", answer)
 	for path, want := range map[string]string{
 		"/":          failed("SCHEME_ERROR", "/", "path is root"),
 		"/Root":      failed("SCHEME_ERROR", "/Root", "path is root"),

@@ -3,15 +3,15 @@ package server
 import (
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/coordination/codec"
-	"github.com/coordd/coordd/scheme"
+	"github.com/coordd/coordd/scheme/outcome"
 )
 
 // diskFull refuses what would take more of a disk that is nearly full. A stream ends with it: SDKs overlook a bad status
 // in a result, and would take the lock for acquired.
-var diskFull = &coordination.Refusal{Status: scheme.Unavailable, Text: "The disk of the leading server is nearly full"}
+var diskFull = &coordination.Refusal{Status: outcome.Unavailable, Text: "The disk of the leading server is nearly full"}
 
 // notYetReadable refuses a command that an older server of the cluster would not be able to read.
-var notYetReadable = &coordination.Refusal{Status: scheme.Unavailable, Text: "Unsupported until every server of the cluster is upgraded"}
+var notYetReadable = &coordination.Refusal{Status: outcome.Unavailable, Text: "Unsupported until every server of the cluster is upgraded"}
 
 // formats is which commands this server can read, and with which version each came.
 type formats struct {

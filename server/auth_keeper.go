@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/coordd/coordd/coordination"
-	"github.com/coordd/coordd/scheme"
+	"github.com/coordd/coordd/scheme/outcome"
 )
 
 // keeperPeriod is how often the token file is looked at and revoked streams are looked for, if anything changed. A stream
@@ -85,11 +85,11 @@ func (s *Server) endRevoked() {
 
 // recheckRights lets the leader end the streams that have lost rights, wherever they are.
 func (s *Server) recheckRights(ctx context.Context) error {
-	_, err := s.group.read(ctx, func(*coordination.Machine) scheme.Outcome {
+	_, err := s.group.read(ctx, func(*coordination.Machine) outcome.Outcome {
 		if g := s.group; g.leader != nil {
 			g.leader.RecheckAccess(g.clock.now())
 		}
-		return scheme.Done()
+		return outcome.Done()
 	})
 	return err
 }
@@ -106,11 +106,11 @@ func (s *Server) addInitialAdmin(ctx context.Context) error {
 	}
 	ctx, cancel := s.inTime(ctx)
 	defer cancel()
-	outcome, err := s.execute(ctx, func(call coordination.Call) coordination.Command {
+	answer, err := s.execute(ctx, func(call coordination.Call) coordination.Command {
 		return &coordination.AddUser{Call: call, Name: name, PasswordHash: hash, Administrator: true, OnlyFirst: true}
 	})
-	if err == nil && !outcome.OK() {
-		err = errors.New(outcome.String())
+	if err == nil && !answer.OK() {
+		err = errors.New(answer.String())
 	}
 	if err != nil {
 		return fmt.Errorf("initial administrator: %w", err)

@@ -17,6 +17,7 @@ import (
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/coordination/accounts"
 	"github.com/coordd/coordd/scheme"
+	"github.com/coordd/coordd/scheme/outcome"
 )
 
 const (
@@ -103,58 +104,58 @@ type authService struct {
 
 // Login gives a token for a user's name and password.
 func (s authService) Login(ctx context.Context, r *Ydb_Auth.LoginRequest) (*Ydb_Auth.LoginResponse, error) {
-	op, err := s.operate(ctx, r.GetOperationParams(), func(ctx context.Context) (proto.Message, scheme.Outcome, error) {
-		token, outcome, err := s.login(ctx, r.GetUser(), r.GetPassword())
-		return &Ydb_Auth.LoginResult{Token: token}, outcome, err
+	op, err := s.operate(ctx, r.GetOperationParams(), func(ctx context.Context) (proto.Message, outcome.Outcome, error) {
+		token, answer, err := s.login(ctx, r.GetUser(), r.GetPassword())
+		return &Ydb_Auth.LoginResult{Token: token}, answer, err
 	})
 	return &Ydb_Auth.LoginResponse{Operation: op}, err
 }
 
-func (s authService) login(ctx context.Context, name, password string) (token string, outcome scheme.Outcome, err error) {
+func (s authService) login(ctx context.Context, name, password string) (token string, answer outcome.Outcome, err error) {
 	if sent, found := database(ctx); found && sent != "" && !slices.Equal(scheme.SplitLoose(sent), s.auth.database) {
-		return "", refuse(scheme.SchemeError, "No database found"), nil
+		return "", outcome.Because(outcome.SchemeError, "No database found"), nil
 	}
 	if err := s.catchUp(ctx); err != nil {
-		return "", scheme.Outcome{}, err
+		return "", outcome.Outcome{}, err
 	}
 	user, _ := s.group.access.accounts().User(name)
 	right, err := s.auth.hasher.verify(ctx, password, user.PasswordHash)
 	switch {
 	case errors.Is(err, errHashingOverloaded), err != nil && errors.Is(context.Cause(ctx), errPatience):
-		return "", refuse(scheme.Overloaded, "Too many logins at once, try again"), nil
+		return "", outcome.Because(outcome.Overloaded, "Too many logins at once, try again"), nil
 	case errors.Is(err, errStoredHash):
-		return "", refuse(scheme.InternalError, err.Error()), nil
+		return "", outcome.Because(outcome.InternalError, err.Error()), nil
 	case err != nil:
-		return "", scheme.Outcome{}, err
+		return "", outcome.Outcome{}, err
 	case !right:
-		return "", scheme.Refuse(scheme.Unauthorized, scheme.Issue{Code: uint32(scheme.Unauthorized), Severity: scheme.SeverityError,
-			Message: "Invalid user or password"}), nil
+		return "", outcome.Refuse(outcome.Unauthorized, outcome.Issue{Code: uint32(outcome.Unauthorized),
+			Severity: outcome.SeverityError, Message: "Invalid user or password"}), nil
 	}
-	key, outcome, err := s.signingKey(ctx)
-	if err != nil || !outcome.OK() {
-		return "", outcome, err
+	key, answer, err := s.signingKey(ctx)
+	if err != nil || !answer.OK() {
+		return "", answer, err
 	}
 	token, err = signLogin(user, s.auth.database.String(), key, time.Now())
-	return token, outcome, err
+	return token, answer, err
 }
 
 // signingKey returns the key that signs now. The first login of a cluster, and the first after signingKeyLifetime, makes
 // a new one; keys go when nothing that they signed can be good any more.
-func (s *Server) signingKey(ctx context.Context) (accounts.SigningKey, scheme.Outcome, error) {
+func (s *Server) signingKey(ctx context.Context) (accounts.SigningKey, outcome.Outcome, error) {
 	newest, found := newestKey(s.group.access.accounts())
 	if found && time.Since(time.UnixMilli(int64(newest.CreatedMillis))) < signingKeyLifetime {
-		return newest, scheme.Done(), nil
+		return newest, outcome.Done(), nil
 	}
 	outdated := time.Now().Add(-signingKeyLifetime - loginLifetime - 2*clockSkew)
-	outcome, err := s.rotateSigningKey(ctx, coordination.Caller{}, newest.ID, uint64(max(0, outdated.UnixMilli())))
-	if err != nil || !outcome.OK() && outcome.Status != scheme.PreconditionFailed {
-		return newest, outcome, err
+	answer, err := s.rotateSigningKey(ctx, coordination.Caller{}, newest.ID, uint64(max(0, outdated.UnixMilli())))
+	if err != nil || !answer.OK() && answer.Status != outcome.PreconditionFailed {
+		return newest, answer, err
 	}
 	// A refusal means that another login was first; its key is as good.
 	if newest, found = newestKey(s.group.access.accounts()); !found {
-		return newest, outcome, nil
+		return newest, answer, nil
 	}
-	return newest, scheme.Done(), nil
+	return newest, outcome.Done(), nil
 }
 
 func newestKey(known *accounts.Accounts) (accounts.SigningKey, bool) {
@@ -165,10 +166,11 @@ func newestKey(known *accounts.Accounts) (accounts.SigningKey, bool) {
 	return keys[len(keys)-1], true
 }
 
-func (s *Server) rotateSigningKey(ctx context.Context, by coordination.Caller, after, dropBeforeMillis uint64) (scheme.Outcome, error) {
+func (s *Server) rotateSigningKey(ctx context.Context, by coordination.Caller,
+	after, dropBeforeMillis uint64) (outcome.Outcome, error) {
 	secret := make([]byte, signingKeyBytes)
 	if _, err := rand.Read(secret); err != nil {
-		return scheme.Outcome{}, err
+		return outcome.Outcome{}, err
 	}
 	return s.execute(ctx, func(call coordination.Call) coordination.Command {
 		return &coordination.RotateSigningKey{Call: call, Caller: by, Secret: secret, After: after,

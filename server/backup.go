@@ -13,7 +13,7 @@ import (
 
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/raftstore"
-	"github.com/coordd/coordd/scheme"
+	"github.com/coordd/coordd/scheme/outcome"
 	"github.com/coordd/coordd/server/adminpb"
 )
 
@@ -129,11 +129,11 @@ func (s *Server) backup(ctx context.Context, w io.Writer) (uint64, error) {
 // checkpointNow returns once a checkpoint of the present state, or a later one, is durable.
 func (g *group) checkpointNow(ctx context.Context) error {
 	var index uint64
-	_, err := g.read(ctx, func(m *coordination.Machine) scheme.Outcome {
+	_, err := g.read(ctx, func(m *coordination.Machine) outcome.Outcome {
 		index = uint64(m.Index())
 		g.store.WantCheckpoint(index)
 		g.startCheckpoint()
-		return scheme.Done()
+		return outcome.Done()
 	})
 	if err != nil {
 		return err
@@ -150,7 +150,7 @@ func (g *group) checkpointNow(ctx context.Context) error {
 			return err
 		case <-poll.C:
 		}
-		_, err := g.read(ctx, func(*coordination.Machine) scheme.Outcome { g.startCheckpoint(); return scheme.Done() })
+		_, err := g.read(ctx, func(*coordination.Machine) outcome.Outcome { g.startCheckpoint(); return outcome.Done() })
 		if err != nil {
 			return err
 		}

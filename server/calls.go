@@ -11,7 +11,7 @@ import (
 
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/coordination/codec"
-	"github.com/coordd/coordd/scheme"
+	"github.com/coordd/coordd/scheme/outcome"
 	"github.com/coordd/coordd/server/relaypb"
 )
 
@@ -34,14 +34,14 @@ type attempt struct {
 // call is a unary request that waits for the group: a command, or a read of the machine.
 type call struct {
 	attempt *attempt
-	read    func(m *coordination.Machine) scheme.Outcome
+	read    func(m *coordination.Machine) outcome.Outcome
 	rows    int             // of the machine that read looks at, at most
 	done    chan callAnswer // capacity 1
 	taken   atomic.Bool     // by the group, or by its caller, who waits no more: whoever comes first has it
 }
 
 type callAnswer struct {
-	outcome scheme.Outcome
+	outcome outcome.Outcome
 	err     error
 }
 
@@ -57,15 +57,16 @@ var (
 // repeated to the next one, under the same name, so that it is executed once and gets its one outcome. The wait is bounded
 // by ctx, which comes from inTime; then the outcome is UNAVAILABLE. errors: errStopped, that of ctx if a leader had the call
 // when ctx ended or if its end means something else than UNAVAILABLE.
-func (s *Server) execute(ctx context.Context, build func(coordination.Call) coordination.Command) (scheme.Outcome, error) {
+func (s *Server) execute(ctx context.Context,
+	build func(coordination.Call) coordination.Command) (outcome.Outcome, error) {
 	a := &attempt{command: build(coordination.Call{Nonce: nonzero()}), since: coordination.Index(s.group.applied.Load())}
 	for {
 		news := s.member.awaitNews()
-		outcome, err := s.try(ctx, a)
+		answer, err := s.try(ctx, a)
 		var retry <-chan time.Time
 		switch {
 		case err == nil:
-			return outcome, nil
+			return answer, nil
 		case errors.Is(err, errLeaderGone):
 			a.repeated, retry = true, time.After(lostRetry)
 		case errors.Is(err, errWithdrawn) && !s.streams.led():
@@ -74,13 +75,13 @@ func (s *Server) execute(ctx context.Context, build func(coordination.Call) coor
 		case ctx.Err() != nil:
 			return a.abandoned(ctx)
 		default:
-			return scheme.Outcome{}, err
+			return outcome.Outcome{}, err
 		}
 		select {
 		case <-news:
 		case <-retry:
 		case <-s.group.over:
-			return scheme.Outcome{}, errStopped
+			return outcome.Outcome{}, errStopped
 		case <-ctx.Done():
 			return a.withoutLeader(ctx)
 		}
@@ -88,18 +89,18 @@ func (s *Server) execute(ctx context.Context, build func(coordination.Call) coor
 }
 
 // abandoned is the end of a call that a leader had when ctx ended.
-func (a *attempt) abandoned(ctx context.Context) (scheme.Outcome, error) {
+func (a *attempt) abandoned(ctx context.Context) (outcome.Outcome, error) {
 	if errors.Is(context.Cause(ctx), errPatience) {
 		return coordination.CallUnknown, nil
 	}
-	return scheme.Outcome{}, ctx.Err()
+	return outcome.Outcome{}, ctx.Err()
 }
 
 // withoutLeader is the end of a call that no leader had when ctx ended.
-func (a *attempt) withoutLeader(ctx context.Context) (scheme.Outcome, error) {
+func (a *attempt) withoutLeader(ctx context.Context) (outcome.Outcome, error) {
 	switch cause := context.Cause(ctx); {
 	case !errors.Is(cause, errPatience) && !errors.Is(cause, errOperationTimeout):
-		return scheme.Outcome{}, ctx.Err()
+		return outcome.Outcome{}, ctx.Err()
 	case a.repeated:
 		return coordination.CallUnknown, nil
 	}
@@ -107,32 +108,32 @@ func (a *attempt) withoutLeader(ctx context.Context) (scheme.Outcome, error) {
 }
 
 // try asks the leader, if there is one. Errors: errNotLeading, errLeaderGone, errStopped, that of ctx.
-func (s *Server) try(ctx context.Context, a *attempt) (scheme.Outcome, error) {
-	outcome, err := s.group.execute(ctx, a)
+func (s *Server) try(ctx context.Context, a *attempt) (outcome.Outcome, error) {
+	answer, err := s.group.execute(ctx, a)
 	if !errors.Is(err, errNotLeading) {
-		return outcome, err
+		return answer, err
 	}
 	conn := s.member.relayConn()
 	if conn == nil {
-		return scheme.Outcome{}, errNotLeading
+		return outcome.Outcome{}, errNotLeading
 	}
 	request := &relaypb.ExecuteRequest{Command: codec.AppendCommand(nil, a.command), Since: uint64(a.since), Repeated: a.repeated}
-	answer := new(relaypb.ExecuteResponse)
-	err = conn.Invoke(ctx, relayExecuteName, request, answer)
+	response := new(relaypb.ExecuteResponse)
+	err = conn.Invoke(ctx, relayExecuteName, request, response)
 	switch code := status.Code(err); {
 	case err == nil:
 		s.seeOwnWrite(ctx)
-		return outcomeFromPB(answer), nil
+		return outcomeFromPB(response), nil
 	case ctx.Err() != nil:
-		return scheme.Outcome{}, ctx.Err()
+		return outcome.Outcome{}, ctx.Err()
 	case code == codes.FailedPrecondition:
-		return scheme.Outcome{}, errNotLeading
+		return outcome.Outcome{}, errNotLeading
 	case code != codes.InvalidArgument && code != codes.ResourceExhausted:
-		return scheme.Outcome{}, errLeaderGone
+		return outcome.Outcome{}, errLeaderGone
 	case a.repeated: // this leader cannot read the call, but an earlier one may have executed it
 		return coordination.CallUnknown, nil
 	default: // and another leader would say the same
-		return refuse(scheme.Unavailable, "The leader refused the call: "+status.Convert(err).Message()), nil
+		return outcome.Because(outcome.Unavailable, "The leader refused the call: "+status.Convert(err).Message()), nil
 	}
 }
 
@@ -159,7 +160,7 @@ func (s *Server) executeForPeer(ctx context.Context, r *relaypb.ExecuteRequest) 
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.patience()) // if the other server gives no bound
 	defer cancel()
-	outcome, err := link.group.execute(ctx, &attempt{command, coordination.Index(r.GetSince()), r.GetRepeated()})
+	answer, err := link.group.execute(ctx, &attempt{command, coordination.Index(r.GetSince()), r.GetRepeated()})
 	switch {
 	case errors.Is(err, errStopped):
 		return nil, errLeaderGone
@@ -168,7 +169,7 @@ func (s *Server) executeForPeer(ctx context.Context, r *relaypb.ExecuteRequest) 
 	case err != nil:
 		return nil, err
 	}
-	return outcomeToPB(outcome), nil
+	return outcomeToPB(answer), nil
 }
 
 // handleCall takes a call that has come out of the queue.
@@ -185,7 +186,7 @@ func (g *group) handleCall(c *call) {
 	}
 	a := c.attempt
 	if refusal := g.refusalOf(a.command); refusal != nil && !a.repeated { // what was executed before is still answered
-		c.done <- callAnswer{outcome: refuse(refusal.Status, refusal.Text)}
+		c.done <- callAnswer{outcome: outcome.Because(refusal.Status, refusal.Text)}
 		return
 	}
 	name, _ := coordination.CallOf(a.command)
@@ -215,7 +216,7 @@ func (g *group) loseCalls() {
 
 // execute runs a command if this server leads, and returns its outcome once it is durable and applied. If ctx ends
 // earlier the command may still be executed. Errors: errNotLeading, errLeaderGone, errStopped, that of ctx.
-func (g *group) execute(ctx context.Context, a *attempt) (scheme.Outcome, error) {
+func (g *group) execute(ctx context.Context, a *attempt) (outcome.Outcome, error) {
 	sent := *a
 	return g.await(ctx, &call{attempt: &sent, done: make(chan callAnswer, 1)})
 }
@@ -227,10 +228,10 @@ var errWithdrawn = errors.New("the group did not come to the call")
 
 // await returns the answer to a call. Errors: those of the answer, errStopped, that of ctx, with errWithdrawn if the call was
 // never taken.
-func (g *group) await(ctx context.Context, c *call) (scheme.Outcome, error) {
+func (g *group) await(ctx context.Context, c *call) (outcome.Outcome, error) {
 	g.queue.awaitRoom(ctx)
 	if err := ctx.Err(); err != nil { // there may still be no room
-		return scheme.Outcome{}, errors.Join(errWithdrawn, err)
+		return outcome.Outcome{}, errors.Join(errWithdrawn, err)
 	}
 	g.queue.put(event{call: c})
 	g.kick()
@@ -239,10 +240,10 @@ func (g *group) await(ctx context.Context, c *call) (scheme.Outcome, error) {
 		return a.outcome, a.err
 	case <-ctx.Done():
 		if !c.taken.Swap(true) {
-			return scheme.Outcome{}, errors.Join(errWithdrawn, ctx.Err())
+			return outcome.Outcome{}, errors.Join(errWithdrawn, ctx.Err())
 		}
-		return scheme.Outcome{}, ctx.Err()
+		return outcome.Outcome{}, ctx.Err()
 	case <-g.over:
-		return scheme.Outcome{}, errStopped
+		return outcome.Outcome{}, errStopped
 	}
 }

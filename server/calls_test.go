@@ -19,7 +19,7 @@ import (
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Scheme"
 
 	"github.com/coordd/coordd/coordination"
-	"github.com/coordd/coordd/scheme"
+	"github.com/coordd/coordd/scheme/outcome"
 )
 
 // caller makes one call after the other on one server, about paths that are its own, so that it knows what each must
@@ -249,8 +249,8 @@ func TestEndOfACall(t *testing.T) {
 		if test.had {
 			end = (&attempt{repeated: test.repeated}).abandoned
 		}
-		outcome, err := end(ctx)
-		got := outcome.String()
+		answer, err := end(ctx)
+		got := answer.String()
 		if err != nil {
 			got = err.Error()
 		}
@@ -258,7 +258,7 @@ func TestEndOfACall(t *testing.T) {
 			t.Errorf("%v, repeated %v, had %v: got %s, want %s", test.cause, test.repeated, test.had, got, test.want)
 		}
 	}
-	if unavailable.Status != scheme.Unavailable || coordination.CallUnknown.Status != scheme.Unavailable {
+	if unavailable.Status != outcome.Unavailable || coordination.CallUnknown.Status != outcome.Unavailable {
 		t.Error("not UNAVAILABLE")
 	}
 }

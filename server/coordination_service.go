@@ -11,6 +11,7 @@ import (
 
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/scheme"
+	"github.com/coordd/coordd/scheme/outcome"
 	"github.com/coordd/coordd/server/wire"
 )
 
@@ -39,8 +40,8 @@ func (s coordinationService) Session(rpc Ydb_Coordination_V1.CoordinationService
 // CreateNode is coordination.md §1.1.
 func (s coordinationService) CreateNode(ctx context.Context, r *Ydb_Coordination.CreateNodeRequest) (*Ydb_Coordination.CreateNodeResponse, error) {
 	databaseName, sent := database(ctx)
-	path, outcome := scheme.SplitInDatabase(r.GetPath(), databaseName, sent)
-	op, err := s.unlessRefused(outcome, func() (*Ydb_Operations.Operation, error) {
+	path, answer := scheme.SplitInDatabase(r.GetPath(), databaseName, sent)
+	op, err := s.unlessRefused(answer, func() (*Ydb_Operations.Operation, error) {
 		return s.command(ctx, r.GetOperationParams(), func(call coordination.Call) coordination.Command {
 			return &coordination.CreateNode{Call: call, Caller: s.caller(ctx), Path: path, Config: wire.NodeConfig(r.GetConfig()),
 				SetsPath: r.GetConfig().GetPath() != "", Owner: ownerFor(ctx), StampMillis: s.group.clock.wallMillis()}
@@ -51,8 +52,8 @@ func (s coordinationService) CreateNode(ctx context.Context, r *Ydb_Coordination
 
 // AlterNode is coordination.md §1.2.
 func (s coordinationService) AlterNode(ctx context.Context, r *Ydb_Coordination.AlterNodeRequest) (*Ydb_Coordination.AlterNodeResponse, error) {
-	path, outcome := scheme.SplitAtLastSlash(r.GetPath())
-	op, err := s.unlessRefused(outcome, func() (*Ydb_Operations.Operation, error) {
+	path, answer := scheme.SplitAtLastSlash(r.GetPath())
+	op, err := s.unlessRefused(answer, func() (*Ydb_Operations.Operation, error) {
 		return s.command(ctx, r.GetOperationParams(), func(call coordination.Call) coordination.Command {
 			return &coordination.AlterNode{Call: call, Caller: s.caller(ctx), Path: path, Config: wire.NodeConfig(r.GetConfig()), SetsPath: r.GetConfig().GetPath() != ""}
 		})
@@ -62,8 +63,8 @@ func (s coordinationService) AlterNode(ctx context.Context, r *Ydb_Coordination.
 
 // DropNode is coordination.md §1.3.
 func (s coordinationService) DropNode(ctx context.Context, r *Ydb_Coordination.DropNodeRequest) (*Ydb_Coordination.DropNodeResponse, error) {
-	path, outcome := scheme.SplitAtLastSlash(r.GetPath())
-	op, err := s.unlessRefused(outcome, func() (*Ydb_Operations.Operation, error) {
+	path, answer := scheme.SplitAtLastSlash(r.GetPath())
+	op, err := s.unlessRefused(answer, func() (*Ydb_Operations.Operation, error) {
 		return s.command(ctx, r.GetOperationParams(), func(call coordination.Call) coordination.Command {
 			return &coordination.DropNode{Call: call, Caller: s.caller(ctx), Path: path}
 		})
@@ -73,26 +74,26 @@ func (s coordinationService) DropNode(ctx context.Context, r *Ydb_Coordination.D
 
 // DescribeNode is coordination.md §1.4: the configuration exactly as stored.
 func (s coordinationService) DescribeNode(ctx context.Context, r *Ydb_Coordination.DescribeNodeRequest) (*Ydb_Coordination.DescribeNodeResponse, error) {
-	op, err := s.operate(ctx, r.GetOperationParams(), func(ctx context.Context) (proto.Message, scheme.Outcome, error) {
+	op, err := s.operate(ctx, r.GetOperationParams(), func(ctx context.Context) (proto.Message, outcome.Outcome, error) {
 		path := scheme.SplitLoose(r.GetPath())
-		d, outcome, err := s.describe(ctx, path, func(m *coordination.Machine) (d described) {
+		d, answer, err := s.describe(ctx, path, func(m *coordination.Machine) (d described) {
 			if d.lineage, d.outcome = m.Tree().NodeToDescribe(path); d.outcome.OK() {
 				d.config, _ = m.Config(d.lineage[0].Node)
 			}
 			return d
 		})
-		if err != nil || !outcome.OK() {
-			return nil, outcome, err
+		if err != nil || !answer.OK() {
+			return nil, answer, err
 		}
-		return &Ydb_Coordination.DescribeNodeResult{Self: wire.Self(d.lineage), Config: wire.Config(d.config)}, outcome, nil
+		return &Ydb_Coordination.DescribeNodeResult{Self: wire.Self(d.lineage), Config: wire.Config(d.config)}, answer, nil
 	})
 	return &Ydb_Coordination.DescribeNodeResponse{Operation: op}, err
 }
 
 // unlessRefused answers with the outcome of reading a path, or goes on if that succeeded.
-func (s *Server) unlessRefused(outcome scheme.Outcome, next func() (*Ydb_Operations.Operation, error)) (*Ydb_Operations.Operation, error) {
-	if !outcome.OK() {
-		return operation(outcome, nil)
+func (s *Server) unlessRefused(answer outcome.Outcome, next func() (*Ydb_Operations.Operation, error)) (*Ydb_Operations.Operation, error) {
+	if !answer.OK() {
+		return operation(answer, nil)
 	}
 	return next()
 }

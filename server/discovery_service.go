@@ -9,6 +9,7 @@ import (
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Discovery"
 
 	"github.com/coordd/coordd/scheme"
+	"github.com/coordd/coordd/scheme/outcome"
 )
 
 // discoveryService is Ydb.Discovery.V1.DiscoveryService (surface.md §1.4, §5).
@@ -26,10 +27,10 @@ var servedNames = []string{"coordination", "scheme", "discovery", "auth"}
 // ListEndpoints names the servers of the cluster, in random order, under the addresses that clients are to use for the
 // kind of listener on which the question came: SDKs drop the endpoints of the other kind. It needs no leader.
 func (s discoveryService) ListEndpoints(ctx context.Context, r *Ydb_Discovery.ListEndpointsRequest) (*Ydb_Discovery.ListEndpointsResponse, error) {
-	outcome, result := scheme.Done(), &Ydb_Discovery.ListEndpointsResult{SelfLocation: location}
+	answer, result := outcome.Done(), &Ydb_Discovery.ListEndpointsResult{SelfLocation: location}
 	switch {
 	case !slices.Equal(scheme.SplitLoose(r.GetDatabase()), scheme.SplitLoose(s.config.Database)):
-		outcome = refuse(scheme.NotFound, "Unknown database: "+r.GetDatabase())
+		answer = outcome.Because(outcome.NotFound, "Unknown database: "+r.GetDatabase())
 	case servesAll(r.GetService()):
 		ssl := cameByTLS(ctx)
 		for _, e := range endpoints(s.store.Members(), s.store.Member(), s.addressesFor(ctx), ssl, s.leaving.Load()) {
@@ -41,7 +42,7 @@ func (s discoveryService) ListEndpoints(ctx context.Context, r *Ydb_Discovery.Li
 			result.Endpoints[i], result.Endpoints[j] = result.Endpoints[j], result.Endpoints[i]
 		})
 	}
-	op, err := operation(outcome, result)
+	op, err := operation(answer, result)
 	return &Ydb_Discovery.ListEndpointsResponse{Operation: op}, err
 }
 
@@ -56,13 +57,13 @@ func servesAll(wanted []string) bool {
 
 // WhoAmI names the caller, as the reference does: an anonymous one is an error.
 func (s discoveryService) WhoAmI(ctx context.Context, r *Ydb_Discovery.WhoAmIRequest) (*Ydb_Discovery.WhoAmIResponse, error) {
-	outcome, result := scheme.Done(), &Ydb_Discovery.WhoAmIResult{User: identityOf(ctx).name}
+	answer, result := outcome.Done(), &Ydb_Discovery.WhoAmIResult{User: identityOf(ctx).name}
 	if result.User == "" {
-		outcome = refuse(scheme.GenericError, "No token provided")
+		answer = outcome.Because(outcome.GenericError, "No token provided")
 	} else if r.GetIncludeGroups() {
 		result.Groups = []string{scheme.AllUsers}
 	}
-	op, err := operation(outcome, result)
+	op, err := operation(answer, result)
 	return &Ydb_Discovery.WhoAmIResponse{Operation: op}, err
 }
 

@@ -17,7 +17,7 @@ import (
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
 
 	"github.com/coordd/coordd/coordination"
-	"github.com/coordd/coordd/scheme"
+	"github.com/coordd/coordd/scheme/outcome"
 )
 
 func (set *streamSet) count() int {
@@ -413,7 +413,7 @@ func TestBytesInFlight(t *testing.T) {
 	defer g.turn.Unlock()
 	for inFlight, want := range map[int]bool{maxInFlightBytes - 1: true, maxInFlightBytes: false} {
 		asked := holdUp(make(chan struct{}), make(chan struct{}))
-		asked.read = func(*coordination.Machine) scheme.Outcome { return scheme.Done() }
+		asked.read = func(*coordination.Machine) outcome.Outcome { return outcome.Done() }
 		g.queue.put(event{call: asked})
 		g.inFlight = inFlight
 		g.takeTurn()

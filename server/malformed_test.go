@@ -23,7 +23,7 @@ import (
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
 
 	"github.com/coordd/coordd/coordination"
-	"github.com/coordd/coordd/scheme"
+	"github.com/coordd/coordd/scheme/outcome"
 )
 
 const (
@@ -363,13 +363,13 @@ func (m *malformedRun) one(i int) {
 // settled reports whether nothing is left of the malformed streams: their streams, sessions and goroutines.
 func (m *malformedRun) settled(goroutines int) bool {
 	sessions := 0
-	_, err := m.s.group.read(context.Background(), func(machine *coordination.Machine) scheme.Outcome {
+	_, err := m.s.group.read(context.Background(), func(machine *coordination.Machine) outcome.Outcome {
 		for _, row := range machine.AllRows() {
 			if row.Key().Kind == coordination.RowSession {
 				sessions++
 			}
 		}
-		return scheme.Done()
+		return outcome.Done()
 	})
 	return err == nil && sessions == goodSessions && m.s.streams.count() == goodSessions && runtime.NumGoroutine() <= goroutines
 }

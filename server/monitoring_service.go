@@ -11,7 +11,7 @@ import (
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Monitoring"
 
 	"github.com/coordd/coordd/coordination"
-	"github.com/coordd/coordd/scheme"
+	"github.com/coordd/coordd/scheme/outcome"
 )
 
 // monitoringService is Ydb.Monitoring.V1.MonitoringService (surface.md §5).
@@ -23,12 +23,12 @@ type monitoringService struct {
 // SelfCheck says how things stand as this server sees them: GOOD, or the worst of what is in the issue log. A server that
 // cannot serve says EMERGENCY.
 func (s monitoringService) SelfCheck(ctx context.Context, r *Ydb_Monitoring.SelfCheckRequest) (*Ydb_Monitoring.SelfCheckResponse, error) {
-	op, err := s.operate(ctx, r.GetOperationParams(), func(ctx context.Context) (proto.Message, scheme.Outcome, error) {
-		outcome, err := s.group.read(ctx, func(*coordination.Machine) scheme.Outcome { return scheme.Done() }) // does it still go on?
+	op, err := s.operate(ctx, r.GetOperationParams(), func(ctx context.Context) (proto.Message, outcome.Outcome, error) {
+		answer, err := s.group.read(ctx, func(*coordination.Machine) outcome.Outcome { return outcome.Done() }) // does it still go on?
 		if err != nil {
-			return nil, outcome, err
+			return nil, answer, err
 		}
-		return s.selfCheck(), outcome, nil
+		return s.selfCheck(), answer, nil
 	})
 	return &Ydb_Monitoring.SelfCheckResponse{Operation: op}, err
 }

@@ -13,14 +13,14 @@ import (
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Operations"
 
 	"github.com/coordd/coordd/coordination"
-	"github.com/coordd/coordd/scheme"
+	"github.com/coordd/coordd/scheme/outcome"
 	"github.com/coordd/coordd/server/wire"
 )
 
 // operation is the answer to a unary call: always ready, because SDKs do not poll (surface.md §1.3). result may be nil.
-func operation(outcome scheme.Outcome, result proto.Message) (*Ydb_Operations.Operation, error) {
-	op := &Ydb_Operations.Operation{Ready: true, Status: Ydb.StatusIds_StatusCode(outcome.Status), Issues: wire.Issues(outcome.Issues)}
-	if result != nil && outcome.OK() {
+func operation(answer outcome.Outcome, result proto.Message) (*Ydb_Operations.Operation, error) {
+	op := &Ydb_Operations.Operation{Ready: true, Status: Ydb.StatusIds_StatusCode(answer.Status), Issues: wire.Issues(answer.Issues)}
+	if result != nil && answer.OK() {
 		packed, err := anypb.New(result)
 		if err != nil {
 			return nil, status.Error(codes.Internal, err.Error())
@@ -30,33 +30,29 @@ func operation(outcome scheme.Outcome, result proto.Message) (*Ydb_Operations.Op
 	return op, nil
 }
 
-func refuse(s scheme.Status, text string) scheme.Outcome {
-	return scheme.Refuse(s, scheme.Issue{Severity: scheme.SeverityError, Message: text})
-}
-
 // command runs a command about the path tree on behalf of a unary call.
 func (s *Server) command(ctx context.Context, params *Ydb_Operations.OperationParams,
 	build func(coordination.Call) coordination.Command) (*Ydb_Operations.Operation, error) {
-	return s.operate(ctx, params, func(ctx context.Context) (proto.Message, scheme.Outcome, error) {
-		outcome, err := s.execute(ctx, build)
-		return nil, outcome, err
+	return s.operate(ctx, params, func(ctx context.Context) (proto.Message, outcome.Outcome, error) {
+		answer, err := s.execute(ctx, build)
+		return nil, answer, err
 	})
 }
 
 // operate does what a unary call asks for, in time. do returns the result to pack, if the outcome is success.
 func (s *Server) operate(ctx context.Context, params *Ydb_Operations.OperationParams,
-	do func(context.Context) (proto.Message, scheme.Outcome, error)) (*Ydb_Operations.Operation, error) {
+	do func(context.Context) (proto.Message, outcome.Outcome, error)) (*Ydb_Operations.Operation, error) {
 	ctx, cancel := s.inTime(ctx)
 	defer cancel()
 	ctx, cancelParams := withOperationParams(ctx, params)
 	defer cancelParams()
-	result, outcome, err := do(ctx)
+	result, answer, err := do(ctx)
 	if err != nil {
-		if outcome, err = unfinished(ctx, err); err != nil {
+		if answer, err = unfinished(ctx, err); err != nil {
 			return nil, err
 		}
 	}
-	return operation(outcome, result)
+	return operation(answer, result)
 }
 
 // database is the x-ydb-database header of a request.

@@ -7,7 +7,7 @@ import (
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb"
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Operations"
 
-	"github.com/coordd/coordd/scheme"
+	"github.com/coordd/coordd/scheme/outcome"
 	"github.com/coordd/coordd/server/wire"
 )
 
@@ -26,14 +26,14 @@ func (operationService) GetOperation(_ context.Context, r *Ydb_Operations.GetOpe
 
 // CancelOperation answers as GetOperation does.
 func (operationService) CancelOperation(_ context.Context, r *Ydb_Operations.CancelOperationRequest) (*Ydb_Operations.CancelOperationResponse, error) {
-	outcome := noOperation(r.GetId())
-	return &Ydb_Operations.CancelOperationResponse{Status: Ydb.StatusIds_StatusCode(outcome.Status), Issues: wire.Issues(outcome.Issues)}, nil
+	answer := noOperation(r.GetId())
+	return &Ydb_Operations.CancelOperationResponse{Status: Ydb.StatusIds_StatusCode(answer.Status), Issues: wire.Issues(answer.Issues)}, nil
 }
 
 // ForgetOperation answers as GetOperation does.
 func (operationService) ForgetOperation(_ context.Context, r *Ydb_Operations.ForgetOperationRequest) (*Ydb_Operations.ForgetOperationResponse, error) {
-	outcome := noOperation(r.GetId())
-	return &Ydb_Operations.ForgetOperationResponse{Status: Ydb.StatusIds_StatusCode(outcome.Status), Issues: wire.Issues(outcome.Issues)}, nil
+	answer := noOperation(r.GetId())
+	return &Ydb_Operations.ForgetOperationResponse{Status: Ydb.StatusIds_StatusCode(answer.Status), Issues: wire.Issues(answer.Issues)}, nil
 }
 
 // ListOperations lists none, of whatever kind.
@@ -41,9 +41,9 @@ func (operationService) ListOperations(context.Context, *Ydb_Operations.ListOper
 	return &Ydb_Operations.ListOperationsResponse{Status: Ydb.StatusIds_SUCCESS}, nil
 }
 
-func noOperation(id string) scheme.Outcome {
+func noOperation(id string) outcome.Outcome {
 	if id == "" {
-		return refuse(scheme.BadRequest, "Operation id is empty")
+		return outcome.Because(outcome.BadRequest, "Operation id is empty")
 	}
-	return refuse(scheme.NotFound, "Operation not found")
+	return outcome.Because(outcome.NotFound, "Operation not found")
 }

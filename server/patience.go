@@ -9,7 +9,7 @@ import (
 
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Operations"
 
-	"github.com/coordd/coordd/scheme"
+	"github.com/coordd/coordd/scheme/outcome"
 )
 
 // Every unary call is answered within the least of callPatience, its operation_timeout, its cancel_after, and its caller's
@@ -32,7 +32,7 @@ var (
 // errNoLeader is the end of a read that nobody could be asked for.
 var errNoLeader = errors.New("there is no leader to ask")
 
-var unavailable = refuse(scheme.Unavailable, "No leader: try again")
+var unavailable = outcome.Because(outcome.Unavailable, "No leader: try again")
 
 func (s *Server) patience() time.Duration {
 	if s.config.callPatience != 0 {
@@ -80,17 +80,17 @@ func withOperationParams(ctx context.Context, params *Ydb_Operations.OperationPa
 }
 
 // unfinished is the answer to a call that nobody answered in time: an outcome, or a gRPC error where its caller ended it.
-func unfinished(ctx context.Context, err error) (scheme.Outcome, error) {
+func unfinished(ctx context.Context, err error) (outcome.Outcome, error) {
 	switch cause := context.Cause(ctx); {
 	case errors.Is(err, errStopped):
-		return refuse(scheme.Unavailable, errStopped.Error()), nil
+		return outcome.Because(outcome.Unavailable, errStopped.Error()), nil
 	case errors.Is(err, errNoLeader), errors.Is(cause, errPatience):
 		return unavailable, nil
 	case errors.Is(cause, errOperationTimeout):
-		return refuse(scheme.Timeout, "Operation timeout"), nil
+		return outcome.Because(outcome.Timeout, "Operation timeout"), nil
 	case errors.Is(cause, errCancelAfter):
-		return refuse(scheme.Cancelled, "Operation cancelled"), nil
+		return outcome.Because(outcome.Cancelled, "Operation cancelled"), nil
 	default:
-		return scheme.Outcome{}, status.FromContextError(err).Err()
+		return outcome.Outcome{}, status.FromContextError(err).Err()
 	}
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/scheme"
+	"github.com/coordd/coordd/scheme/outcome"
 )
 
 // maxReadRows is how many rows of the machine the reads of one turn look at, so that nobody waits for somebody else's long
@@ -13,7 +14,7 @@ import (
 const maxReadRows = 1_000
 
 // read runs fn in a turn. fn must be quick and must not keep what it is given.
-func (g *group) read(ctx context.Context, fn func(*coordination.Machine) scheme.Outcome) (scheme.Outcome, error) {
+func (g *group) read(ctx context.Context, fn func(*coordination.Machine) outcome.Outcome) (outcome.Outcome, error) {
 	return g.await(ctx, &call{read: fn, rows: 1, done: make(chan callAnswer, 1)})
 }
 
@@ -21,9 +22,9 @@ func (g *group) read(ctx context.Context, fn func(*coordination.Machine) scheme.
 // fewer, and takes no more than references to what never changes: what it finds is worked up outside the turn.
 func capture[T any](ctx context.Context, g *group, rows int, look func(*coordination.Machine) T) (T, error) {
 	found := make(chan T, 1)
-	c := &call{rows: rows, done: make(chan callAnswer, 1), read: func(m *coordination.Machine) scheme.Outcome {
+	c := &call{rows: rows, done: make(chan callAnswer, 1), read: func(m *coordination.Machine) outcome.Outcome {
 		found <- look(m)
-		return scheme.Done()
+		return outcome.Done()
 	}}
 	if _, err := g.await(ctx, c); err != nil {
 		var nothing T
@@ -59,19 +60,19 @@ type described struct {
 	lineage  scheme.Lineage
 	config   coordination.NodeConfig // of a coordination node that is described as one
 	children []scheme.Entry          // of a directory that is listed
-	outcome  scheme.Outcome          // unless the caller may not even ask
+	outcome  outcome.Outcome         // unless the caller may not even ask
 }
 
 // describe returns what look captures of a path once this server is up to date.
-func (s *Server) describe(ctx context.Context, path scheme.Path, look func(*coordination.Machine) described) (described, scheme.Outcome, error) {
+func (s *Server) describe(ctx context.Context, path scheme.Path, look func(*coordination.Machine) described) (described, outcome.Outcome, error) {
 	if err := s.catchUp(ctx); err != nil {
-		return described{}, scheme.Outcome{}, err
+		return described{}, outcome.Outcome{}, err
 	}
 	return s.glance(ctx, path, lineageRows, look)
 }
 
 // glance returns what look captures of a path, unless the caller may not describe it.
-func (s *Server) glance(ctx context.Context, path scheme.Path, rows int, look func(*coordination.Machine) described) (described, scheme.Outcome, error) {
+func (s *Server) glance(ctx context.Context, path scheme.Path, rows int, look func(*coordination.Machine) described) (described, outcome.Outcome, error) {
 	caller := s.caller(ctx)
 	type captured struct {
 		described
@@ -81,7 +82,7 @@ func (s *Server) glance(ctx context.Context, path scheme.Path, rows int, look fu
 		return captured{look(m), m.Subject(caller)}
 	})
 	if err != nil {
-		return described{}, scheme.Outcome{}, err
+		return described{}, outcome.Outcome{}, err
 	}
 	if refused := c.lineage.Authorize(path, scheme.DescribeSchema, c.subject); !refused.OK() {
 		return described{}, refused, nil
@@ -91,9 +92,9 @@ func (s *Server) glance(ctx context.Context, path scheme.Path, rows int, look fu
 
 // list captures a directory and what is in it, a page at a time. Each page is as of its own turn: the whole is no
 // snapshot. If the directory gives way to another one meanwhile, the listing begins anew.
-func (s *Server) list(ctx context.Context, path scheme.Path) (described, scheme.Outcome, error) {
+func (s *Server) list(ctx context.Context, path scheme.Path) (described, outcome.Outcome, error) {
 	if err := s.catchUp(ctx); err != nil {
-		return described{}, scheme.Outcome{}, err
+		return described{}, outcome.Outcome{}, err
 	}
 	pageRows := maxReadRows - lineageRows
 	var list described
@@ -102,14 +103,14 @@ func (s *Server) list(ctx context.Context, path scheme.Path) (described, scheme.
 		if n := len(list.children); n > 0 {
 			after = list.children[n-1].Name
 		}
-		page, outcome, err := s.glance(ctx, path, maxReadRows, func(m *coordination.Machine) (d described) {
+		page, answer, err := s.glance(ctx, path, maxReadRows, func(m *coordination.Machine) (d described) {
 			d.lineage, d.outcome = m.Tree().EntryToDescribe(path)
 			d.children = m.Tree().ChildrenAfter(path, after, pageRows)
 			return d
 		})
 		switch {
-		case err != nil || !outcome.OK():
-			return described{}, outcome, err
+		case err != nil || !answer.OK():
+			return described{}, answer, err
 		case list.lineage != nil && list.lineage[0].ID != page.lineage[0].ID:
 			list = described{}
 			continue
@@ -117,7 +118,7 @@ func (s *Server) list(ctx context.Context, path scheme.Path) (described, scheme.
 		full := len(page.children) == pageRows
 		page.children = append(list.children, page.children...)
 		if list = page; !full {
-			return list, outcome, nil
+			return list, answer, nil
 		}
 	}
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/scheme"
+	"github.com/coordd/coordd/scheme/outcome"
 )
 
 // TestReadsOfATurn has more reads wait than one turn has room for: every turn looks at maxReadRows rows at most, and all
@@ -26,10 +27,10 @@ func TestReadsOfATurn(t *testing.T) {
 	costs := []int{1, maxReadRows, 33, 33, 900, 900, 100, 1, maxReadRows, 1}
 	var calls []*call
 	for i, rows := range costs {
-		calls = append(calls, &call{rows: rows, done: make(chan callAnswer, 1), read: func(*coordination.Machine) scheme.Outcome {
+		calls = append(calls, &call{rows: rows, done: make(chan callAnswer, 1), read: func(*coordination.Machine) outcome.Outcome {
 			looked += rows
 			order = append(order, i)
-			return scheme.Done()
+			return outcome.Done()
 		}})
 	}
 	calls[3].taken.Store(true) // its caller has gone
@@ -69,8 +70,8 @@ func TestListingInPages(t *testing.T) {
 	defer unlock()
 	for i := range want {
 		want[i] = fmt.Sprintf("%05d", i)
-		if outcome := s.group.machine.Tree().MakeDirectory(scheme.SplitLoose("/local/large/"+want[i]), "", scheme.Stamp{}); !outcome.OK() {
-			t.Fatal(outcome)
+		if answer := s.group.machine.Tree().MakeDirectory(scheme.SplitLoose("/local/large/"+want[i]), "", scheme.Stamp{}); !answer.OK() {
+			t.Fatal(answer)
 		}
 	}
 	type result struct {
@@ -110,7 +111,7 @@ func TestListingInPages(t *testing.T) {
 			break
 		}
 		turn()
-		other := &call{rows: 1, done: make(chan callAnswer, 1), read: func(*coordination.Machine) scheme.Outcome { return scheme.Done() }}
+		other := &call{rows: 1, done: make(chan callAnswer, 1), read: func(*coordination.Machine) outcome.Outcome { return outcome.Done() }}
 		s.group.queue.put(event{call: other})
 		turn()
 		if len(other.done) == 0 { // the next page was there before it

@@ -4,7 +4,7 @@ import (
 	"math"
 
 	"github.com/coordd/coordd/coordination"
-	"github.com/coordd/coordd/scheme"
+	"github.com/coordd/coordd/scheme/outcome"
 	"github.com/coordd/coordd/server/relaypb"
 )
 
@@ -111,7 +111,7 @@ func messageFromPB(p *relaypb.Message) coordination.Message {
 		GraceMillis: p.GetGraceMillis(), Rights: coordination.Rights(p.GetRights()), Done: p.GetDone(), WatchAdded: p.GetWatchAdded(),
 		DataChanged: p.GetDataChanged(), OwnersChanged: p.GetOwnersChanged(), Mark: markFromPB(p.GetMark())}
 	if p.GetRefusalStatus() != 0 {
-		m.Refusal = &coordination.Refusal{Status: scheme.Status(p.GetRefusalStatus()), Text: p.GetRefusalText()}
+		m.Refusal = &coordination.Refusal{Status: outcome.Status(p.GetRefusalStatus()), Text: p.GetRefusalText()}
 	}
 	if d := p.GetDescription(); d != nil {
 		m.Description = &coordination.SemaphoreDescription{Name: d.GetName(), Data: d.GetData(), Count: d.GetCount(), Limit: d.GetLimit(),
@@ -148,7 +148,7 @@ func linksFromPB(list []*relaypb.Link) []coordination.LinkDescription {
 	return out
 }
 
-func outcomeToPB(o scheme.Outcome) *relaypb.ExecuteResponse {
+func outcomeToPB(o outcome.Outcome) *relaypb.ExecuteResponse {
 	p := &relaypb.ExecuteResponse{Status: uint32(o.Status)}
 	for _, issue := range o.Issues {
 		p.Issues = append(p.Issues, &relaypb.Issue{Code: issue.Code, Severity: issue.Severity, Message: issue.Message})
@@ -156,10 +156,10 @@ func outcomeToPB(o scheme.Outcome) *relaypb.ExecuteResponse {
 	return p
 }
 
-func outcomeFromPB(p *relaypb.ExecuteResponse) scheme.Outcome {
-	o := scheme.Outcome{Status: scheme.Status(p.GetStatus())}
+func outcomeFromPB(p *relaypb.ExecuteResponse) outcome.Outcome {
+	o := outcome.Outcome{Status: outcome.Status(p.GetStatus())}
 	for _, issue := range p.GetIssues() {
-		o.Issues = append(o.Issues, scheme.Issue{Code: issue.GetCode(), Severity: issue.GetSeverity(), Message: issue.GetMessage()})
+		o.Issues = append(o.Issues, outcome.Issue{Code: issue.GetCode(), Severity: issue.GetSeverity(), Message: issue.GetMessage()})
 	}
 	return o
 }

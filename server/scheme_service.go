@@ -11,6 +11,7 @@ import (
 
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/scheme"
+	"github.com/coordd/coordd/scheme/outcome"
 	"github.com/coordd/coordd/server/wire"
 )
 
@@ -23,8 +24,8 @@ type schemeService struct {
 // MakeDirectory makes a directory and its missing parents.
 func (s schemeService) MakeDirectory(ctx context.Context, r *Ydb_Scheme.MakeDirectoryRequest) (*Ydb_Scheme.MakeDirectoryResponse, error) {
 	databaseName, sent := database(ctx)
-	path, outcome := scheme.SplitInDatabase(r.GetPath(), databaseName, sent)
-	op, err := s.unlessRefused(outcome, func() (*Ydb_Operations.Operation, error) {
+	path, answer := scheme.SplitInDatabase(r.GetPath(), databaseName, sent)
+	op, err := s.unlessRefused(answer, func() (*Ydb_Operations.Operation, error) {
 		return s.command(ctx, r.GetOperationParams(), func(call coordination.Call) coordination.Command {
 			return &coordination.MakeDirectory{Call: call, Caller: s.caller(ctx), Path: path, Owner: ownerFor(ctx), StampMillis: s.group.clock.wallMillis()}
 		})
@@ -34,8 +35,8 @@ func (s schemeService) MakeDirectory(ctx context.Context, r *Ydb_Scheme.MakeDire
 
 // RemoveDirectory removes an empty directory.
 func (s schemeService) RemoveDirectory(ctx context.Context, r *Ydb_Scheme.RemoveDirectoryRequest) (*Ydb_Scheme.RemoveDirectoryResponse, error) {
-	path, outcome := scheme.SplitAtLastSlash(r.GetPath())
-	op, err := s.unlessRefused(outcome, func() (*Ydb_Operations.Operation, error) {
+	path, answer := scheme.SplitAtLastSlash(r.GetPath())
+	op, err := s.unlessRefused(answer, func() (*Ydb_Operations.Operation, error) {
 		return s.command(ctx, r.GetOperationParams(), func(call coordination.Call) coordination.Command {
 			return &coordination.RemoveDirectory{Call: call, Caller: s.caller(ctx), Path: path}
 		})
@@ -45,40 +46,40 @@ func (s schemeService) RemoveDirectory(ctx context.Context, r *Ydb_Scheme.Remove
 
 // ListDirectory describes a path and what is directly below it.
 func (s schemeService) ListDirectory(ctx context.Context, r *Ydb_Scheme.ListDirectoryRequest) (*Ydb_Scheme.ListDirectoryResponse, error) {
-	op, err := s.operate(ctx, r.GetOperationParams(), func(ctx context.Context) (proto.Message, scheme.Outcome, error) {
-		list, outcome, err := s.list(ctx, scheme.SplitLoose(r.GetPath()))
-		if err != nil || !outcome.OK() {
-			return nil, outcome, err
+	op, err := s.operate(ctx, r.GetOperationParams(), func(ctx context.Context) (proto.Message, outcome.Outcome, error) {
+		list, answer, err := s.list(ctx, scheme.SplitLoose(r.GetPath()))
+		if err != nil || !answer.OK() {
+			return nil, answer, err
 		}
 		result := &Ydb_Scheme.ListDirectoryResult{Self: wire.Self(list.lineage)}
 		for _, child := range list.children {
 			result.Children = append(result.Children, wire.Shown(child))
 		}
-		return result, outcome, nil
+		return result, answer, nil
 	})
 	return &Ydb_Scheme.ListDirectoryResponse{Operation: op}, err
 }
 
 // DescribePath describes a path.
 func (s schemeService) DescribePath(ctx context.Context, r *Ydb_Scheme.DescribePathRequest) (*Ydb_Scheme.DescribePathResponse, error) {
-	op, err := s.operate(ctx, r.GetOperationParams(), func(ctx context.Context) (proto.Message, scheme.Outcome, error) {
+	op, err := s.operate(ctx, r.GetOperationParams(), func(ctx context.Context) (proto.Message, outcome.Outcome, error) {
 		path := scheme.SplitLoose(r.GetPath())
-		d, outcome, err := s.describe(ctx, path, func(m *coordination.Machine) (d described) {
+		d, answer, err := s.describe(ctx, path, func(m *coordination.Machine) (d described) {
 			d.lineage, d.outcome = m.Tree().EntryToDescribe(path)
 			return d
 		})
-		if err != nil || !outcome.OK() {
-			return nil, outcome, err
+		if err != nil || !answer.OK() {
+			return nil, answer, err
 		}
-		return &Ydb_Scheme.DescribePathResult{Self: wire.Self(d.lineage)}, outcome, nil
+		return &Ydb_Scheme.DescribePathResult{Self: wire.Self(d.lineage)}, answer, nil
 	})
 	return &Ydb_Scheme.DescribePathResponse{Operation: op}, err
 }
 
 // ModifyPermissions changes the owner and the explicit permissions of a path.
 func (s schemeService) ModifyPermissions(ctx context.Context, r *Ydb_Scheme.ModifyPermissionsRequest) (*Ydb_Scheme.ModifyPermissionsResponse, error) {
-	path, outcome := scheme.SplitAtLastSlash(r.GetPath())
-	op, err := s.unlessRefused(outcome, func() (*Ydb_Operations.Operation, error) {
+	path, answer := scheme.SplitAtLastSlash(r.GetPath())
+	op, err := s.unlessRefused(answer, func() (*Ydb_Operations.Operation, error) {
 		return s.command(ctx, r.GetOperationParams(), func(call coordination.Call) coordination.Command {
 			return &coordination.ModifyPermissions{Call: call, Caller: s.caller(ctx), Path: path, Change: wire.PermissionsChange(r)}
 		})

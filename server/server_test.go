@@ -28,7 +28,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/coordd/coordd/coordination"
-	"github.com/coordd/coordd/scheme"
+	"github.com/coordd/coordd/scheme/outcome"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -393,9 +393,9 @@ func TestConfigValidate(t *testing.T) {
 
 // holdUp is a call that keeps the group busy until release is closed.
 func holdUp(held, release chan struct{}) *call {
-	return &call{done: make(chan callAnswer, 1), read: func(*coordination.Machine) scheme.Outcome {
+	return &call{done: make(chan callAnswer, 1), read: func(*coordination.Machine) outcome.Outcome {
 		close(held)
 		<-release
-		return scheme.Done()
+		return outcome.Done()
 	}}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/coordd/coordd/coordination/codec"
 	"github.com/coordd/coordd/raftstore"
 	"github.com/coordd/coordd/scheme"
+	"github.com/coordd/coordd/scheme/outcome"
 )
 
 // deafHandler is a log's handler that does nothing: the test tells the group itself what the log says.
@@ -86,7 +87,7 @@ func TestLongTurnsAreTheGroupsOwn(t *testing.T) {
 		{"an entry that is led", func() { commit(3, 1, nil) }, false},
 		{"many requests", func() {
 			for range 5000 {
-				g.queue.put(event{call: &call{read: func(*coordination.Machine) scheme.Outcome { return scheme.Done() }, done: make(chan callAnswer, 1)}})
+				g.queue.put(event{call: &call{read: func(*coordination.Machine) outcome.Outcome { return outcome.Done() }, done: make(chan callAnswer, 1)}})
 			}
 		}, true},
 		{"the leadership lost", func() { g.Following(4, 0) }, true},
@@ -124,11 +125,11 @@ func TestCheckpointsFollowEachOther(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"a", "b", "c", "d"} {
-		outcome, err := s.execute(t.Context(), func(call coordination.Call) coordination.Command {
+		answer, err := s.execute(t.Context(), func(call coordination.Call) coordination.Command {
 			return &coordination.CreateNode{Call: call, Path: scheme.Path{"local", name}}
 		})
-		if err != nil || !outcome.OK() {
-			t.Fatal(outcome, err)
+		if err != nil || !answer.OK() {
+			t.Fatal(answer, err)
 		}
 	}
 	if err := s.group.checkpointNow(t.Context()); err != nil {

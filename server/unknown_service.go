@@ -11,7 +11,7 @@ import (
 
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Operations"
 
-	"github.com/coordd/coordd/scheme"
+	"github.com/coordd/coordd/scheme/outcome"
 )
 
 // operationMethods are the calls of YDB that this server does not have and that are answered by an Operation in field
@@ -48,7 +48,7 @@ func (s *Server) answerUnknown(_ any, rpc grpc.ServerStream) error {
 	if err := rpc.RecvMsg(new(emptypb.Empty)); err != nil {
 		return err
 	}
-	op, err := operation(refuse(scheme.Unsupported, service+" is not served here"), nil)
+	op, err := operation(outcome.Because(outcome.Unsupported, service+" is not served here"), nil)
 	if err != nil {
 		return err
 	}

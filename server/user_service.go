@@ -9,7 +9,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/coordd/coordd/coordination"
-	"github.com/coordd/coordd/scheme"
+	"github.com/coordd/coordd/scheme/outcome"
 	"github.com/coordd/coordd/server/adminpb"
 )
 
@@ -95,7 +95,7 @@ func (s userService) List(ctx context.Context, _ *adminpb.ListRequest) (*adminpb
 	ctx, cancel := s.inTime(ctx)
 	defer cancel()
 	if err := s.catchUp(ctx); err != nil {
-		return nil, grpcStatus(ctx, scheme.Outcome{}, err)
+		return nil, grpcStatus(ctx, outcome.Outcome{}, err)
 	}
 	if !s.mayManage(by) && !(fromLoopback(ctx) && s.noUsers()) {
 		return nil, errNotAdministrator
@@ -116,8 +116,8 @@ func (s userService) RotateKey(ctx context.Context, _ *adminpb.RotateKeyRequest)
 	ctx, cancel := s.inTime(ctx)
 	defer cancel()
 	newest, _ := newestKey(s.group.access.accounts())
-	outcome, err := s.rotateSigningKey(ctx, by, newest.ID, math.MaxUint64)
-	return &adminpb.RotateKeyResponse{}, grpcStatus(ctx, outcome, err)
+	answer, err := s.rotateSigningKey(ctx, by, newest.ID, math.MaxUint64)
+	return &adminpb.RotateKeyResponse{}, grpcStatus(ctx, answer, err)
 }
 
 // mayManage tells whether a caller may do everything, as far as this server knows at the moment.
@@ -131,30 +131,30 @@ func (s userService) noUsers() bool { return len(s.group.access.accounts().Users
 func (s userService) run(ctx context.Context, build func(coordination.Call) coordination.Command) error {
 	ctx, cancel := s.inTime(ctx)
 	defer cancel()
-	outcome, err := s.execute(ctx, build)
-	return grpcStatus(ctx, outcome, err)
+	answer, err := s.execute(ctx, build)
+	return grpcStatus(ctx, answer, err)
 }
 
 // grpcStatus is an outcome as a service of our own answers it.
-func grpcStatus(ctx context.Context, outcome scheme.Outcome, err error) error {
+func grpcStatus(ctx context.Context, answer outcome.Outcome, err error) error {
 	if err != nil {
-		if outcome, err = unfinished(ctx, err); err != nil {
+		if answer, err = unfinished(ctx, err); err != nil {
 			return err
 		}
 	}
-	if outcome.OK() {
+	if answer.OK() {
 		return nil
 	}
-	code := map[scheme.Status]codes.Code{
-		scheme.Unauthorized: codes.PermissionDenied, scheme.AlreadyExists: codes.AlreadyExists, scheme.NotFound: codes.NotFound,
-		scheme.BadRequest: codes.InvalidArgument, scheme.PreconditionFailed: codes.FailedPrecondition, scheme.Unavailable: codes.Unavailable,
-	}[outcome.Status]
+	code := map[outcome.Status]codes.Code{
+		outcome.Unauthorized: codes.PermissionDenied, outcome.AlreadyExists: codes.AlreadyExists, outcome.NotFound: codes.NotFound,
+		outcome.BadRequest: codes.InvalidArgument, outcome.PreconditionFailed: codes.FailedPrecondition, outcome.Unavailable: codes.Unavailable,
+	}[answer.Status]
 	if code == codes.OK {
 		code = codes.Internal
 	}
-	text := outcome.Status.String()
-	if len(outcome.Issues) > 0 {
-		text = outcome.Issues[0].Message
+	text := answer.Status.String()
+	if len(answer.Issues) > 0 {
+		text = answer.Issues[0].Message
 	}
 	return status.Error(code, text)
 }

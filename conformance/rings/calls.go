@@ -4,22 +4,22 @@ import (
 	"slices"
 
 	"github.com/coordd/coordd/coordination"
-	"github.com/coordd/coordd/scheme"
+	"github.com/coordd/coordd/scheme/outcome"
 )
 
 // Call is a unary call about the path tree or the users on its way.
 type Call struct {
 	command coordination.Command
 	since   coordination.Index
-	outcome scheme.Outcome
+	outcome outcome.Outcome
 }
 
 // Outcome is the answer, the zero one as long as there is none.
-func (c *Call) Outcome() scheme.Outcome { return c.outcome }
+func (c *Call) Outcome() outcome.Outcome { return c.outcome }
 
 // Call executes a command; build gets the name to put into the command. While Hold is in force the outcome is the zero
 // one.
-func (w *World) Call(build func(call coordination.Call) coordination.Command) scheme.Outcome {
+func (w *World) Call(build func(call coordination.Call) coordination.Command) outcome.Outcome {
 	return w.Begin(build).Outcome()
 }
 

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/coordd/coordd/coordination"
-	"github.com/coordd/coordd/scheme"
+	"github.com/coordd/coordd/scheme/outcome"
 )
 
 // TestFailOverCalls changes the leader again and again while calls are in flight: before they reach the log, in it, and
@@ -34,7 +34,7 @@ type callsRun struct {
 type madeCall struct {
 	call *Call
 	what string
-	want scheme.Outcome
+	want outcome.Outcome
 }
 
 func failOverCallsRun(seed uint64) error {

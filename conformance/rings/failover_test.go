@@ -47,17 +47,17 @@ type failOverClient struct {
 	own      string
 	exists   bool
 	held     bool
-	expected map[uint64]outcome
+	expected map[uint64]result
 }
 
-type outcome struct {
+type result struct {
 	refusal *coordination.Refusal
 	done    bool
 }
 
 func openFailOverClient(w *World, own string) *failOverClient {
 	c := &failOverClient{stream: w.Open(1), sent: map[uint64]coordination.RequestKind{}, pending: map[uint64]bool{}, watching: map[uint64]bool{},
-		own: own, expected: map[uint64]outcome{}}
+		own: own, expected: map[uint64]result{}}
 	c.stream.Send(coordination.ClientMessage{Kind: coordination.ClientStart,
 		Start: &coordination.AttachRequest{Path: "/local/n", TimeoutMillis: 5000}})
 	return c
@@ -147,7 +147,7 @@ func (c *failOverClient) ask(random *rand.Rand) {
 // askOwn knows what the answer must be: a request that is executed twice, or not at all, gives another.
 func (c *failOverClient) askOwn(random *rand.Rand) {
 	r := &coordination.Request{Name: c.own}
-	var want outcome
+	var want result
 	switch random.IntN(5) {
 	case 0:
 		r.Kind, r.Limit = coordination.RequestCreate, 1
@@ -234,7 +234,7 @@ func (c *failOverClient) hear(r *coordination.Reply) error {
 		if c.sent[r.ReqID] != r.Request {
 			return fmt.Errorf("request %d of kind %d got a result of kind %d", r.ReqID, c.sent[r.ReqID], r.Request)
 		}
-		if want, known := c.expected[r.ReqID]; known && want != (outcome{r.Refusal, r.Done}) {
+		if want, known := c.expected[r.ReqID]; known && want != (result{r.Refusal, r.Done}) {
 			return fmt.Errorf("request %d of kind %d: want %v, got %v %v", r.ReqID, r.Request, want, r.Refusal, r.Done)
 		}
 		delete(c.sent, r.ReqID)

@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/coordd/coordd/scheme"
+	"github.com/coordd/coordd/scheme/outcome"
 )
 
 // Limits of the users and keys; sizes are bytes, and inclusive. They are ours.
@@ -89,17 +89,13 @@ func (a *Accounts) newestKey() uint64 {
 	return a.keys[len(a.keys)-1].ID
 }
 
-func refuseAccount(status scheme.Status, text string) scheme.Outcome {
-	return scheme.Refuse(status, scheme.Issue{Severity: scheme.SeverityError, Message: text})
+func notAdministrator() outcome.Outcome {
+	return outcome.Refuse(outcome.Unauthorized, outcome.Issue{Code: outcome.CodeAccessDenied,
+		Severity: outcome.SeverityError, Message: "Only administrators may manage users"})
 }
 
-func notAdministrator() scheme.Outcome {
-	return scheme.Refuse(scheme.Unauthorized, scheme.Issue{Code: scheme.CodeAccessDenied, Severity: scheme.SeverityError,
-		Message: "Only administrators may manage users"})
-}
-
-func noSuchUser() scheme.Outcome {
-	return refuseAccount(scheme.NotFound, "User does not exist")
+func noSuchUser() outcome.Outcome {
+	return outcome.Because(outcome.NotFound, "User does not exist")
 }
 
 // By says on whose behalf the accounts are to be changed.
@@ -114,10 +110,10 @@ type Change struct {
 	After *Accounts
 	// Users and Keys are the ids of those that were added, changed or removed.
 	Users, Keys []uint64
-	Outcome     scheme.Outcome
+	Outcome     outcome.Outcome
 }
 
-func (a *Accounts) refused(why scheme.Outcome) Change { return Change{After: a, Outcome: why} }
+func (a *Accounts) refused(why outcome.Outcome) Change { return Change{After: a, Outcome: why} }
 
 // Add adds a user by the command at an index. The first user of an empty list is an administrator whatever the flag
 // says, and may be added by anybody. With onlyFirst nothing happens, and that is success, if there are users already.
@@ -126,22 +122,22 @@ func (a *Accounts) Add(by By, index uint64, u User, onlyFirst bool) Change {
 	at, exists := a.search(u.Name)
 	switch {
 	case onlyFirst && !first:
-		return a.refused(scheme.Done())
+		return a.refused(outcome.Done())
 	case !first && !by.Exempt:
 		return a.refused(notAdministrator())
 	case !validUserName(u.Name):
-		return a.refused(refuseAccount(scheme.BadRequest, "User name is empty, too long, or has characters other than printable ASCII"))
+		return a.refused(outcome.Because(outcome.BadRequest, "User name is empty, too long, or has characters other than printable ASCII"))
 	case !validPasswordHash(u.PasswordHash):
-		return a.refused(refuseAccount(scheme.BadRequest, "Password hash is empty or too long"))
+		return a.refused(outcome.Because(outcome.BadRequest, "Password hash is empty or too long"))
 	case exists:
-		return a.refused(refuseAccount(scheme.AlreadyExists, "User already exists"))
+		return a.refused(outcome.Because(outcome.AlreadyExists, "User already exists"))
 	case len(a.users) >= MaxUsers:
-		return a.refused(refuseAccount(scheme.PreconditionFailed, "Too many users already exist"))
+		return a.refused(outcome.Because(outcome.PreconditionFailed, "Too many users already exist"))
 	}
 	u.ID, u.Version, u.Administrator = index, index, first || u.Administrator
 	after := a.clone()
 	after.users = slices.Insert(after.users, at, u)
-	return Change{After: after, Users: []uint64{u.ID}, Outcome: scheme.Done()}
+	return Change{After: after, Users: []uint64{u.ID}, Outcome: outcome.Done()}
 }
 
 // SetPassword replaces a user's password by the command at an index. Users may replace their own.
@@ -153,12 +149,12 @@ func (a *Accounts) SetPassword(by By, index uint64, name, passwordHash string) C
 	case !exists:
 		return a.refused(noSuchUser())
 	case !validPasswordHash(passwordHash):
-		return a.refused(refuseAccount(scheme.BadRequest, "Password hash is empty or too long"))
+		return a.refused(outcome.Because(outcome.BadRequest, "Password hash is empty or too long"))
 	}
 	after := a.clone()
 	user := &after.users[at]
 	user.PasswordHash, user.Version = passwordHash, index
-	return Change{After: after, Users: []uint64{user.ID}, Outcome: scheme.Done()}
+	return Change{After: after, Users: []uint64{user.ID}, Outcome: outcome.Done()}
 }
 
 // Remove removes a user. The last administrator cannot be removed before all others.
@@ -170,11 +166,11 @@ func (a *Accounts) Remove(by By, name string) Change {
 	case !exists:
 		return a.refused(noSuchUser())
 	case a.isLastAdministrator(name) && len(a.users) > 1:
-		return a.refused(refuseAccount(scheme.PreconditionFailed, "The last administrator can only be removed as the last user"))
+		return a.refused(outcome.Because(outcome.PreconditionFailed, "The last administrator can only be removed as the last user"))
 	}
 	after := a.clone()
 	after.users = slices.Delete(after.users, at, at+1)
-	return Change{After: after, Users: []uint64{a.users[at].ID}, Outcome: scheme.Done()}
+	return Change{After: after, Users: []uint64{a.users[at].ID}, Outcome: outcome.Done()}
 }
 
 func (a *Accounts) isLastAdministrator(name string) bool {
@@ -191,16 +187,16 @@ func (a *Accounts) Rotate(by By, index uint64, k SigningKey, newest, dropBeforeM
 	case !by.Exempt:
 		return a.refused(notAdministrator())
 	case len(k.Secret) == 0 || len(k.Secret) > MaxSigningKeyBytes:
-		return a.refused(refuseAccount(scheme.BadRequest, "Signing key is empty or too long"))
+		return a.refused(outcome.Because(outcome.BadRequest, "Signing key is empty or too long"))
 	case newest != a.newestKey():
-		return a.refused(refuseAccount(scheme.PreconditionFailed, "Another signing key has been added meanwhile"))
+		return a.refused(outcome.Because(outcome.PreconditionFailed, "Another signing key has been added meanwhile"))
 	case len(kept) >= MaxSigningKeys:
-		return a.refused(refuseAccount(scheme.PreconditionFailed, "Too many signing keys are still in use"))
+		return a.refused(outcome.Because(outcome.PreconditionFailed, "Too many signing keys are still in use"))
 	}
 	k.ID = index
 	after := a.clone()
 	after.keys = append(kept, k)
-	change := Change{After: after, Keys: []uint64{k.ID}, Outcome: scheme.Done()}
+	change := Change{After: after, Keys: []uint64{k.ID}, Outcome: outcome.Done()}
 	for _, old := range a.keys {
 		change.Keys = append(change.Keys, old.ID)
 	}

@@ -4,13 +4,13 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/coordd/coordd/scheme"
+	"github.com/coordd/coordd/scheme/outcome"
 )
 
 var exempt = By{Exempt: true}
 
 // take checks a change's outcome and returns the accounts after it.
-func take(t *testing.T, change Change, want scheme.Status) *Accounts {
+func take(t *testing.T, change Change, want outcome.Status) *Accounts {
 	t.Helper()
 	if change.Outcome.Status != want {
 		t.Fatalf("got %s, want %s", change.Outcome, want)
@@ -20,8 +20,8 @@ func take(t *testing.T, change Change, want scheme.Status) *Accounts {
 
 // Whoever holds accounts goes on seeing them as they were.
 func TestAccountsNeverChange(t *testing.T) {
-	before := take(t, new(Accounts).Add(By{}, 1, User{Name: "root", PasswordHash: "h"}, false), scheme.Success)
-	before = take(t, before.Rotate(exempt, 2, SigningKey{Secret: []byte("s")}, 0, 0), scheme.Success)
+	before := take(t, new(Accounts).Add(By{}, 1, User{Name: "root", PasswordHash: "h"}, false), outcome.Success)
+	before = take(t, before.Rotate(exempt, 2, SigningKey{Secret: []byte("s")}, 0, 0), outcome.Success)
 	users, keys := len(before.Users()), len(before.SigningKeys())
 	for name, change := range map[string]Change{
 		"add":      before.Add(exempt, 3, User{Name: "alice", PasswordHash: "h"}, false),
@@ -29,7 +29,7 @@ func TestAccountsNeverChange(t *testing.T) {
 		"remove":   before.Remove(exempt, "root"),
 		"rotate":   before.Rotate(exempt, 3, SigningKey{Secret: []byte("t")}, 2, 1),
 	} {
-		after := take(t, change, scheme.Success)
+		after := take(t, change, outcome.Success)
 		if after == before || len(change.Users)+len(change.Keys) == 0 {
 			t.Errorf("%s: nothing has changed", name)
 		}
@@ -44,14 +44,14 @@ func TestAccountsNeverChange(t *testing.T) {
 
 // A refusal leaves everything as it is, and names nothing that a checkpoint would have to store.
 func TestRefusedChange(t *testing.T) {
-	root := take(t, new(Accounts).Add(By{}, 1, User{Name: "root", PasswordHash: "h"}, false), scheme.Success)
+	root := take(t, new(Accounts).Add(By{}, 1, User{Name: "root", PasswordHash: "h"}, false), outcome.Success)
 	for name, change := range map[string]Change{
 		"add":      root.Add(By{Subject: "eve"}, 2, User{Name: "eve", PasswordHash: "h"}, false),
 		"password": root.SetPassword(By{Subject: "eve"}, 2, "root", "mine"),
 		"remove":   root.Remove(By{Subject: "eve"}, "root"),
 		"rotate":   root.Rotate(By{}, 2, SigningKey{Secret: []byte("s")}, 0, 0),
 	} {
-		if after := take(t, change, scheme.Unauthorized); after != root || len(change.Users)+len(change.Keys) != 0 {
+		if after := take(t, change, outcome.Unauthorized); after != root || len(change.Users)+len(change.Keys) != 0 {
 			t.Errorf("%s: changed %v, %v", name, change.Users, change.Keys)
 		}
 	}
@@ -62,9 +62,9 @@ func TestUserLimit(t *testing.T) {
 	for i := range users {
 		users[i] = User{ID: uint64(i + 1), Name: fmt.Sprintf("user%05d", i), PasswordHash: "h", Administrator: i == 0, Version: uint64(i + 1)}
 	}
-	full := take(t, Restored(users, nil).Add(exempt, MaxUsers, User{Name: "last", PasswordHash: "h"}, false), scheme.Success)
+	full := take(t, Restored(users, nil).Add(exempt, MaxUsers, User{Name: "last", PasswordHash: "h"}, false), outcome.Success)
 	if err := full.Check(MaxUsers); err != nil || len(full.Users()) != MaxUsers {
 		t.Fatalf("%d users: %v", len(full.Users()), err)
 	}
-	take(t, full.Add(exempt, MaxUsers+1, User{Name: "more", PasswordHash: "h"}, false), scheme.PreconditionFailed)
+	take(t, full.Add(exempt, MaxUsers+1, User{Name: "more", PasswordHash: "h"}, false), outcome.PreconditionFailed)
 }

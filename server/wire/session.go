@@ -6,7 +6,7 @@ import (
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Issue"
 
 	"github.com/coordd/coordd/coordination"
-	"github.com/coordd/coordd/scheme"
+	"github.com/coordd/coordd/scheme/outcome"
 )
 
 type (
@@ -152,7 +152,7 @@ func verdict(refusal *coordination.Refusal) (Ydb.StatusIds_StatusCode, []*Ydb_Is
 }
 
 // Issues translates the issues of a unary call.
-func Issues(list []scheme.Issue) []*Ydb_Issue.IssueMessage {
+func Issues(list []outcome.Issue) []*Ydb_Issue.IssueMessage {
 	messages := make([]*Ydb_Issue.IssueMessage, len(list))
 	for i, issue := range list {
 		messages[i] = &Ydb_Issue.IssueMessage{Message: issue.Message, IssueCode: issue.Code, Severity: issue.Severity}

@@ -1,4 +1,4 @@
-package scheme
+package outcome
 
 import "testing"
 
@@ -42,17 +42,7 @@ func TestOutcome(t *testing.T) {
 	if refusal.OK() || refusal.String() != "NOT_FOUND [0/0] one [7/2] two" {
 		t.Errorf("refusal is %s", refusal)
 	}
-	if got := RefuseConfigPath().String(); got != "BAD_REQUEST [0/1] Setting path is not allowed" {
-		t.Errorf("RefuseConfigPath() = %s", got)
-	}
-}
-
-func TestKindNames(t *testing.T) {
-	for kind, want := range map[Kind]string{
-		1: "directory", 4: "database", 7: "coordination node", 2: "kind 2",
-	} {
-		if got := kind.String(); got != want {
-			t.Errorf("kind %d is %q, want %q", uint8(kind), got, want)
-		}
+	if got := Because(BadRequest, "not \xff").String(); got != "BAD_REQUEST [0/1] not \uFFFD" {
+		t.Errorf("a refusal with a text is %s", got)
 	}
 }

@@ -1,9 +1,10 @@
-package scheme
+// Package outcome is what a request ends with: a status of the YDB protocol, and the issues that explain it. It knows
+// nothing of what the requests are about, nor of the messages that carry an answer to a client.
+package outcome
 
 import (
 	"fmt"
 	"strings"
-	"unicode/utf8"
 )
 
 // Status is a status number of the YDB protocol (Ydb.StatusIds.StatusCode). The zero value is no status at all, so a
@@ -75,8 +76,13 @@ func (s Status) String() string {
 // SeverityError is the severity of the issues of scheme operations. (Coordination streams use 0, coordination.md §0.4.)
 const SeverityError uint32 = 1
 
-// CodePathNotExist is the issue code of "Path does not exist"; SDK tests compare it (surface.md §3.4).
-const CodePathNotExist uint32 = 200200
+// The codes of issues that clients tell apart.
+const (
+	// CodeAccessDenied is the issue code of a refusal for want of rights.
+	CodeAccessDenied uint32 = 200000
+	// CodePathNotExist is the issue code of "Path does not exist"; SDK tests compare it (surface.md §3.4).
+	CodePathNotExist uint32 = 200200
+)
 
 // Issue is one Ydb.Issue.IssueMessage without position and without nested issues. Message is valid UTF-8.
 type Issue struct {
@@ -113,33 +119,7 @@ func Refuse(status Status, issues ...Issue) Outcome {
 	return Outcome{Status: status, Issues: issues}
 }
 
-// RefuseConfigPath is the answer to a CreateNode or AlterNode whose config names a path (coordination.md §1.1 step 3,
-// §1.2 step 5).
-func RefuseConfigPath() Outcome {
-	return refuse(BadRequest, "Setting path is not allowed")
-}
-
-func refuse(status Status, text string) Outcome {
+// Because is a refusal with one issue, which says why. What is not UTF-8 in the text is replaced.
+func Because(status Status, text string) Outcome {
 	return Refuse(status, Issue{Severity: SeverityError, Message: strings.ToValidUTF8(text, "\uFFFD")})
-}
-
-// checkFailed has the shape in which the reference reports that a check of an existing or wanted path failed.
-func checkFailed(status Status, path Path, reason string) Outcome {
-	return refuse(status, fmt.Sprintf("Check failed: path: '%s', error: %s", shown(path.String()), reason))
-}
-
-func pathDoesNotExist() Outcome {
-	return Refuse(SchemeError, Issue{Code: CodePathNotExist, Severity: SeverityError, Message: "Path does not exist"})
-}
-
-// shown bounds what a text repeats of a client's path.
-func shown(path string) string {
-	if len(path) <= MaxShownBytes {
-		return path
-	}
-	cut := MaxShownBytes
-	for cut > MaxShownBytes-utf8.UTFMax && !utf8.RuneStart(path[cut]) {
-		cut--
-	}
-	return path[:cut] + "..."
 }
