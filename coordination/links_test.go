@@ -306,3 +306,23 @@ func TestCheckFindsBrokenPieces(t *testing.T) {
 		}
 	}
 }
+
+// TestPiecesWithoutAView: what no description has is changed in place, and a link that is gone takes its data with it.
+func TestPiecesWithoutAView(t *testing.T) {
+	list, session := new(linkList), &session{id: 1}
+	for i := range 1000 {
+		list.append(&link{session: session, order: OrderID(i + 1), count: 1, data: []byte("data")})
+	}
+	links := list.pieces.list[0].links
+	list.pieces.update(list.first)
+	if &list.pieces.list[0].links[0] != &links[0] {
+		t.Error("a change copied a piece that no view has")
+	}
+	second := list.first.next
+	for _, l := range []*link{second, list.first} {
+		list.remove(l)
+	}
+	if links[0].Data != nil || links[pieceLinks-1].Data != nil || links[1].Order != 3 {
+		t.Errorf("links that are gone are kept: %+v, %+v", links[0], links[pieceLinks-1])
+	}
+}
