@@ -105,6 +105,9 @@ func (n *node) checkSemaphore(sem *semaphore, fail func(string, ...any)) {
 		if bytes != list.bytes {
 			fail("semaphore %q has a list with %d bytes of data that says %d", sem.name, bytes, list.bytes)
 		}
+		if err := list.checkPieces(); err != nil {
+			fail("semaphore %q: %w", sem.name, err)
+		}
 	}
 	walk(&sem.owners, true)
 	walk(&sem.waiters, false)
@@ -116,4 +119,36 @@ func (n *node) checkSemaphore(sem *semaphore, fail func(string, ...any)) {
 	case sem.ephemeral && sem.owners.first == nil:
 		fail("ephemeral semaphore %q has no owner", sem.name)
 	}
+}
+
+// checkPieces compares what a long list keeps for descriptions with its links.
+func (ll *linkList) checkPieces() error {
+	if ll.pieces == nil {
+		if ll.length > maxWalk {
+			return fmt.Errorf("a list of %d links has no pieces", ll.length)
+		}
+		return nil
+	}
+	l, before := ll.first, pieceLinks
+	for at, x := range ll.pieces.list {
+		if n := len(x.links); n == 0 || n > pieceLinks || n+before <= pieceLinks/2 {
+			return fmt.Errorf("piece %d has %d links behind one of %d", at, n, before)
+		}
+		before = len(x.links)
+		for i := range x.links {
+			if l == nil || !x.links[i].equals(l.described()) {
+				return fmt.Errorf("piece %d shows link %d out of order or as it was", at, x.links[i].Order)
+			}
+			l = l.next
+		}
+	}
+	if l != nil {
+		return fmt.Errorf("link %d is in no piece", l.order)
+	}
+	return nil
+}
+
+func (d *LinkDescription) equals(other LinkDescription) bool {
+	return d.Order == other.Order && d.Session == other.Session && d.TimeoutMillis == other.TimeoutMillis &&
+		d.Count == other.Count && string(d.Data) == string(other.Data)
 }

@@ -1,6 +1,9 @@
 package coordination
 
-import "testing"
+import (
+	"slices"
+	"testing"
+)
 
 var (
 	describeLock = Request{Kind: RequestDescribe, Name: "lock"}
@@ -179,9 +182,9 @@ func TestDescription(t *testing.T) {
 		if d.Name != "lock" || string(d.Data) != "about" || d.Count != 2 || d.Limit != 2 || d.Ephemeral {
 			t.Errorf("%+v", d)
 		}
-		links := append(append([]LinkDescription{}, d.Owners...), d.Waiters...)
-		if (len(d.Owners) == 2) != c.owners || (len(d.Waiters) == 2) != c.waiters {
-			t.Errorf("%+v: %d owners, %d waiters", c, len(d.Owners), len(d.Waiters))
+		links := slices.AppendSeq(slices.Collect(d.Owners.All()), d.Waiters.All())
+		if (d.Owners.Len() == 2) != c.owners || (d.Waiters.Len() == 2) != c.waiters {
+			t.Errorf("%+v: %d owners, %d waiters", c, d.Owners.Len(), d.Waiters.Len())
 		}
 		if !c.owners || !c.waiters {
 			continue

@@ -25,6 +25,7 @@
 //     in its session's list.
 //  5. An ephemeral semaphore has an owner.
 //  6. Ids in use are below the node's counters.
+//  7. A list of more than 500 owners or waiters has pieces, and a list's pieces show its links as they are.
 //
 // Section numbers in comments refer to the project's behavioural specification of the coordination service.
 package coordination

@@ -101,13 +101,18 @@ func (l *Leader) answerDescribe(n *ledNode, d *waitingDescribe) {
 
 // describedBytes is how large a description is at most once it is encoded. It costs the same for any number of links.
 func describedBytes(sem *semaphore, owners, waiters bool) int {
-	const fixed = 64 // numbers and framing: of the semaphore, or of one owner or waiter
-	bytes := fixed + int(sem.bytes())
+	bytes := describedFixedBytes + int(sem.bytes())
 	if owners {
-		bytes += fixed*sem.owners.length + int(sem.owners.bytes)
+		bytes += describedLinksBytes(sem.owners.length, sem.owners.bytes)
 	}
 	if waiters {
-		bytes += fixed*sem.waiters.length + int(sem.waiters.bytes)
+		bytes += describedLinksBytes(sem.waiters.length, sem.waiters.bytes)
 	}
 	return bytes
 }
+
+// describedFixedBytes is numbers and framing: of the semaphore, or of one owner or waiter.
+const describedFixedBytes = 64
+
+// describedLinksBytes is how large some owners or waiters are at most that have so many bytes of data together.
+func describedLinksBytes(length int, data uint64) int { return describedFixedBytes*length + int(data) }

@@ -120,8 +120,8 @@ type SemaphoreDescription struct {
 	Count     uint64 // tokens held by owners
 	Limit     uint64
 	Ephemeral bool
-	Owners    []LinkDescription // ascending order id
-	Waiters   []LinkDescription // ascending order id
+	Owners    Links
+	Waiters   Links
 }
 
 // LinkDescription is an owner or a waiter. TimeoutMillis of an owner is 0.
@@ -135,23 +135,11 @@ type LinkDescription struct {
 
 func describe(sem *semaphore, owners, waiters bool) *SemaphoreDescription {
 	d := &SemaphoreDescription{Name: sem.name, Data: sem.data, Count: sem.held, Limit: sem.limit, Ephemeral: sem.ephemeral}
-	if owners && sem.owners.length > 0 {
-		d.Owners = describeLinks(&sem.owners)
-		for i := range d.Owners {
-			d.Owners[i].TimeoutMillis = 0
-		}
+	if owners {
+		d.Owners = sem.owners.view()
 	}
-	if waiters && sem.waiters.length > 0 {
-		d.Waiters = describeLinks(&sem.waiters)
+	if waiters {
+		d.Waiters = sem.waiters.view()
 	}
 	return d
-}
-
-func describeLinks(list *linkList) []LinkDescription {
-	links := make([]LinkDescription, 0, list.length)
-	for l := list.first; l != nil; l = l.next {
-		links = append(links, LinkDescription{Order: l.order, Session: l.session.id, TimeoutMillis: l.timeoutMillis,
-			Count: l.count, Data: l.data})
-	}
-	return links
 }

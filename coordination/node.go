@@ -102,7 +102,8 @@ func (l *link) key() linkKey { return linkKey{l.session.id, l.semaphore.id} }
 type linkList struct {
 	first, last *link
 	length      int
-	bytes       uint64 // of the links' data
+	bytes       uint64  // of the links' data
+	pieces      *pieces // nil of a list that is short enough to be walked over
 }
 
 func (ll *linkList) append(l *link) {
@@ -115,6 +116,12 @@ func (ll *linkList) append(l *link) {
 	ll.last = l
 	ll.length++
 	ll.bytes += uint64(len(l.data))
+	switch {
+	case ll.pieces != nil:
+		ll.pieces.append(l)
+	case ll.length > maxWalk:
+		ll.pieces = piecesOf(ll)
+	}
 }
 
 func (ll *linkList) remove(l *link) {
@@ -131,6 +138,13 @@ func (ll *linkList) remove(l *link) {
 	l.previous, l.next = nil, nil
 	ll.length--
 	ll.bytes -= uint64(len(l.data))
+	switch {
+	case ll.pieces == nil:
+	case ll.length < maxWalk/2: // not at maxWalk, because it may grow again
+		ll.pieces = nil
+	default:
+		ll.pieces.remove(l)
+	}
 }
 
 // sessionLinks is everything a session owns or waits for, in ascending order id.
@@ -216,14 +230,19 @@ func (l *link) list() *linkList {
 	return nil
 }
 
-// setData gives a link other data. The caller has touched it.
+// setData gives a link other data. The caller has touched it, and has made all its other changes.
 func (n *node) setData(l *link, data []byte) {
 	grown := uint64(len(data)) - uint64(len(l.data))
 	n.bytes += grown
-	if list := l.list(); list != nil {
-		list.bytes += grown
-	}
 	l.data = data
+	list := l.list()
+	if list == nil {
+		return
+	}
+	list.bytes += grown
+	if list.pieces != nil {
+		list.pieces.update(l)
+	}
 }
 
 // makeOwner moves a link that hangs in no list of its semaphore to the owners.

@@ -137,8 +137,8 @@ func (m *Machine) acquireAsOwner(n *node, l *link, c *AcquireSemaphore) {
 	if changed {
 		n.touch(l)
 		l.semaphore.held -= l.count - c.Count
-		n.setData(l, c.Data)
 		l.count = c.Count
+		n.setData(l, c.Data)
 	}
 	m.answer(&c.Origin, RequestAcquire, true)
 	if lowered {
@@ -180,9 +180,9 @@ func (m *Machine) fits(n *node, added, replaced int) bool {
 }
 
 func (n *node) setWait(l *link, c *AcquireSemaphore, index Index) {
-	n.setData(l, c.Data)
 	l.count, l.timeoutMillis = c.Count, c.TimeoutMillis
 	l.address, l.waitEpoch = c.Address, index
+	n.setData(l, c.Data)
 }
 
 func (m *Machine) releaseSemaphore(n *node, s *session, c *ReleaseSemaphore) {

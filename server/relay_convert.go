@@ -99,7 +99,7 @@ func messageToPB(stream uint64, m *coordination.Message) *relaypb.Message {
 	}
 	if d := m.Description; d != nil {
 		p.Description = &relaypb.Description{Name: d.Name, Data: d.Data, Count: d.Count, Limit: d.Limit, Ephemeral: d.Ephemeral,
-			Owners: linksToPB(d.Owners), Waiters: linksToPB(d.Waiters)}
+			Owners: linksToPB(&d.Owners), Waiters: linksToPB(&d.Waiters)}
 	}
 	return p
 }
@@ -131,21 +131,21 @@ func markFromPB(p *relaypb.WatchMark) coordination.WatchMark {
 	return coordination.WatchMark{Semaphore: coordination.SemaphoreID(p.GetSemaphore()), Index: coordination.Index(p.GetIndex())}
 }
 
-func linksToPB(list []coordination.LinkDescription) []*relaypb.Link {
+func linksToPB(list *coordination.Links) []*relaypb.Link {
 	var out []*relaypb.Link
-	for _, l := range list {
+	for l := range list.All() {
 		out = append(out, &relaypb.Link{Order: uint64(l.Order), Session: uint64(l.Session), TimeoutMillis: l.TimeoutMillis, Count: l.Count, Data: l.Data})
 	}
 	return out
 }
 
-func linksFromPB(list []*relaypb.Link) []coordination.LinkDescription {
+func linksFromPB(list []*relaypb.Link) coordination.Links {
 	var out []coordination.LinkDescription
 	for _, p := range list {
 		out = append(out, coordination.LinkDescription{Order: coordination.OrderID(p.GetOrder()), Session: coordination.SessionID(p.GetSession()),
 			TimeoutMillis: p.GetTimeoutMillis(), Count: p.GetCount(), Data: p.GetData()})
 	}
-	return out
+	return coordination.LinksOf(out)
 }
 
 func outcomeToPB(o outcome.Outcome) *relaypb.ExecuteResponse {

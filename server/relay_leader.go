@@ -52,10 +52,18 @@ type relayPeer struct {
 
 	mutex   sync.Mutex
 	streams map[uint64]*relayedStream // that the leader knows, by their numbers on the other server
-	out     []*relaypb.Message        // not yet sent
+	said    []relayedMessage          // not yet translated
 	renew   uint64                    // the last request for leave, 0 once it is given
 	heard   coordination.Instant      // when something last came; at first, when the relay was opened
 	watch   timer                     // looks at heard
+
+	out []*relaypb.Message // not yet sent; of take
+}
+
+// relayedMessage is what the leader says to a stream of the other server.
+type relayedMessage struct {
+	stream  uint64 // its number there
+	message coordination.Message
 }
 
 func newRelayPeer(s *Server, link *localLink, hello *relaypb.Hello) *relayPeer {
@@ -71,14 +79,15 @@ type relayedStream struct {
 	id     coordination.StreamID
 }
 
-// deliver implements sink. A stream that the leader ends is forgotten: the other server does not speak of it again.
+// deliver implements sink. A stream that the leader ends is forgotten: the other server does not speak of it again. The
+// message is left to take, because a large one is long in translating, and the turn is held.
 func (s *relayedStream) deliver(_ leaderLink, m *coordination.Message) {
 	p := s.peer
 	p.mutex.Lock()
 	if m.Kind == coordination.MessageEnd || m.Kind == coordination.MessageStopped {
 		delete(p.streams, s.number)
 	}
-	p.out = append(p.out, messageToPB(s.number, m))
+	p.said = append(p.said, relayedMessage{s.number, *m})
 	p.mutex.Unlock()
 	p.ring()
 }
@@ -195,19 +204,29 @@ func (p *relayPeer) owesLeave() bool {
 }
 
 // take returns what is to be sent next, nil if nothing is. Leave that was asked for is given as soon as this server has
-// itself the right to speak as the leader.
+// itself the right to speak as the leader. There is one caller at a time.
 func (p *relayPeer) take() *relaypb.FromLeader {
-	p.mutex.Lock()
-	defer p.mutex.Unlock()
-	out := new(relaypb.FromLeader)
-	if p.renew != 0 && p.link.maySpeak() && p.server.streams.localLink() == p.link {
-		out.Renewed, p.renew = p.renew, 0
+	renewed, said := p.takeSaid()
+	for i := range said {
+		p.out = append(p.out, messageToPB(said[i].stream, &said[i].message))
 	}
+	out := &relaypb.FromLeader{Renewed: renewed}
 	out.Messages, p.out = firstOf(p.out)
 	if out.Renewed == 0 && len(out.Messages) == 0 {
 		return nil
 	}
 	return out
+}
+
+// takeSaid returns the leave to be given, 0 if none is, and what the leader has said so far.
+func (p *relayPeer) takeSaid() (renewed uint64, said []relayedMessage) {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	if p.renew != 0 && p.link.maySpeak() && p.server.streams.localLink() == p.link {
+		renewed, p.renew = p.renew, 0
+	}
+	said, p.said = p.said, nil
+	return renewed, said
 }
 
 func (p *relayPeer) receive(batch *relaypb.ToLeader) {

@@ -163,7 +163,7 @@ func (s *sessionStream) deliver(from leaderLink, m *coordination.Message) {
 	}
 	s.front.Deliver(s.group.clock.now(), m)
 	if m.Description != nil {
-		s.outbound += descriptionBytes(m.Description)
+		s.outbound += len(m.Description.Data) + m.Description.Owners.Bytes() + m.Description.Waiters.Bytes()
 	}
 	s.forward(coordination.Forward{})
 }
@@ -329,17 +329,6 @@ func endStatus(ending coordination.Ending) *status.Status {
 		return status.New(codes.Unavailable, coordination.LinkFailure.Text)
 	}
 	return status.New(codes.OK, "")
-}
-
-func descriptionBytes(d *coordination.SemaphoreDescription) int {
-	const fixed = 64 // numbers and framing of one owner or waiter
-	bytes := len(d.Data)
-	for _, list := range [][]coordination.LinkDescription{d.Owners, d.Waiters} {
-		for i := range list {
-			bytes += fixed + len(list[i].Data)
-		}
-	}
-	return bytes
 }
 
 // streamSet is the open Session streams of the process.

@@ -73,14 +73,14 @@ func seen(got coordination.Reply) Reply {
 	}
 	if d := got.Description; d != nil {
 		r.Description = &Description{Name: d.Name, Data: string(d.Data), Count: d.Count, Limit: d.Limit,
-			Ephemeral: d.Ephemeral, Owners: seenLinks(d.Owners), Waiters: seenLinks(d.Waiters)}
+			Ephemeral: d.Ephemeral, Owners: seenLinks(&d.Owners), Waiters: seenLinks(&d.Waiters)}
 	}
 	return r
 }
 
-func seenLinks(links []coordination.LinkDescription) []LinkDescription {
+func seenLinks(links *coordination.Links) []LinkDescription {
 	var list []LinkDescription
-	for _, l := range links {
+	for l := range links.All() {
 		list = append(list, LinkDescription{Order: uint64(l.Order), Session: uint64(l.Session),
 			TimeoutMillis: l.TimeoutMillis, Count: l.Count, Data: string(l.Data)})
 	}

@@ -125,20 +125,20 @@ func description(d *coordination.SemaphoreDescription) *Ydb_Coordination.Semapho
 	}
 	return &Ydb_Coordination.SemaphoreDescription{
 		Name: d.Name, Data: d.Data, Count: d.Count, Limit: d.Limit, Ephemeral: d.Ephemeral,
-		Owners: links(d.Owners), Waiters: links(d.Waiters),
+		Owners: links(&d.Owners), Waiters: links(&d.Waiters),
 	}
 }
 
-func links(list []coordination.LinkDescription) []*Ydb_Coordination.SemaphoreSession {
-	if len(list) == 0 {
+func links(list *coordination.Links) []*Ydb_Coordination.SemaphoreSession {
+	if list.Len() == 0 {
 		return nil
 	}
-	values := make([]Ydb_Coordination.SemaphoreSession, len(list))
-	sessions := make([]*Ydb_Coordination.SemaphoreSession, len(list))
-	for i := range list {
-		l, v := &list[i], &values[i]
+	values := make([]Ydb_Coordination.SemaphoreSession, list.Len())
+	sessions := make([]*Ydb_Coordination.SemaphoreSession, 0, list.Len())
+	for l := range list.All() {
+		v := &values[len(sessions)]
 		v.OrderId, v.SessionId, v.TimeoutMillis, v.Count, v.Data = uint64(l.Order), uint64(l.Session), l.TimeoutMillis, l.Count, l.Data
-		sessions[i] = v
+		sessions = append(sessions, v)
 	}
 	return sessions
 }
