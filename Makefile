@@ -42,18 +42,17 @@ PROTO_PLUGINS := $(TOOLBIN)/protoc-gen-go,$(TOOLBIN)/protoc-gen-go-grpc
 PROTOS = $(shell find coordination raftstore server -name '*.proto')
 
 # The race detector needs a C compiler and the C library's headers. RACE is -race
-# where a small program compiles, else empty; RACE_ENV switches cgo on for it.
+# where a small program compiles, else empty; RACE_ENV, below, switches cgo on for it.
 RACE := $(shell printf '\043include <pthread.h>\nint main(void) { return 0; }\n' | \
 	$$(go env CC) -x c -o /dev/null - >/dev/null 2>&1 && echo -race)
-RACE_ENV := $(if $(RACE),CGO_ENABLED=1)
 
 # PARALLEL is how many test packages, and tests in each, run at a time: mostly they wait. TEST_TIMEOUT bounds a package.
 PARALLEL ?= -p 3 -parallel 8
 TEST_TIMEOUT ?= 30m
-# TEST_GC has the tests collect garbage less often, within a bound: under the race detector that is dear. make lint
-# vets everything, so go test need not.
-TEST_GC ?= GOGC=400 GOMEMLIMIT=2GiB
-GO_TEST = COORDD_BIN=$(CURDIR)/bin/coordd $(TEST_GC) $(RACE_ENV) go test $(RACE) -vet=off -count=1 $(PARALLEL) -timeout $(TEST_TIMEOUT)
+# Under the race detector, large pieces of memory are dear: unless told otherwise it maps their shadow anew each time they
+# are allocated. make lint vets everything, so go test need not.
+RACE_ENV := $(if $(RACE),CGO_ENABLED=1 GORACE="clear_shadow_mmap_threshold=268435456 atexit_sleep_ms=200 $${GORACE:-}")
+GO_TEST = COORDD_BIN=$(CURDIR)/bin/coordd $(RACE_ENV) go test $(RACE) -vet=off -count=1 $(PARALLEL) -timeout $(TEST_TIMEOUT)
 # BUSY is how many processes `make test-starved` has compete with the tests.
 BUSY ?= 16
 

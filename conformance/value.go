@@ -46,11 +46,13 @@ var repeated = regexp.MustCompile(`\{(\d+)\*([^{}]+)\}`)
 
 // parseText reads a value that stands for a string or for bytes.
 func parseText(value string) (string, error) {
-	value = repeated.ReplaceAllStringFunc(value, func(repetition string) string {
-		parts := repeated.FindStringSubmatch(repetition)
-		times, _ := strconv.Atoi(parts[1]) // 0 where it is out of range, and then the script fails
-		return strings.Repeat(parts[2], times)
-	})
+	if parts := repeated.FindStringSubmatch(value); parts != nil && parts[0] == value {
+		value = repeat(parts) // without the copies that a replacement makes of tens of megabytes
+	} else {
+		value = repeated.ReplaceAllStringFunc(value, func(repetition string) string {
+			return repeat(repeated.FindStringSubmatch(repetition))
+		})
+	}
 	if digits, ok := strings.CutPrefix(value, "0x"); ok {
 		decoded, err := hex.DecodeString(digits)
 		return string(decoded), err
@@ -59,6 +61,12 @@ func parseText(value string) (string, error) {
 		return strconv.Unquote(value)
 	}
 	return value, nil
+}
+
+// repeat unfolds what repeated has matched.
+func repeat(parts []string) string {
+	times, _ := strconv.Atoi(parts[1]) // 0 where it is out of range, and then the script fails
+	return strings.Repeat(parts[2], times)
 }
 
 // parseNumber reads a number of 64 bits; max is the largest.
