@@ -293,8 +293,8 @@ func TestLogin(t *testing.T) {
 	if claims.Subject != "root" || claims.Audience[0] != "/local" || claims.ExpiresAt.Sub(claims.IssuedAt.Time) != loginLifetime {
 		t.Errorf("got %+v", claims)
 	}
-	if again, _ := g.login("root", rootPassword); again == "" || len(g.group.access.accounts().SigningKeys()) != 1 {
-		t.Errorf("a second login: %q, %d keys", again, len(g.group.access.accounts().SigningKeys()))
+	if again, _ := g.login("root", rootPassword); again == "" || len(g.group.Accounts().SigningKeys()) != 1 {
+		t.Errorf("a second login: %q, %d keys", again, len(g.group.Accounts().SigningKeys()))
 	}
 	for what, pair := range map[string][2]string{
 		"wrong password": {"root", "x"}, "no password": {"root", ""}, "unknown user": {"eve", rootPassword}, "nobody": {"", ""},
@@ -309,7 +309,7 @@ func TestLogin(t *testing.T) {
 }
 
 func (g *guarded) hashOf(name string) string {
-	user, _ := g.group.access.accounts().User(name)
+	user, _ := g.group.Accounts().User(name)
 	return user.PasswordHash
 }
 
@@ -317,7 +317,7 @@ func (g *guarded) hashOf(name string) string {
 func TestForgedTokens(t *testing.T) {
 	g := startGuarded(t, nil)
 	good, _ := g.login("root", rootPassword)
-	known := g.group.access.accounts()
+	known := g.group.Accounts()
 	key, root := known.SigningKeys()[0], known.Users()[0]
 	sign := func(user accounts.User, database string, key accounts.SigningKey, now time.Time) string {
 		token, err := signLogin(user, database, key, now)

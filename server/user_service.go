@@ -94,14 +94,14 @@ func (s userService) List(ctx context.Context, _ *adminpb.ListRequest) (*adminpb
 	}
 	ctx, cancel := s.inTime(ctx)
 	defer cancel()
-	if err := s.catchUp(ctx); err != nil {
+	if err := s.group.CatchUp(ctx); err != nil {
 		return nil, grpcStatus(ctx, outcome.Outcome{}, err)
 	}
 	if !s.mayManage(by) && !(fromLoopback(ctx) && s.noUsers()) {
 		return nil, errNotAdministrator
 	}
 	response := &adminpb.ListResponse{}
-	for _, user := range s.group.access.accounts().Users() {
+	for _, user := range s.group.Accounts().Users() {
 		response.Users = append(response.Users, &adminpb.ListResponse_User{Name: user.Name, Administrator: user.Administrator})
 	}
 	return response, nil
@@ -115,17 +115,17 @@ func (s userService) RotateKey(ctx context.Context, _ *adminpb.RotateKeyRequest)
 	}
 	ctx, cancel := s.inTime(ctx)
 	defer cancel()
-	newest, _ := newestKey(s.group.access.accounts())
+	newest, _ := newestKey(s.group.Accounts())
 	answer, err := s.rotateSigningKey(ctx, by, newest.ID, math.MaxUint64)
 	return &adminpb.RotateKeyResponse{}, grpcStatus(ctx, answer, err)
 }
 
 // mayManage tells whether a caller may do everything, as far as this server knows at the moment.
 func (s userService) mayManage(by coordination.Caller) bool {
-	return !by.Enforced || s.group.access.accounts().IsAdministrator(by.Subject)
+	return !by.Enforced || s.group.Accounts().IsAdministrator(by.Subject)
 }
 
-func (s userService) noUsers() bool { return len(s.group.access.accounts().Users()) == 0 }
+func (s userService) noUsers() bool { return len(s.group.Accounts().Users()) == 0 }
 
 // run executes a command about users.
 func (s userService) run(ctx context.Context, build func(coordination.Call) coordination.Command) error {

@@ -97,7 +97,7 @@ func TestUsersSurviveRestart(t *testing.T) {
 	if who, err := g.whoAmI(g.as(token)); err != nil || who.GetUser() != "alice" {
 		t.Errorf("got %v, %v", who, err)
 	}
-	if users := g.group.access.accounts().Users(); len(users) != 2 {
+	if users := g.group.Accounts().Users(); len(users) != 2 {
 		t.Errorf("got %d users", len(users))
 	}
 }
@@ -209,7 +209,7 @@ func TestTokenFile(t *testing.T) {
 func TestLoginProofOutlivesItsKey(t *testing.T) {
 	g := startGuarded(t, nil)
 	token, _ := g.login("root", rootPassword)
-	known := g.group.access.accounts()
+	known := g.group.Accounts()
 	id := g.auth.resolve(token, known)
 	without := new(accounts.Accounts)
 	expires := id.login.expires
