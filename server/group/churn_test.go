@@ -178,7 +178,7 @@ var ends = map[string]func(c *churn, client *silenceClient){
 func (c *silenceClient) leave() {
 	if s := c.stream; s != nil {
 		s.mutex.Lock()
-		s.forward(s.front.Close())
+		s.settle(s.front.Close())
 		s.mutex.Unlock()
 	}
 }

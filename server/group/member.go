@@ -149,7 +149,7 @@ func (m *member) relayTo(ctx context.Context, address string, change <-chan stru
 	defer conn.Close()
 	m.relays++
 	r := &relay{self: m.group.store.Member(), process: m.process, number: m.relays, streams: m.group.streams, clock: m.group.clock,
-		wake: make(chan struct{}, 1), asked: make(map[uint64]coordination.Instant), ready: func() {
+		bell: newBell(), asked: make(map[uint64]coordination.Instant), ready: func() {
 			m.setConn(conn)
 			m.group.markReady()
 		}}

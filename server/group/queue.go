@@ -59,20 +59,13 @@ type queue struct {
 	room     chan struct{} // closed when there is room again; nil while there is
 	held     bool          // requests stay until the log has said something
 	store    []storeEvent
-	entries  int           // in store
-	volume   int           // bytes of them
-	long     bool          // something in store takes long
-	wake     chan struct{} // capacity 1
+	entries  int  // in store
+	volume   int  // bytes of them
+	long     bool // something in store takes long
+	bell     bell // the group's own goroutine listens
 }
 
-func newQueue() *queue { return &queue{wake: make(chan struct{}, 1)} }
-
-func (q *queue) signal() {
-	select {
-	case q.wake <- struct{}{}:
-	default:
-	}
-}
+func newQueue() *queue { return &queue{bell: newBell()} }
 
 // put adds a request; the caller sees to it that somebody handles it. It never blocks: callers ask awaitRoom before they
 // read what becomes a request.

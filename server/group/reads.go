@@ -47,7 +47,7 @@ func (g *Group) answerReads() {
 	left := copy(g.reads, g.reads[done:])
 	clear(g.reads[left:])
 	if g.reads = g.reads[:left]; left > 0 {
-		g.queue.signal()
+		g.queue.bell.ring()
 	}
 }
 

@@ -38,11 +38,11 @@ func TestReadsOfATurn(t *testing.T) {
 		if looked > maxReadRows || looked == 0 {
 			t.Errorf("turn %d looked at %d rows", turns, looked)
 		}
-		if woken := len(g.queue.wake) > 0; woken != (len(g.reads) > 0) {
+		if woken := len(g.queue.bell) > 0; woken != (len(g.reads) > 0) {
 			t.Errorf("turn %d: %d reads are left, the next turn is asked for: %v", turns, len(g.reads), woken)
 		}
 		select {
-		case <-g.queue.wake:
+		case <-g.queue.bell:
 		default:
 		}
 	}

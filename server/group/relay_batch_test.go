@@ -53,7 +53,7 @@ func TestRosterTooLarge(t *testing.T) {
 		if over {
 			r.ask(data)
 		}
-		to := &relay{wake: make(chan struct{}, 1)}
+		to := &relay{bell: newBell()}
 		r.f.group.streams.join(to)
 		s := r.stream
 		if !over {

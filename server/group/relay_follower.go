@@ -35,7 +35,7 @@ type relay struct {
 
 	mutex   sync.Mutex
 	out     []*relaypb.Forward // not yet sent
-	wake    chan struct{}      // capacity 1
+	bell    bell               // the writing goroutine listens
 	renewal uint64             // number of the last request for leave
 	asking  bool               // it is not yet sent
 	asked   map[uint64]coordination.Instant
@@ -52,18 +52,11 @@ func (r *relay) put(s *Stream, f coordination.Forward) {
 	r.mutex.Lock()
 	r.out = append(r.out, forward)
 	r.mutex.Unlock()
-	r.ring()
+	r.bell.ring()
 }
 
 // maySpeak implements leaderLink.
 func (r *relay) maySpeak() bool { return r.clock.Now() < coordination.Instant(r.leave.Load()) }
-
-func (r *relay) ring() {
-	select {
-	case r.wake <- struct{}{}:
-	default:
-	}
-}
 
 // run relays until ctx is done or the relay breaks. It opens the exchange, has all streams join, and has them wait for
 // the next leader when it ends.
@@ -84,7 +77,7 @@ func (r *relay) run(ctx context.Context, conn *grpc.ClientConn) error {
 		if err != nil {
 			cancel()
 			writing.Wait()
-			r.streams.leave(r)
+			r.streams.unfollow(r)
 			return err
 		}
 		r.receive(batch)
@@ -109,7 +102,7 @@ func (r *relay) write(ctx context.Context, exchange exchangeClient) {
 				return
 			}
 			r.renew()
-		case <-r.wake:
+		case <-r.bell:
 		}
 		for out := r.take(); out != nil; out = r.take() {
 			out.Hello, hello = hello, nil
@@ -148,7 +141,7 @@ func (r *relay) renew() {
 	r.asked[r.renewal] = r.clock.Now()
 	r.asking = true
 	r.mutex.Unlock()
-	r.ring()
+	r.bell.ring()
 }
 
 func (r *relay) receive(batch *relaypb.FromLeader) {

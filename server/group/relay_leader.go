@@ -48,7 +48,7 @@ type relayPeer struct {
 	taking     sync.Mutex    // held while superseded is closed, and while a batch is put into the queue
 	frozen     chan struct{} // closed when nothing has come for relayPatience
 	over       chan struct{} // closed when nothing is to be sent any more
-	wake       chan struct{} // capacity 1
+	bell       bell          // the writing goroutine listens
 
 	mutex   sync.Mutex
 	streams map[uint64]*relayedStream // that the leader knows, by their numbers on the other server
@@ -60,7 +60,7 @@ type relayPeer struct {
 
 func newRelayPeer(g *Group, link *localLink, hello *relaypb.Hello) *relayPeer {
 	return &relayPeer{group: g, link: link, from: hello.GetServer(), process: hello.GetProcess(), number: hello.GetNumber(),
-		streams: make(map[uint64]*relayedStream), wake: make(chan struct{}, 1), ended: make(chan struct{}),
+		streams: make(map[uint64]*relayedStream), bell: newBell(), ended: make(chan struct{}),
 		superseded: make(chan struct{}), frozen: make(chan struct{}), over: make(chan struct{})}
 }
 
@@ -80,14 +80,7 @@ func (s *relayedStream) deliver(_ leaderLink, m *coordination.Message) {
 	}
 	p.out = append(p.out, messageToPB(s.number, m))
 	p.mutex.Unlock()
-	p.ring()
-}
-
-func (p *relayPeer) ring() {
-	select {
-	case p.wake <- struct{}{}:
-	default:
-	}
+	p.bell.ring()
 }
 
 // exchange serves the relay of one other server until it breaks, or this server leads no more: then the other side has
@@ -177,7 +170,7 @@ func (p *relayPeer) write(rpc exchangeServer) error {
 		select {
 		case <-p.over:
 			return nil
-		case <-p.wake:
+		case <-p.bell:
 		case <-later:
 		}
 		for out := p.take(); out != nil; out = p.take() {
@@ -219,7 +212,7 @@ func (p *relayPeer) receive(batch *relaypb.ToLeader) {
 	}
 	p.mutex.Unlock()
 	if number != 0 {
-		p.ring()
+		p.bell.ring()
 	}
 	p.forward(batch.GetForwards())
 	p.link.group.kick()

@@ -187,7 +187,7 @@ func (c *silenceClient) chat(often time.Duration) {
 func (c *silenceClient) say(m coordination.ClientMessage) {
 	if s := c.stream; s != nil {
 		s.mutex.Lock()
-		s.forward(s.front.Receive(&m))
+		s.settle(s.front.Receive(&m))
 		s.mutex.Unlock()
 	}
 }
@@ -407,7 +407,7 @@ type silenceRelay struct {
 func (w *silenceWorld) open(from, to *silentServer, there, back func() time.Duration) *silenceRelay {
 	c := &silenceRelay{from: from, to: to, there: there, back: back}
 	c.relay = &relay{self: 1, streams: from.group.streams, clock: from.group.clock,
-		wake: make(chan struct{}, 1), asked: make(map[uint64]coordination.Instant), ready: func() {}}
+		bell: newBell(), asked: make(map[uint64]coordination.Instant), ready: func() {}}
 	c.peer = newRelayPeer(to.group, to.group.streams.localLink(), &relaypb.Hello{Server: 1})
 	w.relays = append(w.relays, c)
 	if c.peer.link != nil {
@@ -483,7 +483,7 @@ func (c *silenceRelay) join() {
 	if set.link != nil {
 		return
 	}
-	streams := set.turn(c.relay)
+	streams := set.redirect(c.relay)
 	slices.SortStableFunc(streams, func(a, b *Stream) int { return cmp.Compare(a.id, b.id) })
 	at := w.now
 	for _, s := range streams {
@@ -509,5 +509,5 @@ func (c *silenceRelay) breakAtLeader() {
 func (c *silenceRelay) breakAtFollower() {
 	c.over = true
 	c.from.world.note("the follower notices that a relay broke")
-	c.from.group.streams.leave(c.relay)
+	c.from.group.streams.unfollow(c.relay)
 }

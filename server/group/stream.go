@@ -69,7 +69,7 @@ func (s *Stream) Open() {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	s.front.Open(s.group.clock.Now())
-	s.forward(coordination.Forward{})
+	s.settle(coordination.Forward{})
 }
 
 // AwaitRoom returns when the group has room for another message, or ctx is done.
@@ -90,7 +90,7 @@ func (s *Stream) receive(message *coordination.ClientMessage) <-chan struct{} {
 	}
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	s.forward(s.front.Receive(message))
+	s.settle(s.front.Receive(message))
 	if !s.mayRead() && s.resume == nil {
 		s.resume = make(chan struct{})
 	}
@@ -114,7 +114,7 @@ func (s *Stream) resumeReading() {
 // Close tells the Front that the client is gone, or has closed its side. What is queued may still be taken.
 func (s *Stream) Close() {
 	s.mutex.Lock()
-	s.forward(s.front.Close())
+	s.settle(s.front.Close())
 	s.mutex.Unlock()
 	s.group.kick()
 }
@@ -123,10 +123,10 @@ func (s *Stream) Close() {
 func (s *Stream) Abandon() {
 	s.mutex.Lock()
 	s.front = coordination.NewFront(&coordination.PingPolicy{}) // has nothing to say, so the client is not told an end
-	s.forward(coordination.Forward{Detach: true})
+	s.settle(coordination.Forward{Detach: true})
 	s.link = nil
 	s.mutex.Unlock()
-	s.group.queue.signal()
+	s.group.queue.bell.ring()
 	s.stopTimers()
 }
 
@@ -153,7 +153,7 @@ func (s *Stream) deliver(from leaderLink, m *coordination.Message) {
 	if m.Description != nil {
 		s.outbound += descriptionBytes(m.Description)
 	}
-	s.forward(coordination.Forward{})
+	s.settle(coordination.Forward{})
 }
 
 // attached tells whether the stream speaks for a session.
@@ -165,24 +165,24 @@ func (s *Stream) attached() bool {
 
 // follow has the stream speak to the leader behind link from now on, which is told who it is; nil: there is none.
 func (s *Stream) follow(link leaderLink) {
-	defer s.group.queue.signal()
+	defer s.group.queue.bell.ring()
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	s.front.Orphan(s.group.clock.Now())
 	s.link = link
 	if link == nil {
-		s.forward(coordination.Forward{})
+		s.settle(coordination.Forward{})
 	} else {
-		s.forward(s.front.Rejoin())
+		s.settle(s.front.Rejoin())
 	}
 }
 
 // End ends the stream with a Failure, as when the server stops.
 func (s *Stream) End(refusal *coordination.Refusal) {
-	defer s.group.queue.signal()
+	defer s.group.queue.bell.ring()
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	s.forward(s.front.End(refusal))
+	s.settle(s.front.End(refusal))
 }
 
 func (s *Stream) tick() {
@@ -202,15 +202,15 @@ func (s *Stream) wakeUp() coordination.Forward {
 	s.timerAt = coordination.Never
 	s.mute()
 	forward := s.front.Tick(s.group.clock.Now())
-	s.forward(forward)
+	s.settle(forward)
 	return forward
 }
 
 // mute tells the Front whether the leader lets it speak at present. The mutex is held.
 func (s *Stream) mute() { s.front.Mute(s.link == nil || !s.link.maySpeak()) }
 
-// forward carries out what the Front wants. The mutex is held.
-func (s *Stream) forward(f coordination.Forward) {
+// settle sends f to the leader and does what else the Front wants. The mutex is held.
+func (s *Stream) settle(f coordination.Forward) {
 	s.mute()
 	if f != (coordination.Forward{}) && s.link != nil {
 		s.link.put(s, f)

@@ -54,7 +54,7 @@ func TestOutboundLimit(t *testing.T) {
 		t.Fatal("not cut off past the limit")
 	}
 	s.front.Close()
-	s.forward(coordination.Forward{})
+	s.settle(coordination.Forward{})
 	s.stopTimers()
 }
 

@@ -78,14 +78,14 @@ func (set *streamSet) follow(link leaderLink) {
 }
 
 func (set *streamSet) followLocked(link leaderLink) {
-	for _, s := range set.turn(link) {
+	for _, s := range set.redirect(link) {
 		s.follow(link)
 	}
 }
 
-// turn has the streams to come speak to the leader behind link, and returns those that are there in the order in which
+// redirect has the streams to come speak to the leader behind link, and returns those that are there in the order in which
 // they have to follow: a start must find the streams whose session it may want. The mutex is held until they have.
-func (set *streamSet) turn(link leaderLink) []*Stream {
+func (set *streamSet) redirect(link leaderLink) []*Stream {
 	set.link = link
 	streams := make([]*Stream, 0, len(set.open))
 	var later []*Stream
@@ -116,8 +116,8 @@ func (set *streamSet) speaking() leaderLink {
 	return set.link
 }
 
-// leave has all streams wait for the next leader, if they speak to the one behind link.
-func (set *streamSet) leave(link leaderLink) {
+// unfollow has all streams wait for the next leader, if they speak to the one behind link.
+func (set *streamSet) unfollow(link leaderLink) {
 	set.mutex.Lock()
 	defer set.mutex.Unlock()
 	if set.link == link {
@@ -140,7 +140,7 @@ func (set *streamSet) wake() {
 	defer set.mutex.Unlock()
 	for _, s := range set.open {
 		s.mutex.Lock()
-		s.forward(coordination.Forward{})
+		s.settle(coordination.Forward{})
 		s.mutex.Unlock()
 	}
 }

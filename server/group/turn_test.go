@@ -93,7 +93,7 @@ func TestLongTurnsAreTheGroupsOwn(t *testing.T) {
 		{"another member's checkpoint", func() { handler{g}.Restore(next + 10) }, true},
 	} {
 		select {
-		case <-g.queue.wake:
+		case <-g.queue.bell:
 		default:
 		}
 		step.tell()
@@ -103,7 +103,7 @@ func TestLongTurnsAreTheGroupsOwn(t *testing.T) {
 		}
 		if step.long {
 			select {
-			case <-g.queue.wake:
+			case <-g.queue.bell:
 			default:
 				t.Errorf("%s: nobody woke the group's own goroutine", step.name)
 			}
