@@ -14,6 +14,7 @@ import (
 
 	"github.com/coordd/coordd/raftstore"
 	"github.com/coordd/coordd/server/adminpb"
+	"github.com/coordd/coordd/server/auth"
 	"github.com/coordd/coordd/server/group"
 )
 
@@ -29,7 +30,7 @@ var errNotClusterAdministrator = status.Error(codes.PermissionDenied,
 
 // administer refuses callers who may not manage the cluster.
 func (s clusterService) administer(ctx context.Context) error {
-	if !s.auth.required && fromLoopback(ctx) || s.group.Accounts().IsAdministrator(identityOf(ctx).name) {
+	if !s.auth.Required && auth.FromLoopback(ctx) || s.group.Accounts().IsAdministrator(auth.Of(ctx).Name) {
 		return nil
 	}
 	return errNotClusterAdministrator

@@ -15,6 +15,7 @@ import (
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/scheme"
 	"github.com/coordd/coordd/scheme/outcome"
+	"github.com/coordd/coordd/server/auth"
 	"github.com/coordd/coordd/server/group"
 	"github.com/coordd/coordd/server/wire"
 )
@@ -38,8 +39,8 @@ func (s coordinationService) Session(rpc Ydb_Coordination_V1.CoordinationService
 		return status.Error(codes.Unavailable, err.Error())
 	}
 	defer session.stream.Leave()
-	if !s.auth.stillValid(session.identity, s.group.Accounts()) { // revoked before the keeper knew the stream
-		return errInvalidToken
+	if !s.auth.StillValid(session.identity, s.group.Accounts()) { // revoked before the keeper knew the stream
+		return auth.ErrInvalidToken
 	}
 	return session.serve()
 }

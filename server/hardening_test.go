@@ -17,6 +17,7 @@ import (
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
 
 	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/server/auth"
 )
 
 func TestFirstMessageIsOverdue(t *testing.T) {
@@ -331,7 +332,7 @@ func (c *stuckClient) WriteStatus(s *status.Status) error {
 func TestEndIsNotRead(t *testing.T) {
 	s, _ := startTest(t, func(c *Config) { c.Hardening.Linger = 20 * time.Millisecond })
 	client := &stuckClient{sending: make(chan struct{}), ended: make(chan struct{})}
-	stuck := &session{rpc: client, finish: client, pool: s.writers, panics: &s.panics, identity: anonymous}
+	stuck := &session{rpc: client, finish: client, pool: s.writers, panics: &s.panics, identity: auth.Anonymous}
 	stuck.stream = s.group.NewStream(stuck, coordination.Caller{}, &s.policy)
 	if err := stuck.stream.Enter(); err != nil {
 		t.Fatal(err)

@@ -36,9 +36,9 @@ func (s *Server) keep(ctx context.Context) {
 			return
 		case <-ticker.C:
 		}
-		reloaded := s.reloadTokens()
+		reloaded := s.auth.ReloadTokens(s.config.Logger)
 		version := s.group.AccessVersion()
-		if (!reloaded && version == checked) || !s.auth.required {
+		if (!reloaded && version == checked) || !s.auth.Required {
 			continue
 		}
 		s.endRevoked()
@@ -48,26 +48,11 @@ func (s *Server) keep(ctx context.Context) {
 	}
 }
 
-func (s *Server) reloadTokens() bool {
-	if s.auth.tokens == nil {
-		return false
-	}
-	changed, err := s.auth.tokens.reload()
-	if err != nil && err.Error() != s.auth.tokens.told {
-		s.config.Logger.Error("the token file cannot be read, its former tokens go on", "error", err)
-		s.auth.tokens.told = err.Error()
-	}
-	if changed {
-		s.config.Logger.Info("token file read again", "file", s.auth.tokens.path)
-	}
-	return changed
-}
-
 // endRevoked ends the streams of this server whose tokens or users are no more.
 func (s *Server) endRevoked() {
 	known := s.group.Accounts()
 	for _, client := range s.group.Clients() {
-		if session := client.(*session); !s.auth.stillValid(session.identity, known) {
+		if session := client.(*session); !s.auth.StillValid(session.identity, known) {
 			session.stream.End(coordination.NoAccess)
 		}
 	}
@@ -79,7 +64,7 @@ func (s *Server) addInitialAdmin(ctx context.Context) error {
 	if name == "" || len(s.group.Accounts().Users()) > 0 {
 		return nil
 	}
-	hash, err := s.auth.hasher.hash(ctx, s.config.InitialAdminPassword)
+	hash, err := s.auth.Passwords.Hash(ctx, s.config.InitialAdminPassword)
 	if err != nil {
 		return &ConfigError{fmt.Errorf("initial administrator: %w", err)}
 	}

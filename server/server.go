@@ -29,6 +29,7 @@ import (
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/raftstore"
 	"github.com/coordd/coordd/server/adminpb"
+	"github.com/coordd/coordd/server/auth"
 	"github.com/coordd/coordd/server/group"
 	"github.com/coordd/coordd/server/listen"
 )
@@ -41,7 +42,7 @@ type Server struct {
 
 	listener    net.Listener
 	tls         *listen.TLSListener // nil without ListenTLS
-	auth        *authenticator
+	auth        *auth.Authenticator
 	connections *listen.Connections
 	grpc        *grpc.Server
 	health      *health.Server
@@ -83,15 +84,15 @@ func Start(ctx context.Context, config Config) (*Server, error) {
 	if err := config.Validate(); err != nil {
 		return nil, err
 	}
-	auth, err := newAuthenticator(config)
+	authenticator, err := auth.New(config.Auth == AuthRequired, config.Database, config.TokenFile)
 	if err != nil {
-		return nil, err
+		return nil, &ConfigError{err}
 	}
 	tls, err := listenTLS(config)
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{config: config, tls: tls, auth: auth, done: make(chan struct{}), opened: make(chan struct{}),
+	s := &Server{config: config, tls: tls, auth: authenticator, done: make(chan struct{}), opened: make(chan struct{}),
 		drained: make(chan struct{}), held: newHeldAnswers(group.NewClock(nil))}
 	if err := s.openGroup(ctx); err != nil {
 		return nil, errors.Join(err, closeTLS(tls))

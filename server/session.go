@@ -11,6 +11,7 @@ import (
 	"github.com/ydb-platform/ydb-go-genproto/Ydb_Coordination_V1"
 
 	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/server/auth"
 	"github.com/coordd/coordd/server/group"
 	"github.com/coordd/coordd/server/wire"
 )
@@ -22,7 +23,7 @@ type session struct {
 	finish   statusWriter
 	pool     *writers
 	panics   *panicCounter
-	identity *identity
+	identity *auth.Identity
 }
 
 // statusWriter ends an RPC from outside of its handler. gRPC's own SendMsg and RecvMsg do the same when they fail; it
@@ -38,7 +39,7 @@ func (s *Server) newSession(rpc Ydb_Coordination_V1.CoordinationService_SessionS
 	if !ok {
 		return nil, status.Error(codes.Internal, errNoStatusWriter.Error())
 	}
-	session := &session{rpc: rpc, finish: finish, pool: s.writers, panics: &s.panics, identity: identityOf(rpc.Context())}
+	session := &session{rpc: rpc, finish: finish, pool: s.writers, panics: &s.panics, identity: auth.Of(rpc.Context())}
 	session.stream = s.group.NewStream(session, s.caller(rpc.Context()), s.pingPolicy(rpc.Context()))
 	return session, nil
 }

@@ -1,4 +1,4 @@
-package server
+package auth
 
 import (
 	"context"
@@ -11,7 +11,7 @@ const certificateSuffix = "@cert"
 
 // certificateIdentity is the identity of a caller with a verified client certificate: its common name, or where there
 // is none the whole subject. It is nil without one.
-func certificateIdentity(ctx context.Context) *identity {
+func certificateIdentity(ctx context.Context) *Identity {
 	state, _ := listen.TLSState(ctx)
 	if len(state.VerifiedChains) == 0 || len(state.PeerCertificates) == 0 {
 		return nil
@@ -24,5 +24,5 @@ func certificateIdentity(ctx context.Context) *identity {
 	if name == "" {
 		return nil
 	}
-	return &identity{name: name + certificateSuffix, source: fromCertificate}
+	return &Identity{Name: name + certificateSuffix, source: fromCertificate}
 }

@@ -1,4 +1,4 @@
-package server
+package auth
 
 import (
 	"context"
@@ -32,30 +32,34 @@ const (
 	maxPasswordBytes = 1024
 )
 
+// What becomes of a password that is not hashed.
 var (
-	errHashingOverloaded = errors.New("too many logins at once")
-	errPasswordLength    = fmt.Errorf("a password must have 1 to %d bytes", maxPasswordBytes)
+	// ErrOverloaded says that too many wait already.
+	ErrOverloaded = errors.New("too many logins at once")
+	// ErrPasswordLength says that a password is empty or too long.
+	ErrPasswordLength = fmt.Errorf("a password must have 1 to %d bytes", maxPasswordBytes)
 )
 
-// passwordHasher hashes passwords with argon2id, a few at a time.
-type passwordHasher struct {
+// Hasher hashes passwords with argon2id, a few at a time.
+type Hasher struct {
 	turns   chan struct{}
 	waiting atomic.Int32
 	decoy   string // verified where there is no user, so that the answer takes as long
 }
 
-func newPasswordHasher() *passwordHasher {
-	return &passwordHasher{
+// NewHasher is a hasher with nothing under way.
+func NewHasher() *Hasher {
+	return &Hasher{
 		turns: make(chan struct{}, maxHashesAtOnce),
 		decoy: encodeHash(make([]byte, argonSaltBytes), make([]byte, argonHashBytes)),
 	}
 }
 
 // turn waits for a turn. The caller gives it back with done.
-func (h *passwordHasher) turn(ctx context.Context) (done func(), err error) {
+func (h *Hasher) turn(ctx context.Context) (done func(), err error) {
 	if h.waiting.Add(1) > maxHashesWaiting {
 		h.waiting.Add(-1)
-		return nil, errHashingOverloaded
+		return nil, ErrOverloaded
 	}
 	defer h.waiting.Add(-1)
 	select {
@@ -66,10 +70,10 @@ func (h *passwordHasher) turn(ctx context.Context) (done func(), err error) {
 	}
 }
 
-// hash returns what is stored for a password: algorithm, parameters, salt and hash in the usual form.
-func (h *passwordHasher) hash(ctx context.Context, password string) (string, error) {
+// Hash returns what is stored for a password: algorithm, parameters, salt and hash in the usual form.
+func (h *Hasher) Hash(ctx context.Context, password string) (string, error) {
 	if password == "" || len(password) > maxPasswordBytes {
-		return "", errPasswordLength
+		return "", ErrPasswordLength
 	}
 	done, err := h.turn(ctx)
 	if err != nil {
@@ -83,9 +87,9 @@ func (h *passwordHasher) hash(ctx context.Context, password string) (string, err
 	return encodeHash(salt, argon2.IDKey([]byte(password), salt, argonPasses, argonMemoryKiB, argonLanes, argonHashBytes)), nil
 }
 
-// verify tells whether the password is the one that stored was made of. An empty stored value is a user who is not there:
+// Verify tells whether the password is the one that stored was made of. An empty stored value is a user who is not there:
 // the answer is no, and takes as long.
-func (h *passwordHasher) verify(ctx context.Context, password, stored string) (bool, error) {
+func (h *Hasher) Verify(ctx context.Context, password, stored string) (bool, error) {
 	if len(password) > maxPasswordBytes {
 		return false, nil
 	}
@@ -118,23 +122,24 @@ type storedHash struct {
 	salt, hash     []byte
 }
 
-var errStoredHash = errors.New("a stored password hash is not one that this program knows")
+// ErrStoredHash says that what is stored for a user is no hash.
+var ErrStoredHash = errors.New("a stored password hash is not one that this program knows")
 
 func parseHash(stored string) (storedHash, error) {
 	var p storedHash
 	parts := strings.Split(stored, "$")
 	if len(parts) != 6 || parts[0] != "" || parts[1] != "argon2id" || parts[2] != fmt.Sprintf("v=%d", argon2.Version) {
-		return p, errStoredHash
+		return p, ErrStoredHash
 	}
 	if _, err := fmt.Sscanf(parts[3], "m=%d,t=%d,p=%d", &p.memory, &p.passes, &p.lanes); err != nil || p.passes == 0 || p.lanes == 0 {
-		return p, errStoredHash
+		return p, ErrStoredHash
 	}
 	var err error
 	if p.salt, err = base64.RawStdEncoding.DecodeString(parts[4]); err != nil {
-		return p, errStoredHash
+		return p, ErrStoredHash
 	}
 	if p.hash, err = base64.RawStdEncoding.DecodeString(parts[5]); err != nil || len(p.hash) == 0 {
-		return p, errStoredHash
+		return p, ErrStoredHash
 	}
 	return p, nil
 }

@@ -1,4 +1,4 @@
-package server
+package auth
 
 import (
 	"bufio"
@@ -19,12 +19,12 @@ import (
 // maxTokenFileBytes bounds the token file.
 const maxTokenFileBytes = 16 << 20
 
-// tokenFile is the access tokens of Config.TokenFile. It keeps only their digests: a look-up by digest takes no time that
+// tokenFile is the access tokens of a file. It keeps only their digests: a look-up by digest takes no time that
 // depends on how much of a guessed token is right, and memory holds no token.
 type tokenFile struct {
 	path    string
-	content atomic.Pointer[map[[sha256.Size]byte]*identity]
-	seen    filestamp.Stamp // owned by the keeper, like the next
+	content atomic.Pointer[map[[sha256.Size]byte]*Identity]
+	seen    filestamp.Stamp // owned by whoever reloads, like the next
 	told    string          // the last error that was logged
 }
 
@@ -54,7 +54,7 @@ func (f *tokenFile) reload() (changed bool, err error) {
 		return false, nil
 	}
 	f.seen = stamp
-	content := make(map[[sha256.Size]byte]*identity)
+	content := make(map[[sha256.Size]byte]*Identity)
 	if stamp != (filestamp.Stamp{}) {
 		if content, err = readTokens(f.path); err != nil {
 			return false, fmt.Errorf("token file %s: %w", f.path, err)
@@ -64,7 +64,7 @@ func (f *tokenFile) reload() (changed bool, err error) {
 	return true, nil
 }
 
-func readTokens(path string) (map[[sha256.Size]byte]*identity, error) {
+func readTokens(path string) (map[[sha256.Size]byte]*Identity, error) {
 	file, err := os.Open(path)
 	if err != nil {
 		return nil, errors.Unwrap(err)
@@ -77,7 +77,7 @@ func readTokens(path string) (map[[sha256.Size]byte]*identity, error) {
 	if len(data) > maxTokenFileBytes {
 		return nil, fmt.Errorf("larger than %d bytes", maxTokenFileBytes)
 	}
-	content := make(map[[sha256.Size]byte]*identity)
+	content := make(map[[sha256.Size]byte]*Identity)
 	scanner := bufio.NewScanner(bytes.NewReader(data))
 	scanner.Buffer(nil, maxTokenFileBytes)
 	for number := 1; scanner.Scan(); number++ {
@@ -92,12 +92,12 @@ func readTokens(path string) (map[[sha256.Size]byte]*identity, error) {
 		if content[digest] != nil {
 			return nil, fmt.Errorf("line %d: the token has been given before", number)
 		}
-		content[digest] = &identity{name: fields[1], source: fromTokenFile, token: digest}
+		content[digest] = &Identity{Name: fields[1], source: fromTokenFile, token: digest}
 	}
 	return content, scanner.Err()
 }
 
-func (f *tokenFile) resolve(token string) *identity {
+func (f *tokenFile) resolve(token string) *Identity {
 	if f == nil {
 		return nil
 	}
@@ -105,7 +105,7 @@ func (f *tokenFile) resolve(token string) *identity {
 }
 
 // has tells whether the token of an identity is still in the file, for the same user.
-func (f *tokenFile) has(id *identity) bool {
+func (f *tokenFile) has(id *Identity) bool {
 	now := (*f.content.Load())[id.token]
-	return now != nil && now.name == id.name
+	return now != nil && now.Name == id.Name
 }
