@@ -37,8 +37,8 @@ func (c Config) validateAuth() error {
 	return nil
 }
 
-// The services that anonymous callers reach even where authentication is required: the login itself, the health check of
-// container platforms, and the management of users, which knows its own rules.
+// The services that anonymous callers reach even where authentication is required: the login itself, the health check
+// of container platforms, and the management of users, which knows its own rules.
 const (
 	loginMethod   = "/Ydb.Auth.V1.AuthService/Login"
 	healthService = "/grpc.health.v1.Health/"
@@ -67,8 +67,8 @@ func (s *Server) authenticate(ctx context.Context, method string) (context.Conte
 var heldBack = []string{"/Ydb.Coordination.", "/Ydb.Scheme.", "/Ydb.Auth."}
 
 // awaitStart holds a call back until the server has started: before that a user who was removed may still seem to be
-// there, and the first administrator may be missing, so that a stranger could become it. Where rights do not count, this
-// is about the management of users and of the cluster only.
+// there, and the first administrator may be missing, so that a stranger could become it. Where rights do not count,
+// this is about the management of users and of the cluster only.
 func (s *Server) awaitStart(ctx context.Context, method string) error {
 	select {
 	case <-s.opened:

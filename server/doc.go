@@ -1,5 +1,5 @@
-// Package server is the public face: it speaks the protocol over gRPC, asks the group (package group) and words the answers.
-// No rule of the protocol lives here.
+// Package server is the public face: it speaks the protocol over gRPC, asks the group (package group) and words the
+// answers. No rule of the protocol lives here.
 //
 //   - session is the connection of one client's Session stream: one goroutine that reads. Replies are written by the
 //     writers, a few goroutines shared by all streams, so that an idle stream costs no writer and a slow reader holds up
@@ -13,6 +13,6 @@
 //
 // # Locks and order
 //
-// Those of the group come first (see there). The group calls a session under its stream's lock, so what a session does then
-// is short: the writers' lock is the only one it takes.
+// Those of the group come first (see there). The group calls a session under its stream's lock, so what a session
+// does then is short: the writers' lock is the only one it takes.
 package server

@@ -58,8 +58,8 @@ func (s authService) login(ctx context.Context, name, password string) (token st
 	return token, answer, err
 }
 
-// signingKey returns the key that signs now. The first login of a cluster, and the first after auth.SigningKeyLifetime, makes
-// a new one; keys go when nothing that they signed can be good any more.
+// signingKey returns the key that signs now. The first login of a cluster, and the first after
+// auth.SigningKeyLifetime, makes a new one; keys go when nothing that they signed can be good any more.
 func (s *Server) signingKey(ctx context.Context) (accounts.SigningKey, outcome.Outcome, error) {
 	newest, found := auth.NewestKey(s.group.Accounts())
 	if found && time.Since(time.UnixMilli(int64(newest.CreatedMillis))) < auth.SigningKeyLifetime {

@@ -59,8 +59,8 @@ type issue struct {
 	member  uint64 // whose issue it is
 }
 
-// behindMax is how many entries a server may be behind the leader and still count as ready: about what is under way on a
-// busy cluster.
+// behindMax is how many entries a server may be behind the leader and still count as ready: about what is under way
+// on a busy cluster.
 const behindMax = 1_000
 
 // issues lists what is wrong as far as this server knows, the fatal ones first.
@@ -115,7 +115,8 @@ const (
 	startPeriod = 5 * time.Millisecond
 	// probePeriod is how often a server that does not lead asks how far the leader is.
 	probePeriod = time.Second
-	// leaderPoll is how often it is looked at what nobody announces: that there is a leader, what other servers have heard.
+	// leaderPoll is how often it is looked at what nobody announces: that there is a leader, what other servers have
+	// heard.
 	leaderPoll = 20 * time.Millisecond
 	// longElection is how long there may be no leader before a server that was ready counts as not ready.
 	longElection = time.Second
@@ -167,8 +168,8 @@ func (s *Server) watch(ctx context.Context) {
 	}
 }
 
-// showable is the worst issue, except that an election is not shown before it takes long: clients wait it out, and health
-// checks would only send them about.
+// showable is the worst issue, except that an election is not shown before it takes long: clients wait it out, and
+// health checks would only send them about.
 func (s *Server) showable(first bool, leaderless *time.Time) issue {
 	now := s.worstIssue()
 	if first || now.kind != issueNoLeader {

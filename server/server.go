@@ -166,8 +166,8 @@ func (s *Server) openGroup(ctx context.Context) error {
 	cluster := c.Cluster
 	cluster.Services = func(r grpc.ServiceRegistrar) { r.RegisterService(&clusterPeerDesc, clusterLeader{s}) }
 	opened, err := group.Open(ctx, group.Config{
-		Log: raftstore.Config{Dir: c.DataDir, InMemory: c.InMemory, Logger: c.Logger, Cluster: cluster, TailBytes: c.tailBytes,
-			ReserveBytes: c.DiskReserve, FreeSpace: c.freeSpace},
+		Log: raftstore.Config{Dir: c.DataDir, InMemory: c.InMemory, Logger: c.Logger, Cluster: cluster,
+			TailBytes: c.tailBytes, ReserveBytes: c.DiskReserve, FreeSpace: c.freeSpace},
 		Database: c.Database, Limits: c.Limits, Clock: group.NewClock(c.clock), Formats: c.formats,
 		Streams: c.Hardening.Streams, OutboundBytes: maxOutboundBytes, Linger: c.Hardening.Linger,
 		CallPatience: s.patience(), Failed: s.fail,

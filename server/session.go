@@ -83,8 +83,8 @@ func (s *session) leaveOnPanic() {
 // Wake implements group.Client.
 func (s *session) Wake() { s.pool.schedule(s) }
 
-// CutOff implements group.Client: it ends the RPC of a client that does not read. The reader notices, and the session is
-// detached.
+// CutOff implements group.Client: it ends the RPC of a client that does not read. The reader notices, and the session
+// is detached.
 func (s *session) CutOff() {
 	go s.finish.WriteStatus(status.New(codes.ResourceExhausted, "The client does not read its stream"))
 }

@@ -35,8 +35,8 @@ type Authenticator struct {
 	tokens   *tokenFile // nil without one
 }
 
-// New is an authenticator for a database, an absolute path. tokenFile names a file of access tokens; empty: none. Errors:
-// those of reading it.
+// New is an authenticator for a database, an absolute path. tokenFile names a file of access tokens; empty: none.
+// Errors: those of reading it.
 func New(required bool, database, tokenFile string) (*Authenticator, error) {
 	tokens, err := openTokenFile(tokenFile)
 	if err != nil {
@@ -50,7 +50,8 @@ func (a *Authenticator) Serves(name string) bool {
 	return slices.Equal(scheme.SplitLoose(name), a.database)
 }
 
-// ReloadTokens reads the token file again if it has changed, and reports whether it had. It tells what it did, an error once.
+// ReloadTokens reads the token file again if it has changed, and reports whether it had. It tells what it did, an
+// error once.
 func (a *Authenticator) ReloadTokens(logger *slog.Logger) bool {
 	if a.tokens == nil {
 		return false
@@ -74,8 +75,9 @@ func ticket(ctx context.Context) string {
 	return ""
 }
 
-// Identify returns who calls, or a gRPC error (coordination.md §2.2). database is the one that the call names; empty: none.
-// A token counts before a client certificate. Where authentication is not required a bad token is let through as anonymous.
+// Identify returns who calls, or a gRPC error (coordination.md §2.2). database is the one that the call names; empty:
+// none. A token counts before a client certificate. Where authentication is not required a bad token is let through
+// as anonymous.
 func (a *Authenticator) Identify(ctx context.Context, database string, known *accounts.Accounts) (*Identity, error) {
 	token := ticket(ctx)
 	if (token != "" || a.Required) && database != "" && !a.Serves(database) {

@@ -87,8 +87,8 @@ func (h *Hasher) Hash(ctx context.Context, password string) (string, error) {
 	return encodeHash(salt, argon2.IDKey([]byte(password), salt, argonPasses, argonMemoryKiB, argonLanes, argonHashBytes)), nil
 }
 
-// Verify tells whether the password is the one that stored was made of. An empty stored value is a user who is not there:
-// the answer is no, and takes as long.
+// Verify tells whether the password is the one that stored was made of. An empty stored value is a user who is not
+// there: the answer is no, and takes as long.
 func (h *Hasher) Verify(ctx context.Context, password, stored string) (bool, error) {
 	if len(password) > maxPasswordBytes {
 		return false, nil

@@ -6,8 +6,8 @@ import (
 	"github.com/coordd/coordd/scheme/outcome"
 )
 
-// DiskFull refuses what would take more of a disk that is nearly full. A stream ends with it: SDKs overlook a bad status
-// in a result, and would take the lock for acquired.
+// DiskFull refuses what would take more of a disk that is nearly full. A stream ends with it: SDKs overlook a bad
+// status in a result, and would take the lock for acquired.
 var DiskFull = &coordination.Refusal{Status: outcome.Unavailable, Text: "The disk of the leading server is nearly full"}
 
 // NotYetReadable refuses a command that an older server of the cluster would not be able to read.
@@ -24,8 +24,8 @@ type Formats struct {
 // OwnFormats are those of this program.
 var OwnFormats = Formats{codec.Version, codec.Since}
 
-// allowedVersion is the newest version of commands that every server of the cluster can read. Before anything is known of
-// the others it is the first.
+// allowedVersion is the newest version of commands that every server of the cluster can read. Before anything is
+// known of the others it is the first.
 func (g *Group) allowedVersion() uint64 {
 	if g.alone() {
 		return g.config.Formats.Version
@@ -33,8 +33,8 @@ func (g *Group) allowedVersion() uint64 {
 	return max(1, g.store.ClusterVersion())
 }
 
-// Crowded tells whether what makes the state larger is refused: the disk of this server, which leads, is nearly full, and
-// no other server can take the leadership. The reserve is for what makes the state smaller.
+// Crowded tells whether what makes the state larger is refused: the disk of this server, which leads, is nearly full,
+// and no other server can take the leadership. The reserve is for what makes the state smaller.
 func (g *Group) Crowded() bool { return g.store.Writable() != nil && !g.store.HandingOver() }
 
 // restricted tells whether there is any command that is refused.
@@ -73,8 +73,8 @@ var requestCommands = map[coordination.RequestKind]coordination.Command{
 	coordination.RequestStop:    &coordination.StopSession{},
 }
 
-// turnAway ends the stream of an event that would become a command that is refused, and reports whether it did. There is
-// a leader.
+// turnAway ends the stream of an event that would become a command that is refused, and reports whether it did. There
+// is a leader.
 func (g *Group) turnAway(e *event) bool {
 	var command coordination.Command
 	switch {

@@ -83,8 +83,8 @@ func (g *Group) handleStore(e storeEvent) error {
 	return nil
 }
 
-// restore takes over the state of another member that is stored now: that of the checkpoint which the log told of, or of a
-// later one. The entries up to that may still come.
+// restore takes over the state of another member that is stored now: that of the checkpoint which the log told of, or
+// of a later one. The entries up to that may still come.
 func (g *Group) restore() error {
 	machine, err := loadMachine(g.config, g.store)
 	if err != nil {

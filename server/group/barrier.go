@@ -95,8 +95,8 @@ func (r *readRounds) asked(round *readRound) uint64 {
 	return round.question
 }
 
-// answer notes that a question was answered, so that it is not put again: on a server that lags, each new answer would be
-// further ahead than the one before.
+// answer notes that a question was answered, so that it is not put again: on a server that lags, each new answer
+// would be further ahead than the one before.
 func (r *readRounds) answer(question uint64) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()

@@ -70,10 +70,12 @@ type unasked struct {
 // Unwrap gives both errors.
 func (e *unasked) Unwrap() []error { return []error{e.error, e.why} }
 
-// Execute runs a command on the leader, wherever it is, and waits for one if there is none. A call whose leader goes is
-// repeated to the next one, under the same name, so that it is executed once and gets its one outcome. Errors: ErrStopped,
-// and when ctx ends its own, which is ErrNoLeader or ErrUnknown as well unless a leader has the call at that moment.
-func (g *Group) Execute(ctx context.Context, build func(coordination.Call) coordination.Command) (outcome.Outcome, error) {
+// Execute runs a command on the leader, wherever it is, and waits for one if there is none. A call whose leader goes
+// is repeated to the next one, under the same name, so that it is executed once and gets its one outcome. Errors:
+// ErrStopped, and when ctx ends its own, which is ErrNoLeader or ErrUnknown as well unless a leader has the call at
+// that moment.
+func (g *Group) Execute(ctx context.Context,
+	build func(coordination.Call) coordination.Command) (outcome.Outcome, error) {
 	a := &attempt{command: build(coordination.Call{Nonce: Nonce()}), since: coordination.Index(g.applied.Load())}
 	for {
 		news := g.member.awaitNews()
@@ -231,8 +233,8 @@ var ErrStopped = errors.New("the server is stopping")
 // errWithdrawn is the end of a call that its caller's time ran out for, and that the group will never look at.
 var errWithdrawn = errors.New("the group did not come to the call")
 
-// await returns the answer to a call. Errors: those of the answer, ErrStopped, that of ctx, with errWithdrawn if the call was
-// never taken.
+// await returns the answer to a call. Errors: those of the answer, ErrStopped, that of ctx, with errWithdrawn if the
+// call was never taken.
 func (g *Group) await(ctx context.Context, c *call) (outcome.Outcome, error) {
 	g.queue.awaitRoom(ctx)
 	if err := ctx.Err(); err != nil { // there may still be no room

@@ -16,8 +16,8 @@ import (
 
 // Config is what a group is opened with.
 type Config struct {
-	// Log says where the log is and who the other members are. Open sets Version and adds to Services of its Cluster. Its
-	// Logger receives the group's events, too; nil: none.
+	// Log says where the log is and who the other members are. Open sets Version and adds to Services of its Cluster.
+	// Its Logger receives the group's events, too; nil: none.
 	Log raftstore.Config
 	// Database is the absolute path under which everything lives.
 	Database string
@@ -46,10 +46,11 @@ const (
 	maxQueuedBytes = 64 << 20
 )
 
-// Group is one replicated log with its machine and, where this server leads, its leader. Everybody puts events into the
-// queue; whoever holds the turn handles them, and alone touches the rings. On a quiet server that is the goroutine that
-// brought the event, which spares the way over others: a client's, another server's, or the one that writes the log. None
-// of them may be held up for long, so what takes longer than a short turn is left to the group's own goroutine.
+// Group is one replicated log with its machine and, where this server leads, its leader. Everybody puts events into
+// the queue; whoever holds the turn handles them, and alone touches the rings. On a quiet server that is the
+// goroutine that brought the event, which spares the way over others: a client's, another server's, or the one that
+// writes the log. None of them may be held up for long, so what takes longer than a short turn is left to the group's
+// own goroutine.
 type Group struct {
 	config  Config
 	store   *raftstore.Store
@@ -161,8 +162,8 @@ func (g *Group) load() error {
 	return nil
 }
 
-// Stop ends the group, and waits for what other servers have under way here, though no longer than until ctx is done. It
-// may be called once, and also without Start.
+// Stop ends the group, and waits for what other servers have under way here, though no longer than until ctx is done.
+// It may be called once, and also without Start.
 func (g *Group) Stop(ctx context.Context) error {
 	if g.running {
 		g.stopMember()

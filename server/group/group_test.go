@@ -37,8 +37,11 @@ func testConfig(t testing.TB) Config {
 	if os.Getenv("COORDD_TEST_LOG") != "" {
 		logger = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	}
-	return Config{Log: raftstore.Config{Logger: logger}, Database: "/local", Limits: coordination.DefaultLimits(), Clock: NewClock(nil),
-		Streams: 100_000, OutboundBytes: 128_000_000, Linger: time.Hour, CallPatience: waitMax, Failed: func(err error) { t.Log(err) }}
+	return Config{
+		Log: raftstore.Config{Logger: logger}, Database: "/local", Limits: coordination.DefaultLimits(), Clock: NewClock(nil),
+		Streams: 100_000, OutboundBytes: 128_000_000, Linger: time.Hour, CallPatience: waitMax,
+		Failed: func(err error) { t.Log(err) },
+	}
 }
 
 // openTest opens a group in memory, alone, which ends with the test. It leads.
@@ -251,8 +254,8 @@ func take(name string) *coordination.Request {
 		TimeoutMillis: coordination.Infinite, Ephemeral: true}
 }
 
-// TestThreeGroups has three groups side by side, each with a peer address and a directory of its own: what happens in one
-// the others know nothing of, and the end of one is none of theirs.
+// TestThreeGroups has three groups side by side, each with a peer address and a directory of its own: what happens in
+// one the others know nothing of, and the end of one is none of theirs.
 func TestThreeGroups(t *testing.T) {
 	const count = 3
 	addresses, err := loopback.Addresses(count)

@@ -36,7 +36,8 @@ type storeEvent struct {
 	failed    error
 }
 
-// takesLong tells whether to handle e may take long, as a glance at it shows: all rows, sessions or streams are gone through.
+// takesLong tells whether to handle e may take long, as a glance at it shows: all rows, sessions or streams are gone
+// through.
 func (e *storeEvent) takesLong() bool {
 	return e.restored != 0 || e.leading != 0 || e.following ||
 		slices.ContainsFunc(e.entries, func(entry raftstore.Entry) bool { return codec.IsDropNode(entry.Data) })
@@ -67,8 +68,8 @@ type queue struct {
 
 func newQueue() *queue { return &queue{bell: newBell()} }
 
-// put adds a request; the caller sees to it that somebody handles it. It never blocks: callers ask awaitRoom before they
-// read what becomes a request.
+// put adds a request; the caller sees to it that somebody handles it. It never blocks: callers ask awaitRoom before
+// they read what becomes a request.
 func (q *queue) put(e event) {
 	e.bytes = requestBytes
 	if r := e.forward.Request; r != nil {

@@ -8,8 +8,8 @@ import (
 	"github.com/coordd/coordd/scheme/outcome"
 )
 
-// maxReadRows is how many rows of the machine the reads of one turn look at, so that nobody waits for somebody else's long
-// listing. A read that needs more comes back for the rest.
+// maxReadRows is how many rows of the machine the reads of one turn look at, so that nobody waits for somebody else's
+// long listing. A read that needs more comes back for the rest.
 const maxReadRows = 1_000
 
 // Read runs fn in a turn, on what this server has. fn must be quick and must not keep what it is given.
@@ -32,8 +32,8 @@ func capture[T any](ctx context.Context, g *Group, rows int, look func(*coordina
 	return <-found, nil
 }
 
-// answerReads lets those have their look that this turn has room for, and leaves the others to the next one. The turn is
-// held.
+// answerReads lets those have their look that this turn has room for, and leaves the others to the next one. The turn
+// is held.
 func (g *Group) answerReads() {
 	done, rows := 0, 0
 	for ; done < len(g.reads) && (done == 0 || rows+g.reads[done].rows <= maxReadRows); done++ {
@@ -67,7 +67,8 @@ type Described struct {
 }
 
 // Describe returns what look captures of a path once this server is up to date.
-func (g *Group) Describe(ctx context.Context, caller coordination.Caller, path scheme.Path, look func(*coordination.Machine) Described) (Described, outcome.Outcome, error) {
+func (g *Group) Describe(ctx context.Context, caller coordination.Caller, path scheme.Path,
+	look func(*coordination.Machine) Described) (Described, outcome.Outcome, error) {
 	if err := g.CatchUp(ctx); err != nil {
 		return Described{}, outcome.Outcome{}, err
 	}
@@ -75,7 +76,8 @@ func (g *Group) Describe(ctx context.Context, caller coordination.Caller, path s
 }
 
 // glance returns what look captures of a path, unless the caller may not describe it.
-func (g *Group) glance(ctx context.Context, caller coordination.Caller, path scheme.Path, rows int, look func(*coordination.Machine) Described) (Described, outcome.Outcome, error) {
+func (g *Group) glance(ctx context.Context, caller coordination.Caller, path scheme.Path, rows int,
+	look func(*coordination.Machine) Described) (Described, outcome.Outcome, error) {
 	type captured struct {
 		Described
 		subject scheme.Subject
@@ -94,7 +96,8 @@ func (g *Group) glance(ctx context.Context, caller coordination.Caller, path sch
 
 // List captures a directory and what is in it, a page at a time. Each page is as of its own turn: the whole is no
 // snapshot. If the directory gives way to another one meanwhile, the listing begins anew.
-func (g *Group) List(ctx context.Context, caller coordination.Caller, path scheme.Path) (Described, outcome.Outcome, error) {
+func (g *Group) List(ctx context.Context, caller coordination.Caller,
+	path scheme.Path) (Described, outcome.Outcome, error) {
 	if err := g.CatchUp(ctx); err != nil {
 		return Described{}, outcome.Outcome{}, err
 	}
@@ -125,9 +128,9 @@ func (g *Group) List(ctx context.Context, caller coordination.Caller, path schem
 	}
 }
 
-// CatchUp returns once this server has everything that was committed when it was called. Without peers nobody else can
-// have led meanwhile, and nothing needs to be asked. Errors: ErrStopped, that of ctx, which is ErrNoLeader as well where there
-// is none to ask.
+// CatchUp returns once this server has everything that was committed when it was called. Without peers nobody else
+// can have led meanwhile, and nothing needs to be asked. Errors: ErrStopped, that of ctx, which is ErrNoLeader as
+// well where there is none to ask.
 func (g *Group) CatchUp(ctx context.Context) error {
 	if g.alone() && g.Leads() {
 		return nil

@@ -13,8 +13,8 @@ import (
 	"github.com/coordd/coordd/scheme/outcome"
 )
 
-// TestReadsOfATurn has more reads wait than one turn has room for: every turn looks at maxReadRows rows at most, and all
-// are answered in the order in which they came.
+// TestReadsOfATurn has more reads wait than one turn has room for: every turn looks at maxReadRows rows at most, and
+// all are answered in the order in which they came.
 func TestReadsOfATurn(t *testing.T) {
 	g := &Group{queue: newQueue()}
 	looked, turns := 0, 0

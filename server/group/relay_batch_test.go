@@ -11,8 +11,8 @@ import (
 	"github.com/coordd/coordd/server/group/relaypb"
 )
 
-// TestFirstOf splits what goes over a relay: in order, nothing lost, and no batch much larger than it should be unless one
-// message is.
+// TestFirstOf splits what goes over a relay: in order, nothing lost, and no batch much larger than it should be
+// unless one message is.
 func TestFirstOf(t *testing.T) {
 	for _, sizes := range [][]int{{}, {1}, {relayBatchBytes, 1}, {1, 3 * relayBatchBytes, 1}, {3 * relayBatchBytes, 3 * relayBatchBytes},
 		slices.Repeat([]int{relayBatchBytes / 4}, 10)} {
@@ -39,7 +39,8 @@ func TestFirstOf(t *testing.T) {
 	}
 }
 
-// TestRosterTooLarge ends a stream that has more open than a leader change can carry, and leaves the relay to the others.
+// TestRosterTooLarge ends a stream that has more open than a leader change can carry, and leaves the relay to the
+// others.
 func TestRosterTooLarge(t *testing.T) {
 	for _, over := range []bool{false, true} {
 		r := newSilenceRunOf(&choices{numbers: slices.Repeat([]float64{0}, 1000)}, true, 5000, [3]float64{1, 1, 1})

@@ -16,8 +16,9 @@ import (
 const (
 	// renewInterval is how often a follower asks the leader for leave to speak.
 	renewInterval = 100 * time.Millisecond
-	// relaySilence is how long a follower goes on asking without an answer. It then opens another connection: one that a
-	// firewall forgot, or that lost bytes in a network that was cut, stays silent for much longer than the cut.
+	// relaySilence is how long a follower goes on asking without an answer. It then opens another connection: one
+	// that a firewall forgot, or that lost bytes in a network that was cut, stays silent for much longer than the
+	// cut.
 	relaySilence = 1500 * time.Millisecond
 	// relayRetry is how long a follower waits after a relay broke.
 	relayRetry = 20 * time.Millisecond

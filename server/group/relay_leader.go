@@ -243,8 +243,8 @@ func (p *relayPeer) forward(forwards []*relaypb.Forward) {
 	}
 }
 
-// stream finds a stream of the other server; f is what it says. One that begins is remembered until it ends. It returns nil
-// for one that has ended.
+// stream finds a stream of the other server; f is what it says. One that begins is remembered until it ends. It
+// returns nil for one that has ended.
 func (p *relayPeer) stream(number uint64, f *coordination.Forward) *relayedStream {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()

@@ -40,8 +40,8 @@ func (r *deafRelay) Recv() (*relaypb.ToLeader, error) {
 	}
 }
 
-// TestDeafRelayEnds opens two relays of one server, which reads nothing. The first one ends because of the second, although
-// the leader is just about to say something on it.
+// TestDeafRelayEnds opens two relays of one server, which reads nothing. The first one ends because of the second,
+// although the leader is just about to say something on it.
 func TestDeafRelayEnds(t *testing.T) {
 	g := openTest(t, nil)
 	open := func(number uint64) (*deafRelay, <-chan error, context.CancelFunc) {
@@ -65,8 +65,8 @@ func TestDeafRelayEnds(t *testing.T) {
 	<-second
 }
 
-// TestRelayForgetsEndedStreams has sessions come and go through a follower: what the leader has ended, its end of the relay
-// has forgotten by the time at which the client is told.
+// TestRelayForgetsEndedStreams has sessions come and go through a follower: what the leader has ended, its end of the
+// relay has forgotten by the time at which the client is told.
 func TestRelayForgetsEndedStreams(t *testing.T) {
 	c := openCluster(t, 3)
 	leader, follower := c.leader()

@@ -278,9 +278,9 @@ func (r *silenceRun) problem() error {
 	return nil
 }
 
-// TestSilence looks for a history in which a client is told that it lives although the leader, the old or the new one,
-// may have ended its session. Every seed is a history, some of them with a crowd of clients; the worst ones are then made
-// worse step by step.
+// TestSilence looks for a history in which a client is told that it lives although the leader, the old or the new
+// one, may have ended its session. Every seed is a history, some of them with a crowd of clients; the worst ones are
+// then made worse step by step.
 func TestSilence(t *testing.T) {
 	first, last := uint64(1), uint64(*silenceSeeds)
 	if *silenceSeed != 0 {
@@ -402,9 +402,9 @@ func TestLostServer(t *testing.T) {
 	}
 }
 
-// TestOrphansAreSilent has a server come back to the leader after the session of its client has ended. Leave comes with the
-// leader's first answer, and only later it is the stream's turn to tell who it is: in between nothing is said, neither a
-// ping nor what was kept.
+// TestOrphansAreSilent has a server come back to the leader after the session of its client has ended. Leave comes
+// with the leader's first answer, and only later it is the stream's turn to tell who it is: in between nothing is
+// said, neither a ping nor what was kept.
 func TestOrphansAreSilent(t *testing.T) {
 	r := newSilenceRunOf(&choices{random: rand.New(rand.NewPCG(1, 2))}, true, 300, [3]float64{1, 1, 1})
 	r.run(2 * time.Second)
@@ -431,8 +431,9 @@ func TestOrphansAreSilent(t *testing.T) {
 	}
 }
 
-// TestFrozenServer freezes a server whose client has a session: its connections stay, but nothing comes over them. The leader
-// gives the relay up, and the session ends as when a relay breaks; the client is told when its server goes on.
+// TestFrozenServer freezes a server whose client has a session: its connections stay, but nothing comes over them.
+// The leader gives the relay up, and the session ends as when a relay breaks; the client is told when its server goes
+// on.
 func TestFrozenServer(t *testing.T) {
 	const timeout = 1000 * time.Millisecond
 	for _, back := range []bool{true, false} {
@@ -462,8 +463,9 @@ func TestFrozenServer(t *testing.T) {
 	}
 }
 
-// TestSilenceOfATransfer hands the leadership over, in vain and then with success. A leader says nothing from the moment
-// at which it begins, and the silence must stay far below what clients put up with: the Python SDK gives up after 3 s.
+// TestSilenceOfATransfer hands the leadership over, in vain and then with success. A leader says nothing from the
+// moment at which it begins, and the silence must stay far below what clients put up with: the Python SDK gives up
+// after 3 s.
 func TestSilenceOfATransfer(t *testing.T) {
 	for seed := range uint64(20) {
 		r := newSilenceRunOf(&choices{random: rand.New(rand.NewPCG(seed, 4))}, true, 5000, [3]float64{1, 1, 1})
@@ -495,9 +497,9 @@ func TestSilenceOfATransfer(t *testing.T) {
 	}
 }
 
-// TestSilenceArithmetic is the worst case by hand, with clocks that are wrong by silenceDrift against each other: a leader
-// gives leave at the end of its lease, and its successor was elected when that lease began; or a relay is lost at the
-// moment at which leave is asked for.
+// TestSilenceArithmetic is the worst case by hand, with clocks that are wrong by silenceDrift against each other: a
+// leader gives leave at the end of its lease, and its successor was elected when that lease began; or a relay is lost
+// at the moment at which leave is asked for.
 func TestSilenceArithmetic(t *testing.T) {
 	slow := func(d time.Duration) time.Duration { return time.Duration(float64(d) / (1 - silenceDrift)) }
 	fast := func(d time.Duration) time.Duration { return time.Duration(float64(d) / (1 + silenceDrift)) }

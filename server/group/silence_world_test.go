@@ -280,8 +280,8 @@ func (s *silentServer) confirm(every, delay time.Duration) {
 	})
 }
 
-// elect has a server lead: of what its predecessor had in flight it has the first entries, and none of the others. Then it
-// applies its first entry and serves.
+// elect has a server lead: of what its predecessor had in flight it has the first entries, and none of the others.
+// Then it applies its first entry and serves.
 func (w *silenceWorld) elect(s *silentServer) {
 	w.note("a leader is elected, its clock runs at %v", s.rate)
 	for _, e := range w.pipeline[:w.kept(len(w.pipeline))] {

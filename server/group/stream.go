@@ -16,8 +16,8 @@ const (
 	maxInFlightRequests = 1024
 )
 
-// Stream is one client's stream on this server: its Front, the way to the leader, and what waits for the client. It knows
-// nothing of the connection; that is its Client.
+// Stream is one client's stream on this server: its Front, the way to the leader, and what waits for the client. It
+// knows nothing of the connection; that is its Client.
 type Stream struct {
 	id     coordination.StreamID
 	group  *Group
@@ -39,8 +39,8 @@ type Stream struct {
 // Client is the connection behind a Stream. Wake and CutOff may be called under the stream's lock, so they must neither
 // block nor call the stream.
 type Client interface {
-	// Wake says that there is something to Take. It is not called again before Take has found nothing, or PutBack has put
-	// something back.
+	// Wake says that there is something to Take. It is not called again before Take has found nothing, or PutBack has
+	// put something back.
 	Wake()
 	// CutOff ends the connection of a client that does not read.
 	CutOff()
@@ -49,7 +49,8 @@ type Client interface {
 	Panicked(reason any)
 }
 
-// NewStream makes a stream of a client who is the caller, and whom policy says how to ping. It takes part from Enter on.
+// NewStream makes a stream of a client who is the caller, and whom policy says how to ping. It takes part from Enter
+// on.
 func (g *Group) NewStream(client Client, caller coordination.Caller, policy *coordination.PingPolicy) *Stream {
 	return &Stream{id: g.streams.nextID(), group: g, client: client, caller: caller,
 		front: coordination.NewFront(policy), timerAt: coordination.Never}
@@ -251,7 +252,8 @@ func (s *Stream) setTimer(wake coordination.Instant) {
 	}
 }
 
-// Take gives what is to be sent, and how the stream ends behind it. With nothing to do the stream is no longer scheduled.
+// Take gives what is to be sent, and how the stream ends behind it. With nothing to do the stream is no longer
+// scheduled.
 func (s *Stream) Take(into []coordination.Reply) ([]coordination.Reply, coordination.Ending) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
@@ -266,8 +268,8 @@ func (s *Stream) Take(into []coordination.Reply) ([]coordination.Reply, coordina
 }
 
 // PutBack returns replies to the Front if they may no longer be said, and reports whether it did: a client that reads
-// slowly may have held up its writer for longer than the right to speak lasts. The stream stays unscheduled until it may
-// speak again.
+// slowly may have held up its writer for longer than the right to speak lasts. The stream stays unscheduled until it
+// may speak again.
 func (s *Stream) PutBack(replies []coordination.Reply) bool {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()

@@ -132,7 +132,8 @@ func TestLag(t *testing.T) {
 	}
 }
 
-// TestUnaskedCalls: the end of a call that no leader had says whether an earlier one may have had it, and is that of ctx too.
+// TestUnaskedCalls: the end of a call that no leader had says whether an earlier one may have had it, and is that of
+// ctx too.
 func TestUnaskedCalls(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -12,7 +12,7 @@ import (
 // ErrTooManyStreams is the end of a stream that is one more than Config.Streams.
 var ErrTooManyStreams = errors.New("too many streams are open")
 
-// streamSet is the open Session streams of the process.
+// streamSet is the open streams of the group on this server.
 type streamSet struct {
 	mutex   sync.Mutex
 	open    map[coordination.StreamID]*Stream
@@ -83,8 +83,9 @@ func (set *streamSet) followLocked(link leaderLink) {
 	}
 }
 
-// redirect has the streams to come speak to the leader behind link, and returns those that are there in the order in which
-// they have to follow: a start must find the streams whose session it may want. The mutex is held until they have.
+// redirect has the streams to come speak to the leader behind link, and returns those that are there in the order in
+// which they have to follow: a start must find the streams whose session it may want. The mutex is held until they
+// have.
 func (set *streamSet) redirect(link leaderLink) []*Stream {
 	set.link = link
 	streams := make([]*Stream, 0, len(set.open))

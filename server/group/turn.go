@@ -30,8 +30,8 @@ func (g *Group) run() {
 	}
 }
 
-// kick handles what is in the queue on the caller's goroutine if the server is quiet: nothing is in flight, and the turn
-// is free. Otherwise requests gather for the next batch. The caller must hold no lock of a stream.
+// kick handles what is in the queue on the caller's goroutine if the server is quiet: nothing is in flight, and the
+// turn is free. Otherwise requests gather for the next batch. The caller must hold no lock of a stream.
 func (g *Group) kick() {
 	if g.busy.Load() {
 		if !g.queue.empty() {
@@ -42,8 +42,8 @@ func (g *Group) kick() {
 	g.takeFreeTurn()
 }
 
-// takeFreeTurn handles what is in the queue on the caller's goroutine if the turn is free and short; if it is not free, its
-// holder sees to it, and if it would take long, run does.
+// takeFreeTurn handles what is in the queue on the caller's goroutine if the turn is free and short; if it is not
+// free, its holder sees to it, and if it would take long, run does.
 func (g *Group) takeFreeTurn() {
 	for taken := false; !g.queue.empty() && g.turn.TryLock(); taken = true {
 		if taken || !g.takeShortTurn() { // there is always more: the caller's goroutine has something else to do
@@ -70,8 +70,8 @@ func (g *Group) takeTurn() {
 	g.handleAll(g.spareStore)
 }
 
-// takeShortTurn is takeTurn if that takes no longer than a goroutine with other duties may be held up, and reports whether
-// it was done. A new leader looks at all sessions. The turn is held.
+// takeShortTurn is takeTurn if that takes no longer than a goroutine with other duties may be held up, and reports
+// whether it was done. A new leader looks at all sessions. The turn is held.
 func (g *Group) takeShortTurn() bool {
 	if g.leading != 0 {
 		return false

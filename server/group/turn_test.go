@@ -51,9 +51,9 @@ func emptyEntries(term, first, last uint64) (entries []raftstore.Entry) {
 	return entries
 }
 
-// TestLongTurnsAreTheGroupsOwn wants the goroutine that writes the log, and those that read what other servers say, to do
-// little work only: while they are busy nothing is written, and no heartbeat is heard. What takes long waits for the group's
-// own goroutine.
+// TestLongTurnsAreTheGroupsOwn wants the goroutine that writes the log, and those that read what other servers say,
+// to do little work only: while they are busy nothing is written, and no heartbeat is heard. What takes long waits
+// for the group's own goroutine.
 func TestLongTurnsAreTheGroupsOwn(t *testing.T) {
 	store, err := raftstore.Open(raftstore.Config{InMemory: true, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
@@ -115,8 +115,8 @@ func TestLongTurnsAreTheGroupsOwn(t *testing.T) {
 	}
 }
 
-// TestCheckpointsFollowEachOther installs two checkpoints of other members while the group is busy: the rows are those of
-// the later one already when it hears of the first. What lies between is in them, and is not executed again.
+// TestCheckpointsFollowEachOther installs two checkpoints of other members while the group is busy: the rows are
+// those of the later one already when it hears of the first. What lies between is in them, and is not executed again.
 func TestCheckpointsFollowEachOther(t *testing.T) {
 	directory := t.TempDir()
 	before := openTest(t, func(config *Config) { config.Log.InMemory, config.Log.Dir = false, directory })
