@@ -86,7 +86,7 @@ test-starved: ## the same beside BUSY busy processes (16), which end with it
 	$(MAKE) --no-print-directory test
 
 test-long: ## run the random tests with more repetitions than make test has time for
-	@go test -count=1 -timeout 60m -run 'Silence$$' ./server -silence-seeds 3000
+	@go test -count=1 -timeout 60m -run 'Silence$$' ./server/group -silence-seeds 3000
 	@go test -count=1 -timeout 60m -run '^TestModelOverGRPC$$' ./conformance/model -grpc-seqs 1000
 
 lint: tools ## check formatting, go vet and staticcheck, in all modules

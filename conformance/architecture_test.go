@@ -51,6 +51,8 @@ var layers = []layer{
 	{folder: "coordination/codec/internal/logpb", foreign: []string{protobuf}}, // generated
 	{folder: "raftstore", foreign: []string{raft, hashicorp, bbolt, grpc, protobuf, system}},
 	{folder: "server", ours: []string{"scheme", "coordination", "raftstore"}, foreign: []string{grpc, protobuf, ydbProtos, tokens, passwords}},
+	{folder: "server/group", ours: []string{"scheme", "coordination", "raftstore"}, foreign: []string{grpc, protobuf}},
+	{folder: "server/auth", ours: []string{"scheme", "coordination", "server/filestamp", "server/listen"}, foreign: []string{grpc, tokens, passwords}},
 	{folder: "server/listen", ours: []string{"raftstore", "server/filestamp"}, foreign: []string{grpc}},
 	{folder: "server/filestamp"},
 	{folder: "conformance", ours: []string{"scheme", "coordination", "raftstore", "server"},
@@ -106,7 +108,7 @@ func TestArchitecture(t *testing.T) {
 			}
 		}
 	}
-	for _, folder := range []string{"scheme/outcome", "scheme", "coordination", "coordination/accounts", "coordination/codec", "coordination/codec/internal/logpb", "raftstore", "server", "server/listen", "server/filestamp", "conformance", "cmd/coordd"} {
+	for _, folder := range []string{"scheme/outcome", "scheme", "coordination", "coordination/accounts", "coordination/codec", "coordination/codec/internal/logpb", "raftstore", "server", "server/group", "server/auth", "server/listen", "server/filestamp", "conformance", "cmd/coordd"} {
 		if checked[folder] == 0 {
 			t.Errorf("no file of %s was checked", folder)
 		}

@@ -164,6 +164,8 @@ type Store struct {
 	begun      atomic.Uint64 // index of the last checkpoint that was begun
 	stored     atomic.Uint64 // index of the last checkpoint that is durable
 	started    bool
+	stopOnce   sync.Once
+	stopErr    error // of the first Stop
 	stop       chan struct{}
 	done       chan struct{}
 
@@ -445,8 +447,14 @@ func (s *Store) AppliedIndex() uint64 { return s.applied.Load() }
 
 // Stop ends everything Start began, closes all files and gives the directory free. A checkpoint that was not Finished
 // durably is given up. What was proposed and not committed may or may not be in the log. The handler is not called
-// any more once Stop has returned; Stop may not be called from the handler.
+// any more once Stop has returned; Stop may not be called from the handler. Later calls wait for the first and return
+// the same.
 func (s *Store) Stop() error {
+	s.stopOnce.Do(func() { s.stopErr = s.end() })
+	return s.stopErr
+}
+
+func (s *Store) end() error {
 	if s.started {
 		close(s.stop)
 		<-s.done

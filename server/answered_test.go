@@ -17,10 +17,11 @@ import (
 	"google.golang.org/protobuf/reflect/protoregistry"
 	"google.golang.org/protobuf/types/dynamicpb"
 
-	"github.com/coordd/coordd/server/adminpb"
 	"github.com/ydb-platform/ydb-go-genproto/Ydb_Coordination_V1"
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb"
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
+
+	"github.com/coordd/coordd/server/adminpb"
 )
 
 // localMethods are answered by what a server knows itself, also where it has no leader.
@@ -196,7 +197,7 @@ func TestEveryMethodIsAnswered(t *testing.T) {
 	_, left := c.leader()
 	s := c.servers[left]
 	network.cut(fmt.Sprint("server-", left))
-	eventually(t, "the leader to be lost", func() bool { return !s.streams.led() && s.member.relayConn() == nil })
+	eventually(t, "the leader to be lost", func() bool { return !s.group.Led() && s.group.RelayConn() == nil })
 	answersInTime(t, s, c.conns[left], true)
 }
 
@@ -231,7 +232,7 @@ func TestDeposedLeaderAnswersNoRead(t *testing.T) {
 	}
 	c.servers[leader].config.callPatience = 10 * time.Millisecond
 	for asked, deposed := 0, false; asked < 20 || !deposed; asked++ {
-		deposed = c.servers[leader].streams.localLink() == nil
+		deposed = !c.servers[leader].group.Leads()
 		got, err := service(leader).DescribeNode(t.Context(), &Ydb_Coordination.DescribeNodeRequest{Path: testNode})
 		if err != nil || got.GetOperation().GetStatus() != Ydb.StatusIds_UNAVAILABLE {
 			t.Fatalf("question %d: got %v, %v", asked, got, err)

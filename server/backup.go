@@ -1,7 +1,6 @@
 package server
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"io"
@@ -11,17 +10,12 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/raftstore"
-	"github.com/coordd/coordd/scheme/outcome"
 	"github.com/coordd/coordd/server/adminpb"
+	"github.com/coordd/coordd/server/group"
 )
 
 const (
-	// checkpointPoll is how often a backup looks whether the checkpoint it wants can begin: another may be under way.
-	checkpointPoll = 50 * time.Millisecond
-	// backupBuffer is how many bytes of a backup are sent at once.
-	backupBuffer = 256 << 10
 	// backupStall is how long the client may take to read one buffer. A backup holds on to the checkpoint it reads, so the
 	// file of the state grows with what changes meanwhile.
 	backupStall = 30 * time.Second
@@ -38,7 +32,7 @@ func (s clusterService) Snapshot(_ *adminpb.SnapshotRequest, stream grpc.ServerS
 	}
 	ctx, cancel := context.WithCancelCause(stream.Context())
 	defer cancel(nil)
-	stall := s.group.clock.afterFunc(time.Hour, func() { cancel(errBackupStalled) })
+	stall := s.group.Clock().AfterFunc(time.Hour, func() { cancel(errBackupStalled) })
 	stall.Stop()
 	defer stall.Stop()
 	chunks := &chunkWriter{stream: stream, sending: func() { stall.Reset(s.backupStall()) }}
@@ -77,8 +71,8 @@ func backupError(ctx context.Context, err error) error {
 			"without one, stop a server and copy its data directory")
 	case errors.Is(err, raftstore.ErrBackupRuns):
 		return status.Error(codes.ResourceExhausted, "This server makes another snapshot already: wait, or ask another server")
-	case errors.Is(err, errStopped), errors.Is(err, raftstore.ErrStopped):
-		return status.Error(codes.Unavailable, errStopped.Error())
+	case errors.Is(err, group.ErrStopped), errors.Is(err, raftstore.ErrStopped):
+		return status.Error(codes.Unavailable, group.ErrStopped.Error())
 	case errors.Is(context.Cause(ctx), errBackupStalled):
 		return status.Error(codes.Canceled, "The snapshot was given up: the client does not read it")
 	case ctx.Err() != nil:
@@ -105,54 +99,15 @@ func (w *chunkWriter) Write(p []byte) (int, error) {
 
 // backup writes a checkpoint to w in which is everything that was committed when it was called. Commands go on
 // meanwhile. It returns as of which entry the checkpoint is. Errors: errPatience if there was no leader for callPatience,
-// errStopped, raftstore.ErrBackupRuns, those of ctx and w.
+// group.ErrStopped, raftstore.ErrBackupRuns, those of ctx and w.
 func (s *Server) backup(ctx context.Context, w io.Writer) (uint64, error) {
 	bounded, cancel := s.inTime(ctx)
 	defer cancel()
-	if err := s.group.catchUp(bounded, s.member.awaitNews); err != nil {
+	if err := s.group.CatchUp(bounded); err != nil {
 		if errors.Is(context.Cause(bounded), errPatience) {
 			err = errPatience
 		}
 		return 0, err
 	}
-	if err := s.group.checkpointNow(ctx); err != nil {
-		return 0, err
-	}
-	buffered := bufio.NewWriterSize(w, backupBuffer)
-	index, err := s.store.Backup(ctx, buffered)
-	if err != nil {
-		return 0, err
-	}
-	return index, buffered.Flush()
-}
-
-// checkpointNow returns once a checkpoint of the present state, or a later one, is durable.
-func (g *group) checkpointNow(ctx context.Context) error {
-	var index uint64
-	_, err := g.read(ctx, func(m *coordination.Machine) outcome.Outcome {
-		index = uint64(m.Index())
-		g.store.WantCheckpoint(index)
-		g.startCheckpoint()
-		return outcome.Done()
-	})
-	if err != nil {
-		return err
-	}
-	stored := make(chan error, 1)
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	go func() { stored <- g.store.AwaitCheckpoint(ctx, index) }()
-	poll := time.NewTicker(checkpointPoll)
-	defer poll.Stop()
-	for {
-		select {
-		case err := <-stored:
-			return err
-		case <-poll.C:
-		}
-		_, err := g.read(ctx, func(*coordination.Machine) outcome.Outcome { g.startCheckpoint(); return outcome.Done() })
-		if err != nil {
-			return err
-		}
-	}
+	return s.group.Backup(ctx, w)
 }

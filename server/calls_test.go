@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -20,6 +21,7 @@ import (
 
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/scheme/outcome"
+	"github.com/coordd/coordd/server/group"
 )
 
 // caller makes one call after the other on one server, about paths that are its own, so that it knows what each must
@@ -157,9 +159,9 @@ func (c *testCluster) crash(i int) {
 	s.stopWatcher()
 	s.grpc.Stop()
 	s.serving.Wait()
-	s.stopMember()
-	close(s.group.stop)
-	<-s.group.ended
+	if err := s.group.Stop(context.Background()); err != nil {
+		c.t.Error(err)
+	}
 	s.writers.close()
 }
 
@@ -169,8 +171,7 @@ func TestCallsOnTheStoppingLeader(t *testing.T) {
 	leader, _ := c.leader()
 	s := c.servers[leader]
 	held, release := make(chan struct{}), make(chan struct{})
-	s.group.queue.put(event{call: holdUp(held, release)}) // so that the calls are under way when the leadership goes
-	go s.group.kick()
+	holdUp(s, held, release) // so that the calls are under way when the leadership goes
 	<-held
 	const calls = 20
 	results := make(chan error, calls)
@@ -180,11 +181,7 @@ func TestCallsOnTheStoppingLeader(t *testing.T) {
 				&Ydb_Coordination.CreateNodeRequest{Path: fmt.Sprint("/local/node-", i)}))
 		}()
 	}
-	eventually(t, "the calls to be under way", func() bool {
-		s.group.queue.mutex.Lock()
-		defer s.group.queue.mutex.Unlock()
-		return len(s.group.queue.requests) == calls
-	})
+	eventually(t, "the calls to be under way", func() bool { return s.group.Queued() == calls })
 	stopped := make(chan struct{})
 	go func() { defer close(stopped); c.stop(leader) }()
 	close(release)
@@ -203,7 +200,7 @@ func TestCallWithoutALeader(t *testing.T) {
 	c.stop(3 - left - other)
 	c.stop(other)
 	s := c.servers[left]
-	eventually(t, "the server to be alone", func() bool { return s.streams.localLink() == nil && s.member.relayConn() == nil })
+	eventually(t, "the server to be alone", func() bool { return !s.group.Leads() && s.group.RelayConn() == nil })
 	params := &Ydb_Operations.OperationParams{OperationTimeout: durationpb.New(2 * time.Second)}
 	answer, err := Ydb_Coordination_V1.NewCoordinationServiceClient(c.conns[left]).CreateNode(t.Context(),
 		&Ydb_Coordination.CreateNodeRequest{Path: testNode, OperationParams: params})
@@ -245,14 +242,18 @@ func TestEndOfACall(t *testing.T) {
 	} {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		cancel(test.cause)
-		end := (&attempt{repeated: test.repeated}).withoutLeader
-		if test.had {
-			end = (&attempt{repeated: test.repeated}).abandoned
+		ended := ctx.Err()
+		switch {
+		case test.had:
+		case test.repeated:
+			ended = errors.Join(group.ErrUnknown, ended)
+		default:
+			ended = errors.Join(group.ErrNoLeader, ended)
 		}
-		answer, err := end(ctx)
+		answer, err := unexecuted(ctx, ended)
 		got := answer.String()
-		if err != nil {
-			got = err.Error()
+		if errors.Is(err, context.Canceled) {
+			got = context.Canceled.Error()
 		}
 		if got != test.want {
 			t.Errorf("%v, repeated %v, had %v: got %s, want %s", test.cause, test.repeated, test.had, got, test.want)

@@ -25,6 +25,7 @@ import (
 	"github.com/coordd/coordd/conformance/loopback"
 	"github.com/coordd/coordd/raftstore"
 	"github.com/coordd/coordd/server/adminpb"
+	"github.com/coordd/coordd/server/auth"
 )
 
 // manage calls the cluster's service on a server.
@@ -436,9 +437,9 @@ func TestWhoMayManageTheCluster(t *testing.T) {
 	if _, err := snapshotFrom(g.as("token-of-root"), g.conn); status.Code(err) != codes.FailedPrecondition {
 		t.Errorf("a snapshot of a server in memory: %v", err)
 	}
-	root := withIdentity(context.Background(), &identity{name: "root"})
+	root := auth.With(context.Background(), &auth.Identity{Name: "root"})
 	for _, required := range []bool{false, true} {
-		s := clusterService{Server: &Server{auth: &authenticator{required: required}, group: g.group}}
+		s := clusterService{Server: &Server{auth: &auth.Authenticator{Required: required}, group: g.group}}
 		if err := s.administer(context.Background()); status.Code(err) != codes.PermissionDenied {
 			t.Errorf("required %v: a stranger from elsewhere: %v", required, err)
 		}

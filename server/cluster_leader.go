@@ -12,6 +12,7 @@ import (
 
 	"github.com/coordd/coordd/raftstore"
 	"github.com/coordd/coordd/server/adminpb"
+	"github.com/coordd/coordd/server/group"
 )
 
 // clusterPeerName is what clusterService calls on the leader. It is on the listener for other servers only, who are
@@ -37,7 +38,7 @@ const promotePoll = 100 * time.Millisecond
 func (s clusterLeader) add(ctx context.Context, r *adminpb.AddMemberRequest) (*adminpb.AddMemberResponse, error) {
 	ctx, cancel := s.inTime(ctx)
 	defer cancel()
-	if s.streams.localLink() == nil {
+	if !s.group.Leads() {
 		return nil, errLeadsElsewhere
 	}
 	if s.config.Cluster.ListenPeer == "" {
@@ -55,7 +56,7 @@ func (s clusterLeader) add(ctx context.Context, r *adminpb.AddMemberRequest) (*a
 func (s clusterLeader) promote(ctx context.Context, r *adminpb.PromoteMemberRequest) (*adminpb.PromoteMemberResponse, error) {
 	ctx, cancel := s.promotionTime(ctx, r)
 	defer cancel()
-	if s.streams.localLink() == nil {
+	if !s.group.Leads() {
 		return nil, errLeadsElsewhere
 	}
 	m, err := s.findMember(r.GetMember())
@@ -84,7 +85,7 @@ func (s clusterLeader) promote(ctx context.Context, r *adminpb.PromoteMemberRequ
 func (s clusterLeader) remove(ctx context.Context, r *adminpb.RemoveMemberRequest) (*adminpb.RemoveMemberResponse, error) {
 	ctx, cancel := s.inTime(ctx)
 	defer cancel()
-	if s.streams.localLink() == nil {
+	if !s.group.Leads() {
 		return nil, errLeadsElsewhere
 	}
 	m, err := s.findMember(r.GetMember())
@@ -115,7 +116,7 @@ func (s clusterLeader) remove(ctx context.Context, r *adminpb.RemoveMemberReques
 func (s clusterLeader) transferLeader(ctx context.Context, r *adminpb.TransferLeaderRequest) (*adminpb.TransferLeaderResponse, error) {
 	ctx, cancel := s.inTime(ctx)
 	defer cancel()
-	if s.streams.localLink() == nil {
+	if !s.group.Leads() {
 		return nil, errLeadsElsewhere
 	}
 	var to raftstore.Member
@@ -164,7 +165,7 @@ func (s *Server) changeRefused(ctx context.Context, what string, err error) erro
 	case errors.Is(err, raftstore.ErrNotMember):
 		return refusal(codes.NotFound, "the cluster has no such server")
 	case errors.Is(err, raftstore.ErrStopped):
-		return status.Error(codes.Unavailable, errStopped.Error())
+		return status.Error(codes.Unavailable, group.ErrStopped.Error())
 	case ctx.Err() != nil:
 		return refusal(codes.DeadlineExceeded, "not done in time; it may still happen, see `coordd cluster status`")
 	}

@@ -14,6 +14,8 @@ import (
 
 	"github.com/coordd/coordd/raftstore"
 	"github.com/coordd/coordd/server/adminpb"
+	"github.com/coordd/coordd/server/auth"
+	"github.com/coordd/coordd/server/group"
 )
 
 // clusterService answers administrators, on any server (adminpb/cluster.proto). What only the leader can do goes to
@@ -28,7 +30,7 @@ var errNotClusterAdministrator = status.Error(codes.PermissionDenied,
 
 // administer refuses callers who may not manage the cluster.
 func (s clusterService) administer(ctx context.Context) error {
-	if !s.auth.required && fromLoopback(ctx) || s.group.access.accounts().IsAdministrator(identityOf(ctx).name) {
+	if !s.auth.Required && auth.FromLoopback(ctx) || s.group.Accounts().IsAdministrator(auth.Of(ctx).Name) {
 		return nil
 	}
 	return errNotClusterAdministrator
@@ -149,8 +151,8 @@ func onLeader[Request, Response any](ctx context.Context, s *Server, method stri
 	patience := time.NewTimer(s.patience())
 	defer patience.Stop()
 	for {
-		news := s.member.awaitNews()
-		leader := s.leaderAddress()
+		news := s.group.News()
+		leader := s.group.LeaderAddress()
 		if leader != "" {
 			answer = new(Response)
 			err = s.askLeader(ctx, leader, method, r, answer)
@@ -171,21 +173,12 @@ func onLeader[Request, Response any](ctx context.Context, s *Server, method stri
 			return nil, unclear, s.nobodyLeads(unclear)
 		case <-patience.C:
 			return nil, unclear, s.nobodyLeads(unclear)
-		case <-s.group.over:
-			return nil, unclear, status.Error(codes.Unavailable, errStopped.Error())
+		case <-s.group.Over():
+			return nil, unclear, status.Error(codes.Unavailable, group.ErrStopped.Error())
 		case <-news:
 		case <-time.After(leaderRetry):
 		}
 	}
-}
-
-// leaderAddress is where the leader listens for other servers; empty if it is this server, or unknown.
-func (s *Server) leaderAddress() string {
-	leader := s.store.Leader()
-	if leader == s.store.Member() {
-		return ""
-	}
-	return s.member.address(leader)
 }
 
 // askLeader has a connection of its own: that of the relay is closed as soon as another server leads, and with it the

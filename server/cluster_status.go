@@ -27,7 +27,7 @@ func (s clusterService) Status(ctx context.Context, r *adminpb.ClusterStatusRequ
 	ctx, cancel := s.inTime(ctx)
 	defer cancel()
 	var ofLeader *adminpb.ClusterStatus
-	if conn := s.member.relayConn(); conn != nil && s.streams.localLink() == nil {
+	if conn := s.group.RelayConn(); conn != nil && !s.group.Leads() {
 		bounded, cancel := context.WithTimeout(ctx, statusPatience)
 		answer := new(adminpb.ClusterStatus)
 		if conn.Invoke(bounded, "/"+clusterPeerName+"/Status", r, answer) == nil {

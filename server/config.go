@@ -11,6 +11,7 @@ import (
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/raftstore"
 	"github.com/coordd/coordd/scheme"
+	"github.com/coordd/coordd/server/group"
 	"github.com/coordd/coordd/server/listen"
 )
 
@@ -21,19 +22,10 @@ const (
 	// maxOutboundBytes is how much a stream may have waiting for a client that does not read before it is cut off. It
 	// leaves room for one answer of the largest size.
 	maxOutboundBytes = 2 * maxMessageBytes
-	// replyBytes is what a queued reply counts towards maxOutboundBytes besides the description it carries.
-	replyBytes = 128
 	// streamWindowBytes is how much of a stream a client may send before it is read; gRPC makes an exception for a message
 	// that is larger. connectionWindowBytes is the same for all streams of a connection.
 	streamWindowBytes     = 64 << 10
 	connectionWindowBytes = 1 << 20
-	// maxInFlightRequests is how many requests of one stream may be without an answer, and answers unsent, before the
-	// stream is not read any more.
-	maxInFlightRequests = 1024
-	// maxInFlightBytes is how much may be proposed and not yet applied; beyond it requests stay in the queue.
-	maxInFlightBytes = 64 << 20
-	// maxQueuedBytes is how much may be in the queue; beyond it streams are not read.
-	maxQueuedBytes = 64 << 20
 )
 
 // Config is what a server is started with.
@@ -75,14 +67,15 @@ type Config struct {
 	// Hardening holds limits of this server alone; a zero field takes its default.
 	Hardening Hardening
 
-	clock     turnedClock                      // set by tests that turn it
+	clock     group.TurnedClock                // set by tests that turn it
 	tailBytes int                              // of raftstore.Config; set by tests that measure memory
-	formats   formats                          // set by tests of versions to come
+	formats   group.Formats                    // set by tests of versions to come
 	freeSpace func(dir string) (uint64, error) // of raftstore.Config; set by tests that fill the disk
 	shuffle   func(n int, swap func(i, j int)) // the order of endpoints; nil: random
 
-	backupStall  time.Duration // instead of the constant, in tests
-	callPatience time.Duration // the same
+	backupStall  time.Duration                                   // instead of the constant, in tests
+	callPatience time.Duration                                   // the same
+	lag          func(*group.Group) (entries uint64, known bool) // instead of what the group says, in tests
 }
 
 const defaultHoldStartFailureMillis = 100

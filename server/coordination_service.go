@@ -2,7 +2,10 @@ package server
 
 import (
 	"context"
+	"errors"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/ydb-platform/ydb-go-genproto/Ydb_Coordination_V1"
@@ -12,6 +15,8 @@ import (
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/scheme"
 	"github.com/coordd/coordd/scheme/outcome"
+	"github.com/coordd/coordd/server/auth"
+	"github.com/coordd/coordd/server/group"
 	"github.com/coordd/coordd/server/wire"
 )
 
@@ -23,18 +28,21 @@ type coordinationService struct {
 
 // Session is coordination.md §2.
 func (s coordinationService) Session(rpc Ydb_Coordination_V1.CoordinationService_SessionServer) error {
-	stream, err := s.newStream(rpc)
+	session, err := s.newSession(rpc)
 	if err != nil {
 		return err
 	}
-	if err := s.streams.add(stream); err != nil {
-		return err
+	switch err := session.stream.Enter(); {
+	case errors.Is(err, group.ErrTooManyStreams):
+		return status.Error(codes.ResourceExhausted, "Too many requests")
+	case err != nil:
+		return status.Error(codes.Unavailable, err.Error())
 	}
-	defer s.streams.remove(stream)
-	if !s.auth.stillValid(stream.identity, s.group.access.accounts()) { // revoked before the keeper knew the stream
-		return errInvalidToken
+	defer session.stream.Leave()
+	if !s.auth.StillValid(session.identity, s.group.Accounts()) { // revoked before the keeper knew the stream
+		return auth.ErrInvalidToken
 	}
-	return stream.serve()
+	return session.serve()
 }
 
 // CreateNode is coordination.md §1.1.
@@ -44,7 +52,7 @@ func (s coordinationService) CreateNode(ctx context.Context, r *Ydb_Coordination
 	op, err := s.unlessRefused(answer, func() (*Ydb_Operations.Operation, error) {
 		return s.command(ctx, r.GetOperationParams(), func(call coordination.Call) coordination.Command {
 			return &coordination.CreateNode{Call: call, Caller: s.caller(ctx), Path: path, Config: wire.NodeConfig(r.GetConfig()),
-				SetsPath: r.GetConfig().GetPath() != "", Owner: ownerFor(ctx), StampMillis: s.group.clock.wallMillis()}
+				SetsPath: r.GetConfig().GetPath() != "", Owner: ownerFor(ctx), StampMillis: s.group.Clock().WallMillis()}
 		})
 	})
 	return &Ydb_Coordination.CreateNodeResponse{Operation: op}, err
@@ -76,16 +84,16 @@ func (s coordinationService) DropNode(ctx context.Context, r *Ydb_Coordination.D
 func (s coordinationService) DescribeNode(ctx context.Context, r *Ydb_Coordination.DescribeNodeRequest) (*Ydb_Coordination.DescribeNodeResponse, error) {
 	op, err := s.operate(ctx, r.GetOperationParams(), func(ctx context.Context) (proto.Message, outcome.Outcome, error) {
 		path := scheme.SplitLoose(r.GetPath())
-		d, answer, err := s.describe(ctx, path, func(m *coordination.Machine) (d described) {
-			if d.lineage, d.outcome = m.Tree().NodeToDescribe(path); d.outcome.OK() {
-				d.config, _ = m.Config(d.lineage[0].Node)
+		d, answer, err := s.group.Describe(ctx, s.caller(ctx), path, func(m *coordination.Machine) (d group.Described) {
+			if d.Lineage, d.Outcome = m.Tree().NodeToDescribe(path); d.Outcome.OK() {
+				d.Config, _ = m.Config(d.Lineage[0].Node)
 			}
 			return d
 		})
 		if err != nil || !answer.OK() {
 			return nil, answer, err
 		}
-		return &Ydb_Coordination.DescribeNodeResult{Self: wire.Self(d.lineage), Config: wire.Config(d.config)}, answer, nil
+		return &Ydb_Coordination.DescribeNodeResult{Self: wire.Self(d.Lineage), Config: wire.Config(d.Config)}, answer, nil
 	})
 	return &Ydb_Coordination.DescribeNodeResponse{Operation: op}, err
 }

@@ -10,29 +10,7 @@ import (
 
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb"
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
-
-	"github.com/coordd/coordd/coordination"
 )
-
-// TestRelayedDescriptionIsTranslatedOutsideTheTurn: what the leader says to a stream of another server is left as it is by
-// the turn, however many links it describes.
-func TestRelayedDescriptionIsTranslatedOutsideTheTurn(t *testing.T) {
-	p := &relayPeer{wake: make(chan struct{}, 1)}
-	described := &coordination.SemaphoreDescription{Name: "lock", Waiters: coordination.LinksOf(make([]coordination.LinkDescription, 5000))}
-	for range 2 {
-		(&relayedStream{peer: p, number: 3}).deliver(nil, &coordination.Message{Kind: coordination.MessageDescribed, Description: described})
-	}
-	if len(p.said) != 2 || p.said[0].message.Description != described || p.out != nil {
-		t.Errorf("the turn left %d messages as they were, and %d translated", len(p.said), len(p.out))
-	}
-	out := p.take().GetMessages()
-	if len(out) != 2 || out[0].GetStream() != 3 || len(out[0].GetDescription().GetWaiters()) != 5000 {
-		t.Errorf("%d messages are sent", len(out))
-	}
-	if more := p.take(); more != nil {
-		t.Errorf("something is sent twice: %v", more)
-	}
-}
 
 // queued has so many sessions wait for the lock behind one that owns it. Their streams are gone, but the sessions live.
 func (c *testCluster) queued(n int) {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/coordd/coordd/scheme"
 	"github.com/coordd/coordd/scheme/outcome"
+	"github.com/coordd/coordd/server/auth"
 )
 
 // discoveryService is Ydb.Discovery.V1.DiscoveryService (surface.md §1.4, §5).
@@ -57,7 +58,7 @@ func servesAll(wanted []string) bool {
 
 // WhoAmI names the caller, as the reference does: an anonymous one is an error.
 func (s discoveryService) WhoAmI(ctx context.Context, r *Ydb_Discovery.WhoAmIRequest) (*Ydb_Discovery.WhoAmIResponse, error) {
-	answer, result := outcome.Done(), &Ydb_Discovery.WhoAmIResult{User: identityOf(ctx).name}
+	answer, result := outcome.Done(), &Ydb_Discovery.WhoAmIResult{User: auth.Of(ctx).Name}
 	if result.User == "" {
 		answer = outcome.Because(outcome.GenericError, "No token provided")
 	} else if r.GetIncludeGroups() {

@@ -114,7 +114,7 @@ func (s *Server) publishAddresses() { s.store.SetClientAddress(s.addresses().tex
 // sendClientsElsewhere tells the other servers not to name this one any more, so that the clients whose streams end do
 // not come back.
 func (s *Server) sendClientsElsewhere(ctx context.Context) {
-	if len(s.store.Members()) < 2 || !s.streams.led() {
+	if len(s.store.Members()) < 2 || !s.group.Led() {
 		return
 	}
 	s.store.SetClientAddress(addressesOfNone)

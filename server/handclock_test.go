@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/server/group"
 )
 
 // handClock is a clock that stands still until a test turns it. Its zero value is ready.
@@ -21,13 +22,15 @@ type handTimer struct {
 	do    func()
 }
 
-func (c *handClock) now() coordination.Instant {
+// Now implements group.TurnedClock.
+func (c *handClock) Now() coordination.Instant {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
 	return c.at
 }
 
-func (c *handClock) afterFunc(d time.Duration, do func()) timer {
+// AfterFunc implements group.TurnedClock.
+func (c *handClock) AfterFunc(d time.Duration, do func()) group.Timer {
 	t := &handTimer{clock: c, do: do}
 	t.Reset(d)
 	return t
@@ -57,7 +60,7 @@ func (c *handClock) turn(d time.Duration) {
 	c.mutex.Unlock()
 }
 
-// Reset implements timer.
+// Reset implements group.Timer.
 func (t *handTimer) Reset(d time.Duration) bool {
 	t.clock.mutex.Lock()
 	defer t.clock.mutex.Unlock()
@@ -67,7 +70,7 @@ func (t *handTimer) Reset(d time.Duration) bool {
 	return ran
 }
 
-// Stop implements timer.
+// Stop implements group.Timer.
 func (t *handTimer) Stop() bool {
 	t.clock.mutex.Lock()
 	defer t.clock.mutex.Unlock()

@@ -17,28 +17,8 @@ import (
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
 
 	"github.com/coordd/coordd/coordination"
-	"github.com/coordd/coordd/scheme/outcome"
+	"github.com/coordd/coordd/server/auth"
 )
-
-func (set *streamSet) count() int {
-	set.mutex.Lock()
-	defer set.mutex.Unlock()
-	return len(set.open)
-}
-
-// only is the one stream that is open.
-func (set *streamSet) only(t *testing.T) *sessionStream {
-	t.Helper()
-	set.mutex.Lock()
-	defer set.mutex.Unlock()
-	if len(set.open) != 1 {
-		t.Fatalf("%d streams are open, want 1", len(set.open))
-	}
-	for _, s := range set.open {
-		return s
-	}
-	return nil
-}
 
 func TestFirstMessageIsOverdue(t *testing.T) {
 	_, conn := startTest(t, func(c *Config) { c.Hardening.FirstMessage = 20 * time.Millisecond })
@@ -75,7 +55,7 @@ func TestStreamsPerConnection(t *testing.T) {
 		}
 		break
 	}
-	eventually(t, "two streams", func() bool { return s.streams.count() == 2 })
+	eventually(t, "two streams", func() bool { return len(s.group.Clients()) == 2 })
 }
 
 func TestConnectionsPerAddress(t *testing.T) {
@@ -103,34 +83,8 @@ func TestConnectionsPerAddress(t *testing.T) {
 	eventually(t, "room for a connection", admitted)
 }
 
-// TestOutboundLimit fills a stream whose client reads nothing.
-func TestOutboundLimit(t *testing.T) {
-	ended := make(chan *status.Status, 1)
-	policy := coordination.PingPolicy{Opaque: func() uint64 { return 1 }}
-	s := &sessionStream{front: coordination.NewFront(&policy), group: &group{clock: newClock(), queue: newQueue()}, scheduled: true,
-		timerAt: coordination.Never, limits: &Hardening{Linger: time.Hour}, link: talker{}, finish: endFunc(func(s *status.Status) { ended <- s })}
-	s.front.Receive(&coordination.ClientMessage{Kind: coordination.ClientStart, Start: &coordination.AttachRequest{TimeoutMillis: 600_000}})
-	s.deliver(talker{}, &coordination.Message{Kind: coordination.MessageAttached})
-	room := maxOutboundBytes - s.front.Queued()*replyBytes
-	s.deliver(talker{}, &coordination.Message{Kind: coordination.MessageDescribed, Description: &coordination.SemaphoreDescription{Data: make([]byte, room)}})
-	select {
-	case s := <-ended:
-		t.Fatalf("cut off at the limit: %v", s)
-	default:
-	}
-	s.deliver(talker{}, &coordination.Message{Kind: coordination.MessageDescribed, Description: &coordination.SemaphoreDescription{Data: make([]byte, 1)}})
-	if s := <-ended; s.Code() != codes.ResourceExhausted {
-		t.Fatalf("cut off with %v", s)
-	}
-	s.front.Close()
-	s.forward(coordination.Forward{})
-	s.stopTimers()
-}
-
-// endFunc is a statusWriter.
-type endFunc func(*status.Status)
-
-func (f endFunc) WriteStatus(s *status.Status) error { f(s); return nil }
+// maxInFlightRequests is that of package group.
+const maxInFlightRequests = 1024
 
 // TestRequestsInFlight holds the group up and shows that the stream is read up to the limit and no further, and that
 // everything is answered in the end.
@@ -138,15 +92,13 @@ func TestRequestsInFlight(t *testing.T) {
 	s, conn := startTest(t, nil)
 	stream := openTest(t, t.Context(), conn, start(600_000))
 	next(t, stream)
-	only := s.streams.only(t)
+	only := s.group.Clients()[0].(*session)
 	state := func() (inFlight int, paused bool) {
-		only.mutex.Lock()
-		defer only.mutex.Unlock()
-		return only.front.InFlight(), only.resume != nil
+		backlog := only.stream.Backlog()
+		return backlog.InFlight, backlog.Paused
 	}
 	release, held := make(chan struct{}), make(chan struct{})
-	s.group.queue.put(event{call: holdUp(held, release)})
-	s.group.queue.signal()
+	holdUp(s, held, release)
 	<-held
 	const more = 500
 	for i := range maxInFlightRequests - 1 {
@@ -309,7 +261,7 @@ func TestResetStorm(t *testing.T) {
 	if storm(100*burst).alive() || s.connections.Cut() != 1 {
 		t.Errorf("a storm is not cut off, or not counted: %d", s.connections.Cut())
 	}
-	eventually(t, "no streams", func() bool { return s.streams.count() == 0 })
+	eventually(t, "no streams", func() bool { return len(s.group.Clients()) == 0 })
 }
 
 // TestIdleConnection shows that a connection without calls is closed and one with a session is not.
@@ -378,51 +330,22 @@ func (c *stuckClient) WriteStatus(s *status.Status) error {
 
 // TestEndIsNotRead ends a stream that cannot be told its end.
 func TestEndIsNotRead(t *testing.T) {
+	s, _ := startTest(t, func(c *Config) { c.Hardening.Linger = 20 * time.Millisecond })
 	client := &stuckClient{sending: make(chan struct{}), ended: make(chan struct{})}
-	policy := coordination.PingPolicy{Opaque: func() uint64 { return 1 }}
-	s := &sessionStream{front: coordination.NewFront(&policy), group: &group{clock: newClock(), queue: newQueue()}, pool: newWriters(),
-		timerAt: coordination.Never, limits: &Hardening{Linger: 20 * time.Millisecond}, finish: client, rpc: client, link: talker{}}
-	defer s.pool.close()
-	s.front.Receive(&coordination.ClientMessage{Kind: coordination.ClientStart, Start: &coordination.AttachRequest{TimeoutMillis: 600_000}})
-	s.deliver(talker{}, &coordination.Message{Kind: coordination.MessageAttached})
+	stuck := &session{rpc: client, finish: client, pool: s.writers, panics: &s.panics, identity: auth.Anonymous}
+	stuck.stream = s.group.NewStream(stuck, coordination.Caller{}, &s.policy)
+	if err := stuck.stream.Enter(); err != nil {
+		t.Fatal(err)
+	}
+	defer stuck.stream.Leave()
+	stuck.stream.Open()
+	stuck.stream.Receive(&coordination.ClientMessage{Kind: coordination.ClientStart,
+		Start: &coordination.AttachRequest{Path: testNode, TimeoutMillis: 600_000}})
 	<-client.sending
-	s.end(coordination.LinkFailure)
+	stuck.stream.End(coordination.LinkFailure)
 	<-client.ended
 	if client.status.Code() != codes.ResourceExhausted {
 		t.Fatalf("ended with %v", client.status)
-	}
-	s.stopTimers()
-}
-
-// TestQueueRoom shows when streams are not read any more: one byte past the limit.
-func TestQueueRoom(t *testing.T) {
-	for past := range 2 {
-		q := newQueue()
-		q.put(event{forward: coordination.Forward{Request: &coordination.Request{Data: make([]byte, maxQueuedBytes-requestBytes+past)}}})
-		if full := q.room != nil; full != (past == 1) {
-			t.Errorf("%d past the limit: full %v", past, full)
-		}
-	}
-}
-
-// TestBytesInFlight shows when requests wait in the queue: at the limit of what is proposed and not applied.
-func TestBytesInFlight(t *testing.T) {
-	s, _ := startTest(t, nil)
-	g := s.group
-	g.turn.Lock()
-	defer g.turn.Unlock()
-	for inFlight, want := range map[int]bool{maxInFlightBytes - 1: true, maxInFlightBytes: false} {
-		asked := holdUp(make(chan struct{}), make(chan struct{}))
-		asked.read = func(*coordination.Machine) outcome.Outcome { return outcome.Done() }
-		g.queue.put(event{call: asked})
-		g.inFlight = inFlight
-		g.takeTurn()
-		if taken := len(asked.done) == 1; taken != want {
-			t.Errorf("with %d bytes in flight: taken %v", inFlight, taken)
-		}
-		g.inFlight = 0
-		g.queue.putStore(storeEvent{}) // requests are looked at again once the log has said something
-		g.takeTurn()
 	}
 }
 
@@ -436,10 +359,3 @@ func TestHardeningValidate(t *testing.T) {
 		t.Error(err)
 	}
 }
-
-// talker is a link to a leader that always lets speak.
-type talker struct{}
-
-func (talker) maySpeak() bool { return true }
-
-func (talker) put(*sessionStream, coordination.Forward) {}

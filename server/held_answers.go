@@ -9,6 +9,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
+
+	"github.com/coordd/coordd/server/group"
 )
 
 const (
@@ -23,7 +25,7 @@ const (
 
 // heldAnswers holds answers back.
 type heldAnswers struct {
-	clock    clock
+	clock    group.Clock
 	released chan struct{} // closed when nothing is held any more
 	once     sync.Once
 
@@ -32,7 +34,7 @@ type heldAnswers struct {
 	by    map[string]int // remote address of a connection; those without a held answer are not in it
 }
 
-func newHeldAnswers(clock clock) *heldAnswers {
+func newHeldAnswers(clock group.Clock) *heldAnswers {
 	return &heldAnswers{clock: clock, released: make(chan struct{}), by: make(map[string]int)}
 }
 
@@ -48,7 +50,7 @@ func (h *heldAnswers) hold(ctx context.Context) {
 	}
 	defer h.leave(connection)
 	due := make(chan struct{})
-	timer := h.clock.afterFunc(unservedHold, func() { close(due) })
+	timer := h.clock.AfterFunc(unservedHold, func() { close(due) })
 	defer timer.Stop()
 	select {
 	case <-due:

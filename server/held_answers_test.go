@@ -13,6 +13,8 @@ import (
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/emptypb"
+
+	"github.com/coordd/coordd/server/group"
 )
 
 // holdNothing answers unserved calls at once, for tests of what is answered.
@@ -22,7 +24,7 @@ func holdNothing(s *Server) { s.held.release() }
 func TestUnservedCallsAreHeldBack(t *testing.T) {
 	s, conn := startTest(t, nil)
 	hands := new(handClock)
-	s.held.clock = clock{turned: hands}
+	s.held.clock = group.NewClock(hands)
 	for i, method := range []string{"/Ydb.Table.V1.TableService/CreateSession", "/a.B/C", "/Ydb.Scheme.V1.SchemeService/NoSuch"} {
 		done := make(chan error, 1)
 		go func() { done <- conn.Invoke(t.Context(), method, new(emptypb.Empty), new(emptypb.Empty)) }()
@@ -48,7 +50,7 @@ func TestUnservedCallsAreHeldBack(t *testing.T) {
 // held goes with its call, and with the server.
 func TestHeldAnswersAreBounded(t *testing.T) {
 	hands := new(handClock)
-	h := newHeldAnswers(clock{turned: hands})
+	h := newHeldAnswers(group.NewClock(hands))
 	var running sync.WaitGroup
 	from := func(port int) context.Context {
 		return peer.NewContext(t.Context(), &peer.Peer{Addr: &net.TCPAddr{Port: port}})
@@ -92,7 +94,7 @@ func TestHeldAnswersAreBounded(t *testing.T) {
 func TestStopFreesHeldAnswers(t *testing.T) {
 	s, _ := startTest(t, nil)
 	hands := new(handClock)
-	s.held.clock = clock{turned: hands}
+	s.held.clock = group.NewClock(hands)
 	conn, err := grpc.NewClient(s.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatal(err)

@@ -60,7 +60,7 @@ func stopServer(t *testing.T, s *Server) {
 // lineage is which lineage the machine of a server has begun.
 func (s *Server) lineage(t *testing.T) (begun uint64) {
 	t.Helper()
-	if _, err := s.group.read(t.Context(), func(m *coordination.Machine) outcome.Outcome { begun = m.Lineage(); return outcome.Done() }); err != nil {
+	if _, err := s.group.Read(t.Context(), func(m *coordination.Machine) outcome.Outcome { begun = m.Lineage(); return outcome.Done() }); err != nil {
 		t.Fatal(err)
 	}
 	return begun

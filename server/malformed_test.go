@@ -363,7 +363,7 @@ func (m *malformedRun) one(i int) {
 // settled reports whether nothing is left of the malformed streams: their streams, sessions and goroutines.
 func (m *malformedRun) settled(goroutines int) bool {
 	sessions := 0
-	_, err := m.s.group.read(context.Background(), func(machine *coordination.Machine) outcome.Outcome {
+	_, err := m.s.group.Read(context.Background(), func(machine *coordination.Machine) outcome.Outcome {
 		for _, row := range machine.AllRows() {
 			if row.Key().Kind == coordination.RowSession {
 				sessions++
@@ -371,7 +371,7 @@ func (m *malformedRun) settled(goroutines int) bool {
 		}
 		return outcome.Done()
 	})
-	return err == nil && sessions == goodSessions && m.s.streams.count() == goodSessions && runtime.NumGoroutine() <= goroutines
+	return err == nil && sessions == goodSessions && len(m.s.group.Clients()) == goodSessions && runtime.NumGoroutine() <= goroutines
 }
 
 // heap is the memory in use after garbage has been collected, in bytes.

@@ -24,7 +24,7 @@ type monitoringService struct {
 // cannot serve says EMERGENCY.
 func (s monitoringService) SelfCheck(ctx context.Context, r *Ydb_Monitoring.SelfCheckRequest) (*Ydb_Monitoring.SelfCheckResponse, error) {
 	op, err := s.operate(ctx, r.GetOperationParams(), func(ctx context.Context) (proto.Message, outcome.Outcome, error) {
-		answer, err := s.group.read(ctx, func(*coordination.Machine) outcome.Outcome { return outcome.Done() }) // does it still go on?
+		answer, err := s.group.Read(ctx, func(*coordination.Machine) outcome.Outcome { return outcome.Done() }) // does it still go on?
 		if err != nil {
 			return nil, answer, err
 		}

@@ -10,8 +10,6 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-
-	"github.com/coordd/coordd/coordination"
 )
 
 // panicCounter answers calls whose code panics with INTERNAL and counts them. The text of a panic goes to the log only:
@@ -47,50 +45,4 @@ func (p *panicCounter) stream(service any, rpc grpc.ServerStream, info *grpc.Str
 		}
 	}()
 	return handler(service, rpc)
-}
-
-// leaveOnPanic takes a stream out of service whose handler panics. Its Front cannot be trusted any more.
-func (s *sessionStream) leaveOnPanic() {
-	reason := recover()
-	if reason == nil {
-		return
-	}
-	s.mutex.Lock()
-	s.front = coordination.NewFront(&coordination.PingPolicy{}) // has nothing to say, so no writer ends the RPC
-	s.forward(coordination.Forward{Detach: true})
-	s.link = nil
-	s.mutex.Unlock()
-	s.group.queue.signal()
-	s.stopTimers()
-	panic(reason)
-}
-
-// endOnPanic ends a stream whose code panics in a goroutine that serves others as well.
-func (s *sessionStream) endOnPanic() {
-	if reason := recover(); reason != nil {
-		s.panics.note("a stream", reason)
-		go s.finish.WriteStatus(errPanic)
-	}
-}
-
-// InvariantError is a panic of the group. The state in memory cannot be trusted any more, so the server
-// stops; nothing that was acknowledged is lost.
-type InvariantError struct {
-	// Reason is what the code panicked with.
-	Reason string
-	// Stack is where.
-	Stack string
-}
-
-// Error is the reason, without the stack.
-func (e *InvariantError) Error() string { return "broken invariant: " + e.Reason }
-
-// failOnPanic makes a panic within a turn the reason for which the server ends. The turn is held.
-func (g *group) failOnPanic() {
-	if reason := recover(); reason != nil {
-		err := &InvariantError{Reason: fmt.Sprint(reason), Stack: string(debug.Stack())}
-		g.logger.Error("the group cannot go on", "error", err, "stack", err.Stack)
-		g.close()
-		g.failed(err)
-	}
 }

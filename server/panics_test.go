@@ -17,6 +17,8 @@ import (
 	"github.com/ydb-platform/ydb-go-genproto/Ydb_Coordination_V1"
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb"
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
+
+	"github.com/coordd/coordd/server/group"
 )
 
 // TestPanicOfHandler shows what a client is told of a panic: nothing of its text.
@@ -94,7 +96,7 @@ func TestPanicOfReader(t *testing.T) {
 	if end := endOf(stream); end.Code() != codes.Internal {
 		t.Fatalf("ended with %v", end)
 	}
-	eventually(t, "the stream to end", func() bool { return s.streams.count() == 0 })
+	eventually(t, "the stream to end", func() bool { return len(s.group.Clients()) == 0 })
 	stop := openTest(t, t.Context(), conn, start(600_000))
 	receive(t, stop)
 	receive(t, stop)
@@ -145,7 +147,7 @@ func TestPanicOfGroup(t *testing.T) {
 	}
 	send(t, stream, startMessage(600_000))
 	<-s.Done()
-	var broken *InvariantError
+	var broken *group.InvariantError
 	if !errors.As(s.Err(), &broken) || broken.Reason != "first ping" || !strings.Contains(broken.Stack, "Deliver") {
 		t.Fatalf("ended with %v", s.Err())
 	}

@@ -9,17 +9,19 @@ import (
 
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Operations"
 
+	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/scheme/outcome"
+	"github.com/coordd/coordd/server/group"
 )
 
-// Every unary call is answered within the least of callPatience, its operation_timeout, its cancel_after, and its caller's
-// deadline. This file is these bounds, and what a call is answered that came to the end of one.
+// Every unary call is answered within the least of callPatience, its operation_timeout, its cancel_after, and its
+// caller's deadline. This file is these bounds, and what a call is answered that came to the end of one.
 
 const (
 	// callPatience bounds a call.
 	callPatience = 10 * time.Second
-	// answerMargin is how long before its caller's deadline a call is answered at the latest, so that the caller learns the
-	// reason.
+	// answerMargin is how long before its caller's deadline a call is answered at the latest, so that the caller
+	// learns the reason.
 	answerMargin = 200 * time.Millisecond
 )
 
@@ -28,9 +30,6 @@ var (
 	errOperationTimeout = errors.New("operation timeout")
 	errCancelAfter      = errors.New("cancelled after the time asked for")
 )
-
-// errNoLeader is the end of a read that nobody could be asked for.
-var errNoLeader = errors.New("there is no leader to ask")
 
 var unavailable = outcome.Because(outcome.Unavailable, "No leader: try again")
 
@@ -79,12 +78,13 @@ func withOperationParams(ctx context.Context, params *Ydb_Operations.OperationPa
 	return ctx, func() { cancelAfter(); cancelTimeout() }
 }
 
-// unfinished is the answer to a call that nobody answered in time: an outcome, or a gRPC error where its caller ended it.
+// unfinished is the answer to a call that nobody answered in time: an outcome, or a gRPC error where its caller ended
+// it.
 func unfinished(ctx context.Context, err error) (outcome.Outcome, error) {
 	switch cause := context.Cause(ctx); {
-	case errors.Is(err, errStopped):
-		return outcome.Because(outcome.Unavailable, errStopped.Error()), nil
-	case errors.Is(err, errNoLeader), errors.Is(cause, errPatience):
+	case errors.Is(err, group.ErrStopped):
+		return outcome.Because(outcome.Unavailable, group.ErrStopped.Error()), nil
+	case errors.Is(cause, errPatience), errors.Is(cause, errOperationTimeout) && errors.Is(err, group.ErrNoLeader):
 		return unavailable, nil
 	case errors.Is(cause, errOperationTimeout):
 		return outcome.Because(outcome.Timeout, "Operation timeout"), nil
@@ -93,4 +93,30 @@ func unfinished(ctx context.Context, err error) (outcome.Outcome, error) {
 	default:
 		return outcome.Outcome{}, status.FromContextError(err).Err()
 	}
+}
+
+// execute runs a command on the leader, wherever it is. ctx comes from inTime. Errors: group.ErrStopped, that of ctx
+// if its end means something else than UNAVAILABLE.
+func (s *Server) execute(ctx context.Context,
+	build func(coordination.Call) coordination.Command) (outcome.Outcome, error) {
+	answer, err := s.group.Execute(ctx, build)
+	if err != nil {
+		return unexecuted(ctx, err)
+	}
+	return answer, nil
+}
+
+// unexecuted is the answer to a command whose outcome nobody told: an outcome, or err where that says more.
+func unexecuted(ctx context.Context, err error) (outcome.Outcome, error) {
+	cause := context.Cause(ctx)
+	waited := errors.Is(cause, errPatience) || errors.Is(cause, errOperationTimeout)
+	switch {
+	case errors.Is(err, group.ErrNoLeader) && waited:
+		return unavailable, nil
+	case errors.Is(err, group.ErrUnknown) && waited:
+		return coordination.CallUnknown, nil
+	case errors.Is(err, ctx.Err()) && errors.Is(cause, errPatience): // a leader has it
+		return coordination.CallUnknown, nil
+	}
+	return outcome.Outcome{}, err
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb"
 
 	"github.com/coordd/coordd/raftstore/peerpb"
+	"github.com/coordd/coordd/server/group/relaypb"
 	"github.com/coordd/coordd/server/listen"
-	"github.com/coordd/coordd/server/relaypb"
 )
 
 // peer makes a certificate with which a server at an address shows itself to the others.
@@ -65,7 +65,7 @@ func TestPeerCertificates(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer conn.Close()
-		return status.Code(conn.Invoke(t.Context(), relayExecuteName, &relaypb.ExecuteRequest{}, new(relaypb.ExecuteResponse)))
+		return status.Code(conn.Invoke(t.Context(), "/coordd.relay.v1.Relay/Execute", &relaypb.ExecuteRequest{}, new(relaypb.ExecuteResponse)))
 	}
 	if got := call(a.client("peer")); got != codes.InvalidArgument { // it has no command
 		t.Errorf("a member's call: %v", got)

@@ -25,6 +25,9 @@ func (s *Server) Readiness() Readiness {
 	return Readiness{Ready: worst.gravity != fatal, Reason: worst.text}
 }
 
+// Leads tells whether this server leads and serves as the leader.
+func (s *Server) Leads() bool { return s.group.Leads() }
+
 // issueKind tells issues apart for programs.
 type issueKind string
 
@@ -56,8 +59,8 @@ type issue struct {
 	member  uint64 // whose issue it is
 }
 
-// behindMax is how many entries a server may be behind the leader and still count as ready: about what is under way on a
-// busy cluster.
+// behindMax is how many entries a server may be behind the leader and still count as ready: about what is under way
+// on a busy cluster.
 const behindMax = 1_000
 
 // issues lists what is wrong as far as this server knows, the fatal ones first.
@@ -81,7 +84,7 @@ func (s *Server) issues() []issue {
 	switch {
 	case !slices.ContainsFunc(s.store.Members(), func(m raftstore.Member) bool { return m.ID == self }):
 		add(issueNoMember, fatal, self, "not a member of the cluster, as far as this server has heard")
-	case !s.streams.led():
+	case !s.group.Led():
 		add(issueNoLeader, fatal, self, "no leader")
 	case !known:
 		add(issueNoLeader, fatal, self, "no word from the leader yet")
@@ -91,12 +94,12 @@ func (s *Server) issues() []issue {
 	if s.store.Writable() != nil {
 		free, reserve := s.store.Space()
 		g := serious
-		if s.group.crowded() && s.streams.localLink() != nil {
+		if s.group.Crowded() && s.group.Leads() {
 			g = fatal
 		}
 		add(issueDisk, g, self, "the disk is nearly full: %s free, %s reserved", sizeText(free), sizeText(reserve))
 	}
-	if s.streams.localLink() != nil {
+	if s.group.Leads() {
 		for _, m := range s.store.Members() {
 			if !m.Learner && !m.Active && m.ID != self {
 				add(issueSilent, noteworthy, m.ID, "server %s is not heard of", nameOf(m))
@@ -112,6 +115,9 @@ const (
 	startPeriod = 5 * time.Millisecond
 	// probePeriod is how often a server that does not lead asks how far the leader is.
 	probePeriod = time.Second
+	// leaderPoll is how often it is looked at what nobody announces: that there is a leader, what other servers have
+	// heard.
+	leaderPoll = 20 * time.Millisecond
 	// longElection is how long there may be no leader before a server that was ready counts as not ready.
 	longElection = time.Second
 	// quietStart is how long a server may take to get ready before it says why it is not.
@@ -162,8 +168,8 @@ func (s *Server) watch(ctx context.Context) {
 	}
 }
 
-// showable is the worst issue, except that an election is not shown before it takes long: clients wait it out, and health
-// checks would only send them about.
+// showable is the worst issue, except that an election is not shown before it takes long: clients wait it out, and
+// health checks would only send them about.
 func (s *Server) showable(first bool, leaderless *time.Time) issue {
 	now := s.worstIssue()
 	if first || now.kind != issueNoLeader {
@@ -215,9 +221,9 @@ func (s *Server) showHealth(ready bool) {
 func (s *Server) probe(ctx context.Context) {
 	for ctx.Err() == nil {
 		pause := leaderPoll
-		if s.streams.led() && s.streams.localLink() == nil {
+		if s.group.Led() && !s.group.Leads() {
 			bounded, cancel := context.WithTimeout(ctx, probePeriod)
-			_ = s.group.catchUp(bounded, s.member.awaitNews) // what it has heard is what counts
+			_ = s.group.CatchUp(bounded) // what it has heard is what counts
 			cancel()
 			pause = probePeriod
 		}
@@ -230,11 +236,10 @@ func (s *Server) probe(ctx context.Context) {
 
 // lag is how many entries this server lacks; known is false as long as the leader has not told how many there are.
 func (s *Server) lag() (entries uint64, known bool) {
-	committed, applied := s.group.committed.Load(), s.group.applied.Load()
-	if s.streams.localLink() != nil {
-		return 0, true
+	if s.config.lag != nil {
+		return s.config.lag(s.group)
 	}
-	return max(committed, applied) - applied, committed != 0
+	return s.group.Lag()
 }
 
 // sizeText is a number of bytes for people.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"google.golang.org/grpc"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/coordd/coordd/coordination/accounts"
 	"github.com/coordd/coordd/server/adminpb"
+	"github.com/coordd/coordd/server/group"
 )
 
 func selfCheck(t *testing.T, conn *grpc.ClientConn) *Ydb_Monitoring.SelfCheckResult {
@@ -100,7 +102,7 @@ func TestAnswersBeforeItIsReady(t *testing.T) {
 	}
 	var users []accounts.User
 	c.eventually("both users", func() bool {
-		users = c.servers[0].group.access.accounts().Users()
+		users = c.servers[0].group.Accounts().Users()
 		return len(users) == 2
 	})
 	if !slices.ContainsFunc(users, func(u accounts.User) bool { return u.Name == "root" && u.Administrator }) {
@@ -150,25 +152,39 @@ func TestReadinessFollowsTheQuorum(t *testing.T) {
 	})
 }
 
+// lagTold is how far a server pretends to be behind.
+type lagTold struct {
+	entries uint64
+	known   bool
+}
+
 // TestReadinessWhenBehind pretends that the leader has told of more entries than are here.
 func TestReadinessWhenBehind(t *testing.T) {
-	c := startCluster(t, 3)
+	var pretend atomic.Pointer[lagTold]
+	c := startClusterWith(t, 3, func(config *Config) {
+		config.lag = func(g *group.Group) (uint64, bool) {
+			if told := pretend.Load(); told != nil && !g.Leads() {
+				return told.entries, told.known
+			}
+			return g.Lag()
+		}
+	})
 	_, follower := c.leader()
 	s := c.servers[follower]
-	applied := s.store.AppliedIndex()
-	s.group.committed.Store(applied + behindMax)
+	pretend.Store(&lagTold{behindMax, true})
 	if r := s.Readiness(); !r.Ready {
 		t.Errorf("a little behind: %+v", r)
 	}
-	s.group.committed.Store(applied + 1_000_000)
+	pretend.Store(&lagTold{1_000_000, true})
 	c.eventually("readiness to be lost", func() bool { return healthOf(t, c.conns[follower], "") == notServing })
 	if r := s.Readiness(); r.Ready || !strings.HasPrefix(r.Reason, "catching up: ") || !strings.HasSuffix(r.Reason, " entries behind") {
 		t.Errorf("far behind: %+v", r)
 	}
-	s.group.committed.Store(0)
+	pretend.Store(&lagTold{})
 	if r := s.Readiness(); r.Ready || r.Reason != "no word from the leader yet" {
 		t.Errorf("unknown: %+v", r)
 	}
+	pretend.Store(nil)
 	c.eventually("the leader to tell", func() bool { return s.Readiness().Ready })
 }
 

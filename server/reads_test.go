@@ -1,16 +1,10 @@
 package server
 
 import (
-	"context"
 	"fmt"
-	"slices"
-	"sync"
 	"testing"
-	"unsafe"
 
-	"github.com/ydb-platform/ydb-go-genproto/Ydb_Coordination_V1"
 	"github.com/ydb-platform/ydb-go-genproto/Ydb_Scheme_V1"
-	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Scheme"
 
 	"github.com/coordd/coordd/coordination"
@@ -18,191 +12,24 @@ import (
 	"github.com/coordd/coordd/scheme/outcome"
 )
 
-// TestReadsOfATurn has more reads wait than one turn has room for: every turn looks at maxReadRows rows at most, and all
-// are answered in the order in which they came.
-func TestReadsOfATurn(t *testing.T) {
-	g := &group{queue: newQueue()}
-	looked, turns := 0, 0
-	var order []int
-	costs := []int{1, maxReadRows, 33, 33, 900, 900, 100, 1, maxReadRows, 1}
-	var calls []*call
-	for i, rows := range costs {
-		calls = append(calls, &call{rows: rows, done: make(chan callAnswer, 1), read: func(*coordination.Machine) outcome.Outcome {
-			looked += rows
-			order = append(order, i)
-			return outcome.Done()
-		}})
-	}
-	calls[3].taken.Store(true) // its caller has gone
-	for _, c := range calls {
-		g.handleCall(c)
-	}
-	for ; len(g.reads) > 0; turns++ {
-		looked = 0
-		g.answerReads()
-		if looked > maxReadRows || looked == 0 {
-			t.Errorf("turn %d looked at %d rows", turns, looked)
-		}
-		if woken := len(g.queue.wake) > 0; woken != (len(g.reads) > 0) {
-			t.Errorf("turn %d: %d reads are left, the next turn is asked for: %v", turns, len(g.reads), woken)
-		}
-		select {
-		case <-g.queue.wake:
-		default:
-		}
-	}
-	if fmt.Sprint(order) != "[0 1 2 4 5 6 7 8 9]" {
-		t.Errorf("order %v", order)
-	}
-	if bytes := maxReadRows * int(unsafe.Sizeof(scheme.Entry{})); bytes > 256<<10 {
-		t.Errorf("a turn copies %d bytes", bytes)
-	}
-}
-
-// TestListingInPages lists a directory that is larger than a turn has room for, turn by turn, while other reads come.
-func TestListingInPages(t *testing.T) {
+// TestLargeListing lists a directory that is larger than the group has room for in one turn.
+func TestLargeListing(t *testing.T) {
 	s, conn := startTest(t, nil)
-	const children = 2*maxReadRows + 500
-	want := make([]string, children)
-	tree := Ydb_Scheme_V1.NewSchemeServiceClient(conn)
-	s.group.turn.Lock() // nobody else takes a turn
-	unlock := sync.OnceFunc(s.group.turn.Unlock)
-	defer unlock()
-	for i := range want {
-		want[i] = fmt.Sprintf("%05d", i)
-		if answer := s.group.machine.Tree().MakeDirectory(scheme.SplitLoose("/local/large/"+want[i]), "", scheme.Stamp{}); !answer.OK() {
-			t.Fatal(answer)
-		}
-	}
-	type result struct {
-		list described
-		err  error
-	}
-	done := make(chan result, 1)
-	go func() {
-		list, _, err := s.list(context.Background(), scheme.SplitLoose("/local/large"))
-		done <- result{list, err}
-	}()
-	turns := 0
-	turn := func() {
-		s.group.takeTurn()
-		turns++
-	}
-	for {
-		var r result
-		listed := false
-		eventually(t, "a turn of the listing, or its end", func() bool {
-			select {
-			case r = <-done:
-				listed = true
-			default:
+	const children = 2500
+	made, err := s.group.Read(t.Context(), func(m *coordination.Machine) (made outcome.Outcome) {
+		for i := range children {
+			if made = m.Tree().MakeDirectory(scheme.SplitLoose(fmt.Sprintf("/local/large/%05d", i)), "", scheme.Stamp{}); !made.OK() {
+				break
 			}
-			return listed || !s.group.queue.empty() || len(s.group.reads) > 0
-		})
-		if listed {
-			unlock()
-			var names []string
-			for _, child := range r.list.children {
-				names = append(names, child.Name)
-			}
-			if r.err != nil || !slices.Equal(names, want) || turns < 3 {
-				t.Errorf("%v: %d names after %d turns", r.err, len(names), turns)
-			}
-			break
 		}
-		turn()
-		other := &call{rows: 1, done: make(chan callAnswer, 1), read: func(*coordination.Machine) outcome.Outcome { return outcome.Done() }}
-		s.group.queue.put(event{call: other})
-		turn()
-		if len(other.done) == 0 { // the next page was there before it
-			turn()
-		}
-		if len(other.done) == 0 {
-			t.Error("another read waits for more than a page of the listing")
-		}
+		return made
+	})
+	if err != nil || !made.OK() {
+		t.Fatal(made, err)
 	}
-	answer, err := tree.ListDirectory(t.Context(), &Ydb_Scheme.ListDirectoryRequest{Path: "/local/large"})
+	answer, err := Ydb_Scheme_V1.NewSchemeServiceClient(conn).ListDirectory(t.Context(), &Ydb_Scheme.ListDirectoryRequest{Path: "/local/large"})
 	var all Ydb_Scheme.ListDirectoryResult
 	if answered(answer, err) != nil || answer.GetOperation().GetResult().UnmarshalTo(&all) != nil || len(all.GetChildren()) != children {
 		t.Errorf("%v: %d children", err, len(all.GetChildren()))
-	}
-}
-
-// TestReadsShareARound: reads that come while a question is under way wait for the next one, together.
-func TestReadsShareARound(t *testing.T) {
-	var r readRounds
-	passed := func(round *readRound) bool {
-		select {
-		case <-round.passed:
-			return true
-		default:
-			return false
-		}
-	}
-	first, one := r.join()
-	second, none := r.join()
-	third, nor := r.join()
-	if one == 0 || none != 0 || nor != 0 || first == second || second != third {
-		t.Fatalf("asked %d, %d, %d", one, none, nor)
-	}
-	if r.pass(one+7) != 0 || passed(first) {
-		t.Error("the answer to another question counts")
-	}
-	again := r.again(first, one)
-	if again == one || again == 0 || r.again(first, one) != 0 {
-		t.Error("a lost question is put again once, under a new number")
-	}
-	if r.pass(one) != 0 || passed(first) {
-		t.Error("the answer to the lost question counts")
-	}
-	two := r.pass(again)
-	if two == 0 || !passed(first) || passed(second) {
-		t.Error("an answer lets those go on who were there before the question, and the next question is put")
-	}
-	if r.leave(second) != 0 || r.underWay != second {
-		t.Error("a round goes on as long as one read waits")
-	}
-	r.answer(one)
-	if r.underWay.answered {
-		t.Error("the answer to another question counts")
-	}
-	if r.answer(two); r.again(second, two) != 0 {
-		t.Error("a question is put again although it was answered")
-	}
-	fourth, _ := r.join()
-	if three := r.leave(third); three == 0 || r.underWay != fourth {
-		t.Error("the next round waits for reads that have gone")
-	}
-	if r.leave(fourth) != 0 || r.underWay != nil || r.next != nil {
-		t.Error("a round of nobody stays behind")
-	}
-}
-
-// TestReadsOfAServerAlone ask nobody; those of a server that leads others do.
-func TestReadsOfAServerAlone(t *testing.T) {
-	describe := func(client Ydb_Coordination_V1.CoordinationServiceClient) {
-		t.Helper()
-		if err := answered(client.DescribeNode(t.Context(), &Ydb_Coordination.DescribeNodeRequest{Path: testNode})); err != nil {
-			t.Error(err)
-		}
-	}
-	s, conn := startTest(t, nil)
-	describe(Ydb_Coordination_V1.NewCoordinationServiceClient(conn))
-	if s.group.rounds.last != 0 {
-		t.Error("a server without peers asked")
-	}
-	c := startCluster(t, 3)
-	leader, _ := c.leader()
-	c.createNode(leader, testNode)
-	rounds := func() uint64 {
-		r := &c.servers[leader].group.rounds
-		r.mutex.Lock()
-		defer r.mutex.Unlock()
-		return r.last
-	}
-	before := rounds()
-	describe(Ydb_Coordination_V1.NewCoordinationServiceClient(c.conns[leader]))
-	if rounds() == before {
-		t.Error("a server that leads did not ask")
 	}
 }

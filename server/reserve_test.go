@@ -10,12 +10,14 @@ import (
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb"
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Monitoring"
+
+	"github.com/coordd/coordd/server/group"
 )
 
 // wantDiskFull wants a stream to end because the disk is full.
 func wantDiskFull(t *testing.T, stream sessionClient) {
 	t.Helper()
-	if f := next(t, stream).GetFailure(); f.GetStatus() != Ydb.StatusIds_UNAVAILABLE || f.GetIssues()[0].GetMessage() != diskFull.Text {
+	if f := next(t, stream).GetFailure(); f.GetStatus() != Ydb.StatusIds_UNAVAILABLE || f.GetIssues()[0].GetMessage() != group.DiskFull.Text {
 		t.Errorf("got %v", f)
 	}
 }
@@ -105,7 +107,7 @@ func TestFullDiskOfTheLeader(t *testing.T) {
 	stream := openTest(t, t.Context(), c.conns[leader], start(600_000))
 	next(t, stream)
 	free[leader].Store(1)
-	for n := uint64(1); c.servers[leader].streams.localLink() != nil; n += 2 {
+	for n := uint64(1); c.servers[leader].group.Leads(); n += 2 {
 		send(t, stream, acquire(n, "lock", nil))
 		if r := next(t, stream); !r.GetAcquireSemaphoreResult().GetAcquired() {
 			t.Fatalf("got %v", r)

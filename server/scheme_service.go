@@ -12,6 +12,7 @@ import (
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/scheme"
 	"github.com/coordd/coordd/scheme/outcome"
+	"github.com/coordd/coordd/server/group"
 	"github.com/coordd/coordd/server/wire"
 )
 
@@ -27,7 +28,7 @@ func (s schemeService) MakeDirectory(ctx context.Context, r *Ydb_Scheme.MakeDire
 	path, answer := scheme.SplitInDatabase(r.GetPath(), databaseName, sent)
 	op, err := s.unlessRefused(answer, func() (*Ydb_Operations.Operation, error) {
 		return s.command(ctx, r.GetOperationParams(), func(call coordination.Call) coordination.Command {
-			return &coordination.MakeDirectory{Call: call, Caller: s.caller(ctx), Path: path, Owner: ownerFor(ctx), StampMillis: s.group.clock.wallMillis()}
+			return &coordination.MakeDirectory{Call: call, Caller: s.caller(ctx), Path: path, Owner: ownerFor(ctx), StampMillis: s.group.Clock().WallMillis()}
 		})
 	})
 	return &Ydb_Scheme.MakeDirectoryResponse{Operation: op}, err
@@ -47,12 +48,12 @@ func (s schemeService) RemoveDirectory(ctx context.Context, r *Ydb_Scheme.Remove
 // ListDirectory describes a path and what is directly below it.
 func (s schemeService) ListDirectory(ctx context.Context, r *Ydb_Scheme.ListDirectoryRequest) (*Ydb_Scheme.ListDirectoryResponse, error) {
 	op, err := s.operate(ctx, r.GetOperationParams(), func(ctx context.Context) (proto.Message, outcome.Outcome, error) {
-		list, answer, err := s.list(ctx, scheme.SplitLoose(r.GetPath()))
+		list, answer, err := s.group.List(ctx, s.caller(ctx), scheme.SplitLoose(r.GetPath()))
 		if err != nil || !answer.OK() {
 			return nil, answer, err
 		}
-		result := &Ydb_Scheme.ListDirectoryResult{Self: wire.Self(list.lineage)}
-		for _, child := range list.children {
+		result := &Ydb_Scheme.ListDirectoryResult{Self: wire.Self(list.Lineage)}
+		for _, child := range list.Children {
 			result.Children = append(result.Children, wire.Shown(child))
 		}
 		return result, answer, nil
@@ -64,14 +65,14 @@ func (s schemeService) ListDirectory(ctx context.Context, r *Ydb_Scheme.ListDire
 func (s schemeService) DescribePath(ctx context.Context, r *Ydb_Scheme.DescribePathRequest) (*Ydb_Scheme.DescribePathResponse, error) {
 	op, err := s.operate(ctx, r.GetOperationParams(), func(ctx context.Context) (proto.Message, outcome.Outcome, error) {
 		path := scheme.SplitLoose(r.GetPath())
-		d, answer, err := s.describe(ctx, path, func(m *coordination.Machine) (d described) {
-			d.lineage, d.outcome = m.Tree().EntryToDescribe(path)
+		d, answer, err := s.group.Describe(ctx, s.caller(ctx), path, func(m *coordination.Machine) (d group.Described) {
+			d.Lineage, d.Outcome = m.Tree().EntryToDescribe(path)
 			return d
 		})
 		if err != nil || !answer.OK() {
 			return nil, answer, err
 		}
-		return &Ydb_Scheme.DescribePathResult{Self: wire.Self(d.lineage)}, answer, nil
+		return &Ydb_Scheme.DescribePathResult{Self: wire.Self(d.Lineage)}, answer, nil
 	})
 	return &Ydb_Scheme.DescribePathResponse{Operation: op}, err
 }

@@ -29,6 +29,8 @@ import (
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/raftstore"
 	"github.com/coordd/coordd/server/adminpb"
+	"github.com/coordd/coordd/server/auth"
+	"github.com/coordd/coordd/server/group"
 	"github.com/coordd/coordd/server/listen"
 )
 
@@ -40,16 +42,13 @@ type Server struct {
 
 	listener    net.Listener
 	tls         *listen.TLSListener // nil without ListenTLS
-	auth        *authenticator
+	auth        *auth.Authenticator
 	connections *listen.Connections
 	grpc        *grpc.Server
 	health      *health.Server
-	store       *raftstore.Store
-	group       *group
+	group       *group.Group
+	store       *raftstore.Store // the group's
 	writers     *writers
-	streams     *streamSet
-	member      *member
-	relays      relayPeers
 	policy      coordination.PingPolicy
 	python      coordination.PingPolicy
 
@@ -79,43 +78,37 @@ func Start(ctx context.Context, config Config) (*Server, error) {
 		config.Limits = coordination.DefaultLimits()
 	}
 	config.Hardening = config.Hardening.withDefaults()
-	if config.formats.since == nil {
-		config.formats = ownFormats
-	}
 	if config.shuffle == nil {
 		config.shuffle = rand.Shuffle
 	}
 	if err := config.Validate(); err != nil {
 		return nil, err
 	}
-	auth, err := newAuthenticator(config)
+	authenticator, err := auth.New(config.Auth == AuthRequired, config.Database, config.TokenFile)
 	if err != nil {
-		return nil, err
+		return nil, &ConfigError{err}
 	}
 	tls, err := listenTLS(config)
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{config: config, tls: tls, auth: auth, streams: newStreamSet(config.Hardening.Streams),
-		done: make(chan struct{}), opened: make(chan struct{}), drained: make(chan struct{}), held: newHeldAnswers(newClock())}
-	s.member = newMember(s)
-	store, err := raftstore.OpenContext(ctx, raftstore.Config{Dir: config.DataDir, InMemory: config.InMemory, Logger: config.Logger,
-		Cluster: s.cluster(), TailBytes: config.tailBytes, ReserveBytes: config.DiskReserve, FreeSpace: config.freeSpace})
-	if err != nil {
+	s := &Server{config: config, tls: tls, auth: authenticator, done: make(chan struct{}), opened: make(chan struct{}),
+		drained: make(chan struct{}), held: newHeldAnswers(group.NewClock(nil))}
+	if err := s.openGroup(ctx); err != nil {
 		return nil, errors.Join(err, closeTLS(tls))
 	}
 	listener, err := net.Listen("tcp", config.Listen)
 	if err != nil {
-		return nil, errors.Join(err, closeTLS(tls), store.Stop())
+		return nil, errors.Join(err, closeTLS(tls), s.group.Stop(ctx))
 	}
-	s.store, s.listener, s.writers = store, listener, newWriters()
+	s.listener, s.writers = listener, newWriters()
 	s.panics.logger = config.Logger
 	s.connections = listen.NewConnections(s.config.Hardening.ofConnections(), config.Logger)
 	s.setAdvertised()
 	s.setPolicies()
-	if err := s.startGroup(); err != nil {
+	if err := s.group.Start(); err != nil {
 		s.writers.close()
-		return nil, errors.Join(err, listener.Close(), closeTLS(tls), store.Stop())
+		return nil, errors.Join(err, listener.Close(), closeTLS(tls), s.group.Stop(ctx))
 	}
 	s.startGRPC()
 	s.startKeeper()
@@ -151,14 +144,11 @@ func (s *Server) setPolicies() {
 	if s.config.HoldStartFailureMillis != nil {
 		hold = *s.config.HoldStartFailureMillis
 	}
-	s.policy = coordination.PingPolicy{HoldStartFailureMillis: hold, Opaque: nonzero,
+	s.policy = coordination.PingPolicy{HoldStartFailureMillis: hold, Opaque: group.Nonce,
 		FirstMessageMillis: uint64(s.config.Hardening.FirstMessage.Milliseconds())}
 	s.python = s.policy
 	s.python.MaxIntervalMillis = 2000
 }
-
-// nonzero is hard to guess.
-func nonzero() uint64 { return max(1, rand.Uint64()) }
 
 // pingPolicy is how the client of a stream is pinged: the Python SDK gives up after 3 s of silence (surface.md §2.6).
 func (s *Server) pingPolicy(ctx context.Context) *coordination.PingPolicy {
@@ -170,28 +160,29 @@ func (s *Server) pingPolicy(ctx context.Context) *coordination.PingPolicy {
 	return &s.policy
 }
 
-// startGroup begins to take part in the cluster.
-func (s *Server) startGroup() error {
-	clock := newClock()
-	clock.turned = s.config.clock
-	group, err := openGroup(s.config, s.store, clock, s.fail)
+// openGroup opens the group's log.
+func (s *Server) openGroup(ctx context.Context) error {
+	c := s.config
+	cluster := c.Cluster
+	cluster.Services = func(r grpc.ServiceRegistrar) { r.RegisterService(&clusterPeerDesc, clusterLeader{s}) }
+	opened, err := group.Open(ctx, group.Config{
+		Log: raftstore.Config{Dir: c.DataDir, InMemory: c.InMemory, Logger: c.Logger, Cluster: cluster,
+			TailBytes: c.tailBytes, ReserveBytes: c.DiskReserve, FreeSpace: c.freeSpace},
+		Database: c.Database, Limits: c.Limits, Clock: group.NewClock(c.clock), Formats: c.formats,
+		Streams: c.Hardening.Streams, OutboundBytes: maxOutboundBytes, Linger: c.Hardening.Linger,
+		CallPatience: s.patience(), Failed: s.fail,
+	})
 	if err != nil {
 		return err
 	}
-	group.follow, group.toward = s.streams.follow, s.member.toward
-	s.group = group
-	if err := s.store.Start(group); err != nil {
-		return err
-	}
-	s.startMember()
-	go s.group.run()
+	s.group, s.store = opened, opened.Log()
 	return nil
 }
 
 // becomeReady returns when there is a leader, everything that matters of the log is applied, and the first administrator
 // is there.
 func (s *Server) becomeReady(ctx context.Context) error {
-	for _, reached := range []<-chan struct{}{s.group.ready, s.watcher.reached} {
+	for _, reached := range []<-chan struct{}{s.group.Ready(), s.watcher.reached} {
 		select {
 		case <-reached:
 		case <-s.done:

@@ -232,7 +232,7 @@ func TestDeadReaderIsCutOff(t *testing.T) {
 		}
 	}
 	// The dead client will not read what became of its stream.
-	eventually(t, "the stream to end", func() bool { return s.streams.count() == 2 })
+	eventually(t, "the stream to end", func() bool { return len(s.group.Clients()) == 2 })
 }
 
 // TestMessageTooLarge sends one message over the limit: that stream ends, nothing else.
@@ -318,8 +318,7 @@ func TestOperationParams(t *testing.T) {
 	s, conn := startTest(t, nil)
 	release := make(chan struct{})
 	held := make(chan struct{})
-	s.group.queue.put(event{call: holdUp(held, release)})
-	s.group.queue.signal()
+	holdUp(s, held, release)
 	<-held
 	client := Ydb_Coordination_V1.NewCoordinationServiceClient(conn)
 	for want, params := range map[Ydb.StatusIds_StatusCode]*Ydb_Operations.OperationParams{
@@ -344,19 +343,10 @@ func TestOperationParams(t *testing.T) {
 }
 
 func TestTooManyStreams(t *testing.T) {
-	set := newStreamSet(defaultStreams)
-	for range defaultStreams - 1 {
-		set.open[set.nextID()] = nil
-	}
-	stream := func() *sessionStream {
-		return &sessionStream{front: coordination.NewFront(new(coordination.PingPolicy)), group: &group{clock: newClock()}}
-	}
-	if err := set.add(stream()); err != nil {
-		t.Fatalf("the last that is allowed: %v", err)
-	}
-	err := set.add(stream())
-	if status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "Too many requests") {
-		t.Fatalf("got %v", err)
+	_, conn := startTest(t, func(c *Config) { c.Hardening.Streams = 1 })
+	next(t, openTest(t, t.Context(), conn, start(600_000)))
+	if s := endOf(openTest(t, t.Context(), conn, start(600_000))); s.Code() != codes.ResourceExhausted || s.Message() != "Too many requests" {
+		t.Fatalf("ended with %v", s)
 	}
 }
 
@@ -391,11 +381,13 @@ func TestConfigValidate(t *testing.T) {
 	}
 }
 
-// holdUp is a call that keeps the group busy until release is closed.
-func holdUp(held, release chan struct{}) *call {
-	return &call{done: make(chan callAnswer, 1), read: func(*coordination.Machine) outcome.Outcome {
-		close(held)
-		<-release
-		return outcome.Done()
-	}}
+// holdUp keeps the group busy until release is closed. held is closed when it is.
+func holdUp(s *Server, held, release chan struct{}) {
+	go func() {
+		_, _ = s.group.Read(context.Background(), func(*coordination.Machine) outcome.Outcome {
+			close(held)
+			<-release
+			return outcome.Done()
+		})
+	}()
 }

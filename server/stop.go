@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/coordd/coordd/coordination"
-	"github.com/coordd/coordd/raftstore"
 )
 
 // A stop takes two seconds at the most, whatever clients and other servers do; only the disk may take longer. These bound
@@ -58,7 +57,7 @@ func (s *Server) makeWay(ctx context.Context) (draining <-chan struct{}) {
 	defer cancel()
 	s.sendClientsElsewhere(ctx)
 	draining = s.endStreams()
-	s.handOver(ctx)
+	s.group.HandOver(ctx)
 	return draining
 }
 
@@ -72,33 +71,8 @@ func (s *Server) endStreams() <-chan struct{} {
 		s.grpc.GracefulStop()
 	}()
 	// The Failures come behind the connections' GOAWAY: an SDK that reconnects at once must not get in again.
-	s.streams.endAll(coordination.LinkFailure)
+	s.group.EndStreams(coordination.LinkFailure)
 	return finished
-}
-
-// handOver gives the leadership to the member that is furthest, so that nobody has to find out that this one is gone.
-func (s *Server) handOver(ctx context.Context) {
-	if ctx.Err() != nil || s.streams.localLink() == nil {
-		return
-	}
-	var heir raftstore.Member
-	for _, m := range s.store.Members() {
-		if m.ID != s.store.Member() && !m.Learner && m.Active && (heir.ID == 0 || m.Match > heir.Match) {
-			heir = m
-		}
-	}
-	if heir.ID == 0 {
-		return
-	}
-	if err := s.store.TransferLeader(ctx, heir.ID); err != nil {
-		s.config.Logger.Warn("could not hand over the leadership", "to", heir.Name, "err", err)
-		return
-	}
-	look := time.NewTicker(time.Millisecond) // until the heir is elected, it may need this server's vote
-	defer look.Stop()
-	for s.store.Leader() == 0 && ctx.Err() == nil {
-		<-look.C
-	}
 }
 
 // drain lets calls finish, then closes the connections of those that do not, and reports whether all have ended.
@@ -127,11 +101,7 @@ func (s *Server) release(ctx context.Context, ended bool) error {
 	if ended {
 		s.serving.Wait()
 	}
-	s.stopMember()
-	close(s.group.stop)
-	<-s.group.ended
+	err := s.group.Stop(ctx)
 	s.writers.close()
-	err := s.store.Stop()
-	s.relays.wait(ctx)
 	return err
 }

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
+	"slices"
 	"testing"
 	"time"
 
@@ -14,11 +16,16 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/ydb-platform/ydb-go-genproto/Ydb_Coordination_V1"
+	"github.com/ydb-platform/ydb-go-genproto/Ydb_Discovery_V1"
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb"
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
+	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Discovery"
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Operations"
 
+	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/scheme/outcome"
 	"github.com/coordd/coordd/server/adminpb"
+	"github.com/coordd/coordd/server/group"
 )
 
 // stopWithoutABound stops a server that has to find the end by itself.
@@ -72,15 +79,9 @@ func TestStopIsHeldUpByNobody(t *testing.T) {
 				send(t, stream, describeSemaphore(2*n+1, name))
 			}
 			eventually(t, "a writer that is held up", func() bool {
-				for _, s := range s.streams.all() {
-					s.mutex.Lock()
-					stuck := s.scheduled && s.front.Queued() > 200 // of 800 answers; how many a client takes unread varies
-					s.mutex.Unlock()
-					if stuck {
-						return true
-					}
-				}
-				return false
+				return slices.ContainsFunc(s.group.Clients(), func(client group.Client) bool {
+					return client.(*session).stream.Backlog().Queued > 200 // of 800 answers; how many a client takes unread varies
+				})
 			})
 		},
 		"a snapshot that nobody reads": func(t *testing.T, s *Server, conn *grpc.ClientConn) {
@@ -106,7 +107,7 @@ func TestStopIsHeldUpByNobody(t *testing.T) {
 		"a checkpoint": func(t *testing.T, s *Server, _ *grpc.ClientConn) {
 			ctx, cancel := context.WithCancel(context.Background())
 			ended := make(chan struct{})
-			go func() { defer close(ended); _ = s.group.checkpointNow(ctx) }()
+			go func() { defer close(ended); _, _ = s.group.Backup(ctx, io.Discard) }()
 			t.Cleanup(func() { cancel(); <-ended })
 		},
 	} {
@@ -173,14 +174,24 @@ func TestStopWithoutALeader(t *testing.T) {
 // TestStopAbandonsACall wants a stop to come to the point at which nobody is served any more although a call does not end
 // by itself, nor when its connection is closed.
 func TestStopAbandonsACall(t *testing.T) {
-	s, conn := startTest(t, patient)
 	held, release := make(chan struct{}), make(chan struct{})
+	var hold func() // within the call
+	s, conn := startTest(t, func(c *Config) {
+		patient(c)
+		c.shuffle = func(int, func(i, j int)) { hold() }
+	})
+	hold = func() { // the call's own goroutine takes the turn
+		_, _ = s.group.Read(context.Background(), func(*coordination.Machine) outcome.Outcome {
+			close(held)
+			<-release
+			return outcome.Done()
+		})
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	called := make(chan struct{})
-	s.group.queue.put(event{call: holdUp(held, release)}) // the call's own goroutine finds that, and takes the turn
 	go func() {
 		defer close(called)
-		_, _ = Ydb_Coordination_V1.NewCoordinationServiceClient(conn).DescribeNode(ctx, &Ydb_Coordination.DescribeNodeRequest{Path: testNode})
+		_, _ = Ydb_Discovery_V1.NewDiscoveryServiceClient(conn).ListEndpoints(ctx, &Ydb_Discovery.ListEndpointsRequest{Database: "/local"})
 	}()
 	<-held
 	stopped := make(chan error, 1)

@@ -20,9 +20,10 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/status"
 
-	"github.com/coordd/coordd/server/listen"
 	"github.com/ydb-platform/ydb-go-genproto/Ydb_Discovery_V1"
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Discovery"
+
+	"github.com/coordd/coordd/server/listen"
 )
 
 // testAuthority signs the certificates of a test.

@@ -133,8 +133,7 @@ func TestMonitoringService(t *testing.T) {
 		}
 	}
 	release, held := make(chan struct{}), make(chan struct{})
-	s.group.queue.put(event{call: holdUp(held, release)})
-	s.group.queue.signal()
+	holdUp(s, held, release)
 	<-held
 	for i, check := range checks {
 		op, err := check(&Ydb_Operations.OperationParams{OperationTimeout: durationpb.New(1)})

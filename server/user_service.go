@@ -11,6 +11,7 @@ import (
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/scheme/outcome"
 	"github.com/coordd/coordd/server/adminpb"
+	"github.com/coordd/coordd/server/auth"
 )
 
 // userService manages the users who log in with a password (adminpb/admin.proto).
@@ -22,8 +23,8 @@ type userService struct {
 // manager is the caller of a command about users. Rights count, except on the same machine while authentication is not
 // required; there, the data belongs to everybody as well. The very first user may be added from this machine only.
 func (s userService) manager(ctx context.Context) (coordination.Caller, error) {
-	by := coordination.Caller{Subject: identityOf(ctx).name, Enforced: s.auth.required || !fromLoopback(ctx)}
-	if by.Enforced && by.Subject == "" && !fromLoopback(ctx) {
+	by := coordination.Caller{Subject: auth.Of(ctx).Name, Enforced: s.auth.Required || !auth.FromLoopback(ctx)}
+	if by.Enforced && by.Subject == "" && !auth.FromLoopback(ctx) {
 		return by, errNotAdministrator
 	}
 	return by, nil
@@ -36,7 +37,7 @@ var errNotAdministrator = status.Error(codes.PermissionDenied,
 func (s userService) Add(ctx context.Context, r *adminpb.AddRequest) (*adminpb.AddResponse, error) {
 	err := s.withPassword(ctx, r.GetPassword(), func(call coordination.Call, by coordination.Caller, hash string) coordination.Command {
 		return &coordination.AddUser{Call: call, Caller: by, Name: r.GetName(), PasswordHash: hash, Administrator: r.GetAdministrator()}
-	}, func(by coordination.Caller) bool { return s.mayManage(by) || fromLoopback(ctx) && s.noUsers() })
+	}, func(by coordination.Caller) bool { return s.mayManage(by) || auth.FromLoopback(ctx) && s.noUsers() })
 	return &adminpb.AddResponse{}, err
 }
 
@@ -63,12 +64,12 @@ func (s userService) withPassword(ctx context.Context, password string,
 	}
 	ctx, cancel := s.inTime(ctx)
 	defer cancel()
-	hash, err := s.auth.hasher.hash(ctx, password)
+	hash, err := s.auth.Passwords.Hash(ctx, password)
 	switch {
-	case errors.Is(err, errPasswordLength):
+	case errors.Is(err, auth.ErrPasswordLength):
 		return status.Error(codes.InvalidArgument, err.Error())
-	case errors.Is(err, errHashingOverloaded), err != nil && errors.Is(context.Cause(ctx), errPatience):
-		return status.Error(codes.ResourceExhausted, errHashingOverloaded.Error())
+	case errors.Is(err, auth.ErrOverloaded), err != nil && errors.Is(context.Cause(ctx), errPatience):
+		return status.Error(codes.ResourceExhausted, auth.ErrOverloaded.Error())
 	case err != nil:
 		return status.FromContextError(err).Err()
 	}
@@ -94,14 +95,14 @@ func (s userService) List(ctx context.Context, _ *adminpb.ListRequest) (*adminpb
 	}
 	ctx, cancel := s.inTime(ctx)
 	defer cancel()
-	if err := s.catchUp(ctx); err != nil {
+	if err := s.group.CatchUp(ctx); err != nil {
 		return nil, grpcStatus(ctx, outcome.Outcome{}, err)
 	}
-	if !s.mayManage(by) && !(fromLoopback(ctx) && s.noUsers()) {
+	if !s.mayManage(by) && !(auth.FromLoopback(ctx) && s.noUsers()) {
 		return nil, errNotAdministrator
 	}
 	response := &adminpb.ListResponse{}
-	for _, user := range s.group.access.accounts().Users() {
+	for _, user := range s.group.Accounts().Users() {
 		response.Users = append(response.Users, &adminpb.ListResponse_User{Name: user.Name, Administrator: user.Administrator})
 	}
 	return response, nil
@@ -115,17 +116,17 @@ func (s userService) RotateKey(ctx context.Context, _ *adminpb.RotateKeyRequest)
 	}
 	ctx, cancel := s.inTime(ctx)
 	defer cancel()
-	newest, _ := newestKey(s.group.access.accounts())
+	newest, _ := auth.NewestKey(s.group.Accounts())
 	answer, err := s.rotateSigningKey(ctx, by, newest.ID, math.MaxUint64)
 	return &adminpb.RotateKeyResponse{}, grpcStatus(ctx, answer, err)
 }
 
 // mayManage tells whether a caller may do everything, as far as this server knows at the moment.
 func (s userService) mayManage(by coordination.Caller) bool {
-	return !by.Enforced || s.group.access.accounts().IsAdministrator(by.Subject)
+	return !by.Enforced || s.group.Accounts().IsAdministrator(by.Subject)
 }
 
-func (s userService) noUsers() bool { return len(s.group.access.accounts().Users()) == 0 }
+func (s userService) noUsers() bool { return len(s.group.Accounts().Users()) == 0 }
 
 // run executes a command about users.
 func (s userService) run(ctx context.Context, build func(coordination.Call) coordination.Command) error {

@@ -14,7 +14,7 @@ import (
 type writers struct {
 	mutex    sync.Mutex
 	work     sync.Cond
-	ready    []*sessionStream // first in, first out, from position first
+	ready    []*session // first in, first out, from position first
 	first    int
 	idle     int
 	running  int
@@ -46,7 +46,7 @@ func (w *writers) start() {
 }
 
 // schedule has the stream sent. The caller sees to it that a stream is scheduled once only.
-func (w *writers) schedule(s *sessionStream) {
+func (w *writers) schedule(s *session) {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
 	if w.closed {
@@ -89,7 +89,7 @@ func (w *writers) run() {
 }
 
 // next waits for a stream. It returns nil when this writer is one too many, or all are to end.
-func (w *writers) next() *sessionStream {
+func (w *writers) next() *session {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
 	for w.first == len(w.ready) {

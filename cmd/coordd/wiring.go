@@ -12,6 +12,7 @@ import (
 
 	"github.com/coordd/coordd/raftstore"
 	"github.com/coordd/coordd/server"
+	"github.com/coordd/coordd/server/group"
 	"github.com/coordd/coordd/server/listen"
 )
 
@@ -71,7 +72,7 @@ type failingServer struct{ *server.Server }
 func (s failingServer) Err() error {
 	err := s.Server.Err()
 	var network *net.OpError
-	var broken *server.InvariantError
+	var broken *group.InvariantError
 	switch {
 	case err == nil || errors.As(err, &network) || errors.As(err, &broken):
 		return err

@@ -1,0 +1,59 @@
+package auth
+
+import (
+	"context"
+	"crypto/sha256"
+	"net"
+
+	"google.golang.org/grpc/peer"
+)
+
+// Identity is who a caller has proved to be, and by what. It does not change.
+type Identity struct {
+	// Name is empty for an anonymous caller.
+	Name string
+
+	source identitySource
+	token  [sha256.Size]byte // of a token from the file
+	login  loginProof        // of a login token
+}
+
+type identitySource uint8
+
+const (
+	fromNothing identitySource = iota
+	fromTokenFile
+	fromLogin
+	fromCertificate
+)
+
+// Anonymous is a caller who has proved nothing.
+var Anonymous = &Identity{}
+
+type identityKey struct{}
+
+// Of is the identity that With has put into a context, Anonymous without one.
+func Of(ctx context.Context) *Identity {
+	if id, ok := ctx.Value(identityKey{}).(*Identity); ok {
+		return id
+	}
+	return Anonymous
+}
+
+// With is a context that knows who calls.
+func With(ctx context.Context, id *Identity) context.Context {
+	if id == Anonymous {
+		return ctx
+	}
+	return context.WithValue(ctx, identityKey{}, id)
+}
+
+// FromLoopback tells whether the caller is on this machine.
+func FromLoopback(ctx context.Context) bool {
+	p, ok := peer.FromContext(ctx)
+	if !ok {
+		return false
+	}
+	address, ok := p.Addr.(*net.TCPAddr)
+	return ok && address.IP.IsLoopback()
+}

@@ -1,0 +1,145 @@
+package auth
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/subtle"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+
+	"golang.org/x/crypto/argon2"
+)
+
+// The cost of one password hash: about 20 ms and 19 MiB. The parameters are stored with each hash, so that they can be
+// raised later.
+const (
+	argonMemoryKiB = 19 << 10
+	argonPasses    = 2
+	argonLanes     = 1
+	argonSaltBytes = 16
+	argonHashBytes = 32
+)
+
+const (
+	// maxHashesAtOnce bounds how many passwords are hashed at a time, so that logins cannot eat the machine.
+	maxHashesAtOnce = 2
+	// maxHashesWaiting bounds how many wait for their turn.
+	maxHashesWaiting = 128
+	// maxPasswordBytes bounds a password.
+	maxPasswordBytes = 1024
+)
+
+// What becomes of a password that is not hashed.
+var (
+	// ErrOverloaded says that too many wait already.
+	ErrOverloaded = errors.New("too many logins at once")
+	// ErrPasswordLength says that a password is empty or too long.
+	ErrPasswordLength = fmt.Errorf("a password must have 1 to %d bytes", maxPasswordBytes)
+)
+
+// Hasher hashes passwords with argon2id, a few at a time.
+type Hasher struct {
+	turns   chan struct{}
+	waiting atomic.Int32
+	decoy   string // verified where there is no user, so that the answer takes as long
+}
+
+// NewHasher is a hasher with nothing under way.
+func NewHasher() *Hasher {
+	return &Hasher{
+		turns: make(chan struct{}, maxHashesAtOnce),
+		decoy: encodeHash(make([]byte, argonSaltBytes), make([]byte, argonHashBytes)),
+	}
+}
+
+// turn waits for a turn. The caller gives it back with done.
+func (h *Hasher) turn(ctx context.Context) (done func(), err error) {
+	if h.waiting.Add(1) > maxHashesWaiting {
+		h.waiting.Add(-1)
+		return nil, ErrOverloaded
+	}
+	defer h.waiting.Add(-1)
+	select {
+	case h.turns <- struct{}{}:
+		return func() { <-h.turns }, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// Hash returns what is stored for a password: algorithm, parameters, salt and hash in the usual form.
+func (h *Hasher) Hash(ctx context.Context, password string) (string, error) {
+	if password == "" || len(password) > maxPasswordBytes {
+		return "", ErrPasswordLength
+	}
+	done, err := h.turn(ctx)
+	if err != nil {
+		return "", err
+	}
+	defer done()
+	salt := make([]byte, argonSaltBytes)
+	if _, err := rand.Read(salt); err != nil {
+		return "", err
+	}
+	return encodeHash(salt, argon2.IDKey([]byte(password), salt, argonPasses, argonMemoryKiB, argonLanes, argonHashBytes)), nil
+}
+
+// Verify tells whether the password is the one that stored was made of. An empty stored value is a user who is not
+// there: the answer is no, and takes as long.
+func (h *Hasher) Verify(ctx context.Context, password, stored string) (bool, error) {
+	if len(password) > maxPasswordBytes {
+		return false, nil
+	}
+	done, err := h.turn(ctx)
+	if err != nil {
+		return false, err
+	}
+	defer done()
+	exists := stored != ""
+	if !exists {
+		stored = h.decoy
+	}
+	p, err := parseHash(stored)
+	if err != nil {
+		return false, err
+	}
+	got := argon2.IDKey([]byte(password), p.salt, p.passes, p.memory, p.lanes, uint32(len(p.hash)))
+	return subtle.ConstantTimeCompare(got, p.hash) == 1 && exists, nil
+}
+
+func encodeHash(salt, hash []byte) string {
+	encode := base64.RawStdEncoding.EncodeToString
+	return fmt.Sprintf("$argon2id$v=%d$m=%d,t=%d,p=%d$%s$%s", argon2.Version, argonMemoryKiB, argonPasses, argonLanes, encode(salt), encode(hash))
+}
+
+// storedHash is a stored value taken apart.
+type storedHash struct {
+	memory, passes uint32
+	lanes          uint8
+	salt, hash     []byte
+}
+
+// ErrStoredHash says that what is stored for a user is no hash.
+var ErrStoredHash = errors.New("a stored password hash is not one that this program knows")
+
+func parseHash(stored string) (storedHash, error) {
+	var p storedHash
+	parts := strings.Split(stored, "$")
+	if len(parts) != 6 || parts[0] != "" || parts[1] != "argon2id" || parts[2] != fmt.Sprintf("v=%d", argon2.Version) {
+		return p, ErrStoredHash
+	}
+	if _, err := fmt.Sscanf(parts[3], "m=%d,t=%d,p=%d", &p.memory, &p.passes, &p.lanes); err != nil || p.passes == 0 || p.lanes == 0 {
+		return p, ErrStoredHash
+	}
+	var err error
+	if p.salt, err = base64.RawStdEncoding.DecodeString(parts[4]); err != nil {
+		return p, ErrStoredHash
+	}
+	if p.hash, err = base64.RawStdEncoding.DecodeString(parts[5]); err != nil || len(p.hash) == 0 {
+		return p, ErrStoredHash
+	}
+	return p, nil
+}

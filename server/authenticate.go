@@ -1,0 +1,136 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/scheme"
+	"github.com/coordd/coordd/server/adminpb"
+	"github.com/coordd/coordd/server/auth"
+)
+
+// The values of Config.Auth.
+const (
+	// AuthOff lets everybody do everything, as a local YDB does. Identities are still found and shown, and a bad token
+	// makes its sender anonymous.
+	AuthOff = "off"
+	// AuthRequired refuses anonymous callers, and everything that permissions do not allow.
+	AuthRequired = "required"
+)
+
+func (c Config) validateAuth() error {
+	switch {
+	case c.Auth != "" && c.Auth != AuthOff && c.Auth != AuthRequired:
+		return fmt.Errorf("auth %q: want %s or %s", c.Auth, AuthOff, AuthRequired)
+	case (c.InitialAdmin == "") != (c.InitialAdminPassword == ""):
+		return errors.New("initial administrator: want a name and a password, or neither")
+	}
+	return nil
+}
+
+// The services that anonymous callers reach even where authentication is required: the login itself, the health check
+// of container platforms, and the management of users, which knows its own rules.
+const (
+	loginMethod   = "/Ydb.Auth.V1.AuthService/Login"
+	healthService = "/grpc.health.v1.Health/"
+)
+
+// authenticate is what both interceptors do.
+func (s *Server) authenticate(ctx context.Context, method string) (context.Context, error) {
+	if method == loginMethod || strings.HasPrefix(method, healthService) {
+		return ctx, s.awaitStart(ctx, method)
+	}
+	if err := s.awaitStart(ctx, method); err != nil {
+		return nil, err
+	}
+	name, _ := database(ctx)
+	id, err := s.auth.Identify(ctx, name, s.group.Accounts())
+	switch {
+	case err != nil:
+		return nil, err
+	case id == auth.Anonymous && s.auth.Required && !strings.HasPrefix(method, "/"+adminpb.Users_ServiceDesc.ServiceName+"/"):
+		return nil, auth.ErrTokenRequired
+	}
+	return auth.With(ctx, id), nil
+}
+
+// heldBack are the services whose answers depend on users and their rights.
+var heldBack = []string{"/Ydb.Coordination.", "/Ydb.Scheme.", "/Ydb.Auth."}
+
+// awaitStart holds a call back until the server has started: before that a user who was removed may still seem to be
+// there, and the first administrator may be missing, so that a stranger could become it. Where rights do not count,
+// this is about the management of users and of the cluster only.
+func (s *Server) awaitStart(ctx context.Context, method string) error {
+	select {
+	case <-s.opened:
+		return nil
+	default:
+	}
+	waits := strings.HasPrefix(method, "/"+adminpb.Users_ServiceDesc.ServiceName+"/") ||
+		strings.HasPrefix(method, "/"+adminpb.Cluster_ServiceDesc.ServiceName+"/") && !strings.HasSuffix(method, "/Status") ||
+		s.auth.Required && slices.ContainsFunc(heldBack, func(service string) bool { return strings.HasPrefix(method, service) })
+	if !waits {
+		return nil
+	}
+	patience := time.NewTimer(s.patience())
+	defer patience.Stop()
+	select {
+	case <-s.opened:
+		return nil
+	case <-ctx.Done():
+		return status.FromContextError(ctx.Err()).Err()
+	case <-s.done:
+	case <-patience.C:
+	}
+	return status.Error(codes.Unavailable, "The server is not ready: "+s.Readiness().Reason)
+}
+
+func (s *Server) authenticateUnary(ctx context.Context, request any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+	ctx, err := s.authenticate(ctx, info.FullMethod)
+	if err != nil {
+		return nil, err
+	}
+	return handler(ctx, request)
+}
+
+func (s *Server) authenticateStream(service any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+	ctx, err := s.authenticate(stream.Context(), info.FullMethod)
+	if err != nil {
+		return err
+	}
+	if ctx != stream.Context() {
+		stream = identifiedStream{stream, ctx}
+	}
+	return handler(service, stream)
+}
+
+// identifiedStream is a stream whose context knows who opened it.
+type identifiedStream struct {
+	grpc.ServerStream
+	ctx context.Context
+}
+
+// Context implements grpc.ServerStream.
+func (s identifiedStream) Context() context.Context { return s.ctx }
+
+// caller is who asks, for a command or a read of the machine.
+func (s *Server) caller(ctx context.Context) coordination.Caller {
+	return coordination.Caller{Subject: auth.Of(ctx).Name, Enforced: s.auth.Required}
+}
+
+// ownerFor is who owns what a caller creates.
+func ownerFor(ctx context.Context) string {
+	if name := auth.Of(ctx).Name; name != "" {
+		return name
+	}
+	return scheme.RootOwner
+}

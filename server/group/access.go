@@ -1,0 +1,47 @@
+package group
+
+import (
+	"context"
+	"sync/atomic"
+
+	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/coordination/accounts"
+	"github.com/coordd/coordd/scheme/outcome"
+)
+
+// Accounts are the users as of what this server has applied. They do not change.
+func (g *Group) Accounts() *accounts.Accounts { return g.access.accounts() }
+
+// AccessVersion changes with every change of users and rights.
+func (g *Group) AccessVersion() uint64 { return g.access.version.Load() }
+
+// RecheckAccess has the leader, if it is here, end the streams that have lost rights, wherever they are.
+func (g *Group) RecheckAccess(ctx context.Context) error {
+	_, err := g.Read(ctx, func(*coordination.Machine) outcome.Outcome {
+		if g.leader != nil {
+			g.leader.RecheckAccess(g.clock.Now())
+		}
+		return outcome.Done()
+	})
+	return err
+}
+
+// publishedAccess is what the group tells about users and rights to the goroutines that serve calls.
+type publishedAccess struct {
+	current atomic.Pointer[accounts.Accounts]
+	version atomic.Uint64 // changes with every change
+	machine uint64        // the machine's version; owned by the group
+}
+
+// publish is called by the group after each command, and with a machine that is new. It costs a comparison unless
+// something changed.
+func (p *publishedAccess) publish(m *coordination.Machine) {
+	if p.current.Load() == m.Accounts() && p.machine == m.AccessVersion() {
+		return
+	}
+	p.current.Store(m.Accounts())
+	p.machine = m.AccessVersion()
+	p.version.Add(1)
+}
+
+func (p *publishedAccess) accounts() *accounts.Accounts { return p.current.Load() }

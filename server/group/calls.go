@@ -1,0 +1,256 @@
+package group
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/coordination/codec"
+	"github.com/coordd/coordd/scheme/outcome"
+	"github.com/coordd/coordd/server/group/relaypb"
+)
+
+const (
+	// lostRetry is how long a call whose attempt broke waits before it asks again without having heard of a change: the
+	// leader may still be there.
+	lostRetry = 250 * time.Millisecond
+	// ownWritePatience is how long the answer to a call may wait for this server to have applied it.
+	ownWritePatience = time.Second
+)
+
+// attempt is a call about the path tree or the users on its way to a leader. It is the same for all leaders that are
+// asked, but for repeated.
+type attempt struct {
+	command  coordination.Command
+	since    coordination.Index // applied here when the call came
+	repeated bool               // a leader may have had it
+}
+
+// call is a unary request that waits for the group: a command, or a read of the machine.
+type call struct {
+	attempt *attempt
+	read    func(m *coordination.Machine) outcome.Outcome
+	rows    int             // of the machine that read looks at, at most
+	done    chan callAnswer // capacity 1
+	taken   atomic.Bool     // by the group, or by its caller, who waits no more: whoever comes first has it
+}
+
+type callAnswer struct {
+	outcome outcome.Outcome
+	err     error
+}
+
+// The ways in which a leader does not answer a command. They travel between servers as they are.
+var (
+	// errNotLeading: the command was not executed, and never will be because of this attempt.
+	errNotLeading = status.Error(codes.FailedPrecondition, "This server does not lead")
+	// errLeaderGone: nobody here knows what becomes of the command.
+	errLeaderGone = status.Error(codes.Aborted, "The leader changed while the command was under way")
+)
+
+// The ends of a call for which ctx left no time. They are those of ctx, too.
+var (
+	// ErrNoLeader says that no leader had the call, and that none will.
+	ErrNoLeader = errors.New("there is no leader to ask")
+	// ErrUnknown says that a leader had the call and went, and that nobody knows what becomes of it.
+	ErrUnknown = errors.New("the leader went away during the call")
+)
+
+// unasked is the error of ctx for a call that no leader had when it ended; why says more.
+type unasked struct {
+	error
+	why error
+}
+
+// Unwrap gives both errors.
+func (e *unasked) Unwrap() []error { return []error{e.error, e.why} }
+
+// Execute runs a command on the leader, wherever it is, and waits for one if there is none. A call whose leader goes
+// is repeated to the next one, under the same name, so that it is executed once and gets its one outcome. Errors:
+// ErrStopped, and when ctx ends its own, which is ErrNoLeader or ErrUnknown as well unless a leader has the call at
+// that moment.
+func (g *Group) Execute(ctx context.Context,
+	build func(coordination.Call) coordination.Command) (outcome.Outcome, error) {
+	a := &attempt{command: build(coordination.Call{Nonce: Nonce()}), since: coordination.Index(g.applied.Load())}
+	for {
+		news := g.member.awaitNews()
+		answer, err := g.try(ctx, a)
+		var retry <-chan time.Time
+		switch {
+		case err == nil:
+			return answer, nil
+		case errors.Is(err, errLeaderGone):
+			a.repeated, retry = true, time.After(lostRetry)
+		case errors.Is(err, errWithdrawn) && !g.streams.led():
+			return outcome.Outcome{}, a.withoutLeader(ctx)
+		case errors.Is(err, errNotLeading):
+		case ctx.Err() != nil:
+			return outcome.Outcome{}, ctx.Err()
+		default:
+			return outcome.Outcome{}, err
+		}
+		select {
+		case <-news:
+		case <-retry:
+		case <-g.over:
+			return outcome.Outcome{}, ErrStopped
+		case <-ctx.Done():
+			return outcome.Outcome{}, a.withoutLeader(ctx)
+		}
+	}
+}
+
+// withoutLeader is the end of a call that no leader had when ctx ended.
+func (a *attempt) withoutLeader(ctx context.Context) error {
+	if a.repeated {
+		return &unasked{ctx.Err(), ErrUnknown}
+	}
+	return &unasked{ctx.Err(), ErrNoLeader}
+}
+
+// try asks the leader, if there is one. Errors: errNotLeading, errLeaderGone, ErrStopped, that of ctx.
+func (g *Group) try(ctx context.Context, a *attempt) (outcome.Outcome, error) {
+	answer, err := g.executeHere(ctx, a)
+	if !errors.Is(err, errNotLeading) {
+		return answer, err
+	}
+	conn := g.member.relayConn()
+	if conn == nil {
+		return outcome.Outcome{}, errNotLeading
+	}
+	request := &relaypb.ExecuteRequest{Command: codec.AppendCommand(nil, a.command), Since: uint64(a.since), Repeated: a.repeated}
+	response := new(relaypb.ExecuteResponse)
+	err = conn.Invoke(ctx, relayExecuteName, request, response)
+	switch code := status.Code(err); {
+	case err == nil:
+		g.seeOwnWrite(ctx)
+		return outcomeFromPB(response), nil
+	case ctx.Err() != nil:
+		return outcome.Outcome{}, ctx.Err()
+	case code == codes.FailedPrecondition:
+		return outcome.Outcome{}, errNotLeading
+	case code != codes.InvalidArgument && code != codes.ResourceExhausted:
+		return outcome.Outcome{}, errLeaderGone
+	case a.repeated: // this leader cannot read the call, but an earlier one may have executed it
+		return coordination.CallUnknown, nil
+	default: // and another leader would say the same
+		return outcome.Because(outcome.Unavailable, "The leader refused the call: "+status.Convert(err).Message()), nil
+	}
+}
+
+// seeOwnWrite has this server, too, apply what the leader has just done, so that whoever asked finds it here: a login
+// with the new password, say. Without a leader that is not waited for long.
+func (g *Group) seeOwnWrite(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, ownWritePatience)
+	defer cancel()
+	_ = g.passBarrier(ctx)
+}
+
+// executeForPeer runs a command for another server.
+func (g *Group) executeForPeer(ctx context.Context, r *relaypb.ExecuteRequest) (*relaypb.ExecuteResponse, error) {
+	command, err := codec.DecodeCommand(r.GetCommand())
+	if err != nil {
+		return nil, status.Error(codes.InvalidArgument, err.Error())
+	}
+	if _, is := coordination.CallOf(command); !is {
+		return nil, status.Errorf(codes.InvalidArgument, "%T is not for a call", command)
+	}
+	link := g.streams.localLink()
+	if link == nil {
+		return nil, errNotLeading
+	}
+	ctx, cancel := context.WithTimeout(ctx, g.config.CallPatience) // if the other server gives no bound
+	defer cancel()
+	answer, err := link.group.executeHere(ctx, &attempt{command, coordination.Index(r.GetSince()), r.GetRepeated()})
+	switch {
+	case errors.Is(err, ErrStopped):
+		return nil, errLeaderGone
+	case err != nil && ctx.Err() != nil:
+		return nil, status.FromContextError(err).Err()
+	case err != nil:
+		return nil, err
+	}
+	return outcomeToPB(answer), nil
+}
+
+// handleCall takes a call that has come out of the queue.
+func (g *Group) handleCall(c *call) {
+	switch {
+	case c.read == nil && c.taken.Swap(true): // nobody waits for it any more
+		return
+	case c.read != nil:
+		g.reads = append(g.reads, c)
+		return
+	case g.leader == nil:
+		c.done <- callAnswer{err: errNotLeading}
+		return
+	}
+	a := c.attempt
+	if refusal := g.refusalOf(a.command); refusal != nil && !a.repeated { // what was executed before is still answered
+		c.done <- callAnswer{outcome: outcome.Because(refusal.Status, refusal.Text)}
+		return
+	}
+	name, _ := coordination.CallOf(a.command)
+	g.calls[name] = append(g.calls[name], c)
+	g.leader.Call(a.command, a.since, a.repeated)
+}
+
+// answerCalls passes outcomes on to all who wait for them.
+func (g *Group) answerCalls(done []coordination.CallDone) {
+	for i := range done {
+		for _, c := range g.calls[done[i].Call] {
+			c.done <- callAnswer{outcome: done[i].Outcome}
+		}
+		delete(g.calls, done[i].Call)
+	}
+}
+
+// loseCalls tells all who wait that this server leads no more.
+func (g *Group) loseCalls() {
+	for _, waiting := range g.calls {
+		for _, c := range waiting {
+			c.done <- callAnswer{err: errLeaderGone}
+		}
+	}
+	clear(g.calls)
+}
+
+// executeHere runs a command if this server leads, and returns its outcome once it is durable and applied. If ctx ends
+// earlier the command may still be executed. Errors: errNotLeading, errLeaderGone, ErrStopped, that of ctx.
+func (g *Group) executeHere(ctx context.Context, a *attempt) (outcome.Outcome, error) {
+	sent := *a
+	return g.await(ctx, &call{attempt: &sent, done: make(chan callAnswer, 1)})
+}
+
+// ErrStopped is the end of everything that waits for a group that is stopped.
+var ErrStopped = errors.New("the server is stopping")
+
+// errWithdrawn is the end of a call that its caller's time ran out for, and that the group will never look at.
+var errWithdrawn = errors.New("the group did not come to the call")
+
+// await returns the answer to a call. Errors: those of the answer, ErrStopped, that of ctx, with errWithdrawn if the
+// call was never taken.
+func (g *Group) await(ctx context.Context, c *call) (outcome.Outcome, error) {
+	g.queue.awaitRoom(ctx)
+	if err := ctx.Err(); err != nil { // there may still be no room
+		return outcome.Outcome{}, errors.Join(errWithdrawn, err)
+	}
+	g.queue.put(event{call: c})
+	g.kick()
+	select {
+	case a := <-c.done:
+		return a.outcome, a.err
+	case <-ctx.Done():
+		if !c.taken.Swap(true) {
+			return outcome.Outcome{}, errors.Join(errWithdrawn, ctx.Err())
+		}
+		return outcome.Outcome{}, ctx.Err()
+	case <-g.over:
+		return outcome.Outcome{}, ErrStopped
+	}
+}

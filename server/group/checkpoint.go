@@ -1,0 +1,68 @@
+package group
+
+import (
+	"time"
+
+	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/coordination/codec"
+	"github.com/coordd/coordd/raftstore"
+)
+
+// runningCheckpoint hands the machine's frozen rows to the store, a slice in each turn of the group, so that no request
+// waits for the whole.
+type runningCheckpoint struct {
+	rows    *coordination.Checkpoint
+	writer  *raftstore.CheckpointWriter
+	offered []raftstore.Row // refused by the writer, whose queue was full
+}
+
+const (
+	// rowsPerTurn is how many rows are encoded between two batches: about a tenth of a millisecond's work.
+	rowsPerTurn = 128
+	// writerFullPause is how long an idle group waits for a writer whose queue is full.
+	writerFullPause = 5 * time.Millisecond
+)
+
+// pause is how long the group may sleep before the next slice.
+func (c *runningCheckpoint) pause() time.Duration {
+	if c.offered != nil {
+		return writerFullPause
+	}
+	return 0
+}
+
+// startCheckpoint freezes the state if the store wants a checkpoint.
+func (g *Group) startCheckpoint() {
+	if g.checkpoint != nil || !g.store.CheckpointDue() {
+		return
+	}
+	rows := g.machine.Freeze()
+	writer := g.store.BeginCheckpoint(uint64(rows.Index()))
+	for _, id := range rows.Dropped() {
+		writer.DeletePrefix(codec.NodePrefix(id))
+	}
+	g.checkpoint = &runningCheckpoint{rows: rows, writer: writer}
+}
+
+// continueCheckpoint hands over the next slice.
+func (g *Group) continueCheckpoint() {
+	c := g.checkpoint
+	if c == nil {
+		return
+	}
+	if c.offered == nil {
+		rows := c.rows.Next(rowsPerTurn)
+		if rows == nil {
+			c.writer.Finish()
+			g.checkpoint = nil
+			return
+		}
+		for _, row := range rows {
+			key, value, deleted := codec.EncodeRow(row)
+			c.offered = append(c.offered, raftstore.Row{Key: key, Value: value, Delete: deleted})
+		}
+	}
+	if c.writer.Put(c.offered) {
+		c.offered = nil
+	}
+}

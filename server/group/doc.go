@@ -1,0 +1,66 @@
+// Package group is one replicated log with what stands on it: the machine that every member computes from the log, the
+// leader where this server leads, the relay to the leader where another one does, and the streams of the clients that
+// this server has. A process may have several; they share nothing.
+//
+// The group feeds the rings of package coordination and carries out what they say. It knows neither the messages of
+// YDB nor connections, certificates and tokens: the server asks it, gives it a Client for every stream, and words the
+// answers.
+//
+// # The turn
+//
+// Whoever brings something puts it into the queue: requests of streams and calls, and what the log says. Whoever
+// holds the turn handles what is there, first the log's news and then the requests, and alone touches the machine and
+// the leader (apply.go, turn.go). On a quiet server that is the goroutine that brought it, which spares the way over
+// another one: kick and takeFreeTurn try for the turn and never wait for it. While something is on its way to the
+// disk, requests gather for the next batch. The goroutine that writes the log and those that read what other servers
+// say must not be held up, so they take short turns only (queue.takeLittle); what takes long is left to the group's
+// own goroutine, run.
+//
+// Within a turn nothing blocks: messages for streams go into their Fronts, those for other servers into the relay's
+// list, commands into the log's queue. A panic within a turn ends the group (InvariantError).
+//
+// # Locks
+//
+// They are taken in this order, from left to right. None is held across I/O, but for the turn while the state of another
+// member is read that was installed here.
+//
+//	turn → relayPeers → relayPeer.taking → relayPeer → streamSet → Stream → queue, relay, what the Client has
+//
+// At any place member and readRounds may be taken, under which nothing else is. The turn is never waited for by
+// anybody who holds another lock: kick is called without, and where there is one the bell is rung instead, which has
+// run take the turn. A stream forwards into its link under its lock, so the leader sees its messages in the order in
+// which its Front made them; all streams turn to another leader under the lock of the streamSet, so a stream that
+// comes meanwhile has either the old leader and is told of the new one, or has the new one.
+//
+// # Goroutines
+//
+//   - run, one for each group: takes the turns that nobody else takes.
+//   - where there may be other members, member.relay, which keeps the relay to the leader, and member.listen, which has
+//     streams sent that were mute. An open relay has two more: one that writes, one that waits for another leader.
+//   - for each relay towards this server one that reads and one that writes, besides that of the RPC itself.
+//   - for the time of a backup one that waits for its checkpoint; for the time of Stop one that waits for the
+//     relays; one to end a stream whose roster is too large to travel.
+//   - timers: a stream's own (pings, timeouts, the end that nobody reads), the leader's watch over a relay and the
+//     streams of one that broke.
+//
+// All others belong to somebody else and call in: the handlers of clients, the log's goroutines (handler), those of
+// gRPC.
+//
+// # A leader change
+//
+// The words for it, in the order of what happens.
+//
+//	lead      apply.go      takes up a leader on this server, or none; calls that one had are lost
+//	follow    streams.go    has all streams speak to the leader behind a link; nil: they wait for the next
+//	orphan    Front         is what a stream becomes at that moment: silent until a leader has answered for it
+//	toward    member.go     notes which other server leads, so that relay (member.go) opens a relay to it
+//	Hello     relay         says which server opens it, and which of two relays of one server is the later
+//	supersede relay_batch   ends the earlier one at the leader
+//	renew     relay         asks for leave: the right to speak to clients for relayLeave, counted from the asking
+//	join      streams.go    has the streams follow the relay once its first answer shows that the other side leads
+//	Rejoin    Front         makes the roster: which session the stream speaks for and what of it is not answered
+//	Resume    Leader        takes the roster: the highest epoch wins, what was done before is answered as it was
+//	claims    Front         says that no leader has answered for the session yet; once one has, the stream speaks
+//	unfollow  streams.go    has the streams of a relay that broke wait for the next leader
+//	abandon   relay_leader  detaches the streams behind a relay that broke, relayLease later
+package group

@@ -1,0 +1,221 @@
+package group
+
+import (
+	"context"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/raftstore"
+)
+
+// Config is what a group is opened with.
+type Config struct {
+	// Log says where the log is and who the other members are. Open sets Version and adds to Services of its Cluster.
+	// Its Logger receives the group's events, too; nil: none.
+	Log raftstore.Config
+	// Database is the absolute path under which everything lives.
+	Database string
+	// Limits are those of nodes.
+	Limits coordination.Limits
+	// Clock tells the rings the time.
+	Clock Clock
+	// Formats is which commands this program can read; zero: OwnFormats.
+	Formats Formats
+	// Streams is how many streams there may be at once on this server (coordination.md §5).
+	Streams int
+	// OutboundBytes is how much a stream may have waiting for a client that does not read before it is cut off.
+	OutboundBytes int
+	// Linger is how long a stream that has ended waits for its client to read the end.
+	Linger time.Duration
+	// CallPatience bounds a command that another server brings without a bound of its own.
+	CallPatience time.Duration
+	// Failed is called once, when the group cannot go on.
+	Failed func(error)
+}
+
+const (
+	// maxInFlightBytes is how much may be proposed and not yet applied; beyond it requests stay in the queue.
+	maxInFlightBytes = 64 << 20
+	// maxQueuedBytes is how much may be in the queue; beyond it streams are not read.
+	maxQueuedBytes = 64 << 20
+)
+
+// Group is one replicated log with its machine and, where this server leads, its leader. Everybody puts events into
+// the queue; whoever holds the turn handles them, and alone touches the rings. On a quiet server that is the
+// goroutine that brought the event, which spares the way over others: a client's, another server's, or the one that
+// writes the log. None of them may be held up for long, so what takes longer than a short turn is left to the group's
+// own goroutine.
+type Group struct {
+	config  Config
+	store   *raftstore.Store
+	lease   interface{ MaySpeak() bool } // the store's
+	queue   *queue
+	clock   Clock
+	logger  *slog.Logger
+	streams *streamSet
+	member  *member
+	relays  relayPeers
+
+	ready   chan struct{} // closed when the leader serves for the first time
+	over    chan struct{} // closed when the group handles nothing any more
+	stop    chan struct{}
+	ended   chan struct{} // closed when run has ended
+	running bool          // Start has succeeded
+	failed  func(error)   // called once, when the group cannot go on
+
+	readyOnce sync.Once
+	rounds    readRounds
+	access    publishedAccess
+	committed atomic.Uint64 // index that the leader last told, 0 if it never did
+
+	turn    sync.Mutex
+	busy    atomic.Bool          // something is in flight
+	applied atomic.Uint64        // index of the last entry that the machine has, or an earlier one
+	timer   *time.Timer          // wakes run
+	timerAt coordination.Instant // when it does
+
+	// Owned by the holder of the turn.
+	closed     bool // nothing is handled any more
+	machine    *coordination.Machine
+	leader     *coordination.Leader // nil while this server does not serve
+	leading    raftTerm             // led but not yet served, 0 otherwise
+	link       *localLink           // to the leader, nil without one
+	sinks      map[coordination.StreamID]sink
+	calls      map[coordination.Call][]*call // under way, and who waits
+	allowed    uint64                        // version of commands that may be written
+	restored   uint64                        // what came with the last checkpoint of another member
+	inFlight   int                           // bytes proposed in this term and not yet applied
+	checkpoint *runningCheckpoint
+	spareStore []storeEvent
+	spare      []event
+	reads      []*call // not yet answered
+	barriers   []passedBarrier
+}
+
+// Open opens the log. The group takes no part in it before Start. Errors: those of raftstore.OpenContext.
+func Open(ctx context.Context, config Config) (*Group, error) {
+	g := newGroup(config)
+	log := g.config.Log
+	log.Cluster.Version = g.config.Formats.Version
+	log.Cluster.Services = func(registrar grpc.ServiceRegistrar) {
+		g.Services(registrar)
+		if others := config.Log.Cluster.Services; others != nil {
+			others(registrar)
+		}
+	}
+	store, err := raftstore.OpenContext(ctx, log)
+	if err != nil {
+		return nil, err
+	}
+	g.store, g.lease = store, store
+	return g, nil
+}
+
+func newGroup(config Config) *Group {
+	if config.Log.Logger == nil {
+		config.Log.Logger = slog.New(slog.DiscardHandler)
+	}
+	if config.Formats.Since == nil {
+		config.Formats = OwnFormats
+	}
+	g := &Group{
+		config: config, queue: newQueue(), clock: config.Clock, logger: config.Log.Logger, failed: config.Failed,
+		streams: newStreamSet(config.Streams),
+		ready:   make(chan struct{}), over: make(chan struct{}), stop: make(chan struct{}), ended: make(chan struct{}),
+		timer: time.NewTimer(time.Hour), timerAt: coordination.Never,
+		sinks: make(map[coordination.StreamID]sink),
+		calls: make(map[coordination.Call][]*call),
+	}
+	g.member = newMember(g)
+	return g
+}
+
+// Start reads the stored state and begins to take part in the cluster.
+func (g *Group) Start() error {
+	if err := g.load(); err != nil {
+		return err
+	}
+	if err := g.store.Start(handler{g}); err != nil {
+		return err
+	}
+	g.running = true
+	g.startMember()
+	go g.run()
+	return nil
+}
+
+// load reads the stored state.
+func (g *Group) load() error {
+	machine, err := loadMachine(g.config, g.store)
+	if err != nil {
+		return err
+	}
+	g.machine = machine
+	g.access.publish(machine)
+	g.applied.Store(uint64(machine.Index()))
+	return nil
+}
+
+// Stop ends the group, and waits for what other servers have under way here, though no longer than until ctx is done.
+// It may be called once, and also without Start.
+func (g *Group) Stop(ctx context.Context) error {
+	if g.running {
+		g.stopMember()
+		close(g.stop)
+		<-g.ended
+	}
+	err := g.store.Stop()
+	g.relays.wait(ctx)
+	return err
+}
+
+// Log is the replicated log, for those who manage its members and its disk.
+func (g *Group) Log() *raftstore.Store { return g.store }
+
+// Clock is the clock of the rings.
+func (g *Group) Clock() Clock { return g.clock }
+
+// Ready is closed when there is a leader, here or elsewhere, that serves.
+func (g *Group) Ready() <-chan struct{} { return g.ready }
+
+// Over is closed when the group handles nothing any more.
+func (g *Group) Over() <-chan struct{} { return g.over }
+
+// Leads tells whether this server leads and serves as the leader.
+func (g *Group) Leads() bool { return g.streams.localLink() != nil }
+
+// Led tells whether there is a leader to speak to, here or elsewhere.
+func (g *Group) Led() bool { return g.streams.led() }
+
+// Queued is how many requests wait to be handled.
+func (g *Group) Queued() int { return g.queue.length() }
+
+// Lag is how many entries this server lacks; known is false as long as the leader has not told how many there are.
+func (g *Group) Lag() (entries uint64, known bool) {
+	committed, applied := g.committed.Load(), g.applied.Load()
+	if g.Leads() {
+		return 0, true
+	}
+	return max(committed, applied) - applied, committed != 0
+}
+
+// Clients are those whose streams are open.
+func (g *Group) Clients() []Client {
+	var clients []Client
+	for _, s := range g.streams.all() {
+		clients = append(clients, s.client)
+	}
+	return clients
+}
+
+// EndStreams refuses new streams and ends all open ones.
+func (g *Group) EndStreams(refusal *coordination.Refusal) { g.streams.endAll(refusal) }
+
+// Nonce is hard to guess, and not 0.
+func Nonce() uint64 { return max(1, rand.Uint64()) }

@@ -1,0 +1,329 @@
+package group
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/coordd/coordd/conformance/loopback"
+	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/raftstore"
+	"github.com/coordd/coordd/scheme"
+)
+
+// waitMax bounds every wait of a test for a state; only a failing test uses it up.
+const waitMax = 2 * time.Minute
+
+// eventually waits for a state that nobody announces.
+func eventually(t testing.TB, what string, reached func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(waitMax); !reached(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("waited in vain for ", what)
+		}
+	}
+}
+
+// testNode is the node of the tests' sessions.
+var testNode = scheme.Path{"local", "node"}
+
+func testConfig(t testing.TB) Config {
+	logger := slog.New(slog.DiscardHandler)
+	if os.Getenv("COORDD_TEST_LOG") != "" {
+		logger = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	}
+	return Config{
+		Log: raftstore.Config{Logger: logger}, Database: "/local", Limits: coordination.DefaultLimits(), Clock: NewClock(nil),
+		Streams: 100_000, OutboundBytes: 128_000_000, Linger: time.Hour, CallPatience: waitMax,
+		Failed: func(err error) { t.Log(err) },
+	}
+}
+
+// openTest opens a group in memory, alone, which ends with the test. It leads.
+func openTest(t testing.TB, change func(*Config)) *Group {
+	t.Helper()
+	config := testConfig(t)
+	config.Log.InMemory = true
+	if change != nil {
+		change(&config)
+	}
+	g := startTest(t, config)
+	t.Cleanup(func() { stopTest(t, g) })
+	return g
+}
+
+// startTest opens a group and waits until there is a leader.
+func startTest(t testing.TB, config Config) *Group {
+	t.Helper()
+	g, err := Open(context.Background(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := g.Start(); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-g.Ready():
+	case <-time.After(waitMax):
+		t.Fatal("no leader")
+	}
+	return g
+}
+
+// stopTest stops a group unless it is stopped already.
+func stopTest(t testing.TB, g *Group) {
+	t.Helper()
+	select {
+	case <-g.stop:
+		return
+	default:
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), waitMax)
+	defer cancel()
+	if err := g.Stop(ctx); err != nil {
+		t.Error(err)
+	}
+}
+
+// createNode adds a coordination node, or finds it there.
+func createNode(t testing.TB, g *Group, path scheme.Path) {
+	t.Helper()
+	answer, err := g.Execute(context.Background(), func(call coordination.Call) coordination.Command {
+		return &coordination.CreateNode{Call: call, Path: path, Owner: scheme.RootOwner}
+	})
+	if err != nil || !answer.OK() {
+		t.Fatal(answer, err)
+	}
+}
+
+// testCluster is groups of one cluster in this process, talking over loopback.
+type testCluster struct {
+	t      *testing.T
+	groups []*Group
+}
+
+func openCluster(t *testing.T, n int) *testCluster {
+	t.Helper()
+	t.Parallel()
+	addresses, err := loopback.Addresses(n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	initial := make(map[string]string)
+	for i, address := range addresses {
+		initial[fmt.Sprint("server-", i)] = address
+	}
+	c := &testCluster{t: t, groups: make([]*Group, n)}
+	dir := t.TempDir()
+	for i := range c.groups {
+		name := fmt.Sprint("server-", i)
+		config := testConfig(t)
+		config.Log.Dir = filepath.Join(dir, name)
+		config.Log.Cluster = raftstore.Cluster{Name: name, ListenPeer: addresses[i], Initial: maps.Clone(initial)}
+		if c.groups[i], err = Open(t.Context(), config); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { stopTest(t, c.groups[i]) })
+		if err := c.groups[i].Start(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, g := range c.groups {
+		eventually(t, "a leader", g.Led)
+	}
+	return c
+}
+
+// leader is the group that leads, and one that does not.
+func (c *testCluster) leader() (leads, follows int) {
+	c.t.Helper()
+	eventually(c.t, "a leader", func() bool {
+		leads, follows = -1, -1
+		for i, g := range c.groups {
+			switch {
+			case g.Leads():
+				leads = i
+			case g.Led():
+				follows = i
+			}
+		}
+		return leads >= 0 && follows >= 0
+	})
+	return leads, follows
+}
+
+// nobody is a client to whom nothing is done.
+type nobody struct{}
+
+func (nobody) Wake()               {}
+func (nobody) CutOff()             {}
+func (nobody) Panicked(reason any) { panic(reason) }
+
+// testClient is the client of a stream, who answers pings while somebody waits for the next reply.
+type testClient struct {
+	nobody
+	stream *Stream
+	woken  chan struct{}
+	taken  []coordination.Reply
+}
+
+// Wake implements Client.
+func (c *testClient) Wake() {
+	select {
+	case c.woken <- struct{}{}:
+	default:
+	}
+}
+
+func openStream(t *testing.T, g *Group) *testClient {
+	t.Helper()
+	c := &testClient{woken: make(chan struct{}, 1)}
+	policy := &coordination.PingPolicy{Opaque: Nonce, FirstMessageMillis: uint64(waitMax.Milliseconds())}
+	c.stream = g.NewStream(c, coordination.Caller{}, policy)
+	if err := c.stream.Enter(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		c.stream.Close()
+		c.stream.Leave()
+	})
+	c.stream.Open()
+	return c
+}
+
+// openSession opens a session on testNode.
+func openSession(t *testing.T, g *Group, timeoutMillis uint64) *testClient {
+	t.Helper()
+	c := openStream(t, g)
+	c.start(testNode.String(), timeoutMillis)
+	if r := c.next(t); r.Kind != coordination.ReplyStarted {
+		t.Fatalf("got %+v", r)
+	}
+	return c
+}
+
+func (c *testClient) start(path string, timeoutMillis uint64) {
+	c.say(coordination.ClientMessage{Kind: coordination.ClientStart, Start: &coordination.AttachRequest{Path: path, TimeoutMillis: timeoutMillis}})
+}
+
+func (c *testClient) say(m coordination.ClientMessage) { c.stream.Receive(&m) }
+
+// ask sends a request about a semaphore.
+func (c *testClient) ask(number uint64, r *coordination.Request) {
+	c.say(coordination.ClientMessage{Kind: coordination.ClientSemaphore, ReqID: number, Request: r})
+}
+
+// next is the next reply that is not a ping.
+func (c *testClient) next(t *testing.T) coordination.Reply {
+	t.Helper()
+	for {
+		for len(c.taken) > 0 {
+			r := c.taken[0]
+			c.taken = c.taken[1:]
+			switch r.Kind {
+			case coordination.ReplyNone:
+			case coordination.ReplyPing:
+				c.say(coordination.ClientMessage{Kind: coordination.ClientPong, Opaque: r.Opaque})
+			default:
+				return r
+			}
+		}
+		var ending coordination.Ending
+		if c.taken, ending = c.stream.Take(nil); len(c.taken) > 0 {
+			continue
+		}
+		if ending != coordination.EndingNone {
+			t.Fatalf("the stream ended with %d", ending)
+		}
+		select {
+		case <-c.woken:
+		case <-time.After(waitMax):
+			t.Fatal("no reply")
+		}
+	}
+}
+
+// take is a request for a lock.
+func take(name string) *coordination.Request {
+	return &coordination.Request{Kind: coordination.RequestAcquire, Name: name, Count: coordination.Infinite,
+		TimeoutMillis: coordination.Infinite, Ephemeral: true}
+}
+
+// TestThreeGroups has three groups side by side, each with a peer address and a directory of its own: what happens in
+// one the others know nothing of, and the end of one is none of theirs.
+func TestThreeGroups(t *testing.T) {
+	const count = 3
+	addresses, err := loopback.Addresses(count)
+	if err != nil {
+		t.Fatal(err)
+	}
+	groups, clients := make([]*Group, count), make([]*testClient, count)
+	for i := range groups {
+		groups[i] = openTest(t, func(config *Config) {
+			config.Log.InMemory, config.Log.Dir = false, t.TempDir()
+			config.Log.Cluster = raftstore.Cluster{Name: fmt.Sprint("server-", i), ListenPeer: addresses[i]}
+		})
+	}
+	own := func(i int) scheme.Path { return scheme.Path{"local", fmt.Sprint("own-", i)} }
+	for i, g := range groups {
+		createNode(t, g, testNode)
+		createNode(t, g, own(i))
+		clients[i] = openSession(t, g, 10_000)
+		clients[i].ask(1, take("lock")) // which everybody gets, each in a group of its own
+		if r := clients[i].next(t); r.Kind != coordination.ReplyResult || !r.Done {
+			t.Fatalf("group %d: got %+v", i, r)
+		}
+	}
+	for i, g := range groups {
+		for other := range groups {
+			found, _, err := g.Describe(t.Context(), coordination.Caller{}, own(other), func(m *coordination.Machine) (d Described) {
+				d.Lineage, d.Outcome = m.Tree().EntryToDescribe(own(other))
+				return d
+			})
+			if err != nil || (found.Lineage != nil) != (other == i) {
+				t.Errorf("group %d: the node of group %d: %v, %v", i, other, found.Lineage, err)
+			}
+		}
+		if n := len(g.Clients()); n != 1 || g.Log().Cluster() == groups[(i+1)%count].Log().Cluster() {
+			t.Errorf("group %d: %d clients, cluster %x", i, n, g.Log().Cluster())
+		}
+	}
+	clients[0].stream.Close()
+	clients[0].stream.Leave()
+	stopTest(t, groups[0])
+	for i, g := range groups[1:] {
+		createNode(t, g, scheme.Path{"local", "later"})
+		clients[1+i].ask(2, &coordination.Request{Kind: coordination.RequestRelease, Name: "lock"})
+		if r := clients[1+i].next(t); r.Kind != coordination.ReplyResult || !r.Done {
+			t.Fatalf("group %d: got %+v", 1+i, r)
+		}
+	}
+}
+
+// TestLeaderThatComesBack has a leader lose the leadership and get it back without the others noticing. Streams on them
+// go on.
+func TestLeaderThatComesBack(t *testing.T) {
+	c := openCluster(t, 3)
+	leader, follower := c.leader()
+	createNode(t, c.groups[follower], testNode)
+	client := openSession(t, c.groups[follower], 600_000)
+	client.ask(1, take("lock"))
+	if r := client.next(t); r.Kind != coordination.ReplyResult || !r.Done {
+		t.Fatalf("got %+v", r)
+	}
+	g := c.groups[leader]
+	g.turn.Lock()
+	term := g.leader.Term()
+	g.lead(nil)
+	g.lead(coordination.NewLeader(g.machine, term, g.clock.Now()))
+	g.turn.Unlock()
+	client.ask(2, &coordination.Request{Kind: coordination.RequestRelease, Name: "lock"})
+	if r := client.next(t); r.Kind != coordination.ReplyResult || !r.Done {
+		t.Fatalf("got %+v", r)
+	}
+}

@@ -1,0 +1,169 @@
+package group
+
+import (
+	"context"
+	"slices"
+	"sync"
+
+	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/coordination/codec"
+	"github.com/coordd/coordd/raftstore"
+)
+
+// event is one thing for the group to handle. Which fields count depends on which is set.
+type event struct {
+	link    *localLink // to the leader that this is for; with another one it is void
+	sink    sink
+	id      coordination.StreamID
+	forward coordination.Forward
+	call    *call
+	bytes   int
+}
+
+// requestBytes is what an event counts besides the data it carries.
+const requestBytes = 256
+
+// storeEvent is what the log tells the group.
+type storeEvent struct {
+	entries   []raftstore.Entry
+	leading   raftTerm // not 0: this server leads the term
+	following bool
+	term      uint64 // with following: in which
+	leader    uint64 // with following: who leads, 0 if nobody is known to
+	barrier   uint64 // not 0: leadership proven
+	index     uint64 // with barrier: what has to be applied first
+	restored  uint64 // not 0: another member's state as of this index was taken over
+	failed    error
+}
+
+// takesLong tells whether to handle e may take long, as a glance at it shows: all rows, sessions or streams are gone
+// through.
+func (e *storeEvent) takesLong() bool {
+	return e.restored != 0 || e.leading != 0 || e.following ||
+		slices.ContainsFunc(e.entries, func(entry raftstore.Entry) bool { return codec.IsDropNode(entry.Data) })
+}
+
+// What a turn may find in the queue and still be short: some milliseconds of work.
+const (
+	shortTurnEvents = 1024
+	shortTurnBytes  = 1 << 20
+)
+
+type raftTerm = uint64
+
+// queue holds what the group has not handled yet. Requests and the log's news wait apart: when too much is in flight,
+// requests stay here while the log goes on.
+type queue struct {
+	mutex    sync.Mutex
+	requests []event
+	bytes    int           // of requests
+	room     chan struct{} // closed when there is room again; nil while there is
+	held     bool          // requests stay until the log has said something
+	store    []storeEvent
+	entries  int  // in store
+	volume   int  // bytes of them
+	long     bool // something in store takes long
+	bell     bell // the group's own goroutine listens
+}
+
+func newQueue() *queue { return &queue{bell: newBell()} }
+
+// put adds a request; the caller sees to it that somebody handles it. It never blocks: callers ask awaitRoom before
+// they read what becomes a request.
+func (q *queue) put(e event) {
+	e.bytes = requestBytes
+	if r := e.forward.Request; r != nil {
+		e.bytes += len(r.Data) + len(r.Name)
+	}
+	q.mutex.Lock()
+	q.requests = append(q.requests, e)
+	q.bytes += e.bytes
+	if q.bytes > maxQueuedBytes && q.room == nil {
+		q.room = make(chan struct{})
+	}
+	q.mutex.Unlock()
+}
+
+// empty reports whether there is nothing to handle now.
+func (q *queue) empty() bool {
+	q.mutex.Lock()
+	defer q.mutex.Unlock()
+	return len(q.store) == 0 && (len(q.requests) == 0 || q.held)
+}
+
+// length is how many requests there are.
+func (q *queue) length() int {
+	q.mutex.Lock()
+	defer q.mutex.Unlock()
+	return len(q.requests)
+}
+
+func (q *queue) putStore(e storeEvent) {
+	volume, long := 0, e.takesLong()
+	for i := range e.entries {
+		volume += len(e.entries[i].Data)
+	}
+	q.mutex.Lock()
+	defer q.mutex.Unlock()
+	q.store = append(q.store, e)
+	q.entries += len(e.entries)
+	q.volume += volume
+	q.long = q.long || long
+}
+
+// awaitRoom returns when the queue is not full, or ctx is done.
+func (q *queue) awaitRoom(ctx context.Context) {
+	q.mutex.Lock()
+	room := q.room
+	q.mutex.Unlock()
+	if room == nil {
+		return
+	}
+	select {
+	case <-room:
+	case <-ctx.Done():
+	}
+}
+
+// takeStore exchanges the log's news for an empty slice.
+func (q *queue) takeStore(empty []storeEvent) []storeEvent {
+	q.mutex.Lock()
+	defer q.mutex.Unlock()
+	return q.takeStoreLocked(empty)
+}
+
+// takeLittle is takeStore if everything in the queue is little work; if not, ok is false and nothing is taken.
+func (q *queue) takeLittle(empty []storeEvent) (events []storeEvent, ok bool) {
+	q.mutex.Lock()
+	defer q.mutex.Unlock()
+	if q.long || q.entries+len(q.requests) > shortTurnEvents || q.volume+q.bytes > shortTurnBytes {
+		return empty, false
+	}
+	return q.takeStoreLocked(empty), true
+}
+
+func (q *queue) takeStoreLocked(empty []storeEvent) []storeEvent {
+	events := q.store
+	q.store, q.entries, q.volume, q.long, q.held = empty, 0, 0, false, false
+	return events
+}
+
+// hold keeps requests waiting until the log has said something.
+func (q *queue) hold() {
+	q.mutex.Lock()
+	defer q.mutex.Unlock()
+	q.held = true
+}
+
+// takeRequests exchanges the requests for an empty slice.
+func (q *queue) takeRequests(empty []event) []event {
+	q.mutex.Lock()
+	defer q.mutex.Unlock()
+	events := q.requests
+	q.requests, q.bytes = empty, 0
+	if q.room != nil {
+		close(q.room)
+		q.room = nil
+	}
+	return events
+}

@@ -1,0 +1,146 @@
+package group
+
+import (
+	"context"
+
+	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/scheme"
+	"github.com/coordd/coordd/scheme/outcome"
+)
+
+// maxReadRows is how many rows of the machine the reads of one turn look at, so that nobody waits for somebody else's
+// long listing. A read that needs more comes back for the rest.
+const maxReadRows = 1_000
+
+// Read runs fn in a turn, on what this server has. fn must be quick and must not keep what it is given.
+func (g *Group) Read(ctx context.Context, fn func(*coordination.Machine) outcome.Outcome) (outcome.Outcome, error) {
+	return g.await(ctx, &call{read: fn, rows: 1, done: make(chan callAnswer, 1)})
+}
+
+// capture returns what look finds in the machine within one turn. look may look at rows rows at most, maxReadRows or
+// fewer, and takes no more than references to what never changes: what it finds is worked up outside the turn.
+func capture[T any](ctx context.Context, g *Group, rows int, look func(*coordination.Machine) T) (T, error) {
+	found := make(chan T, 1)
+	c := &call{rows: rows, done: make(chan callAnswer, 1), read: func(m *coordination.Machine) outcome.Outcome {
+		found <- look(m)
+		return outcome.Done()
+	}}
+	if _, err := g.await(ctx, c); err != nil {
+		var nothing T
+		return nothing, err
+	}
+	return <-found, nil
+}
+
+// answerReads lets those have their look that this turn has room for, and leaves the others to the next one. The turn
+// is held.
+func (g *Group) answerReads() {
+	done, rows := 0, 0
+	for ; done < len(g.reads) && (done == 0 || rows+g.reads[done].rows <= maxReadRows); done++ {
+		c := g.reads[done]
+		if c.taken.Swap(true) { // nobody waits for it any more
+			continue
+		}
+		rows += c.rows
+		c.done <- callAnswer{outcome: c.read(g.machine)}
+	}
+	left := copy(g.reads, g.reads[done:])
+	clear(g.reads[left:])
+	if g.reads = g.reads[:left]; left > 0 {
+		g.queue.bell.ring()
+	}
+}
+
+// lineageRows is how many rows a path's description looks at, besides what is directly below it.
+var lineageRows = scheme.DefaultLimits().Depth + 1
+
+// Described is what the description of a path is made of, captured in one turn.
+type Described struct {
+	// Lineage is the path's own.
+	Lineage scheme.Lineage
+	// Config is that of a coordination node that is Described as one.
+	Config coordination.NodeConfig
+	// Children are those of a directory that is listed.
+	Children []scheme.Entry
+	// Outcome is that of finding the path, unless the caller may not even ask.
+	Outcome outcome.Outcome
+}
+
+// Describe returns what look captures of a path once this server is up to date.
+func (g *Group) Describe(ctx context.Context, caller coordination.Caller, path scheme.Path,
+	look func(*coordination.Machine) Described) (Described, outcome.Outcome, error) {
+	if err := g.CatchUp(ctx); err != nil {
+		return Described{}, outcome.Outcome{}, err
+	}
+	return g.glance(ctx, caller, path, lineageRows, look)
+}
+
+// glance returns what look captures of a path, unless the caller may not describe it.
+func (g *Group) glance(ctx context.Context, caller coordination.Caller, path scheme.Path, rows int,
+	look func(*coordination.Machine) Described) (Described, outcome.Outcome, error) {
+	type captured struct {
+		Described
+		subject scheme.Subject
+	}
+	c, err := capture(ctx, g, rows, func(m *coordination.Machine) captured {
+		return captured{look(m), m.Subject(caller)}
+	})
+	if err != nil {
+		return Described{}, outcome.Outcome{}, err
+	}
+	if refused := c.Lineage.Authorize(path, scheme.DescribeSchema, c.subject); !refused.OK() {
+		return Described{}, refused, nil
+	}
+	return c.Described, c.Outcome, nil
+}
+
+// List captures a directory and what is in it, a page at a time. Each page is as of its own turn: the whole is no
+// snapshot. If the directory gives way to another one meanwhile, the listing begins anew.
+func (g *Group) List(ctx context.Context, caller coordination.Caller,
+	path scheme.Path) (Described, outcome.Outcome, error) {
+	if err := g.CatchUp(ctx); err != nil {
+		return Described{}, outcome.Outcome{}, err
+	}
+	pageRows := maxReadRows - lineageRows
+	var list Described
+	for {
+		after := ""
+		if n := len(list.Children); n > 0 {
+			after = list.Children[n-1].Name
+		}
+		page, answer, err := g.glance(ctx, caller, path, maxReadRows, func(m *coordination.Machine) (d Described) {
+			d.Lineage, d.Outcome = m.Tree().EntryToDescribe(path)
+			d.Children = m.Tree().ChildrenAfter(path, after, pageRows)
+			return d
+		})
+		switch {
+		case err != nil || !answer.OK():
+			return Described{}, answer, err
+		case list.Lineage != nil && list.Lineage[0].ID != page.Lineage[0].ID:
+			list = Described{}
+			continue
+		}
+		full := len(page.Children) == pageRows
+		page.Children = append(list.Children, page.Children...)
+		if list = page; !full {
+			return list, answer, nil
+		}
+	}
+}
+
+// CatchUp returns once this server has everything that was committed when it was called. Without peers nobody else
+// can have led meanwhile, and nothing needs to be asked. Errors: ErrStopped, that of ctx, which is ErrNoLeader as
+// well where there is none to ask.
+func (g *Group) CatchUp(ctx context.Context) error {
+	if g.alone() && g.Leads() {
+		return nil
+	}
+	err := g.passBarrier(ctx)
+	if err != nil && ctx.Err() != nil && !g.Led() {
+		return &unasked{err, ErrNoLeader}
+	}
+	return err
+}
+
+// alone tells whether there can be no other servers.
+func (g *Group) alone() bool { return g.config.Log.Cluster.ListenPeer == "" }

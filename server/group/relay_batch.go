@@ -1,0 +1,83 @@
+package group
+
+import (
+	"context"
+	"sync"
+
+	"google.golang.org/protobuf/proto"
+)
+
+const (
+	// relayBatchBytes is about how much goes over a relay at once, so that a request for leave, and the answer, do not
+	// wait behind all that a leader change brings up. A larger message goes alone.
+	relayBatchBytes = 1 << 20
+	// maxRosterBytes bounds what a stream may have open at a leader change; one with more is ended. Two fit into the
+	// largest message that members send each other.
+	maxRosterBytes = 32 << 20
+)
+
+// firstOf splits off the messages of one batch.
+func firstOf[M proto.Message](list []M) (batch, rest []M) {
+	n, bytes := 0, 0
+	for n < len(list) && (n == 0 || bytes < relayBatchBytes) {
+		size := proto.Size(list[n])
+		if n > 0 && size > relayBatchBytes {
+			break
+		}
+		bytes += size
+		n++
+	}
+	if n == len(list) {
+		return list, nil
+	}
+	return list[:n:n], list[n:]
+}
+
+// relayPeers is the relays that are open towards this server. Of each other server the last one counts: when a new one
+// comes, the older is dead, even where nobody has noticed yet.
+type relayPeers struct {
+	mutex sync.Mutex
+	open  map[uint64]*relayPeer
+	all   sync.WaitGroup
+}
+
+// add takes up a relay, and ends an older one of the same server. It reports whether p is not itself the older one.
+func (r *relayPeers) add(p *relayPeer) bool {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	if other := r.open[p.from]; other != nil {
+		if other.process == p.process && other.number > p.number {
+			return false
+		}
+		other.supersede()
+	}
+	r.all.Add(1)
+	if r.open == nil {
+		r.open = make(map[uint64]*relayPeer)
+	}
+	r.open[p.from] = p
+	return true
+}
+
+// remove is the counterpart of add.
+func (r *relayPeers) remove(p *relayPeer) {
+	defer r.all.Done()
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	if r.open[p.from] == p {
+		delete(r.open, p.from)
+	}
+}
+
+// wait returns when all relays have ended, or ctx is done.
+func (r *relayPeers) wait(ctx context.Context) {
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		r.all.Wait()
+	}()
+	select {
+	case <-ended:
+	case <-ctx.Done():
+	}
+}

@@ -1,0 +1,165 @@
+package group
+
+import (
+	"math"
+
+	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/scheme/outcome"
+	"github.com/coordd/coordd/server/group/relaypb"
+)
+
+// This file translates between the rings' messages and those of the relay, field by field.
+
+func forwardToPB(stream coordination.StreamID, f *coordination.Forward) *relaypb.Forward {
+	p := &relaypb.Forward{Stream: uint64(stream), Sequence: uint64(f.Sequence), Acknowledged: uint64(f.Acknowledged)}
+	switch {
+	case f.Attach != nil:
+		a := f.Attach
+		p.Kind = &relaypb.Forward_Attach{Attach: &relaypb.Attach{Path: a.Path, Session: uint64(a.Session), SeqNo: a.SeqNo,
+			TimeoutMillis: a.TimeoutMillis, Description: a.Description, ProtectionKey: []byte(a.ProtectionKey), Nonce: a.Nonce,
+			Subject: a.Caller.Subject, Enforced: a.Caller.Enforced}}
+	case f.Request != nil:
+		p.Kind = &relaypb.Forward_Request{Request: requestToPB(f.Request)}
+	case f.Roster != nil:
+		p.Kind = &relaypb.Forward_Roster{Roster: rosterToPB(f.Roster)}
+	case f.Detach:
+		p.Kind = &relaypb.Forward_Detach{Detach: &relaypb.Detach{}}
+	}
+	return p
+}
+
+// forwardFromPB is the reverse; server is the one that sent p.
+func forwardFromPB(p *relaypb.Forward, server uint64) coordination.Forward {
+	f := coordination.Forward{Sequence: coordination.Sequence(p.GetSequence()), Acknowledged: coordination.Sequence(p.GetAcknowledged())}
+	switch arm := p.GetKind().(type) {
+	case *relaypb.Forward_Attach:
+		a := arm.Attach
+		f.Attach = &coordination.AttachRequest{Path: a.GetPath(), Session: coordination.SessionID(a.GetSession()), SeqNo: a.GetSeqNo(),
+			TimeoutMillis: a.GetTimeoutMillis(), Description: a.GetDescription(), ProtectionKey: string(a.GetProtectionKey()),
+			Nonce: a.GetNonce(), Server: server, Caller: coordination.Caller{Subject: a.GetSubject(), Enforced: a.GetEnforced()}}
+	case *relaypb.Forward_Request:
+		f.Request = requestFromPB(arm.Request)
+	case *relaypb.Forward_Roster:
+		f.Roster = rosterFromPB(arm.Roster, server)
+	case *relaypb.Forward_Detach:
+		f.Detach = true
+	}
+	return f
+}
+
+func requestToPB(r *coordination.Request) *relaypb.Request {
+	return &relaypb.Request{Kind: uint32(r.Kind), Name: r.Name, Data: r.Data, Count: r.Count, TimeoutMillis: r.TimeoutMillis,
+		Limit: r.Limit, Ephemeral: r.Ephemeral, Force: r.Force, IncludeOwners: r.IncludeOwners, IncludeWaiters: r.IncludeWaiters,
+		WatchData: r.WatchData, WatchOwners: r.WatchOwners}
+}
+
+// requestFromPB gives a request of a kind that this program does not know no kind. The leader ends its stream.
+func requestFromPB(p *relaypb.Request) *coordination.Request {
+	kind := coordination.RequestKind(min(p.GetKind(), math.MaxUint8))
+	if !kind.Known() {
+		kind = coordination.RequestNone
+	}
+	return &coordination.Request{Kind: kind, Name: p.GetName(), Data: p.GetData(), Count: p.GetCount(),
+		TimeoutMillis: p.GetTimeoutMillis(), Limit: p.GetLimit(), Ephemeral: p.GetEphemeral(), Force: p.GetForce(),
+		IncludeOwners: p.GetIncludeOwners(), IncludeWaiters: p.GetIncludeWaiters(), WatchData: p.GetWatchData(), WatchOwners: p.GetWatchOwners()}
+}
+
+func rosterToPB(r *coordination.Roster) *relaypb.Roster {
+	p := &relaypb.Roster{Node: uint64(r.Node), Session: uint64(r.Session), EpochTerm: uint64(r.Epoch.Term), EpochCounter: r.Epoch.Counter,
+		Path: r.Path, SeqNo: r.SeqNo, Rights: uint32(r.Rights), TimeoutMillis: r.TimeoutMillis, Stopping: r.Stopping,
+		Subject: r.Caller.Subject, Enforced: r.Caller.Enforced}
+	for _, open := range r.Open {
+		p.Open = append(p.Open, &relaypb.OpenRequest{Sequence: uint64(open.Sequence), Request: requestToPB(open.Request),
+			Watching: open.Watching, Mark: markToPB(open.Mark)})
+	}
+	return p
+}
+
+func rosterFromPB(p *relaypb.Roster, server uint64) *coordination.Roster {
+	r := &coordination.Roster{Node: coordination.NodeID(p.GetNode()), Session: coordination.SessionID(p.GetSession()),
+		Epoch: coordination.Epoch{Term: coordination.Term(p.GetEpochTerm()), Counter: p.GetEpochCounter()},
+		Path:  p.GetPath(), Server: server, SeqNo: p.GetSeqNo(), Rights: coordination.Rights(p.GetRights()),
+		TimeoutMillis: p.GetTimeoutMillis(), Stopping: p.GetStopping(),
+		Caller: coordination.Caller{Subject: p.GetSubject(), Enforced: p.GetEnforced()}}
+	for _, open := range p.GetOpen() {
+		r.Open = append(r.Open, coordination.OpenRequest{Sequence: coordination.Sequence(open.GetSequence()),
+			Request: requestFromPB(open.GetRequest()), Watching: open.GetWatching(), Mark: markFromPB(open.GetMark())})
+	}
+	return r
+}
+
+// messageToPB addresses a message to the stream's number on its own server.
+func messageToPB(stream uint64, m *coordination.Message) *relaypb.Message {
+	p := &relaypb.Message{Stream: stream, Kind: uint32(m.Kind), Sequence: uint64(m.Sequence), Request: uint32(m.Request), Node: uint64(m.Node),
+		Session: uint64(m.Session), EpochTerm: uint64(m.Epoch.Term), EpochCounter: m.Epoch.Counter, GraceMillis: m.GraceMillis,
+		Rights: uint32(m.Rights), Done: m.Done, WatchAdded: m.WatchAdded, DataChanged: m.DataChanged, OwnersChanged: m.OwnersChanged}
+	p.Mark = markToPB(m.Mark)
+	if m.Refusal != nil {
+		p.RefusalStatus, p.RefusalText = uint32(m.Refusal.Status), m.Refusal.Text
+	}
+	if d := m.Description; d != nil {
+		p.Description = &relaypb.Description{Name: d.Name, Data: d.Data, Count: d.Count, Limit: d.Limit, Ephemeral: d.Ephemeral,
+			Owners: linksToPB(&d.Owners), Waiters: linksToPB(&d.Waiters)}
+	}
+	return p
+}
+
+func messageFromPB(p *relaypb.Message) coordination.Message {
+	m := coordination.Message{Stream: coordination.StreamID(p.GetStream()), Kind: coordination.MessageKind(p.GetKind()),
+		Sequence: coordination.Sequence(p.GetSequence()), Request: coordination.RequestKind(p.GetRequest()), Node: coordination.NodeID(p.GetNode()),
+		Session: coordination.SessionID(p.GetSession()), Epoch: coordination.Epoch{Term: coordination.Term(p.GetEpochTerm()), Counter: p.GetEpochCounter()},
+		GraceMillis: p.GetGraceMillis(), Rights: coordination.Rights(p.GetRights()), Done: p.GetDone(), WatchAdded: p.GetWatchAdded(),
+		DataChanged: p.GetDataChanged(), OwnersChanged: p.GetOwnersChanged(), Mark: markFromPB(p.GetMark())}
+	if p.GetRefusalStatus() != 0 {
+		m.Refusal = &coordination.Refusal{Status: outcome.Status(p.GetRefusalStatus()), Text: p.GetRefusalText()}
+	}
+	if d := p.GetDescription(); d != nil {
+		m.Description = &coordination.SemaphoreDescription{Name: d.GetName(), Data: d.GetData(), Count: d.GetCount(), Limit: d.GetLimit(),
+			Ephemeral: d.GetEphemeral(), Owners: linksFromPB(d.GetOwners()), Waiters: linksFromPB(d.GetWaiters())}
+	}
+	return m
+}
+
+func markToPB(m coordination.WatchMark) *relaypb.WatchMark {
+	if m == (coordination.WatchMark{}) {
+		return nil
+	}
+	return &relaypb.WatchMark{Semaphore: uint64(m.Semaphore), Index: uint64(m.Index)}
+}
+
+func markFromPB(p *relaypb.WatchMark) coordination.WatchMark {
+	return coordination.WatchMark{Semaphore: coordination.SemaphoreID(p.GetSemaphore()), Index: coordination.Index(p.GetIndex())}
+}
+
+func linksToPB(list *coordination.Links) []*relaypb.Link {
+	var out []*relaypb.Link
+	for l := range list.All() {
+		out = append(out, &relaypb.Link{Order: uint64(l.Order), Session: uint64(l.Session), TimeoutMillis: l.TimeoutMillis, Count: l.Count, Data: l.Data})
+	}
+	return out
+}
+
+func linksFromPB(list []*relaypb.Link) coordination.Links {
+	var out []coordination.LinkDescription
+	for _, p := range list {
+		out = append(out, coordination.LinkDescription{Order: coordination.OrderID(p.GetOrder()), Session: coordination.SessionID(p.GetSession()),
+			TimeoutMillis: p.GetTimeoutMillis(), Count: p.GetCount(), Data: p.GetData()})
+	}
+	return coordination.LinksOf(out)
+}
+
+func outcomeToPB(o outcome.Outcome) *relaypb.ExecuteResponse {
+	p := &relaypb.ExecuteResponse{Status: uint32(o.Status)}
+	for _, issue := range o.Issues {
+		p.Issues = append(p.Issues, &relaypb.Issue{Code: issue.Code, Severity: issue.Severity, Message: issue.Message})
+	}
+	return p
+}
+
+func outcomeFromPB(p *relaypb.ExecuteResponse) outcome.Outcome {
+	o := outcome.Outcome{Status: outcome.Status(p.GetStatus())}
+	for _, issue := range p.GetIssues() {
+		o.Issues = append(o.Issues, outcome.Issue{Code: issue.GetCode(), Severity: issue.GetSeverity(), Message: issue.GetMessage()})
+	}
+	return o
+}

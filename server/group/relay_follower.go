@@ -1,0 +1,171 @@
+package group
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/server/group/relaypb"
+)
+
+const (
+	// renewInterval is how often a follower asks the leader for leave to speak.
+	renewInterval = 100 * time.Millisecond
+	// relaySilence is how long a follower goes on asking without an answer. It then opens another connection: one
+	// that a firewall forgot, or that lost bytes in a network that was cut, stays silent for much longer than the
+	// cut.
+	relaySilence = 1500 * time.Millisecond
+	// relayRetry is how long a follower waits after a relay broke.
+	relayRetry = 20 * time.Millisecond
+)
+
+// relay is a follower's way to the leader: one connection, one stream of batches each way.
+type relay struct {
+	self    uint64
+	process uint64 // of this server, and number of this relay, as in relaypb.Hello
+	number  uint64
+	streams *streamSet
+	clock   Clock
+	ready   func()       // called when there is a leader
+	leave   atomic.Int64 // coordination.Instant until which the leader's leave to speak is good
+
+	mutex   sync.Mutex
+	out     []*relaypb.Forward // not yet sent
+	bell    bell               // the writing goroutine listens
+	renewal uint64             // number of the last request for leave
+	asking  bool               // it is not yet sent
+	asked   map[uint64]coordination.Instant
+	heard   coordination.Instant // when the leader last said anything; at first, when the relay was opened
+}
+
+// put implements leaderLink. A stream with more open requests than a leader change can carry is ended.
+func (r *relay) put(s *Stream, f coordination.Forward) {
+	forward := forwardToPB(s.id, &f)
+	if f.Roster != nil && proto.Size(forward) > maxRosterBytes {
+		go s.End(coordination.LinkFailure)
+		return
+	}
+	r.mutex.Lock()
+	r.out = append(r.out, forward)
+	r.mutex.Unlock()
+	r.bell.ring()
+}
+
+// maySpeak implements leaderLink.
+func (r *relay) maySpeak() bool { return r.clock.Now() < coordination.Instant(r.leave.Load()) }
+
+// run relays until ctx is done or the relay breaks. It opens the exchange, has all streams join, and has them wait for
+// the next leader when it ends.
+func (r *relay) run(ctx context.Context, conn *grpc.ClientConn) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	exchange, err := openExchange(ctx, conn)
+	if err != nil {
+		return err
+	}
+	r.heard = r.clock.Now()
+	r.renew()
+	var writing sync.WaitGroup
+	writing.Go(func() { defer cancel(); r.write(ctx, exchange) })
+	joined := false
+	for {
+		batch, err := exchange.Recv()
+		if err != nil {
+			cancel()
+			writing.Wait()
+			r.streams.unfollow(r)
+			return err
+		}
+		r.receive(batch)
+		if !joined { // the first answer shows that the other side leads
+			joined = true
+			r.streams.join(r)
+			r.ready()
+		}
+	}
+}
+
+func (r *relay) write(ctx context.Context, exchange exchangeClient) {
+	ticker := time.NewTicker(renewInterval)
+	defer ticker.Stop()
+	hello := &relaypb.Hello{Server: r.self, Process: r.process, Number: r.number}
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			if r.silent() {
+				return
+			}
+			r.renew()
+		case <-r.bell:
+		}
+		for out := r.take(); out != nil; out = r.take() {
+			out.Hello, hello = hello, nil
+			if exchange.Send(out) != nil {
+				return
+			}
+		}
+	}
+}
+
+// take returns what is to be sent next, nil if nothing is.
+func (r *relay) take() *relaypb.ToLeader {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	out := new(relaypb.ToLeader)
+	if r.asking {
+		out.Renew, r.asking = r.renewal, false
+	}
+	if out.Forwards, r.out = firstOf(r.out); out.Renew == 0 && len(out.Forwards) == 0 {
+		return nil
+	}
+	return out
+}
+
+// silent tells whether the leader has said nothing for too long.
+func (r *relay) silent() bool {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	return r.clock.Now()-r.heard > coordination.Instant(relaySilence)
+}
+
+// renew asks for leave. It counts from the moment of asking, whenever the answer comes.
+func (r *relay) renew() {
+	r.mutex.Lock()
+	r.renewal++
+	r.asked[r.renewal] = r.clock.Now()
+	r.asking = true
+	r.mutex.Unlock()
+	r.bell.ring()
+}
+
+func (r *relay) receive(batch *relaypb.FromLeader) {
+	r.mutex.Lock()
+	r.heard = r.clock.Now()
+	r.mutex.Unlock()
+	if number := batch.GetRenewed(); number != 0 {
+		r.mutex.Lock()
+		asked, known := r.asked[number]
+		for older := range r.asked {
+			if older <= number {
+				delete(r.asked, older)
+			}
+		}
+		r.mutex.Unlock()
+		if known {
+			r.leave.Store(int64(asked + coordination.Instant(relayLeave)))
+		}
+	}
+	for _, p := range batch.GetMessages() {
+		m := messageFromPB(p)
+		if s := r.streams.find(m.Stream); s != nil {
+			s.deliver(r, &m)
+		}
+	}
+}

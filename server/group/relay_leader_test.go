@@ -1,0 +1,117 @@
+package group
+
+import (
+	"context"
+	"errors"
+	"io"
+	"testing"
+
+	"google.golang.org/grpc"
+
+	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/server/group/relaypb"
+)
+
+// deafRelay is a relay of a server that asks for leave once and reads nothing.
+type deafRelay struct {
+	grpc.ServerStream
+	ctx     context.Context // of the RPC
+	first   chan *relaypb.ToLeader
+	sending chan struct{} // closed when the leader sends
+}
+
+// Context implements grpc.ServerStream.
+func (r *deafRelay) Context() context.Context { return r.ctx }
+
+// Send implements exchangeServer.
+func (r *deafRelay) Send(*relaypb.FromLeader) error {
+	close(r.sending)
+	<-r.ctx.Done()
+	return io.EOF
+}
+
+// Recv implements exchangeServer.
+func (r *deafRelay) Recv() (*relaypb.ToLeader, error) {
+	select {
+	case batch := <-r.first:
+		return batch, nil
+	case <-r.ctx.Done():
+		return nil, io.EOF
+	}
+}
+
+// TestDeafRelayEnds opens two relays of one server, which reads nothing. The first one ends because of the second,
+// although the leader is just about to say something on it.
+func TestDeafRelayEnds(t *testing.T) {
+	g := openTest(t, nil)
+	open := func(number uint64) (*deafRelay, <-chan error, context.CancelFunc) {
+		ctx, cancel := context.WithCancel(t.Context())
+		r := &deafRelay{ctx: ctx, first: make(chan *relaypb.ToLeader, 1), sending: make(chan struct{})}
+		r.first <- &relaypb.ToLeader{Hello: &relaypb.Hello{Server: 7, Process: 1, Number: number}, Renew: 1}
+		ended := make(chan error, 1)
+		go func() {
+			defer cancel()
+			ended <- g.exchange(r)
+		}()
+		<-r.sending
+		return r, ended, cancel
+	}
+	_, first, _ := open(1)
+	_, second, cancel := open(2)
+	if err := <-first; !errors.Is(err, errSuperseded) {
+		t.Errorf("the first relay ended with %v", err)
+	}
+	cancel()
+	<-second
+}
+
+// TestRelayForgetsEndedStreams has sessions come and go through a follower: what the leader has ended, its end of the
+// relay has forgotten by the time at which the client is told.
+func TestRelayForgetsEndedStreams(t *testing.T) {
+	c := openCluster(t, 3)
+	leader, follower := c.leader()
+	createNode(t, c.groups[leader], testNode)
+	g := c.groups[follower]
+	openSession(t, g, 10_000)
+	for range 5 {
+		stopped := openSession(t, g, 10_000)
+		stopped.say(coordination.ClientMessage{Kind: coordination.ClientStop})
+		if r := stopped.next(t); r.Kind != coordination.ReplyStopped {
+			t.Fatalf("got %+v", r)
+		}
+		refused := openStream(t, g)
+		refused.start("/local/nothing", 10_000)
+		if r := refused.next(t); r.Kind != coordination.ReplyFailure {
+			t.Fatalf("got %+v", r)
+		}
+	}
+	relays := &c.groups[leader].relays
+	relays.mutex.Lock()
+	p := relays.open[g.store.Member()]
+	relays.mutex.Unlock()
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	if len(p.streams) > 1 { // none while the relay is opened anew, which a busy machine may see
+		t.Errorf("the leader remembers %d streams of the follower, of which one lives", len(p.streams))
+	}
+}
+
+// TestRelayedDescriptionIsTranslatedOutsideTheTurn: what the leader says to a stream of another server is left as it is by
+// the turn, however many links it describes.
+func TestRelayedDescriptionIsTranslatedOutsideTheTurn(t *testing.T) {
+	p := &relayPeer{bell: newBell()}
+	described := &coordination.SemaphoreDescription{Name: "lock", Waiters: coordination.LinksOf(make([]coordination.LinkDescription, 5000))}
+	for range 2 {
+		(&relayedStream{peer: p, number: 3}).deliver(nil, &coordination.Message{Kind: coordination.MessageDescribed, Description: described})
+	}
+	if len(p.said) != 2 || p.said[0].message.Description != described || p.out != nil {
+		t.Errorf("the turn left %d messages as they were, and %d translated", len(p.said), len(p.out))
+	}
+	out := p.take().GetMessages()
+	if len(out) != 2 || out[0].GetStream() != 3 || len(out[0].GetDescription().GetWaiters()) != 5000 {
+		t.Errorf("%d messages are sent", len(out))
+	}
+	if more := p.take(); more != nil {
+		t.Errorf("something is sent twice: %v", more)
+	}
+}

@@ -1,0 +1,513 @@
+package group
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"log/slog"
+	"math"
+	"slices"
+	"sort"
+	"time"
+
+	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/raftstore"
+	"github.com/coordd/coordd/server/group/relaypb"
+)
+
+// silenceWorld is servers, clients and the network between them in virtual time. What decides who may speak and when a
+// session ends is the real code: leaderLink, relay, relayPeer, streamSet, Stream, Front, Leader and Machine. Raft is
+// reduced to what it promises: a leader's lease counts from the start of a round that a majority has answered, the next
+// leader is elected after that start, and it has of what the last one had in flight the first few entries.
+type silenceWorld struct {
+	now     time.Duration  // true time
+	events  []silenceEvent // the next one first
+	count   int
+	index   coordination.Index
+	term    coordination.Term
+	leads   *silentServer // whose proposals are committed; nil for nobody's
+	relays  []*silenceRelay
+	servers []*silentServer
+	clients []*silenceClient
+	history []string
+
+	pipeline  []silenceEntry // proposed and not yet applied
+	committed time.Duration  // when the last of them is
+	latency   func() time.Duration
+	stride    func() time.Duration // how long a server takes from one stream to the next when they join a relay
+	kept      func(n int) int      // how many of n entries in flight the next leader has
+}
+
+// silenceEntry is an entry of the log.
+type silenceEntry struct {
+	index   coordination.Index
+	term    coordination.Term
+	by      *silentServer
+	command coordination.Command
+}
+
+// silenceClient is a client that answers pings at once.
+type silenceClient struct {
+	in      *silenceWorld
+	stream  *Stream       // nil once it has ended
+	at      *silentServer // where the client is
+	timeout uint64        // of its session, milliseconds
+	session coordination.SessionID
+	spoke   time.Duration // when the client was last told what it takes for a sign of life
+	longest time.Duration // silence
+	expired time.Duration // when the session ended, 0 if it has not
+	expirer *silentServer
+	left    bool          // the stream had ended before
+	late    time.Duration // how long after the end the client was told that it lives
+	ended   coordination.Ending
+	refusal *coordination.Refusal // with which it ended
+}
+
+// silentServer is one server. Its clock runs at its own rate, also while the server is paused.
+type silentServer struct {
+	world       *silenceWorld
+	rate        float64
+	pausedUntil time.Duration
+	group       *Group
+	machine     *coordination.Machine
+	leaseUntil  coordination.Instant
+	due         Timer
+	confirms    bool           // rounds that begin now will be answered
+	behind      []silenceEntry // what it has not heard of, as a leader that does not know that it leads no more
+}
+
+type silenceEvent struct {
+	at time.Duration
+	on *silentServer // does nothing while it is paused; nil for the world
+	do func()
+}
+
+// note remembers what happened, for whoever has to understand a failure.
+func (w *silenceWorld) note(format string, args ...any) {
+	w.history = append(w.history, fmt.Sprintf("%12v ", w.now)+fmt.Sprintf(format, args...))
+}
+
+func (w *silenceWorld) schedule(at time.Duration, on *silentServer, do func()) {
+	w.count++
+	e := silenceEvent{max(at, w.now), on, do}
+	place := sort.Search(len(w.events), func(i int) bool { return w.events[i].at > e.at })
+	w.events = slices.Insert(w.events, place, e)
+}
+
+// run lets time pass until the given moment.
+func (w *silenceWorld) run(until time.Duration) {
+	for len(w.events) > 0 && w.events[0].at <= until {
+		e := w.events[0]
+		w.events = w.events[1:]
+		w.now = e.at
+		if e.on != nil && w.now < e.on.pausedUntil {
+			w.schedule(e.on.pausedUntil, e.on, e.do)
+			continue
+		}
+		e.do()
+		w.settle()
+	}
+	w.now = until
+}
+
+// settle has everybody who is not paused deal with what there is.
+func (w *silenceWorld) settle() {
+	for _, s := range w.servers {
+		if w.now >= s.pausedUntil && s.group.leader != nil && !s.group.queue.empty() {
+			s.turn()
+		}
+	}
+	for _, c := range w.relays {
+		c.pump()
+		c.answer()
+	}
+	for _, c := range w.clients {
+		c.listen()
+	}
+}
+
+// listen is the writer of the client's stream, and the client itself.
+func (c *silenceClient) listen() {
+	s, w := c.stream, c.in
+	for s != nil && w.now >= c.at.pausedUntil {
+		s.mutex.Lock()
+		scheduled := s.scheduled
+		s.mutex.Unlock()
+		if !scheduled {
+			return
+		}
+		replies, ending := s.Take(nil)
+		for i := range replies {
+			c.hear(&replies[i])
+		}
+		if c.ended = ending; ending != coordination.EndingNone {
+			c.stream = nil
+			s.stopTimers()
+			w.note("stream %d ends (%d), last heard %v", s.id, ending, c.spoke)
+			c.at.group.streams.remove(s)
+			return
+		}
+	}
+}
+
+func (c *silenceClient) hear(r *coordination.Reply) {
+	w := c.in
+	switch r.Kind {
+	case coordination.ReplyFailure:
+		c.refusal = r.Refusal
+		return
+	case coordination.ReplyNone, coordination.ReplyStopped:
+		return
+	case coordination.ReplyStarted:
+		c.session = r.Session
+	case coordination.ReplyPing:
+		c.say(coordination.ClientMessage{Kind: coordination.ClientPong, Opaque: r.Opaque})
+	}
+	if w.now-c.spoke > 50*time.Millisecond && c == w.clients[0] || c.expired != 0 {
+		w.note("the client of session %d hears something, after %v", c.session, w.now-c.spoke)
+	}
+	c.longest = max(c.longest, w.now-c.spoke)
+	c.spoke = w.now
+	if c.expired != 0 {
+		c.late = max(c.late, w.now-c.expired)
+	}
+}
+
+// chat has the client ping, so that there is always something to answer.
+func (c *silenceClient) chat(often time.Duration) {
+	if c.session != 0 {
+		c.say(coordination.ClientMessage{Kind: coordination.ClientPing, Opaque: 7})
+	}
+	if c.stream != nil {
+		c.in.schedule(c.in.now+often, c.at, func() { c.chat(often) })
+	}
+}
+
+// say has the client send a message.
+func (c *silenceClient) say(m coordination.ClientMessage) {
+	if s := c.stream; s != nil {
+		s.mutex.Lock()
+		s.settle(s.front.Receive(&m))
+		s.mutex.Unlock()
+	}
+}
+
+func (w *silenceWorld) addServer(rate float64) *silentServer {
+	machine, err := coordination.NewMachine("/local", coordination.DefaultLimits())
+	if err != nil {
+		panic(err)
+	}
+	s := &silentServer{world: w, rate: rate, machine: machine, confirms: true}
+	clock := NewClock(s)
+	s.group = &Group{store: new(raftstore.Store), lease: s, clock: clock, queue: newQueue(), ready: make(chan struct{}), logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		machine: machine, sinks: make(map[coordination.StreamID]sink), calls: make(map[coordination.Call][]*call),
+		streams: newStreamSet(1000), config: Config{Linger: time.Hour, OutboundBytes: 128_000_000}}
+	s.group.busy.Store(true) // nobody but the world takes a turn
+	s.group.member = newMember(s.group)
+	w.servers = append(w.servers, s)
+	s.watch()
+	return s
+}
+
+// Now implements TurnedClock.
+func (s *silentServer) Now() coordination.Instant {
+	return coordination.Instant(float64(s.world.now) * s.rate)
+}
+
+func (s *silentServer) trueTime(d time.Duration) time.Duration {
+	return time.Duration(math.Ceil(float64(d) / s.rate))
+}
+
+type silenceTimer struct {
+	server *silentServer
+	do     func()
+	number int
+}
+
+// AfterFunc implements TurnedClock.
+func (s *silentServer) AfterFunc(d time.Duration, do func()) Timer {
+	t := &silenceTimer{server: s, do: do}
+	t.Reset(d)
+	return t
+}
+
+// Reset implements Timer.
+func (t *silenceTimer) Reset(d time.Duration) bool {
+	t.number++
+	number := t.number
+	t.server.world.schedule(t.server.world.now+t.server.trueTime(d), t.server, func() {
+		if number == t.number {
+			t.do()
+		}
+	})
+	return true
+}
+
+// Stop implements Timer.
+func (t *silenceTimer) Stop() bool {
+	t.number++
+	return true
+}
+
+// MaySpeak implements the group's lease.
+func (s *silentServer) MaySpeak() bool { return s.Now() < s.leaseUntil }
+
+// watch is member.listen: a stream that was mute is sent as soon as it may speak.
+func (s *silentServer) watch() {
+	s.AfterFunc(leaderPoll, func() {
+		if s.group.streams.speaking() != nil {
+			s.group.streams.wake()
+		}
+		s.watch()
+	})
+}
+
+// confirm begins a round that confirms the leadership, and the next one later. The answers take delay.
+func (s *silentServer) confirm(every, delay time.Duration) {
+	begun, term := s.Now(), s.world.term
+	if s.confirms {
+		s.world.schedule(s.world.now+delay, s, func() {
+			if s.group.leader != nil && uint64(s.group.leader.Term()) == uint64(term) {
+				s.leaseUntil = max(s.leaseUntil, begun+coordination.Instant(raftstore.LeaseWindow))
+				s.turn()
+			}
+		})
+	}
+	s.AfterFunc(every, func() {
+		if s.group.leader != nil {
+			s.confirm(every, delay)
+		}
+	})
+}
+
+// elect has a server lead: of what its predecessor had in flight it has the first entries, and none of the others.
+// Then it applies its first entry and serves.
+func (w *silenceWorld) elect(s *silentServer) {
+	w.note("a leader is elected, its clock runs at %v", s.rate)
+	for _, e := range w.pipeline[:w.kept(len(w.pipeline))] {
+		w.apply(e, false)
+	}
+	w.pipeline = nil
+	w.term++
+	w.leads = s
+	w.index++
+	w.apply(silenceEntry{index: w.index, term: w.term, by: s}, false)
+	s.group.lead(coordination.NewLeader(s.machine, w.term, s.Now()))
+	s.turn()
+}
+
+// depose tells a server that it leads no more.
+func (s *silentServer) depose() {
+	s.group.lead(nil)
+	for _, e := range s.behind {
+		s.machine.Apply(e.index, e.term, e.command)
+	}
+	s.behind = nil
+}
+
+// turn is group.takeTurn without a store: what the leader proposes is applied a little later if it still counts.
+func (s *silentServer) turn() {
+	g := s.group
+	for _, e := range g.queue.takeRequests(nil) {
+		g.handle(e)
+	}
+	if g.leader == nil {
+		return
+	}
+	g.leader.Tick(g.clock.Now())
+	for more := true; more; {
+		out := g.leader.Take()
+		more = len(out.Commands)+len(out.Messages) > 0
+		if s.world.leads == s {
+			for _, c := range out.Commands {
+				s.world.propose(s, c)
+			}
+		}
+		for i := range out.Messages {
+			m := out.Messages[i]
+			if to := g.sinks[m.Stream]; to != nil {
+				if m.Kind == coordination.MessageEnd || m.Kind == coordination.MessageStopped {
+					delete(g.sinks, m.Stream)
+				}
+				to.deliver(g.link, &m)
+			}
+		}
+	}
+	if next := g.leader.NextDeadline(); next != coordination.Never {
+		if s.due == nil {
+			s.due = g.clock.AfterFunc(g.clock.Until(next), s.turn)
+		} else {
+			s.due.Reset(g.clock.Until(next))
+		}
+	}
+}
+
+// propose puts a command into the log. It is applied a little later, behind those before it.
+func (w *silenceWorld) propose(by *silentServer, c coordination.Command) {
+	w.index++
+	w.pipeline = append(w.pipeline, silenceEntry{w.index, w.term, by, c})
+	w.committed = max(w.committed, w.now+w.latency())
+	index := w.index
+	w.schedule(w.committed, by, func() {
+		if w.leads != by || len(w.pipeline) == 0 || w.pipeline[0].index != index {
+			return // the next leader knows what became of it
+		}
+		e := w.pipeline[0]
+		w.pipeline = w.pipeline[1:]
+		w.apply(e, true)
+		by.turn()
+	})
+}
+
+// apply has all servers apply an entry that is committed; who proposed it knows that, or has lost touch.
+func (w *silenceWorld) apply(e silenceEntry, known bool) {
+	for _, m := range w.servers {
+		if leader := m.group.leader; leader != nil && (leader.Term() != e.term || !known) {
+			m.behind = append(m.behind, e)
+			continue
+		}
+		effects := m.machine.Apply(e.index, e.term, e.command)
+		if m == e.by || m.group.leader == nil && !known {
+			w.ends(effects, e.by)
+		}
+		if m.group.leader != nil {
+			m.group.leader.Applied(m.group.clock.Now(), e.term, e.command, effects)
+		}
+	}
+}
+
+// ends notes which sessions have ended.
+func (w *silenceWorld) ends(effects []coordination.Effect, by *silentServer) {
+	for i := range effects {
+		if effects[i].Kind != coordination.EffectSessionEnded {
+			continue
+		}
+		for _, c := range w.clients {
+			if c.session == effects[i].Session && c.expired == 0 {
+				c.expired, c.expirer, c.left = w.now, by, c.stream == nil
+				w.note("session %d ends, its client last heard something at %v", c.session, c.spoke)
+			}
+		}
+	}
+}
+
+// silenceRelay is one relay with the network under it.
+type silenceRelay struct {
+	from, to           *silentServer
+	relay              *relay
+	peer               *relayPeer
+	there, back        func() time.Duration // delays of the next message
+	cutThere, cutBack  bool
+	lastThere, arrived time.Duration // messages do not overtake each other
+	joined             bool
+	lostThere, over    bool // the leader has noticed that the relay broke; the follower has
+}
+
+// open connects a follower to a leader; the first request for leave goes out at once.
+func (w *silenceWorld) open(from, to *silentServer, there, back func() time.Duration) *silenceRelay {
+	c := &silenceRelay{from: from, to: to, there: there, back: back}
+	c.relay = &relay{self: 1, streams: from.group.streams, clock: from.group.clock,
+		bell: newBell(), asked: make(map[uint64]coordination.Instant), ready: func() {}}
+	c.peer = newRelayPeer(to.group, to.group.streams.localLink(), &relaypb.Hello{Server: 1})
+	w.relays = append(w.relays, c)
+	if c.peer.link != nil {
+		c.peer.beginWatch()
+	}
+	c.renew()
+	return c
+}
+
+func (c *silenceRelay) renew() {
+	if c.over {
+		return
+	}
+	c.relay.renew()
+	c.from.AfterFunc(renewInterval, c.renew)
+}
+
+// pump sends what the follower has.
+func (c *silenceRelay) pump() {
+	w := c.from.world
+	if c.over || w.now < c.from.pausedUntil {
+		return
+	}
+	for out := c.relay.take(); out != nil; out = c.relay.take() {
+		c.lastThere = max(c.lastThere, w.now+c.there())
+		if !c.cutThere {
+			w.schedule(c.lastThere, c.to, func() { c.atLeader(out) })
+		}
+	}
+}
+
+func (c *silenceRelay) atLeader(batch *relaypb.ToLeader) {
+	if !c.lostThere && c.peer.link != nil {
+		c.peer.receive(batch)
+	}
+}
+
+// answer sends what the leader has.
+func (c *silenceRelay) answer() {
+	w := c.from.world
+	if c.lostThere || c.peer.link == nil || w.now < c.to.pausedUntil {
+		return
+	}
+	select {
+	case <-c.peer.frozen: // as exchange does
+		c.breakAtLeader()
+		return
+	default:
+	}
+	for out := c.peer.take(); out != nil; out = c.peer.take() {
+		c.arrived = max(c.arrived, w.now+c.back())
+		if !c.cutBack {
+			w.schedule(c.arrived, c.from, func() { c.atFollower(out) })
+		}
+	}
+}
+
+func (c *silenceRelay) atFollower(batch *relaypb.FromLeader) {
+	if c.over {
+		return
+	}
+	c.relay.receive(batch)
+	if !c.joined {
+		c.joined = true
+		c.from.world.note("the follower joins")
+		c.join()
+	}
+}
+
+// join is streamSet.join, but time passes, and things happen, between one stream and the next.
+func (c *silenceRelay) join() {
+	w, set := c.from.world, c.from.group.streams
+	if set.link != nil {
+		return
+	}
+	streams := set.redirect(c.relay)
+	slices.SortStableFunc(streams, func(a, b *Stream) int { return cmp.Compare(a.id, b.id) })
+	at := w.now
+	for _, s := range streams {
+		at += w.stride()
+		w.schedule(at, c.from, func() {
+			if set.link == c.relay && set.find(s.id) == s {
+				s.follow(c.relay)
+			}
+		})
+	}
+}
+
+// breakAtLeader has the leader notice that the relay broke, breakAtFollower the follower.
+func (c *silenceRelay) breakAtLeader() {
+	if !c.lostThere && c.peer.link != nil {
+		c.lostThere = true
+		c.from.world.note("the leader notices that a relay broke")
+		c.peer.endWatch()
+		c.peer.abandon()
+	}
+}
+
+func (c *silenceRelay) breakAtFollower() {
+	c.over = true
+	c.from.world.note("the follower notices that a relay broke")
+	c.from.group.streams.unfollow(c.relay)
+}

@@ -1,0 +1,299 @@
+package group
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/coordd/coordd/coordination"
+)
+
+const (
+	// replyBytes is what a queued reply counts towards Config.OutboundBytes besides the description it carries.
+	replyBytes = 128
+	// maxInFlightRequests is how many requests of one stream may be without an answer, and answers unsent, before the
+	// stream is not read any more.
+	maxInFlightRequests = 1024
+)
+
+// Stream is one client's stream on this server: its Front, the way to the leader, and what waits for the client. It
+// knows nothing of the connection; that is its Client.
+type Stream struct {
+	id     coordination.StreamID
+	group  *Group
+	client Client
+	caller coordination.Caller
+
+	mutex     sync.Mutex // guards what follows, and is never held across I/O
+	front     *coordination.Front
+	link      leaderLink // where the Front's messages go; nil while there is no leader
+	timer     Timer      // calls tick at the Front's Wake; nil until there is one
+	timerAt   coordination.Instant
+	resume    chan struct{} // closed when the client may be read again; nil while it may
+	ended     bool          // the Front has, and lingering runs
+	lingering *time.Timer   // cuts off a client that does not read what it is told at the end
+	scheduled bool          // the client was woken, and has not yet found that there is nothing more to take
+	outbound  int           // bytes queued
+}
+
+// Client is the connection behind a Stream. Wake and CutOff may be called under the stream's lock, so they must neither
+// block nor call the stream.
+type Client interface {
+	// Wake says that there is something to Take. It is not called again before Take has found nothing, or PutBack has
+	// put something back.
+	Wake()
+	// CutOff ends the connection of a client that does not read.
+	CutOff()
+	// Panicked says that code of the stream has panicked, on a goroutine that serves others as well. The panic goes no
+	// further; the client has to end.
+	Panicked(reason any)
+}
+
+// NewStream makes a stream of a client who is the caller, and whom policy says how to ping. It takes part from Enter
+// on.
+func (g *Group) NewStream(client Client, caller coordination.Caller, policy *coordination.PingPolicy) *Stream {
+	return &Stream{id: g.streams.nextID(), group: g, client: client, caller: caller,
+		front: coordination.NewFront(policy), timerAt: coordination.Never}
+}
+
+// Enter counts the stream in. Errors: ErrTooManyStreams, ErrStopped.
+func (s *Stream) Enter() error { return s.group.streams.add(s) }
+
+// Leave is the counterpart of Enter. It is called when nobody calls anything else any more.
+func (s *Stream) Leave() {
+	s.group.streams.remove(s)
+	s.stopTimers()
+}
+
+// Open starts the time within which the first message must come.
+func (s *Stream) Open() {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	s.front.Open(s.group.clock.Now())
+	s.settle(coordination.Forward{})
+}
+
+// AwaitRoom returns when the group has room for another message, or ctx is done.
+func (s *Stream) AwaitRoom(ctx context.Context) { s.group.queue.awaitRoom(ctx) }
+
+// Receive hands a message of the client to the Front. The next one must not be read before the returned channel is
+// closed; nil means at once.
+func (s *Stream) Receive(message *coordination.ClientMessage) <-chan struct{} {
+	resume := s.receive(message)
+	s.group.kick()
+	return resume
+}
+
+func (s *Stream) receive(message *coordination.ClientMessage) <-chan struct{} {
+	if message.Start != nil {
+		message.Start.Nonce, message.Start.Server = Nonce(), s.group.store.Member()
+		message.Start.Caller = s.caller
+	}
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	s.settle(s.front.Receive(message))
+	if !s.mayRead() && s.resume == nil {
+		s.resume = make(chan struct{})
+	}
+	return s.resume
+}
+
+// mayRead reports whether the client's next message may be read: not before the start is answered (coordination.md
+// §2.1), and not while too much is in flight. The mutex is held.
+func (s *Stream) mayRead() bool {
+	return !s.front.Attaching() && s.front.InFlight() < maxInFlightRequests
+}
+
+// resumeReading lets the handler go on where it may. The mutex is held.
+func (s *Stream) resumeReading() {
+	if s.resume != nil && s.mayRead() {
+		close(s.resume)
+		s.resume = nil
+	}
+}
+
+// Close tells the Front that the client is gone, or has closed its side. What is queued may still be taken.
+func (s *Stream) Close() {
+	s.mutex.Lock()
+	s.settle(s.front.Close())
+	s.mutex.Unlock()
+	s.group.kick()
+}
+
+// Abandon takes a stream out of service whose handler panics. Its Front cannot be trusted any more.
+func (s *Stream) Abandon() {
+	s.mutex.Lock()
+	s.front = coordination.NewFront(&coordination.PingPolicy{}) // has nothing to say, so the client is not told an end
+	s.settle(coordination.Forward{Detach: true})
+	s.link = nil
+	s.mutex.Unlock()
+	s.group.queue.bell.ring()
+	s.stopTimers()
+}
+
+// stopTimers must be called when nothing starts one any more.
+func (s *Stream) stopTimers() {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	if s.timer != nil {
+		s.timer.Stop()
+	}
+	if s.lingering != nil {
+		s.lingering.Stop()
+	}
+}
+
+// deliver takes a message of the leader behind from. One that comes late from an earlier leader is dropped.
+func (s *Stream) deliver(from leaderLink, m *coordination.Message) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	if s.link != from {
+		return
+	}
+	s.front.Deliver(s.group.clock.Now(), m)
+	if m.Description != nil {
+		s.outbound += len(m.Description.Data) + m.Description.Owners.Bytes() + m.Description.Waiters.Bytes()
+	}
+	s.settle(coordination.Forward{})
+}
+
+// attached tells whether the stream speaks for a session.
+func (s *Stream) attached() bool {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	return s.front.Attached()
+}
+
+// follow has the stream speak to the leader behind link from now on, which is told who it is; nil: there is none.
+func (s *Stream) follow(link leaderLink) {
+	defer s.group.queue.bell.ring()
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	s.front.Orphan(s.group.clock.Now())
+	s.link = link
+	if link == nil {
+		s.settle(coordination.Forward{})
+	} else {
+		s.settle(s.front.Rejoin())
+	}
+}
+
+// End ends the stream with a Failure, as when the server stops.
+func (s *Stream) End(refusal *coordination.Refusal) {
+	defer s.group.queue.bell.ring()
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	s.settle(s.front.End(refusal))
+}
+
+func (s *Stream) tick() {
+	defer func() {
+		if reason := recover(); reason != nil {
+			s.client.Panicked(reason)
+		}
+	}()
+	if s.wakeUp().Detach {
+		s.group.kick()
+	}
+}
+
+func (s *Stream) wakeUp() coordination.Forward {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	s.timerAt = coordination.Never
+	s.mute()
+	forward := s.front.Tick(s.group.clock.Now())
+	s.settle(forward)
+	return forward
+}
+
+// mute tells the Front whether the leader lets it speak at present. The mutex is held.
+func (s *Stream) mute() { s.front.Mute(s.link == nil || !s.link.maySpeak()) }
+
+// settle sends f to the leader and does what else the Front wants. The mutex is held.
+func (s *Stream) settle(f coordination.Forward) {
+	s.mute()
+	if f != (coordination.Forward{}) && s.link != nil {
+		s.link.put(s, f)
+	}
+	s.resumeReading()
+	if wake := s.front.Wake(); wake != s.timerAt {
+		s.setTimer(wake)
+	}
+	if s.front.Ending() != coordination.EndingNone && !s.ended {
+		s.ended = true
+		s.lingering = time.AfterFunc(s.group.config.Linger, s.client.CutOff)
+	}
+	if s.outbound+s.front.Queued()*replyBytes > s.group.config.OutboundBytes {
+		s.client.CutOff()
+	} else if !s.scheduled && (s.front.Queued() > 0 || s.front.Ending() != coordination.EndingNone) {
+		s.scheduled = true
+		s.client.Wake()
+	}
+}
+
+// timerGrid is what far timers are rounded up to, so that the pings of many streams go out together.
+const timerGrid = coordination.Instant(50 * time.Millisecond)
+
+func (s *Stream) setTimer(wake coordination.Instant) {
+	s.timerAt = wake
+	if wake != coordination.Never && wake-s.group.clock.Now() > 20*timerGrid {
+		wake = (wake/timerGrid + 1) * timerGrid
+	}
+	switch {
+	case wake == coordination.Never:
+		if s.timer != nil {
+			s.timer.Stop()
+		}
+	case s.timer == nil:
+		s.timer = s.group.clock.AfterFunc(s.group.clock.Until(wake), s.tick)
+	default:
+		s.timer.Reset(s.group.clock.Until(wake))
+	}
+}
+
+// Take gives what is to be sent, and how the stream ends behind it. With nothing to do the stream is no longer
+// scheduled.
+func (s *Stream) Take(into []coordination.Reply) ([]coordination.Reply, coordination.Ending) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	s.mute()
+	replies := s.front.Take(into)
+	s.outbound = 0
+	s.resumeReading()
+	if len(replies) == 0 && s.front.Ending() == coordination.EndingNone {
+		s.scheduled = false
+	}
+	return replies, s.front.Ending()
+}
+
+// PutBack returns replies to the Front if they may no longer be said, and reports whether it did: a client that reads
+// slowly may have held up its writer for longer than the right to speak lasts. The stream stays unscheduled until it
+// may speak again.
+func (s *Stream) PutBack(replies []coordination.Reply) bool {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	s.mute()
+	if !s.front.PutBack(replies) {
+		return false
+	}
+	s.scheduled = false
+	return true
+}
+
+// Backlog is how much of a stream waits.
+type Backlog struct {
+	// InFlight is how many requests are without an answer, and answers unsent.
+	InFlight int
+	// Queued is how many replies wait for the client to take them.
+	Queued int
+	// Paused says that the client is not read at present.
+	Paused bool
+}
+
+// Backlog is how things stand now.
+func (s *Stream) Backlog() Backlog {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	return Backlog{InFlight: s.front.InFlight(), Queued: s.front.Queued(), Paused: s.resume != nil}
+}

@@ -1,0 +1,146 @@
+package group
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/scheme/outcome"
+)
+
+// talker is a link to a leader that always lets speak.
+type talker struct{}
+
+func (talker) maySpeak() bool { return true }
+
+func (talker) put(*Stream, coordination.Forward) {}
+
+// cutClient is a client to whom nothing can be sent.
+type cutClient struct {
+	nobody
+	cut chan struct{}
+}
+
+// CutOff implements Client.
+func (c *cutClient) CutOff() { c.cut <- struct{}{} }
+
+// unreadStream is a stream with a session, whose client reads nothing.
+func unreadStream(linger time.Duration) (*Stream, *cutClient) {
+	client := &cutClient{cut: make(chan struct{}, 10)}
+	policy := coordination.PingPolicy{Opaque: func() uint64 { return 1 }}
+	s := &Stream{front: coordination.NewFront(&policy), client: client, scheduled: true, timerAt: coordination.Never, link: talker{},
+		group: &Group{clock: NewClock(nil), queue: newQueue(), config: Config{Linger: linger, OutboundBytes: 1 << 20}}}
+	s.front.Receive(&coordination.ClientMessage{Kind: coordination.ClientStart, Start: &coordination.AttachRequest{TimeoutMillis: 600_000}})
+	s.deliver(talker{}, &coordination.Message{Kind: coordination.MessageAttached})
+	return s, client
+}
+
+// TestOutboundLimit fills a stream whose client reads nothing.
+func TestOutboundLimit(t *testing.T) {
+	s, client := unreadStream(time.Hour)
+	room := s.group.config.OutboundBytes - s.front.Queued()*replyBytes
+	s.deliver(talker{}, &coordination.Message{Kind: coordination.MessageDescribed, Description: &coordination.SemaphoreDescription{Data: make([]byte, room)}})
+	select {
+	case <-client.cut:
+		t.Fatal("cut off at the limit")
+	default:
+	}
+	s.deliver(talker{}, &coordination.Message{Kind: coordination.MessageDescribed, Description: &coordination.SemaphoreDescription{Data: make([]byte, 1)}})
+	select {
+	case <-client.cut:
+	default:
+		t.Fatal("not cut off past the limit")
+	}
+	s.front.Close()
+	s.settle(coordination.Forward{})
+	s.stopTimers()
+}
+
+// TestLinger ends a stream whose client does not read the end.
+func TestLinger(t *testing.T) {
+	s, client := unreadStream(20 * time.Millisecond)
+	s.End(coordination.LinkFailure)
+	<-client.cut
+	s.stopTimers()
+}
+
+func TestStreamsAtOnce(t *testing.T) {
+	const most = 100_000
+	set := newStreamSet(most)
+	for range most - 1 {
+		set.open[set.nextID()] = nil
+	}
+	stream := func() *Stream {
+		return &Stream{front: coordination.NewFront(new(coordination.PingPolicy)), group: &Group{clock: NewClock(nil)}}
+	}
+	if err := set.add(stream()); err != nil {
+		t.Fatalf("the last that is allowed: %v", err)
+	}
+	if err := set.add(stream()); !errors.Is(err, ErrTooManyStreams) {
+		t.Fatalf("got %v", err)
+	}
+}
+
+// TestQueueRoom shows when streams are not read any more: one byte past the limit.
+func TestQueueRoom(t *testing.T) {
+	for past := range 2 {
+		q := newQueue()
+		q.put(event{forward: coordination.Forward{Request: &coordination.Request{Data: make([]byte, maxQueuedBytes-requestBytes+past)}}})
+		if full := q.room != nil; full != (past == 1) {
+			t.Errorf("%d past the limit: full %v", past, full)
+		}
+	}
+}
+
+// TestBytesInFlight shows when requests wait in the queue: at the limit of what is proposed and not applied.
+func TestBytesInFlight(t *testing.T) {
+	g := openTest(t, nil)
+	g.turn.Lock()
+	defer g.turn.Unlock()
+	for inFlight, want := range map[int]bool{maxInFlightBytes - 1: true, maxInFlightBytes: false} {
+		asked := &call{done: make(chan callAnswer, 1), read: func(*coordination.Machine) outcome.Outcome { return outcome.Done() }}
+		g.queue.put(event{call: asked})
+		g.inFlight = inFlight
+		g.takeTurn()
+		if taken := len(asked.done) == 1; taken != want {
+			t.Errorf("with %d bytes in flight: taken %v", inFlight, taken)
+		}
+		g.inFlight = 0
+		g.queue.putStore(storeEvent{}) // requests are looked at again once the log has said something
+		g.takeTurn()
+	}
+}
+
+// TestLag shows what a server knows of how far the leader is.
+func TestLag(t *testing.T) {
+	g := newGroup(Config{})
+	if _, known := g.Lag(); known {
+		t.Error("nobody has told yet")
+	}
+	g.applied.Store(10)
+	for told, want := range map[uint64]uint64{5: 0, 10: 0, 17: 7} {
+		g.committed.Store(told)
+		if lag, known := g.Lag(); lag != want || !known {
+			t.Errorf("told of %d entries: %d are missing, %v", told, lag, known)
+		}
+	}
+	g.streams.follow(&localLink{group: g})
+	if lag, known := g.Lag(); lag != 0 || !known {
+		t.Errorf("the leader lacks %d, %v", lag, known)
+	}
+}
+
+// TestUnaskedCalls: the end of a call that no leader had says whether an earlier one may have had it, and is that of
+// ctx too.
+func TestUnaskedCalls(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for repeated, want := range map[bool]error{false: ErrNoLeader, true: ErrUnknown} {
+		err := (&attempt{repeated: repeated}).withoutLeader(ctx)
+		if !errors.Is(err, want) || errors.Is(err, ErrNoLeader) == errors.Is(err, ErrUnknown) || !errors.Is(err, context.Canceled) || err.Error() != "context canceled" {
+			t.Errorf("repeated %v: got %v", repeated, err)
+		}
+	}
+}

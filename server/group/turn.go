@@ -1,0 +1,163 @@
+package group
+
+import (
+	"fmt"
+	"runtime/debug"
+
+	"github.com/coordd/coordd/coordination"
+)
+
+// run takes the turns that nobody else takes, until the group is stopped.
+func (g *Group) run() {
+	defer close(g.ended)
+	defer g.timer.Stop()
+	for {
+		select {
+		case <-g.stop:
+			g.turn.Lock()
+			g.close()
+			g.turn.Unlock()
+			return
+		case <-g.queue.bell:
+		case <-g.timer.C:
+		}
+		g.turn.Lock()
+		g.takeTurn()
+		g.turn.Unlock()
+		if !g.queue.empty() { // somebody found the turn taken
+			g.queue.bell.ring()
+		}
+	}
+}
+
+// kick handles what is in the queue on the caller's goroutine if the server is quiet: nothing is in flight, and the
+// turn is free. Otherwise requests gather for the next batch. The caller must hold no lock of a stream.
+func (g *Group) kick() {
+	if g.busy.Load() {
+		if !g.queue.empty() {
+			g.queue.bell.ring()
+		}
+		return
+	}
+	g.takeFreeTurn()
+}
+
+// takeFreeTurn handles what is in the queue on the caller's goroutine if the turn is free and short; if it is not
+// free, its holder sees to it, and if it would take long, run does.
+func (g *Group) takeFreeTurn() {
+	for taken := false; !g.queue.empty() && g.turn.TryLock(); taken = true {
+		if taken || !g.takeShortTurn() { // there is always more: the caller's goroutine has something else to do
+			g.turn.Unlock()
+			g.queue.bell.ring()
+			return
+		}
+		g.turn.Unlock()
+	}
+}
+
+// close ends the group. The turn is held.
+func (g *Group) close() {
+	if !g.closed {
+		g.closed = true
+		close(g.over)
+	}
+}
+
+// takeTurn handles everything that is there: first what the log says, then requests as long as not too much is in
+// flight. The turn is held.
+func (g *Group) takeTurn() {
+	g.spareStore = g.queue.takeStore(g.spareStore[:0])
+	g.handleAll(g.spareStore)
+}
+
+// takeShortTurn is takeTurn if that takes no longer than a goroutine with other duties may be held up, and reports
+// whether it was done. A new leader looks at all sessions. The turn is held.
+func (g *Group) takeShortTurn() bool {
+	if g.leading != 0 {
+		return false
+	}
+	news, short := g.queue.takeLittle(g.spareStore[:0])
+	if !short {
+		return false
+	}
+	g.spareStore = news
+	g.handleAll(news)
+	return true
+}
+
+// handleAll handles the log's news and then what is in the queue. The turn is held.
+func (g *Group) handleAll(news []storeEvent) {
+	if g.closed {
+		return
+	}
+	defer g.failOnPanic()
+	for _, e := range news {
+		if err := g.handleStore(e); err != nil {
+			g.close()
+			g.failed(err)
+			return
+		}
+	}
+	if g.inFlight < maxInFlightBytes {
+		g.allowed = g.allowedVersion()
+		for _, e := range g.takeRequests() {
+			g.handle(e)
+		}
+	} else {
+		g.queue.hold()
+	}
+	g.answerReads()
+	if g.leader != nil {
+		g.leader.Tick(g.clock.Now())
+	}
+	g.carryOut()
+	g.continueCheckpoint()
+	g.setTimer()
+	g.busy.Store(g.inFlight > 0)
+}
+
+func (g *Group) takeRequests() []event {
+	clear(g.spare)
+	events := g.queue.takeRequests(g.spare[:0])
+	g.spare = events
+	return events
+}
+
+// setTimer has run wake up when the next thing is due.
+func (g *Group) setTimer() {
+	next := coordination.Never
+	if g.leader != nil {
+		next = g.leader.NextDeadline()
+	}
+	if g.checkpoint != nil {
+		next = min(next, g.clock.Now()+coordination.Instant(g.checkpoint.pause()))
+	}
+	if now := g.clock.Now(); next < g.timerAt || g.timerAt <= now && next != coordination.Never {
+		g.timerAt = next
+		g.timer.Reset(g.clock.Until(next))
+	} else if g.timerAt <= now {
+		g.timerAt = coordination.Never
+	}
+}
+
+// InvariantError is a panic of the group. The state in memory cannot be trusted any more, so the server
+// stops; nothing that was acknowledged is lost.
+type InvariantError struct {
+	// Reason is what the code panicked with.
+	Reason string
+	// Stack is where.
+	Stack string
+}
+
+// Error is the reason, without the stack.
+func (e *InvariantError) Error() string { return "broken invariant: " + e.Reason }
+
+// failOnPanic makes a panic within a turn the reason for which the server ends. The turn is held.
+func (g *Group) failOnPanic() {
+	if reason := recover(); reason != nil {
+		err := &InvariantError{Reason: fmt.Sprint(reason), Stack: string(debug.Stack())}
+		g.logger.Error("the group cannot go on", "error", err, "stack", err.Stack)
+		g.close()
+		g.failed(err)
+	}
+}

@@ -1,0 +1,159 @@
+package group
+
+import (
+	"errors"
+	"log/slog"
+	"testing"
+
+	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/coordination/codec"
+	"github.com/coordd/coordd/raftstore"
+	"github.com/coordd/coordd/scheme"
+	"github.com/coordd/coordd/scheme/outcome"
+)
+
+// deafHandler is a log's handler that does nothing: the test tells the group itself what the log says.
+type deafHandler struct{}
+
+func (deafHandler) Committed([]raftstore.Entry) {}
+func (deafHandler) Leading(uint64)              {}
+func (deafHandler) Following(uint64, uint64)    {}
+func (deafHandler) ReadReady(uint64, uint64)    {}
+func (deafHandler) CheckpointDone(uint64)       {}
+func (deafHandler) Flush(bool)                  {}
+func (deafHandler) Failed(error)                {}
+
+// groupByHand is a group whose turns the test takes, on a store that was opened.
+func groupByHand(t *testing.T, store *raftstore.Store) (g *Group, failure *error) {
+	t.Helper()
+	failure = new(error)
+	g = newGroup(Config{Database: "/local", Limits: coordination.DefaultLimits(), Clock: NewClock(nil), Failed: func(err error) { *failure = err }})
+	g.store, g.lease = store, store
+	if err := g.load(); err != nil {
+		t.Fatal(err)
+	}
+	if err := store.Start(deafHandler{}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := store.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	return g, failure
+}
+
+// emptyEntries are entries without a command.
+func emptyEntries(term, first, last uint64) (entries []raftstore.Entry) {
+	for index := first; index <= last; index++ {
+		entries = append(entries, raftstore.Entry{Index: index, Term: term})
+	}
+	return entries
+}
+
+// TestLongTurnsAreTheGroupsOwn wants the goroutine that writes the log, and those that read what other servers say,
+// to do little work only: while they are busy nothing is written, and no heartbeat is heard. What takes long waits
+// for the group's own goroutine.
+func TestLongTurnsAreTheGroupsOwn(t *testing.T) {
+	store, err := raftstore.Open(raftstore.Config{InMemory: true, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, failure := groupByHand(t, store)
+	next := uint64(1)
+	commit := func(term uint64, n uint64, data []byte) {
+		entries := emptyEntries(term, next, next+n-1)
+		entries[0].Data = data
+		next += n
+		handler{g}.Committed(entries)
+	}
+	large := codec.AppendCommand(nil, &coordination.CreateSemaphore{Data: make([]byte, 2<<20)})
+	for _, step := range []struct {
+		name string
+		tell func()
+		long bool
+	}{
+		{"an entry", func() { commit(1, 1, nil) }, false},
+		{"a batch", func() { commit(1, 300, nil) }, false},
+		{"a large batch", func() { commit(1, 5000, nil) }, true},
+		{"a large command", func() { commit(1, 1, large) }, true},
+		{"a dropped node", func() {
+			commit(1, 1, codec.AppendCommand(nil, &coordination.DropNode{Path: scheme.Path{"local", "no"}}))
+		}, true},
+		{"another leader", func() { handler{g}.Following(2, 7) }, true},
+		{"the leadership", func() { handler{g}.Leading(3) }, true},
+		{"the first entry of the term that is led", func() { commit(3, 1, nil) }, true},
+		{"an entry that is led", func() { commit(3, 1, nil) }, false},
+		{"many requests", func() {
+			for range 5000 {
+				g.queue.put(event{call: &call{read: func(*coordination.Machine) outcome.Outcome { return outcome.Done() }, done: make(chan callAnswer, 1)}})
+			}
+		}, true},
+		{"the leadership lost", func() { handler{g}.Following(4, 0) }, true},
+		{"another member's checkpoint", func() { handler{g}.Restore(next + 10) }, true},
+	} {
+		select {
+		case <-g.queue.bell:
+		default:
+		}
+		step.tell()
+		handler{g}.Flush(false)
+		if left := !g.queue.empty(); left != step.long {
+			t.Errorf("%s: left to the group's own goroutine is %v, want %v", step.name, left, step.long)
+		}
+		if step.long {
+			select {
+			case <-g.queue.bell:
+			default:
+				t.Errorf("%s: nobody woke the group's own goroutine", step.name)
+			}
+		}
+		g.takeTurn()
+		if !g.queue.empty() || *failure != nil {
+			t.Fatalf("%s: not done in a turn of the group's own: %v", step.name, *failure)
+		}
+	}
+}
+
+// TestCheckpointsFollowEachOther installs two checkpoints of other members while the group is busy: the rows are
+// those of the later one already when it hears of the first. What lies between is in them, and is not executed again.
+func TestCheckpointsFollowEachOther(t *testing.T) {
+	directory := t.TempDir()
+	before := openTest(t, func(config *Config) { config.Log.InMemory, config.Log.Dir = false, directory })
+	for _, name := range []string{"a", "b", "c", "d"} {
+		createNode(t, before, scheme.Path{"local", name})
+	}
+	if err := before.checkpointNow(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	stopTest(t, before)
+
+	store, err := raftstore.Open(raftstore.Config{Dir: directory, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	second := store.CheckpointIndex()
+	first := second - 3
+	g, failure := groupByHand(t, store)
+	if g.machine, err = coordination.NewMachine("/local", coordination.DefaultLimits()); err != nil {
+		t.Fatal(err)
+	}
+	handler{g}.Restore(first)
+	handler{g}.Committed(emptyEntries(1, first+1, second-1))
+	handler{g}.Committed(emptyEntries(1, second, second))
+	handler{g}.Restore(second)
+	handler{g}.Committed(emptyEntries(1, second+1, second+2))
+	g.takeTurn()
+	if *failure != nil {
+		t.Fatal(*failure)
+	}
+	if index := uint64(g.machine.Index()); index != second+2 || g.applied.Load() != index {
+		t.Errorf("the machine has entry %d, the group tells %d, want %d", index, g.applied.Load(), second+2)
+	}
+	var invariant *InvariantError
+	handler{g}.Committed(emptyEntries(1, second+2, second+2))
+	g.takeTurn()
+	if !errors.As(*failure, &invariant) {
+		t.Errorf("an entry that came twice was passed over: %v", *failure)
+	}
+}

@@ -1,0 +1,90 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/ydb-platform/ydb-go-genproto/Ydb_Auth_V1"
+	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Auth"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/coordination/accounts"
+	"github.com/coordd/coordd/scheme/outcome"
+	"github.com/coordd/coordd/server/auth"
+)
+
+// authService is Ydb.Auth.V1.AuthService (surface.md §5).
+type authService struct {
+	Ydb_Auth_V1.UnimplementedAuthServiceServer
+	*Server
+}
+
+// Login gives a token for a user's name and password.
+func (s authService) Login(ctx context.Context, r *Ydb_Auth.LoginRequest) (*Ydb_Auth.LoginResponse, error) {
+	op, err := s.operate(ctx, r.GetOperationParams(), func(ctx context.Context) (proto.Message, outcome.Outcome, error) {
+		token, answer, err := s.login(ctx, r.GetUser(), r.GetPassword())
+		return &Ydb_Auth.LoginResult{Token: token}, answer, err
+	})
+	return &Ydb_Auth.LoginResponse{Operation: op}, err
+}
+
+func (s authService) login(ctx context.Context, name, password string) (token string, answer outcome.Outcome, err error) {
+	if sent, found := database(ctx); found && sent != "" && !s.auth.Serves(sent) {
+		return "", outcome.Because(outcome.SchemeError, "No database found"), nil
+	}
+	if err := s.group.CatchUp(ctx); err != nil {
+		return "", outcome.Outcome{}, err
+	}
+	user, _ := s.group.Accounts().User(name)
+	right, err := s.auth.Passwords.Verify(ctx, password, user.PasswordHash)
+	switch {
+	case errors.Is(err, auth.ErrOverloaded), err != nil && errors.Is(context.Cause(ctx), errPatience):
+		return "", outcome.Because(outcome.Overloaded, "Too many logins at once, try again"), nil
+	case errors.Is(err, auth.ErrStoredHash):
+		return "", outcome.Because(outcome.InternalError, err.Error()), nil
+	case err != nil:
+		return "", outcome.Outcome{}, err
+	case !right:
+		return "", outcome.Refuse(outcome.Unauthorized, outcome.Issue{Code: uint32(outcome.Unauthorized),
+			Severity: outcome.SeverityError, Message: "Invalid user or password"}), nil
+	}
+	key, answer, err := s.signingKey(ctx)
+	if err != nil || !answer.OK() {
+		return "", answer, err
+	}
+	token, err = s.auth.SignLogin(user, key, time.Now())
+	return token, answer, err
+}
+
+// signingKey returns the key that signs now. The first login of a cluster, and the first after
+// auth.SigningKeyLifetime, makes a new one; keys go when nothing that they signed can be good any more.
+func (s *Server) signingKey(ctx context.Context) (accounts.SigningKey, outcome.Outcome, error) {
+	newest, found := auth.NewestKey(s.group.Accounts())
+	if found && time.Since(time.UnixMilli(int64(newest.CreatedMillis))) < auth.SigningKeyLifetime {
+		return newest, outcome.Done(), nil
+	}
+	outdated := time.Now().Add(-auth.SigningKeyLifetime - auth.LoginLifetime - 2*auth.ClockSkew)
+	answer, err := s.rotateSigningKey(ctx, coordination.Caller{}, newest.ID, uint64(max(0, outdated.UnixMilli())))
+	if err != nil || !answer.OK() && answer.Status != outcome.PreconditionFailed {
+		return newest, answer, err
+	}
+	// A refusal means that another login was first; its key is as good.
+	if newest, found = auth.NewestKey(s.group.Accounts()); !found {
+		return newest, answer, nil
+	}
+	return newest, outcome.Done(), nil
+}
+
+func (s *Server) rotateSigningKey(ctx context.Context, by coordination.Caller,
+	after, dropBeforeMillis uint64) (outcome.Outcome, error) {
+	secret, err := auth.NewSigningKey()
+	if err != nil {
+		return outcome.Outcome{}, err
+	}
+	return s.execute(ctx, func(call coordination.Call) coordination.Command {
+		return &coordination.RotateSigningKey{Call: call, Caller: by, Secret: secret, After: after,
+			StampMillis: s.group.Clock().WallMillis(), DropBeforeMillis: dropBeforeMillis}
+	})
+}

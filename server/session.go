@@ -1,0 +1,138 @@
+package server
+
+import (
+	"errors"
+	"io"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/ydb-platform/ydb-go-genproto/Ydb_Coordination_V1"
+
+	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/server/auth"
+	"github.com/coordd/coordd/server/group"
+	"github.com/coordd/coordd/server/wire"
+)
+
+// session is the connection of one Session stream. Its handler's goroutine reads; the writers send.
+type session struct {
+	stream   *group.Stream
+	rpc      Ydb_Coordination_V1.CoordinationService_SessionServer
+	finish   statusWriter
+	pool     *writers
+	panics   *panicCounter
+	identity *auth.Identity
+}
+
+// statusWriter ends an RPC from outside of its handler. gRPC's own SendMsg and RecvMsg do the same when they fail; it
+// spares every stream a second goroutine. TestStreamEndsFromOutside shows that the linked gRPC has it.
+type statusWriter interface {
+	WriteStatus(*status.Status) error
+}
+
+var errNoStatusWriter = errors.New("gRPC's server stream has no WriteStatus")
+
+func (s *Server) newSession(rpc Ydb_Coordination_V1.CoordinationService_SessionServer) (*session, error) {
+	finish, ok := grpc.ServerTransportStreamFromContext(rpc.Context()).(statusWriter)
+	if !ok {
+		return nil, status.Error(codes.Internal, errNoStatusWriter.Error())
+	}
+	session := &session{rpc: rpc, finish: finish, pool: s.writers, panics: &s.panics, identity: auth.Of(rpc.Context())}
+	session.stream = s.group.NewStream(session, s.caller(rpc.Context()), s.pingPolicy(rpc.Context()))
+	return session, nil
+}
+
+// serve reads the client's messages until the stream has ended. The status of the RPC is that of the Front's ending,
+// written by a writer behind the last reply.
+func (s *session) serve() error {
+	defer s.leaveOnPanic()
+	ctx := s.rpc.Context()
+	s.stream.Open()
+	for {
+		s.stream.AwaitRoom(ctx)
+		request, err := s.rpc.Recv()
+		if err != nil {
+			s.stream.Close()
+			if err == io.EOF { // what is queued is still sent
+				<-ctx.Done() // a writer ends the RPC
+			}
+			return nil
+		}
+		message := wire.FromClient(request)
+		resume := s.stream.Receive(&message)
+		if resume == nil {
+			continue
+		}
+		select {
+		case <-resume:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// leaveOnPanic takes a stream out of service whose handler panics.
+func (s *session) leaveOnPanic() {
+	if reason := recover(); reason != nil {
+		s.stream.Abandon()
+		panic(reason)
+	}
+}
+
+// Wake implements group.Client.
+func (s *session) Wake() { s.pool.schedule(s) }
+
+// CutOff implements group.Client: it ends the RPC of a client that does not read. The reader notices, and the session
+// is detached.
+func (s *session) CutOff() {
+	go s.finish.WriteStatus(status.New(codes.ResourceExhausted, "The client does not read its stream"))
+}
+
+// Panicked implements group.Client.
+func (s *session) Panicked(reason any) {
+	s.panics.note("a stream", reason)
+	go s.finish.WriteStatus(errPanic)
+}
+
+// send writes what is queued and ends the RPC if the Front has ended. It reports whether there may be more.
+func (s *session) send(buffer []coordination.Reply) (_ []coordination.Reply, more bool) {
+	defer func() {
+		if reason := recover(); reason != nil {
+			s.Panicked(reason)
+		}
+	}()
+	replies, ending := s.stream.Take(buffer[:0])
+	for i := range replies {
+		if replies[i].Kind == coordination.ReplyNone {
+			continue
+		}
+		if i > 0 && s.stream.PutBack(replies[i:]) {
+			return replies, false
+		}
+		if err := s.rpc.Send(wire.ToClient(&replies[i])); err != nil {
+			return replies, false // the reader notices as well
+		}
+		replies[i] = coordination.Reply{}
+	}
+	if ending != coordination.EndingNone {
+		_ = s.finish.WriteStatus(endStatus(ending))
+		return replies, false
+	}
+	return replies, len(replies) > 0
+}
+
+// endStatus is the gRPC status of an ending (coordination.md §2.9).
+func endStatus(ending coordination.Ending) *status.Status {
+	switch ending {
+	case coordination.EndingInvalidStart:
+		return status.New(codes.InvalidArgument, "First message must be a SessionStart")
+	case coordination.EndingStartOverdue:
+		return status.New(codes.DeadlineExceeded, "First message did not come in time")
+	case coordination.EndingAbandoned:
+		return status.New(codes.Canceled, "Request abandoned")
+	case coordination.EndingSilent:
+		return status.New(codes.Unavailable, coordination.LinkFailure.Text)
+	}
+	return status.New(codes.OK, "")
+}
