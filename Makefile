@@ -100,9 +100,10 @@ generate-check: tools ## fail if the generated code is not that of the .proto fi
 	@$(TOOLBIN)/protogen -check -plugin $(PROTO_PLUGINS) . $(PROTOS)
 
 # Some tests build and start the binary, which the test cache does not see: hence
-# -count=1, here and below.
+# -count=1, here and below. The packages that take longest come first, so that none of them runs alone in the end.
+LONGEST := ./server ./raftstore ./conformance ./conformance/crash
 go-test: build ## run the server's tests
-	@$(GO_TEST) ./...
+	@$(GO_TEST) $(LONGEST) ./...
 
 tools-test: ## run the tests of the code generator
 	@cd $(TOOLS) && go test ./...

@@ -41,6 +41,7 @@ type Front struct {
 	opaque   uint64  // of the ping not yet answered, 0 if there is none
 	wake     Instant // when Tick has something to do
 	overdue  Instant // when the unanswered ping has been unanswered for too long
+	withheld bool    // a ping lay here while nothing might be said, so the client may have heard it late
 	held     *Refusal
 	resumed  bool // the stream holds a Failure, and the leader was asked to answer for its session
 
@@ -115,6 +116,7 @@ func (f *Front) InFlight() int {
 func (f *Front) Take(into []Reply) []Reply {
 	const keep = 2 // an idle stream's pings need no more
 	if f.silent() {
+		f.withheld = f.withheld || len(f.replies) > 0
 		return into
 	}
 	into = append(into, f.replies...)
@@ -133,6 +135,7 @@ func (f *Front) PutBack(replies []Reply) bool {
 	if !f.silent() {
 		return false
 	}
+	f.withheld = true
 	f.replies = append(slices.Clone(replies), f.replies...)
 	f.taken -= len(replies)
 	return true
@@ -389,7 +392,10 @@ func (f *Front) Tick(now Instant) Forward {
 			return Forward{}
 		}
 		if now >= f.overdue {
-			return f.fail(PingTimeout)
+			if !f.withheld {
+				return f.fail(PingTimeout)
+			}
+			f.withheld, f.overdue = false, now.After(f.patience) // as if it had just been sent
 		}
 		f.wake = f.overdue
 	}
@@ -397,7 +403,7 @@ func (f *Front) Tick(now Instant) Forward {
 }
 
 func (f *Front) ping(now Instant) {
-	f.opaque = f.policy.Opaque()
+	f.opaque, f.withheld = f.policy.Opaque(), false
 	f.wake, f.overdue = now.After(f.interval), now.After(f.patience)
 	f.reply(Reply{Kind: ReplyPing, Opaque: f.opaque})
 }

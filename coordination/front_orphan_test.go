@@ -238,3 +238,22 @@ func TestClosedWhileSilent(t *testing.T) {
 	r.front.Close()
 	r.expect()
 }
+
+// A ping that its client could not hear when it was sent is not overdue a moment after the client hears it.
+func TestWithheldPing(t *testing.T) {
+	r := attached(t, PingPolicy{}, 3000, AllRights)
+	r.pong(101)
+	r.tickAt(1000)
+	// The ping was made while the Front might speak, and nobody had taken it yet when it might not any more.
+	r.front.Mute(true)
+	r.expect()
+	r.now = frontStart.After(1999)
+	r.front.Mute(false)
+	r.expect(Reply{Kind: ReplyPing, Opaque: 102})
+	r.tickAt(2000)
+	r.expect()
+	if forward := r.tickAt(3000); !forward.Detach { // it has its time once
+		t.Errorf("forward %+v", forward)
+	}
+	r.expect(Reply{Kind: ReplyFailure, Refusal: PingTimeout})
+}

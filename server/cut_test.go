@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"sync"
 	"testing"
@@ -12,6 +13,8 @@ import (
 	"github.com/ydb-platform/ydb-go-genproto/Ydb_Coordination_V1"
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb"
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 )
 
 // cuttable is the network between the servers of a test. One of them can be cut off: the others notice at once, the
@@ -200,6 +203,33 @@ func TestCutOffServerFallsSilent(t *testing.T) {
 	}
 }
 
+// granted waits until a session that waits for the lock has got it. On a busy machine the others may have no leader for
+// longer than the grace period; then its stream ends, and the session goes on with another.
+func (c *testCluster) granted(i int, stream sessionClient, again *Ydb_Coordination.SessionRequest_SessionStart) {
+	c.t.Helper()
+	for {
+		m, err := stream.Recv()
+		switch {
+		case status.Code(err) == codes.Unavailable, errors.Is(err, io.EOF):
+			stream = openTest(c.t, c.t.Context(), c.conns[i], again)
+			send(c.t, stream, wait(1, "lock"))
+		case err != nil:
+			c.t.Fatal(err)
+		case m.GetPing() != nil:
+			_ = stream.Send(&Ydb_Coordination.SessionRequest{Request: &Ydb_Coordination.SessionRequest_Pong{
+				Pong: &Ydb_Coordination.SessionRequest_PingPong{Opaque: m.GetPing().GetOpaque()}}})
+		case m.GetAcquireSemaphoreResult().GetAcquired():
+			return
+		case m.GetFailure() != nil:
+			if m.GetFailure().GetStatus() != Ydb.StatusIds_UNAVAILABLE {
+				c.t.Fatalf("got %v", m)
+			}
+		case m.GetSessionStarted() == nil && m.GetAcquireSemaphorePending() == nil:
+			c.t.Fatalf("got %v", m)
+		}
+	}
+}
+
 func cutOffServerFallsSilent(t *testing.T, leads bool) {
 	c, network := startCuttable(t)
 	leader, follower := c.leader()
@@ -219,7 +249,8 @@ func cutOffServerFallsSilent(t *testing.T, leads bool) {
 		t.Fatalf("got %v", r)
 	}
 	waiter := openTest(t, t.Context(), c.conns[other], start(600_000))
-	next(t, waiter)
+	waits := start(600_000)
+	waits.SessionId = next(t, waiter).GetSessionStarted().GetSessionId()
 	send(t, waiter, wait(1, "lock"))
 	if r := next(t, waiter); r.GetAcquireSemaphorePending() == nil {
 		t.Fatalf("got %v", r)
@@ -229,9 +260,7 @@ func cutOffServerFallsSilent(t *testing.T, leads bool) {
 	var client sync.WaitGroup
 	client.Go(func() { events.live(holder) })
 	network.cut(fmt.Sprint("server-", off))
-	if r := next(t, waiter); !r.GetAcquireSemaphoreResult().GetAcquired() {
-		t.Fatalf("leads %v: got %v", leads, r)
-	}
+	c.granted(other, waiter, waits)
 	events.write("the lock is somebody else's")
 	network.heal()
 	client.Wait()
