@@ -50,7 +50,7 @@ var layers = []layer{
 	{folder: "coordination/codec", ours: []string{"scheme", "coordination"}, foreign: []string{protobuf}, pure: true},
 	{folder: "coordination/codec/internal/logpb", foreign: []string{protobuf}}, // generated
 	{folder: "raftstore", foreign: []string{raft, hashicorp, bbolt, grpc, protobuf, system}},
-	{folder: "server", ours: []string{"scheme", "coordination", "raftstore"}, foreign: []string{grpc, protobuf, ydbProtos, tokens, passwords}},
+	{folder: "server", ours: []string{"scheme", "coordination", "raftstore"}, foreign: []string{grpc, protobuf, ydbProtos}},
 	{folder: "server/group", ours: []string{"scheme", "coordination", "raftstore"}, foreign: []string{grpc, protobuf}},
 	{folder: "server/auth", ours: []string{"scheme", "coordination", "server/filestamp", "server/listen"}, foreign: []string{grpc, tokens, passwords}},
 	{folder: "server/listen", ours: []string{"raftstore", "server/filestamp"}, foreign: []string{grpc}},
