@@ -9,12 +9,14 @@ import (
 	"strings"
 	"time"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	"github.com/coordd/coordd/raftstore"
 	"github.com/coordd/coordd/server/adminpb"
 	"github.com/coordd/coordd/server/auth"
+	"github.com/coordd/coordd/server/clusterpb"
 	"github.com/coordd/coordd/server/group"
 )
 
@@ -46,7 +48,7 @@ func (s clusterService) Add(ctx context.Context, r *adminpb.AddMemberRequest) (*
 	}
 	ctx, cancel := s.inTime(ctx)
 	defer cancel()
-	answer, unclear, err := onLeader(ctx, s.Server, "Add", r, clusterLeader.add)
+	answer, unclear, err := onLeader(ctx, s.Server, r, clusterLeader.Add, clusterpb.ClusterClient.Add)
 	if unclear && status.Code(err) == codes.AlreadyExists {
 		if m := s.memberWith(r.GetName(), r.GetPeerAddress()); m != nil { // by an attempt whose answer was lost
 			return &adminpb.AddMemberResponse{Id: idText(m.ID)}, nil
@@ -91,7 +93,7 @@ func (s clusterService) Promote(ctx context.Context, r *adminpb.PromoteMemberReq
 	}
 	ctx, cancel := s.promotionTime(ctx, r)
 	defer cancel()
-	answer, _, err := onLeader(ctx, s.Server, "Promote", r, clusterLeader.promote)
+	answer, _, err := onLeader(ctx, s.Server, r, clusterLeader.Promote, clusterpb.ClusterClient.Promote)
 	return answer, err
 }
 
@@ -115,7 +117,7 @@ func (s clusterService) Remove(ctx context.Context, r *adminpb.RemoveMemberReque
 	if m, err := s.findMember(r.GetMember()); err == nil {
 		resolved.Member = idText(m.ID)
 	}
-	answer, unclear, err := onLeader(ctx, s.Server, "Remove", resolved, clusterLeader.remove)
+	answer, unclear, err := onLeader(ctx, s.Server, resolved, clusterLeader.Remove, clusterpb.ClusterClient.Remove)
 	switch {
 	case unclear && status.Code(err) == codes.NotFound, err != nil && s.removed(resolved.Member):
 		return &adminpb.RemoveMemberResponse{}, nil // by an attempt whose answer was lost
@@ -137,7 +139,7 @@ func (s clusterService) TransferLeader(ctx context.Context, r *adminpb.TransferL
 	}
 	ctx, cancel := s.inTime(ctx)
 	defer cancel()
-	answer, _, err := onLeader(ctx, s.Server, "TransferLeader", r, clusterLeader.transferLeader)
+	answer, _, err := onLeader(ctx, s.Server, r, clusterLeader.TransferLeader, clusterpb.ClusterClient.TransferLeader)
 	return answer, err
 }
 
@@ -146,18 +148,19 @@ var errLeadsElsewhere = status.Error(codes.Aborted, "another server leads")
 
 // onLeader makes a call on the leader, wherever it is. It waits for one until ctx ends, which comes from inTime or
 // asLongAsAsked, and for callPatience at most. unclear says that an attempt before the last one may have succeeded.
-func onLeader[Request, Response any](ctx context.Context, s *Server, method string, r *Request,
-	local func(clusterLeader, context.Context, *Request) (*Response, error)) (answer *Response, unclear bool, err error) {
+func onLeader[Request, Response any](ctx context.Context, s *Server, r *Request,
+	here func(clusterLeader, context.Context, *Request) (*Response, error),
+	there func(clusterpb.ClusterClient, context.Context, *Request, ...grpc.CallOption) (*Response, error),
+) (answer *Response, unclear bool, err error) {
 	patience := time.NewTimer(s.patience())
 	defer patience.Stop()
 	for {
 		news := s.group.News()
 		leader := s.group.LeaderAddress()
 		if leader != "" {
-			answer = new(Response)
-			err = s.askLeader(ctx, leader, method, r, answer)
+			answer, err = askLeader(ctx, s, leader, r, there)
 		} else {
-			answer, err = local(clusterLeader{s}, ctx, r)
+			answer, err = here(clusterLeader{Server: s}, ctx, r)
 		}
 		switch code := status.Code(err); {
 		case code == codes.Aborted:
@@ -183,13 +186,14 @@ func onLeader[Request, Response any](ctx context.Context, s *Server, method stri
 
 // askLeader has a connection of its own: that of the relay is closed as soon as another server leads, and with it the
 // answer to a change that makes another server lead.
-func (s *Server) askLeader(ctx context.Context, address, method string, request, response any) error {
+func askLeader[Request, Response any](ctx context.Context, s *Server, address string, r *Request,
+	ask func(clusterpb.ClusterClient, context.Context, *Request, ...grpc.CallOption) (*Response, error)) (*Response, error) {
 	conn, err := s.store.DialPeer(address)
 	if err != nil {
-		return status.Error(codes.Internal, err.Error())
+		return nil, status.Error(codes.Internal, err.Error())
 	}
 	defer conn.Close()
-	return conn.Invoke(ctx, "/"+clusterPeerName+"/"+method, request, response)
+	return ask(clusterpb.NewClusterClient(conn), ctx, r)
 }
 
 // leaderRetry is how soon a change is tried again at a leader that went away without another being heard of.

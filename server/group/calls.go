@@ -124,8 +124,7 @@ func (g *Group) try(ctx context.Context, a *attempt) (outcome.Outcome, error) {
 		return outcome.Outcome{}, errNotLeading
 	}
 	request := &relaypb.ExecuteRequest{Command: codec.AppendCommand(nil, a.command), Since: uint64(a.since), Repeated: a.repeated}
-	response := new(relaypb.ExecuteResponse)
-	err = conn.Invoke(ctx, relayExecuteName, request, response)
+	response, err := relaypb.NewRelayClient(conn).Execute(ctx, request)
 	switch code := status.Code(err); {
 	case err == nil:
 		g.seeOwnWrite(ctx)
