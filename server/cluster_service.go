@@ -7,7 +7,6 @@ import (
 	"net"
 	"strconv"
 	"strings"
-	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -152,10 +151,9 @@ func onLeader[Request, Response any](ctx context.Context, s *Server, r *Request,
 	here func(clusterLeader, context.Context, *Request) (*Response, error),
 	there func(clusterpb.ClusterClient, context.Context, *Request, ...grpc.CallOption) (*Response, error),
 ) (answer *Response, unclear bool, err error) {
-	patience := time.NewTimer(s.patience())
-	defer patience.Stop()
-	for {
-		news := s.group.News()
+	patience, cancel := context.WithTimeout(ctx, s.patience())
+	defer cancel()
+	unasked := s.group.AskLeader(patience, func(bool) group.Asked {
 		leader := s.group.LeaderAddress()
 		if leader != "" {
 			answer, err = askLeader(ctx, s, leader, r, there)
@@ -164,24 +162,22 @@ func onLeader[Request, Response any](ctx context.Context, s *Server, r *Request,
 		}
 		switch code := status.Code(err); {
 		case code == codes.Aborted:
+			return group.NotLed
 		case code == codes.Unavailable, code == codes.Canceled && ctx.Err() == nil: // the leader went away
 			unclear = true
+			return group.LeaderGone
 		case code == codes.DeadlineExceeded && leader != "" && ctx.Err() != nil: // it did not answer in time
-			return nil, true, s.nobodyLeads(true)
-		default:
-			return answer, unclear, err
+			unclear, err = true, s.nobodyLeads(true)
 		}
-		select {
-		case <-ctx.Done():
-			return nil, unclear, s.nobodyLeads(unclear)
-		case <-patience.C:
-			return nil, unclear, s.nobodyLeads(unclear)
-		case <-s.group.Over():
-			return nil, unclear, status.Error(codes.Unavailable, group.ErrStopped.Error())
-		case <-news:
-		case <-time.After(leaderRetry):
-		}
+		return group.Answered
+	})
+	switch {
+	case errors.Is(unasked, group.ErrStopped):
+		return nil, unclear, status.Error(codes.Unavailable, group.ErrStopped.Error())
+	case unasked != nil:
+		return nil, unclear, s.nobodyLeads(unclear)
 	}
+	return answer, unclear, err
 }
 
 // askLeader has a connection of its own: that of the relay is closed as soon as another server leads, and with it the
@@ -195,9 +191,6 @@ func askLeader[Request, Response any](ctx context.Context, s *Server, address st
 	defer conn.Close()
 	return ask(clusterpb.NewClusterClient(conn), ctx, r)
 }
-
-// leaderRetry is how soon a change is tried again at a leader that went away without another being heard of.
-const leaderRetry = 100 * time.Millisecond
 
 // nobodyLeads is the answer to a change for which there was no leader in time.
 func (s *Server) nobodyLeads(unclear bool) error {
