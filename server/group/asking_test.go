@@ -18,7 +18,8 @@ func TestUnasked(t *testing.T) {
 	for last, want := range map[Asked]error{NotLed: ErrNoLeader, LeaderGone: ErrUnknown} {
 		ctx, cancel := context.WithCancel(t.Context())
 		err := newGroup(Config{}).AskLeader(ctx, func(bool) Asked { cancel(); return last })
-		if !errors.Is(err, want) || errors.Is(err, ErrNoLeader) == errors.Is(err, ErrUnknown) || !errors.Is(err, context.Canceled) || err.Error() != "context canceled" {
+		if !errors.Is(err, want) || errors.Is(err, ErrNoLeader) == errors.Is(err, ErrUnknown) ||
+			!errors.Is(err, context.Canceled) || err.Error() != "context canceled" {
 			t.Errorf("asked %v: got %v", last, err)
 		}
 	}

@@ -22,7 +22,7 @@ const ownWritePatience = time.Second
 // asked, but for repeated.
 type attempt struct {
 	command  coordination.Command
-	encoded  []byte             // command in the stored format, nil as long as no other server is concerned
+	encoded  []byte             // command in the stored format; nil as long as it goes to no other server
 	since    coordination.Index // applied here when the call came
 	repeated bool               // a leader may have had it
 }
@@ -80,8 +80,8 @@ func (g *Group) Execute(ctx context.Context,
 	return answer, nil
 }
 
-// try asks the leader, if there is one. Errors: errNotLeading, errLeaderGone, ErrStopped, that of ctx, with errWithdrawn
-// if the leader here never looked at the call.
+// try asks the leader, if there is one. Errors: errNotLeading, errLeaderGone, ErrStopped, that of ctx, with
+// errWithdrawn if the leader here never looked at the call.
 func (g *Group) try(ctx context.Context, a *attempt) (outcome.Outcome, error) {
 	if g.Leads() {
 		answer, err := g.executeHere(ctx, a)
