@@ -48,8 +48,8 @@ func (a *admissionList) certifies(certificate *x509.Certificate) bool {
 type admission struct {
 	s    *Store
 	list atomic.Pointer[admissionList]
-	open atomic.Bool   // it has asked: what members say reaches raft
-	bell chan struct{} // capacity 1: somebody wants it to ask
+	open atomic.Bool // it has asked: what members say reaches raft
+	bell bell        // somebody wants it to ask
 	// concluded counts how often it has asked to an end.
 	concluded atomic.Uint64
 
@@ -59,14 +59,14 @@ type admission struct {
 	asking bool
 	why    string // it is not open
 
-	// Of the raft goroutine:
+	// Of the holder of the turn:
 	ledAt     int    // the last tick with a leader that was heard
 	doubted   uint64 // the sender whom doubt is about, 0: nobody
 	doubtedAt uint64 // concluded at that time
 }
 
 func newAdmission(s *Store, own, learnt confRecord) *admission {
-	a := &admission{s: s, bell: make(chan struct{}, 1), own: own, learnt: learnt}
+	a := &admission{s: s, bell: newBell(), own: own, learnt: learnt}
 	a.choose()
 	return a
 }
@@ -132,10 +132,7 @@ func (a *admission) begin() {
 	a.mu.Lock()
 	a.asking = true
 	a.mu.Unlock()
-	select {
-	case a.bell <- struct{}{}:
-	default:
-	}
+	a.bell.ring()
 }
 
 // shutUnlessAnswered keeps raft from hearing anybody until the asking under way has come to an end.

@@ -94,7 +94,7 @@ func (a *appender) finished(jobs []*writeJob) {
 	more := len(a.jobs) > 0
 	a.mu.Unlock()
 	if more {
-		a.inbox.ring()
+		a.inbox.bell.ring()
 	} else if a.loop.kick() {
 		a.loop.handler.Flush(false)
 	}

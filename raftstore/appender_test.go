@@ -89,7 +89,7 @@ func (l *lockedBuffer) String() string {
 	return l.b.String()
 }
 
-// ask runs f on the member's raft goroutine and waits for it.
+// ask runs f in a turn of the member and waits for it.
 func (m *machine) ask(f func(l *loop)) {
 	asked := make(chan struct{})
 	m.store.inbox.put(func(mail *mail) {

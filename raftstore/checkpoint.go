@@ -96,7 +96,7 @@ type keeper struct {
 	rows   rowDevice
 	log    logDevice
 	inbox  *inbox
-	wake   chan struct{}
+	bell   bell
 	stop   chan struct{}
 	done   chan struct{}
 	limit  int // rows per sweep
@@ -112,7 +112,7 @@ type keeper struct {
 func newKeeper(s *Store) *keeper {
 	return &keeper{
 		rows: s.rowStore, log: s.device, inbox: &s.inbox, limit: sweepRowsMax, sweeps: true,
-		wake: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{}),
+		bell: newBell(), stop: make(chan struct{}), done: make(chan struct{}),
 	}
 }
 
@@ -148,7 +148,7 @@ func (k *keeper) offer(j keeperJob) bool {
 		k.queued += j.bytes
 	}
 	k.mu.Unlock()
-	k.ring()
+	k.bell.ring()
 	return !full
 }
 
@@ -156,7 +156,7 @@ func (k *keeper) add(j keeperJob) {
 	k.mu.Lock()
 	k.jobs = append(k.jobs, j)
 	k.mu.Unlock()
-	k.ring()
+	k.bell.ring()
 }
 
 // replace makes a received checkpoint ours, after what was queued before, and waits for that.
@@ -189,13 +189,6 @@ func (k *keeper) voids(j keeperJob) bool {
 
 func (k *keeper) cut(first uint64) { k.add(keeperJob{cut: first}) }
 
-func (k *keeper) ring() {
-	select {
-	case k.wake <- struct{}{}:
-	default:
-	}
-}
-
 // close ends the goroutine. A checkpoint that is not committed is given up.
 func (k *keeper) close() {
 	close(k.stop)
@@ -215,7 +208,7 @@ func (k *keeper) run() {
 			pause = time.After(sweepPause)
 		}
 		select {
-		case <-k.wake:
+		case <-k.bell:
 		case <-pause:
 		case <-k.stop:
 			return

@@ -419,7 +419,7 @@ func (c *testCluster) watchLeases() (stop func()) {
 	return func() { close(quit); <-done }
 }
 
-// pause freezes a member's raft goroutine, as SIGSTOP would.
+// pause takes a member's turn and keeps it, as SIGSTOP would.
 func (m *machine) pause() (resume func()) {
 	resumed, paused := make(chan struct{}), make(chan struct{})
 	m.store.inbox.put(func(mail *mail) {

@@ -12,7 +12,7 @@ import (
 	"github.com/coordd/coordd/raftstore/peerpb"
 )
 
-// control is what the raft goroutine knows about the other members.
+// control is what the holder of the turn knows about the other members.
 type control struct {
 	conf    confRecord // as of the last entry handed over
 	ticks   int

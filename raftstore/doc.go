@@ -9,12 +9,25 @@
 // when CheckpointDue says so, and ends the process when it is told Failed. Propose adds commands while this member
 // leads.
 //
+// # The turn
+//
+// Raft is no goroutine's own: whoever holds the turn (loop.mu) takes everything out of the inbox, gives it to raft,
+// hands out what raft wants done, and is the only one meanwhile who calls the Handler. Mostly that is the loop's
+// goroutine, which the inbox's bell wakes. Where nothing else is going on it is the goroutine that brought something,
+// because waking another one costs more than the work: Propose's caller, the appender when a write is done, the stream
+// of another member. They leave their mail first and then try for the turn, without waiting (loop.kick). Nothing is
+// left lying: whoever gives the turn back looks into the inbox again and rings for what has come in between.
+//
+// The calls to the Handler therefore come one after the other, in the order of the log, but from any of these
+// goroutines. Within a turn nothing waits, for a disk least of all. Flush comes behind the turn, so there may be two at
+// a time.
+//
 // # Goroutines
 //
 //	Propose, ReadIndex, Applied
 //	          |  inbox: one bell, everything waiting is taken at once
 //	          v
-//	   raft goroutine -----------------> Handler (its only caller)
+//	       a turn -----------------> Handler
 //	     |  ^        \
 //	     |  | written  \ checkpoint done, cut
 //	     v  |           v  ^
@@ -23,11 +36,11 @@
 //	   wal/            state.db
 //
 // In a cluster every other member has two lanes, each a bounded queue with a goroutine and a connection of its own: one
-// for heartbeats, votes and answers, one for the log. What comes in goes to the raft goroutine's inbox. A checkpoint for
+// for heartbeats, votes and answers, one for the log. What comes in goes to the inbox. A checkpoint for
 // a member that lags is sent by a goroutine of its own from a read transaction; a received one is collected in a file
 // by the goroutine that receives it, and installed by the appender and the keeper together.
 //
-// The raft goroutine never waits for a disk. The appender takes all writes that came together while it waited for the
+// A turn never waits for a disk. The appender takes all writes that came together while it waited for the
 // last one and makes them one write and one fdatasync. The keeper writes checkpoints, removes dropped rows in small
 // transactions and cuts the log.
 //

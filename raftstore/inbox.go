@@ -15,7 +15,7 @@ type proposal struct {
 	bytes    int
 }
 
-// mail is what the raft goroutine is told from outside.
+// mail is what the turn is told from outside.
 type mail struct {
 	proposals   []proposal
 	reads       []uint64
@@ -38,13 +38,13 @@ type mail struct {
 type inbox struct {
 	mu   sync.Mutex
 	mail mail
-	wake chan struct{} // capacity 1
+	bell bell
 }
 
 // put changes the waiting mail and rings.
 func (b *inbox) put(change func(m *mail)) {
 	b.leave(change)
-	b.ring()
+	b.bell.ring()
 }
 
 // leave changes the waiting mail; the caller sees to it that somebody reads it.
@@ -62,13 +62,6 @@ func (b *inbox) empty() bool {
 	return len(m.proposals) == 0 && len(m.reads) == 0 && len(m.written) == 0 && len(m.checkpoints) == 0 &&
 		len(m.received) == 0 && len(m.headers) == 0 && len(m.retold) == 0 && len(m.lost) == 0 && len(m.unreachable) == 0 &&
 		len(m.snapshots) == 0 && len(m.tasks) == 0
-}
-
-func (b *inbox) ring() {
-	select {
-	case b.wake <- struct{}{}:
-	default:
-	}
 }
 
 // take empties the inbox.

@@ -43,7 +43,7 @@ func (h *hook) arm() {
 	h.armed, h.seen = true, map[string]bool{}
 }
 
-// A checkpoint that is begun after a received one was put in its place, and before the raft goroutine has heard of that, is
+// A checkpoint that is begun after a received one was put in its place, and before a turn has heard of that, is
 // void. It must not count as being written for ever: the member makes checkpoints again and cuts its log, and whoever waits
 // for one gets it.
 func TestCheckpointBegunDuringAnInstallation(t *testing.T) {

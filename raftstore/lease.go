@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// lease is until when this member may act as the leader. Others read it while the raft goroutine writes it.
+// lease is until when this member may act as the leader. Others read it while the holder of the turn writes it.
 type lease struct {
 	clock clock
 	base  time.Time    // what until counts from

@@ -12,9 +12,9 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// loop owns raft. It feeds raft what came in, hands out what raft wants done, and is the only one that calls the handler.
-// Whoever holds mu is the owner: mostly the loop's own goroutine, but where nothing else is going on, the goroutine that
-// brought the mail, because waking another one costs more than the work.
+// loop owns raft. It feeds raft what came in, hands out what raft wants done, and is the only one that calls the
+// handler. Whoever holds mu has the turn (see the package's doc): mostly the loop's own goroutine, but where nothing
+// else is going on, the goroutine that brought the mail, because waking another one costs more than the work.
 type loop struct {
 	mu      sync.Mutex
 	broken  error // why nothing goes on
@@ -79,10 +79,10 @@ func (l *loop) serve() error {
 			tick, ticks = nil, nil
 		}
 		if !l.s.inbox.empty() { // somebody found the turn taken
-			l.s.inbox.ring()
+			l.s.inbox.bell.ring()
 		}
 		select {
-		case <-l.s.inbox.wake:
+		case <-l.s.inbox.bell:
 			err = l.turn(nil)
 		case <-ticks:
 			err = l.turn(func() error { l.tick(); return nil })
@@ -164,7 +164,7 @@ func (l *loop) locked(first func() error) (err error) {
 // caller flushes. What is left is for the loop's own goroutine.
 func (l *loop) kick() bool {
 	if !l.direct {
-		l.s.inbox.ring()
+		l.s.inbox.bell.ring()
 		return false
 	}
 	if !l.mu.TryLock() {
@@ -173,7 +173,7 @@ func (l *loop) kick() bool {
 	err := l.locked(nil)
 	l.mu.Unlock()
 	if err != nil || !l.s.inbox.empty() {
-		l.s.inbox.ring()
+		l.s.inbox.bell.ring()
 	}
 	return err == nil
 }
@@ -215,7 +215,7 @@ func (l *loop) drain() error {
 	l.withdraw()
 	l.show()
 	if wanted := l.needsTicks(); l.ticking.Swap(wanted) != wanted {
-		l.s.inbox.ring() // for the loop's own goroutine
+		l.s.inbox.bell.ring() // for the loop's own goroutine
 	}
 	if l.removed {
 		return ErrRemoved
@@ -303,7 +303,7 @@ func (l *loop) waitForApplied() {
 		return
 	}
 	if len(l.applying) > 0 && l.s.applied.Load() >= lastIndex(l.applying[0].GetEntries()) {
-		l.s.inbox.ring() // it came in between
+		l.s.inbox.bell.ring() // it came in between
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 	pb "go.etcd.io/raft/v3/raftpb"
 )
 
-// manual is a store whose raft goroutine is the test itself, so that raft can be told what no public method says.
+// manual is a store whose turns the test itself takes, so that raft can be told what no public method says.
 type manual struct {
 	*recorder
 	t    *testing.T
@@ -50,7 +50,7 @@ func (m *manual) pump(what string, ok func() bool) {
 			return
 		}
 		select {
-		case <-m.store.inbox.wake:
+		case <-m.store.inbox.bell:
 		case <-time.After(patience):
 			m.t.Fatalf("waited in vain for %s", what)
 		}

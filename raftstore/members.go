@@ -44,7 +44,7 @@ var (
 	ErrStopped = errors.New("the store is stopped")
 )
 
-// memberView is what the raft goroutine shows to others.
+// memberView is what the turn shows to others.
 type memberView struct {
 	conf    confRecord
 	leader  uint64
@@ -174,7 +174,7 @@ func (s *Store) change(ctx context.Context, attempt func(l *loop) error, done fu
 	}, done)
 }
 
-// watch runs attempt on the raft goroutine, now and from time to time again, until done or the first error.
+// watch runs attempt in a turn, now and from time to time again, until done or the first error.
 func (s *Store) watch(ctx context.Context, attempt func(l *loop) error, done func(l *loop) bool) error {
 	w := &watch{attempt: attempt, done: done, result: make(chan error, 1)}
 	s.inbox.put(func(m *mail) { m.tasks = append(m.tasks, func(l *loop) { l.watches = append(l.watches, w) }) })

@@ -23,14 +23,8 @@ import (
 	"github.com/coordd/coordd/raftstore/peerpb"
 )
 
-const (
-	peerService    = "coordd.peer.v1.Peer"
-	helloMethod    = "/" + peerService + "/Hello"
-	messagesMethod = "/" + peerService + "/Messages"
-	snapshotMethod = "/" + peerService + "/Snapshot"
-
-	acceptedKey = "coordd-accepted" // in the header that answers a stream of messages
-)
+// acceptedKey is in the header that answers a stream of messages.
+const acceptedKey = "coordd-accepted"
 
 // grpcNetwork is the network of a running server.
 type grpcNetwork struct {
@@ -61,7 +55,7 @@ func (n *grpcNetwork) listen(in peerServer) (func(), error) {
 		options = append(options, grpc.Creds(credentials.NewTLS(n.tls.serverSide())))
 	}
 	srv := grpc.NewServer(options...)
-	srv.RegisterService(&peerServiceDesc, in)
+	peerpb.RegisterPeerServer(srv, peerService{in: in})
 	if n.services != nil {
 		n.services(guardedServices{srv, in})
 	}
@@ -144,11 +138,8 @@ func (n *grpcNetwork) hello(ctx context.Context, address string, req *peerpb.Hel
 		return nil, err
 	}
 	defer conn.Close()
-	answer := &peerpb.HelloResponse{}
-	if err := conn.Invoke(ctx, helloMethod, req, answer); err != nil {
-		return nil, fromStatus(err)
-	}
-	return answer, nil
+	answer, err := peerpb.NewPeerClient(conn).Hello(ctx, req)
+	return answer, fromStatus(err)
 }
 
 // messages implements network.
@@ -157,7 +148,8 @@ func (n *grpcNetwork) messages(ctx context.Context, address string, header *peer
 	if err != nil {
 		return nil, err
 	}
-	s, err := conn.NewStream(ctx, &grpc.StreamDesc{ClientStreams: true}, messagesMethod)
+	client := peerpb.NewPeerClient(conn)
+	s, err := client.Messages(ctx)
 	if err == nil {
 		err = sendOn(s, &peerpb.Frame{Header: header})
 	}
@@ -165,7 +157,7 @@ func (n *grpcNetwork) messages(ctx context.Context, address string, header *peer
 		conn.Close()
 		return nil, fromStatus(err)
 	}
-	f := &grpcFrames{conn: conn, s: s, welcome: make(chan struct{}), over: make(chan struct{}), probed: make(chan struct{})}
+	f := &grpcFrames{conn: conn, client: client, s: s, welcome: make(chan struct{}), over: make(chan struct{}), probed: make(chan struct{})}
 	go f.await()
 	go f.probe(header.GetUrgent())
 	return f, nil
@@ -173,7 +165,8 @@ func (n *grpcNetwork) messages(ctx context.Context, address string, header *peer
 
 type grpcFrames struct {
 	conn    *grpc.ClientConn
-	s       grpc.ClientStream
+	client  peerpb.PeerClient // over conn
+	s       grpc.ClientStreamingClient[peerpb.Frame, peerpb.Received]
 	welcome chan struct{} // closed when the header was accepted
 	over    chan struct{}
 	why     error         // set before over is closed
@@ -199,7 +192,7 @@ func (f *grpcFrames) probe(urgent bool) {
 		for missed := time.Duration(0); ; {
 			sent := f.sent.Load()
 			ctx, cancel := context.WithTimeout(f.s.Context(), probePatience)
-			err := f.conn.Invoke(ctx, helloMethod, &peerpb.HelloRequest{}, &peerpb.HelloResponse{})
+			_, err := f.client.Hello(ctx, &peerpb.HelloRequest{})
 			cancel()
 			if status.Code(err) != codes.DeadlineExceeded {
 				break
@@ -229,7 +222,7 @@ func (f *grpcFrames) await() {
 }
 
 func (f *grpcFrames) send(frame *peerpb.Frame) error {
-	err := f.s.SendMsg(frame)
+	err := f.s.Send(frame)
 	if err == nil {
 		f.sent.Add(1)
 	}
@@ -256,8 +249,8 @@ var (
 )
 
 // sendOn sends one message; when the other side has ended the stream, its reason is fetched.
-func sendOn(s grpc.ClientStream, m any) error {
-	err := s.SendMsg(m)
+func sendOn[Message any](s grpc.ClientStreamingClient[Message, peerpb.Received], m *Message) error {
+	err := s.Send(m)
 	if !errors.Is(err, io.EOF) {
 		return err
 	}
@@ -274,7 +267,7 @@ func (n *grpcNetwork) snapshot(ctx context.Context, address string, next func() 
 		return err
 	}
 	defer conn.Close()
-	s, err := conn.NewStream(ctx, &grpc.StreamDesc{ClientStreams: true}, snapshotMethod)
+	s, err := peerpb.NewPeerClient(conn).Snapshot(ctx)
 	if err != nil {
 		return fromStatus(err)
 	}
@@ -290,10 +283,8 @@ func (n *grpcNetwork) snapshot(ctx context.Context, address string, next func() 
 			return fromStatus(err)
 		}
 	}
-	if err := s.CloseSend(); err != nil {
-		return err
-	}
-	return fromStatus(s.RecvMsg(&peerpb.Received{}))
+	_, err = s.CloseAndRecv()
+	return fromStatus(err)
 }
 
 // close implements network. Every connection is closed by who opened it.
@@ -322,58 +313,49 @@ func toStatus(err error) error {
 	return err
 }
 
-// peerServiceDesc is the service of peer.proto.
-var peerServiceDesc = grpc.ServiceDesc{
-	ServiceName: peerService,
-	HandlerType: (*peerServer)(nil),
-	Methods: []grpc.MethodDesc{{MethodName: "Hello", Handler: func(srv any, ctx context.Context, dec func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
-		req := &peerpb.HelloRequest{}
-		if err := dec(req); err != nil {
-			return nil, err
-		}
-		answer, err := srv.(peerServer).answerHello(req, certificateOf(ctx))
-		return answer, toStatus(err)
-	}}},
-	Streams: []grpc.StreamDesc{
-		{StreamName: "Messages", ClientStreams: true, Handler: serveMessages},
-		{StreamName: "Snapshot", ClientStreams: true, Handler: serveSnapshot},
-	},
+// peerService serves what the other members call.
+type peerService struct {
+	peerpb.UnimplementedPeerServer
+	in peerServer
 }
 
-func serveMessages(srv any, s grpc.ServerStream) error {
-	in := srv.(peerServer)
-	f := &peerpb.Frame{}
-	if err := s.RecvMsg(f); err != nil {
+// Hello implements peerpb.PeerServer.
+func (p peerService) Hello(ctx context.Context, req *peerpb.HelloRequest) (*peerpb.HelloResponse, error) {
+	answer, err := p.in.answerHello(req, certificateOf(ctx))
+	return answer, toStatus(err)
+}
+
+// Messages implements peerpb.PeerServer.
+func (p peerService) Messages(s grpc.ClientStreamingServer[peerpb.Frame, peerpb.Received]) error {
+	f, err := s.Recv()
+	if err != nil {
 		return err
 	}
 	h := f.GetHeader()
-	if err := in.accept(h, certificateOf(s.Context())); err != nil {
+	if err := p.in.accept(h, certificateOf(s.Context())); err != nil {
 		return toStatus(err)
 	}
-	defer in.lost(h)
+	defer p.in.lost(h)
 	if err := s.SendHeader(metadata.Pairs(acceptedKey, "1")); err != nil {
 		return err
 	}
 	for {
-		f := &peerpb.Frame{}
-		if err := s.RecvMsg(f); err != nil {
+		f, err := s.Recv()
+		if err != nil {
 			return err
 		}
-		if err := in.receive(h, f); err != nil {
+		if err := p.in.receive(h, f); err != nil {
 			return toStatus(err)
 		}
 	}
 }
 
-func serveSnapshot(srv any, s grpc.ServerStream) error {
-	err := srv.(peerServer).receiveSnapshot(certificateOf(s.Context()), func() (*peerpb.Chunk, error) {
-		c := &peerpb.Chunk{}
-		return c, s.RecvMsg(c)
-	})
-	if err != nil {
+// Snapshot implements peerpb.PeerServer.
+func (p peerService) Snapshot(s grpc.ClientStreamingServer[peerpb.Chunk, peerpb.Received]) error {
+	if err := p.in.receiveSnapshot(certificateOf(s.Context()), s.Recv); err != nil {
 		return toStatus(err)
 	}
-	return s.SendMsg(&peerpb.Received{})
+	return s.SendAndClose(&peerpb.Received{})
 }
 
 // DialPeer makes a connection to another member for the server's own services, see Cluster.Services.

@@ -16,7 +16,7 @@ import (
 const headerFormat = 1
 
 // peers sends messages to the other members. Each has two lanes with a connection each, so that a heartbeat never
-// waits behind a megabyte of log. Only the raft goroutine calls send and update.
+// waits behind a megabyte of log. send and update are called within the turn.
 type peers struct {
 	s      *Store
 	ctx    context.Context
@@ -188,8 +188,8 @@ type lane struct {
 	s      *Store
 	to     *peer
 	urgent bool
-	bell   chan struct{} // capacity 1
-	reach  reach         // what was told last; owned by run
+	bell   bell
+	reach  reach // what was told last; owned by run
 
 	mu     sync.Mutex
 	queue  []*pb.Message
@@ -202,7 +202,7 @@ type lane struct {
 }
 
 func newLane(s *Store, to *peer, urgent bool) *lane {
-	return &lane{s: s, to: to, urgent: urgent, bell: make(chan struct{}, 1)}
+	return &lane{s: s, to: to, urgent: urgent, bell: newBell()}
 }
 
 func messageBytes(m *pb.Message) int { return messageOverheadEstimate + entriesBytes(m.GetEntries()) }
@@ -222,7 +222,7 @@ func (l *lane) add(m *pb.Message) {
 		l.unreachable()
 		return
 	}
-	l.ring()
+	l.bell.ring()
 }
 
 // hold keeps back a message without entries, which tells hardly more than how far the log is committed: the next one with
@@ -242,13 +242,6 @@ func (l *lane) release() {
 	l.mu.Unlock()
 	if m != nil {
 		l.add(m)
-	}
-}
-
-func (l *lane) ring() {
-	select {
-	case l.bell <- struct{}{}:
-	default:
 	}
 }
 
@@ -297,7 +290,7 @@ func (l *lane) reopen() {
 	l.mu.Lock()
 	l.shut = false
 	l.mu.Unlock()
-	l.ring()
+	l.bell.ring()
 }
 
 // awaitOpen waits while the lane is shut, and tells whether ctx goes on.

@@ -18,7 +18,7 @@ type Status struct {
 	Full                    bool
 }
 
-// Status asks the raft goroutine. Errors: ErrStopped, that of ctx.
+// Status asks in a turn. Errors: ErrStopped, that of ctx.
 func (s *Store) Status(ctx context.Context) (Status, error) {
 	result := make(chan Status, 1)
 	s.inbox.put(func(m *mail) { m.tasks = append(m.tasks, func(l *loop) { result <- l.status() }) })

@@ -22,9 +22,9 @@ type Entry struct {
 	Data        []byte
 }
 
-// Handler is told what happens in the log. All methods are called from one goroutine, the order between them is
-// meaningful, and they must return quickly: nothing is replicated meanwhile. They may call the store's methods except
-// Stop.
+// Handler is told what happens in the log. All methods but Flush are called within the store's turn: one at a time,
+// from any goroutine, and in an order that is meaningful. They must return quickly and wait for nothing: nothing is
+// replicated meanwhile. They may call those of the store's methods that do not wait; Stop does.
 type Handler interface {
 	// Committed delivers entries that are durable here and committed, in log order, each once, from the entry after
 	// CheckpointIndex on. The slice belongs to the handler.
@@ -39,7 +39,8 @@ type Handler interface {
 	ReadReady(id, index uint64)
 	// CheckpointDone says that the checkpoint as of index is durable.
 	CheckpointDone(index uint64)
-	// Flush comes behind any of the other calls, from the same goroutine and with no lock held. Unless the goroutine is
+	// Flush comes behind any of the other calls, from the same goroutine and with no lock held; another goroutine may
+	// be in it, or have a turn, at the same time. Unless the goroutine is
 	// busy, the handler may do its work right in it, which spares the way to another goroutine. It may be the one that
 	// writes the log, or one that reads what another member says, heartbeats included: what takes longer than some
 	// milliseconds does not belong there.
@@ -157,7 +158,7 @@ type Store struct {
 	keeper     *keeper
 	backlog    atomic.Int64 // bytes proposed and not yet in raft's log
 	applied    atomic.Uint64
-	wakeApply  atomic.Bool // the raft goroutine waits for Applied
+	wakeApply  atomic.Bool // raft waits for Applied
 	dueBytes   atomic.Int64
 	dueEntries atomic.Int64
 	wanted     atomic.Uint64 // see WantCheckpoint
@@ -184,7 +185,7 @@ type Store struct {
 	outgoing  cancels       // checkpoints on their way to others
 	receiving chan struct{} // capacity 1: held while a checkpoint is being received or installed
 	short     atomic.Bool   // the disk is nearly full
-	full      atomic.Bool   // the same, once the raft goroutine has dealt with it
+	full      atomic.Bool   // the same, once a turn has dealt with it
 	moving    atomic.Bool   // the leadership is being handed over
 	space     atomic.Uint64
 	client    atomic.Pointer[string] // see SetClientAddress
@@ -215,7 +216,7 @@ func OpenContext(ctx context.Context, cfg Config) (*Store, error) {
 			s.network = &grpcNetwork{listenAddress: c.ListenPeer, tls: c.TLS, services: c.Services, dialer: c.Dial}
 		}
 	}
-	s.inbox.wake = make(chan struct{}, 1)
+	s.inbox.bell = newBell()
 	s.client.Store(&cfg.Cluster.ClientAddress)
 	if cfg.InMemory {
 		s.openMemory()
@@ -411,7 +412,7 @@ func (s *Store) Propose(term uint64, commands [][]byte) {
 	if s.appender.idle() {
 		s.loop.kick()
 	} else { // it gathers behind the write under way
-		s.inbox.ring()
+		s.inbox.bell.ring()
 	}
 }
 
@@ -438,7 +439,7 @@ func (s *Store) Applied(index uint64) {
 	}
 	// Raft needs to know soon only if it holds something back; otherwise it learns with the next thing that happens.
 	if s.wakeApply.Load() {
-		s.inbox.ring()
+		s.inbox.bell.ring()
 	}
 }
 

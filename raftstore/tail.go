@@ -35,7 +35,7 @@ type confRun struct {
 }
 
 // tail is the log as raft sees it: everything that is durable here. Recent entries are in memory; older ones are read
-// from the device. Only the raft goroutine changes it; the lock is for the goroutine that begins a checkpoint.
+// from the device. It is changed within the turn only; the lock is for the goroutine that begins a checkpoint.
 type tail struct {
 	device   logDevice
 	snapshot func() (*pb.Snapshot, error) // pins a checkpoint; nil if there is nobody to send it to

@@ -6,36 +6,27 @@ import (
 	"fmt"
 	"time"
 
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	"github.com/coordd/coordd/raftstore"
 	"github.com/coordd/coordd/server/adminpb"
+	"github.com/coordd/coordd/server/clusterpb"
 	"github.com/coordd/coordd/server/group"
 )
 
-// clusterPeerName is what clusterService calls on the leader. It is on the listener for other servers only, who are
-// trusted: the server that a client talks to has checked its rights.
-const clusterPeerName = "coordd.relay.v1.Cluster"
-
-// clusterLeader changes the cluster where this server leads; elsewhere it answers errLeadsElsewhere.
-type clusterLeader struct{ *Server }
-
-var clusterPeerDesc = grpc.ServiceDesc{
-	ServiceName: clusterPeerName,
-	HandlerType: (*any)(nil),
-	Methods: []grpc.MethodDesc{
-		method(clusterPeerName, "Status", clusterLeader.status), method(clusterPeerName, "Add", clusterLeader.add),
-		method(clusterPeerName, "Promote", clusterLeader.promote), method(clusterPeerName, "Remove", clusterLeader.remove),
-		method(clusterPeerName, "TransferLeader", clusterLeader.transferLeader),
-	},
+// clusterLeader answers the other servers of the cluster (clusterpb/cluster.proto). It changes the cluster where this
+// server leads; elsewhere it answers errLeadsElsewhere.
+type clusterLeader struct {
+	clusterpb.UnimplementedClusterServer
+	*Server
 }
 
 // promotePoll is how often a promotion that waits looks at the learner again.
 const promotePoll = 100 * time.Millisecond
 
-func (s clusterLeader) add(ctx context.Context, r *adminpb.AddMemberRequest) (*adminpb.AddMemberResponse, error) {
+// Add implements clusterpb.ClusterServer.
+func (s clusterLeader) Add(ctx context.Context, r *adminpb.AddMemberRequest) (*adminpb.AddMemberResponse, error) {
 	ctx, cancel := s.inTime(ctx)
 	defer cancel()
 	if !s.group.Leads() {
@@ -53,7 +44,8 @@ func (s clusterLeader) add(ctx context.Context, r *adminpb.AddMemberRequest) (*a
 	return &adminpb.AddMemberResponse{Id: idText(id)}, nil
 }
 
-func (s clusterLeader) promote(ctx context.Context, r *adminpb.PromoteMemberRequest) (*adminpb.PromoteMemberResponse, error) {
+// Promote implements clusterpb.ClusterServer.
+func (s clusterLeader) Promote(ctx context.Context, r *adminpb.PromoteMemberRequest) (*adminpb.PromoteMemberResponse, error) {
 	ctx, cancel := s.promotionTime(ctx, r)
 	defer cancel()
 	if !s.group.Leads() {
@@ -81,8 +73,8 @@ func (s clusterLeader) promote(ctx context.Context, r *adminpb.PromoteMemberRequ
 	}
 }
 
-// remove removes another member. If it is to remove itself it hands over the leadership, and the next leader is asked.
-func (s clusterLeader) remove(ctx context.Context, r *adminpb.RemoveMemberRequest) (*adminpb.RemoveMemberResponse, error) {
+// Remove implements clusterpb.ClusterServer. It removes another member: if it is to remove itself it hands over the leadership, and the next leader is asked.
+func (s clusterLeader) Remove(ctx context.Context, r *adminpb.RemoveMemberRequest) (*adminpb.RemoveMemberResponse, error) {
 	ctx, cancel := s.inTime(ctx)
 	defer cancel()
 	if !s.group.Leads() {
@@ -113,7 +105,8 @@ func (s clusterLeader) remove(ctx context.Context, r *adminpb.RemoveMemberReques
 	return &adminpb.RemoveMemberResponse{}, nil
 }
 
-func (s clusterLeader) transferLeader(ctx context.Context, r *adminpb.TransferLeaderRequest) (*adminpb.TransferLeaderResponse, error) {
+// TransferLeader implements clusterpb.ClusterServer.
+func (s clusterLeader) TransferLeader(ctx context.Context, r *adminpb.TransferLeaderRequest) (*adminpb.TransferLeaderResponse, error) {
 	ctx, cancel := s.inTime(ctx)
 	defer cancel()
 	if !s.group.Leads() {

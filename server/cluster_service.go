@@ -7,14 +7,15 @@ import (
 	"net"
 	"strconv"
 	"strings"
-	"time"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	"github.com/coordd/coordd/raftstore"
 	"github.com/coordd/coordd/server/adminpb"
 	"github.com/coordd/coordd/server/auth"
+	"github.com/coordd/coordd/server/clusterpb"
 	"github.com/coordd/coordd/server/group"
 )
 
@@ -46,7 +47,7 @@ func (s clusterService) Add(ctx context.Context, r *adminpb.AddMemberRequest) (*
 	}
 	ctx, cancel := s.inTime(ctx)
 	defer cancel()
-	answer, unclear, err := onLeader(ctx, s.Server, "Add", r, clusterLeader.add)
+	answer, unclear, err := onLeader(ctx, s.Server, r, clusterLeader.Add, clusterpb.ClusterClient.Add)
 	if unclear && status.Code(err) == codes.AlreadyExists {
 		if m := s.memberWith(r.GetName(), r.GetPeerAddress()); m != nil { // by an attempt whose answer was lost
 			return &adminpb.AddMemberResponse{Id: idText(m.ID)}, nil
@@ -91,7 +92,7 @@ func (s clusterService) Promote(ctx context.Context, r *adminpb.PromoteMemberReq
 	}
 	ctx, cancel := s.promotionTime(ctx, r)
 	defer cancel()
-	answer, _, err := onLeader(ctx, s.Server, "Promote", r, clusterLeader.promote)
+	answer, _, err := onLeader(ctx, s.Server, r, clusterLeader.Promote, clusterpb.ClusterClient.Promote)
 	return answer, err
 }
 
@@ -115,7 +116,7 @@ func (s clusterService) Remove(ctx context.Context, r *adminpb.RemoveMemberReque
 	if m, err := s.findMember(r.GetMember()); err == nil {
 		resolved.Member = idText(m.ID)
 	}
-	answer, unclear, err := onLeader(ctx, s.Server, "Remove", resolved, clusterLeader.remove)
+	answer, unclear, err := onLeader(ctx, s.Server, resolved, clusterLeader.Remove, clusterpb.ClusterClient.Remove)
 	switch {
 	case unclear && status.Code(err) == codes.NotFound, err != nil && s.removed(resolved.Member):
 		return &adminpb.RemoveMemberResponse{}, nil // by an attempt whose answer was lost
@@ -137,7 +138,7 @@ func (s clusterService) TransferLeader(ctx context.Context, r *adminpb.TransferL
 	}
 	ctx, cancel := s.inTime(ctx)
 	defer cancel()
-	answer, _, err := onLeader(ctx, s.Server, "TransferLeader", r, clusterLeader.transferLeader)
+	answer, _, err := onLeader(ctx, s.Server, r, clusterLeader.TransferLeader, clusterpb.ClusterClient.TransferLeader)
 	return answer, err
 }
 
@@ -146,54 +147,50 @@ var errLeadsElsewhere = status.Error(codes.Aborted, "another server leads")
 
 // onLeader makes a call on the leader, wherever it is. It waits for one until ctx ends, which comes from inTime or
 // asLongAsAsked, and for callPatience at most. unclear says that an attempt before the last one may have succeeded.
-func onLeader[Request, Response any](ctx context.Context, s *Server, method string, r *Request,
-	local func(clusterLeader, context.Context, *Request) (*Response, error)) (answer *Response, unclear bool, err error) {
-	patience := time.NewTimer(s.patience())
-	defer patience.Stop()
-	for {
-		news := s.group.News()
+func onLeader[Request, Response any](ctx context.Context, s *Server, r *Request,
+	here func(clusterLeader, context.Context, *Request) (*Response, error),
+	there func(clusterpb.ClusterClient, context.Context, *Request, ...grpc.CallOption) (*Response, error),
+) (answer *Response, unclear bool, err error) {
+	patience, cancel := context.WithTimeout(ctx, s.patience())
+	defer cancel()
+	unasked := s.group.AskLeader(patience, func(bool) group.Asked {
 		leader := s.group.LeaderAddress()
 		if leader != "" {
-			answer = new(Response)
-			err = s.askLeader(ctx, leader, method, r, answer)
+			answer, err = askLeader(ctx, s, leader, r, there)
 		} else {
-			answer, err = local(clusterLeader{s}, ctx, r)
+			answer, err = here(clusterLeader{Server: s}, ctx, r)
 		}
 		switch code := status.Code(err); {
 		case code == codes.Aborted:
+			return group.NotLed
 		case code == codes.Unavailable, code == codes.Canceled && ctx.Err() == nil: // the leader went away
 			unclear = true
+			return group.LeaderGone
 		case code == codes.DeadlineExceeded && leader != "" && ctx.Err() != nil: // it did not answer in time
-			return nil, true, s.nobodyLeads(true)
-		default:
-			return answer, unclear, err
+			unclear, err = true, s.nobodyLeads(true)
 		}
-		select {
-		case <-ctx.Done():
-			return nil, unclear, s.nobodyLeads(unclear)
-		case <-patience.C:
-			return nil, unclear, s.nobodyLeads(unclear)
-		case <-s.group.Over():
-			return nil, unclear, status.Error(codes.Unavailable, group.ErrStopped.Error())
-		case <-news:
-		case <-time.After(leaderRetry):
-		}
+		return group.Answered
+	})
+	switch {
+	case errors.Is(unasked, group.ErrStopped):
+		return nil, unclear, status.Error(codes.Unavailable, group.ErrStopped.Error())
+	case unasked != nil:
+		return nil, unclear, s.nobodyLeads(unclear)
 	}
+	return answer, unclear, err
 }
 
 // askLeader has a connection of its own: that of the relay is closed as soon as another server leads, and with it the
 // answer to a change that makes another server lead.
-func (s *Server) askLeader(ctx context.Context, address, method string, request, response any) error {
+func askLeader[Request, Response any](ctx context.Context, s *Server, address string, r *Request,
+	ask func(clusterpb.ClusterClient, context.Context, *Request, ...grpc.CallOption) (*Response, error)) (*Response, error) {
 	conn, err := s.store.DialPeer(address)
 	if err != nil {
-		return status.Error(codes.Internal, err.Error())
+		return nil, status.Error(codes.Internal, err.Error())
 	}
 	defer conn.Close()
-	return conn.Invoke(ctx, "/"+clusterPeerName+"/"+method, request, response)
+	return ask(clusterpb.NewClusterClient(conn), ctx, r)
 }
-
-// leaderRetry is how soon a change is tried again at a leader that went away without another being heard of.
-const leaderRetry = 100 * time.Millisecond
 
 // nobodyLeads is the answer to a change for which there was no leader in time.
 func (s *Server) nobodyLeads(unclear bool) error {

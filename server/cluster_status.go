@@ -9,6 +9,7 @@ import (
 
 	"github.com/coordd/coordd/raftstore"
 	"github.com/coordd/coordd/server/adminpb"
+	"github.com/coordd/coordd/server/clusterpb"
 )
 
 const (
@@ -18,8 +19,8 @@ const (
 	caughtUpLag = 1000
 )
 
-// status answers for this server, with what only the leader knows if that can be reached.
-// Status implements adminpb.ClusterServer.
+// Status implements adminpb.ClusterServer. It answers for this server, with what only the leader knows if that can be
+// reached.
 func (s clusterService) Status(ctx context.Context, r *adminpb.ClusterStatusRequest) (*adminpb.ClusterStatus, error) {
 	if err := s.administer(ctx); err != nil {
 		return nil, err
@@ -29,8 +30,7 @@ func (s clusterService) Status(ctx context.Context, r *adminpb.ClusterStatusRequ
 	var ofLeader *adminpb.ClusterStatus
 	if conn := s.group.RelayConn(); conn != nil && !s.group.Leads() {
 		bounded, cancel := context.WithTimeout(ctx, statusPatience)
-		answer := new(adminpb.ClusterStatus)
-		if conn.Invoke(bounded, "/"+clusterPeerName+"/Status", r, answer) == nil {
+		if answer, err := clusterpb.NewClusterClient(conn).Status(bounded, r); err == nil {
 			ofLeader = answer
 		}
 		cancel()
@@ -45,8 +45,8 @@ func (s clusterService) Status(ctx context.Context, r *adminpb.ClusterStatusRequ
 	return own, nil
 }
 
-// status is asked by other servers.
-func (s clusterLeader) status(ctx context.Context, _ *adminpb.ClusterStatusRequest) (*adminpb.ClusterStatus, error) {
+// Status implements clusterpb.ClusterServer.
+func (s clusterLeader) Status(ctx context.Context, _ *adminpb.ClusterStatusRequest) (*adminpb.ClusterStatus, error) {
 	own, err := s.ownStatus(ctx)
 	if err == nil && !own.LeaderAnswered {
 		return nil, errLeadsElsewhere

@@ -30,6 +30,7 @@ import (
 	"github.com/coordd/coordd/raftstore"
 	"github.com/coordd/coordd/server/adminpb"
 	"github.com/coordd/coordd/server/auth"
+	"github.com/coordd/coordd/server/clusterpb"
 	"github.com/coordd/coordd/server/group"
 	"github.com/coordd/coordd/server/listen"
 )
@@ -164,7 +165,7 @@ func (s *Server) pingPolicy(ctx context.Context) *coordination.PingPolicy {
 func (s *Server) openGroup(ctx context.Context) error {
 	c := s.config
 	cluster := c.Cluster
-	cluster.Services = func(r grpc.ServiceRegistrar) { r.RegisterService(&clusterPeerDesc, clusterLeader{s}) }
+	cluster.Services = func(r grpc.ServiceRegistrar) { clusterpb.RegisterClusterServer(r, clusterLeader{Server: s}) }
 	opened, err := group.Open(ctx, group.Config{
 		Log: raftstore.Config{Dir: c.DataDir, InMemory: c.InMemory, Logger: c.Logger, Cluster: cluster,
 			TailBytes: c.tailBytes, ReserveBytes: c.DiskReserve, FreeSpace: c.freeSpace},

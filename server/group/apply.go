@@ -130,9 +130,9 @@ func (g *Group) lead(leader *coordination.Leader) {
 	} else {
 		g.leading = 0
 		leader.BeginLineage(g.store.Lineage())
-		g.member.toward(uint64(leader.Term()), 0)
 		g.link = &localLink{group: g, gone: make(chan struct{})}
 		g.streams.follow(g.link)
+		g.member.toward(uint64(leader.Term()), 0) // it wakes calls, which must find that this server leads
 		g.markReady()
 	}
 }
@@ -166,7 +166,7 @@ func (g *Group) carryOut() {
 	if len(out.Commands) > 0 {
 		commands := make([][]byte, len(out.Commands))
 		for i, c := range out.Commands {
-			commands[i] = codec.AppendCommand(nil, c)
+			commands[i] = g.encoded(c)
 			g.inFlight += len(commands[i])
 			out.Commands[i] = nil
 		}

@@ -15,18 +15,14 @@ import (
 	"github.com/coordd/coordd/server/group/relaypb"
 )
 
-const (
-	// lostRetry is how long a call whose attempt broke waits before it asks again without having heard of a change: the
-	// leader may still be there.
-	lostRetry = 250 * time.Millisecond
-	// ownWritePatience is how long the answer to a call may wait for this server to have applied it.
-	ownWritePatience = time.Second
-)
+// ownWritePatience is how long the answer to a call may wait for this server to have applied it.
+const ownWritePatience = time.Second
 
 // attempt is a call about the path tree or the users on its way to a leader. It is the same for all leaders that are
 // asked, but for repeated.
 type attempt struct {
 	command  coordination.Command
+	encoded  []byte             // command in the stored format; nil as long as it goes to no other server
 	since    coordination.Index // applied here when the call came
 	repeated bool               // a leader may have had it
 }
@@ -53,23 +49,6 @@ var (
 	errLeaderGone = status.Error(codes.Aborted, "The leader changed while the command was under way")
 )
 
-// The ends of a call for which ctx left no time. They are those of ctx, too.
-var (
-	// ErrNoLeader says that no leader had the call, and that none will.
-	ErrNoLeader = errors.New("there is no leader to ask")
-	// ErrUnknown says that a leader had the call and went, and that nobody knows what becomes of it.
-	ErrUnknown = errors.New("the leader went away during the call")
-)
-
-// unasked is the error of ctx for a call that no leader had when it ended; why says more.
-type unasked struct {
-	error
-	why error
-}
-
-// Unwrap gives both errors.
-func (e *unasked) Unwrap() []error { return []error{e.error, e.why} }
-
 // Execute runs a command on the leader, wherever it is, and waits for one if there is none. A call whose leader goes
 // is repeated to the next one, under the same name, so that it is executed once and gets its one outcome. Errors:
 // ErrStopped, and when ctx ends its own, which is ErrNoLeader or ErrUnknown as well unless a leader has the call at
@@ -77,55 +56,53 @@ func (e *unasked) Unwrap() []error { return []error{e.error, e.why} }
 func (g *Group) Execute(ctx context.Context,
 	build func(coordination.Call) coordination.Command) (outcome.Outcome, error) {
 	a := &attempt{command: build(coordination.Call{Nonce: Nonce()}), since: coordination.Index(g.applied.Load())}
-	for {
-		news := g.member.awaitNews()
-		answer, err := g.try(ctx, a)
-		var retry <-chan time.Time
+	var answer outcome.Outcome
+	var ended error
+	err := g.AskLeader(ctx, func(repeated bool) Asked {
+		a.repeated = repeated
+		answer, ended = g.try(ctx, a)
 		switch {
-		case err == nil:
-			return answer, nil
-		case errors.Is(err, errLeaderGone):
-			a.repeated, retry = true, time.After(lostRetry)
-		case errors.Is(err, errWithdrawn) && !g.streams.led():
-			return outcome.Outcome{}, a.withoutLeader(ctx)
-		case errors.Is(err, errNotLeading):
-		case ctx.Err() != nil:
-			return outcome.Outcome{}, ctx.Err()
-		default:
-			return outcome.Outcome{}, err
+		case errors.Is(ended, errLeaderGone):
+			return LeaderGone
+		case errors.Is(ended, errNotLeading), errors.Is(ended, errWithdrawn) && !g.streams.led():
+			return NotLed
+		case ended != nil && ctx.Err() != nil:
+			ended = ctx.Err()
 		}
-		select {
-		case <-news:
-		case <-retry:
-		case <-g.over:
-			return outcome.Outcome{}, ErrStopped
-		case <-ctx.Done():
-			return outcome.Outcome{}, a.withoutLeader(ctx)
-		}
+		return Answered
+	})
+	if err == nil {
+		err = ended
 	}
+	if err != nil {
+		return outcome.Outcome{}, err
+	}
+	return answer, nil
 }
 
-// withoutLeader is the end of a call that no leader had when ctx ended.
-func (a *attempt) withoutLeader(ctx context.Context) error {
-	if a.repeated {
-		return &unasked{ctx.Err(), ErrUnknown}
-	}
-	return &unasked{ctx.Err(), ErrNoLeader}
-}
-
-// try asks the leader, if there is one. Errors: errNotLeading, errLeaderGone, ErrStopped, that of ctx.
+// try asks the leader, if there is one. Errors: errNotLeading, errLeaderGone, ErrStopped, that of ctx, with
+// errWithdrawn if the leader here never looked at the call.
 func (g *Group) try(ctx context.Context, a *attempt) (outcome.Outcome, error) {
-	answer, err := g.executeHere(ctx, a)
-	if !errors.Is(err, errNotLeading) {
-		return answer, err
+	if g.Leads() {
+		answer, err := g.executeHere(ctx, a)
+		if !errors.Is(err, errNotLeading) {
+			return answer, err
+		}
 	}
-	conn := g.member.relayConn()
-	if conn == nil {
-		return outcome.Outcome{}, errNotLeading
+	if conn := g.member.relayConn(); conn != nil {
+		return g.executeThere(ctx, relaypb.NewRelayClient(conn), a)
 	}
-	request := &relaypb.ExecuteRequest{Command: codec.AppendCommand(nil, a.command), Since: uint64(a.since), Repeated: a.repeated}
-	response := new(relaypb.ExecuteResponse)
-	err = conn.Invoke(ctx, relayExecuteName, request, response)
+	return outcome.Outcome{}, errNotLeading
+}
+
+// executeThere has another server run a command that is taken to lead. Errors: errNotLeading, errLeaderGone, that of
+// ctx.
+func (g *Group) executeThere(ctx context.Context, leader relaypb.RelayClient, a *attempt) (outcome.Outcome, error) {
+	if a.encoded == nil {
+		a.encoded = codec.AppendCommand(nil, a.command)
+	}
+	response, err := leader.Execute(ctx,
+		&relaypb.ExecuteRequest{Command: a.encoded, Since: uint64(a.since), Repeated: a.repeated})
 	switch code := status.Code(err); {
 	case err == nil:
 		g.seeOwnWrite(ctx)
@@ -166,7 +143,8 @@ func (g *Group) executeForPeer(ctx context.Context, r *relaypb.ExecuteRequest) (
 	}
 	ctx, cancel := context.WithTimeout(ctx, g.config.CallPatience) // if the other server gives no bound
 	defer cancel()
-	answer, err := link.group.executeHere(ctx, &attempt{command, coordination.Index(r.GetSince()), r.GetRepeated()})
+	answer, err := link.group.executeHere(ctx, &attempt{command: command, encoded: r.GetCommand(),
+		since: coordination.Index(r.GetSince()), repeated: r.GetRepeated()})
 	switch {
 	case errors.Is(err, ErrStopped):
 		return nil, errLeaderGone
@@ -198,6 +176,19 @@ func (g *Group) handleCall(c *call) {
 	name, _ := coordination.CallOf(a.command)
 	g.calls[name] = append(g.calls[name], c)
 	g.leader.Call(a.command, a.since, a.repeated)
+}
+
+// encoded is a command as the log gets it. What another server has passed on is not encoded anew: the codec decodes
+// nothing but the one encoding of a command. The turn is held.
+func (g *Group) encoded(c coordination.Command) []byte {
+	if name, is := coordination.CallOf(c); is {
+		for _, waiting := range g.calls[name] {
+			if a := waiting.attempt; a.command == c && a.encoded != nil {
+				return a.encoded
+			}
+		}
+	}
+	return codec.AppendCommand(nil, c)
 }
 
 // answerCalls passes outcomes on to all who wait for them.

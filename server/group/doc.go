@@ -16,6 +16,10 @@
 // say must not be held up, so they take short turns only (queue.takeLittle); what takes long is left to the group's
 // own goroutine, run.
 //
+// The log has a turn of its own (package raftstore), written anew because the two agree in no more than trying for a
+// lock and looking again behind it: there every turn does everything and may fail, here a turn may be too long for the
+// goroutine that would take it, and waits for its batch.
+//
 // Within a turn nothing blocks: messages for streams go into their Fronts, those for other servers into the relay's
 // list, commands into the log's queue. A panic within a turn ends the group (InvariantError).
 //

@@ -184,9 +184,6 @@ func (g *Group) Clock() Clock { return g.clock }
 // Ready is closed when there is a leader, here or elsewhere, that serves.
 func (g *Group) Ready() <-chan struct{} { return g.ready }
 
-// Over is closed when the group handles nothing any more.
-func (g *Group) Over() <-chan struct{} { return g.over }
-
 // Leads tells whether this server leads and serves as the leader.
 func (g *Group) Leads() bool { return g.streams.localLink() != nil }
 

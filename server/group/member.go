@@ -185,9 +185,6 @@ func (m *member) listen(ctx context.Context) {
 	}
 }
 
-// News is closed when there may be another leader to ask than now.
-func (g *Group) News() <-chan struct{} { return g.member.awaitNews() }
-
 // RelayConn is the connection to the leader, nil if there is none.
 func (g *Group) RelayConn() *grpc.ClientConn { return g.member.relayConn() }
 

@@ -64,7 +64,7 @@ func (r *relay) maySpeak() bool { return r.clock.Now() < coordination.Instant(r.
 func (r *relay) run(ctx context.Context, conn *grpc.ClientConn) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	exchange, err := openExchange(ctx, conn)
+	exchange, err := relaypb.NewRelayClient(conn).Exchange(ctx)
 	if err != nil {
 		return err
 	}
@@ -90,7 +90,7 @@ func (r *relay) run(ctx context.Context, conn *grpc.ClientConn) error {
 	}
 }
 
-func (r *relay) write(ctx context.Context, exchange exchangeClient) {
+func (r *relay) write(ctx context.Context, exchange relaypb.Relay_ExchangeClient) {
 	ticker := time.NewTicker(renewInterval)
 	defer ticker.Stop()
 	hello := &relaypb.Hello{Server: r.self, Process: r.process, Number: r.number}

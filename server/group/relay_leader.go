@@ -94,7 +94,7 @@ func (s *relayedStream) deliver(_ leaderLink, m *coordination.Message) {
 
 // exchange serves the relay of one other server until it breaks, or this server leads no more: then the other side has
 // to look for the next leader, which may be this server again.
-func (g *Group) exchange(rpc exchangeServer) error {
+func (g *Group) exchange(rpc relaypb.Relay_ExchangeServer) error {
 	first, err := rpc.Recv()
 	if err != nil {
 		return err
@@ -170,7 +170,7 @@ func (p *relayPeer) endWatch() {
 }
 
 // write sends until the relay is over, or breaks.
-func (p *relayPeer) write(rpc exchangeServer) error {
+func (p *relayPeer) write(rpc relaypb.Relay_ExchangeServer) error {
 	for {
 		var later <-chan time.Time
 		if p.owesLeave() {

@@ -23,14 +23,14 @@ type deafRelay struct {
 // Context implements grpc.ServerStream.
 func (r *deafRelay) Context() context.Context { return r.ctx }
 
-// Send implements exchangeServer.
+// Send implements relaypb.Relay_ExchangeServer.
 func (r *deafRelay) Send(*relaypb.FromLeader) error {
 	close(r.sending)
 	<-r.ctx.Done()
 	return io.EOF
 }
 
-// Recv implements exchangeServer.
+// Recv implements relaypb.Relay_ExchangeServer.
 func (r *deafRelay) Recv() (*relaypb.ToLeader, error) {
 	select {
 	case batch := <-r.first:

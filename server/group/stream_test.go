@@ -1,7 +1,6 @@
 package group
 
 import (
-	"context"
 	"errors"
 	"testing"
 	"time"
@@ -129,18 +128,5 @@ func TestLag(t *testing.T) {
 	g.streams.follow(&localLink{group: g})
 	if lag, known := g.Lag(); lag != 0 || !known {
 		t.Errorf("the leader lacks %d, %v", lag, known)
-	}
-}
-
-// TestUnaskedCalls: the end of a call that no leader had says whether an earlier one may have had it, and is that of
-// ctx too.
-func TestUnaskedCalls(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	for repeated, want := range map[bool]error{false: ErrNoLeader, true: ErrUnknown} {
-		err := (&attempt{repeated: repeated}).withoutLeader(ctx)
-		if !errors.Is(err, want) || errors.Is(err, ErrNoLeader) == errors.Is(err, ErrUnknown) || !errors.Is(err, context.Canceled) || err.Error() != "context canceled" {
-			t.Errorf("repeated %v: got %v", repeated, err)
-		}
 	}
 }

@@ -1516,7 +1516,10 @@ const file_server_group_relaypb_relay_proto_rawDesc = "" +
 	"\x05Issue\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\rR\x04code\x12\x1a\n" +
 	"\bseverity\x18\x02 \x01(\rR\bseverity\x12\x18\n" +
-	"\amessage\x18\x03 \x01(\tR\amessageB/Z-github.com/coordd/coordd/server/group/relaypbb\x06proto3"
+	"\amessage\x18\x03 \x01(\tR\amessage2\x9d\x01\n" +
+	"\x05Relay\x12F\n" +
+	"\bExchange\x12\x19.coordd.relay.v1.ToLeader\x1a\x1b.coordd.relay.v1.FromLeader(\x010\x01\x12L\n" +
+	"\aExecute\x12\x1f.coordd.relay.v1.ExecuteRequest\x1a .coordd.relay.v1.ExecuteResponseB/Z-github.com/coordd/coordd/server/group/relaypbb\x06proto3"
 
 var (
 	file_server_group_relaypb_relay_proto_rawDescOnce sync.Once
@@ -1565,8 +1568,12 @@ var file_server_group_relaypb_relay_proto_depIdxs = []int32{
 	12, // 12: coordd.relay.v1.Description.owners:type_name -> coordd.relay.v1.Link
 	12, // 13: coordd.relay.v1.Description.waiters:type_name -> coordd.relay.v1.Link
 	15, // 14: coordd.relay.v1.ExecuteResponse.issues:type_name -> coordd.relay.v1.Issue
-	15, // [15:15] is the sub-list for method output_type
-	15, // [15:15] is the sub-list for method input_type
+	0,  // 15: coordd.relay.v1.Relay.Exchange:input_type -> coordd.relay.v1.ToLeader
+	13, // 16: coordd.relay.v1.Relay.Execute:input_type -> coordd.relay.v1.ExecuteRequest
+	9,  // 17: coordd.relay.v1.Relay.Exchange:output_type -> coordd.relay.v1.FromLeader
+	14, // 18: coordd.relay.v1.Relay.Execute:output_type -> coordd.relay.v1.ExecuteResponse
+	17, // [17:19] is the sub-list for method output_type
+	15, // [15:17] is the sub-list for method input_type
 	15, // [15:15] is the sub-list for extension type_name
 	15, // [15:15] is the sub-list for extension extendee
 	0,  // [0:15] is the sub-list for field type_name
@@ -1591,7 +1598,7 @@ func file_server_group_relaypb_relay_proto_init() {
 			NumEnums:      0,
 			NumMessages:   16,
 			NumExtensions: 0,
-			NumServices:   0,
+			NumServices:   1,
 		},
 		GoTypes:           file_server_group_relaypb_relay_proto_goTypes,
 		DependencyIndexes: file_server_group_relaypb_relay_proto_depIdxs,

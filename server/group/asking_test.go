@@ -1,0 +1,114 @@
+package group
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/coordination/codec"
+	"github.com/coordd/coordd/scheme"
+	"github.com/coordd/coordd/server/group/relaypb"
+)
+
+// TestUnasked: the end of what no leader had says whether an earlier one may have had it, and is that of ctx too.
+func TestUnasked(t *testing.T) {
+	for last, want := range map[Asked]error{NotLed: ErrNoLeader, LeaderGone: ErrUnknown} {
+		ctx, cancel := context.WithCancel(t.Context())
+		err := newGroup(Config{}).AskLeader(ctx, func(bool) Asked { cancel(); return last })
+		if !errors.Is(err, want) || errors.Is(err, ErrNoLeader) == errors.Is(err, ErrUnknown) ||
+			!errors.Is(err, context.Canceled) || err.Error() != "context canceled" {
+			t.Errorf("asked %v: got %v", last, err)
+		}
+	}
+}
+
+// TestAskAgain: a leader is asked until one answers, and told whether one before may have done it already.
+func TestAskAgain(t *testing.T) {
+	g := newGroup(Config{})
+	script := []Asked{NotLed, LeaderGone, NotLed, Answered}
+	var told []bool
+	if err := g.AskLeader(t.Context(), func(repeated bool) Asked {
+		told = append(told, repeated)
+		return script[len(told)-1]
+	}); err != nil || !slices.Equal(told, []bool{false, false, true, true}) {
+		t.Errorf("got %v, attempts %v", err, told)
+	}
+	if err := g.AskLeader(t.Context(), func(bool) Asked { g.close(); return LeaderGone }); !errors.Is(err, ErrStopped) {
+		t.Errorf("stopped: got %v", err)
+	}
+}
+
+// TestNewsOfALeaderHere: whoever is told of a new leader finds that this server leads, and does not wait on in vain.
+func TestNewsOfALeaderHere(t *testing.T) {
+	g := openTest(t, nil)
+	g.turn.Lock()
+	defer g.turn.Unlock()
+	leader := coordination.NewLeader(g.machine, g.leader.Term(), g.clock.Now())
+	g.lead(nil)
+	news := g.member.awaitNews()
+	g.streams.mutex.Lock() // so that it is not seen yet that this server leads
+	done := make(chan struct{})
+	go func() { defer close(done); g.lead(leader) }()
+	select {
+	case <-news:
+		t.Error("calls were told of a leader before there was one to ask")
+	case <-time.After(50 * time.Millisecond):
+	}
+	g.streams.mutex.Unlock()
+	<-done
+	<-news
+}
+
+// TestCallsPassAFollower: a call on a server that does not lead needs no turn there to get to the leader.
+func TestCallsPassAFollower(t *testing.T) {
+	c := openCluster(t, 3)
+	leads, follows := c.leader()
+	follower := c.groups[follows]
+	eventually(t, "the relay", func() bool { return follower.member.relayConn() != nil })
+	done := make(chan struct{})
+	follower.turn.Lock()
+	go func() {
+		defer close(done)
+		createNode(t, follower, testNode)
+	}()
+	eventually(t, "the node on the leader", func() bool {
+		found, err := capture(t.Context(), c.groups[leads], 1, func(m *coordination.Machine) bool {
+			_, found := m.Tree().EntryToDescribe(testNode)
+			return found.OK()
+		})
+		return err == nil && found
+	})
+	follower.turn.Unlock()
+	<-done
+}
+
+// TestCallsAreEncodedOnce: what another server has encoded goes into the log as it came.
+func TestCallsAreEncodedOnce(t *testing.T) {
+	g := openTest(t, nil)
+	command := &coordination.CreateNode{Call: coordination.Call{Nonce: 1}, Path: testNode, Owner: scheme.RootOwner}
+	passedOn := codec.AppendCommand(nil, command)
+	g.turn.Lock()
+	g.calls[command.Call] = []*call{{attempt: &attempt{command: &coordination.CreateNode{Call: command.Call}}},
+		{attempt: &attempt{command: command, encoded: passedOn}}}
+	if got := g.encoded(command); &got[0] != &passedOn[0] {
+		t.Error("a command that was passed on is encoded anew")
+	}
+	same := *command
+	if got := g.encoded(&same); !slices.Equal(got, passedOn) || &got[0] == &passedOn[0] {
+		t.Error("a command is taken for another one of its name")
+	}
+	delete(g.calls, command.Call)
+	g.turn.Unlock()
+	ctx, cancel := context.WithTimeout(t.Context(), waitMax)
+	defer cancel()
+	answer, err := g.executeForPeer(ctx, &relaypb.ExecuteRequest{Command: passedOn})
+	if err != nil || !outcomeFromPB(answer).OK() {
+		t.Fatal(answer, err)
+	}
+	if _, err := g.executeForPeer(ctx, &relaypb.ExecuteRequest{Command: append(slices.Clone(passedOn), 0)}); err == nil {
+		t.Error("what is not the encoding of a command would go into the log")
+	}
+}
