@@ -53,6 +53,13 @@ var (
 	errLeaderGone = status.Error(codes.Aborted, "The leader changed while the command was under way")
 )
 
+// callErrors are what those who wait make of a call's end.
+var callErrors = [...]error{
+	coordination.CallAnswered: nil,
+	coordination.CallNotLed:   errNotLeading,
+	coordination.CallLost:     errLeaderGone,
+}
+
 // The ends of a call for which ctx left no time. They are those of ctx, too.
 var (
 	// ErrNoLeader says that no leader had the call, and that none will.
@@ -176,48 +183,6 @@ func (g *Group) executeForPeer(ctx context.Context, r *relaypb.ExecuteRequest) (
 		return nil, err
 	}
 	return outcomeToPB(answer), nil
-}
-
-// handleCall takes a call that has come out of the queue.
-func (g *Group) handleCall(c *call) {
-	switch {
-	case c.read == nil && c.taken.Swap(true): // nobody waits for it any more
-		return
-	case c.read != nil:
-		g.reads = append(g.reads, c)
-		return
-	case g.leader == nil:
-		c.done <- callAnswer{err: errNotLeading}
-		return
-	}
-	a := c.attempt
-	if refusal := g.refusalOf(a.command); refusal != nil && !a.repeated { // what was executed before is still answered
-		c.done <- callAnswer{outcome: outcome.Because(refusal.Status, refusal.Text)}
-		return
-	}
-	name, _ := coordination.CallOf(a.command)
-	g.calls[name] = append(g.calls[name], c)
-	g.leader.Call(a.command, a.since, a.repeated)
-}
-
-// answerCalls passes outcomes on to all who wait for them.
-func (g *Group) answerCalls(done []coordination.CallDone) {
-	for i := range done {
-		for _, c := range g.calls[done[i].Call] {
-			c.done <- callAnswer{outcome: done[i].Outcome}
-		}
-		delete(g.calls, done[i].Call)
-	}
-}
-
-// loseCalls tells all who wait that this server leads no more.
-func (g *Group) loseCalls() {
-	for _, waiting := range g.calls {
-		for _, c := range waiting {
-			c.done <- callAnswer{err: errLeaderGone}
-		}
-	}
-	clear(g.calls)
 }
 
 // executeHere runs a command if this server leads, and returns its outcome once it is durable and applied. If ctx ends
