@@ -10,9 +10,13 @@
 //   - Front is volatile and lives where a client's stream ends: the ping schedule, request ids, the stream's own
 //     errors. It talks to the Leader in numbered messages, so that a relay can stand between the two.
 //
-// One request: Front.Receive numbers it, Leader.Request checks sizes and ranges and returns a Command, the shell
-// makes the command durable and committed, Machine.Apply returns effects, Leader.Applied turns them into messages
-// for streams, Front.Deliver turns those into what the client reads.
+// A Replica is a server's Machine and, where it leads, its Leader: the one way in which the two are driven, whether by
+// a server or by a test.
+//
+// One request: Front.Receive numbers it, Replica.Forward takes it to Leader.Request, which checks sizes and ranges and
+// makes a Command; the shell makes the command durable and committed and tells Replica.Committed, for which
+// Machine.Apply returns effects and Leader.Applied turns them into messages for streams; Front.Deliver turns those into
+// what the client reads.
 //
 // # Invariants
 //

@@ -6,7 +6,7 @@ import (
 )
 
 // Leader is what only the leading server knows: which stream speaks for which session, who waits for which answer,
-// watches and deadlines (§0.3). It reads the machine and never changes it. It is owned by the machine's goroutine.
+// watches and deadlines (§0.3). It reads the machine and never changes it. A Replica makes it, tells it and asks it.
 //
 // A Leader lives for one term. It is made when the server has applied its own first entry of the term, and thrown away
 // when the server leads no more.

@@ -40,7 +40,8 @@ func removeA(nonce uint64) Command {
 
 // repeat is what a server does that does not know what became of its call.
 func (r *rig) repeat(c Command, since Index) {
-	r.leader.Call(c, since, true)
+	name, _ := CallOf(c)
+	r.replica.Call(name, c, since, true)
 	r.take()
 }
 
@@ -78,7 +79,7 @@ func TestCallInFlightIsNotProposedAgain(t *testing.T) {
 		t.Fatalf("in flight: %v", r.inFlight)
 	}
 	r.applyAll()
-	r.wantAnswers("1 SUCCESS", "2 SUCCESS")
+	r.wantAnswers("1 SUCCESS", "1 SUCCESS", "2 SUCCESS") // the first one twice: to each who asked
 	r.repeat(makeA(1), since)
 	r.wantAnswers("1 SUCCESS")
 }
@@ -115,15 +116,16 @@ func TestCallBeforeTheCheckpoint(t *testing.T) {
 		}
 	}
 	checkpoint := r.index
-	if r.machine, err = restorer.Finish(); err != nil {
+	restored, err := restorer.Finish()
+	if err != nil {
 		t.Fatal(err)
 	}
-	r.lead()
+	r.start(restored)
 	r.repeat(makeA(1), before)
 	r.repeat(makeA(2), checkpoint-1)
 	r.wantAnswers("1 unknown", "2 unknown")
 	r.repeat(removeA(3), checkpoint)
-	r.leader.Call(makeA(4), before, false) // nobody had it before
+	r.replica.Call(Call{4}, makeA(4), before, false) // nobody had it before
 	r.take()
 	r.applyAll()
 	r.wantAnswers("3 SUCCESS", "4 SUCCESS")

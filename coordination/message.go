@@ -113,6 +113,9 @@ type Message struct {
 	Description   *SemaphoreDescription
 }
 
+// last tells whether nothing follows for the stream.
+func (m *Message) last() bool { return m.Kind == MessageEnd || m.Kind == MessageStopped }
+
 // SemaphoreDescription answers a describe (§3.8). Its byte slices must not be changed.
 type SemaphoreDescription struct {
 	Name      string

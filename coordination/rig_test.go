@@ -8,11 +8,12 @@ import (
 	"github.com/coordd/coordd/scheme"
 )
 
-// rig is a machine and a leader in the hands of a test: commands are applied one by one, when the test says so.
+// rig is a replica in the hands of a test: commands are applied one by one, when the test says so.
 type rig struct {
 	t        *testing.T
+	replica  *Replica[StreamID, Call] // streams and calls go by their names
 	machine  *Machine
-	leader   *Leader
+	leader   *Leader // the present one; tests of the leader alone speak to it
 	now      Instant
 	index    Index
 	term     Term
@@ -29,25 +30,37 @@ func newRig(t *testing.T) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &rig{t: t, machine: m, now: 1_000_000_000}
-	r.lead()
+	r := &rig{t: t, now: 1_000_000_000}
+	r.start(m)
 	return r
+}
+
+// start begins with what is stored, in the next term.
+func (r *rig) start(m *Machine) {
+	r.replica, r.machine = NewReplica[StreamID, Call](m, Formats{}), m
+	r.lead()
 }
 
 // lead starts the next term: what was in flight is lost.
 func (r *rig) lead() {
+	r.replica.Following()
 	r.term++
 	r.inFlight = nil
+	r.replica.Leading(r.term, 0)
 	r.index++
-	r.machine.Apply(r.index, r.term, nil)
-	r.leader = NewLeader(r.machine, r.term, r.now)
+	r.replica.Committed(r.now, r.index, r.term, nil)
+	r.leader = r.replica.leader
 }
 
 func (r *rig) take() {
-	out := r.leader.Take()
+	out := r.replica.Take()
 	r.inFlight = append(r.inFlight, out.Commands...)
 	r.messages = append(r.messages, out.Messages...)
-	r.calls = append(r.calls, out.Calls...)
+	for _, a := range out.Answers {
+		if a.End == CallAnswered {
+			r.calls = append(r.calls, CallDone{a.Waiter, a.Outcome})
+		}
+	}
 	if out.Barrier != 0 {
 		r.barriers = append(r.barriers, out.Barrier)
 	}
@@ -66,7 +79,7 @@ func (r *rig) applyOne() {
 func (r *rig) applyForeign(term Term, c Command) {
 	r.t.Helper()
 	r.index++
-	r.leader.Applied(r.now, term, c, r.machine.Apply(r.index, term, c))
+	r.replica.Committed(r.now, r.index, term, c)
 	r.take()
 	if r.lax {
 		return
@@ -85,7 +98,8 @@ func (r *rig) applyAll() {
 
 // call makes a call that nobody repeats.
 func (r *rig) call(c Command) {
-	r.leader.Call(c, r.index, false)
+	name, _ := CallOf(c)
+	r.replica.Call(name, c, r.index, false)
 	r.take()
 }
 
@@ -103,7 +117,7 @@ func (r *rig) createNode(path string, config NodeConfig) NodeID {
 // open starts a stream and leaves its command, if there is one, in flight.
 func (r *rig) open(request AttachRequest) StreamID {
 	r.streams++
-	r.leader.Attach(r.now, r.streams, request)
+	r.forward(r.streams, Forward{Attach: &request})
 	r.take()
 	return r.streams
 }
@@ -124,8 +138,13 @@ func (r *rig) attach(request AttachRequest) (StreamID, SessionID) {
 }
 
 func (r *rig) request(stream StreamID, sequence Sequence, request Request) {
-	r.leader.Request(r.now, stream, sequence, 0, &request)
+	r.forward(stream, Forward{Sequence: sequence, Request: &request})
 	r.take()
+}
+
+// forward tells the present leader what a Front has for it.
+func (r *rig) forward(stream StreamID, f Forward) {
+	r.replica.Forward(r.now, r.replica.Reign(), stream, stream, f)
 }
 
 func (r *rig) pass(millis uint64) { r.now = r.now.After(millis) }
@@ -133,7 +152,7 @@ func (r *rig) pass(millis uint64) { r.now = r.now.After(millis) }
 // tick lets the leader look at its deadlines and returns how many commands it proposed.
 func (r *rig) tick() int {
 	before := len(r.inFlight)
-	r.leader.Tick(r.now)
+	r.replica.Tick(r.now)
 	r.take()
 	return len(r.inFlight) - before
 }

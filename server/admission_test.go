@@ -14,13 +14,12 @@ import (
 
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/raftstore"
-	"github.com/coordd/coordd/server/group"
 )
 
 // TestVersionGate runs a rolling upgrade to a program of a later version in which some commands are new: they are refused
 // until the last server has been upgraded, the others are not; and then there is no way back.
 func TestVersionGate(t *testing.T) {
-	later := group.Formats{Version: 2, Since: func(c coordination.Command) uint64 {
+	later := coordination.Formats{Version: 2, Since: func(c coordination.Command) uint64 {
 		switch c.(type) {
 		case *coordination.CreateSemaphore, *coordination.MakeDirectory:
 			return 2
@@ -45,7 +44,7 @@ func TestVersionGate(t *testing.T) {
 	create := &Ydb_Coordination.SessionRequest{Request: &Ydb_Coordination.SessionRequest_CreateSemaphore_{
 		CreateSemaphore: &Ydb_Coordination.SessionRequest_CreateSemaphore{ReqId: 2, Name: "new", Limit: 1}}}
 	send(t, stream, create)
-	if f := next(t, stream).GetFailure(); f.GetStatus() != Ydb.StatusIds_UNAVAILABLE || f.GetIssues()[0].GetMessage() != group.NotYetReadable.Text {
+	if f := next(t, stream).GetFailure(); f.GetStatus() != Ydb.StatusIds_UNAVAILABLE || f.GetIssues()[0].GetMessage() != coordination.NotYetReadable.Text {
 		t.Errorf("got %v", f)
 	}
 	if got := makeDirectory(t, c.conns[1], "/local/early"); got != Ydb.StatusIds_UNAVAILABLE {

@@ -69,7 +69,7 @@ type Config struct {
 
 	clock     group.TurnedClock                // set by tests that turn it
 	tailBytes int                              // of raftstore.Config; set by tests that measure memory
-	formats   group.Formats                    // set by tests of versions to come
+	formats   coordination.Formats             // set by tests of versions to come
 	freeSpace func(dir string) (uint64, error) // of raftstore.Config; set by tests that fill the disk
 	shuffle   func(n int, swap func(i, j int)) // the order of endpoints; nil: random
 

@@ -6,18 +6,17 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/coordd/coordd/coordination"
 	"github.com/ydb-platform/ydb-go-genproto/Ydb_Coordination_V1"
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb"
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Monitoring"
-
-	"github.com/coordd/coordd/server/group"
 )
 
 // wantDiskFull wants a stream to end because the disk is full.
 func wantDiskFull(t *testing.T, stream sessionClient) {
 	t.Helper()
-	if f := next(t, stream).GetFailure(); f.GetStatus() != Ydb.StatusIds_UNAVAILABLE || f.GetIssues()[0].GetMessage() != group.DiskFull.Text {
+	if f := next(t, stream).GetFailure(); f.GetStatus() != Ydb.StatusIds_UNAVAILABLE || f.GetIssues()[0].GetMessage() != coordination.DiskFull.Text {
 		t.Errorf("got %v", f)
 	}
 }

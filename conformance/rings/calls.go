@@ -11,6 +11,7 @@ import (
 type Call struct {
 	command coordination.Command
 	since   coordination.Index
+	lost    bool // with a leader that had it
 	outcome outcome.Outcome
 }
 
@@ -29,27 +30,30 @@ func (w *World) Begin(build func(call coordination.Call) coordination.Command) *
 	w.named++
 	c := &Call{command: build(coordination.Call{Nonce: w.named}), since: w.index}
 	w.calls = append(w.calls, c)
-	w.leader.Call(c.command, c.since, false)
-	w.run()
+	w.ask(c)
 	return c
+}
+
+// ask puts a call to the present leader.
+func (w *World) ask(c *Call) {
+	w.replica.Call(c, c.command, c.since, c.lost)
+	w.run()
 }
 
 // repeatCalls asks the present leader for all calls that are not answered yet.
 func (w *World) repeatCalls() {
 	for _, c := range slices.Clone(w.calls) {
-		w.leader.Call(c.command, c.since, true)
-		w.run()
+		w.ask(c)
 	}
 }
 
-// answer notes the outcome of a call. Nobody waits for one whose server was restarted.
-func (w *World) answer(done coordination.CallDone) {
-	w.calls = slices.DeleteFunc(w.calls, func(c *Call) bool {
-		call, _ := coordination.CallOf(c.command)
-		if call != done.Call {
-			return false
-		}
-		c.outcome = done.Outcome
-		return true
-	})
+// answer notes what became of a call.
+func (w *World) answer(a coordination.Answer[*Call]) {
+	c := a.Waiter
+	if a.End != coordination.CallAnswered {
+		c.lost = true
+		return
+	}
+	c.outcome = a.Outcome
+	w.calls = slices.DeleteFunc(w.calls, func(other *Call) bool { return other == c })
 }

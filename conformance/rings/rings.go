@@ -25,21 +25,22 @@ type Options struct {
 // in force. It is not safe for concurrent use.
 type World struct {
 	options Options
-	machine *coordination.Machine
-	leader  *coordination.Leader
+	replica *replica
 	now     coordination.Instant
 	index   coordination.Index
 	term    coordination.Term
 	opaque  uint64
 	policy  coordination.PingPolicy
 	opened  coordination.StreamID
-	streams map[coordination.StreamID]*Stream
 	order   []*Stream // in the order of opening
 	held    bool
 	log     []coordination.Command // proposed and not yet applied
 	named   uint64                 // calls
 	calls   []*Call                // not answered yet, in the order in which they were made
 }
+
+// replica is the machine and the leader of a World.
+type replica = coordination.Replica[*Stream, *Call]
 
 // New returns a World that leads term 1.
 func New(options Options) (*World, error) {
@@ -53,11 +54,29 @@ func New(options Options) (*World, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &World{options: options, machine: machine, term: 1,
-		streams: make(map[coordination.StreamID]*Stream)}
+	w := &World{options: options}
 	w.policy = coordination.PingPolicy{HoldStartFailureMillis: options.HoldStartFailureMillis, Opaque: w.nextOpaque}
-	w.leader = coordination.NewLeader(machine, w.term, w.now)
+	w.start(machine)
 	return w, nil
+}
+
+// start begins with what is stored.
+func (w *World) start(m *coordination.Machine) {
+	w.replica = coordination.NewReplica[*Stream, *Call](m, coordination.Formats{})
+	w.lead()
+}
+
+// lead begins the next term with an entry of its own.
+func (w *World) lead() {
+	w.term++
+	w.replica.Leading(w.term, 0)
+	w.commit(nil)
+}
+
+// commit is the next entry of the log.
+func (w *World) commit(c coordination.Command) {
+	w.index++
+	w.replica.Committed(w.now, w.index, w.term, c)
 }
 
 func (w *World) nextOpaque() uint64 {
@@ -66,7 +85,7 @@ func (w *World) nextOpaque() uint64 {
 }
 
 // Machine is the replicated state, to read from.
-func (w *World) Machine() *coordination.Machine { return w.machine }
+func (w *World) Machine() *coordination.Machine { return w.replica.Machine() }
 
 // Now is the time since the World was made.
 func (w *World) Now() time.Duration { return time.Duration(w.now) }
@@ -85,8 +104,8 @@ func (w *World) Advance(d time.Duration) {
 				w.forward(s, s.front.Tick(w.now))
 			}
 		}
-		if w.leader.NextDeadline() <= w.now {
-			w.leader.Tick(w.now)
+		if w.replica.NextDeadline() <= w.now {
+			w.replica.Tick(w.now)
 			w.run()
 		}
 	}
@@ -95,7 +114,7 @@ func (w *World) Advance(d time.Duration) {
 
 // NextWake is the next moment at which something is due, coordination.Never if nothing is.
 func (w *World) NextWake() coordination.Instant {
-	next := w.leader.NextDeadline()
+	next := w.replica.NextDeadline()
 	for _, s := range w.order {
 		next = min(next, s.front.Wake())
 	}
@@ -116,45 +135,35 @@ func (w *World) Release() {
 
 // Restart replaces the leader by one of a new term, as after a crash: commands in flight are lost, every stream ends
 // with "Link failure" (§4.2).
-func (w *World) Restart() {
+func (w *World) Restart() { w.restart(w.Machine()) }
+
+func (w *World) restart(m *coordination.Machine) {
 	w.log, w.calls = nil, nil
 	for _, s := range w.order {
 		s.front.End(coordination.LinkFailure)
 	}
-	w.streams, w.order = make(map[coordination.StreamID]*Stream), nil
-	w.term++
-	w.index++
-	w.machine.Apply(w.index, w.term, nil)
-	w.leader = coordination.NewLeader(w.machine, w.term, w.now)
+	w.order = nil
+	w.start(m)
 }
 
 // FailOver replaces the leader by one of a new term while the streams go on: they wait for the new leader and tell it
-// who they are. Calls that are not answered yet are repeated to it. Of the commands in flight the first kept ones are applied before the new leader takes over, the rest is
-// lost with the old one.
+// who they are. Calls that are not answered yet are repeated to it. Of the commands in flight the first kept ones are
+// applied before the new leader takes over, the rest is lost with the old one.
 func (w *World) FailOver(kept int) {
 	for _, s := range w.order {
 		s.front.Orphan(w.now)
 	}
-	for range min(kept, len(w.log)) {
-		w.applyUnheard()
+	w.replica.Following()
+	w.carryOut()
+	for _, c := range w.log[:min(kept, len(w.log))] {
+		w.commit(c)
 	}
 	w.log = nil
-	w.term++
-	w.index++
-	w.machine.Apply(w.index, w.term, nil)
-	w.leader = coordination.NewLeader(w.machine, w.term, w.now)
+	w.lead()
 	for _, s := range w.order {
 		w.forward(s, s.front.Rejoin())
 	}
 	w.repeatCalls()
-}
-
-// applyUnheard applies the next command with nobody to hear of its effects.
-func (w *World) applyUnheard() {
-	c := w.log[0]
-	w.log = w.log[1:]
-	w.index++
-	w.machine.Apply(w.index, w.term, c)
 }
 
 // Reload stores a checkpoint, reads it back into a new machine and restarts on that.
@@ -163,12 +172,12 @@ func (w *World) Reload() error {
 	if err != nil {
 		return err
 	}
-	for _, row := range w.machine.AllRows() {
+	for _, row := range w.Machine().AllRows() {
 		if err := restorer.Add(row); err != nil {
 			return err
 		}
 	}
-	digest := w.machine.Digest()
+	digest := w.Machine().Digest()
 	machine, err := restorer.Finish()
 	if err != nil {
 		return err
@@ -176,33 +185,17 @@ func (w *World) Reload() error {
 	if machine.Digest() != digest {
 		return fmt.Errorf("digest %016x before, %016x after reading back", digest, machine.Digest())
 	}
-	w.machine = machine
-	w.Restart()
+	w.restart(machine)
 	return nil
 }
 
-// run carries out what the leader wants until nothing is left.
+// run carries out what the replica wants until nothing is left.
 func (w *World) run() {
 	for {
-		out := w.leader.Take()
-		for i := range out.Messages {
-			m := &out.Messages[i]
-			if s := w.streams[m.Stream]; s != nil {
-				s.front.Deliver(w.now, m)
-			}
-		}
-		for _, done := range out.Calls {
-			w.answer(done)
-		}
-		for _, c := range out.Commands {
-			if w.options.Reencode != nil {
-				c = w.options.Reencode(c)
-			}
-			w.log = append(w.log, c)
-		}
+		barrier := w.carryOut()
 		switch {
-		case out.Barrier != 0:
-			w.leader.BarrierPassed(out.Barrier)
+		case barrier != 0:
+			w.replica.BarrierPassed(barrier)
 		case w.held || len(w.log) == 0:
 			return
 		default:
@@ -211,13 +204,33 @@ func (w *World) run() {
 	}
 }
 
+// carryOut does what the replica wants, and returns the barrier that it waits for, 0 for none.
+func (w *World) carryOut() (barrier uint64) {
+	work := w.replica.Take()
+	for i := range work.Messages {
+		m := &work.Messages[i]
+		if s, known := w.replica.Sink(m); known {
+			s.front.Deliver(w.now, m)
+		}
+	}
+	for _, a := range work.Answers {
+		w.answer(a)
+	}
+	for _, c := range work.Commands {
+		if w.options.Reencode != nil {
+			c = w.options.Reencode(c)
+		}
+		w.log = append(w.log, c)
+	}
+	return work.Barrier
+}
+
 func (w *World) apply() {
 	c := w.log[0]
 	w.log = w.log[1:]
-	w.index++
-	w.leader.Applied(w.now, w.term, c, w.machine.Apply(w.index, w.term, c))
+	w.commit(c)
 	if w.options.Check {
-		if err := w.machine.Check(); err != nil {
+		if err := w.Machine().Check(); err != nil {
 			panic(fmt.Sprintf("after %#v: %v", c, err))
 		}
 	}
@@ -235,7 +248,6 @@ type Stream struct {
 func (w *World) Open(server uint64) *Stream {
 	w.opened++
 	s := &Stream{world: w, id: w.opened, front: coordination.NewFront(&w.policy), server: server}
-	w.streams[s.id] = s
 	w.order = append(w.order, s)
 	return s
 }
@@ -263,15 +275,6 @@ func (s *Stream) Ending() coordination.Ending { return s.front.Ending() }
 func (s *Stream) Attaching() bool { return s.front.Attaching() }
 
 func (w *World) forward(s *Stream, f coordination.Forward) {
-	switch {
-	case f.Attach != nil:
-		w.leader.Attach(w.now, s.id, *f.Attach)
-	case f.Request != nil:
-		w.leader.Request(w.now, s.id, f.Sequence, f.Acknowledged, f.Request)
-	case f.Roster != nil:
-		w.leader.Resume(w.now, s.id, f.Roster)
-	case f.Detach:
-		w.leader.Detach(w.now, s.id)
-	}
+	w.replica.Forward(w.now, w.replica.Reign(), s.id, s, f)
 	w.run()
 }

@@ -18,9 +18,7 @@ func (g *Group) AccessVersion() uint64 { return g.access.version.Load() }
 // RecheckAccess has the leader, if it is here, end the streams that have lost rights, wherever they are.
 func (g *Group) RecheckAccess(ctx context.Context) error {
 	_, err := g.Read(ctx, func(*coordination.Machine) outcome.Outcome {
-		if g.leader != nil {
-			g.leader.RecheckAccess(g.clock.Now())
-		}
+		g.replica.RecheckAccess(g.clock.Now())
 		return outcome.Done()
 	})
 	return err

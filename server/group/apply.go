@@ -53,20 +53,20 @@ func (g *Group) handleStore(e storeEvent) error {
 	case e.failed != nil:
 		return e.failed
 	case e.leading != 0:
-		g.leading = e.leading
+		g.replica.Leading(coordination.Term(e.leading), g.store.Lineage())
 	case e.following:
-		g.leading = 0
-		g.lead(nil)
+		g.replica.Following()
+		g.lead()
 		g.member.toward(e.term, e.leader)
-	case e.restored > uint64(g.machine.Index()): // otherwise a later one was in its place already when it was loaded
+	case e.restored > uint64(g.replica.Machine().Index()): // otherwise a later one was in its place already when it was loaded
 		if err := g.restore(); err != nil {
 			return err
 		}
 	case e.barrier&readBarrier != 0:
 		g.committed.Store(max(e.index, g.committed.Load()))
 		g.barriers = append(g.barriers, passedBarrier{e.barrier, e.index})
-	case e.barrier != 0 && g.leader != nil:
-		g.leader.BarrierPassed(e.barrier)
+	case e.barrier != 0:
+		g.replica.BarrierPassed(e.barrier)
 	}
 	for i := range e.entries {
 		if err := g.apply(&e.entries[i]); err != nil {
@@ -77,7 +77,7 @@ func (g *Group) handleStore(e storeEvent) error {
 	g.answerBarriers()
 	if n := len(e.entries); n > 0 {
 		g.store.Applied(e.entries[n-1].Index)
-		g.applied.Store(uint64(g.machine.Index()))
+		g.applied.Store(uint64(g.replica.Machine().Index()))
 		g.startCheckpoint()
 	}
 	return nil
@@ -90,102 +90,97 @@ func (g *Group) restore() error {
 	if err != nil {
 		return err
 	}
-	g.machine, g.checkpoint, g.restored = machine, nil, uint64(machine.Index())
+	g.replica.Restored(machine)
+	g.checkpoint = nil
 	g.access.publish(machine)
-	g.applied.Store(g.restored)
+	g.applied.Store(uint64(machine.Index()))
 	return nil
 }
 
 // apply executes one entry. An entry that this program cannot read stops the server: it must not be skipped.
 func (g *Group) apply(e *raftstore.Entry) error {
-	if e.Index <= g.restored {
+	if g.replica.Covered(coordination.Index(e.Index)) {
 		return nil
 	}
 	command, err := codec.DecodeCommand(e.Data)
 	if err != nil {
 		return fmt.Errorf("entry %d of the log: %w", e.Index, err)
 	}
-	effects := g.machine.Apply(coordination.Index(e.Index), coordination.Term(e.Term), command)
-	g.access.publish(g.machine)
-	switch {
-	case g.leader != nil:
+	before := g.replica.Reign()
+	if before != 0 {
 		g.inFlight -= len(e.Data)
-		g.leader.Applied(g.clock.Now(), coordination.Term(e.Term), command, effects)
-	case g.leading == e.Term && e.Term != 0:
-		g.lead(coordination.NewLeader(g.machine, coordination.Term(e.Term), g.clock.Now()))
+	}
+	g.replica.Committed(g.clock.Now(), coordination.Index(e.Index), coordination.Term(e.Term), command)
+	g.access.publish(g.replica.Machine())
+	if g.replica.Reign() != before {
+		g.lead()
 	}
 	return nil
 }
 
-// lead takes up a new leader, or none. Streams and calls turn to the new one.
-func (g *Group) lead(leader *coordination.Leader) {
-	g.leader, g.inFlight = leader, 0
-	clear(g.sinks)
+// lead has the streams turn to the leader that the replica has now, or to none. Calls do so by themselves, once they
+// have their answers.
+func (g *Group) lead() {
+	g.inFlight = 0
 	if g.link != nil {
 		close(g.link.gone)
+		g.link = nil
 	}
-	g.loseCalls()
-	if g.link = nil; leader == nil {
+	reign := g.replica.Reign()
+	if reign == 0 {
 		g.streams.follow(nil)
-	} else {
-		g.leading = 0
-		leader.BeginLineage(g.store.Lineage())
-		g.link = &localLink{group: g, gone: make(chan struct{})}
-		g.streams.follow(g.link)
-		g.member.toward(uint64(leader.Term()), 0) // it wakes calls, which must find that this server leads
-		g.markReady()
+		return
 	}
+	g.link = &localLink{group: g, reign: reign, gone: make(chan struct{})}
+	g.streams.follow(g.link)
+	g.member.toward(uint64(g.replica.Term()), 0) // it wakes calls, which must find that this server leads
+	g.markReady()
 }
 
 func (g *Group) handle(e event) {
-	switch {
-	case e.call != nil:
-		g.handleCall(e.call)
-	case e.link != g.link: // the stream tells the next leader itself
-	case g.restricted() && g.turnAway(&e):
-	case e.forward.Attach != nil:
-		g.sinks[e.id] = e.sink
-		g.leader.Attach(g.clock.Now(), e.id, *e.forward.Attach)
-	case e.forward.Roster != nil:
-		g.sinks[e.id] = e.sink
-		g.leader.Resume(g.clock.Now(), e.id, e.forward.Roster)
-	case e.forward.Request != nil:
-		g.leader.Request(g.clock.Now(), e.id, e.forward.Sequence, e.forward.Acknowledged, e.forward.Request)
-	case e.forward.Detach:
-		delete(g.sinks, e.id)
-		g.leader.Detach(g.clock.Now(), e.id)
+	switch c := e.call; {
+	case c == nil:
+		g.replica.Forward(g.clock.Now(), e.reign, e.id, e.sink, e.forward)
+	case c.read == nil && c.taken.Swap(true): // nobody waits for it any more
+	case c.read == nil:
+		g.replica.Call(c, c.attempt.command, c.attempt.since, c.attempt.repeated)
+	default:
+		g.reads = append(g.reads, c)
 	}
 }
 
-// carryOut does what the leader wants: commands first, so that the disk is at work while messages go out.
+// carryOut does what the replica wants: commands first, so that the disk is at work while messages go out.
 func (g *Group) carryOut() {
-	if g.leader == nil {
-		return
-	}
-	out := g.leader.Take()
-	if len(out.Commands) > 0 {
-		commands := make([][]byte, len(out.Commands))
-		for i, c := range out.Commands {
+	work := g.replica.Take()
+	if len(work.Commands) > 0 {
+		commands := make([][]byte, len(work.Commands))
+		for i, c := range work.Commands {
 			commands[i] = g.encoded(c)
 			g.inFlight += len(commands[i])
-			out.Commands[i] = nil
+			work.Commands[i] = nil
 		}
-		g.store.Propose(uint64(g.leader.Term()), commands)
+		g.store.Propose(uint64(g.replica.Term()), commands)
 	}
-	if out.Barrier != 0 {
-		g.store.ReadIndex(out.Barrier)
+	if work.Barrier != 0 {
+		g.store.ReadIndex(work.Barrier)
 	}
-	for i := range out.Messages {
-		m := &out.Messages[i]
-		if s := g.sinks[m.Stream]; s != nil {
-			if m.Kind == coordination.MessageEnd || m.Kind == coordination.MessageStopped {
-				delete(g.sinks, m.Stream)
-			}
+	g.say(work)
+}
+
+// say hands on what is to be told to streams and to those who wait for calls.
+func (g *Group) say(work coordination.Work[*call]) {
+	for i := range work.Messages {
+		m := &work.Messages[i]
+		if s, known := g.replica.Sink(m); known {
 			s.deliver(g.link, m)
 		}
 		*m = coordination.Message{}
 	}
-	g.answerCalls(out.Calls)
+	for i := range work.Answers {
+		a := &work.Answers[i]
+		a.Waiter.done <- callAnswer{outcome: a.Outcome, err: callErrors[a.End]}
+		*a = coordination.Answer[*call]{}
+	}
 }
 
 func loadMachine(config Config, store *raftstore.Store) (*coordination.Machine, error) {

@@ -46,12 +46,15 @@ func TestNewsOfALeaderHere(t *testing.T) {
 	g := openTest(t, nil)
 	g.turn.Lock()
 	defer g.turn.Unlock()
-	leader := coordination.NewLeader(g.machine, g.leader.Term(), g.clock.Now())
-	g.lead(nil)
+	term, index := g.replica.Term(), g.replica.Machine().Index()
+	g.replica.Following()
+	g.lead()
 	news := g.member.awaitNews()
 	g.streams.mutex.Lock() // so that it is not seen yet that this server leads
 	done := make(chan struct{})
-	go func() { defer close(done); g.lead(leader) }()
+	g.replica.Leading(term, g.store.Lineage())
+	g.replica.Committed(g.clock.Now(), index+1, term, nil)
+	go func() { defer close(done); g.lead() }()
 	select {
 	case <-news:
 		t.Error("calls were told of a leader before there was one to ask")
@@ -91,8 +94,8 @@ func TestCallsAreEncodedOnce(t *testing.T) {
 	command := &coordination.CreateNode{Call: coordination.Call{Nonce: 1}, Path: testNode, Owner: scheme.RootOwner}
 	passedOn := codec.AppendCommand(nil, command)
 	g.turn.Lock()
-	g.calls[command.Call] = []*call{{attempt: &attempt{command: &coordination.CreateNode{Call: command.Call}}},
-		{attempt: &attempt{command: command, encoded: passedOn}}}
+	waiting := &call{attempt: &attempt{command: command, encoded: passedOn}, done: make(chan callAnswer, 1)}
+	g.replica.Call(waiting, command, 0, false)
 	if got := g.encoded(command); &got[0] != &passedOn[0] {
 		t.Error("a command that was passed on is encoded anew")
 	}
@@ -100,8 +103,11 @@ func TestCallsAreEncodedOnce(t *testing.T) {
 	if got := g.encoded(&same); !slices.Equal(got, passedOn) || &got[0] == &passedOn[0] {
 		t.Error("a command is taken for another one of its name")
 	}
-	delete(g.calls, command.Call)
+	g.carryOut()
 	g.turn.Unlock()
+	if answer := <-waiting.done; answer.err != nil || !answer.outcome.OK() {
+		t.Fatal(answer)
+	}
 	ctx, cancel := context.WithTimeout(t.Context(), waitMax)
 	defer cancel()
 	answer, err := g.executeForPeer(ctx, &relaypb.ExecuteRequest{Command: passedOn})

@@ -154,7 +154,7 @@ func (g *Group) passBarrier(ctx context.Context) error {
 func (g *Group) answerBarriers() {
 	kept := g.barriers[:0]
 	for _, b := range g.barriers {
-		if b.index <= uint64(g.machine.Index()) {
+		if b.index <= uint64(g.replica.Machine().Index()) {
 			g.ask(g.rounds.pass(b.id))
 		} else {
 			g.rounds.answer(b.id)

@@ -49,6 +49,13 @@ var (
 	errLeaderGone = status.Error(codes.Aborted, "The leader changed while the command was under way")
 )
 
+// callErrors are what those who wait make of a call's end.
+var callErrors = [...]error{
+	coordination.CallAnswered: nil,
+	coordination.CallNotLed:   errNotLeading,
+	coordination.CallLost:     errLeaderGone,
+}
+
 // Execute runs a command on the leader, wherever it is, and waits for one if there is none. A call whose leader goes
 // is repeated to the next one, under the same name, so that it is executed once and gets its one outcome. Errors:
 // ErrStopped, and when ctx ends its own, which is ErrNoLeader or ErrUnknown as well unless a leader has the call at
@@ -156,59 +163,17 @@ func (g *Group) executeForPeer(ctx context.Context, r *relaypb.ExecuteRequest) (
 	return outcomeToPB(answer), nil
 }
 
-// handleCall takes a call that has come out of the queue.
-func (g *Group) handleCall(c *call) {
-	switch {
-	case c.read == nil && c.taken.Swap(true): // nobody waits for it any more
-		return
-	case c.read != nil:
-		g.reads = append(g.reads, c)
-		return
-	case g.leader == nil:
-		c.done <- callAnswer{err: errNotLeading}
-		return
-	}
-	a := c.attempt
-	if refusal := g.refusalOf(a.command); refusal != nil && !a.repeated { // what was executed before is still answered
-		c.done <- callAnswer{outcome: outcome.Because(refusal.Status, refusal.Text)}
-		return
-	}
-	name, _ := coordination.CallOf(a.command)
-	g.calls[name] = append(g.calls[name], c)
-	g.leader.Call(a.command, a.since, a.repeated)
-}
-
 // encoded is a command as the log gets it. What another server has passed on is not encoded anew: the codec decodes
 // nothing but the one encoding of a command. The turn is held.
 func (g *Group) encoded(c coordination.Command) []byte {
 	if name, is := coordination.CallOf(c); is {
-		for _, waiting := range g.calls[name] {
+		for _, waiting := range g.replica.Waiting(name) {
 			if a := waiting.attempt; a.command == c && a.encoded != nil {
 				return a.encoded
 			}
 		}
 	}
 	return codec.AppendCommand(nil, c)
-}
-
-// answerCalls passes outcomes on to all who wait for them.
-func (g *Group) answerCalls(done []coordination.CallDone) {
-	for i := range done {
-		for _, c := range g.calls[done[i].Call] {
-			c.done <- callAnswer{outcome: done[i].Outcome}
-		}
-		delete(g.calls, done[i].Call)
-	}
-}
-
-// loseCalls tells all who wait that this server leads no more.
-func (g *Group) loseCalls() {
-	for _, waiting := range g.calls {
-		for _, c := range waiting {
-			c.done <- callAnswer{err: errLeaderGone}
-		}
-	}
-	clear(g.calls)
 }
 
 // executeHere runs a command if this server leads, and returns its outcome once it is durable and applied. If ctx ends

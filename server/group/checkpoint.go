@@ -36,7 +36,7 @@ func (g *Group) startCheckpoint() {
 	if g.checkpoint != nil || !g.store.CheckpointDue() {
 		return
 	}
-	rows := g.machine.Freeze()
+	rows := g.replica.Machine().Freeze()
 	writer := g.store.BeginCheckpoint(uint64(rows.Index()))
 	for _, id := range rows.Dropped() {
 		writer.DeletePrefix(codec.NodePrefix(id))

@@ -118,7 +118,7 @@ func (c *churn) change() {
 	c.elect(next)
 	c.confirmRounds(next)
 	old.depose()
-	c.f.group.lead(nil)
+	c.f.follow()
 	c.relay.breakAtLeader()
 	c.relay.breakAtFollower()
 	c.leader = next

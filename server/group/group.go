@@ -26,7 +26,7 @@ type Config struct {
 	// Clock tells the rings the time.
 	Clock Clock
 	// Formats is which commands this program can read; zero: OwnFormats.
-	Formats Formats
+	Formats coordination.Formats
 	// Streams is how many streams there may be at once on this server (coordination.md §5).
 	Streams int
 	// OutboundBytes is how much a stream may have waiting for a client that does not read before it is cut off.
@@ -82,21 +82,18 @@ type Group struct {
 
 	// Owned by the holder of the turn.
 	closed     bool // nothing is handled any more
-	machine    *coordination.Machine
-	leader     *coordination.Leader // nil while this server does not serve
-	leading    raftTerm             // led but not yet served, 0 otherwise
-	link       *localLink           // to the leader, nil without one
-	sinks      map[coordination.StreamID]sink
-	calls      map[coordination.Call][]*call // under way, and who waits
-	allowed    uint64                        // version of commands that may be written
-	restored   uint64                        // what came with the last checkpoint of another member
-	inFlight   int                           // bytes proposed in this term and not yet applied
+	replica    *replica
+	link       *localLink // to the leader, nil without one
+	inFlight   int        // bytes proposed in this reign and not yet applied
 	checkpoint *runningCheckpoint
 	spareStore []storeEvent
 	spare      []event
 	reads      []*call // not yet answered
 	barriers   []passedBarrier
 }
+
+// replica is the rings of the group, as the group drives them.
+type replica = coordination.Replica[sink, *call]
 
 // Open opens the log. The group takes no part in it before Start. Errors: those of raftstore.OpenContext.
 func Open(ctx context.Context, config Config) (*Group, error) {
@@ -129,8 +126,6 @@ func newGroup(config Config) *Group {
 		streams: newStreamSet(config.Streams),
 		ready:   make(chan struct{}), over: make(chan struct{}), stop: make(chan struct{}), ended: make(chan struct{}),
 		timer: time.NewTimer(time.Hour), timerAt: coordination.Never,
-		sinks: make(map[coordination.StreamID]sink),
-		calls: make(map[coordination.Call][]*call),
 	}
 	g.member = newMember(g)
 	return g
@@ -156,7 +151,7 @@ func (g *Group) load() error {
 	if err != nil {
 		return err
 	}
-	g.machine = machine
+	g.replica = coordination.NewReplica[sink, *call](machine, g.config.Formats)
 	g.access.publish(machine)
 	g.applied.Store(uint64(machine.Index()))
 	return nil

@@ -12,6 +12,7 @@ import (
 
 	"github.com/coordd/coordd/conformance/loopback"
 	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/coordination/codec"
 	"github.com/coordd/coordd/raftstore"
 	"github.com/coordd/coordd/scheme"
 )
@@ -318,9 +319,12 @@ func TestLeaderThatComesBack(t *testing.T) {
 	}
 	g := c.groups[leader]
 	g.turn.Lock()
-	term := g.leader.Term()
-	g.lead(nil)
-	g.lead(coordination.NewLeader(g.machine, term, g.clock.Now()))
+	term := uint64(g.replica.Term())
+	g.tell(storeEvent{following: true, term: term})
+	g.tell(storeEvent{leading: term})
+	g.takeTurn()
+	first := &coordination.MakeDirectory{Path: scheme.Path{"local", "first"}} // its own entry, before which it does not serve
+	g.store.Propose(term, [][]byte{codec.AppendCommand(nil, first)})
 	g.turn.Unlock()
 	client.ask(2, &coordination.Request{Kind: coordination.RequestRelease, Name: "lock"})
 	if r := client.next(t); r.Kind != coordination.ReplyResult || !r.Done {

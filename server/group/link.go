@@ -12,14 +12,15 @@ type leaderLink interface {
 	maySpeak() bool
 }
 
-// localLink leads to the leader on this server, during one term.
+// localLink leads to the leader on this server, during one reign.
 type localLink struct {
 	group *Group
+	reign coordination.Reign
 	gone  chan struct{} // closed when this server leads no more
 }
 
 func (l *localLink) put(s *Stream, f coordination.Forward) {
-	l.group.queue.put(event{link: l, sink: s, id: s.id, forward: f})
+	l.group.queue.put(event{reign: l.reign, sink: s, id: s.id, forward: f})
 }
 
 // maySpeak implements leaderLink: a majority has confirmed lately that this server leads.

@@ -12,7 +12,7 @@ import (
 
 // event is one thing for the group to handle. Which fields count depends on which is set.
 type event struct {
-	link    *localLink // to the leader that this is for; with another one it is void
+	reign   coordination.Reign // of the leader that this is for
 	sink    sink
 	id      coordination.StreamID
 	forward coordination.Forward
@@ -26,7 +26,7 @@ const requestBytes = 256
 // storeEvent is what the log tells the group.
 type storeEvent struct {
 	entries   []raftstore.Entry
-	leading   raftTerm // not 0: this server leads the term
+	leading   uint64 // not 0: this server leads the term
 	following bool
 	term      uint64 // with following: in which
 	leader    uint64 // with following: who leads, 0 if nobody is known to
@@ -48,8 +48,6 @@ const (
 	shortTurnEvents = 1024
 	shortTurnBytes  = 1 << 20
 )
-
-type raftTerm = uint64
 
 // queue holds what the group has not handled yet. Requests and the log's news wait apart: when too much is in flight,
 // requests stay here while the log goes on.

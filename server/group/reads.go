@@ -42,7 +42,7 @@ func (g *Group) answerReads() {
 			continue
 		}
 		rows += c.rows
-		c.done <- callAnswer{outcome: c.read(g.machine)}
+		c.done <- callAnswer{outcome: c.read(g.replica.Machine())}
 	}
 	left := copy(g.reads, g.reads[done:])
 	clear(g.reads[left:])

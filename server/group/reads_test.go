@@ -16,7 +16,7 @@ import (
 // TestReadsOfATurn has more reads wait than one turn has room for: every turn looks at maxReadRows rows at most, and
 // all are answered in the order in which they came.
 func TestReadsOfATurn(t *testing.T) {
-	g := &Group{queue: newQueue()}
+	g := &Group{queue: newQueue(), replica: new(replica)}
 	looked, turns := 0, 0
 	var order []int
 	costs := []int{1, maxReadRows, 33, 33, 900, 900, 100, 1, maxReadRows, 1}
@@ -30,7 +30,7 @@ func TestReadsOfATurn(t *testing.T) {
 	}
 	calls[3].taken.Store(true) // its caller has gone
 	for _, c := range calls {
-		g.handleCall(c)
+		g.handle(event{call: c})
 	}
 	for ; len(g.reads) > 0; turns++ {
 		looked = 0
@@ -64,7 +64,7 @@ func TestListingInPages(t *testing.T) {
 	defer unlock()
 	for i := range want {
 		want[i] = fmt.Sprintf("%05d", i)
-		if answer := g.machine.Tree().MakeDirectory(scheme.SplitLoose("/local/large/"+want[i]), "", scheme.Stamp{}); !answer.OK() {
+		if answer := g.replica.Machine().Tree().MakeDirectory(scheme.SplitLoose("/local/large/"+want[i]), "", scheme.Stamp{}); !answer.OK() {
 			t.Fatal(answer)
 		}
 	}

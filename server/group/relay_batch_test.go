@@ -45,7 +45,7 @@ func TestRosterTooLarge(t *testing.T) {
 	for _, over := range []bool{false, true} {
 		r := newSilenceRunOf(&choices{numbers: slices.Repeat([]float64{0}, 1000)}, true, 5000, [3]float64{1, 1, 1})
 		r.run(time.Second)
-		r.f.group.lead(nil)
+		r.f.follow()
 		r.first.breakAtFollower()
 		data := make([]byte, maxRosterBytes/4)
 		for range 3 {

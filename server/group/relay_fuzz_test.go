@@ -77,7 +77,7 @@ func wantAlive(t testing.TB, g *Group) {
 	createNode(t, g, testNode)
 	g.turn.Lock()
 	defer g.turn.Unlock()
-	if err := g.machine.Check(); err != nil || g.closed {
+	if err := g.replica.Machine().Check(); err != nil || g.closed {
 		t.Fatalf("over: %v, %v", g.closed, err)
 	}
 }

@@ -257,7 +257,7 @@ func (p *relayPeer) forward(forwards []*relaypb.Forward) {
 	for _, forward := range forwards {
 		f := forwardFromPB(forward, p.from)
 		if stream := p.stream(forward.GetStream(), &f); stream != nil {
-			p.link.group.queue.put(event{link: p.link, sink: stream, id: stream.id, forward: f})
+			p.link.group.queue.put(event{reign: p.link.reign, sink: stream, id: stream.id, forward: f})
 		}
 	}
 }
@@ -287,7 +287,7 @@ func (p *relayPeer) abandon() {
 		p.streams = nil // nothing more comes
 		p.mutex.Unlock()
 		for _, stream := range streams {
-			p.link.group.queue.put(event{link: p.link, sink: stream, id: stream.id, forward: coordination.Forward{Detach: true}})
+			p.link.group.queue.put(event{reign: p.link.reign, sink: stream, id: stream.id, forward: coordination.Forward{Detach: true}})
 		}
 		p.link.group.kick()
 	})

@@ -203,7 +203,7 @@ func (r *silenceRun) breakRelay(leader *silentServer) {
 	c := r.relay
 	var reconnect func()
 	reconnect = func() {
-		if !c.over || leader.group.leader == nil {
+		if !c.over || !leader.serves() {
 			r.f.AfterFunc(10*time.Millisecond, reconnect)
 			return
 		}
@@ -235,7 +235,7 @@ func (r *silenceRun) replaceLeader() {
 		r.a.depose()
 	})
 	r.schedule(elected+r.choices.upTo(without), r.f, func() {
-		r.f.group.lead(nil)
+		r.f.follow()
 		r.first.breakAtFollower()
 		r.schedule(r.now+r.choices.upTo(without), r.f, func() { r.connect(r.b) })
 	})
@@ -486,7 +486,7 @@ func TestSilenceOfATransfer(t *testing.T) {
 		r.elect(r.b)
 		r.confirmRounds(r.b)
 		r.a.depose()
-		r.f.group.lead(nil)
+		r.f.follow()
 		r.first.breakAtFollower()
 		r.run(r.now + 20*time.Millisecond)
 		r.connect(r.b)

@@ -16,7 +16,7 @@ import (
 )
 
 // silenceWorld is servers, clients and the network between them in virtual time. What decides who may speak and when a
-// session ends is the real code: leaderLink, relay, relayPeer, streamSet, Stream, Front, Leader and Machine. Raft is
+// session ends is the real code: leaderLink, relay, relayPeer, streamSet, Stream, Front and Replica. Raft is
 // reduced to what it promises: a leader's lease counts from the start of a round that a majority has answered, the next
 // leader is elected after that start, and it has of what the last one had in flight the first few entries.
 type silenceWorld struct {
@@ -69,7 +69,6 @@ type silentServer struct {
 	rate        float64
 	pausedUntil time.Duration
 	group       *Group
-	machine     *coordination.Machine
 	leaseUntil  coordination.Instant
 	due         Timer
 	confirms    bool           // rounds that begin now will be answered
@@ -113,7 +112,7 @@ func (w *silenceWorld) run(until time.Duration) {
 // settle has everybody who is not paused deal with what there is.
 func (w *silenceWorld) settle() {
 	for _, s := range w.servers {
-		if w.now >= s.pausedUntil && s.group.leader != nil && !s.group.queue.empty() {
+		if w.now >= s.pausedUntil && s.serves() && !s.group.queue.empty() {
 			s.turn()
 		}
 	}
@@ -197,11 +196,10 @@ func (w *silenceWorld) addServer(rate float64) *silentServer {
 	if err != nil {
 		panic(err)
 	}
-	s := &silentServer{world: w, rate: rate, machine: machine, confirms: true}
+	s := &silentServer{world: w, rate: rate, confirms: true}
 	clock := NewClock(s)
 	s.group = &Group{store: new(raftstore.Store), lease: s, clock: clock, queue: newQueue(), ready: make(chan struct{}), logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
-		machine: machine, sinks: make(map[coordination.StreamID]sink), calls: make(map[coordination.Call][]*call),
-		streams: newStreamSet(1000), config: Config{Linger: time.Hour, OutboundBytes: 128_000_000}}
+		replica: coordination.NewReplica[sink, *call](machine, coordination.Formats{}), streams: newStreamSet(1000), config: Config{Linger: time.Hour, OutboundBytes: 128_000_000}}
 	s.group.busy.Store(true) // nobody but the world takes a turn
 	s.group.member = newMember(s.group)
 	w.servers = append(w.servers, s)
@@ -267,14 +265,14 @@ func (s *silentServer) confirm(every, delay time.Duration) {
 	begun, term := s.Now(), s.world.term
 	if s.confirms {
 		s.world.schedule(s.world.now+delay, s, func() {
-			if s.group.leader != nil && uint64(s.group.leader.Term()) == uint64(term) {
+			if s.group.replica.Term() == term {
 				s.leaseUntil = max(s.leaseUntil, begun+coordination.Instant(raftstore.LeaseWindow))
 				s.turn()
 			}
 		})
 	}
 	s.AfterFunc(every, func() {
-		if s.group.leader != nil {
+		if s.serves() {
 			s.confirm(every, delay)
 		}
 	})
@@ -290,17 +288,27 @@ func (w *silenceWorld) elect(s *silentServer) {
 	w.pipeline = nil
 	w.term++
 	w.leads = s
+	s.group.replica.Leading(w.term, 0)
 	w.index++
 	w.apply(silenceEntry{index: w.index, term: w.term, by: s}, false)
-	s.group.lead(coordination.NewLeader(s.machine, w.term, s.Now()))
+	s.group.lead()
 	s.turn()
+}
+
+// serves tells whether a server takes itself for the leader.
+func (s *silentServer) serves() bool { return s.group.replica.Reign() != 0 }
+
+// follow tells a server's group that another server leads, or none.
+func (s *silentServer) follow() {
+	s.group.replica.Following()
+	s.group.lead()
 }
 
 // depose tells a server that it leads no more.
 func (s *silentServer) depose() {
-	s.group.lead(nil)
+	s.follow()
 	for _, e := range s.behind {
-		s.machine.Apply(e.index, e.term, e.command)
+		s.group.replica.Committed(s.Now(), e.index, e.term, e.command)
 	}
 	s.behind = nil
 }
@@ -311,29 +319,15 @@ func (s *silentServer) turn() {
 	for _, e := range g.queue.takeRequests(nil) {
 		g.handle(e)
 	}
-	if g.leader == nil {
-		return
-	}
-	g.leader.Tick(g.clock.Now())
-	for more := true; more; {
-		out := g.leader.Take()
-		more = len(out.Commands)+len(out.Messages) > 0
-		if s.world.leads == s {
-			for _, c := range out.Commands {
-				s.world.propose(s, c)
-			}
-		}
-		for i := range out.Messages {
-			m := out.Messages[i]
-			if to := g.sinks[m.Stream]; to != nil {
-				if m.Kind == coordination.MessageEnd || m.Kind == coordination.MessageStopped {
-					delete(g.sinks, m.Stream)
-				}
-				to.deliver(g.link, &m)
-			}
+	g.replica.Tick(g.clock.Now())
+	work := g.replica.Take()
+	if s.world.leads == s {
+		for _, c := range work.Commands {
+			s.world.propose(s, c)
 		}
 	}
-	if next := g.leader.NextDeadline(); next != coordination.Never {
+	g.say(work)
+	if next := g.replica.NextDeadline(); next != coordination.Never {
 		if s.due == nil {
 			s.due = g.clock.AfterFunc(g.clock.Until(next), s.turn)
 		} else {
@@ -362,16 +356,14 @@ func (w *silenceWorld) propose(by *silentServer, c coordination.Command) {
 // apply has all servers apply an entry that is committed; who proposed it knows that, or has lost touch.
 func (w *silenceWorld) apply(e silenceEntry, known bool) {
 	for _, m := range w.servers {
-		if leader := m.group.leader; leader != nil && (leader.Term() != e.term || !known) {
+		serves := m.serves()
+		if serves && (m.group.replica.Term() != e.term || !known) {
 			m.behind = append(m.behind, e)
 			continue
 		}
-		effects := m.machine.Apply(e.index, e.term, e.command)
-		if m == e.by || m.group.leader == nil && !known {
+		effects := m.group.replica.Committed(m.Now(), e.index, e.term, e.command)
+		if m == e.by || !serves && !known {
 			w.ends(effects, e.by)
-		}
-		if m.group.leader != nil {
-			m.group.leader.Applied(m.group.clock.Now(), e.term, e.command, effects)
 		}
 	}
 }

@@ -73,7 +73,7 @@ func (g *Group) takeTurn() {
 // takeShortTurn is takeTurn if that takes no longer than a goroutine with other duties may be held up, and reports
 // whether it was done. A new leader looks at all sessions. The turn is held.
 func (g *Group) takeShortTurn() bool {
-	if g.leading != 0 {
+	if g.replica.Elected() {
 		return false
 	}
 	news, short := g.queue.takeLittle(g.spareStore[:0])
@@ -99,21 +99,26 @@ func (g *Group) handleAll(news []storeEvent) {
 		}
 	}
 	if g.inFlight < maxInFlightBytes {
-		g.allowed = g.allowedVersion()
-		for _, e := range g.takeRequests() {
-			g.handle(e)
-		}
+		g.handleRequests()
 	} else {
 		g.queue.hold()
 	}
 	g.answerReads()
-	if g.leader != nil {
-		g.leader.Tick(g.clock.Now())
-	}
+	g.replica.Tick(g.clock.Now())
 	g.carryOut()
 	g.continueCheckpoint()
 	g.setTimer()
 	g.busy.Store(g.inFlight > 0)
+}
+
+func (g *Group) handleRequests() {
+	requests := g.takeRequests()
+	if len(requests) > 0 {
+		g.replica.Admit(g.allowedVersion(), g.Crowded())
+	}
+	for _, e := range requests {
+		g.handle(e)
+	}
 }
 
 func (g *Group) takeRequests() []event {
@@ -125,10 +130,7 @@ func (g *Group) takeRequests() []event {
 
 // setTimer has run wake up when the next thing is due.
 func (g *Group) setTimer() {
-	next := coordination.Never
-	if g.leader != nil {
-		next = g.leader.NextDeadline()
-	}
+	next := g.replica.NextDeadline()
 	if g.checkpoint != nil {
 		next = min(next, g.clock.Now()+coordination.Instant(g.checkpoint.pause()))
 	}

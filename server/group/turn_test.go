@@ -135,9 +135,11 @@ func TestCheckpointsFollowEachOther(t *testing.T) {
 	second := store.CheckpointIndex()
 	first := second - 3
 	g, failure := groupByHand(t, store)
-	if g.machine, err = coordination.NewMachine("/local", coordination.DefaultLimits()); err != nil {
+	machine, err := coordination.NewMachine("/local", coordination.DefaultLimits())
+	if err != nil {
 		t.Fatal(err)
 	}
+	g.replica = coordination.NewReplica[sink, *call](machine, g.config.Formats)
 	handler{g}.Restore(first)
 	handler{g}.Committed(emptyEntries(1, first+1, second-1))
 	handler{g}.Committed(emptyEntries(1, second, second))
@@ -147,7 +149,7 @@ func TestCheckpointsFollowEachOther(t *testing.T) {
 	if *failure != nil {
 		t.Fatal(*failure)
 	}
-	if index := uint64(g.machine.Index()); index != second+2 || g.applied.Load() != index {
+	if index := uint64(g.replica.Machine().Index()); index != second+2 || g.applied.Load() != index {
 		t.Errorf("the machine has entry %d, the group tells %d, want %d", index, g.applied.Load(), second+2)
 	}
 	var invariant *InvariantError

@@ -1,0 +1,91 @@
+package coordination
+
+import "github.com/coordd/coordd/scheme/outcome"
+
+// Refusals of what must not be written at present. A stream ends with them: SDKs overlook a bad status in a result,
+// and would take the lock for acquired.
+var (
+	// DiskFull refuses what would take more of a disk that is nearly full.
+	DiskFull = &Refusal{Status: outcome.Unavailable, Text: "The disk of the leading server is nearly full"}
+	// NotYetReadable refuses a command that an older server of the cluster would not be able to read.
+	NotYetReadable = &Refusal{Status: outcome.Unavailable,
+		Text: "Unsupported until every server of the cluster is upgraded"}
+)
+
+// Formats is which commands a program can read.
+type Formats struct {
+	// Version is the newest version of commands that it knows.
+	Version uint64
+	// Since says with which version a command came.
+	Since func(Command) uint64
+}
+
+// admission is which commands may be written at present.
+type admission struct {
+	formats  Formats
+	readable uint64 // version of the newest commands that every server of the cluster can read
+	crowded  bool   // only what makes the state smaller
+}
+
+// Admit says what commands may be written from now on: those up to version readable, which every server of the cluster
+// can read; and, if crowded, only those that make the state smaller: the reserve of the disk is for them.
+func (r *Replica[S, W]) Admit(readable uint64, crowded bool) {
+	r.admission.readable, r.admission.crowded = readable, crowded
+}
+
+// restricted tells whether there is any command that is refused.
+func (a *admission) restricted() bool { return a.readable < a.formats.Version || a.crowded }
+
+// refusalOf is why a command must not be written at present, nil if it may.
+func (a *admission) refusalOf(c Command) *Refusal {
+	switch {
+	case a.readable < a.formats.Version && a.formats.Since(c) > a.readable:
+		return NotYetReadable
+	case a.crowded && !shrinks(c):
+		return DiskFull
+	}
+	return nil
+}
+
+// shrinks tells whether a command makes the state smaller, or is needed for one that does.
+func shrinks(c Command) bool {
+	switch c := c.(type) {
+	case *Attach:
+		return c.Session != 0
+	case *ReleaseSemaphore, *DeleteSemaphore, *StopSession, *DropNode, *RemoveDirectory, *RemoveUser:
+		return true
+	}
+	return false
+}
+
+// requestCommands is what requests of a stream become. A describe becomes none.
+var requestCommands = map[RequestKind]Command{
+	RequestAcquire: &AcquireSemaphore{},
+	RequestRelease: &ReleaseSemaphore{},
+	RequestCreate:  &CreateSemaphore{},
+	RequestUpdate:  &UpdateSemaphore{},
+	RequestDelete:  &DeleteSemaphore{},
+	RequestStop:    &StopSession{},
+}
+
+// turnAway ends a stream that says what would become a command that is refused, and reports whether it did. There is a
+// leader.
+func (r *Replica[S, W]) turnAway(now Instant, stream StreamID, sink S, f *Forward) bool {
+	var command Command
+	switch {
+	case f.Attach != nil:
+		command = &Attach{Session: f.Attach.Session}
+	case f.Request != nil:
+		command = requestCommands[f.Request.Kind]
+	}
+	if command == nil {
+		return false
+	}
+	refusal := r.admission.refusalOf(command)
+	if refusal == nil {
+		return false
+	}
+	r.sinks[stream] = sink
+	r.leader.TurnAway(now, stream, refusal)
+	return true
+}

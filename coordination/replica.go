@@ -1,0 +1,201 @@
+package coordination
+
+// Replica is the rings of one server but for its Fronts: its copy of the machine and, while this server leads, the
+// leader on it. It is what everybody who runs the rings drives: a server, a script, a model, a simulation. It decides
+// nothing of the protocol itself; it knows what has to happen in which order around the machine and the leader:
+//
+//   - a server serves as the leader only once it has applied its own first entry of the term: what earlier leaders
+//     have left in the log is then executed;
+//   - a log that was restored moves the counters before anything else of the term (Leader.BeginLineage);
+//   - what a stream says is for one leader, and void with the next, which the stream tells anew (Reign);
+//   - which commands may be written at present (Admit);
+//   - who waits for a call, and what ends the waiting (Call, Answer).
+//
+// Like all rings it is pure, and nobody else may use it meanwhile. S is where a stream's messages go and W is who
+// waits for a call; a Replica hands them back as they were given to it and does not look at them.
+//
+// # A turn
+//
+// A turn has four parts, in this order. Any of them may be empty.
+//
+//  1. What the log says, as it says it: Leading, Following, Committed, Restored, BarrierPassed. After each of them
+//     Reign tells whether there is another leader. If so the streams have to be told before anything else is: their
+//     rosters are part of what comes next.
+//  2. Admit, and then what streams and calls say: Forward, Call. They may be held back, as when too much is on its way
+//     to the log, but those of one stream stay in order.
+//  3. The time: Tick.
+//  4. What is to be done: Take, the commands first. NextDeadline is when the next turn is due at the latest.
+//
+// Whatever is told carries the time at which it is, which never goes back.
+type Replica[S, W any] struct {
+	machine  *Machine
+	restored Index // the state up to here came as a whole
+
+	elected Term   // led but not yet served, 0 otherwise
+	lineage uint64 // of the log, with elected
+	leader  *Leader
+	reign   Reign // the last one
+	sinks   map[StreamID]S
+
+	calls   map[Call][]W // the leader has them, and who waits
+	answers []Answer[W]  // not yet taken
+
+	admission admission
+}
+
+// Reign numbers the times for which a server has led since it started. 0 is none.
+type Reign uint64
+
+// NewReplica is a server that starts with what it has stored. formats are the commands it can read; zero: those of
+// all servers are the same.
+func NewReplica[S, W any](m *Machine, formats Formats) *Replica[S, W] {
+	return &Replica[S, W]{machine: m, sinks: make(map[StreamID]S), calls: make(map[Call][]W),
+		admission: admission{formats: formats}}
+}
+
+// Machine is the replicated state. Only the Replica changes it.
+func (r *Replica[S, W]) Machine() *Machine { return r.machine }
+
+// Reign is the present one, 0 while this server does not serve as the leader.
+func (r *Replica[S, W]) Reign() Reign {
+	if r.leader == nil {
+		return 0
+	}
+	return r.reign
+}
+
+// Term is that of the present reign, 0 while there is none.
+func (r *Replica[S, W]) Term() Term {
+	if r.leader == nil {
+		return 0
+	}
+	return r.leader.term
+}
+
+// Elected tells whether this server leads, but does not serve yet.
+func (r *Replica[S, W]) Elected() bool { return r.elected != 0 }
+
+// Leading tells that this server leads the term, with a log of this lineage (Leader.BeginLineage). It serves once it
+// has applied the first entry of the term.
+func (r *Replica[S, W]) Leading(term Term, lineage uint64) { r.elected, r.lineage = term, lineage }
+
+// Following tells that this server leads no more, or that another one does. Who waits for a call here hears that it is
+// lost; what the leader had not said yet is not said any more.
+func (r *Replica[S, W]) Following() {
+	r.elected = 0
+	r.leader = nil
+	clear(r.sinks)
+	r.loseCalls()
+}
+
+// Covered tells whether an entry is part of a state that came as a whole. Committed passes over such an entry, so it
+// does not even need to be read.
+func (r *Replica[S, W]) Covered(index Index) bool { return index <= r.restored }
+
+// Restored tells that the state of another member has taken the place of this one's. Entries up to it may still come.
+func (r *Replica[S, W]) Restored(m *Machine) { r.machine, r.restored = m, m.Index() }
+
+// Committed tells of the next entry of the log, which was written in term; command is nil for one without. It returns
+// the effects of the command, which are the leader's to deal with: they are for whoever keeps account of them, and
+// valid until the next entry.
+func (r *Replica[S, W]) Committed(now Instant, index Index, term Term, command Command) []Effect {
+	if r.Covered(index) {
+		return nil
+	}
+	effects := r.machine.Apply(index, term, command)
+	switch {
+	case r.leader != nil:
+		r.leader.Applied(now, term, command, effects)
+	case r.elected == term && term != 0:
+		r.serve(now)
+	}
+	return effects
+}
+
+// serve begins a reign.
+func (r *Replica[S, W]) serve(now Instant) {
+	r.leader = NewLeader(r.machine, r.elected, now)
+	r.elected = 0
+	r.reign++
+	r.leader.BeginLineage(r.lineage)
+}
+
+// BarrierPassed tells that Work.Barrier is answered: this server was the leader when it was asked.
+func (r *Replica[S, W]) BarrierPassed(barrier uint64) {
+	if r.leader != nil {
+		r.leader.BarrierPassed(barrier)
+	}
+}
+
+// Forward takes what the Front of a stream has for the leader of a reign. sink is where the answers go.
+func (r *Replica[S, W]) Forward(now Instant, to Reign, stream StreamID, sink S, f Forward) {
+	switch {
+	case r.leader == nil || to != r.reign: // the stream tells the next leader itself
+	case r.admission.restricted() && r.turnAway(now, stream, sink, &f):
+	case f.Attach != nil:
+		r.sinks[stream] = sink
+		r.leader.Attach(now, stream, *f.Attach)
+	case f.Roster != nil:
+		r.sinks[stream] = sink
+		r.leader.Resume(now, stream, f.Roster)
+	case f.Request != nil:
+		r.leader.Request(now, stream, f.Sequence, f.Acknowledged, f.Request)
+	case f.Detach:
+		delete(r.sinks, stream)
+		r.leader.Detach(now, stream)
+	}
+}
+
+// RecheckAccess is Leader.RecheckAccess, where there is one.
+func (r *Replica[S, W]) RecheckAccess(now Instant) {
+	if r.leader != nil {
+		r.leader.RecheckAccess(now)
+	}
+}
+
+// NextDeadline is when Tick has something to do; Never if nothing is due.
+func (r *Replica[S, W]) NextDeadline() Instant {
+	if r.leader == nil {
+		return Never
+	}
+	return r.leader.NextDeadline()
+}
+
+// Tick has everything end whose time is up.
+func (r *Replica[S, W]) Tick(now Instant) {
+	if r.leader != nil {
+		r.leader.Tick(now)
+	}
+}
+
+// Work is what a Replica wants done, in order within each list. The commands come first, so that the log is at work
+// while messages go out.
+type Work[W any] struct {
+	Commands []Command   // to be put into the log, in Replica.Term
+	Barrier  uint64      // if not 0: to be passed to BarrierPassed once leadership is proven
+	Messages []Message   // to be handed to where Sink says
+	Answers  []Answer[W] // to be told to those who wait
+}
+
+// Take returns what is to be done since the last call. The slices are valid until the Replica is told something.
+func (r *Replica[S, W]) Take() Work[W] {
+	var work Work[W]
+	if r.leader != nil {
+		out := r.leader.Take()
+		work.Commands, work.Barrier, work.Messages = out.Commands, out.Barrier, out.Messages
+		r.answerCalls(out.Calls)
+	}
+	work.Answers = r.answers
+	r.answers = r.answers[:0]
+	return work
+}
+
+// Sink is where a message of Work goes; known is false if its stream is gone. It is to be called once for each
+// message, in their order: a stream is forgotten with the message that ends it.
+func (r *Replica[S, W]) Sink(m *Message) (sink S, known bool) {
+	sink, known = r.sinks[m.Stream]
+	if known && m.last() {
+		delete(r.sinks, m.Stream)
+	}
+	return sink, known
+}
