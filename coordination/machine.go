@@ -8,8 +8,8 @@ import (
 	"github.com/coordd/coordd/scheme/outcome"
 )
 
-// Machine is the replicated state. It is not safe for concurrent use: one goroutine owns it, together with the Leader
-// that reads it.
+// Machine is the replicated state. It is not safe for concurrent use: one Replica owns it, together with the Leader that
+// reads it.
 type Machine struct {
 	limits Limits
 	index  Index

@@ -2,17 +2,17 @@
 // leader where this server leads, the relay to the leader where another one does, and the streams of the clients that
 // this server has. A process may have several; they share nothing.
 //
-// The group feeds the rings of package coordination and carries out what they say. It knows neither the messages of
-// YDB nor connections, certificates and tokens: the server asks it, gives it a Client for every stream, and words the
-// answers.
+// The group tells a coordination.Replica what the log, the streams and the callers say, and carries out what that
+// wants done; the rules are all there. It knows neither the messages of YDB nor connections, certificates and tokens:
+// the server asks it, gives it a Client for every stream, and words the answers.
 //
 // # The turn
 //
 // Whoever brings something puts it into the queue: requests of streams and calls, and what the log says. Whoever
-// holds the turn handles what is there, first the log's news and then the requests, and alone touches the machine and
-// the leader (apply.go, turn.go). On a quiet server that is the goroutine that brought it, which spares the way over
-// another one: kick and takeFreeTurn try for the turn and never wait for it. While something is on its way to the
-// disk, requests gather for the next batch. The goroutine that writes the log and those that read what other servers
+// holds the turn handles what is there, first the log's news and then the requests, and alone touches the Replica
+// (apply.go, turn.go). On a quiet server that is the goroutine that brought it, which spares the way over another one:
+// kick and takeFreeTurn try for the turn and never wait for it. While something is on its way to the disk, requests
+// gather for the next batch. The goroutine that writes the log and those that read what other servers
 // say must not be held up, so they take short turns only (queue.takeLittle); what takes long is left to the group's
 // own goroutine, run.
 //
@@ -54,7 +54,8 @@
 //
 // The words for it, in the order of what happens.
 //
-//	lead      apply.go      takes up a leader on this server, or none; calls that one had are lost
+//	reign     Replica       is the time of one leader on this server; what was said to another is void, calls are lost
+//	lead      apply.go      takes note of a reign that began or ended
 //	follow    streams.go    has all streams speak to the leader behind a link; nil: they wait for the next
 //	orphan    Front         is what a stream becomes at that moment: silent until a leader has answered for it
 //	toward    member.go     notes which other server leads, so that relay (member.go) opens a relay to it

@@ -47,7 +47,7 @@ const (
 )
 
 // Group is one replicated log with its machine and, where this server leads, its leader. Everybody puts events into
-// the queue; whoever holds the turn handles them, and alone touches the rings. On a quiet server that is the
+// the queue; whoever holds the turn handles them, and alone touches the replica. On a quiet server that is the
 // goroutine that brought the event, which spares the way over others: a client's, another server's, or the one that
 // writes the log. None of them may be held up for long, so what takes longer than a short turn is left to the group's
 // own goroutine.

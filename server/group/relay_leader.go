@@ -37,7 +37,7 @@ var errNotMember = status.Error(codes.PermissionDenied, "This server's cluster h
 // relayPeer is the leader's end of the relay to one other server.
 type relayPeer struct {
 	group   *Group
-	link    *localLink // to the leader of the term in which the relay was opened
+	link    *localLink // to the leader of the reign in which the relay was opened
 	from    uint64     // the other server
 	process uint64     // of it, and number, as in its Hello
 	number  uint64
