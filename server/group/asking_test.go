@@ -91,6 +91,7 @@ func TestCallsPassAFollower(t *testing.T) {
 // TestCallsAreEncodedOnce: what another server has encoded goes into the log as it came.
 func TestCallsAreEncodedOnce(t *testing.T) {
 	g := openTest(t, nil)
+	createNode(t, g, scheme.Path{"local", "before"}) // from here on the group knows what its members can read
 	command := &coordination.CreateNode{Call: coordination.Call{Nonce: 1}, Path: testNode, Owner: scheme.RootOwner}
 	passedOn := codec.AppendCommand(nil, command)
 	g.turn.Lock()
