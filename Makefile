@@ -47,7 +47,7 @@ RACE := $(shell printf '\043include <pthread.h>\nint main(void) { return 0; }\n'
 	$$(go env CC) -x c -o /dev/null - >/dev/null 2>&1 && echo -race)
 
 # PARALLEL is how many test packages, and tests in each, run at a time: mostly they wait. TEST_TIMEOUT bounds a package.
-PARALLEL ?= -p 3 -parallel 8
+PARALLEL ?= -p 3 -parallel 6
 TEST_TIMEOUT ?= 30m
 # Under the race detector, large pieces of memory are dear: unless told otherwise it maps their shadow anew each time they
 # are allocated. make lint vets everything, so go test need not.
@@ -100,10 +100,9 @@ generate-check: tools ## fail if the generated code is not that of the .proto fi
 	@$(TOOLBIN)/protogen -check -plugin $(PROTO_PLUGINS) . $(PROTOS)
 
 # Some tests build and start the binary, which the test cache does not see: hence
-# -count=1, here and below. The packages that take longest come first, so that none of them runs alone in the end.
-LONGEST := ./server ./raftstore ./conformance ./conformance/crash
+# -count=1, here and below.
 go-test: build ## run the server's tests
-	@$(GO_TEST) $(LONGEST) ./...
+	@$(GO_TEST) ./...
 
 tools-test: ## run the tests of the code generator
 	@cd $(TOOLS) && go test ./...

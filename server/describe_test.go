@@ -37,10 +37,10 @@ func (c *testCluster) queued(n int) {
 	lines.Wait()
 }
 
-// TestLongDescriptions describes a lock that five thousand sessions wait for, through the leader and through another server,
+// TestLongDescriptions describes a lock that more sessions wait for than a turn looks at, through the leader and through another server,
 // while others queue up and leave again. Each description is whole and in order.
 func TestLongDescriptions(t *testing.T) {
-	const waiting, rounds = 5000, 8
+	const waiting, rounds = 1500, 8
 	c := startCluster(t, 3)
 	leads, follows := c.leader()
 	c.createNode(leads, testNode)
