@@ -113,8 +113,8 @@ type Message struct {
 	Description   *SemaphoreDescription
 }
 
-// last tells whether nothing follows for the stream.
-func (m *Message) last() bool { return m.Kind == MessageEnd || m.Kind == MessageStopped }
+// Last tells whether nothing follows for the stream.
+func (m *Message) Last() bool { return m.Kind == MessageEnd || m.Kind == MessageStopped }
 
 // SemaphoreDescription answers a describe (§3.8). Its byte slices must not be changed.
 type SemaphoreDescription struct {

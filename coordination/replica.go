@@ -194,7 +194,7 @@ func (r *Replica[S, W]) Take() Work[W] {
 // message, in their order: a stream is forgotten with the message that ends it.
 func (r *Replica[S, W]) Sink(m *Message) (sink S, known bool) {
 	sink, known = r.sinks[m.Stream]
-	if known && m.last() {
+	if known && m.Last() {
 		delete(r.sinks, m.Stream)
 	}
 	return sink, known

@@ -144,13 +144,12 @@ func (g *Group) executeForPeer(ctx context.Context, r *relaypb.ExecuteRequest) (
 	if _, is := coordination.CallOf(command); !is {
 		return nil, status.Errorf(codes.InvalidArgument, "%T is not for a call", command)
 	}
-	link := g.streams.localLink()
-	if link == nil {
+	if !g.Leads() {
 		return nil, errNotLeading
 	}
 	ctx, cancel := context.WithTimeout(ctx, g.config.CallPatience) // if the other server gives no bound
 	defer cancel()
-	answer, err := link.group.executeHere(ctx, &attempt{command: command, encoded: r.GetCommand(),
+	answer, err := g.executeHere(ctx, &attempt{command: command, encoded: r.GetCommand(),
 		since: coordination.Index(r.GetSince()), repeated: r.GetRepeated()})
 	switch {
 	case errors.Is(err, ErrStopped):

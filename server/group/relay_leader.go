@@ -84,7 +84,7 @@ type relayedStream struct {
 func (s *relayedStream) deliver(_ leaderLink, m *coordination.Message) {
 	p := s.peer
 	p.mutex.Lock()
-	if m.Kind == coordination.MessageEnd || m.Kind == coordination.MessageStopped {
+	if m.Last() {
 		delete(p.streams, s.number)
 	}
 	p.said = append(p.said, relayedMessage{s.number, *m})

@@ -85,15 +85,24 @@ func TestRelayForgetsEndedStreams(t *testing.T) {
 			t.Fatalf("got %+v", r)
 		}
 	}
-	relays := &c.groups[leader].relays
-	relays.mutex.Lock()
-	p := relays.open[g.store.Member()]
-	relays.mutex.Unlock()
-	p.mutex.Lock()
-	defer p.mutex.Unlock()
-	if len(p.streams) > 1 { // none while the relay is opened anew, which a busy machine may see
-		t.Errorf("the leader remembers %d streams of the follower, of which one lives", len(p.streams))
+	remembered := func() (streams int) {
+		for _, other := range c.groups {
+			other.relays.mutex.Lock()
+			p := other.relays.open[g.store.Member()]
+			other.relays.mutex.Unlock()
+			if p != nil {
+				p.mutex.Lock()
+				streams += len(p.streams)
+				p.mutex.Unlock()
+			}
+		}
+		return streams
 	}
+	if n := remembered(); n > 1 {
+		t.Errorf("the leader remembers %d streams of the follower, of which one lives", n)
+	}
+	// None is remembered for a moment if a busy machine has the relay opened anew, or the follower lead.
+	eventually(t, "the stream that lives to be remembered", func() bool { return remembered() == 1 || g.Leads() })
 }
 
 // TestRelayedDescriptionIsTranslatedOutsideTheTurn: what the leader says to a stream of another server is left as it is by
