@@ -58,7 +58,7 @@ func (s clusterLeader) Status(ctx context.Context, _ *adminpb.ClusterStatusReque
 func (s *Server) ownStatus(ctx context.Context) (*adminpb.ClusterStatus, error) {
 	now, err := s.store.Status(ctx)
 	if err != nil {
-		return nil, status.Error(codes.Unavailable, err.Error())
+		return nil, status.Error(codes.Unavailable, "This server did not tell its status: "+err.Error())
 	}
 	leads := now.Leader == s.store.Member()
 	answer := &adminpb.ClusterStatus{
