@@ -5,8 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
-	"os"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -18,6 +16,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/coordd/coordd/conformance/loopback"
+	"github.com/coordd/coordd/conformance/testlog"
 	"github.com/coordd/coordd/raftstore"
 	"github.com/coordd/coordd/server"
 	"github.com/coordd/coordd/server/adminpb"
@@ -39,14 +38,10 @@ func startCluster(t *testing.T) *cluster {
 	for i := range size {
 		initial[memberName(i)] = addresses[i]
 	}
-	dir := t.TempDir()
+	dir, logger := t.TempDir(), testlog.New(t)
 	for i := range size {
-		logger := slog.New(slog.DiscardHandler)
-		if os.Getenv("COORDD_TEST_LOG") != "" {
-			logger = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug})).With("server", memberName(i))
-		}
 		c.configs = append(c.configs, server.Config{Listen: addresses[size+i], Database: "/local", DataDir: filepath.Join(dir, memberName(i)),
-			HoldStartFailureMillis: new(uint64(0)), Logger: logger,
+			HoldStartFailureMillis: new(uint64(0)), Logger: logger.With("server", memberName(i)),
 			Cluster: raftstore.Cluster{Name: memberName(i), ListenPeer: addresses[i], Initial: initial}})
 	}
 	if err := c.start(t.Context()); err != nil {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"path/filepath"
+	"slices"
 	"testing"
 )
 
@@ -175,7 +176,7 @@ func TestForceSingle(t *testing.T) {
 			if err := ForceSingle(c.cfgs["a"].Dir); !errors.Is(err, ErrLocked) {
 				t.Errorf("forced while it runs: %v", err)
 			}
-			for _, name := range c.names {
+			for _, name := range slices.Backward(c.names) { // a last: the others agree on nothing without it
 				c.kill(name)
 			}
 			plan, err := PlanForceSingle(c.cfgs["a"].Dir)

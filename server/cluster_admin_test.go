@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
@@ -88,7 +87,7 @@ func (c *testCluster) join(i, by int) {
 	c.t.Helper()
 	name := fmt.Sprint("server-", i)
 	s, err := Start(c.t.Context(), Config{Listen: c.listen[i], Database: "/local", DataDir: filepath.Join(c.dir, name),
-		Logger: slog.New(slog.DiscardHandler), Cluster: raftstore.Cluster{Name: name, ListenPeer: c.initial[name],
+		Logger: c.logger.With("server", name), Cluster: raftstore.Cluster{Name: name, ListenPeer: c.initial[name],
 			Join: []string{c.initial[fmt.Sprint("server-", by)]}}})
 	if err != nil {
 		c.t.Fatal(err)

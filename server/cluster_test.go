@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"os"
 	"path/filepath"
 	"testing"
 
@@ -17,12 +16,14 @@ import (
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
 
 	"github.com/coordd/coordd/conformance/loopback"
+	"github.com/coordd/coordd/conformance/testlog"
 	"github.com/coordd/coordd/raftstore"
 )
 
 // testCluster is servers of one cluster in this process, talking over loopback.
 type testCluster struct {
 	t       *testing.T
+	logger  *slog.Logger
 	dir     string
 	listen  []string
 	initial map[string]string
@@ -69,7 +70,7 @@ func (c *testCluster) startAll() {
 func newCluster(t *testing.T, n int, change func(*Config)) *testCluster {
 	t.Helper()
 	runBeside(t)
-	c := &testCluster{t: t, change: change, dir: t.TempDir(), initial: make(map[string]string), servers: make([]*Server, n), conns: make([]*grpc.ClientConn, n)}
+	c := &testCluster{t: t, logger: testlog.New(t), change: change, dir: t.TempDir(), initial: make(map[string]string), servers: make([]*Server, n), conns: make([]*grpc.ClientConn, n)}
 	addresses := freeAddresses(t, 2*n)
 	c.listen = addresses[:n]
 	for i := range n {
@@ -90,11 +91,7 @@ func (c *testCluster) start(i int) error { return c.startIn(context.Background()
 
 func (c *testCluster) startIn(ctx context.Context, i int) error {
 	name := fmt.Sprint("server-", i)
-	logger := slog.New(slog.DiscardHandler)
-	if os.Getenv("COORDD_TEST_LOG") != "" {
-		logger = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug})).With("server", name)
-	}
-	config := Config{Listen: c.listen[i], Database: "/local", DataDir: filepath.Join(c.dir, name), Logger: logger,
+	config := Config{Listen: c.listen[i], Database: "/local", DataDir: filepath.Join(c.dir, name), Logger: c.logger.With("server", name),
 		Cluster: raftstore.Cluster{Name: name, ListenPeer: c.initial[name], Initial: maps.Clone(c.initial)}}
 	if c.change != nil {
 		c.change(&config)

@@ -6,11 +6,12 @@ import (
 
 	"google.golang.org/grpc"
 
-	"github.com/coordd/coordd/coordination"
 	"github.com/ydb-platform/ydb-go-genproto/Ydb_Coordination_V1"
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb"
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Monitoring"
+
+	"github.com/coordd/coordd/coordination"
 )
 
 // wantDiskFull wants a stream to end because the disk is full.

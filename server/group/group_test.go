@@ -3,14 +3,13 @@ package group
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"maps"
-	"os"
 	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/coordd/coordd/conformance/loopback"
+	"github.com/coordd/coordd/conformance/testlog"
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/coordination/codec"
 	"github.com/coordd/coordd/raftstore"
@@ -34,12 +33,8 @@ func eventually(t testing.TB, what string, reached func() bool) {
 var testNode = scheme.Path{"local", "node"}
 
 func testConfig(t testing.TB) Config {
-	logger := slog.New(slog.DiscardHandler)
-	if os.Getenv("COORDD_TEST_LOG") != "" {
-		logger = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	}
 	return Config{
-		Log: raftstore.Config{Logger: logger}, Database: "/local", Limits: coordination.DefaultLimits(), Clock: NewClock(nil),
+		Log: raftstore.Config{Logger: testlog.New(t)}, Database: "/local", Limits: coordination.DefaultLimits(), Clock: NewClock(nil),
 		Streams: 100_000, OutboundBytes: 128_000_000, Linger: time.Hour, CallPatience: waitMax,
 		Failed: func(err error) { t.Log(err) },
 	}
