@@ -170,6 +170,7 @@ func TestCallsOnTheStoppingLeader(t *testing.T) {
 	c := startCluster(t, 3)
 	leader, _ := c.leader()
 	s := c.servers[leader]
+	s.config.stopPatience = waitMax // of a busy machine
 	held, release := make(chan struct{}), make(chan struct{})
 	holdUp(s, held, release) // so that the calls are under way when the leadership goes
 	<-held

@@ -75,6 +75,7 @@ type Config struct {
 
 	backupStall  time.Duration                                   // instead of the constant, in tests
 	callPatience time.Duration                                   // the same
+	stopPatience time.Duration                                   // instead of handOverPatience and of drainPatience, in tests
 	lag          func(*group.Group) (entries uint64, known bool) // instead of what the group says, in tests
 }
 

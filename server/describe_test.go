@@ -21,9 +21,13 @@ func (c *testCluster) queued(n int) {
 		ctx, cancel := context.WithCancel(c.t.Context())
 		defer cancel()
 		stream := openTest(c.t, ctx, conn, start(600_000))
-		next(c.t, stream)
+		if m := next(c.t, stream); m.GetSessionStarted() == nil {
+			c.t.Errorf("got %v", m)
+		}
 		send(c.t, stream, wait(1, "lock"))
-		next(c.t, stream)
+		if m := next(c.t, stream); m.GetAcquireSemaphorePending() == nil && m.GetAcquireSemaphoreResult() == nil {
+			c.t.Errorf("got %v", m)
+		}
 	}
 	line(c.conns[leads])
 	var lines sync.WaitGroup

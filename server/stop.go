@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -53,7 +54,7 @@ func (s *Server) Drained() <-chan struct{} { return s.drained }
 // makeWay has clients and leadership go elsewhere, as far as that is possible in time. Clients come first: once another
 // server leads, this one would have to end their streams without a word. What it returns is closed when no call is left.
 func (s *Server) makeWay(ctx context.Context) (draining <-chan struct{}) {
-	ctx, cancel := context.WithTimeout(ctx, handOverPatience)
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(s.config.stopPatience, handOverPatience))
 	defer cancel()
 	s.sendClientsElsewhere(ctx)
 	draining = s.endStreams()
@@ -77,7 +78,7 @@ func (s *Server) endStreams() <-chan struct{} {
 
 // drain lets calls finish, then closes the connections of those that do not, and reports whether all have ended.
 func (s *Server) drain(ctx context.Context, finished <-chan struct{}) (ended bool) {
-	ctx, cancel := context.WithTimeout(ctx, drainPatience)
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(s.config.stopPatience, drainPatience))
 	defer cancel()
 	select {
 	case <-finished:
