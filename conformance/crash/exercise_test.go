@@ -68,10 +68,10 @@ func TestClusterFaults(t *testing.T) {
 	x.end(len(list))
 }
 
-// shortFaults are those that `make test` tries.
+// shortFaults are those that `make test` tries besides those of TestClusterFailOver.
 func shortFaults() []fault {
 	all := faults()
-	return []fault{all[0], all[2], all[3], all[13], all[1], all[15]}
+	return []fault{all[2], all[3], all[13], all[15]}
 }
 
 // chosenFaults are all kinds, or the one that CLUSTER_FAULT names.
