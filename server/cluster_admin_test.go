@@ -320,6 +320,7 @@ func TestQuorumIsKept(t *testing.T) {
 	if len(now.GetMembers()) != 3 || now.GetCaughtUp() || now.GetLeaderAnswered() {
 		t.Errorf("got %v", now)
 	}
+	c.servers[follower].config.callPatience = 10 * time.Millisecond
 	ctx, cancel := context.WithTimeout(t.Context(), waitMax)
 	defer cancel()
 	err := c.conns[follower].Invoke(ctx, "/"+adminpb.Cluster_ServiceDesc.ServiceName+"/Remove", &adminpb.RemoveMemberRequest{Member: name(gone)}, new(adminpb.RemoveMemberResponse))
