@@ -15,7 +15,7 @@ import (
 // queued has so many sessions wait for the lock behind one that owns it. Their streams are gone, but the sessions live.
 func (c *testCluster) queued(n int) {
 	c.t.Helper()
-	const atOnce = 50
+	const atOnce = 8
 	leads, follows := c.leader()
 	line := func(conn *grpc.ClientConn) {
 		ctx, cancel := context.WithCancel(c.t.Context())
@@ -44,7 +44,7 @@ func (c *testCluster) queued(n int) {
 // TestLongDescriptions describes a lock that more sessions wait for than a turn looks at, through the leader and through another server,
 // while others queue up and leave again. Each description is whole and in order.
 func TestLongDescriptions(t *testing.T) {
-	const waiting, rounds = 1500, 8
+	const waiting, rounds = 600, 8
 	c := startCluster(t, 3)
 	leads, follows := c.leader()
 	c.createNode(leads, testNode)
