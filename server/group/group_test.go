@@ -176,7 +176,7 @@ func (c *testClient) Wake() {
 	}
 }
 
-func openStream(t *testing.T, g *Group) *testClient {
+func openStream(t testing.TB, g *Group) *testClient {
 	t.Helper()
 	c := &testClient{woken: make(chan struct{}, 1)}
 	policy := &coordination.PingPolicy{Opaque: Nonce, FirstMessageMillis: uint64(waitMax.Milliseconds())}
@@ -193,7 +193,7 @@ func openStream(t *testing.T, g *Group) *testClient {
 }
 
 // openSession opens a session on testNode.
-func openSession(t *testing.T, g *Group, timeoutMillis uint64) *testClient {
+func openSession(t testing.TB, g *Group, timeoutMillis uint64) *testClient {
 	t.Helper()
 	c := openStream(t, g)
 	c.start(testNode.String(), timeoutMillis)
@@ -215,7 +215,7 @@ func (c *testClient) ask(number uint64, r *coordination.Request) {
 }
 
 // next is the next reply that is not a ping.
-func (c *testClient) next(t *testing.T) coordination.Reply {
+func (c *testClient) next(t testing.TB) coordination.Reply {
 	t.Helper()
 	for {
 		for len(c.taken) > 0 {
