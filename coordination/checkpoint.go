@@ -96,6 +96,7 @@ type Checkpoint struct {
 // Freeze starts a checkpoint of the present state. There may be only one at a time: the one before must have been
 // drained by Next.
 func (m *Machine) Freeze() *Checkpoint {
+	m.mustBeBetween("a checkpoint")
 	if m.rows.checkpoint != nil {
 		panic("coordination: a checkpoint is already being captured")
 	}
@@ -180,6 +181,7 @@ func (cp *Checkpoint) capture(position int) {
 // Digest is the sum of the hashes of all rows of the present state: servers that have applied the same log have the
 // same. It takes time proportional to what has changed since the last checkpoint.
 func (m *Machine) Digest() uint64 {
+	m.mustBeBetween("a digest")
 	digest := m.rows.base + m.lineage.row(m.index, m.nextNode).hash()
 	lists := [][]trackedRow{m.rows.dirty}
 	if m.rows.checkpoint != nil {
@@ -207,6 +209,7 @@ func (m *Machine) Digest() uint64 {
 
 // AllRows returns a full checkpoint of the present state, the MachineRow last, and leaves what Freeze tracks alone.
 func (m *Machine) AllRows() []Row {
+	m.mustBeBetween("a checkpoint")
 	var rows []Row
 	digest := uint64(0)
 	add := func(row Row) {

@@ -88,7 +88,7 @@ type link struct {
 	timeoutMillis uint64 // as asked for; an owner's is shown as 0
 	data          []byte // never changed in place: replaced
 	address       Address
-	waitEpoch     Index // of the acquire that last set the wait
+	waitEpoch     Position // of the acquire that last set the wait
 	owner         bool
 	mark          rowMark
 

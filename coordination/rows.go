@@ -19,11 +19,13 @@ const (
 )
 
 // RowKey identifies a row. Node is 0 for RowMachine, RowPath, RowUser and RowSigningKey. ID is the number of the entry,
-// session, semaphore, link (its order id), user or key; 0 for RowMachine and RowNode.
+// session, semaphore, link (its order id), user or key; 0 for RowMachine and RowNode. A user or a key has a position as its
+// number: ID is the index, and Place the place.
 type RowKey struct {
-	Kind RowKind
-	Node NodeID
-	ID   uint64
+	Kind  RowKind
+	Node  NodeID
+	ID    uint64
+	Place Place
 }
 
 // Row is a piece of the machine's durable state as it was when a checkpoint froze it.
@@ -84,7 +86,7 @@ type LinkRow struct {
 	TimeoutMillis uint64
 	Data          []byte
 	Address       Address
-	WaitEpoch     Index
+	WaitEpoch     Position
 	Owner         bool
 }
 

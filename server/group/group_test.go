@@ -99,11 +99,18 @@ func createNode(t testing.TB, g *Group, path scheme.Path) {
 
 // testCluster is groups of one cluster in this process, talking over loopback.
 type testCluster struct {
-	t      *testing.T
-	groups []*Group
+	t       *testing.T
+	groups  []*Group
+	configs []Config
 }
 
 func openCluster(t *testing.T, n int) *testCluster {
+	t.Helper()
+	return openClusterWith(t, n, func(int, *Config) {})
+}
+
+// openClusterWith is openCluster with a change of each server's configuration.
+func openClusterWith(t *testing.T, n int, change func(i int, config *Config)) *testCluster {
 	t.Helper()
 	t.Parallel()
 	addresses, err := loopback.Addresses(n)
@@ -114,25 +121,35 @@ func openCluster(t *testing.T, n int) *testCluster {
 	for i, address := range addresses {
 		initial[fmt.Sprint("server-", i)] = address
 	}
-	c := &testCluster{t: t, groups: make([]*Group, n)}
+	c := &testCluster{t: t, groups: make([]*Group, n), configs: make([]Config, n)}
 	dir := t.TempDir()
 	for i := range c.groups {
 		name := fmt.Sprint("server-", i)
 		config := testConfig(t)
 		config.Log.Dir = filepath.Join(dir, name)
 		config.Log.Cluster = raftstore.Cluster{Name: name, ListenPeer: addresses[i], Initial: maps.Clone(initial)}
-		if c.groups[i], err = Open(t.Context(), config); err != nil {
-			t.Fatal(err)
-		}
+		change(i, &config)
+		c.configs[i] = config
+		c.open(i)
 		t.Cleanup(func() { stopTest(t, c.groups[i]) })
-		if err := c.groups[i].Start(); err != nil {
-			t.Fatal(err)
-		}
 	}
 	for _, g := range c.groups {
 		eventually(t, "a leader", g.Led)
 	}
 	return c
+}
+
+// open starts a server on what it has stored.
+func (c *testCluster) open(i int) {
+	c.t.Helper()
+	g, err := Open(c.t.Context(), c.configs[i])
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.groups[i] = g
+	if err := g.Start(); err != nil {
+		c.t.Fatal(err)
+	}
 }
 
 // leader is the group that leads, and one that does not.

@@ -1,0 +1,187 @@
+package group
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/coordination/codec"
+	"github.com/coordd/coordd/scheme"
+	"github.com/coordd/coordd/scheme/outcome"
+)
+
+func releases(n int) []coordination.Command {
+	commands := make([]coordination.Command, n)
+	for i := range commands {
+		commands[i] = &coordination.ReleaseSemaphore{Name: fmt.Sprint("lock ", i)}
+	}
+	return commands
+}
+
+func update(bytes int) coordination.Command {
+	return &coordination.UpdateSemaphore{Name: "s", Data: make([]byte, bytes)}
+}
+
+// TestEntries shows into which entries the commands of a turn go.
+func TestEntries(t *testing.T) {
+	g := openTest(t, nil)
+	g.turn.Lock()
+	defer g.turn.Unlock()
+	const mib = coordination.MaxEntryBytes
+	lineage := &coordination.BeginLineage{Lineage: 7}
+	half := update(mib / 2)
+	rest := mib - len(codec.AppendToEntry(codec.BeginEntry(nil), half)) // is left behind half
+	fill := rest - (len(codec.AppendToEntry(nil, update(mib/3))) - mib/3)
+	for name, test := range map[string]struct {
+		commands []coordination.Command
+		want     []int
+	}{
+		"one":                    {releases(1), []int{1}},
+		"as many as can be":      {releases(coordination.MaxEntryCommands), []int{coordination.MaxEntryCommands}},
+		"one more":               {releases(coordination.MaxEntryCommands + 1), []int{coordination.MaxEntryCommands, 1}},
+		"as large as can be":     {[]coordination.Command{half, update(fill)}, []int{2}},
+		"one byte more":          {[]coordination.Command{half, update(fill + 1)}, []int{1, 1}},
+		"a larger one":           {[]coordination.Command{update(1), update(2 * mib), update(1), update(1)}, []int{1, 1, 2}},
+		"a lineage at first":     {append([]coordination.Command{lineage}, releases(2)...), []int{1, 2}},
+		"a lineage in between":   {append(append(releases(2), lineage), releases(2)...), []int{2, 1, 2}},
+		"a lineage and no more":  {[]coordination.Command{lineage}, []int{1}},
+		"a lineage at the end":   {append(releases(1), lineage), []int{1, 1}},
+		"two that must be alone": {[]coordination.Command{lineage, lineage}, []int{1, 1}},
+	} {
+		checkEntries(t, name, g.entries(test.commands), test.commands, test.want)
+	}
+	g.config.Formats.Version = codec.VersionEntries - 1
+	checkEntries(t, "before all can read them", g.entries(releases(3)), releases(3), []int{1, 1, 1})
+	for i, entry := range g.entries(releases(3)) {
+		if !bytes.Equal(entry, codec.AppendCommand(nil, releases(3)[i])) {
+			t.Errorf("not as an older program reads it: %x", entry)
+		}
+	}
+}
+
+func checkEntries(t *testing.T, name string, entries [][]byte, commands []coordination.Command, want []int) {
+	t.Helper()
+	var got []int
+	var all []byte
+	for _, data := range entries {
+		var e coordination.Entry
+		if err := codec.DecodeEntry(data, &e); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		got = append(got, len(e.Commands))
+		for _, c := range e.Commands {
+			all = codec.AppendCommand(all, c)
+		}
+		if len(data) > coordination.MaxEntryBytes && len(e.Commands) > 1 {
+			t.Errorf("%s: an entry of %d commands has %d bytes", name, len(e.Commands), len(data))
+		}
+	}
+	if fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("%s: entries of %v commands, want %v", name, got, want)
+	}
+	var wanted []byte
+	for _, c := range commands {
+		wanted = codec.AppendCommand(wanted, c)
+	}
+	if !bytes.Equal(all, wanted) {
+		t.Errorf("%s: other commands, or in another order", name)
+	}
+}
+
+// TestTurnIsOneEntry has the requests of a turn share an entry, and each get its answer.
+func TestTurnIsOneEntry(t *testing.T) {
+	g := openTest(t, nil)
+	createNode(t, g, testNode)
+	clients := []*testClient{openSession(t, g, 600_000), openSession(t, g, 600_000), openSession(t, g, 600_000)}
+	g.turn.Lock()
+	index := g.replica.Machine().Index()
+	for i, c := range clients {
+		c.ask(1, take(fmt.Sprint("lock ", i)))
+		c.ask(2, take(fmt.Sprint("lock ", i)))
+	}
+	g.turn.Unlock()
+	g.queue.bell.ring()
+	for _, c := range clients {
+		for number := uint64(1); number <= 2; number++ {
+			if r := c.next(t); r.Kind != coordination.ReplyResult || !r.Done || r.ReqID != number {
+				t.Fatalf("got %+v", r)
+			}
+		}
+	}
+	g.turn.Lock()
+	defer g.turn.Unlock()
+	if now := g.replica.Machine().Index(); now != index+1 || g.inFlight != 0 {
+		t.Errorf("%d entries for six requests, %d bytes are in flight", now-index, g.inFlight)
+	}
+}
+
+// TestPanickingTurnSaysNothing panics behind an entry that was executed: nobody hears of what came of it.
+func TestPanickingTurnSaysNothing(t *testing.T) {
+	var failure error
+	g := openTest(t, func(config *Config) { config.Failed = func(err error) { failure = err } })
+	createNode(t, g, testNode)
+	client := openSession(t, g, 600_000)
+	g.turn.Lock()
+	defer g.turn.Unlock()
+	client.ask(1, take("lock"))
+	added := &call{attempt: &attempt{command: &coordination.AddUser{Call: coordination.Call{Nonce: 5}, Name: "root", PasswordHash: "h"}},
+		done: make(chan callAnswer, 1)}
+	g.queue.put(event{call: added})
+	before := g.replica.Machine().Index()
+	g.takeTurn()
+	eventually(t, "the entry to be durable", func() bool {
+		g.queue.mutex.Lock()
+		defer g.queue.mutex.Unlock()
+		return len(g.queue.store) > 0
+	})
+	g.queue.put(event{call: &call{done: make(chan callAnswer, 1), read: func(*coordination.Machine) outcome.Outcome { panic("a test") }}})
+	g.takeTurn()
+	var invariant *InvariantError
+	if !errors.As(failure, &invariant) || g.replica.Machine().Index() != before+1 {
+		t.Fatalf("got %v, the machine has entry %d, before it had %d", failure, g.replica.Machine().Index(), before)
+	}
+	if replies, ending := client.stream.Take(nil); len(replies) > 0 || ending != coordination.EndingNone || len(added.done) > 0 {
+		t.Errorf("the client heard %+v, %v", replies, ending)
+	}
+}
+
+// TestEntriesWaitForTheLastServer runs a rolling upgrade: as long as one server is an older program's, each command has an
+// entry that it can read, and from then on a turn has one for all.
+func TestEntriesWaitForTheLastServer(t *testing.T) {
+	const old = 2
+	c := openClusterWith(t, 3, func(i int, config *Config) {
+		if i == old {
+			config.Formats = coordination.Formats{Version: codec.VersionEntries - 1, Since: codec.Since}
+		}
+	})
+	shared := func() bool {
+		leader, _ := c.leader()
+		g := c.groups[leader]
+		g.turn.Lock()
+		defer g.turn.Unlock()
+		return len(g.entries(releases(2))) == 1
+	}
+	createNode(t, c.groups[0], testNode)
+	if shared() {
+		t.Error("two commands share an entry that an older server cannot read")
+	}
+	stopTest(t, c.groups[old])
+	if shared() {
+		t.Error("two commands share an entry while an older server is down")
+	}
+	c.configs[old].Formats = coordination.Formats{}
+	c.open(old)
+	eventually(t, "the last server's version to be known", shared)
+	createNode(t, c.groups[1], scheme.Path{"local", "later"})
+	for _, g := range c.groups {
+		eventually(t, "the entry everywhere", func() bool {
+			found, err := capture(t.Context(), g, 1, func(m *coordination.Machine) bool {
+				_, found := m.Tree().EntryToDescribe(scheme.Path{"local", "later"})
+				return found.OK()
+			})
+			return err == nil && found
+		})
+	}
+}
