@@ -70,7 +70,7 @@ func reencode(e coordination.Entry) coordination.Entry {
 	var stored []byte
 	for i, c := range e.Commands {
 		if i == 0 {
-			stored = codec.BeginEntry(nil)
+			stored = codec.BeginEntry(nil, e.StampMillis)
 		}
 		stored = codec.AppendToEntry(stored, c)
 	}

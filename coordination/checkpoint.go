@@ -82,9 +82,7 @@ func (t *rowTracker) unlist(mark *rowMark) {
 // slices, between commands, so that no command waits for the whole of it.
 type Checkpoint struct {
 	machine   *Machine
-	index     Index
-	nextNode  NodeID
-	lineage   lineage
+	own       MachineRow // without its digest
 	dropped   []NodeID
 	frozen    []trackedRow
 	position  int
@@ -100,7 +98,7 @@ func (m *Machine) Freeze() *Checkpoint {
 	if m.rows.checkpoint != nil {
 		panic("coordination: a checkpoint is already being captured")
 	}
-	cp := &Checkpoint{machine: m, index: m.index, nextNode: m.nextNode, lineage: m.lineage, dropped: m.dropped, frozen: m.rows.dirty}
+	cp := &Checkpoint{machine: m, own: m.ownRow(), dropped: m.dropped, frozen: m.rows.dirty}
 	m.dropped, m.rows.dirty = nil, nil
 	m.rows.generation++
 	m.rows.checkpoint = cp
@@ -127,7 +125,7 @@ func (cp *Checkpoint) capturePath(change scheme.Change) {
 }
 
 // Index is the position in the log whose state this is.
-func (cp *Checkpoint) Index() Index { return cp.index }
+func (cp *Checkpoint) Index() Index { return cp.own.Index }
 
 // Dropped lists the coordination nodes dropped since the previous checkpoint: all their rows are to be forgotten
 // before the rows of this one are stored.
@@ -145,7 +143,7 @@ func (cp *Checkpoint) Next(limit int) []Row {
 	if cp.position == len(cp.frozen) && !cp.completed {
 		cp.completed = true
 		cp.machine.rows.checkpoint = nil
-		row := cp.lineage.row(cp.index, cp.nextNode)
+		row := cp.own
 		row.Digest = cp.digest + row.hash()
 		cp.ready = append(cp.ready, row)
 	}
@@ -182,7 +180,7 @@ func (cp *Checkpoint) capture(position int) {
 // same. It takes time proportional to what has changed since the last checkpoint.
 func (m *Machine) Digest() uint64 {
 	m.mustBeBetween("a digest")
-	digest := m.rows.base + m.lineage.row(m.index, m.nextNode).hash()
+	digest := m.rows.base + m.ownRow().hash()
 	lists := [][]trackedRow{m.rows.dirty}
 	if m.rows.checkpoint != nil {
 		lists = append(lists, m.rows.checkpoint.frozen)
@@ -235,7 +233,7 @@ func (m *Machine) AllRows() []Row {
 			add(l.row(n))
 		}
 	}
-	row := m.lineage.row(m.index, m.nextNode)
+	row := m.ownRow()
 	row.Digest = digest + row.hash()
 	return append(rows, row)
 }

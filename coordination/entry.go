@@ -10,9 +10,12 @@ import (
 // entry is there as a whole or not at all, and everybody executes it as a whole; what comes of its commands is the same
 // as if each had an entry of its own. Checkpoints, digests, lineages and reads exist between entries only.
 type Entry struct {
-	Index    Index
-	Term     Term      // in which it was written
-	Commands []Command // none where the leader wrote only to say that it leads
+	Index Index
+	Term  Term // in which it was written
+	// StampMillis is the leader's time of day when it wrote the entry, in milliseconds since 1970; 0: it did not say. It
+	// never goes back from entry to entry (Replica.Stamp). It is kept to be shown, and nothing is decided by it.
+	StampMillis uint64
+	Commands    []Command // none where the leader wrote only to say that it leads
 }
 
 // Place is where among the commands of its entry a command is, from 0.

@@ -58,7 +58,7 @@ func (r MachineRow) hash() uint64 {
 	if r.Lineage != 0 { // so that machines without one keep the digests they had before there were any
 		h = h.number(r.Lineage).number(r.CounterBase)
 	}
-	return uint64(h)
+	return uint64(h.later(1, r.StampMillis))
 }
 
 func (r PathRow) hash() uint64 {
@@ -84,7 +84,7 @@ func (r NodeRow) hash() uint64 {
 
 func (r SessionRow) hash() uint64 {
 	return uint64(newRowHash(RowSession).number(uint64(r.Node)).number(uint64(r.ID)).number(r.TimeoutMillis).
-		text(r.Description).text(r.ProtectionKey).epoch(r.AttachEpoch).number(r.Nonce))
+		text(r.Description).text(r.ProtectionKey).epoch(r.AttachEpoch).number(r.Nonce).later(1, r.BeganMillis))
 }
 
 func (r SemaphoreRow) hash() uint64 {
@@ -96,7 +96,7 @@ func (r LinkRow) hash() uint64 {
 	return uint64(newRowHash(RowLink).number(uint64(r.Node)).number(uint64(r.Order)).number(uint64(r.Session)).
 		number(uint64(r.Semaphore)).number(r.Count).number(r.TimeoutMillis).bytes(r.Data).
 		epoch(r.Address.Epoch).number(uint64(r.Address.Sequence)).number(uint64(r.WaitEpoch.Index)).flag(r.Owner).
-		later(1, uint64(r.WaitEpoch.Place)))
+		later(1, uint64(r.WaitEpoch.Place)).later(2, r.BeganMillis))
 }
 
 func (DeletedRow) hash() uint64 { return 0 }

@@ -14,6 +14,8 @@ type Machine struct {
 	limits Limits
 	index  Index
 	place  Place // of the command of the entry at index that is executed, or was last; endOfEntry between entries
+	// stampMillis is the largest Entry.StampMillis so far. What begins keeps it.
+	stampMillis uint64
 	// restored is the index of the checkpoint that the machine was read from, 0 if from none.
 	restored Index
 	tree     *scheme.Tree
@@ -97,6 +99,7 @@ func (m *Machine) begin(e *Entry) {
 	}
 	e.check()
 	m.index, m.place = e.Index, 0
+	m.stampMillis = max(m.stampMillis, e.StampMillis)
 	clear(m.effects)
 	m.effects = m.effects[:0]
 }
@@ -204,7 +207,7 @@ func (m *Machine) attach(c *Attach) {
 			refuse(TooManySessions)
 			return
 		}
-		s := n.addSession(c)
+		s := n.addSession(c, m.stampMillis)
 		s.memory.complete = true
 		m.emit(Effect{Kind: EffectAttached, Node: n.id, Session: s.id, Address: Address{Epoch: c.Epoch}, Created: true})
 		return

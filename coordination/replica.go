@@ -41,6 +41,7 @@ type Replica[S, W any] struct {
 	answers []Answer[W]  // not yet taken
 
 	admission admission
+	stamp     uint64 // the last that Stamp gave
 }
 
 // Reign numbers the times for which a server has led since it started. 0 is none.
@@ -192,6 +193,13 @@ func (r *Replica[S, W]) Take() Work[W] {
 	work.Answers = r.answers
 	r.answers = r.answers[:0]
 	return work
+}
+
+// Stamp is what the entries carry that are made of the commands taken now (Entry.StampMillis): the time of day, or where
+// that has gone back, be it because another server leads, the last that is known.
+func (r *Replica[S, W]) Stamp(wallMillis uint64) uint64 {
+	r.stamp = max(r.stamp, r.machine.stampMillis, wallMillis)
+	return r.stamp
 }
 
 // Sink is where a message of Work goes; known is false if its stream is gone. It is to be called once for each

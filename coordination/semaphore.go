@@ -116,11 +116,11 @@ func (m *Machine) acquireAnew(n *node, s *session, sem *semaphore, c *AcquireSem
 	l := n.insert(s, sem)
 	n.setWait(l, c, m.at())
 	if !granted {
-		n.enqueue(l)
+		n.enqueue(l, m.stampMillis)
 		m.pend(n, l)
 		return
 	}
-	n.makeOwner(l)
+	n.makeOwner(l, m.stampMillis)
 	m.answer(&c.Origin, RequestAcquire, true)
 	m.ownersChanged(n, sem)
 }
@@ -260,7 +260,7 @@ func (m *Machine) promote(n *node, sem *semaphore) bool {
 	granted := false
 	for l := sem.waiters.first; l != nil && l.count <= sem.free(); l = sem.waiters.first {
 		sem.waiters.remove(l)
-		n.makeOwner(l)
+		n.makeOwner(l, m.stampMillis)
 		m.result(l.session, Effect{Node: n.id, Address: l.address, Request: RequestAcquire, Done: true, Order: l.order})
 		granted = true
 	}

@@ -58,7 +58,7 @@ func (s *splitting) again(shared map[string]int) {
 	var effects []coordination.Effect
 	for from := 0; from < len(s.log); {
 		entry := coordination.Entry{Index: m.Index() + 1, Term: s.log[from].term}
-		stored := codec.BeginEntry(nil)
+		stored := codec.BeginEntry(nil, 0)
 		for most := 1 + s.random.IntN(1+s.random.IntN(40)); len(entry.Commands) < most && s.fits(&entry, from); from++ {
 			at[from] = coordination.Position{Index: entry.Index, Place: coordination.Place(len(entry.Commands))}
 			c := moved(s.log[from].command, at)

@@ -43,6 +43,9 @@ type World struct {
 	calls   []*Call                // not answered yet, in the order in which they were made
 }
 
+// originMillis is the time of day at which a World is made, in milliseconds since 1970.
+const originMillis = 1_700_000_000_000
+
 // replica is the machine and the leader of a World.
 type replica = coordination.Replica[*Stream, *Call]
 
@@ -81,6 +84,9 @@ func (w *World) lead() {
 func (w *World) commit(commands []coordination.Command) {
 	w.index++
 	e := coordination.Entry{Index: w.index, Term: w.term, Commands: commands}
+	if len(commands) > 0 {
+		e.StampMillis = w.replica.Stamp(originMillis + uint64(w.Now().Milliseconds()))
+	}
 	if w.options.Reencode != nil {
 		e = w.options.Reencode(e)
 	}

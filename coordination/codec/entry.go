@@ -9,12 +9,19 @@ import (
 	"github.com/coordd/coordd/coordination"
 )
 
-// entryCommands is the field of the commands in logpb.Entry.
-const entryCommands protowire.Number = 2
+// The fields of logpb.Entry.
+const (
+	entryStamp    protowire.Number = 1
+	entryCommands protowire.Number = 2
+)
 
 // BeginEntry appends the beginning of an entry to dst and returns the extended slice. AppendToEntry adds its commands:
 // one at least, and all of them only while every server of the cluster can read VersionEntries.
-func BeginEntry(dst []byte) []byte { return append(dst, VersionEntries) }
+func BeginEntry(dst []byte, stampMillis uint64) []byte {
+	w := wire{mode: writing, data: append(dst, VersionEntries)}
+	number(&w, entryStamp, &stampMillis)
+	return w.data
+}
 
 // AppendToEntry adds a command to an entry and returns the extended slice.
 func AppendToEntry(entry []byte, c coordination.Command) []byte {
@@ -33,13 +40,13 @@ func AppendEncoded(entry, command []byte) []byte {
 	return protowire.AppendBytes(entry, command[1:])
 }
 
-// DecodeEntry reads the commands of an entry of the log into e, whose other fields it leaves alone: those that BeginEntry
+// DecodeEntry reads the stamp and the commands of an entry of the log into e, whose other fields it leaves alone: those that BeginEntry
 // and AppendToEntry wrote, or the one that AppendCommand wrote; no data has none. The slice of commands that e has is used
 // again. Byte slices of the only command of an entry share memory with data, which must not be changed afterwards; those
 // of one among several do not, because what lives on of one command must not keep the others' bytes. Errors are those of
 // DecodeCommand.
 func DecodeEntry(data []byte, e *coordination.Entry) error {
-	e.Commands = e.Commands[:0]
+	e.StampMillis, e.Commands = 0, e.Commands[:0]
 	switch {
 	case len(data) == 0:
 		return nil
@@ -53,6 +60,7 @@ func DecodeEntry(data []byte, e *coordination.Entry) error {
 		return fmt.Errorf("an entry has format version %d, this program knows version %d", data[0], Version)
 	}
 	w := reader(data[1:], false)
+	number(&w, entryStamp, &e.StampMillis)
 	for w.at(entryCommands, protowire.BytesType) && len(e.Commands) < coordination.MaxEntryCommands {
 		message := w.takeBytes()
 		w.nextTag()

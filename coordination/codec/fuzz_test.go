@@ -63,8 +63,8 @@ func hasRowVersion(k coordination.RowKey, value []byte) bool {
 func FuzzDecodeEntry(f *testing.F) {
 	f.Add([]byte{})
 	f.Add([]byte{VersionEntries})
-	f.Add(entryOf(filledCommands(&filler{})))
-	f.Add(entryOf(allCommands()[:1]))
+	f.Add(entryOf(77, filledCommands(&filler{})))
+	f.Add(entryOf(0, allCommands()[:1]))
 	for _, c := range allCommands() {
 		f.Add(AppendCommand(nil, c))
 	}
@@ -79,7 +79,7 @@ func FuzzDecodeEntry(f *testing.F) {
 		case data[0] < VersionEntries:
 			again = AppendCommand(nil, e.Commands[0])
 		default:
-			again = entryOf(e.Commands)
+			again = entryOf(e.StampMillis, e.Commands)
 		}
 		if !bytes.Equal(again, data) {
 			t.Fatalf("%x comes back as %x", data, again)

@@ -158,6 +158,7 @@ func (w *wire) machineRow(r *coordination.MachineRow) {
 	number(w, 3, &r.Digest)
 	number(w, 4, &r.Lineage)
 	number(w, 5, &r.CounterBase)
+	number(w, 6, &r.StampMillis)
 }
 
 func (w *wire) pathRow(r *coordination.PathRow) {
@@ -188,6 +189,7 @@ func (w *wire) sessionRow(r *coordination.SessionRow) {
 	w.text(3, &r.ProtectionKey)
 	w.epoch(4, &r.AttachEpoch)
 	number(w, 6, &r.Nonce)
+	number(w, 7, &r.BeganMillis)
 }
 
 func (w *wire) semaphoreRow(r *coordination.SemaphoreRow) {
@@ -208,4 +210,5 @@ func (w *wire) linkRow(r *coordination.LinkRow) {
 	number(w, 9, &r.WaitEpoch.Index)
 	w.flag(10, &r.Owner)
 	number(w, 11, &r.WaitEpoch.Place)
+	number(w, 12, &r.BeganMillis)
 }

@@ -10,7 +10,7 @@ const Version = 2
 const (
 	versionFirst = 1
 	// VersionEntries is the version with which entries of several commands came, and with them everything that says where
-	// in its entry a command is.
+	// in its entry a command is, and when an entry was written.
 	VersionEntries = 2
 )
 
@@ -36,8 +36,12 @@ func Since(c coordination.Command) uint64 {
 func sinceRow(row coordination.Row) uint64 {
 	later := false
 	switch r := row.(type) {
+	case coordination.MachineRow:
+		later = r.StampMillis != 0
+	case coordination.SessionRow:
+		later = r.BeganMillis != 0
 	case coordination.LinkRow:
-		later = r.WaitEpoch.Place != 0
+		later = r.WaitEpoch.Place != 0 || r.BeganMillis != 0
 	case coordination.UserRow:
 		later = r.ID.Place != 0 || r.Version.Place != 0
 	case coordination.SigningKeyRow:

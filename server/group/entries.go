@@ -14,7 +14,7 @@ func (g *Group) entries(commands []coordination.Command) [][]byte {
 		return g.singleEntries(commands)
 	}
 	entries := make([][]byte, 0, 1)
-	entry := codec.BeginEntry(g.packing[:0])
+	entry := codec.BeginEntry(g.packing[:0], g.replica.Stamp(g.clock.WallMillis()))
 	begun, count := len(entry), 0
 	end := func(until int) {
 		entries = append(entries, slices.Clone(entry[:until]))

@@ -29,10 +29,11 @@ func TestEntries(t *testing.T) {
 	g := openTest(t, nil)
 	g.turn.Lock()
 	defer g.turn.Unlock()
+	stamp := g.replica.Stamp(g.clock.WallMillis())
 	const mib = coordination.MaxEntryBytes
 	lineage := &coordination.BeginLineage{Lineage: 7}
 	half := update(mib / 2)
-	rest := mib - len(codec.AppendToEntry(codec.BeginEntry(nil), half)) // is left behind half
+	rest := mib - len(codec.AppendToEntry(codec.BeginEntry(nil, stamp), half)) // is left behind half
 	fill := rest - (len(codec.AppendToEntry(nil, update(mib/3))) - mib/3)
 	for name, test := range map[string]struct {
 		commands []coordination.Command
@@ -183,5 +184,43 @@ func TestEntriesWaitForTheLastServer(t *testing.T) {
 			})
 			return err == nil && found
 		})
+	}
+}
+
+// TestStampsAreEverywhere has all servers know, by one clock, since when a session is there and owns what it does.
+func TestStampsAreEverywhere(t *testing.T) {
+	c := openCluster(t, 3)
+	leader, follower := c.leader()
+	createNode(t, c.groups[leader], testNode)
+	before := c.groups[leader].clock.WallMillis()
+	eventually(t, "all versions to be known", func() bool {
+		return c.groups[leader].store.ClusterVersion() == codec.VersionEntries
+	})
+	client := openSession(t, c.groups[follower], 600_000)
+	client.ask(1, take("lock"))
+	client.next(t)
+	began := func(g *Group) (stamps [2]uint64) {
+		found, err := capture(t.Context(), g, 1, func(m *coordination.Machine) (stamps [2]uint64) {
+			for _, row := range m.AllRows() {
+				switch row := row.(type) {
+				case coordination.SessionRow:
+					stamps[0] = row.BeganMillis
+				case coordination.LinkRow:
+					stamps[1] = row.BeganMillis
+				}
+			}
+			return stamps
+		})
+		if err != nil {
+			t.Error(err)
+		}
+		return found
+	}
+	want := began(c.groups[leader])
+	if after := c.groups[leader].clock.WallMillis(); want[0] < before || want[1] < want[0] || want[1] > after {
+		t.Errorf("between %d and %d the session and its lock began at %d", before, after, want)
+	}
+	for _, g := range c.groups {
+		eventually(t, "the same stamps", func() bool { return began(g) == want })
 	}
 }

@@ -25,6 +25,7 @@ type silenceWorld struct {
 	count   int
 	index   coordination.Index
 	term    coordination.Term
+	stamp   uint64        // of the last entry that has one
 	leads   *silentServer // whose proposals are committed; nil for nobody's
 	relays  []*silenceRelay
 	servers []*silentServer
@@ -334,7 +335,11 @@ func (s *silentServer) turn() {
 // entry is the next entry of the log.
 func (w *silenceWorld) entry(by *silentServer, commands ...coordination.Command) silenceEntry {
 	w.index++
-	return silenceEntry{coordination.Entry{Index: w.index, Term: w.term, Commands: slices.Clone(commands)}, by}
+	e := coordination.Entry{Index: w.index, Term: w.term, Commands: slices.Clone(commands)}
+	if len(commands) > 0 {
+		e.StampMillis = by.group.replica.Stamp(uint64(time.Duration(by.Now()).Milliseconds()))
+	}
+	return silenceEntry{e, by}
 }
 
 // split makes entries of the commands of a turn: mostly one of all, as a group does, or several.
@@ -364,6 +369,12 @@ func (w *silenceWorld) propose(by *silentServer, commands []coordination.Command
 
 // apply has all servers apply an entry that is committed; who proposed it knows that, or has lost touch.
 func (w *silenceWorld) apply(e silenceEntry, known bool) {
+	if e.StampMillis != 0 {
+		if e.StampMillis < w.stamp {
+			panic(fmt.Sprintf("entry %d has stamp %d, one before it %d", e.Index, e.StampMillis, w.stamp))
+		}
+		w.stamp = e.StampMillis
+	}
 	for _, m := range w.servers {
 		serves := m.serves()
 		if serves && (m.group.replica.Term() != e.Term || !known) {

@@ -2,7 +2,8 @@
 //
 // Every stored value is one byte with the version of the format, and then one of the messages below: a Command (version 1)
 // or an Entry (from version 2 on) in an entry of the log, the message of its kind in a row. The version is the one with
-// which the value's form came: 2 for what says where in its entry a command is, 1 for everything else. The encoding is canonical: fields in ascending order, each
+// which the value's form came: 2 for what says where in its entry a command is, or when something
+// began, 1 for everything else. The encoding is canonical: fields in ascending order, each
 // only if it is not zero, numbers in their shortest form. So one value has one encoding, and a reader refuses
 // everything else. A field or a command that is added later comes with a new version.
 //
@@ -36,8 +37,10 @@ const (
 
 // One entry of the log: up to 1,024 commands.
 type Entry struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Commands      []*Command             `protobuf:"bytes,2,rep,name=commands,proto3" json:"commands,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The leader's time of day when it wrote the entry, in milliseconds since 1970. It never goes back.
+	StampMillis   uint64     `protobuf:"varint,1,opt,name=stamp_millis,json=stampMillis,proto3" json:"stamp_millis,omitempty"`
+	Commands      []*Command `protobuf:"bytes,2,rep,name=commands,proto3" json:"commands,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -70,6 +73,13 @@ func (x *Entry) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Entry.ProtoReflect.Descriptor instead.
 func (*Entry) Descriptor() ([]byte, []int) {
 	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{0}
+}
+
+func (x *Entry) GetStampMillis() uint64 {
+	if x != nil {
+		return x.StampMillis
+	}
+	return 0
 }
 
 func (x *Entry) GetCommands() []*Command {
@@ -2293,8 +2303,10 @@ type MachineRow struct {
 	NextNode uint64                 `protobuf:"varint,2,opt,name=next_node,json=nextNode,proto3" json:"next_node,omitempty"`
 	Digest   uint64                 `protobuf:"varint,3,opt,name=digest,proto3" json:"digest,omitempty"`
 	// Of the last BeginLineage, and what the counters of a new coordination node begin behind.
-	Lineage       uint64 `protobuf:"varint,4,opt,name=lineage,proto3" json:"lineage,omitempty"`
-	CounterBase   uint64 `protobuf:"varint,5,opt,name=counter_base,json=counterBase,proto3" json:"counter_base,omitempty"`
+	Lineage     uint64 `protobuf:"varint,4,opt,name=lineage,proto3" json:"lineage,omitempty"`
+	CounterBase uint64 `protobuf:"varint,5,opt,name=counter_base,json=counterBase,proto3" json:"counter_base,omitempty"`
+	// The largest stamp of an entry so far.
+	StampMillis   uint64 `protobuf:"varint,6,opt,name=stamp_millis,json=stampMillis,proto3" json:"stamp_millis,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2360,6 +2372,13 @@ func (x *MachineRow) GetLineage() uint64 {
 func (x *MachineRow) GetCounterBase() uint64 {
 	if x != nil {
 		return x.CounterBase
+	}
+	return 0
+}
+
+func (x *MachineRow) GetStampMillis() uint64 {
+	if x != nil {
+		return x.StampMillis
 	}
 	return 0
 }
@@ -2582,8 +2601,10 @@ type SessionRow struct {
 	AttachEpochTerm    uint64                 `protobuf:"varint,4,opt,name=attach_epoch_term,json=attachEpochTerm,proto3" json:"attach_epoch_term,omitempty"`
 	AttachEpochCounter uint64                 `protobuf:"varint,5,opt,name=attach_epoch_counter,json=attachEpochCounter,proto3" json:"attach_epoch_counter,omitempty"`
 	Nonce              uint64                 `protobuf:"varint,6,opt,name=nonce,proto3" json:"nonce,omitempty"`
-	unknownFields      protoimpl.UnknownFields
-	sizeCache          protoimpl.SizeCache
+	// The stamp of the entry that made the session.
+	BeganMillis   uint64 `protobuf:"varint,7,opt,name=began_millis,json=beganMillis,proto3" json:"began_millis,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SessionRow) Reset() {
@@ -2654,6 +2675,13 @@ func (x *SessionRow) GetAttachEpochCounter() uint64 {
 func (x *SessionRow) GetNonce() uint64 {
 	if x != nil {
 		return x.Nonce
+	}
+	return 0
+}
+
+func (x *SessionRow) GetBeganMillis() uint64 {
+	if x != nil {
+		return x.BeganMillis
 	}
 	return 0
 }
@@ -2741,8 +2769,10 @@ type LinkRow struct {
 	WaitEpoch      uint64                 `protobuf:"varint,9,opt,name=wait_epoch,json=waitEpoch,proto3" json:"wait_epoch,omitempty"`
 	Owner          bool                   `protobuf:"varint,10,opt,name=owner,proto3" json:"owner,omitempty"`
 	WaitEpochPlace uint32                 `protobuf:"varint,11,opt,name=wait_epoch_place,json=waitEpochPlace,proto3" json:"wait_epoch_place,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// The stamp of the entry since which the session owns, or waits.
+	BeganMillis   uint64 `protobuf:"varint,12,opt,name=began_millis,json=beganMillis,proto3" json:"began_millis,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *LinkRow) Reset() {
@@ -2848,6 +2878,13 @@ func (x *LinkRow) GetOwner() bool {
 func (x *LinkRow) GetWaitEpochPlace() uint32 {
 	if x != nil {
 		return x.WaitEpochPlace
+	}
+	return 0
+}
+
+func (x *LinkRow) GetBeganMillis() uint64 {
+	if x != nil {
+		return x.BeganMillis
 	}
 	return 0
 }
@@ -3099,8 +3136,9 @@ var File_coordination_codec_internal_logpb_log_proto protoreflect.FileDescriptor
 
 const file_coordination_codec_internal_logpb_log_proto_rawDesc = "" +
 	"\n" +
-	"+coordination/codec/internal/logpb/log.proto\x12\rcoordd.log.v1\";\n" +
-	"\x05Entry\x122\n" +
+	"+coordination/codec/internal/logpb/log.proto\x12\rcoordd.log.v1\"^\n" +
+	"\x05Entry\x12!\n" +
+	"\fstamp_millis\x18\x01 \x01(\x04R\vstampMillis\x122\n" +
 	"\bcommands\x18\x02 \x03(\v2\x16.coordd.log.v1.CommandR\bcommands\"\xf9\n" +
 	"\n" +
 	"\aCommand\x12/\n" +
@@ -3307,14 +3345,15 @@ const file_coordination_codec_internal_logpb_log_proto_rawDesc = "" +
 	"\vafter_place\x18\t \x01(\rR\n" +
 	"afterPlace\"(\n" +
 	"\fBeginLineage\x12\x18\n" +
-	"\alineage\x18\x01 \x01(\x04R\alineage\"\x94\x01\n" +
+	"\alineage\x18\x01 \x01(\x04R\alineage\"\xb7\x01\n" +
 	"\n" +
 	"MachineRow\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x04R\x05index\x12\x1b\n" +
 	"\tnext_node\x18\x02 \x01(\x04R\bnextNode\x12\x16\n" +
 	"\x06digest\x18\x03 \x01(\x04R\x06digest\x12\x18\n" +
 	"\alineage\x18\x04 \x01(\x04R\alineage\x12!\n" +
-	"\fcounter_base\x18\x05 \x01(\x04R\vcounterBase\"\xfb\x02\n" +
+	"\fcounter_base\x18\x05 \x01(\x04R\vcounterBase\x12!\n" +
+	"\fstamp_millis\x18\x06 \x01(\x04R\vstampMillis\"\xfb\x02\n" +
 	"\aPathRow\x12\x16\n" +
 	"\x06parent\x18\x01 \x01(\x04R\x06parent\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
@@ -3338,7 +3377,7 @@ const file_coordination_codec_internal_logpb_log_proto_rawDesc = "" +
 	"\fnext_session\x18\x06 \x01(\x04R\vnextSession\x12%\n" +
 	"\x0enext_semaphore\x18\a \x01(\x04R\rnextSemaphore\x12\x1d\n" +
 	"\n" +
-	"next_order\x18\b \x01(\x04R\tnextOrder\"\xf0\x01\n" +
+	"next_order\x18\b \x01(\x04R\tnextOrder\"\x93\x02\n" +
 	"\n" +
 	"SessionRow\x12%\n" +
 	"\x0etimeout_millis\x18\x01 \x01(\x04R\rtimeoutMillis\x12 \n" +
@@ -3346,12 +3385,13 @@ const file_coordination_codec_internal_logpb_log_proto_rawDesc = "" +
 	"\x0eprotection_key\x18\x03 \x01(\fR\rprotectionKey\x12*\n" +
 	"\x11attach_epoch_term\x18\x04 \x01(\x04R\x0fattachEpochTerm\x120\n" +
 	"\x14attach_epoch_counter\x18\x05 \x01(\x04R\x12attachEpochCounter\x12\x14\n" +
-	"\x05nonce\x18\x06 \x01(\x04R\x05nonce\"j\n" +
+	"\x05nonce\x18\x06 \x01(\x04R\x05nonce\x12!\n" +
+	"\fbegan_millis\x18\a \x01(\x04R\vbeganMillis\"j\n" +
 	"\fSemaphoreRow\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04data\x18\x02 \x01(\fR\x04data\x12\x14\n" +
 	"\x05limit\x18\x03 \x01(\x04R\x05limit\x12\x1c\n" +
-	"\tephemeral\x18\x04 \x01(\bR\tephemeral\"\xd1\x02\n" +
+	"\tephemeral\x18\x04 \x01(\bR\tephemeral\"\xf4\x02\n" +
 	"\aLinkRow\x12\x18\n" +
 	"\asession\x18\x01 \x01(\x04R\asession\x12\x1c\n" +
 	"\tsemaphore\x18\x02 \x01(\x04R\tsemaphore\x12\x14\n" +
@@ -3366,7 +3406,8 @@ const file_coordination_codec_internal_logpb_log_proto_rawDesc = "" +
 	"wait_epoch\x18\t \x01(\x04R\twaitEpoch\x12\x14\n" +
 	"\x05owner\x18\n" +
 	" \x01(\bR\x05owner\x12(\n" +
-	"\x10wait_epoch_place\x18\v \x01(\rR\x0ewaitEpochPlace\"\xa7\x01\n" +
+	"\x10wait_epoch_place\x18\v \x01(\rR\x0ewaitEpochPlace\x12!\n" +
+	"\fbegan_millis\x18\f \x01(\x04R\vbeganMillis\"\xa7\x01\n" +
 	"\aUserRow\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\fR\x04name\x12#\n" +
 	"\rpassword_hash\x18\x02 \x01(\fR\fpasswordHash\x12$\n" +
