@@ -95,8 +95,8 @@ type ReleaseSemaphore struct {
 	Name string
 }
 
-// CreateNode makes a coordination node (§1.1). StampMillis is the wall clock of the server that took the call, the only
-// place where it enters the state.
+// CreateNode makes a coordination node (§1.1). StampMillis is the time of day on the server that took the call. It is shown
+// as the node's created_at, and like Entry.StampMillis it decides nothing.
 type CreateNode struct {
 	Call
 	Caller

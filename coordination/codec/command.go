@@ -11,7 +11,8 @@ import (
 )
 
 // AppendCommand appends the encoding of c to dst and returns the extended slice; nothing is appended for a nil command.
-// Equal commands have equal encodings. It panics on a type of command that it does not know: that is a bug, and the
+// Equal commands have equal encodings. In the log a command may stand alone like this if Since is the first version; one
+// of a later version is part of an entry (AppendToEntry). It panics on a type of command that it does not know: that is a bug, and the
 // tests would have told.
 func AppendCommand(dst []byte, c coordination.Command) []byte {
 	if c == nil {

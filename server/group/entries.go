@@ -45,11 +45,18 @@ func (g *Group) appendToEntry(entry []byte, c coordination.Command) []byte {
 	return codec.AppendToEntry(entry, c)
 }
 
-// singleEntries gives each command an entry of its own, as every version of the program reads it.
+// singleEntries gives each command an entry of its own, as every version of the program reads it. A command that speaks of a
+// place in an entry shows that there have been shared entries: all could read them before a member came of which nothing
+// is known yet.
 func (g *Group) singleEntries(commands []coordination.Command) [][]byte {
 	entries := make([][]byte, len(commands))
 	for i, c := range commands {
-		if entries[i] = g.passedOn(c); entries[i] == nil {
+		switch encoded := g.passedOn(c); {
+		case codec.Since(c) >= codec.VersionEntries:
+			entries[i] = g.appendToEntry(codec.BeginEntry(nil, 0), c)
+		case encoded != nil:
+			entries[i] = encoded
+		default:
 			entries[i] = codec.AppendCommand(nil, c)
 		}
 	}

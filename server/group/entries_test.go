@@ -60,6 +60,8 @@ func TestEntries(t *testing.T) {
 			t.Errorf("not as an older program reads it: %x", entry)
 		}
 	}
+	placed := []coordination.Command{&coordination.ExpireWaiter{WaitEpoch: coordination.Position{Index: 7, Place: 1}}, releases(1)[0]}
+	checkEntries(t, "with a place in an earlier one", g.entries(placed), placed, []int{1, 1})
 }
 
 func checkEntries(t *testing.T, name string, entries [][]byte, commands []coordination.Command, want []int) {
@@ -222,5 +224,54 @@ func TestStampsAreEverywhere(t *testing.T) {
 	}
 	for _, g := range c.groups {
 		eventually(t, "the same stamps", func() bool { return began(g) == want })
+	}
+}
+
+// TestDroppedEntryIsSettled has a leader propose an entry for many when it leads no more without knowing it: the log drops
+// the whole. Whoever asked for something gets its one answer from the next leader.
+func TestDroppedEntryIsSettled(t *testing.T) {
+	c := openCluster(t, 3)
+	leader, follower := c.leader()
+	g := c.groups[leader]
+	createNode(t, g, testNode)
+	var clients []*testClient
+	for i := range 6 {
+		clients = append(clients, openSession(t, c.groups[[]int{leader, follower}[i%2]], 600_000))
+	}
+	g.turn.Lock()
+	for i, client := range clients {
+		client.ask(1, take(fmt.Sprint("lock ", i)))
+		client.ask(2, &coordination.Request{Kind: coordination.RequestRelease, Name: fmt.Sprint("lock ", i)})
+	}
+	called := make(chan outcome.Outcome, 1)
+	go func() {
+		answer, err := g.Execute(t.Context(), func(call coordination.Call) coordination.Command {
+			return &coordination.CreateNode{Call: call, Path: scheme.Path{"local", "late"}, Owner: scheme.RootOwner}
+		})
+		if err != nil {
+			t.Error(err)
+		}
+		called <- answer
+	}()
+	eventually(t, "all to be asked", func() bool { return g.queue.length() == 2*len(clients)+1 })
+	if err := g.store.TransferLeader(t.Context(), c.groups[follower].store.Member()); err != nil {
+		t.Fatal(err)
+	}
+	g.handleRequests() // before it is told that another one leads
+	g.carryOut()
+	if g.inFlight == 0 {
+		t.Error("nothing was proposed")
+	}
+	g.turn.Unlock()
+	g.queue.bell.ring()
+	for i, client := range clients {
+		for number := uint64(1); number <= 2; number++ {
+			if r := client.next(t); r.Kind != coordination.ReplyResult || !r.Done || r.ReqID != number {
+				t.Fatalf("client %d: got %+v", i, r)
+			}
+		}
+	}
+	if answer := <-called; !answer.OK() {
+		t.Errorf("the call: %v", answer)
 	}
 }
