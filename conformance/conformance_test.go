@@ -77,6 +77,17 @@ func TestPureFailOver(t *testing.T) {
 	replay(t, &Pure{FailOver: true})
 }
 
+// TestPureBatches puts what is in flight together into entries of the log of random sizes. Nobody may notice, nor when the
+// leader changes between them.
+func TestPureBatches(t *testing.T) {
+	replay(t, &Pure{Batches: true, Stored: true})
+}
+
+// TestPureBatchesFailOver is both at once.
+func TestPureBatchesFailOver(t *testing.T) {
+	replay(t, &Pure{Batches: true, FailOver: true})
+}
+
 // TestFailOverExemptions wants a script that says it cannot stand a leader change to differ because of one.
 func TestFailOverExemptions(t *testing.T) {
 	for _, script := range loadScripts(t) {

@@ -3,6 +3,7 @@ package conformance
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -25,6 +26,8 @@ type Pure struct {
 	// FailOver changes the leader after every step, and during every unary call, while the streams go on. A client notices nothing but one
 	// Changed(false, false) for each of its watches, on which it describes again: that is done for the script.
 	FailOver bool
+	// Batches has entries of the log with several commands, of random sizes.
+	Batches bool
 }
 
 const (
@@ -49,6 +52,10 @@ func (p *Pure) Open(ctx context.Context, _ string, limits coordination.Limits) (
 	if p.Stored {
 		options.Reencode = reencode
 	}
+	if p.Batches {
+		random := rand.New(rand.NewPCG(1, 2))
+		options.Batch = func(n int) int { return 1 + random.IntN(n) }
+	}
 	world, err := rings.New(options)
 	if err != nil {
 		return nil, err
@@ -58,13 +65,20 @@ func (p *Pure) Open(ctx context.Context, _ string, limits coordination.Limits) (
 	return env, succeeded(operation, err)
 }
 
-// reencode is a command as it comes out of the log.
-func reencode(c coordination.Command) coordination.Command {
-	stored, err := codec.DecodeCommand(codec.AppendCommand(nil, c))
-	if err != nil {
-		panic(fmt.Sprintf("%#v: %v", c, err))
+// reencode is an entry as it comes out of the log.
+func reencode(e coordination.Entry) coordination.Entry {
+	var stored []byte
+	for i, c := range e.Commands {
+		if i == 0 {
+			stored = codec.BeginEntry(nil, e.StampMillis)
+		}
+		stored = codec.AppendToEntry(stored, c)
 	}
-	return stored
+	back := coordination.Entry{Index: e.Index, Term: e.Term}
+	if err := codec.DecodeEntry(stored, &back); err != nil {
+		panic(fmt.Sprintf("%#v: %v", e, err))
+	}
+	return back
 }
 
 type pureEnvironment struct {

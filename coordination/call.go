@@ -34,7 +34,9 @@ const maxRememberedCalls = 4096
 // callMemory is what a machine remembers of recent calls, so that a call that is repeated to a new leader gets its one
 // true answer. It is not stored, and no command depends on it: every server remembers what it has applied itself.
 type callMemory struct {
-	complete Index // the outcomes of all calls behind this entry are here
+	// The outcomes of all calls behind this entry are here. What a call is compared with, since, is an entry to its end:
+	// none of the call's commands is in it, at whatever place.
+	complete Index
 	outcomes map[Call]rememberedCall
 	order    []Call // of outcomes, as a ring once it is full
 	oldest   int    // in order

@@ -12,7 +12,7 @@ func (m *Machine) Check() error {
 	if err := m.tree.Check(); err != nil {
 		broken = append(broken, err)
 	}
-	if err := m.accounts.Check(uint64(m.index)); err != nil {
+	if err := m.accounts.Check(m.at().ofAccounts()); err != nil {
 		broken = append(broken, err)
 	}
 	inTree := 0

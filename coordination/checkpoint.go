@@ -82,9 +82,7 @@ func (t *rowTracker) unlist(mark *rowMark) {
 // slices, between commands, so that no command waits for the whole of it.
 type Checkpoint struct {
 	machine   *Machine
-	index     Index
-	nextNode  NodeID
-	lineage   lineage
+	own       MachineRow // without its digest
 	dropped   []NodeID
 	frozen    []trackedRow
 	position  int
@@ -96,10 +94,11 @@ type Checkpoint struct {
 // Freeze starts a checkpoint of the present state. There may be only one at a time: the one before must have been
 // drained by Next.
 func (m *Machine) Freeze() *Checkpoint {
+	m.mustBeBetween("a checkpoint")
 	if m.rows.checkpoint != nil {
 		panic("coordination: a checkpoint is already being captured")
 	}
-	cp := &Checkpoint{machine: m, index: m.index, nextNode: m.nextNode, lineage: m.lineage, dropped: m.dropped, frozen: m.rows.dirty}
+	cp := &Checkpoint{machine: m, own: m.ownRow(), dropped: m.dropped, frozen: m.rows.dirty}
 	m.dropped, m.rows.dirty = nil, nil
 	m.rows.generation++
 	m.rows.checkpoint = cp
@@ -126,7 +125,7 @@ func (cp *Checkpoint) capturePath(change scheme.Change) {
 }
 
 // Index is the position in the log whose state this is.
-func (cp *Checkpoint) Index() Index { return cp.index }
+func (cp *Checkpoint) Index() Index { return cp.own.Index }
 
 // Dropped lists the coordination nodes dropped since the previous checkpoint: all their rows are to be forgotten
 // before the rows of this one are stored.
@@ -144,7 +143,7 @@ func (cp *Checkpoint) Next(limit int) []Row {
 	if cp.position == len(cp.frozen) && !cp.completed {
 		cp.completed = true
 		cp.machine.rows.checkpoint = nil
-		row := cp.lineage.row(cp.index, cp.nextNode)
+		row := cp.own
 		row.Digest = cp.digest + row.hash()
 		cp.ready = append(cp.ready, row)
 	}
@@ -180,7 +179,8 @@ func (cp *Checkpoint) capture(position int) {
 // Digest is the sum of the hashes of all rows of the present state: servers that have applied the same log have the
 // same. It takes time proportional to what has changed since the last checkpoint.
 func (m *Machine) Digest() uint64 {
-	digest := m.rows.base + m.lineage.row(m.index, m.nextNode).hash()
+	m.mustBeBetween("a digest")
+	digest := m.rows.base + m.ownRow().hash()
 	lists := [][]trackedRow{m.rows.dirty}
 	if m.rows.checkpoint != nil {
 		lists = append(lists, m.rows.checkpoint.frozen)
@@ -207,6 +207,7 @@ func (m *Machine) Digest() uint64 {
 
 // AllRows returns a full checkpoint of the present state, the MachineRow last, and leaves what Freeze tracks alone.
 func (m *Machine) AllRows() []Row {
+	m.mustBeBetween("a checkpoint")
 	var rows []Row
 	digest := uint64(0)
 	add := func(row Row) {
@@ -232,7 +233,7 @@ func (m *Machine) AllRows() []Row {
 			add(l.row(n))
 		}
 	}
-	row := m.lineage.row(m.index, m.nextNode)
+	row := m.ownRow()
 	row.Digest = digest + row.hash()
 	return append(rows, row)
 }

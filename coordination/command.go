@@ -2,7 +2,7 @@ package coordination
 
 import "github.com/coordd/coordd/scheme"
 
-// Command is one entry of the replicated log. The set is closed: a new command comes with a new version of the format.
+// Command is what an entry of the replicated log is made of. The set is closed: a new command comes with a new version of the format.
 type Command interface {
 	// subject is the node and the session that the command is about; 0 where there is none.
 	subject() (NodeID, SessionID)
@@ -53,7 +53,7 @@ type ExpireWaiter struct {
 	Session   SessionID
 	Semaphore SemaphoreID
 	Order     OrderID
-	WaitEpoch Index
+	WaitEpoch Position
 	Term      Term
 }
 
@@ -95,8 +95,8 @@ type ReleaseSemaphore struct {
 	Name string
 }
 
-// CreateNode makes a coordination node (§1.1). StampMillis is the wall clock of the server that took the call, the only
-// place where it enters the state.
+// CreateNode makes a coordination node (§1.1). StampMillis is the time of day on the server that took the call. It is shown
+// as the node's created_at, and like Entry.StampMillis it decides nothing.
 type CreateNode struct {
 	Call
 	Caller

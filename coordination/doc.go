@@ -18,6 +18,15 @@
 // Machine.Apply returns effects and Leader.Applied turns them into messages for streams; Front.Deliver turns those into
 // what the client reads.
 //
+// # Entries and positions
+//
+// The log's entries are what is durable, committed and lost, as a whole; each carries some commands that follow each other.
+// How many is nobody's business: what a client sees is the same for every way to cut a list of commands into entries. So
+// whatever notes where in the log something happened, to compare it with something else, notes a Position, the entry's
+// index and the place in it: waits, watches, users, passwords, signing keys. What is true of a state as a whole, a
+// checkpoint, a digest, a lineage, a proof of leadership, is true between entries, and goes by the index: that a call is not
+// in the entries up to one, for example.
+//
 // # Invariants
 //
 // Machine.Check verifies them; tests call it after every step.

@@ -39,7 +39,7 @@ type Effect struct {
 	Done    bool        // EffectResult: acquired or released
 
 	Order         OrderID
-	WaitEpoch     Index
+	WaitEpoch     Position
 	TimeoutMillis uint64
 
 	Semaphore     SemaphoreID

@@ -42,6 +42,15 @@ func (h rowHash) flag(f bool) rowHash {
 	return h.number(0)
 }
 
+// later is a number that rows did not always have: where it is 0 the hash is what it was without it. Each of a kind of
+// rows has a name of its own.
+func (h rowHash) later(name, v uint64) rowHash {
+	if v == 0 {
+		return h
+	}
+	return h.number(name).number(v)
+}
+
 func (h rowHash) epoch(e Epoch) rowHash { return h.number(uint64(e.Term)).number(e.Counter) }
 
 func (r MachineRow) hash() uint64 {
@@ -49,7 +58,7 @@ func (r MachineRow) hash() uint64 {
 	if r.Lineage != 0 { // so that machines without one keep the digests they had before there were any
 		h = h.number(r.Lineage).number(r.CounterBase)
 	}
-	return uint64(h)
+	return uint64(h.later(1, r.StampMillis))
 }
 
 func (r PathRow) hash() uint64 {
@@ -75,7 +84,7 @@ func (r NodeRow) hash() uint64 {
 
 func (r SessionRow) hash() uint64 {
 	return uint64(newRowHash(RowSession).number(uint64(r.Node)).number(uint64(r.ID)).number(r.TimeoutMillis).
-		text(r.Description).text(r.ProtectionKey).epoch(r.AttachEpoch).number(r.Nonce))
+		text(r.Description).text(r.ProtectionKey).epoch(r.AttachEpoch).number(r.Nonce).later(1, r.BeganMillis))
 }
 
 func (r SemaphoreRow) hash() uint64 {
@@ -86,7 +95,8 @@ func (r SemaphoreRow) hash() uint64 {
 func (r LinkRow) hash() uint64 {
 	return uint64(newRowHash(RowLink).number(uint64(r.Node)).number(uint64(r.Order)).number(uint64(r.Session)).
 		number(uint64(r.Semaphore)).number(r.Count).number(r.TimeoutMillis).bytes(r.Data).
-		epoch(r.Address.Epoch).number(uint64(r.Address.Sequence)).number(uint64(r.WaitEpoch)).flag(r.Owner))
+		epoch(r.Address.Epoch).number(uint64(r.Address.Sequence)).number(uint64(r.WaitEpoch.Index)).flag(r.Owner).
+		later(1, uint64(r.WaitEpoch.Place)).later(2, r.BeganMillis))
 }
 
 func (DeletedRow) hash() uint64 { return 0 }

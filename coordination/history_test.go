@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 
 	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/coordination/accounts"
 	"github.com/coordd/coordd/scheme"
 )
 
@@ -21,7 +22,7 @@ type history struct {
 	waits    []coordination.Effect                         // EffectPending
 	acquires []*coordination.AcquireSemaphore
 
-	newestKey uint64 // id of the last signing key that the machine had
+	newestKey accounts.Position // id of the last signing key that the machine had
 }
 
 type logEntry struct {

@@ -172,11 +172,9 @@ func (l *Leader) end(a *attachment, refusal *Refusal) {
 	l.send(a, Message{Kind: MessageEnd, Refusal: refusal})
 }
 
-// Applied takes the effects of the command at index, written in term. It must be called for every applied entry.
+// Applied takes the effects of a command, written in term. It must be called for every command that is executed, before
+// the next one is: a describe that waited for it is answered from the state as it is behind it.
 func (l *Leader) Applied(now Instant, term Term, c Command, effects []Effect) {
-	if c == nil {
-		return
-	}
 	nodeID, sessionID := c.subject()
 	n := l.led(nodeID)
 	var s *ledSession

@@ -94,7 +94,7 @@ func (l *Leader) answerDescribe(n *ledNode, d *waitingDescribe) {
 		Description: describe(sem, r.IncludeOwners, r.IncludeWaiters)}
 	if r.WatchData || r.WatchOwners {
 		l.watch(a.session, sem.id, d.sequence, r)
-		m.WatchAdded, m.Mark = true, WatchMark{sem.id, l.machine.index}
+		m.WatchAdded, m.Mark = true, WatchMark{sem.id, l.machine.at()}
 	}
 	l.send(a, m)
 }

@@ -86,7 +86,7 @@ func TestWatchOverALeaderChange(t *testing.T) {
 		a := r.leader.streams[watcher]
 		sem := a.node.node.semaphores["s"]
 		roster := &Roster{Node: a.node.id, Session: session, Epoch: a.epoch, Path: "/local/n",
-			Open: []OpenRequest{{Sequence: 1, Request: &describe, Watching: true, Mark: WatchMark{sem.id, r.machine.Index()}}}}
+			Open: []OpenRequest{{Sequence: 1, Request: &describe, Watching: true, Mark: WatchMark{sem.id, r.machine.at()}}}}
 		if test.change.Kind != RequestNone {
 			r.request(changer, 3, test.change)
 			r.applyAll()
@@ -114,7 +114,10 @@ func TestWatchOfAnotherLife(t *testing.T) {
 	for _, test := range []struct {
 		mark WatchMark
 		want bool
-	}{{WatchMark{3, 10}, true}, {WatchMark{3, 9}, false}, {WatchMark{4, 10}, false}} {
+	}{
+		{WatchMark{3, Position{10, endOfEntry}}, true}, {WatchMark{3, Position{11, 0}}, true}, {WatchMark{3, Position{10, 7}}, false},
+		{WatchMark{3, Position{9, endOfEntry}}, false}, {WatchMark{4, Position{10, endOfEntry}}, false},
+	} {
 		if got := m.unchanged(sem, test.mark, watch); got != test.want {
 			t.Errorf("%+v: unchanged is %v", test.mark, got)
 		}

@@ -332,7 +332,7 @@ func TestCallsAreAnswered(t *testing.T) {
 	if len(r.calls) != 2 || r.calls[0].Call != first || !r.calls[0].Outcome.OK() || r.calls[1].Call != second || r.calls[1].Outcome.OK() {
 		t.Errorf("%+v", r.calls)
 	}
-	r.leader.Applied(r.now, r.term, nil, nil) // an entry without a command
+	r.applyForeign(r.term, nil) // an entry without a command
 	if r.leader.Term() != r.term {
 		t.Error("wrong term")
 	}

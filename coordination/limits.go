@@ -33,6 +33,14 @@ const (
 	MaxDescribedBytes = 63_000_000
 )
 
+// Limits of an entry of the log. They are inclusive too.
+const (
+	// MaxEntryCommands is how many commands an entry has at most.
+	MaxEntryCommands = 1024
+	// MaxEntryBytes is how large an entry is that has several commands. A larger command has an entry of its own.
+	MaxEntryBytes = 1 << 20
+)
+
 // Limits holds the limits that a test cannot fill, so that it may lower them. They are part of the replicated rules:
 // every server of a cluster must run with the same ones.
 type Limits struct {

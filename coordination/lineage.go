@@ -53,9 +53,9 @@ func (n *node) startAt(l lineage) {
 	n.nextOrder += OrderID(l.base)
 }
 
-// row is the machine's own row without its digest.
-func (l lineage) row(index Index, nextNode NodeID) MachineRow {
-	return MachineRow{Index: index, NextNode: nextNode, Lineage: l.id, CounterBase: l.base}
+// ownRow is the machine's own row without its digest.
+func (m *Machine) ownRow() MachineRow {
+	return MachineRow{Index: m.index, NextNode: m.nextNode, Lineage: m.lineage.id, CounterBase: m.lineage.base, StampMillis: m.stampMillis}
 }
 
 // BeginLineage is the first thing asked of a new leader, with the lineage of the stored log. A log that was restored

@@ -13,6 +13,9 @@ import (
 type Machine struct {
 	limits Limits
 	index  Index
+	place  Place // of the command of the entry at index that is executed, or was last; endOfEntry between entries
+	// stampMillis is the largest Entry.StampMillis so far. What begins keeps it.
+	stampMillis uint64
 	// restored is the index of the checkpoint that the machine was read from, 0 if from none.
 	restored Index
 	tree     *scheme.Tree
@@ -42,7 +45,7 @@ func NewMachine(database string, limits Limits) (*Machine, error) {
 		return nil, fmt.Errorf("database: %w", err)
 	}
 	return &Machine{
-		limits: limits, tree: tree, nodes: make(map[NodeID]*node), nextNode: 1, accounts: new(accounts.Accounts),
+		limits: limits, place: endOfEntry, tree: tree, nodes: make(map[NodeID]*node), nextNode: 1, accounts: new(accounts.Accounts),
 		rows: &rowTracker{generation: 1}, pathHashes: make(map[scheme.EntryID]uint64),
 	}, nil
 }
@@ -62,23 +65,66 @@ func (m *Machine) Config(id NodeID) (NodeConfig, bool) {
 	return n.config, true
 }
 
-// Apply executes the command at index, written in term, and returns what follows from it in the order in which clients
-// may see it (§4.6). The slice is valid until the next call. A nil command only moves the index.
+// at is the position of the command that is executed, or was last; between entries the end of the last one.
+func (m *Machine) at() Position { return Position{m.index, m.place} }
+
+// Apply executes an entry of one command, or of none if c is nil, as ApplyEntry does.
+func (m *Machine) Apply(index Index, term Term, c Command) []Effect {
+	e := Entry{Index: index, Term: term}
+	if c != nil {
+		e.Commands = []Command{c}
+	}
+	return m.ApplyEntry(&e)
+}
+
+// ApplyEntry executes the commands of an entry and returns what follows from them in the order in which clients may see
+// it (§4.6). The slice is valid until the next call.
 //
 // Commands are executed one after another by every server alike; a command that is refused is an effect, not an error.
-// Apply panics if the log goes back: that is a broken invariant of its caller.
-func (m *Machine) Apply(index Index, term Term, c Command) []Effect {
-	if index <= m.index {
-		panic(fmt.Sprintf("coordination: entry %d applied after entry %d", index, m.index))
+// ApplyEntry panics if the log goes back: that is a broken invariant of its caller. After any panic the machine must not
+// be used any more: the entry is executed in part.
+func (m *Machine) ApplyEntry(e *Entry) []Effect {
+	m.begin(e)
+	for i, c := range e.Commands {
+		m.execute(Place(i), e.Term, c)
 	}
-	m.index = index
+	return m.end()
+}
+
+// begin begins an entry. Each of its commands is to be executed then, and end ends it.
+func (m *Machine) begin(e *Entry) {
+	m.mustBeBetween("an entry")
+	if e.Index <= m.index {
+		panic(fmt.Sprintf("coordination: entry %d applied after entry %d", e.Index, m.index))
+	}
+	e.check()
+	m.index, m.place = e.Index, 0
+	m.stampMillis = max(m.stampMillis, e.StampMillis)
 	clear(m.effects)
 	m.effects = m.effects[:0]
+}
+
+// end ends an entry and returns the effects of all its commands.
+func (m *Machine) end() []Effect {
+	m.place = endOfEntry
+	return m.effects
+}
+
+// mustBeBetween panics within an entry: what is the state of no entry is nobody's business.
+func (m *Machine) mustBeBetween(what string) {
+	if m.place != endOfEntry {
+		panic(fmt.Sprintf("coordination: %s within entry %d, behind its command %d", what, m.index, m.place))
+	}
+}
+
+// execute executes the next command of the entry that has begun, written in term, and returns its effects.
+func (m *Machine) execute(place Place, term Term, c Command) []Effect {
+	m.place = place
+	before := len(m.effects)
 	switch c := c.(type) {
-	case nil:
 	case *AcquireSemaphore:
 		if n, s := m.origin(&c.Origin, RequestAcquire); s != nil {
-			m.acquireSemaphore(n, s, c, index)
+			m.acquireSemaphore(n, s, c)
 		}
 	case *ReleaseSemaphore:
 		if n, s := m.origin(&c.Origin, RequestRelease); s != nil {
@@ -115,7 +161,7 @@ func (m *Machine) Apply(index Index, term Term, c Command) []Effect {
 			m.applyToTree(c)
 		}
 	}
-	return m.effects
+	return m.effects[before:]
 }
 
 func (m *Machine) emit(e Effect) { m.effects = append(m.effects, e) }
@@ -161,7 +207,7 @@ func (m *Machine) attach(c *Attach) {
 			refuse(TooManySessions)
 			return
 		}
-		s := n.addSession(c)
+		s := n.addSession(c, m.stampMillis)
 		s.memory.complete = true
 		m.emit(Effect{Kind: EffectAttached, Node: n.id, Session: s.id, Address: Address{Epoch: c.Epoch}, Created: true})
 		return

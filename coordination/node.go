@@ -49,6 +49,7 @@ type session struct {
 	attachEpoch   Epoch  // of the last attach that went through the log
 	attachPlace   uint64 // where that came from; not stored, 0 if it is not known
 	nonce         uint64
+	beganMillis   uint64 // Machine.stampMillis when the session was made
 	links         sessionLinks
 	mark          rowMark
 	memory        memory // not stored
@@ -88,8 +89,9 @@ type link struct {
 	timeoutMillis uint64 // as asked for; an owner's is shown as 0
 	data          []byte // never changed in place: replaced
 	address       Address
-	waitEpoch     Index // of the acquire that last set the wait
+	waitEpoch     Position // of the acquire that last set the wait
 	owner         bool
+	beganMillis   uint64 // Machine.stampMillis when it became what it is, owner or waiter
 	mark          rowMark
 
 	previous, next                   *link // in the semaphore's list
@@ -246,16 +248,17 @@ func (n *node) setData(l *link, data []byte) {
 }
 
 // makeOwner moves a link that hangs in no list of its semaphore to the owners.
-func (n *node) makeOwner(l *link) {
+func (n *node) makeOwner(l *link, stampMillis uint64) {
 	n.touch(l)
-	l.owner = true
+	l.owner, l.beganMillis = true, stampMillis
 	l.semaphore.owners.append(l)
 	l.semaphore.held += l.count
 }
 
 // enqueue puts a link that hangs in no list of its semaphore at the end of the queue.
-func (n *node) enqueue(l *link) {
+func (n *node) enqueue(l *link, stampMillis uint64) {
 	n.touch(l)
+	l.beganMillis = stampMillis
 	l.semaphore.waiters.append(l)
 }
 
@@ -275,10 +278,10 @@ func (n *node) removeSemaphore(sem *semaphore) {
 	n.removed(sem)
 }
 
-func (n *node) addSession(c *Attach) *session {
+func (n *node) addSession(c *Attach, stampMillis uint64) *session {
 	n.touch(n)
 	s := &session{id: n.nextSession, timeoutMillis: c.TimeoutMillis, description: c.Description,
-		protectionKey: c.ProtectionKey, attachEpoch: c.Epoch, attachPlace: c.Place, nonce: c.Nonce}
+		protectionKey: c.ProtectionKey, attachEpoch: c.Epoch, attachPlace: c.Place, nonce: c.Nonce, beganMillis: stampMillis}
 	n.nextSession++
 	n.sessions[s.id] = s
 	n.name(s)

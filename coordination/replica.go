@@ -41,6 +41,7 @@ type Replica[S, W any] struct {
 	answers []Answer[W]  // not yet taken
 
 	admission admission
+	stamp     uint64 // the last that Stamp gave
 }
 
 // Reign numbers the times for which a server has led since it started. 0 is none.
@@ -95,18 +96,22 @@ func (r *Replica[S, W]) Covered(index Index) bool { return index <= r.restored }
 // Restored tells that the state of another member has taken the place of this one's. Entries up to it may still come.
 func (r *Replica[S, W]) Restored(m *Machine) { r.machine, r.restored = m, m.Index() }
 
-// Committed tells of the next entry of the log, which was written in term; command is nil for one without. It returns
-// the effects of the command, which are the leader's to deal with: they are for whoever keeps account of them, and
-// valid until the next entry.
-func (r *Replica[S, W]) Committed(now Instant, index Index, term Term, command Command) []Effect {
-	if r.Covered(index) {
+// Committed tells of the next entry of the log. It returns the effects of its commands, which are the leader's to deal
+// with: they are for whoever keeps account of them, and valid until the next entry. Where it panics the entry is executed
+// in part, and nothing of what Take would return may reach anybody.
+func (r *Replica[S, W]) Committed(now Instant, e *Entry) []Effect {
+	if r.Covered(e.Index) {
 		return nil
 	}
-	effects := r.machine.Apply(index, term, command)
-	switch {
-	case r.leader != nil:
-		r.leader.Applied(now, term, command, effects)
-	case r.elected == term && term != 0:
+	r.machine.begin(e)
+	for i, c := range e.Commands {
+		effects := r.machine.execute(Place(i), e.Term, c)
+		if r.leader != nil {
+			r.leader.Applied(now, e.Term, c, effects)
+		}
+	}
+	effects := r.machine.end()
+	if r.leader == nil && r.elected == e.Term && e.Term != 0 {
 		r.serve(now)
 	}
 	return effects
@@ -171,7 +176,7 @@ func (r *Replica[S, W]) Tick(now Instant) {
 // Work is what a Replica wants done, in order within each list. The commands come first, so that the log is at work
 // while messages go out.
 type Work[W any] struct {
-	Commands []Command   // to be put into the log, in Replica.Term
+	Commands []Command   // to be put into the log, in Replica.Term; any of them that follow each other may share an entry
 	Barrier  uint64      // if not 0: to be passed to BarrierPassed once leadership is proven
 	Messages []Message   // to be handed to where Sink says
 	Answers  []Answer[W] // to be told to those who wait
@@ -188,6 +193,13 @@ func (r *Replica[S, W]) Take() Work[W] {
 	work.Answers = r.answers
 	r.answers = r.answers[:0]
 	return work
+}
+
+// Stamp is what the entries carry that are made of the commands taken now (Entry.StampMillis): the time of day, or where
+// that has gone back, be it because another server leads, the last that is known.
+func (r *Replica[S, W]) Stamp(wallMillis uint64) uint64 {
+	r.stamp = max(r.stamp, r.machine.stampMillis, wallMillis)
+	return r.stamp
 }
 
 // Sink is where a message of Work goes; known is false if its stream is gone. It is to be called once for each

@@ -36,7 +36,7 @@ func TestReplicaAllocatesNothing(t *testing.T) {
 			r.replica.Tick(r.now)
 			command := r.replica.Take().Commands[0]
 			r.index++
-			r.replica.Committed(r.now, r.index, r.term, command)
+			r.replica.Committed(r.now, &Entry{Index: r.index, Term: r.term, Commands: []Command{command}})
 			messages := r.replica.Take().Messages
 			if sink, known := r.replica.Sink(&messages[0]); len(messages) != 1 || !messages[0].Done || !known || sink != 1 {
 				t.Fatal(messages)

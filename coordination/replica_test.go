@@ -19,7 +19,7 @@ func follower(t *testing.T) *rig {
 // commit tells of the next entry of the log.
 func (r *rig) commit(term Term, c Command) {
 	r.index++
-	r.replica.Committed(r.now, r.index, term, c)
+	r.replica.Committed(r.now, entryOf(r.index, term, c))
 }
 
 // A server serves once it has applied the first entry of its own term, and not on one that an earlier leader has left.
@@ -205,14 +205,14 @@ func TestRestoredState(t *testing.T) {
 	if last := ahead.machine.Index(); !r.replica.Covered(last) || r.replica.Covered(last+1) {
 		t.Fatal("another part of the log is covered than what came")
 	}
-	if effects := r.replica.Committed(r.now, 2, 1, makeA(1)); effects != nil || ahead.machine.Index() != r.replica.Machine().Index() {
+	if effects := r.replica.Committed(r.now, entryOf(2, 1, makeA(1))); effects != nil || ahead.machine.Index() != r.replica.Machine().Index() {
 		t.Error("an entry was executed that is part of the state")
 	}
-	r.replica.Committed(r.now, ahead.index+1, 1, makeA(1))
+	r.replica.Committed(r.now, entryOf(ahead.index+1, 1, makeA(1)))
 	defer func() {
 		if recover() == nil {
 			t.Error("an entry that came twice was passed over")
 		}
 	}()
-	r.replica.Committed(r.now, ahead.index+1, 1, makeA(1))
+	r.replica.Committed(r.now, entryOf(ahead.index+1, 1, makeA(1)))
 }

@@ -58,7 +58,7 @@ func (r *Restorer) Add(row Row) error {
 	switch row := row.(type) {
 	case SessionRow:
 		s := &session{id: row.ID, timeoutMillis: row.TimeoutMillis, description: row.Description,
-			protectionKey: row.ProtectionKey, attachEpoch: row.AttachEpoch, nonce: row.Nonce}
+			protectionKey: row.ProtectionKey, attachEpoch: row.AttachEpoch, nonce: row.Nonce, beganMillis: row.BeganMillis}
 		n.sessions[s.id] = s
 		n.name(s)
 		r.machine.stored(n, s, row)
@@ -82,7 +82,7 @@ func (r *Restorer) addLink(n *node, row LinkRow) error {
 		return fmt.Errorf("row %v ties session %d to semaphore %d, which are not both there", row.Key(), row.Session, row.Semaphore)
 	}
 	l := &link{session: s, semaphore: sem, order: row.Order, count: row.Count, timeoutMillis: row.TimeoutMillis,
-		data: row.Data, address: row.Address, waitEpoch: row.WaitEpoch, owner: row.Owner}
+		data: row.Data, address: row.Address, waitEpoch: row.WaitEpoch, owner: row.Owner, beganMillis: row.BeganMillis}
 	if n.links[l.key()] != nil {
 		return fmt.Errorf("row %v is the second that ties session %d to semaphore %d", row.Key(), row.Session, row.Semaphore)
 	}
@@ -123,7 +123,7 @@ func (r *Restorer) Finish() (*Machine, error) {
 	}
 	m.accounts = accounts.Restored(r.users, r.keys)
 	m.index, m.restored, m.nextNode = r.header.Index, r.header.Index, r.header.NextNode
-	m.lineage = lineage{id: r.header.Lineage, base: r.header.CounterBase}
+	m.lineage, m.stampMillis = lineage{id: r.header.Lineage, base: r.header.CounterBase}, r.header.StampMillis
 	m.calls.complete = m.index
 	if digest := m.rows.base + m.pathsBase + m.accountRows.base + r.header.hash(); digest != r.header.Digest {
 		return nil, fmt.Errorf("the rows of the checkpoint at index %d have digest %016x, stored is %016x",

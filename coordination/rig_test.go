@@ -48,8 +48,17 @@ func (r *rig) lead() {
 	r.inFlight = nil
 	r.replica.Leading(r.term, 0)
 	r.index++
-	r.replica.Committed(r.now, r.index, r.term, nil)
+	r.replica.Committed(r.now, entryOf(r.index, r.term, nil))
 	r.leader = r.replica.leader
+}
+
+// entryOf is an entry of one command, or of none.
+func entryOf(index Index, term Term, c Command) *Entry {
+	e := &Entry{Index: index, Term: term}
+	if c != nil {
+		e.Commands = []Command{c}
+	}
+	return e
 }
 
 func (r *rig) take() {
@@ -79,7 +88,7 @@ func (r *rig) applyOne() {
 func (r *rig) applyForeign(term Term, c Command) {
 	r.t.Helper()
 	r.index++
-	r.replica.Committed(r.now, r.index, term, c)
+	r.replica.Committed(r.now, entryOf(r.index, term, c))
 	r.take()
 	if r.lax {
 		return

@@ -19,11 +19,13 @@ const (
 )
 
 // RowKey identifies a row. Node is 0 for RowMachine, RowPath, RowUser and RowSigningKey. ID is the number of the entry,
-// session, semaphore, link (its order id), user or key; 0 for RowMachine and RowNode.
+// session, semaphore, link (its order id), user or key; 0 for RowMachine and RowNode. A user or a key has a position as its
+// number: ID is the index, and Place the place.
 type RowKey struct {
-	Kind RowKind
-	Node NodeID
-	ID   uint64
+	Kind  RowKind
+	Node  NodeID
+	ID    uint64
+	Place Place
 }
 
 // Row is a piece of the machine's durable state as it was when a checkpoint froze it.
@@ -39,6 +41,8 @@ type MachineRow struct {
 	Digest   uint64
 	// Lineage is that of the last BeginLineage, and CounterBase what the counters of a new node begin behind.
 	Lineage, CounterBase uint64
+	// StampMillis is the largest Entry.StampMillis so far, 0 for none.
+	StampMillis uint64
 }
 
 // PathRow is an entry of the path tree.
@@ -62,6 +66,8 @@ type SessionRow struct {
 	ProtectionKey string
 	AttachEpoch   Epoch
 	Nonce         uint64
+	// BeganMillis is the stamp of the entry that made the session, to be shown; 0: unknown.
+	BeganMillis uint64
 }
 
 // SemaphoreRow is a semaphore without its owners and waiters (§0.2).
@@ -84,8 +90,10 @@ type LinkRow struct {
 	TimeoutMillis uint64
 	Data          []byte
 	Address       Address
-	WaitEpoch     Index
+	WaitEpoch     Position
 	Owner         bool
+	// BeganMillis is the stamp of the entry since which the session owns, or waits, to be shown; 0: unknown.
+	BeganMillis uint64
 }
 
 // DeletedRow tells that the row of its key is gone.
@@ -129,7 +137,7 @@ func (n *node) row(*node) Row {
 
 func (s *session) row(n *node) Row {
 	return SessionRow{Node: n.id, ID: s.id, TimeoutMillis: s.timeoutMillis, Description: s.description,
-		ProtectionKey: s.protectionKey, AttachEpoch: s.attachEpoch, Nonce: s.nonce}
+		ProtectionKey: s.protectionKey, AttachEpoch: s.attachEpoch, Nonce: s.nonce, BeganMillis: s.beganMillis}
 }
 
 func (s *semaphore) row(n *node) Row {
@@ -138,5 +146,6 @@ func (s *semaphore) row(n *node) Row {
 
 func (l *link) row(n *node) Row {
 	return LinkRow{Node: n.id, Order: l.order, Session: l.session.id, Semaphore: l.semaphore.id, Count: l.count,
-		TimeoutMillis: l.timeoutMillis, Data: l.data, Address: l.address, WaitEpoch: l.waitEpoch, Owner: l.owner}
+		TimeoutMillis: l.timeoutMillis, Data: l.data, Address: l.address, WaitEpoch: l.waitEpoch, Owner: l.owner,
+		BeganMillis: l.beganMillis}
 }

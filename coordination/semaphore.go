@@ -68,7 +68,7 @@ func (m *Machine) deleteSemaphore(n *node, c *DeleteSemaphore) {
 	m.answer(&c.Origin, RequestDelete, false)
 }
 
-func (m *Machine) acquireSemaphore(n *node, s *session, c *AcquireSemaphore, index Index) {
+func (m *Machine) acquireSemaphore(n *node, s *session, c *AcquireSemaphore) {
 	sem := n.semaphores[c.Name]
 	switch {
 	case sem == nil && !c.Ephemeral:
@@ -92,18 +92,18 @@ func (m *Machine) acquireSemaphore(n *node, s *session, c *AcquireSemaphore, ind
 	l := n.find(s, sem)
 	switch {
 	case l == nil:
-		m.acquireAnew(n, s, sem, c, index)
+		m.acquireAnew(n, s, sem, c)
 	case c.Count > l.count:
 		m.refuse(&c.Origin, RequestAcquire, CountIncreased)
 	case l.owner:
 		m.acquireAsOwner(n, l, c)
 	default:
-		m.acquireAsWaiter(n, l, c, index)
+		m.acquireAsWaiter(n, l, c)
 	}
 }
 
 // acquireAnew is §3.4 8c. A try fails behind any queue, even if its tokens are free: nobody overtakes.
-func (m *Machine) acquireAnew(n *node, s *session, sem *semaphore, c *AcquireSemaphore, index Index) {
+func (m *Machine) acquireAnew(n *node, s *session, sem *semaphore, c *AcquireSemaphore) {
 	granted := sem.waiters.first == nil && c.Count <= sem.free()
 	if c.TimeoutMillis == 0 && !granted {
 		m.answer(&c.Origin, RequestAcquire, false)
@@ -114,13 +114,13 @@ func (m *Machine) acquireAnew(n *node, s *session, sem *semaphore, c *AcquireSem
 		return
 	}
 	l := n.insert(s, sem)
-	n.setWait(l, c, index)
+	n.setWait(l, c, m.at())
 	if !granted {
-		n.enqueue(l)
+		n.enqueue(l, m.stampMillis)
 		m.pend(n, l)
 		return
 	}
-	n.makeOwner(l)
+	n.makeOwner(l, m.stampMillis)
 	m.answer(&c.Origin, RequestAcquire, true)
 	m.ownersChanged(n, sem)
 }
@@ -150,7 +150,7 @@ func (m *Machine) acquireAsOwner(n *node, l *link, c *AcquireSemaphore) {
 }
 
 // acquireAsWaiter is §3.4 8b: the older request is superseded, its place in the queue stays.
-func (m *Machine) acquireAsWaiter(n *node, l *link, c *AcquireSemaphore, index Index) {
+func (m *Machine) acquireAsWaiter(n *node, l *link, c *AcquireSemaphore) {
 	sem := l.semaphore
 	first := sem.waiters.first == l
 	tried := c.TimeoutMillis == 0 && !(first && c.Count <= sem.free())
@@ -165,7 +165,7 @@ func (m *Machine) acquireAsWaiter(n *node, l *link, c *AcquireSemaphore, index I
 		return
 	}
 	n.touch(l)
-	n.setWait(l, c, index)
+	n.setWait(l, c, m.at())
 	if first && m.promote(n, sem) {
 		m.ownersChanged(n, sem)
 		return
@@ -179,9 +179,9 @@ func (m *Machine) fits(n *node, added, replaced int) bool {
 	return added <= replaced || n.bytes+uint64(added-replaced) <= m.limits.bytes()
 }
 
-func (n *node) setWait(l *link, c *AcquireSemaphore, index Index) {
+func (n *node) setWait(l *link, c *AcquireSemaphore, at Position) {
 	l.count, l.timeoutMillis = c.Count, c.TimeoutMillis
-	l.address, l.waitEpoch = c.Address, index
+	l.address, l.waitEpoch = c.Address, at
 	n.setData(l, c.Data)
 }
 
@@ -260,7 +260,7 @@ func (m *Machine) promote(n *node, sem *semaphore) bool {
 	granted := false
 	for l := sem.waiters.first; l != nil && l.count <= sem.free(); l = sem.waiters.first {
 		sem.waiters.remove(l)
-		n.makeOwner(l)
+		n.makeOwner(l, m.stampMillis)
 		m.result(l.session, Effect{Node: n.id, Address: l.address, Request: RequestAcquire, Done: true, Order: l.order})
 		granted = true
 	}

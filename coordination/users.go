@@ -19,22 +19,27 @@ func (m *Machine) Subject(c Caller) scheme.Subject {
 
 // applyToAccounts executes a command about users and keys. It reports whether c is one.
 func (m *Machine) applyToAccounts(c Command) bool {
-	index := uint64(m.index)
+	at := m.at().ofAccounts()
 	switch c := c.(type) {
 	case *AddUser:
 		user := accounts.User{Name: c.Name, PasswordHash: c.PasswordHash, Administrator: c.Administrator}
-		m.changeAccounts(c.Call, m.accounts.Add(m.by(c.Caller), index, user, c.OnlyFirst))
+		m.changeAccounts(c.Call, m.accounts.Add(m.by(c.Caller), at, user, c.OnlyFirst))
 	case *SetPassword:
-		m.changeAccounts(c.Call, m.accounts.SetPassword(m.by(c.Caller), index, c.Name, c.PasswordHash))
+		m.changeAccounts(c.Call, m.accounts.SetPassword(m.by(c.Caller), at, c.Name, c.PasswordHash))
 	case *RemoveUser:
 		m.changeAccounts(c.Call, m.accounts.Remove(m.by(c.Caller), c.Name))
 	case *RotateSigningKey:
 		key := accounts.SigningKey{Secret: c.Secret, CreatedMillis: c.StampMillis}
-		m.changeAccounts(c.Call, m.accounts.Rotate(m.by(c.Caller), index, key, c.After, c.DropBeforeMillis))
+		m.changeAccounts(c.Call, m.accounts.Rotate(m.by(c.Caller), at, key, c.After, c.DropBeforeMillis))
 	default:
 		return false
 	}
 	return true
+}
+
+// ofAccounts is the position as the accounts name it.
+func (p Position) ofAccounts() accounts.Position {
+	return accounts.Position{Index: uint64(p.Index), Place: uint32(p.Place)}
 }
 
 func (m *Machine) by(c Caller) accounts.By {
@@ -48,10 +53,10 @@ func (m *Machine) changeAccounts(call Call, change accounts.Change) {
 		m.accessVersion++
 	}
 	for _, id := range change.Users {
-		m.accountRows.touch(RowKey{Kind: RowUser, ID: id})
+		m.accountRows.touch(accountKey(RowUser, id))
 	}
 	for _, id := range change.Keys {
-		m.accountRows.touch(RowKey{Kind: RowSigningKey, ID: id})
+		m.accountRows.touch(accountKey(RowSigningKey, id))
 	}
 	m.done(call, change.Outcome)
 }

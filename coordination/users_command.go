@@ -1,5 +1,7 @@
 package coordination
 
+import "github.com/coordd/coordd/coordination/accounts"
+
 // Caller says on whose behalf a command about the path tree or the users is made.
 type Caller struct {
 	// Subject is the name of who asks; empty for an anonymous caller.
@@ -42,6 +44,6 @@ type RotateSigningKey struct {
 	Secret           []byte
 	StampMillis      uint64 // the wall clock of the server that made it
 	DropBeforeMillis uint64
-	// After is the id of the newest key that the proposer knew, 0 for none: of two rotations at once the second is void.
-	After uint64
+	// After is the id of the newest key that the proposer knew, the zero one for none: of two rotations at once the second is void.
+	After accounts.Position
 }

@@ -15,17 +15,24 @@ type UserRow struct{ accounts.User }
 type SigningKeyRow struct{ accounts.SigningKey }
 
 // Key implements Row.
-func (r UserRow) Key() RowKey { return RowKey{Kind: RowUser, ID: r.ID} }
+func (r UserRow) Key() RowKey { return accountKey(RowUser, r.ID) }
 
 // Key implements Row.
-func (r SigningKeyRow) Key() RowKey { return RowKey{Kind: RowSigningKey, ID: r.ID} }
+func (r SigningKeyRow) Key() RowKey { return accountKey(RowSigningKey, r.ID) }
+
+// accountKey is the key of the row of a user or of a signing key.
+func accountKey(kind RowKind, id accounts.Position) RowKey {
+	return RowKey{Kind: kind, ID: id.Index, Place: Place(id.Place)}
+}
 
 func (r UserRow) hash() uint64 {
-	return uint64(newRowHash(RowUser).number(r.ID).text(r.Name).text(r.PasswordHash).flag(r.Administrator).number(r.Version))
+	return uint64(newRowHash(RowUser).number(r.ID.Index).text(r.Name).text(r.PasswordHash).flag(r.Administrator).
+		number(r.Version.Index).later(1, uint64(r.ID.Place)).later(2, uint64(r.Version.Place)))
 }
 
 func (r SigningKeyRow) hash() uint64 {
-	return uint64(newRowHash(RowSigningKey).number(r.ID).bytes(r.Secret).number(r.CreatedMillis))
+	return uint64(newRowHash(RowSigningKey).number(r.ID.Index).bytes(r.Secret).number(r.CreatedMillis).
+		later(1, uint64(r.ID.Place)))
 }
 
 // accountRows knows which users and keys differ from the last checkpoint. There are few of them, so they need none of
@@ -68,7 +75,7 @@ func (cp *Checkpoint) captureAccounts() uint64 {
 		}
 	}
 	gone := slices.SortedFunc(maps.Keys(rows.changed), func(a, b RowKey) int {
-		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.ID, b.ID))
+		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.ID, b.ID), cmp.Compare(a.Place, b.Place))
 	})
 	for _, key := range gone {
 		rows.base -= rows.hashes[key]
@@ -82,7 +89,7 @@ func (cp *Checkpoint) captureAccounts() uint64 {
 // rowsOf is every user and then every key, in ascending order of ids.
 func rowsOf(a *accounts.Accounts) []Row {
 	var rows []Row
-	for _, u := range slices.SortedFunc(slices.Values(a.Users()), func(u, v accounts.User) int { return cmp.Compare(u.ID, v.ID) }) {
+	for _, u := range slices.SortedFunc(slices.Values(a.Users()), func(u, v accounts.User) int { return u.ID.Compare(v.ID) }) {
 		rows = append(rows, UserRow{u})
 	}
 	for _, k := range a.SigningKeys() {

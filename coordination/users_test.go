@@ -99,7 +99,7 @@ func TestPasswords(t *testing.T) {
 	u.want(outcome.BadRequest, &coordination.SetPassword{Caller: enforced("root"), Name: "alice"})
 	u.want(outcome.Success, &coordination.SetPassword{Caller: enforced("alice"), Name: "alice", PasswordHash: "own"})
 	after, _ := u.machine.Accounts().User("alice")
-	if after.PasswordHash != "own" || after.Version <= before.Version || after.ID != before.ID {
+	if after.PasswordHash != "own" || after.Version.Compare(before.Version) <= 0 || after.ID != before.ID {
 		t.Errorf("before %v, after %v", before, after)
 	}
 	if kept, _ := held.User("alice"); kept != before {
@@ -123,17 +123,17 @@ func TestRemoveUser(t *testing.T) {
 
 func TestSigningKeys(t *testing.T) {
 	u := newUsers(t)
-	rotate := func(stamp, dropBefore, after uint64) *coordination.RotateSigningKey {
+	rotate := func(stamp, dropBefore uint64, after accounts.Position) *coordination.RotateSigningKey {
 		return &coordination.RotateSigningKey{Secret: []byte("secret"), StampMillis: stamp, DropBeforeMillis: dropBefore, After: after}
 	}
-	newest := func() uint64 {
+	newest := func() accounts.Position {
 		keys := u.machine.Accounts().SigningKeys()
 		return keys[len(keys)-1].ID
 	}
 	u.want(outcome.BadRequest, &coordination.RotateSigningKey{})
 	u.want(outcome.BadRequest, &coordination.RotateSigningKey{Secret: make([]byte, accounts.MaxSigningKeyBytes+1)})
-	u.want(outcome.Success, rotate(10, 0, 0))
-	u.want(outcome.PreconditionFailed, rotate(10, 0, 0)) // two servers at once: the second is void
+	u.want(outcome.Success, rotate(10, 0, accounts.Position{}))
+	u.want(outcome.PreconditionFailed, rotate(10, 0, accounts.Position{})) // two servers at once: the second is void
 	u.want(outcome.Unauthorized, &coordination.RotateSigningKey{Caller: enforced(""), Secret: []byte("s"), After: newest()})
 	u.want(outcome.Success, rotate(20, 5, newest()))
 	if keys := u.machine.Accounts().SigningKeys(); len(keys) != 2 {

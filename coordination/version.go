@@ -4,22 +4,24 @@ package coordination
 // something to notify of.
 type WatchMark struct {
 	Semaphore SemaphoreID
-	Index     Index // of the state that the describe showed
+	// At is the last command whose consequences the describe showed. One that was answered between entries has seen the
+	// last of them to its end; one that was answered within an entry, behind the writes that it waited for, has not.
+	At Position
 }
 
 // changes is where in the log a semaphore last changed in a way that watches may want to know. It is not stored: a
 // machine that was read from a checkpoint takes every semaphore for changed then.
 type changes struct {
-	data, owners Index
+	data, owners Position
 }
 
 // changed tells of a change of a semaphore (§4.1).
 func (m *Machine) changed(n *node, sem *semaphore, e Effect) {
 	if e.DataChanged {
-		sem.changes.data = m.index
+		sem.changes.data = m.at()
 	}
 	if e.OwnersChanged {
-		sem.changes.owners = m.index
+		sem.changes.owners = m.at()
 	}
 	e.Kind, e.Node, e.Semaphore = EffectChanged, n.id, sem.id
 	m.emit(e)
@@ -27,6 +29,6 @@ func (m *Machine) changed(n *node, sem *semaphore, e Effect) {
 
 // unchanged reports whether the watch that r installed has certainly nothing to be told yet.
 func (m *Machine) unchanged(sem *semaphore, mark WatchMark, r *Request) bool {
-	return sem.id == mark.Semaphore && mark.Index >= m.restored &&
-		(!r.WatchData || sem.changes.data <= mark.Index) && (!r.WatchOwners || sem.changes.owners <= mark.Index)
+	return sem.id == mark.Semaphore && mark.At.Compare(Position{m.restored, endOfEntry}) >= 0 &&
+		(!r.WatchData || sem.changes.data.Compare(mark.At) <= 0) && (!r.WatchOwners || sem.changes.owners.Compare(mark.At) <= 0)
 }

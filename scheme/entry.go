@@ -49,7 +49,7 @@ type NodeID uint64
 // Stamp is a creation time as YDB shows it (created_at).
 type Stamp struct {
 	PlanStep uint64 // the leader's clock when it proposed the command, milliseconds since 1970
-	TxID     uint64 // index of the command in the log
+	TxID     uint64 // index of the command's entry in the log, which commands may share
 }
 
 // RootOwner owns the root entries, and everything created by a caller that names no owner.

@@ -13,18 +13,19 @@ import (
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Scheme"
 
 	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/coordination/codec"
 	"github.com/coordd/coordd/raftstore"
 )
 
 // TestVersionGate runs a rolling upgrade to a program of a later version in which some commands are new: they are refused
 // until the last server has been upgraded, the others are not; and then there is no way back.
 func TestVersionGate(t *testing.T) {
-	later := coordination.Formats{Version: 2, Since: func(c coordination.Command) uint64 {
+	later := coordination.Formats{Version: codec.Version + 1, Since: func(c coordination.Command) uint64 {
 		switch c.(type) {
 		case *coordination.CreateSemaphore, *coordination.MakeDirectory:
-			return 2
+			return codec.Version + 1
 		}
-		return 1
+		return codec.Since(c)
 	}}
 	const old = "server-2"
 	upgraded := false
@@ -64,11 +65,11 @@ func TestVersionGate(t *testing.T) {
 		t.Errorf("got %v", r)
 	}
 
-	c.eventually("all to know", func() bool { return c.servers[2].store.ClusterVersion() == 2 })
+	c.eventually("all to know", func() bool { return c.servers[2].store.ClusterVersion() == codec.Version+1 })
 	c.stop(2)
 	upgraded = false
 	var refused *raftstore.VersionError
-	if err := c.start(2); !errors.As(err, &refused) || refused.Cluster != 2 || refused.Own != 1 {
+	if err := c.start(2); !errors.As(err, &refused) || refused.Cluster != codec.Version+1 || refused.Own != codec.Version {
 		t.Errorf("the older program started: %v", err)
 	}
 }

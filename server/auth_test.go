@@ -4,7 +4,6 @@ import (
 	"context"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -335,16 +334,16 @@ func TestForgedTokens(t *testing.T) {
 		t.Fatalf("the right one: %v", err)
 	}
 	stranger, older, otherKey, otherID := root, root, key, key
-	stranger.Name, older.Version, otherKey.Secret, otherID.ID = "eve", root.Version-1, []byte("another secret of thirty-two byte"), key.ID+1
+	stranger.Name, older.Version.Index, otherKey.Secret, otherID.ID.Index = "eve", root.Version.Index-1, []byte("another secret of thirty-two byte"), key.ID.Index+1
 	parts := strings.Split(good, ".")
 	none, err := jwt.NewWithClaims(jwt.SigningMethodNone, loginClaims{RegisteredClaims: jwt.RegisteredClaims{Subject: "root",
-		Audience: jwt.ClaimStrings{"/local"}, ExpiresAt: jwt.NewNumericDate(now.Add(time.Hour))}, Version: root.Version}).SignedString(jwt.UnsafeAllowNoneSignatureType)
+		Audience: jwt.ClaimStrings{"/local"}, ExpiresAt: jwt.NewNumericDate(now.Add(time.Hour))}, Version: root.Version.Index}).SignedString(jwt.UnsafeAllowNoneSignatureType)
 	if err != nil {
 		t.Fatal(err)
 	}
 	endless := jwt.NewWithClaims(jwt.SigningMethodHS256, loginClaims{RegisteredClaims: jwt.RegisteredClaims{Subject: "root",
-		Audience: jwt.ClaimStrings{"/local"}}, Version: root.Version})
-	endless.Header["kid"] = strconv.FormatUint(key.ID, 10)
+		Audience: jwt.ClaimStrings{"/local"}}, Version: root.Version.Index})
+	endless.Header["kid"] = key.ID.String()
 	withoutEnd, err := endless.SignedString(key.Secret)
 	if err != nil {
 		t.Fatal(err)

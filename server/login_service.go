@@ -78,7 +78,7 @@ func (s *Server) signingKey(ctx context.Context) (accounts.SigningKey, outcome.O
 }
 
 func (s *Server) rotateSigningKey(ctx context.Context, by coordination.Caller,
-	after, dropBeforeMillis uint64) (outcome.Outcome, error) {
+	after accounts.Position, dropBeforeMillis uint64) (outcome.Outcome, error) {
 	secret, err := auth.NewSigningKey()
 	if err != nil {
 		return outcome.Outcome{}, err

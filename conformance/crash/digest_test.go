@@ -108,13 +108,13 @@ func (r *replay) Committed(entries []raftstore.Entry) {
 		if r.ended {
 			return
 		}
-		command, err := codec.DecodeCommand(e.Data)
-		if err != nil {
+		entry := coordination.Entry{Index: coordination.Index(e.Index), Term: coordination.Term(e.Term)}
+		if err := codec.DecodeEntry(e.Data, &entry); err != nil {
 			r.ended = true
 			r.done <- err
 			return
 		}
-		r.machine.Apply(coordination.Index(e.Index), coordination.Term(e.Term), command)
+		r.machine.ApplyEntry(&entry)
 		r.store.Applied(e.Index)
 		r.end()
 	}

@@ -4,7 +4,8 @@
 //
 // Everything is a slice and a linear scan; nothing is cached, nothing is fast. Every request is carried out completely
 // before the next one is looked at, except between Hold and Release, when requests and expiries pile up in one queue, as
-// they do at a leader whose disk is slow.
+// they do at a leader whose disk is slow. The rings put what has piled up into entries of the log of random sizes; the
+// model knows no entries.
 //
 // Left out are permissions, the answers of the scheme calls, gRPC itself, and races in which the specification does not
 // say who wins: a theft that meets requests in flight, a start that meets the end of its own session.

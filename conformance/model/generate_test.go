@@ -9,11 +9,12 @@ import (
 
 // setup is what a sequence starts from.
 type setup struct {
-	limits Limits
-	names  []string // of all semaphores
-	keys   []string // one for each client
-	muted  []bool   // one for each client: does not answer pings
-	first  step     // makes the node
+	batches uint64 // seed of how the commands in flight are put into entries of the log
+	limits  Limits
+	names   []string // of all semaphores
+	keys    []string // one for each client
+	muted   []bool   // one for each client: does not answer pings
+	first   step     // makes the node
 }
 
 // generator draws the steps of one sequence. What it likes to do differs from seed to seed, so that rare combinations
@@ -54,6 +55,7 @@ var (
 
 func newGenerator(seed uint64) *generator {
 	g := &generator{random: rand.New(rand.NewPCG(seed, 0x6b65737573)), servers: 1, zeroSeq: true}
+	g.batches = seed
 	g.limits = Limits{Sessions: 1000, Semaphores: 1000}
 	if g.one(12) {
 		g.limits.Sessions = 1 + g.random.IntN(4)

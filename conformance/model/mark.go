@@ -147,6 +147,7 @@ const (
 	markWaiterNoRoom
 	markStrangerNoRoom
 	markDescribeTooLarge
+	markSharedEntry
 
 	markCount
 )
@@ -282,4 +283,5 @@ var markRules = [markCount]string{
 	markWaiterNoRoom:          "limits: new data of a waiter past the node's bytes",
 	markStrangerNoRoom:        "limits: acquire past the node's bytes",
 	markDescribeTooLarge:      "limits: description too large",
+	markSharedEntry:           "several commands in one entry of the log",
 }

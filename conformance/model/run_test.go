@@ -2,6 +2,7 @@ package model
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"runtime/debug"
 	"strings"
 	"time"
@@ -48,12 +49,18 @@ func (l Limits) ofServer() coordination.Limits {
 }
 
 func newRun(s setup, marks *Marks, trace *strings.Builder) (*run, error) {
-	world, err := rings.New(rings.Options{Check: true,
-		Limits: s.limits.ofServer()})
+	model, random := New(nodePath, s.limits, marks), rand.New(rand.NewPCG(s.batches, 0x656e74727))
+	world, err := rings.New(rings.Options{Check: true, Limits: s.limits.ofServer(), Batch: func(n int) int {
+		n = 1 + random.IntN(n)
+		if n > 1 {
+			model.mark(markSharedEntry)
+		}
+		return n
+	}})
 	if err != nil {
 		return nil, err
 	}
-	r := &run{model: New(nodePath, s.limits, marks), rings: world, names: s.names, trace: trace}
+	r := &run{model: model, rings: world, names: s.names, trace: trace}
 	for i := range s.keys {
 		r.slots = append(r.slots, &slot{ownKey: s.keys[i], muted: s.muted[i]})
 	}

@@ -35,6 +35,7 @@ type trial struct {
 var trials = []trial{
 	{name: "transcripts", folder: "conformance", tests: "^TestPure"},
 	{name: "model", folder: "conformance/model", tests: "^TestModel$"},
+	{name: "entries and stamps", folder: "coordination", tests: "^Test(AnySplit|UsersOfOneEntry|Stamp)"},
 	{name: "leader changes", folder: "coordination", tests: "^Test(Claim|Resume|Held|Repeated|Describe|Stop)"},
 }
 

@@ -65,7 +65,7 @@ func openFailOverClient(w *World, own string) *failOverClient {
 
 func failOverRun(seed uint64) error {
 	random := rand.New(rand.NewPCG(seed, 1))
-	w, err := New(Options{Check: true})
+	w, err := New(Options{Check: true, Batch: func(n int) int { return 1 + random.IntN(n) }})
 	if err != nil {
 		return err
 	}

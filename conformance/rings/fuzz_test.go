@@ -52,11 +52,13 @@ type fuzzRun struct {
 }
 
 func newFuzzRun(t *testing.T, script []byte) *fuzzRun {
-	w, err := New(Options{Check: true, Limits: coordination.Limits{Sessions: 3, Semaphores: 3}})
+	r := &fuzzRun{t: t, script: bytes.NewReader(script)}
+	var err error
+	r.world, err = New(Options{Check: true, Limits: coordination.Limits{Sessions: 3, Semaphores: 3},
+		Batch: func(n int) int { return 1 + int(r.next())%n }})
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &fuzzRun{t: t, script: bytes.NewReader(script), world: w}
 	r.createNode()
 	for i := range r.clients {
 		r.clients[i] = r.open(uint64(i))

@@ -4,6 +4,7 @@ package rings
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/coordd/coordd/coordination"
@@ -15,8 +16,11 @@ type Options struct {
 	Limits   coordination.Limits // default DefaultLimits
 	// HoldStartFailure is coordination.PingPolicy.HoldStartFailureMillis. 0 tells failed starts at once.
 	HoldStartFailureMillis uint64
-	// Reencode, if set, passes every command through the stored format and back.
-	Reencode func(coordination.Command) coordination.Command
+	// Batch, if set, says how many of the n commands in flight, 2 or more, the next entry of the log has; otherwise each
+	// has its own.
+	Batch func(n int) int
+	// Reencode, if set, passes every entry through the stored format and back.
+	Reencode func(coordination.Entry) coordination.Entry
 	// Check verifies the machine's invariants after every command, and panics if one is broken.
 	Check bool
 }
@@ -38,6 +42,9 @@ type World struct {
 	named   uint64                 // calls
 	calls   []*Call                // not answered yet, in the order in which they were made
 }
+
+// originMillis is the time of day at which a World is made, in milliseconds since 1970.
+const originMillis = 1_700_000_000_000
 
 // replica is the machine and the leader of a World.
 type replica = coordination.Replica[*Stream, *Call]
@@ -74,9 +81,30 @@ func (w *World) lead() {
 }
 
 // commit is the next entry of the log.
-func (w *World) commit(c coordination.Command) {
+func (w *World) commit(commands []coordination.Command) {
 	w.index++
-	w.replica.Committed(w.now, w.index, w.term, c)
+	e := coordination.Entry{Index: w.index, Term: w.term, Commands: commands}
+	if len(commands) > 0 {
+		e.StampMillis = w.replica.Stamp(originMillis + uint64(w.Now().Milliseconds()))
+	}
+	if w.options.Reencode != nil {
+		e = w.options.Reencode(e)
+	}
+	w.replica.Committed(w.now, &e)
+}
+
+// commitFirst makes an entry of the first commands in flight: of how many Options.Batch says, at most.
+func (w *World) commitFirst(most int) {
+	n := 1
+	if w.options.Batch != nil && most > 1 {
+		n = w.options.Batch(min(most, coordination.MaxEntryCommands))
+	}
+	if at := slices.IndexFunc(w.log[:n], coordination.Alone); at >= 0 {
+		n = max(at, 1)
+	}
+	first := w.log[:n]
+	w.log = w.log[n:]
+	w.commit(first)
 }
 
 func (w *World) nextOpaque() uint64 {
@@ -155,8 +183,8 @@ func (w *World) FailOver(kept int) {
 	}
 	w.replica.Following()
 	w.carryOut()
-	for _, c := range w.log[:min(kept, len(w.log))] {
-		w.commit(c)
+	for kept, all := min(kept, len(w.log)), len(w.log); all-len(w.log) < kept; {
+		w.commitFirst(kept - (all - len(w.log)))
 	}
 	w.log = nil
 	w.lead()
@@ -216,22 +244,16 @@ func (w *World) carryOut() (barrier uint64) {
 	for _, a := range work.Answers {
 		w.answer(a)
 	}
-	for _, c := range work.Commands {
-		if w.options.Reencode != nil {
-			c = w.options.Reencode(c)
-		}
-		w.log = append(w.log, c)
-	}
+	w.log = append(w.log, work.Commands...)
 	return work.Barrier
 }
 
 func (w *World) apply() {
-	c := w.log[0]
-	w.log = w.log[1:]
-	w.commit(c)
+	before := w.log
+	w.commitFirst(len(w.log))
 	if w.options.Check {
 		if err := w.Machine().Check(); err != nil {
-			panic(fmt.Sprintf("after %#v: %v", c, err))
+			panic(fmt.Sprintf("after %#v: %v", before[:len(before)-len(w.log)], err))
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/coordd/coordd/scheme/outcome"
@@ -27,20 +28,39 @@ const (
 	MaxSigningKeyBytes = 64
 )
 
+// Position is where in the log a command is: the index of its entry, and its place among the entry's commands.
+type Position struct {
+	Index uint64
+	Place uint32
+}
+
+// Compare orders positions by age.
+func (p Position) Compare(other Position) int {
+	return cmp.Or(cmp.Compare(p.Index, other.Index), cmp.Compare(p.Place, other.Place))
+}
+
+// String is the index, and behind a point the place unless it is 0. It is part of login tokens.
+func (p Position) String() string {
+	if p.Place == 0 {
+		return strconv.FormatUint(p.Index, 10)
+	}
+	return fmt.Sprintf("%d.%d", p.Index, p.Place)
+}
+
 // User is a user who can log in.
 type User struct {
-	// ID is the index of the command that added the user, and so never another user's.
-	ID            uint64
+	// ID is the position of the command that added the user, and so never another user's.
+	ID            Position
 	Name          string
 	PasswordHash  string
 	Administrator bool
-	// Version is the index of the command that last set the password. Login tokens carry it.
-	Version uint64
+	// Version is the position of the command that last set the password. Login tokens carry it.
+	Version Position
 }
 
 // SigningKey is a key that login tokens are signed with. The newest one signs, all of them verify.
 type SigningKey struct {
-	ID            uint64 // index of the command that added it
+	ID            Position // of the command that added it
 	Secret        []byte
 	CreatedMillis uint64
 }
@@ -81,10 +101,10 @@ func (a *Accounts) clone() *Accounts {
 	return &Accounts{users: slices.Clone(a.users), keys: slices.Clone(a.keys)}
 }
 
-// newestKey is the id of the newest signing key, 0 if there is none.
-func (a *Accounts) newestKey() uint64 {
+// newestKey is the id of the newest signing key, the zero one if there is none.
+func (a *Accounts) newestKey() Position {
 	if len(a.keys) == 0 {
-		return 0
+		return Position{}
 	}
 	return a.keys[len(a.keys)-1].ID
 }
@@ -109,17 +129,17 @@ type Change struct {
 	// After is the accounts as they are then; those before it if Outcome is a refusal.
 	After *Accounts
 	// Users and Keys are the ids of those that were added, changed or removed.
-	Users, Keys []uint64
+	Users, Keys []Position
 	Outcome     outcome.Outcome
 }
 
 func (a *Accounts) refused(why outcome.Outcome) Change { return Change{After: a, Outcome: why} }
 
-// Add adds a user by the command at an index. The first user of an empty list is an administrator whatever the flag
+// Add adds a user by the command at a position. The first user of an empty list is an administrator whatever the flag
 // says, and may be added by anybody. With onlyFirst nothing happens, and that is success, if there are users already.
-func (a *Accounts) Add(by By, index uint64, u User, onlyFirst bool) Change {
+func (a *Accounts) Add(by By, at Position, u User, onlyFirst bool) Change {
 	first := len(a.users) == 0
-	at, exists := a.search(u.Name)
+	slot, exists := a.search(u.Name)
 	switch {
 	case onlyFirst && !first:
 		return a.refused(outcome.Done())
@@ -134,15 +154,15 @@ func (a *Accounts) Add(by By, index uint64, u User, onlyFirst bool) Change {
 	case len(a.users) >= MaxUsers:
 		return a.refused(outcome.Because(outcome.PreconditionFailed, "Too many users already exist"))
 	}
-	u.ID, u.Version, u.Administrator = index, index, first || u.Administrator
+	u.ID, u.Version, u.Administrator = at, at, first || u.Administrator
 	after := a.clone()
-	after.users = slices.Insert(after.users, at, u)
-	return Change{After: after, Users: []uint64{u.ID}, Outcome: outcome.Done()}
+	after.users = slices.Insert(after.users, slot, u)
+	return Change{After: after, Users: []Position{u.ID}, Outcome: outcome.Done()}
 }
 
-// SetPassword replaces a user's password by the command at an index. Users may replace their own.
-func (a *Accounts) SetPassword(by By, index uint64, name, passwordHash string) Change {
-	at, exists := a.search(name)
+// SetPassword replaces a user's password by the command at a position. Users may replace their own.
+func (a *Accounts) SetPassword(by By, at Position, name, passwordHash string) Change {
+	slot, exists := a.search(name)
 	switch {
 	case !by.Exempt && (by.Subject == "" || by.Subject != name):
 		return a.refused(notAdministrator())
@@ -152,14 +172,14 @@ func (a *Accounts) SetPassword(by By, index uint64, name, passwordHash string) C
 		return a.refused(outcome.Because(outcome.BadRequest, "Password hash is empty or too long"))
 	}
 	after := a.clone()
-	user := &after.users[at]
-	user.PasswordHash, user.Version = passwordHash, index
-	return Change{After: after, Users: []uint64{user.ID}, Outcome: outcome.Done()}
+	user := &after.users[slot]
+	user.PasswordHash, user.Version = passwordHash, at
+	return Change{After: after, Users: []Position{user.ID}, Outcome: outcome.Done()}
 }
 
 // Remove removes a user. The last administrator cannot be removed before all others.
 func (a *Accounts) Remove(by By, name string) Change {
-	at, exists := a.search(name)
+	slot, exists := a.search(name)
 	switch {
 	case !by.Exempt:
 		return a.refused(notAdministrator())
@@ -169,8 +189,8 @@ func (a *Accounts) Remove(by By, name string) Change {
 		return a.refused(outcome.Because(outcome.PreconditionFailed, "The last administrator can only be removed as the last user"))
 	}
 	after := a.clone()
-	after.users = slices.Delete(after.users, at, at+1)
-	return Change{After: after, Users: []uint64{a.users[at].ID}, Outcome: outcome.Done()}
+	after.users = slices.Delete(after.users, slot, slot+1)
+	return Change{After: after, Users: []Position{a.users[slot].ID}, Outcome: outcome.Done()}
 }
 
 func (a *Accounts) isLastAdministrator(name string) bool {
@@ -179,9 +199,9 @@ func (a *Accounts) isLastAdministrator(name string) bool {
 	})
 }
 
-// Rotate adds a key by the command at an index, and forgets those that were made before dropBeforeMillis. newest is the id
-// of the newest key that whoever proposed this knew, 0 for none: of two rotations at once the second is void.
-func (a *Accounts) Rotate(by By, index uint64, k SigningKey, newest, dropBeforeMillis uint64) Change {
+// Rotate adds a key by the command at a position, and forgets those that were made before dropBeforeMillis. newest is the id
+// of the newest key that whoever proposed this knew, the zero one for none: of two rotations at once the second is void.
+func (a *Accounts) Rotate(by By, at Position, k SigningKey, newest Position, dropBeforeMillis uint64) Change {
 	kept := slices.DeleteFunc(slices.Clone(a.keys), func(k SigningKey) bool { return k.CreatedMillis < dropBeforeMillis })
 	switch {
 	case !by.Exempt:
@@ -193,10 +213,10 @@ func (a *Accounts) Rotate(by By, index uint64, k SigningKey, newest, dropBeforeM
 	case len(kept) >= MaxSigningKeys:
 		return a.refused(outcome.Because(outcome.PreconditionFailed, "Too many signing keys are still in use"))
 	}
-	k.ID = index
+	k.ID = at
 	after := a.clone()
 	after.keys = append(kept, k)
-	change := Change{After: after, Keys: []uint64{k.ID}, Outcome: outcome.Done()}
+	change := Change{After: after, Keys: []Position{k.ID}, Outcome: outcome.Done()}
 	for _, old := range a.keys {
 		change.Keys = append(change.Keys, old.ID)
 	}
@@ -217,17 +237,17 @@ func validUserName(name string) bool {
 
 func validPasswordHash(hash string) bool { return hash != "" && len(hash) <= MaxPasswordHashBytes }
 
-// Check verifies the invariants of the users and keys when the command at an index is the last that was applied.
-func (a *Accounts) Check(applied uint64) error {
+// Check verifies the invariants of the users and keys when the command at a position is the last that was applied.
+func (a *Accounts) Check(applied Position) error {
 	var broken []error
 	fail := func(format string, args ...any) { broken = append(broken, fmt.Errorf(format, args...)) }
 	administrators := 0
 	for i, u := range a.users {
 		if !validUserName(u.Name) || i > 0 && a.users[i-1].Name >= u.Name {
-			fail("user %d %q has a bad name or is out of order", u.ID, u.Name)
+			fail("user %s %q has a bad name or is out of order", u.ID, u.Name)
 		}
-		if !validPasswordHash(u.PasswordHash) || u.ID == 0 || u.ID > u.Version || u.Version > applied {
-			fail("user %d %q of version %d is not sound at index %d", u.ID, u.Name, u.Version, applied)
+		if !validPasswordHash(u.PasswordHash) || u.ID.Index == 0 || u.ID.Compare(u.Version) > 0 || u.Version.Compare(applied) > 0 {
+			fail("user %s %q of version %s is not sound at %s", u.ID, u.Name, u.Version, applied)
 		}
 		if u.Administrator {
 			administrators++
@@ -237,8 +257,8 @@ func (a *Accounts) Check(applied uint64) error {
 		fail("%d users, %d of them administrators", len(a.users), administrators)
 	}
 	for i, k := range a.keys {
-		if len(k.Secret) == 0 || k.ID == 0 || k.ID > applied || i > 0 && a.keys[i-1].ID >= k.ID {
-			fail("signing key %d is empty or out of order", k.ID)
+		if len(k.Secret) == 0 || k.ID.Index == 0 || k.ID.Compare(applied) > 0 || i > 0 && a.keys[i-1].ID.Compare(k.ID) >= 0 {
+			fail("signing key %s is empty or out of order", k.ID)
 		}
 	}
 	return errors.Join(broken...)

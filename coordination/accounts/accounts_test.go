@@ -9,6 +9,9 @@ import (
 
 var exempt = By{Exempt: true}
 
+// at is the position of a command that is the only one of its entry.
+func at(index uint64) Position { return Position{Index: index} }
+
 // take checks a change's outcome and returns the accounts after it.
 func take(t *testing.T, change Change, want outcome.Status) *Accounts {
 	t.Helper()
@@ -20,20 +23,20 @@ func take(t *testing.T, change Change, want outcome.Status) *Accounts {
 
 // Whoever holds accounts goes on seeing them as they were.
 func TestAccountsNeverChange(t *testing.T) {
-	before := take(t, new(Accounts).Add(By{}, 1, User{Name: "root", PasswordHash: "h"}, false), outcome.Success)
-	before = take(t, before.Rotate(exempt, 2, SigningKey{Secret: []byte("s")}, 0, 0), outcome.Success)
+	before := take(t, new(Accounts).Add(By{}, at(1), User{Name: "root", PasswordHash: "h"}, false), outcome.Success)
+	before = take(t, before.Rotate(exempt, at(2), SigningKey{Secret: []byte("s")}, Position{}, 0), outcome.Success)
 	users, keys := len(before.Users()), len(before.SigningKeys())
 	for name, change := range map[string]Change{
-		"add":      before.Add(exempt, 3, User{Name: "alice", PasswordHash: "h"}, false),
-		"password": before.SetPassword(exempt, 3, "root", "other"),
+		"add":      before.Add(exempt, at(3), User{Name: "alice", PasswordHash: "h"}, false),
+		"password": before.SetPassword(exempt, at(3), "root", "other"),
 		"remove":   before.Remove(exempt, "root"),
-		"rotate":   before.Rotate(exempt, 3, SigningKey{Secret: []byte("t")}, 2, 1),
+		"rotate":   before.Rotate(exempt, at(3), SigningKey{Secret: []byte("t")}, at(2), 1),
 	} {
 		after := take(t, change, outcome.Success)
 		if after == before || len(change.Users)+len(change.Keys) == 0 {
 			t.Errorf("%s: nothing has changed", name)
 		}
-		if err := after.Check(3); err != nil {
+		if err := after.Check(at(3)); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 		if root, _ := before.User("root"); root.PasswordHash != "h" || len(before.Users()) != users || len(before.SigningKeys()) != keys {
@@ -44,12 +47,12 @@ func TestAccountsNeverChange(t *testing.T) {
 
 // A refusal leaves everything as it is, and names nothing that a checkpoint would have to store.
 func TestRefusedChange(t *testing.T) {
-	root := take(t, new(Accounts).Add(By{}, 1, User{Name: "root", PasswordHash: "h"}, false), outcome.Success)
+	root := take(t, new(Accounts).Add(By{}, at(1), User{Name: "root", PasswordHash: "h"}, false), outcome.Success)
 	for name, change := range map[string]Change{
-		"add":      root.Add(By{Subject: "eve"}, 2, User{Name: "eve", PasswordHash: "h"}, false),
-		"password": root.SetPassword(By{Subject: "eve"}, 2, "root", "mine"),
+		"add":      root.Add(By{Subject: "eve"}, at(2), User{Name: "eve", PasswordHash: "h"}, false),
+		"password": root.SetPassword(By{Subject: "eve"}, at(2), "root", "mine"),
 		"remove":   root.Remove(By{Subject: "eve"}, "root"),
-		"rotate":   root.Rotate(By{}, 2, SigningKey{Secret: []byte("s")}, 0, 0),
+		"rotate":   root.Rotate(By{}, at(2), SigningKey{Secret: []byte("s")}, Position{}, 0),
 	} {
 		if after := take(t, change, outcome.Unauthorized); after != root || len(change.Users)+len(change.Keys) != 0 {
 			t.Errorf("%s: changed %v, %v", name, change.Users, change.Keys)
@@ -60,11 +63,11 @@ func TestRefusedChange(t *testing.T) {
 func TestUserLimit(t *testing.T) {
 	users := make([]User, MaxUsers-1)
 	for i := range users {
-		users[i] = User{ID: uint64(i + 1), Name: fmt.Sprintf("user%05d", i), PasswordHash: "h", Administrator: i == 0, Version: uint64(i + 1)}
+		users[i] = User{ID: at(uint64(i + 1)), Name: fmt.Sprintf("user%05d", i), PasswordHash: "h", Administrator: i == 0, Version: at(uint64(i + 1))}
 	}
-	full := take(t, Restored(users, nil).Add(exempt, MaxUsers, User{Name: "last", PasswordHash: "h"}, false), outcome.Success)
-	if err := full.Check(MaxUsers); err != nil || len(full.Users()) != MaxUsers {
+	full := take(t, Restored(users, nil).Add(exempt, at(MaxUsers), User{Name: "last", PasswordHash: "h"}, false), outcome.Success)
+	if err := full.Check(at(MaxUsers)); err != nil || len(full.Users()) != MaxUsers {
 		t.Fatalf("%d users: %v", len(full.Users()), err)
 	}
-	take(t, full.Add(exempt, MaxUsers+1, User{Name: "more", PasswordHash: "h"}, false), outcome.PreconditionFailed)
+	take(t, full.Add(exempt, at(MaxUsers+1), User{Name: "more", PasswordHash: "h"}, false), outcome.PreconditionFailed)
 }

@@ -10,11 +10,9 @@ import (
 	"github.com/coordd/coordd/scheme"
 )
 
-// Version is the version of the stored format, the first byte of every value.
-const Version = 1
-
 // AppendCommand appends the encoding of c to dst and returns the extended slice; nothing is appended for a nil command.
-// Equal commands have equal encodings. It panics on a type of command that it does not know: that is a bug, and the
+// Equal commands have equal encodings. In the log a command may stand alone like this if Since is the first version; one
+// of a later version is part of an entry (AppendToEntry). It panics on a type of command that it does not know: that is a bug, and the
 // tests would have told.
 func AppendCommand(dst []byte, c coordination.Command) []byte {
 	if c == nil {
@@ -23,10 +21,14 @@ func AppendCommand(dst []byte, c coordination.Command) []byte {
 	w := wire{mode: measuring}
 	field := w.command(c)
 	dst = slices.Grow(dst, 1+protowire.SizeTag(field)+protowire.SizeBytes(w.size))
-	dst = append(dst, Version)
+	return appendCommand(append(dst, byte(Since(c))), c, field, w.size)
+}
+
+// appendCommand appends a command as logpb.Command has it: its field, and size bytes of content.
+func appendCommand(dst []byte, c coordination.Command, field protowire.Number, size int) []byte {
 	dst = protowire.AppendTag(dst, field, protowire.BytesType)
-	dst = protowire.AppendVarint(dst, uint64(w.size))
-	w = wire{mode: writing, data: dst}
+	dst = protowire.AppendVarint(dst, uint64(size))
+	w := wire{mode: writing, data: dst}
 	w.command(c)
 	return w.data
 }
@@ -39,10 +41,22 @@ func DecodeCommand(data []byte) (coordination.Command, error) {
 	if len(data) == 0 {
 		return nil, nil
 	}
-	if data[0] != Version {
+	if data[0] < versionFirst || data[0] > Version {
 		return nil, fmt.Errorf("a command has format version %d, this program knows version %d", data[0], Version)
 	}
-	outer := reader(data[1:], false)
+	c, err := readCommand(data[1:], false)
+	if err != nil {
+		return nil, err
+	}
+	if since := Since(c); since != uint64(data[0]) {
+		return nil, fmt.Errorf("a command %T has format version %d, and not %d, with which its form came", c, data[0], since)
+	}
+	return c, nil
+}
+
+// readCommand reads a command as logpb.Command has it. copies says that its byte slices must not share memory with data.
+func readCommand(data []byte, copies bool) (coordination.Command, error) {
+	outer := reader(data, false)
 	field, wireType := protowire.DecodeTag(outer.tag)
 	c := newCommand(field)
 	if c == nil || wireType != protowire.BytesType {
@@ -51,7 +65,7 @@ func DecodeCommand(data []byte) (coordination.Command, error) {
 		}
 		return nil, fmt.Errorf("command %d of type %d is unknown to this program", field, wireType)
 	}
-	w := reader(outer.takeBytes(), false)
+	w := reader(outer.takeBytes(), copies)
 	outer.nextTag()
 	if err := outer.finish(); err != nil {
 		return nil, fmt.Errorf("a command %T is broken: %w", c, err)
@@ -61,15 +75,6 @@ func DecodeCommand(data []byte) (coordination.Command, error) {
 		return nil, fmt.Errorf("a command %T is broken: %w", c, err)
 	}
 	return c, nil
-}
-
-// IsDropNode tells whether data is what AppendCommand wrote for a DropNode, as far as its first bytes show.
-func IsDropNode(data []byte) bool {
-	if len(data) == 0 || data[0] != Version {
-		return false
-	}
-	field, _, n := protowire.ConsumeTag(data[1:])
-	return n > 0 && field == dropNode
 }
 
 // dropNode is the field of a DropNode in logpb.Command.
@@ -247,8 +252,9 @@ func (w *wire) expireWaiter(c *coordination.ExpireWaiter) {
 	number(w, 2, &c.Session)
 	number(w, 3, &c.Semaphore)
 	number(w, 4, &c.Order)
-	number(w, 5, &c.WaitEpoch)
+	number(w, 5, &c.WaitEpoch.Index)
 	number(w, 6, &c.Term)
+	number(w, 7, &c.WaitEpoch.Place)
 }
 
 func (w *wire) createSemaphore(c *coordination.CreateSemaphore) {

@@ -107,7 +107,9 @@ func TestBrokenCommands(t *testing.T) {
 		name, data, want string
 	}{
 		{"version 0", "\x00", "format version 0"},
-		{"a later version", "\x02" + string(release[1:]), "format version 2"},
+		{"a later version", "\x03" + string(release[1:]), "format version 3"},
+		{"a later version than its form's", "\x02" + string(release[1:]), "format version 2, and not 1"},
+		{"an earlier version than its form's", "\x01\x22\x02\x38\x01", "format version 1, and not 2"},
 		{"no command", "\x01", "command 0"},
 		{"a later command", "\x01\xaa\x01\x00", "command 21 of type 2 is unknown"},
 		{"half a tag", "\x01\x80", "EOF"},
@@ -161,19 +163,4 @@ func TestUnknownCommandPanics(t *testing.T) {
 		}
 	}()
 	AppendCommand(nil, stranger{})
-}
-
-// TestIsDropNode tells the one command from all others.
-func TestIsDropNode(t *testing.T) {
-	for _, c := range allCommands() {
-		_, want := c.(*coordination.DropNode)
-		if got := IsDropNode(AppendCommand(nil, c)); got != want {
-			t.Errorf("%T: %v", c, got)
-		}
-	}
-	for _, data := range [][]byte{nil, {Version}, {Version, 0x80}, {Version + 1, 98}} {
-		if IsDropNode(data) {
-			t.Errorf("%x", data)
-		}
-	}
 }

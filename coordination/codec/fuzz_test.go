@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/coordination/codec/internal/logpb"
 )
 
@@ -17,7 +18,7 @@ import (
 // writes in the same form.
 func FuzzDecodeCommand(f *testing.F) {
 	f.Add([]byte{})
-	f.Add([]byte{Version})
+	f.Add([]byte{versionFirst})
 	for _, c := range append(allCommands(), filledCommands(&filler{})...) {
 		f.Add(AppendCommand(nil, c))
 	}
@@ -26,7 +27,7 @@ func FuzzDecodeCommand(f *testing.F) {
 		message := new(logpb.Command)
 		switch {
 		case err != nil:
-			if len(data) > 0 && data[0] == Version && writesTheSame(data[1:], message) && message.Command != nil {
+			if len(data) > 0 && hasVersion(data) && writesTheSame(data[1:], message) && message.Command != nil {
 				t.Fatalf("%x is refused: %v", data, err)
 			}
 			return
@@ -45,6 +46,50 @@ func FuzzDecodeCommand(f *testing.F) {
 	})
 }
 
+// hasVersion tells whether a command begins with the version with which its form came.
+func hasVersion(data []byte) bool {
+	c, err := readCommand(data[1:], false)
+	return err != nil || Since(c) == uint64(data[0])
+}
+
+// hasRowVersion is hasVersion for the value of a row.
+func hasRowVersion(k coordination.RowKey, value []byte) bool {
+	w := reader(value[1:], true)
+	row := w.readRow(k)
+	return w.finish() != nil || sinceRow(row) == uint64(value[0])
+}
+
+// An entry is refused, or it encodes to itself again.
+func FuzzDecodeEntry(f *testing.F) {
+	f.Add([]byte{})
+	f.Add([]byte{VersionEntries})
+	f.Add(entryOf(77, filledCommands(&filler{})))
+	f.Add(entryOf(0, allCommands()[:1]))
+	for _, c := range allCommands() {
+		f.Add(AppendCommand(nil, c))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		var e coordination.Entry
+		if err := DecodeEntry(data, &e); err != nil {
+			return
+		}
+		again := []byte{}
+		switch {
+		case len(data) == 0:
+		case data[0] < VersionEntries:
+			again = AppendCommand(nil, e.Commands[0])
+		default:
+			again = entryOf(e.StampMillis, e.Commands)
+		}
+		if !bytes.Equal(again, data) {
+			t.Fatalf("%x comes back as %x", data, again)
+		}
+		if commands, _ := Glance(data); commands != len(e.Commands) {
+			t.Fatalf("%x has %d commands, at a glance %d", data, len(e.Commands), commands)
+		}
+	})
+}
+
 func FuzzDecodeRow(f *testing.F) {
 	for _, row := range append(allRows(), filledRows(&filler{})...) {
 		key, value, _ := EncodeRow(row)
@@ -54,7 +99,7 @@ func FuzzDecodeRow(f *testing.F) {
 		row, err := DecodeRow(key, value)
 		if err != nil {
 			k, wrongKey := decodeKey(key)
-			if wrongKey == nil && len(value) > 0 && value[0] == Version && writesTheSame(value[1:], rowMessage(k.Kind)) {
+			if wrongKey == nil && len(value) > 0 && hasRowVersion(k, value) && writesTheSame(value[1:], rowMessage(k.Kind)) {
 				t.Fatalf("%x, %x is refused: %v", key, value, err)
 			}
 			return

@@ -10,8 +10,9 @@ import (
 )
 
 const (
-	nodeBytes = 8
-	keyBytes  = nodeBytes + 1 + 8
+	nodeBytes  = 8
+	keyBytes   = nodeBytes + 1 + 8
+	placeBytes = 4 // of a longer key
 )
 
 // NodePrefix returns what the keys of all rows of one coordination node begin with. Its result for 0 covers the rows
@@ -26,12 +27,15 @@ func EncodeRow(row coordination.Row) (key, value []byte, deleted bool) {
 	k := row.Key()
 	key = binary.BigEndian.AppendUint64(make([]byte, 0, keyBytes), uint64(k.Node))
 	key = binary.BigEndian.AppendUint64(append(key, byte(k.Kind)), k.ID)
+	if k.Place != 0 {
+		key = binary.BigEndian.AppendUint32(key, uint32(k.Place))
+	}
 	if _, deleted = row.(coordination.DeletedRow); deleted {
 		return key, nil, true
 	}
 	w := wire{mode: measuring}
 	w.row(row)
-	w = wire{mode: writing, data: append(make([]byte, 0, 1+w.size), Version)}
+	w = wire{mode: writing, data: append(make([]byte, 0, 1+w.size), byte(sinceRow(row)))}
 	w.row(row)
 	return key, w.data, false
 }
@@ -46,7 +50,7 @@ func DecodeRow(key, value []byte) (coordination.Row, error) {
 	if len(value) == 0 {
 		return nil, fmt.Errorf("row %x has no value", key)
 	}
-	if value[0] != Version {
+	if value[0] < versionFirst || value[0] > Version {
 		return nil, fmt.Errorf("row %x has format version %d, this program knows version %d", key, value[0], Version)
 	}
 	w := reader(value[1:], true)
@@ -54,11 +58,14 @@ func DecodeRow(key, value []byte) (coordination.Row, error) {
 	if err := w.finish(); err != nil {
 		return nil, fmt.Errorf("row %x is broken: %w", key, err)
 	}
+	if since := sinceRow(row); since != uint64(value[0]) {
+		return nil, fmt.Errorf("row %x has format version %d, and not %d, with which its form came", key, value[0], since)
+	}
 	return row, nil
 }
 
 func decodeKey(key []byte) (coordination.RowKey, error) {
-	if len(key) != keyBytes {
+	if len(key) != keyBytes && len(key) != keyBytes+placeBytes {
 		return coordination.RowKey{}, fmt.Errorf("row %x has a key of %d bytes, not %d", key, len(key), keyBytes)
 	}
 	k := coordination.RowKey{
@@ -71,6 +78,12 @@ func decodeKey(key []byte) (coordination.RowKey, error) {
 	}
 	ofNone := k.Kind == coordination.RowMachine || k.Kind == coordination.RowPath ||
 		k.Kind == coordination.RowUser || k.Kind == coordination.RowSigningKey
+	if len(key) > keyBytes {
+		k.Place = coordination.Place(binary.BigEndian.Uint32(key[keyBytes:]))
+		if k.Kind != coordination.RowUser && k.Kind != coordination.RowSigningKey || k.Place == 0 {
+			return k, fmt.Errorf("row %x has a place where there is none", key)
+		}
+	}
 	single := k.Kind == coordination.RowMachine || k.Kind == coordination.RowNode
 	if ofNone != (k.Node == 0) || single != (k.ID == 0) {
 		return k, fmt.Errorf("row %x has an id where there is none, or none where there is one", key)
@@ -126,11 +139,11 @@ func (w *wire) readRow(k coordination.RowKey) coordination.Row {
 		w.semaphoreRow(&r)
 		return r
 	case coordination.RowUser:
-		r := coordination.UserRow{User: accounts.User{ID: k.ID}}
+		r := coordination.UserRow{User: accounts.User{ID: accounts.Position{Index: k.ID, Place: uint32(k.Place)}}}
 		w.userRow(&r)
 		return r
 	case coordination.RowSigningKey:
-		r := coordination.SigningKeyRow{SigningKey: accounts.SigningKey{ID: k.ID}}
+		r := coordination.SigningKeyRow{SigningKey: accounts.SigningKey{ID: accounts.Position{Index: k.ID, Place: uint32(k.Place)}}}
 		w.signingKeyRow(&r)
 		return r
 	}
@@ -145,6 +158,7 @@ func (w *wire) machineRow(r *coordination.MachineRow) {
 	number(w, 3, &r.Digest)
 	number(w, 4, &r.Lineage)
 	number(w, 5, &r.CounterBase)
+	number(w, 6, &r.StampMillis)
 }
 
 func (w *wire) pathRow(r *coordination.PathRow) {
@@ -175,6 +189,7 @@ func (w *wire) sessionRow(r *coordination.SessionRow) {
 	w.text(3, &r.ProtectionKey)
 	w.epoch(4, &r.AttachEpoch)
 	number(w, 6, &r.Nonce)
+	number(w, 7, &r.BeganMillis)
 }
 
 func (w *wire) semaphoreRow(r *coordination.SemaphoreRow) {
@@ -192,6 +207,8 @@ func (w *wire) linkRow(r *coordination.LinkRow) {
 	w.bytes(5, &r.Data)
 	w.epoch(6, &r.Address.Epoch)
 	number(w, 8, &r.Address.Sequence)
-	number(w, 9, &r.WaitEpoch)
+	number(w, 9, &r.WaitEpoch.Index)
 	w.flag(10, &r.Owner)
+	number(w, 11, &r.WaitEpoch.Place)
+	number(w, 12, &r.BeganMillis)
 }

@@ -97,6 +97,12 @@ func TestBrokenRows(t *testing.T) {
 		{"no key", "", "\x01", "a key of 0 bytes"},
 		{"a short key", string(machine[:16]), "\x01", "a key of 16 bytes"},
 		{"a long key", string(machine) + "\x00", "\x01", "a key of 18 bytes"},
+		{"a longer key", string(machine) + "\x00\x00\x00\x01", "\x01", "a place where there is none"},
+		{"a session with a place", string(session) + "\x00\x00\x00\x01", "\x01", "a place where there is none"},
+		{"a user with place 0", change(session, 7, 0)[:8] + "\x07" + string(session[9:]) + "\x00\x00\x00\x00", "\x01", "a place where there is none"},
+		{"a user with a place", change(session, 7, 0)[:8] + "\x07" + string(session[9:]) + "\x00\x00\x00\x01", "\x01", "format version 1, and not 2"},
+		{"a stamp of the first version", string(machine), string(machineValue) + "\x30\x01", "format version 1, and not 2"},
+		{"a later version than its form's", string(machine), "\x02" + string(machineValue[1:]), "format version 2, and not 1"},
 		{"kind 0", change(machine, 8, 0), "\x01", "of kind 0"},
 		{"a later kind", change(machine, 8, 9), "\x01", "of kind 9"},
 		{"a machine row of a node", change(machine, 7, 1), "\x01", "an id where there is none"},
@@ -107,8 +113,8 @@ func TestBrokenRows(t *testing.T) {
 		{"a session of no node", change(session, 7, 0), "\x01", "none where there is one"},
 		{"session 0", change(session, 16, 0), "\x01", "none where there is one"},
 		{"no value", string(machine), "", "has no value"},
-		{"a later version", string(machine), "\x02", "format version 2"},
-		{"a later field", string(machine), string(machineValue) + "\x30\x01", "field 6 of type 0 is unknown"},
+		{"a later version", string(machine), "\x03", "format version 3"},
+		{"a later field", string(machine), string(machineValue) + "\x38\x01", "field 7 of type 0 is unknown"},
 		{"half a value", string(machine), string(machineValue[:2]), "EOF"},
 	}
 	for _, c := range cases {

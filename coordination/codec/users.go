@@ -34,14 +34,16 @@ func (w *wire) rotateSigningKey(c *coordination.RotateSigningKey) {
 	w.bytes(5, &c.Secret)
 	number(w, 6, &c.StampMillis)
 	number(w, 7, &c.DropBeforeMillis)
-	number(w, 8, &c.After)
+	number(w, 8, &c.After.Index)
+	number(w, 9, &c.After.Place)
 }
 
 func (w *wire) userRow(r *coordination.UserRow) {
 	w.text(1, &r.Name)
 	w.text(2, &r.PasswordHash)
 	w.flag(3, &r.Administrator)
-	number(w, 4, &r.Version)
+	number(w, 4, &r.Version.Index)
+	number(w, 5, &r.Version.Place)
 }
 
 func (w *wire) signingKeyRow(r *coordination.SigningKeyRow) {

@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/coordd/coordd/coordination"
@@ -34,7 +35,10 @@ func allRows() []coordination.Row {
 		coordination.SessionRow{Node: 1, ID: 2},
 		coordination.SemaphoreRow{Node: 1, ID: 2},
 		coordination.LinkRow{Node: 1, Order: 2},
-		coordination.UserRow{User: accounts.User{ID: 1}}, coordination.SigningKeyRow{SigningKey: accounts.SigningKey{ID: 1}},
+		coordination.UserRow{User: accounts.User{ID: accounts.Position{Index: 1}}},
+		coordination.SigningKeyRow{SigningKey: accounts.SigningKey{ID: accounts.Position{Index: 1}}},
+		coordination.UserRow{User: accounts.User{ID: accounts.Position{Index: 1, Place: 2}}},
+		coordination.SigningKeyRow{SigningKey: accounts.SigningKey{ID: accounts.Position{Index: 1, Place: 2}}},
 	}
 }
 
@@ -43,13 +47,20 @@ type filler struct {
 	// random is nil for values that are all different and never zero.
 	random *rand.Rand
 	next   uint64
+	// first leaves out what the first version of the format did not have.
+	first bool
 }
+
+// laterFields came with a version behind the first.
+var laterFields = []string{"Position.Place", "MachineRow.StampMillis", "SessionRow.BeganMillis", "LinkRow.BeganMillis"}
 
 func (f *filler) fill(v reflect.Value) {
 	switch v.Kind() {
 	case reflect.Struct:
 		for i := range v.NumField() {
-			f.fill(v.Field(i))
+			if name := v.Type().Name() + "." + v.Type().Field(i).Name; !f.first || !slices.Contains(laterFields, name) {
+				f.fill(v.Field(i))
+			}
 		}
 	case reflect.Pointer:
 		if f.random == nil || f.random.IntN(2) == 0 {

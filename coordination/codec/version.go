@@ -2,7 +2,53 @@ package codec
 
 import "github.com/coordd/coordd/coordination"
 
+// Version is the newest version of the stored format that this program knows. What it writes has the version with which
+// its form came, so that it is read by as many as can read it.
+const Version = 2
+
+// The versions with which things came. Nothing of a version is written before every server of the cluster can read it.
+const (
+	versionFirst = 1
+	// VersionEntries is the version with which entries of several commands came, and with them everything that says where
+	// in its entry a command is, and when an entry was written.
+	VersionEntries = 2
+)
+
 // Since is the version of the format with which a command, as it is written, came: a program of an older version does
-// not read it. This is the one place that says so. A command that is added, or that makes use of a field that was added,
-// gets a case with the Version that is new then; the leader writes it once every server of the cluster can read it.
-func Since(coordination.Command) uint64 { return 1 }
+// not read it. Together with sinceRow this is the one place that says so. A command that is added, or that makes use of a
+// field that was added, gets a case with the Version that is new then; the leader writes it once every server of the
+// cluster can read it.
+func Since(c coordination.Command) uint64 {
+	switch c := c.(type) {
+	case *coordination.ExpireWaiter:
+		if c.WaitEpoch.Place != 0 {
+			return VersionEntries
+		}
+	case *coordination.RotateSigningKey:
+		if c.After.Place != 0 {
+			return VersionEntries
+		}
+	}
+	return versionFirst
+}
+
+// sinceRow is Since for a row with its key. What made it came through the log, so every server can read it.
+func sinceRow(row coordination.Row) uint64 {
+	later := false
+	switch r := row.(type) {
+	case coordination.MachineRow:
+		later = r.StampMillis != 0
+	case coordination.SessionRow:
+		later = r.BeganMillis != 0
+	case coordination.LinkRow:
+		later = r.WaitEpoch.Place != 0 || r.BeganMillis != 0
+	case coordination.UserRow:
+		later = r.ID.Place != 0 || r.Version.Place != 0
+	case coordination.SigningKeyRow:
+		later = r.ID.Place != 0
+	}
+	if later {
+		return VersionEntries
+	}
+	return versionFirst
+}

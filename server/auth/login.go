@@ -3,7 +3,6 @@ package auth
 import (
 	"crypto/rand"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
@@ -25,14 +24,20 @@ const (
 // loginClaims is the content of a login token. Its subject is the user, its audience the database.
 type loginClaims struct {
 	jwt.RegisteredClaims
-	// Version is that of the user's password: another password, or another user of the same name, has another.
+	// Version is that of the user's password: another password, or another user of the same name, has another. It is a
+	// position; Place is 0 for most.
 	Version uint64 `json:"ver"`
+	Place   uint32 `json:"place,omitempty"`
+}
+
+func (c *loginClaims) version() accounts.Position {
+	return accounts.Position{Index: c.Version, Place: c.Place}
 }
 
 // loginProof is what an identity keeps of its token.
 type loginProof struct {
-	version uint64
-	key     uint64
+	version accounts.Position
+	key     accounts.Position
 	expires time.Time
 }
 
@@ -53,9 +58,9 @@ func (a *Authenticator) SignLogin(user accounts.User, key accounts.SigningKey, n
 			Subject: user.Name, Audience: jwt.ClaimStrings{a.database.String()},
 			IssuedAt: jwt.NewNumericDate(now), ExpiresAt: jwt.NewNumericDate(now.Add(LoginLifetime)),
 		},
-		Version: user.Version,
+		Version: user.Version.Index, Place: user.Version.Place,
 	})
-	token.Header["kid"] = strconv.FormatUint(key.ID, 10)
+	token.Header["kid"] = key.ID.String()
 	return token.SignedString(key.Secret)
 }
 
@@ -69,7 +74,7 @@ func resolveLogin(token, database string, known *accounts.Accounts, now time.Tim
 	_, err := jwt.ParseWithClaims(token, &claims, func(t *jwt.Token) (any, error) {
 		kid, _ := t.Header["kid"].(string)
 		for _, key = range known.SigningKeys() {
-			if strconv.FormatUint(key.ID, 10) == kid {
+			if key.ID.String() == kid {
 				return key.Secret, nil
 			}
 		}
@@ -80,11 +85,11 @@ func resolveLogin(token, database string, known *accounts.Accounts, now time.Tim
 		return nil
 	}
 	user, found := known.User(claims.Subject)
-	if !found || user.Version != claims.Version {
+	if !found || user.Version != claims.version() {
 		return nil
 	}
 	return &Identity{Name: user.Name, source: fromLogin,
-		login: loginProof{version: claims.Version, key: key.ID, expires: claims.ExpiresAt.Time}}
+		login: loginProof{version: user.Version, key: key.ID, expires: claims.ExpiresAt.Time}}
 }
 
 // NewestKey is the key that signs, if there is one.

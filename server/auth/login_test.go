@@ -13,7 +13,7 @@ func TestLoginProofOutlivesItsKey(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	user, key := accounts.User{Name: "root", Version: 7}, accounts.SigningKey{ID: 3, Secret: make([]byte, signingKeyBytes)}
+	user, key := accounts.User{Name: "root", Version: accounts.Position{Index: 7}}, accounts.SigningKey{ID: accounts.Position{Index: 3}, Secret: make([]byte, signingKeyBytes)}
 	token, err := a.SignLogin(user, key, time.Now())
 	if err != nil {
 		t.Fatal(err)

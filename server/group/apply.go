@@ -97,20 +97,23 @@ func (g *Group) restore() error {
 	return nil
 }
 
-// apply executes one entry. An entry that this program cannot read stops the server: it must not be skipped.
+// apply executes one entry. An entry that this program cannot read stops the server: it must not be skipped. A panic ends
+// the turn, and the group with it, before anything of the entry is told to anybody: what is published comes behind the
+// whole entry, what is said behind the whole turn.
 func (g *Group) apply(e *raftstore.Entry) error {
 	if g.replica.Covered(coordination.Index(e.Index)) {
 		return nil
 	}
-	command, err := codec.DecodeCommand(e.Data)
-	if err != nil {
+	g.entry.Index, g.entry.Term = coordination.Index(e.Index), coordination.Term(e.Term)
+	if err := codec.DecodeEntry(e.Data, &g.entry); err != nil {
 		return fmt.Errorf("entry %d of the log: %w", e.Index, err)
 	}
 	before := g.replica.Reign()
 	if before != 0 {
 		g.inFlight -= len(e.Data)
 	}
-	g.replica.Committed(g.clock.Now(), coordination.Index(e.Index), coordination.Term(e.Term), command)
+	g.replica.Committed(g.clock.Now(), &g.entry)
+	clear(g.entry.Commands)
 	g.access.publish(g.replica.Machine())
 	if g.replica.Reign() != before {
 		g.lead()
@@ -153,13 +156,12 @@ func (g *Group) handle(e event) {
 func (g *Group) carryOut() {
 	work := g.replica.Take()
 	if len(work.Commands) > 0 {
-		commands := make([][]byte, len(work.Commands))
-		for i, c := range work.Commands {
-			commands[i] = g.encoded(c)
-			g.inFlight += len(commands[i])
-			work.Commands[i] = nil
+		entries := g.entries(work.Commands)
+		clear(work.Commands)
+		for _, e := range entries {
+			g.inFlight += len(e)
 		}
-		g.store.Propose(uint64(g.replica.Term()), commands)
+		g.store.Propose(uint64(g.replica.Term()), entries)
 	}
 	if work.Barrier != 0 {
 		g.store.ReadIndex(work.Barrier)

@@ -53,7 +53,7 @@ func TestNewsOfALeaderHere(t *testing.T) {
 	g.streams.mutex.Lock() // so that it is not seen yet that this server leads
 	done := make(chan struct{})
 	g.replica.Leading(term, g.store.Lineage())
-	g.replica.Committed(g.clock.Now(), index+1, term, nil)
+	g.replica.Committed(g.clock.Now(), &coordination.Entry{Index: index + 1, Term: term})
 	go func() { defer close(done); g.lead() }()
 	select {
 	case <-news:
@@ -97,12 +97,15 @@ func TestCallsAreEncodedOnce(t *testing.T) {
 	g.turn.Lock()
 	waiting := &call{attempt: &attempt{command: command, encoded: passedOn}, done: make(chan callAnswer, 1)}
 	g.replica.Call(waiting, command, 0, false)
-	if got := g.encoded(command); &got[0] != &passedOn[0] {
+	if got := g.passedOn(command); got == nil || &got[0] != &passedOn[0] {
 		t.Error("a command that was passed on is encoded anew")
 	}
 	same := *command
-	if got := g.encoded(&same); !slices.Equal(got, passedOn) || &got[0] == &passedOn[0] {
+	if got := g.passedOn(&same); got != nil {
 		t.Error("a command is taken for another one of its name")
+	}
+	if got, want := g.entries([]coordination.Command{command}), g.entries([]coordination.Command{&same}); !slices.EqualFunc(got, want, slices.Equal) {
+		t.Errorf("what was passed on becomes %x, not %x", got, want)
 	}
 	g.carryOut()
 	g.turn.Unlock()

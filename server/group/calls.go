@@ -162,9 +162,9 @@ func (g *Group) executeForPeer(ctx context.Context, r *relaypb.ExecuteRequest) (
 	return outcomeToPB(answer), nil
 }
 
-// encoded is a command as the log gets it. What another server has passed on is not encoded anew: the codec decodes
-// nothing but the one encoding of a command. The turn is held.
-func (g *Group) encoded(c coordination.Command) []byte {
+// passedOn is the encoding of a command that came from another server, nil for all others. It is not encoded anew: the
+// codec decodes nothing but the one encoding of a command. The turn is held.
+func (g *Group) passedOn(c coordination.Command) []byte {
 	if name, is := coordination.CallOf(c); is {
 		for _, waiting := range g.replica.Waiting(name) {
 			if a := waiting.attempt; a.command == c && a.encoded != nil {
@@ -172,7 +172,7 @@ func (g *Group) encoded(c coordination.Command) []byte {
 			}
 		}
 	}
-	return codec.AppendCommand(nil, c)
+	return nil
 }
 
 // executeHere runs a command if this server leads, and returns its outcome once it is durable and applied. If ctx ends

@@ -46,5 +46,5 @@ func (c Clock) AfterFunc(d time.Duration, do func()) Timer {
 // Until is how long it takes from now to t, at least 0.
 func (c Clock) Until(t coordination.Instant) time.Duration { return max(0, time.Duration(t-c.Now())) }
 
-// WallMillis is the time of day for created_at, in milliseconds since 1970.
+// WallMillis is the time of day for created_at and for the stamps of entries, in milliseconds since 1970.
 func (Clock) WallMillis() uint64 { return uint64(time.Now().UnixMilli()) }

@@ -20,6 +20,10 @@
 // lock and looking again behind it: there every turn does everything and may fail, here a turn may be too long for the
 // goroutine that would take it, and waits for its batch.
 //
+// What the leader proposes in a turn is one entry of the log, within limits, and its answers come behind the whole entry
+// (entries.go). An entry that is lost is lost with the reign, so whoever waits for one of its commands hears what he would
+// of a command that was lost alone: streams tell the next leader, calls are repeated to it.
+//
 // Within a turn nothing blocks: messages for streams go into their Fronts, those for other servers into the relay's
 // list, commands into the log's queue. A panic within a turn ends the group (InvariantError).
 //

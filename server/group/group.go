@@ -86,6 +86,8 @@ type Group struct {
 	link       *localLink // to the leader, nil without one
 	inFlight   int        // bytes proposed in this reign and not yet applied
 	checkpoint *runningCheckpoint
+	entry      coordination.Entry // that is executed; its slice of commands is used again
+	packing    []byte             // of entries, used again
 	spareStore []storeEvent
 	spare      []event
 	reads      []*call // not yet answered

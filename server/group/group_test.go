@@ -99,11 +99,18 @@ func createNode(t testing.TB, g *Group, path scheme.Path) {
 
 // testCluster is groups of one cluster in this process, talking over loopback.
 type testCluster struct {
-	t      *testing.T
-	groups []*Group
+	t       *testing.T
+	groups  []*Group
+	configs []Config
 }
 
 func openCluster(t *testing.T, n int) *testCluster {
+	t.Helper()
+	return openClusterWith(t, n, func(int, *Config) {})
+}
+
+// openClusterWith is openCluster with a change of each server's configuration.
+func openClusterWith(t *testing.T, n int, change func(i int, config *Config)) *testCluster {
 	t.Helper()
 	t.Parallel()
 	addresses, err := loopback.Addresses(n)
@@ -114,25 +121,35 @@ func openCluster(t *testing.T, n int) *testCluster {
 	for i, address := range addresses {
 		initial[fmt.Sprint("server-", i)] = address
 	}
-	c := &testCluster{t: t, groups: make([]*Group, n)}
+	c := &testCluster{t: t, groups: make([]*Group, n), configs: make([]Config, n)}
 	dir := t.TempDir()
 	for i := range c.groups {
 		name := fmt.Sprint("server-", i)
 		config := testConfig(t)
 		config.Log.Dir = filepath.Join(dir, name)
 		config.Log.Cluster = raftstore.Cluster{Name: name, ListenPeer: addresses[i], Initial: maps.Clone(initial)}
-		if c.groups[i], err = Open(t.Context(), config); err != nil {
-			t.Fatal(err)
-		}
+		change(i, &config)
+		c.configs[i] = config
+		c.open(i)
 		t.Cleanup(func() { stopTest(t, c.groups[i]) })
-		if err := c.groups[i].Start(); err != nil {
-			t.Fatal(err)
-		}
 	}
 	for _, g := range c.groups {
 		eventually(t, "a leader", g.Led)
 	}
 	return c
+}
+
+// open starts a server on what it has stored.
+func (c *testCluster) open(i int) {
+	c.t.Helper()
+	g, err := Open(c.t.Context(), c.configs[i])
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.groups[i] = g
+	if err := g.Start(); err != nil {
+		c.t.Fatal(err)
+	}
 }
 
 // leader is the group that leads, and one that does not.
@@ -176,7 +193,7 @@ func (c *testClient) Wake() {
 	}
 }
 
-func openStream(t *testing.T, g *Group) *testClient {
+func openStream(t testing.TB, g *Group) *testClient {
 	t.Helper()
 	c := &testClient{woken: make(chan struct{}, 1)}
 	policy := &coordination.PingPolicy{Opaque: Nonce, FirstMessageMillis: uint64(waitMax.Milliseconds())}
@@ -193,7 +210,7 @@ func openStream(t *testing.T, g *Group) *testClient {
 }
 
 // openSession opens a session on testNode.
-func openSession(t *testing.T, g *Group, timeoutMillis uint64) *testClient {
+func openSession(t testing.TB, g *Group, timeoutMillis uint64) *testClient {
 	t.Helper()
 	c := openStream(t, g)
 	c.start(testNode.String(), timeoutMillis)
@@ -215,7 +232,7 @@ func (c *testClient) ask(number uint64, r *coordination.Request) {
 }
 
 // next is the next reply that is not a ping.
-func (c *testClient) next(t *testing.T) coordination.Reply {
+func (c *testClient) next(t testing.TB) coordination.Reply {
 	t.Helper()
 	for {
 		for len(c.taken) > 0 {

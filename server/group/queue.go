@@ -2,7 +2,6 @@ package group
 
 import (
 	"context"
-	"slices"
 	"sync"
 
 	"github.com/coordd/coordd/coordination"
@@ -36,11 +35,19 @@ type storeEvent struct {
 	failed    error
 }
 
-// takesLong tells whether to handle e may take long, as a glance at it shows: all rows, sessions or streams are gone
-// through.
-func (e *storeEvent) takesLong() bool {
-	return e.restored != 0 || e.leading != 0 || e.following ||
-		slices.ContainsFunc(e.entries, func(entry raftstore.Entry) bool { return codec.IsDropNode(entry.Data) })
+// glance tells how much work it is to handle e, as its first bytes show: what its entries count together, and how many
+// bytes they have; and whether it may take long however little that is: all rows, sessions or streams are gone through.
+// An entry counts as many as it has commands, one at least.
+func (e *storeEvent) glance() (count, volume int, long bool) {
+	long = e.restored != 0 || e.leading != 0 || e.following
+	for i := range e.entries {
+		data := e.entries[i].Data
+		commands, drops := codec.Glance(data)
+		count += max(1, commands)
+		volume += len(data)
+		long = long || drops
+	}
+	return count, volume, long
 }
 
 // What a turn may find in the queue and still be short: some milliseconds of work.
@@ -58,7 +65,7 @@ type queue struct {
 	room     chan struct{} // closed when there is room again; nil while there is
 	held     bool          // requests stay until the log has said something
 	store    []storeEvent
-	entries  int  // in store
+	count    int  // what the entries in store count
 	volume   int  // bytes of them
 	long     bool // something in store takes long
 	bell     bell // the group's own goroutine listens
@@ -97,14 +104,11 @@ func (q *queue) length() int {
 }
 
 func (q *queue) putStore(e storeEvent) {
-	volume, long := 0, e.takesLong()
-	for i := range e.entries {
-		volume += len(e.entries[i].Data)
-	}
+	count, volume, long := e.glance()
 	q.mutex.Lock()
 	defer q.mutex.Unlock()
 	q.store = append(q.store, e)
-	q.entries += len(e.entries)
+	q.count += count
 	q.volume += volume
 	q.long = q.long || long
 }
@@ -134,7 +138,7 @@ func (q *queue) takeStore(empty []storeEvent) []storeEvent {
 func (q *queue) takeLittle(empty []storeEvent) (events []storeEvent, ok bool) {
 	q.mutex.Lock()
 	defer q.mutex.Unlock()
-	if q.long || q.entries+len(q.requests) > shortTurnEvents || q.volume+q.bytes > shortTurnBytes {
+	if q.long || q.count+len(q.requests) > shortTurnEvents || q.volume+q.bytes > shortTurnBytes {
 		return empty, false
 	}
 	return q.takeStoreLocked(empty), true
@@ -142,7 +146,7 @@ func (q *queue) takeLittle(empty []storeEvent) (events []storeEvent, ok bool) {
 
 func (q *queue) takeStoreLocked(empty []storeEvent) []storeEvent {
 	events := q.store
-	q.store, q.entries, q.volume, q.long, q.held = empty, 0, 0, false, false
+	q.store, q.count, q.volume, q.long, q.held = empty, 0, 0, false, false
 	return events
 }
 

@@ -124,11 +124,12 @@ func markToPB(m coordination.WatchMark) *relaypb.WatchMark {
 	if m == (coordination.WatchMark{}) {
 		return nil
 	}
-	return &relaypb.WatchMark{Semaphore: uint64(m.Semaphore), Index: uint64(m.Index)}
+	return &relaypb.WatchMark{Semaphore: uint64(m.Semaphore), Index: uint64(m.At.Index), Place: uint32(m.At.Place)}
 }
 
 func markFromPB(p *relaypb.WatchMark) coordination.WatchMark {
-	return coordination.WatchMark{Semaphore: coordination.SemaphoreID(p.GetSemaphore()), Index: coordination.Index(p.GetIndex())}
+	return coordination.WatchMark{Semaphore: coordination.SemaphoreID(p.GetSemaphore()),
+		At: coordination.Position{Index: coordination.Index(p.GetIndex()), Place: coordination.Place(p.GetPlace())}}
 }
 
 func linksToPB(list *coordination.Links) []*relaypb.Link {

@@ -96,18 +96,23 @@ func newSilenceRun(c *choices, friendly bool, clients int) *silenceRun {
 	r.latency = func() time.Duration { return c.upTo(slowest) }
 	r.stride = func() time.Duration { return c.upTo(steps) }
 	r.kept = func(n int) int { return int(c.next() * (float64(n) + 0.99)) }
+	r.batch = func(n int) int {
+		if n == 1 || c.sometimes() {
+			return n
+		}
+		return 1 + int(c.next()*(float64(n)-0.01))
+	}
 	return r
 }
 
 func newSilenceRunOf(c *choices, friendly bool, timeoutMillis uint64, rates [3]float64) *silenceRun {
 	none := func() time.Duration { return 0 }
-	r := &silenceRun{silenceWorld: &silenceWorld{latency: none, stride: none, kept: func(n int) int { return 0 }}, choices: c, friendly: friendly}
+	r := &silenceRun{silenceWorld: &silenceWorld{latency: none, stride: none, kept: func(n int) int { return 0 }, batch: func(n int) int { return n }}, choices: c, friendly: friendly}
 	r.a, r.b, r.f = r.addServer(rates[0]), r.addServer(rates[1]), r.addServer(rates[2])
 	r.leads, r.term = r.a, 0
 	r.elect(r.a)
-	r.index++
-	r.apply(silenceEntry{r.index, r.term, r.a, &coordination.CreateNode{Path: []string{"local", "n"},
-		Config: coordination.NodeConfig{SelfCheckPeriodMillis: 500, SessionGracePeriodMillis: 1500}}}, true)
+	r.apply(r.entry(r.a, &coordination.CreateNode{Path: []string{"local", "n"},
+		Config: coordination.NodeConfig{SelfCheckPeriodMillis: 500, SessionGracePeriodMillis: 1500}}), true)
 	r.confirmRounds(r.a)
 	r.first = r.connect(r.a)
 	r.silenceClient = r.openClient(r.f, timeoutMillis, 3*time.Millisecond)

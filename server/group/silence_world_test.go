@@ -25,6 +25,7 @@ type silenceWorld struct {
 	count   int
 	index   coordination.Index
 	term    coordination.Term
+	stamp   uint64        // of the last entry that has one
 	leads   *silentServer // whose proposals are committed; nil for nobody's
 	relays  []*silenceRelay
 	servers []*silentServer
@@ -36,14 +37,13 @@ type silenceWorld struct {
 	latency   func() time.Duration
 	stride    func() time.Duration // how long a server takes from one stream to the next when they join a relay
 	kept      func(n int) int      // how many of n entries in flight the next leader has
+	batch     func(n int) int      // how many of a turn's n commands the next entry has
 }
 
 // silenceEntry is an entry of the log.
 type silenceEntry struct {
-	index   coordination.Index
-	term    coordination.Term
-	by      *silentServer
-	command coordination.Command
+	coordination.Entry
+	by *silentServer
 }
 
 // silenceClient is a client that answers pings at once.
@@ -286,8 +286,7 @@ func (w *silenceWorld) elect(s *silentServer) {
 	w.term++
 	w.leads = s
 	s.group.replica.Leading(w.term, 0)
-	w.index++
-	w.apply(silenceEntry{index: w.index, term: w.term, by: s}, false)
+	w.apply(w.entry(s), false)
 	s.group.lead()
 	s.turn()
 }
@@ -305,7 +304,7 @@ func (s *silentServer) follow() {
 func (s *silentServer) depose() {
 	s.follow()
 	for _, e := range s.behind {
-		s.group.replica.Committed(s.Now(), e.index, e.term, e.command)
+		s.group.replica.Committed(s.Now(), &e.Entry)
 	}
 	s.behind = nil
 }
@@ -319,8 +318,8 @@ func (s *silentServer) turn() {
 	g.replica.Tick(g.clock.Now())
 	work := g.replica.Take()
 	if s.world.leads == s {
-		for _, c := range work.Commands {
-			s.world.propose(s, c)
+		for _, commands := range s.world.split(work.Commands) {
+			s.world.propose(s, commands)
 		}
 	}
 	g.say(work)
@@ -333,14 +332,32 @@ func (s *silentServer) turn() {
 	}
 }
 
-// propose puts a command into the log. It is applied a little later, behind those before it.
-func (w *silenceWorld) propose(by *silentServer, c coordination.Command) {
+// entry is the next entry of the log.
+func (w *silenceWorld) entry(by *silentServer, commands ...coordination.Command) silenceEntry {
 	w.index++
-	w.pipeline = append(w.pipeline, silenceEntry{w.index, w.term, by, c})
+	e := coordination.Entry{Index: w.index, Term: w.term, Commands: slices.Clone(commands)}
+	if len(commands) > 0 {
+		e.StampMillis = by.group.replica.Stamp(uint64(time.Duration(by.Now()).Milliseconds()))
+	}
+	return silenceEntry{e, by}
+}
+
+// split makes entries of the commands of a turn: mostly one of all, as a group does, or several.
+func (w *silenceWorld) split(commands []coordination.Command) (entries [][]coordination.Command) {
+	for len(commands) > 0 {
+		n := w.batch(len(commands))
+		entries, commands = append(entries, commands[:n]), commands[n:]
+	}
+	return entries
+}
+
+// propose puts an entry into the log. It is applied a little later, behind those before it.
+func (w *silenceWorld) propose(by *silentServer, commands []coordination.Command) {
+	e := w.entry(by, commands...)
+	w.pipeline = append(w.pipeline, e)
 	w.committed = max(w.committed, w.now+w.latency())
-	index := w.index
 	w.schedule(w.committed, by, func() {
-		if w.leads != by || len(w.pipeline) == 0 || w.pipeline[0].index != index {
+		if w.leads != by || len(w.pipeline) == 0 || w.pipeline[0].Index != e.Index {
 			return // the next leader knows what became of it
 		}
 		e := w.pipeline[0]
@@ -352,13 +369,19 @@ func (w *silenceWorld) propose(by *silentServer, c coordination.Command) {
 
 // apply has all servers apply an entry that is committed; who proposed it knows that, or has lost touch.
 func (w *silenceWorld) apply(e silenceEntry, known bool) {
+	if e.StampMillis != 0 {
+		if e.StampMillis < w.stamp {
+			panic(fmt.Sprintf("entry %d has stamp %d, one before it %d", e.Index, e.StampMillis, w.stamp))
+		}
+		w.stamp = e.StampMillis
+	}
 	for _, m := range w.servers {
 		serves := m.serves()
-		if serves && (m.group.replica.Term() != e.term || !known) {
+		if serves && (m.group.replica.Term() != e.Term || !known) {
 			m.behind = append(m.behind, e)
 			continue
 		}
-		effects := m.group.replica.Committed(m.Now(), e.index, e.term, e.command)
+		effects := m.group.replica.Committed(m.Now(), &e.Entry)
 		if m == e.by || !serves && !known {
 			w.ends(effects, e.by)
 		}

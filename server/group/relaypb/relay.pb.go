@@ -766,9 +766,11 @@ func (x *OpenRequest) GetMark() *WatchMark {
 }
 
 type WatchMark struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Semaphore     uint64                 `protobuf:"varint,1,opt,name=semaphore,proto3" json:"semaphore,omitempty"`
-	Index         uint64                 `protobuf:"varint,2,opt,name=index,proto3" json:"index,omitempty"`
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Semaphore uint64                 `protobuf:"varint,1,opt,name=semaphore,proto3" json:"semaphore,omitempty"`
+	// A position in the log.
+	Index         uint64 `protobuf:"varint,2,opt,name=index,proto3" json:"index,omitempty"`
+	Place         uint32 `protobuf:"varint,3,opt,name=place,proto3" json:"place,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -813,6 +815,13 @@ func (x *WatchMark) GetSemaphore() uint64 {
 func (x *WatchMark) GetIndex() uint64 {
 	if x != nil {
 		return x.Index
+	}
+	return 0
+}
+
+func (x *WatchMark) GetPlace() uint32 {
+	if x != nil {
+		return x.Place
 	}
 	return 0
 }
@@ -1462,10 +1471,11 @@ const file_server_group_relaypb_relay_proto_rawDesc = "" +
 	"\bsequence\x18\x01 \x01(\x04R\bsequence\x122\n" +
 	"\arequest\x18\x02 \x01(\v2\x18.coordd.relay.v1.RequestR\arequest\x12\x1a\n" +
 	"\bwatching\x18\x03 \x01(\bR\bwatching\x12.\n" +
-	"\x04mark\x18\x04 \x01(\v2\x1a.coordd.relay.v1.WatchMarkR\x04mark\"?\n" +
+	"\x04mark\x18\x04 \x01(\v2\x1a.coordd.relay.v1.WatchMarkR\x04mark\"U\n" +
 	"\tWatchMark\x12\x1c\n" +
 	"\tsemaphore\x18\x01 \x01(\x04R\tsemaphore\x12\x14\n" +
-	"\x05index\x18\x02 \x01(\x04R\x05index\"\\\n" +
+	"\x05index\x18\x02 \x01(\x04R\x05index\x12\x14\n" +
+	"\x05place\x18\x03 \x01(\rR\x05place\"\\\n" +
 	"\n" +
 	"FromLeader\x12\x18\n" +
 	"\arenewed\x18\x01 \x01(\x04R\arenewed\x124\n" +

@@ -1,7 +1,9 @@
 // What coordd writes to its disk: the commands in the log, and the rows of the checkpoint.
 //
-// Every stored value is one byte with the version of the format, 1, and then one of the messages below: a Command in
-// an entry of the log, the message of its kind in a row. The encoding is canonical: fields in ascending order, each
+// Every stored value is one byte with the version of the format, and then one of the messages below: a Command (version 1)
+// or an Entry (from version 2 on) in an entry of the log, the message of its kind in a row. The version is the one with
+// which the value's form came: 2 for what says where in its entry a command is, or when something
+// began, 1 for everything else. The encoding is canonical: fields in ascending order, each
 // only if it is not zero, numbers in their shortest form. So one value has one encoding, and a reader refuses
 // everything else. A field or a command that is added later comes with a new version.
 //
@@ -33,7 +35,60 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// One entry of the log.
+// One entry of the log: up to 1,024 commands.
+type Entry struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The leader's time of day when it wrote the entry, in milliseconds since 1970. It never goes back.
+	StampMillis   uint64     `protobuf:"varint,1,opt,name=stamp_millis,json=stampMillis,proto3" json:"stamp_millis,omitempty"`
+	Commands      []*Command `protobuf:"bytes,2,rep,name=commands,proto3" json:"commands,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Entry) Reset() {
+	*x = Entry{}
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Entry) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Entry) ProtoMessage() {}
+
+func (x *Entry) ProtoReflect() protoreflect.Message {
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Entry.ProtoReflect.Descriptor instead.
+func (*Entry) Descriptor() ([]byte, []int) {
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{0}
+}
+
+func (x *Entry) GetStampMillis() uint64 {
+	if x != nil {
+		return x.StampMillis
+	}
+	return 0
+}
+
+func (x *Entry) GetCommands() []*Command {
+	if x != nil {
+		return x.Commands
+	}
+	return nil
+}
+
 type Command struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Types that are valid to be assigned to Command:
@@ -65,7 +120,7 @@ type Command struct {
 
 func (x *Command) Reset() {
 	*x = Command{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[0]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[1]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -77,7 +132,7 @@ func (x *Command) String() string {
 func (*Command) ProtoMessage() {}
 
 func (x *Command) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[0]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[1]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -90,7 +145,7 @@ func (x *Command) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Command.ProtoReflect.Descriptor instead.
 func (*Command) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{0}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{1}
 }
 
 func (x *Command) GetCommand() isCommand_Command {
@@ -422,7 +477,7 @@ type Attach struct {
 
 func (x *Attach) Reset() {
 	*x = Attach{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[1]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -434,7 +489,7 @@ func (x *Attach) String() string {
 func (*Attach) ProtoMessage() {}
 
 func (x *Attach) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[1]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -447,7 +502,7 @@ func (x *Attach) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attach.ProtoReflect.Descriptor instead.
 func (*Attach) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{1}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *Attach) GetNode() uint64 {
@@ -528,7 +583,7 @@ type StopSession struct {
 
 func (x *StopSession) Reset() {
 	*x = StopSession{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[2]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -540,7 +595,7 @@ func (x *StopSession) String() string {
 func (*StopSession) ProtoMessage() {}
 
 func (x *StopSession) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[2]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -553,7 +608,7 @@ func (x *StopSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopSession.ProtoReflect.Descriptor instead.
 func (*StopSession) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{2}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *StopSession) GetNode() uint64 {
@@ -611,7 +666,7 @@ type ExpireSession struct {
 
 func (x *ExpireSession) Reset() {
 	*x = ExpireSession{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[3]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -623,7 +678,7 @@ func (x *ExpireSession) String() string {
 func (*ExpireSession) ProtoMessage() {}
 
 func (x *ExpireSession) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[3]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -636,7 +691,7 @@ func (x *ExpireSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExpireSession.ProtoReflect.Descriptor instead.
 func (*ExpireSession) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{3}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *ExpireSession) GetNode() uint64 {
@@ -675,20 +730,22 @@ func (x *ExpireSession) GetTerm() uint64 {
 }
 
 type ExpireWaiter struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Node          uint64                 `protobuf:"varint,1,opt,name=node,proto3" json:"node,omitempty"`
-	Session       uint64                 `protobuf:"varint,2,opt,name=session,proto3" json:"session,omitempty"`
-	Semaphore     uint64                 `protobuf:"varint,3,opt,name=semaphore,proto3" json:"semaphore,omitempty"`
-	Order         uint64                 `protobuf:"varint,4,opt,name=order,proto3" json:"order,omitempty"`
-	WaitEpoch     uint64                 `protobuf:"varint,5,opt,name=wait_epoch,json=waitEpoch,proto3" json:"wait_epoch,omitempty"`
-	Term          uint64                 `protobuf:"varint,6,opt,name=term,proto3" json:"term,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Node      uint64                 `protobuf:"varint,1,opt,name=node,proto3" json:"node,omitempty"`
+	Session   uint64                 `protobuf:"varint,2,opt,name=session,proto3" json:"session,omitempty"`
+	Semaphore uint64                 `protobuf:"varint,3,opt,name=semaphore,proto3" json:"semaphore,omitempty"`
+	Order     uint64                 `protobuf:"varint,4,opt,name=order,proto3" json:"order,omitempty"`
+	// The position of the acquire that last set the wait: the index of its entry, and its place among the entry's commands.
+	WaitEpoch      uint64 `protobuf:"varint,5,opt,name=wait_epoch,json=waitEpoch,proto3" json:"wait_epoch,omitempty"`
+	Term           uint64 `protobuf:"varint,6,opt,name=term,proto3" json:"term,omitempty"`
+	WaitEpochPlace uint32 `protobuf:"varint,7,opt,name=wait_epoch_place,json=waitEpochPlace,proto3" json:"wait_epoch_place,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *ExpireWaiter) Reset() {
 	*x = ExpireWaiter{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[4]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -700,7 +757,7 @@ func (x *ExpireWaiter) String() string {
 func (*ExpireWaiter) ProtoMessage() {}
 
 func (x *ExpireWaiter) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[4]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -713,7 +770,7 @@ func (x *ExpireWaiter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExpireWaiter.ProtoReflect.Descriptor instead.
 func (*ExpireWaiter) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{4}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *ExpireWaiter) GetNode() uint64 {
@@ -758,6 +815,13 @@ func (x *ExpireWaiter) GetTerm() uint64 {
 	return 0
 }
 
+func (x *ExpireWaiter) GetWaitEpochPlace() uint32 {
+	if x != nil {
+		return x.WaitEpochPlace
+	}
+	return 0
+}
+
 type CreateSemaphore struct {
 	state        protoimpl.MessageState `protogen:"open.v1"`
 	Node         uint64                 `protobuf:"varint,1,opt,name=node,proto3" json:"node,omitempty"`
@@ -776,7 +840,7 @@ type CreateSemaphore struct {
 
 func (x *CreateSemaphore) Reset() {
 	*x = CreateSemaphore{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[5]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -788,7 +852,7 @@ func (x *CreateSemaphore) String() string {
 func (*CreateSemaphore) ProtoMessage() {}
 
 func (x *CreateSemaphore) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[5]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -801,7 +865,7 @@ func (x *CreateSemaphore) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateSemaphore.ProtoReflect.Descriptor instead.
 func (*CreateSemaphore) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{5}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *CreateSemaphore) GetNode() uint64 {
@@ -884,7 +948,7 @@ type UpdateSemaphore struct {
 
 func (x *UpdateSemaphore) Reset() {
 	*x = UpdateSemaphore{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[6]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -896,7 +960,7 @@ func (x *UpdateSemaphore) String() string {
 func (*UpdateSemaphore) ProtoMessage() {}
 
 func (x *UpdateSemaphore) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[6]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -909,7 +973,7 @@ func (x *UpdateSemaphore) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateSemaphore.ProtoReflect.Descriptor instead.
 func (*UpdateSemaphore) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{6}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *UpdateSemaphore) GetNode() uint64 {
@@ -985,7 +1049,7 @@ type DeleteSemaphore struct {
 
 func (x *DeleteSemaphore) Reset() {
 	*x = DeleteSemaphore{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[7]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -997,7 +1061,7 @@ func (x *DeleteSemaphore) String() string {
 func (*DeleteSemaphore) ProtoMessage() {}
 
 func (x *DeleteSemaphore) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[7]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1010,7 +1074,7 @@ func (x *DeleteSemaphore) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteSemaphore.ProtoReflect.Descriptor instead.
 func (*DeleteSemaphore) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{7}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *DeleteSemaphore) GetNode() uint64 {
@@ -1090,7 +1154,7 @@ type AcquireSemaphore struct {
 
 func (x *AcquireSemaphore) Reset() {
 	*x = AcquireSemaphore{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[8]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1102,7 +1166,7 @@ func (x *AcquireSemaphore) String() string {
 func (*AcquireSemaphore) ProtoMessage() {}
 
 func (x *AcquireSemaphore) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[8]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1115,7 +1179,7 @@ func (x *AcquireSemaphore) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquireSemaphore.ProtoReflect.Descriptor instead.
 func (*AcquireSemaphore) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{8}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *AcquireSemaphore) GetNode() uint64 {
@@ -1211,7 +1275,7 @@ type ReleaseSemaphore struct {
 
 func (x *ReleaseSemaphore) Reset() {
 	*x = ReleaseSemaphore{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[9]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1223,7 +1287,7 @@ func (x *ReleaseSemaphore) String() string {
 func (*ReleaseSemaphore) ProtoMessage() {}
 
 func (x *ReleaseSemaphore) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[9]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1236,7 +1300,7 @@ func (x *ReleaseSemaphore) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseSemaphore.ProtoReflect.Descriptor instead.
 func (*ReleaseSemaphore) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{9}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ReleaseSemaphore) GetNode() uint64 {
@@ -1310,7 +1374,7 @@ type CreateNode struct {
 
 func (x *CreateNode) Reset() {
 	*x = CreateNode{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[10]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1322,7 +1386,7 @@ func (x *CreateNode) String() string {
 func (*CreateNode) ProtoMessage() {}
 
 func (x *CreateNode) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[10]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1335,7 +1399,7 @@ func (x *CreateNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateNode.ProtoReflect.Descriptor instead.
 func (*CreateNode) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{10}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *CreateNode) GetNonce() uint64 {
@@ -1440,7 +1504,7 @@ type AlterNode struct {
 
 func (x *AlterNode) Reset() {
 	*x = AlterNode{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[11]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1452,7 +1516,7 @@ func (x *AlterNode) String() string {
 func (*AlterNode) ProtoMessage() {}
 
 func (x *AlterNode) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[11]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1465,7 +1529,7 @@ func (x *AlterNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AlterNode.ProtoReflect.Descriptor instead.
 func (*AlterNode) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{11}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *AlterNode) GetNonce() uint64 {
@@ -1550,7 +1614,7 @@ type DropNode struct {
 
 func (x *DropNode) Reset() {
 	*x = DropNode{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[12]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1562,7 +1626,7 @@ func (x *DropNode) String() string {
 func (*DropNode) ProtoMessage() {}
 
 func (x *DropNode) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[12]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1575,7 +1639,7 @@ func (x *DropNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DropNode.ProtoReflect.Descriptor instead.
 func (*DropNode) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{12}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *DropNode) GetNonce() uint64 {
@@ -1620,7 +1684,7 @@ type MakeDirectory struct {
 
 func (x *MakeDirectory) Reset() {
 	*x = MakeDirectory{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[13]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1632,7 +1696,7 @@ func (x *MakeDirectory) String() string {
 func (*MakeDirectory) ProtoMessage() {}
 
 func (x *MakeDirectory) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[13]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1645,7 +1709,7 @@ func (x *MakeDirectory) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MakeDirectory.ProtoReflect.Descriptor instead.
 func (*MakeDirectory) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{13}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *MakeDirectory) GetNonce() uint64 {
@@ -1702,7 +1766,7 @@ type RemoveDirectory struct {
 
 func (x *RemoveDirectory) Reset() {
 	*x = RemoveDirectory{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[14]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1714,7 +1778,7 @@ func (x *RemoveDirectory) String() string {
 func (*RemoveDirectory) ProtoMessage() {}
 
 func (x *RemoveDirectory) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[14]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1727,7 +1791,7 @@ func (x *RemoveDirectory) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveDirectory.ProtoReflect.Descriptor instead.
 func (*RemoveDirectory) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{14}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *RemoveDirectory) GetNonce() uint64 {
@@ -1773,7 +1837,7 @@ type ModifyPermissions struct {
 
 func (x *ModifyPermissions) Reset() {
 	*x = ModifyPermissions{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[15]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1785,7 +1849,7 @@ func (x *ModifyPermissions) String() string {
 func (*ModifyPermissions) ProtoMessage() {}
 
 func (x *ModifyPermissions) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[15]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1798,7 +1862,7 @@ func (x *ModifyPermissions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModifyPermissions.ProtoReflect.Descriptor instead.
 func (*ModifyPermissions) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{15}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ModifyPermissions) GetNonce() uint64 {
@@ -1865,7 +1929,7 @@ type AddUser struct {
 
 func (x *AddUser) Reset() {
 	*x = AddUser{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[16]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1877,7 +1941,7 @@ func (x *AddUser) String() string {
 func (*AddUser) ProtoMessage() {}
 
 func (x *AddUser) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[16]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1890,7 +1954,7 @@ func (x *AddUser) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddUser.ProtoReflect.Descriptor instead.
 func (*AddUser) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{16}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *AddUser) GetNonce() uint64 {
@@ -1955,7 +2019,7 @@ type SetPassword struct {
 
 func (x *SetPassword) Reset() {
 	*x = SetPassword{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[17]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1967,7 +2031,7 @@ func (x *SetPassword) String() string {
 func (*SetPassword) ProtoMessage() {}
 
 func (x *SetPassword) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[17]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1980,7 +2044,7 @@ func (x *SetPassword) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPassword.ProtoReflect.Descriptor instead.
 func (*SetPassword) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{17}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *SetPassword) GetNonce() uint64 {
@@ -2030,7 +2094,7 @@ type RemoveUser struct {
 
 func (x *RemoveUser) Reset() {
 	*x = RemoveUser{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[18]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2042,7 +2106,7 @@ func (x *RemoveUser) String() string {
 func (*RemoveUser) ProtoMessage() {}
 
 func (x *RemoveUser) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[18]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2055,7 +2119,7 @@ func (x *RemoveUser) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveUser.ProtoReflect.Descriptor instead.
 func (*RemoveUser) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{18}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *RemoveUser) GetNonce() uint64 {
@@ -2094,14 +2158,16 @@ type RotateSigningKey struct {
 	Secret           []byte                 `protobuf:"bytes,5,opt,name=secret,proto3" json:"secret,omitempty"`
 	StampMillis      uint64                 `protobuf:"varint,6,opt,name=stamp_millis,json=stampMillis,proto3" json:"stamp_millis,omitempty"`
 	DropBeforeMillis uint64                 `protobuf:"varint,7,opt,name=drop_before_millis,json=dropBeforeMillis,proto3" json:"drop_before_millis,omitempty"`
-	After            uint64                 `protobuf:"varint,8,opt,name=after,proto3" json:"after,omitempty"`
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	// A position.
+	After         uint64 `protobuf:"varint,8,opt,name=after,proto3" json:"after,omitempty"`
+	AfterPlace    uint32 `protobuf:"varint,9,opt,name=after_place,json=afterPlace,proto3" json:"after_place,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *RotateSigningKey) Reset() {
 	*x = RotateSigningKey{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[19]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2113,7 +2179,7 @@ func (x *RotateSigningKey) String() string {
 func (*RotateSigningKey) ProtoMessage() {}
 
 func (x *RotateSigningKey) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[19]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2126,7 +2192,7 @@ func (x *RotateSigningKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RotateSigningKey.ProtoReflect.Descriptor instead.
 func (*RotateSigningKey) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{19}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *RotateSigningKey) GetNonce() uint64 {
@@ -2178,6 +2244,13 @@ func (x *RotateSigningKey) GetAfter() uint64 {
 	return 0
 }
 
+func (x *RotateSigningKey) GetAfterPlace() uint32 {
+	if x != nil {
+		return x.AfterPlace
+	}
+	return 0
+}
+
 // Moves all counters forward after a restore. It is the first command of a leader then.
 type BeginLineage struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2188,7 +2261,7 @@ type BeginLineage struct {
 
 func (x *BeginLineage) Reset() {
 	*x = BeginLineage{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[20]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2200,7 +2273,7 @@ func (x *BeginLineage) String() string {
 func (*BeginLineage) ProtoMessage() {}
 
 func (x *BeginLineage) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[20]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2213,7 +2286,7 @@ func (x *BeginLineage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BeginLineage.ProtoReflect.Descriptor instead.
 func (*BeginLineage) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{20}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *BeginLineage) GetLineage() uint64 {
@@ -2230,15 +2303,17 @@ type MachineRow struct {
 	NextNode uint64                 `protobuf:"varint,2,opt,name=next_node,json=nextNode,proto3" json:"next_node,omitempty"`
 	Digest   uint64                 `protobuf:"varint,3,opt,name=digest,proto3" json:"digest,omitempty"`
 	// Of the last BeginLineage, and what the counters of a new coordination node begin behind.
-	Lineage       uint64 `protobuf:"varint,4,opt,name=lineage,proto3" json:"lineage,omitempty"`
-	CounterBase   uint64 `protobuf:"varint,5,opt,name=counter_base,json=counterBase,proto3" json:"counter_base,omitempty"`
+	Lineage     uint64 `protobuf:"varint,4,opt,name=lineage,proto3" json:"lineage,omitempty"`
+	CounterBase uint64 `protobuf:"varint,5,opt,name=counter_base,json=counterBase,proto3" json:"counter_base,omitempty"`
+	// The largest stamp of an entry so far.
+	StampMillis   uint64 `protobuf:"varint,6,opt,name=stamp_millis,json=stampMillis,proto3" json:"stamp_millis,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *MachineRow) Reset() {
 	*x = MachineRow{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[21]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2250,7 +2325,7 @@ func (x *MachineRow) String() string {
 func (*MachineRow) ProtoMessage() {}
 
 func (x *MachineRow) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[21]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2263,7 +2338,7 @@ func (x *MachineRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MachineRow.ProtoReflect.Descriptor instead.
 func (*MachineRow) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{21}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *MachineRow) GetIndex() uint64 {
@@ -2301,6 +2376,13 @@ func (x *MachineRow) GetCounterBase() uint64 {
 	return 0
 }
 
+func (x *MachineRow) GetStampMillis() uint64 {
+	if x != nil {
+		return x.StampMillis
+	}
+	return 0
+}
+
 // An entry of the path tree.
 type PathRow struct {
 	state                protoimpl.MessageState `protogen:"open.v1"`
@@ -2319,7 +2401,7 @@ type PathRow struct {
 
 func (x *PathRow) Reset() {
 	*x = PathRow{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[22]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2331,7 +2413,7 @@ func (x *PathRow) String() string {
 func (*PathRow) ProtoMessage() {}
 
 func (x *PathRow) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[22]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2344,7 +2426,7 @@ func (x *PathRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PathRow.ProtoReflect.Descriptor instead.
 func (*PathRow) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{22}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *PathRow) GetParent() uint64 {
@@ -2427,7 +2509,7 @@ type NodeRow struct {
 
 func (x *NodeRow) Reset() {
 	*x = NodeRow{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[23]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2439,7 +2521,7 @@ func (x *NodeRow) String() string {
 func (*NodeRow) ProtoMessage() {}
 
 func (x *NodeRow) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[23]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2452,7 +2534,7 @@ func (x *NodeRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeRow.ProtoReflect.Descriptor instead.
 func (*NodeRow) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{23}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *NodeRow) GetSelfCheckPeriodMillis() uint32 {
@@ -2519,13 +2601,15 @@ type SessionRow struct {
 	AttachEpochTerm    uint64                 `protobuf:"varint,4,opt,name=attach_epoch_term,json=attachEpochTerm,proto3" json:"attach_epoch_term,omitempty"`
 	AttachEpochCounter uint64                 `protobuf:"varint,5,opt,name=attach_epoch_counter,json=attachEpochCounter,proto3" json:"attach_epoch_counter,omitempty"`
 	Nonce              uint64                 `protobuf:"varint,6,opt,name=nonce,proto3" json:"nonce,omitempty"`
-	unknownFields      protoimpl.UnknownFields
-	sizeCache          protoimpl.SizeCache
+	// The stamp of the entry that made the session.
+	BeganMillis   uint64 `protobuf:"varint,7,opt,name=began_millis,json=beganMillis,proto3" json:"began_millis,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SessionRow) Reset() {
 	*x = SessionRow{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[24]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2537,7 +2621,7 @@ func (x *SessionRow) String() string {
 func (*SessionRow) ProtoMessage() {}
 
 func (x *SessionRow) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[24]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2550,7 +2634,7 @@ func (x *SessionRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionRow.ProtoReflect.Descriptor instead.
 func (*SessionRow) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{24}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *SessionRow) GetTimeoutMillis() uint64 {
@@ -2595,6 +2679,13 @@ func (x *SessionRow) GetNonce() uint64 {
 	return 0
 }
 
+func (x *SessionRow) GetBeganMillis() uint64 {
+	if x != nil {
+		return x.BeganMillis
+	}
+	return 0
+}
+
 // A semaphore without its owners and waiters.
 type SemaphoreRow struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2608,7 +2699,7 @@ type SemaphoreRow struct {
 
 func (x *SemaphoreRow) Reset() {
 	*x = SemaphoreRow{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[25]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2620,7 +2711,7 @@ func (x *SemaphoreRow) String() string {
 func (*SemaphoreRow) ProtoMessage() {}
 
 func (x *SemaphoreRow) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[25]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2633,7 +2724,7 @@ func (x *SemaphoreRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SemaphoreRow.ProtoReflect.Descriptor instead.
 func (*SemaphoreRow) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{25}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *SemaphoreRow) GetName() string {
@@ -2666,24 +2757,27 @@ func (x *SemaphoreRow) GetEphemeral() bool {
 
 // An owner or a waiter. Its id is the order id.
 type LinkRow struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Session       uint64                 `protobuf:"varint,1,opt,name=session,proto3" json:"session,omitempty"`
-	Semaphore     uint64                 `protobuf:"varint,2,opt,name=semaphore,proto3" json:"semaphore,omitempty"`
-	Count         uint64                 `protobuf:"varint,3,opt,name=count,proto3" json:"count,omitempty"`
-	TimeoutMillis uint64                 `protobuf:"varint,4,opt,name=timeout_millis,json=timeoutMillis,proto3" json:"timeout_millis,omitempty"`
-	Data          []byte                 `protobuf:"bytes,5,opt,name=data,proto3" json:"data,omitempty"`
-	EpochTerm     uint64                 `protobuf:"varint,6,opt,name=epoch_term,json=epochTerm,proto3" json:"epoch_term,omitempty"`
-	EpochCounter  uint64                 `protobuf:"varint,7,opt,name=epoch_counter,json=epochCounter,proto3" json:"epoch_counter,omitempty"`
-	Sequence      uint64                 `protobuf:"varint,8,opt,name=sequence,proto3" json:"sequence,omitempty"`
-	WaitEpoch     uint64                 `protobuf:"varint,9,opt,name=wait_epoch,json=waitEpoch,proto3" json:"wait_epoch,omitempty"`
-	Owner         bool                   `protobuf:"varint,10,opt,name=owner,proto3" json:"owner,omitempty"`
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	Session        uint64                 `protobuf:"varint,1,opt,name=session,proto3" json:"session,omitempty"`
+	Semaphore      uint64                 `protobuf:"varint,2,opt,name=semaphore,proto3" json:"semaphore,omitempty"`
+	Count          uint64                 `protobuf:"varint,3,opt,name=count,proto3" json:"count,omitempty"`
+	TimeoutMillis  uint64                 `protobuf:"varint,4,opt,name=timeout_millis,json=timeoutMillis,proto3" json:"timeout_millis,omitempty"`
+	Data           []byte                 `protobuf:"bytes,5,opt,name=data,proto3" json:"data,omitempty"`
+	EpochTerm      uint64                 `protobuf:"varint,6,opt,name=epoch_term,json=epochTerm,proto3" json:"epoch_term,omitempty"`
+	EpochCounter   uint64                 `protobuf:"varint,7,opt,name=epoch_counter,json=epochCounter,proto3" json:"epoch_counter,omitempty"`
+	Sequence       uint64                 `protobuf:"varint,8,opt,name=sequence,proto3" json:"sequence,omitempty"`
+	WaitEpoch      uint64                 `protobuf:"varint,9,opt,name=wait_epoch,json=waitEpoch,proto3" json:"wait_epoch,omitempty"`
+	Owner          bool                   `protobuf:"varint,10,opt,name=owner,proto3" json:"owner,omitempty"`
+	WaitEpochPlace uint32                 `protobuf:"varint,11,opt,name=wait_epoch_place,json=waitEpochPlace,proto3" json:"wait_epoch_place,omitempty"`
+	// The stamp of the entry since which the session owns, or waits.
+	BeganMillis   uint64 `protobuf:"varint,12,opt,name=began_millis,json=beganMillis,proto3" json:"began_millis,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *LinkRow) Reset() {
 	*x = LinkRow{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[26]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2695,7 +2789,7 @@ func (x *LinkRow) String() string {
 func (*LinkRow) ProtoMessage() {}
 
 func (x *LinkRow) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[26]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2708,7 +2802,7 @@ func (x *LinkRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LinkRow.ProtoReflect.Descriptor instead.
 func (*LinkRow) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{26}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *LinkRow) GetSession() uint64 {
@@ -2781,21 +2875,36 @@ func (x *LinkRow) GetOwner() bool {
 	return false
 }
 
+func (x *LinkRow) GetWaitEpochPlace() uint32 {
+	if x != nil {
+		return x.WaitEpochPlace
+	}
+	return 0
+}
+
+func (x *LinkRow) GetBeganMillis() uint64 {
+	if x != nil {
+		return x.BeganMillis
+	}
+	return 0
+}
+
 // A user who can log in. The hash is never that of a clear password alone: it names its algorithm and its salt.
 type UserRow struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          []byte                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	PasswordHash  []byte                 `protobuf:"bytes,2,opt,name=password_hash,json=passwordHash,proto3" json:"password_hash,omitempty"`
 	Administrator bool                   `protobuf:"varint,3,opt,name=administrator,proto3" json:"administrator,omitempty"`
-	// The index of the command that last set the password.
+	// The position of the command that last set the password.
 	Version       uint64 `protobuf:"varint,4,opt,name=version,proto3" json:"version,omitempty"`
+	VersionPlace  uint32 `protobuf:"varint,5,opt,name=version_place,json=versionPlace,proto3" json:"version_place,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *UserRow) Reset() {
 	*x = UserRow{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[27]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2807,7 +2916,7 @@ func (x *UserRow) String() string {
 func (*UserRow) ProtoMessage() {}
 
 func (x *UserRow) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[27]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2820,7 +2929,7 @@ func (x *UserRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UserRow.ProtoReflect.Descriptor instead.
 func (*UserRow) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{27}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *UserRow) GetName() []byte {
@@ -2851,6 +2960,13 @@ func (x *UserRow) GetVersion() uint64 {
 	return 0
 }
 
+func (x *UserRow) GetVersionPlace() uint32 {
+	if x != nil {
+		return x.VersionPlace
+	}
+	return 0
+}
+
 // A key that login tokens are signed with.
 type SigningKeyRow struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2862,7 +2978,7 @@ type SigningKeyRow struct {
 
 func (x *SigningKeyRow) Reset() {
 	*x = SigningKeyRow{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[28]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2874,7 +2990,7 @@ func (x *SigningKeyRow) String() string {
 func (*SigningKeyRow) ProtoMessage() {}
 
 func (x *SigningKeyRow) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[28]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2887,7 +3003,7 @@ func (x *SigningKeyRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SigningKeyRow.ProtoReflect.Descriptor instead.
 func (*SigningKeyRow) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{28}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *SigningKeyRow) GetSecret() []byte {
@@ -2915,7 +3031,7 @@ type ModifyPermissions_Action struct {
 
 func (x *ModifyPermissions_Action) Reset() {
 	*x = ModifyPermissions_Action{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[29]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2927,7 +3043,7 @@ func (x *ModifyPermissions_Action) String() string {
 func (*ModifyPermissions_Action) ProtoMessage() {}
 
 func (x *ModifyPermissions_Action) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[29]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2940,7 +3056,7 @@ func (x *ModifyPermissions_Action) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModifyPermissions_Action.ProtoReflect.Descriptor instead.
 func (*ModifyPermissions_Action) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{15, 0}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{16, 0}
 }
 
 func (x *ModifyPermissions_Action) GetKind() uint32 {
@@ -2974,7 +3090,7 @@ type PathRow_Permission struct {
 
 func (x *PathRow_Permission) Reset() {
 	*x = PathRow_Permission{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[30]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2986,7 +3102,7 @@ func (x *PathRow_Permission) String() string {
 func (*PathRow_Permission) ProtoMessage() {}
 
 func (x *PathRow_Permission) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[30]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2999,7 +3115,7 @@ func (x *PathRow_Permission) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PathRow_Permission.ProtoReflect.Descriptor instead.
 func (*PathRow_Permission) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{22, 0}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{23, 0}
 }
 
 func (x *PathRow_Permission) GetSubject() string {
@@ -3020,7 +3136,10 @@ var File_coordination_codec_internal_logpb_log_proto protoreflect.FileDescriptor
 
 const file_coordination_codec_internal_logpb_log_proto_rawDesc = "" +
 	"\n" +
-	"+coordination/codec/internal/logpb/log.proto\x12\rcoordd.log.v1\"\xf9\n" +
+	"+coordination/codec/internal/logpb/log.proto\x12\rcoordd.log.v1\"^\n" +
+	"\x05Entry\x12!\n" +
+	"\fstamp_millis\x18\x01 \x01(\x04R\vstampMillis\x122\n" +
+	"\bcommands\x18\x02 \x03(\v2\x16.coordd.log.v1.CommandR\bcommands\"\xf9\n" +
 	"\n" +
 	"\aCommand\x12/\n" +
 	"\x06attach\x18\x01 \x01(\v2\x15.coordd.log.v1.AttachH\x00R\x06attach\x12?\n" +
@@ -3072,7 +3191,7 @@ const file_coordination_codec_internal_logpb_log_proto_rawDesc = "" +
 	"\asession\x18\x02 \x01(\x04R\asession\x12*\n" +
 	"\x11attach_epoch_term\x18\x03 \x01(\x04R\x0fattachEpochTerm\x120\n" +
 	"\x14attach_epoch_counter\x18\x04 \x01(\x04R\x12attachEpochCounter\x12\x12\n" +
-	"\x04term\x18\x05 \x01(\x04R\x04term\"\xa3\x01\n" +
+	"\x04term\x18\x05 \x01(\x04R\x04term\"\xcd\x01\n" +
 	"\fExpireWaiter\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\x04R\x04node\x12\x18\n" +
 	"\asession\x18\x02 \x01(\x04R\asession\x12\x1c\n" +
@@ -3080,7 +3199,8 @@ const file_coordination_codec_internal_logpb_log_proto_rawDesc = "" +
 	"\x05order\x18\x04 \x01(\x04R\x05order\x12\x1d\n" +
 	"\n" +
 	"wait_epoch\x18\x05 \x01(\x04R\twaitEpoch\x12\x12\n" +
-	"\x04term\x18\x06 \x01(\x04R\x04term\"\x81\x02\n" +
+	"\x04term\x18\x06 \x01(\x04R\x04term\x12(\n" +
+	"\x10wait_epoch_place\x18\a \x01(\rR\x0ewaitEpochPlace\"\x81\x02\n" +
 	"\x0fCreateSemaphore\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\x04R\x04node\x12\x18\n" +
 	"\asession\x18\x02 \x01(\x04R\asession\x12\x1d\n" +
@@ -3213,7 +3333,7 @@ const file_coordination_codec_internal_logpb_log_proto_rawDesc = "" +
 	"\x05nonce\x18\x01 \x01(\x04R\x05nonce\x12\x18\n" +
 	"\asubject\x18\x03 \x01(\fR\asubject\x12\x1a\n" +
 	"\benforced\x18\x04 \x01(\bR\benforced\x12\x12\n" +
-	"\x04name\x18\x05 \x01(\fR\x04name\"\xdd\x01\n" +
+	"\x04name\x18\x05 \x01(\fR\x04name\"\xfe\x01\n" +
 	"\x10RotateSigningKey\x12\x14\n" +
 	"\x05nonce\x18\x01 \x01(\x04R\x05nonce\x12\x18\n" +
 	"\asubject\x18\x03 \x01(\fR\asubject\x12\x1a\n" +
@@ -3221,16 +3341,19 @@ const file_coordination_codec_internal_logpb_log_proto_rawDesc = "" +
 	"\x06secret\x18\x05 \x01(\fR\x06secret\x12!\n" +
 	"\fstamp_millis\x18\x06 \x01(\x04R\vstampMillis\x12,\n" +
 	"\x12drop_before_millis\x18\a \x01(\x04R\x10dropBeforeMillis\x12\x14\n" +
-	"\x05after\x18\b \x01(\x04R\x05after\"(\n" +
+	"\x05after\x18\b \x01(\x04R\x05after\x12\x1f\n" +
+	"\vafter_place\x18\t \x01(\rR\n" +
+	"afterPlace\"(\n" +
 	"\fBeginLineage\x12\x18\n" +
-	"\alineage\x18\x01 \x01(\x04R\alineage\"\x94\x01\n" +
+	"\alineage\x18\x01 \x01(\x04R\alineage\"\xb7\x01\n" +
 	"\n" +
 	"MachineRow\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x04R\x05index\x12\x1b\n" +
 	"\tnext_node\x18\x02 \x01(\x04R\bnextNode\x12\x16\n" +
 	"\x06digest\x18\x03 \x01(\x04R\x06digest\x12\x18\n" +
 	"\alineage\x18\x04 \x01(\x04R\alineage\x12!\n" +
-	"\fcounter_base\x18\x05 \x01(\x04R\vcounterBase\"\xfb\x02\n" +
+	"\fcounter_base\x18\x05 \x01(\x04R\vcounterBase\x12!\n" +
+	"\fstamp_millis\x18\x06 \x01(\x04R\vstampMillis\"\xfb\x02\n" +
 	"\aPathRow\x12\x16\n" +
 	"\x06parent\x18\x01 \x01(\x04R\x06parent\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
@@ -3254,7 +3377,7 @@ const file_coordination_codec_internal_logpb_log_proto_rawDesc = "" +
 	"\fnext_session\x18\x06 \x01(\x04R\vnextSession\x12%\n" +
 	"\x0enext_semaphore\x18\a \x01(\x04R\rnextSemaphore\x12\x1d\n" +
 	"\n" +
-	"next_order\x18\b \x01(\x04R\tnextOrder\"\xf0\x01\n" +
+	"next_order\x18\b \x01(\x04R\tnextOrder\"\x93\x02\n" +
 	"\n" +
 	"SessionRow\x12%\n" +
 	"\x0etimeout_millis\x18\x01 \x01(\x04R\rtimeoutMillis\x12 \n" +
@@ -3262,12 +3385,13 @@ const file_coordination_codec_internal_logpb_log_proto_rawDesc = "" +
 	"\x0eprotection_key\x18\x03 \x01(\fR\rprotectionKey\x12*\n" +
 	"\x11attach_epoch_term\x18\x04 \x01(\x04R\x0fattachEpochTerm\x120\n" +
 	"\x14attach_epoch_counter\x18\x05 \x01(\x04R\x12attachEpochCounter\x12\x14\n" +
-	"\x05nonce\x18\x06 \x01(\x04R\x05nonce\"j\n" +
+	"\x05nonce\x18\x06 \x01(\x04R\x05nonce\x12!\n" +
+	"\fbegan_millis\x18\a \x01(\x04R\vbeganMillis\"j\n" +
 	"\fSemaphoreRow\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04data\x18\x02 \x01(\fR\x04data\x12\x14\n" +
 	"\x05limit\x18\x03 \x01(\x04R\x05limit\x12\x1c\n" +
-	"\tephemeral\x18\x04 \x01(\bR\tephemeral\"\xa7\x02\n" +
+	"\tephemeral\x18\x04 \x01(\bR\tephemeral\"\xf4\x02\n" +
 	"\aLinkRow\x12\x18\n" +
 	"\asession\x18\x01 \x01(\x04R\asession\x12\x1c\n" +
 	"\tsemaphore\x18\x02 \x01(\x04R\tsemaphore\x12\x14\n" +
@@ -3281,12 +3405,15 @@ const file_coordination_codec_internal_logpb_log_proto_rawDesc = "" +
 	"\n" +
 	"wait_epoch\x18\t \x01(\x04R\twaitEpoch\x12\x14\n" +
 	"\x05owner\x18\n" +
-	" \x01(\bR\x05owner\"\x82\x01\n" +
+	" \x01(\bR\x05owner\x12(\n" +
+	"\x10wait_epoch_place\x18\v \x01(\rR\x0ewaitEpochPlace\x12!\n" +
+	"\fbegan_millis\x18\f \x01(\x04R\vbeganMillis\"\xa7\x01\n" +
 	"\aUserRow\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\fR\x04name\x12#\n" +
 	"\rpassword_hash\x18\x02 \x01(\fR\fpasswordHash\x12$\n" +
 	"\radministrator\x18\x03 \x01(\bR\radministrator\x12\x18\n" +
-	"\aversion\x18\x04 \x01(\x04R\aversion\"N\n" +
+	"\aversion\x18\x04 \x01(\x04R\aversion\x12#\n" +
+	"\rversion_place\x18\x05 \x01(\rR\fversionPlace\"N\n" +
 	"\rSigningKeyRow\x12\x16\n" +
 	"\x06secret\x18\x01 \x01(\fR\x06secret\x12%\n" +
 	"\x0ecreated_millis\x18\x02 \x01(\x04R\rcreatedMillisB<Z:github.com/coordd/coordd/coordination/codec/internal/logpbb\x06proto3"
@@ -3303,68 +3430,70 @@ func file_coordination_codec_internal_logpb_log_proto_rawDescGZIP() []byte {
 	return file_coordination_codec_internal_logpb_log_proto_rawDescData
 }
 
-var file_coordination_codec_internal_logpb_log_proto_msgTypes = make([]protoimpl.MessageInfo, 31)
+var file_coordination_codec_internal_logpb_log_proto_msgTypes = make([]protoimpl.MessageInfo, 32)
 var file_coordination_codec_internal_logpb_log_proto_goTypes = []any{
-	(*Command)(nil),                  // 0: coordd.log.v1.Command
-	(*Attach)(nil),                   // 1: coordd.log.v1.Attach
-	(*StopSession)(nil),              // 2: coordd.log.v1.StopSession
-	(*ExpireSession)(nil),            // 3: coordd.log.v1.ExpireSession
-	(*ExpireWaiter)(nil),             // 4: coordd.log.v1.ExpireWaiter
-	(*CreateSemaphore)(nil),          // 5: coordd.log.v1.CreateSemaphore
-	(*UpdateSemaphore)(nil),          // 6: coordd.log.v1.UpdateSemaphore
-	(*DeleteSemaphore)(nil),          // 7: coordd.log.v1.DeleteSemaphore
-	(*AcquireSemaphore)(nil),         // 8: coordd.log.v1.AcquireSemaphore
-	(*ReleaseSemaphore)(nil),         // 9: coordd.log.v1.ReleaseSemaphore
-	(*CreateNode)(nil),               // 10: coordd.log.v1.CreateNode
-	(*AlterNode)(nil),                // 11: coordd.log.v1.AlterNode
-	(*DropNode)(nil),                 // 12: coordd.log.v1.DropNode
-	(*MakeDirectory)(nil),            // 13: coordd.log.v1.MakeDirectory
-	(*RemoveDirectory)(nil),          // 14: coordd.log.v1.RemoveDirectory
-	(*ModifyPermissions)(nil),        // 15: coordd.log.v1.ModifyPermissions
-	(*AddUser)(nil),                  // 16: coordd.log.v1.AddUser
-	(*SetPassword)(nil),              // 17: coordd.log.v1.SetPassword
-	(*RemoveUser)(nil),               // 18: coordd.log.v1.RemoveUser
-	(*RotateSigningKey)(nil),         // 19: coordd.log.v1.RotateSigningKey
-	(*BeginLineage)(nil),             // 20: coordd.log.v1.BeginLineage
-	(*MachineRow)(nil),               // 21: coordd.log.v1.MachineRow
-	(*PathRow)(nil),                  // 22: coordd.log.v1.PathRow
-	(*NodeRow)(nil),                  // 23: coordd.log.v1.NodeRow
-	(*SessionRow)(nil),               // 24: coordd.log.v1.SessionRow
-	(*SemaphoreRow)(nil),             // 25: coordd.log.v1.SemaphoreRow
-	(*LinkRow)(nil),                  // 26: coordd.log.v1.LinkRow
-	(*UserRow)(nil),                  // 27: coordd.log.v1.UserRow
-	(*SigningKeyRow)(nil),            // 28: coordd.log.v1.SigningKeyRow
-	(*ModifyPermissions_Action)(nil), // 29: coordd.log.v1.ModifyPermissions.Action
-	(*PathRow_Permission)(nil),       // 30: coordd.log.v1.PathRow.Permission
+	(*Entry)(nil),                    // 0: coordd.log.v1.Entry
+	(*Command)(nil),                  // 1: coordd.log.v1.Command
+	(*Attach)(nil),                   // 2: coordd.log.v1.Attach
+	(*StopSession)(nil),              // 3: coordd.log.v1.StopSession
+	(*ExpireSession)(nil),            // 4: coordd.log.v1.ExpireSession
+	(*ExpireWaiter)(nil),             // 5: coordd.log.v1.ExpireWaiter
+	(*CreateSemaphore)(nil),          // 6: coordd.log.v1.CreateSemaphore
+	(*UpdateSemaphore)(nil),          // 7: coordd.log.v1.UpdateSemaphore
+	(*DeleteSemaphore)(nil),          // 8: coordd.log.v1.DeleteSemaphore
+	(*AcquireSemaphore)(nil),         // 9: coordd.log.v1.AcquireSemaphore
+	(*ReleaseSemaphore)(nil),         // 10: coordd.log.v1.ReleaseSemaphore
+	(*CreateNode)(nil),               // 11: coordd.log.v1.CreateNode
+	(*AlterNode)(nil),                // 12: coordd.log.v1.AlterNode
+	(*DropNode)(nil),                 // 13: coordd.log.v1.DropNode
+	(*MakeDirectory)(nil),            // 14: coordd.log.v1.MakeDirectory
+	(*RemoveDirectory)(nil),          // 15: coordd.log.v1.RemoveDirectory
+	(*ModifyPermissions)(nil),        // 16: coordd.log.v1.ModifyPermissions
+	(*AddUser)(nil),                  // 17: coordd.log.v1.AddUser
+	(*SetPassword)(nil),              // 18: coordd.log.v1.SetPassword
+	(*RemoveUser)(nil),               // 19: coordd.log.v1.RemoveUser
+	(*RotateSigningKey)(nil),         // 20: coordd.log.v1.RotateSigningKey
+	(*BeginLineage)(nil),             // 21: coordd.log.v1.BeginLineage
+	(*MachineRow)(nil),               // 22: coordd.log.v1.MachineRow
+	(*PathRow)(nil),                  // 23: coordd.log.v1.PathRow
+	(*NodeRow)(nil),                  // 24: coordd.log.v1.NodeRow
+	(*SessionRow)(nil),               // 25: coordd.log.v1.SessionRow
+	(*SemaphoreRow)(nil),             // 26: coordd.log.v1.SemaphoreRow
+	(*LinkRow)(nil),                  // 27: coordd.log.v1.LinkRow
+	(*UserRow)(nil),                  // 28: coordd.log.v1.UserRow
+	(*SigningKeyRow)(nil),            // 29: coordd.log.v1.SigningKeyRow
+	(*ModifyPermissions_Action)(nil), // 30: coordd.log.v1.ModifyPermissions.Action
+	(*PathRow_Permission)(nil),       // 31: coordd.log.v1.PathRow.Permission
 }
 var file_coordination_codec_internal_logpb_log_proto_depIdxs = []int32{
-	1,  // 0: coordd.log.v1.Command.attach:type_name -> coordd.log.v1.Attach
-	2,  // 1: coordd.log.v1.Command.stop_session:type_name -> coordd.log.v1.StopSession
-	3,  // 2: coordd.log.v1.Command.expire_session:type_name -> coordd.log.v1.ExpireSession
-	4,  // 3: coordd.log.v1.Command.expire_waiter:type_name -> coordd.log.v1.ExpireWaiter
-	5,  // 4: coordd.log.v1.Command.create_semaphore:type_name -> coordd.log.v1.CreateSemaphore
-	6,  // 5: coordd.log.v1.Command.update_semaphore:type_name -> coordd.log.v1.UpdateSemaphore
-	7,  // 6: coordd.log.v1.Command.delete_semaphore:type_name -> coordd.log.v1.DeleteSemaphore
-	8,  // 7: coordd.log.v1.Command.acquire_semaphore:type_name -> coordd.log.v1.AcquireSemaphore
-	9,  // 8: coordd.log.v1.Command.release_semaphore:type_name -> coordd.log.v1.ReleaseSemaphore
-	10, // 9: coordd.log.v1.Command.create_node:type_name -> coordd.log.v1.CreateNode
-	11, // 10: coordd.log.v1.Command.alter_node:type_name -> coordd.log.v1.AlterNode
-	12, // 11: coordd.log.v1.Command.drop_node:type_name -> coordd.log.v1.DropNode
-	13, // 12: coordd.log.v1.Command.make_directory:type_name -> coordd.log.v1.MakeDirectory
-	14, // 13: coordd.log.v1.Command.remove_directory:type_name -> coordd.log.v1.RemoveDirectory
-	15, // 14: coordd.log.v1.Command.modify_permissions:type_name -> coordd.log.v1.ModifyPermissions
-	16, // 15: coordd.log.v1.Command.add_user:type_name -> coordd.log.v1.AddUser
-	17, // 16: coordd.log.v1.Command.set_password:type_name -> coordd.log.v1.SetPassword
-	18, // 17: coordd.log.v1.Command.remove_user:type_name -> coordd.log.v1.RemoveUser
-	19, // 18: coordd.log.v1.Command.rotate_signing_key:type_name -> coordd.log.v1.RotateSigningKey
-	20, // 19: coordd.log.v1.Command.begin_lineage:type_name -> coordd.log.v1.BeginLineage
-	29, // 20: coordd.log.v1.ModifyPermissions.actions:type_name -> coordd.log.v1.ModifyPermissions.Action
-	30, // 21: coordd.log.v1.PathRow.permissions:type_name -> coordd.log.v1.PathRow.Permission
-	22, // [22:22] is the sub-list for method output_type
-	22, // [22:22] is the sub-list for method input_type
-	22, // [22:22] is the sub-list for extension type_name
-	22, // [22:22] is the sub-list for extension extendee
-	0,  // [0:22] is the sub-list for field type_name
+	1,  // 0: coordd.log.v1.Entry.commands:type_name -> coordd.log.v1.Command
+	2,  // 1: coordd.log.v1.Command.attach:type_name -> coordd.log.v1.Attach
+	3,  // 2: coordd.log.v1.Command.stop_session:type_name -> coordd.log.v1.StopSession
+	4,  // 3: coordd.log.v1.Command.expire_session:type_name -> coordd.log.v1.ExpireSession
+	5,  // 4: coordd.log.v1.Command.expire_waiter:type_name -> coordd.log.v1.ExpireWaiter
+	6,  // 5: coordd.log.v1.Command.create_semaphore:type_name -> coordd.log.v1.CreateSemaphore
+	7,  // 6: coordd.log.v1.Command.update_semaphore:type_name -> coordd.log.v1.UpdateSemaphore
+	8,  // 7: coordd.log.v1.Command.delete_semaphore:type_name -> coordd.log.v1.DeleteSemaphore
+	9,  // 8: coordd.log.v1.Command.acquire_semaphore:type_name -> coordd.log.v1.AcquireSemaphore
+	10, // 9: coordd.log.v1.Command.release_semaphore:type_name -> coordd.log.v1.ReleaseSemaphore
+	11, // 10: coordd.log.v1.Command.create_node:type_name -> coordd.log.v1.CreateNode
+	12, // 11: coordd.log.v1.Command.alter_node:type_name -> coordd.log.v1.AlterNode
+	13, // 12: coordd.log.v1.Command.drop_node:type_name -> coordd.log.v1.DropNode
+	14, // 13: coordd.log.v1.Command.make_directory:type_name -> coordd.log.v1.MakeDirectory
+	15, // 14: coordd.log.v1.Command.remove_directory:type_name -> coordd.log.v1.RemoveDirectory
+	16, // 15: coordd.log.v1.Command.modify_permissions:type_name -> coordd.log.v1.ModifyPermissions
+	17, // 16: coordd.log.v1.Command.add_user:type_name -> coordd.log.v1.AddUser
+	18, // 17: coordd.log.v1.Command.set_password:type_name -> coordd.log.v1.SetPassword
+	19, // 18: coordd.log.v1.Command.remove_user:type_name -> coordd.log.v1.RemoveUser
+	20, // 19: coordd.log.v1.Command.rotate_signing_key:type_name -> coordd.log.v1.RotateSigningKey
+	21, // 20: coordd.log.v1.Command.begin_lineage:type_name -> coordd.log.v1.BeginLineage
+	30, // 21: coordd.log.v1.ModifyPermissions.actions:type_name -> coordd.log.v1.ModifyPermissions.Action
+	31, // 22: coordd.log.v1.PathRow.permissions:type_name -> coordd.log.v1.PathRow.Permission
+	23, // [23:23] is the sub-list for method output_type
+	23, // [23:23] is the sub-list for method input_type
+	23, // [23:23] is the sub-list for extension type_name
+	23, // [23:23] is the sub-list for extension extendee
+	0,  // [0:23] is the sub-list for field type_name
 }
 
 func init() { file_coordination_codec_internal_logpb_log_proto_init() }
@@ -3372,7 +3501,7 @@ func file_coordination_codec_internal_logpb_log_proto_init() {
 	if File_coordination_codec_internal_logpb_log_proto != nil {
 		return
 	}
-	file_coordination_codec_internal_logpb_log_proto_msgTypes[0].OneofWrappers = []any{
+	file_coordination_codec_internal_logpb_log_proto_msgTypes[1].OneofWrappers = []any{
 		(*Command_Attach)(nil),
 		(*Command_StopSession)(nil),
 		(*Command_ExpireSession)(nil),
@@ -3394,14 +3523,14 @@ func file_coordination_codec_internal_logpb_log_proto_init() {
 		(*Command_RotateSigningKey)(nil),
 		(*Command_BeginLineage)(nil),
 	}
-	file_coordination_codec_internal_logpb_log_proto_msgTypes[15].OneofWrappers = []any{}
+	file_coordination_codec_internal_logpb_log_proto_msgTypes[16].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_coordination_codec_internal_logpb_log_proto_rawDesc), len(file_coordination_codec_internal_logpb_log_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   31,
+			NumMessages:   32,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

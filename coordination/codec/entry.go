@@ -1,0 +1,113 @@
+package codec
+
+import (
+	"fmt"
+	"slices"
+
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/coordd/coordd/coordination"
+)
+
+// The fields of logpb.Entry.
+const (
+	entryStamp    protowire.Number = 1
+	entryCommands protowire.Number = 2
+)
+
+// BeginEntry appends the beginning of an entry to dst and returns the extended slice. AppendToEntry adds its commands:
+// one at least, and all of them only while every server of the cluster can read VersionEntries.
+func BeginEntry(dst []byte, stampMillis uint64) []byte {
+	w := wire{mode: writing, data: append(dst, VersionEntries)}
+	number(&w, entryStamp, &stampMillis)
+	return w.data
+}
+
+// AppendToEntry adds a command to an entry and returns the extended slice.
+func AppendToEntry(entry []byte, c coordination.Command) []byte {
+	w := wire{mode: measuring}
+	field := w.command(c)
+	content := protowire.SizeTag(field) + protowire.SizeBytes(w.size)
+	entry = slices.Grow(entry, protowire.SizeTag(entryCommands)+protowire.SizeBytes(content))
+	entry = protowire.AppendTag(entry, entryCommands, protowire.BytesType)
+	entry = protowire.AppendVarint(entry, uint64(content))
+	return appendCommand(entry, c, field, w.size)
+}
+
+// AppendEncoded is AppendToEntry for a command that AppendCommand has encoded.
+func AppendEncoded(entry, command []byte) []byte {
+	entry = protowire.AppendTag(entry, entryCommands, protowire.BytesType)
+	return protowire.AppendBytes(entry, command[1:])
+}
+
+// DecodeEntry reads the stamp and the commands of an entry of the log into e, whose other fields it leaves alone: those that BeginEntry
+// and AppendToEntry wrote, or the one that AppendCommand wrote; no data has none. The slice of commands that e has is used
+// again. Byte slices of the only command of an entry share memory with data, which must not be changed afterwards; those
+// of one among several do not, because what lives on of one command must not keep the others' bytes. Errors are those of
+// DecodeCommand.
+func DecodeEntry(data []byte, e *coordination.Entry) error {
+	e.StampMillis, e.Commands = 0, e.Commands[:0]
+	switch {
+	case len(data) == 0:
+		return nil
+	case data[0] < VersionEntries:
+		c, err := DecodeCommand(data)
+		if err == nil {
+			e.Commands = append(e.Commands, c)
+		}
+		return err
+	case data[0] > Version:
+		return fmt.Errorf("an entry has format version %d, this program knows version %d", data[0], Version)
+	}
+	w := reader(data[1:], false)
+	number(&w, entryStamp, &e.StampMillis)
+	for w.at(entryCommands, protowire.BytesType) && len(e.Commands) < coordination.MaxEntryCommands {
+		message := w.takeBytes()
+		w.nextTag()
+		if w.err != nil {
+			break
+		}
+		c, err := readCommand(message, w.tag != 0 || len(e.Commands) > 0)
+		if err != nil {
+			return fmt.Errorf("command %d of an entry: %w", len(e.Commands), err)
+		}
+		e.Commands = append(e.Commands, c)
+	}
+	if err := w.finish(); err != nil {
+		return fmt.Errorf("an entry is broken: %w", err)
+	}
+	if len(e.Commands) == 0 {
+		return fmt.Errorf("an entry of format version %d has no command", data[0])
+	}
+	return nil
+}
+
+// Glance tells how many commands an entry has, and whether a DropNode is among them, as far as the first bytes of each
+// show. It is for who wants to know how long an entry will take, and says nothing of what is broken.
+func Glance(entry []byte) (commands int, dropsNode bool) {
+	switch {
+	case len(entry) == 0:
+		return 0, false
+	case entry[0] < VersionEntries:
+		return 1, beginsDropNode(entry[1:])
+	}
+	for rest := entry[1:]; len(rest) > 0; {
+		field, wireType, n := protowire.ConsumeField(rest)
+		if n < 0 {
+			break
+		}
+		if field == entryCommands && wireType == protowire.BytesType {
+			_, _, tag := protowire.ConsumeTag(rest)
+			_, length := protowire.ConsumeVarint(rest[tag:])
+			commands++
+			dropsNode = dropsNode || beginsDropNode(rest[tag+length:n])
+		}
+		rest = rest[n:]
+	}
+	return commands, dropsNode
+}
+
+func beginsDropNode(command []byte) bool {
+	field, _, n := protowire.ConsumeTag(command)
+	return n > 0 && field == dropNode
+}

@@ -1,0 +1,55 @@
+package coordination
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+)
+
+// Entry is one entry of the replicated log: the commands of one turn of its leader, or some of them, in their order. An
+// entry is there as a whole or not at all, and everybody executes it as a whole; what comes of its commands is the same
+// as if each had an entry of its own. Checkpoints, digests, lineages and reads exist between entries only.
+type Entry struct {
+	Index Index
+	Term  Term // in which it was written
+	// StampMillis is the leader's time of day when it wrote the entry, in milliseconds since 1970; 0: it did not say. It
+	// never goes back from entry to entry (Replica.Stamp). It is kept to be shown, and nothing is decided by it.
+	StampMillis uint64
+	Commands    []Command // none where the leader wrote only to say that it leads
+}
+
+// Place is where among the commands of its entry a command is, from 0.
+type Place uint32
+
+// endOfEntry is behind all commands of an entry.
+const endOfEntry Place = math.MaxUint32
+
+// Position is where in the log a command is. The index is that of its entry; commands that have an entry each have
+// place 0, and so have all that were written before an entry could have several.
+type Position struct {
+	Index Index
+	Place Place
+}
+
+// Compare orders positions by age.
+func (p Position) Compare(other Position) int {
+	return cmp.Or(cmp.Compare(p.Index, other.Index), cmp.Compare(p.Place, other.Place))
+}
+
+// Alone tells whether a command must have an entry of its own: what it does is done at the end of an entry.
+func Alone(c Command) bool {
+	_, is := c.(*BeginLineage)
+	return is
+}
+
+// check panics if the entry breaks the rules that whoever writes one keeps.
+func (e *Entry) check() {
+	if len(e.Commands) > MaxEntryCommands {
+		panic(fmt.Sprintf("coordination: entry %d has %d commands", e.Index, len(e.Commands)))
+	}
+	for _, c := range e.Commands {
+		if len(e.Commands) > 1 && Alone(c) {
+			panic(fmt.Sprintf("coordination: in entry %d a %T is not alone", e.Index, c))
+		}
+	}
+}

@@ -1,0 +1,64 @@
+package group
+
+import (
+	"slices"
+
+	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/coordination/codec"
+)
+
+// entries is the commands of a turn as the log gets them: one entry for all, or as few as its limits permit. Before every
+// server of the cluster can read such entries each command has its own. The turn is held.
+func (g *Group) entries(commands []coordination.Command) [][]byte {
+	if g.allowedVersion() < codec.VersionEntries {
+		return g.singleEntries(commands)
+	}
+	entries := make([][]byte, 0, 1)
+	entry := codec.BeginEntry(g.packing[:0], g.replica.Stamp(g.clock.WallMillis()))
+	begun, count := len(entry), 0
+	end := func(until int) {
+		entries = append(entries, slices.Clone(entry[:until]))
+		count = 0
+	}
+	alone := false
+	for _, c := range commands {
+		before := len(entry)
+		entry = g.appendToEntry(entry, c)
+		single := coordination.Alone(c)
+		if count > 0 && (alone || single || count == coordination.MaxEntryCommands || len(entry) > coordination.MaxEntryBytes) {
+			end(before)
+			entry = append(entry[:begun], entry[before:]...)
+		}
+		count, alone = count+1, single
+	}
+	end(len(entry))
+	if g.packing = entry; cap(g.packing) > 2*coordination.MaxEntryBytes { // of one large command; it need not stay
+		g.packing = nil
+	}
+	return entries
+}
+
+func (g *Group) appendToEntry(entry []byte, c coordination.Command) []byte {
+	if encoded := g.passedOn(c); encoded != nil {
+		return codec.AppendEncoded(entry, encoded)
+	}
+	return codec.AppendToEntry(entry, c)
+}
+
+// singleEntries gives each command an entry of its own, as every version of the program reads it. A command that speaks of a
+// place in an entry shows that there have been shared entries: all could read them before a member came of which nothing
+// is known yet.
+func (g *Group) singleEntries(commands []coordination.Command) [][]byte {
+	entries := make([][]byte, len(commands))
+	for i, c := range commands {
+		switch encoded := g.passedOn(c); {
+		case codec.Since(c) >= codec.VersionEntries:
+			entries[i] = g.appendToEntry(codec.BeginEntry(nil, 0), c)
+		case encoded != nil:
+			entries[i] = encoded
+		default:
+			entries[i] = codec.AppendCommand(nil, c)
+		}
+	}
+	return entries
+}
