@@ -51,7 +51,7 @@ func startThree(t *testing.T) []*server {
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	for {
-		l, err := net.Listen("tcp", fmt.Sprint("127.0.0.1:", 10_240+rand.IntN(22_528)))
+		l, err := net.Listen("tcp", fmt.Sprint("127.0.0.1:", 30_720+rand.IntN(2_048)))
 		if err == nil {
 			defer l.Close()
 			return l.Addr().String()

@@ -7,7 +7,7 @@ import (
 )
 
 func TestAddresses(t *testing.T) {
-	addresses, err := Addresses(100)
+	addresses, err := Addresses(3 * blockPorts)
 	if err != nil {
 		t.Fatal(err)
 	}
