@@ -91,6 +91,7 @@ test-starved: ## the same beside BUSY busy processes (16), which end with it
 test-long: ## run the random tests with more repetitions than make test has time for
 	@go test -count=1 -timeout 60m -run 'Silence$$' ./server/group -silence-seeds 3000
 	@go test -count=1 -timeout 60m -run '^TestModelOverGRPC$$' ./conformance/model -grpc-seqs 1000
+	@go test -count=1 -timeout 60m -run '^TestFailOver$$' ./conformance/rings -failover-seeds 5000
 
 lint: tools ## check formatting, go vet and staticcheck, in all modules
 	@unformatted="$$(gofmt -l .)"; if [ -n "$$unformatted" ]; then echo "not formatted, run gofmt -w on:" $$unformatted >&2; exit 1; fi

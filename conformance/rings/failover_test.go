@@ -12,7 +12,7 @@ import (
 )
 
 var (
-	failOverSeeds = flag.Int("failover-seeds", 300, "how many seeds TestFailOver runs")
+	failOverSeeds = flag.Int("failover-seeds", 100, "how many seeds TestFailOver runs")
 	failOverSeed  = flag.Uint64("failover-seed", 0, "the only seed to run, 0 for many")
 )
 
