@@ -33,8 +33,13 @@ const (
 	messageBytesMax       = 1 << 20  // one message to another member
 	inflightMessagesMax   = 256
 	inflightBytesMax      = 32 << 20
-	checkpointQueueMax    = 4 << 20 // rows waiting to be written into the open transaction
-	sweepRowsMax          = 1_000   // rows removed by one background transaction
+	checkpointQueueMax    = 4 << 20               // rows waiting for the run that is being written
+	runBytesMax           = 16 << 20              // rows gathered to be sorted and written
+	stepRowsMax           = 1_000                 // rows of one transaction of a checkpoint
+	stepBytesMax          = 1 << 20               // the same in bytes, unless it is a single row
+	stepPauseMax          = 50 * time.Millisecond // between two of them; otherwise as long as the first took
+	stateFillPercent      = 0.9                   // keys of one kind come in ascending order, so full pages are not split soon
+	sweepRowsMax          = 1_000                 // rows removed by one background transaction
 	sweepPause            = 20 * time.Millisecond
 	stateMapBytes         = 1 << 30 // address space for state.db, so that growing it rarely has to map it again
 	boltGrowBytes         = 1 << 20 // bbolt's files grow in steps of this size
@@ -98,6 +103,7 @@ const (
 	snapshotRate            = 64 << 20 // bytes per second
 	snapshotTimeMax         = 10 * time.Minute
 	backupRowMax            = 64 << 20
+	backupTimeMax           = time.Hour
 	slowWriteMax            = 500 * time.Millisecond // a leader whose disk takes longer steps aside
 	spacePause              = time.Second
 	snapshotsMax            = 2 // sent at a time
