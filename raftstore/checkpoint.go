@@ -22,6 +22,13 @@ func (s *Store) CheckpointDue() bool {
 		s.wanted.Load() > s.begun.Load()) && !s.keeper.active()
 }
 
+// LogFull tells whether so much was handed over since the last checkpoint was begun that the next one would be due, and
+// the last one is still being written. Then no more commands should be taken until it is not full any more: the log, and
+// with it the time that a restart takes, has grown to twice what it should be. It is cheap.
+func (s *Store) LogFull() bool {
+	return (s.dueBytes.Load() >= s.cfg.CheckpointBytes || s.dueEntries.Load() >= s.cfg.CheckpointEntries) && s.keeper.active()
+}
+
 // BeginCheckpoint starts a checkpoint as of index, which the handler has applied and which is not below the last
 // checkpoint. It takes all rows that changed since the last one. One at a time: the next may begin after
 // CheckpointDone; anything else is a mistake of the caller and panics.

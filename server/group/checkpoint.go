@@ -21,6 +21,8 @@ const (
 	rowsPerTurn = 128
 	// writerFullPause is how long an idle group waits for a writer whose queue is full.
 	writerFullPause = 5 * time.Millisecond
+	// logFullPause is how long an idle group waits for the checkpoint without which the log takes no more.
+	logFullPause = 10 * time.Millisecond
 )
 
 // pause is how long the group may sleep before the next slice.
