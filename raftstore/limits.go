@@ -7,7 +7,8 @@ const (
 	// DefaultSegmentBytes is the size at which a log file is closed and the next one begun. The file takes this much
 	// disk from the start.
 	DefaultSegmentBytes = 32 << 20
-	// DefaultCheckpointBytes is how much log may be handed over before a checkpoint is due.
+	// DefaultCheckpointBytes is how much log may be handed over before a checkpoint is due. See Store.LogFull for what
+	// there may be beyond it.
 	DefaultCheckpointBytes = 32 << 20
 	// DefaultCheckpointEntries is how many entries may be handed over before a checkpoint is due; it bounds replay.
 	DefaultCheckpointEntries = 250_000
@@ -41,8 +42,8 @@ const (
 	stateFillPercent      = 0.9                   // keys of one kind come in ascending order, so full pages are not split soon
 	sweepRowsMax          = 1_000                 // rows removed by one background transaction
 	sweepPause            = 20 * time.Millisecond
-	stateMapBytes         = 1 << 30 // address space for state.db, so that growing it rarely has to map it again
-	boltGrowBytes         = 1 << 20 // bbolt's files grow in steps of this size
+	stateMapBytes         = 1 << (30 + 4*(^uint(0)>>63)) // address space for state.db, 16 GiB where there is plenty: to map it again waits for all who read
+	boltGrowBytes         = 1 << 20                      // bbolt's files grow in steps of this size
 	segmentBytesMin       = 4 << 10
 	segmentBytesMax       = 1 << 30
 	entryOverheadEstimate = 32

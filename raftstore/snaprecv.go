@@ -165,6 +165,7 @@ func (s *Store) checkReceived(path string, m *pb.Message, record []byte, rows, s
 		return meta, fmt.Errorf("snapshot: %w", err)
 	}
 	meta.Member, meta.Restored = s.identity.Member, meta.Index
+	meta.Format, meta.Next, meta.Dropped = checkpointFormat, false, 0 // as putRecord stores it
 	return meta, nil
 }
 
