@@ -1,8 +1,10 @@
 package coordination
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/coordd/coordd/coordination/accounts"
 	"github.com/coordd/coordd/scheme"
@@ -13,14 +15,9 @@ type Restorer struct {
 	machine    *Machine
 	header     *MachineRow
 	entries    []scheme.Entry
-	semaphores map[linkTarget]*semaphore
+	semaphores map[NodeID][]*semaphore // of each node, ascending by id
 	users      []accounts.User
 	keys       []accounts.SigningKey
-}
-
-type linkTarget struct {
-	node      NodeID
-	semaphore SemaphoreID
 }
 
 // NewRestorer starts with an empty machine for the given database.
@@ -29,10 +26,11 @@ func NewRestorer(database string, limits Limits) (*Restorer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Restorer{machine: m, semaphores: make(map[linkTarget]*semaphore)}, nil
+	return &Restorer{machine: m, semaphores: make(map[NodeID][]*semaphore)}, nil
 }
 
-// Add takes the next row. A node's rows must come in the order of their kinds, its links in the order of their ids.
+// Add takes the next row. A node's rows must come in the order of their kinds, its semaphores and its links in the order
+// of their ids.
 func (r *Restorer) Add(row Row) error {
 	switch row := row.(type) {
 	case MachineRow:
@@ -63,10 +61,14 @@ func (r *Restorer) Add(row Row) error {
 		n.name(s)
 		r.machine.stored(n, s, row)
 	case SemaphoreRow:
+		known := r.semaphores[n.id]
+		if last := len(known) - 1; last >= 0 && known[last].id >= row.ID {
+			return fmt.Errorf("row %v comes behind that of semaphore %d", row.Key(), known[last].id)
+		}
 		sem := &semaphore{id: row.ID, name: row.Name, data: row.Data, limit: row.Limit, ephemeral: row.Ephemeral}
 		n.semaphores[sem.name] = sem
 		n.bytes += sem.bytes()
-		r.semaphores[linkTarget{n.id, sem.id}] = sem
+		r.semaphores[n.id] = append(known, sem)
 		r.machine.stored(n, sem, row)
 	case LinkRow:
 		return r.addLink(n, row)
@@ -77,10 +79,12 @@ func (r *Restorer) Add(row Row) error {
 }
 
 func (r *Restorer) addLink(n *node, row LinkRow) error {
-	s, sem := n.sessions[row.Session], r.semaphores[linkTarget{n.id, row.Semaphore}]
-	if s == nil || sem == nil {
+	s, known := n.sessions[row.Session], r.semaphores[n.id]
+	at, found := slices.BinarySearchFunc(known, row.Semaphore, func(sem *semaphore, id SemaphoreID) int { return cmp.Compare(sem.id, id) })
+	if s == nil || !found {
 		return fmt.Errorf("row %v ties session %d to semaphore %d, which are not both there", row.Key(), row.Session, row.Semaphore)
 	}
+	sem := known[at]
 	l := &link{session: s, semaphore: sem, order: row.Order, count: row.Count, timeoutMillis: row.TimeoutMillis,
 		data: row.Data, address: row.Address, waitEpoch: row.WaitEpoch, owner: row.Owner, beganMillis: row.BeganMillis}
 	if n.links[l.key()] != nil {

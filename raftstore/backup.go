@@ -37,6 +37,8 @@ func (s *Store) Backup(ctx context.Context, w io.Writer) (index uint64, err erro
 		return 0, ErrBackupRuns
 	}
 	defer s.backups.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, backupTimeMax)
+	defer cancel()
 	p, err := s.rowStore.pin()
 	if err != nil {
 		return 0, err
@@ -122,7 +124,7 @@ func RestoreBackup(dir string, r io.Reader, c Cluster) error {
 		id.Incarnation = randomID()
 	}
 	b := newBackupReader(r)
-	err = createBolt(d, filepath.Join(dir, stateFile), func(tx *bbolt.Tx) error { return b.restore(tx, id, c) })
+	err = createBolt(d, filepath.Join(dir, stateFile), func(db *bbolt.DB) error { return b.restore(db, id, c) })
 	if err != nil {
 		return fmt.Errorf("restore a backup: %w", err)
 	}
@@ -184,13 +186,16 @@ func VerifyBackup(r io.Reader) (BackupReport, error) {
 	return BackupReport{Cluster: meta.Cluster, Index: meta.Index, Term: meta.Term, Rows: meta.Rows}, nil
 }
 
-func (b *backupReader) restore(tx *bbolt.Tx, id identity, c Cluster) error {
-	for _, name := range []string{rowsBucket, droppedBucket, metaBucket} {
-		if _, err := tx.CreateBucket([]byte(name)); err != nil {
-			return err
-		}
+// restore fills a new state.db.
+func (b *backupReader) restore(db *bbolt.DB, id identity, c Cluster) error {
+	if err := createBuckets(db); err != nil {
+		return err
 	}
-	meta, err := b.read(tx.Bucket([]byte(rowsBucket)).Put)
+	rows := rowAppender{db: db, steps: defaultSteps}
+	meta, err := b.read(rows.add)
+	if err == nil {
+		err = rows.flush()
+	}
 	if err != nil {
 		return err
 	}
@@ -200,7 +205,7 @@ func (b *backupReader) restore(tx *bbolt.Tx, id identity, c Cluster) error {
 	if c.Name != "" {
 		meta.Conf.Members = []memberRecord{{ID: id.Member, Name: c.Name, Peer: c.address(), Client: c.ClientAddress}}
 	}
-	return tx.Bucket([]byte(metaBucket)).Put([]byte(checkpointKey), meta.encode())
+	return putRecord(db, meta)
 }
 
 // rows puts all rows and returns the record behind them, which must agree.

@@ -41,8 +41,8 @@ func guardBolt(path string, fn func() error) (err error) {
 	return fn()
 }
 
-// createBolt makes a bbolt file under a temporary name, fills it in one transaction and puts it in its place.
-func createBolt(d *disk, path string, fill func(tx *bbolt.Tx) error) error {
+// createBolt makes a bbolt file under a temporary name, has it filled and puts it in its place.
+func createBolt(d *disk, path string, fill func(db *bbolt.DB) error) error {
 	tmp := path + tmpSuffix
 	if err := d.check("create", tmp); err != nil {
 		return err
@@ -54,7 +54,7 @@ func createBolt(d *disk, path string, fill func(tx *bbolt.Tx) error) error {
 	if err != nil {
 		return err
 	}
-	err = db.Update(fill)
+	err = fill(db)
 	if err = errors.Join(err, db.Close()); err != nil {
 		return wrapStep("create", tmp, err)
 	}

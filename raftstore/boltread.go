@@ -3,9 +3,12 @@ package raftstore
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"hash/fnv"
+	"iter"
 	"os"
+	"slices"
 )
 
 // A reader for bbolt files which trusts nothing in them. bbolt checks only its two meta pages and panics on other
@@ -29,14 +32,21 @@ const (
 )
 
 // boltVisit gets each pair of one top-level bucket in key order. The slices are valid during the call only.
-type boltVisit func(bucket string, key, value []byte) error
+type boltVisit func(key, value []byte) error
 
 type boltReader struct {
 	f        *os.File
 	pageSize int
 	pages    uint64 // number of pages in use
 	seen     []uint64
-	visit    boltVisit
+	buckets  []boltBucket // those not read yet
+}
+
+// boltBucket is an element of the root tree: the root page of a bucket, or the one page it has, inside of the value.
+type boltBucket struct {
+	name   string
+	root   uint64
+	inline []byte
 }
 
 type boltMeta struct {
@@ -46,29 +56,108 @@ type boltMeta struct {
 
 // readBolt verifies the structure of a bbolt file and hands over all pairs of its top-level buckets, which may not
 // hold further buckets. It returns a *CorruptionError for anything unsound and what visit returned otherwise.
-func readBolt(path string, visit boltVisit) error {
-	f, err := os.Open(path)
-	if os.IsNotExist(err) {
-		return corrupt(path, 0, "the file is missing")
-	}
+func readBolt(path string, visit func(bucket string, key, value []byte) error) error {
+	r, err := openBoltFile(path)
 	if err != nil {
 		return err
 	}
-	defer f.Close()
-	r := &boltReader{f: f, visit: visit}
+	defer r.close()
+	for _, name := range r.others() {
+		if err := r.each(name, func(key, value []byte) error { return visit(name, key, value) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// openBoltFile reads the meta pages of a bbolt file and the names of its buckets. Only once each of them has been read
+// with each, a single time, is the file known to be sound. Errors as of readBolt.
+func openBoltFile(path string) (*boltReader, error) {
+	f, err := os.Open(path)
+	if os.IsNotExist(err) {
+		return nil, corrupt(path, 0, "the file is missing")
+	}
+	if err != nil {
+		return nil, err
+	}
+	r := &boltReader{f: f}
+	if err := r.begin(); err != nil {
+		f.Close()
+		return nil, err
+	}
+	return r, nil
+}
+
+func (r *boltReader) begin() error {
 	meta, err := r.readMeta()
 	if err != nil {
 		return r.damage(err)
 	}
 	r.pageSize, r.pages = int(meta.pageSize), meta.pages
-	if info, err := f.Stat(); err != nil {
+	if info, err := r.f.Stat(); err != nil {
 		return err
 	} else if uint64(info.Size())/uint64(r.pageSize) < r.pages {
-		return corrupt(path, 0, "file of %d bytes is shorter than its %d pages", info.Size(), r.pages)
+		return corrupt(r.f.Name(), 0, "file of %d bytes is shorter than its %d pages", info.Size(), r.pages)
 	}
 	r.seen = make([]uint64, r.pages/64+1)
 	return r.damage(r.walk(meta.root, 0, keyRange{}, r.bucket))
 }
+
+func (r *boltReader) close() { r.f.Close() }
+
+// others names the buckets that have not been read.
+func (r *boltReader) others() (names []string) {
+	for _, b := range r.buckets {
+		names = append(names, b.name)
+	}
+	return names
+}
+
+// each hands over the pairs of one bucket. One that is not there has none.
+func (r *boltReader) each(name string, visit boltVisit) error {
+	at := slices.IndexFunc(r.buckets, func(b boltBucket) bool { return b.name == name })
+	if at < 0 {
+		return nil
+	}
+	b := r.buckets[at]
+	r.buckets = slices.Delete(r.buckets, at, at+1)
+	return r.damage(r.readBucket(b, visit))
+}
+
+// pulledBucket is a bucket of which the reader takes one pair after the other.
+type pulledBucket struct {
+	pull func() (key, value []byte, ok bool)
+	stop func()
+	err  error // what the end was due to
+}
+
+// pullBolt begins to read a bucket, each pair of which has to pass check; stop has to be called.
+func pullBolt(r *boltReader, name string, check boltVisit) *pulledBucket {
+	p := &pulledBucket{}
+	p.pull, p.stop = iter.Pull2(func(yield func(key, value []byte) bool) {
+		err := r.each(name, func(key, value []byte) error {
+			if err := check(key, value); err != nil {
+				return err
+			}
+			if !yield(key, value) {
+				return errEnough
+			}
+			return nil
+		})
+		if err != errEnough {
+			p.err = err
+		}
+	})
+	return p
+}
+
+// following implements pairs.
+func (p *pulledBucket) following() (key, value []byte) {
+	key, value, _ = p.pull()
+	return key, value
+}
+
+var errEnough = errors.New("no more pairs are wanted")
 
 // visitError carries an error of the visitor past damage.
 type visitError struct{ error }
@@ -229,29 +318,32 @@ func (r *boltReader) walkBranch(id uint64, page []byte, depth int, within keyRan
 	return nil
 }
 
-// bucket handles an element of the root tree: each is a bucket, with pages of its own or inside of the value.
+// bucket handles an element of the root tree.
 func (r *boltReader) bucket(flags uint32, name, value []byte) error {
 	if flags != 1 || len(value) < 16 {
 		return fmt.Errorf("the root holds something that is not a bucket")
 	}
-	bucket := string(name)
-	visit := func(flags uint32, key, value []byte) error {
+	r.buckets = append(r.buckets, boltBucket{name: string(name), root: binary.NativeEndian.Uint64(value), inline: value[16:]})
+	return nil
+}
+
+func (r *boltReader) readBucket(b boltBucket, visit boltVisit) error {
+	inner := func(flags uint32, key, value []byte) error {
 		if flags != 0 {
-			return fmt.Errorf("bucket %q holds something that is not a pair", bucket)
+			return fmt.Errorf("bucket %q holds something that is not a pair", b.name)
 		}
-		if err := r.visit(bucket, key, value); err != nil {
+		if err := visit(key, value); err != nil {
 			return visitError{err}
 		}
 		return nil
 	}
-	if root := binary.NativeEndian.Uint64(value); root != 0 {
-		return r.walk(root, 0, keyRange{}, visit)
+	if b.root != 0 {
+		return r.walk(b.root, 0, keyRange{}, inner)
 	}
-	inline := value[16:]
-	if len(inline) < boltPageHeaderLen || binary.NativeEndian.Uint16(inline[8:]) != boltLeafPage {
-		return fmt.Errorf("bucket %q has no page", bucket)
+	if len(b.inline) < boltPageHeaderLen || binary.NativeEndian.Uint16(b.inline[8:]) != boltLeafPage {
+		return fmt.Errorf("bucket %q has no page", b.name)
 	}
-	return readLeaf(inline, keyRange{}, visit)
+	return readLeaf(b.inline, keyRange{}, inner)
 }
 
 func readLeaf(page []byte, within keyRange, visit leafVisit) error {

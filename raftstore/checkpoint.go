@@ -3,6 +3,7 @@ package raftstore
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 )
@@ -14,10 +15,18 @@ type Row struct {
 	Delete bool // the key has no row any more; Value is ignored
 }
 
-// CheckpointDue tells whether enough was handed over since the last checkpoint to begin the next. It is cheap.
+// CheckpointDue tells whether enough was handed over since the last checkpoint to begin the next, and the last one is
+// wholly in its place. It is cheap.
 func (s *Store) CheckpointDue() bool {
 	return (s.dueBytes.Load() >= s.cfg.CheckpointBytes || s.dueEntries.Load() >= s.cfg.CheckpointEntries ||
 		s.wanted.Load() > s.begun.Load()) && !s.keeper.active()
+}
+
+// LogFull tells whether so much was handed over since the last checkpoint was begun that the next one would be due, and
+// the last one is still being written. Then no more commands should be taken until it is not full any more: the log, and
+// with it the time that a restart takes, has grown to twice what it should be. It is cheap.
+func (s *Store) LogFull() bool {
+	return (s.dueBytes.Load() >= s.cfg.CheckpointBytes || s.dueEntries.Load() >= s.cfg.CheckpointEntries) && s.keeper.active()
 }
 
 // BeginCheckpoint starts a checkpoint as of index, which the handler has applied and which is not below the last
@@ -72,8 +81,8 @@ func (w *CheckpointWriter) DeletePrefix(prefix []byte) {
 	w.keeper.add(keeperJob{of: &w.mark, drop: prefix})
 }
 
-// Finish makes the rows and the index durable in one transaction, in the background; then the handler gets
-// CheckpointDone and the log is cut. The writer may not be used any more.
+// Finish makes the rows and the index durable together, in the background; then the handler gets CheckpointDone and the
+// log is cut. The writer may not be used any more.
 func (w *CheckpointWriter) Finish() {
 	w.keeper.add(keeperJob{of: &w.mark, commit: &w.mark})
 }
@@ -93,33 +102,41 @@ type keeperJob struct {
 
 // keeper is the goroutine that writes checkpoints, sweeps dropped rows and cuts the log.
 type keeper struct {
-	rows   rowDevice
-	log    logDevice
-	inbox  *inbox
-	bell   bell
-	stop   chan struct{}
-	done   chan struct{}
-	limit  int // rows per sweep
-	sweeps bool
+	rows       rowDevice
+	log        logDevice
+	inbox      *inbox
+	bell       bell
+	stop       chan struct{}
+	done       chan struct{}
+	limit      int // rows per sweep
+	sweeps     bool
+	hurry      func() bool    // the log grows faster than checkpoints are written
+	committing checkpointMark // the checkpoint that was finished last
 
 	mu       sync.Mutex
 	jobs     []keeperJob
 	queued   int    // bytes of rows in jobs
 	open     bool   // between begin and the commit
+	settling bool   // there is something to be done before the rows of the next checkpoint can be written
 	restored uint64 // index of the last checkpoint from elsewhere, see checkpointMark
 }
 
 func newKeeper(s *Store) *keeper {
 	return &keeper{
-		rows: s.rowStore, log: s.device, inbox: &s.inbox, limit: sweepRowsMax, sweeps: true,
-		bell: newBell(), stop: make(chan struct{}), done: make(chan struct{}),
+		rows: s.rowStore, log: s.device, inbox: &s.inbox, limit: sweepRowsMax, sweeps: true, hurry: s.logGrows,
+		bell: newBell(), stop: make(chan struct{}), done: make(chan struct{}), settling: s.rowStore.busy(),
 	}
+}
+
+// logGrows tells whether half of the log that makes the next checkpoint due has come since the last one was begun.
+func (s *Store) logGrows() bool {
+	return s.dueBytes.Load() >= s.cfg.CheckpointBytes/2 || s.dueEntries.Load() >= s.cfg.CheckpointEntries/2
 }
 
 func (k *keeper) active() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.open
+	return k.open || k.settling
 }
 
 // begin opens a checkpoint, and reports whether it did. It does not where the handler has yet to hear of a checkpoint from
@@ -189,7 +206,7 @@ func (k *keeper) voids(j keeperJob) bool {
 
 func (k *keeper) cut(first uint64) { k.add(keeperJob{cut: first}) }
 
-// close ends the goroutine. A checkpoint that is not committed is given up.
+// close ends the goroutine, after the transaction that is being written. A checkpoint that is not durable is given up.
 func (k *keeper) close() {
 	close(k.stop)
 	<-k.done
@@ -198,78 +215,128 @@ func (k *keeper) close() {
 func (k *keeper) run() {
 	defer close(k.done)
 	for {
-		more, err := k.work()
+		pause, err := k.work()
 		if err != nil {
 			k.inbox.fail(err)
 			return
 		}
-		var pause <-chan time.Time
-		if more {
-			pause = time.After(sweepPause)
+		var over <-chan time.Time
+		bell := k.bell
+		if pause > 0 {
+			over = time.After(pause)
+		}
+		if k.rows.busy() { // nothing that comes in makes a pause between two steps shorter
+			bell = nil
 		}
 		select {
-		case <-k.bell:
-		case <-pause:
+		case <-bell:
+		case <-over:
 		case <-k.stop:
 			return
 		}
 	}
 }
 
-// work does all queued jobs unless it is to end, and then, between checkpoints, one slice of sweeping. It reports whether there is more to
-// sweep.
-func (k *keeper) work() (more bool, err error) {
+// work does what is queued until there is nothing more to do, or only after a pause: a checkpoint in steps, and between
+// checkpoints the sweeping.
+func (k *keeper) work() (pause time.Duration, err error) {
 	for {
 		select {
-		case <-k.stop: // what is not committed is given up anyway
-			return false, nil
+		case <-k.stop: // what is not durable is given up anyway
+			return 0, nil
 		default:
 		}
-		k.mu.Lock()
-		if len(k.jobs) == 0 {
-			idle := !k.open
+		if j, waiting := k.next(k.rows.busy()); waiting {
+			err = k.do(j)
+			k.mu.Lock()
+			k.queued -= j.bytes
 			k.mu.Unlock()
-			if !idle || !k.sweeps {
-				return false, nil
+		} else if k.rows.busy() {
+			if pause, err = k.step(); pause > 0 {
+				return pause, err
 			}
-			k.sweeps, err = k.rows.sweep(k.limit)
-			return k.sweeps, err
+		} else {
+			return k.sweep()
 		}
-		j := k.jobs[0]
-		k.jobs = k.jobs[1:]
-		k.mu.Unlock()
-		if err := k.do(j); err != nil {
-			return false, err
+		if err != nil {
+			return 0, err
 		}
-		k.mu.Lock()
-		k.queued -= j.bytes
-		k.mu.Unlock()
 	}
+}
+
+// next takes the first job out of the queue. Behind steps that have to be done first, that is one which concerns no
+// checkpoint of ours: such jobs pass the others, so that nobody waits for a checkpoint that a received one voids.
+func (k *keeper) next(stepsFirst bool) (j keeperJob, waiting bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	at := slices.IndexFunc(k.jobs, func(j keeperJob) bool { return !stepsFirst || j.of == nil })
+	if at < 0 {
+		return j, false
+	}
+	j = k.jobs[at]
+	k.jobs = slices.Delete(k.jobs, at, at+1)
+	return j, true
 }
 
 func (k *keeper) do(j keeperJob) error {
 	switch {
 	case k.voids(j):
-		return nil
 	case j.replace != nil:
 		err := k.takeOver(j.replace)
 		j.replaced <- err
 		return err
 	case j.commit != nil:
-		if err := k.rows.commit(j.commit.index, j.commit.term, j.commit.conf); err != nil {
-			return err
-		}
-		k.sweeps = true
-		k.mu.Lock()
-		k.open = false
-		k.mu.Unlock()
-		k.inbox.put(func(m *mail) { m.checkpoints = append(m.checkpoints, *j.commit) })
-		return nil
+		k.committing = *j.commit
+		k.rows.finish(*j.commit)
 	case j.cut > 0:
 		return k.log.cut(j.cut)
 	case j.drop != nil:
-		return k.rows.drop(j.drop)
+		k.rows.drop(j.drop)
 	default:
-		return k.rows.put(j.rows)
+		k.rows.put(j.rows)
 	}
+	return nil
+}
+
+// step writes one transaction of a checkpoint. The pause behind it leaves the disk to the log; there is none when the log
+// grows too fast for that.
+func (k *keeper) step() (pause time.Duration, err error) {
+	begun := time.Now()
+	durable, err := k.rows.step()
+	if err != nil {
+		return 0, err
+	}
+	settling := k.rows.busy()
+	k.mu.Lock()
+	if durable {
+		k.open, k.sweeps = false, true
+	}
+	k.settling = settling && !k.open
+	k.mu.Unlock()
+	if durable {
+		c := k.committing
+		k.inbox.put(func(m *mail) { m.checkpoints = append(m.checkpoints, c) })
+	}
+	if settling && !k.hurry() {
+		pause = min(time.Since(begun), stepPauseMax)
+	}
+	return pause, nil
+}
+
+// sweep removes a slice of dropped rows, where no checkpoint is open.
+func (k *keeper) sweep() (pause time.Duration, err error) {
+	k.mu.Lock()
+	sweeps := k.sweeps && !k.open
+	k.mu.Unlock()
+	if !sweeps {
+		return 0, nil
+	}
+	more, err := k.rows.sweep(k.limit)
+	k.mu.Lock()
+	k.sweeps = more
+	k.mu.Unlock()
+	if more {
+		pause = sweepPause
+	}
+	return pause, err
 }

@@ -198,6 +198,7 @@ func preparedTestCluster(t *testing.T, members int, seed uint64) *testCluster {
 
 func (c *testCluster) config(name string) Config {
 	cfg := smallConfig(filepath.Join(c.dir, name))
+	cfg.steps = stepLimits{rows: 1000, bytes: 64 << 10, run: 256 << 10} // a checkpoint of all rows has several, one of some has one
 	if os.Getenv("RAFT_LOG") != "" {
 		cfg.Logger = newTextLogger(os.Stderr).With("member", name)
 	}

@@ -71,13 +71,7 @@ func (sc *script) steps(t *testing.T, r *recorder) {
 	if failed() {
 		return
 	}
-	r.wait(t, "the sweeper", func() bool {
-		r.mu.Unlock()
-		defer r.mu.Lock()
-		r.store.keeper.mu.Lock()
-		defer r.store.keeper.mu.Unlock()
-		return !r.store.keeper.sweeps || failedLocked(r)
-	})
+	r.waitIdle(t)
 }
 
 func failedLocked(r *recorder) bool {

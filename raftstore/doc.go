@@ -41,15 +41,15 @@
 // by the goroutine that receives it, and installed by the appender and the keeper together.
 //
 // A turn never waits for a disk. The appender takes all writes that came together while it waited for the
-// last one and makes them one write and one fdatasync. The keeper writes checkpoints, removes dropped rows in small
-// transactions and cuts the log.
+// last one and makes them one write and one fdatasync. The keeper writes checkpoints and removes dropped rows, both in
+// small transactions with pauses between them, and cuts the log.
 //
 // # Order of persistence
 //
 //  1. Term and vote, in wal-meta.db, before any entry of that term. This happens at elections only.
 //  2. Entries, in the last log segment. Raft hears of it afterwards, and only then counts this member.
 //  3. Committed entries that are durable here go to the handler; replies to clients come after that.
-//  4. Rows together with the index they are as of, in one transaction of state.db.
+//  4. Rows, in synced transactions of bounded size, and then, in one of its own, the index they are as of.
 //  5. Log segments wholly behind a durable checkpoint are removed, TailEntriesKept entries excepted, and on the leader
 //     what a member that lags needs, within LagEntriesKept and LagBytesKept.
 //
@@ -81,11 +81,14 @@
 // The commit frame's CRC32C covers the batch. Each entry has its own envelope with a second checksum, over index, term,
 // type and data, started with the member id; it is drawn in envelope.go and checked whenever an entry is read.
 //
-// state.db has three buckets:
+// state.db has five buckets:
 //
-//	rows     key -> format (1), CRC32C over key and value (4), value
-//	dropped  prefix -> the same, without a value; rows under it do not exist any more
-//	meta     checkpoint -> CRC32C, JSON: format, ids, index, term, membership, number of rows, sum of their checksums
+//	rows          key -> format (1), CRC32C over key and value (4), value
+//	dropped       prefix -> the same, without a value; rows under it do not exist any more
+//	next          like rows, or a tombstone: what the next checkpoint changes, or one that is not in its place yet
+//	next-dropped  the same for dropped
+//	meta          checkpoint -> CRC32C, JSON: format, ids, index, term, membership, number of rows, sum of their
+//	              checksums, number of dropped prefixes, and whether next counts
 //
 // # Recovery
 //
@@ -98,6 +101,9 @@
 //
 // Two more leftovers of a crash are tidied up: a closed last segment without a next one, and a last segment that was not
 // made in full length. Check does the same examination for an operator.
+//
+// What a checkpoint that was never finished left in state.db is removed once the store has started; one that is not
+// wholly in its place goes on being moved.
 //
 // A third is a log that does not belong to the checkpoint, if that came from another member: the crash came between
 // putting the file in its place and emptying the log, which is done then.

@@ -193,8 +193,8 @@ func TestPrefixSet(t *testing.T) {
 			t.Errorf("%q covered: %v", key, !want)
 		}
 	}
-	if got := newPrefixSet([]string{"aa", "ab", "b"}).under("a"); !slices.Equal(got, []string{"aa", "ab"}) {
-		t.Errorf("under a: %v", got)
+	if got := newPrefixSet([]string{"ab", "aa", "b"}).with("c", "a", "bb"); !slices.Equal(got.sorted, []string{"a", "b", "c"}) {
+		t.Errorf("with shorter ones: %v", got)
 	}
 	if s = s.without("a/").without("zz"); s.covers([]byte("a/x")) {
 		t.Error("still covered")

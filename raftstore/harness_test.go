@@ -130,9 +130,10 @@ func (r *recorder) waitCommand(t testing.TB, command string) {
 
 var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
 
-// smallConfig has segments and checkpoints small enough that a short test sees many.
+// smallConfig has segments, checkpoints and their transactions small enough that a short test sees many.
 func smallConfig(dir string) Config {
-	return Config{Dir: dir, Logger: quiet, SegmentBytes: 8 << 10, CheckpointEntries: 100, TailEntriesKept: 10, LagEntriesKept: 10, TailBytes: 4 << 10}
+	return Config{Dir: dir, Logger: quiet, SegmentBytes: 8 << 10, CheckpointEntries: 100, TailEntriesKept: 10, LagEntriesKept: 10, TailBytes: 4 << 10,
+		steps: stepLimits{rows: 7, bytes: 2 << 10, run: 4 << 10}}
 }
 
 func open(t testing.TB, cfg Config) *Store {
@@ -188,6 +189,23 @@ func (r *recorder) waitCheckpoint(t testing.TB, index uint64) {
 		n := len(r.checkpoints)
 		return n > 0 && r.checkpoints[n-1] == index || len(r.failures) > 0
 	})
+}
+
+// waitIdle waits until the keeper has nothing to do: all rows are in their place, and none of a dropped prefix is left.
+func (r *recorder) waitIdle(t testing.TB) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); !failedLocked(r); time.Sleep(time.Millisecond) {
+		k := r.store.keeper
+		k.mu.Lock()
+		idle := !k.open && !k.settling && !k.sweeps && len(k.jobs) == 0
+		k.mu.Unlock()
+		if idle {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("waited in vain for the keeper")
+		}
+	}
 }
 
 func rowsOf(t testing.TB, s *Store) map[string]string {

@@ -7,7 +7,8 @@ const (
 	// DefaultSegmentBytes is the size at which a log file is closed and the next one begun. The file takes this much
 	// disk from the start.
 	DefaultSegmentBytes = 32 << 20
-	// DefaultCheckpointBytes is how much log may be handed over before a checkpoint is due.
+	// DefaultCheckpointBytes is how much log may be handed over before a checkpoint is due. See Store.LogFull for what
+	// there may be beyond it.
 	DefaultCheckpointBytes = 32 << 20
 	// DefaultCheckpointEntries is how many entries may be handed over before a checkpoint is due; it bounds replay.
 	DefaultCheckpointEntries = 250_000
@@ -33,11 +34,16 @@ const (
 	messageBytesMax       = 1 << 20  // one message to another member
 	inflightMessagesMax   = 256
 	inflightBytesMax      = 32 << 20
-	checkpointQueueMax    = 4 << 20 // rows waiting to be written into the open transaction
-	sweepRowsMax          = 1_000   // rows removed by one background transaction
+	checkpointQueueMax    = 4 << 20               // rows waiting for the run that is being written
+	runBytesMax           = 16 << 20              // rows gathered to be sorted and written
+	stepRowsMax           = 1_000                 // rows of one transaction of a checkpoint
+	stepBytesMax          = 1 << 20               // the same in bytes, unless it is a single row
+	stepPauseMax          = 50 * time.Millisecond // between two of them; otherwise as long as the first took
+	stateFillPercent      = 0.9                   // keys of one kind come in ascending order, so full pages are not split soon
+	sweepRowsMax          = 1_000                 // rows removed by one background transaction
 	sweepPause            = 20 * time.Millisecond
-	stateMapBytes         = 1 << 30 // address space for state.db, so that growing it rarely has to map it again
-	boltGrowBytes         = 1 << 20 // bbolt's files grow in steps of this size
+	stateMapBytes         = 1 << (30 + 4*(^uint(0)>>63)) // address space for state.db, 16 GiB where there is plenty: to map it again waits for all who read
+	boltGrowBytes         = 1 << 20                      // bbolt's files grow in steps of this size
 	segmentBytesMin       = 4 << 10
 	segmentBytesMax       = 1 << 30
 	entryOverheadEstimate = 32
@@ -98,6 +104,7 @@ const (
 	snapshotRate            = 64 << 20 // bytes per second
 	snapshotTimeMax         = 10 * time.Minute
 	backupRowMax            = 64 << 20
+	backupTimeMax           = time.Hour
 	slowWriteMax            = 500 * time.Millisecond // a leader whose disk takes longer steps aside
 	spacePause              = time.Second
 	snapshotsMax            = 2 // sent at a time

@@ -9,11 +9,14 @@ import (
 type prefixSet struct{ sorted []string }
 
 func newPrefixSet(prefixes []string) prefixSet {
-	var s prefixSet
-	for _, p := range prefixes {
-		s = s.with(p)
+	sorted := slices.Sorted(slices.Values(prefixes))
+	kept := sorted[:0]
+	for _, p := range sorted {
+		if n := len(kept); n == 0 || !strings.HasPrefix(p, kept[n-1]) {
+			kept = append(kept, p)
+		}
 	}
-	return s
+	return prefixSet{slices.Clip(kept)}
 }
 
 // covers tells whether key lies under one of the prefixes.
@@ -25,22 +28,9 @@ func (s prefixSet) covers(key []byte) bool {
 	return found || at > 0 && strings.HasPrefix(string(key), s.sorted[at-1])
 }
 
-// under returns the members that begin with prefix.
-func (s prefixSet) under(prefix string) []string {
-	from, _ := slices.BinarySearch(s.sorted, prefix)
-	to := from
-	for to < len(s.sorted) && strings.HasPrefix(s.sorted[to], prefix) {
-		to++
-	}
-	return s.sorted[from:to]
-}
-
-func (s prefixSet) with(prefix string) prefixSet {
-	at, found := slices.BinarySearch(s.sorted, prefix)
-	if found {
-		return s
-	}
-	return prefixSet{slices.Insert(slices.Clone(s.sorted), at, prefix)}
+// with adds prefixes.
+func (s prefixSet) with(prefixes ...string) prefixSet {
+	return newPrefixSet(slices.Concat(s.sorted, prefixes))
 }
 
 func (s prefixSet) without(prefix string) prefixSet {

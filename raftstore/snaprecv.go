@@ -95,14 +95,7 @@ func (s *Store) collect(m *pb.Message, next func() (*peerpb.Chunk, error)) (*rec
 	if err != nil {
 		return nil, err
 	}
-	db.NoSync = true // one sync at the end; until then nothing counts
 	err = guardBolt(path, func() error { return s.fill(db, r, m, next) })
-	if err == nil {
-		err = s.disk.check("sync", path)
-	}
-	if err == nil {
-		err = wrapStep("sync", path, db.Sync())
-	}
 	if err = errors.Join(err, db.Close()); err != nil {
 		return nil, err
 	}
@@ -111,17 +104,10 @@ func (s *Store) collect(m *pb.Message, next func() (*peerpb.Chunk, error)) (*rec
 
 // fill reads chunks until the last one and checks everything.
 func (s *Store) fill(db *bbolt.DB, r *received, m *pb.Message, next func() (*peerpb.Chunk, error)) error {
-	err := db.Update(func(tx *bbolt.Tx) error {
-		for _, name := range []string{rowsBucket, droppedBucket, metaBucket} {
-			if _, err := tx.CreateBucket([]byte(name)); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	if err != nil {
+	if err := createBuckets(db); err != nil {
 		return err
 	}
+	appender := rowAppender{db: db, steps: s.cfg.steps, disk: s.disk}
 	var rows, sum uint64
 	for {
 		c, err := next()
@@ -140,37 +126,24 @@ func (s *Store) fill(db *bbolt.DB, r *received, m *pb.Message, next func() (*pee
 		if s.short.Load() {
 			return fmt.Errorf("snapshot: %w", ErrReserve)
 		}
-		n, err := putChunk(db, r.path, c.GetRows())
-		if err != nil {
-			return err
-		}
-		rows, sum = rows+uint64(len(c.GetRows())), sum+n
-	}
-	return db.Update(func(tx *bbolt.Tx) error {
-		return tx.Bucket([]byte(metaBucket)).Put([]byte(checkpointKey), r.meta.encode())
-	})
-}
-
-func putChunk(db *bbolt.DB, path string, rows []*peerpb.Row) (sum uint64, err error) {
-	err = db.Update(func(tx *bbolt.Tx) error {
-		b := tx.Bucket([]byte(rowsBucket))
-		b.FillPercent = 0.9 // rows come in key order
-		for _, row := range rows {
-			_, n, err := decodeRow(path, row.GetKey(), row.GetStored())
+		for _, row := range c.GetRows() {
+			_, n, err := decodeRow(r.path, row.GetKey(), row.GetStored())
 			if err != nil {
 				return err
 			}
-			if b.Get(row.GetKey()) != nil {
-				return fmt.Errorf("snapshot: row %q came twice", row.GetKey())
-			}
-			sum += uint64(n)
-			if err := b.Put(row.GetKey(), row.GetStored()); err != nil {
-				return wrapStep("write", path, err)
+			rows, sum = rows+1, sum+uint64(n)
+			if err := appender.add(row.GetKey(), row.GetStored()); err != nil {
+				return fmt.Errorf("snapshot: %w", err)
 			}
 		}
-		return nil
-	})
-	return sum, err
+	}
+	if err := appender.flush(); err != nil {
+		return err
+	}
+	if err := s.disk.check("complete", r.path); err != nil {
+		return err
+	}
+	return putRecord(db, r.meta)
 }
 
 // checkReceived compares the record at the end with what came before it and makes it ours.
@@ -192,6 +165,7 @@ func (s *Store) checkReceived(path string, m *pb.Message, record []byte, rows, s
 		return meta, fmt.Errorf("snapshot: %w", err)
 	}
 	meta.Member, meta.Restored = s.identity.Member, meta.Index
+	meta.Format, meta.Next, meta.Dropped = checkpointFormat, false, 0 // as putRecord stores it
 	return meta, nil
 }
 

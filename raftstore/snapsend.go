@@ -16,39 +16,82 @@ import (
 	"github.com/coordd/coordd/raftstore/peerpb"
 )
 
-// pinned is a checkpoint that stays readable while later ones are written: a read transaction.
+// pinned is a checkpoint that stays readable while later ones are written: a read transaction. No page that was in use
+// when it began is used again before it ends, so the file grows by what is written meanwhile: whoever pins a checkpoint
+// has a bound on the time (snapshotTimeMax, backupTimeMax).
 type pinned struct {
 	path    string
 	tx      *bbolt.Tx
 	meta    checkpointMeta
 	dropped prefixSet
 
-	cursor *bbolt.Cursor
-	begun  bool
+	source overlay
 	rows   uint64 // rows read so far, and the sum of their checksums
 	sum    uint64
 	read   int64 // bytes
 }
 
+// begin reads everything but rows.
+func (p *pinned) begin() error {
+	buckets := map[string]*bbolt.Bucket{}
+	for _, name := range []string{rowsBucket, droppedBucket, metaBucket} {
+		var err error
+		if buckets[name], err = mustBucket(p.tx, name); err != nil {
+			return err
+		}
+	}
+	var err error
+	if p.meta, err = decodeCheckpointMeta(p.path, buckets[metaBucket].Get([]byte(checkpointKey))); err != nil {
+		return err
+	}
+	p.source = overlay{path: p.path, rows: &cursorPairs{cursor: buckets[rowsBucket].Cursor()}, next: noPairs{}}
+	lists := []*bbolt.Bucket{buckets[droppedBucket]}
+	if p.meta.Next {
+		next, err := mustBucket(p.tx, nextBucket)
+		if err != nil {
+			return err
+		}
+		nextDropped, err := mustBucket(p.tx, nextDroppedBucket)
+		if err != nil {
+			return err
+		}
+		p.source.next = &cursorPairs{cursor: next.Cursor()}
+		lists = append(lists, nextDropped)
+	}
+	var dropped []string
+	for _, list := range lists {
+		err := list.ForEach(func(k, _ []byte) error {
+			dropped = append(dropped, string(k))
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	p.dropped = newPrefixSet(dropped)
+	return nil
+}
+
 func (p *pinned) release() { p.tx.Rollback() }
+
+// row returns the following row that is not dropped, as it is stored; a nil key behind the last. The slices are valid
+// until the next call.
+func (p *pinned) row() (key, stored []byte, err error) {
+	for {
+		key, stored, err = p.source.step()
+		if err != nil || key == nil || !p.dropped.covers(key) {
+			return key, stored, err
+		}
+	}
+}
 
 // next returns the following rows, about snapshotChunkBytes of them; none at the end.
 func (p *pinned) next() (rows []*peerpb.Row, err error) {
 	err = guardBolt(p.path, func() error {
-		if p.cursor == nil {
-			b, err := mustBucket(p.tx, rowsBucket)
-			if err != nil {
-				return err
-			}
-			p.cursor = b.Cursor()
-		}
 		for size := 0; size < snapshotChunkBytes; {
-			k, v := p.step()
-			if k == nil {
-				return nil
-			}
-			if p.dropped.covers(k) {
-				continue
+			k, v, err := p.row()
+			if err != nil || k == nil {
+				return err
 			}
 			_, sum, err := decodeRow(p.path, k, v)
 			if err != nil {
@@ -64,17 +107,10 @@ func (p *pinned) next() (rows []*peerpb.Row, err error) {
 	return rows, err
 }
 
-func (p *pinned) step() (k, v []byte) {
-	if p.begun {
-		return p.cursor.Next()
-	}
-	p.begun = true
-	return p.cursor.First()
-}
-
-// record is the checkpoint record of what was read: dropped rows are not in it any more.
+// record is the checkpoint record of what was read: whole rows, without those that were dropped.
 func (p *pinned) record() []byte {
 	m := p.meta
+	m.Format, m.Next, m.Dropped = sentFormat, false, 0
 	m.Rows, m.Sum, m.Restored = p.rows, p.sum, p.meta.Index
 	return m.encode()
 }

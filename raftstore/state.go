@@ -2,35 +2,43 @@ package raftstore
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"encoding/json"
 	"hash/crc32"
 	"path/filepath"
 	"slices"
-	"strings"
-	"sync"
 
 	"go.etcd.io/bbolt"
 	pb "go.etcd.io/raft/v3/raftpb"
 )
 
 // state.db holds one checkpoint: all rows, the prefixes that were dropped and are not swept yet, and one record that
-// says as of which entry the rows are.
+// says as of which entry the rows are. What the next checkpoint changes is written beside them first, in the two buckets
+// of that name; checkpointMeta.Next says whether it counts.
 const (
-	rowsBucket    = "rows"
-	droppedBucket = "dropped"
-	metaBucket    = "meta"
-	checkpointKey = "checkpoint"
+	rowsBucket        = "rows"
+	droppedBucket     = "dropped"
+	metaBucket        = "meta"
+	nextBucket        = "next"
+	nextDroppedBucket = "next-dropped"
+	checkpointKey     = "checkpoint"
 )
 
 const (
-	checkpointFormat = 1
-	rowFormat        = 1
-	rowHeaderLen     = 5 // format, CRC32C over key and value
+	// checkpointFormat is that of a state.db; 1 had no next. A file of format 1 gets it with the first write.
+	checkpointFormat = 2
+	// sentFormat is that of the record which goes to other members and into backups. They carry whole checkpoints,
+	// which have not changed.
+	sentFormat = 1
+
+	rowFormat       = 1
+	tombstoneFormat = 0
+	rowHeaderLen    = 5 // format, CRC32C over key and value
 )
 
-// checkpointMeta is the record of a checkpoint. Rows and Sum count the rows in the file and add up their checksums:
-// they show a row that vanished or came back, which no row's own checksum can.
+// checkpointMeta is the record of a checkpoint. Rows and Sum count its rows, dropped ones that are not swept included,
+// and add up their checksums: they show a row that vanished or came back, which no row's own checksum can.
 type checkpointMeta struct {
 	Format  int        `json:"format"`
 	Cluster uint64     `json:"cluster"`
@@ -48,6 +56,11 @@ type checkpointMeta struct {
 	Lineage uint64 `json:"lineage,omitempty"`
 	// Forced is the last entry of the log when this member was made the only one; membership entries up to it are void.
 	Forced uint64 `json:"forced,omitempty"`
+	// Next says that what is in next counts: it lies over the rows until it has been moved there. Without it next is what
+	// a crash left of a checkpoint that was never finished.
+	Next bool `json:"next,omitempty"`
+	// Dropped counts the dropped prefixes that are not swept yet, without those that others cover.
+	Dropped int `json:"dropped,omitempty"`
 }
 
 // confRecord is raft's membership as stored.
@@ -146,19 +159,53 @@ func decodeRow(path string, key, stored []byte) (value []byte, sum uint32, err e
 	return value, sum, nil
 }
 
+// A tombstone stands in next for a row that is gone.
+func encodeTombstone(key []byte) []byte {
+	b := make([]byte, rowHeaderLen)
+	b[0] = tombstoneFormat
+	binary.LittleEndian.PutUint32(b[1:], ^rowSum(key, nil)) // the checksum covers no format: this keeps it from being a row
+	return b
+}
+
+// decodeNext is decodeRow for what is in next; gone if it is a tombstone.
+func decodeNext(path string, key, stored []byte) (value []byte, sum uint32, gone bool, err error) {
+	if len(stored) == rowHeaderLen && stored[0] == tombstoneFormat {
+		if !bytes.Equal(stored, encodeTombstone(key)) {
+			return nil, 0, false, corrupt(path, 0, "the deletion of row %q has a wrong checksum", key)
+		}
+		return nil, 0, true, nil
+	}
+	value, sum, err = decodeRow(path, key, stored)
+	return value, sum, false, err
+}
+
 // createState makes state.db with the first checkpoint, which has no rows.
 func createState(d *disk, dir string, first checkpointMeta) error {
-	return createBolt(d, filepath.Join(dir, stateFile), func(tx *bbolt.Tx) error {
-		for _, name := range []string{rowsBucket, droppedBucket} {
+	return createBolt(d, filepath.Join(dir, stateFile), func(db *bbolt.DB) error {
+		if err := createBuckets(db); err != nil {
+			return err
+		}
+		return putRecord(db, first)
+	})
+}
+
+// createBuckets makes what every state.db has.
+func createBuckets(db *bbolt.DB) error {
+	return db.Update(func(tx *bbolt.Tx) error {
+		for _, name := range []string{rowsBucket, droppedBucket, metaBucket, nextBucket, nextDroppedBucket} {
 			if _, err := tx.CreateBucket([]byte(name)); err != nil {
 				return err
 			}
 		}
-		meta, err := tx.CreateBucket([]byte(metaBucket))
-		if err != nil {
-			return err
-		}
-		return meta.Put([]byte(checkpointKey), first.encode())
+		return nil
+	})
+}
+
+// putRecord completes a new state.db. Before that it is no checkpoint.
+func putRecord(db *bbolt.DB, m checkpointMeta) error {
+	m.Format, m.Next, m.Dropped = checkpointFormat, false, 0
+	return db.Update(func(tx *bbolt.Tx) error {
+		return tx.Bucket([]byte(metaBucket)).Put([]byte(checkpointKey), m.encode())
 	})
 }
 
@@ -174,315 +221,131 @@ func firstCheckpoint(id identity) checkpointMeta {
 // stateImage is what verifyState learned about state.db.
 type stateImage struct {
 	meta    checkpointMeta
-	dropped []string
+	dropped prefixSet
 }
 
 // verifyState reads all of state.db, checks every row and the totals, and changes nothing.
 func verifyState(dir string, id identity) (stateImage, error) {
 	path := filepath.Join(dir, stateFile)
-	var img stateImage
+	r, err := openBoltFile(path)
+	if err != nil {
+		return stateImage{}, err
+	}
+	defer r.close()
+	v := stateVerifier{path: path, file: r}
+	if err := v.readMeta(id); err != nil {
+		return v.img, err
+	}
+	return v.img, v.readRows()
+}
+
+// stateVerifier is a verifyState under way.
+type stateVerifier struct {
+	path string
+	file *boltReader
+	img  stateImage
+}
+
+// readMeta reads everything but rows.
+func (v *stateVerifier) readMeta(id identity) error {
 	var record []byte
+	err := v.file.each(metaBucket, func(key, value []byte) error {
+		if string(key) == checkpointKey {
+			record = bytes.Clone(value)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if v.img.meta, err = decodeCheckpointMeta(v.path, record); err != nil {
+		return err
+	}
+	if err := v.checkBuckets(v.img.meta.Format); err != nil {
+		return err
+	}
+	if meta := v.img.meta; meta.Cluster != id.Cluster || meta.Member != id.Member {
+		return corrupt(v.path, 0, "the file belongs to member %016x of cluster %016x, not to this directory", meta.Member, meta.Cluster)
+	}
+	var dropped []string
+	for _, bucket := range []string{droppedBucket, nextDroppedBucket} {
+		err := v.file.each(bucket, func(key, stored []byte) error {
+			if bucket == droppedBucket || v.img.meta.Next {
+				dropped = append(dropped, string(key))
+			}
+			_, _, err := decodeRow(v.path, key, stored)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	v.img.dropped = newPrefixSet(dropped)
+	if n := len(v.img.dropped.sorted); n != v.img.meta.Dropped && v.img.meta.Format >= 2 {
+		return corrupt(v.path, 0, "%d dropped prefixes, the checkpoint has %d", n, v.img.meta.Dropped)
+	}
+	return nil
+}
+
+// checkBuckets, called once meta was read, finds a bucket that is missing, or has another name than it had.
+func (v *stateVerifier) checkBuckets(format int) error {
+	want := []string{droppedBucket, metaBucket, rowsBucket}
+	if format >= 2 {
+		want = []string{droppedBucket, metaBucket, nextBucket, nextDroppedBucket, rowsBucket}
+	}
+	got := slices.Sorted(slices.Values(append(v.file.others(), metaBucket)))
+	if !slices.Equal(want, got) {
+		return corrupt(v.path, 0, "the buckets are %q, not %q", got, want)
+	}
+	return nil
+}
+
+// readRows checks the rows, and compares them with the totals.
+func (v *stateVerifier) readRows() error {
 	var rows, sum uint64
-	err := readBolt(path, func(bucket string, key, value []byte) error {
-		switch bucket {
-		case rowsBucket:
-			_, s, err := decodeRow(path, key, value)
-			rows, sum = rows+1, sum+uint64(s)
+	count := func(key, stored []byte) error {
+		_, n, err := decodeRow(v.path, key, stored)
+		rows, sum = rows+1, sum+uint64(n)
+		return err
+	}
+	var err error
+	if v.img.meta.Next {
+		err = v.readOverlaid(count)
+	} else if err = v.file.each(rowsBucket, count); err == nil {
+		err = v.file.each(nextBucket, func(key, stored []byte) error {
+			_, _, _, err := decodeNext(v.path, key, stored)
 			return err
-		case droppedBucket:
-			img.dropped = append(img.dropped, string(key))
-			_, _, err := decodeRow(path, key, value)
-			return err
-		case metaBucket:
-			if string(key) == checkpointKey {
-				record = append([]byte(nil), value...)
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		return img, err
-	}
-	if img.meta, err = decodeCheckpointMeta(path, record); err != nil {
-		return img, err
-	}
-	if img.meta.Cluster != id.Cluster || img.meta.Member != id.Member {
-		return img, corrupt(path, 0, "the file belongs to member %016x of cluster %016x, not to this directory",
-			img.meta.Member, img.meta.Cluster)
-	}
-	if rows != img.meta.Rows || sum != img.meta.Sum {
-		return img, corrupt(path, 0, "%d rows with sum %x, the checkpoint has %d with sum %x", rows, sum, img.meta.Rows, img.meta.Sum)
-	}
-	return img, nil
-}
-
-// stateStore is state.db opened for writing. One goroutine writes; rows are read before that starts.
-type stateStore struct {
-	disk *disk
-	// reading is held by who begins to read from another goroutine, while db may be replaced. dropped does not change
-	// between a replacement and the first checkpoint after it.
-	reading sync.RWMutex
-	db      *bbolt.DB
-	tx      *bbolt.Tx // open while a checkpoint is being collected
-	meta    checkpointMeta
-	dropped prefixSet
-}
-
-func openState(d *disk, dir string, img stateImage) (*stateStore, error) {
-	db, err := openBolt(filepath.Join(dir, stateFile), stateMapBytes)
-	if err != nil {
-		return nil, err
-	}
-	return &stateStore{disk: d, db: db, meta: img.meta, dropped: newPrefixSet(img.dropped)}, nil
-}
-
-func (s *stateStore) path() string { return s.db.Path() }
-
-// rows calls fn for every live row in key order.
-func (s *stateStore) rows(fn func(key, value []byte) error) error {
-	s.reading.RLock()
-	defer s.reading.RUnlock()
-	return guardBolt(s.path(), func() error {
-		return s.db.View(func(tx *bbolt.Tx) error {
-			b, err := mustBucket(tx, rowsBucket)
-			if err != nil {
-				return err
-			}
-			return b.ForEach(func(k, stored []byte) error {
-				if s.dropped.covers(k) {
-					return nil
-				}
-				value, _, err := decodeRow(s.path(), k, stored)
-				if err != nil {
-					return err
-				}
-				return fn(k, value)
-			})
 		})
-	})
+	}
+	if err != nil {
+		return err
+	}
+	if meta := v.img.meta; rows != meta.Rows || sum != meta.Sum {
+		return corrupt(v.path, 0, "%d rows with sum %x, the checkpoint has %d with sum %x", rows, sum, meta.Rows, meta.Sum)
+	}
+	return nil
 }
 
-// pin begins to read the last checkpoint, which stays readable until it is released.
-func (s *stateStore) pin() (*pinned, error) {
-	s.reading.RLock()
-	defer s.reading.RUnlock()
-	p := &pinned{path: s.path()}
-	err := guardBolt(s.path(), func() (err error) {
-		if p.tx, err = s.db.Begin(false); err != nil {
-			return wrapStep("begin", s.path(), err)
-		}
-		meta, err := mustBucket(p.tx, metaBucket)
-		if err != nil {
+// readOverlaid calls fn for each row of a file in which next counts, in key order.
+func (v *stateVerifier) readOverlaid(fn func(key, stored []byte) error) error {
+	rows := pullBolt(v.file, rowsBucket, func(key, stored []byte) error { // also those that are hidden
+		_, _, err := decodeRow(v.path, key, stored)
+		return err
+	})
+	next := pullBolt(v.file, nextBucket, func(_, _ []byte) error { return nil })
+	defer rows.stop()
+	defer next.stop()
+	o := overlay{path: v.path, rows: rows, next: next}
+	for {
+		key, stored, err := o.step()
+		if err := cmp.Or(err, rows.err, next.err); err != nil {
 			return err
 		}
-		if p.meta, err = decodeCheckpointMeta(s.path(), meta.Get([]byte(checkpointKey))); err != nil {
-			return err
-		}
-		dropped, err := mustBucket(p.tx, droppedBucket)
-		if err != nil {
-			return err
-		}
-		return dropped.ForEach(func(k, _ []byte) error {
-			p.dropped = p.dropped.with(string(k))
+		if key == nil {
 			return nil
-		})
-	})
-	if err != nil && p.tx != nil {
-		p.release()
-	}
-	return p, err
-}
-
-// replace puts a received file in the place of this one and gives up what was not committed.
-func (s *stateStore) replace(r *received) error {
-	s.reading.Lock()
-	defer s.reading.Unlock()
-	path := s.path()
-	if err := s.close(); err != nil {
-		return err
-	}
-	if err := s.disk.rename(r.path, path); err != nil {
-		return s.disk.note(err)
-	}
-	db, err := openBolt(path, stateMapBytes)
-	if err != nil {
-		return s.disk.note(err)
-	}
-	s.db, s.meta, s.dropped = db, r.meta, prefixSet{}
-	return nil
-}
-
-// begin opens the transaction of a checkpoint unless it is open.
-func (s *stateStore) begin() error {
-	if s.tx != nil {
-		return nil
-	}
-	return guardBolt(s.path(), func() (err error) {
-		s.tx, err = s.db.Begin(true)
-		return wrapStep("begin", s.path(), err)
-	})
-}
-
-// put adds rows to the open checkpoint. Rows under a dropped prefix are left out: they are being swept.
-func (s *stateStore) put(rows []Row) error {
-	if err := s.begin(); err != nil {
-		return err
-	}
-	return guardBolt(s.path(), func() error {
-		b, err := mustBucket(s.tx, rowsBucket)
-		if err != nil {
-			return err
 		}
-		for _, r := range rows {
-			if s.dropped.covers(r.Key) {
-				continue
-			}
-			if err := s.putRow(b, r); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-}
-
-func (s *stateStore) putRow(b *bbolt.Bucket, r Row) error {
-	if old := b.Get(r.Key); old != nil {
-		if err := s.uncount(r.Key, old); err != nil {
+		if err := fn(key, stored); err != nil {
 			return err
 		}
 	}
-	if r.Delete {
-		return wrapStep("write", s.path(), b.Delete(r.Key))
-	}
-	stored := encodeRow(r.Key, r.Value)
-	s.meta.Rows++
-	s.meta.Sum += uint64(binary.LittleEndian.Uint32(stored[1:]))
-	return wrapStep("write", s.path(), b.Put(r.Key, stored))
-}
-
-// uncount takes a stored row out of the totals.
-func (s *stateStore) uncount(key, stored []byte) error {
-	_, sum, err := decodeRow(s.path(), key, stored)
-	if err != nil {
-		return err
-	}
-	s.meta.Rows--
-	s.meta.Sum -= uint64(sum)
-	return nil
-}
-
-// drop adds a dropped prefix to the open checkpoint.
-func (s *stateStore) drop(prefix []byte) error {
-	if err := s.begin(); err != nil {
-		return err
-	}
-	if s.dropped.covers(prefix) {
-		return nil
-	}
-	return guardBolt(s.path(), func() error {
-		b, err := mustBucket(s.tx, droppedBucket)
-		if err != nil {
-			return err
-		}
-		for _, longer := range s.dropped.under(string(prefix)) {
-			s.dropped = s.dropped.without(longer)
-			if err := b.Delete([]byte(longer)); err != nil {
-				return wrapStep("write", s.path(), err)
-			}
-		}
-		s.dropped = s.dropped.with(string(prefix))
-		return wrapStep("write", s.path(), b.Put(prefix, encodeRow(prefix, nil)))
-	})
-}
-
-// commit makes the open checkpoint durable as of index.
-func (s *stateStore) commit(index, term uint64, conf confRecord) error {
-	if err := s.begin(); err != nil {
-		return err
-	}
-	s.meta.Index, s.meta.Term, s.meta.Conf = index, term, conf
-	return s.disk.note(guardBolt(s.path(), func() error {
-		if err := s.putMeta(s.tx); err != nil {
-			return err
-		}
-		if err := s.disk.check("commit", s.path()); err != nil {
-			return err
-		}
-		err := s.tx.Commit()
-		s.tx = nil
-		return wrapStep("commit", s.path(), err)
-	}))
-}
-
-func (s *stateStore) putMeta(tx *bbolt.Tx) error {
-	b, err := mustBucket(tx, metaBucket)
-	if err != nil {
-		return err
-	}
-	return wrapStep("write", s.path(), b.Put([]byte(checkpointKey), s.meta.encode()))
-}
-
-// sweep removes up to limit rows under one dropped prefix in a transaction of its own; the prefix itself goes with its
-// last row. It reports whether more is to be done. Not while a checkpoint is open.
-func (s *stateStore) sweep(limit int) (more bool, err error) {
-	prefix, ok := s.dropped.first()
-	if !ok {
-		return false, nil
-	}
-	err = commitBolt(s.disk, s.db, func(tx *bbolt.Tx) error {
-		b, err := mustBucket(tx, rowsBucket)
-		if err != nil {
-			return err
-		}
-		done, err := s.sweepRows(b, prefix, limit)
-		if err != nil {
-			return err
-		}
-		if done {
-			d, err := mustBucket(tx, droppedBucket)
-			if err != nil {
-				return err
-			}
-			if err := d.Delete([]byte(prefix)); err != nil {
-				return err
-			}
-			s.dropped = s.dropped.without(prefix)
-		}
-		return s.putMeta(tx)
-	})
-	_, more = s.dropped.first()
-	return more, err
-}
-
-func (s *stateStore) sweepRows(b *bbolt.Bucket, prefix string, limit int) (done bool, err error) {
-	var keys [][]byte
-	c := b.Cursor()
-	for k, v := c.Seek([]byte(prefix)); ; k, v = c.Next() {
-		if k == nil || !strings.HasPrefix(string(k), prefix) {
-			done = true
-			break
-		}
-		if len(keys) == limit {
-			break
-		}
-		if err := s.uncount(k, v); err != nil {
-			return false, err
-		}
-		keys = append(keys, bytes.Clone(k))
-	}
-	for _, k := range keys {
-		if err := b.Delete(k); err != nil {
-			return false, err
-		}
-	}
-	return done, nil
-}
-
-// close gives up an open checkpoint and closes the file.
-func (s *stateStore) close() error {
-	if s.tx != nil {
-		s.tx.Rollback()
-		s.tx = nil
-	}
-	return wrapStep("close", s.path(), guardBolt(s.path(), s.db.Close))
 }

@@ -77,6 +77,7 @@ type Config struct {
 	FreeSpace func(dir string) (uint64, error)
 
 	spacePause time.Duration // tests
+	steps      stepLimits    // the same
 
 	before func(step, path string) error // see disk
 }
@@ -113,6 +114,9 @@ func (c Config) withDefaults() (Config, error) {
 	if c.spacePause == 0 {
 		c.spacePause = spacePause
 	}
+	if c.steps == (stepLimits{}) {
+		c.steps = defaultSteps
+	}
 	if c.Cluster.clock == nil {
 		c.Cluster.clock = realClock{}
 	}
@@ -130,9 +134,11 @@ func (c Config) withDefaults() (Config, error) {
 // rowDevice is where checkpoints become durable. Disk and memory implement it; see stateStore for the meaning.
 type rowDevice interface {
 	rows(fn func(key, value []byte) error) error
-	put(rows []Row) error
-	drop(prefix []byte) error
-	commit(index, term uint64, conf confRecord) error
+	put(rows []Row)
+	drop(prefix []byte)
+	finish(mark checkpointMark)
+	busy() bool
+	step() (durable bool, err error)
 	sweep(limit int) (more bool, err error)
 	// pin begins to read the last durable checkpoint from another goroutine; nil if there is none to read.
 	pin() (*pinned, error)
@@ -230,7 +236,7 @@ func OpenContext(ctx context.Context, cfg Config) (*Store, error) {
 
 func (s *Store) openMemory() {
 	s.identity = newIdentity()
-	s.device, s.rowStore = memoryLog{}, memoryRows{}
+	s.device, s.rowStore = memoryLog{}, &memoryRows{}
 	s.tail = newTail(s.device, -1, firstCheckpoint(s.identity), hardState{}, 1, []termRun{{}}, nil)
 }
 
@@ -268,7 +274,7 @@ func (s *Store) openDisk(ctx context.Context) error {
 		return err
 	}
 	s.device = log
-	state, err := openState(d, dir, img.state)
+	state, err := openState(d, dir, img.state, s.cfg.steps)
 	if err != nil {
 		return err
 	}

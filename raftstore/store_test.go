@@ -207,6 +207,7 @@ func TestCheckpointsReplaceAndDeleteRows(t *testing.T) {
 
 func TestDroppedPrefixIsGoneAtOnceAndSweptLater(t *testing.T) {
 	cfg := smallConfig(filepath.Join(t.TempDir(), "data"))
+	cfg.steps = defaultSteps
 	s := open(t, cfg)
 	r := start(t, s)
 	term := r.lead(t)
@@ -234,6 +235,11 @@ func TestDroppedPrefixIsGoneAtOnceAndSweptLater(t *testing.T) {
 			t.Fatalf("rows %v", got)
 		}
 		state := s.rowStore.(*stateStore)
+		for state.busy() {
+			if _, err := state.step(); err != nil {
+				t.Fatal(err)
+			}
+		}
 		if _, err := state.sweep(sweepRowsMax); err != nil {
 			t.Fatal(err)
 		}

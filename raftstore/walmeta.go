@@ -47,15 +47,17 @@ var _ types.MetaStore = (*walMeta)(nil)
 
 // createWALMeta makes the file of an empty log.
 func createWALMeta(d *disk, dir string) error {
-	return createBolt(d, filepath.Join(dir, walMetaFile), func(tx *bbolt.Tx) error {
-		meta, err := tx.CreateBucket([]byte(walMetaBucket))
-		if err != nil {
-			return err
-		}
-		if _, err := tx.CreateBucket([]byte(walStableName)); err != nil {
-			return err
-		}
-		return putWALState(meta, types.PersistentState{})
+	return createBolt(d, filepath.Join(dir, walMetaFile), func(db *bbolt.DB) error {
+		return db.Update(func(tx *bbolt.Tx) error {
+			meta, err := tx.CreateBucket([]byte(walMetaBucket))
+			if err != nil {
+				return err
+			}
+			if _, err := tx.CreateBucket([]byte(walStableName)); err != nil {
+				return err
+			}
+			return putWALState(meta, types.PersistentState{})
+		})
 	})
 }
 

@@ -2,6 +2,7 @@ package group
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/coordination/codec"
@@ -190,9 +191,12 @@ func loadMachine(config Config, store *raftstore.Store) (*coordination.Machine, 
 	if err != nil {
 		return nil, err
 	}
-	rows := 0
+	rows, told := 0, time.Now()
 	err = store.Rows(func(key, value []byte) error {
-		rows++
+		if rows++; rows%loadRowsTold == 0 && time.Since(told) >= time.Second {
+			told = time.Now()
+			config.Log.Logger.Info("reading the checkpoint", "rows", rows)
+		}
 		row, err := codec.DecodeRow(key, value)
 		if err != nil {
 			return err

@@ -21,6 +21,10 @@ const (
 	rowsPerTurn = 128
 	// writerFullPause is how long an idle group waits for a writer whose queue is full.
 	writerFullPause = 5 * time.Millisecond
+	// loadRowsTold is how many rows are loaded between two looks at the clock, which tells of the progress each second.
+	loadRowsTold = 4096
+	// logFullPause is how long an idle group waits for the checkpoint without which the log takes no more.
+	logFullPause = 10 * time.Millisecond
 )
 
 // pause is how long the group may sleep before the next slice.

@@ -55,6 +55,7 @@ type Group struct {
 	config  Config
 	store   *raftstore.Store
 	lease   interface{ MaySpeak() bool } // the store's
+	logFull func() bool                  // the same
 	queue   *queue
 	clock   Clock
 	logger  *slog.Logger
@@ -86,12 +87,14 @@ type Group struct {
 	link       *localLink // to the leader, nil without one
 	inFlight   int        // bytes proposed in this reign and not yet applied
 	checkpoint *runningCheckpoint
-	entry      coordination.Entry // that is executed; its slice of commands is used again
-	packing    []byte             // of entries, used again
-	spareStore []storeEvent
-	spare      []event
-	reads      []*call // not yet answered
-	barriers   []passedBarrier
+	// waitsForCheckpoint is set while requests are held because the log is full.
+	waitsForCheckpoint bool
+	entry              coordination.Entry // that is executed; its slice of commands is used again
+	packing            []byte             // of entries, used again
+	spareStore         []storeEvent
+	spare              []event
+	reads              []*call // not yet answered
+	barriers           []passedBarrier
 }
 
 // replica is the rings of the group, as the group drives them.
@@ -112,7 +115,7 @@ func Open(ctx context.Context, config Config) (*Group, error) {
 	if err != nil {
 		return nil, err
 	}
-	g.store, g.lease = store, store
+	g.store, g.lease, g.logFull = store, store, store.LogFull
 	return g, nil
 }
 

@@ -98,10 +98,12 @@ func (g *Group) handleAll(news []storeEvent) {
 			return
 		}
 	}
-	if g.inFlight < maxInFlightBytes {
-		g.handleRequests()
-	} else {
+	if full := g.logFull(); full || g.inFlight >= maxInFlightBytes {
+		g.waitsForCheckpoint = full
 		g.queue.hold()
+	} else {
+		g.waitsForCheckpoint = false
+		g.handleRequests()
 	}
 	g.answerReads()
 	g.replica.Tick(g.clock.Now())
@@ -133,6 +135,9 @@ func (g *Group) setTimer() {
 	next := g.replica.NextDeadline()
 	if g.checkpoint != nil {
 		next = min(next, g.clock.Now()+coordination.Instant(g.checkpoint.pause()))
+	}
+	if g.waitsForCheckpoint {
+		next = min(next, g.clock.Now()+coordination.Instant(logFullPause))
 	}
 	if now := g.clock.Now(); next < g.timerAt || g.timerAt <= now && next != coordination.Never {
 		g.timerAt = next

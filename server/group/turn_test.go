@@ -1,9 +1,12 @@
 package group
 
 import (
+	"context"
 	"errors"
 	"log/slog"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/coordination/codec"
@@ -28,7 +31,7 @@ func groupByHand(t *testing.T, store *raftstore.Store) (g *Group, failure *error
 	t.Helper()
 	failure = new(error)
 	g = newGroup(Config{Database: "/local", Limits: coordination.DefaultLimits(), Clock: NewClock(nil), Failed: func(err error) { *failure = err }})
-	g.store, g.lease = store, store
+	g.store, g.lease, g.logFull = store, store, store.LogFull
 	if err := g.load(); err != nil {
 		t.Fatal(err)
 	}
@@ -158,4 +161,38 @@ func TestCheckpointsFollowEachOther(t *testing.T) {
 	if !errors.As(*failure, &invariant) {
 		t.Errorf("an entry that came twice was passed over: %v", *failure)
 	}
+}
+
+// While the log is full because a checkpoint is not written yet, requests wait, and go on by themselves when it is.
+func TestRequestsWaitWhileTheLogIsFull(t *testing.T) {
+	t.Parallel()
+	var full atomic.Bool
+	config := testConfig(t)
+	config.Log.InMemory = true
+	g, err := Open(context.Background(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.logFull = full.Load
+	if err := g.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer stopTest(t, g)
+	<-g.ready
+	createNode(t, g, testNode)
+	client := openSession(t, g, 60_000)
+	full.Store(true)
+	applied := g.applied.Load()
+	client.ask(1, &coordination.Request{Kind: coordination.RequestCreate, Name: "lock", Limit: 1})
+	eventually(t, "the request to be held", func() bool {
+		g.turn.Lock()
+		defer g.turn.Unlock()
+		return g.waitsForCheckpoint && g.queue.length() > 0
+	})
+	time.Sleep(5 * logFullPause)
+	if g.applied.Load() != applied {
+		t.Fatal("a request was handled although the log is full")
+	}
+	full.Store(false)
+	eventually(t, "the request to be handled", func() bool { return g.applied.Load() > applied })
 }

@@ -1,0 +1,85 @@
+package raftstore
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// gate is a Config.before that stops checkpoints before a transaction, until it is told to let some pass.
+type gate struct {
+	pass    chan bool
+	waiting chan bool
+}
+
+func newGate() *gate { return &gate{pass: make(chan bool), waiting: make(chan bool, 1)} }
+
+func (g *gate) before(step, path string) error {
+	if step == "commit" && strings.HasSuffix(path, stateFile) {
+		g.waiting <- true
+		<-g.pass
+		<-g.waiting
+	}
+	return nil
+}
+
+// gatedCheckpoint has a store write a checkpoint of many transactions, and returns before the first of them.
+func gatedCheckpoint(t *testing.T) (*recorder, *gate, uint64) {
+	t.Helper()
+	g := newGate()
+	cfg := smallConfig(filepath.Join(t.TempDir(), "data"))
+	cfg.before = g.before
+	s := open(t, cfg)
+	r := start(t, s)
+	term := r.lead(t)
+	propose(t, r, term, "one")
+	var rows []Row
+	for _, k := range numbered("k", 0, 100) {
+		rows = append(rows, row(k, "v"))
+	}
+	w := s.BeginCheckpoint(r.last())
+	w.Put(rows)
+	w.Finish()
+	for len(g.waiting) == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	return r, g, term
+}
+
+// The log is full once it has twice what makes a checkpoint due, and not any more when the checkpoint that it waits for
+// is in its place.
+func TestLogIsFullBehindASlowCheckpoint(t *testing.T) {
+	r, g, term := gatedCheckpoint(t)
+	for n := range int(r.store.cfg.CheckpointEntries) {
+		if r.store.LogFull() {
+			t.Fatalf("full after %d entries", n)
+		}
+		propose(t, r, term, fmt.Sprint("c", n))
+	}
+	if !r.store.LogFull() || r.store.CheckpointDue() {
+		t.Errorf("full %v, due %v", r.store.LogFull(), r.store.CheckpointDue())
+	}
+	close(g.pass)
+	r.waitIdle(t)
+	if r.store.LogFull() || !r.store.CheckpointDue() {
+		t.Errorf("full %v, due %v", r.store.LogFull(), r.store.CheckpointDue())
+	}
+	stop(t, r.store)
+}
+
+// Stop waits for the transaction that is being written and for none of those that are left.
+func TestStopDoesNotWaitForACheckpoint(t *testing.T) {
+	r, g, _ := gatedCheckpoint(t)
+	stopped := make(chan error)
+	go func() { stopped <- r.store.Stop() }()
+	<-r.store.keeper.stop
+	g.pass <- true
+	if err := <-stopped; err != nil {
+		t.Error(err)
+	}
+	if n := len(r.checkpoints); n > 0 {
+		t.Errorf("%d checkpoints", n)
+	}
+}

@@ -1,0 +1,371 @@
+package raftstore
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"go.etcd.io/bbolt"
+)
+
+// stateRig drives a stateStore by hand, next to maps of what the file has to say.
+type stateRig struct {
+	t     *testing.T
+	rng   *rand.Rand
+	dir   string
+	id    identity
+	state *stateStore
+	index uint64
+	now   map[string]string // the checkpoint that counts
+	then  map[string]string // with the open one
+	gone  int               // prefixes dropped so far
+}
+
+func newStateRig(t *testing.T, seed int64) *stateRig {
+	r := &stateRig{t: t, rng: rand.New(rand.NewSource(seed)), dir: t.TempDir(), id: newIdentity(), now: map[string]string{}, then: map[string]string{}}
+	if err := createState(&disk{}, r.dir, firstCheckpoint(r.id)); err != nil {
+		t.Fatal(err)
+	}
+	r.open()
+	t.Cleanup(r.close)
+	return r
+}
+
+func (r *stateRig) open() {
+	r.t.Helper()
+	img, err := verifyState(r.dir, r.id)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if r.state, err = openState(&disk{}, r.dir, img, stepLimits{rows: 5, bytes: 300, run: 1000}); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+func (r *stateRig) close() {
+	if err := r.state.close(); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// change says some changes of a checkpoint.
+func (r *stateRig) change(count int) {
+	if r.rng.Intn(3) == 0 {
+		prefix := fmt.Sprintf("n%02d/", r.gone)
+		r.gone++
+		r.state.drop([]byte(prefix))
+		maps.DeleteFunc(r.then, func(k, _ string) bool { return strings.HasPrefix(k, prefix) })
+	}
+	for range count {
+		key := fmt.Sprintf("n%02d/%03d", r.gone+r.rng.Intn(4), r.rng.Intn(60))
+		if r.rng.Intn(3) == 0 {
+			r.state.put([]Row{{Key: []byte(key), Delete: true}})
+			delete(r.then, key)
+			continue
+		}
+		value := strings.Repeat("v", r.rng.Intn(120)) + fmt.Sprint(r.rng.Int())
+		r.state.put([]Row{row(key, value)})
+		r.then[key] = value
+	}
+}
+
+// drain does all steps that are due and looks at the file before each.
+func (r *stateRig) drain() {
+	r.t.Helper()
+	for r.state.busy() {
+		r.look()
+		durable, err := r.state.step()
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		if durable {
+			r.now = maps.Clone(r.then)
+		}
+	}
+	r.look()
+}
+
+// look compares what all readers say with what counts.
+func (r *stateRig) look() {
+	r.t.Helper()
+	got := map[string]string{}
+	last := ""
+	err := r.state.rows(func(k, v []byte) error {
+		if string(k) <= last {
+			return fmt.Errorf("%q comes behind %q", k, last)
+		}
+		last = string(k)
+		got[last] = string(v)
+		return nil
+	})
+	if err != nil || !maps.Equal(got, r.now) {
+		r.t.Fatalf("%d rows, want %d: %v", len(got), len(r.now), err)
+	}
+	p, err := r.state.pin()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer p.release()
+	sent := 0
+	for {
+		rows, err := p.next()
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		if sent += len(rows); len(rows) == 0 {
+			break
+		}
+	}
+	record, err := decodeCheckpointMeta("sent", p.record())
+	if err != nil || sent != len(r.now) || record.Rows != uint64(sent) || record.Format != sentFormat || record.Next {
+		r.t.Fatalf("%d rows were sent with %+v, %v", sent, record, err)
+	}
+	img, err := verifyState(r.dir, r.id)
+	if err != nil || img.meta.Index != r.state.meta.Index || img.meta.Rows < uint64(len(r.now)) {
+		r.t.Fatalf("as of %d with %d rows: %v", img.meta.Index, img.meta.Rows, err)
+	}
+}
+
+// Whatever a checkpoint consists of, all readers see the last one until it is durable, and it from then on; whether the
+// store goes on or is opened anew in the middle. All rows of dropped prefixes are swept in the end.
+func TestCheckpointsInSteps(t *testing.T) {
+	for seed := range int64(20) {
+		r := newStateRig(t, seed)
+		for range 12 {
+			r.index++
+			for range 1 + r.rng.Intn(4) {
+				r.change(r.rng.Intn(25))
+				r.drain()
+			}
+			if r.rng.Intn(4) == 0 { // killed before it was finished
+				r.close()
+				r.open()
+				r.then = maps.Clone(r.now)
+				continue
+			}
+			r.state.finish(checkpointMark{index: r.index, term: 1, conf: confRecord{Voters: []uint64{r.id.Member}, Index: 1}})
+			for range r.rng.Intn(8) {
+				if r.state.busy() {
+					durable, err := r.state.step()
+					if err != nil {
+						t.Fatal(err)
+					}
+					if durable {
+						r.now = maps.Clone(r.then)
+					}
+				}
+			}
+			if r.rng.Intn(2) == 0 { // killed while it is written or moved
+				r.close()
+				r.open()
+				r.then = maps.Clone(r.now)
+			}
+			r.drain()
+			for r.rng.Intn(3) == 0 {
+				if _, err := r.state.sweep(7); err != nil {
+					t.Fatal(err)
+				}
+				r.look()
+			}
+		}
+		for more := true; more; {
+			var err error
+			if more, err = r.state.sweep(7); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if img, err := verifyState(r.dir, r.id); err != nil || img.meta.Rows != uint64(len(r.now)) || len(img.dropped.sorted) > 0 {
+			t.Errorf("seed %d: %d rows, want %d; %v", seed, img.meta.Rows, len(r.now), err)
+		}
+	}
+}
+
+// betweenSwitchAndMove makes a directory whose last checkpoint counts and is not in its place yet.
+func betweenSwitchAndMove(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	s := open(t, smallConfig(dir))
+	r := start(t, s)
+	term := r.lead(t)
+	propose(t, r, term, "one")
+	checkpoint(t, r, row("kept", "1"), row("changed", "old"), row("removed", "1"), row("n1/a", "1"))
+	r.waitIdle(t)
+	propose(t, r, term, "two")
+	stop(t, s)
+	img, err := examine(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	state, err := openState(&disk{}, dir, img.state, stepLimits{rows: 3, bytes: 100, run: 100})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]string{"kept": "1", "changed": "new"}
+	state.drop([]byte("n1/"))
+	state.put([]Row{row("changed", "new"), {Key: []byte("removed"), Delete: true}, {Key: []byte("never there"), Delete: true}})
+	for n := range 20 {
+		state.put([]Row{row(fmt.Sprint("added ", n), "1")})
+		want[fmt.Sprint("added ", n)] = "1"
+	}
+	state.finish(checkpointMark{index: img.last, term: term, conf: img.state.meta.Conf})
+	for durable := false; !durable; {
+		if durable, err = state.step(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := state.step(); err != nil || !state.busy() {
+		t.Fatalf("moved in one step, or %v", err)
+	}
+	if err := state.close(); err != nil {
+		t.Fatal(err)
+	}
+	return want
+}
+
+// What reads a directory reads a checkpoint that is being moved like any other.
+func TestToolsReadACheckpointThatIsBeingMoved(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	want := betweenSwitchAndMove(t, dir)
+	report, err := Check(dir)
+	if err != nil || report.Rows != uint64(len(want))+1 { // the dropped one is not swept
+		t.Fatalf("%d rows, %v", report.Rows, err)
+	}
+	if err := ForceSingle(dir); err != nil {
+		t.Fatal(err)
+	}
+	copied := filepath.Join(t.TempDir(), "copied")
+	copyDir(t, dir, copied)
+	s := open(t, smallConfig(dir))
+	if got := rowsOf(t, s); !maps.Equal(got, want) {
+		t.Errorf("rows %v", got)
+	}
+	var b bytes.Buffer
+	if _, err := s.Backup(context.Background(), &b); err != nil {
+		t.Fatal(err)
+	}
+	r := start(t, s)
+	r.lead(t)
+	r.waitIdle(t)
+	stop(t, s)
+	if report, err := Check(dir); err != nil || report.Rows != uint64(len(want)) {
+		t.Errorf("%d rows once it is moved and swept, %v", report.Rows, err)
+	}
+	restored := filepath.Join(t.TempDir(), "restored")
+	if err := RestoreBackup(restored, &b, Cluster{}); err != nil {
+		t.Fatal(err)
+	}
+	s = open(t, smallConfig(restored))
+	defer stop(t, s)
+	if got := rowsOf(t, s); !maps.Equal(got, want) {
+		t.Errorf("rows of the backup %v", got)
+	}
+}
+
+// A bit that is wrong in what lies over the rows is found like one in the rows.
+func TestDamageInNextIsFound(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "data")
+	betweenSwitchAndMove(t, dir)
+	before, err := readContents(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, stateFile)
+	good, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused := 0
+	for at := 0; at <= lastNonZero(good, 0); at++ {
+		if good[at] == 0 && at%64 != 0 || at%3 != 0 {
+			continue
+		}
+		bad := bytes.Clone(good)
+		bad[at] ^= 1 << (at % 8)
+		if err := os.WriteFile(path, bad, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		no, err := judge(dir, before, 0)
+		if err != nil {
+			t.Fatalf("byte %d: %v", at, err)
+		}
+		if no {
+			refused++
+		}
+	}
+	if refused < 100 {
+		t.Errorf("only %d flips were noticed", refused)
+	}
+	tombstone := encodeTombstone([]byte("k"))
+	tombstone[0] = rowFormat
+	if _, _, _, err := decodeNext("f", []byte("k"), tombstone); err == nil {
+		t.Error("a tombstone with one bit flipped is a row")
+	}
+	empty := encodeRow([]byte("k"), nil)
+	empty[0] = tombstoneFormat
+	if _, _, _, err := decodeNext("f", []byte("k"), empty); err == nil {
+		t.Error("a row with one bit flipped is a tombstone")
+	}
+}
+
+// A state.db of format 1 is read, and gets the present format with the first write: then a program that knows only 1
+// refuses it.
+func TestStateOfTheFirstFormatIsUpgraded(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	s := open(t, smallConfig(dir))
+	r := start(t, s)
+	term := r.lead(t)
+	propose(t, r, term, "one")
+	checkpoint(t, r, row("a", "1"), row("b", "1"))
+	stop(t, s)
+	db, err := openBolt(filepath.Join(dir, stateFile), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = db.Update(func(tx *bbolt.Tx) error {
+		meta := tx.Bucket([]byte(metaBucket))
+		m, err := decodeCheckpointMeta("f", meta.Get([]byte(checkpointKey)))
+		m.Format = 1
+		return errors.Join(err, tx.DeleteBucket([]byte(nextBucket)), tx.DeleteBucket([]byte(nextDroppedBucket)),
+			meta.Put([]byte(checkpointKey), m.encode()))
+	})
+	if err := errors.Join(err, db.Close()); err != nil {
+		t.Fatal(err)
+	}
+	format := func() int {
+		t.Helper()
+		img, err := examine(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return img.state.meta.Format
+	}
+	s = open(t, smallConfig(dir))
+	if got := rowsOf(t, s); !maps.Equal(got, map[string]string{"a": "1", "b": "1"}) || format() != 1 {
+		t.Errorf("rows %v, format %d", got, format())
+	}
+	r = start(t, s)
+	term = r.lead(t)
+	propose(t, r, term, "two")
+	var rows []Row
+	want := map[string]string{"a": "1"}
+	for _, k := range numbered("k", 0, 50) {
+		rows, want[k] = append(rows, row(k, "1")), "1"
+	}
+	checkpoint(t, r, append(rows, Row{Key: []byte("b"), Delete: true})...)
+	stop(t, s)
+	if format() != checkpointFormat {
+		t.Errorf("format %d", format())
+	}
+	s = open(t, smallConfig(dir))
+	defer stop(t, s)
+	if got := rowsOf(t, s); !maps.Equal(got, want) {
+		t.Errorf("rows %v", got)
+	}
+}
