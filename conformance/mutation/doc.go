@@ -3,7 +3,7 @@
 // tests of entries with several commands, of stamps, and of what happens when leaders and relays change, to find each.
 //
 // A defect is a file in testdata: what it breaks, the file it is in, and the old and the new text. The old text must
-// occur exactly once.
+// occur exactly once. Where a line says so, the silence simulation has to find the defect besides.
 //
 //	go run ./conformance/mutation            # all of them; exit code 1 if one survives or no longer applies
 //	go run ./conformance/mutation -run watch # those whose name matches

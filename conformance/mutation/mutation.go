@@ -19,6 +19,7 @@ type mutation struct {
 	name     string
 	breaks   string // in a sentence
 	file     string // slash-separated, from the top of the repository
+	silence  bool   // the silence simulation has to find it, too
 	old, new string
 }
 
@@ -43,14 +44,14 @@ func mutations() ([]mutation, error) {
 	return list, nil
 }
 
-var form = regexp.MustCompile(`(?s)^# ([^\n]+)\nfile: ([^\n]+)\n<<<<\n(.+)\n====\n(.*)\n>>>>\n$`)
+var form = regexp.MustCompile(`(?s)^# ([^\n]+)\nfile: ([^\n]+)\n(also: silence\n)?<<<<\n(.+)\n====\n(.*)\n>>>>\n$`)
 
 func parse(name, text string) (mutation, error) {
 	parts := form.FindStringSubmatch(text)
 	if parts == nil {
 		return mutation{}, fmt.Errorf("defect %s: the file has not the form of the others", name)
 	}
-	return mutation{name: name, breaks: parts[1], file: parts[2], old: parts[3], new: parts[4]}, nil
+	return mutation{name: name, breaks: parts[1], file: parts[2], silence: parts[3] != "", old: parts[4], new: parts[5]}, nil
 }
 
 // apply returns the defective text of the file.

@@ -32,6 +32,9 @@ func TestParse(t *testing.T) {
 	if err != nil || m != (mutation{name: "x", breaks: "Breaks it.", file: "a.go", old: "	old\n	older"}) {
 		t.Errorf("got %+v, %v", m, err)
 	}
+	if m, err := parse("x", "# Breaks it.\nfile: a.go\nalso: silence\n<<<<\nold\n====\nnew\n>>>>\n"); err != nil || !m.silence || m.old != "old" {
+		t.Errorf("got %+v, %v", m, err)
+	}
 	if _, err := parse("x", "# Breaks it.\n<<<<\nold\n====\n>>>>\n"); err == nil {
 		t.Error("a defect without a file is accepted")
 	}
