@@ -267,15 +267,29 @@ func TestToolsReadACheckpointThatIsBeingMoved(t *testing.T) {
 	}
 }
 
+// visibleRows are the rows as every reader sees them: those of a checkpoint that is being moved lie over the others.
+func visibleRows(dir string) (map[string]string, error) {
+	img, err := examine(dir)
+	if err != nil {
+		return nil, err
+	}
+	state, err := openState(&disk{}, dir, img.state, defaultSteps)
+	if err != nil {
+		return nil, err
+	}
+	rows := make(map[string]string)
+	err = state.rows(func(key, value []byte) error {
+		rows[string(key)] = string(value)
+		return nil
+	})
+	return rows, errors.Join(err, state.close())
+}
+
 // A bit that is wrong in what lies over the rows is found like one in the rows.
 func TestDamageInNextIsFound(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "data")
-	betweenSwitchAndMove(t, dir)
-	before, err := readContents(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := betweenSwitchAndMove(t, dir)
 	path := filepath.Join(dir, stateFile)
 	good, err := os.ReadFile(path)
 	if err != nil {
@@ -291,12 +305,14 @@ func TestDamageInNextIsFound(t *testing.T) {
 		if err := os.WriteFile(path, bad, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		no, err := judge(dir, before, 0)
-		if err != nil {
-			t.Fatalf("byte %d: %v", at, err)
-		}
-		if no {
+		got, err := visibleRows(dir)
+		var damage *CorruptionError
+		var format *FormatError
+		switch {
+		case errors.As(err, &damage), errors.As(err, &format):
 			refused++
+		case err != nil || !maps.Equal(got, want): // a row that nobody sees any more may be lost
+			t.Fatalf("byte %d: %v, %v", at, got, err)
 		}
 	}
 	if refused < 100 {
