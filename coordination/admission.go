@@ -47,6 +47,10 @@ func (a *admission) refusalOf(c Command) *Refusal {
 	return nil
 }
 
+// acknowledges is a command that says more than every version of the program can read. What is left out is only remembered
+// for longer.
+var acknowledges = &ReleaseSemaphore{Origin: Origin{Answered: 1}}
+
 // shrinks tells whether a command makes the state smaller, or is needed for one that does.
 func shrinks(c Command) bool {
 	switch c := c.(type) {

@@ -36,7 +36,7 @@ var trials = []trial{
 	{name: "transcripts", folder: "conformance", tests: "^TestPure"},
 	{name: "model", folder: "conformance/model", tests: "^TestModel$"},
 	{name: "entries and stamps", folder: "coordination", tests: "^Test(AnySplit|UsersOfOneEntry|Stamp)"},
-	{name: "leader changes", folder: "coordination", tests: "^Test(Claim|Resume|Held|Repeated|Describe|Stop)"},
+	{name: "leader changes", folder: "coordination", tests: "^Test(Claim|Resume|Held|Repeated|Describe|Stop|Outcomes)"},
 }
 
 // check tries every defect and prints the table of what found it.

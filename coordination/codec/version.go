@@ -28,6 +28,25 @@ func Since(c coordination.Command) uint64 {
 		if c.After.Place != 0 {
 			return VersionEntries
 		}
+	case *coordination.AcquireSemaphore:
+		return sinceOrigin(&c.Origin)
+	case *coordination.ReleaseSemaphore:
+		return sinceOrigin(&c.Origin)
+	case *coordination.CreateSemaphore:
+		return sinceOrigin(&c.Origin)
+	case *coordination.UpdateSemaphore:
+		return sinceOrigin(&c.Origin)
+	case *coordination.DeleteSemaphore:
+		return sinceOrigin(&c.Origin)
+	case *coordination.StopSession:
+		return sinceOrigin(&c.Origin)
+	}
+	return versionFirst
+}
+
+func sinceOrigin(o *coordination.Origin) uint64 {
+	if o.Answered != 0 {
+		return VersionEntries
 	}
 	return versionFirst
 }

@@ -11,7 +11,8 @@ import (
 // This file translates between the rings' messages and those of the relay, field by field.
 
 func forwardToPB(stream coordination.StreamID, f *coordination.Forward) *relaypb.Forward {
-	p := &relaypb.Forward{Stream: uint64(stream), Sequence: uint64(f.Sequence), Acknowledged: uint64(f.Acknowledged)}
+	p := &relaypb.Forward{Stream: uint64(stream), Sequence: uint64(f.Sequence), Acknowledged: uint64(f.Acknowledged),
+		Answered: uint64(f.Answered)}
 	switch {
 	case f.Attach != nil:
 		a := f.Attach
@@ -30,7 +31,8 @@ func forwardToPB(stream coordination.StreamID, f *coordination.Forward) *relaypb
 
 // forwardFromPB is the reverse; server is the one that sent p.
 func forwardFromPB(p *relaypb.Forward, server uint64) coordination.Forward {
-	f := coordination.Forward{Sequence: coordination.Sequence(p.GetSequence()), Acknowledged: coordination.Sequence(p.GetAcknowledged())}
+	f := coordination.Forward{Sequence: coordination.Sequence(p.GetSequence()), Acknowledged: coordination.Sequence(p.GetAcknowledged()),
+		Answered: coordination.Sequence(p.GetAnswered())}
 	switch arm := p.GetKind().(type) {
 	case *relaypb.Forward_Attach:
 		a := arm.Attach

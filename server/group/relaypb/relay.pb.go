@@ -163,6 +163,7 @@ type Forward struct {
 	Kind          isForward_Kind `protobuf_oneof:"kind"`
 	Sequence      uint64         `protobuf:"varint,6,opt,name=sequence,proto3" json:"sequence,omitempty"`
 	Acknowledged  uint64         `protobuf:"varint,7,opt,name=acknowledged,proto3" json:"acknowledged,omitempty"`
+	Answered      uint64         `protobuf:"varint,8,opt,name=answered,proto3" json:"answered,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -257,6 +258,13 @@ func (x *Forward) GetSequence() uint64 {
 func (x *Forward) GetAcknowledged() uint64 {
 	if x != nil {
 		return x.Acknowledged
+	}
+	return 0
+}
+
+func (x *Forward) GetAnswered() uint64 {
+	if x != nil {
+		return x.Answered
 	}
 	return 0
 }
@@ -1416,7 +1424,7 @@ const file_server_group_relaypb_relay_proto_rawDesc = "" +
 	"\x05Hello\x12\x16\n" +
 	"\x06server\x18\x01 \x01(\x04R\x06server\x12\x18\n" +
 	"\aprocess\x18\x02 \x01(\x04R\aprocess\x12\x16\n" +
-	"\x06number\x18\x03 \x01(\x04R\x06number\"\xb8\x02\n" +
+	"\x06number\x18\x03 \x01(\x04R\x06number\"\xd4\x02\n" +
 	"\aForward\x12\x16\n" +
 	"\x06stream\x18\x01 \x01(\x04R\x06stream\x121\n" +
 	"\x06attach\x18\x02 \x01(\v2\x17.coordd.relay.v1.AttachH\x00R\x06attach\x124\n" +
@@ -1424,7 +1432,8 @@ const file_server_group_relaypb_relay_proto_rawDesc = "" +
 	"\x06roster\x18\x04 \x01(\v2\x17.coordd.relay.v1.RosterH\x00R\x06roster\x121\n" +
 	"\x06detach\x18\x05 \x01(\v2\x17.coordd.relay.v1.DetachH\x00R\x06detach\x12\x1a\n" +
 	"\bsequence\x18\x06 \x01(\x04R\bsequence\x12\"\n" +
-	"\facknowledged\x18\a \x01(\x04R\facknowledgedB\x06\n" +
+	"\facknowledged\x18\a \x01(\x04R\facknowledged\x12\x1a\n" +
+	"\banswered\x18\b \x01(\x04R\bansweredB\x06\n" +
 	"\x04kind\"\x89\x02\n" +
 	"\x06Attach\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x18\n" +

@@ -2,8 +2,8 @@
 //
 // Every stored value is one byte with the version of the format, and then one of the messages below: a Command (version 1)
 // or an Entry (from version 2 on) in an entry of the log, the message of its kind in a row. The version is the one with
-// which the value's form came: 2 for what says where in its entry a command is, or when something
-// began, 1 for everything else. The encoding is canonical: fields in ascending order, each
+// which the value's form came: 2 for what says where in its entry a command is, when something
+// began, or what is answered although something older is not, 1 for everything else. The encoding is canonical: fields in ascending order, each
 // only if it is not zero, numbers in their shortest form. So one value has one encoding, and a reader refuses
 // everything else. A field or a command that is added later comes with a new version.
 //
@@ -576,7 +576,10 @@ type StopSession struct {
 	EpochCounter uint64                 `protobuf:"varint,4,opt,name=epoch_counter,json=epochCounter,proto3" json:"epoch_counter,omitempty"`
 	Sequence     uint64                 `protobuf:"varint,5,opt,name=sequence,proto3" json:"sequence,omitempty"`
 	// All requests of the stream below this one are answered.
-	Acknowledged  uint64 `protobuf:"varint,6,opt,name=acknowledged,proto3" json:"acknowledged,omitempty"`
+	Acknowledged uint64 `protobuf:"varint,6,opt,name=acknowledged,proto3" json:"acknowledged,omitempty"`
+	// Of the requests above that one are answered too this one and those whose outcomes came before its own. 0: nothing is
+	// said of them; here and below.
+	Answered      uint64 `protobuf:"varint,15,opt,name=answered,proto3" json:"answered,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -649,6 +652,13 @@ func (x *StopSession) GetSequence() uint64 {
 func (x *StopSession) GetAcknowledged() uint64 {
 	if x != nil {
 		return x.Acknowledged
+	}
+	return 0
+}
+
+func (x *StopSession) GetAnswered() uint64 {
+	if x != nil {
+		return x.Answered
 	}
 	return 0
 }
@@ -834,6 +844,7 @@ type CreateSemaphore struct {
 	Name          string `protobuf:"bytes,7,opt,name=name,proto3" json:"name,omitempty"`
 	Limit         uint64 `protobuf:"varint,8,opt,name=limit,proto3" json:"limit,omitempty"`
 	Data          []byte `protobuf:"bytes,9,opt,name=data,proto3" json:"data,omitempty"`
+	Answered      uint64 `protobuf:"varint,15,opt,name=answered,proto3" json:"answered,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -931,6 +942,13 @@ func (x *CreateSemaphore) GetData() []byte {
 	return nil
 }
 
+func (x *CreateSemaphore) GetAnswered() uint64 {
+	if x != nil {
+		return x.Answered
+	}
+	return 0
+}
+
 type UpdateSemaphore struct {
 	state        protoimpl.MessageState `protogen:"open.v1"`
 	Node         uint64                 `protobuf:"varint,1,opt,name=node,proto3" json:"node,omitempty"`
@@ -942,6 +960,7 @@ type UpdateSemaphore struct {
 	Acknowledged  uint64 `protobuf:"varint,6,opt,name=acknowledged,proto3" json:"acknowledged,omitempty"`
 	Name          string `protobuf:"bytes,7,opt,name=name,proto3" json:"name,omitempty"`
 	Data          []byte `protobuf:"bytes,8,opt,name=data,proto3" json:"data,omitempty"`
+	Answered      uint64 `protobuf:"varint,15,opt,name=answered,proto3" json:"answered,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1032,6 +1051,13 @@ func (x *UpdateSemaphore) GetData() []byte {
 	return nil
 }
 
+func (x *UpdateSemaphore) GetAnswered() uint64 {
+	if x != nil {
+		return x.Answered
+	}
+	return 0
+}
+
 type DeleteSemaphore struct {
 	state        protoimpl.MessageState `protogen:"open.v1"`
 	Node         uint64                 `protobuf:"varint,1,opt,name=node,proto3" json:"node,omitempty"`
@@ -1043,6 +1069,7 @@ type DeleteSemaphore struct {
 	Acknowledged  uint64 `protobuf:"varint,6,opt,name=acknowledged,proto3" json:"acknowledged,omitempty"`
 	Name          string `protobuf:"bytes,7,opt,name=name,proto3" json:"name,omitempty"`
 	Force         bool   `protobuf:"varint,8,opt,name=force,proto3" json:"force,omitempty"`
+	Answered      uint64 `protobuf:"varint,15,opt,name=answered,proto3" json:"answered,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1133,6 +1160,13 @@ func (x *DeleteSemaphore) GetForce() bool {
 	return false
 }
 
+func (x *DeleteSemaphore) GetAnswered() uint64 {
+	if x != nil {
+		return x.Answered
+	}
+	return 0
+}
+
 type AcquireSemaphore struct {
 	state        protoimpl.MessageState `protogen:"open.v1"`
 	Node         uint64                 `protobuf:"varint,1,opt,name=node,proto3" json:"node,omitempty"`
@@ -1148,6 +1182,7 @@ type AcquireSemaphore struct {
 	TimeoutMillis uint64 `protobuf:"varint,9,opt,name=timeout_millis,json=timeoutMillis,proto3" json:"timeout_millis,omitempty"`
 	Data          []byte `protobuf:"bytes,10,opt,name=data,proto3" json:"data,omitempty"`
 	Ephemeral     bool   `protobuf:"varint,11,opt,name=ephemeral,proto3" json:"ephemeral,omitempty"`
+	Answered      uint64 `protobuf:"varint,15,opt,name=answered,proto3" json:"answered,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1259,6 +1294,13 @@ func (x *AcquireSemaphore) GetEphemeral() bool {
 	return false
 }
 
+func (x *AcquireSemaphore) GetAnswered() uint64 {
+	if x != nil {
+		return x.Answered
+	}
+	return 0
+}
+
 type ReleaseSemaphore struct {
 	state        protoimpl.MessageState `protogen:"open.v1"`
 	Node         uint64                 `protobuf:"varint,1,opt,name=node,proto3" json:"node,omitempty"`
@@ -1269,6 +1311,7 @@ type ReleaseSemaphore struct {
 	// All requests of the stream below this one are answered.
 	Acknowledged  uint64 `protobuf:"varint,6,opt,name=acknowledged,proto3" json:"acknowledged,omitempty"`
 	Name          string `protobuf:"bytes,7,opt,name=name,proto3" json:"name,omitempty"`
+	Answered      uint64 `protobuf:"varint,15,opt,name=answered,proto3" json:"answered,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1350,6 +1393,13 @@ func (x *ReleaseSemaphore) GetName() string {
 		return x.Name
 	}
 	return ""
+}
+
+func (x *ReleaseSemaphore) GetAnswered() uint64 {
+	if x != nil {
+		return x.Answered
+	}
+	return 0
 }
 
 type CreateNode struct {
@@ -3177,7 +3227,7 @@ const file_coordination_codec_internal_logpb_log_proto_rawDesc = "" +
 	"\vdescription\x18\x06 \x01(\tR\vdescription\x12%\n" +
 	"\x0eprotection_key\x18\a \x01(\fR\rprotectionKey\x12\x14\n" +
 	"\x05nonce\x18\b \x01(\x04R\x05nonce\x12\x14\n" +
-	"\x05place\x18\t \x01(\x04R\x05place\"\xbf\x01\n" +
+	"\x05place\x18\t \x01(\x04R\x05place\"\xdb\x01\n" +
 	"\vStopSession\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\x04R\x04node\x12\x18\n" +
 	"\asession\x18\x02 \x01(\x04R\asession\x12\x1d\n" +
@@ -3185,7 +3235,8 @@ const file_coordination_codec_internal_logpb_log_proto_rawDesc = "" +
 	"epoch_term\x18\x03 \x01(\x04R\tepochTerm\x12#\n" +
 	"\repoch_counter\x18\x04 \x01(\x04R\fepochCounter\x12\x1a\n" +
 	"\bsequence\x18\x05 \x01(\x04R\bsequence\x12\"\n" +
-	"\facknowledged\x18\x06 \x01(\x04R\facknowledged\"\xaf\x01\n" +
+	"\facknowledged\x18\x06 \x01(\x04R\facknowledged\x12\x1a\n" +
+	"\banswered\x18\x0f \x01(\x04R\banswered\"\xaf\x01\n" +
 	"\rExpireSession\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\x04R\x04node\x12\x18\n" +
 	"\asession\x18\x02 \x01(\x04R\asession\x12*\n" +
@@ -3200,7 +3251,7 @@ const file_coordination_codec_internal_logpb_log_proto_rawDesc = "" +
 	"\n" +
 	"wait_epoch\x18\x05 \x01(\x04R\twaitEpoch\x12\x12\n" +
 	"\x04term\x18\x06 \x01(\x04R\x04term\x12(\n" +
-	"\x10wait_epoch_place\x18\a \x01(\rR\x0ewaitEpochPlace\"\x81\x02\n" +
+	"\x10wait_epoch_place\x18\a \x01(\rR\x0ewaitEpochPlace\"\x9d\x02\n" +
 	"\x0fCreateSemaphore\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\x04R\x04node\x12\x18\n" +
 	"\asession\x18\x02 \x01(\x04R\asession\x12\x1d\n" +
@@ -3211,7 +3262,8 @@ const file_coordination_codec_internal_logpb_log_proto_rawDesc = "" +
 	"\facknowledged\x18\x06 \x01(\x04R\facknowledged\x12\x12\n" +
 	"\x04name\x18\a \x01(\tR\x04name\x12\x14\n" +
 	"\x05limit\x18\b \x01(\x04R\x05limit\x12\x12\n" +
-	"\x04data\x18\t \x01(\fR\x04data\"\xeb\x01\n" +
+	"\x04data\x18\t \x01(\fR\x04data\x12\x1a\n" +
+	"\banswered\x18\x0f \x01(\x04R\banswered\"\x87\x02\n" +
 	"\x0fUpdateSemaphore\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\x04R\x04node\x12\x18\n" +
 	"\asession\x18\x02 \x01(\x04R\asession\x12\x1d\n" +
@@ -3221,7 +3273,8 @@ const file_coordination_codec_internal_logpb_log_proto_rawDesc = "" +
 	"\bsequence\x18\x05 \x01(\x04R\bsequence\x12\"\n" +
 	"\facknowledged\x18\x06 \x01(\x04R\facknowledged\x12\x12\n" +
 	"\x04name\x18\a \x01(\tR\x04name\x12\x12\n" +
-	"\x04data\x18\b \x01(\fR\x04data\"\xed\x01\n" +
+	"\x04data\x18\b \x01(\fR\x04data\x12\x1a\n" +
+	"\banswered\x18\x0f \x01(\x04R\banswered\"\x89\x02\n" +
 	"\x0fDeleteSemaphore\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\x04R\x04node\x12\x18\n" +
 	"\asession\x18\x02 \x01(\x04R\asession\x12\x1d\n" +
@@ -3231,7 +3284,8 @@ const file_coordination_codec_internal_logpb_log_proto_rawDesc = "" +
 	"\bsequence\x18\x05 \x01(\x04R\bsequence\x12\"\n" +
 	"\facknowledged\x18\x06 \x01(\x04R\facknowledged\x12\x12\n" +
 	"\x04name\x18\a \x01(\tR\x04name\x12\x14\n" +
-	"\x05force\x18\b \x01(\bR\x05force\"\xc7\x02\n" +
+	"\x05force\x18\b \x01(\bR\x05force\x12\x1a\n" +
+	"\banswered\x18\x0f \x01(\x04R\banswered\"\xe3\x02\n" +
 	"\x10AcquireSemaphore\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\x04R\x04node\x12\x18\n" +
 	"\asession\x18\x02 \x01(\x04R\asession\x12\x1d\n" +
@@ -3245,7 +3299,8 @@ const file_coordination_codec_internal_logpb_log_proto_rawDesc = "" +
 	"\x0etimeout_millis\x18\t \x01(\x04R\rtimeoutMillis\x12\x12\n" +
 	"\x04data\x18\n" +
 	" \x01(\fR\x04data\x12\x1c\n" +
-	"\tephemeral\x18\v \x01(\bR\tephemeral\"\xd8\x01\n" +
+	"\tephemeral\x18\v \x01(\bR\tephemeral\x12\x1a\n" +
+	"\banswered\x18\x0f \x01(\x04R\banswered\"\xf4\x01\n" +
 	"\x10ReleaseSemaphore\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\x04R\x04node\x12\x18\n" +
 	"\asession\x18\x02 \x01(\x04R\asession\x12\x1d\n" +
@@ -3254,7 +3309,8 @@ const file_coordination_codec_internal_logpb_log_proto_rawDesc = "" +
 	"\repoch_counter\x18\x04 \x01(\x04R\fepochCounter\x12\x1a\n" +
 	"\bsequence\x18\x05 \x01(\x04R\bsequence\x12\"\n" +
 	"\facknowledged\x18\x06 \x01(\x04R\facknowledged\x12\x12\n" +
-	"\x04name\x18\a \x01(\tR\x04name\"\xe3\x03\n" +
+	"\x04name\x18\a \x01(\tR\x04name\x12\x1a\n" +
+	"\banswered\x18\x0f \x01(\x04R\banswered\"\xe3\x03\n" +
 	"\n" +
 	"CreateNode\x12\x14\n" +
 	"\x05nonce\x18\x01 \x01(\x04R\x05nonce\x12\x12\n" +
