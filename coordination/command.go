@@ -35,6 +35,10 @@ type Attach struct {
 	Nonce uint64
 	// Place tells apart where attaches come from: server and path, see placeOf.
 	Place uint64
+	// Identity is who asks: the owner of a new session. For a session that is there already it is left out if that has no
+	// owner, and so is MayWrite, the right to write.
+	Identity Identity
+	MayWrite bool
 }
 
 // StopSession ends a session at the wish of its client (§2.8).

@@ -83,8 +83,12 @@ func (r NodeRow) hash() uint64 {
 }
 
 func (r SessionRow) hash() uint64 {
-	return uint64(newRowHash(RowSession).number(uint64(r.Node)).number(uint64(r.ID)).number(r.TimeoutMillis).
-		text(r.Description).text(r.ProtectionKey).epoch(r.AttachEpoch).number(r.Nonce).later(1, r.BeganMillis))
+	h := newRowHash(RowSession).number(uint64(r.Node)).number(uint64(r.ID)).number(r.TimeoutMillis).
+		text(r.Description).text(r.ProtectionKey).epoch(r.AttachEpoch).number(r.Nonce).later(1, r.BeganMillis)
+	if r.Owner != (Identity{}) {
+		h = h.number(2).number(uint64(r.Owner.Kind)).number(r.Owner.User.Index).number(uint64(r.Owner.User.Place)).text(r.Owner.Subject)
+	}
+	return uint64(h)
 }
 
 func (r SemaphoreRow) hash() uint64 {

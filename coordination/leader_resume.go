@@ -31,6 +31,9 @@ func (l *Leader) Resume(now Instant, stream StreamID, r *Roster) {
 	case s.durable().attachEpoch.Compare(r.Epoch) > 0:
 		l.end(a, s.durable().stolenFrom(a))
 		return
+	case !s.durable().acceptsIdentity(r.Identity, r.Rights&RightWrite != 0):
+		l.end(a, NoAccess)
+		return
 	}
 	if other := s.attachment; other != nil && other.epoch.Compare(r.Epoch) > 0 {
 		l.end(a, stolenBy(other, a))

@@ -139,6 +139,7 @@ func (r *Replica[S, W]) Forward(now Instant, to Reign, stream StreamID, sink S, 
 	case r.admission.restricted() && r.turnAway(now, stream, sink, &f):
 	case f.Attach != nil:
 		r.sinks[stream] = sink
+		r.leader.ownerless = r.admission.refusalOf(namesOwner) == NotYetReadable
 		r.leader.Attach(now, stream, *f.Attach)
 	case f.Roster != nil:
 		r.sinks[stream] = sink

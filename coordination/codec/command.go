@@ -242,6 +242,16 @@ func (w *wire) attach(c *coordination.Attach) {
 	w.text(7, &c.ProtectionKey)
 	number(w, 8, &c.Nonce)
 	number(w, 9, &c.Place)
+	w.identity(10, &c.Identity)
+	w.flag(14, &c.MayWrite)
+}
+
+// identity is four fields, the first of which is given.
+func (w *wire) identity(first protowire.Number, i *coordination.Identity) {
+	number(w, first, &i.Kind)
+	number(w, first+1, &i.User.Index)
+	number(w, first+2, &i.User.Place)
+	w.text(first+3, &i.Subject)
 }
 
 func (w *wire) expireSession(c *coordination.ExpireSession) {
