@@ -115,7 +115,8 @@ func (l *Leader) resumeRequest(now Instant, a *attachment, r *Roster, at int, an
 		}
 		known := (*answers)[0]
 		*answers = (*answers)[1:]
-		l.send(a, Message{Kind: MessageResult, Sequence: known.sequence, Request: known.request, Refusal: known.refusal, Done: known.done})
+		l.send(a, Message{Kind: MessageResult, Sequence: known.sequence,
+			Request: known.request, Refusal: known.refusal, Done: known.done})
 	case stillWaiting:
 		l.send(a, Message{Kind: MessagePending, Sequence: open.Sequence})
 	case neverExecuted:

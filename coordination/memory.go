@@ -73,7 +73,8 @@ func (y *memory) answersTo(r *Roster) []rememberedRequest {
 	}
 	var answers []rememberedRequest
 	for _, x := range y.outcomes {
-		at, found := slices.BinarySearchFunc(r.Open, x.sequence, func(open OpenRequest, s Sequence) int { return cmp.Compare(open.Sequence, s) })
+		at, found := slices.BinarySearchFunc(r.Open, x.sequence,
+			func(open OpenRequest, s Sequence) int { return cmp.Compare(open.Sequence, s) })
 		if found && !r.Open[at].Watching && r.Open[at].Request.Kind.executed() {
 			answers = append(answers, x)
 		}

@@ -2,10 +2,10 @@
 //
 // Every stored value is one byte with the version of the format, and then one of the messages below: a Command (version 1)
 // or an Entry (from version 2 on) in an entry of the log, the message of its kind in a row. The version is the one with
-// which the value's form came: 2 for what says where in its entry a command is, when something
-// began, whose a session is, or what is answered although something older is not, 1 for everything else. The encoding is canonical: fields in ascending order, each
-// only if it is not zero, numbers in their shortest form. So one value has one encoding, and a reader refuses
-// everything else. A field or a command that is added later comes with a new version.
+// which the value's form came: 2 for what says where in its entry a command is, when something began, whose a session is,
+// or what is answered although something older is not, 1 for everything else. The encoding is canonical: fields in
+// ascending order, each only if it is not zero, numbers in their shortest form. So one value has one encoding, and a
+// reader refuses everything else. A field or a command that is added later comes with a new version.
 //
 // Messages are flat, because a nested message that is missing and one that is empty would be two encodings of one
 // value. What belongs together has the same names everywhere: epoch_term and epoch_counter are one Epoch.
