@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -15,6 +16,7 @@ import (
 	"github.com/coordd/coordd/conformance/rings"
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/coordination/codec"
+	"github.com/coordd/coordd/scheme"
 	"github.com/coordd/coordd/server/wire"
 )
 
@@ -204,6 +206,7 @@ func (s *pureStream) Send(message []byte) error {
 	m := wire.FromClient(request)
 	if m.Start != nil {
 		m.Start.Caller = s.caller
+		m.Start.Identity = coordination.Identity{Kind: coordination.IdentityToken, Subject: cmp.Or(s.caller.Subject, scheme.RootOwner)}
 	}
 	s.unread = append(s.unread, m)
 	s.read()

@@ -10,11 +10,16 @@ type Command interface {
 
 // Origin says which session asked for a command, on which node, and whom to answer. Every request of the stream below
 // Acknowledged has reached its client's Front with its last answer, so that its outcome may be forgotten.
+//
+// Answered is for what is above: the request whose last answer the Front has had most recently. Outcomes reach a Front in
+// the order in which they came about, so it has had all up to that one. It is 0 where Acknowledged says as much, and
+// where nothing above is answered.
 type Origin struct {
 	Node         NodeID
 	Session      SessionID
 	Address      Address
 	Acknowledged Sequence
+	Answered     Sequence
 }
 
 // Attach creates a session (Session 0) or gives an existing one to the stream of Epoch (§2.3, §2.4).
@@ -30,6 +35,10 @@ type Attach struct {
 	Nonce uint64
 	// Place tells apart where attaches come from: server and path, see placeOf.
 	Place uint64
+	// Identity is who asks: the owner of a new session. For a session that is there already it is left out if that has no
+	// owner, and so is MayWrite, the right to write.
+	Identity Identity
+	MayWrite bool
 }
 
 // StopSession ends a session at the wish of its client (§2.8).

@@ -46,6 +46,7 @@ type Front struct {
 	resumed  bool // the stream holds a Failure, and the leader was asked to answer for its session
 
 	sequence Sequence      // of the last request forwarded
+	outcome  Sequence      // of the request whose outcome came last
 	open     []openRequest // ascending sequence
 	// unanswered is how many of the open requests have had no message yet.
 	unanswered int
@@ -221,7 +222,11 @@ func (f *Front) ask(reqID uint64, r *Request) Forward {
 	f.sequence++
 	f.unanswered++
 	f.open = append(f.open, openRequest{OpenRequest: OpenRequest{Sequence: f.sequence, Request: r}, reqID: reqID})
-	return f.toLeader(Forward{Request: r, Sequence: f.sequence, Acknowledged: f.open[0].Sequence})
+	forward := Forward{Request: r, Sequence: f.sequence, Acknowledged: f.open[0].Sequence}
+	if f.outcome > forward.Acknowledged {
+		forward.Answered = f.outcome
+	}
+	return f.toLeader(forward)
 }
 
 // toLeader holds back what an orphan cannot forward: it goes to the next leader with Rejoin.
@@ -291,7 +296,7 @@ func (f *Front) Deliver(now Instant, m *Message) {
 	case MessageAttached:
 		f.state, f.grace = frontAttached, m.GraceMillis
 		f.roster = Roster{Node: m.Node, Session: m.Session, Epoch: m.Epoch, Rights: m.Rights, Path: f.start.Path, Caller: f.start.Caller,
-			Server: f.start.Server, SeqNo: f.start.SeqNo, TimeoutMillis: f.start.TimeoutMillis}
+			Identity: f.start.Identity, Server: f.start.Server, SeqNo: f.start.SeqNo, TimeoutMillis: f.start.TimeoutMillis}
 		f.reply(Reply{Kind: ReplyStarted, Session: m.Session})
 		f.ping(now)
 	case MessageEnd:
@@ -330,6 +335,9 @@ func (f *Front) deliverAnswer(m *Message) {
 		open.pending = f.taken + len(f.replies) + 1
 	case MessageResult:
 		reply.Kind, reply.Request, reply.Refusal, reply.Done = ReplyResult, m.Request, m.Refusal, m.Done
+		if open.Request.check() == nil { // otherwise it was refused without the log, and has no outcome there
+			f.outcome = m.Sequence
+		}
 		// A Pending that nobody has seen yet is no news any more: some SDKs trip over the two together.
 		if unseen := open.pending - 1 - f.taken; open.pending > 0 && unseen >= 0 {
 			f.replies[unseen] = Reply{}

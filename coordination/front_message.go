@@ -86,6 +86,7 @@ type Forward struct {
 	Request      *Request
 	Sequence     Sequence // of Request
 	Acknowledged Sequence // with Request: all below are answered
+	Answered     Sequence // with Request: Origin.Answered
 	Roster       *Roster
 	Detach       bool // the stream is gone
 }

@@ -83,8 +83,13 @@ func (r NodeRow) hash() uint64 {
 }
 
 func (r SessionRow) hash() uint64 {
-	return uint64(newRowHash(RowSession).number(uint64(r.Node)).number(uint64(r.ID)).number(r.TimeoutMillis).
-		text(r.Description).text(r.ProtectionKey).epoch(r.AttachEpoch).number(r.Nonce).later(1, r.BeganMillis))
+	h := newRowHash(RowSession).number(uint64(r.Node)).number(uint64(r.ID)).number(r.TimeoutMillis).
+		text(r.Description).text(r.ProtectionKey).epoch(r.AttachEpoch).number(r.Nonce).later(1, r.BeganMillis)
+	if r.Owner != (Identity{}) {
+		h = h.number(2).number(uint64(r.Owner.Kind)).text(r.Owner.Subject).
+			number(r.Owner.User.Index).number(uint64(r.Owner.User.Place))
+	}
+	return uint64(h)
 }
 
 func (r SemaphoreRow) hash() uint64 {

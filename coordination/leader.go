@@ -22,6 +22,7 @@ type Leader struct {
 	calling   map[Call]bool         // calls whose command is there
 	wakeups   heapOf[*ledNode]      // nodes that have deadlines
 	strict    strictReads
+	ownerless bool // new sessions get no owner: not every server of the cluster can read of one
 	out       Output
 }
 

@@ -36,8 +36,15 @@ func (l *Leader) Attach(now Instant, stream StreamID, r AttachRequest) {
 		s.newest = a
 	}
 	l.attaching[a.epoch] = a
-	l.propose(n, a.session, &Attach{Node: n.id, Session: r.Session, Epoch: a.epoch, TimeoutMillis: r.TimeoutMillis,
-		Description: r.Description, ProtectionKey: r.ProtectionKey, Nonce: r.Nonce, Place: placeOf(a)})
+	c := &Attach{Node: n.id, Session: r.Session, Epoch: a.epoch, TimeoutMillis: r.TimeoutMillis,
+		Description: r.Description, ProtectionKey: r.ProtectionKey, Nonce: r.Nonce, Place: placeOf(a)}
+	switch s := a.session; {
+	case s == nil && !l.ownerless:
+		c.Identity = r.Identity
+	case s != nil && s.durable().owner != Identity{}:
+		c.Identity, c.MayWrite = r.Identity, a.rights&RightWrite != 0
+	}
+	l.propose(n, a.session, c)
 }
 
 func (l *Leader) resolve(path string) (*ledNode, *Refusal) {
@@ -52,7 +59,8 @@ func (l *Leader) resolve(path string) (*ledNode, *Refusal) {
 	return l.led(entry.Node), nil
 }
 
-// checkAttach is checks 8, 9 and 12 to 17; 18 is the machine's. It finds the session on the way.
+// checkAttach is checks 8, 9 and 12 to 17, and whose session it is, which the reference does not ask; 18 is the machine's.
+// It finds the session on the way.
 func (l *Leader) checkAttach(a *attachment, r *AttachRequest) *Refusal {
 	var s *ledSession
 	if r.Session != 0 {
@@ -84,6 +92,8 @@ func (l *Leader) checkAttach(a *attachment, r *AttachRequest) *Refusal {
 		return AttachOutOfSequence
 	case !s.durable().acceptsKey(r.ProtectionKey):
 		return ProtectionKeyMismatch
+	case !s.durable().acceptsIdentity(r.Identity, a.rights&RightWrite != 0):
+		return NoAccess
 	}
 	a.session = s
 	return nil

@@ -7,13 +7,7 @@ import "slices"
 type heldRoster struct {
 	session *ledSession
 	roster  *Roster
-	later   []laterRequest
-}
-
-// laterRequest is a request that came behind the roster.
-type laterRequest struct {
-	sequence, acknowledged Sequence
-	request                *Request
+	later   []Forward // the requests that came behind the roster
 }
 
 // endsSession tells whether a command ends its session, unless it is void by the time at which it is applied.
@@ -52,8 +46,8 @@ func (l *Leader) resumeHeld(now Instant, s *ledSession) {
 	for _, a := range held {
 		delete(l.streams, a.stream)
 		l.Resume(now, a.stream, a.held.roster)
-		for _, later := range a.held.later {
-			l.Request(now, a.stream, later.sequence, later.acknowledged, later.request)
+		for i := range a.held.later {
+			l.Request(now, a.stream, &a.held.later[i])
 		}
 	}
 }

@@ -3,38 +3,38 @@ package coordination
 // Request takes a request of an attached stream. Sizes and ranges are checked here, before anything is written; these
 // refusals may overtake the answers of earlier requests (§4.6). A request of a stream that was ended meanwhile is
 // dropped: its client has been told.
-//
-// acknowledged is Origin.Acknowledged.
-func (l *Leader) Request(now Instant, stream StreamID, sequence, acknowledged Sequence, r *Request) {
+func (l *Leader) Request(now Instant, stream StreamID, f *Forward) {
 	switch a := l.streams[stream]; {
 	case a == nil:
 	case a.held != nil:
-		a.held.later = append(a.held.later, laterRequest{sequence, acknowledged, r})
+		a.held.later = append(a.held.later, *f)
 	case a.session != nil && a.session.attachment == a:
-		l.request(now, a, sequence, acknowledged, r)
+		l.request(now, a, f)
 	}
 }
 
 // request ends the stream if the request is of a kind that this program does not know: a newer server may hold the
 // stream.
-func (l *Leader) request(now Instant, a *attachment, sequence, acknowledged Sequence, r *Request) {
+func (l *Leader) request(now Instant, a *attachment, f *Forward) {
+	r := f.Request
 	if !r.Kind.Known() {
 		l.end(a, UnimplementedRequest)
 		l.detach(now, a.session)
 		return
 	}
 	if refusal := r.check(); refusal != nil {
-		l.send(a, Message{Kind: MessageResult, Sequence: sequence, Request: r.Kind, Refusal: refusal})
+		l.send(a, Message{Kind: MessageResult, Sequence: f.Sequence, Request: r.Kind, Refusal: refusal})
 		return
 	}
 	if r.Kind == RequestDescribe {
-		l.describe(a, sequence, r)
+		l.describe(a, f.Sequence, r)
 		return
 	}
 	if r.Kind == RequestStop {
 		a.stopping = true
 	}
-	origin := Origin{Node: a.node.id, Session: a.session.id, Address: Address{a.epoch, sequence}, Acknowledged: acknowledged}
+	origin := Origin{Node: a.node.id, Session: a.session.id, Address: Address{a.epoch, f.Sequence},
+		Acknowledged: f.Acknowledged, Answered: f.Answered}
 	a.session.asked = origin.Address
 	l.propose(a.node, a.session, r.command(origin))
 }

@@ -31,6 +31,9 @@ func (l *Leader) Resume(now Instant, stream StreamID, r *Roster) {
 	case s.durable().attachEpoch.Compare(r.Epoch) > 0:
 		l.end(a, s.durable().stolenFrom(a))
 		return
+	case !s.durable().acceptsIdentity(r.Identity, r.Rights&RightWrite != 0):
+		l.end(a, NoAccess)
+		return
 	}
 	if other := s.attachment; other != nil && other.epoch.Compare(r.Epoch) > 0 {
 		l.end(a, stolenBy(other, a))
@@ -49,8 +52,9 @@ func (l *Leader) Resume(now Instant, stream StreamID, r *Roster) {
 	s.seqNo = max(s.seqNo, r.SeqNo)
 	l.streams[stream] = a
 	l.send(a, Message{Kind: MessageResumed})
+	answers := s.durable().memory.answersTo(r)
 	for i := range r.Open {
-		if !l.resumeRequest(now, a, &r.Open[i], r.Open[0].Sequence) {
+		if !l.resumeRequest(now, a, r, i, &answers) {
 			l.end(a, LinkFailure)
 			l.detach(now, s)
 		}
@@ -89,8 +93,10 @@ func (s *session) stolenFrom(loser *attachment) *Refusal {
 	return StolenByRemoteClient
 }
 
-// resumeRequest answers or executes one open request. It reports whether that was possible.
-func (l *Leader) resumeRequest(now Instant, a *attachment, open *OpenRequest, acknowledged Sequence) bool {
+// resumeRequest answers or executes an open request. It reports whether that was possible. answers is what is left of
+// memory.answersTo: the requests that were answered are so in the order of their outcomes, as Origin.Answered has it.
+func (l *Leader) resumeRequest(now Instant, a *attachment, r *Roster, at int, answers *[]rememberedRequest) bool {
+	open := &r.Open[at]
 	switch {
 	case open.Watching:
 		l.resumeWatch(a, open)
@@ -98,20 +104,26 @@ func (l *Leader) resumeRequest(now Instant, a *attachment, open *OpenRequest, ac
 	case open.Request.Kind == RequestDescribe && a.overtaken(open.Sequence):
 		return false
 	}
-	became, known := neverExecuted, rememberedRequest{}
+	became := neverExecuted
 	if open.Request.Kind.executed() {
-		became, known = a.session.durable().recall(Address{a.epoch, open.Sequence})
+		became = a.session.durable().recall(Address{a.epoch, open.Sequence})
 	}
 	switch became {
 	case answered:
-		l.send(a, Message{Kind: MessageResult, Sequence: open.Sequence, Request: known.request, Refusal: known.refusal, Done: known.done})
+		if len(*answers) == 0 {
+			return false // the roster names a request twice
+		}
+		known := (*answers)[0]
+		*answers = (*answers)[1:]
+		l.send(a, Message{Kind: MessageResult, Sequence: known.sequence,
+			Request: known.request, Refusal: known.refusal, Done: known.done})
 	case stillWaiting:
 		l.send(a, Message{Kind: MessagePending, Sequence: open.Sequence})
 	case neverExecuted:
 		if a.session.isAsked(Address{a.epoch, open.Sequence}) && open.Request.Kind.executed() && open.Request.check() == nil {
 			return true // its command is on its way through the log, and its answer will come here
 		}
-		l.request(now, a, open.Sequence, acknowledged, open.Request)
+		l.request(now, a, &Forward{Request: open.Request, Sequence: open.Sequence, Acknowledged: r.Open[0].Sequence})
 	case unknown:
 		return false
 	}

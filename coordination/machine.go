@@ -187,7 +187,7 @@ func (m *Machine) origin(o *Origin, request RequestKind) (*node, *session) {
 	return n, s
 }
 
-// attach is §2.4. The leader has checked the request against the state it knew; existence and key are checked again,
+// attach is §2.4. The leader has checked the request against the state it knew; existence, key and owner are checked again,
 // because another command may have come in between.
 func (m *Machine) attach(c *Attach) {
 	refuse := func(refusal *Refusal) {
@@ -219,6 +219,9 @@ func (m *Machine) attach(c *Attach) {
 		return
 	case !s.acceptsKey(c.ProtectionKey):
 		refuse(ProtectionKeyMismatch)
+		return
+	case !s.acceptsIdentity(c.Identity, c.MayWrite):
+		refuse(NoAccess)
 		return
 	}
 	n.touch(s)

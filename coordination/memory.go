@@ -1,6 +1,9 @@
 package coordination
 
-import "slices"
+import (
+	"cmp"
+	"slices"
+)
 
 // memory is what a machine remembers of a session's recent requests, so that a request that is repeated to a new leader
 // gets its one true answer. It is not stored: every server remembers what it has applied itself.
@@ -12,9 +15,9 @@ type memory struct {
 	// from is the first request under epoch that this server applied. A stream's requests come in order, so what became of
 	// it and of all behind it is known although the memory is not complete.
 	from      Sequence
-	highest   Sequence // of the requests executed under epoch
-	forgotten Sequence // the highest whose outcome was dropped without having been acknowledged
-	outcomes  []rememberedRequest
+	highest   Sequence            // of the requests executed under epoch
+	forgotten Sequence            // the highest whose outcome was dropped without having been acknowledged
+	outcomes  []rememberedRequest // in the order in which they came about, which is not that of the requests
 }
 
 type rememberedRequest struct {
@@ -28,13 +31,22 @@ type rememberedRequest struct {
 // client reads nothing.
 const maxOutcomes = 1024
 
+// keptOutcomes is how many outcomes a session has room for when most of those that it had are acknowledged.
+const keptOutcomes = 8
+
 // see notes that a request is being executed, and drops what its stream has acknowledged.
 func (y *memory) see(o *Origin) {
 	if y.epoch != o.Address.Epoch {
 		*y = memory{complete: y.complete, epoch: o.Address.Epoch, from: o.Address.Sequence, outcomes: y.outcomes[:0]}
 	}
 	y.highest = max(y.highest, o.Address.Sequence)
+	if at := slices.IndexFunc(y.outcomes, func(x rememberedRequest) bool { return x.sequence == o.Answered }); at >= 0 {
+		y.outcomes = slices.Delete(y.outcomes, 0, at+1)
+	}
 	y.outcomes = slices.DeleteFunc(y.outcomes, func(x rememberedRequest) bool { return x.sequence < o.Acknowledged })
+	if cap(y.outcomes) > 2*keptOutcomes && len(y.outcomes) < keptOutcomes {
+		y.outcomes = append(make([]rememberedRequest, 0, keptOutcomes), y.outcomes...)
+	}
 }
 
 // remember keeps the last answer to a request of the present stream.
@@ -54,6 +66,22 @@ func (y *memory) covers(a Address) bool {
 	return y.complete || y.epoch == a.Epoch && a.Sequence >= y.from
 }
 
+// answersTo is the outcomes of those of the open requests that have one, in the order in which they came about.
+func (y *memory) answersTo(r *Roster) []rememberedRequest {
+	if y.epoch != r.Epoch {
+		return nil
+	}
+	var answers []rememberedRequest
+	for _, x := range y.outcomes {
+		at, found := slices.BinarySearchFunc(r.Open, x.sequence,
+			func(open OpenRequest, s Sequence) int { return cmp.Compare(open.Sequence, s) })
+		if found && !r.Open[at].Watching && r.Open[at].Request.Kind.executed() {
+			answers = append(answers, x)
+		}
+	}
+	return answers
+}
+
 // knowledge is what became of a request.
 type knowledge uint8
 
@@ -65,25 +93,25 @@ const (
 )
 
 // recall finds what became of a request that a stream repeats.
-func (s *session) recall(address Address) (knowledge, rememberedRequest) {
+func (s *session) recall(address Address) knowledge {
 	y := &s.memory
 	if y.epoch == address.Epoch {
 		for _, x := range y.outcomes {
 			if x.sequence == address.Sequence {
-				return answered, x
+				return answered
 			}
 		}
 	}
 	for l := s.links.first; l != nil; l = l.nextOfSession {
 		if !l.owner && l.address == address {
-			return stillWaiting, rememberedRequest{}
+			return stillWaiting
 		}
 	}
 	switch {
 	case !y.covers(address), y.epoch == address.Epoch && address.Sequence <= y.forgotten:
-		return unknown, rememberedRequest{}
+		return unknown
 	case y.epoch == address.Epoch && address.Sequence <= y.highest:
-		return unknown, rememberedRequest{} // it was answered, and acknowledged: nobody repeats that
+		return unknown // it was answered, and acknowledged: nobody repeats that
 	}
-	return neverExecuted, rememberedRequest{}
+	return neverExecuted
 }

@@ -30,6 +30,8 @@ type AttachRequest struct {
 	Server uint64
 	// Caller is who asks, found by the server that holds the stream.
 	Caller Caller
+	// Identity is the same one, if rights count.
+	Identity Identity
 	// Nonce is the Front's own name for its wish for a new session, not 0: repeated to a new leader, it finds the session
 	// that was made for it.
 	Nonce uint64
@@ -43,6 +45,7 @@ type Roster struct {
 	Path          string // as the client wrote it
 	Server        uint64
 	Caller        Caller
+	Identity      Identity
 	SeqNo         uint64
 	Rights        Rights
 	TimeoutMillis uint64

@@ -49,7 +49,8 @@ type session struct {
 	attachEpoch   Epoch  // of the last attach that went through the log
 	attachPlace   uint64 // where that came from; not stored, 0 if it is not known
 	nonce         uint64
-	beganMillis   uint64 // Machine.stampMillis when the session was made
+	beganMillis   uint64   // Machine.stampMillis when the session was made
+	owner         Identity // who made the session, the zero one if nobody was asked
 	links         sessionLinks
 	mark          rowMark
 	memory        memory // not stored
@@ -281,7 +282,8 @@ func (n *node) removeSemaphore(sem *semaphore) {
 func (n *node) addSession(c *Attach, stampMillis uint64) *session {
 	n.touch(n)
 	s := &session{id: n.nextSession, timeoutMillis: c.TimeoutMillis, description: c.Description,
-		protectionKey: c.ProtectionKey, attachEpoch: c.Epoch, attachPlace: c.Place, nonce: c.Nonce, beganMillis: stampMillis}
+		protectionKey: c.ProtectionKey, attachEpoch: c.Epoch, attachPlace: c.Place, nonce: c.Nonce, beganMillis: stampMillis,
+		owner: c.Identity}
 	n.nextSession++
 	n.sessions[s.id] = s
 	n.name(s)

@@ -16,7 +16,7 @@ func TestReplicaAllocatesNothing(t *testing.T) {
 	want := testing.AllocsPerRun(1000, func() {
 		for _, request := range requests {
 			sequence++
-			direct.leader.Request(direct.now, 1, sequence, sequence, request)
+			direct.leader.Request(direct.now, 1, &Forward{Sequence: sequence, Acknowledged: sequence, Request: request})
 			direct.leader.Tick(direct.now)
 			command := direct.leader.Take().Commands[0]
 			direct.index++

@@ -56,7 +56,8 @@ func (r *Restorer) Add(row Row) error {
 	switch row := row.(type) {
 	case SessionRow:
 		s := &session{id: row.ID, timeoutMillis: row.TimeoutMillis, description: row.Description,
-			protectionKey: row.ProtectionKey, attachEpoch: row.AttachEpoch, nonce: row.Nonce, beganMillis: row.BeganMillis}
+			protectionKey: row.ProtectionKey, attachEpoch: row.AttachEpoch, nonce: row.Nonce, beganMillis: row.BeganMillis,
+			owner: row.Owner}
 		n.sessions[s.id] = s
 		n.name(s)
 		r.machine.stored(n, s, row)

@@ -68,6 +68,8 @@ type SessionRow struct {
 	Nonce         uint64
 	// BeganMillis is the stamp of the entry that made the session, to be shown; 0: unknown.
 	BeganMillis uint64
+	// Owner is who made the session, the zero one if nobody was asked.
+	Owner Identity
 }
 
 // SemaphoreRow is a semaphore without its owners and waiters (§0.2).
@@ -137,7 +139,7 @@ func (n *node) row(*node) Row {
 
 func (s *session) row(n *node) Row {
 	return SessionRow{Node: n.id, ID: s.id, TimeoutMillis: s.timeoutMillis, Description: s.description,
-		ProtectionKey: s.protectionKey, AttachEpoch: s.attachEpoch, Nonce: s.nonce, BeganMillis: s.beganMillis}
+		ProtectionKey: s.protectionKey, AttachEpoch: s.attachEpoch, Nonce: s.nonce, BeganMillis: s.beganMillis, Owner: s.owner}
 }
 
 func (s *semaphore) row(n *node) Row {

@@ -483,3 +483,64 @@ func TestRevocationEndsStreams(t *testing.T) {
 		}
 	}
 }
+
+// TestSessionOfAnother attaches sessions of users who have logged in and of those who show tokens of the file, as others
+// who may only read, and as those who are new under the name.
+func TestSessionOfAnother(t *testing.T) {
+	g := startGuarded(t, nil)
+	for _, name := range []string{"alice", "bob", "carol"} {
+		g.permit(testNode, granting(name, "ydb.generic.read"))
+	}
+	g.addUser("carol", "first", false)
+	g.addUser("alice", "first", false)
+	login := func(name string) string {
+		t.Helper()
+		token, _ := g.login(name, "first")
+		return token
+	}
+	attach := func(token string, session uint64) (sessionClient, *Ydb_Coordination.SessionResponse) {
+		t.Helper()
+		request := start(1000 * 60)
+		request.SessionId, request.SeqNo = session, session // higher than the first
+		stream := openTest(t, g.as(token), g.conn, request)
+		return stream, receive(t, stream)
+	}
+	begin := func(token string) uint64 {
+		t.Helper()
+		_, first := g.session(token)
+		if first.GetSessionStarted() == nil {
+			t.Fatalf("got %v", first)
+		}
+		return first.GetSessionStarted().GetSessionId()
+	}
+	refused := func(token string, session uint64) {
+		t.Helper()
+		stream, first := attach(token, session)
+		wantNoAccess(t, first.GetFailure())
+		endOf(stream)
+	}
+	accepted := func(token string, session uint64) {
+		t.Helper()
+		if _, first := attach(token, session); first.GetSessionStarted().GetSessionId() != session {
+			t.Errorf("got %v", first)
+		}
+	}
+
+	ofToken := begin("token-of-alice")
+	refused("token-of-bob", ofToken)
+	refused(login("alice"), ofToken)
+	accepted("token-of-alice", ofToken)
+
+	carol := login("carol")
+	ofLogin := begin(carol)
+	refused("token-of-bob", ofLogin)
+	accepted(login("carol"), ofLogin) // another token of the same user
+	err := g.conn.Invoke(g.as("token-of-root"), "/"+adminpb.Users_ServiceDesc.ServiceName+"/Remove",
+		&adminpb.RemoveRequest{Name: "carol"}, new(adminpb.RemoveResponse))
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.addUser("carol", "first", false)
+	refused(login("carol"), ofLogin)
+	accepted("token-of-root", ofLogin)
+}

@@ -16,6 +16,7 @@ import (
 	"github.com/coordd/coordd/scheme"
 	"github.com/coordd/coordd/server/adminpb"
 	"github.com/coordd/coordd/server/auth"
+	"github.com/coordd/coordd/server/group"
 )
 
 // The values of Config.Auth.
@@ -125,6 +126,15 @@ func (s identifiedStream) Context() context.Context { return s.ctx }
 // caller is who asks, for a command or a read of the machine.
 func (s *Server) caller(ctx context.Context) coordination.Caller {
 	return coordination.Caller{Subject: auth.Of(ctx).Name, Enforced: s.auth.Required}
+}
+
+// streamCaller is who opens a stream.
+func (s *Server) streamCaller(ctx context.Context) group.Caller {
+	caller := group.Caller{Caller: s.caller(ctx)}
+	if caller.Enforced {
+		caller.Identity = auth.Of(ctx).OfSession()
+	}
+	return caller
 }
 
 // ownerFor is who owns what a caller creates.

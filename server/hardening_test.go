@@ -18,6 +18,7 @@ import (
 
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/server/auth"
+	"github.com/coordd/coordd/server/group"
 )
 
 func TestFirstMessageIsOverdue(t *testing.T) {
@@ -339,7 +340,7 @@ func TestEndIsNotRead(t *testing.T) {
 	s, _ := startTest(t, func(c *Config) { c.Hardening.Linger = 20 * time.Millisecond })
 	client := &stuckClient{sending: make(chan struct{}), ended: make(chan struct{})}
 	stuck := &session{rpc: client, finish: client, pool: s.writers, panics: &s.panics, identity: auth.Anonymous}
-	stuck.stream = s.group.NewStream(stuck, coordination.Caller{}, &s.policy)
+	stuck.stream = s.group.NewStream(stuck, group.Caller{}, &s.policy)
 	if err := stuck.stream.Enter(); err != nil {
 		t.Fatal(err)
 	}

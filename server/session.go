@@ -40,7 +40,7 @@ func (s *Server) newSession(rpc Ydb_Coordination_V1.CoordinationService_SessionS
 		return nil, status.Error(codes.Internal, errNoStatusWriter.Error())
 	}
 	session := &session{rpc: rpc, finish: finish, pool: s.writers, panics: &s.panics, identity: auth.Of(rpc.Context())}
-	session.stream = s.group.NewStream(session, s.caller(rpc.Context()), s.pingPolicy(rpc.Context()))
+	session.stream = s.group.NewStream(session, s.streamCaller(rpc.Context()), s.pingPolicy(rpc.Context()))
 	return session, nil
 }
 

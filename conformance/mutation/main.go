@@ -36,7 +36,8 @@ var trials = []trial{
 	{name: "transcripts", folder: "conformance", tests: "^TestPure"},
 	{name: "model", folder: "conformance/model", tests: "^TestModel$"},
 	{name: "entries and stamps", folder: "coordination", tests: "^Test(AnySplit|UsersOfOneEntry|Stamp)"},
-	{name: "leader changes", folder: "coordination", tests: "^Test(Claim|Resume|Held|Repeated|Describe|Stop)"},
+	{name: "owners", folder: "coordination", tests: "^Test(SessionOf|Owner|NoOwner)"},
+	{name: "leader changes", folder: "coordination", tests: "^Test(Claim|Resume|Held|Repeated|Describe|Stop|Outcomes)"},
 }
 
 // silence is the simulation of servers whose clocks and networks are as bad as may be. Finding what it is there for takes

@@ -135,6 +135,7 @@ func (w *wire) command(c coordination.Command) protowire.Number {
 		return 1
 	case *coordination.StopSession:
 		w.origin(&c.Origin)
+		w.answered(&c.Origin)
 		return 2
 	case *coordination.ExpireSession:
 		w.expireSession(c)
@@ -157,6 +158,7 @@ func (w *wire) command(c coordination.Command) protowire.Number {
 	case *coordination.ReleaseSemaphore:
 		w.origin(&c.Origin)
 		w.text(7, &c.Name)
+		w.answered(&c.Origin)
 		return 9
 	case *coordination.CreateNode:
 		w.createNode(c)
@@ -214,7 +216,7 @@ func (w *wire) config(first protowire.Number, c *coordination.NodeConfig) {
 	number(w, first+4, &c.RateLimiterCountersMode)
 }
 
-// origin is the fields 1 to 6 of what a session asks for.
+// origin is the fields 1 to 6 of what a session asks for; answered is the last one.
 func (w *wire) origin(o *coordination.Origin) {
 	number(w, 1, &o.Node)
 	number(w, 2, &o.Session)
@@ -222,6 +224,8 @@ func (w *wire) origin(o *coordination.Origin) {
 	number(w, 5, &o.Address.Sequence)
 	number(w, 6, &o.Acknowledged)
 }
+
+func (w *wire) answered(o *coordination.Origin) { number(w, 15, &o.Answered) }
 
 // call is the fields 1 and 3 of a command about the path tree.
 func (w *wire) call(call *coordination.Call, path *scheme.Path) {
@@ -238,6 +242,16 @@ func (w *wire) attach(c *coordination.Attach) {
 	w.text(7, &c.ProtectionKey)
 	number(w, 8, &c.Nonce)
 	number(w, 9, &c.Place)
+	w.identity(10, &c.Identity)
+	w.flag(14, &c.MayWrite)
+}
+
+// identity is four fields, the first of which is given.
+func (w *wire) identity(first protowire.Number, i *coordination.Identity) {
+	number(w, first, &i.Kind)
+	number(w, first+1, &i.User.Index)
+	number(w, first+2, &i.User.Place)
+	w.text(first+3, &i.Subject)
 }
 
 func (w *wire) expireSession(c *coordination.ExpireSession) {
@@ -262,18 +276,21 @@ func (w *wire) createSemaphore(c *coordination.CreateSemaphore) {
 	w.text(7, &c.Name)
 	number(w, 8, &c.Limit)
 	w.bytes(9, &c.Data)
+	w.answered(&c.Origin)
 }
 
 func (w *wire) updateSemaphore(c *coordination.UpdateSemaphore) {
 	w.origin(&c.Origin)
 	w.text(7, &c.Name)
 	w.bytes(8, &c.Data)
+	w.answered(&c.Origin)
 }
 
 func (w *wire) deleteSemaphore(c *coordination.DeleteSemaphore) {
 	w.origin(&c.Origin)
 	w.text(7, &c.Name)
 	w.flag(8, &c.Force)
+	w.answered(&c.Origin)
 }
 
 func (w *wire) acquireSemaphore(c *coordination.AcquireSemaphore) {
@@ -283,6 +300,7 @@ func (w *wire) acquireSemaphore(c *coordination.AcquireSemaphore) {
 	number(w, 9, &c.TimeoutMillis)
 	w.bytes(10, &c.Data)
 	w.flag(11, &c.Ephemeral)
+	w.answered(&c.Origin)
 }
 
 func (w *wire) createNode(c *coordination.CreateNode) {

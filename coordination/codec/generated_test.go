@@ -230,7 +230,7 @@ func (f *filler) value(field protoreflect.FieldDescriptor) protoreflect.Value {
 		return protoreflect.ValueOfUint64(f.number())
 	case protoreflect.Uint32Kind:
 		n := uint32(f.number())
-		if field.Name() == "kind" { // a byte in the plain structs
+		if name := string(field.Name()); name == "kind" || strings.HasSuffix(name, "_kind") { // a byte in the plain structs
 			n &= 255
 		}
 		return protoreflect.ValueOfUint32(n)

@@ -190,6 +190,7 @@ func (w *wire) sessionRow(r *coordination.SessionRow) {
 	w.epoch(4, &r.AttachEpoch)
 	number(w, 6, &r.Nonce)
 	number(w, 7, &r.BeganMillis)
+	w.identity(8, &r.Owner)
 }
 
 func (w *wire) semaphoreRow(r *coordination.SemaphoreRow) {

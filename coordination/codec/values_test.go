@@ -52,7 +52,8 @@ type filler struct {
 }
 
 // laterFields came with a version behind the first.
-var laterFields = []string{"Position.Place", "MachineRow.StampMillis", "SessionRow.BeganMillis", "LinkRow.BeganMillis"}
+var laterFields = []string{"Position.Place", "Origin.Answered", "Attach.Identity", "Attach.MayWrite", "MachineRow.StampMillis",
+	"SessionRow.BeganMillis", "SessionRow.Owner", "LinkRow.BeganMillis"}
 
 func (f *filler) fill(v reflect.Value) {
 	switch v.Kind() {

@@ -10,7 +10,8 @@ const Version = 2
 const (
 	versionFirst = 1
 	// VersionEntries is the version with which entries of several commands came, and with them everything that says where
-	// in its entry a command is, and when an entry was written.
+	// in its entry a command is, and when an entry was written; also what is answered above an open request, and the
+	// owners of sessions.
 	VersionEntries = 2
 )
 
@@ -28,6 +29,29 @@ func Since(c coordination.Command) uint64 {
 		if c.After.Place != 0 {
 			return VersionEntries
 		}
+	case *coordination.Attach:
+		if c.Identity != (coordination.Identity{}) || c.MayWrite {
+			return VersionEntries
+		}
+	case *coordination.AcquireSemaphore:
+		return sinceOrigin(&c.Origin)
+	case *coordination.ReleaseSemaphore:
+		return sinceOrigin(&c.Origin)
+	case *coordination.CreateSemaphore:
+		return sinceOrigin(&c.Origin)
+	case *coordination.UpdateSemaphore:
+		return sinceOrigin(&c.Origin)
+	case *coordination.DeleteSemaphore:
+		return sinceOrigin(&c.Origin)
+	case *coordination.StopSession:
+		return sinceOrigin(&c.Origin)
+	}
+	return versionFirst
+}
+
+func sinceOrigin(o *coordination.Origin) uint64 {
+	if o.Answered != 0 {
+		return VersionEntries
 	}
 	return versionFirst
 }
@@ -39,7 +63,7 @@ func sinceRow(row coordination.Row) uint64 {
 	case coordination.MachineRow:
 		later = r.StampMillis != 0
 	case coordination.SessionRow:
-		later = r.BeganMillis != 0
+		later = r.BeganMillis != 0 || r.Owner != coordination.Identity{}
 	case coordination.LinkRow:
 		later = r.WaitEpoch.Place != 0 || r.BeganMillis != 0
 	case coordination.UserRow:

@@ -6,6 +6,8 @@ import (
 	"net"
 
 	"google.golang.org/grpc/peer"
+
+	"github.com/coordd/coordd/coordination"
 )
 
 // Identity is who a caller has proved to be, and by what. It does not change.
@@ -31,6 +33,20 @@ const (
 var Anonymous = &Identity{}
 
 type identityKey struct{}
+
+// OfSession is the identity as sessions remember it: whoever logs in is known by the user's id, which no other user of the
+// name ever has.
+func (i *Identity) OfSession() coordination.Identity {
+	switch i.source {
+	case fromLogin:
+		return coordination.Identity{Kind: coordination.IdentityUser, User: i.login.user}
+	case fromTokenFile:
+		return coordination.Identity{Kind: coordination.IdentityToken, Subject: i.Name}
+	case fromCertificate:
+		return coordination.Identity{Kind: coordination.IdentityCertificate, Subject: i.Name}
+	}
+	return coordination.Identity{}
+}
 
 // Of is the identity that With has put into a context, Anonymous without one.
 func Of(ctx context.Context) *Identity {

@@ -36,6 +36,7 @@ func (c *loginClaims) version() accounts.Position {
 
 // loginProof is what an identity keeps of its token.
 type loginProof struct {
+	user    accounts.Position // its id
 	version accounts.Position
 	key     accounts.Position
 	expires time.Time
@@ -89,7 +90,7 @@ func resolveLogin(token, database string, known *accounts.Accounts, now time.Tim
 		return nil
 	}
 	return &Identity{Name: user.Name, source: fromLogin,
-		login: loginProof{version: user.Version, key: key.ID, expires: claims.ExpiresAt.Time}}
+		login: loginProof{user: user.ID, version: user.Version, key: key.ID, expires: claims.ExpiresAt.Time}}
 }
 
 // NewestKey is the key that signs, if there is one.

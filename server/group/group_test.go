@@ -197,7 +197,7 @@ func openStream(t testing.TB, g *Group) *testClient {
 	t.Helper()
 	c := &testClient{woken: make(chan struct{}, 1)}
 	policy := &coordination.PingPolicy{Opaque: Nonce, FirstMessageMillis: uint64(waitMax.Milliseconds())}
-	c.stream = g.NewStream(c, coordination.Caller{}, policy)
+	c.stream = g.NewStream(c, Caller{}, policy)
 	if err := c.stream.Enter(); err != nil {
 		t.Fatal(err)
 	}

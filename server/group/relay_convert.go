@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/coordination/accounts"
 	"github.com/coordd/coordd/scheme/outcome"
 	"github.com/coordd/coordd/server/group/relaypb"
 )
@@ -11,13 +12,14 @@ import (
 // This file translates between the rings' messages and those of the relay, field by field.
 
 func forwardToPB(stream coordination.StreamID, f *coordination.Forward) *relaypb.Forward {
-	p := &relaypb.Forward{Stream: uint64(stream), Sequence: uint64(f.Sequence), Acknowledged: uint64(f.Acknowledged)}
+	p := &relaypb.Forward{Stream: uint64(stream), Sequence: uint64(f.Sequence), Acknowledged: uint64(f.Acknowledged),
+		Answered: uint64(f.Answered)}
 	switch {
 	case f.Attach != nil:
 		a := f.Attach
 		p.Kind = &relaypb.Forward_Attach{Attach: &relaypb.Attach{Path: a.Path, Session: uint64(a.Session), SeqNo: a.SeqNo,
 			TimeoutMillis: a.TimeoutMillis, Description: a.Description, ProtectionKey: []byte(a.ProtectionKey), Nonce: a.Nonce,
-			Subject: a.Caller.Subject, Enforced: a.Caller.Enforced}}
+			Subject: a.Caller.Subject, Enforced: a.Caller.Enforced, Identity: identityToPB(a.Identity)}}
 	case f.Request != nil:
 		p.Kind = &relaypb.Forward_Request{Request: requestToPB(f.Request)}
 	case f.Roster != nil:
@@ -30,13 +32,15 @@ func forwardToPB(stream coordination.StreamID, f *coordination.Forward) *relaypb
 
 // forwardFromPB is the reverse; server is the one that sent p.
 func forwardFromPB(p *relaypb.Forward, server uint64) coordination.Forward {
-	f := coordination.Forward{Sequence: coordination.Sequence(p.GetSequence()), Acknowledged: coordination.Sequence(p.GetAcknowledged())}
+	f := coordination.Forward{Sequence: coordination.Sequence(p.GetSequence()), Acknowledged: coordination.Sequence(p.GetAcknowledged()),
+		Answered: coordination.Sequence(p.GetAnswered())}
 	switch arm := p.GetKind().(type) {
 	case *relaypb.Forward_Attach:
 		a := arm.Attach
 		f.Attach = &coordination.AttachRequest{Path: a.GetPath(), Session: coordination.SessionID(a.GetSession()), SeqNo: a.GetSeqNo(),
 			TimeoutMillis: a.GetTimeoutMillis(), Description: a.GetDescription(), ProtectionKey: string(a.GetProtectionKey()),
-			Nonce: a.GetNonce(), Server: server, Caller: coordination.Caller{Subject: a.GetSubject(), Enforced: a.GetEnforced()}}
+			Nonce: a.GetNonce(), Server: server, Caller: coordination.Caller{Subject: a.GetSubject(), Enforced: a.GetEnforced()},
+			Identity: identityFromPB(a.GetIdentity())}
 	case *relaypb.Forward_Request:
 		f.Request = requestFromPB(arm.Request)
 	case *relaypb.Forward_Roster:
@@ -45,6 +49,19 @@ func forwardFromPB(p *relaypb.Forward, server uint64) coordination.Forward {
 		f.Detach = true
 	}
 	return f
+}
+
+func identityToPB(i coordination.Identity) *relaypb.Identity {
+	if i == (coordination.Identity{}) {
+		return nil
+	}
+	return &relaypb.Identity{Kind: uint32(i.Kind), User: i.User.Index, UserPlace: i.User.Place, Subject: i.Subject}
+}
+
+// identityFromPB gives a kind that this program does not know the highest number: it is nobody whom it knows.
+func identityFromPB(p *relaypb.Identity) coordination.Identity {
+	return coordination.Identity{Kind: coordination.IdentityKind(min(p.GetKind(), math.MaxUint8)),
+		User: accounts.Position{Index: p.GetUser(), Place: p.GetUserPlace()}, Subject: p.GetSubject()}
 }
 
 func requestToPB(r *coordination.Request) *relaypb.Request {
@@ -67,7 +84,7 @@ func requestFromPB(p *relaypb.Request) *coordination.Request {
 func rosterToPB(r *coordination.Roster) *relaypb.Roster {
 	p := &relaypb.Roster{Node: uint64(r.Node), Session: uint64(r.Session), EpochTerm: uint64(r.Epoch.Term), EpochCounter: r.Epoch.Counter,
 		Path: r.Path, SeqNo: r.SeqNo, Rights: uint32(r.Rights), TimeoutMillis: r.TimeoutMillis, Stopping: r.Stopping,
-		Subject: r.Caller.Subject, Enforced: r.Caller.Enforced}
+		Subject: r.Caller.Subject, Enforced: r.Caller.Enforced, Identity: identityToPB(r.Identity)}
 	for _, open := range r.Open {
 		p.Open = append(p.Open, &relaypb.OpenRequest{Sequence: uint64(open.Sequence), Request: requestToPB(open.Request),
 			Watching: open.Watching, Mark: markToPB(open.Mark)})
@@ -80,7 +97,7 @@ func rosterFromPB(p *relaypb.Roster, server uint64) *coordination.Roster {
 		Epoch: coordination.Epoch{Term: coordination.Term(p.GetEpochTerm()), Counter: p.GetEpochCounter()},
 		Path:  p.GetPath(), Server: server, SeqNo: p.GetSeqNo(), Rights: coordination.Rights(p.GetRights()),
 		TimeoutMillis: p.GetTimeoutMillis(), Stopping: p.GetStopping(),
-		Caller: coordination.Caller{Subject: p.GetSubject(), Enforced: p.GetEnforced()}}
+		Caller: coordination.Caller{Subject: p.GetSubject(), Enforced: p.GetEnforced()}, Identity: identityFromPB(p.GetIdentity())}
 	for _, open := range p.GetOpen() {
 		r.Open = append(r.Open, coordination.OpenRequest{Sequence: coordination.Sequence(open.GetSequence()),
 			Request: requestFromPB(open.GetRequest()), Watching: open.GetWatching(), Mark: markFromPB(open.GetMark())})

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/coordination/accounts"
 	"github.com/coordd/coordd/coordination/codec"
 	"github.com/coordd/coordd/scheme"
 	"github.com/coordd/coordd/server/group/relaypb"
@@ -84,14 +85,16 @@ func wantAlive(t testing.TB, g *Group) {
 
 // fuzzedForwards are what a stream on another server begins with.
 func fuzzedForwards() *relaypb.ToLeader {
-	attach := coordination.Forward{Sequence: 1, Attach: &coordination.AttachRequest{Path: testNode.String(), TimeoutMillis: 5_000, Description: "fuzz", Server: 7}}
+	attach := coordination.Forward{Sequence: 1, Attach: &coordination.AttachRequest{Path: testNode.String(), TimeoutMillis: 5_000, Description: "fuzz", Server: 7,
+		Identity: coordination.Identity{Kind: coordination.IdentityUser, User: accounts.Position{Index: 5, Place: 1}}}}
 	batch := &relaypb.ToLeader{Hello: &relaypb.Hello{Server: 7}, Renew: 1, Forwards: []*relaypb.Forward{forwardToPB(7, &attach)}}
 	for _, kind := range []uint32{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 255, 256, 257, 1 << 31} {
-		batch.Forwards = append(batch.Forwards, &relaypb.Forward{Stream: fuzzedStream, Sequence: uint64(kind) + 2, Kind: &relaypb.Forward_Request{
+		batch.Forwards = append(batch.Forwards, &relaypb.Forward{Stream: fuzzedStream, Sequence: uint64(kind) + 2, Answered: uint64(kind), Kind: &relaypb.Forward_Request{
 			Request: &relaypb.Request{Kind: kind, Name: "lock", Data: []byte("x"), Count: 1, Limit: 1, TimeoutMillis: 1, WatchData: true}}})
 	}
 	roster := coordination.Forward{Sequence: 20, Roster: &coordination.Roster{Node: 2, Session: 1, Epoch: coordination.Epoch{Term: 1, Counter: 1}, Path: testNode.String(),
-		Server: 7, TimeoutMillis: 5_000, Open: []coordination.OpenRequest{{Sequence: 3, Request: &coordination.Request{Kind: coordination.RequestKind(1), Name: "lock"}}}}}
+		Identity: coordination.Identity{Kind: coordination.IdentityToken, Subject: "alice"},
+		Server:   7, TimeoutMillis: 5_000, Open: []coordination.OpenRequest{{Sequence: 3, Request: &coordination.Request{Kind: coordination.RequestKind(1), Name: "lock"}}}}}
 	detach := coordination.Forward{Sequence: 21, Detach: true}
 	batch.Forwards = append(batch.Forwards, forwardToPB(4, &roster), forwardToPB(fuzzedStream, &detach),
 		&relaypb.Forward{Stream: 5}, &relaypb.Forward{Stream: 6, Kind: &relaypb.Forward_Roster{Roster: &relaypb.Roster{Open: []*relaypb.OpenRequest{{}}}}})

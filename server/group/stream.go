@@ -22,7 +22,7 @@ type Stream struct {
 	id     coordination.StreamID
 	group  *Group
 	client Client
-	caller coordination.Caller
+	caller Caller
 
 	mutex     sync.Mutex // guards what follows, and is never held across I/O
 	front     *coordination.Front
@@ -49,9 +49,15 @@ type Client interface {
 	Panicked(reason any)
 }
 
+// Caller is who opened a stream: whose rights count, and, if they do, who that is.
+type Caller struct {
+	coordination.Caller
+	Identity coordination.Identity
+}
+
 // NewStream makes a stream of a client who is the caller, and whom policy says how to ping. It takes part from Enter
 // on.
-func (g *Group) NewStream(client Client, caller coordination.Caller, policy *coordination.PingPolicy) *Stream {
+func (g *Group) NewStream(client Client, caller Caller, policy *coordination.PingPolicy) *Stream {
 	return &Stream{id: g.streams.nextID(), group: g, client: client, caller: caller,
 		front: coordination.NewFront(policy), timerAt: coordination.Never}
 }
@@ -87,7 +93,7 @@ func (s *Stream) Receive(message *coordination.ClientMessage) <-chan struct{} {
 func (s *Stream) receive(message *coordination.ClientMessage) <-chan struct{} {
 	if message.Start != nil {
 		message.Start.Nonce, message.Start.Server = Nonce(), s.group.store.Member()
-		message.Start.Caller = s.caller
+		message.Start.Caller, message.Start.Identity = s.caller.Caller, s.caller.Identity
 	}
 	s.mutex.Lock()
 	defer s.mutex.Unlock()

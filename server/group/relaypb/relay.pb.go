@@ -163,6 +163,7 @@ type Forward struct {
 	Kind          isForward_Kind `protobuf_oneof:"kind"`
 	Sequence      uint64         `protobuf:"varint,6,opt,name=sequence,proto3" json:"sequence,omitempty"`
 	Acknowledged  uint64         `protobuf:"varint,7,opt,name=acknowledged,proto3" json:"acknowledged,omitempty"`
+	Answered      uint64         `protobuf:"varint,8,opt,name=answered,proto3" json:"answered,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -261,6 +262,13 @@ func (x *Forward) GetAcknowledged() uint64 {
 	return 0
 }
 
+func (x *Forward) GetAnswered() uint64 {
+	if x != nil {
+		return x.Answered
+	}
+	return 0
+}
+
 type isForward_Kind interface {
 	isForward_Kind()
 }
@@ -300,6 +308,7 @@ type Attach struct {
 	Nonce         uint64                 `protobuf:"varint,7,opt,name=nonce,proto3" json:"nonce,omitempty"`
 	Subject       string                 `protobuf:"bytes,8,opt,name=subject,proto3" json:"subject,omitempty"`
 	Enforced      bool                   `protobuf:"varint,9,opt,name=enforced,proto3" json:"enforced,omitempty"`
+	Identity      *Identity              `protobuf:"bytes,10,opt,name=identity,proto3" json:"identity,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -397,6 +406,82 @@ func (x *Attach) GetEnforced() bool {
 	return false
 }
 
+func (x *Attach) GetIdentity() *Identity {
+	if x != nil {
+		return x.Identity
+	}
+	return nil
+}
+
+type Identity struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Kind  uint32                 `protobuf:"varint,1,opt,name=kind,proto3" json:"kind,omitempty"`
+	// A position in the log.
+	User          uint64 `protobuf:"varint,2,opt,name=user,proto3" json:"user,omitempty"`
+	UserPlace     uint32 `protobuf:"varint,3,opt,name=user_place,json=userPlace,proto3" json:"user_place,omitempty"`
+	Subject       string `protobuf:"bytes,4,opt,name=subject,proto3" json:"subject,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Identity) Reset() {
+	*x = Identity{}
+	mi := &file_server_group_relaypb_relay_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Identity) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Identity) ProtoMessage() {}
+
+func (x *Identity) ProtoReflect() protoreflect.Message {
+	mi := &file_server_group_relaypb_relay_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Identity.ProtoReflect.Descriptor instead.
+func (*Identity) Descriptor() ([]byte, []int) {
+	return file_server_group_relaypb_relay_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *Identity) GetKind() uint32 {
+	if x != nil {
+		return x.Kind
+	}
+	return 0
+}
+
+func (x *Identity) GetUser() uint64 {
+	if x != nil {
+		return x.User
+	}
+	return 0
+}
+
+func (x *Identity) GetUserPlace() uint32 {
+	if x != nil {
+		return x.UserPlace
+	}
+	return 0
+}
+
+func (x *Identity) GetSubject() string {
+	if x != nil {
+		return x.Subject
+	}
+	return ""
+}
+
 type Detach struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -405,7 +490,7 @@ type Detach struct {
 
 func (x *Detach) Reset() {
 	*x = Detach{}
-	mi := &file_server_group_relaypb_relay_proto_msgTypes[4]
+	mi := &file_server_group_relaypb_relay_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -417,7 +502,7 @@ func (x *Detach) String() string {
 func (*Detach) ProtoMessage() {}
 
 func (x *Detach) ProtoReflect() protoreflect.Message {
-	mi := &file_server_group_relaypb_relay_proto_msgTypes[4]
+	mi := &file_server_group_relaypb_relay_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -430,7 +515,7 @@ func (x *Detach) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Detach.ProtoReflect.Descriptor instead.
 func (*Detach) Descriptor() ([]byte, []int) {
-	return file_server_group_relaypb_relay_proto_rawDescGZIP(), []int{4}
+	return file_server_group_relaypb_relay_proto_rawDescGZIP(), []int{5}
 }
 
 type Request struct {
@@ -453,7 +538,7 @@ type Request struct {
 
 func (x *Request) Reset() {
 	*x = Request{}
-	mi := &file_server_group_relaypb_relay_proto_msgTypes[5]
+	mi := &file_server_group_relaypb_relay_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -465,7 +550,7 @@ func (x *Request) String() string {
 func (*Request) ProtoMessage() {}
 
 func (x *Request) ProtoReflect() protoreflect.Message {
-	mi := &file_server_group_relaypb_relay_proto_msgTypes[5]
+	mi := &file_server_group_relaypb_relay_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -478,7 +563,7 @@ func (x *Request) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Request.ProtoReflect.Descriptor instead.
 func (*Request) Descriptor() ([]byte, []int) {
-	return file_server_group_relaypb_relay_proto_rawDescGZIP(), []int{5}
+	return file_server_group_relaypb_relay_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Request) GetKind() uint32 {
@@ -579,13 +664,14 @@ type Roster struct {
 	Open          []*OpenRequest         `protobuf:"bytes,10,rep,name=open,proto3" json:"open,omitempty"`
 	Subject       string                 `protobuf:"bytes,11,opt,name=subject,proto3" json:"subject,omitempty"`
 	Enforced      bool                   `protobuf:"varint,12,opt,name=enforced,proto3" json:"enforced,omitempty"`
+	Identity      *Identity              `protobuf:"bytes,13,opt,name=identity,proto3" json:"identity,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Roster) Reset() {
 	*x = Roster{}
-	mi := &file_server_group_relaypb_relay_proto_msgTypes[6]
+	mi := &file_server_group_relaypb_relay_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -597,7 +683,7 @@ func (x *Roster) String() string {
 func (*Roster) ProtoMessage() {}
 
 func (x *Roster) ProtoReflect() protoreflect.Message {
-	mi := &file_server_group_relaypb_relay_proto_msgTypes[6]
+	mi := &file_server_group_relaypb_relay_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -610,7 +696,7 @@ func (x *Roster) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Roster.ProtoReflect.Descriptor instead.
 func (*Roster) Descriptor() ([]byte, []int) {
-	return file_server_group_relaypb_relay_proto_rawDescGZIP(), []int{6}
+	return file_server_group_relaypb_relay_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Roster) GetNode() uint64 {
@@ -697,6 +783,13 @@ func (x *Roster) GetEnforced() bool {
 	return false
 }
 
+func (x *Roster) GetIdentity() *Identity {
+	if x != nil {
+		return x.Identity
+	}
+	return nil
+}
+
 type OpenRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Sequence      uint64                 `protobuf:"varint,1,opt,name=sequence,proto3" json:"sequence,omitempty"`
@@ -709,7 +802,7 @@ type OpenRequest struct {
 
 func (x *OpenRequest) Reset() {
 	*x = OpenRequest{}
-	mi := &file_server_group_relaypb_relay_proto_msgTypes[7]
+	mi := &file_server_group_relaypb_relay_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -721,7 +814,7 @@ func (x *OpenRequest) String() string {
 func (*OpenRequest) ProtoMessage() {}
 
 func (x *OpenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_server_group_relaypb_relay_proto_msgTypes[7]
+	mi := &file_server_group_relaypb_relay_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -734,7 +827,7 @@ func (x *OpenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenRequest.ProtoReflect.Descriptor instead.
 func (*OpenRequest) Descriptor() ([]byte, []int) {
-	return file_server_group_relaypb_relay_proto_rawDescGZIP(), []int{7}
+	return file_server_group_relaypb_relay_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *OpenRequest) GetSequence() uint64 {
@@ -777,7 +870,7 @@ type WatchMark struct {
 
 func (x *WatchMark) Reset() {
 	*x = WatchMark{}
-	mi := &file_server_group_relaypb_relay_proto_msgTypes[8]
+	mi := &file_server_group_relaypb_relay_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -789,7 +882,7 @@ func (x *WatchMark) String() string {
 func (*WatchMark) ProtoMessage() {}
 
 func (x *WatchMark) ProtoReflect() protoreflect.Message {
-	mi := &file_server_group_relaypb_relay_proto_msgTypes[8]
+	mi := &file_server_group_relaypb_relay_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -802,7 +895,7 @@ func (x *WatchMark) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchMark.ProtoReflect.Descriptor instead.
 func (*WatchMark) Descriptor() ([]byte, []int) {
-	return file_server_group_relaypb_relay_proto_rawDescGZIP(), []int{8}
+	return file_server_group_relaypb_relay_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *WatchMark) GetSemaphore() uint64 {
@@ -838,7 +931,7 @@ type FromLeader struct {
 
 func (x *FromLeader) Reset() {
 	*x = FromLeader{}
-	mi := &file_server_group_relaypb_relay_proto_msgTypes[9]
+	mi := &file_server_group_relaypb_relay_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -850,7 +943,7 @@ func (x *FromLeader) String() string {
 func (*FromLeader) ProtoMessage() {}
 
 func (x *FromLeader) ProtoReflect() protoreflect.Message {
-	mi := &file_server_group_relaypb_relay_proto_msgTypes[9]
+	mi := &file_server_group_relaypb_relay_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -863,7 +956,7 @@ func (x *FromLeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FromLeader.ProtoReflect.Descriptor instead.
 func (*FromLeader) Descriptor() ([]byte, []int) {
-	return file_server_group_relaypb_relay_proto_rawDescGZIP(), []int{9}
+	return file_server_group_relaypb_relay_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *FromLeader) GetRenewed() uint64 {
@@ -907,7 +1000,7 @@ type Message struct {
 
 func (x *Message) Reset() {
 	*x = Message{}
-	mi := &file_server_group_relaypb_relay_proto_msgTypes[10]
+	mi := &file_server_group_relaypb_relay_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -919,7 +1012,7 @@ func (x *Message) String() string {
 func (*Message) ProtoMessage() {}
 
 func (x *Message) ProtoReflect() protoreflect.Message {
-	mi := &file_server_group_relaypb_relay_proto_msgTypes[10]
+	mi := &file_server_group_relaypb_relay_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -932,7 +1025,7 @@ func (x *Message) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Message.ProtoReflect.Descriptor instead.
 func (*Message) Descriptor() ([]byte, []int) {
-	return file_server_group_relaypb_relay_proto_rawDescGZIP(), []int{10}
+	return file_server_group_relaypb_relay_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Message) GetStream() uint64 {
@@ -1076,7 +1169,7 @@ type Description struct {
 
 func (x *Description) Reset() {
 	*x = Description{}
-	mi := &file_server_group_relaypb_relay_proto_msgTypes[11]
+	mi := &file_server_group_relaypb_relay_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1088,7 +1181,7 @@ func (x *Description) String() string {
 func (*Description) ProtoMessage() {}
 
 func (x *Description) ProtoReflect() protoreflect.Message {
-	mi := &file_server_group_relaypb_relay_proto_msgTypes[11]
+	mi := &file_server_group_relaypb_relay_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1101,7 +1194,7 @@ func (x *Description) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Description.ProtoReflect.Descriptor instead.
 func (*Description) Descriptor() ([]byte, []int) {
-	return file_server_group_relaypb_relay_proto_rawDescGZIP(), []int{11}
+	return file_server_group_relaypb_relay_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Description) GetName() string {
@@ -1166,7 +1259,7 @@ type Link struct {
 
 func (x *Link) Reset() {
 	*x = Link{}
-	mi := &file_server_group_relaypb_relay_proto_msgTypes[12]
+	mi := &file_server_group_relaypb_relay_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1178,7 +1271,7 @@ func (x *Link) String() string {
 func (*Link) ProtoMessage() {}
 
 func (x *Link) ProtoReflect() protoreflect.Message {
-	mi := &file_server_group_relaypb_relay_proto_msgTypes[12]
+	mi := &file_server_group_relaypb_relay_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1191,7 +1284,7 @@ func (x *Link) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Link.ProtoReflect.Descriptor instead.
 func (*Link) Descriptor() ([]byte, []int) {
-	return file_server_group_relaypb_relay_proto_rawDescGZIP(), []int{12}
+	return file_server_group_relaypb_relay_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Link) GetOrder() uint64 {
@@ -1243,7 +1336,7 @@ type ExecuteRequest struct {
 
 func (x *ExecuteRequest) Reset() {
 	*x = ExecuteRequest{}
-	mi := &file_server_group_relaypb_relay_proto_msgTypes[13]
+	mi := &file_server_group_relaypb_relay_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1255,7 +1348,7 @@ func (x *ExecuteRequest) String() string {
 func (*ExecuteRequest) ProtoMessage() {}
 
 func (x *ExecuteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_server_group_relaypb_relay_proto_msgTypes[13]
+	mi := &file_server_group_relaypb_relay_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1268,7 +1361,7 @@ func (x *ExecuteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecuteRequest.ProtoReflect.Descriptor instead.
 func (*ExecuteRequest) Descriptor() ([]byte, []int) {
-	return file_server_group_relaypb_relay_proto_rawDescGZIP(), []int{13}
+	return file_server_group_relaypb_relay_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ExecuteRequest) GetCommand() []byte {
@@ -1302,7 +1395,7 @@ type ExecuteResponse struct {
 
 func (x *ExecuteResponse) Reset() {
 	*x = ExecuteResponse{}
-	mi := &file_server_group_relaypb_relay_proto_msgTypes[14]
+	mi := &file_server_group_relaypb_relay_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1314,7 +1407,7 @@ func (x *ExecuteResponse) String() string {
 func (*ExecuteResponse) ProtoMessage() {}
 
 func (x *ExecuteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_server_group_relaypb_relay_proto_msgTypes[14]
+	mi := &file_server_group_relaypb_relay_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1327,7 +1420,7 @@ func (x *ExecuteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecuteResponse.ProtoReflect.Descriptor instead.
 func (*ExecuteResponse) Descriptor() ([]byte, []int) {
-	return file_server_group_relaypb_relay_proto_rawDescGZIP(), []int{14}
+	return file_server_group_relaypb_relay_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ExecuteResponse) GetStatus() uint32 {
@@ -1355,7 +1448,7 @@ type Issue struct {
 
 func (x *Issue) Reset() {
 	*x = Issue{}
-	mi := &file_server_group_relaypb_relay_proto_msgTypes[15]
+	mi := &file_server_group_relaypb_relay_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1367,7 +1460,7 @@ func (x *Issue) String() string {
 func (*Issue) ProtoMessage() {}
 
 func (x *Issue) ProtoReflect() protoreflect.Message {
-	mi := &file_server_group_relaypb_relay_proto_msgTypes[15]
+	mi := &file_server_group_relaypb_relay_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1380,7 +1473,7 @@ func (x *Issue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Issue.ProtoReflect.Descriptor instead.
 func (*Issue) Descriptor() ([]byte, []int) {
-	return file_server_group_relaypb_relay_proto_rawDescGZIP(), []int{15}
+	return file_server_group_relaypb_relay_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Issue) GetCode() uint32 {
@@ -1416,7 +1509,7 @@ const file_server_group_relaypb_relay_proto_rawDesc = "" +
 	"\x05Hello\x12\x16\n" +
 	"\x06server\x18\x01 \x01(\x04R\x06server\x12\x18\n" +
 	"\aprocess\x18\x02 \x01(\x04R\aprocess\x12\x16\n" +
-	"\x06number\x18\x03 \x01(\x04R\x06number\"\xb8\x02\n" +
+	"\x06number\x18\x03 \x01(\x04R\x06number\"\xd4\x02\n" +
 	"\aForward\x12\x16\n" +
 	"\x06stream\x18\x01 \x01(\x04R\x06stream\x121\n" +
 	"\x06attach\x18\x02 \x01(\v2\x17.coordd.relay.v1.AttachH\x00R\x06attach\x124\n" +
@@ -1424,8 +1517,9 @@ const file_server_group_relaypb_relay_proto_rawDesc = "" +
 	"\x06roster\x18\x04 \x01(\v2\x17.coordd.relay.v1.RosterH\x00R\x06roster\x121\n" +
 	"\x06detach\x18\x05 \x01(\v2\x17.coordd.relay.v1.DetachH\x00R\x06detach\x12\x1a\n" +
 	"\bsequence\x18\x06 \x01(\x04R\bsequence\x12\"\n" +
-	"\facknowledged\x18\a \x01(\x04R\facknowledgedB\x06\n" +
-	"\x04kind\"\x89\x02\n" +
+	"\facknowledged\x18\a \x01(\x04R\facknowledged\x12\x1a\n" +
+	"\banswered\x18\b \x01(\x04R\bansweredB\x06\n" +
+	"\x04kind\"\xc0\x02\n" +
 	"\x06Attach\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x18\n" +
 	"\asession\x18\x02 \x01(\x04R\asession\x12\x15\n" +
@@ -1435,7 +1529,15 @@ const file_server_group_relaypb_relay_proto_rawDesc = "" +
 	"\x0eprotection_key\x18\x06 \x01(\fR\rprotectionKey\x12\x14\n" +
 	"\x05nonce\x18\a \x01(\x04R\x05nonce\x12\x18\n" +
 	"\asubject\x18\b \x01(\tR\asubject\x12\x1a\n" +
-	"\benforced\x18\t \x01(\bR\benforced\"\b\n" +
+	"\benforced\x18\t \x01(\bR\benforced\x125\n" +
+	"\bidentity\x18\n" +
+	" \x01(\v2\x19.coordd.relay.v1.IdentityR\bidentity\"k\n" +
+	"\bIdentity\x12\x12\n" +
+	"\x04kind\x18\x01 \x01(\rR\x04kind\x12\x12\n" +
+	"\x04user\x18\x02 \x01(\x04R\x04user\x12\x1d\n" +
+	"\n" +
+	"user_place\x18\x03 \x01(\rR\tuserPlace\x12\x18\n" +
+	"\asubject\x18\x04 \x01(\tR\asubject\"\b\n" +
 	"\x06Detach\"\xde\x02\n" +
 	"\aRequest\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\rR\x04kind\x12\x12\n" +
@@ -1451,7 +1553,7 @@ const file_server_group_relaypb_relay_proto_rawDesc = "" +
 	" \x01(\bR\x0eincludeWaiters\x12\x1d\n" +
 	"\n" +
 	"watch_data\x18\v \x01(\bR\twatchData\x12!\n" +
-	"\fwatch_owners\x18\f \x01(\bR\vwatchOwners\"\xe8\x02\n" +
+	"\fwatch_owners\x18\f \x01(\bR\vwatchOwners\"\x9f\x03\n" +
 	"\x06Roster\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\x04R\x04node\x12\x18\n" +
 	"\asession\x18\x02 \x01(\x04R\asession\x12\x1d\n" +
@@ -1466,7 +1568,8 @@ const file_server_group_relaypb_relay_proto_rawDesc = "" +
 	"\x04open\x18\n" +
 	" \x03(\v2\x1c.coordd.relay.v1.OpenRequestR\x04open\x12\x18\n" +
 	"\asubject\x18\v \x01(\tR\asubject\x12\x1a\n" +
-	"\benforced\x18\f \x01(\bR\benforced\"\xa9\x01\n" +
+	"\benforced\x18\f \x01(\bR\benforced\x125\n" +
+	"\bidentity\x18\r \x01(\v2\x19.coordd.relay.v1.IdentityR\bidentity\"\xa9\x01\n" +
 	"\vOpenRequest\x12\x1a\n" +
 	"\bsequence\x18\x01 \x01(\x04R\bsequence\x122\n" +
 	"\arequest\x18\x02 \x01(\v2\x18.coordd.relay.v1.RequestR\arequest\x12\x1a\n" +
@@ -1543,50 +1646,53 @@ func file_server_group_relaypb_relay_proto_rawDescGZIP() []byte {
 	return file_server_group_relaypb_relay_proto_rawDescData
 }
 
-var file_server_group_relaypb_relay_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
+var file_server_group_relaypb_relay_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
 var file_server_group_relaypb_relay_proto_goTypes = []any{
 	(*ToLeader)(nil),        // 0: coordd.relay.v1.ToLeader
 	(*Hello)(nil),           // 1: coordd.relay.v1.Hello
 	(*Forward)(nil),         // 2: coordd.relay.v1.Forward
 	(*Attach)(nil),          // 3: coordd.relay.v1.Attach
-	(*Detach)(nil),          // 4: coordd.relay.v1.Detach
-	(*Request)(nil),         // 5: coordd.relay.v1.Request
-	(*Roster)(nil),          // 6: coordd.relay.v1.Roster
-	(*OpenRequest)(nil),     // 7: coordd.relay.v1.OpenRequest
-	(*WatchMark)(nil),       // 8: coordd.relay.v1.WatchMark
-	(*FromLeader)(nil),      // 9: coordd.relay.v1.FromLeader
-	(*Message)(nil),         // 10: coordd.relay.v1.Message
-	(*Description)(nil),     // 11: coordd.relay.v1.Description
-	(*Link)(nil),            // 12: coordd.relay.v1.Link
-	(*ExecuteRequest)(nil),  // 13: coordd.relay.v1.ExecuteRequest
-	(*ExecuteResponse)(nil), // 14: coordd.relay.v1.ExecuteResponse
-	(*Issue)(nil),           // 15: coordd.relay.v1.Issue
+	(*Identity)(nil),        // 4: coordd.relay.v1.Identity
+	(*Detach)(nil),          // 5: coordd.relay.v1.Detach
+	(*Request)(nil),         // 6: coordd.relay.v1.Request
+	(*Roster)(nil),          // 7: coordd.relay.v1.Roster
+	(*OpenRequest)(nil),     // 8: coordd.relay.v1.OpenRequest
+	(*WatchMark)(nil),       // 9: coordd.relay.v1.WatchMark
+	(*FromLeader)(nil),      // 10: coordd.relay.v1.FromLeader
+	(*Message)(nil),         // 11: coordd.relay.v1.Message
+	(*Description)(nil),     // 12: coordd.relay.v1.Description
+	(*Link)(nil),            // 13: coordd.relay.v1.Link
+	(*ExecuteRequest)(nil),  // 14: coordd.relay.v1.ExecuteRequest
+	(*ExecuteResponse)(nil), // 15: coordd.relay.v1.ExecuteResponse
+	(*Issue)(nil),           // 16: coordd.relay.v1.Issue
 }
 var file_server_group_relaypb_relay_proto_depIdxs = []int32{
 	1,  // 0: coordd.relay.v1.ToLeader.hello:type_name -> coordd.relay.v1.Hello
 	2,  // 1: coordd.relay.v1.ToLeader.forwards:type_name -> coordd.relay.v1.Forward
 	3,  // 2: coordd.relay.v1.Forward.attach:type_name -> coordd.relay.v1.Attach
-	5,  // 3: coordd.relay.v1.Forward.request:type_name -> coordd.relay.v1.Request
-	6,  // 4: coordd.relay.v1.Forward.roster:type_name -> coordd.relay.v1.Roster
-	4,  // 5: coordd.relay.v1.Forward.detach:type_name -> coordd.relay.v1.Detach
-	7,  // 6: coordd.relay.v1.Roster.open:type_name -> coordd.relay.v1.OpenRequest
-	5,  // 7: coordd.relay.v1.OpenRequest.request:type_name -> coordd.relay.v1.Request
-	8,  // 8: coordd.relay.v1.OpenRequest.mark:type_name -> coordd.relay.v1.WatchMark
-	10, // 9: coordd.relay.v1.FromLeader.messages:type_name -> coordd.relay.v1.Message
-	11, // 10: coordd.relay.v1.Message.description:type_name -> coordd.relay.v1.Description
-	8,  // 11: coordd.relay.v1.Message.mark:type_name -> coordd.relay.v1.WatchMark
-	12, // 12: coordd.relay.v1.Description.owners:type_name -> coordd.relay.v1.Link
-	12, // 13: coordd.relay.v1.Description.waiters:type_name -> coordd.relay.v1.Link
-	15, // 14: coordd.relay.v1.ExecuteResponse.issues:type_name -> coordd.relay.v1.Issue
-	0,  // 15: coordd.relay.v1.Relay.Exchange:input_type -> coordd.relay.v1.ToLeader
-	13, // 16: coordd.relay.v1.Relay.Execute:input_type -> coordd.relay.v1.ExecuteRequest
-	9,  // 17: coordd.relay.v1.Relay.Exchange:output_type -> coordd.relay.v1.FromLeader
-	14, // 18: coordd.relay.v1.Relay.Execute:output_type -> coordd.relay.v1.ExecuteResponse
-	17, // [17:19] is the sub-list for method output_type
-	15, // [15:17] is the sub-list for method input_type
-	15, // [15:15] is the sub-list for extension type_name
-	15, // [15:15] is the sub-list for extension extendee
-	0,  // [0:15] is the sub-list for field type_name
+	6,  // 3: coordd.relay.v1.Forward.request:type_name -> coordd.relay.v1.Request
+	7,  // 4: coordd.relay.v1.Forward.roster:type_name -> coordd.relay.v1.Roster
+	5,  // 5: coordd.relay.v1.Forward.detach:type_name -> coordd.relay.v1.Detach
+	4,  // 6: coordd.relay.v1.Attach.identity:type_name -> coordd.relay.v1.Identity
+	8,  // 7: coordd.relay.v1.Roster.open:type_name -> coordd.relay.v1.OpenRequest
+	4,  // 8: coordd.relay.v1.Roster.identity:type_name -> coordd.relay.v1.Identity
+	6,  // 9: coordd.relay.v1.OpenRequest.request:type_name -> coordd.relay.v1.Request
+	9,  // 10: coordd.relay.v1.OpenRequest.mark:type_name -> coordd.relay.v1.WatchMark
+	11, // 11: coordd.relay.v1.FromLeader.messages:type_name -> coordd.relay.v1.Message
+	12, // 12: coordd.relay.v1.Message.description:type_name -> coordd.relay.v1.Description
+	9,  // 13: coordd.relay.v1.Message.mark:type_name -> coordd.relay.v1.WatchMark
+	13, // 14: coordd.relay.v1.Description.owners:type_name -> coordd.relay.v1.Link
+	13, // 15: coordd.relay.v1.Description.waiters:type_name -> coordd.relay.v1.Link
+	16, // 16: coordd.relay.v1.ExecuteResponse.issues:type_name -> coordd.relay.v1.Issue
+	0,  // 17: coordd.relay.v1.Relay.Exchange:input_type -> coordd.relay.v1.ToLeader
+	14, // 18: coordd.relay.v1.Relay.Execute:input_type -> coordd.relay.v1.ExecuteRequest
+	10, // 19: coordd.relay.v1.Relay.Exchange:output_type -> coordd.relay.v1.FromLeader
+	15, // 20: coordd.relay.v1.Relay.Execute:output_type -> coordd.relay.v1.ExecuteResponse
+	19, // [19:21] is the sub-list for method output_type
+	17, // [17:19] is the sub-list for method input_type
+	17, // [17:17] is the sub-list for extension type_name
+	17, // [17:17] is the sub-list for extension extendee
+	0,  // [0:17] is the sub-list for field type_name
 }
 
 func init() { file_server_group_relaypb_relay_proto_init() }
@@ -1606,7 +1712,7 @@ func file_server_group_relaypb_relay_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_server_group_relaypb_relay_proto_rawDesc), len(file_server_group_relaypb_relay_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   16,
+			NumMessages:   17,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

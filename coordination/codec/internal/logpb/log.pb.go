@@ -2,10 +2,10 @@
 //
 // Every stored value is one byte with the version of the format, and then one of the messages below: a Command (version 1)
 // or an Entry (from version 2 on) in an entry of the log, the message of its kind in a row. The version is the one with
-// which the value's form came: 2 for what says where in its entry a command is, or when something
-// began, 1 for everything else. The encoding is canonical: fields in ascending order, each
-// only if it is not zero, numbers in their shortest form. So one value has one encoding, and a reader refuses
-// everything else. A field or a command that is added later comes with a new version.
+// which the value's form came: 2 for what says where in its entry a command is, when something began, whose a session is,
+// or what is answered although something older is not, 1 for everything else. The encoding is canonical: fields in
+// ascending order, each only if it is not zero, numbers in their shortest form. So one value has one encoding, and a
+// reader refuses everything else. A field or a command that is added later comes with a new version.
 //
 // Messages are flat, because a nested message that is missing and one that is empty would be two encodings of one
 // value. What belongs together has the same names everywhere: epoch_term and epoch_counter are one Epoch.
@@ -471,8 +471,14 @@ type Attach struct {
 	ProtectionKey []byte                 `protobuf:"bytes,7,opt,name=protection_key,json=protectionKey,proto3" json:"protection_key,omitempty"`
 	Nonce         uint64                 `protobuf:"varint,8,opt,name=nonce,proto3" json:"nonce,omitempty"`
 	Place         uint64                 `protobuf:"varint,9,opt,name=place,proto3" json:"place,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	// Who asks. A user is named by its id, which is a position, the others by their subjects.
+	IdentityKind      uint32 `protobuf:"varint,10,opt,name=identity_kind,json=identityKind,proto3" json:"identity_kind,omitempty"`
+	IdentityUser      uint64 `protobuf:"varint,11,opt,name=identity_user,json=identityUser,proto3" json:"identity_user,omitempty"`
+	IdentityUserPlace uint32 `protobuf:"varint,12,opt,name=identity_user_place,json=identityUserPlace,proto3" json:"identity_user_place,omitempty"`
+	IdentitySubject   []byte `protobuf:"bytes,13,opt,name=identity_subject,json=identitySubject,proto3" json:"identity_subject,omitempty"`
+	MayWrite          bool   `protobuf:"varint,14,opt,name=may_write,json=mayWrite,proto3" json:"may_write,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
 }
 
 func (x *Attach) Reset() {
@@ -568,6 +574,41 @@ func (x *Attach) GetPlace() uint64 {
 	return 0
 }
 
+func (x *Attach) GetIdentityKind() uint32 {
+	if x != nil {
+		return x.IdentityKind
+	}
+	return 0
+}
+
+func (x *Attach) GetIdentityUser() uint64 {
+	if x != nil {
+		return x.IdentityUser
+	}
+	return 0
+}
+
+func (x *Attach) GetIdentityUserPlace() uint32 {
+	if x != nil {
+		return x.IdentityUserPlace
+	}
+	return 0
+}
+
+func (x *Attach) GetIdentitySubject() []byte {
+	if x != nil {
+		return x.IdentitySubject
+	}
+	return nil
+}
+
+func (x *Attach) GetMayWrite() bool {
+	if x != nil {
+		return x.MayWrite
+	}
+	return false
+}
+
 type StopSession struct {
 	state        protoimpl.MessageState `protogen:"open.v1"`
 	Node         uint64                 `protobuf:"varint,1,opt,name=node,proto3" json:"node,omitempty"`
@@ -576,7 +617,10 @@ type StopSession struct {
 	EpochCounter uint64                 `protobuf:"varint,4,opt,name=epoch_counter,json=epochCounter,proto3" json:"epoch_counter,omitempty"`
 	Sequence     uint64                 `protobuf:"varint,5,opt,name=sequence,proto3" json:"sequence,omitempty"`
 	// All requests of the stream below this one are answered.
-	Acknowledged  uint64 `protobuf:"varint,6,opt,name=acknowledged,proto3" json:"acknowledged,omitempty"`
+	Acknowledged uint64 `protobuf:"varint,6,opt,name=acknowledged,proto3" json:"acknowledged,omitempty"`
+	// Of the requests above that one are answered too this one and those whose outcomes came before its own. 0: nothing is
+	// said of them; here and below.
+	Answered      uint64 `protobuf:"varint,15,opt,name=answered,proto3" json:"answered,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -649,6 +693,13 @@ func (x *StopSession) GetSequence() uint64 {
 func (x *StopSession) GetAcknowledged() uint64 {
 	if x != nil {
 		return x.Acknowledged
+	}
+	return 0
+}
+
+func (x *StopSession) GetAnswered() uint64 {
+	if x != nil {
+		return x.Answered
 	}
 	return 0
 }
@@ -834,6 +885,7 @@ type CreateSemaphore struct {
 	Name          string `protobuf:"bytes,7,opt,name=name,proto3" json:"name,omitempty"`
 	Limit         uint64 `protobuf:"varint,8,opt,name=limit,proto3" json:"limit,omitempty"`
 	Data          []byte `protobuf:"bytes,9,opt,name=data,proto3" json:"data,omitempty"`
+	Answered      uint64 `protobuf:"varint,15,opt,name=answered,proto3" json:"answered,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -931,6 +983,13 @@ func (x *CreateSemaphore) GetData() []byte {
 	return nil
 }
 
+func (x *CreateSemaphore) GetAnswered() uint64 {
+	if x != nil {
+		return x.Answered
+	}
+	return 0
+}
+
 type UpdateSemaphore struct {
 	state        protoimpl.MessageState `protogen:"open.v1"`
 	Node         uint64                 `protobuf:"varint,1,opt,name=node,proto3" json:"node,omitempty"`
@@ -942,6 +1001,7 @@ type UpdateSemaphore struct {
 	Acknowledged  uint64 `protobuf:"varint,6,opt,name=acknowledged,proto3" json:"acknowledged,omitempty"`
 	Name          string `protobuf:"bytes,7,opt,name=name,proto3" json:"name,omitempty"`
 	Data          []byte `protobuf:"bytes,8,opt,name=data,proto3" json:"data,omitempty"`
+	Answered      uint64 `protobuf:"varint,15,opt,name=answered,proto3" json:"answered,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1032,6 +1092,13 @@ func (x *UpdateSemaphore) GetData() []byte {
 	return nil
 }
 
+func (x *UpdateSemaphore) GetAnswered() uint64 {
+	if x != nil {
+		return x.Answered
+	}
+	return 0
+}
+
 type DeleteSemaphore struct {
 	state        protoimpl.MessageState `protogen:"open.v1"`
 	Node         uint64                 `protobuf:"varint,1,opt,name=node,proto3" json:"node,omitempty"`
@@ -1043,6 +1110,7 @@ type DeleteSemaphore struct {
 	Acknowledged  uint64 `protobuf:"varint,6,opt,name=acknowledged,proto3" json:"acknowledged,omitempty"`
 	Name          string `protobuf:"bytes,7,opt,name=name,proto3" json:"name,omitempty"`
 	Force         bool   `protobuf:"varint,8,opt,name=force,proto3" json:"force,omitempty"`
+	Answered      uint64 `protobuf:"varint,15,opt,name=answered,proto3" json:"answered,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1133,6 +1201,13 @@ func (x *DeleteSemaphore) GetForce() bool {
 	return false
 }
 
+func (x *DeleteSemaphore) GetAnswered() uint64 {
+	if x != nil {
+		return x.Answered
+	}
+	return 0
+}
+
 type AcquireSemaphore struct {
 	state        protoimpl.MessageState `protogen:"open.v1"`
 	Node         uint64                 `protobuf:"varint,1,opt,name=node,proto3" json:"node,omitempty"`
@@ -1148,6 +1223,7 @@ type AcquireSemaphore struct {
 	TimeoutMillis uint64 `protobuf:"varint,9,opt,name=timeout_millis,json=timeoutMillis,proto3" json:"timeout_millis,omitempty"`
 	Data          []byte `protobuf:"bytes,10,opt,name=data,proto3" json:"data,omitempty"`
 	Ephemeral     bool   `protobuf:"varint,11,opt,name=ephemeral,proto3" json:"ephemeral,omitempty"`
+	Answered      uint64 `protobuf:"varint,15,opt,name=answered,proto3" json:"answered,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1259,6 +1335,13 @@ func (x *AcquireSemaphore) GetEphemeral() bool {
 	return false
 }
 
+func (x *AcquireSemaphore) GetAnswered() uint64 {
+	if x != nil {
+		return x.Answered
+	}
+	return 0
+}
+
 type ReleaseSemaphore struct {
 	state        protoimpl.MessageState `protogen:"open.v1"`
 	Node         uint64                 `protobuf:"varint,1,opt,name=node,proto3" json:"node,omitempty"`
@@ -1269,6 +1352,7 @@ type ReleaseSemaphore struct {
 	// All requests of the stream below this one are answered.
 	Acknowledged  uint64 `protobuf:"varint,6,opt,name=acknowledged,proto3" json:"acknowledged,omitempty"`
 	Name          string `protobuf:"bytes,7,opt,name=name,proto3" json:"name,omitempty"`
+	Answered      uint64 `protobuf:"varint,15,opt,name=answered,proto3" json:"answered,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1350,6 +1434,13 @@ func (x *ReleaseSemaphore) GetName() string {
 		return x.Name
 	}
 	return ""
+}
+
+func (x *ReleaseSemaphore) GetAnswered() uint64 {
+	if x != nil {
+		return x.Answered
+	}
+	return 0
 }
 
 type CreateNode struct {
@@ -2602,9 +2693,14 @@ type SessionRow struct {
 	AttachEpochCounter uint64                 `protobuf:"varint,5,opt,name=attach_epoch_counter,json=attachEpochCounter,proto3" json:"attach_epoch_counter,omitempty"`
 	Nonce              uint64                 `protobuf:"varint,6,opt,name=nonce,proto3" json:"nonce,omitempty"`
 	// The stamp of the entry that made the session.
-	BeganMillis   uint64 `protobuf:"varint,7,opt,name=began_millis,json=beganMillis,proto3" json:"began_millis,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	BeganMillis uint64 `protobuf:"varint,7,opt,name=began_millis,json=beganMillis,proto3" json:"began_millis,omitempty"`
+	// Who made it, as in Attach; kind 0: nobody was asked.
+	OwnerKind      uint32 `protobuf:"varint,8,opt,name=owner_kind,json=ownerKind,proto3" json:"owner_kind,omitempty"`
+	OwnerUser      uint64 `protobuf:"varint,9,opt,name=owner_user,json=ownerUser,proto3" json:"owner_user,omitempty"`
+	OwnerUserPlace uint32 `protobuf:"varint,10,opt,name=owner_user_place,json=ownerUserPlace,proto3" json:"owner_user_place,omitempty"`
+	OwnerSubject   []byte `protobuf:"bytes,11,opt,name=owner_subject,json=ownerSubject,proto3" json:"owner_subject,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *SessionRow) Reset() {
@@ -2684,6 +2780,34 @@ func (x *SessionRow) GetBeganMillis() uint64 {
 		return x.BeganMillis
 	}
 	return 0
+}
+
+func (x *SessionRow) GetOwnerKind() uint32 {
+	if x != nil {
+		return x.OwnerKind
+	}
+	return 0
+}
+
+func (x *SessionRow) GetOwnerUser() uint64 {
+	if x != nil {
+		return x.OwnerUser
+	}
+	return 0
+}
+
+func (x *SessionRow) GetOwnerUserPlace() uint32 {
+	if x != nil {
+		return x.OwnerUserPlace
+	}
+	return 0
+}
+
+func (x *SessionRow) GetOwnerSubject() []byte {
+	if x != nil {
+		return x.OwnerSubject
+	}
+	return nil
 }
 
 // A semaphore without its owners and waiters.
@@ -3166,7 +3290,7 @@ const file_coordination_codec_internal_logpb_log_proto_rawDesc = "" +
 	"removeUser\x12O\n" +
 	"\x12rotate_signing_key\x18\x13 \x01(\v2\x1f.coordd.log.v1.RotateSigningKeyH\x00R\x10rotateSigningKey\x12B\n" +
 	"\rbegin_lineage\x18\x14 \x01(\v2\x1b.coordd.log.v1.BeginLineageH\x00R\fbeginLineageB\t\n" +
-	"\acommand\"\x96\x02\n" +
+	"\acommand\"\xd8\x03\n" +
 	"\x06Attach\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\x04R\x04node\x12\x18\n" +
 	"\asession\x18\x02 \x01(\x04R\asession\x12\x1d\n" +
@@ -3177,7 +3301,13 @@ const file_coordination_codec_internal_logpb_log_proto_rawDesc = "" +
 	"\vdescription\x18\x06 \x01(\tR\vdescription\x12%\n" +
 	"\x0eprotection_key\x18\a \x01(\fR\rprotectionKey\x12\x14\n" +
 	"\x05nonce\x18\b \x01(\x04R\x05nonce\x12\x14\n" +
-	"\x05place\x18\t \x01(\x04R\x05place\"\xbf\x01\n" +
+	"\x05place\x18\t \x01(\x04R\x05place\x12#\n" +
+	"\ridentity_kind\x18\n" +
+	" \x01(\rR\fidentityKind\x12#\n" +
+	"\ridentity_user\x18\v \x01(\x04R\fidentityUser\x12.\n" +
+	"\x13identity_user_place\x18\f \x01(\rR\x11identityUserPlace\x12)\n" +
+	"\x10identity_subject\x18\r \x01(\fR\x0fidentitySubject\x12\x1b\n" +
+	"\tmay_write\x18\x0e \x01(\bR\bmayWrite\"\xdb\x01\n" +
 	"\vStopSession\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\x04R\x04node\x12\x18\n" +
 	"\asession\x18\x02 \x01(\x04R\asession\x12\x1d\n" +
@@ -3185,7 +3315,8 @@ const file_coordination_codec_internal_logpb_log_proto_rawDesc = "" +
 	"epoch_term\x18\x03 \x01(\x04R\tepochTerm\x12#\n" +
 	"\repoch_counter\x18\x04 \x01(\x04R\fepochCounter\x12\x1a\n" +
 	"\bsequence\x18\x05 \x01(\x04R\bsequence\x12\"\n" +
-	"\facknowledged\x18\x06 \x01(\x04R\facknowledged\"\xaf\x01\n" +
+	"\facknowledged\x18\x06 \x01(\x04R\facknowledged\x12\x1a\n" +
+	"\banswered\x18\x0f \x01(\x04R\banswered\"\xaf\x01\n" +
 	"\rExpireSession\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\x04R\x04node\x12\x18\n" +
 	"\asession\x18\x02 \x01(\x04R\asession\x12*\n" +
@@ -3200,7 +3331,7 @@ const file_coordination_codec_internal_logpb_log_proto_rawDesc = "" +
 	"\n" +
 	"wait_epoch\x18\x05 \x01(\x04R\twaitEpoch\x12\x12\n" +
 	"\x04term\x18\x06 \x01(\x04R\x04term\x12(\n" +
-	"\x10wait_epoch_place\x18\a \x01(\rR\x0ewaitEpochPlace\"\x81\x02\n" +
+	"\x10wait_epoch_place\x18\a \x01(\rR\x0ewaitEpochPlace\"\x9d\x02\n" +
 	"\x0fCreateSemaphore\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\x04R\x04node\x12\x18\n" +
 	"\asession\x18\x02 \x01(\x04R\asession\x12\x1d\n" +
@@ -3211,7 +3342,8 @@ const file_coordination_codec_internal_logpb_log_proto_rawDesc = "" +
 	"\facknowledged\x18\x06 \x01(\x04R\facknowledged\x12\x12\n" +
 	"\x04name\x18\a \x01(\tR\x04name\x12\x14\n" +
 	"\x05limit\x18\b \x01(\x04R\x05limit\x12\x12\n" +
-	"\x04data\x18\t \x01(\fR\x04data\"\xeb\x01\n" +
+	"\x04data\x18\t \x01(\fR\x04data\x12\x1a\n" +
+	"\banswered\x18\x0f \x01(\x04R\banswered\"\x87\x02\n" +
 	"\x0fUpdateSemaphore\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\x04R\x04node\x12\x18\n" +
 	"\asession\x18\x02 \x01(\x04R\asession\x12\x1d\n" +
@@ -3221,7 +3353,8 @@ const file_coordination_codec_internal_logpb_log_proto_rawDesc = "" +
 	"\bsequence\x18\x05 \x01(\x04R\bsequence\x12\"\n" +
 	"\facknowledged\x18\x06 \x01(\x04R\facknowledged\x12\x12\n" +
 	"\x04name\x18\a \x01(\tR\x04name\x12\x12\n" +
-	"\x04data\x18\b \x01(\fR\x04data\"\xed\x01\n" +
+	"\x04data\x18\b \x01(\fR\x04data\x12\x1a\n" +
+	"\banswered\x18\x0f \x01(\x04R\banswered\"\x89\x02\n" +
 	"\x0fDeleteSemaphore\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\x04R\x04node\x12\x18\n" +
 	"\asession\x18\x02 \x01(\x04R\asession\x12\x1d\n" +
@@ -3231,7 +3364,8 @@ const file_coordination_codec_internal_logpb_log_proto_rawDesc = "" +
 	"\bsequence\x18\x05 \x01(\x04R\bsequence\x12\"\n" +
 	"\facknowledged\x18\x06 \x01(\x04R\facknowledged\x12\x12\n" +
 	"\x04name\x18\a \x01(\tR\x04name\x12\x14\n" +
-	"\x05force\x18\b \x01(\bR\x05force\"\xc7\x02\n" +
+	"\x05force\x18\b \x01(\bR\x05force\x12\x1a\n" +
+	"\banswered\x18\x0f \x01(\x04R\banswered\"\xe3\x02\n" +
 	"\x10AcquireSemaphore\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\x04R\x04node\x12\x18\n" +
 	"\asession\x18\x02 \x01(\x04R\asession\x12\x1d\n" +
@@ -3245,7 +3379,8 @@ const file_coordination_codec_internal_logpb_log_proto_rawDesc = "" +
 	"\x0etimeout_millis\x18\t \x01(\x04R\rtimeoutMillis\x12\x12\n" +
 	"\x04data\x18\n" +
 	" \x01(\fR\x04data\x12\x1c\n" +
-	"\tephemeral\x18\v \x01(\bR\tephemeral\"\xd8\x01\n" +
+	"\tephemeral\x18\v \x01(\bR\tephemeral\x12\x1a\n" +
+	"\banswered\x18\x0f \x01(\x04R\banswered\"\xf4\x01\n" +
 	"\x10ReleaseSemaphore\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\x04R\x04node\x12\x18\n" +
 	"\asession\x18\x02 \x01(\x04R\asession\x12\x1d\n" +
@@ -3254,7 +3389,8 @@ const file_coordination_codec_internal_logpb_log_proto_rawDesc = "" +
 	"\repoch_counter\x18\x04 \x01(\x04R\fepochCounter\x12\x1a\n" +
 	"\bsequence\x18\x05 \x01(\x04R\bsequence\x12\"\n" +
 	"\facknowledged\x18\x06 \x01(\x04R\facknowledged\x12\x12\n" +
-	"\x04name\x18\a \x01(\tR\x04name\"\xe3\x03\n" +
+	"\x04name\x18\a \x01(\tR\x04name\x12\x1a\n" +
+	"\banswered\x18\x0f \x01(\x04R\banswered\"\xe3\x03\n" +
 	"\n" +
 	"CreateNode\x12\x14\n" +
 	"\x05nonce\x18\x01 \x01(\x04R\x05nonce\x12\x12\n" +
@@ -3377,7 +3513,7 @@ const file_coordination_codec_internal_logpb_log_proto_rawDesc = "" +
 	"\fnext_session\x18\x06 \x01(\x04R\vnextSession\x12%\n" +
 	"\x0enext_semaphore\x18\a \x01(\x04R\rnextSemaphore\x12\x1d\n" +
 	"\n" +
-	"next_order\x18\b \x01(\x04R\tnextOrder\"\x93\x02\n" +
+	"next_order\x18\b \x01(\x04R\tnextOrder\"\xa0\x03\n" +
 	"\n" +
 	"SessionRow\x12%\n" +
 	"\x0etimeout_millis\x18\x01 \x01(\x04R\rtimeoutMillis\x12 \n" +
@@ -3386,7 +3522,14 @@ const file_coordination_codec_internal_logpb_log_proto_rawDesc = "" +
 	"\x11attach_epoch_term\x18\x04 \x01(\x04R\x0fattachEpochTerm\x120\n" +
 	"\x14attach_epoch_counter\x18\x05 \x01(\x04R\x12attachEpochCounter\x12\x14\n" +
 	"\x05nonce\x18\x06 \x01(\x04R\x05nonce\x12!\n" +
-	"\fbegan_millis\x18\a \x01(\x04R\vbeganMillis\"j\n" +
+	"\fbegan_millis\x18\a \x01(\x04R\vbeganMillis\x12\x1d\n" +
+	"\n" +
+	"owner_kind\x18\b \x01(\rR\townerKind\x12\x1d\n" +
+	"\n" +
+	"owner_user\x18\t \x01(\x04R\townerUser\x12(\n" +
+	"\x10owner_user_place\x18\n" +
+	" \x01(\rR\x0eownerUserPlace\x12#\n" +
+	"\rowner_subject\x18\v \x01(\fR\fownerSubject\"j\n" +
 	"\fSemaphoreRow\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04data\x18\x02 \x01(\fR\x04data\x12\x14\n" +

@@ -1,0 +1,32 @@
+package coordination
+
+import "github.com/coordd/coordd/coordination/accounts"
+
+// IdentityKind says by what somebody has proved who he is. The numbers are part of the stored format.
+type IdentityKind uint8
+
+// The kinds of identities.
+const (
+	// IdentityNone is nobody in particular: an anonymous caller, or one who is not asked who he is.
+	IdentityNone IdentityKind = iota
+	// IdentityUser has logged in.
+	IdentityUser
+	// IdentityToken has shown a token of a file.
+	IdentityToken
+	// IdentityCertificate has shown a client certificate.
+	IdentityCertificate
+)
+
+// Identity is who somebody is. Unlike Caller.Subject, which rights go by, it tells apart those of one name: one who shows a
+// token from one who logs in, and a user from one who was removed before.
+type Identity struct {
+	Kind    IdentityKind
+	User    accounts.Position // its id, with IdentityUser
+	Subject string            // with the other kinds
+}
+
+// acceptsIdentity tells whether a stream of this identity may have the session: its owner may, and others by its key, if it
+// has one, which was compared before, or by the right to write.
+func (s *session) acceptsIdentity(who Identity, mayWrite bool) bool {
+	return s.owner == Identity{} || s.owner == who || s.protectionKey != "" || mayWrite
+}
