@@ -60,7 +60,7 @@ GO_TEST = COORDD_BIN=$(CURDIR)/bin/coordd $(RACE_ENV) go test $(RACE_FLAGS) -vet
 BUSY ?= 16
 
 .PHONY: help run build test test-starved test-long lint generate generate-check go-test tools-test compat \
-	crash-test cluster-test malformed-test fuzz-short fuzz-model bench conformance conformance-map \
+	crash-test cluster-test upgrade-test malformed-test fuzz-short fuzz-model bench conformance conformance-map \
 	mutation-test differences fuzz docker-image docker-context docker-test tools race-note clean
 
 help: ## list these commands
@@ -124,6 +124,9 @@ malformed-test: ## open MALFORMED_STREAMS broken streams beside good sessions (M
 
 cluster-test: build ## have all kinds of faults happen to a cluster of three under load, CLUSTER_ROUNDS times each (CLUSTER_FAULT picks one)
 	@COORDD_BIN=$(CURDIR)/bin/coordd CLUSTER_ROUNDS=$(CLUSTER_ROUNDS) CLUSTER_SAMPLES=$(CLUSTER_SAMPLES) go test -v -count=1 -timeout 300m -run '^TestCluster' ./conformance/crash
+
+upgrade-test: build ## replace the programs of three servers under load, one after the other: those of an older commit by this one
+	@COORDD_BIN=$(CURDIR)/bin/coordd UPGRADE_TEST=1 go test -v -count=1 -timeout 60m -run '^TestUpgrade$$' ./conformance/crash
 
 fuzz-short: ## run every fuzz target for FUZZ_TIME
 	@packages="$$(go list $(FUZZ_PACKAGES))" || exit 1; for package in $$packages; do \

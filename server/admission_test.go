@@ -51,6 +51,7 @@ func TestVersionGate(t *testing.T) {
 	if got := makeDirectory(t, c.conns[1], "/local/early"); got != Ydb.StatusIds_UNAVAILABLE {
 		t.Errorf("make a directory: %v", got)
 	}
+	c.awaitFormat(codec.Version)
 
 	c.stop(2)
 	upgraded = true
@@ -66,12 +67,26 @@ func TestVersionGate(t *testing.T) {
 	}
 
 	c.eventually("all to know", func() bool { return c.servers[2].store.ClusterVersion() == codec.Version+1 })
+	c.awaitFormat(codec.Version + 1)
 	c.stop(2)
 	upgraded = false
 	var refused *raftstore.VersionError
 	if err := c.start(2); !errors.As(err, &refused) || refused.Cluster != codec.Version+1 || refused.Own != codec.Version {
 		t.Errorf("the older program started: %v", err)
 	}
+}
+
+// awaitFormat waits until each server says that a version is in use.
+func (c *testCluster) awaitFormat(want uint64) {
+	c.t.Helper()
+	c.eventually("the version in use", func() bool {
+		for _, s := range c.servers {
+			if got, err := s.ownStatus(c.t.Context()); err != nil || got.GetFormatVersion() != want {
+				return false
+			}
+		}
+		return true
+	})
 }
 
 // leadWith hands the leadership to a server.

@@ -65,6 +65,7 @@ func (s *Server) ownStatus(ctx context.Context) (*adminpb.ClusterStatus, error) 
 		Cluster: idText(s.store.Cluster()), ServerId: idText(s.store.Member()), ServerName: s.config.Cluster.Name,
 		Term: now.Term, Commit: now.Commit, Applied: now.Applied, CaughtUp: leads, LeaderAnswered: leads,
 		FreeBytes: now.FreeBytes, ReserveBytes: now.ReserveBytes, DiskFull: now.Full,
+		FormatVersion: s.group.FormatVersion(),
 	}
 	if now.Leader != 0 {
 		answer.Leader = idText(now.Leader)

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
@@ -43,6 +44,7 @@ type clusterStatusText struct {
 	ReserveBytes   uint64             `json:"reserve_bytes"`
 	DiskFull       bool               `json:"disk_full"`
 	LeaderAnswered bool               `json:"leader_answered"`
+	FormatVersion  uint64             `json:"format_version"` // 0 from a server that does not tell
 	Members        []memberStatusText `json:"members"`
 }
 
@@ -64,7 +66,7 @@ func printStatusJSON(w io.Writer, now *adminpb.ClusterStatus) error {
 		Cluster: now.GetCluster(), Server: now.GetServerName(), ServerID: now.GetServerId(), Leader: now.GetLeader(),
 		Term: now.GetTerm(), Commit: now.GetCommit(), Applied: now.GetApplied(), CaughtUp: now.GetCaughtUp(),
 		FreeBytes: now.GetFreeBytes(), ReserveBytes: now.GetReserveBytes(), DiskFull: now.GetDiskFull(),
-		LeaderAnswered: now.GetLeaderAnswered(), Members: []memberStatusText{},
+		LeaderAnswered: now.GetLeaderAnswered(), FormatVersion: now.GetFormatVersion(), Members: []memberStatusText{},
 	}
 	for _, m := range now.GetMembers() {
 		text.Members = append(text.Members, memberStatusText{
@@ -107,7 +109,8 @@ func printStatus(w io.Writer, now *adminpb.ClusterStatus) error {
 	if now.GetCaughtUp() {
 		state = "is caught up"
 	}
-	fmt.Fprintf(w, "asked %s: %s, entry %d is applied%s\n\n", cmp.Or(now.GetServerName(), now.GetServerId()), state, now.GetApplied(), diskText(now))
+	fmt.Fprintf(w, "asked %s: %s, entry %d is applied%s\n", cmp.Or(now.GetServerName(), now.GetServerId()), state, now.GetApplied(), diskText(now))
+	fmt.Fprintf(w, "%s\n\n", formatText(now))
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "NAME\tID\tROLE\tACTIVE\tMATCH\tLAG\tVERSION\tPEER\tCLIENT")
 	for _, m := range now.GetMembers() {
@@ -122,6 +125,31 @@ func printStatus(w io.Writer, now *adminpb.ClusterStatus) error {
 			m.GetVersion(), cmp.Or(m.GetPeerAddress(), "-"), cmp.Or(m.GetClientAddress(), "-"))
 	}
 	return table.Flush()
+}
+
+// formatText says which version of the format the cluster writes, and which servers a later one waits for.
+func formatText(now *adminpb.ClusterStatus) string {
+	if now.GetFormatVersion() == 0 {
+		return "the asked server does not tell which format version is in use: its program is older than this one"
+	}
+	newest := now.GetFormatVersion()
+	for _, m := range now.GetMembers() {
+		newest = max(newest, m.GetVersion())
+	}
+	text := fmt.Sprintf("format version %d is in use", now.GetFormatVersion())
+	if newest == now.GetFormatVersion() {
+		return text
+	}
+	var older []string
+	for _, m := range now.GetMembers() {
+		if m.GetVersion() < newest {
+			older = append(older, cmp.Or(m.GetName(), m.GetId()))
+		}
+	}
+	if len(older) == 0 { // the asked server has not heard of the last one's upgrade yet
+		return text
+	}
+	return fmt.Sprintf("%s; %d comes once these can read it too: %s", text, newest, strings.Join(older, ", "))
 }
 
 func diskText(now *adminpb.ClusterStatus) string {

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	free "github.com/coordd/coordd/conformance/loopback"
+	"github.com/coordd/coordd/server/adminpb"
 )
 
 // clusterProcess is a server of a cluster as a process of its own.
@@ -112,7 +113,7 @@ func TestClusterCommands(t *testing.T) {
 	servers := startThree(t)
 	a, b, c := servers[0], servers[1], servers[2]
 	b.addUser(t, "alice")
-	inOrder(t, b.cluster(t, exitOK, "status"), []string{"leads, term", "asked b", "is caught up", "NAME", "a ", a.peer})
+	inOrder(t, b.cluster(t, exitOK, "status"), []string{"leads, term", "asked b", "is caught up", "format version", "is in use", "NAME", "VERSION", "a ", a.peer})
 
 	d := newClusterProcess(t, "d")
 	inOrder(t, b.cluster(t, exitOK, "add", "d", d.peer), []string{"d was added", "--join", a.peer, "promote d --wait"})
@@ -121,7 +122,7 @@ func TestClusterCommands(t *testing.T) {
 	inOrder(t, c.cluster(t, exitOK, "promote", "d", "--wait"), []string{"d has a vote"})
 	inOrder(t, a.cluster(t, exitOK, "transfer-leader", "d"), []string{"d leads"})
 	now := c.status(t)
-	if len(now.Members) != 4 || !now.LeaderAnswered || !now.CaughtUp || now.Server != "c" {
+	if len(now.Members) != 4 || !now.LeaderAnswered || !now.CaughtUp || now.Server != "c" || now.FormatVersion != 2 {
 		t.Errorf("the status is %+v", now)
 	}
 	for _, m := range now.Members {
@@ -206,4 +207,29 @@ func recoverAlone(t *testing.T, servers []*clusterProcess) {
 	}
 	servers[1].start(t)
 	servers[1].wantExit(t, exitRemoved, fmt.Sprintf("coordd: %s", "this member was removed from the cluster"))
+}
+
+// TestFormatText looks at what a person is told while the servers run programs of two versions.
+func TestFormatText(t *testing.T) {
+	members := func(versions ...uint64) (list []*adminpb.ClusterMember) {
+		for i, v := range versions {
+			list = append(list, &adminpb.ClusterMember{Name: string(rune('a' + i)), Version: v})
+		}
+		return list
+	}
+	for name, c := range map[string]struct {
+		inUse   uint64
+		members []*adminpb.ClusterMember
+		want    string
+	}{
+		"all the same":          {2, members(2, 2, 2), "format version 2 is in use"},
+		"one was upgraded":      {1, members(1, 2, 1), "format version 1 is in use; 2 comes once these can read it too: a, c"},
+		"one was never seen":    {1, members(2, 2, 0), "format version 1 is in use; 2 comes once these can read it too: c"},
+		"the news is under way": {1, members(2, 2, 2), "format version 1 is in use"},
+		"an older one answers":  {0, members(1, 2, 1), "the asked server does not tell which format version is in use: its program is older than this one"},
+	} {
+		if got := formatText(&adminpb.ClusterStatus{FormatVersion: c.inUse, Members: c.members}); got != c.want {
+			t.Errorf("%s: got %q, want %q", name, got, c.want)
+		}
+	}
 }

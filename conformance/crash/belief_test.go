@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"time"
 
 	"google.golang.org/grpc"
@@ -49,6 +50,8 @@ type client struct {
 	acked   int // acknowledged requests in this round
 	pulse   pulse
 	tenures []tenure // that have ended
+	// keeps has the client take its own semaphore and queue for others, once, and then see that it stays so.
+	keeps bool
 }
 
 const (
@@ -59,12 +62,14 @@ const (
 
 func newClient(number int, seed uint64) *client {
 	c := &client{number: number, random: rand.New(rand.NewPCG(seed, uint64(number))), pulse: pulse{timeout: 60 * time.Second}}
-	c.own = belief{name: fmt.Sprintf("own-%d", number), possible: []relation{none}, data: []uint64{0}}
+	c.own = belief{name: ownName(number), possible: []relation{none}, data: []uint64{0}}
 	for i := range sharedSemaphores {
 		c.shared = append(c.shared, &belief{name: fmt.Sprintf("shared-%d", i), possible: []relation{none}})
 	}
 	return c
 }
+
+func ownName(number int) string { return fmt.Sprintf("own-%d", number) }
 
 func sharedName(i int) string { return fmt.Sprintf("shared-%d", i) }
 
@@ -79,6 +84,9 @@ func (c *client) work() error {
 
 // step makes one request, or a few that belong together.
 func (c *client) step() error {
+	if c.keeps {
+		return c.keep()
+	}
 	switch c.random.IntN(4) {
 	case 0:
 		return c.update()
@@ -87,6 +95,28 @@ func (c *client) step() error {
 	default:
 		return c.changeShared(c.shared[c.random.IntN(sharedSemaphores)])
 	}
+}
+
+// keep takes what is missing, which nobody may take away again, of semaphores that are there.
+func (c *client) keep() error {
+	if c.own.possible[0] == none {
+		if err := c.acquire(&c.own, ownLimit); err != nil {
+			return err
+		}
+	}
+	for _, b := range c.shared {
+		if b.possible[0] == none {
+			if err := c.acquire(b, 1); err != nil {
+				return err
+			}
+		}
+	}
+	// Of a session that only reads, a leader that was started since does not know whether an unanswered description was
+	// overtaken, and ends its stream.
+	if err := c.update(); err != nil {
+		return err
+	}
+	return c.describeAll()
 }
 
 func (c *client) update() error {
@@ -271,6 +301,53 @@ func (c *client) compareData(d *Ydb_Coordination.SemaphoreDescription) error {
 	}
 	c.own.data = []uint64{value}
 	return nil
+}
+
+func limitOf(name string) uint64 {
+	for i := range sharedSemaphores {
+		if name == sharedName(i) {
+			return sharedLimit
+		}
+	}
+	if name == sdkSharedName {
+		return sharedLimit
+	}
+	if len(name) > 4 && name[:4] == "own-" {
+		return ownLimit
+	}
+	return 1
+}
+
+// describeAll compares all that the server says about this client with what it was told.
+func (c *client) describeAll() error {
+	for _, b := range c.shared {
+		d, err := c.session.Describe(b.name, false)
+		if err == nil {
+			err = c.compare(b, d)
+		}
+		if err != nil {
+			return err
+		}
+		if d.GetCount() > limitOf(b.name) {
+			return fmt.Errorf("%d tokens of %s are held", d.GetCount(), b.name)
+		}
+	}
+	return c.describeOwn()
+}
+
+func (c *client) describeOwn() error {
+	d, err := c.session.Describe(c.own.name, false)
+	if err != nil {
+		if !c.own.created && strings.Contains(err.Error(), "NOT_FOUND") {
+			return nil
+		}
+		return err
+	}
+	c.own.created = true
+	if err := c.compare(&c.own, d); err != nil {
+		return err
+	}
+	return c.compareData(d)
 }
 
 // attach opens a stream for the client's session, which is a new one the first time.

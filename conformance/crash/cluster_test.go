@@ -29,9 +29,10 @@ const clusterPatience = 3 * time.Minute
 // cluster is three servers as processes, each with a proxy in front of its peer port.
 type cluster struct {
 	binary, dir string
-	logs        string   // directory; go test -artifacts keeps it
-	listen      []string // for clients
-	peer        []string // where the servers listen for each other, behind the proxies
+	programs    [servers]string // what each server runs when it is started next
+	logs        string          // directory; go test -artifacts keeps it
+	listen      []string        // for clients
+	peer        []string        // where the servers listen for each other, behind the proxies
 	names       []string
 	network     *network
 	starts      int
@@ -45,7 +46,14 @@ type cluster struct {
 // newCluster starts the servers. With cuttable they talk through proxies.
 func newCluster(t *testing.T, cuttable bool) *cluster {
 	t.Helper()
-	c := &cluster{binary: build(t), dir: t.TempDir(), logs: t.ArtifactDir(), processes: make([]*process, servers)}
+	binary := build(t)
+	return newClusterOf(t, binary, binary, cuttable)
+}
+
+// newClusterOf starts servers that run one program and are managed with another.
+func newClusterOf(t *testing.T, program, binary string, cuttable bool) *cluster {
+	t.Helper()
+	c := &cluster{binary: binary, programs: [servers]string{program, program, program}, dir: t.TempDir(), logs: t.ArtifactDir(), processes: make([]*process, servers)}
 	for i := range servers {
 		c.listen = append(c.listen, freeAddress(t))
 		c.peer = append(c.peer, freeAddress(t))
@@ -90,6 +98,18 @@ func (c *cluster) start(i int) error {
 	c.starts++
 	log := filepath.Join(c.logs, fmt.Sprintf("log-%d-%03d", i, c.starts))
 	c.mutex.Unlock()
+	// The proxy must be able to tell who connects before the server is ready.
+	p, err := startServer(c.programs[i], log, func(p *process) { c.set(i, p) }, c.arguments(i)...)
+	if err != nil {
+		c.set(i, nil)
+		return fmt.Errorf("server %d: %w", i, err)
+	}
+	c.set(i, p)
+	return nil
+}
+
+// arguments are those of `coordd serve` for a server.
+func (c *cluster) arguments(i int) []string {
 	args := []string{"--listen", c.listen[i], "--data-dir", c.dataDir(i), "--name", c.names[i], "--listen-peer", c.peer[i], "--insecure-peers", "--log-level", cmp.Or(os.Getenv("COORDD_TEST_LOG"), "info")}
 	if c.replaced[i] > 0 {
 		a, b := others(i)
@@ -101,14 +121,7 @@ func (c *cluster) start(i int) error {
 		}
 		args = append(args, "--initial-cluster", strings.Join(initial, ","))
 	}
-	// The proxy must be able to tell who connects before the server is ready.
-	p, err := startServer(c.binary, log, func(p *process) { c.set(i, p) }, args...)
-	if err != nil {
-		c.set(i, nil)
-		return fmt.Errorf("server %d: %w", i, err)
-	}
-	c.set(i, p)
-	return nil
+	return args
 }
 
 func (c *cluster) dataDir(i int) string {

@@ -72,7 +72,7 @@ func TestCrashKill9(t *testing.T) {
 }
 
 // longForm is what the make targets of this package ask for, by the number of rounds.
-var longForm = os.Getenv("CRASH_ROUNDS")+os.Getenv("CLUSTER_ROUNDS")+os.Getenv("CLUSTER_SAMPLES") != ""
+var longForm = os.Getenv("CRASH_ROUNDS")+os.Getenv("CLUSTER_ROUNDS")+os.Getenv("CLUSTER_SAMPLES")+os.Getenv("UPGRADE_TEST") != ""
 
 // besideOthers lets the short forms run at once; the long ones measure.
 func besideOthers(t *testing.T) {

@@ -12,8 +12,9 @@ import (
 )
 
 // checkDigests replays the logs of servers that were stopped, and wants all of them to have come to the same state by the
-// last entry that all have. It changes the directories: each becomes a cluster of its own.
-func checkDigests(dirs []string) error {
+// last entry that all have. It changes the directories: each becomes a cluster of its own. seen, if not nil, gets every
+// entry that is replayed.
+func checkDigests(dirs []string, seen func(*coordination.Entry)) error {
 	last := ^uint64(0)
 	for _, dir := range dirs {
 		report, err := raftstore.Check(dir)
@@ -24,7 +25,7 @@ func checkDigests(dirs []string) error {
 	}
 	var first uint64
 	for i, dir := range dirs {
-		digest, err := digestAt(dir, last)
+		digest, err := digestAt(dir, last, seen)
 		if err != nil {
 			return fmt.Errorf("%s: %w", dir, err)
 		}
@@ -38,7 +39,7 @@ func checkDigests(dirs []string) error {
 }
 
 // digestAt is the digest of a stopped server's state as of an entry.
-func digestAt(dir string, index uint64) (uint64, error) {
+func digestAt(dir string, index uint64, seen func(*coordination.Entry)) (uint64, error) {
 	if err := raftstore.ForceSingle(dir); err != nil {
 		return 0, err
 	}
@@ -50,7 +51,7 @@ func digestAt(dir string, index uint64) (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
-	r := &replay{store: store, machine: machine, until: index, done: make(chan error, 1)}
+	r := &replay{store: store, machine: machine, until: index, seen: seen, done: make(chan error, 1)}
 	r.end()
 	if err := store.Start(r); err != nil {
 		return 0, err
@@ -91,7 +92,8 @@ type replay struct {
 	store   *raftstore.Store
 	machine *coordination.Machine
 	until   uint64
-	done    chan error // capacity 1
+	seen    func(*coordination.Entry) // may be nil
+	done    chan error                // capacity 1
 	ended   bool
 }
 
@@ -113,6 +115,9 @@ func (r *replay) Committed(entries []raftstore.Entry) {
 			r.ended = true
 			r.done <- err
 			return
+		}
+		if r.seen != nil {
+			r.seen(&entry)
 		}
 		r.machine.ApplyEntry(&entry)
 		r.store.Applied(e.Index)

@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/coordd/coordd/conformance/raw"
+	"github.com/coordd/coordd/coordination"
 )
 
 // exercise is a cluster under load that things happen to.
@@ -39,6 +40,8 @@ type exercise struct {
 
 	pauseMost, dwellMost time.Duration
 	stopRunners          func()
+	launch               func(work func(context.Context)) // until stopRunners
+	entry                func(*coordination.Entry)        // if set, gets the entries of a log that end reads
 }
 
 // TestClusterFaults loads three servers, each from two sessions that are seen through message by message, two of the
@@ -119,13 +122,16 @@ func (x *exercise) begin(seed uint64, load string) {
 	}
 	ctx, cancel := context.WithCancel(x.ctx)
 	var running sync.WaitGroup
+	x.launch = func(work func(context.Context)) { running.Go(func() { work(ctx) }) }
+	x.stopRunners = sync.OnceFunc(func() { cancel(); running.Wait() })
+	x.t.Cleanup(x.stopRunners)
 	for i := range clients {
 		runner, err := newRunner(x.cluster, i, seed, &x.violations, &x.fallible, &x.gate)
 		if err != nil {
 			x.t.Fatal(err)
 		}
 		x.runners = append(x.runners, runner)
-		running.Go(func() { runner.run(ctx) })
+		x.launch(runner.run)
 	}
 	for i := range servers {
 		caller, err := newCaller(x, i)
@@ -133,10 +139,8 @@ func (x *exercise) begin(seed uint64, load string) {
 			x.t.Fatal(err)
 		}
 		x.callers = append(x.callers, caller)
-		running.Go(func() { caller.run(ctx) })
+		x.launch(caller.run)
 	}
-	x.stopRunners = sync.OnceFunc(func() { cancel(); running.Wait() })
-	x.t.Cleanup(x.stopRunners)
 }
 
 // hits says whose clients may lose their streams from now on.
@@ -349,21 +353,6 @@ func (x *exercise) checkTenures() error {
 	return checkTenures(all, limitOf)
 }
 
-func limitOf(name string) uint64 {
-	for i := range sharedSemaphores {
-		if name == sharedName(i) {
-			return sharedLimit
-		}
-	}
-	if name == sdkSharedName {
-		return sharedLimit
-	}
-	if len(name) > 4 && name[:4] == "own-" {
-		return ownLimit
-	}
-	return 1
-}
-
 // end stops the load and the servers, and compares the servers' states.
 func (x *exercise) end(faults int) {
 	x.t.Helper()
@@ -391,7 +380,7 @@ func (x *exercise) end(faults int) {
 		x.kill(i)
 		dirs = append(dirs, x.dataDir(i))
 	}
-	if err := checkDigests(dirs); err != nil {
+	if err := checkDigests(dirs, x.entry); err != nil {
 		x.t.Fatal(err)
 	}
 }

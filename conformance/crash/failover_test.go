@@ -3,6 +3,7 @@
 package crash
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -78,10 +79,20 @@ func (x *exercise) command(args ...string) error {
 	for x.process(server) == nil {
 		server = (server + 1) % servers
 	}
-	args = append(append([]string{"cluster"}, args...), "--endpoint", "grpc://"+x.listen[server]+"/local")
-	out, err := exec.CommandContext(x.ctx, x.binary, args...).CombinedOutput()
-	if err != nil {
-		return fmt.Errorf("coordd %s: %w\n%s", strings.Join(args, " "), err, out)
+	_, err := x.commandAt(server, append([]string{"cluster"}, args...)...)
+	return err
+}
+
+// commandAt runs a command of coordd against a server and returns what it prints.
+func (c *cluster) commandAt(server int, args ...string) (string, error) {
+	args = append(args, "--endpoint", "grpc://"+c.listen[server]+"/local")
+	ctx, cancel := context.WithTimeout(context.Background(), clusterPatience)
+	defer cancel()
+	command := exec.CommandContext(ctx, c.binary, args...)
+	var out, complaint strings.Builder
+	command.Stdout, command.Stderr = &out, &complaint
+	if err := command.Run(); err != nil {
+		return "", fmt.Errorf("coordd %s: %w\n%s%s", strings.Join(args, " "), err, &out, &complaint)
 	}
-	return nil
+	return out.String(), nil
 }

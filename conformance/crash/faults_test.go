@@ -203,8 +203,9 @@ func (x *exercise) replace() error {
 }
 
 // leaveBehind pauses a follower while more is written than the log keeps, so that it needs a checkpoint.
-func (x *exercise) leaveBehind() error {
-	f := x.follower()
+func (x *exercise) leaveBehind() error { return x.leaveServerBehind(x.follower()) }
+
+func (x *exercise) leaveServerBehind(f int) error {
 	x.hits(f)
 	before := x.logged(f, tookCheckpoint)
 	p := x.process(f)

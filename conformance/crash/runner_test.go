@@ -4,7 +4,6 @@ package crash
 
 import (
 	"context"
-	"fmt"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -69,6 +68,8 @@ func (s *serverSet) set(members ...int) {
 	}
 	s.bits.Store(bits)
 }
+
+func (s *serverSet) add(member int) { s.bits.Or(1 << member) }
 
 func (s *serverSet) has(member int) bool { return s.bits.Load()&(1<<member) != 0 }
 
@@ -208,38 +209,6 @@ func (r *runner) watch(ctx context.Context, stop context.CancelFunc) {
 			}
 		}
 	}
-}
-
-// describeAll compares all that the server says about this client with what it was told.
-func (r *runner) describeAll() error {
-	for _, b := range r.shared {
-		d, err := r.session.Describe(b.name, false)
-		if err == nil {
-			err = r.compare(b, d)
-		}
-		if err != nil {
-			return err
-		}
-		if d.GetCount() > sharedLimit {
-			return fmt.Errorf("%d tokens of %s are held", d.GetCount(), b.name)
-		}
-	}
-	return r.describeOwn()
-}
-
-func (r *runner) describeOwn() error {
-	d, err := r.session.Describe(r.own.name, false)
-	if err != nil {
-		if !r.own.created && strings.Contains(err.Error(), "NOT_FOUND") {
-			return nil
-		}
-		return err
-	}
-	r.own.created = true
-	if err := r.compare(&r.own, d); err != nil {
-		return err
-	}
-	return r.compareData(d)
 }
 
 // goHome moves the client back to its home, as an SDK does when it balances its connections. The gate is held.

@@ -134,6 +134,7 @@ type ClusterStatus struct {
 	DiskFull       bool                   `protobuf:"varint,11,opt,name=disk_full,json=diskFull,proto3" json:"disk_full,omitempty"`                   // that is so
 	LeaderAnswered bool                   `protobuf:"varint,12,opt,name=leader_answered,json=leaderAnswered,proto3" json:"leader_answered,omitempty"` // match, lag and active of the members are known
 	Members        []*ClusterMember       `protobuf:"bytes,13,rep,name=members,proto3" json:"members,omitempty"`                                      // ascending ids
+	FormatVersion  uint64                 `protobuf:"varint,14,opt,name=format_version,json=formatVersion,proto3" json:"format_version,omitempty"`    // of what the cluster writes, 0 from a server that does not tell
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -257,6 +258,13 @@ func (x *ClusterStatus) GetMembers() []*ClusterMember {
 		return x.Members
 	}
 	return nil
+}
+
+func (x *ClusterStatus) GetFormatVersion() uint64 {
+	if x != nil {
+		return x.FormatVersion
+	}
+	return 0
 }
 
 type ClusterMember struct {
@@ -821,7 +829,7 @@ var File_server_adminpb_cluster_proto protoreflect.FileDescriptor
 const file_server_adminpb_cluster_proto_rawDesc = "" +
 	"\n" +
 	"\x1cserver/adminpb/cluster.proto\x12\x0fcoordd.admin.v1\"\x16\n" +
-	"\x14ClusterStatusRequest\"\xa6\x03\n" +
+	"\x14ClusterStatusRequest\"\xcd\x03\n" +
 	"\rClusterStatus\x12\x18\n" +
 	"\acluster\x18\x01 \x01(\tR\acluster\x12\x1b\n" +
 	"\tserver_id\x18\x02 \x01(\tR\bserverId\x12\x1f\n" +
@@ -838,7 +846,8 @@ const file_server_adminpb_cluster_proto_rawDesc = "" +
 	" \x01(\x04R\freserveBytes\x12\x1b\n" +
 	"\tdisk_full\x18\v \x01(\bR\bdiskFull\x12'\n" +
 	"\x0fleader_answered\x18\f \x01(\bR\x0eleaderAnswered\x128\n" +
-	"\amembers\x18\r \x03(\v2\x1e.coordd.admin.v1.ClusterMemberR\amembers\"\xe1\x02\n" +
+	"\amembers\x18\r \x03(\v2\x1e.coordd.admin.v1.ClusterMemberR\amembers\x12%\n" +
+	"\x0eformat_version\x18\x0e \x01(\x04R\rformatVersion\"\xe1\x02\n" +
 	"\rClusterMember\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12!\n" +

@@ -8,9 +8,9 @@ import (
 // OwnFormats are those of this program.
 var OwnFormats = coordination.Formats{Version: codec.Version, Since: codec.Since}
 
-// allowedVersion is the newest version of commands that every server of the cluster can read. Before anything is
+// FormatVersion is the newest version of commands that every server of the cluster can read. Before anything is
 // known of the others it is the first.
-func (g *Group) allowedVersion() uint64 {
+func (g *Group) FormatVersion() uint64 {
 	if g.alone() {
 		return g.config.Formats.Version
 	}

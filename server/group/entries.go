@@ -10,7 +10,7 @@ import (
 // entries is the commands of a turn as the log gets them: one entry for all, or as few as its limits permit. Before every
 // server of the cluster can read such entries each command has its own. The turn is held.
 func (g *Group) entries(commands []coordination.Command) [][]byte {
-	if g.allowedVersion() < codec.VersionEntries {
+	if g.FormatVersion() < codec.VersionEntries {
 		return g.singleEntries(commands)
 	}
 	entries := make([][]byte, 0, 1)

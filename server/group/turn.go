@@ -116,7 +116,7 @@ func (g *Group) handleAll(news []storeEvent) {
 func (g *Group) handleRequests() {
 	requests := g.takeRequests()
 	if len(requests) > 0 {
-		g.replica.Admit(g.allowedVersion(), g.Crowded())
+		g.replica.Admit(g.FormatVersion(), g.Crowded())
 	}
 	for _, e := range requests {
 		g.handle(e)

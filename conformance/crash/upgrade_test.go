@@ -1,0 +1,488 @@
+//go:build linux
+
+package crash
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/metadata"
+
+	"github.com/ydb-platform/ydb-go-genproto/Ydb_Auth_V1"
+	"github.com/ydb-platform/ydb-go-genproto/Ydb_Discovery_V1"
+	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Auth"
+	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Discovery"
+
+	"github.com/coordd/coordd/conformance/raw"
+	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/coordination/codec"
+)
+
+// olderCommit is one whose program knows the first version of the format only.
+const olderCommit = "8ecc82f79d403d4629207d6711ff8a48225d4e86"
+
+// olderVersion is the format that its program reads.
+const olderVersion = 1
+
+// TestUpgrade has three servers of an older program under load, and replaces the program of one after the other. With one
+// and with two of them replaced, each kind leads over followers of the other, a follower of each kind needs a checkpoint from
+// a leader of the other, and each server is asked for all that administrators ask. Besides what TestClusterFaults wants after
+// each step, sessions that hold semaphores and wait for them do so from the beginning to the end, users and login tokens from
+// all times are good on every server, and nothing of the newer format is written before all servers read it. Then it is,
+// and the older program refuses to start on what the newer one has written.
+func TestUpgrade(t *testing.T) {
+	if os.Getenv("UPGRADE_TEST") == "" {
+		t.Skip("takes minutes, and builds an older program from the history: run it with `make upgrade-test`")
+	}
+	older := buildOlder(t)
+	seed := seedOf(t)
+	u := &upgrade{exercise: &exercise{t: t, random: rand.New(rand.NewPCG(seed, 0)), dwellMost: time.Second}, tokens: make(map[string]string)}
+	load := buildLoad(t)
+	u.cluster = newClusterOf(t, older, build(t), true)
+	u.begin(seed, load)
+	u.keepAll(seed)
+	u.step("the older program on all servers", (*upgrade).administer)
+
+	leader, err := u.awaitLeader(u.ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	second := leader
+	first, third := others(leader)
+	if u.random.IntN(2) == 0 {
+		first, third = third, first
+	}
+	u.renew(first)
+	u.mix(first, second)
+	u.leaveBehindUnder(second, first)
+	u.renew(second) // which leads: it hands over to a server of the one program or the other
+	u.mix(first, third)
+	u.leaveBehindUnder(first, third)
+	u.lastOld, err = u.committed()
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.renew(third)
+	u.step("the newer program on all servers", func(u *upgrade) error {
+		if err := u.await("the newer format is used", func() bool { return u.inUse() == codec.Version }); err != nil {
+			return err
+		}
+		return u.administer()
+	})
+	u.step("the older program on what the newer one has stopped on", func(u *upgrade) error {
+		u.hits(third)
+		if err := u.terminate(third); err != nil {
+			return err
+		}
+		return u.refuse(older, third)
+	})
+	u.step("the older program on what the newer one was killed on", func(u *upgrade) error {
+		u.hits(first)
+		u.kill(first)
+		return u.refuse(older, first)
+	})
+	u.step("the older program as one more server", func(u *upgrade) error { return u.refuseToJoin(older) })
+	u.step("transfer the leadership", func(u *upgrade) error { return u.transfer() })
+
+	shared := 0
+	u.entry = func(e *coordination.Entry) {
+		if e.StampMillis != 0 && uint64(e.Index) <= u.lastOld {
+			t.Errorf("entry %d has the newer format, an older server wrote up to %d at least", e.Index, u.lastOld)
+		}
+		if len(e.Commands) > 1 {
+			shared++
+		}
+	}
+	u.end(u.round)
+	if shared == 0 {
+		t.Error("no entry has several commands: the newer format was not used")
+	}
+	if n := u.expired(); n != 0 {
+		t.Errorf("%d sessions ran out", n)
+	}
+}
+
+// buildOlder builds the program of olderCommit from the history of this repository, once.
+func buildOlder(t *testing.T) string {
+	t.Helper()
+	const mend = "run `git fetch --unshallow`, or clone the repository, and then `make upgrade-test`"
+	git := func(args ...string) (string, error) {
+		out, err := exec.Command("git", args...).Output()
+		return strings.TrimSpace(string(out)), err
+	}
+	top, err := git("rev-parse", "--show-toplevel")
+	if err != nil {
+		t.Skipf("this is not a git repository (%v), and the older program is built from its history: %s", err, mend)
+	}
+	if _, err := git("cat-file", "-e", olderCommit+"^{commit}"); err != nil {
+		t.Skipf("the history has no commit %s (%v), of which the older program is built: %s", olderCommit, err, mend)
+	}
+	binary := filepath.Join(top, "bin", "old", "coordd-"+olderCommit[:12])
+	if _, err := os.Stat(binary); err == nil {
+		return binary
+	}
+	source := t.TempDir()
+	archive := exec.Command("git", "-C", top, "archive", "--format=tar", olderCommit)
+	var packed, complaint bytes.Buffer
+	archive.Stdout, archive.Stderr = &packed, &complaint
+	if err := archive.Run(); err != nil {
+		t.Fatalf("git archive: %v\n%s", err, &complaint)
+	}
+	unpack := exec.Command("tar", "-x", "-C", source)
+	unpack.Stdin = &packed
+	if out, err := unpack.CombinedOutput(); err != nil {
+		t.Fatalf("tar: %v\n%s", err, out)
+	}
+	if err := os.MkdirAll(filepath.Dir(binary), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	unfinished := fmt.Sprintf("%s.%d", binary, os.Getpid())
+	command := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w -X main.version=older", "-o", unfinished, "./cmd/coordd")
+	command.Dir, command.Env = source, append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := command.CombinedOutput(); err != nil {
+		t.Fatalf("build %s: %v\n%s", olderCommit, err, out)
+	}
+	if err := os.Rename(unfinished, binary); err != nil {
+		t.Fatal(err)
+	}
+	return binary
+}
+
+// upgrade is the exercise while programs are replaced.
+type upgrade struct {
+	*exercise
+	upgraded serverSet // to the newer program
+	users    []string
+	tokens   map[string]string // of logins, by user
+	lastOld  uint64            // an entry that was committed while an older program ran
+}
+
+// step is one of what hit calls faults. Here most break nothing.
+func (u *upgrade) step(name string, run func(*upgrade) error) {
+	u.t.Helper()
+	if err := u.hit(fault{name, func(*exercise) error { u.hits(); return run(u) }}); err != nil {
+		u.t.Fatalf("%s (%s): %v", name, u.notes, err)
+	}
+}
+
+// keepAll has a session on each server hold a semaphore from now on, and wait for that of the next one.
+func (u *upgrade) keepAll(seed uint64) {
+	u.t.Helper()
+	s, closeSession, err := openAt(u.ctx, u.listen[0], nodePath)
+	if err != nil {
+		u.t.Fatal(err)
+	}
+	defer closeSession()
+	for i := range servers {
+		if err := s.Create(ownName(clients+i), ownLimit); err != nil {
+			u.t.Fatal(err)
+		}
+	}
+	for i := range servers {
+		keeper, err := newRunner(u.cluster, clients+i, seed, &u.violations, &u.fallible, &u.gate)
+		if err != nil {
+			u.t.Fatal(err)
+		}
+		keeper.keeps = true
+		keeper.shared = []*belief{{name: ownName(clients + (i+1)%servers), possible: []relation{none}}}
+		u.runners = append(u.runners, keeper)
+		u.launch(keeper.run)
+	}
+}
+
+// renew has a server go on with the newer program.
+func (u *upgrade) renew(i int) {
+	u.t.Helper()
+	u.step(fmt.Sprintf("replace the program of server %d", i), func(u *upgrade) error {
+		u.programs[i] = u.binary
+		if err := u.terminateServer(i); err != nil {
+			return err
+		}
+		u.upgraded.add(i)
+		return nil
+	})
+	u.step("administer", (*upgrade).administer)
+}
+
+// mix has servers of both programs lead, one after the other.
+func (u *upgrade) mix(newer, older int) {
+	u.t.Helper()
+	for _, leader := range []int{newer, older, newer} {
+		u.step(fmt.Sprintf("server %d leads", leader), func(u *upgrade) error {
+			if err := u.leadWith(leader); err != nil {
+				return err
+			}
+			return u.administer()
+		})
+	}
+}
+
+// leaveBehindUnder has a follower of one program take a checkpoint from a leader of the other.
+func (u *upgrade) leaveBehindUnder(leader, follower int) {
+	u.t.Helper()
+	u.step(fmt.Sprintf("server %d leads", leader), func(u *upgrade) error { return u.leadWith(leader) })
+	u.step(fmt.Sprintf("leave server %d behind the log's start", follower), func(u *upgrade) error {
+		return u.leaveServerBehind(follower)
+	})
+}
+
+// leadWith hands the leadership to a server.
+func (u *upgrade) leadWith(i int) error {
+	if err := u.command("transfer-leader", u.names[i]); err != nil {
+		return err
+	}
+	if err := u.await("it leads", func() bool { return slices.Equal(u.whoLeads(u.ctx), []int{i, i, i}) }); err != nil {
+		return err
+	}
+	return u.progress()
+}
+
+// versions is what `coordd cluster status` tells of them.
+type versions struct {
+	Commit        uint64
+	FormatVersion uint64 `json:"format_version"`
+	Members       []struct {
+		Name    string
+		Version uint64
+	}
+}
+
+func (u *upgrade) status(i int) (now versions, _ error) {
+	out, err := u.commandAt(i, "cluster", "status", "--json")
+	if err != nil {
+		return now, err
+	}
+	return now, json.Unmarshal([]byte(out), &now)
+}
+
+// committed is an entry that every server has or will have.
+func (u *upgrade) committed() (uint64, error) {
+	now, err := u.status(u.random.IntN(servers))
+	return now.Commit, err
+}
+
+// inUse is the lowest version of the format that a server says to be in use.
+func (u *upgrade) inUse() uint64 {
+	lowest := ^uint64(0)
+	for i := range servers {
+		now, err := u.status(i)
+		if err != nil {
+			return 0
+		}
+		lowest = min(lowest, now.FormatVersion)
+	}
+	return lowest
+}
+
+// administer asks each server for what administrators ask, whatever the programs of the others are.
+func (u *upgrade) administer() error {
+	for i := range servers {
+		if err := u.checkStatus(i); err != nil {
+			return err
+		}
+		if err := u.changeMembers(i); err != nil {
+			return err
+		}
+		if err := u.backUp(i); err != nil {
+			return err
+		}
+		if err := u.addUser(i); err != nil {
+			return err
+		}
+	}
+	for i := range servers {
+		if err := u.checkUsers(i); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkStatus looks at the versions that a server tells.
+func (u *upgrade) checkStatus(i int) error {
+	var last error
+	err := u.await("the status shows every version", func() bool {
+		now, err := u.status(i)
+		if last = err; err != nil {
+			return false
+		}
+		last = fmt.Errorf("server %d says: %+v", i, now)
+		all := true
+		for j := range servers {
+			all = all && u.upgraded.has(j)
+		}
+		for _, m := range now.Members {
+			want := uint64(olderVersion)
+			if u.upgraded.has(slices.Index(u.names, m.Name)) {
+				want = codec.Version
+			}
+			if m.Version != want {
+				return false
+			}
+		}
+		switch {
+		case !u.upgraded.has(i):
+			return now.FormatVersion == 0 // it does not know the question
+		case all:
+			return now.FormatVersion == codec.Version
+		}
+		return now.FormatVersion == olderVersion
+	})
+	if err != nil {
+		return errors.Join(err, last)
+	}
+	text, err := u.commandAt(i, "cluster", "status")
+	if err != nil {
+		return err
+	}
+	if told := strings.Contains(text, "format version "); told != u.upgraded.has(i) && !strings.Contains(text, "does not tell") {
+		return fmt.Errorf("server %d says:\n%s", i, text)
+	}
+	return nil
+}
+
+// changeMembers adds a server that never comes, and removes it.
+func (u *upgrade) changeMembers(i int) error {
+	_, err := u.commandAt(i, "cluster", "add", "spare", "127.0.0.1:1")
+	if err == nil {
+		_, err = u.commandAt(i, "cluster", "remove", "spare")
+	}
+	return err
+}
+
+// backUp wants a backup that can be restored.
+func (u *upgrade) backUp(i int) error {
+	file := filepath.Join(u.t.TempDir(), "backup")
+	if _, err := u.commandAt(i, "cluster", "snapshot", "--to", file); err != nil {
+		return err
+	}
+	if out, err := exec.Command(u.binary, "cluster", "restore", "--from", file, "--check").CombinedOutput(); err != nil {
+		return fmt.Errorf("the backup of server %d: %w\n%s", i, err, out)
+	}
+	return nil
+}
+
+const password = "a password for this test"
+
+// addUser adds a user through a server and logs in as that user.
+func (u *upgrade) addUser(i int) error {
+	name := fmt.Sprintf("user-%02d", len(u.users))
+	secret := filepath.Join(u.dir, "password")
+	if err := os.WriteFile(secret, []byte(password+"\n"), 0o600); err != nil {
+		return err
+	}
+	args := []string{"user", "add", name, "--new-password-file", secret, "--administrator"}
+	if len(u.users) > 0 {
+		args = append(args, "--user", u.users[0], "--password-file", secret)
+	}
+	if _, err := u.commandAt(i, args...); err != nil {
+		return err
+	}
+	u.users = append(u.users, name)
+	conns, err := raw.Dial(u.listen[i], 1)
+	if err != nil {
+		return err
+	}
+	defer raw.Close(conns)
+	answer, err := Ydb_Auth_V1.NewAuthServiceClient(conns[0]).Login(u.ctx, &Ydb_Auth.LoginRequest{User: name, Password: password})
+	if err != nil {
+		return err
+	}
+	var result Ydb_Auth.LoginResult
+	if err := answer.GetOperation().GetResult().UnmarshalTo(&result); err != nil {
+		return fmt.Errorf("log in through server %d: %v: %w", i, answer, err)
+	}
+	u.tokens[name] = result.GetToken()
+	return nil
+}
+
+// checkUsers wants all users and their tokens to be known to a server.
+func (u *upgrade) checkUsers(i int) error {
+	secret := filepath.Join(u.dir, "password")
+	list, err := u.commandAt(i, "user", "list", "--user", u.users[len(u.users)-1], "--password-file", secret)
+	if err != nil {
+		return err
+	}
+	if want := strings.Join(u.users, "\tadministrator\n") + "\tadministrator\n"; list != want {
+		return fmt.Errorf("server %d has the users\n%s, want\n%s", i, list, want)
+	}
+	conns, err := raw.Dial(u.listen[i], 1)
+	if err != nil {
+		return err
+	}
+	defer raw.Close(conns)
+	for name, token := range u.tokens {
+		ctx := metadata.AppendToOutgoingContext(u.ctx, "x-ydb-auth-ticket", token)
+		answer, err := Ydb_Discovery_V1.NewDiscoveryServiceClient(conns[0]).WhoAmI(ctx, &Ydb_Discovery.WhoAmIRequest{})
+		if err != nil {
+			return fmt.Errorf("the token of %s at server %d: %w", name, i, err)
+		}
+		var who Ydb_Discovery.WhoAmIResult
+		if err := answer.GetOperation().GetResult().UnmarshalTo(&who); err != nil || who.GetUser() != name {
+			return fmt.Errorf("the token of %s at server %d: %v, %w", name, i, answer, err)
+		}
+	}
+	return nil
+}
+
+// refusalText is how a program says that it is too old: of the cluster, of a file, or of something in it.
+var refusalText = regexp.MustCompile(`(?:commands of version|has format|has format version) (\d+), this program (?:reads up to|knows version) (\d+)`)
+
+// refuse starts the older program in the place of a server that does not run. It must change nothing: the newer program
+// goes on from there.
+func (u *upgrade) refuse(older string, i int) error {
+	if err := u.wantRefusal(older, u.arguments(i)...); err != nil {
+		return err
+	}
+	if err := u.progress(i); err != nil {
+		return err
+	}
+	return u.start(i)
+}
+
+// refuseToJoin adds a server that has the older program, for a while.
+func (u *upgrade) refuseToJoin(older string) error {
+	const name = "late"
+	listen, peer := freeAddress(u.t), freeAddress(u.t)
+	if err := u.command("add", name, peer); err != nil {
+		return err
+	}
+	err := u.wantRefusal(older, "--listen", listen, "--data-dir", filepath.Join(u.dir, name), "--name", name, "--listen-peer", peer,
+		"--join", strings.Join(u.peer, ","), "--insecure-peers")
+	return errors.Join(err, u.command("remove", name))
+}
+
+// wantRefusal starts a program that must not start, and must say what it found and what it knows.
+func (u *upgrade) wantRefusal(program string, args ...string) error {
+	ctx, cancel := context.WithTimeout(u.ctx, startPatience)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, program, append([]string{"serve"}, args...)...).CombinedOutput()
+	var exit *exec.ExitError // not that it could not be started, or had to be killed
+	if !errors.As(err, &exit) || !exit.Exited() {
+		return fmt.Errorf("the older program did not refuse to start: %v\n%s", err, out)
+	}
+	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
+	var found, known uint64
+	if said := refusalText.FindStringSubmatch(lines[len(lines)-1]); said != nil {
+		found, _ = strconv.ParseUint(said[1], 10, 64)
+		known, _ = strconv.ParseUint(said[2], 10, 64)
+	}
+	if known == 0 || found <= known {
+		return fmt.Errorf("the last line of the older program does not name the version that it found and the one that it knows:\n%s", out)
+	}
+	u.t.Logf("it said, with exit code %d: %s", exit.ExitCode(), lines[len(lines)-1])
+	return nil
+}
