@@ -117,7 +117,7 @@ func (f *Front) InFlight() int {
 func (f *Front) Take(into []Reply) []Reply {
 	const keep = 2 // an idle stream's pings need no more
 	if f.silent() {
-		f.withheld = f.withheld || len(f.replies) > 0
+		f.withhold()
 		return into
 	}
 	into = append(into, f.replies...)
@@ -136,9 +136,9 @@ func (f *Front) PutBack(replies []Reply) bool {
 	if !f.silent() {
 		return false
 	}
-	f.withheld = true
 	f.replies = append(slices.Clone(replies), f.replies...)
 	f.taken -= len(replies)
+	f.withhold()
 	return true
 }
 

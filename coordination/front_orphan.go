@@ -5,7 +5,13 @@ package coordination
 
 // Mute forbids, or allows again, to say anything to the client. A client takes every message for a sign that its session
 // lives, so a Front may speak only while it holds the leader's leave. Replies are kept meanwhile.
-func (f *Front) Mute(mute bool) { f.mute = mute }
+func (f *Front) Mute(mute bool) {
+	f.mute = mute
+	f.withhold()
+}
+
+// withhold notes that the client hears the ping late that may be among the replies: it has its time once more.
+func (f *Front) withhold() { f.withheld = f.withheld || f.silent() && len(f.replies) > 0 }
 
 // claimed is the session for which the stream speaks, or wants to speak; 0 if it knows of none.
 func (f *Front) claimed() SessionID {

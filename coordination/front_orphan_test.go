@@ -245,8 +245,8 @@ func TestWithheldPing(t *testing.T) {
 	r.pong(101)
 	r.tickAt(1000)
 	// The ping was made while the Front might speak, and nobody had taken it yet when it might not any more.
+	// Nobody tried to take it then either: the stream knows that there is nothing to have.
 	r.front.Mute(true)
-	r.expect()
 	r.now = frontStart.After(1999)
 	r.front.Mute(false)
 	r.expect(Reply{Kind: ReplyPing, Opaque: 102})

@@ -81,7 +81,18 @@ func openTest(t *testing.T, ctx context.Context, conn *grpc.ClientConn, start *Y
 func send(t *testing.T, stream sessionClient, m *Ydb_Coordination.SessionRequest) {
 	t.Helper()
 	if err := stream.Send(m); err != nil {
-		t.Fatal(err)
+		t.Fatalf("%v: %v", err, ended(stream))
+	}
+}
+
+// ended is what a stream that is over still had to say, and how it ended: Send tells nothing of that.
+func ended(stream sessionClient) (said []any) {
+	for {
+		m, err := stream.Recv()
+		if err != nil {
+			return append(said, err)
+		}
+		said = append(said, m)
 	}
 }
 

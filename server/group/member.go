@@ -170,18 +170,13 @@ func (m *member) setConn(conn *grpc.ClientConn) {
 func (m *member) listen(ctx context.Context) {
 	ticker := time.NewTicker(leaderPoll)
 	defer ticker.Stop()
-	var spoke leaderLink
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
 		}
-		speaking := m.group.streams.speaking()
-		if speaking != nil && speaking != spoke {
-			m.group.streams.wake()
-		}
-		spoke = speaking
+		m.group.streams.wakeMuted()
 	}
 }
 

@@ -250,9 +250,7 @@ func (s *silentServer) MaySpeak() bool { return s.Now() < s.leaseUntil }
 // watch is member.listen: a stream that was mute is sent as soon as it may speak.
 func (s *silentServer) watch() {
 	s.AfterFunc(leaderPoll, func() {
-		if s.group.streams.speaking() != nil {
-			s.group.streams.wake()
-		}
+		s.group.streams.wakeMuted()
 		s.watch()
 	})
 }

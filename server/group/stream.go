@@ -214,7 +214,13 @@ func (s *Stream) wakeUp() coordination.Forward {
 }
 
 // mute tells the Front whether the leader lets it speak at present. The mutex is held.
-func (s *Stream) mute() { s.front.Mute(s.link == nil || !s.link.maySpeak()) }
+func (s *Stream) mute() {
+	speaks := s.link != nil && s.link.maySpeak()
+	s.front.Mute(!speaks)
+	if s.link != nil && !speaks {
+		s.group.streams.muted.Store(true)
+	}
+}
 
 // settle sends f to the leader and does what else the Front wants. The mutex is held.
 func (s *Stream) settle(f coordination.Forward) {

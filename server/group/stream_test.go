@@ -57,6 +57,53 @@ func TestOutboundLimit(t *testing.T) {
 	s.stopTimers()
 }
 
+// moody is a link to a leader that lets speak at times.
+type moody struct {
+	talker
+	speaks bool
+}
+
+func (m *moody) maySpeak() bool { return m.speaks }
+
+// wokenClient counts how often its stream had something to send.
+type wokenClient struct {
+	nobody
+	woken int
+}
+
+func (c *wokenClient) Wake() { c.woken++ }
+
+// TestMuteForAMoment takes the right to speak away, and gives it back before anybody looks.
+func TestMuteForAMoment(t *testing.T) {
+	link, client, set := &moody{speaks: true}, &wokenClient{}, newStreamSet(1)
+	policy := coordination.PingPolicy{Opaque: func() uint64 { return 1 }}
+	s := &Stream{front: coordination.NewFront(&policy), client: client, timerAt: coordination.Never,
+		group: &Group{clock: NewClock(nil), queue: newQueue(), streams: set, config: Config{OutboundBytes: 1 << 20}}}
+	defer s.stopTimers()
+	set.followLocked(link)
+	if err := set.add(s); err != nil {
+		t.Fatal(err)
+	}
+	start := &coordination.AttachRequest{TimeoutMillis: 600_000}
+	s.front.Receive(&coordination.ClientMessage{Kind: coordination.ClientStart, Start: start})
+	set.wakeMuted()
+	if client.woken != 0 {
+		t.Fatal("woken, but nothing has happened")
+	}
+
+	link.speaks = false
+	s.deliver(link, &coordination.Message{Kind: coordination.MessageAttached})
+	set.wakeMuted()
+	if client.woken != 0 {
+		t.Fatal("woken, but it may not speak")
+	}
+	link.speaks = true
+	set.wakeMuted()
+	if replies, _ := s.Take(nil); client.woken != 1 || len(replies) != 2 {
+		t.Errorf("woken %d times, and had to say %v", client.woken, replies)
+	}
+}
+
 // TestLinger ends a stream whose client does not read the end.
 func TestLinger(t *testing.T) {
 	s, client := unreadStream(20 * time.Millisecond)

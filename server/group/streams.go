@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/coordd/coordd/coordination"
 )
@@ -19,7 +20,8 @@ type streamSet struct {
 	last    coordination.StreamID
 	most    int
 	closing bool
-	link    leaderLink // of all of them; nil while there is no leader
+	link    leaderLink  // of all of them; nil while there is no leader
+	muted   atomic.Bool // a stream found that it may not speak, and nobody has looked after it since
 }
 
 func newStreamSet(most int) *streamSet {
@@ -135,8 +137,12 @@ func (set *streamSet) join(link leaderLink) {
 	}
 }
 
-// wake has the streams sent that have something to send and were mute.
-func (set *streamSet) wake() {
+// wakeMuted has the streams sent that were mute when they had something to send, if this server may speak by now.
+// A stream says itself that it was mute: the right may come and go between two looks.
+func (set *streamSet) wakeMuted() {
+	if set.speaking() == nil || !set.muted.Swap(false) {
+		return
+	}
 	set.mutex.Lock()
 	defer set.mutex.Unlock()
 	for _, s := range set.open {
