@@ -1,7 +1,10 @@
 package raftstore
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 )
@@ -31,7 +34,7 @@ type Report struct {
 
 // Check examines a data directory offline and changes nothing. The error is the first problem: a *CorruptionError
 // naming file and entry, a *FormatError, ErrLocked while a server runs on the directory, or an error of the operating
-// system. The report is filled as far as the examination got.
+// system, ErrNotData if nothing of ours is there. The report is filled as far as the examination got.
 func Check(dir string) (Report, error) {
 	if info, err := os.Stat(dir); err != nil {
 		return Report{}, err
@@ -44,6 +47,9 @@ func Check(dir string) (Report, error) {
 	}
 	if lock != nil {
 		defer lock.Close()
+	}
+	if _, err := os.Stat(filepath.Join(dir, identityFile)); errors.Is(err, fs.ErrNotExist) {
+		return Report{}, cmp.Or(checkHalfMade(dir), fmt.Errorf("%s is empty: %w", dir, ErrNotData))
 	}
 	img, err := examine(dir)
 	_, lastTerm := img.newest()

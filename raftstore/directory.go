@@ -194,7 +194,7 @@ func checkHalfMade(dir string) error {
 		switch e.Name() {
 		case lockFile, identityFile + tmpSuffix, stateFile, stateFile + tmpSuffix, admissionFile, admissionFile + tmpSuffix, walDir, "lost+found":
 		default:
-			return fmt.Errorf("%s holds %s but no %s: it is not a data directory and not empty", dir, e.Name(), identityFile)
+			return fmt.Errorf("%s holds %s but no %s: %w and not empty", dir, e.Name(), identityFile, ErrNotData)
 		}
 	}
 	segments, err := filepath.Glob(filepath.Join(dir, walDir, "*"+segmentSuffix))

@@ -8,6 +8,9 @@ import (
 // ErrLocked is returned by Open and Check when another process holds the data directory.
 var ErrLocked = errors.New("the data directory is in use by another process")
 
+// ErrNotData says that a directory is not one of ours. Nothing was changed.
+var ErrNotData = errors.New("it is not a data directory")
+
 // CorruptionError says that stored data is not what was written. Nothing was changed. Open and Check return it, and
 // Handler.Failed gets it when damage shows up while running.
 type CorruptionError struct {

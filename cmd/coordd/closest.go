@@ -1,39 +1,46 @@
 package main
 
-// slipsMax is how many letters may differ for a name to be taken for a slip.
-const slipsMax = 2
+import "strings"
 
-// closest is the candidate that differs from name in the fewest letters, at most
-// slipsMax, or "" if there is none. The first of several equal ones counts.
+// lettersPerSlip is how many letters of a name have room for one slip.
+const lettersPerSlip = 4
+
+// closest is the candidate that differs from name in the fewest slips, or "" if none
+// is close enough. The first of several equal ones counts. What flags and variables
+// begin with is no part of the name.
 func closest(name string, candidates []string) string {
-	best, fewest := "", slipsMax+1
+	letters := strings.TrimLeft(strings.TrimPrefix(name, variablePrefix), "-")
+	best, fewest := "", len(letters)/lettersPerSlip+1
 	for _, candidate := range candidates {
-		// A name that differs in most of its letters is no slip.
-		if slips := editDistance(name, candidate); slips < fewest && slips < len(candidate)-1 {
-			best, fewest = candidate, slips
+		if n := slips(name, candidate); n < fewest {
+			best, fewest = candidate, n
 		}
 	}
 	return best
 }
 
-// editDistance is the least number of letters to insert, drop or replace to get
-// from a to b.
-func editDistance(a, b string) int {
-	row := make([]int, len(b)+1) // distances from the prefix of a seen so far to each prefix of b
-	for j := range row {
-		row[j] = j
+// slips is the least number of letters to insert, to drop, to replace, or to exchange
+// with their neighbours, to get from a to b.
+func slips(a, b string) int {
+	rows := make([][]int, len(a)+1) // from each prefix of a to each prefix of b
+	for i := range rows {
+		rows[i] = make([]int, len(b)+1)
+		rows[i][0] = i
 	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			replaced := diagonal
-			if a[i] != b[j] {
+	for j := range rows[0] {
+		rows[0][j] = j
+	}
+	for i := 1; i <= len(a); i++ {
+		for j := 1; j <= len(b); j++ {
+			replaced := rows[i-1][j-1]
+			if a[i-1] != b[j-1] {
 				replaced++
 			}
-			diagonal = row[j+1]
-			row[j+1] = min(replaced, row[j]+1, row[j+1]+1)
+			rows[i][j] = min(replaced, rows[i-1][j]+1, rows[i][j-1]+1)
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				rows[i][j] = min(rows[i][j], rows[i-2][j-2]+1)
+			}
 		}
 	}
-	return row[len(b)]
+	return rows[len(a)][len(b)]
 }

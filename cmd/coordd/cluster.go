@@ -90,7 +90,7 @@ func argumentsOf(use string) cobra.PositionalArgs {
 		case len(names) == 0:
 			return noArguments(command, args)
 		case len(args) < least || len(args) > len(names):
-			return usageError("%s takes %s, %d arguments given", command.CommandPath(), strings.Join(names, " "), len(args))
+			return usageError("%s takes %s, %s given", command.CommandPath(), strings.Join(names, " "), counted(len(args), "argument"))
 		}
 		return nil
 	}

@@ -145,6 +145,14 @@ func noArguments(command *cobra.Command, args []string) error {
 	return nil
 }
 
+// counted is a number of things in words, such as "1 argument".
+func counted(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
+}
+
 // unknownCommand is the error for a word where a command has to be: the first of
 // rest, or else the first word of args that is no flag.
 func unknownCommand(parent *cobra.Command, rest, args []string) error {

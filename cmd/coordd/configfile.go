@@ -71,7 +71,7 @@ func parseMapping(content []byte) (*yaml.Node, error) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, err
+		return nil, aboutTabs(content, err)
 	}
 	if err := decoder.Decode(&further); err == nil {
 		return nil, fmt.Errorf("line %d: a second document; want one", further.Line)
@@ -86,6 +86,18 @@ func parseMapping(content []byte) (*yaml.Node, error) {
 		return nil, fmt.Errorf("line %d: want lines of the form key: value", root.Line)
 	}
 	return root, nil
+}
+
+// aboutTabs explains the error of a file in which a line begins with a tab, which looks like spaces in an editor.
+func aboutTabs(content []byte, err error) error {
+	number := 0
+	for line := range strings.Lines(string(content)) {
+		number++
+		if strings.HasPrefix(strings.TrimLeft(line, " "), "\t") {
+			return fmt.Errorf("line %d: begins with a tab; YAML wants spaces", number)
+		}
+	}
+	return err
 }
 
 // checkEntry checks one line of the file as far as its form goes.

@@ -62,6 +62,11 @@ func (p *program) conformance(f *conformanceFlags) error {
 	if err != nil {
 		return err
 	}
+	for name, file := range map[string]string{"junit": f.junit.text, "json": f.json.text} {
+		if err := writable(file); err != nil {
+			return withCode(exitConfig, fmt.Errorf("flag --%s: %w", name, err))
+		}
+	}
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
 	login, cancel := context.WithTimeout(ctx, userCallTimeout)
@@ -87,6 +92,18 @@ func (p *program) conformance(f *conformanceFlags) error {
 	ending, done := context.WithTimeout(context.WithoutCancel(ctx), endSlack)
 	defer done()
 	return errors.Join(p.reportResults(f, results, interrupted), target.Close(ending))
+}
+
+// writable finds out before the scripts run whether a report can be written behind them.
+func writable(path string) error {
+	if path == "" {
+		return nil
+	}
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE, 0o644)
+	if err != nil {
+		return err
+	}
+	return file.Close()
 }
 
 // endpointConfig reads the flags that say where to go, and logs in if one of them asks for it.

@@ -37,7 +37,7 @@ func TestRefusals(t *testing.T) {
 		{"password without a user", "user list --password-file x", nil, "", exitUsage, []string{"flag --password-file", "--user"}},
 		{"no command of cluster", "cluster", nil, "", exitUsage, []string{"no command given", "add, promote, recover, remove, restore, snapshot, status, transfer-leader"}},
 		{"slip in a command of cluster", "cluster statsu", nil, "", exitUsage, []string{`unknown command "statsu"`, "did you mean status?"}},
-		{"member without an address", "cluster add d", nil, "", exitUsage, []string{"coordd cluster add takes NAME PEER-HOST:PORT, 1 arguments given"}},
+		{"member without an address", "cluster add d", nil, "", exitUsage, []string{"coordd cluster add takes NAME PEER-HOST:PORT, 1 argument given"}},
 		{"member with a bad name", "cluster add d,e h:1", nil, "", exitUsage, []string{"argument NAME", `"d,e"`, "printable"}},
 		{"member with a bad address", "cluster add d h", nil, "", exitUsage, []string{"argument PEER-HOST:PORT", `"h"`, "HOST:PORT"}},
 		{"promote nobody", "cluster promote", nil, "", exitUsage, []string{"coordd cluster promote takes NAME, 0 arguments given"}},
@@ -68,6 +68,11 @@ func TestRefusals(t *testing.T) {
 		{"nothing to run", "conformance --endpoint grpc://h:1/local --tag none", nil, "", exitUsage, []string{"no script matches", `"none"`}},
 		{"no token file", "conformance --endpoint grpc://h:1/local --token-file /nowhere/t", nil, "", exitConfig, []string{"flag --token-file", "/nowhere/t"}},
 
+		{"report to nowhere", "conformance --endpoint grpc://h:1/local --junit /nowhere/x.xml", nil, "", exitConfig, []string{"flag --junit", "/nowhere/x.xml"}},
+		{"tab in the file", "serve --config FILE", home, "listen: :1\n\tadvertise: a\n", exitConfig, []string{"FILE", "line 2", "tab", "spaces"}},
+		{"no slip", "session", nil, "", exitUsage, []string{`unknown command "session"; known are`}},
+		{"no slip of three letters", "get", nil, "", exitUsage, []string{`unknown command "get"; known are`}},
+		{"members of one address", "serve --initial-cluster a=h:1,b=h:1", home, "", exitUsage, []string{"flag --initial-cluster", `"a" and "b"`, "same address", "h:1"}},
 		{"slip in a flag", "serve --listne :1", home, "", exitUsage, []string{"unknown flag --listne", "did you mean --listen?"}},
 		{"unknown flag", "serve --colour red", home, "", exitUsage, []string{"unknown flag --colour", "--listen, --advertise, --data-dir"}},
 		{"unknown flag of the program", "--colour", nil, "", exitUsage, []string{"unknown flag --colour", "--help, --version"}},
@@ -157,6 +162,7 @@ func TestMisspeltVariables(t *testing.T) {
 	env := environment{
 		"COORDD_LISTEN=:1",            // right
 		"COORDD_DATADIR=/d",           // a slip
+		"COORDD_BIN=bin/coordd",       // of this repository's tests
 		"COORDD_PORT=tcp://192.0.2.1", // made by container platforms for a service of our name
 		"COORDD_SERVICE_HOST=192.0.2.1",
 		"OTHER_LISTN=:1",

@@ -80,6 +80,11 @@ func parseInitialCluster(value string) (map[string]string, error) {
 		if members[name] != "" {
 			return nil, fmt.Errorf("%q is named twice", name)
 		}
+		for other, taken := range members {
+			if taken == address {
+				return nil, fmt.Errorf("%q and %q have the same address, %s", min(name, other), max(name, other), address)
+			}
+		}
 		members[name] = address
 	}
 	return members, nil

@@ -279,11 +279,15 @@ func TestSecurityConfiguration(t *testing.T) {
 		code exitCode
 		want []string
 	}{
-		"no certificate":      {[]string{"--listen-tls=127.0.0.1:0"}, exitConfig, []string{"TLS", "certificate and its key"}},
-		"no listener":         {[]string{"--tls-cert", s.path("cert.pem")}, exitConfig, []string{"TLS", "address to listen on"}},
-		"no password":         {[]string{"--initial-admin=root"}, exitConfig, []string{"initial administrator", "password"}},
-		"no password file":    {[]string{"--initial-admin=root", "--initial-admin-password-file", s.path("none")}, exitConfig, []string{"password file", "no such file"}},
-		"no token file":       {[]string{"--token-file", s.path("none")}, exitConfig, []string{"token file", "no such file"}},
+		"no certificate":      {[]string{"--listen-tls=127.0.0.1:0"}, exitConfig, []string{"flag --listen-tls", "--tls-cert and --tls-key", "coordd cert"}},
+		"no listener":         {[]string{"--tls-cert", s.path("cert.pem")}, exitConfig, []string{"flag --tls-cert", "--listen-tls"}},
+		"no administrator":    {[]string{"--initial-admin-password-file", s.path("key.pem")}, exitConfig, []string{"flag --initial-admin-password-file", "--initial-admin,"}},
+		"no key file":         {[]string{"--listen-tls=127.0.0.1:0", "--tls-cert", s.path("cert.pem"), "--tls-key", s.path("none")}, exitConfig, []string{"flag --tls-key", "no such file"}},
+		"one address":         {[]string{"--listen=127.0.0.1:9", "--listen-tls=127.0.0.1:9", "--tls-cert", s.path("cert.pem"), "--tls-key", s.path("key.pem")}, exitConfig, []string{"flag --listen-tls", "127.0.0.1:9", "--listen already"}},
+		"member in memory":    {[]string{"--name=a", "--listen-peer=127.0.0.1:9", "--insecure-peers"}, exitConfig, []string{"flag --in-memory", "--data-dir"}},
+		"no password":         {[]string{"--initial-admin=root"}, exitConfig, []string{"flag --initial-admin:", "--initial-admin-password-file", "password"}},
+		"no password file":    {[]string{"--initial-admin=root", "--initial-admin-password-file", s.path("none")}, exitConfig, []string{"flag --initial-admin-password-file", "no such file"}},
+		"no token file":       {[]string{"--token-file", s.path("none")}, exitConfig, []string{"flag --token-file", "no such file"}},
 		"bad token file":      {[]string{"--token-file", tokens}, exitConfig, []string{"token file " + tokens, "line 2", "want a token, a space"}},
 		"key of another":      {[]string{"--listen-tls=127.0.0.1:0", "--tls-cert", s.path("cert.pem"), "--tls-key", s.path("ca-key.pem")}, exitConfig, []string{"TLS certificate", "cert.pem", "ca-key.pem"}},
 		"no client authority": {[]string{"--listen-tls=127.0.0.1:0", "--tls-cert", s.path("cert.pem"), "--tls-key", s.path("key.pem"), "--tls-client-ca", s.path("key.pem")}, exitConfig, []string{"TLS client authorities", "no certificate in it"}},

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/coordd/coordd/server"
@@ -28,7 +30,7 @@ func (p *program) serve(s settings, values map[string]given) error {
 
 	ctx, release := context.WithCancel(context.Background())
 	defer release()
-	server, err := p.launch(ctx, release, s, logger, signals)
+	server, err := p.launch(ctx, release, s, values, logger, signals)
 	if err != nil {
 		return aboutDataDir(err, s.dataDir, values)
 	}
@@ -61,14 +63,14 @@ func (p *program) serve(s settings, values map[string]given) error {
 
 // launch starts the server under ctx. A stop request in the meantime calls giveUp,
 // which ends ctx, and the result is no server and no error.
-func (p *program) launch(ctx context.Context, giveUp func(), s settings, logger *slog.Logger, signals <-chan os.Signal) (runningServer, error) {
+func (p *program) launch(ctx context.Context, giveUp func(), s settings, values map[string]given, logger *slog.Logger, signals <-chan os.Signal) (runningServer, error) {
 	type result struct {
 		server runningServer
 		err    error
 	}
 	started := make(chan result, 1) // so that a start nobody waits for any more can end
 	go func() {
-		server, err := p.start(ctx, s, logger)
+		server, err := p.start(ctx, s, values, logger)
 		started <- result{server, err}
 	}()
 
@@ -152,12 +154,18 @@ func (p *program) ended(server runningServer, signals <-chan os.Signal, logger *
 // logConfiguration says what the server runs with, and warns of what an operator
 // may not have meant.
 func (p *program) logConfiguration(logger *slog.Logger, s settings, values map[string]given) {
-	logger.Info("starting", "version", version, "pid", os.Getpid(), "listen", s.listen, "advertise", s.advertise,
-		"database", s.database, "data_dir", s.dataDir, "in_memory", s.inMemory)
+	starting := []any{"version", version, "pid", os.Getpid(), "listen", s.listen, "database", s.database, "data_dir", s.dataDir}
 	for _, o := range serveOptions {
 		logger.Debug("setting", "name", o.name, "value", values[o.name].value, "from", values[o.name].origin)
+		if attribute := strings.ReplaceAll(o.name, "-", "_"); values[o.name].origin != "default" && !slices.Contains(starting, any(attribute)) {
+			starting = append(starting, attribute, values[o.name].value)
+		}
 	}
+	logger.Info("starting", starting...) // with what differs from the defaults
 	for _, warning := range misspeltVariables(p.environment, serveOptions) {
+		logger.Warn(warning)
+	}
+	if warning := s.unlikePeers(); warning != "" {
 		logger.Warn(warning)
 	}
 	if s.beyondLoopback() {

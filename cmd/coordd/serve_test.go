@@ -121,7 +121,10 @@ func TestStartOutlivesASignal(t *testing.T) {
 	defer close(hang)
 	r := newRun(nil, home...)
 	r.stopTimeout = time.Millisecond
-	r.start = func(context.Context, settings, *slog.Logger) (runningServer, error) { <-hang; return nil, nil }
+	r.start = func(context.Context, settings, map[string]given, *slog.Logger) (runningServer, error) {
+		<-hang
+		return nil, nil
+	}
 	r.in <- syscall.SIGTERM
 	r.begin("serve")
 	if code := r.wait(t); code != exitOK {
@@ -186,7 +189,9 @@ func TestStartFails(t *testing.T) {
 	}
 	for _, test := range tests {
 		r := newRun(nil, home...)
-		r.start = func(context.Context, settings, *slog.Logger) (runningServer, error) { return nil, test.err }
+		r.start = func(context.Context, settings, map[string]given, *slog.Logger) (runningServer, error) {
+			return nil, test.err
+		}
 		r.begin("serve", "--log-level=error")
 		if code := r.wait(t); code != test.code {
 			t.Errorf("%v: exit code %d, want %d", test.err, code, test.code)
@@ -221,7 +226,7 @@ func TestSignalWhileStarting(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			r := newRun(nil, home...)
 			starting := make(chan struct{})
-			r.start = func(ctx context.Context, _ settings, _ *slog.Logger) (runningServer, error) {
+			r.start = func(ctx context.Context, _ settings, _ map[string]given, _ *slog.Logger) (runningServer, error) {
 				close(starting)
 				return test.start(ctx)
 			}

@@ -17,7 +17,10 @@ import (
 )
 
 // startServer starts the real server.
-func startServer(ctx context.Context, s settings, logger *slog.Logger) (runningServer, error) {
+func startServer(ctx context.Context, s settings, values map[string]given, logger *slog.Logger) (runningServer, error) {
+	if err := s.together(values); err != nil {
+		return nil, withCode(exitConfig, &server.ConfigError{Err: err})
+	}
 	config := server.Config{
 		Listen:    s.listen,
 		Advertise: s.advertise,
@@ -58,7 +61,7 @@ func startServer(ctx context.Context, s settings, logger *slog.Logger) (runningS
 	}
 	started, err := server.Start(ctx, config)
 	if err != nil {
-		return nil, coded(err)
+		return nil, aboutListener(coded(err), s, values)
 	}
 	return failingServer{started}, nil
 }
@@ -129,7 +132,7 @@ func coded(err error) error {
 			"(`coordd cluster add NAME HOST:PORT`) and start it with an empty data directory and --join", err))
 	case errors.Is(err, raftstore.ErrOtherCluster):
 		return withCode(exitConfig, fmt.Errorf("%w (see --initial-cluster and --cluster-token, the same on each server, and --peer-cert)", err))
-	case errors.Is(err, raftstore.ErrLocked), errors.As(err, &format), errors.As(err, &version), errors.As(err, &setting): // another directory or program is wanted
+	case errors.Is(err, raftstore.ErrLocked), errors.Is(err, raftstore.ErrNotData), errors.As(err, &format), errors.As(err, &version), errors.As(err, &setting): // another directory or program is wanted
 		return withCode(exitConfig, err)
 	case errors.As(err, &corruption):
 		return withCode(exitStorage, err)

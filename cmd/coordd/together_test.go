@@ -1,0 +1,70 @@
+package main
+
+import (
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestTakenPort wants the setting named whose address somebody else listens on.
+func TestTakenPort(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	address := taken.Addr().String()
+	certificates := t.TempDir()
+	coordd(t, exitOK, []string{"cert", "--dir", certificates})
+	for name, args := range map[string][]string{
+		"listen":      {"--in-memory", "--listen", address},
+		"listen-peer": {"--data-dir", t.TempDir(), "--listen=127.0.0.1:0", "--name=a", "--listen-peer", address, "--initial-cluster", "a=" + address, "--insecure-peers"},
+		"listen-tls": {"--in-memory", "--listen=127.0.0.1:0", "--listen-tls", address,
+			"--tls-cert", filepath.Join(certificates, "cert.pem"), "--tls-key", filepath.Join(certificates, "key.pem")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			spawn(t, append([]string{"serve"}, args...)...).wantExit(t, exitFailure, "flag --"+name+": ", address, "already in use", "ss -ltnp")
+		})
+	}
+}
+
+// TestCheckOfAnotherDirectory wants a directory that is not ours called that, and not damaged.
+func TestCheckOfAnotherDirectory(t *testing.T) {
+	empty, other := t.TempDir(), t.TempDir()
+	if err := os.WriteFile(filepath.Join(other, "letter.txt"), []byte("dear\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for directory, want := range map[string]string{empty: "is empty", other: "holds letter.txt"} {
+		for _, command := range []string{"check", "serve"} {
+			if command == "serve" && directory == empty {
+				continue // it starts there
+			}
+			r := newRun(nil)
+			r.program.check, r.program.start = checkDirectory, startServer
+			if code := r.program.run([]string{command, "--data-dir", directory}); code != exitConfig {
+				t.Errorf("%s: exit code %d, want %d", command, code, exitConfig)
+			}
+			inOrder(t, r.log.String(), []string{"flag --data-dir", want, "not a data directory"})
+		}
+	}
+}
+
+func TestUnlikePeers(t *testing.T) {
+	for _, test := range []struct {
+		listen, advertise, initial string
+		warned                     bool
+	}{
+		{"127.0.0.1:5830", "", "a=127.0.0.1:5820,b=127.0.0.1:5821", true},
+		{"127.0.0.1:5820", "", "a=127.0.0.1:5820,b=127.0.0.1:5821", false},
+		{"127.0.0.1:5830", "h:5830", "a=127.0.0.1:5820", false},
+		{":2380", "h:443", "", true},
+		{"", "", "", false},
+	} {
+		s := settings{cluster: clusterSettings{name: "a", listen: test.listen, advertise: test.advertise, initial: test.initial}}
+		if got := s.unlikePeers(); strings.Contains(got, "told to connect") != test.warned {
+			t.Errorf("%+v: %q", test, got)
+		}
+	}
+}
