@@ -86,8 +86,8 @@ type Checkpoint struct {
 	dropped   []NodeID
 	frozen    []trackedRow
 	position  int
-	ready     []Row // captured, not yet handed out
-	digest    uint64
+	ready     []Row  // captured, not yet handed out
+	digest    uint64 // of what is captured so far; in the end that of everything
 	completed bool
 }
 
@@ -144,13 +144,20 @@ func (cp *Checkpoint) Next(limit int) []Row {
 		cp.completed = true
 		cp.machine.rows.checkpoint = nil
 		row := cp.own
-		row.Digest = cp.digest + row.hash()
+		cp.digest += row.hash()
+		row.Digest = cp.digest
 		cp.ready = append(cp.ready, row)
 	}
 	rows := cp.ready
 	cp.ready = nil
 	return rows
 }
+
+// Digest is that of the state at Index (Machine.Digest). It is known once Next has handed out all rows.
+func (cp *Checkpoint) Digest() (digest uint64, known bool) { return cp.digest, cp.completed }
+
+// RestoredDigest is the digest of the checkpoint that the machine was read from, and the index of that; 0 if from none.
+func (m *Machine) RestoredDigest() (index Index, digest uint64) { return m.restored, m.restoredDigest }
 
 // capture takes the row at position as it is now.
 func (cp *Checkpoint) capture(position int) {
