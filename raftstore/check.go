@@ -29,7 +29,7 @@ type Report struct {
 	LastTerm uint64
 	// Condemned is why the directory must not be used any more, however sound its files are; empty if it may.
 	Condemned string
-	Files    []FileReport // in the order they were read, up to the first problem
+	Files     []FileReport // in the order they were read, up to the first problem
 }
 
 // Check examines a data directory offline and changes nothing. The error is the first problem: a *CorruptionError
