@@ -103,4 +103,19 @@ func TestRealServerInProcess(t *testing.T) {
 	if code := checking.program.run([]string{"check", "--data-dir", directory}); code != exitOK || checking.out.String() == "" {
 		t.Errorf("check: exit code %d, report %q; stderr:\n%s", code, checking.out.String(), checking.log.String())
 	}
+
+	store, err := raftstore.Open(raftstore.Config{Dir: directory})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(store.Condemn("a test says so"), store.Stop()); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{"serve", "--listen=127.0.0.1:0", "--data-dir", directory}, {"check", "--data-dir", directory}} {
+		condemned := newRun(nil)
+		condemned.start, condemned.check = startServer, checkDirectory
+		if code := condemned.program.run(args); code != exitDiverged || !strings.Contains(condemned.log.String(), "a test says so") {
+			t.Errorf("%s on a condemned directory: exit code %d; stderr:\n%s", args[0], code, condemned.log.String())
+		}
+	}
 }
