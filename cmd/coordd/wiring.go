@@ -134,9 +134,9 @@ func coded(err error) error {
 		return withCode(exitConfig, fmt.Errorf("%w: its data is gone, so remove it (`coordd cluster remove NAME`), add it again "+
 			"(`coordd cluster add NAME HOST:PORT`) and start it with an empty data directory and --join", err))
 	case errors.As(err, &diverged), errors.As(err, &condemned):
-		return withCode(exitDiverged, fmt.Errorf("%w; keep the directory for whoever looks for the cause, remove the server from its "+
-			"cluster (`coordd cluster remove NAME`), add it again (`coordd cluster add NAME HOST:PORT`) and start it with an empty data "+
-			"directory and --join", err))
+		return withCode(exitDiverged, fmt.Errorf("%w; keep the directory for whoever looks for the cause, remove the server "+
+			"from its cluster (`coordd cluster remove NAME`), add it again (`coordd cluster add NAME HOST:PORT`) and start it "+
+			"with an empty data directory and --join", err))
 	case errors.Is(err, raftstore.ErrOtherCluster):
 		return withCode(exitConfig, fmt.Errorf("%w (see --initial-cluster and --cluster-token, the same on each server, and --peer-cert)", err))
 	case errors.Is(err, raftstore.ErrLocked), errors.As(err, &format), errors.As(err, &version), errors.As(err, &setting): // another directory or program is wanted

@@ -33,7 +33,8 @@ const (
 	divergedHandOver = 500 * time.Millisecond
 )
 
-// DivergedError says that this server's state is not the one that a majority of the voters shares, so it must not go on.
+// DivergedError says that this server's state is not the one that a majority of the voters shares, so it must not go
+// on.
 type DivergedError struct {
 	// Index is the entry behind which the states were compared.
 	Index uint64
@@ -45,15 +46,16 @@ type DivergedError struct {
 
 // reason is what is written into the data directory.
 func (e *DivergedError) reason() string {
-	return fmt.Sprintf("as of entry %d the state of this server had digest %016x, and that of a majority of the servers %016x",
-		e.Index, e.Own, e.Shared)
+	const text = "as of entry %d the state of this server had digest %016x, and that of a majority of the servers %016x"
+	return fmt.Sprintf(text, e.Index, e.Own, e.Shared)
 }
 
 // Error says what was found, and what was done about it.
 func (e *DivergedError) Error() string {
 	text := "this server has diverged: " + e.reason()
 	if e.Condemnation != nil {
-		return fmt.Sprintf("%s; that could not be written into the data directory, which must not be used any more: %v", text, e.Condemnation)
+		return fmt.Sprintf("%s; that could not be written into the data directory, which must not be used any more: %v",
+			text, e.Condemnation)
 	}
 	return text
 }
@@ -61,8 +63,8 @@ func (e *DivergedError) Error() string {
 // Unwrap is Condemnation.
 func (e *DivergedError) Unwrap() error { return e.Condemnation }
 
-// mark has the leader put a mark into the log if one is due: by what has changed, or because the checkpoint of this server
-// is due, with which those of the others are. Servers that cannot read a mark get none. The turn is held.
+// mark has the leader put a mark into the log if one is due: by what has changed, or because the checkpoint of this
+// server is due, with which those of the others are. Servers that cannot read a mark get none. The turn is held.
 func (g *Group) mark() {
 	g.nextMark = coordination.Never
 	if g.config.Marks == (coordination.MarkPolicy{}) || g.replica.Reign() == 0 {
@@ -82,8 +84,8 @@ func (g *Group) mark() {
 	}
 }
 
-// checkpointAtMark freezes the state behind a mark. A server that has another checkpoint under way passes it over: it is
-// compared at a later one. The turn is held.
+// checkpointAtMark freezes the state behind a mark. A server that has another checkpoint under way passes it over: it
+// is compared at a later one. The turn is held.
 func (g *Group) checkpointAtMark() {
 	if g.checkpoint != nil || g.store.CheckpointOpen() {
 		g.logger.Debug("passing over a mark: the last checkpoint is not stored yet", "index", g.entry.Index)
@@ -93,15 +95,17 @@ func (g *Group) checkpointAtMark() {
 	g.checkpoint.marked = true
 }
 
-// awaitsMark tells whether a checkpoint that is due is better taken at the mark that the leader puts into the log when its
-// own is due. It does not come if nobody leads, nor before all servers can read it.
+// awaitsMark tells whether a checkpoint that is due is better taken at the mark that the leader puts into the log when
+// its own is due. It does not come if nobody leads, nor before all servers can read it.
 func (g *Group) awaitsMark() bool {
-	return g.config.Marks != (coordination.MarkPolicy{}) && g.FormatVersion() >= codec.VersionEntries && !g.store.CheckpointOverdue()
+	return g.config.Marks != (coordination.MarkPolicy{}) && g.FormatVersion() >= codec.VersionEntries &&
+		!g.store.CheckpointOverdue()
 }
 
 // reportOf is a report of this server.
 func (g *Group) reportOf(index coordination.Index, digest uint64) report {
-	return report{index: uint64(index), version: cmp.Or(g.config.digestVersion, coordination.DigestVersion), digest: digest}
+	version := cmp.Or(g.config.digestVersion, coordination.DigestVersion)
+	return report{index: uint64(index), version: version, digest: digest}
 }
 
 // digestRestored takes over the digest of the checkpoint that the machine was read from. It was right or wrong before
@@ -124,8 +128,8 @@ func (g *Group) electorate() *electorate {
 	return e
 }
 
-// compareDigests tells the other servers of this one's digests, hears theirs, and ends this server if it is wrong. It runs
-// until then, or until ctx is done.
+// compareDigests tells the other servers of this one's digests, hears theirs, and ends this server if it is wrong. It
+// runs until then, or until ctx is done.
 func (g *Group) compareDigests(ctx context.Context) {
 	var last report
 	var asked map[uint64]bool
@@ -243,8 +247,8 @@ func (g *Group) judge() *DivergedError {
 	g.divergence = now
 	switch now.verdict {
 	case split:
-		g.logger.Error("this server has diverged from others, and no majority of the voters has one state: nobody knows who is right",
-			"as of entry", now.report.index, "others", g.namesOf(now.differing))
+		g.logger.Error("this server has diverged from others, and no majority of the voters has one state, "+
+			"so nobody knows who is right", "as of entry", now.report.index, "others", g.namesOf(now.differing))
 	case shared:
 		g.logger.Error("other servers have diverged from the majority, which has the state of this one",
 			"as of entry", now.report.index, "diverged", g.namesOf(now.differing))
@@ -294,8 +298,8 @@ type Divergence struct {
 	Right bool
 }
 
-// Divergence tells whether there are members whose state differs from this server's. One that has yet to report may show
-// who of them is right; until then they are not told of.
+// Divergence tells whether there are members whose state differs from this server's. One that has yet to report may
+// show who of them is right; until then they are not told of.
 func (g *Group) Divergence() (d Divergence, found bool) {
 	if g.alone() {
 		return d, false

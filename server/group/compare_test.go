@@ -148,8 +148,11 @@ func (c *comparedCluster) wantEnd(i int, index uint64) {
 	c.t.Helper()
 	eventually(c.t, "a server with a wrong state to end", func() bool { return c.endOf(i) != nil })
 	var diverged *DivergedError
-	if err := c.endOf(i); !errors.As(err, &diverged) || index != 0 && diverged.Index != index || diverged.Condemnation != nil || diverged.Own == diverged.Shared {
+	if err := c.endOf(i); !errors.As(err, &diverged) || index != 0 && diverged.Index != index {
 		c.t.Fatalf("server %d ended with %v", i, err)
+	}
+	if diverged.Condemnation != nil || diverged.Own == diverged.Shared {
+		c.t.Errorf("server %d ended with %+v", i, diverged)
 	}
 	stopTest(c.t, c.groups[i])
 	c.wantCondemned(i)
@@ -176,8 +179,8 @@ func (c *comparedCluster) wantNoDivergence(which ...int) {
 	}
 }
 
-// TestDigestsAgree: servers that have executed the same have the same digest at each mark, also one that was started again
-// between two marks, and none of them ends.
+// TestDigestsAgree: servers that have executed the same have the same digest at each mark, also one that was started
+// again between two marks, and none of them ends.
 func TestDigestsAgree(t *testing.T) {
 	c := openCompared(t, 3, nil)
 	for round := range 3 {
@@ -287,8 +290,8 @@ func TestDivergedPairGoesOn(t *testing.T) {
 	eventually(t, "the one that is left to be right", func() bool { _, found := c.groups[leader].Divergence(); return !found })
 }
 
-// TestSilentVoterIsWaitedFor: as long as the third server may show who is right, nobody is called wrong; but that has an
-// end. Once it speaks, the one that is wrong ends.
+// TestSilentVoterIsWaitedFor: as long as the third server may show who is right, nobody is called wrong; but that has
+// an end. Once it speaks, the one that is wrong ends.
 func TestSilentVoterIsWaitedFor(t *testing.T) {
 	c := openCompared(t, 3, nil)
 	leader, follower := c.leader()
@@ -317,8 +320,8 @@ func TestSilentVoterIsWaitedFor(t *testing.T) {
 	eventually(t, "the others to be right", func() bool { d, found := c.groups[leader].Divergence(); return found && d.Right })
 }
 
-// TestLaggingServerIsComparedLater: a server that is further behind than reports are kept passes marks over, and is compared
-// at one that comes when it has caught up. What the others keep for it does not grow meanwhile.
+// TestLaggingServerIsComparedLater: a server that is further behind than reports are kept passes marks over, and is
+// compared at one that comes when it has caught up. What the others keep for it does not grow meanwhile.
 func TestLaggingServerIsComparedLater(t *testing.T) {
 	c := openCompared(t, 3, nil)
 	leader, follower := c.leader()
@@ -399,8 +402,8 @@ func TestOpenCheckpointPassesMarkOver(t *testing.T) {
 	c.wantEnd(follower, c.mark())
 }
 
-// TestKilledBeforeItIsCondemned: a server that was killed when it had noticed, and had not written it down yet, starts again,
-// notices again by its checkpoint and ends then.
+// TestKilledBeforeItIsCondemned: a server that was killed when it had noticed, and had not written it down yet, starts
+// again, notices again by its checkpoint and ends then.
 func TestKilledBeforeItIsCondemned(t *testing.T) {
 	noticed := make(chan bool, 1)
 	var spare atomic.Bool
@@ -424,8 +427,8 @@ func TestKilledBeforeItIsCondemned(t *testing.T) {
 	c.wantEnd(follower, index)
 }
 
-// TestReplayHealsWhatWasNotStored: where the checkpoint of the mark was not stored, a server that is started again executes
-// the log anew. If the state is right then, there is nothing to end for.
+// TestReplayHealsWhatWasNotStored: where the checkpoint of the mark was not stored, a server that is started again
+// executes the log anew. If the state is right then, there is nothing to end for.
 func TestReplayHealsWhatWasNotStored(t *testing.T) {
 	c := openCompared(t, 3, func(i int, config *Config) {
 		config.noticed = func() { runtime.Goexit() }
@@ -543,8 +546,8 @@ func TestOtherHashesAreNotCompared(t *testing.T) {
 	}
 }
 
-// TestCheckpointsAreAtMarks: when the log of the leader is due for a checkpoint it marks the log, so that all servers take
-// theirs at one index. A server that no mark comes to takes one by itself, a little later.
+// TestCheckpointsAreAtMarks: when the log of the leader is due for a checkpoint it marks the log, so that all servers
+// take theirs at one index. A server that no mark comes to takes one by itself, a little later.
 func TestCheckpointsAreAtMarks(t *testing.T) {
 	const entries = 40
 	c := openCompared(t, 3, func(_ int, config *Config) { config.Log.CheckpointEntries = entries })
@@ -586,8 +589,8 @@ func TestCheckpointsAreAtMarks(t *testing.T) {
 	}
 }
 
-// TestMarkedCheckpointIsTakenInSlices counts the turns that a server needs for the checkpoint at a mark: in none of them
-// more rows are captured than rowsPerTurn and the one that closes it.
+// TestMarkedCheckpointIsTakenInSlices counts the turns that a server needs for the checkpoint at a mark: in none of
+// them more rows are captured than rowsPerTurn and the one that closes it.
 func TestMarkedCheckpointIsTakenInSlices(t *testing.T) {
 	const directories = 20 * rowsPerTurn
 	c := openCompared(t, 3, nil)

@@ -1,6 +1,7 @@
 package group
 
 import (
+	"cmp"
 	"slices"
 	"sync"
 )
@@ -12,12 +13,12 @@ type report struct {
 	digest  uint64
 }
 
-// reportsKept is how many reports of one server are remembered, those of the highest indexes: a server that lags so many
-// marks behind is compared at a later one.
+// reportsKept is how many reports of one server are remembered, those of the highest indexes: a server that lags so
+// many marks behind is compared at a later one.
 const reportsKept = 4
 
-// digests is what a server knows of its own state's digests and of those of the others. Nothing in it is stored: a server
-// that is started again begins with the digest of its checkpoint.
+// digests is what a server knows of its own state's digests and of those of the others. Nothing in it is stored: a
+// server that is started again begins with the digest of its checkpoint.
 type digests struct {
 	bell bell // whoever compares listens
 
@@ -29,25 +30,18 @@ type digests struct {
 
 func newDigests() *digests { return &digests{bell: newBell(), others: make(map[uint64][]report)} }
 
-// with adds a report to those of one server. The last word about an index counts: the server may have been started again.
+// with adds a report to those of one server. The last word about an index counts: the server may have been started
+// again.
 func with(list []report, r report) []report {
-	at, found := slices.BinarySearchFunc(list, r.index, func(known report, index uint64) int { return compareIndex(known.index, index) })
+	at, found := slices.BinarySearchFunc(list, r.index, func(known report, index uint64) int {
+		return cmp.Compare(known.index, index)
+	})
 	if found {
 		list[at] = r
 		return list
 	}
 	list = slices.Insert(list, at, r)
 	return slices.Delete(list, 0, max(0, len(list)-reportsKept))
-}
-
-func compareIndex(a, b uint64) int {
-	switch {
-	case a < b:
-		return -1
-	case a > b:
-		return 1
-	}
-	return 0
 }
 
 func reportAt(list []report, index uint64) (report, bool) {
@@ -208,7 +202,8 @@ func (d *digests) findings(e *electorate) []finding {
 	return found
 }
 
-// present is the finding that says how things stand: the newest for which there is anything to compare, or that of a learner.
+// present is the finding that says how things stand: the newest for which there is anything to compare, or that of a
+// learner.
 func present(found []finding) finding {
 	for _, f := range found {
 		if f.compared || len(f.differing) > 0 {
