@@ -84,10 +84,11 @@ type Checkpoint struct {
 	machine   *Machine
 	own       MachineRow // without its digest
 	dropped   []NodeID
+	paths     []scheme.Change // not yet captured; nothing that happens to the tree changes them
 	frozen    []trackedRow
 	position  int
-	ready     []Row // captured, not yet handed out
-	digest    uint64
+	ready     []Row  // captured, not yet handed out
+	digest    uint64 // of what is captured so far; in the end that of everything
 	completed bool
 }
 
@@ -102,16 +103,15 @@ func (m *Machine) Freeze() *Checkpoint {
 	m.dropped, m.rows.dirty = nil, nil
 	m.rows.generation++
 	m.rows.checkpoint = cp
-	cp.digest = m.rows.base
-	for _, change := range m.tree.TakeChanged() {
-		cp.capturePath(change)
-	}
-	cp.digest += m.pathsBase + cp.captureAccounts()
+	cp.paths = m.tree.TakeChanged()
+	cp.digest = m.rows.base + m.pathsBase + cp.captureAccounts()
 	return cp
 }
 
 func (cp *Checkpoint) capturePath(change scheme.Change) {
 	m, id := cp.machine, change.ID
+	before := m.pathsBase
+	defer func() { cp.digest += m.pathsBase - before }()
 	m.pathsBase -= m.pathHashes[id]
 	if change.Removed {
 		delete(m.pathHashes, id)
@@ -134,23 +134,34 @@ func (cp *Checkpoint) Dropped() []NodeID { return cp.dropped }
 // Next captures and returns up to about limit rows, nil when all have been handed out. The last row of all is the
 // MachineRow.
 func (cp *Checkpoint) Next(limit int) []Row {
-	for cp.position < len(cp.frozen) && len(cp.ready) < max(limit, 1) {
+	for len(cp.paths) > 0 && len(cp.ready) < max(limit, 1) {
+		cp.capturePath(cp.paths[0])
+		cp.paths = cp.paths[1:]
+	}
+	for len(cp.paths) == 0 && cp.position < len(cp.frozen) && len(cp.ready) < max(limit, 1) {
 		if cp.frozen[cp.position].node != nil {
 			cp.capture(cp.position)
 		}
 		cp.position++
 	}
-	if cp.position == len(cp.frozen) && !cp.completed {
+	if len(cp.paths) == 0 && cp.position == len(cp.frozen) && !cp.completed {
 		cp.completed = true
 		cp.machine.rows.checkpoint = nil
 		row := cp.own
-		row.Digest = cp.digest + row.hash()
+		cp.digest += row.hash()
+		row.Digest = cp.digest
 		cp.ready = append(cp.ready, row)
 	}
 	rows := cp.ready
 	cp.ready = nil
 	return rows
 }
+
+// Digest is that of the state at Index (Machine.Digest). It is known once Next has handed out all rows.
+func (cp *Checkpoint) Digest() (digest uint64, known bool) { return cp.digest, cp.completed }
+
+// RestoredDigest is the digest of the checkpoint that the machine was read from, and the index of that; 0 if from none.
+func (m *Machine) RestoredDigest() (index Index, digest uint64) { return m.restored, m.restoredDigest }
 
 // capture takes the row at position as it is now.
 func (cp *Checkpoint) capture(position int) {

@@ -301,6 +301,9 @@ func TestSlicesAreBounded(t *testing.T) {
 	for range 100 {
 		w.attach(1)
 	}
+	for i := range 100 {
+		w.apply(&coordination.MakeDirectory{Call: w.call(), Path: scheme.Path{"local", fmt.Sprint("directory", i)}, Owner: scheme.RootOwner})
+	}
 	cp := m.Freeze()
 	slices, rows := 0, 0
 	for batch := cp.Next(10); batch != nil; batch = cp.Next(10) {
@@ -309,7 +312,7 @@ func TestSlicesAreBounded(t *testing.T) {
 		}
 		slices, rows = slices+1, rows+len(batch)
 	}
-	if rows != 100+1+2+1 || slices < 10 { // sessions, node, paths, machine
+	if rows != 100+1+102+1 || slices < 20 { // sessions, node, paths, machine
 		t.Errorf("%d rows in %d slices", rows, slices)
 	}
 	if cp.Next(10) != nil {

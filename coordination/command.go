@@ -156,7 +156,12 @@ type ModifyPermissions struct {
 	Change scheme.PermissionsChange
 }
 
+// Mark is a place in the log at which every server takes a checkpoint of its state as it is behind the mark's entry, so
+// that their digests can be compared. It changes nothing. A server that is busy with another checkpoint passes it over.
+type Mark struct{}
+
 func (o *Origin) subject() (NodeID, SessionID)        { return o.Node, o.Session }
 func (c *Attach) subject() (NodeID, SessionID)        { return c.Node, c.Session }
 func (c *ExpireSession) subject() (NodeID, SessionID) { return c.Node, c.Session }
 func (c *ExpireWaiter) subject() (NodeID, SessionID)  { return c.Node, c.Session }
+func (*Mark) subject() (NodeID, SessionID)            { return 0, 0 }

@@ -38,8 +38,11 @@ func (p Position) Compare(other Position) int {
 
 // Alone tells whether a command must have an entry of its own: what it does is done at the end of an entry.
 func Alone(c Command) bool {
-	_, is := c.(*BeginLineage)
-	return is
+	switch c.(type) {
+	case *BeginLineage, *Mark:
+		return true
+	}
+	return false
 }
 
 // check panics if the entry breaks the rules that whoever writes one keeps.

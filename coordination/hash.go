@@ -4,6 +4,10 @@ package coordination
 // rows for all practical purposes. It is written out here because it must never change: servers compare digests.
 type rowHash uint64
 
+// DigestVersion is that of the hashes below. Digests of different versions say nothing about each other, so it must be
+// raised if a row gets another hash than it had; a row that there could not be before does not count.
+const DigestVersion = 1
+
 const (
 	fnvOffset rowHash = 14695981039346656037
 	fnvPrime  rowHash = 1099511628211

@@ -16,13 +16,14 @@ type Machine struct {
 	place  Place // of the command of the entry at index that is executed, or was last; endOfEntry between entries
 	// stampMillis is the largest Entry.StampMillis so far. What begins keeps it.
 	stampMillis uint64
-	// restored is the index of the checkpoint that the machine was read from, 0 if from none.
-	restored Index
-	tree     *scheme.Tree
-	nodes    map[NodeID]*node
-	effects  []Effect
-	asking   *session // whose command is being executed
-	calls    callMemory
+	// restored is the index of the checkpoint that the machine was read from, 0 if from none, and restoredDigest its digest.
+	restored       Index
+	restoredDigest uint64
+	tree           *scheme.Tree
+	nodes          map[NodeID]*node
+	effects        []Effect
+	asking         *session // whose command is being executed
+	calls          callMemory
 
 	nextNode NodeID
 	lineage  lineage
@@ -152,6 +153,7 @@ func (m *Machine) execute(place Place, term Term, c Command) []Effect {
 		m.expireSession(c, term)
 	case *BeginLineage:
 		m.beginLineage(c)
+	case *Mark:
 	case *ExpireWaiter:
 		if n := m.nodes[c.Node]; n != nil {
 			m.expireWaiter(n, c, term)

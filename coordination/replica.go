@@ -42,6 +42,7 @@ type Replica[S, W any] struct {
 
 	admission admission
 	stamp     uint64 // the last that Stamp gave
+	marks     marks
 }
 
 // Reign numbers the times for which a server has led since it started. 0 is none.
@@ -111,6 +112,7 @@ func (r *Replica[S, W]) Committed(now Instant, e *Entry) []Effect {
 		}
 	}
 	effects := r.machine.end()
+	r.marks.executed(now, e)
 	if r.leader == nil && r.elected == e.Term && e.Term != 0 {
 		r.serve(now)
 	}
@@ -122,6 +124,7 @@ func (r *Replica[S, W]) serve(now Instant) {
 	r.leader = NewLeader(r.machine, r.elected, now)
 	r.elected = 0
 	r.reign++
+	r.marks.asked = false // what an earlier reign put out is executed, or lost
 	r.leader.BeginLineage(r.lineage)
 }
 

@@ -130,6 +130,7 @@ func (r *Restorer) Finish() (*Machine, error) {
 	m.index, m.restored, m.nextNode = r.header.Index, r.header.Index, r.header.NextNode
 	m.lineage, m.stampMillis = lineage{id: r.header.Lineage, base: r.header.CounterBase}, r.header.StampMillis
 	m.calls.complete = m.index
+	m.restoredDigest = r.header.Digest
 	if digest := m.rows.base + m.pathsBase + m.accountRows.base + r.header.hash(); digest != r.header.Digest {
 		return nil, fmt.Errorf("the rows of the checkpoint at index %d have digest %016x, stored is %016x",
 			m.index, digest, r.header.Digest)

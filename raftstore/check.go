@@ -29,7 +29,9 @@ type Report struct {
 	// LastTerm is the term of the newest entry, 0 before the first. Of two members' logs the one with the higher last
 	// term has everything that was committed, whatever its last entry; with equal terms the longer one has.
 	LastTerm uint64
-	Files    []FileReport // in the order they were read, up to the first problem
+	// Condemned is why the directory must not be used any more, however sound its files are; empty if it may.
+	Condemned string
+	Files     []FileReport // in the order they were read, up to the first problem
 }
 
 // Check examines a data directory offline and changes nothing. The error is the first problem: a *CorruptionError
@@ -51,6 +53,13 @@ func Check(dir string) (Report, error) {
 	if _, err := os.Stat(filepath.Join(dir, identityFile)); errors.Is(err, fs.ErrNotExist) {
 		return Report{}, cmp.Or(checkHalfMade(dir), fmt.Errorf("%s is empty: %w", dir, ErrNotData))
 	}
+	var reason string
+	var condemnation *CondemnedError
+	if err := condemned(dir); errors.As(err, &condemnation) {
+		reason = condemnation.Reason
+	} else if err != nil {
+		return Report{}, err
+	}
 	img, err := examine(dir)
 	_, lastTerm := img.newest()
 	return Report{
@@ -61,6 +70,7 @@ func Check(dir string) (Report, error) {
 		FirstIndex:      img.first,
 		LastIndex:       img.last,
 		LastTerm:        lastTerm,
+		Condemned:       reason,
 		Files:           img.files,
 	}, err
 }
@@ -69,6 +79,9 @@ func Check(dir string) (Report, error) {
 func (r Report) String() string {
 	s := fmt.Sprintf("member %016x of cluster %016x\ncheckpoint as of entry %d, %d rows\nlog entries %d to %d, last term %d\n",
 		r.Member, r.Cluster, r.CheckpointIndex, r.Rows, r.FirstIndex, r.LastIndex, r.LastTerm)
+	if r.Condemned != "" {
+		s += "CONDEMNED, it must not be used any more: " + r.Condemned + "\n"
+	}
 	for _, f := range r.Files {
 		s += fmt.Sprintf("%-60s %12d bytes", filepath.ToSlash(f.Name), f.Bytes)
 		if f.LastIndex > 0 {

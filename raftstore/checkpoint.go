@@ -22,6 +22,17 @@ func (s *Store) CheckpointDue() bool {
 		s.wanted.Load() > s.begun.Load()) && !s.keeper.active()
 }
 
+// CheckpointOverdue tells whether the next checkpoint should not wait any longer for a place in the log at which all members
+// take one: a quarter more was handed over than makes it due, or somebody waits for it. It is cheap.
+func (s *Store) CheckpointOverdue() bool {
+	bytes, entries := s.cfg.CheckpointBytes, s.cfg.CheckpointEntries
+	return (s.dueBytes.Load() >= bytes+bytes/4 || s.dueEntries.Load() >= entries+entries/4 ||
+		s.wanted.Load() > s.begun.Load()) && !s.keeper.active()
+}
+
+// CheckpointOpen tells whether the last checkpoint is not wholly in its place yet. It is cheap.
+func (s *Store) CheckpointOpen() bool { return s.keeper.active() }
+
 // LogFull tells whether so much was handed over since the last checkpoint was begun that the next one would be due, and
 // the last one is still being written. Then no more commands should be taken until it is not full any more: the log, and
 // with it the time that a restart takes, has grown to twice what it should be. It is cheap.

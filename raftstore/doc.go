@@ -69,6 +69,7 @@
 //	  wal-meta.db  bbolt: raft-wal's list of segments; term and vote; tail-made
 //	  <first index>-<id>.wal
 //	admission.json who may speak to this member, as learnt from others: see DESIGN.md; missing if its log knows
+//	condemned.txt  why nothing may be started on the directory any more; missing unless somebody said so
 //	received.db    a checkpoint of another member while it comes in; removed at start
 //
 // A log segment is raft-wal's: a header, then batches. A batch is what one write made durable:

@@ -19,7 +19,7 @@ type Survivor struct {
 }
 
 // PlanForceSingle says what ForceSingle would do to a directory, and changes nothing. Errors: ErrLocked,
-// *CorruptionError, *FormatError, and those of the operating system.
+// *CorruptionError, *FormatError, *CondemnedError, and those of the operating system.
 func PlanForceSingle(dir string) (Survivor, error) {
 	if _, err := os.Stat(dir); err != nil {
 		return Survivor{}, err
@@ -67,6 +67,9 @@ func ForceSingle(dir string) error {
 
 // planForce reads the directory and returns the checkpoint record that makes its member the only one.
 func planForce(dir string) (Survivor, checkpointMeta, error) {
+	if err := condemned(dir); err != nil {
+		return Survivor{}, checkpointMeta{}, err
+	}
 	img, err := examine(dir)
 	if err != nil {
 		return Survivor{}, checkpointMeta{}, err

@@ -102,6 +102,16 @@ func (s *Store) mayCall(certificate *x509.Certificate) error {
 	return nil
 }
 
+// Identify refuses a caller of one of the server's own services (Cluster.Services) that says it is the member of an id and
+// is not, as far as the members and the caller's certificate tell.
+func (s *Store) Identify(ctx context.Context, id uint64) error {
+	if s.admission == nil {
+		return errUnknownHere
+	}
+	_, err := s.admission.identify(id, certificateOf(ctx))
+	return err
+}
+
 // admitted implements peerServer.
 func (s *Store) admitted() *admissionList { return s.admission.list.Load() }
 

@@ -70,6 +70,9 @@ func (s *Server) ownStatus(ctx context.Context) (*adminpb.ClusterStatus, error) 
 	if now.Leader != 0 {
 		answer.Leader = idText(now.Leader)
 	}
+	if d, found := s.divergence(); found {
+		answer.Diverged = s.divergenceText(d)
+	}
 	for _, m := range now.Members {
 		answer.Members = append(answer.Members, memberStatus(m, now.Commit, leads))
 	}

@@ -77,6 +77,7 @@ type Config struct {
 	callPatience time.Duration                                   // the same
 	stopPatience time.Duration                                   // instead of handOverPatience and of drainPatience, in tests
 	lag          func(*group.Group) (entries uint64, known bool) // instead of what the group says, in tests
+	divergence   func(*group.Group) (group.Divergence, bool)     // the same
 }
 
 const defaultHoldStartFailureMillis = 100

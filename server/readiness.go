@@ -4,12 +4,14 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"google.golang.org/grpc/health/grpc_health_v1"
 
 	"github.com/coordd/coordd/raftstore"
+	"github.com/coordd/coordd/server/group"
 )
 
 // Readiness says whether a server can serve clients at the moment.
@@ -39,6 +41,7 @@ const (
 	issueKeptOut    issueKind = "KEPT_OUT"
 	issueCatchingUp issueKind = "CATCHING_UP"
 	issueDisk       issueKind = "DISK_SPACE"
+	issueDiverged   issueKind = "DIVERGED"
 	issueSilent     issueKind = "SILENT_SERVER"
 )
 
@@ -76,6 +79,10 @@ func (s *Server) issues() []issue {
 	if s.leaving.Load() {
 		add(issueStopping, fatal, self, "stopping")
 	}
+	divergence, diverged := s.divergence()
+	if diverged && !divergence.Right {
+		add(issueDiverged, fatal, self, "%s", s.divergenceText(divergence))
+	}
 	if out, why := s.store.KeptOut(); out && why != "" {
 		add(issueKeptOut, fatal, self, "no leader: %s; if all of them were replaced, start this server with --join HOST:PORT of a present "+
 			"member, in the place of --initial-cluster", why)
@@ -98,6 +105,11 @@ func (s *Server) issues() []issue {
 			g = fatal
 		}
 		add(issueDisk, g, self, "the disk is nearly full: %s free, %s reserved", sizeText(free), sizeText(reserve))
+	}
+	if diverged && divergence.Right {
+		for _, id := range divergence.Others {
+			add(issueDiverged, serious, id, "%s", s.divergenceText(group.Divergence{Index: divergence.Index, Others: []uint64{id}, Right: true}))
+		}
 	}
 	if s.group.Leads() {
 		for _, m := range s.store.Members() {
@@ -150,7 +162,7 @@ func (s *Server) watch(ctx context.Context) {
 	var leaderless time.Time
 	for pause := startPeriod; ; {
 		now := s.showable(first, &leaderless)
-		if first && (now.gravity != fatal || now.kind == issueDisk) { // space may take an operator to come
+		if first && (now.gravity != fatal || now.kind == issueDisk || now.kind == issueDiverged) { // which take an operator to come
 			first, pause = false, watchPeriod
 			s.showHealth(now.gravity != fatal)
 			s.publishAddresses()
@@ -240,6 +252,30 @@ func (s *Server) lag() (entries uint64, known bool) {
 		return s.config.lag(s.group)
 	}
 	return s.group.Lag()
+}
+
+// divergence is what is known of servers with different states.
+func (s *Server) divergence() (group.Divergence, bool) {
+	if s.config.divergence != nil {
+		return s.config.divergence(s.group)
+	}
+	return s.group.Divergence()
+}
+
+// divergenceText is a divergence for people. What is to be done is in docs/cluster.md.
+func (s *Server) divergenceText(d group.Divergence) string {
+	var names []string
+	for _, m := range s.store.Members() {
+		if slices.Contains(d.Others, m.ID) {
+			names = append(names, nameOf(m))
+		}
+	}
+	others := strings.Join(names, ", ")
+	if d.Right {
+		return fmt.Sprintf("diverged: as of entry %d the state of %s is not the one that the majority of the servers has; replace it", d.Index, others)
+	}
+	return fmt.Sprintf("diverged: as of entry %d the states of this server and of %s differ, and no majority of the servers has one state; "+
+		"decide which of them is to go on, and replace the others", d.Index, others)
 }
 
 // sizeText is a number of bytes for people.

@@ -188,6 +188,49 @@ func TestReadinessWhenBehind(t *testing.T) {
 	c.eventually("the leader to tell", func() bool { return s.Readiness().Ready })
 }
 
+// TestReadinessOfDivergedServers pretends that servers have different states: one that may be wrong itself is not ready, also
+// if it was so from the start, and one that is right says who is not.
+func TestReadinessOfDivergedServers(t *testing.T) {
+	var right atomic.Bool
+	c := startClusterWith(t, 3, func(config *Config) {
+		config.divergence = func(g *group.Group) (group.Divergence, bool) {
+			d := group.Divergence{Index: 4711, Right: right.Load()}
+			for _, m := range g.Log().Members() {
+				if m.Name != config.Cluster.Name && len(d.Others) == 0 {
+					d.Others = append(d.Others, m.ID)
+				}
+			}
+			return d, true
+		}
+	})
+	const who, what = "diverged: as of entry 4711 the state", "replace"
+	for i, s := range c.servers {
+		if r := s.Readiness(); r.Ready || !strings.HasPrefix(r.Reason, who) || !strings.Contains(r.Reason, what) || !strings.Contains(r.Reason, "this server") {
+			t.Errorf("server %d: %+v", i, r)
+		}
+		if r := selfCheck(t, c.conns[i]); r.GetSelfCheckResult() != Ydb_Monitoring.SelfCheck_EMERGENCY || !hasIssue(r, issueDiverged, who) {
+			t.Errorf("server %d: got %v", i, r)
+		}
+		if healthOf(t, c.conns[i], "") != notServing {
+			t.Errorf("server %d serves", i)
+		}
+		answer, err := adminpb.NewClusterClient(c.conns[i]).Status(t.Context(), &adminpb.ClusterStatusRequest{})
+		if err != nil || !strings.HasPrefix(answer.GetDiverged(), who) {
+			t.Errorf("server %d: status %v, %v", i, answer, err)
+		}
+	}
+	right.Store(true)
+	for i, s := range c.servers {
+		c.eventually("readiness to come back", func() bool { return healthOf(t, c.conns[i], "") == serving })
+		if r := s.Readiness(); !r.Ready {
+			t.Errorf("server %d: %+v", i, r)
+		}
+		if r := selfCheck(t, c.conns[i]); r.GetSelfCheckResult() != Ydb_Monitoring.SelfCheck_MAINTENANCE_REQUIRED || !hasIssue(r, issueDiverged, who) {
+			t.Errorf("server %d: got %v", i, r)
+		}
+	}
+}
+
 // TestNotReadyAtTheEnd has a failed and a stopping server say so.
 func TestNotReadyAtTheEnd(t *testing.T) {
 	s, conn := startTest(t, nil)

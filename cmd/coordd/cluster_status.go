@@ -44,7 +44,8 @@ type clusterStatusText struct {
 	ReserveBytes   uint64             `json:"reserve_bytes"`
 	DiskFull       bool               `json:"disk_full"`
 	LeaderAnswered bool               `json:"leader_answered"`
-	FormatVersion  uint64             `json:"format_version"` // 0 from a server that does not tell
+	FormatVersion  uint64             `json:"format_version"`     // 0 from a server that does not tell
+	Diverged       string             `json:"diverged,omitempty"` // what the asked server knows of servers whose states differ
 	Members        []memberStatusText `json:"members"`
 }
 
@@ -66,7 +67,7 @@ func printStatusJSON(w io.Writer, now *adminpb.ClusterStatus) error {
 		Cluster: now.GetCluster(), Server: now.GetServerName(), ServerID: now.GetServerId(), Leader: now.GetLeader(),
 		Term: now.GetTerm(), Commit: now.GetCommit(), Applied: now.GetApplied(), CaughtUp: now.GetCaughtUp(),
 		FreeBytes: now.GetFreeBytes(), ReserveBytes: now.GetReserveBytes(), DiskFull: now.GetDiskFull(),
-		LeaderAnswered: now.GetLeaderAnswered(), FormatVersion: now.GetFormatVersion(), Members: []memberStatusText{},
+		LeaderAnswered: now.GetLeaderAnswered(), FormatVersion: now.GetFormatVersion(), Diverged: now.GetDiverged(), Members: []memberStatusText{},
 	}
 	for _, m := range now.GetMembers() {
 		text.Members = append(text.Members, memberStatusText{
@@ -110,7 +111,11 @@ func printStatus(w io.Writer, now *adminpb.ClusterStatus) error {
 		state = "is caught up"
 	}
 	fmt.Fprintf(w, "asked %s: %s, entry %d is applied%s\n", cmp.Or(now.GetServerName(), now.GetServerId()), state, now.GetApplied(), diskText(now))
-	fmt.Fprintf(w, "%s\n\n", formatText(now))
+	fmt.Fprintf(w, "%s\n", formatText(now))
+	if now.GetDiverged() != "" {
+		fmt.Fprintf(w, "%s\n", strings.ToUpper(now.GetDiverged()[:1])+now.GetDiverged()[1:])
+	}
+	fmt.Fprintln(w)
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "NAME\tID\tROLE\tACTIVE\tMATCH\tLAG\tVERSION\tPEER\tCLIENT")
 	for _, m := range now.GetMembers() {

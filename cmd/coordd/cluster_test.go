@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -235,6 +236,23 @@ func TestFormatText(t *testing.T) {
 	} {
 		if got := formatText(&adminpb.ClusterStatus{FormatVersion: c.inUse, Members: c.members}); got != c.want {
 			t.Errorf("%s: got %q, want %q", name, got, c.want)
+		}
+	}
+}
+
+// TestDivergedText looks at what a person and a program are told of servers whose states differ.
+func TestDivergedText(t *testing.T) {
+	for _, diverged := range []string{"", "diverged: as of entry 7"} {
+		now := &adminpb.ClusterStatus{FormatVersion: 2, Diverged: diverged}
+		var people, programs strings.Builder
+		if err := errors.Join(printStatus(&people, now), printStatusJSON(&programs, now)); err != nil {
+			t.Fatal(err)
+		}
+		if told := strings.Contains(people.String(), "\nDiverged: as of entry 7\n"); told != (diverged != "") {
+			t.Errorf("%q: people read %s", diverged, people.String())
+		}
+		if told := strings.Contains(programs.String(), `"diverged": "diverged: as of entry 7"`); told != (diverged != "") {
+			t.Errorf("%q: programs read %s", diverged, programs.String())
 		}
 	}
 }

@@ -20,6 +20,7 @@ const (
 	// exitNotServing is for scripts that wait for a server.
 	exitNotServing exitCode = 6
 	exitRemoved    exitCode = 7
+	exitDiverged   exitCode = 8
 )
 
 // exitCodes explains every exit code, in order.
@@ -35,6 +36,7 @@ var exitCodes = []struct {
 	{exitDiffers, "conformance: the server differs from the scripts"},
 	{exitNotServing, "health: the server does not serve, or cannot be reached"},
 	{exitRemoved, "the server was removed from its cluster: its data is of no use any more"},
+	{exitDiverged, "the server's state is not that of the majority of its cluster: its data must not be used any more"},
 }
 
 // exitCodeHelp is the list of exit codes for `coordd help`.

@@ -181,7 +181,7 @@ func (p *program) logConfiguration(logger *slog.Logger, s settings, values map[s
 func aboutDataDir(err error, directory string, values map[string]given) error {
 	code := codeOf(err)
 	var setting *server.ConfigError
-	if errors.As(err, &setting) || directory == "" || code != exitStorage && code != exitConfig {
+	if errors.As(err, &setting) || directory == "" || code != exitStorage && code != exitConfig && code != exitDiverged {
 		return err
 	}
 	return withCode(code, fmt.Errorf("data directory %s (%s): %w", directory, values[dataDirName].origin, err))

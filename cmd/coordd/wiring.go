@@ -76,10 +76,11 @@ func (s failingServer) Err() error {
 	err := s.Server.Err()
 	var network *net.OpError
 	var broken *group.InvariantError
+	var diverged *group.DivergedError
 	switch {
 	case err == nil || errors.As(err, &network) || errors.As(err, &broken):
 		return err
-	case errors.Is(err, raftstore.ErrRemoved), errors.Is(err, raftstore.ErrEmptied):
+	case errors.Is(err, raftstore.ErrRemoved), errors.Is(err, raftstore.ErrEmptied), errors.As(err, &diverged):
 		return coded(err)
 	}
 	return withCode(exitStorage, err)
@@ -94,6 +95,9 @@ func checkDirectory(directory string) (string, error) {
 	var corruption *raftstore.CorruptionError
 	if err != nil && !errors.As(err, &corruption) {
 		return "", coded(err) // nothing was examined
+	}
+	if err == nil && report.Condemned != "" {
+		err = &raftstore.CondemnedError{File: directory, Reason: report.Condemned}
 	}
 	return report.String(), coded(err)
 }
@@ -119,6 +123,8 @@ func coded(err error) error {
 	var format *raftstore.FormatError
 	var version *raftstore.VersionError
 	var setting *server.ConfigError
+	var diverged *group.DivergedError
+	var condemned *raftstore.CondemnedError
 	var network *net.OpError
 	var path *fs.PathError
 	var system syscall.Errno
@@ -130,6 +136,10 @@ func coded(err error) error {
 	case errors.Is(err, raftstore.ErrEmptied):
 		return withCode(exitConfig, fmt.Errorf("%w: its data is gone, so remove it (`coordd cluster remove NAME`), add it again "+
 			"(`coordd cluster add NAME HOST:PORT`) and start it with an empty data directory and --join", err))
+	case errors.As(err, &diverged), errors.As(err, &condemned):
+		return withCode(exitDiverged, fmt.Errorf("%w; keep the directory for whoever looks for the cause, remove the server "+
+			"from its cluster (`coordd cluster remove NAME`), add it again (`coordd cluster add NAME HOST:PORT`) and start it "+
+			"with an empty data directory and --join", err))
 	case errors.Is(err, raftstore.ErrOtherCluster):
 		return withCode(exitConfig, fmt.Errorf("%w (see --initial-cluster and --cluster-token, the same on each server, and --peer-cert)", err))
 	case errors.Is(err, raftstore.ErrLocked), errors.Is(err, raftstore.ErrNotData), errors.As(err, &format), errors.As(err, &version), errors.As(err, &setting): // another directory or program is wanted

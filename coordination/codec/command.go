@@ -123,6 +123,8 @@ func newCommand(field protowire.Number) coordination.Command {
 		return new(coordination.RotateSigningKey)
 	case 20:
 		return new(coordination.BeginLineage)
+	case 22:
+		return new(coordination.Mark)
 	}
 	return nil
 }
@@ -197,6 +199,8 @@ func (w *wire) command(c coordination.Command) protowire.Number {
 	case *coordination.BeginLineage:
 		number(w, 1, &c.Lineage)
 		return 20
+	case *coordination.Mark:
+		return 22
 	}
 	panic(fmt.Sprintf("codec: %T has no encoding", c))
 }

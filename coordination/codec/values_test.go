@@ -22,7 +22,7 @@ func allCommands() []coordination.Command {
 		new(coordination.CreateNode), new(coordination.AlterNode), new(coordination.DropNode),
 		new(coordination.MakeDirectory), new(coordination.RemoveDirectory), new(coordination.ModifyPermissions),
 		new(coordination.AddUser), new(coordination.SetPassword), new(coordination.RemoveUser), new(coordination.RotateSigningKey),
-		new(coordination.BeginLineage),
+		new(coordination.BeginLineage), new(coordination.Mark),
 	}
 }
 

@@ -10,8 +10,8 @@ const Version = 2
 const (
 	versionFirst = 1
 	// VersionEntries is the version with which entries of several commands came, and with them everything that says where
-	// in its entry a command is, and when an entry was written; also what is answered above an open request, and the
-	// owners of sessions.
+	// in its entry a command is, and when an entry was written; also what is answered above an open request, the
+	// owners of sessions, and marks.
 	VersionEntries = 2
 )
 
@@ -45,6 +45,8 @@ func Since(c coordination.Command) uint64 {
 		return sinceOrigin(&c.Origin)
 	case *coordination.StopSession:
 		return sinceOrigin(&c.Origin)
+	case *coordination.Mark:
+		return VersionEntries
 	}
 	return versionFirst
 }

@@ -92,6 +92,7 @@ func (g *Group) restore() error {
 		return err
 	}
 	g.replica.Restored(machine)
+	g.digestRestored()
 	g.checkpoint = nil
 	g.access.publish(machine)
 	g.applied.Store(uint64(machine.Index()))
@@ -109,11 +110,17 @@ func (g *Group) apply(e *raftstore.Entry) error {
 	if err := codec.DecodeEntry(e.Data, &g.entry); err != nil {
 		return fmt.Errorf("entry %d of the log: %w", e.Index, err)
 	}
+	if g.config.executing != nil {
+		g.config.executing(&g.entry)
+	}
 	before := g.replica.Reign()
 	if before != 0 {
 		g.inFlight -= len(e.Data)
 	}
 	g.replica.Committed(g.clock.Now(), &g.entry)
+	if g.entry.Marked() {
+		g.checkpointAtMark()
+	}
 	clear(g.entry.Commands)
 	g.access.publish(g.replica.Machine())
 	if g.replica.Reign() != before {

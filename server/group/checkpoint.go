@@ -14,6 +14,7 @@ type runningCheckpoint struct {
 	rows    *coordination.Checkpoint
 	writer  *raftstore.CheckpointWriter
 	offered []raftstore.Row // refused by the writer, whose queue was full
+	marked  bool            // all servers take one at this index: the digests are compared
 }
 
 const (
@@ -35,11 +36,15 @@ func (c *runningCheckpoint) pause() time.Duration {
 	return 0
 }
 
-// startCheckpoint freezes the state if the store wants a checkpoint.
+// startCheckpoint freezes the state if the store wants a checkpoint and no mark is to be waited for.
 func (g *Group) startCheckpoint() {
-	if g.checkpoint != nil || !g.store.CheckpointDue() {
-		return
+	if g.checkpoint == nil && g.store.CheckpointDue() && !g.awaitsMark() {
+		g.beginCheckpoint()
 	}
+}
+
+// beginCheckpoint freezes the state.
+func (g *Group) beginCheckpoint() {
 	rows := g.replica.Machine().Freeze()
 	writer := g.store.BeginCheckpoint(uint64(rows.Index()))
 	for _, id := range rows.Dropped() {
@@ -59,6 +64,9 @@ func (g *Group) continueCheckpoint() {
 		if rows == nil {
 			c.writer.Finish()
 			g.checkpoint = nil
+			if digest, known := c.rows.Digest(); known && c.marked {
+				g.digests.taken(g.reportOf(c.rows.Index(), digest))
+			}
 			return
 		}
 		for _, row := range rows {

@@ -34,7 +34,7 @@
 //
 //	turn → relayPeers → relayPeer.taking → relayPeer → streamSet → Stream → queue, relay, what the Client has
 //
-// At any place member and readRounds may be taken, under which nothing else is. The turn is never waited for by
+// At any place member, readRounds and digests may be taken, under which nothing else is. The turn is never waited for by
 // anybody who holds another lock: kick is called without, and where there is one the bell is rung instead, which has
 // run take the turn. A stream forwards into its link under its lock, so the leader sees its messages in the order in
 // which its Front made them; all streams turn to another leader under the lock of the streamSet, so a stream that
@@ -43,8 +43,8 @@
 // # Goroutines
 //
 //   - run, one for each group: takes the turns that nobody else takes.
-//   - where there may be other members, member.relay, which keeps the relay to the leader, and member.listen, which has
-//     streams sent that were mute. An open relay has two more: one that writes, one that waits for another leader.
+//   - where there may be other members, member.relay, which keeps the relay to the leader, member.listen, which has
+//     streams sent that were mute, and compareDigests, with one for each question to another server, which it waits for. An open relay has two more: one that writes, one that waits for another leader.
 //   - for each relay towards this server one that reads and one that writes, besides that of the RPC itself.
 //   - for the time of a backup one that waits for its checkpoint; for the time of Stop one that waits for the
 //     relays; one to end a stream whose roster is too large to travel.
@@ -53,6 +53,15 @@
 //
 // All others belong to somebody else and call in: the handlers of clients, the log's goroutines (handler), those of
 // gRPC.
+//
+// # Comparing states
+//
+// The leader puts a mark into the log when one is due (mark in compare.go); every server takes its checkpoint there, if it
+// has none under way (checkpointAtMark), and when the last slice is captured the digest is known. compareDigests tells it to
+// all other members and hears theirs; a pair needs only one question that gets through, put by the later of the two. It
+// judges (digests.go) what is known whenever that changes, and ends the server if a majority of the voters has another
+// state. A checkpoint that is due by the log waits for a mark (awaitsMark), which the leader writes when its own is due, and
+// is taken without one if that does not come, or cannot be read by every server yet.
 //
 // # A leader change
 //

@@ -37,6 +37,16 @@ type Config struct {
 	CallPatience time.Duration
 	// Failed is called once, when the group cannot go on.
 	Failed func(error)
+	// Marks is how often the servers of the cluster compare their states; zero: DefaultMarks. A server alone does not.
+	Marks coordination.MarkPolicy
+
+	// For tests: the version of the digests, if not this program's; what is done to an entry before this server executes it;
+	// what is done when this server has noticed that it diverged and before it writes that down; the pause between two
+	// attempts to compare.
+	digestVersion uint32
+	executing     func(*coordination.Entry)
+	noticed       func()
+	comparePause  time.Duration
 }
 
 const (
@@ -62,6 +72,7 @@ type Group struct {
 	streams *streamSet
 	member  *member
 	relays  relayPeers
+	digests *digests
 
 	ready   chan struct{} // closed when the leader serves for the first time
 	over    chan struct{} // closed when the group handles nothing any more
@@ -87,6 +98,7 @@ type Group struct {
 	link       *localLink // to the leader, nil without one
 	inFlight   int        // bytes proposed in this reign and not yet applied
 	checkpoint *runningCheckpoint
+	nextMark   coordination.Instant // see mark
 	// waitsForCheckpoint is set while requests are held because the log is full.
 	waitsForCheckpoint bool
 	entry              coordination.Entry // that is executed; its slice of commands is used again
@@ -95,6 +107,8 @@ type Group struct {
 	spare              []event
 	reads              []*call // not yet answered
 	barriers           []passedBarrier
+
+	divergence finding // that was told last; compareDigests owns it
 }
 
 // replica is the rings of the group, as the group drives them.
@@ -126,10 +140,16 @@ func newGroup(config Config) *Group {
 	if config.Formats.Since == nil {
 		config.Formats = OwnFormats
 	}
+	switch {
+	case config.Log.Cluster.ListenPeer == "":
+		config.Marks = coordination.MarkPolicy{} // there is nobody to compare with
+	case config.Marks == coordination.MarkPolicy{}:
+		config.Marks = DefaultMarks
+	}
 	g := &Group{
 		config: config, queue: newQueue(), clock: config.Clock, logger: config.Log.Logger, failed: config.Failed,
-		streams: newStreamSet(config.Streams),
-		ready:   make(chan struct{}), over: make(chan struct{}), stop: make(chan struct{}), ended: make(chan struct{}),
+		streams: newStreamSet(config.Streams), digests: newDigests(),
+		ready: make(chan struct{}), over: make(chan struct{}), stop: make(chan struct{}), ended: make(chan struct{}),
 		timer: time.NewTimer(time.Hour), timerAt: coordination.Never,
 	}
 	g.member = newMember(g)
@@ -157,6 +177,8 @@ func (g *Group) load() error {
 		return err
 	}
 	g.replica = coordination.NewReplica[sink, *call](machine, g.config.Formats)
+	g.replica.SetMarkPolicy(g.config.Marks)
+	g.digestRestored()
 	g.access.publish(machine)
 	g.applied.Store(uint64(machine.Index()))
 	return nil

@@ -43,6 +43,7 @@ func (g *Group) startMember() {
 	m.stop = cancel
 	m.ended.Go(func() { m.relay(ctx) })
 	m.ended.Go(func() { m.listen(ctx) })
+	m.ended.Go(func() { g.compareDigests(ctx) })
 }
 
 func (g *Group) stopMember() {

@@ -25,4 +25,5 @@ func (s relayService) Execute(ctx context.Context, r *relaypb.ExecuteRequest) (*
 // Services registers what the servers of a cluster say to each other about the group.
 func (g *Group) Services(registrar grpc.ServiceRegistrar) {
 	relaypb.RegisterRelayServer(registrar, relayService{group: g})
+	relaypb.RegisterDigestsServer(registrar, digestService{group: g})
 }

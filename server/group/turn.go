@@ -107,6 +107,7 @@ func (g *Group) handleAll(news []storeEvent) {
 	}
 	g.answerReads()
 	g.replica.Tick(g.clock.Now())
+	g.mark()
 	g.carryOut()
 	g.continueCheckpoint()
 	g.setTimer()
@@ -133,6 +134,9 @@ func (g *Group) takeRequests() []event {
 // setTimer has run wake up when the next thing is due.
 func (g *Group) setTimer() {
 	next := g.replica.NextDeadline()
+	if g.nextMark != coordination.Never {
+		next = min(next, g.nextMark)
+	}
 	if g.checkpoint != nil {
 		next = min(next, g.clock.Now()+coordination.Instant(g.checkpoint.pause()))
 	}

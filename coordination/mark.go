@@ -1,0 +1,73 @@
+package coordination
+
+// Marked tells whether there is a checkpoint to be taken behind the entry.
+func (e *Entry) Marked() bool {
+	if len(e.Commands) != 1 {
+		return false
+	}
+	_, is := e.Commands[0].(*Mark)
+	return is
+}
+
+// MarkPolicy says when the leader marks the log. It does not if nothing has changed since the last mark; the zero
+// policy is never.
+type MarkPolicy struct {
+	// Commands is how many there may be behind a mark before the next one is due; 0: any number.
+	Commands int
+	// PeriodMillis is how long the first command behind a mark may be without one behind itself.
+	PeriodMillis uint64
+}
+
+// marks is what a server knows of the marks in the log, so that it knows as the leader when the next one is due. It is
+// no part of the state: servers that were started at different times count differently.
+type marks struct {
+	policy  MarkPolicy
+	changed int     // commands that were executed since the last mark
+	since   Instant // when the first of them was
+	asked   bool    // this reign has put out a mark that is not executed yet
+}
+
+// executed takes note of an entry.
+func (k *marks) executed(now Instant, e *Entry) {
+	switch {
+	case e.Marked():
+		k.changed, k.asked = 0, false
+	case len(e.Commands) > 0:
+		if k.changed == 0 {
+			k.since = now
+		}
+		k.changed += len(e.Commands)
+	}
+}
+
+// due is when the next mark is.
+func (k *marks) due() Instant {
+	switch {
+	case k.changed == 0 || k.asked || k.policy == (MarkPolicy{}):
+		return Never
+	case k.policy.Commands > 0 && k.changed >= k.policy.Commands:
+		return k.since
+	}
+	return k.since.After(k.policy.PeriodMillis)
+}
+
+// SetMarkPolicy says when MarkDue is.
+func (r *Replica[S, W]) SetMarkPolicy(p MarkPolicy) { r.marks.policy = p }
+
+// MarkDue is when this server is to be told to Mark the log; Never if it does not lead, or nothing has changed.
+func (r *Replica[S, W]) MarkDue() Instant {
+	if r.leader == nil {
+		return Never
+	}
+	return r.marks.due()
+}
+
+// Mark puts a Mark into the log, whether it is due or not, if this server leads, something has changed since the last
+// one, and none is on its way. Whoever calls sees to it that every server of the cluster can read it.
+func (r *Replica[S, W]) Mark() {
+	if r.leader == nil || r.marks.asked || r.marks.changed == 0 {
+		return
+	}
+	r.marks.asked = true
+	r.leader.out.Commands = append(r.leader.out.Commands, &Mark{})
+}
