@@ -156,6 +156,15 @@ type ModifyPermissions struct {
 	Change scheme.PermissionsChange
 }
 
+// SetLimits sets the limits that are not 0. With OnlyFirst nothing happens, and that is success, if any limit is set
+// already: so the servers of a cluster may propose what each of them was started with, and no two of them can take turns.
+type SetLimits struct {
+	Call
+	Caller
+	Limits    StateLimits
+	OnlyFirst bool
+}
+
 func (o *Origin) subject() (NodeID, SessionID)        { return o.Node, o.Session }
 func (c *Attach) subject() (NodeID, SessionID)        { return c.Node, c.Session }
 func (c *ExpireSession) subject() (NodeID, SessionID) { return c.Node, c.Session }

@@ -40,6 +40,8 @@ const (
 	issueCatchingUp issueKind = "CATCHING_UP"
 	issueDisk       issueKind = "DISK_SPACE"
 	issueSilent     issueKind = "SILENT_SERVER"
+	issueFull       issueKind = "STATE_LIMIT"
+	issueMemory     issueKind = "MEMORY"
 )
 
 // gravity is what an issue means for clients.
@@ -98,6 +100,12 @@ func (s *Server) issues() []issue {
 			g = fatal
 		}
 		add(issueDisk, g, self, "the disk is nearly full: %s free, %s reserved", sizeText(free), sizeText(reserve))
+	}
+	if text := s.fullnessIssue(); text != "" {
+		add(issueFull, serious, self, "%s", text)
+	}
+	if text := s.memoryIssue(); text != "" {
+		add(issueMemory, noteworthy, self, "%s", text)
 	}
 	if s.group.Leads() {
 		for _, m := range s.store.Members() {

@@ -21,7 +21,7 @@ type Config struct {
 	Log raftstore.Config
 	// Database is the absolute path under which everything lives.
 	Database string
-	// Limits are those of nodes.
+	// Limits are this server's own (coordination.Limits).
 	Limits coordination.Limits
 	// Clock tells the rings the time.
 	Clock Clock
@@ -73,6 +73,7 @@ type Group struct {
 	readyOnce sync.Once
 	rounds    readRounds
 	access    publishedAccess
+	size      publishedSize
 	committed atomic.Uint64 // index that the leader last told, 0 if it never did
 
 	turn    sync.Mutex
@@ -158,6 +159,7 @@ func (g *Group) load() error {
 	}
 	g.replica = coordination.NewReplica[sink, *call](machine, g.config.Formats)
 	g.access.publish(machine)
+	g.size.publish(machine)
 	g.applied.Store(uint64(machine.Index()))
 	return nil
 }
