@@ -28,7 +28,8 @@ const (
 	pathOwner     = len("root@builtin")
 )
 
-// EmptyState is what the state counts while the node is empty: its own row, the entries of the path tree, and the machine's row.
+// EmptyState is what the state counts while the node is empty: its own row, the entries of the path tree, and the row of
+// the machine.
 func EmptyState(path string) int {
 	sum := rowCharge + nodeCharge
 	for _, name := range strings.Split(strings.Trim(path, "/"), "/") {

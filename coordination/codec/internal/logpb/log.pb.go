@@ -3,12 +3,12 @@
 // Every stored value is one byte with the version of the format, and then one of the messages below: a Command (version 1)
 // or an Entry (from version 2 on) in an entry of the log, the message of its kind in a row. The version is the one with
 // which the value's form came: 2 for what says where in its entry a command is, when something began, whose a session is,
-// or what is answered although something older is not, and for limits, 1 for everything else. The encoding is canonical: fields in
-// ascending order, each only if it is not zero, numbers in their shortest form. So one value has one encoding, and a
-// reader refuses everything else. A field or a command that is added later comes with a new version.
+// or what is answered although something older is not, and for limits, 1 for everything else. The encoding is canonical:
+// fields in ascending order, each only if it is not zero, numbers in their shortest form. So one value has one encoding,
+// and a reader refuses everything else. A field or a command that is added later comes with a new version.
 //
-// Messages are flat, but for the limits, because a nested message that is missing and one that is empty would be two encodings of one
-// value. What belongs together has the same names everywhere: epoch_term and epoch_counter are one Epoch.
+// Messages are flat, but for the limits, because a nested message that is missing and one that is empty would be two
+// encodings of one value. What belongs together has the same names everywhere: epoch_term and epoch_counter are one Epoch.
 //
 // A text is a string where it comes from a client's message, and so is valid UTF-8, and bytes where it may be anything.
 
@@ -2358,8 +2358,8 @@ func (x *RotateSigningKey) GetAfterPlace() uint32 {
 	return 0
 }
 
-// The limits that decide what commands do; 0: nobody has set it. It is the one message that is nested by itself: it is left out
-// if it is empty, and refused then.
+// The limits that decide what commands do; 0: nobody has set it. It is the one message that is nested by itself: it is
+// left out if it is empty, and refused if it is there and empty.
 type Limits struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Of the state, as its rows count.
