@@ -31,6 +31,14 @@ type cluster struct {
 
 func startCluster(t *testing.T) *cluster {
 	t.Helper()
+	c := newCluster(t)
+	c.run(t)
+	return c
+}
+
+// newCluster starts nobody yet.
+func newCluster(t *testing.T) *cluster {
+	t.Helper()
 	const size = 3
 	c := &cluster{}
 	addresses := freeAddresses(t, 2*size)
@@ -44,6 +52,12 @@ func startCluster(t *testing.T) *cluster {
 			HoldStartFailureMillis: new(uint64(0)), Logger: logger.With("server", memberName(i)),
 			Cluster: raftstore.Cluster{Name: memberName(i), ListenPeer: addresses[i], Initial: initial}})
 	}
+	return c
+}
+
+// run starts the servers, and stops them when the test ends.
+func (c *cluster) run(t *testing.T) {
+	t.Helper()
 	if err := c.start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +66,26 @@ func startCluster(t *testing.T) *cluster {
 			t.Error(err)
 		}
 	})
-	return c
+}
+
+// awaitLimits waits until each server has applied the limits of the cluster.
+func (c *cluster) awaitLimits(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	return c.each(func(i int) error {
+		conn, err := grpc.NewClient(c.configs[i].Listen, grpc.WithTransportCredentials(insecure.NewCredentials()))
+		if err != nil {
+			return err
+		}
+		defer conn.Close()
+		for {
+			now, err := adminpb.NewClusterClient(conn).Limits(ctx, &adminpb.LimitsRequest{})
+			if err != nil || now.GetStateLimitBytes() != 0 {
+				return err
+			}
+			time.Sleep(time.Millisecond)
+		}
+	})
 }
 
 func memberName(i int) string { return fmt.Sprint("server-", i) }

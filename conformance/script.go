@@ -201,6 +201,8 @@ func (s *Script) parseLimits(value string) error {
 			s.Limits.Sessions = n
 		case key == "semaphores":
 			s.Limits.Semaphores = n
+		case key == "state":
+			s.Limits.State = uint64(n)
 		case key == "bytes":
 			s.Limits.Bytes = uint64(n)
 		case key == "described":

@@ -11,7 +11,7 @@ func ofBytes(size int) []byte { return []byte(strings.Repeat("x", size)) }
 // rigWithBytes is a rig with one node that may hold so many bytes, and one session.
 func rigWithBytes(t *testing.T, bytes uint64) (*rig, StreamID, *node) {
 	r := newRig(t)
-	r.machine.limits.Bytes = bytes
+	r.machine.limits.NodeBytes = bytes
 	id := r.createNode("/local/a", relaxed)
 	stream, _ := r.attach(AttachRequest{Path: "/local/a", TimeoutMillis: 1000})
 	return r, stream, r.machine.nodes[id]
@@ -101,7 +101,7 @@ func TestNodeBytesShrink(t *testing.T) {
 	r.request(stream, 1, createLock)
 	r.request(stream, 2, updateLock(string(ofBytes(90))))
 	r.applyAll()
-	r.machine.limits.Bytes = 10
+	r.machine.limits.NodeBytes = 10
 	r.request(stream, 3, updateLock(string(ofBytes(80))))
 	r.request(stream, 4, updateLock(string(ofBytes(81))))
 	r.request(stream, 5, Request{Kind: RequestDelete, Name: "lock"})

@@ -16,6 +16,7 @@ func (m *Machine) Check() error {
 		broken = append(broken, err)
 	}
 	inTree := 0
+	used := MachineRow{}.sized()
 	for entry := range m.tree.All() {
 		if entry.Node == 0 {
 			continue
@@ -29,9 +30,16 @@ func (m *Machine) Check() error {
 		if err := n.check(); err != nil {
 			broken = append(broken, fmt.Errorf("coordination node %d: %w", n.id, err))
 		}
+		used += n.used
 		if n.id >= m.nextNode {
 			broken = append(broken, fmt.Errorf("coordination node %d is not below the next id %d", n.id, m.nextNode))
 		}
+	}
+	if used != m.room.used {
+		broken = append(broken, fmt.Errorf("the rows of the machine and its nodes count %d bytes, it says %d", used, m.room.used))
+	}
+	if bytes := accountsBytes(m.accounts); bytes != m.accountBytes {
+		broken = append(broken, fmt.Errorf("the rows of users and keys count %d bytes, it says %d", bytes, m.accountBytes))
 	}
 	if inTree != len(m.nodes) {
 		broken = append(broken, fmt.Errorf("%d coordination nodes, %d of them in the path tree", len(m.nodes), inTree))
@@ -43,8 +51,13 @@ func (n *node) check() error {
 	var broken []error
 	fail := func(format string, args ...any) { broken = append(broken, fmt.Errorf(format, args...)) }
 	linked, bytes := 0, uint64(0)
+	used := n.row(n).sized()
+	for _, l := range n.links {
+		used += l.row(n).sized()
+	}
 	for name, sem := range n.semaphores {
 		bytes += sem.bytes()
+		used += sem.row(n).sized()
 		if name != sem.name || sem.id == 0 || sem.id >= n.nextSemaphore {
 			fail("semaphore %d %q is filed under %q, next id %d", sem.id, sem.name, name, n.nextSemaphore)
 		}
@@ -56,6 +69,7 @@ func (n *node) check() error {
 	}
 	held := 0
 	for id, s := range n.sessions {
+		used += s.row(n).sized()
 		if id != s.id || id == 0 || id >= n.nextSession {
 			fail("session %d is filed under %d, next id %d", s.id, id, n.nextSession)
 		}
@@ -74,6 +88,9 @@ func (n *node) check() error {
 	}
 	if bytes != n.bytes {
 		fail("%d bytes are stored, it says %d", bytes, n.bytes)
+	}
+	if used != n.used {
+		fail("the rows count %d bytes, it says %d", used, n.used)
 	}
 	if held != len(n.links) {
 		fail("%d links in the sessions' lists, %d in the table", held, len(n.links))

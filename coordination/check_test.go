@@ -15,7 +15,7 @@ func TestCheckFindsWhatIsBroken(t *testing.T) {
 	}{
 		{"names coordination node 1, which is not there", func(m *Machine, _ *node) { delete(m.nodes, 1) }},
 		{"is not below the next id 1", func(m *Machine, _ *node) { m.nextNode = 1 }},
-		{"2 coordination nodes, 1 of them in the path tree", func(m *Machine, _ *node) { m.nodes[9] = newNode(9, NodeConfig{}, m.rows) }},
+		{"2 coordination nodes, 1 of them in the path tree", func(m *Machine, _ *node) { m.nodes[9] = newNode(9, NodeConfig{}, m.rows, m.room) }},
 		{"scheme:", func(m *Machine, n *node) { m.tree.CreateNode([]string{"local", "b"}, scheme.NewNode{ID: n.id}) }},
 		{`is filed under "other"`, func(_ *Machine, n *node) { n.semaphores["other"] = n.semaphores["door"] }},
 		{`semaphore 0 "door" is filed`, func(_ *Machine, n *node) { n.semaphores["door"].id = 0 }},
@@ -33,6 +33,9 @@ func TestCheckFindsWhatIsBroken(t *testing.T) {
 		{"a list of 1 links that says 2", func(_ *Machine, n *node) { n.semaphores["door"].waiters.length = 2 }},
 		{"with 2 tokens, says 1, limit 3", func(_ *Machine, n *node) { n.semaphores["door"].held = 1 }},
 		{"with 2 tokens, says 2, limit 1", func(_ *Machine, n *node) { n.semaphores["door"].limit = 1 }},
+		{"bytes, it says 1", func(_ *Machine, n *node) { n.used = 1 }},
+		{"the rows of the machine and its nodes count", func(m *Machine, _ *node) { m.room.used++ }},
+		{"the rows of users and keys count 0 bytes, it says 1", func(m *Machine, _ *node) { m.accountBytes++ }},
 		{"4 bytes are stored, it says 3", func(_ *Machine, n *node) { n.bytes-- }},
 		{"although it fits", func(_ *Machine, n *node) { n.semaphores["door"].waiters.first.count = 1 }},
 		{"has no owner", func(_ *Machine, n *node) {

@@ -110,9 +110,36 @@ func (c *checkpointed) step() {
 		c.t.Fatalf("after %#v: %v", e.command, err)
 	}
 	rows := c.live.AllRows()
+	used := uint64(0)
+	for _, row := range rows {
+		used += coordination.RowBytes(row)
+	}
+	if used != c.live.Used() {
+		c.t.Fatalf("after %#v: the rows count %d bytes, it says %d", e.command, used, c.live.Used())
+	}
+	for _, effect := range effects {
+		if effect.Refusal == coordination.StateFull {
+			c.seen["no space left in the state"]++
+		}
+		if effect.Refusal == coordination.StateFull && !grows(e.command) {
+			c.t.Fatalf("%#v is refused: %s", e.command, effect.Refusal.Text)
+		}
+	}
 	if sum := rows[len(rows)-1].(coordination.MachineRow).Digest; c.live.Digest() != sum {
 		c.t.Fatalf("after %#v: digest %016x, sum of all rows %016x", e.command, c.live.Digest(), sum)
 	}
+}
+
+// grows tells whether a command may make the state larger.
+func grows(c coordination.Command) bool {
+	switch c := c.(type) {
+	case *coordination.Attach:
+		return c.Session == 0
+	case *coordination.CreateSemaphore, *coordination.UpdateSemaphore, *coordination.AcquireSemaphore, *coordination.CreateNode,
+		*coordination.MakeDirectory, *coordination.ModifyPermissions, *coordination.AddUser, *coordination.SetPassword:
+		return true
+	}
+	return false
 }
 
 // apply passes entry i of the log, as it is stored, to a machine.
@@ -180,6 +207,9 @@ func (c *checkpointed) verifyStored() {
 
 func (c *checkpointed) same(got, want *coordination.Machine) {
 	c.t.Helper()
+	if got.Used() != want.Used() || got.Limits() != want.Limits() {
+		c.t.Fatalf("index %d: %d bytes under %+v, want %d under %+v", want.Index(), got.Used(), got.Limits(), want.Used(), want.Limits())
+	}
 	if got.Digest() != want.Digest() || !reflect.DeepEqual(got.AllRows(), want.AllRows()) {
 		c.t.Fatalf("index %d: digest %016x, rows %+v\nwant %016x, rows %+v", want.Index(), got.Digest(), got.AllRows(), want.Digest(), want.AllRows())
 	}
@@ -251,7 +281,8 @@ func TestCheckpointsWhileCommandsGoOn(t *testing.T) {
 		})
 	}
 	for _, what := range []string{"a node dropped", "a node dropped during a checkpoint", "a dropped node forgotten", "a checkpoint completed",
-		"a checkpoint completed behind the state", "a crash during a checkpoint"} {
+		"a checkpoint completed behind the state", "a crash during a checkpoint",
+		"no space left in the state"} {
 		if seen[what] < seeds/2 {
 			t.Errorf("%s: only %d times", what, seen[what])
 		}
@@ -343,7 +374,7 @@ func drain(cp *coordination.Checkpoint) []coordination.Row {
 func TestBrokenCheckpointsAreRefused(t *testing.T) {
 	h := newHistory(1)
 	m := newMachine(t)
-	for range 400 {
+	for range 500 {
 		e := h.next(m)
 		h.learn(m.Apply(coordination.Index(len(h.log)), e.term, e.command))
 	}

@@ -156,6 +156,15 @@ type ModifyPermissions struct {
 	Change scheme.PermissionsChange
 }
 
+// SetLimits sets the limits that are not 0. With OnlyFirst nothing happens, and that is success, if any limit is set
+// already: so the servers of a cluster may propose what each of them was started with, and no two of them can take turns.
+type SetLimits struct {
+	Call
+	Caller
+	Limits    StateLimits
+	OnlyFirst bool
+}
+
 // Mark is a place in the log at which every server takes a checkpoint of its state as it is behind the mark's entry, so
 // that their digests can be compared. It changes nothing. A server that is busy with another checkpoint passes it over.
 type Mark struct{}

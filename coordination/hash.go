@@ -62,7 +62,11 @@ func (r MachineRow) hash() uint64 {
 	if r.Lineage != 0 { // so that machines without one keep the digests they had before there were any
 		h = h.number(r.Lineage).number(r.CounterBase)
 	}
-	return uint64(h.later(1, r.StampMillis))
+	h = h.later(1, r.StampMillis)
+	if l := r.Limits; l != (StateLimits{}) {
+		h = h.number(7).number(l.State).number(l.NodeBytes).number(l.Sessions).number(l.Semaphores)
+	}
+	return uint64(h)
 }
 
 func (r PathRow) hash() uint64 {

@@ -51,7 +51,7 @@ var makers = []func(*history, coordination.NodeID) coordination.Command{
 	(*history).expireSession, (*history).expireWaiter, (*history).createSemaphore, (*history).updateSemaphore,
 	(*history).deleteSemaphore, (*history).createNode, (*history).alterNode, (*history).dropNode,
 	(*history).makeDirectory, (*history).removeDirectory, (*history).modifyPermissions, (*history).nothing,
-	(*history).addUser, (*history).setPassword, (*history).removeUser, (*history).rotateSigningKey,
+	(*history).addUser, (*history).setPassword, (*history).removeUser, (*history).rotateSigningKey, (*history).setLimits,
 }
 
 // next appends an entry to the log.
@@ -276,6 +276,18 @@ func (h *history) modifyPermissions(coordination.NodeID) coordination.Command {
 			{Kind: scheme.ChangeOwner, Subject: fmt.Sprint("owner ", h.random.IntN(3))},
 		},
 	}}
+}
+
+// setLimits mostly gives the state more room than it needs, and sometimes little or none.
+func (h *history) setLimits(coordination.NodeID) coordination.Command {
+	limits := coordination.StateLimits{State: 1 << 20, NodeBytes: 1 << 20}
+	switch h.random.IntN(8) {
+	case 0:
+		limits.State = 1 + h.random.Uint64N(12_000)
+	case 1:
+		limits.NodeBytes = 1 + h.random.Uint64N(80)
+	}
+	return &coordination.SetLimits{Call: h.call(), Limits: limits, OnlyFirst: h.random.IntN(4) == 0}
 }
 
 func (h *history) nothing(coordination.NodeID) coordination.Command { return nil }

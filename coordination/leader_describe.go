@@ -86,7 +86,7 @@ func (l *Leader) answerDescribe(n *ledNode, d *waitingDescribe) {
 		l.send(a, Message{Kind: MessageDescribed, Sequence: d.sequence, Request: RequestDescribe, Refusal: SemaphoreNotFound})
 		return
 	}
-	if describedBytes(sem, r.IncludeOwners, r.IncludeWaiters) > l.machine.limits.described() {
+	if describedBytes(sem, r.IncludeOwners, r.IncludeWaiters) > l.machine.configured.described() {
 		l.send(a, Message{Kind: MessageDescribed, Sequence: d.sequence, Request: RequestDescribe, Refusal: DescribedTooLarge})
 		return
 	}

@@ -28,6 +28,10 @@ const (
 const (
 	// MaxNodeBytes is how many bytes of semaphore names, semaphore data and acquire data one node may hold.
 	MaxNodeBytes = 1 << 30
+	// DefaultStateBytes is the limit of the whole state that a server proposes for a cluster that has none
+	// (StateLimits.State). A server takes up to twice what it counts, and this lets it do with 1 GiB; a million semaphores
+	// and a hundred thousand sessions fit.
+	DefaultStateBytes = 384 << 20
 	// MaxDescribedBytes bounds the answer to a describe, as describedBytes counts it. SDKs refuse to receive messages
 	// over 64,000,000 bytes, and would lose the whole stream over one.
 	MaxDescribedBytes = 63_000_000
@@ -41,9 +45,11 @@ const (
 	MaxEntryBytes = 1 << 20
 )
 
-// Limits holds the limits that a test cannot fill, so that it may lower them. They are part of the replicated rules:
-// every server of a cluster must run with the same ones.
+// Limits are those that a server is configured with. All but Described count only once a command has put them into the
+// state (StateLimits, SetLimits): what a command does must not depend on which server executes it. Tests lower those of
+// a node, because they cannot fill the real ones.
 type Limits struct {
+	State      uint64 // bytes of all rows; 0: none is proposed
 	Sessions   int
 	Semaphores int
 	Bytes      uint64 // of one node; 0: MaxNodeBytes
@@ -55,6 +61,39 @@ func DefaultLimits() Limits {
 	return Limits{Sessions: MaxSessions, Semaphores: MaxSemaphores, Bytes: MaxNodeBytes}
 }
 
-func (l Limits) bytes() uint64 { return cmp.Or(l.Bytes, MaxNodeBytes) }
+// StateLimits are those limits that decide what commands do. They are part of the replicated state, because servers that
+// execute the same log under different ones would no longer have the same state. The zero value is that of a state in
+// which nobody has set any.
+type StateLimits struct {
+	// State is how many bytes all rows together may count (Machine.Used); 0: no limit.
+	State uint64
+	// NodeBytes, Sessions and Semaphores are what one node may have; 0: MaxNodeBytes, MaxSessions, MaxSemaphores, which is
+	// what every server proposes but those of tests.
+	NodeBytes, Sessions, Semaphores uint64
+}
+
+func (l *StateLimits) nodeBytes() uint64 { return cmp.Or(l.NodeBytes, MaxNodeBytes) }
+
+func (l *StateLimits) sessions() uint64 { return cmp.Or(l.Sessions, MaxSessions) }
+
+func (l *StateLimits) semaphores() uint64 { return cmp.Or(l.Semaphores, MaxSemaphores) }
+
+// merge returns the limits with those of other in their place that are not 0.
+func (l StateLimits) merge(other StateLimits) StateLimits {
+	return StateLimits{State: cmp.Or(other.State, l.State), NodeBytes: cmp.Or(other.NodeBytes, l.NodeBytes),
+		Sessions: cmp.Or(other.Sessions, l.Sessions), Semaphores: cmp.Or(other.Semaphores, l.Semaphores)}
+}
+
+// Proposed is what a server proposes for a state that has no limits; the zero value: nothing.
+func (l Limits) Proposed() StateLimits {
+	other := func(value, usual uint64) uint64 {
+		if value == usual {
+			return 0
+		}
+		return value
+	}
+	return StateLimits{State: l.State, NodeBytes: other(l.Bytes, MaxNodeBytes), Sessions: other(uint64(l.Sessions), MaxSessions),
+		Semaphores: other(uint64(l.Semaphores), MaxSemaphores)}
+}
 
 func (l Limits) described() int { return cmp.Or(l.Described, MaxDescribedBytes) }

@@ -11,9 +11,11 @@ import (
 // Machine is the replicated state. It is not safe for concurrent use: one Replica owns it, together with the Leader that
 // reads it.
 type Machine struct {
-	limits Limits
-	index  Index
-	place  Place // of the command of the entry at index that is executed, or was last; endOfEntry between entries
+	configured Limits      // this server's own; nothing that a command does depends on them
+	limits     StateLimits // set by the log
+	room       *room
+	index      Index
+	place      Place // of the command of the entry at index that is executed, or was last; endOfEntry between entries
 	// stampMillis is the largest Entry.StampMillis so far. What begins keeps it.
 	stampMillis uint64
 	// restored is the index of the checkpoint that the machine was read from, 0 if from none, and restoredDigest its digest.
@@ -31,6 +33,7 @@ type Machine struct {
 
 	accounts      *accounts.Accounts
 	accountRows   accountRows
+	accountBytes  uint64 // what accounts count towards the room
 	accessVersion uint64
 
 	rows       *rowTracker
@@ -46,8 +49,8 @@ func NewMachine(database string, limits Limits) (*Machine, error) {
 		return nil, fmt.Errorf("database: %w", err)
 	}
 	return &Machine{
-		limits: limits, place: endOfEntry, tree: tree, nodes: make(map[NodeID]*node), nextNode: 1, accounts: new(accounts.Accounts),
-		rows: &rowTracker{generation: 1}, pathHashes: make(map[scheme.EntryID]uint64),
+		configured: limits, place: endOfEntry, tree: tree, nodes: make(map[NodeID]*node), nextNode: 1, accounts: new(accounts.Accounts),
+		rows: &rowTracker{generation: 1}, pathHashes: make(map[scheme.EntryID]uint64), room: &room{used: MachineRow{}.sized()},
 	}, nil
 }
 
@@ -205,8 +208,12 @@ func (m *Machine) attach(c *Attach) {
 		session = n.nonces[c.Nonce]
 	}
 	if session == 0 {
-		if len(n.sessions) >= m.limits.Sessions {
+		switch {
+		case uint64(len(n.sessions)) >= m.limits.sessions():
 			refuse(TooManySessions)
+			return
+		case !m.fits(c.sized()):
+			refuse(StateFull)
 			return
 		}
 		s := n.addSession(c, m.stampMillis)
@@ -227,9 +234,22 @@ func (m *Machine) attach(c *Attach) {
 		return
 	}
 	n.touch(s)
-	s.timeoutMillis, s.description, s.attachEpoch, s.attachPlace = c.TimeoutMillis, c.Description, c.Epoch, c.Place
+	s.timeoutMillis, s.attachEpoch, s.attachPlace = c.TimeoutMillis, c.Epoch, c.Place
+	m.describeSession(n, s, c.Description)
 	s.memory = memory{complete: true}
 	m.emit(Effect{Kind: EffectAttached, Node: n.id, Session: s.id, Address: Address{Epoch: c.Epoch}})
+}
+
+// describeSession replaces a session's description. Who has a session may always come back to it: where there is no room
+// for a longer description, it keeps the one that it has.
+func (m *Machine) describeSession(n *node, s *session, description string) {
+	before := len(s.description)
+	if len(description) > before && !m.fits(uint64(len(description)-before)) {
+		return
+	}
+	n.give(uint64(before))
+	n.take(uint64(len(description)))
+	s.description = description
 }
 
 // acceptsKey is check 17 of §2.3: a session without a key accepts any, and never adopts one.
@@ -261,6 +281,8 @@ func (m *Machine) applyToTree(c Command) {
 		m.done(c.Call, m.removeDirectory(c))
 	case *ModifyPermissions:
 		m.done(c.Call, m.modifyPermissions(c))
+	case *SetLimits:
+		m.done(c.Call, m.setLimits(c))
 	default:
 		panic(fmt.Sprintf("coordination: unknown command %T", c))
 	}
@@ -279,6 +301,7 @@ func (m *Machine) makeDirectory(c *MakeDirectory) outcome.Outcome {
 	if answer := m.tree.AuthorizeCreation(c.Path, scheme.CreateDirectory, m.Subject(c.Caller)); !answer.OK() {
 		return answer
 	}
+	m.boundTree(0)
 	return m.tree.MakeDirectory(c.Path, c.Owner, m.stamp(c.StampMillis))
 }
 
@@ -294,6 +317,7 @@ func (m *Machine) modifyPermissions(c *ModifyPermissions) outcome.Outcome {
 		return answer
 	}
 	m.accessVersion++
+	m.boundTree(0)
 	return m.tree.ModifyPermissions(c.Path, c.Change)
 }
 
@@ -301,11 +325,12 @@ func (m *Machine) createNode(c *CreateNode) outcome.Outcome {
 	if answer := m.tree.AuthorizeCreation(c.Path, scheme.CreateTable, m.Subject(c.Caller)); !answer.OK() {
 		return answer
 	}
+	m.boundTree(NodeRow{}.sized())
 	created, answer := m.tree.CreateNode(c.Path, scheme.NewNode{
 		ID: m.nextNode, Owner: c.Owner, Created: m.stamp(c.StampMillis), ConfigHasPath: c.SetsPath,
 	})
 	if created {
-		n := newNode(m.nextNode, c.Config, m.rows)
+		n := newNode(m.nextNode, c.Config, m.rows, m.room)
 		n.startAt(m.lineage)
 		m.nodes[n.id] = n
 		m.nextNode++
@@ -344,6 +369,7 @@ func (m *Machine) dropNode(c *DropNode) outcome.Outcome {
 	delete(m.nodes, id)
 	n.droppedIn = m.rows.generation
 	m.rows.base -= n.base
+	n.give(n.used)
 	m.dropped = append(m.dropped, id)
 	m.emit(Effect{Kind: EffectNodeDropped, Node: id})
 	return answer

@@ -41,7 +41,7 @@ func TestDatabaseMustBeAPath(t *testing.T) {
 // Exactly the limit is accepted; the counts are those of what exists, not of what ever existed.
 func TestCountLimits(t *testing.T) {
 	r := newRig(t)
-	r.machine.limits = Limits{Sessions: 2, Semaphores: 2}
+	r.machine.limits = StateLimits{Sessions: 2, Semaphores: 2}
 	r.createNode("/local/a", NodeConfig{})
 	first, _ := r.attach(AttachRequest{Path: "/local/a", TimeoutMillis: 1000})
 	second, _ := r.attach(AttachRequest{Path: "/local/a", TimeoutMillis: 1000})

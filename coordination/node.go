@@ -5,13 +5,15 @@ type node struct {
 	id     NodeID
 	config NodeConfig
 	rows   *rowTracker // the machine's
+	room   *room       // the same
 	mark   rowMark
 	base   uint64 // sum of the hashes of this node's stored rows
 	// droppedIn is the checkpoint generation in which the node was dropped, 0 while it lives.
 	droppedIn uint32
 
-	// bytes is what Limits.Bytes bounds: the names and data of the semaphores and the data of the links.
+	// bytes is what StateLimits.NodeBytes bounds: the names and data of the semaphores and the data of the links.
 	bytes uint64
+	used  uint64 // what the node's rows count, its own included
 
 	nextSession   SessionID
 	nextSemaphore SemaphoreID
@@ -29,15 +31,17 @@ type node struct {
 // maxSpareLinks bounds what a node keeps for later after many links are gone.
 const maxSpareLinks = 1024
 
-func newNode(id NodeID, config NodeConfig, rows *rowTracker) *node {
-	return &node{
-		id: id, config: config, rows: rows,
+func newNode(id NodeID, config NodeConfig, rows *rowTracker, room *room) *node {
+	n := &node{
+		id: id, config: config, rows: rows, room: room,
 		nextSession: 1, nextSemaphore: 1, nextOrder: 1,
 		sessions:   make(map[SessionID]*session),
 		semaphores: make(map[string]*semaphore),
 		links:      make(map[linkKey]*link),
 		nonces:     make(map[uint64]SessionID),
 	}
+	n.take(NodeRow{}.sized())
+	return n
 }
 
 // session is a client's claim to its semaphores. Whether a stream is attached is the leader's knowledge.
@@ -199,6 +203,7 @@ func (n *node) insert(s *session, sem *semaphore) *link {
 	n.nextOrder++
 	n.links[l.key()] = l
 	s.links.append(l)
+	n.take(l.sized())
 	n.touch(l)
 	return l
 }
@@ -215,6 +220,7 @@ func (n *node) remove(l *link) {
 	l.session.links.remove(l)
 	delete(n.links, l.key())
 	n.bytes -= uint64(len(l.data))
+	n.give(l.sized())
 	if n.removed(l) && n.spareCount < maxSpareLinks {
 		*l = link{next: n.spare}
 		n.spare = l
@@ -235,8 +241,9 @@ func (l *link) list() *linkList {
 
 // setData gives a link other data. The caller has touched it, and has made all its other changes.
 func (n *node) setData(l *link, data []byte) {
-	grown := uint64(len(data)) - uint64(len(l.data))
+	grown := uint64(len(data)) - uint64(len(l.data)) // modulo 2^64, as are the sums: it may shrink
 	n.bytes += grown
+	n.take(grown)
 	l.data = data
 	list := l.list()
 	if list == nil {
@@ -269,13 +276,25 @@ func (n *node) addSemaphore(name string, limit uint64, data []byte, ephemeral bo
 	n.nextSemaphore++
 	n.semaphores[name] = sem
 	n.bytes += sem.bytes()
+	n.take(sem.sized())
 	n.touch(sem)
 	return sem
+}
+
+// setSemaphoreData gives a semaphore other data. The caller has touched it.
+func (n *node) setSemaphoreData(sem *semaphore, data []byte) {
+	before := sem.bytes()
+	n.give(before)
+	n.bytes -= before
+	sem.data = data
+	n.take(sem.bytes())
+	n.bytes += sem.bytes()
 }
 
 func (n *node) removeSemaphore(sem *semaphore) {
 	delete(n.semaphores, sem.name)
 	n.bytes -= sem.bytes()
+	n.give(sem.sized())
 	n.removed(sem)
 }
 
@@ -287,6 +306,7 @@ func (n *node) addSession(c *Attach, stampMillis uint64) *session {
 	n.nextSession++
 	n.sessions[s.id] = s
 	n.name(s)
+	n.take(s.sized())
 	n.touch(s)
 	return s
 }
@@ -301,5 +321,6 @@ func (n *node) name(s *session) {
 func (n *node) removeSession(s *session) {
 	delete(n.sessions, s.id)
 	delete(n.nonces, s.nonce)
+	n.give(s.sized())
 	n.removed(s)
 }

@@ -1,6 +1,9 @@
 package coordination
 
-import "github.com/coordd/coordd/scheme/outcome"
+import (
+	"github.com/coordd/coordd/scheme"
+	"github.com/coordd/coordd/scheme/outcome"
+)
 
 // Refusal is a negative answer of the protocol: a status and the text of its single issue (§0.4). Refusals are values
 // of the table below and are compared by address.
@@ -60,6 +63,7 @@ var (
 	Superseded            = &Refusal{outcome.Aborted, "Operation superseded by another request"}
 	SemaphoreDestroyed    = &Refusal{outcome.Aborted, "Semaphore destroyed"}
 	TooManyBytes          = &Refusal{outcome.PreconditionFailed, "Coordination node has no space left"}        // not in the reference
+	StateFull             = &Refusal{outcome.PreconditionFailed, scheme.NoSpaceText}                           // not in the reference; of starts and calls too
 	DescribedTooLarge     = &Refusal{outcome.PreconditionFailed, "Semaphore description is too large to send"} // not in the reference
 	SessionNotAttached    = &Refusal{outcome.BadSession, "Session not attached"}
 )

@@ -43,7 +43,7 @@ func (r *Restorer) Add(row Row) error {
 		r.restoreAccount(row)
 		return nil
 	case NodeRow:
-		n := newNode(row.ID, row.Config, r.machine.rows)
+		n := newNode(row.ID, row.Config, r.machine.rows, r.machine.room)
 		n.nextSession, n.nextSemaphore, n.nextOrder = row.NextSession, row.NextSemaphore, row.NextOrder
 		r.machine.nodes[row.ID] = n
 		r.machine.stored(n, n, row)
@@ -60,6 +60,7 @@ func (r *Restorer) Add(row Row) error {
 			owner: row.Owner}
 		n.sessions[s.id] = s
 		n.name(s)
+		n.take(row.sized())
 		r.machine.stored(n, s, row)
 	case SemaphoreRow:
 		known := r.semaphores[n.id]
@@ -69,6 +70,7 @@ func (r *Restorer) Add(row Row) error {
 		sem := &semaphore{id: row.ID, name: row.Name, data: row.Data, limit: row.Limit, ephemeral: row.Ephemeral}
 		n.semaphores[sem.name] = sem
 		n.bytes += sem.bytes()
+		n.take(row.sized())
 		r.semaphores[n.id] = append(known, sem)
 		r.machine.stored(n, sem, row)
 	case LinkRow:
@@ -93,6 +95,7 @@ func (r *Restorer) addLink(n *node, row LinkRow) error {
 	}
 	n.links[l.key()] = l
 	n.bytes += uint64(len(l.data))
+	n.take(row.sized())
 	s.links.append(l)
 	if l.owner {
 		sem.owners.append(l)
@@ -127,8 +130,10 @@ func (r *Restorer) Finish() (*Machine, error) {
 		m.pathsBase += hash
 	}
 	m.accounts = accounts.Restored(r.users, r.keys)
+	m.accountBytes = accountsBytes(m.accounts)
 	m.index, m.restored, m.nextNode = r.header.Index, r.header.Index, r.header.NextNode
 	m.lineage, m.stampMillis = lineage{id: r.header.Lineage, base: r.header.CounterBase}, r.header.StampMillis
+	m.limits = r.header.Limits
 	m.calls.complete = m.index
 	m.restoredDigest = r.header.Digest
 	if digest := m.rows.base + m.pathsBase + m.accountRows.base + r.header.hash(); digest != r.header.Digest {

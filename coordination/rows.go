@@ -32,6 +32,7 @@ type RowKey struct {
 type Row interface {
 	Key() RowKey
 	hash() uint64
+	sized() uint64 // see RowBytes
 }
 
 // MachineRow closes a checkpoint: the machine's own counters, and the Digest of all rows.
@@ -43,6 +44,8 @@ type MachineRow struct {
 	Lineage, CounterBase uint64
 	// StampMillis is the largest Entry.StampMillis so far, 0 for none.
 	StampMillis uint64
+	// Limits are those that were set by the log.
+	Limits StateLimits
 }
 
 // PathRow is an entry of the path tree.

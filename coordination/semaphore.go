@@ -12,11 +12,13 @@ func (m *Machine) createSemaphore(n *node, c *CreateSemaphore) {
 		m.refuse(&c.Origin, RequestCreate, EphemeralLocksExist)
 	case existing != nil:
 		m.refuse(&c.Origin, RequestCreate, SemaphoreExists)
-	case len(n.semaphores) >= m.limits.Semaphores:
+	case uint64(len(n.semaphores)) >= m.limits.semaphores():
 		m.refuse(&c.Origin, RequestCreate, TooManySemaphores)
-	case !m.fits(n, len(c.Name)+len(c.Data), 0):
-		m.refuse(&c.Origin, RequestCreate, TooManyBytes)
 	default:
+		if refusal := m.refusalOf(n, 1, len(c.Name)+len(c.Data), 0); refusal != nil {
+			m.refuse(&c.Origin, RequestCreate, refusal)
+			return
+		}
 		n.addSemaphore(c.Name, c.Limit, c.Data, false)
 		m.answer(&c.Origin, RequestCreate, false)
 	}
@@ -29,14 +31,13 @@ func (m *Machine) updateSemaphore(n *node, c *UpdateSemaphore) {
 		return
 	}
 	changed := !bytes.Equal(sem.data, c.Data)
-	if changed && !m.fits(n, len(c.Data), len(sem.data)) {
-		m.refuse(&c.Origin, RequestUpdate, TooManyBytes)
-		return
-	}
 	if changed {
+		if refusal := m.refusalOf(n, 0, len(c.Data), len(sem.data)); refusal != nil {
+			m.refuse(&c.Origin, RequestUpdate, refusal)
+			return
+		}
 		n.touch(sem)
-		n.bytes += uint64(len(c.Data)) - uint64(len(sem.data))
-		sem.data = c.Data
+		n.setSemaphoreData(sem, c.Data)
 	}
 	m.answer(&c.Origin, RequestUpdate, false)
 	if changed {
@@ -80,13 +81,14 @@ func (m *Machine) acquireSemaphore(n *node, s *session, c *AcquireSemaphore) {
 	case sem != nil && c.Count > sem.limit:
 		m.refuse(&c.Origin, RequestAcquire, CountOverLimit)
 		return
-	case sem == nil && len(n.semaphores) >= m.limits.Semaphores:
+	case sem == nil && uint64(len(n.semaphores)) >= m.limits.semaphores():
 		m.refuse(&c.Origin, RequestAcquire, TooManySemaphores)
 		return
-	case sem == nil && !m.fits(n, len(c.Name)+len(c.Data), 0):
-		m.refuse(&c.Origin, RequestAcquire, TooManyBytes)
-		return
 	case sem == nil:
+		if refusal := m.refusalOf(n, 2, len(c.Name)+len(c.Data), 0); refusal != nil {
+			m.refuse(&c.Origin, RequestAcquire, refusal)
+			return
+		}
 		sem = n.addSemaphore(c.Name, Infinite, nil, true)
 	}
 	l := n.find(s, sem)
@@ -109,8 +111,8 @@ func (m *Machine) acquireAnew(n *node, s *session, sem *semaphore, c *AcquireSem
 		m.answer(&c.Origin, RequestAcquire, false)
 		return
 	}
-	if !m.fits(n, len(c.Data), 0) {
-		m.refuse(&c.Origin, RequestAcquire, TooManyBytes)
+	if refusal := m.refusalOf(n, 1, len(c.Data), 0); refusal != nil {
+		m.refuse(&c.Origin, RequestAcquire, refusal)
 		return
 	}
 	l := n.insert(s, sem)
@@ -130,11 +132,11 @@ func (m *Machine) acquireAnew(n *node, s *session, sem *semaphore, c *AcquireSem
 func (m *Machine) acquireAsOwner(n *node, l *link, c *AcquireSemaphore) {
 	lowered := c.Count < l.count
 	changed := lowered || !bytes.Equal(l.data, c.Data)
-	if changed && !m.fits(n, len(c.Data), len(l.data)) {
-		m.refuse(&c.Origin, RequestAcquire, TooManyBytes)
-		return
-	}
 	if changed {
+		if refusal := m.refusalOf(n, 0, len(c.Data), len(l.data)); refusal != nil {
+			m.refuse(&c.Origin, RequestAcquire, refusal)
+			return
+		}
 		n.touch(l)
 		l.semaphore.held -= l.count - c.Count
 		l.count = c.Count
@@ -154,8 +156,8 @@ func (m *Machine) acquireAsWaiter(n *node, l *link, c *AcquireSemaphore) {
 	sem := l.semaphore
 	first := sem.waiters.first == l
 	tried := c.TimeoutMillis == 0 && !(first && c.Count <= sem.free())
-	if !tried && !m.fits(n, len(c.Data), len(l.data)) {
-		m.refuse(&c.Origin, RequestAcquire, TooManyBytes)
+	if refusal := m.refusalOf(n, 0, len(c.Data), len(l.data)); !tried && refusal != nil {
+		m.refuse(&c.Origin, RequestAcquire, refusal)
 		return
 	}
 	m.endWait(n, l, Superseded)
@@ -171,12 +173,6 @@ func (m *Machine) acquireAsWaiter(n *node, l *link, c *AcquireSemaphore) {
 		return
 	}
 	m.pend(n, l)
-}
-
-// fits says whether the node has room for data that takes the place of older data. What does not grow always fits, also
-// where the limit has been lowered since.
-func (m *Machine) fits(n *node, added, replaced int) bool {
-	return added <= replaced || n.bytes+uint64(added-replaced) <= m.limits.bytes()
 }
 
 func (n *node) setWait(l *link, c *AcquireSemaphore, at Position) {

@@ -13,7 +13,7 @@ func (t *Tree) Check() error {
 	if err := t.checkRoots(); err != nil {
 		return err
 	}
-	linked := len(t.root.children)
+	linked, bytes := len(t.root.children), uint64(0)
 	nodes := make([]NodeID, 0, len(t.byID))
 	for i, v := range t.byID {
 		if i > 0 && t.byID[i-1].entry.ID >= v.entry.ID {
@@ -23,12 +23,16 @@ func (t *Tree) Check() error {
 			return fmt.Errorf("scheme: entry %d (%q): %w", v.entry.ID, v.entry.Name, err)
 		}
 		linked += len(v.children)
+		bytes += EntryBytes(&v.entry)
 		if v.entry.Kind == CoordinationNode {
 			nodes = append(nodes, v.entry.Node)
 		}
 	}
 	if linked != len(t.byID) {
 		return fmt.Errorf("scheme: %d entries, but %d are somebody's children", len(t.byID), linked)
+	}
+	if bytes != t.bytes {
+		return fmt.Errorf("scheme: the entries count %d bytes, the tree says %d", bytes, t.bytes)
 	}
 	slices.Sort(nodes)
 	for i := 1; i < len(nodes); i++ {

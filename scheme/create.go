@@ -16,7 +16,8 @@ type NewNode struct {
 
 // MakeDirectory creates a directory and those missing above it, all with the same owner (RootOwner if empty) and stamp.
 // An existing directory is SUCCESS with an issue (surface.md §4). Refusals: SCHEME_ERROR if something else has the name,
-// for a bad name and for depth; GENERIC_ERROR if an entry above is not a directory; PRECONDITION_FAILED for counts.
+// for a bad name and for depth; GENERIC_ERROR if an entry above is not a directory; PRECONDITION_FAILED for counts and
+// beyond Bound.
 func (t *Tree) MakeDirectory(path Path, owner string, created Stamp) outcome.Outcome {
 	_, answer := t.create(path, Entry{Kind: Directory, Owner: owner, Created: created}, false)
 	return answer
@@ -55,6 +56,9 @@ func (t *Tree) create(path Path, leaf Entry, configHasPath bool) (bool, outcome.
 	if answer := t.checkMissing(base, path, depth, configHasPath); !answer.OK() {
 		return false, answer
 	}
+	if !t.fits(creationBytes(path[depth:], leaf)) {
+		return false, noSpace()
+	}
 	for ; depth < len(path)-1; depth++ {
 		directory := Entry{Name: path[depth], Kind: Directory, Owner: leaf.Owner, Created: leaf.Created}
 		base = t.add(base, directory)
@@ -62,6 +66,15 @@ func (t *Tree) create(path Path, leaf Entry, configHasPath bool) (bool, outcome.
 	leaf.Name = path[depth]
 	t.add(base, leaf)
 	return true, outcome.Done()
+}
+
+// creationBytes is what the entries count that are made for the missing components of a path.
+func creationBytes(missing Path, leaf Entry) uint64 {
+	bytes := uint64(0)
+	for _, name := range missing {
+		bytes += EntryBytes(&Entry{Name: name, Owner: leaf.Owner})
+	}
+	return bytes
 }
 
 // onExisting answers the creation of what is already there.

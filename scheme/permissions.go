@@ -55,7 +55,7 @@ func ACLSize(owner string, permissions []Permission) int {
 
 // ModifyPermissions changes owner and permissions of the entry at path (surface.md §4). Refusals: BAD_REQUEST for an
 // unset action, an unknown name, too many actions, or more than Limits.ACLBytes after any of the actions; SCHEME_ERROR for a
-// missing path. The actions are looked at before the path.
+// missing path; PRECONDITION_FAILED beyond Bound. The actions are looked at before the path.
 func (t *Tree) ModifyPermissions(path Path, change PermissionsChange) outcome.Outcome {
 	if answer := t.checkActions(change.Actions); !answer.OK() {
 		return answer
@@ -70,6 +70,11 @@ func (t *Tree) ModifyPermissions(path Path, change PermissionsChange) outcome.Ou
 			t.limits.ACLBytes, size))
 	}
 	if !sameAccess(v.entry, after) {
+		before, now := EntryBytes(&v.entry), EntryBytes(&after)
+		if now > before && !t.fits(now-before) {
+			return noSpace()
+		}
+		t.bytes += now - before
 		v.entry = after
 		t.touch(v.entry.ID)
 	}

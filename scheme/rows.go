@@ -80,6 +80,7 @@ func (t *Tree) restoreOne(entry Entry) error {
 	v := &vertex{entry: entry, parent: parent}
 	parent.children = slices.Insert(parent.children, at, v)
 	t.byID = append(t.byID, v)
+	t.bytes += EntryBytes(&v.entry)
 	return nil
 }
 

@@ -16,6 +16,8 @@ type Tree struct {
 	root     *vertex   // the unnamed root, id 0, without a row
 	byID     []*vertex // every entry, ascending ids
 	changed  []EntryID // ascending, unique: entries touched since the last TakeChanged
+	bytes    uint64    // sum of EntryBytes
+	most     uint64    // see Bound
 }
 
 // vertex is one entry in its place.
@@ -60,7 +62,7 @@ func NewWithLimits(database string, limits Limits) (*Tree, error) {
 }
 
 func emptyTree(database Path, limits Limits) *Tree {
-	return &Tree{limits: limits, database: database, root: &vertex{entry: Entry{Name: "/", Kind: Directory}}}
+	return &Tree{limits: limits, database: database, most: Unbounded, root: &vertex{entry: Entry{Name: "/", Kind: Directory}}}
 }
 
 // Database returns the path of the database.
@@ -160,6 +162,7 @@ func (t *Tree) add(parent *vertex, entry Entry) *vertex {
 	at, _ := parent.search(entry.Name)
 	parent.children = slices.Insert(parent.children, at, v)
 	t.byID = append(t.byID, v)
+	t.bytes += EntryBytes(&v.entry)
 	t.touch(entry.ID)
 	return v
 }
@@ -170,6 +173,7 @@ func (t *Tree) remove(v *vertex) {
 	v.parent.children = slices.Delete(v.parent.children, at, at+1)
 	at, _ = t.searchID(v.entry.ID)
 	t.byID = slices.Delete(t.byID, at, at+1)
+	t.bytes -= EntryBytes(&v.entry)
 	t.touch(v.entry.ID)
 }
 

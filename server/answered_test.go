@@ -27,7 +27,7 @@ import (
 // localMethods are answered by what a server knows itself, also where it has no leader.
 var localMethods = []string{
 	"/Ydb.Discovery.V1.DiscoveryService/", "/Ydb.Operation.V1.OperationService/", "/Ydb.Monitoring.V1.MonitoringService/",
-	"/" + adminpb.Cluster_ServiceDesc.ServiceName + "/Status", healthService,
+	"/" + adminpb.Cluster_ServiceDesc.ServiceName + "/Status", "/" + adminpb.Cluster_ServiceDesc.ServiceName + "/Limits", healthService,
 }
 
 // askedFor is what the fields of any request get, by their names, so that nothing is wrong with it.

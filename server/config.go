@@ -44,7 +44,8 @@ type Config struct {
 	InMemory bool
 	// Logger receives the server's own events. Nil: none.
 	Logger *slog.Logger
-	// Limits are the node limits; zero: those of the protocol.
+	// Limits are what a cluster gets that has none, if this server is the first to give it some; from then on those of the
+	// cluster count. Zero: those of the protocol, and coordination.DefaultStateBytes. Tests lower the others.
 	Limits coordination.Limits
 	// ListenTLS is the address for TLS, host:port; empty: none. It needs TLS.
 	ListenTLS string
@@ -68,6 +69,7 @@ type Config struct {
 	Hardening Hardening
 
 	clock     group.TurnedClock                // set by tests that turn it
+	memory    memoryLimit                      // instead of what is found, in tests
 	tailBytes int                              // of raftstore.Config; set by tests that measure memory
 	formats   coordination.Formats             // set by tests of versions to come
 	freeSpace func(dir string) (uint64, error) // of raftstore.Config; set by tests that fill the disk

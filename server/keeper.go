@@ -13,7 +13,8 @@ import (
 // that lost its right is ended within twice that.
 const keeperPeriod = 500 * time.Millisecond
 
-// keeper is the goroutine that enforces what has changed on streams that are already open. A request costs nothing.
+// keeper is the goroutine that enforces what has changed on streams that are already open, and sees to the limits of the
+// state. A request costs nothing.
 type keeper struct {
 	stop    context.CancelFunc
 	stopped chan struct{}
@@ -36,6 +37,8 @@ func (s *Server) keep(ctx context.Context) {
 			return
 		case <-ticker.C:
 		}
+		s.setFirstLimits(ctx)
+		s.tellStateLimit()
 		reloaded := s.auth.ReloadTokens(s.config.Logger)
 		version := s.group.AccessVersion()
 		if (!reloaded && version == checked) || !s.auth.Required {

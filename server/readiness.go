@@ -43,6 +43,8 @@ const (
 	issueDisk       issueKind = "DISK_SPACE"
 	issueDiverged   issueKind = "DIVERGED"
 	issueSilent     issueKind = "SILENT_SERVER"
+	issueFull       issueKind = "STATE_LIMIT"
+	issueMemory     issueKind = "MEMORY"
 )
 
 // gravity is what an issue means for clients.
@@ -110,6 +112,12 @@ func (s *Server) issues() []issue {
 		for _, id := range divergence.Others {
 			add(issueDiverged, serious, id, "%s", s.divergenceText(group.Divergence{Index: divergence.Index, Others: []uint64{id}, Right: true}))
 		}
+	}
+	if text := s.fullnessIssue(); text != "" {
+		add(issueFull, serious, self, "%s", text)
+	}
+	if text := s.memoryIssue(); text != "" {
+		add(issueMemory, noteworthy, self, "%s", text)
 	}
 	if s.group.Leads() {
 		for _, m := range s.store.Members() {

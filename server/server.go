@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net"
+	"os"
+	"runtime/debug"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -62,9 +64,12 @@ type Server struct {
 	watcher  watcher
 	panics   panicCounter
 	held     *heldAnswers
-	mutex    sync.Mutex
-	err      error
-	serving  sync.WaitGroup
+
+	stateLimit stateLimit
+
+	mutex   sync.Mutex
+	err     error
+	serving sync.WaitGroup
 }
 
 // Start opens the data directory and the listener and returns when the server answers requests: there is a leader, and
@@ -95,6 +100,9 @@ func Start(ctx context.Context, config Config) (*Server, error) {
 	}
 	s := &Server{config: config, tls: tls, auth: authenticator, done: make(chan struct{}), opened: make(chan struct{}),
 		drained: make(chan struct{}), held: newHeldAnswers(group.NewClock(nil))}
+	if s.stateLimit.memory = config.memory; s.stateLimit.memory == (memoryLimit{}) {
+		s.stateLimit.memory = findMemoryLimit(os.DirFS("/"), debug.SetMemoryLimit(-1))
+	}
 	if err := s.openGroup(ctx); err != nil {
 		return nil, errors.Join(err, closeTLS(tls))
 	}
@@ -180,8 +188,8 @@ func (s *Server) openGroup(ctx context.Context) error {
 	return nil
 }
 
-// becomeReady returns when there is a leader, everything that matters of the log is applied, and the first administrator
-// is there.
+// becomeReady returns when there is a leader, everything that matters of the log is applied, and the first limits and the
+// first administrator are there.
 func (s *Server) becomeReady(ctx context.Context) error {
 	for _, reached := range []<-chan struct{}{s.group.Ready(), s.watcher.reached} {
 		select {
@@ -192,6 +200,8 @@ func (s *Server) becomeReady(ctx context.Context) error {
 			return fmt.Errorf("start: %w", ctx.Err())
 		}
 	}
+	s.setFirstLimits(ctx)
+	s.tellStateLimit()
 	return s.addInitialAdmin(ctx)
 }
 

@@ -49,7 +49,7 @@ func (p *program) clusterCommand() *cobra.Command {
 		},
 	}
 	parent.AddCommand(p.clusterStatusCommand(), p.clusterAddCommand(), p.clusterPromoteCommand(), p.clusterRemoveCommand(),
-		p.clusterTransferCommand(), p.clusterSnapshotCommand(), p.clusterRestoreCommand(), p.clusterRecoverCommand())
+		p.clusterTransferCommand(), p.clusterLimitsCommand(), p.clusterSnapshotCommand(), p.clusterRestoreCommand(), p.clusterRecoverCommand())
 	return parent
 }
 

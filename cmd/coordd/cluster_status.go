@@ -21,10 +21,14 @@ func (p *program) clusterStatusCommand() *cobra.Command {
 			if err := client.cluster(ctx, adminpb.Cluster_Status_FullMethodName, &adminpb.ClusterStatusRequest{}, now); err != nil {
 				return err
 			}
-			if f.json {
-				return printStatusJSON(p.stdout, now)
+			limits, err := limitsLine(ctx, client)
+			if err != nil {
+				return err
 			}
-			return printStatus(p.stdout, now)
+			if f.json {
+				return printStatusJSON(p.stdout, now, limits)
+			}
+			return printStatus(p.stdout, now, limits)
 		})
 	command.Flags().BoolVar(&f.json, "json", false, "print JSON")
 	return command
@@ -46,6 +50,7 @@ type clusterStatusText struct {
 	LeaderAnswered bool               `json:"leader_answered"`
 	FormatVersion  uint64             `json:"format_version"`     // 0 from a server that does not tell
 	Diverged       string             `json:"diverged,omitempty"` // what the asked server knows of servers whose states differ
+	Limits         *limitsStatusText  `json:"limits"`             // null from a server that does not tell
 	Members        []memberStatusText `json:"members"`
 }
 
@@ -62,12 +67,16 @@ type memberStatusText struct {
 	Version       uint64 `json:"version"`
 }
 
-func printStatusJSON(w io.Writer, now *adminpb.ClusterStatus) error {
+func printStatusJSON(w io.Writer, now *adminpb.ClusterStatus, limits *adminpb.LimitsStatus) error {
 	text := clusterStatusText{
 		Cluster: now.GetCluster(), Server: now.GetServerName(), ServerID: now.GetServerId(), Leader: now.GetLeader(),
 		Term: now.GetTerm(), Commit: now.GetCommit(), Applied: now.GetApplied(), CaughtUp: now.GetCaughtUp(),
 		FreeBytes: now.GetFreeBytes(), ReserveBytes: now.GetReserveBytes(), DiskFull: now.GetDiskFull(),
 		LeaderAnswered: now.GetLeaderAnswered(), FormatVersion: now.GetFormatVersion(), Diverged: now.GetDiverged(), Members: []memberStatusText{},
+	}
+	if limits != nil {
+		told := limitsTextOf(limits)
+		text.Limits = &told
 	}
 	for _, m := range now.GetMembers() {
 		text.Members = append(text.Members, memberStatusText{
@@ -100,7 +109,7 @@ func memberName(now *adminpb.ClusterStatus, id string) string {
 	return id
 }
 
-func printStatus(w io.Writer, now *adminpb.ClusterStatus) error {
+func printStatus(w io.Writer, now *adminpb.ClusterStatus, limits *adminpb.LimitsStatus) error {
 	leader := "no leader"
 	if now.GetLeader() != "" {
 		leader = memberName(now, now.GetLeader()) + " leads"
@@ -114,6 +123,9 @@ func printStatus(w io.Writer, now *adminpb.ClusterStatus) error {
 	fmt.Fprintf(w, "%s\n", formatText(now))
 	if now.GetDiverged() != "" {
 		fmt.Fprintf(w, "%s\n", strings.ToUpper(now.GetDiverged()[:1])+now.GetDiverged()[1:])
+	}
+	if limits != nil {
+		fmt.Fprintf(w, "%s%s\n", stateText(limits), memoryText(limits))
 	}
 	fmt.Fprintln(w)
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)

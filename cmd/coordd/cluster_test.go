@@ -245,7 +245,7 @@ func TestDivergedText(t *testing.T) {
 	for _, diverged := range []string{"", "diverged: as of entry 7"} {
 		now := &adminpb.ClusterStatus{FormatVersion: 2, Diverged: diverged}
 		var people, programs strings.Builder
-		if err := errors.Join(printStatus(&people, now), printStatusJSON(&programs, now)); err != nil {
+		if err := errors.Join(printStatus(&people, now, nil), printStatusJSON(&programs, now, nil)); err != nil {
 			t.Fatal(err)
 		}
 		if told := strings.Contains(people.String(), "\nDiverged: as of entry 7\n"); told != (diverged != "") {

@@ -35,7 +35,7 @@ func TestRefusals(t *testing.T) {
 		{"endpoint with a password", "user list --endpoint grpc://a:b@h:1/local", nil, "", exitUsage, []string{"flag --endpoint"}},
 		{"authorities without TLS", "user list --ca-file x", nil, "", exitUsage, []string{"flag --ca-file", "grpcs://"}},
 		{"password without a user", "user list --password-file x", nil, "", exitUsage, []string{"flag --password-file", "--user"}},
-		{"no command of cluster", "cluster", nil, "", exitUsage, []string{"no command given", "add, promote, recover, remove, restore, snapshot, status, transfer-leader"}},
+		{"no command of cluster", "cluster", nil, "", exitUsage, []string{"no command given", "add, limits, promote, recover, remove, restore, snapshot, status, transfer-leader"}},
 		{"slip in a command of cluster", "cluster statsu", nil, "", exitUsage, []string{`unknown command "statsu"`, "did you mean status?"}},
 		{"member without an address", "cluster add d", nil, "", exitUsage, []string{"coordd cluster add takes NAME PEER-HOST:PORT, 1 argument given"}},
 		{"member with a bad name", "cluster add d,e h:1", nil, "", exitUsage, []string{"argument NAME", `"d,e"`, "printable"}},

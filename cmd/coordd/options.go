@@ -28,6 +28,8 @@ type settings struct {
 	auth      authSettings
 	cluster   clusterSettings
 	reserve   uint64 // bytes of the disk kept free, 0: none
+	// stateLimit is how many bytes the state may count in a cluster that has no limit yet, 0: not given.
+	stateLimit uint64
 	// How many of each a client or the process may have open at once.
 	streamsPerConnection, streams, connectionsPerAddress int
 
@@ -72,6 +74,7 @@ var serveOptions = slices.Concat([]option{
 	{"initial-admin", "NAME", "administrator to add if there are no users", "", setInitialAdmin},
 	{"initial-admin-password-file", "FILE", "file with the password of --initial-admin", "", setFile(func(s *settings) *string { return &s.auth.adminPasswordFile })},
 	{"disk-reserve", "SIZE", "free space of the data directory's disk below which nothing new is written; 0: none", "128MiB", setDiskReserve},
+	{"state-limit", "SIZE", "limit of all data that a cluster gets that has none yet; 'coordd cluster limits' changes it (default: 384MiB)", "", setStateLimit},
 	{"streams-per-connection", "NUMBER", "calls, sessions above all, that one connection may have open at once", "100000",
 		setCount(func(s *settings) *int { return &s.streamsPerConnection })},
 	{"streams", "NUMBER", "sessions' streams that may be open at once in all", "100000",
@@ -201,15 +204,23 @@ var sizeUnits = []struct {
 
 // setDiskReserve takes a number of bytes, with or without a unit.
 func setDiskReserve(s *settings, value string) error {
+	size, ok := parseSize(value)
+	if s.reserve = size; ok {
+		return nil
+	}
+	return errors.New("want a number of bytes up to 1024TiB, such as 128MiB; the units are KiB, MiB, GiB and TiB")
+}
+
+// parseSize reads a number of bytes up to 1024TiB, with or without a unit.
+func parseSize(value string) (bytes uint64, ok bool) {
 	for _, unit := range sizeUnits {
 		digits, found := strings.CutSuffix(value, unit.ending)
 		number, err := strconv.ParseUint(digits, 10, 64)
 		if found && err == nil && number <= 1<<50/unit.bytes {
-			s.reserve = number * unit.bytes
-			return nil
+			return number * unit.bytes, true
 		}
 	}
-	return errors.New("want a number of bytes up to 1024TiB, such as 128MiB; the units are KiB, MiB, GiB and TiB")
+	return 0, false
 }
 
 const levelNames = "debug, info, warn or error"

@@ -36,7 +36,7 @@ func TestReadmeProgram(t *testing.T) {
 func TestReadmeTables(t *testing.T) {
 	readme := readFile(t, "README.md")
 	wordedDefaults := map[string]string{"advertise": "from `--listen`", "data-dir": "see below",
-		"listen-peer": "none, a server alone", "advertise-peer": "from `--initial-cluster`, or `--listen-peer`",
+		"state-limit": "`384MiB`", "listen-peer": "none, a server alone", "advertise-peer": "from `--initial-cluster`, or `--listen-peer`",
 		"advertise-tls": "from `--advertise` and `--listen-tls`"}
 	for _, o := range serveOptions {
 		fallback := cmp.Or(wordedDefaults[o.name], "`"+o.fallback+"`")

@@ -10,6 +10,7 @@ import (
 	"os"
 	"syscall"
 
+	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/raftstore"
 	"github.com/coordd/coordd/server"
 	"github.com/coordd/coordd/server/group"
@@ -41,6 +42,8 @@ func startServer(ctx context.Context, s settings, values map[string]given, logge
 		TokenFile:    s.auth.tokenFile,
 		InitialAdmin: s.auth.admin,
 	}
+	config.Limits = coordination.DefaultLimits()
+	config.Limits.State = s.stateLimit
 	cluster, err := s.cluster.configuration(logger)
 	if err != nil {
 		return nil, withCode(exitConfig, &server.ConfigError{Err: err})

@@ -66,6 +66,9 @@ func newGenerator(seed uint64) *generator {
 	if g.one(8) {
 		g.limits.Bytes = 4 + g.random.IntN(40)
 	}
+	if g.one(6) {
+		g.limits.State = EmptyState(nodePath) + g.random.IntN(6000)
+	}
 	if g.one(8) {
 		g.limits.Described = 64 + g.random.IntN(300)
 	}

@@ -146,6 +146,9 @@ const (
 	markOwnerNoRoom
 	markWaiterNoRoom
 	markStrangerNoRoom
+	markSessionNoRoom
+	markDescriptionKept
+	markStateFull
 	markDescribeTooLarge
 	markSharedEntry
 
@@ -282,6 +285,9 @@ var markRules = [markCount]string{
 	markOwnerNoRoom:           "limits: new data of an owner past the node's bytes",
 	markWaiterNoRoom:          "limits: new data of a waiter past the node's bytes",
 	markStrangerNoRoom:        "limits: acquire past the node's bytes",
+	markSessionNoRoom:         "limits: a new session past the state's bytes",
+	markDescriptionKept:       "limits: a longer description past the state's bytes",
+	markStateFull:             "limits: a request past the state's bytes",
 	markDescribeTooLarge:      "limits: description too large",
 	markSharedEntry:           "several commands in one entry of the log",
 }

@@ -42,6 +42,7 @@ type Limits struct {
 	Sessions   int
 	Semaphores int
 	Bytes      int // 0: as many as the test can think of
+	State      int // bytes of the whole state, EmptyState at least; 0 likewise
 	Described  int // bytes of one description; 0 likewise
 }
 

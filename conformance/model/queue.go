@@ -16,11 +16,12 @@ func (m *Model) acquire(c call) {
 	case sem == nil && len(m.node.semaphores) >= m.limits.Semaphores:
 		m.refuse(c, markAcquireTooMany, PreconditionFailed, "Too many semaphores already exist")
 		return
-	case sem == nil && !m.hasRoom(len(c.Name)+len(c.Data), 0):
-		m.refuseBytes(c, markEphemeralNoRoom)
-		return
 	}
 	if sem == nil {
+		if why := m.noRoom(2, len(c.Name)+len(c.Data), 0); why != "" {
+			m.refuseGrowth(c, markEphemeralNoRoom, why)
+			return
+		}
 		m.mark(markEphemeralCreated)
 		if len(c.Name) > 1024 {
 			m.mark(markEphemeralLongName)
@@ -45,8 +46,8 @@ func (m *Model) acquireAsOwner(c call, sem *semaphore, own *link) {
 	}
 	newData := own.data != c.Data
 	lower := c.Count < own.count
-	if !m.hasRoom(len(c.Data), len(own.data)) {
-		m.refuseBytes(c, markOwnerNoRoom)
+	if why := m.noRoom(0, len(c.Data), len(own.data)); why != "" {
+		m.refuseGrowth(c, markOwnerNoRoom, why)
 		return
 	}
 	own.data, own.count = c.Data, c.Count
@@ -74,8 +75,8 @@ func (m *Model) acquireAsWaiter(c call, sem *semaphore, wait *link) {
 	}
 	first := sem.waiters[0] == wait
 	fails := c.TimeoutMillis == 0 && !(first && c.Count <= sem.free())
-	if !fails && !m.hasRoom(len(c.Data), len(wait.data)) {
-		m.refuseBytes(c, markWaiterNoRoom)
+	if why := m.noRoom(0, len(c.Data), len(wait.data)); why != "" && !fails {
+		m.refuseGrowth(c, markWaiterNoRoom, why)
 		return
 	}
 	if !wait.addressable {
@@ -111,8 +112,8 @@ func (m *Model) acquireAsStranger(c call, sem *semaphore) {
 		m.succeed(c, false)
 		return
 	}
-	if !m.hasRoom(len(c.Data), 0) {
-		m.refuseBytes(c, markStrangerNoRoom)
+	if why := m.noRoom(1, len(c.Data), 0); why != "" {
+		m.refuseGrowth(c, markStrangerNoRoom, why)
 		return
 	}
 	m.node.lastOrder++

@@ -1,6 +1,9 @@
 package model
 
-// Limits of coordd that the reference does not have: how many bytes a node may hold, and how large a description may be.
+import "strings"
+
+// Limits of coordd that the reference does not have: how many bytes a node and the whole state may hold, and how large a
+// description may be.
 
 // bytes is what the node holds: the names and data of its semaphores, and the data of owners and waiters.
 func (n *node) bytes() int {
@@ -17,13 +20,60 @@ func (n *node) bytes() int {
 	return sum
 }
 
-// hasRoom tells whether so many bytes may take the place of so many others. What does not grow always may.
-func (m *Model) hasRoom(instead, of int) bool {
-	return instead <= of || m.limits.Bytes == 0 || m.node.bytes()-of+instead <= m.limits.Bytes
+// What a row of the state counts besides its texts and data (docs/limits.md).
+const (
+	rowCharge     = 256
+	sessionCharge = 512
+	nodeCharge    = 1024
+	pathOwner     = len("root@builtin")
+)
+
+// EmptyState is what the state counts while the node is empty: its own row, the entries of the path tree, and the row of
+// the machine.
+func EmptyState(path string) int {
+	sum := rowCharge + nodeCharge
+	for _, name := range strings.Split(strings.Trim(path, "/"), "/") {
+		sum += rowCharge + len(name) + pathOwner
+	}
+	return sum
 }
 
-func (m *Model) refuseBytes(c call, branch Mark) {
-	m.refuse(c, branch, PreconditionFailed, "Coordination node has no space left")
+// used is what the state counts.
+func (m *Model) used() int {
+	sum := EmptyState(m.path) + m.node.bytes()
+	for _, sess := range m.node.sessions {
+		sum += sessionCharge + len(sess.description) + len(sess.key)
+	}
+	for _, sem := range m.node.semaphores {
+		sum += rowCharge * (1 + len(sem.owners) + len(sem.waiters))
+	}
+	return sum
+}
+
+// mayGrow tells whether the state may count so many bytes more.
+func (m *Model) mayGrow(more int) bool {
+	return more <= 0 || m.limits.State == 0 || m.used()+more <= m.limits.State
+}
+
+// noRoom is why there may not be so many new rows, and so many bytes instead of so many others; empty if there may. What
+// does not grow always may.
+func (m *Model) noRoom(rows, instead, of int) string {
+	grown := max(0, instead-of)
+	switch {
+	case grown > 0 && m.limits.Bytes > 0 && m.node.bytes()+grown > m.limits.Bytes:
+		return "Coordination node has no space left"
+	case !m.mayGrow(rows*rowCharge + grown):
+		return "Cluster state has no space left"
+	}
+	return ""
+}
+
+// refuseGrowth refuses what there is no room for.
+func (m *Model) refuseGrowth(c call, branch Mark, why string) {
+	if strings.HasPrefix(why, "Cluster") {
+		m.mark(markStateFull)
+	}
+	m.refuse(c, branch, PreconditionFailed, why)
 }
 
 // describable tells whether the answer to a describe may be sent. Every part counts its data and 64 bytes.

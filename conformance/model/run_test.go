@@ -45,7 +45,8 @@ type run struct {
 }
 
 func (l Limits) ofServer() coordination.Limits {
-	return coordination.Limits{Sessions: l.Sessions, Semaphores: l.Semaphores, Bytes: uint64(l.Bytes), Described: l.Described}
+	return coordination.Limits{Sessions: l.Sessions, Semaphores: l.Semaphores, Bytes: uint64(l.Bytes),
+		State: uint64(l.State), Described: l.Described}
 }
 
 func newRun(s setup, marks *Marks, trace *strings.Builder) (*run, error) {
@@ -224,7 +225,7 @@ func (r *run) server(s step) {
 
 // startsAlone reports whether what comes of a start does not depend on what else is in flight about its session.
 func (r *run) startsAlone(s step) bool {
-	if r.model.node == nil || r.model.limits.Sessions < 1000 {
+	if r.model.node == nil || r.model.limits.Sessions < 1000 || r.model.limits.State > 0 {
 		return false
 	}
 	if s.session != sessionOf {

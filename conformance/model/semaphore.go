@@ -108,9 +108,11 @@ func (m *Model) createSemaphore(c call) {
 		m.refuse(c, markCreateExists, AlreadyExists, "Semaphore already exists")
 	case len(m.node.semaphores) >= m.limits.Semaphores:
 		m.refuse(c, markCreateTooMany, PreconditionFailed, "Too many semaphores already exist")
-	case !m.hasRoom(len(c.Name)+len(c.Data), 0):
-		m.refuseBytes(c, markCreateNoRoom)
 	default:
+		if why := m.noRoom(1, len(c.Name)+len(c.Data), 0); why != "" {
+			m.refuseGrowth(c, markCreateNoRoom, why)
+			return
+		}
 		m.mark(markCreated)
 		m.node.semaphores = append(m.node.semaphores, &semaphore{name: c.Name, data: c.Data, limit: c.Limit})
 		m.succeed(c, false)
@@ -126,9 +128,11 @@ func (m *Model) updateSemaphore(c call) {
 	case sem.data == c.Data:
 		m.mark(markUpdateSame)
 		m.succeed(c, false)
-	case !m.hasRoom(len(c.Data), len(sem.data)):
-		m.refuseBytes(c, markUpdateNoRoom)
 	default:
+		if why := m.noRoom(0, len(c.Data), len(sem.data)); why != "" {
+			m.refuseGrowth(c, markUpdateNoRoom, why)
+			return
+		}
 		m.mark(markUpdated)
 		if sem.ephemeral {
 			m.mark(markUpdatedEphemeral)

@@ -95,6 +95,11 @@ func (m *Model) attachNew(s *Stream, r Request) {
 		m.end(s, PreconditionFailed, "Too many sessions already exist")
 		return
 	}
+	if !m.mayGrow(sessionCharge + len(r.Description) + len(r.ProtectionKey)) {
+		m.mark(markSessionNoRoom)
+		m.end(s, PreconditionFailed, "Cluster state has no space left")
+		return
+	}
 	m.mark(markSessionNew)
 	m.node.lastSession++
 	sess := &session{id: m.node.lastSession, key: r.ProtectionKey}
@@ -138,7 +143,11 @@ func (m *Model) restore(s *Stream, sess *session, r Request) {
 // attached is the common end of a new and of a restored session.
 func (m *Model) attached(s *Stream, sess *session, r Request) {
 	sess.timeoutMillis = r.TimeoutMillis
-	sess.description = r.Description
+	if m.mayGrow(len(r.Description) - len(sess.description)) {
+		sess.description = r.Description
+	} else {
+		m.mark(markDescriptionKept)
+	}
 	sess.seqNo = r.SeqNo
 	sess.expires, sess.expiring, sess.restarted = nil, false, false
 	m.forgetAddresses(sess)

@@ -37,6 +37,7 @@ var trials = []trial{
 	{name: "model", folder: "conformance/model", tests: "^TestModel$"},
 	{name: "entries and stamps", folder: "coordination", tests: "^Test(AnySplit|UsersOfOneEntry|Stamp)"},
 	{name: "owners", folder: "coordination", tests: "^Test(SessionOf|Owner|NoOwner)"},
+	{name: "limits", folder: "coordination", tests: "^Test(State|SetLimits|OwnLimits|NothingStays|NodeBytes)"},
 	{name: "leader changes", folder: "coordination", tests: "^Test(Claim|Resume|Held|Repeated|Describe|Stop|Outcomes)"},
 	{name: "marks", folder: "coordination", tests: "^TestMark"},
 	{name: "digests", folder: "server/group", tests: "^TestDigest(Verdicts|Majority|Reports|Present)"},

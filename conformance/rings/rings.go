@@ -64,6 +64,9 @@ func New(options Options) (*World, error) {
 	w := &World{options: options}
 	w.policy = coordination.PingPolicy{HoldStartFailureMillis: options.HoldStartFailureMillis, Opaque: w.nextOpaque}
 	w.start(machine)
+	if proposed := options.Limits.Proposed(); proposed != (coordination.StateLimits{}) {
+		w.commit([]coordination.Command{&coordination.SetLimits{Limits: proposed, OnlyFirst: true}})
+	}
 	return w, nil
 }
 

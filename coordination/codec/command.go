@@ -123,6 +123,8 @@ func newCommand(field protowire.Number) coordination.Command {
 		return new(coordination.RotateSigningKey)
 	case 20:
 		return new(coordination.BeginLineage)
+	case 21:
+		return new(coordination.SetLimits)
 	case 22:
 		return new(coordination.Mark)
 	}
@@ -199,6 +201,12 @@ func (w *wire) command(c coordination.Command) protowire.Number {
 	case *coordination.BeginLineage:
 		number(w, 1, &c.Lineage)
 		return 20
+	case *coordination.SetLimits:
+		number(w, 1, &c.Nonce)
+		w.caller(3, &c.Caller)
+		w.limits(5, &c.Limits)
+		w.flag(6, &c.OnlyFirst)
+		return 21
 	case *coordination.Mark:
 		return 22
 	}
@@ -321,6 +329,26 @@ func (w *wire) alterNode(c *coordination.AlterNode) {
 	w.config(4, &c.Config)
 	w.flag(9, &c.SetsPath)
 	w.caller(10, &c.Caller)
+}
+
+// limits is a message that is left out if it is empty, and broken if it is there and empty.
+func (w *wire) limits(field protowire.Number, l *coordination.StateLimits) {
+	var list []coordination.StateLimits
+	if w.mode != reading && *l != (coordination.StateLimits{}) {
+		list = append(list, *l)
+	}
+	messages(w, field, &list, func(w *wire, l *coordination.StateLimits) {
+		number(w, 1, &l.State)
+		number(w, 2, &l.NodeBytes)
+		number(w, 3, &l.Sessions)
+		number(w, 4, &l.Semaphores)
+	})
+	if w.mode != reading || len(list) == 0 {
+		return
+	}
+	if *l = list[0]; len(list) > 1 || *l == (coordination.StateLimits{}) {
+		w.fail("field %d is empty or twice there", field)
+	}
 }
 
 func (w *wire) makeDirectory(c *coordination.MakeDirectory) {

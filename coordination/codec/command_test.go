@@ -111,7 +111,7 @@ func TestBrokenCommands(t *testing.T) {
 		{"a later version than its form's", "\x02" + string(release[1:]), "format version 2, and not 1"},
 		{"an earlier version than its form's", "\x01\x22\x02\x38\x01", "format version 1, and not 2"},
 		{"no command", "\x01", "command 0"},
-		{"a later command", "\x01\xaa\x01\x00", "command 21 of type 2 is unknown"},
+		{"a later command", "\x01\x9a\x06\x00", "command 99 of type 2 is unknown"},
 		{"half a tag", "\x01\x80", "EOF"},
 		{"a command that is no message", "\x01\x48\x01", "command 9 of type 0 is unknown"},
 		{"two commands", string(release) + string(release[1:]), "field 9 of type 2 is unknown or not in its place"},
@@ -131,6 +131,8 @@ func TestBrokenCommands(t *testing.T) {
 		{"a flag that is 2", "\x01\x3a\x02\x40\x02", "field 8 is neither true nor false"},
 		{"an optional flag that is 2", "\x01\x7a\x02\x28\x02", "field 5 is neither true nor false"},
 		{"a kind that is too large", "\x01\x7a\x05\x32\x03\x08\x80\x02", "field 6: field 1 is zero or out of range"},
+		{"limits that are empty", "\x02\xaa\x01\x02\x2a\x00", "field 5 is empty or twice there"},
+		{"limits twice", "\x02\xaa\x01\x08\x2a\x02\x08\x01\x2a\x02\x08\x01", "field 5 is empty or twice there"},
 		{"a config value that is too large", "\x01\x52\x06\x20\x80\x80\x80\x80\x10", "field 4 is zero or out of range"},
 	}
 	for _, c := range cases {

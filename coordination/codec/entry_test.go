@@ -60,10 +60,10 @@ func TestEntriesComeBack(t *testing.T) {
 // What was written before there were entries of several commands is read as ever.
 func TestEntriesOfTheFirstVersion(t *testing.T) {
 	for _, c := range filledCommands(&filler{first: true}) {
-		var e coordination.Entry
-		if Since(c) != versionFirst {
+		if Since(c) != versionFirst { // came later as a whole
 			continue
 		}
+		var e coordination.Entry
 		if err := DecodeEntry(AppendCommand(nil, c), &e); err != nil || len(e.Commands) != 1 || !reflect.DeepEqual(e.Commands[0], c) {
 			t.Errorf("sent %#v, got %#v, %v", c, e.Commands, err)
 		}
@@ -89,7 +89,7 @@ func TestBrokenEntries(t *testing.T) {
 		"a stamp and no more":    {"\x02\x08\x01", "has no command"},
 		"a stamp behind":         {string(one) + "\x08\x01", "field 1 of type 0 is unknown or not in its place"},
 		"an empty command":       {"\x02\x12\x00", "command 0 of type 0 is unknown"},
-		"a later command":        {"\x02\x12\x03\xaa\x01\x00", "command 21 of type 2 is unknown"},
+		"a later command":        {"\x02\x12\x03\x9a\x06\x00", "command 99 of type 2 is unknown"},
 		"a later field":          {string(one) + "\x18\x01", "field 3 of type 0 is unknown"},
 		"one command too many":   {string(AppendToEntry(most, lineage)), "field 2 of type 2 is unknown or not in its place"},
 		"a mark with a field":    {"\x02\x12\x05\xb2\x01\x02\x08\x01", "field 1 of type 0 is unknown"},

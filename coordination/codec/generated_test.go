@@ -123,7 +123,11 @@ func snake(name string) string {
 func flattenMessage(into map[string]string, name string, message protoreflect.Message) {
 	message.Range(func(field protoreflect.FieldDescriptor, value protoreflect.Value) bool {
 		inner := strings.TrimPrefix(name+"_"+string(field.Name()), "_")
-		if !field.IsList() {
+		switch {
+		case !field.IsList() && field.Message() != nil:
+			flattenMessage(into, inner, value.Message())
+			return true
+		case !field.IsList():
 			into[inner] = leaf(value)
 			return true
 		}
@@ -217,7 +221,11 @@ func fillMessage(f *filler, message protoreflect.Message) {
 				list.Append(element)
 			}
 		case field.Message() != nil:
-			fillMessage(f, message.Mutable(field).Message())
+			inner := message.Mutable(field).Message()
+			fillMessage(f, inner)
+			if field.ContainingOneof() == nil && proto.Size(inner.Interface()) == 0 {
+				message.Clear(field) // unlike a command it is left out then
+			}
 		default:
 			message.Set(field, f.value(field))
 		}

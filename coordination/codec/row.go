@@ -159,6 +159,7 @@ func (w *wire) machineRow(r *coordination.MachineRow) {
 	number(w, 4, &r.Lineage)
 	number(w, 5, &r.CounterBase)
 	number(w, 6, &r.StampMillis)
+	w.limits(7, &r.Limits)
 }
 
 func (w *wire) pathRow(r *coordination.PathRow) {

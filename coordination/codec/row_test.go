@@ -156,3 +156,18 @@ func TestUnknownRowPanics(t *testing.T) {
 	}()
 	EncodeRow(strangeRow{coordination.MachineRow{}})
 }
+
+// A row counts towards the limit of the state what it is encoded at least, whatever its numbers, and not much more than
+// its texts and data are and its charge.
+func TestRowsCountWhatTheyAreEncoded(t *testing.T) {
+	const seed = 4
+	for round := range 2000 {
+		f := &filler{random: rand.New(rand.NewPCG(seed, uint64(round)))}
+		for _, row := range filledRows(f) {
+			key, value, _ := EncodeRow(row)
+			if counts := coordination.RowBytes(row); counts < uint64(len(key)+len(value)) || counts > uint64(len(key)+len(value)+2048) {
+				t.Fatalf("seed %d, round %d: %T counts %d bytes, it is encoded in %d: %+v", seed, round, row, counts, len(key)+len(value), row)
+			}
+		}
+	}
+}

@@ -22,7 +22,7 @@ func allCommands() []coordination.Command {
 		new(coordination.CreateNode), new(coordination.AlterNode), new(coordination.DropNode),
 		new(coordination.MakeDirectory), new(coordination.RemoveDirectory), new(coordination.ModifyPermissions),
 		new(coordination.AddUser), new(coordination.SetPassword), new(coordination.RemoveUser), new(coordination.RotateSigningKey),
-		new(coordination.BeginLineage), new(coordination.Mark),
+		new(coordination.BeginLineage), new(coordination.SetLimits), new(coordination.Mark),
 	}
 }
 
@@ -53,7 +53,7 @@ type filler struct {
 
 // laterFields came with a version behind the first.
 var laterFields = []string{"Position.Place", "Origin.Answered", "Attach.Identity", "Attach.MayWrite", "MachineRow.StampMillis",
-	"SessionRow.BeganMillis", "SessionRow.Owner", "LinkRow.BeganMillis"}
+	"MachineRow.Limits", "SessionRow.BeganMillis", "SessionRow.Owner", "LinkRow.BeganMillis"}
 
 func (f *filler) fill(v reflect.Value) {
 	switch v.Kind() {

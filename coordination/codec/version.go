@@ -11,7 +11,7 @@ const (
 	versionFirst = 1
 	// VersionEntries is the version with which entries of several commands came, and with them everything that says where
 	// in its entry a command is, and when an entry was written; also what is answered above an open request, the
-	// owners of sessions, and marks.
+	// owners of sessions, limits, and marks.
 	VersionEntries = 2
 )
 
@@ -45,7 +45,7 @@ func Since(c coordination.Command) uint64 {
 		return sinceOrigin(&c.Origin)
 	case *coordination.StopSession:
 		return sinceOrigin(&c.Origin)
-	case *coordination.Mark:
+	case *coordination.SetLimits, *coordination.Mark:
 		return VersionEntries
 	}
 	return versionFirst
@@ -63,7 +63,7 @@ func sinceRow(row coordination.Row) uint64 {
 	later := false
 	switch r := row.(type) {
 	case coordination.MachineRow:
-		later = r.StampMillis != 0
+		later = r.StampMillis != 0 || r.Limits != coordination.StateLimits{}
 	case coordination.SessionRow:
 		later = r.BeganMillis != 0 || r.Owner != coordination.Identity{}
 	case coordination.LinkRow:

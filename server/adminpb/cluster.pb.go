@@ -832,6 +832,178 @@ func (x *SnapshotChunk) GetSize() uint64 {
 	return 0
 }
 
+type LimitsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LimitsRequest) Reset() {
+	*x = LimitsRequest{}
+	mi := &file_server_adminpb_cluster_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LimitsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LimitsRequest) ProtoMessage() {}
+
+func (x *LimitsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_server_adminpb_cluster_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LimitsRequest.ProtoReflect.Descriptor instead.
+func (*LimitsRequest) Descriptor() ([]byte, []int) {
+	return file_server_adminpb_cluster_proto_rawDescGZIP(), []int{13}
+}
+
+type SetLimitsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	StateBytes    uint64                 `protobuf:"varint,1,opt,name=state_bytes,json=stateBytes,proto3" json:"state_bytes,omitempty"` // 1 MiB at least; 2^64-1: no limit
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetLimitsRequest) Reset() {
+	*x = SetLimitsRequest{}
+	mi := &file_server_adminpb_cluster_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetLimitsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetLimitsRequest) ProtoMessage() {}
+
+func (x *SetLimitsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_server_adminpb_cluster_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetLimitsRequest.ProtoReflect.Descriptor instead.
+func (*SetLimitsRequest) Descriptor() ([]byte, []int) {
+	return file_server_adminpb_cluster_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *SetLimitsRequest) GetStateBytes() uint64 {
+	if x != nil {
+		return x.StateBytes
+	}
+	return 0
+}
+
+type LimitsStatus struct {
+	state           protoimpl.MessageState `protogen:"open.v1"`
+	StateLimitBytes uint64                 `protobuf:"varint,1,opt,name=state_limit_bytes,json=stateLimitBytes,proto3" json:"state_limit_bytes,omitempty"` // of all rows together; 0: none is set yet, 2^64-1: no limit
+	StateUsedBytes  uint64                 `protobuf:"varint,2,opt,name=state_used_bytes,json=stateUsedBytes,proto3" json:"state_used_bytes,omitempty"`    // what they count now
+	NodeLimitBytes  uint64                 `protobuf:"varint,3,opt,name=node_limit_bytes,json=nodeLimitBytes,proto3" json:"node_limit_bytes,omitempty"`    // of the names and data of one coordination node
+	ServerName      string                 `protobuf:"bytes,4,opt,name=server_name,json=serverName,proto3" json:"server_name,omitempty"`                   // the server that was asked
+	ConfiguredBytes uint64                 `protobuf:"varint,5,opt,name=configured_bytes,json=configuredBytes,proto3" json:"configured_bytes,omitempty"`   // its --state-limit, 0 if it was not given
+	MemoryBytes     uint64                 `protobuf:"varint,6,opt,name=memory_bytes,json=memoryBytes,proto3" json:"memory_bytes,omitempty"`               // how much memory it may use, 0 if it does not know
+	MemorySource    string                 `protobuf:"bytes,7,opt,name=memory_source,json=memorySource,proto3" json:"memory_source,omitempty"`             // who says so
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
+}
+
+func (x *LimitsStatus) Reset() {
+	*x = LimitsStatus{}
+	mi := &file_server_adminpb_cluster_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LimitsStatus) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LimitsStatus) ProtoMessage() {}
+
+func (x *LimitsStatus) ProtoReflect() protoreflect.Message {
+	mi := &file_server_adminpb_cluster_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LimitsStatus.ProtoReflect.Descriptor instead.
+func (*LimitsStatus) Descriptor() ([]byte, []int) {
+	return file_server_adminpb_cluster_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *LimitsStatus) GetStateLimitBytes() uint64 {
+	if x != nil {
+		return x.StateLimitBytes
+	}
+	return 0
+}
+
+func (x *LimitsStatus) GetStateUsedBytes() uint64 {
+	if x != nil {
+		return x.StateUsedBytes
+	}
+	return 0
+}
+
+func (x *LimitsStatus) GetNodeLimitBytes() uint64 {
+	if x != nil {
+		return x.NodeLimitBytes
+	}
+	return 0
+}
+
+func (x *LimitsStatus) GetServerName() string {
+	if x != nil {
+		return x.ServerName
+	}
+	return ""
+}
+
+func (x *LimitsStatus) GetConfiguredBytes() uint64 {
+	if x != nil {
+		return x.ConfiguredBytes
+	}
+	return 0
+}
+
+func (x *LimitsStatus) GetMemoryBytes() uint64 {
+	if x != nil {
+		return x.MemoryBytes
+	}
+	return 0
+}
+
+func (x *LimitsStatus) GetMemorySource() string {
+	if x != nil {
+		return x.MemorySource
+	}
+	return ""
+}
+
 var File_server_adminpb_cluster_proto protoreflect.FileDescriptor
 
 const file_server_adminpb_cluster_proto_rawDesc = "" +
@@ -893,13 +1065,28 @@ const file_server_adminpb_cluster_proto_rawDesc = "" +
 	"\rSnapshotChunk\x12\x12\n" +
 	"\x04data\x18\x01 \x01(\fR\x04data\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\x04R\x05index\x12\x12\n" +
-	"\x04size\x18\x03 \x01(\x04R\x04size2\x8c\x04\n" +
+	"\x04size\x18\x03 \x01(\x04R\x04size\"\x0f\n" +
+	"\rLimitsRequest\"3\n" +
+	"\x10SetLimitsRequest\x12\x1f\n" +
+	"\vstate_bytes\x18\x01 \x01(\x04R\n" +
+	"stateBytes\"\xa2\x02\n" +
+	"\fLimitsStatus\x12*\n" +
+	"\x11state_limit_bytes\x18\x01 \x01(\x04R\x0fstateLimitBytes\x12(\n" +
+	"\x10state_used_bytes\x18\x02 \x01(\x04R\x0estateUsedBytes\x12(\n" +
+	"\x10node_limit_bytes\x18\x03 \x01(\x04R\x0enodeLimitBytes\x12\x1f\n" +
+	"\vserver_name\x18\x04 \x01(\tR\n" +
+	"serverName\x12)\n" +
+	"\x10configured_bytes\x18\x05 \x01(\x04R\x0fconfiguredBytes\x12!\n" +
+	"\fmemory_bytes\x18\x06 \x01(\x04R\vmemoryBytes\x12#\n" +
+	"\rmemory_source\x18\a \x01(\tR\fmemorySource2\xa4\x05\n" +
 	"\aCluster\x12O\n" +
 	"\x06Status\x12%.coordd.admin.v1.ClusterStatusRequest\x1a\x1e.coordd.admin.v1.ClusterStatus\x12L\n" +
 	"\x03Add\x12!.coordd.admin.v1.AddMemberRequest\x1a\".coordd.admin.v1.AddMemberResponse\x12X\n" +
 	"\aPromote\x12%.coordd.admin.v1.PromoteMemberRequest\x1a&.coordd.admin.v1.PromoteMemberResponse\x12U\n" +
 	"\x06Remove\x12$.coordd.admin.v1.RemoveMemberRequest\x1a%.coordd.admin.v1.RemoveMemberResponse\x12a\n" +
-	"\x0eTransferLeader\x12&.coordd.admin.v1.TransferLeaderRequest\x1a'.coordd.admin.v1.TransferLeaderResponse\x12N\n" +
+	"\x0eTransferLeader\x12&.coordd.admin.v1.TransferLeaderRequest\x1a'.coordd.admin.v1.TransferLeaderResponse\x12G\n" +
+	"\x06Limits\x12\x1e.coordd.admin.v1.LimitsRequest\x1a\x1d.coordd.admin.v1.LimitsStatus\x12M\n" +
+	"\tSetLimits\x12!.coordd.admin.v1.SetLimitsRequest\x1a\x1d.coordd.admin.v1.LimitsStatus\x12N\n" +
 	"\bSnapshot\x12 .coordd.admin.v1.SnapshotRequest\x1a\x1e.coordd.admin.v1.SnapshotChunk0\x01B)Z'github.com/coordd/coordd/server/adminpbb\x06proto3"
 
 var (
@@ -915,7 +1102,7 @@ func file_server_adminpb_cluster_proto_rawDescGZIP() []byte {
 }
 
 var file_server_adminpb_cluster_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_server_adminpb_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
+var file_server_adminpb_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
 var file_server_adminpb_cluster_proto_goTypes = []any{
 	(ClusterMember_Role)(0),        // 0: coordd.admin.v1.ClusterMember.Role
 	(*ClusterStatusRequest)(nil),   // 1: coordd.admin.v1.ClusterStatusRequest
@@ -931,6 +1118,9 @@ var file_server_adminpb_cluster_proto_goTypes = []any{
 	(*TransferLeaderResponse)(nil), // 11: coordd.admin.v1.TransferLeaderResponse
 	(*SnapshotRequest)(nil),        // 12: coordd.admin.v1.SnapshotRequest
 	(*SnapshotChunk)(nil),          // 13: coordd.admin.v1.SnapshotChunk
+	(*LimitsRequest)(nil),          // 14: coordd.admin.v1.LimitsRequest
+	(*SetLimitsRequest)(nil),       // 15: coordd.admin.v1.SetLimitsRequest
+	(*LimitsStatus)(nil),           // 16: coordd.admin.v1.LimitsStatus
 }
 var file_server_adminpb_cluster_proto_depIdxs = []int32{
 	3,  // 0: coordd.admin.v1.ClusterStatus.members:type_name -> coordd.admin.v1.ClusterMember
@@ -940,15 +1130,19 @@ var file_server_adminpb_cluster_proto_depIdxs = []int32{
 	6,  // 4: coordd.admin.v1.Cluster.Promote:input_type -> coordd.admin.v1.PromoteMemberRequest
 	8,  // 5: coordd.admin.v1.Cluster.Remove:input_type -> coordd.admin.v1.RemoveMemberRequest
 	10, // 6: coordd.admin.v1.Cluster.TransferLeader:input_type -> coordd.admin.v1.TransferLeaderRequest
-	12, // 7: coordd.admin.v1.Cluster.Snapshot:input_type -> coordd.admin.v1.SnapshotRequest
-	2,  // 8: coordd.admin.v1.Cluster.Status:output_type -> coordd.admin.v1.ClusterStatus
-	5,  // 9: coordd.admin.v1.Cluster.Add:output_type -> coordd.admin.v1.AddMemberResponse
-	7,  // 10: coordd.admin.v1.Cluster.Promote:output_type -> coordd.admin.v1.PromoteMemberResponse
-	9,  // 11: coordd.admin.v1.Cluster.Remove:output_type -> coordd.admin.v1.RemoveMemberResponse
-	11, // 12: coordd.admin.v1.Cluster.TransferLeader:output_type -> coordd.admin.v1.TransferLeaderResponse
-	13, // 13: coordd.admin.v1.Cluster.Snapshot:output_type -> coordd.admin.v1.SnapshotChunk
-	8,  // [8:14] is the sub-list for method output_type
-	2,  // [2:8] is the sub-list for method input_type
+	14, // 7: coordd.admin.v1.Cluster.Limits:input_type -> coordd.admin.v1.LimitsRequest
+	15, // 8: coordd.admin.v1.Cluster.SetLimits:input_type -> coordd.admin.v1.SetLimitsRequest
+	12, // 9: coordd.admin.v1.Cluster.Snapshot:input_type -> coordd.admin.v1.SnapshotRequest
+	2,  // 10: coordd.admin.v1.Cluster.Status:output_type -> coordd.admin.v1.ClusterStatus
+	5,  // 11: coordd.admin.v1.Cluster.Add:output_type -> coordd.admin.v1.AddMemberResponse
+	7,  // 12: coordd.admin.v1.Cluster.Promote:output_type -> coordd.admin.v1.PromoteMemberResponse
+	9,  // 13: coordd.admin.v1.Cluster.Remove:output_type -> coordd.admin.v1.RemoveMemberResponse
+	11, // 14: coordd.admin.v1.Cluster.TransferLeader:output_type -> coordd.admin.v1.TransferLeaderResponse
+	16, // 15: coordd.admin.v1.Cluster.Limits:output_type -> coordd.admin.v1.LimitsStatus
+	16, // 16: coordd.admin.v1.Cluster.SetLimits:output_type -> coordd.admin.v1.LimitsStatus
+	13, // 17: coordd.admin.v1.Cluster.Snapshot:output_type -> coordd.admin.v1.SnapshotChunk
+	10, // [10:18] is the sub-list for method output_type
+	2,  // [2:10] is the sub-list for method input_type
 	2,  // [2:2] is the sub-list for extension type_name
 	2,  // [2:2] is the sub-list for extension extendee
 	0,  // [0:2] is the sub-list for field type_name
@@ -965,7 +1159,7 @@ func file_server_adminpb_cluster_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_server_adminpb_cluster_proto_rawDesc), len(file_server_adminpb_cluster_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   13,
+			NumMessages:   16,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

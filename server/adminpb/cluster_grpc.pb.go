@@ -34,6 +34,8 @@ const (
 	Cluster_Promote_FullMethodName        = "/coordd.admin.v1.Cluster/Promote"
 	Cluster_Remove_FullMethodName         = "/coordd.admin.v1.Cluster/Remove"
 	Cluster_TransferLeader_FullMethodName = "/coordd.admin.v1.Cluster/TransferLeader"
+	Cluster_Limits_FullMethodName         = "/coordd.admin.v1.Cluster/Limits"
+	Cluster_SetLimits_FullMethodName      = "/coordd.admin.v1.Cluster/SetLimits"
 	Cluster_Snapshot_FullMethodName       = "/coordd.admin.v1.Cluster/Snapshot"
 )
 
@@ -50,6 +52,10 @@ type ClusterClient interface {
 	// Removes a server for ever: its id never comes back. A server that runs ends.
 	Remove(ctx context.Context, in *RemoveMemberRequest, opts ...grpc.CallOption) (*RemoveMemberResponse, error)
 	TransferLeader(ctx context.Context, in *TransferLeaderRequest, opts ...grpc.CallOption) (*TransferLeaderResponse, error)
+	// Tells the limits of the state, as the asked server has applied them. It answers without a leader as well.
+	Limits(ctx context.Context, in *LimitsRequest, opts ...grpc.CallOption) (*LimitsStatus, error)
+	// Sets the limits that are not 0, for all servers, and tells what they are then.
+	SetLimits(ctx context.Context, in *SetLimitsRequest, opts ...grpc.CallOption) (*LimitsStatus, error)
 	// Sends a backup in which is everything that was acknowledged before the call, made by the asked server.
 	Snapshot(ctx context.Context, in *SnapshotRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[SnapshotChunk], error)
 }
@@ -112,6 +118,26 @@ func (c *clusterClient) TransferLeader(ctx context.Context, in *TransferLeaderRe
 	return out, nil
 }
 
+func (c *clusterClient) Limits(ctx context.Context, in *LimitsRequest, opts ...grpc.CallOption) (*LimitsStatus, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(LimitsStatus)
+	err := c.cc.Invoke(ctx, Cluster_Limits_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *clusterClient) SetLimits(ctx context.Context, in *SetLimitsRequest, opts ...grpc.CallOption) (*LimitsStatus, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(LimitsStatus)
+	err := c.cc.Invoke(ctx, Cluster_SetLimits_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *clusterClient) Snapshot(ctx context.Context, in *SnapshotRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[SnapshotChunk], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	stream, err := c.cc.NewStream(ctx, &Cluster_ServiceDesc.Streams[0], Cluster_Snapshot_FullMethodName, cOpts...)
@@ -144,6 +170,10 @@ type ClusterServer interface {
 	// Removes a server for ever: its id never comes back. A server that runs ends.
 	Remove(context.Context, *RemoveMemberRequest) (*RemoveMemberResponse, error)
 	TransferLeader(context.Context, *TransferLeaderRequest) (*TransferLeaderResponse, error)
+	// Tells the limits of the state, as the asked server has applied them. It answers without a leader as well.
+	Limits(context.Context, *LimitsRequest) (*LimitsStatus, error)
+	// Sets the limits that are not 0, for all servers, and tells what they are then.
+	SetLimits(context.Context, *SetLimitsRequest) (*LimitsStatus, error)
 	// Sends a backup in which is everything that was acknowledged before the call, made by the asked server.
 	Snapshot(*SnapshotRequest, grpc.ServerStreamingServer[SnapshotChunk]) error
 	mustEmbedUnimplementedClusterServer()
@@ -170,6 +200,12 @@ func (UnimplementedClusterServer) Remove(context.Context, *RemoveMemberRequest) 
 }
 func (UnimplementedClusterServer) TransferLeader(context.Context, *TransferLeaderRequest) (*TransferLeaderResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method TransferLeader not implemented")
+}
+func (UnimplementedClusterServer) Limits(context.Context, *LimitsRequest) (*LimitsStatus, error) {
+	return nil, status.Error(codes.Unimplemented, "method Limits not implemented")
+}
+func (UnimplementedClusterServer) SetLimits(context.Context, *SetLimitsRequest) (*LimitsStatus, error) {
+	return nil, status.Error(codes.Unimplemented, "method SetLimits not implemented")
 }
 func (UnimplementedClusterServer) Snapshot(*SnapshotRequest, grpc.ServerStreamingServer[SnapshotChunk]) error {
 	return status.Error(codes.Unimplemented, "method Snapshot not implemented")
@@ -285,6 +321,42 @@ func _Cluster_TransferLeader_Handler(srv interface{}, ctx context.Context, dec f
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Cluster_Limits_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(LimitsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServer).Limits(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Cluster_Limits_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServer).Limits(ctx, req.(*LimitsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Cluster_SetLimits_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SetLimitsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServer).SetLimits(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Cluster_SetLimits_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServer).SetLimits(ctx, req.(*SetLimitsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Cluster_Snapshot_Handler(srv interface{}, stream grpc.ServerStream) error {
 	m := new(SnapshotRequest)
 	if err := stream.RecvMsg(m); err != nil {
@@ -322,6 +394,14 @@ var Cluster_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "TransferLeader",
 			Handler:    _Cluster_TransferLeader_Handler,
+		},
+		{
+			MethodName: "Limits",
+			Handler:    _Cluster_Limits_Handler,
+		},
+		{
+			MethodName: "SetLimits",
+			Handler:    _Cluster_SetLimits_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

@@ -79,6 +79,7 @@ func (g *Group) handleStore(e storeEvent) error {
 	if n := len(e.entries); n > 0 {
 		g.store.Applied(e.entries[n-1].Index)
 		g.applied.Store(uint64(g.replica.Machine().Index()))
+		g.size.publish(g.replica.Machine())
 		g.startCheckpoint()
 	}
 	return nil
@@ -95,6 +96,7 @@ func (g *Group) restore() error {
 	g.digestRestored()
 	g.checkpoint = nil
 	g.access.publish(machine)
+	g.size.publish(machine)
 	g.applied.Store(uint64(machine.Index()))
 	return nil
 }

@@ -21,7 +21,7 @@ type Config struct {
 	Log raftstore.Config
 	// Database is the absolute path under which everything lives.
 	Database string
-	// Limits are those of nodes.
+	// Limits are this server's own (coordination.Limits).
 	Limits coordination.Limits
 	// Clock tells the rings the time.
 	Clock Clock
@@ -84,6 +84,7 @@ type Group struct {
 	readyOnce sync.Once
 	rounds    readRounds
 	access    publishedAccess
+	size      publishedSize
 	committed atomic.Uint64 // index that the leader last told, 0 if it never did
 
 	turn    sync.Mutex
@@ -180,6 +181,7 @@ func (g *Group) load() error {
 	g.replica.SetMarkPolicy(g.config.Marks)
 	g.digestRestored()
 	g.access.publish(machine)
+	g.size.publish(machine)
 	g.applied.Store(uint64(machine.Index()))
 	return nil
 }

@@ -3,12 +3,12 @@
 // Every stored value is one byte with the version of the format, and then one of the messages below: a Command (version 1)
 // or an Entry (from version 2 on) in an entry of the log, the message of its kind in a row. The version is the one with
 // which the value's form came: 2 for what says where in its entry a command is, when something began, whose a session is,
-// what is answered although something older is not, or a mark, 1 for everything else. The encoding is canonical: fields in
-// ascending order, each only if it is not zero, numbers in their shortest form. So one value has one encoding, and a
+// what is answered although something older is not, for limits and for marks, 1 for everything else. The encoding is canonical:
+// fields in ascending order, each only if it is not zero, numbers in their shortest form. So one value has one encoding, and a
 // reader refuses everything else. A field or a command that is added later comes with a new version.
 //
-// Messages are flat, because a nested message that is missing and one that is empty would be two encodings of one
-// value. What belongs together has the same names everywhere: epoch_term and epoch_counter are one Epoch.
+// Messages are flat, but for the limits, because a nested message that is missing and one that is empty would be two
+// encodings of one value. What belongs together has the same names everywhere: epoch_term and epoch_counter are one Epoch.
 //
 // A text is a string where it comes from a client's message, and so is valid UTF-8, and bytes where it may be anything.
 
@@ -113,6 +113,7 @@ type Command struct {
 	//	*Command_RemoveUser
 	//	*Command_RotateSigningKey
 	//	*Command_BeginLineage
+	//	*Command_SetLimits
 	//	*Command_Mark
 	Command       isCommand_Command `protobuf_oneof:"command"`
 	unknownFields protoimpl.UnknownFields
@@ -336,6 +337,15 @@ func (x *Command) GetBeginLineage() *BeginLineage {
 	return nil
 }
 
+func (x *Command) GetSetLimits() *SetLimits {
+	if x != nil {
+		if x, ok := x.Command.(*Command_SetLimits); ok {
+			return x.SetLimits
+		}
+	}
+	return nil
+}
+
 func (x *Command) GetMark() *Mark {
 	if x != nil {
 		if x, ok := x.Command.(*Command_Mark); ok {
@@ -429,6 +439,10 @@ type Command_BeginLineage struct {
 	BeginLineage *BeginLineage `protobuf:"bytes,20,opt,name=begin_lineage,json=beginLineage,proto3,oneof"`
 }
 
+type Command_SetLimits struct {
+	SetLimits *SetLimits `protobuf:"bytes,21,opt,name=set_limits,json=setLimits,proto3,oneof"`
+}
+
 type Command_Mark struct {
 	Mark *Mark `protobuf:"bytes,22,opt,name=mark,proto3,oneof"`
 }
@@ -472,6 +486,8 @@ func (*Command_RemoveUser) isCommand_Command() {}
 func (*Command_RotateSigningKey) isCommand_Command() {}
 
 func (*Command_BeginLineage) isCommand_Command() {}
+
+func (*Command_SetLimits) isCommand_Command() {}
 
 func (*Command_Mark) isCommand_Command() {}
 
@@ -2358,6 +2374,156 @@ func (x *RotateSigningKey) GetAfterPlace() uint32 {
 	return 0
 }
 
+// The limits that decide what commands do; 0: nobody has set it. It is the one message that is nested by itself: it is
+// left out if it is empty, and refused if it is there and empty.
+type Limits struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Of the state, as its rows count.
+	State uint64 `protobuf:"varint,1,opt,name=state,proto3" json:"state,omitempty"`
+	// Of a coordination node.
+	NodeBytes     uint64 `protobuf:"varint,2,opt,name=node_bytes,json=nodeBytes,proto3" json:"node_bytes,omitempty"`
+	Sessions      uint64 `protobuf:"varint,3,opt,name=sessions,proto3" json:"sessions,omitempty"`
+	Semaphores    uint64 `protobuf:"varint,4,opt,name=semaphores,proto3" json:"semaphores,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Limits) Reset() {
+	*x = Limits{}
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Limits) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Limits) ProtoMessage() {}
+
+func (x *Limits) ProtoReflect() protoreflect.Message {
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Limits.ProtoReflect.Descriptor instead.
+func (*Limits) Descriptor() ([]byte, []int) {
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *Limits) GetState() uint64 {
+	if x != nil {
+		return x.State
+	}
+	return 0
+}
+
+func (x *Limits) GetNodeBytes() uint64 {
+	if x != nil {
+		return x.NodeBytes
+	}
+	return 0
+}
+
+func (x *Limits) GetSessions() uint64 {
+	if x != nil {
+		return x.Sessions
+	}
+	return 0
+}
+
+func (x *Limits) GetSemaphores() uint64 {
+	if x != nil {
+		return x.Semaphores
+	}
+	return 0
+}
+
+// Sets the limits that are not 0.
+type SetLimits struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Nonce    uint64                 `protobuf:"varint,1,opt,name=nonce,proto3" json:"nonce,omitempty"`
+	Subject  []byte                 `protobuf:"bytes,3,opt,name=subject,proto3" json:"subject,omitempty"`
+	Enforced bool                   `protobuf:"varint,4,opt,name=enforced,proto3" json:"enforced,omitempty"`
+	Limits   *Limits                `protobuf:"bytes,5,opt,name=limits,proto3" json:"limits,omitempty"`
+	// Unless any limit is set.
+	OnlyFirst     bool `protobuf:"varint,6,opt,name=only_first,json=onlyFirst,proto3" json:"only_first,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetLimits) Reset() {
+	*x = SetLimits{}
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetLimits) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetLimits) ProtoMessage() {}
+
+func (x *SetLimits) ProtoReflect() protoreflect.Message {
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetLimits.ProtoReflect.Descriptor instead.
+func (*SetLimits) Descriptor() ([]byte, []int) {
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *SetLimits) GetNonce() uint64 {
+	if x != nil {
+		return x.Nonce
+	}
+	return 0
+}
+
+func (x *SetLimits) GetSubject() []byte {
+	if x != nil {
+		return x.Subject
+	}
+	return nil
+}
+
+func (x *SetLimits) GetEnforced() bool {
+	if x != nil {
+		return x.Enforced
+	}
+	return false
+}
+
+func (x *SetLimits) GetLimits() *Limits {
+	if x != nil {
+		return x.Limits
+	}
+	return nil
+}
+
+func (x *SetLimits) GetOnlyFirst() bool {
+	if x != nil {
+		return x.OnlyFirst
+	}
+	return false
+}
+
 // Moves all counters forward after a restore. It is the first command of a leader then.
 type BeginLineage struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2368,7 +2534,7 @@ type BeginLineage struct {
 
 func (x *BeginLineage) Reset() {
 	*x = BeginLineage{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[21]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2380,7 +2546,7 @@ func (x *BeginLineage) String() string {
 func (*BeginLineage) ProtoMessage() {}
 
 func (x *BeginLineage) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[21]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2393,7 +2559,7 @@ func (x *BeginLineage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BeginLineage.ProtoReflect.Descriptor instead.
 func (*BeginLineage) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{21}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *BeginLineage) GetLineage() uint64 {
@@ -2412,7 +2578,7 @@ type Mark struct {
 
 func (x *Mark) Reset() {
 	*x = Mark{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[22]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2424,7 +2590,7 @@ func (x *Mark) String() string {
 func (*Mark) ProtoMessage() {}
 
 func (x *Mark) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[22]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2437,7 +2603,7 @@ func (x *Mark) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Mark.ProtoReflect.Descriptor instead.
 func (*Mark) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{22}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{24}
 }
 
 // The counters of the machine. The digest is that of all other rows.
@@ -2450,14 +2616,15 @@ type MachineRow struct {
 	Lineage     uint64 `protobuf:"varint,4,opt,name=lineage,proto3" json:"lineage,omitempty"`
 	CounterBase uint64 `protobuf:"varint,5,opt,name=counter_base,json=counterBase,proto3" json:"counter_base,omitempty"`
 	// The largest stamp of an entry so far.
-	StampMillis   uint64 `protobuf:"varint,6,opt,name=stamp_millis,json=stampMillis,proto3" json:"stamp_millis,omitempty"`
+	StampMillis   uint64  `protobuf:"varint,6,opt,name=stamp_millis,json=stampMillis,proto3" json:"stamp_millis,omitempty"`
+	Limits        *Limits `protobuf:"bytes,7,opt,name=limits,proto3" json:"limits,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *MachineRow) Reset() {
 	*x = MachineRow{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[23]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2469,7 +2636,7 @@ func (x *MachineRow) String() string {
 func (*MachineRow) ProtoMessage() {}
 
 func (x *MachineRow) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[23]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2482,7 +2649,7 @@ func (x *MachineRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MachineRow.ProtoReflect.Descriptor instead.
 func (*MachineRow) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{23}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *MachineRow) GetIndex() uint64 {
@@ -2527,6 +2694,13 @@ func (x *MachineRow) GetStampMillis() uint64 {
 	return 0
 }
 
+func (x *MachineRow) GetLimits() *Limits {
+	if x != nil {
+		return x.Limits
+	}
+	return nil
+}
+
 // An entry of the path tree.
 type PathRow struct {
 	state                protoimpl.MessageState `protogen:"open.v1"`
@@ -2545,7 +2719,7 @@ type PathRow struct {
 
 func (x *PathRow) Reset() {
 	*x = PathRow{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[24]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2557,7 +2731,7 @@ func (x *PathRow) String() string {
 func (*PathRow) ProtoMessage() {}
 
 func (x *PathRow) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[24]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2570,7 +2744,7 @@ func (x *PathRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PathRow.ProtoReflect.Descriptor instead.
 func (*PathRow) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{24}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *PathRow) GetParent() uint64 {
@@ -2653,7 +2827,7 @@ type NodeRow struct {
 
 func (x *NodeRow) Reset() {
 	*x = NodeRow{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[25]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2665,7 +2839,7 @@ func (x *NodeRow) String() string {
 func (*NodeRow) ProtoMessage() {}
 
 func (x *NodeRow) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[25]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2678,7 +2852,7 @@ func (x *NodeRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeRow.ProtoReflect.Descriptor instead.
 func (*NodeRow) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{25}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *NodeRow) GetSelfCheckPeriodMillis() uint32 {
@@ -2758,7 +2932,7 @@ type SessionRow struct {
 
 func (x *SessionRow) Reset() {
 	*x = SessionRow{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[26]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2770,7 +2944,7 @@ func (x *SessionRow) String() string {
 func (*SessionRow) ProtoMessage() {}
 
 func (x *SessionRow) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[26]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2783,7 +2957,7 @@ func (x *SessionRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionRow.ProtoReflect.Descriptor instead.
 func (*SessionRow) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{26}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *SessionRow) GetTimeoutMillis() uint64 {
@@ -2876,7 +3050,7 @@ type SemaphoreRow struct {
 
 func (x *SemaphoreRow) Reset() {
 	*x = SemaphoreRow{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[27]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2888,7 +3062,7 @@ func (x *SemaphoreRow) String() string {
 func (*SemaphoreRow) ProtoMessage() {}
 
 func (x *SemaphoreRow) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[27]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2901,7 +3075,7 @@ func (x *SemaphoreRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SemaphoreRow.ProtoReflect.Descriptor instead.
 func (*SemaphoreRow) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{27}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *SemaphoreRow) GetName() string {
@@ -2954,7 +3128,7 @@ type LinkRow struct {
 
 func (x *LinkRow) Reset() {
 	*x = LinkRow{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[28]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2966,7 +3140,7 @@ func (x *LinkRow) String() string {
 func (*LinkRow) ProtoMessage() {}
 
 func (x *LinkRow) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[28]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2979,7 +3153,7 @@ func (x *LinkRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LinkRow.ProtoReflect.Descriptor instead.
 func (*LinkRow) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{28}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *LinkRow) GetSession() uint64 {
@@ -3081,7 +3255,7 @@ type UserRow struct {
 
 func (x *UserRow) Reset() {
 	*x = UserRow{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[29]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3093,7 +3267,7 @@ func (x *UserRow) String() string {
 func (*UserRow) ProtoMessage() {}
 
 func (x *UserRow) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[29]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3106,7 +3280,7 @@ func (x *UserRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UserRow.ProtoReflect.Descriptor instead.
 func (*UserRow) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{29}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *UserRow) GetName() []byte {
@@ -3155,7 +3329,7 @@ type SigningKeyRow struct {
 
 func (x *SigningKeyRow) Reset() {
 	*x = SigningKeyRow{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[30]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3167,7 +3341,7 @@ func (x *SigningKeyRow) String() string {
 func (*SigningKeyRow) ProtoMessage() {}
 
 func (x *SigningKeyRow) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[30]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3180,7 +3354,7 @@ func (x *SigningKeyRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SigningKeyRow.ProtoReflect.Descriptor instead.
 func (*SigningKeyRow) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{30}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *SigningKeyRow) GetSecret() []byte {
@@ -3208,7 +3382,7 @@ type ModifyPermissions_Action struct {
 
 func (x *ModifyPermissions_Action) Reset() {
 	*x = ModifyPermissions_Action{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[31]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3220,7 +3394,7 @@ func (x *ModifyPermissions_Action) String() string {
 func (*ModifyPermissions_Action) ProtoMessage() {}
 
 func (x *ModifyPermissions_Action) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[31]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3267,7 +3441,7 @@ type PathRow_Permission struct {
 
 func (x *PathRow_Permission) Reset() {
 	*x = PathRow_Permission{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[32]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3279,7 +3453,7 @@ func (x *PathRow_Permission) String() string {
 func (*PathRow_Permission) ProtoMessage() {}
 
 func (x *PathRow_Permission) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[32]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3292,7 +3466,7 @@ func (x *PathRow_Permission) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PathRow_Permission.ProtoReflect.Descriptor instead.
 func (*PathRow_Permission) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{24, 0}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{26, 0}
 }
 
 func (x *PathRow_Permission) GetSubject() string {
@@ -3316,7 +3490,7 @@ const file_coordination_codec_internal_logpb_log_proto_rawDesc = "" +
 	"+coordination/codec/internal/logpb/log.proto\x12\rcoordd.log.v1\"^\n" +
 	"\x05Entry\x12!\n" +
 	"\fstamp_millis\x18\x01 \x01(\x04R\vstampMillis\x122\n" +
-	"\bcommands\x18\x02 \x03(\v2\x16.coordd.log.v1.CommandR\bcommands\"\xa4\v\n" +
+	"\bcommands\x18\x02 \x03(\v2\x16.coordd.log.v1.CommandR\bcommands\"\xdf\v\n" +
 	"\aCommand\x12/\n" +
 	"\x06attach\x18\x01 \x01(\v2\x15.coordd.log.v1.AttachH\x00R\x06attach\x12?\n" +
 	"\fstop_session\x18\x02 \x01(\v2\x1a.coordd.log.v1.StopSessionH\x00R\vstopSession\x12E\n" +
@@ -3341,7 +3515,9 @@ const file_coordination_codec_internal_logpb_log_proto_rawDesc = "" +
 	"\vremove_user\x18\x12 \x01(\v2\x19.coordd.log.v1.RemoveUserH\x00R\n" +
 	"removeUser\x12O\n" +
 	"\x12rotate_signing_key\x18\x13 \x01(\v2\x1f.coordd.log.v1.RotateSigningKeyH\x00R\x10rotateSigningKey\x12B\n" +
-	"\rbegin_lineage\x18\x14 \x01(\v2\x1b.coordd.log.v1.BeginLineageH\x00R\fbeginLineage\x12)\n" +
+	"\rbegin_lineage\x18\x14 \x01(\v2\x1b.coordd.log.v1.BeginLineageH\x00R\fbeginLineage\x129\n" +
+	"\n" +
+	"set_limits\x18\x15 \x01(\v2\x18.coordd.log.v1.SetLimitsH\x00R\tsetLimits\x12)\n" +
 	"\x04mark\x18\x16 \x01(\v2\x13.coordd.log.v1.MarkH\x00R\x04markB\t\n" +
 	"\acommand\"\xd8\x03\n" +
 	"\x06Attach\x12\x12\n" +
@@ -3532,10 +3708,25 @@ const file_coordination_codec_internal_logpb_log_proto_rawDesc = "" +
 	"\x12drop_before_millis\x18\a \x01(\x04R\x10dropBeforeMillis\x12\x14\n" +
 	"\x05after\x18\b \x01(\x04R\x05after\x12\x1f\n" +
 	"\vafter_place\x18\t \x01(\rR\n" +
-	"afterPlace\"(\n" +
+	"afterPlace\"y\n" +
+	"\x06Limits\x12\x14\n" +
+	"\x05state\x18\x01 \x01(\x04R\x05state\x12\x1d\n" +
+	"\n" +
+	"node_bytes\x18\x02 \x01(\x04R\tnodeBytes\x12\x1a\n" +
+	"\bsessions\x18\x03 \x01(\x04R\bsessions\x12\x1e\n" +
+	"\n" +
+	"semaphores\x18\x04 \x01(\x04R\n" +
+	"semaphores\"\xa5\x01\n" +
+	"\tSetLimits\x12\x14\n" +
+	"\x05nonce\x18\x01 \x01(\x04R\x05nonce\x12\x18\n" +
+	"\asubject\x18\x03 \x01(\fR\asubject\x12\x1a\n" +
+	"\benforced\x18\x04 \x01(\bR\benforced\x12-\n" +
+	"\x06limits\x18\x05 \x01(\v2\x15.coordd.log.v1.LimitsR\x06limits\x12\x1d\n" +
+	"\n" +
+	"only_first\x18\x06 \x01(\bR\tonlyFirst\"(\n" +
 	"\fBeginLineage\x12\x18\n" +
 	"\alineage\x18\x01 \x01(\x04R\alineage\"\x06\n" +
-	"\x04Mark\"\xb7\x01\n" +
+	"\x04Mark\"\xe6\x01\n" +
 	"\n" +
 	"MachineRow\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x04R\x05index\x12\x1b\n" +
@@ -3543,7 +3734,8 @@ const file_coordination_codec_internal_logpb_log_proto_rawDesc = "" +
 	"\x06digest\x18\x03 \x01(\x04R\x06digest\x12\x18\n" +
 	"\alineage\x18\x04 \x01(\x04R\alineage\x12!\n" +
 	"\fcounter_base\x18\x05 \x01(\x04R\vcounterBase\x12!\n" +
-	"\fstamp_millis\x18\x06 \x01(\x04R\vstampMillis\"\xfb\x02\n" +
+	"\fstamp_millis\x18\x06 \x01(\x04R\vstampMillis\x12-\n" +
+	"\x06limits\x18\a \x01(\v2\x15.coordd.log.v1.LimitsR\x06limits\"\xfb\x02\n" +
 	"\aPathRow\x12\x16\n" +
 	"\x06parent\x18\x01 \x01(\x04R\x06parent\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
@@ -3627,7 +3819,7 @@ func file_coordination_codec_internal_logpb_log_proto_rawDescGZIP() []byte {
 	return file_coordination_codec_internal_logpb_log_proto_rawDescData
 }
 
-var file_coordination_codec_internal_logpb_log_proto_msgTypes = make([]protoimpl.MessageInfo, 33)
+var file_coordination_codec_internal_logpb_log_proto_msgTypes = make([]protoimpl.MessageInfo, 35)
 var file_coordination_codec_internal_logpb_log_proto_goTypes = []any{
 	(*Entry)(nil),                    // 0: coordd.log.v1.Entry
 	(*Command)(nil),                  // 1: coordd.log.v1.Command
@@ -3650,18 +3842,20 @@ var file_coordination_codec_internal_logpb_log_proto_goTypes = []any{
 	(*SetPassword)(nil),              // 18: coordd.log.v1.SetPassword
 	(*RemoveUser)(nil),               // 19: coordd.log.v1.RemoveUser
 	(*RotateSigningKey)(nil),         // 20: coordd.log.v1.RotateSigningKey
-	(*BeginLineage)(nil),             // 21: coordd.log.v1.BeginLineage
-	(*Mark)(nil),                     // 22: coordd.log.v1.Mark
-	(*MachineRow)(nil),               // 23: coordd.log.v1.MachineRow
-	(*PathRow)(nil),                  // 24: coordd.log.v1.PathRow
-	(*NodeRow)(nil),                  // 25: coordd.log.v1.NodeRow
-	(*SessionRow)(nil),               // 26: coordd.log.v1.SessionRow
-	(*SemaphoreRow)(nil),             // 27: coordd.log.v1.SemaphoreRow
-	(*LinkRow)(nil),                  // 28: coordd.log.v1.LinkRow
-	(*UserRow)(nil),                  // 29: coordd.log.v1.UserRow
-	(*SigningKeyRow)(nil),            // 30: coordd.log.v1.SigningKeyRow
-	(*ModifyPermissions_Action)(nil), // 31: coordd.log.v1.ModifyPermissions.Action
-	(*PathRow_Permission)(nil),       // 32: coordd.log.v1.PathRow.Permission
+	(*Limits)(nil),                   // 21: coordd.log.v1.Limits
+	(*SetLimits)(nil),                // 22: coordd.log.v1.SetLimits
+	(*BeginLineage)(nil),             // 23: coordd.log.v1.BeginLineage
+	(*Mark)(nil),                     // 24: coordd.log.v1.Mark
+	(*MachineRow)(nil),               // 25: coordd.log.v1.MachineRow
+	(*PathRow)(nil),                  // 26: coordd.log.v1.PathRow
+	(*NodeRow)(nil),                  // 27: coordd.log.v1.NodeRow
+	(*SessionRow)(nil),               // 28: coordd.log.v1.SessionRow
+	(*SemaphoreRow)(nil),             // 29: coordd.log.v1.SemaphoreRow
+	(*LinkRow)(nil),                  // 30: coordd.log.v1.LinkRow
+	(*UserRow)(nil),                  // 31: coordd.log.v1.UserRow
+	(*SigningKeyRow)(nil),            // 32: coordd.log.v1.SigningKeyRow
+	(*ModifyPermissions_Action)(nil), // 33: coordd.log.v1.ModifyPermissions.Action
+	(*PathRow_Permission)(nil),       // 34: coordd.log.v1.PathRow.Permission
 }
 var file_coordination_codec_internal_logpb_log_proto_depIdxs = []int32{
 	1,  // 0: coordd.log.v1.Entry.commands:type_name -> coordd.log.v1.Command
@@ -3684,15 +3878,18 @@ var file_coordination_codec_internal_logpb_log_proto_depIdxs = []int32{
 	18, // 17: coordd.log.v1.Command.set_password:type_name -> coordd.log.v1.SetPassword
 	19, // 18: coordd.log.v1.Command.remove_user:type_name -> coordd.log.v1.RemoveUser
 	20, // 19: coordd.log.v1.Command.rotate_signing_key:type_name -> coordd.log.v1.RotateSigningKey
-	21, // 20: coordd.log.v1.Command.begin_lineage:type_name -> coordd.log.v1.BeginLineage
-	22, // 21: coordd.log.v1.Command.mark:type_name -> coordd.log.v1.Mark
-	31, // 22: coordd.log.v1.ModifyPermissions.actions:type_name -> coordd.log.v1.ModifyPermissions.Action
-	32, // 23: coordd.log.v1.PathRow.permissions:type_name -> coordd.log.v1.PathRow.Permission
-	24, // [24:24] is the sub-list for method output_type
-	24, // [24:24] is the sub-list for method input_type
-	24, // [24:24] is the sub-list for extension type_name
-	24, // [24:24] is the sub-list for extension extendee
-	0,  // [0:24] is the sub-list for field type_name
+	23, // 20: coordd.log.v1.Command.begin_lineage:type_name -> coordd.log.v1.BeginLineage
+	22, // 21: coordd.log.v1.Command.set_limits:type_name -> coordd.log.v1.SetLimits
+	24, // 22: coordd.log.v1.Command.mark:type_name -> coordd.log.v1.Mark
+	33, // 23: coordd.log.v1.ModifyPermissions.actions:type_name -> coordd.log.v1.ModifyPermissions.Action
+	21, // 24: coordd.log.v1.SetLimits.limits:type_name -> coordd.log.v1.Limits
+	21, // 25: coordd.log.v1.MachineRow.limits:type_name -> coordd.log.v1.Limits
+	34, // 26: coordd.log.v1.PathRow.permissions:type_name -> coordd.log.v1.PathRow.Permission
+	27, // [27:27] is the sub-list for method output_type
+	27, // [27:27] is the sub-list for method input_type
+	27, // [27:27] is the sub-list for extension type_name
+	27, // [27:27] is the sub-list for extension extendee
+	0,  // [0:27] is the sub-list for field type_name
 }
 
 func init() { file_coordination_codec_internal_logpb_log_proto_init() }
@@ -3721,6 +3918,7 @@ func file_coordination_codec_internal_logpb_log_proto_init() {
 		(*Command_RemoveUser)(nil),
 		(*Command_RotateSigningKey)(nil),
 		(*Command_BeginLineage)(nil),
+		(*Command_SetLimits)(nil),
 		(*Command_Mark)(nil),
 	}
 	file_coordination_codec_internal_logpb_log_proto_msgTypes[16].OneofWrappers = []any{}
@@ -3730,7 +3928,7 @@ func file_coordination_codec_internal_logpb_log_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_coordination_codec_internal_logpb_log_proto_rawDesc), len(file_coordination_codec_internal_logpb_log_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   33,
+			NumMessages:   35,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

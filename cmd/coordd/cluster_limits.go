@@ -1,0 +1,165 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/coordd/coordd/server"
+	"github.com/coordd/coordd/server/adminpb"
+)
+
+// unlimitedText is a state limit that is none.
+const unlimitedText = "unlimited"
+
+const limitsText = `Everything that the cluster keeps counts: names, texts and data, and a charge for each
+session, semaphore, owner, waiter, path and user (docs/limits.md). What would go beyond
+the limit is refused; whatever makes the state smaller is always possible.
+
+The first server that leads a cluster without a limit sets that of its --state-limit.
+Afterwards only --state, here, changes it, for all servers at once.`
+
+func (p *program) clusterLimitsCommand() *cobra.Command {
+	var state string
+	command, f := p.clusterSubcommand("limits", "Show the limit of the state and how much of it is used, or set it", clusterCallTimeout,
+		func(ctx context.Context, f *clusterFlags, client *adminClient, _ []string) error {
+			now := new(adminpb.LimitsStatus)
+			var err error
+			if state == "" {
+				err = client.cluster(ctx, adminpb.Cluster_Limits_FullMethodName, &adminpb.LimitsRequest{}, now)
+			} else {
+				var wanted settings
+				if err := setStateLimit(&wanted, state); err != nil {
+					return usageError("flag --state: value %q is not allowed: %w", state, err)
+				}
+				err = client.cluster(ctx, adminpb.Cluster_SetLimits_FullMethodName, &adminpb.SetLimitsRequest{StateBytes: wanted.stateLimit}, now)
+			}
+			if err != nil {
+				return err
+			}
+			if f.json {
+				return printLimitsJSON(p.stdout, now)
+			}
+			return printLimits(p.stdout, now)
+		})
+	command.Long = command.Short + ".\n\n" + limitsText + "\n\n" + clusterText
+	command.Flags().StringVar(&state, "state", "", "new limit: a SIZE such as 512MiB, or "+unlimitedText+" (default: only show it)")
+	command.Flags().BoolVar(&f.json, "json", false, "print JSON")
+	return command
+}
+
+// setStateLimit takes a size or the word for none.
+func setStateLimit(s *settings, value string) error {
+	if value == unlimitedText {
+		s.stateLimit = server.UnlimitedState
+		return nil
+	}
+	size, ok := parseSize(value)
+	if !ok || size < server.MinStateLimit {
+		return errors.New("want 1MiB to 1024TiB, such as 384MiB, or " + unlimitedText + "; the units are KiB, MiB, GiB and TiB")
+	}
+	s.stateLimit = size
+	return nil
+}
+
+// limitsStatusText is the limits as --json prints them.
+type limitsStatusText struct {
+	Server         string  `json:"server"`            // that was asked
+	StateLimit     *uint64 `json:"state_limit_bytes"` // null as long as none is set, and where it is unlimited
+	Unlimited      bool    `json:"state_unlimited"`
+	StateUsed      uint64  `json:"state_used_bytes"`
+	StateHeadroom  *uint64 `json:"state_headroom_bytes"` // null without a limit
+	NodeLimit      uint64  `json:"node_limit_bytes"`
+	ConfiguredHere uint64  `json:"server_state_limit_bytes"` // 0: not given
+	Memory         uint64  `json:"server_memory_bytes"`      // 0: unknown
+	MemorySource   string  `json:"server_memory_source"`
+}
+
+func limitsTextOf(now *adminpb.LimitsStatus) limitsStatusText {
+	text := limitsStatusText{Server: now.GetServerName(), Unlimited: now.GetStateLimitBytes() == server.UnlimitedState,
+		StateUsed: now.GetStateUsedBytes(), NodeLimit: now.GetNodeLimitBytes(), ConfiguredHere: now.GetConfiguredBytes(),
+		Memory: now.GetMemoryBytes(), MemorySource: now.GetMemorySource()}
+	if limit := now.GetStateLimitBytes(); limit != 0 && !text.Unlimited {
+		headroom := limit - min(limit, text.StateUsed)
+		text.StateLimit, text.StateHeadroom = &limit, &headroom
+	}
+	return text
+}
+
+func printLimitsJSON(w io.Writer, now *adminpb.LimitsStatus) error {
+	encoder := json.NewEncoder(w)
+	encoder.SetIndent("", "  ")
+	return encoder.Encode(limitsTextOf(now))
+}
+
+func printLimits(w io.Writer, now *adminpb.LimitsStatus) error {
+	fmt.Fprintln(w, stateText(now))
+	fmt.Fprintf(w, "names and data of one coordination node: %s at most\n", sizeOf(now.GetNodeLimitBytes()))
+	name := cmp.Or(now.GetServerName(), "this server")
+	if own := now.GetConfiguredBytes(); own != 0 && now.GetStateLimitBytes() != 0 && own != now.GetStateLimitBytes() {
+		limit := "--state-limit=" + sizeOf(own)
+		if own == server.UnlimitedState {
+			limit = "--state-limit=" + unlimitedText
+		}
+		fmt.Fprintf(w, "asked %s: started with %s, which does not count\n", name, limit)
+	}
+	if memory := now.GetMemoryBytes(); memory != 0 {
+		_, err := fmt.Fprintf(w, "asked %s: %s of memory (%s)%s\n", name, sizeOf(memory), now.GetMemorySource(), memoryText(now))
+		return err
+	}
+	return nil
+}
+
+// stateText is the limit of the state in one line.
+func stateText(now *adminpb.LimitsStatus) string {
+	limit, used := now.GetStateLimitBytes(), now.GetStateUsedBytes()
+	switch {
+	case limit == 0:
+		return fmt.Sprintf("the state has no limit yet, %s are used", sizeOf(used))
+	case limit == server.UnlimitedState:
+		return fmt.Sprintf("the state is unlimited, %s are used", sizeOf(used))
+	case used > limit:
+		return fmt.Sprintf("the state is limited to %s, %s ARE USED: nothing new is accepted", sizeOf(limit), sizeOf(used))
+	}
+	return fmt.Sprintf("the state is limited to %s, %s are used, %s are left", sizeOf(limit), sizeOf(used), sizeOf(limit-used))
+}
+
+// memoryText warns of a limit that the server may not have the memory for.
+func memoryText(now *adminpb.LimitsStatus) string {
+	if limit := now.GetStateLimitBytes(); limit != 0 && limit > now.GetMemoryBytes()/2 {
+		return ", LESS THAN TWICE THE LIMIT: it may run out of memory before"
+	}
+	return ""
+}
+
+// limitsLine is what `coordd cluster status` says of the limits; empty from a server that does not tell.
+func limitsLine(ctx context.Context, client *adminClient) (*adminpb.LimitsStatus, error) {
+	now := new(adminpb.LimitsStatus)
+	err := client.conn.Invoke(client.headers(ctx), adminpb.Cluster_Limits_FullMethodName, &adminpb.LimitsRequest{}, now)
+	if status.Code(err) == codes.Unimplemented {
+		return nil, nil
+	}
+	return now, clusterError(err)
+}
+
+// sizeOf is a number of bytes for a person, exact where it is a small multiple of a unit.
+func sizeOf(bytes uint64) string {
+	for i := len(sizeUnits) - 2; i >= 0; i-- { // TiB first; the last is bytes
+		if unit := sizeUnits[i]; bytes >= unit.bytes && bytes%unit.bytes == 0 && bytes/unit.bytes < 10_000 {
+			return fmt.Sprintf("%d %s", bytes/unit.bytes, unit.ending)
+		}
+	}
+	for i := len(sizeUnits) - 2; i >= 0; i-- {
+		if unit := sizeUnits[i]; bytes >= 10*unit.bytes {
+			return fmt.Sprintf("%d %s", bytes/unit.bytes, unit.ending)
+		}
+	}
+	return fmt.Sprintf("%d bytes", bytes)
+}

@@ -1,0 +1,140 @@
+package coordination
+
+import (
+	"github.com/coordd/coordd/coordination/accounts"
+	"github.com/coordd/coordd/scheme"
+	"github.com/coordd/coordd/scheme/outcome"
+)
+
+// This file is how much the state may take, and what it takes.
+//
+// Every row counts, with a charge of its kind and the bytes of its names, texts and data. The charge covers the row's key
+// and its numbers at their longest, so that a row counts at least what it is encoded, and about what it takes in memory;
+// it never depends on the value of a number, so what only changes numbers never grows. Charges decide which commands are
+// refused: they are part of the replicated rules, and must never change.
+
+const (
+	// rowBytes is the charge of a row: measured, a semaphore takes 275 bytes of memory and a link 243.
+	rowBytes = 256
+	// sessionRowBytes is that of a session: the leader keeps about as much again for it.
+	sessionRowBytes = 2 * rowBytes
+	// nodeRowBytes is that of a coordination node, which has tables of its own, here and at the leader.
+	nodeRowBytes = 4 * rowBytes
+)
+
+func (m *Machine) setLimits(c *SetLimits) outcome.Outcome {
+	switch {
+	case !m.Subject(c.Caller).Exempt:
+		return outcome.Refuse(outcome.Unauthorized, outcome.Issue{Code: outcome.CodeAccessDenied,
+			Severity: outcome.SeverityError, Message: "Only administrators may set limits"})
+	case c.OnlyFirst && m.limits != StateLimits{}:
+		return outcome.Done()
+	}
+	m.limits = m.limits.merge(c.Limits)
+	return outcome.Done()
+}
+
+// Limits are those that were set by the log.
+func (m *Machine) Limits() StateLimits { return m.limits }
+
+// Used is what all rows of the state count. It takes no walk.
+func (m *Machine) Used() uint64 { return m.room.used + m.tree.Bytes() + m.accountBytes }
+
+// room is what the rows of a machine count: its own and those of the nodes.
+type room struct{ used uint64 }
+
+// take counts bytes of a node's rows, and give takes them back. A row that changes its size does both.
+func (n *node) take(bytes uint64) {
+	n.used += bytes
+	n.room.used += bytes
+}
+
+func (n *node) give(bytes uint64) {
+	n.used -= bytes
+	n.room.used -= bytes
+}
+
+// fits says whether the state has room for so many bytes more. What does not grow always fits, also where the state is
+// above its limit because that was lowered, or came later than the state.
+func (m *Machine) fits(more uint64) bool {
+	return more == 0 || m.limits.State == 0 || m.Used() <= m.limits.State && more <= m.limits.State-m.Used()
+}
+
+// refusalOf is why there is no room for some new rows of a node, and for names and data that take the place of older ones; nil
+// if there is.
+func (m *Machine) refusalOf(n *node, newRows, added, replaced int) *Refusal {
+	more := uint64(newRows) * rowBytes
+	if added > replaced {
+		if n.bytes+uint64(added-replaced) > m.limits.nodeBytes() {
+			return TooManyBytes
+		}
+		more += uint64(added - replaced)
+	}
+	if !m.fits(more) {
+		return StateFull
+	}
+	return nil
+}
+
+// boundTree has the path tree refuse what would leave no room for so many bytes of other rows.
+func (m *Machine) boundTree(others uint64) {
+	if m.limits.State == 0 {
+		m.tree.Bound(scheme.Unbounded)
+		return
+	}
+	others += m.Used() - m.tree.Bytes()
+	m.tree.Bound(m.limits.State - min(others, m.limits.State))
+}
+
+// sized is what a row counts.
+func (MachineRow) sized() uint64 { return rowBytes }
+
+func (r PathRow) sized() uint64 { return scheme.EntryBytes(&r.Entry) }
+
+func (NodeRow) sized() uint64 { return nodeRowBytes }
+
+func (r SessionRow) sized() uint64 {
+	return sessionRowBytes + uint64(len(r.Description)+len(r.ProtectionKey)+len(r.Owner.Subject))
+}
+
+func (r SemaphoreRow) sized() uint64 { return rowBytes + uint64(len(r.Name)+len(r.Data)) }
+
+func (r LinkRow) sized() uint64 { return rowBytes + uint64(len(r.Data)) }
+
+func (r UserRow) sized() uint64 { return rowBytes + uint64(len(r.Name)+len(r.PasswordHash)) }
+
+func (r SigningKeyRow) sized() uint64 { return rowBytes + uint64(len(r.Secret)) }
+
+func (DeletedRow) sized() uint64 { return 0 }
+
+// RowBytes is what a row counts towards StateLimits.State: at least as much as it is encoded with its key.
+func RowBytes(r Row) uint64 { return r.sized() }
+
+// sized is the same without a row, for what comes and goes with every command.
+func (s *session) sized() uint64 {
+	return sessionRowBytes + uint64(len(s.description)+len(s.protectionKey)+len(s.owner.Subject))
+}
+
+// sized is what the session counts that the command would make.
+func (c *Attach) sized() uint64 {
+	return sessionRowBytes + uint64(len(c.Description)+len(c.ProtectionKey)+len(c.Identity.Subject))
+}
+
+func (s *semaphore) sized() uint64 { return rowBytes + s.bytes() }
+
+func (l *link) sized() uint64 { return rowBytes + uint64(len(l.data)) }
+
+// accountsBytes is what the rows of users and keys count. There are few of them, and they change seldom.
+func accountsBytes(a *accounts.Accounts) uint64 {
+	bytes := uint64(0)
+	for _, u := range a.Users() {
+		bytes += UserRow{u}.sized()
+	}
+	for _, k := range a.SigningKeys() {
+		bytes += SigningKeyRow{k}.sized()
+	}
+	return bytes
+}
+
+// noRoom is StateFull for a call.
+func noRoom() outcome.Outcome { return outcome.Because(StateFull.Status, StateFull.Text) }

@@ -1,0 +1,47 @@
+package scheme
+
+import (
+	"math"
+
+	"github.com/coordd/coordd/scheme/outcome"
+)
+
+// What the rows of the tree count towards a limit that its user may set with Bound. The charges cover the numbers of a row and what its
+// lists take in memory; they decide which commands are refused, so they must never change.
+const (
+	entryBytes      = 256
+	permissionBytes = 64
+	nameBytes       = 32
+)
+
+// EntryBytes is what an entry counts: never less than its row is encoded.
+func EntryBytes(e *Entry) uint64 {
+	bytes := entryBytes + len(e.Name) + len(e.Owner)
+	for _, p := range e.Permissions {
+		bytes += permissionBytes + len(p.Subject)
+		for _, name := range p.Names {
+			bytes += nameBytes + len(name)
+		}
+	}
+	return uint64(bytes)
+}
+
+// Unbounded is for Bound: no limit.
+const Unbounded = math.MaxUint64
+
+// NoSpaceText is how everything is refused that would make the state larger than its limit.
+const NoSpaceText = "Cluster state has no space left"
+
+// Bytes is what all entries count. It takes no walk.
+func (t *Tree) Bytes() uint64 { return t.bytes }
+
+// Bound sets how many bytes all entries may count from now on; at first they are Unbounded. What does not grow is possible
+// also above it.
+func (t *Tree) Bound(most uint64) { t.most = most }
+
+// fits tells whether there is room for so many bytes more.
+func (t *Tree) fits(more uint64) bool {
+	return more == 0 || t.bytes <= t.most && more <= t.most-t.bytes
+}
+
+func noSpace() outcome.Outcome { return outcome.Because(outcome.PreconditionFailed, NoSpaceText) }
