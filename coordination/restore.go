@@ -29,8 +29,8 @@ func NewRestorer(database string, limits Limits) (*Restorer, error) {
 	return &Restorer{machine: m, semaphores: make(map[NodeID][]*semaphore)}, nil
 }
 
-// Add takes the next row. A node's rows must come in the order of their kinds, its semaphores and its links in the order
-// of their ids.
+// Add takes the next row. A node's rows must come in the order of their kinds, and nodes and what belongs to them in the
+// order of their ids.
 func (r *Restorer) Add(row Row) error {
 	switch row := row.(type) {
 	case MachineRow:
@@ -45,7 +45,7 @@ func (r *Restorer) Add(row Row) error {
 	case NodeRow:
 		n := newNode(row.ID, row.Config, r.machine.rows)
 		n.nextSession, n.nextSemaphore, n.nextOrder = row.NextSession, row.NextSemaphore, row.NextOrder
-		r.machine.nodes[row.ID] = n
+		r.machine.addNode(n)
 		r.machine.stored(n, n, row)
 		return nil
 	}
@@ -58,8 +58,7 @@ func (r *Restorer) Add(row Row) error {
 		s := &session{id: row.ID, timeoutMillis: row.TimeoutMillis, description: row.Description,
 			protectionKey: row.ProtectionKey, attachEpoch: row.AttachEpoch, nonce: row.Nonce, beganMillis: row.BeganMillis,
 			owner: row.Owner}
-		n.sessions[s.id] = s
-		n.name(s)
+		n.hold(s)
 		r.machine.stored(n, s, row)
 	case SemaphoreRow:
 		known := r.semaphores[n.id]

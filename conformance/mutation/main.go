@@ -37,7 +37,7 @@ var trials = []trial{
 	{name: "model", folder: "conformance/model", tests: "^TestModel$"},
 	{name: "entries and stamps", folder: "coordination", tests: "^Test(AnySplit|UsersOfOneEntry|Stamp)"},
 	{name: "owners", folder: "coordination", tests: "^Test(SessionOf|Owner|NoOwner)"},
-	{name: "leader changes", folder: "coordination", tests: "^Test(Claim|Resume|Held|Repeated|Describe|Stop|Outcomes)"},
+	{name: "leader changes", folder: "coordination", tests: "^Test(Claim|Resume|Held|Repeated|Describe|Stop|Outcomes|TakeOver|Walk)"},
 }
 
 // silence is the simulation of servers whose clocks and networks are as bad as may be. Finding what it is there for takes
