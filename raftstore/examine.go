@@ -39,16 +39,20 @@ type repairs struct {
 
 // examiner reads a data directory without changing anything.
 type examiner struct {
-	dir   string
-	codec entryCodec
-	img   image
+	dir    string
+	reader rowReader
+	codec  entryCodec
+	img    image
 }
 
 // examine verifies everything in a data directory: identity, checkpoint, log. The image is filled as far as it got
 // when there is an error. This is the whole recovery rule: a broken last batch is a torn write; anything else broken,
 // missing or contradictory is corruption.
-func examine(dir string) (*image, error) {
-	x := &examiner{dir: dir}
+func examine(dir string) (*image, error) { return examineFor(dir, rowReader{}) }
+
+// examineFor is examine for somebody who wants the rows of the checkpoint. They are good only if there is no error.
+func examineFor(dir string, reader rowReader) (*image, error) {
+	x := &examiner{dir: dir, reader: reader}
 	return &x.img, x.run()
 }
 
@@ -62,7 +66,7 @@ func (x *examiner) run() error {
 	}
 	x.img.identity, x.codec = id, newEntryCodec(id.Member)
 	x.file(identityFile, 0, 0, 0)
-	if x.img.state, err = verifyState(x.dir, id); err != nil {
+	if x.img.state, err = loadState(x.dir, id, x.reader); err != nil {
 		return err
 	}
 	x.file(stateFile, 0, 0, x.img.state.meta.Rows)
@@ -119,7 +123,10 @@ func (x *examiner) checkOrphans(wal string) error {
 func (x *examiner) readLog(wal string) error {
 	segments := x.img.meta.state.Segments
 	x.img.first, x.img.last = 1, 0
+	p := newProgress(x.reader.logger, x.reader.period, "reading the log", "files", uint64(len(segments)))
 	for i, s := range segments {
+		p.done = uint64(i)
+		p.tell()
 		path := filepath.Join(wal, segmentName(s.BaseIndex, s.ID))
 		if s.Codec != entryCodecID {
 			return &FormatError{File: path, Found: int(s.Codec - (entryCodecID - entryFormat)), Known: entryFormat}

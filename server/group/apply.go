@@ -54,8 +54,10 @@ func (g *Group) handleStore(e storeEvent) error {
 	case e.failed != nil:
 		return e.failed
 	case e.leading != 0:
+		g.replay.leads.Store(true)
 		g.replica.Leading(coordination.Term(e.leading), g.store.Lineage())
 	case e.following:
+		g.replay.leads.Store(false)
 		g.replica.Following()
 		g.lead()
 		g.member.toward(e.term, e.leader)
@@ -69,15 +71,18 @@ func (g *Group) handleStore(e storeEvent) error {
 	case e.barrier != 0:
 		g.replica.BarrierPassed(e.barrier)
 	}
+	commands := 0
 	for i := range e.entries {
-		if err := g.apply(&e.entries[i]); err != nil {
+		executed, err := g.apply(&e.entries[i])
+		if err != nil {
 			return err
 		}
+		commands += executed
 		e.entries[i].Data = nil
 	}
 	g.answerBarriers()
 	if n := len(e.entries); n > 0 {
-		g.store.Applied(e.entries[n-1].Index)
+		g.store.Applied(e.entries[n-1].Index, commands)
 		g.applied.Store(uint64(g.replica.Machine().Index()))
 		g.startCheckpoint()
 	}
@@ -100,26 +105,28 @@ func (g *Group) restore() error {
 
 // apply executes one entry. An entry that this program cannot read stops the server: it must not be skipped. A panic ends
 // the turn, and the group with it, before anything of the entry is told to anybody: what is published comes behind the
-// whole entry, what is said behind the whole turn.
-func (g *Group) apply(e *raftstore.Entry) error {
+// whole entry, what is said behind the whole turn. It returns how many commands there were.
+func (g *Group) apply(e *raftstore.Entry) (commands int, err error) {
 	if g.replica.Covered(coordination.Index(e.Index)) {
-		return nil
+		return 0, nil
 	}
 	g.entry.Index, g.entry.Term = coordination.Index(e.Index), coordination.Term(e.Term)
 	if err := codec.DecodeEntry(e.Data, &g.entry); err != nil {
-		return fmt.Errorf("entry %d of the log: %w", e.Index, err)
+		return 0, fmt.Errorf("entry %d of the log: %w", e.Index, err)
 	}
+	commands = len(g.entry.Commands)
 	before := g.replica.Reign()
 	if before != 0 {
 		g.inFlight -= len(e.Data)
 	}
 	g.replica.Committed(g.clock.Now(), &g.entry)
 	clear(g.entry.Commands)
+	g.replayed(g.entry.Index)
 	g.access.publish(g.replica.Machine())
 	if g.replica.Reign() != before {
 		g.lead()
 	}
-	return nil
+	return commands, nil
 }
 
 // lead has the streams turn to the leader that the replica has now, or to none. Calls do so by themselves, once they
@@ -186,32 +193,58 @@ func (g *Group) say(work coordination.Work[*call]) {
 	}
 }
 
-func loadMachine(config Config, store *raftstore.Store) (*coordination.Machine, error) {
+// loader makes a machine of the rows of a checkpoint.
+type loader struct {
+	config   Config
+	restorer *coordination.Restorer
+	rows     int
+}
+
+func newLoader(config Config) (*loader, error) {
 	restorer, err := coordination.NewRestorer(config.Database, config.Limits)
+	return &loader{config: config, restorer: restorer}, err
+}
+
+// add takes the next row as it is stored.
+func (l *loader) add(key, value []byte) error {
+	l.rows++
+	row, err := codec.DecodeRow(key, value)
+	if err == nil {
+		err = l.restorer.Add(row)
+	}
 	if err != nil {
-		return nil, err
+		return fmt.Errorf("read the checkpoint: %w", err)
 	}
-	rows, told := 0, time.Now()
-	err = store.Rows(func(key, value []byte) error {
-		if rows++; rows%loadRowsTold == 0 && time.Since(told) >= time.Second {
-			told = time.Now()
-			config.Log.Logger.Info("reading the checkpoint", "rows", rows)
-		}
-		row, err := codec.DecodeRow(key, value)
-		if err != nil {
-			return err
-		}
-		return restorer.Add(row)
-	})
-	if err != nil {
-		return nil, fmt.Errorf("read the checkpoint: %w", err)
+	return nil
+}
+
+func (l *loader) finish() (*coordination.Machine, error) {
+	if l.rows == 0 { // nothing but the log yet
+		return coordination.NewMachine(l.config.Database, l.config.Limits)
 	}
-	if rows == 0 { // nothing but the log yet
-		return coordination.NewMachine(config.Database, config.Limits)
-	}
-	machine, err := restorer.Finish()
+	machine, err := l.restorer.Finish()
 	if err != nil {
 		return nil, fmt.Errorf("read the checkpoint: %w", err)
 	}
 	return machine, nil
+}
+
+// loadMachine reads the checkpoint of a store that is open.
+func loadMachine(config Config, store *raftstore.Store) (*coordination.Machine, error) {
+	l, err := newLoader(config)
+	if err != nil {
+		return nil, err
+	}
+	told := time.Now()
+	err = store.Rows(func(key, value []byte) error {
+		if l.rows%loadRowsTold == 0 && time.Since(told) >= time.Second {
+			told = time.Now()
+			config.Log.Logger.Info("reading the checkpoint", "rows", l.rows)
+		}
+		return l.add(key, value)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return l.finish()
 }

@@ -54,6 +54,7 @@ const (
 type Group struct {
 	config  Config
 	store   *raftstore.Store
+	stored  *loader                      // of the checkpoint that Open has read; nil once it is the machine
 	lease   interface{ MaySpeak() bool } // the store's
 	logFull func() bool                  // the same
 	queue   *queue
@@ -74,6 +75,8 @@ type Group struct {
 	rounds    readRounds
 	access    publishedAccess
 	committed atomic.Uint64 // index that the leader last told, 0 if it never did
+
+	replay replay
 
 	turn    sync.Mutex
 	busy    atomic.Bool          // something is in flight
@@ -111,10 +114,16 @@ func Open(ctx context.Context, config Config) (*Group, error) {
 			others(registrar)
 		}
 	}
+	stored, err := newLoader(config)
+	if err != nil {
+		return nil, err
+	}
+	log.Load = stored.add
 	store, err := raftstore.OpenContext(ctx, log)
 	if err != nil {
 		return nil, err
 	}
+	g.stored = stored
 	g.store, g.lease, g.logFull = store, store, store.LogFull
 	return g, nil
 }
@@ -136,7 +145,7 @@ func newGroup(config Config) *Group {
 	return g
 }
 
-// Start reads the stored state and begins to take part in the cluster.
+// Start begins with the stored state to take part in the cluster.
 func (g *Group) Start() error {
 	if err := g.load(); err != nil {
 		return err
@@ -150,15 +159,17 @@ func (g *Group) Start() error {
 	return nil
 }
 
-// load reads the stored state.
+// load makes the stored state, which Open has read, the group's.
 func (g *Group) load() error {
-	machine, err := loadMachine(g.config, g.store)
+	machine, err := g.stored.finish()
 	if err != nil {
 		return err
 	}
+	g.stored = nil
 	g.replica = coordination.NewReplica[sink, *call](machine, g.config.Formats)
 	g.access.publish(machine)
 	g.applied.Store(uint64(machine.Index()))
+	g.beginReplay(uint64(machine.Index()), g.store.LoggedIndex())
 	return nil
 }
 
