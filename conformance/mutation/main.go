@@ -38,6 +38,8 @@ var trials = []trial{
 	{name: "entries and stamps", folder: "coordination", tests: "^Test(AnySplit|UsersOfOneEntry|Stamp)"},
 	{name: "owners", folder: "coordination", tests: "^Test(SessionOf|Owner|NoOwner)"},
 	{name: "leader changes", folder: "coordination", tests: "^Test(Claim|Resume|Held|Repeated|Describe|Stop|Outcomes|TakeOver|Walk)"},
+	{name: "checkpoints", folder: "raftstore", tests: "^Test(CheckpointIsDue|WhatACheckpoint|Load|CheckpointsInSteps)"},
+	{name: "group", folder: "server/group", tests: "^Test(CheckpointsCount|Replay)"},
 }
 
 // silence is the simulation of servers whose clocks and networks are as bad as may be. Finding what it is there for takes
