@@ -66,7 +66,6 @@ func (r *Restorer) Add(row Row) error {
 			return fmt.Errorf("row %v comes behind that of semaphore %d", row.Key(), known[last].id)
 		}
 		sem := &semaphore{id: row.ID, name: row.Name, data: row.Data, limit: row.Limit, ephemeral: row.Ephemeral}
-		n.semaphores[sem.name] = sem
 		n.bytes += sem.bytes()
 		r.semaphores[n.id] = append(known, sem)
 		r.machine.stored(n, sem, row)
@@ -103,6 +102,18 @@ func (r *Restorer) addLink(n *node, row LinkRow) error {
 	return nil
 }
 
+// nameSemaphores makes semaphores findable by their names, once it is known how many there are: a table that grows with
+// them takes more time than all else about them.
+func (r *Restorer) nameSemaphores() {
+	for id, semaphores := range r.semaphores {
+		byName := make(map[string]*semaphore, len(semaphores))
+		for _, sem := range semaphores {
+			byName[sem.name] = sem
+		}
+		r.machine.nodes[id].semaphores = byName
+	}
+}
+
 // stored marks a row as known to the checkpoint it was read from.
 func (m *Machine) stored(n *node, t tracked, row Row) {
 	mark := t.rowMark()
@@ -117,6 +128,7 @@ func (r *Restorer) Finish() (*Machine, error) {
 	if r.header == nil {
 		return nil, errors.New("the checkpoint has no closing row")
 	}
+	r.nameSemaphores()
 	if err := m.tree.Restore(r.entries); err != nil {
 		return nil, fmt.Errorf("path tree: %w", err)
 	}

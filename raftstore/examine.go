@@ -234,22 +234,25 @@ func (x *examiner) judgeEnd(path string, s types.SegmentInfo, b []byte, w segmen
 	return nil
 }
 
-// take decodes the entries of one segment and appends them to the log.
+// take checks the entries of one segment and appends them to the log.
 func (x *examiner) take(path string, b []byte, s types.SegmentInfo, frames []frame) error {
 	for i, f := range frames {
 		index := s.BaseIndex + uint64(i)
 		if index < s.MinIndex {
 			continue
 		}
-		e, err := x.codec.decode(f.payload(b))
+		got, term, err := x.codec.check(f.payload(b))
 		if err != nil {
 			return corrupt(path, index, "%v", err)
 		}
-		if e.GetIndex() != index {
-			return corrupt(path, index, "entry %d is in its place", e.GetIndex())
+		if got != index {
+			return corrupt(path, index, "entry %d is in its place", got)
 		}
-		if err := x.takeEntry(path, e); err != nil {
+		if err := x.takePlace(path, index, term); err != nil {
 			return err
+		}
+		if index > x.img.state.meta.Index {
+			x.img.entries = append(x.img.entries, entryIn(f.payload(b), index, term))
 		}
 	}
 	r := x.file(filepath.Join(walDir, filepath.Base(path)), s.MinIndex, x.img.last, 0)
@@ -259,18 +262,16 @@ func (x *examiner) take(path string, b []byte, s types.SegmentInfo, frames []fra
 	return nil
 }
 
-func (x *examiner) takeEntry(path string, e *pb.Entry) error {
+// takePlace notes the term of the next entry.
+func (x *examiner) takePlace(path string, index, term uint64) error {
 	n := len(x.img.runs)
 	switch {
-	case n > 0 && e.GetTerm() < x.img.runs[n-1].term:
-		return corrupt(path, e.GetIndex(), "term %d after term %d", e.GetTerm(), x.img.runs[n-1].term)
-	case n == 0 || e.GetTerm() != x.img.runs[n-1].term:
-		x.img.runs = append(x.img.runs, termRun{e.GetIndex(), e.GetTerm()})
+	case n > 0 && term < x.img.runs[n-1].term:
+		return corrupt(path, index, "term %d after term %d", term, x.img.runs[n-1].term)
+	case n == 0 || term != x.img.runs[n-1].term:
+		x.img.runs = append(x.img.runs, termRun{index, term})
 	}
-	x.img.last = e.GetIndex()
-	if e.GetIndex() > x.img.state.meta.Index {
-		x.img.entries = append(x.img.entries, e)
-	}
+	x.img.last = index
 	return nil
 }
 
