@@ -41,6 +41,16 @@ func (m *Machine) Check() error {
 	if bytes := accountsBytes(m.accounts); bytes != m.accountBytes {
 		broken = append(broken, fmt.Errorf("the rows of users and keys count %d bytes, it says %d", bytes, m.accountBytes))
 	}
+	chained, last := 0, NodeID(0)
+	for n := m.inOrder.first; n != nil && chained <= len(m.nodes); n = n.place.next {
+		if chained++; n.id <= last || m.nodes[n.id] != n {
+			broken = append(broken, fmt.Errorf("coordination node %d is out of order", n.id))
+		}
+		last = n.id
+	}
+	if chained != len(m.nodes) {
+		broken = append(broken, fmt.Errorf("%d coordination nodes, %d of them in their order", len(m.nodes), chained))
+	}
 	if inTree != len(m.nodes) {
 		broken = append(broken, fmt.Errorf("%d coordination nodes, %d of them in the path tree", len(m.nodes), inTree))
 	}
@@ -85,6 +95,16 @@ func (n *node) check() error {
 			last = l.order
 			bytes += uint64(len(l.data))
 		}
+	}
+	chained, last := 0, SessionID(0)
+	for s := n.inOrder.first; s != nil && chained <= len(n.sessions); s = s.place.next {
+		if chained++; s.id <= last || n.sessions[s.id] != s {
+			fail("session %d is out of order", s.id)
+		}
+		last = s.id
+	}
+	if chained != len(n.sessions) {
+		fail("%d sessions, %d of them in their order", len(n.sessions), chained)
 	}
 	if bytes != n.bytes {
 		fail("%d bytes are stored, it says %d", bytes, n.bytes)

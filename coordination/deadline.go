@@ -46,11 +46,13 @@ func (l *Leader) disarm(n *ledNode, d *deadline) {
 
 // startCountdown begins the time that a session without a stream has left (§2.10, §4.2).
 func (l *Leader) startCountdown(now Instant, s *ledSession, millis uint64) {
+	s.settled = true
 	s.countdown = &deadline{at: now.After(millis), session: s}
 	l.arm(s.node, s.countdown)
 }
 
 func (l *Leader) stopCountdown(s *ledSession) {
+	s.settled = true
 	if s.countdown != nil {
 		l.disarm(s.node, s.countdown)
 		s.countdown = nil
@@ -77,6 +79,9 @@ func (l *Leader) stopWait(n *ledNode, order OrderID) {
 
 // NextDeadline is when Tick has something to do; Never if nothing is due.
 func (l *Leader) NextDeadline() Instant {
+	if l.takeover != nil {
+		return l.takeover.since
+	}
 	if len(l.wakeups) == 0 {
 		return Never
 	}
@@ -87,10 +92,12 @@ func (l *Leader) NextDeadline() Instant {
 // between.
 const maxExpiriesPerTick = 1000
 
-// Tick proposes the end of every session and wait whose time is up.
+// Tick proposes the end of every session and wait whose time is up. In a new leader it first takes over some more of
+// what that has found.
 func (l *Leader) Tick(now Instant) {
+	l.takeOver()
 	for range maxExpiriesPerTick {
-		if l.NextDeadline() > now {
+		if len(l.wakeups) == 0 || l.wakeups[0].deadlines[0].at > now {
 			return
 		}
 		n := l.wakeups[0]

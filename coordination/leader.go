@@ -22,7 +22,8 @@ type Leader struct {
 	calling   map[Call]bool         // calls whose command is there
 	wakeups   heapOf[*ledNode]      // nodes that have deadlines
 	strict    strictReads
-	ownerless bool // new sessions get no owner: not every server of the cluster can read of one
+	takeover  *takeover // nil once it is done
+	ownerless bool      // new sessions get no owner: not every server of the cluster can read of one
 	out       Output
 }
 
@@ -60,6 +61,7 @@ type ledSession struct {
 	held       []*attachment
 	asked      Address // of the last request proposed
 	countdown  *deadline
+	settled    bool // the leader has begun or stopped a countdown of it: the takeover has nothing to do about it
 	watches    map[SemaphoreID]*watch
 }
 
@@ -80,7 +82,7 @@ type attachment struct {
 }
 
 // NewLeader takes over the machine's present state (§4.2): every session is detached and has its timeout and the
-// node's grace period left, every waiter its full timeout.
+// node's grace period left, every waiter its full timeout. The deadlines are made by Tick, see takeover.
 func NewLeader(m *Machine, term Term, now Instant) *Leader {
 	l := &Leader{
 		machine: m, term: term,
@@ -89,21 +91,7 @@ func NewLeader(m *Machine, term Term, now Instant) *Leader {
 		attaching: make(map[Epoch]*attachment),
 		calling:   make(map[Call]bool),
 	}
-	for _, id := range slices.Sorted(maps.Keys(m.nodes)) {
-		n := l.led(id)
-		grace := n.node.config.EffectiveGraceMillis()
-		for _, sessionID := range slices.Sorted(maps.Keys(n.node.sessions)) {
-			s := n.led(sessionID)
-			durable := n.node.sessions[sessionID]
-			l.startCountdown(now, s, durable.timeoutMillis+grace)
-			for link := durable.links.first; link != nil; link = link.nextOfSession {
-				if !link.owner {
-					l.startWait(now, n, ExpireWaiter{Node: id, Session: sessionID, Semaphore: link.semaphore.id,
-						Order: link.order, WaitEpoch: link.waitEpoch, Term: term}, link.timeoutMillis)
-				}
-			}
-		}
-	}
+	l.beginTakeover(now)
 	return l
 }
 

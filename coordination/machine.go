@@ -23,6 +23,8 @@ type Machine struct {
 	restoredDigest uint64
 	tree           *scheme.Tree
 	nodes          map[NodeID]*node
+	inOrder        chain[*node] // the same, ascending by id
+	walk           *walk        // that is under way, nil if none is
 	effects        []Effect
 	asking         *session // whose command is being executed
 	calls          callMemory
@@ -332,11 +334,16 @@ func (m *Machine) createNode(c *CreateNode) outcome.Outcome {
 	if created {
 		n := newNode(m.nextNode, c.Config, m.rows, m.room)
 		n.startAt(m.lineage)
-		m.nodes[n.id] = n
+		m.addNode(n)
 		m.nextNode++
 		n.touch(n)
 	}
 	return answer
+}
+
+func (m *Machine) addNode(n *node) {
+	m.nodes[n.id] = n
+	m.inOrder.append(n)
 }
 
 func (m *Machine) alterNode(c *AlterNode) outcome.Outcome {
@@ -351,6 +358,7 @@ func (m *Machine) alterNode(c *AlterNode) outcome.Outcome {
 		return scheme.RefuseConfigPath()
 	}
 	n := m.nodes[entry.Node]
+	m.walk.altering(n)
 	n.touch(n)
 	n.config = n.config.Merge(c.Config)
 	return answer
@@ -366,6 +374,8 @@ func (m *Machine) dropNode(c *DropNode) outcome.Outcome {
 		return answer
 	}
 	n := m.nodes[id]
+	n.walk.dropping(n)
+	m.inOrder.remove(n)
 	delete(m.nodes, id)
 	n.droppedIn = m.rows.generation
 	m.rows.base -= n.base

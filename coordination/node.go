@@ -20,9 +20,13 @@ type node struct {
 	nextOrder     OrderID
 
 	sessions   map[SessionID]*session
+	inOrder    chain[*session] // the same, ascending by id
 	semaphores map[string]*semaphore
 	links      map[linkKey]*link
 	nonces     map[uint64]SessionID // of the sessions that were made under one
+
+	place neighbours[*node] // in Machine.inOrder
+	walk  *walk             // that stands in the node, nil if none does
 
 	spare      *link // links that may be used again, chained by next; saves an allocation for each acquire
 	spareCount int
@@ -57,8 +61,12 @@ type session struct {
 	owner         Identity // who made the session, the zero one if nobody was asked
 	links         sessionLinks
 	mark          rowMark
-	memory        memory // not stored
+	memory        memory               // not stored
+	place         neighbours[*session] // in node.inOrder
 }
+
+func (n *node) beside() *neighbours[*node]       { return &n.place }
+func (s *session) beside() *neighbours[*session] { return &s.place }
 
 // semaphore holds its owners and its queue, each in ascending order id. Grants are strictly first in, first out, so
 // appending keeps both lists sorted.
@@ -210,6 +218,7 @@ func (n *node) insert(s *session, sem *semaphore) *link {
 
 // remove takes a link out of all lists.
 func (n *node) remove(l *link) {
+	n.walk.removing(l)
 	sem := l.semaphore
 	if l.owner {
 		sem.owners.remove(l)
@@ -304,11 +313,17 @@ func (n *node) addSession(c *Attach, stampMillis uint64) *session {
 		protectionKey: c.ProtectionKey, attachEpoch: c.Epoch, attachPlace: c.Place, nonce: c.Nonce, beganMillis: stampMillis,
 		owner: c.Identity}
 	n.nextSession++
-	n.sessions[s.id] = s
-	n.name(s)
+	n.hold(s)
 	n.take(s.sized())
 	n.touch(s)
 	return s
+}
+
+// hold makes a session one of the node's.
+func (n *node) hold(s *session) {
+	n.sessions[s.id] = s
+	n.inOrder.append(s)
+	n.name(s)
 }
 
 // name makes a session findable by its nonce.
@@ -319,6 +334,8 @@ func (n *node) name(s *session) {
 }
 
 func (n *node) removeSession(s *session) {
+	n.walk.endingSession(s)
+	n.inOrder.remove(s)
 	delete(n.sessions, s.id)
 	delete(n.nonces, s.nonce)
 	n.give(s.sized())

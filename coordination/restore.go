@@ -29,8 +29,8 @@ func NewRestorer(database string, limits Limits) (*Restorer, error) {
 	return &Restorer{machine: m, semaphores: make(map[NodeID][]*semaphore)}, nil
 }
 
-// Add takes the next row. A node's rows must come in the order of their kinds, its semaphores and its links in the order
-// of their ids.
+// Add takes the next row. A node's rows must come in the order of their kinds, and nodes and what belongs to them in the
+// order of their ids.
 func (r *Restorer) Add(row Row) error {
 	switch row := row.(type) {
 	case MachineRow:
@@ -45,7 +45,7 @@ func (r *Restorer) Add(row Row) error {
 	case NodeRow:
 		n := newNode(row.ID, row.Config, r.machine.rows, r.machine.room)
 		n.nextSession, n.nextSemaphore, n.nextOrder = row.NextSession, row.NextSemaphore, row.NextOrder
-		r.machine.nodes[row.ID] = n
+		r.machine.addNode(n)
 		r.machine.stored(n, n, row)
 		return nil
 	}
@@ -58,8 +58,7 @@ func (r *Restorer) Add(row Row) error {
 		s := &session{id: row.ID, timeoutMillis: row.TimeoutMillis, description: row.Description,
 			protectionKey: row.ProtectionKey, attachEpoch: row.AttachEpoch, nonce: row.Nonce, beganMillis: row.BeganMillis,
 			owner: row.Owner}
-		n.sessions[s.id] = s
-		n.name(s)
+		n.hold(s)
 		n.take(row.sized())
 		r.machine.stored(n, s, row)
 	case SemaphoreRow:
@@ -68,7 +67,6 @@ func (r *Restorer) Add(row Row) error {
 			return fmt.Errorf("row %v comes behind that of semaphore %d", row.Key(), known[last].id)
 		}
 		sem := &semaphore{id: row.ID, name: row.Name, data: row.Data, limit: row.Limit, ephemeral: row.Ephemeral}
-		n.semaphores[sem.name] = sem
 		n.bytes += sem.bytes()
 		n.take(row.sized())
 		r.semaphores[n.id] = append(known, sem)
@@ -107,6 +105,18 @@ func (r *Restorer) addLink(n *node, row LinkRow) error {
 	return nil
 }
 
+// nameSemaphores makes semaphores findable by their names, once it is known how many there are: a table that grows with
+// them takes more time than all else about them.
+func (r *Restorer) nameSemaphores() {
+	for id, semaphores := range r.semaphores {
+		byName := make(map[string]*semaphore, len(semaphores))
+		for _, sem := range semaphores {
+			byName[sem.name] = sem
+		}
+		r.machine.nodes[id].semaphores = byName
+	}
+}
+
 // stored marks a row as known to the checkpoint it was read from.
 func (m *Machine) stored(n *node, t tracked, row Row) {
 	mark := t.rowMark()
@@ -121,6 +131,7 @@ func (r *Restorer) Finish() (*Machine, error) {
 	if r.header == nil {
 		return nil, errors.New("the checkpoint has no closing row")
 	}
+	r.nameSemaphores()
 	if err := m.tree.Restore(r.entries); err != nil {
 		return nil, fmt.Errorf("path tree: %w", err)
 	}

@@ -166,6 +166,13 @@ func (r *rig) tick() int {
 	return len(r.inFlight) - before
 }
 
+// takeOver lets the leader take over everything that it has found.
+func (r *rig) takeOver() {
+	for r.leader.takeover != nil {
+		r.tick()
+	}
+}
+
 // said returns the messages since the last call, as short words.
 func (r *rig) said() []string {
 	r.take()

@@ -29,7 +29,7 @@ func (h *benchHandler) Committed(entries []Entry) {
 			h.leading <- h.term
 		}
 	}
-	h.store.Applied(entries[len(entries)-1].Index)
+	h.store.Applied(entries[len(entries)-1].Index, len(entries))
 }
 func (h *benchHandler) Leading(term uint64)      { h.term = term }
 func (h *benchHandler) Following(uint64, uint64) {}

@@ -31,7 +31,8 @@ const (
 	boltMetaPage   = 0x04
 )
 
-// boltVisit gets each pair of one top-level bucket in key order. The slices are valid during the call only.
+// boltVisit gets each pair of one top-level bucket in key order. The slices are valid during the call only: the reader
+// uses the memory of a page again.
 type boltVisit func(key, value []byte) error
 
 type boltReader struct {
@@ -100,7 +101,7 @@ func (r *boltReader) begin() error {
 		return corrupt(r.f.Name(), 0, "file of %d bytes is shorter than its %d pages", info.Size(), r.pages)
 	}
 	r.seen = make([]uint64, r.pages/64+1)
-	return r.damage(r.walk(meta.root, 0, keyRange{}, r.bucket))
+	return r.damage(r.walk(new(pageBuffers), meta.root, 0, keyRange{}, r.bucket))
 }
 
 func (r *boltReader) close() { r.f.Close() }
@@ -230,12 +231,24 @@ func (k keyRange) holds(key []byte) bool {
 // leafVisit gets each element of a leaf page.
 type leafVisit func(flags uint32, key, value []byte) error
 
+// pageBuffers are the pages between the root of a tree and where a walk through it is, by depth.
+type pageBuffers [boltDepthMax + 1][]byte
+
+// at returns memory for a page of a depth. What was there is kept as far as it goes.
+func (b *pageBuffers) at(depth, size int) []byte {
+	if cap(b[depth]) < size {
+		b[depth] = append(make([]byte, 0, size), b[depth]...)
+	}
+	b[depth] = b[depth][:size]
+	return b[depth]
+}
+
 // walk goes through the subtree at page id.
-func (r *boltReader) walk(id uint64, depth int, within keyRange, visit leafVisit) error {
+func (r *boltReader) walk(pages *pageBuffers, id uint64, depth int, within keyRange, visit leafVisit) error {
 	if depth > boltDepthMax {
 		return fmt.Errorf("page %d: the tree is too deep", id)
 	}
-	page, err := r.readPage(id)
+	page, err := r.readPage(pages, depth, id)
 	if err != nil {
 		return err
 	}
@@ -243,7 +256,7 @@ func (r *boltReader) walk(id uint64, depth int, within keyRange, visit leafVisit
 	case boltLeafPage:
 		return wrapPage(id, readLeaf(page, within, visit))
 	case boltBranchPage:
-		return r.walkBranch(id, page, depth, within, visit)
+		return r.walkBranch(pages, id, page, depth, within, visit)
 	default:
 		return fmt.Errorf("page %d has type %#x", id, flags)
 	}
@@ -257,18 +270,18 @@ func wrapPage(id uint64, err error) error {
 }
 
 // readPage reads a page with its overflow and marks it used.
-func (r *boltReader) readPage(id uint64) ([]byte, error) {
-	var h [boltPageHeaderLen]byte
+func (r *boltReader) readPage(pages *pageBuffers, depth int, id uint64) ([]byte, error) {
 	if id < 2 || id >= r.pages {
 		return nil, fmt.Errorf("page %d is outside of the file's %d pages", id, r.pages)
 	}
-	if _, err := r.f.ReadAt(h[:], int64(id)*int64(r.pageSize)); err != nil {
+	page := pages.at(depth, r.pageSize)
+	if _, err := r.f.ReadAt(page, int64(id)*int64(r.pageSize)); err != nil {
 		return nil, fmt.Errorf("page %d: %w", id, err)
 	}
-	if got := binary.NativeEndian.Uint64(h[:]); got != id {
+	if got := binary.NativeEndian.Uint64(page); got != id {
 		return nil, fmt.Errorf("page %d calls itself %d", id, got)
 	}
-	overflow := uint64(binary.NativeEndian.Uint32(h[12:]))
+	overflow := uint64(binary.NativeEndian.Uint32(page[12:]))
 	if id+overflow >= r.pages {
 		return nil, fmt.Errorf("page %d reaches to page %d of %d", id, id+overflow, r.pages)
 	}
@@ -278,14 +291,17 @@ func (r *boltReader) readPage(id uint64) ([]byte, error) {
 		}
 		r.seen[p/64] |= 1 << (p % 64)
 	}
-	page := make([]byte, (int(overflow)+1)*r.pageSize)
-	if _, err := r.f.ReadAt(page, int64(id)*int64(r.pageSize)); err != nil {
+	if overflow == 0 {
+		return page, nil
+	}
+	page = pages.at(depth, (int(overflow)+1)*r.pageSize)
+	if _, err := r.f.ReadAt(page[r.pageSize:], int64(id+1)*int64(r.pageSize)); err != nil {
 		return nil, fmt.Errorf("page %d: %w", id, err)
 	}
 	return page, nil
 }
 
-func (r *boltReader) walkBranch(id uint64, page []byte, depth int, within keyRange, visit leafVisit) error {
+func (r *boltReader) walkBranch(pages *pageBuffers, id uint64, page []byte, depth int, within keyRange, visit leafVisit) error {
 	count := int(binary.NativeEndian.Uint16(page[10:]))
 	if count == 0 {
 		return fmt.Errorf("branch page %d is empty", id)
@@ -311,7 +327,7 @@ func (r *boltReader) walkBranch(id uint64, page []byte, depth int, within keyRan
 		if i+1 < count {
 			sub.to = keys[i+1]
 		}
-		if err := r.walk(children[i], depth+1, sub, visit); err != nil {
+		if err := r.walk(pages, children[i], depth+1, sub, visit); err != nil {
 			return err
 		}
 	}
@@ -323,7 +339,7 @@ func (r *boltReader) bucket(flags uint32, name, value []byte) error {
 	if flags != 1 || len(value) < 16 {
 		return fmt.Errorf("the root holds something that is not a bucket")
 	}
-	r.buckets = append(r.buckets, boltBucket{name: string(name), root: binary.NativeEndian.Uint64(value), inline: value[16:]})
+	r.buckets = append(r.buckets, boltBucket{name: string(name), root: binary.NativeEndian.Uint64(value), inline: bytes.Clone(value[16:])})
 	return nil
 }
 
@@ -338,7 +354,7 @@ func (r *boltReader) readBucket(b boltBucket, visit boltVisit) error {
 		return nil
 	}
 	if b.root != 0 {
-		return r.walk(b.root, 0, keyRange{}, inner)
+		return r.walk(new(pageBuffers), b.root, 0, keyRange{}, inner)
 	}
 	if len(b.inline) < boltPageHeaderLen || binary.NativeEndian.Uint16(b.inline[8:]) != boltLeafPage {
 		return fmt.Errorf("bucket %q has no page", b.name)

@@ -15,33 +15,28 @@ type Row struct {
 	Delete bool // the key has no row any more; Value is ignored
 }
 
-// CheckpointDue tells whether enough was handed over since the last checkpoint to begin the next, and the last one is
-// wholly in its place. It is cheap.
+// CheckpointDue tells whether enough was applied since the last checkpoint to begin the next, and the last one is wholly
+// in its place. It is cheap.
 func (s *Store) CheckpointDue() bool {
-	return (s.dueBytes.Load() >= s.cfg.CheckpointBytes || s.dueEntries.Load() >= s.cfg.CheckpointEntries ||
-		s.wanted.Load() > s.begun.Load()) && !s.keeper.active()
+	return (s.due.reached(&s.cfg, 1) || s.wanted.Load() > s.begun.Load()) && !s.keeper.active()
 }
 
 // CheckpointOverdue tells whether the next checkpoint should not wait any longer for a place in the log at which all members
-// take one: a quarter more was handed over than makes it due, or somebody waits for it. It is cheap.
+// take one: a quarter more was applied than makes it due, or somebody waits for it. It is cheap.
 func (s *Store) CheckpointOverdue() bool {
-	bytes, entries := s.cfg.CheckpointBytes, s.cfg.CheckpointEntries
-	return (s.dueBytes.Load() >= bytes+bytes/4 || s.dueEntries.Load() >= entries+entries/4 ||
-		s.wanted.Load() > s.begun.Load()) && !s.keeper.active()
+	return (s.due.exceeded(&s.cfg) || s.wanted.Load() > s.begun.Load()) && !s.keeper.active()
 }
 
 // CheckpointOpen tells whether the last checkpoint is not wholly in its place yet. It is cheap.
 func (s *Store) CheckpointOpen() bool { return s.keeper.active() }
 
-// LogFull tells whether so much was handed over since the last checkpoint was begun that the next one would be due, and
-// the last one is still being written. Then no more commands should be taken until it is not full any more: the log, and
-// with it the time that a restart takes, has grown to twice what it should be. It is cheap.
-func (s *Store) LogFull() bool {
-	return (s.dueBytes.Load() >= s.cfg.CheckpointBytes || s.dueEntries.Load() >= s.cfg.CheckpointEntries) && s.keeper.active()
-}
+// LogFull tells whether so much was applied since the last checkpoint was begun that the next one would be due, and the
+// last one is still being written. Then no more commands should be taken until it is not full any more: the log, and with
+// it the time that a restart takes, has grown to twice what it should be. It is cheap.
+func (s *Store) LogFull() bool { return s.due.reached(&s.cfg, 1) && s.keeper.active() }
 
-// BeginCheckpoint starts a checkpoint as of index, which the handler has applied and which is not below the last
-// checkpoint. It takes all rows that changed since the last one. One at a time: the next may begin after
+// BeginCheckpoint starts a checkpoint as of index, the last entry that the handler has told to be Applied, which is not
+// below the last checkpoint. It takes all rows that changed since the last one. One at a time: the next may begin after
 // CheckpointDone; anything else is a mistake of the caller and panics.
 func (s *Store) BeginCheckpoint(index uint64) *CheckpointWriter {
 	term, conf, known := s.tail.at(index)
@@ -52,8 +47,7 @@ func (s *Store) BeginCheckpoint(index uint64) *CheckpointWriter {
 	if !known {
 		panic(fmt.Sprintf("raftstore: checkpoint as of entry %d, which was not handed over or is gone", index))
 	}
-	s.dueBytes.Store(0)
-	s.dueEntries.Store(0)
+	s.due.begin()
 	s.begun.Store(index)
 	return w
 }
@@ -140,9 +134,7 @@ func newKeeper(s *Store) *keeper {
 }
 
 // logGrows tells whether half of the log that makes the next checkpoint due has come since the last one was begun.
-func (s *Store) logGrows() bool {
-	return s.dueBytes.Load() >= s.cfg.CheckpointBytes/2 || s.dueEntries.Load() >= s.cfg.CheckpointEntries/2
-}
+func (s *Store) logGrows() bool { return s.due.reached(&s.cfg, 2) }
 
 func (k *keeper) active() bool {
 	k.mu.Lock()
@@ -225,6 +217,11 @@ func (k *keeper) close() {
 
 func (k *keeper) run() {
 	defer close(k.done)
+	select {
+	case <-k.rows.opened():
+	case <-k.stop:
+		return
+	}
 	for {
 		pause, err := k.work()
 		if err != nil {

@@ -52,7 +52,7 @@ func gatedCheckpoint(t *testing.T) (*recorder, *gate, uint64) {
 // is in its place.
 func TestLogIsFullBehindASlowCheckpoint(t *testing.T) {
 	r, g, term := gatedCheckpoint(t)
-	for n := range int(r.store.cfg.CheckpointEntries) {
+	for n := range int(r.store.cfg.CheckpointCommands) {
 		if r.store.LogFull() {
 			t.Fatalf("full after %d entries", n)
 		}

@@ -74,7 +74,7 @@ func (m *machine) Committed(entries []Entry) {
 		}
 	})
 	last := entries[len(entries)-1].Index
-	m.store.Applied(last)
+	m.store.Applied(last, len(entries))
 	if m.store.CheckpointDue() {
 		m.checkpoint(last)
 	}

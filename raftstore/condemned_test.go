@@ -92,22 +92,22 @@ func TestCondemnInMemory(t *testing.T) {
 	stop(t, s)
 }
 
-// A checkpoint that is due waits for a place that all members share until a quarter more was handed over. One that
+// A checkpoint that is due waits for a place that all members share until a quarter more was applied. One that
 // somebody waits for does not.
 func TestCheckpointBecomesOverdue(t *testing.T) {
 	s := open(t, smallConfig(filepath.Join(t.TempDir(), "data")))
 	r := start(t, s)
 	term := r.lead(t)
-	due := s.cfg.CheckpointEntries
-	for s.dueEntries.Load() < due {
+	due := s.cfg.CheckpointCommands
+	for s.due.commands.Load() < due {
 		if s.CheckpointDue() {
-			t.Fatalf("due after %d entries", s.dueEntries.Load())
+			t.Fatalf("due after %d commands", s.due.commands.Load())
 		}
 		propose(t, r, term, "a")
 	}
-	for s.dueEntries.Load() < due+due/4 {
+	for s.due.commands.Load() < due/4*5 {
 		if !s.CheckpointDue() || s.CheckpointOverdue() {
-			t.Fatalf("after %d entries: due %v, overdue %v", s.dueEntries.Load(), s.CheckpointDue(), s.CheckpointOverdue())
+			t.Fatalf("after %d commands: due %v, overdue %v", s.due.commands.Load(), s.CheckpointDue(), s.CheckpointOverdue())
 		}
 		propose(t, r, term, "a")
 	}

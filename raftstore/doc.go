@@ -4,7 +4,7 @@
 //
 // # Use
 //
-// Open takes the data directory and verifies it, Rows gives the last checkpoint, Start begins. From then on the Handler
+// Open takes the data directory, verifies it and gives the last checkpoint to Config.Load on the way, Start begins. From then on the Handler
 // hears of leadership and gets every committed entry, once and in order; it answers with Applied, writes a checkpoint
 // when CheckpointDue says so, and ends the process when it is told Failed. Propose adds commands while this member
 // leads.
@@ -93,7 +93,10 @@
 //
 // # Recovery
 //
-// Before a library opens a file for writing, examine reads everything with plain reads and changes nothing. The rule:
+// Before a library opens a file for writing, examine reads everything with plain reads and changes nothing. It is the only
+// reading for which a start waits: the rows are handed over in it, each once its checksum was right, and count once the
+// whole was. bbolt reads state.db once more, to know its free pages; it does so aside, and until it has, checkpoints and
+// snapshots wait. The rule:
 //
 //   - What follows the last whole batch of the last segment, with no whole batch behind it, is a write that a crash cut
 //     short. Nobody was told that it happened. It is wiped.

@@ -74,31 +74,39 @@ func (c entryCodec) Decode(b []byte, l *hraft.Log) error {
 	return nil
 }
 
-// decode checks an envelope and copies the entry out of it.
-func (c entryCodec) decode(b []byte) (*pb.Entry, error) {
+// check checks an envelope and returns the place of its entry.
+func (c entryCodec) check(b []byte) (index, term uint64, err error) {
 	if len(b) < entryHeaderLen {
-		return nil, fmt.Errorf("entry of %d bytes is shorter than its header", len(b))
+		return 0, 0, fmt.Errorf("entry of %d bytes is shorter than its header", len(b))
 	}
-	data := b[entryHeaderLen:]
-	if want, got := binary.LittleEndian.Uint32(b[4:]), c.checksum(b, data); want != got {
-		return nil, fmt.Errorf("checksum %08x, stored %08x", got, want)
+	if want, got := binary.LittleEndian.Uint32(b[4:]), c.checksum(b, b[entryHeaderLen:]); want != got {
+		return 0, 0, fmt.Errorf("checksum %08x, stored %08x", got, want)
 	}
 	if b[0] != entryFormat {
-		return nil, fmt.Errorf("unknown entry format %d", b[0])
+		return 0, 0, fmt.Errorf("unknown entry format %d", b[0])
 	}
-	typ := pb.EntryType(b[1])
-	if typ < pb.EntryNormal || typ > pb.EntryConfChangeV2 {
-		return nil, fmt.Errorf("unknown entry type %d", b[1])
+	if typ := pb.EntryType(b[1]); typ < pb.EntryNormal || typ > pb.EntryConfChangeV2 {
+		return 0, 0, fmt.Errorf("unknown entry type %d", b[1])
 	}
-	e := &pb.Entry{
-		Index: new(binary.LittleEndian.Uint64(b[8:])),
-		Term:  new(binary.LittleEndian.Uint64(b[16:])),
-		Type:  typ.Enum(),
+	return binary.LittleEndian.Uint64(b[8:]), binary.LittleEndian.Uint64(b[16:]), nil
+}
+
+// decode checks an envelope and copies the entry out of it.
+func (c entryCodec) decode(b []byte) (*pb.Entry, error) {
+	index, term, err := c.check(b)
+	if err != nil {
+		return nil, err
 	}
-	if len(data) > 0 {
+	return entryIn(b, index, term), nil
+}
+
+// entryIn copies the entry out of an envelope that was checked.
+func entryIn(b []byte, index, term uint64) *pb.Entry {
+	e := &pb.Entry{Index: &index, Term: &term, Type: pb.EntryType(b[1]).Enum()}
+	if data := b[entryHeaderLen:]; len(data) > 0 {
 		e.Data = append([]byte(nil), data...)
 	}
-	return e, nil
+	return e
 }
 
 func (c entryCodec) checksum(header, data []byte) uint32 {

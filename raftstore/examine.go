@@ -39,16 +39,20 @@ type repairs struct {
 
 // examiner reads a data directory without changing anything.
 type examiner struct {
-	dir   string
-	codec entryCodec
-	img   image
+	dir    string
+	reader rowReader
+	codec  entryCodec
+	img    image
 }
 
 // examine verifies everything in a data directory: identity, checkpoint, log. The image is filled as far as it got
 // when there is an error. This is the whole recovery rule: a broken last batch is a torn write; anything else broken,
 // missing or contradictory is corruption.
-func examine(dir string) (*image, error) {
-	x := &examiner{dir: dir}
+func examine(dir string) (*image, error) { return examineFor(dir, rowReader{}) }
+
+// examineFor is examine for somebody who wants the rows of the checkpoint. They are good only if there is no error.
+func examineFor(dir string, reader rowReader) (*image, error) {
+	x := &examiner{dir: dir, reader: reader}
 	return &x.img, x.run()
 }
 
@@ -62,7 +66,7 @@ func (x *examiner) run() error {
 	}
 	x.img.identity, x.codec = id, newEntryCodec(id.Member)
 	x.file(identityFile, 0, 0, 0)
-	if x.img.state, err = verifyState(x.dir, id); err != nil {
+	if x.img.state, err = loadState(x.dir, id, x.reader); err != nil {
 		return err
 	}
 	x.file(stateFile, 0, 0, x.img.state.meta.Rows)
@@ -119,7 +123,10 @@ func (x *examiner) checkOrphans(wal string) error {
 func (x *examiner) readLog(wal string) error {
 	segments := x.img.meta.state.Segments
 	x.img.first, x.img.last = 1, 0
+	p := newProgress(x.reader.logger, x.reader.period, "reading the log", "files", uint64(len(segments)))
 	for i, s := range segments {
+		p.done = uint64(i)
+		p.tell()
 		path := filepath.Join(wal, segmentName(s.BaseIndex, s.ID))
 		if s.Codec != entryCodecID {
 			return &FormatError{File: path, Found: int(s.Codec - (entryCodecID - entryFormat)), Known: entryFormat}
@@ -227,22 +234,25 @@ func (x *examiner) judgeEnd(path string, s types.SegmentInfo, b []byte, w segmen
 	return nil
 }
 
-// take decodes the entries of one segment and appends them to the log.
+// take checks the entries of one segment and appends them to the log.
 func (x *examiner) take(path string, b []byte, s types.SegmentInfo, frames []frame) error {
 	for i, f := range frames {
 		index := s.BaseIndex + uint64(i)
 		if index < s.MinIndex {
 			continue
 		}
-		e, err := x.codec.decode(f.payload(b))
+		got, term, err := x.codec.check(f.payload(b))
 		if err != nil {
 			return corrupt(path, index, "%v", err)
 		}
-		if e.GetIndex() != index {
-			return corrupt(path, index, "entry %d is in its place", e.GetIndex())
+		if got != index {
+			return corrupt(path, index, "entry %d is in its place", got)
 		}
-		if err := x.takeEntry(path, e); err != nil {
+		if err := x.takePlace(path, index, term); err != nil {
 			return err
+		}
+		if index > x.img.state.meta.Index {
+			x.img.entries = append(x.img.entries, entryIn(f.payload(b), index, term))
 		}
 	}
 	r := x.file(filepath.Join(walDir, filepath.Base(path)), s.MinIndex, x.img.last, 0)
@@ -252,18 +262,16 @@ func (x *examiner) take(path string, b []byte, s types.SegmentInfo, frames []fra
 	return nil
 }
 
-func (x *examiner) takeEntry(path string, e *pb.Entry) error {
+// takePlace notes the term of the next entry.
+func (x *examiner) takePlace(path string, index, term uint64) error {
 	n := len(x.img.runs)
 	switch {
-	case n > 0 && e.GetTerm() < x.img.runs[n-1].term:
-		return corrupt(path, e.GetIndex(), "term %d after term %d", e.GetTerm(), x.img.runs[n-1].term)
-	case n == 0 || e.GetTerm() != x.img.runs[n-1].term:
-		x.img.runs = append(x.img.runs, termRun{e.GetIndex(), e.GetTerm()})
+	case n > 0 && term < x.img.runs[n-1].term:
+		return corrupt(path, index, "term %d after term %d", term, x.img.runs[n-1].term)
+	case n == 0 || term != x.img.runs[n-1].term:
+		x.img.runs = append(x.img.runs, termRun{index, term})
 	}
-	x.img.last = e.GetIndex()
-	if e.GetIndex() > x.img.state.meta.Index {
-		x.img.entries = append(x.img.entries, e)
-	}
+	x.img.last = index
 	return nil
 }
 

@@ -22,6 +22,7 @@ const patience = 2 * time.Minute
 type recorder struct {
 	store *Store
 	auto  bool // acknowledge entries as they come
+	per   int  // commands of an entry
 
 	mu          sync.Mutex
 	changed     sync.Cond
@@ -34,7 +35,7 @@ type recorder struct {
 }
 
 func newRecorder(s *Store) *recorder {
-	r := &recorder{store: s, auto: true, ready: map[uint64]uint64{}}
+	r := &recorder{store: s, auto: true, per: 1, ready: map[uint64]uint64{}}
 	r.changed.L = &r.mu
 	return r
 }
@@ -50,10 +51,10 @@ func (r *recorder) note(f func()) {
 }
 
 func (r *recorder) Committed(entries []Entry) {
-	r.note(func() { r.entries = append(r.entries, entries...) })
 	if r.auto {
-		r.store.Applied(entries[len(entries)-1].Index)
+		r.store.Applied(entries[len(entries)-1].Index, r.per*len(entries))
 	}
+	r.note(func() { r.entries = append(r.entries, entries...) })
 }
 func (r *recorder) Leading(term uint64)           { r.note(func() { r.leading = term }) }
 func (r *recorder) Following(term, leader uint64) { r.note(func() { r.leading = 0 }) }
@@ -132,7 +133,7 @@ var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
 
 // smallConfig has segments, checkpoints and their transactions small enough that a short test sees many.
 func smallConfig(dir string) Config {
-	return Config{Dir: dir, Logger: quiet, SegmentBytes: 8 << 10, CheckpointEntries: 100, TailEntriesKept: 10, LagEntriesKept: 10, TailBytes: 4 << 10,
+	return Config{Dir: dir, Logger: quiet, SegmentBytes: 8 << 10, CheckpointCommands: 100, TailEntriesKept: 10, LagEntriesKept: 10, TailBytes: 4 << 10,
 		steps: stepLimits{rows: 7, bytes: 2 << 10, run: 4 << 10}}
 }
 

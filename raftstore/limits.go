@@ -7,15 +7,16 @@ const (
 	// DefaultSegmentBytes is the size at which a log file is closed and the next one begun. The file takes this much
 	// disk from the start.
 	DefaultSegmentBytes = 32 << 20
-	// DefaultCheckpointBytes is how much log may be handed over before a checkpoint is due. See Store.LogFull for what
+	// DefaultCheckpointBytes is how much log may be applied before a checkpoint is due. See Store.LogFull for what
 	// there may be beyond it.
 	DefaultCheckpointBytes = 32 << 20
-	// DefaultCheckpointEntries is how many entries may be handed over before a checkpoint is due; it bounds replay.
-	DefaultCheckpointEntries = 250_000
+	// DefaultCheckpointCommands is how many commands may be applied before a checkpoint is due; it bounds replay.
+	DefaultCheckpointCommands = 250_000
 	// DefaultTailEntriesKept is how many entries stay in the log behind a checkpoint, for members that lag a little.
 	DefaultTailEntriesKept = 5_000
 	// DefaultLagEntriesKept and DefaultLagBytesKept bound what else stays in the leader's log for a member that is there
-	// and lags more. The bytes are counted from checkpoint to checkpoint.
+	// and lags more. The bytes, which bound the tail as well, are counted from checkpoint to checkpoint. None of it is
+	// replayed.
 	DefaultLagEntriesKept = 500_000
 	DefaultLagBytesKept   = 128 << 20
 	// DefaultTailBytes bounds the recent entries kept in memory, once they have been handed over.

@@ -20,15 +20,19 @@ func (l *loop) checkpointDone(c checkpointMark) {
 	l.s.keeper.cut(first)
 }
 
-// firstKept is the first entry to keep behind a checkpoint as of index: TailEntriesKept, and on the leader what the
-// slowest member needs that is there to take it, within LagEntriesKept and LagBytesKept. What a member needs beyond that
-// it gets as a checkpoint, which is less work then.
+// firstKept is the first entry to keep behind a checkpoint as of index: TailEntriesKept, within LagBytesKept, and on the
+// leader what the slowest member needs that is there to take it, within LagEntriesKept and LagBytesKept. What a member
+// needs beyond that it gets as a checkpoint, which is less work then.
 func (l *loop) firstKept(index uint64) uint64 {
-	if index <= l.s.cfg.TailEntriesKept {
-		return min(2, index+1) // see tail.origin
+	heavy := l.heavyBound()
+	first := min(max(heavy, 2), max(index, 2), index+1) // for 2 see tail.origin
+	if index > l.s.cfg.TailEntriesKept {
+		first = max(first, index-l.s.cfg.TailEntriesKept+1)
 	}
-	first := index - l.s.cfg.TailEntriesKept + 1
-	bound := l.lagBound(index)
+	bound := max(heavy, 2)
+	if index > l.s.cfg.LagEntriesKept {
+		bound = max(bound, index-l.s.cfg.LagEntriesKept+1)
+	}
 	if !l.leading || l.s.short.Load() || bound >= first {
 		return first
 	}
@@ -40,17 +44,14 @@ func (l *loop) firstKept(index uint64) uint64 {
 	return first
 }
 
-// lagBound is the first entry that may be kept for members that lag. Marks that lie behind it are forgotten.
-func (l *loop) lagBound(index uint64) uint64 {
-	bound := uint64(2)
-	if index > l.s.cfg.LagEntriesKept {
-		bound = index - l.s.cfg.LagEntriesKept + 1
-	}
+// heavyBound is the first entry that may be kept without more than LagBytesKept behind it, 0 if there are not so many.
+// Marks that lie behind it are forgotten.
+func (l *loop) heavyBound() uint64 {
 	for len(l.marks) > 1 && l.handedTotal-l.marks[0].total > l.s.cfg.LagBytesKept {
 		l.marks = l.marks[1:]
 	}
 	if l.handedTotal > l.s.cfg.LagBytesKept {
-		bound = max(bound, l.marks[0].index+1)
+		return l.marks[0].index + 1
 	}
-	return bound
+	return 0
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -85,5 +86,30 @@ func TestLagIsBounded(t *testing.T) {
 				t.Error("it caught up from the log")
 			}
 		})
+	}
+}
+
+// The tail behind a checkpoint is bounded in bytes, too: its entries may be large.
+func TestTailIsBoundedInBytes(t *testing.T) {
+	cfg := smallConfig(filepath.Join(t.TempDir(), "data"))
+	cfg.TailEntriesKept, cfg.LagBytesKept = 1000, 20_000
+	s := open(t, cfg)
+	r := start(t, s)
+	term := r.lead(t)
+	var marks []uint64
+	for n := range 5 {
+		for i := range 30 {
+			propose(t, r, term, fmt.Sprint(n, " ", i, strings.Repeat("x", 500)))
+		}
+		marks = append(marks, checkpoint(t, r, row(fmt.Sprint("row ", n), "")))
+		r.waitIdle(t)
+	}
+	stop(t, s)
+	img, err := examine(cfg.Dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if img.first <= marks[2] || img.first > marks[4] {
+		t.Errorf("the log begins at entry %d, checkpoints are as of %v", img.first, marks)
 	}
 }

@@ -36,7 +36,7 @@ type loop struct {
 	durable   uint64        // last durable index
 
 	handedTotal int64     // bytes of entries handed over
-	marks       []logMark // of the last checkpoints, oldest first; see lagBound
+	marks       []logMark // of the last checkpoints, oldest first; see heavyBound
 
 	control
 }
@@ -462,9 +462,8 @@ func (l *loop) handOver(m *pb.Message) error {
 	l.applying = append(l.applying, m)
 	l.unapplied += bytes
 	l.handedTotal += int64(bytes)
-	l.s.dueBytes.Add(int64(bytes))
-	l.s.dueEntries.Add(int64(len(entries)))
 	last := entries[len(entries)-1]
+	l.s.due.handOver(last.GetIndex(), bytes)
 	l.s.tail.setHanded(last.GetIndex())
 	l.handler.Committed(out)
 	if l.unapplied >= handedBytesMax/2 {

@@ -31,4 +31,11 @@ func (m *memoryRows) step() (durable bool, err error)        { m.finished = fals
 func (*memoryRows) sweep(int) (bool, error)                  { return false, nil }
 func (*memoryRows) pin() (*pinned, error)                    { return nil, nil }
 func (*memoryRows) replace(*received) error                  { return nil }
+func (*memoryRows) opened() <-chan struct{}                  { return alwaysOpen }
 func (*memoryRows) close() error                             { return nil }
+
+var alwaysOpen = func() <-chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
+}()

@@ -153,8 +153,14 @@ func (p *pins) releaseAll() {
 	p.open = nil
 }
 
-// snapshotFor answers raft.Storage's Snapshot: it pins the last checkpoint. The data is a token for sendSnapshot.
+// snapshotFor answers raft.Storage's Snapshot: it pins the last checkpoint. The data is a token for sendSnapshot. Raft
+// asks again where there is none yet: this is called within a turn, which waits for nothing.
 func (s *Store) snapshotFor() (*pb.Snapshot, error) {
+	select {
+	case <-s.rowStore.opened():
+	default:
+		return nil, raft.ErrSnapshotTemporarilyUnavailable
+	}
 	p, err := s.rowStore.pin()
 	if err != nil {
 		return nil, err

@@ -6,8 +6,10 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"hash/crc32"
+	"log/slog"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"go.etcd.io/bbolt"
 	pb "go.etcd.io/raft/v3/raftpb"
@@ -225,14 +227,24 @@ type stateImage struct {
 }
 
 // verifyState reads all of state.db, checks every row and the totals, and changes nothing.
-func verifyState(dir string, id identity) (stateImage, error) {
+func verifyState(dir string, id identity) (stateImage, error) { return loadState(dir, id, rowReader{}) }
+
+// rowReader is who gets the rows of a checkpoint while they are verified.
+type rowReader struct {
+	take   func(key, value []byte) error // see Config.Load; nil if nobody wants them
+	logger *slog.Logger                  // is told how far it is; nil: nobody
+	period time.Duration                 // see progress
+}
+
+// loadState is verifyState for somebody who wants the rows, too.
+func loadState(dir string, id identity, reader rowReader) (stateImage, error) {
 	path := filepath.Join(dir, stateFile)
 	r, err := openBoltFile(path)
 	if err != nil {
 		return stateImage{}, err
 	}
 	defer r.close()
-	v := stateVerifier{path: path, file: r}
+	v := stateVerifier{path: path, file: r, reader: reader}
 	if err := v.readMeta(id); err != nil {
 		return v.img, err
 	}
@@ -241,9 +253,10 @@ func verifyState(dir string, id identity) (stateImage, error) {
 
 // stateVerifier is a verifyState under way.
 type stateVerifier struct {
-	path string
-	file *boltReader
-	img  stateImage
+	path   string
+	file   *boltReader
+	img    stateImage
+	reader rowReader
 }
 
 // readMeta reads everything but rows.
@@ -300,13 +313,21 @@ func (v *stateVerifier) checkBuckets(format int) error {
 	return nil
 }
 
-// readRows checks the rows, and compares them with the totals.
+// readRows checks the rows, passes those that are not dropped to the reader, and compares them with the totals.
 func (v *stateVerifier) readRows() error {
 	var rows, sum uint64
+	p := newProgress(v.reader.logger, v.reader.period, "reading the checkpoint", "rows", v.img.meta.Rows)
 	count := func(key, stored []byte) error {
-		_, n, err := decodeRow(v.path, key, stored)
+		value, n, err := decodeRow(v.path, key, stored)
+		if err != nil {
+			return err
+		}
 		rows, sum = rows+1, sum+uint64(n)
-		return err
+		p.step()
+		if v.reader.take == nil || v.img.dropped.covers(key) {
+			return nil
+		}
+		return v.reader.take(key, value)
 	}
 	var err error
 	if v.img.meta.Next {

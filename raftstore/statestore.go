@@ -45,6 +45,10 @@ type stateStore struct {
 	steps stepLimits
 	// reading is held by who begins to read from another goroutine, while db may be replaced.
 	reading sync.RWMutex
+	// ready is closed once bbolt has opened the file, or has failed to, with openErr. Nobody waits for that while a server
+	// starts: what the file says was read before.
+	ready   chan struct{}
+	openErr error
 	db      *bbolt.DB
 
 	meta    checkpointMeta // as stored
@@ -61,20 +65,29 @@ type stateStore struct {
 	finished      *checkpointMark // everything of it was said
 }
 
-func openState(d *disk, dir string, img stateImage, steps stepLimits) (*stateStore, error) {
-	path := filepath.Join(dir, stateFile)
-	db, err := openBolt(path, stateMapBytes)
-	if err != nil {
-		return nil, err
-	}
-	s := &stateStore{disk: d, path: path, steps: steps}
-	s.take(db, img)
-	return s, nil
+// openState begins to open a file that was verified.
+func openState(d *disk, dir string, img stateImage, steps stepLimits) *stateStore {
+	s := &stateStore{disk: d, path: filepath.Join(dir, stateFile), steps: steps, ready: make(chan struct{})}
+	s.take(img)
+	go func() {
+		defer close(s.ready)
+		s.db, s.openErr = openBolt(s.path, stateMapBytes)
+	}()
+	return s
 }
 
-// take makes a file that was just opened the store's.
-func (s *stateStore) take(db *bbolt.DB, img stateImage) {
-	s.db, s.meta, s.dropped = db, img.meta, img.dropped
+// opened implements rowDevice.
+func (s *stateStore) opened() <-chan struct{} { return s.ready }
+
+// bolt returns the file, once it is open.
+func (s *stateStore) bolt() (*bbolt.DB, error) {
+	<-s.ready
+	return s.db, s.openErr
+}
+
+// take makes the store that of a verified file.
+func (s *stateStore) take(img stateImage) {
+	s.meta, s.dropped = img.meta, img.dropped
 	s.phase = nextStale // whether there is anything is seen when it is removed
 	if s.meta.Next {
 		s.phase = nextCounts
@@ -116,9 +129,13 @@ func (s *stateStore) rows(fn func(key, value []byte) error) error {
 func (s *stateStore) pin() (*pinned, error) {
 	s.reading.RLock()
 	defer s.reading.RUnlock()
+	db, err := s.bolt()
+	if err != nil {
+		return nil, err
+	}
 	p := &pinned{path: s.path}
-	err := guardBolt(s.path, func() (err error) {
-		if p.tx, err = s.db.Begin(false); err != nil {
+	err = guardBolt(s.path, func() (err error) {
+		if p.tx, err = db.Begin(false); err != nil {
 			return wrapStep("begin", s.path, err)
 		}
 		return p.begin()
@@ -143,7 +160,8 @@ func (s *stateStore) replace(r *received) error {
 	if err != nil {
 		return s.disk.note(err)
 	}
-	s.take(db, stateImage{meta: r.meta})
+	s.db = db
+	s.take(stateImage{meta: r.meta})
 	return nil
 }
 
@@ -202,7 +220,11 @@ type stateTx struct {
 // update runs fn in a transaction of its own. A file of an older format gets the present one with it, and the buckets
 // that it lacks, before there is anything in them.
 func (s *stateStore) update(fn func(tx stateTx) error) error {
-	return commitBolt(s.disk, s.db, func(tx *bbolt.Tx) error {
+	db, err := s.bolt()
+	if err != nil {
+		return s.disk.note(err)
+	}
+	return commitBolt(s.disk, db, func(tx *bbolt.Tx) error {
 		var b stateTx
 		for name, bucket := range map[string]**bbolt.Bucket{rowsBucket: &b.rows, droppedBucket: &b.dropped, metaBucket: &b.meta} {
 			var err error
@@ -414,9 +436,13 @@ func (s *stateStore) move() error {
 
 // empty removes some of what is in next and does not count.
 func (s *stateStore) empty() error {
+	db, err := s.bolt()
+	if err != nil {
+		return s.disk.note(err)
+	}
 	clean := false
-	err := guardBolt(s.path, func() error {
-		return s.db.View(func(tx *bbolt.Tx) error {
+	err = guardBolt(s.path, func() error {
+		return db.View(func(tx *bbolt.Tx) error {
 			clean = isEmpty(tx.Bucket([]byte(nextBucket))) && isEmpty(tx.Bucket([]byte(nextDroppedBucket)))
 			return nil
 		})
@@ -536,5 +562,9 @@ func sweepPrefix(b *bbolt.Bucket, prefix string) error {
 
 // close closes the file. What was not finished is given up.
 func (s *stateStore) close() error {
-	return wrapStep("close", s.path, guardBolt(s.path, s.db.Close))
+	db, err := s.bolt()
+	if err != nil { // told already
+		return nil
+	}
+	return wrapStep("close", s.path, guardBolt(s.path, db.Close))
 }

@@ -44,9 +44,7 @@ func (r *stateRig) open() {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	if r.state, err = openState(&disk{}, r.dir, img, stepLimits{rows: 5, bytes: 300, run: 1000}); err != nil {
-		r.t.Fatal(err)
-	}
+	r.state = openState(&disk{}, r.dir, img, stepLimits{rows: 5, bytes: 300, run: 1000})
 }
 
 func (r *stateRig) close() {
@@ -107,6 +105,11 @@ func (r *stateRig) look() {
 	})
 	if err != nil || !maps.Equal(got, r.now) {
 		r.t.Fatalf("%d rows, want %d: %v", len(got), len(r.now), err)
+	}
+	loaded := map[string]string{}
+	_, err = loadState(r.dir, r.id, rowReader{take: func(k, v []byte) error { loaded[string(k)] = string(v); return nil }})
+	if err != nil || !maps.Equal(loaded, r.now) {
+		r.t.Fatalf("%d rows are loaded, want %d: %v", len(loaded), len(r.now), err)
 	}
 	p, err := r.state.pin()
 	if err != nil {
@@ -202,10 +205,7 @@ func betweenSwitchAndMove(t *testing.T, dir string) map[string]string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	state, err := openState(&disk{}, dir, img.state, stepLimits{rows: 3, bytes: 100, run: 100})
-	if err != nil {
-		t.Fatal(err)
-	}
+	state := openState(&disk{}, dir, img.state, stepLimits{rows: 3, bytes: 100, run: 100})
 	want := map[string]string{"kept": "1", "changed": "new"}
 	state.drop([]byte("n1/"))
 	state.put([]Row{row("changed", "new"), {Key: []byte("removed"), Delete: true}, {Key: []byte("never there"), Delete: true}})
@@ -273,10 +273,7 @@ func visibleRows(dir string) (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	state, err := openState(&disk{}, dir, img.state, defaultSteps)
-	if err != nil {
-		return nil, err
-	}
+	state := openState(&disk{}, dir, img.state, defaultSteps)
 	rows := make(map[string]string)
 	err = state.rows(func(key, value []byte) error {
 		rows[string(key)] = string(value)

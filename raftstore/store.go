@@ -59,13 +59,13 @@ type Config struct {
 	// Logger gets elections and background trouble; nil is slog.Default().
 	Logger *slog.Logger
 
-	SegmentBytes      int    // size of a log file; 4 KiB to 1 GiB, default DefaultSegmentBytes
-	CheckpointBytes   int64  // log handed over until CheckpointDue; default DefaultCheckpointBytes
-	CheckpointEntries int64  // entries handed over until CheckpointDue; default DefaultCheckpointEntries
-	TailEntriesKept   uint64 // entries kept in the log behind a checkpoint; at least 1, default DefaultTailEntriesKept
-	LagEntriesKept    uint64 // entries kept for a member that is there and lags; default DefaultLagEntriesKept
-	LagBytesKept      int64  // the same in bytes; default DefaultLagBytesKept
-	TailBytes         int    // recent entries kept in memory; default DefaultTailBytes
+	SegmentBytes       int    // size of a log file; 4 KiB to 1 GiB, default DefaultSegmentBytes
+	CheckpointBytes    int64  // log applied until CheckpointDue; default DefaultCheckpointBytes
+	CheckpointCommands int64  // commands applied until CheckpointDue, see Store.Applied; default DefaultCheckpointCommands
+	TailEntriesKept    uint64 // entries kept in the log behind a checkpoint; at least 1, default DefaultTailEntriesKept
+	LagEntriesKept     uint64 // entries kept for a member that is there and lags; default DefaultLagEntriesKept
+	LagBytesKept       int64  // the same in bytes, for the tail as well; default DefaultLagBytesKept
+	TailBytes          int    // recent entries kept in memory; default DefaultTailBytes
 
 	// Cluster says how to be a member of several.
 	Cluster Cluster
@@ -73,11 +73,16 @@ type Config struct {
 	// ReserveBytes is the free space below which no more commands should be taken, see Store.Writable; 0 is none.
 	ReserveBytes uint64
 
+	// Load gets each row that Rows would give, while Open verifies it: the checkpoint is read once then. What it was given
+	// counts only if Open succeeds. Its error, wrapped, ends Open. Nil: nobody wants the rows.
+	Load func(key, value []byte) error
+
 	// FreeSpace returns how many bytes may still be written to the file system of a directory; nil asks the system.
 	FreeSpace func(dir string) (uint64, error)
 
 	spacePause time.Duration // tests
 	steps      stepLimits    // the same
+	toldEach   time.Duration // the same: see progress
 
 	before func(step, path string) error // see disk
 }
@@ -93,8 +98,8 @@ func (c Config) withDefaults() (Config, error) {
 	if c.CheckpointBytes == 0 {
 		c.CheckpointBytes = DefaultCheckpointBytes
 	}
-	if c.CheckpointEntries == 0 {
-		c.CheckpointEntries = DefaultCheckpointEntries
+	if c.CheckpointCommands == 0 {
+		c.CheckpointCommands = DefaultCheckpointCommands
 	}
 	if c.TailEntriesKept == 0 {
 		c.TailEntriesKept = DefaultTailEntriesKept
@@ -125,7 +130,7 @@ func (c Config) withDefaults() (Config, error) {
 		return c, errors.New("no data directory given")
 	case c.SegmentBytes < segmentBytesMin || c.SegmentBytes > segmentBytesMax:
 		return c, fmt.Errorf("log segments of %d bytes: allowed are %d to %d", c.SegmentBytes, segmentBytesMin, segmentBytesMax)
-	case c.CheckpointBytes < 0 || c.CheckpointEntries < 0 || c.TailBytes < 0:
+	case c.CheckpointBytes < 0 || c.CheckpointCommands < 0 || c.TailBytes < 0:
 		return c, errors.New("a threshold is negative")
 	}
 	return c, c.Cluster.check(c.InMemory)
@@ -140,6 +145,8 @@ type rowDevice interface {
 	busy() bool
 	step() (durable bool, err error)
 	sweep(limit int) (more bool, err error)
+	// opened is closed once the other methods do not have to wait for the file. One that cannot be opened shows with them.
+	opened() <-chan struct{}
 	// pin begins to read the last durable checkpoint from another goroutine; nil if there is none to read.
 	pin() (*pinned, error)
 	// replace puts a received checkpoint in the place of everything.
@@ -150,31 +157,31 @@ type rowDevice interface {
 // Store is one member's copy of the replicated log. Its methods may be called from any goroutine, except that Rows
 // comes before Start and nothing comes after Stop.
 type Store struct {
-	cfg        Config
-	identity   identity
-	lock       *os.File
-	device     logDevice
-	rowStore   rowDevice
-	tail       *tail
-	loaded     uint64 // index of the checkpoint that was opened
-	node       *raft.RawNode
-	inbox      inbox
-	loop       *loop
-	appender   *appender
-	keeper     *keeper
-	backlog    atomic.Int64 // bytes proposed and not yet in raft's log
-	applied    atomic.Uint64
-	wakeApply  atomic.Bool // raft waits for Applied
-	dueBytes   atomic.Int64
-	dueEntries atomic.Int64
-	wanted     atomic.Uint64 // see WantCheckpoint
-	begun      atomic.Uint64 // index of the last checkpoint that was begun
-	stored     atomic.Uint64 // index of the last checkpoint that is durable
-	started    bool
-	stopOnce   sync.Once
-	stopErr    error // of the first Stop
-	stop       chan struct{}
-	done       chan struct{}
+	cfg       Config
+	identity  identity
+	lock      *os.File
+	device    logDevice
+	rowStore  rowDevice
+	tail      *tail
+	loaded    uint64 // index of the checkpoint that was opened
+	logged    uint64 // last entry of the log that was opened
+	node      *raft.RawNode
+	inbox     inbox
+	loop      *loop
+	appender  *appender
+	keeper    *keeper
+	backlog   atomic.Int64 // bytes proposed and not yet in raft's log
+	applied   atomic.Uint64
+	wakeApply atomic.Bool // raft waits for Applied
+	due       due
+	wanted    atomic.Uint64 // see WantCheckpoint
+	begun     atomic.Uint64 // index of the last checkpoint that was begun
+	stored    atomic.Uint64 // index of the last checkpoint that is durable
+	started   bool
+	stopOnce  sync.Once
+	stopErr   error // of the first Stop
+	stop      chan struct{}
+	done      chan struct{}
 
 	disk      *disk
 	network   network    // nil if there can be no other members
@@ -261,7 +268,7 @@ func (s *Store) openDisk(ctx context.Context) error {
 	if err := d.remove(filepath.Join(dir, receivedFileName)); err != nil {
 		return err
 	}
-	img, err := examine(dir)
+	img, err := examineFor(dir, rowReader{take: s.cfg.Load, logger: s.cfg.Logger, period: s.cfg.toldEach})
 	if err != nil {
 		return err
 	}
@@ -278,11 +285,7 @@ func (s *Store) openDisk(ctx context.Context) error {
 		return err
 	}
 	s.device = log
-	state, err := openState(d, dir, img.state, s.cfg.steps)
-	if err != nil {
-		return err
-	}
-	s.rowStore = state
+	s.rowStore = openState(d, dir, img.state, s.cfg.steps)
 	s.lineage.Store(img.state.meta.Lineage)
 	s.forced.Store(img.state.meta.Forced)
 	s.identity, s.loaded = img.identity, img.state.meta.Index
@@ -296,6 +299,7 @@ func (s *Store) openDisk(ctx context.Context) error {
 	}
 	first, runs := img.visible()
 	s.tail = newTail(s.device, s.cfg.TailBytes, img.state.meta, img.meta.hard, first, runs, img.entries)
+	s.logged = s.tail.last
 	return s.loadLearnt()
 }
 
@@ -323,8 +327,13 @@ func (s *Store) Cluster() uint64 { return s.identity.Cluster }
 // CheckpointIndex returns the index as of which Rows gives the state; 0 if there was no checkpoint yet.
 func (s *Store) CheckpointIndex() uint64 { return s.loaded }
 
+// LoggedIndex is the last entry that the log had when it was opened. What lies between CheckpointIndex and it comes again:
+// all of it, unless another member that leads has other entries in its place.
+func (s *Store) LoggedIndex() uint64 { return s.logged }
+
 // Rows calls fn for each row of the checkpoint in key order; rows under dropped prefixes are left out. The slices are
-// valid during the call only. It returns fn's error or a *CorruptionError. Call it before Start.
+// valid during the call only. It returns fn's error or a *CorruptionError. Call it before Start, or when the Handler was
+// told to Restore. Config.Load gives the same rows earlier, and without reading the file again.
 func (s *Store) Rows(fn func(key, value []byte) error) error { return s.rowStore.rows(fn) }
 
 // Start begins to take part in the cluster; calls of h may come before it returns. A cluster of one elects itself at
@@ -353,6 +362,7 @@ func (s *Store) Start(h Handler) error {
 		s.tail.snapshot = s.snapshotFor
 	}
 	s.applied.Store(s.loaded)
+	s.due.restore(s.loaded)
 	s.appender = newAppender(s)
 	s.keeper = newKeeper(s)
 	s.loop = newLoop(s, h)
@@ -436,8 +446,15 @@ func (s *Store) ReadIndex(id uint64) {
 	s.inbox.put(func(m *mail) { m.reads = append(m.reads, id) })
 }
 
-// Applied tells that the handler has dealt with all entries up to index; it bounds how much is handed over ahead.
-func (s *Store) Applied(index uint64) {
+// Applied tells that the handler has dealt with all entries up to index, which is the last one of a Committed; it bounds
+// how much is handed over ahead. commands is how many commands there were in the entries since the last call: the store
+// carries bytes, and a restart takes as long as there are commands to execute again, however many of them share an entry.
+func (s *Store) Applied(index uint64, commands int) {
+	s.due.apply(index, commands)
+	s.noteApplied(index)
+}
+
+func (s *Store) noteApplied(index uint64) {
 	for {
 		old := s.applied.Load()
 		if index <= old {

@@ -133,7 +133,7 @@ func TestHandlerThatDoesNotApplyHoldsBackTheLog(t *testing.T) {
 		}
 		for r.last() < count+1 {
 			last := r.last()
-			s.Applied(last)
+			s.Applied(last, 1)
 			r.wait(t, "more entries", func() bool { return len(r.entries) == count+1 || r.entries[len(r.entries)-1].Index > last })
 		}
 		if s.Backlog() != 0 {

@@ -39,6 +39,7 @@ const (
 	issueNoMember   issueKind = "NOT_A_MEMBER"
 	issueNoLeader   issueKind = "NO_LEADER"
 	issueKeptOut    issueKind = "KEPT_OUT"
+	issueReplaying  issueKind = "REPLAYING"
 	issueCatchingUp issueKind = "CATCHING_UP"
 	issueDisk       issueKind = "DISK_SPACE"
 	issueDiverged   issueKind = "DIVERGED"
@@ -90,9 +91,12 @@ func (s *Server) issues() []issue {
 			"member, in the place of --initial-cluster", why)
 	}
 	entries, known := s.lag()
+	replayed, of, replaying := s.group.Replaying()
 	switch {
 	case !slices.ContainsFunc(s.store.Members(), func(m raftstore.Member) bool { return m.ID == self }):
 		add(issueNoMember, fatal, self, "not a member of the cluster, as far as this server has heard")
+	case replaying:
+		add(issueReplaying, fatal, self, "starting: %d of %d entries of the log executed again", replayed, of)
 	case !s.group.Led():
 		add(issueNoLeader, fatal, self, "no leader")
 	case !known:

@@ -120,7 +120,7 @@ func (r *replay) Committed(entries []raftstore.Entry) {
 			r.seen(&entry)
 		}
 		r.machine.ApplyEntry(&entry)
-		r.store.Applied(e.Index)
+		r.store.Applied(e.Index, len(entry.Commands))
 		r.end()
 	}
 }

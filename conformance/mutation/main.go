@@ -38,12 +38,14 @@ var trials = []trial{
 	{name: "entries and stamps", folder: "coordination", tests: "^Test(AnySplit|UsersOfOneEntry|Stamp)"},
 	{name: "owners", folder: "coordination", tests: "^Test(SessionOf|Owner|NoOwner)"},
 	{name: "limits", folder: "coordination", tests: "^Test(State|SetLimits|OwnLimits|NothingStays|NodeBytes)"},
-	{name: "leader changes", folder: "coordination", tests: "^Test(Claim|Resume|Held|Repeated|Describe|Stop|Outcomes)"},
 	{name: "marks", folder: "coordination", tests: "^TestMark"},
 	{name: "digests", folder: "server/group", tests: "^TestDigest(Verdicts|Majority|Reports|Present)"},
 	{name: "condemned directories", folder: "raftstore", tests: "^TestCondemned"},
 	{name: "servers that diverge", folder: "server/group",
 		tests: "^Test(OnlyMembers|CheckpointsAreAtMarks|MarkedCheckpoint|OpenCheckpoint|MarksWait|DivergedFollower|KilledBefore)"},
+	{name: "leader changes", folder: "coordination", tests: "^Test(Claim|Resume|Held|Repeated|Describe|Stop|Outcomes|TakeOver|Walk)"},
+	{name: "checkpoints", folder: "raftstore", tests: "^Test(CheckpointIsDue|WhatACheckpoint|Load|CheckpointsInSteps)"},
+	{name: "group", folder: "server/group", tests: "^Test(CheckpointsCount|Replay)"},
 }
 
 // silence is the simulation of servers whose clocks and networks are as bad as may be. Finding what it is there for takes

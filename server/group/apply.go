@@ -54,8 +54,10 @@ func (g *Group) handleStore(e storeEvent) error {
 	case e.failed != nil:
 		return e.failed
 	case e.leading != 0:
+		g.replay.leads.Store(true)
 		g.replica.Leading(coordination.Term(e.leading), g.store.Lineage())
 	case e.following:
+		g.replay.leads.Store(false)
 		g.replica.Following()
 		g.lead()
 		g.member.toward(e.term, e.leader)
@@ -77,12 +79,19 @@ func (g *Group) handleStore(e storeEvent) error {
 	}
 	g.answerBarriers()
 	if n := len(e.entries); n > 0 {
-		g.store.Applied(e.entries[n-1].Index)
+		g.tellApplied(e.entries[n-1].Index)
 		g.applied.Store(uint64(g.replica.Machine().Index()))
 		g.size.publish(g.replica.Machine())
 		g.startCheckpoint()
 	}
 	return nil
+}
+
+// tellApplied tells the store that everything up to index is executed, and how many commands that were since it was told
+// last.
+func (g *Group) tellApplied(index uint64) {
+	g.store.Applied(index, g.executed)
+	g.executed = 0
 }
 
 // restore takes over the state of another member that is stored now: that of the checkpoint which the log told of, or
@@ -115,6 +124,7 @@ func (g *Group) apply(e *raftstore.Entry) error {
 	if g.config.executing != nil {
 		g.config.executing(&g.entry)
 	}
+	g.executed += len(g.entry.Commands)
 	before := g.replica.Reign()
 	if before != 0 {
 		g.inFlight -= len(e.Data)
@@ -124,6 +134,7 @@ func (g *Group) apply(e *raftstore.Entry) error {
 		g.checkpointAtMark()
 	}
 	clear(g.entry.Commands)
+	g.replayed(g.entry.Index)
 	g.access.publish(g.replica.Machine())
 	if g.replica.Reign() != before {
 		g.lead()
@@ -195,32 +206,58 @@ func (g *Group) say(work coordination.Work[*call]) {
 	}
 }
 
-func loadMachine(config Config, store *raftstore.Store) (*coordination.Machine, error) {
+// loader makes a machine of the rows of a checkpoint.
+type loader struct {
+	config   Config
+	restorer *coordination.Restorer
+	rows     int
+}
+
+func newLoader(config Config) (*loader, error) {
 	restorer, err := coordination.NewRestorer(config.Database, config.Limits)
+	return &loader{config: config, restorer: restorer}, err
+}
+
+// add takes the next row as it is stored.
+func (l *loader) add(key, value []byte) error {
+	l.rows++
+	row, err := codec.DecodeRow(key, value)
+	if err == nil {
+		err = l.restorer.Add(row)
+	}
 	if err != nil {
-		return nil, err
+		return fmt.Errorf("read the checkpoint: %w", err)
 	}
-	rows, told := 0, time.Now()
-	err = store.Rows(func(key, value []byte) error {
-		if rows++; rows%loadRowsTold == 0 && time.Since(told) >= time.Second {
-			told = time.Now()
-			config.Log.Logger.Info("reading the checkpoint", "rows", rows)
-		}
-		row, err := codec.DecodeRow(key, value)
-		if err != nil {
-			return err
-		}
-		return restorer.Add(row)
-	})
-	if err != nil {
-		return nil, fmt.Errorf("read the checkpoint: %w", err)
+	return nil
+}
+
+func (l *loader) finish() (*coordination.Machine, error) {
+	if l.rows == 0 { // nothing but the log yet
+		return coordination.NewMachine(l.config.Database, l.config.Limits)
 	}
-	if rows == 0 { // nothing but the log yet
-		return coordination.NewMachine(config.Database, config.Limits)
-	}
-	machine, err := restorer.Finish()
+	machine, err := l.restorer.Finish()
 	if err != nil {
 		return nil, fmt.Errorf("read the checkpoint: %w", err)
 	}
 	return machine, nil
+}
+
+// loadMachine reads the checkpoint of a store that is open.
+func loadMachine(config Config, store *raftstore.Store) (*coordination.Machine, error) {
+	l, err := newLoader(config)
+	if err != nil {
+		return nil, err
+	}
+	told := time.Now()
+	err = store.Rows(func(key, value []byte) error {
+		if l.rows%loadRowsTold == 0 && time.Since(told) >= time.Second {
+			told = time.Now()
+			config.Log.Logger.Info("reading the checkpoint", "rows", l.rows)
+		}
+		return l.add(key, value)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return l.finish()
 }

@@ -91,6 +91,7 @@ func (g *Group) checkpointAtMark() {
 		g.logger.Debug("passing over a mark: the last checkpoint is not stored yet", "index", g.entry.Index)
 		return
 	}
+	g.tellApplied(uint64(g.entry.Index)) // what comes behind the mark counts towards the next one
 	g.beginCheckpoint()
 	g.checkpoint.marked = true
 }

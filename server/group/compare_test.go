@@ -460,7 +460,7 @@ func TestMarksWaitForTheLastServer(t *testing.T) {
 	const old, entries = 2, 20
 	c := openCompared(t, 3, func(i int, config *Config) {
 		config.Marks = coordination.MarkPolicy{Commands: 5}
-		config.Log.CheckpointEntries = entries
+		config.Log.CheckpointCommands = entries
 		if i == old {
 			config.Formats = coordination.Formats{Version: codec.VersionEntries - 1, Since: codec.Since}
 		}
@@ -550,7 +550,7 @@ func TestOtherHashesAreNotCompared(t *testing.T) {
 // take theirs at one index. A server that no mark comes to takes one by itself, a little later.
 func TestCheckpointsAreAtMarks(t *testing.T) {
 	const entries = 40
-	c := openCompared(t, 3, func(_ int, config *Config) { config.Log.CheckpointEntries = entries })
+	c := openCompared(t, 3, func(_ int, config *Config) { config.Log.CheckpointCommands = entries })
 	c.upgraded()
 	leader, follower := c.leader()
 	fill := func(name string, until func() bool) {

@@ -2,6 +2,7 @@ package group
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"testing"
@@ -273,5 +274,26 @@ func TestDroppedEntryIsSettled(t *testing.T) {
 	}
 	if answer := <-called; !answer.OK() {
 		t.Errorf("the call: %v", answer)
+	}
+}
+
+// TestCheckpointsCountCommands has a checkpoint come after so many commands, though they share few entries.
+func TestCheckpointsCountCommands(t *testing.T) {
+	g := openTest(t, func(config *Config) { config.Log.CheckpointCommands = 1000 })
+	createNode(t, g, testNode)
+	g.turn.Lock()
+	term, before := uint64(g.replica.Term()), uint64(g.replica.Machine().Index())
+	g.turn.Unlock()
+	for range 4 {
+		entry := codec.BeginEntry(nil, 1)
+		for _, c := range releases(300) {
+			entry = codec.AppendToEntry(entry, c)
+		}
+		g.store.Propose(term, [][]byte{entry})
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), waitMax)
+	defer cancel()
+	if err := g.store.AwaitCheckpoint(ctx, before+1); err != nil {
+		t.Error(err)
 	}
 }

@@ -64,6 +64,7 @@ const (
 type Group struct {
 	config  Config
 	store   *raftstore.Store
+	stored  *loader                      // of the checkpoint that Open has read; nil once it is the machine
 	lease   interface{ MaySpeak() bool } // the store's
 	logFull func() bool                  // the same
 	queue   *queue
@@ -87,6 +88,8 @@ type Group struct {
 	size      publishedSize
 	committed atomic.Uint64 // index that the leader last told, 0 if it never did
 
+	replay replay
+
 	turn    sync.Mutex
 	busy    atomic.Bool          // something is in flight
 	applied atomic.Uint64        // index of the last entry that the machine has, or an earlier one
@@ -103,6 +106,7 @@ type Group struct {
 	// waitsForCheckpoint is set while requests are held because the log is full.
 	waitsForCheckpoint bool
 	entry              coordination.Entry // that is executed; its slice of commands is used again
+	executed           int                // commands since the store was last told
 	packing            []byte             // of entries, used again
 	spareStore         []storeEvent
 	spare              []event
@@ -126,10 +130,16 @@ func Open(ctx context.Context, config Config) (*Group, error) {
 			others(registrar)
 		}
 	}
+	stored, err := newLoader(config)
+	if err != nil {
+		return nil, err
+	}
+	log.Load = stored.add
 	store, err := raftstore.OpenContext(ctx, log)
 	if err != nil {
 		return nil, err
 	}
+	g.stored = stored
 	g.store, g.lease, g.logFull = store, store, store.LogFull
 	return g, nil
 }
@@ -157,7 +167,7 @@ func newGroup(config Config) *Group {
 	return g
 }
 
-// Start reads the stored state and begins to take part in the cluster.
+// Start begins with the stored state to take part in the cluster.
 func (g *Group) Start() error {
 	if err := g.load(); err != nil {
 		return err
@@ -171,18 +181,20 @@ func (g *Group) Start() error {
 	return nil
 }
 
-// load reads the stored state.
+// load makes the stored state, which Open has read, the group's.
 func (g *Group) load() error {
-	machine, err := loadMachine(g.config, g.store)
+	machine, err := g.stored.finish()
 	if err != nil {
 		return err
 	}
+	g.stored = nil
 	g.replica = coordination.NewReplica[sink, *call](machine, g.config.Formats)
 	g.replica.SetMarkPolicy(g.config.Marks)
 	g.digestRestored()
 	g.access.publish(machine)
 	g.size.publish(machine)
 	g.applied.Store(uint64(machine.Index()))
+	g.beginReplay(uint64(machine.Index()), g.store.LoggedIndex())
 	return nil
 }
 

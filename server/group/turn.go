@@ -71,7 +71,7 @@ func (g *Group) takeTurn() {
 }
 
 // takeShortTurn is takeTurn if that takes no longer than a goroutine with other duties may be held up, and reports
-// whether it was done. A new leader looks at all sessions. The turn is held.
+// whether it was done. In a leader's first turn all streams of this server turn to it. The turn is held.
 func (g *Group) takeShortTurn() bool {
 	if g.replica.Elected() {
 		return false

@@ -32,6 +32,13 @@ func groupByHand(t *testing.T, store *raftstore.Store) (g *Group, failure *error
 	failure = new(error)
 	g = newGroup(Config{Database: "/local", Limits: coordination.DefaultLimits(), Clock: NewClock(nil), Failed: func(err error) { *failure = err }})
 	g.store, g.lease, g.logFull = store, store, store.LogFull
+	var err error
+	if g.stored, err = newLoader(g.config); err != nil {
+		t.Fatal(err)
+	}
+	if err := store.Rows(g.stored.add); err != nil {
+		t.Fatal(err)
+	}
 	if err := g.load(); err != nil {
 		t.Fatal(err)
 	}

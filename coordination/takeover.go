@@ -1,0 +1,58 @@
+package coordination
+
+// takeover makes the deadlines of the sessions and waits that a new leader has found (§4.2), a slice with each Tick, so
+// that no turn looks at all of them. Meanwhile the leader serves as it does later: a session or a wait that the takeover
+// has not come to merely has no deadline, so it may end late, by the time that the takeover takes, and never early. The
+// deadlines count from the moment at which the leader began to serve, whenever they are made. What has happened under this
+// leader is not undone: a session that a stream has had since is settled, and a wait that began since has its deadline.
+type takeover struct {
+	walk  *walk
+	since Instant // when the leader began to serve
+	index Index   // of the state that it found
+}
+
+// takeoverRowsPerTick is how many nodes, sessions and links together a Tick takes over: about a millisecond's work.
+const takeoverRowsPerTick = 256
+
+func (l *Leader) beginTakeover(now Instant) {
+	if t := (takeover{walk: l.machine.beginWalk(), since: now, index: l.machine.index}); !t.walk.over() {
+		l.takeover = &t
+	}
+}
+
+// takeOver does the next slice.
+func (l *Leader) takeOver() {
+	t := l.takeover
+	if t == nil {
+		return
+	}
+	for range takeoverRowsPerTick {
+		if t.walk.over() {
+			break
+		}
+		n, s, link := t.walk.step()
+		switch {
+		case link != nil:
+			l.takeOverWait(n, link)
+		case s != nil:
+			l.takeOverSession(n, s)
+		}
+	}
+	if t.walk.over() {
+		l.takeover = nil
+	}
+}
+
+func (l *Leader) takeOverSession(n *node, s *session) {
+	if led := l.led(n.id).led(s.id); !led.settled {
+		l.startCountdown(l.takeover.since, led, s.timeoutMillis+l.takeover.walk.graceMillis(n))
+	}
+}
+
+func (l *Leader) takeOverWait(n *node, link *link) {
+	if link.owner || link.waitEpoch.Index > l.takeover.index {
+		return
+	}
+	l.startWait(l.takeover.since, l.led(n.id), ExpireWaiter{Node: n.id, Session: link.session.id, Semaphore: link.semaphore.id,
+		Order: link.order, WaitEpoch: link.waitEpoch, Term: l.term}, link.timeoutMillis)
+}

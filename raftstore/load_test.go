@@ -1,0 +1,126 @@
+package raftstore
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"testing"
+
+	"go.etcd.io/raft/v3"
+)
+
+// storedRows makes a directory with a checkpoint of so many rows.
+func storedRows(t *testing.T, count int) (cfg Config, want map[string]string) {
+	cfg, want = smallConfig(filepath.Join(t.TempDir(), "data")), map[string]string{}
+	cfg.steps = defaultSteps
+	s := open(t, cfg)
+	r := start(t, s)
+	propose(t, r, r.lead(t), "a")
+	var rows []Row
+	for n := range count {
+		key, value := fmt.Sprintf("row %06d", n), fmt.Sprint("value ", n)
+		rows = append(rows, row(key, value))
+		want[key] = value
+	}
+	checkpoint(t, r, rows...)
+	stop(t, s)
+	return cfg, want
+}
+
+// What Open loads is what Rows gives, and the file is read once for it: nothing waits for bbolt, which reads it once more.
+func TestLoadWhileOpening(t *testing.T) {
+	cfg, want := storedRows(t, 2000)
+	got := map[string]string{}
+	cfg.Load = func(key, value []byte) error { got[string(key)] = string(value); return nil }
+	s := open(t, cfg)
+	defer stop(t, s)
+	if !maps.Equal(got, want) {
+		t.Errorf("%d rows are loaded, want %d", len(got), len(want))
+	}
+	again := map[string]string{}
+	if err := s.Rows(func(key, value []byte) error { again[string(key)] = string(value); return nil }); err != nil || !maps.Equal(again, want) {
+		t.Errorf("%d rows, want %d: %v", len(again), len(want), err)
+	}
+}
+
+// An error of who loads ends Open, and damage that is found while rows are loaded is told as damage.
+func TestLoadFails(t *testing.T) {
+	cfg, _ := storedRows(t, 2000)
+	refused := errors.New("refused")
+	calls := 0
+	cfg.Load = func(_, _ []byte) error {
+		if calls++; calls == 1000 {
+			return refused
+		}
+		return nil
+	}
+	if _, err := Open(cfg); !errors.Is(err, refused) {
+		t.Errorf("opened with %v", err)
+	}
+	path := filepath.Join(cfg.Dir, stateFile)
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := bytes.LastIndex(b, []byte("value 1500"))
+	b[at] ^= 1
+	if err := os.WriteFile(path, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cfg.Load = func(_, value []byte) error {
+		if string(value[1:]) == "alue 1500" {
+			t.Error("a damaged row is handed over")
+		}
+		return nil
+	}
+	var damage *CorruptionError
+	if _, err := Open(cfg); !errors.As(err, &damage) {
+		t.Errorf("opened with %v", err)
+	}
+}
+
+// A start tells how far it is, of how much.
+func TestStartTellsItsProgress(t *testing.T) {
+	cfg, _ := storedRows(t, 3*progressSteps)
+	var text bytes.Buffer
+	cfg.Logger, cfg.toldEach = slog.New(slog.NewTextHandler(&text, nil)), 1
+	stop(t, open(t, cfg))
+	for _, want := range []string{
+		fmt.Sprintf(`msg="reading the checkpoint" rows=%d of=%d`, progressSteps, 3*progressSteps),
+		fmt.Sprintf(`msg="reading the checkpoint" rows=%d of=%d`, 2*progressSteps, 3*progressSteps),
+		`msg="reading the log" files=\d+ of=\d+`,
+	} {
+		if !regexp.MustCompile(want).Match(text.Bytes()) {
+			t.Errorf("%s is missing in:\n%s", want, text.String())
+		}
+	}
+}
+
+// While bbolt opens the file, raft is told that there is no snapshot yet, and checkpoints wait. A file that it cannot open
+// is a failure of the storage.
+func TestFileThatIsStillOpening(t *testing.T) {
+	held := &stateStore{ready: make(chan struct{})}
+	s := &Store{rowStore: held}
+	if _, err := s.snapshotFor(); err != raft.ErrSnapshotTemporarilyUnavailable {
+		t.Errorf("a snapshot of a file that is not open: %v", err)
+	}
+	k := &keeper{rows: held, bell: newBell(), stop: make(chan struct{}), done: make(chan struct{})}
+	go k.run()
+	k.close() // does not wait for the file
+	s = &Store{inbox: inbox{bell: newBell()}}
+	broken := &stateStore{disk: &disk{}, ready: make(chan struct{}), phase: nextStale, openErr: errors.New("no such luck")}
+	k = &keeper{rows: broken, inbox: &s.inbox, bell: newBell(), stop: make(chan struct{}), done: make(chan struct{})}
+	close(broken.ready)
+	k.run()
+	if m := s.inbox.take(); !errors.Is(m.failure, broken.openErr) {
+		t.Errorf("told of %v", m.failure)
+	}
+	if err := broken.close(); err != nil {
+		t.Error(err)
+	}
+}

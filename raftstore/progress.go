@@ -1,0 +1,46 @@
+package raftstore
+
+import (
+	"log/slog"
+	"time"
+)
+
+// progressPeriod is how often it is told how far a start has come.
+const progressPeriod = time.Second
+
+// progress tells the log, once in each period, how far a long piece of work is. Without a logger it tells nobody.
+type progress struct {
+	logger *slog.Logger
+	period time.Duration // 0: progressPeriod
+	what   string        // is being done
+	unit   string        // in which it is counted
+	done   uint64
+	of     uint64 // how many there are
+	told   time.Time
+}
+
+func newProgress(l *slog.Logger, period time.Duration, what, unit string, of uint64) *progress {
+	if period == 0 {
+		period = progressPeriod
+	}
+	return &progress{logger: l, period: period, what: what, unit: unit, of: of, told: time.Now()}
+}
+
+// step notes that one more is done. It looks at the clock only now and then.
+func (p *progress) step() {
+	if p.done++; p.done%progressSteps == 0 {
+		p.tell()
+	}
+}
+
+// progressSteps is how many small steps there are between two looks at the clock.
+const progressSteps = 4096
+
+// tell is called when so much is done as it says, and it may be time to tell.
+func (p *progress) tell() {
+	if p.logger == nil || time.Since(p.told) < p.period {
+		return
+	}
+	p.told = time.Now()
+	p.logger.Info(p.what, p.unit, p.done, "of", p.of)
+}
