@@ -32,6 +32,8 @@ func (c Config) validateAuth() error {
 	switch {
 	case c.Auth != "" && c.Auth != AuthOff && c.Auth != AuthRequired:
 		return fmt.Errorf("auth %q: want %s or %s", c.Auth, AuthOff, AuthRequired)
+	case c.LoginLifetime != 0 && (c.LoginLifetime < auth.MinLoginLifetime || c.LoginLifetime > auth.MaxLoginLifetime):
+		return fmt.Errorf("lifetime of login tokens %s: want %s to %s", c.LoginLifetime, auth.MinLoginLifetime, auth.MaxLoginLifetime)
 	case (c.InitialAdmin == "") != (c.InitialAdminPassword == ""):
 		return errors.New("initial administrator: want a name and a password, or neither")
 	}

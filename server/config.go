@@ -57,6 +57,9 @@ type Config struct {
 	// TokenFile names a file of access tokens, a line each: token, space, user. Empty: none. It is read again when it
 	// changes.
 	TokenFile string
+	// LoginLifetime is how long a login token is good; 0: auth.DefaultLoginLifetime. Every server of a cluster goes by its
+	// own, whichever signed a token.
+	LoginLifetime time.Duration
 	// InitialAdmin is a user to add, as an administrator, if there are no users. InitialAdminPassword goes with it.
 	InitialAdmin, InitialAdminPassword string
 	// HoldStartFailureMillis delays the Failure of a start that was refused; nil: 100 ms.

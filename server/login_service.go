@@ -59,14 +59,13 @@ func (s authService) login(ctx context.Context, name, password string) (token st
 }
 
 // signingKey returns the key that signs now. The first login of a cluster, and the first after
-// auth.SigningKeyLifetime, makes a new one; keys go when nothing that they signed can be good any more.
+// auth.SigningKeyLifetime, makes a new one.
 func (s *Server) signingKey(ctx context.Context) (accounts.SigningKey, outcome.Outcome, error) {
 	newest, found := auth.NewestKey(s.group.Accounts())
 	if found && time.Since(time.UnixMilli(int64(newest.CreatedMillis))) < auth.SigningKeyLifetime {
 		return newest, outcome.Done(), nil
 	}
-	outdated := time.Now().Add(-auth.SigningKeyLifetime - auth.LoginLifetime - 2*auth.ClockSkew)
-	answer, err := s.rotateSigningKey(ctx, coordination.Caller{}, newest.ID, uint64(max(0, outdated.UnixMilli())))
+	answer, err := s.rotateSigningKey(ctx, coordination.Caller{}, newest.ID, auth.OutdatedKeys(s.group.Accounts()))
 	if err != nil || !answer.OK() && answer.Status != outcome.PreconditionFailed {
 		return newest, answer, err
 	}

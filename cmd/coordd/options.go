@@ -69,6 +69,7 @@ var serveOptions = slices.Concat([]option{
 	{"tls-client-ca", "FILE", "PEM file of the authorities whose client certificates prove an identity", "", setFile(func(s *settings) *string { return &s.tls.clientCA })},
 	{"auth", "off|required", "whether anonymous callers are refused and permissions count", "off", setAuth},
 	{"token-file", "FILE", "file of access tokens, in each line a token and a user; read again when it changes", "", setFile(func(s *settings) *string { return &s.auth.tokenFile })},
+	{"login-lifetime", "DURATION", "how long a login token is good", "12h", setLoginLifetime},
 	{"initial-admin", "NAME", "administrator to add if there are no users", "", setInitialAdmin},
 	{"initial-admin-password-file", "FILE", "file with the password of --initial-admin", "", setFile(func(s *settings) *string { return &s.auth.adminPasswordFile })},
 	{"disk-reserve", "SIZE", "free space of the data directory's disk below which nothing new is written; 0: none", "128MiB", setDiskReserve},

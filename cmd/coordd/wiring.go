@@ -31,12 +31,13 @@ func startServer(ctx context.Context, s settings, logger *slog.Logger) (runningS
 			StreamsPerConnection: s.streamsPerConnection, Streams: s.streams, ConnectionsPerAddress: s.connectionsPerAddress,
 		},
 
-		ListenTLS:    s.tls.listen,
-		AdvertiseTLS: s.tls.advertise,
-		TLS:          listen.TLSFiles{Certificate: s.tls.certificate, Key: s.tls.key, ClientCA: s.tls.clientCA},
-		Auth:         s.auth.mode,
-		TokenFile:    s.auth.tokenFile,
-		InitialAdmin: s.auth.admin,
+		ListenTLS:     s.tls.listen,
+		AdvertiseTLS:  s.tls.advertise,
+		TLS:           listen.TLSFiles{Certificate: s.tls.certificate, Key: s.tls.key, ClientCA: s.tls.clientCA},
+		Auth:          s.auth.mode,
+		TokenFile:     s.auth.tokenFile,
+		LoginLifetime: s.auth.loginLifetime,
+		InitialAdmin:  s.auth.admin,
 	}
 	cluster, err := s.cluster.configuration(logger)
 	if err != nil {
