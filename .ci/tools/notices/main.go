@@ -139,7 +139,7 @@ func collect(found map[string]*module, listed []byte) error {
 // licenceFile is how a file with a licence or a notice is called.
 var licenceFile = regexp.MustCompile(`(?i)^(un)?(licen[cs]e|copying|copyright|notice|patents)([-_.].*)?$`)
 
-// text is one file, or several that say the same.
+// text is a file with a licence or a notice.
 type text struct {
 	name    string // of the file in its module
 	content string
@@ -175,7 +175,7 @@ func (m *module) texts() ([]text, error) {
 			}
 		}
 	}
-	if !slices.ContainsFunc(found, func(t text) bool { return kindOf(t.content) != "" }) {
+	if !slices.ContainsFunc(found, func(t text) bool { return len(kindsOf(t.content)) > 0 }) {
 		return nil, fmt.Errorf("%s %s: no licence that this program knows; look at %s", m.Path, m.Version, m.Dir)
 	}
 	return found, nil
@@ -191,23 +191,27 @@ func plain(content []byte) string {
 }
 
 // kinds are the licences that may be linked, each with words of its text. Another one is for people to look at first.
-var kinds = []struct{ name, words string }{
-	{"MPL-2.0", "Mozilla Public License,? (Version|version) 2.0"},
-	{"Apache-2.0", "Apache License Version 2.0"},
-	{"BSD-3-Clause", "Neither the name .* nor the names of (its|their|the) contributors"},
-	{"BSD-2-Clause", "Redistributions in binary form must reproduce"},
-	{"MIT", "Permission is hereby granted, free of charge"},
+var kinds = []struct {
+	name  string
+	words *regexp.Regexp
+}{
+	{"MPL-2.0", regexp.MustCompile("Mozilla Public License,? [Vv]ersion 2.0")},
+	{"Apache-2.0", regexp.MustCompile("Apache License,? Version 2.0")},
+	{"BSD-3-Clause", regexp.MustCompile("Neither the name .* nor the names of (its|their|the) contributors")},
+	{"BSD-2-Clause", regexp.MustCompile("Redistributions in binary form must reproduce")},
+	{"MIT", regexp.MustCompile("Permission is hereby granted, free of charge")},
 }
 
-// kindOf is the short name of a licence, empty for a text that is none.
-func kindOf(content string) string {
+// kindsOf are the short names of the licences that a text is, or says that it is under.
+func kindsOf(content string) []string {
 	oneLine := strings.Join(strings.Fields(content), " ")
+	var found []string
 	for _, kind := range kinds {
-		if regexp.MustCompile(kind.words).MatchString(oneLine) {
-			return kind.name
+		if kind.words.MatchString(oneLine) && !(kind.name == "BSD-2-Clause" && slices.Contains(found, "BSD-3-Clause")) {
+			found = append(found, kind.name)
 		}
 	}
-	return ""
+	return found
 }
 
 const head = `Third-party notices of coordd
@@ -221,7 +225,7 @@ https://proxy.golang.org/MODULE/@v/VERSION.zip. None was changed. That of Go its
 
 `
 
-// notices puts the texts together. A text that several modules share comes once, and so does each file's.
+// notices puts the texts together. A text that several modules share comes once.
 func notices(modules []*module) ([]byte, error) {
 	var list, body bytes.Buffer
 	numbers := make(map[string]int)
@@ -237,10 +241,10 @@ func notices(modules []*module) ([]byte, error) {
 				fmt.Fprintf(&body, "\n%s\n[%d] %s of %s\n%s\n\n%s", rule, numbers[t.content], t.name, m.Path, rule, t.content)
 			}
 			where = append(where, fmt.Sprintf("[%d]", numbers[t.content]))
-			if kind := kindOf(t.content); kind != "" && !slices.Contains(names, kind) {
-				names = append(names, kind)
-			}
+			names = append(names, kindsOf(t.content)...)
 		}
+		slices.Sort(names)
+		names = slices.Compact(names)
 		fmt.Fprintf(&list, "%s: %s, texts %s\n", strings.TrimSpace(m.Path+" "+m.Version), strings.Join(names, " and "), strings.Join(where, " "))
 	}
 	return slices.Concat([]byte(head), list.Bytes(), body.Bytes()), nil
