@@ -38,8 +38,11 @@ func (s authService) login(ctx context.Context, name, password string) (token st
 		return "", outcome.Outcome{}, err
 	}
 	user, _ := s.group.Accounts().User(name)
-	right, err := s.auth.Passwords.Verify(ctx, password, user.PasswordHash)
+	right, err := s.auth.CheckPassword(ctx, auth.Attempt{User: name, Source: auth.SourceOf(ctx)}, password, user.PasswordHash, s.config.Logger)
+	var wait *auth.WaitError
 	switch {
+	case errors.As(err, &wait):
+		return "", outcome.Because(outcome.Overloaded, wait.Error()), nil
 	case errors.Is(err, auth.ErrOverloaded), err != nil && errors.Is(context.Cause(ctx), errPatience):
 		return "", outcome.Because(outcome.Overloaded, "Too many logins at once, try again"), nil
 	case errors.Is(err, auth.ErrStoredHash):

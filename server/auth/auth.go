@@ -33,6 +33,7 @@ type Authenticator struct {
 	// Passwords are hashed and verified by it.
 	Passwords *Hasher
 
+	attempts *attempts
 	database scheme.Path
 	tokens   *tokenFile // nil without one
 }
@@ -44,7 +45,7 @@ func New(required bool, database, tokenFile string) (*Authenticator, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Authenticator{Required: required, LoginLifetime: DefaultLoginLifetime, Passwords: NewHasher(),
+	return &Authenticator{Required: required, LoginLifetime: DefaultLoginLifetime, Passwords: NewHasher(), attempts: newAttempts(),
 		database: scheme.SplitLoose(database), tokens: tokens}, nil
 }
 
