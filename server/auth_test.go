@@ -428,6 +428,25 @@ func TestRights(t *testing.T) {
 	}
 }
 
+// TestExistenceIsNoSecret is what somebody without any right learns of paths; YDB tells the same.
+func TestExistenceIsNoSecret(t *testing.T) {
+	g := startGuarded(t, nil)
+	client := Ydb_Coordination_V1.NewCoordinationServiceClient(g.conn)
+	for path, want := range map[string]Ydb.StatusIds_StatusCode{
+		testNode: Ydb.StatusIds_UNAUTHORIZED, "/local/dir": Ydb.StatusIds_UNAUTHORIZED, "/local/dir/none": Ydb.StatusIds_SCHEME_ERROR,
+	} {
+		answer, err := client.DescribeNode(g.as("token-of-alice"), &Ydb_Coordination.DescribeNodeRequest{Path: path})
+		if err != nil || answer.GetOperation().GetStatus() != want {
+			t.Errorf("describe %s: got %v, %v, want %s", path, answer, err, want)
+		}
+	}
+	answer, err := client.CreateNode(g.as("token-of-alice"), &Ydb_Coordination.CreateNodeRequest{Path: "/local/dir/a/b"})
+	if err != nil || answer.GetOperation().GetStatus() != Ydb.StatusIds_UNAUTHORIZED || !strings.Contains(answer.String(), "/local/dir") ||
+		strings.Contains(answer.String(), "/local/dir/a") {
+		t.Errorf("create: got %v, %v", answer, err)
+	}
+}
+
 // TestRevocationEndsStreams takes away, one after another, everything that a stream may live on. Only the stream that
 // lives on it ends.
 func TestRevocationEndsStreams(t *testing.T) {

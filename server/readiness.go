@@ -149,6 +149,7 @@ func (s *Server) watch(ctx context.Context) {
 	var told issueKind
 	var leaderless time.Time
 	for pause := startPeriod; ; {
+		s.contact.note(s.group.Led())
 		now := s.showable(first, &leaderless)
 		if first && (now.gravity != fatal || now.kind == issueDisk) { // space may take an operator to come
 			first, pause = false, watchPeriod

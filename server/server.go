@@ -59,6 +59,7 @@ type Server struct {
 	opened   chan struct{} // closed when Start has succeeded
 	drained  chan struct{} // see Drained
 	leaving  atomic.Bool   // Stop has begun: no more clients are to be sent here
+	contact  contact
 	keeper   keeper
 	watcher  watcher
 	panics   panicCounter
@@ -214,8 +215,8 @@ func (s *Server) startGRPC() {
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: keepaliveTime, Timeout: keepaliveTimeout, MaxConnectionIdle: s.config.Hardening.Idle}),
 		grpc.WaitForHandlers(true),
 		grpc.Creds(s.connections.Credentials(s.tls)),
-		grpc.ChainUnaryInterceptor(s.authenticateUnary, s.held.unary),
-		grpc.ChainStreamInterceptor(s.authenticateStream),
+		grpc.ChainUnaryInterceptor(s.authenticateUnary, s.auditUnary, s.held.unary),
+		grpc.ChainStreamInterceptor(s.authenticateStream, s.auditStream),
 		grpc.UnknownServiceHandler(s.answerUnknown),
 	)
 	Ydb_Coordination_V1.RegisterCoordinationServiceServer(s.grpc, coordinationService{Server: s})
@@ -235,6 +236,7 @@ func (s *Server) startGRPC() {
 		s.tls.Listener = s.connections.Count(s.tls.Listener)
 		s.serveOn(s.tls)
 	}
+	s.serveSocket()
 }
 
 func (s *Server) serveOn(listener net.Listener) {

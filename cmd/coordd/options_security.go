@@ -24,6 +24,7 @@ type authSettings struct {
 	admin             string // name, empty: none
 	adminPasswordFile string // absolute path, empty: none
 	loginLifetime     time.Duration
+	loopbackAdmin     bool
 }
 
 // setListenTLS allows what setListen does.
@@ -90,4 +91,11 @@ func durationText(d time.Duration) string {
 		}
 	}
 	return text
+}
+
+func setLoopbackAdmin(s *settings, value string) error {
+	var plain settings
+	err := setInMemory(&plain, value)
+	s.auth.loopbackAdmin = plain.inMemory
+	return err
 }

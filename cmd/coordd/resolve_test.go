@@ -185,6 +185,7 @@ func TestValues(t *testing.T) {
 		{"login-lifetime", []string{"1m", "90m", "720h"}, []string{"", "0", "59s", "720h1s", "1d", "-1h"}},
 		{"initial-admin", []string{"root", "ops@example"}, []string{"", "a b", "a\n", "ä"}},
 		{"initial-admin-password-file", []string{"relative"}, []string{""}},
+		{"loopback-admin", []string{"true", "false"}, []string{"", "yes"}},
 		{"disk-reserve", []string{"0", "1", "64KiB", "128MiB", "2GiB", "1024TiB"}, []string{"", "-1", "1MB", "MiB", "1.5GiB", "1025TiB", "128 MiB", "99999999999999999999"}},
 		{"streams-per-connection", counts, noCounts},
 		{"streams", counts, noCounts},

@@ -37,6 +37,7 @@ func startServer(ctx context.Context, s settings, logger *slog.Logger) (runningS
 		Auth:          s.auth.mode,
 		TokenFile:     s.auth.tokenFile,
 		LoginLifetime: s.auth.loginLifetime,
+		LoopbackAdmin: s.auth.loopbackAdmin,
 		InitialAdmin:  s.auth.admin,
 	}
 	cluster, err := s.cluster.configuration(logger)
