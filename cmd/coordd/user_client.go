@@ -34,11 +34,17 @@ type connectionFlags struct {
 	password            string // of login, once it is known
 }
 
+// declareConnection declares the flags of a command for administrators.
 func (f *connectionFlags) declareConnection(flags *pflag.FlagSet) {
 	flags.SortFlags = false
-	flags.StringVar(&f.endpoint, "endpoint", "", "connection string of a server, grpc:// or grpcs:// (default: the administrator's socket in the "+
-		"data directory of this machine's server, or else what 'coordd health' asks)")
-	flags.StringVar(&f.dataDir, dataDirName, "", "data directory of the server whose socket to use (default: as for 'coordd serve')")
+	flags.StringVar(&f.dataDir, dataDirName, "", "data directory of the server on this machine whose socket to use (default: as for 'coordd serve')")
+	f.declareEndpoint(flags, "the socket, or where there is none, what 'coordd health' asks")
+}
+
+// declareEndpoint declares those of a command that does what clients do.
+func (f *connectionFlags) declareEndpoint(flags *pflag.FlagSet, fallback string) {
+	flags.SortFlags = false
+	flags.StringVar(&f.endpoint, "endpoint", "", "connection string of a server, grpc:// or grpcs:// (default: "+fallback+")")
 	flags.StringVar(&f.caFile, "ca-file", "", "PEM file of the authorities to trust for grpcs:// (default: the system's)")
 	flags.StringVar(&f.login, "user", "", "name to log in with (default: none)")
 	flags.StringVar(&f.passwordFile, "password-file", "", "file with the password of --user (default: stdin)")
