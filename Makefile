@@ -39,6 +39,7 @@ COMPAT := compat/go
 TOOLS  := .ci/tools
 TOOLBIN := $(CURDIR)/bin/tools
 PROTO_PLUGINS := $(TOOLBIN)/protoc-gen-go,$(TOOLBIN)/protoc-gen-go-grpc
+NOTICES := THIRD-PARTY-NOTICES.txt
 PROTOS = $(shell find coordination raftstore server -name '*.proto')
 
 # The race detector needs a C compiler and the C library's headers. RACE is -race
@@ -97,18 +98,20 @@ lint: tools ## check formatting, go vet and staticcheck, in all modules
 	@unformatted="$$(gofmt -l .)"; if [ -n "$$unformatted" ]; then echo "not formatted, run gofmt -w on:" $$unformatted >&2; exit 1; fi
 	@for module in . $(COMPAT) $(TOOLS); do (cd $$module && go vet ./... && $(TOOLBIN)/staticcheck ./...) || exit 1; done
 
-generate: tools ## make the Go code of the .proto files anew
+generate: tools ## make the Go code of the .proto files and the third-party notices anew
 	@$(TOOLBIN)/protogen -plugin $(PROTO_PLUGINS) . $(PROTOS)
+	@$(TOOLBIN)/notices $(NOTICES) ./cmd/coordd
 
-generate-check: tools ## fail if the generated code is not that of the .proto files
+generate-check: tools ## fail if the generated code is not that of the .proto files, or the notices are not those of the modules
 	@$(TOOLBIN)/protogen -check -plugin $(PROTO_PLUGINS) . $(PROTOS)
+	@$(TOOLBIN)/notices -check $(NOTICES) ./cmd/coordd
 
 # Some tests build and start the binary, which the test cache does not see: hence
 # -count=1, here and below.
 go-test: build ## run the server's tests
 	@$(GO_TEST) ./...
 
-tools-test: ## run the tests of the code generator
+tools-test: ## run the tests of the generators
 	@cd $(TOOLS) && go test ./...
 
 compat: build ## run the tests on the unmodified Go SDK against bin/coordd
@@ -161,10 +164,11 @@ mutation-test: ## put defects into package coordination, one at a time, and want
 differences: ## write docs/differences.md anew from the scripts
 	@go test ./conformance -count=1 -run '^TestDifferences$$' -write-differences
 
-# The context of the image is a folder of its own, with nothing else in it to send. The folder of its volumes is for their
+# The context of the image is a folder of its own, with nothing in it to send but the program and its licences. The folder of its volumes is for their
 # owner alone, as they will be.
 docker-context:
 	@rm -rf bin/docker && mkdir -p bin/docker && mkdir -m 0700 bin/docker/data
+	@cp LICENSE $(NOTICES) bin/docker/
 	@CGO_ENABLED=0 GOOS=$(word 1,$(subst /, ,$(PLATFORM))) GOARCH=$(word 2,$(subst /, ,$(PLATFORM))) go build -trimpath -buildvcs=false \
 		-ldflags '-s -w -X main.version=$(VERSION)' -o bin/docker/coordd ./cmd/coordd
 
@@ -181,7 +185,7 @@ docker-test: docker-context ## build the image and test it and the compose files
 	@docker/with-engine bash -euo pipefail -c '$(DOCKER_BUILD) && cd docker && COORDD_IMAGE=$(IMAGE) ../bin/docker.test -test.v -test.timeout 10m'
 
 tools: # build the pinned tools; the build cache makes a repetition cheap
-	@cd $(TOOLS) && go build -buildvcs=false -o $(TOOLBIN)/ ./protogen \
+	@cd $(TOOLS) && go build -buildvcs=false -o $(TOOLBIN)/ ./protogen ./notices \
 		honnef.co/go/tools/cmd/staticcheck google.golang.org/protobuf/cmd/protoc-gen-go google.golang.org/grpc/cmd/protoc-gen-go-grpc
 
 race-note: # said before and after all tests, so that nobody overlooks it

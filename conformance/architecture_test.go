@@ -57,7 +57,8 @@ var layers = []layer{
 	{folder: "server/filestamp"},
 	{folder: "conformance", ours: []string{"scheme", "coordination", "raftstore", "server"},
 		foreign: []string{raft, hashicorp, bbolt, grpc, protobuf, ydbProtos, system, "github.com/anishathalye/porcupine", "pgregory.net/rapid"}},
-	{folder: "cmd/coordd", ours: []string{"scheme", "coordination", "raftstore", "server", "conformance"},
+	{folder: "."}, // the notices of the repository
+	{folder: "cmd/coordd", ours: []string{".", "scheme", "coordination", "raftstore", "server", "conformance"},
 		foreign: []string{grpc, protobuf, ydbProtos, system, terminal, "github.com/spf13/", "go.yaml.in/yaml/v3"}},
 }
 
@@ -77,6 +78,9 @@ func within(folder, outer string) bool {
 }
 
 func (l *layer) allows(imported string) bool {
+	if imported == module {
+		return slices.Contains(l.ours, ".")
+	}
 	if ours, found := strings.CutPrefix(imported, module+"/"); found {
 		return within(ours, l.folder) || slices.ContainsFunc(l.ours, func(outer string) bool { return within(ours, outer) })
 	}

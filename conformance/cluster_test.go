@@ -48,7 +48,7 @@ func newCluster(t *testing.T) *cluster {
 	}
 	dir, logger := t.TempDir(), testlog.New(t)
 	for i := range size {
-		c.configs = append(c.configs, server.Config{Listen: addresses[size+i], Database: "/local", DataDir: filepath.Join(dir, memberName(i)),
+		c.configs = append(c.configs, server.Config{Listen: addresses[size+i], Database: "/local", DataDir: filepath.Join(dir, memberName(i)), LoopbackAdmin: true,
 			HoldStartFailureMillis: new(uint64(0)), Logger: logger.With("server", memberName(i)),
 			Cluster: raftstore.Cluster{Name: memberName(i), ListenPeer: addresses[i], Initial: initial}})
 	}

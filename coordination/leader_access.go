@@ -28,15 +28,32 @@ func (l *Leader) rights(a *attachment) Rights {
 }
 
 // RecheckAccess ends the streams whose users have lost a right that they had when they were attached. The reference
-// leaves them alone (§2.3: rights are evaluated once); rights that are new count from the next attach on, as there. It
-// takes time proportional to the number of streams, and is to be called some time after Machine.AccessVersion changed.
-func (l *Leader) RecheckAccess(now Instant) {
+// leaves them alone (§2.3: rights are evaluated once); rights that are new count from the next attach on, as there. It is
+// to be called some time after Machine.AccessVersion changed. Permissions may be long, so it looks at them once for each
+// user of a node, whatever the number of streams; it returns how often that was.
+func (l *Leader) RecheckAccess(now Instant) (looked int) {
+	type userOfNode struct {
+		path string
+		node NodeID
+		user Caller
+	}
+	known := make(map[userOfNode]Rights)
 	for _, id := range slices.Sorted(maps.Keys(l.streams)) {
 		a := l.streams[id]
-		if a == nil || a.rights&^l.rights(a) == 0 {
+		if a == nil {
+			continue
+		}
+		key := userOfNode{a.path, a.node.id, a.caller}
+		rights, found := known[key]
+		if !found {
+			rights = l.rights(a)
+			known[key] = rights
+		}
+		if a.rights&^rights == 0 {
 			continue
 		}
 		l.Detach(now, id)
 		l.end(a, NoAccess)
 	}
+	return len(known)
 }

@@ -111,6 +111,24 @@ func TestLostRightEndsStream(t *testing.T) {
 	}
 }
 
+// The permissions are looked at once for each user of a node, however many streams there are: they may be long.
+func TestRecheckLooksOncePerUser(t *testing.T) {
+	l := newLed(t)
+	l.permit(scheme.Grant, "alice", "ydb.generic.use")
+	l.permit(scheme.Grant, "bob", "ydb.generic.use")
+	for i := range coordination.StreamID(200) {
+		l.attach(2*i+1, "alice")
+		l.attach(2*i+2, "bob")
+	}
+	l.permit(scheme.Set, "bob", "ydb.generic.read")
+	if looked := l.leader.RecheckAccess(0); looked != 2 {
+		t.Errorf("looked %d times, want 2", looked)
+	}
+	if messages := l.run(); len(messages) != 200 {
+		t.Errorf("%d streams were ended, want those of bob", len(messages))
+	}
+}
+
 // A stream whose rights are lost while it attaches is ended, and its new session with it.
 func TestRightLostWhileAttaching(t *testing.T) {
 	l := newLed(t)

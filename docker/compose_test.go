@@ -3,6 +3,7 @@ package docker_test
 import (
 	"net"
 	"os/exec"
+	"strings"
 	"testing"
 )
 
@@ -81,6 +82,9 @@ func TestComposeCluster(t *testing.T) {
 	p := compose(t, "compose.cluster.yaml", map[string]string{"COORDD_PORT_A": ports[0], "COORDD_PORT_B": ports[1], "COORDD_PORT_C": ports[2]})
 	for _, name := range names {
 		p.container(name).healthy(t)
+	}
+	if status := docker(t, "exec", string(p.container("b")), "/coordd", "cluster", "status"); !strings.Contains(status, "leads, term") {
+		t.Errorf("by the administrator's socket: %q", status)
 	}
 	for victim, name := range names {
 		survivor, path := (victim+1)%len(names), "/local/"+name

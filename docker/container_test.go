@@ -34,6 +34,10 @@ func TestContainer(t *testing.T) {
 		t.Errorf("discovery names %v, want the published address %s", named, want)
 	}
 
+	// Whoever may run programs in the container is an administrator; whoever reaches the port is not.
+	if status := docker(t, "exec", string(c), "/coordd", "cluster", "status"); !strings.Contains(status, "leads, term") {
+		t.Errorf("by the administrator's socket: %q", status)
+	}
 	// A client that trusts the authority in the certificate directory can use TLS.
 	if line := docker(t, "exec", string(c), "/coordd", "health", "--endpoint=grpcs://localhost:2135/local", "--ca-file=/ydb_certs/ca.pem"); line != "serving" {
 		t.Errorf("by TLS: %q", line)

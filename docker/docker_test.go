@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -206,6 +207,18 @@ func TestImage(t *testing.T) {
 	for _, volume := range []string{"/data", "/ydb_certs"} {
 		if _, declared := got.Config.Volumes[volume]; !declared {
 			t.Errorf("%s is no volume", volume)
+		}
+	}
+	if notices := docker(t, "run", "--rm", image(t), "licenses"); !strings.HasPrefix(notices, "Third-party notices") {
+		t.Errorf("its licences are %.100q", notices)
+	}
+	holder := docker(t, "create", image(t))
+	defer docker(t, "rm", "--volumes", holder)
+	licences := t.TempDir()
+	docker(t, "cp", holder+":/licenses", licences)
+	for _, name := range []string{"LICENSE", "THIRD-PARTY-NOTICES.txt"} {
+		if _, err := os.Stat(filepath.Join(licences, "licenses", name)); err != nil {
+			t.Error(err)
 		}
 	}
 	version := docker(t, "run", "--rm", image(t), "version")

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -160,15 +161,20 @@ func (g *guarded) session(token string) (sessionClient, *Ydb_Coordination.Sessio
 	return stream, receive(g.t, stream)
 }
 
+// answerPing answers a message if it is a ping. The stream may have ended meanwhile, which the next message tells.
+func answerPing(stream sessionClient, m *Ydb_Coordination.SessionResponse) {
+	if ping := m.GetPing(); ping != nil {
+		_ = stream.Send(&Ydb_Coordination.SessionRequest{Request: &Ydb_Coordination.SessionRequest_Pong{
+			Pong: &Ydb_Coordination.SessionRequest_PingPong{Opaque: ping.GetOpaque()}}})
+	}
+}
+
 // failureOf reads a stream, answering pings, until it fails, and checks that it ends with status OK.
 func failureOf(t *testing.T, stream sessionClient) *Ydb_Coordination.SessionResponse_Failure {
 	t.Helper()
 	for {
 		m := receive(t, stream)
-		if ping := m.GetPing(); ping != nil {
-			send(t, stream, &Ydb_Coordination.SessionRequest{Request: &Ydb_Coordination.SessionRequest_Pong{
-				Pong: &Ydb_Coordination.SessionRequest_PingPong{Opaque: ping.GetOpaque()}}})
-		}
+		answerPing(stream, m)
 		if failure := m.GetFailure(); failure != nil {
 			if s := endOf(stream); s.Code() != codes.OK {
 				t.Errorf("ended with %v", s)
@@ -283,7 +289,7 @@ func TestLogin(t *testing.T) {
 	if _, _, err := jwt.NewParser().ParseUnverified(token, &claims); err != nil {
 		t.Fatal(err)
 	}
-	if claims.Subject != "root" || claims.Audience[0] != "/local" || claims.ExpiresAt.Sub(claims.IssuedAt.Time) != auth.LoginLifetime {
+	if claims.Subject != "root" || claims.Audience[0] != "/local" || claims.ExpiresAt.Sub(claims.IssuedAt.Time) != auth.DefaultLoginLifetime {
 		t.Errorf("got %+v", claims)
 	}
 	if again, _ := g.login("root", rootPassword); again == "" || len(g.group.Accounts().SigningKeys()) != 1 {
@@ -344,22 +350,31 @@ func TestForgedTokens(t *testing.T) {
 	endless := jwt.NewWithClaims(jwt.SigningMethodHS256, loginClaims{RegisteredClaims: jwt.RegisteredClaims{Subject: "root",
 		Audience: jwt.ClaimStrings{"/local"}}, Version: root.Version.Index})
 	endless.Header["kid"] = key.ID.String()
+	century := jwt.NewWithClaims(jwt.SigningMethodHS256, loginClaims{RegisteredClaims: jwt.RegisteredClaims{Subject: "root",
+		Audience: jwt.ClaimStrings{"/local"}, IssuedAt: jwt.NewNumericDate(now.Add(-auth.DefaultLoginLifetime - 2*auth.ClockSkew)),
+		ExpiresAt: jwt.NewNumericDate(now.AddDate(100, 0, 0))}, Version: root.Version.Index})
+	century.Header["kid"] = key.ID.String()
+	forever, err := century.SignedString(key.Secret)
+	if err != nil {
+		t.Fatal(err)
+	}
 	withoutEnd, err := endless.SignedString(key.Secret)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for what, token := range map[string]string{
-		"expired":                       sign(root, "/local", key, now.Add(-auth.LoginLifetime-2*auth.ClockSkew)),
-		"from the future":               sign(root, "/local", key, now.Add(2*auth.ClockSkew)),
-		"of another database":           sign(root, "/other", key, now),
-		"of an unknown user":            sign(stranger, "/local", key, now),
-		"of an old password":            sign(older, "/local", key, now),
-		"with another secret":           sign(root, "/local", otherKey, now),
-		"with an unknown key":           sign(root, "/local", otherID, now),
-		"without a signature":           parts[0] + "." + parts[1] + ".",
-		"with the signature of another": parts[0] + "." + strings.Split(sign(root, "/local", key, now.Add(-time.Hour)), ".")[1] + "." + parts[2],
-		"of algorithm none":             none,
-		"without an end":                withoutEnd,
+		"expired":                             sign(root, "/local", key, now.Add(-auth.DefaultLoginLifetime-2*auth.ClockSkew)),
+		"from the future":                     sign(root, "/local", key, now.Add(2*auth.ClockSkew)),
+		"of another database":                 sign(root, "/other", key, now),
+		"of an unknown user":                  sign(stranger, "/local", key, now),
+		"of an old password":                  sign(older, "/local", key, now),
+		"with another secret":                 sign(root, "/local", otherKey, now),
+		"with an unknown key":                 sign(root, "/local", otherID, now),
+		"without a signature":                 parts[0] + "." + parts[1] + ".",
+		"with the signature of another":       parts[0] + "." + strings.Split(sign(root, "/local", key, now.Add(-time.Hour)), ".")[1] + "." + parts[2],
+		"of algorithm none":                   none,
+		"without an end":                      withoutEnd,
+		"for a hundred years, at its own end": forever,
 	} {
 		if _, err := g.whoAmI(g.as(token)); status.Code(err) != codes.Unauthenticated {
 			t.Errorf("%s: got %v", what, err)
@@ -419,6 +434,25 @@ func TestRights(t *testing.T) {
 	}
 }
 
+// TestExistenceIsNoSecret is what somebody without any right learns of paths; YDB tells the same.
+func TestExistenceIsNoSecret(t *testing.T) {
+	g := startGuarded(t, nil)
+	client := Ydb_Coordination_V1.NewCoordinationServiceClient(g.conn)
+	for path, want := range map[string]Ydb.StatusIds_StatusCode{
+		testNode: Ydb.StatusIds_UNAUTHORIZED, "/local/dir": Ydb.StatusIds_UNAUTHORIZED, "/local/dir/none": Ydb.StatusIds_SCHEME_ERROR,
+	} {
+		answer, err := client.DescribeNode(g.as("token-of-alice"), &Ydb_Coordination.DescribeNodeRequest{Path: path})
+		if err != nil || answer.GetOperation().GetStatus() != want {
+			t.Errorf("describe %s: got %v, %v, want %s", path, answer, err, want)
+		}
+	}
+	answer, err := client.CreateNode(g.as("token-of-alice"), &Ydb_Coordination.CreateNodeRequest{Path: "/local/dir/a/b"})
+	if err != nil || answer.GetOperation().GetStatus() != Ydb.StatusIds_UNAUTHORIZED || !strings.Contains(answer.String(), "/local/dir") ||
+		strings.Contains(answer.String(), "/local/dir/a") {
+		t.Errorf("create: got %v, %v", answer, err)
+	}
+}
+
 // TestRevocationEndsStreams takes away, one after another, everything that a stream may live on. Only the stream that
 // lives on it ends.
 func TestRevocationEndsStreams(t *testing.T) {
@@ -447,6 +481,20 @@ func TestRevocationEndsStreams(t *testing.T) {
 		return token
 	}
 	untouched := open("token-of-bob")
+	var sending sync.Mutex
+	over := make(chan *Ydb_Coordination.SessionResponse, 1) // its Failure or SessionStopped
+	go func() {
+		for {
+			m, err := untouched.Recv()
+			if err != nil || m.GetFailure() != nil || m.GetSessionStopped() != nil {
+				over <- m
+				return
+			}
+			sending.Lock()
+			answerPing(untouched, m)
+			sending.Unlock()
+		}
+	}()
 
 	alice := open("token-of-alice")
 	writeFile(t, g.tokens, "token-of-bob bob\ntoken-of-root root\n")
@@ -471,16 +519,72 @@ func TestRevocationEndsStreams(t *testing.T) {
 	g.permit(testNode, revoking(scheme.AllUsers, "ydb.generic.use"))
 	wantNoAccess(t, failureOf(t, erin))
 
+	sending.Lock()
 	send(t, untouched, &Ydb_Coordination.SessionRequest{Request: &Ydb_Coordination.SessionRequest_SessionStop_{
 		SessionStop: &Ydb_Coordination.SessionRequest_SessionStop{}}})
-	for {
-		m := receive(t, untouched)
-		if m.GetFailure() != nil {
-			t.Fatalf("the stream that kept its right: got %v", m)
+	sending.Unlock()
+	if m := <-over; m.GetSessionStopped() == nil {
+		t.Errorf("the stream that kept its right: got %v", m)
+	}
+}
+
+// TestRotationEndsStreamsOfExpiredTokens: whoever has a key that leaked makes a token that expires at once, opens a stream
+// and waits. A rotation ends that stream, and one that is opened afterwards stays.
+func TestRotationEndsStreamsOfExpiredTokens(t *testing.T) {
+	g := startGuarded(t, nil)
+	g.login("root", rootPassword) // makes the key
+	known := g.group.Accounts()
+	forged, err := g.auth.SignLogin(known.Users()[0], known.SigningKeys()[0], time.Now().Add(-auth.DefaultLoginLifetime-auth.ClockSkew/2))
+	if err != nil {
+		t.Fatal(err)
+	}
+	stream, first := g.session(forged)
+	if first.GetSessionStarted() == nil {
+		t.Fatalf("got %v", first)
+	}
+	rotate := func() {
+		t.Helper()
+		if got := g.manage("token-of-root", "RotateKey", &adminpb.RotateKeyRequest{}, new(adminpb.RotateKeyResponse)); got != codes.OK {
+			t.Fatalf("rotate: %s", got)
 		}
-		if m.GetSessionStopped() != nil {
-			break
+	}
+	rotate()
+	wantNoAccess(t, failureOf(t, stream))
+	if _, err := g.whoAmI(g.as(forged)); status.Code(err) != codes.Unauthenticated {
+		t.Errorf("got %v", err)
+	}
+	token, _ := g.login("root", rootPassword)
+	stream, first = g.session(token)
+	if first.GetSessionStarted() == nil {
+		t.Fatalf("got %v", first)
+	}
+	rotate()
+	wantNoAccess(t, failureOf(t, stream))
+}
+
+// TestEndsAreSpread wants few streams ended at once, and many in parts over a second, each of them once.
+func TestEndsAreSpread(t *testing.T) {
+	for _, n := range []int{0, 1, endsAtOnce, endsAtOnce + 1, 12_345} {
+		var paused time.Duration
+		ended, part, largest := 0, 0, 0
+		spread(n, func(pause time.Duration) bool { paused, part = paused+pause, 0; return true }, func(i int) {
+			if i != ended {
+				t.Fatalf("%d of %d comes at %d", i, n, ended)
+			}
+			ended, part = ended+1, part+1
+			largest = max(largest, part)
+		})
+		if ended != n {
+			t.Errorf("%d of %d are ended", ended, n)
 		}
+		if many := n > endsAtOnce; many != (paused > 0) || paused >= spreadTime || many && largest > n/spreadParts+1 {
+			t.Errorf("%d: up to %d at a time over %s", n, largest, paused)
+		}
+	}
+	ended := 0
+	spread(1000, func(time.Duration) bool { return false }, func(int) { ended++ })
+	if ended != 1000/spreadParts {
+		t.Errorf("%d are ended although the server stops", ended)
 	}
 }
 

@@ -87,7 +87,7 @@ func (c *testCluster) join(i, by int) {
 	c.t.Helper()
 	name := fmt.Sprint("server-", i)
 	s, err := Start(c.t.Context(), Config{Listen: c.listen[i], Database: "/local", DataDir: filepath.Join(c.dir, name),
-		Logger: c.logger.With("server", name), Cluster: raftstore.Cluster{Name: name, ListenPeer: c.initial[name],
+		Logger: c.logger.With("server", name), LoopbackAdmin: true, Cluster: raftstore.Cluster{Name: name, ListenPeer: c.initial[name],
 			Join: []string{c.initial[fmt.Sprint("server-", by)]}}})
 	if err != nil {
 		c.t.Fatal(err)

@@ -27,11 +27,12 @@ type clusterService struct {
 }
 
 var errNotClusterAdministrator = status.Error(codes.PermissionDenied,
-	"Only administrators may manage the cluster; while authentication is not required, so may everybody on the machine that the server runs on")
+	"Only administrators may manage the cluster: log in as one (--user), or use the socket in the server's data directory, as its owner (--data-dir)")
 
 // administer refuses callers who may not manage the cluster.
 func (s clusterService) administer(ctx context.Context) error {
-	if !s.auth.Required && auth.FromLoopback(ctx) || s.group.Accounts().IsAdministrator(auth.Of(ctx).Name) {
+	id := auth.Of(ctx)
+	if id == auth.LocalAdministrator || !s.auth.Required && s.isLocal(ctx) || s.group.Accounts().IsAdministrator(id.Name) {
 		return nil
 	}
 	return errNotClusterAdministrator

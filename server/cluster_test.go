@@ -91,7 +91,7 @@ func (c *testCluster) start(i int) error { return c.startIn(context.Background()
 
 func (c *testCluster) startIn(ctx context.Context, i int) error {
 	name := fmt.Sprint("server-", i)
-	config := Config{Listen: c.listen[i], Database: "/local", DataDir: filepath.Join(c.dir, name), Logger: c.logger.With("server", name),
+	config := Config{Listen: c.listen[i], Database: "/local", DataDir: filepath.Join(c.dir, name), Logger: c.logger.With("server", name), LoopbackAdmin: true,
 		Cluster: raftstore.Cluster{Name: name, ListenPeer: c.initial[name], Initial: maps.Clone(c.initial)}}
 	config.callPatience = waitMax // a busy machine may take long to elect a leader
 	if c.change != nil {

@@ -58,8 +58,14 @@ type Config struct {
 	// TokenFile names a file of access tokens, a line each: token, space, user. Empty: none. It is read again when it
 	// changes.
 	TokenFile string
+	// LoginLifetime is how long a login token is good; 0: auth.DefaultLoginLifetime. Every server of a cluster goes by its
+	// own, whichever signed a token.
+	LoginLifetime time.Duration
 	// InitialAdmin is a user to add, as an administrator, if there are no users. InitialAdminPassword goes with it.
 	InitialAdmin, InitialAdminPassword string
+	// LoopbackAdmin lets everybody on the server's machine do what otherwise needs the administrator's socket: add the first
+	// user, and, while authentication is not required, manage users and the cluster. It was so before there was the socket.
+	LoopbackAdmin bool
 	// HoldStartFailureMillis delays the Failure of a start that was refused; nil: 100 ms.
 	HoldStartFailureMillis *uint64
 	// DiskReserve is how many bytes of the data directory's file system are kept free for what must go on when it is
@@ -75,11 +81,12 @@ type Config struct {
 	freeSpace func(dir string) (uint64, error) // of raftstore.Config; set by tests that fill the disk
 	shuffle   func(n int, swap func(i, j int)) // the order of endpoints; nil: random
 
-	backupStall  time.Duration                                   // instead of the constant, in tests
-	callPatience time.Duration                                   // the same
-	stopPatience time.Duration                                   // instead of handOverPatience and of drainPatience, in tests
-	lag          func(*group.Group) (entries uint64, known bool) // instead of what the group says, in tests
-	divergence   func(*group.Group) (group.Divergence, bool)     // the same
+	backupStall     time.Duration                                   // instead of the constant, in tests
+	callPatience    time.Duration                                   // the same
+	contactPatience time.Duration                                   // the same
+	stopPatience    time.Duration                                   // instead of handOverPatience and of drainPatience, in tests
+	lag             func(*group.Group) (entries uint64, known bool) // instead of what the group says, in tests
+	divergence      func(*group.Group) (group.Divergence, bool)     // the same
 }
 
 const defaultHoldStartFailureMillis = 100

@@ -4,13 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/server/group"
 )
 
 // keeperPeriod is how often the token file is looked at and revoked streams are looked for, if anything changed. A stream
-// that lost its right is ended within twice that.
+// that lost its right is ended within twice that, and spreadTime where many lose theirs at once.
 const keeperPeriod = 500 * time.Millisecond
 
 // keeper is the goroutine that enforces what has changed on streams that are already open, and sees to the limits of the
@@ -44,7 +46,7 @@ func (s *Server) keep(ctx context.Context) {
 		if (!reloaded && version == checked) || !s.auth.Required {
 			continue
 		}
-		s.endRevoked()
+		s.endRevoked(ctx)
 		if s.group.RecheckAccess(ctx) == nil {
 			checked = version
 		}
@@ -52,12 +54,48 @@ func (s *Server) keep(ctx context.Context) {
 }
 
 // endRevoked ends the streams of this server whose tokens or users are no more.
-func (s *Server) endRevoked() {
+func (s *Server) endRevoked(ctx context.Context) {
 	known := s.group.Accounts()
-	for _, client := range s.group.Clients() {
-		if session := client.(*session); !s.auth.StillValid(session.identity, known) {
-			session.stream.End(coordination.NoAccess)
+	revoked := slices.DeleteFunc(s.group.Clients(), func(client group.Client) bool {
+		return s.auth.StillValid(client.(*session).identity, known)
+	})
+	spread(len(revoked), func(pause time.Duration) bool { return sleep(ctx, pause) }, func(i int) {
+		revoked[i].(*session).stream.End(coordination.NoAccess)
+	})
+}
+
+const (
+	// endsAtOnce is how many streams may be ended one behind the other. More are ended in spreadParts parts over
+	// spreadTime: their clients all come back at once and log in.
+	endsAtOnce  = 100
+	spreadTime  = time.Second
+	spreadParts = 20
+)
+
+// spread calls end for each of n, in order, and pauses between parts of them where they are many. A pause that reports
+// false ends it.
+func spread(n int, pause func(time.Duration) bool, end func(i int)) {
+	part := n
+	if n > endsAtOnce {
+		part = (n + spreadParts - 1) / spreadParts
+	}
+	for i := range n {
+		if i > 0 && i%part == 0 && !pause(spreadTime/spreadParts) {
+			return
 		}
+		end(i)
+	}
+}
+
+// sleep waits and reports whether ctx let it.
+func sleep(ctx context.Context, pause time.Duration) bool {
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
 	}
 }
 

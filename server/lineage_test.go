@@ -35,7 +35,7 @@ func takeLock(t *testing.T, conn *grpc.ClientConn, name string) given {
 // startOn starts a server alone on a directory.
 func startOn(t *testing.T, directory string, cluster raftstore.Cluster) (*Server, *grpc.ClientConn) {
 	t.Helper()
-	s, err := Start(t.Context(), Config{Listen: "127.0.0.1:0", Database: "/local", DataDir: directory, Cluster: cluster})
+	s, err := Start(t.Context(), Config{Listen: "127.0.0.1:0", Database: "/local", DataDir: directory, LoopbackAdmin: true, Cluster: cluster})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -38,8 +38,11 @@ func (s authService) login(ctx context.Context, name, password string) (token st
 		return "", outcome.Outcome{}, err
 	}
 	user, _ := s.group.Accounts().User(name)
-	right, err := s.auth.Passwords.Verify(ctx, password, user.PasswordHash)
+	right, err := s.auth.CheckPassword(ctx, auth.Attempt{User: name, Source: auth.SourceOf(ctx)}, password, user.PasswordHash, s.config.Logger)
+	var wait *auth.WaitError
 	switch {
+	case errors.As(err, &wait):
+		return "", outcome.Because(outcome.Overloaded, wait.Error()), nil
 	case errors.Is(err, auth.ErrOverloaded), err != nil && errors.Is(context.Cause(ctx), errPatience):
 		return "", outcome.Because(outcome.Overloaded, "Too many logins at once, try again"), nil
 	case errors.Is(err, auth.ErrStoredHash):
@@ -59,14 +62,13 @@ func (s authService) login(ctx context.Context, name, password string) (token st
 }
 
 // signingKey returns the key that signs now. The first login of a cluster, and the first after
-// auth.SigningKeyLifetime, makes a new one; keys go when nothing that they signed can be good any more.
+// auth.SigningKeyLifetime, makes a new one.
 func (s *Server) signingKey(ctx context.Context) (accounts.SigningKey, outcome.Outcome, error) {
 	newest, found := auth.NewestKey(s.group.Accounts())
 	if found && time.Since(time.UnixMilli(int64(newest.CreatedMillis))) < auth.SigningKeyLifetime {
 		return newest, outcome.Done(), nil
 	}
-	outdated := time.Now().Add(-auth.SigningKeyLifetime - auth.LoginLifetime - 2*auth.ClockSkew)
-	answer, err := s.rotateSigningKey(ctx, coordination.Caller{}, newest.ID, uint64(max(0, outdated.UnixMilli())))
+	answer, err := s.rotateSigningKey(ctx, coordination.Caller{}, newest.ID, auth.OutdatedKeys(s.group.Accounts()))
 	if err != nil || !answer.OK() && answer.Status != outcome.PreconditionFailed {
 		return newest, answer, err
 	}

@@ -173,6 +173,7 @@ func (s *Server) watch(ctx context.Context) {
 	var told issueKind
 	var leaderless time.Time
 	for pause := startPeriod; ; {
+		s.contact.note(s.group.Led())
 		now := s.showable(first, &leaderless)
 		if first && (now.gravity != fatal || now.kind == issueDisk || now.kind == issueDiverged) { // which take an operator to come
 			first, pause = false, watchPeriod

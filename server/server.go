@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -60,6 +61,7 @@ type Server struct {
 	opened   chan struct{} // closed when Start has succeeded
 	drained  chan struct{} // see Drained
 	leaving  atomic.Bool   // Stop has begun: no more clients are to be sent here
+	contact  contact
 	keeper   keeper
 	watcher  watcher
 	panics   panicCounter
@@ -94,6 +96,7 @@ func Start(ctx context.Context, config Config) (*Server, error) {
 	if err != nil {
 		return nil, &ConfigError{err}
 	}
+	authenticator.LoginLifetime = cmp.Or(config.LoginLifetime, auth.DefaultLoginLifetime)
 	tls, err := listenTLS(config)
 	if err != nil {
 		return nil, err
@@ -222,8 +225,8 @@ func (s *Server) startGRPC() {
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: keepaliveTime, Timeout: keepaliveTimeout, MaxConnectionIdle: s.config.Hardening.Idle}),
 		grpc.WaitForHandlers(true),
 		grpc.Creds(s.connections.Credentials(s.tls)),
-		grpc.ChainUnaryInterceptor(s.authenticateUnary, s.held.unary),
-		grpc.ChainStreamInterceptor(s.authenticateStream),
+		grpc.ChainUnaryInterceptor(s.authenticateUnary, s.auditUnary, s.held.unary),
+		grpc.ChainStreamInterceptor(s.authenticateStream, s.auditStream),
 		grpc.UnknownServiceHandler(s.answerUnknown),
 	)
 	Ydb_Coordination_V1.RegisterCoordinationServiceServer(s.grpc, coordinationService{Server: s})
@@ -243,6 +246,7 @@ func (s *Server) startGRPC() {
 		s.tls.Listener = s.connections.Count(s.tls.Listener)
 		s.serveOn(s.tls)
 	}
+	s.serveSocket()
 }
 
 func (s *Server) serveOn(listener net.Listener) {

@@ -38,7 +38,7 @@ const testNode = "/local/dir/node"
 // startTest runs a server in memory with one coordination node, and a connection to it. Both end with the test.
 func startTest(t *testing.T, change func(*Config)) (*Server, *grpc.ClientConn) {
 	t.Helper()
-	config := Config{Listen: "127.0.0.1:0", Database: "/local", InMemory: true}
+	config := Config{Listen: "127.0.0.1:0", Database: "/local", InMemory: true, LoopbackAdmin: true}
 	if change != nil {
 		change(&config)
 	}

@@ -20,35 +20,82 @@ type userService struct {
 	*Server
 }
 
-// manager is the caller of a command about users. Rights count, except on the same machine while authentication is not
-// required; there, the data belongs to everybody as well. The very first user may be added from this machine only.
+// manager is the caller of a command about users. Rights count, except for whoever has opened the administrator's socket.
 func (s userService) manager(ctx context.Context) (coordination.Caller, error) {
-	by := coordination.Caller{Subject: auth.Of(ctx).Name, Enforced: s.auth.Required || !auth.FromLoopback(ctx)}
-	if by.Enforced && by.Subject == "" && !auth.FromLoopback(ctx) {
+	by := coordination.Caller{Subject: auth.Of(ctx).Name, Enforced: auth.Of(ctx) != auth.LocalAdministrator}
+	if s.isLocal(ctx) {
+		by.Enforced = by.Enforced && s.auth.Required
+		return by, nil
+	}
+	if by.Enforced && by.Subject == "" {
 		return by, errNotAdministrator
 	}
 	return by, nil
 }
 
 var errNotAdministrator = status.Error(codes.PermissionDenied,
-	"Only administrators may manage users; the first one can be added on the machine that the server runs on")
+	"Only administrators may manage users: log in as one (--user), or use the socket in the server's data directory, as its owner (--data-dir)")
 
 // Add implements adminpb.UsersServer.
 func (s userService) Add(ctx context.Context, r *adminpb.AddRequest) (*adminpb.AddResponse, error) {
 	err := s.withPassword(ctx, r.GetPassword(), func(call coordination.Call, by coordination.Caller, hash string) coordination.Command {
 		return &coordination.AddUser{Call: call, Caller: by, Name: r.GetName(), PasswordHash: hash, Administrator: r.GetAdministrator()}
-	}, func(by coordination.Caller) bool { return s.mayManage(by) || auth.FromLoopback(ctx) && s.noUsers() })
+	}, func(by coordination.Caller) bool { return s.mayManage(by) || s.isLocal(ctx) && s.noUsers() })
 	return &adminpb.AddResponse{}, err
 }
 
-// SetPassword implements adminpb.UsersServer.
+// SetPassword implements adminpb.UsersServer. Who changes the own password has to show it, administrators too: a token that
+// was stolen must not become a password.
 func (s userService) SetPassword(ctx context.Context, r *adminpb.SetPasswordRequest) (*adminpb.SetPasswordResponse, error) {
+	if err := s.checkOwnPassword(ctx, r); err != nil {
+		return nil, err
+	}
 	err := s.withPassword(ctx, r.GetPassword(), func(call coordination.Call, by coordination.Caller, hash string) coordination.Command {
 		return &coordination.SetPassword{Call: call, Caller: by, Name: r.GetName(), PasswordHash: hash}
 	}, func(by coordination.Caller) bool {
 		return s.mayManage(by) || by.Subject != "" && by.Subject == r.GetName()
 	})
 	return &adminpb.SetPasswordResponse{}, err
+}
+
+var errOwnPassword = status.Error(codes.PermissionDenied, "Your present password is wanted to change it, and this is not it")
+
+// checkOwnPassword refuses callers who change their own password and do not know it.
+func (s userService) checkOwnPassword(ctx context.Context, r *adminpb.SetPasswordRequest) error {
+	name := auth.Of(ctx).Name
+	if name == "" || name != r.GetName() {
+		return nil
+	}
+	ctx, cancel := s.inTime(ctx)
+	defer cancel()
+	if err := s.group.CatchUp(ctx); err != nil {
+		return grpcStatus(ctx, outcome.Outcome{}, err)
+	}
+	user, _ := s.group.Accounts().User(name)
+	right, err := s.auth.CheckPassword(ctx, auth.Attempt{User: name, Source: auth.SourceOf(ctx)}, r.GetOwnPassword(), user.PasswordHash, s.config.Logger)
+	var wait *auth.WaitError
+	switch {
+	case errors.As(err, &wait):
+		return status.Error(codes.ResourceExhausted, wait.Error())
+	case err != nil:
+		return passwordStatus(ctx, err)
+	case !right:
+		return errOwnPassword
+	}
+	return nil
+}
+
+// passwordStatus is an error of hashing a password as this service answers it.
+func passwordStatus(ctx context.Context, err error) error {
+	switch {
+	case errors.Is(err, auth.ErrPasswordLength):
+		return status.Error(codes.InvalidArgument, err.Error())
+	case errors.Is(err, auth.ErrOverloaded), errors.Is(context.Cause(ctx), errPatience):
+		return status.Error(codes.ResourceExhausted, auth.ErrOverloaded.Error())
+	case errors.Is(err, auth.ErrStoredHash):
+		return status.Error(codes.Internal, err.Error())
+	}
+	return status.FromContextError(err).Err()
 }
 
 // withPassword hashes a password and runs the command that stores it. Who may not do it is told before anything is
@@ -65,13 +112,8 @@ func (s userService) withPassword(ctx context.Context, password string,
 	ctx, cancel := s.inTime(ctx)
 	defer cancel()
 	hash, err := s.auth.Passwords.Hash(ctx, password)
-	switch {
-	case errors.Is(err, auth.ErrPasswordLength):
-		return status.Error(codes.InvalidArgument, err.Error())
-	case errors.Is(err, auth.ErrOverloaded), err != nil && errors.Is(context.Cause(ctx), errPatience):
-		return status.Error(codes.ResourceExhausted, auth.ErrOverloaded.Error())
-	case err != nil:
-		return status.FromContextError(err).Err()
+	if err != nil {
+		return passwordStatus(ctx, err)
 	}
 	return s.run(ctx, func(call coordination.Call) coordination.Command { return build(call, by, hash) })
 }
@@ -98,7 +140,7 @@ func (s userService) List(ctx context.Context, _ *adminpb.ListRequest) (*adminpb
 	if err := s.group.CatchUp(ctx); err != nil {
 		return nil, grpcStatus(ctx, outcome.Outcome{}, err)
 	}
-	if !s.mayManage(by) && !(auth.FromLoopback(ctx) && s.noUsers()) {
+	if !s.mayManage(by) && !(s.isLocal(ctx) && s.noUsers()) {
 		return nil, errNotAdministrator
 	}
 	response := &adminpb.ListResponse{}

@@ -3,15 +3,22 @@ package server
 import (
 	"context"
 	"errors"
+	"net"
 	"path/filepath"
+	"strings"
 	"testing"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb"
+
 	"github.com/coordd/coordd/server/adminpb"
 	"github.com/coordd/coordd/server/auth"
+	"github.com/coordd/coordd/server/listen"
 )
 
 // manage calls a method of the users' service with a token.
@@ -37,7 +44,7 @@ func TestWhoMayManageUsers(t *testing.T) {
 		{"token-of-nobody", "List", &adminpb.ListRequest{}, new(adminpb.ListResponse), codes.Unauthenticated},
 		{"token-of-alice", "Add", &adminpb.AddRequest{Name: "eve", Password: "x"}, new(adminpb.AddResponse), codes.PermissionDenied},
 		{"token-of-alice", "SetPassword", &adminpb.SetPasswordRequest{Name: "root", Password: "x"}, new(adminpb.SetPasswordResponse), codes.PermissionDenied},
-		{"token-of-alice", "SetPassword", &adminpb.SetPasswordRequest{Name: "alice", Password: "own"}, new(adminpb.SetPasswordResponse), codes.OK},
+		{"token-of-alice", "SetPassword", &adminpb.SetPasswordRequest{Name: "alice", Password: "own", OwnPassword: "x"}, new(adminpb.SetPasswordResponse), codes.OK},
 		{"token-of-alice", "Remove", &adminpb.RemoveRequest{Name: "alice"}, new(adminpb.RemoveResponse), codes.PermissionDenied},
 		{"token-of-alice", "RotateKey", &adminpb.RotateKeyRequest{}, new(adminpb.RotateKeyResponse), codes.PermissionDenied},
 		{"token-of-root", "Add", &adminpb.AddRequest{Name: "alice", Password: "x"}, new(adminpb.AddResponse), codes.AlreadyExists},
@@ -71,14 +78,98 @@ func TestRemoteCallers(t *testing.T) {
 	}
 }
 
-// TestWithoutRequirementLoopbackManages: the data is everybody's then.
+// TestWithoutRequirementLoopbackManages: by the older rule the data is everybody's then.
 func TestWithoutRequirementLoopbackManages(t *testing.T) {
-	g := startGuarded(t, func(c *Config) { c.Auth = AuthOff })
+	g := startGuarded(t, func(c *Config) { c.Auth, c.LoopbackAdmin = AuthOff, true })
 	if got := g.manage("", "Add", &adminpb.AddRequest{Name: "alice", Password: "x"}, new(adminpb.AddResponse)); got != codes.OK {
 		t.Errorf("got %s", got)
 	}
 	if token, _ := g.login("alice", "x"); token == "" {
 		t.Error("no login without requirement")
+	}
+}
+
+// socket is a connection to the administrator's socket of a server.
+func socket(t *testing.T, s *Server) *grpc.ClientConn {
+	t.Helper()
+	path := filepath.Join(s.config.DataDir, listen.SocketName)
+	conn, err := grpc.NewClient("passthrough:///socket", grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return listen.DialSocket(ctx, path) }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	return conn
+}
+
+// TestAdministratorsSocket: whoever opens it may do everything, in any mode; with a token one is who the token says. By
+// TCP, nobody is an administrator for being on the machine.
+func TestAdministratorsSocket(t *testing.T) {
+	for _, mode := range []string{AuthOff, AuthRequired} {
+		t.Run(mode, func(t *testing.T) {
+			deep := filepath.Join(t.TempDir(), strings.Repeat("a long name/", 20), "data") // longer than a socket's path may be
+			g := startGuarded(t, func(c *Config) { c.Auth, c.InMemory, c.DataDir = mode, false, deep })
+			tcp := g.conn
+			add := &adminpb.AddRequest{Name: "eve", Password: "x"}
+			if got := g.manage("", "Add", add, new(adminpb.AddResponse)); got != codes.PermissionDenied {
+				t.Errorf("a user, by TCP: %s", got)
+			}
+			g.conn = socket(t, g.Server)
+			if got := g.manage("", "Add", add, new(adminpb.AddResponse)); got != codes.OK {
+				t.Errorf("a user: %s", got)
+			}
+			if got := g.manage("", "Add", &adminpb.AddRequest{Name: "ann", Password: "x"}, new(adminpb.AddResponse)); got != codes.OK {
+				t.Errorf("another user: %s", got)
+			}
+			if got := g.manage("token-of-alice", "Remove", &adminpb.RemoveRequest{Name: "ann"}, new(adminpb.RemoveResponse)); got != codes.PermissionDenied {
+				t.Errorf("as somebody else: %s", got)
+			}
+			status := "/" + adminpb.Cluster_ServiceDesc.ServiceName + "/Status"
+			if err := g.conn.Invoke(t.Context(), status, &adminpb.ClusterStatusRequest{}, new(adminpb.ClusterStatus)); err != nil {
+				t.Errorf("status: %v", err)
+			}
+			if err := tcp.Invoke(t.Context(), status, &adminpb.ClusterStatusRequest{}, new(adminpb.ClusterStatus)); err == nil {
+				t.Error("status by TCP is answered")
+			}
+			if got := g.createNode("", "/local/by-socket"); got != Ydb.StatusIds_SUCCESS {
+				t.Errorf("create a node: %s", got)
+			}
+			if _, first := g.session(""); first.GetSessionStarted() == nil {
+				t.Errorf("a session: %v", first)
+			}
+		})
+	}
+}
+
+// TestOwnPassword: a token is not enough to change the password of whom it is for, and guessing is no use.
+func TestOwnPassword(t *testing.T) {
+	g := startGuarded(t, nil)
+	g.addUser("ann", "first", false)
+	set := func(token, name, own string) codes.Code {
+		t.Helper()
+		return g.manage(token, "SetPassword", &adminpb.SetPasswordRequest{Name: name, Password: "second", OwnPassword: own}, new(adminpb.SetPasswordResponse))
+	}
+	ann, _ := g.login("ann", "first")
+	root, _ := g.login("root", rootPassword)
+	for _, own := range []string{"", "second", rootPassword} {
+		if got := set(ann, "ann", own); got != codes.PermissionDenied {
+			t.Errorf("with %q: %s", own, got)
+		}
+	}
+	if got := set(root, "root", ""); got != codes.PermissionDenied {
+		t.Errorf("an administrator: %s", got)
+	}
+	if token, _ := g.login("ann", "first"); token == "" {
+		t.Error("the password has changed")
+	}
+	if got := set(ann, "ann", "first"); got != codes.OK {
+		t.Errorf("with the present one: %s", got)
+	}
+	if token, _ := g.login("ann", "second"); token == "" {
+		t.Error("the password has not changed")
+	}
+	if got := set(root, "ann", ""); got != codes.OK {
+		t.Errorf("an administrator, another's: %s", got)
 	}
 }
 

@@ -23,8 +23,8 @@ const (
 )
 
 const clusterText = `Any server of the cluster can be asked: it passes changes on to the leader. A server
-is named by its name or by its id. Administrators may do this, and everybody on the
-machine of the server while it does not require authentication. docs/cluster.md has
+is named by its name or by its id. Administrators may do this, and whoever owns the data
+directory of a server on this machine, by way of the socket in it. docs/cluster.md has
 the procedures.`
 
 // clusterFlags are the flags of a `coordd cluster` command that asks a server.

@@ -64,7 +64,7 @@ func coordd(t *testing.T, want exitCode, args []string, parts ...string) string 
 // cluster runs a `coordd cluster` command on a server.
 func (c *clusterProcess) cluster(t *testing.T, want exitCode, args ...string) string {
 	t.Helper()
-	return coordd(t, want, append(append([]string{"cluster"}, args...), "--endpoint", c.endpoint))
+	return coordd(t, want, append(append([]string{"cluster"}, args...), "--data-dir", c.directory))
 }
 
 func (c *clusterProcess) status(t *testing.T) (now clusterStatusText) {
@@ -100,12 +100,12 @@ func (c *clusterProcess) addUser(t *testing.T, name string) {
 	if err := os.WriteFile(password, []byte("secret\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	coordd(t, exitOK, []string{"user", "add", name, "--endpoint", c.endpoint, "--new-password-file", password})
+	coordd(t, exitOK, []string{"user", "add", name, "--data-dir", c.directory, "--new-password-file", password})
 }
 
 func (c *clusterProcess) wantUsers(t *testing.T, want ...string) {
 	t.Helper()
-	inOrder(t, coordd(t, exitOK, []string{"user", "list", "--endpoint", c.endpoint}), want)
+	inOrder(t, coordd(t, exitOK, []string{"user", "list", "--data-dir", c.directory}), want)
 }
 
 // TestClusterCommands goes through the life of a cluster: three servers, a fourth is added and removed again, a backup

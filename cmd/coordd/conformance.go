@@ -44,7 +44,7 @@ func (p *program) conformanceCommand() *cobra.Command {
 		Args:  noArguments,
 		RunE:  func(*cobra.Command, []string) error { return p.conformance(&f) },
 	}
-	f.declare(command, false)
+	f.declareEndpoint(command.Flags(), "what 'coordd health' asks")
 	flags := command.Flags()
 	flags.Var(&f.run, "run", "only the scripts whose name matches")
 	flags.Var(&f.tag, "tag", "only the scripts that have one of these tags: a folder such as watch, a need such as wire, or differs")
@@ -108,6 +108,13 @@ func writable(path string) error {
 
 // endpointConfig reads the flags that say where to go, and logs in if one of them asks for it.
 func (p *program) endpointConfig(ctx context.Context, f *conformanceFlags) (conformance.EndpointConfig, error) {
+	if f.endpoint == "" {
+		endpoint, err := localEndpoint(p.environment)
+		if err != nil {
+			return conformance.EndpointConfig{}, err
+		}
+		f.endpoint = endpoint
+	}
 	address, database, encrypted, err := parseEndpoint(f.endpoint)
 	if err != nil {
 		return conformance.EndpointConfig{}, err

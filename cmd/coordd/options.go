@@ -71,8 +71,10 @@ var serveOptions = slices.Concat([]option{
 	{"tls-client-ca", "FILE", "PEM file of the authorities whose client certificates prove an identity", "", setFile(func(s *settings) *string { return &s.tls.clientCA })},
 	{"auth", "off|required", "whether anonymous callers are refused and permissions count", "off", setAuth},
 	{"token-file", "FILE", "file of access tokens, in each line a token and a user; read again when it changes", "", setFile(func(s *settings) *string { return &s.auth.tokenFile })},
+	{"login-lifetime", "DURATION", "how long a login token is good", "12h", setLoginLifetime},
 	{"initial-admin", "NAME", "administrator to add if there are no users", "", setInitialAdmin},
 	{"initial-admin-password-file", "FILE", "file with the password of --initial-admin", "", setFile(func(s *settings) *string { return &s.auth.adminPasswordFile })},
+	{"loopback-admin", "bool", "let everybody on this machine do what the socket in the data directory is for; goes away with the next release", "false", setLoopbackAdmin},
 	{"disk-reserve", "SIZE", "free space of the data directory's disk below which nothing new is written; 0: none", "128MiB", setDiskReserve},
 	{"state-limit", "SIZE", "limit of all data that a cluster gets that has none yet; 'coordd cluster limits' changes it (default: 384MiB)", "", setStateLimit},
 	{"streams-per-connection", "NUMBER", "calls, sessions above all, that one connection may have open at once", "100000",
@@ -267,10 +269,12 @@ func defaultDataDir(env environment, uid int) (string, error) {
 		dataDirName, variable(dataDirName), dataDirName)
 }
 
-// beyondLoopback says whether other machines can reach the listener, as far as
-// its address tells.
-func (s *settings) beyondLoopback() bool {
-	host, _, err := net.SplitHostPort(s.listen)
+// beyondLoopback says whether other machines can reach the listener for plain text.
+func (s *settings) beyondLoopback() bool { return reachable(s.listen) }
+
+// reachable says whether other machines can reach an address to listen on, as far as it tells.
+func reachable(listen string) bool {
+	host, _, err := net.SplitHostPort(listen)
 	if err != nil {
 		return true
 	}

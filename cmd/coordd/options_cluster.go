@@ -33,7 +33,7 @@ var clusterOptions = []option{
 	{"peer-cert", "FILE", "PEM file of this server's certificate among its peers", "", setFile(func(s *settings) *string { return &s.cluster.certificate })},
 	{"peer-key", "FILE", "PEM file of the key of --peer-cert", "", setFile(func(s *settings) *string { return &s.cluster.key })},
 	{"peer-ca", "FILE", "PEM file of the authority that all peers' certificates come from", "", setFile(func(s *settings) *string { return &s.cluster.ca })},
-	{"insecure-peers", "bool", "allow plain text between the servers: only where nobody else can reach them", "false", setInsecurePeers},
+	{"insecure-peers", "bool", "allow plain text between the servers: whoever can reach them is an administrator", "false", setInsecurePeers},
 }
 
 func setMemberName(s *settings, value string) error {

@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/coordd/coordd/server"
+	"github.com/coordd/coordd/server/auth"
 )
 
 // tlsSettings is the TLS listener of `coordd serve`.
@@ -21,6 +23,8 @@ type authSettings struct {
 	tokenFile         string // absolute path, empty: none
 	admin             string // name, empty: none
 	adminPasswordFile string // absolute path, empty: none
+	loginLifetime     time.Duration
+	loopbackAdmin     bool
 }
 
 // setListenTLS allows what setListen does.
@@ -67,4 +71,31 @@ func setInitialAdmin(s *settings, value string) error {
 	}
 	s.auth.admin = value
 	return nil
+}
+
+func setLoginLifetime(s *settings, value string) error {
+	lifetime, err := time.ParseDuration(value)
+	if err != nil || lifetime < auth.MinLoginLifetime || lifetime > auth.MaxLoginLifetime {
+		return fmt.Errorf("want a time from %s to %s, such as 90m or 12h", durationText(auth.MinLoginLifetime), durationText(auth.MaxLoginLifetime))
+	}
+	s.auth.loginLifetime = lifetime
+	return nil
+}
+
+// durationText is a duration without the zeros that Go's own form ends with.
+func durationText(d time.Duration) string {
+	text := d.String()
+	for _, zero := range []string{"m0s", "h0m"} {
+		if strings.HasSuffix(text, zero) {
+			text = text[:len(text)-2]
+		}
+	}
+	return text
+}
+
+func setLoopbackAdmin(s *settings, value string) error {
+	var plain settings
+	err := setInMemory(&plain, value)
+	s.auth.loopbackAdmin = plain.inMemory
+	return err
 }

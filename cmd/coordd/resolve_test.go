@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 // TestDefaults pins the defaults that README.md promises.
@@ -19,7 +20,7 @@ func TestDefaults(t *testing.T) {
 		streamsPerConnection: 100_000, streams: 100_000, connectionsPerAddress: 20_000,
 		logLevel:  slog.LevelInfo,
 		logFormat: "text",
-		auth:      authSettings{mode: "off"},
+		auth:      authSettings{mode: "off", loginLifetime: 12 * time.Hour},
 	}
 	if got != want {
 		t.Errorf("got %+v, want %+v", got, want)
@@ -64,6 +65,7 @@ var everySource = []struct {
 	{"tls-key", "/flag", "/variable", "/file", func(s settings) string { return s.tls.key }},
 	{"tls-client-ca", "/flag", "/variable", "/file", func(s settings) string { return s.tls.clientCA }},
 	{"token-file", "/flag", "/variable", "/file", func(s settings) string { return s.auth.tokenFile }},
+	{"login-lifetime", "1h0m0s", "2h0m0s", "3h0m0s", func(s settings) string { return s.auth.loginLifetime.String() }},
 	{"initial-admin", "flag", "variable", "file", func(s settings) string { return s.auth.admin }},
 	{"initial-admin-password-file", "/flag", "/variable", "/file", func(s settings) string { return s.auth.adminPasswordFile }},
 	{"log-level", "error", "warn", "debug", func(s settings) string { return strings.ToLower(s.logLevel.String()) }},
@@ -180,8 +182,10 @@ func TestValues(t *testing.T) {
 		{"tls-client-ca", []string{"relative.pem"}, []string{""}},
 		{"auth", []string{"off", "required"}, []string{"", "on", "REQUIRED"}},
 		{"token-file", []string{"relative"}, []string{""}},
+		{"login-lifetime", []string{"1m", "90m", "720h"}, []string{"", "0", "59s", "720h1s", "1d", "-1h"}},
 		{"initial-admin", []string{"root", "ops@example"}, []string{"", "a b", "a\n", "ä"}},
 		{"initial-admin-password-file", []string{"relative"}, []string{""}},
+		{"loopback-admin", []string{"true", "false"}, []string{"", "yes"}},
 		{"disk-reserve", []string{"0", "1", "64KiB", "128MiB", "2GiB", "1024TiB"}, []string{"", "-1", "1MB", "MiB", "1.5GiB", "1025TiB", "128 MiB", "99999999999999999999"}},
 		{"state-limit", []string{"1MiB", "1048576", "384MiB", "1024TiB", "unlimited"}, []string{"", "0", "1", "1023KiB", "none", "1025TiB", "384"}},
 		{"streams-per-connection", counts, noCounts},

@@ -46,6 +46,7 @@ type secured struct {
 	directory string // certificates, passwords, tokens
 	tls       string // connection string
 	output    bytes.Buffer
+	env       []string // further variables of the commands
 }
 
 func startSecured(t *testing.T) *secured {
@@ -97,7 +98,7 @@ func (s *secured) file(name, content string) string {
 func (s *secured) run(stdin string, args ...string) (int, string) {
 	s.t.Helper()
 	command := exec.Command(binary, args...)
-	command.Env, command.Stdin = []string{"HOME=" + s.directory}, strings.NewReader(stdin)
+	command.Env, command.Stdin = append([]string{"HOME=" + s.directory}, s.env...), strings.NewReader(stdin)
 	output, err := command.CombinedOutput()
 	if err != nil && command.ProcessState == nil {
 		s.t.Fatal(err)
@@ -245,25 +246,155 @@ func (s *secured) wantNoSecret(written map[string]string, loginToken string) {
 	}
 }
 
-// TestFirstUserByCommand is the way without --initial-admin, in plain text on this machine.
+// besides runs a server whose data is where the commands of s look for it, with further flags.
+func (s *secured) besides(flags ...string) *process {
+	s.t.Helper()
+	s.env = []string{"COORDD_DATA_DIR=" + s.path("data")} // root's default is another directory than anybody else's
+	args := []string{"serve", "--listen=127.0.0.1:0", "--auth=required", "--data-dir", s.path("data")}
+	return spawn(s.t, append(args, flags...)...)
+}
+
+// step is a command, what it reads, and how it has to end.
+type step struct {
+	stdin string
+	args  string
+	code  int
+	want  string
+}
+
+func (s *secured) steps(steps ...step) {
+	s.t.Helper()
+	for _, step := range steps {
+		if code, output := s.run(step.stdin, strings.Fields(step.args)...); code != step.code || !strings.Contains(output, step.want) {
+			s.t.Errorf("%s: exit code %d, %s; want %d, %s", step.args, code, output, step.code, step.want)
+		}
+	}
+}
+
+// TestFirstUserByCommand is the way of README.md, without --initial-admin: whoever owns the data directory is the
+// administrator, and nobody else on the machine is.
 func TestFirstUserByCommand(t *testing.T) {
 	s := &secured{t: t, directory: t.TempDir()}
-	server := spawn(t, "serve", "--listen=127.0.0.1:0", "--in-memory", "--auth=required")
+	server := s.besides()
 	endpoint := server.ready(t)
-	if code, output := s.run(adminPassword+"\n", "user", "add", "root", "--endpoint", endpoint); code != 0 {
-		t.Fatalf("exit code %d, %s", code, output)
+	s.steps(
+		step{adminPassword + "\n", "user add root --endpoint " + endpoint, 1, "Only administrators may manage users: log in"},
+		step{adminPassword + "\n", "user add root", 0, ""},
+		step{appPassword + "\n", "user add eve --endpoint " + endpoint, 1, "Only administrators"},
+		step{adminPassword + "\n" + appPassword + "\n", "user add app --user=root", 0, ""},
+		step{wrongPassword + "\n", "user list --user=root --endpoint " + endpoint, 1, "Invalid user or password"},
+		step{appPassword + "\n", "user list --user=app", 1, "Only administrators"},
+		step{appPassword + "\n" + newPassword + "\n", "user passwd app --user=app --endpoint " + endpoint, 0, ""},
+		step{appPassword + "\n", "user list --user=app", 1, "Invalid user or password"},
+		step{"", "user list", 0, "app\tuser\nroot\tadministrator\n"},
+		step{"", "user rotate-key --data-dir " + s.path("data"), 0, ""},
+		step{"", "cluster status", 0, "leader"},
+		step{"", "cluster status --endpoint " + endpoint, 1, "Authentication is required"},
+		step{"", "cluster snapshot --to " + s.path("backup"), 0, "everything up to entry"},
+		step{"", "cluster status --data-dir " + s.path("nowhere"), 1, "no server runs there"},
+		step{"", "cluster status --endpoint " + endpoint + " --data-dir x", 2, "give one of them"},
+	)
+	if info, err := os.Lstat(s.path("data/admin.sock")); err != nil || info.Mode() != os.ModeSocket|0o600 {
+		t.Errorf("the socket: %v, %v", info, err)
 	}
-	if code, output := s.run(appPassword+"\n", "user", "add", "eve", "--endpoint", endpoint); code != 1 || !strings.Contains(output, "Only administrators") {
-		t.Errorf("a second one by anybody: exit code %d, %s", code, output)
+	server.command.Process.Kill()
+	server.exit(t)
+	s.steps(step{"", "user list", 1, "connection refused"})
+	server = s.besides()
+	server.ready(t)
+	s.steps(step{"", "user list", 0, "app\tuser\n"})
+	server.command.Process.Signal(syscall.SIGTERM)
+	if code, _ := server.exit(t); code != exitOK {
+		t.Errorf("exit code %d", code)
 	}
-	if code, output := s.run(adminPassword+"\n"+appPassword+"\n", "user", "add", "app", "--user=root", "--endpoint", endpoint); code != 0 {
-		t.Errorf("both passwords from stdin: exit code %d, %s", code, output)
+	if left, err := filepath.Glob(s.path("data/*admin*")); err != nil || len(left) != 0 {
+		t.Errorf("left behind: %v, %v", left, err)
 	}
-	if code, output := s.run(wrongPassword+"\n", "user", "list", "--user=root", "--endpoint", endpoint); code != 1 || !strings.Contains(output, "Invalid user or password") {
-		t.Errorf("a wrong password: exit code %d, %s", code, output)
+}
+
+// TestAudit wants one line in the log for each administrative act, with who did it, and none for what changes nothing.
+func TestAudit(t *testing.T) {
+	s := &secured{t: t, directory: t.TempDir()}
+	server := s.besides()
+	endpoint := server.ready(t)
+	s.steps(
+		step{adminPassword + "\n", "user add root", 0, ""},
+		step{adminPassword + "\n" + appPassword + "\n", "user add app --user root --administrator --endpoint " + endpoint, 0, ""},
+		step{adminPassword + "\n" + appPassword + "\n", "user add app --user root", 1, "exists"},
+		step{appPassword + "\n" + newPassword + "\n", "user passwd app --user=app", 0, ""},
+		step{"", "user list", 0, ""},
+		step{"", "cluster status", 0, ""},
+		step{appPassword + "\n", "user add eve --endpoint " + endpoint, 1, "Only administrators"},
+		step{"", "user rotate-key", 0, ""},
+		step{"", "cluster snapshot --to " + s.path("backup"), 0, ""},
+		step{"", "cluster add b 127.0.0.1:1", 1, ""},
+		step{"", "user remove app", 0, ""},
+	)
+	server.command.Process.Signal(syscall.SIGTERM)
+	server.exit(t)
+	var acts []string
+	for _, line := range strings.Split(server.log.String(), "\n") {
+		if strings.Contains(line, "administration") {
+			_, act, _ := strings.Cut(line, " act=")
+			act, _, _ = strings.Cut(act, " from=")
+			acts = append(acts, act)
+		}
 	}
-	if code, output := s.run(appPassword+"\n", "user", "list", "--user=app", "--endpoint", endpoint); code != 1 || !strings.Contains(output, "Only administrators") {
-		t.Errorf("no administrator: exit code %d, %s", code, output)
+	const socket = ` user="(administrator's socket)"`
+	want := []string{
+		"Users/Add target=root" + socket,
+		`Users/Add target="app, an administrator" user=root`,
+		"Users/Add target=app user=root",
+		"Users/SetPassword target=app user=app",
+		`Users/RotateKey target=""` + socket,
+		`Cluster/Snapshot target=""` + socket,
+		`Cluster/Add target="b at 127.0.0.1:1"` + socket,
+		"Users/Remove target=app" + socket,
+	}
+	if got, want := strings.Join(acts, "\n"), strings.Join(want, "\n"); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+	for _, password := range []string{adminPassword, appPassword, newPassword} {
+		if strings.Contains(server.log.String(), password) {
+			t.Errorf("%s is in the log", password)
+		}
+	}
+}
+
+// TestLoopbackAdmin is the rule of older versions, for those who ask for it: it is warned of.
+func TestLoopbackAdmin(t *testing.T) {
+	s := &secured{t: t, directory: t.TempDir()}
+	server := spawn(t, "serve", "--listen=127.0.0.1:0", "--in-memory", "--auth=required", "--loopback-admin")
+	endpoint := server.ready(t)
+	s.steps(
+		step{adminPassword + "\n", "user add root --endpoint " + endpoint, 0, ""},
+		step{appPassword + "\n", "user add eve --endpoint " + endpoint, 1, "Only administrators"},
+		step{adminPassword + "\n", "cluster status --user root --endpoint " + endpoint, 0, "leader"},
+	)
+	inOrder(t, server.log.String(), []string{"level=WARN", "--loopback-admin goes away"})
+	open := spawn(t, "serve", "--listen=127.0.0.1:0", "--in-memory", "--loopback-admin")
+	endpoint = open.ready(t)
+	s.steps(
+		step{adminPassword + "\n", "user add root --endpoint " + endpoint, 0, ""},
+		step{appPassword + "\n", "user add app --endpoint " + endpoint, 0, ""},
+		step{"", "cluster status --endpoint " + endpoint, 0, "leader"},
+	)
+}
+
+// TestInsecurePeersAreWarnedOf at each start where others can reach the port.
+func TestInsecurePeersAreWarnedOf(t *testing.T) {
+	for address, want := range map[string]bool{"127.0.0.1:2380": false, "[::1]:2380": false, "localhost:2380": false, ":2380": true, "0.0.0.0:2380": true, "10.0.0.1:2380": true, "a.example:2380": true} {
+		for _, insecure := range []string{"true", "false"} {
+			r := newRun(newFakeServer())
+			r.in <- syscall.SIGTERM
+			r.begin("serve", "--in-memory", "--name=a", "--listen-peer", address, "--insecure-peers="+insecure)
+			if code := r.wait(t); code != exitOK {
+				t.Fatalf("exit code %d, %s", code, r.log.String())
+			}
+			if got := strings.Contains(r.log.String(), `level=WARN msg="whoever reaches the port for the other servers`); got != (want && insecure == "true") {
+				t.Errorf("%s, --insecure-peers=%s: warned is %v\n%s", address, insecure, got, r.log.String())
+			}
+		}
 	}
 }
 

@@ -168,8 +168,17 @@ func (p *program) logConfiguration(logger *slog.Logger, s settings, values map[s
 	if warning := s.unlikePeers(); warning != "" {
 		logger.Warn(warning)
 	}
+	warnOfModes(logger, s)
 	if s.beyondLoopback() {
 		logger.Warn("clients on other machines can connect and nothing is encrypted", "listen", s.listen)
+	}
+	if s.cluster.insecure && reachable(s.cluster.listen) {
+		logger.Warn("whoever reaches the port for the other servers can do everything, as an administrator: --insecure-peers proves nobody's identity",
+			"listen_peer", s.cluster.listen)
+	}
+	if s.auth.loopbackAdmin {
+		logger.Warn("everybody on this machine, and everybody behind a proxy on it, may do what administrators do: --loopback-admin goes away " +
+			"with the next release, use the socket in the data directory")
 	}
 	if s.auth.mode != server.AuthRequired && (s.auth.tokenFile != "" || s.auth.admin != "" || s.tls.clientCA != "") {
 		logger.Warn("users can prove who they are, but nobody has to: give --auth=required to make permissions count")

@@ -15,9 +15,10 @@ import (
 const userCallTimeout = 30 * time.Second
 
 const usersText = `Users log in with a name and a password, as the SDKs' static credentials do. The first
-user is an administrator and can be added on the machine that the server runs on;
-after that an administrator's --user is needed. A password is the first line of the
-file that the flag names, or of stdin; at a terminal it is asked for.`
+user is an administrator. Whoever owns the data directory of a server on this machine
+may do everything, by way of the socket in it; from elsewhere an administrator's --user
+is needed. Users change their own password with --user NAME. A password is the first
+line of the file that the flag names, or of stdin; at a terminal it is asked for.`
 
 // userFlags are the flags of all `coordd user` commands.
 type userFlags struct {
@@ -45,7 +46,11 @@ func (p *program) userCommand() *cobra.Command {
 	add.Flags().BoolVar(&flags.administrator, "administrator", false, "the user may do everything")
 	parent.AddCommand(add,
 		p.userSubcommand(&flags, "passwd NAME", "Change a user's password; tokens from before are void", true, func(password, name string) (string, proto.Message, proto.Message) {
-			return adminpb.Users_SetPassword_FullMethodName, &adminpb.SetPasswordRequest{Name: name, Password: password}, new(adminpb.SetPasswordResponse)
+			request := &adminpb.SetPasswordRequest{Name: name, Password: password}
+			if flags.login == name {
+				request.OwnPassword = flags.password
+			}
+			return adminpb.Users_SetPassword_FullMethodName, request, new(adminpb.SetPasswordResponse)
 		}),
 		p.userSubcommand(&flags, "remove NAME", "Remove a user", false, func(_, name string) (string, proto.Message, proto.Message) {
 			return adminpb.Users_Remove_FullMethodName, &adminpb.RemoveRequest{Name: name}, new(adminpb.RemoveResponse)

@@ -35,12 +35,14 @@ func startServer(ctx context.Context, s settings, values map[string]given, logge
 			StreamsPerConnection: s.streamsPerConnection, Streams: s.streams, ConnectionsPerAddress: s.connectionsPerAddress,
 		},
 
-		ListenTLS:    s.tls.listen,
-		AdvertiseTLS: s.tls.advertise,
-		TLS:          listen.TLSFiles{Certificate: s.tls.certificate, Key: s.tls.key, ClientCA: s.tls.clientCA},
-		Auth:         s.auth.mode,
-		TokenFile:    s.auth.tokenFile,
-		InitialAdmin: s.auth.admin,
+		ListenTLS:     s.tls.listen,
+		AdvertiseTLS:  s.tls.advertise,
+		TLS:           listen.TLSFiles{Certificate: s.tls.certificate, Key: s.tls.key, ClientCA: s.tls.clientCA},
+		Auth:          s.auth.mode,
+		TokenFile:     s.auth.tokenFile,
+		LoginLifetime: s.auth.loginLifetime,
+		LoopbackAdmin: s.auth.loopbackAdmin,
+		InitialAdmin:  s.auth.admin,
 	}
 	config.Limits = coordination.DefaultLimits()
 	config.Limits.State = s.stateLimit

@@ -52,6 +52,7 @@ type process struct {
 // goes to the file log; on failure the error has it.
 func startServer(binary, log string, started func(*process), args ...string) (*process, error) {
 	p := &process{Cmd: exec.Command(binary, append([]string{"serve"}, args...)...)}
+	p.Env = append(os.Environ(), "COORDD_LOOPBACK_ADMIN=true") // not the flag, which would end older programs
 	file, err := os.Create(log)
 	if err != nil {
 		return nil, err

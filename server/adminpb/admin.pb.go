@@ -1,6 +1,6 @@
 // coordd's own service for the users who log in with a password. The YDB protocol has none: there users are made with
-// queries. Administrators may call everything. So may anybody from the same machine while there are no users, or while
-// authentication is not required. Users may change their own password.
+// queries. Administrators may call everything, and so may whoever can open the socket in the server's data directory. Users
+// may change their own password.
 //
 // Refusals are gRPC statuses: PERMISSION_DENIED, ALREADY_EXISTS, NOT_FOUND, INVALID_ARGUMENT, FAILED_PRECONDITION,
 // UNAVAILABLE while there is no leader, RESOURCE_EXHAUSTED when too many passwords are being hashed.
@@ -126,9 +126,11 @@ func (*AddResponse) Descriptor() ([]byte, []int) {
 }
 
 type SetPasswordRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Password      string                 `protobuf:"bytes,2,opt,name=password,proto3" json:"password,omitempty"`
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Name     string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Password string                 `protobuf:"bytes,2,opt,name=password,proto3" json:"password,omitempty"`
+	// The caller's present password, where the caller is the user of that name: a token that was stolen is not enough.
+	OwnPassword   string `protobuf:"bytes,3,opt,name=own_password,json=ownPassword,proto3" json:"own_password,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -173,6 +175,13 @@ func (x *SetPasswordRequest) GetName() string {
 func (x *SetPasswordRequest) GetPassword() string {
 	if x != nil {
 		return x.Password
+	}
+	return ""
+}
+
+func (x *SetPasswordRequest) GetOwnPassword() string {
+	if x != nil {
+		return x.OwnPassword
 	}
 	return ""
 }
@@ -508,10 +517,11 @@ const file_server_adminpb_admin_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1f\n" +
 	"\bpassword\x18\x02 \x01(\tB\x03\x80\x01\x01R\bpassword\x12$\n" +
 	"\radministrator\x18\x03 \x01(\bR\radministrator\"\r\n" +
-	"\vAddResponse\"I\n" +
+	"\vAddResponse\"q\n" +
 	"\x12SetPasswordRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1f\n" +
-	"\bpassword\x18\x02 \x01(\tB\x03\x80\x01\x01R\bpassword\"\x15\n" +
+	"\bpassword\x18\x02 \x01(\tB\x03\x80\x01\x01R\bpassword\x12&\n" +
+	"\fown_password\x18\x03 \x01(\tB\x03\x80\x01\x01R\vownPassword\"\x15\n" +
 	"\x13SetPasswordResponse\"#\n" +
 	"\rRemoveRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\"\x10\n" +

@@ -1,6 +1,6 @@
 // coordd's own service for the users who log in with a password. The YDB protocol has none: there users are made with
-// queries. Administrators may call everything. So may anybody from the same machine while there are no users, or while
-// authentication is not required. Users may change their own password.
+// queries. Administrators may call everything, and so may whoever can open the socket in the server's data directory. Users
+// may change their own password.
 //
 // Refusals are gRPC statuses: PERMISSION_DENIED, ALREADY_EXISTS, NOT_FOUND, INVALID_ARGUMENT, FAILED_PRECONDITION,
 // UNAVAILABLE while there is no leader, RESOURCE_EXHAUSTED when too many passwords are being hashed.

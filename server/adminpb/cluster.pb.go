@@ -1,5 +1,5 @@
 // coordd's own service for the servers of a cluster. Any server answers: it passes changes on to the leader.
-// Administrators may call everything, and so may anybody from the same machine while authentication is not required.
+// Administrators may call everything, and so may whoever can open the socket in the server's data directory.
 //
 // A member is named by its name, or by its id in 16 hexadecimal digits.
 //

@@ -28,9 +28,12 @@ var (
 type Authenticator struct {
 	// Required says that anonymous callers are refused and rights count.
 	Required bool
+	// LoginLifetime is how long a login token is good.
+	LoginLifetime time.Duration
 	// Passwords are hashed and verified by it.
 	Passwords *Hasher
 
+	attempts *attempts
 	database scheme.Path
 	tokens   *tokenFile // nil without one
 }
@@ -42,7 +45,8 @@ func New(required bool, database, tokenFile string) (*Authenticator, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Authenticator{Required: required, Passwords: NewHasher(), database: scheme.SplitLoose(database), tokens: tokens}, nil
+	return &Authenticator{Required: required, LoginLifetime: DefaultLoginLifetime, Passwords: NewHasher(), attempts: newAttempts(),
+		database: scheme.SplitLoose(database), tokens: tokens}, nil
 }
 
 // Serves tells whether name is that of the database.
@@ -106,7 +110,7 @@ func (a *Authenticator) resolve(token string, known *accounts.Accounts) *Identit
 	if id := a.tokens.resolve(token); id != nil {
 		return id
 	}
-	return resolveLogin(token, a.database.String(), known, time.Now())
+	return resolveLogin(token, a.database.String(), a.LoginLifetime, known, time.Now())
 }
 
 // StillValid tells whether what an identity was proved by has not been revoked. A login token that has only expired
@@ -118,7 +122,7 @@ func (a *Authenticator) StillValid(id *Identity, known *accounts.Accounts) bool 
 	case id.source == fromTokenFile:
 		return a.tokens.has(id)
 	case id.source == fromLogin:
-		return id.login.stillValid(id.Name, known, time.Now())
+		return id.login.stillValid(id.Name, known)
 	}
 	return true
 }

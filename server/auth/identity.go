@@ -27,10 +27,28 @@ const (
 	fromTokenFile
 	fromLogin
 	fromCertificate
+	fromSocket
 )
 
 // Anonymous is a caller who has proved nothing.
 var Anonymous = &Identity{}
+
+// LocalAdministrator is who has opened the administrator's socket and shows nothing else.
+var LocalAdministrator = &Identity{source: fromSocket}
+
+// ByLogin tells whether it was proved by a login token.
+func (i *Identity) ByLogin() bool { return i.source == fromLogin }
+
+// String is how logs call it.
+func (i *Identity) String() string {
+	switch {
+	case i == LocalAdministrator:
+		return "(administrator's socket)"
+	case i.Name == "":
+		return "(nobody)"
+	}
+	return i.Name
+}
 
 type identityKey struct{}
 
@@ -64,7 +82,17 @@ func With(ctx context.Context, id *Identity) context.Context {
 	return context.WithValue(ctx, identityKey{}, id)
 }
 
-// FromLoopback tells whether the caller is on this machine.
+// FromSocket tells whether the caller has opened the administrator's socket.
+func FromSocket(ctx context.Context) bool {
+	p, ok := peer.FromContext(ctx)
+	if !ok {
+		return false
+	}
+	_, ok = p.Addr.(*net.UnixAddr)
+	return ok
+}
+
+// FromLoopback tells whether the caller is on this machine, or comes by way of it.
 func FromLoopback(ctx context.Context) bool {
 	p, ok := peer.FromContext(ctx)
 	if !ok {

@@ -11,10 +11,18 @@ import (
 )
 
 const (
-	// LoginLifetime is how long a login token is good.
-	LoginLifetime = 12 * time.Hour
-	// SigningKeyLifetime is how long a key signs before the next login makes a new one.
+	// DefaultLoginLifetime is how long a login token is good where nobody says otherwise. MinLoginLifetime and
+	// MaxLoginLifetime bound what may be said.
+	DefaultLoginLifetime = 12 * time.Hour
+	MinLoginLifetime     = time.Minute
+	MaxLoginLifetime     = 30 * 24 * time.Hour
+	// SigningKeyLifetime is how long a key signs before the next login makes a new one. A token that says that the key has
+	// signed it later than that is forged.
 	SigningKeyLifetime = 24 * time.Hour
+	// signingKeysKept is how many keys there may be before a login that makes a new one forgets the oldest. Their number is
+	// that of the days for which a stream may live on one token, and more than MaxLoginLifetime has days. It leaves room
+	// below accounts.MaxSigningKeys, for keys that cannot be forgotten because a clock that was fast has stamped them.
+	signingKeysKept = 60
 	// signingKeyBytes is the length of a key.
 	signingKeyBytes = 32
 	// ClockSkew is how far the servers' clocks may be apart.
@@ -39,17 +47,15 @@ type loginProof struct {
 	user    accounts.Position // its id
 	version accounts.Position
 	key     accounts.Position
-	expires time.Time
 }
 
-// stillValid tells whether the user is still there with the same password, and whether the key has not been thrown
-// away while the token was good.
-func (p *loginProof) stillValid(name string, known *accounts.Accounts, now time.Time) bool {
+// stillValid tells whether the user is still there with the same password, and whether the key is not older than all that
+// are known: a rotation forgets everything before it, and whatever an older key has signed ends with that, also where it
+// has expired meanwhile.
+func (p *loginProof) stillValid(name string, known *accounts.Accounts) bool {
 	user, found := known.User(name)
-	if !found || user.Version != p.version {
-		return false
-	}
-	return now.After(p.expires) || slices.ContainsFunc(known.SigningKeys(), func(k accounts.SigningKey) bool { return k.ID == p.key })
+	keys := known.SigningKeys()
+	return found && user.Version == p.version && len(keys) > 0 && p.key.Compare(keys[0].ID) >= 0
 }
 
 // SignLogin makes a login token for a user.
@@ -57,7 +63,7 @@ func (a *Authenticator) SignLogin(user accounts.User, key accounts.SigningKey, n
 	token := jwt.NewWithClaims(jwt.SigningMethodHS256, loginClaims{
 		RegisteredClaims: jwt.RegisteredClaims{
 			Subject: user.Name, Audience: jwt.ClaimStrings{a.database.String()},
-			IssuedAt: jwt.NewNumericDate(now), ExpiresAt: jwt.NewNumericDate(now.Add(LoginLifetime)),
+			IssuedAt: jwt.NewNumericDate(now), ExpiresAt: jwt.NewNumericDate(now.Add(a.LoginLifetime)),
 		},
 		Version: user.Version.Index, Place: user.Version.Place,
 	})
@@ -65,8 +71,9 @@ func (a *Authenticator) SignLogin(user accounts.User, key accounts.SigningKey, n
 	return token.SignedString(key.Secret)
 }
 
-// resolveLogin returns whose login token it is, nil if it is none, or none that is good now.
-func resolveLogin(token, database string, known *accounts.Accounts, now time.Time) *Identity {
+// resolveLogin returns whose login token it is, nil if it is none, or none that is good now. Whatever the token says, it is
+// good for lifetime at most, and was signed while its key did so.
+func resolveLogin(token, database string, lifetime time.Duration, known *accounts.Accounts, now time.Time) *Identity {
 	if len(known.SigningKeys()) == 0 {
 		return nil
 	}
@@ -74,15 +81,19 @@ func resolveLogin(token, database string, known *accounts.Accounts, now time.Tim
 	var key accounts.SigningKey
 	_, err := jwt.ParseWithClaims(token, &claims, func(t *jwt.Token) (any, error) {
 		kid, _ := t.Header["kid"].(string)
-		for _, key = range known.SigningKeys() {
+		for _, key = range slices.Backward(known.SigningKeys()) { // most were signed lately
 			if key.ID.String() == kid {
 				return key.Secret, nil
 			}
 		}
 		return nil, jwt.ErrTokenUnverifiable
 	}, jwt.WithValidMethods([]string{jwt.SigningMethodHS256.Alg()}), jwt.WithAudience(database), jwt.WithExpirationRequired(),
-		jwt.WithIssuedAt(), jwt.WithLeeway(ClockSkew), jwt.WithTimeFunc(func() time.Time { return now }))
-	if err != nil || claims.Subject == "" {
+		jwt.WithIssuedAt(), jwt.WithLeeway(ClockSkew), jwt.WithTimeFunc(func() time.Time { return now }), jwt.WithStrictDecoding())
+	if err != nil || claims.Subject == "" || claims.IssuedAt == nil {
+		return nil
+	}
+	lastSigned := time.UnixMilli(int64(key.CreatedMillis)).Add(SigningKeyLifetime + 2*ClockSkew)
+	if issued := claims.IssuedAt.Time; now.After(issued.Add(lifetime+ClockSkew)) || issued.After(lastSigned) {
 		return nil
 	}
 	user, found := known.User(claims.Subject)
@@ -90,7 +101,7 @@ func resolveLogin(token, database string, known *accounts.Accounts, now time.Tim
 		return nil
 	}
 	return &Identity{Name: user.Name, source: fromLogin,
-		login: loginProof{user: user.ID, version: user.Version, key: key.ID, expires: claims.ExpiresAt.Time}}
+		login: loginProof{user: user.ID, version: user.Version, key: key.ID}}
 }
 
 // NewestKey is the key that signs, if there is one.
@@ -100,6 +111,22 @@ func NewestKey(known *accounts.Accounts) (accounts.SigningKey, bool) {
 		return accounts.SigningKey{}, false
 	}
 	return keys[len(keys)-1], true
+}
+
+// OutdatedKeys is the time in milliseconds before which keys were made that a login which makes a new one is to forget, 0
+// for none. What is forgotten has not been able to sign or prove anything for long: it was kept so that a stream that
+// began with its token is not taken for one whose key was thrown away.
+func OutdatedKeys(known *accounts.Accounts) (beforeMillis uint64) {
+	keys := known.SigningKeys()
+	if len(keys) < signingKeysKept {
+		return 0
+	}
+	created := make([]uint64, len(keys))
+	for i, k := range keys {
+		created[i] = k.CreatedMillis
+	}
+	slices.Sort(created)
+	return created[len(keys)-signingKeysKept+1]
 }
 
 // NewSigningKey is the secret of a new key.

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync/atomic"
 
 	"golang.org/x/crypto/argon2"
 )
@@ -23,14 +22,8 @@ const (
 	argonHashBytes = 32
 )
 
-const (
-	// maxHashesAtOnce bounds how many passwords are hashed at a time, so that logins cannot eat the machine.
-	maxHashesAtOnce = 2
-	// maxHashesWaiting bounds how many wait for their turn.
-	maxHashesWaiting = 128
-	// maxPasswordBytes bounds a password.
-	maxPasswordBytes = 1024
-)
+// maxPasswordBytes bounds a password.
+const maxPasswordBytes = 1024
 
 // What becomes of a password that is not hashed.
 var (
@@ -42,40 +35,22 @@ var (
 
 // Hasher hashes passwords with argon2id, a few at a time.
 type Hasher struct {
-	turns   chan struct{}
-	waiting atomic.Int32
-	decoy   string // verified where there is no user, so that the answer takes as long
+	turns turns
+	decoy string // verified where there is no user, so that the answer takes as long
 }
 
 // NewHasher is a hasher with nothing under way.
 func NewHasher() *Hasher {
-	return &Hasher{
-		turns: make(chan struct{}, maxHashesAtOnce),
-		decoy: encodeHash(make([]byte, argonSaltBytes), make([]byte, argonHashBytes)),
-	}
+	return &Hasher{decoy: encodeHash(make([]byte, argonSaltBytes), make([]byte, argonHashBytes))}
 }
 
-// turn waits for a turn. The caller gives it back with done.
-func (h *Hasher) turn(ctx context.Context) (done func(), err error) {
-	if h.waiting.Add(1) > maxHashesWaiting {
-		h.waiting.Add(-1)
-		return nil, ErrOverloaded
-	}
-	defer h.waiting.Add(-1)
-	select {
-	case h.turns <- struct{}{}:
-		return func() { <-h.turns }, nil
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-}
-
-// Hash returns what is stored for a password: algorithm, parameters, salt and hash in the usual form.
+// Hash returns what is stored for a password: algorithm, parameters, salt and hash in the usual form. It is for callers
+// who are known.
 func (h *Hasher) Hash(ctx context.Context, password string) (string, error) {
 	if password == "" || len(password) > maxPasswordBytes {
 		return "", ErrPasswordLength
 	}
-	done, err := h.turn(ctx)
+	done, err := h.turns.take(ctx, SourceOf(ctx), true)
 	if err != nil {
 		return "", err
 	}
@@ -87,17 +62,20 @@ func (h *Hasher) Hash(ctx context.Context, password string) (string, error) {
 	return encodeHash(salt, argon2.IDKey([]byte(password), salt, argonPasses, argonMemoryKiB, argonLanes, argonHashBytes)), nil
 }
 
-// Verify tells whether the password is the one that stored was made of. An empty stored value is a user who is not
-// there: the answer is no, and takes as long.
-func (h *Hasher) Verify(ctx context.Context, password, stored string) (bool, error) {
+// verify tells whether the password is the one that stored was made of. An empty stored value is a user who is not
+// there: the answer is no, and takes as long. may is asked when the turn has come; its error ends the matter.
+func (h *Hasher) verify(ctx context.Context, source string, known bool, password, stored string, may func() error) (bool, error) {
 	if len(password) > maxPasswordBytes {
 		return false, nil
 	}
-	done, err := h.turn(ctx)
+	done, err := h.turns.take(ctx, source, known)
 	if err != nil {
 		return false, err
 	}
 	defer done()
+	if err := may(); err != nil {
+		return false, err
+	}
 	exists := stored != ""
 	if !exists {
 		stored = h.decoy

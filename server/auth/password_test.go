@@ -3,9 +3,14 @@ package auth
 import (
 	"context"
 	"errors"
+	"runtime"
 	"strings"
 	"testing"
 )
+
+func verify(t *testing.T, h *Hasher, password, stored string) (bool, error) {
+	return h.verify(t.Context(), "", false, password, stored, func() error { return nil })
+}
 
 func TestPasswordHashes(t *testing.T) {
 	h := NewHasher()
@@ -17,16 +22,16 @@ func TestPasswordHashes(t *testing.T) {
 		t.Errorf("got %q and %q", stored, again)
 	}
 	for password, want := range map[string]bool{"secret": true, "Secret": false, "": false, "secret ": false} {
-		if got, err := h.Verify(t.Context(), password, stored); got != want || err != nil {
+		if got, err := verify(t, h, password, stored); got != want || err != nil {
 			t.Errorf("%q: got %v, %v", password, got, err)
 		}
 	}
-	if got, err := h.Verify(t.Context(), "", ""); got || err != nil {
+	if got, err := verify(t, h, "", ""); got || err != nil {
 		t.Errorf("a user who is not there: got %v, %v", got, err)
 	}
 	for _, broken := range []string{"x", "$argon2i$v=19$m=1,t=1,p=1$AA$AA", "$argon2id$v=18$m=1,t=1,p=1$AA$AA", "$argon2id$v=19$m=1,t=0,p=1$AA$AA",
 		"$argon2id$v=19$m=1,t=1,p=1$!$AA", "$argon2id$v=19$m=1,t=1,p=1$AA$"} {
-		if got, err := h.Verify(t.Context(), "secret", broken); got || !errors.Is(err, ErrStoredHash) {
+		if got, err := verify(t, h, "secret", broken); got || !errors.Is(err, ErrStoredHash) {
 			t.Errorf("%q: got %v, %v", broken, got, err)
 		}
 	}
@@ -40,14 +45,37 @@ func TestPasswordHashes(t *testing.T) {
 	}
 }
 
-// TestHashingIsBounded: with all turns taken, hashes wait up to a number, and only as long as their callers do.
-func TestHashingIsBounded(t *testing.T) {
-	h := NewHasher()
+// takeAll takes every turn.
+func (h *Hasher) takeAll(t *testing.T) {
+	t.Helper()
 	for range maxHashesAtOnce {
-		if _, err := h.turn(t.Context()); err != nil {
+		if _, err := h.turns.take(t.Context(), "", true); err != nil {
 			t.Fatal(err)
 		}
 	}
+}
+
+// await waits until so many wait in a line.
+func (h *Hasher) await(t *testing.T, known bool, n int) {
+	t.Helper()
+	for {
+		h.turns.mutex.Lock()
+		waiting := h.turns.lines[lineOf(known)].waiting
+		h.turns.mutex.Unlock()
+		if waiting == n {
+			return
+		}
+		if err := t.Context().Err(); err != nil {
+			t.Fatal(err)
+		}
+		runtime.Gosched()
+	}
+}
+
+// TestHashingIsBounded: with all turns taken, hashes wait up to a number, and only as long as their callers do.
+func TestHashingIsBounded(t *testing.T) {
+	h := NewHasher()
+	h.takeAll(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, maxHashesWaiting)
 	for range maxHashesWaiting {
@@ -56,11 +84,7 @@ func TestHashingIsBounded(t *testing.T) {
 			ended <- err
 		}()
 	}
-	for h.waiting.Load() < maxHashesWaiting {
-		if err := ctx.Err(); err != nil {
-			t.Fatal(err)
-		}
-	}
+	h.await(t, true, maxHashesWaiting)
 	if _, err := h.Hash(t.Context(), "x"); !errors.Is(err, ErrOverloaded) {
 		t.Errorf("one more: got %v", err)
 	}
@@ -69,5 +93,9 @@ func TestHashingIsBounded(t *testing.T) {
 		if err := <-ended; !errors.Is(err, context.Canceled) {
 			t.Errorf("got %v", err)
 		}
+	}
+	h.await(t, true, 0)
+	if len(h.turns.lines[lineOf(true)].sources) != 0 {
+		t.Error("something is left in the line")
 	}
 }

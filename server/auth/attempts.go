@@ -1,0 +1,193 @@
+package auth
+
+import (
+	"container/list"
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/peer"
+
+	"github.com/coordd/coordd/coordination/accounts"
+)
+
+const (
+	// freeAttempts is how many wrong passwords of a user a source may show before it has to wait: firstWait, twice that
+	// after the next one, and so on up to longestWait.
+	freeAttempts = 5
+	firstWait    = time.Second
+	longestWait  = time.Minute
+	// attemptsForgotten is how long after the last wrong password nothing is known of it any more.
+	attemptsForgotten = 15 * time.Minute
+	// maxPairs bounds the users and sources that are remembered, for their wrong passwords and for right ones; those that
+	// were not heard of for the longest are forgotten. A pair has at most maxPairBytes of text.
+	maxPairs     = 10_000
+	maxPairBytes = accounts.MaxUserNameBytes + len("ffff:ffff:ffff:ffff::/64")
+)
+
+// Attempt is a login before it is known whether the password is right.
+type Attempt struct {
+	User string
+	// Source is where it comes from, see SourceOf.
+	Source string
+}
+
+// SourceOf is what a caller's address is counted as: an IPv4 address, the /64 network of an IPv6 address, since one
+// customer has all of that, or "local" for the administrator's socket.
+func SourceOf(ctx context.Context) string {
+	p, ok := peer.FromContext(ctx)
+	if !ok {
+		return ""
+	}
+	tcp, ok := p.Addr.(*net.TCPAddr)
+	if !ok {
+		return "local"
+	}
+	address := tcp.AddrPort().Addr().Unmap().WithZone("")
+	if address.Is6() {
+		network, _ := address.Prefix(64) // 64 is always allowed
+		return network.String()
+	}
+	return address.String()
+}
+
+// WaitError says that a source has shown too many wrong passwords of a user and has to wait.
+type WaitError struct{ Wait time.Duration }
+
+// Error implements error.
+func (e *WaitError) Error() string {
+	return fmt.Sprintf("Too many wrong passwords from this address, try again in %d s", (e.Wait+time.Second-1)/time.Second)
+}
+
+// attempts remembers which source has shown wrong and right passwords of which user. What a stranger does elsewhere does
+// not concern a user, and a source that has shown the right one before never waits: others may share it.
+type attempts struct {
+	now func() time.Time
+
+	mutex sync.Mutex
+	wrong recent[wrongOnes]
+	right recent[struct{}]
+}
+
+type wrongOnes struct {
+	count int
+	last  time.Time
+}
+
+func newAttempts() *attempts { return &attempts{now: time.Now} }
+
+// of is the key of an attempt. A user of that name cannot exist where it is too long.
+func (a *attempts) of(attempt Attempt) Attempt {
+	if len(attempt.User) > accounts.MaxUserNameBytes {
+		attempt.User = ""
+	}
+	return attempt
+}
+
+// known tells whether the source has shown the right password of the user before.
+func (a *attempts) known(attempt Attempt) bool {
+	a.mutex.Lock()
+	defer a.mutex.Unlock()
+	_, known := a.right.get(a.of(attempt))
+	return known
+}
+
+// wait is how long the source has to wait before it is looked at; nil: not at all.
+func (a *attempts) wait(attempt Attempt) error {
+	a.mutex.Lock()
+	defer a.mutex.Unlock()
+	key, now := a.of(attempt), a.now()
+	if _, known := a.right.get(key); known {
+		return nil
+	}
+	past, found := a.wrong.get(key)
+	if !found || now.Sub(past.last) >= attemptsForgotten || past.count < freeAttempts {
+		return nil
+	}
+	wait := min(longestWait, firstWait<<min(past.count-freeAttempts, 10)) - now.Sub(past.last)
+	if wait <= 0 {
+		return nil
+	}
+	return &WaitError{wait}
+}
+
+// note takes down what came of an attempt. It reports whether the source has to wait from now on, and had not before.
+func (a *attempts) note(attempt Attempt, right bool) (waitsNow bool) {
+	a.mutex.Lock()
+	defer a.mutex.Unlock()
+	key, now := a.of(attempt), a.now()
+	if right {
+		a.wrong.forget(key)
+		a.right.put(key, struct{}{})
+		return false
+	}
+	past, _ := a.wrong.get(key)
+	if now.Sub(past.last) >= attemptsForgotten {
+		past.count = 0
+	}
+	a.wrong.put(key, wrongOnes{past.count + 1, now})
+	return past.count+1 == freeAttempts
+}
+
+// CheckPassword tells whether a user's password is the one that stored was made of; stored is empty where there is no such
+// user. Errors: *WaitError, ErrOverloaded, ErrStoredHash, those of ctx.
+func (a *Authenticator) CheckPassword(ctx context.Context, attempt Attempt, password, stored string, logger *slog.Logger) (bool, error) {
+	if err := a.attempts.wait(attempt); err != nil {
+		return false, err
+	}
+	// Others may have shown wrong ones while this one waited for its turn.
+	right, err := a.Passwords.verify(ctx, attempt.Source, a.attempts.known(attempt), password, stored,
+		func() error { return a.attempts.wait(attempt) })
+	if err != nil {
+		return false, err
+	}
+	if a.attempts.note(attempt, right) {
+		name := attempt.User
+		if stored == "" {
+			name = "(no such user)" // it may be a password in the wrong place
+		}
+		logger.Warn("wrong passwords, the next ones have to wait", "user", name, "source", attempt.Source)
+	}
+	return right, nil
+}
+
+// recent is a map that forgets what was put or got the longest ago beyond maxPairs. The zero value is empty.
+type recent[V any] struct {
+	entries map[Attempt]*list.Element
+	order   list.List // of *recentEntry[V], the latest first
+}
+
+type recentEntry[V any] struct {
+	key   Attempt
+	value V
+}
+
+func (r *recent[V]) get(key Attempt) (value V, found bool) {
+	element, found := r.entries[key]
+	if !found {
+		return value, false
+	}
+	r.order.MoveToFront(element)
+	return element.Value.(*recentEntry[V]).value, true
+}
+
+func (r *recent[V]) put(key Attempt, value V) {
+	r.forget(key)
+	if r.entries == nil {
+		r.entries = make(map[Attempt]*list.Element)
+	}
+	r.entries[key] = r.order.PushFront(&recentEntry[V]{key, value})
+	if len(r.entries) > maxPairs {
+		r.forget(r.order.Back().Value.(*recentEntry[V]).key)
+	}
+}
+
+func (r *recent[V]) forget(key Attempt) {
+	if element, found := r.entries[key]; found {
+		r.order.Remove(element)
+		delete(r.entries, key)
+	}
+}

@@ -1,0 +1,38 @@
+package server
+
+import (
+	"cmp"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// contactPatience is for how long a server that hears no leader takes login tokens by what it last knew of users and keys.
+const contactPatience = time.Minute
+
+// contact is when there was a leader last.
+type contact struct {
+	last atomic.Pointer[time.Time]
+}
+
+func (c *contact) note(led bool) {
+	if now := time.Now(); led || c.last.Load() == nil {
+		c.last.Store(&now)
+	}
+}
+
+// lost tells whether there has been no leader for longer than patience.
+func (c *contact) lost(patience time.Duration) bool {
+	last := c.last.Load()
+	return last != nil && time.Since(*last) > patience
+}
+
+// errCutOff is for whom a server cannot know any more. The status has clients try another server.
+var errCutOff = status.Error(codes.Unavailable, "This server has not heard of a leader for too long to know which login tokens are still good")
+
+// cutOff tells whether a token may have been revoked long ago without this server having heard of it.
+func (s *Server) cutOff() bool {
+	return s.contact.lost(cmp.Or(s.config.contactPatience, contactPatience))
+}
