@@ -51,7 +51,6 @@ func (s *session) serve() error {
 	ctx := s.rpc.Context()
 	s.stream.Open()
 	for {
-		s.stream.AwaitRoom(ctx)
 		request, err := s.rpc.Recv()
 		if err != nil {
 			s.stream.Close()
@@ -61,6 +60,9 @@ func (s *session) serve() error {
 			return nil
 		}
 		message := wire.FromClient(request)
+		if message.Kind != coordination.ClientPong && message.Kind != coordination.ClientPing { // those never wait for others
+			s.stream.AwaitRoom(ctx)
+		}
 		resume := s.stream.Receive(&message)
 		if resume == nil {
 			continue

@@ -79,8 +79,26 @@ func (s *Stream) Open() {
 	s.settle(coordination.Forward{})
 }
 
-// AwaitRoom returns when the group has room for another message, or ctx is done.
-func (s *Stream) AwaitRoom(ctx context.Context) { s.group.queue.awaitRoom(ctx) }
+// AwaitRoom returns when the group has room for another request, or ctx is done. Meanwhile the stream is not read, so its
+// ping clock stands still.
+func (s *Stream) AwaitRoom(ctx context.Context) {
+	if s.group.queue.hasRoom() {
+		return
+	}
+	s.notRead()
+	s.group.queue.awaitRoom(ctx)
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	s.front.Read(s.group.clock.Now())
+	s.plan()
+}
+
+func (s *Stream) notRead() {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	s.front.NotRead(s.group.clock.Now())
+	s.plan()
+}
 
 // Receive hands a message of the client to the Front. The next one must not be read before the returned channel is
 // closed; nil means at once.
@@ -100,6 +118,8 @@ func (s *Stream) receive(message *coordination.ClientMessage) <-chan struct{} {
 	s.settle(s.front.Receive(message))
 	if !s.mayRead() && s.resume == nil {
 		s.resume = make(chan struct{})
+		s.front.NotRead(s.group.clock.Now())
+		s.plan()
 	}
 	return s.resume
 }
@@ -115,6 +135,7 @@ func (s *Stream) resumeReading() {
 	if s.resume != nil && s.mayRead() {
 		close(s.resume)
 		s.resume = nil
+		s.front.Read(s.group.clock.Now())
 	}
 }
 
@@ -223,9 +244,7 @@ func (s *Stream) settle(f coordination.Forward) {
 		s.link.put(s, f)
 	}
 	s.resumeReading()
-	if wake := s.front.Wake(); wake != s.timerAt {
-		s.setTimer(wake)
-	}
+	s.plan()
 	if s.front.Ending() != coordination.EndingNone && !s.ended {
 		s.ended = true
 		s.lingering = time.AfterFunc(s.group.config.Linger, s.client.CutOff)
@@ -235,6 +254,13 @@ func (s *Stream) settle(f coordination.Forward) {
 	} else if !s.scheduled && (s.front.Queued() > 0 || s.front.Ending() != coordination.EndingNone) {
 		s.scheduled = true
 		s.client.Wake()
+	}
+}
+
+// plan sets the timer to when the Front wants to wake. The mutex is held.
+func (s *Stream) plan() {
+	if wake := s.front.Wake(); wake != s.timerAt {
+		s.setTimer(wake)
 	}
 }
 
@@ -264,9 +290,13 @@ func (s *Stream) Take(into []coordination.Reply) ([]coordination.Reply, coordina
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	s.mute()
+	if s.front.PingWaits() {
+		s.front.PingTaken(s.group.clock.Now())
+	}
 	replies := s.front.Take(into)
 	s.outbound = 0
 	s.resumeReading()
+	s.plan()
 	if len(replies) == 0 && s.front.Ending() == coordination.EndingNone {
 		s.scheduled = false
 	}
