@@ -3,6 +3,7 @@ package server
 import (
 	"errors"
 	"io"
+	"slices"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -24,6 +25,8 @@ type session struct {
 	pool     *writers
 	panics   *panicCounter
 	identity *auth.Identity
+	progress progress
+	held     []coordination.Reply // taken, and left to the slow lane
 }
 
 // statusWriter ends an RPC from outside of its handler. gRPC's own SendMsg and RecvMsg do the same when they fail; it
@@ -60,6 +63,7 @@ func (s *session) serve() error {
 			return nil
 		}
 		message := wire.FromClient(request)
+		s.progress.heard(&message)
 		if message.Kind != coordination.ClientPong && message.Kind != coordination.ClientPing { // those never wait for others
 			s.stream.AwaitRoom(ctx)
 		}
@@ -97,21 +101,44 @@ func (s *session) Panicked(reason any) {
 	go s.finish.WriteStatus(errPanic)
 }
 
-// send writes what is queued and ends the RPC if the Front has ended. It reports whether there may be more.
-func (s *session) send(buffer []coordination.Reply) (_ []coordination.Reply, more bool) {
+// hasRoom reports whether the next message can be sent without waiting for the client.
+func (s *session) hasRoom() bool { return s.progress.unread() < sendRoom }
+
+// sendPromptly is send as long as the client has room; the slow lane does the rest.
+func (s *session) sendPromptly(buffer []coordination.Reply) (_ []coordination.Reply, more bool) {
+	return s.send(buffer, true)
+}
+
+// sendSlowly is send, however long the client takes.
+func (s *session) sendSlowly(buffer []coordination.Reply) (_ []coordination.Reply, more bool) {
+	return s.send(buffer, false)
+}
+
+// send writes what is queued, and ends the RPC if the Front has ended. It reports whether there may be more. If it is to
+// be prompt, it leaves to the slow lane what may have to wait for the client.
+func (s *session) send(buffer []coordination.Reply, prompt bool) (_ []coordination.Reply, more bool) {
 	defer func() {
 		if reason := recover(); reason != nil {
 			s.Panicked(reason)
 		}
 	}()
-	replies, ending := s.stream.Take(buffer[:0])
+	replies, ending, fresh := s.held, coordination.EndingNone, len(s.held) == 0
+	if s.held = nil; fresh {
+		replies, ending = s.stream.Take(buffer[:0])
+	}
 	for i := range replies {
 		if replies[i].Kind == coordination.ReplyNone {
 			continue
 		}
-		if i > 0 && s.stream.PutBack(replies[i:]) {
+		if (i > 0 || !fresh) && s.stream.PutBack(replies[i:]) {
 			return replies, false
 		}
+		if prompt && !s.hasRoom() {
+			s.held = slices.Clone(replies[i:])
+			s.pool.slow.schedule(s)
+			return replies, false
+		}
+		s.progress.sending(&replies[i])
 		if err := s.rpc.Send(wire.ToClient(&replies[i])); err != nil {
 			return replies, false // the reader notices as well
 		}
