@@ -28,8 +28,8 @@ type progress struct {
 // unread is how much the client may not have read yet.
 func (p *progress) unread() int64 { return p.sent.Load() - p.read.Load() }
 
-// sending counts a reply that is sent next.
-func (p *progress) sending(r *coordination.Reply) {
+// sizeOf is how large a reply is at most.
+func sizeOf(r *coordination.Reply) int64 {
 	n := int64(replyFrameBytes)
 	if r.Refusal != nil {
 		n += int64(len(r.Refusal.Text))
@@ -37,7 +37,12 @@ func (p *progress) sending(r *coordination.Reply) {
 	if d := r.Description; d != nil {
 		n += int64(replyDescriptionBytes + len(d.Name) + len(d.Data) + d.Owners.Bytes() + d.Waiters.Bytes())
 	}
-	sent := p.sent.Add(n)
+	return n
+}
+
+// sending counts a reply of that size, which is sent next.
+func (p *progress) sending(r *coordination.Reply, size int64) {
+	sent := p.sent.Add(size)
 	if r.Kind == coordination.ReplyPing {
 		p.until.Store(sent)
 		p.ping.Store(r.Opaque)

@@ -101,7 +101,7 @@ func (s *session) Panicked(reason any) {
 	go s.finish.WriteStatus(errPanic)
 }
 
-// hasRoom reports whether the next message can be sent without waiting for the client.
+// hasRoom reports whether a small message can be sent without waiting for the client.
 func (s *session) hasRoom() bool { return s.progress.unread() < sendRoom }
 
 // sendPromptly is send as long as the client has room; the slow lane does the rest.
@@ -133,13 +133,14 @@ func (s *session) send(buffer []coordination.Reply, prompt bool) (_ []coordinati
 		if (i > 0 || !fresh) && s.stream.PutBack(replies[i:]) {
 			return replies, false
 		}
-		if prompt && !s.hasRoom() {
+		size := sizeOf(&replies[i])
+		if prompt && s.progress.unread()+size > sendRoom { // or what is long in encoding
 			s.held = slices.Clone(replies[i:])
 			s.pool.slow.schedule(s)
 			return replies, false
 		}
-		s.progress.sending(&replies[i])
-		if err := s.rpc.Send(wire.ToClient(&replies[i])); err != nil {
+		s.progress.sending(&replies[i], size)
+		if err := s.write(&replies[i], size); err != nil {
 			return replies, false // the reader notices as well
 		}
 		replies[i] = coordination.Reply{}
@@ -149,6 +150,13 @@ func (s *session) send(buffer []coordination.Reply, prompt bool) (_ []coordinati
 		return replies, false
 	}
 	return replies, len(replies) > 0
+}
+
+func (s *session) write(r *coordination.Reply, size int64) error {
+	if size > sendRoom {
+		return s.pool.sendLarge(s.rpc, wire.ToClient(r))
+	}
+	return s.rpc.Send(wire.ToClient(r))
 }
 
 // endStatus is the gRPC status of an ending (coordination.md §2.9).
