@@ -420,7 +420,7 @@ func (w *silenceWorld) open(from, to *silentServer, there, back func() time.Dura
 	c := &silenceRelay{from: from, to: to, there: there, back: back}
 	c.relay = &relay{self: 1, streams: from.group.streams, clock: from.group.clock,
 		bell: newBell(), asked: make(map[uint64]coordination.Instant), ready: func() {}}
-	c.peer = newRelayPeer(to.group, to.group.streams.localLink(), &relaypb.Hello{Server: 1})
+	c.peer = newRelayPeer(to.group, to.group.streams.localLink(), &relaypb.Hello{Server: 1, Version: relayPieces})
 	w.relays = append(w.relays, c)
 	if c.peer.link != nil {
 		c.peer.beginWatch()
@@ -453,7 +453,7 @@ func (c *silenceRelay) pump() {
 
 func (c *silenceRelay) atLeader(batch *relaypb.ToLeader) {
 	if !c.lostThere && c.peer.link != nil {
-		c.peer.receive(batch)
+		_ = c.peer.receive(batch)
 	}
 }
 
@@ -481,7 +481,7 @@ func (c *silenceRelay) atFollower(batch *relaypb.FromLeader) {
 	if c.over {
 		return
 	}
-	c.relay.receive(batch)
+	_ = c.relay.receive(batch)
 	if !c.joined {
 		c.joined = true
 		c.from.world.note("the follower joins")
