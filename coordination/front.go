@@ -60,6 +60,7 @@ type Front struct {
 	open     []openRequest // ascending sequence
 	// unanswered is how many of the open requests have had no message yet.
 	unanswered int
+	waiting    int // bytes of those
 	replies    []Reply
 	taken      int // replies taken so far
 }
@@ -121,6 +122,18 @@ func (f *Front) InFlight() int {
 		return 0
 	}
 	return f.unanswered + len(f.replies)
+}
+
+// InFlightBytes is how much the requests without a first answer count together, and a start that is not answered. It is 0
+// once the stream has ended.
+func (f *Front) InFlightBytes() int {
+	switch f.state {
+	case frontEnded:
+		return 0
+	case frontAttaching:
+		return f.start.Bytes()
+	}
+	return f.waiting
 }
 
 // Take moves the replies to the end of into and returns it.
@@ -232,6 +245,7 @@ func (f *Front) receiveRequest(m *ClientMessage) Forward {
 func (f *Front) ask(reqID uint64, r *Request) Forward {
 	f.sequence++
 	f.unanswered++
+	f.waiting += r.Bytes()
 	f.open = append(f.open, openRequest{OpenRequest: OpenRequest{Sequence: f.sequence, Request: r}, reqID: reqID})
 	forward := Forward{Request: r, Sequence: f.sequence, Acknowledged: f.open[0].Sequence}
 	if f.outcome > forward.Acknowledged {
@@ -334,6 +348,7 @@ func (f *Front) deliverAnswer(m *Message) {
 	if !open.answered {
 		open.answered = true
 		f.unanswered--
+		f.waiting -= open.Request.Bytes()
 	}
 	reply := Reply{ReqID: open.reqID}
 	last := true

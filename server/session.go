@@ -64,9 +64,7 @@ func (s *session) serve() error {
 		}
 		message := wire.FromClient(request)
 		s.progress.heard(&message)
-		if message.Kind != coordination.ClientPong && message.Kind != coordination.ClientPing { // those never wait for others
-			s.stream.AwaitRoom(ctx)
-		}
+		s.stream.AwaitRoom(ctx, &message)
 		resume := s.stream.Receive(&message)
 		if resume == nil {
 			continue

@@ -37,6 +37,7 @@ var trials = []trial{
 	{name: "model", folder: "conformance/model", tests: "^TestModel$"},
 	{name: "entries and stamps", folder: "coordination", tests: "^Test(AnySplit|UsersOfOneEntry|Stamp)"},
 	{name: "owners", folder: "coordination", tests: "^Test(SessionOf|Owner|NoOwner)"},
+	{name: "leave and credit", folder: "server/group", tests: "^Test(Leave(IsTied|Counts)|StreamBytes|CreditIs|WaitingAcquires)"},
 	{name: "pings of a late server", folder: "coordination", tests: "^Test(LateTick|HealthyServer|PingIsTaken|PingClock|UnreadStream)"},
 	{name: "leader changes", folder: "coordination", tests: "^Test(Claim|Resume|Held|Repeated|Describe|Stop|Outcomes)"},
 }

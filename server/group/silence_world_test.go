@@ -412,6 +412,7 @@ type silenceRelay struct {
 	cutThere, cutBack  bool
 	lastThere, arrived time.Duration // messages do not overtake each other
 	joined             bool
+	asked              int  // for leave apart from the relay
 	lostThere, over    bool // the leader has noticed that the relay broke; the follower has
 }
 
@@ -434,7 +435,29 @@ func (c *silenceRelay) renew() {
 		return
 	}
 	c.relay.renew()
+	c.askForLeave()
 	c.from.AfterFunc(renewInterval, c.renew)
+}
+
+// askForLeave is a question over the connection of the heartbeats, which the same cuts concern, and its answer. Nothing on
+// it waits for the relay, so one may be fast and the next one slow.
+func (c *silenceRelay) askForLeave() {
+	w, request := c.from.world, c.relay.leaveRequest()
+	c.asked++
+	slow := time.Duration(c.asked%3) * 130 * time.Millisecond
+	if c.cutThere {
+		return
+	}
+	w.schedule(w.now+time.Millisecond+slow, c.to, func() {
+		if c.peer.link == nil || !c.peer.givesLeave() || c.cutBack {
+			return
+		}
+		w.schedule(w.now+time.Millisecond, c.from, func() {
+			if !c.over {
+				c.relay.granted(request.GetRenew())
+			}
+		})
+	})
 }
 
 // pump sends what the follower has.
