@@ -7,7 +7,6 @@ import (
 
 	"google.golang.org/grpc"
 
-	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/raftstore"
 )
 
@@ -149,7 +148,7 @@ func (m *member) relayTo(ctx context.Context, leader uint64, address string, cha
 	defer conn.Close()
 	m.relays++
 	r := &relay{self: m.group.store.Member(), process: m.process, number: m.relays, streams: m.group.streams, clock: m.group.clock,
-		bell: newBell(), asked: make(map[uint64]coordination.Instant),
+		bell: newBell(), asked: make(map[uint64]moment),
 		urgent: func() *grpc.ClientConn { return m.group.store.UrgentConn(leader) }, ready: func() {
 			m.setConn(conn)
 			m.group.markReady()

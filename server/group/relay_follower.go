@@ -34,6 +34,7 @@ type relay struct {
 	ready   func()                  // called when there is a leader
 	urgent  func() *grpc.ClientConn // to the leader, for what waits behind no data; nil while there is none
 	leave   atomic.Int64            // coordination.Instant until which the leader's leave to speak is good
+	day     atomic.Int64            // the time of day until which it is: a machine that slept has none
 
 	mutex   sync.Mutex
 	out     []*relaypb.Forward // not yet sent
@@ -41,12 +42,18 @@ type relay struct {
 	renewal uint64             // number of the last request for leave
 	last    uint64             // of the last one over the relay itself
 	asking  bool               // that is not yet sent
-	asked   map[uint64]coordination.Instant
+	asked   map[uint64]moment
 	heard   coordination.Instant // when the leader last said anything; at first, when the relay was opened
 	version uint32               // of the leader, as in relaypb.FromLeader; 0 until it has said it
 	cut     pieces               // of a message that goes before what is in out
 
 	coming pieces // of what the leader says; of receive
+}
+
+// moment is when something was asked, on both clocks.
+type moment struct {
+	at  coordination.Instant
+	day int64
 }
 
 // put implements leaderLink. A stream with more open requests than a leader change can carry is ended.
@@ -63,7 +70,9 @@ func (r *relay) put(s *Stream, f coordination.Forward) {
 }
 
 // maySpeak implements leaderLink.
-func (r *relay) maySpeak() bool { return r.clock.Now() < coordination.Instant(r.leave.Load()) }
+func (r *relay) maySpeak() bool {
+	return r.clock.Now() < coordination.Instant(r.leave.Load()) && r.clock.timeOfDay() < r.day.Load()
+}
 
 // run relays until ctx is done or the relay breaks. It opens the exchange, has all streams join, and has them wait for
 // the next leader when it ends.
@@ -206,7 +215,8 @@ func (r *relay) granted(number uint64) {
 			delete(r.asked, older)
 		}
 	}
-	if known {
-		r.leave.Store(max(r.leave.Load(), int64(asked+coordination.Instant(relayLeave))))
+	if until := int64(asked.at + coordination.Instant(relayLeave)); known && until > r.leave.Load() {
+		r.day.Store(asked.day + int64(relayLeave)) // first: a reader that sees one of the two sees the shorter leave
+		r.leave.Store(until)
 	}
 }

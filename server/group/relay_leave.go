@@ -75,7 +75,7 @@ func (r *relay) leaveRequest() *relaypb.LeaveRequest {
 // ask returns the number of a request for leave that is made now. The mutex is held.
 func (r *relay) ask() uint64 {
 	r.renewal++
-	r.asked[r.renewal] = r.clock.Now()
+	r.asked[r.renewal] = moment{r.clock.Now(), r.clock.timeOfDay()}
 	return r.renewal
 }
 

@@ -66,7 +66,7 @@ func TestLeaveIsTiedToItsRelay(t *testing.T) {
 // the moment at which it was asked for.
 func TestLeaveCountsFromTheAsking(t *testing.T) {
 	clock := &stoodClock{}
-	r := &relay{clock: NewClock(clock), asked: make(map[uint64]coordination.Instant), bell: newBell()}
+	r := &relay{clock: NewClock(clock), asked: make(map[uint64]moment), bell: newBell()}
 	first := r.leaveRequest().GetRenew()
 	clock.now += coordination.Instant(time.Second)
 	r.renew() // over the relay
@@ -89,6 +89,13 @@ func TestLeaveCountsFromTheAsking(t *testing.T) {
 	r.granted(99)
 	if r.leave.Load() != until || len(r.asked) > 0 {
 		t.Errorf("leave until %d, and %d requests are remembered", r.leave.Load(), len(r.asked))
+	}
+	if !r.maySpeak() {
+		t.Error("the leave does not count")
+	}
+	r.day.Add(-int64(relayLeave)) // as if the machine had slept for as long
+	if r.maySpeak() {
+		t.Error("leave that ran out while the machine slept counts")
 	}
 }
 

@@ -420,7 +420,7 @@ type silenceRelay struct {
 func (w *silenceWorld) open(from, to *silentServer, there, back func() time.Duration) *silenceRelay {
 	c := &silenceRelay{from: from, to: to, there: there, back: back}
 	c.relay = &relay{self: 1, streams: from.group.streams, clock: from.group.clock,
-		bell: newBell(), asked: make(map[uint64]coordination.Instant), ready: func() {}}
+		bell: newBell(), asked: make(map[uint64]moment), ready: func() {}}
 	c.peer = newRelayPeer(to.group, to.group.streams.localLink(), &relaypb.Hello{Server: 1, Version: relayPieces})
 	w.relays = append(w.relays, c)
 	if c.peer.link != nil {
