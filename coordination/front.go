@@ -18,6 +18,11 @@ const (
 	minPingMillis  = 10
 	maxPingMillis  = 5000
 	mutePollMillis = 100 // how soon a Front that was mute pings when it may
+	// tardyMillis is how much later than asked a Tick, or the taking of a ping, comes on a server that is well: far timers
+	// are rounded up. What comes later shows that the server itself was held up.
+	tardyMillis = 100
+	// unreadMillis is how long a stream may stay unread before it is given up. It is not in the reference.
+	unreadMillis = 10_000
 )
 
 // Front is one client's stream on the server that holds it: what the client may send now, its open requests, its pings
@@ -42,6 +47,11 @@ type Front struct {
 	wake     Instant // when Tick has something to do
 	overdue  Instant // when the unanswered ping has been unanswered for too long
 	withheld bool    // a ping lay here while nothing might be said, so the client may have heard it late
+	pinged   Instant // when the unanswered ping was made
+	untaken  bool    // nobody has taken it yet
+	behind   bool    // what was taken before it was still being sent then: it is the client that holds it up
+	sending  bool    // there was something to take last time
+	unread   Instant // since when the server has not read the stream; Never while it does
 	held     *Refusal
 	resumed  bool // the stream holds a Failure, and the leader was asked to answer for its session
 
@@ -50,6 +60,7 @@ type Front struct {
 	open     []openRequest // ascending sequence
 	// unanswered is how many of the open requests have had no message yet.
 	unanswered int
+	waiting    int // bytes of those
 	replies    []Reply
 	taken      int // replies taken so far
 }
@@ -76,14 +87,14 @@ type openRequest struct {
 
 // NewFront returns the Front of a stream that has just been opened.
 func NewFront(policy *PingPolicy) *Front {
-	return &Front{policy: policy, wake: Never, expires: Never}
+	return &Front{policy: policy, wake: Never, expires: Never, unread: Never}
 }
 
 // Open tells that the stream was opened at this instant. Without it the first message may take any time.
 func (f *Front) Open(now Instant) { f.wake = now.After(f.policy.FirstMessageMillis) }
 
 // Wake is when Tick has something to do, Never if nothing is planned.
-func (f *Front) Wake() Instant { return min(f.wake, f.expires) }
+func (f *Front) Wake() Instant { return min(f.wake, f.expires, f.unreadUntil()) }
 
 // Ending is how the RPC ends once the replies taken so far and those still there are sent.
 func (f *Front) Ending() Ending { return f.ending }
@@ -113,6 +124,18 @@ func (f *Front) InFlight() int {
 	return f.unanswered + len(f.replies)
 }
 
+// InFlightBytes is how much the requests without a first answer count together, and a start that is not answered. It is 0
+// once the stream has ended.
+func (f *Front) InFlightBytes() int {
+	switch f.state {
+	case frontEnded:
+		return 0
+	case frontAttaching:
+		return f.start.Bytes()
+	}
+	return f.waiting
+}
+
 // Take moves the replies to the end of into and returns it.
 func (f *Front) Take(into []Reply) []Reply {
 	const keep = 2 // an idle stream's pings need no more
@@ -120,6 +143,7 @@ func (f *Front) Take(into []Reply) []Reply {
 		f.withhold()
 		return into
 	}
+	f.sending, f.untaken = len(f.replies) > 0, false
 	into = append(into, f.replies...)
 	f.taken += len(f.replies)
 	clear(f.replies)
@@ -138,6 +162,7 @@ func (f *Front) PutBack(replies []Reply) bool {
 	}
 	f.replies = append(slices.Clone(replies), f.replies...)
 	f.taken -= len(replies)
+	f.sending = false
 	f.withhold()
 	return true
 }
@@ -221,6 +246,7 @@ func (f *Front) receiveRequest(m *ClientMessage) Forward {
 func (f *Front) ask(reqID uint64, r *Request) Forward {
 	f.sequence++
 	f.unanswered++
+	f.waiting += r.Bytes()
 	f.open = append(f.open, openRequest{OpenRequest: OpenRequest{Sequence: f.sequence, Request: r}, reqID: reqID})
 	forward := Forward{Request: r, Sequence: f.sequence, Acknowledged: f.open[0].Sequence}
 	if f.outcome > forward.Acknowledged {
@@ -323,6 +349,7 @@ func (f *Front) deliverAnswer(m *Message) {
 	if !open.answered {
 		open.answered = true
 		f.unanswered--
+		f.waiting -= open.Request.Bytes()
 	}
 	reply := Reply{ReqID: open.reqID}
 	last := true
@@ -379,7 +406,7 @@ func (f *Front) Tick(now Instant) Forward {
 		return Forward{}
 	case now >= f.expires:
 		return f.giveUp()
-	case now < f.wake:
+	case now < f.wake && now < f.unreadUntil():
 		return Forward{}
 	}
 	switch f.state {
@@ -393,25 +420,43 @@ func (f *Front) Tick(now Instant) Forward {
 	case frontAttached, frontStopping:
 		if f.quiet() { // the client hears no ping, so it cannot answer one
 			f.wake, f.overdue = now.After(min(f.interval, mutePollMillis)), now.After(f.patience)
-			return Forward{}
-		}
-		if f.opaque == 0 {
-			f.ping(now)
-			return Forward{}
-		}
-		if now >= f.overdue {
-			if !f.withheld {
-				return f.fail(PingTimeout)
+			if f.unread != Never {
+				f.unread = now
 			}
-			f.withheld, f.overdue = false, now.After(f.patience) // as if it had just been sent
+			return Forward{}
 		}
-		f.wake = f.overdue
+		return f.tickAttached(now)
 	}
+	return Forward{}
+}
+
+// tickAttached is Tick of a stream that speaks for a session, and may speak.
+func (f *Front) tickAttached(now Instant) Forward {
+	switch {
+	case now >= f.unreadUntil():
+		return f.fail(StreamNotRead)
+	case f.opaque == 0:
+		f.ping(now)
+		return Forward{}
+	}
+	if f.unread != Never { // until Read
+		f.wake = Never
+		return Forward{}
+	}
+	f.excuse(now)
+	if now >= f.overdue {
+		if !f.withheld {
+			return f.fail(PingTimeout)
+		}
+		f.withheld, f.overdue = false, now.After(f.patience) // as if it had just been sent
+	}
+	f.wake = f.overdue
 	return Forward{}
 }
 
 func (f *Front) ping(now Instant) {
 	f.opaque, f.withheld = f.policy.Opaque(), false
+	f.pinged, f.untaken, f.behind = now, true, f.sending
 	f.wake, f.overdue = now.After(f.interval), now.After(f.patience)
 	f.reply(Reply{Kind: ReplyPing, Opaque: f.opaque})
 }

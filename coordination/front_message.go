@@ -90,3 +90,16 @@ type Forward struct {
 	Roster       *Roster
 	Detach       bool // the stream is gone
 }
+
+// Bytes is how much a message counts towards what may be under way, 0 if nothing comes of it but what the Front does.
+func (m *ClientMessage) Bytes() int {
+	switch {
+	case m.Request != nil:
+		return m.Request.Bytes()
+	case m.Start != nil:
+		return m.Start.Bytes()
+	case m.Kind == ClientStop:
+		return messageBytes
+	}
+	return 0
+}

@@ -18,6 +18,12 @@ type Request struct {
 	WatchOwners    bool
 }
 
+// messageBytes is what a request counts besides what it carries.
+const messageBytes = 256
+
+// Bytes is how much a request counts towards what may be under way.
+func (r *Request) Bytes() int { return messageBytes + len(r.Name) + len(r.Data) }
+
 // AttachRequest is a SessionStart (§2.3).
 type AttachRequest struct {
 	Path          string // as the client wrote it
@@ -148,4 +154,9 @@ func describe(sem *semaphore, owners, waiters bool) *SemaphoreDescription {
 		d.Waiters = sem.waiters.view()
 	}
 	return d
+}
+
+// Bytes is how much a start counts towards what may be under way.
+func (a *AttachRequest) Bytes() int {
+	return messageBytes + len(a.Path) + len(a.Description) + len(a.ProtectionKey)
 }

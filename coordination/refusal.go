@@ -31,6 +31,7 @@ var (
 	SessionNotAttachedHere = &Refusal{outcome.BadSession, "Session is not attached"}
 	LinkFailure            = &Refusal{outcome.Unavailable, "Link failure"}
 	PingTimeout            = &Refusal{outcome.Timeout, "Ping timeout"}
+	StreamNotRead          = &Refusal{outcome.Unavailable, "The server is overloaded and could not read the stream"}
 	PongMismatch           = &Refusal{outcome.BadRequest, "Pong data mismatch"}
 	EmptyRequest           = &Refusal{outcome.BadRequest, "Empty request"}
 	UnimplementedRequest   = &Refusal{outcome.BadRequest, "Unimplemented request"}

@@ -205,14 +205,14 @@ func TestWhenALeaderCountsAsDeaf(t *testing.T) {
 	}
 	tick(100)
 	want("it never had a lease", false, false)
-	s.lease.until.Store(int64(clock.at.Sub(s.lease.base) + LeaseWindow))
+	s.lease.extend(clock.at.Add(LeaseWindow))
 	tick(int(LeaseWindow / tickInterval))
 	l.deaf.ticks = 0
 	tick(deafTicks - hushTicks - 1)
 	want("not yet", false, false)
 	tick(1)
 	want("nearly", true, false)
-	s.lease.until.Store(int64(clock.at.Sub(s.lease.base) + LeaseWindow))
+	s.lease.extend(clock.at.Add(LeaseWindow))
 	tick(1)
 	want("a late answer", false, false)
 	tick(int(LeaseWindow/tickInterval) + deafTicks - 3)

@@ -11,6 +11,22 @@ type lease struct {
 	clock clock
 	base  time.Time    // what until counts from
 	until atomic.Int64 // nanoseconds after base; 0 is none
+	// wall is the time of day, in nanoseconds since 1970, at which the lease ends besides. The monotonic clock stands still
+	// while a machine sleeps, and while it is moved; the time of day is put right then.
+	wall atomic.Int64
+}
+
+// holds tells whether a lease that ends at until is good. One that the time of day has passed by a jump is not, however
+// little time seems to have passed; a jump backwards does not lengthen it.
+func (l *lease) holds(until int64) bool {
+	now := l.clock.now()
+	return now.Sub(l.base) < time.Duration(until) && now.UnixNano() < l.wall.Load()
+}
+
+// extend has the lease end then. A reader that sees one of the two values only sees the shorter lease.
+func (l *lease) extend(until time.Time) {
+	l.wall.Store(until.UnixNano())
+	l.until.Store(int64(until.Sub(l.base)))
 }
 
 // leaseAlone is a lease without end: there is nobody else who could lead.
@@ -39,14 +55,14 @@ func (s *Store) MaySpeak() bool {
 	case leaseAlone:
 		return true
 	default:
-		return s.lease.clock.now().Sub(s.lease.base) < time.Duration(until)
+		return s.lease.holds(until)
 	}
 }
 
 // lapsed tells whether this member had a lease in this term and has let it run out.
 func (l *lease) lapsed() bool {
 	until := l.until.Load()
-	return until > 0 && l.clock.now().Sub(l.base) >= time.Duration(until)
+	return until > 0 && !l.holds(until)
 }
 
 // leaseRound is one question to the others whether this member still leads.
@@ -86,7 +102,7 @@ func (l *loop) leaseConfirmed(id uint64) {
 	}
 	for i, r := range l.rounds {
 		if r.id == id {
-			l.s.lease.until.Store(int64(r.begun.Add(LeaseWindow).Sub(l.s.lease.base)))
+			l.s.lease.extend(r.begun.Add(LeaseWindow))
 			l.rounds = l.rounds[i+1:]
 			return
 		}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	pb "go.etcd.io/raft/v3/raftpb"
+	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/coordd/coordd/raftstore/peerpb"
@@ -196,6 +197,7 @@ type lane struct {
 	bytes  int
 	held   *pb.Message        // see hold
 	stream context.CancelFunc // ends the open stream, nil if there is none
+	conn   *grpc.ClientConn   // under the open stream, nil if there is none
 	retell bool               // what this member says of itself has changed
 	anew   bool               // the stream was ended to be opened again
 	shut   bool               // the stream was ended, and there is to be none for now
@@ -360,6 +362,10 @@ func (l *lane) connected(ctx context.Context) (accepted bool, err error) {
 		return false, err
 	}
 	defer out.close()
+	if carried, ok := out.(*grpcFrames); ok {
+		l.carry(carried.conn)
+		defer l.carry(nil)
+	}
 	defer func() {
 		select {
 		case <-out.accepted():
@@ -403,6 +409,27 @@ func (l *lane) connected(ctx context.Context) (accepted bool, err error) {
 		case <-l.bell:
 		}
 	}
+}
+
+// carry notes the connection under the open stream.
+func (l *lane) carry(conn *grpc.ClientConn) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.conn = conn
+}
+
+// UrgentConn is the connection over which this member's heartbeats, and its answers to them, go to another member; nil
+// while there is none. Calls over it must be small. It is closed when the members connect anew.
+func (s *Store) UrgentConn(member uint64) *grpc.ClientConn {
+	s.peers.mu.Lock()
+	to := s.peers.peers[member]
+	s.peers.mu.Unlock()
+	if to == nil {
+		return nil
+	}
+	to.urgent.mu.Lock()
+	defer to.urgent.mu.Unlock()
+	return to.urgent.conn
 }
 
 // failed tells raft that messages were lost. A refusal that is for ever has other members asked: only what a majority

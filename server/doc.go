@@ -2,8 +2,8 @@
 // answers. No rule of the protocol lives here.
 //
 //   - session is the connection of one client's Session stream: one goroutine that reads. Replies are written by the
-//     writers, a few goroutines shared by all streams, so that an idle stream costs no writer and a slow reader holds up
-//     nobody.
+//     writers, a few goroutines shared by all streams, so that an idle stream costs no writer. Where a client may not have
+//     read what it was sent (progress.go), others do that, so that it holds up nobody.
 //   - the services (coordination, scheme, discovery, auth, and our own for users) turn unary calls into commands and reads
 //     of the group. Every call is bounded (patience.go).
 //   - the authenticator finds out who calls, once for a call or a stream. The keeper, a goroutine of its own, ends open

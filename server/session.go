@@ -3,6 +3,7 @@ package server
 import (
 	"errors"
 	"io"
+	"slices"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -24,6 +25,8 @@ type session struct {
 	pool     *writers
 	panics   *panicCounter
 	identity *auth.Identity
+	progress progress
+	held     []coordination.Reply // taken, and left to the slow lane
 }
 
 // statusWriter ends an RPC from outside of its handler. gRPC's own SendMsg and RecvMsg do the same when they fail; it
@@ -51,7 +54,6 @@ func (s *session) serve() error {
 	ctx := s.rpc.Context()
 	s.stream.Open()
 	for {
-		s.stream.AwaitRoom(ctx)
 		request, err := s.rpc.Recv()
 		if err != nil {
 			s.stream.Close()
@@ -61,6 +63,8 @@ func (s *session) serve() error {
 			return nil
 		}
 		message := wire.FromClient(request)
+		s.progress.heard(&message)
+		s.stream.AwaitRoom(ctx, &message)
 		resume := s.stream.Receive(&message)
 		if resume == nil {
 			continue
@@ -95,22 +99,46 @@ func (s *session) Panicked(reason any) {
 	go s.finish.WriteStatus(errPanic)
 }
 
-// send writes what is queued and ends the RPC if the Front has ended. It reports whether there may be more.
-func (s *session) send(buffer []coordination.Reply) (_ []coordination.Reply, more bool) {
+// hasRoom reports whether a small message can be sent without waiting for the client.
+func (s *session) hasRoom() bool { return s.progress.unread() < sendRoom }
+
+// sendPromptly is send as long as the client has room; the slow lane does the rest.
+func (s *session) sendPromptly(buffer []coordination.Reply) (_ []coordination.Reply, more bool) {
+	return s.send(buffer, true)
+}
+
+// sendSlowly is send, however long the client takes.
+func (s *session) sendSlowly(buffer []coordination.Reply) (_ []coordination.Reply, more bool) {
+	return s.send(buffer, false)
+}
+
+// send writes what is queued, and ends the RPC if the Front has ended. It reports whether there may be more. If it is to
+// be prompt, it leaves to the slow lane what may have to wait for the client.
+func (s *session) send(buffer []coordination.Reply, prompt bool) (_ []coordination.Reply, more bool) {
 	defer func() {
 		if reason := recover(); reason != nil {
 			s.Panicked(reason)
 		}
 	}()
-	replies, ending := s.stream.Take(buffer[:0])
+	replies, ending, fresh := s.held, coordination.EndingNone, len(s.held) == 0
+	if s.held = nil; fresh {
+		replies, ending = s.stream.Take(buffer[:0])
+	}
 	for i := range replies {
 		if replies[i].Kind == coordination.ReplyNone {
 			continue
 		}
-		if i > 0 && s.stream.PutBack(replies[i:]) {
+		if (i > 0 || !fresh) && s.stream.PutBack(replies[i:]) {
 			return replies, false
 		}
-		if err := s.rpc.Send(wire.ToClient(&replies[i])); err != nil {
+		size := sizeOf(&replies[i])
+		if prompt && s.progress.unread()+size > sendRoom { // or what is long in encoding
+			s.held = slices.Clone(replies[i:])
+			s.pool.slow.schedule(s)
+			return replies, false
+		}
+		s.progress.sending(&replies[i], size)
+		if err := s.write(&replies[i], size); err != nil {
 			return replies, false // the reader notices as well
 		}
 		replies[i] = coordination.Reply{}
@@ -120,6 +148,13 @@ func (s *session) send(buffer []coordination.Reply) (_ []coordination.Reply, mor
 		return replies, false
 	}
 	return replies, len(replies) > 0
+}
+
+func (s *session) write(r *coordination.Reply, size int64) error {
+	if size > sendRoom {
+		return s.pool.sendLarge(s.rpc, wire.ToClient(r))
+	}
+	return s.rpc.Send(wire.ToClient(r))
 }
 
 // endStatus is the gRPC status of an ending (coordination.md §2.9).

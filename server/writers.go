@@ -5,117 +5,174 @@ import (
 	"sync"
 	"time"
 
+	"google.golang.org/grpc"
+
 	"github.com/coordd/coordd/coordination"
 )
 
 // writers are the goroutines that send replies. A stream is handed to them when it has something to send, and is sent
-// by one at a time. As many as there are processors do the work; when all of them are held up by clients that do not
-// read, more are started, which end when the work is done.
+// by one at a time. They work in two lanes: a stream whose client may have no room left can hold up its writer for as
+// long as the client likes, so it never gets one of those that serve the others.
 type writers struct {
+	prompt lane // of streams that are sent without waiting for their clients
+	slow   lane // of all others
+
+	encoding chan struct{} // holds one for each large message that is being encoded
+}
+
+// lane is some writers and what they have to do. As many as there are processors do the work; where clients may hold up
+// all of them more are started, which end when the work is done.
+type lane struct {
 	mutex    sync.Mutex
 	work     sync.Cond
+	send     func(s *session, buffer []coordination.Reply) (_ []coordination.Reply, more bool)
+	grows    bool
+	done     sync.WaitGroup
 	ready    []*session // first in, first out, from position first
 	first    int
 	idle     int
 	running  int
 	taken    uint64 // streams ever taken from ready
+	started  uint64 // writers, by the last look of watch
 	watching bool
 	closed   bool
-	done     sync.WaitGroup
 }
 
-// stallPatience is how long streams wait for writers that are all held up before another writer is started.
-const stallPatience = 5 * time.Millisecond
+const (
+	// stallPatience is how long streams wait for writers that are all held up before others are started.
+	stallPatience = 5 * time.Millisecond
+	// writersPerStall is how many are started then at most.
+	writersPerStall = 64
+)
 
 func newWriters() *writers {
-	w := &writers{}
-	w.work.L = &w.mutex
-	w.mutex.Lock()
-	defer w.mutex.Unlock()
-	for range max(2, runtime.GOMAXPROCS(0)) {
-		w.start()
-	}
+	w := &writers{encoding: make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2))}
+	w.prompt.open((*session).sendPromptly, false)
+	w.slow.open((*session).sendSlowly, true)
 	return w
 }
 
+func (l *lane) open(send func(*session, []coordination.Reply) ([]coordination.Reply, bool), grows bool) {
+	l.work.L, l.send, l.grows = &l.mutex, send, grows
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	for range l.usual() {
+		l.start()
+	}
+}
+
+// usual is how many writers there are while none is held up.
+func (*lane) usual() int { return max(2, runtime.GOMAXPROCS(0)) }
+
 // start adds a writer. The mutex is held.
-func (w *writers) start() {
-	w.running++
-	w.done.Add(1)
-	go w.run()
+func (l *lane) start() {
+	l.running++
+	l.done.Add(1)
+	go l.run()
 }
 
 // schedule has the stream sent. The caller sees to it that a stream is scheduled once only.
 func (w *writers) schedule(s *session) {
-	w.mutex.Lock()
-	defer w.mutex.Unlock()
-	if w.closed {
-		return
-	}
-	w.ready = append(w.ready, s)
-	if w.idle > 0 {
-		w.work.Signal()
-	} else if !w.watching {
-		w.watching = true
-		w.watch()
+	if s.hasRoom() {
+		w.prompt.schedule(s)
+	} else {
+		w.slow.schedule(s)
 	}
 }
 
-// watch starts another writer if nothing is taken for a while. The mutex is held.
-func (w *writers) watch() {
-	taken := w.taken
+func (l *lane) schedule(s *session) {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	if l.closed {
+		return
+	}
+	l.ready = append(l.ready, s)
+	if l.idle > 0 {
+		l.work.Signal()
+	} else if l.grows && !l.watching {
+		l.watching = true
+		l.watch()
+	}
+}
+
+// watch starts more writers if for a while nothing was taken but what those took that were started last. The mutex is
+// held.
+func (l *lane) watch() {
+	expected := l.taken + l.started
 	time.AfterFunc(stallPatience, func() {
-		w.mutex.Lock()
-		defer w.mutex.Unlock()
-		if w.closed || w.first == len(w.ready) {
-			w.watching = false
+		l.mutex.Lock()
+		defer l.mutex.Unlock()
+		if l.closed || l.first == len(l.ready) {
+			l.watching, l.started = false, 0
 			return
 		}
-		if w.taken == taken {
-			w.start()
+		l.started = 0
+		if l.taken <= expected {
+			l.started = uint64(min(len(l.ready)-l.first, writersPerStall))
 		}
-		w.watch()
+		for range l.started {
+			l.start()
+		}
+		l.watch()
 	})
 }
 
-func (w *writers) run() {
-	defer w.done.Done()
+func (l *lane) run() {
+	defer l.done.Done()
 	var buffer []coordination.Reply
-	for s := w.next(); s != nil; s = w.next() {
+	for s := l.next(); s != nil; s = l.next() {
 		for more := true; more; {
-			buffer, more = s.send(buffer)
+			buffer, more = l.send(s, buffer)
 		}
 	}
 }
 
 // next waits for a stream. It returns nil when this writer is one too many, or all are to end.
-func (w *writers) next() *session {
-	w.mutex.Lock()
-	defer w.mutex.Unlock()
-	for w.first == len(w.ready) {
-		if w.closed || w.running > max(2, runtime.GOMAXPROCS(0)) {
-			w.running--
+func (l *lane) next() *session {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	for l.first == len(l.ready) {
+		if l.closed || l.running > l.usual() {
+			l.running--
 			return nil
 		}
-		w.idle++
-		w.work.Wait()
-		w.idle--
+		l.idle++
+		l.work.Wait()
+		l.idle--
 	}
-	s := w.ready[w.first]
-	w.ready[w.first] = nil
-	w.first++
-	w.taken++
-	if w.first == len(w.ready) {
-		w.ready, w.first = w.ready[:0], 0
+	s := l.ready[l.first]
+	l.ready[l.first] = nil
+	l.first++
+	l.taken++
+	if l.first == len(l.ready) {
+		l.ready, l.first = l.ready[:0], 0
 	}
 	return s
 }
 
+// sendLarge sends a message that is long in encoding, few at a time: the slow lane has as many writers as clients make
+// it have, and they must not take the processor from those who serve the others.
+func (w *writers) sendLarge(rpc grpc.ServerStream, m any) error {
+	encoded := new(grpc.PreparedMsg)
+	w.encoding <- struct{}{}
+	err := encoded.Encode(rpc, m)
+	<-w.encoding
+	if err != nil {
+		return err
+	}
+	return rpc.SendMsg(encoded)
+}
+
 // close ends the writers once what is scheduled is sent.
 func (w *writers) close() {
-	w.mutex.Lock()
-	w.closed = true
-	w.work.Broadcast()
-	w.mutex.Unlock()
-	w.done.Wait()
+	w.prompt.close() // what may hold it up goes to the other lane
+	w.slow.close()
+}
+
+func (l *lane) close() {
+	l.mutex.Lock()
+	l.closed = true
+	l.work.Broadcast()
+	l.mutex.Unlock()
+	l.done.Wait()
 }

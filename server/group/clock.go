@@ -35,6 +35,14 @@ func (c Clock) Now() coordination.Instant {
 	return coordination.Instant(time.Since(c.origin))
 }
 
+// timeOfDay is nanoseconds since some day. Unlike Now it goes on while the machine sleeps, but it may be put back.
+func (c Clock) timeOfDay() int64 {
+	if c.turned != nil {
+		return int64(c.turned.Now())
+	}
+	return time.Now().UnixNano()
+}
+
 // AfterFunc is time.AfterFunc on this clock.
 func (c Clock) AfterFunc(d time.Duration, do func()) Timer {
 	if c.turned != nil {

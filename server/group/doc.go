@@ -44,7 +44,8 @@
 //
 //   - run, one for each group: takes the turns that nobody else takes.
 //   - where there may be other members, member.relay, which keeps the relay to the leader, member.listen, which has
-//     streams sent that were mute, and compareDigests, with one for each question to another server, which it waits for. An open relay has two more: one that writes, one that waits for another leader.
+//     streams sent that were mute, and compareDigests, with one for each question to another server, which it waits for.
+//     An open relay has four more: one that writes, one that waits for another leader, and two that ask for leave.
 //   - for each relay towards this server one that reads and one that writes, besides that of the RPC itself.
 //   - for the time of a backup one that waits for its checkpoint; for the time of Stop one that waits for the
 //     relays; one to end a stream whose roster is too large to travel.
@@ -74,7 +75,8 @@
 //	toward    member.go     notes which other server leads, so that relay (member.go) opens a relay to it
 //	Hello     relay         says which server opens it, and which of two relays of one server is the later
 //	supersede relay_batch   ends the earlier one at the leader
-//	renew     relay         asks for leave: the right to speak to clients for relayLeave, counted from the asking
+//	renew     relay         asks for leave: the right to speak to clients for relayLeave, counted from the asking; over the
+//	                        relay, and over the connection of the heartbeats, which no data holds up (relay_leave.go)
 //	join      streams.go    has the streams follow the relay once its first answer shows that the other side leads
 //	Rejoin    Front         makes the roster: which session the stream speaks for and what of it is not answered
 //	Resume    Leader        takes the roster: the highest epoch wins, what was done before is answered as it was

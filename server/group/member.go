@@ -7,7 +7,6 @@ import (
 
 	"google.golang.org/grpc"
 
-	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/raftstore"
 )
 
@@ -104,7 +103,7 @@ func (m *member) relay(ctx context.Context) {
 	for ctx.Err() == nil {
 		leader, change := m.present()
 		if address := m.address(leader); address != "" {
-			m.relayTo(ctx, address, change)
+			m.relayTo(ctx, leader, address, change)
 			select {
 			case <-ctx.Done():
 			case <-time.After(relayRetry):
@@ -132,8 +131,8 @@ func (m *member) address(id uint64) string {
 	return ""
 }
 
-// relayTo relays to the member at address until the relay breaks or another member leads.
-func (m *member) relayTo(ctx context.Context, address string, change <-chan struct{}) {
+// relayTo relays to the leader, which is the member at address, until the relay breaks or another member leads.
+func (m *member) relayTo(ctx context.Context, leader uint64, address string, change <-chan struct{}) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go func() {
@@ -150,7 +149,8 @@ func (m *member) relayTo(ctx context.Context, address string, change <-chan stru
 	defer conn.Close()
 	m.relays++
 	r := &relay{self: m.group.store.Member(), process: m.process, number: m.relays, streams: m.group.streams, clock: m.group.clock,
-		bell: newBell(), asked: make(map[uint64]coordination.Instant), ready: func() {
+		bell: newBell(), asked: make(map[uint64]moment),
+		urgent: func() *grpc.ClientConn { return m.group.store.UrgentConn(leader) }, ready: func() {
 			m.setConn(conn)
 			m.group.markReady()
 		}}

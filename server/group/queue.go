@@ -113,6 +113,13 @@ func (q *queue) putStore(e storeEvent) {
 	q.long = q.long || long
 }
 
+// hasRoom reports whether awaitRoom would return at once.
+func (q *queue) hasRoom() bool {
+	q.mutex.Lock()
+	defer q.mutex.Unlock()
+	return q.room == nil
+}
+
 // awaitRoom returns when the queue is not full, or ctx is done.
 func (q *queue) awaitRoom(ctx context.Context) {
 	q.mutex.Lock()

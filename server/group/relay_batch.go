@@ -2,15 +2,23 @@ package group
 
 import (
 	"context"
+	"errors"
 	"sync"
 
 	"google.golang.org/protobuf/proto"
+
+	"github.com/coordd/coordd/server/group/relaypb"
 )
 
 const (
 	// relayBatchBytes is about how much goes over a relay at once, so that a request for leave, and the answer, do not
-	// wait behind all that a leader change brings up. A larger message goes alone.
-	relayBatchBytes = 1 << 20
+	// wait behind all that a leader change brings up. A larger message goes in pieces, so that both ends see that it
+	// moves; to a server that knows none, it goes alone.
+	relayBatchBytes = 128 << 10
+	// relayPieces is the version of relaypb.Hello from which on a server knows pieces.
+	relayPieces = 1
+	// maxPiecedBytes bounds what pieces make up: the largest description, or roster, and what is around it.
+	maxPiecedBytes = 80 << 20
 	// maxRosterBytes bounds what a stream may have open at a leader change; one with more is ended. Two fit into the
 	// largest message that members send each other.
 	maxRosterBytes = 32 << 20
@@ -32,6 +40,37 @@ func firstOf[M proto.Message](list []M) (batch, rest []M) {
 	}
 	return list[:n:n], list[n:]
 }
+
+// pieces is an encoded message that goes over a relay in pieces.
+type pieces []byte
+
+// next splits off a piece, nil if there is none left.
+func (p *pieces) next() *relaypb.Piece {
+	if len(*p) == 0 {
+		return nil
+	}
+	n := min(len(*p), relayBatchBytes)
+	piece := &relaypb.Piece{Data: (*p)[:n:n], Last: n == len(*p)}
+	if *p = (*p)[n:]; piece.Last {
+		*p = nil
+	}
+	return piece
+}
+
+// add takes a piece that came, and puts the message into m once it is whole. It reports whether it is.
+func (p *pieces) add(piece *relaypb.Piece, m proto.Message) (whole bool, err error) {
+	if len(*p)+len(piece.GetData()) > maxPiecedBytes {
+		return false, errTooLong
+	}
+	if *p = append(*p, piece.GetData()...); !piece.GetLast() {
+		return false, nil
+	}
+	data := *p
+	*p = nil
+	return true, proto.Unmarshal(data, m)
+}
+
+var errTooLong = errors.New("a message in pieces has no end")
 
 // relayPeers is the relays that are open towards this server. Of each other server the last one counts: when a new one
 // comes, the older is dead, even where nobody has noticed yet.
@@ -57,6 +96,16 @@ func (r *relayPeers) add(p *relayPeer) bool {
 	}
 	r.open[p.from] = p
 	return true
+}
+
+// find is the relay that a Hello names, nil if another one has taken its place, or it is over.
+func (r *relayPeers) find(hello *relaypb.Hello) *relayPeer {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	if p := r.open[hello.GetServer()]; p != nil && p.process == hello.GetProcess() && p.number == hello.GetNumber() {
+		return p
+	}
+	return nil
 }
 
 // remove is the counterpart of add.

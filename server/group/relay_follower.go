@@ -31,16 +31,29 @@ type relay struct {
 	number  uint64
 	streams *streamSet
 	clock   Clock
-	ready   func()       // called when there is a leader
-	leave   atomic.Int64 // coordination.Instant until which the leader's leave to speak is good
+	ready   func()                  // called when there is a leader
+	urgent  func() *grpc.ClientConn // to the leader, for what waits behind no data; nil while there is none
+	leave   atomic.Int64            // coordination.Instant until which the leader's leave to speak is good
+	day     atomic.Int64            // the time of day until which it is: a machine that slept has none
 
 	mutex   sync.Mutex
 	out     []*relaypb.Forward // not yet sent
 	bell    bell               // the writing goroutine listens
 	renewal uint64             // number of the last request for leave
-	asking  bool               // it is not yet sent
-	asked   map[uint64]coordination.Instant
+	last    uint64             // of the last one over the relay itself
+	asking  bool               // that is not yet sent
+	asked   map[uint64]moment
 	heard   coordination.Instant // when the leader last said anything; at first, when the relay was opened
+	version uint32               // of the leader, as in relaypb.FromLeader; 0 until it has said it
+	cut     pieces               // of a message that goes before what is in out
+
+	coming pieces // of what the leader says; of receive
+}
+
+// moment is when something was asked, on both clocks.
+type moment struct {
+	at  coordination.Instant
+	day int64
 }
 
 // put implements leaderLink. A stream with more open requests than a leader change can carry is ended.
@@ -57,7 +70,9 @@ func (r *relay) put(s *Stream, f coordination.Forward) {
 }
 
 // maySpeak implements leaderLink.
-func (r *relay) maySpeak() bool { return r.clock.Now() < coordination.Instant(r.leave.Load()) }
+func (r *relay) maySpeak() bool {
+	return r.clock.Now() < coordination.Instant(r.leave.Load()) && r.clock.timeOfDay() < r.day.Load()
+}
 
 // run relays until ctx is done or the relay breaks. It opens the exchange, has all streams join, and has them wait for
 // the next leader when it ends.
@@ -72,16 +87,19 @@ func (r *relay) run(ctx context.Context, conn *grpc.ClientConn) error {
 	r.renew()
 	var writing sync.WaitGroup
 	writing.Go(func() { defer cancel(); r.write(ctx, exchange) })
+	writing.Go(func() { r.askForLeave(ctx, r.urgent) })
 	joined := false
 	for {
 		batch, err := exchange.Recv()
+		if err == nil {
+			err = r.receive(batch)
+		}
 		if err != nil {
 			cancel()
 			writing.Wait()
 			r.streams.unfollow(r)
 			return err
 		}
-		r.receive(batch)
 		if !joined { // the first answer shows that the other side leads
 			joined = true
 			r.streams.join(r)
@@ -90,10 +108,14 @@ func (r *relay) run(ctx context.Context, conn *grpc.ClientConn) error {
 	}
 }
 
+func (r *relay) hello() *relaypb.Hello {
+	return &relaypb.Hello{Server: r.self, Process: r.process, Number: r.number, Version: relayPieces}
+}
+
 func (r *relay) write(ctx context.Context, exchange relaypb.Relay_ExchangeClient) {
 	ticker := time.NewTicker(renewInterval)
 	defer ticker.Stop()
-	hello := &relaypb.Hello{Server: r.self, Process: r.process, Number: r.number}
+	hello := r.hello()
 	for {
 		select {
 		case <-ctx.Done():
@@ -120,9 +142,17 @@ func (r *relay) take() *relaypb.ToLeader {
 	defer r.mutex.Unlock()
 	out := new(relaypb.ToLeader)
 	if r.asking {
-		out.Renew, r.asking = r.renewal, false
+		out.Renew, r.asking = r.last, false
 	}
-	if out.Forwards, r.out = firstOf(r.out); out.Renew == 0 && len(out.Forwards) == 0 {
+	if r.version >= relayPieces && len(r.cut) == 0 && len(r.out) > 0 && proto.Size(r.out[0]) > relayBatchBytes {
+		r.cut, _ = proto.Marshal(r.out[0]) // it cannot fail: what clients send is UTF-8
+		r.out[0] = nil
+		r.out = r.out[1:]
+	}
+	if out.Piece = r.cut.next(); out.Piece == nil { // streams keep their order: a start must find whom it wants to replace
+		out.Forwards, r.out = firstOf(r.out)
+	}
+	if out.Renew == 0 && len(out.Forwards) == 0 && out.Piece == nil {
 		return nil
 	}
 	return out
@@ -138,34 +168,55 @@ func (r *relay) silent() bool {
 // renew asks for leave. It counts from the moment of asking, whenever the answer comes.
 func (r *relay) renew() {
 	r.mutex.Lock()
-	r.renewal++
-	r.asked[r.renewal] = r.clock.Now()
+	r.last = r.ask()
 	r.asking = true
 	r.mutex.Unlock()
 	r.bell.ring()
 }
 
-func (r *relay) receive(batch *relaypb.FromLeader) {
+func (r *relay) receive(batch *relaypb.FromLeader) error {
 	r.mutex.Lock()
 	r.heard = r.clock.Now()
+	r.version = max(r.version, batch.GetVersion())
 	r.mutex.Unlock()
 	if number := batch.GetRenewed(); number != 0 {
-		r.mutex.Lock()
-		asked, known := r.asked[number]
-		for older := range r.asked {
-			if older <= number {
-				delete(r.asked, older)
-			}
-		}
-		r.mutex.Unlock()
-		if known {
-			r.leave.Store(int64(asked + coordination.Instant(relayLeave)))
-		}
+		r.granted(number)
 	}
 	for _, p := range batch.GetMessages() {
-		m := messageFromPB(p)
-		if s := r.streams.find(m.Stream); s != nil {
-			s.deliver(r, &m)
+		r.deliver(p)
+	}
+	if piece := batch.GetPiece(); piece != nil {
+		p := new(relaypb.Message)
+		whole, err := r.coming.add(piece, p)
+		if err != nil {
+			return err
 		}
+		if whole {
+			r.deliver(p)
+		}
+	}
+	return nil
+}
+
+func (r *relay) deliver(p *relaypb.Message) {
+	m := messageFromPB(p)
+	if s := r.streams.find(m.Stream); s != nil {
+		s.deliver(r, &m)
+	}
+}
+
+// granted takes note of leave, the request of which has a number. It may come over either connection.
+func (r *relay) granted(number uint64) {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	asked, known := r.asked[number]
+	for older := range r.asked {
+		if older <= number {
+			delete(r.asked, older)
+		}
+	}
+	if until := int64(asked.at + coordination.Instant(relayLeave)); known && until > r.leave.Load() {
+		r.day.Store(asked.day + int64(relayLeave)) // first: a reader that sees one of the two sees the shorter leave
+		r.leave.Store(until)
 	}
 }

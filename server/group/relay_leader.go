@@ -7,6 +7,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/raftstore"
@@ -39,8 +40,9 @@ type relayPeer struct {
 	group   *Group
 	link    *localLink // to the leader of the reign in which the relay was opened
 	from    uint64     // the other server
-	process uint64     // of it, and number, as in its Hello
+	process uint64     // of it, and number and version, as in its Hello
 	number  uint64
+	version uint32
 
 	ended      chan struct{} // closed when nothing comes any more
 	err        error         // why nothing comes, once ended is closed
@@ -56,8 +58,14 @@ type relayPeer struct {
 	renew   uint64                    // the last request for leave, 0 once it is given
 	heard   coordination.Instant      // when something last came; at first, when the relay was opened
 	watch   Timer                     // looks at heard
+	lost    bool                      // nothing comes any more: there is no more leave
 
-	out []*relaypb.Message // not yet sent; of take
+	out    []*relaypb.Message // not yet sent; of take, as what follows
+	large  []relayedMessage   // go in pieces, with what else goes to their streams
+	behind map[uint64]int     // how many of large go to a stream
+	cut    pieces             // of the first of large
+
+	coming pieces // of what the other server says; of receive
 }
 
 // relayedMessage is what the leader says to a stream of the other server.
@@ -68,7 +76,7 @@ type relayedMessage struct {
 
 func newRelayPeer(g *Group, link *localLink, hello *relaypb.Hello) *relayPeer {
 	return &relayPeer{group: g, link: link, from: hello.GetServer(), process: hello.GetProcess(), number: hello.GetNumber(),
-		streams: make(map[uint64]*relayedStream), bell: newBell(), ended: make(chan struct{}),
+		version: hello.GetVersion(), streams: make(map[uint64]*relayedStream), behind: make(map[uint64]int), bell: newBell(), ended: make(chan struct{}),
 		superseded: make(chan struct{}), frozen: make(chan struct{}), over: make(chan struct{})}
 }
 
@@ -117,8 +125,11 @@ func (g *Group) exchange(rpc relaypb.Relay_ExchangeServer) error {
 	go func() { written <- p.write(rpc) }() // they end when this function returns, if not before
 	go func() {
 		defer g.relays.remove(p)
-		for batch := first; p.err == nil; batch, p.err = rpc.Recv() {
-			p.receive(batch)
+		batch := first
+		for p.err = p.receive(first); p.err == nil; p.err = p.receive(batch) {
+			if batch, p.err = rpc.Recv(); p.err != nil {
+				break
+			}
 		}
 		close(p.ended)
 		p.abandon()
@@ -201,28 +212,66 @@ func (p *relayPeer) owesLeave() bool {
 func (p *relayPeer) take() *relaypb.FromLeader {
 	renewed, said := p.takeSaid()
 	for i := range said {
-		p.out = append(p.out, messageToPB(said[i].stream, &said[i].message))
+		if m := &said[i]; p.version >= relayPieces && (m.isLarge() || p.behind[m.stream] > 0) {
+			p.behind[m.stream]++
+			p.large = append(p.large, *m)
+		} else {
+			p.out = append(p.out, messageToPB(m.stream, &m.message))
+		}
 	}
 	out := &relaypb.FromLeader{Renewed: renewed}
+	if renewed != 0 && p.version > 0 {
+		out.Version = relayPieces
+	}
 	out.Messages, p.out = firstOf(p.out)
-	if out.Renewed == 0 && len(out.Messages) == 0 {
+	out.Piece = p.nextPiece()
+	if out.Renewed == 0 && len(out.Messages) == 0 && out.Piece == nil {
 		return nil
 	}
 	return out
+}
+
+// isLarge tells whether a message goes in pieces.
+func (m *relayedMessage) isLarge() bool {
+	d := m.message.Description
+	return d != nil && len(d.Data)+d.Owners.Bytes()+d.Waiters.Bytes() > relayBatchBytes
+}
+
+// nextPiece returns the next piece of what is large, nil if nothing is. What goes to the same stream later comes behind
+// it, what goes to others does not.
+func (p *relayPeer) nextPiece() *relaypb.Piece {
+	if len(p.large) == 0 {
+		return nil
+	}
+	stream := p.large[0].stream
+	if len(p.cut) == 0 {
+		p.cut, _ = proto.Marshal(messageToPB(stream, &p.large[0].message)) // it cannot fail: what clients send is UTF-8
+	}
+	piece := p.cut.next()
+	if piece == nil || piece.Last {
+		p.large[0] = relayedMessage{}
+		if p.large = p.large[1:]; len(p.large) == 0 {
+			p.large = nil
+		}
+		if p.behind[stream]--; p.behind[stream] == 0 {
+			delete(p.behind, stream)
+		}
+	}
+	return piece
 }
 
 // takeSaid returns the leave to be given, 0 if none is, and what the leader has said so far.
 func (p *relayPeer) takeSaid() (renewed uint64, said []relayedMessage) {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
-	if p.renew != 0 && p.link.maySpeak() && p.group.streams.localLink() == p.link {
+	if p.renew != 0 && !p.lost && p.link.maySpeak() && p.group.streams.localLink() == p.link {
 		renewed, p.renew = p.renew, 0
 	}
 	said, p.said = p.said, nil
 	return renewed, said
 }
 
-func (p *relayPeer) receive(batch *relaypb.ToLeader) {
+func (p *relayPeer) receive(batch *relaypb.ToLeader) error {
 	number := batch.GetRenew()
 	p.mutex.Lock()
 	p.heard = p.link.group.clock.Now()
@@ -234,7 +283,18 @@ func (p *relayPeer) receive(batch *relaypb.ToLeader) {
 		p.bell.ring()
 	}
 	p.forward(batch.GetForwards())
+	if piece := batch.GetPiece(); piece != nil {
+		forward := new(relaypb.Forward)
+		whole, err := p.coming.add(piece, forward)
+		if err != nil {
+			return err
+		}
+		if whole {
+			p.forward([]*relaypb.Forward{forward})
+		}
+	}
 	p.link.group.kick()
+	return nil
 }
 
 // supersede ends the relay because the other server has opened another one: nothing of this one comes behind what the
@@ -281,6 +341,9 @@ func (p *relayPeer) stream(number uint64, f *coordination.Forward) *relayedStrea
 // abandon detaches the streams behind a relay that broke. Their server may speak for a little longer, and their
 // sessions must not run out before the clients could know.
 func (p *relayPeer) abandon() {
+	p.mutex.Lock()
+	p.lost = true
+	p.mutex.Unlock()
 	p.link.group.clock.AfterFunc(relayLease, func() {
 		p.mutex.Lock()
 		streams := p.streams

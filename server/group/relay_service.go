@@ -17,6 +17,9 @@ type relayService struct {
 // Exchange implements relaypb.RelayServer.
 func (s relayService) Exchange(rpc relaypb.Relay_ExchangeServer) error { return s.group.exchange(rpc) }
 
+// Leave implements relaypb.RelayServer.
+func (s relayService) Leave(rpc relaypb.Relay_LeaveServer) error { return s.group.giveLeave(rpc) }
+
 // Execute implements relaypb.RelayServer.
 func (s relayService) Execute(ctx context.Context, r *relaypb.ExecuteRequest) (*relaypb.ExecuteResponse, error) {
 	return s.group.executeForPeer(ctx, r)

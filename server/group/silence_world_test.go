@@ -410,6 +410,7 @@ type silenceRelay struct {
 	cutThere, cutBack  bool
 	lastThere, arrived time.Duration // messages do not overtake each other
 	joined             bool
+	asked              int  // for leave apart from the relay
 	lostThere, over    bool // the leader has noticed that the relay broke; the follower has
 }
 
@@ -417,8 +418,8 @@ type silenceRelay struct {
 func (w *silenceWorld) open(from, to *silentServer, there, back func() time.Duration) *silenceRelay {
 	c := &silenceRelay{from: from, to: to, there: there, back: back}
 	c.relay = &relay{self: 1, streams: from.group.streams, clock: from.group.clock,
-		bell: newBell(), asked: make(map[uint64]coordination.Instant), ready: func() {}}
-	c.peer = newRelayPeer(to.group, to.group.streams.localLink(), &relaypb.Hello{Server: 1})
+		bell: newBell(), asked: make(map[uint64]moment), ready: func() {}}
+	c.peer = newRelayPeer(to.group, to.group.streams.localLink(), &relaypb.Hello{Server: 1, Version: relayPieces})
 	w.relays = append(w.relays, c)
 	if c.peer.link != nil {
 		c.peer.beginWatch()
@@ -432,7 +433,29 @@ func (c *silenceRelay) renew() {
 		return
 	}
 	c.relay.renew()
+	c.askForLeave()
 	c.from.AfterFunc(renewInterval, c.renew)
+}
+
+// askForLeave is a question over the connection of the heartbeats, which the same cuts concern, and its answer. Nothing on
+// it waits for the relay, so one may be fast and the next one slow.
+func (c *silenceRelay) askForLeave() {
+	w, request := c.from.world, c.relay.leaveRequest()
+	c.asked++
+	slow := time.Duration(c.asked%3) * 130 * time.Millisecond
+	if c.cutThere {
+		return
+	}
+	w.schedule(w.now+time.Millisecond+slow, c.to, func() {
+		if c.peer.link == nil || !c.peer.givesLeave() || c.cutBack {
+			return
+		}
+		w.schedule(w.now+time.Millisecond, c.from, func() {
+			if !c.over {
+				c.relay.granted(request.GetRenew())
+			}
+		})
+	})
 }
 
 // pump sends what the follower has.
@@ -451,7 +474,7 @@ func (c *silenceRelay) pump() {
 
 func (c *silenceRelay) atLeader(batch *relaypb.ToLeader) {
 	if !c.lostThere && c.peer.link != nil {
-		c.peer.receive(batch)
+		_ = c.peer.receive(batch)
 	}
 }
 
@@ -479,7 +502,7 @@ func (c *silenceRelay) atFollower(batch *relaypb.FromLeader) {
 	if c.over {
 		return
 	}
-	c.relay.receive(batch)
+	_ = c.relay.receive(batch)
 	if !c.joined {
 		c.joined = true
 		c.from.world.note("the follower joins")

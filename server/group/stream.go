@@ -34,6 +34,8 @@ type Stream struct {
 	lingering *time.Timer   // cuts off a client that does not read what it is told at the end
 	scheduled bool          // the client was woken, and has not yet found that there is nothing more to take
 	outbound  int           // bytes queued
+	reserved  int           // credit for the message that comes next
+	holds     int           // credit in all
 }
 
 // Client is the connection behind a Stream. Wake and CutOff may be called under the stream's lock, so they must neither
@@ -69,6 +71,10 @@ func (s *Stream) Enter() error { return s.group.streams.add(s) }
 func (s *Stream) Leave() {
 	s.group.streams.remove(s)
 	s.stopTimers()
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	s.group.streams.budget.change(-s.holds)
+	s.holds, s.reserved = 0, 0
 }
 
 // Open starts the time within which the first message must come.
@@ -79,8 +85,51 @@ func (s *Stream) Open() {
 	s.settle(coordination.Forward{})
 }
 
-// AwaitRoom returns when the group has room for another message, or ctx is done.
-func (s *Stream) AwaitRoom(ctx context.Context) { s.group.queue.awaitRoom(ctx) }
+// AwaitRoom returns when the group has room for another message of the client, or ctx is done. Meanwhile the stream is not
+// read, so its ping clock stands still. Pings and pongs need no room.
+func (s *Stream) AwaitRoom(ctx context.Context, message *coordination.ClientMessage) {
+	bytes := message.Bytes()
+	if bytes == 0 {
+		return
+	}
+	full := !s.group.queue.hasRoom()
+	wish := s.group.streams.budget.take(bytes)
+	granted := wish == nil
+	if full || !granted {
+		s.notRead()
+	}
+	if !granted {
+		granted = s.group.streams.budget.await(ctx, wish)
+	}
+	if full {
+		s.group.queue.awaitRoom(ctx)
+	}
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	if granted {
+		s.reserved = bytes
+		s.holds += bytes
+	}
+	if full || wish != nil {
+		s.front.Read(s.group.clock.Now())
+		s.plan()
+	}
+}
+
+// account gives back what credit the stream needs no more. The mutex is held.
+func (s *Stream) account() {
+	if holds := s.front.InFlightBytes() + s.reserved; holds != s.holds {
+		s.group.streams.budget.change(holds - s.holds)
+		s.holds = holds
+	}
+}
+
+func (s *Stream) notRead() {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	s.front.NotRead(s.group.clock.Now())
+	s.plan()
+}
 
 // Receive hands a message of the client to the Front. The next one must not be read before the returned channel is
 // closed; nil means at once.
@@ -97,9 +146,13 @@ func (s *Stream) receive(message *coordination.ClientMessage) <-chan struct{} {
 	}
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	s.settle(s.front.Receive(message))
+	forward := s.front.Receive(message)
+	s.reserved = 0 // now the Front has it, or it is answered
+	s.settle(forward)
 	if !s.mayRead() && s.resume == nil {
 		s.resume = make(chan struct{})
+		s.front.NotRead(s.group.clock.Now())
+		s.plan()
 	}
 	return s.resume
 }
@@ -107,7 +160,7 @@ func (s *Stream) receive(message *coordination.ClientMessage) <-chan struct{} {
 // mayRead reports whether the client's next message may be read: not before the start is answered (coordination.md
 // §2.1), and not while too much is in flight. The mutex is held.
 func (s *Stream) mayRead() bool {
-	return !s.front.Attaching() && s.front.InFlight() < maxInFlightRequests
+	return !s.front.Attaching() && s.front.InFlight() < maxInFlightRequests && s.front.InFlightBytes() < maxStreamBytes
 }
 
 // resumeReading lets the handler go on where it may. The mutex is held.
@@ -115,6 +168,7 @@ func (s *Stream) resumeReading() {
 	if s.resume != nil && s.mayRead() {
 		close(s.resume)
 		s.resume = nil
+		s.front.Read(s.group.clock.Now())
 	}
 }
 
@@ -228,10 +282,9 @@ func (s *Stream) settle(f coordination.Forward) {
 	if f != (coordination.Forward{}) && s.link != nil {
 		s.link.put(s, f)
 	}
+	s.account()
 	s.resumeReading()
-	if wake := s.front.Wake(); wake != s.timerAt {
-		s.setTimer(wake)
-	}
+	s.plan()
 	if s.front.Ending() != coordination.EndingNone && !s.ended {
 		s.ended = true
 		s.lingering = time.AfterFunc(s.group.config.Linger, s.client.CutOff)
@@ -241,6 +294,13 @@ func (s *Stream) settle(f coordination.Forward) {
 	} else if !s.scheduled && (s.front.Queued() > 0 || s.front.Ending() != coordination.EndingNone) {
 		s.scheduled = true
 		s.client.Wake()
+	}
+}
+
+// plan sets the timer to when the Front wants to wake. The mutex is held.
+func (s *Stream) plan() {
+	if wake := s.front.Wake(); wake != s.timerAt {
+		s.setTimer(wake)
 	}
 }
 
@@ -270,9 +330,13 @@ func (s *Stream) Take(into []coordination.Reply) ([]coordination.Reply, coordina
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	s.mute()
+	if s.front.PingWaits() {
+		s.front.PingTaken(s.group.clock.Now())
+	}
 	replies := s.front.Take(into)
 	s.outbound = 0
 	s.resumeReading()
+	s.plan()
 	if len(replies) == 0 && s.front.Ending() == coordination.EndingNone {
 		s.scheduled = false
 	}

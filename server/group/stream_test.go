@@ -32,7 +32,7 @@ func unreadStream(linger time.Duration) (*Stream, *cutClient) {
 	s := &Stream{front: coordination.NewFront(&policy), client: client, scheduled: true, timerAt: coordination.Never, link: talker{},
 		group: &Group{clock: NewClock(nil), queue: newQueue(), config: Config{Linger: linger, OutboundBytes: 1 << 20}}}
 	s.front.Receive(&coordination.ClientMessage{Kind: coordination.ClientStart, Start: &coordination.AttachRequest{TimeoutMillis: 600_000}})
-	s.deliver(talker{}, &coordination.Message{Kind: coordination.MessageAttached})
+	s.deliver(talker{}, &coordination.Message{Kind: coordination.MessageAttached, Rights: coordination.AllRights})
 	return s, client
 }
 

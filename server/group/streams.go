@@ -22,10 +22,13 @@ type streamSet struct {
 	closing bool
 	link    leaderLink  // of all of them; nil while there is no leader
 	muted   atomic.Bool // a stream found that it may not speak, and nobody has looked after it since
+	budget  budget      // of their requests
 }
 
 func newStreamSet(most int) *streamSet {
-	return &streamSet{open: make(map[coordination.StreamID]*Stream), most: most}
+	set := &streamSet{open: make(map[coordination.StreamID]*Stream), most: most}
+	set.budget.most = maxRelayBytes
+	return set
 }
 
 func (set *streamSet) nextID() coordination.StreamID {
@@ -90,6 +93,11 @@ func (set *streamSet) followLocked(link leaderLink) {
 // have.
 func (set *streamSet) redirect(link leaderLink) []*Stream {
 	set.link = link
+	if _, leads := link.(*localLink); leads {
+		set.budget.limit(maxLocalBytes)
+	} else {
+		set.budget.limit(maxRelayBytes)
+	}
 	streams := make([]*Stream, 0, len(set.open))
 	var later []*Stream
 	for _, s := range set.open {

@@ -30,8 +30,10 @@ type ToLeader struct {
 	// Only in the first batch: who asks.
 	Hello *Hello `protobuf:"bytes,1,opt,name=hello,proto3" json:"hello,omitempty"`
 	// Not 0: asks for leave to speak; the answer carries the same number.
-	Renew         uint64     `protobuf:"varint,2,opt,name=renew,proto3" json:"renew,omitempty"`
-	Forwards      []*Forward `protobuf:"bytes,3,rep,name=forwards,proto3" json:"forwards,omitempty"`
+	Renew    uint64     `protobuf:"varint,2,opt,name=renew,proto3" json:"renew,omitempty"`
+	Forwards []*Forward `protobuf:"bytes,3,rep,name=forwards,proto3" json:"forwards,omitempty"`
+	// Of a Forward that is too large for a batch. Only to a leader that has said that it knows pieces.
+	Piece         *Piece `protobuf:"bytes,4,opt,name=piece,proto3" json:"piece,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -87,20 +89,82 @@ func (x *ToLeader) GetForwards() []*Forward {
 	return nil
 }
 
+func (x *ToLeader) GetPiece() *Piece {
+	if x != nil {
+		return x.Piece
+	}
+	return nil
+}
+
+// A piece of an encoded message. The pieces of one follow each other, and no other's come between.
+type Piece struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Data          []byte                 `protobuf:"bytes,1,opt,name=data,proto3" json:"data,omitempty"`
+	Last          bool                   `protobuf:"varint,2,opt,name=last,proto3" json:"last,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Piece) Reset() {
+	*x = Piece{}
+	mi := &file_server_group_relaypb_relay_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Piece) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Piece) ProtoMessage() {}
+
+func (x *Piece) ProtoReflect() protoreflect.Message {
+	mi := &file_server_group_relaypb_relay_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Piece.ProtoReflect.Descriptor instead.
+func (*Piece) Descriptor() ([]byte, []int) {
+	return file_server_group_relaypb_relay_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *Piece) GetData() []byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
+func (x *Piece) GetLast() bool {
+	if x != nil {
+		return x.Last
+	}
+	return false
+}
+
 type Hello struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Server uint64                 `protobuf:"varint,1,opt,name=server,proto3" json:"server,omitempty"`
 	// Drawn at random when the server was started, and how many relays it had opened before this one: the network may hold
 	// an older one back until after a newer one.
-	Process       uint64 `protobuf:"varint,2,opt,name=process,proto3" json:"process,omitempty"`
-	Number        uint64 `protobuf:"varint,3,opt,name=number,proto3" json:"number,omitempty"`
+	Process uint64 `protobuf:"varint,2,opt,name=process,proto3" json:"process,omitempty"`
+	Number  uint64 `protobuf:"varint,3,opt,name=number,proto3" json:"number,omitempty"`
+	// Which messages the sender knows: 1 is pieces.
+	Version       uint32 `protobuf:"varint,4,opt,name=version,proto3" json:"version,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Hello) Reset() {
 	*x = Hello{}
-	mi := &file_server_group_relaypb_relay_proto_msgTypes[1]
+	mi := &file_server_group_relaypb_relay_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -112,7 +176,7 @@ func (x *Hello) String() string {
 func (*Hello) ProtoMessage() {}
 
 func (x *Hello) ProtoReflect() protoreflect.Message {
-	mi := &file_server_group_relaypb_relay_proto_msgTypes[1]
+	mi := &file_server_group_relaypb_relay_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -125,7 +189,7 @@ func (x *Hello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hello.ProtoReflect.Descriptor instead.
 func (*Hello) Descriptor() ([]byte, []int) {
-	return file_server_group_relaypb_relay_proto_rawDescGZIP(), []int{1}
+	return file_server_group_relaypb_relay_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *Hello) GetServer() uint64 {
@@ -145,6 +209,111 @@ func (x *Hello) GetProcess() uint64 {
 func (x *Hello) GetNumber() uint64 {
 	if x != nil {
 		return x.Number
+	}
+	return 0
+}
+
+func (x *Hello) GetVersion() uint32 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+// Asks for leave to speak on account of a relay.
+type LeaveRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Relay         *Hello                 `protobuf:"bytes,1,opt,name=relay,proto3" json:"relay,omitempty"`
+	Renew         uint64                 `protobuf:"varint,2,opt,name=renew,proto3" json:"renew,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LeaveRequest) Reset() {
+	*x = LeaveRequest{}
+	mi := &file_server_group_relaypb_relay_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LeaveRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LeaveRequest) ProtoMessage() {}
+
+func (x *LeaveRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_server_group_relaypb_relay_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LeaveRequest.ProtoReflect.Descriptor instead.
+func (*LeaveRequest) Descriptor() ([]byte, []int) {
+	return file_server_group_relaypb_relay_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *LeaveRequest) GetRelay() *Hello {
+	if x != nil {
+		return x.Relay
+	}
+	return nil
+}
+
+func (x *LeaveRequest) GetRenew() uint64 {
+	if x != nil {
+		return x.Renew
+	}
+	return 0
+}
+
+type LeaveGrant struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The number of the request.
+	Renewed       uint64 `protobuf:"varint,1,opt,name=renewed,proto3" json:"renewed,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LeaveGrant) Reset() {
+	*x = LeaveGrant{}
+	mi := &file_server_group_relaypb_relay_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LeaveGrant) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LeaveGrant) ProtoMessage() {}
+
+func (x *LeaveGrant) ProtoReflect() protoreflect.Message {
+	mi := &file_server_group_relaypb_relay_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LeaveGrant.ProtoReflect.Descriptor instead.
+func (*LeaveGrant) Descriptor() ([]byte, []int) {
+	return file_server_group_relaypb_relay_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *LeaveGrant) GetRenewed() uint64 {
+	if x != nil {
+		return x.Renewed
 	}
 	return 0
 }
@@ -170,7 +339,7 @@ type Forward struct {
 
 func (x *Forward) Reset() {
 	*x = Forward{}
-	mi := &file_server_group_relaypb_relay_proto_msgTypes[2]
+	mi := &file_server_group_relaypb_relay_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -182,7 +351,7 @@ func (x *Forward) String() string {
 func (*Forward) ProtoMessage() {}
 
 func (x *Forward) ProtoReflect() protoreflect.Message {
-	mi := &file_server_group_relaypb_relay_proto_msgTypes[2]
+	mi := &file_server_group_relaypb_relay_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -195,7 +364,7 @@ func (x *Forward) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Forward.ProtoReflect.Descriptor instead.
 func (*Forward) Descriptor() ([]byte, []int) {
-	return file_server_group_relaypb_relay_proto_rawDescGZIP(), []int{2}
+	return file_server_group_relaypb_relay_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Forward) GetStream() uint64 {
@@ -315,7 +484,7 @@ type Attach struct {
 
 func (x *Attach) Reset() {
 	*x = Attach{}
-	mi := &file_server_group_relaypb_relay_proto_msgTypes[3]
+	mi := &file_server_group_relaypb_relay_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -327,7 +496,7 @@ func (x *Attach) String() string {
 func (*Attach) ProtoMessage() {}
 
 func (x *Attach) ProtoReflect() protoreflect.Message {
-	mi := &file_server_group_relaypb_relay_proto_msgTypes[3]
+	mi := &file_server_group_relaypb_relay_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -340,7 +509,7 @@ func (x *Attach) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attach.ProtoReflect.Descriptor instead.
 func (*Attach) Descriptor() ([]byte, []int) {
-	return file_server_group_relaypb_relay_proto_rawDescGZIP(), []int{3}
+	return file_server_group_relaypb_relay_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Attach) GetPath() string {
@@ -426,7 +595,7 @@ type Identity struct {
 
 func (x *Identity) Reset() {
 	*x = Identity{}
-	mi := &file_server_group_relaypb_relay_proto_msgTypes[4]
+	mi := &file_server_group_relaypb_relay_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -438,7 +607,7 @@ func (x *Identity) String() string {
 func (*Identity) ProtoMessage() {}
 
 func (x *Identity) ProtoReflect() protoreflect.Message {
-	mi := &file_server_group_relaypb_relay_proto_msgTypes[4]
+	mi := &file_server_group_relaypb_relay_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -451,7 +620,7 @@ func (x *Identity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Identity.ProtoReflect.Descriptor instead.
 func (*Identity) Descriptor() ([]byte, []int) {
-	return file_server_group_relaypb_relay_proto_rawDescGZIP(), []int{4}
+	return file_server_group_relaypb_relay_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Identity) GetKind() uint32 {
@@ -490,7 +659,7 @@ type Detach struct {
 
 func (x *Detach) Reset() {
 	*x = Detach{}
-	mi := &file_server_group_relaypb_relay_proto_msgTypes[5]
+	mi := &file_server_group_relaypb_relay_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -502,7 +671,7 @@ func (x *Detach) String() string {
 func (*Detach) ProtoMessage() {}
 
 func (x *Detach) ProtoReflect() protoreflect.Message {
-	mi := &file_server_group_relaypb_relay_proto_msgTypes[5]
+	mi := &file_server_group_relaypb_relay_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -515,7 +684,7 @@ func (x *Detach) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Detach.ProtoReflect.Descriptor instead.
 func (*Detach) Descriptor() ([]byte, []int) {
-	return file_server_group_relaypb_relay_proto_rawDescGZIP(), []int{5}
+	return file_server_group_relaypb_relay_proto_rawDescGZIP(), []int{8}
 }
 
 type Request struct {
@@ -538,7 +707,7 @@ type Request struct {
 
 func (x *Request) Reset() {
 	*x = Request{}
-	mi := &file_server_group_relaypb_relay_proto_msgTypes[6]
+	mi := &file_server_group_relaypb_relay_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -550,7 +719,7 @@ func (x *Request) String() string {
 func (*Request) ProtoMessage() {}
 
 func (x *Request) ProtoReflect() protoreflect.Message {
-	mi := &file_server_group_relaypb_relay_proto_msgTypes[6]
+	mi := &file_server_group_relaypb_relay_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -563,7 +732,7 @@ func (x *Request) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Request.ProtoReflect.Descriptor instead.
 func (*Request) Descriptor() ([]byte, []int) {
-	return file_server_group_relaypb_relay_proto_rawDescGZIP(), []int{6}
+	return file_server_group_relaypb_relay_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Request) GetKind() uint32 {
@@ -671,7 +840,7 @@ type Roster struct {
 
 func (x *Roster) Reset() {
 	*x = Roster{}
-	mi := &file_server_group_relaypb_relay_proto_msgTypes[7]
+	mi := &file_server_group_relaypb_relay_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -683,7 +852,7 @@ func (x *Roster) String() string {
 func (*Roster) ProtoMessage() {}
 
 func (x *Roster) ProtoReflect() protoreflect.Message {
-	mi := &file_server_group_relaypb_relay_proto_msgTypes[7]
+	mi := &file_server_group_relaypb_relay_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -696,7 +865,7 @@ func (x *Roster) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Roster.ProtoReflect.Descriptor instead.
 func (*Roster) Descriptor() ([]byte, []int) {
-	return file_server_group_relaypb_relay_proto_rawDescGZIP(), []int{7}
+	return file_server_group_relaypb_relay_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Roster) GetNode() uint64 {
@@ -802,7 +971,7 @@ type OpenRequest struct {
 
 func (x *OpenRequest) Reset() {
 	*x = OpenRequest{}
-	mi := &file_server_group_relaypb_relay_proto_msgTypes[8]
+	mi := &file_server_group_relaypb_relay_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -814,7 +983,7 @@ func (x *OpenRequest) String() string {
 func (*OpenRequest) ProtoMessage() {}
 
 func (x *OpenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_server_group_relaypb_relay_proto_msgTypes[8]
+	mi := &file_server_group_relaypb_relay_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -827,7 +996,7 @@ func (x *OpenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenRequest.ProtoReflect.Descriptor instead.
 func (*OpenRequest) Descriptor() ([]byte, []int) {
-	return file_server_group_relaypb_relay_proto_rawDescGZIP(), []int{8}
+	return file_server_group_relaypb_relay_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *OpenRequest) GetSequence() uint64 {
@@ -870,7 +1039,7 @@ type WatchMark struct {
 
 func (x *WatchMark) Reset() {
 	*x = WatchMark{}
-	mi := &file_server_group_relaypb_relay_proto_msgTypes[9]
+	mi := &file_server_group_relaypb_relay_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -882,7 +1051,7 @@ func (x *WatchMark) String() string {
 func (*WatchMark) ProtoMessage() {}
 
 func (x *WatchMark) ProtoReflect() protoreflect.Message {
-	mi := &file_server_group_relaypb_relay_proto_msgTypes[9]
+	mi := &file_server_group_relaypb_relay_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -895,7 +1064,7 @@ func (x *WatchMark) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchMark.ProtoReflect.Descriptor instead.
 func (*WatchMark) Descriptor() ([]byte, []int) {
-	return file_server_group_relaypb_relay_proto_rawDescGZIP(), []int{9}
+	return file_server_group_relaypb_relay_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *WatchMark) GetSemaphore() uint64 {
@@ -923,15 +1092,19 @@ func (x *WatchMark) GetPlace() uint32 {
 type FromLeader struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Not 0: leave to speak, given to the request of this number.
-	Renewed       uint64     `protobuf:"varint,1,opt,name=renewed,proto3" json:"renewed,omitempty"`
-	Messages      []*Message `protobuf:"bytes,2,rep,name=messages,proto3" json:"messages,omitempty"`
+	Renewed  uint64     `protobuf:"varint,1,opt,name=renewed,proto3" json:"renewed,omitempty"`
+	Messages []*Message `protobuf:"bytes,2,rep,name=messages,proto3" json:"messages,omitempty"`
+	// As in Hello, with every leave.
+	Version uint32 `protobuf:"varint,3,opt,name=version,proto3" json:"version,omitempty"`
+	// Of a Message that is too large for a batch. What else goes to its stream comes behind it.
+	Piece         *Piece `protobuf:"bytes,4,opt,name=piece,proto3" json:"piece,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *FromLeader) Reset() {
 	*x = FromLeader{}
-	mi := &file_server_group_relaypb_relay_proto_msgTypes[10]
+	mi := &file_server_group_relaypb_relay_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -943,7 +1116,7 @@ func (x *FromLeader) String() string {
 func (*FromLeader) ProtoMessage() {}
 
 func (x *FromLeader) ProtoReflect() protoreflect.Message {
-	mi := &file_server_group_relaypb_relay_proto_msgTypes[10]
+	mi := &file_server_group_relaypb_relay_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -956,7 +1129,7 @@ func (x *FromLeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FromLeader.ProtoReflect.Descriptor instead.
 func (*FromLeader) Descriptor() ([]byte, []int) {
-	return file_server_group_relaypb_relay_proto_rawDescGZIP(), []int{10}
+	return file_server_group_relaypb_relay_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *FromLeader) GetRenewed() uint64 {
@@ -969,6 +1142,20 @@ func (x *FromLeader) GetRenewed() uint64 {
 func (x *FromLeader) GetMessages() []*Message {
 	if x != nil {
 		return x.Messages
+	}
+	return nil
+}
+
+func (x *FromLeader) GetVersion() uint32 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *FromLeader) GetPiece() *Piece {
+	if x != nil {
+		return x.Piece
 	}
 	return nil
 }
@@ -1000,7 +1187,7 @@ type Message struct {
 
 func (x *Message) Reset() {
 	*x = Message{}
-	mi := &file_server_group_relaypb_relay_proto_msgTypes[11]
+	mi := &file_server_group_relaypb_relay_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1012,7 +1199,7 @@ func (x *Message) String() string {
 func (*Message) ProtoMessage() {}
 
 func (x *Message) ProtoReflect() protoreflect.Message {
-	mi := &file_server_group_relaypb_relay_proto_msgTypes[11]
+	mi := &file_server_group_relaypb_relay_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1025,7 +1212,7 @@ func (x *Message) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Message.ProtoReflect.Descriptor instead.
 func (*Message) Descriptor() ([]byte, []int) {
-	return file_server_group_relaypb_relay_proto_rawDescGZIP(), []int{11}
+	return file_server_group_relaypb_relay_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Message) GetStream() uint64 {
@@ -1169,7 +1356,7 @@ type Description struct {
 
 func (x *Description) Reset() {
 	*x = Description{}
-	mi := &file_server_group_relaypb_relay_proto_msgTypes[12]
+	mi := &file_server_group_relaypb_relay_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1181,7 +1368,7 @@ func (x *Description) String() string {
 func (*Description) ProtoMessage() {}
 
 func (x *Description) ProtoReflect() protoreflect.Message {
-	mi := &file_server_group_relaypb_relay_proto_msgTypes[12]
+	mi := &file_server_group_relaypb_relay_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1194,7 +1381,7 @@ func (x *Description) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Description.ProtoReflect.Descriptor instead.
 func (*Description) Descriptor() ([]byte, []int) {
-	return file_server_group_relaypb_relay_proto_rawDescGZIP(), []int{12}
+	return file_server_group_relaypb_relay_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Description) GetName() string {
@@ -1259,7 +1446,7 @@ type Link struct {
 
 func (x *Link) Reset() {
 	*x = Link{}
-	mi := &file_server_group_relaypb_relay_proto_msgTypes[13]
+	mi := &file_server_group_relaypb_relay_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1271,7 +1458,7 @@ func (x *Link) String() string {
 func (*Link) ProtoMessage() {}
 
 func (x *Link) ProtoReflect() protoreflect.Message {
-	mi := &file_server_group_relaypb_relay_proto_msgTypes[13]
+	mi := &file_server_group_relaypb_relay_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1284,7 +1471,7 @@ func (x *Link) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Link.ProtoReflect.Descriptor instead.
 func (*Link) Descriptor() ([]byte, []int) {
-	return file_server_group_relaypb_relay_proto_rawDescGZIP(), []int{13}
+	return file_server_group_relaypb_relay_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Link) GetOrder() uint64 {
@@ -1336,7 +1523,7 @@ type ExecuteRequest struct {
 
 func (x *ExecuteRequest) Reset() {
 	*x = ExecuteRequest{}
-	mi := &file_server_group_relaypb_relay_proto_msgTypes[14]
+	mi := &file_server_group_relaypb_relay_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1348,7 +1535,7 @@ func (x *ExecuteRequest) String() string {
 func (*ExecuteRequest) ProtoMessage() {}
 
 func (x *ExecuteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_server_group_relaypb_relay_proto_msgTypes[14]
+	mi := &file_server_group_relaypb_relay_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1361,7 +1548,7 @@ func (x *ExecuteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecuteRequest.ProtoReflect.Descriptor instead.
 func (*ExecuteRequest) Descriptor() ([]byte, []int) {
-	return file_server_group_relaypb_relay_proto_rawDescGZIP(), []int{14}
+	return file_server_group_relaypb_relay_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ExecuteRequest) GetCommand() []byte {
@@ -1395,7 +1582,7 @@ type ExecuteResponse struct {
 
 func (x *ExecuteResponse) Reset() {
 	*x = ExecuteResponse{}
-	mi := &file_server_group_relaypb_relay_proto_msgTypes[15]
+	mi := &file_server_group_relaypb_relay_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1407,7 +1594,7 @@ func (x *ExecuteResponse) String() string {
 func (*ExecuteResponse) ProtoMessage() {}
 
 func (x *ExecuteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_server_group_relaypb_relay_proto_msgTypes[15]
+	mi := &file_server_group_relaypb_relay_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1420,7 +1607,7 @@ func (x *ExecuteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecuteResponse.ProtoReflect.Descriptor instead.
 func (*ExecuteResponse) Descriptor() ([]byte, []int) {
-	return file_server_group_relaypb_relay_proto_rawDescGZIP(), []int{15}
+	return file_server_group_relaypb_relay_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ExecuteResponse) GetStatus() uint32 {
@@ -1448,7 +1635,7 @@ type Issue struct {
 
 func (x *Issue) Reset() {
 	*x = Issue{}
-	mi := &file_server_group_relaypb_relay_proto_msgTypes[16]
+	mi := &file_server_group_relaypb_relay_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1460,7 +1647,7 @@ func (x *Issue) String() string {
 func (*Issue) ProtoMessage() {}
 
 func (x *Issue) ProtoReflect() protoreflect.Message {
-	mi := &file_server_group_relaypb_relay_proto_msgTypes[16]
+	mi := &file_server_group_relaypb_relay_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1473,7 +1660,7 @@ func (x *Issue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Issue.ProtoReflect.Descriptor instead.
 func (*Issue) Descriptor() ([]byte, []int) {
-	return file_server_group_relaypb_relay_proto_rawDescGZIP(), []int{16}
+	return file_server_group_relaypb_relay_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Issue) GetCode() uint32 {
@@ -1501,15 +1688,26 @@ var File_server_group_relaypb_relay_proto protoreflect.FileDescriptor
 
 const file_server_group_relaypb_relay_proto_rawDesc = "" +
 	"\n" +
-	" server/group/relaypb/relay.proto\x12\x0fcoordd.relay.v1\"\x84\x01\n" +
+	" server/group/relaypb/relay.proto\x12\x0fcoordd.relay.v1\"\xb2\x01\n" +
 	"\bToLeader\x12,\n" +
 	"\x05hello\x18\x01 \x01(\v2\x16.coordd.relay.v1.HelloR\x05hello\x12\x14\n" +
 	"\x05renew\x18\x02 \x01(\x04R\x05renew\x124\n" +
-	"\bforwards\x18\x03 \x03(\v2\x18.coordd.relay.v1.ForwardR\bforwards\"Q\n" +
+	"\bforwards\x18\x03 \x03(\v2\x18.coordd.relay.v1.ForwardR\bforwards\x12,\n" +
+	"\x05piece\x18\x04 \x01(\v2\x16.coordd.relay.v1.PieceR\x05piece\"/\n" +
+	"\x05Piece\x12\x12\n" +
+	"\x04data\x18\x01 \x01(\fR\x04data\x12\x12\n" +
+	"\x04last\x18\x02 \x01(\bR\x04last\"k\n" +
 	"\x05Hello\x12\x16\n" +
 	"\x06server\x18\x01 \x01(\x04R\x06server\x12\x18\n" +
 	"\aprocess\x18\x02 \x01(\x04R\aprocess\x12\x16\n" +
-	"\x06number\x18\x03 \x01(\x04R\x06number\"\xd4\x02\n" +
+	"\x06number\x18\x03 \x01(\x04R\x06number\x12\x18\n" +
+	"\aversion\x18\x04 \x01(\rR\aversion\"R\n" +
+	"\fLeaveRequest\x12,\n" +
+	"\x05relay\x18\x01 \x01(\v2\x16.coordd.relay.v1.HelloR\x05relay\x12\x14\n" +
+	"\x05renew\x18\x02 \x01(\x04R\x05renew\"&\n" +
+	"\n" +
+	"LeaveGrant\x12\x18\n" +
+	"\arenewed\x18\x01 \x01(\x04R\arenewed\"\xd4\x02\n" +
 	"\aForward\x12\x16\n" +
 	"\x06stream\x18\x01 \x01(\x04R\x06stream\x121\n" +
 	"\x06attach\x18\x02 \x01(\v2\x17.coordd.relay.v1.AttachH\x00R\x06attach\x124\n" +
@@ -1578,11 +1776,13 @@ const file_server_group_relaypb_relay_proto_rawDesc = "" +
 	"\tWatchMark\x12\x1c\n" +
 	"\tsemaphore\x18\x01 \x01(\x04R\tsemaphore\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\x04R\x05index\x12\x14\n" +
-	"\x05place\x18\x03 \x01(\rR\x05place\"\\\n" +
+	"\x05place\x18\x03 \x01(\rR\x05place\"\xa4\x01\n" +
 	"\n" +
 	"FromLeader\x12\x18\n" +
 	"\arenewed\x18\x01 \x01(\x04R\arenewed\x124\n" +
-	"\bmessages\x18\x02 \x03(\v2\x18.coordd.relay.v1.MessageR\bmessages\"\xd1\x04\n" +
+	"\bmessages\x18\x02 \x03(\v2\x18.coordd.relay.v1.MessageR\bmessages\x12\x18\n" +
+	"\aversion\x18\x03 \x01(\rR\aversion\x12,\n" +
+	"\x05piece\x18\x04 \x01(\v2\x16.coordd.relay.v1.PieceR\x05piece\"\xd1\x04\n" +
 	"\aMessage\x12\x16\n" +
 	"\x06stream\x18\x01 \x01(\x04R\x06stream\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\rR\x04kind\x12\x1a\n" +
@@ -1629,9 +1829,10 @@ const file_server_group_relaypb_relay_proto_rawDesc = "" +
 	"\x05Issue\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\rR\x04code\x12\x1a\n" +
 	"\bseverity\x18\x02 \x01(\rR\bseverity\x12\x18\n" +
-	"\amessage\x18\x03 \x01(\tR\amessage2\x9d\x01\n" +
+	"\amessage\x18\x03 \x01(\tR\amessage2\xe6\x01\n" +
 	"\x05Relay\x12F\n" +
-	"\bExchange\x12\x19.coordd.relay.v1.ToLeader\x1a\x1b.coordd.relay.v1.FromLeader(\x010\x01\x12L\n" +
+	"\bExchange\x12\x19.coordd.relay.v1.ToLeader\x1a\x1b.coordd.relay.v1.FromLeader(\x010\x01\x12G\n" +
+	"\x05Leave\x12\x1d.coordd.relay.v1.LeaveRequest\x1a\x1b.coordd.relay.v1.LeaveGrant(\x010\x01\x12L\n" +
 	"\aExecute\x12\x1f.coordd.relay.v1.ExecuteRequest\x1a .coordd.relay.v1.ExecuteResponseB/Z-github.com/coordd/coordd/server/group/relaypbb\x06proto3"
 
 var (
@@ -1646,53 +1847,61 @@ func file_server_group_relaypb_relay_proto_rawDescGZIP() []byte {
 	return file_server_group_relaypb_relay_proto_rawDescData
 }
 
-var file_server_group_relaypb_relay_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
+var file_server_group_relaypb_relay_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
 var file_server_group_relaypb_relay_proto_goTypes = []any{
 	(*ToLeader)(nil),        // 0: coordd.relay.v1.ToLeader
-	(*Hello)(nil),           // 1: coordd.relay.v1.Hello
-	(*Forward)(nil),         // 2: coordd.relay.v1.Forward
-	(*Attach)(nil),          // 3: coordd.relay.v1.Attach
-	(*Identity)(nil),        // 4: coordd.relay.v1.Identity
-	(*Detach)(nil),          // 5: coordd.relay.v1.Detach
-	(*Request)(nil),         // 6: coordd.relay.v1.Request
-	(*Roster)(nil),          // 7: coordd.relay.v1.Roster
-	(*OpenRequest)(nil),     // 8: coordd.relay.v1.OpenRequest
-	(*WatchMark)(nil),       // 9: coordd.relay.v1.WatchMark
-	(*FromLeader)(nil),      // 10: coordd.relay.v1.FromLeader
-	(*Message)(nil),         // 11: coordd.relay.v1.Message
-	(*Description)(nil),     // 12: coordd.relay.v1.Description
-	(*Link)(nil),            // 13: coordd.relay.v1.Link
-	(*ExecuteRequest)(nil),  // 14: coordd.relay.v1.ExecuteRequest
-	(*ExecuteResponse)(nil), // 15: coordd.relay.v1.ExecuteResponse
-	(*Issue)(nil),           // 16: coordd.relay.v1.Issue
+	(*Piece)(nil),           // 1: coordd.relay.v1.Piece
+	(*Hello)(nil),           // 2: coordd.relay.v1.Hello
+	(*LeaveRequest)(nil),    // 3: coordd.relay.v1.LeaveRequest
+	(*LeaveGrant)(nil),      // 4: coordd.relay.v1.LeaveGrant
+	(*Forward)(nil),         // 5: coordd.relay.v1.Forward
+	(*Attach)(nil),          // 6: coordd.relay.v1.Attach
+	(*Identity)(nil),        // 7: coordd.relay.v1.Identity
+	(*Detach)(nil),          // 8: coordd.relay.v1.Detach
+	(*Request)(nil),         // 9: coordd.relay.v1.Request
+	(*Roster)(nil),          // 10: coordd.relay.v1.Roster
+	(*OpenRequest)(nil),     // 11: coordd.relay.v1.OpenRequest
+	(*WatchMark)(nil),       // 12: coordd.relay.v1.WatchMark
+	(*FromLeader)(nil),      // 13: coordd.relay.v1.FromLeader
+	(*Message)(nil),         // 14: coordd.relay.v1.Message
+	(*Description)(nil),     // 15: coordd.relay.v1.Description
+	(*Link)(nil),            // 16: coordd.relay.v1.Link
+	(*ExecuteRequest)(nil),  // 17: coordd.relay.v1.ExecuteRequest
+	(*ExecuteResponse)(nil), // 18: coordd.relay.v1.ExecuteResponse
+	(*Issue)(nil),           // 19: coordd.relay.v1.Issue
 }
 var file_server_group_relaypb_relay_proto_depIdxs = []int32{
-	1,  // 0: coordd.relay.v1.ToLeader.hello:type_name -> coordd.relay.v1.Hello
-	2,  // 1: coordd.relay.v1.ToLeader.forwards:type_name -> coordd.relay.v1.Forward
-	3,  // 2: coordd.relay.v1.Forward.attach:type_name -> coordd.relay.v1.Attach
-	6,  // 3: coordd.relay.v1.Forward.request:type_name -> coordd.relay.v1.Request
-	7,  // 4: coordd.relay.v1.Forward.roster:type_name -> coordd.relay.v1.Roster
-	5,  // 5: coordd.relay.v1.Forward.detach:type_name -> coordd.relay.v1.Detach
-	4,  // 6: coordd.relay.v1.Attach.identity:type_name -> coordd.relay.v1.Identity
-	8,  // 7: coordd.relay.v1.Roster.open:type_name -> coordd.relay.v1.OpenRequest
-	4,  // 8: coordd.relay.v1.Roster.identity:type_name -> coordd.relay.v1.Identity
-	6,  // 9: coordd.relay.v1.OpenRequest.request:type_name -> coordd.relay.v1.Request
-	9,  // 10: coordd.relay.v1.OpenRequest.mark:type_name -> coordd.relay.v1.WatchMark
-	11, // 11: coordd.relay.v1.FromLeader.messages:type_name -> coordd.relay.v1.Message
-	12, // 12: coordd.relay.v1.Message.description:type_name -> coordd.relay.v1.Description
-	9,  // 13: coordd.relay.v1.Message.mark:type_name -> coordd.relay.v1.WatchMark
-	13, // 14: coordd.relay.v1.Description.owners:type_name -> coordd.relay.v1.Link
-	13, // 15: coordd.relay.v1.Description.waiters:type_name -> coordd.relay.v1.Link
-	16, // 16: coordd.relay.v1.ExecuteResponse.issues:type_name -> coordd.relay.v1.Issue
-	0,  // 17: coordd.relay.v1.Relay.Exchange:input_type -> coordd.relay.v1.ToLeader
-	14, // 18: coordd.relay.v1.Relay.Execute:input_type -> coordd.relay.v1.ExecuteRequest
-	10, // 19: coordd.relay.v1.Relay.Exchange:output_type -> coordd.relay.v1.FromLeader
-	15, // 20: coordd.relay.v1.Relay.Execute:output_type -> coordd.relay.v1.ExecuteResponse
-	19, // [19:21] is the sub-list for method output_type
-	17, // [17:19] is the sub-list for method input_type
-	17, // [17:17] is the sub-list for extension type_name
-	17, // [17:17] is the sub-list for extension extendee
-	0,  // [0:17] is the sub-list for field type_name
+	2,  // 0: coordd.relay.v1.ToLeader.hello:type_name -> coordd.relay.v1.Hello
+	5,  // 1: coordd.relay.v1.ToLeader.forwards:type_name -> coordd.relay.v1.Forward
+	1,  // 2: coordd.relay.v1.ToLeader.piece:type_name -> coordd.relay.v1.Piece
+	2,  // 3: coordd.relay.v1.LeaveRequest.relay:type_name -> coordd.relay.v1.Hello
+	6,  // 4: coordd.relay.v1.Forward.attach:type_name -> coordd.relay.v1.Attach
+	9,  // 5: coordd.relay.v1.Forward.request:type_name -> coordd.relay.v1.Request
+	10, // 6: coordd.relay.v1.Forward.roster:type_name -> coordd.relay.v1.Roster
+	8,  // 7: coordd.relay.v1.Forward.detach:type_name -> coordd.relay.v1.Detach
+	7,  // 8: coordd.relay.v1.Attach.identity:type_name -> coordd.relay.v1.Identity
+	11, // 9: coordd.relay.v1.Roster.open:type_name -> coordd.relay.v1.OpenRequest
+	7,  // 10: coordd.relay.v1.Roster.identity:type_name -> coordd.relay.v1.Identity
+	9,  // 11: coordd.relay.v1.OpenRequest.request:type_name -> coordd.relay.v1.Request
+	12, // 12: coordd.relay.v1.OpenRequest.mark:type_name -> coordd.relay.v1.WatchMark
+	14, // 13: coordd.relay.v1.FromLeader.messages:type_name -> coordd.relay.v1.Message
+	1,  // 14: coordd.relay.v1.FromLeader.piece:type_name -> coordd.relay.v1.Piece
+	15, // 15: coordd.relay.v1.Message.description:type_name -> coordd.relay.v1.Description
+	12, // 16: coordd.relay.v1.Message.mark:type_name -> coordd.relay.v1.WatchMark
+	16, // 17: coordd.relay.v1.Description.owners:type_name -> coordd.relay.v1.Link
+	16, // 18: coordd.relay.v1.Description.waiters:type_name -> coordd.relay.v1.Link
+	19, // 19: coordd.relay.v1.ExecuteResponse.issues:type_name -> coordd.relay.v1.Issue
+	0,  // 20: coordd.relay.v1.Relay.Exchange:input_type -> coordd.relay.v1.ToLeader
+	3,  // 21: coordd.relay.v1.Relay.Leave:input_type -> coordd.relay.v1.LeaveRequest
+	17, // 22: coordd.relay.v1.Relay.Execute:input_type -> coordd.relay.v1.ExecuteRequest
+	13, // 23: coordd.relay.v1.Relay.Exchange:output_type -> coordd.relay.v1.FromLeader
+	4,  // 24: coordd.relay.v1.Relay.Leave:output_type -> coordd.relay.v1.LeaveGrant
+	18, // 25: coordd.relay.v1.Relay.Execute:output_type -> coordd.relay.v1.ExecuteResponse
+	23, // [23:26] is the sub-list for method output_type
+	20, // [20:23] is the sub-list for method input_type
+	20, // [20:20] is the sub-list for extension type_name
+	20, // [20:20] is the sub-list for extension extendee
+	0,  // [0:20] is the sub-list for field type_name
 }
 
 func init() { file_server_group_relaypb_relay_proto_init() }
@@ -1700,7 +1909,7 @@ func file_server_group_relaypb_relay_proto_init() {
 	if File_server_group_relaypb_relay_proto != nil {
 		return
 	}
-	file_server_group_relaypb_relay_proto_msgTypes[2].OneofWrappers = []any{
+	file_server_group_relaypb_relay_proto_msgTypes[5].OneofWrappers = []any{
 		(*Forward_Attach)(nil),
 		(*Forward_Request)(nil),
 		(*Forward_Roster)(nil),
@@ -1712,7 +1921,7 @@ func file_server_group_relaypb_relay_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_server_group_relaypb_relay_proto_rawDesc), len(file_server_group_relaypb_relay_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   17,
+			NumMessages:   20,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -23,6 +23,7 @@ const _ = grpc.SupportPackageIsVersion9
 
 const (
 	Relay_Exchange_FullMethodName = "/coordd.relay.v1.Relay/Exchange"
+	Relay_Leave_FullMethodName    = "/coordd.relay.v1.Relay/Leave"
 	Relay_Execute_FullMethodName  = "/coordd.relay.v1.Relay/Execute"
 )
 
@@ -30,10 +31,12 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// Exchange carries all client streams of one server to the leader and back; Execute runs one command about the path tree
-// or the users on the leader.
+// Exchange carries all client streams of one server to the leader and back; Leave gives leave to speak, and goes over
+// the connection of the heartbeats, where it waits behind no data; Execute runs one command about the path tree or the
+// users on the leader.
 type RelayClient interface {
 	Exchange(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[ToLeader, FromLeader], error)
+	Leave(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[LeaveRequest, LeaveGrant], error)
 	Execute(ctx context.Context, in *ExecuteRequest, opts ...grpc.CallOption) (*ExecuteResponse, error)
 }
 
@@ -58,6 +61,19 @@ func (c *relayClient) Exchange(ctx context.Context, opts ...grpc.CallOption) (gr
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Relay_ExchangeClient = grpc.BidiStreamingClient[ToLeader, FromLeader]
 
+func (c *relayClient) Leave(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[LeaveRequest, LeaveGrant], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Relay_ServiceDesc.Streams[1], Relay_Leave_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[LeaveRequest, LeaveGrant]{ClientStream: stream}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Relay_LeaveClient = grpc.BidiStreamingClient[LeaveRequest, LeaveGrant]
+
 func (c *relayClient) Execute(ctx context.Context, in *ExecuteRequest, opts ...grpc.CallOption) (*ExecuteResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ExecuteResponse)
@@ -72,10 +88,12 @@ func (c *relayClient) Execute(ctx context.Context, in *ExecuteRequest, opts ...g
 // All implementations must embed UnimplementedRelayServer
 // for forward compatibility.
 //
-// Exchange carries all client streams of one server to the leader and back; Execute runs one command about the path tree
-// or the users on the leader.
+// Exchange carries all client streams of one server to the leader and back; Leave gives leave to speak, and goes over
+// the connection of the heartbeats, where it waits behind no data; Execute runs one command about the path tree or the
+// users on the leader.
 type RelayServer interface {
 	Exchange(grpc.BidiStreamingServer[ToLeader, FromLeader]) error
+	Leave(grpc.BidiStreamingServer[LeaveRequest, LeaveGrant]) error
 	Execute(context.Context, *ExecuteRequest) (*ExecuteResponse, error)
 	mustEmbedUnimplementedRelayServer()
 }
@@ -89,6 +107,9 @@ type UnimplementedRelayServer struct{}
 
 func (UnimplementedRelayServer) Exchange(grpc.BidiStreamingServer[ToLeader, FromLeader]) error {
 	return status.Error(codes.Unimplemented, "method Exchange not implemented")
+}
+func (UnimplementedRelayServer) Leave(grpc.BidiStreamingServer[LeaveRequest, LeaveGrant]) error {
+	return status.Error(codes.Unimplemented, "method Leave not implemented")
 }
 func (UnimplementedRelayServer) Execute(context.Context, *ExecuteRequest) (*ExecuteResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Execute not implemented")
@@ -120,6 +141,13 @@ func _Relay_Exchange_Handler(srv interface{}, stream grpc.ServerStream) error {
 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Relay_ExchangeServer = grpc.BidiStreamingServer[ToLeader, FromLeader]
+
+func _Relay_Leave_Handler(srv interface{}, stream grpc.ServerStream) error {
+	return srv.(RelayServer).Leave(&grpc.GenericServerStream[LeaveRequest, LeaveGrant]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Relay_LeaveServer = grpc.BidiStreamingServer[LeaveRequest, LeaveGrant]
 
 func _Relay_Execute_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ExecuteRequest)
@@ -155,6 +183,12 @@ var Relay_ServiceDesc = grpc.ServiceDesc{
 		{
 			StreamName:    "Exchange",
 			Handler:       _Relay_Exchange_Handler,
+			ServerStreams: true,
+			ClientStreams: true,
+		},
+		{
+			StreamName:    "Leave",
+			Handler:       _Relay_Leave_Handler,
 			ServerStreams: true,
 			ClientStreams: true,
 		},

@@ -1,0 +1,72 @@
+package coordination
+
+// This file is what of the time for a pong counts against the client, and what against the server (§2.7): a client is
+// failed for its own silence only. On a server that is well the time is the reference's; there is no time in which the
+// server was held up, or did not read.
+
+// tardy is how much later than asked something that was asked for at an instant comes, 0 if that is as usual.
+func (f *Front) tardy(asked, now Instant) Instant {
+	if now < asked.After(min(tardyMillis, f.patience)) {
+		return 0
+	}
+	return now - asked
+}
+
+// excuse puts off the end of the patience by what does not count at this tick. A tick that comes late shows that the
+// server did not run, so the pong may lie there unread: the client gets as much time again. As long as nobody has handed
+// out the ping, nothing counts.
+func (f *Front) excuse(now Instant) {
+	switch late := f.tardy(f.wake, now); {
+	case f.untaken && !f.behind:
+		f.overdue = max(f.overdue, now.After(f.patience))
+	case late > 0:
+		f.overdue = max(f.overdue, now) + min(late, Instant(0).After(f.patience))
+	}
+}
+
+// PingWaits reports whether the next Take hands out a ping.
+func (f *Front) PingWaits() bool { return f.untaken && !f.silent() }
+
+// PingTaken tells that the ping is handed out now, just before Take. If it has waited for a server that was held up, and
+// not for the client, the client's time begins now.
+func (f *Front) PingTaken(now Instant) {
+	if !f.behind && f.opaque != 0 && f.tardy(f.pinged, now) > 0 {
+		f.putOff(now.After(f.patience) - f.overdue)
+		f.withheld = false
+	}
+}
+
+// NotRead tells that the server does not read the stream from now on, because too much is under way: a pong may lie
+// there unread, and the ping clock stands still. A stream that is attaching is not read either, but has no ping clock.
+func (f *Front) NotRead(now Instant) {
+	if f.Attached() && f.unread == Never {
+		f.unread = now
+	}
+}
+
+// Read tells that the stream is read again.
+func (f *Front) Read(now Instant) {
+	if f.unread == Never {
+		return
+	}
+	if f.opaque != 0 && f.Attached() {
+		f.putOff(now - max(f.unread, f.pinged))
+	}
+	f.unread = Never
+}
+
+// putOff puts off the end of the patience, and the tick that is planned for it.
+func (f *Front) putOff(by Instant) {
+	if f.wake == f.overdue || f.wake == Never {
+		f.wake = f.overdue + max(by, 0)
+	}
+	f.overdue += max(by, 0)
+}
+
+// unreadUntil is when a stream that is not read has been so for too long.
+func (f *Front) unreadUntil() Instant {
+	if f.unread == Never || !f.Attached() {
+		return Never
+	}
+	return f.unread.After(unreadMillis)
+}
