@@ -27,9 +27,9 @@ type descriptors struct {
 
 	mutex    sync.Mutex
 	spare    []*os.File
-	short    bool                                                           // spares have been used, and not replaced since
+	short    bool                                                            // spares have been used, and not replaced since
 	openFile func(name string, flag int, perm os.FileMode) (*os.File, error) // os.OpenFile, but for tests
-	patience time.Duration                                                  // descriptorPatience, but for tests
+	patience time.Duration                                                   // descriptorPatience, but for tests
 }
 
 // open is os.OpenFile.

@@ -1,5 +1,7 @@
 package server
 
+import "log/slog"
+
 // Resources are what the process may use. A zero field is not known, and bounds nothing.
 type Resources struct {
 	// MemoryBytes is how much memory the process may use.
@@ -43,3 +45,20 @@ func (r Resources) DescriptorReserve() int { return max(descriptorReserve, r.Des
 
 // fitting is the number, or as many as there is room for, but at least one.
 func fitting(number int, room int64) int { return int(max(1, min(int64(number), room))) }
+
+// tell says which limits the resources lead to, and warns where they are not enough for what may be wanted.
+func (r Resources) tell(h Hardening, logger *slog.Logger) {
+	if r == (Resources{}) {
+		return
+	}
+	logger.Info("limits", "streams", h.Streams, "connections", h.Connections, "connections_per_address", h.ConnectionsPerAddress,
+		"strangers", h.Strangers, "calls", h.Calls, "received_bytes", h.ReceivedBytes)
+	if r.Descriptors > 0 && r.Descriptors < h.Streams {
+		logger.Warn("the process may have fewer files and connections open than streams: clients that have a connection for each "+
+			"stream will be refused; raise RLIMIT_NOFILE (ulimit -n, LimitNOFILE=)", "descriptors", r.Descriptors, "streams", h.Streams)
+	}
+	if r.Descriptors > 0 && h.Connections > r.Descriptors-r.DescriptorReserve() {
+		logger.Warn("so many connections leave too few descriptors for the server's own files", "descriptors", r.Descriptors,
+			"connections", h.Connections, "reserve", r.DescriptorReserve())
+	}
+}

@@ -79,6 +79,7 @@ func Start(ctx context.Context, config Config) (*Server, error) {
 		config.Limits = coordination.DefaultLimits()
 	}
 	config.Hardening = config.Hardening.withDefaults(config.Resources)
+	config.Resources.tell(config.Hardening, config.Logger)
 	if config.shuffle == nil {
 		config.shuffle = rand.Shuffle
 	}

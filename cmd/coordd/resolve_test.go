@@ -16,10 +16,10 @@ func TestDefaults(t *testing.T) {
 		database:             "/local",
 		dataDir:              "/home/u/.local/state/coordd",
 		reserve:              128 << 20,
-		streamsPerConnection: 100_000, streams: 100_000, connectionsPerAddress: 20_000,
-		logLevel:  slog.LevelInfo,
-		logFormat: "text",
-		auth:      authSettings{mode: "off"},
+		streamsPerConnection: 100_000,
+		logLevel:             slog.LevelInfo,
+		logFormat:            "text",
+		auth:                 authSettings{mode: "off"},
 	}
 	if got != want {
 		t.Errorf("got %+v, want %+v", got, want)

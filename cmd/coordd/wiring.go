@@ -27,6 +27,7 @@ func startServer(ctx context.Context, s settings, logger *slog.Logger) (runningS
 		Logger:    logger,
 
 		DiskReserve: s.reserve,
+		Resources:   settleResources(logger),
 		Hardening: server.Hardening{
 			StreamsPerConnection: s.streamsPerConnection, Streams: s.streams, ConnectionsPerAddress: s.connectionsPerAddress,
 		},
