@@ -199,6 +199,7 @@ func (s *Server) becomeReady(ctx context.Context) error {
 func (s *Server) startGRPC() {
 	options := s.connections.Options(kindOf)
 	options = append(options,
+		listen.Decompress(maxRequestBytes),
 		grpc.MaxRecvMsgSize(maxRequestBytes),
 		grpc.MaxSendMsgSize(maxMessageBytes),
 		grpc.MaxConcurrentStreams(uint32(s.config.Hardening.StreamsPerConnection)),
