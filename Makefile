@@ -20,6 +20,8 @@ CRASH_PACKAGES ?= ./conformance/crash
 # MALFORMED_STREAMS is how many streams `make malformed-test` opens, and MALFORMED_SEED what they depend on.
 MALFORMED_STREAMS ?= 10000
 MALFORMED_SEED ?= 1
+# ABUSE_SECONDS is how long each attack of `make abuse-test` goes on; make test has a short form.
+ABUSE_SECONDS ?= 10
 # FUZZ_TIME is how long `make fuzz-short` runs each target, FUZZ_PACKAGES where.
 FUZZ_TIME ?= 10s
 FUZZ_PACKAGES ?= ./...
@@ -61,7 +63,7 @@ GO_TEST = COORDD_BIN=$(CURDIR)/bin/coordd $(RACE_ENV) go test $(RACE_FLAGS) -vet
 BUSY ?= 16
 
 .PHONY: help run build test test-starved test-long lint generate generate-check go-test tools-test compat \
-	crash-test cluster-test upgrade-test malformed-test fuzz-short fuzz-model bench conformance conformance-map \
+	crash-test cluster-test upgrade-test abuse-test malformed-test fuzz-short fuzz-model bench conformance conformance-map \
 	mutation-test differences fuzz docker-image docker-context docker-test tools race-note clean
 
 help: ## list these commands
@@ -127,6 +129,9 @@ malformed-test: ## open MALFORMED_STREAMS broken streams beside good sessions (M
 
 cluster-test: build ## have all kinds of faults happen to a cluster of three under load, CLUSTER_ROUNDS times each (CLUSTER_FAULT picks one)
 	@COORDD_BIN=$(CURDIR)/bin/coordd CLUSTER_ROUNDS=$(CLUSTER_ROUNDS) CLUSTER_SAMPLES=$(CLUSTER_SAMPLES) go test -v -count=1 -timeout 300m -run '^TestCluster' ./conformance/crash
+
+abuse-test: build ## attack a server in every way there is, each for ABUSE_SECONDS (10)
+	@COORDD_BIN=$(CURDIR)/bin/coordd ABUSE_SECONDS=$(ABUSE_SECONDS) go test -v -count=1 -timeout 60m -run '^TestAbuse$$' ./conformance/abuse
 
 upgrade-test: build ## replace the programs of three servers under load, one after the other: those of an older commit by this one
 	@COORDD_BIN=$(CURDIR)/bin/coordd UPGRADE_TEST=1 go test -v -count=1 -timeout 60m -run '^TestUpgrade$$' ./conformance/crash

@@ -12,6 +12,7 @@ import (
 // pictures of the directory "as after a crash here".
 type disk struct {
 	before func(step, path string) error
+	files  descriptors
 	failed atomic.Pointer[error] // the first failure after which nothing more may be written
 }
 
@@ -47,7 +48,7 @@ func (d *disk) syncDir(dir string) error {
 	if err := d.check("sync directory", dir); err != nil {
 		return err
 	}
-	f, err := os.Open(dir)
+	f, err := d.files.open(dir, os.O_RDONLY, 0)
 	if err != nil {
 		return err
 	}
@@ -94,7 +95,7 @@ func (d *disk) writeFile(path string, data []byte) error {
 	if err := d.check("write", tmp); err != nil {
 		return err
 	}
-	f, err := os.OpenFile(tmp, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	f, err := d.files.open(tmp, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}

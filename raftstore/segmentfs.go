@@ -86,7 +86,7 @@ func (s *segmentFS) createSized(path string, size int64) (*os.File, error) {
 	if err := s.disk.check("create segment", path); err != nil {
 		return nil, err
 	}
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
+	f, err := s.disk.files.open(path, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, err
 	}
@@ -119,12 +119,12 @@ func (s *segmentFS) Delete(dir, name string) error {
 
 // OpenReader implements types.VFS.
 func (s *segmentFS) OpenReader(dir, name string) (types.ReadableFile, error) {
-	return os.Open(filepath.Join(dir, name))
+	return s.disk.files.open(filepath.Join(dir, name), os.O_RDONLY, 0)
 }
 
 // OpenWriter implements types.VFS.
 func (s *segmentFS) OpenWriter(dir, name string) (types.WritableFile, error) {
-	f, err := os.OpenFile(filepath.Join(dir, name), os.O_RDWR, 0)
+	f, err := s.disk.files.open(filepath.Join(dir, name), os.O_RDWR, 0)
 	if err != nil {
 		return nil, err
 	}

@@ -223,7 +223,7 @@ func OpenContext(ctx context.Context, cfg Config) (*Store, error) {
 		return nil, err
 	}
 	s := &Store{cfg: cfg, stop: make(chan struct{}), done: make(chan struct{})}
-	s.disk, s.receiving = &disk{before: cfg.before}, make(chan struct{}, 1)
+	s.disk, s.receiving = &disk{before: cfg.before, files: descriptors{logger: cfg.Logger}}, make(chan struct{}, 1)
 	s.lease.clock, s.lease.base = cfg.Cluster.clock, cfg.Cluster.clock.now()
 	if c := cfg.Cluster; c.networked() {
 		if s.network = c.network; s.network == nil {
@@ -315,6 +315,7 @@ func (s *Store) closeFiles() error {
 	if s.lock != nil {
 		errs = append(errs, s.lock.Close())
 	}
+	s.disk.files.close()
 	return errors.Join(errs...)
 }
 

@@ -34,7 +34,8 @@ func (s *Server) isLocal(ctx context.Context) bool {
 }
 
 // readsOnly are the administrators' calls that change nothing and take nothing away.
-var readsOnly = map[string]bool{adminpb.Users_List_FullMethodName: true, adminpb.Cluster_Status_FullMethodName: true}
+var readsOnly = map[string]bool{adminpb.Users_List_FullMethodName: true, adminpb.Cluster_Status_FullMethodName: true,
+	adminpb.Cluster_Limits_FullMethodName: true}
 
 // audited tells whether a call is to be found in the log.
 func audited(method string) bool {
@@ -97,6 +98,8 @@ func targetOf(request any) string {
 		return r.GetMember()
 	case *adminpb.TransferLeaderRequest:
 		return r.GetTo()
+	case *adminpb.SetLimitsRequest:
+		return "a state of " + stateLimitText(r.GetStateBytes())
 	}
 	return ""
 }

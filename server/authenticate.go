@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -47,7 +46,7 @@ const (
 	healthService = "/grpc.health.v1.Health/"
 )
 
-// authenticate is what both interceptors do.
+// authenticate finds out who calls, from the headers of the call alone.
 func (s *Server) authenticate(ctx context.Context, method string) (context.Context, error) {
 	if method == loginMethod || strings.HasPrefix(method, healthService) {
 		return ctx, s.awaitStart(ctx, method)
@@ -100,34 +99,6 @@ func (s *Server) awaitStart(ctx context.Context, method string) error {
 	}
 	return status.Error(codes.Unavailable, "The server is not ready: "+s.Readiness().Reason)
 }
-
-func (s *Server) authenticateUnary(ctx context.Context, request any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-	ctx, err := s.authenticate(ctx, info.FullMethod)
-	if err != nil {
-		return nil, err
-	}
-	return handler(ctx, request)
-}
-
-func (s *Server) authenticateStream(service any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
-	ctx, err := s.authenticate(stream.Context(), info.FullMethod)
-	if err != nil {
-		return err
-	}
-	if ctx != stream.Context() {
-		stream = identifiedStream{stream, ctx}
-	}
-	return handler(service, stream)
-}
-
-// identifiedStream is a stream whose context knows who opened it.
-type identifiedStream struct {
-	grpc.ServerStream
-	ctx context.Context
-}
-
-// Context implements grpc.ServerStream.
-func (s identifiedStream) Context() context.Context { return s.ctx }
 
 // caller is who asks, for a command or a read of the machine.
 func (s *Server) caller(ctx context.Context) coordination.Caller {

@@ -17,8 +17,13 @@ import (
 
 // The limits of the public listener. Sizes are bytes.
 const (
-	// maxMessageBytes bounds a message in either direction, as in the reference (surface.md §6).
+	// maxMessageBytes bounds an answer, as in the reference (surface.md §6).
 	maxMessageBytes = 64_000_000
+	// maxRequestBytes bounds a message of a client, before and after it is decompressed. A Session stream's have a
+	// semaphore's data at most, and what is a little too large is to be told so.
+	maxRequestBytes = 4 << 20
+	// maxCallBytes is the same for calls other than Session and ModifyPermissions.
+	maxCallBytes = 1 << 20
 	// maxOutboundBytes is how much a stream may have waiting for a client that does not read before it is cut off. It
 	// leaves room for one answer of the largest size.
 	maxOutboundBytes = 2 * maxMessageBytes
@@ -73,6 +78,8 @@ type Config struct {
 	DiskReserve uint64
 	// Hardening holds limits of this server alone; a zero field takes its default.
 	Hardening Hardening
+	// Resources are what the process may use; some defaults of Hardening are smaller where that is little.
+	Resources Resources
 
 	clock     group.TurnedClock                // set by tests that turn it
 	memory    memoryLimit                      // instead of what is found, in tests

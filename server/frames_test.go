@@ -2,6 +2,7 @@ package server
 
 import (
 	"bytes"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -14,8 +15,14 @@ import (
 // ended reads until a stream is over and returns its gRPC status.
 func (c *frameClient) ended(t *testing.T, id uint32) codes.Code {
 	t.Helper()
+	return c.allEnded(t, id)[id]
+}
+
+// allEnded reads until several streams are over, in whatever order.
+func (c *frameClient) allEnded(t *testing.T, ids ...uint32) map[uint32]codes.Code {
+	t.Helper()
 	decoder := hpack.NewDecoder(4096, nil)
-	for {
+	for ends := make(map[uint32]codes.Code); ; {
 		frame, err := c.read()
 		if err != nil {
 			t.Fatal(err)
@@ -29,10 +36,13 @@ func (c *frameClient) ended(t *testing.T, id uint32) codes.Code {
 			t.Fatal(err)
 		}
 		for _, field := range fields {
-			if field.Name == "grpc-status" && headers.StreamID == id {
+			if field.Name == "grpc-status" && slices.Contains(ids, headers.StreamID) {
 				code, _ := strconv.Atoi(field.Value)
-				return codes.Code(code)
+				ends[headers.StreamID] = codes.Code(code)
 			}
+		}
+		if len(ends) == len(ids) {
+			return ends
 		}
 	}
 }
@@ -56,7 +66,7 @@ func TestFrames(t *testing.T) {
 		{"truncated message", nil, brief[:len(brief)-1], true, codes.Internal},
 		{"length of 2^31", nil, prefixed(0, 1<<31, brief), false, codes.ResourceExhausted},
 		{"length of 2^32-1", nil, prefixed(0, 1<<32-1, brief), false, codes.ResourceExhausted},
-		{"length one over the limit", nil, prefixed(0, maxMessageBytes+1, brief), false, codes.ResourceExhausted},
+		{"length one over the limit", nil, prefixed(0, maxRequestBytes+1, brief), false, codes.ResourceExhausted},
 		{"compressed bomb", []string{"grpc-encoding", "gzip"}, prefixed(1, uint32(len(bomb)), bomb), false, codes.ResourceExhausted},
 		{"compressed without saying how", nil, prefixed(1, uint32(len(brief)-5), brief[5:]), false, codes.Internal},
 		{"unknown compression", []string{"grpc-encoding", "deflate"}, prefixed(1, uint32(len(brief)-5), brief[5:]), false, codes.Unimplemented},

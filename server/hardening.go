@@ -15,8 +15,18 @@ type Hardening struct {
 	StreamsPerConnection int
 	// Streams is how many Session streams the process holds at once (coordination.md §5).
 	Streams int
-	// ConnectionsPerAddress is how many connections one IP address may have open at once.
-	ConnectionsPerAddress int
+	// Connections is how many connections may be open at once, ConnectionsPerAddress how many of one IP address, and
+	// Strangers how many on which nobody has proven yet who is there. See listen.Connections for who makes room.
+	Connections, ConnectionsPerAddress, Strangers int
+	// Calls is how many calls other than Session may be under way at once, and CallsPerAddress how many of one IP address.
+	Calls, CallsPerAddress int
+	// Watches and WatchesPerAddress are the same for calls that last as long as the client likes: Health.Watch and
+	// reflection.
+	Watches, WatchesPerAddress int
+	// ReceivedBytes is how much the server keeps of messages that it has received and not yet worked on.
+	ReceivedBytes int64
+	// Receive is how long the request of a call other than Session may take to come.
+	Receive time.Duration
 	// FirstMessage is how long a Session stream may be open without a SessionStart.
 	FirstMessage time.Duration
 	// Handshake is how long a new connection may take to become usable.
@@ -32,7 +42,15 @@ type Hardening struct {
 const (
 	defaultStreamsPerConnection  = 100_000
 	defaultStreams               = 100_000
+	defaultConnections           = 100_000
 	defaultConnectionsPerAddress = 20_000
+	defaultStrangers             = 1_000
+	defaultCalls                 = 10_000
+	defaultCallsPerAddress       = 2_500
+	defaultWatches               = 1_000
+	defaultWatchesPerAddress     = 250
+	defaultReceivedBytes         = 1 << 30
+	defaultReceive               = 20 * time.Second
 	defaultFirstMessage          = 30 * time.Second
 	defaultHandshake             = 20 * time.Second
 	defaultIdle                  = 30 * time.Minute
@@ -52,33 +70,50 @@ const (
 	maxHeaderBytes = 64 << 10
 )
 
-func (h Hardening) withDefaults() Hardening {
-	return Hardening{
-		StreamsPerConnection:  cmp.Or(h.StreamsPerConnection, defaultStreamsPerConnection),
-		Streams:               cmp.Or(h.Streams, defaultStreams),
-		ConnectionsPerAddress: cmp.Or(h.ConnectionsPerAddress, defaultConnectionsPerAddress),
-		FirstMessage:          cmp.Or(h.FirstMessage, defaultFirstMessage),
-		Handshake:             cmp.Or(h.Handshake, defaultHandshake),
-		Idle:                  cmp.Or(h.Idle, defaultIdle),
-		Linger:                cmp.Or(h.Linger, defaultLinger),
-		ResetBurst:            cmp.Or(h.ResetBurst, defaultResetBurst),
-		ResetsPerSecond:       cmp.Or(h.ResetsPerSecond, defaultResetsPerSecond),
-	}
+func (h Hardening) withDefaults(resources Resources) Hardening {
+	fit := resources.fit()
+	h.StreamsPerConnection = cmp.Or(h.StreamsPerConnection, defaultStreamsPerConnection)
+	h.Streams = cmp.Or(h.Streams, fit.Streams)
+	h.Connections = cmp.Or(h.Connections, fit.Connections)
+	h.ConnectionsPerAddress = cmp.Or(h.ConnectionsPerAddress, fit.ConnectionsPerAddress)
+	h.Strangers = cmp.Or(h.Strangers, fit.Strangers)
+	h.Calls = cmp.Or(h.Calls, fit.Calls)
+	h.CallsPerAddress = cmp.Or(h.CallsPerAddress, fit.CallsPerAddress)
+	h.Watches = cmp.Or(h.Watches, fit.Watches)
+	h.WatchesPerAddress = cmp.Or(h.WatchesPerAddress, fit.WatchesPerAddress)
+	h.ReceivedBytes = cmp.Or(h.ReceivedBytes, fit.ReceivedBytes)
+	h.Receive = cmp.Or(h.Receive, defaultReceive)
+	h.FirstMessage = cmp.Or(h.FirstMessage, defaultFirstMessage)
+	h.Handshake = cmp.Or(h.Handshake, defaultHandshake)
+	h.Idle = cmp.Or(h.Idle, defaultIdle)
+	h.Linger = cmp.Or(h.Linger, defaultLinger)
+	h.ResetBurst = cmp.Or(h.ResetBurst, defaultResetBurst)
+	h.ResetsPerSecond = cmp.Or(h.ResetsPerSecond, defaultResetsPerSecond)
+	return h
 }
 
-// ofConnections is what of it concerns connections.
-func (h Hardening) ofConnections() listen.Limits {
-	return listen.Limits{ConnectionsPerAddress: h.ConnectionsPerAddress, ResetBurst: h.ResetBurst, ResetsPerSecond: h.ResetsPerSecond}
+// ofConnections is what of it concerns connections. Where authentication is required, the proof of who is at the other end
+// of a connection is a call of somebody who is known.
+func (h Hardening) ofConnections(proofWanted bool) listen.Limits {
+	return listen.Limits{
+		Connections: h.Connections, ConnectionsPerAddress: h.ConnectionsPerAddress, Strangers: h.Strangers, ProofWanted: proofWanted,
+		Calls: h.Calls, CallsPerAddress: h.CallsPerAddress, Standing: h.Watches, StandingPerAddress: h.WatchesPerAddress,
+		ReceivedBytes: h.ReceivedBytes, ResetBurst: h.ResetBurst, ResetsPerSecond: h.ResetsPerSecond,
+	}
 }
 
 func (h Hardening) validate() error {
 	const most = 1 << 30
-	for _, n := range []int{h.StreamsPerConnection, h.Streams, h.ConnectionsPerAddress, h.ResetBurst, h.ResetsPerSecond} {
+	for _, n := range []int{h.StreamsPerConnection, h.Streams, h.Connections, h.ConnectionsPerAddress, h.Strangers, h.Calls,
+		h.CallsPerAddress, h.Watches, h.WatchesPerAddress, h.ResetBurst, h.ResetsPerSecond} {
 		if n < 0 || n > most {
 			return errors.New("limits: want numbers from 1 to 1073741824")
 		}
 	}
-	for _, d := range []time.Duration{h.FirstMessage, h.Handshake, h.Idle, h.Linger} {
+	if h.ReceivedBytes < 0 {
+		return errors.New("limits: want room for what is received")
+	}
+	for _, d := range []time.Duration{h.Receive, h.FirstMessage, h.Handshake, h.Idle, h.Linger} {
 		if d < 0 || d%time.Millisecond != 0 {
 			return errors.New("limits: want durations of at least a millisecond")
 		}

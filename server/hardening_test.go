@@ -166,10 +166,10 @@ func TestWaitingIsNotInFlight(t *testing.T) {
 func TestMessageSize(t *testing.T) {
 	_, conn := startTest(t, nil)
 	for past := range 2 {
-		m := acquire(1, "a", make([]byte, maxMessageBytes))
-		over := proto.Size(m) - maxMessageBytes
-		m.GetAcquireSemaphore().Data = m.GetAcquireSemaphore().Data[:maxMessageBytes-over+past]
-		if proto.Size(m) != maxMessageBytes+past {
+		m := acquire(1, "a", make([]byte, maxRequestBytes))
+		over := proto.Size(m) - maxRequestBytes
+		m.GetAcquireSemaphore().Data = m.GetAcquireSemaphore().Data[:maxRequestBytes-over+past]
+		if proto.Size(m) != maxRequestBytes+past {
 			t.Fatalf("the message has %d bytes", proto.Size(m))
 		}
 		for judged := false; !judged; {
@@ -358,11 +358,11 @@ func TestEndIsNotRead(t *testing.T) {
 
 func TestHardeningValidate(t *testing.T) {
 	for _, bad := range []Hardening{{Streams: -1}, {ResetBurst: 1<<30 + 1}, {Idle: -time.Second}, {Linger: time.Microsecond}} {
-		if bad.withDefaults().validate() == nil {
+		if bad.withDefaults(Resources{}).validate() == nil {
 			t.Errorf("%+v is accepted", bad)
 		}
 	}
-	if err := (Hardening{}).withDefaults().validate(); err != nil {
+	if err := (Hardening{}).withDefaults(Resources{}).validate(); err != nil {
 		t.Error(err)
 	}
 }

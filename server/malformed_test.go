@@ -228,7 +228,7 @@ func gzipBomb() []byte {
 	const members = 16 // a file may have several; to compress a small one is quick
 	var member bytes.Buffer
 	w, _ := gzip.NewWriterLevel(&member, gzip.BestCompression)
-	_, _ = w.Write(make([]byte, maxMessageBytes/members+1))
+	_, _ = w.Write(make([]byte, maxRequestBytes/members+1))
 	_ = w.Close()
 	return bytes.Repeat(member.Bytes(), members)
 }

@@ -27,6 +27,14 @@ func (p *panicCounter) note(where string, reason any) {
 	p.logger.Error("recovered from a panic", "in", where, "reason", fmt.Sprint(reason), "stack", string(debug.Stack()))
 }
 
+// guard is deferred: it makes a panic the error of a call.
+func (p *panicCounter) guard(method string, err *error) {
+	if reason := recover(); reason != nil {
+		p.note(method, reason)
+		*err = errPanic.Err()
+	}
+}
+
 func (p *panicCounter) unary(ctx context.Context, request any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (_ any, err error) {
 	defer func() {
 		if reason := recover(); reason != nil {

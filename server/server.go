@@ -85,7 +85,8 @@ func Start(ctx context.Context, config Config) (*Server, error) {
 	if config.Limits == (coordination.Limits{}) {
 		config.Limits = coordination.DefaultLimits()
 	}
-	config.Hardening = config.Hardening.withDefaults()
+	config.Hardening = config.Hardening.withDefaults(config.Resources)
+	config.Resources.tell(config.Hardening, config.Logger)
 	if config.shuffle == nil {
 		config.shuffle = rand.Shuffle
 	}
@@ -115,7 +116,7 @@ func Start(ctx context.Context, config Config) (*Server, error) {
 	}
 	s.listener, s.writers = listener, newWriters()
 	s.panics.logger = config.Logger
-	s.connections = listen.NewConnections(s.config.Hardening.ofConnections(), config.Logger)
+	s.connections = listen.NewConnections(s.config.Hardening.ofConnections(authenticator.Required), config.Logger)
 	s.setAdvertised()
 	s.setPolicies()
 	if err := s.group.Start(); err != nil {
@@ -209,8 +210,10 @@ func (s *Server) becomeReady(ctx context.Context) error {
 }
 
 func (s *Server) startGRPC() {
-	s.grpc = grpc.NewServer(
-		grpc.MaxRecvMsgSize(maxMessageBytes),
+	options := s.connections.Options(kindOf)
+	options = append(options,
+		listen.Decompress(maxRequestBytes),
+		grpc.MaxRecvMsgSize(maxRequestBytes),
 		grpc.MaxSendMsgSize(maxMessageBytes),
 		grpc.MaxConcurrentStreams(uint32(s.config.Hardening.StreamsPerConnection)),
 		grpc.MaxHeaderListSize(maxHeaderBytes),
@@ -225,21 +228,23 @@ func (s *Server) startGRPC() {
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: keepaliveTime, Timeout: keepaliveTimeout, MaxConnectionIdle: s.config.Hardening.Idle}),
 		grpc.WaitForHandlers(true),
 		grpc.Creds(s.connections.Credentials(s.tls)),
-		grpc.ChainUnaryInterceptor(s.authenticateUnary, s.auditUnary, s.held.unary),
-		grpc.ChainStreamInterceptor(s.authenticateStream, s.auditStream),
+		grpc.ChainUnaryInterceptor(s.auditUnary, s.held.unary),
+		grpc.ChainStreamInterceptor(s.admitStream, s.auditStream),
 		grpc.UnknownServiceHandler(s.answerUnknown),
 	)
-	Ydb_Coordination_V1.RegisterCoordinationServiceServer(s.grpc, coordinationService{Server: s})
-	Ydb_Scheme_V1.RegisterSchemeServiceServer(s.grpc, schemeService{Server: s})
-	Ydb_Discovery_V1.RegisterDiscoveryServiceServer(s.grpc, discoveryService{Server: s})
-	Ydb_Auth_V1.RegisterAuthServiceServer(s.grpc, authService{Server: s})
-	adminpb.RegisterUsersServer(s.grpc, userService{Server: s})
-	adminpb.RegisterClusterServer(s.grpc, clusterService{Server: s})
-	Ydb_Operation_V1.RegisterOperationServiceServer(s.grpc, operationService{})
-	Ydb_Monitoring_V1.RegisterMonitoringServiceServer(s.grpc, monitoringService{Server: s})
+	s.grpc = grpc.NewServer(options...)
+	services := admittingServices{s.grpc, s}
+	Ydb_Coordination_V1.RegisterCoordinationServiceServer(services, coordinationService{Server: s})
+	Ydb_Scheme_V1.RegisterSchemeServiceServer(services, schemeService{Server: s})
+	Ydb_Discovery_V1.RegisterDiscoveryServiceServer(services, discoveryService{Server: s})
+	Ydb_Auth_V1.RegisterAuthServiceServer(services, authService{Server: s})
+	adminpb.RegisterUsersServer(services, userService{Server: s})
+	adminpb.RegisterClusterServer(services, clusterService{Server: s})
+	Ydb_Operation_V1.RegisterOperationServiceServer(services, operationService{})
+	Ydb_Monitoring_V1.RegisterMonitoringServiceServer(services, monitoringService{Server: s})
 	s.health = health.NewServer()
-	grpc_health_v1.RegisterHealthServer(s.grpc, s.health)
-	reflection.Register(s.grpc)
+	grpc_health_v1.RegisterHealthServer(services, s.health)
+	reflection.Register(services)
 	s.showHealth(false)
 	s.serveOn(s.connections.Count(s.listener))
 	if s.tls != nil {

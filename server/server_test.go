@@ -252,7 +252,7 @@ func TestMessageTooLarge(t *testing.T) {
 	stream := openTest(t, t.Context(), conn, start(600_000))
 	receive(t, stream)
 	receive(t, stream)
-	send(t, stream, acquire(1, "a", make([]byte, maxMessageBytes+1)))
+	send(t, stream, acquire(1, "a", make([]byte, maxRequestBytes+1)))
 	if s := endOf(stream); s.Code() != codes.ResourceExhausted {
 		t.Fatalf("ended with %v", s)
 	}

@@ -125,7 +125,8 @@ func (s clusterService) SetLimits(ctx context.Context, r *adminpb.SetLimitsReque
 	}
 	ctx, cancel := s.inTime(ctx)
 	defer cancel()
-	by := coordination.Caller{Subject: auth.Of(ctx).Name, Enforced: s.auth.Required || !auth.FromLoopback(ctx)}
+	id := auth.Of(ctx)
+	by := coordination.Caller{Subject: id.Name, Enforced: id != auth.LocalAdministrator && (s.auth.Required || !s.isLocal(ctx))}
 	answer, err := s.execute(ctx, func(call coordination.Call) coordination.Command {
 		return &coordination.SetLimits{Call: call, Caller: by, Limits: coordination.StateLimits{State: r.GetStateBytes()}}
 	})

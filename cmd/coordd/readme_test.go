@@ -37,7 +37,8 @@ func TestReadmeTables(t *testing.T) {
 	readme := readFile(t, "README.md")
 	wordedDefaults := map[string]string{"advertise": "from `--listen`", "data-dir": "see below",
 		"state-limit": "`384MiB`", "listen-peer": "none, a server alone", "advertise-peer": "from `--initial-cluster`, or `--listen-peer`",
-		"advertise-tls": "from `--advertise` and `--listen-tls`"}
+		"advertise-tls": "from `--advertise` and `--listen-tls`", "streams": "`100000`, less with little memory",
+		"connections-per-address": "`20000`, less with little memory or few descriptors"}
 	for _, o := range serveOptions {
 		fallback := cmp.Or(wordedDefaults[o.name], "`"+o.fallback+"`")
 		if fallback == "``" {

@@ -17,10 +17,10 @@ func TestDefaults(t *testing.T) {
 		database:             "/local",
 		dataDir:              "/home/u/.local/state/coordd",
 		reserve:              128 << 20,
-		streamsPerConnection: 100_000, streams: 100_000, connectionsPerAddress: 20_000,
-		logLevel:  slog.LevelInfo,
-		logFormat: "text",
-		auth:      authSettings{mode: "off", loginLifetime: 12 * time.Hour},
+		streamsPerConnection: 100_000,
+		logLevel:             slog.LevelInfo,
+		logFormat:            "text",
+		auth:                 authSettings{mode: "off", loginLifetime: 12 * time.Hour},
 	}
 	if got != want {
 		t.Errorf("got %+v, want %+v", got, want)

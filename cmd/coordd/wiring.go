@@ -31,6 +31,7 @@ func startServer(ctx context.Context, s settings, values map[string]given, logge
 		Logger:    logger,
 
 		DiskReserve: s.reserve,
+		Resources:   settleResources(logger),
 		Hardening: server.Hardening{
 			StreamsPerConnection: s.streamsPerConnection, Streams: s.streams, ConnectionsPerAddress: s.connectionsPerAddress,
 		},

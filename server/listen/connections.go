@@ -1,45 +1,74 @@
 package listen
 
 import (
+	"bytes"
+	"container/list"
 	"errors"
 	"log/slog"
 	"net"
+	"net/netip"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 )
 
 // Limits bounds what clients may do with their connections. Every field is inclusive and at least 1.
 type Limits struct {
-	// ConnectionsPerAddress is how many connections one IP address may have open at once.
-	ConnectionsPerAddress int
+	// Connections is how many may be open at once, and ConnectionsPerAddress how many of one IP address; the addresses of
+	// an IPv6 network of 64 bits count as one.
+	Connections, ConnectionsPerAddress int
+	// Strangers is how many of them may be without proof of who is there; see Connections.
+	Strangers int
+	// ProofWanted says that the proof is a call of somebody who is known. Without it, the proof is to speak HTTP/2.
+	ProofWanted bool
+	// Calls is how many calls may be under way at once, and CallsPerAddress how many from one address. Standing and
+	// StandingPerAddress are the same for calls that last as long as the client likes. Sessions count as neither.
+	Calls, CallsPerAddress, Standing, StandingPerAddress int
+	// ReceivedBytes is how much may be received of messages that nobody has taken yet, or that are being worked on.
+	ReceivedBytes int64
 	// ResetBurst is how many streams a connection may reset at once; ResetsPerSecond how many more each second.
 	ResetBurst, ResetsPerSecond int
 }
 
 // Connections are the open ones of all listeners. They refuse an address that has too many, and watch each connection
-// for resets.
+// for resets and for what it has the server keep of messages.
+//
+// Where there are too many in all, or too many strangers, the newcomer takes the place of another one: of the stranger
+// that came first, or else of the connection that has had no call for longest. Only where there is none it is refused.
 type Connections struct {
 	limits Limits
 	logger *slog.Logger
 	now    func() time.Time
+	calls  calls
+	bytes  received
 
 	refused atomic.Uint64 // connections
+	evicted atomic.Uint64 // connections that made room for others
 	cut     atomic.Uint64 // connections that reset too many streams
 
-	mutex   sync.Mutex
-	open    map[string]int // by IP address
-	all     map[*connection]struct{}
-	closing bool // nobody else is let in
+	mutex     sync.Mutex
+	open      map[string]int // by address; see addressOf
+	all       map[*connection]struct{}
+	strangers list.List // of *connection, the oldest first
+	idle      list.List // of *connection without a call that are no strangers, the one that has been so for longest first
+	closing   bool      // nobody else is let in
+	said      occasion  // that connections make room, or are refused
 }
 
 // NewConnections returns a set without any.
 func NewConnections(limits Limits, logger *slog.Logger) *Connections {
-	return &Connections{limits: limits, logger: logger, now: time.Now, open: make(map[string]int), all: make(map[*connection]struct{})}
+	c := &Connections{limits: limits, logger: logger, now: time.Now, open: make(map[string]int), all: make(map[*connection]struct{})}
+	c.calls.by = make(map[string]counts)
+	c.bytes.connections = make(map[*meteredConn]struct{})
+	return c
 }
 
 // Refused is how many connections were closed when they were accepted.
 func (c *Connections) Refused() uint64 { return c.refused.Load() }
+
+// Evicted is how many connections were closed to make room for others.
+func (c *Connections) Evicted() uint64 { return c.evicted.Load() }
 
 // Cut is how many connections were closed because they reset too many streams.
 func (c *Connections) Cut() uint64 { return c.cut.Load() }
@@ -60,15 +89,18 @@ type boundedListener struct {
 	set *Connections
 }
 
-// Accept waits for the next connection that is let in; the others are closed without a word.
+// Accept waits for the next connection that is let in; the others are closed without a word. An error for want of
+// descriptors is a temporary one, which gRPC waits a while after.
 func (l boundedListener) Accept() (net.Conn, error) {
 	for {
 		conn, err := l.Listener.Accept()
+		if errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) {
+			l.set.makeRoom(err)
+		}
 		if err != nil {
 			return nil, err
 		}
-		address, _, _ := net.SplitHostPort(conn.RemoteAddr().String())
-		entered := &connection{Conn: conn, set: l.set, address: address}
+		entered := &connection{Conn: conn, set: l.set, address: addressOf(conn.RemoteAddr())}
 		if l.set.enter(entered) {
 			return entered, nil
 		}
@@ -77,24 +109,160 @@ func (l boundedListener) Accept() (net.Conn, error) {
 	}
 }
 
+// addressOf is what connections are counted by: who has one IPv6 address usually has the other 2^64 of its network as
+// well.
+func addressOf(address net.Addr) string {
+	at, err := netip.ParseAddrPort(address.String())
+	if err != nil {
+		return address.String()
+	}
+	ip := at.Addr().Unmap().WithZone("")
+	if ip.Is4() {
+		return ip.String()
+	}
+	network, _ := ip.Prefix(64) // it has that many bits
+	return network.String()
+}
+
 func (c *Connections) enter(conn *connection) bool {
+	entered, victim := c.tryEnter(conn)
+	if victim != nil {
+		c.evicted.Add(1)
+		_ = victim.Close()
+	}
+	return entered
+}
+
+// tryEnter counts the connection in. It may name another one that has been counted out for it, and is to be closed.
+func (c *Connections) tryEnter(conn *connection) (entered bool, victim *connection) {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
 	if c.closing || c.open[conn.address] >= c.limits.ConnectionsPerAddress {
-		return false
+		return false, nil
+	}
+	full, strange := len(c.all) >= c.limits.Connections, c.strangers.Len() >= c.limits.Strangers
+	if full || strange {
+		victim = c.victim(full)
+		c.tell(nil)
+	}
+	if full && victim == nil {
+		return false, nil
 	}
 	c.open[conn.address]++
 	c.all[conn] = struct{}{}
+	conn.place, conn.in = c.strangers.PushBack(conn), &c.strangers
+	return true, victim
+}
+
+// victim counts out the connection that makes room for another one, nil if there is none. The mutex is held.
+func (c *Connections) victim(alsoIdle bool) *connection {
+	first := c.strangers.Front()
+	if first == nil && alsoIdle {
+		first = c.idle.Front()
+	}
+	if first == nil {
+		return nil
+	}
+	victim := first.Value.(*connection)
+	c.forget(victim)
+	return victim
+}
+
+// makeRoom closes a connection that no call is lost with, because the process has no descriptor left.
+func (c *Connections) makeRoom(why error) {
+	c.mutex.Lock()
+	victim := c.victim(true)
+	c.tell(why)
+	c.mutex.Unlock()
+	if victim != nil {
+		c.evicted.Add(1)
+		_ = victim.Close()
+	}
+}
+
+// tell logs, now and then, that there are too many connections. The mutex is held.
+func (c *Connections) tell(why error) {
+	if !c.said.due(c.now()) {
+		return
+	}
+	c.logger.Warn("too many connections: those without proof of who is there, or without a call, make room for new ones",
+		"open", len(c.all), "strangers", c.strangers.Len(), "made room", c.evicted.Load(), "refused", c.refused.Load(), "error", why)
+}
+
+// occasion is when something was said last that may happen very often.
+type occasion struct{ last time.Time }
+
+// occasionGap is how often it is said at most.
+const occasionGap = 10 * time.Second
+
+func (o *occasion) due(now time.Time) bool {
+	if now.Sub(o.last) < occasionGap {
+		return false
+	}
+	o.last = now
 	return true
 }
 
 func (c *Connections) leave(conn *connection) {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
+	c.forget(conn)
+}
+
+// forget counts a connection out, once. The mutex is held.
+func (c *Connections) forget(conn *connection) {
+	if _, counted := c.all[conn]; !counted {
+		return
+	}
 	if c.open[conn.address]--; c.open[conn.address] == 0 {
 		delete(c.open, conn.address)
 	}
 	delete(c.all, conn)
+	c.move(conn, nil)
+}
+
+// move puts a connection behind the others of a list, or into none. The mutex is held.
+func (c *Connections) move(conn *connection, to *list.List) {
+	if conn.in != nil {
+		conn.in.Remove(conn.place)
+		conn.in, conn.place = nil, nil
+	}
+	if to != nil {
+		conn.in, conn.place = to, to.PushBack(conn)
+	}
+}
+
+// prove notes that a connection is no stranger's.
+func (c *Connections) prove(conn *connection) {
+	if conn == nil || conn.proven.Swap(true) {
+		return
+	}
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	c.settle(conn)
+}
+
+// count notes that a call has begun on a connection, or ended.
+func (c *Connections) count(conn *connection, calls int) {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	before := conn.calls
+	conn.calls += calls
+	if (before == 0) != (conn.calls == 0) {
+		c.settle(conn)
+	}
+}
+
+// settle puts a connection where it belongs. The mutex is held.
+func (c *Connections) settle(conn *connection) {
+	if _, counted := c.all[conn]; !counted || !conn.proven.Load() {
+		return
+	}
+	if conn.calls > 0 {
+		c.move(conn, nil)
+	} else {
+		c.move(conn, &c.idle)
+	}
 }
 
 // CloseStrangers lets nobody else in and closes the connections on which the client has not said yet that it speaks
@@ -127,13 +295,33 @@ type connection struct {
 	set     *Connections
 	address string
 	greeted atomic.Bool // the client has sent an HTTP/2 preface and a first frame
+	proven  atomic.Bool // it is no stranger's
 	closed  sync.Once
+	above   atomic.Pointer[meteredConn] // nil until the handshake is over
+
+	// The mutex of the set guards what follows.
+	calls int
+	in    *list.List // of the set, if any
+	place *list.Element
 }
 
 // Close closes the connection and counts it out.
 func (c *connection) Close() error {
-	c.closed.Do(func() { c.set.leave(c) })
+	c.closed.Do(func() {
+		c.set.leave(c)
+		if above := c.above.Load(); above != nil { // gRPC closes only this one where it cannot begin
+			c.set.bytes.leave(above)
+		}
+	})
 	return c.Conn.Close()
+}
+
+// left reports whether the connection is closed.
+func (c *connection) left() bool {
+	c.set.mutex.Lock()
+	defer c.set.mutex.Unlock()
+	_, counted := c.set.all[c]
+	return !counted
 }
 
 // meteredConn is a connection as gRPC reads it, decrypted.
@@ -141,38 +329,86 @@ type meteredConn struct {
 	net.Conn
 	set    *Connections
 	under  *connection // below the encryption; nil in tests
-	frames frameCounter
+	frames frames
 	resets resetMeter
+	rest   []byte // read, and not handed to gRPC yet
+	header uint32 // the stream whose headers were handed to gRPC last
+
+	mutex  sync.Mutex
+	open   map[uint32]*Call
+	kept   int64 // bytes of messages
+	closed bool  // for keeping too many, or by gRPC
 }
 
 // meter watches what is read from conn, whose bytes come by way of under.
-func (c *Connections) meter(conn, under net.Conn) net.Conn {
+func (c *Connections) meter(conn, under net.Conn) *meteredConn {
 	below, _ := under.(*connection)
-	metered := &meteredConn{Conn: conn, set: c, under: below, resets: resetMeter{allowance: float64(c.limits.ResetBurst), at: c.now()}}
-	return metered.plain()
+	metered := &meteredConn{Conn: conn, set: c, under: below, resets: resetMeter{allowance: float64(c.limits.ResetBurst), at: c.now()},
+		open: make(map[uint32]*Call)}
+	c.bytes.enter(metered)
+	if below != nil {
+		below.above.Store(metered)
+		if below.left() { // meanwhile
+			c.bytes.leave(metered)
+		}
+	}
+	return metered
+}
+
+// Close closes the connection, and gives back what it keeps.
+func (c *meteredConn) Close() error {
+	c.set.bytes.leave(c)
+	return c.Conn.Close()
 }
 
 var errTooManyResets = errors.New("the client resets too many streams")
 
-// Read reads what the client sends, until it resets too many streams.
+// Read reads what the client sends, until it resets too many streams. What follows the headers of a call comes with the
+// next Read, when gRPC has looked at these and the call is known.
 func (c *meteredConn) Read(b []byte) (int, error) {
+	n := copy(b, c.rest)
+	if n > 0 {
+		n, err := c.watch(b[:n])
+		c.rest = c.rest[n:]
+		return n, err
+	}
+	c.rest = nil
 	n, err := c.Conn.Read(b)
-	if watchErr := c.watch(b[:n]); watchErr != nil {
+	taken, watchErr := c.watch(b[:n])
+	if watchErr != nil {
 		return 0, watchErr
+	}
+	if taken < n {
+		c.rest = bytes.Clone(b[taken:n])
+		return taken, nil // what Read failed with, it fails with again
 	}
 	return n, err
 }
 
-// watch counts the resets in what was read. It fails once there are too many of them.
-func (c *meteredConn) watch(b []byte) error {
-	resets := c.frames.count(b)
+// watch counts what is to be handed to gRPC: all, or up to the end of headers. It fails once too many streams are reset.
+func (c *meteredConn) watch(b []byte) (taken int, err error) {
+	resets := 0
+	for taken < len(b) {
+		p := c.frames.follow(b[taken:])
+		taken += p.bytes
+		resets += p.resets
+		if p.data > 0 {
+			c.receive(p.stream, p.data)
+		} else if p.stream != 0 {
+			c.header = p.stream
+			break
+		}
+	}
 	if c.under != nil && c.frames.greeted() && !c.under.greeted.Load() {
 		c.under.greeted.Store(true)
+		if !c.set.limits.ProofWanted {
+			c.set.prove(c.under)
+		}
 	}
 	if resets == 0 || c.resets.allow(resets, c.set.limits, c.set.now()) {
-		return nil
+		return taken, nil
 	}
 	c.set.cut.Add(1)
 	c.set.logger.Warn("connection cut off", "remote", c.RemoteAddr().String(), "error", errTooManyResets)
-	return errTooManyResets
+	return 0, errTooManyResets
 }

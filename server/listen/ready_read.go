@@ -1,6 +1,7 @@
 package listen
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"net"
@@ -35,8 +36,17 @@ func (c *meteredConn) plain() net.Conn {
 	return &plainConn{c, raw}
 }
 
-// ReadOnReady waits until there is something to read, and reads it into a buffer of the given size in bytes.
+// ReadOnReady waits until there is something to read, and reads it into a buffer of the given size in bytes, as Read does.
 func (c *plainConn) ReadOnReady(size int, pool mem.BufferPool) (*[]byte, int, error) {
+	if len(c.rest) > 0 {
+		buffer := pool.Get(size)
+		n, err := c.Read(*buffer)
+		if err == nil {
+			return buffer, n, nil
+		}
+		pool.Put(buffer)
+		return nil, 0, err
+	}
 	var buffer *[]byte
 	var n int
 	var err error
@@ -55,7 +65,11 @@ func (c *plainConn) ReadOnReady(size int, pool mem.BufferPool) (*[]byte, int, er
 	case err == nil && n == 0:
 		err = io.EOF
 	case err == nil:
-		err = c.watch((*buffer)[:n])
+		var taken int
+		if taken, err = c.watch((*buffer)[:n]); taken < n {
+			c.rest = bytes.Clone((*buffer)[taken:n])
+			n = taken
+		}
 	}
 	if err == nil {
 		return buffer, n, nil

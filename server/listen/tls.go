@@ -174,7 +174,14 @@ func (t transportSecurity) ServerHandshake(conn net.Conn) (net.Conn, credentials
 	if err != nil {
 		return nil, nil, err
 	}
-	return t.connections.meter(secured, conn), info, nil
+	metered := t.connections.meter(secured, conn)
+	return metered.plain(), callerInfo{info, metered}, nil
+}
+
+// callerInfo is what gRPC keeps of a handshake, and the connection that it was about, which gRPC shows nobody else.
+type callerInfo struct {
+	credentials.AuthInfo
+	conn *meteredConn
 }
 
 // ClientHandshake implements credentials.TransportCredentials; a server has no use for it.
@@ -199,6 +206,10 @@ func TLSState(ctx context.Context) (tls.ConnectionState, bool) {
 	if !ok {
 		return tls.ConnectionState{}, false
 	}
-	info, ok := p.AuthInfo.(credentials.TLSInfo)
-	return info.State, ok
+	info := p.AuthInfo
+	if caller, is := info.(callerInfo); is {
+		info = caller.AuthInfo
+	}
+	secured, ok := info.(credentials.TLSInfo)
+	return secured.State, ok
 }

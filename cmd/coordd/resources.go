@@ -1,0 +1,107 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"io/fs"
+	"log/slog"
+	"math"
+	"os"
+	"path"
+	"runtime/debug"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/coordd/coordd/server"
+)
+
+// memoryShare is the part of the memory that the process may use which Go's runtime tries to stay within, in tenths. The
+// rest is for what the runtime does not count, and for what comes too fast for it.
+const memoryShare = 9
+
+// settleResources finds out what the process may use, and has the runtime stay within the memory unless GOMEMLIMIT says
+// otherwise.
+func settleResources(logger *slog.Logger) server.Resources {
+	memory, from := debug.SetMemoryLimit(-1), "GOMEMLIMIT"
+	if memory == math.MaxInt64 && os.Getenv("GOMEMLIMIT") == "" {
+		if memory, from = memoryOf(os.DirFS("/")); memory > 0 {
+			debug.SetMemoryLimit(memory / 10 * memoryShare)
+		}
+	} else if memory == math.MaxInt64 { // switched off by name
+		memory, from = memoryOf(os.DirFS("/"))
+	}
+	resources := server.Resources{MemoryBytes: memory, Descriptors: raiseDescriptors()}
+	logger.Info("resources", "memory_bytes", resources.MemoryBytes, "memory_from", from, "runtime_limit_bytes", debug.SetMemoryLimit(-1),
+		"descriptors", resources.Descriptors, "descriptors_reserved", resources.DescriptorReserve())
+	return resources
+}
+
+// raiseDescriptors raises the number of files and connections that the process may have open to the most that it is
+// allowed to, and returns it; 0 if that is not known.
+func raiseDescriptors() int {
+	var limit unix.Rlimit
+	if unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) != nil {
+		return 0
+	}
+	if raised := (unix.Rlimit{Cur: limit.Max, Max: limit.Max}); limit.Cur < limit.Max && unix.Setrlimit(unix.RLIMIT_NOFILE, &raised) == nil {
+		limit = raised
+	}
+	return int(min(uint64(limit.Cur), countMost))
+}
+
+// memoryOf is how many bytes of memory the process may use, and what says so: its control group, one above it, or how much
+// the machine has. It is 0 if nothing is known.
+func memoryOf(root fs.FS) (least int64, from string) {
+	note := func(bytes int64, source string) {
+		if bytes > 0 && (least == 0 || bytes < least) {
+			least, from = bytes, source
+		}
+	}
+	groups, _ := fs.ReadFile(root, "proc/self/cgroup")
+	for line := range strings.Lines(string(groups)) {
+		parts := strings.SplitN(strings.TrimSpace(line), ":", 3)
+		if len(parts) != 3 {
+			continue
+		}
+		under, file := "", ""
+		switch {
+		case parts[0] == "0" && parts[1] == "":
+			under, file = "sys/fs/cgroup", "memory.max"
+		case strings.Contains(","+parts[1]+",", ",memory,"):
+			under, file = "sys/fs/cgroup/memory", "memory.limit_in_bytes"
+		default:
+			continue
+		}
+		for group := path.Clean("/" + parts[2]); ; group = path.Dir(group) {
+			note(numberIn(root, path.Join(under, group, file)), "control group")
+			if group == "/" {
+				break
+			}
+		}
+	}
+	note(machineMemory(root), "machine")
+	return least, from
+}
+
+// numberIn is the number in a file, 0 if there is none: "max", for example.
+func numberIn(root fs.FS, name string) int64 {
+	text, err := fs.ReadFile(root, name)
+	if err != nil {
+		return 0
+	}
+	number, _ := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
+	return number
+}
+
+func machineMemory(root fs.FS) int64 {
+	text, _ := fs.ReadFile(root, "proc/meminfo")
+	for lines := bufio.NewScanner(bytes.NewReader(text)); lines.Scan(); {
+		if fields := strings.Fields(lines.Text()); len(fields) >= 2 && fields[0] == "MemTotal:" {
+			kilobytes, _ := strconv.ParseInt(fields[1], 10, 64)
+			return kilobytes << 10
+		}
+	}
+	return 0
+}

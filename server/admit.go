@@ -1,0 +1,184 @@
+package server
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/coordd/coordd/server/auth"
+	"github.com/coordd/coordd/server/listen"
+)
+
+// What happens to a call before its first message is received: it is counted (package listen), it is found out who calls,
+// and the message is given a time and a size. Nobody's message is waited for, or decompressed, who may not call.
+
+const (
+	sessionPath       = "/Ydb.Coordination.V1.CoordinationService/Session"
+	permissionsMethod = "/Ydb.Scheme.V1.SchemeService/ModifyPermissions"
+	watchMethod       = healthService + "Watch"
+	reflectionService = "/grpc.reflection."
+)
+
+// kindOf is how long a call of the method may last.
+func kindOf(method string) listen.Kind {
+	switch {
+	case method == sessionPath:
+		return listen.Session
+	case method == watchMethod, strings.HasPrefix(method, reflectionService):
+		return listen.Standing
+	}
+	return listen.Brief
+}
+
+// mostBytes bounds the messages of a method's caller.
+func mostBytes(method string) int {
+	if method == sessionPath || method == permissionsMethod {
+		return maxRequestBytes
+	}
+	return maxCallBytes
+}
+
+// admittingServices registers services whose calls are admitted before anything is received of them. gRPC's interceptors
+// of calls with one request come behind that.
+type admittingServices struct {
+	*grpc.Server
+	server *Server
+}
+
+// RegisterService implements grpc.ServiceRegistrar.
+func (a admittingServices) RegisterService(desc *grpc.ServiceDesc, service any) {
+	admitting := *desc
+	admitting.Methods = make([]grpc.MethodDesc, len(desc.Methods))
+	for i, m := range desc.Methods {
+		admitting.Methods[i] = grpc.MethodDesc{MethodName: m.MethodName, Handler: a.server.admitting("/"+desc.ServiceName+"/"+m.MethodName, m.Handler)}
+	}
+	a.Server.RegisterService(&admitting, service)
+}
+
+// admitting is a method's handler behind the admission.
+func (s *Server) admitting(method string, handler grpc.MethodHandler) grpc.MethodHandler {
+	return func(service any, ctx context.Context, receive func(any) error, interceptor grpc.UnaryServerInterceptor) (_ any, err error) {
+		defer s.panics.guard(method, &err)
+		call := listen.CallOf(ctx)
+		ctx, err = s.admit(ctx, call, method)
+		if err != nil {
+			return nil, err
+		}
+		defer call.End()
+		first := s.firstMessage(ctx)
+		defer first.end()
+		return handler(service, ctx, func(m any) error {
+			err := receive(m)
+			if !first.end() {
+				return errReceiveOverdue.Err()
+			}
+			if err != nil {
+				return err
+			}
+			return fits(call, method)
+		}, interceptor)
+	}
+}
+
+// admit returns the context of a call that may be served, in which it says who calls; its End is to be called.
+func (s *Server) admit(ctx context.Context, call *listen.Call, method string) (context.Context, error) {
+	if err := call.Begin(); err != nil {
+		return nil, err
+	}
+	ctx, err := s.authenticate(ctx, method)
+	if err != nil {
+		call.End()
+		return nil, err
+	}
+	if auth.Of(ctx) != auth.Anonymous {
+		call.Known()
+	}
+	return ctx, nil
+}
+
+// fits fails where the message that a call has received last is too large.
+func fits(call *listen.Call, method string) error {
+	if size, most := call.LastBytes(), mostBytes(method); size > most {
+		return status.Errorf(codes.ResourceExhausted, "grpc: received message larger than max (%d vs. %d)", size, most)
+	}
+	return nil
+}
+
+// admitStream is the same for calls with streams.
+func (s *Server) admitStream(service any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+	call := listen.CallOf(stream.Context())
+	ctx, err := s.admit(stream.Context(), call, info.FullMethod)
+	if err != nil {
+		return err
+	}
+	defer call.End()
+	admitted := &admittedStream{ServerStream: stream, ctx: ctx, call: call, method: info.FullMethod}
+	if kindOf(info.FullMethod) != listen.Session { // these have their own time for the first message
+		admitted.first = s.firstMessage(ctx)
+		defer admitted.first.end()
+	}
+	return handler(service, admitted)
+}
+
+// admittedStream is a stream whose context knows who opened it.
+type admittedStream struct {
+	grpc.ServerStream
+	ctx    context.Context
+	call   *listen.Call
+	method string
+	first  *awaited // nil once it has come
+}
+
+// Context implements grpc.ServerStream.
+func (s *admittedStream) Context() context.Context { return s.ctx }
+
+// RecvMsg implements grpc.ServerStream.
+func (s *admittedStream) RecvMsg(m any) error {
+	s.call.Next()
+	err := s.ServerStream.RecvMsg(m)
+	if s.first != nil {
+		inTime := s.first.end()
+		s.first = nil
+		if !inTime {
+			return errReceiveOverdue.Err()
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return fits(s.call, s.method)
+}
+
+var errReceiveOverdue = status.New(codes.DeadlineExceeded, "Request did not come in time")
+
+// awaited is a message that has to come in time. Whoever waits for it waits no longer when the time is over.
+type awaited struct {
+	timer *time.Timer
+	ended bool
+	came  bool
+}
+
+// firstMessage begins to wait for the first message of a call.
+func (s *Server) firstMessage(ctx context.Context) *awaited {
+	finish, ends := grpc.ServerTransportStreamFromContext(ctx).(statusWriter)
+	return &awaited{timer: time.AfterFunc(s.config.Hardening.Receive, func() {
+		if ends {
+			_ = finish.WriteStatus(errReceiveOverdue)
+		}
+	})}
+}
+
+// end reports whether the message came in time. Only the first call counts.
+func (a *awaited) end() bool {
+	if a == nil {
+		return true
+	}
+	if !a.ended {
+		a.ended, a.came = true, a.timer.Stop()
+	}
+	return a.came
+}

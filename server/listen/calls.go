@@ -1,0 +1,307 @@
+package listen
+
+import (
+	"context"
+	"sync"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/stats"
+	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/tap"
+)
+
+// Kind is how long a call may last.
+type Kind int
+
+// The kinds of calls.
+const (
+	// Brief calls have one request, and an answer within a bounded time.
+	Brief Kind = iota
+	// Standing calls last as long as their client likes.
+	Standing
+	// Session is a Session stream, which those count who serve it.
+	Session
+)
+
+// Call is a call from its headers on, until it is over and its handler has returned.
+type Call struct {
+	set     *Connections
+	conn    *meteredConn // nil in tests
+	stream  uint32
+	kind    Kind
+	refused bool
+
+	mutex   sync.Mutex // of those without a connection; the connection's guards the others
+	kept    int64      // bytes of messages that are received and not taken, or that are being worked on
+	last    int        // bytes of the last message, decompressed
+	working int64      // bytes of kept that are being worked on
+	served  bool       // a handler has begun, and not returned
+	over    bool
+	left    bool
+}
+
+// ErrTooManyCalls is what a call is refused with.
+var ErrTooManyCalls = status.Error(codes.ResourceExhausted, "Too many requests")
+
+// calls counts those that are under way.
+type calls struct {
+	mutex sync.Mutex
+	all   counts
+	by    map[string]counts // address; those without a call are not in it
+	said  occasion
+}
+
+// counts are numbers of calls by their kind.
+type counts [Session]int
+
+type callKey struct{}
+
+// CallOf is the call of a context, nil where the context is of none.
+func CallOf(ctx context.Context) *Call {
+	call, _ := ctx.Value(callKey{}).(*Call)
+	return call
+}
+
+// Options make a gRPC server count what the limits are about, and tell the calls' contexts; CallOf finds them there. It
+// runs on the goroutine that reads a connection, so it neither computes nor waits.
+func (c *Connections) Options(kind func(method string) Kind) []grpc.ServerOption {
+	return []grpc.ServerOption{
+		grpc.InTapHandle(func(ctx context.Context, info *tap.Info) (context.Context, error) {
+			return c.begin(ctx, kind(info.FullMethodName))
+		}),
+		grpc.StatsHandler(messageSizes{}),
+	}
+}
+
+// begin counts a call in, and out again when its context is done and its handler has returned.
+func (c *Connections) begin(ctx context.Context, kind Kind) (context.Context, error) {
+	call := &Call{set: c, kind: kind}
+	if p, known := peer.FromContext(ctx); known {
+		if info, is := p.AuthInfo.(callerInfo); is {
+			call.conn, call.stream = info.conn, info.conn.header
+		}
+	}
+	if call.refused = !c.calls.enter(call, c.limits); call.refused {
+		c.tellOfCalls()
+		// gRPC would not stop the timer of a refused call's deadline, so such a call is refused by Begin.
+		if _, bounded := ctx.Deadline(); !bounded {
+			return ctx, ErrTooManyCalls
+		}
+		return context.WithValue(ctx, callKey{}, call), nil
+	}
+	call.attach()
+	ctx = context.WithValue(ctx, callKey{}, call)
+	context.AfterFunc(ctx, call.end)
+	return ctx, nil
+}
+
+func (c *Connections) tellOfCalls() {
+	c.calls.mutex.Lock()
+	defer c.calls.mutex.Unlock()
+	if c.calls.said.due(c.now()) {
+		c.logger.Warn("too many calls are under way: more are refused", "brief", c.calls.all[Brief], "standing", c.calls.all[Standing])
+	}
+}
+
+// CallsUnderWay is how many calls other than Session are counted.
+func (c *Connections) CallsUnderWay() int {
+	c.calls.mutex.Lock()
+	defer c.calls.mutex.Unlock()
+	return c.calls.all[Brief] + c.calls.all[Standing]
+}
+
+// enter counts a call in, if there is room for it.
+func (c *calls) enter(call *Call, limits Limits) bool {
+	if call.kind == Session {
+		return true
+	}
+	most := [Session][2]int{Brief: {limits.Calls, limits.CallsPerAddress}, Standing: {limits.Standing, limits.StandingPerAddress}}[call.kind]
+	address := call.address()
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	by := c.by[address]
+	if c.all[call.kind] >= most[0] || by[call.kind] >= most[1] {
+		return false
+	}
+	c.all[call.kind]++
+	by[call.kind]++
+	c.by[address] = by
+	return true
+}
+
+func (c *calls) leave(call *Call) {
+	if call.kind == Session {
+		return
+	}
+	address := call.address()
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	c.all[call.kind]--
+	by := c.by[address]
+	if by[call.kind]--; by == (counts{}) {
+		delete(c.by, address)
+	} else {
+		c.by[address] = by
+	}
+}
+
+func (c *Call) address() string {
+	if c.conn == nil || c.conn.under == nil {
+		return ""
+	}
+	return c.conn.under.address
+}
+
+func (c *Call) lock() *sync.Mutex {
+	if c.conn != nil {
+		return &c.conn.mutex
+	}
+	return &c.mutex
+}
+
+// attach has the bytes on the call's stream counted.
+func (c *Call) attach() {
+	if c.conn == nil {
+		return
+	}
+	c.conn.mutex.Lock()
+	c.conn.open[c.stream] = c
+	c.conn.mutex.Unlock()
+	if c.conn.under != nil {
+		c.set.count(c.conn.under, 1)
+	}
+}
+
+// Begin says that the call's handler begins, and fails where the call is refused. End says that it has returned.
+func (c *Call) Begin() error {
+	if c == nil {
+		return nil
+	}
+	if c.refused {
+		return ErrTooManyCalls
+	}
+	mutex := c.lock()
+	mutex.Lock()
+	defer mutex.Unlock()
+	c.served = true
+	return nil
+}
+
+// End says that the call's handler has returned.
+func (c *Call) End() {
+	if c == nil || c.refused {
+		return
+	}
+	mutex := c.lock()
+	mutex.Lock()
+	c.served = false
+	over := c.over
+	mutex.Unlock()
+	if over {
+		c.leave()
+	}
+}
+
+// end is called when the context is done.
+func (c *Call) end() {
+	mutex := c.lock()
+	mutex.Lock()
+	c.over = true
+	served := c.served
+	mutex.Unlock()
+	if !served {
+		c.leave()
+	}
+}
+
+// leave counts the call out, and gives back what it keeps.
+func (c *Call) leave() {
+	mutex := c.lock()
+	mutex.Lock()
+	left := c.left
+	c.left = true
+	kept := c.kept
+	c.kept, c.working = 0, 0
+	if c.conn != nil && !left {
+		delete(c.conn.open, c.stream)
+		c.conn.keep(-kept)
+	}
+	mutex.Unlock()
+	if left {
+		return
+	}
+	c.set.calls.leave(c)
+	if c.conn != nil && c.conn.under != nil {
+		c.set.count(c.conn.under, -1)
+	}
+}
+
+// Known says that it is known who calls.
+func (c *Call) Known() {
+	if c != nil && c.conn != nil {
+		c.set.prove(c.conn.under)
+	}
+}
+
+// Next says that the handler asks for another message, so that it is done with the last one.
+func (c *Call) Next() {
+	if c != nil && c.conn != nil {
+		c.conn.mutex.Lock()
+		c.keep(-c.working)
+		c.working = 0
+		c.conn.mutex.Unlock()
+	}
+}
+
+// LastBytes is how large the last message is, decompressed.
+func (c *Call) LastBytes() int {
+	if c == nil {
+		return 0
+	}
+	mutex := c.lock()
+	mutex.Lock()
+	defer mutex.Unlock()
+	return c.last
+}
+
+// take notes that the handler has been given a message of so many bytes, decompressed, that had the others on the wire.
+func (c *Call) take(length, wire int) {
+	mutex := c.lock()
+	mutex.Lock()
+	c.last = length
+	if c.conn != nil && !c.left {
+		c.working += int64(length)
+		c.keep(int64(length - wire))
+	}
+	mutex.Unlock()
+	c.set.bytes.enforce(c.set)
+}
+
+// keep counts bytes. The connection's mutex is held.
+func (c *Call) keep(n int64) {
+	c.kept += n
+	c.conn.keep(n)
+}
+
+// messageSizes hears from gRPC how large the messages are that handlers are given.
+type messageSizes struct{}
+
+// TagRPC implements stats.Handler.
+func (messageSizes) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context { return ctx }
+
+// HandleRPC implements stats.Handler.
+func (messageSizes) HandleRPC(ctx context.Context, event stats.RPCStats) {
+	if message, is := event.(*stats.InPayload); is {
+		if call := CallOf(ctx); call != nil && !call.refused {
+			call.take(message.Length, message.WireLength)
+		}
+	}
+}
+
+// TagConn implements stats.Handler.
+func (messageSizes) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Context { return ctx }
+
+// HandleConn implements stats.Handler.
+func (messageSizes) HandleConn(context.Context, stats.ConnStats) {}

@@ -1,0 +1,162 @@
+package listen
+
+import (
+	"log/slog"
+	"net"
+	"slices"
+	"syscall"
+	"testing"
+)
+
+// placeConn is a connection from an address that notes that it is closed.
+type placeConn struct {
+	net.Conn
+	from   string
+	closed bool
+}
+
+func (c *placeConn) RemoteAddr() net.Addr {
+	at, _ := net.ResolveTCPAddr("tcp", c.from)
+	return at
+}
+
+func (c *placeConn) Close() error { c.closed = true; return nil }
+
+func testConnections(limits Limits) *Connections {
+	if limits.ConnectionsPerAddress == 0 {
+		limits.ConnectionsPerAddress = 100
+	}
+	return NewConnections(limits, slog.New(slog.DiscardHandler))
+}
+
+func (c *Connections) enterFrom(from string) (*connection, *placeConn) {
+	place := &placeConn{from: from}
+	conn := &connection{Conn: place, set: c, address: addressOf(place.RemoteAddr())}
+	if !c.enter(conn) {
+		return nil, place
+	}
+	return conn, place
+}
+
+// TestWhoMakesRoom fills a set with connections of all kinds and has more come: strangers go first, the oldest before the
+// others, then those without a call, and nobody who has one.
+func TestWhoMakesRoom(t *testing.T) {
+	c := testConnections(Limits{Connections: 6, Strangers: 3})
+	var all []*connection
+	var places []*placeConn
+	enter := func() *connection {
+		conn, place := c.enterFrom("192.0.2.1:1")
+		all, places = append(all, conn), append(places, place)
+		return conn
+	}
+	closed := func() (which []int) {
+		for i, p := range places {
+			if p.closed {
+				which = append(which, i)
+			}
+		}
+		return which
+	}
+	for i := range 3 { // 0 and 1 are known, 0 has a call; 2 had one, and is idle since after 1
+		c.prove(enter())
+		c.count(all[i], 1)
+	}
+	c.count(all[1], -1)
+	c.count(all[2], -1)
+	for range 3 {
+		enter()
+	}
+	for _, step := range []struct {
+		before func()
+		want   []int
+	}{
+		{nil, []int{3}},    // too many in all, and too many strangers
+		{nil, []int{3, 4}}, // the oldest stranger
+		{func() { c.prove(all[5]); c.prove(all[6]); c.prove(all[7]) }, []int{1, 3, 4}}, // no stranger left: idle for longest
+		{func() { c.prove(all[8]) }, []int{1, 2, 3, 4}},
+		{func() { c.prove(all[9]); c.count(all[5], 1) }, []int{1, 2, 3, 4, 6}},
+	} {
+		if step.before != nil {
+			step.before()
+		}
+		if enter() == nil {
+			t.Fatal("a newcomer is refused")
+		}
+		if got := closed(); !slices.Equal(got, step.want) {
+			t.Fatalf("%v made room, want %v", got, step.want)
+		}
+	}
+	for _, conn := range all {
+		if _, in := c.all[conn]; in {
+			c.prove(conn)
+			if conn.calls == 0 {
+				c.count(conn, 1)
+			}
+		}
+	}
+	if enter() != nil || c.Refused() != 0 { // the listener counts these
+		t.Error("there is room although everybody has a call")
+	}
+	for _, conn := range all {
+		if conn != nil {
+			_ = conn.Close()
+			_ = conn.Close()
+		}
+	}
+	if len(c.all) != 0 || len(c.open) != 0 || c.idle.Len() != 0 || c.strangers.Len() != 0 {
+		t.Errorf("something is left: %v", c)
+	}
+}
+
+// TestStrangersAtOnce has one stranger more than there may be, where there is room for many connections.
+func TestStrangersAtOnce(t *testing.T) {
+	c := testConnections(Limits{Connections: 100, Strangers: 2})
+	var places []*placeConn
+	for range 3 {
+		_, place := c.enterFrom("192.0.2.1:1")
+		places = append(places, place)
+	}
+	if !places[0].closed || places[1].closed || places[2].closed || c.Evicted() != 1 {
+		t.Error("want the oldest stranger, and nobody else, to make room")
+	}
+}
+
+// TestAddressesOfANetwork counts connections by what one client can have.
+func TestAddressesOfANetwork(t *testing.T) {
+	for address, want := range map[string]string{
+		"192.0.2.1:5": "192.0.2.1", "[::ffff:192.0.2.1]:5": "192.0.2.1", "[2001:db8:1:2:3:4:5:6]:7": "2001:db8:1:2::/64",
+		"[2001:db8:1:2::1]:7": "2001:db8:1:2::/64", "[2001:db8:1:3::1]:7": "2001:db8:1:3::/64", "[fe80::1%eth0]:7": "fe80::/64",
+	} {
+		at := &placeConn{from: address}
+		if got := addressOf(at.RemoteAddr()); got != want {
+			t.Errorf("%s counts as %s, want %s", address, got, want)
+		}
+	}
+	c := testConnections(Limits{Connections: 100, Strangers: 100, ConnectionsPerAddress: 2})
+	for i, from := range []string{"[2001:db8::1]:1", "[2001:db8::2]:1", "[2001:db8::3]:1", "[2001:db8:0:1::1]:1"} {
+		if conn, _ := c.enterFrom(from); (conn != nil) != (i != 2) {
+			t.Errorf("%s: let in %v", from, conn != nil)
+		}
+	}
+}
+
+// emptyListener has no descriptor for anybody.
+type emptyListener struct{ net.Listener }
+
+func (emptyListener) Accept() (net.Conn, error) {
+	return nil, &net.OpError{Op: "accept", Err: syscall.EMFILE}
+}
+
+// TestNoDescriptorForAConnection shows that somebody makes room where the process has no descriptor left, and that gRPC,
+// which asks for it, takes the error for a temporary one.
+func TestNoDescriptorForAConnection(t *testing.T) {
+	c := testConnections(Limits{Connections: 100, Strangers: 100})
+	_, place := c.enterFrom("192.0.2.1:1")
+	_, err := c.Count(emptyListener{}).Accept()
+	if temporary, is := err.(interface{ Temporary() bool }); !is || !temporary.Temporary() {
+		t.Errorf("got %v", err)
+	}
+	if !place.closed {
+		t.Error("nobody makes room")
+	}
+}

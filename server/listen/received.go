@@ -1,0 +1,134 @@
+package listen
+
+import (
+	"errors"
+	"sync"
+	"sync/atomic"
+)
+
+// received counts the bytes of messages that are kept for all connections: what was read and nobody has taken, whether the
+// message is whole or not, and what is being worked on. Flow control bounds the first for a stream, but not for all of
+// them, and gRPC makes room for a message as soon as its size is announced.
+type received struct {
+	total atomic.Int64
+	cut   atomic.Uint64 // connections that were closed because they kept the most
+
+	enforcing   sync.Mutex // one at a time
+	said        occasion   // enforcing guards it
+	mutex       sync.Mutex // taken before that of a connection
+	connections map[*meteredConn]struct{}
+}
+
+var errReceivesTooMuch = errors.New("more is being received than there is room for, and most of it on this connection")
+
+// Received is how many bytes of messages are kept.
+func (c *Connections) Received() int64 { return c.bytes.total.Load() }
+
+// CutForReceiving is how many connections were closed because too much was received and most of it on them.
+func (c *Connections) CutForReceiving() uint64 { return c.bytes.cut.Load() }
+
+func (r *received) enter(conn *meteredConn) {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	r.connections[conn] = struct{}{}
+}
+
+func (r *received) leave(conn *meteredConn) {
+	r.mutex.Lock()
+	delete(r.connections, conn)
+	r.mutex.Unlock()
+	conn.close()
+}
+
+// close gives back what the connection keeps, and counts nothing for it any more. It returns what it kept, and whether it
+// was open.
+func (c *meteredConn) close() (kept int64, was bool) {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	kept, was = c.kept, !c.closed
+	c.keep(-kept)
+	c.closed = true
+	return kept, was
+}
+
+// keep counts bytes. The mutex is held.
+func (c *meteredConn) keep(n int64) {
+	if !c.closed && n != 0 {
+		c.kept += n
+		c.set.bytes.total.Add(n)
+	}
+}
+
+// receive counts bytes of a message that have been read.
+func (c *meteredConn) receive(stream uint32, n int) {
+	c.mutex.Lock()
+	if call := c.open[stream]; call != nil {
+		call.keep(int64(n))
+	}
+	c.mutex.Unlock()
+	c.set.bytes.enforce(c.set)
+}
+
+// enforce closes the connections that keep the most until the others are within the limit.
+func (r *received) enforce(set *Connections) {
+	if r.total.Load() <= set.limits.ReceivedBytes {
+		return
+	}
+	r.enforcing.Lock()
+	defer r.enforcing.Unlock()
+	for r.total.Load() > set.limits.ReceivedBytes {
+		conn := r.heaviest()
+		if conn == nil {
+			return
+		}
+		kept, was := conn.close()
+		if !was {
+			continue // by somebody else, meanwhile
+		}
+		r.cut.Add(1)
+		if r.said.due(set.now()) {
+			set.logger.Warn("connection cut off", "remote", conn.RemoteAddr().String(), "error", errReceivesTooMuch, "bytes", kept,
+				"limit", set.limits.ReceivedBytes, "cut off so far", r.cut.Load())
+		}
+		_ = conn.abort()
+	}
+}
+
+// abort closes the connection below the encryption: to say goodbye, TLS would wait for a writer.
+func (c *meteredConn) abort() error {
+	if c.under != nil {
+		return c.under.Close()
+	}
+	return c.Conn.Close()
+}
+
+// heaviest is the connection that keeps the most, nil if none keeps anything. What strangers send takes nobody else's
+// place: it is one of theirs while they keep anything.
+func (r *received) heaviest() *meteredConn {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	var stranger, known *meteredConn
+	var strange, weight int64
+	for conn := range r.connections {
+		kept := conn.keeps()
+		switch {
+		case conn.under != nil && !conn.under.proven.Load():
+			if kept > strange {
+				stranger, strange = conn, kept
+			}
+		case kept > weight:
+			known, weight = conn, kept
+		}
+	}
+	if stranger != nil {
+		return stranger
+	}
+	return known
+}
+
+// keeps is how many bytes the connection keeps.
+func (c *meteredConn) keeps() int64 {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	return c.kept
+}
