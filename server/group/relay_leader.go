@@ -125,10 +125,11 @@ func (g *Group) exchange(rpc relaypb.Relay_ExchangeServer) error {
 	go func() { written <- p.write(rpc) }() // they end when this function returns, if not before
 	go func() {
 		defer g.relays.remove(p)
-		batch := first
-		for p.err = p.receive(first); p.err == nil; p.err = p.receive(batch) {
-			if batch, p.err = rpc.Recv(); p.err != nil {
-				break
+		p.err = p.receive(first)
+		for p.err == nil {
+			var batch *relaypb.ToLeader
+			if batch, p.err = rpc.Recv(); p.err == nil {
+				p.err = p.receive(batch)
 			}
 		}
 		close(p.ended)

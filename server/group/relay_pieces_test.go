@@ -119,8 +119,7 @@ func TestLargeRequestsInPieces(t *testing.T) {
 
 // TestPiecesWithoutAnEnd gives up a relay on which pieces come for ever.
 func TestPiecesWithoutAnEnd(t *testing.T) {
-	var coming pieces
-	coming = make(pieces, maxPiecedBytes-1)
+	coming := make(pieces, maxPiecedBytes-1)
 	if _, err := coming.add(&relaypb.Piece{Data: []byte{1}}, new(relaypb.Message)); err != nil {
 		t.Errorf("at the limit: %v", err)
 	}
