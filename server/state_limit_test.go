@@ -78,7 +78,7 @@ func createOn(t *testing.T, stream sessionClient, name string, size int) Ydb.Sta
 // TestStateLimitOfAServer has a server's limit from its first start on, through the service, a restart with another setting, and a backup.
 func TestStateLimitOfAServer(t *testing.T) {
 	directory := filepath.Join(t.TempDir(), "data")
-	config := Config{Listen: "127.0.0.1:0", Database: "/local", DataDir: directory}
+	config := Config{Listen: "127.0.0.1:0", Database: "/local", DataDir: directory, LoopbackAdmin: true}
 	config.Limits = coordination.DefaultLimits()
 	config.Limits.State = 3 << 20
 	s, conn := startWith(t, config)

@@ -47,7 +47,7 @@ var trials = []trial{
 	{name: "checkpoints", folder: "raftstore", tests: "^Test(CheckpointIsDue|WhatACheckpoint|Load|CheckpointsInSteps)"},
 	{name: "group", folder: "server/group", tests: "^Test(CheckpointsCount|Replay)"},
 	{name: "leave and credit", folder: "server/group", tests: "^Test(Leave(IsTied|Counts)|StreamBytes|CreditIs|WaitingAcquires)"},
-	{name: "pings of a late server", folder: "coordination", tests: "^Test(LateTick|HealthyServer|PingIsTaken|PingClock|UnreadStream)"},
+	{name: "pings of a late server", folder: "coordination", tests: "^Test(LateTick|HealthyServer|PingIsTaken|PingClock|UnreadStream|Withheld)"},
 }
 
 // silence is the simulation of servers whose clocks and networks are as bad as may be. Finding what it is there for takes
