@@ -288,8 +288,13 @@ func (c *Call) keep(n int64) {
 // messageSizes hears from gRPC how large the messages are that handlers are given.
 type messageSizes struct{}
 
-// TagRPC implements stats.Handler.
-func (messageSizes) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context { return ctx }
+// TagRPC implements stats.Handler. It puts the call on top of what the context has by then, since each message looks for it.
+func (messageSizes) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context {
+	if call := CallOf(ctx); call != nil {
+		return context.WithValue(ctx, callKey{}, call)
+	}
+	return ctx
+}
 
 // HandleRPC implements stats.Handler.
 func (messageSizes) HandleRPC(ctx context.Context, event stats.RPCStats) {
