@@ -100,7 +100,8 @@ func (l boundedListener) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		entered := &connection{Conn: conn, set: l.set, address: addressOf(conn.RemoteAddr())}
+		_, owner := conn.(*net.UnixConn)
+		entered := &connection{Conn: conn, set: l.set, address: addressOf(conn.RemoteAddr()), owner: owner}
 		if l.set.enter(entered) {
 			return entered, nil
 		}
@@ -139,6 +140,11 @@ func (c *Connections) tryEnter(conn *connection) (entered bool, victim *connecti
 	defer c.mutex.Unlock()
 	if c.closing || c.open[conn.address] >= c.limits.ConnectionsPerAddress {
 		return false, nil
+	}
+	if conn.owner {
+		c.open[conn.address]++
+		c.all[conn] = struct{}{}
+		return true, nil
 	}
 	full, strange := len(c.all) >= c.limits.Connections, c.strangers.Len() >= c.limits.Strangers
 	if full || strange {
@@ -296,6 +302,7 @@ type connection struct {
 	address string
 	greeted atomic.Bool // the client has sent an HTTP/2 preface and a first frame
 	proven  atomic.Bool // it is no stranger's
+	owner   bool        // it came by the socket of who owns the data: however many others there are, it is let in
 	closed  sync.Once
 	above   atomic.Pointer[meteredConn] // nil until the handshake is over
 

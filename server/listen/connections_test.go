@@ -38,6 +38,25 @@ func (c *Connections) enterFrom(from string) (*connection, *placeConn) {
 	return conn, place
 }
 
+// TestOwnerIsLetIn comes by the administrator's socket to a server that has no room for anybody else.
+func TestOwnerIsLetIn(t *testing.T) {
+	c := testConnections(Limits{Connections: 1, Strangers: 1})
+	other, place := c.enterFrom("192.0.2.1:1")
+	c.prove(other)
+	c.count(other, 1)
+	if refused, _ := c.enterFrom("192.0.2.2:1"); refused != nil {
+		t.Fatal("there is room")
+	}
+	owner := &connection{Conn: &placeConn{}, set: c, owner: true}
+	if !c.enter(owner) || place.closed {
+		t.Errorf("the owner is not let in, or somebody else had to go: %v", place.closed)
+	}
+	c.leave(owner)
+	if c.Open() != 1 {
+		t.Errorf("%d connections are open", c.Open())
+	}
+}
+
 // TestWhoMakesRoom fills a set with connections of all kinds and has more come: strangers go first, the oldest before the
 // others, then those without a call, and nobody who has one.
 func TestWhoMakesRoom(t *testing.T) {
