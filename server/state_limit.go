@@ -55,7 +55,7 @@ func (s *Server) setFirstLimits(ctx context.Context) {
 		return
 	}
 	limits := firstLimits(s.config.Limits, used)
-	ctx, cancel := s.inTime(ctx)
+	ctx, cancel := context.WithTimeout(ctx, callPatience)
 	defer cancel()
 	answer, err := s.execute(ctx, func(call coordination.Call) coordination.Command {
 		return &coordination.SetLimits{Call: call, Limits: limits, OnlyFirst: true}

@@ -98,6 +98,9 @@ func TestWaitingAcquiresHoldNoCredit(t *testing.T) {
 			}
 		}
 		for i, w := range append([]*testClient{owner}, clients...) {
+			for _, idle := range clients[min(i, waiters):] { // they wait for longer than a ping may
+				idle.attend()
+			}
 			w.askInRoom(t, 3, &coordination.Request{Kind: coordination.RequestRelease, Name: "lock"})
 			if r := w.next(t); !r.Done {
 				t.Fatalf("got %+v", r)

@@ -231,6 +231,18 @@ func (c *testClient) ask(number uint64, r *coordination.Request) {
 	c.say(coordination.ClientMessage{Kind: coordination.ClientSemaphore, ReqID: number, Request: r})
 }
 
+// attend answers the pings that have come so far. Other replies are kept for next.
+func (c *testClient) attend() {
+	replies, _ := c.stream.Take(nil)
+	for _, r := range replies {
+		if r.Kind == coordination.ReplyPing {
+			c.say(coordination.ClientMessage{Kind: coordination.ClientPong, Opaque: r.Opaque})
+		} else {
+			c.taken = append(c.taken, r)
+		}
+	}
+}
+
 // next is the next reply that is not a ping.
 func (c *testClient) next(t testing.TB) coordination.Reply {
 	t.Helper()

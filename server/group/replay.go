@@ -34,7 +34,7 @@ func (g *Group) replayed(index coordination.Index) {
 		return
 	}
 	r.at.Store(uint64(index))
-	if time.Since(r.told) >= r.period {
+	if uint64(index) <= r.to && time.Since(r.told) >= r.period {
 		r.told = time.Now()
 		g.logger.Info("executing the log again", "entries", uint64(index)-r.from, "of", r.to-r.from)
 	}
