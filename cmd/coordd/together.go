@@ -34,7 +34,11 @@ func (s *settings) together(values map[string]given) error {
 		return values[inMemoryName].lacks("a server of a cluster keeps its part of the data; give --data-dir, or leave --listen-peer and the like out")
 	}
 	for _, name := range fileSettings {
-		if value := values[name]; value.value != "" {
+		value := values[name]
+		if value.localYDB && tls.listen == "" {
+			continue // the server goes on without TLS
+		}
+		if value.value != "" {
 			if err := readable(value.value); err != nil {
 				return withCode(exitConfig, fmt.Errorf("%s: %w", value.origin, err))
 			}
