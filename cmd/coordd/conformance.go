@@ -71,7 +71,7 @@ func (p *program) conformance(f *conformanceFlags) error {
 	defer stop()
 	login, cancel := context.WithTimeout(ctx, userCallTimeout)
 	defer cancel()
-	config, err := p.endpointConfig(login, f)
+	at, config, err := p.endpointConfig(login, f)
 	if err != nil {
 		return err
 	}
@@ -85,7 +85,7 @@ func (p *program) conformance(f *conformanceFlags) error {
 	}()
 	server, err := conformance.Dial(ctx, config)
 	if err != nil {
-		return target{address: config.Address, encrypted: config.Security != nil}.unreached(err)
+		return at.unreached(err)
 	}
 	results := conformance.RunAll(ctx, server, scripts, p.showResult)
 	interrupted := ctx.Err()
@@ -107,35 +107,34 @@ func writable(path string) error {
 }
 
 // endpointConfig reads the flags that say where to go, and logs in if one of them asks for it.
-func (p *program) endpointConfig(ctx context.Context, f *conformanceFlags) (conformance.EndpointConfig, error) {
+func (p *program) endpointConfig(ctx context.Context, f *conformanceFlags) (at target, config conformance.EndpointConfig, err error) {
 	if f.asClient = true; f.token.text != "" && f.login != "" {
-		return conformance.EndpointConfig{}, usageError("flags --token-file and --user: only one of them can be given")
+		return at, config, usageError("flags --token-file and --user: only one of them can be given")
 	}
-	at, err := f.locate(ctx, p)
-	if err != nil {
-		return conformance.EndpointConfig{}, err
+	if at, err = f.locate(ctx, p); err != nil {
+		return at, config, err
 	}
-	config := conformance.EndpointConfig{Address: at.address, Database: path.Clean(at.database)}
+	config.Address, config.Database = at.address, path.Clean(at.database)
 	if at.encrypted {
 		if config.Security, err = trust(f.caFile); err != nil {
-			return config, err
+			return at, config, err
 		}
 	}
 	if f.token.text != "" {
 		token, err := os.ReadFile(f.token.text)
 		if err != nil {
-			return config, withCode(exitConfig, fmt.Errorf("flag --token-file: %w", err))
+			return at, config, withCode(exitConfig, fmt.Errorf("flag --token-file: %w", err))
 		}
 		config.Token = strings.TrimSpace(string(token))
-		return config, nil
+		return at, config, nil
 	}
 	client, err := f.connect(ctx, &passwordReader{program: p})
 	if err != nil {
-		return config, err
+		return at, config, err
 	}
 	defer client.close()
 	config.Token = client.token
-	return config, nil
+	return at, config, nil
 }
 
 // selected are the scripts that the flags ask for, at least one.

@@ -61,7 +61,7 @@ func TestWrongInput(t *testing.T) {
 		{"no token file", serve + " --token-file PLACE/nosuch", nil, exitConfig, []string{"flag --token-file: ", at("nosuch"), "no such file"}},
 		{"no certificate", serve + " --listen-tls 127.0.0.1:0 --tls-cert PLACE/nosuch --tls-key CERTS/key.pem", nil, exitConfig, []string{"flag --tls-cert: ", at("nosuch"), "no such file"}},
 		{"a certificate that is none", serve + " --listen-tls 127.0.0.1:0 --tls-cert PLACE/letter.txt --tls-key CERTS/key.pem", nil, exitConfig, []string{at("letter.txt"), "PEM"}},
-		{"a cluster in memory", serve + " --name a --listen-peer 127.0.0.1:0 --initial-cluster a=127.0.0.1:1 --insecure-peers", nil, exitConfig, []string{"flag --in-memory: ", "--data-dir"}},
+		{"a cluster in memory", serve + " --name a --listen-peer 127.0.0.1:2998 --initial-cluster a=127.0.0.1:1 --insecure-peers", nil, exitConfig, []string{"flag --in-memory: ", "--data-dir"}},
 		{"two members at one address", "serve --initial-cluster a=h:1,b=h:1", nil, exitUsage, []string{"flag --initial-cluster: ", `"a" and "b"`, "same address"}},
 		{"check of another directory", "check --data-dir PLACE", nil, exitConfig, []string{"flag --data-dir", "not a data directory"}},
 		{"server in another directory", "serve --listen 127.0.0.1:0 --data-dir PLACE", nil, exitConfig, []string{"flag --data-dir", "not a data directory"}},
