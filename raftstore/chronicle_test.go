@@ -70,8 +70,9 @@ func TestChronicle(t *testing.T) {
 		}
 	}
 	c.leadWith("b")
-	want(1, "a", "leads the cluster no more", "handed over")
-	want(1, "c", "another server leads", "leader=b")
+	want(1, "a", "leads the cluster no more", "handed over", "to=b")
+	want(1, "b", "this server leads the cluster\"", `"took over from"=a`)
+	want(1, "c", "another server leads", "leader=b", `"took over from"=a`)
 
 	d := c.join("d")
 	once("a", "a server was added", "server=d", "d:1")

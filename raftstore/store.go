@@ -190,6 +190,7 @@ type Store struct {
 	asker     sync.WaitGroup
 	endAsking context.CancelFunc
 	refused   refused
+	unlike    unlike
 	learnt    confRecord // the admission list of an earlier run
 	unlisten  func()
 	view      atomic.Pointer[memberView]

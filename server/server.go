@@ -62,6 +62,7 @@ type Server struct {
 	drained  chan struct{} // see Drained
 	leaving  atomic.Bool   // Stop has begun: no more clients are to be sent here
 	contact  contact
+	silence  silence
 	keeper   keeper
 	watcher  watcher
 	panics   panicCounter
@@ -177,6 +178,7 @@ func (s *Server) pingPolicy(ctx context.Context) *coordination.PingPolicy {
 func (s *Server) openGroup(ctx context.Context) error {
 	c := s.config
 	cluster := c.Cluster
+	cluster.Settings = s.sharedSettings
 	cluster.Services = func(r grpc.ServiceRegistrar) { clusterpb.RegisterClusterServer(r, clusterLeader{Server: s}) }
 	opened, err := group.Open(ctx, group.Config{
 		Log: raftstore.Config{Dir: c.DataDir, InMemory: c.InMemory, Logger: c.Logger, Cluster: cluster,

@@ -146,7 +146,7 @@ func (p *program) clusterAddCommand() *cobra.Command {
 // joinList is the peer addresses of all members but the new one.
 func joinList(now *adminpb.ClusterStatus, except string) string {
 	var addresses []string
-	for _, m := range now.GetMembers() {
+	for _, m := range byName(now.GetMembers()) {
 		if m.GetId() != except {
 			addresses = append(addresses, m.GetPeerAddress())
 		}

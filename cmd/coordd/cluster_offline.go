@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -156,6 +157,7 @@ func (p *program) recoverAlone(directory string, yes bool) error {
 		return withCode(exitConfig, fmt.Errorf("%s is the only server of its cluster already: start it", cmp.Or(survivor.Name, "this")))
 	}
 	var others strings.Builder
+	slices.SortFunc(survivor.Others, func(a, b raftstore.Member) int { return cmp.Compare(a.Name, b.Name) })
 	for _, m := range survivor.Others {
 		fmt.Fprintf(&others, "  %s  %016x  %s\n", cmp.Or(m.Name, "-"), m.ID, m.PeerAddress)
 	}

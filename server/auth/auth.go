@@ -54,6 +54,14 @@ func (a *Authenticator) Serves(name string) bool {
 	return slices.Equal(scheme.SplitLoose(name), a.database)
 }
 
+// TokensText tells whether two servers take the same access tokens. It is much too short to guess one by it.
+func (a *Authenticator) TokensText() string {
+	if a.tokens == nil {
+		return "none"
+	}
+	return a.tokens.text()
+}
+
 // ReloadTokens reads the token file again if it has changed, and reports whether it had. It tells what it did, an
 // error once.
 func (a *Authenticator) ReloadTokens(logger *slog.Logger) bool {

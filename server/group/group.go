@@ -226,6 +226,10 @@ func (g *Group) Leads() bool { return g.streams.localLink() != nil }
 // Led tells whether there is a leader to speak to, here or elsewhere.
 func (g *Group) Led() bool { return g.streams.led() }
 
+// Mute tells whether there is a leader, and this server has for the moment no right to say to clients that their sessions
+// live: as the leader, because no majority has confirmed it lately; elsewhere, because the leader has not.
+func (g *Group) Mute() bool { return g.streams.led() && g.streams.speaking() == nil }
+
 // Queued is how many requests wait to be handled.
 func (g *Group) Queued() int { return g.queue.length() }
 
