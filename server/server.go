@@ -30,6 +30,7 @@ import (
 	"github.com/ydb-platform/ydb-go-genproto/Ydb_Scheme_V1"
 
 	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/quiet"
 	"github.com/coordd/coordd/raftstore"
 	"github.com/coordd/coordd/server/adminpb"
 	"github.com/coordd/coordd/server/auth"
@@ -56,17 +57,18 @@ type Server struct {
 	policy      coordination.PingPolicy
 	python      coordination.PingPolicy
 
-	stopOnce sync.Once
-	done     chan struct{}
-	opened   chan struct{} // closed when Start has succeeded
-	drained  chan struct{} // see Drained
-	leaving  atomic.Bool   // Stop has begun: no more clients are to be sent here
-	contact  contact
-	silence  silence
-	keeper   keeper
-	watcher  watcher
-	panics   panicCounter
-	held     *heldAnswers
+	stopOnce    sync.Once
+	done        chan struct{}
+	opened      chan struct{} // closed when Start has succeeded
+	drained     chan struct{} // see Drained
+	leaving     atomic.Bool   // Stop has begun: no more clients are to be sent here
+	contact     contact
+	silence     silence
+	keeper      keeper
+	watcher     watcher
+	panics      panicCounter
+	held        *heldAnswers
+	refusedActs quiet.Kinds // of administrators, or who would be one
 
 	stateLimit stateLimit
 

@@ -347,6 +347,7 @@ func TestAudit(t *testing.T) {
 		`Users/Add target="app, an administrator" user=root`,
 		"Users/Add target=app user=root",
 		"Users/SetPassword target=app user=app",
+		"Users/Add target=eve user=(nobody)",
 		`Users/RotateKey target=""` + socket,
 		`Cluster/Snapshot target=""` + socket,
 		`Cluster/Add target="b at 127.0.0.1:1"` + socket,

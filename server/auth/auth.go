@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/coordd/coordd/coordination/accounts"
+	"github.com/coordd/coordd/quiet"
 	"github.com/coordd/coordd/scheme"
 )
 
@@ -36,6 +37,7 @@ type Authenticator struct {
 	attempts *attempts
 	database scheme.Path
 	tokens   *tokenFile // nil without one
+	refusals quiet.Kinds
 }
 
 // New is an authenticator for a database, an absolute path. tokenFile names a file of access tokens; empty: none.
