@@ -232,7 +232,7 @@ func (s *Server) startGRPC() {
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: keepaliveTime, Timeout: keepaliveTimeout, MaxConnectionIdle: s.config.Hardening.Idle}),
 		grpc.WaitForHandlers(true),
 		grpc.Creds(s.connections.Credentials(s.tls)),
-		grpc.ChainUnaryInterceptor(s.auditUnary, s.held.unary),
+		grpc.ChainUnaryInterceptor(s.debugUnary, s.auditUnary, s.held.unary),
 		grpc.ChainStreamInterceptor(s.admitStream, s.auditStream),
 		grpc.UnknownServiceHandler(s.answerUnknown),
 	)

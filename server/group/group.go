@@ -70,6 +70,7 @@ type Group struct {
 	queue   *queue
 	clock   Clock
 	logger  *slog.Logger
+	debugs  bool // see tellsTimeouts
 	streams *streamSet
 	member  *member
 	relays  relayPeers
@@ -158,7 +159,7 @@ func newGroup(config Config) *Group {
 		config.Marks = DefaultMarks
 	}
 	g := &Group{
-		config: config, queue: newQueue(), clock: config.Clock, logger: config.Log.Logger, failed: config.Failed,
+		config: config, queue: newQueue(), clock: config.Clock, logger: config.Log.Logger, debugs: tellsTimeouts(config.Log.Logger), failed: config.Failed,
 		streams: newStreamSet(config.Streams), digests: newDigests(),
 		ready: make(chan struct{}), over: make(chan struct{}), stop: make(chan struct{}), ended: make(chan struct{}),
 		timer: time.NewTimer(time.Hour), timerAt: coordination.Never,
