@@ -106,7 +106,7 @@ func TestTransferBehindAMembershipChange(t *testing.T) {
 	for _, name := range c.names {
 		c.kill(name)
 		cfg := c.cfgs[name]
-		cfg.Logger = slog.New(refusedCampaigns{quiet.Handler(), &refused})
+		cfg.Logger = slog.New(refusedCampaigns{noLog.Handler(), &refused})
 		c.cfgs[name] = cfg
 		c.start(name)
 	}

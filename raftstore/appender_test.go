@@ -50,7 +50,7 @@ func (f flusher) Flush(busy bool) {
 
 // What the handler does on the goroutine that has just written the log does not count as writing.
 func TestTheHandlersWorkIsNoWrite(t *testing.T) {
-	s := open(t, Config{InMemory: true, Logger: quiet})
+	s := open(t, Config{InMemory: true, Logger: noLog})
 	r := newRecorder(s)
 	var flushed, writing atomic.Int32
 	err := s.Start(flusher{r, func() { // alone in its cluster, a member flushes like this behind a write only

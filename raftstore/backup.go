@@ -10,6 +10,7 @@ import (
 	"hash/crc32"
 	"io"
 	"path/filepath"
+	"strings"
 
 	"go.etcd.io/bbolt"
 )
@@ -146,12 +147,21 @@ func newBackupReader(r io.Reader) *backupReader {
 
 // read passes every row to put and returns the record behind them, once all checksums were right.
 func (b *backupReader) read(put func(key, stored []byte) error) (checkpointMeta, error) {
-	head := make([]byte, len(backupMagic)+4)
-	if _, err := io.ReadFull(b.in, head); err != nil {
-		return checkpointMeta{}, err
+	meta, err := b.readAll(put)
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		err = errors.New("it ends too early: the backup is not complete")
 	}
-	if string(head[:len(backupMagic)]) != backupMagic {
-		return checkpointMeta{}, errors.New("this is not a backup")
+	return meta, err
+}
+
+func (b *backupReader) readAll(put func(key, stored []byte) error) (checkpointMeta, error) {
+	head := make([]byte, len(backupMagic)+4)
+	n, err := io.ReadFull(b.in, head)
+	if !strings.HasPrefix(backupMagic, string(head[:min(n, len(backupMagic))])) || n == 0 {
+		return checkpointMeta{}, errors.New("this is not a coordd backup")
+	}
+	if err != nil {
+		return checkpointMeta{}, err
 	}
 	if f := binary.LittleEndian.Uint32(head[len(backupMagic):]); f != backupFormat {
 		return checkpointMeta{}, &FormatError{File: "backup", Found: int(f), Known: backupFormat}

@@ -54,7 +54,7 @@ func BenchmarkProposeThree(b *testing.B) {
 	h := newHistory()
 	var members []*machine
 	for _, name := range []string{"a", "b", "c"} {
-		s := open(b, Config{Dir: filepath.Join(b.TempDir(), name), Logger: quiet,
+		s := open(b, Config{Dir: filepath.Join(b.TempDir(), name), Logger: noLog,
 			Cluster: Cluster{Name: name, Initial: initial, ListenPeer: initial[name]}})
 		m := &machine{h: h, name: name, store: s, state: map[string]uint64{}, dirty: map[string]uint64{}, reads: map[uint64]bool{}, applied: 1}
 		if err := s.Start(m); err != nil {
@@ -96,7 +96,7 @@ func BenchmarkProposeThree(b *testing.B) {
 }
 
 func benchPropose(b *testing.B, inflight int, cfg Config) {
-	cfg.Logger = quiet
+	cfg.Logger = noLog
 	s := open(b, cfg)
 	defer stop(b, s)
 	device := &timedLog{logDevice: s.device}

@@ -21,7 +21,7 @@ func BenchmarkCheckpoint(b *testing.B) {
 		b.Run(fmt.Sprintf("rows=%d", rows), func(b *testing.B) {
 			for range b.N {
 				dir := filepath.Join(b.TempDir(), "data")
-				s := open(b, Config{Dir: dir, Logger: quiet})
+				s := open(b, Config{Dir: dir, Logger: noLog})
 				r := start(b, s)
 				term := r.lead(b)
 				quietTimes := whileProposing(b, r, term, func() { time.Sleep(time.Second) })

@@ -22,27 +22,42 @@ func (l *loop) tellRole(term uint64, leading bool, leader uint64) {
 	if l.conf.alone(l.s.identity.Member) {
 		return
 	}
-	log := l.s.cfg.Logger
+	self, log := l.s.identity.Member, l.s.cfg.Logger
+	if leading {
+		leader = self
+	}
+	if l.leader != raft.None {
+		l.lastLeader = l.leader
+	}
+	takesOver := []any{"term", term}
+	if l.lastLeader != raft.None && l.lastLeader != leader {
+		takesOver = append(takesOver, "took over from", l.conf.nameOf(l.lastLeader))
+	}
 	switch {
 	case leading && l.leading && term == l.term:
 	case leading:
-		log.Info("this server leads the cluster", "term", term)
+		log.Info("this server leads the cluster", takesOver...)
+	case l.leading && l.transferring:
+		log.Info("this server leads the cluster no more", "term", l.term, "why", "it has handed over the leadership", "to", l.conf.nameOf(l.heir))
 	case l.leading:
-		log.Info("this server leads the cluster no more", "term", l.term, "why", l.whyLost(term, leader))
+		log.Warn("this server leads the cluster no more", "term", l.term, "why", l.whyLost(term, leader))
+	case leader == raft.None && l.leader != raft.None && l.heir != raft.None:
+		log.Info("the leader hands over", "leader", l.conf.nameOf(l.leader), "term", l.term, "to", l.conf.nameOf(l.heir))
 	case leader == raft.None && l.leader != raft.None:
-		log.Info("the leader is lost", "leader", l.conf.nameOf(l.leader), "term", l.term, "why", l.whyGone(term))
+		log.Warn("the leader is lost", "leader", l.conf.nameOf(l.leader), "term", l.term, "why", l.whyGone(term))
 	}
 	if !leading && leader != raft.None && (leader != l.leader || term != l.term) {
-		log.Info("another server leads the cluster", "leader", l.conf.nameOf(leader), "term", term)
+		log.Info("another server leads the cluster", append([]any{"leader", l.conf.nameOf(leader)}, takesOver...)...)
 	}
 	l.leaderReset = false
+	if leader != raft.None {
+		l.heir = raft.None
+	}
 }
 
-// whyLost is why this member leads no more.
+// whyLost is why this member leads no more, if it has not handed over the leadership.
 func (l *loop) whyLost(term, leader uint64) string {
 	switch {
-	case l.transferring:
-		return "it has handed over the leadership"
 	case leader != raft.None:
 		return "another server was elected"
 	case term > l.term:

@@ -70,8 +70,9 @@ func TestChronicle(t *testing.T) {
 		}
 	}
 	c.leadWith("b")
-	want(1, "a", "leads the cluster no more", "handed over")
-	want(1, "c", "another server leads", "leader=b")
+	want(1, "a", "leads the cluster no more", "handed over", "to=b")
+	want(1, "b", "this server leads the cluster\"", `"took over from"=a`)
+	want(1, "c", "another server leads", "leader=b", `"took over from"=a`)
 
 	d := c.join("d")
 	once("a", "a server was added", "server=d", "d:1")
@@ -122,5 +123,37 @@ func TestNoChronicleOfOne(t *testing.T) {
 	stop(t, r.store)
 	if n := book.with(""); n > 0 {
 		t.Errorf("%v", book.lines)
+	}
+}
+
+// A server that joins does not tell as news what happened before.
+func TestNoHistoryAsNews(t *testing.T) {
+	t.Parallel()
+	c := newTestCluster(t, 3, 571)
+	c.put("x")
+	c.settle()
+	d := c.join("d")
+	c.onLeader("remove d", func(ctx context.Context, s *Store) error { return s.Remove(ctx, d) })
+	c.kill("d")
+	c.names = others(c.names, "d")
+	c.onLeader("add e", func(ctx context.Context, s *Store) error {
+		_, err := s.AddLearner(ctx, "e", "e:1")
+		return err
+	})
+	book := &logBook{}
+	cfg := c.config("e")
+	cfg.Cluster.Initial, cfg.Cluster.Join = nil, []string{"a:1", "b:1", "c:1"}
+	cfg.Logger = slog.New(slog.NewTextHandler(book, nil))
+	c.names, c.cfgs["e"] = append(c.names, "e"), cfg
+	c.start("e")
+	c.put("y")
+	c.settle()
+	c.poll("e to have everything", func() bool {
+		return c.nodes["e"].store.applied.Load() >= c.leader().store.applied.Load()
+	})
+	for _, text := range []string{"a server with a vote is there", "a server was added", "a server was removed"} {
+		if n := book.with(text); n > 0 {
+			t.Errorf("told %d times: %s", n, text)
+		}
 	}
 }

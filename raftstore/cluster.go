@@ -48,6 +48,9 @@ type Cluster struct {
 	Dial func(ctx context.Context, address string) (net.Conn, error)
 	// Services, if set, adds the server's own services to those that members offer each other.
 	Services func(grpc.ServiceRegistrar)
+	// Settings, if set, are what should be the same on all members; members tell each other, and what differs is logged, see
+	// Store.Unlike. Any goroutine may call it.
+	Settings func() []Setting
 	// Version is the highest version of commands this server can read, see Store.ClusterVersion.
 	Version uint64
 
@@ -127,15 +130,15 @@ func findOrigin(ctx context.Context, c Cluster, net network, log *slog.Logger) (
 // member later, by its incarnation.
 func staticOrigin(ctx context.Context, c Cluster, net network) (origin, error) {
 	names := slices.Sorted(maps.Keys(c.Initial))
-	cluster := hashID("cluster", c.Token, strings.Join(names, "\x00"))
+	cluster := firstClusterID(c)
 	conf := confRecord{}
 	for _, name := range names {
-		m := memberRecord{ID: hashID("member", c.Token, name), Name: name, Peer: c.Initial[name]}
+		m := memberRecord{ID: firstMemberID(cluster, name), Name: name, Peer: c.Initial[name]}
 		conf.Members = append(conf.Members, m)
 		conf.Voters = append(conf.Voters, m.ID)
 	}
 	conf.sort()
-	id := identity{Cluster: cluster, Member: hashID("member", c.Token, c.Name), Incarnation: randomID()}
+	id := identity{Cluster: cluster, Member: firstMemberID(cluster, c.Name), Incarnation: randomID()}
 	for _, name := range names {
 		if name == c.Name {
 			continue
@@ -148,6 +151,20 @@ func staticOrigin(ctx context.Context, c Cluster, net network) (origin, error) {
 		Format: checkpointFormat, Cluster: cluster, Member: id.Member,
 		Index: 1, Term: 1, Restored: 1, Conf: conf,
 	}}, nil
+}
+
+// firstClusterID is the id of a cluster that starts for the first time. Two that were told the same names are different
+// ones all the same if their servers are elsewhere.
+func firstClusterID(c Cluster) uint64 {
+	parts := []string{"cluster", c.Token}
+	for _, name := range slices.Sorted(maps.Keys(c.Initial)) {
+		parts = append(parts, name, c.Initial[name])
+	}
+	return hashID(parts...)
+}
+
+func firstMemberID(cluster uint64, name string) uint64 {
+	return hashID("member", idText(cluster), name)
 }
 
 // mayStart asks one server whether id, one of the given first members, may start without data.

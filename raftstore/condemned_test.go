@@ -85,7 +85,7 @@ func TestCondemnedForAnyReason(t *testing.T) {
 }
 
 func TestCondemnInMemory(t *testing.T) {
-	s := open(t, Config{InMemory: true, Logger: quiet})
+	s := open(t, Config{InMemory: true, Logger: noLog})
 	if err := s.Condemn("x"); err != nil {
 		t.Error(err)
 	}
@@ -154,7 +154,7 @@ func TestIdentify(t *testing.T) {
 	if err := m.store.Identify(t.Context(), other.Member()+1); !errors.Is(err, errUnknownHere) {
 		t.Errorf("a stranger where nobody has certificates: %v", err)
 	}
-	alone := open(t, Config{InMemory: true, Logger: quiet})
+	alone := open(t, Config{InMemory: true, Logger: noLog})
 	defer stop(t, alone)
 	if err := alone.Identify(t.Context(), 1); err == nil {
 		t.Error("a server alone knows another member")

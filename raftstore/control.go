@@ -35,15 +35,17 @@ type control struct {
 	ledAt        int              // the last tick at which there was a leader
 	deaf         deafness
 
-	replayed    uint64 // what was in the log at the start
+	replayed    uint64 // up to here the log was known at the start, here or to those who let this member join
 	leaderReset bool   // the leader's connection was reset
+	heir        uint64 // whom the leader hands over to, 0: nobody
+	lastLeader  uint64 // the last that was known
 
 	campaign *time.Timer
 	tries    int // campaigns left after the leader's connection was reset
 }
 
 func (c *control) init(s *Store) {
-	c.conf, c.stale, c.replayed = s.tail.lastConf(), true, s.tail.last
+	c.conf, c.stale, c.replayed = s.tail.lastConf(), true, max(s.tail.last, s.learnt.Index)
 	c.heard, c.headers, c.streams = map[uint64]int{}, map[uint64]*peerpb.Header{}, map[uint64]*peerpb.Header{}
 }
 
@@ -59,6 +61,7 @@ func (l *loop) tick() {
 	l.node.Tick()
 	if l.transferring && l.node.BasicStatus().LeadTransferee == raft.None {
 		l.setTransferring(false)
+		l.heir = raft.None
 		l.confirmLease() // clients have waited for a sign of life long enough
 	}
 	if l.leader != raft.None {
@@ -124,18 +127,25 @@ func (l *loop) receive(m *pb.Message) {
 	if voting && l.ticks < electionTicks {
 		return
 	}
+	if voting && string(m.GetContext()) == transferContext {
+		l.heir = m.GetFrom()
+	}
 	// A leader tells a commit index only up to what this member has confirmed to have.
 	if m.GetType() == pb.MsgHeartbeat && m.GetCommit() > l.durable && l.conf.has(m.GetFrom()) {
 		l.doubt(m.GetFrom())
 		return
 	}
 	if m.GetType() == pb.MsgTimeoutNow {
+		l.heir = l.s.identity.Member
 		l.offer = &leadershipOffer{m, l.node.BasicStatus().GetCommit()}
 		l.takeOffer()
 		return
 	}
 	l.step(m)
 }
+
+// transferContext is how raft marks the votes that a member asks for because the leader hands over to it.
+const transferContext = "CampaignTransfer"
 
 // leadershipOffer is a leader's request to take over.
 type leadershipOffer struct {

@@ -187,7 +187,7 @@ func (c *stepClock) ticker(d time.Duration) *time.Ticker { return time.NewTicker
 // What counts is time in which the leader itself ran, had lost a lease, and was not handing over. It falls silent first.
 func TestWhenALeaderCountsAsDeaf(t *testing.T) {
 	clock := &stepClock{at: time.Unix(1000, 0)}
-	s := &Store{cfg: Config{Logger: quiet}, identity: identity{Member: 1}}
+	s := &Store{cfg: Config{Logger: noLog}, identity: identity{Member: 1}}
 	s.lease.clock, s.lease.base = clock, clock.at
 	l := &loop{s: s, leading: true, caughtUp: true}
 	l.conf = confRecord{Voters: []uint64{1, 2, 3}, Learners: []uint64{4}}

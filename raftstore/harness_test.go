@@ -129,11 +129,11 @@ func (r *recorder) waitCommand(t testing.TB, command string) {
 	})
 }
 
-var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
+var noLog = slog.New(slog.NewTextHandler(io.Discard, nil))
 
 // smallConfig has segments, checkpoints and their transactions small enough that a short test sees many.
 func smallConfig(dir string) Config {
-	return Config{Dir: dir, Logger: quiet, SegmentBytes: 8 << 10, CheckpointCommands: 100, TailEntriesKept: 10, LagEntriesKept: 10, TailBytes: 4 << 10,
+	return Config{Dir: dir, Logger: noLog, SegmentBytes: 8 << 10, CheckpointCommands: 100, TailEntriesKept: 10, LagEntriesKept: 10, TailBytes: 4 << 10,
 		steps: stepLimits{rows: 7, bytes: 2 << 10, run: 4 << 10}}
 }
 

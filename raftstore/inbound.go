@@ -45,6 +45,7 @@ func (s *Store) accept(h *peerpb.Header, certificate *x509.Certificate) error {
 		return err
 	}
 	s.peers.learn(h.GetFrom(), h.GetAddress())
+	s.unlike.compare(s, h, time.Now())
 	s.inbox.put(func(m *mail) { m.headers = append(m.headers, h) })
 	return nil
 }
@@ -55,7 +56,7 @@ func (s *Store) judgeHeader(h *peerpb.Header, certificate *x509.Certificate) err
 	case h.GetFormat() != headerFormat:
 		return fmt.Errorf("the sender speaks version %d, this member version %d", h.GetFormat(), headerFormat)
 	case h.GetCluster() != self.Cluster:
-		return refuse(ErrOtherCluster, "the server that was called belongs to cluster %s, the caller to cluster %s", idText(self.Cluster), idText(h.GetCluster()))
+		return s.callerOfOtherCluster(h)
 	case h.GetTo() != self.Member:
 		return refuse(ErrOtherCluster, "the server that was called is member %s of the cluster, the caller looks for member %s", idText(self.Member), idText(h.GetTo()))
 	case h.GetFrom() == self.Member:

@@ -87,9 +87,9 @@ const (
 	leaderlessTicks         = 2 * electionTicks // without a leader until nobody is heard before members were asked
 	strandedTries           = 10                // without any answer of a known member until a named server is trusted
 	acceptGrace             = 3 * time.Second   // after which a stream that has not ended counts as accepted
-	quietMin                = time.Second       // between two reports of the same; it doubles
-	quietMax                = 5 * time.Minute
-	refusedKindsMax         = 64
+	membersTextMax          = 2 << 10           // of what a member says of the members, for people
+	settingsMax             = 16
+	settingTextMax          = 128
 	joinPause               = 200 * time.Millisecond
 	holdBackTicks           = 3 * electionTicks // without a leader until a member with a full disk stands for election
 	silenceTicks            = 40                // a member not heard for so long gets a new connection

@@ -24,6 +24,8 @@ type Member struct {
 	Match uint64
 	// Active says that the leader has heard of it lately; elsewhere it is false.
 	Active bool
+	// Connected says that it takes messages from this member, which says so of itself too. Every member knows by itself.
+	Connected bool
 	// Full says that the member's disk is nearly full.
 	Full bool
 }
@@ -70,6 +72,7 @@ func (s *Store) Members() []Member {
 		out[i] = Member{
 			ID: id, Learner: slices.Contains(v.conf.Learners, id), Leader: id == v.leader,
 			Match: v.match[id], Active: v.active[id], Full: v.full[id],
+			Connected: id == s.identity.Member || s.peers != nil && s.peers.connected(id),
 		}
 		if m := v.conf.member(id); m != nil {
 			out[i].Name, out[i].PeerAddress, out[i].ClientAddress, out[i].Version = m.Name, m.Peer, m.Client, m.Version
@@ -275,6 +278,7 @@ func (l *loop) transfer(id uint64) error {
 	}
 	l.revokeLease()
 	l.setTransferring(true)
+	l.heir = id
 	l.node.TransferLeader(id)
 	return nil
 }

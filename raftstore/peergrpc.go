@@ -32,6 +32,7 @@ type grpcNetwork struct {
 	tls           *PeerTLS
 	services      func(grpc.ServiceRegistrar)
 	dialer        func(ctx context.Context, address string) (net.Conn, error) // nil: over TCP
+	failed        func(conn net.Conn, err error)                              // is told of handshakes, nil: nobody is
 }
 
 var _ network = (*grpcNetwork)(nil)
@@ -52,7 +53,7 @@ func (n *grpcNetwork) listen(in peerServer) (func(), error) {
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: peerKeepalive / 2, PermitWithoutStream: true}),
 	}
 	if n.tls != nil {
-		options = append(options, grpc.Creds(credentials.NewTLS(n.tls.serverSide())))
+		options = append(options, grpc.Creds(toldHandshakes{credentials.NewTLS(n.tls.serverSide()), n.failed}))
 	}
 	srv := grpc.NewServer(options...)
 	peerpb.RegisterPeerServer(srv, peerService{in: in})

@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	pb "go.etcd.io/raft/v3/raftpb"
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/coordd/coordd/quiet"
 	"github.com/coordd/coordd/raftstore/peerpb"
 )
 
@@ -174,10 +176,12 @@ func (p *peers) reopen() {
 // header opens a stream to a member.
 func (s *Store) header(to uint64, urgent bool) *peerpb.Header {
 	var known uint64
-	if m := s.view.Load().conf.member(to); m != nil {
+	conf := s.view.Load().conf
+	if m := conf.member(to); m != nil {
 		known = m.Incarnation
 	}
 	return &peerpb.Header{
+		Members: quiet.Printable(conf.list(), membersTextMax), Settings: s.settings(),
 		Format: headerFormat, Cluster: s.identity.Cluster, From: s.identity.Member, To: to,
 		Incarnation: s.identity.Incarnation, Address: s.cfg.Cluster.address(),
 		ClientAddress: s.clientAddress(), Version: s.cfg.Cluster.Version, ToIncarnation: known, Urgent: urgent, Full: s.full.Load(),
@@ -198,6 +202,7 @@ type lane struct {
 	held   *pb.Message        // see hold
 	stream context.CancelFunc // ends the open stream, nil if there is none
 	conn   *grpc.ClientConn   // under the open stream, nil if there is none
+	up     atomic.Bool        // the other member takes this one's messages
 	retell bool               // what this member says of itself has changed
 	anew   bool               // the stream was ended to be opened again
 	shut   bool               // the stream was ended, and there is to be none for now
@@ -375,6 +380,7 @@ func (l *lane) connected(ctx context.Context) (accepted bool, err error) {
 	}()
 	grace := time.NewTimer(acceptGrace)
 	defer grace.Stop()
+	defer l.up.Store(false)
 	welcome := out.accepted()
 	for {
 		for batch, retell := l.take(); len(batch) > 0 || retell; batch, retell = l.take() {
@@ -403,8 +409,10 @@ func (l *lane) connected(ctx context.Context) (accepted bool, err error) {
 			return false, err
 		case <-welcome:
 			welcome = nil
+			l.up.Store(true)
 			l.tellReach(nil)
 		case <-grace.C:
+			l.up.Store(true)
 			l.tellReach(nil)
 		case <-l.bell:
 		}
@@ -416,6 +424,14 @@ func (l *lane) carry(conn *grpc.ClientConn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.conn = conn
+}
+
+// connected tells whether a member takes messages from here, as far as is known.
+func (p *peers) connected(id uint64) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	to := p.peers[id]
+	return to != nil && to.urgent.up.Load()
 }
 
 // UrgentConn is the connection over which this member's heartbeats, and its answers to them, go to another member; nil

@@ -39,7 +39,7 @@ func fuzzedStore(f *testing.F) *Store {
 
 // headerOf is what member a opens a stream with.
 func (s *Store) headerOf(urgent bool) *peerpb.Header {
-	return &peerpb.Header{Format: headerFormat, Cluster: s.identity.Cluster, From: hashID("member", "fuzz", "a"), To: s.identity.Member,
+	return &peerpb.Header{Format: headerFormat, Cluster: s.identity.Cluster, From: firstMemberID(s.identity.Cluster, "a"), To: s.identity.Member,
 		Incarnation: 5, Address: "a:1", Version: 1, Urgent: urgent}
 }
 
@@ -187,7 +187,7 @@ func wantWhole(t *testing.T, s *Store, rows int) {
 		t.Fatal(err)
 	}
 	_, err = raft.NewRawNode(&raft.Config{ID: s.identity.Member, ElectionTick: electionTicks, HeartbeatTick: heartbeatTicks, Storage: storage,
-		MaxInflightMsgs: inflightMessagesMax, Logger: raftLogger{quiet}})
+		MaxInflightMsgs: inflightMessagesMax, Logger: raftLogger{noLog}})
 	if err != nil {
 		t.Fatal(err)
 	}

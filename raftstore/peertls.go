@@ -4,14 +4,19 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
+	"io"
 	"net"
 	"slices"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	grpcpeer "google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
+
+	"github.com/coordd/coordd/quiet"
 )
 
 // PeerTLS has both sides of a connection between members. Both should ask for and check a certificate. On top of what
@@ -43,6 +48,42 @@ func (p *PeerTLS) clientSide() *tls.Config {
 	}
 	_, client := p.Current()
 	return client
+}
+
+// toldHandshakes tells somebody of each handshake of a listener that fails.
+type toldHandshakes struct {
+	credentials.TransportCredentials
+	failed func(conn net.Conn, err error) // nil: nobody
+}
+
+// ServerHandshake implements credentials.TransportCredentials.
+func (t toldHandshakes) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	secured, info, err := t.TransportCredentials.ServerHandshake(conn)
+	if err != nil && t.failed != nil {
+		t.failed(conn, err)
+	}
+	return secured, info, err
+}
+
+// Clone implements credentials.TransportCredentials.
+func (t toldHandshakes) Clone() credentials.TransportCredentials {
+	return toldHandshakes{t.TransportCredentials.Clone(), t.failed}
+}
+
+// tellHandshake tells of somebody who called as a server and did not get through the handshake, now and then. That other
+// side tells by itself why it trusts this one's certificate not.
+func (s *Store) tellHandshake(conn net.Conn, err error) {
+	host, _, splitErr := net.SplitHostPort(conn.RemoteAddr().String())
+	if splitErr != nil {
+		host = conn.RemoteAddr().String()
+	}
+	why := quiet.Printable(err.Error(), settingTextMax+100)
+	if errors.Is(err, io.EOF) {
+		why = "it closed the connection"
+	}
+	if ok, hidden := s.strangers.Tells(host, time.Now()); ok {
+		s.cfg.Logger.Warn("a TLS handshake with another server has failed", "remote", conn.RemoteAddr().String(), "why", why, quiet.NotTold, hidden)
+	}
 }
 
 // errCertificate refuses a certificate that is good and belongs to somebody else.

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
 
 	"github.com/coordd/coordd/raftstore/peerpb"
 )
@@ -153,3 +154,45 @@ type silentStream struct {
 
 func (s silentStream) Context() context.Context { return s.ctx }
 func (s silentStream) RecvMsg(any) error        { return nil }
+
+// Who calls as a server and does not get through the handshake is told of, with the address and the reason, and not each
+// time.
+func TestFailedPeerHandshakesAreTold(t *testing.T) {
+	t.Parallel()
+	var log said
+	s := &Store{cfg: Config{Logger: log.logger()}}
+	secured := toldHandshakes{credentials.NewTLS(newPeerTLS(t).serverSide()), s.tellHandshake}.Clone()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	strange := newPeerTLS(t).Client.Clone()
+	strange.InsecureSkipVerify = true
+	const calls = 30
+	for range calls {
+		called := make(chan error, 1)
+		go func() {
+			conn, err := tls.Dial("tcp", listener.Addr().String(), strange)
+			if err == nil {
+				_, err = conn.Read(make([]byte, 1)) // the server judges after the client
+				_ = conn.Close()
+			}
+			called <- err
+		}()
+		conn, err := listener.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := secured.ServerHandshake(conn); err == nil {
+			t.Fatal("a certificate of another authority is trusted")
+		}
+		_ = conn.Close()
+		if err := <-called; err == nil {
+			t.Error("the caller does not notice")
+		}
+	}
+	if n := log.count("a TLS handshake with another server has failed"); n < 1 || n > 8 || log.count("remote=127.0.0.1:") != n || log.count("unknown authority") != n {
+		t.Errorf("told %d times of %d calls", n, calls)
+	}
+}

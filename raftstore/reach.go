@@ -3,6 +3,8 @@ package raftstore
 import (
 	"log/slog"
 	"time"
+
+	"github.com/coordd/coordd/quiet"
 )
 
 // reach tells an operator whether a member can be reached: each change, and each new reason why it cannot. A connection
@@ -11,7 +13,7 @@ type reach struct {
 	told  reachState
 	why   string // it cannot be reached, as told
 	since time.Time
-	quietness
+	pace  quiet.Pace
 }
 
 type reachState int
@@ -35,12 +37,12 @@ func (r *reach) tell(log *slog.Logger, now time.Time, err error) {
 	if r.told == unreachable && why == r.why {
 		return
 	}
-	ok, hidden := r.tells(now)
+	ok, hidden := r.pace.Tells(now)
 	if !ok {
 		return
 	}
 	if hidden > 0 {
-		log = log.With("not told before", hidden)
+		log = log.With(quiet.NotTold, hidden)
 	}
 	if r.told == reachable {
 		log.Warn("the connection to a server is lost", "err", why)

@@ -7,9 +7,9 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
+	"github.com/coordd/coordd/quiet"
 	"github.com/coordd/coordd/raftstore/peerpb"
 )
 
@@ -38,6 +38,17 @@ func otherCluster(answer *peerpb.HelloResponse, theirs confRecord, cluster uint6
 	return refuse(ErrOtherCluster, "it was given other first members: %s there, %s here", theirs.list(), members.list())
 }
 
+// callerOfOtherCluster says how this server differs from one that has called it, to both.
+func (s *Store) callerOfOtherCluster(h *peerpb.Header) error {
+	theirs, ours := "", ""
+	if text := h.GetMembers(); text != "" { // older programs do not tell
+		theirs = ", with the members " + quiet.Printable(text, membersTextMax)
+		ours = ", with the members " + quiet.Printable(s.view.Load().conf.list(), membersTextMax)
+	}
+	return refuse(ErrOtherCluster, "the server that was called belongs to cluster %s%s, the caller to cluster %s%s",
+		idText(s.identity.Cluster), ours, idText(h.GetCluster()), theirs)
+}
+
 // list names the members as in Cluster.Initial.
 func (c confRecord) list() string {
 	var members []string
@@ -48,52 +59,16 @@ func (c confRecord) list() string {
 	return strings.Join(members, ",")
 }
 
-// quietness has like events told ever more rarely while they go on.
-type quietness struct {
-	until  time.Time
-	quiet  time.Duration
-	hidden int // events that were not told
-}
-
-// tells decides whether to tell of an event, and how many before it were not told.
-func (q *quietness) tells(now time.Time) (ok bool, hidden int) {
-	if now.Before(q.until) {
-		q.hidden++
-		return false, 0
-	}
-	if now.Sub(q.until) > quietMax {
-		q.quiet = 0
-	}
-	q.quiet = min(max(2*q.quiet, quietMin), quietMax)
-	q.until = now.Add(q.quiet)
-	hidden, q.hidden = q.hidden, 0
-	return true, hidden
-}
-
 // refused tells of callers that were refused, each kind of refusal by itself.
-type refused struct {
-	mu   sync.Mutex
-	told map[string]*quietness
-}
+type refused struct{ kinds quiet.Kinds }
 
 func (r *refused) tell(log *slog.Logger, now time.Time, server, address string, err error) {
 	why := cause(err)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	key := server + "\x00" + why
-	if r.told == nil || len(r.told) >= refusedKindsMax && r.told[key] == nil {
-		r.told = map[string]*quietness{}
-	}
-	q := r.told[key]
-	if q == nil {
-		q = &quietness{}
-		r.told[key] = q
-	}
 	level := slog.LevelWarn
 	if errors.Is(err, errUnknownHere) { // so it is with every server that was just added
 		level = slog.LevelInfo
 	}
-	if ok, hidden := q.tells(now); ok {
-		log.Log(context.Background(), level, "refused a server", "server", server, "address", address, "why", why, "not told before", hidden)
+	if ok, hidden := r.kinds.Tells(server+"\x00"+why, now); ok {
+		log.Log(context.Background(), level, "refused a server", "server", server, "address", quiet.Cut(address), "why", why, quiet.NotTold, hidden)
 	}
 }

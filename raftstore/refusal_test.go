@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/coordd/coordd/quiet"
 	"github.com/coordd/coordd/raftstore/peerpb"
 )
 
@@ -104,12 +105,12 @@ func TestReachIsToldOnce(t *testing.T) {
 	if n := log.count("cannot connect"); n != 1 {
 		t.Errorf("told %d times of one cause", n)
 	}
-	now = now.Add(quietMax)
+	now = now.Add(quiet.Most)
 	r.tell(log.logger(), now, status.Error(codes.Unauthenticated, "the certificate is another"))
 	if log.count("the certificate is another") != 1 {
 		t.Error("another cause was not told")
 	}
-	now = now.Add(2 * quietMax)
+	now = now.Add(2 * quiet.Most)
 	const pairs = 1000
 	for n := range pairs {
 		r.tell(log.logger(), now, nil)
@@ -120,7 +121,7 @@ func TestReachIsToldOnce(t *testing.T) {
 		t.Errorf("told %d times of %d pairs", n, pairs)
 	}
 	// In the end what was told is how it is.
-	now = now.Add(quietMax)
+	now = now.Add(quiet.Most)
 	r.tell(log.logger(), now, refused)
 	if r.told != unreachable {
 		t.Error("the last word was that it can be reached")
@@ -139,11 +140,12 @@ func TestRefusedCallersAreToldRarely(t *testing.T) {
 	if n := log.count("refused a server"); n < 1 || n > 6 {
 		t.Errorf("told %d times", n)
 	}
-	for n := range 10 * refusedKindsMax {
+	before := log.count("refused a server")
+	for n := range 10_000 {
 		r.tell(log.logger(), now, fmt.Sprint(n), "x:1", errCertificate)
-		if len(r.told) > refusedKindsMax {
-			t.Fatalf("%d kinds are remembered", len(r.told))
-		}
+	}
+	if n := log.count("refused a server") - before; n > 70 {
+		t.Errorf("told %d times of 10000 names", n)
 	}
 }
 
@@ -218,4 +220,83 @@ func TestWaitingToBeAddedSaysWhy(t *testing.T) {
 	c.poll("the reasons", func() bool { return log.count("certificate") > 0 && log.count("nobody listens") > 0 })
 	cancel()
 	<-ended
+}
+
+// Servers that were given different lists of first members, and start at the same time, both learn both lists.
+func TestCallersOfAnotherListLearnBoth(t *testing.T) {
+	t.Parallel()
+	c := newTestCluster(t, 3, 566)
+	c.waitPublished(c.leader())
+	s := c.ready("a").store
+	h := c.nodes["b"].store.header(s.Member(), true)
+	h.Cluster, h.Members = 5, "a=a:1,z=z:1\x1b[2J"
+	err := fromStatus(toStatus(s.accept(h, nil)))
+	for _, want := range []string{"with the members a=a:1,b=b:1,c=c:1", "with the members a=a:1,z=z:1?[2J"} {
+		if !errors.Is(err, ErrOtherCluster) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q does not say %q", err, want)
+		}
+	}
+	c.settle()
+}
+
+// Two clusters whose servers have the same names and are elsewhere are two clusters, with members of their own.
+func TestClustersElsewhereDiffer(t *testing.T) {
+	first := func(address string) Cluster {
+		return Cluster{Name: "a", Initial: map[string]string{"a": address, "b": "b:1"}}
+	}
+	here, there := firstClusterID(first("a:1")), firstClusterID(first("a:2"))
+	if here == there || firstMemberID(here, "a") == firstMemberID(there, "a") {
+		t.Errorf("clusters %x and %x, members %x and %x", here, there, firstMemberID(here, "a"), firstMemberID(there, "a"))
+	}
+	if again := firstClusterID(first("a:1")); again != here {
+		t.Errorf("%x and then %x", here, again)
+	}
+}
+
+// Servers that were given different settings say so to each other, once, and when it is over.
+func TestUnlikeSettingsAreTold(t *testing.T) {
+	t.Parallel()
+	c := preparedTestCluster(t, 3, 567)
+	var mu sync.Mutex
+	database := map[string]string{"a": "/local", "b": "/prod", "c": "/local"}
+	logs := map[string]*said{}
+	for _, name := range c.names {
+		logs[name] = &said{}
+		cfg := c.cfgs[name]
+		cfg.Logger = logs[name].logger()
+		cfg.Cluster.Settings = func() []Setting {
+			mu.Lock()
+			defer mu.Unlock()
+			return []Setting{{"auth", "off"}, {"database", database[name]}}
+		}
+		c.cfgs[name] = cfg
+		c.start(name)
+	}
+	c.waitPublished(c.leader())
+	a, b := c.ready("a").store, c.ready("b").store
+	c.poll("the servers to see what differs", func() bool {
+		return a.Unlike()[b.Member()] == "database is /prod there and /local here" && b.Unlike()[a.Member()] == "database is /local there and /prod here"
+	})
+	for _, tc := range []struct{ at, server, what string }{
+		{"a", "b", "database is /prod there and /local here"}, {"b", "a", "database is /local there and /prod here"},
+		{"b", "c", "database is /local there and /prod here"}, {"c", "b", "database is /prod there and /local here"},
+	} {
+		c.poll(tc.at+" to tell of "+tc.server, func() bool {
+			return logs[tc.at].count(`server=`+tc.server+` what="`+tc.what+`"`) == 1
+		})
+	}
+	if len(a.Unlike()) != 1 || logs["a"].count("other settings") != 1 {
+		t.Errorf("a also differs from others: %v", a.Unlike())
+	}
+	mu.Lock()
+	database["b"] = "/local"
+	mu.Unlock()
+	h := b.header(a.Member(), true)
+	for range 2 {
+		a.unlike.compare(a, h, time.Now().Add(quiet.Most))
+	}
+	if len(a.Unlike()) != 0 || logs["a"].count("the same as here now") != 1 {
+		t.Errorf("after the change: %v", a.Unlike())
+	}
+	c.settle()
 }

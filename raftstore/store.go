@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"go.etcd.io/raft/v3"
+
+	"github.com/coordd/coordd/quiet"
 )
 
 // Entry is one committed log entry. Data is nil for the entry raft makes at the start of a term and for membership
@@ -190,7 +192,9 @@ type Store struct {
 	asker     sync.WaitGroup
 	endAsking context.CancelFunc
 	refused   refused
-	learnt    confRecord // the admission list of an earlier run
+	unlike    unlike
+	strangers quiet.Kinds // that did not get through the handshake
+	learnt    confRecord  // the admission list of an earlier run
 	unlisten  func()
 	view      atomic.Pointer[memberView]
 	lease     lease
@@ -227,7 +231,7 @@ func OpenContext(ctx context.Context, cfg Config) (*Store, error) {
 	s.lease.clock, s.lease.base = cfg.Cluster.clock, cfg.Cluster.clock.now()
 	if c := cfg.Cluster; c.networked() {
 		if s.network = c.network; s.network == nil {
-			s.network = &grpcNetwork{listenAddress: c.ListenPeer, tls: c.TLS, services: c.Services, dialer: c.Dial}
+			s.network = &grpcNetwork{listenAddress: c.ListenPeer, tls: c.TLS, services: c.Services, dialer: c.Dial, failed: s.tellHandshake}
 		}
 	}
 	s.inbox.bell = newBell()

@@ -313,7 +313,7 @@ func TestOpenRefusesForeignDirectoriesAndBadConfig(t *testing.T) {
 }
 
 func TestMisusePanics(t *testing.T) {
-	s := open(t, Config{InMemory: true, Logger: quiet})
+	s := open(t, Config{InMemory: true, Logger: noLog})
 	defer stop(t, s)
 	r := start(t, s)
 	term := r.lead(t)

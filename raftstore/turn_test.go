@@ -28,7 +28,7 @@ func (e *exclusive) Flush(bool) { e.flushes.Add(1) }
 // while somebody else had it is forgotten.
 func TestOneTurnAtATime(t *testing.T) {
 	for name, cfg := range map[string]Config{
-		"memory": {InMemory: true, Logger: quiet}, "disk": smallConfig(filepath.Join(t.TempDir(), "data")),
+		"memory": {InMemory: true, Logger: noLog}, "disk": smallConfig(filepath.Join(t.TempDir(), "data")),
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := open(t, cfg)

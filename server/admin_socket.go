@@ -2,13 +2,20 @@ package server
 
 import (
 	"context"
+	"fmt"
 	"strings"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
+	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb"
+	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Operations"
+	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Scheme"
+
+	"github.com/coordd/coordd/quiet"
 	"github.com/coordd/coordd/server/adminpb"
 	"github.com/coordd/coordd/server/auth"
 	"github.com/coordd/coordd/server/listen"
@@ -39,14 +46,18 @@ var readsOnly = map[string]bool{adminpb.Users_List_FullMethodName: true, adminpb
 
 // audited tells whether a call is to be found in the log.
 func audited(method string) bool {
-	return strings.HasPrefix(method, "/coordd.admin.v1.") && !readsOnly[method]
+	return method == permissionsMethod || strings.HasPrefix(method, "/coordd.admin.v1.") && !readsOnly[method]
 }
 
 // auditUnary writes a line for each administrative act, with who did it to what and what came of it.
 func (s *Server) auditUnary(ctx context.Context, request any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 	answer, err := handler(ctx, request)
 	if audited(info.FullMethod) {
-		s.audit(ctx, info.FullMethod, targetOf(request), err)
+		refusal := err
+		if err == nil {
+			refusal = refusalIn(answer)
+		}
+		s.audit(ctx, info.FullMethod, targetOf(request), refusal)
 	}
 	return answer, err
 }
@@ -60,23 +71,89 @@ func (s *Server) auditStream(service any, stream grpc.ServerStream, info *grpc.S
 	return err
 }
 
-// audit writes the line. What was refused is for the curious: strangers could fill the log with it.
+// audit writes the line. What is refused to others than administrators is told now
+// and then: they could fill the log with it.
 func (s *Server) audit(ctx context.Context, method, target string, err error) {
-	act := strings.TrimPrefix(method, "/coordd.admin.v1.")
+	act := strings.TrimPrefix(strings.TrimPrefix(method, "/coordd.admin.v1."), "/Ydb.Scheme.V1.")
 	from := auth.SourceOf(ctx)
 	if p, ok := peer.FromContext(ctx); ok && !auth.FromSocket(ctx) {
 		from = p.Addr.String()
 	}
-	fields := []any{"act", act, "target", target, "user", auth.Of(ctx).String(), "from", from}
-	switch code := status.Code(err); code {
-	case codes.OK:
+	id := auth.Of(ctx)
+	fields := []any{"act", act, "target", quiet.Cut(target), "user", quiet.Cut(id.String()), "from", from}
+	if err == nil {
 		s.config.Logger.Info("administration", fields...)
-	case codes.PermissionDenied, codes.Unauthenticated:
-		s.config.Logger.Debug("administration refused", append(fields, "error", status.Convert(err).Message())...)
-	default:
-		s.config.Logger.Warn("administration failed", append(fields, "error", status.Convert(err).Message())...)
+		return
 	}
+	text := "administration failed"
+	if code := status.Code(err); code == codes.PermissionDenied || code == codes.Unauthenticated {
+		text = "administration refused"
+	}
+	fields = append(fields, "error", quiet.Cut(status.Convert(err).Message()))
+	if id != auth.LocalAdministrator && !s.group.Accounts().IsAdministrator(id.Name) {
+		ok, hidden := s.refusedActs.Tells(auth.SourceOf(ctx), time.Now())
+		if !ok {
+			return
+		}
+		fields = append(fields, quiet.NotTold, hidden)
+	}
+	s.config.Logger.Warn(text, fields...)
 }
+
+// refusalIn is why an operation of YDB's was refused, which is no error of the call.
+func refusalIn(answer any) error {
+	with, ok := answer.(interface {
+		GetOperation() *Ydb_Operations.Operation
+	})
+	if !ok || with.GetOperation() == nil {
+		return nil
+	}
+	operation := with.GetOperation()
+	code := codes.PermissionDenied
+	switch operation.GetStatus() {
+	case Ydb.StatusIds_SUCCESS, Ydb.StatusIds_STATUS_CODE_UNSPECIFIED:
+		return nil
+	case Ydb.StatusIds_UNAUTHORIZED:
+	case Ydb.StatusIds_UNAVAILABLE, Ydb.StatusIds_OVERLOADED, Ydb.StatusIds_TIMEOUT, Ydb.StatusIds_UNDETERMINED, Ydb.StatusIds_INTERNAL_ERROR:
+		code = codes.Unavailable
+	default:
+		code = codes.InvalidArgument
+	}
+	text := operation.GetStatus().String()
+	if issues := operation.GetIssues(); len(issues) > 0 {
+		text = issues[0].GetMessage()
+	}
+	return status.Error(code, text)
+}
+
+// permissionsText is what a request about permissions asks for.
+func permissionsText(r *Ydb_Scheme.ModifyPermissionsRequest) string {
+	words := []string{quiet.Printable(r.GetPath(), 64) + ":"} // the path must leave room for the rest
+	if r.GetClearPermissions() {
+		words = append(words, "clear")
+	}
+	add := func(what string, p *Ydb_Scheme.Permissions) {
+		if p != nil {
+			words = append(words, what, p.GetSubject(), strings.Join(p.GetPermissionNames(), "+"))
+		}
+	}
+	for i, action := range r.GetActions() {
+		if i == targetActionsMax {
+			words = append(words, fmt.Sprintf("and %d more", len(r.GetActions())-i))
+			break
+		}
+		add("grant", action.GetGrant())
+		add("revoke", action.GetRevoke())
+		add("set", action.GetSet())
+		if owner := action.GetChangeOwner(); owner != "" {
+			words = append(words, "owner", owner)
+		}
+	}
+	return strings.Join(words, " ")
+}
+
+// targetActionsMax is how many changes of permissions a line names.
+const targetActionsMax = 4
 
 // targetOf is what a request is about: a user, or a member and the address that it is to have.
 func targetOf(request any) string {
@@ -98,6 +175,8 @@ func targetOf(request any) string {
 		return r.GetMember()
 	case *adminpb.TransferLeaderRequest:
 		return r.GetTo()
+	case *Ydb_Scheme.ModifyPermissionsRequest:
+		return permissionsText(r)
 	case *adminpb.SetLimitsRequest:
 		return "a state of " + stateLimitText(r.GetStateBytes())
 	}

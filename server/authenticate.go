@@ -58,12 +58,14 @@ func (s *Server) authenticate(ctx context.Context, method string) (context.Conte
 	id, err := s.auth.Identify(ctx, name, s.group.Accounts())
 	switch {
 	case err != nil:
+		s.auth.TellRefusedToken(ctx, err, s.config.Logger)
 		return nil, err
 	case s.auth.Required && id.ByLogin() && s.cutOff():
 		return nil, errCutOff
 	case id == auth.Anonymous && auth.FromSocket(ctx):
 		id = auth.LocalAdministrator
 	case id == auth.Anonymous && s.auth.Required && !strings.HasPrefix(method, "/"+adminpb.Users_ServiceDesc.ServiceName+"/"):
+		s.auth.TellRefusedToken(ctx, auth.ErrTokenRequired, s.config.Logger)
 		return nil, auth.ErrTokenRequired
 	}
 	return auth.With(ctx, id), nil

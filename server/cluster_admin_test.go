@@ -320,6 +320,13 @@ func TestQuorumIsKept(t *testing.T) {
 	if len(now.GetMembers()) != 3 || now.GetCaughtUp() || now.GetLeaderAnswered() {
 		t.Errorf("got %v", now)
 	}
+	c.status(follower, "who can be reached", func(s *adminpb.ClusterStatus) bool {
+		connected := map[string]bool{}
+		for _, m := range s.GetMembers() {
+			connected[m.GetName()] = m.GetConnected()
+		}
+		return connected[name(follower)] && !connected[name(leader)]
+	})
 	c.servers[follower].config.callPatience = 10 * time.Millisecond
 	ctx, cancel := context.WithTimeout(t.Context(), waitMax)
 	defer cancel()

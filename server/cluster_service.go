@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -225,6 +226,7 @@ func (s *Server) noSuchMember(text string) error {
 	for _, m := range s.store.Members() {
 		known = append(known, nameOf(m))
 	}
+	slices.Sort(known)
 	return status.Errorf(codes.NotFound, "The cluster has no server %q; it has %s", text, strings.Join(known, ", "))
 }
 

@@ -89,7 +89,7 @@ func memberStatus(m raftstore.Member, commit uint64, byLeader bool) *adminpb.Clu
 	}
 	answer := &adminpb.ClusterMember{
 		Id: idText(m.ID), Name: m.Name, PeerAddress: m.PeerAddress, ClientAddress: m.ClientAddress, Role: role,
-		Match: m.Match, Active: m.Active, Version: m.Version,
+		Match: m.Match, Active: m.Active, Connected: m.Connected, Version: m.Version,
 	}
 	if byLeader && commit > m.Match {
 		answer.Lag = commit - m.Match

@@ -29,6 +29,26 @@ func (c *contact) lost(patience time.Duration) bool {
 	return last != nil && time.Since(*last) > patience
 }
 
+// silence is since when this server has been mute, see group.Group.Mute.
+type silence struct {
+	since atomic.Pointer[time.Time]
+}
+
+func (s *silence) note(mute bool) {
+	switch now := time.Now(); {
+	case !mute:
+		s.since.Store(nil)
+	case s.since.Load() == nil:
+		s.since.Store(&now)
+	}
+}
+
+// long tells whether it has been so for longer than an election takes.
+func (s *silence) long() bool {
+	since := s.since.Load()
+	return since != nil && time.Since(*since) >= longElection
+}
+
 // errCutOff is for whom a server cannot know any more. The status has clients try another server.
 var errCutOff = status.Error(codes.Unavailable, "This server has not heard of a leader for too long to know which login tokens are still good")
 

@@ -44,6 +44,8 @@ const (
 	issueDisk       issueKind = "DISK_SPACE"
 	issueDiverged   issueKind = "DIVERGED"
 	issueSilent     issueKind = "SILENT_SERVER"
+	issueMute       issueKind = "MUTE"
+	issueUnlike     issueKind = "SETTINGS"
 	issueFull       issueKind = "STATE_LIMIT"
 	issueMemory     issueKind = "MEMORY"
 )
@@ -98,7 +100,11 @@ func (s *Server) issues() []issue {
 	case replaying:
 		add(issueReplaying, fatal, self, "starting: %d of %d entries of the log executed again", replayed, of)
 	case !s.group.Led():
-		add(issueNoLeader, fatal, self, "no leader")
+		add(issueNoLeader, fatal, self, "%s", s.noLeaderText())
+	case s.silence.long() && s.group.Leads():
+		add(issueMute, fatal, self, "silent to clients: no majority has confirmed lately that this server leads; their sessions wait")
+	case s.silence.long():
+		add(issueMute, fatal, self, "silent to clients: the leader has not confirmed lately that it still leads; the connection to it is slow or broken")
 	case !known:
 		add(issueNoLeader, fatal, self, "no word from the leader yet")
 	case entries > behindMax:
@@ -123,6 +129,11 @@ func (s *Server) issues() []issue {
 	if text := s.memoryIssue(); text != "" {
 		add(issueMemory, noteworthy, self, "%s", text)
 	}
+	for _, m := range s.store.Members() {
+		if text := s.store.Unlike()[m.ID]; text != "" {
+			add(issueUnlike, noteworthy, m.ID, "server %s was given other settings, which should be the same on all: %s", nameOf(m), text)
+		}
+	}
 	if s.group.Leads() {
 		for _, m := range s.store.Members() {
 			if !m.Learner && !m.Active && m.ID != self {
@@ -146,7 +157,26 @@ const (
 	longElection = time.Second
 	// quietStart is how long a server may take to get ready before it says why it is not.
 	quietStart = 3 * time.Second
+	// sayAgain is how often a server that is not ready says why.
+	sayAgain = time.Minute
 )
+
+// noLeaderText says how many servers are missing, as far as this one can tell.
+func (s *Server) noLeaderText() string {
+	voters, reached := 0, 0
+	for _, m := range s.store.Members() {
+		if m.Learner {
+			continue
+		}
+		if voters++; m.Connected {
+			reached++
+		}
+	}
+	if voters == 1 {
+		return "no leader"
+	}
+	return fmt.Sprintf("no leader: %d of %d servers with a vote can be reached, %d are needed", reached, voters, voters/2+1)
+}
 
 // watcher is the goroutines that find out about the readiness and tell others when it changes.
 type watcher struct {
@@ -171,9 +201,10 @@ func (s *Server) stopWatcher() {
 func (s *Server) watch(ctx context.Context) {
 	begun, first := time.Now(), true
 	var told issueKind
-	var leaderless time.Time
+	var toldAt, leaderless time.Time
 	for pause := startPeriod; ; {
 		s.contact.note(s.group.Led())
+		s.silence.note(s.group.Mute())
 		now := s.showable(first, &leaderless)
 		if first && (now.gravity != fatal || now.kind == issueDisk || now.kind == issueDiverged) { // which take an operator to come
 			first, pause = false, watchPeriod
@@ -181,8 +212,9 @@ func (s *Server) watch(ctx context.Context) {
 			s.publishAddresses()
 			close(s.watcher.reached)
 		}
-		if now.kind != told && !(first && time.Since(begun) < quietStart) {
-			told = now.kind
+		again := now.gravity == fatal && time.Since(toldAt) > sayAgain
+		if (now.kind != told || again) && !(first && time.Since(begun) < quietStart) {
+			told, toldAt = now.kind, time.Now()
 			s.sayReadiness(now)
 		}
 		select {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -136,9 +137,9 @@ func TestReadinessFollowsTheQuorum(t *testing.T) {
 	c.stop(1)
 	c.stop(2)
 	wantNext(notServing)
-	if r := c.servers[0].Readiness(); r.Ready || r.Reason != "no leader" {
-		t.Errorf("got %+v", r)
-	}
+	eventually(t, "the server to say how many are missing", func() bool {
+		return c.servers[0].Readiness() == Readiness{Reason: "no leader: 1 of 3 servers with a vote can be reached, 2 are needed"}
+	})
 	if err := c.start(1); err != nil {
 		t.Fatal(err)
 	}
@@ -221,10 +222,7 @@ func TestReadinessOfDivergedServers(t *testing.T) {
 	}
 	right.Store(true)
 	for i, s := range c.servers {
-		c.eventually("readiness to come back", func() bool { return healthOf(t, c.conns[i], "") == serving })
-		if r := s.Readiness(); !r.Ready {
-			t.Errorf("server %d: %+v", i, r)
-		}
+		c.eventually("readiness to come back", func() bool { return healthOf(t, c.conns[i], "") == serving && s.Readiness().Ready })
 		if r := selfCheck(t, c.conns[i]); r.GetSelfCheckResult() != Ydb_Monitoring.SelfCheck_MAINTENANCE_REQUIRED || !hasIssue(r, issueDiverged, who) {
 			t.Errorf("server %d: got %v", i, r)
 		}
@@ -273,5 +271,34 @@ func TestStartIsGivenUp(t *testing.T) {
 	}
 	if _, err := grpc_health_v1.NewHealthClient(conn).Check(t.Context(), &grpc_health_v1.HealthCheckRequest{}); status.Code(err) != codes.Unavailable {
 		t.Errorf("still there: %v", err)
+	}
+}
+
+// TestReadinessOfAMuteServer wants a server that may not speak to clients for longer than an election takes to say so, and
+// why: the leader, and one that does not lead.
+func TestReadinessOfAMuteServer(t *testing.T) {
+	c := startCluster(t, 3)
+	leader, follower := c.leader()
+	for i, want := range map[int]string{leader: "silent to clients: no majority has confirmed", follower: "silent to clients: the leader has not confirmed"} {
+		s := c.servers[i]
+		eventually(t, want, func() bool {
+			long := time.Now().Add(-2 * longElection)
+			s.silence.since.Store(&long) // until the watcher sees that it is not so
+			r := s.Readiness()
+			return !r.Ready && strings.HasPrefix(r.Reason, want)
+		})
+		eventually(t, "readiness to come back", func() bool { return s.Readiness().Ready })
+	}
+	var mute silence
+	mute.note(true)
+	if mute.long() {
+		t.Error("it has been mute for long at once")
+	}
+	before := mute.since.Load()
+	if mute.note(true); mute.since.Load() != before {
+		t.Error("it is mute since later")
+	}
+	if mute.note(false); mute.since.Load() != nil {
+		t.Error("it is mute for ever")
 	}
 }

@@ -30,6 +30,7 @@ import (
 	"github.com/ydb-platform/ydb-go-genproto/Ydb_Scheme_V1"
 
 	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/quiet"
 	"github.com/coordd/coordd/raftstore"
 	"github.com/coordd/coordd/server/adminpb"
 	"github.com/coordd/coordd/server/auth"
@@ -56,16 +57,18 @@ type Server struct {
 	policy      coordination.PingPolicy
 	python      coordination.PingPolicy
 
-	stopOnce sync.Once
-	done     chan struct{}
-	opened   chan struct{} // closed when Start has succeeded
-	drained  chan struct{} // see Drained
-	leaving  atomic.Bool   // Stop has begun: no more clients are to be sent here
-	contact  contact
-	keeper   keeper
-	watcher  watcher
-	panics   panicCounter
-	held     *heldAnswers
+	stopOnce    sync.Once
+	done        chan struct{}
+	opened      chan struct{} // closed when Start has succeeded
+	drained     chan struct{} // see Drained
+	leaving     atomic.Bool   // Stop has begun: no more clients are to be sent here
+	contact     contact
+	silence     silence
+	keeper      keeper
+	watcher     watcher
+	panics      panicCounter
+	held        *heldAnswers
+	refusedActs quiet.Kinds // of administrators, or who would be one
 
 	stateLimit stateLimit
 
@@ -177,6 +180,7 @@ func (s *Server) pingPolicy(ctx context.Context) *coordination.PingPolicy {
 func (s *Server) openGroup(ctx context.Context) error {
 	c := s.config
 	cluster := c.Cluster
+	cluster.Settings = s.sharedSettings
 	cluster.Services = func(r grpc.ServiceRegistrar) { clusterpb.RegisterClusterServer(r, clusterLeader{Server: s}) }
 	opened, err := group.Open(ctx, group.Config{
 		Log: raftstore.Config{Dir: c.DataDir, InMemory: c.InMemory, Logger: c.Logger, Cluster: cluster,
@@ -228,7 +232,7 @@ func (s *Server) startGRPC() {
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: keepaliveTime, Timeout: keepaliveTimeout, MaxConnectionIdle: s.config.Hardening.Idle}),
 		grpc.WaitForHandlers(true),
 		grpc.Creds(s.connections.Credentials(s.tls)),
-		grpc.ChainUnaryInterceptor(s.auditUnary, s.held.unary),
+		grpc.ChainUnaryInterceptor(s.debugUnary, s.auditUnary, s.held.unary),
 		grpc.ChainStreamInterceptor(s.admitStream, s.auditStream),
 		grpc.UnknownServiceHandler(s.answerUnknown),
 	)

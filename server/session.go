@@ -26,6 +26,7 @@ type session struct {
 	panics   *panicCounter
 	identity *auth.Identity
 	progress progress
+	log      *sessionLog
 	held     []coordination.Reply // taken, and left to the slow lane
 }
 
@@ -42,7 +43,8 @@ func (s *Server) newSession(rpc Ydb_Coordination_V1.CoordinationService_SessionS
 	if !ok {
 		return nil, status.Error(codes.Internal, errNoStatusWriter.Error())
 	}
-	session := &session{rpc: rpc, finish: finish, pool: s.writers, panics: &s.panics, identity: auth.Of(rpc.Context())}
+	session := &session{rpc: rpc, finish: finish, pool: s.writers, panics: &s.panics, identity: auth.Of(rpc.Context()),
+		log: newSessionLog(rpc.Context(), s.config.Logger)}
 	session.stream = s.group.NewStream(session, s.streamCaller(rpc.Context()), s.pingPolicy(rpc.Context()))
 	return session, nil
 }
@@ -57,6 +59,7 @@ func (s *session) serve() error {
 		request, err := s.rpc.Recv()
 		if err != nil {
 			s.stream.Close()
+			s.log.end("the client has closed it, or is gone")
 			if err == io.EOF { // what is queued is still sent
 				<-ctx.Done() // a writer ends the RPC
 			}
@@ -64,6 +67,7 @@ func (s *session) serve() error {
 		}
 		message := wire.FromClient(request)
 		s.progress.heard(&message)
+		s.log.heard(&message)
 		s.stream.AwaitRoom(ctx, &message)
 		resume := s.stream.Receive(&message)
 		if resume == nil {
@@ -90,6 +94,7 @@ func (s *session) Wake() { s.pool.schedule(s) }
 // CutOff implements group.Client: it ends the RPC of a client that does not read. The reader notices, and the session
 // is detached.
 func (s *session) CutOff() {
+	s.log.end("the client does not read it")
 	go s.finish.WriteStatus(status.New(codes.ResourceExhausted, "The client does not read its stream"))
 }
 
@@ -138,13 +143,16 @@ func (s *session) send(buffer []coordination.Reply, prompt bool) (_ []coordinati
 			return replies, false
 		}
 		s.progress.sending(&replies[i], size)
+		s.log.replied(&replies[i])
 		if err := s.write(&replies[i], size); err != nil {
 			return replies, false // the reader notices as well
 		}
 		replies[i] = coordination.Reply{}
 	}
 	if ending != coordination.EndingNone {
-		_ = s.finish.WriteStatus(endStatus(ending))
+		end := endStatus(ending)
+		s.log.end(end.Code().String() + " " + end.Message())
+		_ = s.finish.WriteStatus(end)
 		return replies, false
 	}
 	return replies, len(replies) > 0

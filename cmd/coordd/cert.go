@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -55,7 +56,12 @@ func (p *program) certCommand() *cobra.Command {
 			if client != "" && peer != "" {
 				return usageError("flag --peer: one certificate at a time, so not together with --client")
 			}
-			return makeCertificates(directory, wanted{hosts: splitHosts(hosts), client: client, peer: peer})
+			made := wanted{hosts: splitHosts(hosts), client: client, peer: peer}
+			if err := makeCertificates(directory, made); err != nil {
+				return err
+			}
+			p.printCertificate(directory, made)
+			return nil
 		},
 	}
 	command.Flags().StringVar(&directory, "dir", "", "directory to put the files into")
@@ -112,15 +118,12 @@ func makeCertificates(directory string, w wanted) error {
 		NotBefore: now.Add(-time.Hour), NotAfter: now.Add(certificateLifetime), KeyUsage: x509.KeyUsageDigitalSignature,
 		Subject: pkix.Name{CommonName: "coordd"}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}
-	base, keyName := "cert", "key"
 	switch {
 	case w.client != "":
 		template.Subject.CommonName, template.ExtKeyUsage = w.client, []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
-		base, keyName = w.client, w.client+"-key"
 	case w.peer != "": // among its peers a server is both; a name too many would let it speak for others
 		template.Subject.CommonName = w.peer
 		template.ExtKeyUsage = append(template.ExtKeyUsage, x509.ExtKeyUsageClientAuth)
-		base, keyName = w.peer, w.peer+"-key"
 		if len(w.hosts) == 0 {
 			w.hosts = loopback
 		}
@@ -132,7 +135,25 @@ func makeCertificates(directory string, w wanted) error {
 	if err != nil {
 		return err
 	}
-	return ca.issue(template, key, filepath.Join(directory, base+".pem"), filepath.Join(directory, keyName+".pem"))
+	certificateFile, keyFile := w.files(directory)
+	return ca.issue(template, key, certificateFile, keyFile)
+}
+
+// files is where a certificate and its key are written.
+func (w wanted) files(directory string) (certificate, key string) {
+	base, keyName := "cert", "key"
+	if name := cmp.Or(w.client, w.peer); name != "" {
+		base, keyName = name, name+"-key"
+	}
+	return filepath.Join(directory, base+".pem"), filepath.Join(directory, keyName+".pem")
+}
+
+// printCertificate says which files there are now, and who is to have them.
+func (p *program) printCertificate(directory string, w wanted) {
+	certificate, key := w.files(directory)
+	authority, authorityKey := filepath.Join(directory, "ca.pem"), filepath.Join(directory, "ca-key.pem")
+	fmt.Fprintf(p.stdout, "%s and its key %s, good until %s\n", certificate, key, time.Now().Add(certificateLifetime).Format(time.DateOnly))
+	fmt.Fprintf(p.stdout, "%s is for all who are to trust it; keep %s away from servers and clients\n", authority, authorityKey)
 }
 
 func addHosts(template *x509.Certificate, hosts []string) {

@@ -98,23 +98,23 @@ func argumentsOf(use string) cobra.PositionalArgs {
 
 // cluster calls the cluster's service.
 func (c *adminClient) cluster(ctx context.Context, method string, request, response proto.Message) error {
-	return clusterError(c.conn.Invoke(c.headers(ctx), method, request, response))
+	return c.clusterError(c.conn.Invoke(c.headers(ctx), method, request, response))
 }
 
 // clusterError is an error of the cluster's service for a person.
-func clusterError(err error) error {
+func (c *adminClient) clusterError(err error) error {
 	switch s, _ := status.FromError(err); s.Code() {
 	case codes.OK:
 		return nil
 	case codes.DeadlineExceeded:
 		if strings.HasPrefix(s.Message(), "Cannot ") {
-			return plain(err)
+			return c.plain(err)
 		}
 		return errors.New("no answer in time; what was asked for may still happen, `coordd cluster status` tells")
 	case codes.Unimplemented:
 		return errors.New("the server has no service for clusters: is it a coordd of this version?")
 	}
-	return plain(err)
+	return c.plain(err)
 }
 
 func (p *program) clusterAddCommand() *cobra.Command {
@@ -146,7 +146,7 @@ func (p *program) clusterAddCommand() *cobra.Command {
 // joinList is the peer addresses of all members but the new one.
 func joinList(now *adminpb.ClusterStatus, except string) string {
 	var addresses []string
-	for _, m := range now.GetMembers() {
+	for _, m := range byName(now.GetMembers()) {
 		if m.GetId() != except {
 			addresses = append(addresses, m.GetPeerAddress())
 		}

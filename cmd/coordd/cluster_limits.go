@@ -146,7 +146,7 @@ func limitsLine(ctx context.Context, client *adminClient) (*adminpb.LimitsStatus
 	if status.Code(err) == codes.Unimplemented {
 		return nil, nil
 	}
-	return now, clusterError(err)
+	return now, client.clusterError(err)
 }
 
 // sizeOf is a number of bytes for a person, exact where it is a small multiple of a unit.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -47,6 +48,12 @@ func (p *program) clusterRestoreCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if (s.cluster.name == "") != (s.cluster.listen == "" && s.cluster.advertise == "") {
+				return usageError("flags --name and --listen-peer (or --advertise-peer) belong together: a server of a cluster needs both")
+			}
+			if err := p.checkBackupFile(from); err != nil {
+				return err
+			}
 			return aboutDataDir(p.restoreBackup(from, s), s.dataDir, values)
 		},
 	}
@@ -64,19 +71,13 @@ func (p *program) checkBackupFile(from string) error {
 	defer file.Close()
 	report, err := checkBackup(file)
 	if err != nil {
-		return fmt.Errorf("%s: %w", from, err)
+		return fmt.Errorf("flag --from: %s: %w", from, err)
 	}
 	fmt.Fprintf(p.stdout, "%s is sound: everything up to entry %d of cluster %016x, %d rows\n", from, report.Index, report.Cluster, report.Rows)
 	return nil
 }
 
 func (p *program) restoreBackup(from string, s settings) error {
-	if (s.cluster.name == "") != (s.cluster.listen == "" && s.cluster.advertise == "") {
-		return usageError("flags --name and --listen-peer (or --advertise-peer) belong together: a server of a cluster needs both")
-	}
-	if err := p.checkBackupFile(from); err != nil {
-		return err
-	}
 	if err := refuseFile(s.dataDir); err != nil {
 		return coded(err)
 	}
@@ -156,6 +157,7 @@ func (p *program) recoverAlone(directory string, yes bool) error {
 		return withCode(exitConfig, fmt.Errorf("%s is the only server of its cluster already: start it", cmp.Or(survivor.Name, "this")))
 	}
 	var others strings.Builder
+	slices.SortFunc(survivor.Others, func(a, b raftstore.Member) int { return cmp.Compare(a.Name, b.Name) })
 	for _, m := range survivor.Others {
 		fmt.Fprintf(&others, "  %s  %016x  %s\n", cmp.Or(m.Name, "-"), m.ID, m.PeerAddress)
 	}

@@ -71,13 +71,13 @@ func (c *adminClient) snapshotTo(ctx context.Context, path string) (report rafts
 func (c *adminClient) fetchSnapshot(ctx context.Context, w io.Writer) (int64, error) {
 	stream, err := adminpb.NewClusterClient(c.conn).Snapshot(c.headers(ctx), &adminpb.SnapshotRequest{})
 	if err != nil {
-		return 0, clusterError(err)
+		return 0, c.clusterError(err)
 	}
 	var bytes int64
 	for {
 		chunk, err := stream.Recv()
 		if err != nil {
-			return bytes, clusterError(err)
+			return bytes, c.clusterError(err)
 		}
 		n, err := w.Write(chunk.GetData())
 		bytes += int64(n)

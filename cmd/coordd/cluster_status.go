@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
@@ -64,6 +65,7 @@ type memberStatusText struct {
 	Match         uint64 `json:"match"`
 	Lag           uint64 `json:"lag"`
 	Active        bool   `json:"active"`
+	Connected     bool   `json:"connected"` // to the asked server, or to the leader if that answered
 	Version       uint64 `json:"version"`
 }
 
@@ -78,10 +80,10 @@ func printStatusJSON(w io.Writer, now *adminpb.ClusterStatus, limits *adminpb.Li
 		told := limitsTextOf(limits)
 		text.Limits = &told
 	}
-	for _, m := range now.GetMembers() {
+	for _, m := range byName(now.GetMembers()) {
 		text.Members = append(text.Members, memberStatusText{
 			ID: m.GetId(), Name: m.GetName(), PeerAddress: m.GetPeerAddress(), ClientAddress: m.GetClientAddress(),
-			Role: roleText(m), Match: m.GetMatch(), Lag: m.GetLag(), Active: m.GetActive(), Version: m.GetVersion(),
+			Role: roleText(m), Match: m.GetMatch(), Lag: m.GetLag(), Active: m.GetActive(), Connected: m.GetConnected(), Version: m.GetVersion(),
 		})
 	}
 	encoder := json.NewEncoder(w)
@@ -120,6 +122,9 @@ func printStatus(w io.Writer, now *adminpb.ClusterStatus, limits *adminpb.Limits
 		state = "is caught up"
 	}
 	fmt.Fprintf(w, "asked %s: %s, entry %d is applied%s\n", cmp.Or(now.GetServerName(), now.GetServerId()), state, now.GetApplied(), diskText(now))
+	if !now.GetLeaderAnswered() {
+		fmt.Fprintf(w, "%s\n", reachText(now))
+	}
 	fmt.Fprintf(w, "%s\n", formatText(now))
 	if now.GetDiverged() != "" {
 		fmt.Fprintf(w, "%s\n", strings.ToUpper(now.GetDiverged()[:1])+now.GetDiverged()[1:])
@@ -130,8 +135,11 @@ func printStatus(w io.Writer, now *adminpb.ClusterStatus, limits *adminpb.Limits
 	fmt.Fprintln(w)
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "NAME\tID\tROLE\tACTIVE\tMATCH\tLAG\tVERSION\tPEER\tCLIENT")
-	for _, m := range now.GetMembers() {
-		active, match, lag := "?", "?", "?" // only the leader knows
+	for _, m := range byName(now.GetMembers()) {
+		active, match, lag := "no", "?", "?" // the log of others only the leader knows
+		if m.GetConnected() {
+			active = "yes"
+		}
 		if now.GetLeaderAnswered() {
 			active, match, lag = "no", fmt.Sprint(m.GetMatch()), fmt.Sprint(m.GetLag())
 			if m.GetActive() {
@@ -142,6 +150,26 @@ func printStatus(w io.Writer, now *adminpb.ClusterStatus, limits *adminpb.Limits
 			m.GetVersion(), cmp.Or(m.GetPeerAddress(), "-"), cmp.Or(m.GetClientAddress(), "-"))
 	}
 	return table.Flush()
+}
+
+// byName is the members in the order in which people look for them.
+func byName(members []*adminpb.ClusterMember) []*adminpb.ClusterMember {
+	return slices.SortedStableFunc(slices.Values(members), func(a, b *adminpb.ClusterMember) int { return cmp.Compare(a.GetName(), b.GetName()) })
+}
+
+// reachText says what can be known of the others where the leader does not answer.
+func reachText(now *adminpb.ClusterStatus) string {
+	voters, reached := 0, 0
+	for _, m := range now.GetMembers() {
+		if m.GetRole() == adminpb.ClusterMember_ROLE_LEARNER {
+			continue
+		}
+		if voters++; m.GetConnected() {
+			reached++
+		}
+	}
+	return fmt.Sprintf("the leader does not answer: ACTIVE is whether the asked server is connected; it reaches %d of %d with a vote, itself included, %d are needed",
+		reached, voters, voters/2+1)
 }
 
 // formatText says which version of the format the cluster writes, and which servers a later one waits for.

@@ -256,3 +256,16 @@ func TestDivergedText(t *testing.T) {
 		}
 	}
 }
+
+// TestStatusWithoutALeader wants a server that knows no leader to say whom it reaches, all the same.
+func TestStatusWithoutALeader(t *testing.T) {
+	now := &adminpb.ClusterStatus{Cluster: "c", ServerName: "a", Members: []*adminpb.ClusterMember{
+		{Id: "1", Name: "a", Connected: true, Role: adminpb.ClusterMember_ROLE_VOTER}, {Id: "2", Name: "b", Role: adminpb.ClusterMember_ROLE_VOTER},
+		{Id: "3", Name: "c", Connected: true, Role: adminpb.ClusterMember_ROLE_VOTER}, {Id: "4", Name: "d", Role: adminpb.ClusterMember_ROLE_LEARNER}}}
+	var text strings.Builder
+	if err := printStatus(&text, now, nil); err != nil {
+		t.Fatal(err)
+	}
+	inOrder(t, strings.Join(strings.Fields(text.String()), " "), []string{"no leader", "reaches 2 of 3 with a vote, itself included, 2 are needed",
+		"a 1 voter yes ? ?", "b 2 voter no ? ?", "c 3 voter yes ? ?", "d 4 learner no ? ?"})
+}

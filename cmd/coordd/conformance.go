@@ -71,7 +71,7 @@ func (p *program) conformance(f *conformanceFlags) error {
 	defer stop()
 	login, cancel := context.WithTimeout(ctx, userCallTimeout)
 	defer cancel()
-	config, err := p.endpointConfig(login, f)
+	at, config, err := p.endpointConfig(login, f)
 	if err != nil {
 		return err
 	}
@@ -83,15 +83,15 @@ func (p *program) conformance(f *conformanceFlags) error {
 		case <-ctx.Done():
 		}
 	}()
-	target, err := conformance.Dial(ctx, config)
+	server, err := conformance.Dial(ctx, config)
 	if err != nil {
-		return err
+		return at.unreached(err)
 	}
-	results := conformance.RunAll(ctx, target, scripts, p.showResult)
+	results := conformance.RunAll(ctx, server, scripts, p.showResult)
 	interrupted := ctx.Err()
 	ending, done := context.WithTimeout(context.WithoutCancel(ctx), endSlack)
 	defer done()
-	return errors.Join(p.reportResults(f, results, interrupted), target.Close(ending))
+	return errors.Join(p.reportResults(f, results, interrupted), server.Close(ending))
 }
 
 // writable finds out before the scripts run whether a report can be written behind them.
@@ -107,42 +107,34 @@ func writable(path string) error {
 }
 
 // endpointConfig reads the flags that say where to go, and logs in if one of them asks for it.
-func (p *program) endpointConfig(ctx context.Context, f *conformanceFlags) (conformance.EndpointConfig, error) {
-	if f.endpoint == "" {
-		endpoint, err := localEndpoint(p.environment)
-		if err != nil {
-			return conformance.EndpointConfig{}, err
-		}
-		f.endpoint = endpoint
+func (p *program) endpointConfig(ctx context.Context, f *conformanceFlags) (at target, config conformance.EndpointConfig, err error) {
+	if f.asClient = true; f.token.text != "" && f.login != "" {
+		return at, config, usageError("flags --token-file and --user: only one of them can be given")
 	}
-	address, database, encrypted, err := parseEndpoint(f.endpoint)
-	if err != nil {
-		return conformance.EndpointConfig{}, err
+	if at, err = f.locate(ctx, p); err != nil {
+		return at, config, err
 	}
-	config := conformance.EndpointConfig{Address: address, Database: path.Clean(database)}
-	if encrypted {
+	config.Address, config.Database = at.address, path.Clean(at.database)
+	if at.encrypted {
 		if config.Security, err = trust(f.caFile); err != nil {
-			return config, err
+			return at, config, err
 		}
 	}
-	switch {
-	case f.token.text != "" && f.login != "":
-		return config, usageError("flags --token-file and --user: only one of them can be given")
-	case f.token.text != "":
+	if f.token.text != "" {
 		token, err := os.ReadFile(f.token.text)
 		if err != nil {
-			return config, withCode(exitConfig, fmt.Errorf("flag --token-file: %w", err))
+			return at, config, withCode(exitConfig, fmt.Errorf("flag --token-file: %w", err))
 		}
 		config.Token = strings.TrimSpace(string(token))
-		return config, nil
+		return at, config, nil
 	}
 	client, err := f.connect(ctx, &passwordReader{program: p})
 	if err != nil {
-		return config, err
+		return at, config, err
 	}
 	defer client.close()
 	config.Token = client.token
-	return config, nil
+	return at, config, nil
 }
 
 // selected are the scripts that the flags ask for, at least one.

@@ -17,7 +17,7 @@ const (
 	exitStorage exitCode = 3
 	exitConfig  exitCode = 4
 	exitDiffers exitCode = 5
-	// exitNotServing is for scripts that wait for a server.
+	// exitNotServing is for scripts that wait for a server, and tells them a mistake from a server that is away.
 	exitNotServing exitCode = 6
 	exitRemoved    exitCode = 7
 	exitDiverged   exitCode = 8
@@ -34,7 +34,7 @@ var exitCodes = []struct {
 	{exitStorage, "storage failure: a failed write, or damaged files"},
 	{exitConfig, "configuration: config file, environment, or a data directory that is in use or cannot be used"},
 	{exitDiffers, "conformance: the server differs from the scripts"},
-	{exitNotServing, "health: the server does not serve, or cannot be reached"},
+	{exitNotServing, "no server can be reached there; health: or it does not serve"},
 	{exitRemoved, "the server was removed from its cluster: its data is of no use any more"},
 	{exitDiverged, "the server's state is not that of the majority of its cluster: its data must not be used any more"},
 }

@@ -23,11 +23,12 @@ all the same behind it, or "coordd: not serving: " and why, on stderr, with exit
 6. No token is needed, but a server that wants one keeps its reasons to itself.
 
 Without --endpoint the server asked is the one of this machine that 'coordd serve'
-would start with the same environment.`
+would start with the same environment: by the socket in its data directory, where it
+has one that the caller may use, since its owner is told everything.`
 
 // healthFlags are the flags of `coordd health`.
 type healthFlags struct {
-	connection userFlags
+	connection connectionFlags
 	timeout    time.Duration // of one question
 	wait       time.Duration // 0: ask once
 }
@@ -43,8 +44,9 @@ func (p *program) healthCommand() *cobra.Command {
 	}
 	flags := command.Flags()
 	flags.SortFlags = false
-	flags.StringVar(&f.connection.endpoint, "endpoint", "", "connection string of the server, grpc:// or grpcs:// (default: from COORDD_LISTEN, or grpc://127.0.0.1:2136/local)")
-	flags.StringVar(&f.connection.caFile, "ca-file", "", "PEM file of the authorities to trust for grpcs:// (default: the system's)")
+	f.connection.onlyAsks = true
+	f.connection.declareDataDir(flags)
+	f.connection.declareServer(flags, "the socket, or where there is none, from COORDD_LISTEN, grpc://127.0.0.1:2136/local")
 	flags.DurationVar(&f.timeout, "timeout", healthTimeout, "how long the server may take to answer")
 	flags.DurationVar(&f.wait, "wait", 0, "ask again until the server serves, for this long at most (default: ask once)")
 	return command
@@ -57,14 +59,7 @@ func (p *program) health(f *healthFlags) error {
 	if f.wait < 0 {
 		return usageError("flag --wait: value %q is not allowed: want a time, such as 30s", f.wait)
 	}
-	if f.connection.endpoint == "" {
-		endpoint, err := localEndpoint(p.environment)
-		if err != nil {
-			return err
-		}
-		f.connection.endpoint = endpoint
-	}
-	about, err := f.untilServing()
+	about, err := f.untilServing(p)
 	if err != nil {
 		return err
 	}
@@ -78,13 +73,13 @@ func (p *program) health(f *healthFlags) error {
 
 // untilServing asks until the server serves or the time is over. The result is what is wrong although it serves, or the
 // error of the last question. A mistake in the flags is not asked twice.
-func (f *healthFlags) untilServing() (about string, err error) {
+func (f *healthFlags) untilServing(p *program) (about string, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), f.wait)
 	defer cancel()
 	pause := time.NewTicker(healthPause)
 	defer pause.Stop()
 	for {
-		about, err = f.ask()
+		about, err = f.ask(p)
 		if err == nil || codeOf(err) != exitNotServing {
 			return about, err
 		}
@@ -99,11 +94,13 @@ func (f *healthFlags) untilServing() (about string, err error) {
 }
 
 // ask connects anew, so that no question waits for gRPC's pause after a failed connection.
-func (f *healthFlags) ask() (about string, err error) {
+func (f *healthFlags) ask(p *program) (about string, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), f.timeout)
 	defer cancel()
-	client, err := f.connection.connect(ctx, nil)
-	if err != nil {
+	client, err := f.connection.connect(ctx, &passwordReader{program: p})
+	if codeOf(err) == exitNotServing {
+		return "", withCode(exitNotServing, fmt.Errorf("not serving: %w", err))
+	} else if err != nil {
 		return "", err
 	}
 	defer client.close()

@@ -21,7 +21,7 @@ import (
 func (c *adminClient) serving(ctx context.Context) (about string, err error) {
 	health, err := grpc_health_v1.NewHealthClient(c.conn).Check(ctx, &grpc_health_v1.HealthCheckRequest{})
 	if err != nil {
-		return "", whyNoAnswer(ctx, err)
+		return "", c.whyNoAnswer(ctx, err)
 	}
 	up := health.GetStatus() == grpc_health_v1.HealthCheckResponse_SERVING
 	check, told, err := c.selfCheck(ctx)
@@ -52,7 +52,7 @@ func (c *adminClient) selfCheck(ctx context.Context) (check *Ydb_Monitoring.Self
 	case codes.Unauthenticated, codes.PermissionDenied, codes.Unimplemented:
 		return nil, false, nil
 	default:
-		return nil, false, whyNoAnswer(ctx, err)
+		return nil, false, c.whyNoAnswer(ctx, err)
 	}
 	operation := answer.GetOperation()
 	switch operation.GetStatus() {
@@ -92,7 +92,7 @@ func resultWord(check *Ydb_Monitoring.SelfCheckResult) string {
 var errNoAnswer = errors.New("no answer in time")
 
 // whyNoAnswer puts an error of a call into few words.
-func whyNoAnswer(ctx context.Context, err error) error {
+func (c *adminClient) whyNoAnswer(ctx context.Context, err error) error {
 	switch status.Code(err) {
 	case codes.DeadlineExceeded:
 		return errNoAnswer
@@ -102,14 +102,6 @@ func whyNoAnswer(ctx context.Context, err error) error {
 		if ctx.Err() != nil {
 			return errNoAnswer
 		}
-		return withoutDialing(plain(err))
+		return c.plain(err)
 	}
-}
-
-// withoutDialing shortens gRPC's error for a server that cannot be reached to the system's.
-func withoutDialing(err error) error {
-	if _, cause, found := strings.Cut(err.Error(), "while dialing: "); found {
-		return errors.New(strings.TrimSuffix(cause, `"`))
-	}
-	return err
 }

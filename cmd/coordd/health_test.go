@@ -158,7 +158,7 @@ func TestHealthOfNobody(t *testing.T) {
 	listener.Close()
 	asks := newRun(nil)
 	asks.begin("health", "--timeout=30s", "--endpoint=grpc://"+listener.Addr().String()+"/local")
-	if code := asks.wait(t); code != exitNotServing || !strings.HasPrefix(asks.log.String(), "coordd: not serving: dial tcp 127.0.0.1:") {
+	if code := asks.wait(t); code != exitNotServing || !strings.HasPrefix(asks.log.String(), "coordd: not serving: no server at 127.0.0.1:") {
 		t.Errorf("exit code %d, %q", code, asks.log.String())
 	}
 }

@@ -44,7 +44,8 @@ type secured struct {
 	t         *testing.T
 	server    *process
 	directory string // certificates, passwords, tokens
-	tls       string // connection string
+	plain     string // connection string
+	tls       string // the same by TLS
 	output    bytes.Buffer
 	env       []string // further variables of the commands
 }
@@ -59,7 +60,7 @@ func startSecured(t *testing.T) *secured {
 		"--tls-cert", s.path("cert.pem"), "--tls-key", s.path("key.pem"), "--tls-client-ca", s.path("ca.pem"),
 		"--auth=required", "--token-file", s.file("tokens", fileToken+" machine\n"),
 		"--initial-admin=root", "--initial-admin-password-file", s.file("admin", adminPassword+"\n"), "--log-level=debug")
-	s.server.ready(t)
+	s.plain = s.server.ready(t)
 	s.tls = tlsConnection(t, s.server)
 	return s
 }
@@ -120,11 +121,11 @@ func (s *secured) connect() *grpc.ClientConn {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	address, _, _, err := parseEndpoint(s.tls)
+	at, err := parseEndpoint(s.tls)
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(security))
+	conn, err := grpc.NewClient(at.address, grpc.WithTransportCredentials(security))
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -291,7 +292,7 @@ func TestFirstUserByCommand(t *testing.T) {
 		step{"", "cluster status", 0, "leader"},
 		step{"", "cluster status --endpoint " + endpoint, 1, "Authentication is required"},
 		step{"", "cluster snapshot --to " + s.path("backup"), 0, "everything up to entry"},
-		step{"", "cluster status --data-dir " + s.path("nowhere"), 1, "no server runs there"},
+		step{"", "cluster status --data-dir " + s.path("nowhere"), int(exitNotServing), "no server runs there"},
 		step{"", "cluster status --endpoint " + endpoint + " --data-dir x", 2, "give one of them"},
 	)
 	if info, err := os.Lstat(s.path("data/admin.sock")); err != nil || info.Mode() != os.ModeSocket|0o600 {
@@ -299,7 +300,7 @@ func TestFirstUserByCommand(t *testing.T) {
 	}
 	server.command.Process.Kill()
 	server.exit(t)
-	s.steps(step{"", "user list", 1, "connection refused"})
+	s.steps(step{"", "user list", int(exitNotServing), "no server at the socket " + s.path("data/admin.sock") + " (connection refused)"})
 	server = s.besides()
 	server.ready(t)
 	s.steps(step{"", "user list", 0, "app\tuser\n"})
@@ -346,6 +347,7 @@ func TestAudit(t *testing.T) {
 		`Users/Add target="app, an administrator" user=root`,
 		"Users/Add target=app user=root",
 		"Users/SetPassword target=app user=app",
+		"Users/Add target=eve user=(nobody)",
 		`Users/RotateKey target=""` + socket,
 		`Cluster/Snapshot target=""` + socket,
 		`Cluster/Add target="b at 127.0.0.1:1"` + socket,

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"slices"
@@ -193,5 +194,9 @@ func aboutDataDir(err error, directory string, values map[string]given) error {
 	if errors.As(err, &setting) || directory == "" || code != exitStorage && code != exitConfig && code != exitDiverged {
 		return err
 	}
-	return withCode(code, fmt.Errorf("data directory %s (%s): %w", directory, values[dataDirName].origin, err))
+	whose := ""
+	if errors.Is(err, fs.ErrPermission) {
+		whose = fmt.Sprintf("; this process runs as user %d, who has to own the directory", os.Geteuid())
+	}
+	return withCode(code, fmt.Errorf("data directory %s (%s): %w%s", directory, values[dataDirName].origin, err, whose))
 }

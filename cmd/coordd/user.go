@@ -113,7 +113,7 @@ func (p *program) userSubcommand(flags *userFlags, use, short string, newPasswor
 		if err := client.call(ctx, method, request, response); err != nil {
 			return err
 		}
-		p.printUsers(response)
+		p.printDone(ctx, client, response, name)
 		return nil
 	}
 	flags.declare(command, newPassword)
@@ -135,11 +135,41 @@ func (f *userFlags) newPassword(passwords *passwordReader, name string) (string,
 	return passwords.read("new password of " + name)
 }
 
-// printUsers prints the answer to `coordd user list`; other answers say nothing.
-func (p *program) printUsers(response proto.Message) {
-	list, ok := response.(*adminpb.ListResponse)
-	if !ok {
-		return
+// printDone tells what was done.
+func (p *program) printDone(ctx context.Context, client *adminClient, response proto.Message, name string) {
+	switch answer := response.(type) {
+	case *adminpb.ListResponse:
+		p.printUsers(answer)
+	case *adminpb.AddResponse:
+		fmt.Fprintf(p.stdout, "added %s%s\n", name, client.roleOf(ctx, name))
+	case *adminpb.SetPasswordResponse:
+		fmt.Fprintf(p.stdout, "%s has another password now; the tokens from before are void\n", name)
+	case *adminpb.RemoveResponse:
+		fmt.Fprintf(p.stdout, "removed %s\n", name)
+	case *adminpb.RotateKeyResponse:
+		fmt.Fprintln(p.stdout, "all login tokens are void; tokens are signed with a new key now")
+	}
+}
+
+// roleOf is what a user is, for a sentence: the first one is an administrator, asked for or not. It is empty if the caller
+// is not told.
+func (c *adminClient) roleOf(ctx context.Context, name string) string {
+	list := new(adminpb.ListResponse)
+	if err := c.call(ctx, adminpb.Users_List_FullMethodName, &adminpb.ListRequest{}, list); err != nil {
+		return ""
+	}
+	for _, user := range list.GetUsers() {
+		if user.GetName() == name && user.GetAdministrator() {
+			return ", an administrator"
+		}
+	}
+	return ""
+}
+
+// printUsers prints the users. That there are none is said beside the output, which has a line for each.
+func (p *program) printUsers(list *adminpb.ListResponse) {
+	if len(list.GetUsers()) == 0 {
+		fmt.Fprintln(p.stderr, "no users")
 	}
 	for _, user := range list.GetUsers() {
 		role := "user"

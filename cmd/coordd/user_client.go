@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/url"
 	"os"
 	"path/filepath"
 
@@ -28,33 +27,32 @@ import (
 
 // connectionFlags say which server to manage, and who does it.
 type connectionFlags struct {
-	endpoint, caFile    string
-	dataDir             string
-	login, passwordFile string
-	password            string // of login, once it is known
+	endpoint, database, caFile string
+	dataDir                    string
+	login, passwordFile        string
+	password                   string // of login, once it is known
+	asClient                   bool   // the socket is not to be used
+	onlyAsks                   bool   // where nobody answers at the socket, another way to the server is as good
 }
 
 // declareConnection declares the flags of a command for administrators.
 func (f *connectionFlags) declareConnection(flags *pflag.FlagSet) {
-	flags.SortFlags = false
-	flags.StringVar(&f.dataDir, dataDirName, "", "data directory of the server on this machine whose socket to use (default: as for 'coordd serve')")
-	f.declareEndpoint(flags, "the socket, or where there is none, what 'coordd health' asks")
+	f.declareDataDir(flags)
+	f.declareEndpoint(flags, "the socket, or where there is none, the server that 'coordd serve' would start")
 }
 
 // declareEndpoint declares those of a command that does what clients do.
 func (f *connectionFlags) declareEndpoint(flags *pflag.FlagSet, fallback string) {
-	flags.SortFlags = false
-	flags.StringVar(&f.endpoint, "endpoint", "", "connection string of a server, grpc:// or grpcs:// (default: "+fallback+")")
-	flags.StringVar(&f.caFile, "ca-file", "", "PEM file of the authorities to trust for grpcs:// (default: the system's)")
+	f.declareServer(flags, fallback)
 	flags.StringVar(&f.login, "user", "", "name to log in with (default: none)")
 	flags.StringVar(&f.passwordFile, "password-file", "", "file with the password of --user (default: stdin)")
 }
 
 // adminClient calls the services by which a server is managed.
 type adminClient struct {
-	conn     *grpc.ClientConn
-	database string // empty for the administrator's socket: the server has only one
-	token    string // empty: anonymous
+	conn  *grpc.ClientConn
+	at    target
+	token string // empty: anonymous
 }
 
 // connect opens a connection, and logs in if a name is given.
@@ -62,17 +60,11 @@ func (f *connectionFlags) connect(ctx context.Context, passwords *passwordReader
 	if f.login == "" && f.passwordFile != "" {
 		return nil, usageError("flag --password-file: has no meaning without --user")
 	}
-	var socket string
-	switch {
-	case f.endpoint != "" && f.dataDir != "":
-		return nil, usageError("flags --endpoint and --%s: give one of them", dataDirName)
-	case f.endpoint == "":
-		var err error
-		if socket, err = f.socket(passwords.program); err != nil {
-			return nil, err
-		}
+	at, err := f.locate(ctx, passwords.program)
+	if err != nil {
+		return nil, err
 	}
-	c, err := f.dial(socket)
+	c, err := f.dial(at)
 	if err != nil {
 		return nil, err
 	}
@@ -84,26 +76,63 @@ func (f *connectionFlags) connect(ctx context.Context, passwords *passwordReader
 	return c, nil
 }
 
-// socket is the path of the administrator's socket of this machine's server. Where there is none it is empty, and the
-// endpoint is found.
-func (f *connectionFlags) socket(p *program) (string, error) {
+// locate finds the server to ask: the one that is named, or this machine's, by the administrator's socket or, where nobody
+// answers at that, by the address that it would listen on.
+func (f *connectionFlags) locate(ctx context.Context, p *program) (target, error) {
+	if f.endpoint != "" && f.dataDir != "" {
+		return target{}, usageError("flags --endpoint and --%s: give one of them", dataDirName)
+	}
+	if at, err := f.named(p.environment); at != nil || err != nil {
+		if err != nil {
+			return target{}, err
+		}
+		return *at, nil
+	}
+	switch path, err := f.socket(ctx, p); {
+	case err != nil:
+		return target{}, err
+	case path != "" && f.caFile != "":
+		return target{}, usageError("flag --ca-file: has no meaning for the socket %s; give --endpoint as well", path)
+	case path != "":
+		return target{socket: path}, nil
+	}
+	endpoint, err := localEndpoint(p.environment)
+	if err != nil {
+		return target{}, err
+	}
+	at, err := parseEndpoint(endpoint)
+	if err != nil {
+		return target{}, usageError("%s: %w", endpoint, err)
+	}
+	if f.database != "" {
+		at.database = ""
+	}
+	return at, f.complete(&at, p.environment)
+}
+
+// socket is the path of the administrator's socket of this machine's server, empty if there is none. For a directory that
+// was named that is an error.
+func (f *connectionFlags) socket(ctx context.Context, p *program) (string, error) {
 	directory := f.dataDir
 	if directory == "" {
-		directory = p.localDataDir()
+		if directory = p.localDataDir(); directory == "" || f.asClient {
+			return "", nil
+		}
 	}
 	path := filepath.Join(directory, listen.SocketName)
-	_, err := os.Lstat(path)
-	switch {
-	case err == nil && directory != "":
-		if f.caFile != "" {
-			return "", usageError("flag --ca-file: has no meaning for the socket %s; give --endpoint as well", path)
+	switch _, err := os.Lstat(path); {
+	case err != nil && f.dataDir != "":
+		return "", withCode(exitNotServing, fmt.Errorf("flag --%s: no server runs there: %w", dataDirName, err))
+	case err != nil:
+		return "", nil
+	case f.onlyAsks && f.dataDir == "":
+		conn, err := listen.DialSocket(ctx, path)
+		if err != nil { // left behind, or another user's
+			return "", nil
 		}
-		return path, nil
-	case f.dataDir != "":
-		return "", fmt.Errorf("flag --%s: no server runs there: %w", dataDirName, err)
+		_ = conn.Close()
 	}
-	f.endpoint, err = localEndpoint(p.environment)
-	return "", err
+	return path, nil
 }
 
 // localDataDir is the data directory that `coordd serve` would use with the same environment, empty if it would use none.
@@ -116,43 +145,22 @@ func (p *program) localDataDir() string {
 	return s.dataDir
 }
 
-// dial makes a connection to the socket, if there is one, or to the endpoint.
-func (f *connectionFlags) dial(socket string) (*adminClient, error) {
-	if socket != "" {
-		conn, err := grpc.NewClient("passthrough:///"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithAuthority("localhost"),
+// dial makes a connection to a server.
+func (f *connectionFlags) dial(at target) (*adminClient, error) {
+	if at.socket != "" {
+		conn, err := grpc.NewClient("passthrough:///"+at.socket, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithAuthority("localhost"),
 			grpc.WithContextDialer(func(ctx context.Context, path string) (net.Conn, error) { return listen.DialSocket(ctx, path) }))
-		return &adminClient{conn: conn}, err
-	}
-	address, database, encrypted, err := parseEndpoint(f.endpoint)
-	if err != nil {
-		return nil, err
-	}
-	if !encrypted && f.caFile != "" {
-		return nil, usageError("flag --ca-file: has no meaning for %s, which is not grpcs://", f.endpoint)
+		return &adminClient{conn: conn, at: at}, err
 	}
 	security := insecure.NewCredentials()
-	if encrypted {
+	if at.encrypted {
+		var err error
 		if security, err = trust(f.caFile); err != nil {
 			return nil, err
 		}
 	}
-	conn, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(security))
-	return &adminClient{conn: conn, database: database}, err
-}
-
-// parseEndpoint takes a connection string apart, such as grpc://127.0.0.1:2136/local.
-func parseEndpoint(endpoint string) (address, database string, encrypted bool, err error) {
-	u, err := url.Parse(endpoint)
-	if err == nil {
-		endpoint = u.Redacted() // somebody may have put a password into it
-	}
-	if err != nil || u.Scheme != "grpc" && u.Scheme != "grpcs" || u.Path == "" || u.Path == "/" || u.User != nil {
-		return "", "", false, usageError("flag --endpoint: value %q is not allowed: want grpc://HOST:PORT/DATABASE or grpcs://HOST:PORT/DATABASE", endpoint)
-	}
-	if _, port, err := net.SplitHostPort(u.Host); err != nil || !portInRange(port, 1) {
-		return "", "", false, usageError("flag --endpoint: value %q is not allowed: want HOST:PORT behind the slashes", endpoint)
-	}
-	return u.Host, u.Path, u.Scheme == "grpcs", nil
+	conn, err := grpc.NewClient("passthrough:///"+at.address, grpc.WithTransportCredentials(security))
+	return &adminClient{conn: conn, at: at}, err
 }
 
 func trust(caFile string) (credentials.TransportCredentials, error) {
@@ -184,10 +192,13 @@ func (c *adminClient) login(ctx context.Context, f *connectionFlags, passwords *
 	f.password = password
 	answer, err := Ydb_Auth_V1.NewAuthServiceClient(c.conn).Login(c.headers(ctx), &Ydb_Auth.LoginRequest{User: f.login, Password: password})
 	if err != nil {
-		return fmt.Errorf("log in as %s: %w", f.login, plain(err))
+		return fmt.Errorf("log in as %s: %w", f.login, c.plain(err))
 	}
 	op := answer.GetOperation()
 	var result Ydb_Auth.LoginResult
+	if op.GetStatus() == Ydb.StatusIds_SCHEME_ERROR {
+		return fmt.Errorf("log in as %s to the database %s: %s", f.login, c.at.database, op.GetIssues()[0].GetMessage())
+	}
 	if op.GetStatus() != Ydb.StatusIds_SUCCESS {
 		return fmt.Errorf("log in as %s: %s", f.login, op.GetIssues()[0].GetMessage())
 	}
@@ -199,8 +210,8 @@ func (c *adminClient) login(ctx context.Context, f *connectionFlags, passwords *
 }
 
 func (c *adminClient) headers(ctx context.Context) context.Context {
-	if c.database != "" {
-		ctx = metadata.AppendToOutgoingContext(ctx, "x-ydb-database", c.database)
+	if c.at.database != "" {
+		ctx = metadata.AppendToOutgoingContext(ctx, "x-ydb-database", c.at.database)
 	}
 	if c.token != "" {
 		ctx = metadata.AppendToOutgoingContext(ctx, "x-ydb-auth-ticket", c.token)
@@ -209,10 +220,13 @@ func (c *adminClient) headers(ctx context.Context) context.Context {
 }
 
 func (c *adminClient) call(ctx context.Context, method string, request, response proto.Message) error {
-	return plain(c.conn.Invoke(c.headers(ctx), method, request, response))
+	return c.plain(c.conn.Invoke(c.headers(ctx), method, request, response))
 }
 
 func (c *adminClient) close() { _ = c.conn.Close() }
+
+// plain is an error of a call for a person: without gRPC's words, and with what may help if nobody was reached.
+func (c *adminClient) plain(err error) error { return c.at.unreached(plain(err)) }
 
 // plain is a gRPC error without what only programmers want to know.
 func plain(err error) error {

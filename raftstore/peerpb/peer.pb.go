@@ -196,6 +196,8 @@ type Header struct {
 	ToIncarnation uint64                 `protobuf:"fixed64,10,opt,name=to_incarnation,json=toIncarnation,proto3" json:"to_incarnation,omitempty"` // of the receiver, as the cluster knows it; 0: never seen
 	Urgent        bool                   `protobuf:"varint,9,opt,name=urgent,proto3" json:"urgent,omitempty"`                                      // the stream of heartbeats, votes and answers
 	Full          bool                   `protobuf:"varint,11,opt,name=full,proto3" json:"full,omitempty"`                                         // the sender's disk is nearly full: it should not lead
+	Members       string                 `protobuf:"bytes,12,opt,name=members,proto3" json:"members,omitempty"`                                    // as the sender knows them, for people: in the way of Cluster.Initial, and cut
+	Settings      []*Setting             `protobuf:"bytes,13,rep,name=settings,proto3" json:"settings,omitempty"`                                  // that should be the same on all members, as the sender was given them
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -307,6 +309,73 @@ func (x *Header) GetFull() bool {
 	return false
 }
 
+func (x *Header) GetMembers() string {
+	if x != nil {
+		return x.Members
+	}
+	return ""
+}
+
+func (x *Header) GetSettings() []*Setting {
+	if x != nil {
+		return x.Settings
+	}
+	return nil
+}
+
+// A setting that should be the same on all members.
+type Setting struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Value         string                 `protobuf:"bytes,2,opt,name=value,proto3" json:"value,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Setting) Reset() {
+	*x = Setting{}
+	mi := &file_raftstore_peerpb_peer_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Setting) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Setting) ProtoMessage() {}
+
+func (x *Setting) ProtoReflect() protoreflect.Message {
+	mi := &file_raftstore_peerpb_peer_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Setting.ProtoReflect.Descriptor instead.
+func (*Setting) Descriptor() ([]byte, []int) {
+	return file_raftstore_peerpb_peer_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *Setting) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Setting) GetValue() string {
+	if x != nil {
+		return x.Value
+	}
+	return ""
+}
+
 type Frame struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Header        *Header                `protobuf:"bytes,1,opt,name=header,proto3" json:"header,omitempty"`     // in a later frame: what the sender says of itself has changed
@@ -317,7 +386,7 @@ type Frame struct {
 
 func (x *Frame) Reset() {
 	*x = Frame{}
-	mi := &file_raftstore_peerpb_peer_proto_msgTypes[3]
+	mi := &file_raftstore_peerpb_peer_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -329,7 +398,7 @@ func (x *Frame) String() string {
 func (*Frame) ProtoMessage() {}
 
 func (x *Frame) ProtoReflect() protoreflect.Message {
-	mi := &file_raftstore_peerpb_peer_proto_msgTypes[3]
+	mi := &file_raftstore_peerpb_peer_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -342,7 +411,7 @@ func (x *Frame) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Frame.ProtoReflect.Descriptor instead.
 func (*Frame) Descriptor() ([]byte, []int) {
-	return file_raftstore_peerpb_peer_proto_rawDescGZIP(), []int{3}
+	return file_raftstore_peerpb_peer_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Frame) GetHeader() *Header {
@@ -371,7 +440,7 @@ type Chunk struct {
 
 func (x *Chunk) Reset() {
 	*x = Chunk{}
-	mi := &file_raftstore_peerpb_peer_proto_msgTypes[4]
+	mi := &file_raftstore_peerpb_peer_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -383,7 +452,7 @@ func (x *Chunk) String() string {
 func (*Chunk) ProtoMessage() {}
 
 func (x *Chunk) ProtoReflect() protoreflect.Message {
-	mi := &file_raftstore_peerpb_peer_proto_msgTypes[4]
+	mi := &file_raftstore_peerpb_peer_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -396,7 +465,7 @@ func (x *Chunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Chunk.ProtoReflect.Descriptor instead.
 func (*Chunk) Descriptor() ([]byte, []int) {
-	return file_raftstore_peerpb_peer_proto_rawDescGZIP(), []int{4}
+	return file_raftstore_peerpb_peer_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Chunk) GetHeader() *Header {
@@ -438,7 +507,7 @@ type Row struct {
 
 func (x *Row) Reset() {
 	*x = Row{}
-	mi := &file_raftstore_peerpb_peer_proto_msgTypes[5]
+	mi := &file_raftstore_peerpb_peer_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -450,7 +519,7 @@ func (x *Row) String() string {
 func (*Row) ProtoMessage() {}
 
 func (x *Row) ProtoReflect() protoreflect.Message {
-	mi := &file_raftstore_peerpb_peer_proto_msgTypes[5]
+	mi := &file_raftstore_peerpb_peer_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -463,7 +532,7 @@ func (x *Row) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Row.ProtoReflect.Descriptor instead.
 func (*Row) Descriptor() ([]byte, []int) {
-	return file_raftstore_peerpb_peer_proto_rawDescGZIP(), []int{5}
+	return file_raftstore_peerpb_peer_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Row) GetKey() []byte {
@@ -488,7 +557,7 @@ type Received struct {
 
 func (x *Received) Reset() {
 	*x = Received{}
-	mi := &file_raftstore_peerpb_peer_proto_msgTypes[6]
+	mi := &file_raftstore_peerpb_peer_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -500,7 +569,7 @@ func (x *Received) String() string {
 func (*Received) ProtoMessage() {}
 
 func (x *Received) ProtoReflect() protoreflect.Message {
-	mi := &file_raftstore_peerpb_peer_proto_msgTypes[6]
+	mi := &file_raftstore_peerpb_peer_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -513,7 +582,7 @@ func (x *Received) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Received.ProtoReflect.Descriptor instead.
 func (*Received) Descriptor() ([]byte, []int) {
-	return file_raftstore_peerpb_peer_proto_rawDescGZIP(), []int{6}
+	return file_raftstore_peerpb_peer_proto_rawDescGZIP(), []int{7}
 }
 
 // A member as it is known to all. It is the context of a membership entry.
@@ -532,7 +601,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_raftstore_peerpb_peer_proto_msgTypes[7]
+	mi := &file_raftstore_peerpb_peer_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -544,7 +613,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_raftstore_peerpb_peer_proto_msgTypes[7]
+	mi := &file_raftstore_peerpb_peer_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -557,7 +626,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_raftstore_peerpb_peer_proto_rawDescGZIP(), []int{7}
+	return file_raftstore_peerpb_peer_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Member) GetFormat() uint32 {
@@ -628,7 +697,7 @@ const file_raftstore_peerpb_peer_proto_rawDesc = "" +
 	"\x06origin\x18\x06 \x01(\fR\x06origin\x12\x16\n" +
 	"\x06forced\x18\b \x01(\x04R\x06forced\x12\x18\n" +
 	"\alineage\x18\t \x01(\x06R\alineage\x12\x18\n" +
-	"\aversion\x18\a \x01(\x04R\aversion\"\xae\x02\n" +
+	"\aversion\x18\a \x01(\x04R\aversion\"\xfd\x02\n" +
 	"\x06Header\x12\x16\n" +
 	"\x06format\x18\x01 \x01(\rR\x06format\x12\x18\n" +
 	"\acluster\x18\x02 \x01(\x06R\acluster\x12\x12\n" +
@@ -641,7 +710,12 @@ const file_raftstore_peerpb_peer_proto_rawDesc = "" +
 	"\x0eto_incarnation\x18\n" +
 	" \x01(\x06R\rtoIncarnation\x12\x16\n" +
 	"\x06urgent\x18\t \x01(\bR\x06urgent\x12\x12\n" +
-	"\x04full\x18\v \x01(\bR\x04full\"S\n" +
+	"\x04full\x18\v \x01(\bR\x04full\x12\x18\n" +
+	"\amembers\x18\f \x01(\tR\amembers\x123\n" +
+	"\bsettings\x18\r \x03(\v2\x17.coordd.peer.v1.SettingR\bsettings\"3\n" +
+	"\aSetting\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value\"S\n" +
 	"\x05Frame\x12.\n" +
 	"\x06header\x18\x01 \x01(\v2\x16.coordd.peer.v1.HeaderR\x06header\x12\x1a\n" +
 	"\bmessages\x18\x02 \x03(\fR\bmessages\"\x9a\x01\n" +
@@ -682,32 +756,34 @@ func file_raftstore_peerpb_peer_proto_rawDescGZIP() []byte {
 	return file_raftstore_peerpb_peer_proto_rawDescData
 }
 
-var file_raftstore_peerpb_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
+var file_raftstore_peerpb_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
 var file_raftstore_peerpb_peer_proto_goTypes = []any{
 	(*HelloRequest)(nil),  // 0: coordd.peer.v1.HelloRequest
 	(*HelloResponse)(nil), // 1: coordd.peer.v1.HelloResponse
 	(*Header)(nil),        // 2: coordd.peer.v1.Header
-	(*Frame)(nil),         // 3: coordd.peer.v1.Frame
-	(*Chunk)(nil),         // 4: coordd.peer.v1.Chunk
-	(*Row)(nil),           // 5: coordd.peer.v1.Row
-	(*Received)(nil),      // 6: coordd.peer.v1.Received
-	(*Member)(nil),        // 7: coordd.peer.v1.Member
+	(*Setting)(nil),       // 3: coordd.peer.v1.Setting
+	(*Frame)(nil),         // 4: coordd.peer.v1.Frame
+	(*Chunk)(nil),         // 5: coordd.peer.v1.Chunk
+	(*Row)(nil),           // 6: coordd.peer.v1.Row
+	(*Received)(nil),      // 7: coordd.peer.v1.Received
+	(*Member)(nil),        // 8: coordd.peer.v1.Member
 }
 var file_raftstore_peerpb_peer_proto_depIdxs = []int32{
-	2, // 0: coordd.peer.v1.Frame.header:type_name -> coordd.peer.v1.Header
-	2, // 1: coordd.peer.v1.Chunk.header:type_name -> coordd.peer.v1.Header
-	5, // 2: coordd.peer.v1.Chunk.rows:type_name -> coordd.peer.v1.Row
-	0, // 3: coordd.peer.v1.Peer.Hello:input_type -> coordd.peer.v1.HelloRequest
-	3, // 4: coordd.peer.v1.Peer.Messages:input_type -> coordd.peer.v1.Frame
-	4, // 5: coordd.peer.v1.Peer.Snapshot:input_type -> coordd.peer.v1.Chunk
-	1, // 6: coordd.peer.v1.Peer.Hello:output_type -> coordd.peer.v1.HelloResponse
-	6, // 7: coordd.peer.v1.Peer.Messages:output_type -> coordd.peer.v1.Received
-	6, // 8: coordd.peer.v1.Peer.Snapshot:output_type -> coordd.peer.v1.Received
-	6, // [6:9] is the sub-list for method output_type
-	3, // [3:6] is the sub-list for method input_type
-	3, // [3:3] is the sub-list for extension type_name
-	3, // [3:3] is the sub-list for extension extendee
-	0, // [0:3] is the sub-list for field type_name
+	3, // 0: coordd.peer.v1.Header.settings:type_name -> coordd.peer.v1.Setting
+	2, // 1: coordd.peer.v1.Frame.header:type_name -> coordd.peer.v1.Header
+	2, // 2: coordd.peer.v1.Chunk.header:type_name -> coordd.peer.v1.Header
+	6, // 3: coordd.peer.v1.Chunk.rows:type_name -> coordd.peer.v1.Row
+	0, // 4: coordd.peer.v1.Peer.Hello:input_type -> coordd.peer.v1.HelloRequest
+	4, // 5: coordd.peer.v1.Peer.Messages:input_type -> coordd.peer.v1.Frame
+	5, // 6: coordd.peer.v1.Peer.Snapshot:input_type -> coordd.peer.v1.Chunk
+	1, // 7: coordd.peer.v1.Peer.Hello:output_type -> coordd.peer.v1.HelloResponse
+	7, // 8: coordd.peer.v1.Peer.Messages:output_type -> coordd.peer.v1.Received
+	7, // 9: coordd.peer.v1.Peer.Snapshot:output_type -> coordd.peer.v1.Received
+	7, // [7:10] is the sub-list for method output_type
+	4, // [4:7] is the sub-list for method input_type
+	4, // [4:4] is the sub-list for extension type_name
+	4, // [4:4] is the sub-list for extension extendee
+	0, // [0:4] is the sub-list for field type_name
 }
 
 func init() { file_raftstore_peerpb_peer_proto_init() }
@@ -721,7 +797,7 @@ func file_raftstore_peerpb_peer_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_raftstore_peerpb_peer_proto_rawDesc), len(file_raftstore_peerpb_peer_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   8,
+			NumMessages:   9,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

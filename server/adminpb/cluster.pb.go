@@ -282,10 +282,11 @@ type ClusterMember struct {
 	PeerAddress   string                 `protobuf:"bytes,3,opt,name=peer_address,json=peerAddress,proto3" json:"peer_address,omitempty"`
 	ClientAddress string                 `protobuf:"bytes,4,opt,name=client_address,json=clientAddress,proto3" json:"client_address,omitempty"`
 	Role          ClusterMember_Role     `protobuf:"varint,5,opt,name=role,proto3,enum=coordd.admin.v1.ClusterMember_Role" json:"role,omitempty"`
-	Match         uint64                 `protobuf:"varint,6,opt,name=match,proto3" json:"match,omitempty"`     // last entry known to be in its log
-	Lag           uint64                 `protobuf:"varint,7,opt,name=lag,proto3" json:"lag,omitempty"`         // entries that are committed and not known to be in its log
-	Active        bool                   `protobuf:"varint,8,opt,name=active,proto3" json:"active,omitempty"`   // the leader has heard of it lately
-	Version       uint64                 `protobuf:"varint,9,opt,name=version,proto3" json:"version,omitempty"` // highest version of commands that it reads, 0 if it was never seen
+	Match         uint64                 `protobuf:"varint,6,opt,name=match,proto3" json:"match,omitempty"`          // last entry known to be in its log
+	Lag           uint64                 `protobuf:"varint,7,opt,name=lag,proto3" json:"lag,omitempty"`              // entries that are committed and not known to be in its log
+	Active        bool                   `protobuf:"varint,8,opt,name=active,proto3" json:"active,omitempty"`        // the leader has heard of it lately
+	Connected     bool                   `protobuf:"varint,10,opt,name=connected,proto3" json:"connected,omitempty"` // the server that tells is connected to it, or is it
+	Version       uint64                 `protobuf:"varint,9,opt,name=version,proto3" json:"version,omitempty"`      // highest version of commands that it reads, 0 if it was never seen
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -372,6 +373,13 @@ func (x *ClusterMember) GetLag() uint64 {
 func (x *ClusterMember) GetActive() bool {
 	if x != nil {
 		return x.Active
+	}
+	return false
+}
+
+func (x *ClusterMember) GetConnected() bool {
+	if x != nil {
+		return x.Connected
 	}
 	return false
 }
@@ -1028,7 +1036,7 @@ const file_server_adminpb_cluster_proto_rawDesc = "" +
 	"\x0fleader_answered\x18\f \x01(\bR\x0eleaderAnswered\x128\n" +
 	"\amembers\x18\r \x03(\v2\x1e.coordd.admin.v1.ClusterMemberR\amembers\x12%\n" +
 	"\x0eformat_version\x18\x0e \x01(\x04R\rformatVersion\x12\x1a\n" +
-	"\bdiverged\x18\x0f \x01(\tR\bdiverged\"\xe1\x02\n" +
+	"\bdiverged\x18\x0f \x01(\tR\bdiverged\"\xff\x02\n" +
 	"\rClusterMember\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12!\n" +
@@ -1037,7 +1045,9 @@ const file_server_adminpb_cluster_proto_rawDesc = "" +
 	"\x04role\x18\x05 \x01(\x0e2#.coordd.admin.v1.ClusterMember.RoleR\x04role\x12\x14\n" +
 	"\x05match\x18\x06 \x01(\x04R\x05match\x12\x10\n" +
 	"\x03lag\x18\a \x01(\x04R\x03lag\x12\x16\n" +
-	"\x06active\x18\b \x01(\bR\x06active\x12\x18\n" +
+	"\x06active\x18\b \x01(\bR\x06active\x12\x1c\n" +
+	"\tconnected\x18\n" +
+	" \x01(\bR\tconnected\x12\x18\n" +
 	"\aversion\x18\t \x01(\x04R\aversion\"O\n" +
 	"\x04Role\x12\x14\n" +
 	"\x10ROLE_UNSPECIFIED\x10\x00\x12\x0f\n" +

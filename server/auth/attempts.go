@@ -10,8 +10,10 @@ import (
 	"time"
 
 	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
 
 	"github.com/coordd/coordd/coordination/accounts"
+	"github.com/coordd/coordd/quiet"
 )
 
 const (
@@ -134,24 +136,59 @@ func (a *attempts) note(attempt Attempt, right bool) (waitsNow bool) {
 
 // CheckPassword tells whether a user's password is the one that stored was made of; stored is empty where there is no such
 // user. Errors: *WaitError, ErrOverloaded, ErrStoredHash, those of ctx.
-func (a *Authenticator) CheckPassword(ctx context.Context, attempt Attempt, password, stored string, logger *slog.Logger) (bool, error) {
+func (a *Authenticator) CheckPassword(ctx context.Context, attempt Attempt, password, stored string, logger *slog.Logger) (right bool, err error) {
+	defer func() {
+		if !right && ctx.Err() == nil {
+			a.tellRefused(ctx, attempt, stored != "", err, logger)
+		}
+	}()
 	if err := a.attempts.wait(attempt); err != nil {
 		return false, err
 	}
 	// Others may have shown wrong ones while this one waited for its turn.
-	right, err := a.Passwords.verify(ctx, attempt.Source, a.attempts.known(attempt), password, stored,
+	right, err = a.Passwords.verify(ctx, attempt.Source, a.attempts.known(attempt), password, stored,
 		func() error { return a.attempts.wait(attempt) })
 	if err != nil {
 		return false, err
 	}
 	if a.attempts.note(attempt, right) {
-		name := attempt.User
-		if stored == "" {
-			name = "(no such user)" // it may be a password in the wrong place
-		}
-		logger.Warn("wrong passwords, the next ones have to wait", "user", name, "source", attempt.Source)
+		logger.Warn("wrong passwords, the next ones have to wait", "user", attempt.name(stored != ""), "source", attempt.Source)
 	}
 	return right, nil
+}
+
+// name is the user of an attempt for the log. A name that nobody has may be a password in the wrong place.
+func (a Attempt) name(exists bool) string {
+	if !exists {
+		return "(no such user)"
+	}
+	return quiet.Cut(a.User)
+}
+
+// tellRefused tells of logins that were refused, not each time.
+func (a *Authenticator) tellRefused(ctx context.Context, attempt Attempt, exists bool, err error, logger *slog.Logger) {
+	why := "wrong password"
+	if err != nil {
+		why = err.Error()
+	}
+	if ok, hidden := a.refusals.Tells("login "+attempt.Source, a.attempts.now()); ok {
+		logger.Warn("a login was refused", "user", attempt.name(exists), "remote", remoteOf(ctx), "why", why, quiet.NotTold, hidden)
+	}
+}
+
+// TellRefusedToken tells of callers whose token was refused, not each time.
+func (a *Authenticator) TellRefusedToken(ctx context.Context, err error, logger *slog.Logger) {
+	if ok, hidden := a.refusals.Tells("token "+SourceOf(ctx), a.attempts.now()); ok {
+		logger.Warn("a caller was refused", "remote", remoteOf(ctx), "why", quiet.Cut(status.Convert(err).Message()), quiet.NotTold, hidden)
+	}
+}
+
+// remoteOf is where a caller is, for the log.
+func remoteOf(ctx context.Context) string {
+	if p, ok := peer.FromContext(ctx); ok && !FromSocket(ctx) {
+		return p.Addr.String()
+	}
+	return SourceOf(ctx)
 }
 
 // recent is a map that forgets what was put or got the longest ago beyond maxPairs. The zero value is empty.

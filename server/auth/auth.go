@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/coordd/coordd/coordination/accounts"
+	"github.com/coordd/coordd/quiet"
 	"github.com/coordd/coordd/scheme"
 )
 
@@ -36,6 +37,7 @@ type Authenticator struct {
 	attempts *attempts
 	database scheme.Path
 	tokens   *tokenFile // nil without one
+	refusals quiet.Kinds
 }
 
 // New is an authenticator for a database, an absolute path. tokenFile names a file of access tokens; empty: none.
@@ -52,6 +54,14 @@ func New(required bool, database, tokenFile string) (*Authenticator, error) {
 // Serves tells whether name is that of the database.
 func (a *Authenticator) Serves(name string) bool {
 	return slices.Equal(scheme.SplitLoose(name), a.database)
+}
+
+// TokensText tells whether two servers take the same access tokens. It is much too short to guess one by it.
+func (a *Authenticator) TokensText() string {
+	if a.tokens == nil {
+		return "none"
+	}
+	return a.tokens.text()
 }
 
 // ReloadTokens reads the token file again if it has changed, and reports whether it had. It tells what it did, an

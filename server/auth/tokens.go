@@ -64,6 +64,19 @@ func (f *tokenFile) reload() (changed bool, err error) {
 	return true, nil
 }
 
+// text is how many tokens there are, and two bytes of a sum of them and their users.
+func (f *tokenFile) text() string {
+	content := *f.content.Load()
+	var sum [sha256.Size]byte
+	for token, id := range content { // in any order
+		one := sha256.Sum256(append(token[:], id.Name...))
+		for i := range sum {
+			sum[i] ^= one[i]
+		}
+	}
+	return fmt.Sprintf("%d tokens (%x)", len(content), sum[:2])
+}
+
 func readTokens(path string) (map[[sha256.Size]byte]*Identity, error) {
 	file, err := os.Open(path)
 	if err != nil {

@@ -129,7 +129,12 @@ func (g *Group) apply(e *raftstore.Entry) error {
 	if before != 0 {
 		g.inFlight -= len(e.Data)
 	}
+	var timingOut []*coordination.ExpireSession
+	if g.debugs {
+		timingOut = g.timingOut(&g.entry)
+	}
 	g.replica.Committed(g.clock.Now(), &g.entry)
+	g.tellTimedOut(timingOut)
 	if g.entry.Marked() {
 		g.checkpointAtMark()
 	}

@@ -70,6 +70,7 @@ type Group struct {
 	queue   *queue
 	clock   Clock
 	logger  *slog.Logger
+	debugs  bool // see tellsTimeouts
 	streams *streamSet
 	member  *member
 	relays  relayPeers
@@ -158,7 +159,7 @@ func newGroup(config Config) *Group {
 		config.Marks = DefaultMarks
 	}
 	g := &Group{
-		config: config, queue: newQueue(), clock: config.Clock, logger: config.Log.Logger, failed: config.Failed,
+		config: config, queue: newQueue(), clock: config.Clock, logger: config.Log.Logger, debugs: tellsTimeouts(config.Log.Logger), failed: config.Failed,
 		streams: newStreamSet(config.Streams), digests: newDigests(),
 		ready: make(chan struct{}), over: make(chan struct{}), stop: make(chan struct{}), ended: make(chan struct{}),
 		timer: time.NewTimer(time.Hour), timerAt: coordination.Never,
@@ -225,6 +226,10 @@ func (g *Group) Leads() bool { return g.streams.localLink() != nil }
 
 // Led tells whether there is a leader to speak to, here or elsewhere.
 func (g *Group) Led() bool { return g.streams.led() }
+
+// Mute tells whether there is a leader, and this server has for the moment no right to say to clients that their sessions
+// live: as the leader, because no majority has confirmed it lately; elsewhere, because the leader has not.
+func (g *Group) Mute() bool { return g.streams.led() && g.streams.speaking() == nil }
 
 // Queued is how many requests wait to be handled.
 func (g *Group) Queued() int { return g.queue.length() }

@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/coordd/coordd/quiet"
 )
 
 // Limits bounds what clients may do with their connections. Every field is inclusive and at least 1.
@@ -54,6 +56,8 @@ type Connections struct {
 	idle      list.List // of *connection without a call that are no strangers, the one that has been so for longest first
 	closing   bool      // nobody else is let in
 	said      occasion  // that connections make room, or are refused
+
+	told quiet.Kinds // see told.go
 }
 
 // NewConnections returns a set without any.
@@ -96,6 +100,8 @@ func (l boundedListener) Accept() (net.Conn, error) {
 		conn, err := l.Listener.Accept()
 		if errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) {
 			l.set.makeRoom(err)
+		} else if err != nil {
+			l.set.tellAccept(err)
 		}
 		if err != nil {
 			return nil, err
@@ -138,7 +144,11 @@ func (c *Connections) enter(conn *connection) bool {
 func (c *Connections) tryEnter(conn *connection) (entered bool, victim *connection) {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
-	if c.closing || c.open[conn.address] >= c.limits.ConnectionsPerAddress {
+	if c.closing {
+		return false, nil
+	}
+	if c.open[conn.address] >= c.limits.ConnectionsPerAddress {
+		c.tellAddress(conn.address)
 		return false, nil
 	}
 	if conn.owner {
@@ -416,6 +426,6 @@ func (c *meteredConn) watch(b []byte) (taken int, err error) {
 		return taken, nil
 	}
 	c.set.cut.Add(1)
-	c.set.logger.Warn("connection cut off", "remote", c.RemoteAddr().String(), "error", errTooManyResets)
+	c.set.tellResets(c)
 	return 0, errTooManyResets
 }

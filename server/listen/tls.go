@@ -172,6 +172,7 @@ func (t transportSecurity) ServerHandshake(conn net.Conn) (net.Conn, credentials
 	}
 	secured, info, err := handshake.ServerHandshake(conn)
 	if err != nil {
+		t.connections.tellHandshake(conn, err)
 		return nil, nil, err
 	}
 	metered := t.connections.meter(secured, conn)

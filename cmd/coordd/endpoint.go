@@ -1,0 +1,166 @@
+package main
+
+import (
+	"fmt"
+	"net"
+	"net/url"
+	"path"
+	"strings"
+
+	"github.com/spf13/pflag"
+)
+
+// endpointVariable names the server that commands ask which were given none.
+const endpointVariable = variablePrefix + "ENDPOINT"
+
+// target is the server that a command asks.
+type target struct {
+	address   string // HOST:PORT
+	database  string // empty for the administrator's socket: the server has only one
+	encrypted bool
+	socket    string // path, in the place of an address
+	from      string // what named it, for messages; empty: nothing
+}
+
+const endpointForms = "want HOST:PORT, grpc://HOST:PORT/DATABASE or grpcs://HOST:PORT/DATABASE"
+
+// parseEndpoint takes the name of a server apart, such as grpc://127.0.0.1:2136/local. YDB's tools write the database as
+// ?database=/local too, or leave it to another flag; it is empty then. Without a scheme it is plain text.
+func parseEndpoint(endpoint string) (target, error) {
+	text := endpoint
+	if !strings.Contains(text, "://") {
+		text = "grpc://" + text
+	}
+	u, err := url.Parse(text)
+	if err == nil && u.User != nil {
+		endpoint = strings.TrimPrefix(u.Redacted(), "grpc://") // somebody may have put a password into it
+	}
+	if err != nil || u.Scheme != "grpc" && u.Scheme != "grpcs" || u.User != nil || u.Fragment != "" {
+		return target{}, fmt.Errorf("value %q is not allowed: %s", endpoint, endpointForms)
+	}
+	if host, port, err := net.SplitHostPort(u.Host); err != nil || host == "" || !portInRange(port, 1) {
+		return target{}, fmt.Errorf("value %q is not allowed: %s, with a port from 1 to 65535", endpoint, endpointForms)
+	}
+	t := target{address: u.Host, encrypted: u.Scheme == "grpcs"}
+	if u.Path != "" && u.Path != "/" {
+		t.database = u.Path
+	}
+	query, err := url.ParseQuery(u.RawQuery)
+	asked := query.Get("database")
+	switch {
+	case err != nil || len(query) > 1 || len(query) == 1 && !query.Has("database"):
+		return target{}, fmt.Errorf("value %q is not allowed: want nothing but database=PATH behind the question mark", endpoint)
+	case asked != "" && t.database != "":
+		return target{}, fmt.Errorf("value %q is not allowed: it names two databases", endpoint)
+	case asked != "":
+		t.database = path.Clean("/" + asked)
+	}
+	return t, nil
+}
+
+// declareServer declares the flags of a command that asks a server as a client.
+func (f *connectionFlags) declareServer(flags *pflag.FlagSet, fallback string) {
+	flags.SortFlags = false
+	flags.StringVarP(&f.endpoint, "endpoint", "e", "", "the server: HOST:PORT, or a connection string with grpc:// or grpcs:// (default: "+endpointVariable+", or "+fallback+")")
+	flags.StringVarP(&f.database, databaseName, "d", "", "its database, where --endpoint does not name it (default: as for 'coordd serve', /local)")
+	flags.StringVar(&f.caFile, "ca-file", "", "PEM file of the authorities to trust for grpcs:// (default: the system's)")
+}
+
+// declareDataDir declares the flag of a command that may use the administrator's socket.
+func (f *connectionFlags) declareDataDir(flags *pflag.FlagSet) {
+	flags.SortFlags = false
+	flags.StringVar(&f.dataDir, dataDirName, "", "data directory of the server on this machine whose socket to use (default: as for 'coordd serve')")
+}
+
+// named is the server that a flag or the variable names, nil if neither does.
+func (f *connectionFlags) named(env environment) (*target, error) {
+	endpoint, from := f.endpoint, "flag --endpoint"
+	if endpoint == "" {
+		endpoint, from = env.value(endpointVariable), "variable "+endpointVariable
+	}
+	if endpoint == "" || f.endpoint == "" && f.dataDir != "" {
+		return nil, nil
+	}
+	code := exitUsage
+	if f.endpoint == "" {
+		code = exitConfig
+	}
+	t, err := parseEndpoint(endpoint)
+	if err != nil {
+		return nil, withCode(code, fmt.Errorf("%s: %w", from, err))
+	}
+	t.from = from
+	if f.caFile != "" && !strings.Contains(endpoint, "://") {
+		t.encrypted = true
+	}
+	return &t, f.complete(&t, env)
+}
+
+// complete adds the database to a target, and sees whether the flags go together with it.
+func (f *connectionFlags) complete(t *target, env environment) error {
+	asked := f.database
+	if asked != "" {
+		asked = path.Clean("/" + asked)
+	}
+	switch {
+	case asked != "" && t.database != "" && path.Clean(t.database) != asked:
+		return usageError("flag --%s: value %q is not allowed: %s names %s", databaseName, f.database, t.from, t.database)
+	case !t.encrypted && f.caFile != "":
+		return usageError("flag --ca-file: has no meaning for %s, which is not grpcs://", t.address)
+	case t.database != "":
+		return nil
+	case asked != "":
+		t.database = asked
+		return nil
+	}
+	s, _, err := resolveEach(optionsNamed(databaseName), pflag.NewFlagSet("", pflag.ContinueOnError), env)
+	t.database = s.database
+	return err
+}
+
+// unreached says in few words why nobody was asked, and what may help. Other errors stay as they are.
+func (t target) unreached(err error) error {
+	if err == nil {
+		return nil
+	}
+	at, other := t.address, "; --endpoint names another"
+	if t.from != "" {
+		other = ""
+	}
+	if t.socket != "" {
+		at, other = "the socket "+t.socket, ""
+	}
+	text := err.Error()
+	_, cause, _ := strings.Cut(text, "while dialing: ")
+	cause = strings.Trim(cause, `"`)
+	tls := func(advice string) error {
+		_, why, found := strings.Cut(text, "handshake failed: ")
+		if !found {
+			why = text
+		}
+		return fmt.Errorf("the certificate of %s is not trusted: %s%s", at, strings.Trim(why, `"`), advice)
+	}
+	switch {
+	case strings.Contains(text, "first record does not look like a TLS handshake"):
+		err = fmt.Errorf("%s speaks plain text: use grpc://, not grpcs://", at)
+	case strings.Contains(text, "signed by unknown authority"):
+		err = tls("; give --ca-file (`coordd cert` wrote it as ca.pem)")
+	case strings.Contains(text, "x509: certificate is "), strings.Contains(text, "x509: cannot validate"):
+		err = tls("; connect to a name that is in it, or make one with `coordd cert --host`")
+	case strings.Contains(text, "x509: "):
+		err = tls("")
+	case strings.Contains(text, "error reading server preface") && !t.encrypted && t.socket == "":
+		err = fmt.Errorf("%s does not answer in plain text; if it speaks TLS, use grpcs://, not grpc://", at)
+	case cause != "":
+		err = fmt.Errorf("no server at %s (%s)%s", at, shortly(cause), other)
+	default:
+		return err
+	}
+	return withCode(exitNotServing, err)
+}
+
+// shortly leaves out of a system's error what was said before: dial tcp 127.0.0.1:2136: connect: connection refused.
+func shortly(cause string) string {
+	words := strings.Split(cause, ": ")
+	return words[len(words)-1]
+}

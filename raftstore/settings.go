@@ -1,0 +1,113 @@
+package raftstore
+
+import (
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/coordd/coordd/quiet"
+	"github.com/coordd/coordd/raftstore/peerpb"
+)
+
+// Setting is something that should be the same on all members. Longer texts than 128 bytes are cut.
+type Setting struct{ Name, Value string }
+
+// unlike tells of members that were given other settings than this one: when that is found, when it is another one, and
+// when it is over.
+type unlike struct {
+	mu     sync.Mutex
+	member map[uint64]*difference
+}
+
+// difference is what is known of one member.
+type difference struct {
+	text string // what differs, empty: nothing
+	told string
+	pace quiet.Pace
+}
+
+// settings are those of this member for the others.
+func (s *Store) settings() []*peerpb.Setting {
+	if s.cfg.Cluster.Settings == nil {
+		return nil
+	}
+	var told []*peerpb.Setting
+	for _, setting := range s.cfg.Cluster.Settings() {
+		told = append(told, &peerpb.Setting{Name: setting.Name, Value: quiet.Printable(setting.Value, settingTextMax)})
+	}
+	return told
+}
+
+// compare notes what another member says of its settings. One of an older program says nothing.
+func (u *unlike) compare(s *Store, h *peerpb.Header, now time.Time) {
+	ours := s.settings()
+	if len(h.GetSettings()) == 0 || len(ours) == 0 {
+		return
+	}
+	text := differences(h.GetSettings(), ours)
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	maps.DeleteFunc(u.member, func(id uint64, _ *difference) bool { return !s.admitted().admits(id) })
+	of := u.member[h.GetFrom()]
+	if of == nil {
+		if text == "" {
+			return
+		}
+		if u.member == nil {
+			u.member = map[uint64]*difference{}
+		}
+		of = &difference{}
+		u.member[h.GetFrom()] = of
+	}
+	of.text = text
+	of.tell(s.cfg.Logger.With("server", s.admitted().conf.nameOf(h.GetFrom())), now)
+}
+
+func (d *difference) tell(log *slog.Logger, now time.Time) {
+	if d.text == d.told {
+		return
+	}
+	ok, hidden := d.pace.Tells(now)
+	if !ok {
+		return
+	}
+	if hidden > 0 {
+		log = log.With(quiet.NotTold, hidden)
+	}
+	if d.told = d.text; d.text != "" {
+		log.Warn("another server was given other settings, which should be the same on all", "what", d.text)
+	} else {
+		log.Info("the settings of another server are the same as here now")
+	}
+}
+
+// differences are the settings that both know and that are not the same, in the order of ours.
+func differences(theirs, ours []*peerpb.Setting) string {
+	var found []string
+	for _, own := range ours {
+		at := slices.IndexFunc(theirs, func(s *peerpb.Setting) bool { return s.GetName() == own.GetName() })
+		if at < 0 || at >= settingsMax {
+			continue
+		}
+		if value := quiet.Printable(theirs[at].GetValue(), settingTextMax); value != own.GetValue() {
+			found = append(found, own.GetName()+" is "+value+" there and "+own.GetValue()+" here")
+		}
+	}
+	return strings.Join(found, "; ")
+}
+
+// Unlike says for each member that was given other settings than this one which they are.
+func (s *Store) Unlike() map[uint64]string {
+	s.unlike.mu.Lock()
+	defer s.unlike.mu.Unlock()
+	found := map[uint64]string{}
+	for id, of := range s.unlike.member {
+		if of.text != "" {
+			found[id] = of.text
+		}
+	}
+	return found
+}

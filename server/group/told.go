@@ -1,0 +1,37 @@
+package group
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/coordd/coordd/coordination"
+)
+
+// For whoever debugs, the leader tells of the sessions whose time was up: no stream of theirs is there to tell.
+
+// tellsTimeouts tells whether anybody wants to know; the level of a log does not change.
+func tellsTimeouts(logger *slog.Logger) bool {
+	return logger.Enabled(context.Background(), slog.LevelDebug)
+}
+
+// timingOut are the sessions that an entry may end because their time is up. It is asked before the entry is executed.
+func (g *Group) timingOut(e *coordination.Entry) (found []*coordination.ExpireSession) {
+	if g.replica.Reign() == 0 {
+		return nil
+	}
+	for _, command := range e.Commands {
+		if c, ok := command.(*coordination.ExpireSession); ok && g.replica.Machine().HasSession(c.Node, c.Session) {
+			found = append(found, c)
+		}
+	}
+	return found
+}
+
+// tellTimedOut tells of those that have ended with it. Others have been attached again in the last moment.
+func (g *Group) tellTimedOut(sessions []*coordination.ExpireSession) {
+	for _, c := range sessions {
+		if !g.replica.Machine().HasSession(c.Node, c.Session) {
+			g.logger.Debug("a session has ended: its time was up", "session", uint64(c.Session), "node", uint64(c.Node))
+		}
+	}
+}

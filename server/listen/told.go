@@ -1,0 +1,75 @@
+package listen
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+
+	"github.com/coordd/coordd/quiet"
+)
+
+// What clients, or the lack of descriptors, do to connections is told by way of a quiet.Kinds: strangers can cause it as
+// often as they like.
+
+// tellHandshake tells of a client that did not get through the TLS handshake. Who connects and says nothing, as port
+// checks do, is for the curious.
+func (c *Connections) tellHandshake(conn net.Conn, err error) {
+	level, kind := slog.LevelWarn, "handshake "
+	if errors.Is(err, io.EOF) {
+		level, kind = slog.LevelDebug, "no handshake "
+	}
+	if !c.logger.Enabled(context.Background(), level) {
+		return
+	}
+	if ok, hidden := c.told.Tells(kind+addressOf(conn.RemoteAddr()), c.now()); ok {
+		c.logger.Log(context.Background(), level, "a TLS handshake has failed", "remote", conn.RemoteAddr().String(), "why", handshakeText(err), quiet.NotTold, hidden)
+	}
+}
+
+// handshakeText is why a handshake failed, with what it means where Go's words do not say.
+func handshakeText(err error) string {
+	var header tls.RecordHeaderError
+	var verification *tls.CertificateVerificationError
+	text := quiet.Printable(err.Error(), 300)
+	switch {
+	case errors.As(err, &header):
+		return text + ": the client speaks plain text, as with grpc:// in the place of grpcs://"
+	case errors.As(err, &verification):
+		return text + ": the client's certificate is not of the authorities of --tls-client-ca"
+	case errors.Is(err, io.EOF):
+		return "the client closed the connection"
+	}
+	var alert *net.OpError // with which a client says why it goes
+	if errors.As(err, &alert) && alert.Op == "remote error" {
+		return text + ": so says the client, which may not trust the certificate"
+	}
+	return text
+}
+
+// tellAccept tells of a connection that could not be accepted, for another reason than the want of descriptors.
+func (c *Connections) tellAccept(err error) {
+	if errors.Is(err, net.ErrClosed) {
+		return
+	}
+	if ok, hidden := c.told.Tells("accept", c.now()); ok {
+		c.logger.Warn("a connection could not be accepted", "error", err, quiet.NotTold, hidden)
+	}
+}
+
+// tellAddress tells of an address from which no more connections are taken.
+func (c *Connections) tellAddress(address string) {
+	if ok, hidden := c.told.Tells("address "+address, c.now()); ok {
+		c.logger.Warn("an address has too many connections: further ones are closed", "address", address, "limit", c.limits.ConnectionsPerAddress,
+			quiet.NotTold, hidden)
+	}
+}
+
+// tellResets tells of a connection that is cut off.
+func (c *Connections) tellResets(conn net.Conn) {
+	if ok, hidden := c.told.Tells("resets "+addressOf(conn.RemoteAddr()), c.now()); ok {
+		c.logger.Warn("connection cut off", "remote", conn.RemoteAddr().String(), "error", errTooManyResets, quiet.NotTold, hidden)
+	}
+}

@@ -1,0 +1,155 @@
+package server
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/ydb-platform/ydb-go-genproto/Ydb_Auth_V1"
+	"github.com/ydb-platform/ydb-go-genproto/Ydb_Scheme_V1"
+	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb"
+	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Auth"
+	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Scheme"
+
+	"github.com/coordd/coordd/server/listen"
+)
+
+// logger writes everything, also what is for debugging.
+func (l *logText) logger() *slog.Logger {
+	return slog.New(slog.NewTextHandler(l, &slog.HandlerOptions{Level: slog.LevelDebug}))
+}
+
+// with counts the lines that have all of the parts.
+func (l *logText) with(parts ...string) (n int) {
+	for line := range strings.Lines(l.content()) {
+		all := true
+		for _, part := range parts {
+			all = all && strings.Contains(line, part)
+		}
+		if all {
+			n++
+		}
+	}
+	return n
+}
+
+func (l *logText) content() string {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	return l.text.String()
+}
+
+// TestRefusedCallersAreTold wants whoever tries passwords and tokens in the log, with the address, and however often they
+// try, only a few lines, which say how much was left out.
+func TestRefusedCallersAreTold(t *testing.T) {
+	log := &logText{}
+	g := startGuarded(t, func(c *Config) { c.Logger = log.logger() })
+	login := func(user, password string) {
+		t.Helper()
+		answer, err := Ydb_Auth_V1.NewAuthServiceClient(g.conn).Login(t.Context(), &Ydb_Auth.LoginRequest{User: user, Password: password})
+		if err != nil || answer.GetOperation().GetStatus() == Ydb.StatusIds_SUCCESS {
+			t.Fatalf("got %v, %v", answer, err)
+		}
+	}
+	login("root", "a wrong word")
+	if log.with("level=WARN", "a login was refused", "user=root", "remote=127.0.0.1:", `why="wrong password"`, `"not told before"=0`) != 1 {
+		t.Errorf("log:\n%s", log.content())
+	}
+	const attempts = 200
+	for range attempts {
+		login("a password in the wrong place\nlevel=ERROR", "a wrong word")
+	}
+	if n := log.with("a login was refused"); n > 10 {
+		t.Errorf("told %d times of %d logins", n, attempts)
+	}
+	scheme := Ydb_Scheme_V1.NewSchemeServiceClient(g.conn)
+	for token, want := range map[string]string{"a-bad-token": "Access denied", "": "Authentication is required"} {
+		for range attempts {
+			_, err := scheme.ListDirectory(g.as(token), &Ydb_Scheme.ListDirectoryRequest{Path: "/local"})
+			if status.Code(err) != codes.Unauthenticated {
+				t.Fatalf("%q, %s: %v", token, want, err)
+			}
+		}
+	}
+	if n := log.with("a caller was refused", "remote=127.0.0.1:", "why=", `"not told before"=`); n < 1 || n > 10 {
+		t.Errorf("told %d times of callers:\n%s", n, log.content())
+	}
+	for _, secret := range []string{"a wrong word", "a password in the wrong place", "a-bad-token"} {
+		if log.has(secret) {
+			t.Errorf("%q is in the log", secret)
+		}
+	}
+}
+
+// TestPermissionsAreAudited wants each change of permissions in the log, with who made it, also what was refused.
+func TestPermissionsAreAudited(t *testing.T) {
+	log := &logText{}
+	g := startGuarded(t, func(c *Config) { c.Logger = log.logger() })
+	g.permit(testNode, granting("alice", "ydb.generic.read"))
+	if log.with("level=INFO", "msg=administration ", "act=SchemeService/ModifyPermissions", "target=\""+testNode+": grant alice ydb.generic.read\"", "user=root", "from=127.0.0.1:") != 1 {
+		t.Errorf("log:\n%s", log.content())
+	}
+	const attempts = 100
+	for range attempts {
+		answer, err := Ydb_Scheme_V1.NewSchemeServiceClient(g.conn).ModifyPermissions(g.as("token-of-bob"), &Ydb_Scheme.ModifyPermissionsRequest{
+			Path: testNode, Actions: []*Ydb_Scheme.PermissionsAction{granting("bob", strings.Repeat("x", 1000))}})
+		if err != nil || answer.GetOperation().GetStatus() == Ydb.StatusIds_SUCCESS {
+			t.Fatalf("got %v, %v", answer, err)
+		}
+	}
+	if n := log.with("level=WARN", "msg=\"administration ", "user=bob", "grant bob", `"not told before"=`); n < 1 || n > 10 {
+		t.Errorf("told %d times of %d refusals:\n%s", n, attempts, log.content())
+	}
+	if log.has(strings.Repeat("x", 129)) {
+		t.Error("what a client has chosen is not cut")
+	}
+}
+
+// TestFailedHandshakesAreTold has clients that speak plain text, or do not trust the certificate, and one that says nothing.
+func TestFailedHandshakesAreTold(t *testing.T) {
+	log := &logText{}
+	authority := newAuthority(t)
+	authority.server("server")
+	s, _ := startTest(t, func(c *Config) {
+		c.Logger, c.ListenTLS = log.logger(), "127.0.0.1:0"
+		c.TLS = listen.TLSFiles{Certificate: authority.path("server.pem"), Key: authority.path("server-key.pem")}
+	})
+	dial := func() net.Conn {
+		conn, err := net.Dial("tcp", s.tls.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = conn.Close() })
+		return conn
+	}
+	silent := dial()
+	_ = silent.Close()
+	eventually(t, "the one that said nothing", func() bool {
+		return log.with("level=DEBUG", "a TLS handshake has failed", "remote="+silent.LocalAddr().String(), "the client closed the connection") == 1
+	})
+	plain := dial()
+	fmt.Fprint(plain, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
+	_, _ = io.ReadAll(plain)
+	eventually(t, "the one with plain text", func() bool {
+		return log.with("level=WARN", "a TLS handshake has failed", "remote="+plain.LocalAddr().String(), "the client speaks plain text, as with grpc:// in the place of grpcs://") == 1
+	})
+	const attempts = 50
+	for range attempts {
+		conn := tls.Client(dial(), &tls.Config{ServerName: "localhost"})
+		if err := conn.HandshakeContext(context.Background()); err == nil {
+			t.Fatal("the certificate was trusted")
+		}
+		_ = conn.Close()
+	}
+	if n := log.with("a TLS handshake has failed"); n > 10 {
+		t.Errorf("told %d times of %d handshakes", n, attempts)
+	}
+}

@@ -1,0 +1,140 @@
+package server
+
+import (
+	"context"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
+
+	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb"
+	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Operations"
+
+	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/quiet"
+	"github.com/coordd/coordd/server/auth"
+)
+
+// What clients ask for, and what comes of it, is told for debugging only. Whether anybody wants to know is found out once
+// for a call: with another level of the log, a message on a stream costs a look at a nil pointer.
+
+// sessionLog tells of one Session stream. A nil one tells nothing. One goroutine hears, and one replies.
+type sessionLog struct {
+	logger   *slog.Logger
+	begun    time.Time
+	session  atomic.Uint64 // 0 before it is known
+	requests atomic.Uint64
+	ended    atomic.Bool
+}
+
+// newSessionLog is nil unless the log takes what is for debugging.
+func newSessionLog(ctx context.Context, logger *slog.Logger) *sessionLog {
+	if !logger.Enabled(ctx, slog.LevelDebug) {
+		return nil
+	}
+	return &sessionLog{logger: logger.With(callerFields(ctx)...), begun: time.Now()}
+}
+
+// callerFields say who calls, from where, and as part of what: the SDKs pass on the trace of the program that uses them.
+func callerFields(ctx context.Context) []any {
+	fields := []any{"user", quiet.Cut(auth.Of(ctx).String())}
+	if p, ok := peer.FromContext(ctx); ok {
+		fields = append(fields, "remote", p.Addr.String())
+	}
+	for _, header := range []string{"traceparent", "x-ydb-trace-id"} {
+		if values := metadata.ValueFromIncomingContext(ctx, header); len(values) > 0 && values[0] != "" {
+			fields = append(fields, header, quiet.Cut(values[0]))
+		}
+	}
+	return fields
+}
+
+var requestNames = map[coordination.RequestKind]string{
+	coordination.RequestAcquire: "acquire", coordination.RequestRelease: "release", coordination.RequestCreate: "create",
+	coordination.RequestUpdate: "update", coordination.RequestDelete: "delete", coordination.RequestDescribe: "describe", coordination.RequestStop: "stop",
+}
+
+// heard tells of a message of the client.
+func (l *sessionLog) heard(m *coordination.ClientMessage) {
+	if l == nil {
+		return
+	}
+	switch m.Kind {
+	case coordination.ClientStart:
+		l.session.CompareAndSwap(0, uint64(m.Start.Session))
+		l.logger.Debug("session: start", "path", quiet.Cut(m.Start.Path), "session", uint64(m.Start.Session), "timeout_ms", m.Start.TimeoutMillis,
+			"description", quiet.Cut(m.Start.Description))
+	case coordination.ClientStop:
+		l.logger.Debug("session: stop", "session", l.session.Load())
+	case coordination.ClientSemaphore:
+		l.requests.Add(1)
+		l.logger.Debug("session: request", "session", l.session.Load(), "req_id", m.ReqID, "request", requestNames[m.Request.Kind],
+			"semaphore", quiet.Cut(m.Request.Name), "count", m.Request.Count)
+	}
+}
+
+// replied tells of a message to the client.
+func (l *sessionLog) replied(r *coordination.Reply) {
+	if l == nil {
+		return
+	}
+	switch r.Kind {
+	case coordination.ReplyStarted:
+		l.session.Store(uint64(r.Session))
+		l.logger.Debug("session: attached", "session", uint64(r.Session))
+	case coordination.ReplyStopped:
+		l.logger.Debug("session: stopped, it has ended", "session", uint64(r.Session))
+	case coordination.ReplyFailure:
+		l.logger.Debug("session: failure", append([]any{"session", l.session.Load()}, refusalFields(r.Refusal)...)...)
+	case coordination.ReplyPending:
+		l.logger.Debug("session: waits", "session", l.session.Load(), "req_id", r.ReqID)
+	case coordination.ReplyChanged:
+		l.logger.Debug("session: a watch has fired", "session", l.session.Load(), "req_id", r.ReqID)
+	case coordination.ReplyResult:
+		l.logger.Debug("session: answer", append([]any{"session", l.session.Load(), "req_id", r.ReqID, "request", requestNames[r.Request], "done", r.Done},
+			refusalFields(r.Refusal)...)...)
+	}
+}
+
+func refusalFields(r *coordination.Refusal) []any {
+	if r == nil {
+		return []any{"status", "SUCCESS"}
+	}
+	return []any{"status", r.Status.String(), "why", quiet.Cut(r.Text)}
+}
+
+// end tells of the end of the stream, once. Its session lives on until its timeout, unless it was stopped.
+func (l *sessionLog) end(why string) {
+	if l == nil || l.ended.Swap(true) {
+		return
+	}
+	l.logger.Debug("session: the stream has ended", "session", l.session.Load(), "why", why, "requests", l.requests.Load(), "after", time.Since(l.begun))
+}
+
+// debugUnary tells of calls with one request, what came of them, and how long they took.
+func (s *Server) debugUnary(ctx context.Context, request any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+	if !s.config.Logger.Enabled(ctx, slog.LevelDebug) {
+		return handler(ctx, request)
+	}
+	begun := time.Now()
+	answer, err := handler(ctx, request)
+	fields := append([]any{"method", info.FullMethod}, callerFields(ctx)...)
+	if about, ok := request.(interface{ GetPath() string }); ok {
+		fields = append(fields, "path", quiet.Cut(about.GetPath()))
+	}
+	text := status.Code(err).String()
+	if with, ok := answer.(interface {
+		GetOperation() *Ydb_Operations.Operation
+	}); ok && err == nil {
+		operation := with.GetOperation()
+		if text = operation.GetStatus().String(); operation.GetStatus() != Ydb.StatusIds_SUCCESS && len(operation.GetIssues()) > 0 {
+			fields = append(fields, "why", quiet.Cut(operation.GetIssues()[0].GetMessage()))
+		}
+	}
+	s.config.Logger.Debug("call", append(fields, "status", text, "took", time.Since(begun))...)
+	return answer, err
+}
