@@ -61,7 +61,8 @@ type ledSession struct {
 	held       []*attachment
 	asked      Address // of the last request proposed
 	countdown  *deadline
-	settled    bool // the leader has begun or stopped a countdown of it: the takeover has nothing to do about it
+	detached   Instant // since when, with countdown; Never if that was before this leader
+	settled    bool    // the leader has begun or stopped a countdown of it: the takeover has nothing to do about it
 	watches    map[SemaphoreID]*watch
 }
 

@@ -194,6 +194,7 @@ func (l *Leader) Detach(now Instant, stream StreamID) {
 func (l *Leader) detach(now Instant, s *ledSession) {
 	s.attachment = nil
 	l.dropWatches(s)
+	s.detached = now
 	l.startCountdown(now, s, s.durable().timeoutMillis)
 }
 

@@ -333,6 +333,7 @@ func (m *Machine) createNode(c *CreateNode) outcome.Outcome {
 	})
 	if created {
 		n := newNode(m.nextNode, c.Config, m.rows, m.room)
+		n.path = c.Path
 		n.startAt(m.lineage)
 		m.addNode(n)
 		m.nextNode++
