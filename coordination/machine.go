@@ -285,6 +285,10 @@ func (m *Machine) applyToTree(c Command) {
 		m.done(c.Call, m.modifyPermissions(c))
 	case *SetLimits:
 		m.done(c.Call, m.setLimits(c))
+	case *EndSession:
+		m.done(c.Call, m.administerEndSession(c))
+	case *RemoveSemaphore:
+		m.done(c.Call, m.administerRemoveSemaphore(c))
 	default:
 		panic(fmt.Sprintf("coordination: unknown command %T", c))
 	}

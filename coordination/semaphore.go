@@ -47,16 +47,24 @@ func (m *Machine) updateSemaphore(n *node, c *UpdateSemaphore) {
 
 func (m *Machine) deleteSemaphore(n *node, c *DeleteSemaphore) {
 	sem := n.semaphores[c.Name]
-	switch {
-	case sem == nil:
+	if sem == nil {
 		m.refuse(&c.Origin, RequestDelete, SemaphoreMissing)
 		return
+	}
+	if refusal := m.removeSemaphore(n, sem, c.Force); refusal != nil {
+		m.refuse(&c.Origin, RequestDelete, refusal)
+		return
+	}
+	m.answer(&c.Origin, RequestDelete, false)
+}
+
+// removeSemaphore removes a semaphore for whoever may, or says why not.
+func (m *Machine) removeSemaphore(n *node, sem *semaphore, force bool) *Refusal {
+	switch {
 	case sem.ephemeral:
-		m.refuse(&c.Origin, RequestDelete, CannotDeleteEphemeral)
-		return
-	case !c.Force && (sem.owners.length > 0 || sem.waiters.length > 0):
-		m.refuse(&c.Origin, RequestDelete, SemaphoreNotEmpty)
-		return
+		return CannotDeleteEphemeral
+	case !force && (sem.owners.length > 0 || sem.waiters.length > 0):
+		return SemaphoreNotEmpty
 	}
 	for l := sem.waiters.first; l != nil; l = sem.waiters.first {
 		m.endWait(n, l, SemaphoreDestroyed)
@@ -66,7 +74,7 @@ func (m *Machine) deleteSemaphore(n *node, c *DeleteSemaphore) {
 		n.remove(l)
 	}
 	m.destroy(n, sem)
-	m.answer(&c.Origin, RequestDelete, false)
+	return nil
 }
 
 func (m *Machine) acquireSemaphore(n *node, s *session, c *AcquireSemaphore) {
