@@ -391,6 +391,15 @@ func (m *Machine) PathOfNode(id NodeID) scheme.Path {
 	return n.path
 }
 
+// FindSemaphore is the id of the semaphore of a name, 0 if there is none.
+func (m *Machine) FindSemaphore(node NodeID, name string) SemaphoreID {
+	n := m.nodes[node]
+	if n == nil || n.semaphores[name] == nil {
+		return 0
+	}
+	return n.semaphores[name].id
+}
+
 // Standing is what only the leader knows of a session.
 type Standing struct {
 	// Attached tells that a stream has the session: Stream, by its name at the leader.

@@ -25,6 +25,7 @@ type session struct {
 	pool     *writers
 	panics   *panicCounter
 	identity *auth.Identity
+	opened   int64 // milliseconds since 1970
 	progress progress
 	held     []coordination.Reply // taken, and left to the slow lane
 }
@@ -42,7 +43,8 @@ func (s *Server) newSession(rpc Ydb_Coordination_V1.CoordinationService_SessionS
 	if !ok {
 		return nil, status.Error(codes.Internal, errNoStatusWriter.Error())
 	}
-	session := &session{rpc: rpc, finish: finish, pool: s.writers, panics: &s.panics, identity: auth.Of(rpc.Context())}
+	session := &session{rpc: rpc, finish: finish, pool: s.writers, panics: &s.panics, identity: auth.Of(rpc.Context()),
+		opened: wallMillis()}
 	session.stream = s.group.NewStream(session, s.streamCaller(rpc.Context()), s.pingPolicy(rpc.Context()))
 	return session, nil
 }
