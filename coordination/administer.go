@@ -13,9 +13,13 @@ func (m *Machine) administerEndSession(c *EndSession) outcome.Outcome {
 		return refused
 	}
 	s := n.sessions[c.Session]
-	if s == nil {
+	switch {
+	case len(c.Reason) > MaxReasonBytes:
+		return outcome.Because(outcome.BadRequest, "The reason is too long")
+	case s == nil:
 		return outcome.Because(outcome.NotFound, SessionMissing.Text)
 	}
+	m.sessionOccurs(OccurSessionEnded, n, s, &OccurrenceMore{User: c.Subject, Reason: c.Reason})
 	m.endSession(n, s, Address{})
 	return outcome.Done()
 }

@@ -3,6 +3,7 @@ package coordination
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/coordd/coordd/scheme"
@@ -28,7 +29,8 @@ func TestEndSession(t *testing.T) {
 		if !attached {
 			r.leader.Detach(r.now, r.stream)
 		}
-		r.administer(outcome.Success, &EndSession{Node: 1, Session: r.session, Reason: "stuck"})
+		r.administer(outcome.BadRequest, &EndSession{Node: 1, Session: r.session, Reason: strings.Repeat("x", MaxReasonBytes+1)})
+		r.administer(outcome.Success, &EndSession{Node: 1, Session: r.session, Reason: strings.Repeat("x", MaxReasonBytes)})
 		want := []string{fmt.Sprintf("%d #1 done true", r.other)}
 		if attached {
 			want = slices.Insert(want, 0, fmt.Sprintf("%d end Session has expired", r.stream))

@@ -190,7 +190,7 @@ type RemoveSemaphore struct {
 	Force     bool
 }
 
-// MaxReasonBytes is how much of a reason is kept.
+// MaxReasonBytes bounds the reason of an EndSession.
 const MaxReasonBytes = 128
 
 func (o *Origin) subject() (NodeID, SessionID)        { return o.Node, o.Session }

@@ -1,4 +1,5 @@
-// coordd's own service to look at coordination nodes, semaphores and sessions, and to end and delete them. Any server answers.
+// coordd's own service to look at coordination nodes, semaphores and sessions, to watch what happens to them, and to end
+// and delete them. Any server answers.
 //
 // Where authentication is required, a caller sees the nodes on which he may read rows (ydb.granular.select_row), and of
 // sessions other than his own neither who has them nor from where: that is for administrators. Ending and deleting need
@@ -36,6 +37,97 @@ const (
 	// Verify that runtime/protoimpl is sufficiently up-to-date.
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
+
+type Event_Kind int32
+
+const (
+	Event_KIND_UNSPECIFIED Event_Kind = 0
+	// The first event of a watch: what follows is behind sequence, in this ring.
+	Event_BEGIN Event_Kind = 1
+	// Some events, skipped of them, are gone: the watcher was too slow, or away for too long, or the server was
+	// started anew. What follows is behind sequence, in this ring.
+	Event_GAP Event_Kind = 2
+	// This server takes another one for the leader than before, or itself; server is empty if there is none.
+	Event_LEADER          Event_Kind = 3
+	Event_SESSION_STARTED Event_Kind = 4
+	// A client has attached to a session that was there. One who changes nothing about it does so unlogged: only the
+	// leader at the time tells of it, and of clients who are gone.
+	Event_SESSION_ATTACHED  Event_Kind = 5
+	Event_SESSION_DETACHED  Event_Kind = 6
+	Event_SESSION_STOPPED   Event_Kind = 7 // by its client
+	Event_SESSION_EXPIRED   Event_Kind = 8
+	Event_SESSION_ENDED     Event_Kind = 9 // by user, for reason
+	Event_LOCK_GRANTED      Event_Kind = 10
+	Event_LOCK_AWAITED      Event_Kind = 11
+	Event_LOCK_LOST         Event_Kind = 12 // whoever owned it does not any more
+	Event_WAIT_ENDED        Event_Kind = 13 // without the lock
+	Event_SEMAPHORE_DELETED Event_Kind = 14
+)
+
+// Enum value maps for Event_Kind.
+var (
+	Event_Kind_name = map[int32]string{
+		0:  "KIND_UNSPECIFIED",
+		1:  "BEGIN",
+		2:  "GAP",
+		3:  "LEADER",
+		4:  "SESSION_STARTED",
+		5:  "SESSION_ATTACHED",
+		6:  "SESSION_DETACHED",
+		7:  "SESSION_STOPPED",
+		8:  "SESSION_EXPIRED",
+		9:  "SESSION_ENDED",
+		10: "LOCK_GRANTED",
+		11: "LOCK_AWAITED",
+		12: "LOCK_LOST",
+		13: "WAIT_ENDED",
+		14: "SEMAPHORE_DELETED",
+	}
+	Event_Kind_value = map[string]int32{
+		"KIND_UNSPECIFIED":  0,
+		"BEGIN":             1,
+		"GAP":               2,
+		"LEADER":            3,
+		"SESSION_STARTED":   4,
+		"SESSION_ATTACHED":  5,
+		"SESSION_DETACHED":  6,
+		"SESSION_STOPPED":   7,
+		"SESSION_EXPIRED":   8,
+		"SESSION_ENDED":     9,
+		"LOCK_GRANTED":      10,
+		"LOCK_AWAITED":      11,
+		"LOCK_LOST":         12,
+		"WAIT_ENDED":        13,
+		"SEMAPHORE_DELETED": 14,
+	}
+)
+
+func (x Event_Kind) Enum() *Event_Kind {
+	p := new(Event_Kind)
+	*p = x
+	return p
+}
+
+func (x Event_Kind) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Event_Kind) Descriptor() protoreflect.EnumDescriptor {
+	return file_server_adminpb_inspect_proto_enumTypes[0].Descriptor()
+}
+
+func (Event_Kind) Type() protoreflect.EnumType {
+	return &file_server_adminpb_inspect_proto_enumTypes[0]
+}
+
+func (x Event_Kind) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Event_Kind.Descriptor instead.
+func (Event_Kind) EnumDescriptor() ([]byte, []int) {
+	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{16, 0}
+}
 
 type ListNodesRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -968,7 +1060,7 @@ type EndSessionRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Path          string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"` // of the node
 	Session       uint64                 `protobuf:"varint,2,opt,name=session,proto3" json:"session,omitempty"`
-	Reason        string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"` // for the log; up to 128 bytes of it
+	Reason        string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"` // for the log and for whoever watches; up to 128 bytes of it
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1164,6 +1256,223 @@ func (*DeleteSemaphoreResponse) Descriptor() ([]byte, []int) {
 	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{14}
 }
 
+type WatchRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Path  string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"` // of a node; empty: all of them and the leaders, for administrators
+	// The last event that the caller has: what is behind it comes first. It is good with the ring that it came from only.
+	Ring          uint64 `protobuf:"varint,2,opt,name=ring,proto3" json:"ring,omitempty"` // 0: from now on
+	Sequence      uint64 `protobuf:"varint,3,opt,name=sequence,proto3" json:"sequence,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchRequest) Reset() {
+	*x = WatchRequest{}
+	mi := &file_server_adminpb_inspect_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchRequest) ProtoMessage() {}
+
+func (x *WatchRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_server_adminpb_inspect_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
+func (*WatchRequest) Descriptor() ([]byte, []int) {
+	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *WatchRequest) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *WatchRequest) GetRing() uint64 {
+	if x != nil {
+		return x.Ring
+	}
+	return 0
+}
+
+func (x *WatchRequest) GetSequence() uint64 {
+	if x != nil {
+		return x.Sequence
+	}
+	return 0
+}
+
+type Event struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Kind          Event_Kind             `protobuf:"varint,1,opt,name=kind,proto3,enum=coordd.admin.v1.Event_Kind" json:"kind,omitempty"`
+	Ring          uint64                 `protobuf:"varint,2,opt,name=ring,proto3" json:"ring,omitempty"`                               // names the server's start
+	Sequence      uint64                 `protobuf:"varint,3,opt,name=sequence,proto3" json:"sequence,omitempty"`                       // within the ring, without gaps but for the ones that a GAP tells of, or a path
+	TimeMillis    uint64                 `protobuf:"varint,4,opt,name=time_millis,json=timeMillis,proto3" json:"time_millis,omitempty"` // by the leader's clock, since 1970; 0: unknown
+	Term          uint64                 `protobuf:"varint,5,opt,name=term,proto3" json:"term,omitempty"`                               // of LEADER
+	Server        string                 `protobuf:"bytes,6,opt,name=server,proto3" json:"server,omitempty"`                            // of LEADER: name or id
+	Path          string                 `protobuf:"bytes,7,opt,name=path,proto3" json:"path,omitempty"`                                // of the node; empty where it has been dropped since
+	Node          uint64                 `protobuf:"varint,8,opt,name=node,proto3" json:"node,omitempty"`
+	Session       uint64                 `protobuf:"varint,9,opt,name=session,proto3" json:"session,omitempty"`
+	Semaphore     string                 `protobuf:"bytes,10,opt,name=semaphore,proto3" json:"semaphore,omitempty"`
+	OrderId       uint64                 `protobuf:"varint,11,opt,name=order_id,json=orderId,proto3" json:"order_id,omitempty"`
+	Count         uint64                 `protobuf:"varint,12,opt,name=count,proto3" json:"count,omitempty"`
+	User          string                 `protobuf:"bytes,13,opt,name=user,proto3" json:"user,omitempty"`
+	Reason        string                 `protobuf:"bytes,14,opt,name=reason,proto3" json:"reason,omitempty"`
+	Skipped       uint64                 `protobuf:"varint,15,opt,name=skipped,proto3" json:"skipped,omitempty"` // of GAP; 0: nobody knows how many
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Event) Reset() {
+	*x = Event{}
+	mi := &file_server_adminpb_inspect_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Event) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Event) ProtoMessage() {}
+
+func (x *Event) ProtoReflect() protoreflect.Message {
+	mi := &file_server_adminpb_inspect_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Event.ProtoReflect.Descriptor instead.
+func (*Event) Descriptor() ([]byte, []int) {
+	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *Event) GetKind() Event_Kind {
+	if x != nil {
+		return x.Kind
+	}
+	return Event_KIND_UNSPECIFIED
+}
+
+func (x *Event) GetRing() uint64 {
+	if x != nil {
+		return x.Ring
+	}
+	return 0
+}
+
+func (x *Event) GetSequence() uint64 {
+	if x != nil {
+		return x.Sequence
+	}
+	return 0
+}
+
+func (x *Event) GetTimeMillis() uint64 {
+	if x != nil {
+		return x.TimeMillis
+	}
+	return 0
+}
+
+func (x *Event) GetTerm() uint64 {
+	if x != nil {
+		return x.Term
+	}
+	return 0
+}
+
+func (x *Event) GetServer() string {
+	if x != nil {
+		return x.Server
+	}
+	return ""
+}
+
+func (x *Event) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *Event) GetNode() uint64 {
+	if x != nil {
+		return x.Node
+	}
+	return 0
+}
+
+func (x *Event) GetSession() uint64 {
+	if x != nil {
+		return x.Session
+	}
+	return 0
+}
+
+func (x *Event) GetSemaphore() string {
+	if x != nil {
+		return x.Semaphore
+	}
+	return ""
+}
+
+func (x *Event) GetOrderId() uint64 {
+	if x != nil {
+		return x.OrderId
+	}
+	return 0
+}
+
+func (x *Event) GetCount() uint64 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+func (x *Event) GetUser() string {
+	if x != nil {
+		return x.User
+	}
+	return ""
+}
+
+func (x *Event) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *Event) GetSkipped() uint64 {
+	if x != nil {
+		return x.Skipped
+	}
+	return 0
+}
+
 var File_server_adminpb_inspect_proto protoreflect.FileDescriptor
 
 const file_server_adminpb_inspect_proto_rawDesc = "" +
@@ -1270,14 +1579,56 @@ const file_server_adminpb_inspect_proto_rawDesc = "" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x0e\n" +
 	"\x02id\x18\x03 \x01(\x04R\x02id\x12\x14\n" +
 	"\x05force\x18\x04 \x01(\bR\x05force\"\x19\n" +
-	"\x17DeleteSemaphoreResponse2\xda\x03\n" +
+	"\x17DeleteSemaphoreResponse\"R\n" +
+	"\fWatchRequest\x12\x12\n" +
+	"\x04path\x18\x01 \x01(\tR\x04path\x12\x12\n" +
+	"\x04ring\x18\x02 \x01(\x04R\x04ring\x12\x1a\n" +
+	"\bsequence\x18\x03 \x01(\x04R\bsequence\"\xa3\x05\n" +
+	"\x05Event\x12/\n" +
+	"\x04kind\x18\x01 \x01(\x0e2\x1b.coordd.admin.v1.Event.KindR\x04kind\x12\x12\n" +
+	"\x04ring\x18\x02 \x01(\x04R\x04ring\x12\x1a\n" +
+	"\bsequence\x18\x03 \x01(\x04R\bsequence\x12\x1f\n" +
+	"\vtime_millis\x18\x04 \x01(\x04R\n" +
+	"timeMillis\x12\x12\n" +
+	"\x04term\x18\x05 \x01(\x04R\x04term\x12\x16\n" +
+	"\x06server\x18\x06 \x01(\tR\x06server\x12\x12\n" +
+	"\x04path\x18\a \x01(\tR\x04path\x12\x12\n" +
+	"\x04node\x18\b \x01(\x04R\x04node\x12\x18\n" +
+	"\asession\x18\t \x01(\x04R\asession\x12\x1c\n" +
+	"\tsemaphore\x18\n" +
+	" \x01(\tR\tsemaphore\x12\x19\n" +
+	"\border_id\x18\v \x01(\x04R\aorderId\x12\x14\n" +
+	"\x05count\x18\f \x01(\x04R\x05count\x12\x12\n" +
+	"\x04user\x18\r \x01(\tR\x04user\x12\x16\n" +
+	"\x06reason\x18\x0e \x01(\tR\x06reason\x12\x18\n" +
+	"\askipped\x18\x0f \x01(\x04R\askipped\"\x94\x02\n" +
+	"\x04Kind\x12\x14\n" +
+	"\x10KIND_UNSPECIFIED\x10\x00\x12\t\n" +
+	"\x05BEGIN\x10\x01\x12\a\n" +
+	"\x03GAP\x10\x02\x12\n" +
+	"\n" +
+	"\x06LEADER\x10\x03\x12\x13\n" +
+	"\x0fSESSION_STARTED\x10\x04\x12\x14\n" +
+	"\x10SESSION_ATTACHED\x10\x05\x12\x14\n" +
+	"\x10SESSION_DETACHED\x10\x06\x12\x13\n" +
+	"\x0fSESSION_STOPPED\x10\a\x12\x13\n" +
+	"\x0fSESSION_EXPIRED\x10\b\x12\x11\n" +
+	"\rSESSION_ENDED\x10\t\x12\x10\n" +
+	"\fLOCK_GRANTED\x10\n" +
+	"\x12\x10\n" +
+	"\fLOCK_AWAITED\x10\v\x12\r\n" +
+	"\tLOCK_LOST\x10\f\x12\x0e\n" +
+	"\n" +
+	"WAIT_ENDED\x10\r\x12\x15\n" +
+	"\x11SEMAPHORE_DELETED\x10\x0e2\x9c\x04\n" +
 	"\aInspect\x12R\n" +
 	"\tListNodes\x12!.coordd.admin.v1.ListNodesRequest\x1a\".coordd.admin.v1.ListNodesResponse\x12a\n" +
 	"\x0eListSemaphores\x12&.coordd.admin.v1.ListSemaphoresRequest\x1a'.coordd.admin.v1.ListSemaphoresResponse\x12[\n" +
 	"\fListSessions\x12$.coordd.admin.v1.ListSessionsRequest\x1a%.coordd.admin.v1.ListSessionsResponse\x12U\n" +
 	"\n" +
 	"EndSession\x12\".coordd.admin.v1.EndSessionRequest\x1a#.coordd.admin.v1.EndSessionResponse\x12d\n" +
-	"\x0fDeleteSemaphore\x12'.coordd.admin.v1.DeleteSemaphoreRequest\x1a(.coordd.admin.v1.DeleteSemaphoreResponseB)Z'github.com/coordd/coordd/server/adminpbb\x06proto3"
+	"\x0fDeleteSemaphore\x12'.coordd.admin.v1.DeleteSemaphoreRequest\x1a(.coordd.admin.v1.DeleteSemaphoreResponse\x12@\n" +
+	"\x05Watch\x12\x1d.coordd.admin.v1.WatchRequest\x1a\x16.coordd.admin.v1.Event0\x01B)Z'github.com/coordd/coordd/server/adminpbb\x06proto3"
 
 var (
 	file_server_adminpb_inspect_proto_rawDescOnce sync.Once
@@ -1291,48 +1642,55 @@ func file_server_adminpb_inspect_proto_rawDescGZIP() []byte {
 	return file_server_adminpb_inspect_proto_rawDescData
 }
 
-var file_server_adminpb_inspect_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
+var file_server_adminpb_inspect_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
+var file_server_adminpb_inspect_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
 var file_server_adminpb_inspect_proto_goTypes = []any{
-	(*ListNodesRequest)(nil),        // 0: coordd.admin.v1.ListNodesRequest
-	(*ListNodesResponse)(nil),       // 1: coordd.admin.v1.ListNodesResponse
-	(*Node)(nil),                    // 2: coordd.admin.v1.Node
-	(*ListSemaphoresRequest)(nil),   // 3: coordd.admin.v1.ListSemaphoresRequest
-	(*ListSemaphoresResponse)(nil),  // 4: coordd.admin.v1.ListSemaphoresResponse
-	(*Semaphore)(nil),               // 5: coordd.admin.v1.Semaphore
-	(*Link)(nil),                    // 6: coordd.admin.v1.Link
-	(*ListSessionsRequest)(nil),     // 7: coordd.admin.v1.ListSessionsRequest
-	(*ListSessionsResponse)(nil),    // 8: coordd.admin.v1.ListSessionsResponse
-	(*Session)(nil),                 // 9: coordd.admin.v1.Session
-	(*SessionClient)(nil),           // 10: coordd.admin.v1.SessionClient
-	(*EndSessionRequest)(nil),       // 11: coordd.admin.v1.EndSessionRequest
-	(*EndSessionResponse)(nil),      // 12: coordd.admin.v1.EndSessionResponse
-	(*DeleteSemaphoreRequest)(nil),  // 13: coordd.admin.v1.DeleteSemaphoreRequest
-	(*DeleteSemaphoreResponse)(nil), // 14: coordd.admin.v1.DeleteSemaphoreResponse
+	(Event_Kind)(0),                 // 0: coordd.admin.v1.Event.Kind
+	(*ListNodesRequest)(nil),        // 1: coordd.admin.v1.ListNodesRequest
+	(*ListNodesResponse)(nil),       // 2: coordd.admin.v1.ListNodesResponse
+	(*Node)(nil),                    // 3: coordd.admin.v1.Node
+	(*ListSemaphoresRequest)(nil),   // 4: coordd.admin.v1.ListSemaphoresRequest
+	(*ListSemaphoresResponse)(nil),  // 5: coordd.admin.v1.ListSemaphoresResponse
+	(*Semaphore)(nil),               // 6: coordd.admin.v1.Semaphore
+	(*Link)(nil),                    // 7: coordd.admin.v1.Link
+	(*ListSessionsRequest)(nil),     // 8: coordd.admin.v1.ListSessionsRequest
+	(*ListSessionsResponse)(nil),    // 9: coordd.admin.v1.ListSessionsResponse
+	(*Session)(nil),                 // 10: coordd.admin.v1.Session
+	(*SessionClient)(nil),           // 11: coordd.admin.v1.SessionClient
+	(*EndSessionRequest)(nil),       // 12: coordd.admin.v1.EndSessionRequest
+	(*EndSessionResponse)(nil),      // 13: coordd.admin.v1.EndSessionResponse
+	(*DeleteSemaphoreRequest)(nil),  // 14: coordd.admin.v1.DeleteSemaphoreRequest
+	(*DeleteSemaphoreResponse)(nil), // 15: coordd.admin.v1.DeleteSemaphoreResponse
+	(*WatchRequest)(nil),            // 16: coordd.admin.v1.WatchRequest
+	(*Event)(nil),                   // 17: coordd.admin.v1.Event
 }
 var file_server_adminpb_inspect_proto_depIdxs = []int32{
-	2,  // 0: coordd.admin.v1.ListNodesResponse.nodes:type_name -> coordd.admin.v1.Node
-	5,  // 1: coordd.admin.v1.ListSemaphoresResponse.semaphores:type_name -> coordd.admin.v1.Semaphore
-	6,  // 2: coordd.admin.v1.Semaphore.owners:type_name -> coordd.admin.v1.Link
-	6,  // 3: coordd.admin.v1.Semaphore.waiters:type_name -> coordd.admin.v1.Link
-	9,  // 4: coordd.admin.v1.ListSessionsResponse.sessions:type_name -> coordd.admin.v1.Session
-	10, // 5: coordd.admin.v1.Session.client:type_name -> coordd.admin.v1.SessionClient
-	6,  // 6: coordd.admin.v1.Session.owned:type_name -> coordd.admin.v1.Link
-	6,  // 7: coordd.admin.v1.Session.awaited:type_name -> coordd.admin.v1.Link
-	0,  // 8: coordd.admin.v1.Inspect.ListNodes:input_type -> coordd.admin.v1.ListNodesRequest
-	3,  // 9: coordd.admin.v1.Inspect.ListSemaphores:input_type -> coordd.admin.v1.ListSemaphoresRequest
-	7,  // 10: coordd.admin.v1.Inspect.ListSessions:input_type -> coordd.admin.v1.ListSessionsRequest
-	11, // 11: coordd.admin.v1.Inspect.EndSession:input_type -> coordd.admin.v1.EndSessionRequest
-	13, // 12: coordd.admin.v1.Inspect.DeleteSemaphore:input_type -> coordd.admin.v1.DeleteSemaphoreRequest
-	1,  // 13: coordd.admin.v1.Inspect.ListNodes:output_type -> coordd.admin.v1.ListNodesResponse
-	4,  // 14: coordd.admin.v1.Inspect.ListSemaphores:output_type -> coordd.admin.v1.ListSemaphoresResponse
-	8,  // 15: coordd.admin.v1.Inspect.ListSessions:output_type -> coordd.admin.v1.ListSessionsResponse
-	12, // 16: coordd.admin.v1.Inspect.EndSession:output_type -> coordd.admin.v1.EndSessionResponse
-	14, // 17: coordd.admin.v1.Inspect.DeleteSemaphore:output_type -> coordd.admin.v1.DeleteSemaphoreResponse
-	13, // [13:18] is the sub-list for method output_type
-	8,  // [8:13] is the sub-list for method input_type
-	8,  // [8:8] is the sub-list for extension type_name
-	8,  // [8:8] is the sub-list for extension extendee
-	0,  // [0:8] is the sub-list for field type_name
+	3,  // 0: coordd.admin.v1.ListNodesResponse.nodes:type_name -> coordd.admin.v1.Node
+	6,  // 1: coordd.admin.v1.ListSemaphoresResponse.semaphores:type_name -> coordd.admin.v1.Semaphore
+	7,  // 2: coordd.admin.v1.Semaphore.owners:type_name -> coordd.admin.v1.Link
+	7,  // 3: coordd.admin.v1.Semaphore.waiters:type_name -> coordd.admin.v1.Link
+	10, // 4: coordd.admin.v1.ListSessionsResponse.sessions:type_name -> coordd.admin.v1.Session
+	11, // 5: coordd.admin.v1.Session.client:type_name -> coordd.admin.v1.SessionClient
+	7,  // 6: coordd.admin.v1.Session.owned:type_name -> coordd.admin.v1.Link
+	7,  // 7: coordd.admin.v1.Session.awaited:type_name -> coordd.admin.v1.Link
+	0,  // 8: coordd.admin.v1.Event.kind:type_name -> coordd.admin.v1.Event.Kind
+	1,  // 9: coordd.admin.v1.Inspect.ListNodes:input_type -> coordd.admin.v1.ListNodesRequest
+	4,  // 10: coordd.admin.v1.Inspect.ListSemaphores:input_type -> coordd.admin.v1.ListSemaphoresRequest
+	8,  // 11: coordd.admin.v1.Inspect.ListSessions:input_type -> coordd.admin.v1.ListSessionsRequest
+	12, // 12: coordd.admin.v1.Inspect.EndSession:input_type -> coordd.admin.v1.EndSessionRequest
+	14, // 13: coordd.admin.v1.Inspect.DeleteSemaphore:input_type -> coordd.admin.v1.DeleteSemaphoreRequest
+	16, // 14: coordd.admin.v1.Inspect.Watch:input_type -> coordd.admin.v1.WatchRequest
+	2,  // 15: coordd.admin.v1.Inspect.ListNodes:output_type -> coordd.admin.v1.ListNodesResponse
+	5,  // 16: coordd.admin.v1.Inspect.ListSemaphores:output_type -> coordd.admin.v1.ListSemaphoresResponse
+	9,  // 17: coordd.admin.v1.Inspect.ListSessions:output_type -> coordd.admin.v1.ListSessionsResponse
+	13, // 18: coordd.admin.v1.Inspect.EndSession:output_type -> coordd.admin.v1.EndSessionResponse
+	15, // 19: coordd.admin.v1.Inspect.DeleteSemaphore:output_type -> coordd.admin.v1.DeleteSemaphoreResponse
+	17, // 20: coordd.admin.v1.Inspect.Watch:output_type -> coordd.admin.v1.Event
+	15, // [15:21] is the sub-list for method output_type
+	9,  // [9:15] is the sub-list for method input_type
+	9,  // [9:9] is the sub-list for extension type_name
+	9,  // [9:9] is the sub-list for extension extendee
+	0,  // [0:9] is the sub-list for field type_name
 }
 
 func init() { file_server_adminpb_inspect_proto_init() }
@@ -1345,13 +1703,14 @@ func file_server_adminpb_inspect_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_server_adminpb_inspect_proto_rawDesc), len(file_server_adminpb_inspect_proto_rawDesc)),
-			NumEnums:      0,
-			NumMessages:   15,
+			NumEnums:      1,
+			NumMessages:   17,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
 		GoTypes:           file_server_adminpb_inspect_proto_goTypes,
 		DependencyIndexes: file_server_adminpb_inspect_proto_depIdxs,
+		EnumInfos:         file_server_adminpb_inspect_proto_enumTypes,
 		MessageInfos:      file_server_adminpb_inspect_proto_msgTypes,
 	}.Build()
 	File_server_adminpb_inspect_proto = out.File

@@ -1,4 +1,5 @@
-// coordd's own service to look at coordination nodes, semaphores and sessions, and to end and delete them. Any server answers.
+// coordd's own service to look at coordination nodes, semaphores and sessions, to watch what happens to them, and to end
+// and delete them. Any server answers.
 //
 // Where authentication is required, a caller sees the nodes on which he may read rows (ydb.granular.select_row), and of
 // sessions other than his own neither who has them nor from where: that is for administrators. Ending and deleting need
@@ -40,6 +41,7 @@ const (
 	Inspect_ListSessions_FullMethodName    = "/coordd.admin.v1.Inspect/ListSessions"
 	Inspect_EndSession_FullMethodName      = "/coordd.admin.v1.Inspect/EndSession"
 	Inspect_DeleteSemaphore_FullMethodName = "/coordd.admin.v1.Inspect/DeleteSemaphore"
+	Inspect_Watch_FullMethodName           = "/coordd.admin.v1.Inspect/Watch"
 )
 
 // InspectClient is the client API for Inspect service.
@@ -56,6 +58,9 @@ type InspectClient interface {
 	// Deletes a persistent semaphore. With force it may have owners and waiters: waiters are told, owners are not. To take a
 	// lock from a client end its session instead. Ephemeral semaphores cannot be deleted: they go with their last owner.
 	DeleteSemaphore(ctx context.Context, in *DeleteSemaphoreRequest, opts ...grpc.CallOption) (*DeleteSemaphoreResponse, error)
+	// Tells what happens, from now on or from an event on that the server still has. A server has the last 10,000 of its
+	// events, in memory, from its start on.
+	Watch(ctx context.Context, in *WatchRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[Event], error)
 }
 
 type inspectClient struct {
@@ -116,6 +121,25 @@ func (c *inspectClient) DeleteSemaphore(ctx context.Context, in *DeleteSemaphore
 	return out, nil
 }
 
+func (c *inspectClient) Watch(ctx context.Context, in *WatchRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[Event], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Inspect_ServiceDesc.Streams[0], Inspect_Watch_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[WatchRequest, Event]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Inspect_WatchClient = grpc.ServerStreamingClient[Event]
+
 // InspectServer is the server API for Inspect service.
 // All implementations must embed UnimplementedInspectServer
 // for forward compatibility.
@@ -130,6 +154,9 @@ type InspectServer interface {
 	// Deletes a persistent semaphore. With force it may have owners and waiters: waiters are told, owners are not. To take a
 	// lock from a client end its session instead. Ephemeral semaphores cannot be deleted: they go with their last owner.
 	DeleteSemaphore(context.Context, *DeleteSemaphoreRequest) (*DeleteSemaphoreResponse, error)
+	// Tells what happens, from now on or from an event on that the server still has. A server has the last 10,000 of its
+	// events, in memory, from its start on.
+	Watch(*WatchRequest, grpc.ServerStreamingServer[Event]) error
 	mustEmbedUnimplementedInspectServer()
 }
 
@@ -154,6 +181,9 @@ func (UnimplementedInspectServer) EndSession(context.Context, *EndSessionRequest
 }
 func (UnimplementedInspectServer) DeleteSemaphore(context.Context, *DeleteSemaphoreRequest) (*DeleteSemaphoreResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method DeleteSemaphore not implemented")
+}
+func (UnimplementedInspectServer) Watch(*WatchRequest, grpc.ServerStreamingServer[Event]) error {
+	return status.Error(codes.Unimplemented, "method Watch not implemented")
 }
 func (UnimplementedInspectServer) mustEmbedUnimplementedInspectServer() {}
 func (UnimplementedInspectServer) testEmbeddedByValue()                 {}
@@ -266,6 +296,17 @@ func _Inspect_DeleteSemaphore_Handler(srv interface{}, ctx context.Context, dec 
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Inspect_Watch_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(WatchRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(InspectServer).Watch(m, &grpc.GenericServerStream[WatchRequest, Event]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Inspect_WatchServer = grpc.ServerStreamingServer[Event]
+
 // Inspect_ServiceDesc is the grpc.ServiceDesc for Inspect service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -294,6 +335,12 @@ var Inspect_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _Inspect_DeleteSemaphore_Handler,
 		},
 	},
-	Streams:  []grpc.StreamDesc{},
+	Streams: []grpc.StreamDesc{
+		{
+			StreamName:    "Watch",
+			Handler:       _Inspect_Watch_Handler,
+			ServerStreams: true,
+		},
+	},
 	Metadata: "server/adminpb/inspect.proto",
 }
