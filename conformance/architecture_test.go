@@ -55,6 +55,8 @@ var layers = []layer{
 	{folder: "server/group", ours: []string{"scheme", "coordination", "raftstore"}, foreign: []string{grpc, protobuf}},
 	{folder: "server/auth", ours: []string{"quiet", "scheme", "coordination", "server/filestamp", "server/listen"}, foreign: []string{grpc, tokens, passwords}},
 	{folder: "server/listen", ours: []string{"quiet", "raftstore", "server/filestamp"}, foreign: []string{grpc}},
+	{folder: "server/inspect", ours: []string{"scheme", "coordination", "raftstore", "server/group", "server/adminpb", "server/clusterpb"},
+		foreign: []string{grpc}},
 	{folder: "server/filestamp"},
 	{folder: "conformance", ours: []string{"scheme", "coordination", "raftstore", "server"},
 		foreign: []string{raft, hashicorp, bbolt, grpc, protobuf, ydbProtos, system, "github.com/anishathalye/porcupine", "pgregory.net/rapid"}},
@@ -113,7 +115,7 @@ func TestArchitecture(t *testing.T) {
 			}
 		}
 	}
-	for _, folder := range []string{"scheme/outcome", "scheme", "coordination", "coordination/accounts", "coordination/codec", "coordination/codec/internal/logpb", "raftstore", "server", "server/group", "server/auth", "server/listen", "server/filestamp", "conformance", "cmd/coordd"} {
+	for _, folder := range []string{"scheme/outcome", "scheme", "coordination", "coordination/accounts", "coordination/codec", "coordination/codec/internal/logpb", "raftstore", "server", "server/group", "server/auth", "server/listen", "server/inspect", "server/filestamp", "conformance", "cmd/coordd"} {
 		if checked[folder] == 0 {
 			t.Errorf("no file of %s was checked", folder)
 		}

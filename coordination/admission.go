@@ -59,7 +59,7 @@ func shrinks(c Command) bool {
 	switch c := c.(type) {
 	case *Attach:
 		return c.Session != 0
-	case *ReleaseSemaphore, *DeleteSemaphore, *StopSession, *DropNode, *RemoveDirectory, *RemoveUser:
+	case *ReleaseSemaphore, *DeleteSemaphore, *StopSession, *DropNode, *RemoveDirectory, *RemoveUser, *EndSession, *RemoveSemaphore:
 		return true
 	}
 	return false

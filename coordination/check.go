@@ -106,6 +106,8 @@ func (n *node) check() error {
 	if chained != len(n.sessions) {
 		fail("%d sessions, %d of them in their order", len(n.sessions), chained)
 	}
+	checkShelf(&n.listed, len(n.sessions), fail, func(s *session) bool { return n.sessions[s.id] == s })
+	checkShelf(&n.named, len(n.semaphores), fail, func(s *semaphore) bool { return n.semaphores[s.name] == s })
 	if bytes != n.bytes {
 		fail("%d bytes are stored, it says %d", bytes, n.bytes)
 	}
@@ -188,4 +190,24 @@ func (ll *linkList) checkPieces() error {
 func (d *LinkDescription) equals(other LinkDescription) bool {
 	return d.Order == other.Order && d.Session == other.Session && d.TimeoutMillis == other.TimeoutMillis &&
 		d.Count == other.Count && string(d.Data) == string(other.Data)
+}
+
+// checkShelf looks whether a shelf has what it is to have, in order, and in no more blocks than it may.
+func checkShelf[E numbered](s *shelf[E], want int, fail func(string, ...any), belongs func(E) bool) {
+	count, last, before := 0, uint64(0), shelfBlock
+	for at, block := range s.blocks {
+		if len(block)+before <= shelfBlock/2 || len(block) == 0 && at < len(s.blocks)-1 {
+			fail("block %d of a shelf has %d elements behind one of %d", at, len(block), before)
+		}
+		before = len(block)
+		for _, e := range block {
+			if count++; e.number() <= last || !belongs(e) {
+				fail("%T %d is out of order on its shelf, or not to be there", e, e.number())
+			}
+			last = e.number()
+		}
+	}
+	if count != want {
+		fail("%d elements on a shelf, want %d", count, want)
+	}
 }

@@ -169,6 +169,30 @@ type SetLimits struct {
 // that their digests can be compared. It changes nothing. A server that is busy with another checkpoint passes it over.
 type Mark struct{}
 
+// EndSession ends a session for an administrator, or for somebody who may erase rows on its node, as if its time had run out: whoever has it is told that it has expired. It is gone at once,
+// whatever its client believes: one that cannot be told believes it until its own timeout.
+type EndSession struct {
+	Call
+	Caller
+	Node    NodeID
+	Session SessionID
+	// Reason is shown to whoever watches, and means nothing.
+	Reason string
+}
+
+// RemoveSemaphore removes a persistent semaphore for the same people, with Force also one that has owners or waiters (§3.7). Owners are told
+// nothing, as in the protocol. Ids never come back, so what was made anew under a name is safe from it.
+type RemoveSemaphore struct {
+	Call
+	Caller
+	Node      NodeID
+	Semaphore SemaphoreID
+	Force     bool
+}
+
+// MaxReasonBytes bounds the reason of an EndSession.
+const MaxReasonBytes = 128
+
 func (o *Origin) subject() (NodeID, SessionID)        { return o.Node, o.Session }
 func (c *Attach) subject() (NodeID, SessionID)        { return c.Node, c.Session }
 func (c *ExpireSession) subject() (NodeID, SessionID) { return c.Node, c.Session }

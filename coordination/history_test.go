@@ -52,6 +52,7 @@ var makers = []func(*history, coordination.NodeID) coordination.Command{
 	(*history).deleteSemaphore, (*history).createNode, (*history).alterNode, (*history).dropNode,
 	(*history).makeDirectory, (*history).removeDirectory, (*history).modifyPermissions, (*history).nothing,
 	(*history).addUser, (*history).setPassword, (*history).removeUser, (*history).rotateSigningKey, (*history).setLimits,
+	(*history).administerEnd, (*history).removeSemaphore,
 }
 
 // next appends an entry to the log.
@@ -291,3 +292,16 @@ func (h *history) setLimits(coordination.NodeID) coordination.Command {
 }
 
 func (h *history) nothing(coordination.NodeID) coordination.Command { return nil }
+
+func (h *history) administerEnd(node coordination.NodeID) coordination.Command {
+	c := &coordination.EndSession{Call: h.call(), Caller: h.caller(), Node: node, Session: coordination.SessionID(h.random.IntN(9)), Reason: "test"}
+	if sessions := h.sessions[node]; len(sessions) > 0 {
+		c.Session = sessions[h.random.IntN(len(sessions))].Session
+	}
+	return c
+}
+
+func (h *history) removeSemaphore(node coordination.NodeID) coordination.Command {
+	return &coordination.RemoveSemaphore{Call: h.call(), Caller: h.caller(), Node: node,
+		Semaphore: coordination.SemaphoreID(h.random.IntN(30)), Force: h.random.IntN(2) == 0}
+}

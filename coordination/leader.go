@@ -23,8 +23,9 @@ type Leader struct {
 	calling   map[Call]bool         // calls whose command is there
 	wakeups   heapOf[*ledNode]      // nodes that have deadlines
 	strict    strictReads
-	takeover  *takeover // nil once it is done
-	ownerless bool      // new sessions get no owner: not every server of the cluster can read of one
+	takeover  *takeover     // nil once it is done
+	ended     []*ledSession // by the command that is applied, and streams wait to hear of it
+	ownerless bool          // new sessions get no owner: not every server of the cluster can read of one
 	out       Output
 }
 
@@ -62,7 +63,8 @@ type ledSession struct {
 	held       []*attachment
 	asked      Address // of the last request proposed
 	countdown  *deadline
-	settled    bool // the leader has begun or stopped a countdown of it: the takeover has nothing to do about it
+	detached   Instant // since when, with countdown; Never if that was before this leader
+	settled    bool    // the leader has begun or stopped a countdown of it: the takeover has nothing to do about it
 	watches    map[SemaphoreID]*watch
 }
 
@@ -183,6 +185,11 @@ func (l *Leader) Applied(now Instant, term Term, c Command, effects []Effect) {
 	if s != nil {
 		l.resumeHeld(now, s)
 	}
+	for i, ended := range l.ended {
+		l.resumeHeld(now, ended)
+		l.ended[i] = nil
+	}
+	l.ended = l.ended[:0]
 	if n != nil {
 		l.answerDescribes(n)
 	}
@@ -248,6 +255,9 @@ func (l *Leader) sessionEnded(n *ledNode, e *Effect) {
 	l.stopCountdown(s)
 	l.dropWatches(s)
 	delete(n.sessions, s.id)
+	if len(s.held) > 0 {
+		l.ended = append(l.ended, s)
+	}
 	a := s.attachment
 	switch {
 	case a == nil:

@@ -30,6 +30,7 @@ func (l *Leader) Attach(now Instant, stream StreamID, r AttachRequest) {
 	if s := a.session; s != nil {
 		s.seqNo = r.SeqNo
 		if s.mayAttachUnlogged(&r) {
+			l.occurs(OccurSessionAttached, s)
 			l.attachTo(now, a, s, false)
 			return
 		}
@@ -199,6 +200,8 @@ func (l *Leader) detach(now Instant, s *ledSession) {
 	}
 	s.attachment = nil
 	l.dropWatches(s)
+	s.detached = now
+	l.occurs(OccurSessionDetached, s)
 	l.startCountdown(s, until)
 }
 

@@ -26,6 +26,8 @@ type Machine struct {
 	inOrder        chain[*node] // the same, ascending by id
 	walk           *walk        // that is under way, nil if none is
 	effects        []Effect
+	observed       bool // occurrences are collected
+	occurred       []Occurrence
 	asking         *session // whose command is being executed
 	calls          callMemory
 
@@ -150,6 +152,7 @@ func (m *Machine) execute(place Place, term Term, c Command) []Effect {
 		}
 	case *StopSession:
 		if n, s := m.origin(&c.Origin, RequestStop); s != nil {
+			m.sessionOccurs(OccurSessionStopped, n, s, nil)
 			m.endSession(n, s, c.Address)
 		}
 	case *Attach:
@@ -220,6 +223,7 @@ func (m *Machine) attach(c *Attach) {
 		}
 		s := n.addSession(c, m.stampMillis)
 		s.memory.complete = true
+		m.sessionOccurs(OccurSessionStarted, n, s, nil)
 		m.emit(Effect{Kind: EffectAttached, Node: n.id, Session: s.id, Address: Address{Epoch: c.Epoch}, Created: true})
 		return
 	}
@@ -239,6 +243,7 @@ func (m *Machine) attach(c *Attach) {
 	s.timeoutMillis, s.attachEpoch, s.attachPlace = c.TimeoutMillis, c.Epoch, c.Place
 	m.describeSession(n, s, c.Description)
 	s.memory = memory{complete: true}
+	m.sessionOccurs(OccurSessionAttached, n, s, nil)
 	m.emit(Effect{Kind: EffectAttached, Node: n.id, Session: s.id, Address: Address{Epoch: c.Epoch}})
 }
 
@@ -265,6 +270,7 @@ func (m *Machine) expireSession(c *ExpireSession, term Term) {
 		return
 	}
 	if s := n.sessions[c.Session]; s != nil && s.attachEpoch == c.AttachEpoch {
+		m.sessionOccurs(OccurSessionExpired, n, s, nil)
 		m.endSession(n, s, Address{})
 	}
 }
@@ -285,6 +291,10 @@ func (m *Machine) applyToTree(c Command) {
 		m.done(c.Call, m.modifyPermissions(c))
 	case *SetLimits:
 		m.done(c.Call, m.setLimits(c))
+	case *EndSession:
+		m.done(c.Call, m.administerEndSession(c))
+	case *RemoveSemaphore:
+		m.done(c.Call, m.administerRemoveSemaphore(c))
 	default:
 		panic(fmt.Sprintf("coordination: unknown command %T", c))
 	}
@@ -333,6 +343,7 @@ func (m *Machine) createNode(c *CreateNode) outcome.Outcome {
 	})
 	if created {
 		n := newNode(m.nextNode, c.Config, m.rows, m.room)
+		n.path = c.Path
 		n.startAt(m.lineage)
 		m.addNode(n)
 		m.nextNode++

@@ -1,8 +1,11 @@
 package coordination
 
+import "github.com/coordd/coordd/scheme"
+
 // node is one coordination node as the machine holds it: the durable state of §0.2.
 type node struct {
 	id     NodeID
+	path   scheme.Path // never changes
 	config NodeConfig
 	rows   *rowTracker // the machine's
 	room   *room       // the same
@@ -22,6 +25,8 @@ type node struct {
 	sessions   map[SessionID]*session
 	inOrder    chain[*session] // the same, ascending by id
 	semaphores map[string]*semaphore
+	listed     shelf[*session]   // the same, to go on with from any id
+	named      shelf[*semaphore] // the same as semaphores, by id
 	links      map[linkKey]*link
 	nonces     map[uint64]SessionID // of the sessions that were made under one
 
@@ -284,6 +289,7 @@ func (n *node) addSemaphore(name string, limit uint64, data []byte, ephemeral bo
 	sem := &semaphore{id: n.nextSemaphore, name: name, limit: limit, data: data, ephemeral: ephemeral}
 	n.nextSemaphore++
 	n.semaphores[name] = sem
+	n.named.append(sem)
 	n.bytes += sem.bytes()
 	n.take(sem.sized())
 	n.touch(sem)
@@ -302,6 +308,7 @@ func (n *node) setSemaphoreData(sem *semaphore, data []byte) {
 
 func (n *node) removeSemaphore(sem *semaphore) {
 	delete(n.semaphores, sem.name)
+	n.named.remove(sem)
 	n.bytes -= sem.bytes()
 	n.give(sem.sized())
 	n.removed(sem)
@@ -323,6 +330,7 @@ func (n *node) addSession(c *Attach, stampMillis uint64) *session {
 func (n *node) hold(s *session) {
 	n.sessions[s.id] = s
 	n.inOrder.append(s)
+	n.listed.append(s)
 	n.name(s)
 }
 
@@ -336,6 +344,7 @@ func (n *node) name(s *session) {
 func (n *node) removeSession(s *session) {
 	n.walk.endingSession(s)
 	n.inOrder.remove(s)
+	n.listed.remove(s)
 	delete(n.sessions, s.id)
 	delete(n.nonces, s.nonce)
 	n.give(s.sized())

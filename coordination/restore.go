@@ -70,6 +70,7 @@ func (r *Restorer) Add(row Row) error {
 		n.bytes += sem.bytes()
 		n.take(row.sized())
 		r.semaphores[n.id] = append(known, sem)
+		n.named.append(sem)
 		r.machine.stored(n, sem, row)
 	case LinkRow:
 		return r.addLink(n, row)
@@ -139,6 +140,9 @@ func (r *Restorer) Finish() (*Machine, error) {
 		hash := PathRow{entry}.hash()
 		m.pathHashes[entry.ID] = hash
 		m.pathsBase += hash
+		if n := m.nodes[entry.Node]; n != nil {
+			n.path, _ = m.tree.PathOf(entry.ID)
+		}
 	}
 	m.accounts = accounts.Restored(r.users, r.keys)
 	m.accountBytes = accountsBytes(m.accounts)

@@ -47,26 +47,39 @@ func (m *Machine) updateSemaphore(n *node, c *UpdateSemaphore) {
 
 func (m *Machine) deleteSemaphore(n *node, c *DeleteSemaphore) {
 	sem := n.semaphores[c.Name]
-	switch {
-	case sem == nil:
+	if sem == nil {
 		m.refuse(&c.Origin, RequestDelete, SemaphoreMissing)
 		return
+	}
+	if refusal := m.removeSemaphore(n, sem, c.Force); refusal != nil {
+		m.refuse(&c.Origin, RequestDelete, refusal)
+		return
+	}
+	m.answer(&c.Origin, RequestDelete, false)
+}
+
+// removeSemaphore removes a semaphore for whoever may, or says why not.
+func (m *Machine) removeSemaphore(n *node, sem *semaphore, force bool) *Refusal {
+	switch {
 	case sem.ephemeral:
-		m.refuse(&c.Origin, RequestDelete, CannotDeleteEphemeral)
-		return
-	case !c.Force && (sem.owners.length > 0 || sem.waiters.length > 0):
-		m.refuse(&c.Origin, RequestDelete, SemaphoreNotEmpty)
-		return
+		return CannotDeleteEphemeral
+	case !force && (sem.owners.length > 0 || sem.waiters.length > 0):
+		return SemaphoreNotEmpty
 	}
 	for l := sem.waiters.first; l != nil; l = sem.waiters.first {
 		m.endWait(n, l, SemaphoreDestroyed)
+		m.linkOccurs(OccurWaitEnded, n, l)
 		n.remove(l)
 	}
 	for l := sem.owners.first; l != nil; l = sem.owners.first {
+		m.linkOccurs(OccurLockLost, n, l)
 		n.remove(l)
 	}
+	if m.observed {
+		m.occurred = append(m.occurred, Occurrence{Kind: OccurSemaphoreDeleted, StampMillis: m.stampMillis, Node: n.id, Semaphore: sem.name})
+	}
 	m.destroy(n, sem)
-	m.answer(&c.Origin, RequestDelete, false)
+	return nil
 }
 
 func (m *Machine) acquireSemaphore(n *node, s *session, c *AcquireSemaphore) {
@@ -119,10 +132,12 @@ func (m *Machine) acquireAnew(n *node, s *session, sem *semaphore, c *AcquireSem
 	n.setWait(l, c, m.at())
 	if !granted {
 		n.enqueue(l, m.stampMillis)
+		m.linkOccurs(OccurLockAwaited, n, l)
 		m.pend(n, l)
 		return
 	}
 	n.makeOwner(l, m.stampMillis)
+	m.linkOccurs(OccurLockGranted, n, l)
 	m.answer(&c.Origin, RequestAcquire, true)
 	m.ownersChanged(n, sem)
 }
@@ -232,6 +247,7 @@ func (m *Machine) endSession(n *node, s *session, answer Address) {
 // leaveOwners takes an owner out, lets in who fits now, and tells the watchers.
 func (m *Machine) leaveOwners(n *node, l *link) {
 	sem := l.semaphore
+	m.linkOccurs(OccurLockLost, n, l)
 	n.remove(l)
 	if sem.ephemeral && sem.owners.first == nil && sem.waiters.first == nil {
 		m.destroy(n, sem)
@@ -245,6 +261,7 @@ func (m *Machine) leaveOwners(n *node, l *link) {
 func (m *Machine) leaveQueue(n *node, l *link) {
 	sem := l.semaphore
 	first := sem.waiters.first == l
+	m.linkOccurs(OccurWaitEnded, n, l)
 	n.remove(l)
 	if first && m.promote(n, sem) {
 		m.ownersChanged(n, sem)
@@ -257,6 +274,7 @@ func (m *Machine) promote(n *node, sem *semaphore) bool {
 	for l := sem.waiters.first; l != nil && l.count <= sem.free(); l = sem.waiters.first {
 		sem.waiters.remove(l)
 		n.makeOwner(l, m.stampMillis)
+		m.linkOccurs(OccurLockGranted, n, l)
 		m.result(l.session, Effect{Node: n.id, Address: l.address, Request: RequestAcquire, Done: true, Order: l.order})
 		granted = true
 	}

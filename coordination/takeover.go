@@ -44,6 +44,7 @@ func (l *Leader) takeOver() {
 
 func (l *Leader) takeOverSession(n *node, s *session) {
 	if led := l.led(n.id).led(s.id); !led.settled {
+		led.detached = Never
 		l.startCountdown(led, l.began.After(s.timeoutMillis+l.takeover.walk.graceMillis(n)))
 	}
 }

@@ -104,6 +104,35 @@ func (t *Tree) ChildrenAfter(path Path, after string, most int) []Entry {
 	return children
 }
 
+// After returns the entry that comes next behind the given id, in ascending order of ids; false if that was the last one.
+func (t *Tree) After(id EntryID) (Entry, bool) {
+	at, found := t.searchID(id)
+	if found {
+		at++
+	}
+	if at == len(t.byID) {
+		return Entry{}, false
+	}
+	return t.byID[at].entry, true
+}
+
+// ByID returns the entry of that id.
+func (t *Tree) ByID(id EntryID) (Entry, bool) {
+	v := t.get(id)
+	if v == nil {
+		return Entry{}, false
+	}
+	return v.entry, true
+}
+
+// RightsRows is how many entries Rights looks at, at most, to find the rights at an entry, which must be there.
+func (t *Tree) RightsRows(e Entry) (rows int) {
+	for range t.get(e.ID).upwards() {
+		rows++
+	}
+	return rows
+}
+
 // PathOf returns the path of the entry with the given id.
 func (t *Tree) PathOf(id EntryID) (Path, bool) {
 	v := t.get(id)

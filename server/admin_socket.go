@@ -42,7 +42,9 @@ func (s *Server) isLocal(ctx context.Context) bool {
 
 // readsOnly are the administrators' calls that change nothing and take nothing away.
 var readsOnly = map[string]bool{adminpb.Users_List_FullMethodName: true, adminpb.Cluster_Status_FullMethodName: true,
-	adminpb.Cluster_Limits_FullMethodName: true}
+	adminpb.Cluster_Limits_FullMethodName: true, adminpb.Inspect_ListNodes_FullMethodName: true,
+	adminpb.Inspect_ListSemaphores_FullMethodName: true, adminpb.Inspect_ListSessions_FullMethodName: true,
+	adminpb.Inspect_Watch_FullMethodName: true}
 
 // audited tells whether a call is to be found in the log.
 func audited(method string) bool {
@@ -177,6 +179,10 @@ func targetOf(request any) string {
 		return r.GetTo()
 	case *Ydb_Scheme.ModifyPermissionsRequest:
 		return permissionsText(r)
+	case *adminpb.EndSessionRequest:
+		return inspected(r)
+	case *adminpb.DeleteSemaphoreRequest:
+		return deleted(r)
 	case *adminpb.SetLimitsRequest:
 		return "a state of " + stateLimitText(r.GetStateBytes())
 	}

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/coordd/coordd/server/adminpb"
 	"github.com/coordd/coordd/server/auth"
 	"github.com/coordd/coordd/server/listen"
 )
@@ -28,7 +29,7 @@ func kindOf(method string) listen.Kind {
 	switch {
 	case method == sessionPath:
 		return listen.Session
-	case method == watchMethod, strings.HasPrefix(method, reflectionService):
+	case method == watchMethod, method == adminpb.Inspect_Watch_FullMethodName, strings.HasPrefix(method, reflectionService):
 		return listen.Standing
 	}
 	return listen.Brief

@@ -73,6 +73,9 @@ type Config struct {
 	LoopbackAdmin bool
 	// HoldStartFailureMillis delays the Failure of a start that was refused; nil: 100 ms.
 	HoldStartFailureMillis *uint64
+	// Inspect says whom the inspection service serves: InspectOff, InspectLocal or InspectOn. Empty: InspectLocal where
+	// authentication is off and a listener is not on a loopback address, InspectOn otherwise.
+	Inspect string
 	// DiskReserve is how many bytes of the data directory's file system are kept free for what must go on when it is
 	// nearly full; 0: none. See docs/limits.md.
 	DiskReserve uint64
@@ -120,7 +123,7 @@ func (c Config) Validate() error {
 	if c.InMemory == (c.DataDir != "") {
 		return errors.New("data directory: want a directory, or in-memory, and not both")
 	}
-	return errors.Join(c.validateTLS(), c.validateAuth())
+	return errors.Join(c.validateTLS(), c.validateAuth(), c.validateInspect())
 }
 
 func validPort(port string, least int) error {

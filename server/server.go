@@ -36,6 +36,7 @@ import (
 	"github.com/coordd/coordd/server/auth"
 	"github.com/coordd/coordd/server/clusterpb"
 	"github.com/coordd/coordd/server/group"
+	"github.com/coordd/coordd/server/inspect"
 	"github.com/coordd/coordd/server/listen"
 )
 
@@ -69,6 +70,7 @@ type Server struct {
 	panics      panicCounter
 	held        *heldAnswers
 	refusedActs quiet.Kinds // of administrators, or who would be one
+	inspect     atomic.Pointer[inspect.Service]
 
 	stateLimit stateLimit
 
@@ -181,7 +183,10 @@ func (s *Server) openGroup(ctx context.Context) error {
 	c := s.config
 	cluster := c.Cluster
 	cluster.Settings = s.sharedSettings
-	cluster.Services = func(r grpc.ServiceRegistrar) { clusterpb.RegisterClusterServer(r, clusterLeader{Server: s}) }
+	cluster.Services = func(r grpc.ServiceRegistrar) {
+		clusterpb.RegisterClusterServer(r, clusterLeader{Server: s})
+		clusterpb.RegisterInspectServer(r, inspect.Peer{Service: s.inspect.Load})
+	}
 	opened, err := group.Open(ctx, group.Config{
 		Log: raftstore.Config{Dir: c.DataDir, InMemory: c.InMemory, Logger: c.Logger, Cluster: cluster,
 			TailBytes: c.tailBytes, ReserveBytes: c.DiskReserve, FreeSpace: c.freeSpace},
@@ -193,6 +198,7 @@ func (s *Server) openGroup(ctx context.Context) error {
 		return err
 	}
 	s.group, s.store = opened, opened.Log()
+	s.inspect.Store(inspect.New(inspectHost{s}, opened, c.Logger))
 	return nil
 }
 
@@ -244,6 +250,7 @@ func (s *Server) startGRPC() {
 	Ydb_Auth_V1.RegisterAuthServiceServer(services, authService{Server: s})
 	adminpb.RegisterUsersServer(services, userService{Server: s})
 	adminpb.RegisterClusterServer(services, clusterService{Server: s})
+	adminpb.RegisterInspectServer(services, s.inspect.Load())
 	Ydb_Operation_V1.RegisterOperationServiceServer(services, operationService{})
 	Ydb_Monitoring_V1.RegisterMonitoringServiceServer(services, monitoringService{Server: s})
 	s.health = health.NewServer()

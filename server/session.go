@@ -25,6 +25,7 @@ type session struct {
 	pool     *writers
 	panics   *panicCounter
 	identity *auth.Identity
+	opened   int64 // milliseconds since 1970
 	progress progress
 	log      *sessionLog
 	held     []coordination.Reply // taken, and left to the slow lane
@@ -44,7 +45,7 @@ func (s *Server) newSession(rpc Ydb_Coordination_V1.CoordinationService_SessionS
 		return nil, status.Error(codes.Internal, errNoStatusWriter.Error())
 	}
 	session := &session{rpc: rpc, finish: finish, pool: s.writers, panics: &s.panics, identity: auth.Of(rpc.Context()),
-		log: newSessionLog(rpc.Context(), s.config.Logger)}
+		opened: wallMillis(), log: newSessionLog(rpc.Context(), s.config.Logger)}
 	session.stream = s.group.NewStream(session, s.streamCaller(rpc.Context()), s.pingPolicy(rpc.Context()))
 	return session, nil
 }

@@ -75,6 +75,7 @@ var serveOptions = slices.Concat([]option{
 	{"initial-admin", "NAME", "administrator to add if there are no users", "", setInitialAdmin},
 	{"initial-admin-password-file", "FILE", "file with the password of --initial-admin", "", setFile(func(s *settings) *string { return &s.auth.adminPasswordFile })},
 	{"loopback-admin", "bool", "let everybody on this machine do what the socket in the data directory is for; goes away with the next release", "false", setLoopbackAdmin},
+	{"inspect", "off|local|on", "whom the inspection service shows locks and sessions; local: callers on this machine (default: on, but local where strangers can connect and --auth is off)", "", setInspect},
 	{"disk-reserve", "SIZE", "free space of the data directory's disk below which nothing new is written; 0: none", "128MiB", setDiskReserve},
 	{"state-limit", "SIZE", "limit of all data that a cluster gets that has none yet; 'coordd cluster limits' changes it (default: 384MiB)", "", setStateLimit},
 	{"streams-per-connection", "NUMBER", "calls, sessions above all, that one connection may have open at once", "100000",

@@ -25,6 +25,7 @@ type authSettings struct {
 	adminPasswordFile string // absolute path, empty: none
 	loginLifetime     time.Duration
 	loopbackAdmin     bool
+	inspect           string // one of server.Inspect..., empty: by the other settings
 }
 
 // setListenTLS allows what setListen does.
@@ -98,4 +99,13 @@ func setLoopbackAdmin(s *settings, value string) error {
 	err := setInMemory(&plain, value)
 	s.auth.loopbackAdmin = plain.inMemory
 	return err
+}
+
+func setInspect(s *settings, value string) error {
+	switch value {
+	case server.InspectOff, server.InspectLocal, server.InspectOn:
+		s.auth.inspect = value
+		return nil
+	}
+	return fmt.Errorf("want %s, %s or %s", server.InspectOff, server.InspectLocal, server.InspectOn)
 }

@@ -38,6 +38,7 @@ func TestReadmeTables(t *testing.T) {
 	wordedDefaults := map[string]string{"advertise": "from `--listen`", "data-dir": "see below",
 		"state-limit": "`384MiB`", "listen-peer": "none, a server alone", "advertise-peer": "from `--initial-cluster`, or `--listen-peer`",
 		"advertise-tls": "from `--advertise` and `--listen-tls`", "streams": "`100000`, less with little memory",
+		"inspect":                 "`on`, `local` where strangers can connect and `--auth` is `off`",
 		"connections-per-address": "`20000`, less with little memory or few descriptors"}
 	for _, o := range serveOptions {
 		fallback := cmp.Or(wordedDefaults[o.name], "`"+o.fallback+"`")

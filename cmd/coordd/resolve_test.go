@@ -186,6 +186,7 @@ func TestValues(t *testing.T) {
 		{"initial-admin", []string{"root", "ops@example"}, []string{"", "a b", "a\n", "ä"}},
 		{"initial-admin-password-file", []string{"relative"}, []string{""}},
 		{"loopback-admin", []string{"true", "false"}, []string{"", "yes"}},
+		{"inspect", []string{"off", "local", "on"}, []string{"", "yes", "ON"}},
 		{"disk-reserve", []string{"0", "1", "64KiB", "128MiB", "2GiB", "1024TiB"}, []string{"", "-1", "1MB", "MiB", "1.5GiB", "1025TiB", "128 MiB", "99999999999999999999"}},
 		{"state-limit", []string{"1MiB", "1048576", "384MiB", "1024TiB", "unlimited"}, []string{"", "0", "1", "1023KiB", "none", "1025TiB", "384"}},
 		{"streams-per-connection", counts, noCounts},

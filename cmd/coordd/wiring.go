@@ -43,6 +43,7 @@ func startServer(ctx context.Context, s settings, values map[string]given, logge
 		TokenFile:     s.auth.tokenFile,
 		LoginLifetime: s.auth.loginLifetime,
 		LoopbackAdmin: s.auth.loopbackAdmin,
+		Inspect:       s.auth.inspect,
 		InitialAdmin:  s.auth.admin,
 	}
 	config.Limits = coordination.DefaultLimits()

@@ -60,6 +60,7 @@ var trials = []trial{
 	{name: "condemned directories", folder: "raftstore", tests: "^TestCondemned"},
 	{name: "servers that diverge", folder: "server/group",
 		tests: "^Test(OnlyMembers|CheckpointsAreAtMarks|MarkedCheckpoint|OpenCheckpoint|MarksWait|DivergedFollower|KilledBefore)"},
+	{name: "inspection", folder: "coordination", tests: "^Test(Inspect|Standing|EndSession|RemoveSemaphore)"},
 	{name: "leader changes", folder: "coordination", tests: "^Test(Claim|Resume|Held|Repeated|Describe|Stop|StreamLeft|Outcomes|TakeOver|Walk)"},
 	{name: "checkpoints", folder: "raftstore", tests: "^Test(CheckpointIsDue|WhatACheckpoint|Load|CheckpointsInSteps)"},
 	{name: "group", folder: "server/group", tests: "^Test(CheckpointsCount|Replay)"},

@@ -127,6 +127,10 @@ func newCommand(field protowire.Number) coordination.Command {
 		return new(coordination.SetLimits)
 	case 22:
 		return new(coordination.Mark)
+	case 24:
+		return new(coordination.EndSession)
+	case 25:
+		return new(coordination.RemoveSemaphore)
 	}
 	return nil
 }
@@ -209,6 +213,20 @@ func (w *wire) command(c coordination.Command) protowire.Number {
 		return 21
 	case *coordination.Mark:
 		return 22
+	case *coordination.EndSession:
+		number(w, 1, &c.Nonce)
+		w.caller(3, &c.Caller)
+		number(w, 5, &c.Node)
+		number(w, 6, &c.Session)
+		w.text(7, &c.Reason)
+		return 24
+	case *coordination.RemoveSemaphore:
+		number(w, 1, &c.Nonce)
+		w.caller(3, &c.Caller)
+		number(w, 5, &c.Node)
+		number(w, 6, &c.Semaphore)
+		w.flag(7, &c.Force)
+		return 25
 	}
 	panic(fmt.Sprintf("codec: %T has no encoding", c))
 }

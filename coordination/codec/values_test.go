@@ -23,6 +23,7 @@ func allCommands() []coordination.Command {
 		new(coordination.MakeDirectory), new(coordination.RemoveDirectory), new(coordination.ModifyPermissions),
 		new(coordination.AddUser), new(coordination.SetPassword), new(coordination.RemoveUser), new(coordination.RotateSigningKey),
 		new(coordination.BeginLineage), new(coordination.SetLimits), new(coordination.Mark),
+		new(coordination.EndSession), new(coordination.RemoveSemaphore),
 	}
 }
 

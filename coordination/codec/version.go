@@ -11,7 +11,7 @@ const (
 	versionFirst = 1
 	// VersionEntries is the version with which entries of several commands came, and with them everything that says where
 	// in its entry a command is, and when an entry was written; also what is answered above an open request, the
-	// owners of sessions, limits, and marks.
+	// owners of sessions, limits, marks, and what administrators do to sessions and semaphores.
 	VersionEntries = 2
 )
 
@@ -45,7 +45,7 @@ func Since(c coordination.Command) uint64 {
 		return sinceOrigin(&c.Origin)
 	case *coordination.StopSession:
 		return sinceOrigin(&c.Origin)
-	case *coordination.SetLimits, *coordination.Mark:
+	case *coordination.SetLimits, *coordination.Mark, *coordination.EndSession, *coordination.RemoveSemaphore:
 		return VersionEntries
 	}
 	return versionFirst

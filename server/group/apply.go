@@ -61,6 +61,7 @@ func (g *Group) handleStore(e storeEvent) error {
 		g.replica.Following()
 		g.lead()
 		g.member.toward(e.term, e.leader)
+		g.events.lead(g.clock.WallMillis(), e.term, e.leader)
 	case e.restored > uint64(g.replica.Machine().Index()): // otherwise a later one was in its place already when it was loaded
 		if err := g.restore(); err != nil {
 			return err
@@ -102,6 +103,7 @@ func (g *Group) restore() error {
 		return err
 	}
 	g.replica.Restored(machine)
+	machine.Observe() // what came as a whole has occurred before
 	g.digestRestored()
 	g.checkpoint = nil
 	g.access.publish(machine)
@@ -129,12 +131,14 @@ func (g *Group) apply(e *raftstore.Entry) error {
 	if before != 0 {
 		g.inFlight -= len(e.Data)
 	}
+	g.observe(e.Index)
 	var timingOut []*coordination.ExpireSession
 	if g.debugs {
 		timingOut = g.timingOut(&g.entry)
 	}
 	g.replica.Committed(g.clock.Now(), &g.entry)
 	g.tellTimedOut(timingOut)
+	g.noteEvents()
 	if g.entry.Marked() {
 		g.checkpointAtMark()
 	}
@@ -162,6 +166,7 @@ func (g *Group) lead() {
 	}
 	g.link = &localLink{group: g, reign: reign, gone: make(chan struct{})}
 	g.streams.follow(g.link)
+	g.events.lead(g.clock.WallMillis(), uint64(g.replica.Term()), g.store.Member())
 	g.member.toward(uint64(g.replica.Term()), 0) // it wakes calls, which must find that this server leads
 	g.markReady()
 }

@@ -34,7 +34,7 @@
 //
 //	turn → relayPeers → relayPeer.taking → relayPeer → streamSet → Stream → queue, relay, what the Client has
 //
-// At any place member, readRounds and digests may be taken, under which nothing else is. The turn is never waited for by
+// At any place member, readRounds, digests and events may be taken, under which nothing else is. The turn is never waited for by
 // anybody who holds another lock: kick is called without, and where there is one the bell is rung instead, which has
 // run take the turn. A stream forwards into its link under its lock, so the leader sees its messages in the order in
 // which its Front made them; all streams turn to another leader under the lock of the streamSet, so a stream that

@@ -75,6 +75,7 @@ type Group struct {
 	member  *member
 	relays  relayPeers
 	digests *digests
+	events  *events
 
 	ready   chan struct{} // closed when the leader serves for the first time
 	over    chan struct{} // closed when the group handles nothing any more
@@ -107,6 +108,7 @@ type Group struct {
 	// waitsForCheckpoint is set while requests are held because the log is full.
 	waitsForCheckpoint bool
 	entry              coordination.Entry // that is executed; its slice of commands is used again
+	observeBehind      uint64             // events are collected behind this entry; none is, once they are
 	executed           int                // commands since the store was last told
 	packing            []byte             // of entries, used again
 	spareStore         []storeEvent
@@ -160,7 +162,7 @@ func newGroup(config Config) *Group {
 	}
 	g := &Group{
 		config: config, queue: newQueue(), clock: config.Clock, logger: config.Log.Logger, debugs: tellsTimeouts(config.Log.Logger), failed: config.Failed,
-		streams: newStreamSet(config.Streams), digests: newDigests(),
+		streams: newStreamSet(config.Streams), digests: newDigests(), events: newEvents(),
 		ready: make(chan struct{}), over: make(chan struct{}), stop: make(chan struct{}), ended: make(chan struct{}),
 		timer: time.NewTimer(time.Hour), timerAt: coordination.Never,
 	}
@@ -196,6 +198,7 @@ func (g *Group) load() error {
 	g.size.publish(machine)
 	g.applied.Store(uint64(machine.Index()))
 	g.beginReplay(uint64(machine.Index()), g.store.LoggedIndex())
+	g.observeBehind = g.store.LoggedIndex()
 	return nil
 }
 
@@ -261,8 +264,11 @@ func (g *Group) Clients() []Client {
 	return clients
 }
 
-// EndStreams refuses new streams and ends all open ones.
-func (g *Group) EndStreams(refusal *coordination.Refusal) { g.streams.endAll(refusal) }
+// EndStreams refuses new streams and ends all open ones, and all watching of events.
+func (g *Group) EndStreams(refusal *coordination.Refusal) {
+	g.streams.endAll(refusal)
+	g.events.close()
+}
 
 // Nonce is hard to guess, and not 0.
 func Nonce() uint64 { return max(1, rand.Uint64()) }

@@ -108,6 +108,7 @@ func (g *Group) handleAll(news []storeEvent) {
 	g.answerReads()
 	g.replica.Tick(g.clock.Now())
 	g.mark()
+	g.noteEvents()
 	g.carryOut()
 	g.continueCheckpoint()
 	g.setTimer()

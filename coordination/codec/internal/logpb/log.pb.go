@@ -3,7 +3,7 @@
 // Every stored value is one byte with the version of the format, and then one of the messages below: a Command (version 1)
 // or an Entry (from version 2 on) in an entry of the log, the message of its kind in a row. The version is the one with
 // which the value's form came: 2 for what says where in its entry a command is, when something began, whose a session is,
-// what is answered although something older is not, for limits and for marks, 1 for everything else. The encoding is canonical:
+// what is answered although something older is not, for limits, marks, and what administrators do to sessions, 1 for everything else. The encoding is canonical:
 // fields in ascending order, each only if it is not zero, numbers in their shortest form. So one value has one encoding, and a
 // reader refuses everything else. A field or a command that is added later comes with a new version.
 //
@@ -115,6 +115,8 @@ type Command struct {
 	//	*Command_BeginLineage
 	//	*Command_SetLimits
 	//	*Command_Mark
+	//	*Command_EndSession
+	//	*Command_RemoveSemaphore
 	Command       isCommand_Command `protobuf_oneof:"command"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -355,6 +357,24 @@ func (x *Command) GetMark() *Mark {
 	return nil
 }
 
+func (x *Command) GetEndSession() *EndSession {
+	if x != nil {
+		if x, ok := x.Command.(*Command_EndSession); ok {
+			return x.EndSession
+		}
+	}
+	return nil
+}
+
+func (x *Command) GetRemoveSemaphore() *RemoveSemaphore {
+	if x != nil {
+		if x, ok := x.Command.(*Command_RemoveSemaphore); ok {
+			return x.RemoveSemaphore
+		}
+	}
+	return nil
+}
+
 type isCommand_Command interface {
 	isCommand_Command()
 }
@@ -447,6 +467,14 @@ type Command_Mark struct {
 	Mark *Mark `protobuf:"bytes,22,opt,name=mark,proto3,oneof"`
 }
 
+type Command_EndSession struct {
+	EndSession *EndSession `protobuf:"bytes,24,opt,name=end_session,json=endSession,proto3,oneof"`
+}
+
+type Command_RemoveSemaphore struct {
+	RemoveSemaphore *RemoveSemaphore `protobuf:"bytes,25,opt,name=remove_semaphore,json=removeSemaphore,proto3,oneof"`
+}
+
 func (*Command_Attach) isCommand_Command() {}
 
 func (*Command_StopSession) isCommand_Command() {}
@@ -490,6 +518,10 @@ func (*Command_BeginLineage) isCommand_Command() {}
 func (*Command_SetLimits) isCommand_Command() {}
 
 func (*Command_Mark) isCommand_Command() {}
+
+func (*Command_EndSession) isCommand_Command() {}
+
+func (*Command_RemoveSemaphore) isCommand_Command() {}
 
 // Creates a session (session 0) or gives an existing one to a stream.
 type Attach struct {
@@ -2606,6 +2638,177 @@ func (*Mark) Descriptor() ([]byte, []int) {
 	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{24}
 }
 
+// Ends a session for an administrator, or for somebody who may erase rows on the node.
+type EndSession struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Nonce    uint64                 `protobuf:"varint,1,opt,name=nonce,proto3" json:"nonce,omitempty"`
+	Subject  []byte                 `protobuf:"bytes,3,opt,name=subject,proto3" json:"subject,omitempty"`
+	Enforced bool                   `protobuf:"varint,4,opt,name=enforced,proto3" json:"enforced,omitempty"`
+	Node     uint64                 `protobuf:"varint,5,opt,name=node,proto3" json:"node,omitempty"`
+	Session  uint64                 `protobuf:"varint,6,opt,name=session,proto3" json:"session,omitempty"`
+	// Shown to people, and without a meaning.
+	Reason        []byte `protobuf:"bytes,7,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EndSession) Reset() {
+	*x = EndSession{}
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EndSession) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EndSession) ProtoMessage() {}
+
+func (x *EndSession) ProtoReflect() protoreflect.Message {
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EndSession.ProtoReflect.Descriptor instead.
+func (*EndSession) Descriptor() ([]byte, []int) {
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *EndSession) GetNonce() uint64 {
+	if x != nil {
+		return x.Nonce
+	}
+	return 0
+}
+
+func (x *EndSession) GetSubject() []byte {
+	if x != nil {
+		return x.Subject
+	}
+	return nil
+}
+
+func (x *EndSession) GetEnforced() bool {
+	if x != nil {
+		return x.Enforced
+	}
+	return false
+}
+
+func (x *EndSession) GetNode() uint64 {
+	if x != nil {
+		return x.Node
+	}
+	return 0
+}
+
+func (x *EndSession) GetSession() uint64 {
+	if x != nil {
+		return x.Session
+	}
+	return 0
+}
+
+func (x *EndSession) GetReason() []byte {
+	if x != nil {
+		return x.Reason
+	}
+	return nil
+}
+
+// Removes a persistent semaphore for the same.
+type RemoveSemaphore struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Nonce         uint64                 `protobuf:"varint,1,opt,name=nonce,proto3" json:"nonce,omitempty"`
+	Subject       []byte                 `protobuf:"bytes,3,opt,name=subject,proto3" json:"subject,omitempty"`
+	Enforced      bool                   `protobuf:"varint,4,opt,name=enforced,proto3" json:"enforced,omitempty"`
+	Node          uint64                 `protobuf:"varint,5,opt,name=node,proto3" json:"node,omitempty"`
+	Semaphore     uint64                 `protobuf:"varint,6,opt,name=semaphore,proto3" json:"semaphore,omitempty"`
+	Force         bool                   `protobuf:"varint,7,opt,name=force,proto3" json:"force,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RemoveSemaphore) Reset() {
+	*x = RemoveSemaphore{}
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RemoveSemaphore) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RemoveSemaphore) ProtoMessage() {}
+
+func (x *RemoveSemaphore) ProtoReflect() protoreflect.Message {
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RemoveSemaphore.ProtoReflect.Descriptor instead.
+func (*RemoveSemaphore) Descriptor() ([]byte, []int) {
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *RemoveSemaphore) GetNonce() uint64 {
+	if x != nil {
+		return x.Nonce
+	}
+	return 0
+}
+
+func (x *RemoveSemaphore) GetSubject() []byte {
+	if x != nil {
+		return x.Subject
+	}
+	return nil
+}
+
+func (x *RemoveSemaphore) GetEnforced() bool {
+	if x != nil {
+		return x.Enforced
+	}
+	return false
+}
+
+func (x *RemoveSemaphore) GetNode() uint64 {
+	if x != nil {
+		return x.Node
+	}
+	return 0
+}
+
+func (x *RemoveSemaphore) GetSemaphore() uint64 {
+	if x != nil {
+		return x.Semaphore
+	}
+	return 0
+}
+
+func (x *RemoveSemaphore) GetForce() bool {
+	if x != nil {
+		return x.Force
+	}
+	return false
+}
+
 // The counters of the machine. The digest is that of all other rows.
 type MachineRow struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
@@ -2624,7 +2827,7 @@ type MachineRow struct {
 
 func (x *MachineRow) Reset() {
 	*x = MachineRow{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[25]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2636,7 +2839,7 @@ func (x *MachineRow) String() string {
 func (*MachineRow) ProtoMessage() {}
 
 func (x *MachineRow) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[25]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2649,7 +2852,7 @@ func (x *MachineRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MachineRow.ProtoReflect.Descriptor instead.
 func (*MachineRow) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{25}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *MachineRow) GetIndex() uint64 {
@@ -2719,7 +2922,7 @@ type PathRow struct {
 
 func (x *PathRow) Reset() {
 	*x = PathRow{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[26]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2731,7 +2934,7 @@ func (x *PathRow) String() string {
 func (*PathRow) ProtoMessage() {}
 
 func (x *PathRow) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[26]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2744,7 +2947,7 @@ func (x *PathRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PathRow.ProtoReflect.Descriptor instead.
 func (*PathRow) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{26}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *PathRow) GetParent() uint64 {
@@ -2827,7 +3030,7 @@ type NodeRow struct {
 
 func (x *NodeRow) Reset() {
 	*x = NodeRow{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[27]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2839,7 +3042,7 @@ func (x *NodeRow) String() string {
 func (*NodeRow) ProtoMessage() {}
 
 func (x *NodeRow) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[27]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2852,7 +3055,7 @@ func (x *NodeRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeRow.ProtoReflect.Descriptor instead.
 func (*NodeRow) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{27}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *NodeRow) GetSelfCheckPeriodMillis() uint32 {
@@ -2932,7 +3135,7 @@ type SessionRow struct {
 
 func (x *SessionRow) Reset() {
 	*x = SessionRow{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[28]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2944,7 +3147,7 @@ func (x *SessionRow) String() string {
 func (*SessionRow) ProtoMessage() {}
 
 func (x *SessionRow) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[28]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2957,7 +3160,7 @@ func (x *SessionRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionRow.ProtoReflect.Descriptor instead.
 func (*SessionRow) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{28}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *SessionRow) GetTimeoutMillis() uint64 {
@@ -3050,7 +3253,7 @@ type SemaphoreRow struct {
 
 func (x *SemaphoreRow) Reset() {
 	*x = SemaphoreRow{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[29]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3062,7 +3265,7 @@ func (x *SemaphoreRow) String() string {
 func (*SemaphoreRow) ProtoMessage() {}
 
 func (x *SemaphoreRow) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[29]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3075,7 +3278,7 @@ func (x *SemaphoreRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SemaphoreRow.ProtoReflect.Descriptor instead.
 func (*SemaphoreRow) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{29}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *SemaphoreRow) GetName() string {
@@ -3128,7 +3331,7 @@ type LinkRow struct {
 
 func (x *LinkRow) Reset() {
 	*x = LinkRow{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[30]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3140,7 +3343,7 @@ func (x *LinkRow) String() string {
 func (*LinkRow) ProtoMessage() {}
 
 func (x *LinkRow) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[30]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3153,7 +3356,7 @@ func (x *LinkRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LinkRow.ProtoReflect.Descriptor instead.
 func (*LinkRow) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{30}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *LinkRow) GetSession() uint64 {
@@ -3255,7 +3458,7 @@ type UserRow struct {
 
 func (x *UserRow) Reset() {
 	*x = UserRow{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[31]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3267,7 +3470,7 @@ func (x *UserRow) String() string {
 func (*UserRow) ProtoMessage() {}
 
 func (x *UserRow) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[31]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3280,7 +3483,7 @@ func (x *UserRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UserRow.ProtoReflect.Descriptor instead.
 func (*UserRow) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{31}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *UserRow) GetName() []byte {
@@ -3329,7 +3532,7 @@ type SigningKeyRow struct {
 
 func (x *SigningKeyRow) Reset() {
 	*x = SigningKeyRow{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[32]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3341,7 +3544,7 @@ func (x *SigningKeyRow) String() string {
 func (*SigningKeyRow) ProtoMessage() {}
 
 func (x *SigningKeyRow) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[32]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3354,7 +3557,7 @@ func (x *SigningKeyRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SigningKeyRow.ProtoReflect.Descriptor instead.
 func (*SigningKeyRow) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{32}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *SigningKeyRow) GetSecret() []byte {
@@ -3382,7 +3585,7 @@ type ModifyPermissions_Action struct {
 
 func (x *ModifyPermissions_Action) Reset() {
 	*x = ModifyPermissions_Action{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[33]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3394,7 +3597,7 @@ func (x *ModifyPermissions_Action) String() string {
 func (*ModifyPermissions_Action) ProtoMessage() {}
 
 func (x *ModifyPermissions_Action) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[33]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3441,7 +3644,7 @@ type PathRow_Permission struct {
 
 func (x *PathRow_Permission) Reset() {
 	*x = PathRow_Permission{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[34]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3453,7 +3656,7 @@ func (x *PathRow_Permission) String() string {
 func (*PathRow_Permission) ProtoMessage() {}
 
 func (x *PathRow_Permission) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[34]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3466,7 +3669,7 @@ func (x *PathRow_Permission) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PathRow_Permission.ProtoReflect.Descriptor instead.
 func (*PathRow_Permission) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{26, 0}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{28, 0}
 }
 
 func (x *PathRow_Permission) GetSubject() string {
@@ -3490,7 +3693,7 @@ const file_coordination_codec_internal_logpb_log_proto_rawDesc = "" +
 	"+coordination/codec/internal/logpb/log.proto\x12\rcoordd.log.v1\"^\n" +
 	"\x05Entry\x12!\n" +
 	"\fstamp_millis\x18\x01 \x01(\x04R\vstampMillis\x122\n" +
-	"\bcommands\x18\x02 \x03(\v2\x16.coordd.log.v1.CommandR\bcommands\"\xdf\v\n" +
+	"\bcommands\x18\x02 \x03(\v2\x16.coordd.log.v1.CommandR\bcommands\"\xea\f\n" +
 	"\aCommand\x12/\n" +
 	"\x06attach\x18\x01 \x01(\v2\x15.coordd.log.v1.AttachH\x00R\x06attach\x12?\n" +
 	"\fstop_session\x18\x02 \x01(\v2\x1a.coordd.log.v1.StopSessionH\x00R\vstopSession\x12E\n" +
@@ -3518,7 +3721,10 @@ const file_coordination_codec_internal_logpb_log_proto_rawDesc = "" +
 	"\rbegin_lineage\x18\x14 \x01(\v2\x1b.coordd.log.v1.BeginLineageH\x00R\fbeginLineage\x129\n" +
 	"\n" +
 	"set_limits\x18\x15 \x01(\v2\x18.coordd.log.v1.SetLimitsH\x00R\tsetLimits\x12)\n" +
-	"\x04mark\x18\x16 \x01(\v2\x13.coordd.log.v1.MarkH\x00R\x04markB\t\n" +
+	"\x04mark\x18\x16 \x01(\v2\x13.coordd.log.v1.MarkH\x00R\x04mark\x12<\n" +
+	"\vend_session\x18\x18 \x01(\v2\x19.coordd.log.v1.EndSessionH\x00R\n" +
+	"endSession\x12K\n" +
+	"\x10remove_semaphore\x18\x19 \x01(\v2\x1e.coordd.log.v1.RemoveSemaphoreH\x00R\x0fremoveSemaphoreB\t\n" +
 	"\acommand\"\xd8\x03\n" +
 	"\x06Attach\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\x04R\x04node\x12\x18\n" +
@@ -3726,7 +3932,22 @@ const file_coordination_codec_internal_logpb_log_proto_rawDesc = "" +
 	"only_first\x18\x06 \x01(\bR\tonlyFirst\"(\n" +
 	"\fBeginLineage\x12\x18\n" +
 	"\alineage\x18\x01 \x01(\x04R\alineage\"\x06\n" +
-	"\x04Mark\"\xe6\x01\n" +
+	"\x04Mark\"\x9e\x01\n" +
+	"\n" +
+	"EndSession\x12\x14\n" +
+	"\x05nonce\x18\x01 \x01(\x04R\x05nonce\x12\x18\n" +
+	"\asubject\x18\x03 \x01(\fR\asubject\x12\x1a\n" +
+	"\benforced\x18\x04 \x01(\bR\benforced\x12\x12\n" +
+	"\x04node\x18\x05 \x01(\x04R\x04node\x12\x18\n" +
+	"\asession\x18\x06 \x01(\x04R\asession\x12\x16\n" +
+	"\x06reason\x18\a \x01(\fR\x06reason\"\xa5\x01\n" +
+	"\x0fRemoveSemaphore\x12\x14\n" +
+	"\x05nonce\x18\x01 \x01(\x04R\x05nonce\x12\x18\n" +
+	"\asubject\x18\x03 \x01(\fR\asubject\x12\x1a\n" +
+	"\benforced\x18\x04 \x01(\bR\benforced\x12\x12\n" +
+	"\x04node\x18\x05 \x01(\x04R\x04node\x12\x1c\n" +
+	"\tsemaphore\x18\x06 \x01(\x04R\tsemaphore\x12\x14\n" +
+	"\x05force\x18\a \x01(\bR\x05force\"\xe6\x01\n" +
 	"\n" +
 	"MachineRow\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x04R\x05index\x12\x1b\n" +
@@ -3819,7 +4040,7 @@ func file_coordination_codec_internal_logpb_log_proto_rawDescGZIP() []byte {
 	return file_coordination_codec_internal_logpb_log_proto_rawDescData
 }
 
-var file_coordination_codec_internal_logpb_log_proto_msgTypes = make([]protoimpl.MessageInfo, 35)
+var file_coordination_codec_internal_logpb_log_proto_msgTypes = make([]protoimpl.MessageInfo, 37)
 var file_coordination_codec_internal_logpb_log_proto_goTypes = []any{
 	(*Entry)(nil),                    // 0: coordd.log.v1.Entry
 	(*Command)(nil),                  // 1: coordd.log.v1.Command
@@ -3846,16 +4067,18 @@ var file_coordination_codec_internal_logpb_log_proto_goTypes = []any{
 	(*SetLimits)(nil),                // 22: coordd.log.v1.SetLimits
 	(*BeginLineage)(nil),             // 23: coordd.log.v1.BeginLineage
 	(*Mark)(nil),                     // 24: coordd.log.v1.Mark
-	(*MachineRow)(nil),               // 25: coordd.log.v1.MachineRow
-	(*PathRow)(nil),                  // 26: coordd.log.v1.PathRow
-	(*NodeRow)(nil),                  // 27: coordd.log.v1.NodeRow
-	(*SessionRow)(nil),               // 28: coordd.log.v1.SessionRow
-	(*SemaphoreRow)(nil),             // 29: coordd.log.v1.SemaphoreRow
-	(*LinkRow)(nil),                  // 30: coordd.log.v1.LinkRow
-	(*UserRow)(nil),                  // 31: coordd.log.v1.UserRow
-	(*SigningKeyRow)(nil),            // 32: coordd.log.v1.SigningKeyRow
-	(*ModifyPermissions_Action)(nil), // 33: coordd.log.v1.ModifyPermissions.Action
-	(*PathRow_Permission)(nil),       // 34: coordd.log.v1.PathRow.Permission
+	(*EndSession)(nil),               // 25: coordd.log.v1.EndSession
+	(*RemoveSemaphore)(nil),          // 26: coordd.log.v1.RemoveSemaphore
+	(*MachineRow)(nil),               // 27: coordd.log.v1.MachineRow
+	(*PathRow)(nil),                  // 28: coordd.log.v1.PathRow
+	(*NodeRow)(nil),                  // 29: coordd.log.v1.NodeRow
+	(*SessionRow)(nil),               // 30: coordd.log.v1.SessionRow
+	(*SemaphoreRow)(nil),             // 31: coordd.log.v1.SemaphoreRow
+	(*LinkRow)(nil),                  // 32: coordd.log.v1.LinkRow
+	(*UserRow)(nil),                  // 33: coordd.log.v1.UserRow
+	(*SigningKeyRow)(nil),            // 34: coordd.log.v1.SigningKeyRow
+	(*ModifyPermissions_Action)(nil), // 35: coordd.log.v1.ModifyPermissions.Action
+	(*PathRow_Permission)(nil),       // 36: coordd.log.v1.PathRow.Permission
 }
 var file_coordination_codec_internal_logpb_log_proto_depIdxs = []int32{
 	1,  // 0: coordd.log.v1.Entry.commands:type_name -> coordd.log.v1.Command
@@ -3881,15 +4104,17 @@ var file_coordination_codec_internal_logpb_log_proto_depIdxs = []int32{
 	23, // 20: coordd.log.v1.Command.begin_lineage:type_name -> coordd.log.v1.BeginLineage
 	22, // 21: coordd.log.v1.Command.set_limits:type_name -> coordd.log.v1.SetLimits
 	24, // 22: coordd.log.v1.Command.mark:type_name -> coordd.log.v1.Mark
-	33, // 23: coordd.log.v1.ModifyPermissions.actions:type_name -> coordd.log.v1.ModifyPermissions.Action
-	21, // 24: coordd.log.v1.SetLimits.limits:type_name -> coordd.log.v1.Limits
-	21, // 25: coordd.log.v1.MachineRow.limits:type_name -> coordd.log.v1.Limits
-	34, // 26: coordd.log.v1.PathRow.permissions:type_name -> coordd.log.v1.PathRow.Permission
-	27, // [27:27] is the sub-list for method output_type
-	27, // [27:27] is the sub-list for method input_type
-	27, // [27:27] is the sub-list for extension type_name
-	27, // [27:27] is the sub-list for extension extendee
-	0,  // [0:27] is the sub-list for field type_name
+	25, // 23: coordd.log.v1.Command.end_session:type_name -> coordd.log.v1.EndSession
+	26, // 24: coordd.log.v1.Command.remove_semaphore:type_name -> coordd.log.v1.RemoveSemaphore
+	35, // 25: coordd.log.v1.ModifyPermissions.actions:type_name -> coordd.log.v1.ModifyPermissions.Action
+	21, // 26: coordd.log.v1.SetLimits.limits:type_name -> coordd.log.v1.Limits
+	21, // 27: coordd.log.v1.MachineRow.limits:type_name -> coordd.log.v1.Limits
+	36, // 28: coordd.log.v1.PathRow.permissions:type_name -> coordd.log.v1.PathRow.Permission
+	29, // [29:29] is the sub-list for method output_type
+	29, // [29:29] is the sub-list for method input_type
+	29, // [29:29] is the sub-list for extension type_name
+	29, // [29:29] is the sub-list for extension extendee
+	0,  // [0:29] is the sub-list for field type_name
 }
 
 func init() { file_coordination_codec_internal_logpb_log_proto_init() }
@@ -3920,6 +4145,8 @@ func file_coordination_codec_internal_logpb_log_proto_init() {
 		(*Command_BeginLineage)(nil),
 		(*Command_SetLimits)(nil),
 		(*Command_Mark)(nil),
+		(*Command_EndSession)(nil),
+		(*Command_RemoveSemaphore)(nil),
 	}
 	file_coordination_codec_internal_logpb_log_proto_msgTypes[16].OneofWrappers = []any{}
 	type x struct{}
@@ -3928,7 +4155,7 @@ func file_coordination_codec_internal_logpb_log_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_coordination_codec_internal_logpb_log_proto_rawDesc), len(file_coordination_codec_internal_logpb_log_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   35,
+			NumMessages:   37,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

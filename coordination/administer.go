@@ -1,0 +1,52 @@
+package coordination
+
+import (
+	"github.com/coordd/coordd/scheme"
+	"github.com/coordd/coordd/scheme/outcome"
+)
+
+// What an administrator, or somebody with the right to erase rows on the node, does to what others have made.
+
+func (m *Machine) administerEndSession(c *EndSession) outcome.Outcome {
+	n, refused := m.administered(c.Node, c.Caller)
+	if n == nil {
+		return refused
+	}
+	s := n.sessions[c.Session]
+	switch {
+	case len(c.Reason) > MaxReasonBytes:
+		return outcome.Because(outcome.BadRequest, "The reason is too long")
+	case s == nil:
+		return outcome.Because(outcome.NotFound, SessionMissing.Text)
+	}
+	m.sessionOccurs(OccurSessionEnded, n, s, &OccurrenceMore{User: c.Subject, Reason: c.Reason})
+	m.endSession(n, s, Address{})
+	return outcome.Done()
+}
+
+func (m *Machine) administerRemoveSemaphore(c *RemoveSemaphore) outcome.Outcome {
+	n, refused := m.administered(c.Node, c.Caller)
+	if n == nil {
+		return refused
+	}
+	sem, there := n.named.find(uint64(c.Semaphore))
+	if !there {
+		return outcome.Because(SemaphoreMissing.Status, SemaphoreMissing.Text)
+	}
+	if refusal := m.removeSemaphore(n, sem, c.Force); refusal != nil {
+		return outcome.Because(refusal.Status, refusal.Text)
+	}
+	return outcome.Done()
+}
+
+// administered returns the node, or why nothing may be done there.
+func (m *Machine) administered(id NodeID, by Caller) (*node, outcome.Outcome) {
+	n := m.nodes[id]
+	if n == nil {
+		return nil, outcome.Because(NodeNotFound.Status, NodeNotFound.Text)
+	}
+	if answer := m.tree.Authorize(n.path, scheme.EraseRow, m.Subject(by)); !answer.OK() {
+		return nil, answer
+	}
+	return n, outcome.Done()
+}

@@ -1,0 +1,456 @@
+package coordination
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/coordd/coordd/scheme"
+)
+
+// InspectionKind is what an Inspection lists.
+type InspectionKind uint8
+
+// The kinds of inspections.
+const (
+	InspectNodes InspectionKind = iota
+	InspectSemaphores
+	InspectSessions
+)
+
+// Inspection is what somebody wants to see of the coordination nodes at a path or below it.
+type Inspection struct {
+	Kind InspectionKind
+	// Path is a coordination node, or a directory; empty: all there are.
+	Path scheme.Path
+	// Prefix is what the names of semaphores begin with that are listed.
+	Prefix string
+	// Session and Semaphore, if not 0, are the only ones of their kind to be listed.
+	Session   SessionID
+	Semaphore SemaphoreID
+	// Caller sees nodes whose rows he may read, and no others.
+	Caller Caller
+}
+
+// InspectionPlace is how far an Inspection has come: what is up to there in the order of keys is done. It can be gone on
+// from whatever has happened to what it names. The zero place is the beginning.
+type InspectionPlace struct {
+	// Entry is the entry of the path tree that was looked at last. If Node is not 0 it is that node's, and it is not done.
+	Entry scheme.EntryID
+	Node  NodeID
+	// ID is the session or semaphore of Node that was looked at last. It is done unless Links says which of its links were
+	// being listed.
+	ID    uint64
+	Links InspectedLinks
+	// Order is the last of these links that was listed, and Near, if not 0, is the other end of one that is not behind it:
+	// the search for what comes next begins there.
+	Order OrderID
+	Near  uint64
+}
+
+// InspectedLinks are links of a session or a semaphore that are listed one after another.
+type InspectedLinks uint8
+
+// The lists of links.
+const (
+	NoLinks InspectedLinks = iota
+	LinksOfOwners
+	LinksOfWaiters
+	LinksOfSession
+)
+
+// Inspected is what was found in one go. What it refers to does not change, but that of nodes and sessions is as it was at
+// that moment only.
+type Inspected struct {
+	Nodes      []InspectedNode
+	Semaphores []InspectedSemaphore
+	Sessions   []InspectedSession
+	// Next is where to go on, unless this was all.
+	Next InspectionPlace
+	Done bool
+	// Looked is how many rows were looked at.
+	Looked int
+	// Missing tells that there is no such path, or that it is a node that the caller may not read.
+	Missing bool
+}
+
+// InspectedNode is a coordination node.
+type InspectedNode struct {
+	ID                   NodeID
+	Path                 scheme.Path
+	Sessions, Semaphores int
+	Config               NodeConfig
+	Created              scheme.Stamp
+	Owner                string
+}
+
+// InspectedSemaphore is a semaphore with some of its links, or more of them: then it is Continued.
+type InspectedSemaphore struct {
+	Node            NodeID
+	Path            scheme.Path
+	ID              SemaphoreID
+	Name            string
+	Data            []byte
+	Count, Limit    uint64
+	Ephemeral       bool
+	Owners, Waiters int // how many there are
+	Continued       bool
+	Links           []InspectedLink
+}
+
+// InspectedSession is a session with some of its links, or more of them: then it is Continued.
+type InspectedSession struct {
+	Node          NodeID
+	Path          scheme.Path
+	ID            SessionID
+	Description   string
+	TimeoutMillis uint64
+	BeganMillis   uint64
+	Protected     bool // it has a key
+	Continued     bool
+	Links         []InspectedLink
+}
+
+// InspectedLink is an owner or a waiter.
+type InspectedLink struct {
+	Order         OrderID
+	Session       SessionID
+	Semaphore     SemaphoreID
+	Name          string // of the semaphore
+	Owner         bool
+	Count         uint64
+	TimeoutMillis uint64 // of a waiter
+	BeganMillis   uint64
+	Data          []byte
+}
+
+// MinInspectedRows is how many rows an Inspect looks at in any case if there are as many: below, it might not come on.
+const MinInspectedRows = 64
+
+// Inspect returns what q is about from a place on, as far as it gets by looking at so many rows, though not fewer than
+// MinInspectedRows: entries of the tree, those that the rights depend on included, sessions, semaphores, links. A place
+// that nobody has been given leads to some place or other.
+func (m *Machine) Inspect(q *Inspection, from InspectionPlace, rows int) Inspected {
+	rows = max(rows, MinInspectedRows)
+	i := inspector{machine: m, q: q, subject: m.Subject(q.Caller), at: from, left: rows}
+	i.run()
+	i.found.Next, i.found.Looked = i.at, rows-i.left
+	return i.found
+}
+
+// inspector is an Inspect under way.
+type inspector struct {
+	machine *Machine
+	q       *Inspection
+	subject scheme.Subject
+	at      InspectionPlace
+	left    int // rows to be looked at
+	found   Inspected
+}
+
+// look counts a row that is to be looked at. It reports false if there is no more room for it.
+func (i *inspector) look() bool {
+	if i.left <= 0 {
+		return false
+	}
+	i.left--
+	return true
+}
+
+func (i *inspector) run() {
+	root, found := i.machine.tree.Lookup(i.q.Path)
+	if !found {
+		i.found.Missing, i.found.Done = true, true
+		return
+	}
+	if root.Kind == scheme.CoordinationNode {
+		n := i.machine.nodes[root.Node]
+		i.found.Missing = !i.mayRead(root)
+		i.found.Done = i.found.Missing || i.visit(root, n)
+		return
+	}
+	for {
+		entry, there := i.entry()
+		switch {
+		case !there:
+			i.found.Done = true
+			return
+		case i.left < i.cost(entry):
+			return
+		}
+		i.left--
+		if n := i.wanted(entry); n != nil && i.mayRead(entry) && !i.visit(entry, n) {
+			return
+		}
+		i.at = InspectionPlace{Entry: entry.ID}
+	}
+}
+
+// cost is how many rows it takes to find whether a node is to be visited, and to see that there is something in it.
+func (i *inspector) cost(entry scheme.Entry) int {
+	if i.subject.Exempt || entry.Kind != scheme.CoordinationNode {
+		return 1
+	}
+	return 1 + i.machine.tree.RightsRows(entry)
+}
+
+// entry is the one to look at next.
+func (i *inspector) entry() (scheme.Entry, bool) {
+	if i.at.Node != 0 {
+		if entry, there := i.machine.tree.ByID(i.at.Entry); there && entry.Node == i.at.Node {
+			return entry, true
+		}
+	}
+	return i.machine.tree.After(i.at.Entry)
+}
+
+// wanted returns the node of an entry, nil if it has none or one that the question is not about.
+func (i *inspector) wanted(entry scheme.Entry) *node {
+	n := i.machine.nodes[entry.Node]
+	if n == nil || len(n.path) < len(i.q.Path) || !slices.Equal(n.path[:len(i.q.Path)], i.q.Path) {
+		return nil
+	}
+	return n
+}
+
+func (i *inspector) mayRead(entry scheme.Entry) bool {
+	if i.subject.Exempt {
+		return true
+	}
+	i.left -= i.machine.tree.RightsRows(entry)
+	return i.machine.tree.Rights(entry, i.subject)&scheme.SelectRow != 0
+}
+
+// visit lists what is in a node. It reports whether that was all.
+func (i *inspector) visit(entry scheme.Entry, n *node) bool {
+	if i.at.Entry != entry.ID || i.at.Node != n.id {
+		i.at = InspectionPlace{Entry: entry.ID, Node: n.id}
+	}
+	switch i.q.Kind {
+	case InspectSemaphores:
+		return i.semaphores(n)
+	case InspectSessions:
+		return i.sessions(n)
+	}
+	i.found.Nodes = append(i.found.Nodes, InspectedNode{ID: n.id, Path: n.path, Sessions: len(n.sessions), Semaphores: len(n.semaphores),
+		Config: n.config, Created: entry.Created, Owner: entry.Owner})
+	return true
+}
+
+func (i *inspector) semaphores(n *node) bool {
+	if i.q.Semaphore != 0 && i.at.ID == 0 {
+		i.at.ID = uint64(i.q.Semaphore) - 1
+	}
+	for {
+		sem, there := i.semaphore(n)
+		switch {
+		case !there || i.q.Semaphore != 0 && sem.id != i.q.Semaphore:
+			return true
+		case !i.look():
+			return false
+		}
+		continued := i.at.ID == uint64(sem.id)
+		i.at.ID = uint64(sem.id)
+		if !continued {
+			i.at.Links, i.at.Order, i.at.Near = NoLinks, 0, 0
+		}
+		if !strings.HasPrefix(sem.name, i.q.Prefix) {
+			continue
+		}
+		seen := InspectedSemaphore{Node: n.id, Path: n.path, ID: sem.id, Name: sem.name, Data: sem.data, Count: sem.held, Limit: sem.limit,
+			Ephemeral: sem.ephemeral, Owners: sem.owners.length, Waiters: sem.waiters.length, Continued: continued}
+		all := i.linksOf(n, sem, &seen)
+		i.found.Semaphores = append(i.found.Semaphores, seen)
+		if !all {
+			return false
+		}
+		i.at.Links, i.at.Order, i.at.Near = NoLinks, 0, 0
+	}
+}
+
+// semaphore is the one whose links are being listed, or the next.
+func (i *inspector) semaphore(n *node) (*semaphore, bool) {
+	if i.at.Links != NoLinks {
+		if sem, there := n.named.find(i.at.ID); there {
+			return sem, true
+		}
+	}
+	return n.named.after(i.at.ID)
+}
+
+// linksOf lists the owners of a semaphore and then its waiters. It reports whether that was all.
+func (i *inspector) linksOf(n *node, sem *semaphore, seen *InspectedSemaphore) bool {
+	if i.at.Links == NoLinks {
+		i.at.Links = LinksOfOwners
+	}
+	if i.at.Links == LinksOfOwners {
+		if !i.links(n, sem.owners.first, &seen.Links) {
+			return false
+		}
+		i.at.Links, i.at.Order, i.at.Near = LinksOfWaiters, 0, 0
+	}
+	return i.links(n, sem.waiters.first, &seen.Links)
+}
+
+func (i *inspector) sessions(n *node) bool {
+	if i.q.Session != 0 && i.at.ID == 0 {
+		i.at.ID = uint64(i.q.Session) - 1
+	}
+	for {
+		s, there := i.session(n)
+		switch {
+		case !there || i.q.Session != 0 && s.id != i.q.Session:
+			return true
+		case !i.look():
+			return false
+		}
+		continued := i.at.ID == uint64(s.id)
+		if !continued {
+			i.at.ID, i.at.Order, i.at.Near = uint64(s.id), 0, 0
+		}
+		i.at.Links = LinksOfSession
+		seen := InspectedSession{Node: n.id, Path: n.path, ID: s.id, Description: s.description, TimeoutMillis: s.timeoutMillis,
+			BeganMillis: s.beganMillis, Protected: s.protectionKey != "", Continued: continued}
+		all := i.links(n, s.links.first, &seen.Links)
+		i.found.Sessions = append(i.found.Sessions, seen)
+		if !all {
+			return false
+		}
+		i.at.Links, i.at.Order, i.at.Near = NoLinks, 0, 0
+	}
+}
+
+// session is the one whose links are being listed, or the next.
+func (i *inspector) session(n *node) (*session, bool) {
+	if i.at.Links != NoLinks {
+		if s, there := n.listed.find(i.at.ID); there {
+			return s, true
+		}
+	}
+	return n.listed.after(i.at.ID)
+}
+
+// links lists those of a list that are behind where the last one left off. It reports whether that was all.
+func (i *inspector) links(n *node, first *link, into *[]InspectedLink) bool {
+	l := first
+	if near := i.near(n); near != nil && near.order <= i.at.Order {
+		l = i.next(near)
+	}
+	for ; l != nil; l = i.next(l) {
+		if !i.look() {
+			return false
+		}
+		i.at.Near = i.otherEnd(l)
+		if l.order <= i.at.Order {
+			continue
+		}
+		i.at.Order = l.order
+		*into = append(*into, l.inspected())
+	}
+	return true
+}
+
+// near is a link of the list under way at which the search may begin, nil if the one that was remembered is gone.
+func (i *inspector) near(n *node) *link {
+	switch i.at.Links {
+	case LinksOfSession:
+		return n.links[linkKey{SessionID(i.at.ID), SemaphoreID(i.at.Near)}]
+	case LinksOfOwners, LinksOfWaiters:
+		if l := n.links[linkKey{SessionID(i.at.Near), SemaphoreID(i.at.ID)}]; l != nil && l.owner == (i.at.Links == LinksOfOwners) {
+			return l
+		}
+	}
+	return nil
+}
+
+func (i *inspector) next(l *link) *link {
+	if i.at.Links == LinksOfSession {
+		return l.nextOfSession
+	}
+	return l.next
+}
+
+func (i *inspector) otherEnd(l *link) uint64 {
+	if i.at.Links == LinksOfSession {
+		return uint64(l.semaphore.id)
+	}
+	return uint64(l.session.id)
+}
+
+func (l *link) inspected() InspectedLink {
+	d := l.described()
+	return InspectedLink{Order: d.Order, Session: d.Session, Semaphore: l.semaphore.id, Name: l.semaphore.name, Owner: l.owner, Count: d.Count,
+		TimeoutMillis: d.TimeoutMillis, BeganMillis: l.beganMillis, Data: d.Data}
+}
+
+// PathOfNode is where a coordination node is, nil if it is nowhere any more.
+func (m *Machine) PathOfNode(id NodeID) scheme.Path {
+	n := m.nodes[id]
+	if n == nil {
+		return nil
+	}
+	return n.path
+}
+
+// FindSemaphore is the id of the semaphore of a name, 0 if there is none.
+func (m *Machine) FindSemaphore(node NodeID, name string) SemaphoreID {
+	n := m.nodes[node]
+	if n == nil || n.semaphores[name] == nil {
+		return 0
+	}
+	return n.semaphores[name].id
+}
+
+// Standing is what only the leader knows of a session.
+type Standing struct {
+	// Attached tells that a stream has the session: Stream, by its name at the leader.
+	Attached bool
+	Stream   StreamID
+	// Detached is since when no stream has it, Never if that was before this leader; and LeftMillis is how long it lives on
+	// if that stays so.
+	Detached   Instant
+	LeftMillis uint64
+}
+
+// Standing is how a session stands, false if this server does not lead or there is no such session.
+func (r *Replica[S, W]) Standing(now Instant, node NodeID, session SessionID) (Standing, bool) {
+	if r.leader == nil {
+		return Standing{}, false
+	}
+	return r.leader.standing(now, node, session)
+}
+
+// SinkOf is where the messages for a stream go.
+func (r *Replica[S, W]) SinkOf(stream StreamID) (sink S, known bool) {
+	sink, known = r.sinks[stream]
+	return sink, known
+}
+
+func (l *Leader) standing(now Instant, node NodeID, session SessionID) (Standing, bool) {
+	n := l.machine.nodes[node]
+	if n == nil || n.sessions[session] == nil {
+		return Standing{}, false
+	}
+	var s *ledSession
+	if led := l.nodes[node]; led != nil {
+		s = led.sessions[session]
+	}
+	standing := Standing{Detached: Never}
+	switch {
+	case s != nil && s.attachment != nil:
+		standing.Attached, standing.Stream = true, s.attachment.stream
+	case s != nil && s.countdown != nil:
+		standing.Detached, standing.LeftMillis = s.detached, millisUntil(now, s.countdown.at)
+	case s == nil || !s.settled: // the takeover has not come to it
+		if l.takeover != nil {
+			left := n.sessions[session].timeoutMillis + l.takeover.walk.graceMillis(n)
+			standing.LeftMillis = millisUntil(now, l.began.After(left))
+		}
+	}
+	return standing, true
+}
+
+// millisUntil is how long it is from now to a moment, 0 if that is over.
+func millisUntil(now, at Instant) uint64 {
+	const nanosPerMilli = 1_000_000
+	return uint64(max(0, at-now)) / nanosPerMilli
+}

@@ -1,0 +1,83 @@
+package coordination
+
+// OccurrenceKind says what an Occurrence tells.
+type OccurrenceKind uint8
+
+// The kinds of occurrences.
+const (
+	// OccurSessionStarted and the next: a client has a new session, or one that was there.
+	OccurSessionStarted OccurrenceKind = iota + 1
+	OccurSessionAttached
+	// OccurSessionDetached: no client has the session any more. Like an attach that changes nothing it is not in the log, so
+	// only the leader knows.
+	OccurSessionDetached
+	// OccurSessionStopped, OccurSessionExpired and OccurSessionEnded: by its client, by time, and by somebody else.
+	OccurSessionStopped
+	OccurSessionExpired
+	OccurSessionEnded
+	// OccurLockGranted, OccurLockAwaited: a session owns some of a semaphore, or waits for it.
+	OccurLockGranted
+	OccurLockAwaited
+	// OccurLockLost: an owner is one no more. OccurWaitEnded: a waiter is one no more, and has become no owner.
+	OccurLockLost
+	OccurWaitEnded
+	// OccurSemaphoreDeleted: a persistent semaphore is gone.
+	OccurSemaphoreDeleted
+	// OccurLeader: a server takes another one for the leader than before. It is for whoever keeps account of occurrences.
+	OccurLeader
+)
+
+// Occurrence is something that happened to a session or a lock, for people who watch. Nothing depends on it.
+type Occurrence struct {
+	Kind        OccurrenceKind
+	StampMillis uint64 // Machine.stampMillis; 0 if it is not in the log, or that has no stamps
+	Node        NodeID
+	Session     SessionID
+	Semaphore   string
+	Order       OrderID
+	Count       uint64
+	More        *OccurrenceMore // nil but for a few
+}
+
+// OccurrenceMore is what few occurrences have.
+type OccurrenceMore struct {
+	User, Reason string // OccurSessionEnded: who ended it, and why
+	Term, Server uint64 // OccurLeader
+}
+
+// maxSpareOccurrences bounds what is kept for later occurrences.
+const maxSpareOccurrences = 4096
+
+// Observe has occurrences collected from now on. Whoever calls it has to take them behind every entry.
+func (m *Machine) Observe() { m.observed = true }
+
+// Occurred returns what has occurred since the last call. The slice is valid until something is done to the machine.
+func (m *Machine) Occurred() []Occurrence {
+	list := m.occurred
+	if m.occurred = m.occurred[:0]; cap(list) > maxSpareOccurrences {
+		m.occurred = nil
+	}
+	return list
+}
+
+// sessionOccurs notes what happens to a session.
+func (m *Machine) sessionOccurs(kind OccurrenceKind, n *node, s *session, more *OccurrenceMore) {
+	if m.observed {
+		m.occurred = append(m.occurred, Occurrence{Kind: kind, StampMillis: m.stampMillis, Node: n.id, Session: s.id, More: more})
+	}
+}
+
+// linkOccurs notes what happens to an owner or a waiter.
+func (m *Machine) linkOccurs(kind OccurrenceKind, n *node, l *link) {
+	if m.observed {
+		m.occurred = append(m.occurred, Occurrence{Kind: kind, StampMillis: m.stampMillis, Node: n.id, Session: l.session.id,
+			Semaphore: l.semaphore.name, Order: l.order, Count: l.count})
+	}
+}
+
+// occurs notes what the log says nothing of.
+func (l *Leader) occurs(kind OccurrenceKind, s *ledSession) {
+	if m := l.machine; m.observed {
+		m.occurred = append(m.occurred, Occurrence{Kind: kind, Node: s.node.id, Session: s.id})
+	}
+}

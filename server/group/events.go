@@ -1,0 +1,178 @@
+package group
+
+import (
+	"strings"
+	"sync"
+	"unicode/utf8"
+
+	"github.com/coordd/coordd/coordination"
+)
+
+const (
+	// maxEvents is how many events a server remembers, of 72 bytes and a name each.
+	maxEvents = 10_000
+	// maxEventTextBytes is how much of a name, a user or a reason an event keeps. What is shorter is shared with the state.
+	maxEventTextBytes = 128
+)
+
+// events is the last of what has happened, as this server has seen it: a ring, so that nothing is allocated for an event
+// once it is full, and whoever watches reads from it at his own pace.
+type events struct {
+	ring uint64 // names this start of the server
+
+	mutex    sync.Mutex
+	list     []coordination.Occurrence // a ring once it has maxEvents
+	last     uint64                    // sequence of the last event, from 1; 0: there was none
+	watchers map[*Watcher]bool
+	closed   bool
+	leader   coordination.OccurrenceMore // that was told last
+}
+
+func newEvents() *events { return &events{ring: Nonce(), watchers: make(map[*Watcher]bool)} }
+
+// add appends what has occurred. The list remains its owner's.
+func (r *events) add(wallMillis uint64, occurred []coordination.Occurrence) {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	for i := range occurred {
+		r.addOne(wallMillis, &occurred[i])
+	}
+	for w := range r.watchers {
+		w.bell.ring()
+	}
+}
+
+// addOne appends one. The mutex is held.
+func (r *events) addOne(wallMillis uint64, o *coordination.Occurrence) {
+	r.last++
+	if len(r.list) < maxEvents {
+		r.list = append(r.list, *o)
+	}
+	kept := &r.list[(r.last-1)%maxEvents]
+	*kept = *o
+	kept.Semaphore = eventText(o.Semaphore)
+	if kept.StampMillis == 0 {
+		kept.StampMillis = wallMillis
+	}
+}
+
+// eventText is a text, or a copy of its beginning: a part of it would keep all of it in memory.
+func eventText(text string) string {
+	if len(text) <= maxEventTextBytes {
+		return text
+	}
+	end := maxEventTextBytes
+	for end > 0 && !utf8.RuneStart(text[end]) {
+		end--
+	}
+	return strings.Clone(text[:end])
+}
+
+// lead notes whom this server takes for the leader of a term; 0: nobody.
+func (r *events) lead(wallMillis, term, server uint64) {
+	now := coordination.OccurrenceMore{Term: term, Server: server}
+	r.mutex.Lock()
+	same := r.leader == now
+	r.leader = now
+	r.mutex.Unlock()
+	if !same {
+		r.add(wallMillis, []coordination.Occurrence{{Kind: coordination.OccurLeader, More: &now}})
+	}
+}
+
+// close ends all watching.
+func (r *events) close() {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	if !r.closed {
+		r.closed = true
+		for w := range r.watchers {
+			close(w.over)
+		}
+	}
+}
+
+// Event is what happened.
+type Event struct {
+	coordination.Occurrence
+	// Sequence numbers the events of a ring, from 1.
+	Sequence uint64
+}
+
+// Watcher reads the events of this server. One goroutine at a time may use it.
+type Watcher struct {
+	events *events
+	bell   bell
+	over   chan struct{}
+	at     uint64 // sequence of the last event that was read
+}
+
+// Watch begins to read behind an event that was read before, if it is of this ring; otherwise with the first one that is
+// there. Ring 0 is from now on. It is to be closed.
+func (g *Group) Watch(ring, sequence uint64) *Watcher {
+	r := g.events
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	w := &Watcher{events: r, bell: newBell(), over: make(chan struct{})}
+	switch ring {
+	case 0:
+		w.at = r.last
+	case r.ring:
+		w.at = min(sequence, r.last)
+	}
+	r.watchers[w] = true
+	if r.closed {
+		close(w.over)
+	}
+	return w
+}
+
+// Close ends the watching.
+func (w *Watcher) Close() {
+	w.events.mutex.Lock()
+	defer w.events.mutex.Unlock()
+	delete(w.events.watchers, w)
+}
+
+// Ring names the ring that is read.
+func (w *Watcher) Ring() uint64 { return w.events.ring }
+
+// Sequence is that of the last event that was read, or is gone.
+func (w *Watcher) Sequence() uint64 { return w.at }
+
+// Next appends the next events, as many as fit. It tells how many before them are gone because they were not read in time.
+func (w *Watcher) Next(into []Event) (read []Event, skipped uint64) {
+	r := w.events
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	if oldest := r.last - uint64(len(r.list)); w.at < oldest {
+		skipped = oldest - w.at
+		w.at = oldest
+	}
+	for w.at < r.last && len(into) < cap(into) {
+		into = append(into, Event{r.list[w.at%maxEvents], w.at + 1})
+		w.at++
+	}
+	return into, skipped
+}
+
+// News gets something when there may be more to read.
+func (w *Watcher) News() <-chan struct{} { return w.bell }
+
+// Over is closed when there will be nothing more.
+func (w *Watcher) Over() <-chan struct{} { return w.over }
+
+// observe begins to collect events once what was in the log at the start is executed: that is no news. The turn is held.
+func (g *Group) observe(applied uint64) {
+	if applied > g.observeBehind {
+		g.replica.Machine().Observe()
+		g.observeBehind = ^uint64(0)
+	}
+}
+
+// noteEvents keeps what has occurred. The turn is held.
+func (g *Group) noteEvents() {
+	if occurred := g.replica.Machine().Occurred(); len(occurred) > 0 {
+		g.events.add(g.clock.WallMillis(), occurred)
+	}
+}

@@ -1,0 +1,228 @@
+package inspect
+
+import (
+	"context"
+	"log/slog"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/scheme"
+	"github.com/coordd/coordd/scheme/outcome"
+	"github.com/coordd/coordd/server/adminpb"
+	"github.com/coordd/coordd/server/clusterpb"
+	"github.com/coordd/coordd/server/group"
+)
+
+// Host is the server, as far as the service needs it.
+type Host interface {
+	// Inspects returns the refusal for a caller whom the service does not serve at all.
+	Inspects(ctx context.Context) error
+	// InspectsAs is who calls, for the rights.
+	InspectsAs(ctx context.Context) coordination.Caller
+	// InTime bounds a call.
+	InTime(ctx context.Context) (context.Context, context.CancelFunc)
+	// Execute runs a command on the leader, wherever it is.
+	Execute(ctx context.Context, build func(coordination.Call) coordination.Command) (outcome.Outcome, error)
+	// Status is the gRPC status of an outcome, or of what there is instead of one.
+	Status(ctx context.Context, answer outcome.Outcome, err error) error
+}
+
+// Service answers clients.
+type Service struct {
+	adminpb.UnimplementedInspectServer
+	host   Host
+	group  *group.Group
+	logger *slog.Logger
+}
+
+// New makes the service of a server.
+func New(host Host, g *group.Group, logger *slog.Logger) *Service {
+	return &Service{host: host, group: g, logger: logger}
+}
+
+// errMissing is for a path where there is nothing that the caller may see: that there is something else is not told.
+var errMissing = status.Error(codes.NotFound, "There is no such directory, or no such coordination node whose rows you may read")
+
+// begin admits a call and bounds it.
+func (s *Service) begin(ctx context.Context) (context.Context, context.CancelFunc, coordination.Caller, error) {
+	if err := s.host.Inspects(ctx); err != nil {
+		return nil, nil, coordination.Caller{}, err
+	}
+	caller := s.host.InspectsAs(ctx)
+	ctx, cancel := s.host.InTime(ctx)
+	return ctx, cancel, caller, nil
+}
+
+// administers tells whether a caller may see everything.
+func (s *Service) administers(caller coordination.Caller) bool {
+	return !caller.Enforced || s.group.Accounts().IsAdministrator(caller.Subject)
+}
+
+// ListNodes implements adminpb.InspectServer.
+func (s *Service) ListNodes(ctx context.Context, r *adminpb.ListNodesRequest) (*adminpb.ListNodesResponse, error) {
+	ctx, cancel, caller, err := s.begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer cancel()
+	q := &coordination.Inspection{Kind: coordination.InspectNodes, Path: scheme.SplitLoose(r.GetPath()), Caller: caller}
+	response := &adminpb.ListNodesResponse{}
+	response.NextPageToken, err = s.upToDate(ctx, q, r.GetPageToken(), r.GetPageSize(), func(found *group.Inspected) int {
+		for i := range found.Nodes {
+			response.Nodes = append(response.Nodes, nodeToPB(&found.Nodes[i]))
+		}
+		return len(response.Nodes)
+	})
+	return response, err
+}
+
+// ListSemaphores implements adminpb.InspectServer.
+func (s *Service) ListSemaphores(ctx context.Context, r *adminpb.ListSemaphoresRequest) (*adminpb.ListSemaphoresResponse, error) {
+	ctx, cancel, caller, err := s.begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer cancel()
+	q := &coordination.Inspection{Kind: coordination.InspectSemaphores, Path: scheme.SplitLoose(r.GetPath()), Prefix: r.GetPrefix(), Caller: caller}
+	response, rows := &adminpb.ListSemaphoresResponse{}, 0
+	response.NextPageToken, err = s.upToDate(ctx, q, r.GetPageToken(), r.GetPageSize(), func(found *group.Inspected) int {
+		for i := range found.Semaphores {
+			seen := &found.Semaphores[i]
+			if last := len(response.Semaphores) - 1; !seen.Continued || last < 0 {
+				response.Semaphores = append(response.Semaphores, semaphoreToPB(seen))
+				rows++
+			}
+			p := response.Semaphores[len(response.Semaphores)-1]
+			for j := range seen.Links {
+				if l := linkToPB(&seen.Links[j]); seen.Links[j].Owner {
+					p.Owners = append(p.Owners, l)
+				} else {
+					p.Waiters = append(p.Waiters, l)
+				}
+				rows++
+			}
+		}
+		return rows
+	})
+	return response, err
+}
+
+// ListSessions implements adminpb.InspectServer.
+func (s *Service) ListSessions(ctx context.Context, r *adminpb.ListSessionsRequest) (*adminpb.ListSessionsResponse, error) {
+	ctx, cancel, caller, err := s.begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer cancel()
+	page, err := s.sessions(ctx, r, caller)
+	if err != nil {
+		return nil, err
+	}
+	s.tellClients(ctx, page, caller)
+	return page.GetResponse(), nil
+}
+
+// EndSession implements adminpb.InspectServer.
+func (s *Service) EndSession(ctx context.Context, r *adminpb.EndSessionRequest) (*adminpb.EndSessionResponse, error) {
+	ctx, cancel, caller, err := s.begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer cancel()
+	node, _, err := s.find(ctx, caller, r.GetPath(), "")
+	if err != nil {
+		return nil, err
+	}
+	answer, err := s.host.Execute(ctx, func(call coordination.Call) coordination.Command {
+		return &coordination.EndSession{Call: call, Caller: caller, Node: node, Session: coordination.SessionID(r.GetSession()), Reason: Shown(r.GetReason())}
+	})
+	return &adminpb.EndSessionResponse{}, s.host.Status(ctx, answer, err)
+}
+
+// DeleteSemaphore implements adminpb.InspectServer.
+func (s *Service) DeleteSemaphore(ctx context.Context, r *adminpb.DeleteSemaphoreRequest) (*adminpb.DeleteSemaphoreResponse, error) {
+	if (r.GetName() == "") == (r.GetId() == 0) {
+		return nil, status.Error(codes.InvalidArgument, "Give the semaphore's name or its id, and not both")
+	}
+	ctx, cancel, caller, err := s.begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer cancel()
+	node, semaphore, err := s.find(ctx, caller, r.GetPath(), r.GetName())
+	if err != nil {
+		return nil, err
+	}
+	if r.GetId() != 0 {
+		semaphore = coordination.SemaphoreID(r.GetId())
+	}
+	answer, err := s.host.Execute(ctx, func(call coordination.Call) coordination.Command {
+		return &coordination.RemoveSemaphore{Call: call, Caller: caller, Node: node, Semaphore: semaphore, Force: r.GetForce()}
+	})
+	if err == nil && answer.Status == coordination.CannotDeleteEphemeral.Status && answer.String() != "" {
+		answer = withAdvice(answer)
+	}
+	return &adminpb.DeleteSemaphoreResponse{}, s.host.Status(ctx, answer, err)
+}
+
+// withAdvice adds to a refusal of the protocol what to do instead.
+func withAdvice(answer outcome.Outcome) outcome.Outcome {
+	if len(answer.Issues) != 1 || answer.Issues[0].Message != coordination.CannotDeleteEphemeral.Text {
+		return answer
+	}
+	return outcome.Because(answer.Status, answer.Issues[0].Message+": they go with their last owner; end its session")
+}
+
+// find returns the node at a path, and the semaphore there with the name. It tells of nothing that the caller may neither
+// read nor erase.
+func (s *Service) find(ctx context.Context, caller coordination.Caller, path, name string) (node coordination.NodeID, semaphore coordination.SemaphoreID, err error) {
+	if err := s.group.CatchUp(ctx); err != nil {
+		return 0, 0, s.host.Status(ctx, outcome.Outcome{}, err)
+	}
+	_, err = s.group.Read(ctx, func(m *coordination.Machine) outcome.Outcome {
+		entry, found := m.Tree().Lookup(scheme.SplitLoose(path))
+		if found && m.Tree().Rights(entry, m.Subject(caller))&(scheme.SelectRow|scheme.EraseRow) != 0 {
+			node, semaphore = entry.Node, m.FindSemaphore(entry.Node, name)
+		}
+		return outcome.Done()
+	})
+	switch {
+	case err != nil:
+		return 0, 0, s.host.Status(ctx, outcome.Outcome{}, err)
+	case node == 0:
+		return 0, 0, errMissing
+	}
+	return node, semaphore, nil
+}
+
+// Peer answers the other servers of the cluster.
+type Peer struct {
+	clusterpb.UnimplementedInspectServer
+	// Service is that of the server. It is asked for when there is a call: the log is opened before there is one.
+	Service func() *Service
+}
+
+// Sessions implements clusterpb.InspectServer.
+func (p Peer) Sessions(ctx context.Context, r *clusterpb.SessionsRequest) (*clusterpb.SessionsResponse, error) {
+	s := p.Service()
+	if s == nil {
+		return nil, errLeadsElsewhere
+	}
+	ctx, cancel := s.host.InTime(ctx)
+	defer cancel()
+	return s.sessionsHere(ctx, r.GetRequest(), coordination.Caller{Subject: string(r.GetSubject()), Enforced: r.GetEnforced()})
+}
+
+// Clients implements clusterpb.InspectServer.
+func (p Peer) Clients(_ context.Context, r *clusterpb.ClientsRequest) (*clusterpb.ClientsResponse, error) {
+	s := p.Service()
+	switch {
+	case s == nil:
+		return nil, status.Error(codes.Unavailable, "This server has not started yet")
+	case len(r.GetStreams()) > maxPageRows:
+		return nil, status.Errorf(codes.InvalidArgument, "%d streams are asked about, %d at most may be", len(r.GetStreams()), maxPageRows)
+	}
+	return s.clientsHere(r.GetStreams()), nil
+}

@@ -1,0 +1,201 @@
+package inspect
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/raftstore"
+	"github.com/coordd/coordd/scheme"
+	"github.com/coordd/coordd/scheme/outcome"
+	"github.com/coordd/coordd/server/adminpb"
+	"github.com/coordd/coordd/server/clusterpb"
+	"github.com/coordd/coordd/server/group"
+)
+
+// clientPatience is how long a page waits for the servers that hold the streams of its sessions.
+const clientPatience = 300 * time.Millisecond
+
+var (
+	// errLeadsElsewhere is what a server answers another one that takes it for the leader; it never reaches a client.
+	errLeadsElsewhere = status.Error(codes.Aborted, "another server leads")
+	errOlderLeader    = status.Error(codes.Unimplemented, "The leader has no inspection service: it is of an older version")
+)
+
+// Connection is who is at the other end of a stream. The group's clients have it.
+type Connection interface {
+	Connection() *adminpb.SessionClient
+}
+
+// sessions has the leader list sessions, wherever it is.
+func (s *Service) sessions(ctx context.Context, r *adminpb.ListSessionsRequest, caller coordination.Caller) (page *clusterpb.SessionsResponse, err error) {
+	unasked := s.group.AskLeader(ctx, func(bool) group.Asked {
+		if s.group.Leads() {
+			page, err = s.sessionsHere(ctx, r, caller)
+		} else if conn := s.group.RelayConn(); conn != nil {
+			page, err = clusterpb.NewInspectClient(conn).Sessions(ctx,
+				&clusterpb.SessionsRequest{Request: r, Subject: []byte(caller.Subject), Enforced: caller.Enforced})
+			switch code := status.Code(err); {
+			case code == codes.Unimplemented:
+				err = errOlderLeader
+			case ctx.Err() == nil && (code == codes.Unavailable || code == codes.Canceled): // the leader went away
+				return group.LeaderGone
+			}
+		} else {
+			return group.NotLed
+		}
+		if errors.Is(err, errLeadsElsewhere) || status.Code(err) == codes.Aborted {
+			return group.NotLed
+		}
+		return group.Answered
+	})
+	if unasked != nil {
+		return nil, s.host.Status(ctx, outcome.Outcome{}, unasked)
+	}
+	return page, err
+}
+
+// sessionsHere lists sessions as the leader. Errors: errLeadsElsewhere, those for clients.
+func (s *Service) sessionsHere(ctx context.Context, r *adminpb.ListSessionsRequest, caller coordination.Caller) (*clusterpb.SessionsResponse, error) {
+	if !s.group.Leads() {
+		return nil, errLeadsElsewhere
+	}
+	q := &coordination.Inspection{Kind: coordination.InspectSessions, Path: scheme.SplitLoose(r.GetPath()),
+		Session: coordination.SessionID(r.GetSession()), Caller: caller}
+	page, rows, deposed := &clusterpb.SessionsResponse{Response: &adminpb.ListSessionsResponse{}}, 0, false
+	next, err := s.upToDate(ctx, q, r.GetPageToken(), r.GetPageSize(), func(found *group.Inspected) int {
+		if deposed = deposed || found.Standings == nil; deposed {
+			return maxPageRows
+		}
+		for i := range found.Sessions {
+			rows += addSession(page, &found.Sessions[i], &found.Standings[i])
+		}
+		return rows
+	})
+	switch {
+	case deposed:
+		return nil, errLeadsElsewhere
+	case err != nil:
+		return nil, err
+	}
+	page.Response.NextPageToken = next
+	return page, nil
+}
+
+// addSession adds a session to a page, or more of its last one. It returns how many rows that was.
+func addSession(page *clusterpb.SessionsResponse, seen *coordination.InspectedSession, standing *group.Standing) (rows int) {
+	list := page.Response.Sessions
+	if len(list) == 0 || !seen.Continued {
+		p := sessionToPB(seen)
+		p.Attached, p.DetachedMillis, p.LeftMillis = standing.Attached, standing.DetachedMillis, standing.LeftMillis
+		list = append(list, p)
+		page.Response.Sessions = list
+		page.Servers, page.Streams = append(page.Servers, standing.Server), append(page.Streams, uint64(standing.Stream))
+		rows++
+	}
+	p := list[len(list)-1]
+	for i := range seen.Links {
+		if l := linkToPB(&seen.Links[i]); seen.Links[i].Owner {
+			p.Owned = append(p.Owned, l)
+		} else {
+			p.Awaited = append(p.Awaited, l)
+		}
+		rows++
+	}
+	return rows
+}
+
+// tellClients fills in who has the sessions of a page: the servers that hold their streams know.
+func (s *Service) tellClients(ctx context.Context, page *clusterpb.SessionsResponse, caller coordination.Caller) {
+	ctx, cancel := context.WithTimeout(ctx, clientPatience)
+	defer cancel()
+	members := s.group.Log().Members()
+	attached := make(map[uint64][]int) // the sessions whose streams a server has
+	for i, p := range page.GetResponse().GetSessions() {
+		if p.GetAttached() && i < len(page.GetServers()) && i < len(page.GetStreams()) {
+			server := page.GetServers()[i]
+			p.Server = s.nameOf(members, server)
+			attached[server] = append(attached[server], i)
+		}
+	}
+	all := s.administers(caller)
+	var asked sync.WaitGroup
+	for server, sessions := range attached {
+		asked.Go(func() {
+			streams := make([]uint64, len(sessions))
+			for i, at := range sessions {
+				streams[i] = page.GetStreams()[at]
+			}
+			clients, unknown := s.clientsOf(ctx, members, server, streams)
+			for i, at := range sessions {
+				p := page.GetResponse().GetSessions()[at]
+				switch {
+				case unknown != "":
+					p.ClientUnknown = unknown
+				case clients[i].GetAddress() == "":
+					p.ClientUnknown = "its stream has just ended"
+				case !all && (caller.Subject == "" || clients[i].GetUser() != caller.Subject):
+					p.ClientUnknown = "only administrators are shown the clients of others"
+				default:
+					p.Client = clients[i]
+				}
+			}
+		})
+	}
+	asked.Wait()
+}
+
+// clientsOf asks a server who the clients of its streams are. If that remains unknown it says why.
+func (s *Service) clientsOf(ctx context.Context, members []raftstore.Member, server uint64, streams []uint64) (clients []*adminpb.SessionClient, unknown string) {
+	if server == s.group.Log().Member() {
+		return s.clientsHere(streams).GetClients(), ""
+	}
+	name := s.nameOf(members, server)
+	at := slices.IndexFunc(members, func(m raftstore.Member) bool { return m.ID == server })
+	if at < 0 {
+		return nil, fmt.Sprintf("server %s is no member any more", name)
+	}
+	conn, err := s.group.Log().DialPeer(members[at].PeerAddress)
+	if err != nil {
+		return nil, fmt.Sprintf("server %s cannot be asked", name)
+	}
+	defer conn.Close()
+	answer, err := clusterpb.NewInspectClient(conn).Clients(ctx, &clusterpb.ClientsRequest{Streams: streams})
+	switch {
+	case status.Code(err) == codes.Unimplemented:
+		return nil, fmt.Sprintf("server %s has no inspection service: it is of an older version", name)
+	case err != nil || len(answer.GetClients()) != len(streams):
+		s.logger.Debug("a server did not tell who its clients are", "server", name, "error", err)
+		return nil, fmt.Sprintf("server %s does not answer", name)
+	}
+	return answer.GetClients(), ""
+}
+
+// clientsHere tells who the clients of streams of this server are, an empty one for a stream that is gone.
+func (s *Service) clientsHere(streams []uint64) *clusterpb.ClientsResponse {
+	response := &clusterpb.ClientsResponse{Clients: make([]*adminpb.SessionClient, len(streams))}
+	for i, stream := range streams {
+		response.Clients[i] = &adminpb.SessionClient{}
+		if client, is := s.group.ClientOf(coordination.StreamID(stream)).(Connection); is {
+			response.Clients[i] = client.Connection()
+		}
+	}
+	return response
+}
+
+// nameOf is how people call a server.
+func (s *Service) nameOf(members []raftstore.Member, id uint64) string {
+	name := ""
+	if at := slices.IndexFunc(members, func(m raftstore.Member) bool { return m.ID == id }); at >= 0 {
+		name = members[at].Name
+	}
+	return cmp.Or(name, fmt.Sprintf("%016x", id))
+}

@@ -1,0 +1,54 @@
+package inspect
+
+import (
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/server/adminpb"
+)
+
+const (
+	// maxShownBytes is how much is shown of what a client has chosen.
+	maxShownBytes = 128
+	// maxLookedBytes is how much of it is looked at to find that.
+	maxLookedBytes = 4 * maxShownBytes
+)
+
+// Shown is a text that a client has chosen as people are shown it: up to 128 bytes of it, on one line, with nothing in it
+// that a terminal might obey.
+func Shown[T ~string | ~[]byte](text T) string {
+	var b strings.Builder
+	for _, r := range string(text[:min(len(text), maxLookedBytes)]) {
+		if !unicode.IsPrint(r) {
+			continue
+		}
+		if b.Len()+utf8.RuneLen(r) > maxShownBytes {
+			break
+		}
+		b.WriteRune(r)
+	}
+	return b.String()
+}
+
+func nodeToPB(n *coordination.InspectedNode) *adminpb.Node {
+	return &adminpb.Node{Path: n.Path.String(), Id: uint64(n.ID), Sessions: uint64(n.Sessions), Semaphores: uint64(n.Semaphores),
+		Owner: Shown(n.Owner), CreatedMillis: n.Created.PlanStep}
+}
+
+func semaphoreToPB(s *coordination.InspectedSemaphore) *adminpb.Semaphore {
+	return &adminpb.Semaphore{Path: s.Path.String(), Id: uint64(s.ID), Name: Shown(s.Name), NameBytes: uint64(len(s.Name)),
+		Data: Shown(s.Data), DataBytes: uint64(len(s.Data)), Count: s.Count, Limit: s.Limit, Ephemeral: s.Ephemeral,
+		OwnerCount: uint64(s.Owners), WaiterCount: uint64(s.Waiters), Continued: s.Continued}
+}
+
+func sessionToPB(s *coordination.InspectedSession) *adminpb.Session {
+	return &adminpb.Session{Path: s.Path.String(), Id: uint64(s.ID), Description: Shown(s.Description), DescriptionBytes: uint64(len(s.Description)),
+		TimeoutMillis: s.TimeoutMillis, BeganMillis: s.BeganMillis, HasKey: s.Protected, Continued: s.Continued}
+}
+
+func linkToPB(l *coordination.InspectedLink) *adminpb.Link {
+	return &adminpb.Link{Session: uint64(l.Session), Semaphore: uint64(l.Semaphore), Name: Shown(l.Name), OrderId: uint64(l.Order),
+		Count: l.Count, SinceMillis: l.BeganMillis, TimeoutMillis: l.TimeoutMillis, Data: Shown(l.Data), DataBytes: uint64(len(l.Data))}
+}

@@ -1,0 +1,223 @@
+package inspect
+
+import (
+	"context"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/scheme"
+	"github.com/coordd/coordd/scheme/outcome"
+	"github.com/coordd/coordd/server/adminpb"
+	"github.com/coordd/coordd/server/group"
+)
+
+// maxEventsAtOnce is how many events are taken from the ring at once.
+const maxEventsAtOnce = 256
+
+var (
+	errWatchAll  = status.Error(codes.PermissionDenied, "Only administrators may watch everything: give the path of a coordination node")
+	errWatchNode = status.Error(codes.NotFound, "There is no such coordination node whose rows you may read")
+	errStopping  = status.Error(codes.Unavailable, group.ErrStopped.Error())
+)
+
+var eventKinds = map[coordination.OccurrenceKind]adminpb.Event_Kind{
+	coordination.OccurSessionStarted:   adminpb.Event_SESSION_STARTED,
+	coordination.OccurSessionAttached:  adminpb.Event_SESSION_ATTACHED,
+	coordination.OccurSessionDetached:  adminpb.Event_SESSION_DETACHED,
+	coordination.OccurSessionStopped:   adminpb.Event_SESSION_STOPPED,
+	coordination.OccurSessionExpired:   adminpb.Event_SESSION_EXPIRED,
+	coordination.OccurSessionEnded:     adminpb.Event_SESSION_ENDED,
+	coordination.OccurLockGranted:      adminpb.Event_LOCK_GRANTED,
+	coordination.OccurLockAwaited:      adminpb.Event_LOCK_AWAITED,
+	coordination.OccurLockLost:         adminpb.Event_LOCK_LOST,
+	coordination.OccurWaitEnded:        adminpb.Event_WAIT_ENDED,
+	coordination.OccurSemaphoreDeleted: adminpb.Event_SEMAPHORE_DELETED,
+	coordination.OccurLeader:           adminpb.Event_LEADER,
+}
+
+// watch is a Watch under way.
+type watch struct {
+	*Service
+	ctx    context.Context
+	stream grpc.ServerStreamingServer[adminpb.Event]
+	caller coordination.Caller
+	path   string
+	node   coordination.NodeID // 0: all of them
+	access uint64              // version of the rights with which it was last looked whether the caller may
+	paths  map[coordination.NodeID]string
+	from   *group.Watcher
+}
+
+// Watch implements adminpb.InspectServer. It looks again whether the caller may whenever rights have changed, before it
+// tells anything more.
+func (s *Service) Watch(r *adminpb.WatchRequest, stream grpc.ServerStreamingServer[adminpb.Event]) error {
+	ctx := stream.Context()
+	if err := s.host.Inspects(ctx); err != nil {
+		return err
+	}
+	w := &watch{Service: s, ctx: ctx, stream: stream, caller: s.host.InspectsAs(ctx), path: r.GetPath()}
+	if err := w.begin(); err != nil {
+		return err
+	}
+	w.from = s.group.Watch(r.GetRing(), r.GetSequence())
+	defer w.from.Close()
+	first := adminpb.Event_BEGIN
+	if r.GetRing() != 0 && r.GetRing() != w.from.Ring() { // the server was started anew, or is another one
+		first = adminpb.Event_GAP
+	}
+	if err := w.tellOfRing(first, 0); err != nil {
+		return err
+	}
+	return w.run()
+}
+
+// begin looks for the node, once this server is up to date.
+func (w *watch) begin() error {
+	ctx, cancel := w.host.InTime(w.ctx)
+	defer cancel()
+	if err := w.group.CatchUp(ctx); err != nil {
+		return w.host.Status(ctx, outcome.Outcome{}, err)
+	}
+	return w.look(ctx)
+}
+
+// look finds out whether the caller may watch, as far as this server knows.
+func (w *watch) look(ctx context.Context) error {
+	w.access = w.group.AccessVersion()
+	if err := w.host.Inspects(ctx); err != nil {
+		return err
+	}
+	if w.path == "" {
+		if !w.administers(w.caller) {
+			return errWatchAll
+		}
+		return nil
+	}
+	before := w.node
+	_, err := w.group.Read(ctx, func(m *coordination.Machine) outcome.Outcome {
+		w.node = 0
+		entry, found := m.Tree().Lookup(scheme.SplitLoose(w.path))
+		if found && entry.Node != 0 && m.Tree().Rights(entry, m.Subject(w.caller))&scheme.SelectRow != 0 {
+			w.node = entry.Node
+		}
+		return outcome.Done()
+	})
+	switch {
+	case err != nil:
+		return w.host.Status(ctx, outcome.Outcome{}, err)
+	case w.node == 0, before != 0 && w.node != before:
+		return errWatchNode
+	}
+	return nil
+}
+
+// tellOfRing says behind which event what follows is.
+func (w *watch) tellOfRing(kind adminpb.Event_Kind, skipped uint64) error {
+	return w.stream.Send(&adminpb.Event{Kind: kind, Ring: w.from.Ring(), Sequence: w.from.Sequence(), Skipped: skipped})
+}
+
+func (w *watch) run() error {
+	list := make([]group.Event, 0, maxEventsAtOnce)
+	for {
+		var skipped uint64
+		behind := w.from.Sequence()
+		list, skipped = w.from.Next(list[:0])
+		if skipped > 0 {
+			e := &adminpb.Event{Kind: adminpb.Event_GAP, Ring: w.from.Ring(), Sequence: behind + skipped, Skipped: skipped}
+			if err := w.stream.Send(e); err != nil {
+				return err
+			}
+		}
+		if err := w.tell(list); err != nil {
+			return err
+		}
+		if len(list) > 0 {
+			continue
+		}
+		select {
+		case <-w.from.News():
+		case <-w.from.Over():
+			return errStopping
+		case <-w.ctx.Done():
+			return status.FromContextError(w.ctx.Err()).Err()
+		}
+	}
+}
+
+// tell sends those events that the watch is about.
+func (w *watch) tell(list []group.Event) error {
+	if len(list) == 0 {
+		return nil
+	}
+	if w.group.AccessVersion() != w.access {
+		if err := w.look(w.ctx); err != nil {
+			return err
+		}
+	}
+	if err := w.findPaths(list); err != nil {
+		return err
+	}
+	for i := range list {
+		if e := &list[i]; w.node == 0 || e.Node == w.node {
+			if err := w.stream.Send(w.eventToPB(e)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// maxKnownPaths bounds what a watch remembers of where nodes are.
+const maxKnownPaths = 1000
+
+// findPaths finds where the nodes of events are.
+func (w *watch) findPaths(list []group.Event) error {
+	if w.node != 0 {
+		return nil
+	}
+	if len(w.paths) > maxKnownPaths || w.paths == nil {
+		w.paths = make(map[coordination.NodeID]string)
+	}
+	unknown := make(map[coordination.NodeID]scheme.Path)
+	for i := range list {
+		if _, known := w.paths[list[i].Node]; !known && list[i].Node != 0 {
+			unknown[list[i].Node] = nil
+		}
+	}
+	if len(unknown) == 0 {
+		return nil
+	}
+	_, err := w.group.Read(w.ctx, func(m *coordination.Machine) outcome.Outcome {
+		for node := range unknown {
+			unknown[node] = m.PathOfNode(node)
+		}
+		return outcome.Done()
+	})
+	for node, path := range unknown {
+		if w.paths[node] = ""; path != nil {
+			w.paths[node] = path.String()
+		}
+	}
+	if err != nil {
+		return errStopping
+	}
+	return nil
+}
+
+func (w *watch) eventToPB(e *group.Event) *adminpb.Event {
+	p := &adminpb.Event{Kind: eventKinds[e.Kind], Ring: w.from.Ring(), Sequence: e.Sequence, TimeMillis: e.StampMillis, Path: w.path,
+		Node: uint64(e.Node), Session: uint64(e.Session), Semaphore: Shown(e.Semaphore), OrderId: uint64(e.Order), Count: e.Count}
+	if w.node == 0 {
+		p.Path = w.paths[e.Node]
+	}
+	if more := e.More; more != nil {
+		p.User, p.Reason, p.Term = Shown(more.User), Shown(more.Reason), more.Term
+		if more.Server != 0 {
+			p.Server = w.nameOf(w.group.Log().Members(), more.Server)
+		}
+	}
+	return p
+}
