@@ -396,11 +396,12 @@ func (c *meteredConn) Read(b []byte) (int, error) {
 func (c *meteredConn) watch(b []byte) (taken int, err error) {
 	resets := 0
 	for taken < len(b) {
-		p := c.frames.follow(b[taken:])
+		next := b[taken:]
+		p := c.frames.follow(next)
 		taken += p.bytes
 		resets += p.resets
 		if p.data > 0 {
-			c.receive(p.stream, p.data)
+			c.receive(p.stream, next[p.at:][:p.data])
 		} else if p.stream != 0 {
 			c.header = p.stream
 			break
