@@ -314,6 +314,23 @@ type codec struct{ encoding.CodecV2 }
 // receiving is a call whose handler waits for a message.
 type receiving Call
 
+// inPieces is a message that encodes itself.
+type inPieces interface{ Pieces() [][]byte }
+
+// Marshal implements encoding.CodecV2.
+func (c codec) Marshal(v any) (mem.BufferSlice, error) {
+	m, is := v.(inPieces)
+	if !is {
+		return c.CodecV2.Marshal(v)
+	}
+	pieces := m.Pieces()
+	buffers := make(mem.BufferSlice, len(pieces))
+	for i, piece := range pieces {
+		buffers[i] = mem.SliceBuffer(piece)
+	}
+	return buffers, nil
+}
+
 // Unmarshal implements encoding.CodecV2.
 func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 	if call, is := v.(*receiving); is {
