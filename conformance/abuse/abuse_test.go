@@ -29,7 +29,7 @@ const (
 	secondsVariable = "ABUSE_SECONDS"
 	// nameVariable is a part of the names of the attacks of the long form that are wanted; without it, all are.
 	nameVariable = "ABUSE_NAME"
-	brief           = 500 * time.Millisecond
+	brief        = 500 * time.Millisecond
 	// memoryLimit is what the server may use, in bytes, and descriptorLimit how many files and connections it may have open.
 	memoryLimit     = 1 << 30
 	descriptorLimit = 1024
