@@ -46,6 +46,7 @@ const (
 	issueSilent     issueKind = "SILENT_SERVER"
 	issueFull       issueKind = "STATE_LIMIT"
 	issueMemory     issueKind = "MEMORY"
+	issueLimits     issueKind = "LIMITS"
 )
 
 // gravity is what an issue means for clients.
@@ -123,6 +124,9 @@ func (s *Server) issues() []issue {
 	if text := s.memoryIssue(); text != "" {
 		add(issueMemory, noteworthy, self, "%s", text)
 	}
+	for _, text := range s.strained() {
+		add(issueLimits, noteworthy, self, "%s", text)
+	}
 	if s.group.Leads() {
 		for _, m := range s.store.Members() {
 			if !m.Learner && !m.Active && m.ID != self {
@@ -131,6 +135,18 @@ func (s *Server) issues() []issue {
 		}
 	}
 	return found
+}
+
+// strained says which of the limits of clients are reached, or were a moment ago. Whom they do not concern notices nothing.
+func (s *Server) strained() []string {
+	var texts []string
+	if s.connections != nil { // which are made behind the group
+		texts = s.connections.Strained()
+	}
+	if _, waiting := s.group.RequestBytes(); waiting > 0 {
+		texts = append(texts, "clients bring more than is worked off: the streams of some are not read")
+	}
+	return texts
 }
 
 const (

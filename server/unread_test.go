@@ -2,6 +2,8 @@ package server
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -44,6 +46,9 @@ func TestPongsAreReadWhileTheServerIsFull(t *testing.T) {
 		_, waiting := s.group.RequestBytes()
 		return waiting > 0
 	})
+	if !slices.ContainsFunc(s.issues(), func(i issue) bool { return i.kind == issueLimits && strings.Contains(i.text, "are not read") }) {
+		t.Errorf("the issues are %v", s.issues())
+	}
 	pings := 0
 	for at := time.Duration(0); at < 20*time.Second; at += 100 * time.Millisecond { // far longer than the client's patience
 		clock.turn(100 * time.Millisecond)
