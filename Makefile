@@ -20,7 +20,8 @@ CRASH_PACKAGES ?= ./conformance/crash
 # MALFORMED_STREAMS is how many streams `make malformed-test` opens, and MALFORMED_SEED what they depend on.
 MALFORMED_STREAMS ?= 10000
 MALFORMED_SEED ?= 1
-# ABUSE_SECONDS is how long each attack of `make abuse-test` goes on; make test has a short form.
+# ABUSE_SECONDS is how long each attack of `make abuse-test` goes on, ABUSE_NAME a part of the names of those wanted; make
+# test has a short form.
 ABUSE_SECONDS ?= 10
 # FUZZ_TIME is how long `make fuzz-short` runs each target, FUZZ_PACKAGES where.
 FUZZ_TIME ?= 10s

@@ -73,14 +73,14 @@ func (s *Server) admitting(method string, handler grpc.MethodHandler) grpc.Metho
 		first := s.firstMessage(ctx)
 		defer first.end()
 		return handler(service, ctx, func(m any) error {
-			err := receive(m)
+			err := call.Receive(receive, m)
 			if !first.end() {
 				return errReceiveOverdue.Err()
 			}
 			if err != nil {
 				return err
 			}
-			return fits(call, method)
+			return fits(call, mostBytes(method))
 		}, interceptor)
 	}
 }
@@ -102,8 +102,8 @@ func (s *Server) admit(ctx context.Context, call *listen.Call, method string) (c
 }
 
 // fits fails where the message that a call has received last is too large.
-func fits(call *listen.Call, method string) error {
-	if size, most := call.LastBytes(), mostBytes(method); size > most {
+func fits(call *listen.Call, most int) error {
+	if size := call.LastBytes(); size > most {
 		return status.Errorf(codes.ResourceExhausted, "grpc: received message larger than max (%d vs. %d)", size, most)
 	}
 	return nil
@@ -117,7 +117,7 @@ func (s *Server) admitStream(service any, stream grpc.ServerStream, info *grpc.S
 		return err
 	}
 	defer call.End()
-	admitted := &admittedStream{ServerStream: stream, ctx: ctx, call: call, method: info.FullMethod}
+	admitted := &admittedStream{ServerStream: stream, ctx: ctx, call: call, most: mostBytes(info.FullMethod), receive: stream.RecvMsg}
 	if kindOf(info.FullMethod) != listen.Session { // these have their own time for the first message
 		admitted.first = s.firstMessage(ctx)
 		defer admitted.first.end()
@@ -128,10 +128,11 @@ func (s *Server) admitStream(service any, stream grpc.ServerStream, info *grpc.S
 // admittedStream is a stream whose context knows who opened it.
 type admittedStream struct {
 	grpc.ServerStream
-	ctx    context.Context
-	call   *listen.Call
-	method string
-	first  *awaited // nil once it has come
+	ctx     context.Context
+	call    *listen.Call
+	most    int             // bytes of a message
+	receive func(any) error // of the stream
+	first   *awaited        // nil once it has come
 }
 
 // Context implements grpc.ServerStream.
@@ -139,8 +140,7 @@ func (s *admittedStream) Context() context.Context { return s.ctx }
 
 // RecvMsg implements grpc.ServerStream.
 func (s *admittedStream) RecvMsg(m any) error {
-	s.call.Next()
-	err := s.ServerStream.RecvMsg(m)
+	err := s.call.Receive(s.receive, m)
 	if s.first != nil {
 		inTime := s.first.end()
 		s.first = nil
@@ -151,7 +151,7 @@ func (s *admittedStream) RecvMsg(m any) error {
 	if err != nil {
 		return err
 	}
-	return fits(s.call, s.method)
+	return fits(s.call, s.most)
 }
 
 var errReceiveOverdue = status.New(codes.DeadlineExceeded, "Request did not come in time")

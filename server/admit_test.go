@@ -2,6 +2,7 @@ package server
 
 import (
 	"bytes"
+	"compress/gzip"
 	"testing"
 	"time"
 
@@ -120,6 +121,34 @@ func TestUnreadMessages(t *testing.T) {
 	eventually(t, "the unread messages to be counted", func() bool { return s.connections.Received() == want })
 	close(release)
 	keepsNothing(t, s)
+}
+
+// TestUnreadCompressedMessages is the same for compressed ones, between others: what they unfold to counts only while one is
+// being worked on.
+func TestUnreadCompressedMessages(t *testing.T) {
+	s, _ := startTest(t, nil)
+	release, held := make(chan struct{}), make(chan struct{})
+	holdUp(s, held, release)
+	<-held
+	c := dialFramesTest(t, s)
+	ping := framed(&Ydb_Coordination.SessionRequest{Request: &Ydb_Coordination.SessionRequest_Ping{Ping: &Ydb_Coordination.SessionRequest_PingPong{Opaque: 1}}})
+	var packed bytes.Buffer
+	w := gzip.NewWriter(&packed)
+	_, _ = w.Write(ping[5:])
+	_ = w.Close()
+	start, compressed := framed(startMessage(600_000)), prefixed(1, uint32(packed.Len()), packed.Bytes())
+	pings := bytes.Repeat(append(compressed, ping...), 100)
+	if err := errorsOf(c.headers(1, false, callHeaders(sessionMethod, "grpc-encoding", "gzip")), c.data(1, false, start), c.data(1, false, pings)); err != nil {
+		t.Fatal(err)
+	}
+	const prefix, remembered = 5, 32
+	want := int64(len(start) - prefix + len(pings) + 100*remembered)
+	eventually(t, "the unread messages to be counted", func() bool { return s.connections.Received() == want })
+	close(release)
+	keepsNothing(t, s)
+	if !c.alive() {
+		t.Fatal("the connection is closed")
+	}
 }
 
 // TestRequestsInTime begins calls whose requests never come.

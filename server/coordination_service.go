@@ -32,6 +32,7 @@ func (s coordinationService) Session(rpc Ydb_Coordination_V1.CoordinationService
 	if err != nil {
 		return err
 	}
+	defer session.close()
 	switch err := session.stream.Enter(); {
 	case errors.Is(err, group.ErrTooManyStreams):
 		return status.Error(codes.ResourceExhausted, "Too many requests")

@@ -48,6 +48,7 @@ const (
 	issueUnlike     issueKind = "SETTINGS"
 	issueFull       issueKind = "STATE_LIMIT"
 	issueMemory     issueKind = "MEMORY"
+	issueLimits     issueKind = "LIMITS"
 )
 
 // gravity is what an issue means for clients.
@@ -134,6 +135,9 @@ func (s *Server) issues() []issue {
 			add(issueUnlike, noteworthy, m.ID, "server %s was given other settings, which should be the same on all: %s", nameOf(m), text)
 		}
 	}
+	for _, text := range s.strained() {
+		add(issueLimits, noteworthy, self, "%s", text)
+	}
 	if s.group.Leads() {
 		for _, m := range s.store.Members() {
 			if !m.Learner && !m.Active && m.ID != self {
@@ -142,6 +146,18 @@ func (s *Server) issues() []issue {
 		}
 	}
 	return found
+}
+
+// strained says which of the limits of clients are reached, or were a moment ago. Whom they do not concern notices nothing.
+func (s *Server) strained() []string {
+	var texts []string
+	if s.connections != nil { // which are made behind the group
+		texts = s.connections.Strained()
+	}
+	if _, waiting := s.group.RequestBytes(); waiting > 0 {
+		texts = append(texts, "clients bring more than is worked off: the streams of some are not read")
+	}
+	return texts
 }
 
 const (

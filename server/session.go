@@ -4,9 +4,11 @@ import (
 	"errors"
 	"io"
 	"slices"
+	"sync"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/status"
 
 	"github.com/ydb-platform/ydb-go-genproto/Ydb_Coordination_V1"
@@ -29,6 +31,10 @@ type session struct {
 	progress progress
 	log      *sessionLog
 	held     []coordination.Reply // taken, and left to the slow lane
+
+	mutex  sync.Mutex
+	lent   int  // units that the last large answer has
+	closed bool // the handler has returned: nothing is lent any more
 }
 
 // statusWriter ends an RPC from outside of its handler. gRPC's own SendMsg and RecvMsg do the same when they fail; it
@@ -37,12 +43,23 @@ type statusWriter interface {
 	WriteStatus(*status.Status) error
 }
 
-var errNoStatusWriter = errors.New("gRPC's server stream has no WriteStatus")
+// transportStream is that, and tells how the client wants answers to be compressed, "" if not at all.
+type transportStream interface {
+	statusWriter
+	SendCompress() string
+}
+
+var errNoTransportStream = errors.New("gRPC's server stream has no WriteStatus, or no SendCompress")
 
 func (s *Server) newSession(rpc Ydb_Coordination_V1.CoordinationService_SessionServer) (*session, error) {
-	finish, ok := grpc.ServerTransportStreamFromContext(rpc.Context()).(statusWriter)
+	finish, ok := grpc.ServerTransportStreamFromContext(rpc.Context()).(transportStream)
 	if !ok {
-		return nil, status.Error(codes.Internal, errNoStatusWriter.Error())
+		return nil, status.Error(codes.Internal, errNoTransportStream.Error())
+	}
+	if finish.SendCompress() != "" { // every client would have a copy of its own of what is described
+		if err := grpc.SetSendCompressor(rpc.Context(), encoding.Identity); err != nil {
+			return nil, err
+		}
 	}
 	session := &session{rpc: rpc, finish: finish, pool: s.writers, panics: &s.panics, identity: auth.Of(rpc.Context()),
 		opened: wallMillis(), log: newSessionLog(rpc.Context(), s.config.Logger)}
@@ -160,10 +177,53 @@ func (s *session) send(buffer []coordination.Reply, prompt bool) (_ []coordinati
 }
 
 func (s *session) write(r *coordination.Reply, size int64) error {
-	if size > sendRoom {
-		return s.pool.sendLarge(s.rpc, wire.ToClient(r))
+	var err error
+	if size > sendRoom && r.Description != nil {
+		err = s.writeLarge(r)
+	} else {
+		err = s.rpc.Send(wire.ToClient(r))
+		s.lend(0) // gRPC has taken this one, so the one before has left
 	}
-	return s.rpc.Send(wire.ToClient(r))
+	return err
+}
+
+// writeLarge writes an answer that is long in encoding. Its data is not copied, and of the rest there is not too much for all
+// streams together, and few are encoded at a time: the slow lane has as many writers as clients make it have, and they must
+// take neither the memory nor the processor from those who serve the others.
+func (s *session) writeLarge(r *coordination.Reply) error {
+	units := 0
+	if own := wire.Own(r.Description); own > sendRoom {
+		if units = s.pool.lending.borrow(s.rpc.Context(), own); units == 0 {
+			return s.rpc.Context().Err()
+		}
+	}
+	s.pool.encoding <- struct{}{}
+	encoded, err := wire.ToClientShared(r)
+	<-s.pool.encoding
+	if err == nil {
+		err = s.rpc.SendMsg(encoded)
+	}
+	s.lend(units)
+	return err
+}
+
+// lend notes what the answer has that was sent last, and gives back what the one before had.
+func (s *session) lend(units int) {
+	s.mutex.Lock()
+	before := s.lent
+	if s.lent = units; s.closed {
+		before, s.lent = before+units, 0
+	}
+	s.mutex.Unlock()
+	s.pool.lending.giveBack(before)
+}
+
+// close gives back what the stream was lent.
+func (s *session) close() {
+	s.mutex.Lock()
+	s.closed = true
+	s.mutex.Unlock()
+	s.lend(0)
 }
 
 // endStatus is the gRPC status of an ending (coordination.md §2.9).

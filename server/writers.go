@@ -5,8 +5,6 @@ import (
 	"sync"
 	"time"
 
-	"google.golang.org/grpc"
-
 	"github.com/coordd/coordd/coordination"
 )
 
@@ -17,7 +15,8 @@ type writers struct {
 	prompt lane // of streams that are sent without waiting for their clients
 	slow   lane // of all others
 
-	encoding chan struct{} // holds one for each large message that is being encoded
+	encoding chan struct{} // holds one for each large answer that is being encoded
+	lending  lending       // of memory for them
 }
 
 // lane is some writers and what they have to do. As many as there are processors do the work; where clients may hold up
@@ -46,7 +45,7 @@ const (
 )
 
 func newWriters() *writers {
-	w := &writers{encoding: make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2))}
+	w := &writers{encoding: make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2)), lending: newLending()}
 	w.prompt.open((*session).sendPromptly, false)
 	w.slow.open((*session).sendSlowly, true)
 	return w
@@ -148,19 +147,6 @@ func (l *lane) next() *session {
 		l.ready, l.first = l.ready[:0], 0
 	}
 	return s
-}
-
-// sendLarge sends a message that is long in encoding, few at a time: the slow lane has as many writers as clients make
-// it have, and they must not take the processor from those who serve the others.
-func (w *writers) sendLarge(rpc grpc.ServerStream, m any) error {
-	encoded := new(grpc.PreparedMsg)
-	w.encoding <- struct{}{}
-	err := encoded.Encode(rpc, m)
-	<-w.encoding
-	if err != nil {
-		return err
-	}
-	return rpc.SendMsg(encoded)
 }
 
 // close ends the writers once what is scheduled is sent.

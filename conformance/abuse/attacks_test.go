@@ -3,10 +3,15 @@
 package abuse
 
 import (
+	"bytes"
 	"context"
 	"net"
+	"sync"
 
 	"golang.org/x/net/http2"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
 )
 
 const (
@@ -89,6 +94,17 @@ func attacks() []attack {
 		return func(a *attacker) error { return a.call(method, "", more...) }
 	}
 	var ping [8]byte
+	// onStream has each frame go to a stream that a user has opened.
+	onStream := func(each func(a *attacker) error) func(a *attacker) error {
+		return func(a *attacker) error {
+			if a.stream == 0 {
+				if err := a.call(listMethod, userToken); err != nil {
+					return err
+				}
+			}
+			return each(a)
+		}
+	}
 	return []attack{
 		{"H1 gzip bombs of strangers", 20, onConnections(true, bombs(directoryMethod, "", large))},
 		{"H1 gzip bombs in logins", 20, onConnections(true, bombs(loginMethod, "", fitting))},
@@ -104,19 +120,76 @@ func attacks() []attack {
 		{"H2 connections with a preface only", 3, silent(http2.ClientPreface)},
 		{"held: PING flood", 2, onConnections(true, func(a *attacker) error { return a.framer.WritePing(false, ping) })},
 		{"held: SETTINGS flood", 2, onConnections(true, func(a *attacker) error { return a.framer.WriteSettings() })},
-		{"held: empty DATA flood", 2, onConnections(true, func(a *attacker) error {
+		{"held: WINDOW_UPDATE flood", 2, onConnections(true, onStream(func(a *attacker) error { return a.framer.WriteWindowUpdate(a.stream, 1) }))},
+		{"held: PRIORITY flood", 2, onConnections(true, func(a *attacker) error {
+			return a.framer.WritePriority(1, http2.PriorityParam{Weight: 1})
+		})},
+		{"held: flood of unknown frames", 2, onConnections(true, func(a *attacker) error { return a.framer.WriteRawFrame(0xbe, 0, 0, half[:100]) })},
+		{"held: headers that do not end", 2, onConnections(true, func(a *attacker) error {
 			if a.stream == 0 {
-				if err := a.call(listMethod, userToken); err != nil {
+				a.stream = 1
+				if err := a.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: []byte{0x88}}); err != nil {
 					return err
 				}
 			}
-			return a.framer.WriteData(a.stream, false, nil)
+			return a.framer.WriteContinuation(a.stream, false, []byte{0x88})
 		})},
-		{"held: rapid reset", 2, onConnections(true, func(a *attacker) error {
-			if err := a.call(loginMethod, ""); err != nil {
-				return err
-			}
-			return a.framer.WriteRSTStream(a.stream, http2.ErrCodeCancel)
-		})},
+		{"held: empty DATA flood", 2, onConnections(true, onStream(func(a *attacker) error { return a.framer.WriteData(a.stream, false, nil) }))},
+		{"held: rapid reset", 2, onConnections(true, reset(nil))},
+		{"held: rapid reset behind messages", 2, onConnections(true, reset(prefixed(0, 0, nil)))},
+		{"held: half a header", 3, silent(http2.ClientPreface + "\x00\x00\x00\x04\x00\x00\x00\x00\x00\x00\x01\x00\x01\x04\x00\x00\x00\x01\x88")},
+		{"held: requests whose answers are not read", 4, onConnections(false, pipeline)},
+	}
+}
+
+// reset calls, says something, and resets the call.
+func reset(message []byte) func(a *attacker) error {
+	return func(a *attacker) error {
+		if err := a.call(loginMethod, ""); err != nil {
+			return err
+		}
+		if err := a.say(message); err != nil {
+			return err
+		}
+		return a.framer.WriteRSTStream(a.stream, http2.ErrCodeCancel)
+	}
+}
+
+// pipeline sends pings on a Session stream.
+func pipeline(a *attacker) error {
+	message := func(m *Ydb_Coordination.SessionRequest) []byte {
+		b, _ := proto.Marshal(m)
+		return prefixed(0, len(b), b)
+	}
+	if a.stream == 0 {
+		start := message(&Ydb_Coordination.SessionRequest{Request: &Ydb_Coordination.SessionRequest_SessionStart_{
+			SessionStart: &Ydb_Coordination.SessionRequest_SessionStart{Path: nodePath, TimeoutMillis: 60_000}}})
+		if err := a.call(sessionMethod, goodToken); err != nil {
+			return err
+		}
+		if err := a.say(start); err != nil {
+			return err
+		}
+	}
+	return a.say(bytes.Repeat(message(&Ydb_Coordination.SessionRequest{Request: &Ydb_Coordination.SessionRequest_Ping{
+		Ping: &Ydb_Coordination.SessionRequest_PingPong{Opaque: 1}}}), 100))
+}
+
+// users are the attacks of those who may work below one directory, and of those who would like to be somebody else. They
+// need what prepare makes, and time.
+func (g *good) users() []attack {
+	return []attack{
+		{"C2 descriptions of a path with many permissions", 4, byClient(userToken, describeDeep)},
+		{"H3 answers of 55 MiB that are not read", 4, notReading},
+		{"M2 taking over another's session", 4, byClient(userToken, g.theft)},
+		{"M3 wrong logins", 4, byClient("", guess)},
+		{"M3 a right login beside wrong ones", 1, func(ctx context.Context, address string) {
+			var all sync.WaitGroup
+			all.Go(func() { byClient("", guess)(ctx, address) })
+			all.Go(func() { byClient("", g.knownLogin)(ctx, address) })
+			all.Wait()
+		}},
+		{"held: many sessions", 8, byClient(userToken, manySessions)},
+		{"H4 a state without bound", 4, byClient(userToken, fill)}, // the last: then nobody can acquire anything
 	}
 }

@@ -82,11 +82,14 @@ func prefixed(flags byte, length int, message []byte) []byte {
 	return append(binary.BigEndian.AppendUint32([]byte{flags}, uint32(length)), message...)
 }
 
-// bomb is compressed data that unfolds to so many bytes.
+// bomb is compressed data that unfolds to so many bytes, in members of a mebibyte, since it takes long to compress them.
 func bomb(unfolded int) []byte {
-	var packed bytes.Buffer
-	w, _ := gzip.NewWriterLevel(&packed, gzip.BestCompression)
-	_, _ = w.Write(make([]byte, unfolded))
-	_ = w.Close()
-	return packed.Bytes()
+	pack := func(size int) []byte {
+		var packed bytes.Buffer
+		w := gzip.NewWriter(&packed)
+		_, _ = w.Write(make([]byte, size))
+		_ = w.Close()
+		return packed.Bytes()
+	}
+	return append(bytes.Repeat(pack(mebibyte), unfolded/mebibyte), pack(unfolded%mebibyte)...)
 }

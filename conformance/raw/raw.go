@@ -183,6 +183,21 @@ func (s *Session) Acquire(name string, count uint64) error {
 	return err
 }
 
+// Hold is Acquire of one token that is free, with data.
+func (s *Session) Hold(name string, data []byte) error {
+	s.reqID++
+	err := s.stream.Send(&Request{Request: &Ydb_Coordination.SessionRequest_AcquireSemaphore_{
+		AcquireSemaphore: &Ydb_Coordination.SessionRequest_AcquireSemaphore{ReqId: s.reqID, Name: name, Count: 1, Data: data}}})
+	if err != nil {
+		return err
+	}
+	answer, err := s.Receive()
+	if err == nil && !answer.GetAcquireSemaphoreResult().GetAcquired() {
+		err = fmt.Errorf("hold %s: %v", name, answer)
+	}
+	return err
+}
+
 // Release gives the semaphore back.
 func (s *Session) Release(name string) error {
 	released, err := s.TryRelease(name)

@@ -19,6 +19,15 @@ type event struct {
 	bytes   int
 }
 
+// size is how much an event counts while it waits.
+func (e *event) size() int {
+	size := requestBytes
+	if r := e.forward.Request; r != nil {
+		size += len(r.Data) + len(r.Name)
+	}
+	return size
+}
+
 // requestBytes is what an event counts besides the data it carries.
 const requestBytes = 256
 
@@ -76,10 +85,7 @@ func newQueue() *queue { return &queue{bell: newBell()} }
 // put adds a request; the caller sees to it that somebody handles it. It never blocks: callers ask awaitRoom before
 // they read what becomes a request.
 func (q *queue) put(e event) {
-	e.bytes = requestBytes
-	if r := e.forward.Request; r != nil {
-		e.bytes += len(r.Data) + len(r.Name)
-	}
+	e.bytes = e.size()
 	q.mutex.Lock()
 	q.requests = append(q.requests, e)
 	q.bytes += e.bytes

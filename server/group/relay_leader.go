@@ -3,6 +3,7 @@ package group
 import (
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -27,7 +28,12 @@ const (
 	// renewInterval. A server that runs gives a silent relay up by itself, after relaySilence; this is for one that is
 	// frozen. Whatever leave it had is over long before.
 	relayPatience = 2 * relaySilence
+	// maxForwardedBytes is how much of another server may wait in the leader's queue. Who keeps to the budget of its streams
+	// stays far below that: it has maxRelayBytes, or maxLocalBytes while it led, and at most a message more.
+	maxForwardedBytes = 2 * maxLocalBytes
 )
+
+var errOverCredit = status.Error(codes.ResourceExhausted, "The server sends more requests than it may have under way")
 
 var errFrozen = status.Error(codes.DeadlineExceeded, "The server has said nothing for too long")
 
@@ -65,7 +71,8 @@ type relayPeer struct {
 	behind map[uint64]int     // how many of large go to a stream
 	cut    pieces             // of the first of large
 
-	coming pieces // of what the other server says; of receive
+	coming pieces       // of what the other server says; of receive
+	queued atomic.Int64 // what events of the other server in the leader's queue count
 }
 
 // relayedMessage is what the leader says to a stream of the other server.
@@ -283,15 +290,17 @@ func (p *relayPeer) receive(batch *relaypb.ToLeader) error {
 	if number != 0 {
 		p.bell.ring()
 	}
-	p.forward(batch.GetForwards())
+	if err := p.forward(batch.GetForwards()); err != nil {
+		return err
+	}
 	if piece := batch.GetPiece(); piece != nil {
 		forward := new(relaypb.Forward)
 		whole, err := p.coming.add(piece, forward)
+		if err == nil && whole {
+			err = p.forward([]*relaypb.Forward{forward})
+		}
 		if err != nil {
 			return err
-		}
-		if whole {
-			p.forward([]*relaypb.Forward{forward})
 		}
 	}
 	p.link.group.kick()
@@ -306,21 +315,28 @@ func (p *relayPeer) supersede() {
 	close(p.superseded)
 }
 
-// forward puts what the other server's streams say into the queue.
-func (p *relayPeer) forward(forwards []*relaypb.Forward) {
+// forward puts what the other server's streams say into the queue. It fails when more waits there than may, so that a server
+// that does not hold its clients back cannot fill this one.
+func (p *relayPeer) forward(forwards []*relaypb.Forward) error {
 	p.taking.Lock()
 	defer p.taking.Unlock()
 	select {
 	case <-p.superseded:
-		return
+		return nil
 	default:
 	}
 	for _, forward := range forwards {
 		f := forwardFromPB(forward, p.from)
 		if stream := p.stream(forward.GetStream(), &f); stream != nil {
-			p.link.group.queue.put(event{reign: p.link.reign, sink: stream, id: stream.id, forward: f})
+			e := event{reign: p.link.reign, sink: stream, id: stream.id, forward: f}
+			if p.queued.Add(int64(e.size())) > maxForwardedBytes {
+				p.queued.Add(-int64(e.size()))
+				return errOverCredit
+			}
+			p.link.group.queue.put(e)
 		}
 	}
+	return nil
 }
 
 // stream finds a stream of the other server; f is what it says. One that begins is remembered until it ends. It
@@ -351,7 +367,9 @@ func (p *relayPeer) abandon() {
 		p.streams = nil // nothing more comes
 		p.mutex.Unlock()
 		for _, stream := range streams {
-			p.link.group.queue.put(event{reign: p.link.reign, sink: stream, id: stream.id, forward: coordination.Forward{Detach: true}})
+			e := event{reign: p.link.reign, sink: stream, id: stream.id, forward: coordination.Forward{Detach: true}}
+			p.queued.Add(int64(e.size()))
+			p.link.group.queue.put(e)
 		}
 		p.link.group.kick()
 	})

@@ -124,3 +124,33 @@ func TestRelayedDescriptionIsTranslatedOutsideTheTurn(t *testing.T) {
 		t.Errorf("something is sent twice: %v", more)
 	}
 }
+
+// TestLyingFollowerIsCutOff has another server send requests without end while the leader is held up: it keeps to no credit. Its
+// relay ends when it has as much in the queue as two leaders may have, and what was taken counts no more.
+func TestLyingFollowerIsCutOff(t *testing.T) {
+	const each = 1 << 20
+	g := openTest(t, nil)
+	p := newRelayPeer(g, g.streams.localLink(), &relaypb.Hello{Server: 7})
+	g.turn.Lock()
+	if err := p.forward([]*relaypb.Forward{{Stream: 1, Kind: &relaypb.Forward_Attach{Attach: &relaypb.Attach{Path: "/local/node"}}}}); err != nil {
+		t.Fatal(err)
+	}
+	update := func() error {
+		return p.forward([]*relaypb.Forward{{Stream: 1, Kind: &relaypb.Forward_Request{Request: &relaypb.Request{Kind: uint32(coordination.RequestUpdate), Data: make([]byte, each)}}}})
+	}
+	taken := 0
+	for ; update() == nil; taken++ {
+		if taken > maxForwardedBytes/each {
+			t.Fatal("the relay goes on")
+		}
+	}
+	if g.queue.bytes > maxForwardedBytes || taken < maxForwardedBytes/each-1 || !errors.Is(update(), errOverCredit) {
+		t.Errorf("%d requests were taken, and %d bytes wait", taken, g.queue.bytes)
+	}
+	g.takeRequests()
+	if err := update(); err != nil || p.queued.Load() != int64(g.queue.bytes) {
+		t.Errorf("%v; %d bytes count of those that wait", err, p.queued.Load())
+	}
+	g.queue.takeRequests(nil) // nobody is to handle them
+	g.turn.Unlock()
+}

@@ -128,6 +128,11 @@ func (g *Group) handleRequests() {
 func (g *Group) takeRequests() []event {
 	clear(g.spare)
 	events := g.queue.takeRequests(g.spare[:0])
+	for i := range events {
+		if stream, is := events[i].sink.(*relayedStream); is {
+			stream.peer.queued.Add(-int64(events[i].bytes))
+		}
+	}
 	g.spare = events
 	return events
 }

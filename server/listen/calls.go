@@ -6,8 +6,10 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/encoding"
+	"google.golang.org/grpc/encoding/proto"
+	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/peer"
-	"google.golang.org/grpc/stats"
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/tap"
 )
@@ -33,13 +35,16 @@ type Call struct {
 	kind    Kind
 	refused bool
 
-	mutex   sync.Mutex // of those without a connection; the connection's guards the others
-	kept    int64      // bytes of messages that are received and not taken, or that are being worked on
-	last    int        // bytes of the last message, decompressed
-	working int64      // bytes of kept that are being worked on
-	served  bool       // a handler has begun, and not returned
-	over    bool
-	left    bool
+	into any // what the handler receives a message into, while it does
+	last int // bytes of the last message, decompressed
+
+	mutex    sync.Mutex // of those without a connection; the connection's guards the others
+	messages messages
+	kept     int64 // bytes of messages that are received and not taken, or that are being worked on
+	working  int64 // bytes of kept that are being worked on
+	served   bool  // a handler has begun, and not returned
+	over     bool
+	left     bool
 }
 
 // ErrTooManyCalls is what a call is refused with.
@@ -71,7 +76,7 @@ func (c *Connections) Options(kind func(method string) Kind) []grpc.ServerOption
 		grpc.InTapHandle(func(ctx context.Context, info *tap.Info) (context.Context, error) {
 			return c.begin(ctx, kind(info.FullMethodName))
 		}),
-		grpc.StatsHandler(messageSizes{}),
+		grpc.ForceServerCodecV2(codec{encoding.GetCodecV2(proto.Name)}),
 	}
 }
 
@@ -245,9 +250,30 @@ func (c *Call) Known() {
 	}
 }
 
-// Next says that the handler asks for another message, so that it is done with the last one.
-func (c *Call) Next() {
-	if c != nil && c.conn != nil {
+// Receive has gRPC's receive take the next message into m, which says that the handler is done with the last one. The
+// handler's goroutine calls it.
+func (c *Call) Receive(receive func(any) error, m any) error {
+	if c == nil {
+		return receive(m)
+	}
+	c.next()
+	c.into = m
+	err := receive((*receiving)(c))
+	c.into = nil
+	return err
+}
+
+// LastBytes is how large the last message is, decompressed. The handler's goroutine calls it.
+func (c *Call) LastBytes() int {
+	if c == nil {
+		return 0
+	}
+	return c.last
+}
+
+// next gives back what the last message has kept.
+func (c *Call) next() {
+	if c.conn != nil {
 		c.conn.mutex.Lock()
 		c.keep(-c.working)
 		c.working = 0
@@ -255,28 +281,24 @@ func (c *Call) Next() {
 	}
 }
 
-// LastBytes is how large the last message is, decompressed.
-func (c *Call) LastBytes() int {
-	if c == nil {
-		return 0
+// take notes that the handler is given a message of so many bytes, decompressed.
+func (c *Call) take(length int) {
+	c.last = length
+	if c.conn == nil {
+		return
 	}
-	mutex := c.lock()
-	mutex.Lock()
-	defer mutex.Unlock()
-	return c.last
+	c.conn.mutex.Lock()
+	if !c.left {
+		c.working += int64(length)
+		c.keep(int64(length - c.messages.take(length)))
+	}
+	c.conn.mutex.Unlock()
+	c.set.bytes.enforce(c.set)
 }
 
-// take notes that the handler has been given a message of so many bytes, decompressed, that had the others on the wire.
-func (c *Call) take(length, wire int) {
-	mutex := c.lock()
-	mutex.Lock()
-	c.last = length
-	if c.conn != nil && !c.left {
-		c.working += int64(length)
-		c.keep(int64(length - wire))
-	}
-	mutex.Unlock()
-	c.set.bytes.enforce(c.set)
+// receive counts bytes of messages that have been read. The connection's mutex is held.
+func (c *Call) receive(b []byte) {
+	c.keep(int64(len(b) + c.messages.pass(b)))
 }
 
 // keep counts bytes. The connection's mutex is held.
@@ -285,28 +307,35 @@ func (c *Call) keep(n int64) {
 	c.conn.keep(n)
 }
 
-// messageSizes hears from gRPC how large the messages are that handlers are given.
-type messageSizes struct{}
+// codec is gRPC's own, and tells a call how large a message is before it is decoded. A stats.Handler would hear of that as
+// well, but gRPC allocates for it at each message that comes or goes, and asks for the time.
+type codec struct{ encoding.CodecV2 }
 
-// TagRPC implements stats.Handler. It puts the call on top of what the context has by then, since each message looks for it.
-func (messageSizes) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context {
-	if call := CallOf(ctx); call != nil {
-		return context.WithValue(ctx, callKey{}, call)
+// receiving is a call whose handler waits for a message.
+type receiving Call
+
+// inPieces is a message that encodes itself.
+type inPieces interface{ Pieces() [][]byte }
+
+// Marshal implements encoding.CodecV2.
+func (c codec) Marshal(v any) (mem.BufferSlice, error) {
+	m, is := v.(inPieces)
+	if !is {
+		return c.CodecV2.Marshal(v)
 	}
-	return ctx
+	pieces := m.Pieces()
+	buffers := make(mem.BufferSlice, len(pieces))
+	for i, piece := range pieces {
+		buffers[i] = mem.SliceBuffer(piece)
+	}
+	return buffers, nil
 }
 
-// HandleRPC implements stats.Handler.
-func (messageSizes) HandleRPC(ctx context.Context, event stats.RPCStats) {
-	if message, is := event.(*stats.InPayload); is {
-		if call := CallOf(ctx); call != nil && !call.refused {
-			call.take(message.Length, message.WireLength)
-		}
+// Unmarshal implements encoding.CodecV2.
+func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
+	if call, is := v.(*receiving); is {
+		(*Call)(call).take(data.Len())
+		v = call.into
 	}
+	return c.CodecV2.Unmarshal(data, v)
 }
-
-// TagConn implements stats.Handler.
-func (messageSizes) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Context { return ctx }
-
-// HandleConn implements stats.Handler.
-func (messageSizes) HandleConn(context.Context, stats.ConnStats) {}

@@ -205,18 +205,45 @@ func (c *Connections) tell(why error) {
 		"open", len(c.all), "strangers", c.strangers.Len(), "made room", c.evicted.Load(), "refused", c.refused.Load(), "error", why)
 }
 
-// occasion is when something was said last that may happen very often.
-type occasion struct{ last time.Time }
+// occasion is when something that may happen very often happened last, and when that was said last.
+type occasion struct{ happened, last time.Time }
 
 // occasionGap is how often it is said at most.
 const occasionGap = 10 * time.Second
 
 func (o *occasion) due(now time.Time) bool {
+	o.happened = now
 	if now.Sub(o.last) < occasionGap {
 		return false
 	}
 	o.last = now
 	return true
+}
+
+// strainedFor is how long a limit that was reached is told of.
+const strainedFor = time.Minute
+
+// Strained says which limits were reached within the last minute, for people; empty if none was.
+func (c *Connections) Strained() []string {
+	var texts []string
+	now := c.now()
+	for _, limit := range []struct {
+		mutex *sync.Mutex
+		said  *occasion
+		text  string
+	}{
+		{&c.mutex, &c.said, "there were too many connections: strangers' and idle ones made room for new ones"},
+		{&c.calls.mutex, &c.calls.said, "too many calls were under way: more were refused"},
+		{&c.bytes.enforcing, &c.bytes.said, "more was being received than there is room for: connections with most of it were cut off"},
+	} {
+		limit.mutex.Lock()
+		happened := limit.said.happened
+		limit.mutex.Unlock()
+		if !happened.IsZero() && now.Sub(happened) < strainedFor {
+			texts = append(texts, limit.text)
+		}
+	}
+	return texts
 }
 
 func (c *Connections) leave(conn *connection) {
@@ -406,11 +433,12 @@ func (c *meteredConn) Read(b []byte) (int, error) {
 func (c *meteredConn) watch(b []byte) (taken int, err error) {
 	resets := 0
 	for taken < len(b) {
-		p := c.frames.follow(b[taken:])
+		next := b[taken:]
+		p := c.frames.follow(next)
 		taken += p.bytes
 		resets += p.resets
 		if p.data > 0 {
-			c.receive(p.stream, p.data)
+			c.receive(p.stream, next[p.at:][:p.data])
 		} else if p.stream != 0 {
 			c.header = p.stream
 			break

@@ -4,8 +4,10 @@ import (
 	"log/slog"
 	"net"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // placeConn is a connection from an address that notes that it is closed.
@@ -179,3 +181,40 @@ func TestNoDescriptorForAConnection(t *testing.T) {
 		t.Error("nobody makes room")
 	}
 }
+
+// TestStrained reaches each limit once: it is told of for a minute.
+func TestStrained(t *testing.T) {
+	now := time.Now()
+	c := NewConnections(Limits{ReceivedBytes: 1}, slog.New(slog.DiscardHandler))
+	c.now = func() time.Time { return now }
+	if got := c.Strained(); len(got) != 0 {
+		t.Errorf("before anything: %v", got)
+	}
+	c.makeRoom(nil)
+	if _, err := c.begin(t.Context(), Brief); err == nil {
+		t.Error("a call is let in")
+	}
+	now = now.Add(time.Second)
+	c.makeRoom(nil) // which is not said again so soon
+	now = now.Add(strainedFor - time.Second)
+	if got := c.Strained(); len(got) != 1 || !strings.Contains(got[0], "connections") {
+		t.Errorf("after a minute: %v", got)
+	}
+	conn := c.meter(nopConn{}, nil)
+	call := &Call{set: c, conn: conn, stream: 1}
+	call.attach()
+	conn.receive(1, make([]byte, 9))
+	if got := c.Strained(); len(got) != 2 {
+		t.Errorf("when too much is received: %v", got)
+	}
+	now = now.Add(strainedFor)
+	if got := c.Strained(); len(got) != 0 {
+		t.Errorf("in the end: %v", got)
+	}
+}
+
+// nopConn is a connection that can be closed.
+type nopConn struct{ net.Conn }
+
+func (nopConn) Close() error         { return nil }
+func (nopConn) RemoteAddr() net.Addr { return new(net.TCPAddr) }

@@ -40,6 +40,7 @@ type passage struct {
 	resets int    // RST_STREAM frames that begin
 	stream uint32 // of the headers that end behind these bytes, or to which the data belongs
 	data   int    // bytes of messages
+	at     int    // where among the bytes these begin
 }
 
 // follow looks at the next bytes, and stops where headers end, and behind each piece of data: so whoever takes the bytes
@@ -51,6 +52,7 @@ func (f *frames) follow(b []byte) (p passage) {
 	b = b[skipped:]
 	for len(b) > 0 {
 		if f.left > 0 {
+			p.at = length - len(b)
 			n := f.pass(b, &p)
 			b = b[n:]
 		} else {

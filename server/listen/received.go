@@ -60,10 +60,10 @@ func (c *meteredConn) keep(n int64) {
 }
 
 // receive counts bytes of a message that have been read.
-func (c *meteredConn) receive(stream uint32, n int) {
+func (c *meteredConn) receive(stream uint32, b []byte) {
 	c.mutex.Lock()
 	if call := c.open[stream]; call != nil {
-		call.keep(int64(n))
+		call.receive(b)
 	}
 	c.mutex.Unlock()
 	c.set.bytes.enforce(c.set)

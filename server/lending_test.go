@@ -1,0 +1,93 @@
+package server
+
+import (
+	"context"
+	"testing"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
+)
+
+// TestLending borrows all there is, and more: who is first in line is served first, and who gives up holds up nobody.
+func TestLending(t *testing.T) {
+	l := newLending()
+	all := l.borrow(t.Context(), mostLentBytes+1) // what is larger than all of it is lent alone
+	if all != mostLentBytes/lentUnitBytes {
+		t.Fatalf("%d units are lent", all)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	first, second := make(chan int, 1), make(chan int, 1)
+	go func() { first <- l.borrow(ctx, 2*lentUnitBytes) }()
+	eventually(t, "the first in line", func() bool { return len(l.turn) == 1 })
+	go func() { second <- l.borrow(t.Context(), 1) }()
+	l.giveBack(1)
+	eventually(t, "a unit for the first", func() bool { return len(l.lent) == cap(l.lent) })
+	cancel()
+	if units := <-first; units != 0 {
+		t.Errorf("who gives up has %d units", units)
+	}
+	if units := <-second; units != 1 {
+		t.Errorf("the second has %d units", units)
+	}
+	l.giveBack(all - 1 + 1)
+	if len(l.lent) != 0 {
+		t.Errorf("%d units are lent to nobody", len(l.lent))
+	}
+}
+
+// TestLargestAnswerIsLentFor compares what may be lent with the largest answer.
+func TestLargestAnswerIsLentFor(t *testing.T) {
+	if mostLentBytes < maxMessageBytes {
+		t.Errorf("%d bytes may be lent, and an answer may have %d", mostLentBytes, maxMessageBytes)
+	}
+}
+
+// TestLargeAnswersAreGivenBack has clients ask for a semaphore with many small owners and not read the answers, until all is lent
+// that there is: each answer has memory of its own. With the streams it comes back, and nothing of the data is lent for.
+func TestLargeAnswersAreGivenBack(t *testing.T) {
+	var clock handClock
+	s, conn := startTest(t, func(c *Config) { c.clock = &clock })
+	const owners = 300
+	var maker sessionClient
+	for i := range uint64(owners) {
+		stream := openTest(t, t.Context(), conn, start(1_800_000))
+		next(t, stream)
+		if maker = stream; i == 0 {
+			send(t, stream, &Ydb_Coordination.SessionRequest{Request: &Ydb_Coordination.SessionRequest_CreateSemaphore_{
+				CreateSemaphore: &Ydb_Coordination.SessionRequest_CreateSemaphore{ReqId: 1, Name: "crowded", Limit: owners, Data: make([]byte, 1<<20)}}})
+			next(t, stream)
+		}
+		request := acquire(2, "crowded", make([]byte, 1000))
+		request.GetAcquireSemaphore().Ephemeral = false
+		send(t, stream, request)
+		next(t, stream)
+	}
+	describe := func(id uint64) *Ydb_Coordination.SessionRequest {
+		return &Ydb_Coordination.SessionRequest{Request: &Ydb_Coordination.SessionRequest_DescribeSemaphore_{
+			DescribeSemaphore: &Ydb_Coordination.SessionRequest_DescribeSemaphore{ReqId: id, Name: "crowded", IncludeOwners: true}}}
+	}
+	send(t, maker, describe(3))
+	d := next(t, maker).GetDescribeSemaphoreResult().GetSemaphoreDescription()
+	if len(d.GetOwners()) != owners || len(d.GetOwners()[owners-1].GetData()) != 1000 || len(d.GetData()) != 1<<20 {
+		t.Fatalf("%d owners and %d bytes are described", len(d.GetOwners()), len(d.GetData()))
+	}
+	other, err := grpc.NewClient(s.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithStaticStreamWindowSize(1<<16),
+		grpc.WithStaticConnWindowSize(1<<30))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	lent := func() int { return len(s.writers.lending.lent) }
+	for range mostLentBytes/lentUnitBytes + 5 {
+		send(t, openTest(t, t.Context(), other, start(1_800_000)), describe(1))
+	}
+	eventually(t, "all to be lent", func() bool { return lent() == cap(s.writers.lending.lent) })
+	_ = other.Close()
+	send(t, maker, describe(4))
+	next(t, maker)
+	send(t, maker, acquire(5, "another", nil))
+	next(t, maker)
+	eventually(t, "all to be given back", func() bool { return lent() == 0 })
+}

@@ -1,0 +1,128 @@
+package listen
+
+import (
+	"bytes"
+	"encoding/binary"
+	"log/slog"
+	"testing"
+
+	"google.golang.org/grpc/mem"
+)
+
+// envelope is a message as it comes.
+func envelope(squeezed bool, length int) []byte {
+	b := make([]byte, prefixBytes, prefixBytes+length)
+	if squeezed {
+		b[0] = 1
+	}
+	binary.BigEndian.PutUint32(b[1:], uint32(length))
+	return append(b, bytes.Repeat([]byte{1}, length)...)
+}
+
+// TestMessages has messages go by in pieces of every size, compressed ones among others, and takes each when it is whole or
+// later: at the end nothing is kept, and in between as much as waits.
+func TestMessages(t *testing.T) {
+	lengths := []int{0, 1, 3, 7, 0, 12}
+	squeezed := func(i int) bool { return i%3 == 1 }
+	var all []byte
+	for i, length := range lengths {
+		all = append(all, envelope(squeezed(i), length)...)
+	}
+	for size := 1; size <= len(all); size++ {
+		for late := range len(lengths) {
+			var m messages
+			kept, taken, ends := 0, 0, 0
+			for rest := all; len(rest) > 0; {
+				piece := rest[:min(size, len(rest))]
+				rest = rest[len(piece):]
+				kept += len(piece) + m.pass(piece)
+				for taken+late < len(lengths) && len(all)-len(rest) >= bytesOf(lengths[:taken+late+1]) {
+					kept -= m.take(decompressed(squeezed(taken), lengths[taken]))
+					taken++
+					ends = bytesOf(lengths[:taken])
+				}
+				if waits := len(all) - len(rest) - ends + compressedBytes*len(m.compressed); kept != waits {
+					t.Fatalf("in pieces of %d, taken %d late: %d bytes are kept, want %d", size, late, kept, waits)
+				}
+			}
+			for ; taken < len(lengths); taken++ {
+				kept -= m.take(decompressed(squeezed(taken), lengths[taken]))
+			}
+			if kept != 0 || m.compressed != nil {
+				t.Fatalf("in pieces of %d, taken %d late: %d bytes are kept of nothing, of %v", size, late, kept, m.compressed)
+			}
+		}
+	}
+}
+
+// bytesOf is how many bytes messages of these lengths have.
+func bytesOf(lengths []int) (bytes int) {
+	for _, length := range lengths {
+		bytes += prefixBytes + length
+	}
+	return bytes
+}
+
+func decompressed(squeezed bool, length int) int {
+	if squeezed {
+		return 1000 * length
+	}
+	return length
+}
+
+// FuzzMessages has any bytes go by in pieces: as many messages come as in one go, and as much is kept for them.
+func FuzzMessages(f *testing.F) {
+	f.Add(append(envelope(true, 3), envelope(false, 2)...), 2)
+	f.Fuzz(func(t *testing.T, b []byte, size int) {
+		if size < 1 {
+			return
+		}
+		var once, pieces messages
+		want, got := once.pass(b), 0
+		for len(b) > 0 {
+			n := min(size, len(b))
+			got += pieces.pass(b[:n])
+			b = b[n:]
+		}
+		if got != want || got != compressedBytes*len(pieces.compressed) || pieces.came != once.came || pieces.left != once.left {
+			t.Fatalf("kept %d and %+v, want %d and %+v", got, pieces, want, once)
+		}
+	})
+}
+
+// TestReceiveAllocatesNothing receives messages: what is counted for each is cheap.
+func TestReceiveAllocatesNothing(t *testing.T) {
+	c := NewConnections(Limits{ReceivedBytes: 1 << 20}, slog.New(slog.DiscardHandler))
+	conn := c.meter(nil, nil)
+	call := &Call{set: c, conn: conn, stream: 1}
+	call.attach()
+	message := envelope(false, 3)
+	unmarshal := codec{unread{}}
+	receive := func(m any) error {
+		return unmarshal.Unmarshal(mem.BufferSlice{mem.SliceBuffer(message[prefixBytes:])}, m)
+	}
+	m := new(int)
+	receives := testing.AllocsPerRun(100, func() {
+		conn.receive(1, message)
+		if err := call.Receive(receive, m); err != nil {
+			t.Fatal(err)
+		}
+	})
+	itself := testing.AllocsPerRun(100, func() { _ = receive(m) })
+	if receives > itself {
+		t.Errorf("%v allocations for a message, and %v without the limits", receives, itself)
+	}
+	if *m != 0 || c.Received() != 3 || call.LastBytes() != 3 {
+		t.Errorf("%d bytes are kept of a message of %d that is being worked on", c.Received(), call.LastBytes())
+	}
+}
+
+// unread is a codec that reads nothing.
+type unread struct{}
+
+func (unread) Marshal(any) (mem.BufferSlice, error) { return nil, nil }
+func (unread) Unmarshal(_ mem.BufferSlice, m any) error {
+	*m.(*int) = 0
+	return nil
+}
+func (unread) Name() string { return "unread" }

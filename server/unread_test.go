@@ -1,0 +1,92 @@
+package server
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
+)
+
+// TestPongsAreReadWhileTheServerIsFull holds the server up until its clients may bring nothing more. One that only answers pings
+// does so in time, however long that lasts; and those that are not read are told so, instead of being failed for a pong
+// that nobody read.
+func TestPongsAreReadWhileTheServerIsFull(t *testing.T) {
+	var clock handClock
+	s, conn := startTest(t, func(c *Config) { c.clock = &clock })
+	quiet := openTest(t, t.Context(), conn, start(3_000))
+	next(t, quiet)
+	const streams, each = 17, 5 // of a mebibyte each: a stream may bring 4, and all 64
+	writers := make([]sessionClient, streams)
+	for i := range writers {
+		writers[i] = openTest(t, t.Context(), conn, start(60_000))
+		next(t, writers[i])
+		send(t, writers[i], &Ydb_Coordination.SessionRequest{Request: &Ydb_Coordination.SessionRequest_CreateSemaphore_{
+			CreateSemaphore: &Ydb_Coordination.SessionRequest_CreateSemaphore{ReqId: 1, Name: fmt.Sprint(i), Limit: 1}}})
+		next(t, writers[i])
+	}
+	held, release := make(chan struct{}), make(chan struct{})
+	goOn := sync.OnceFunc(func() { close(release) })
+	defer goOn()
+	holdUp(s, held, release)
+	<-held
+	data := make([]byte, 1<<20)
+	for i, writer := range writers {
+		go func() {
+			for j := range uint64(each) {
+				_ = writer.Send(&Ydb_Coordination.SessionRequest{Request: &Ydb_Coordination.SessionRequest_UpdateSemaphore_{
+					UpdateSemaphore: &Ydb_Coordination.SessionRequest_UpdateSemaphore{ReqId: 2 + j, Name: fmt.Sprint(i), Data: data}}})
+			}
+		}()
+	}
+	eventually(t, "streams to wait for room", func() bool {
+		_, waiting := s.group.RequestBytes()
+		return waiting > 0
+	})
+	if !slices.ContainsFunc(s.issues(), func(i issue) bool { return i.kind == issueLimits && strings.Contains(i.text, "are not read") }) {
+		t.Errorf("the issues are %v", s.issues())
+	}
+	pings := 0
+	for at := time.Duration(0); at < 20*time.Second; at += 100 * time.Millisecond { // far longer than the client's patience
+		clock.turn(100 * time.Millisecond)
+		send(t, quiet, &Ydb_Coordination.SessionRequest{Request: &Ydb_Coordination.SessionRequest_Ping{
+			Ping: &Ydb_Coordination.SessionRequest_PingPong{Opaque: 7}}})
+		for answered := false; !answered; { // then it has heard what came before
+			m := receive(t, quiet)
+			switch {
+			case m.GetPong() != nil:
+				answered = true
+			case m.GetPing() != nil:
+				pings++
+				send(t, quiet, &Ydb_Coordination.SessionRequest{Request: &Ydb_Coordination.SessionRequest_Pong{
+					Pong: &Ydb_Coordination.SessionRequest_PingPong{Opaque: m.GetPing().GetOpaque()}}})
+			default:
+				t.Fatalf("after %v and %d pings: %v", at, pings, m)
+			}
+		}
+	}
+	if pings < 10 {
+		t.Errorf("%d pings came", pings)
+	}
+	goOn()
+	for i, writer := range writers {
+		for {
+			m, err := writer.Recv()
+			if err != nil {
+				t.Fatalf("writer %d: %v", i, err)
+			}
+			if f := m.GetFailure(); f != nil {
+				if f.GetStatus().String() != "UNAVAILABLE" {
+					t.Errorf("writer %d: %v", i, f)
+				}
+				break
+			}
+			if m.GetUpdateSemaphoreResult().GetReqId() == 1+each {
+				break
+			}
+		}
+	}
+}

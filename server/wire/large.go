@@ -1,0 +1,155 @@
+package wire
+
+import (
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
+
+	"github.com/coordd/coordd/coordination"
+)
+
+// sharedBytes is how long data has to be for a large answer to point to it, instead of having a copy.
+const sharedBytes = 1 << 10
+
+// The fields that a large answer is made of by hand.
+var (
+	resultField      = field(new(Ydb_Coordination.SessionResponse), "describe_semaphore_result")
+	descriptionField = field(new(Ydb_Coordination.SessionResponse_DescribeSemaphoreResult), "semaphore_description")
+	dataField        = field(new(Ydb_Coordination.SemaphoreDescription), "data")
+	ownersField      = field(new(Ydb_Coordination.SemaphoreDescription), "owners")
+	waitersField     = field(new(Ydb_Coordination.SemaphoreDescription), "waiters")
+	linkDataField    = field(new(Ydb_Coordination.SemaphoreSession), "data")
+)
+
+func field(m proto.Message, name protoreflect.Name) protowire.Number {
+	return m.ProtoReflect().Descriptor().Fields().ByName(name).Number()
+}
+
+// Own is how much memory of its own the message that ToClientShared makes needs at most.
+func Own(d *coordination.SemaphoreDescription) int {
+	const each = 64 // what a link, or the whole, has besides data
+	own := each + len(d.Name)
+	add := func(b []byte) {
+		if own += each; len(b) < sharedBytes {
+			own += len(b)
+		}
+	}
+	add(d.Data)
+	for _, list := range []*coordination.Links{&d.Owners, &d.Waiters} {
+		for l := range list.All() {
+			add(l.Data)
+		}
+	}
+	return own
+}
+
+// Large is a message with a description, encoded without copies of the data that is described: however many clients ask
+// for it and do not read it, there is one of it.
+type Large struct {
+	pieces [][]byte
+	copied int // bytes of the pieces that are the message's own
+}
+
+// Pieces are the encoded message when put together. They must not be changed.
+func (l *Large) Pieces() [][]byte { return l.pieces }
+
+// ToClientShared is ToClient for a reply with a description, which shares data with the reply.
+func ToClientShared(r *coordination.Reply) (*Large, error) {
+	d := r.Description
+	var about encoded
+	err := about.message(&Ydb_Coordination.SemaphoreDescription{Name: d.Name, Count: d.Count, Limit: d.Limit, Ephemeral: d.Ephemeral})
+	about.data(dataField, d.Data)
+	for _, list := range []struct {
+		field protowire.Number
+		links *coordination.Links
+	}{{ownersField, &d.Owners}, {waitersField, &d.Waiters}} {
+		for l := range list.links.All() {
+			if err == nil {
+				err = about.link(list.field, &l)
+			}
+		}
+	}
+	without := *r
+	without.Description = nil
+	inner := result(&without).GetDescribeSemaphoreResult()
+	var head encoded
+	if err == nil {
+		err = head.message(inner)
+	}
+	if err != nil {
+		return nil, err
+	}
+	head.begin(descriptionField, about.length)
+	var whole encoded
+	whole.begin(resultField, head.length+about.length)
+	whole.own(head.open)
+	pieces := append([][]byte{whole.open}, about.finish()...)
+	return &Large{pieces: pieces, copied: len(whole.open) + about.copied}, nil
+}
+
+// encoded is a message as it grows.
+type encoded struct {
+	pieces [][]byte
+	open   []byte // the last piece, which is the message's own
+	length int
+	copied int // bytes of pieces
+}
+
+// own adds bytes as they are.
+func (e *encoded) own(b []byte) {
+	e.open = append(e.open, b...)
+	e.length += len(b)
+}
+
+// begin adds what precedes a field of so many bytes.
+func (e *encoded) begin(number protowire.Number, length int) {
+	before := len(e.open)
+	e.open = protowire.AppendVarint(protowire.AppendTag(e.open, number, protowire.BytesType), uint64(length))
+	e.length += len(e.open) - before
+}
+
+// message adds the fields of a message.
+func (e *encoded) message(m proto.Message) error {
+	before := len(e.open)
+	open, err := proto.MarshalOptions{}.MarshalAppend(e.open, m)
+	e.open = open
+	e.length += len(open) - before
+	return err
+}
+
+// data adds a field with data, which is shared if it is long.
+func (e *encoded) data(number protowire.Number, b []byte) {
+	if len(b) == 0 {
+		return
+	}
+	e.begin(number, len(b))
+	if len(b) < sharedBytes {
+		e.own(b)
+		return
+	}
+	e.copied += len(e.open)
+	e.pieces = append(e.pieces, e.open, b)
+	e.open = nil
+	e.length += len(b)
+}
+
+func (e *encoded) link(number protowire.Number, l *coordination.LinkDescription) error {
+	session := Ydb_Coordination.SemaphoreSession{OrderId: uint64(l.Order), SessionId: uint64(l.Session), TimeoutMillis: l.TimeoutMillis, Count: l.Count}
+	length := proto.Size(&session)
+	if n := len(l.Data); n > 0 {
+		length += protowire.SizeTag(linkDataField) + protowire.SizeBytes(n)
+	}
+	e.begin(number, length)
+	err := e.message(&session)
+	e.data(linkDataField, l.Data)
+	return err
+}
+
+func (e *encoded) finish() [][]byte {
+	e.copied += len(e.open)
+	e.pieces = append(e.pieces, e.open)
+	e.open = nil
+	return e.pieces
+}
