@@ -14,6 +14,8 @@ type node struct {
 	// bytes is what StateLimits.NodeBytes bounds: the names and data of the semaphores and the data of the links.
 	bytes uint64
 	used  uint64 // what the node's rows count, its own included
+	// counts is what the node has its part of Machine.Counts in.
+	counts Counts
 
 	nextSession   SessionID
 	nextSemaphore SemaphoreID
@@ -45,6 +47,7 @@ func newNode(id NodeID, config NodeConfig, rows *rowTracker, room *room) *node {
 		nonces:     make(map[uint64]SessionID),
 	}
 	n.take(NodeRow{}.sized())
+	n.count(Counts{Nodes: 1}, 1)
 	return n
 }
 
@@ -223,8 +226,10 @@ func (n *node) remove(l *link) {
 	if l.owner {
 		sem.owners.remove(l)
 		sem.held -= l.count
+		n.count(Counts{Owners: 1}, -1)
 	} else {
 		sem.waiters.remove(l)
+		n.count(Counts{Waiters: 1}, -1)
 	}
 	l.session.links.remove(l)
 	delete(n.links, l.key())
@@ -270,6 +275,7 @@ func (n *node) makeOwner(l *link, stampMillis uint64) {
 	l.owner, l.beganMillis = true, stampMillis
 	l.semaphore.owners.append(l)
 	l.semaphore.held += l.count
+	n.count(Counts{Owners: 1}, 1)
 }
 
 // enqueue puts a link that hangs in no list of its semaphore at the end of the queue.
@@ -277,6 +283,7 @@ func (n *node) enqueue(l *link, stampMillis uint64) {
 	n.touch(l)
 	l.beganMillis = stampMillis
 	l.semaphore.waiters.append(l)
+	n.count(Counts{Waiters: 1}, 1)
 }
 
 func (n *node) addSemaphore(name string, limit uint64, data []byte, ephemeral bool) *semaphore {
@@ -286,6 +293,7 @@ func (n *node) addSemaphore(name string, limit uint64, data []byte, ephemeral bo
 	n.semaphores[name] = sem
 	n.bytes += sem.bytes()
 	n.take(sem.sized())
+	n.count(Counts{Semaphores: 1}, 1)
 	n.touch(sem)
 	return sem
 }
@@ -304,6 +312,7 @@ func (n *node) removeSemaphore(sem *semaphore) {
 	delete(n.semaphores, sem.name)
 	n.bytes -= sem.bytes()
 	n.give(sem.sized())
+	n.count(Counts{Semaphores: 1}, -1)
 	n.removed(sem)
 }
 
@@ -324,6 +333,7 @@ func (n *node) hold(s *session) {
 	n.sessions[s.id] = s
 	n.inOrder.append(s)
 	n.name(s)
+	n.count(Counts{Sessions: 1}, 1)
 }
 
 // name makes a session findable by its nonce.
@@ -339,5 +349,6 @@ func (n *node) removeSession(s *session) {
 	delete(n.sessions, s.id)
 	delete(n.nonces, s.nonce)
 	n.give(s.sized())
+	n.count(Counts{Sessions: 1}, -1)
 	n.removed(s)
 }

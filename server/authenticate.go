@@ -58,6 +58,7 @@ func (s *Server) authenticate(ctx context.Context, method string) (context.Conte
 	id, err := s.auth.Identify(ctx, name, s.group.Accounts())
 	switch {
 	case err != nil:
+		s.meters.reject(rejectedToken)
 		return nil, err
 	case s.auth.Required && id.ByLogin() && s.cutOff():
 		return nil, errCutOff

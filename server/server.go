@@ -67,6 +67,7 @@ type Server struct {
 	shown    atomic.Pointer[shown] // what is told about the readiness
 	http     httpListeners
 	panics   panicCounter
+	meters   meters
 	held     *heldAnswers
 
 	stateLimit stateLimit

@@ -24,6 +24,7 @@ type session struct {
 	finish   statusWriter
 	pool     *writers
 	panics   *panicCounter
+	meters   *meters
 	identity *auth.Identity
 	progress progress
 	held     []coordination.Reply // taken, and left to the slow lane
@@ -42,7 +43,7 @@ func (s *Server) newSession(rpc Ydb_Coordination_V1.CoordinationService_SessionS
 	if !ok {
 		return nil, status.Error(codes.Internal, errNoStatusWriter.Error())
 	}
-	session := &session{rpc: rpc, finish: finish, pool: s.writers, panics: &s.panics, identity: auth.Of(rpc.Context())}
+	session := &session{rpc: rpc, finish: finish, pool: s.writers, panics: &s.panics, meters: &s.meters, identity: auth.Of(rpc.Context())}
 	session.stream = s.group.NewStream(session, s.streamCaller(rpc.Context()), s.pingPolicy(rpc.Context()))
 	return session, nil
 }
@@ -138,6 +139,7 @@ func (s *session) send(buffer []coordination.Reply, prompt bool) (_ []coordinati
 			return replies, false
 		}
 		s.progress.sending(&replies[i], size)
+		s.meters.reply(&replies[i])
 		if err := s.write(&replies[i], size); err != nil {
 			return replies, false // the reader notices as well
 		}

@@ -4,9 +4,11 @@ import (
 	"errors"
 	"log/slog"
 	"net"
+	"net/http"
 	"strings"
 
 	"github.com/coordd/coordd/server"
+	"github.com/coordd/coordd/server/monitor"
 )
 
 // httpSettings are those of the listener for monitoring programs.
@@ -54,7 +56,7 @@ func setHTTPHosts(s *settings, value string) error {
 // configuration is what the server is given. Two servers on one machine both want the default address; that one of them
 // has to go without must not keep it from serving.
 func (h httpSettings) configuration(values map[string]given) server.HTTP {
-	config := server.HTTP{Listen: h.listen, Optional: strings.HasPrefix(values[listenHTTPName].origin, "default")}
+	config := server.HTTP{Listen: h.listen, Metrics: func(s *server.Server) http.Handler { return monitor.Metrics(s, version) }, Optional: strings.HasPrefix(values[listenHTTPName].origin, "default")}
 	if h.hosts != "" {
 		config.Hosts = strings.Split(h.hosts, ",")
 	}
