@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/netip"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 
@@ -21,6 +23,10 @@ type HTTP struct {
 	Hosts []string
 	// Metrics makes what is served as MetricsPath. It is called once, before the server is open.
 	Metrics func(*Server) http.Handler
+	// ListenDebug is where Debug is served, to programs on this machine alone: the path of a Unix socket, which is made for the
+	// process's user, or a loopback address, ip:port. Empty: nowhere.
+	ListenDebug string
+	Debug       http.Handler
 }
 
 // The paths of the HTTP listener.
@@ -33,6 +39,9 @@ const (
 )
 
 func (h HTTP) validate() error {
+	if h.ListenDebug != "" && h.debugSocket() == "" && !isLoopback(h.ListenDebug) {
+		return fmt.Errorf("debug-http %q: want the absolute path of a Unix socket, or an address of this machine alone such as 127.0.0.1:6060", h.ListenDebug)
+	}
 	if h.Listen == "" {
 		return nil
 	}
@@ -46,23 +55,77 @@ func (h HTTP) validate() error {
 	return nil
 }
 
+// debugSocket is the path of the socket that ListenDebug names, empty if it names none.
+func (h HTTP) debugSocket() string {
+	if filepath.IsAbs(h.ListenDebug) {
+		return h.ListenDebug
+	}
+	return ""
+}
+
+// isLoopback tells whether an address, which is ip:port, is of this machine alone. No name is looked up: what it stands for
+// may change.
+func isLoopback(address string) bool {
+	at, err := netip.ParseAddrPort(address)
+	return err == nil && at.Addr().Unmap().IsLoopback()
+}
+
 // httpListeners is what serves HTTP, from before the group is opened until nobody is served any more.
 type httpListeners struct {
-	server *listen.HTTPServer // nil without
-	addr   net.Addr
-	opened atomic.Bool // the group is there, and it is looked after the readiness
+	server    *listen.HTTPServer // nil without
+	debug     *listen.HTTPServer // the same
+	addr      net.Addr
+	debugAddr net.Addr
+	opened    atomic.Bool // the group is there, and it is looked after the readiness
 }
 
 func (h *httpListeners) stop() {
-	if h.server != nil {
-		h.server.Stop()
+	for _, server := range []*listen.HTTPServer{h.server, h.debug} {
+		if server != nil {
+			server.Stop()
+		}
 	}
 }
 
 // HTTPAddr is the address that monitoring programs are served on, nil if there is none.
 func (s *Server) HTTPAddr() net.Addr { return s.http.addr }
 
+// DebugAddr is where HTTP.Debug is served, nil if it is not.
+func (s *Server) DebugAddr() net.Addr { return s.http.debugAddr }
+
+// listenHTTP opens the listeners. Where it fails none is open.
 func (s *Server) listenHTTP() error {
+	if err := s.listenDebug(); err != nil {
+		return err
+	}
+	if err := s.listenMonitoring(); err != nil {
+		s.http.stop()
+		return err
+	}
+	return nil
+}
+
+func (s *Server) listenDebug() (err error) {
+	h := s.config.HTTP
+	if h.ListenDebug == "" || h.Debug == nil {
+		return nil
+	}
+	var listener net.Listener
+	if path := h.debugSocket(); path != "" {
+		listener, err = listen.SocketAt(path)
+	} else {
+		listener, err = net.Listen("tcp", h.ListenDebug)
+	}
+	if err != nil {
+		return err
+	}
+	s.http.debugAddr = listener.Addr()
+	s.config.Logger.Info("serving profiles to programs on this machine", "address", s.http.debugAddr.String())
+	s.http.debug = listen.ServeDebugHTTP(listener, listen.GuardHTTP(nil, nil, h.Debug), s.config.Logger)
+	return nil
+}
+
+func (s *Server) listenMonitoring() error {
 	h := s.config.HTTP
 	if h.Listen == "" {
 		return nil

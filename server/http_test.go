@@ -6,11 +6,15 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
 
 	"google.golang.org/grpc/health/grpc_health_v1"
+
+	"github.com/coordd/coordd/server/listen"
 )
 
 // askHTTP is a question of a monitoring program to a server.
@@ -163,5 +167,49 @@ func TestHTTPAddressTaken(t *testing.T) {
 	config.HTTP.Listen = "nonsense"
 	if _, err := Start(t.Context(), config); err == nil || !strings.Contains(err.Error(), "listen-http") {
 		t.Error(err)
+	}
+}
+
+// Profiles are for programs on this machine, and never on the listener for monitoring programs.
+func TestDebugHTTP(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "debug.sock")
+	debug := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { answerText(w, http.StatusOK, "profile") })
+	for _, where := range []string{socket, "127.0.0.1:0"} {
+		s, _ := startTest(t, func(config *Config) {
+			withHTTP(config)
+			config.HTTP.ListenDebug, config.HTTP.Debug = where, debug
+		})
+		client := http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			if where == socket {
+				return listen.DialSocket(ctx, socket)
+			}
+			return new(net.Dialer).DialContext(ctx, "tcp", s.DebugAddr().String())
+		}}}
+		for host, want := range map[string]int{"localhost": http.StatusOK, "evil.net": http.StatusMisdirectedRequest} {
+			answer, err := client.Get("http://" + host + "/debug/pprof/")
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = answer.Body.Close()
+			if answer.StatusCode != want {
+				t.Errorf("%s as %s: %s", where, host, answer.Status)
+			}
+		}
+		if code, _ := askHTTP(t, s, "/debug/pprof/", "localhost"); code != http.StatusNotFound {
+			t.Errorf("profiles beside the metrics: %d", code)
+		}
+	}
+	if info, err := os.Stat(socket); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("%v, %v", info, err)
+	}
+	config := Config{Listen: "127.0.0.1:0", Database: "/local", InMemory: true, HTTP: HTTP{ListenDebug: socket, Debug: debug}}
+	if _, err := Start(t.Context(), config); !errors.Is(err, syscall.EADDRINUSE) {
+		t.Errorf("a second server on one socket: %v", err)
+	}
+	for _, where := range []string{"0.0.0.0:0", ":0", "10.0.0.1:1", "localhost:0", "relative.sock"} {
+		config.HTTP.ListenDebug = where
+		if err := config.Validate(); err == nil || !strings.Contains(err.Error(), "debug-http") {
+			t.Errorf("%s: %v", where, err)
+		}
 	}
 }

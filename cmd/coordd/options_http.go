@@ -5,6 +5,8 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
+	"path/filepath"
 	"strings"
 
 	"github.com/coordd/coordd/server"
@@ -15,6 +17,7 @@ import (
 type httpSettings struct {
 	listen string // host:port; empty: none
 	hosts  string // names, with commas between them
+	debug  string // path of a socket or ip:port; empty: none
 }
 
 const listenHTTPName = "listen-http"
@@ -28,6 +31,7 @@ var httpOptions = []option{
 	{listenHTTPName, "HOST:PORT", "address for monitoring programs, HTTP in plain text: /healthz, /readyz and /metrics; off: none", "127.0.0.1:8765", setListenHTTP},
 	{"http-hosts", "NAME,...", "further names by which monitoring programs may ask for /metrics; IP addresses, localhost and the names that the " +
 		"server listens on and advertises need not be listed", "", setHTTPHosts},
+	{"debug-http", "PATH|IP:PORT", "where developers find profiles, below /debug/pprof: a Unix socket or an address of this machine (default: nowhere)", "", setDebugHTTP},
 }
 
 func setListenHTTP(s *settings, value string) error {
@@ -53,10 +57,21 @@ func setHTTPHosts(s *settings, value string) error {
 	return nil
 }
 
+func setDebugHTTP(s *settings, value string) error {
+	s.http.debug = value
+	if at, err := netip.ParseAddrPort(value); filepath.IsAbs(value) && !strings.ContainsRune(value, 0) || err == nil && at.Addr().Unmap().IsLoopback() {
+		return nil
+	}
+	return errors.New("want the absolute path of a Unix socket, or an address of this machine alone such as 127.0.0.1:6060")
+}
+
 // configuration is what the server is given. Two servers on one machine both want the default address; that one of them
 // has to go without must not keep it from serving.
 func (h httpSettings) configuration(values map[string]given) server.HTTP {
 	config := server.HTTP{Listen: h.listen, Metrics: func(s *server.Server) http.Handler { return monitor.Metrics(s, version) }, Optional: strings.HasPrefix(values[listenHTTPName].origin, "default")}
+	if h.debug != "" {
+		config.ListenDebug, config.Debug = h.debug, monitor.Debug()
+	}
 	if h.hosts != "" {
 		config.Hosts = strings.Split(h.hosts, ",")
 	}

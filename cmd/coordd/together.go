@@ -98,7 +98,7 @@ func aboutListener(err error, s settings, values map[string]given) error {
 	if !errors.As(err, &network) || network.Op != "listen" || network.Addr == nil {
 		return err
 	}
-	for name, address := range map[string]string{listenName: s.listen, "listen-tls": s.tls.listen, "listen-peer": s.cluster.listen, listenHTTPName: s.http.listen} {
+	for name, address := range map[string]string{listenName: s.listen, "listen-tls": s.tls.listen, "listen-peer": s.cluster.listen, listenHTTPName: s.http.listen, "debug-http": s.http.debug} {
 		resolved, failed := net.ResolveTCPAddr("tcp", address)
 		if failed != nil || resolved.String() != network.Addr.String() {
 			continue

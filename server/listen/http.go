@@ -24,6 +24,8 @@ const (
 	httpIdlePatience   = time.Minute
 	// httpEndPatience is how long a request may go on whose connection is closed.
 	httpEndPatience = 250 * time.Millisecond
+	// debugWritePatience is how long the answer to a developer may take: profiles take as long as they are asked to.
+	debugWritePatience = 10 * time.Minute
 )
 
 // HTTPServer serves requests of monitoring programs on one listener. Where there are too many connections, the newcomer
@@ -42,15 +44,21 @@ type HTTPServer struct {
 
 // ServeHTTP begins to serve. Stop is to be called, which closes the listener.
 func ServeHTTP(listener net.Listener, handler http.Handler, logger *slog.Logger) *HTTPServer {
-	return serveHTTP(listener, handler, logger, maxHTTPConnections, httpHeaderPatience)
+	return serveHTTP(listener, handler, logger, maxHTTPConnections, httpHeaderPatience, httpWritePatience)
 }
 
-func serveHTTP(listener net.Listener, handler http.Handler, logger *slog.Logger, most int, headerPatience time.Duration) *HTTPServer {
+// ServeDebugHTTP is ServeHTTP for developers, whose answers may take long.
+func ServeDebugHTTP(listener net.Listener, handler http.Handler, logger *slog.Logger) *HTTPServer {
+	return serveHTTP(listener, handler, logger, maxHTTPConnections, httpHeaderPatience, debugWritePatience)
+}
+
+func serveHTTP(listener net.Listener, handler http.Handler, logger *slog.Logger, most int, headerPatience, writePatience time.Duration) *HTTPServer {
 	h := &HTTPServer{most: most, waiting: make(map[net.Conn]time.Time)}
 	h.server = http.Server{
 		Handler: h.counting(handler), MaxHeaderBytes: maxHTTPHeaderBytes, ReadHeaderTimeout: headerPatience,
-		ReadTimeout: httpReadPatience, WriteTimeout: httpWritePatience, IdleTimeout: httpIdlePatience,
-		ConnState: h.note, ErrorLog: slog.NewLogLogger(logger.Handler(), slog.LevelDebug), // clients cause what it is told
+		ReadTimeout: httpReadPatience, WriteTimeout: writePatience, IdleTimeout: httpIdlePatience,
+		ConnState: h.note, ConnContext: func(ctx context.Context, conn net.Conn) context.Context { return context.WithValue(ctx, httpConnKey{}, conn) },
+		ErrorLog: slog.NewLogLogger(logger.Handler(), slog.LevelDebug), // clients cause what it is told
 	}
 	h.serving.Go(func() {
 		if err := h.server.Serve(listener); err != http.ErrServerClosed {
@@ -60,13 +68,20 @@ func serveHTTP(listener net.Listener, handler http.Handler, logger *slog.Logger,
 	return h
 }
 
-// counting has Stop know of the requests that are under way.
+// httpConnKey is the connection in the context of a request.
+type httpConnKey struct{}
+
+// counting has Stop know of the requests that are under way, and others that their connections do not wait: ConnState does
+// not tell of a request that came as a whole while the last one was answered.
 func (h *HTTPServer) counting(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h.mutex.Lock()
 		closing := h.closing
 		if !closing {
 			h.requests.Add(1)
+			if conn, known := r.Context().Value(httpConnKey{}).(net.Conn); known {
+				delete(h.waiting, conn)
+			}
 		}
 		h.mutex.Unlock()
 		if closing {

@@ -65,7 +65,7 @@ func serveTest(t *testing.T, handler http.HandlerFunc, headerPatience time.Durat
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := serveHTTP(listener, handler, slog.New(slog.DiscardHandler), 2, headerPatience)
+	h := serveHTTP(listener, handler, slog.New(slog.DiscardHandler), 2, headerPatience, httpWritePatience)
 	t.Cleanup(h.Stop)
 	return h, listener.Addr().String()
 }
