@@ -39,6 +39,8 @@ const (
 	tokens    = "github.com/golang-jwt/jwt/v5"
 	passwords = "golang.org/x/crypto/argon2"
 	terminal  = "golang.org/x/term"
+
+	prometheus = "github.com/prometheus/client_golang/"
 )
 
 // layers is the table of packages of the architecture, the innermost first.
@@ -49,6 +51,7 @@ var layers = []layer{
 	{folder: "coordination/accounts", ours: []string{"scheme"}, pure: true},
 	{folder: "coordination/codec", ours: []string{"scheme", "coordination"}, foreign: []string{protobuf}, pure: true},
 	{folder: "coordination/codec/internal/logpb", foreign: []string{protobuf}}, // generated
+	{folder: "raftstore/measure"},
 	{folder: "quiet"},
 	{folder: "raftstore", ours: []string{"quiet"}, foreign: []string{raft, hashicorp, bbolt, grpc, protobuf, system}},
 	{folder: "server", ours: []string{"quiet", "scheme", "coordination", "raftstore"}, foreign: []string{grpc, protobuf, ydbProtos}},
@@ -58,6 +61,8 @@ var layers = []layer{
 	{folder: "server/inspect", ours: []string{"scheme", "coordination", "raftstore", "server/group", "server/adminpb", "server/clusterpb"},
 		foreign: []string{grpc}},
 	{folder: "server/filestamp"},
+	// Prometheus' library is nobody else's, so that whoever takes the server into a program of his own does not get it.
+	{folder: "server/monitor", ours: []string{"raftstore", "server", "server/group"}, foreign: []string{prometheus}},
 	{folder: "conformance", ours: []string{"scheme", "coordination", "raftstore", "server"},
 		foreign: []string{raft, hashicorp, bbolt, grpc, protobuf, ydbProtos, system, "github.com/anishathalye/porcupine", "pgregory.net/rapid"}},
 	{folder: "."}, // the notices of the repository
@@ -115,7 +120,7 @@ func TestArchitecture(t *testing.T) {
 			}
 		}
 	}
-	for _, folder := range []string{"scheme/outcome", "scheme", "coordination", "coordination/accounts", "coordination/codec", "coordination/codec/internal/logpb", "raftstore", "server", "server/group", "server/auth", "server/listen", "server/inspect", "server/filestamp", "conformance", "cmd/coordd"} {
+	for _, folder := range []string{"scheme/outcome", "scheme", "coordination", "coordination/accounts", "coordination/codec", "coordination/codec/internal/logpb", "raftstore", "server", "server/group", "server/auth", "server/listen", "server/inspect", "server/filestamp", "server/monitor", "raftstore/measure", "conformance", "cmd/coordd"} {
 		if checked[folder] == 0 {
 			t.Errorf("no file of %s was checked", folder)
 		}
@@ -273,6 +278,11 @@ func TestLayersAreSeen(t *testing.T) {
 		{"server", module + "/conformance/raw", false},
 		{"server/console", module + "/server", true},
 		{"server", "github.com/ydb-platform/ydb-go-sdk/v3", false},
+		{"server/monitor", prometheus + "prometheus", true},
+		{"server", prometheus + "prometheus", false},
+		{"server/group", prometheus + "prometheus", false},
+		{"raftstore", prometheus + "prometheus", false},
+		{"raftstore/measure", module + "/raftstore", false},
 		{"conformance/model", module + "/conformance/rings", true},
 		{"cmd/coordd", "github.com/spf13/cobra", true},
 		{"cmd/coordd", "github.com/ydb-platform/ydb-go-sdk/v3", false},

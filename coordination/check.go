@@ -17,6 +17,7 @@ func (m *Machine) Check() error {
 	}
 	inTree := 0
 	used := MachineRow{}.sized()
+	var counts Counts
 	for entry := range m.tree.All() {
 		if entry.Node == 0 {
 			continue
@@ -31,12 +32,16 @@ func (m *Machine) Check() error {
 			broken = append(broken, fmt.Errorf("coordination node %d: %w", n.id, err))
 		}
 		used += n.used
+		counts.add(n.counts, 1)
 		if n.id >= m.nextNode {
 			broken = append(broken, fmt.Errorf("coordination node %d is not below the next id %d", n.id, m.nextNode))
 		}
 	}
 	if used != m.room.used {
 		broken = append(broken, fmt.Errorf("the rows of the machine and its nodes count %d bytes, it says %d", used, m.room.used))
+	}
+	if counts != m.room.counts {
+		broken = append(broken, fmt.Errorf("the nodes count %+v, the machine says %+v", counts, m.room.counts))
 	}
 	if bytes := accountsBytes(m.accounts); bytes != m.accountBytes {
 		broken = append(broken, fmt.Errorf("the rows of users and keys count %d bytes, it says %d", bytes, m.accountBytes))
@@ -61,6 +66,7 @@ func (n *node) check() error {
 	var broken []error
 	fail := func(format string, args ...any) { broken = append(broken, fmt.Errorf(format, args...)) }
 	linked, bytes := 0, uint64(0)
+	counts := Counts{Nodes: 1, Sessions: len(n.sessions), Semaphores: len(n.semaphores)}
 	used := n.row(n).sized()
 	for _, l := range n.links {
 		used += l.row(n).sized()
@@ -72,6 +78,8 @@ func (n *node) check() error {
 			fail("semaphore %d %q is filed under %q, next id %d", sem.id, sem.name, name, n.nextSemaphore)
 		}
 		linked += sem.owners.length + sem.waiters.length
+		counts.Owners += sem.owners.length
+		counts.Waiters += sem.waiters.length
 		n.checkSemaphore(sem, fail)
 	}
 	if linked != len(n.links) {
@@ -110,6 +118,9 @@ func (n *node) check() error {
 	checkShelf(&n.named, len(n.semaphores), fail, func(s *semaphore) bool { return n.semaphores[s.name] == s })
 	if bytes != n.bytes {
 		fail("%d bytes are stored, it says %d", bytes, n.bytes)
+	}
+	if counts != n.counts {
+		fail("there are %+v, it says %+v", counts, n.counts)
 	}
 	if used != n.used {
 		fail("the rows count %d bytes, it says %d", used, n.used)

@@ -36,6 +36,8 @@ func TestCheckFindsWhatIsBroken(t *testing.T) {
 		{"bytes, it says 1", func(_ *Machine, n *node) { n.used = 1 }},
 		{"the rows of the machine and its nodes count", func(m *Machine, _ *node) { m.room.used++ }},
 		{"the rows of users and keys count 0 bytes, it says 1", func(m *Machine, _ *node) { m.accountBytes++ }},
+		{"it says {Nodes:1 Sessions:2 Semaphores:1 Owners:1 Waiters:2}", func(_ *Machine, n *node) { n.counts.Waiters++ }},
+		{"the machine says {Nodes:1 Sessions:3 Semaphores:1 Owners:1 Waiters:1}", func(m *Machine, _ *node) { m.room.counts.Sessions++ }},
 		{"4 bytes are stored, it says 3", func(_ *Machine, n *node) { n.bytes-- }},
 		{"although it fits", func(_ *Machine, n *node) { n.semaphores["door"].waiters.first.count = 1 }},
 		{"has no owner", func(_ *Machine, n *node) {

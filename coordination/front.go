@@ -83,6 +83,7 @@ type openRequest struct {
 	reqID    uint64
 	pending  int // number of the reply that said so, counted from 1; 0 if none did
 	answered bool
+	received Instant // of its ClientMessage
 }
 
 // NewFront returns the Front of a stream that has just been opened.
@@ -239,7 +240,9 @@ func (f *Front) receiveRequest(m *ClientMessage) Forward {
 	if f.state == frontStopping {
 		return f.fail(SessionNotAttachedHere)
 	}
-	return f.ask(m.ReqID, m.Request)
+	forward := f.ask(m.ReqID, m.Request)
+	f.open[len(f.open)-1].received = m.Received
+	return forward
 }
 
 // ask numbers a request and keeps it until its last message has come.
@@ -336,11 +339,11 @@ func (f *Front) Deliver(now Instant, m *Message) {
 		f.reply(Reply{Kind: ReplyStopped, Session: m.Session})
 		f.end(EndingOK)
 	default:
-		f.deliverAnswer(m)
+		f.deliverAnswer(now, m)
 	}
 }
 
-func (f *Front) deliverAnswer(m *Message) {
+func (f *Front) deliverAnswer(now Instant, m *Message) {
 	at := f.find(m.Sequence)
 	if at < 0 {
 		return
@@ -362,6 +365,9 @@ func (f *Front) deliverAnswer(m *Message) {
 		open.pending = f.taken + len(f.replies) + 1
 	case MessageResult:
 		reply.Kind, reply.Request, reply.Refusal, reply.Done = ReplyResult, m.Request, m.Refusal, m.Done
+		if m.Done && m.Request == RequestAcquire && open.received != 0 {
+			reply.Waited, reply.Queued = now-open.received, open.pending != 0
+		}
 		if open.Request.check() == nil { // otherwise it was refused without the log, and has no outcome there
 			f.outcome = m.Sequence
 		}

@@ -24,6 +24,8 @@ type ClientMessage struct {
 	Opaque  uint64         // ping and pong
 	Start   *AttachRequest // start
 	Request *Request       // semaphore requests
+	// Received is when the message came, for Reply.Waited; 0 where nobody wants to know.
+	Received Instant
 }
 
 // ReplyKind names the arms of a server's message.
@@ -48,13 +50,17 @@ const (
 
 // Reply is one message of the server's side of a stream. Which fields count depends on Kind.
 type Reply struct {
-	Kind          ReplyKind
-	Request       RequestKind
-	ReqID         uint64
-	Session       SessionID
-	Opaque        uint64
-	Refusal       *Refusal // nil for success
-	Done          bool
+	Kind    ReplyKind
+	Request RequestKind
+	ReqID   uint64
+	Session SessionID
+	Opaque  uint64
+	Refusal *Refusal // nil for success
+	Done    bool
+	// Waited is how long the client of a granted acquire has waited for it, if ClientMessage.Received is known, and Queued
+	// says that there was a Pending.
+	Waited        Instant
+	Queued        bool
 	WatchAdded    bool
 	DataChanged   bool
 	OwnersChanged bool

@@ -440,3 +440,30 @@ func TestTake(t *testing.T) {
 		t.Errorf("%+v, %d kept", replies, cap(r.front.replies))
 	}
 }
+
+// A granted acquire tells how long it took from the message to the grant, and whether the client was told to wait; nothing
+// else does, and nobody who does not say when the message came.
+func TestWaited(t *testing.T) {
+	r := attached(t, PingPolicy{}, 60_000, RightWrite)
+	ask := func(kind RequestKind, reqID uint64, received Instant) Sequence {
+		t.Helper()
+		return r.front.Receive(&ClientMessage{Kind: ClientSemaphore, ReqID: reqID, Request: &Request{Kind: kind}, Received: received}).Sequence
+	}
+	atOnce, queued := ask(RequestAcquire, 1, r.now-30), ask(RequestAcquire, 2, r.now-20)
+	refused, released, silent := ask(RequestAcquire, 3, r.now-10), ask(RequestRelease, 4, r.now-10), ask(RequestAcquire, 5, 0)
+	result := func(sequence Sequence, kind RequestKind, done bool) {
+		r.front.Deliver(r.now, &Message{Kind: MessageResult, Sequence: sequence, Request: kind, Done: done})
+	}
+	result(atOnce, RequestAcquire, true)
+	r.front.Deliver(r.now, &Message{Kind: MessagePending, Sequence: queued})
+	r.now += 5
+	result(queued, RequestAcquire, true)
+	result(refused, RequestAcquire, false)
+	result(released, RequestRelease, true)
+	result(silent, RequestAcquire, true)
+	r.expect(Reply{Kind: ReplyResult, Request: RequestAcquire, ReqID: 1, Done: true, Waited: 30},
+		Reply{Kind: ReplyResult, Request: RequestAcquire, ReqID: 2, Done: true, Waited: 25, Queued: true},
+		Reply{Kind: ReplyResult, Request: RequestAcquire, ReqID: 3},
+		Reply{Kind: ReplyResult, Request: RequestRelease, ReqID: 4, Done: true},
+		Reply{Kind: ReplyResult, Request: RequestAcquire, ReqID: 5, Done: true})
+}

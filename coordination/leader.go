@@ -24,6 +24,7 @@ type Leader struct {
 	wakeups   heapOf[*ledNode]      // nodes that have deadlines
 	strict    strictReads
 	takeover  *takeover     // nil once it is done
+	watches   int           // in all
 	ended     []*ledSession // by the command that is applied, and streams wait to hear of it
 	ownerless bool          // new sessions get no owner: not every server of the cluster can read of one
 	out       Output
@@ -277,6 +278,7 @@ func (l *Leader) nodeDropped(id NodeID) {
 	}
 	for _, sessionID := range slices.Sorted(maps.Keys(n.sessions)) {
 		s := n.sessions[sessionID]
+		l.watches -= len(s.watches)
 		streams := s.held
 		if s.attachment != nil {
 			streams = append(streams, s.attachment)

@@ -37,7 +37,11 @@ func (l *Leader) watch(s *ledSession, semaphore SemaphoreID, sequence Sequence, 
 		list.last.next = w
 	}
 	list.last = w
+	l.watches++
 }
+
+// Watches is how many there are.
+func (l *Leader) Watches() int { return l.watches }
 
 // notify fires the watches that want to know of a change. The pair in the message is that of the event, whatever the
 // watch asked for.
@@ -57,6 +61,7 @@ func (l *Leader) notify(n *ledNode, e *Effect) {
 
 func (l *Leader) fire(w *watch, data, owners bool) {
 	w.remove()
+	l.watches--
 	l.send(w.session.attachment, Message{Kind: MessageChanged, Sequence: w.sequence, DataChanged: data, OwnersChanged: owners})
 }
 
@@ -83,6 +88,7 @@ func (w *watch) remove() {
 func (l *Leader) dropWatches(s *ledSession) {
 	for _, w := range s.watches {
 		w.remove()
+		l.watches--
 	}
 	s.watches = nil
 }

@@ -391,6 +391,7 @@ func (m *Machine) dropNode(c *DropNode) outcome.Outcome {
 	n.droppedIn = m.rows.generation
 	m.rows.base -= n.base
 	n.give(n.used)
+	n.count(n.counts, -1)
 	m.dropped = append(m.dropped, id)
 	m.emit(Effect{Kind: EffectNodeDropped, Node: id})
 	return answer

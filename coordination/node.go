@@ -17,6 +17,8 @@ type node struct {
 	// bytes is what StateLimits.NodeBytes bounds: the names and data of the semaphores and the data of the links.
 	bytes uint64
 	used  uint64 // what the node's rows count, its own included
+	// counts is what the node has its part of Machine.Counts in.
+	counts Counts
 
 	nextSession   SessionID
 	nextSemaphore SemaphoreID
@@ -50,6 +52,7 @@ func newNode(id NodeID, config NodeConfig, rows *rowTracker, room *room) *node {
 		nonces:     make(map[uint64]SessionID),
 	}
 	n.take(NodeRow{}.sized())
+	n.count(Counts{Nodes: 1}, 1)
 	return n
 }
 
@@ -228,8 +231,10 @@ func (n *node) remove(l *link) {
 	if l.owner {
 		sem.owners.remove(l)
 		sem.held -= l.count
+		n.count(Counts{Owners: 1}, -1)
 	} else {
 		sem.waiters.remove(l)
+		n.count(Counts{Waiters: 1}, -1)
 	}
 	l.session.links.remove(l)
 	delete(n.links, l.key())
@@ -275,6 +280,7 @@ func (n *node) makeOwner(l *link, stampMillis uint64) {
 	l.owner, l.beganMillis = true, stampMillis
 	l.semaphore.owners.append(l)
 	l.semaphore.held += l.count
+	n.count(Counts{Owners: 1}, 1)
 }
 
 // enqueue puts a link that hangs in no list of its semaphore at the end of the queue.
@@ -282,6 +288,7 @@ func (n *node) enqueue(l *link, stampMillis uint64) {
 	n.touch(l)
 	l.beganMillis = stampMillis
 	l.semaphore.waiters.append(l)
+	n.count(Counts{Waiters: 1}, 1)
 }
 
 func (n *node) addSemaphore(name string, limit uint64, data []byte, ephemeral bool) *semaphore {
@@ -292,6 +299,7 @@ func (n *node) addSemaphore(name string, limit uint64, data []byte, ephemeral bo
 	n.named.append(sem)
 	n.bytes += sem.bytes()
 	n.take(sem.sized())
+	n.count(Counts{Semaphores: 1}, 1)
 	n.touch(sem)
 	return sem
 }
@@ -311,6 +319,7 @@ func (n *node) removeSemaphore(sem *semaphore) {
 	n.named.remove(sem)
 	n.bytes -= sem.bytes()
 	n.give(sem.sized())
+	n.count(Counts{Semaphores: 1}, -1)
 	n.removed(sem)
 }
 
@@ -332,6 +341,7 @@ func (n *node) hold(s *session) {
 	n.inOrder.append(s)
 	n.listed.append(s)
 	n.name(s)
+	n.count(Counts{Sessions: 1}, 1)
 }
 
 // name makes a session findable by its nonce.
@@ -348,5 +358,6 @@ func (n *node) removeSession(s *session) {
 	delete(n.sessions, s.id)
 	delete(n.nonces, s.nonce)
 	n.give(s.sized())
+	n.count(Counts{Sessions: 1}, -1)
 	n.removed(s)
 }

@@ -58,6 +58,14 @@ func NewReplica[S, W any](m *Machine, formats Formats) *Replica[S, W] {
 // Machine is the replicated state. Only the Replica changes it.
 func (r *Replica[S, W]) Machine() *Machine { return r.machine }
 
+// Watches is how many semaphores sessions are waiting to hear of, as far as this server leads.
+func (r *Replica[S, W]) Watches() int {
+	if r.leader == nil {
+		return 0
+	}
+	return r.leader.Watches()
+}
+
 // Reign is the present one, 0 while this server does not serve as the leader.
 func (r *Replica[S, W]) Reign() Reign {
 	if r.leader == nil {

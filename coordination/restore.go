@@ -69,6 +69,7 @@ func (r *Restorer) Add(row Row) error {
 		sem := &semaphore{id: row.ID, name: row.Name, data: row.Data, limit: row.Limit, ephemeral: row.Ephemeral}
 		n.bytes += sem.bytes()
 		n.take(row.sized())
+		n.count(Counts{Semaphores: 1}, 1)
 		r.semaphores[n.id] = append(known, sem)
 		n.named.append(sem)
 		r.machine.stored(n, sem, row)
@@ -99,8 +100,10 @@ func (r *Restorer) addLink(n *node, row LinkRow) error {
 	if l.owner {
 		sem.owners.append(l)
 		sem.held += l.count
+		n.count(Counts{Owners: 1}, 1)
 	} else {
 		sem.waiters.append(l)
+		n.count(Counts{Waiters: 1}, 1)
 	}
 	r.machine.stored(n, l, row)
 	return nil

@@ -41,7 +41,30 @@ func (m *Machine) Limits() StateLimits { return m.limits }
 func (m *Machine) Used() uint64 { return m.room.used + m.tree.Bytes() + m.accountBytes }
 
 // room is what the rows of a machine count: its own and those of the nodes.
-type room struct{ used uint64 }
+type room struct {
+	used   uint64
+	counts Counts
+}
+
+// Counts is how many of each there are in the state. They take no walk, and no command depends on them.
+type Counts struct{ Nodes, Sessions, Semaphores, Owners, Waiters int }
+
+func (c *Counts) add(more Counts, sign int) {
+	c.Nodes += sign * more.Nodes
+	c.Sessions += sign * more.Sessions
+	c.Semaphores += sign * more.Semaphores
+	c.Owners += sign * more.Owners
+	c.Waiters += sign * more.Waiters
+}
+
+// Counts is how many of each there are.
+func (m *Machine) Counts() Counts { return m.room.counts }
+
+// count counts what the node has more; sign is 1 or -1.
+func (n *node) count(more Counts, sign int) {
+	n.counts.add(more, sign)
+	n.room.counts.add(more, sign)
+}
 
 // take counts bytes of a node's rows, and give takes them back. A row that changes its size does both.
 func (n *node) take(bytes uint64) {

@@ -273,6 +273,7 @@ func (m *Machine) promote(n *node, sem *semaphore) bool {
 	granted := false
 	for l := sem.waiters.first; l != nil && l.count <= sem.free(); l = sem.waiters.first {
 		sem.waiters.remove(l)
+		n.count(Counts{Waiters: 1}, -1)
 		n.makeOwner(l, m.stampMillis)
 		m.linkOccurs(OccurLockGranted, n, l)
 		m.result(l.session, Effect{Node: n.id, Address: l.address, Request: RequestAcquire, Done: true, Order: l.order})

@@ -39,6 +39,9 @@ func TestWatchesFireInOrder(t *testing.T) {
 	if len(r.leader.nodes[1].watches) != 0 {
 		t.Error("a watch is left")
 	}
+	if n := r.leader.Watches(); n != 0 {
+		t.Errorf("%d watches are counted after the end", n)
+	}
 }
 
 // A session has one watch on a semaphore: a second describe replaces the first, which is told so. It then stands at
@@ -98,8 +101,14 @@ func TestWatchesAreDropped(t *testing.T) {
 				}
 				r.applyAll()
 				r.said()
+				if n := r.leader.Watches(); n != 2 {
+					t.Errorf("%d watches are counted, want 2", n)
+				}
 				r.request(s[3], 3, updateLock("x"))
 				r.applyAll()
+				if n := r.leader.Watches(); n != 0 {
+					t.Errorf("%d watches are counted behind the change", n)
+				}
 				r.expect(append([]string{"4 #3 done false"}, want...)...)
 			})
 		}
@@ -119,6 +128,9 @@ func TestWatchesOfManySemaphores(t *testing.T) {
 	r.request(s[1], 1, Request{Kind: RequestUpdate, Name: "s3", Data: []byte("x")})
 	r.applyAll()
 	r.expect("2 #1 done false", "1 #17 changed data=true owners=false")
+	if n := r.leader.Watches(); n != 4 {
+		t.Errorf("%d watches are counted, want 4", n)
+	}
 	r.leader.Detach(r.now, s[0])
 	if n := r.leader.nodes[1]; len(n.watches) != 0 || len(n.sessions[1].watches) != 0 {
 		t.Error("a watch is left")
@@ -158,5 +170,21 @@ func TestWhatChangesOwners(t *testing.T) {
 		if got := changes(c.stream, c.request); got != c.want {
 			t.Errorf("step %d: owners changed %v, want %v", i, got, c.want)
 		}
+	}
+}
+
+// A node that is dropped takes its watches with it.
+func TestWatchesOfADroppedNodeAreNotCounted(t *testing.T) {
+	r, s := watched(t, 2)
+	r.request(s[0], 2, watchData)
+	r.request(s[1], 2, watchData)
+	r.applyAll()
+	if n := r.leader.Watches(); n != 2 {
+		t.Fatalf("%d watches are counted, want 2", n)
+	}
+	r.call(&DropNode{Path: []string{"local", "a"}})
+	r.applyAll()
+	if n := r.leader.Watches(); n != 0 {
+		t.Errorf("%d watches are counted, want 0", n)
 	}
 }

@@ -199,7 +199,7 @@ func TestImage(t *testing.T) {
 	if entry := strings.Join(append(got.Config.Entrypoint, got.Config.Cmd...), " "); entry != "/coordd serve" {
 		t.Errorf("it runs %q", entry)
 	}
-	for _, port := range []string{"2135/tcp", "2136/tcp", "2380/tcp"} {
+	for _, port := range []string{"2135/tcp", "2136/tcp", "2380/tcp", "8765/tcp"} {
 		if _, exposed := got.Config.ExposedPorts[port]; !exposed {
 			t.Errorf("port %s is not exposed", port)
 		}

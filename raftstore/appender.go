@@ -5,6 +5,8 @@ import (
 	"time"
 
 	pb "go.etcd.io/raft/v3/raftpb"
+
+	"github.com/coordd/coordd/raftstore/measure"
 )
 
 // writeJob is one MsgStorageAppend: what must be durable before its responses may be delivered.
@@ -23,6 +25,7 @@ type appender struct {
 	install func(r *received) error
 	inbox   *inbox
 	loop    *loop
+	appends *measure.Histogram
 	done    chan struct{}
 
 	mu      sync.Mutex
@@ -34,7 +37,7 @@ type appender struct {
 }
 
 func newAppender(s *Store) *appender {
-	a := &appender{device: s.device, install: s.install, inbox: &s.inbox, done: make(chan struct{})}
+	a := &appender{device: s.device, install: s.install, inbox: &s.inbox, appends: &s.meters.appends, done: make(chan struct{})}
 	a.ready.L = &a.mu
 	return a
 }
@@ -144,7 +147,11 @@ func (a *appender) write(jobs []*writeJob) error {
 	if len(entries) == 0 {
 		return nil
 	}
-	return a.device.append(entries)
+	if err := a.device.append(entries); err != nil {
+		return err
+	}
+	a.appends.Observe(time.Since(a.since)) // only this goroutine writes it
+	return nil
 }
 
 // joinEntries appends more to entries; a new leader's entries replace those from their first index on.

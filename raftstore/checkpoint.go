@@ -40,7 +40,7 @@ func (s *Store) LogFull() bool { return s.due.reached(&s.cfg, 1) && s.keeper.act
 // CheckpointDone; anything else is a mistake of the caller and panics.
 func (s *Store) BeginCheckpoint(index uint64) *CheckpointWriter {
 	term, conf, known := s.tail.at(index)
-	w := &CheckpointWriter{keeper: s.keeper, mark: checkpointMark{index: index, term: term, conf: conf}}
+	w := &CheckpointWriter{keeper: s.keeper, mark: checkpointMark{index: index, term: term, conf: conf, begun: time.Now()}}
 	if !s.keeper.begin(&w.mark, known) {
 		return w
 	}
@@ -58,6 +58,7 @@ type checkpointMark struct {
 	conf        confRecord
 	restored    uint64 // the last checkpoint from elsewhere; a later one voids this
 	void        bool   // it was void from the start
+	begun       time.Time
 }
 
 // CheckpointWriter collects the rows of one checkpoint. Its methods do not block and are for one goroutine at a time.

@@ -262,7 +262,11 @@ func (l *loop) show() {
 		return
 	}
 	l.stale = false
-	v := &memberView{conf: l.conf, leader: l.node.BasicStatus().Lead, leading: l.leading, fresh: l.s.tail.fresh()}
+	status := l.node.BasicStatus()
+	v := &memberView{conf: l.conf, leader: status.Lead, leading: l.leading, term: status.GetTerm(), fresh: l.s.tail.fresh()}
+	if old := l.s.view.Load(); v.leader != 0 && (v.leader != old.leader || v.term != old.term) {
+		l.s.meters.changes.Add(1)
+	}
 	v.full = map[uint64]bool{l.s.identity.Member: l.s.full.Load()}
 	for id, h := range l.headers {
 		if h.GetFull() {

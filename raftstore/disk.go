@@ -6,6 +6,8 @@ import (
 	"os"
 	"path/filepath"
 	"sync/atomic"
+
+	"github.com/coordd/coordd/raftstore/measure"
 )
 
 // disk is how the package changes files. Every change passes check first, which is where tests inject errors and take
@@ -13,6 +15,7 @@ import (
 type disk struct {
 	before func(step, path string) error
 	files  descriptors
+	syncs  measure.Histogram     // of the log
 	failed atomic.Pointer[error] // the first failure after which nothing more may be written
 }
 

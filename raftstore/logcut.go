@@ -1,5 +1,7 @@
 package raftstore
 
+import "time"
+
 // logMark says how much log had been handed over when a checkpoint was done.
 type logMark struct {
 	index uint64 // of the checkpoint
@@ -13,6 +15,10 @@ func (l *loop) checkpointDone(c checkpointMark) {
 		return
 	}
 	l.s.stored.Store(c.index)
+	l.s.meters.storedAt.Store(time.Now().UnixNano())
+	if !c.begun.IsZero() {
+		l.s.meters.checkpoints.Observe(time.Since(c.begun))
+	}
 	l.handler.CheckpointDone(c.index)
 	l.marks = append(l.marks, logMark{c.index, l.handedTotal})
 	first := l.firstKept(c.index)

@@ -51,6 +51,7 @@ type memberView struct {
 	conf    confRecord
 	leader  uint64
 	leading bool
+	term    uint64
 	fresh   bool // nothing was ever committed here
 	match   map[uint64]uint64
 	active  map[uint64]bool

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/hashicorp/raft-wal/types"
 )
@@ -166,7 +167,10 @@ func (s *segmentFile) Sync() error {
 	if err := s.disk.check("sync log", s.f.Name()); err != nil {
 		return s.disk.note(err)
 	}
-	return s.disk.note(wrapStep("sync log", s.f.Name(), dataSync(s.f)))
+	begun := time.Now()
+	err := dataSync(s.f)
+	s.disk.syncs.Observe(time.Since(begun))
+	return s.disk.note(wrapStep("sync log", s.f.Name(), err))
 }
 
 // ReadAt implements io.ReaderAt.

@@ -208,6 +208,7 @@ type Store struct {
 	client    atomic.Pointer[string] // see SetClientAddress
 	spaceDone chan struct{}
 	lineage   atomic.Uint64
+	meters    meters
 	backups   sync.Mutex    // held during a backup
 	forced    atomic.Uint64 // see checkpointMeta
 }
@@ -433,6 +434,7 @@ func (s *Store) Propose(term uint64, commands [][]byte) {
 		bytes += len(c)
 	}
 	s.backlog.Add(int64(bytes))
+	s.meters.proposed.Add(uint64(len(commands)))
 	s.inbox.leave(func(m *mail) { m.proposals = append(m.proposals, proposal{term, commands, bytes}) })
 	if s.appender.idle() {
 		s.loop.kick()

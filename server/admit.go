@@ -54,6 +54,9 @@ type admittingServices struct {
 func (a admittingServices) RegisterService(desc *grpc.ServiceDesc, service any) {
 	admitting := *desc
 	admitting.Methods = make([]grpc.MethodDesc, len(desc.Methods))
+	for _, m := range desc.Streams {
+		a.server.meters.add("/" + desc.ServiceName + "/" + m.StreamName)
+	}
 	for i, m := range desc.Methods {
 		admitting.Methods[i] = grpc.MethodDesc{MethodName: m.MethodName, Handler: a.server.admitting("/"+desc.ServiceName+"/"+m.MethodName, m.Handler)}
 	}
@@ -62,7 +65,10 @@ func (a admittingServices) RegisterService(desc *grpc.ServiceDesc, service any) 
 
 // admitting is a method's handler behind the admission.
 func (s *Server) admitting(method string, handler grpc.MethodHandler) grpc.MethodHandler {
-	return func(service any, ctx context.Context, receive func(any) error, interceptor grpc.UnaryServerInterceptor) (_ any, err error) {
+	meter := s.meters.add(method)
+	return func(service any, ctx context.Context, receive func(any) error, interceptor grpc.UnaryServerInterceptor) (answer any, err error) {
+		begun := time.Now()
+		defer func() { meter.timed(begun, answer, err) }()
 		defer s.panics.guard(method, &err)
 		call := listen.CallOf(ctx)
 		ctx, err = s.admit(ctx, call, method)
@@ -114,15 +120,18 @@ func (s *Server) admitStream(service any, stream grpc.ServerStream, info *grpc.S
 	call := listen.CallOf(stream.Context())
 	ctx, err := s.admit(stream.Context(), call, info.FullMethod)
 	if err != nil {
+		s.meters.of(info.FullMethod).count(nil, err)
 		return err
 	}
 	defer call.End()
+	defer func() { s.meters.of(info.FullMethod).count(nil, err) }()
 	admitted := &admittedStream{ServerStream: stream, ctx: ctx, call: call, most: mostBytes(info.FullMethod), receive: stream.RecvMsg}
 	if kindOf(info.FullMethod) != listen.Session { // these have their own time for the first message
 		admitted.first = s.firstMessage(ctx)
 		defer admitted.first.end()
 	}
-	return handler(service, admitted)
+	err = handler(service, admitted)
+	return err
 }
 
 // admittedStream is a stream whose context knows who opened it.

@@ -245,7 +245,7 @@ func TestWatchIsStanding(t *testing.T) {
 	if got := late.ended(t, 1); got != codes.DeadlineExceeded { // as the watch would have been by now
 		t.Fatal(got)
 	}
-	s.showHealth(false)
+	s.showHealth(issueStarting)
 	if _, err := watch.Recv(); err != nil {
 		t.Fatal(err)
 	}

@@ -59,6 +59,7 @@ func (s *Server) authenticate(ctx context.Context, method string) (context.Conte
 	switch {
 	case err != nil:
 		s.auth.TellRefusedToken(ctx, err, s.config.Logger)
+		s.meters.reject(rejectedToken)
 		return nil, err
 	case s.auth.Required && id.ByLogin() && s.cutOff():
 		return nil, errCutOff

@@ -81,6 +81,8 @@ type Config struct {
 	DiskReserve uint64
 	// Hardening holds limits of this server alone; a zero field takes its default.
 	Hardening Hardening
+	// HTTP is what monitoring programs are served; the zero value is nothing.
+	HTTP HTTP
 	// Resources are what the process may use; some defaults of Hardening are smaller where that is little.
 	Resources Resources
 
@@ -123,7 +125,7 @@ func (c Config) Validate() error {
 	if c.InMemory == (c.DataDir != "") {
 		return errors.New("data directory: want a directory, or in-memory, and not both")
 	}
-	return errors.Join(c.validateTLS(), c.validateAuth(), c.validateInspect())
+	return errors.Join(c.validateTLS(), c.validateAuth(), c.validateInspect(), c.HTTP.validate())
 }
 
 func validPort(port string, least int) error {

@@ -42,14 +42,17 @@ func (s authService) login(ctx context.Context, name, password string) (token st
 	var wait *auth.WaitError
 	switch {
 	case errors.As(err, &wait):
+		s.meters.reject(rejectedWait)
 		return "", outcome.Because(outcome.Overloaded, wait.Error()), nil
 	case errors.Is(err, auth.ErrOverloaded), err != nil && errors.Is(context.Cause(ctx), errPatience):
+		s.meters.reject(rejectedOverload)
 		return "", outcome.Because(outcome.Overloaded, "Too many logins at once, try again"), nil
 	case errors.Is(err, auth.ErrStoredHash):
 		return "", outcome.Because(outcome.InternalError, err.Error()), nil
 	case err != nil:
 		return "", outcome.Outcome{}, err
 	case !right:
+		s.meters.reject(rejectedPassword)
 		return "", outcome.Refuse(outcome.Unauthorized, outcome.Issue{Code: uint32(outcome.Unauthorized),
 			Severity: outcome.SeverityError, Message: "Invalid user or password"}), nil
 	}

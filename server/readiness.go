@@ -221,10 +221,11 @@ func (s *Server) watch(ctx context.Context) {
 	for pause := startPeriod; ; {
 		s.contact.note(s.group.Led())
 		s.silence.note(s.group.Mute())
-		now := s.showable(first, &leaderless)
+		all := s.issues()
+		now := s.showable(worstOf(all), first, &leaderless)
 		if first && (now.gravity != fatal || now.kind == issueDisk || now.kind == issueDiverged) { // which take an operator to come
 			first, pause = false, watchPeriod
-			s.showHealth(now.gravity != fatal)
+			s.showHealth(now)
 			s.publishAddresses()
 			close(s.watcher.reached)
 		}
@@ -233,6 +234,7 @@ func (s *Server) watch(ctx context.Context) {
 			told, toldAt = now.kind, time.Now()
 			s.sayReadiness(now)
 		}
+		s.tellMore(now, all)
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():
@@ -243,8 +245,7 @@ func (s *Server) watch(ctx context.Context) {
 
 // showable is the worst issue, except that an election is not shown before it takes long: clients wait it out, and
 // health checks would only send them about.
-func (s *Server) showable(first bool, leaderless *time.Time) issue {
-	now := s.worstIssue()
+func (s *Server) showable(now issue, first bool, leaderless *time.Time) issue {
 	if first || now.kind != issueNoLeader {
 		*leaderless = time.Time{}
 		return now
@@ -259,8 +260,10 @@ func (s *Server) showable(first bool, leaderless *time.Time) issue {
 }
 
 // worstIssue is the first fatal issue, the zero issue if there is none.
-func (s *Server) worstIssue() issue {
-	for _, i := range s.issues() {
+func (s *Server) worstIssue() issue { return worstOf(s.issues()) }
+
+func worstOf(issues []issue) issue {
+	for _, i := range issues {
 		if i.gravity == fatal {
 			return i
 		}
@@ -269,19 +272,37 @@ func (s *Server) worstIssue() issue {
 }
 
 func (s *Server) sayReadiness(worst issue) {
-	ready := worst.gravity != fatal
-	s.showHealth(ready)
-	if ready {
+	s.showHealth(worst)
+	if worst.gravity != fatal {
 		s.config.Logger.Info("ready")
 	} else {
 		s.config.Logger.Warn("not ready", "reason", worst.text)
 	}
 }
 
-// showHealth answers health checks from now on, for the server as a whole and for each service.
-func (s *Server) showHealth(ready bool) {
+// shown is what is told about the readiness, whoever asks.
+type shown struct {
+	worst issue   // if it is not fatal, the server is ready
+	also  []issue // that do not keep the server from serving
+}
+
+// issueStarting is shown before it was looked for issues.
+var issueStarting = issue{kind: "STARTING", gravity: fatal, text: "starting"}
+
+// tellMore keeps up to date what is told besides whether the server is ready, which showHealth changes.
+func (s *Server) tellMore(now issue, all []issue) {
+	worst := s.shown.Load().worst
+	if (now.gravity == fatal) == (worst.gravity == fatal) {
+		worst = now
+	}
+	s.shown.Store(&shown{worst: worst, also: slices.DeleteFunc(all, func(i issue) bool { return i.gravity == fatal })})
+}
+
+// showHealth answers health checks from now on, by gRPC for the server as a whole and for each service, and by HTTP.
+func (s *Server) showHealth(worst issue) {
+	s.shown.Store(&shown{worst: worst})
 	status := grpc_health_v1.HealthCheckResponse_NOT_SERVING
-	if ready {
+	if worst.gravity != fatal {
 		status = grpc_health_v1.HealthCheckResponse_SERVING
 	}
 	s.health.SetServingStatus("", status)

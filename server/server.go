@@ -67,7 +67,10 @@ type Server struct {
 	silence     silence
 	keeper      keeper
 	watcher     watcher
+	shown       atomic.Pointer[shown] // what is told about the readiness
+	http        httpListeners
 	panics      panicCounter
+	meters      meters
 	held        *heldAnswers
 	refusedActs quiet.Kinds // of administrators, or who would be one
 	inspect     atomic.Pointer[inspect.Service]
@@ -112,11 +115,16 @@ func Start(ctx context.Context, config Config) (*Server, error) {
 	if s.stateLimit.memory = config.memory; s.stateLimit.memory == (memoryLimit{}) {
 		s.stateLimit.memory = findMemoryLimit(os.DirFS("/"), debug.SetMemoryLimit(-1))
 	}
+	if err := s.listenHTTP(); err != nil {
+		return nil, errors.Join(err, closeTLS(tls))
+	}
 	if err := s.openGroup(ctx); err != nil {
+		s.http.stop()
 		return nil, errors.Join(err, closeTLS(tls))
 	}
 	listener, err := net.Listen("tcp", config.Listen)
 	if err != nil {
+		s.http.stop()
 		return nil, errors.Join(err, closeTLS(tls), s.group.Stop(ctx))
 	}
 	s.listener, s.writers = listener, newWriters()
@@ -126,11 +134,13 @@ func Start(ctx context.Context, config Config) (*Server, error) {
 	s.setPolicies()
 	if err := s.group.Start(); err != nil {
 		s.writers.close()
+		s.http.stop()
 		return nil, errors.Join(err, listener.Close(), closeTLS(tls), s.group.Stop(ctx))
 	}
 	s.startGRPC()
 	s.startKeeper()
 	s.startWatcher()
+	s.http.opened.Store(true)
 	if err := s.becomeReady(ctx); err != nil {
 		over, cancel := context.WithCancel(ctx)
 		cancel()
@@ -256,7 +266,7 @@ func (s *Server) startGRPC() {
 	s.health = health.NewServer()
 	grpc_health_v1.RegisterHealthServer(services, s.health)
 	reflection.Register(services)
-	s.showHealth(false)
+	s.showHealth(issueStarting)
 	s.serveOn(s.connections.Count(s.listener))
 	if s.tls != nil {
 		s.tls.Listener = s.connections.Count(s.tls.Listener)

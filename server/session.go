@@ -26,6 +26,7 @@ type session struct {
 	finish   statusWriter
 	pool     *writers
 	panics   *panicCounter
+	meters   *meters
 	identity *auth.Identity
 	opened   int64 // milliseconds since 1970
 	progress progress
@@ -61,7 +62,7 @@ func (s *Server) newSession(rpc Ydb_Coordination_V1.CoordinationService_SessionS
 			return nil, err
 		}
 	}
-	session := &session{rpc: rpc, finish: finish, pool: s.writers, panics: &s.panics, identity: auth.Of(rpc.Context()),
+	session := &session{rpc: rpc, finish: finish, pool: s.writers, panics: &s.panics, meters: &s.meters, identity: auth.Of(rpc.Context()),
 		opened: wallMillis(), log: newSessionLog(rpc.Context(), s.config.Logger)}
 	session.stream = s.group.NewStream(session, s.streamCaller(rpc.Context()), s.pingPolicy(rpc.Context()))
 	return session, nil
@@ -162,6 +163,7 @@ func (s *session) send(buffer []coordination.Reply, prompt bool) (_ []coordinati
 		}
 		s.progress.sending(&replies[i], size)
 		s.log.replied(&replies[i])
+		s.meters.reply(&replies[i])
 		if err := s.write(&replies[i], size); err != nil {
 			return replies, false // the reader notices as well
 		}

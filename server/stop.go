@@ -34,10 +34,12 @@ func (s *Server) Stop(ctx context.Context) error {
 		s.held.release()
 		s.keeper.stop()
 		s.stopWatcher()
+		s.shown.Store(&shown{worst: issue{kind: issueStopping, gravity: fatal, text: "stopping", member: s.store.Member()}})
 		s.health.Shutdown()
 		draining := s.makeWay(ctx)
 		ended := s.drain(ctx, draining)
 		close(s.drained)
+		s.http.stop()
 		slow := time.AfterFunc(diskPatience, func() {
 			s.config.Logger.Warn("nobody is served any more, but the disk, or work that was under way, has not come to an end; " +
 				"nothing that was acknowledged is lost")

@@ -33,6 +33,8 @@ type settings struct {
 	// How many of each a client or the process may have open at once.
 	streamsPerConnection, streams, connectionsPerAddress int
 
+	http httpSettings
+
 	logLevel  slog.Level
 	logFormat string // "text" or "json"
 }
@@ -87,7 +89,7 @@ var serveOptions = slices.Concat([]option{
 	{"log-level", "LEVEL", "least severe message to log: " + levelNames, "info", setLogLevel},
 	{"log-format", "FORMAT", "form of the log on stderr: text or json", "text", setLogFormat},
 	localYDBOption,
-}, clusterOptions)
+}, clusterOptions, httpOptions)
 
 // dataDirOption is shared by the commands that work on a data directory.
 var dataDirOption = option{dataDirName, "DIR",

@@ -32,6 +32,7 @@ func setLocalYDB(s *settings, value string) error {
 const (
 	localYDBPort         = "2136"
 	localYDBPortTLS      = "2135"
+	localYDBPortHTTP     = "8765"
 	localYDBCertificates = "/ydb_certs"
 )
 
@@ -56,13 +57,15 @@ func localYDBValues(flags *pflag.FlagSet, env environment, file map[string]given
 		return nil // resolveEach refuses the value
 	}
 	port, portTLS := localYDBGiven(env, "GRPC_PORT", localYDBPort), localYDBGiven(env, "GRPC_TLS_PORT", localYDBPortTLS)
+	monitoring := localYDBGiven(env, "MON_PORT", localYDBPortHTTP)
 	directory := localYDBGiven(env, "YDB_GRPC_TLS_DATA_PATH", localYDBCertificates)
 	level := localYDBGiven(env, "YDB_DEFAULT_LOG_LEVEL", "INFO")
 	memory := localYDBGiven(env, "YDB_USE_IN_MEMORY_PDISKS", "false")
 	values := map[string]given{
-		listenName:   port.as(":" + port.value),
-		inMemoryName: memory.as(strconv.FormatBool(saysYes(memory.value))),
-		"log-level":  level.as(cmp.Or(localYDBLevels[strings.ToUpper(level.value)], "info")), // one that is not known is no reason not to start
+		listenName:     port.as(":" + port.value),
+		listenHTTPName: monitoring.as(":" + monitoring.value),
+		inMemoryName:   memory.as(strconv.FormatBool(saysYes(memory.value))),
+		"log-level":    level.as(cmp.Or(localYDBLevels[strings.ToUpper(level.value)], "info")), // one that is not known is no reason not to start
 	}
 	if saysYes(localYDBGiven(env, "YDB_GRPC_ENABLE_TLS", "1").value) {
 		values["listen-tls"] = portTLS.as(":" + portTLS.value)

@@ -22,7 +22,7 @@ func TestLocalYDB(t *testing.T) {
 		want        func(*settings)
 	}{
 		{"off", []string{"GRPC_PORT=1", "YDB_USE_IN_MEMORY_PDISKS=1", "YDB_DEFAULT_LOG_LEVEL=ERROR"}, nil, func(s *settings) {
-			s.listen = "127.0.0.1:2136"
+			s.listen, s.http.listen = "127.0.0.1:2136", "127.0.0.1:8765"
 		}},
 		{"nothing else", []string{on, "YDB_GRPC_ENABLE_TLS=0"}, nil, func(s *settings) { s.localYDB = true }},
 		{"by flag", []string{"YDB_GRPC_ENABLE_TLS=false"}, []string{"--local-ydb"}, func(s *settings) { s.localYDB = true }},
@@ -31,6 +31,7 @@ func TestLocalYDB(t *testing.T) {
 			s.tls = tlsSettings{listen: ":2136", certificate: directory + "/cert.pem", key: directory + "/key.pem"}
 		}},
 		{"log", []string{on, "YDB_GRPC_ENABLE_TLS=0", "YDB_DEFAULT_LOG_LEVEL=crit"}, nil, func(s *settings) { s.localYDB, s.logLevel = true, slog.LevelError }},
+		{"monitoring", []string{on, "YDB_GRPC_ENABLE_TLS=0", "MON_PORT=1"}, nil, func(s *settings) { s.localYDB, s.http.listen = true, ":1" }},
 		{"log unknown", []string{on, "YDB_GRPC_ENABLE_TLS=0", "YDB_DEFAULT_LOG_LEVEL=5"}, nil, func(s *settings) { s.localYDB = true }},
 		{"ours win", []string{on, "YDB_GRPC_ENABLE_TLS=0", "GRPC_PORT=1", "COORDD_LISTEN=:2", "YDB_USE_IN_MEMORY_PDISKS=1"}, []string{"--in-memory=false"}, func(s *settings) {
 			s.localYDB, s.listen = true, ":2"
@@ -42,7 +43,7 @@ func TestLocalYDB(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			want := served(t, []string{"HOME=/home/u"}, "serve")
-			want.listen = ":2136"
+			want.listen, want.http.listen = ":2136", ":8765"
 			test.want(&want)
 			got := served(t, append([]string{"HOME=/home/u"}, test.environment...), append([]string{"serve"}, test.args...)...)
 			if got != want {

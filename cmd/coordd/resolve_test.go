@@ -21,6 +21,7 @@ func TestDefaults(t *testing.T) {
 		logLevel:             slog.LevelInfo,
 		logFormat:            "text",
 		auth:                 authSettings{mode: "off", loginLifetime: 12 * time.Hour},
+		http:                 httpSettings{listen: "127.0.0.1:8765"},
 	}
 	if got != want {
 		t.Errorf("got %+v, want %+v", got, want)
@@ -202,6 +203,10 @@ func TestValues(t *testing.T) {
 		{"peer-key", []string{"relative.pem"}, []string{""}},
 		{"peer-ca", []string{"relative.pem"}, []string{""}},
 		{"insecure-peers", []string{"true", "false"}, []string{"", "yes"}},
+		{"listen-http", []string{"", "off", "127.0.0.1:0", ":8765"}, []string{"8765", "none", "127.0.0.1:65536", "http://a:1"}},
+		{"http-hosts", []string{"", "coordd", "a.example,b_1"}, []string{",", "a,", "a:1", "a b", "http://a"}},
+		{"debug-http", []string{"/run/coordd/debug.sock", "127.0.0.1:0", "[::1]:6060", "127.1.2.3:1"},
+			[]string{"", "debug.sock", ":6060", "0.0.0.0:6060", "10.0.0.1:6060", "localhost:6060", "[::]:1", "127.0.0.1", "/a\x00b"}},
 		{"local-ydb", []string{"true", "false"}, []string{"", "yes"}},
 		{"log-level", []string{"debug", "info", "warn", "error"}, []string{"", "loud", "INFO", "warning"}},
 		{"log-format", []string{"text", "json"}, []string{"", "xml", "JSON"}},

@@ -173,6 +173,7 @@ func (p *program) logConfiguration(logger *slog.Logger, s settings, values map[s
 	if s.beyondLoopback() {
 		logger.Warn("clients on other machines can connect and nothing is encrypted", "listen", s.listen)
 	}
+	s.http.warn(logger)
 	if s.cluster.insecure && reachable(s.cluster.listen) {
 		logger.Warn("whoever reaches the port for the other servers can do everything, as an administrator: --insecure-peers proves nobody's identity",
 			"listen_peer", s.cluster.listen)

@@ -26,6 +26,8 @@ func (s *settings) together(values map[string]given) error {
 		return firstGiven(values, "tls-cert", "tls-key", "tls-client-ca").lacks("has no meaning without --listen-tls HOST:PORT, which accepts clients with TLS")
 	case tls.listen == s.listen && !anyPort(s.listen):
 		return values["listen-tls"].lacks("%s is the address of --listen already; give it another port, 2135 by convention", s.listen)
+	case s.http.listen != "" && !anyPort(s.http.listen) && (s.http.listen == s.listen || s.http.listen == tls.listen):
+		return values[listenHTTPName].lacks("%s is an address of clients already; give it another port, 8765 by convention", s.http.listen)
 	case admin.admin != "" && admin.adminPasswordFile == "":
 		return values["initial-admin"].lacks("needs --initial-admin-password-file, the file with the password")
 	case admin.admin == "" && admin.adminPasswordFile != "":
@@ -96,7 +98,7 @@ func aboutListener(err error, s settings, values map[string]given) error {
 	if !errors.As(err, &network) || network.Op != "listen" || network.Addr == nil {
 		return err
 	}
-	for name, address := range map[string]string{listenName: s.listen, "listen-tls": s.tls.listen, "listen-peer": s.cluster.listen} {
+	for name, address := range map[string]string{listenName: s.listen, "listen-tls": s.tls.listen, "listen-peer": s.cluster.listen, listenHTTPName: s.http.listen, "debug-http": s.http.debug} {
 		resolved, failed := net.ResolveTCPAddr("tcp", address)
 		if failed != nil || resolved.String() != network.Addr.String() {
 			continue

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -21,6 +22,7 @@ func TestTakenPort(t *testing.T) {
 	for name, args := range map[string][]string{
 		"listen":      {"--in-memory", "--listen", address},
 		"listen-peer": {"--data-dir", t.TempDir(), "--listen=127.0.0.1:0", "--name=a", "--listen-peer", address, "--initial-cluster", "a=" + address, "--insecure-peers"},
+		"listen-http": {"--in-memory", "--listen=127.0.0.1:0", "--listen-http", address},
 		"listen-tls": {"--in-memory", "--listen=127.0.0.1:0", "--listen-tls", address,
 			"--tls-cert", filepath.Join(certificates, "cert.pem"), "--tls-key", filepath.Join(certificates, "key.pem")},
 	} {
@@ -28,6 +30,17 @@ func TestTakenPort(t *testing.T) {
 			spawn(t, append([]string{"serve"}, args...)...).wantExit(t, exitFailure, "flag --"+name+": ", address, "already in use", "ss -ltnp")
 		})
 	}
+}
+
+// TestTakenDefaultPort wants the second server on a machine to serve, without what the first one has.
+func TestTakenDefaultPort(t *testing.T) {
+	if taken, err := net.Listen("tcp", "127.0.0.1:8765"); err == nil { // otherwise somebody else has it
+		defer taken.Close()
+	}
+	p := spawn(t, "serve", "--in-memory", "--listen=127.0.0.1:0")
+	p.ready(t)
+	p.command.Process.Signal(syscall.SIGTERM)
+	p.wantExit(t, exitOK, "level=WARN", "no listener for monitoring programs", "127.0.0.1:8765", "already in use", "msg=serving", "msg=stopped")
 }
 
 // TestCheckOfAnotherDirectory wants a directory that is not ours called that, and not damaged.

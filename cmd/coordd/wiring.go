@@ -30,6 +30,8 @@ func startServer(ctx context.Context, s settings, values map[string]given, logge
 		InMemory:  s.inMemory,
 		Logger:    logger,
 
+		HTTP: s.http.configuration(values),
+
 		DiskReserve: s.reserve,
 		Resources:   settleResources(logger),
 		Hardening: server.Hardening{

@@ -88,6 +88,7 @@ type Group struct {
 	rounds    readRounds
 	access    publishedAccess
 	size      publishedSize
+	watches   atomic.Int64
 	committed atomic.Uint64 // index that the leader last told, 0 if it never did
 
 	replay replay

@@ -3,6 +3,7 @@ package group
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -22,7 +23,8 @@ type member struct {
 	ended sync.WaitGroup
 
 	process uint64 // as in relaypb.Hello
-	relays  uint64 // opened so far
+	relays  uint64 // tried so far
+	opened  atomic.Uint64
 
 	mutex  sync.Mutex
 	leader uint64           // as the log says; 0 if there is none, or this one leads
@@ -151,6 +153,7 @@ func (m *member) relayTo(ctx context.Context, leader uint64, address string, cha
 	r := &relay{self: m.group.store.Member(), process: m.process, number: m.relays, streams: m.group.streams, clock: m.group.clock,
 		bell: newBell(), asked: make(map[uint64]moment),
 		urgent: func() *grpc.ClientConn { return m.group.store.UrgentConn(leader) }, ready: func() {
+			m.opened.Add(1)
 			m.setConn(conn)
 			m.group.markReady()
 		}}

@@ -80,6 +80,13 @@ type relayPeers struct {
 	all   sync.WaitGroup
 }
 
+// count is how many relays are open towards this server.
+func (r *relayPeers) count() int {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	return len(r.open)
+}
+
 // add takes up a relay, and ends an older one of the same server. It reports whether p is not itself the older one.
 func (r *relayPeers) add(p *relayPeer) bool {
 	r.mutex.Lock()

@@ -18,11 +18,19 @@ func (g *Group) StateSize() (used uint64, limits coordination.StateLimits) {
 type publishedSize struct {
 	used   atomic.Uint64
 	limits atomic.Pointer[coordination.StateLimits]
+
+	nodes, sessions, semaphores, owners, waiters atomic.Int64
 }
 
 // publish is called by the group when it has applied something, and with a machine that is new.
 func (p *publishedSize) publish(m *coordination.Machine) {
 	p.used.Store(m.Used())
+	counts := m.Counts()
+	p.nodes.Store(int64(counts.Nodes))
+	p.sessions.Store(int64(counts.Sessions))
+	p.semaphores.Store(int64(counts.Semaphores))
+	p.owners.Store(int64(counts.Owners))
+	p.waiters.Store(int64(counts.Waiters))
 	if now := m.Limits(); p.limits.Load() == nil || *p.limits.Load() != now {
 		p.limits.Store(&now)
 	}

@@ -144,6 +144,9 @@ func (s *Stream) receive(message *coordination.ClientMessage) <-chan struct{} {
 		message.Start.Nonce, message.Start.Server = Nonce(), s.group.store.Member()
 		message.Start.Caller, message.Start.Identity = s.caller.Caller, s.caller.Identity
 	}
+	if message.Request != nil && message.Request.Kind == coordination.RequestAcquire {
+		message.Received = s.group.clock.Now()
+	}
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	forward := s.front.Receive(message)

@@ -23,6 +23,7 @@ type streamSet struct {
 	link    leaderLink  // of all of them; nil while there is no leader
 	muted   atomic.Bool // a stream found that it may not speak, and nobody has looked after it since
 	budget  budget      // of their requests
+	refused atomic.Uint64
 }
 
 func newStreamSet(most int) *streamSet {
@@ -49,6 +50,7 @@ func (set *streamSet) add(s *Stream) error {
 	case set.closing:
 		return ErrStopped
 	case len(set.open) >= set.most:
+		set.refused.Add(1)
 		return ErrTooManyStreams
 	}
 	set.open[s.id] = s
@@ -169,6 +171,13 @@ func (set *streamSet) endAll(refusal *coordination.Refusal) {
 	for _, s := range streams {
 		s.End(refusal)
 	}
+}
+
+// count is how many streams are open.
+func (set *streamSet) count() int {
+	set.mutex.Lock()
+	defer set.mutex.Unlock()
+	return len(set.open)
 }
 
 // all is the open streams.

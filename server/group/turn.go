@@ -112,6 +112,7 @@ func (g *Group) handleAll(news []storeEvent) {
 	g.carryOut()
 	g.continueCheckpoint()
 	g.setTimer()
+	g.watches.Store(int64(g.replica.Watches()))
 	g.busy.Store(g.inFlight > 0)
 }
 

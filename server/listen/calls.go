@@ -3,6 +3,7 @@ package listen
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -56,6 +57,8 @@ type calls struct {
 	all   counts
 	by    map[string]counts // address; those without a call are not in it
 	said  occasion
+
+	refused atomic.Uint64
 }
 
 // counts are numbers of calls by their kind.
@@ -103,12 +106,16 @@ func (c *Connections) begin(ctx context.Context, kind Kind) (context.Context, er
 }
 
 func (c *Connections) tellOfCalls() {
+	c.calls.refused.Add(1)
 	c.calls.mutex.Lock()
 	defer c.calls.mutex.Unlock()
 	if c.calls.said.due(c.now()) {
 		c.logger.Warn("too many calls are under way: more are refused", "brief", c.calls.all[Brief], "standing", c.calls.all[Standing])
 	}
 }
+
+// RefusedCalls is how many calls were refused because too many were under way.
+func (c *Connections) RefusedCalls() uint64 { return c.calls.refused.Load() }
 
 // CallsUnderWay is how many calls other than Session are counted.
 func (c *Connections) CallsUnderWay() int {

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"syscall"
 )
 
 // SocketName is the administrator's socket in a server's data directory.
@@ -33,12 +34,34 @@ func Socket(directory string) (net.Listener, error) {
 			return nil, err
 		}
 	}
-	part, err := os.MkdirTemp(directory, partPattern)
+	return socket(directory, SocketName, partPattern)
+}
+
+// SocketAt opens a socket of that path for the process's user alone, as Socket does. One that nobody listens on any more is
+// replaced; whatever else has the name stays, and is an error.
+func SocketAt(path string) (net.Listener, error) {
+	switch there, err := os.Lstat(path); {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return nil, err
+	case there.Mode().Type() != fs.ModeSocket:
+		return nil, &fs.PathError{Op: "listen", Path: path, Err: fs.ErrExist}
+	default:
+		if conn, err := DialSocket(context.Background(), path); err == nil {
+			return nil, errors.Join(&fs.PathError{Op: "listen", Path: path, Err: syscall.EADDRINUSE}, conn.Close())
+		}
+	}
+	return socket(filepath.Dir(path), filepath.Base(path), ".socket-*") // nobody removes one that a crash leaves there: it is an empty folder
+}
+
+// socket makes the socket in a folder beside its place, and moves it there.
+func socket(directory, called, pattern string) (net.Listener, error) {
+	part, err := os.MkdirTemp(directory, pattern)
 	if err != nil {
 		return nil, err
 	}
 	defer os.RemoveAll(part)
-	made, name := filepath.Join(part, "s"), filepath.Join(directory, SocketName)
+	made, name := filepath.Join(part, "s"), filepath.Join(directory, called)
 	var listener *net.UnixListener
 	err = within(made, func(path string) (err error) {
 		listener, err = net.ListenUnix("unix", &net.UnixAddr{Net: "unix", Name: path})

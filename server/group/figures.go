@@ -1,0 +1,49 @@
+package group
+
+import "github.com/coordd/coordd/coordination"
+
+// Figures is how a group does on this server, for monitoring.
+type Figures struct {
+	// Counts is of the state as of what this server has executed. One number may be an entry ahead of another.
+	Counts coordination.Counts
+	// Watches is how many semaphores sessions are waiting to hear of; 0 on a server that does not lead.
+	Watches int
+	// Streams is how many streams are open on this server, RefusedStreams how many were one too many.
+	Streams        int
+	RefusedStreams uint64
+	// Queued is how many requests wait to be handled, and QueuedStreams how many streams are not read because there is no room
+	// for what they ask.
+	Queued, QueuedStreams int
+	// RequestBytes is what the requests of this server's streams hold that have no first answer.
+	RequestBytes int
+	// Leads and Led tell whether this server, or any, leads and serves.
+	Leads, Led bool
+	// MaySpeak tells whether this server may tell its clients that their sessions live.
+	MaySpeak bool
+	// Lag is how many entries this server lacks, if that is known.
+	Lag      uint64
+	LagKnown bool
+	// RelaysIn is how many other servers relay to this one, RelayOut whether this one relays to the leader, and RelaysOpened
+	// how often it began to.
+	RelaysIn     int
+	RelayOut     bool
+	RelaysOpened uint64
+	// Diverged says that this server knows of servers with different states.
+	Diverged bool
+}
+
+// Figures is how things stand. It is cheap and takes no turn.
+func (g *Group) Figures() Figures {
+	f := Figures{
+		Counts: coordination.Counts{Nodes: int(g.size.nodes.Load()), Sessions: int(g.size.sessions.Load()),
+			Semaphores: int(g.size.semaphores.Load()), Owners: int(g.size.owners.Load()), Waiters: int(g.size.waiters.Load())},
+		Watches: int(g.watches.Load()), RefusedStreams: g.streams.refused.Load(), Queued: g.Queued(),
+		Leads: g.Leads(), Led: g.Led(), MaySpeak: g.streams.speaking() != nil,
+		RelaysIn: g.relays.count(), RelayOut: g.member.relayConn() != nil, RelaysOpened: g.member.opened.Load(),
+	}
+	f.Streams = g.streams.count()
+	f.RequestBytes, f.QueuedStreams = g.RequestBytes()
+	f.Lag, f.LagKnown = g.Lag()
+	_, f.Diverged = g.Divergence()
+	return f
+}

@@ -1,0 +1,207 @@
+package server
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+
+	"github.com/coordd/coordd/server/listen"
+)
+
+// HTTP is what a server shows to monitoring programs, besides what it tells by gRPC.
+type HTTP struct {
+	// Listen is the address, host:port; empty: none. There are HealthzPath, ReadyzPath, and MetricsPath if there are Metrics.
+	Listen string
+	// Optional says that a server whose address cannot be listened on goes on without, with a warning.
+	Optional bool
+	// Hosts are names by which programs may ask for more than HealthzPath and ReadyzPath, besides those that the server
+	// listens on and advertises.
+	Hosts []string
+	// Metrics makes what is served as MetricsPath. It is called once, before the server is open.
+	Metrics func(*Server) http.Handler
+	// ListenDebug is where Debug is served, to programs on this machine alone: the path of a Unix socket, which is made for the
+	// process's user, or a loopback address, ip:port. Empty: nowhere.
+	ListenDebug string
+	Debug       http.Handler
+}
+
+// The paths of the HTTP listener.
+const (
+	// HealthzPath answers 200 as long as the process is not about to end because it has failed.
+	HealthzPath = "/healthz"
+	// ReadyzPath answers 200 while the server can serve clients, as gRPC's health service does, and says why not.
+	ReadyzPath  = "/readyz"
+	MetricsPath = "/metrics" // see HTTP.Metrics
+)
+
+func (h HTTP) validate() error {
+	if h.ListenDebug != "" && h.debugSocket() == "" && !isLoopback(h.ListenDebug) {
+		return fmt.Errorf("debug-http %q: want the absolute path of a Unix socket, or an address of this machine alone such as 127.0.0.1:6060", h.ListenDebug)
+	}
+	if h.Listen == "" {
+		return nil
+	}
+	_, port, err := net.SplitHostPort(h.Listen)
+	if err == nil {
+		err = validPort(port, 0)
+	}
+	if err != nil {
+		return fmt.Errorf("listen-http %q: want host:port: %w", h.Listen, err)
+	}
+	return nil
+}
+
+// debugSocket is the path of the socket that ListenDebug names, empty if it names none.
+func (h HTTP) debugSocket() string {
+	if filepath.IsAbs(h.ListenDebug) {
+		return h.ListenDebug
+	}
+	return ""
+}
+
+// isLoopback tells whether an address, which is ip:port, is of this machine alone. No name is looked up: what it stands for
+// may change.
+func isLoopback(address string) bool {
+	at, err := netip.ParseAddrPort(address)
+	return err == nil && at.Addr().Unmap().IsLoopback()
+}
+
+// httpListeners is what serves HTTP, from before the group is opened until nobody is served any more.
+type httpListeners struct {
+	server    *listen.HTTPServer // nil without
+	debug     *listen.HTTPServer // the same
+	addr      net.Addr
+	debugAddr net.Addr
+	opened    atomic.Bool // the group is there, and it is looked after the readiness
+}
+
+func (h *httpListeners) stop() {
+	for _, server := range []*listen.HTTPServer{h.server, h.debug} {
+		if server != nil {
+			server.Stop()
+		}
+	}
+}
+
+// HTTPAddr is the address that monitoring programs are served on, nil if there is none.
+func (s *Server) HTTPAddr() net.Addr { return s.http.addr }
+
+// DebugAddr is where HTTP.Debug is served, nil if it is not.
+func (s *Server) DebugAddr() net.Addr { return s.http.debugAddr }
+
+// listenHTTP opens the listeners. Where it fails none is open.
+func (s *Server) listenHTTP() error {
+	if err := s.listenDebug(); err != nil {
+		return err
+	}
+	if err := s.listenMonitoring(); err != nil {
+		s.http.stop()
+		return err
+	}
+	return nil
+}
+
+func (s *Server) listenDebug() (err error) {
+	h := s.config.HTTP
+	if h.ListenDebug == "" || h.Debug == nil {
+		return nil
+	}
+	var listener net.Listener
+	if path := h.debugSocket(); path != "" {
+		listener, err = listen.SocketAt(path)
+	} else {
+		listener, err = net.Listen("tcp", h.ListenDebug)
+	}
+	if err != nil {
+		return err
+	}
+	s.http.debugAddr = listener.Addr()
+	s.config.Logger.Info("serving profiles to programs on this machine", "address", s.http.debugAddr.String())
+	s.http.debug = listen.ServeDebugHTTP(listener, listen.GuardHTTP(nil, nil, h.Debug), s.config.Logger)
+	return nil
+}
+
+func (s *Server) listenMonitoring() error {
+	h := s.config.HTTP
+	if h.Listen == "" {
+		return nil
+	}
+	listener, err := net.Listen("tcp", h.Listen)
+	if err != nil && h.Optional {
+		s.config.Logger.Warn("no listener for monitoring programs: /healthz, /readyz and /metrics are not served", "listen_http", h.Listen, "error", err)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc(HealthzPath, s.serveHealthz)
+	mux.HandleFunc(ReadyzPath, s.serveReadyz)
+	if h.Metrics != nil {
+		mux.Handle(MetricsPath, s.onceOpened(h.Metrics(s)))
+	}
+	s.http.addr = listener.Addr()
+	s.config.Logger.Info("serving monitoring programs", "address", s.http.addr.String())
+	s.http.server = listen.ServeHTTP(listener, listen.GuardHTTP(s.config.httpHosts(), []string{HealthzPath, ReadyzPath}, mux), s.config.Logger)
+	return nil
+}
+
+// httpHosts are the names by which this server goes.
+func (c Config) httpHosts() []string {
+	names := append([]string(nil), c.HTTP.Hosts...)
+	for _, address := range []string{c.Listen, c.ListenTLS, c.HTTP.Listen} {
+		if host, _, err := net.SplitHostPort(address); err == nil && host != "" {
+			names = append(names, host)
+		}
+	}
+	for _, advertised := range []string{c.Advertise, c.AdvertiseTLS} {
+		if host, _, err := splitAdvertise(advertised); err == nil && host != "" {
+			names = append(names, host)
+		}
+	}
+	return names
+}
+
+func (s *Server) onceOpened(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !s.http.opened.Load() {
+			http.Error(w, "starting", http.StatusServiceUnavailable)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+func (s *Server) serveHealthz(w http.ResponseWriter, _ *http.Request) {
+	if err := s.Err(); err != nil {
+		http.Error(w, "failed: "+err.Error(), http.StatusServiceUnavailable)
+		return
+	}
+	answerText(w, http.StatusOK, "ok")
+}
+
+// serveReadyz says what gRPC's health service says, and why.
+func (s *Server) serveReadyz(w http.ResponseWriter, _ *http.Request) {
+	now := s.shown.Load()
+	if now == nil {
+		now = &shown{worst: issueStarting}
+	}
+	code, lines := http.StatusOK, []string{"ready"}
+	if now.worst.gravity == fatal {
+		code, lines = http.StatusServiceUnavailable, []string{"not ready: " + now.worst.text}
+	}
+	for _, i := range now.also {
+		lines = append(lines, "also: "+i.text)
+	}
+	answerText(w, code, strings.Join(lines, "\n"))
+}
+
+func answerText(w http.ResponseWriter, code int, text string) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.WriteHeader(code)
+	_, _ = fmt.Fprintln(w, text) // who has gone does not need it
+}

@@ -1,0 +1,197 @@
+package listen
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// What a client of the HTTP listener may take. Its clients are probes and monitoring programs, which ask for little.
+const (
+	maxHTTPConnections = 64
+	maxHTTPHeaderBytes = 16 << 10
+	// httpHeaderPatience is how long a request's headers may take to come, httpReadPatience the whole request,
+	// httpWritePatience the answer, and httpIdlePatience the next request.
+	httpHeaderPatience = 5 * time.Second
+	httpReadPatience   = 10 * time.Second
+	httpWritePatience  = 30 * time.Second
+	httpIdlePatience   = time.Minute
+	// httpEndPatience is how long a request may go on whose connection is closed.
+	httpEndPatience = 250 * time.Millisecond
+	// debugWritePatience is how long the answer to a developer may take: profiles take as long as they are asked to.
+	debugWritePatience = 10 * time.Minute
+)
+
+// HTTPServer serves requests of monitoring programs on one listener. Where there are too many connections, the newcomer
+// takes the place of the one that has waited for a request for longest; only where there is none, it is closed.
+type HTTPServer struct {
+	server   http.Server
+	serving  sync.WaitGroup // the listener's goroutine
+	requests sync.WaitGroup
+	most     int
+
+	mutex   sync.Mutex
+	closing bool
+	waiting map[net.Conn]time.Time // connections without a request, since when
+	open    int
+}
+
+// ServeHTTP begins to serve. Stop is to be called, which closes the listener.
+func ServeHTTP(listener net.Listener, handler http.Handler, logger *slog.Logger) *HTTPServer {
+	return serveHTTP(listener, handler, logger, maxHTTPConnections, httpHeaderPatience, httpWritePatience)
+}
+
+// ServeDebugHTTP is ServeHTTP for developers, whose answers may take long.
+func ServeDebugHTTP(listener net.Listener, handler http.Handler, logger *slog.Logger) *HTTPServer {
+	return serveHTTP(listener, handler, logger, maxHTTPConnections, httpHeaderPatience, debugWritePatience)
+}
+
+func serveHTTP(listener net.Listener, handler http.Handler, logger *slog.Logger, most int, headerPatience, writePatience time.Duration) *HTTPServer {
+	h := &HTTPServer{most: most, waiting: make(map[net.Conn]time.Time)}
+	h.server = http.Server{
+		Handler: h.counting(handler), MaxHeaderBytes: maxHTTPHeaderBytes, ReadHeaderTimeout: headerPatience,
+		ReadTimeout: httpReadPatience, WriteTimeout: writePatience, IdleTimeout: httpIdlePatience,
+		ConnState: h.note, ConnContext: func(ctx context.Context, conn net.Conn) context.Context { return context.WithValue(ctx, httpConnKey{}, conn) },
+		ErrorLog: slog.NewLogLogger(logger.Handler(), slog.LevelDebug), // clients cause what it is told
+	}
+	h.serving.Go(func() {
+		if err := h.server.Serve(listener); err != http.ErrServerClosed {
+			logger.Error("the HTTP listener has failed; clients are served on", "address", listener.Addr().String(), "error", err)
+		}
+	})
+	return h
+}
+
+// httpConnKey is the connection in the context of a request.
+type httpConnKey struct{}
+
+// counting has Stop know of the requests that are under way, and others that their connections do not wait: ConnState does
+// not tell of a request that came as a whole while the last one was answered.
+func (h *HTTPServer) counting(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h.mutex.Lock()
+		closing := h.closing
+		if !closing {
+			h.requests.Add(1)
+			if conn, known := r.Context().Value(httpConnKey{}).(net.Conn); known {
+				delete(h.waiting, conn)
+			}
+		}
+		h.mutex.Unlock()
+		if closing {
+			return
+		}
+		defer h.requests.Done()
+		next.ServeHTTP(w, r)
+	})
+}
+
+// note follows the connections.
+func (h *HTTPServer) note(conn net.Conn, state http.ConnState) {
+	if victim := h.noted(conn, state); victim != nil {
+		_ = victim.Close()
+	}
+}
+
+// noted may name a connection that is to be closed.
+func (h *HTTPServer) noted(conn net.Conn, state http.ConnState) (victim net.Conn) {
+	h.mutex.Lock()
+	defer h.mutex.Unlock()
+	switch state {
+	case http.StateNew:
+		if h.open++; h.open > h.most {
+			victim = h.longestWaiting(conn)
+		}
+		if victim != conn {
+			h.waiting[conn] = time.Now()
+		}
+	case http.StateIdle:
+		h.waiting[conn] = time.Now()
+	case http.StateActive:
+		delete(h.waiting, conn)
+	case http.StateClosed, http.StateHijacked:
+		delete(h.waiting, conn)
+		h.open--
+	}
+	return victim
+}
+
+// longestWaiting is the connection that has to make room, the newcomer where all others have a request. The mutex is held.
+func (h *HTTPServer) longestWaiting(newcomer net.Conn) net.Conn {
+	victim, since := newcomer, time.Time{}
+	for conn, from := range h.waiting {
+		if since.IsZero() || from.Before(since) {
+			victim, since = conn, from
+		}
+	}
+	delete(h.waiting, victim) // it makes room once
+	return victim
+}
+
+// Open is how many connections there are.
+func (h *HTTPServer) Open() int {
+	h.mutex.Lock()
+	defer h.mutex.Unlock()
+	return h.open
+}
+
+// Stop closes the listener and all connections, and waits a moment for the requests that were under way: they find that
+// their context is done.
+func (h *HTTPServer) Stop() {
+	h.mutex.Lock()
+	h.closing = true
+	h.mutex.Unlock()
+	_ = h.server.Close()
+	h.serving.Wait()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		h.requests.Wait()
+	}()
+	ctx, cancel := context.WithTimeout(context.Background(), httpEndPatience)
+	defer cancel()
+	select {
+	case <-ended:
+	case <-ctx.Done():
+	}
+}
+
+// GuardHTTP lets requests through that only ask: GET and HEAD. Their Host must be an IP address, localhost or one of the
+// names, since a page in somebody's browser may have its own name resolved to this machine and read the answers then
+// (DNS rebinding). Paths that are open tell nothing worth it, and probes may call them by any name.
+func GuardHTTP(names, open []string, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Cache-Control", "no-store")
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+		switch {
+		case r.Method != http.MethodGet && r.Method != http.MethodHead:
+			w.Header().Set("Allow", "GET, HEAD")
+			http.Error(w, "only GET and HEAD are served here", http.StatusMethodNotAllowed)
+		case r.Method == http.MethodGet && slices.Contains(open, r.URL.Path), hostKnown(r.Host, names):
+			next.ServeHTTP(w, r)
+		default:
+			http.Error(w, "this server does not go by the name in the Host header; ask by its IP address, localhost or a name that --http-hosts lists",
+				http.StatusMisdirectedRequest)
+		}
+	})
+}
+
+// hostKnown tells whether a Host header names this machine for certain.
+func hostKnown(header string, names []string) bool {
+	host, _, err := net.SplitHostPort(header)
+	if err != nil {
+		host = strings.TrimSuffix(strings.TrimPrefix(header, "["), "]")
+	}
+	if _, err := netip.ParseAddr(host); err == nil {
+		return true
+	}
+	host = strings.TrimSuffix(host, ".")
+	return strings.EqualFold(host, "localhost") ||
+		host != "" && slices.ContainsFunc(names, func(name string) bool { return strings.EqualFold(host, strings.TrimSuffix(name, ".")) })
+}

@@ -1,0 +1,170 @@
+package listen
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+)
+
+func TestHTTPHosts(t *testing.T) {
+	guarded := GuardHTTP([]string{"coordd.example.net", "Peer-A."}, []string{"/open"}, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusNoContent)
+	}))
+	const served, other, not = http.StatusNoContent, http.StatusMisdirectedRequest, http.StatusMethodNotAllowed
+	for _, test := range []struct {
+		method, path, host string
+		code               int
+	}{
+		{"GET", "/metrics", "127.0.0.1:8765", served},
+		{"GET", "/metrics", "127.0.0.1", served},
+		{"GET", "/metrics", "[::1]:8765", served},
+		{"GET", "/metrics", "[::1]", served},
+		{"GET", "/metrics", "10.1.2.3:1", served},
+		{"GET", "/metrics", "localhost:8765", served},
+		{"GET", "/metrics", "LocalHost", served},
+		{"GET", "/metrics", "localhost.", served},
+		{"HEAD", "/metrics", "coordd.example.NET:80", served},
+		{"GET", "/metrics", "peer-a", served},
+		{"GET", "/metrics", "evil", other},
+		{"GET", "/metrics", "evil.example.net:8765", other},
+		{"GET", "/metrics", "127.0.0.1.evil.net", other},
+		{"GET", "/metrics", "localhost.evil.net", other},
+		{"GET", "/metrics", "", other},
+		{"GET", "/metrics", ":8765", other},
+		{"GET", "/open", "evil", served},
+		{"HEAD", "/open", "evil", other},
+		{"GET", "/open/more", "evil", other},
+		{"POST", "/open", "evil", not},
+		{"POST", "/metrics", "127.0.0.1", not},
+		{"DELETE", "/metrics", "localhost", not},
+	} {
+		r := httptest.NewRequest(test.method, test.path, nil)
+		r.Host = test.host
+		w := httptest.NewRecorder()
+		guarded.ServeHTTP(w, r)
+		if w.Code != test.code {
+			t.Errorf("%s %s of %q: %d, want %d", test.method, test.path, test.host, w.Code, test.code)
+		}
+		if w.Header().Get("X-Content-Type-Options") != "nosniff" || w.Header().Get("Access-Control-Allow-Origin") != "" {
+			t.Errorf("%s %s of %q: headers %v", test.method, test.path, test.host, w.Header())
+		}
+	}
+}
+
+// serveTest serves a handler with room for two connections.
+func serveTest(t *testing.T, handler http.HandlerFunc, headerPatience time.Duration) (*HTTPServer, string) {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := serveHTTP(listener, handler, slog.New(slog.DiscardHandler), 2, headerPatience, httpWritePatience)
+	t.Cleanup(h.Stop)
+	return h, listener.Addr().String()
+}
+
+func dialHTTP(t *testing.T, address string) net.Conn {
+	t.Helper()
+	conn, err := net.Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	return conn
+}
+
+// get asks on a connection that stays open, and returns the status.
+func get(t *testing.T, conn net.Conn) int {
+	t.Helper()
+	if _, err := fmt.Fprint(conn, "GET / HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	answer, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _ = io.Copy(io.Discard, answer.Body)
+	_ = answer.Body.Close()
+	return answer.StatusCode
+}
+
+// closedByServer waits for the end of a connection.
+func closedByServer(t *testing.T, conn net.Conn) {
+	t.Helper()
+	_, _ = io.Copy(io.Discard, conn)
+}
+
+// The newcomer takes the place of the connection that has waited for longest, and is closed where all others are at work.
+func TestHTTPConnectionsAreBounded(t *testing.T) {
+	began, resume := make(chan struct{}), make(chan struct{})
+	h, address := serveTest(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/slow" {
+			began <- struct{}{}
+			<-resume
+		}
+	}, time.Minute)
+	first := dialHTTP(t, address)
+	get(t, first)
+	second := dialHTTP(t, address)
+	get(t, second)
+	third := dialHTTP(t, address)
+	get(t, third)
+	closedByServer(t, first)
+	get(t, second) // is still there
+	for _, conn := range []net.Conn{second, third} {
+		if _, err := fmt.Fprint(conn, "GET /slow HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		<-began
+	}
+	closedByServer(t, dialHTTP(t, address))
+	close(resume)
+	for _, conn := range []net.Conn{second, third} {
+		if answer, err := http.ReadResponse(bufio.NewReader(conn), nil); err != nil || answer.StatusCode != http.StatusOK {
+			t.Errorf("%v, %v", answer, err)
+		}
+	}
+	h.Stop()
+	if open := h.Open(); open != 0 {
+		t.Errorf("%d connections are open after the stop", open)
+	}
+}
+
+// Who does not send a request is not waited for.
+func TestHTTPHeadersAreWaitedForInVain(t *testing.T) {
+	_, address := serveTest(t, func(http.ResponseWriter, *http.Request) {}, 10*time.Millisecond)
+	conn := dialHTTP(t, address)
+	if _, err := fmt.Fprint(conn, "GET / HTTP/1.1\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	closedByServer(t, conn)
+}
+
+// A stop ends requests that are under way, by their context.
+func TestHTTPStopEndsRequests(t *testing.T) {
+	began, ended := make(chan struct{}), make(chan error, 1)
+	h, address := serveTest(t, func(_ http.ResponseWriter, r *http.Request) {
+		close(began)
+		<-r.Context().Done()
+		ended <- context.Cause(r.Context())
+	}, time.Minute)
+	conn := dialHTTP(t, address)
+	if _, err := fmt.Fprint(conn, "GET / HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	<-began
+	h.Stop()
+	if err := <-ended; err == nil {
+		t.Error("the request ended without a reason")
+	}
+	if _, err := net.Dial("tcp", address); err == nil {
+		t.Error("the listener is still open")
+	}
+}

@@ -1,0 +1,80 @@
+package monitor
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/coordd/coordd/raftstore/measure"
+	"github.com/coordd/coordd/server"
+)
+
+const (
+	// maxScrapes is how many answers are made at once. Beyond it a scrape is told to come again.
+	maxScrapes = 4
+	// scrapePatience bounds the making of one.
+	scrapePatience = 10 * time.Second
+)
+
+// Metrics is a handler that shows the server's metrics, and those of the process, to Prometheus. version is the program's.
+func Metrics(s *server.Server, version string) http.Handler {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(newCollector(s.Figures, version), collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return promhttp.HandlerFor(registry, promhttp.HandlerOpts{MaxRequestsInFlight: maxScrapes, Timeout: scrapePatience})
+}
+
+// collector reads the figures of a server once for each scrape.
+type collector struct {
+	figures func() server.Figures
+	version string
+	all     []*prometheus.Desc // of metrics, in their order
+	build   *prometheus.Desc
+}
+
+func newCollector(figures func() server.Figures, version string) *collector {
+	c := &collector{figures: figures, version: version, build: buildInfo.describe()}
+	for i := range metrics {
+		c.all = append(c.all, metrics[i].describe())
+	}
+	return c
+}
+
+// Describe implements prometheus.Collector.
+func (c *collector) Describe(out chan<- *prometheus.Desc) {
+	for _, desc := range c.all {
+		out <- desc
+	}
+	out <- c.build
+}
+
+// Collect implements prometheus.Collector.
+func (c *collector) Collect(out chan<- prometheus.Metric) {
+	figures := c.figures()
+	for i := range metrics {
+		m, desc := &metrics[i], c.all[i]
+		if m.kind == histogram {
+			m.readings(&figures, func(r measure.Reading, labels ...string) { out <- constHistogram(desc, r, labels) })
+			continue
+		}
+		kind := prometheus.GaugeValue
+		if m.kind == counter {
+			kind = prometheus.CounterValue
+		}
+		m.read(&figures, func(value float64, labels ...string) {
+			out <- prometheus.MustNewConstMetric(desc, kind, value, labels...)
+		})
+	}
+	out <- prometheus.MustNewConstMetric(c.build, prometheus.GaugeValue, 1, c.version)
+}
+
+func constHistogram(desc *prometheus.Desc, r measure.Reading, labels []string) prometheus.Metric {
+	buckets := make(map[float64]uint64, len(measure.Bounds))
+	for i, bound := range measure.Bounds {
+		buckets[bound.Seconds()] = r.UpTo[i]
+	}
+	return prometheus.MustNewConstHistogram(desc, r.Count, r.Sum.Seconds(), buckets, labels...)
+}
