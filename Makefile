@@ -59,6 +59,7 @@ TEST_TIMEOUT ?= 30m
 RACE_FLAGS := $(if $(RACE),-race -gcflags=all=-d=checkptr=0)
 RACE_ENV := $(if $(RACE),CGO_ENABLED=1 GORACE="clear_shadow_mmap_threshold=268435456 atexit_sleep_ms=200 $${GORACE:-}")
 GO_TEST = COORDD_BIN=$(CURDIR)/bin/coordd $(RACE_ENV) go test $(RACE_FLAGS) -vet=off -count=1 $(PARALLEL) -timeout $(TEST_TIMEOUT)
+GO_TEST_PURE = COORDD_BIN=$(CURDIR)/bin/coordd go test -vet=off -count=1 -timeout $(TEST_TIMEOUT)
 # BUSY is how many processes `make test-starved` has compete with the tests.
 BUSY ?= 16
 
@@ -95,6 +96,7 @@ test-long: ## run the random tests with more repetitions than make test has time
 	@go test -count=1 -timeout 60m -run 'Silence$$' ./server/group -silence-seeds 3000
 	@go test -count=1 -timeout 60m -run '^TestModelOverGRPC$$' ./conformance/model -grpc-seqs 1000
 	@go test -count=1 -timeout 60m -run '^TestFailOver$$' ./conformance/rings -failover-seeds 5000
+	@go test -count=1 -timeout 60m -run '^Test(CheckpointsInSteps|DamageInNext|EveryBitFlip)' ./raftstore -thorough
 
 lint: tools ## check formatting, go vet and staticcheck, in all modules
 	@unformatted="$$(gofmt -l .)"; if [ -n "$$unformatted" ]; then echo "not formatted, run gofmt -w on:" $$unformatted >&2; exit 1; fi
@@ -110,8 +112,15 @@ generate-check: tools ## fail if the generated code is not that of the .proto fi
 
 # Some tests build and start the binary, which the test cache does not see: hence
 # -count=1, here and below.
+# The pure packages know no goroutine (conformance/architecture_test.go sees to that), so there is nothing to race, and
+# without the detector their random tests take a fifth of the time. Those of their tests that start goroutines run with it.
+PURE := ./coordination/... ./scheme/... ./conformance/model ./conformance/rings
+PURE_RACED := -run '^Test(DescriptionsDoNotChange|ModelOverGRPC)$$' ./coordination ./conformance/model
 go-test: build ## run the server's tests
-	@$(GO_TEST) ./...
+	@failed=; $(GO_TEST_PURE) $(PURE) || failed=yes; \
+	$(if $(RACE),$(GO_TEST) $(PURE_RACED) || failed=yes;) \
+	packages="$$(go list ./... | grep -vxF "$$(go list $(PURE))")" || exit 1; \
+	$(GO_TEST) $$packages || failed=yes; [ -z "$$failed" ]
 
 tools-test: ## run the tests of the generators
 	@cd $(TOOLS) && go test ./...

@@ -44,10 +44,10 @@ func (l *Leader) disarm(n *ledNode, d *deadline) {
 	l.wakeups.fix(n.position)
 }
 
-// startCountdown begins the time that a session without a stream has left (§2.10, §4.2).
-func (l *Leader) startCountdown(now Instant, s *ledSession, millis uint64) {
+// startCountdown has a session without a stream end at an instant (§2.10, §4.2).
+func (l *Leader) startCountdown(s *ledSession, at Instant) {
 	s.settled = true
-	s.countdown = &deadline{at: now.After(millis), session: s}
+	s.countdown = &deadline{at: at, session: s}
 	l.arm(s.node, s.countdown)
 }
 
@@ -80,7 +80,7 @@ func (l *Leader) stopWait(n *ledNode, order OrderID) {
 // NextDeadline is when Tick has something to do; Never if nothing is due.
 func (l *Leader) NextDeadline() Instant {
 	if l.takeover != nil {
-		return l.takeover.since
+		return l.began
 	}
 	if len(l.wakeups) == 0 {
 		return Never

@@ -13,8 +13,9 @@ import (
 type Leader struct {
 	machine *Machine
 	term    Term
-	counter uint64 // of attachments and barriers of this term
-	armed   uint64 // of deadlines
+	began   Instant // to serve
+	counter uint64  // of attachments and barriers of this term
+	armed   uint64  // of deadlines
 
 	nodes     map[NodeID]*ledNode
 	streams   map[StreamID]*attachment
@@ -85,13 +86,13 @@ type attachment struct {
 // node's grace period left, every waiter its full timeout. The deadlines are made by Tick, see takeover.
 func NewLeader(m *Machine, term Term, now Instant) *Leader {
 	l := &Leader{
-		machine: m, term: term,
+		machine: m, term: term, began: now,
 		nodes:     make(map[NodeID]*ledNode),
 		streams:   make(map[StreamID]*attachment),
 		attaching: make(map[Epoch]*attachment),
 		calling:   make(map[Call]bool),
 	}
-	l.beginTakeover(now)
+	l.beginTakeover()
 	return l
 }
 

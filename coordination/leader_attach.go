@@ -190,11 +190,24 @@ func (l *Leader) Detach(now Instant, stream StreamID) {
 	a.abandoned = true
 }
 
-// detach starts the countdown with the session's present timeout; no grace is added (§2.10).
+// detach starts the countdown with the session's present timeout; no grace is added (§2.10) unless the session may have
+// another stream.
 func (l *Leader) detach(now Instant, s *ledSession) {
+	until := now.After(s.durable().timeoutMillis)
+	if l.mayBeAttachedByAnother(s) {
+		until = max(until, l.began.After(s.durable().timeoutMillis+s.node.node.config.EffectiveGraceMillis()))
+	}
 	s.attachment = nil
 	l.dropWatches(s)
-	l.startCountdown(now, s, s.durable().timeoutMillis)
+	l.startCountdown(s, until)
+}
+
+// mayBeAttachedByAnother tells of attaches without a trace in the log (§4.5). Such an attach is the word of one leader
+// alone: an earlier one may have given the session to a stream that has not been heard of here, or may do so until its
+// lease is over, and that stream's client may be told that the session lives until then. So the session keeps what it had
+// when this leader began: the grace period is for just that time (§4.2). An attach in this term's log ends the doubt.
+func (l *Leader) mayBeAttachedByAnother(s *ledSession) bool {
+	return !s.node.node.config.StrictAttach() && s.durable().attachEpoch.Term != l.term
 }
 
 // TurnAway ends a stream, attached or not, because the server cannot take what it asks for. Its session goes on as when

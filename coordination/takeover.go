@@ -7,15 +7,14 @@ package coordination
 // leader is not undone: a session that a stream has had since is settled, and a wait that began since has its deadline.
 type takeover struct {
 	walk  *walk
-	since Instant // when the leader began to serve
-	index Index   // of the state that it found
+	index Index // of the state that it found
 }
 
 // takeoverRowsPerTick is how many nodes, sessions and links together a Tick takes over: about a millisecond's work.
 const takeoverRowsPerTick = 256
 
-func (l *Leader) beginTakeover(now Instant) {
-	if t := (takeover{walk: l.machine.beginWalk(), since: now, index: l.machine.index}); !t.walk.over() {
+func (l *Leader) beginTakeover() {
+	if t := (takeover{walk: l.machine.beginWalk(), index: l.machine.index}); !t.walk.over() {
 		l.takeover = &t
 	}
 }
@@ -45,7 +44,7 @@ func (l *Leader) takeOver() {
 
 func (l *Leader) takeOverSession(n *node, s *session) {
 	if led := l.led(n.id).led(s.id); !led.settled {
-		l.startCountdown(l.takeover.since, led, s.timeoutMillis+l.takeover.walk.graceMillis(n))
+		l.startCountdown(led, l.began.After(s.timeoutMillis+l.takeover.walk.graceMillis(n)))
 	}
 }
 
@@ -53,6 +52,6 @@ func (l *Leader) takeOverWait(n *node, link *link) {
 	if link.owner || link.waitEpoch.Index > l.takeover.index {
 		return
 	}
-	l.startWait(l.takeover.since, l.led(n.id), ExpireWaiter{Node: n.id, Session: link.session.id, Semaphore: link.semaphore.id,
+	l.startWait(l.began, l.led(n.id), ExpireWaiter{Node: n.id, Session: link.session.id, Semaphore: link.semaphore.id,
 		Order: link.order, WaitEpoch: link.waitEpoch, Term: l.term}, link.timeoutMillis)
 }

@@ -112,7 +112,8 @@ func dataFiles(t testing.TB, dir string) (files []string) {
 // being taken for a torn write, or changes nothing because the place is not used.
 func TestEveryBitFlipIsFoundOrHarmless(t *testing.T) {
 	t.Parallel()
-	const seed, flipsPerFile = 11, 400
+	const seed = 11
+	flipsPerFile := sample(100, 400)
 	rng := rand.New(rand.NewSource(seed))
 	dir, want, lastBatch := damagedDir(t)
 	for _, path := range dataFiles(t, dir) {

@@ -35,6 +35,8 @@ func (s coordinationService) Session(rpc Ydb_Coordination_V1.CoordinationService
 	switch err := session.stream.Enter(); {
 	case errors.Is(err, group.ErrTooManyStreams):
 		return status.Error(codes.ResourceExhausted, "Too many requests")
+	case errors.Is(err, group.ErrStopped):
+		return refuseAtItsFirstMessage(rpc)
 	case err != nil:
 		return status.Error(codes.Unavailable, err.Error())
 	}
@@ -43,6 +45,16 @@ func (s coordinationService) Session(rpc Ydb_Coordination_V1.CoordinationService
 		return auth.ErrInvalidToken
 	}
 	return session.serve()
+}
+
+// refuseAtItsFirstMessage ends a stream that came to a server which is stopping: its client may have opened it again
+// before it could know. The refusal awaits the client's SessionStart, because the Go SDK gives up a session for good whose
+// SessionStart it could not send. The end of the connection bounds the wait.
+func refuseAtItsFirstMessage(rpc Ydb_Coordination_V1.CoordinationService_SessionServer) error {
+	if _, err := rpc.Recv(); err != nil {
+		return err
+	}
+	return rpc.Send(wire.ToClient(&coordination.Reply{Kind: coordination.ReplyFailure, Refusal: coordination.LinkFailure}))
 }
 
 // CreateNode is coordination.md §1.1.

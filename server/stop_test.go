@@ -236,6 +236,28 @@ func TestStrangersAreClosedFirst(t *testing.T) {
 	}
 }
 
+// TestRefusedAtItsFirstMessage opens a stream where all streams were ended, on a connection that knows nothing of a stop
+// yet: the client can send its SessionStart, and is told as those were whose streams were ended.
+func TestRefusedAtItsFirstMessage(t *testing.T) {
+	s, conn := startTest(t, nil)
+	s.group.EndStreams(coordination.LinkFailure)
+	stream, err := Ydb_Coordination_V1.NewCoordinationServiceClient(conn).Session(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := grpc_health_v1.NewHealthClient(conn).Check(t.Context(), &grpc_health_v1.HealthCheckRequest{}); err != nil {
+		t.Fatal(err)
+	}
+	send(t, stream, &Ydb_Coordination.SessionRequest{Request: &Ydb_Coordination.SessionRequest_SessionStart_{SessionStart: start(10_000)}})
+	f := next(t, stream).GetFailure()
+	if f.GetStatus() != Ydb.StatusIds_UNAVAILABLE || len(f.GetIssues()) != 1 || f.GetIssues()[0].GetMessage() != coordination.LinkFailure.Text {
+		t.Errorf("got %v", f)
+	}
+	if _, err := stream.Recv(); err != io.EOF {
+		t.Errorf("the stream goes on: %v", err)
+	}
+}
+
 // TestStoppingLeaderTellsItsClients: the streams on a leader end with a Failure, as those on other servers do, although
 // somebody else leads as soon as it has handed over.
 func TestStoppingLeaderTellsItsClients(t *testing.T) {

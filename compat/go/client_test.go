@@ -30,6 +30,7 @@ type record struct {
 	attached   map[uint64]int // how often each session was started or restored
 	failures   []*Ydb_Coordination.SessionResponse_Failure
 	unexpected []*Ydb_Coordination.SessionResponse
+	unsent     int // SessionStarts that the SDK could not send, after which it gives up their sessions
 }
 
 // open connects the SDK. Any message that the SDK cannot assign to a request fails the test: the SDK answers
@@ -67,6 +68,15 @@ func (r *record) trace() trace.Coordination {
 			defer r.mu.Unlock()
 			r.attached[info.SessionID]++
 		},
+		OnSessionStart: func(trace.CoordinationSessionStartStartInfo) func(trace.CoordinationSessionStartDoneInfo) {
+			return func(info trace.CoordinationSessionStartDoneInfo) {
+				r.mu.Lock()
+				defer r.mu.Unlock()
+				if info.Error != nil {
+					r.unsent++
+				}
+			}
+		},
 		OnSessionServerExpire: func(info trace.CoordinationSessionServerExpireInfo) { failure(info.Failure) },
 		OnSessionServerError:  func(info trace.CoordinationSessionServerErrorInfo) { failure(info.Failure) },
 		OnSessionReceiveUnexpected: func(info trace.CoordinationSessionReceiveUnexpectedInfo) {
@@ -82,6 +92,13 @@ func (r *record) attachments(session uint64) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.attached[session]
+}
+
+// startsUnsent says how many sessions the SDK may have given up because their SessionStart could not be sent.
+func (r *record) startsUnsent() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.unsent
 }
 
 // failure says whether the server ended a stream with this status and text.
@@ -112,6 +129,25 @@ func (c *client) session(opts ...options.SessionOption) coordination.Session {
 		c.t.Fatalf("start session: %v", err)
 	}
 	return s
+}
+
+// sessionAfterALoss starts a session while the SDK may still take a server for alive that is not. Where it opens a stream
+// just before the connection breaks and cannot send the SessionStart, it forgets the session, and Session waits until its
+// context is done: so a program gives it a short one, and tries again.
+func (c *client) sessionAfterALoss(opts ...options.SessionOption) coordination.Session {
+	c.t.Helper()
+	ctx := testContext(c.t)
+	for {
+		try, cancel := context.WithTimeout(ctx, 10*time.Second)
+		s, err := c.Coordination().Session(try, testNode, opts...)
+		cancel()
+		if err == nil {
+			return s
+		}
+		if ctx.Err() != nil {
+			c.t.Fatalf("start session: %v", err)
+		}
+	}
 }
 
 // newNode is the beginning of most tests: a server, a client and an empty coordination node.

@@ -52,6 +52,7 @@ type runner struct {
 
 	stop     context.CancelFunc // ends the stream
 	attached atomic.Bool
+	gaveUp   atomic.Bool // the client ended its last stream itself, on which nothing came any more
 	steps    atomic.Int64
 	moves    atomic.Int64 // streams lost
 	expired  atomic.Int64 // sessions lost
@@ -143,7 +144,9 @@ func (r *runner) lost(ctx context.Context, err error) {
 		return
 	}
 	r.moves.Add(1)
-	if !r.fallible.has(r.at) || wrongAnswer(err) {
+	// Three servers beside many busy processes may be without a leader for longer than a client waits.
+	excused := r.fallible.has(r.at) || !longForm && r.gaveUp.Load()
+	if !excused || wrongAnswer(err) {
 		r.violations.add("client %d, session %d on server %d: %v", r.number, r.id, r.at, err)
 	}
 	r.at = (r.at + 1) % servers
@@ -173,6 +176,7 @@ func (r *runner) reattach(ctx context.Context) {
 		return
 	}
 	r.stop = stop
+	r.gaveUp.Store(false)
 	go r.watch(streamContext, stop)
 	if err := r.describeAll(); err != nil {
 		r.lost(ctx, err)
@@ -204,6 +208,7 @@ func (r *runner) watch(ctx context.Context, stop context.CancelFunc) {
 			return
 		case <-tick.C:
 			if r.pulse.silence() > silenceMost {
+				r.gaveUp.Store(true)
 				stop()
 				return
 			}

@@ -12,6 +12,9 @@ type Config struct {
 	AttachMode      int32 // consistency: 0 and 1 are strict, anything else is relaxed
 }
 
+// attachesRelaxed is §4.5: an attach that changes nothing leaves no trace.
+func (c Config) attachesRelaxed() bool { return c.AttachMode != 0 && c.AttachMode != 1 }
+
 // grace is what a session gets on top of its timeout after a leader restart (§1.5).
 func (c Config) grace() uint64 {
 	selfCheck := c.SelfCheckMillis
@@ -52,6 +55,7 @@ type Model struct {
 	path    string
 	limits  Limits
 	now     time.Duration
+	began   time.Duration // the present leader
 	node    *node
 	streams []*Stream
 	opaque  uint64
@@ -175,8 +179,9 @@ func (m *Model) Restart() {
 	if m.node == nil {
 		return
 	}
+	m.began = m.now
 	for _, sess := range m.node.sessions {
-		sess.stream, sess.seqNo, sess.restarted = nil, 0, true
+		sess.stream, sess.seqNo, sess.restarted, sess.doubtful = nil, 0, true, true
 		sess.inFlight = 0
 		sess.attaching, sess.stopping, sess.expiring = false, false, false
 		sess.expires = m.after(sess.timeoutMillis + m.node.config.grace())

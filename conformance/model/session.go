@@ -15,6 +15,7 @@ type session struct {
 	stopping      bool           // its stop is in flight
 	expiring      bool           // its countdown has run out, and its end is in flight
 	restarted     bool           // not attached since the last leader restart
+	doubtful      bool           // not attached durably since then: an earlier leader may have attached it as well
 }
 
 // attach is what a front-end does with a start, rows 8 and 9 of §2.3, before the leader has its turn.
@@ -32,8 +33,10 @@ func (m *Model) attach(s *Stream, r Request) {
 		}
 	}
 	sess := m.findSession(r.Session)
+	s.unlogged = false
 	if sess != nil {
-		if m.held && m.attachesUnlogged(sess, r) {
+		s.unlogged = m.attachesUnlogged(sess, r)
+		if m.held && s.unlogged {
 			m.mark(markAttachOvertakes)
 			m.attachInTurn(s, r)
 			return
@@ -46,8 +49,7 @@ func (m *Model) attach(s *Stream, r Request) {
 
 // attachesUnlogged is the relaxed mode of §4.5: nothing durable changes, so there is nothing to wait for.
 func (m *Model) attachesUnlogged(sess *session, r Request) bool {
-	mode := m.node.config.AttachMode
-	return mode != 0 && mode != 1 && sess.inFlight == 0 && sess.timeoutMillis == r.TimeoutMillis && sess.description == r.Description
+	return m.node.config.attachesRelaxed() && sess.inFlight == 0 && sess.timeoutMillis == r.TimeoutMillis && sess.description == r.Description
 }
 
 // sameFrontEnd reports whether the session has a stream that shares a front-end with another.
@@ -150,6 +152,7 @@ func (m *Model) attached(s *Stream, sess *session, r Request) {
 	}
 	sess.seqNo = r.SeqNo
 	sess.expires, sess.expiring, sess.restarted = nil, false, false
+	sess.doubtful = sess.doubtful && s.unlogged
 	m.forgetAddresses(sess)
 	sess.stream = s
 	s.session = sess
@@ -165,6 +168,10 @@ func (m *Model) detach(sess *session) {
 		m.mark(markDetachZeroTimeout)
 	}
 	sess.expires = m.after(sess.timeoutMillis)
+	if least := m.began + time.Duration(sess.timeoutMillis+m.node.config.grace())*time.Millisecond; sess.doubtful && m.node.config.attachesRelaxed() && least > *sess.expires {
+		m.mark(markDetachDoubtful)
+		sess.expires = &least
+	}
 }
 
 // forgetAddresses drops watches and the ids to answer waiting acquires, silently (§2.4).
