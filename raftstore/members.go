@@ -213,6 +213,7 @@ func (l *loop) serveWatches() {
 	}
 	l.watches = slices.DeleteFunc(l.watches, func(w *watch) bool {
 		if w.done(l) {
+			l.show() // who is answered finds it so
 			w.result <- nil
 			return true
 		}

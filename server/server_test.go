@@ -356,7 +356,12 @@ func TestOperationParams(t *testing.T) {
 func TestTooManyStreams(t *testing.T) {
 	_, conn := startTest(t, func(c *Config) { c.Hardening.Streams = 1 })
 	next(t, openTest(t, t.Context(), conn, start(600_000)))
-	if s := endOf(openTest(t, t.Context(), conn, start(600_000))); s.Code() != codes.ResourceExhausted || s.Message() != "Too many requests" {
+	stream, err := Ydb_Coordination_V1.NewCoordinationServiceClient(conn).Session(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = stream.Send(&Ydb_Coordination.SessionRequest{}) // the stream may have ended already
+	if s := endOf(stream); s.Code() != codes.ResourceExhausted || s.Message() != "Too many requests" {
 		t.Fatalf("ended with %v", s)
 	}
 }

@@ -123,8 +123,9 @@ func TestClusterCommands(t *testing.T) {
 	inOrder(t, c.cluster(t, exitOK, "promote", "d", "--wait"), []string{"d has a vote"})
 	inOrder(t, a.cluster(t, exitOK, "transfer-leader", "d"), []string{"d leads"})
 	now := c.status(t)
-	for ; now.FormatVersion != 2; now = c.status(t) { // until d, which nobody knew, has said what it can read
-		if now.FormatVersion != 1 {
+	// Until d, which nobody knew, has said what it can read, and c asks it, which leads now.
+	for ; now.FormatVersion != 2 || !now.LeaderAnswered || !now.CaughtUp; now = c.status(t) {
+		if now.FormatVersion != 1 && now.FormatVersion != 2 {
 			t.Fatalf("the status is %+v", now)
 		}
 	}
