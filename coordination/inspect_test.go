@@ -14,8 +14,15 @@ func inspectAll(t *testing.T, m *Machine, q *Inspection, rows int, between func(
 	t.Helper()
 	for !all.Done {
 		found := m.Inspect(q, all.Next, rows)
-		if turns++; found.Looked > max(rows, MinInspectedRows) {
-			t.Fatalf("turn %d looked at %d rows, %d are allowed", turns, found.Looked, rows)
+		shown := len(found.Nodes) + len(found.Semaphores) + len(found.Sessions)
+		for i := range found.Semaphores {
+			shown += len(found.Semaphores[i].Links)
+		}
+		for i := range found.Sessions {
+			shown += len(found.Sessions[i].Links)
+		}
+		if turns++; max(found.Looked, shown) > max(rows, MinInspectedRows) {
+			t.Fatalf("turn %d looked at %d rows and shows %d, %d are allowed", turns, found.Looked, shown, rows)
 		}
 		if !found.Done && found.Next == all.Next {
 			t.Fatalf("turn %d comes no further than %+v", turns, all.Next)
