@@ -32,6 +32,7 @@ type session struct {
 	progress progress
 	log      *sessionLog
 	held     []coordination.Reply // taken, and left to the slow lane
+	borrowed bool                 // lent may be more than 0; of the writers
 
 	mutex  sync.Mutex
 	lent   int  // units that the last large answer has
@@ -183,8 +184,9 @@ func (s *session) write(r *coordination.Reply, size int64) error {
 	if size > sendRoom && r.Description != nil {
 		err = s.writeLarge(r)
 	} else {
-		err = s.rpc.Send(wire.ToClient(r))
-		s.lend(0) // gRPC has taken this one, so the one before has left
+		if err = s.rpc.Send(wire.ToClient(r)); s.borrowed { // gRPC has taken this one, so the one before has left
+			s.lend(0)
+		}
 	}
 	return err
 }
@@ -205,12 +207,19 @@ func (s *session) writeLarge(r *coordination.Reply) error {
 	if err == nil {
 		err = s.rpc.SendMsg(encoded)
 	}
-	s.lend(units)
+	if units > 0 || s.borrowed {
+		s.lend(units)
+	}
 	return err
 }
 
-// lend notes what the answer has that was sent last, and gives back what the one before had.
+// lend notes what the answer has that was sent last, and gives back what the one before had. A writer calls it.
 func (s *session) lend(units int) {
+	s.borrowed = units > 0
+	s.giveBack(units)
+}
+
+func (s *session) giveBack(units int) {
 	s.mutex.Lock()
 	before := s.lent
 	if s.lent = units; s.closed {
@@ -225,7 +234,7 @@ func (s *session) close() {
 	s.mutex.Lock()
 	s.closed = true
 	s.mutex.Unlock()
-	s.lend(0)
+	s.giveBack(0)
 }
 
 // endStatus is the gRPC status of an ending (coordination.md §2.9).
