@@ -16,7 +16,7 @@ import (
 	grpcpeer "google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
-	"github.com/coordd/coordd/quiet"
+	"github.com/coordd/coordd/raftstore/quiet"
 )
 
 // PeerTLS has both sides of a connection between members. Both should ask for and check a certificate. On top of what

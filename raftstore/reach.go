@@ -4,7 +4,7 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/coordd/coordd/quiet"
+	"github.com/coordd/coordd/raftstore/quiet"
 )
 
 // reach tells an operator whether a member can be reached: each change, and each new reason why it cannot. A connection

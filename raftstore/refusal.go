@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/coordd/coordd/quiet"
 	"github.com/coordd/coordd/raftstore/peerpb"
+	"github.com/coordd/coordd/raftstore/quiet"
 )
 
 // refusal is an error of one kind that says what exactly does not fit.

@@ -8,8 +8,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/coordd/coordd/quiet"
 	"github.com/coordd/coordd/raftstore/peerpb"
+	"github.com/coordd/coordd/raftstore/quiet"
 )
 
 // Setting is something that should be the same on all members. Longer texts than 128 bytes are cut.

@@ -13,7 +13,7 @@ import (
 
 	"go.etcd.io/raft/v3"
 
-	"github.com/coordd/coordd/quiet"
+	"github.com/coordd/coordd/raftstore/quiet"
 )
 
 // Entry is one committed log entry. Data is nil for the entry raft makes at the start of a term and for membership

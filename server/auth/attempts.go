@@ -13,7 +13,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/coordd/coordd/coordination/accounts"
-	"github.com/coordd/coordd/quiet"
+	"github.com/coordd/coordd/raftstore/quiet"
 )
 
 const (

@@ -12,7 +12,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/coordd/coordd/quiet"
+	"github.com/coordd/coordd/raftstore/quiet"
 )
 
 // Limits bounds what clients may do with their connections. Every field is inclusive and at least 1.

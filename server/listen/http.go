@@ -57,7 +57,9 @@ func serveHTTP(listener net.Listener, handler http.Handler, logger *slog.Logger,
 	h.server = http.Server{
 		Handler: h.counting(handler), MaxHeaderBytes: maxHTTPHeaderBytes, ReadHeaderTimeout: headerPatience,
 		ReadTimeout: httpReadPatience, WriteTimeout: writePatience, IdleTimeout: httpIdlePatience,
-		ConnState: h.note, ConnContext: func(ctx context.Context, conn net.Conn) context.Context { return context.WithValue(ctx, httpConnKey{}, conn) },
+		ConnState: h.note, ConnContext: func(ctx context.Context, conn net.Conn) context.Context {
+			return context.WithValue(ctx, httpConnKey{}, conn)
+		},
 		ErrorLog: slog.NewLogLogger(logger.Handler(), slog.LevelDebug), // clients cause what it is told
 	}
 	h.serving.Go(func() {

@@ -8,7 +8,7 @@ import (
 	"log/slog"
 	"net"
 
-	"github.com/coordd/coordd/quiet"
+	"github.com/coordd/coordd/raftstore/quiet"
 )
 
 // What clients, or the lack of descriptors, do to connections is told by way of a quiet.Kinds: strangers can cause it as
