@@ -137,7 +137,7 @@ func (s *Server) Shown() Readiness {
 
 // issueKinds are those that are shown also while there is none.
 var issueKinds = []issueKind{issueStopping, issueFailed, issueNoMember, issueNoLeader, issueKeptOut, issueReplaying, issueCatchingUp,
-	issueDisk, issueDiverged, issueSilent, issueFull, issueMemory}
+	issueDisk, issueDiverged, issueSilent, issueFull, issueMemory, issueMute, issueUnlike, issueLimits}
 
 func (s *Server) shownIssues() map[string]bool {
 	shown := s.shown.Load()

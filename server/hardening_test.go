@@ -339,7 +339,7 @@ func (c *stuckClient) WriteStatus(s *status.Status) error {
 func TestEndIsNotRead(t *testing.T) {
 	s, _ := startTest(t, func(c *Config) { c.Hardening.Linger = 20 * time.Millisecond })
 	client := &stuckClient{sending: make(chan struct{}), ended: make(chan struct{})}
-	stuck := &session{rpc: client, finish: client, pool: s.writers, panics: &s.panics, identity: auth.Anonymous}
+	stuck := &session{rpc: client, finish: client, pool: s.writers, panics: &s.panics, meters: &s.meters, identity: auth.Anonymous}
 	stuck.stream = s.group.NewStream(stuck, group.Caller{}, &s.policy)
 	if err := stuck.stream.Enter(); err != nil {
 		t.Fatal(err)

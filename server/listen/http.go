@@ -21,15 +21,15 @@ const (
 	httpHeaderPatience = 5 * time.Second
 	httpReadPatience   = 10 * time.Second
 	httpWritePatience  = 30 * time.Second
-	httpIdlePatience   = time.Minute
+	httpIdlePatience   = 10 * time.Second
 	// httpEndPatience is how long a request may go on whose connection is closed.
 	httpEndPatience = 250 * time.Millisecond
 	// debugWritePatience is how long the answer to a developer may take: profiles take as long as they are asked to.
 	debugWritePatience = 10 * time.Minute
 )
 
-// HTTPServer serves requests of monitoring programs on one listener. Where there are too many connections, the newcomer
-// takes the place of the one that has waited for a request for longest; only where there is none, it is closed.
+// HTTPServer serves requests of monitoring programs on one listener. One connection too many is closed
+// at once; who holds the others without a request loses them soon.
 type HTTPServer struct {
 	server   http.Server
 	serving  sync.WaitGroup // the listener's goroutine
@@ -38,7 +38,6 @@ type HTTPServer struct {
 
 	mutex   sync.Mutex
 	closing bool
-	waiting map[net.Conn]time.Time // connections without a request, since when
 	open    int
 }
 
@@ -53,14 +52,12 @@ func ServeDebugHTTP(listener net.Listener, handler http.Handler, logger *slog.Lo
 }
 
 func serveHTTP(listener net.Listener, handler http.Handler, logger *slog.Logger, most int, headerPatience, writePatience time.Duration) *HTTPServer {
-	h := &HTTPServer{most: most, waiting: make(map[net.Conn]time.Time)}
+	h := &HTTPServer{most: most}
 	h.server = http.Server{
 		Handler: h.counting(handler), MaxHeaderBytes: maxHTTPHeaderBytes, ReadHeaderTimeout: headerPatience,
 		ReadTimeout: httpReadPatience, WriteTimeout: writePatience, IdleTimeout: httpIdlePatience,
-		ConnState: h.note, ConnContext: func(ctx context.Context, conn net.Conn) context.Context {
-			return context.WithValue(ctx, httpConnKey{}, conn)
-		},
-		ErrorLog: slog.NewLogLogger(logger.Handler(), slog.LevelDebug), // clients cause what it is told
+		ConnState: h.note,
+		ErrorLog:  slog.NewLogLogger(logger.Handler(), slog.LevelDebug), // clients cause what it is told
 	}
 	h.serving.Go(func() {
 		if err := h.server.Serve(listener); err != http.ErrServerClosed {
@@ -70,20 +67,13 @@ func serveHTTP(listener net.Listener, handler http.Handler, logger *slog.Logger,
 	return h
 }
 
-// httpConnKey is the connection in the context of a request.
-type httpConnKey struct{}
-
-// counting has Stop know of the requests that are under way, and others that their connections do not wait: ConnState does
-// not tell of a request that came as a whole while the last one was answered.
+// counting has Stop know of the requests that are under way.
 func (h *HTTPServer) counting(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h.mutex.Lock()
 		closing := h.closing
 		if !closing {
 			h.requests.Add(1)
-			if conn, known := r.Context().Value(httpConnKey{}).(net.Conn); known {
-				delete(h.waiting, conn)
-			}
 		}
 		h.mutex.Unlock()
 		if closing {
@@ -94,46 +84,20 @@ func (h *HTTPServer) counting(next http.Handler) http.Handler {
 	})
 }
 
-// note follows the connections.
+// note counts the connections, and closes the one that is too many.
 func (h *HTTPServer) note(conn net.Conn, state http.ConnState) {
-	if victim := h.noted(conn, state); victim != nil {
-		_ = victim.Close()
-	}
-}
-
-// noted may name a connection that is to be closed.
-func (h *HTTPServer) noted(conn net.Conn, state http.ConnState) (victim net.Conn) {
 	h.mutex.Lock()
-	defer h.mutex.Unlock()
 	switch state {
 	case http.StateNew:
-		if h.open++; h.open > h.most {
-			victim = h.longestWaiting(conn)
-		}
-		if victim != conn {
-			h.waiting[conn] = time.Now()
-		}
-	case http.StateIdle:
-		h.waiting[conn] = time.Now()
-	case http.StateActive:
-		delete(h.waiting, conn)
+		h.open++
 	case http.StateClosed, http.StateHijacked:
-		delete(h.waiting, conn)
 		h.open--
 	}
-	return victim
-}
-
-// longestWaiting is the connection that has to make room, the newcomer where all others have a request. The mutex is held.
-func (h *HTTPServer) longestWaiting(newcomer net.Conn) net.Conn {
-	victim, since := newcomer, time.Time{}
-	for conn, from := range h.waiting {
-		if since.IsZero() || from.Before(since) {
-			victim, since = conn, from
-		}
+	tooMany := state == http.StateNew && h.open > h.most
+	h.mutex.Unlock()
+	if tooMany {
+		_ = conn.Close()
 	}
-	delete(h.waiting, victim) // it makes room once
-	return victim
 }
 
 // Open is how many connections there are.
