@@ -93,7 +93,7 @@ func TestReadyzAgreesWithHealth(t *testing.T) {
 	agree("ready", c.servers[0], http.StatusOK, "ready\n")
 	c.stop(1)
 	c.stop(2)
-	agree("no majority", c.servers[0], http.StatusServiceUnavailable, "not ready: no leader\n")
+	agree("no majority", c.servers[0], http.StatusServiceUnavailable, "not ready: no leader")
 }
 
 // A server that waits for a leader says so before it has started.
