@@ -57,7 +57,7 @@ func (c *adminClient) inspect(ctx context.Context, method string, request, respo
 	case codes.DeadlineExceeded:
 		return errors.New("no answer in time")
 	}
-	return plain(err)
+	return c.plain(err)
 }
 
 // pathOf is the first argument, empty without one.
@@ -71,15 +71,19 @@ func pathOf(args []string) string {
 func (p *program) inspectNodesCommand() *cobra.Command {
 	return p.inspectSubcommand("nodes [PATH]", "List the coordination nodes below a path", func(ctx context.Context, client *adminClient, args []string) error {
 		request := &adminpb.ListNodesRequest{Path: pathOf(args)}
-		for {
+		for none := true; ; {
 			page := new(adminpb.ListNodesResponse)
 			if err := client.inspect(ctx, adminpb.Inspect_ListNodes_FullMethodName, request, page); err != nil {
 				return err
 			}
 			for _, n := range page.GetNodes() {
+				none = false
 				fmt.Fprintf(p.stdout, "%s %s, %s\n", n.GetPath(), counted(int(n.GetSessions()), "session"), counted(int(n.GetSemaphores()), "semaphore"))
 			}
 			if request.PageToken = page.GetNextPageToken(); request.PageToken == "" {
+				if none {
+					fmt.Fprintln(p.stderr, "no coordination nodes")
+				}
 				return nil
 			}
 		}
@@ -90,15 +94,19 @@ func (p *program) inspectSemaphoresCommand() *cobra.Command {
 	var prefix string
 	command := p.inspectSubcommand("semaphores [PATH]", "List semaphores, who holds them and who waits", func(ctx context.Context, client *adminClient, args []string) error {
 		request := &adminpb.ListSemaphoresRequest{Path: pathOf(args), Prefix: prefix}
-		for {
+		for none := true; ; {
 			page := new(adminpb.ListSemaphoresResponse)
 			if err := client.inspect(ctx, adminpb.Inspect_ListSemaphores_FullMethodName, request, page); err != nil {
 				return err
 			}
 			for _, s := range page.GetSemaphores() {
+				none = false
 				printSemaphore(p.stdout, s)
 			}
 			if request.PageToken = page.GetNextPageToken(); request.PageToken == "" {
+				if none {
+					fmt.Fprintln(p.stderr, "no semaphores")
+				}
 				return nil
 			}
 		}
@@ -140,15 +148,19 @@ func (p *program) inspectSessionsCommand() *cobra.Command {
 	var session uint64
 	command := p.inspectSubcommand("sessions [PATH]", "List sessions, who has them, what they hold and what they wait for", func(ctx context.Context, client *adminClient, args []string) error {
 		request := &adminpb.ListSessionsRequest{Path: pathOf(args), Session: session}
-		for {
+		for none := true; ; {
 			page := new(adminpb.ListSessionsResponse)
 			if err := client.inspect(ctx, adminpb.Inspect_ListSessions_FullMethodName, request, page); err != nil {
 				return err
 			}
 			for _, s := range page.GetSessions() {
+				none = false
 				printSession(p.stdout, s)
 			}
 			if request.PageToken = page.GetNextPageToken(); request.PageToken == "" {
+				if none {
+					fmt.Fprintln(p.stderr, "no sessions")
+				}
 				return nil
 			}
 		}

@@ -76,6 +76,7 @@ func TestWrongInput(t *testing.T) {
 		{"nobody there, by default", "cluster status", []string{"COORDD_LISTEN=127.0.0.1:1"}, exitNotServing, []string{"coordd: no server at 127.0.0.1:1 (connection refused); --endpoint names another\n"}},
 		{"nobody there, by the file", "user list", []string{"COORDD_CONFIG=" + at("port.yaml")}, exitNotServing, []string{"coordd: no server at 127.0.0.1:1 "}},
 		{"nobody there, by a variable", "cluster status", []string{"COORDD_ENDPOINT=grpc://127.0.0.1:1/?database=/local"}, exitNotServing, []string{"coordd: no server at 127.0.0.1:1 "}},
+		{"nobody there, to inspect", "inspect nodes --endpoint 127.0.0.1:1", nil, exitNotServing, []string{"coordd: no server at 127.0.0.1:1 "}},
 		{"nobody there, by the directory", "cluster status --data-dir PLACE/nosuch", nil, exitNotServing, []string{"coordd: flag --data-dir: no server runs there"}},
 		{"nobody healthy there", "health --endpoint grpc://127.0.0.1:1", nil, exitNotServing, []string{"coordd: not serving: no server at 127.0.0.1:1 (connection refused)\n"}},
 		{"nobody to replay on", "conformance -e 127.0.0.1:1", nil, exitNotServing, []string{"coordd: no server at 127.0.0.1:1 (connection refused)\n"}},
@@ -138,7 +139,7 @@ func TestFormsOfEndpoints(t *testing.T) {
 	}
 }
 
-// TestDoneIsSaid wants each command about users to say what it did.
+// TestDoneIsSaid wants each command about users to say what it did, and one that finds nothing to say that.
 func TestDoneIsSaid(t *testing.T) {
 	t.Parallel()
 	s := &secured{t: t, directory: t.TempDir()}
@@ -146,6 +147,7 @@ func TestDoneIsSaid(t *testing.T) {
 	server.ready(t)
 	s.steps(
 		step{"", "user list", 0, "no users\n"},
+		step{"", "inspect nodes", 0, "no coordination nodes\n"},
 		step{adminPassword + "\n", "user add root", 0, "added root, an administrator\n"},
 		step{appPassword + "\n", "user add app", 0, "added app\n"},
 		step{newPassword + "\n", "user passwd app", 0, "app has another password now; the tokens from before are void\n"},
