@@ -83,24 +83,30 @@ func TestWaitingAcquiresHoldNoCredit(t *testing.T) {
 		}
 		const waiters = 20
 		clients := make([]*testClient, waiters)
+		attend := func(idle []*testClient) { // they wait for longer than a ping may
+			for _, c := range idle {
+				c.attend()
+			}
+		}
 		for i := range clients {
 			clients[i] = openSession(t, g, 600_000)
+			attend(append(clients[:i:i], owner))
 		}
 		g.streams.budget.limit(2048) // a few requests
 		for _, w := range clients {
 			r := take("lock")
 			r.TimeoutMillis, r.Data = coordination.Infinite, make([]byte, 1024)
 			w.askInRoom(t, 2, r)
+			attend(append(clients, owner))
 		}
 		for _, w := range clients {
+			attend(append(clients, owner))
 			if r := w.next(t); r.Kind != coordination.ReplyPending {
 				t.Fatalf("got %+v", r)
 			}
 		}
 		for i, w := range append([]*testClient{owner}, clients...) {
-			for _, idle := range clients[min(i, waiters):] { // they wait for longer than a ping may
-				idle.attend()
-			}
+			attend(clients[min(i, waiters):])
 			w.askInRoom(t, 3, &coordination.Request{Kind: coordination.RequestRelease, Name: "lock"})
 			if r := w.next(t); !r.Done {
 				t.Fatalf("got %+v", r)
