@@ -12,7 +12,6 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb"
-	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Operations"
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Scheme"
 
 	"github.com/coordd/coordd/raftstore/quiet"
@@ -104,13 +103,10 @@ func (s *Server) audit(ctx context.Context, method, target string, err error) {
 
 // refusalIn is why an operation of YDB's was refused, which is no error of the call.
 func refusalIn(answer any) error {
-	with, ok := answer.(interface {
-		GetOperation() *Ydb_Operations.Operation
-	})
-	if !ok || with.GetOperation() == nil {
+	operation, _ := operationIn(answer)
+	if operation == nil {
 		return nil
 	}
-	operation := with.GetOperation()
 	code := codes.PermissionDenied
 	switch operation.GetStatus() {
 	case Ydb.StatusIds_SUCCESS, Ydb.StatusIds_STATUS_CODE_UNSPECIFIED:

@@ -116,22 +116,20 @@ func fits(call *listen.Call, most int) error {
 }
 
 // admitStream is the same for calls with streams.
-func (s *Server) admitStream(service any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+func (s *Server) admitStream(service any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) (err error) {
+	defer func() { s.meters.of(info.FullMethod).count(nil, err) }()
 	call := listen.CallOf(stream.Context())
 	ctx, err := s.admit(stream.Context(), call, info.FullMethod)
 	if err != nil {
-		s.meters.of(info.FullMethod).count(nil, err)
 		return err
 	}
 	defer call.End()
-	defer func() { s.meters.of(info.FullMethod).count(nil, err) }()
 	admitted := &admittedStream{ServerStream: stream, ctx: ctx, call: call, most: mostBytes(info.FullMethod), receive: stream.RecvMsg}
 	if kindOf(info.FullMethod) != listen.Session { // these have their own time for the first message
 		admitted.first = s.firstMessage(ctx)
 		defer admitted.first.end()
 	}
-	err = handler(service, admitted)
-	return err
+	return handler(service, admitted)
 }
 
 // admittedStream is a stream whose context knows who opened it.

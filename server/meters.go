@@ -7,8 +7,6 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Operations"
-
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/raftstore/measure"
 	"github.com/coordd/coordd/scheme/outcome"
@@ -77,10 +75,8 @@ type methodMeter struct {
 
 // count counts a call that is over.
 func (m *methodMeter) count(answer any, err error) {
-	if operation, is := answer.(interface {
-		GetOperation() *Ydb_Operations.Operation
-	}); is && err == nil {
-		m.statuses[statusSlot(outcome.Status(operation.GetOperation().GetStatus()))].Add(1)
+	if operation, is := operationIn(answer); is && err == nil {
+		m.statuses[statusSlot(outcome.Status(operation.GetStatus()))].Add(1)
 		return
 	}
 	if code := int(status.Code(err)); code < codeSlots {

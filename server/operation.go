@@ -62,3 +62,14 @@ func database(ctx context.Context) (value string, sent bool) {
 	}
 	return "", false
 }
+
+// operationIn is the operation in an answer of YDB's services, if it is of the kind that has one.
+func operationIn(answer any) (operation *Ydb_Operations.Operation, is bool) {
+	with, is := answer.(interface {
+		GetOperation() *Ydb_Operations.Operation
+	})
+	if !is {
+		return nil, false
+	}
+	return with.GetOperation(), true
+}

@@ -130,8 +130,9 @@ func (s *Server) issues() []issue {
 	if text := s.memoryIssue(); text != "" {
 		add(issueMemory, noteworthy, self, "%s", text)
 	}
+	unlike := s.store.Unlike()
 	for _, m := range s.store.Members() {
-		if text := s.store.Unlike()[m.ID]; text != "" {
+		if text := unlike[m.ID]; text != "" {
 			add(issueUnlike, noteworthy, m.ID, "server %s was given other settings, which should be the same on all: %s", nameOf(m), text)
 		}
 	}

@@ -12,7 +12,6 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb"
-	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Operations"
 
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/raftstore/quiet"
@@ -127,10 +126,7 @@ func (s *Server) debugUnary(ctx context.Context, request any, info *grpc.UnarySe
 		fields = append(fields, "path", quiet.Cut(about.GetPath()))
 	}
 	text := status.Code(err).String()
-	if with, ok := answer.(interface {
-		GetOperation() *Ydb_Operations.Operation
-	}); ok && err == nil {
-		operation := with.GetOperation()
+	if operation, ok := operationIn(answer); ok && err == nil {
 		if text = operation.GetStatus().String(); operation.GetStatus() != Ydb.StatusIds_SUCCESS && len(operation.GetIssues()) > 0 {
 			fields = append(fields, "why", quiet.Cut(operation.GetIssues()[0].GetMessage()))
 		}

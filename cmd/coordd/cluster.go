@@ -41,12 +41,7 @@ func (p *program) clusterCommand() *cobra.Command {
 		Use:   "cluster",
 		Short: "Look at and change the servers of a cluster, back up and restore",
 		Long:  "Look at and change the servers of a cluster, make backups and restore them.\n\n" + clusterText,
-		RunE: func(command *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return usageError("no command given; known are %s", commandList(command))
-			}
-			return unknownCommand(command, args, args)
-		},
+		RunE:  wantsCommand,
 	}
 	parent.AddCommand(p.clusterStatusCommand(), p.clusterAddCommand(), p.clusterPromoteCommand(), p.clusterRemoveCommand(),
 		p.clusterTransferCommand(), p.clusterLimitsCommand(), p.clusterSnapshotCommand(), p.clusterRestoreCommand(), p.clusterRecoverCommand())

@@ -153,6 +153,14 @@ func counted(n int, thing string) string {
 	return fmt.Sprintf("%d %ss", n, thing)
 }
 
+// wantsCommand is what a command does that only has others below it.
+func wantsCommand(command *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return usageError("no command given; known are %s", commandList(command))
+	}
+	return unknownCommand(command, args, args)
+}
+
 // unknownCommand is the error for a word where a command has to be: the first of
 // rest, or else the first word of args that is no flag.
 func unknownCommand(parent *cobra.Command, rest, args []string) error {

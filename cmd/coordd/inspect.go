@@ -27,12 +27,7 @@ func (p *program) inspectCommand() *cobra.Command {
 		Use:   "inspect",
 		Short: "Look at nodes, locks and sessions, and end a session",
 		Long:  "Look at nodes, locks and sessions, and end a session.\n\n" + inspectText,
-		RunE: func(command *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return usageError("no command given; known are %s", commandList(command))
-			}
-			return unknownCommand(command, args, args)
-		},
+		RunE:  wantsCommand,
 	}
 	parent.AddCommand(p.inspectNodesCommand(), p.inspectSemaphoresCommand(), p.inspectSessionsCommand(), p.inspectEndCommand())
 	return parent
@@ -46,6 +41,24 @@ func (p *program) inspectSubcommand(use, short string, run func(ctx context.Cont
 		})
 	command.Long = short + ".\n\n" + inspectText
 	return command
+}
+
+// allPages shows one page after the other, and says so if there is nothing on any. show is given the place of a page, and
+// tells how many rows it has shown and where the next one is, if there is one.
+func (p *program) allPages(what string, show func(token string) (rows int, next string, err error)) error {
+	for token, all := "", 0; ; {
+		rows, next, err := show(token)
+		if err != nil {
+			return err
+		}
+		if token, all = next, all+rows; token != "" {
+			continue
+		}
+		if all == 0 {
+			fmt.Fprintln(p.stderr, "no "+what)
+		}
+		return nil
+	}
 }
 
 // inspect calls the inspection service.
@@ -71,22 +84,17 @@ func pathOf(args []string) string {
 func (p *program) inspectNodesCommand() *cobra.Command {
 	return p.inspectSubcommand("nodes [PATH]", "List the coordination nodes below a path", func(ctx context.Context, client *adminClient, args []string) error {
 		request := &adminpb.ListNodesRequest{Path: pathOf(args)}
-		for none := true; ; {
+		return p.allPages("coordination nodes", func(token string) (int, string, error) {
 			page := new(adminpb.ListNodesResponse)
+			request.PageToken = token
 			if err := client.inspect(ctx, adminpb.Inspect_ListNodes_FullMethodName, request, page); err != nil {
-				return err
+				return 0, "", err
 			}
 			for _, n := range page.GetNodes() {
-				none = false
 				fmt.Fprintf(p.stdout, "%s %s, %s\n", n.GetPath(), counted(int(n.GetSessions()), "session"), counted(int(n.GetSemaphores()), "semaphore"))
 			}
-			if request.PageToken = page.GetNextPageToken(); request.PageToken == "" {
-				if none {
-					fmt.Fprintln(p.stderr, "no coordination nodes")
-				}
-				return nil
-			}
-		}
+			return len(page.GetNodes()), page.GetNextPageToken(), nil
+		})
 	})
 }
 
@@ -94,22 +102,17 @@ func (p *program) inspectSemaphoresCommand() *cobra.Command {
 	var prefix string
 	command := p.inspectSubcommand("semaphores [PATH]", "List semaphores, who holds them and who waits", func(ctx context.Context, client *adminClient, args []string) error {
 		request := &adminpb.ListSemaphoresRequest{Path: pathOf(args), Prefix: prefix}
-		for none := true; ; {
+		return p.allPages("semaphores", func(token string) (int, string, error) {
 			page := new(adminpb.ListSemaphoresResponse)
+			request.PageToken = token
 			if err := client.inspect(ctx, adminpb.Inspect_ListSemaphores_FullMethodName, request, page); err != nil {
-				return err
+				return 0, "", err
 			}
 			for _, s := range page.GetSemaphores() {
-				none = false
 				printSemaphore(p.stdout, s)
 			}
-			if request.PageToken = page.GetNextPageToken(); request.PageToken == "" {
-				if none {
-					fmt.Fprintln(p.stderr, "no semaphores")
-				}
-				return nil
-			}
-		}
+			return len(page.GetSemaphores()), page.GetNextPageToken(), nil
+		})
 	})
 	command.Flags().StringVar(&prefix, "prefix", "", "what the names begin with")
 	return command
@@ -148,22 +151,17 @@ func (p *program) inspectSessionsCommand() *cobra.Command {
 	var session uint64
 	command := p.inspectSubcommand("sessions [PATH]", "List sessions, who has them, what they hold and what they wait for", func(ctx context.Context, client *adminClient, args []string) error {
 		request := &adminpb.ListSessionsRequest{Path: pathOf(args), Session: session}
-		for none := true; ; {
+		return p.allPages("sessions", func(token string) (int, string, error) {
 			page := new(adminpb.ListSessionsResponse)
+			request.PageToken = token
 			if err := client.inspect(ctx, adminpb.Inspect_ListSessions_FullMethodName, request, page); err != nil {
-				return err
+				return 0, "", err
 			}
 			for _, s := range page.GetSessions() {
-				none = false
 				printSession(p.stdout, s)
 			}
-			if request.PageToken = page.GetNextPageToken(); request.PageToken == "" {
-				if none {
-					fmt.Fprintln(p.stderr, "no sessions")
-				}
-				return nil
-			}
-		}
+			return len(page.GetSessions()), page.GetNextPageToken(), nil
+		})
 	})
 	command.Flags().Uint64Var(&session, "session", 0, "only this one")
 	return command

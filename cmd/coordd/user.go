@@ -33,12 +33,7 @@ func (p *program) userCommand() *cobra.Command {
 		Use:   "user",
 		Short: "Manage the users who log in with a password",
 		Long:  "Manage the users of a running server who log in with a password.\n\n" + usersText,
-		RunE: func(command *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return usageError("no command given; known are %s", commandList(command))
-			}
-			return unknownCommand(command, args, args)
-		},
+		RunE:  wantsCommand,
 	}
 	add := p.userSubcommand(&flags, "add NAME", "Add a user", true, func(password, name string) (string, proto.Message, proto.Message) {
 		return adminpb.Users_Add_FullMethodName, &adminpb.AddRequest{Name: name, Password: password, Administrator: flags.administrator}, new(adminpb.AddResponse)
