@@ -40,5 +40,5 @@
 //  6. Ids in use are below the node's counters.
 //  7. A list of more than 500 owners or waiters has pieces, and a list's pieces show its links as they are.
 //
-// Section numbers in comments refer to the project's behavioural specification of the coordination service.
+// Section numbers in comments refer to docs/spec/coordination.md.
 package coordination

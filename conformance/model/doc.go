@@ -22,5 +22,5 @@
 // A difference is printed with its seed and the few steps that are enough to produce it. Lines that begin with a minus
 // are what the model sent, those with a plus what coordd did.
 //
-// Section numbers in comments refer to the behavioural specification of the coordination service.
+// Section numbers in comments refer to docs/spec/coordination.md.
 package model
