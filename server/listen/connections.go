@@ -220,8 +220,8 @@ func (o *occasion) due(now time.Time) bool {
 	return true
 }
 
-// strainedFor is how long a limit that was reached is told of.
-const strainedFor = time.Minute
+// StrainedFor is how long a limit that was reached is told of.
+const StrainedFor = time.Minute
 
 // Strained says which limits were reached within the last minute, for people; empty if none was.
 func (c *Connections) Strained() []string {
@@ -239,7 +239,7 @@ func (c *Connections) Strained() []string {
 		limit.mutex.Lock()
 		happened := limit.said.happened
 		limit.mutex.Unlock()
-		if !happened.IsZero() && now.Sub(happened) < strainedFor {
+		if !happened.IsZero() && now.Sub(happened) < StrainedFor {
 			texts = append(texts, limit.text)
 		}
 	}
