@@ -64,7 +64,9 @@ const LeaseWindow = 850 * time.Millisecond
 
 // Bounds on the traffic between members.
 const (
-	membersMax              = 15 // members of a cluster
+	membersMax              = 15  // members of a cluster
+	callersMax              = 256 // connections that others have opened; a member has about eight
+	strangersMax            = 32  // of them, without a member's certificate; two of each member may be so at once
 	memberTextMax           = 255
 	clientTextMax           = 600 // room for two names of full length with their ports
 	laneMessagesMax         = 4_096
@@ -77,7 +79,7 @@ const (
 	reconnectPauseMin       = 20 * time.Millisecond
 	reconnectPauseMax       = time.Second
 	peerKeepalive           = 10 * time.Second
-	peerHandshakeMax        = 3 * time.Second // until a new connection talks; gRPC waits for those when it is stopped
+	peerHandshakeMax        = 3 * time.Second // until a new connection talks
 	probeInterval           = time.Second
 	probePatience           = 2 * time.Second // until a probe counts as not answered
 	helloTimeout            = time.Second

@@ -2,12 +2,12 @@ package raftstore
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
-	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/tap"
 
 	"github.com/coordd/coordd/raftstore/peerpb"
 )
@@ -33,6 +34,8 @@ type grpcNetwork struct {
 	services      func(grpc.ServiceRegistrar)
 	dialer        func(ctx context.Context, address string) (net.Conn, error) // nil: over TCP
 	failed        func(conn net.Conn, err error)                              // is told of handshakes, nil: nobody is
+	logger        *slog.Logger
+	full          func() // is called when there are too many connections, nil: nobody is told
 }
 
 var _ network = (*grpcNetwork)(nil)
@@ -55,58 +58,23 @@ func (n *grpcNetwork) listen(in peerServer) (func(), error) {
 	if n.tls != nil {
 		options = append(options, grpc.Creds(toldHandshakes{credentials.NewTLS(n.tls.serverSide()), n.failed}))
 	}
+	from := newCallers(l, func(certificate *x509.Certificate) bool { return n.tls == nil || in.admitted().certifies(certificate) }, n.logger)
+	from.full = n.full
+	options = append(options, grpc.InTapHandle(func(ctx context.Context, _ *tap.Info) (context.Context, error) {
+		from.prove(ctx, certificateOf(ctx))
+		return ctx, nil
+	}))
 	srv := grpc.NewServer(options...)
 	peerpb.RegisterPeerServer(srv, peerService{in: in})
 	if n.services != nil {
 		n.services(guardedServices{srv, in})
 	}
-	done, young := make(chan struct{}), &youngListener{Listener: l}
+	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		srv.Serve(young) // it ends with an error only when the listener was closed
+		srv.Serve(from) // it ends with an error only when the listener was closed
 	}()
-	return func() { young.closeAll(); srv.Stop(); <-done }, nil
-}
-
-// youngListener remembers the connections that may not talk yet: gRPC waits for them when it is stopped.
-type youngListener struct {
-	net.Listener
-	mu      sync.Mutex
-	young   []youngConn
-	closing bool
-}
-
-type youngConn struct {
-	conn  net.Conn
-	until time.Time
-}
-
-// Accept implements net.Listener.
-func (l *youngListener) Accept() (net.Conn, error) {
-	conn, err := l.Listener.Accept()
-	if err != nil {
-		return nil, err
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.closing {
-		_ = conn.Close() // gRPC finds out
-	}
-	now := time.Now()
-	l.young = slices.DeleteFunc(l.young, func(y youngConn) bool { return y.until.Before(now) })
-	l.young = append(l.young, youngConn{conn, now.Add(peerHandshakeMax)})
-	return conn, nil
-}
-
-// closeAll closes them, and those to come.
-func (l *youngListener) closeAll() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.closing = true
-	for _, y := range l.young {
-		_ = y.conn.Close()
-	}
-	l.young = nil
+	return func() { from.closeAll(); srv.Stop(); <-done }, nil
 }
 
 // dial makes a connection of its own, so that closing it drops everything that waits in it.

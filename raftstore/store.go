@@ -193,8 +193,9 @@ type Store struct {
 	endAsking context.CancelFunc
 	refused   refused
 	unlike    unlike
-	strangers quiet.Kinds // that did not get through the handshake
-	learnt    confRecord  // the admission list of an earlier run
+	strangers quiet.Kinds  // that did not get through the handshake
+	crowded   atomic.Int64 // when there were last too many connections of others, nanoseconds since 1970
+	learnt    confRecord   // the admission list of an earlier run
 	unlisten  func()
 	view      atomic.Pointer[memberView]
 	lease     lease
@@ -232,7 +233,8 @@ func OpenContext(ctx context.Context, cfg Config) (*Store, error) {
 	s.lease.clock, s.lease.base = cfg.Cluster.clock, cfg.Cluster.clock.now()
 	if c := cfg.Cluster; c.networked() {
 		if s.network = c.network; s.network == nil {
-			s.network = &grpcNetwork{listenAddress: c.ListenPeer, tls: c.TLS, services: c.Services, dialer: c.Dial, failed: s.tellHandshake}
+			s.network = &grpcNetwork{listenAddress: c.ListenPeer, tls: c.TLS, services: c.Services, dialer: c.Dial, failed: s.tellHandshake, logger: cfg.Logger,
+				full: func() { s.crowded.Store(time.Now().UnixNano()) }}
 		}
 	}
 	s.inbox.bell = newBell()

@@ -8,6 +8,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/coordd/coordd/server/adminpb"
 	"github.com/coordd/coordd/server/auth"
@@ -78,6 +79,11 @@ func (s *Server) admitting(method string, handler grpc.MethodHandler) grpc.Metho
 		defer call.End()
 		first := s.firstMessage(ctx)
 		defer first.end()
+		defer func() {
+			if m, is := answer.(proto.Message); is {
+				call.Answered(proto.Size(m))
+			}
+		}()
 		return handler(service, ctx, func(m any) error {
 			err := call.Receive(receive, m)
 			if !first.end() {

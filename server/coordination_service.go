@@ -17,6 +17,7 @@ import (
 	"github.com/coordd/coordd/scheme/outcome"
 	"github.com/coordd/coordd/server/auth"
 	"github.com/coordd/coordd/server/group"
+	"github.com/coordd/coordd/server/listen"
 	"github.com/coordd/coordd/server/wire"
 )
 
@@ -32,7 +33,11 @@ func (s coordinationService) Session(rpc Ydb_Coordination_V1.CoordinationService
 	if err != nil {
 		return err
 	}
-	defer session.close()
+	defer func() {
+		call := listen.CallOf(rpc.Context())
+		call.Answered(session.mayLieUnread())
+		call.Gone(session.close)
+	}()
 	switch err := session.stream.Enter(); {
 	case errors.Is(err, group.ErrTooManyStreams):
 		return status.Error(codes.ResourceExhausted, "Too many requests")

@@ -33,7 +33,8 @@ type Hardening struct {
 	Handshake time.Duration
 	// Idle is how long a connection may be open without any call.
 	Idle time.Duration
-	// Linger is how long a stream that has ended waits for its client to read the end.
+	// Linger is how long a stream that has ended waits for its client to read the end, and then, as after any other call,
+	// how long nothing of it may leave before the connection is closed.
 	Linger time.Duration
 	// ResetBurst is how many streams a connection may reset at once; ResetsPerSecond how many more each second.
 	ResetBurst, ResetsPerSecond int
@@ -97,7 +98,7 @@ func (h Hardening) withDefaults(resources Resources) Hardening {
 func (h Hardening) ofConnections(proofWanted bool) listen.Limits {
 	return listen.Limits{
 		Connections: h.Connections, ConnectionsPerAddress: h.ConnectionsPerAddress, Strangers: h.Strangers, ProofWanted: proofWanted,
-		Calls: h.Calls, CallsPerAddress: h.CallsPerAddress, Standing: h.Watches, StandingPerAddress: h.WatchesPerAddress,
+		Calls: h.Calls, CallsPerAddress: h.CallsPerAddress, Standing: h.Watches, StandingPerAddress: h.WatchesPerAddress, Linger: h.Linger,
 		ReceivedBytes: h.ReceivedBytes, ResetBurst: h.ResetBurst, ResetsPerSecond: h.ResetsPerSecond,
 	}
 }

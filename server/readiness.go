@@ -12,6 +12,7 @@ import (
 
 	"github.com/coordd/coordd/raftstore"
 	"github.com/coordd/coordd/server/group"
+	"github.com/coordd/coordd/server/listen"
 )
 
 // Readiness says whether a server can serve clients at the moment.
@@ -154,6 +155,9 @@ func (s *Server) strained() []string {
 	var texts []string
 	if s.connections != nil { // which are made behind the group
 		texts = s.connections.Strained()
+	}
+	if at := s.store.Crowded(); !at.IsZero() && time.Since(at) < listen.StrainedFor {
+		texts = append(texts, "there were too many connections to the address for other servers: strangers' made room for new ones")
 	}
 	if _, waiting := s.group.RequestBytes(); waiting > 0 {
 		texts = append(texts, "clients bring more than is worked off: the streams of some are not read")

@@ -36,7 +36,7 @@ type session struct {
 
 	mutex  sync.Mutex
 	lent   int  // units that the last large answer has
-	closed bool // the handler has returned: nothing is lent any more
+	closed bool // nothing is left of the call, and nothing is lent any more
 }
 
 // statusWriter ends an RPC from outside of its handler. gRPC's own SendMsg and RecvMsg do the same when they fail; it
@@ -229,7 +229,11 @@ func (s *session) giveBack(units int) {
 	s.pool.lending.giveBack(before)
 }
 
-// close gives back what the stream was lent.
+// mayLieUnread is how much memory gRPC may have for what the client has not read, besides what is lent: as much as it takes
+// without waiting, and a message more.
+func (s *session) mayLieUnread() int { return int(min(s.progress.unread(), 2*sendRoom)) }
+
+// close gives back what the stream was lent. It is called when nothing is left of the call.
 func (s *session) close() {
 	s.mutex.Lock()
 	s.closed = true

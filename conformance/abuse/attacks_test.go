@@ -181,6 +181,7 @@ func (g *good) users() []attack {
 	return []attack{
 		{"C2 descriptions of a path with many permissions", 4, byClient(userToken, describeDeep)},
 		{"H3 answers of 55 MiB that are not read", 4, notReading},
+		{"H3 ends that are not read", 8, notReadingEnds},
 		{"M2 taking over another's session", 4, byClient(userToken, g.theft)},
 		{"M3 wrong logins", 4, byClient("", guess)},
 		{"M3 a right login beside wrong ones", 1, func(ctx context.Context, address string) {

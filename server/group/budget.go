@@ -52,6 +52,9 @@ func (b *budget) allows(bytes int) bool { return b.spent == 0 || b.spent+bytes <
 
 // change gives back credit, or spends some that nobody has asked for.
 func (b *budget) change(bytes int) {
+	if bytes == 0 {
+		return
+	}
 	b.mutex.Lock()
 	defer b.mutex.Unlock()
 	b.spent += bytes
@@ -78,6 +81,12 @@ func (b *budget) serve() {
 	if len(b.waiting) == 0 {
 		b.waiting = nil
 	}
+}
+
+// enter spends credit as soon as there is enough. It reports whether it did: ctx may be done before.
+func (b *budget) enter(ctx context.Context, bytes int) bool {
+	w := b.take(bytes)
+	return w == nil || b.await(ctx, w)
 }
 
 // await returns when the wish is granted, or ctx is done. It reports whether it was granted.

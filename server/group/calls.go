@@ -191,11 +191,11 @@ var errWithdrawn = errors.New("the group did not come to the call")
 // await returns the answer to a call. Errors: those of the answer, ErrStopped, that of ctx, with errWithdrawn if the
 // call was never taken.
 func (g *Group) await(ctx context.Context, c *call) (outcome.Outcome, error) {
-	g.queue.awaitRoom(ctx)
-	if err := ctx.Err(); err != nil { // there may still be no room
-		return outcome.Outcome{}, errors.Join(errWithdrawn, err)
+	if !g.queue.room.enter(ctx, requestBytes) {
+		return outcome.Outcome{}, errors.Join(errWithdrawn, ctx.Err())
 	}
 	g.queue.put(event{call: c})
+	g.queue.room.change(-requestBytes)
 	g.kick()
 	select {
 	case a := <-c.done:

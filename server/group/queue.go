@@ -1,7 +1,6 @@
 package group
 
 import (
-	"context"
 	"sync"
 
 	"github.com/coordd/coordd/coordination"
@@ -70,9 +69,9 @@ const (
 type queue struct {
 	mutex    sync.Mutex
 	requests []event
-	bytes    int           // of requests
-	room     chan struct{} // closed when there is room again; nil while there is
-	held     bool          // requests stay until the log has said something
+	bytes    int    // of requests
+	room     budget // for requests: what those count that are here, and those that were let in and are not here yet
+	held     bool   // requests stay until the log has said something
 	store    []storeEvent
 	count    int  // what the entries in store count
 	volume   int  // bytes of them
@@ -80,19 +79,17 @@ type queue struct {
 	bell     bell // the group's own goroutine listens
 }
 
-func newQueue() *queue { return &queue{bell: newBell()} }
+func newQueue() *queue { return &queue{bell: newBell(), room: budget{most: maxQueuedBytes}} }
 
-// put adds a request; the caller sees to it that somebody handles it. It never blocks: callers ask awaitRoom before
+// put adds a request; the caller sees to it that somebody handles it. It never blocks: callers ask for room before
 // they read what becomes a request.
 func (q *queue) put(e event) {
 	e.bytes = e.size()
 	q.mutex.Lock()
 	q.requests = append(q.requests, e)
 	q.bytes += e.bytes
-	if q.bytes > maxQueuedBytes && q.room == nil {
-		q.room = make(chan struct{})
-	}
 	q.mutex.Unlock()
+	q.room.change(e.bytes)
 }
 
 // empty reports whether there is nothing to handle now.
@@ -117,27 +114,6 @@ func (q *queue) putStore(e storeEvent) {
 	q.count += count
 	q.volume += volume
 	q.long = q.long || long
-}
-
-// hasRoom reports whether awaitRoom would return at once.
-func (q *queue) hasRoom() bool {
-	q.mutex.Lock()
-	defer q.mutex.Unlock()
-	return q.room == nil
-}
-
-// awaitRoom returns when the queue is not full, or ctx is done.
-func (q *queue) awaitRoom(ctx context.Context) {
-	q.mutex.Lock()
-	room := q.room
-	q.mutex.Unlock()
-	if room == nil {
-		return
-	}
-	select {
-	case <-room:
-	case <-ctx.Done():
-	}
 }
 
 // takeStore exchanges the log's news for an empty slice.
@@ -173,12 +149,9 @@ func (q *queue) hold() {
 // takeRequests exchanges the requests for an empty slice.
 func (q *queue) takeRequests(empty []event) []event {
 	q.mutex.Lock()
-	defer q.mutex.Unlock()
-	events := q.requests
+	events, bytes := q.requests, q.bytes
 	q.requests, q.bytes = empty, 0
-	if q.room != nil {
-		close(q.room)
-		q.room = nil
-	}
+	q.mutex.Unlock()
+	q.room.change(-bytes)
 	return events
 }

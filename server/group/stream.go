@@ -35,6 +35,7 @@ type Stream struct {
 	scheduled bool          // the client was woken, and has not yet found that there is nothing more to take
 	outbound  int           // bytes queued
 	reserved  int           // credit for the message that comes next
+	coming    int           // room in the queue for it
 	holds     int           // credit in all
 }
 
@@ -75,6 +76,13 @@ func (s *Stream) Leave() {
 	defer s.mutex.Unlock()
 	s.group.streams.budget.change(-s.holds)
 	s.holds, s.reserved = 0, 0
+	s.enqueued()
+}
+
+// enqueued gives back the room that was kept in the queue for a message: it is there, or goes elsewhere. The mutex is held.
+func (s *Stream) enqueued() {
+	s.group.queue.room.change(-s.coming)
+	s.coming = 0
 }
 
 // Open starts the time within which the first message must come.
@@ -92,25 +100,28 @@ func (s *Stream) AwaitRoom(ctx context.Context, message *coordination.ClientMess
 	if bytes == 0 {
 		return
 	}
-	full := !s.group.queue.hasRoom()
-	wish := s.group.streams.budget.take(bytes)
-	granted := wish == nil
-	if full || !granted {
-		s.notRead()
-	}
-	if !granted {
-		granted = s.group.streams.budget.await(ctx, wish)
-	}
-	if full {
-		s.group.queue.awaitRoom(ctx)
+	credit, queued, waited := false, false, false
+	for _, of := range []struct {
+		budget  *budget
+		granted *bool
+	}{{&s.group.streams.budget, &credit}, {&s.group.queue.room, &queued}} {
+		wish := of.budget.take(bytes)
+		if wish != nil && !waited {
+			waited = true
+			s.notRead()
+		}
+		*of.granted = wish == nil || of.budget.await(ctx, wish)
 	}
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	if granted {
+	if credit {
 		s.reserved = bytes
 		s.holds += bytes
 	}
-	if full || wish != nil {
+	if queued {
+		s.coming = bytes
+	}
+	if waited {
 		s.front.Read(s.group.clock.Now())
 		s.plan()
 	}
@@ -152,6 +163,7 @@ func (s *Stream) receive(message *coordination.ClientMessage) <-chan struct{} {
 	forward := s.front.Receive(message)
 	s.reserved = 0 // now the Front has it, or it is answered
 	s.settle(forward)
+	s.enqueued()
 	if !s.mayRead() && s.resume == nil {
 		s.resume = make(chan struct{})
 		s.front.NotRead(s.group.clock.Now())

@@ -1,6 +1,7 @@
 package group
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"time"
@@ -133,11 +134,59 @@ func TestStreamsAtOnce(t *testing.T) {
 func TestQueueRoom(t *testing.T) {
 	for past := range 2 {
 		q := newQueue()
-		q.put(event{forward: coordination.Forward{Request: &coordination.Request{Data: make([]byte, maxQueuedBytes-requestBytes+past)}}})
-		if full := q.room != nil; full != (past == 1) {
-			t.Errorf("%d past the limit: full %v", past, full)
+		q.put(event{forward: coordination.Forward{Request: &coordination.Request{Data: make([]byte, maxQueuedBytes-2*requestBytes+past)}}})
+		over, cancel := context.WithCancel(t.Context())
+		cancel()
+		if entered := q.room.enter(over, requestBytes); entered != (past == 0) {
+			t.Errorf("%d past the limit: there is room %v", past, entered)
 		}
 	}
+}
+
+// TestRoomIsForOne has many wait for room in the queue, streams and calls, when a turn empties it: no more of them are let in
+// than it has room for, although none of them has put anything yet.
+func TestRoomIsForOne(t *testing.T) {
+	g := openTest(t, nil)
+	g.turn.Lock() // nobody empties the queue
+	defer g.turn.Unlock()
+	const each = 3 << 20
+	g.streams.budget.limit(1 << 40) // it would hold up most of them before
+	g.queue.put(event{forward: coordination.Forward{Request: &coordination.Request{Data: make([]byte, maxQueuedBytes)}}})
+	const clients = 2 * maxQueuedBytes / each
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	entered := make(chan *Stream, clients)
+	message := &coordination.ClientMessage{Kind: coordination.ClientSemaphore, Request: &coordination.Request{Data: make([]byte, each)}}
+	for range clients {
+		s := g.NewStream(nil, Caller{}, &coordination.PingPolicy{})
+		go func() {
+			s.AwaitRoom(ctx, message)
+			entered <- s
+		}()
+	}
+	waiting := func() int {
+		g.queue.room.mutex.Lock()
+		defer g.queue.room.mutex.Unlock()
+		return len(g.queue.room.waiting)
+	}
+	eventually(t, "all to wait", func() bool { return waiting() == clients })
+	g.queue.takeRequests(nil)
+	const most = maxQueuedBytes / (each + requestBytes)
+	var in []*Stream
+	for range most {
+		in = append(in, <-entered)
+	}
+	if left := waiting(); left != clients-most {
+		t.Fatalf("%d of %d wait after there was room for %d", left, clients, most)
+	}
+	for _, s := range in { // what they bring, goes elsewhere
+		s.mutex.Lock()
+		s.enqueued()
+		s.mutex.Unlock()
+	}
+	eventually(t, "the next ones", func() bool { return waiting() == max(0, clients-2*most) })
+	cancel()
+	eventually(t, "all to be gone", func() bool { return waiting() == 0 })
 }
 
 // TestBytesInFlight shows when requests wait in the queue: at the limit of what is proposed and not applied.

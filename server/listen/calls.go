@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -28,7 +29,7 @@ const (
 	Session
 )
 
-// Call is a call from its headers on, until it is over and its handler has returned.
+// Call is a call from its headers on, until it is over, its handler has returned, and its end has left.
 type Call struct {
 	set     *Connections
 	conn    *meteredConn // nil in tests
@@ -45,7 +46,14 @@ type Call struct {
 	working  int64 // bytes of kept that are being worked on
 	served   bool  // a handler has begun, and not returned
 	over     bool
+	lingers  bool // it is over, and its end has not been written
+	endGone  bool // that has been, or the client wants none
 	left     bool
+
+	unread int64     // bytes of what it was answered, to be kept while it lingers
+	ended  time.Time // since when it lingers
+	moved  time.Time // when something of it was written last, while it lingers
+	gone   func()    // is called when it leaves
 }
 
 // ErrTooManyCalls is what a call is refused with.
@@ -228,10 +236,15 @@ func (c *Call) end() {
 	}
 }
 
-// leave counts the call out, and gives back what it keeps.
+// leave counts the call out, and gives back what it keeps, once its end has left.
 func (c *Call) leave() {
 	mutex := c.lock()
 	mutex.Lock()
+	if !c.left && c.linger() {
+		mutex.Unlock()
+		c.set.bytes.enforce(c.set)
+		return
+	}
 	left := c.left
 	c.left = true
 	kept := c.kept
@@ -243,6 +256,9 @@ func (c *Call) leave() {
 	mutex.Unlock()
 	if left {
 		return
+	}
+	if c.gone != nil {
+		c.gone()
 	}
 	c.set.calls.leave(c)
 	if c.conn != nil && c.conn.under != nil {

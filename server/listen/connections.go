@@ -29,6 +29,9 @@ type Limits struct {
 	Calls, CallsPerAddress, Standing, StandingPerAddress int
 	// ReceivedBytes is how much may be received of messages that nobody has taken yet, or that are being worked on.
 	ReceivedBytes int64
+	// Linger is how long nothing may leave of a call that is over before its connection is closed, which it is also after six
+	// times as long; 0: never.
+	Linger time.Duration
 	// ResetBurst is how many streams a connection may reset at once; ResetsPerSecond how many more each second.
 	ResetBurst, ResetsPerSecond int
 }
@@ -48,6 +51,7 @@ type Connections struct {
 	refused atomic.Uint64 // connections
 	evicted atomic.Uint64 // connections that made room for others
 	cut     atomic.Uint64 // connections that reset too many streams
+	unread  atomic.Uint64 // connections on which the end of a call was not read
 
 	mutex     sync.Mutex
 	open      map[string]int // by address; see addressOf
@@ -220,8 +224,8 @@ func (o *occasion) due(now time.Time) bool {
 	return true
 }
 
-// strainedFor is how long a limit that was reached is told of.
-const strainedFor = time.Minute
+// StrainedFor is how long a limit that was reached is told of.
+const StrainedFor = time.Minute
 
 // Strained says which limits were reached within the last minute, for people; empty if none was.
 func (c *Connections) Strained() []string {
@@ -239,7 +243,7 @@ func (c *Connections) Strained() []string {
 		limit.mutex.Lock()
 		happened := limit.said.happened
 		limit.mutex.Unlock()
-		if !happened.IsZero() && now.Sub(happened) < strainedFor {
+		if !happened.IsZero() && now.Sub(happened) < StrainedFor {
 			texts = append(texts, limit.text)
 		}
 	}
@@ -378,10 +382,12 @@ type meteredConn struct {
 	rest   []byte // read, and not handed to gRPC yet
 	header uint32 // the stream whose headers were handed to gRPC last
 
-	mutex  sync.Mutex
-	open   map[uint32]*Call
-	kept   int64 // bytes of messages
-	closed bool  // for keeping too many, or by gRPC
+	mutex   sync.Mutex
+	open    map[uint32]*Call
+	kept    int64       // bytes of messages
+	closed  bool        // for keeping too many, or by gRPC
+	sent    sentFrames  // of the one who writes
+	looking *time.Timer // for calls that linger; nil while there are none
 }
 
 // meter watches what is read from conn, whose bytes come by way of under.
@@ -436,7 +442,10 @@ func (c *meteredConn) watch(b []byte) (taken int, err error) {
 		next := b[taken:]
 		p := c.frames.follow(next)
 		taken += p.bytes
-		resets += p.resets
+		if p.resets > 0 {
+			resets += p.resets
+			c.reset(p.reset)
+		}
 		if p.data > 0 {
 			c.receive(p.stream, next[p.at:][:p.data])
 		} else if p.stream != 0 {

@@ -196,7 +196,7 @@ func TestStrained(t *testing.T) {
 	}
 	now = now.Add(time.Second)
 	c.makeRoom(nil) // which is not said again so soon
-	now = now.Add(strainedFor - time.Second)
+	now = now.Add(StrainedFor - time.Second)
 	if got := c.Strained(); len(got) != 1 || !strings.Contains(got[0], "connections") {
 		t.Errorf("after a minute: %v", got)
 	}
@@ -207,7 +207,7 @@ func TestStrained(t *testing.T) {
 	if got := c.Strained(); len(got) != 2 {
 		t.Errorf("when too much is received: %v", got)
 	}
-	now = now.Add(strainedFor)
+	now = now.Add(StrainedFor)
 	if got := c.Strained(); len(got) != 0 {
 		t.Errorf("in the end: %v", got)
 	}

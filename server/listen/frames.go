@@ -37,13 +37,14 @@ const (
 // passage is what goes by at a time.
 type passage struct {
 	bytes  int    // that are looked at
-	resets int    // RST_STREAM frames that begin
+	resets int    // RST_STREAM frames that begin, one at most
+	reset  uint32 // the stream that it is about
 	stream uint32 // of the headers that end behind these bytes, or to which the data belongs
 	data   int    // bytes of messages
 	at     int    // where among the bytes these begin
 }
 
-// follow looks at the next bytes, and stops where headers end, and behind each piece of data: so whoever takes the bytes
+// follow looks at the next bytes, and stops where headers end, behind each piece of data, and where a reset begins: so whoever takes the bytes
 // has seen the headers of a stream before its data goes by.
 func (f *frames) follow(b []byte) (p passage) {
 	length := len(b)
@@ -68,6 +69,9 @@ func (f *frames) follow(b []byte) (p passage) {
 			p.stream = f.stream
 			break
 		}
+		if p.resets > 0 {
+			break
+		}
 	}
 	p.bytes = length - len(b)
 	return p
@@ -84,7 +88,7 @@ func (f *frames) begin(p *passage) {
 		f.padding = padUnknown
 	}
 	if f.kind == frameReset {
-		p.resets++
+		p.resets, p.reset = 1, f.stream
 	}
 }
 

@@ -1,6 +1,7 @@
 package listen
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -77,4 +78,40 @@ func FuzzFrames(f *testing.F) {
 			b = b[p.bytes:]
 		}
 	})
+}
+
+// TestSentFrames cuts what a server writes at every place: the ends of streams and their data are found wherever it is cut.
+func TestSentFrames(t *testing.T) {
+	var stream strings.Builder
+	framer := http2.NewFramer(&stream, nil)
+	payload := []byte(strings.Repeat("\x00\x00\x04\x03", 100)) // looks like resets inside
+	for _, err := range []error{
+		framer.WriteSettings(), framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: payload, EndHeaders: true}),
+		framer.WriteData(1, false, payload), framer.WriteData(3, true, payload), framer.WriteWindowUpdate(0, 5),
+		framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, EndHeaders: true, EndStream: true}),
+		framer.WriteRSTStream(5, http2.ErrCodeCancel), framer.WritePing(true, [8]byte{}),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for size := 1; size <= stream.Len(); size++ {
+		var f sentFrames
+		var data, ends []uint32
+		for whole := stream.String(); whole != ""; whole = whole[min(size, len(whole)):] {
+			for piece := []byte(whole[:min(size, len(whole))]); len(piece) > 0; {
+				n, id, isData, isEnd := f.next(piece)
+				piece = piece[n:]
+				if isData {
+					data = append(data, id)
+				}
+				if isEnd {
+					ends = append(ends, id)
+				}
+			}
+		}
+		if !slices.Equal(data, []uint32{1, 3}) || !slices.Equal(ends, []uint32{3, 1, 5}) {
+			t.Fatalf("in pieces of %d: data of %v, ends of %v", size, data, ends)
+		}
+	}
 }

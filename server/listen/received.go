@@ -44,10 +44,22 @@ func (r *received) leave(conn *meteredConn) {
 // was open.
 func (c *meteredConn) close() (kept int64, was bool) {
 	c.mutex.Lock()
-	defer c.mutex.Unlock()
 	kept, was = c.kept, !c.closed
 	c.keep(-kept)
 	c.closed = true
+	var leaving []*Call
+	for _, call := range c.open {
+		if call.lingers {
+			leaving = append(leaving, call)
+		}
+	}
+	if c.looking != nil {
+		c.looking.Stop()
+	}
+	c.mutex.Unlock()
+	for _, call := range leaving {
+		call.leave()
+	}
 	return kept, was
 }
 
