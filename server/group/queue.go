@@ -3,6 +3,7 @@ package group
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/coordination/codec"
@@ -68,6 +69,7 @@ const (
 // queue holds what the group has not handled yet. Requests and the log's news wait apart: when too much is in flight,
 // requests stay here while the log goes on.
 type queue struct {
+	full     atomic.Bool // room is not nil
 	mutex    sync.Mutex
 	requests []event
 	bytes    int           // of requests
@@ -91,6 +93,7 @@ func (q *queue) put(e event) {
 	q.bytes += e.bytes
 	if q.bytes > maxQueuedBytes && q.room == nil {
 		q.room = make(chan struct{})
+		q.full.Store(true)
 	}
 	q.mutex.Unlock()
 }
@@ -120,11 +123,7 @@ func (q *queue) putStore(e storeEvent) {
 }
 
 // hasRoom reports whether awaitRoom would return at once.
-func (q *queue) hasRoom() bool {
-	q.mutex.Lock()
-	defer q.mutex.Unlock()
-	return q.room == nil
-}
+func (q *queue) hasRoom() bool { return !q.full.Load() }
 
 // awaitRoom returns when the queue is not full, or ctx is done.
 func (q *queue) awaitRoom(ctx context.Context) {
@@ -179,6 +178,7 @@ func (q *queue) takeRequests(empty []event) []event {
 	if q.room != nil {
 		close(q.room)
 		q.room = nil
+		q.full.Store(false)
 	}
 	return events
 }

@@ -24,6 +24,8 @@ type Stream struct {
 	client Client
 	caller Caller
 
+	credit int // for the message that comes next; of AwaitRoom and Receive
+
 	mutex     sync.Mutex // guards what follows, and is never held across I/O
 	front     *coordination.Front
 	link      leaderLink // where the Front's messages go; nil while there is no leader
@@ -34,8 +36,7 @@ type Stream struct {
 	lingering *time.Timer   // cuts off a client that does not read what it is told at the end
 	scheduled bool          // the client was woken, and has not yet found that there is nothing more to take
 	outbound  int           // bytes queued
-	reserved  int           // credit for the message that comes next
-	holds     int           // credit in all
+	holds     int           // credit for what the Front has
 }
 
 // Client is the connection behind a Stream. Wake and CutOff may be called under the stream's lock, so they must neither
@@ -73,8 +74,8 @@ func (s *Stream) Leave() {
 	s.stopTimers()
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	s.group.streams.budget.change(-s.holds)
-	s.holds, s.reserved = 0, 0
+	s.group.streams.budget.change(-s.holds - s.credit)
+	s.holds, s.credit = 0, 0
 }
 
 // Open starts the time within which the first message must come.
@@ -94,31 +95,32 @@ func (s *Stream) AwaitRoom(ctx context.Context, message *coordination.ClientMess
 	}
 	full := !s.group.queue.hasRoom()
 	wish := s.group.streams.budget.take(bytes)
-	granted := wish == nil
-	if full || !granted {
-		s.notRead()
+	if wish == nil {
+		s.credit = bytes
 	}
-	if !granted {
-		granted = s.group.streams.budget.await(ctx, wish)
+	if full || wish != nil {
+		s.wait(ctx, bytes, wish, full)
+	}
+}
+
+// wait waits for credit that is wished for, and for room in a queue that is full.
+func (s *Stream) wait(ctx context.Context, bytes int, wish *wish, full bool) {
+	s.notRead()
+	if wish != nil && s.group.streams.budget.await(ctx, wish) {
+		s.credit = bytes
 	}
 	if full {
 		s.group.queue.awaitRoom(ctx)
 	}
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	if granted {
-		s.reserved = bytes
-		s.holds += bytes
-	}
-	if full || wish != nil {
-		s.front.Read(s.group.clock.Now())
-		s.plan()
-	}
+	s.front.Read(s.group.clock.Now())
+	s.plan()
 }
 
 // account gives back what credit the stream needs no more. The mutex is held.
 func (s *Stream) account() {
-	if holds := s.front.InFlightBytes() + s.reserved; holds != s.holds {
+	if holds := s.front.InFlightBytes(); holds != s.holds {
 		s.group.streams.budget.change(holds - s.holds)
 		s.holds = holds
 	}
@@ -149,9 +151,9 @@ func (s *Stream) receive(message *coordination.ClientMessage) <-chan struct{} {
 	}
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	forward := s.front.Receive(message)
-	s.reserved = 0 // now the Front has it, or it is answered
-	s.settle(forward)
+	s.holds += s.credit
+	s.credit = 0
+	s.settle(s.front.Receive(message)) // the Front has it now, or it is answered
 	if !s.mayRead() && s.resume == nil {
 		s.resume = make(chan struct{})
 		s.front.NotRead(s.group.clock.Now())
