@@ -65,7 +65,7 @@ GO_TEST_PURE = COORDD_BIN=$(CURDIR)/bin/coordd go test -vet=off -count=1 -timeou
 BUSY ?= 16
 
 .PHONY: help run build test test-starved test-long lint generate generate-check go-test tools-test compat \
-	crash-test cluster-test upgrade-test abuse-test malformed-test fuzz-short fuzz-model bench conformance conformance-map \
+	crash-test cluster-test upgrade-test abuse-test malformed-test fuzz-short fuzz-model bench bench-watched conformance conformance-map \
 	mutation-test differences fuzz docker-image docker-context docker-test tools race-note clean
 
 help: ## list these commands
@@ -162,6 +162,9 @@ fuzz: fuzz-short ## run every fuzz target for 30 s, or for FUZZ_TIME
 bench: build ## measure the server beside the machine's floor, and run the Go benchmarks (docs/benchmarks.md)
 	@go run ./conformance/bench -coordd bin/coordd -runs $(BENCH_COUNT)
 	@go test -run '^$$' -bench '$(BENCH)' -benchmem -count $(BENCH_COUNT) -timeout 60m $(BENCH_PACKAGES)
+
+bench-watched: build ## measure what it costs a server to be watched (AGAINST=PROGRAM to compare with an older one as well)
+	@go run ./conformance/bench -coordd bin/coordd -watched -runs 10 -n 256 $(if $(AGAINST),-against $(AGAINST))
 
 fuzz-model: ## compare the rings with the reference model on SEQS random sequences
 	@go test ./conformance/model -count=1 -timeout 60m -run '^TestModel$$' -seqs $(SEQS)

@@ -34,6 +34,8 @@ type appender struct {
 	busy    bool // a write is under way
 	closing bool
 	since   time.Time // when the write under way began
+
+	joined []*pb.Entry // the entries of a write, used again; of run
 }
 
 func newAppender(s *Store) *appender {
@@ -127,13 +129,14 @@ func (a *appender) next() []*writeJob {
 // write makes jobs durable: term and vote first, because entries of a term may not exist before the term does.
 func (a *appender) write(jobs []*writeJob) error {
 	var hard *hardState
-	var entries []*pb.Entry
+	entries := a.joined[:0]
 	for _, j := range jobs {
 		if j.hard != nil {
 			hard = j.hard
 		}
 		entries = joinEntries(entries, j.entries)
 	}
+	defer a.keepSpace(entries)
 	if hard != nil {
 		if err := a.device.setHardState(*hard); err != nil {
 			return err
@@ -154,17 +157,22 @@ func (a *appender) write(jobs []*writeJob) error {
 	return nil
 }
 
+// spareEntriesMax bounds for how many entries of one write the space is kept.
+const spareEntriesMax = 4096
+
+// keepSpace has the next write use the space of this one's entries.
+func (a *appender) keepSpace(entries []*pb.Entry) {
+	clear(entries[:cap(entries)]) // joinEntries may have dropped some
+	if a.joined = entries; cap(entries) > spareEntriesMax {
+		a.joined = nil
+	}
+}
+
 // joinEntries appends more to entries; a new leader's entries replace those from their first index on.
 func joinEntries(entries, more []*pb.Entry) []*pb.Entry {
-	if len(entries) == 0 {
-		return more
-	}
-	if len(more) == 0 {
-		return entries
-	}
 	keep := len(entries)
-	for keep > 0 && entries[keep-1].GetIndex() >= more[0].GetIndex() {
+	for len(more) > 0 && keep > 0 && entries[keep-1].GetIndex() >= more[0].GetIndex() {
 		keep--
 	}
-	return append(entries[:keep:keep], more...)
+	return append(entries[:keep], more...)
 }

@@ -23,6 +23,9 @@ type diskLog struct {
 	wal  *wal.WAL
 	log  *walLogger
 	last uint64 // last index on disk; the appending goroutine's
+
+	flat []hraft.Log  // of append, used again
+	logs []*hraft.Log // the same
 }
 
 // openDiskLog opens a log which examine has found sound and repair has tidied, and checks that the library sees the
@@ -78,17 +81,25 @@ func (l *diskLog) append(entries []*pb.Entry) error {
 			return l.wrap("cut the end of the log", err)
 		}
 	}
-	logs := make([]*hraft.Log, len(entries))
-	flat := make([]hraft.Log, len(entries))
-	for i, e := range entries {
-		flat[i] = hraft.Log{Index: e.GetIndex(), Term: e.GetTerm(), Type: hraft.LogType(e.GetType()), Data: e.GetData()}
-		logs[i] = &flat[i]
-	}
-	if err := l.wal.StoreLogs(logs); err != nil {
+	if err := l.wal.StoreLogs(l.translate(entries)); err != nil {
 		return l.wrap("append to the log", err)
 	}
+	clear(l.flat) // the library has copied the data
 	l.last = entries[len(entries)-1].GetIndex()
 	return nil
+}
+
+// translate has the entries as the library wants them, until it is called again.
+func (l *diskLog) translate(entries []*pb.Entry) []*hraft.Log {
+	if cap(l.flat) < len(entries) || cap(l.flat) > spareEntriesMax {
+		l.flat, l.logs = make([]hraft.Log, len(entries)), make([]*hraft.Log, len(entries))
+	}
+	l.flat, l.logs = l.flat[:len(entries)], l.logs[:len(entries)]
+	for i, e := range entries {
+		l.flat[i] = hraft.Log{Index: e.GetIndex(), Term: e.GetTerm(), Type: hraft.LogType(e.GetType()), Data: e.GetData()}
+		l.logs[i] = &l.flat[i]
+	}
+	return l.logs
 }
 
 func (l *diskLog) wrap(step string, err error) error { return wrapStep(step, l.dir, err) }

@@ -1,6 +1,7 @@
 package raftstore
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"hash/crc32"
@@ -51,17 +52,24 @@ func (c entryCodec) ID() uint64 { return entryCodecID }
 
 // Encode implements wal.Codec. Log.Type carries raft's entry type.
 func (c entryCodec) Encode(l *hraft.Log, w io.Writer) error {
+	var envelope []byte
+	if b, is := w.(*bytes.Buffer); is { // as the library has it: room is made once, and there
+		b.Grow(entryHeaderLen + len(l.Data))
+		envelope = b.AvailableBuffer()
+	}
+	_, err := w.Write(c.appendTo(envelope, l))
+	return err
+}
+
+// appendTo appends the envelope of an entry.
+func (c entryCodec) appendTo(b []byte, l *hraft.Log) []byte {
 	var h [entryHeaderLen]byte
 	h[0] = entryFormat
 	h[1] = byte(l.Type)
 	binary.LittleEndian.PutUint64(h[8:], l.Index)
 	binary.LittleEndian.PutUint64(h[16:], l.Term)
 	binary.LittleEndian.PutUint32(h[4:], c.checksum(h[:], l.Data))
-	if _, err := w.Write(h[:]); err != nil {
-		return err
-	}
-	_, err := w.Write(l.Data)
-	return err
+	return append(append(b, h[:]...), l.Data...)
 }
 
 // Decode implements wal.Codec. The data is a copy.

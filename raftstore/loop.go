@@ -290,12 +290,16 @@ func (l *loop) propose() {
 }
 
 func (l *loop) proposalMessage(p proposal) *pb.Message {
-	entries := make([]*pb.Entry, len(p.commands))
+	entries, values := make([]*pb.Entry, len(p.commands)), make([]pb.Entry, len(p.commands))
 	for i, c := range p.commands {
-		entries[i] = &pb.Entry{Data: c}
+		values[i].Data = c
+		entries[i] = &values[i]
 	}
-	return &pb.Message{Type: pb.MsgProp.Enum(), From: new(l.s.identity.Member), Entries: entries}
+	return &pb.Message{Type: typeProposal, From: &l.s.identity.Member, Entries: entries}
 }
+
+// typeProposal and the member's id are shared by all proposals: raft copies what it keeps, and changes nothing.
+var typeProposal = pb.MsgProp.Enum()
 
 // waitForApplied asks Applied to ring.
 func (l *loop) waitForApplied() {

@@ -6,10 +6,13 @@ import (
 	"log/slog"
 	"runtime/debug"
 	"sync/atomic"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/coordd/coordd/raftstore/quiet"
 )
 
 // panicCounter answers calls whose code panics with INTERNAL and counts them. The text of a panic goes to the log only:
@@ -17,6 +20,7 @@ import (
 type panicCounter struct {
 	count  atomic.Uint64
 	logger *slog.Logger
+	told   quiet.Kinds // by where it was: a client that can cause one can cause many
 }
 
 var errPanic = status.New(codes.Internal, "Internal error")
@@ -24,7 +28,9 @@ var errPanic = status.New(codes.Internal, "Internal error")
 // note counts and logs a panic that has been recovered.
 func (p *panicCounter) note(where string, reason any) {
 	p.count.Add(1)
-	p.logger.Error("recovered from a panic", "in", where, "reason", fmt.Sprint(reason), "stack", string(debug.Stack()))
+	if ok, hidden := p.told.Tells(where, time.Now()); ok {
+		p.logger.Error("recovered from a panic", "in", where, "reason", fmt.Sprint(reason), "stack", string(debug.Stack()), quiet.NotTold, hidden)
+	}
 }
 
 // guard is deferred: it makes a panic the error of a call.

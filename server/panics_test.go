@@ -39,6 +39,23 @@ func TestPanicOfHandler(t *testing.T) {
 	}
 }
 
+// TestPanicsAreToldRarely has one handler panic over and over, and another one once: each is told, with its stack, and not
+// each time.
+func TestPanicsAreToldRarely(t *testing.T) {
+	log := &logText{}
+	p := &panicCounter{logger: log.logger()}
+	for i := range 1000 {
+		p.note("/a/Call", i)
+	}
+	p.note("/another/Call", "once")
+	if told := log.with("recovered from a panic", "in=/a/Call", "stack="); told < 1 || told > 10 {
+		t.Errorf("a thousand panics are told %d times", told)
+	}
+	if log.with("in=/another/Call", "reason=once") != 1 || p.count.Load() != 1001 {
+		t.Errorf("%d panics are counted; the log:\n%s", p.count.Load(), log.content())
+	}
+}
+
 // onPing makes fn part of every ping that the server sends.
 func onPing(s *Server, fn func(number int64)) {
 	var pings atomic.Int64

@@ -73,7 +73,7 @@ func TestLostSessionIsTold(t *testing.T) {
 		return log.with("session: the stream has ended", fmt.Sprintf("session=%d ", session)) == 1
 	})
 	eventually(t, "the end of the session", func() bool {
-		return log.with("level=DEBUG", "a session has ended: its time was up", fmt.Sprintf("session=%d ", session)) == 1
+		return log.with("level=DEBUG", "a session has ended: its time was up", fmt.Sprintf("session=%d ", session), "path="+testNode+" node=") == 1
 	})
 }
 

@@ -112,7 +112,7 @@ func runAcquires(ctx context.Context, address string, duration time.Duration) (r
 	if len(took) == 0 {
 		return result{}, errors.New("nothing was acquired")
 	}
-	return result{float64(len(took)) / duration.Seconds(), percentile(took, 50), percentile(took, 99)}, nil
+	return result{float64(len(took)) / duration.Seconds(), percentile(took, 50), percentile(took, 99), len(took)}, nil
 }
 
 // startCluster starts three servers and returns those that were started, also with an error.

@@ -19,8 +19,10 @@ func main() {
 	idle := flag.Int("idle", 10_000, "idle sessions, 0 to leave them out")
 	attach := flag.String("attach", "", "measure the server at this address instead: one workload, for profiling")
 	kind := flag.String("kind", "pairs", "with -attach: pairs or handover")
-	n := flag.Int("n", 64, "with -attach: sessions")
+	n := flag.Int("n", 64, "with -attach or -watched: sessions")
 	onlyCluster := flag.Bool("cluster", false, "measure only one server against three")
+	onlyWatched := flag.Bool("watched", false, "measure only what a pair costs a server that is watched, and one that is not")
+	against := flag.String("against", "", "with -watched: compare both with this program")
 	echo := flag.Bool("echo", false, "be the empty gRPC server that the bench compares with")
 	flag.Parse()
 	if *attach != "" {
@@ -30,14 +32,24 @@ func main() {
 		}
 		return
 	}
-	err := serveOrMeasure(*echo, *onlyCluster, *binary, *dir, *runs, time.Duration(*seconds*float64(time.Second)), *idle)
+	length := time.Duration(*seconds * float64(time.Second))
+	only := func(dir string) error { return measure(context.Background(), *binary, dir, *runs, length, *idle) }
+	switch {
+	case *onlyCluster:
+		only = func(dir string) error { return measureCluster(context.Background(), *binary, dir, *runs, length) }
+	case *onlyWatched:
+		only = func(dir string) error {
+			return measureWatched(context.Background(), *binary, *against, dir, *runs, *n, length)
+		}
+	}
+	err := serveOrMeasure(*echo, *dir, only)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
 }
 
-func serveOrMeasure(echo, onlyCluster bool, binary, dir string, runs int, length time.Duration, idle int) error {
+func serveOrMeasure(echo bool, dir string, measure func(dir string) error) error {
 	if echo {
 		return serveEcho()
 	}
@@ -49,10 +61,7 @@ func serveOrMeasure(echo, onlyCluster bool, binary, dir string, runs int, length
 		defer os.RemoveAll(made)
 		dir = made
 	}
-	if onlyCluster {
-		return measureCluster(context.Background(), binary, dir, runs, length)
-	}
-	return measure(context.Background(), binary, dir, runs, length, idle)
+	return measure(dir)
 }
 
 func measure(ctx context.Context, binary, dir string, runs int, length time.Duration, idle int) error {

@@ -129,9 +129,15 @@ type serverProcess struct {
 }
 
 func startServer(binary, dir string, more ...string) (*serverProcess, error) {
+	return startServerWith(binary, dir, nil, more...)
+}
+
+// startServerWith is startServer with variables of the environment, which older programs do not mind where they do not know
+// them.
+func startServerWith(binary, dir string, environment []string, more ...string) (*serverProcess, error) {
 	arguments := append([]string{"serve", "--listen", "127.0.0.1:0", "--data-dir", dir, "--log-level", "error"}, more...)
 	command := exec.Command(binary, arguments...)
-	command.Env = append(os.Environ(), "COORDD_LOOPBACK_ADMIN=true") // a flag would end older programs
+	command.Env = append(append(os.Environ(), "COORDD_LOOPBACK_ADMIN=true"), environment...) // a flag would end older programs
 	command.Stderr = os.Stderr
 	out, err := command.StdoutPipe()
 	if err != nil {

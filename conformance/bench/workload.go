@@ -54,6 +54,7 @@ func together[T any](elements []T, fn func(int, T) error) error {
 type result struct {
 	perSecond float64
 	p50, p99  time.Duration
+	steps     int
 }
 
 // runPairs is W1: every session takes and releases a semaphore of its own for a while.
@@ -116,7 +117,7 @@ func run(ctx context.Context, address string, n int, duration time.Duration, nam
 	if err != nil || len(all) == 0 {
 		return result{}, fmt.Errorf("%d steps: %w", len(all), err)
 	}
-	return result{float64(len(all)) / elapsed.Seconds(), percentile(all, 50), percentile(all, 99)}, nil
+	return result{float64(len(all)) / elapsed.Seconds(), percentile(all, 50), percentile(all, 99), len(all)}, nil
 }
 
 // runWatch is W3: one session changes the data of a semaphore that n others watch; the time until all have heard.
@@ -156,7 +157,7 @@ func runWatch(ctx context.Context, address string, n, rounds int) (result, error
 		took = append(took, time.Since(start))
 	}
 	p50 := percentile(took, 50)
-	return result{float64(n) / p50.Seconds(), p50, percentile(took, 99)}, nil
+	return result{float64(n) / p50.Seconds(), p50, percentile(took, 99), rounds}, nil
 }
 
 // idleResult is what W4 gives.

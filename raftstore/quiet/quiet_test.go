@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 )
 
 // What goes on is told ever more rarely, with how much was not told, and anew after a pause.
@@ -72,7 +73,27 @@ func TestCut(t *testing.T) {
 			t.Errorf("%q: %s", text, got)
 		}
 	}
-	if got := Printable("a\x1b[2J\nb", 6); got != "a?[2J?..." {
-		t.Errorf("printable: %q", got)
+}
+
+// TestPrintable is how what others have chosen is cut where people are shown it.
+func TestPrintable(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                                 "",
+		"a lock":                           "a lock",
+		"a\x1b]0;title\x07\r\nb":           "a]0;titleb",
+		"left\u202eright\u2066":            "leftright",
+		"\x85\xff":                         "\ufffd\ufffd",
+		"ключ":                             "ключ",
+		strings.Repeat("x", 129):           strings.Repeat("x", 128),
+		strings.Repeat("ä", 65):            strings.Repeat("ä", 64),
+		"x" + strings.Repeat("ä", 65):      "x" + strings.Repeat("ä", 63),
+		strings.Repeat("\x00", 1000) + "x": "",
+	} {
+		if got := Printable(text, 128); got != want || !utf8.ValidString(got) {
+			t.Errorf("%q is shown as %q, want %q", text, got, want)
+		}
+		if got := Printable([]byte(text), 128); got != want {
+			t.Errorf("the bytes %q are shown as %q", text, got)
+		}
 	}
 }

@@ -132,7 +132,7 @@ func (g *Group) apply(e *raftstore.Entry) error {
 		g.inFlight -= len(e.Data)
 	}
 	g.observe(e.Index)
-	var timingOut []*coordination.ExpireSession
+	var timingOut []timingOut
 	if g.debugs {
 		timingOut = g.timingOut(&g.entry)
 	}

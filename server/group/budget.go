@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"sync/atomic"
 )
 
 const (
@@ -21,10 +22,13 @@ const (
 // budget is the credit in bytes for the requests of a server's streams. A request holds its bytes from before its stream
 // hands it to the leader until its first answer, a refusal, or the end of its stream: an acquire that waits in a queue has
 // been answered, so it holds none, and the release that it waits for always comes through. Who wants credit waits in line.
+// As long as nobody waits, no lock is taken: every request passes here twice.
 type budget struct {
+	most  atomic.Int64
+	spent atomic.Int64
+	line  atomic.Int64 // how many wait, or are about to; it grows before a wish looks for the last time
+
 	mutex   sync.Mutex
-	most    int
-	spent   int
 	waiting []*wish
 }
 
@@ -36,10 +40,14 @@ type wish struct {
 
 // take spends credit if there is enough and nobody waits. If not, the wish is in line.
 func (b *budget) take(bytes int) *wish {
+	if b.line.Load() == 0 && b.spend(bytes) {
+		return nil
+	}
 	b.mutex.Lock()
 	defer b.mutex.Unlock()
-	if len(b.waiting) == 0 && b.allows(bytes) {
-		b.spent += bytes
+	b.line.Add(1) // whoever gives back from now on comes here; what was given back before is found
+	if len(b.waiting) == 0 && b.spend(bytes) {
+		b.line.Add(-1)
 		return nil
 	}
 	w := &wish{bytes: bytes, granted: make(chan struct{})}
@@ -47,40 +55,62 @@ func (b *budget) take(bytes int) *wish {
 	return w
 }
 
-// allows reports whether credit may be spent. What is larger than all of it may be spent alone. The mutex is held.
-func (b *budget) allows(bytes int) bool { return b.spent == 0 || b.spent+bytes <= b.most }
+// spend spends credit if there is enough. What is larger than all of it may be spent alone.
+func (b *budget) spend(bytes int) bool {
+	for {
+		spent := b.spent.Load()
+		if spent != 0 && spent+int64(bytes) > b.most.Load() {
+			return false
+		}
+		if b.spent.CompareAndSwap(spent, spent+int64(bytes)) {
+			return true
+		}
+	}
+}
 
 // change gives back credit, or spends some that nobody has asked for.
 func (b *budget) change(bytes int) {
 	if bytes == 0 {
 		return
 	}
-	b.mutex.Lock()
-	defer b.mutex.Unlock()
-	b.spent += bytes
-	b.serve()
+	b.spent.Add(int64(bytes))
+	b.look()
 }
 
 // limit sets how much there is.
 func (b *budget) limit(most int) {
+	b.most.Store(int64(most))
+	b.look()
+}
+
+// look serves those who wait, if anybody does.
+func (b *budget) look() {
+	if b.line.Load() == 0 {
+		return
+	}
 	b.mutex.Lock()
 	defer b.mutex.Unlock()
-	b.most = most
 	b.serve()
 }
 
 // serve spends what those who wait may have by now. The mutex is held.
 func (b *budget) serve() {
-	for len(b.waiting) > 0 && b.allows(b.waiting[0].bytes) {
-		w := b.waiting[0]
-		b.spent += w.bytes
-		close(w.granted)
+	for len(b.waiting) > 0 && b.spend(b.waiting[0].bytes) {
+		close(b.waiting[0].granted)
 		b.waiting[0] = nil
 		b.waiting = b.waiting[1:]
+		b.line.Add(-1)
 	}
 	if len(b.waiting) == 0 {
 		b.waiting = nil
 	}
+}
+
+// held is how much is spent, and how many wait.
+func (b *budget) held() (spent, waiting int) {
+	b.mutex.Lock()
+	defer b.mutex.Unlock()
+	return int(b.spent.Load()), len(b.waiting)
 }
 
 // enter spends credit as soon as there is enough. It reports whether it did: ctx may be done before.
@@ -103,6 +133,7 @@ func (b *budget) await(ctx context.Context, w *wish) bool {
 		return true
 	}
 	b.waiting = slices.Delete(b.waiting, at, at+1)
+	b.line.Add(-1)
 	b.serve() // it may have held up smaller ones
 	return false
 }

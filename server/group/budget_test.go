@@ -7,16 +7,11 @@ import (
 	"github.com/coordd/coordd/coordination"
 )
 
-func (b *budget) state() (spent, waiting int) {
-	b.mutex.Lock()
-	defer b.mutex.Unlock()
-	return b.spent, len(b.waiting)
-}
-
 // TestBudget spends to the limit and a byte more. Who waits is served in line; what is larger than all there is passes
 // alone; who goes away does not hold up those behind.
 func TestBudget(t *testing.T) {
-	b := budget{most: 100}
+	var b budget
+	b.limit(100)
 	if b.take(60) != nil || b.take(40) != nil {
 		t.Fatal("credit is refused below the limit")
 	}
@@ -49,7 +44,7 @@ func TestBudget(t *testing.T) {
 		t.Error("something passes beside it")
 	}
 	b.limit(1000)
-	if spent, waiting := b.state(); spent != 501 || waiting != 0 {
+	if spent, waiting := b.held(); spent != 501 || waiting != 0 {
 		t.Errorf("%d are spent, %d wait", spent, waiting)
 	}
 }
@@ -118,7 +113,7 @@ func TestWaitingAcquiresHoldNoCredit(t *testing.T) {
 			}
 		}
 		eventually(t, "all credit to be back", func() bool {
-			spent, waiting := g.streams.budget.state()
+			spent, waiting := g.streams.budget.held()
 			return spent == 0 && waiting == 0
 		})
 		g.streams.budget.limit(maxRelayBytes)
@@ -140,11 +135,11 @@ func TestCreditIsGivenBack(t *testing.T) {
 		for i := range uint64(5) {
 			client.askInRoom(t, i, take("lock"))
 		}
-		if spent, _ := g.streams.budget.state(); spent < 5*(&coordination.Request{}).Bytes() {
+		if spent, _ := g.streams.budget.held(); spent < 5*(&coordination.Request{}).Bytes() {
 			t.Errorf("%s: %d are spent on five requests", name, spent)
 		}
 		end(client.stream)
-		if spent, _ := g.streams.budget.state(); spent != 0 {
+		if spent, _ := g.streams.budget.held(); spent != 0 {
 			t.Errorf("%s: %d are still spent", name, spent)
 		}
 		g.turn.Unlock()
@@ -153,7 +148,7 @@ func TestCreditIsGivenBack(t *testing.T) {
 	client := openSession(t, g, 600_000)
 	client.stream.AwaitRoom(t.Context(), &coordination.ClientMessage{Request: take("lock")})
 	client.stream.Leave() // between the two
-	if spent, _ := g.streams.budget.state(); spent != 0 {
+	if spent, _ := g.streams.budget.held(); spent != 0 {
 		t.Errorf("%d are spent by nobody", spent)
 	}
 }

@@ -172,7 +172,16 @@ func (g *Group) observe(applied uint64) {
 
 // noteEvents keeps what has occurred. The turn is held.
 func (g *Group) noteEvents() {
-	if occurred := g.replica.Machine().Occurred(); len(occurred) > 0 {
-		g.events.add(g.clock.WallMillis(), occurred)
+	occurred := g.replica.Machine().Occurred()
+	if len(occurred) == 0 {
+		return
 	}
+	now := uint64(0)
+	for i := range occurred {
+		if occurred[i].StampMillis == 0 { // few are: the clock is not asked for each entry
+			now = g.clock.WallMillis()
+			break
+		}
+	}
+	g.events.add(now, occurred)
 }

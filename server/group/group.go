@@ -240,12 +240,7 @@ func (g *Group) Queued() int { return g.queue.length() }
 
 // RequestBytes is how much the requests of all streams of this server hold that have no first answer, and how many streams
 // wait with another one until they do not.
-func (g *Group) RequestBytes() (held, waiting int) {
-	b := &g.streams.budget
-	b.mutex.Lock()
-	defer b.mutex.Unlock()
-	return b.spent, len(b.waiting)
-}
+func (g *Group) RequestBytes() (held, waiting int) { return g.streams.budget.held() }
 
 // Lag is how many entries this server lacks; known is false as long as the leader has not told how many there are.
 func (g *Group) Lag() (entries uint64, known bool) {

@@ -79,7 +79,11 @@ type queue struct {
 	bell     bell // the group's own goroutine listens
 }
 
-func newQueue() *queue { return &queue{bell: newBell(), room: budget{most: maxQueuedBytes}} }
+func newQueue() *queue {
+	q := &queue{bell: newBell()}
+	q.room.limit(maxQueuedBytes)
+	return q
+}
 
 // put adds a request; the caller sees to it that somebody handles it. It never blocks: callers ask for room before
 // they read what becomes a request.

@@ -24,6 +24,9 @@ type Stream struct {
 	client Client
 	caller Caller
 
+	credit int // for the message that comes next; of AwaitRoom and Receive
+	coming int // room in the queue for it; of the same
+
 	mutex     sync.Mutex // guards what follows, and is never held across I/O
 	front     *coordination.Front
 	link      leaderLink // where the Front's messages go; nil while there is no leader
@@ -34,9 +37,7 @@ type Stream struct {
 	lingering *time.Timer   // cuts off a client that does not read what it is told at the end
 	scheduled bool          // the client was woken, and has not yet found that there is nothing more to take
 	outbound  int           // bytes queued
-	reserved  int           // credit for the message that comes next
-	coming    int           // room in the queue for it
-	holds     int           // credit in all
+	holds     int           // credit for what the Front has
 }
 
 // Client is the connection behind a Stream. Wake and CutOff may be called under the stream's lock, so they must neither
@@ -74,15 +75,9 @@ func (s *Stream) Leave() {
 	s.stopTimers()
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	s.group.streams.budget.change(-s.holds)
-	s.holds, s.reserved = 0, 0
+	s.group.streams.budget.change(-s.holds - s.credit)
+	s.holds, s.credit = 0, 0
 	s.enqueued()
-}
-
-// enqueued gives back the room that was kept in the queue for a message: it is there, or goes elsewhere. The mutex is held.
-func (s *Stream) enqueued() {
-	s.group.queue.room.change(-s.coming)
-	s.coming = 0
 }
 
 // Open starts the time within which the first message must come.
@@ -100,36 +95,44 @@ func (s *Stream) AwaitRoom(ctx context.Context, message *coordination.ClientMess
 	if bytes == 0 {
 		return
 	}
-	credit, queued, waited := false, false, false
-	for _, of := range []struct {
-		budget  *budget
-		granted *bool
-	}{{&s.group.streams.budget, &credit}, {&s.group.queue.room, &queued}} {
-		wish := of.budget.take(bytes)
-		if wish != nil && !waited {
-			waited = true
-			s.notRead()
-		}
-		*of.granted = wish == nil || of.budget.await(ctx, wish)
+	waited := false
+	s.credit = s.draw(ctx, &s.group.streams.budget, bytes, &waited)
+	s.coming = s.draw(ctx, &s.group.queue.room, bytes, &waited)
+	if !waited {
+		return
 	}
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	if credit {
-		s.reserved = bytes
-		s.holds += bytes
+	s.front.Read(s.group.clock.Now())
+	s.plan()
+}
+
+// draw spends what the message that comes next needs of a budget, and waits for it if it has to. It returns how much that
+// is: 0 if ctx is done before.
+func (s *Stream) draw(ctx context.Context, from *budget, bytes int, waited *bool) int {
+	wish := from.take(bytes)
+	if wish == nil {
+		return bytes
 	}
-	if queued {
-		s.coming = bytes
+	if !*waited {
+		*waited = true
+		s.notRead()
 	}
-	if waited {
-		s.front.Read(s.group.clock.Now())
-		s.plan()
+	if !from.await(ctx, wish) {
+		return 0
 	}
+	return bytes
+}
+
+// enqueued gives back the room that was kept in the queue for a message: it is there, or goes elsewhere.
+func (s *Stream) enqueued() {
+	s.group.queue.room.change(-s.coming)
+	s.coming = 0
 }
 
 // account gives back what credit the stream needs no more. The mutex is held.
 func (s *Stream) account() {
-	if holds := s.front.InFlightBytes() + s.reserved; holds != s.holds {
+	if holds := s.front.InFlightBytes(); holds != s.holds {
 		s.group.streams.budget.change(holds - s.holds)
 		s.holds = holds
 	}
@@ -160,9 +163,9 @@ func (s *Stream) receive(message *coordination.ClientMessage) <-chan struct{} {
 	}
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	forward := s.front.Receive(message)
-	s.reserved = 0 // now the Front has it, or it is answered
-	s.settle(forward)
+	s.holds += s.credit
+	s.credit = 0
+	s.settle(s.front.Receive(message)) // the Front has it now, or it is answered
 	s.enqueued()
 	if !s.mayRead() && s.resume == nil {
 		s.resume = make(chan struct{})

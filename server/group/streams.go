@@ -28,7 +28,7 @@ type streamSet struct {
 
 func newStreamSet(most int) *streamSet {
 	set := &streamSet{open: make(map[coordination.StreamID]*Stream), most: most}
-	set.budget.most = maxRelayBytes
+	set.budget.most.Store(maxRelayBytes)
 	return set
 }
 

@@ -1,36 +1,16 @@
 package inspect
 
 import (
-	"strings"
-	"unicode"
-	"unicode/utf8"
-
 	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/raftstore/quiet"
 	"github.com/coordd/coordd/server/adminpb"
 )
 
-const (
-	// maxShownBytes is how much is shown of what a client has chosen.
-	maxShownBytes = 128
-	// maxLookedBytes is how much of it is looked at to find that.
-	maxLookedBytes = 4 * maxShownBytes
-)
+// maxShownBytes is how much is shown of what a client has chosen.
+const maxShownBytes = 128
 
-// Shown is a text that a client has chosen as people are shown it: up to 128 bytes of it, on one line, with nothing in it
-// that a terminal might obey.
-func Shown[T ~string | ~[]byte](text T) string {
-	var b strings.Builder
-	for _, r := range string(text[:min(len(text), maxLookedBytes)]) {
-		if !unicode.IsPrint(r) {
-			continue
-		}
-		if b.Len()+utf8.RuneLen(r) > maxShownBytes {
-			break
-		}
-		b.WriteRune(r)
-	}
-	return b.String()
-}
+// Shown is a text that a client has chosen as this service shows it.
+func Shown[T ~string | ~[]byte](text T) string { return quiet.Printable(text, maxShownBytes) }
 
 func nodeToPB(n *coordination.InspectedNode) *adminpb.Node {
 	return &adminpb.Node{Path: n.Path.String(), Id: uint64(n.ID), Sessions: uint64(n.Sessions), Semaphores: uint64(n.Semaphores),

@@ -37,13 +37,14 @@ type Call struct {
 	kind    Kind
 	refused bool
 
-	into any // what the handler receives a message into, while it does
-	last int // bytes of the last message, decompressed
+	// Of the handler's goroutine:
+	into    any   // what it receives a message into, while it does
+	last    int   // bytes of the last message, decompressed
+	working int64 // bytes of kept that are being worked on
 
 	mutex    sync.Mutex // of those without a connection; the connection's guards the others
 	messages messages
 	kept     int64 // bytes of messages that are received and not taken, or that are being worked on
-	working  int64 // bytes of kept that are being worked on
 	served   bool  // a handler has begun, and not returned
 	over     bool
 	lingers  bool // it is over, and its end has not been written
@@ -248,7 +249,7 @@ func (c *Call) leave() {
 	left := c.left
 	c.left = true
 	kept := c.kept
-	c.kept, c.working = 0, 0
+	c.kept = 0
 	if c.conn != nil && !left {
 		delete(c.conn.open, c.stream)
 		c.conn.keep(-kept)
@@ -296,38 +297,38 @@ func (c *Call) LastBytes() int {
 
 // next gives back what the last message has kept.
 func (c *Call) next() {
-	if c.conn != nil {
-		c.conn.mutex.Lock()
-		c.keep(-c.working)
-		c.working = 0
-		c.conn.mutex.Unlock()
+	if c.conn == nil || c.working == 0 {
+		return
 	}
+	c.conn.mutex.Lock()
+	c.keep(-c.working)
+	c.conn.mutex.Unlock()
+	c.working = 0
 }
 
-// take notes that the handler is given a message of so many bytes, decompressed.
+// take notes that the handler is given a message of so many bytes, decompressed. What came as it is, as good as everything,
+// counts on as it did, without a lock.
 func (c *Call) take(length int) {
 	c.last = length
 	if c.conn == nil {
 		return
 	}
-	c.conn.mutex.Lock()
-	if !c.left {
-		c.working += int64(length)
-		c.keep(int64(length - c.messages.take(length)))
+	c.working += int64(prefixBytes + length)
+	if c.messages.skip() {
+		return
 	}
+	c.conn.mutex.Lock()
+	c.keep(int64(prefixBytes + length - c.messages.take(length)))
 	c.conn.mutex.Unlock()
 	c.set.bytes.enforce(c.set)
 }
 
-// receive counts bytes of messages that have been read. The connection's mutex is held.
-func (c *Call) receive(b []byte) {
-	c.keep(int64(len(b) + c.messages.pass(b)))
-}
-
 // keep counts bytes. The connection's mutex is held.
 func (c *Call) keep(n int64) {
-	c.kept += n
-	c.conn.keep(n)
+	if !c.left {
+		c.kept += n
+		c.conn.keep(n)
+	}
 }
 
 // codec is gRPC's own, and tells a call how large a message is before it is decoded. A stats.Handler would hear of that as

@@ -435,9 +435,10 @@ func (c *meteredConn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// watch counts what is to be handed to gRPC: all, or up to the end of headers. It fails once too many streams are reset.
-func (c *meteredConn) watch(b []byte) (taken int, err error) {
-	resets := 0
+// follow counts what is to be handed to gRPC: all, or up to the end of headers. What is kept of all messages in it is added
+// up under one lock.
+func (c *meteredConn) follow(b []byte) (taken, resets int) {
+	kept, locked := int64(0), false
 	for taken < len(b) {
 		next := b[taken:]
 		p := c.frames.follow(next)
@@ -447,12 +448,27 @@ func (c *meteredConn) watch(b []byte) (taken int, err error) {
 			c.reset(p.reset)
 		}
 		if p.data > 0 {
-			c.receive(p.stream, next[p.at:][:p.data])
+			if !locked {
+				c.mutex.Lock()
+				locked = true
+			}
+			kept += c.receive(p.stream, next[p.at:][:p.data])
 		} else if p.stream != 0 {
 			c.header = p.stream
 			break
 		}
 	}
+	if locked {
+		c.keep(kept)
+		c.mutex.Unlock()
+		c.set.bytes.enforce(c.set)
+	}
+	return taken, resets
+}
+
+// watch counts what is to be handed to gRPC. It fails once too many streams are reset.
+func (c *meteredConn) watch(b []byte) (taken int, err error) {
+	taken, resets := c.follow(b)
 	if c.under != nil && c.frames.greeted() && !c.under.greeted.Load() {
 		c.under.greeted.Store(true)
 		if !c.set.limits.ProofWanted {

@@ -203,7 +203,7 @@ func TestStrained(t *testing.T) {
 	conn := c.meter(nopConn{}, nil)
 	call := &Call{set: c, conn: conn, stream: 1}
 	call.attach()
-	conn.receive(1, make([]byte, 9))
+	conn.receiveAlone(1, make([]byte, 9))
 	if got := c.Strained(); len(got) != 2 {
 		t.Errorf("when too much is received: %v", got)
 	}

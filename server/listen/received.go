@@ -71,14 +71,15 @@ func (c *meteredConn) keep(n int64) {
 	}
 }
 
-// receive counts bytes of a message that have been read.
-func (c *meteredConn) receive(stream uint32, b []byte) {
-	c.mutex.Lock()
-	if call := c.open[stream]; call != nil {
-		call.receive(b)
+// receive notes bytes of messages that have been read, and returns how much is to be kept more. The mutex is held.
+func (c *meteredConn) receive(stream uint32, b []byte) int64 {
+	call := c.open[stream]
+	if call == nil {
+		return 0
 	}
-	c.mutex.Unlock()
-	c.set.bytes.enforce(c.set)
+	n := int64(len(b) + call.messages.pass(b))
+	call.kept += n
+	return n
 }
 
 // enforce closes the connections that keep the most until the others are within the limit.
