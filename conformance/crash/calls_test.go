@@ -22,6 +22,9 @@ import (
 // callPatience is more than a server waits for a leader.
 const callPatience = 15 * time.Second
 
+// callPause is such that whoever waits for every client to go on waits for callers no longer than for the others.
+var callPause = inLongForm(30*time.Millisecond, 150*time.Millisecond)
+
 // caller makes and drops coordination nodes through one server. It knows what each call must answer if it is executed
 // once: a second create says that the node was there, a second drop that it was not.
 type caller struct {
@@ -49,7 +52,7 @@ func newCaller(x *exercise, server int) (*caller, error) {
 // run calls until ctx is done.
 func (c *caller) run(ctx context.Context) {
 	defer raw.Close(c.conns)
-	pause := time.NewTicker(10 * stepPause)
+	pause := time.NewTicker(callPause)
 	defer pause.Stop()
 	for {
 		select {

@@ -67,6 +67,8 @@ const sdkWorkers = 2
 
 var (
 	sdkSessionTimeout = inLongForm(12*time.Second, 16*time.Second)
+	// sdkPause makes the load programs need as long for what progress wants of them as the other clients do.
+	sdkPause = inLongForm(10*time.Millisecond, 60*time.Millisecond)
 	// sdkSilenceMost is more than the time between two pings, a third of the session's timeout, and a change of leaders.
 	sdkSilenceMost = inLongForm(7*time.Second, 8*time.Second)
 )
@@ -77,7 +79,7 @@ func startLoad(t *testing.T, binary string, server int, addresses []string, seed
 		at: make(map[uint64]int), written: make(map[string]uint64)}
 	l.command = exec.Command(binary, "-servers", strings.Join(addresses, ","), "-home", strconv.Itoa(server), "-node", nodePath, "-name", fmt.Sprintf("load%d", server),
 		"-workers", strconv.Itoa(sdkWorkers), "-seed", fmt.Sprint(seed+uint64(server)), "-session-timeout", sdkSessionTimeout.String(), "-keep-alive", sdkSilenceMost.String(),
-		"-pause", inLongForm(10*time.Millisecond, 30*time.Millisecond).String())
+		"-pause", sdkPause.String())
 	l.command.Stderr = &l.errors
 	input, err := l.command.StdinPipe()
 	if err != nil {
