@@ -55,7 +55,8 @@ var layers = []layer{
 	{folder: "raftstore/quiet"},
 	{folder: "raftstore", foreign: []string{raft, hashicorp, bbolt, grpc, protobuf, system}},
 	{folder: "server", ours: []string{"scheme", "coordination", "raftstore"}, foreign: []string{grpc, protobuf, ydbProtos}},
-	{folder: "server/group", ours: []string{"scheme", "coordination", "raftstore"}, foreign: []string{grpc, protobuf}},
+	{folder: "server/internal/hooks", ours: []string{"coordination"}},
+	{folder: "server/group", ours: []string{"scheme", "coordination", "raftstore", "server/internal/hooks"}, foreign: []string{grpc, protobuf}},
 	{folder: "server/auth", ours: []string{"scheme", "coordination", "server/filestamp", "server/listen", "raftstore/quiet"}, foreign: []string{grpc, tokens, passwords}},
 	{folder: "server/listen", ours: []string{"raftstore", "server/filestamp"}, foreign: []string{grpc}},
 	{folder: "server/inspect", ours: []string{"scheme", "coordination", "raftstore", "server/group", "server/adminpb", "server/clusterpb"},
@@ -120,7 +121,7 @@ func TestArchitecture(t *testing.T) {
 			}
 		}
 	}
-	for _, folder := range []string{"scheme/outcome", "scheme", "coordination", "coordination/accounts", "coordination/codec", "coordination/codec/internal/logpb", "raftstore", "server", "server/group", "server/auth", "server/listen", "server/inspect", "server/filestamp", "server/monitor", "raftstore/measure", "conformance", "cmd/coordd"} {
+	for _, folder := range []string{"scheme/outcome", "scheme", "coordination", "coordination/accounts", "coordination/codec", "coordination/codec/internal/logpb", "raftstore", "server", "server/internal/hooks", "server/group", "server/auth", "server/listen", "server/inspect", "server/filestamp", "server/monitor", "raftstore/measure", "conformance", "cmd/coordd"} {
 		if checked[folder] == 0 {
 			t.Errorf("no file of %s was checked", folder)
 		}
@@ -278,6 +279,7 @@ func TestLayersAreSeen(t *testing.T) {
 		{"server", module + "/conformance/raw", false},
 		{"server/console", module + "/server", true},
 		{"server", "github.com/ydb-platform/ydb-go-sdk/v3", false},
+		{"server/internal/hooks", module + "/server/group", false},
 		{"server/monitor", prometheus + "prometheus", true},
 		{"server", prometheus + "prometheus", false},
 		{"server/group", prometheus + "prometheus", false},

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/server/internal/hooks"
 )
 
 const (
@@ -26,8 +27,8 @@ type Stream struct {
 
 	mutex     sync.Mutex // guards what follows, and is never held across I/O
 	front     *coordination.Front
-	link      leaderLink // where the Front's messages go; nil while there is no leader
-	timer     Timer      // calls tick at the Front's Wake; nil until there is one
+	link      leaderLink  // where the Front's messages go; nil while there is no leader
+	timer     hooks.Timer // calls tick at the Front's Wake; nil until there is one
 	timerAt   coordination.Instant
 	resume    chan struct{} // closed when the client may be read again; nil while it may
 	ended     bool          // the Front has, and lingering runs
