@@ -393,7 +393,10 @@ func TestSnapshotHasEverything(t *testing.T) {
 // one snapshot at a time.
 func TestSnapshotOfADeadReader(t *testing.T) {
 	var clock handClock
-	s, conn := startTest(t, func(c *Config) { c.InMemory, c.DataDir, c.clock = false, filepath.Join(t.TempDir(), "data"), &clock })
+	s, conn := startTest(t, func(c *Config) {
+		c.InMemory, c.DataDir = false, filepath.Join(t.TempDir(), "data")
+		c.hooks.Rings, c.hooks.Shell = &clock, &clock
+	})
 	stream := openSession(t, conn)
 	for i := range 8 { // more than the buffers of a connection hold
 		send(t, stream, &Ydb_Coordination.SessionRequest{Request: &Ydb_Coordination.SessionRequest_CreateSemaphore_{

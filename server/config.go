@@ -12,6 +12,7 @@ import (
 	"github.com/coordd/coordd/raftstore"
 	"github.com/coordd/coordd/scheme"
 	"github.com/coordd/coordd/server/group"
+	"github.com/coordd/coordd/server/internal/hooks"
 	"github.com/coordd/coordd/server/listen"
 )
 
@@ -86,12 +87,11 @@ type Config struct {
 	// Resources are what the process may use; some defaults of Hardening are smaller where that is little.
 	Resources Resources
 
-	clock     group.TurnedClock                // set by tests that turn it
-	memory    memoryLimit                      // instead of what is found, in tests
-	tailBytes int                              // of raftstore.Config; set by tests that measure memory
-	formats   coordination.Formats             // set by tests of versions to come
-	freeSpace func(dir string) (uint64, error) // of raftstore.Config; set by tests that fill the disk
-	shuffle   func(n int, swap func(i, j int)) // the order of endpoints; nil: random
+	hooks hooks.Hooks // see StartWith
+
+	memory    memoryLimit          // instead of what is found, in tests
+	tailBytes int                  // of raftstore.Config; set by tests that measure memory
+	formats   coordination.Formats // set by tests of versions to come
 
 	backupStall     time.Duration                                   // instead of the constant, in tests
 	callPatience    time.Duration                                   // the same

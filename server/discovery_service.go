@@ -39,7 +39,7 @@ func (s discoveryService) ListEndpoints(ctx context.Context, r *Ydb_Discovery.Li
 				Address: e.at.host, Port: e.at.port, Ssl: ssl, NodeId: e.node, Location: location, Service: servedNames,
 			})
 		}
-		s.config.shuffle(len(result.Endpoints), func(i, j int) {
+		s.config.hooks.Shuffle(len(result.Endpoints), func(i, j int) {
 			result.Endpoints[i], result.Endpoints[j] = result.Endpoints[j], result.Endpoints[i]
 		})
 	}

@@ -131,7 +131,7 @@ func TestDiscoveryOfAll(t *testing.T) {
 func TestEndpointsAreShuffled(t *testing.T) {
 	const seed = 7
 	random := rand.New(rand.NewPCG(seed, 0))
-	c := startClusterWith(t, 3, func(config *Config) { config.shuffle = random.Shuffle })
+	c := startClusterWith(t, 3, func(config *Config) { config.hooks.Shuffle = random.Shuffle })
 	c.wantListed([]int{0}, []int{0, 1, 2})
 	orders := make(map[string]bool)
 	for range 60 {

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/coordd/coordd/coordination"
-	"github.com/coordd/coordd/server/group"
+	"github.com/coordd/coordd/server/internal/hooks"
 )
 
 // handClock is a clock that stands still until a test turns it. Its zero value is ready.
@@ -22,15 +22,15 @@ type handTimer struct {
 	do    func()
 }
 
-// Now implements group.TurnedClock.
+// Now implements hooks.Clock.
 func (c *handClock) Now() coordination.Instant {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
 	return c.at
 }
 
-// AfterFunc implements group.TurnedClock.
-func (c *handClock) AfterFunc(d time.Duration, do func()) group.Timer {
+// AfterFunc implements hooks.Clock.
+func (c *handClock) AfterFunc(d time.Duration, do func()) hooks.Timer {
 	t := &handTimer{clock: c, do: do}
 	t.Reset(d)
 	return t
@@ -60,7 +60,7 @@ func (c *handClock) turn(d time.Duration) {
 	c.mutex.Unlock()
 }
 
-// Reset implements group.Timer.
+// Reset implements hooks.Timer.
 func (t *handTimer) Reset(d time.Duration) bool {
 	t.clock.mutex.Lock()
 	defer t.clock.mutex.Unlock()
@@ -70,7 +70,7 @@ func (t *handTimer) Reset(d time.Duration) bool {
 	return ran
 }
 
-// Stop implements group.Timer.
+// Stop implements hooks.Timer.
 func (t *handTimer) Stop() bool {
 	t.clock.mutex.Lock()
 	defer t.clock.mutex.Unlock()

@@ -48,7 +48,7 @@ func TestLargestAnswerIsLentFor(t *testing.T) {
 // that there is: each answer has memory of its own. With the streams it comes back, and nothing of the data is lent for.
 func TestLargeAnswersAreGivenBack(t *testing.T) {
 	var clock handClock
-	s, conn := startTest(t, func(c *Config) { c.clock = &clock })
+	s, conn := startTest(t, func(c *Config) { c.hooks.Rings = &clock })
 	const owners = 300
 	var maker sessionClient
 	for i := range uint64(owners) {

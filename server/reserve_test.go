@@ -38,7 +38,7 @@ func TestDiskReserve(t *testing.T) {
 	free.Store(1 << 30)
 	s, conn := startTest(t, func(c *Config) {
 		c.InMemory, c.DataDir = false, t.TempDir()
-		c.DiskReserve, c.freeSpace = 100<<20, func(string) (uint64, error) { return free.Load(), nil }
+		c.DiskReserve, c.hooks.FreeSpace = 100<<20, func(string) (uint64, error) { return free.Load(), nil }
 	})
 	holder, other := openTest(t, t.Context(), conn, start(600_000)), openTest(t, t.Context(), conn, start(600_000))
 	id := next(t, holder).GetSessionStarted().GetSessionId()
@@ -99,7 +99,7 @@ func TestFullDiskOfTheLeader(t *testing.T) {
 	}
 	c.change = func(config *Config) {
 		i := int(config.Cluster.Name[len("server-")] - '0')
-		config.DiskReserve, config.freeSpace = 100<<20, func(string) (uint64, error) { return free[i].Load(), nil }
+		config.DiskReserve, config.hooks.FreeSpace = 100<<20, func(string) (uint64, error) { return free[i].Load(), nil }
 	}
 	c.startAll()
 	leader, _ := c.leader()

@@ -37,6 +37,7 @@ import (
 	"github.com/coordd/coordd/server/clusterpb"
 	"github.com/coordd/coordd/server/group"
 	"github.com/coordd/coordd/server/inspect"
+	"github.com/coordd/coordd/server/internal/hooks"
 	"github.com/coordd/coordd/server/listen"
 )
 
@@ -87,6 +88,13 @@ type Server struct {
 // their calls wait. ctx bounds the start only. Errors: those of Config.Validate, *ConfigError, those of
 // raftstore.OpenContext (ErrLocked, *CorruptionError and others), and of listening.
 func Start(ctx context.Context, config Config) (*Server, error) {
+	return StartWith(ctx, config, config.hooks)
+}
+
+// StartWith is Start of a server that goes by something else in places. Nobody outside of this folder can name the hooks:
+// it is for server/standin and the tests.
+func StartWith(ctx context.Context, config Config, h hooks.Hooks) (*Server, error) {
+	config.hooks = h
 	if config.Logger == nil {
 		config.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -95,8 +103,11 @@ func Start(ctx context.Context, config Config) (*Server, error) {
 	}
 	config.Hardening = config.Hardening.withDefaults(config.Resources)
 	config.Resources.tell(config.Hardening, config.Logger)
-	if config.shuffle == nil {
-		config.shuffle = rand.Shuffle
+	if config.hooks.Shuffle == nil {
+		config.hooks.Shuffle = rand.Shuffle
+	}
+	if config.hooks.Listen == nil {
+		config.hooks.Listen = func(address string) (net.Listener, error) { return net.Listen("tcp", address) }
 	}
 	if err := config.Validate(); err != nil {
 		return nil, err
@@ -122,7 +133,7 @@ func Start(ctx context.Context, config Config) (*Server, error) {
 		s.http.stop()
 		return nil, errors.Join(err, closeTLS(tls))
 	}
-	listener, err := net.Listen("tcp", config.Listen)
+	listener, err := config.hooks.Listen(config.Listen)
 	if err != nil {
 		s.http.stop()
 		return nil, errors.Join(err, closeTLS(tls), s.group.Stop(ctx))
@@ -192,15 +203,15 @@ func (s *Server) pingPolicy(ctx context.Context) *coordination.PingPolicy {
 func (s *Server) openGroup(ctx context.Context) error {
 	c := s.config
 	cluster := c.Cluster
-	cluster.Settings = s.sharedSettings
+	cluster.Settings, cluster.Listen = s.sharedSettings, c.hooks.Listen
 	cluster.Services = func(r grpc.ServiceRegistrar) {
 		clusterpb.RegisterClusterServer(r, clusterLeader{Server: s})
 		clusterpb.RegisterInspectServer(r, inspect.Peer{Service: s.inspect.Load})
 	}
 	opened, err := group.Open(ctx, group.Config{
-		Log: raftstore.Config{Dir: c.DataDir, InMemory: c.InMemory, Logger: c.Logger, Cluster: cluster,
-			TailBytes: c.tailBytes, ReserveBytes: c.DiskReserve, FreeSpace: c.freeSpace},
-		Database: c.Database, Limits: c.Limits, Clock: group.NewClock(c.clock), Formats: c.formats,
+		Log: raftstore.Config{Dir: c.DataDir, InMemory: c.InMemory, Memory: c.hooks.Memory, Logger: c.Logger, Cluster: cluster,
+			TailBytes: c.tailBytes, ReserveBytes: c.DiskReserve, FreeSpace: c.hooks.FreeSpace},
+		Database: c.Database, Limits: c.Limits, Clock: group.NewClock(c.hooks.Rings), Shell: group.NewClock(c.hooks.Shell), Formats: c.formats,
 		Streams: c.Hardening.Streams, OutboundBytes: maxOutboundBytes, Linger: c.Hardening.Linger,
 		CallPatience: s.patience(), Failed: s.fail,
 	})
@@ -285,6 +296,9 @@ func (s *Server) serveOn(listener net.Listener) {
 		}
 	}()
 }
+
+// Group is the replicated log with what stands on it, for the stand-in, which looks inside and turns the clock.
+func (s *Server) Group(hooks.Key) *group.Group { return s.group }
 
 // Addr is the address that the server listens on.
 func (s *Server) Addr() net.Addr { return s.listener.Addr() }

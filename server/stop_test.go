@@ -178,7 +178,7 @@ func TestStopAbandonsACall(t *testing.T) {
 	var hold func() // within the call
 	s, conn := startTest(t, func(c *Config) {
 		patient(c)
-		c.shuffle = func(int, func(i, j int)) { hold() }
+		c.hooks.Shuffle = func(int, func(i, j int)) { hold() }
 	})
 	hold = func() { // the call's own goroutine takes the turn
 		_, _ = s.group.Read(context.Background(), func(*coordination.Machine) outcome.Outcome {

@@ -16,7 +16,7 @@ import (
 // that nobody read.
 func TestPongsAreReadWhileTheServerIsFull(t *testing.T) {
 	var clock handClock
-	s, conn := startTest(t, func(c *Config) { c.clock = &clock })
+	s, conn := startTest(t, func(c *Config) { c.hooks.Rings = &clock })
 	quiet := openTest(t, t.Context(), conn, start(3_000))
 	next(t, quiet)
 	const streams, each = 17, 5 // of a mebibyte each: a stream may bring 4, and all 64

@@ -146,7 +146,7 @@ func TestSendRoom(t *testing.T) {
 // are answered, their own answers count, and they hand a lock from one to the other.
 func TestClientsThatDoNotRead(t *testing.T) {
 	var clock handClock // so that nobody has to answer a ping while the others come
-	s, conn := startTest(t, func(c *Config) { c.clock = &clock })
+	s, conn := startTest(t, func(c *Config) { c.hooks.Rings = &clock })
 	maker := openTest(t, t.Context(), conn, start(1_800_000))
 	next(t, maker)
 	send(t, maker, &Ydb_Coordination.SessionRequest{Request: &Ydb_Coordination.SessionRequest_CreateSemaphore_{

@@ -4,28 +4,17 @@ import (
 	"time"
 
 	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/server/internal/hooks"
 )
 
-// Clock tells the time to the rings. It is monotonic and starts near 0.
+// Clock tells the time. It is monotonic and starts near 0.
 type Clock struct {
 	origin time.Time
-	turned TurnedClock // instead of the real one
-}
-
-// TurnedClock is a clock that somebody turns by hand, as tests do.
-type TurnedClock interface {
-	Now() coordination.Instant
-	AfterFunc(d time.Duration, do func()) Timer
-}
-
-// Timer is the part of *time.Timer that is needed.
-type Timer interface {
-	Reset(d time.Duration) bool
-	Stop() bool
+	turned hooks.Clock // instead of the real one
 }
 
 // NewClock is the real clock, or the one that turned is; nil: none.
-func NewClock(turned TurnedClock) Clock { return Clock{origin: time.Now(), turned: turned} }
+func NewClock(turned hooks.Clock) Clock { return Clock{origin: time.Now(), turned: turned} }
 
 // Now is the present moment.
 func (c Clock) Now() coordination.Instant {
@@ -44,7 +33,7 @@ func (c Clock) timeOfDay() int64 {
 }
 
 // AfterFunc is time.AfterFunc on this clock.
-func (c Clock) AfterFunc(d time.Duration, do func()) Timer {
+func (c Clock) AfterFunc(d time.Duration, do func()) hooks.Timer {
 	if c.turned != nil {
 		return c.turned.AfterFunc(d, do)
 	}
@@ -56,3 +45,39 @@ func (c Clock) Until(t coordination.Instant) time.Duration { return max(0, time.
 
 // WallMillis is the time of day for created_at and for the stamps of entries, in milliseconds since 1970.
 func (Clock) WallMillis() uint64 { return uint64(time.Now().UnixMilli()) }
+
+// alarm calls do when the earliest instant has come that it was set to. It is the holder of the turn's.
+type alarm struct {
+	clock Clock
+	do    func()
+	timer hooks.Timer          // nil until there is one
+	at    coordination.Instant // when it runs out
+}
+
+func newAlarm(clock Clock, do func()) alarm {
+	return alarm{clock: clock, do: do, at: coordination.Never}
+}
+
+// set has the alarm go off at next, or earlier if it was to.
+func (a *alarm) set(next coordination.Instant) {
+	if next == coordination.Never && a.at == coordination.Never {
+		return
+	}
+	switch now := a.clock.Now(); {
+	case next < a.at || a.at <= now && next != coordination.Never:
+		a.at = next
+		if a.timer == nil {
+			a.timer = a.clock.AfterFunc(a.clock.Until(next), a.do)
+		} else {
+			a.timer.Reset(a.clock.Until(next))
+		}
+	case a.at <= now:
+		a.at = coordination.Never
+	}
+}
+
+func (a *alarm) stop() {
+	if a.timer != nil {
+		a.timer.Stop()
+	}
+}

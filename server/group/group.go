@@ -25,6 +25,8 @@ type Config struct {
 	Limits coordination.Limits
 	// Clock tells the rings the time.
 	Clock Clock
+	// Shell tells it to everybody else, such as the relay and the right to speak. Zero: Clock does.
+	Shell Clock
 	// Formats is which commands this program can read; zero: OwnFormats.
 	Formats coordination.Formats
 	// Streams is how many streams there may be at once on this server (coordination.md §5).
@@ -68,7 +70,8 @@ type Group struct {
 	lease   interface{ MaySpeak() bool } // the store's
 	logFull func() bool                  // the same
 	queue   *queue
-	clock   Clock
+	clock   Clock // of the rings
+	shell   Clock // of the rest
 	logger  *slog.Logger
 	debugs  bool // see tellsTimeouts
 	streams *streamSet
@@ -94,13 +97,14 @@ type Group struct {
 	replay replay
 
 	turn    sync.Mutex
-	busy    atomic.Bool          // something is in flight
-	applied atomic.Uint64        // index of the last entry that the machine has, or an earlier one
-	timer   *time.Timer          // wakes run
-	timerAt coordination.Instant // when it does
+	turns   atomic.Uint64 // taken so far
+	busy    atomic.Bool   // something is in flight
+	applied atomic.Uint64 // index of the last entry that the machine has, or an earlier one
 
 	// Owned by the holder of the turn.
-	closed     bool // nothing is handled any more
+	closed     bool  // nothing is handled any more
+	due        alarm // wakes run when the rings have something to do
+	chores     alarm // wakes it for the log
 	replica    *replica
 	link       *localLink // to the leader, nil without one
 	inFlight   int        // bytes proposed in this reign and not yet applied
@@ -165,8 +169,11 @@ func newGroup(config Config) *Group {
 		config: config, queue: newQueue(), clock: config.Clock, logger: config.Log.Logger, debugs: tellsTimeouts(config.Log.Logger), failed: config.Failed,
 		streams: newStreamSet(config.Streams), digests: newDigests(), events: newEvents(),
 		ready: make(chan struct{}), over: make(chan struct{}), stop: make(chan struct{}), ended: make(chan struct{}),
-		timer: time.NewTimer(time.Hour), timerAt: coordination.Never,
 	}
+	if g.shell = config.Shell; g.shell == (Clock{}) {
+		g.shell = g.clock
+	}
+	g.due, g.chores = newAlarm(g.clock, g.queue.bell.ring), newAlarm(g.shell, g.queue.bell.ring)
 	g.member = newMember(g)
 	return g
 }
@@ -219,8 +226,8 @@ func (g *Group) Stop(ctx context.Context) error {
 // Log is the replicated log, for those who manage its members and its disk.
 func (g *Group) Log() *raftstore.Store { return g.store }
 
-// Clock is the clock of the rings.
-func (g *Group) Clock() Clock { return g.clock }
+// Clock is the clock of whatever is not of the rings.
+func (g *Group) Clock() Clock { return g.shell }
 
 // Ready is closed when there is a leader, here or elsewhere, that serves.
 func (g *Group) Ready() <-chan struct{} { return g.ready }

@@ -13,6 +13,7 @@ import (
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/raftstore"
 	"github.com/coordd/coordd/server/group/relaypb"
+	"github.com/coordd/coordd/server/internal/hooks"
 )
 
 const (
@@ -63,8 +64,10 @@ type relayPeer struct {
 	said    []relayedMessage          // not yet translated
 	renew   uint64                    // the last request for leave, 0 once it is given
 	heard   coordination.Instant      // when something last came; at first, when the relay was opened
-	watch   Timer                     // looks at heard
-	lost    bool                      // nothing comes any more: there is no more leave
+	watch   hooks.Timer               // looks at heard
+	// sentCount and heardCount are how many messages were said, and put into the queue, see Stillness.
+	sentCount, heardCount uint64
+	lost                  bool // nothing comes any more: there is no more leave
 
 	out    []*relaypb.Message // not yet sent; of take, as what follows
 	large  []relayedMessage   // go in pieces, with what else goes to their streams
@@ -103,6 +106,7 @@ func (s *relayedStream) deliver(_ leaderLink, m *coordination.Message) {
 		delete(p.streams, s.number)
 	}
 	p.said = append(p.said, relayedMessage{s.number, *m})
+	p.sentCount++
 	p.mutex.Unlock()
 	p.bell.ring()
 }
@@ -162,7 +166,7 @@ func (g *Group) exchange(rpc relaypb.Relay_ExchangeServer) error {
 func (p *relayPeer) beginWatch() {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
-	clock := p.link.group.clock
+	clock := p.link.group.shell
 	p.heard = clock.Now()
 	p.watch = clock.AfterFunc(relayPatience, p.look)
 }
@@ -173,7 +177,7 @@ func (p *relayPeer) look() {
 	if p.watch == nil {
 		return
 	}
-	clock := p.link.group.clock
+	clock := p.link.group.shell
 	if left := clock.Until(p.heard + coordination.Instant(relayPatience)); left > 0 {
 		p.watch.Reset(left)
 		return
@@ -282,7 +286,7 @@ func (p *relayPeer) takeSaid() (renewed uint64, said []relayedMessage) {
 func (p *relayPeer) receive(batch *relaypb.ToLeader) error {
 	number := batch.GetRenew()
 	p.mutex.Lock()
-	p.heard = p.link.group.clock.Now()
+	p.heard = p.link.group.shell.Now()
 	if number != 0 {
 		p.renew = number
 	}
@@ -336,6 +340,9 @@ func (p *relayPeer) forward(forwards []*relaypb.Forward) error {
 			p.link.group.queue.put(e)
 		}
 	}
+	p.mutex.Lock()
+	p.heardCount += uint64(len(forwards))
+	p.mutex.Unlock()
 	return nil
 }
 
@@ -361,7 +368,7 @@ func (p *relayPeer) abandon() {
 	p.mutex.Lock()
 	p.lost = true
 	p.mutex.Unlock()
-	p.link.group.clock.AfterFunc(relayLease, func() {
+	p.link.group.shell.AfterFunc(relayLease, func() {
 		p.mutex.Lock()
 		streams := p.streams
 		p.streams = nil // nothing more comes

@@ -99,6 +99,6 @@ func (g *Group) giveLeave(rpc relaypb.Relay_LeaveServer) error {
 func (p *relayPeer) givesLeave() bool {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
-	moves := p.group.clock.Now()-p.heard <= coordination.Instant(relayLease)
+	moves := p.group.shell.Now()-p.heard <= coordination.Instant(relayLease)
 	return moves && !p.lost && p.link.maySpeak() && p.group.streams.localLink() == p.link
 }

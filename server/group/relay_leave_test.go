@@ -7,6 +7,7 @@ import (
 
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/server/group/relaypb"
+	"github.com/coordd/coordd/server/internal/hooks"
 )
 
 // TestLeaveIsTiedToItsRelay shows when leave is given apart from the relay: while the leader holds the very relay that is
@@ -102,11 +103,11 @@ func TestLeaveCountsFromTheAsking(t *testing.T) {
 // stoodClock stands still.
 type stoodClock struct{ now coordination.Instant }
 
-// Now implements TurnedClock.
+// Now implements hooks.Clock.
 func (c *stoodClock) Now() coordination.Instant { return c.now }
 
-// AfterFunc implements TurnedClock.
-func (*stoodClock) AfterFunc(time.Duration, func()) Timer { return nil }
+// AfterFunc implements hooks.Clock.
+func (*stoodClock) AfterFunc(time.Duration, func()) hooks.Timer { return nil }
 
 // TestLeaveOverTheHeartbeats asks for leave over the connection of the heartbeats of a cluster, and gets it there.
 func TestLeaveOverTheHeartbeats(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/raftstore"
 	"github.com/coordd/coordd/server/group/relaypb"
+	"github.com/coordd/coordd/server/internal/hooks"
 )
 
 // silenceWorld is servers, clients and the network between them in virtual time. What decides who may speak and when a
@@ -70,7 +71,7 @@ type silentServer struct {
 	pausedUntil time.Duration
 	group       *Group
 	leaseUntil  coordination.Instant
-	due         Timer
+	due         hooks.Timer
 	confirms    bool           // rounds that begin now will be answered
 	behind      []silenceEntry // what it has not heard of, as a leader that does not know that it leads no more
 }
@@ -195,7 +196,7 @@ func (w *silenceWorld) addServer(rate float64) *silentServer {
 	}
 	s := &silentServer{world: w, rate: rate, confirms: true}
 	clock := NewClock(s)
-	s.group = &Group{store: new(raftstore.Store), lease: s, clock: clock, queue: newQueue(), ready: make(chan struct{}), logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
+	s.group = &Group{store: new(raftstore.Store), lease: s, clock: clock, shell: clock, queue: newQueue(), ready: make(chan struct{}), logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
 		replica: coordination.NewReplica[sink, *call](machine, coordination.Formats{}), events: newEvents(), streams: newStreamSet(10_000), config: Config{Linger: time.Hour, OutboundBytes: 128_000_000}}
 	s.group.busy.Store(true) // nobody but the world takes a turn
 	s.group.member = newMember(s.group)
@@ -204,7 +205,7 @@ func (w *silenceWorld) addServer(rate float64) *silentServer {
 	return s
 }
 
-// Now implements TurnedClock.
+// Now implements hooks.Clock.
 func (s *silentServer) Now() coordination.Instant {
 	return coordination.Instant(float64(s.world.now) * s.rate)
 }
@@ -219,14 +220,14 @@ type silenceTimer struct {
 	number int
 }
 
-// AfterFunc implements TurnedClock.
-func (s *silentServer) AfterFunc(d time.Duration, do func()) Timer {
+// AfterFunc implements hooks.Clock.
+func (s *silentServer) AfterFunc(d time.Duration, do func()) hooks.Timer {
 	t := &silenceTimer{server: s, do: do}
 	t.Reset(d)
 	return t
 }
 
-// Reset implements Timer.
+// Reset implements hooks.Timer.
 func (t *silenceTimer) Reset(d time.Duration) bool {
 	t.number++
 	number := t.number
@@ -238,7 +239,7 @@ func (t *silenceTimer) Reset(d time.Duration) bool {
 	return true
 }
 
-// Stop implements Timer.
+// Stop implements hooks.Timer.
 func (t *silenceTimer) Stop() bool {
 	t.number++
 	return true
@@ -417,7 +418,7 @@ type silenceRelay struct {
 // open connects a follower to a leader; the first request for leave goes out at once.
 func (w *silenceWorld) open(from, to *silentServer, there, back func() time.Duration) *silenceRelay {
 	c := &silenceRelay{from: from, to: to, there: there, back: back}
-	c.relay = &relay{self: 1, streams: from.group.streams, clock: from.group.clock,
+	c.relay = &relay{self: 1, streams: from.group.streams, clock: from.group.shell,
 		bell: newBell(), asked: make(map[uint64]moment), ready: func() {}}
 	c.peer = newRelayPeer(to.group, to.group.streams.localLink(), &relaypb.Hello{Server: 1, Version: relayPieces})
 	w.relays = append(w.relays, c)

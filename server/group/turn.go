@@ -10,16 +10,16 @@ import (
 // run takes the turns that nobody else takes, until the group is stopped.
 func (g *Group) run() {
 	defer close(g.ended)
-	defer g.timer.Stop()
 	for {
 		select {
 		case <-g.stop:
 			g.turn.Lock()
 			g.close()
+			g.due.stop()
+			g.chores.stop()
 			g.turn.Unlock()
 			return
 		case <-g.queue.bell:
-		case <-g.timer.C:
 		}
 		g.turn.Lock()
 		g.takeTurn()
@@ -91,6 +91,7 @@ func (g *Group) handleAll(news []storeEvent) {
 		return
 	}
 	defer g.failOnPanic()
+	g.turns.Add(1)
 	for _, e := range news {
 		if err := g.handleStore(e); err != nil {
 			g.close()
@@ -111,7 +112,7 @@ func (g *Group) handleAll(news []storeEvent) {
 	g.noteEvents()
 	g.carryOut()
 	g.continueCheckpoint()
-	g.setTimer()
+	g.setAlarms()
 	g.watches.Store(int64(g.replica.Watches()))
 	g.busy.Store(g.inFlight > 0)
 }
@@ -138,24 +139,17 @@ func (g *Group) takeRequests() []event {
 	return events
 }
 
-// setTimer has run wake up when the next thing is due.
-func (g *Group) setTimer() {
-	next := g.replica.NextDeadline()
-	if g.nextMark != coordination.Never {
-		next = min(next, g.nextMark)
-	}
+// setAlarms has run wake up when the next thing is due.
+func (g *Group) setAlarms() {
+	g.due.set(min(g.replica.NextDeadline(), g.nextMark))
+	chore := coordination.Never
 	if g.checkpoint != nil {
-		next = min(next, g.clock.Now()+coordination.Instant(g.checkpoint.pause()))
+		chore = g.shell.Now() + coordination.Instant(g.checkpoint.pause())
 	}
 	if g.waitsForCheckpoint {
-		next = min(next, g.clock.Now()+coordination.Instant(logFullPause))
+		chore = min(chore, g.shell.Now()+coordination.Instant(logFullPause))
 	}
-	if now := g.clock.Now(); next < g.timerAt || g.timerAt <= now && next != coordination.Never {
-		g.timerAt = next
-		g.timer.Reset(g.clock.Until(next))
-	} else if g.timerAt <= now {
-		g.timerAt = coordination.Never
-	}
+	g.chores.set(chore)
 }
 
 // InvariantError is a panic of the group. The state in memory cannot be trusted any more, so the server

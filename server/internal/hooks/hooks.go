@@ -1,0 +1,47 @@
+// Package hooks is what a server goes by in place of what it would find around it: the stand-in for other people's tests
+// (server/standin) and this module's own tests put something else there. Nobody outside of server can name the type, so
+// nobody else can change it: what is started with server.Start has the zero value, which changes nothing.
+package hooks
+
+import (
+	"net"
+	"time"
+
+	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/raftstore"
+)
+
+// Hooks are the places. A nil field leaves what is there.
+type Hooks struct {
+	// Rings is the clock of what coordination knows of time: the countdowns of sessions, waits, grace periods, pings, failures
+	// that are held back. Raft, the relay, the right to speak, TLS, logins and the limits of connections do not go by it.
+	Rings Clock
+	// Shell is the clock of the relay between servers, of the right to speak and of the other timers of a server's own. Those
+	// of raft and gRPC go by no other than the real one.
+	Shell Clock
+	// FreeSpace is how many bytes the file system of a data directory has left.
+	FreeSpace func(dir string) (uint64, error)
+	// Memory keeps the state of a server that has it in memory, so that the next one that is started finds it.
+	Memory *raftstore.Memory
+	// Listen listens on an address of the server, be it for clients or for other servers.
+	Listen func(address string) (net.Listener, error)
+	// Shuffle is the order in which clients are told of servers.
+	Shuffle func(n int, swap func(i, j int))
+	// Faults is who is asked whether something is to go wrong.
+	Faults Faults
+}
+
+// Clock is a clock that somebody turns by hand. It is monotonic and starts near 0.
+type Clock interface {
+	Now() coordination.Instant
+	AfterFunc(d time.Duration, do func()) Timer
+}
+
+// Timer is the part of *time.Timer that is needed.
+type Timer interface {
+	Reset(d time.Duration) bool
+	Stop() bool
+}
+
+// Key opens what a server has for the stand-in alone: like the hooks, nobody else can name it.
+type Key struct{ _ struct{} }
