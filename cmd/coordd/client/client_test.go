@@ -304,10 +304,9 @@ func TestLeft(t *testing.T) {
 	p.setMute(true)
 	watcher := open(t, c, 10*time.Second)
 	for {
-		left := s.Left()
 		d, _, err := watcher.Describe(ctx, "lock", Wanted{Owners: true})
 		if StatusOf(err) == Ydb.StatusIds_NOT_FOUND || err == nil && len(d.GetOwners()) == 0 {
-			if left = s.Left(); left > 0 {
+			if left := s.Left(); left > 0 {
 				t.Errorf("the lock is gone, and the session believes that it has %v left", left)
 			}
 			break

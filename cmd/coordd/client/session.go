@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -39,6 +40,8 @@ const (
 	pauseMost  = 500 * time.Millisecond
 	// discoverMost bounds a question for the other servers.
 	discoverMost = 2 * time.Second
+	// discoverPause is the pause between two of them, where there are others.
+	discoverPause = 30 * time.Second
 )
 
 // SessionConfig is what a session is started with.
@@ -61,7 +64,6 @@ type Session struct {
 	end    context.CancelFunc
 	ended  chan struct{} // nothing of it runs any more
 	lost   chan struct{} // closed when it is lost, or closed; why says it
-	side   sync.WaitGroup
 
 	mu       sync.Mutex
 	id       uint64
@@ -228,7 +230,6 @@ func (s *Session) lose(why error) {
 // run keeps the session attached until it is lost or life ends. It tells of its tries until one has succeeded.
 func (s *Session) run(life context.Context, tries chan<- try) {
 	defer close(s.ended)
-	defer s.side.Wait()
 	defer s.lose(errClosed)
 	address, pause, tried := s.client.config.Address, pauseLeast, 0
 	for life.Err() == nil {
@@ -350,19 +351,15 @@ func (s *Session) attend(life context.Context, address string, started func(firs
 	a := &attachment{outbox: make(chan *toServer, outboxMost), cut: cut}
 	s.resume(a, id, sent)
 	started(first)
-	if s.client.config.Discover {
-		s.side.Go(func() {
-			asking, cancel := context.WithTimeout(life, discoverMost)
-			defer cancel()
-			s.client.discover(asking, conn)
-		})
-	}
 	var helpers sync.WaitGroup
 	defer helpers.Wait()
 	defer cut(nil)
 	defer s.detach()
 	helpers.Go(func() { write(ctx, stream, a) })
 	helpers.Go(func() { s.ask(ctx, a) })
+	if s.client.config.Discover {
+		helpers.Go(func() { s.learn(ctx, conn) })
+	}
 	for {
 		m, err := stream.Recv()
 		if err != nil {
@@ -413,6 +410,26 @@ func (s *Session) ask(ctx context.Context, a *attachment) {
 		select {
 		case <-every.C:
 		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// learn keeps up with which servers there are. A server that has just started may not yet know of the others.
+func (s *Session) learn(ctx context.Context, conn *grpc.ClientConn) {
+	for {
+		asking, cancel := context.WithTimeout(ctx, discoverMost)
+		s.client.discover(asking, conn)
+		cancel()
+		pause := discoverPause
+		if s.client.servers() == 1 {
+			pause = max(s.config.Timeout/pingsPerTimeout, 100*time.Millisecond)
+		}
+		rest := time.NewTimer(min(pause, discoverPause))
+		select {
+		case <-rest.C:
+		case <-ctx.Done():
+			rest.Stop()
 			return
 		}
 	}
