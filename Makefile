@@ -20,6 +20,8 @@ CRASH_PACKAGES ?= ./conformance/crash
 # MALFORMED_STREAMS is how many streams `make malformed-test` opens, and MALFORMED_SEED what they depend on.
 MALFORMED_STREAMS ?= 10000
 MALFORMED_SEED ?= 1
+# LOCKS is how many `coordd lock` wait at a time in `make lock-test`.
+LOCKS ?= 200
 # ABUSE_SECONDS is how long each attack of `make abuse-test` goes on, ABUSE_NAME a part of the names of those wanted; make
 # test has a short form.
 ABUSE_SECONDS ?= 10
@@ -65,7 +67,8 @@ GO_TEST_PURE = COORDD_BIN=$(CURDIR)/bin/coordd go test -vet=off -count=1 -timeou
 BUSY ?= 16
 
 .PHONY: help run build test test-starved test-long lint generate generate-check go-test tools-test compat \
-	crash-test cluster-test upgrade-test abuse-test malformed-test fuzz-short fuzz-model bench bench-watched conformance conformance-map \
+	crash-test lock-test cluster-test upgrade-test abuse-test malformed-test fuzz-short fuzz-model bench bench-watched \
+	conformance conformance-map \
 	mutation-test differences fuzz docker-image docker-context docker-test tools race-note clean
 
 help: ## list these commands
@@ -133,6 +136,9 @@ crash-test: build ## kill and restart a server under load CRASH_ROUNDS times
 	@listed="$$(go test -list '^TestCrash' $(CRASH_PACKAGES))" && grep -q '^TestCrash' <<<"$$listed" || \
 		{ echo "no crash test in $(CRASH_PACKAGES): $$listed" >&2; exit 1; }
 	@COORDD_BIN=$(CURDIR)/bin/coordd CRASH_ROUNDS=$(CRASH_ROUNDS) $(RACE_ENV) go test $(RACE) -count=1 -timeout 60m -run '^TestCrash' $(CRASH_PACKAGES)
+
+lock-test: build ## have LOCKS (200) `coordd lock` wait for one lock on three servers with faults, and end locks in every way
+	@LOCKS=$(LOCKS) COORDD_BIN=$(CURDIR)/bin/coordd $(RACE_ENV) go test $(RACE) -count=1 -timeout 60m -v -run '^TestLock' ./cmd/coordd
 
 malformed-test: ## open MALFORMED_STREAMS broken streams beside good sessions (MALFORMED_SEED varies them)
 	@MALFORMED_STREAMS=$(MALFORMED_STREAMS) MALFORMED_SEED=$(MALFORMED_SEED) $(RACE_ENV) go test $(RACE) -count=1 -timeout 60m -v -run '^TestMalformedStreams$$' ./server

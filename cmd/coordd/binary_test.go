@@ -22,6 +22,9 @@ func TestMain(m *testing.M) {
 }
 
 func buildAndRun(m *testing.M) int {
+	if directory := os.Getenv(childLocks); directory != "" {
+		return exclusive(directory)
+	}
 	if binary = os.Getenv("COORDD_BIN"); binary != "" {
 		return m.Run()
 	}

@@ -40,6 +40,9 @@ func (p *program) execute(args []string) (string, error) {
 	}
 	root.SetArgs(args)
 	command, err := root.ExecuteC()
+	if command.Annotations[runs] != "" {
+		err = ownFailure(err)
+	}
 	return command.CommandPath(), err
 }
 
@@ -61,7 +64,7 @@ func (p *program) newRoot() *cobra.Command {
 	root.SetErr(p.stderr)
 	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(p.serveCommand(), p.checkCommand(), p.certCommand(), p.inspectCommand(), p.userCommand(),
-		p.clusterCommand(), p.conformanceCommand(), p.healthCommand(), p.licensesCommand(), p.versionCommand())
+		p.lockCommand(), p.clusterCommand(), p.conformanceCommand(), p.healthCommand(), p.licensesCommand(), p.versionCommand())
 	root.SetHelpCommand(helpCommand())
 	root.InitDefaultHelpCmd() // now, so that root.Find knows it
 	return root

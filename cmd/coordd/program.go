@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -60,11 +61,12 @@ type checkFunc func(directory string) (report string, err error)
 // is on stderr then, in lines that start with the program's name.
 func (p *program) run(args []string) exitCode {
 	command, err := p.execute(args)
-	if err == nil {
-		return exitOK
+	var ended *commandEnded
+	if err == nil || errors.As(err, &ended) {
+		return codeOf(err)
 	}
 	fmt.Fprintf(p.stderr, "coordd: %v\n", err)
-	if codeOf(err) == exitUsage {
+	if isUsage(err) {
 		fmt.Fprintf(p.stderr, "Run '%s --help' for usage.\n", command)
 	}
 	return codeOf(err)

@@ -69,7 +69,11 @@ func (f *connectionFlags) connect(ctx context.Context, passwords *passwordReader
 		return nil, err
 	}
 	if f.login != "" {
-		if err := c.login(ctx, f, passwords); err != nil {
+		err := f.readPassword(passwords)
+		if err == nil {
+			c.token, err = c.login(ctx, f.login, f.password)
+		}
+		if err != nil {
 			return nil, errors.Join(err, c.conn.Close())
 		}
 	}
@@ -146,10 +150,11 @@ func (p *program) localDataDir() string {
 }
 
 // dial makes a connection to a server.
-func (f *connectionFlags) dial(at target) (*adminClient, error) {
+func (f *connectionFlags) dial(at target, options ...grpc.DialOption) (*adminClient, error) {
 	if at.socket != "" {
-		conn, err := grpc.NewClient("passthrough:///"+at.socket, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithAuthority("localhost"),
+		options = append(options, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithAuthority("localhost"),
 			grpc.WithContextDialer(func(ctx context.Context, path string) (net.Conn, error) { return listen.DialSocket(ctx, path) }))
+		conn, err := grpc.NewClient("passthrough:///"+at.socket, options...)
 		return &adminClient{conn: conn, at: at}, err
 	}
 	security := insecure.NewCredentials()
@@ -159,7 +164,7 @@ func (f *connectionFlags) dial(at target) (*adminClient, error) {
 			return nil, err
 		}
 	}
-	conn, err := grpc.NewClient("passthrough:///"+at.address, grpc.WithTransportCredentials(security))
+	conn, err := grpc.NewClient("passthrough:///"+at.address, append(options, grpc.WithTransportCredentials(security))...)
 	return &adminClient{conn: conn, at: at}, err
 }
 
@@ -178,35 +183,34 @@ func trust(caFile string) (credentials.TransportCredentials, error) {
 	return credentials.NewTLS(config), nil
 }
 
-func (c *adminClient) login(ctx context.Context, f *connectionFlags, passwords *passwordReader) error {
-	var password string
-	var err error
+// readPassword finds the password of the user to log in as.
+func (f *connectionFlags) readPassword(passwords *passwordReader) (err error) {
 	if f.passwordFile != "" {
-		password, err = readPasswordFile(f.passwordFile)
+		f.password, err = readPasswordFile(f.passwordFile)
 	} else {
-		password, err = passwords.read("password of " + f.login)
+		f.password, err = passwords.read("password of " + f.login)
 	}
+	return err
+}
+
+// login returns a token.
+func (c *adminClient) login(ctx context.Context, name, password string) (string, error) {
+	answer, err := Ydb_Auth_V1.NewAuthServiceClient(c.conn).Login(c.headers(ctx), &Ydb_Auth.LoginRequest{User: name, Password: password})
 	if err != nil {
-		return err
-	}
-	f.password = password
-	answer, err := Ydb_Auth_V1.NewAuthServiceClient(c.conn).Login(c.headers(ctx), &Ydb_Auth.LoginRequest{User: f.login, Password: password})
-	if err != nil {
-		return fmt.Errorf("log in as %s: %w", f.login, c.plain(err))
+		return "", fmt.Errorf("log in as %s: %w", name, c.plain(err))
 	}
 	op := answer.GetOperation()
 	var result Ydb_Auth.LoginResult
 	if op.GetStatus() == Ydb.StatusIds_SCHEME_ERROR {
-		return fmt.Errorf("log in as %s to the database %s: %s", f.login, c.at.database, op.GetIssues()[0].GetMessage())
+		return "", fmt.Errorf("log in as %s to the database %s: %s", name, c.at.database, op.GetIssues()[0].GetMessage())
 	}
 	if op.GetStatus() != Ydb.StatusIds_SUCCESS {
-		return fmt.Errorf("log in as %s: %s", f.login, op.GetIssues()[0].GetMessage())
+		return "", fmt.Errorf("log in as %s: %s", name, op.GetIssues()[0].GetMessage())
 	}
 	if err := op.GetResult().UnmarshalTo(&result); err != nil {
-		return fmt.Errorf("log in as %s: %w", f.login, err)
+		return "", fmt.Errorf("log in as %s: %w", name, err)
 	}
-	c.token = result.GetToken()
-	return nil
+	return result.GetToken(), nil
 }
 
 func (c *adminClient) headers(ctx context.Context) context.Context {

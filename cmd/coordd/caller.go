@@ -1,0 +1,145 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/coordd/coordd/cmd/coordd/client"
+)
+
+// callerText is part of the help of all commands that do what clients do.
+const callerText = `A PATH that does not begin with a slash is one below the database. Without --endpoint the
+server is the one whose data directory is on this machine, or the one that 'coordd serve'
+would start; COORDD_ENDPOINT names another.`
+
+// callerFlags are the flags of commands that do what clients do.
+type callerFlags struct {
+	connectionFlags
+	tokenFile string
+	keepStdin bool // it is another program's: no password is read from it
+}
+
+func (f *callerFlags) declareCaller(flags *pflag.FlagSet) {
+	f.onlyAsks = true
+	f.declareConnection(flags)
+	flags.StringVar(&f.tokenFile, "token-file", "", "file with an access token, instead of --user")
+}
+
+// caller is the client of a command.
+type caller struct {
+	*client.Client
+	at       target
+	database string // below which paths are
+}
+
+// open makes a client of the server that the flags name. Nobody is called yet.
+func (f *callerFlags) open(ctx context.Context, p *program) (*caller, error) {
+	switch {
+	case f.login == "" && f.passwordFile != "":
+		return nil, usageError("flag --password-file: has no meaning without --user")
+	case f.login != "" && f.tokenFile != "":
+		return nil, usageError("flags --user and --token-file: give one of them")
+	case f.login != "" && f.passwordFile == "" && f.keepStdin:
+		return nil, usageError("flag --user: give --password-file as well; stdin is the command's")
+	}
+	at, err := f.locate(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	c := &caller{at: at, database: at.database}
+	if c.database == "" {
+		s, _, err := resolveEach(optionsNamed(databaseName), pflag.NewFlagSet("", pflag.ContinueOnError), p.environment)
+		if err != nil {
+			return nil, err
+		}
+		c.database = s.database
+	}
+	config := client.Config{Address: at.address, Database: at.database, Discover: at.socket == "", Encrypted: at.encrypted, Name: "coordd/" + version,
+		Dial: func(address string) (*grpc.ClientConn, error) {
+			to := at
+			if at.socket == "" {
+				to.address = address
+			}
+			c, err := f.dial(to, reconnecting)
+			if err != nil {
+				return nil, err
+			}
+			return c.conn, nil
+		}}
+	if config.Login, err = f.credentials(p, at); err != nil {
+		return nil, err
+	}
+	c.Client = client.New(config)
+	return c, nil
+}
+
+// reconnecting has a connection come back as soon as its server does.
+var reconnecting = grpc.WithConnectParams(grpc.ConnectParams{MinConnectTimeout: 2 * time.Second,
+	Backoff: backoff.Config{BaseDelay: 20 * time.Millisecond, Multiplier: 2, Jitter: 0.2, MaxDelay: 500 * time.Millisecond}})
+
+// credentials returns what gets a token from a server, nil for an anonymous caller. A password is asked for once.
+func (f *callerFlags) credentials(p *program, at target) (func(context.Context, *grpc.ClientConn) (string, error), error) {
+	if f.tokenFile != "" {
+		return func(context.Context, *grpc.ClientConn) (string, error) { // anew each time: it may have been replaced
+			content, err := os.ReadFile(f.tokenFile)
+			if err != nil {
+				return "", fmt.Errorf("flag --token-file: %w", err)
+			}
+			return strings.TrimSpace(string(content)), nil
+		}, nil
+	}
+	if f.login == "" {
+		return nil, nil
+	}
+	if err := f.readPassword(&passwordReader{program: p}); err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context, conn *grpc.ClientConn) (string, error) {
+		return (&adminClient{conn: conn, at: at}).login(ctx, f.login, f.password)
+	}, nil
+}
+
+// path is an argument as an absolute path.
+func (c *caller) path(argument string) string {
+	if strings.HasPrefix(argument, "/") {
+		return argument
+	}
+	return strings.TrimSuffix(c.database+"/"+argument, "/")
+}
+
+// errNeedsOurs is the end of commands that use a service of coordd's own, where there is none.
+var errNeedsOurs = withCode(exitNeedsOurs, errors.New("this needs a coordd server, and the one asked has no such service: it is another one, or an older one"))
+
+// plain is an error of a call for a person.
+func (c *caller) plain(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, context.DeadlineExceeded), status.Code(err) == codes.DeadlineExceeded:
+		return c.at.unreachedInTime()
+	case status.Code(err) == codes.Unimplemented:
+		return errNeedsOurs
+	case codeOf(err) != exitFailure:
+		return err
+	}
+	return c.at.unreached(plain(err))
+}
+
+// unreachedInTime is for a server that may be there.
+func (t target) unreachedInTime() error {
+	at := t.address
+	if t.socket != "" {
+		at = "the socket " + t.socket
+	}
+	return withCode(exitNotServing, fmt.Errorf("no answer from %s in time", at))
+}

@@ -1,0 +1,180 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"os/signal"
+	"runtime"
+	"strconv"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// forwardedSignals delivers, from now on, the signals that go to a command. A broken pipe is among them so that what this
+// program has to say to nobody does not end it; it is not forwarded.
+func forwardedSignals() <-chan os.Signal {
+	signals := make(chan os.Signal, 16)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGPIPE)
+	return signals
+}
+
+// ends tells whether a signal ends a program that does nothing about it, and is meant to.
+func ends(sig os.Signal) bool {
+	switch sig {
+	case syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT:
+		return true
+	}
+	return false
+}
+
+func signalNumber(sig os.Signal) int {
+	number, _ := sig.(syscall.Signal)
+	return int(number)
+}
+
+// commandPath finds a command before anything is done for its sake.
+func commandPath(name string) (string, error) {
+	path, err := exec.LookPath(name)
+	switch {
+	case err == nil:
+		return path, nil
+	case errors.Is(err, fs.ErrPermission):
+		return "", withCode(exitCannot, fmt.Errorf("command %q cannot be run: %w", name, err))
+	default:
+		return "", withCode(exitNoSuch, fmt.Errorf("command %q: %w", name, err))
+	}
+}
+
+// child is a command that runs, in a process group of its own.
+type child struct {
+	command *exec.Cmd
+	ended   chan struct{}
+	err     error // of its end, once it has ended
+}
+
+// startChild runs a command. Its signals at the terminal come from there, if this program's do.
+func (p *program) startChild(path string, argv, environment []string) (*child, error) {
+	command := exec.Command(path, argv[1:]...)
+	command.Args[0] = argv[0]
+	command.Env = append(append([]string{}, p.environment...), environment...)
+	command.Stdin, command.Stdout, command.Stderr = p.stdin, p.stdout, p.stderr
+	command.WaitDelay = time.Second // where they are no files
+	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	endWithParent(command.SysProcAttr)
+	terminal := p.foreground(command.SysProcAttr)
+	c := &child{command: command, ended: make(chan struct{})}
+	started := make(chan error, 1)
+	go func() {
+		// Linux counts the end of the thread that started it as the end of the parent.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		defer close(c.ended)
+		err := command.Start()
+		started <- err
+		if err == nil {
+			c.err = command.Wait()
+			terminal()
+		}
+	}()
+	if err := <-started; err != nil {
+		return nil, withCode(exitCannot, fmt.Errorf("command %q cannot be run: %w", argv[0], err))
+	}
+	return c, nil
+}
+
+// foreground lets a command have the terminal, if this program has it. The result takes it back.
+func (p *program) foreground(attributes *syscall.SysProcAttr) (back func()) {
+	file, ok := p.stdin.(*os.File)
+	if !ok {
+		return func() {}
+	}
+	terminal := int(file.Fd())
+	group, err := unix.IoctlGetInt(terminal, unix.TIOCGPGRP)
+	if err != nil || group != unix.Getpgrp() {
+		return func() {}
+	}
+	attributes.Foreground, attributes.Ctty = true, terminal
+	return func() {
+		signal.Ignore(syscall.SIGTTOU) // which whoever is not in the foreground gets for what follows
+		defer signal.Reset(syscall.SIGTTOU)
+		_ = unix.IoctlSetPointerInt(terminal, unix.TIOCSPGRP, group)
+	}
+}
+
+// send gives a signal to all of the command's process group. One that has ended gets none.
+func (c *child) send(sig syscall.Signal) { _ = syscall.Kill(-c.command.Process.Pid, sig) }
+
+// code is the exit code of a command that has ended.
+func (c *child) code() exitCode {
+	state, ok := c.command.ProcessState.Sys().(syscall.WaitStatus)
+	if ok && state.Signaled() {
+		return exitSignal + exitCode(state.Signal())
+	}
+	return exitCode(c.command.ProcessState.ExitCode())
+}
+
+// leftPause is how often the time that is left is looked at.
+const leftPause = 50 * time.Millisecond
+
+// run runs the command and sees that it ends before what is held is anybody else's.
+func (h *holder) run(what *held, path string, asked <-chan os.Signal) error {
+	margin := max(marginLeast, h.flags.sessionTimeout/marginPart)
+	if what.session.Left() <= 2*margin {
+		h.part(what)
+		return withCode(exitLost, fmt.Errorf("%s: held %q for too short a time to run anything", h.verb, h.name))
+	}
+	c, err := h.program.startChild(path, h.argv, []string{
+		"COORDD_SESSION_ID=" + strconv.FormatUint(what.session.ID(), 10), "COORDD_FENCING_TOKEN=" + strconv.FormatUint(what.order, 10)})
+	if err != nil {
+		h.part(what)
+		return err
+	}
+	lost := h.guard(what, c, margin, asked)
+	if lost != nil {
+		c.send(syscall.SIGKILL) // whom it has left behind
+	}
+	h.part(what)
+	if lost != nil {
+		return withCode(exitLost, fmt.Errorf("%s: %q of %s is lost, and the command was ended: %w", h.verb, h.name, h.node, lost))
+	}
+	return &commandEnded{c.code()}
+}
+
+var errUnanswered = errors.New("no server has answered in time")
+
+// guard waits for the end of the command, or brings it about. The result is why.
+func (h *holder) guard(what *held, c *child, margin time.Duration, asked <-chan os.Signal) (lost error) {
+	look := time.NewTicker(leftPause)
+	defer look.Stop()
+	gone, over, killed := what.gone, what.session.Lost(), false
+	for {
+		select {
+		case <-c.ended:
+			return lost
+		case sig := <-asked:
+			if sig != syscall.SIGPIPE {
+				c.send(syscall.Signal(signalNumber(sig)))
+			}
+		case err := <-gone:
+			gone, lost = nil, err
+			c.send(syscall.SIGKILL)
+		case <-over:
+			over, lost = nil, what.session.Err()
+			c.send(syscall.SIGKILL)
+		case <-look.C:
+			switch left := what.session.Left(); {
+			case left <= margin && !killed:
+				killed, lost = true, errUnanswered
+				c.send(syscall.SIGKILL)
+			case left <= 2*margin && lost == nil:
+				lost = errUnanswered
+				c.send(syscall.SIGTERM)
+			}
+		}
+	}
+}

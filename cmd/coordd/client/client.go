@@ -1,0 +1,207 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"net"
+	"slices"
+	"strconv"
+	"sync"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/ydb-platform/ydb-go-genproto/Ydb_Discovery_V1"
+	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb"
+	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Discovery"
+	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Operations"
+)
+
+// Config says where servers are, and who calls.
+type Config struct {
+	// Dial makes a connection to a server. It does not wait for it.
+	Dial func(address string) (*grpc.ClientConn, error)
+	// Address is the server that is asked first.
+	Address string
+	// Database is the path that callers name; empty: the server has only one, as at its administrator's socket.
+	Database string
+	// Discover has sessions learn of the cluster's other servers, to move to when theirs is gone.
+	Discover bool
+	// Encrypted servers are the only ones that count among those.
+	Encrypted bool
+	// Login returns a token; nil: none is sent. It is called again when a server takes the last one no longer.
+	Login func(ctx context.Context, conn *grpc.ClientConn) (token string, err error)
+	// Name is what servers are told of the program (x-ydb-sdk-build-info).
+	Name string
+}
+
+// serversMax bounds what discovery may name: a client has no use for more.
+const serversMax = 64
+
+// Client calls servers.
+type Client struct {
+	config Config
+
+	mu        sync.Mutex
+	conns     map[string]*grpc.ClientConn
+	addresses []string // the one that was given first
+	token     string
+	loggedIn  bool
+}
+
+// New makes a client. Nobody is called yet.
+func New(config Config) *Client {
+	return &Client{config: config, conns: make(map[string]*grpc.ClientConn), addresses: []string{config.Address}}
+}
+
+// Close ends all calls and connections. Sessions that were not closed live on until their timeout.
+func (c *Client) Close() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for address, conn := range c.conns {
+		_ = conn.Close()
+		delete(c.conns, address)
+	}
+}
+
+// Database is the path that callers name, empty if none was given.
+func (c *Client) Database() string { return c.config.Database }
+
+// Conn is the connection to the server that was given.
+func (c *Client) Conn() (*grpc.ClientConn, error) { return c.conn(c.config.Address) }
+
+func (c *Client) conn(address string) (*grpc.ClientConn, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if conn := c.conns[address]; conn != nil {
+		return conn, nil
+	}
+	conn, err := c.config.Dial(address)
+	if err == nil {
+		c.conns[address] = conn
+	}
+	return conn, err
+}
+
+// With adds to a context what a server wants to know of every call. It logs in, if that was not done yet.
+func (c *Client) With(ctx context.Context, conn *grpc.ClientConn) (context.Context, error) {
+	c.mu.Lock()
+	token, loggedIn := c.token, c.loggedIn
+	c.mu.Unlock()
+	if c.config.Login != nil && !loggedIn {
+		var err error
+		if token, err = c.config.Login(ctx, conn); err != nil {
+			return ctx, err
+		}
+		c.mu.Lock()
+		c.token, c.loggedIn = token, true
+		c.mu.Unlock()
+	}
+	for _, header := range []struct{ name, value string }{
+		{"x-ydb-database", c.config.Database}, {"x-ydb-auth-ticket", token}, {"x-ydb-sdk-build-info", c.config.Name},
+	} {
+		if header.value != "" {
+			ctx = metadata.AppendToOutgoingContext(ctx, header.name, header.value)
+		}
+	}
+	return ctx, nil
+}
+
+// refuseToken has the next call log in again.
+func (c *Client) refuseToken() {
+	c.mu.Lock()
+	c.loggedIn = false
+	c.mu.Unlock()
+}
+
+// Invoke makes a unary call at the server that was given. A token that is taken no longer is replaced once.
+func (c *Client) Invoke(ctx context.Context, method string, request, response proto.Message) error {
+	conn, err := c.Conn()
+	if err != nil {
+		return err
+	}
+	for again := c.config.Login != nil; ; again = false {
+		with, err := c.With(ctx, conn)
+		if err != nil {
+			return err
+		}
+		err = conn.Invoke(with, method, request, response)
+		if status.Code(err) != codes.Unauthenticated || !again {
+			return err
+		}
+		c.refuseToken()
+	}
+}
+
+// operated is an answer of YDB's unary services.
+type operated interface {
+	proto.Message
+	GetOperation() *Ydb_Operations.Operation
+}
+
+// Call makes a unary call of YDB's services. result, if it is not nil, is filled from the operation. A refusal is a
+// *Refused.
+func (c *Client) Call(ctx context.Context, method string, request proto.Message, answer operated, result proto.Message) error {
+	if err := c.Invoke(ctx, method, request, answer); err != nil {
+		return err
+	}
+	return resultOf(answer, result)
+}
+
+func resultOf(answer operated, result proto.Message) error {
+	operation := answer.GetOperation()
+	if err := answered(operation.GetStatus(), operation.GetIssues()); err != nil || result == nil {
+		return err
+	}
+	if operation.GetResult() == nil {
+		return errors.New("the server's answer has no result")
+	}
+	return operation.GetResult().UnmarshalTo(result)
+}
+
+// discover learns of the other servers from one of them. What cannot be learnt is left as it was.
+func (c *Client) discover(ctx context.Context, conn *grpc.ClientConn) {
+	ctx, err := c.With(ctx, conn)
+	if err != nil {
+		return
+	}
+	answer, err := Ydb_Discovery_V1.NewDiscoveryServiceClient(conn).ListEndpoints(ctx, &Ydb_Discovery.ListEndpointsRequest{Database: c.config.Database})
+	result := new(Ydb_Discovery.ListEndpointsResult)
+	if err != nil || resultOf(answer, result) != nil || answer.GetOperation().GetStatus() != Ydb.StatusIds_SUCCESS {
+		return
+	}
+	addresses := []string{c.config.Address}
+	for _, endpoint := range result.GetEndpoints() {
+		address := net.JoinHostPort(endpoint.GetAddress(), strconv.Itoa(int(endpoint.GetPort())))
+		if endpoint.GetSsl() == c.config.Encrypted && !slices.Contains(addresses, address) && len(addresses) < serversMax {
+			addresses = append(addresses, address)
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.addresses = addresses
+	for address, conn := range c.conns { // of servers that have left
+		if !slices.Contains(addresses, address) && len(c.conns) > serversMax {
+			_ = conn.Close()
+			delete(c.conns, address)
+		}
+	}
+}
+
+// following is the server to try after another one.
+func (c *Client) following(address string) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	at := slices.Index(c.addresses, address)
+	return c.addresses[(at+1)%len(c.addresses)]
+}
+
+// servers is how many there are to try.
+func (c *Client) servers() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.addresses)
+}

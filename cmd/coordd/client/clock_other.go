@@ -1,0 +1,10 @@
+//go:build !linux
+
+package client
+
+import "time"
+
+// now is a time that never goes back.
+func now() time.Duration { return time.Since(processStart) }
+
+var processStart = time.Now()

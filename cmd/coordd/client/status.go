@@ -1,0 +1,64 @@
+package client
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb"
+	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Issue"
+)
+
+// Refused is what a server has refused, with its own words.
+type Refused struct {
+	Status Ydb.StatusIds_StatusCode
+	Text   string // of the first issue, empty if there was none
+}
+
+// Error is the server's text, which says more than the status.
+func (r *Refused) Error() string {
+	if r.Text == "" {
+		return r.Status.String()
+	}
+	return fmt.Sprintf("%s (%s)", r.Text, r.Status)
+}
+
+// StatusOf is the status of a refusal, unspecified for all other errors.
+func StatusOf(err error) Ydb.StatusIds_StatusCode {
+	var refused *Refused
+	if errors.As(err, &refused) {
+		return refused.Status
+	}
+	return Ydb.StatusIds_STATUS_CODE_UNSPECIFIED
+}
+
+// answered is nil for a success.
+func answered(status Ydb.StatusIds_StatusCode, issues []*Ydb_Issue.IssueMessage) error {
+	if status == Ydb.StatusIds_SUCCESS {
+		return nil
+	}
+	refused := &Refused{Status: status}
+	if len(issues) > 0 {
+		refused.Text = deepest(issues[0])
+	}
+	return refused
+}
+
+// deepest is the text that says most: YDB wraps the cause of an error in others.
+func deepest(issue *Ydb_Issue.IssueMessage) string {
+	for _, inner := range issue.GetIssues() {
+		if text := deepest(inner); text != "" {
+			return text
+		}
+	}
+	return strings.TrimSpace(issue.GetMessage())
+}
+
+// Errors of a session that say what happened to it. A session that is lost says why with one that wraps ErrLost.
+var (
+	// ErrLost is that the session, and all that it held, is no longer the caller's.
+	ErrLost = errors.New("the session is lost")
+	// ErrInterrupted is that the stream broke before an answer came: what was asked for may have been done or not. A
+	// request that can be repeated without harm never ends with it.
+	ErrInterrupted = errors.New("the connection was lost before the answer came: whether it was done is not known")
+)

@@ -1,0 +1,505 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"golang.org/x/term"
+
+	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb"
+
+	"github.com/coordd/coordd/cmd/coordd/client"
+)
+
+const (
+	sessionTimeoutDefault = 10 * time.Second
+	// sessionTimeoutLeast leaves room for a signal, its effect and a kill before the lock is anybody else's.
+	sessionTimeoutLeast = 3 * time.Second
+	// marginLeast is the least time between the end of a command and the earliest moment at which another one may have its
+	// lock; marginPart is what part of the session's timeout it is where that is more.
+	marginLeast = 500 * time.Millisecond
+	marginPart  = 10
+	// partingMost bounds how long the lock's release may delay the end.
+	partingMost = 2 * time.Second
+	// connectMost bounds how long the first contact may take.
+	connectMost = 30 * time.Second
+	// againPause is the pause before a wait that was lost is begun anew.
+	againPause = 200 * time.Millisecond
+)
+
+const lockText = `Wait for a lock, run a command while it is held, and pass on its exit code.
+
+NAME is a semaphore of the coordination node NODE. One that does not exist is made for
+as long as somebody has it or waits. Without a flag the lock is exclusive: all of the
+semaphore's limit is taken. Signals go to the command, which is in a process group of its
+own and finds in its environment
+  COORDD_SESSION_ID     the session that holds the lock
+  COORDD_FENCING_TOKEN  a number that grows from one holder to the next (until the node is
+                        dropped and made anew): let what you guard refuse smaller ones
+
+If the servers do not answer, the command is ended before anybody else can have the lock:
+it gets SIGTERM when two margins of the session's timeout are left and its process group
+SIGKILL when one is; a margin is a tenth of the timeout, and half a second at least. If the
+lock is taken away, by the end of the session or a forced delete, it gets SIGKILL at once.
+'coordd lock' then ends with code 123. On Linux a 'coordd lock' that is killed takes the
+command with it, but not what that has started. One that is stopped, or whose machine
+stands still, cannot act in time: that is what the token is for.`
+
+// lockFlags are the flags of `coordd lock`, and those of other commands that run one.
+type lockFlags struct {
+	callerFlags
+	holdFlags
+	shared      bool
+	count       uint64
+	nonBlocking bool
+}
+
+// holdFlags are the flags of commands that run another one while they hold something.
+type holdFlags struct {
+	wait           time.Duration
+	data           string
+	sessionTimeout time.Duration
+	conflictCode   uint8
+}
+
+func (f *holdFlags) declareHold(flags *pflag.FlagSet) {
+	flags.DurationVar(&f.wait, "timeout", 0, "how long to wait, up to 24h (default: for ever)")
+	flags.StringVar(&f.data, "data", "", "what others are shown of the holder, up to 1048576 bytes")
+	flags.DurationVar(&f.sessionTimeout, "session-timeout", sessionTimeoutDefault, "how long it is held when nothing is heard of this program, 3s to 30m")
+	flags.Uint8Var(&f.conflictCode, "conflict-exit-code", uint8(exitConflict), "the exit code where it cannot be had in time")
+}
+
+func (f *holdFlags) check() error {
+	switch {
+	case f.wait < 0 || f.wait > client.WaitMost:
+		return usageError("flag --timeout: value %q is not allowed: want a time up to 24h; without the flag the wait has no end", f.wait)
+	case len(f.data) > client.DataMost:
+		return usageError("flag --data: %d bytes are not allowed: want up to %d", len(f.data), client.DataMost)
+	}
+	return checkSessionTimeout(f.sessionTimeout)
+}
+
+func checkSessionTimeout(timeout time.Duration) error {
+	if timeout < sessionTimeoutLeast || timeout > client.TimeoutMost {
+		return usageError("flag --session-timeout: value %q is not allowed: want a time from %s to %s", timeout, durationText(sessionTimeoutLeast), durationText(client.TimeoutMost))
+	}
+	return nil
+}
+
+func (p *program) lockCommand() *cobra.Command {
+	f := &lockFlags{}
+	command := &cobra.Command{
+		Use:   "lock NODE NAME [flags] -- COMMAND [ARGUMENT...]",
+		Short: "Run a command while a lock is held",
+		Long:  lockText + "\n\n" + callerText,
+		Example: `  coordd node create app
+  coordd lock app nightly-report -- echo "nobody else runs this now"
+  coordd lock app nightly-report -n -- echo "if nobody does already"
+  coordd lock app nightly-report --timeout 5s --data "$HOSTNAME" -- sh -c 'echo "my token is $COORDD_FENCING_TOKEN"'`,
+		Annotations: map[string]string{runs: "a command"},
+		Args:        commandArguments(2, "NODE NAME"),
+		RunE: func(command *cobra.Command, args []string) error {
+			return p.lock(f, args[0], args[1], args[2:], command.Flags())
+		},
+	}
+	flags := command.Flags()
+	f.declareCaller(flags)
+	f.declareHold(flags)
+	flags.BoolVar(&f.shared, "shared", false, "take 1 of the semaphore's limit, so that others who do so may run as well")
+	flags.Uint64Var(&f.count, "count", 0, "take that many of it")
+	flags.BoolVarP(&f.nonBlocking, "nonblock", "n", false, "do not wait")
+	command.SetFlagErrorFunc(func(command *cobra.Command, err error) error { return ownFailure(flagError(command, err)) })
+	return command
+}
+
+// commandArguments wants a number of arguments before the two dashes, and a command behind them.
+func commandArguments(before int, names string) cobra.PositionalArgs {
+	return func(command *cobra.Command, args []string) error {
+		dash := command.ArgsLenAtDash()
+		switch {
+		case dash < 0:
+			return usageError("%s takes %s -- COMMAND: there is no --", command.CommandPath(), names)
+		case dash != before:
+			return usageError("%s takes %s before the --, %s given", command.CommandPath(), names, counted(dash, "argument"))
+		case len(args) == dash:
+			return usageError("%s: no command given behind the --", command.CommandPath())
+		}
+		return nil
+	}
+}
+
+func (p *program) lock(f *lockFlags, node, name string, argv []string, flags *pflag.FlagSet) error {
+	if err := f.check(); err != nil {
+		return err
+	}
+	switch {
+	case f.nonBlocking && flags.Changed("timeout"):
+		return usageError("flags --nonblock and --timeout: give one of them")
+	case f.shared && flags.Changed("count"):
+		return usageError("flags --shared and --count: give one of them; --shared is --count 1")
+	case flags.Changed("count") && f.count == 0:
+		return usageError("flag --count: value 0 is not allowed: want a number from 1 to the semaphore's limit")
+	case len(name) > client.NameMost:
+		return usageError("argument NAME: %d bytes are not allowed: want up to %d", len(name), client.NameMost)
+	}
+	if !flags.Changed("timeout") {
+		f.wait = client.Forever
+	}
+	if f.nonBlocking {
+		f.wait = 0
+	}
+	f.keepStdin = true
+	h := &holder{program: p, flags: &f.holdFlags, name: name, argv: argv, verb: "lock"}
+	h.amount = func(d *client.Description) (uint64, error) { return f.amount(name, d) }
+	return h.hold(&f.callerFlags, node)
+}
+
+// amount is how much to take of a semaphore, nil if there is none.
+func (f *lockFlags) amount(name string, d *client.Description) (uint64, error) {
+	limit := d.GetLimit()
+	switch {
+	case d == nil && f.count > 0:
+		return 0, fmt.Errorf("flag --count: there is no semaphore %q; make it with `coordd semaphore create --limit`", name)
+	case d == nil && f.shared:
+		return 1, nil
+	case d == nil:
+		return math.MaxUint64, nil
+	case f.count > limit:
+		return 0, usageError("flag --count: value %d is not allowed: %q has a limit of %d", f.count, name, limit)
+	case f.count > 0:
+		return f.count, nil
+	case f.shared && limit == 1:
+		return 0, usageError("flag --shared: %q has a limit of 1, so it cannot be shared", name)
+	case f.shared:
+		return 1, nil
+	default:
+		return limit, nil
+	}
+}
+
+// holder runs a command while it holds a semaphore.
+type holder struct {
+	program *program
+	flags   *holdFlags
+	caller  *caller
+	node    string
+	name    string
+	argv    []string
+	verb    string // for messages
+	amount  func(*client.Description) (uint64, error)
+}
+
+// held is a semaphore that a session has.
+type held struct {
+	session *client.Session
+	order   uint64
+	gone    <-chan error // tells that the session has it no longer
+	end     context.CancelFunc
+}
+
+// hold acquires, runs the command, and gives back.
+func (h *holder) hold(f *callerFlags, node string) error {
+	path, err := commandPath(h.argv[0])
+	if err != nil {
+		return err
+	}
+	asked := forwardedSignals()
+	ctx, cancel := context.WithCancelCause(context.Background())
+	defer cancel(nil)
+	if h.caller, err = f.open(ctx, h.program); err != nil {
+		return err
+	}
+	defer h.caller.Close()
+	h.node = h.caller.path(node)
+	acquired := make(chan acquisition, 1)
+	go func() {
+		got, err := h.acquire(ctx)
+		acquired <- acquisition{got, err}
+	}()
+	for {
+		select {
+		case sig := <-asked:
+			if !ends(sig) {
+				continue
+			}
+			cancel(fmt.Errorf("ended by %s while waiting", sig))
+			if a := <-acquired; a.err == nil {
+				h.part(a.held)
+			}
+			return &commandEnded{exitSignal + exitCode(signalNumber(sig))}
+		case a := <-acquired:
+			if a.err != nil {
+				return a.err
+			}
+			return h.run(a.held, path, asked)
+		}
+	}
+}
+
+type acquisition struct {
+	held *held
+	err  error
+}
+
+// acquire waits until a session has the semaphore. A session that is lost while it waits is replaced by another one, at
+// the end of the queue.
+func (h *holder) acquire(ctx context.Context) (*held, error) {
+	notInTime := withCode(exitCode(h.flags.conflictCode), fmt.Errorf("%s: %q of %s %w", h.verb, h.name, h.node, errHeld))
+	begun := time.Now()
+	left := func() time.Duration {
+		if h.flags.wait == client.Forever {
+			return client.Forever
+		}
+		return max(h.flags.wait-time.Since(begun), 0)
+	}
+	for first := true; ; first = false {
+		got, err := h.try(ctx, left)
+		switch {
+		case err == nil && got != nil:
+			return got, nil
+		case err == nil:
+			return nil, notInTime
+		case ctx.Err() != nil:
+			return nil, err
+		case client.StatusOf(err) == Ydb.StatusIds_NOT_FOUND: // the node
+			return nil, h.caller.aboutNode(h.node, err)
+		case !errors.Is(err, client.ErrLost) && (first || !passesAway(err)):
+			return nil, err
+		case left() == 0:
+			return nil, notInTime
+		}
+		fmt.Fprintf(h.program.stderr, "coordd: %s: %v; waiting anew\n", h.verb, err)
+		select {
+		case <-time.After(againPause):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// errHeld is that something cannot be had in time. Its exit code is the user's choice.
+var errHeld = errors.New("is held by others")
+
+// passesAway tells whether a server that cannot be had now may be had later.
+func passesAway(err error) bool {
+	switch client.StatusOf(err) {
+	case Ydb.StatusIds_UNAVAILABLE, Ydb.StatusIds_OVERLOADED, Ydb.StatusIds_TIMEOUT, Ydb.StatusIds_BAD_SESSION:
+		return true
+	}
+	return codeOf(err) == exitNotServing
+}
+
+// try is acquire with one session. The result is nil if it was not in time.
+func (h *holder) try(ctx context.Context, left func() time.Duration) (*held, error) {
+	opening, cancel := context.WithTimeout(ctx, connectMost)
+	defer cancel()
+	session, err := h.caller.Open(opening, client.SessionConfig{Node: h.node, Timeout: h.flags.sessionTimeout, Description: describedAs(h.verb, h.argv)})
+	if err != nil {
+		return nil, h.caller.aboutNode(h.node, err)
+	}
+	got, err := h.acquireBy(ctx, session, left)
+	if got == nil {
+		h.part(&held{session: session})
+	}
+	return got, err
+}
+
+// changedMeanwhile are refusals of an acquire after a semaphore was made, deleted, or replaced by one of another kind.
+func changedMeanwhile(err error) bool {
+	switch client.StatusOf(err) {
+	case Ydb.StatusIds_NOT_FOUND, Ydb.StatusIds_PRECONDITION_FAILED, Ydb.StatusIds_ABORTED:
+		return true
+	}
+	return false
+}
+
+// changesMost bounds how often a semaphore may be another one than it has just been.
+const changesMost = 100
+
+func (h *holder) acquireBy(ctx context.Context, session *client.Session, left func() time.Duration) (*held, error) {
+	if wait := left(); wait != client.Forever { // also where no server is there to say that the time is over
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, wait+connectMost)
+		defer cancel()
+	}
+	for range changesMost {
+		d, _, err := session.Describe(ctx, h.name, client.Wanted{})
+		if err != nil && client.StatusOf(err) != Ydb.StatusIds_NOT_FOUND {
+			return nil, h.caller.plain(err)
+		}
+		count, err := h.amount(d)
+		if err != nil {
+			return nil, err
+		}
+		progress := h.showQueue(ctx, session)
+		acquired, err := session.Acquire(ctx, client.Acquisition{Name: h.name, Count: count, Wait: left(), Data: []byte(h.flags.data),
+			Ephemeral: d == nil || d.GetEphemeral(), Waiting: progress.begin})
+		progress.end()
+		switch {
+		case changedMeanwhile(err):
+			continue
+		case err != nil && ctx.Err() != nil && errors.Is(ctx.Err(), context.DeadlineExceeded):
+			return nil, nil
+		case err != nil:
+			return nil, h.caller.plain(err)
+		case !acquired:
+			return nil, nil
+		}
+		return h.watch(ctx, session)
+	}
+	return nil, fmt.Errorf("%q of %s is made and deleted all the time", h.name, h.node)
+}
+
+var errTakenAway = errors.New("it was taken away: the semaphore was deleted, or its session lives no longer")
+
+// watch reads the order id of what a session has acquired, and from then on sees that it stays so: somebody whose
+// semaphore is deleted by force is told nothing.
+func (h *holder) watch(ctx context.Context, session *client.Session) (*held, error) {
+	watching, end := context.WithCancel(context.Background())
+	first, gone := make(chan uint64, 1), make(chan error, 1)
+	go func() {
+		order := uint64(0)
+		gone <- session.Watch(watching, h.name, client.Wanted{Owners: true, WatchOwners: true}, func(d *client.Description) error {
+			for _, owner := range d.GetOwners() {
+				if owner.GetSessionId() != session.ID() || order != 0 && owner.GetOrderId() != order {
+					continue
+				}
+				if order == 0 {
+					order = owner.GetOrderId()
+					first <- order
+				}
+				return nil
+			}
+			return errTakenAway
+		})
+	}()
+	select {
+	case order := <-first:
+		return &held{session: session, order: order, gone: gone, end: end}, nil
+	case err := <-gone:
+		end()
+		return nil, fmt.Errorf("%w: %w", client.ErrLost, err)
+	case <-ctx.Done():
+		end()
+		<-gone
+		return nil, ctx.Err()
+	}
+}
+
+// part gives back what is held and ends the session. It does not keep anybody waiting for long: what is not said in time
+// the servers find out by themselves.
+func (h *holder) part(what *held) {
+	if what.end != nil {
+		what.end()
+	}
+	if what.session.Left() <= 0 {
+		what.session.Abandon()
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), partingMost)
+	defer cancel()
+	if _, err := what.session.Release(ctx, h.name); err == nil || ctx.Err() == nil {
+		_ = what.session.Close(ctx)
+	}
+	what.session.Abandon()
+}
+
+// describedAs is what an operator sees of a session.
+func describedAs(verb string, argv []string) string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown host"
+	}
+	text := fmt.Sprintf("coordd %s on %s, pid %d", verb, host, os.Getpid())
+	if len(argv) > 0 {
+		text += ": " + filepath.Base(argv[0])
+	}
+	return strings.ToValidUTF8(text[:min(len(text), client.DescriptionMost)], "")
+}
+
+// aboutNode is an error of a session's start for a person.
+func (c *caller) aboutNode(node string, err error) error {
+	switch client.StatusOf(err) {
+	case Ydb.StatusIds_STATUS_CODE_UNSPECIFIED:
+		return c.plain(err)
+	case Ydb.StatusIds_NOT_FOUND:
+		return fmt.Errorf("there is no coordination node %s; `coordd node create %s` makes it: %w", node, node, err)
+	default:
+		return fmt.Errorf("coordination node %s: %w", node, err)
+	}
+}
+
+// queueShown tells a person at a terminal how many are before him.
+type queueShown struct {
+	waits chan struct{}
+	over  chan struct{}
+	done  chan struct{}
+}
+
+// begin is called by the session, and must not wait.
+func (q *queueShown) begin() {
+	select {
+	case q.waits <- struct{}{}:
+	default:
+	}
+}
+
+func (q *queueShown) end() {
+	close(q.over)
+	<-q.done
+}
+
+func (h *holder) showQueue(ctx context.Context, session *client.Session) *queueShown {
+	q := &queueShown{waits: make(chan struct{}, 1), over: make(chan struct{}), done: make(chan struct{})}
+	file, ok := h.program.stderr.(*os.File)
+	if !ok || !term.IsTerminal(int(file.Fd())) {
+		close(q.done)
+		return q
+	}
+	go func() {
+		defer close(q.done)
+		select {
+		case <-q.waits:
+		case <-q.over:
+			return
+		}
+		defer fmt.Fprint(file, "\r\x1b[K")
+		for {
+			if d, _, err := session.Describe(ctx, h.name, client.Wanted{Owners: true, Waiters: true}); err == nil {
+				fmt.Fprintf(file, "\r\x1b[Kwaiting for %q: %s", h.name, placeText(d, session.ID()))
+			}
+			select {
+			case <-time.After(time.Second):
+			case <-q.over:
+				return
+			}
+		}
+	}()
+	return q
+}
+
+// placeText says who is before a session.
+func placeText(d *client.Description, session uint64) string {
+	before := 0
+	for _, waiter := range d.GetWaiters() {
+		if waiter.GetSessionId() == session {
+			break
+		}
+		before++
+	}
+	holder := ""
+	if owners := d.GetOwners(); len(owners) > 0 {
+		holder = fmt.Sprintf(", held by session %d", owners[0].GetSessionId())
+		if data := owners[0].GetData(); len(data) > 0 {
+			holder += fmt.Sprintf(" %.40q", data)
+		}
+	}
+	return fmt.Sprintf("%d before you%s", before, holder)
+}

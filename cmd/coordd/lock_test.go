@@ -1,0 +1,506 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/ydb-platform/ydb-go-genproto/Ydb_Coordination_V1"
+	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb"
+	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
+
+	"github.com/coordd/coordd/cmd/coordd/client"
+	"github.com/coordd/coordd/server/adminpb"
+)
+
+// locking is a running `coordd lock`, whose command says what it does on stdout.
+type locking struct {
+	command *exec.Cmd
+	said    chan string // lines of stdout; closed at its end
+	stderr  text
+	ended   chan struct{}
+}
+
+func startLock(t *testing.T, endpoint string, args ...string) *locking {
+	t.Helper()
+	l := &locking{said: make(chan string, 1000), ended: make(chan struct{})}
+	l.command = exec.Command(binary, append([]string{"lock", "--endpoint", endpoint}, args...)...)
+	l.command.Env = append([]string{"HOME=" + t.TempDir(), "PATH=" + os.Getenv("PATH")}, childEnvironment()...)
+	l.command.Stderr = &l.stderr
+	stdout, err := l.command.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		defer close(l.ended)
+		for lines := bufio.NewScanner(stdout); lines.Scan(); {
+			l.said <- lines.Text()
+		}
+		close(l.said)
+		l.command.Wait()
+	}()
+	t.Cleanup(func() {
+		l.command.Process.Kill()
+		<-l.ended
+		if t.Failed() {
+			t.Logf("stderr of coordd lock %s:\n%s", strings.Join(args, " "), l.stderr.String())
+		}
+	})
+	return l
+}
+
+// says waits for a line of the command.
+func (l *locking) says(t *testing.T, want string) string {
+	t.Helper()
+	for {
+		line := receive(t, l.said, func() string { return "not said: " + want + "; stderr:\n" + l.stderr.String() })
+		if strings.Contains(line, want) {
+			return line
+		}
+		if line == "" {
+			t.Fatalf("it has ended, and has not said %q; stderr:\n%s", want, l.stderr.String())
+		}
+	}
+}
+
+func (l *locking) wantCode(t *testing.T, want exitCode, parts ...string) {
+	t.Helper()
+	receive(t, l.ended, func() string { return "coordd lock does not end; stderr:\n" + l.stderr.String() })
+	if got := exitCode(l.command.ProcessState.ExitCode()); got != want {
+		t.Errorf("exit code %d, want %d; stderr:\n%s", got, want, l.stderr.String())
+	}
+	inOrder(t, l.stderr.String(), parts)
+}
+
+// lockServer starts a server with a node, and a client of it.
+func lockServer(t *testing.T) (*process, string, *client.Client) {
+	t.Helper()
+	p := spawn(t, "serve", "--listen", "127.0.0.1:0", "--in-memory", "--listen-http", "off")
+	endpoint := p.ready(t)
+	return p, endpoint, nodeOf(t, endpoint)
+}
+
+// nodeOf makes the node, and a client of the server.
+func nodeOf(t *testing.T, endpoint string) *client.Client {
+	t.Helper()
+	at, err := parseEndpoint(endpoint)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := callerFlags{connectionFlags: connectionFlags{endpoint: at.address}}
+	c, err := f.open(t.Context(), &program{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	waitFor(t, "the node", func() bool {
+		err := c.Call(t.Context(), Ydb_Coordination_V1.CoordinationService_CreateNode_FullMethodName, &Ydb_Coordination.CreateNodeRequest{Path: "/local/app"}, new(Ydb_Coordination.CreateNodeResponse), nil)
+		if err != nil && client.StatusOf(err) != Ydb.StatusIds_UNAVAILABLE {
+			t.Fatal(err)
+		}
+		return err == nil
+	})
+	return c.Client
+}
+
+func sessionOf(t *testing.T, c *client.Client) *client.Session {
+	t.Helper()
+	s, err := c.Open(t.Context(), client.SessionConfig{Node: "/local/app", Timeout: time.Minute, Description: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Abandon)
+	return s
+}
+
+// described is a semaphore with its owners and waiters, nil if there is none.
+func described(t *testing.T, s *client.Session, name string) *client.Description {
+	t.Helper()
+	d, _, err := s.Describe(t.Context(), name, client.Wanted{Owners: true, Waiters: true})
+	if err != nil && client.StatusOf(err) != Ydb.StatusIds_NOT_FOUND {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// untilTold is a command that runs until it gets a signal that it has a trap for.
+const untilTold = `trap 'echo got TERM; exit 5' TERM; trap 'echo got INT; exit 6' INT; trap 'echo got HUP; exit 8' HUP; trap 'echo got USR1' USR1
+echo ready $$ $COORDD_SESSION_ID $COORDD_FENCING_TOKEN; while :; do sleep 0.05; done`
+
+// A command gets its signals, and its exit code is passed on.
+func TestLockSignals(t *testing.T) {
+	t.Parallel()
+	_, endpoint, c := lockServer(t)
+	s := sessionOf(t, c)
+	for _, test := range []struct {
+		sent syscall.Signal
+		code exitCode
+	}{{syscall.SIGTERM, 5}, {syscall.SIGINT, 6}, {syscall.SIGHUP, 8}} {
+		l := startLock(t, endpoint, "/local/app", "lock", "--data", "here", "--", "sh", "-c", untilTold)
+		ready := strings.Fields(l.says(t, "ready"))
+		d := described(t, s, "lock")
+		if owner := d.GetOwners()[0]; fmt.Sprint(owner.GetSessionId(), owner.GetOrderId()) != strings.Join(ready[2:], " ") || string(owner.GetData()) != "here" {
+			t.Errorf("the command was told %q, and the owner is %v", ready, owner)
+		}
+		l.command.Process.Signal(syscall.SIGUSR1)
+		l.says(t, "got USR1")
+		l.command.Process.Signal(test.sent)
+		l.says(t, "got "+strings.TrimPrefix(map[syscall.Signal]string{syscall.SIGTERM: "TERM", syscall.SIGINT: "INT", syscall.SIGHUP: "HUP"}[test.sent], "SIG"))
+		l.wantCode(t, test.code)
+		if d := described(t, s, "lock"); d != nil {
+			t.Errorf("after its end the lock is there: %v", d)
+		}
+	}
+	l := startLock(t, endpoint, "app", "lock", "--", "sh", "-c", "echo ready; kill -KILL $$")
+	l.wantCode(t, exitSignal+9)
+}
+
+// Whoever waits in vain, or is told to stop waiting, leaves the queue.
+func TestLockWaits(t *testing.T) {
+	t.Parallel()
+	_, endpoint, c := lockServer(t)
+	s := sessionOf(t, c)
+	if err := s.Create(t.Context(), "door", 3, nil); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := s.Acquire(t.Context(), client.Acquisition{Name: "door", Count: 2}); !got || err != nil {
+		t.Fatal(got, err)
+	}
+	lock := func(args ...string) *locking {
+		return startLock(t, endpoint, append([]string{"app", "door"}, append(args, "--", "echo", "in")...)...)
+	}
+	lock("-n").wantCode(t, exitConflict, "held by others")
+	lock("--timeout", "50ms", "--conflict-exit-code", "33").wantCode(t, 33, "held by others")
+	lock("--count", "4").wantCode(t, exitNotRun, "flag --count", "limit of 3")
+	lock("--shared", "-n").wantCode(t, exitOK)
+	lock("--count", "1", "-n").wantCode(t, exitOK)
+	for _, sent := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
+		l := lock()
+		waitFor(t, "it to wait", func() bool { return len(described(t, s, "door").GetWaiters()) == 1 })
+		l.command.Process.Signal(sent)
+		l.wantCode(t, exitSignal+exitCode(sent))
+		if d := described(t, s, "door"); len(d.GetWaiters()) != 0 || len(d.GetOwners()) != 1 {
+			t.Errorf("it is still there: %v", d)
+		}
+	}
+	l := lock()
+	waitFor(t, "it to wait", func() bool { return len(described(t, s, "door").GetWaiters()) == 1 })
+	if err := s.Delete(t.Context(), "door", true); err != nil { // a semaphore that is made for the lock takes its place
+		t.Fatal(err)
+	}
+	l.says(t, "in")
+	l.wantCode(t, exitOK)
+}
+
+// TestLockRefuses is what coordd lock has to say of itself, with codes that no command is likely to have.
+func TestLockRefuses(t *testing.T) {
+	t.Parallel()
+	_, endpoint, c := lockServer(t)
+	s := sessionOf(t, c)
+	if err := s.Create(t.Context(), "one", 1, nil); err != nil {
+		t.Fatal(err)
+	}
+	plain := filepath.Join(t.TempDir(), "plain")
+	if err := os.WriteFile(plain, []byte("no program"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		args []string
+		code exitCode
+		want []string
+	}{
+		{[]string{"app", "lock", "--", "nosuchcommand"}, exitNoSuch, []string{`"nosuchcommand"`}},
+		{[]string{"app", "lock", "--", plain}, exitCannot, []string{plain, "permission denied"}},
+		{[]string{"none", "lock", "--", "true"}, exitNotRun, []string{"no coordination node /local/none", "coordd node create"}},
+		{[]string{"app", "one", "--shared", "--", "true"}, exitNotRun, []string{"flag --shared", "limit of 1"}},
+		{[]string{"app", "lock", "--count", "2", "--", "true"}, exitNotRun, []string{"flag --count", "coordd semaphore create"}},
+		{[]string{"app", "lock", "--count", "0", "--", "true"}, exitNotRun, []string{"flag --count", "from 1"}},
+		{[]string{"app", "lock", "--shared", "--count", "2", "--", "true"}, exitNotRun, []string{"--shared and --count", "one of them"}},
+		{[]string{"app", "lock", "-n", "--timeout", "1s", "--", "true"}, exitNotRun, []string{"--nonblock and --timeout"}},
+		{[]string{"app", "lock", "--timeout", "25h", "--", "true"}, exitNotRun, []string{"flag --timeout", "up to 24h"}},
+		{[]string{"app", "lock", "--session-timeout", "2s", "--", "true"}, exitNotRun, []string{"flag --session-timeout", "3s to 30m"}},
+		{[]string{"app", "lock", "--session-timeout", "31m", "--", "true"}, exitNotRun, []string{"flag --session-timeout", "3s to 30m"}},
+		{[]string{"app", strings.Repeat("n", 1025), "--", "true"}, exitNotRun, []string{"argument NAME", "1025 bytes", "up to 1024"}},
+		{[]string{"app", "lock", "--user", "me", "--", "true"}, exitNotRun, []string{"flag --user", "--password-file"}},
+		{[]string{"app", "lock", "--conflict-exit-code", "256", "--", "true"}, exitNotRun, []string{"conflict-exit-code"}},
+		{[]string{"app", "lock", "--nonblok", "--", "true"}, exitNotRun, []string{"did you mean --nonblock?"}},
+		{[]string{"app", "lock", "true"}, exitNotRun, []string{"there is no --"}},
+		{[]string{"app", "lock", "--"}, exitNotRun, []string{"no command given"}},
+		{[]string{"app", "--", "true"}, exitNotRun, []string{"NODE NAME", "1 argument given"}},
+	} {
+		startLock(t, endpoint, test.args...).wantCode(t, test.code, test.want...)
+	}
+	startLock(t, "127.0.0.1:1", "app", "lock", "--", "true").wantCode(t, exitNotRun, "no server at 127.0.0.1:1")
+}
+
+// runsOn is a command that says when it begins and is never done.
+const runsOn = `echo ready $$; while :; do sleep 0.05; done`
+
+// wantGone wants a process, whose number a command has said, to be there no longer.
+func wantGone(t *testing.T, ready string) {
+	t.Helper()
+	pid, err := strconv.Atoi(strings.Fields(ready)[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, "the end of the command", func() bool { return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) })
+}
+
+// A command ends with its lock: when the session is ended, the semaphore is deleted by force, coordd lock is killed, and
+// when the server is killed or stopped. One that does not mind SIGTERM is killed.
+func TestLockLost(t *testing.T) {
+	t.Parallel()
+	const stubborn = `trap 'echo got TERM' TERM; ` + runsOn
+	for _, test := range []struct {
+		name, script string
+		lose         func(t *testing.T, p *process, c *client.Client, s *client.Session, l *locking)
+		code         exitCode
+		want         []string
+	}{
+		{"session ended", stubborn, func(t *testing.T, _ *process, c *client.Client, s *client.Session, _ *locking) {
+			owner := described(t, s, "door").GetOwners()[0].GetSessionId()
+			if err := c.Invoke(t.Context(), adminpb.Inspect_EndSession_FullMethodName, &adminpb.EndSessionRequest{Path: "/local/app", Session: owner}, new(adminpb.EndSessionResponse)); err != nil {
+				t.Fatal(err)
+			}
+		}, exitLost, []string{`lock: "door" of /local/app is lost`, "Session has expired"}},
+		{"forced delete", stubborn, func(t *testing.T, _ *process, _ *client.Client, s *client.Session, _ *locking) {
+			if err := s.Delete(t.Context(), "door", true); err != nil {
+				t.Fatal(err)
+			}
+		}, exitLost, []string{`lock: "door" of /local/app is lost`, "taken away"}},
+		{"coordd lock killed", runsOn, func(t *testing.T, _ *process, _ *client.Client, _ *client.Session, l *locking) {
+			l.command.Process.Kill()
+		}, exitCode(255), nil}, // what Go calls a process that has no code
+		{"server killed", stubborn, func(t *testing.T, p *process, _ *client.Client, _ *client.Session, l *locking) {
+			p.command.Process.Kill()
+			l.says(t, "got TERM")
+		}, exitLost, []string{"no server has answered in time"}},
+		{"server stopped", untilTold, func(t *testing.T, p *process, _ *client.Client, _ *client.Session, l *locking) {
+			p.command.Process.Signal(syscall.SIGSTOP)
+			l.says(t, "got TERM") // and that is enough for this one
+			<-l.ended
+			p.command.Process.Signal(syscall.SIGCONT)
+		}, exitLost, []string{"no server has answered in time"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			p, endpoint, c := lockServer(t)
+			s := sessionOf(t, c)
+			if err := s.Create(t.Context(), "door", 1, nil); err != nil {
+				t.Fatal(err)
+			}
+			l := startLock(t, endpoint, "app", "door", "--session-timeout", "3s", "--", "sh", "-c", test.script)
+			ready := l.says(t, "ready")
+			test.lose(t, p, c, s, l)
+			receive(t, l.ended, func() string { return "coordd lock does not end; stderr:\n" + l.stderr.String() })
+			if got := exitCode(uint8(l.command.ProcessState.ExitCode())); got != test.code {
+				t.Errorf("exit code %d, want %d; stderr:\n%s", got, test.code, l.stderr.String())
+			}
+			inOrder(t, l.stderr.String(), test.want)
+			wantGone(t, ready)
+		})
+	}
+}
+
+// untilTheFile is a command that ends well when a file is there.
+const untilTheFile = `echo ready $COORDD_FENCING_TOKEN; while [ ! -e "$0" ]; do sleep 0.05; done`
+
+// A lock outlives a restart of the server, a change of the leader, and the loss of the server that it was taken at.
+func TestLockSurvives(t *testing.T) {
+	t.Parallel()
+	servers := startThree(t)
+	c := nodeOf(t, servers[1].endpoint)
+	s := sessionOf(t, c)
+	enough := filepath.Join(t.TempDir(), "enough")
+	var locks []*locking
+	var ready []string
+	for i, server := range servers {
+		l := startLock(t, server.endpoint, "app", fmt.Sprint("lock", i), "--session-timeout", "30s", "--", "sh", "-c", untilTheFile, enough)
+		ready = append(ready, l.says(t, "ready"))
+		locks = append(locks, l)
+	}
+	waitFor(t, "a leader", func() bool { return servers[1].status(t).Leader != "" })
+	servers[1].cluster(t, exitOK, "transfer-leader", "a")
+	waitFor(t, "the leader a", func() bool { return servers[1].status(t).Leader != "" })
+	servers[0].command.Process.Kill() // the leader, or it was
+	<-servers[0].ended
+	waitFor(t, "another leader", func() bool {
+		now := servers[1].status(t)
+		return now.Leader != "" && now.LeaderAnswered
+	})
+	for i := range locks {
+		name := fmt.Sprint("lock", i)
+		waitFor(t, "the owner of "+name+" to be attached", func() bool {
+			owner := described(t, s, name).GetOwners()
+			if len(owner) != 1 || fmt.Sprint("ready ", owner[0].GetOrderId()) != ready[i] {
+				t.Fatalf("%s is held by %v, and was by %q", name, owner, ready[i])
+			}
+			found := new(adminpb.ListSessionsResponse)
+			err := c.Invoke(t.Context(), adminpb.Inspect_ListSessions_FullMethodName, &adminpb.ListSessionsRequest{Path: "/local/app", Session: owner[0].GetSessionId()}, found)
+			return err == nil && len(found.GetSessions()) == 1 && found.GetSessions()[0].GetAttached()
+		})
+	}
+	if err := os.WriteFile(enough, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range locks {
+		l.wantCode(t, exitOK)
+	}
+}
+
+// childLocks is the variable that makes this test binary a command of `coordd lock`, and names a directory.
+const childLocks = "COORDD_TEST_EXCLUSIVE"
+
+// childEnvironment is what a command needs of the test's environment.
+func childEnvironment() []string {
+	var lines []string
+	for _, line := range os.Environ() {
+		if strings.HasPrefix(line, childLocks+"=") || strings.HasPrefix(line, "GOCOVERDIR=") {
+			lines = append(lines, line)
+		}
+	}
+	return lines
+}
+
+// exclusive is that command: it locks a file for a moment and writes its token down. That it cannot lock it is an overlap.
+func exclusive(directory string) int {
+	file, err := os.OpenFile(filepath.Join(directory, "tokens"), os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600)
+	if err != nil {
+		return 71
+	}
+	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		os.WriteFile(filepath.Join(directory, fmt.Sprint("overlap-", os.Getpid())), []byte(err.Error()), 0o600)
+		return 72
+	}
+	time.Sleep(time.Duration(os.Getpid()%7) * time.Millisecond)
+	if _, err := fmt.Fprintln(file, os.Getenv("COORDD_FENCING_TOKEN")); err != nil {
+		return 73
+	}
+	return 0
+}
+
+// TestLockExclusive has many `coordd lock` wait for one lock, on three servers of which one loses the lead and one is
+// killed: no two of their commands run at a time, the tokens grow, and each command runs or says that it did not.
+// LOCKS says how many (make lock-test).
+func TestLockExclusive(t *testing.T) {
+	count := 24
+	if value := os.Getenv("LOCKS"); value != "" {
+		var err error
+		if count, err = strconv.Atoi(value); err != nil {
+			t.Fatal(err)
+		}
+	}
+	servers := startThree(t)
+	nodeOf(t, servers[0].endpoint)
+	directory := t.TempDir()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	results := make(chan error, count)
+	var all sync.WaitGroup
+	for i := range count {
+		command := exec.CommandContext(t.Context(), binary, "lock", "--endpoint", servers[i%3].endpoint, "app", "one", "--session-timeout", "15s", "--", self)
+		command.Env = []string{"HOME=" + directory, childLocks + "=" + directory}
+		all.Go(func() {
+			var said bytes.Buffer
+			command.Stderr = &said
+			if err := command.Run(); err != nil {
+				err = fmt.Errorf("%w: %s", err, said.String())
+				results <- err
+				return
+			}
+			results <- nil
+		})
+	}
+	done := make(chan struct{})
+	go func() { all.Wait(); close(done) }()
+	ran := func() int { return len(tokensIn(t, directory)) }
+	waitFor(t, "some to have run", func() bool { return ran() >= count/8 })
+	servers[1].cluster(t, exitOK, "transfer-leader", "c")
+	waitFor(t, "more to have run", func() bool { return ran() >= count/4 })
+	servers[2].command.Process.Kill()
+	<-servers[2].ended
+	waitFor(t, "most to have run", func() bool { return ran() >= count/2 })
+	servers[2].start(t)
+	select {
+	case <-done:
+	case <-time.After(5 * time.Minute):
+		t.Error("they are not done")
+	}
+	close(results)
+	failed := 0
+	for err := range results {
+		if err == nil {
+			continue
+		}
+		failed++
+		var exit *exec.ExitError
+		if !errors.As(err, &exit) || exit.ExitCode() != int(exitNotRun) && exit.ExitCode() != int(exitLost) {
+			t.Error(err)
+		}
+	}
+	tokens := tokensIn(t, directory)
+	for i := 1; i < len(tokens); i++ {
+		if tokens[i] <= tokens[i-1] {
+			t.Errorf("token %d comes behind %d", tokens[i], tokens[i-1])
+		}
+	}
+	if overlaps, _ := filepath.Glob(filepath.Join(directory, "overlap-*")); len(overlaps) > 0 {
+		t.Errorf("%d commands ran beside another one", len(overlaps))
+	}
+	if len(tokens) < count-failed || failed > count/4 {
+		t.Errorf("%d of %d have run, %d say that they have not", len(tokens), count, failed)
+	}
+	t.Logf("%d have run, one after the other; %d say that they have not", len(tokens), failed)
+}
+
+func tokensIn(t *testing.T, directory string) (tokens []uint64) {
+	t.Helper()
+	content, err := os.ReadFile(filepath.Join(directory, "tokens"))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		t.Fatal(err)
+	}
+	for _, word := range regexp.MustCompile(`\d+`).FindAllString(string(content), -1) {
+		token, err := strconv.ParseUint(word, 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tokens = append(tokens, token)
+	}
+	return tokens
+}
+
+// A command at a terminal has the terminal, and gives it back.
+func TestLockAtATerminal(t *testing.T) {
+	t.Parallel()
+	if _, err := exec.LookPath("script"); err != nil {
+		t.Skip("there is no script(1) to make a terminal")
+	}
+	_, endpoint, _ := lockServer(t)
+	ctx, cancel := context.WithTimeout(t.Context(), waitMax)
+	defer cancel()
+	command := exec.CommandContext(ctx, "script", "-qec", binary+" lock --endpoint "+endpoint+` app lock -- sh -c 'read line; echo "read $line"; exit 3'; echo code $?; read line; echo "then $line"`, "/dev/null")
+	command.Env = []string{"HOME=" + t.TempDir(), "PATH=" + os.Getenv("PATH"), "SHELL=/bin/sh"}
+	command.Stdin = strings.NewReader("one\ntwo\n")
+	output, err := command.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, output)
+	}
+	inOrder(t, string(output), []string{"read one", "code 3", "then two"})
+}
