@@ -14,6 +14,7 @@ import (
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb"
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Operations"
+	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_RateLimiter"
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Scheme"
 )
 
@@ -48,6 +49,9 @@ func (r *run) call(ctx context.Context, q request) (string, error) {
 }
 
 func unaryRequest(service, verb, path string, f *fields) (proto.Message, error) {
+	if service == "limiter" {
+		return limiterRequest(verb, path, f)
+	}
 	switch service + " " + verb {
 	case "node create":
 		return &Ydb_Coordination.CreateNodeRequest{Path: path, Config: config(f)}, nil
@@ -172,6 +176,10 @@ func showOperation(o *Ydb_Operations.Operation) string {
 			text += showEntry("child", child, false)
 		}
 		return text
+	case *Ydb_RateLimiter.DescribeResourceResult:
+		return text + showResource(result.GetResource())
+	case *Ydb_RateLimiter.ListResourcesResult:
+		return text + showResources(result.GetResourcePaths())
 	}
 	return text + " result: " + string(result.ProtoReflect().Descriptor().FullName())
 }

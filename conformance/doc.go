@@ -51,7 +51,13 @@
 //	node create|alter|drop|describe PATH self_check= grace= read= attach= counters= path= database= user=
 //	scheme mkdir|rmdir|ls|describe PATH database= user=
 //	scheme permissions PATH [clear] [unset] interrupt=true|false set=SUBJECT:NAME,NAME grant= revoke= owner= user=
+//	limiter create|alter PATH RESOURCE rate= burst= prefetch= watermark= more= more_settings= [untyped] ...
+//	limiter drop|describe|ls PATH RESOURCE [recursive] ...
+//	limiter acquire PATH RESOURCE required= used= ...
 //	wait 10s, restart, hold, release
+//
+// Calls of limiters may have operation_timeout= and cancel_after=, too; more and more_settings are encoded fields that
+// the schema does not have. PATH is that of the coordination node.
 //
 // hold keeps what servers have written from being carried out, until release: this is how races are shown.
 //

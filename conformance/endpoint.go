@@ -20,9 +20,11 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/ydb-platform/ydb-go-genproto/Ydb_Coordination_V1"
+	"github.com/ydb-platform/ydb-go-genproto/Ydb_RateLimiter_V1"
 	"github.com/ydb-platform/ydb-go-genproto/Ydb_Scheme_V1"
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Operations"
+	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_RateLimiter"
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Scheme"
 
 	"github.com/coordd/coordd/coordination"
@@ -141,6 +143,7 @@ func (e *Endpoint) call(ctx context.Context, request proto.Message, database *st
 	ctx, cancel := context.WithTimeout(e.outgoing(ctx, database), e.patience)
 	defer cancel()
 	nodes, paths := Ydb_Coordination_V1.NewCoordinationServiceClient(e.connection), Ydb_Scheme_V1.NewSchemeServiceClient(e.connection)
+	limiters := Ydb_RateLimiter_V1.NewRateLimiterServiceClient(e.connection)
 	var response operationResponse
 	var err error
 	switch r := request.(type) {
@@ -162,6 +165,18 @@ func (e *Endpoint) call(ctx context.Context, request proto.Message, database *st
 		response, err = paths.DescribePath(ctx, r)
 	case *Ydb_Scheme.ModifyPermissionsRequest:
 		response, err = paths.ModifyPermissions(ctx, r)
+	case *Ydb_RateLimiter.CreateResourceRequest:
+		response, err = limiters.CreateResource(ctx, r)
+	case *Ydb_RateLimiter.AlterResourceRequest:
+		response, err = limiters.AlterResource(ctx, r)
+	case *Ydb_RateLimiter.DropResourceRequest:
+		response, err = limiters.DropResource(ctx, r)
+	case *Ydb_RateLimiter.ListResourcesRequest:
+		response, err = limiters.ListResources(ctx, r)
+	case *Ydb_RateLimiter.DescribeResourceRequest:
+		response, err = limiters.DescribeResource(ctx, r)
+	case *Ydb_RateLimiter.AcquireResourceRequest:
+		response, err = limiters.AcquireResource(ctx, r)
 	default:
 		return nil, fmt.Errorf("no such call: %T", request)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb"
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Operations"
+	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_RateLimiter"
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Scheme"
 
 	"github.com/coordd/coordd/coordination"
@@ -57,6 +58,29 @@ func (e *pureEnvironment) Call(ctx context.Context, request proto.Message, datab
 				list.Children = append(list.Children, wire.Shown(child))
 			}
 			result = list
+		}
+	case *Ydb_RateLimiter.DescribeResourceRequest:
+		var properties coordination.ResourceProperties
+		if answer = checkLimiter(r, r.GetResourcePath(), database); !answer.OK() {
+			break
+		}
+		path := scheme.SplitLoose(r.GetCoordinationNodePath())
+		if properties, answer = e.world.Machine().ResourceToDescribe(caller, path, r.GetResourcePath()); answer.OK() {
+			result = &Ydb_RateLimiter.DescribeResourceResult{Resource: wire.Resource(r.GetResourcePath(), properties)}
+		}
+	case *Ydb_RateLimiter.ListResourcesRequest:
+		var page coordination.ResourcePage
+		if answer = checkLimiter(r, r.GetResourcePath(), database); !answer.OK() {
+			break
+		}
+		listing := coordination.ResourceListing{Path: scheme.SplitLoose(r.GetCoordinationNodePath()), Resource: r.GetResourcePath(), Recursive: r.GetRecursive()}
+		if page, answer = e.world.Machine().ListResources(caller, listing, 0, coordination.MaxResources); answer.OK() {
+			result = &Ydb_RateLimiter.ListResourcesResult{ResourcePaths: page.Paths}
+		}
+	case ofLimiter:
+		var err error
+		if answer, err = e.limiterCommand(r, database, caller); err != nil {
+			return nil, err
 		}
 	default:
 		var err error

@@ -182,7 +182,7 @@ func (r *run) request(ctx context.Context, q request) error {
 		return r.streamRequest(ctx, q)
 	}
 	switch q.words[0] {
-	case "node", "scheme":
+	case "node", "scheme", "limiter":
 		answer, err := r.call(ctx, q)
 		r.add(q.words[0], answer)
 		return err

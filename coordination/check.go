@@ -3,6 +3,7 @@ package coordination
 import (
 	"errors"
 	"fmt"
+	"math"
 )
 
 // Check verifies the invariants of the package comment over the whole state. It returns all that is broken, nil if
@@ -116,6 +117,12 @@ func (n *node) check() error {
 	}
 	checkShelf(&n.listed, len(n.sessions), fail, func(s *session) bool { return n.sessions[s.id] == s })
 	checkShelf(&n.named, len(n.semaphores), fail, func(s *semaphore) bool { return n.semaphores[s.name] == s })
+	for path, r := range n.resources {
+		bytes += r.bytes()
+		used += r.row(n).sized()
+		n.checkResource(path, r, fail)
+	}
+	checkShelf(&n.listedResources, len(n.resources), fail, func(r *resource) bool { return n.resources[r.path] == r })
 	if bytes != n.bytes {
 		fail("%d bytes are stored, it says %d", bytes, n.bytes)
 	}
@@ -168,6 +175,25 @@ func (n *node) checkSemaphore(sem *semaphore, fail func(string, ...any)) {
 		fail("semaphore %q keeps link %d waiting although it fits", sem.name, first.order)
 	case sem.ephemeral && sem.owners.first == nil:
 		fail("ephemeral semaphore %q has no owner", sem.name)
+	}
+}
+
+func (n *node) checkResource(path string, r *resource, fail func(string, ...any)) {
+	parent, below := parentPath(path)
+	if path != r.path || r.id == 0 || r.id >= n.nextResource || (r.parent != nil) != below || below && n.resources[parent] != r.parent {
+		fail("resource %d %q is filed under %q, next id %d", r.id, r.path, path, n.nextResource)
+	}
+	top := Effective{Rate: math.MaxFloat64}
+	if r.parent != nil {
+		top = r.parent.effective
+	}
+	if e := r.effective; !(e.Rate > 0 && e.Rate <= top.Rate) || !(e.Watermark > 0 && e.Watermark <= 1) {
+		fail("resource %q has %+v below %+v", path, e, top)
+	}
+	for child := r.children.first; child != nil; child = child.place.next {
+		if child.parent != r || n.resources[child.path] != child {
+			fail("resource %q has the child %q, which is not its own", path, child.path)
+		}
 	}
 }
 

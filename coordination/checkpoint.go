@@ -243,6 +243,11 @@ func (m *Machine) AllRows() []Row {
 		for _, l := range slices.SortedFunc(maps.Values(n.links), func(a, b *link) int { return cmp.Compare(a.order, b.order) }) {
 			add(l.row(n))
 		}
+		for _, block := range n.listedResources.blocks {
+			for _, r := range block {
+				add(r.row(n))
+			}
+		}
 	}
 	row := m.ownRow()
 	row.Digest = digest + row.hash()

@@ -38,7 +38,8 @@
 //     in its session's list.
 //  5. An ephemeral semaphore has an owner.
 //  6. Ids in use are below the node's counters.
-//  7. A list of more than 500 owners or waiters has pieces, and a list's pieces show its links as they are.
+//  7. A resource is no faster than what it is below, and that is there, and older.
+//  8. A list of more than 500 owners or waiters has pieces, and a list's pieces show its links as they are.
 //
 // Section numbers in comments refer to docs/spec/coordination.md.
 package coordination

@@ -25,6 +25,10 @@ const (
 	EffectCallDone
 	// EffectNodeDropped tells that a coordination node is gone with everything in it.
 	EffectNodeDropped
+	// EffectResourceAltered tells that what counts for resources of the node may have changed.
+	EffectResourceAltered
+	// EffectResourceDropped tells that Resource of the node is gone.
+	EffectResourceDropped
 )
 
 // Effect is one consequence of a command. Which fields count depends on Kind.
@@ -48,6 +52,8 @@ type Effect struct {
 	Deleted       bool // EffectChanged: the semaphore is gone
 
 	Created bool // EffectAttached: a new session
+
+	Resource ResourceID
 
 	Call    Call
 	Outcome outcome.Outcome

@@ -87,7 +87,8 @@ func (r NodeRow) hash() uint64 {
 	return uint64(newRowHash(RowNode).number(uint64(r.ID)).
 		number(uint64(c.SelfCheckPeriodMillis)).number(uint64(c.SessionGracePeriodMillis)).
 		number(uint64(c.ReadConsistencyMode)).number(uint64(c.AttachConsistencyMode)).number(uint64(c.RateLimiterCountersMode)).
-		number(uint64(r.NextSession)).number(uint64(r.NextSemaphore)).number(uint64(r.NextOrder)))
+		number(uint64(r.NextSession)).number(uint64(r.NextSemaphore)).number(uint64(r.NextOrder)).
+		later(1, uint64(r.NextResource)))
 }
 
 func (r SessionRow) hash() uint64 {
@@ -110,6 +111,12 @@ func (r LinkRow) hash() uint64 {
 		number(uint64(r.Semaphore)).number(r.Count).number(r.TimeoutMillis).bytes(r.Data).
 		epoch(r.Address.Epoch).number(uint64(r.Address.Sequence)).number(uint64(r.WaitEpoch.Index)).flag(r.Owner).
 		later(1, uint64(r.WaitEpoch.Place)).later(2, r.BeganMillis))
+}
+
+func (r ResourceRow) hash() uint64 {
+	return uint64(newRowHash(RowResource).number(uint64(r.Node)).number(uint64(r.ID)).text(r.Path).
+		number(uint64(r.MaxUnitsPerSecond)).number(uint64(r.MaxBurstSizeCoefficient)).
+		number(uint64(r.PrefetchCoefficient)).number(uint64(r.PrefetchWatermark)).bytes(r.MoreSettings).bytes(r.More))
 }
 
 func (DeletedRow) hash() uint64 { return 0 }

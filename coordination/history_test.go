@@ -2,6 +2,7 @@ package coordination_test
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 
 	"github.com/coordd/coordd/coordination"
@@ -42,6 +43,8 @@ func newHistory(seed uint64) *history {
 	h.weights[0] += 30 // acquire
 	h.weights[1] += 6  // release
 	h.weights[7] += 3  // create semaphore
+	h.weights[10] += 1 // create node
+	h.weights[12] += 1 // drop node
 	return h
 }
 
@@ -53,6 +56,7 @@ var makers = []func(*history, coordination.NodeID) coordination.Command{
 	(*history).makeDirectory, (*history).removeDirectory, (*history).modifyPermissions, (*history).nothing,
 	(*history).addUser, (*history).setPassword, (*history).removeUser, (*history).rotateSigningKey, (*history).setLimits,
 	(*history).administerEnd, (*history).removeSemaphore,
+	(*history).createResource, (*history).alterResource, (*history).dropResource,
 }
 
 // next appends an entry to the log.
@@ -304,4 +308,34 @@ func (h *history) administerEnd(node coordination.NodeID) coordination.Command {
 func (h *history) removeSemaphore(node coordination.NodeID) coordination.Command {
 	return &coordination.RemoveSemaphore{Call: h.call(), Caller: h.caller(), Node: node,
 		Semaphore: coordination.SemaphoreID(h.random.IntN(30)), Force: h.random.IntN(2) == 0}
+}
+
+var resourcePaths = []string{"r", "r/1", "r/2", "r/1/x", "s", "s/1"}
+
+func (h *history) resource() string { return resourcePaths[h.random.IntN(len(resourcePaths))] }
+
+func (h *history) properties() coordination.ResourceProperties {
+	number := func() coordination.Real {
+		return coordination.RealOf([]float64{0, 0, -1, 0.5, 1, 10, 1e300, math.NaN(), math.Inf(1)}[h.random.IntN(9)])
+	}
+	p := coordination.ResourceProperties{MaxUnitsPerSecond: coordination.RealOf(float64(h.random.IntN(5))),
+		MaxBurstSizeCoefficient: number(), PrefetchWatermark: coordination.RealOf(h.random.Float64())}
+	if h.random.IntN(3) == 0 {
+		p.PrefetchCoefficient, p.PrefetchWatermark = number(), number()
+		p.MoreSettings = []byte("\x28\x01")
+		p.More = []byte("\x1a\x02\x08\x01")
+	}
+	return p
+}
+
+func (h *history) createResource(coordination.NodeID) coordination.Command {
+	return &coordination.CreateResource{Call: h.call(), Caller: h.caller(), Path: h.path(), Resource: h.resource(), ResourceProperties: h.properties()}
+}
+
+func (h *history) alterResource(coordination.NodeID) coordination.Command {
+	return &coordination.AlterResource{Call: h.call(), Caller: h.caller(), Path: h.path(), Resource: h.resource(), ResourceProperties: h.properties()}
+}
+
+func (h *history) dropResource(coordination.NodeID) coordination.Command {
+	return &coordination.DropResource{Call: h.call(), Caller: h.caller(), Path: h.path(), Resource: h.resource()}
 }

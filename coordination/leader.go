@@ -207,6 +207,8 @@ func (l *Leader) effect(now Instant, e *Effect) {
 	case EffectAttachRefused:
 		l.attachRefused(e)
 		return
+	case EffectResourceAltered, EffectResourceDropped: // for whoever hands out units
+		return
 	}
 	n := l.led(e.Node)
 	switch e.Kind {

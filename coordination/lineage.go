@@ -43,6 +43,9 @@ func (m *Machine) beginLineage(c *BeginLineage) {
 		n.nextSession += LineageJump
 		n.nextSemaphore += LineageJump
 		n.nextOrder += LineageJump
+		if n.nextResource != 0 { // otherwise the first one begins behind the base
+			n.nextResource += LineageJump
+		}
 	}
 }
 

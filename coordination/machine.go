@@ -167,7 +167,7 @@ func (m *Machine) execute(place Place, term Term, c Command) []Effect {
 			m.expireWaiter(n, c, term)
 		}
 	default:
-		if !m.applyToAccounts(c) {
+		if !m.applyToAccounts(c) && !m.applyToResources(c) {
 			m.applyToTree(c)
 		}
 	}

@@ -23,6 +23,7 @@ type node struct {
 	nextSession   SessionID
 	nextSemaphore SemaphoreID
 	nextOrder     OrderID
+	nextResource  ResourceID // 0: the node never had one
 
 	sessions   map[SessionID]*session
 	inOrder    chain[*session] // the same, ascending by id
@@ -31,6 +32,9 @@ type node struct {
 	named      shelf[*semaphore] // the same as semaphores, by id
 	links      map[linkKey]*link
 	nonces     map[uint64]SessionID // of the sessions that were made under one
+
+	resources       map[string]*resource // by path
+	listedResources shelf[*resource]     // the same, by id
 
 	place neighbours[*node] // in Machine.inOrder
 	walk  *walk             // that stands in the node, nil if none does

@@ -68,3 +68,26 @@ var (
 	DescribedTooLarge     = &Refusal{outcome.PreconditionFailed, "Semaphore description is too large to send"} // not in the reference
 	SessionNotAttached    = &Refusal{outcome.BadSession, "Session not attached"}
 )
+
+// Refusals of calls about resources (ratelimiter.md §3, §4). The last five are not in the reference.
+var (
+	ResourcePathInvalid   = &Refusal{outcome.BadRequest, "Invalid resource path."}
+	ResourceExists        = &Refusal{outcome.AlreadyExists, "Resource already exists and has same settings."}
+	ResourceDiffers       = &Refusal{outcome.BadRequest, "Resource already exists and has different settings."}
+	ResourcePathEmpty     = &Refusal{outcome.BadRequest, "Empty resource path is specified."}
+	ResourceNotNamed      = &Refusal{outcome.BadRequest, "You should specify resource path or resource id."}
+	ResourceMissing       = &Refusal{outcome.NotFound, "No resource found."}
+	ResourceToDropMissing = &Refusal{outcome.NotFound, "Resource doesn't exist."}
+	RateNotFinite         = &Refusal{outcome.BadRequest, "MaxUnitsPerSecond must be finite."}
+	RateNegative          = &Refusal{outcome.BadRequest, "MaxUnitsPerSecond can't be less than 0."}
+	PrefetchNotFinite     = &Refusal{outcome.BadRequest, "PrefetchCoefficient must be finite."}
+	WatermarkNotFinite    = &Refusal{outcome.BadRequest, "PrefetchWatermark must be finite."}
+	WatermarkNegative     = &Refusal{outcome.BadRequest, "PrefetchWatermark can't be less than 0."}
+	WatermarkTooLarge     = &Refusal{outcome.BadRequest, "PrefetchWatermark can't be greater than 1."}
+	RootWithoutRate       = &Refusal{outcome.BadRequest, "No MaxUnitsPerSecond parameter in root resource."}
+	ResourcePathTooLong   = &Refusal{outcome.BadRequest, "Resource path is too long."}
+	ResourceTooDeep       = &Refusal{outcome.BadRequest, "Resource path has too many elements."}
+	ResourceTooLarge      = &Refusal{outcome.BadRequest, "Resource settings are too large."}
+	TooManyResources      = &Refusal{outcome.PreconditionFailed, "Too many resources already exist"}
+	ResourcesTooLarge     = &Refusal{outcome.PreconditionFailed, "Resource list is too large to send"}
+)

@@ -45,6 +45,7 @@ func (r *Restorer) Add(row Row) error {
 	case NodeRow:
 		n := newNode(row.ID, row.Config, r.machine.rows, r.machine.room)
 		n.nextSession, n.nextSemaphore, n.nextOrder = row.NextSession, row.NextSemaphore, row.NextOrder
+		n.nextResource = row.NextResource
 		r.machine.addNode(n)
 		r.machine.stored(n, n, row)
 		return nil
@@ -75,6 +76,12 @@ func (r *Restorer) Add(row Row) error {
 		r.machine.stored(n, sem, row)
 	case LinkRow:
 		return r.addLink(n, row)
+	case ResourceRow:
+		held := &resource{id: row.ID, path: row.Path, properties: row.ResourceProperties}
+		if !n.holdResource(held) {
+			return fmt.Errorf("row %v comes before that of what %q is below", row.Key(), row.Path)
+		}
+		r.machine.stored(n, held, row)
 	default:
 		return fmt.Errorf("row %v is of an unexpected kind", row.Key())
 	}

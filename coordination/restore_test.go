@@ -114,7 +114,7 @@ func TestEveryFieldIsHashed(t *testing.T) {
 		Permissions: []scheme.Permission{{Subject: "s", Names: []string{"x", "y"}}}, Created: scheme.Stamp{PlanStep: 4, TxID: 5}}
 	rows := []Row{
 		PathRow{entry}, NodeRow{ID: 1}, SessionRow{Node: 1, ID: 1}, SemaphoreRow{Node: 1, ID: 1}, LinkRow{Node: 1, Order: 1},
-		MachineRow{NextNode: 1}, DeletedRow{},
+		ResourceRow{Node: 1, ID: 1}, MachineRow{NextNode: 1}, DeletedRow{},
 	}
 	seen := make(map[uint64]Row)
 	for _, row := range rows {

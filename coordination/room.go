@@ -124,6 +124,10 @@ func (r SemaphoreRow) sized() uint64 { return rowBytes + uint64(len(r.Name)+len(
 
 func (r LinkRow) sized() uint64 { return rowBytes + uint64(len(r.Data)) }
 
+func (r ResourceRow) sized() uint64 {
+	return rowBytes + uint64(len(r.Path)) + r.ResourceProperties.bytes()
+}
+
 func (r UserRow) sized() uint64 { return rowBytes + uint64(len(r.Name)+len(r.PasswordHash)) }
 
 func (r SigningKeyRow) sized() uint64 { return rowBytes + uint64(len(r.Secret)) }

@@ -91,6 +91,9 @@ func TestStateLimit(t *testing.T) {
 		{"owner of a path", nil, nil, call(&ModifyPermissions{Path: pathOf("/local/a"), Change: scheme.PermissionsChange{
 			Actions: []scheme.Action{{Kind: scheme.ChangeOwner, Subject: scheme.RootOwner + "s"}}}}), 1},
 		{"user", nil, nil, call(&AddUser{Name: "bob", PasswordHash: "hash"}), rowBytes + 3 + 4},
+		{"resource", nil, nil, call(&CreateResource{Path: pathOf("/local/a"), Resource: "res", ResourceProperties: ofRate(1, "ab", "c")}), rowBytes + 3 + 3},
+		{"properties", nil, []Command{&CreateResource{Path: pathOf("/local/a"), Resource: "res", ResourceProperties: ofRate(1, "", "c")}},
+			call(&AlterResource{Path: pathOf("/local/a"), Resource: "res", ResourceProperties: ofRate(1, "ab", "cd")}), 3},
 		{"password", nil, []Command{&AddUser{Name: "bob", PasswordHash: "hash"}}, call(&SetPassword{Name: "bob", PasswordHash: "hashes"}), 2},
 	} {
 		for past := range 2 {

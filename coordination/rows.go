@@ -16,10 +16,11 @@ const (
 	RowLink
 	RowUser       // of no node, like those below
 	RowSigningKey // what login tokens are signed with
+	RowResource   // of a node again
 )
 
 // RowKey identifies a row. Node is 0 for RowMachine, RowPath, RowUser and RowSigningKey. ID is the number of the entry,
-// session, semaphore, link (its order id), user or key; 0 for RowMachine and RowNode. A user or a key has a position as its
+// session, semaphore, link (its order id), resource, user or key; 0 for RowMachine and RowNode. A user or a key has a position as its
 // number: ID is the index, and Place the place.
 type RowKey struct {
 	Kind  RowKind
@@ -58,6 +59,8 @@ type NodeRow struct {
 	NextSession   SessionID
 	NextSemaphore SemaphoreID
 	NextOrder     OrderID
+	// NextResource is 0 as long as the node never had a resource.
+	NextResource ResourceID
 }
 
 // SessionRow is a session (§0.2).
@@ -101,6 +104,14 @@ type LinkRow struct {
 	BeganMillis uint64
 }
 
+// ResourceRow is a resource with its own properties. Its parent has a lower id.
+type ResourceRow struct {
+	Node NodeID
+	ID   ResourceID
+	Path string
+	ResourceProperties
+}
+
 // DeletedRow tells that the row of its key is gone.
 type DeletedRow struct{ Deleted RowKey }
 
@@ -123,9 +134,12 @@ func (r SemaphoreRow) Key() RowKey { return RowKey{Kind: RowSemaphore, Node: r.N
 func (r LinkRow) Key() RowKey { return RowKey{Kind: RowLink, Node: r.Node, ID: uint64(r.Order)} }
 
 // Key implements Row.
+func (r ResourceRow) Key() RowKey { return RowKey{Kind: RowResource, Node: r.Node, ID: uint64(r.ID)} }
+
+// Key implements Row.
 func (r DeletedRow) Key() RowKey { return r.Deleted }
 
-// tracked is what can change and be stored: a node, a session, a semaphore, a link.
+// tracked is what can change and be stored: a node, a session, a semaphore, a link, a resource.
 type tracked interface {
 	rowMark() *rowMark
 	row(n *node) Row
@@ -137,7 +151,8 @@ func (s *semaphore) rowMark() *rowMark { return &s.mark }
 func (l *link) rowMark() *rowMark      { return &l.mark }
 
 func (n *node) row(*node) Row {
-	return NodeRow{ID: n.id, Config: n.config, NextSession: n.nextSession, NextSemaphore: n.nextSemaphore, NextOrder: n.nextOrder}
+	return NodeRow{ID: n.id, Config: n.config, NextSession: n.nextSession, NextSemaphore: n.nextSemaphore, NextOrder: n.nextOrder,
+		NextResource: n.nextResource}
 }
 
 func (s *session) row(n *node) Row {

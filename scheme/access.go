@@ -173,7 +173,7 @@ func accessDenied(s Subject, path Path) outcome.Outcome {
 	if who == "" {
 		who = "an anonymous user"
 	}
-	text := fmt.Sprintf("Access denied for %s on path %s", who, shown(path.String()))
+	text := fmt.Sprintf("Access denied for %s on path %s", who, Shown(path.String()))
 	return outcome.Refuse(outcome.Unauthorized, outcome.Issue{Code: outcome.CodeAccessDenied,
 		Severity: outcome.SeverityError, Message: strings.ToValidUTF8(text, "\uFFFD")})
 }

@@ -41,7 +41,7 @@ func (t *Tree) create(path Path, leaf Entry, configHasPath bool) (bool, outcome.
 	}
 	base, depth := t.deepest(path)
 	if depth == 0 {
-		return false, outcome.Because(outcome.SchemeError, fmt.Sprintf("Cannot resolve working dir, path: '%s'", shown(path.String())))
+		return false, outcome.Because(outcome.SchemeError, fmt.Sprintf("Cannot resolve working dir, path: '%s'", Shown(path.String())))
 	}
 	exists, inDirectory := depth == len(path), base.entry.Kind.likeDirectory()
 	if configHasPath && (exists || !inDirectory) {

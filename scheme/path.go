@@ -39,9 +39,9 @@ func SplitInDatabase(path, database string, hasDatabase bool) (Path, outcome.Out
 	switch {
 	case len(parts) <= len(root), !slices.Equal(parts[:len(root)], root):
 		return nil, outcome.Because(outcome.BadRequest, fmt.Sprintf("Table path not in database, path: %s, database: %s",
-			shown(path), shown(database)))
+			Shown(path), Shown(database)))
 	case len(root) == 0 && len(parts) < 2:
-		return nil, outcome.Because(outcome.BadRequest, "Bad table path: "+shown(path))
+		return nil, outcome.Because(outcome.BadRequest, "Bad table path: "+Shown(path))
 	}
 	return parts, outcome.Done()
 }
@@ -51,7 +51,7 @@ func SplitInDatabase(path, database string, hasDatabase bool) (Path, outcome.Out
 func SplitAtLastSlash(path string) (Path, outcome.Outcome) {
 	at := strings.LastIndexByte(path, '/')
 	if at < 0 || at == len(path)-1 {
-		return nil, outcome.Because(outcome.BadRequest, fmt.Sprintf("wrong path format '%s'", shown(path)))
+		return nil, outcome.Because(outcome.BadRequest, fmt.Sprintf("wrong path format '%s'", Shown(path)))
 	}
 	return append(splitParts(path[:at], MaxPathParts-1), path[at+1:]), outcome.Done()
 }

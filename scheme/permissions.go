@@ -91,7 +91,7 @@ func (t *Tree) checkActions(actions []Action) outcome.Outcome {
 		case Grant, Revoke, Set:
 			for _, name := range action.Names {
 				if _, known := storedName(name); !known {
-					return outcome.Because(outcome.BadRequest, "Unknown permission name: "+shown(name))
+					return outcome.Because(outcome.BadRequest, "Unknown permission name: "+Shown(name))
 				}
 			}
 		case ChangeOwner:

@@ -50,7 +50,7 @@ func NewWithLimits(database string, limits Limits) (*Tree, error) {
 	parent := t.root
 	for i, name := range path {
 		if reason := databaseNameReason(name, limits.NameBytes); reason != "" {
-			return nil, fmt.Errorf("scheme: database path %q: %s", shown(database), reason)
+			return nil, fmt.Errorf("scheme: database path %q: %s", Shown(database), reason)
 		}
 		kind := Directory
 		if i == len(path)-1 {

@@ -32,7 +32,7 @@ var localMethods = []string{
 
 // askedFor is what the fields of any request get, by their names, so that nothing is wrong with it.
 var askedFor = map[protoreflect.Name]string{
-	"path": "/local/dir", "database": "/local", "name": "somebody", "user": "somebody", "password": "secret",
+	"path": "/local/dir", "coordination_node_path": "/local/dir", "resource_path": "resource", "database": "/local", "name": "somebody", "user": "somebody", "password": "secret",
 	"member": "server-0", "peer_address": "127.0.0.1:1",
 }
 
@@ -74,6 +74,13 @@ func requestFor(method protoreflect.MethodDescriptor, b bound) proto.Message {
 		field := fields.Get(i)
 		if value, known := askedFor[field.Name()]; known && field.Kind() == protoreflect.StringKind && !field.IsList() {
 			request.Set(field, protoreflect.ValueOfString(value))
+		}
+		switch field.Name() {
+		case "resource":
+			resource := request.Mutable(field).Message()
+			resource.Mutable(resource.Descriptor().Fields().ByName("hierarchical_drr"))
+		case "required":
+			request.Set(field, protoreflect.ValueOfUint64(1))
 		}
 	}
 	if b.operationTimeout == 0 {

@@ -73,7 +73,7 @@ func (s *Server) authenticate(ctx context.Context, method string) (context.Conte
 }
 
 // heldBack are the services whose answers depend on users and their rights.
-var heldBack = []string{"/Ydb.Coordination.", "/Ydb.Scheme.", "/Ydb.Auth.", "/coordd.admin.v1.Inspect/"}
+var heldBack = []string{"/Ydb.Coordination.", "/Ydb.Scheme.", "/Ydb.RateLimiter.", "/Ydb.Auth.", "/coordd.admin.v1.Inspect/"}
 
 // awaitStart holds a call back until the server has started: before that a user who was removed may still seem to be
 // there, and the first administrator may be missing, so that a stranger could become it. Where rights do not count,

@@ -27,6 +27,7 @@ import (
 	"github.com/ydb-platform/ydb-go-genproto/Ydb_Discovery_V1"
 	"github.com/ydb-platform/ydb-go-genproto/Ydb_Monitoring_V1"
 	"github.com/ydb-platform/ydb-go-genproto/Ydb_Operation_V1"
+	"github.com/ydb-platform/ydb-go-genproto/Ydb_RateLimiter_V1"
 	"github.com/ydb-platform/ydb-go-genproto/Ydb_Scheme_V1"
 
 	"github.com/coordd/coordd/coordination"
@@ -272,6 +273,7 @@ func (s *Server) startGRPC() {
 	adminpb.RegisterUsersServer(services, userService{Server: s})
 	adminpb.RegisterClusterServer(services, clusterService{Server: s})
 	adminpb.RegisterInspectServer(services, s.inspect.Load())
+	Ydb_RateLimiter_V1.RegisterRateLimiterServiceServer(services, limiterService{Server: s})
 	Ydb_Operation_V1.RegisterOperationServiceServer(services, operationService{})
 	Ydb_Monitoring_V1.RegisterMonitoringServiceServer(services, monitoringService{Server: s})
 	s.health = health.NewServer()

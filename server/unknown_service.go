@@ -24,8 +24,6 @@ var operationMethods = map[string][]string{
 	"Ydb.FederationDiscovery.V1.FederationDiscoveryService": {"ListFederationDatabases"},
 	"Ydb.Import.V1.ImportService": {"ImportFromS3", "ImportFromFs", "ListObjectsInS3Export", "ListObjectsInFsExport",
 		"ImportData"},
-	"Ydb.RateLimiter.V1.RateLimiterService": {"CreateResource", "AlterResource", "DropResource", "ListResources",
-		"DescribeResource", "AcquireResource"},
 	"Ydb.Scripting.V1.ScriptingService": {"ExecuteYql", "ExplainYql"},
 	"Ydb.Table.V1.TableService": {"CreateSession", "DeleteSession", "KeepAlive", "CreateTable", "DropTable", "AlterTable",
 		"CopyTable", "CopyTables", "RenameTables", "DescribeTable", "ExplainDataQuery", "PrepareDataQuery",

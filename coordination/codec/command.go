@@ -131,6 +131,12 @@ func newCommand(field protowire.Number) coordination.Command {
 		return new(coordination.EndSession)
 	case 25:
 		return new(coordination.RemoveSemaphore)
+	case 26:
+		return new(coordination.CreateResource)
+	case 27:
+		return new(coordination.AlterResource)
+	case 28:
+		return new(coordination.DropResource)
 	}
 	return nil
 }
@@ -227,8 +233,36 @@ func (w *wire) command(c coordination.Command) protowire.Number {
 		number(w, 6, &c.Semaphore)
 		w.flag(7, &c.Force)
 		return 25
+	case *coordination.CreateResource:
+		w.ofResource(&c.Call, &c.Path, &c.Caller, &c.Resource)
+		w.properties(7, &c.ResourceProperties)
+		return 26
+	case *coordination.AlterResource:
+		w.ofResource(&c.Call, &c.Path, &c.Caller, &c.Resource)
+		w.properties(7, &c.ResourceProperties)
+		return 27
+	case *coordination.DropResource:
+		w.ofResource(&c.Call, &c.Path, &c.Caller, &c.Resource)
+		return 28
 	}
 	panic(fmt.Sprintf("codec: %T has no encoding", c))
+}
+
+// ofResource is the fields 1 to 6 of a command about a resource.
+func (w *wire) ofResource(call *coordination.Call, path *scheme.Path, by *coordination.Caller, resource *string) {
+	w.call(call, path)
+	w.caller(4, by)
+	w.text(6, resource)
+}
+
+// properties is six fields, the first of which is given.
+func (w *wire) properties(first protowire.Number, p *coordination.ResourceProperties) {
+	number(w, first, &p.MaxUnitsPerSecond)
+	number(w, first+1, &p.MaxBurstSizeCoefficient)
+	number(w, first+2, &p.PrefetchCoefficient)
+	number(w, first+3, &p.PrefetchWatermark)
+	w.bytes(first+4, &p.MoreSettings)
+	w.bytes(first+5, &p.More)
 }
 
 // epoch is two fields, the first of which is given.

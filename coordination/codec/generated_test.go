@@ -29,6 +29,7 @@ func rowMessage(kind coordination.RowKind) proto.Message {
 		coordination.RowNode: new(logpb.NodeRow), coordination.RowSession: new(logpb.SessionRow),
 		coordination.RowSemaphore: new(logpb.SemaphoreRow), coordination.RowLink: new(logpb.LinkRow),
 		coordination.RowUser: new(logpb.UserRow), coordination.RowSigningKey: new(logpb.SigningKeyRow),
+		coordination.RowResource: new(logpb.ResourceRow),
 	}[kind]
 }
 
@@ -175,7 +176,7 @@ func compareRow(t *testing.T, row coordination.Row) {
 	read(t, value, message)
 	ofKey := []string{"id", "id_place"}
 	switch row.(type) {
-	case coordination.SessionRow, coordination.SemaphoreRow:
+	case coordination.SessionRow, coordination.SemaphoreRow, coordination.ResourceRow:
 		ofKey = []string{"id", "node"}
 	case coordination.LinkRow:
 		ofKey = []string{"order", "node"}

@@ -73,7 +73,7 @@ func decodeKey(key []byte) (coordination.RowKey, error) {
 		Kind: coordination.RowKind(key[nodeBytes]),
 		ID:   binary.BigEndian.Uint64(key[nodeBytes+1:]),
 	}
-	if k.Kind < coordination.RowMachine || k.Kind > coordination.RowSigningKey {
+	if k.Kind < coordination.RowMachine || k.Kind > coordination.RowResource {
 		return k, fmt.Errorf("row %x is of kind %d, which is unknown to this program", key, k.Kind)
 	}
 	ofNone := k.Kind == coordination.RowMachine || k.Kind == coordination.RowPath ||
@@ -110,6 +110,8 @@ func (w *wire) row(row coordination.Row) {
 		w.userRow(&r)
 	case coordination.SigningKeyRow:
 		w.signingKeyRow(&r)
+	case coordination.ResourceRow:
+		w.resourceRow(&r)
 	default:
 		panic(fmt.Sprintf("codec: %T has no encoding", row))
 	}
@@ -145,6 +147,10 @@ func (w *wire) readRow(k coordination.RowKey) coordination.Row {
 	case coordination.RowSigningKey:
 		r := coordination.SigningKeyRow{SigningKey: accounts.SigningKey{ID: accounts.Position{Index: k.ID, Place: uint32(k.Place)}}}
 		w.signingKeyRow(&r)
+		return r
+	case coordination.RowResource:
+		r := coordination.ResourceRow{Node: k.Node, ID: coordination.ResourceID(k.ID)}
+		w.resourceRow(&r)
 		return r
 	}
 	r := coordination.LinkRow{Node: k.Node, Order: coordination.OrderID(k.ID)}
@@ -182,6 +188,12 @@ func (w *wire) nodeRow(r *coordination.NodeRow) {
 	number(w, 6, &r.NextSession)
 	number(w, 7, &r.NextSemaphore)
 	number(w, 8, &r.NextOrder)
+	number(w, 9, &r.NextResource)
+}
+
+func (w *wire) resourceRow(r *coordination.ResourceRow) {
+	w.text(1, &r.Path)
+	w.properties(2, &r.ResourceProperties)
 }
 
 func (w *wire) sessionRow(r *coordination.SessionRow) {

@@ -24,6 +24,7 @@ func allCommands() []coordination.Command {
 		new(coordination.AddUser), new(coordination.SetPassword), new(coordination.RemoveUser), new(coordination.RotateSigningKey),
 		new(coordination.BeginLineage), new(coordination.SetLimits), new(coordination.Mark),
 		new(coordination.EndSession), new(coordination.RemoveSemaphore),
+		new(coordination.CreateResource), new(coordination.AlterResource), new(coordination.DropResource),
 	}
 }
 
@@ -36,6 +37,7 @@ func allRows() []coordination.Row {
 		coordination.SessionRow{Node: 1, ID: 2},
 		coordination.SemaphoreRow{Node: 1, ID: 2},
 		coordination.LinkRow{Node: 1, Order: 2},
+		coordination.ResourceRow{Node: 1, ID: 2},
 		coordination.UserRow{User: accounts.User{ID: accounts.Position{Index: 1}}},
 		coordination.SigningKeyRow{SigningKey: accounts.SigningKey{ID: accounts.Position{Index: 1}}},
 		coordination.UserRow{User: accounts.User{ID: accounts.Position{Index: 1, Place: 2}}},
@@ -54,7 +56,7 @@ type filler struct {
 
 // laterFields came with a version behind the first.
 var laterFields = []string{"Position.Place", "Origin.Answered", "Attach.Identity", "Attach.MayWrite", "MachineRow.StampMillis",
-	"MachineRow.Limits", "SessionRow.BeganMillis", "SessionRow.Owner", "LinkRow.BeganMillis"}
+	"MachineRow.Limits", "NodeRow.NextResource", "SessionRow.BeganMillis", "SessionRow.Owner", "LinkRow.BeganMillis"}
 
 func (f *filler) fill(v reflect.Value) {
 	switch v.Kind() {

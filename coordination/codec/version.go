@@ -11,7 +11,7 @@ const (
 	versionFirst = 1
 	// VersionEntries is the version with which entries of several commands came, and with them everything that says where
 	// in its entry a command is, and when an entry was written; also what is answered above an open request, the
-	// owners of sessions, limits, marks, and what administrators do to sessions and semaphores.
+	// owners of sessions, limits, marks, what administrators do to sessions and semaphores, and rate limiters.
 	VersionEntries = 2
 )
 
@@ -45,7 +45,8 @@ func Since(c coordination.Command) uint64 {
 		return sinceOrigin(&c.Origin)
 	case *coordination.StopSession:
 		return sinceOrigin(&c.Origin)
-	case *coordination.SetLimits, *coordination.Mark, *coordination.EndSession, *coordination.RemoveSemaphore:
+	case *coordination.SetLimits, *coordination.Mark, *coordination.EndSession, *coordination.RemoveSemaphore,
+		*coordination.CreateResource, *coordination.AlterResource, *coordination.DropResource:
 		return VersionEntries
 	}
 	return versionFirst
@@ -64,6 +65,10 @@ func sinceRow(row coordination.Row) uint64 {
 	switch r := row.(type) {
 	case coordination.MachineRow:
 		later = r.StampMillis != 0 || r.Limits != coordination.StateLimits{}
+	case coordination.NodeRow:
+		later = r.NextResource != 0
+	case coordination.ResourceRow:
+		later = true
 	case coordination.SessionRow:
 		later = r.BeganMillis != 0 || r.Owner != coordination.Identity{}
 	case coordination.LinkRow:

@@ -42,9 +42,10 @@ type Config struct {
 	// Marks is how often the servers of the cluster compare their states; zero: DefaultMarks. A server alone does not.
 	Marks coordination.MarkPolicy
 
-	// For tests: the version of the digests, if not this program's; what is done to an entry before this server executes it;
+	// For tests: maxListedBytes, if another; the version of the digests, if not this program's; what is done to an entry before this server executes it;
 	// what is done when this server has noticed that it diverged and before it writes that down; the pause between two
 	// attempts to compare.
+	listedBytes   int
 	digestVersion uint32
 	executing     func(*coordination.Entry)
 	noticed       func()

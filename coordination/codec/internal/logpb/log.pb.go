@@ -3,7 +3,7 @@
 // Every stored value is one byte with the version of the format, and then one of the messages below: a Command (version 1)
 // or an Entry (from version 2 on) in an entry of the log, the message of its kind in a row. The version is the one with
 // which the value's form came: 2 for what says where in its entry a command is, when something began, whose a session is,
-// what is answered although something older is not, for limits, marks, and what administrators do to sessions, 1 for everything else. The encoding is canonical:
+// what is answered although something older is not, for limits, marks, what administrators do to sessions, and rate limiters, 1 for everything else. The encoding is canonical:
 // fields in ascending order, each only if it is not zero, numbers in their shortest form. So one value has one encoding, and a
 // reader refuses everything else. A field or a command that is added later comes with a new version.
 //
@@ -117,6 +117,9 @@ type Command struct {
 	//	*Command_Mark
 	//	*Command_EndSession
 	//	*Command_RemoveSemaphore
+	//	*Command_CreateResource
+	//	*Command_AlterResource
+	//	*Command_DropResource
 	Command       isCommand_Command `protobuf_oneof:"command"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -375,6 +378,33 @@ func (x *Command) GetRemoveSemaphore() *RemoveSemaphore {
 	return nil
 }
 
+func (x *Command) GetCreateResource() *CreateResource {
+	if x != nil {
+		if x, ok := x.Command.(*Command_CreateResource); ok {
+			return x.CreateResource
+		}
+	}
+	return nil
+}
+
+func (x *Command) GetAlterResource() *AlterResource {
+	if x != nil {
+		if x, ok := x.Command.(*Command_AlterResource); ok {
+			return x.AlterResource
+		}
+	}
+	return nil
+}
+
+func (x *Command) GetDropResource() *DropResource {
+	if x != nil {
+		if x, ok := x.Command.(*Command_DropResource); ok {
+			return x.DropResource
+		}
+	}
+	return nil
+}
+
 type isCommand_Command interface {
 	isCommand_Command()
 }
@@ -475,6 +505,18 @@ type Command_RemoveSemaphore struct {
 	RemoveSemaphore *RemoveSemaphore `protobuf:"bytes,25,opt,name=remove_semaphore,json=removeSemaphore,proto3,oneof"`
 }
 
+type Command_CreateResource struct {
+	CreateResource *CreateResource `protobuf:"bytes,26,opt,name=create_resource,json=createResource,proto3,oneof"`
+}
+
+type Command_AlterResource struct {
+	AlterResource *AlterResource `protobuf:"bytes,27,opt,name=alter_resource,json=alterResource,proto3,oneof"`
+}
+
+type Command_DropResource struct {
+	DropResource *DropResource `protobuf:"bytes,28,opt,name=drop_resource,json=dropResource,proto3,oneof"`
+}
+
 func (*Command_Attach) isCommand_Command() {}
 
 func (*Command_StopSession) isCommand_Command() {}
@@ -522,6 +564,12 @@ func (*Command_Mark) isCommand_Command() {}
 func (*Command_EndSession) isCommand_Command() {}
 
 func (*Command_RemoveSemaphore) isCommand_Command() {}
+
+func (*Command_CreateResource) isCommand_Command() {}
+
+func (*Command_AlterResource) isCommand_Command() {}
+
+func (*Command_DropResource) isCommand_Command() {}
 
 // Creates a session (session 0) or gives an existing one to a stream.
 type Attach struct {
@@ -2809,6 +2857,333 @@ func (x *RemoveSemaphore) GetForce() bool {
 	return false
 }
 
+// Makes a resource of a rate limiter in the coordination node at path. The properties are those of Ydb.RateLimiter: the
+// doubles by their bits, and what this program does not know encoded as it was sent.
+type CreateResource struct {
+	state                   protoimpl.MessageState `protogen:"open.v1"`
+	Nonce                   uint64                 `protobuf:"varint,1,opt,name=nonce,proto3" json:"nonce,omitempty"`
+	Path                    []string               `protobuf:"bytes,3,rep,name=path,proto3" json:"path,omitempty"`
+	Subject                 []byte                 `protobuf:"bytes,4,opt,name=subject,proto3" json:"subject,omitempty"`
+	Enforced                bool                   `protobuf:"varint,5,opt,name=enforced,proto3" json:"enforced,omitempty"`
+	Resource                string                 `protobuf:"bytes,6,opt,name=resource,proto3" json:"resource,omitempty"`
+	MaxUnitsPerSecond       uint64                 `protobuf:"varint,7,opt,name=max_units_per_second,json=maxUnitsPerSecond,proto3" json:"max_units_per_second,omitempty"`
+	MaxBurstSizeCoefficient uint64                 `protobuf:"varint,8,opt,name=max_burst_size_coefficient,json=maxBurstSizeCoefficient,proto3" json:"max_burst_size_coefficient,omitempty"`
+	PrefetchCoefficient     uint64                 `protobuf:"varint,9,opt,name=prefetch_coefficient,json=prefetchCoefficient,proto3" json:"prefetch_coefficient,omitempty"`
+	PrefetchWatermark       uint64                 `protobuf:"varint,10,opt,name=prefetch_watermark,json=prefetchWatermark,proto3" json:"prefetch_watermark,omitempty"`
+	MoreSettings            []byte                 `protobuf:"bytes,11,opt,name=more_settings,json=moreSettings,proto3" json:"more_settings,omitempty"`
+	More                    []byte                 `protobuf:"bytes,12,opt,name=more,proto3" json:"more,omitempty"`
+	unknownFields           protoimpl.UnknownFields
+	sizeCache               protoimpl.SizeCache
+}
+
+func (x *CreateResource) Reset() {
+	*x = CreateResource{}
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CreateResource) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CreateResource) ProtoMessage() {}
+
+func (x *CreateResource) ProtoReflect() protoreflect.Message {
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CreateResource.ProtoReflect.Descriptor instead.
+func (*CreateResource) Descriptor() ([]byte, []int) {
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *CreateResource) GetNonce() uint64 {
+	if x != nil {
+		return x.Nonce
+	}
+	return 0
+}
+
+func (x *CreateResource) GetPath() []string {
+	if x != nil {
+		return x.Path
+	}
+	return nil
+}
+
+func (x *CreateResource) GetSubject() []byte {
+	if x != nil {
+		return x.Subject
+	}
+	return nil
+}
+
+func (x *CreateResource) GetEnforced() bool {
+	if x != nil {
+		return x.Enforced
+	}
+	return false
+}
+
+func (x *CreateResource) GetResource() string {
+	if x != nil {
+		return x.Resource
+	}
+	return ""
+}
+
+func (x *CreateResource) GetMaxUnitsPerSecond() uint64 {
+	if x != nil {
+		return x.MaxUnitsPerSecond
+	}
+	return 0
+}
+
+func (x *CreateResource) GetMaxBurstSizeCoefficient() uint64 {
+	if x != nil {
+		return x.MaxBurstSizeCoefficient
+	}
+	return 0
+}
+
+func (x *CreateResource) GetPrefetchCoefficient() uint64 {
+	if x != nil {
+		return x.PrefetchCoefficient
+	}
+	return 0
+}
+
+func (x *CreateResource) GetPrefetchWatermark() uint64 {
+	if x != nil {
+		return x.PrefetchWatermark
+	}
+	return 0
+}
+
+func (x *CreateResource) GetMoreSettings() []byte {
+	if x != nil {
+		return x.MoreSettings
+	}
+	return nil
+}
+
+func (x *CreateResource) GetMore() []byte {
+	if x != nil {
+		return x.More
+	}
+	return nil
+}
+
+// Replaces all properties.
+type AlterResource struct {
+	state                   protoimpl.MessageState `protogen:"open.v1"`
+	Nonce                   uint64                 `protobuf:"varint,1,opt,name=nonce,proto3" json:"nonce,omitempty"`
+	Path                    []string               `protobuf:"bytes,3,rep,name=path,proto3" json:"path,omitempty"`
+	Subject                 []byte                 `protobuf:"bytes,4,opt,name=subject,proto3" json:"subject,omitempty"`
+	Enforced                bool                   `protobuf:"varint,5,opt,name=enforced,proto3" json:"enforced,omitempty"`
+	Resource                string                 `protobuf:"bytes,6,opt,name=resource,proto3" json:"resource,omitempty"`
+	MaxUnitsPerSecond       uint64                 `protobuf:"varint,7,opt,name=max_units_per_second,json=maxUnitsPerSecond,proto3" json:"max_units_per_second,omitempty"`
+	MaxBurstSizeCoefficient uint64                 `protobuf:"varint,8,opt,name=max_burst_size_coefficient,json=maxBurstSizeCoefficient,proto3" json:"max_burst_size_coefficient,omitempty"`
+	PrefetchCoefficient     uint64                 `protobuf:"varint,9,opt,name=prefetch_coefficient,json=prefetchCoefficient,proto3" json:"prefetch_coefficient,omitempty"`
+	PrefetchWatermark       uint64                 `protobuf:"varint,10,opt,name=prefetch_watermark,json=prefetchWatermark,proto3" json:"prefetch_watermark,omitempty"`
+	MoreSettings            []byte                 `protobuf:"bytes,11,opt,name=more_settings,json=moreSettings,proto3" json:"more_settings,omitempty"`
+	More                    []byte                 `protobuf:"bytes,12,opt,name=more,proto3" json:"more,omitempty"`
+	unknownFields           protoimpl.UnknownFields
+	sizeCache               protoimpl.SizeCache
+}
+
+func (x *AlterResource) Reset() {
+	*x = AlterResource{}
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AlterResource) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AlterResource) ProtoMessage() {}
+
+func (x *AlterResource) ProtoReflect() protoreflect.Message {
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AlterResource.ProtoReflect.Descriptor instead.
+func (*AlterResource) Descriptor() ([]byte, []int) {
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *AlterResource) GetNonce() uint64 {
+	if x != nil {
+		return x.Nonce
+	}
+	return 0
+}
+
+func (x *AlterResource) GetPath() []string {
+	if x != nil {
+		return x.Path
+	}
+	return nil
+}
+
+func (x *AlterResource) GetSubject() []byte {
+	if x != nil {
+		return x.Subject
+	}
+	return nil
+}
+
+func (x *AlterResource) GetEnforced() bool {
+	if x != nil {
+		return x.Enforced
+	}
+	return false
+}
+
+func (x *AlterResource) GetResource() string {
+	if x != nil {
+		return x.Resource
+	}
+	return ""
+}
+
+func (x *AlterResource) GetMaxUnitsPerSecond() uint64 {
+	if x != nil {
+		return x.MaxUnitsPerSecond
+	}
+	return 0
+}
+
+func (x *AlterResource) GetMaxBurstSizeCoefficient() uint64 {
+	if x != nil {
+		return x.MaxBurstSizeCoefficient
+	}
+	return 0
+}
+
+func (x *AlterResource) GetPrefetchCoefficient() uint64 {
+	if x != nil {
+		return x.PrefetchCoefficient
+	}
+	return 0
+}
+
+func (x *AlterResource) GetPrefetchWatermark() uint64 {
+	if x != nil {
+		return x.PrefetchWatermark
+	}
+	return 0
+}
+
+func (x *AlterResource) GetMoreSettings() []byte {
+	if x != nil {
+		return x.MoreSettings
+	}
+	return nil
+}
+
+func (x *AlterResource) GetMore() []byte {
+	if x != nil {
+		return x.More
+	}
+	return nil
+}
+
+type DropResource struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Nonce         uint64                 `protobuf:"varint,1,opt,name=nonce,proto3" json:"nonce,omitempty"`
+	Path          []string               `protobuf:"bytes,3,rep,name=path,proto3" json:"path,omitempty"`
+	Subject       []byte                 `protobuf:"bytes,4,opt,name=subject,proto3" json:"subject,omitempty"`
+	Enforced      bool                   `protobuf:"varint,5,opt,name=enforced,proto3" json:"enforced,omitempty"`
+	Resource      string                 `protobuf:"bytes,6,opt,name=resource,proto3" json:"resource,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DropResource) Reset() {
+	*x = DropResource{}
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DropResource) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DropResource) ProtoMessage() {}
+
+func (x *DropResource) ProtoReflect() protoreflect.Message {
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DropResource.ProtoReflect.Descriptor instead.
+func (*DropResource) Descriptor() ([]byte, []int) {
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *DropResource) GetNonce() uint64 {
+	if x != nil {
+		return x.Nonce
+	}
+	return 0
+}
+
+func (x *DropResource) GetPath() []string {
+	if x != nil {
+		return x.Path
+	}
+	return nil
+}
+
+func (x *DropResource) GetSubject() []byte {
+	if x != nil {
+		return x.Subject
+	}
+	return nil
+}
+
+func (x *DropResource) GetEnforced() bool {
+	if x != nil {
+		return x.Enforced
+	}
+	return false
+}
+
+func (x *DropResource) GetResource() string {
+	if x != nil {
+		return x.Resource
+	}
+	return ""
+}
+
 // The counters of the machine. The digest is that of all other rows.
 type MachineRow struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
@@ -2827,7 +3202,7 @@ type MachineRow struct {
 
 func (x *MachineRow) Reset() {
 	*x = MachineRow{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[27]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2839,7 +3214,7 @@ func (x *MachineRow) String() string {
 func (*MachineRow) ProtoMessage() {}
 
 func (x *MachineRow) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[27]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2852,7 +3227,7 @@ func (x *MachineRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MachineRow.ProtoReflect.Descriptor instead.
 func (*MachineRow) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{27}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *MachineRow) GetIndex() uint64 {
@@ -2922,7 +3297,7 @@ type PathRow struct {
 
 func (x *PathRow) Reset() {
 	*x = PathRow{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[28]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2934,7 +3309,7 @@ func (x *PathRow) String() string {
 func (*PathRow) ProtoMessage() {}
 
 func (x *PathRow) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[28]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2947,7 +3322,7 @@ func (x *PathRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PathRow.ProtoReflect.Descriptor instead.
 func (*PathRow) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{28}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *PathRow) GetParent() uint64 {
@@ -3024,13 +3399,15 @@ type NodeRow struct {
 	NextSession              uint64                 `protobuf:"varint,6,opt,name=next_session,json=nextSession,proto3" json:"next_session,omitempty"`
 	NextSemaphore            uint64                 `protobuf:"varint,7,opt,name=next_semaphore,json=nextSemaphore,proto3" json:"next_semaphore,omitempty"`
 	NextOrder                uint64                 `protobuf:"varint,8,opt,name=next_order,json=nextOrder,proto3" json:"next_order,omitempty"`
-	unknownFields            protoimpl.UnknownFields
-	sizeCache                protoimpl.SizeCache
+	// 0: the node never had a resource.
+	NextResource  uint64 `protobuf:"varint,9,opt,name=next_resource,json=nextResource,proto3" json:"next_resource,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *NodeRow) Reset() {
 	*x = NodeRow{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[29]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3042,7 +3419,7 @@ func (x *NodeRow) String() string {
 func (*NodeRow) ProtoMessage() {}
 
 func (x *NodeRow) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[29]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3055,7 +3432,7 @@ func (x *NodeRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeRow.ProtoReflect.Descriptor instead.
 func (*NodeRow) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{29}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *NodeRow) GetSelfCheckPeriodMillis() uint32 {
@@ -3114,6 +3491,13 @@ func (x *NodeRow) GetNextOrder() uint64 {
 	return 0
 }
 
+func (x *NodeRow) GetNextResource() uint64 {
+	if x != nil {
+		return x.NextResource
+	}
+	return 0
+}
+
 type SessionRow struct {
 	state              protoimpl.MessageState `protogen:"open.v1"`
 	TimeoutMillis      uint64                 `protobuf:"varint,1,opt,name=timeout_millis,json=timeoutMillis,proto3" json:"timeout_millis,omitempty"`
@@ -3135,7 +3519,7 @@ type SessionRow struct {
 
 func (x *SessionRow) Reset() {
 	*x = SessionRow{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[30]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3147,7 +3531,7 @@ func (x *SessionRow) String() string {
 func (*SessionRow) ProtoMessage() {}
 
 func (x *SessionRow) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[30]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3160,7 +3544,7 @@ func (x *SessionRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionRow.ProtoReflect.Descriptor instead.
 func (*SessionRow) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{30}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *SessionRow) GetTimeoutMillis() uint64 {
@@ -3253,7 +3637,7 @@ type SemaphoreRow struct {
 
 func (x *SemaphoreRow) Reset() {
 	*x = SemaphoreRow{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[31]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3265,7 +3649,7 @@ func (x *SemaphoreRow) String() string {
 func (*SemaphoreRow) ProtoMessage() {}
 
 func (x *SemaphoreRow) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[31]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3278,7 +3662,7 @@ func (x *SemaphoreRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SemaphoreRow.ProtoReflect.Descriptor instead.
 func (*SemaphoreRow) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{31}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *SemaphoreRow) GetName() string {
@@ -3331,7 +3715,7 @@ type LinkRow struct {
 
 func (x *LinkRow) Reset() {
 	*x = LinkRow{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[32]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3343,7 +3727,7 @@ func (x *LinkRow) String() string {
 func (*LinkRow) ProtoMessage() {}
 
 func (x *LinkRow) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[32]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3356,7 +3740,7 @@ func (x *LinkRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LinkRow.ProtoReflect.Descriptor instead.
 func (*LinkRow) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{32}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *LinkRow) GetSession() uint64 {
@@ -3443,6 +3827,99 @@ func (x *LinkRow) GetBeganMillis() uint64 {
 	return 0
 }
 
+// A resource of a rate limiter with its own properties, as in CreateResource. Its parent has a lower id.
+type ResourceRow struct {
+	state                   protoimpl.MessageState `protogen:"open.v1"`
+	Path                    string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
+	MaxUnitsPerSecond       uint64                 `protobuf:"varint,2,opt,name=max_units_per_second,json=maxUnitsPerSecond,proto3" json:"max_units_per_second,omitempty"`
+	MaxBurstSizeCoefficient uint64                 `protobuf:"varint,3,opt,name=max_burst_size_coefficient,json=maxBurstSizeCoefficient,proto3" json:"max_burst_size_coefficient,omitempty"`
+	PrefetchCoefficient     uint64                 `protobuf:"varint,4,opt,name=prefetch_coefficient,json=prefetchCoefficient,proto3" json:"prefetch_coefficient,omitempty"`
+	PrefetchWatermark       uint64                 `protobuf:"varint,5,opt,name=prefetch_watermark,json=prefetchWatermark,proto3" json:"prefetch_watermark,omitempty"`
+	MoreSettings            []byte                 `protobuf:"bytes,6,opt,name=more_settings,json=moreSettings,proto3" json:"more_settings,omitempty"`
+	More                    []byte                 `protobuf:"bytes,7,opt,name=more,proto3" json:"more,omitempty"`
+	unknownFields           protoimpl.UnknownFields
+	sizeCache               protoimpl.SizeCache
+}
+
+func (x *ResourceRow) Reset() {
+	*x = ResourceRow{}
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[36]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResourceRow) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResourceRow) ProtoMessage() {}
+
+func (x *ResourceRow) ProtoReflect() protoreflect.Message {
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[36]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResourceRow.ProtoReflect.Descriptor instead.
+func (*ResourceRow) Descriptor() ([]byte, []int) {
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{36}
+}
+
+func (x *ResourceRow) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *ResourceRow) GetMaxUnitsPerSecond() uint64 {
+	if x != nil {
+		return x.MaxUnitsPerSecond
+	}
+	return 0
+}
+
+func (x *ResourceRow) GetMaxBurstSizeCoefficient() uint64 {
+	if x != nil {
+		return x.MaxBurstSizeCoefficient
+	}
+	return 0
+}
+
+func (x *ResourceRow) GetPrefetchCoefficient() uint64 {
+	if x != nil {
+		return x.PrefetchCoefficient
+	}
+	return 0
+}
+
+func (x *ResourceRow) GetPrefetchWatermark() uint64 {
+	if x != nil {
+		return x.PrefetchWatermark
+	}
+	return 0
+}
+
+func (x *ResourceRow) GetMoreSettings() []byte {
+	if x != nil {
+		return x.MoreSettings
+	}
+	return nil
+}
+
+func (x *ResourceRow) GetMore() []byte {
+	if x != nil {
+		return x.More
+	}
+	return nil
+}
+
 // A user who can log in. The hash is never that of a clear password alone: it names its algorithm and its salt.
 type UserRow struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -3458,7 +3935,7 @@ type UserRow struct {
 
 func (x *UserRow) Reset() {
 	*x = UserRow{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[33]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3470,7 +3947,7 @@ func (x *UserRow) String() string {
 func (*UserRow) ProtoMessage() {}
 
 func (x *UserRow) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[33]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3483,7 +3960,7 @@ func (x *UserRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UserRow.ProtoReflect.Descriptor instead.
 func (*UserRow) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{33}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *UserRow) GetName() []byte {
@@ -3532,7 +4009,7 @@ type SigningKeyRow struct {
 
 func (x *SigningKeyRow) Reset() {
 	*x = SigningKeyRow{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[34]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3544,7 +4021,7 @@ func (x *SigningKeyRow) String() string {
 func (*SigningKeyRow) ProtoMessage() {}
 
 func (x *SigningKeyRow) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[34]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3557,7 +4034,7 @@ func (x *SigningKeyRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SigningKeyRow.ProtoReflect.Descriptor instead.
 func (*SigningKeyRow) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{34}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *SigningKeyRow) GetSecret() []byte {
@@ -3585,7 +4062,7 @@ type ModifyPermissions_Action struct {
 
 func (x *ModifyPermissions_Action) Reset() {
 	*x = ModifyPermissions_Action{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[35]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3597,7 +4074,7 @@ func (x *ModifyPermissions_Action) String() string {
 func (*ModifyPermissions_Action) ProtoMessage() {}
 
 func (x *ModifyPermissions_Action) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[35]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3644,7 +4121,7 @@ type PathRow_Permission struct {
 
 func (x *PathRow_Permission) Reset() {
 	*x = PathRow_Permission{}
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[36]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3656,7 +4133,7 @@ func (x *PathRow_Permission) String() string {
 func (*PathRow_Permission) ProtoMessage() {}
 
 func (x *PathRow_Permission) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[36]
+	mi := &file_coordination_codec_internal_logpb_log_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3669,7 +4146,7 @@ func (x *PathRow_Permission) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PathRow_Permission.ProtoReflect.Descriptor instead.
 func (*PathRow_Permission) Descriptor() ([]byte, []int) {
-	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{28, 0}
+	return file_coordination_codec_internal_logpb_log_proto_rawDescGZIP(), []int{31, 0}
 }
 
 func (x *PathRow_Permission) GetSubject() string {
@@ -3693,7 +4170,7 @@ const file_coordination_codec_internal_logpb_log_proto_rawDesc = "" +
 	"+coordination/codec/internal/logpb/log.proto\x12\rcoordd.log.v1\"^\n" +
 	"\x05Entry\x12!\n" +
 	"\fstamp_millis\x18\x01 \x01(\x04R\vstampMillis\x122\n" +
-	"\bcommands\x18\x02 \x03(\v2\x16.coordd.log.v1.CommandR\bcommands\"\xea\f\n" +
+	"\bcommands\x18\x02 \x03(\v2\x16.coordd.log.v1.CommandR\bcommands\"\xbf\x0e\n" +
 	"\aCommand\x12/\n" +
 	"\x06attach\x18\x01 \x01(\v2\x15.coordd.log.v1.AttachH\x00R\x06attach\x12?\n" +
 	"\fstop_session\x18\x02 \x01(\v2\x1a.coordd.log.v1.StopSessionH\x00R\vstopSession\x12E\n" +
@@ -3724,7 +4201,10 @@ const file_coordination_codec_internal_logpb_log_proto_rawDesc = "" +
 	"\x04mark\x18\x16 \x01(\v2\x13.coordd.log.v1.MarkH\x00R\x04mark\x12<\n" +
 	"\vend_session\x18\x18 \x01(\v2\x19.coordd.log.v1.EndSessionH\x00R\n" +
 	"endSession\x12K\n" +
-	"\x10remove_semaphore\x18\x19 \x01(\v2\x1e.coordd.log.v1.RemoveSemaphoreH\x00R\x0fremoveSemaphoreB\t\n" +
+	"\x10remove_semaphore\x18\x19 \x01(\v2\x1e.coordd.log.v1.RemoveSemaphoreH\x00R\x0fremoveSemaphore\x12H\n" +
+	"\x0fcreate_resource\x18\x1a \x01(\v2\x1d.coordd.log.v1.CreateResourceH\x00R\x0ecreateResource\x12E\n" +
+	"\x0ealter_resource\x18\x1b \x01(\v2\x1c.coordd.log.v1.AlterResourceH\x00R\ralterResource\x12B\n" +
+	"\rdrop_resource\x18\x1c \x01(\v2\x1b.coordd.log.v1.DropResourceH\x00R\fdropResourceB\t\n" +
 	"\acommand\"\xd8\x03\n" +
 	"\x06Attach\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\x04R\x04node\x12\x18\n" +
@@ -3947,7 +4427,39 @@ const file_coordination_codec_internal_logpb_log_proto_rawDesc = "" +
 	"\benforced\x18\x04 \x01(\bR\benforced\x12\x12\n" +
 	"\x04node\x18\x05 \x01(\x04R\x04node\x12\x1c\n" +
 	"\tsemaphore\x18\x06 \x01(\x04R\tsemaphore\x12\x14\n" +
-	"\x05force\x18\a \x01(\bR\x05force\"\xe6\x01\n" +
+	"\x05force\x18\a \x01(\bR\x05force\"\x95\x03\n" +
+	"\x0eCreateResource\x12\x14\n" +
+	"\x05nonce\x18\x01 \x01(\x04R\x05nonce\x12\x12\n" +
+	"\x04path\x18\x03 \x03(\tR\x04path\x12\x18\n" +
+	"\asubject\x18\x04 \x01(\fR\asubject\x12\x1a\n" +
+	"\benforced\x18\x05 \x01(\bR\benforced\x12\x1a\n" +
+	"\bresource\x18\x06 \x01(\tR\bresource\x12/\n" +
+	"\x14max_units_per_second\x18\a \x01(\x04R\x11maxUnitsPerSecond\x12;\n" +
+	"\x1amax_burst_size_coefficient\x18\b \x01(\x04R\x17maxBurstSizeCoefficient\x121\n" +
+	"\x14prefetch_coefficient\x18\t \x01(\x04R\x13prefetchCoefficient\x12-\n" +
+	"\x12prefetch_watermark\x18\n" +
+	" \x01(\x04R\x11prefetchWatermark\x12#\n" +
+	"\rmore_settings\x18\v \x01(\fR\fmoreSettings\x12\x12\n" +
+	"\x04more\x18\f \x01(\fR\x04more\"\x94\x03\n" +
+	"\rAlterResource\x12\x14\n" +
+	"\x05nonce\x18\x01 \x01(\x04R\x05nonce\x12\x12\n" +
+	"\x04path\x18\x03 \x03(\tR\x04path\x12\x18\n" +
+	"\asubject\x18\x04 \x01(\fR\asubject\x12\x1a\n" +
+	"\benforced\x18\x05 \x01(\bR\benforced\x12\x1a\n" +
+	"\bresource\x18\x06 \x01(\tR\bresource\x12/\n" +
+	"\x14max_units_per_second\x18\a \x01(\x04R\x11maxUnitsPerSecond\x12;\n" +
+	"\x1amax_burst_size_coefficient\x18\b \x01(\x04R\x17maxBurstSizeCoefficient\x121\n" +
+	"\x14prefetch_coefficient\x18\t \x01(\x04R\x13prefetchCoefficient\x12-\n" +
+	"\x12prefetch_watermark\x18\n" +
+	" \x01(\x04R\x11prefetchWatermark\x12#\n" +
+	"\rmore_settings\x18\v \x01(\fR\fmoreSettings\x12\x12\n" +
+	"\x04more\x18\f \x01(\fR\x04more\"\x8a\x01\n" +
+	"\fDropResource\x12\x14\n" +
+	"\x05nonce\x18\x01 \x01(\x04R\x05nonce\x12\x12\n" +
+	"\x04path\x18\x03 \x03(\tR\x04path\x12\x18\n" +
+	"\asubject\x18\x04 \x01(\fR\asubject\x12\x1a\n" +
+	"\benforced\x18\x05 \x01(\bR\benforced\x12\x1a\n" +
+	"\bresource\x18\x06 \x01(\tR\bresource\"\xe6\x01\n" +
 	"\n" +
 	"MachineRow\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x04R\x05index\x12\x1b\n" +
@@ -3970,7 +4482,7 @@ const file_coordination_codec_internal_logpb_log_proto_rawDesc = "" +
 	"\n" +
 	"Permission\x12\x18\n" +
 	"\asubject\x18\x01 \x01(\tR\asubject\x12\x14\n" +
-	"\x05names\x18\x02 \x03(\tR\x05names\"\x93\x03\n" +
+	"\x05names\x18\x02 \x03(\tR\x05names\"\xb8\x03\n" +
 	"\aNodeRow\x127\n" +
 	"\x18self_check_period_millis\x18\x01 \x01(\rR\x15selfCheckPeriodMillis\x12=\n" +
 	"\x1bsession_grace_period_millis\x18\x02 \x01(\rR\x18sessionGracePeriodMillis\x122\n" +
@@ -3980,7 +4492,8 @@ const file_coordination_codec_internal_logpb_log_proto_rawDesc = "" +
 	"\fnext_session\x18\x06 \x01(\x04R\vnextSession\x12%\n" +
 	"\x0enext_semaphore\x18\a \x01(\x04R\rnextSemaphore\x12\x1d\n" +
 	"\n" +
-	"next_order\x18\b \x01(\x04R\tnextOrder\"\xa0\x03\n" +
+	"next_order\x18\b \x01(\x04R\tnextOrder\x12#\n" +
+	"\rnext_resource\x18\t \x01(\x04R\fnextResource\"\xa0\x03\n" +
 	"\n" +
 	"SessionRow\x12%\n" +
 	"\x0etimeout_millis\x18\x01 \x01(\x04R\rtimeoutMillis\x12 \n" +
@@ -4017,7 +4530,15 @@ const file_coordination_codec_internal_logpb_log_proto_rawDesc = "" +
 	"\x05owner\x18\n" +
 	" \x01(\bR\x05owner\x12(\n" +
 	"\x10wait_epoch_place\x18\v \x01(\rR\x0ewaitEpochPlace\x12!\n" +
-	"\fbegan_millis\x18\f \x01(\x04R\vbeganMillis\"\xa7\x01\n" +
+	"\fbegan_millis\x18\f \x01(\x04R\vbeganMillis\"\xaa\x02\n" +
+	"\vResourceRow\x12\x12\n" +
+	"\x04path\x18\x01 \x01(\tR\x04path\x12/\n" +
+	"\x14max_units_per_second\x18\x02 \x01(\x04R\x11maxUnitsPerSecond\x12;\n" +
+	"\x1amax_burst_size_coefficient\x18\x03 \x01(\x04R\x17maxBurstSizeCoefficient\x121\n" +
+	"\x14prefetch_coefficient\x18\x04 \x01(\x04R\x13prefetchCoefficient\x12-\n" +
+	"\x12prefetch_watermark\x18\x05 \x01(\x04R\x11prefetchWatermark\x12#\n" +
+	"\rmore_settings\x18\x06 \x01(\fR\fmoreSettings\x12\x12\n" +
+	"\x04more\x18\a \x01(\fR\x04more\"\xa7\x01\n" +
 	"\aUserRow\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\fR\x04name\x12#\n" +
 	"\rpassword_hash\x18\x02 \x01(\fR\fpasswordHash\x12$\n" +
@@ -4040,7 +4561,7 @@ func file_coordination_codec_internal_logpb_log_proto_rawDescGZIP() []byte {
 	return file_coordination_codec_internal_logpb_log_proto_rawDescData
 }
 
-var file_coordination_codec_internal_logpb_log_proto_msgTypes = make([]protoimpl.MessageInfo, 37)
+var file_coordination_codec_internal_logpb_log_proto_msgTypes = make([]protoimpl.MessageInfo, 41)
 var file_coordination_codec_internal_logpb_log_proto_goTypes = []any{
 	(*Entry)(nil),                    // 0: coordd.log.v1.Entry
 	(*Command)(nil),                  // 1: coordd.log.v1.Command
@@ -4069,16 +4590,20 @@ var file_coordination_codec_internal_logpb_log_proto_goTypes = []any{
 	(*Mark)(nil),                     // 24: coordd.log.v1.Mark
 	(*EndSession)(nil),               // 25: coordd.log.v1.EndSession
 	(*RemoveSemaphore)(nil),          // 26: coordd.log.v1.RemoveSemaphore
-	(*MachineRow)(nil),               // 27: coordd.log.v1.MachineRow
-	(*PathRow)(nil),                  // 28: coordd.log.v1.PathRow
-	(*NodeRow)(nil),                  // 29: coordd.log.v1.NodeRow
-	(*SessionRow)(nil),               // 30: coordd.log.v1.SessionRow
-	(*SemaphoreRow)(nil),             // 31: coordd.log.v1.SemaphoreRow
-	(*LinkRow)(nil),                  // 32: coordd.log.v1.LinkRow
-	(*UserRow)(nil),                  // 33: coordd.log.v1.UserRow
-	(*SigningKeyRow)(nil),            // 34: coordd.log.v1.SigningKeyRow
-	(*ModifyPermissions_Action)(nil), // 35: coordd.log.v1.ModifyPermissions.Action
-	(*PathRow_Permission)(nil),       // 36: coordd.log.v1.PathRow.Permission
+	(*CreateResource)(nil),           // 27: coordd.log.v1.CreateResource
+	(*AlterResource)(nil),            // 28: coordd.log.v1.AlterResource
+	(*DropResource)(nil),             // 29: coordd.log.v1.DropResource
+	(*MachineRow)(nil),               // 30: coordd.log.v1.MachineRow
+	(*PathRow)(nil),                  // 31: coordd.log.v1.PathRow
+	(*NodeRow)(nil),                  // 32: coordd.log.v1.NodeRow
+	(*SessionRow)(nil),               // 33: coordd.log.v1.SessionRow
+	(*SemaphoreRow)(nil),             // 34: coordd.log.v1.SemaphoreRow
+	(*LinkRow)(nil),                  // 35: coordd.log.v1.LinkRow
+	(*ResourceRow)(nil),              // 36: coordd.log.v1.ResourceRow
+	(*UserRow)(nil),                  // 37: coordd.log.v1.UserRow
+	(*SigningKeyRow)(nil),            // 38: coordd.log.v1.SigningKeyRow
+	(*ModifyPermissions_Action)(nil), // 39: coordd.log.v1.ModifyPermissions.Action
+	(*PathRow_Permission)(nil),       // 40: coordd.log.v1.PathRow.Permission
 }
 var file_coordination_codec_internal_logpb_log_proto_depIdxs = []int32{
 	1,  // 0: coordd.log.v1.Entry.commands:type_name -> coordd.log.v1.Command
@@ -4106,15 +4631,18 @@ var file_coordination_codec_internal_logpb_log_proto_depIdxs = []int32{
 	24, // 22: coordd.log.v1.Command.mark:type_name -> coordd.log.v1.Mark
 	25, // 23: coordd.log.v1.Command.end_session:type_name -> coordd.log.v1.EndSession
 	26, // 24: coordd.log.v1.Command.remove_semaphore:type_name -> coordd.log.v1.RemoveSemaphore
-	35, // 25: coordd.log.v1.ModifyPermissions.actions:type_name -> coordd.log.v1.ModifyPermissions.Action
-	21, // 26: coordd.log.v1.SetLimits.limits:type_name -> coordd.log.v1.Limits
-	21, // 27: coordd.log.v1.MachineRow.limits:type_name -> coordd.log.v1.Limits
-	36, // 28: coordd.log.v1.PathRow.permissions:type_name -> coordd.log.v1.PathRow.Permission
-	29, // [29:29] is the sub-list for method output_type
-	29, // [29:29] is the sub-list for method input_type
-	29, // [29:29] is the sub-list for extension type_name
-	29, // [29:29] is the sub-list for extension extendee
-	0,  // [0:29] is the sub-list for field type_name
+	27, // 25: coordd.log.v1.Command.create_resource:type_name -> coordd.log.v1.CreateResource
+	28, // 26: coordd.log.v1.Command.alter_resource:type_name -> coordd.log.v1.AlterResource
+	29, // 27: coordd.log.v1.Command.drop_resource:type_name -> coordd.log.v1.DropResource
+	39, // 28: coordd.log.v1.ModifyPermissions.actions:type_name -> coordd.log.v1.ModifyPermissions.Action
+	21, // 29: coordd.log.v1.SetLimits.limits:type_name -> coordd.log.v1.Limits
+	21, // 30: coordd.log.v1.MachineRow.limits:type_name -> coordd.log.v1.Limits
+	40, // 31: coordd.log.v1.PathRow.permissions:type_name -> coordd.log.v1.PathRow.Permission
+	32, // [32:32] is the sub-list for method output_type
+	32, // [32:32] is the sub-list for method input_type
+	32, // [32:32] is the sub-list for extension type_name
+	32, // [32:32] is the sub-list for extension extendee
+	0,  // [0:32] is the sub-list for field type_name
 }
 
 func init() { file_coordination_codec_internal_logpb_log_proto_init() }
@@ -4147,6 +4675,9 @@ func file_coordination_codec_internal_logpb_log_proto_init() {
 		(*Command_Mark)(nil),
 		(*Command_EndSession)(nil),
 		(*Command_RemoveSemaphore)(nil),
+		(*Command_CreateResource)(nil),
+		(*Command_AlterResource)(nil),
+		(*Command_DropResource)(nil),
 	}
 	file_coordination_codec_internal_logpb_log_proto_msgTypes[16].OneofWrappers = []any{}
 	type x struct{}
@@ -4155,7 +4686,7 @@ func file_coordination_codec_internal_logpb_log_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_coordination_codec_internal_logpb_log_proto_rawDesc), len(file_coordination_codec_internal_logpb_log_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   37,
+			NumMessages:   41,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -1,0 +1,268 @@
+package coordination
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/coordd/coordd/scheme"
+	"github.com/coordd/coordd/scheme/outcome"
+)
+
+// The rate limiter's resources of coordination nodes as clients see them: ratelimiter.md, whose sections are named here.
+// Only their properties are replicated. Units are handed out by package quota.
+
+// ResourceKey names one incarnation of a resource.
+type ResourceKey struct {
+	Node NodeID
+	ID   ResourceID
+}
+
+func because(r *Refusal) outcome.Outcome { return outcome.Because(r.Status, r.Text) }
+
+// refuseResource is a refusal whose text names a path.
+func refuseResource(status outcome.Status, format, path string) outcome.Outcome {
+	return outcome.Because(status, fmt.Sprintf(format, path))
+}
+
+// resourcesNode returns the coordination node at path for a call about its resources, or why it is not to be had (§4, 5). With
+// access control the caller needs a right on it; the reference asks for none.
+func (m *Machine) resourcesNode(path scheme.Path, need scheme.Access, by Caller) (*node, outcome.Outcome) {
+	if answer := m.tree.Authorize(path, need, m.Subject(by)); !answer.OK() {
+		return nil, answer
+	}
+	entry, found := m.tree.Lookup(path)
+	switch {
+	case !found:
+		return nil, outcome.Refuse(outcome.SchemeError)
+	case entry.Kind != scheme.CoordinationNode:
+		return nil, outcome.Because(outcome.BadRequest, "Path is not a coordination node path.")
+	}
+	return m.nodes[entry.Node], outcome.Done()
+}
+
+func (m *Machine) createResource(c *CreateResource) outcome.Outcome {
+	n, answer := m.resourcesNode(c.Path, scheme.UpdateRow, c.Caller)
+	if n == nil {
+		return answer
+	}
+	if !validResourcePath(c.Resource) {
+		return because(ResourcePathInvalid)
+	}
+	if r := n.resources[c.Resource]; r != nil {
+		if r.properties.sameSettings(&c.ResourceProperties) {
+			return because(ResourceExists)
+		}
+		return because(ResourceDiffers)
+	}
+	if c.Resource == "" {
+		return because(ResourcePathEmpty)
+	}
+	parent, is := parentPath(c.Resource)
+	if is && n.resources[parent] == nil {
+		return refuseResource(outcome.BadRequest, "Parent resource \"%s\" doesn't exist.", parent)
+	}
+	if refusal := c.ResourceProperties.refusal(!is); refusal != nil {
+		return because(refusal)
+	}
+	switch {
+	case len(c.Resource) > MaxResourcePathBytes:
+		return because(ResourcePathTooLong)
+	case strings.Count(c.Resource, "/") >= MaxResourceDepth:
+		return because(ResourceTooDeep)
+	case len(n.resources) >= MaxResources:
+		return because(TooManyResources)
+	}
+	if refusal := m.refusalOf(n, 1, len(c.Resource)+int(c.ResourceProperties.bytes()), 0); refusal != nil {
+		return because(refusal)
+	}
+	n.addResource(c.Resource, c.ResourceProperties, m.lineage)
+	return outcome.Done()
+}
+
+// resourceToChange returns what AlterResource and DropResource are about, nil if it is missing.
+func (m *Machine) resourceToChange(path scheme.Path, resource string, by Caller) (*node, *resource, outcome.Outcome) {
+	n, answer := m.resourcesNode(path, scheme.UpdateRow, by)
+	switch {
+	case n == nil:
+		return nil, nil, answer
+	case resource == "":
+		return nil, nil, because(ResourceNotNamed)
+	case !validResourcePath(resource):
+		return nil, nil, because(ResourcePathInvalid)
+	}
+	return n, n.resources[resource], answer
+}
+
+func (m *Machine) alterResource(c *AlterResource) outcome.Outcome {
+	n, r, answer := m.resourceToChange(c.Path, c.Resource, c.Caller)
+	switch {
+	case n == nil:
+		return answer
+	case r == nil:
+		return because(ResourceMissing)
+	}
+	if refusal := c.ResourceProperties.refusal(r.parent == nil); refusal != nil {
+		return because(refusal)
+	}
+	if refusal := m.refusalOf(n, 0, int(c.ResourceProperties.bytes()), int(r.properties.bytes())); refusal != nil {
+		return because(refusal)
+	}
+	n.setProperties(r, c.ResourceProperties)
+	m.emit(Effect{Kind: EffectResourceAltered, Node: n.id})
+	return answer
+}
+
+func (m *Machine) dropResource(c *DropResource) outcome.Outcome {
+	n, r, answer := m.resourceToChange(c.Path, c.Resource, c.Caller)
+	switch {
+	case n == nil:
+		return answer
+	case r == nil:
+		return because(ResourceToDropMissing)
+	case r.children.first != nil:
+		return refuseResource(outcome.BadRequest, "Resource \"%s\" has children.", c.Resource)
+	}
+	n.removeResource(r)
+	m.emit(Effect{Kind: EffectResourceDropped, Node: n.id, Resource: r.id})
+	return answer
+}
+
+// ResourceToDescribe returns the own properties of a resource.
+func (m *Machine) ResourceToDescribe(by Caller, path scheme.Path, resource string) (ResourceProperties, outcome.Outcome) {
+	n, answer := m.resourcesNode(path, scheme.SelectRow, by)
+	if n == nil {
+		return ResourceProperties{}, answer
+	}
+	r := n.resources[resource]
+	if r == nil {
+		return ResourceProperties{}, noResource(resource)
+	}
+	return r.properties, answer
+}
+
+func noResource(path string) outcome.Outcome {
+	return refuseResource(outcome.NotFound, "Resource with path \"%s\" doesn't exist.", path)
+}
+
+// ResourceListing says which resources are listed: the roots, or with Resource set that one; with Recursive what is below
+// them too.
+type ResourceListing struct {
+	Path      scheme.Path
+	Resource  string
+	Recursive bool
+}
+
+// ResourcePage is a part of a listing, in the order of ids.
+type ResourcePage struct {
+	Node  NodeID
+	Paths []string
+	// Next is where the next page begins, 0 behind the last one.
+	Next ResourceID
+}
+
+// ListResources returns the page of a listing that begins with the id from, having looked at most resources at the most.
+func (m *Machine) ListResources(by Caller, l ResourceListing, from ResourceID, most int) (ResourcePage, outcome.Outcome) {
+	n, answer := m.resourcesNode(l.Path, scheme.SelectRow, by)
+	if n == nil {
+		return ResourcePage{}, answer
+	}
+	page := ResourcePage{Node: n.id}
+	if l.Resource != "" {
+		switch r := n.resources[l.Resource]; {
+		case r == nil:
+			return ResourcePage{}, noResource(l.Resource)
+		case !l.Recursive:
+			page.Paths = []string{r.path}
+			return page, answer
+		default:
+			from = max(from, r.id) // what is below it came later
+		}
+	}
+	block, in := n.listedResources.seek(uint64(from))
+	for looked := 0; ; looked++ {
+		r, there := n.listedResources.at(block, in)
+		if !there && in > 0 {
+			block, in = block+1, 0
+			r, there = n.listedResources.at(block, in)
+		}
+		switch {
+		case !there:
+			return page, answer
+		case looked == most:
+			page.Next = r.id
+			return page, answer
+		case l.shows(r):
+			page.Paths = append(page.Paths, r.path)
+		}
+		in++
+	}
+}
+
+// shows tells whether a resource is in the listing.
+func (l *ResourceListing) shows(r *resource) bool {
+	if l.Resource == "" {
+		return l.Recursive || r.parent == nil
+	}
+	below, is := strings.CutPrefix(r.path, l.Resource)
+	return is && (below == "" || below[0] == '/')
+}
+
+// FindResource returns what a path names at present, for whoever hands out its units.
+func (m *Machine) FindResource(path scheme.Path, resource string) (ResourceKey, Effective, bool) {
+	entry, found := m.tree.Lookup(path)
+	if !found || entry.Kind != scheme.CoordinationNode {
+		return ResourceKey{}, Effective{}, false
+	}
+	r := m.nodes[entry.Node].resources[resource]
+	if r == nil {
+		return ResourceKey{}, Effective{}, false
+	}
+	return ResourceKey{entry.Node, r.id}, r.effective, true
+}
+
+// EffectiveResource is what counts for a resource at present, false if it is gone.
+func (m *Machine) EffectiveResource(key ResourceKey) (Effective, bool) {
+	r := m.resource(key)
+	if r == nil {
+		return Effective{}, false
+	}
+	return r.effective, true
+}
+
+// ResourceRate is a resource and its effective rate.
+type ResourceRate struct {
+	ID   ResourceID
+	Rate float64
+}
+
+// ResourceRates appends a resource and what is above it up to its root; nothing if it is gone.
+func (m *Machine) ResourceRates(into []ResourceRate, key ResourceKey) []ResourceRate {
+	for r := m.resource(key); r != nil; r = r.parent {
+		into = append(into, ResourceRate{r.id, r.effective.Rate})
+	}
+	return into
+}
+
+func (m *Machine) resource(key ResourceKey) *resource {
+	n := m.nodes[key.Node]
+	if n == nil {
+		return nil
+	}
+	r, _ := n.listedResources.find(uint64(key.ID))
+	return r
+}
+
+// applyToResources executes a command about resources. It reports whether c is one.
+func (m *Machine) applyToResources(c Command) bool {
+	switch c := c.(type) {
+	case *CreateResource:
+		m.done(c.Call, m.createResource(c))
+	case *AlterResource:
+		m.done(c.Call, m.alterResource(c))
+	case *DropResource:
+		m.done(c.Call, m.dropResource(c))
+	default:
+		return false
+	}
+	return true
+}

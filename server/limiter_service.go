@@ -1,0 +1,138 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/ydb-platform/ydb-go-genproto/Ydb_RateLimiter_V1"
+	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Operations"
+	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_RateLimiter"
+
+	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/scheme"
+	"github.com/coordd/coordd/scheme/outcome"
+	"github.com/coordd/coordd/server/wire"
+)
+
+// limiterService is Ydb.RateLimiter.V1.RateLimiterService (ratelimiter.md).
+type limiterService struct {
+	Ydb_RateLimiter_V1.UnimplementedRateLimiterServiceServer
+	*Server
+}
+
+// ofLimiter is a request of the service.
+type ofLimiter interface {
+	GetOperationParams() *Ydb_Operations.OperationParams
+	GetCoordinationNodePath() string
+}
+
+// CreateResource is ratelimiter.md §4.
+func (s limiterService) CreateResource(ctx context.Context, r *Ydb_RateLimiter.CreateResourceRequest) (*Ydb_RateLimiter.CreateResourceResponse, error) {
+	properties, answer := s.properties(ctx, r, r.GetResource())
+	op, err := s.change(ctx, r, answer, func(call coordination.Call, path scheme.Path) coordination.Command {
+		return &coordination.CreateResource{Call: call, Caller: s.caller(ctx), Path: path, Resource: r.GetResource().GetResourcePath(), ResourceProperties: properties}
+	})
+	return &Ydb_RateLimiter.CreateResourceResponse{Operation: op}, err
+}
+
+// AlterResource replaces all properties.
+func (s limiterService) AlterResource(ctx context.Context, r *Ydb_RateLimiter.AlterResourceRequest) (*Ydb_RateLimiter.AlterResourceResponse, error) {
+	properties, answer := s.properties(ctx, r, r.GetResource())
+	op, err := s.change(ctx, r, answer, func(call coordination.Call, path scheme.Path) coordination.Command {
+		return &coordination.AlterResource{Call: call, Caller: s.caller(ctx), Path: path, Resource: r.GetResource().GetResourcePath(), ResourceProperties: properties}
+	})
+	return &Ydb_RateLimiter.AlterResourceResponse{Operation: op}, err
+}
+
+// DropResource removes a resource without children.
+func (s limiterService) DropResource(ctx context.Context, r *Ydb_RateLimiter.DropResourceRequest) (*Ydb_RateLimiter.DropResourceResponse, error) {
+	op, err := s.change(ctx, r, checkPaths(ctx, r, r.GetResourcePath()), func(call coordination.Call, path scheme.Path) coordination.Command {
+		return &coordination.DropResource{Call: call, Caller: s.caller(ctx), Path: path, Resource: r.GetResourcePath()}
+	})
+	return &Ydb_RateLimiter.DropResourceResponse{Operation: op}, err
+}
+
+// DescribeResource shows a resource's own properties.
+func (s limiterService) DescribeResource(ctx context.Context, r *Ydb_RateLimiter.DescribeResourceRequest) (*Ydb_RateLimiter.DescribeResourceResponse, error) {
+	op, err := s.look(ctx, r, r.GetResourcePath(), func(ctx context.Context) (proto.Message, outcome.Outcome, error) {
+		properties, answer, err := s.group.DescribeResource(ctx, s.caller(ctx), scheme.SplitLoose(r.GetCoordinationNodePath()), r.GetResourcePath())
+		return &Ydb_RateLimiter.DescribeResourceResult{Resource: wire.Resource(r.GetResourcePath(), properties)}, answer, err
+	})
+	return &Ydb_RateLimiter.DescribeResourceResponse{Operation: op}, err
+}
+
+// ListResources lists roots, or a resource, or all below them too. The paths are sorted.
+func (s limiterService) ListResources(ctx context.Context, r *Ydb_RateLimiter.ListResourcesRequest) (*Ydb_RateLimiter.ListResourcesResponse, error) {
+	op, err := s.look(ctx, r, r.GetResourcePath(), func(ctx context.Context) (proto.Message, outcome.Outcome, error) {
+		paths, answer, err := s.group.ListResources(ctx, s.caller(ctx), coordination.ResourceListing{
+			Path: scheme.SplitLoose(r.GetCoordinationNodePath()), Resource: r.GetResourcePath(), Recursive: r.GetRecursive()})
+		slices.Sort(paths)
+		return &Ydb_RateLimiter.ListResourcesResult{ResourcePaths: paths}, answer, err
+	})
+	return &Ydb_RateLimiter.ListResourcesResponse{Operation: op}, err
+}
+
+// AcquireResource does not hand out anything yet.
+func (s limiterService) AcquireResource(ctx context.Context, r *Ydb_RateLimiter.AcquireResourceRequest) (*Ydb_RateLimiter.AcquireResourceResponse, error) {
+	op, err := s.look(ctx, r, r.GetResourcePath(), func(ctx context.Context) (proto.Message, outcome.Outcome, error) {
+		return nil, outcome.Because(outcome.Unsupported, "AcquireResource is not served here"), s.group.CatchUp(ctx)
+	})
+	return &Ydb_RateLimiter.AcquireResourceResponse{Operation: op}, err
+}
+
+// change runs a command of a request whose paths have been checked.
+func (s limiterService) change(ctx context.Context, r ofLimiter, checked outcome.Outcome,
+	build func(coordination.Call, scheme.Path) coordination.Command) (*Ydb_Operations.Operation, error) {
+	if checked.OK() && r.GetCoordinationNodePath() == "" {
+		checked = emptyNodePath
+	}
+	return s.unlessRefused(checked, func() (*Ydb_Operations.Operation, error) {
+		return s.command(ctx, r.GetOperationParams(), func(call coordination.Call) coordination.Command {
+			return build(call, scheme.SplitLoose(r.GetCoordinationNodePath()))
+		})
+	})
+}
+
+// look carries out a request that changes nothing.
+func (s limiterService) look(ctx context.Context, r ofLimiter, resource string,
+	do func(context.Context) (proto.Message, outcome.Outcome, error)) (*Ydb_Operations.Operation, error) {
+	checked := checkPaths(ctx, r, resource)
+	if checked.OK() && r.GetCoordinationNodePath() == "" {
+		checked = emptyNodePath
+	}
+	return s.unlessRefused(checked, func() (*Ydb_Operations.Operation, error) {
+		return s.operate(ctx, r.GetOperationParams(), do)
+	})
+}
+
+// properties is what a resource is to have, or why it may not even be asked for.
+func (limiterService) properties(ctx context.Context, r ofLimiter, resource *Ydb_RateLimiter.Resource) (coordination.ResourceProperties, outcome.Outcome) {
+	answer := checkPaths(ctx, r, resource.GetResourcePath())
+	properties, are := wire.ResourceProperties(resource)
+	if answer.OK() && !are {
+		answer = outcome.Because(outcome.BadRequest, "No resource properties.")
+	}
+	return properties, answer
+}
+
+var (
+	badResourcePath = outcome.Because(outcome.BadRequest, "Bad resource path.")
+	emptyNodePath   = outcome.Because(outcome.BadRequest, "Empty path.")
+)
+
+// checkPaths is the first two checks of every call (§4). Like older servers of YDB it compares texts, not elements.
+func checkPaths(ctx context.Context, r ofLimiter, resource string) outcome.Outcome {
+	path := r.GetCoordinationNodePath()
+	if current, _ := database(ctx); !strings.HasPrefix(path, current) {
+		return outcome.Because(outcome.BadRequest, fmt.Sprintf("Coordination node path: %s does not belong to current database: %s.",
+			scheme.Shown(path), scheme.Shown(current)))
+	}
+	if !coordination.CanonicalResourcePath(resource) {
+		return badResourcePath
+	}
+	return outcome.Done()
+}
