@@ -46,6 +46,8 @@ type Cluster struct {
 	TLS *PeerTLS
 	// Dial connects to another member; nil: over TCP. Tests cut networks with it.
 	Dial func(ctx context.Context, address string) (net.Conn, error)
+	// Listen listens for other members; nil: over TCP.
+	Listen func(address string) (net.Listener, error)
 	// Services, if set, adds the server's own services to those that members offer each other.
 	Services func(grpc.ServiceRegistrar)
 	// Settings, if set, are what should be the same on all members; members tell each other, and what differs is logged, see

@@ -2,37 +2,204 @@ package raftstore
 
 import (
 	"fmt"
+	"maps"
+	"slices"
+	"sync"
 
 	pb "go.etcd.io/raft/v3/raftpb"
 )
 
-// memoryLog is a logDevice without a disk: the tail holds all entries, so there is nothing to do.
-type memoryLog struct{}
+// Memory is what a store that keeps everything in memory leaves behind when it ends: the next one that is opened with it
+// goes on from there, as from a data directory. Its zero value is empty. One store at a time may have it.
+type Memory struct {
+	mutex   sync.Mutex
+	taken   bool
+	id      identity // zero: nothing was kept yet
+	meta    checkpointMeta
+	rows    map[string][]byte
+	hard    hardState
+	entries []*pb.Entry // consecutive
+}
 
-func (memoryLog) append([]*pb.Entry) error     { return nil }
-func (memoryLog) setHardState(hardState) error { return nil }
-func (memoryLog) cut(uint64) error             { return nil }
-func (memoryLog) reset(uint64) error           { return nil }
-func (memoryLog) close() error                 { return nil }
+// openMemory opens a store that has nothing on disk.
+func (s *Store) openMemory() error {
+	kept := s.cfg.Memory
+	if kept == nil {
+		kept = &Memory{}
+		s.device, s.rowStore = memoryLog{}, &memoryRows{}
+	} else {
+		if err := kept.take(); err != nil {
+			return err
+		}
+		s.device, s.rowStore = memoryLog{kept}, &memoryRows{kept: kept}
+	}
+	if kept.id == (identity{}) {
+		kept.id = newIdentity()
+		kept.meta = firstCheckpoint(kept.id)
+	}
+	if load := s.cfg.Load; load != nil {
+		if err := s.rowStore.rows(load); err != nil {
+			return err
+		}
+	}
+	img := kept.image()
+	s.identity, s.loaded = img.identity, img.state.meta.Index
+	s.begun.Store(s.loaded)
+	s.stored.Store(s.loaded)
+	first, runs := img.visible()
+	s.tail = newTail(s.device, -1, img.state.meta, kept.hard, first, runs, img.entries)
+	s.logged = s.tail.last
+	return nil
+}
+
+func (m *Memory) take() error {
+	m.mutex.Lock()
+	defer m.mutex.Unlock()
+	if m.taken {
+		return ErrLocked
+	}
+	m.taken = true
+	return nil
+}
+
+// image is what examine finds in a directory.
+func (m *Memory) image() *image {
+	img := &image{identity: m.id, state: stateImage{meta: m.meta}, first: m.meta.Index + 1, last: m.meta.Index}
+	if len(m.entries) > 0 {
+		img.first, img.last = m.entries[0].GetIndex(), m.entries[len(m.entries)-1].GetIndex()
+	}
+	for _, e := range m.entries {
+		if n := len(img.runs); n == 0 || img.runs[n-1].term != e.GetTerm() {
+			img.runs = append(img.runs, termRun{e.GetIndex(), e.GetTerm()})
+		}
+		if e.GetIndex() > m.meta.Index {
+			img.entries = append(img.entries, e)
+		}
+	}
+	return img
+}
+
+// memoryLog is a logDevice without a disk. The tail holds all entries, so there is nothing to do unless they are kept for
+// a later store.
+type memoryLog struct{ kept *Memory }
+
+func (l memoryLog) append(entries []*pb.Entry) error {
+	l.change(func(m *Memory) {
+		m.entries = append(m.entries[:m.at(entries[0].GetIndex())], entries...)
+	})
+	return nil
+}
+
+func (l memoryLog) setHardState(h hardState) error {
+	l.change(func(m *Memory) { m.hard = h })
+	return nil
+}
+
+func (l memoryLog) cut(index uint64) error {
+	l.change(func(m *Memory) { m.entries = slices.Clone(m.entries[m.at(index):]) })
+	return nil
+}
+
+func (l memoryLog) reset(uint64) error {
+	l.change(func(m *Memory) { m.entries = nil })
+	return nil
+}
+
+func (l memoryLog) close() error {
+	l.change(func(m *Memory) { m.taken = false })
+	return nil
+}
 
 func (memoryLog) read(lo, hi, _ uint64) ([]*pb.Entry, error) {
 	return nil, fmt.Errorf("entries %d to %d are not in memory", lo, hi-1)
 }
 
-// memoryRows takes checkpoints and forgets them.
-type memoryRows struct{ finished bool }
+func (l memoryLog) change(do func(*Memory)) {
+	if l.kept != nil {
+		l.kept.mutex.Lock()
+		defer l.kept.mutex.Unlock()
+		do(l.kept)
+	}
+}
 
-func (*memoryRows) rows(func(key, value []byte) error) error { return nil }
-func (*memoryRows) put([]Row)                                {}
-func (*memoryRows) drop([]byte)                              {}
-func (m *memoryRows) finish(checkpointMark)                  { m.finished = true }
-func (m *memoryRows) busy() bool                             { return m.finished }
-func (m *memoryRows) step() (durable bool, err error)        { m.finished = false; return true, nil }
-func (*memoryRows) sweep(int) (bool, error)                  { return false, nil }
-func (*memoryRows) pin() (*pinned, error)                    { return nil, nil }
-func (*memoryRows) replace(*received) error                  { return nil }
-func (*memoryRows) opened() <-chan struct{}                  { return alwaysOpen }
-func (*memoryRows) close() error                             { return nil }
+// at is where the entry of an index is in the list, or would be. The mutex is held.
+func (m *Memory) at(index uint64) int {
+	if len(m.entries) == 0 || index <= m.entries[0].GetIndex() {
+		return 0
+	}
+	return int(min(index-m.entries[0].GetIndex(), uint64(len(m.entries))))
+}
+
+// memoryRows takes checkpoints, and forgets them unless they are kept for a later store.
+type memoryRows struct {
+	kept    *Memory
+	changed []Row
+	dropped []string
+	mark    *checkpointMark // of the finished checkpoint
+}
+
+func (r *memoryRows) rows(fn func(key, value []byte) error) error {
+	if r.kept == nil {
+		return nil
+	}
+	for _, key := range slices.Sorted(maps.Keys(r.kept.rows)) {
+		if err := fn([]byte(key), r.kept.rows[key]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *memoryRows) put(rows []Row) {
+	if r.kept != nil {
+		r.changed = append(r.changed, rows...)
+	}
+}
+
+func (r *memoryRows) drop(prefix []byte) {
+	if r.kept != nil {
+		r.dropped = append(r.dropped, string(prefix))
+	}
+}
+
+func (r *memoryRows) finish(mark checkpointMark) { r.mark = &mark }
+func (r *memoryRows) busy() bool                 { return r.mark != nil }
+
+func (r *memoryRows) step() (durable bool, err error) {
+	if r.kept != nil {
+		r.keep()
+	}
+	r.changed, r.dropped, r.mark = nil, nil, nil
+	return true, nil
+}
+
+// keep makes the finished checkpoint the one that is kept.
+func (r *memoryRows) keep() {
+	m := r.kept
+	m.mutex.Lock()
+	defer m.mutex.Unlock()
+	dropped := newPrefixSet(r.dropped)
+	maps.DeleteFunc(m.rows, func(key string, _ []byte) bool { return dropped.covers([]byte(key)) })
+	for _, row := range r.changed {
+		switch key := string(row.Key); {
+		case dropped.covers(row.Key):
+		case row.Delete:
+			delete(m.rows, key)
+		default:
+			if m.rows == nil {
+				m.rows = make(map[string][]byte)
+			}
+			m.rows[key] = row.Value
+		}
+	}
+	m.meta.Index, m.meta.Term, m.meta.Conf = r.mark.index, r.mark.term, r.mark.conf
+}
+
+func (*memoryRows) sweep(int) (bool, error) { return false, nil }
+func (*memoryRows) pin() (*pinned, error)   { return nil, nil }
+func (*memoryRows) replace(*received) error { return nil }
+func (*memoryRows) opened() <-chan struct{} { return alwaysOpen }
+func (*memoryRows) close() error            { return nil }
 
 var alwaysOpen = func() <-chan struct{} {
 	c := make(chan struct{})

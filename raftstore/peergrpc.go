@@ -32,6 +32,7 @@ type grpcNetwork struct {
 	tls           *PeerTLS
 	services      func(grpc.ServiceRegistrar)
 	dialer        func(ctx context.Context, address string) (net.Conn, error) // nil: over TCP
+	listener      func(address string) (net.Listener, error)                  // nil: over TCP
 	failed        func(conn net.Conn, err error)                              // is told of handshakes, nil: nobody is
 }
 
@@ -39,7 +40,11 @@ var _ network = (*grpcNetwork)(nil)
 
 // listen implements network.
 func (n *grpcNetwork) listen(in peerServer) (func(), error) {
-	l, err := net.Listen("tcp", n.listenAddress)
+	listener := n.listener
+	if listener == nil {
+		listener = func(address string) (net.Listener, error) { return net.Listen("tcp", address) }
+	}
+	l, err := listener(n.listenAddress)
 	if err != nil {
 		return nil, fmt.Errorf("listen for members: %w", err)
 	}

@@ -56,8 +56,10 @@ type Handler interface {
 type Config struct {
 	// Dir is the data directory; it is made with mode 0700 if it is missing. Ignored with InMemory.
 	Dir string
-	// InMemory keeps everything in memory; nothing survives.
+	// InMemory keeps everything in memory; nothing survives but what Memory has.
 	InMemory bool
+	// Memory is the place of a data directory with InMemory; nil: there is none.
+	Memory *Memory
 	// Logger gets elections and background trouble; nil is slog.Default().
 	Logger *slog.Logger
 
@@ -232,25 +234,21 @@ func OpenContext(ctx context.Context, cfg Config) (*Store, error) {
 	s.lease.clock, s.lease.base = cfg.Cluster.clock, cfg.Cluster.clock.now()
 	if c := cfg.Cluster; c.networked() {
 		if s.network = c.network; s.network == nil {
-			s.network = &grpcNetwork{listenAddress: c.ListenPeer, tls: c.TLS, services: c.Services, dialer: c.Dial, failed: s.tellHandshake}
+			s.network = &grpcNetwork{listenAddress: c.ListenPeer, tls: c.TLS, services: c.Services, dialer: c.Dial, listener: c.Listen, failed: s.tellHandshake}
 		}
 	}
 	s.inbox.bell = newBell()
 	s.client.Store(&cfg.Cluster.ClientAddress)
 	if cfg.InMemory {
-		s.openMemory()
+		if err := s.openMemory(); err != nil {
+			return nil, err
+		}
 		return s, nil
 	}
 	if err := s.openDisk(ctx); err != nil {
 		return nil, errors.Join(err, s.closeFiles())
 	}
 	return s, nil
-}
-
-func (s *Store) openMemory() {
-	s.identity = newIdentity()
-	s.device, s.rowStore = memoryLog{}, &memoryRows{}
-	s.tail = newTail(s.device, -1, firstCheckpoint(s.identity), hardState{}, 1, []termRun{{}}, nil)
 }
 
 func (s *Store) openDisk(ctx context.Context) error {

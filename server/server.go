@@ -106,6 +106,9 @@ func StartWith(ctx context.Context, config Config, h hooks.Hooks) (*Server, erro
 	if config.hooks.Shuffle == nil {
 		config.hooks.Shuffle = rand.Shuffle
 	}
+	if config.hooks.Listen == nil {
+		config.hooks.Listen = func(address string) (net.Listener, error) { return net.Listen("tcp", address) }
+	}
 	if err := config.Validate(); err != nil {
 		return nil, err
 	}
@@ -130,7 +133,7 @@ func StartWith(ctx context.Context, config Config, h hooks.Hooks) (*Server, erro
 		s.http.stop()
 		return nil, errors.Join(err, closeTLS(tls))
 	}
-	listener, err := net.Listen("tcp", config.Listen)
+	listener, err := config.hooks.Listen(config.Listen)
 	if err != nil {
 		s.http.stop()
 		return nil, errors.Join(err, closeTLS(tls), s.group.Stop(ctx))
@@ -200,13 +203,13 @@ func (s *Server) pingPolicy(ctx context.Context) *coordination.PingPolicy {
 func (s *Server) openGroup(ctx context.Context) error {
 	c := s.config
 	cluster := c.Cluster
-	cluster.Settings = s.sharedSettings
+	cluster.Settings, cluster.Listen = s.sharedSettings, c.hooks.Listen
 	cluster.Services = func(r grpc.ServiceRegistrar) {
 		clusterpb.RegisterClusterServer(r, clusterLeader{Server: s})
 		clusterpb.RegisterInspectServer(r, inspect.Peer{Service: s.inspect.Load})
 	}
 	opened, err := group.Open(ctx, group.Config{
-		Log: raftstore.Config{Dir: c.DataDir, InMemory: c.InMemory, Logger: c.Logger, Cluster: cluster,
+		Log: raftstore.Config{Dir: c.DataDir, InMemory: c.InMemory, Memory: c.hooks.Memory, Logger: c.Logger, Cluster: cluster,
 			TailBytes: c.tailBytes, ReserveBytes: c.DiskReserve, FreeSpace: c.hooks.FreeSpace},
 		Database: c.Database, Limits: c.Limits, Clock: group.NewClock(c.hooks.Rings), Shell: group.NewClock(c.hooks.Shell), Formats: c.formats,
 		Streams: c.Hardening.Streams, OutboundBytes: maxOutboundBytes, Linger: c.Hardening.Linger,

@@ -34,7 +34,7 @@ func listenTLS(config Config) (*listen.TLSListener, error) {
 	if config.ListenTLS == "" {
 		return nil, nil
 	}
-	listener, err := listen.TLS(config.ListenTLS, config.TLS, config.Logger)
+	listener, err := listen.TLS(config.ListenTLS, config.hooks.Listen, config.TLS, config.Logger)
 	if file := (*listen.FileError)(nil); errors.As(err, &file) {
 		return nil, &ConfigError{err}
 	}

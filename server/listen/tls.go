@@ -44,14 +44,14 @@ func (l *TLSListener) Accept() (net.Conn, error) {
 	return tlsConn{conn}, nil
 }
 
-// TLS opens a listener that proves who it is with the files, which it reads again when they change. Errors: of files that
+// TLS opens a listener on an address that proves who it is with the files, which it reads again when they change. Errors: of files that
 // cannot be used, and of listening. A later change that cannot be used is logged, and the former certificates go on.
-func TLS(address string, files TLSFiles, logger *slog.Logger) (*TLSListener, error) {
+func TLS(address string, open func(address string) (net.Listener, error), files TLSFiles, logger *slog.Logger) (*TLSListener, error) {
 	reloader := &tlsReloader{files: files, read: files.read, logger: logger}
 	if err := reloader.load(); err != nil {
 		return nil, &FileError{err}
 	}
-	listener, err := net.Listen("tcp", address)
+	listener, err := open(address)
 	if err != nil {
 		return nil, err
 	}

@@ -4,9 +4,11 @@
 package hooks
 
 import (
+	"net"
 	"time"
 
 	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/raftstore"
 )
 
 // Hooks are the places. A nil field leaves what is there.
@@ -19,6 +21,10 @@ type Hooks struct {
 	Shell Clock
 	// FreeSpace is how many bytes the file system of a data directory has left.
 	FreeSpace func(dir string) (uint64, error)
+	// Memory keeps the state of a server that has it in memory, so that the next one that is started finds it.
+	Memory *raftstore.Memory
+	// Listen listens on an address of the server, be it for clients or for other servers.
+	Listen func(address string) (net.Listener, error)
 	// Shuffle is the order in which clients are told of servers.
 	Shuffle func(n int, swap func(i, j int))
 	// Faults is who is asked whether something is to go wrong.

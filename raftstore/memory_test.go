@@ -1,0 +1,90 @@
+package raftstore
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+
+	pb "go.etcd.io/raft/v3/raftpb"
+)
+
+// TestMemoryIsKept stops a store in memory before and behind a checkpoint, and behind one that drops rows: the next one
+// with the same Memory has what was acknowledged, and is the same member. A checkpoint that is not asked for again costs
+// no entries: the log is cut behind it.
+func TestMemoryIsKept(t *testing.T) {
+	kept, starts := new(Memory), 0
+	reopen := func(wantRows map[string]string, wantCommands ...string) (*recorder, uint64, *Store) {
+		t.Helper()
+		cfg := smallConfig("")
+		cfg.InMemory, cfg.Memory, cfg.TailEntriesKept = true, kept, 1
+		loaded := make(map[string]string)
+		cfg.Load = func(key, value []byte) error { loaded[string(key)] = string(value); return nil }
+		s := open(t, cfg)
+		if !maps.Equal(loaded, wantRows) || !maps.Equal(rowsOf(t, s), wantRows) {
+			t.Fatalf("rows %v, %v; want %v", loaded, rowsOf(t, s), wantRows)
+		}
+		if _, err := Open(cfg); !errors.Is(err, ErrLocked) {
+			t.Fatalf("a second store with the same memory: %v", err)
+		}
+		r := start(t, s)
+		term := r.lead(t)
+		starts++
+		opened := fmt.Sprint("opened-", starts)
+		propose(t, r, term, opened)
+		if got := r.commands(); !slices.Equal(got, append(wantCommands, opened)) {
+			t.Fatalf("commands %v, want %v", got, wantCommands)
+		}
+		return r, term, s
+	}
+
+	r, term, s := reopen(nil)
+	member := s.Member()
+	propose(t, r, term, "a", "b")
+	stop(t, s)
+
+	r, term, s = reopen(nil, "opened-1", "a", "b")
+	checkpoint(t, r, row("x/1", "1"), row("x/2", "2"), row("y", "3"))
+	propose(t, r, term, "c")
+	stop(t, s)
+
+	r, term, s = reopen(map[string]string{"x/1": "1", "x/2": "2", "y": "3"}, "c")
+	index := r.last()
+	w := s.BeginCheckpoint(index)
+	w.DeletePrefix([]byte("x/"))
+	w.Put([]Row{row("z", "4"), {Key: []byte("y"), Delete: true}, row("x/3", "late")})
+	w.Finish()
+	r.waitCheckpoint(t, index)
+	propose(t, r, term, "d")
+	stop(t, s)
+
+	_, _, s = reopen(map[string]string{"z": "4"}, "d")
+	if s.Member() != member {
+		t.Error("it is another member")
+	}
+	stop(t, s)
+	if n := len(kept.entries); n > 8 {
+		t.Errorf("%d entries are kept behind the checkpoints", n)
+	}
+}
+
+// TestEndOfAKeptLogIsReplaced: an entry in the place of another takes what lies behind with it.
+func TestEndOfAKeptLogIsReplaced(t *testing.T) {
+	entry := func(index, term uint64) *pb.Entry { return &pb.Entry{Index: new(index), Term: new(term)} }
+	kept := new(Memory)
+	l := memoryLog{kept}
+	_ = l.append([]*pb.Entry{entry(1, 1), entry(2, 1), entry(3, 1)})
+	_ = l.append([]*pb.Entry{entry(2, 2)})
+	if got := kept.entries; len(got) != 2 || got[1].GetTerm() != 2 {
+		t.Errorf("entries %v", got)
+	}
+	_ = l.cut(2)
+	if got := kept.entries; len(got) != 1 || got[0].GetIndex() != 2 {
+		t.Errorf("entries %v behind the cut", got)
+	}
+	_ = l.cut(9)
+	if len(kept.entries) != 0 {
+		t.Errorf("entries %v behind all", kept.entries)
+	}
+}
