@@ -23,7 +23,10 @@ import (
 	"github.com/coordd/coordd/server/standin/faults"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// net/http leaves a connection open for half a second whose client has said too much.
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("net/http.(*conn).closeWriteAndWait"))
+}
 
 const (
 	node = "/local/dir/node"
