@@ -55,7 +55,7 @@ var layers = []layer{
 	{folder: "raftstore/quiet"},
 	{folder: "raftstore", foreign: []string{raft, hashicorp, bbolt, grpc, protobuf, system}},
 	{folder: "server", ours: []string{"scheme", "coordination", "raftstore"}, foreign: []string{grpc, protobuf, ydbProtos}},
-	{folder: "server/internal/hooks", ours: []string{"coordination", "raftstore"}},
+	{folder: "server/internal/hooks", ours: []string{"coordination", "raftstore"}, foreign: []string{grpc}},
 	{folder: "server/group", ours: []string{"scheme", "coordination", "raftstore", "server/internal/hooks"}, foreign: []string{grpc, protobuf}},
 	{folder: "server/auth", ours: []string{"scheme", "coordination", "server/filestamp", "server/listen", "raftstore/quiet"}, foreign: []string{grpc, tokens, passwords}},
 	{folder: "server/listen", ours: []string{"raftstore", "server/filestamp"}, foreign: []string{grpc}},

@@ -23,6 +23,9 @@ type HTTP struct {
 	Hosts []string
 	// Metrics makes what is served as MetricsPath. It is called once, before the server is open.
 	Metrics func(*Server) http.Handler
+	// Faults is what a stand-in is told by which faults are to happen, as FaultsPath. A server that serves in earnest has none,
+	// and nothing in this package makes one.
+	Faults http.Handler
 	// ListenDebug is where Debug is served, to programs on this machine alone: the path of a Unix socket, which is made for the
 	// process's user, or a loopback address, ip:port. Empty: nowhere.
 	ListenDebug string
@@ -36,6 +39,7 @@ const (
 	// ReadyzPath answers 200 while the server can serve clients, as gRPC's health service does, and says why not.
 	ReadyzPath  = "/readyz"
 	MetricsPath = "/metrics" // see HTTP.Metrics
+	FaultsPath  = "/faults"  // see HTTP.Faults
 )
 
 func (h HTTP) validate() error {
@@ -146,8 +150,20 @@ func (s *Server) listenMonitoring() error {
 	}
 	s.http.addr = listener.Addr()
 	s.config.Logger.Info("serving monitoring programs", "address", s.http.addr.String())
-	s.http.server = listen.ServeHTTP(listener, listen.GuardHTTP(s.config.httpHosts(), []string{HealthzPath, ReadyzPath}, mux), s.config.Logger)
+	handler := listen.GuardHTTP(s.config.httpHosts(), []string{HealthzPath, ReadyzPath}, mux)
+	if h.Faults != nil {
+		handler = s.besideFaults(handler)
+	}
+	s.http.server = listen.ServeHTTP(listener, handler, s.config.Logger)
 	return nil
+}
+
+// besideFaults serves what changes something beside what only tells.
+func (s *Server) besideFaults(handler http.Handler) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("/", handler)
+	mux.Handle(FaultsPath, listen.GuardOrders(s.config.httpHosts(), s.config.HTTP.Faults))
+	return mux
 }
 
 // httpHosts are the names by which this server goes.

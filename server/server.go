@@ -264,6 +264,9 @@ func (s *Server) startGRPC() {
 		grpc.ChainStreamInterceptor(s.admitStream, s.auditStream),
 		grpc.UnknownServiceHandler(s.answerUnknown),
 	)
+	if faults := s.config.hooks.Faults; faults != nil {
+		options = append(options, grpc.ChainUnaryInterceptor(faults.Call()), grpc.ChainStreamInterceptor(faults.Stream()))
+	}
 	s.grpc = grpc.NewServer(options...)
 	services := admittingServices{s.grpc, s}
 	Ydb_Coordination_V1.RegisterCoordinationServiceServer(services, coordinationService{Server: s})
@@ -280,12 +283,19 @@ func (s *Server) startGRPC() {
 	grpc_health_v1.RegisterHealthServer(services, s.health)
 	reflection.Register(services)
 	s.showHealth(issueStarting)
-	s.serveOn(s.connections.Count(s.listener))
+	s.serveOn(s.connections.Count(s.behindFaults(s.listener)))
 	if s.tls != nil {
-		s.tls.Listener = s.connections.Count(s.tls.Listener)
+		s.tls.Listener = s.connections.Count(s.behindFaults(s.tls.Listener))
 		s.serveOn(s.tls)
 	}
 	s.serveSocket()
+}
+
+func (s *Server) behindFaults(listener net.Listener) net.Listener {
+	if faults := s.config.hooks.Faults; faults != nil {
+		return faults.Listen(listener)
+	}
+	return listener
 }
 
 func (s *Server) serveOn(listener net.Listener) {

@@ -3,6 +3,7 @@ package listen
 import (
 	"context"
 	"log/slog"
+	"mime"
 	"net"
 	"net/http"
 	"net/netip"
@@ -144,6 +145,39 @@ func GuardHTTP(names, open []string, next http.Handler) http.Handler {
 		default:
 			http.Error(w, "this server does not go by the name in the Host header; ask by its IP address, localhost or a name that --http-hosts lists",
 				http.StatusMisdirectedRequest)
+		}
+	})
+}
+
+const (
+	// OrderHeader is what has to be set, to anything, in a request that is to change something: a page in somebody's browser
+	// cannot send it to another place without being allowed to, and nobody here allows it.
+	OrderHeader = "X-Coordd-Standin"
+	// maxOrderBytes bounds such a request.
+	maxOrderBytes = 1 << 20
+)
+
+// GuardOrders lets requests through that change something, as nobody's browser makes them without its user's will: POST of
+// JSON, with OrderHeader, and a Host as GuardHTTP wants it.
+func GuardOrders(names []string, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Cache-Control", "no-store")
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+		kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
+		switch {
+		case r.Method != http.MethodPost:
+			w.Header().Set("Allow", "POST")
+			http.Error(w, "only POST is served here", http.StatusMethodNotAllowed)
+		case !hostKnown(r.Host, names):
+			http.Error(w, "this server does not go by the name in the Host header; ask by its IP address, localhost or a name that --http-hosts lists",
+				http.StatusMisdirectedRequest)
+		case r.Header.Get(OrderHeader) == "":
+			http.Error(w, "the header "+OrderHeader+" is missing", http.StatusForbidden)
+		case kind != "application/json":
+			http.Error(w, "want application/json", http.StatusUnsupportedMediaType)
+		default:
+			r.Body = http.MaxBytesReader(w, r.Body, maxOrderBytes)
+			next.ServeHTTP(w, r)
 		}
 	})
 }

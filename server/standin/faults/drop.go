@@ -1,0 +1,135 @@
+package faults
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb"
+	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
+)
+
+// Drop is a way to lose a stream.
+type Drop string
+
+// The ways.
+const (
+	// Clean: the stream ends with Failure UNAVAILABLE "Link failure", as when a server stops or loses its leader. The session
+	// is detached at once.
+	Clean Drop = "clean"
+	// Reset: the connection is reset, with all streams that it has. The sessions are detached at once.
+	Reset Drop = "reset"
+	// Silence: the server says nothing any more on the stream, while TCP and HTTP/2 answer. What the client asks for is
+	// executed. As the client cannot answer pings, the server detaches its session after a third of the session's timeout,
+	// 5 s at most.
+	Silence Drop = "silence"
+	// BlackHole: nothing passes on the connection in either direction, and neither end is told. The sessions behind it are
+	// detached as with Silence.
+	BlackHole Drop = "black-hole"
+)
+
+// Drops are all ways.
+func Drops() []Drop { return []Drop{Clean, Reset, Silence, BlackHole} }
+
+// DropStreams loses the streams that are open and that f picks, and returns how many. Reset takes it back as far as it
+// lasts. A stream that the client opens meanwhile is not concerned.
+func (s *Set) DropStreams(f Filter, how Drop) (dropped int, err error) {
+	if !slices.Contains(Drops(), how) {
+		return 0, fmt.Errorf("no way to drop streams is called %q; there are %v", how, Drops())
+	}
+	picked := s.pick(f)
+	var dropping sync.WaitGroup
+	for _, st := range picked {
+		dropping.Go(func() { st.drop(how) })
+	}
+	dropping.Wait()
+	return len(picked), nil
+}
+
+// DetachSession ends the stream of a session as Clean does, and tells whether there was one. Behind it the session's timeout
+// runs.
+func (s *Set) DetachSession(node string, session uint64) bool {
+	n, _ := s.DropStreams(Filter{Node: node, Session: session}, Clean)
+	return n > 0
+}
+
+// pick are the open streams that a filter is about, in the order in which they were opened.
+func (s *Set) pick(f Filter) []*stream {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	var picked []*stream
+	for st := range s.streams {
+		if f.picks(st.whose()) {
+			picked = append(picked, st)
+		}
+	}
+	slices.SortFunc(picked, func(a, b *stream) int { return int(a.number) - int(b.number) })
+	return picked
+}
+
+// whose tells for whom a stream speaks.
+func (s *stream) whose() *Request {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	return &Request{Server: s.server, Client: s.client, SDK: s.sdk, Node: s.node, Session: s.session}
+}
+
+func (s *stream) drop(how Drop) {
+	switch how {
+	case Clean:
+		s.failWith(Refusal{Status: Ydb.StatusIds_UNAVAILABLE, Text: linkFailure, Ends: true})
+	case Reset:
+		s.set.resetConn(s.client)
+	case Silence:
+		s.silence()
+	case BlackHole:
+		s.set.swallow(s.client)
+	}
+}
+
+// silence has the client hear nothing more.
+func (s *stream) silence() {
+	s.set.mutex.Lock()
+	defer s.set.mutex.Unlock()
+	if _, open := s.set.streams[s]; !open {
+		return
+	}
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	if s.mode == speaking {
+		s.mode = silent
+		s.set.mute[s] = struct{}{}
+	}
+}
+
+// SpuriousNotice tells watches of the open streams that f picks that their semaphore has changed, with both flags false, and
+// returns how many: all that are armed, or those of the semaphore that is named. The protocol allows it at any time. Those
+// watches have fired; what really changes behind that is not told any more.
+func (s *Set) SpuriousNotice(f Filter, semaphore string) (noticed int) {
+	for _, st := range s.pick(f) {
+		noticed += st.notice(semaphore)
+	}
+	return noticed
+}
+
+func (s *stream) notice(semaphore string) (noticed int) {
+	s.mutex.Lock()
+	var fire []uint64
+	for name, id := range s.watches {
+		if s.mode == speaking && (semaphore == "" || semaphore == name) {
+			fire = append(fire, id)
+			delete(s.watches, name)
+			s.told = put(s.told, id, true)
+		}
+	}
+	s.mutex.Unlock()
+	slices.Sort(fire)
+	for _, id := range fire {
+		changed := &serverMessage{Response: &Ydb_Coordination.SessionResponse_DescribeSemaphoreChanged_{
+			DescribeSemaphoreChanged: &Ydb_Coordination.SessionResponse_DescribeSemaphoreChanged{ReqId: id}}}
+		if s.say(changed) == nil {
+			noticed++
+		}
+	}
+	return noticed
+}

@@ -1,0 +1,124 @@
+package faults
+
+import (
+	"bytes"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
+)
+
+// Request is what a client has asked for, as it reached the stand-in. Pings and pongs are none.
+type Request struct {
+	At     time.Time `json:"at"`
+	Kind   Kind      `json:"kind"`
+	Server int       `json:"server"`
+	// Stream numbers the Session streams of the stand-in, from 1; 0: it is a call.
+	Stream uint64 `json:"stream,omitempty"`
+	// Client is the client's address, and SDK what it says it is.
+	Client string `json:"client"`
+	SDK    string `json:"sdk,omitempty"`
+	// Node is the path, with one slash before each of its parts, and Session the session. That of a start is the one that the
+	// client wants back, 0 for a new one.
+	Node    string `json:"node"`
+	Session uint64 `json:"session,omitempty"`
+
+	Description    string `json:"description,omitempty"` // of the session, with its start
+	ReqID          uint64 `json:"req_id,omitempty"`
+	Name           string `json:"name,omitempty"` // of the semaphore
+	Data           []byte `json:"data,omitempty"`
+	Count          uint64 `json:"count,omitempty"`
+	Limit          uint64 `json:"limit,omitempty"`
+	TimeoutMillis  uint64 `json:"timeout_millis,omitempty"`
+	SeqNo          uint64 `json:"seq_no,omitempty"`
+	Ephemeral      bool   `json:"ephemeral,omitempty"`
+	Force          bool   `json:"force,omitempty"`
+	IncludeOwners  bool   `json:"include_owners,omitempty"`
+	IncludeWaiters bool   `json:"include_waiters,omitempty"`
+	WatchData      bool   `json:"watch_data,omitempty"`
+	WatchOwners    bool   `json:"watch_owners,omitempty"`
+}
+
+// fill takes over what a message of a stream says, but for the protection key.
+func (q *Request) fill(m *Ydb_Coordination.SessionRequest) {
+	switch r := m.GetRequest().(type) {
+	case *Ydb_Coordination.SessionRequest_SessionStart_:
+		a := r.SessionStart
+		q.Node, q.Session = cleanPath(a.GetPath()), a.GetSessionId()
+		q.SeqNo, q.TimeoutMillis, q.Description = a.GetSeqNo(), a.GetTimeoutMillis(), a.GetDescription()
+	case *Ydb_Coordination.SessionRequest_AcquireSemaphore_:
+		a := r.AcquireSemaphore
+		q.Count, q.TimeoutMillis, q.Data, q.Ephemeral = a.GetCount(), a.GetTimeoutMillis(), a.GetData(), a.GetEphemeral()
+	case *Ydb_Coordination.SessionRequest_CreateSemaphore_:
+		q.Limit, q.Data = r.CreateSemaphore.GetLimit(), r.CreateSemaphore.GetData()
+	case *Ydb_Coordination.SessionRequest_UpdateSemaphore_:
+		q.Data = r.UpdateSemaphore.GetData()
+	case *Ydb_Coordination.SessionRequest_DeleteSemaphore_:
+		q.Force = r.DeleteSemaphore.GetForce()
+	case *Ydb_Coordination.SessionRequest_DescribeSemaphore_:
+		d := r.DescribeSemaphore
+		q.IncludeOwners, q.IncludeWaiters, q.WatchData, q.WatchOwners = d.GetIncludeOwners(), d.GetIncludeWaiters(), d.GetWatchData(), d.GetWatchOwners()
+	}
+}
+
+const (
+	// maxLogBytes is how much the requests may have that are remembered. The oldest make room for others.
+	maxLogBytes = 1 << 20
+	// maxLoggedData is how much is remembered of the data of one.
+	maxLoggedData = 4 << 10
+	// requestBytes is what a request counts besides its texts.
+	requestBytes = 256
+)
+
+func (q *Request) bytes() int {
+	return requestBytes + len(q.Client) + len(q.SDK) + len(q.Node) + len(q.Name) + len(q.Description) + len(q.Data)
+}
+
+// requestLog is the latest requests.
+type requestLog struct {
+	mutex    sync.Mutex
+	requests []Request // the oldest first, from position first
+	first    int
+	bytes    int
+	dropped  uint64
+}
+
+func (l *requestLog) add(q *Request) {
+	kept := *q
+	kept.Data = bytes.Clone(kept.Data[:min(len(kept.Data), maxLoggedData)])
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	l.requests = append(l.requests, kept)
+	for l.bytes += kept.bytes(); l.bytes > maxLogBytes; l.dropped++ {
+		l.bytes -= l.requests[l.first].bytes()
+		l.requests[l.first] = Request{}
+		l.first++
+	}
+	if l.first > len(l.requests)/2 {
+		l.requests = append(l.requests[:0], l.requests[l.first:]...)
+		clear(l.requests[len(l.requests):cap(l.requests)])
+		l.first = 0
+	}
+}
+
+// Requests are what clients have asked for, the oldest first: the latest 1 MiB of it, and 4 KiB of the data of each.
+func (s *Set) Requests() []Request {
+	s.log.mutex.Lock()
+	defer s.log.mutex.Unlock()
+	return slices.Clone(s.log.requests[s.log.first:])
+}
+
+// ForgetRequests empties what Requests returns.
+func (s *Set) ForgetRequests() {
+	s.log.mutex.Lock()
+	defer s.log.mutex.Unlock()
+	s.log.requests, s.log.first, s.log.bytes, s.log.dropped = nil, 0, 0, 0
+}
+
+// RequestsDropped is how many requests have made room for others since the last ForgetRequests.
+func (s *Set) RequestsDropped() uint64 {
+	s.log.mutex.Lock()
+	defer s.log.mutex.Unlock()
+	return s.log.dropped
+}

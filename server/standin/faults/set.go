@@ -1,0 +1,339 @@
+package faults
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb"
+	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
+)
+
+// Set is what is to go wrong on a stand-in, of one server or of several. Make one with New.
+type Set struct {
+	after func(d time.Duration, do func()) (stop func() bool)
+	tap   atomic.Pointer[Tap]
+	log   requestLog
+
+	mutex   sync.Mutex
+	rules   []*rule
+	hook    func(Request) Action
+	streams map[*stream]struct{}
+	conns   map[string]*conn // by the client's address
+	repeats map[sessionKey][]*Ydb_Coordination.SessionRequest
+	kept    int // bytes of repeats, in all
+	mute    map[*stream]struct{}
+	holes   map[*conn]struct{}
+	opened  uint64 // streams ever
+}
+
+// sessionKey names a session.
+type sessionKey struct {
+	node string
+	id   uint64
+}
+
+// New returns a set without any faults. after is time.AfterFunc on the clock by which requests are delayed; nil: the real
+// one.
+func New(after func(d time.Duration, do func()) (stop func() bool)) *Set {
+	if after == nil {
+		after = func(d time.Duration, do func()) func() bool { return time.AfterFunc(d, do).Stop }
+	}
+	return &Set{after: after, streams: make(map[*stream]struct{}), conns: make(map[string]*conn),
+		repeats: make(map[sessionKey][]*Ydb_Coordination.SessionRequest), mute: make(map[*stream]struct{}), holes: make(map[*conn]struct{})}
+}
+
+// Server is where the faults of a Set meet one server: what server/internal/hooks wants of them.
+type Server struct {
+	set    *Set
+	number int
+}
+
+// Server is a server of the stand-in, from 1.
+func (s *Set) Server(number int) *Server { return &Server{s, number} }
+
+// Filter picks clients. Its zero value picks all of them; what is given must all hold.
+type Filter struct {
+	// Node is the path of a coordination node. Slashes too many or too few do not matter.
+	Node string `json:"node,omitempty"`
+	// Session is a session of that node.
+	Session uint64 `json:"session,omitempty"`
+	// Client is an address, with or without its port, or the beginning of what an SDK says it is, such as ydb-python-sdk.
+	Client string `json:"client,omitempty"`
+	// Server is a server of several, from 1.
+	Server int `json:"server,omitempty"`
+}
+
+func (f *Filter) picks(r *Request) bool {
+	return (f.Node == "" || cleanPath(f.Node) == r.Node) &&
+		(f.Session == 0 || f.Session == r.Session) &&
+		(f.Server == 0 || f.Server == r.Server) &&
+		(f.Client == "" || isClient(f.Client, r.Client, r.SDK))
+}
+
+func isClient(wanted, address, sdk string) bool {
+	host, _, err := net.SplitHostPort(address)
+	return wanted == address || err == nil && wanted == host || sdk != "" && strings.HasPrefix(sdk, wanted)
+}
+
+// cleanPath is a path without superfluous slashes, and with the first one.
+func cleanPath(path string) string {
+	return "/" + strings.Join(strings.FieldsFunc(path, func(r rune) bool { return r == '/' }), "/")
+}
+
+// Action is what is done to a request. Its zero value lets it through.
+type Action struct {
+	what    action
+	refusal Refusal
+	delay   time.Duration
+	how     Drop
+}
+
+type action uint8
+
+const (
+	actPass action = iota
+	actRefuse
+	actDelay
+	actLose
+	actRepeat
+	actDrop
+)
+
+// LoseAnswer is what AnswerLost does, for OnRequest.
+func LoseAnswer() Action { return Action{what: actLose} }
+
+// Delay is what DelayNext does, for OnRequest.
+func Delay(d time.Duration) Action { return Action{what: actDelay, delay: d} }
+
+// DropStream is what DropStreams does, for OnRequest: the request is not executed.
+func DropStream(how Drop) Action { return Action{what: actDrop, how: how} }
+
+// Refuse is what FailNext does, for OnRequest. A status that requests of the kind never fail with is an error.
+func Refuse(kind Kind, status Status, text string) (Action, error) {
+	r, err := kind.refusal(status, text)
+	return Action{what: actRefuse, refusal: r}, err
+}
+
+// rule is an action for some requests.
+type rule struct {
+	kind   Kind
+	filter Filter
+	left   int // how many more; below 0: all
+	chance float64
+	random *rand.Rand // nil: all of them
+	action Action
+}
+
+// meets tells whether the rule is about a request, and counts it.
+func (r *rule) meets(q *Request) bool {
+	if r.left == 0 || r.kind != q.Kind || !r.filter.picks(q) {
+		return false
+	}
+	if r.random != nil && r.random.Float64() >= r.chance {
+		return false
+	}
+	if r.left > 0 {
+		r.left--
+	}
+	return true
+}
+
+// Option says more about a fault.
+type Option func(*options)
+
+type options struct {
+	filter     Filter
+	impossible bool
+	status     Status
+	text       string
+}
+
+// Where has a fault meet only some clients.
+func Where(f Filter) Option { return func(o *options) { o.filter = f } }
+
+// Impossible lets a request fail with a status that the specification does not know for its kind. No SDK has to be
+// prepared for it, and some hang.
+func Impossible() Option { return func(o *options) { o.impossible = true } }
+
+// With is the status and the text of FailSome. Without it a stream ends with UNAVAILABLE and a call fails with it.
+func With(status Status, text string) Option {
+	return func(o *options) { o.status, o.text = status, text }
+}
+
+func (o *options) refusal(kind Kind) (Refusal, error) {
+	switch {
+	case o.status == Ydb.StatusIds_SUCCESS || o.status == Ydb.StatusIds_STATUS_CODE_UNSPECIFIED:
+		return Refusal{}, fmt.Errorf("%s: a request that was not executed cannot have succeeded", o.status)
+	case o.impossible:
+		return kind.impossible(o.status, o.text), nil
+	}
+	return kind.refusal(o.status, o.text)
+}
+
+// most is how many rules there may be at once.
+const most = 1000
+
+var errTooMany = fmt.Errorf("there are %d already; Reset takes them back", most)
+
+// FailNext has the next n requests of a kind fail with a status, and a text; an empty one is YDB's. They are not executed:
+// it comes before. It shows as the specification has it for that status: as the result of the request, or as a Failure
+// behind which the stream ends. With a status that such requests never fail with it is an error, unless the fault is
+// Impossible. What it returns says which SDKs do not get over it, or overlook it.
+func (s *Set) FailNext(kind Kind, n int, status Status, text string, more ...Option) (troubled string, err error) {
+	o := options{status: status, text: text}
+	return s.fail(kind, n, o, more, nil)
+}
+
+// FailSome has each request of a kind fail with probability p until Reset, drawn with a seed: the same requests in the same
+// order fail again with the same seed. It shows as FailNext does.
+func (s *Set) FailSome(kind Kind, p float64, seed uint64, more ...Option) (troubled string, err error) {
+	if !(p >= 0 && p <= 1) {
+		return "", fmt.Errorf("probability %v: want 0 to 1", p)
+	}
+	o := options{status: Ydb.StatusIds_UNAVAILABLE}
+	return s.fail(kind, -1, o, more, func(r *rule) { r.chance, r.random = p, rand.New(rand.NewPCG(seed, seed)) })
+}
+
+func (s *Set) fail(kind Kind, n int, o options, more []Option, adjust func(*rule)) (troubled string, err error) {
+	if err := kind.check(); err != nil {
+		return "", err
+	}
+	for _, option := range more {
+		option(&o)
+	}
+	refusal, err := o.refusal(kind)
+	if err != nil {
+		return "", err
+	}
+	r := &rule{kind: kind, filter: o.filter, left: n, action: Action{what: actRefuse, refusal: refusal}}
+	if adjust != nil {
+		adjust(r)
+	}
+	return kind.Troubled(refusal), s.add(r)
+}
+
+// DelayNext keeps the next n requests of a kind from the server for d, of virtual time if the stand-in's clock is faked.
+// It comes before: the server does not know of them, nor of what the same stream asks for behind them. Pings are answered
+// meanwhile. A request whose client goes meanwhile is never executed.
+func (s *Set) DelayNext(kind Kind, n int, d time.Duration, more ...Option) error {
+	if d <= 0 {
+		return fmt.Errorf("delay %v: want more than 0", d)
+	}
+	return s.next(kind, n, Action{what: actDelay, delay: d}, more)
+}
+
+// AnswerLost has the next n requests of a kind executed, and their streams end before the first answer to them, which may be
+// a Pending. It comes behind. A stream ends with gRPC status UNAVAILABLE and without a Failure, as where something between
+// client and server is restarted; so does a call. The client cannot know whether the request was executed.
+func (s *Set) AnswerLost(kind Kind, n int, more ...Option) error {
+	return s.next(kind, n, Action{what: actLose}, more)
+}
+
+// RepeatNext is AnswerLost, and once the session is attached again its server gets the request for a second time, before what
+// the client says then, as from an SDK that repeats what was not answered. Nobody is told what comes of the second. It is
+// for the six requests that are about semaphores.
+func (s *Set) RepeatNext(kind Kind, n int, more ...Option) error {
+	if !kind.ofStream() || kind == Start || kind == Stop {
+		return fmt.Errorf("requests of kind %s are not repeated", kind)
+	}
+	return s.next(kind, n, Action{what: actRepeat}, more)
+}
+
+func (s *Set) next(kind Kind, n int, what Action, more []Option) error {
+	if err := kind.check(); err != nil {
+		return err
+	}
+	var o options
+	for _, option := range more {
+		option(&o)
+	}
+	return s.add(&rule{kind: kind, filter: o.filter, left: n, action: what})
+}
+
+func (s *Set) add(r *rule) error {
+	if r.left == 0 || r.left < -1 {
+		return errors.New("how many: want at least 1")
+	}
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	rules := s.rules[:0:0]
+	for _, old := range s.rules {
+		if old.left != 0 { // the others have done what they were for
+			rules = append(rules, old)
+		}
+	}
+	if s.rules = rules; len(rules) >= most {
+		return errTooMany
+	}
+	s.rules = append(s.rules, r)
+	return nil
+}
+
+// OnRequest has a function decide about each request, before any rule does; nil ends that. It is called by the goroutines
+// of many streams at once, and must not wait for a client. What it returns besides the zero value is done.
+func (s *Set) OnRequest(do func(Request) Action) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	s.hook = do
+}
+
+// Pending is how many faults wait for a request, those of FailSome not counted.
+func (s *Set) Pending() int {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	n := 0
+	for _, r := range s.rules {
+		n += max(0, r.left)
+	}
+	return n
+}
+
+// decide takes note of a request and finds what is done to it.
+func (s *Set) decide(q *Request) Action {
+	s.log.add(q)
+	s.mutex.Lock()
+	hook := s.hook
+	s.mutex.Unlock()
+	if hook != nil {
+		if a := hook(*q); a.what != actPass {
+			return a
+		}
+	}
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	for _, r := range s.rules {
+		if r.meets(q) {
+			return r.action
+		}
+	}
+	return Action{}
+}
+
+// Reset takes back every fault that is still to come or lasts: rules, the function of OnRequest, requests to repeat, streams
+// that are not answered and connections on which nothing passes. What was not said on a stream is lost, so such a stream
+// ends with gRPC status UNAVAILABLE; where nothing has passed, it does now. Requests remain.
+func (s *Set) Reset() {
+	s.mutex.Lock()
+	s.rules, s.hook = nil, nil
+	clear(s.repeats)
+	s.kept = 0
+	mute := make([]*stream, 0, len(s.mute))
+	for st := range s.mute {
+		mute = append(mute, st)
+	}
+	clear(s.mute)
+	for c := range s.holes {
+		c.letPass()
+	}
+	clear(s.holes)
+	s.mutex.Unlock()
+	for _, st := range mute {
+		st.endUnavailable("what was said meanwhile is lost")
+	}
+}

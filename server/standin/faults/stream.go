@@ -1,0 +1,696 @@
+package faults
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/encoding"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/ydb-platform/ydb-go-genproto/Ydb_Coordination_V1"
+	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb"
+	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
+	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Issue"
+
+	"github.com/coordd/coordd/server/wire"
+)
+
+type (
+	clientMessage = Ydb_Coordination.SessionRequest
+	serverMessage = Ydb_Coordination.SessionResponse
+)
+
+const (
+	// startPause is how long a start's refusal is held back, as the server does: several SDKs try again without a pause.
+	startPause = 100 * time.Millisecond
+	// sendPatience is how long a client that is being dropped may take to make room for its Failure.
+	sendPatience = time.Second
+	// maxHeld and maxHeldBytes bound what waits behind a delayed request; beyond it the client is not read.
+	maxHeld      = 1000
+	maxHeldBytes = 8 << 20
+)
+
+// errEnded is what the server finds a stream to be that a fault has ended.
+var errEnded = status.Error(codes.Canceled, "the stream has been ended by a fault")
+
+// stream is a Session stream, seen from between gRPC and the server. The server reads it from one goroutine, and one at a
+// time sends.
+type stream struct {
+	grpc.ServerStream
+	set    *Set
+	ctx    context.Context
+	finish statusWriter // gRPC's
+	number uint64
+	server int
+	client string
+	sdk    string
+	tap    StreamTap // nil: nobody
+
+	arriving chan arrival  // what the client says
+	gone     chan struct{} // closed when the handler has returned
+	bell     chan struct{} // there is something else to hand to the server
+	held     []*held       // owned by the reader, as the next
+	heldSize int
+
+	sending chan struct{} // holds one while somebody sends
+
+	mutex    sync.Mutex
+	node     string
+	session  uint64
+	injected []*clientMessage
+	lost     map[asked]bool    // whose answer ends the stream
+	unasked  map[asked]bool    // whose answer the client is not to see
+	asking   map[uint64]string // describes that want a watch: the semaphore
+	watches  map[string]uint64 // by semaphore: the describe
+	told     map[uint64]bool   // watches that the client takes for fired
+	mode     mode
+	ending   *status.Status // what a mute stream would have ended with
+	voice    chan struct{}  // closed when a mute stream has been ended
+}
+
+// asked names a request.
+type asked struct {
+	kind Kind
+	id   uint64
+}
+
+type mode uint8
+
+const (
+	speaking mode = iota
+	silent        // nothing is sent; the client does not know
+	over
+)
+
+// arrival is what the client says next, or how it ends.
+type arrival struct {
+	message *clientMessage
+	err     error
+}
+
+// held is a request that waits.
+type held struct {
+	message *clientMessage
+	judged  bool // it is the delayed one; the others wait behind it
+	due     atomic.Bool
+	stop    func() bool
+}
+
+// statusWriter ends an RPC from outside of its handler, as gRPC's own streams do; the server uses it.
+type statusWriter interface {
+	WriteStatus(*status.Status) error
+}
+
+// finisher is the server's way to end the RPC.
+type finisher struct {
+	grpc.ServerTransportStream
+	stream *stream
+}
+
+// WriteStatus ends the RPC, as far as faults let it.
+func (f finisher) WriteStatus(end *status.Status) error { return f.stream.writeStatus(end) }
+
+// SendCompress is empty: Stream has seen to it.
+func (f finisher) SendCompress() string { return "" }
+
+// Stream is the interceptor for Session streams. It has to be the innermost.
+func (s *Server) Stream() grpc.StreamServerInterceptor {
+	return func(service any, rpc grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+		if info.FullMethod != Ydb_Coordination_V1.CoordinationService_Session_FullMethodName {
+			return handler(service, rpc)
+		}
+		st, err := s.set.open(s.number, rpc)
+		if err != nil {
+			return err
+		}
+		defer s.set.close(st)
+		err = handler(service, st)
+		st.awaitVoice()
+		return err
+	}
+}
+
+var errNoStatus = status.Error(codes.Internal, "gRPC's server stream has no WriteStatus")
+
+func (s *Set) open(server int, rpc grpc.ServerStream) (*stream, error) {
+	transport := grpc.ServerTransportStreamFromContext(rpc.Context())
+	finish, ok := transport.(statusWriter)
+	if !ok {
+		return nil, errNoStatus
+	}
+	// The server would do the same, but only gRPC's own stream can be told so.
+	if compressing, is := transport.(interface{ SendCompress() string }); is && compressing.SendCompress() != "" {
+		if err := grpc.SetSendCompressor(rpc.Context(), encoding.Identity); err != nil {
+			return nil, err
+		}
+	}
+	st := &stream{ServerStream: rpc, set: s, finish: finish, server: server, client: clientOf(rpc.Context()), sdk: sdkOf(rpc.Context()),
+		arriving: make(chan arrival), gone: make(chan struct{}), bell: make(chan struct{}, 1), sending: make(chan struct{}, 1), voice: make(chan struct{})}
+	st.ctx = grpc.NewContextWithServerTransportStream(rpc.Context(), finisher{transport, st})
+	s.mutex.Lock()
+	s.opened++
+	st.number = s.opened
+	s.streams[st] = struct{}{}
+	s.mutex.Unlock()
+	if tap := s.tap.Load(); tap != nil {
+		st.tap = (*tap).Open(st)
+	}
+	go st.read()
+	return st, nil
+}
+
+// close forgets a stream whose handler returns.
+func (s *Set) close(st *stream) {
+	close(st.gone)
+	for _, h := range st.held {
+		h.forget()
+	}
+	s.mutex.Lock()
+	delete(s.streams, st)
+	delete(s.mute, st)
+	s.mutex.Unlock()
+	if st.tap != nil {
+		st.tap.End()
+	}
+}
+
+func clientOf(ctx context.Context) string {
+	if p, ok := peer.FromContext(ctx); ok {
+		return p.Addr.String()
+	}
+	return ""
+}
+
+// maxSDK bounds what is remembered of what a client says it is.
+const maxSDK = 128
+
+func sdkOf(ctx context.Context) string {
+	for _, info := range metadata.ValueFromIncomingContext(ctx, "x-ydb-sdk-build-info") {
+		return info[:min(len(info), maxSDK)]
+	}
+	return ""
+}
+
+// Context implements grpc.ServerStream.
+func (s *stream) Context() context.Context { return s.ctx }
+
+// read brings what the client says, until the handler has returned: then gRPC ends the stream.
+func (s *stream) read() {
+	for {
+		m := new(clientMessage)
+		err := s.ServerStream.RecvMsg(m)
+		select {
+		case s.arriving <- arrival{m, err}:
+		case <-s.gone:
+			return
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// RecvMsg gives the server the next message that it is to have.
+func (s *stream) RecvMsg(into any) error {
+	for {
+		m, judged, err := s.next()
+		if err != nil {
+			return err
+		}
+		if !judged {
+			if deliver, err := s.judge(m); err != nil {
+				return err
+			} else if !deliver {
+				continue
+			}
+		}
+		hand(m, into.(*clientMessage))
+		return nil
+	}
+}
+
+// hand gives the server a message that nobody else has.
+func hand(m, into *clientMessage) {
+	into.Request = m.Request
+	into.ProtoReflect().SetUnknown(m.ProtoReflect().GetUnknown())
+}
+
+// next finds what the server gets next. judged says that no fault is to meet it any more.
+func (s *stream) next() (m *clientMessage, judged bool, err error) {
+	for {
+		if m := s.takeInjected(); m != nil {
+			return m, true, nil
+		}
+		if len(s.held) > 0 && s.held[0].ready() {
+			h := s.held[0]
+			s.held = s.held[1:]
+			s.heldSize -= proto.Size(h.message)
+			return h.message, h.judged, nil
+		}
+		arriving := s.arriving
+		if len(s.held) >= maxHeld || s.heldSize >= maxHeldBytes {
+			arriving = nil
+		}
+		select {
+		case a := <-arriving:
+			if a.err != nil {
+				return nil, false, a.err
+			}
+			if kind, _, _ := kindOf(a.message); kind == "" || len(s.held) == 0 {
+				return a.message, false, nil
+			}
+			s.hold(&held{message: a.message})
+		case <-s.bell:
+		}
+	}
+}
+
+func (s *stream) hold(h *held) {
+	s.held = append(s.held, h)
+	s.heldSize += proto.Size(h.message)
+}
+
+// ready tells whether a request at the head need not wait any more.
+func (h *held) ready() bool { return !h.judged || h.due.Load() }
+
+func (h *held) forget() {
+	if h.stop != nil {
+		h.stop()
+	}
+}
+
+// ring has the server's reader look again.
+func (s *stream) ring() {
+	select {
+	case s.bell <- struct{}{}:
+	default:
+	}
+}
+
+// Inject implements Injector.
+func (s *stream) Inject(m *Ydb_Coordination.SessionRequest) {
+	s.mutex.Lock()
+	s.injected = append(s.injected, m)
+	s.mutex.Unlock()
+	s.ring()
+}
+
+func (s *stream) takeInjected() *clientMessage {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	if len(s.injected) == 0 {
+		return nil
+	}
+	m := s.injected[0]
+	s.injected = s.injected[1:]
+	return m
+}
+
+// judge does to a message what the faults say, and reports whether the server gets it now.
+func (s *stream) judge(m *clientMessage) (deliver bool, err error) {
+	q := s.describe(m)
+	if q.Kind == "" {
+		return true, nil
+	}
+	a := s.set.decide(&q)
+	switch a.what {
+	case actRefuse:
+		return false, s.refuse(&q, a.refusal)
+	case actDelay:
+		s.delay(m, a.delay)
+		return false, nil
+	case actDrop:
+		s.drop(a.how)
+		return false, s.endedBy(a.how)
+	case actLose, actRepeat:
+		s.note(m, &q, a.what == actRepeat)
+	}
+	s.watch(&q)
+	if s.tap != nil {
+		s.tap.Request(s.ctx, m)
+	}
+	return true, nil
+}
+
+// endedBy is what the reader of a stream is told that was dropped by its own request.
+func (s *stream) endedBy(how Drop) error {
+	if how == Clean {
+		return errEnded
+	}
+	return nil // the end of the connection comes by itself, or none does
+}
+
+// describe tells what a message is, and takes note of whom the stream speaks for.
+func (s *stream) describe(m *clientMessage) Request {
+	kind, reqID, name := kindOf(m)
+	q := Request{At: time.Now(), Kind: kind, Server: s.server, Stream: s.number, Client: s.client, SDK: s.sdk, ReqID: reqID, Name: name}
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	q.Node, q.Session = s.node, s.session
+	if q.fill(m); kind == Start && s.node == "" {
+		s.node, s.session = q.Node, q.Session
+	}
+	return q
+}
+
+func (s *stream) delay(m *clientMessage, d time.Duration) {
+	h := &held{message: m, judged: true}
+	s.held = append([]*held{h}, s.held...) // those there are came behind it
+	s.heldSize += proto.Size(m)
+	h.stop = s.set.after(d, func() {
+		h.due.Store(true)
+		s.ring()
+	})
+}
+
+// note has the stream end before the first answer to a request, which may be repeated when its session is back.
+func (s *stream) note(m *clientMessage, q *Request, again bool) {
+	s.mutex.Lock()
+	s.lost = put(s.lost, asked{q.Kind, q.ReqID}, true)
+	s.mutex.Unlock()
+	if again {
+		s.set.keep(sessionKey{q.Node, q.Session}, m)
+	}
+}
+
+// put is an assignment to a map that is made when it is needed.
+func put[K comparable, V any](into map[K]V, key K, value V) map[K]V {
+	if into == nil {
+		into = make(map[K]V)
+	}
+	into[key] = value
+	return into
+}
+
+// maxKeptBytes bounds the requests that are to be repeated; one more is not.
+const maxKeptBytes = 16 << 20
+
+// keep remembers a request for when its session is attached again.
+func (s *Set) keep(session sessionKey, m *clientMessage) {
+	again := proto.CloneOf(m)
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	if size := proto.Size(again); s.kept+size <= maxKeptBytes {
+		s.kept += size
+		s.repeats[session] = append(s.repeats[session], again)
+	}
+}
+
+// takeRepeats are the requests to repeat for a session.
+func (s *Set) takeRepeats(session sessionKey) []*clientMessage {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	list := s.repeats[session]
+	delete(s.repeats, session)
+	for _, m := range list {
+		s.kept -= proto.Size(m)
+	}
+	return list
+}
+
+// repeat has the server get requests once more, each with a number of its own, and keeps the answers from the client.
+func (s *stream) repeat(list []*clientMessage) {
+	for _, m := range list {
+		kind, _, _ := kindOf(m)
+		s.mutex.Lock()
+		id := rand.Uint64()
+		s.unasked = put(s.unasked, asked{kind, id}, true)
+		s.mutex.Unlock()
+		setReqID(m, id)
+		s.Inject(m)
+	}
+}
+
+// setReqID numbers one of the six requests.
+func setReqID(m *clientMessage, id uint64) {
+	arm := m.ProtoReflect()
+	field := arm.WhichOneof(arm.Descriptor().Oneofs().ByName("request"))
+	inner := arm.Mutable(field).Message()
+	inner.Set(inner.Descriptor().Fields().ByName("req_id"), protoreflect.ValueOfUint64(id))
+}
+
+// watch remembers which semaphore a describe would watch.
+func (s *stream) watch(q *Request) {
+	if q.Kind == Describe && (q.WatchData || q.WatchOwners) {
+		s.mutex.Lock()
+		defer s.mutex.Unlock()
+		s.asking = put(s.asking, q.ReqID, q.Name)
+		delete(s.told, q.ReqID) // the number begins anew
+	}
+}
+
+// SendMsg sends what the server says, if the client is to hear it.
+func (s *stream) SendMsg(m any) error {
+	select {
+	case s.sending <- struct{}{}:
+	case <-s.gone:
+		return errEnded
+	}
+	defer func() { <-s.sending }()
+	reply, err := replyOf(m)
+	if err != nil {
+		return err
+	}
+	switch s.verdict(reply) {
+	case hide:
+		return nil
+	case cut:
+		s.endLocked(status.New(codes.Unavailable, "the answer has been lost by a fault"))
+		return errEnded
+	}
+	if err := s.ServerStream.SendMsg(m); err != nil {
+		return err
+	}
+	if started := reply.GetSessionStarted(); started != nil {
+		s.mutex.Lock()
+		s.session = started.GetSessionId()
+		session := sessionKey{s.node, s.session}
+		s.mutex.Unlock()
+		s.repeat(s.set.takeRepeats(session))
+	}
+	return nil
+}
+
+// replyOf is a message of the server as a message: a large one comes in pieces.
+func replyOf(m any) (*serverMessage, error) {
+	if reply, is := m.(*serverMessage); is {
+		return reply, nil
+	}
+	large := m.(*wire.Large)
+	var encoded []byte
+	for _, piece := range large.Pieces() {
+		encoded = append(encoded, piece...)
+	}
+	reply := new(serverMessage)
+	return reply, proto.Unmarshal(encoded, reply)
+}
+
+// verdict is what becomes of a message of the server.
+type verdict uint8
+
+const (
+	pass verdict = iota
+	hide
+	cut
+)
+
+func (s *stream) verdict(reply *serverMessage) verdict {
+	v := s.decideReply(reply)
+	if v == pass && s.tap != nil && !s.tap.Reply(reply) {
+		return hide
+	}
+	return v
+}
+
+func (s *stream) decideReply(reply *serverMessage) verdict {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	kind, id := answered(reply)
+	request := asked{kind, id}
+	result := reply.GetAcquireSemaphorePending() == nil
+	switch {
+	case s.mode != speaking:
+		return hide
+	case kind != "" && s.lost[request]:
+		return cut
+	case kind != "" && s.unasked[request]:
+		if result {
+			delete(s.unasked, request)
+		}
+		return hide
+	}
+	if described := reply.GetDescribeSemaphoreResult(); described != nil {
+		if name, asked := s.asking[id]; asked && described.GetWatchAdded() {
+			s.watches = put(s.watches, name, id)
+		}
+		delete(s.asking, id)
+	}
+	if changed := reply.GetDescribeSemaphoreChanged(); changed != nil {
+		return s.fired(changed.GetReqId())
+	}
+	return pass
+}
+
+// fired takes note of a watch that has fired. The mutex is held.
+func (s *stream) fired(id uint64) verdict {
+	for name, watch := range s.watches {
+		if watch == id {
+			delete(s.watches, name)
+		}
+	}
+	if s.told[id] {
+		delete(s.told, id)
+		return hide
+	}
+	return pass
+}
+
+// writeStatus ends the RPC for the server.
+func (s *stream) writeStatus(end *status.Status) error {
+	s.mutex.Lock()
+	if s.mode == silent {
+		s.ending = end
+	}
+	if s.mode != speaking {
+		s.mutex.Unlock()
+		return nil
+	}
+	s.mode = over
+	s.mutex.Unlock()
+	return s.finish.WriteStatus(end)
+}
+
+// endLocked ends the RPC for a fault, whatever the server thinks of it.
+func (s *stream) endLocked(end *status.Status) {
+	s.mutex.Lock()
+	before := s.mode
+	s.mode = over
+	s.mutex.Unlock()
+	switch before {
+	case over:
+		return
+	case silent:
+		close(s.voice)
+	}
+	_ = s.finish.WriteStatus(end) // it is gone already, if that fails
+}
+
+func (s *stream) endUnavailable(why string) {
+	s.endLocked(status.New(codes.Unavailable, why))
+}
+
+// awaitVoice returns when the stream need not be kept open for a client that is to hear nothing.
+func (s *stream) awaitVoice() {
+	s.mutex.Lock()
+	mute := s.mode == silent
+	s.mutex.Unlock()
+	if !mute {
+		return
+	}
+	select {
+	case <-s.voice:
+	case <-s.ServerStream.Context().Done():
+	}
+}
+
+// refuse answers a request in the server's place.
+func (s *stream) refuse(q *Request, r Refusal) error {
+	if !r.Ends {
+		return s.say(refusal(q.Kind, q.ReqID, r))
+	}
+	if q.Kind == Start {
+		pause := time.NewTimer(startPause)
+		defer pause.Stop()
+		select {
+		case <-pause.C:
+		case <-s.ServerStream.Context().Done():
+		}
+	}
+	s.failWith(r)
+	return errEnded
+}
+
+// say sends a message that is not the server's.
+func (s *stream) say(m *serverMessage) error {
+	select {
+	case s.sending <- struct{}{}:
+	case <-s.gone:
+		return errEnded
+	}
+	defer func() { <-s.sending }()
+	return s.sayLocked(m)
+}
+
+// sayLocked is say for whoever holds sending.
+func (s *stream) sayLocked(m *serverMessage) error {
+	s.mutex.Lock()
+	mute := s.mode != speaking
+	s.mutex.Unlock()
+	if mute {
+		return nil
+	}
+	return s.ServerStream.SendMsg(m)
+}
+
+// failWith ends the stream with a Failure, or without one if the client does not read.
+func (s *stream) failWith(r Refusal) {
+	patience := time.NewTimer(sendPatience)
+	defer patience.Stop()
+	select {
+	case s.sending <- struct{}{}:
+		_ = s.sayLocked(failure(r))
+		s.endLocked(status.New(codes.OK, ""))
+		<-s.sending
+	case <-patience.C:
+		s.endUnavailable(linkFailure)
+	case <-s.gone:
+	}
+}
+
+func issues(r Refusal) []*Ydb_Issue.IssueMessage {
+	if r.Text == "" {
+		return nil
+	}
+	return []*Ydb_Issue.IssueMessage{{Message: r.Text}}
+}
+
+func failure(r Refusal) *serverMessage {
+	return &serverMessage{Response: &Ydb_Coordination.SessionResponse_Failure_{Failure: &Ydb_Coordination.SessionResponse_Failure{
+		Status: r.Status, Issues: issues(r)}}}
+}
+
+// refusal is the result of a request that was refused.
+func refusal(kind Kind, id uint64, r Refusal) *serverMessage {
+	m := &serverMessage{}
+	code, list := Ydb.StatusIds_StatusCode(r.Status), issues(r)
+	switch kind {
+	case Acquire:
+		m.Response = &Ydb_Coordination.SessionResponse_AcquireSemaphoreResult_{AcquireSemaphoreResult: &Ydb_Coordination.SessionResponse_AcquireSemaphoreResult{
+			ReqId: id, Status: code, Issues: list}}
+	case Release:
+		m.Response = &Ydb_Coordination.SessionResponse_ReleaseSemaphoreResult_{ReleaseSemaphoreResult: &Ydb_Coordination.SessionResponse_ReleaseSemaphoreResult{
+			ReqId: id, Status: code, Issues: list}}
+	case Create:
+		m.Response = &Ydb_Coordination.SessionResponse_CreateSemaphoreResult_{CreateSemaphoreResult: &Ydb_Coordination.SessionResponse_CreateSemaphoreResult{
+			ReqId: id, Status: code, Issues: list}}
+	case Update:
+		m.Response = &Ydb_Coordination.SessionResponse_UpdateSemaphoreResult_{UpdateSemaphoreResult: &Ydb_Coordination.SessionResponse_UpdateSemaphoreResult{
+			ReqId: id, Status: code, Issues: list}}
+	case Delete:
+		m.Response = &Ydb_Coordination.SessionResponse_DeleteSemaphoreResult_{DeleteSemaphoreResult: &Ydb_Coordination.SessionResponse_DeleteSemaphoreResult{
+			ReqId: id, Status: code, Issues: list}}
+	case Describe:
+		m.Response = &Ydb_Coordination.SessionResponse_DescribeSemaphoreResult_{DescribeSemaphoreResult: &Ydb_Coordination.SessionResponse_DescribeSemaphoreResult{
+			ReqId: id, Status: code, Issues: list}}
+	}
+	return m
+}

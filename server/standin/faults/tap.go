@@ -1,0 +1,41 @@
+package faults
+
+import (
+	"context"
+
+	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
+)
+
+// Tap sees everything that passes on a stand-in, as a recorder wants to. It sees neither what faults refuse nor what they
+// answer, and no headers.
+type Tap interface {
+	// Open is called when a client has opened a Session stream.
+	Open(Injector) StreamTap
+	// Call is called before a call is executed, and what it returns behind that; it may wait.
+	Call(ctx context.Context, method string, request any) (done func(response any, err error))
+}
+
+// StreamTap sees one stream.
+type StreamTap interface {
+	// Request is called before the server gets a request; it may wait. Pings and pongs do not come here.
+	Request(context.Context, *Ydb_Coordination.SessionRequest)
+	// Reply is called before the client gets a message, and tells whether it is to. It must not wait.
+	Reply(*Ydb_Coordination.SessionResponse) (pass bool)
+	// End is called when the server is done with the stream.
+	End()
+}
+
+// Injector brings requests to the server that the client has not made. It is for the tap to keep the answers from the
+// client.
+type Injector interface {
+	Inject(*Ydb_Coordination.SessionRequest)
+}
+
+// SetTap has a tap see the streams that are opened from now on, and the calls; nil: nobody does.
+func (s *Set) SetTap(t Tap) {
+	if t == nil {
+		s.tap.Store(nil)
+		return
+	}
+	s.tap.Store(&t)
+}
