@@ -55,6 +55,7 @@ type Server struct {
 	group       *group.Group
 	store       *raftstore.Store // the group's
 	writers     *writers
+	packing     chan struct{} // holds one for each result of a call that is being made, see packed
 	policy      coordination.PingPolicy
 	python      coordination.PingPolicy
 
@@ -127,7 +128,7 @@ func Start(ctx context.Context, config Config) (*Server, error) {
 		s.http.stop()
 		return nil, errors.Join(err, closeTLS(tls), s.group.Stop(ctx))
 	}
-	s.listener, s.writers = listener, newWriters()
+	s.listener, s.writers, s.packing = listener, newWriters(), make(chan struct{}, fewAtOnce())
 	s.panics.logger = config.Logger
 	s.connections = listen.NewConnections(s.config.Hardening.ofConnections(authenticator.Required), config.Logger)
 	s.setAdvertised()
