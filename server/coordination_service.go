@@ -111,7 +111,9 @@ func (s coordinationService) DescribeNode(ctx context.Context, r *Ydb_Coordinati
 		if err != nil || !answer.OK() {
 			return nil, answer, err
 		}
-		return &Ydb_Coordination.DescribeNodeResult{Self: wire.Self(d.Lineage), Config: wire.Config(d.Config)}, answer, nil
+		return s.packed(ctx, answer, func() proto.Message {
+			return &Ydb_Coordination.DescribeNodeResult{Self: wire.Self(d.Lineage), Config: wire.Config(d.Config)}
+		})
 	})
 	return &Ydb_Coordination.DescribeNodeResponse{Operation: op}, err
 }

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
@@ -21,13 +22,35 @@ import (
 func operation(answer outcome.Outcome, result proto.Message) (*Ydb_Operations.Operation, error) {
 	op := &Ydb_Operations.Operation{Ready: true, Status: Ydb.StatusIds_StatusCode(answer.Status), Issues: wire.Issues(answer.Issues)}
 	if result != nil && answer.OK() {
-		packed, err := anypb.New(result)
-		if err != nil {
-			return nil, status.Error(codes.Internal, err.Error())
+		packed, is := result.(*anypb.Any)
+		if !is {
+			var err error
+			if packed, err = anypb.New(result); err != nil {
+				return nil, status.Error(codes.Internal, err.Error())
+			}
 		}
 		op.Result = packed
 	}
 	return op, nil
+}
+
+// packed is a result that may be long in the making and take much memory meanwhile, ready for operation. Few are made at a
+// time: who asks for many at once takes neither the processor nor the memory from others. Errors: that of ctx.
+func (s *Server) packed(ctx context.Context, answer outcome.Outcome, result func() proto.Message) (proto.Message, outcome.Outcome, error) {
+	select {
+	case s.packing <- struct{}{}:
+	case <-ctx.Done():
+		if errors.Is(context.Cause(ctx), errPatience) {
+			return nil, outcome.Because(outcome.Overloaded, "Too many requests at once, try again"), nil
+		}
+		return nil, answer, ctx.Err()
+	}
+	defer func() { <-s.packing }()
+	ready, err := anypb.New(result())
+	if err != nil {
+		return nil, answer, status.Error(codes.Internal, err.Error())
+	}
+	return ready, answer, nil
 }
 
 // command runs a command about the path tree on behalf of a unary call.

@@ -52,11 +52,13 @@ func (s schemeService) ListDirectory(ctx context.Context, r *Ydb_Scheme.ListDire
 		if err != nil || !answer.OK() {
 			return nil, answer, err
 		}
-		result := &Ydb_Scheme.ListDirectoryResult{Self: wire.Self(list.Lineage)}
-		for _, child := range list.Children {
-			result.Children = append(result.Children, wire.Shown(child))
-		}
-		return result, answer, nil
+		return s.packed(ctx, answer, func() proto.Message {
+			result := &Ydb_Scheme.ListDirectoryResult{Self: wire.Self(list.Lineage)}
+			for _, child := range list.Children {
+				result.Children = append(result.Children, wire.Shown(child))
+			}
+			return result
+		})
 	})
 	return &Ydb_Scheme.ListDirectoryResponse{Operation: op}, err
 }
@@ -72,7 +74,7 @@ func (s schemeService) DescribePath(ctx context.Context, r *Ydb_Scheme.DescribeP
 		if err != nil || !answer.OK() {
 			return nil, answer, err
 		}
-		return &Ydb_Scheme.DescribePathResult{Self: wire.Self(d.Lineage)}, answer, nil
+		return s.packed(ctx, answer, func() proto.Message { return &Ydb_Scheme.DescribePathResult{Self: wire.Self(d.Lineage)} })
 	})
 	return &Ydb_Scheme.DescribePathResponse{Operation: op}, err
 }

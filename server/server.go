@@ -57,6 +57,7 @@ type Server struct {
 	group       *group.Group
 	store       *raftstore.Store // the group's
 	writers     *writers
+	packing     chan struct{} // holds one for each result of a call that is being made, see packed
 	policy      coordination.PingPolicy
 	python      coordination.PingPolicy
 
@@ -139,7 +140,7 @@ func StartWith(ctx context.Context, config Config, h hooks.Hooks) (*Server, erro
 		s.http.stop()
 		return nil, errors.Join(err, closeTLS(tls), s.group.Stop(ctx))
 	}
-	s.listener, s.writers = listener, newWriters()
+	s.listener, s.writers, s.packing = listener, newWriters(), make(chan struct{}, fewAtOnce())
 	s.panics.logger = config.Logger
 	s.connections = listen.NewConnections(s.config.Hardening.ofConnections(authenticator.Required), config.Logger)
 	s.setAdvertised()

@@ -44,8 +44,11 @@ const (
 	writersPerStall = 64
 )
 
+// fewAtOnce is how many goroutines do what is long in computing, so that others get on with what they do.
+func fewAtOnce() int { return max(1, runtime.GOMAXPROCS(0)/2) }
+
 func newWriters() *writers {
-	w := &writers{encoding: make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2)), lending: newLending()}
+	w := &writers{encoding: make(chan struct{}, fewAtOnce()), lending: newLending()}
 	w.prompt.open((*session).sendPromptly, false)
 	w.slow.open((*session).sendSlowly, true)
 	return w

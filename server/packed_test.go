@@ -1,0 +1,45 @@
+package server
+
+import (
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/ydb-platform/ydb-go-genproto/Ydb_Scheme_V1"
+	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb"
+	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Operations"
+	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Scheme"
+)
+
+// TestFewResultsAreMadeAtOnce has as many results made as may be at once: further descriptions wait until their time is over,
+// and are made when it is their turn; what needs no result goes on.
+func TestFewResultsAreMadeAtOnce(t *testing.T) {
+	s, conn := startTest(t, nil)
+	scheme := Ydb_Scheme_V1.NewSchemeServiceClient(conn)
+	for range cap(s.packing) {
+		s.packing <- struct{}{}
+	}
+	list := func(timeout *durationpb.Duration) Ydb.StatusIds_StatusCode {
+		answer, err := scheme.ListDirectory(t.Context(), &Ydb_Scheme.ListDirectoryRequest{Path: "/local",
+			OperationParams: &Ydb_Operations.OperationParams{OperationTimeout: timeout}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return answer.GetOperation().GetStatus()
+	}
+	if got := list(durationpb.New(20 * time.Millisecond)); got != Ydb.StatusIds_TIMEOUT {
+		t.Errorf("one more is answered with %v", got)
+	}
+	if answer, err := scheme.MakeDirectory(t.Context(), &Ydb_Scheme.MakeDirectoryRequest{Path: "/local/a"}); err != nil ||
+		answer.GetOperation().GetStatus() != Ydb.StatusIds_SUCCESS {
+		t.Errorf("what has no result: %v, %v", answer, err)
+	}
+	<-s.packing
+	if got := list(nil); got != Ydb.StatusIds_SUCCESS {
+		t.Errorf("when it is its turn: %v", got)
+	}
+	for range cap(s.packing) - 1 {
+		<-s.packing
+	}
+}
