@@ -380,8 +380,9 @@ type meteredConn struct {
 
 	mutex  sync.Mutex
 	open   map[uint32]*Call
-	kept   int64 // bytes of messages
-	closed bool  // for keeping too many, or by gRPC
+	lately [latelyOpen]*Call // some of open, by the last digits of their streams' numbers: those that messages are for
+	kept   int64             // bytes of messages
+	closed bool              // for keeping too many, or by gRPC
 }
 
 // meter watches what is read from conn, whose bytes come by way of under.
