@@ -195,7 +195,11 @@ func (l *loop) drain() error {
 		task(l)
 	}
 	l.noteApplied()
-	l.held = append(l.held, m.proposals...)
+	if len(l.held) == 0 {
+		l.held = m.proposals // which nobody else has any more
+	} else {
+		l.held = append(l.held, m.proposals...)
+	}
 	l.propose()
 	l.askReads(m.reads)
 	for {

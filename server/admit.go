@@ -130,7 +130,7 @@ func (s *Server) admitStream(service any, stream grpc.ServerStream, info *grpc.S
 		return err
 	}
 	defer call.End()
-	admitted := &admittedStream{ServerStream: stream, ctx: ctx, call: call, most: mostBytes(info.FullMethod), receive: stream.RecvMsg}
+	admitted := &admittedStream{ServerStream: stream, ctx: ctx, call: call, most: mostBytes(info.FullMethod)}
 	if kindOf(info.FullMethod) != listen.Session { // these have their own time for the first message
 		admitted.first = s.firstMessage(ctx)
 		defer admitted.first.end()
@@ -141,11 +141,10 @@ func (s *Server) admitStream(service any, stream grpc.ServerStream, info *grpc.S
 // admittedStream is a stream whose context knows who opened it.
 type admittedStream struct {
 	grpc.ServerStream
-	ctx     context.Context
-	call    *listen.Call
-	most    int             // bytes of a message
-	receive func(any) error // of the stream
-	first   *awaited        // nil once it has come
+	ctx   context.Context
+	call  *listen.Call
+	most  int      // bytes of a message
+	first *awaited // nil once it has come
 }
 
 // Context implements grpc.ServerStream.
@@ -153,7 +152,8 @@ func (s *admittedStream) Context() context.Context { return s.ctx }
 
 // RecvMsg implements grpc.ServerStream.
 func (s *admittedStream) RecvMsg(m any) error {
-	err := s.call.Receive(s.receive, m)
+	err := s.ServerStream.RecvMsg(s.call.Expect(m))
+	s.call.Expected()
 	if s.first != nil {
 		inTime := s.first.end()
 		s.first = nil

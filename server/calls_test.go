@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -266,5 +268,28 @@ func TestEndOfACall(t *testing.T) {
 	}
 	if unavailable.Status != outcome.Unavailable || coordination.CallUnknown.Status != outcome.Unavailable {
 		t.Error("not UNAVAILABLE")
+	}
+}
+
+// TestFiguresTakeNoTurn asks a server that is held up for all that monitoring wants to know.
+func TestFiguresTakeNoTurn(t *testing.T) {
+	s, _ := startTest(t, func(c *Config) {
+		c.HTTP = HTTP{Listen: "127.0.0.1:0", Metrics: func(s *Server) http.Handler {
+			return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, s.Figures().Group.Counts.Nodes) })
+		}}
+	})
+	held, release := make(chan struct{}), make(chan struct{})
+	holdUp(s, held, release)
+	defer close(release)
+	<-held
+	for _, path := range []string{MetricsPath, HealthzPath, ReadyzPath} {
+		answer, err := http.Get("http://" + s.HTTPAddr().String() + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(answer.Body)
+		if _ = answer.Body.Close(); err != nil || answer.StatusCode != http.StatusOK || path == MetricsPath && string(text) != "1" {
+			t.Errorf("%s: %s, %s, %v", path, answer.Status, text, err)
+		}
 	}
 }

@@ -73,6 +73,11 @@ func (s *Server) ownStatus(ctx context.Context) (*adminpb.ClusterStatus, error) 
 	if d, found := s.divergence(); found {
 		answer.Diverged = s.divergenceText(d)
 	}
+	for _, i := range s.issues() {
+		if i.kind != issueDisk && i.kind != issueDiverged {
+			answer.Issues = append(answer.Issues, i.text)
+		}
+	}
 	for _, m := range now.Members {
 		answer.Members = append(answer.Members, memberStatus(m, now.Commit, leads))
 	}

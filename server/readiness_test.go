@@ -285,7 +285,9 @@ func TestReadinessOfAMuteServer(t *testing.T) {
 			long := time.Now().Add(-2 * longElection)
 			s.silence.since.Store(&long) // until the watcher sees that it is not so
 			r := s.Readiness()
-			return !r.Ready && strings.HasPrefix(r.Reason, want)
+			status, err := s.ownStatus(t.Context())
+			return !r.Ready && strings.HasPrefix(r.Reason, want) && err == nil &&
+				slices.ContainsFunc(status.GetIssues(), func(text string) bool { return strings.HasPrefix(text, want) })
 		})
 		eventually(t, "readiness to come back", func() bool { return s.Readiness().Ready })
 	}

@@ -51,6 +51,7 @@ type clusterStatusText struct {
 	LeaderAnswered bool               `json:"leader_answered"`
 	FormatVersion  uint64             `json:"format_version"`     // 0 from a server that does not tell
 	Diverged       string             `json:"diverged,omitempty"` // what the asked server knows of servers whose states differ
+	Issues         []string           `json:"issues"`             // what else the asked server finds wrong
 	Limits         *limitsStatusText  `json:"limits"`             // null from a server that does not tell
 	Members        []memberStatusText `json:"members"`
 }
@@ -74,7 +75,8 @@ func printStatusJSON(w io.Writer, now *adminpb.ClusterStatus, limits *adminpb.Li
 		Cluster: now.GetCluster(), Server: now.GetServerName(), ServerID: now.GetServerId(), Leader: now.GetLeader(),
 		Term: now.GetTerm(), Commit: now.GetCommit(), Applied: now.GetApplied(), CaughtUp: now.GetCaughtUp(),
 		FreeBytes: now.GetFreeBytes(), ReserveBytes: now.GetReserveBytes(), DiskFull: now.GetDiskFull(),
-		LeaderAnswered: now.GetLeaderAnswered(), FormatVersion: now.GetFormatVersion(), Diverged: now.GetDiverged(), Members: []memberStatusText{},
+		LeaderAnswered: now.GetLeaderAnswered(), FormatVersion: now.GetFormatVersion(), Diverged: now.GetDiverged(),
+		Issues: append([]string{}, now.GetIssues()...), Members: []memberStatusText{},
 	}
 	if limits != nil {
 		told := limitsTextOf(limits)
@@ -126,8 +128,10 @@ func printStatus(w io.Writer, now *adminpb.ClusterStatus, limits *adminpb.Limits
 		fmt.Fprintf(w, "%s\n", reachText(now))
 	}
 	fmt.Fprintf(w, "%s\n", formatText(now))
-	if now.GetDiverged() != "" {
-		fmt.Fprintf(w, "%s\n", strings.ToUpper(now.GetDiverged()[:1])+now.GetDiverged()[1:])
+	for _, text := range append([]string{now.GetDiverged()}, now.GetIssues()...) {
+		if text != "" {
+			fmt.Fprintf(w, "%s\n", strings.ToUpper(text[:1])+text[1:])
+		}
 	}
 	if limits != nil {
 		fmt.Fprintf(w, "%s%s\n", stateText(limits), memoryText(limits))

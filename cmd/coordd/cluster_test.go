@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -255,6 +256,20 @@ func TestDivergedText(t *testing.T) {
 		if told := strings.Contains(programs.String(), `"diverged": "diverged: as of entry 7"`); told != (diverged != "") {
 			t.Errorf("%q: programs read %s", diverged, programs.String())
 		}
+	}
+}
+
+// TestStatusTellsIssues wants people and programs to be told of what else is wrong.
+func TestStatusTellsIssues(t *testing.T) {
+	now := &adminpb.ClusterStatus{FormatVersion: 2, Issues: []string{"silent to clients: a test says so", "server b was given other settings"}}
+	var people, programs strings.Builder
+	if err := errors.Join(printStatus(&people, now, nil), printStatusJSON(&programs, now, nil)); err != nil {
+		t.Fatal(err)
+	}
+	inOrder(t, people.String(), []string{"is in use\nSilent to clients: a test says so\nServer b was given other settings\n", "NAME"})
+	var read clusterStatusText
+	if err := json.Unmarshal([]byte(programs.String()), &read); err != nil || !slices.Equal(read.Issues, now.GetIssues()) {
+		t.Errorf("%v: programs read %s", err, programs.String())
 	}
 }
 

@@ -18,9 +18,11 @@ const (
 // BeginEntry appends the beginning of an entry to dst and returns the extended slice. AppendToEntry adds its commands:
 // one at least, and all of them only while every server of the cluster can read VersionEntries.
 func BeginEntry(dst []byte, stampMillis uint64) []byte {
-	w := wire{mode: writing, data: append(dst, VersionEntries)}
-	number(&w, entryStamp, &stampMillis)
-	return w.data
+	dst = append(dst, VersionEntries)
+	if stampMillis != 0 {
+		dst = protowire.AppendVarint(protowire.AppendTag(dst, entryStamp, protowire.VarintType), stampMillis)
+	}
+	return dst
 }
 
 // AppendToEntry adds a command to an entry and returns the extended slice.

@@ -136,8 +136,11 @@ type ClusterStatus struct {
 	Members        []*ClusterMember       `protobuf:"bytes,13,rep,name=members,proto3" json:"members,omitempty"`                                      // ascending ids
 	FormatVersion  uint64                 `protobuf:"varint,14,opt,name=format_version,json=formatVersion,proto3" json:"format_version,omitempty"`    // of what the cluster writes, 0 from a server that does not tell
 	Diverged       string                 `protobuf:"bytes,15,opt,name=diverged,proto3" json:"diverged,omitempty"`                                    // what the asked server knows of servers whose states differ, for people; empty: nothing
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// What else is not as it should be, as far as the asked server knows, for people: the sentences of its health check. The disk
+	// and servers that differ are told of above.
+	Issues        []string `protobuf:"bytes,16,rep,name=issues,proto3" json:"issues,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ClusterStatus) Reset() {
@@ -273,6 +276,13 @@ func (x *ClusterStatus) GetDiverged() string {
 		return x.Diverged
 	}
 	return ""
+}
+
+func (x *ClusterStatus) GetIssues() []string {
+	if x != nil {
+		return x.Issues
+	}
+	return nil
 }
 
 type ClusterMember struct {
@@ -1017,7 +1027,7 @@ var File_server_adminpb_cluster_proto protoreflect.FileDescriptor
 const file_server_adminpb_cluster_proto_rawDesc = "" +
 	"\n" +
 	"\x1cserver/adminpb/cluster.proto\x12\x0fcoordd.admin.v1\"\x16\n" +
-	"\x14ClusterStatusRequest\"\xe9\x03\n" +
+	"\x14ClusterStatusRequest\"\x81\x04\n" +
 	"\rClusterStatus\x12\x18\n" +
 	"\acluster\x18\x01 \x01(\tR\acluster\x12\x1b\n" +
 	"\tserver_id\x18\x02 \x01(\tR\bserverId\x12\x1f\n" +
@@ -1036,7 +1046,8 @@ const file_server_adminpb_cluster_proto_rawDesc = "" +
 	"\x0fleader_answered\x18\f \x01(\bR\x0eleaderAnswered\x128\n" +
 	"\amembers\x18\r \x03(\v2\x1e.coordd.admin.v1.ClusterMemberR\amembers\x12%\n" +
 	"\x0eformat_version\x18\x0e \x01(\x04R\rformatVersion\x12\x1a\n" +
-	"\bdiverged\x18\x0f \x01(\tR\bdiverged\"\xff\x02\n" +
+	"\bdiverged\x18\x0f \x01(\tR\bdiverged\x12\x16\n" +
+	"\x06issues\x18\x10 \x03(\tR\x06issues\"\xff\x02\n" +
 	"\rClusterMember\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12!\n" +

@@ -31,7 +31,8 @@ func (p *publishedSize) publish(m *coordination.Machine) {
 	p.semaphores.Store(int64(counts.Semaphores))
 	p.owners.Store(int64(counts.Owners))
 	p.waiters.Store(int64(counts.Waiters))
-	if now := m.Limits(); p.limits.Load() == nil || *p.limits.Load() != now {
+	if before := p.limits.Load(); before == nil || *before != m.Limits() {
+		now := m.Limits()
 		p.limits.Store(&now)
 	}
 }

@@ -251,7 +251,7 @@ func (c *Call) leave() {
 	kept := c.kept
 	c.kept = 0
 	if c.conn != nil && !left {
-		delete(c.conn.open, c.stream)
+		c.conn.forget(c)
 		c.conn.keep(-kept)
 	}
 	mutex.Unlock()
@@ -277,14 +277,27 @@ func (c *Call) Known() {
 // Receive has gRPC's receive take the next message into m, which says that the handler is done with the last one. The
 // handler's goroutine calls it.
 func (c *Call) Receive(receive func(any) error, m any) error {
+	err := receive(c.Expect(m))
+	c.Expected()
+	return err
+}
+
+// Expect is the first half of Receive, for streams, on which whole stacks of calls wait: what it returns is to be received
+// into. Expected is the other half.
+func (c *Call) Expect(m any) any {
 	if c == nil {
-		return receive(m)
+		return m
 	}
 	c.next()
 	c.into = m
-	err := receive((*receiving)(c))
-	c.into = nil
-	return err
+	return (*receiving)(c)
+}
+
+// Expected is called when a message has come, or none does.
+func (c *Call) Expected() {
+	if c != nil {
+		c.into = nil
+	}
 }
 
 // LastBytes is how large the last message is, decompressed. The handler's goroutine calls it.

@@ -384,10 +384,11 @@ type meteredConn struct {
 
 	mutex   sync.Mutex
 	open    map[uint32]*Call
-	kept    int64       // bytes of messages
-	closed  bool        // for keeping too many, or by gRPC
-	sent    sentFrames  // of the one who writes
-	looking *time.Timer // for calls that linger; nil while there are none
+	lately  [latelyOpen]*Call // some of open, by the last digits of their streams' numbers: those that messages are for
+	kept    int64             // bytes of messages
+	closed  bool              // for keeping too many, or by gRPC
+	sent    sentFrames        // of the one who writes
+	looking *time.Timer       // for calls that linger; nil while there are none
 }
 
 // meter watches what is read from conn, whose bytes come by way of under.

@@ -218,3 +218,21 @@ type nopConn struct{ net.Conn }
 
 func (nopConn) Close() error         { return nil }
 func (nopConn) RemoteAddr() net.Addr { return new(net.TCPAddr) }
+
+// TestFiguresOfHeldConnections reads what monitoring wants to know while every connection is held.
+func TestFiguresOfHeldConnections(t *testing.T) {
+	c := NewConnections(Limits{ReceivedBytes: 1 << 20, Calls: 9, CallsPerAddress: 9}, slog.New(slog.DiscardHandler))
+	for range 3 {
+		conn := c.meter(nopConn{}, nil)
+		if _, err := c.begin(t.Context(), Brief); err != nil {
+			t.Fatal(err)
+		}
+		(&Call{set: c, conn: conn, stream: 1}).attach()
+		conn.receiveAlone(1, envelope(false, 3))
+		conn.mutex.Lock()
+		defer conn.mutex.Unlock()
+	}
+	if c.CallsUnderWay() != 3 || c.Received() != 3*(prefixBytes+3) || c.Open()+int(c.Refused()+c.Evicted()+c.Cut()+c.CutForReceiving()+c.RefusedCalls()) != 0 {
+		t.Errorf("%d calls, %d bytes", c.CallsUnderWay(), c.Received())
+	}
+}

@@ -134,3 +134,31 @@ func (unread) Unmarshal(_ mem.BufferSlice, m any) error {
 	return nil
 }
 func (unread) Name() string { return "unread" }
+
+// TestCallsShareAPlace has messages come for calls that are remembered in the same place, in turns: each call keeps its own, and
+// one that has left nothing.
+func TestCallsShareAPlace(t *testing.T) {
+	c := NewConnections(Limits{ReceivedBytes: 1 << 20}, slog.New(slog.DiscardHandler))
+	conn := c.meter(nil, nil)
+	calls := []*Call{{set: c, conn: conn, stream: 1}, {set: c, conn: conn, stream: 1 + 2*latelyOpen}}
+	for _, call := range calls {
+		call.attach()
+	}
+	message := envelope(false, 3)
+	for range 3 {
+		for _, call := range calls {
+			conn.receiveAlone(call.stream, message)
+		}
+	}
+	each := int64(3 * len(message))
+	if calls[0].kept != each || calls[1].kept != each || c.Received() != 2*each {
+		t.Errorf("%d and %d bytes are kept, %d in all; want %d for each", calls[0].kept, calls[1].kept, c.Received(), each)
+	}
+	calls[1].end()
+	for _, call := range calls {
+		conn.receiveAlone(call.stream, message)
+	}
+	if calls[1].kept != 0 || c.Received() != each+int64(len(message)) {
+		t.Errorf("%d bytes are kept of a call that has left, %d in all", calls[1].kept, c.Received())
+	}
+}

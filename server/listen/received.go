@@ -73,13 +73,37 @@ func (c *meteredConn) keep(n int64) {
 
 // receive notes bytes of messages that have been read, and returns how much is to be kept more. The mutex is held.
 func (c *meteredConn) receive(stream uint32, b []byte) int64 {
-	call := c.open[stream]
+	call := c.callOf(stream)
 	if call == nil {
 		return 0
 	}
 	n := int64(len(b) + call.messages.pass(b))
 	call.kept += n
 	return n
+}
+
+// latelyOpen is how many calls of a connection are found without its map. It is a power of two.
+const latelyOpen = 16
+
+// callOf is the call on a stream, nil if there is none that counts. The mutex is held.
+func (c *meteredConn) callOf(stream uint32) *Call {
+	at := &c.lately[stream/2%latelyOpen] // clients have the odd ones
+	if call := *at; call != nil && call.stream == stream {
+		return call
+	}
+	call := c.open[stream]
+	if call != nil {
+		*at = call
+	}
+	return call
+}
+
+// forget has a call's bytes not counted any more. The mutex is held.
+func (c *meteredConn) forget(call *Call) {
+	delete(c.open, call.stream)
+	if at := &c.lately[call.stream/2%latelyOpen]; *at == call {
+		*at = nil
+	}
 }
 
 // enforce closes the connections that keep the most until the others are within the limit.

@@ -254,3 +254,16 @@ func TestRegistered(t *testing.T) {
 		}
 	}
 }
+
+// TestScrapeReadsTheFiguresOnce wants all metrics of a scrape to come of one look at the server.
+func TestScrapeReadsTheFiguresOnce(t *testing.T) {
+	s, _ := serve(t)
+	looks := 0
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(newCollector(func() server.Figures { looks++; return s.Figures() }, "x"))
+	for scrape := range 3 {
+		if found, err := registry.Gather(); err != nil || len(found) < len(metrics)/2 || looks != scrape+1 {
+			t.Errorf("%d metrics, %d looks, %v", len(found), looks, err)
+		}
+	}
+}
