@@ -97,7 +97,7 @@ test-long: ## run the random tests with more repetitions than make test has time
 	@go test -count=1 -timeout 60m -run 'Silence$$' ./server/group -silence-seeds 3000
 	@go test -count=1 -timeout 60m -run '^TestModelOverGRPC$$' ./conformance/model -grpc-seqs 1000
 	@go test -count=1 -timeout 60m -run '^TestFailOver$$' ./conformance/rings -failover-seeds 5000
-	@go test -count=1 -timeout 60m -run '^Test(CheckpointsInSteps|DamageInNext|EveryBitFlip)' ./raftstore -thorough
+	@go test -count=1 -timeout 60m -run '^Test(CheckpointsInSteps|DamageInNext|EveryBitFlip|EveryFailure)' ./raftstore -thorough
 
 lint: tools ## check formatting, go vet and staticcheck, in all modules
 	@unformatted="$$(gofmt -l .)"; if [ -n "$$unformatted" ]; then echo "not formatted, run gofmt -w on:" $$unformatted >&2; exit 1; fi
