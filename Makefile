@@ -80,9 +80,11 @@ run: build ## build and start a server with its data in the user's state directo
 build: ## build the static binary bin/coordd
 	@CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '-s -w -X main.version=$(VERSION)' -o bin/coordd ./cmd/coordd
 
-# The SDK's tests mostly wait, so they run beside the others; what they say comes behind. One that fails hides none.
-test: race-note build lint generate-check tools-test ## build, lint and run all tests, with the race detector where there is a C compiler
-	@said="$$(mktemp)"; trap 'rm -f "$$said"' EXIT; $(MAKE) --no-print-directory compat >"$$said" 2>&1 & beside=$$!; failed=; \
+# The SDK's tests mostly wait, and the checks do not keep all processors busy, so they run beside the server's tests; what
+# they say comes behind. One that fails hides none.
+test: race-note build ## build, lint and run all tests, with the race detector where there is a C compiler
+	@said="$$(mktemp)"; trap 'rm -f "$$said"' EXIT; failed=; \
+	$(MAKE) --no-print-directory --keep-going lint generate-check tools-test compat >"$$said" 2>&1 & beside=$$!; \
 	$(MAKE) --no-print-directory go-test || failed=yes; \
 	wait $$beside || failed=yes; cat "$$said"; [ -z "$$failed" ]
 	@$(MAKE) --no-print-directory race-note
@@ -100,7 +102,7 @@ test-long: ## run the random tests with more repetitions than make test has time
 	@go test -count=1 -timeout 60m -run 'Silence$$' ./server/group -silence-seeds 3000
 	@go test -count=1 -timeout 60m -run '^TestModelOverGRPC$$' ./conformance/model -grpc-seqs 1000
 	@go test -count=1 -timeout 60m -run '^TestFailOver$$' ./conformance/rings -failover-seeds 5000
-	@go test -count=1 -timeout 60m -run '^Test(CheckpointsInSteps|DamageInNext|EveryBitFlip)' ./raftstore -thorough
+	@go test -count=1 -timeout 60m -run '^Test(CheckpointsInSteps|DamageInNext|EveryBitFlip|EveryFailure)' ./raftstore -thorough
 
 lint: tools ## check formatting, go vet and staticcheck, in all modules
 	@unformatted="$$(gofmt -l .)"; if [ -n "$$unformatted" ]; then echo "not formatted, run gofmt -w on:" $$unformatted >&2; exit 1; fi
@@ -120,11 +122,16 @@ generate-check: tools ## fail if the generated code is not that of the .proto fi
 # without the detector their random tests take a fifth of the time. Those of their tests that start goroutines run with it.
 PURE := ./coordination/... ./scheme/... ./conformance/model ./conformance/rings
 PURE_RACED := -run '^Test(DescriptionsDoNotChange|ModelOverGRPC)$$' ./coordination ./conformance/model
+# REPLAYED are the tests of ./conformance that replay the transcripts on these packages alone.
+REPLAYED := ^TestPure
+# LONGEST begin first, lest a processor idles in the end.
+LONGEST := ./server ./raftstore ./conformance/crash ./conformance
 go-test: build ## run the server's tests
 	@failed=; $(GO_TEST_PURE) $(PURE) || failed=yes; \
+	$(GO_TEST_PURE) -run '$(REPLAYED)' ./conformance || failed=yes; \
 	$(if $(RACE),$(GO_TEST) $(PURE_RACED) || failed=yes;) \
-	packages="$$(go list ./... | grep -vxF "$$(go list $(PURE))")" || exit 1; \
-	$(GO_TEST) $$packages || failed=yes; [ -z "$$failed" ]
+	packages="$$(go list $(LONGEST) && go list ./... | grep -vxF "$$(go list $(PURE) $(LONGEST))")" || exit 1; \
+	$(GO_TEST) -skip '$(REPLAYED)' $$packages || failed=yes; [ -z "$$failed" ]
 
 tools-test: ## run the tests of the generators
 	@cd $(TOOLS) && go test ./...

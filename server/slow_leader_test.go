@@ -13,7 +13,7 @@ func TestFollowerWaitsForASlowLeader(t *testing.T) {
 	c := startCluster(t, 3)
 	leader, follower := c.leader()
 	c.createNode(leader, testNode)
-	const streams, each = 12, 3
+	const streams, each = 12, 2 // half as much again as may be under way
 	clients := make([]sessionClient, streams)
 	for i := range clients {
 		clients[i] = openTest(t, t.Context(), c.conns[follower], start(1_800_000))
