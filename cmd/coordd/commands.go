@@ -63,8 +63,9 @@ func (p *program) newRoot() *cobra.Command {
 	root.SetOut(p.stdout)
 	root.SetErr(p.stderr)
 	root.SetFlagErrorFunc(flagError)
-	root.AddCommand(p.serveCommand(), p.checkCommand(), p.certCommand(), p.inspectCommand(), p.userCommand(),
-		p.lockCommand(), p.clusterCommand(), p.conformanceCommand(), p.healthCommand(), p.licensesCommand(), p.versionCommand())
+	root.AddCommand(p.serveCommand(), p.checkCommand(), p.certCommand(), p.userCommand(), p.clusterCommand(),
+		p.lockCommand(), p.nodeCommand(), p.semaphoreCommand(), p.sessionCommand(), p.listCommand(), p.makeDirectoryCommand(),
+		p.removeDirectoryCommand(), p.grantCommand(), p.revokeCommand(), p.chownCommand(), p.conformanceCommand(), p.healthCommand(), p.licensesCommand(), p.versionCommand())
 	root.SetHelpCommand(helpCommand())
 	root.InitDefaultHelpCmd() // now, so that root.Find knows it
 	return root

@@ -112,6 +112,7 @@ func (p *program) lockCommand() *cobra.Command {
 	}
 	flags := command.Flags()
 	f.declareCaller(flags)
+	p.remember(command, &f.callerFlags)
 	f.declareHold(flags)
 	flags.BoolVar(&f.shared, "shared", false, "take 1 of the semaphore's limit, so that others who do so may run as well")
 	flags.Uint64Var(&f.count, "count", 0, "take that many of it")
