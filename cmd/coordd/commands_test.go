@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"strings"
+	"syscall"
 	"testing"
 
 	"go.yaml.in/yaml/v3"
@@ -251,18 +252,33 @@ func TestWrongInputOfClients(t *testing.T) {
 		"semaphore create app door --limit 0":  {"flag --limit: value 0", "from 1 to"},
 		"semaphore create app door --limit -1": {"--limit", "-1"},
 		"sem create app --limit 1 N" + strings.Repeat("n", 1024): {"argument NAME: 1025 bytes", "up to 1024"},
-		"sem set app door":                          {"no data given: want DATA or --file"},
-		"sem set app door a --file b":               {"DATA and --file", "one of them"},
-		"sem set app door --file /nowhere/x":        {"flag --file", "/nowhere/x"},
-		"sem set app door --file " + large:          {"flag --file", "more than 1048576 bytes"},
-		"sem show app":                              {"takes NODE NAME, 1 argument given"},
-		"sem watch app door --changes 0":            {"flag --changes", "above 0"},
-		"session kill app one":                      {"argument SESSION", "one", "coordd session ls"},
-		"session show app 0":                        {"argument SESSION", "coordd session ls"},
-		"session ls --user a --token-file b":        {"--user and --token-file", "one of them"},
-		"session ls --password-file b":              {"flag --password-file", "without --user"},
-		"session ls --endpoint http://a":            {"flag --endpoint", "grpc://HOST:PORT"},
-		"session ls --endpoint a:1/local -d /other": {"flag --database", "/other", "names /local"},
+		"sem set app door":                                  {"no data given: want DATA or --file"},
+		"sem set app door a --file b":                       {"DATA and --file", "one of them"},
+		"sem set app door --file /nowhere/x":                {"flag --file", "/nowhere/x"},
+		"sem set app door --file " + large:                  {"flag --file", "more than 1048576 bytes"},
+		"sem show app":                                      {"takes NODE NAME, 1 argument given"},
+		"sem watch app door --changes 0":                    {"flag --changes", "above 0"},
+		"session kill app one":                              {"argument SESSION", "one", "coordd session ls"},
+		"session show app 0":                                {"argument SESSION", "coordd session ls"},
+		"elect app":                                         {"takes NODE NAME", "1 argument given"},
+		"elect app leader run":                              {"takes NODE NAME", "only behind --"},
+		"elect app leader --changes 1":                      {"--changes and --output", "--observe"},
+		"elect app leader --observe --changes 0":            {"flag --changes", "above 0"},
+		"elect app leader --session-timeout 1s":             {"flag --session-timeout", "from 3s to 30m"},
+		"discover app web --publish a --watch":              {"flag --publish", "--watch"},
+		"discover app web --changes 2":                      {"flag --changes", "--watch"},
+		"discover app web --publish a --session-timeout 1h": {"flag --session-timeout", "from 3s to 30m"},
+		"config get app":                                    {"takes NODE NAME"},
+		"config set app settings":                           {"no data given: want DATA or --file"},
+		"config watch app settings --changes 0":             {"flag --changes", "above 0"},
+		"config watch app settings x":                       {"only behind --"},
+		"top --every 1ms":                                   {"flag --every", "1ms", "from 100ms to 1h"},
+		"top --times 0":                                     {"flag --times", "above 0"},
+		"top a b":                                           {"takes [PATH], 2 arguments given"},
+		"session ls --user a --token-file b":                {"--user and --token-file", "one of them"},
+		"session ls --password-file b":                      {"flag --password-file", "without --user"},
+		"session ls --endpoint http://a":                    {"flag --endpoint", "grpc://HOST:PORT"},
+		"session ls --endpoint a:1/local -d /other":         {"flag --database", "/other", "names /local"},
 	} {
 		t.Run(args[:min(len(args), 60)], func(t *testing.T) {
 			r := newRun(newFakeServer())
@@ -272,5 +288,127 @@ func TestWrongInputOfClients(t *testing.T) {
 			}
 			inOrder(t, r.log.String(), append([]string{"coordd: "}, want...))
 		})
+	}
+}
+
+// The leader is shown to whoever observes, and the next one takes over when it stops.
+func TestElect(t *testing.T) {
+	t.Parallel()
+	_, endpoint, _ := lockServer(t)
+	one := spawn(t, "elect", "app", "leader", "--data", "one", "--endpoint", endpoint)
+	inOrder(t, receive(t, one.first, func() string { return one.log.String() }), []string{`leads "leader" of /local/app: session `, "token 1"})
+	coordd(t, exitConflict, []string{"elect", "app", "leader", "--timeout", "10ms", "--endpoint", endpoint}, "held by others")
+	does(t, endpoint, "elect app leader --observe --changes 1", "leads, token 1", `data "one"`)
+	if shown := parsed(t, does(t, endpoint, "elect app leader --observe --changes 1 -o json")); at(t, shown, "data") != "one" || at(t, shown, "order_id") != 1.0 {
+		t.Error(shown)
+	}
+	two := spawn(t, "elect", "app", "leader", "--data", "two", "--endpoint", endpoint)
+	waitFor(t, "it to wait", func() bool {
+		return len(at(t, parsed(t, does(t, endpoint, "sem show app leader -o json")), "waiters").([]any)) == 1
+	})
+	one.command.Process.Signal(syscall.SIGTERM)
+	one.wantExit(t, exitOK)
+	receive(t, two.first, func() string { return two.log.String() })
+	does(t, endpoint, "elect app leader --observe --changes 1", `data "two"`)
+	session := at(t, parsed(t, does(t, endpoint, "sem show app leader -o json")), "owners", 0, "session").(float64)
+	does(t, endpoint, fmt.Sprint("session kill app ", session))
+	two.wantExit(t, exitLost, `elect: "leader" of /local/app is lost`, "Session has expired")
+	if out := coordd(t, exitCode(7), []string{"elect", "app", "leader", "--endpoint", endpoint, "--", "/bin/sh", "-c", "echo $COORDD_FENCING_TOKEN; exit 7"}); out != "4" {
+		t.Errorf("got %q", out)
+	}
+	coordd(t, exitNotServing, []string{"elect", "app", "leader", "--endpoint", "127.0.0.1:1"}, "no server at")
+	coordd(t, exitNotRun, []string{"elect", "app", "leader", "--endpoint", "127.0.0.1:1", "--", "/bin/sh"}, "no server at")
+}
+
+// Whoever offers a service is listed as long as he does.
+func TestDiscover(t *testing.T) {
+	t.Parallel()
+	_, endpoint, _ := lockServer(t)
+	if offers := at(t, parsed(t, does(t, endpoint, "discover app web -o json")), "offers"); len(offers.([]any)) != 0 {
+		t.Error(offers)
+	}
+	var offering []*process
+	for _, address := range []string{"10.0.0.7:80", "10.0.0.8:80"} {
+		p := spawn(t, "discover", "app", "web", "--publish", address, "--endpoint", endpoint)
+		receive(t, p.first, func() string { return p.log.String() })
+		offering = append(offering, p)
+	}
+	does(t, endpoint, "discover app web", "web by 2 sessions", `"10.0.0.7:80", session`, `"10.0.0.8:80", session`)
+	watcher := spawn(t, "discover", "app", "web", "--watch", "--changes", "2", "-o", "jsonl", "--endpoint", endpoint)
+	if first := parsed(t, receive(t, watcher.first, func() string { return watcher.log.String() })); len(at(t, first, "offers").([]any)) != 2 {
+		t.Error(first)
+	}
+	offering[0].command.Process.Signal(syscall.SIGTERM)
+	offering[0].wantExit(t, exitOK)
+	code, lines := watcher.exit(t)
+	if code != exitOK || len(lines) != 1 || at(t, parsed(t, lines[0]), "offers", 0, "data") != "10.0.0.8:80" {
+		t.Errorf("exit code %d: %v", code, lines)
+	}
+}
+
+// A configuration is read as it was written, and a command runs at each change of it with the last state.
+func TestConfig(t *testing.T) {
+	t.Parallel()
+	_, endpoint, c := lockServer(t)
+	s := sessionOf(t, c)
+	directory := t.TempDir()
+	if err := os.WriteFile(filepath.Join(directory, "config"), []byte("a: 1\nb: \x00"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	coordd(t, exitFailure, []string{"config", "get", "app", "settings", "--endpoint", endpoint}, `"settings": Semaphore not found`)
+	does(t, endpoint, "config set app settings --file "+filepath.Join(directory, "config"), "9 bytes of data")
+	if got := does(t, endpoint, "config get app settings"); got != "a: 1\nb: \x00" {
+		t.Errorf("got %q", got)
+	}
+	does(t, endpoint, "config set app settings first")
+	if shown := parsed(t, does(t, endpoint, "config get app settings -o json")); at(t, shown, "data") != "first" {
+		t.Error(shown)
+	}
+	p := spawn(t, "config", "watch", "app", "settings", "--changes", "2", "--endpoint", endpoint, "--", "/bin/sh", "-c", "read x; echo got $x; exit 3")
+	if got := receive(t, p.first, func() string { return p.log.String() }); got != "got first" {
+		t.Fatalf("got %q", got)
+	}
+	if err := s.Update(t.Context(), "settings", []byte("second\n")); err != nil {
+		t.Fatal(err)
+	}
+	code, lines := p.exit(t)
+	if code != exitOK || len(lines) != 1 || lines[0] != "got second" {
+		t.Errorf("exit code %d: %q", code, lines)
+	}
+	inOrder(t, p.log.String(), []string{`command "/bin/sh": exit status 3`})
+	p = spawn(t, "config", "watch", "app", "settings", "--endpoint", endpoint)
+	if got := receive(t, p.first, func() string { return p.log.String() }); !strings.HasSuffix(got, `"second\n"`) {
+		t.Fatalf("got %q", got)
+	}
+	p.command.Process.Signal(syscall.SIGTERM)
+	p.wantExit(t, exitOK)
+	coordd(t, exitNoSuch, []string{"config", "watch", "app", "settings", "--endpoint", endpoint, "--", "nosuchcommand"}, "nosuchcommand")
+}
+
+// The busiest locks and the longest waits are seen.
+func TestTop(t *testing.T) {
+	t.Parallel()
+	_, endpoint, c := lockServer(t)
+	s, waiter := sessionOf(t, c), sessionOf(t, c)
+	for i := range topRows + 5 {
+		if got, err := s.Acquire(t.Context(), client.Acquisition{Name: fmt.Sprint("lock", i), Count: 1 << 63, Ephemeral: true}); !got || err != nil {
+			t.Fatal(got, err)
+		}
+	}
+	waits := make(chan struct{}, 1)
+	go func() {
+		_, _ = waiter.Acquire(t.Context(), client.Acquisition{Name: "lock12", Count: 1 << 63, Ephemeral: true, Wait: client.Forever, Waiting: func() { waits <- struct{}{} }})
+	}()
+	<-waits
+	does(t, endpoint, "top --times 1", "NODE", "GRANTS/S", `"lock12"`, "1       1", "SINCE", `"lock12"  session `+fmt.Sprint(waiter.ID()))
+	shown := parsed(t, does(t, endpoint, "top app --times 1 -o json"))
+	if at(t, shown, "locks", 0, "name") != "lock12" || len(at(t, shown, "locks").([]any)) != topRows || at(t, shown, "waits", 0, "session") != float64(waiter.ID()) || at(t, shown, "whole") != true {
+		t.Error(shown)
+	}
+	p := spawn(t, "top", "--every", "100ms", "-o", "jsonl", "--endpoint", endpoint)
+	receive(t, p.first, func() string { return p.log.String() })
+	p.command.Process.Signal(syscall.SIGINT)
+	if code, _ := p.exit(t); code != exitOK {
+		t.Errorf("exit code %d", code)
 	}
 }

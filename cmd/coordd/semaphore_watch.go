@@ -29,17 +29,7 @@ func (p *program) untilStopped(q *question, out *outputFlag) *cobra.Command {
 				return err
 			}
 		}
-		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-		defer stop()
-		c, err := f.open(ctx, p)
-		if err != nil {
-			return err
-		}
-		defer c.Close()
-		if err = q.run(ctx, c, args); ctx.Err() != nil || errors.Is(err, errEnough) {
-			return nil
-		}
-		return c.plain(err)
+		return p.watching(f, func(ctx context.Context, c *caller) error { return q.run(ctx, c, args) })
 	}
 	f.declareCaller(command.Flags())
 	p.remember(command, f)
@@ -47,6 +37,21 @@ func (p *program) untilStopped(q *question, out *outputFlag) *cobra.Command {
 		out.declareOutput(command.Flags())
 	}
 	return command
+}
+
+// watching does something that goes on until it is told to stop, which is no failure.
+func (p *program) watching(f *callerFlags, do func(ctx context.Context, c *caller) error) error {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	c, err := f.open(ctx, p)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	if err = do(ctx, c); ctx.Err() != nil || errors.Is(err, errEnough) {
+		return nil
+	}
+	return c.plain(err)
 }
 
 // errEnough ends a watch that has seen all it should.
@@ -86,10 +91,6 @@ func (p *program) semaphoreWatchCommand() *cobra.Command {
 			return checkName(args[1])
 		},
 		run: func(ctx context.Context, c *caller, args []string) error {
-			lines := *out
-			if lines.form == formJSON {
-				lines.form = formLines
-			}
 			seen := 0
 			return c.watch(ctx, args[0], args[1], "semaphore watch", client.Wanted{Owners: true, WatchData: true, WatchOwners: true}, func(d *client.Description) error {
 				change := &changeShown{Time: time.Now().UTC().Format(time.RFC3339Nano), Exists: d != nil}
@@ -105,17 +106,7 @@ func (p *program) semaphoreWatchCommand() *cobra.Command {
 					}
 					line += ", data " + dataText(d.GetData())
 				}
-				var err error
-				switch lines.form {
-				case formTable:
-					_, err = fmt.Fprintf(p.stdout, "%s %s\n", change.Time, line)
-				case formYAML:
-					if _, err = fmt.Fprintln(p.stdout, "---"); err == nil {
-						err = writeYAML(p.stdout, change)
-					}
-				default:
-					err = writeJSON(p.stdout, change, "")
-				}
+				err := p.shows(out, change, change.Time+" "+line)
 				if seen++; err == nil && seen == changes {
 					return errEnough
 				}
