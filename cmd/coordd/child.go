@@ -128,6 +128,9 @@ func (h *holder) run(what *held, path string, asked <-chan os.Signal) error {
 		h.part(what)
 		return withCode(exitLost, fmt.Errorf("%s: held %q for too short a time to run anything", h.verb, h.name))
 	}
+	if len(h.argv) == 0 {
+		return h.stay(what, margin, asked)
+	}
 	c, err := h.program.startChild(path, h.argv, []string{
 		"COORDD_SESSION_ID=" + strconv.FormatUint(what.session.ID(), 10), "COORDD_FENCING_TOKEN=" + strconv.FormatUint(what.order, 10)})
 	if err != nil {
@@ -177,4 +180,30 @@ func (h *holder) guard(what *held, c *child, margin time.Duration, asked <-chan 
 			}
 		}
 	}
+}
+
+// stay holds on without a command, until it is told to stop or what is held is lost.
+func (h *holder) stay(what *held, margin time.Duration, asked <-chan os.Signal) error {
+	fmt.Fprintf(h.program.stdout, "%s %q of %s: session %d, token %d\n", h.holds, h.name, h.node, what.session.ID(), what.order)
+	look := time.NewTicker(leftPause)
+	defer look.Stop()
+	var lost error
+	for lost == nil {
+		select {
+		case sig := <-asked:
+			if ends(sig) {
+				h.part(what)
+				return nil
+			}
+		case lost = <-what.gone:
+		case <-what.session.Lost():
+			lost = what.session.Err()
+		case <-look.C:
+			if what.session.Left() <= margin {
+				lost = errUnanswered
+			}
+		}
+	}
+	h.part(what)
+	return withCode(exitLost, fmt.Errorf("%s: %q of %s is lost: %w", h.verb, h.name, h.node, lost))
 }

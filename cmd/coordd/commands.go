@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -40,7 +41,7 @@ func (p *program) execute(args []string) (string, error) {
 	}
 	root.SetArgs(args)
 	command, err := root.ExecuteC()
-	if command.Annotations[runs] != "" {
+	if kind := command.Annotations[runs]; kind == runsOne || kind == runsSome && slices.Contains(args, "--") {
 		err = ownFailure(err)
 	}
 	return command.CommandPath(), err
@@ -63,8 +64,9 @@ func (p *program) newRoot() *cobra.Command {
 	root.SetOut(p.stdout)
 	root.SetErr(p.stderr)
 	root.SetFlagErrorFunc(flagError)
-	root.AddCommand(p.serveCommand(), p.checkCommand(), p.certCommand(), p.inspectCommand(), p.userCommand(),
-		p.lockCommand(), p.clusterCommand(), p.conformanceCommand(), p.healthCommand(), p.licensesCommand(), p.versionCommand())
+	root.AddCommand(p.serveCommand(), p.checkCommand(), p.certCommand(), p.userCommand(), p.clusterCommand(),
+		p.lockCommand(), p.electCommand(), p.discoverCommand(), p.configCommand(), p.topCommand(), p.nodeCommand(), p.semaphoreCommand(), p.sessionCommand(), p.listCommand(), p.makeDirectoryCommand(),
+		p.removeDirectoryCommand(), p.grantCommand(), p.revokeCommand(), p.chownCommand(), p.conformanceCommand(), p.healthCommand(), p.licensesCommand(), p.versionCommand())
 	root.SetHelpCommand(helpCommand())
 	root.InitDefaultHelpCmd() // now, so that root.Find knows it
 	return root

@@ -17,8 +17,8 @@ func TestRefusals(t *testing.T) {
 		code        exitCode
 		want        []string
 	}{
-		{"no command", "", nil, "", exitUsage, []string{"no command given", "cert, check, cluster, conformance, health, help, inspect, licenses, lock, serve, user, version"}},
-		{"unknown command", "bogus", nil, "", exitUsage, []string{`unknown command "bogus"`, "cert, check, cluster, conformance, health, help, inspect, licenses, lock, serve, user, version"}},
+		{"no command", "", nil, "", exitUsage, []string{"no command given", "cert, check, chown, cluster, config, conformance, discover, elect, grant, health, help, licenses, lock, ls, mkdir, node, revoke, rmdir, semaphore, serve, session, top, user, version"}},
+		{"unknown command", "bogus", nil, "", exitUsage, []string{`unknown command "bogus"`, "cert, check, chown, cluster, config, conformance, discover, elect, grant, health, help, licenses, lock, ls, mkdir, node, revoke, rmdir, semaphore, serve, session, top, user, version"}},
 		{"slip in a command", "srve", nil, "", exitUsage, []string{`unknown command "srve"`, "did you mean serve?"}},
 		{"slip in a command, with its flags", "srve --listen :1", nil, "", exitUsage, []string{`unknown command "srve"`, "did you mean serve?"}},
 		{"help for an unknown command", "help chekc", nil, "", exitUsage, []string{`unknown command "chekc"`, "did you mean check?"}},
@@ -73,7 +73,7 @@ func TestRefusals(t *testing.T) {
 
 		{"report to nowhere", "conformance --endpoint grpc://h:1/local --junit /nowhere/x.xml", nil, "", exitConfig, []string{"flag --junit", "/nowhere/x.xml"}},
 		{"tab in the file", "serve --config FILE", home, "listen: :1\n\tadvertise: a\n", exitConfig, []string{"FILE", "line 2", "tab", "spaces"}},
-		{"no slip", "session", nil, "", exitUsage, []string{`unknown command "session"; known are`}},
+		{"no slip", "put", nil, "", exitUsage, []string{`unknown command "put"; known are`}},
 		{"no slip of three letters", "get", nil, "", exitUsage, []string{`unknown command "get"; known are`}},
 		{"members of one address", "serve --initial-cluster a=h:1,b=h:1", home, "", exitUsage, []string{"flag --initial-cluster", `"a" and "b"`, "same address", "h:1"}},
 		{"slip in a flag", "serve --listne :1", home, "", exitUsage, []string{"unknown flag --listne", "did you mean --listen?"}},

@@ -89,8 +89,13 @@ func (e *commandEnded) Error() string {
 	return fmt.Sprintf("the command ended with exit code %d", e.code)
 }
 
-// runs marks a cobra command that passes on the exit code of another one: its own failures are exitNotRun.
-const runs = "runs"
+// runs marks a cobra command that passes on the exit code of another one, always or where one is given: its own failures
+// are exitNotRun then.
+const (
+	runs     = "runs"
+	runsOne  = "one"
+	runsSome = "one, or none"
+)
 
 // ownFailure keeps what goes wrong with a command that runs another one apart from the other one's exit codes.
 func ownFailure(err error) error {

@@ -104,7 +104,7 @@ func (p *program) lockCommand() *cobra.Command {
   coordd lock app nightly-report -- echo "nobody else runs this now"
   coordd lock app nightly-report -n -- echo "if nobody does already"
   coordd lock app nightly-report --timeout 5s --data "$HOSTNAME" -- sh -c 'echo "my token is $COORDD_FENCING_TOKEN"'`,
-		Annotations: map[string]string{runs: "a command"},
+		Annotations: map[string]string{runs: runsOne},
 		Args:        commandArguments(2, "NODE NAME"),
 		RunE: func(command *cobra.Command, args []string) error {
 			return p.lock(f, args[0], args[1], args[2:], command.Flags())
@@ -112,11 +112,11 @@ func (p *program) lockCommand() *cobra.Command {
 	}
 	flags := command.Flags()
 	f.declareCaller(flags)
+	p.remember(command, &f.callerFlags)
 	f.declareHold(flags)
 	flags.BoolVar(&f.shared, "shared", false, "take 1 of the semaphore's limit, so that others who do so may run as well")
 	flags.Uint64Var(&f.count, "count", 0, "take that many of it")
 	flags.BoolVarP(&f.nonBlocking, "nonblock", "n", false, "do not wait")
-	command.SetFlagErrorFunc(func(command *cobra.Command, err error) error { return ownFailure(flagError(command, err)) })
 	return command
 }
 
@@ -194,6 +194,7 @@ type holder struct {
 	name    string
 	argv    []string
 	verb    string // for messages
+	holds   string // what whoever holds without a command does
 	amount  func(*client.Description) (uint64, error)
 }
 
@@ -207,9 +208,12 @@ type held struct {
 
 // hold acquires, runs the command, and gives back.
 func (h *holder) hold(f *callerFlags, node string) error {
-	path, err := commandPath(h.argv[0])
-	if err != nil {
-		return err
+	var path string
+	var err error
+	if len(h.argv) > 0 {
+		if path, err = commandPath(h.argv[0]); err != nil {
+			return err
+		}
 	}
 	asked := forwardedSignals()
 	ctx, cancel := context.WithCancelCause(context.Background())

@@ -9,6 +9,8 @@ import (
 	"os"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"github.com/coordd/coordd/conformance"
 )
 
@@ -27,6 +29,8 @@ type program struct {
 	scripts func() ([]*conformance.Script, error) // of `coordd conformance`
 	// stopTimeout is how long a stopping server may wait for clients.
 	stopTimeout time.Duration
+
+	callers map[*cobra.Command]*callerFlags // of the commands that do what clients do
 }
 
 // runningServer is what the program needs of a server that has started.

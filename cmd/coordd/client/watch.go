@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -12,6 +13,15 @@ import (
 // absentPause is the pause between two looks for a semaphore that does not exist, which nobody can watch.
 const absentPause = time.Second
 
+// watcher remembers what it has told.
+type watcher struct {
+	name   string
+	wanted Wanted
+	tell   func(*Description) error
+	told   bool
+	last   *Description // what it was then, nil: nothing
+}
+
 // Watch calls tell with a semaphore as it is now, and again whenever it differs in what is wanted; nil where it does not
 // exist. It returns with tell's first error, when ctx ends, or when the session is lost.
 //
@@ -19,20 +29,51 @@ const absentPause = time.Second
 // Whoever is told of a change has described the semaphore anew, with the next notice asked for in the same request, so that
 // nothing is missed but what was there for a shorter time than a look takes.
 func (s *Session) Watch(ctx context.Context, name string, wanted Wanted, tell func(*Description) error) error {
-	var last *Description
+	return (&watcher{name: name, wanted: wanted, tell: tell}).watch(ctx, s)
+}
+
+// Watch is Session.Watch with one session after the other, for whoever only looks. It gives up where no session can be
+// had for reasons that do not pass.
+func (c *Client) Watch(ctx context.Context, config SessionConfig, name string, wanted Wanted, tell func(*Description) error) error {
+	w := &watcher{name: name, wanted: wanted, tell: tell}
 	for first := true; ; first = false {
-		d, changed, err := s.Describe(ctx, name, wanted)
+		s, err := c.Open(ctx, config)
+		if err == nil {
+			err = w.watch(ctx, s)
+			parting, cancel := context.WithTimeout(context.Background(), partMost)
+			_ = s.Close(parting) // it ends by itself otherwise
+			cancel()
+			if !errors.Is(err, ErrLost) {
+				return err
+			}
+		} else if refused := StatusOf(err); ctx.Err() != nil || first || refused == Ydb.StatusIds_NOT_FOUND || refused == Ydb.StatusIds_UNAUTHORIZED {
+			return err
+		}
+		select {
+		case <-time.After(absentPause):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// partMost bounds how long the end of a session may keep a watcher.
+const partMost = 2 * time.Second
+
+func (w *watcher) watch(ctx context.Context, s *Session) error {
+	for {
+		d, changed, err := s.Describe(ctx, w.name, w.wanted)
 		if StatusOf(err) == Ydb.StatusIds_NOT_FOUND {
 			d, changed, err = nil, nil, nil
 		}
 		if err != nil {
 			return err
 		}
-		if seen := within(d, wanted); first || !proto.Equal(seen, last) {
-			if err := tell(d); err != nil {
+		if seen := within(d, w.wanted); !w.told || !proto.Equal(seen, w.last) {
+			if err := w.tell(d); err != nil {
 				return err
 			}
-			last = seen
+			w.told, w.last = true, seen
 		}
 		var absent <-chan time.Time
 		if d == nil {

@@ -1,0 +1,130 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/coordd/coordd/cmd/coordd/client"
+)
+
+// callerTimeout bounds what a command asks of a server, unless --timeout says otherwise.
+const callerTimeout = 30 * time.Second
+
+// oursText is part of the help of commands that a YDB cannot serve.
+const oursText = "This needs a coordd server: the protocol of YDB has nothing of the kind (exit code 9)."
+
+// inspect calls the inspection service.
+func (c *caller) inspect(ctx context.Context, method string, request, response proto.Message) error {
+	err := c.Invoke(ctx, method, request, response)
+	if status.Code(err) == codes.PermissionDenied {
+		return fmt.Errorf("%w: %w", errNotShown, plain(err))
+	}
+	return c.plain(err)
+}
+
+var errNotShown = errors.New("the server does not show this to you")
+
+// isNotOurs tells whether a command has to do with what the public protocol tells.
+func isNotOurs(err error) bool { return errors.Is(err, errNeedsOurs) || errors.Is(err, errNotShown) }
+
+// question is a command that asks a server once.
+type question struct {
+	use, short, long, example string
+	run                       func(ctx context.Context, c *caller, args []string) error
+	check                     func(flags *pflag.FlagSet, args []string) error // before anybody is asked; nil: there is nothing to check
+}
+
+// ask makes the command. Its arguments are named in its use.
+func (p *program) ask(q *question, out *outputFlag) *cobra.Command {
+	f := new(callerFlags)
+	var timeout time.Duration
+	command := &cobra.Command{Use: q.use, Short: q.short, Example: q.example, Args: argumentsOf(q.use)}
+	command.Long = q.short + ".\n\n"
+	if q.long != "" {
+		command.Long += q.long + "\n\n"
+	}
+	command.Long += callerText
+	command.RunE = func(command *cobra.Command, args []string) error {
+		if timeout <= 0 {
+			return usageError("flag --timeout: value %q is not allowed: want a time such as 30s or 10m", timeout)
+		}
+		if out != nil {
+			if err := out.check(); err != nil {
+				return err
+			}
+		}
+		if q.check != nil {
+			if err := q.check(command.Flags(), args); err != nil {
+				return err
+			}
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), timeout)
+		defer cancel()
+		c, err := f.open(ctx, p)
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		return c.plain(q.run(ctx, c, args))
+	}
+	f.declareCaller(command.Flags())
+	p.remember(command, f)
+	command.Flags().DurationVar(&timeout, "timeout", callerTimeout, "how long to wait for the result")
+	if out != nil {
+		out.declareOutput(command.Flags())
+	}
+	return command
+}
+
+// remember tells the completion of arguments how a command finds its server.
+func (p *program) remember(command *cobra.Command, f *callerFlags) {
+	if p.callers == nil {
+		p.callers = make(map[*cobra.Command]*callerFlags)
+	}
+	p.callers[command] = f
+}
+
+// oneShotTimeout is that of the sessions of commands that end when they are answered.
+const oneShotTimeout = 10 * time.Second
+
+// withSession does something in a session of its own.
+func (c *caller) withSession(ctx context.Context, node, verb string, do func(s *client.Session) error) error {
+	node = c.path(node)
+	s, err := c.Open(ctx, client.SessionConfig{Node: node, Timeout: oneShotTimeout, Description: describedAs(verb, nil)})
+	if err != nil {
+		return c.aboutNode(node, err)
+	}
+	err = do(s)
+	parting, cancel := context.WithTimeout(context.Background(), partingMost)
+	defer cancel()
+	_ = s.Close(parting) // the session ends by itself otherwise
+	return err
+}
+
+// checkName sees to the length of a semaphore's name.
+func checkName(name string) error {
+	if len(name) > client.NameMost {
+		return usageError("argument NAME: %d bytes are not allowed: want up to %d", len(name), client.NameMost)
+	}
+	return nil
+}
+
+// allPages calls show for one page after the other. show is given the place of a page, and tells where the next one is, if
+// there is one.
+func allPages(show func(token string) (next string, err error)) error {
+	for token := ""; ; {
+		next, err := show(token)
+		if err != nil || next == "" {
+			return err
+		}
+		token = next
+	}
+}

@@ -1,0 +1,183 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb"
+
+	"github.com/coordd/coordd/cmd/coordd/client"
+)
+
+func (p *program) configCommand() *cobra.Command {
+	parent := &cobra.Command{
+		Use:   "config",
+		Short: "Read, set and follow configuration that lives in a coordination node",
+		Long:  "Read, set and follow configuration that lives in a coordination node, as the data of a\nsemaphore of up to 1048576 bytes.",
+		RunE:  wantsCommand,
+	}
+	parent.AddCommand(p.configGetCommand(), p.configSetCommand(), p.configWatchCommand())
+	return parent
+}
+
+// configShown is a configuration.
+type configShown struct {
+	Node   string `json:"node"`
+	Name   string `json:"name"`
+	Exists bool   `json:"exists"`
+	bytesShown
+}
+
+func (p *program) configGetCommand() *cobra.Command {
+	out := new(outputFlag)
+	command := p.ask(&question{use: "get NODE NAME", short: "Print a configuration",
+		long:    "It is printed as it is, byte by byte, unless --output says otherwise.",
+		example: "  coordd config set app settings '{\"debug\": false}'\n  coordd config get app settings",
+		run: func(ctx context.Context, c *caller, args []string) error {
+			return c.withSession(ctx, args[0], "config get", func(s *client.Session) error {
+				d, _, err := s.Describe(ctx, args[1], client.Wanted{})
+				if err != nil {
+					return aboutSemaphore(args[1], err)
+				}
+				if out.form == formTable {
+					_, err := p.stdout.Write(d.GetData())
+					return err
+				}
+				return out.one(p.stdout, &configShown{c.path(args[0]), args[1], true, showBytes(d.GetData())}, nil)
+			})
+		}}, out)
+	return command
+}
+
+func (p *program) configSetCommand() *cobra.Command {
+	var file string
+	var data []byte
+	command := p.ask(&question{use: "set NODE NAME [DATA]", short: "Set a configuration, and make it where there is none",
+		long: "The data is DATA, or what is in the file of --file; - is stdin.",
+		example: `  coordd config set app settings '{"debug": true}'
+  echo '{"debug": false}' | coordd config set app settings --file -`,
+		check: func(_ *pflag.FlagSet, args []string) (err error) {
+			if err := checkName(args[1]); err != nil {
+				return err
+			}
+			data, err = p.dataOf(file, args[2:])
+			return err
+		},
+		run: func(ctx context.Context, c *caller, args []string) error {
+			return c.withSession(ctx, args[0], "config set", func(s *client.Session) error {
+				err := s.Update(ctx, args[1], data)
+				if client.StatusOf(err) == Ydb.StatusIds_NOT_FOUND {
+					if err = s.Create(ctx, args[1], limitOfConfigs, data); client.StatusOf(err) == Ydb.StatusIds_ALREADY_EXISTS {
+						err = s.Update(ctx, args[1], data) // somebody else has made it meanwhile
+					}
+				}
+				if err != nil {
+					return aboutSemaphore(args[1], err)
+				}
+				fmt.Fprintf(p.stdout, "%q has %s of data\n", args[1], counted(len(data), "byte"))
+				return nil
+			})
+		}}, nil)
+	command.Flags().StringVar(&file, "file", "", "file with the data, - for stdin")
+	return command
+}
+
+const configWatchText = `Each change is a line, or a run of a command that finds the configuration on its stdin. The
+command runs once at the start, and never twice at a time: what changes while it runs is seen
+when it has ended, the last state only. If it fails that is said, and the next change runs
+it again. A configuration that is missing, or is deleted, is a line and no run.`
+
+func (p *program) configWatchCommand() *cobra.Command {
+	f := new(callerFlags)
+	out := new(outputFlag)
+	var changes int
+	command := &cobra.Command{
+		Use:   "watch NODE NAME [flags] [-- COMMAND [ARGUMENT...]]",
+		Short: "Follow a configuration, or run a command at each change",
+		Long:  "Follow a configuration, or run a command at each change.\n\n" + configWatchText + "\n\n" + callerText,
+		Example: `  coordd config set app settings '{"debug": false}'
+  coordd config watch app settings --changes 1
+  coordd config watch app settings --changes 1 -- sh -c 'cat > settings.json'`,
+		Annotations: map[string]string{runs: runsSome},
+		Args:        optionalCommand,
+	}
+	command.RunE = func(command *cobra.Command, args []string) error {
+		if err := out.check(); err != nil {
+			return err
+		}
+		path := ""
+		switch {
+		case command.Flags().Changed("changes") && changes < 1:
+			return usageError("flag --changes: value %d is not allowed: want a number above 0", changes)
+		case len(args) > 2 && command.Flags().Changed("output"):
+			return usageError("flag --output: has no meaning with a command, which finds the configuration on its stdin")
+		case len(args) > 2:
+			var err error
+			if path, err = commandPath(args[2]); err != nil {
+				return err
+			}
+			f.keepStdin = true
+		}
+		seen := 0
+		return p.watching(f, func(ctx context.Context, c *caller) error {
+			return c.watch(ctx, args[0], args[1], "config watch", client.Wanted{WatchData: true}, func(d *client.Description) (err error) {
+				switch {
+				case path != "" && d == nil:
+					fmt.Fprintf(p.stderr, "coordd: %s has no %q now\n", c.path(args[0]), args[1])
+				case path != "":
+					err = p.runOnChange(ctx, path, args[2:], d.GetData())
+				default:
+					shown, line := &configShown{Node: c.path(args[0]), Name: args[1], Exists: d != nil}, "there is none"
+					if d != nil {
+						shown.bytesShown, line = showBytes(d.GetData()), dataText(d.GetData())
+					}
+					err = p.shows(out, shown, time.Now().UTC().Format(time.RFC3339Nano)+" "+line)
+				}
+				if seen++; err == nil && seen == changes {
+					return errEnough
+				}
+				return err
+			})
+		})
+	}
+	flags := command.Flags()
+	f.declareCaller(flags)
+	p.remember(command, f)
+	out.declareOutput(flags)
+	flags.IntVar(&changes, "changes", 0, "end after so many (default: never)")
+	return command
+}
+
+// stopPause is how long a command has to end when this program is told to.
+const stopPause = 2 * time.Second
+
+// runOnChange runs a command with data on its stdin. Its failure is said, and is none of this program's.
+func (p *program) runOnChange(ctx context.Context, path string, argv []string, data []byte) error {
+	command := exec.CommandContext(ctx, path, argv[1:]...)
+	command.Args[0] = argv[0]
+	command.Env, command.Stdin, command.Stdout, command.Stderr = p.environment, bytes.NewReader(data), p.stdout, p.stderr
+	command.Cancel = func() error { return command.Process.Signal(syscall.SIGTERM) }
+	command.WaitDelay = stopPause
+	err := command.Run()
+	var exit *exec.ExitError
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case errors.As(err, &exit):
+		fmt.Fprintf(p.stderr, "coordd: command %q: %v\n", argv[0], exit)
+		return nil
+	case errors.Is(err, syscall.EPIPE): // it has not read all of it, and need not
+		return nil
+	case err != nil && command.ProcessState == nil:
+		return withCode(exitCannot, fmt.Errorf("command %q cannot be run: %w", argv[0], err))
+	}
+	return err
+}

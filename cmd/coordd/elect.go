@@ -1,0 +1,233 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/coordd/coordd/cmd/coordd/client"
+)
+
+const electText = `Be elected, and lead until this program is told to stop, or while a command runs: then it
+is 'coordd lock' with data, and has its exit codes. Without a command a line says that it
+leads, and it ends with code 123 when it does no longer. With --observe it does not stand
+for election and shows who leads, whenever that is somebody else.`
+
+// electFlags are the flags of `coordd elect`.
+type electFlags struct {
+	callerFlags
+	holdFlags
+	outputFlag
+	observe bool
+	changes int
+}
+
+// optionalCommand takes a node and a name, and a command behind two dashes or none.
+func optionalCommand(command *cobra.Command, args []string) error {
+	if command.ArgsLenAtDash() < 0 {
+		if len(args) != 2 {
+			return usageError("%s takes NODE NAME, and a command only behind --; %s given", command.CommandPath(), counted(len(args), "argument"))
+		}
+		return nil
+	}
+	return commandArguments(2, "NODE NAME")(command, args)
+}
+
+func (p *program) electCommand() *cobra.Command {
+	f := new(electFlags)
+	command := &cobra.Command{
+		Use:   "elect NODE NAME [flags] [-- COMMAND [ARGUMENT...]]",
+		Short: "Be elected, or see who is",
+		Long:  "Be elected, or see who is.\n\n" + electText + "\n\n" + callerText,
+		Example: `  coordd elect app leader --data "$HOSTNAME" -- echo "I lead"
+  coordd elect app leader --observe --changes 1`,
+		Annotations: map[string]string{runs: runsSome},
+		Args:        optionalCommand,
+	}
+	command.RunE = func(command *cobra.Command, args []string) error {
+		flags := command.Flags()
+		switch {
+		case f.observe && len(args) > 2:
+			return usageError("flag --observe: whoever observes does not lead, so there is no command to run")
+		case f.observe:
+			return p.observe(f, args[0], args[1], flags.Changed("changes"))
+		case flags.Changed("changes") || flags.Changed("output"):
+			return usageError("flags --changes and --output: have no meaning without --observe")
+		}
+		if err := f.holdFlags.check(); err != nil {
+			return err
+		}
+		if !flags.Changed("timeout") {
+			f.wait = client.Forever
+		}
+		f.keepStdin = len(args) > 2
+		h := &holder{program: p, flags: &f.holdFlags, name: args[1], argv: args[2:], verb: "elect", holds: "leads"}
+		h.amount = func(d *client.Description) (uint64, error) { return new(lockFlags).amount(args[1], d) }
+		return h.hold(&f.callerFlags, args[0])
+	}
+	flags := command.Flags()
+	f.declareCaller(flags)
+	p.remember(command, &f.callerFlags)
+	f.declareHold(flags)
+	f.declareOutput(flags)
+	flags.BoolVar(&f.observe, "observe", false, "show who leads, again whenever it is another one")
+	flags.IntVar(&f.changes, "changes", 0, "with --observe: end after so many (default: never)")
+	return command
+}
+
+// leaderShown is who leads at a time.
+type leaderShown struct {
+	Time    string  `json:"time"` // by this machine's clock
+	Session *uint64 `json:"session"`
+	OrderID *uint64 `json:"order_id"`
+	bytesShown
+}
+
+func (p *program) observe(f *electFlags, node, name string, limited bool) error {
+	if err := f.outputFlag.check(); err != nil {
+		return err
+	}
+	if limited && f.changes < 1 {
+		return usageError("flag --changes: value %d is not allowed: want a number above 0", f.changes)
+	}
+	return p.watching(&f.callerFlags, func(ctx context.Context, c *caller) error {
+		seen := 0
+		return c.watch(ctx, node, name, "elect", client.Wanted{Owners: true, WatchOwners: true}, func(d *client.Description) error {
+			shown, line := &leaderShown{Time: time.Now().UTC().Format(time.RFC3339Nano)}, "nobody leads"
+			if owners := d.GetOwners(); len(owners) > 0 {
+				session, order := owners[0].GetSessionId(), owners[0].GetOrderId()
+				shown.Session, shown.OrderID, shown.bytesShown = &session, &order, showBytes(owners[0].GetData())
+				line = fmt.Sprintf("session %d leads, token %d, data %s", session, order, dataText(owners[0].GetData()))
+			}
+			err := p.shows(&f.outputFlag, shown, shown.Time+" "+line)
+			if seen++; err == nil && seen == f.changes {
+				return errEnough
+			}
+			return err
+		})
+	})
+}
+
+// shows prints one of many things that come with time.
+func (p *program) shows(out *outputFlag, value any, line string) (err error) {
+	switch out.form {
+	case formTable:
+		_, err = fmt.Fprintln(p.stdout, line)
+	case formYAML:
+		if _, err = fmt.Fprintln(p.stdout, "---"); err == nil {
+			err = writeYAML(p.stdout, value)
+		}
+	default:
+		err = writeJSON(p.stdout, value, "")
+	}
+	return err
+}
+
+const discoverText = `A service is a semaphore; whoever offers it holds one of it, with his address as data.
+Without a flag those who offer it now are listed. With --publish this program offers it
+until it is told to stop, or while a command runs, with the exit codes of 'coordd lock'.
+With --watch the list is shown again whenever it is another one.`
+
+// discoverFlags are the flags of `coordd discover`.
+type discoverFlags struct {
+	callerFlags
+	outputFlag
+	publish        string
+	sessionTimeout time.Duration
+	watch          bool
+	changes        int
+}
+
+func (p *program) discoverCommand() *cobra.Command {
+	f := new(discoverFlags)
+	command := &cobra.Command{
+		Use:   "discover NODE NAME [flags] [-- COMMAND [ARGUMENT...]]",
+		Short: "Find those who offer a service, or offer it",
+		Long:  "Find those who offer a service, or offer it.\n\n" + discoverText + "\n\n" + callerText,
+		Example: `  coordd discover app web --publish 10.0.0.7:8080 -- coordd discover app web
+  coordd discover app web -o json
+  coordd discover app web --watch --changes 1`,
+		Annotations: map[string]string{runs: runsSome},
+		Args:        optionalCommand,
+	}
+	command.RunE = func(command *cobra.Command, args []string) error {
+		flags := command.Flags()
+		publishes := flags.Changed("publish")
+		switch {
+		case publishes && (f.watch || flags.Changed("output")):
+			return usageError("flag --publish: goes neither with --watch nor with --output")
+		case !publishes && len(args) > 2:
+			return usageError("a command is run only with --publish")
+		case !f.watch && flags.Changed("changes"):
+			return usageError("flag --changes: has no meaning without --watch")
+		case f.watch && flags.Changed("changes") && f.changes < 1:
+			return usageError("flag --changes: value %d is not allowed: want a number above 0", f.changes)
+		}
+		if !publishes {
+			if !f.watch {
+				f.changes = 1
+			}
+			return p.discover(f, args[0], args[1])
+		}
+		if err := checkData("flag --publish", len(f.publish)); err != nil {
+			return err
+		}
+		if err := checkSessionTimeout(f.sessionTimeout); err != nil {
+			return err
+		}
+		f.keepStdin = len(args) > 2
+		hold := &holdFlags{wait: client.Forever, data: f.publish, sessionTimeout: f.sessionTimeout, conflictCode: uint8(exitConflict)}
+		h := &holder{program: p, flags: hold, name: args[1], argv: args[2:], verb: "discover", holds: "offers"}
+		h.amount = func(*client.Description) (uint64, error) { return 1, nil }
+		return h.hold(&f.callerFlags, args[0])
+	}
+	flags := command.Flags()
+	f.declareCaller(flags)
+	p.remember(command, &f.callerFlags)
+	f.declareOutput(flags)
+	flags.StringVar(&f.publish, "publish", "", "offer the service at this address, up to 1048576 bytes")
+	flags.DurationVar(&f.sessionTimeout, "session-timeout", sessionTimeoutDefault, "how long it stays listed when nothing is heard of this program, 3s to 30m")
+	flags.BoolVar(&f.watch, "watch", false, "show the list again whenever it is another one")
+	flags.IntVar(&f.changes, "changes", 0, "with --watch: end after so many (default: never)")
+	return command
+}
+
+// offerShown is one who offers a service.
+type offerShown struct {
+	Session uint64 `json:"session"`
+	OrderID uint64 `json:"order_id"`
+	bytesShown
+}
+
+// offersShown are all, at a time.
+type offersShown struct {
+	Time   string       `json:"time"` // by this machine's clock
+	Offers []offerShown `json:"offers"`
+}
+
+func (p *program) discover(f *discoverFlags, node, name string) error {
+	if err := f.outputFlag.check(); err != nil {
+		return err
+	}
+	return p.watching(&f.callerFlags, func(ctx context.Context, c *caller) error {
+		seen := 0
+		return c.watch(ctx, node, name, "discover", client.Wanted{Owners: true, WatchOwners: true}, func(d *client.Description) error {
+			shown, line := &offersShown{time.Now().UTC().Format(time.RFC3339Nano), []offerShown{}}, ""
+			for _, owner := range d.GetOwners() {
+				shown.Offers = append(shown.Offers, offerShown{owner.GetSessionId(), owner.GetOrderId(), showBytes(owner.GetData())})
+				line += fmt.Sprintf("\n  %s, session %d", dataText(owner.GetData()), owner.GetSessionId())
+			}
+			err := p.shows(&f.outputFlag, shown, fmt.Sprintf("%s %s by %s%s", shown.Time, name, counted(len(shown.Offers), "session"), line))
+			if seen++; err == nil && seen == f.changes {
+				return errEnough
+			}
+			return err
+		})
+	})
+}
+
+// limitOfConfigs is that of the semaphores which `coordd config set` makes: nobody is kept from holding them.
+const limitOfConfigs = math.MaxUint64

@@ -1,0 +1,380 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/ydb-platform/ydb-go-genproto/Ydb_Coordination_V1"
+	"github.com/ydb-platform/ydb-go-genproto/Ydb_Scheme_V1"
+	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
+	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Scheme"
+
+	"github.com/coordd/coordd/server/adminpb"
+)
+
+func (p *program) nodeCommand() *cobra.Command {
+	parent := &cobra.Command{
+		Use:   "node",
+		Short: "Make, look at, change and drop coordination nodes",
+		RunE:  wantsCommand,
+	}
+	parent.AddCommand(p.nodeCreateCommand(), p.nodeAlterCommand(), p.nodeShowCommand(), p.nodeDropCommand(), p.nodeListCommand(), p.nodeTreeCommand())
+	return parent
+}
+
+// nodeFlags are the settings of a node.
+type nodeFlags struct {
+	selfCheck, grace       time.Duration
+	read, attach, counters string
+}
+
+func (f *nodeFlags) declare(flags *pflag.FlagSet) {
+	flags.DurationVar(&f.selfCheck, "self-check-period", 0, "how often its leader makes sure that it leads; 500ms to 10s count (default: 1s)")
+	flags.DurationVar(&f.grace, "session-grace-period", 0, "what sessions get on top of their timeouts after a change of the leader; up to 30s count (default: 10s)")
+	flags.StringVar(&f.read, "read-consistency", "", "strict or relaxed (default: relaxed)")
+	flags.StringVar(&f.attach, "attach-consistency", "", "strict or relaxed (default: strict)")
+	flags.StringVar(&f.counters, "rate-limiter-counters", "", "aggregated or detailed (default: aggregated)")
+}
+
+func (f *nodeFlags) check(flags *pflag.FlagSet) error {
+	for name, value := range map[string]time.Duration{"self-check-period": f.selfCheck, "session-grace-period": f.grace} {
+		if flags.Changed(name) && (value < time.Millisecond || value.Milliseconds() > math.MaxUint32) {
+			return usageError("flag --%s: value %q is not allowed: want a time from 1ms to %s, such as 10s", name, value, durationText(math.MaxUint32*time.Millisecond))
+		}
+	}
+	for name, value := range map[string]string{"read-consistency": f.read, "attach-consistency": f.attach} {
+		if value != "" && consistencyOf(value) == 0 {
+			return usageError("flag --%s: value %q is not allowed: want strict or relaxed", name, value)
+		}
+	}
+	if f.counters != "" && countersOf(f.counters) == 0 {
+		return usageError("flag --rate-limiter-counters: value %q is not allowed: want aggregated or detailed", f.counters)
+	}
+	return nil
+}
+
+func consistencyOf(word string) Ydb_Coordination.ConsistencyMode {
+	return map[string]Ydb_Coordination.ConsistencyMode{"strict": Ydb_Coordination.ConsistencyMode_CONSISTENCY_MODE_STRICT,
+		"relaxed": Ydb_Coordination.ConsistencyMode_CONSISTENCY_MODE_RELAXED}[word]
+}
+
+func countersOf(word string) Ydb_Coordination.RateLimiterCountersMode {
+	return map[string]Ydb_Coordination.RateLimiterCountersMode{"aggregated": Ydb_Coordination.RateLimiterCountersMode_RATE_LIMITER_COUNTERS_MODE_AGGREGATED,
+		"detailed": Ydb_Coordination.RateLimiterCountersMode_RATE_LIMITER_COUNTERS_MODE_DETAILED}[word]
+}
+
+func (f *nodeFlags) config() *Ydb_Coordination.Config {
+	return &Ydb_Coordination.Config{SelfCheckPeriodMillis: uint32(f.selfCheck.Milliseconds()), SessionGracePeriodMillis: uint32(f.grace.Milliseconds()),
+		ReadConsistencyMode: consistencyOf(f.read), AttachConsistencyMode: consistencyOf(f.attach), RateLimiterCountersMode: countersOf(f.counters)}
+}
+
+func (p *program) nodeCreateCommand() *cobra.Command {
+	f := new(nodeFlags)
+	command := p.ask(&question{use: "create NODE", short: "Make a coordination node, and the directories above it",
+		long: "A node that exists stays as it is; 'coordd node alter' changes it.",
+		example: `  coordd node create app
+  coordd node create /local/services/billing --session-grace-period 5s`,
+		check: func(flags *pflag.FlagSet, _ []string) error { return f.check(flags) },
+		run: func(ctx context.Context, c *caller, args []string) error {
+			answer := new(Ydb_Coordination.CreateNodeResponse)
+			if err := c.Call(ctx, Ydb_Coordination_V1.CoordinationService_CreateNode_FullMethodName,
+				&Ydb_Coordination.CreateNodeRequest{Path: c.path(args[0]), Config: f.config()}, answer, nil); err != nil {
+				return c.aboutPath(args[0], err)
+			}
+			if len(answer.GetOperation().GetIssues()) > 0 {
+				fmt.Fprintf(p.stdout, "%s exists already, and was left as it is\n", c.path(args[0]))
+				return nil
+			}
+			fmt.Fprintf(p.stdout, "made %s\n", c.path(args[0]))
+			return nil
+		}}, nil)
+	f.declare(command.Flags())
+	return command
+}
+
+func (p *program) nodeAlterCommand() *cobra.Command {
+	f := new(nodeFlags)
+	command := p.ask(&question{use: "alter NODE", short: "Change the settings of a coordination node",
+		long:    "Settings whose flags are not given stay as they are. A grace period counts from the next change of the leader on.",
+		example: `  coordd node alter app --session-grace-period 5s --read-consistency strict`,
+		check: func(flags *pflag.FlagSet, _ []string) error {
+			if *f == (nodeFlags{}) {
+				return usageError("no setting given: want one or more of --self-check-period, --session-grace-period, --read-consistency, --attach-consistency, --rate-limiter-counters")
+			}
+			return f.check(flags)
+		},
+		run: func(ctx context.Context, c *caller, args []string) error {
+			if err := c.Call(ctx, Ydb_Coordination_V1.CoordinationService_AlterNode_FullMethodName,
+				&Ydb_Coordination.AlterNodeRequest{Path: c.path(args[0]), Config: f.config()}, new(Ydb_Coordination.AlterNodeResponse), nil); err != nil {
+				return c.aboutPath(args[0], err)
+			}
+			fmt.Fprintf(p.stdout, "changed %s\n", c.path(args[0]))
+			return nil
+		}}, nil)
+	f.declare(command.Flags())
+	return command
+}
+
+func (p *program) nodeDropCommand() *cobra.Command {
+	return p.ask(&question{use: "drop NODE", short: "Drop a coordination node, with all sessions and semaphores in it",
+		example: `  coordd node create short-lived
+  coordd node drop short-lived`,
+		run: func(ctx context.Context, c *caller, args []string) error {
+			if err := c.Call(ctx, Ydb_Coordination_V1.CoordinationService_DropNode_FullMethodName,
+				&Ydb_Coordination.DropNodeRequest{Path: c.path(args[0])}, new(Ydb_Coordination.DropNodeResponse), nil); err != nil {
+				return c.aboutPath(args[0], err)
+			}
+			fmt.Fprintf(p.stdout, "dropped %s\n", c.path(args[0]))
+			return nil
+		}}, nil)
+}
+
+// nodeShown is a node with its settings, as the output has it.
+type nodeShown struct {
+	Path        string        `json:"path"`
+	Owner       string        `json:"owner"`
+	Created     *string       `json:"created"`
+	SelfCheck   settingShown  `json:"self_check_period_millis"`
+	Grace       settingShown  `json:"session_grace_period_millis"`
+	Read        string        `json:"read_consistency"`
+	Attach      string        `json:"attach_consistency"`
+	Counters    string        `json:"rate_limiter_counters"`
+	Permissions []rightsShown `json:"permissions"`
+	Effective   []rightsShown `json:"effective_permissions"`
+}
+
+// settingShown is a number that was set, 0 if none was, and what it comes to.
+type settingShown struct {
+	Set       uint32 `json:"set"`
+	Effective uint32 `json:"effective"`
+}
+
+type rightsShown struct {
+	Subject     string   `json:"subject"`
+	Permissions []string `json:"permissions"`
+}
+
+func rightsOf(permissions []*Ydb_Scheme.Permissions) []rightsShown {
+	shown := []rightsShown{}
+	for _, entry := range permissions {
+		shown = append(shown, rightsShown{entry.GetSubject(), append([]string{}, entry.GetPermissionNames()...)})
+	}
+	return shown
+}
+
+// The rules of the protocol for what settings come to.
+const (
+	selfCheckDefault, selfCheckLeast, selfCheckMost = 1000, 500, 10000
+	graceDefault, graceMost, graceAbove             = 10000, 30000, 1000
+)
+
+func showNode(path string, result *Ydb_Coordination.DescribeNodeResult) *nodeShown {
+	self, config := result.GetSelf(), result.GetConfig()
+	n := &nodeShown{Path: path, Owner: self.GetOwner(), Created: timeShown(self.GetCreatedAt().GetPlanStep()), Read: "relaxed", Attach: "strict", Counters: "aggregated",
+		Permissions: rightsOf(self.GetPermissions()), Effective: rightsOf(self.GetEffectivePermissions())}
+	n.SelfCheck.Set, n.Grace.Set = config.GetSelfCheckPeriodMillis(), config.GetSessionGracePeriodMillis()
+	n.SelfCheck.Effective = min(max(orElse(n.SelfCheck.Set, selfCheckDefault), selfCheckLeast), selfCheckMost)
+	n.Grace.Effective = max(min(orElse(n.Grace.Set, graceDefault), graceMost), n.SelfCheck.Effective+graceAbove)
+	if config.GetReadConsistencyMode() == Ydb_Coordination.ConsistencyMode_CONSISTENCY_MODE_STRICT {
+		n.Read = "strict"
+	}
+	if mode := config.GetAttachConsistencyMode(); mode != Ydb_Coordination.ConsistencyMode_CONSISTENCY_MODE_STRICT && mode != 0 {
+		n.Attach = "relaxed"
+	}
+	if config.GetRateLimiterCountersMode() == Ydb_Coordination.RateLimiterCountersMode_RATE_LIMITER_COUNTERS_MODE_DETAILED {
+		n.Counters = "detailed"
+	}
+	return n
+}
+
+func orElse(value, fallback uint32) uint32 {
+	if value == 0 {
+		return fallback
+	}
+	return value
+}
+
+func (n *nodeShown) text(w io.Writer) {
+	created := "unknown"
+	if n.Created != nil {
+		created = *n.Created
+	}
+	setting := func(s settingShown) string {
+		text := millisText(uint64(s.Effective))
+		switch s.Set {
+		case s.Effective:
+		case 0:
+			text += ", the default"
+		default:
+			text += ", set to " + millisText(uint64(s.Set))
+		}
+		return text
+	}
+	fmt.Fprintf(w, "%s\n  owner                  %s\n  created                %s\n  self-check period      %s\n  session grace period   %s\n", n.Path, quotedName(n.Owner), created, setting(n.SelfCheck), setting(n.Grace))
+	fmt.Fprintf(w, "  read consistency       %s\n  attach consistency     %s\n  rate limiter counters  %s\n", n.Read, n.Attach, n.Counters)
+	for _, entry := range n.Effective {
+		fmt.Fprintf(w, "  permissions of         %s: %s\n", quotedName(entry.Subject), strings.Join(entry.Permissions, ", "))
+	}
+}
+
+// quotedName is a name that somebody has chosen, with nobody for none.
+func quotedName(name string) string {
+	if name == "" {
+		return "nobody"
+	}
+	return fmt.Sprintf("%q", name)
+}
+
+func (p *program) nodeShowCommand() *cobra.Command {
+	out := new(outputFlag)
+	return p.ask(&question{use: "show NODE", short: "Show the settings of a coordination node, and what they come to",
+		example: "  coordd node show app\n  coordd node show app -o json",
+		run: func(ctx context.Context, c *caller, args []string) error {
+			result := new(Ydb_Coordination.DescribeNodeResult)
+			if err := c.Call(ctx, Ydb_Coordination_V1.CoordinationService_DescribeNode_FullMethodName,
+				&Ydb_Coordination.DescribeNodeRequest{Path: c.path(args[0])}, new(Ydb_Coordination.DescribeNodeResponse), result); err != nil {
+				return c.aboutPath(args[0], err)
+			}
+			n := showNode(c.path(args[0]), result)
+			return out.one(p.stdout, n, n.text)
+		}}, out)
+}
+
+// nodeRow is a node of a list.
+type nodeRow struct {
+	Path       string  `json:"path"`
+	Sessions   *uint64 `json:"sessions"` // nil where the server does not tell
+	Semaphores *uint64 `json:"semaphores"`
+	Owner      string  `json:"owner"`
+	Created    *string `json:"created"`
+}
+
+func (n *nodeRow) cells() []string {
+	number := func(value *uint64) string {
+		if value == nil {
+			return "?"
+		}
+		return fmt.Sprint(*value)
+	}
+	created := "unknown"
+	if n.Created != nil {
+		created = *n.Created
+	}
+	return []string{n.Path, number(n.Sessions), number(n.Semaphores), quotedName(n.Owner), created}
+}
+
+func (p *program) nodeListCommand() *cobra.Command {
+	out := new(outputFlag)
+	return p.ask(&question{use: "ls [PATH]", short: "List the coordination nodes below a path, at any depth",
+		long:    "A YDB does not tell how many sessions and semaphores they have. A listing is not a snapshot.",
+		example: "  coordd node ls\n  coordd node ls /local -o jsonl",
+		run: func(ctx context.Context, c *caller, args []string) error {
+			rows := out.list(p.stdout, "PATH", "SESSIONS", "SEMAPHORES", "OWNER", "CREATED")
+			err := c.listNodes(ctx, pathOr(c, args, ""), rows)
+			if isNotOurs(err) {
+				err = c.walk(ctx, pathOr(c, args, c.database), 0, func(path string, _ int, entry *Ydb_Scheme.Entry) error {
+					if entry.GetType() != Ydb_Scheme.Entry_COORDINATION_NODE {
+						return nil
+					}
+					row := &nodeRow{Path: path, Owner: entry.GetOwner(), Created: timeShown(entry.GetCreatedAt().GetPlanStep())}
+					return rows.add(row, row.cells()...)
+				})
+			}
+			return p.endList(rows, "coordination nodes", err)
+		}}, out)
+}
+
+// endList ends a list, and says beside it that there is nothing on it.
+func (p *program) endList(rows *listing, what string, err error) error {
+	if err != nil {
+		return err
+	}
+	if rows.rows == 0 {
+		fmt.Fprintln(p.stderr, "no "+what)
+	}
+	return rows.end()
+}
+
+// pathOr is the path of the first argument, or else another one.
+func pathOr(c *caller, args []string, fallback string) string {
+	if len(args) == 0 {
+		return fallback
+	}
+	return c.path(args[0])
+}
+
+func (c *caller) listNodes(ctx context.Context, path string, rows *listing) error {
+	request := &adminpb.ListNodesRequest{Path: path}
+	return allPages(func(token string) (string, error) {
+		page := new(adminpb.ListNodesResponse)
+		request.PageToken = token
+		if err := c.inspect(ctx, adminpb.Inspect_ListNodes_FullMethodName, request, page); err != nil {
+			return "", err
+		}
+		for _, n := range page.GetNodes() {
+			row := &nodeRow{n.GetPath(), &n.Sessions, &n.Semaphores, n.GetOwner(), timeShown(n.GetCreatedMillis())}
+			if err := rows.add(row, row.cells()...); err != nil {
+				return "", err
+			}
+		}
+		return page.GetNextPageToken(), rows.page()
+	})
+}
+
+// depthMost bounds how deep a tree is looked into.
+const depthMost = 64
+
+// walk calls tell for everything below a path, a directory before what is in it.
+func (c *caller) walk(ctx context.Context, path string, depth int, tell func(path string, depth int, entry *Ydb_Scheme.Entry) error) error {
+	result := new(Ydb_Scheme.ListDirectoryResult)
+	if err := c.Call(ctx, Ydb_Scheme_V1.SchemeService_ListDirectory_FullMethodName, &Ydb_Scheme.ListDirectoryRequest{Path: path}, new(Ydb_Scheme.ListDirectoryResponse), result); err != nil {
+		return c.aboutPath(path, err)
+	}
+	children := result.GetChildren()
+	slices.SortFunc(children, func(a, b *Ydb_Scheme.Entry) int { return strings.Compare(a.GetName(), b.GetName()) })
+	for _, child := range children {
+		below := strings.TrimSuffix(path, "/") + "/" + child.GetName()
+		if err := tell(below, depth, child); err != nil {
+			return err
+		}
+		if child.GetType() == Ydb_Scheme.Entry_DIRECTORY && depth < depthMost {
+			if err := c.walk(ctx, below, depth+1, tell); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (p *program) nodeTreeCommand() *cobra.Command {
+	return p.ask(&question{use: "tree [PATH]", short: "Show the directories and coordination nodes below a path",
+		example: "  coordd node tree",
+		run: func(ctx context.Context, c *caller, args []string) error {
+			path := pathOr(c, args, c.database)
+			fmt.Fprintln(p.stdout, path)
+			return c.walk(ctx, path, 1, func(_ string, depth int, entry *Ydb_Scheme.Entry) error {
+				_, err := fmt.Fprintf(p.stdout, "%s%s\n", strings.Repeat("  ", depth), nameText(entry))
+				return err
+			})
+		}}, nil)
+}
+
+// nameText is the name of something in the tree, with a slash behind that of a directory.
+func nameText(entry *Ydb_Scheme.Entry) string {
+	switch entry.GetType() {
+	case Ydb_Scheme.Entry_DIRECTORY:
+		return entry.GetName() + "/"
+	case Ydb_Scheme.Entry_COORDINATION_NODE:
+		return entry.GetName()
+	default:
+		return fmt.Sprintf("%s (%s)", entry.GetName(), strings.ToLower(entry.GetType().String()))
+	}
+}

@@ -1,0 +1,235 @@
+package main
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+	"unicode/utf8"
+
+	"github.com/spf13/pflag"
+	"go.yaml.in/yaml/v3"
+)
+
+// The forms of output.
+const (
+	formTable = "table"
+	formJSON  = "json"
+	formYAML  = "yaml"
+	formLines = "jsonl"
+)
+
+// outputFlag is the form of a command's output. Tables are for people and may change; docs/commands.md describes the rest.
+type outputFlag struct{ form string }
+
+func (o *outputFlag) declareOutput(flags *pflag.FlagSet) {
+	flags.StringVarP(&o.form, "output", "o", formTable, "form of the output: table, json, yaml, or jsonl, which is a line of json for each thing")
+}
+
+func (o *outputFlag) check() error {
+	switch o.form {
+	case formTable, formJSON, formYAML, formLines:
+		return nil
+	}
+	return usageError("flag --output: value %q is not allowed: want table, json, yaml or jsonl", o.form)
+}
+
+// listing prints one thing after the other.
+type listing struct {
+	w       io.Writer
+	form    string
+	headers []string
+	table   *tabwriter.Writer
+	rows    int
+}
+
+func (o *outputFlag) list(w io.Writer, headers ...string) *listing {
+	return &listing{w: w, form: o.form, headers: headers, table: tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)}
+}
+
+// add prints a thing: as value, or in a table as cells.
+func (l *listing) add(value any, cells ...string) error {
+	l.rows++
+	switch l.form {
+	case formTable:
+		if l.rows == 1 {
+			fmt.Fprintln(l.table, strings.Join(l.headers, "\t"))
+		}
+		_, err := fmt.Fprintln(l.table, strings.Join(cells, "\t"))
+		return err
+	case formJSON:
+		start := ",\n"
+		if l.rows == 1 {
+			start = "[\n"
+		}
+		if _, err := io.WriteString(l.w, start); err != nil {
+			return err
+		}
+		text, err := jsonText(value, "")
+		if err != nil {
+			return err
+		}
+		_, err = l.w.Write(bytes.TrimSuffix(text, []byte("\n")))
+		return err
+	case formYAML:
+		return writeYAML(l.w, []any{value})
+	default:
+		return writeJSON(l.w, value, "")
+	}
+}
+
+// page lets what was added be seen.
+func (l *listing) page() error {
+	if l.form == formTable {
+		return l.table.Flush()
+	}
+	return nil
+}
+
+// end is called behind the last thing.
+func (l *listing) end() error {
+	switch {
+	case l.form == formJSON && l.rows == 0, l.form == formYAML && l.rows == 0:
+		_, err := io.WriteString(l.w, "[]\n")
+		return err
+	case l.form == formJSON:
+		_, err := io.WriteString(l.w, "\n]\n")
+		return err
+	}
+	return l.page()
+}
+
+// one prints a single thing: as value, or for people as text does it.
+func (o *outputFlag) one(w io.Writer, value any, text func(w io.Writer)) error {
+	switch o.form {
+	case formTable:
+		text(w)
+		return nil
+	case formJSON:
+		return writeJSON(w, value, "  ")
+	case formYAML:
+		return writeYAML(w, value)
+	default:
+		return writeJSON(w, value, "")
+	}
+}
+
+func writeJSON(w io.Writer, value any, indent string) error {
+	text, err := jsonText(value, indent)
+	if err != nil {
+		return err
+	}
+	_, err = w.Write(text)
+	return err
+}
+
+// jsonText is a value as json that a terminal shows and does not obey: what clients choose may hold anything.
+func jsonText(value any, indent string) ([]byte, error) {
+	var plain bytes.Buffer
+	encoder := json.NewEncoder(&plain)
+	encoder.SetEscapeHTML(false)
+	encoder.SetIndent("", indent)
+	if err := encoder.Encode(value); err != nil {
+		return nil, err
+	}
+	var shown bytes.Buffer
+	for _, r := range plain.String() {
+		switch {
+		case r == '\n' || strconv.IsPrint(r):
+			shown.WriteRune(r)
+		case r > 0xffff:
+			fmt.Fprintf(&shown, `\u%04x\u%04x`, 0xd800+(r-0x10000)>>10, 0xdc00+(r-0x10000)&0x3ff)
+		default:
+			fmt.Fprintf(&shown, `\u%04x`, r)
+		}
+	}
+	return shown.Bytes(), nil
+}
+
+// writeYAML has the keys and their order of the json, which is a YAML too.
+func writeYAML(w io.Writer, value any) error {
+	text, err := jsonText(value, "")
+	if err != nil {
+		return err
+	}
+	var node yaml.Node
+	if err := yaml.Unmarshal(text, &node); err != nil {
+		return err
+	}
+	toBlocks(&node)
+	encoder := yaml.NewEncoder(w)
+	encoder.SetIndent(2)
+	if err := encoder.Encode(&node); err != nil {
+		return err
+	}
+	return encoder.Close()
+}
+
+func toBlocks(node *yaml.Node) {
+	if len(node.Content) > 0 || node.Kind == yaml.ScalarNode && strconv.Quote(node.Value) == `"`+node.Value+`"` {
+		node.Style = 0
+	}
+	for _, inner := range node.Content {
+		toBlocks(inner)
+	}
+}
+
+// bytesShown is data of clients: as text where it is one, in base 64 where it is not.
+type bytesShown struct {
+	Data   *string `json:"data,omitempty"`
+	Base64 *string `json:"data_base64,omitempty"`
+}
+
+func showBytes(data []byte) bytesShown {
+	if text := string(data); utf8.ValidString(text) {
+		return bytesShown{Data: &text}
+	}
+	text := base64.StdEncoding.EncodeToString(data)
+	return bytesShown{Base64: &text}
+}
+
+// dataCellMost is how much of data a line of text has room for.
+const dataCellMost = 60
+
+// dataText is data for people.
+func dataText(data []byte) string {
+	if len(data) > dataCellMost {
+		return fmt.Sprintf("%q... (%s)", data[:dataCellMost], counted(len(data), "byte"))
+	}
+	return fmt.Sprintf("%q", data)
+}
+
+// timeShown is a server's time of day, nil if it is not known.
+func timeShown(millis uint64) *string {
+	if millis == 0 || millis > math.MaxInt64 {
+		return nil
+	}
+	text := time.UnixMilli(int64(millis)).UTC().Format(time.RFC3339)
+	return &text
+}
+
+// dayText is the same for people.
+func dayText(millis uint64) string {
+	if shown := timeShown(millis); shown != nil {
+		return *shown
+	}
+	return "unknown"
+}
+
+// waitShown is the timeout of a wait in milliseconds, nil for ever.
+func waitShown(millis uint64) *uint64 {
+	if millis == math.MaxUint64 {
+		return nil
+	}
+	return &millis
+}
+
+func millisText(millis uint64) string {
+	return durationText(time.Duration(min(millis, math.MaxInt64/uint64(time.Millisecond))) * time.Millisecond)
+}

@@ -1,0 +1,380 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb"
+
+	"github.com/coordd/coordd/cmd/coordd/client"
+	"github.com/coordd/coordd/server/adminpb"
+)
+
+func (p *program) semaphoreCommand() *cobra.Command {
+	parent := &cobra.Command{
+		Use:     "semaphore",
+		Aliases: []string{"sem"},
+		Short:   "Make, look at, watch, change and delete semaphores",
+		RunE:    wantsCommand,
+	}
+	parent.AddCommand(p.semaphoreCreateCommand(), p.semaphoreShowCommand(), p.semaphoreSetCommand(), p.semaphoreWatchCommand(),
+		p.semaphoreDeleteCommand(), p.semaphoreListCommand())
+	return parent
+}
+
+// checkData sees to the size of data that a flag or an argument gives.
+func checkData(from string, size int) error {
+	if size > client.DataMost {
+		return usageError("%s: %d bytes are not allowed: want up to %d", from, size, client.DataMost)
+	}
+	return nil
+}
+
+func (p *program) semaphoreCreateCommand() *cobra.Command {
+	var limit uint64
+	var data string
+	command := p.ask(&question{use: "create NODE NAME", short: "Make a semaphore that stays until it is deleted",
+		long: "A lock needs none: 'coordd lock' makes it for as long as it is held.",
+		example: `  coordd semaphore create app printers --limit 3
+  coordd sem create app greeting --limit 1 --data hello`,
+		check: func(flags *pflag.FlagSet, args []string) error {
+			if limit == 0 {
+				if !flags.Changed("limit") {
+					return usageError("flag --limit: no value given; want a number from 1 to 18446744073709551615, which is how much may be held at a time")
+				}
+				return usageError("flag --limit: value 0 is not allowed: want a number from 1 to 18446744073709551615")
+			}
+			return errors.Join(checkName(args[1]), checkData("flag --data", len(data)))
+		},
+		run: func(ctx context.Context, c *caller, args []string) error {
+			return c.withSession(ctx, args[0], "semaphore create", func(s *client.Session) error {
+				if err := s.Create(ctx, args[1], limit, []byte(data)); err != nil {
+					return aboutSemaphore(args[1], err)
+				}
+				fmt.Fprintf(p.stdout, "made %q with a limit of %d\n", args[1], limit)
+				return nil
+			})
+		}}, nil)
+	command.Flags().Uint64Var(&limit, "limit", 0, "how much may be held at a time")
+	command.Flags().StringVar(&data, "data", "", "its data, up to 1048576 bytes")
+	return command
+}
+
+// aboutSemaphore is an error of a request that names a semaphore.
+func aboutSemaphore(name string, err error) error {
+	if client.StatusOf(err) == Ydb.StatusIds_STATUS_CODE_UNSPECIFIED {
+		return err
+	}
+	return fmt.Errorf("%q: %w", name, err)
+}
+
+func (p *program) semaphoreSetCommand() *cobra.Command {
+	var file string
+	var data []byte
+	command := p.ask(&question{use: "set NODE NAME [DATA]", short: "Replace the data of a semaphore",
+		long: "The data is DATA, or what is in the file of --file; - is stdin.",
+		example: `  coordd sem create app greeting --limit 1
+  coordd sem set app greeting hello
+  echo '{"debug": true}' | coordd sem set app greeting --file -`,
+		check: func(_ *pflag.FlagSet, args []string) (err error) {
+			data, err = p.dataOf(file, args[2:])
+			return err
+		},
+		run: func(ctx context.Context, c *caller, args []string) error {
+			return c.withSession(ctx, args[0], "semaphore set", func(s *client.Session) error {
+				if err := s.Update(ctx, args[1], data); err != nil {
+					return aboutSemaphore(args[1], err)
+				}
+				fmt.Fprintf(p.stdout, "%q has %s of data\n", args[1], counted(len(data), "byte"))
+				return nil
+			})
+		}}, nil)
+	command.Flags().StringVar(&file, "file", "", "file with the data, - for stdin")
+	return command
+}
+
+// dataOf is data that is an argument or in a file.
+func (p *program) dataOf(file string, argument []string) (data []byte, err error) {
+	switch {
+	case file == "" && len(argument) == 0:
+		return nil, usageError("no data given: want DATA or --file")
+	case file != "" && len(argument) > 0:
+		return nil, usageError("DATA and --file: give one of them")
+	case file == "":
+		return []byte(argument[0]), checkData("argument DATA", len(argument[0]))
+	}
+	from := p.stdin
+	if file != "-" {
+		opened, err := os.Open(file)
+		if err != nil {
+			return nil, usageError("flag --file: %w", err)
+		}
+		defer opened.Close()
+		from = opened
+	}
+	if data, err = io.ReadAll(io.LimitReader(from, client.DataMost+1)); err != nil {
+		return nil, fmt.Errorf("flag --file: %w", err)
+	}
+	if len(data) > client.DataMost {
+		return nil, usageError("flag --file: more than %d bytes are not allowed", client.DataMost)
+	}
+	return data, nil
+}
+
+func (p *program) semaphoreDeleteCommand() *cobra.Command {
+	var force bool
+	command := p.ask(&question{use: "delete NODE NAME", short: "Delete a semaphore",
+		long: "With --force it may have owners, who are told nothing and go on, and others who wait. To\n" +
+			"take a lock away end the session that has it: 'coordd session kill'. A semaphore that is\n" +
+			"there only while somebody has it, as those of 'coordd lock', cannot be deleted at all.",
+		example: "  coordd sem create app old --limit 1\n  coordd sem delete app old",
+		run: func(ctx context.Context, c *caller, args []string) error {
+			return c.withSession(ctx, args[0], "semaphore delete", func(s *client.Session) error {
+				err := s.Delete(ctx, args[1], force)
+				if client.StatusOf(err) == Ydb.StatusIds_PRECONDITION_FAILED {
+					return whyNotDeleted(ctx, s, args[0], args[1], err)
+				}
+				if err != nil {
+					return aboutSemaphore(args[1], err)
+				}
+				fmt.Fprintf(p.stdout, "deleted %q\n", args[1])
+				return nil
+			})
+		}}, nil)
+	command.Flags().BoolVar(&force, "force", false, "also while it is held or waited for")
+	return command
+}
+
+// whyNotDeleted says what helps.
+func whyNotDeleted(ctx context.Context, s *client.Session, node, name string, err error) error {
+	d, _, describeErr := s.Describe(ctx, name, client.Wanted{Owners: true})
+	switch {
+	case describeErr != nil:
+		return aboutSemaphore(name, err)
+	case d.GetEphemeral() && len(d.GetOwners()) > 0:
+		return fmt.Errorf("%q: %w: it goes with its last owner; `coordd session kill %s %d` ends one", name, err, node, d.GetOwners()[0].GetSessionId())
+	default:
+		return fmt.Errorf("%q: %w: --force deletes it all the same, and tells its owners nothing", name, err)
+	}
+}
+
+// linkShown is an owner or a waiter.
+type linkShown struct {
+	Session       uint64  `json:"session"`
+	OrderID       uint64  `json:"order_id"`
+	Count         uint64  `json:"count"`
+	TimeoutMillis *uint64 `json:"timeout_millis,omitempty"` // of a wait; missing: for ever
+	bytesShown
+	Since       *string      `json:"since"`
+	Description *string      `json:"description"`
+	Client      *clientShown `json:"client"`
+
+	told  *adminpb.Session // what a coordd server tells of the session, nil: nothing
+	data  []byte
+	waits bool
+}
+
+// clientShown is who has a session.
+type clientShown struct {
+	Address string  `json:"address"`
+	SDK     string  `json:"sdk"`
+	User    string  `json:"user"`
+	Server  string  `json:"server"`
+	Since   *string `json:"since"`
+}
+
+func showClient(s *adminpb.Session) *clientShown {
+	c := s.GetClient()
+	if c == nil {
+		return nil
+	}
+	return &clientShown{c.GetAddress(), c.GetSdk(), c.GetUser(), s.GetServer(), timeShown(c.GetSinceMillis())}
+}
+
+// semaphoreShown is a semaphore, as the output has it.
+type semaphoreShown struct {
+	Node      string `json:"node"`
+	Name      string `json:"name"`
+	Limit     uint64 `json:"limit"`
+	Count     uint64 `json:"count"`
+	Ephemeral bool   `json:"ephemeral"`
+	bytesShown
+	Owners  []*linkShown `json:"owners"`
+	Waiters []*linkShown `json:"waiters"`
+
+	data []byte
+}
+
+func showSemaphore(node string, d *client.Description) *semaphoreShown {
+	shown := &semaphoreShown{Node: node, Name: d.GetName(), Limit: d.GetLimit(), Count: d.GetCount(), Ephemeral: d.GetEphemeral(),
+		bytesShown: showBytes(d.GetData()), Owners: []*linkShown{}, Waiters: []*linkShown{}, data: d.GetData()}
+	for _, l := range d.GetOwners() {
+		shown.Owners = append(shown.Owners, &linkShown{Session: l.GetSessionId(), OrderID: l.GetOrderId(), Count: l.GetCount(), bytesShown: showBytes(l.GetData()), data: l.GetData()})
+	}
+	for _, l := range d.GetWaiters() {
+		shown.Waiters = append(shown.Waiters, &linkShown{Session: l.GetSessionId(), OrderID: l.GetOrderId(), Count: l.GetCount(), TimeoutMillis: waitShown(l.GetTimeoutMillis()),
+			bytesShown: showBytes(l.GetData()), data: l.GetData(), waits: true})
+	}
+	return shown
+}
+
+// heldText says how much of a semaphore is held.
+func heldText(count, limit uint64, ephemeral bool) string {
+	if ephemeral && count == math.MaxUint64 {
+		return "held"
+	}
+	if ephemeral {
+		return fmt.Sprintf("held by %d who share it", count)
+	}
+	return fmt.Sprintf("held %d of %d", count, limit)
+}
+
+func (s *semaphoreShown) text(w io.Writer) {
+	fmt.Fprintf(w, "%s %q %s, %s, %s\n", s.Node, s.Name, heldText(s.Count, s.Limit, s.Ephemeral), counted(len(s.Owners), "owner"), counted(len(s.Waiters), "waiter"))
+	if len(s.data) > 0 {
+		fmt.Fprintf(w, "  data    %s\n", dataText(s.data))
+	}
+	for _, l := range s.Owners {
+		l.text(w, "owner ", s.Ephemeral)
+	}
+	for _, l := range s.Waiters {
+		l.text(w, "waiter", s.Ephemeral)
+	}
+}
+
+func (l *linkShown) text(w io.Writer, what string, ephemeral bool) {
+	line := fmt.Sprintf("  %s  session %d", what, l.Session)
+	if l.told != nil {
+		line += fmt.Sprintf(" %q", l.told.GetDescription())
+	}
+	line += fmt.Sprintf(", order id %d", l.OrderID)
+	if !ephemeral {
+		line += fmt.Sprintf(", count %d", l.Count)
+	}
+	if l.Since != nil {
+		line += ", since " + *l.Since
+	}
+	switch {
+	case !l.waits:
+	case l.TimeoutMillis == nil:
+		line += ", for ever"
+	default:
+		line += ", for up to " + millisText(*l.TimeoutMillis)
+	}
+	if len(l.data) > 0 {
+		line += ", data " + dataText(l.data)
+	}
+	fmt.Fprintln(w, line)
+	if l.told != nil {
+		fmt.Fprintf(w, "          %s\n", clientText(l.told))
+	}
+}
+
+// toldMost is of how many sessions of a semaphore a command asks who has them.
+const toldMost = 32
+
+// whoHas adds what only a coordd server tells. What it does not tell this caller is left out.
+func (c *caller) whoHas(ctx context.Context, s *semaphoreShown) error {
+	asked := 0
+	for _, links := range [][]*linkShown{s.Owners, s.Waiters} {
+		for _, l := range links {
+			if asked++; asked > toldMost {
+				return nil
+			}
+			page := new(adminpb.ListSessionsResponse)
+			err := c.inspect(ctx, adminpb.Inspect_ListSessions_FullMethodName, &adminpb.ListSessionsRequest{Path: s.Node, Session: l.Session}, page)
+			if isNotOurs(err) {
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+			if len(page.GetSessions()) == 0 {
+				continue
+			}
+			told := page.GetSessions()[0]
+			description := told.GetDescription()
+			l.told, l.Description, l.Client = told, &description, showClient(told)
+			for _, of := range append(told.GetOwned(), told.GetAwaited()...) {
+				if of.GetOrderId() == l.OrderID {
+					l.Since = timeShown(of.GetSinceMillis())
+				}
+			}
+		}
+	}
+	return nil
+}
+
+func (p *program) semaphoreShowCommand() *cobra.Command {
+	out := new(outputFlag)
+	return p.ask(&question{use: "show NODE NAME", short: "Show a semaphore, who holds it and who waits",
+		long: "Any server of the protocol tells the sessions. A coordd server also tells who has them,\nsince when and from where.",
+		example: `  coordd sem create app printers --limit 3
+  coordd semaphore show app printers
+  coordd sem show app printers -o json`,
+		run: func(ctx context.Context, c *caller, args []string) error {
+			return c.withSession(ctx, args[0], "semaphore show", func(s *client.Session) error {
+				d, _, err := s.Describe(ctx, args[1], client.Wanted{Owners: true, Waiters: true})
+				if err != nil {
+					return aboutSemaphore(args[1], err)
+				}
+				shown := showSemaphore(c.path(args[0]), d)
+				if err := c.whoHas(ctx, shown); err != nil {
+					return err
+				}
+				return out.one(p.stdout, shown, shown.text)
+			})
+		}}, out)
+}
+
+// semaphoreRow is a semaphore of a list.
+type semaphoreRow struct {
+	Node      string `json:"node"`
+	Name      string `json:"name"`
+	NameBytes uint64 `json:"name_bytes"`
+	Limit     uint64 `json:"limit"`
+	Count     uint64 `json:"count"`
+	Ephemeral bool   `json:"ephemeral"`
+	Data      string `json:"data"`
+	DataBytes uint64 `json:"data_bytes"`
+	Owners    uint64 `json:"owners"`
+	Waiters   uint64 `json:"waiters"`
+}
+
+func (p *program) semaphoreListCommand() *cobra.Command {
+	out := new(outputFlag)
+	return p.ask(&question{use: "ls [NODE] [PREFIX]", short: "List the semaphores of a coordination node, or of all below a path",
+		long:    "Names and data are shown up to 128 bytes and without control characters. A listing is not\na snapshot.\n\n" + oursText,
+		example: "  coordd semaphore ls app\n  coordd sem ls app nightly -o json",
+		run: func(ctx context.Context, c *caller, args []string) error {
+			rows := out.list(p.stdout, "NODE", "NAME", "HELD", "OWNERS", "WAITERS", "DATA")
+			request := &adminpb.ListSemaphoresRequest{Path: pathOr(c, args, "")}
+			if len(args) > 1 {
+				request.Prefix = args[1]
+			}
+			return p.endList(rows, "semaphores", allPages(func(token string) (string, error) {
+				page := new(adminpb.ListSemaphoresResponse)
+				request.PageToken = token
+				if err := c.inspect(ctx, adminpb.Inspect_ListSemaphores_FullMethodName, request, page); err != nil {
+					return "", err
+				}
+				for _, s := range page.GetSemaphores() {
+					if s.GetContinued() {
+						continue
+					}
+					row := &semaphoreRow{s.GetPath(), s.GetName(), s.GetNameBytes(), s.GetLimit(), s.GetCount(), s.GetEphemeral(), s.GetData(), s.GetDataBytes(), s.GetOwnerCount(), s.GetWaiterCount()}
+					if err := rows.add(row, row.Node, fmt.Sprintf("%q", row.Name), heldText(row.Count, row.Limit, row.Ephemeral), fmt.Sprint(row.Owners), fmt.Sprint(row.Waiters), fmt.Sprintf("%.60q", row.Data)); err != nil {
+						return "", err
+					}
+				}
+				return page.GetNextPageToken(), rows.page()
+			}))
+		}}, out)
+}

@@ -1,0 +1,118 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/coordd/coordd/cmd/coordd/client"
+)
+
+// untilStopped makes a command that goes on until it is told to stop. Its arguments are named in the question's use.
+func (p *program) untilStopped(q *question, out *outputFlag) *cobra.Command {
+	f := new(callerFlags)
+	command := &cobra.Command{Use: q.use, Short: q.short, Example: q.example, Args: argumentsOf(q.use), Long: q.short + ".\n\n" + q.long + "\n\n" + callerText}
+	command.RunE = func(command *cobra.Command, args []string) error {
+		if out != nil {
+			if err := out.check(); err != nil {
+				return err
+			}
+		}
+		if q.check != nil {
+			if err := q.check(command.Flags(), args); err != nil {
+				return err
+			}
+		}
+		return p.watching(f, func(ctx context.Context, c *caller) error { return q.run(ctx, c, args) })
+	}
+	f.declareCaller(command.Flags())
+	p.remember(command, f)
+	if out != nil {
+		out.declareOutput(command.Flags())
+	}
+	return command
+}
+
+// watching does something that goes on until it is told to stop, which is no failure.
+func (p *program) watching(f *callerFlags, do func(ctx context.Context, c *caller) error) error {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	c, err := f.open(ctx, p)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	if err = do(ctx, c); ctx.Err() != nil || errors.Is(err, errEnough) {
+		return nil
+	}
+	return c.plain(err)
+}
+
+// errEnough ends a watch that has seen all it should.
+var errEnough = errors.New("enough was seen")
+
+// watchTimeout is that of the sessions of commands that only look.
+const watchTimeout = 10 * time.Second
+
+// watch tells of a semaphore until ctx ends.
+func (c *caller) watch(ctx context.Context, node, name, verb string, wanted client.Wanted, tell func(*client.Description) error) error {
+	config := client.SessionConfig{Node: c.path(node), Timeout: watchTimeout, Description: describedAs(verb, nil)}
+	err := c.Watch(ctx, config, name, wanted, tell)
+	if err != nil && ctx.Err() == nil && !errors.Is(err, errEnough) {
+		return c.aboutNode(config.Node, err)
+	}
+	return err
+}
+
+// changeShown is a semaphore at a time.
+type changeShown struct {
+	Time   string `json:"time"` // by this machine's clock
+	Exists bool   `json:"exists"`
+	*semaphoreShown
+}
+
+func (p *program) semaphoreWatchCommand() *cobra.Command {
+	out := new(outputFlag)
+	var changes int
+	command := p.untilStopped(&question{use: "watch NODE NAME", short: "Show a semaphore, and again whenever its data or its owners are others",
+		long: "Each time is a line, or with --output yaml a document. What looks like a change and is none\nis not shown. It goes on when servers are lost and come back, until it is stopped.",
+		example: `  coordd sem create app greeting --limit 1 --data hello
+  coordd sem watch app greeting --changes 1 -o json`,
+		check: func(flags *pflag.FlagSet, args []string) error {
+			if flags.Changed("changes") && changes < 1 {
+				return usageError("flag --changes: value %d is not allowed: want a number above 0", changes)
+			}
+			return checkName(args[1])
+		},
+		run: func(ctx context.Context, c *caller, args []string) error {
+			seen := 0
+			return c.watch(ctx, args[0], args[1], "semaphore watch", client.Wanted{Owners: true, WatchData: true, WatchOwners: true}, func(d *client.Description) error {
+				change := &changeShown{Time: time.Now().UTC().Format(time.RFC3339Nano), Exists: d != nil}
+				line := "there is no such semaphore"
+				if d != nil {
+					change.semaphoreShown = showSemaphore(c.path(args[0]), d)
+					line = heldText(d.GetCount(), d.GetLimit(), d.GetEphemeral())
+					for _, owner := range change.Owners {
+						line += fmt.Sprintf(", by session %d", owner.Session)
+						if len(owner.data) > 0 {
+							line += " " + dataText(owner.data)
+						}
+					}
+					line += ", data " + dataText(d.GetData())
+				}
+				err := p.shows(out, change, change.Time+" "+line)
+				if seen++; err == nil && seen == changes {
+					return errEnough
+				}
+				return err
+			})
+		}}, out)
+	command.Flags().IntVar(&changes, "changes", 0, "end after so many (default: never)")
+	return command
+}

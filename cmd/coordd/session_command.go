@@ -1,0 +1,218 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strconv"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/coordd/coordd/server/adminpb"
+)
+
+func (p *program) sessionCommand() *cobra.Command {
+	parent := &cobra.Command{
+		Use:   "session",
+		Short: "Look at sessions, and end them",
+		Long:  "Look at the sessions of clients, and end them.\n\n" + oursText,
+		RunE:  wantsCommand,
+	}
+	parent.AddCommand(p.sessionListCommand(), p.sessionShowCommand(), p.sessionKillCommand())
+	return parent
+}
+
+// sessionShown is a session, as the output has it.
+type sessionShown struct {
+	Node          string           `json:"node"`
+	ID            uint64           `json:"id"`
+	Description   string           `json:"description"`
+	TimeoutMillis uint64           `json:"timeout_millis"`
+	Since         *string          `json:"since"`
+	Protected     bool             `json:"protected"` // by a key
+	Attached      bool             `json:"attached"`
+	DetachedSince *string          `json:"detached_since"`
+	LeftMillis    *uint64          `json:"left_millis"` // if no client has it: how long it lives on
+	Client        *clientShown     `json:"client"`
+	ClientUnknown string           `json:"client_unknown,omitempty"` // why
+	Owns          []*sessionHolds  `json:"owns"`
+	Awaits        []*sessionAwaits `json:"awaits"`
+}
+
+type sessionHolds struct {
+	Name    string  `json:"name"`
+	OrderID uint64  `json:"order_id"`
+	Count   uint64  `json:"count"`
+	Since   *string `json:"since"`
+}
+
+type sessionAwaits struct {
+	sessionHolds
+	TimeoutMillis *uint64 `json:"timeout_millis,omitempty"` // missing: for ever
+}
+
+func showSession(s *adminpb.Session) *sessionShown {
+	shown := &sessionShown{Node: s.GetPath(), ID: s.GetId(), Description: s.GetDescription(), TimeoutMillis: s.GetTimeoutMillis(), Since: timeShown(s.GetBeganMillis()),
+		Protected: s.GetHasKey(), Attached: s.GetAttached(), Client: showClient(s), ClientUnknown: s.GetClientUnknown(), Owns: []*sessionHolds{}, Awaits: []*sessionAwaits{}}
+	if !s.GetAttached() {
+		left := s.GetLeftMillis()
+		shown.DetachedSince, shown.LeftMillis = timeShown(s.GetDetachedMillis()), &left
+	}
+	shown.add(s)
+	return shown
+}
+
+// add adds what a page has of a session that began on an earlier one.
+func (s *sessionShown) add(page *adminpb.Session) {
+	for _, l := range page.GetOwned() {
+		s.Owns = append(s.Owns, &sessionHolds{l.GetName(), l.GetOrderId(), l.GetCount(), timeShown(l.GetSinceMillis())})
+	}
+	for _, l := range page.GetAwaited() {
+		s.Awaits = append(s.Awaits, &sessionAwaits{sessionHolds{l.GetName(), l.GetOrderId(), l.GetCount(), timeShown(l.GetSinceMillis())}, waitShown(l.GetTimeoutMillis())})
+	}
+}
+
+// clientText says who has a session.
+func clientText(s *adminpb.Session) string {
+	switch c := s.GetClient(); {
+	case c != nil:
+		return fmt.Sprintf("client %s, sdk %q, user %s, on server %s since %s", c.GetAddress(), c.GetSdk(), quotedName(c.GetUser()), s.GetServer(), dayText(c.GetSinceMillis()))
+	case s.GetAttached():
+		return fmt.Sprintf("client on server %s, unknown: %s", s.GetServer(), s.GetClientUnknown())
+	default:
+		return fmt.Sprintf("no client since %s, ends in %s", dayText(s.GetDetachedMillis()), millisText(s.GetLeftMillis()))
+	}
+}
+
+// sessions calls tell for each session below a path, or for one of a node.
+func (c *caller) sessions(ctx context.Context, path string, id uint64, tell func(first *adminpb.Session, s *sessionShown) error) error {
+	request := &adminpb.ListSessionsRequest{Path: path, Session: id}
+	var first *adminpb.Session
+	var last *sessionShown // what may go on on the next page
+	err := allPages(func(token string) (string, error) {
+		page := new(adminpb.ListSessionsResponse)
+		request.PageToken = token
+		if err := c.inspect(ctx, adminpb.Inspect_ListSessions_FullMethodName, request, page); err != nil {
+			return "", err
+		}
+		for _, s := range page.GetSessions() {
+			if s.GetContinued() && last != nil && last.ID == s.GetId() {
+				last.add(s)
+				continue
+			}
+			if last != nil {
+				if err := tell(first, last); err != nil {
+					return "", err
+				}
+			}
+			first, last = s, showSession(s)
+		}
+		return page.GetNextPageToken(), nil
+	})
+	if err != nil || last == nil {
+		return err
+	}
+	return tell(first, last)
+}
+
+func (p *program) sessionListCommand() *cobra.Command {
+	out := new(outputFlag)
+	return p.ask(&question{use: "ls [NODE]", short: "List the sessions of a coordination node, or of all below a path",
+		long: oursText, example: "  coordd session ls app\n  coordd session ls -o jsonl",
+		run: func(ctx context.Context, c *caller, args []string) error {
+			rows := out.list(p.stdout, "NODE", "SESSION", "DESCRIPTION", "OWNS", "AWAITS", "TIMEOUT", "SINCE", "CLIENT")
+			err := c.sessions(ctx, pathOr(c, args, ""), 0, func(first *adminpb.Session, s *sessionShown) error {
+				who := "none"
+				if s.Client != nil {
+					who = s.Client.Address
+				} else if s.Attached {
+					who = "on server " + first.GetServer()
+				}
+				if rows.rows%256 == 255 {
+					if err := rows.page(); err != nil {
+						return err
+					}
+				}
+				return rows.add(s, s.Node, fmt.Sprint(s.ID), fmt.Sprintf("%q", s.Description), fmt.Sprint(len(s.Owns)), fmt.Sprint(len(s.Awaits)), millisText(s.TimeoutMillis), dayText(first.GetBeganMillis()), who)
+			})
+			return p.endList(rows, "sessions", err)
+		}}, out)
+}
+
+// sessionNumber is an argument that names a session.
+func sessionNumber(argument string) (uint64, error) {
+	id, err := strconv.ParseUint(argument, 10, 64)
+	if err != nil || id == 0 {
+		return 0, usageError("argument SESSION: value %q is not allowed: want the number that `coordd session ls` shows", argument)
+	}
+	return id, nil
+}
+
+func checkSession(_ *pflag.FlagSet, args []string) error {
+	_, err := sessionNumber(args[1])
+	return err
+}
+
+func (p *program) sessionShowCommand() *cobra.Command {
+	out := new(outputFlag)
+	return p.ask(&question{use: "show NODE SESSION", short: "Show a session, who has it, what it holds and what it waits for",
+		long: oursText, example: "  coordd lock app nightly-report -- sh -c 'coordd session show app $COORDD_SESSION_ID'", check: checkSession,
+		run: func(ctx context.Context, c *caller, args []string) error {
+			id, err := sessionNumber(args[1])
+			if err != nil {
+				return err
+			}
+			found := false
+			err = c.sessions(ctx, c.path(args[0]), id, func(first *adminpb.Session, s *sessionShown) error {
+				found = true
+				return out.one(p.stdout, s, func(w io.Writer) { printSession(w, first, s) })
+			})
+			if err == nil && !found {
+				return fmt.Errorf("%s has no session %d", c.path(args[0]), id)
+			}
+			return err
+		}}, out)
+}
+
+func printSession(w io.Writer, first *adminpb.Session, s *sessionShown) {
+	fmt.Fprintf(w, "%s session %d %q, since %s, timeout %s\n  %s\n", s.Node, s.ID, s.Description, dayText(first.GetBeganMillis()), millisText(s.TimeoutMillis), clientText(first))
+	since := func(at *string) string {
+		if at == nil {
+			return "unknown"
+		}
+		return *at
+	}
+	for _, l := range s.Owns {
+		fmt.Fprintf(w, "  holds   %q, order id %d, since %s\n", l.Name, l.OrderID, since(l.Since))
+	}
+	for _, l := range s.Awaits {
+		patience := "for ever"
+		if l.TimeoutMillis != nil {
+			patience = "for up to " + millisText(*l.TimeoutMillis)
+		}
+		fmt.Fprintf(w, "  awaits  %q, order id %d, since %s, %s\n", l.Name, l.OrderID, since(l.Since), patience)
+	}
+}
+
+func (p *program) sessionKillCommand() *cobra.Command {
+	var reason string
+	command := p.ask(&question{use: "kill NODE SESSION", short: "End a session: what it holds goes to whoever waits",
+		long: "Its client is told so, if it listens. One that cannot be told, because it is stopped or cut\n" +
+			"off, believes in its session until its timeout has passed: see that it is dead first, if two\nholders would do harm.\n\n" + oursText,
+		example: `  coordd lock app nightly-report -- sh -c 'coordd session kill app $COORDD_SESSION_ID --reason "it hangs"' || true`, check: checkSession,
+		run: func(ctx context.Context, c *caller, args []string) error {
+			id, err := sessionNumber(args[1])
+			if err != nil {
+				return err
+			}
+			request := &adminpb.EndSessionRequest{Path: c.path(args[0]), Session: id, Reason: reason}
+			if err := c.inspect(ctx, adminpb.Inspect_EndSession_FullMethodName, request, new(adminpb.EndSessionResponse)); err != nil {
+				return err
+			}
+			fmt.Fprintf(p.stdout, "ended session %d of %s\n", id, c.path(args[0]))
+			return nil
+		}}, nil)
+	command.Flags().StringVar(&reason, "reason", "", "why, for the log; up to 128 bytes of it are kept")
+	return command
+}

@@ -1,0 +1,259 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"sync"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"golang.org/x/term"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/coordd/coordd/server/adminpb"
+)
+
+const (
+	topEvery = 2 * time.Second
+	// topRows is how many locks and waits are shown.
+	topRows = 10
+	// topPages bounds what is looked at for it, each time.
+	topPages = 200
+)
+
+// topShown is what is going on at a time.
+type topShown struct {
+	Time  string     `json:"time"`  // by this machine's clock
+	Whole bool       `json:"whole"` // false: there is more than was looked at
+	Locks []*topLock `json:"locks"`
+	Waits []*topWait `json:"waits"`
+}
+
+type topLock struct {
+	Node    string   `json:"node"`
+	Name    string   `json:"name"`
+	Grants  *float64 `json:"grants_per_second"` // nil: not told
+	Owners  uint64   `json:"owners"`
+	Waiters uint64   `json:"waiters"`
+	Held    string   `json:"-"`
+}
+
+type topWait struct {
+	Node    string  `json:"node"`
+	Name    string  `json:"name"`
+	Session uint64  `json:"session"`
+	OrderID uint64  `json:"order_id"`
+	Since   *string `json:"since"`
+	since   uint64
+}
+
+func (p *program) topCommand() *cobra.Command {
+	out := new(outputFlag)
+	var every time.Duration
+	var times int
+	command := p.untilStopped(&question{use: "top [PATH]", short: "Show the busiest locks and the longest waits, again and again",
+		long: "Grants are counted for whoever may watch what happens: administrators, or with the PATH of\n" +
+			"one node whoever may read it. At a terminal each look takes the place of the last one.\n\n" + oursText,
+		example: "  coordd top --times 1\n  coordd top app --times 1 -o json",
+		check: func(flags *pflag.FlagSet, _ []string) error {
+			if every < 100*time.Millisecond || every > time.Hour {
+				return usageError("flag --every: value %q is not allowed: want a time from 100ms to 1h", every)
+			}
+			if flags.Changed("times") && times < 1 {
+				return usageError("flag --times: value %d is not allowed: want a number above 0", times)
+			}
+			return nil
+		},
+		run: func(ctx context.Context, c *caller, args []string) error {
+			path := pathOr(c, args, "")
+			var grants grantCount
+			var watching sync.WaitGroup
+			ctx, stop := context.WithCancel(ctx)
+			defer watching.Wait()
+			defer stop()
+			watching.Go(func() { grants.follow(ctx, c, path) })
+			terminal, ok := p.stdout.(*os.File)
+			inPlace := ok && term.IsTerminal(int(terminal.Fd())) && out.form == formTable
+			for seen := 0; ; {
+				begun := time.Now()
+				shown, err := c.look(ctx, path, &grants)
+				if err != nil {
+					return err
+				}
+				if inPlace {
+					fmt.Fprint(p.stdout, "\x1b[H\x1b[2J")
+				}
+				if err := out.one(p.stdout, shown, shown.text); err != nil {
+					return err
+				}
+				if seen++; seen == times {
+					return nil
+				}
+				select {
+				case <-time.After(every - time.Since(begun)):
+				case <-ctx.Done():
+					return nil
+				}
+			}
+		}}, out)
+	command.Flags().DurationVar(&every, "every", topEvery, "how often to look")
+	command.Flags().IntVar(&times, "times", 0, "end after so many looks (default: never)")
+	return command
+}
+
+// look asks for all semaphores, and keeps the few that stand out.
+func (c *caller) look(ctx context.Context, path string, grants *grantCount) (*topShown, error) {
+	shown := &topShown{Time: time.Now().UTC().Format(time.RFC3339), Locks: []*topLock{}, Waits: []*topWait{}}
+	counted, seconds := grants.take()
+	request := &adminpb.ListSemaphoresRequest{Path: path}
+	pages := 0
+	err := allPages(func(token string) (string, error) {
+		page := new(adminpb.ListSemaphoresResponse)
+		request.PageToken = token
+		asking, cancel := context.WithTimeout(ctx, callerTimeout)
+		defer cancel()
+		if err := c.inspect(asking, adminpb.Inspect_ListSemaphores_FullMethodName, request, page); err != nil {
+			return "", err
+		}
+		for _, s := range page.GetSemaphores() {
+			shown.consider(s, counted, seconds)
+		}
+		if pages++; pages == topPages {
+			return "", nil
+		}
+		if page.GetNextPageToken() == "" {
+			shown.Whole = true
+		}
+		return page.GetNextPageToken(), nil
+	})
+	return shown, err
+}
+
+func (t *topShown) consider(s *adminpb.Semaphore, grants map[semaphoreName]int, seconds float64) {
+	for _, l := range s.GetWaiters() {
+		t.Waits = append(t.Waits, &topWait{s.GetPath(), s.GetName(), l.GetSession(), l.GetOrderId(), timeShown(l.GetSinceMillis()), l.GetSinceMillis()})
+	}
+	slices.SortStableFunc(t.Waits, func(a, b *topWait) int { return cmp.Compare(a.since, b.since) })
+	t.Waits = t.Waits[:min(len(t.Waits), topRows)]
+	if s.GetContinued() {
+		return
+	}
+	lock := &topLock{Node: s.GetPath(), Name: s.GetName(), Owners: s.GetOwnerCount(), Waiters: s.GetWaiterCount(), Held: heldText(s.GetCount(), s.GetLimit(), s.GetEphemeral())}
+	if grants != nil {
+		rate := float64(grants[semaphoreName{s.GetPath(), s.GetName()}]) / seconds
+		lock.Grants = &rate
+	}
+	t.Locks = append(t.Locks, lock)
+	slices.SortStableFunc(t.Locks, func(a, b *topLock) int {
+		if a.Grants != nil && b.Grants != nil && *a.Grants != *b.Grants {
+			return cmp.Compare(*b.Grants, *a.Grants)
+		}
+		return cmp.Or(cmp.Compare(b.Waiters, a.Waiters), cmp.Compare(b.Owners, a.Owners))
+	})
+	t.Locks = t.Locks[:min(len(t.Locks), topRows)]
+}
+
+func (t *topShown) text(w io.Writer) {
+	more := ""
+	if !t.Whole {
+		more = ", of the first semaphores only: there are too many"
+	}
+	fmt.Fprintf(w, "%s%s\n", t.Time, more)
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "NODE\tLOCK\tGRANTS/S\tHELD\tOWNERS\tWAITERS")
+	for _, l := range t.Locks {
+		grants := "?"
+		if l.Grants != nil {
+			grants = fmt.Sprintf("%.1f", *l.Grants)
+		}
+		fmt.Fprintf(table, "%s\t%q\t%s\t%s\t%d\t%d\n", l.Node, l.Name, grants, l.Held, l.Owners, l.Waiters)
+	}
+	table.Flush()
+	fmt.Fprintln(w)
+	fmt.Fprintln(table, "NODE\tLOCK\tWAITS\tORDER ID\tSINCE")
+	for _, l := range t.Waits {
+		fmt.Fprintf(table, "%s\t%q\tsession %d\t%d\t%s\n", l.Node, l.Name, l.Session, l.OrderID, dayText(l.since))
+	}
+	table.Flush()
+}
+
+type semaphoreName struct{ node, name string }
+
+// grantsMost bounds how many locks are counted between two looks.
+const grantsMost = 100_000
+
+// grantCount counts what is granted, as far as it is told.
+type grantCount struct {
+	mu    sync.Mutex
+	since time.Time // zero: not told
+	count map[semaphoreName]int
+}
+
+// take returns what was granted since the last time, nil where that is not told.
+func (g *grantCount) take() (count map[semaphoreName]int, seconds float64) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.since.IsZero() {
+		return nil, 0
+	}
+	now := time.Now()
+	count, seconds = g.count, max(now.Sub(g.since).Seconds(), 0.001)
+	g.count, g.since = make(map[semaphoreName]int), now
+	return count, seconds
+}
+
+// follow counts until ctx ends, or nobody tells.
+func (g *grantCount) follow(ctx context.Context, c *caller, path string) {
+	for ctx.Err() == nil {
+		err := g.followOnce(ctx, c, path)
+		g.mu.Lock()
+		g.since = time.Time{}
+		g.mu.Unlock()
+		switch status.Code(err) {
+		case codes.PermissionDenied, codes.Unimplemented, codes.NotFound, codes.InvalidArgument, codes.Unauthenticated:
+			return
+		}
+		select {
+		case <-time.After(time.Second):
+		case <-ctx.Done():
+		}
+	}
+}
+
+func (g *grantCount) followOnce(ctx context.Context, c *caller, path string) error {
+	conn, err := c.Conn()
+	if err != nil {
+		return err
+	}
+	with, err := c.With(ctx, conn)
+	if err != nil {
+		return err
+	}
+	stream, err := adminpb.NewInspectClient(conn).Watch(with, &adminpb.WatchRequest{Path: path})
+	if err != nil {
+		return err
+	}
+	for {
+		event, err := stream.Recv()
+		if err != nil {
+			return err
+		}
+		g.mu.Lock()
+		switch event.GetKind() {
+		case adminpb.Event_BEGIN:
+			g.since, g.count = time.Now(), make(map[semaphoreName]int)
+		case adminpb.Event_LOCK_GRANTED:
+			if name := (semaphoreName{event.GetPath(), event.GetSemaphore()}); len(g.count) < grantsMost || g.count[name] > 0 {
+				g.count[name]++
+			}
+		}
+		g.mu.Unlock()
+	}
+}
