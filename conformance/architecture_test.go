@@ -49,6 +49,7 @@ var layers = []layer{
 	{folder: "scheme", pure: true},
 	{folder: "coordination", ours: []string{"scheme"}, pure: true},
 	{folder: "coordination/accounts", ours: []string{"scheme"}, pure: true},
+	{folder: "coordination/quota", ours: []string{"coordination"}, pure: true},
 	{folder: "coordination/codec", ours: []string{"scheme", "coordination"}, foreign: []string{protobuf}, pure: true},
 	{folder: "coordination/codec/internal/logpb", foreign: []string{protobuf}}, // generated
 	{folder: "raftstore/measure"},
@@ -120,7 +121,7 @@ func TestArchitecture(t *testing.T) {
 			}
 		}
 	}
-	for _, folder := range []string{"scheme/outcome", "scheme", "coordination", "coordination/accounts", "coordination/codec", "coordination/codec/internal/logpb", "raftstore", "server", "server/group", "server/auth", "server/listen", "server/inspect", "server/filestamp", "server/monitor", "raftstore/measure", "conformance", "cmd/coordd"} {
+	for _, folder := range []string{"scheme/outcome", "scheme", "coordination", "coordination/accounts", "coordination/quota", "coordination/codec", "coordination/codec/internal/logpb", "raftstore", "server", "server/group", "server/auth", "server/listen", "server/inspect", "server/filestamp", "server/monitor", "raftstore/measure", "conformance", "cmd/coordd"} {
 		if checked[folder] == 0 {
 			t.Errorf("no file of %s was checked", folder)
 		}
