@@ -49,6 +49,7 @@ var layers = []layer{
 	{folder: "scheme", pure: true},
 	{folder: "coordination", ours: []string{"scheme"}, pure: true},
 	{folder: "coordination/accounts", ours: []string{"scheme"}, pure: true},
+	{folder: "coordination/quota", ours: []string{"coordination"}, pure: true},
 	{folder: "coordination/codec", ours: []string{"scheme", "coordination"}, foreign: []string{protobuf}, pure: true},
 	{folder: "coordination/codec/internal/logpb", foreign: []string{protobuf}}, // generated
 	{folder: "raftstore/measure"},
@@ -123,8 +124,8 @@ func TestArchitecture(t *testing.T) {
 			}
 		}
 	}
-	for _, folder := range []string{"scheme/outcome", "scheme", "coordination", "coordination/accounts", "coordination/codec", "coordination/codec/internal/logpb", "raftstore", "server", "server/internal/hooks", "server/group", "server/auth", "server/listen", "server/inspect", "server/filestamp", "server/monitor", "server/standin", "raftstore/measure", "conformance", "cmd/coordd"} {
-		if checked[folder] == 0 {
+	for i := range layers {
+		if folder := layers[i].folder; checked[folder] == 0 {
 			t.Errorf("no file of %s was checked", folder)
 		}
 	}

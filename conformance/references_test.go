@@ -11,13 +11,17 @@ import (
 // specification is where the text is that comments, rules and transcripts cite.
 const specification = "../docs/spec"
 
+// subjects are the folders whose § are not those of coordination.md.
+var subjects = map[string]string{"coordination/quota": "ratelimiter"}
+
 var (
 	heading   = regexp.MustCompile(`(?m)^#{2,} ([0-9]+(?:\.[0-9]+)*)\.? `)
 	reference = regexp.MustCompile(`(?:\b([a-z-]+)(?:\.md)? )?§ ?([0-9]+(?:\.[0-9]+)*)`)
 )
 
 // TestReferencesResolve wants every § in the repository to be a section of the specification. What stands before the § names
-// the file of docs/spec, and holds for what follows on the same line; without a name it is coordination.md.
+// the file of docs/spec, and holds for what follows on the same line; without a name
+// it is coordination.md, or what the folder is about.
 func TestReferencesResolve(t *testing.T) {
 	sections := make(map[string]map[string]bool)
 	texts, err := filepath.Glob(specification + "/*.md")
@@ -41,9 +45,11 @@ func TestReferencesResolve(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		text := strings.TrimSuffix(filepath.Base(path), ".md")
-		if filepath.Dir(path) != filepath.FromSlash(specification) {
-			text = "coordination"
+		text := "coordination"
+		if folder := filepath.ToSlash(filepath.Dir(path)); folder == specification {
+			text = strings.TrimSuffix(filepath.Base(path), ".md")
+		} else if subject := subjects[strings.TrimPrefix(folder, "../")]; subject != "" {
+			text = subject
 		}
 		for number, line := range strings.Split(string(content), "\n") {
 			current := text

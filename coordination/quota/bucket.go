@@ -1,0 +1,126 @@
+package quota
+
+import (
+	"math"
+
+	"github.com/coordd/coordd/coordination"
+)
+
+// Bucket is what this server has of a resource (§5.2).
+type Bucket struct {
+	key       coordination.ResourceKey
+	capacity  float64 // B
+	watermark float64
+	keeps     bool // the level where properties change: there is no prefetch
+
+	level   float64 // L, may be negative
+	pace    float64 // r: level as of the last tick, or of what came since
+	ticked  int64   // the tick that pace is of
+	paced   bool    // something was granted, or used
+	granted coordination.Instant
+	average float64 // of what came lately, in a tick
+
+	first, last *Waiter
+	waiters     int
+	waiting     float64 // W, what they want together
+
+	active   int // place among those that ask for more, -1 if it does not
+	reported bool
+	changed  bool // and not yet told
+	due      coordination.Instant
+	place    int // among those that are due at some time, -1 if it is not
+}
+
+// enormous keeps sums of levels finite.
+const enormous = math.MaxFloat64 / 8
+
+// set gives the bucket the properties of its resource.
+func (b *Bucket) set(e coordination.Effective) {
+	b.capacity = min(max(0, e.Rate*e.Prefetch), enormous)
+	b.watermark = e.Watermark
+	b.keeps = e.Prefetch < 0
+}
+
+// at notes that time has come so far. It must be called before the level changes, or the pace is looked at.
+func (b *Bucket) at(now coordination.Instant) {
+	if tick := grid(now); b.ticked < tick {
+		b.ticked, b.pace = tick, b.level
+	}
+}
+
+// take takes an amount, which may be more than there is.
+func (b *Bucket) take(amount float64) { b.level = max(b.level-amount, -enormous) }
+
+// may is the rule of pace: whether an amount may be granted now to whoever comes first. More than there is is granted, and
+// makes a debt, if the time since the last grant at the pace of the level is long enough for it.
+func (b *Bucket) may(now coordination.Instant, amount float64) bool {
+	switch {
+	case !(b.level > 0):
+		return amount == 0 && b.level == 0
+	case amount <= b.level || !b.paced:
+		return true
+	}
+	return float64(now-b.granted)*b.pace >= amount*float64(Tick)
+}
+
+// grant takes an amount that may be granted.
+func (b *Bucket) grant(now coordination.Instant, amount float64) {
+	switch {
+	case amount <= b.level:
+		b.granted = now
+	case !b.paced:
+		b.granted = now - 2*millisecond
+	default:
+		b.granted = max(now-2*millisecond, b.granted+coordination.Instant(amount*float64(Tick)/b.pace))
+	}
+	b.paced = true
+	b.take(amount)
+}
+
+// use takes what was used already.
+func (b *Bucket) use(now coordination.Instant, amount float64) {
+	b.take(amount)
+	b.granted, b.paced = now, true
+}
+
+// receive takes in a quantum, as far as there is room for it.
+func (b *Bucket) receive(amount float64) {
+	b.level = min(b.level+amount, max(b.level, b.capacity+b.waiting))
+	b.pace = b.level
+}
+
+// wants tells whether the bucket is to ask for more: from below the watermark until it is full. What is waited for comes on
+// top.
+func (b *Bucket) wants() bool {
+	if b.active >= 0 {
+		return b.level < b.capacity+b.waiting
+	}
+	return b.level < b.capacity*b.watermark+b.waiting
+}
+
+// nextLook is when the first waiter's turn may come by time alone.
+func (b *Bucket) nextLook(now coordination.Instant) coordination.Instant {
+	if b.first == nil || !(b.level > 0) {
+		return coordination.Never
+	}
+	next := coordination.Never
+	if wait := b.first.amount * float64(Tick) / b.pace; b.pace > 0 && wait < math.MaxInt64/4 {
+		next = b.granted + coordination.Instant(math.Ceil(wait))
+	}
+	if b.pace != b.level {
+		next = min(next, ticks(grid(now)).next())
+	}
+	return max(next, now+millisecond)
+}
+
+// Key is the resource.
+func (b *Bucket) Key() coordination.ResourceKey { return b.key }
+
+// Level is what the bucket has, less than nothing where it is in debt.
+func (b *Bucket) Level() float64 { return b.level }
+
+// Capacity is what the bucket has when it is full and nobody waits.
+func (b *Bucket) Capacity() float64 { return b.capacity }
+
+// Waiting is how many wait.
+func (b *Bucket) Waiting() int { return b.waiters }

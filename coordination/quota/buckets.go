@@ -1,0 +1,398 @@
+package quota
+
+import (
+	"container/heap"
+	"math"
+
+	"github.com/coordd/coordd/coordination"
+)
+
+// Bounds of what waits on a server. They are inclusive.
+const (
+	// MaxWaitersOfResource is how many may wait for units of one resource.
+	MaxWaitersOfResource = 10_000
+	// MaxWaiters is how many may wait in all.
+	MaxWaiters = 100_000
+	// MaxWaiterBytes bounds what they take, as Waiter.Bytes counts it.
+	MaxWaiterBytes = 32 << 20
+)
+
+// fading is what is left in a tick of what a bucket goes on with that hears of no leader: 0.999 in a second.
+const fading = 0.99989995
+
+// End is how a wait ends.
+type End uint8
+
+// The ends of a wait.
+const (
+	// Waits: it has not ended.
+	Waits End = iota
+	// Granted: the amount was taken from the bucket. In all other cases nothing was.
+	Granted
+	// Dropped: the resource is gone.
+	Dropped
+	// Cancelled: whoever waited does so no more.
+	Cancelled
+	// Stopped: the server stops.
+	Stopped
+)
+
+// Waiter is somebody who waits for units. It is its owner's, who may look at it while nothing is done to the Buckets.
+type Waiter struct {
+	Owner any
+	Bytes int // counted against MaxWaiterBytes
+	End   End
+
+	amount         float64
+	bucket         *Bucket
+	previous, next *Waiter
+}
+
+// Demand tells the leader whether a server asks for units of a resource.
+type Demand struct {
+	Resource coordination.ResourceKey
+	Asks     bool
+}
+
+// Buckets are those of a server. They are not safe for concurrent use. NewBuckets makes them.
+type Buckets struct {
+	known   map[coordination.ResourceKey]*Bucket
+	active  []*Bucket // that ask for more
+	looks   byDue     // whose first waiter's turn may come by time
+	changed []Demand
+	ended   []*Waiter
+	waiters int
+	bytes   int
+	fades   ticks // of those that hear of no leader
+	alone   bool  // no leader was heard of at the last tick
+}
+
+// NewBuckets is for a server on which nobody has acquired anything.
+func NewBuckets() *Buckets { return &Buckets{known: make(map[coordination.ResourceKey]*Bucket)} }
+
+// Find is the bucket of a resource, nil if nobody has used it here.
+func (s *Buckets) Find(key coordination.ResourceKey) *Bucket { return s.known[key] }
+
+// Learn is the bucket of a resource, which is full when it is new: that is drawn from nobody.
+func (s *Buckets) Learn(key coordination.ResourceKey, e coordination.Effective) *Bucket {
+	b := s.known[key]
+	if b == nil {
+		b = &Bucket{key: key, active: -1, place: -1, ticked: math.MinInt64, due: coordination.Never}
+		b.set(e)
+		b.level = b.capacity
+		s.known[key] = b
+	}
+	return b
+}
+
+// Acquire grants an amount if that can be done on the spot, and reports whether it was.
+func (s *Buckets) Acquire(now coordination.Instant, b *Bucket, amount uint64) bool {
+	b.at(now)
+	if b.first != nil || !b.may(now, float64(amount)) {
+		return false
+	}
+	b.grant(now, float64(amount))
+	s.settle(now, b)
+	return true
+}
+
+// Use takes an amount that was used already, whatever there is.
+func (s *Buckets) Use(now coordination.Instant, b *Bucket, amount uint64) {
+	b.at(now)
+	b.use(now, float64(amount))
+	s.settle(now, b)
+}
+
+// Wait has somebody wait for an amount that Acquire could not grant. It reports whether there is room for one more.
+func (s *Buckets) Wait(now coordination.Instant, b *Bucket, amount uint64, w *Waiter) bool {
+	if b.waiters >= MaxWaitersOfResource || s.waiters >= MaxWaiters || s.bytes+w.Bytes > MaxWaiterBytes {
+		return false
+	}
+	b.at(now)
+	w.amount, w.bucket, w.End = float64(amount), b, Waits
+	if w.previous = b.last; b.last == nil {
+		b.first = w
+	} else {
+		b.last.next = w
+	}
+	b.last = w
+	b.waiters++
+	b.waiting += w.amount
+	s.waiters++
+	s.bytes += w.Bytes
+	s.settle(now, b)
+	return true
+}
+
+// Cancel ends a wait. It reports how the wait has ended, which may have been before.
+func (s *Buckets) Cancel(now coordination.Instant, w *Waiter) End {
+	if w.End != Waits {
+		return w.End
+	}
+	b := w.bucket
+	b.at(now)
+	s.leave(w, Cancelled)
+	s.serve(now, b)
+	return Cancelled
+}
+
+// leave takes a waiter out of the queue.
+func (s *Buckets) leave(w *Waiter, end End) {
+	b := w.bucket
+	if w.previous == nil {
+		b.first = w.next
+	} else {
+		w.previous.next = w.next
+	}
+	if w.next == nil {
+		b.last = w.previous
+	} else {
+		w.next.previous = w.previous
+	}
+	w.previous, w.next, w.End = nil, nil, end
+	b.waiters--
+	if b.waiting -= w.amount; b.waiters == 0 {
+		b.waiting = 0 // whatever rounding has left
+	}
+	s.waiters--
+	s.bytes -= w.Bytes
+}
+
+// serve grants what those who wait may have now, in their order.
+func (s *Buckets) serve(now coordination.Instant, b *Bucket) {
+	for w := b.first; w != nil && b.may(now, w.amount); w = b.first {
+		b.grant(now, w.amount)
+		s.leave(w, Granted)
+		s.ended = append(s.ended, w)
+	}
+	s.settle(now, b)
+}
+
+// settle notes what follows from a bucket's new state: whether it asks for more, and when to look at it.
+func (s *Buckets) settle(now coordination.Instant, b *Bucket) {
+	if wants := b.wants(); wants != (b.active >= 0) {
+		s.activate(now, b, wants)
+	}
+	if b.first == nil && b.place < 0 {
+		return
+	}
+	b.due = b.nextLook(now)
+	switch {
+	case b.due == coordination.Never && b.place >= 0:
+		heap.Remove(&s.looks, b.place)
+	case b.due == coordination.Never:
+	case b.place >= 0:
+		heap.Fix(&s.looks, b.place)
+	default:
+		heap.Push(&s.looks, b)
+	}
+}
+
+func (s *Buckets) activate(now coordination.Instant, b *Bucket, wants bool) {
+	if wants {
+		if len(s.active) == 0 {
+			s.fades = ticks(grid(now))
+		}
+		b.active = len(s.active)
+		s.active = append(s.active, b)
+	} else {
+		s.deactivate(b)
+	}
+	if !b.changed {
+		b.changed = true
+		s.changed = append(s.changed, Demand{Resource: b.key})
+	}
+}
+
+func (s *Buckets) deactivate(b *Bucket) {
+	last := len(s.active) - 1
+	s.active[b.active] = s.active[last]
+	s.active[b.active].active = b.active
+	s.active[last] = nil
+	s.active = s.active[:last]
+	b.active = -1
+}
+
+// Receive takes in what the leader has given for some ticks.
+func (s *Buckets) Receive(now coordination.Instant, key coordination.ResourceKey, amount float64, ticks int) {
+	b := s.known[key]
+	if b == nil || ticks <= 0 || !(amount > 0) {
+		return
+	}
+	b.at(now)
+	if perTick := amount / float64(ticks); b.average == 0 {
+		b.average = perTick
+	} else {
+		b.average += (perTick - b.average) / ticksPerSecond
+	}
+	b.receive(amount)
+	s.serve(now, b)
+}
+
+// Tick does what is due. led tells whether there is a leader to receive from; otherwise those buckets that ask for more go
+// on with what they had lately, and a little less with every tick.
+func (s *Buckets) Tick(now coordination.Instant, led bool) {
+	for len(s.looks) > 0 && s.looks[0].due <= now {
+		b := s.looks[0]
+		b.at(now)
+		s.serve(now, b)
+	}
+	if led || !s.alone {
+		s.alone = !led
+		s.fades.due(now)
+		return
+	}
+	for range s.fades.due(now) {
+		for i := len(s.active) - 1; i >= 0; i-- { // from the end: one may leave, and the last takes its place
+			b := s.active[i]
+			b.at(now)
+			b.receive(b.average)
+			b.average *= fading
+			s.serve(now, b)
+		}
+	}
+}
+
+// Next is when Tick has something to do.
+func (s *Buckets) Next() coordination.Instant {
+	next := coordination.Never
+	if len(s.active) > 0 {
+		next = s.fades.next()
+	}
+	if len(s.looks) > 0 {
+		next = min(next, s.looks[0].due)
+	}
+	return next
+}
+
+// Alter gives the bucket of a resource other properties. What is above a smaller capacity is lost, a debt stays (older
+// servers of YDB).
+func (s *Buckets) Alter(now coordination.Instant, b *Bucket, e coordination.Effective) {
+	b.at(now)
+	b.set(e)
+	if !b.keeps {
+		b.level = min(b.level, b.capacity+b.waiting)
+	}
+	s.serve(now, b)
+}
+
+// OfNode calls do for every bucket of a node, in any order. do may drop it.
+func (s *Buckets) OfNode(node coordination.NodeID, do func(*Bucket)) {
+	for key, b := range s.known {
+		if key.Node == node {
+			do(b)
+		}
+	}
+}
+
+// All calls do for every bucket, in any order. do may drop it.
+func (s *Buckets) All(do func(*Bucket)) {
+	for _, b := range s.known {
+		do(b)
+	}
+}
+
+// Drop forgets the bucket of a resource that is gone, and ends the waits for it.
+func (s *Buckets) Drop(b *Bucket) {
+	s.endWaits(b, Dropped)
+	if b.active >= 0 {
+		s.deactivate(b)
+		if !b.changed {
+			b.changed = true
+			s.changed = append(s.changed, Demand{Resource: b.key})
+		}
+	}
+	delete(s.known, b.key)
+}
+
+func (s *Buckets) endWaits(b *Bucket, end End) {
+	for w := b.first; w != nil; w = b.first {
+		s.leave(w, end)
+		s.ended = append(s.ended, w)
+	}
+	if b.place >= 0 {
+		heap.Remove(&s.looks, b.place)
+	}
+}
+
+// Stop ends all waits. Nothing is taken for them.
+func (s *Buckets) Stop() {
+	for _, b := range s.known {
+		s.endWaits(b, Stopped)
+	}
+}
+
+// Ended returns the waits that have ended since the last call, but for those that were cancelled. The slice is valid until
+// something is done to the Buckets.
+func (s *Buckets) Ended() []*Waiter {
+	ended := s.ended
+	s.ended = s.ended[:0]
+	return ended
+}
+
+// Demands appends what has changed for the leader since the last call.
+func (s *Buckets) Demands(into []Demand) []Demand {
+	for _, d := range s.changed {
+		if b := s.known[d.Resource]; b != nil {
+			b.changed = false
+			if d.Asks = b.active >= 0; d.Asks == b.reported {
+				continue
+			}
+			b.reported = d.Asks
+		}
+		into = append(into, d)
+	}
+	s.changed = s.changed[:0]
+	return into
+}
+
+// AllDemands appends all that a leader has to know who has heard nothing yet.
+func (s *Buckets) AllDemands(into []Demand) []Demand {
+	for _, d := range s.changed {
+		if b := s.known[d.Resource]; b != nil {
+			b.changed, b.reported = false, false
+		}
+	}
+	s.changed = s.changed[:0]
+	for _, b := range s.active {
+		b.reported = true
+		into = append(into, Demand{b.key, true})
+	}
+	return into
+}
+
+// Figures are for people.
+type Figures struct{ Buckets, Active, Waiters, WaiterBytes int }
+
+// Figures counts. It takes no walk.
+func (s *Buckets) Figures() Figures {
+	return Figures{len(s.known), len(s.active), s.waiters, s.bytes}
+}
+
+// byDue has the bucket first that is to be looked at first.
+type byDue []*Bucket
+
+func (h byDue) Len() int           { return len(h) }
+func (h byDue) Less(i, j int) bool { return h[i].due < h[j].due }
+
+func (h byDue) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].place, h[j].place = i, j
+}
+
+// Push implements heap.Interface.
+func (h *byDue) Push(x any) {
+	b := x.(*Bucket)
+	b.place = len(*h)
+	*h = append(*h, b)
+}
+
+// Pop implements heap.Interface.
+func (h *byDue) Pop() any {
+	last := len(*h) - 1
+	b := (*h)[last]
+	(*h)[last] = nil
+	*h = (*h)[:last]
+	b.place = -1
+	return b
+}
