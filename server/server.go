@@ -264,6 +264,7 @@ func (s *Server) startGRPC() {
 		grpc.UnknownServiceHandler(s.answerUnknown),
 	)
 	if faults := s.config.hooks.Faults; faults != nil {
+		faults.Serve(control{s})
 		options = append(options, grpc.ChainUnaryInterceptor(faults.Call()), grpc.ChainStreamInterceptor(faults.Stream()))
 	}
 	s.grpc = grpc.NewServer(options...)
