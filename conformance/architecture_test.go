@@ -64,6 +64,8 @@ var layers = []layer{
 	{folder: "server/filestamp"},
 	// Prometheus' library is nobody else's, so that whoever takes the server into a program of his own does not get it.
 	{folder: "server/monitor", ours: []string{"raftstore", "server", "server/group"}, foreign: []string{prometheus}},
+	// What it imports, every test has that uses it: see TestStandInCarriesLittle.
+	{folder: "server/standin", ours: []string{"scheme", "coordination", "raftstore", "server"}, foreign: []string{grpc, ydbProtos}},
 	{folder: "conformance", ours: []string{"scheme", "coordination", "raftstore", "server"},
 		foreign: []string{raft, hashicorp, bbolt, grpc, protobuf, ydbProtos, system, "github.com/anishathalye/porcupine", "pgregory.net/rapid"}},
 	{folder: "."}, // the notices of the repository
@@ -121,10 +123,44 @@ func TestArchitecture(t *testing.T) {
 			}
 		}
 	}
-	for _, folder := range []string{"scheme/outcome", "scheme", "coordination", "coordination/accounts", "coordination/codec", "coordination/codec/internal/logpb", "raftstore", "server", "server/internal/hooks", "server/group", "server/auth", "server/listen", "server/inspect", "server/filestamp", "server/monitor", "raftstore/measure", "conformance", "cmd/coordd"} {
+	for _, folder := range []string{"scheme/outcome", "scheme", "coordination", "coordination/accounts", "coordination/codec", "coordination/codec/internal/logpb", "raftstore", "server", "server/internal/hooks", "server/group", "server/auth", "server/listen", "server/inspect", "server/filestamp", "server/monitor", "server/standin", "raftstore/measure", "conformance", "cmd/coordd"} {
 		if checked[folder] == 0 {
 			t.Errorf("no file of %s was checked", folder)
 		}
+	}
+}
+
+// TestStandInCarriesLittle: whoever has the stand-in in his tests gets the server with it, but nothing of what only the
+// program needs, and no flags of package testing in a program.
+func TestStandInCarriesLittle(t *testing.T) {
+	imports := make(map[string][]string)
+	for name, file := range parseModule(t) {
+		for _, spec := range file.Imports {
+			imports[path.Dir(name)] = append(imports[path.Dir(name)], importPath(spec))
+		}
+	}
+	reached := map[string]bool{"server/standin": true}
+	for queue := []string{"server/standin"}; len(queue) > 0; queue = queue[1:] {
+		for _, imported := range imports[queue[0]] {
+			ours, is := strings.CutPrefix(imported, module+"/")
+			if is && !reached[ours] {
+				reached[ours] = true
+				queue = append(queue, ours)
+			}
+			for _, forbidden := range []string{"testing", "flag", prometheus, "github.com/spf13/", "go.yaml.in/", "go.opentelemetry.io/", terminal} {
+				if imported == forbidden || strings.HasPrefix(imported, forbidden) && strings.Contains(forbidden, "/") {
+					t.Errorf("%s, which the stand-in has, imports %s", queue[0], imported)
+				}
+			}
+		}
+	}
+	for _, folder := range []string{"server", "server/group", "raftstore", "coordination", "scheme"} {
+		if !reached[folder] {
+			t.Errorf("the stand-in has no %s: nothing was checked", folder)
+		}
+	}
+	if reached["server/monitor"] || reached["conformance"] || reached["cmd/coordd"] {
+		t.Errorf("the stand-in has %v", slices.Sorted(maps.Keys(reached)))
 	}
 }
 
@@ -282,6 +318,8 @@ func TestLayersAreSeen(t *testing.T) {
 		{"server/internal/hooks", module + "/server/group", false},
 		{"server/monitor", prometheus + "prometheus", true},
 		{"server", prometheus + "prometheus", false},
+		{"server/standin", prometheus + "prometheus", false},
+		{"server/standin", module + "/conformance/loopback", false},
 		{"server/group", prometheus + "prometheus", false},
 		{"raftstore", prometheus + "prometheus", false},
 		{"raftstore/measure", module + "/raftstore", false},

@@ -308,6 +308,9 @@ func (s *Server) serveOn(listener net.Listener) {
 	}()
 }
 
+// Group is the replicated log with what stands on it, for the stand-in, which looks inside and turns the clock.
+func (s *Server) Group(hooks.Key) *group.Group { return s.group }
+
 // Addr is the address that the server listens on.
 func (s *Server) Addr() net.Addr { return s.listener.Addr() }
 

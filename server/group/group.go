@@ -97,6 +97,7 @@ type Group struct {
 	replay replay
 
 	turn    sync.Mutex
+	turns   atomic.Uint64 // taken so far
 	busy    atomic.Bool   // something is in flight
 	applied atomic.Uint64 // index of the last entry that the machine has, or an earlier one
 

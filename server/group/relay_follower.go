@@ -45,7 +45,9 @@ type relay struct {
 	asked   map[uint64]moment
 	heard   coordination.Instant // when the leader last said anything; at first, when the relay was opened
 	version uint32               // of the leader, as in relaypb.FromLeader; 0 until it has said it
-	cut     pieces               // of a message that goes before what is in out
+	// sentCount and heardCount are how many messages were put, and delivered, see Stillness.
+	sentCount, heardCount uint64
+	cut                   pieces // of a message that goes before what is in out
 
 	coming pieces // of what the leader says; of receive
 }
@@ -65,6 +67,7 @@ func (r *relay) put(s *Stream, f coordination.Forward) {
 	}
 	r.mutex.Lock()
 	r.out = append(r.out, forward)
+	r.sentCount++
 	r.mutex.Unlock()
 	r.bell.ring()
 }
@@ -203,6 +206,9 @@ func (r *relay) deliver(p *relaypb.Message) {
 	if s := r.streams.find(m.Stream); s != nil {
 		s.deliver(r, &m)
 	}
+	r.mutex.Lock()
+	r.heardCount++
+	r.mutex.Unlock()
 }
 
 // granted takes note of leave, the request of which has a number. It may come over either connection.

@@ -65,7 +65,9 @@ type relayPeer struct {
 	renew   uint64                    // the last request for leave, 0 once it is given
 	heard   coordination.Instant      // when something last came; at first, when the relay was opened
 	watch   hooks.Timer               // looks at heard
-	lost    bool                      // nothing comes any more: there is no more leave
+	// sentCount and heardCount are how many messages were said, and put into the queue, see Stillness.
+	sentCount, heardCount uint64
+	lost                  bool // nothing comes any more: there is no more leave
 
 	out    []*relaypb.Message // not yet sent; of take, as what follows
 	large  []relayedMessage   // go in pieces, with what else goes to their streams
@@ -104,6 +106,7 @@ func (s *relayedStream) deliver(_ leaderLink, m *coordination.Message) {
 		delete(p.streams, s.number)
 	}
 	p.said = append(p.said, relayedMessage{s.number, *m})
+	p.sentCount++
 	p.mutex.Unlock()
 	p.bell.ring()
 }
@@ -337,6 +340,9 @@ func (p *relayPeer) forward(forwards []*relaypb.Forward) error {
 			p.link.group.queue.put(e)
 		}
 	}
+	p.mutex.Lock()
+	p.heardCount += uint64(len(forwards))
+	p.mutex.Unlock()
 	return nil
 }
 

@@ -30,6 +30,7 @@ type Stream struct {
 	link      leaderLink  // where the Front's messages go; nil while there is no leader
 	timer     hooks.Timer // calls tick at the Front's Wake; nil until there is one
 	timerAt   coordination.Instant
+	reminder  *time.Timer   // calls remind where the rings' clock is turned by hand
 	resume    chan struct{} // closed when the client may be read again; nil while it may
 	ended     bool          // the Front has, and lingering runs
 	lingering *time.Timer   // cuts off a client that does not read what it is told at the end
@@ -84,6 +85,7 @@ func (s *Stream) Open() {
 	defer s.mutex.Unlock()
 	s.front.Open(s.group.clock.Now())
 	s.settle(coordination.Forward{})
+	s.startReminding()
 }
 
 // AwaitRoom returns when the group has room for another message of the client, or ctx is done. Meanwhile the stream is not
@@ -204,6 +206,10 @@ func (s *Stream) stopTimers() {
 	}
 	if s.lingering != nil {
 		s.lingering.Stop()
+	}
+	if s.reminder != nil {
+		s.reminder.Stop()
+		s.reminder = nil
 	}
 }
 

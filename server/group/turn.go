@@ -91,6 +91,7 @@ func (g *Group) handleAll(news []storeEvent) {
 		return
 	}
 	defer g.failOnPanic()
+	g.turns.Add(1)
 	for _, e := range news {
 		if err := g.handleStore(e); err != nil {
 			g.close()

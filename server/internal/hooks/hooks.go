@@ -42,3 +42,6 @@ type Timer interface {
 	Reset(d time.Duration) bool
 	Stop() bool
 }
+
+// Key opens what a server has for the stand-in alone: like the hooks, nobody else can name it.
+type Key struct{ _ struct{} }

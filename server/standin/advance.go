@@ -1,0 +1,211 @@
+package standin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"runtime"
+	"time"
+
+	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/server/group"
+)
+
+const (
+	// pongPatience is how long, by the real clock, a client may take to answer a ping during Advance, or to read what it is
+	// told. One that takes longer is not waited for until it does.
+	pongPatience = time.Second
+	// settlePatience is how long the servers may take for what is due at one moment.
+	settlePatience = 30 * time.Second
+	// maxMoments is how often in a row something may become due at one moment.
+	maxMoments = 10_000
+)
+
+var (
+	errRealTime   = errors.New("time passes by itself: start with FakeTime")
+	errAdvancing  = errors.New("another Advance is under way")
+	errNeverStill = errors.New("something is due again and again at the same moment")
+)
+
+// Advance lets time pass for sessions, waits, grace periods and pings, under FakeTime. It goes from one moment at which
+// something is due to the next, and at each waits until all servers have done it, and clients have answered their pings: a
+// client that does not within a second of real time is taken for silent. It returns what has happened, in its order. One
+// Advance at a time may be under way.
+//
+// Clients are real, and go by real time: what one does because of what has happened may come after the next moment.
+func (s *Server) Advance(d time.Duration) []Event {
+	s.helper()()
+	events, err := s.advance(d)
+	if err != nil {
+		s.fail("advance: %v\n%s", err, s.situation())
+	}
+	return events
+}
+
+// Elapsed is how much time Advance has let pass so far.
+func (s *Server) Elapsed() time.Duration {
+	if s.clock == nil {
+		return 0
+	}
+	return time.Duration(s.clock.Now())
+}
+
+func (c *core) advance(d time.Duration) ([]Event, error) {
+	switch {
+	case c.clock == nil:
+		return nil, errRealTime
+	case d < 0:
+		return nil, fmt.Errorf("time does not go back by %v", -d)
+	case !c.advancing.TryLock():
+		return nil, errAdvancing
+	}
+	defer c.advancing.Unlock()
+	log := eventLog{core: c, begun: c.clock.Now()}
+	defer log.close()
+	if err := c.settle(); err != nil { // what is under way happens before
+		return nil, err
+	}
+	if err := log.open(); err != nil {
+		return nil, err
+	}
+	end := log.begun + coordination.Instant(d)
+	for last, moments := coordination.Instant(-1), 0; c.clock.turn(end); moments++ {
+		if now := c.clock.Now(); now != last {
+			last, moments = now, 0
+		}
+		if moments == maxMoments {
+			return log.events, errNeverStill
+		}
+		if err := c.settle(); err != nil {
+			return log.events, err
+		}
+		if err := log.read(); err != nil {
+			return log.events, err
+		}
+	}
+	return log.events, nil
+}
+
+// eventLog collects what happens during an Advance, as the leader sees it.
+type eventLog struct {
+	*core
+	begun  coordination.Instant
+	group  *group.Group
+	from   *group.Watcher
+	events []Event
+}
+
+// open begins to watch whoever leads now.
+func (l *eventLog) open() error {
+	ctx, cancel := context.WithTimeout(context.Background(), settlePatience)
+	defer cancel()
+	g, err := l.leader(ctx)
+	if err != nil || g == l.group {
+		return err
+	}
+	l.close()
+	l.group, l.from = g, g.Watch(0, 0)
+	return nil
+}
+
+// read takes what has happened at this moment.
+func (l *eventLog) read() error {
+	ctx, cancel := context.WithTimeout(context.Background(), settlePatience)
+	defer cancel()
+	events, err := read(ctx, l.group, l.from, time.Duration(l.clock.Now()-l.begun))
+	l.events = append(l.events, events...)
+	if errors.Is(err, group.ErrStopped) { // another one leads by now
+		err = nil
+	}
+	return errors.Join(err, l.open())
+}
+
+func (l *eventLog) close() {
+	if l.from != nil {
+		l.from.Close()
+	}
+}
+
+// clientPing is a ping that a client has not answered, or, with an Opaque of 0, something that it has not read.
+type clientPing struct {
+	server int
+	group.Unanswered
+}
+
+// settle returns when the servers have done everything that is due, and clients have answered, or are silent.
+func (c *core) settle() error {
+	begun := time.Now()
+	var before uint64
+	for looks := 0; ; looks++ {
+		seen := c.look()
+		waiting := c.stillWaits(seen.unanswered)
+		switch {
+		case seen.waits != "":
+		case looks == 0 || seen.activity != before:
+		case !waiting:
+			return nil
+		case time.Since(begun) >= pongPatience:
+			maps.Copy(c.silent, seen.unanswered)
+			return nil
+		}
+		before = seen.activity
+		if time.Since(begun) >= settlePatience {
+			return fmt.Errorf("the servers do not come to rest: %s", seen.waits)
+		}
+		pause(looks)
+	}
+}
+
+// pause lets others go on: most of what there is to do takes less than the shortest sleep.
+func pause(looks int) {
+	const busy = 200
+	if looks < busy {
+		runtime.Gosched()
+		return
+	}
+	time.Sleep(100 * time.Microsecond)
+}
+
+// stillWaits tells whether there is a client that has something to answer and was not found silent.
+func (c *core) stillWaits(unanswered map[clientPing]bool) bool {
+	maps.DeleteFunc(c.silent, func(p clientPing, _ bool) bool { return !unanswered[p] })
+	return len(unanswered) > len(c.silent)
+}
+
+// look is how things stand with all servers.
+type look struct {
+	waits      string
+	activity   uint64
+	unanswered map[clientPing]bool
+}
+
+func (c *core) look() look {
+	seen := look{unanswered: make(map[clientPing]bool)}
+	sent, heard := make(map[group.RelayEnd]uint64), make(map[group.RelayEnd]uint64)
+	applied := make(map[uint64]bool)
+	for i, g := range c.groups() {
+		still := g.Still()
+		if still.Waits != "" {
+			seen.waits = still.Waits
+		}
+		applied[still.Applied] = true
+		seen.activity += still.Turns
+		maps.Copy(sent, still.Sent)
+		maps.Copy(heard, still.Heard)
+		for _, u := range still.Unanswered {
+			seen.unanswered[clientPing{i, u}] = true
+		}
+	}
+	for _, n := range sent {
+		seen.activity += n
+	}
+	switch {
+	case seen.waits != "":
+	case len(applied) > 1:
+		seen.waits = "a server has not executed what others have"
+	case !maps.Equal(sent, heard):
+		seen.waits = "a message is under way between servers"
+	}
+	return seen
+}

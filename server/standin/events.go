@@ -1,0 +1,129 @@
+package standin
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/scheme/outcome"
+	"github.com/coordd/coordd/server/group"
+)
+
+// EventKind is what an Event tells.
+type EventKind string
+
+// The kinds of events.
+const (
+	SessionStarted   EventKind = "session started"
+	SessionAttached  EventKind = "session attached" // again
+	SessionDetached  EventKind = "session detached" // no client has it any more
+	SessionStopped   EventKind = "session stopped"  // by its client
+	SessionExpired   EventKind = "session expired"  // by time
+	SessionEnded     EventKind = "session ended"    // by somebody else
+	LockGranted      EventKind = "lock granted"
+	LockAwaited      EventKind = "lock awaited"
+	LockLost         EventKind = "lock lost"  // an owner is one no more
+	WaitEnded        EventKind = "wait ended" // a waiter is one no more, and has become no owner
+	SemaphoreDeleted EventKind = "semaphore deleted"
+	LeaderChanged    EventKind = "leader changed"
+)
+
+var eventKinds = map[coordination.OccurrenceKind]EventKind{
+	coordination.OccurSessionStarted:   SessionStarted,
+	coordination.OccurSessionAttached:  SessionAttached,
+	coordination.OccurSessionDetached:  SessionDetached,
+	coordination.OccurSessionStopped:   SessionStopped,
+	coordination.OccurSessionExpired:   SessionExpired,
+	coordination.OccurSessionEnded:     SessionEnded,
+	coordination.OccurLockGranted:      LockGranted,
+	coordination.OccurLockAwaited:      LockAwaited,
+	coordination.OccurLockLost:         LockLost,
+	coordination.OccurWaitEnded:        WaitEnded,
+	coordination.OccurSemaphoreDeleted: SemaphoreDeleted,
+	coordination.OccurLeader:           LeaderChanged,
+}
+
+// Event is something that happened to a session or a semaphore.
+type Event struct {
+	Kind EventKind
+	// After is how long the Advance had been under way by the turned clock; 0 for what Advance did not bring about.
+	After time.Duration
+	// Node is the path of the coordination node, empty if it is gone.
+	Node      string
+	Session   uint64
+	Semaphore string
+	OrderID   uint64
+	Count     uint64
+}
+
+// String is the event for people.
+func (e Event) String() string {
+	text := string(e.Kind)
+	if e.Session != 0 {
+		text += fmt.Sprintf(": session %d", e.Session)
+	}
+	if e.Semaphore != "" {
+		text += fmt.Sprintf(", semaphore %q", e.Semaphore)
+	}
+	if e.Node != "" {
+		text += " of " + e.Node
+	}
+	if e.After != 0 {
+		text += fmt.Sprintf(", after %v", e.After)
+	}
+	return text
+}
+
+// Events is what has happened so far, as the server that leads has seen it since it was started; of much only the end.
+func (s *Server) Events() []Event {
+	s.helper()()
+	events, err := s.events()
+	if err != nil {
+		s.fail("events: %v", err)
+	}
+	return events
+}
+
+func (c *core) events() ([]Event, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), c.settings.patience)
+	defer cancel()
+	g, err := c.leader(ctx)
+	if err != nil {
+		return nil, err
+	}
+	from := g.Watch(^uint64(0), 0) // all there are, because no ring has this name
+	defer from.Close()
+	return read(ctx, g, from, 0)
+}
+
+// read takes the events that are there.
+func read(ctx context.Context, g *group.Group, from *group.Watcher, after time.Duration) (events []Event, err error) {
+	const most = 256
+	paths := make(map[coordination.NodeID]string)
+	for list := make([]group.Event, 0, most); ; {
+		if list, _ = from.Next(list[:0]); len(list) == 0 {
+			return events, nil
+		}
+		if err := findPaths(ctx, g, list, paths); err != nil {
+			return events, err
+		}
+		for _, e := range list {
+			events = append(events, Event{Kind: eventKinds[e.Kind], After: after, Node: paths[e.Node], Session: uint64(e.Session),
+				Semaphore: e.Semaphore, OrderID: uint64(e.Order), Count: e.Count})
+		}
+	}
+}
+
+// findPaths finds where the nodes of events are.
+func findPaths(ctx context.Context, g *group.Group, list []group.Event, paths map[coordination.NodeID]string) error {
+	_, err := g.Read(ctx, func(m *coordination.Machine) outcome.Outcome {
+		for _, e := range list {
+			if path := m.PathOfNode(e.Node); path != nil {
+				paths[e.Node] = path.String()
+			}
+		}
+		return outcome.Done()
+	})
+	return err
+}

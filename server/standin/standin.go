@@ -1,0 +1,384 @@
+package standin
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/coordd/coordd/raftstore"
+	"github.com/coordd/coordd/server"
+	"github.com/coordd/coordd/server/group"
+	"github.com/coordd/coordd/server/internal/hooks"
+	"github.com/coordd/coordd/server/listen"
+)
+
+// TB is the part of testing.TB that a stand-in needs.
+type TB interface {
+	Helper()
+	Cleanup(func())
+	Fatalf(format string, args ...any)
+	Logf(format string, args ...any)
+	Name() string
+}
+
+const (
+	// startPatience is how long a start may take: a cluster has to elect a leader, and the machine may be busy.
+	startPatience = time.Minute
+	// stopPatience is how long a stop waits for clients, which may well go on to the end of the test.
+	stopPatience = time.Second
+)
+
+// Server is a running stand-in. Its methods may be called by many goroutines, unless they say something else.
+type Server struct {
+	*core
+	tb TB // nil: there is no test, and failures panic
+}
+
+// core is what all views of a stand-in have in common.
+type core struct {
+	settings settings
+	clock    *clock // nil: the real one
+	temp     string // directory to be removed in the end, "" if there is none
+	files    listen.TLSFiles
+	unbind   func() bool // of the context of Run
+
+	mutex   sync.Mutex // held while servers are started and stopped
+	stopped bool
+	members []*member
+
+	advancing sync.Mutex // held by Advance
+	silent    map[clientPing]bool
+}
+
+// member is one of the servers.
+type member struct {
+	name          string
+	clients, peer *port // peer is nil without others
+	tls           *port // nil without TLS
+	config        server.Config
+	hooks         hooks.Hooks
+
+	mutex   sync.Mutex
+	running *server.Server // nil while it is stopped
+}
+
+// Start starts a stand-in that ends with the test.
+func Start(t TB, options ...Option) *Server {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), startPatience)
+	defer cancel()
+	c, err := start(ctx, options)
+	if err != nil {
+		t.Fatalf("standin: %v", err)
+		return nil
+	}
+	t.Cleanup(func() {
+		if err := c.stop(); err != nil {
+			t.Logf("standin: stop: %v", err)
+		}
+	})
+	return &Server{core: c, tb: t}
+}
+
+// Run starts a stand-in without a test. It ends with ctx, or by Stop. What would fail a test panics; see In.
+func Run(ctx context.Context, options ...Option) (*Server, error) {
+	c, err := start(ctx, options)
+	if err != nil {
+		return nil, fmt.Errorf("standin: %w", err)
+	}
+	c.unbind = context.AfterFunc(ctx, func() { _ = c.stop() })
+	return &Server{core: c}, nil
+}
+
+// In is the same stand-in for a test: its failures fail that.
+func (s *Server) In(t TB) *Server { return &Server{core: s.core, tb: t} }
+
+// fail ends the test.
+func (s *Server) fail(format string, args ...any) {
+	if s.tb == nil {
+		panic("standin: " + fmt.Sprintf(format, args...))
+	}
+	s.tb.Helper()
+	s.tb.Fatalf("standin: "+format, args...)
+}
+
+// helper is TB.Helper.
+func (s *Server) helper() func() {
+	if s.tb == nil {
+		return func() {}
+	}
+	return s.tb.Helper
+}
+
+func start(ctx context.Context, options []Option) (*core, error) {
+	settings, err := collect(options)
+	if err != nil {
+		return nil, err
+	}
+	c := &core{settings: settings, silent: make(map[clientPing]bool)}
+	if settings.fakeTime {
+		c.clock = new(clock)
+	}
+	err = c.prepare()
+	if err == nil {
+		err = c.startAll(ctx)
+	}
+	if err == nil {
+		err = c.addUsers(ctx)
+	}
+	if err != nil {
+		return nil, errors.Join(err, c.stop())
+	}
+	return c, nil
+}
+
+// prepare finds ports, and makes the configuration of each server.
+func (c *core) prepare() (err error) {
+	if c.settings.tls || c.settings.servers > 1 && c.settings.dir == "" {
+		if c.temp, err = os.MkdirTemp("", "coordd-standin-"); err != nil {
+			return err
+		}
+	}
+	if c.settings.tls {
+		if c.files, err = makeCertificate(c.temp); err != nil {
+			return err
+		}
+	}
+	initial := make(map[string]string)
+	for i := range c.settings.servers {
+		m := &member{name: fmt.Sprint("standin-", i+1)}
+		c.members = append(c.members, m)
+		if m.clients, err = openPort(); err != nil {
+			return err
+		}
+		if c.settings.tls {
+			if m.tls, err = openPort(); err != nil {
+				return err
+			}
+		}
+		if c.settings.servers > 1 {
+			if m.peer, err = openPort(); err != nil {
+				return err
+			}
+			initial[m.name] = m.peer.address()
+		}
+	}
+	for _, m := range c.members {
+		c.configure(m, initial)
+	}
+	return nil
+}
+
+// configure makes the configuration of a server.
+func (c *core) configure(m *member, initial map[string]string) {
+	m.config = server.Config{Listen: m.clients.address(), Database: c.settings.database, Limits: c.settings.limits, Logger: c.settings.logger,
+		LoopbackAdmin: true}
+	m.hooks = hooks.Hooks{Listen: m.listen}
+	if c.clock != nil {
+		m.hooks.Rings = c.clock
+	}
+	if m.tls != nil {
+		m.config.ListenTLS, m.config.TLS = m.tls.address(), c.files
+	}
+	if len(c.settings.users) > 0 {
+		m.config.Auth = server.AuthRequired
+		m.config.InitialAdmin, m.config.InitialAdminPassword = administrator(c.settings.users)
+	}
+	switch dir := cmp.Or(c.settings.dir, c.temp); {
+	case m.peer != nil:
+		m.config.DataDir = filepath.Join(dir, m.name)
+		m.config.Cluster = raftstore.Cluster{Name: m.name, ListenPeer: m.peer.address(), Initial: maps.Clone(initial)}
+		m.config.Logger = m.config.Logger.With("server", m.name)
+	case c.settings.dir != "":
+		m.config.DataDir = c.settings.dir
+	default:
+		m.config.InMemory, m.hooks.Memory = true, new(raftstore.Memory)
+	}
+}
+
+// listen is the hook of that name.
+func (m *member) listen(address string) (net.Listener, error) {
+	for _, p := range []*port{m.clients, m.tls, m.peer} {
+		if p != nil && p.address() == address {
+			return p.listen()
+		}
+	}
+	return net.Listen("tcp", address)
+}
+
+// each does something to all servers at once.
+func (c *core) each(do func(*member) error) error {
+	if len(c.members) == 1 {
+		return do(c.members[0])
+	}
+	errs := make([]error, len(c.members))
+	var all sync.WaitGroup
+	for i, m := range c.members {
+		all.Go(func() { errs[i] = do(m) })
+	}
+	all.Wait()
+	return errors.Join(errs...)
+}
+
+func (c *core) startAll(ctx context.Context) error {
+	return c.each(func(m *member) error {
+		s, err := server.StartWith(ctx, m.config, m.hooks)
+		if err != nil {
+			return err
+		}
+		m.mutex.Lock()
+		defer m.mutex.Unlock()
+		m.running = s
+		return nil
+	})
+}
+
+func (c *core) stopAll() error {
+	return c.each(func(m *member) error {
+		m.mutex.Lock()
+		s := m.running
+		m.running = nil
+		m.mutex.Unlock()
+		if s == nil {
+			return nil
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), stopPatience)
+		defer cancel()
+		return s.Stop(ctx)
+	})
+}
+
+func (c *core) stop() error {
+	if c.unbind != nil {
+		c.unbind()
+	}
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	if c.stopped {
+		return nil
+	}
+	c.stopped = true
+	err := c.stopAll()
+	for _, m := range c.members {
+		for _, p := range []*port{m.clients, m.tls, m.peer} {
+			if p != nil {
+				err = errors.Join(err, p.tcp.Close())
+			}
+		}
+	}
+	if c.temp != "" {
+		err = errors.Join(err, os.RemoveAll(c.temp))
+	}
+	return err
+}
+
+// Stop ends the stand-in; Start's does so by itself at the end of the test. Clients that are still there are told that the
+// server stops, and get a second. Later calls do nothing.
+func (s *Server) Stop() {
+	s.helper()()
+	if err := s.stop(); err != nil {
+		s.fail("stop: %v", err)
+	}
+}
+
+// Restart stops all servers and starts them again on their ports: streams end as when a server is stopped, and clients that
+// connect meanwhile wait. Everything that was acknowledged is there afterwards, also in memory, and FakeTime goes on.
+func (s *Server) Restart() {
+	s.helper()()
+	if err := s.restart(false); err != nil {
+		s.fail("restart: %v", err)
+	}
+}
+
+// RestartEmpty is Restart as after the loss of all data.
+func (s *Server) RestartEmpty() {
+	s.helper()()
+	if err := s.restart(true); err != nil {
+		s.fail("restart: %v", err)
+	}
+}
+
+var errStopped = errors.New("the stand-in has been stopped")
+
+func (c *core) restart(empty bool) error {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	if c.stopped {
+		return errStopped
+	}
+	if err := c.stopAll(); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), startPatience)
+	defer cancel()
+	if !empty {
+		return c.startAll(ctx)
+	}
+	for _, m := range c.members {
+		if m.hooks.Memory != nil {
+			m.hooks.Memory = new(raftstore.Memory)
+		} else if err := os.RemoveAll(m.config.DataDir); err != nil {
+			return err
+		}
+	}
+	if err := c.startAll(ctx); err != nil {
+		return err
+	}
+	return c.addUsers(ctx)
+}
+
+// ConnectionString is what ydb.Open takes, such as grpc://127.0.0.1:40123/local.
+func (s *Server) ConnectionString() string {
+	m, scheme := s.members[0], "grpc://"
+	address := m.clients.address()
+	if m.tls != nil {
+		scheme, address = "grpcs://", m.tls.address()
+	}
+	return scheme + address + s.settings.database
+}
+
+// server is the running server, nil if it is stopped.
+func (m *member) server() *server.Server {
+	m.mutex.Lock()
+	defer m.mutex.Unlock()
+	return m.running
+}
+
+// groups are those of the servers that run.
+func (c *core) groups() []*group.Group {
+	var groups []*group.Group
+	for _, m := range c.members {
+		if s := m.server(); s != nil {
+			groups = append(groups, s.Group(hooks.Key{}))
+		}
+	}
+	return groups
+}
+
+// leader is the group that leads. It waits for one.
+func (c *core) leader(ctx context.Context) (*group.Group, error) {
+	for {
+		for _, g := range c.groups() {
+			if g.Leads() {
+				return g, nil
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return nil, errNoLeader
+		case <-time.After(pollPause):
+		}
+	}
+}
+
+var errNoLeader = errors.New("no server leads")
+
+// pollPause is how long it takes between two looks at something that takes its time.
+const pollPause = 2 * time.Millisecond
