@@ -65,6 +65,7 @@ var layers = []layer{
 	// Prometheus' library is nobody else's, so that whoever takes the server into a program of his own does not get it.
 	{folder: "server/monitor", ours: []string{"raftstore", "server", "server/group"}, foreign: []string{prometheus}},
 	// What it imports, every test has that uses it: see TestStandInCarriesLittle.
+	{folder: "server/standin/faults", ours: []string{"server", "raftstore"}, foreign: []string{grpc, protobuf, ydbProtos}},
 	{folder: "server/standin", ours: []string{"scheme", "coordination", "raftstore", "server"}, foreign: []string{grpc, ydbProtos}},
 	{folder: "conformance", ours: []string{"scheme", "coordination", "raftstore", "server"},
 		foreign: []string{raft, hashicorp, bbolt, grpc, protobuf, ydbProtos, system, "github.com/anishathalye/porcupine", "pgregory.net/rapid"}},
@@ -123,7 +124,7 @@ func TestArchitecture(t *testing.T) {
 			}
 		}
 	}
-	for _, folder := range []string{"scheme/outcome", "scheme", "coordination", "coordination/accounts", "coordination/codec", "coordination/codec/internal/logpb", "raftstore", "server", "server/internal/hooks", "server/group", "server/auth", "server/listen", "server/inspect", "server/filestamp", "server/monitor", "server/standin", "raftstore/measure", "conformance", "cmd/coordd"} {
+	for _, folder := range []string{"scheme/outcome", "scheme", "coordination", "coordination/accounts", "coordination/codec", "coordination/codec/internal/logpb", "raftstore", "server", "server/internal/hooks", "server/group", "server/auth", "server/listen", "server/inspect", "server/filestamp", "server/monitor", "server/standin", "server/standin/faults", "raftstore/measure", "conformance", "cmd/coordd"} {
 		if checked[folder] == 0 {
 			t.Errorf("no file of %s was checked", folder)
 		}

@@ -23,6 +23,7 @@ func (g *Group) Abdicate(d time.Duration) error {
 		return ErrNotLeading
 	}
 	g.leftOver = g.inFlight
+	g.abdicated.Store(true)
 	g.replica.Following()
 	g.lead()
 	g.member.toward(uint64(term), 0) // calls are not to wait for this leader
@@ -31,11 +32,15 @@ func (g *Group) Abdicate(d time.Duration) error {
 	return nil
 }
 
+// Abdicated tells whether the pause that Abdicate has begun goes on.
+func (g *Group) Abdicated() bool { return g.abdicated.Load() }
+
 // leadAgain ends what Abdicate has begun. What was written before that is executed by now: the next leader must not take
 // it for its own.
 func (g *Group) leadAgain(term coordination.Term) {
 	g.turn.Lock()
 	defer g.turn.Unlock()
+	g.abdicated.Store(false)
 	switch {
 	case g.closed:
 	case g.leftOver > 0:

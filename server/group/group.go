@@ -92,6 +92,7 @@ type Group struct {
 	access    publishedAccess
 	size      publishedSize
 	watches   atomic.Int64
+	abdicated atomic.Bool
 	committed atomic.Uint64 // index that the leader last told, 0 if it never did
 
 	replay replay

@@ -80,6 +80,58 @@ func (s *Set) LoseLeader(ctx context.Context, d time.Duration) error {
 	return c.LoseLeader(ctx, d)
 }
 
+// plenty is what a disk has left that is not full, in bytes.
+const plenty = 1 << 50
+
+// disks are how those of the servers are.
+type disks struct {
+	full map[int]bool
+	slow map[int]time.Duration
+}
+
+// FreeSpace is how many bytes a server's disk has left (hooks.Hooks.FreeSpace).
+func (s *Server) FreeSpace(string) (uint64, error) {
+	s.set.mutex.Lock()
+	defer s.set.mutex.Unlock()
+	if s.set.disks.full[s.number] {
+		return 0, nil
+	}
+	return plenty, nil
+}
+
+// Slow takes as long as the server's disk does (hooks.Hooks.Slow).
+func (s *Server) Slow() {
+	s.set.mutex.Lock()
+	pause := s.set.disks.slow[s.number]
+	s.set.mutex.Unlock()
+	if pause > 0 {
+		time.Sleep(pause)
+	}
+}
+
+// FullDisk has a server's disk be nearly full, or not: whatever would make the state larger is refused, streams that ask for it
+// end with Failure UNAVAILABLE, and a server of several hands its leadership over.
+func (s *Set) FullDisk(server int, full bool) error {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	if s.controls[server] == nil {
+		return errNoServer
+	}
+	s.disks.full = put(s.disks.full, server, full)
+	return nil
+}
+
+// SlowDisk has each write and each sync of a server's disk take d longer, of real time; 0: none. Answers wait for it.
+func (s *Set) SlowDisk(server int, d time.Duration) error {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	if s.controls[server] == nil {
+		return errNoServer
+	}
+	s.disks.slow = put(s.disks.slow, server, d)
+	return nil
+}
+
 func (s *Set) addServers(c *Controls) {
 	c.Add("expire-session", "node= session=: end a session as if its time had run out", func(ctx context.Context, a *Arguments) (any, error) {
 		node, session := a.Text("node"), a.Number("session", 0)

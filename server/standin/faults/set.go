@@ -35,6 +35,7 @@ type Set struct {
 
 	controls map[int]hooks.Control // of the servers
 	network  network
+	disks    disks
 }
 
 // sessionKey names a session.
@@ -312,7 +313,7 @@ func (s *Set) decide(q *Request) Action {
 }
 
 // Reset takes back every fault that is still to come or lasts: rules, the function of OnRequest, requests to repeat, streams
-// that are not answered, connections on which nothing passes and partitions. What was not said on a stream is lost, so such a stream
+// that are not answered, connections on which nothing passes, partitions, full and slow disks. What was not said on a stream is lost, so such a stream
 // ends with gRPC status UNAVAILABLE; where nothing has passed, it does now. Requests remain.
 func (s *Set) Reset() {
 	s.mutex.Lock()
@@ -329,6 +330,8 @@ func (s *Set) Reset() {
 	}
 	clear(s.holes)
 	s.healLocked()
+	clear(s.disks.full)
+	clear(s.disks.slow)
 	s.mutex.Unlock()
 	for _, st := range mute {
 		st.endUnavailable("what was said meanwhile is lost")
