@@ -34,6 +34,7 @@ type Replica[S, W any] struct {
 	elected Term   // led but not yet served, 0 otherwise
 	lineage uint64 // of the log, with elected
 	leader  *Leader
+	last    Epoch // the last that the leader before this one gave
 	reign   Reign // the last one
 	sinks   map[StreamID]S
 
@@ -92,6 +93,9 @@ func (r *Replica[S, W]) Leading(term Term, lineage uint64) { r.elected, r.lineag
 // Following tells that this server leads no more, or that another one does. Who waits for a call here hears that it is
 // lost; what the leader had not said yet is not said any more.
 func (r *Replica[S, W]) Following() {
+	if r.leader != nil {
+		r.last = Epoch{r.leader.term, r.leader.counter}
+	}
 	r.elected = 0
 	r.leader = nil
 	clear(r.sinks)
@@ -130,6 +134,9 @@ func (r *Replica[S, W]) Committed(now Instant, e *Entry) []Effect {
 // serve begins a reign.
 func (r *Replica[S, W]) serve(now Instant) {
 	r.leader = NewLeader(r.machine, r.elected, now)
+	if r.last.Term == r.elected { // raft does not do that; a stand-in that pauses does
+		r.leader.counter = r.last.Counter
+	}
 	r.elected = 0
 	r.reign++
 	r.marks.asked = false // what an earlier reign put out is executed, or lost

@@ -14,6 +14,7 @@ import (
 // pictures of the directory "as after a crash here".
 type disk struct {
 	before func(step, path string) error
+	slow   func()
 	files  descriptors
 	syncs  measure.Histogram     // of the log
 	failed atomic.Pointer[error] // the first failure after which nothing more may be written
@@ -23,6 +24,9 @@ type disk struct {
 func (d *disk) check(step, path string) error {
 	if err := d.failed.Load(); err != nil {
 		return wrapStep(step, path, fmt.Errorf("not tried after a failure: %w", *err))
+	}
+	if d.slow != nil {
+		d.slow()
 	}
 	if d.before == nil {
 		return nil

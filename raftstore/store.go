@@ -83,6 +83,8 @@ type Config struct {
 
 	// FreeSpace returns how many bytes may still be written to the file system of a directory; nil asks the system.
 	FreeSpace func(dir string) (uint64, error)
+	// Slow is called before each write and sync, and may take its time, as a disk does that is slow; nil: it is as it is.
+	Slow func()
 
 	spacePause time.Duration // tests
 	steps      stepLimits    // the same
@@ -231,7 +233,7 @@ func OpenContext(ctx context.Context, cfg Config) (*Store, error) {
 		return nil, err
 	}
 	s := &Store{cfg: cfg, stop: make(chan struct{}), done: make(chan struct{})}
-	s.disk, s.receiving = &disk{before: cfg.before, files: descriptors{logger: cfg.Logger}}, make(chan struct{}, 1)
+	s.disk, s.receiving = &disk{before: cfg.before, slow: cfg.Slow, files: descriptors{logger: cfg.Logger}}, make(chan struct{}, 1)
 	s.lease.clock, s.lease.base = cfg.Cluster.clock, cfg.Cluster.clock.now()
 	if c := cfg.Cluster; c.networked() {
 		if s.network = c.network; s.network == nil {

@@ -130,6 +130,8 @@ func (g *Group) apply(e *raftstore.Entry) error {
 	before := g.replica.Reign()
 	if before != 0 {
 		g.inFlight -= len(e.Data)
+	} else {
+		g.leftOver -= min(g.leftOver, len(e.Data))
 	}
 	g.observe(e.Index)
 	var timingOut []timingOut

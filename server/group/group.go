@@ -95,6 +95,7 @@ type Group struct {
 	access    publishedAccess
 	size      publishedSize
 	watches   atomic.Int64
+	abdicated atomic.Bool
 	committed atomic.Uint64 // index that the leader last told, 0 if it never did
 
 	replay replay
@@ -111,6 +112,7 @@ type Group struct {
 	replica    *replica
 	link       *localLink // to the leader, nil without one
 	inFlight   int        // bytes proposed in this reign and not yet applied
+	leftOver   int        // what inFlight was when the server abdicated, as far as it is not applied yet
 	checkpoint *runningCheckpoint
 	nextMark   coordination.Instant // see mark
 	// waitsForCheckpoint is set while requests are held because the log is full.

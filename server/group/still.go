@@ -56,6 +56,8 @@ func (g *Group) unfinished() string {
 	switch {
 	case g.closed:
 		return ""
+	case g.Abdicated():
+		return ""
 	case !g.streams.led():
 		return "there is no leader"
 	case g.queue.length() > 0 || !g.queue.empty():
@@ -77,7 +79,7 @@ func (s *Stream) unanswered(still *Stillness) {
 	switch {
 	case s.ended:
 		return
-	case s.front.Awaits() && still.Waits == "":
+	case s.front.Awaits() && still.Waits == "" && !s.group.Abdicated():
 		still.Waits = "a request is not answered"
 	}
 	if opaque := s.front.Unanswered(); opaque != 0 || s.front.Queued() > 0 {

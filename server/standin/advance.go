@@ -100,7 +100,7 @@ type eventLog struct {
 func (l *eventLog) open() error {
 	ctx, cancel := context.WithTimeout(context.Background(), settlePatience)
 	defer cancel()
-	g, err := l.leader(ctx)
+	g, err := l.first(ctx, func(g *group.Group) bool { return g.Leads() || g.Abdicated() })
 	if err != nil || g == l.group {
 		return err
 	}

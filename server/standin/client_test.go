@@ -150,10 +150,14 @@ func (c *client) drop() {
 // acquire asks for a lock, and returns what the server says first.
 func (c *client) acquire(name string, wait time.Duration, data string) *Ydb_Coordination.SessionResponse {
 	c.t.Helper()
-	c.send(&Ydb_Coordination.SessionRequest{Request: &Ydb_Coordination.SessionRequest_AcquireSemaphore_{
-		AcquireSemaphore: &Ydb_Coordination.SessionRequest_AcquireSemaphore{ReqId: 1, Name: name, Count: math.MaxUint64, Ephemeral: true,
-			TimeoutMillis: uint64(wait.Milliseconds()), Data: []byte(data)}}})
+	c.send(acquireOf(name, wait, data))
 	return c.next()
+}
+
+func acquireOf(name string, wait time.Duration, data string) *Ydb_Coordination.SessionRequest {
+	return &Ydb_Coordination.SessionRequest{Request: &Ydb_Coordination.SessionRequest_AcquireSemaphore_{
+		AcquireSemaphore: &Ydb_Coordination.SessionRequest_AcquireSemaphore{ReqId: 1, Name: name, Count: math.MaxUint64, Ephemeral: true,
+			TimeoutMillis: uint64(wait.Milliseconds()), Data: []byte(data)}}}
 }
 
 // locked is acquire of a lock that is free.

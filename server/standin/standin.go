@@ -17,6 +17,7 @@ import (
 	"github.com/coordd/coordd/server/group"
 	"github.com/coordd/coordd/server/internal/hooks"
 	"github.com/coordd/coordd/server/listen"
+	"github.com/coordd/coordd/server/standin/faults"
 )
 
 // TB is the part of testing.TB that a stand-in needs.
@@ -45,6 +46,7 @@ type Server struct {
 type core struct {
 	settings settings
 	clock    *clock // nil: the real one
+	faults   *faults.Set
 	temp     string // directory to be removed in the end, "" if there is none
 	files    listen.TLSFiles
 	unbind   func() bool // of the context of Run
@@ -126,6 +128,7 @@ func start(ctx context.Context, options []Option) (*core, error) {
 	if settings.fakeTime {
 		c.clock = new(clock)
 	}
+	c.faults = faults.New(c.timer())
 	err = c.prepare()
 	if err == nil {
 		err = c.startAll(ctx)
@@ -168,10 +171,12 @@ func (c *core) prepare() (err error) {
 				return err
 			}
 			initial[m.name] = m.peer.address()
+			c.faults.Peer(i+1, m.peer.address())
 		}
 	}
-	for _, m := range c.members {
+	for i, m := range c.members {
 		c.configure(m, initial)
+		c.makeFaulty(m, i+1)
 	}
 	return nil
 }
@@ -265,6 +270,7 @@ func (c *core) stop() error {
 		return nil
 	}
 	c.stopped = true
+	c.faults.Reset() // who is not to hear anything cannot be told of the end
 	err := c.stopAll()
 	for _, m := range c.members {
 		for _, p := range []*port{m.clients, m.tls, m.peer} {
@@ -364,9 +370,14 @@ func (c *core) groups() []*group.Group {
 
 // leader is the group that leads. It waits for one.
 func (c *core) leader(ctx context.Context) (*group.Group, error) {
+	return c.first(ctx, (*group.Group).Leads)
+}
+
+// first is a group that is as it should be. It waits for one.
+func (c *core) first(ctx context.Context, is func(*group.Group) bool) (*group.Group, error) {
 	for {
 		for _, g := range c.groups() {
-			if g.Leads() {
+			if is(g) {
 				return g, nil
 			}
 		}

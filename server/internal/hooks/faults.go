@@ -1,7 +1,9 @@
 package hooks
 
 import (
+	"context"
 	"net"
+	"time"
 
 	"google.golang.org/grpc"
 )
@@ -14,4 +16,18 @@ type Faults interface {
 	// Stream and Call come behind everything else that is done to calls, so that they meet only what is let in.
 	Stream() grpc.StreamServerInterceptor
 	Call() grpc.UnaryServerInterceptor
+	// Serve tells what can be done to the server, and is called before its first client.
+	Serve(Control)
+}
+
+// Control is what faults can do to a server besides what they do to its clients.
+type Control interface {
+	// Leads tells whether this server leads.
+	Leads() bool
+	// LoseLeader has the server that leads lead no more: one of several hands over, one alone pauses for d of the rings' clock.
+	LoseLeader(ctx context.Context, d time.Duration) error
+	// ExpireSession ends a session as if its time had run out. Its client is told so.
+	ExpireSession(ctx context.Context, node string, session uint64) error
+	// DropNode drops a coordination node, whoever may.
+	DropNode(ctx context.Context, node string) error
 }

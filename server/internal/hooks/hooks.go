@@ -23,6 +23,8 @@ type Hooks struct {
 	Shell Clock
 	// FreeSpace is how many bytes the file system of a data directory has left.
 	FreeSpace func(dir string) (uint64, error)
+	// Slow is called before each write to a disk.
+	Slow func()
 	// Memory keeps the state of a server that has it in memory, so that the next one that is started finds it.
 	Memory *raftstore.Memory
 	// Listen listens on an address of the server, be it for clients or for other servers.

@@ -81,11 +81,21 @@ func (c *conn) Close() error {
 			delete(c.set.conns, address)
 		}
 		delete(c.set.holes, c)
+		delete(c.set.network.conns, c)
 	})
 	return c.Conn.Close()
 }
 
-// letPass ends what swallow has begun.
+// stopPassing has nothing pass.
+func (c *conn) stopPassing() {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	if c.hole == nil {
+		c.hole = make(chan struct{})
+	}
+}
+
+// letPass ends what stopPassing has begun.
 func (c *conn) letPass() {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
@@ -121,10 +131,8 @@ func (s *Set) swallow(client string) {
 	}
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	c.mutex.Lock()
-	defer c.mutex.Unlock()
-	if c.hole == nil && s.conns[client] == c {
-		c.hole = make(chan struct{})
+	if s.conns[client] == c {
+		c.stopPassing()
 		s.holes[c] = struct{}{}
 	}
 }

@@ -150,6 +150,7 @@ func (s *Set) Controls() *Controls {
 	c.Add("pending", "how many faults wait for a request", plain(func() any { return s.Pending() }))
 	s.addRules(c)
 	s.addDrops(c)
+	s.addServers(c)
 	return c
 }
 

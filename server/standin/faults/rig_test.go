@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"math"
 	"sync"
 	"testing"
 	"time"
@@ -217,9 +218,10 @@ func (c *client) failed() *pb.SessionResponse_Failure {
 	return said[0].GetFailure()
 }
 
+// acquire wants a lock for itself.
 func acquire(id uint64, name string) *pb.SessionRequest {
 	return &pb.SessionRequest{Request: &pb.SessionRequest_AcquireSemaphore_{AcquireSemaphore: &pb.SessionRequest_AcquireSemaphore{
-		ReqId: id, Name: name, Count: 1, Ephemeral: true, TimeoutMillis: 1 << 20}}}
+		ReqId: id, Name: name, Count: math.MaxUint64, Ephemeral: true, TimeoutMillis: 1 << 20}}}
 }
 
 func release(id uint64, name string) *pb.SessionRequest {

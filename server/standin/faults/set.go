@@ -12,6 +12,8 @@ import (
 
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb"
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
+
+	"github.com/coordd/coordd/server/internal/hooks"
 )
 
 // Set is what is to go wrong on a stand-in, of one server or of several. Make one with New.
@@ -30,6 +32,10 @@ type Set struct {
 	mute    map[*stream]struct{}
 	holes   map[*conn]struct{}
 	opened  uint64 // streams ever
+
+	controls map[int]hooks.Control // of the servers
+	network  network
+	disks    disks
 }
 
 // sessionKey names a session.
@@ -47,15 +53,6 @@ func New(after func(d time.Duration, do func()) (stop func() bool)) *Set {
 	return &Set{after: after, streams: make(map[*stream]struct{}), conns: make(map[string]*conn),
 		repeats: make(map[sessionKey][]*Ydb_Coordination.SessionRequest), mute: make(map[*stream]struct{}), holes: make(map[*conn]struct{})}
 }
-
-// Server is where the faults of a Set meet one server: what server/internal/hooks wants of them.
-type Server struct {
-	set    *Set
-	number int
-}
-
-// Server is a server of the stand-in, from 1.
-func (s *Set) Server(number int) *Server { return &Server{s, number} }
 
 // Filter picks clients. Its zero value picks all of them; what is given must all hold.
 type Filter struct {
@@ -316,7 +313,7 @@ func (s *Set) decide(q *Request) Action {
 }
 
 // Reset takes back every fault that is still to come or lasts: rules, the function of OnRequest, requests to repeat, streams
-// that are not answered and connections on which nothing passes. What was not said on a stream is lost, so such a stream
+// that are not answered, connections on which nothing passes, partitions, full and slow disks. What was not said on a stream is lost, so such a stream
 // ends with gRPC status UNAVAILABLE; where nothing has passed, it does now. Requests remain.
 func (s *Set) Reset() {
 	s.mutex.Lock()
@@ -332,6 +329,9 @@ func (s *Set) Reset() {
 		c.letPass()
 	}
 	clear(s.holes)
+	s.healLocked()
+	clear(s.disks.full)
+	clear(s.disks.slow)
 	s.mutex.Unlock()
 	for _, st := range mute {
 		st.endUnavailable("what was said meanwhile is lost")

@@ -1,0 +1,148 @@
+package faults
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/coordd/coordd/server/internal/hooks"
+)
+
+// Server is where the faults of a Set meet one server. It implements hooks.Faults.
+type Server struct {
+	set    *Set
+	number int
+}
+
+// Server is a server of the stand-in, from 1. One that is started again is the same one.
+func (s *Set) Server(number int) *Server { return &Server{s, number} }
+
+// Serve implements hooks.Faults.
+func (s *Server) Serve(c hooks.Control) {
+	s.set.mutex.Lock()
+	defer s.set.mutex.Unlock()
+	if s.set.controls == nil {
+		s.set.controls = make(map[int]hooks.Control)
+	}
+	s.set.controls[s.number] = c
+}
+
+var errNoServer = errors.New("no server has been started with these faults")
+
+// control is a server that pick likes, or else the error.
+func (s *Set) control(pick func(hooks.Control) bool, none error) (hooks.Control, error) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	for number := 1; len(s.controls) > 0 && number <= maxServers; number++ {
+		if c := s.controls[number]; c != nil && pick(c) {
+			return c, nil
+		}
+	}
+	return nil, none
+}
+
+// maxServers bounds the numbers of servers.
+const maxServers = 64
+
+func anyServer(hooks.Control) bool { return true }
+
+// ExpireSession ends a session as if its time had run out, be it attached or not. Its stream ends with Failure
+// SESSION_EXPIRED "Session has expired", and what it had goes to those who wait. It returns when that is so.
+func (s *Set) ExpireSession(ctx context.Context, node string, session uint64) error {
+	c, err := s.control(anyServer, errNoServer)
+	if err != nil {
+		return err
+	}
+	return c.ExpireSession(ctx, node, session)
+}
+
+// DropNode drops a coordination node as somebody else would: streams end with Failure UNAVAILABLE "Link failure", and starts
+// are refused with NOT_FOUND.
+func (s *Set) DropNode(ctx context.Context, node string) error {
+	c, err := s.control(anyServer, errNoServer)
+	if err != nil {
+		return err
+	}
+	return c.DropNode(ctx, node)
+}
+
+// LoseLeader has the leader lead no more. Of several servers it is another one that leads then. A server alone pauses for d
+// of the stand-in's clock: requests wait meanwhile, streams that wait longer than the node's grace period end with gRPC
+// status UNAVAILABLE and without a Failure, which would be a sign of life, and sessions and waits have their full time again behind that. Streams survive a shorter pause.
+func (s *Set) LoseLeader(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return errors.New("for how long: want more than 0")
+	}
+	c, err := s.control(hooks.Control.Leads, errors.New("no server leads"))
+	if err != nil {
+		return err
+	}
+	return c.LoseLeader(ctx, d)
+}
+
+// plenty is what a disk has left that is not full, in bytes.
+const plenty = 1 << 50
+
+// disks are how those of the servers are.
+type disks struct {
+	full map[int]bool
+	slow map[int]time.Duration
+}
+
+// FreeSpace is how many bytes a server's disk has left (hooks.Hooks.FreeSpace).
+func (s *Server) FreeSpace(string) (uint64, error) {
+	s.set.mutex.Lock()
+	defer s.set.mutex.Unlock()
+	if s.set.disks.full[s.number] {
+		return 0, nil
+	}
+	return plenty, nil
+}
+
+// Slow takes as long as the server's disk does (hooks.Hooks.Slow).
+func (s *Server) Slow() {
+	s.set.mutex.Lock()
+	pause := s.set.disks.slow[s.number]
+	s.set.mutex.Unlock()
+	if pause > 0 {
+		time.Sleep(pause)
+	}
+}
+
+// FullDisk has a server's disk be nearly full, or not: whatever would make the state larger is refused, streams that ask for it
+// end with Failure UNAVAILABLE, and a server of several hands its leadership over.
+func (s *Set) FullDisk(server int, full bool) error {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	if s.controls[server] == nil {
+		return errNoServer
+	}
+	s.disks.full = put(s.disks.full, server, full)
+	return nil
+}
+
+// SlowDisk has each write and each sync of a server's disk take d longer, of real time; 0: none. Answers wait for it.
+func (s *Set) SlowDisk(server int, d time.Duration) error {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	if s.controls[server] == nil {
+		return errNoServer
+	}
+	s.disks.slow = put(s.disks.slow, server, d)
+	return nil
+}
+
+func (s *Set) addServers(c *Controls) {
+	c.Add("expire-session", "node= session=: end a session as if its time had run out", func(ctx context.Context, a *Arguments) (any, error) {
+		node, session := a.Text("node"), a.Number("session", 0)
+		return after(a, func() (any, error) { return nil, s.ExpireSession(ctx, node, session) })
+	})
+	c.Add("drop-node", "node=: drop a coordination node", func(ctx context.Context, a *Arguments) (any, error) {
+		node := a.Text("node")
+		return after(a, func() (any, error) { return nil, s.DropNode(ctx, node) })
+	})
+	c.Add("lose-leader", "d=1s: the leader leads no more; a server alone pauses for d", func(ctx context.Context, a *Arguments) (any, error) {
+		d := a.Duration("d")
+		return after(a, func() (any, error) { return nil, s.LoseLeader(ctx, d) })
+	})
+}

@@ -1,0 +1,112 @@
+package standin
+
+import (
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/ydb-platform/ydb-go-genproto/Ydb_Coordination_V1"
+	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb"
+	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
+
+	"github.com/coordd/coordd/server/standin/faults"
+)
+
+// TestFaults has one fault of each sort happen to a stand-in's clients.
+func TestFaults(t *testing.T) {
+	s, conn := began(t)
+	first, second := open(t, conn, node, long, 0), open(t, conn, node, long, 0)
+	first.locked("lock")
+	second.waits("lock", time.Hour)
+	if troubled := s.FailNext(faults.CreateNode, 1, Ydb.StatusIds_OVERLOADED, ""); troubled != "" {
+		t.Errorf("calls trouble %s", troubled)
+	}
+	answer, err := Ydb_Coordination_V1.NewCoordinationServiceClient(conn).CreateNode(t.Context(), &Ydb_Coordination.CreateNodeRequest{Path: "/local/other"})
+	if err != nil || answer.GetOperation().GetStatus() != Ydb.StatusIds_OVERLOADED {
+		t.Errorf("got %v, %v", answer, err)
+	}
+	s.ExpireSession(node, first.id)
+	if owners := s.AwaitOwners(node, "lock", 1); owners[0].Session != second.id {
+		t.Errorf("owned by %+v", owners)
+	}
+	s.DetachSession(node, second.id)
+	<-second.ended
+	if f := second.next().GetAcquireSemaphoreResult(); !f.GetAcquired() {
+		t.Errorf("got %v", f)
+	}
+	if f := second.next().GetFailure(); f.GetStatus() != Ydb.StatusIds_UNAVAILABLE {
+		t.Errorf("got %v", f)
+	}
+	if n := len(s.Requests()); n != 6 { // two nodes, two starts, two acquires
+		t.Errorf("%d requests", n)
+	}
+	s.AnswerLost(faults.DropNode, 1)
+	s.RepeatNext(faults.Release, 1)
+	s.FailSome(faults.Stop, 0, 1)
+	if n := s.DropStreams(faults.Filter{}, faults.Clean); n != 0 {
+		t.Errorf("%d streams", n)
+	}
+	if n := s.SpuriousNotice(faults.Filter{}, ""); n != 0 {
+		t.Errorf("%d watches", n)
+	}
+	s.OnRequest(nil)
+	s.Reset()
+	s.DropNode(node)
+	if s.Sessions(node) != nil {
+		t.Error("the node is there")
+	}
+	if s.Faults().Pending() != 0 {
+		t.Error("there are faults left")
+	}
+}
+
+// TestFaultsInFakeTime has delays and pauses last until Advance.
+func TestFaultsInFakeTime(t *testing.T) {
+	s, conn := began(t, FakeTime())
+	c := open(t, conn, node, long, 0)
+	s.DelayNext(faults.Acquire, 1, time.Minute)
+	c.send(acquireOf("lock", 0, ""))
+	eventually(t, "the request", func() bool { return len(s.Requests()) == 3 })
+	s.Advance(59 * time.Second)
+	if owners := s.Owners(node, "lock"); len(owners) > 0 {
+		t.Errorf("owned by %+v", owners)
+	}
+	s.Advance(time.Second)
+	if !c.next().GetAcquireSemaphoreResult().GetAcquired() {
+		t.Error("not acquired")
+	}
+	s.LoseLeader(time.Second)
+	if s.groups()[0].Leads() {
+		t.Error("there is a leader")
+	}
+	s.Advance(time.Second)
+	if owners := s.AwaitOwners(node, "lock", 1); owners[0].Session != c.id {
+		t.Errorf("owned by %+v", owners)
+	}
+}
+
+// TestFaultsOfDisks fills a disk and has it be slow.
+func TestFaultsOfDisks(t *testing.T) {
+	s, conn := began(t, Dir(t.TempDir()))
+	c := open(t, conn, node, long, 0)
+	s.FullDisk(1, true)
+	refused := func() bool {
+		answer, err := Ydb_Coordination_V1.NewCoordinationServiceClient(conn).CreateNode(t.Context(), &Ydb_Coordination.CreateNodeRequest{Path: "/local/other"})
+		if err != nil && status.Code(err) != codes.Unavailable {
+			t.Fatal(err)
+		}
+		return answer.GetOperation().GetStatus() == Ydb.StatusIds_UNAVAILABLE
+	}
+	eventually(t, "the disk to be full", refused)
+	s.Reset()
+	eventually(t, "the disk to have space", func() bool { return !refused() })
+	const pause = 200 * time.Millisecond
+	s.SlowDisk(1, pause)
+	began := time.Now()
+	c.locked("lock")
+	if took := time.Since(began); took < pause {
+		t.Errorf("a slow disk has taken %v", took)
+	}
+}
