@@ -39,14 +39,17 @@ func (f *Front) PingTaken(now Instant) {
 // NotRead tells that the server does not read the stream from now on, because too much is under way: a pong may lie
 // there unread, and the ping clock stands still. A stream that is attaching is not read either, but has no ping clock.
 func (f *Front) NotRead(now Instant) {
-	if f.Attached() && f.unread == Never {
+	if f.Attached() && !f.Unread() {
 		f.unread = now
 	}
 }
 
+// Unread reports whether the stream is not read.
+func (f *Front) Unread() bool { return f.unread != Never }
+
 // Read tells that the stream is read again.
 func (f *Front) Read(now Instant) {
-	if f.unread == Never {
+	if !f.Unread() {
 		return
 	}
 	if f.opaque != 0 && f.Attached() {

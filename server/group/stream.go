@@ -396,5 +396,5 @@ type Backlog struct {
 func (s *Stream) Backlog() Backlog {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	return Backlog{InFlight: s.front.InFlight(), Queued: s.front.Queued(), Paused: s.resume != nil}
+	return Backlog{InFlight: s.front.InFlight(), Queued: s.front.Queued(), Paused: s.front.Unread()}
 }
