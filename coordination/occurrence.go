@@ -23,6 +23,9 @@ const (
 	OccurWaitEnded
 	// OccurSemaphoreDeleted: a persistent semaphore is gone.
 	OccurSemaphoreDeleted
+	// OccurNodeDropped: a coordination node is gone, with Count sessions and all that they had. It stands for all of these: a
+	// node may have more sessions than anybody keeps occurrences.
+	OccurNodeDropped
 	// OccurLeader: a server takes another one for the leader than before. It is for whoever keeps account of occurrences.
 	OccurLeader
 )
@@ -41,7 +44,8 @@ type Occurrence struct {
 
 // OccurrenceMore is what few occurrences have.
 type OccurrenceMore struct {
-	User, Reason string // OccurSessionEnded: who ended it, and why
+	User, Reason string // OccurSessionEnded: who ended it, and why; the user of OccurNodeDropped as well
+	Path         string // OccurNodeDropped: where it was
 	Term, Server uint64 // OccurLeader
 }
 

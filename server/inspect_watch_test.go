@@ -10,6 +10,9 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/ydb-platform/ydb-go-genproto/Ydb_Coordination_V1"
+	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
+
 	"github.com/coordd/coordd/coordination/codec"
 	"github.com/coordd/coordd/server/adminpb"
 )
@@ -170,4 +173,32 @@ func TestWatchRights(t *testing.T) {
 		t.Errorf("bob, who may not read any more, is told %v, %v", e, err)
 	}
 	eventsUntil(t, all, fmt.Sprint("SESSION_STARTED ", own))
+}
+
+// TestWatchOfADroppedNode watches a node go with its sessions: that is one event, and it says where the node was.
+func TestWatchOfADroppedNode(t *testing.T) {
+	s, conn := startTest(t, nil)
+	stream, _ := watchTest(t, t.Context(), conn, &adminpb.WatchRequest{})
+	for range 3 {
+		openAs(t, conn, "", "")
+	}
+	_, err := Ydb_Coordination_V1.NewCoordinationServiceClient(conn).DropNode(t.Context(), &Ydb_Coordination.DropNodeRequest{Path: testNode})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for {
+		e, err := stream.Recv()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e.GetKind() == adminpb.Event_NODE_DROPPED {
+			if e.GetPath() != testNode || e.GetCount() != 3 || e.GetNode() == 0 || e.GetTimeMillis() == 0 {
+				t.Errorf("got %v", e)
+			}
+			break
+		}
+	}
+	if got := s.group.Figures().Counts.Sessions; got != 0 {
+		t.Errorf("%d sessions are left", got)
+	}
 }

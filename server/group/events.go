@@ -11,7 +11,7 @@ import (
 const (
 	// maxEvents is how many events a server remembers, of 72 bytes and a name each.
 	maxEvents = 10_000
-	// maxEventTextBytes is how much of a name, a user or a reason an event keeps. What is shorter is shared with the state.
+	// maxEventTextBytes is how much of a name, a path, a user or a reason an event keeps. What is shorter is shared with the state.
 	maxEventTextBytes = 128
 )
 
@@ -53,6 +53,11 @@ func (r *events) addOne(wallMillis uint64, o *coordination.Occurrence) {
 	kept.Semaphore = eventText(o.Semaphore)
 	if kept.StampMillis == 0 {
 		kept.StampMillis = wallMillis
+	}
+	if o.More != nil && len(o.More.Path) > maxEventTextBytes {
+		short := *o.More
+		short.Path = eventText(short.Path)
+		kept.More = &short
 	}
 }
 

@@ -35,6 +35,7 @@ var eventKinds = map[coordination.OccurrenceKind]adminpb.Event_Kind{
 	coordination.OccurLockLost:         adminpb.Event_LOCK_LOST,
 	coordination.OccurWaitEnded:        adminpb.Event_WAIT_ENDED,
 	coordination.OccurSemaphoreDeleted: adminpb.Event_SEMAPHORE_DELETED,
+	coordination.OccurNodeDropped:      adminpb.Event_NODE_DROPPED,
 	coordination.OccurLeader:           adminpb.Event_LEADER,
 }
 
@@ -215,6 +216,9 @@ func (w *watch) eventToPB(e *group.Event) *adminpb.Event {
 	}
 	if more := e.More; more != nil {
 		p.User, p.Reason, p.Term = Shown(more.User), Shown(more.Reason), more.Term
+		if more.Path != "" {
+			p.Path = more.Path
+		}
 		if more.Server != 0 {
 			p.Server = w.nameOf(w.group.Log().Members(), more.Server)
 		}
