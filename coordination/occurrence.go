@@ -28,6 +28,8 @@ const (
 	OccurNodeDropped
 	// OccurLeader: a server takes another one for the leader than before. It is for whoever keeps account of occurrences.
 	OccurLeader
+	// OccurSessionTraced: the client that has attached to a session came as part of a trace. It is for the same.
+	OccurSessionTraced
 )
 
 // Occurrence is something that happened to a session or a lock, for people who watch. Nothing depends on it.
@@ -47,6 +49,7 @@ type OccurrenceMore struct {
 	User, Reason string // OccurSessionEnded: who ended it, and why; the user of OccurNodeDropped as well
 	Path         string // OccurNodeDropped: where it was
 	Term, Server uint64 // OccurLeader
+	Trace        string // OccurSessionTraced: W3C's traceparent
 }
 
 // maxSpareOccurrences bounds what is kept for later occurrences.
