@@ -385,6 +385,10 @@ func (m *Machine) dropNode(c *DropNode) outcome.Outcome {
 		return answer
 	}
 	n := m.nodes[id]
+	if m.observed {
+		m.occurred = append(m.occurred, Occurrence{Kind: OccurNodeDropped, StampMillis: m.stampMillis, Node: id, Count: uint64(len(n.sessions)),
+			More: &OccurrenceMore{User: c.Subject, Path: c.Path.String()}})
+	}
 	n.walk.dropping(n)
 	m.inOrder.remove(n)
 	delete(m.nodes, id)

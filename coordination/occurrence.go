@@ -23,8 +23,13 @@ const (
 	OccurWaitEnded
 	// OccurSemaphoreDeleted: a persistent semaphore is gone.
 	OccurSemaphoreDeleted
+	// OccurNodeDropped: a coordination node is gone, with Count sessions and all that they had. It stands for all of these: a
+	// node may have more sessions than anybody keeps occurrences.
+	OccurNodeDropped
 	// OccurLeader: a server takes another one for the leader than before. It is for whoever keeps account of occurrences.
 	OccurLeader
+	// OccurSessionTraced: the client that has attached to a session came as part of a trace. It is for the same.
+	OccurSessionTraced
 )
 
 // Occurrence is something that happened to a session or a lock, for people who watch. Nothing depends on it.
@@ -41,8 +46,10 @@ type Occurrence struct {
 
 // OccurrenceMore is what few occurrences have.
 type OccurrenceMore struct {
-	User, Reason string // OccurSessionEnded: who ended it, and why
+	User, Reason string // OccurSessionEnded: who ended it, and why; the user of OccurNodeDropped as well
+	Path         string // OccurNodeDropped: where it was
 	Term, Server uint64 // OccurLeader
+	Trace        string // OccurSessionTraced: W3C's traceparent
 }
 
 // maxSpareOccurrences bounds what is kept for later occurrences.

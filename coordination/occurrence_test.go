@@ -10,13 +10,15 @@ import (
 func (r *rig) occurred() (words []string) {
 	names := map[OccurrenceKind]string{OccurSessionStarted: "started", OccurSessionAttached: "attached", OccurSessionDetached: "detached",
 		OccurSessionStopped: "stopped", OccurSessionExpired: "expired", OccurSessionEnded: "ended", OccurLockGranted: "granted",
-		OccurLockAwaited: "awaited", OccurLockLost: "lost", OccurWaitEnded: "gave up", OccurSemaphoreDeleted: "deleted"}
+		OccurLockAwaited: "awaited", OccurLockLost: "lost", OccurWaitEnded: "gave up", OccurSemaphoreDeleted: "deleted", OccurNodeDropped: "dropped"}
 	for _, o := range r.machine.Occurred() {
 		word := fmt.Sprintf("%d %s", o.Session, names[o.Kind])
 		if o.Semaphore != "" {
 			word += fmt.Sprintf(" %s %d", o.Semaphore, o.Order)
 		}
-		if o.More != nil {
+		if o.Kind == OccurNodeDropped {
+			word = fmt.Sprintf("node %d dropped with %d at %s by %s", o.Node, o.Count, o.More.Path, o.More.User)
+		} else if o.More != nil {
 			word += fmt.Sprintf(" by %s: %s", o.More.User, o.More.Reason)
 		}
 		words = append(words, word)
@@ -76,6 +78,14 @@ func TestOccurrences(t *testing.T) {
 	r.pass(5000)
 	r.tick()
 	want("expired", "3 started", "3 detached", "3 expired")
+	r.open(AttachRequest{Path: "/local/n", TimeoutMillis: 5000})
+	holder := r.open(AttachRequest{Path: "/local/n", TimeoutMillis: 5000})
+	r.applyAll()
+	r.request(holder, 10, Request{Kind: RequestAcquire, Name: "held", Count: 1, Ephemeral: true})
+	r.applyAll()
+	r.occurred()
+	r.call(&DropNode{Caller: Caller{Subject: "root"}, Path: pathOf("/local/n")})
+	want("dropped", "node 1 dropped with 2 at /local/n by root")
 }
 
 // What a lock costs in allocations is the same whether somebody observes or not.

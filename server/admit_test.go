@@ -175,7 +175,7 @@ func TestRequestsInTime(t *testing.T) {
 }
 
 // TestCallsAtOnce begins as many calls as there may be, and one more, with and without a deadline. When they have ended
-// there is room again, however they ended.
+// there is room again, however they ended. Those that are refused are counted like all others of their method.
 func TestCallsAtOnce(t *testing.T) {
 	for _, test := range []struct {
 		name, method string
@@ -188,7 +188,7 @@ func TestCallsAtOnce(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			s, _ := startTest(t, func(c *Config) { test.change(&c.Hardening) })
-			for range 3 {
+			for round := range 3 {
 				c := dialFramesTest(t, s)
 				err := errorsOf(c.headers(1, false, callHeaders(test.method)), c.headers(3, false, callHeaders(test.method)),
 					c.headers(5, false, callHeaders(test.method)), c.headers(7, false, callHeaders(test.method, "grpc-timeout", "1H")))
@@ -198,6 +198,9 @@ func TestCallsAtOnce(t *testing.T) {
 				if got := c.allEnded(t, 5, 7); got[5] != codes.ResourceExhausted || got[7] != codes.ResourceExhausted {
 					t.Fatalf("they ended with %v", got)
 				}
+				eventually(t, "both to be counted as calls of their method", func() bool {
+					return s.Figures().Methods[test.method].Results[codes.ResourceExhausted.String()] == uint64(2*(round+1))
+				})
 				if err := c.reset(1); err != nil {
 					t.Fatal(err)
 				}

@@ -110,7 +110,7 @@ func (s *Server) caller(ctx context.Context) coordination.Caller {
 
 // streamCaller is who opens a stream.
 func (s *Server) streamCaller(ctx context.Context) group.Caller {
-	caller := group.Caller{Caller: s.caller(ctx)}
+	caller := group.Caller{Caller: s.caller(ctx), Trace: traceOf(ctx)}
 	if caller.Enforced {
 		caller.Identity = auth.Of(ctx).OfSession()
 	}

@@ -4,11 +4,16 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+
+	"github.com/ydb-platform/ydb-go-genproto/Ydb_Coordination_V1"
+	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
 
 	"github.com/coordd/coordd/coordination/codec"
 	"github.com/coordd/coordd/server/adminpb"
@@ -170,4 +175,76 @@ func TestWatchRights(t *testing.T) {
 		t.Errorf("bob, who may not read any more, is told %v, %v", e, err)
 	}
 	eventsUntil(t, all, fmt.Sprint("SESSION_STARTED ", own))
+}
+
+// TestWatchOfADroppedNode watches a node go with its sessions: that is one event, and it says where the node was.
+func TestWatchOfADroppedNode(t *testing.T) {
+	s, conn := startTest(t, nil)
+	stream, _ := watchTest(t, t.Context(), conn, &adminpb.WatchRequest{})
+	for range 3 {
+		openAs(t, conn, "", "")
+	}
+	_, err := Ydb_Coordination_V1.NewCoordinationServiceClient(conn).DropNode(t.Context(), &Ydb_Coordination.DropNodeRequest{Path: testNode})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for {
+		e, err := stream.Recv()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e.GetKind() == adminpb.Event_NODE_DROPPED {
+			if e.GetPath() != testNode || e.GetCount() != 3 || e.GetNode() == 0 || e.GetTimeMillis() == 0 {
+				t.Errorf("got %v", e)
+			}
+			break
+		}
+	}
+	if got := s.group.Figures().Counts.Sessions; got != 0 {
+		t.Errorf("%d sessions are left", got)
+	}
+}
+
+// TestWatchTellsTraces has clients come as part of a trace, to each server of a cluster: the one that holds the stream tells
+// of it, and no other. What is no traceparent is not told.
+func TestWatchTellsTraces(t *testing.T) {
+	const parent, strange = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-\x01\x01"
+	c := startCluster(t, 3)
+	leader, follower := c.leader()
+	c.createNode(leader, testNode)
+	var streams []eventClient
+	for i := range c.conns {
+		stream, _ := watchTest(t, t.Context(), c.conns[i], &adminpb.WatchRequest{Path: testNode})
+		streams = append(streams, stream)
+	}
+	sent := map[int]string{leader: parent, follower: parent + "-later"}
+	for at, text := range sent {
+		for _, trace := range []string{strange[:40], strings.Replace(strange, "\x01", "G", 2), strings.ToUpper(parent), text} {
+			stream := openTest(t, metadata.AppendToOutgoingContext(t.Context(), "traceparent", trace), c.conns[at], start(600_000))
+			next(t, stream)
+		}
+	}
+	last, session := openAs(t, c.conns[leader], "", "")
+	send(t, last, wait(1, "lock"))
+	next(t, last)
+	for i, stream := range streams {
+		traced := 0
+		for {
+			e, err := stream.Recv()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if e.GetKind() == adminpb.Event_SESSION_TRACED {
+				if traced++; e.GetTraceparent() != parent || e.GetSession() == 0 || e.GetPath() != testNode || e.GetTimeMillis() == 0 {
+					t.Errorf("server %d: got %v", i, e)
+				}
+			}
+			if e.GetKind() == adminpb.Event_LOCK_GRANTED && e.GetSession() == session {
+				break
+			}
+		}
+		if want := min(1, len(sent[i])); traced != want {
+			t.Errorf("server %d tells of %d traces, want %d", i, traced, want)
+		}
+	}
 }

@@ -103,6 +103,9 @@ func (m *meters) of(method string) *methodMeter {
 	return &m.unknown
 }
 
+// refuse counts a call that was refused before it had a handler.
+func (m *meters) refuse(method string, err error) { m.of(method).count(nil, err) }
+
 // timed counts calls of a handler and how long they take.
 func (m *methodMeter) timed(begun time.Time, answer any, err error) {
 	m.latency.Observe(time.Since(begun))

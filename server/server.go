@@ -244,7 +244,7 @@ func (s *Server) becomeReady(ctx context.Context) error {
 }
 
 func (s *Server) startGRPC() {
-	options := s.connections.Options(kindOf)
+	options := s.connections.Options(kindOf, s.meters.refuse)
 	options = append(options,
 		listen.Decompress(maxRequestBytes),
 		grpc.MaxRecvMsgSize(maxRequestBytes),

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"log/slog"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -50,6 +51,23 @@ func callerFields(ctx context.Context) []any {
 		}
 	}
 	return fields
+}
+
+// traceOf is the traceparent of a call, empty where there is none, or one that is not as W3C's Trace Context wants it: version,
+// trace, span and flags in hexadecimal digits. What later versions have behind these is left out.
+func traceOf(ctx context.Context) string {
+	const form = "00-00000000000000000000000000000000-0000000000000000-00"
+	values := metadata.ValueFromIncomingContext(ctx, "traceparent")
+	if len(values) == 0 || len(values[0]) < len(form) {
+		return ""
+	}
+	text := values[0][:len(form)]
+	for i, c := range []byte(form) {
+		if digit := strings.IndexByte("0123456789abcdef", text[i]) >= 0; digit != (c == '0') || !digit && text[i] != c {
+			return ""
+		}
+	}
+	return strings.Clone(text)
 }
 
 var requestNames = map[coordination.RequestKind]string{

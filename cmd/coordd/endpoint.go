@@ -63,6 +63,7 @@ func (f *connectionFlags) declareServer(flags *pflag.FlagSet, fallback string) {
 	flags.SortFlags = false
 	flags.StringVarP(&f.endpoint, "endpoint", "e", "", "the server: HOST:PORT, or a connection string with grpc:// or grpcs:// (default: "+endpointVariable+", or "+fallback+")")
 	flags.StringVarP(&f.database, databaseName, "d", "", "its database, where --endpoint does not name it (default: as for 'coordd serve', /local)")
+	flags.StringVar(&f.config, configName, "", "config file of this machine's server, from which the rest is taken as 'coordd serve' does (default: "+variable(configName)+")")
 	flags.StringVar(&f.caFile, "ca-file", "", "PEM file of the authorities to trust for grpcs:// (default: the system's)")
 }
 
@@ -70,6 +71,16 @@ func (f *connectionFlags) declareServer(flags *pflag.FlagSet, fallback string) {
 func (f *connectionFlags) declareDataDir(flags *pflag.FlagSet) {
 	flags.SortFlags = false
 	flags.StringVar(&f.dataDir, dataDirName, "", "data directory of the server on this machine whose socket to use (default: as for 'coordd serve')")
+}
+
+// served is the flags with which `coordd serve` would start the server that this command looks for.
+func (f *connectionFlags) served() *pflag.FlagSet {
+	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+	addFlags(flags, nil)
+	if f.config != "" {
+		_ = flags.Set(configName, f.config) // every text will do until it is used
+	}
+	return flags
 }
 
 // named is the server that a flag or the variable names, nil if neither does.
@@ -113,7 +124,7 @@ func (f *connectionFlags) complete(t *target, env environment) error {
 		t.database = asked
 		return nil
 	}
-	s, _, err := resolveEach(optionsNamed(databaseName), pflag.NewFlagSet("", pflag.ContinueOnError), env)
+	s, _, err := resolveEach(optionsNamed(databaseName), f.served(), env)
 	t.database = s.database
 	return err
 }

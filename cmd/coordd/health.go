@@ -23,7 +23,7 @@ all the same behind it, or "coordd: not serving: " and why, on stderr, with exit
 6. No token is needed, but a server that wants one keeps its reasons to itself.
 
 Without --endpoint the server asked is the one of this machine that 'coordd serve'
-would start with the same environment: by the socket in its data directory, where it
+would start with the same --config and environment: by the socket in its data directory, where it
 has one that the caller may use, since its owner is told everything.`
 
 // healthFlags are the flags of `coordd health`.
@@ -111,15 +111,15 @@ func (f *healthFlags) ask(p *program) (about string, err error) {
 	return about, nil
 }
 
-// localEndpoint is the connection string of the server that the environment, and the config file it names, describe.
-func localEndpoint(env environment) (string, error) {
+// localEndpoint is the connection string of the server that the environment and the config file describe.
+func localEndpoint(served *pflag.FlagSet, env environment) (string, error) {
 	options := make([]option, 0, 2)
 	for _, o := range serveOptions {
 		if o.name == listenName || o.name == databaseName {
 			options = append(options, o)
 		}
 	}
-	s, _, err := resolveEach(options, pflag.NewFlagSet("", pflag.ContinueOnError), env)
+	s, _, err := resolveEach(options, served, env)
 	if err != nil {
 		return "", err
 	}

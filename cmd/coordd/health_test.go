@@ -202,13 +202,13 @@ func TestLocalEndpoint(t *testing.T) {
 		{"COORDD_CONFIG=" + writeConfig(t, "listen: 127.0.0.2:99\n"), "grpc://127.0.0.2:99/local"},
 	}
 	for _, test := range tests {
-		got, err := localEndpoint(strings.Fields(test.environment))
+		got, err := localEndpoint(new(connectionFlags).served(), strings.Fields(test.environment))
 		if err != nil || got != test.want {
 			t.Errorf("%s: got %q, %v, want %q", test.environment, got, err, test.want)
 		}
 	}
 	for _, environment := range []string{"COORDD_LISTEN=nonsense", "COORDD_LISTEN=:0", "COORDD_CONFIG=/nowhere/c"} {
-		if got, err := localEndpoint([]string{environment}); err == nil {
+		if got, err := localEndpoint(new(connectionFlags).served(), []string{environment}); err == nil {
 			t.Errorf("%s: got %q, want an error", environment, got)
 		}
 	}

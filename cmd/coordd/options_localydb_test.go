@@ -116,7 +116,7 @@ func TestLocalYDBWithoutAPlace(t *testing.T) {
 
 // TestLocalYDBHealth wants `coordd health` to find the port as the server does.
 func TestLocalYDBHealth(t *testing.T) {
-	got, err := localEndpoint(environment{"COORDD_LOCAL_YDB=1", "GRPC_PORT=2135"})
+	got, err := localEndpoint(new(connectionFlags).served(), environment{"COORDD_LOCAL_YDB=1", "GRPC_PORT=2135"})
 	if err != nil || got != "grpc://127.0.0.1:2135/local" {
 		t.Errorf("got %q, %v", got, err)
 	}

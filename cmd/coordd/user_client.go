@@ -29,6 +29,7 @@ import (
 type connectionFlags struct {
 	endpoint, database, caFile string
 	dataDir                    string
+	config                     string // the file that the server reads
 	login, passwordFile        string
 	password                   string // of login, once it is known
 	asClient                   bool   // the socket is not to be used
@@ -100,7 +101,7 @@ func (f *connectionFlags) locate(ctx context.Context, p *program) (target, error
 	case path != "":
 		return target{socket: path}, nil
 	}
-	endpoint, err := localEndpoint(p.environment)
+	endpoint, err := localEndpoint(f.served(), p.environment)
 	if err != nil {
 		return target{}, err
 	}
@@ -119,7 +120,7 @@ func (f *connectionFlags) locate(ctx context.Context, p *program) (target, error
 func (f *connectionFlags) socket(ctx context.Context, p *program) (string, error) {
 	directory := f.dataDir
 	if directory == "" {
-		if directory = p.localDataDir(); directory == "" || f.asClient {
+		if directory = p.localDataDir(f.served()); directory == "" || f.asClient {
 			return "", nil
 		}
 	}
@@ -139,10 +140,10 @@ func (f *connectionFlags) socket(ctx context.Context, p *program) (string, error
 	return path, nil
 }
 
-// localDataDir is the data directory that `coordd serve` would use with the same environment, empty if it would use none.
-// What is wrong with the environment is told when the endpoint is looked for.
-func (p *program) localDataDir() string {
-	s, _, err := resolve(optionsNamed(dataDirName, inMemoryName), pflag.NewFlagSet("", pflag.ContinueOnError), p.environment, p.uid)
+// localDataDir is the data directory that `coordd serve` would use with these flags and the same environment, empty if it
+// would use none. What is wrong with them is told when the endpoint is looked for.
+func (p *program) localDataDir(served *pflag.FlagSet) string {
+	s, _, err := resolve(optionsNamed(dataDirName, inMemoryName), served, p.environment, p.uid)
 	if err != nil {
 		return ""
 	}

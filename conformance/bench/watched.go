@@ -43,7 +43,7 @@ type cost struct {
 
 // measureWatched compares what a lock+unlock costs a server that nobody watches with what it costs one whose metrics are read
 // and whose nodes, semaphores and sessions are listed all the time. What is counted for the metrics, and the events, cannot be
-// turned off: against is another program without them, which the others are compared with then.
+// turned off: against is another program without them, which the one that nobody watches is compared with.
 func measureWatched(ctx context.Context, binary, against, dir string, runs, sessions int, length time.Duration) error {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -80,12 +80,34 @@ func measureWatched(ctx context.Context, binary, against, dir string, runs, sess
 		}
 	}
 	fmt.Printf("%s, %d processors, %s, %d runs of %v with %d sessions\n\n", time.Now().UTC().Format(time.DateOnly), runtime.NumCPU(), runtime.Version(), runs, length, sessions)
-	fmt.Println("| server | processor us a pair | the same, against the first | middle half of the runs | allocations a pair | bytes a pair |")
+	fmt.Println("| server | processor us a pair | against the one above | middle half of the runs | allocations a pair | bytes a pair |")
 	fmt.Println("| --- | --- | --- | --- | --- | --- |")
-	for _, s := range servers {
-		s.print(servers[0])
+	for i, s := range servers {
+		s.print(servers[max(i-1, 0)])
 	}
-	return nil
+	return servers[len(servers)-1].printLook(ctx)
+}
+
+// printLook says what it costs to be looked at once, without any load.
+func (s *watchedServer) printLook(ctx context.Context) error {
+	conns, err := raw.Dial(s.process.address, 1)
+	if err != nil {
+		return err
+	}
+	defer raw.Close(conns)
+	const looks = 100
+	before, err := s.process.cpu()
+	if err != nil {
+		return err
+	}
+	for range looks {
+		if err := s.look(ctx, conns[0]); err != nil {
+			return err
+		}
+	}
+	after, err := s.process.cpu()
+	fmt.Printf("\nA look at all metrics and all listings costs the server %s ms of processor time.\n", millis((after-before)/looks))
+	return err
 }
 
 func startWatched(name, binary, dir string, watched bool) (*watchedServer, error) {
@@ -240,10 +262,10 @@ func pages(page func(token string) (next string, err error)) error {
 	}
 }
 
-func (s *watchedServer) print(first *watchedServer) {
+func (s *watchedServer) print(above *watchedServer) {
 	ratios := make([]float64, len(s.costs))
 	for i := range s.costs {
-		ratios[i] = float64(s.costs[i].cpu) / float64(first.costs[i].cpu)
+		ratios[i] = float64(s.costs[i].cpu) / float64(above.costs[i].cpu)
 	}
 	slices.Sort(ratios)
 	cpu := middle(slices.Clone(s.costs), func(c cost) time.Duration { return c.cpu }).cpu

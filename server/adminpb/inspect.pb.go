@@ -62,6 +62,9 @@ const (
 	Event_LOCK_LOST         Event_Kind = 12 // whoever owned it does not any more
 	Event_WAIT_ENDED        Event_Kind = 13 // without the lock
 	Event_SEMAPHORE_DELETED Event_Kind = 14
+	// The client that has started or attached to a session sends a traceparent. Only the server that holds its stream tells.
+	Event_SESSION_TRACED Event_Kind = 16
+	Event_NODE_DROPPED   Event_Kind = 15 // by user, with all its sessions and semaphores, none of which is told of by itself
 )
 
 // Enum value maps for Event_Kind.
@@ -82,6 +85,8 @@ var (
 		12: "LOCK_LOST",
 		13: "WAIT_ENDED",
 		14: "SEMAPHORE_DELETED",
+		16: "SESSION_TRACED",
+		15: "NODE_DROPPED",
 	}
 	Event_Kind_value = map[string]int32{
 		"KIND_UNSPECIFIED":  0,
@@ -99,6 +104,8 @@ var (
 		"LOCK_LOST":         12,
 		"WAIT_ENDED":        13,
 		"SEMAPHORE_DELETED": 14,
+		"SESSION_TRACED":    16,
+		"NODE_DROPPED":      15,
 	}
 )
 
@@ -1325,15 +1332,16 @@ type Event struct {
 	TimeMillis    uint64                 `protobuf:"varint,4,opt,name=time_millis,json=timeMillis,proto3" json:"time_millis,omitempty"` // by the leader's clock, since 1970; 0: unknown
 	Term          uint64                 `protobuf:"varint,5,opt,name=term,proto3" json:"term,omitempty"`                               // of LEADER
 	Server        string                 `protobuf:"bytes,6,opt,name=server,proto3" json:"server,omitempty"`                            // of LEADER: name or id
-	Path          string                 `protobuf:"bytes,7,opt,name=path,proto3" json:"path,omitempty"`                                // of the node; empty where it has been dropped since
+	Path          string                 `protobuf:"bytes,7,opt,name=path,proto3" json:"path,omitempty"`                                // of the node; empty where it has been dropped since and this is not about that
 	Node          uint64                 `protobuf:"varint,8,opt,name=node,proto3" json:"node,omitempty"`
 	Session       uint64                 `protobuf:"varint,9,opt,name=session,proto3" json:"session,omitempty"`
 	Semaphore     string                 `protobuf:"bytes,10,opt,name=semaphore,proto3" json:"semaphore,omitempty"`
 	OrderId       uint64                 `protobuf:"varint,11,opt,name=order_id,json=orderId,proto3" json:"order_id,omitempty"`
-	Count         uint64                 `protobuf:"varint,12,opt,name=count,proto3" json:"count,omitempty"`
+	Count         uint64                 `protobuf:"varint,12,opt,name=count,proto3" json:"count,omitempty"` // of what the session owns or wants; of NODE_DROPPED: the sessions that ended with it
 	User          string                 `protobuf:"bytes,13,opt,name=user,proto3" json:"user,omitempty"`
 	Reason        string                 `protobuf:"bytes,14,opt,name=reason,proto3" json:"reason,omitempty"`
-	Skipped       uint64                 `protobuf:"varint,15,opt,name=skipped,proto3" json:"skipped,omitempty"` // of GAP; 0: nobody knows how many
+	Skipped       uint64                 `protobuf:"varint,15,opt,name=skipped,proto3" json:"skipped,omitempty"`        // of GAP; 0: nobody knows how many
+	Traceparent   string                 `protobuf:"bytes,16,opt,name=traceparent,proto3" json:"traceparent,omitempty"` // of SESSION_TRACED, as W3C's Trace Context has it
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1473,6 +1481,13 @@ func (x *Event) GetSkipped() uint64 {
 	return 0
 }
 
+func (x *Event) GetTraceparent() string {
+	if x != nil {
+		return x.Traceparent
+	}
+	return ""
+}
+
 var File_server_adminpb_inspect_proto protoreflect.FileDescriptor
 
 const file_server_adminpb_inspect_proto_rawDesc = "" +
@@ -1583,7 +1598,7 @@ const file_server_adminpb_inspect_proto_rawDesc = "" +
 	"\fWatchRequest\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x12\n" +
 	"\x04ring\x18\x02 \x01(\x04R\x04ring\x12\x1a\n" +
-	"\bsequence\x18\x03 \x01(\x04R\bsequence\"\xa3\x05\n" +
+	"\bsequence\x18\x03 \x01(\x04R\bsequence\"\xeb\x05\n" +
 	"\x05Event\x12/\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x1b.coordd.admin.v1.Event.KindR\x04kind\x12\x12\n" +
 	"\x04ring\x18\x02 \x01(\x04R\x04ring\x12\x1a\n" +
@@ -1601,7 +1616,8 @@ const file_server_adminpb_inspect_proto_rawDesc = "" +
 	"\x05count\x18\f \x01(\x04R\x05count\x12\x12\n" +
 	"\x04user\x18\r \x01(\tR\x04user\x12\x16\n" +
 	"\x06reason\x18\x0e \x01(\tR\x06reason\x12\x18\n" +
-	"\askipped\x18\x0f \x01(\x04R\askipped\"\x94\x02\n" +
+	"\askipped\x18\x0f \x01(\x04R\askipped\x12 \n" +
+	"\vtraceparent\x18\x10 \x01(\tR\vtraceparent\"\xba\x02\n" +
 	"\x04Kind\x12\x14\n" +
 	"\x10KIND_UNSPECIFIED\x10\x00\x12\t\n" +
 	"\x05BEGIN\x10\x01\x12\a\n" +
@@ -1620,7 +1636,9 @@ const file_server_adminpb_inspect_proto_rawDesc = "" +
 	"\tLOCK_LOST\x10\f\x12\x0e\n" +
 	"\n" +
 	"WAIT_ENDED\x10\r\x12\x15\n" +
-	"\x11SEMAPHORE_DELETED\x10\x0e2\x9c\x04\n" +
+	"\x11SEMAPHORE_DELETED\x10\x0e\x12\x12\n" +
+	"\x0eSESSION_TRACED\x10\x10\x12\x10\n" +
+	"\fNODE_DROPPED\x10\x0f2\x9c\x04\n" +
 	"\aInspect\x12R\n" +
 	"\tListNodes\x12!.coordd.admin.v1.ListNodesRequest\x1a\".coordd.admin.v1.ListNodesResponse\x12a\n" +
 	"\x0eListSemaphores\x12&.coordd.admin.v1.ListSemaphoresRequest\x1a'.coordd.admin.v1.ListSemaphoresResponse\x12[\n" +

@@ -11,7 +11,7 @@ import (
 const (
 	// maxEvents is how many events a server remembers, of 72 bytes and a name each.
 	maxEvents = 10_000
-	// maxEventTextBytes is how much of a name, a user or a reason an event keeps. What is shorter is shared with the state.
+	// maxEventTextBytes is how much of a name, a path, a user or a reason an event keeps. What is shorter is shared with the state.
 	maxEventTextBytes = 128
 )
 
@@ -54,6 +54,11 @@ func (r *events) addOne(wallMillis uint64, o *coordination.Occurrence) {
 	if kept.StampMillis == 0 {
 		kept.StampMillis = wallMillis
 	}
+	if o.More != nil && len(o.More.Path) > maxEventTextBytes {
+		short := *o.More
+		short.Path = eventText(short.Path)
+		kept.More = &short
+	}
 }
 
 // eventText is a text, or a copy of its beginning: a part of it would keep all of it in memory.
@@ -78,6 +83,12 @@ func (r *events) lead(wallMillis, term, server uint64) {
 	if !same {
 		r.add(wallMillis, []coordination.Occurrence{{Kind: coordination.OccurLeader, More: &now}})
 	}
+}
+
+// trace notes of what trace the client is part of that has a session from now on.
+func (r *events) trace(wallMillis uint64, attached *coordination.Message, trace string) {
+	r.add(wallMillis, []coordination.Occurrence{{Kind: coordination.OccurSessionTraced, Node: attached.Node, Session: attached.Session,
+		More: &coordination.OccurrenceMore{Trace: trace}}})
 }
 
 // close ends all watching.

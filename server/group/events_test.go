@@ -53,10 +53,10 @@ func TestEventsAreBounded(t *testing.T) {
 		t.Errorf("%d watchers are left", len(g.events.watchers))
 	}
 
-	g.events.add(1, []coordination.Occurrence{{Semaphore: strings.Repeat("ä", 1<<20)}, {Semaphore: "short"}})
+	g.events.add(1, []coordination.Occurrence{{Semaphore: strings.Repeat("ä", 1<<20), More: &coordination.OccurrenceMore{Path: strings.Repeat("p", 1000)}}, {Semaphore: "short"}})
 	long := g.events.list[(g.events.last-2)%maxEvents]
-	if long.Semaphore != strings.Repeat("ä", maxEventTextBytes/2) || long.StampMillis != 1 {
-		t.Errorf("%d bytes of the name, at %d", len(long.Semaphore), long.StampMillis)
+	if long.Semaphore != strings.Repeat("ä", maxEventTextBytes/2) || long.StampMillis != 1 || len(long.More.Path) != maxEventTextBytes {
+		t.Errorf("%d bytes of the name and %d of the path, at %d", len(long.Semaphore), len(long.More.Path), long.StampMillis)
 	}
 	if size := unsafe.Sizeof(long); maxEvents*(size+maxEventTextBytes) > 3<<20 {
 		t.Errorf("an event takes %d bytes besides its name", size)

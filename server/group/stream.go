@@ -59,6 +59,8 @@ type Client interface {
 type Caller struct {
 	coordination.Caller
 	Identity coordination.Identity
+	// Trace is W3C's traceparent, empty if the stream is part of no trace. Whoever watches is told of it.
+	Trace string
 }
 
 // NewStream makes a stream of a client who is the caller, and whom policy says how to ping. It takes part from Enter
@@ -236,6 +238,9 @@ func (s *Stream) deliver(from leaderLink, m *coordination.Message) {
 		return
 	}
 	s.front.Deliver(s.group.clock.Now(), m)
+	if m.Kind == coordination.MessageAttached && s.caller.Trace != "" {
+		s.group.events.trace(s.group.clock.WallMillis(), m, s.caller.Trace)
+	}
 	if m.Description != nil {
 		s.outbound += len(m.Description.Data) + m.Description.Owners.Bytes() + m.Description.Waiters.Bytes()
 	}

@@ -35,6 +35,8 @@ var eventKinds = map[coordination.OccurrenceKind]adminpb.Event_Kind{
 	coordination.OccurLockLost:         adminpb.Event_LOCK_LOST,
 	coordination.OccurWaitEnded:        adminpb.Event_WAIT_ENDED,
 	coordination.OccurSemaphoreDeleted: adminpb.Event_SEMAPHORE_DELETED,
+	coordination.OccurNodeDropped:      adminpb.Event_NODE_DROPPED,
+	coordination.OccurSessionTraced:    adminpb.Event_SESSION_TRACED,
 	coordination.OccurLeader:           adminpb.Event_LEADER,
 }
 
@@ -214,7 +216,10 @@ func (w *watch) eventToPB(e *group.Event) *adminpb.Event {
 		p.Path = w.paths[e.Node]
 	}
 	if more := e.More; more != nil {
-		p.User, p.Reason, p.Term = Shown(more.User), Shown(more.Reason), more.Term
+		p.User, p.Reason, p.Term, p.Traceparent = Shown(more.User), Shown(more.Reason), more.Term, more.Trace
+		if more.Path != "" {
+			p.Path = more.Path
+		}
 		if more.Server != 0 {
 			p.Server = w.nameOf(w.group.Log().Members(), more.Server)
 		}

@@ -82,11 +82,16 @@ func CallOf(ctx context.Context) *Call {
 }
 
 // Options make a gRPC server count what the limits are about, and tell the calls' contexts; CallOf finds them there. It
-// runs on the goroutine that reads a connection, so it neither computes nor waits.
-func (c *Connections) Options(kind func(method string) Kind) []grpc.ServerOption {
+// runs on the goroutine that reads a connection, so it neither computes nor waits. refused is told of calls that no
+// interceptor sees.
+func (c *Connections) Options(kind func(method string) Kind, refused func(method string, err error)) []grpc.ServerOption {
 	return []grpc.ServerOption{
 		grpc.InTapHandle(func(ctx context.Context, info *tap.Info) (context.Context, error) {
-			return c.begin(ctx, kind(info.FullMethodName))
+			ctx, err := c.begin(ctx, kind(info.FullMethodName))
+			if err != nil {
+				refused(info.FullMethodName, err)
+			}
+			return ctx, err
 		}),
 		grpc.ForceServerCodecV2(codec{encoding.GetCodecV2(proto.Name)}),
 	}
