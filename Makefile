@@ -154,7 +154,7 @@ cluster-test: build ## have all kinds of faults happen to a cluster of three und
 	@COORDD_BIN=$(CURDIR)/bin/coordd CLUSTER_ROUNDS=$(CLUSTER_ROUNDS) CLUSTER_SAMPLES=$(CLUSTER_SAMPLES) go test -v -count=1 -timeout 300m -run '^TestCluster' ./conformance/crash
 
 abuse-test: build ## attack a server in every way there is, each for ABUSE_SECONDS (10)
-	@COORDD_BIN=$(CURDIR)/bin/coordd ABUSE_SECONDS=$(ABUSE_SECONDS) go test -v -count=1 -timeout 60m -run '^TestAbuse$$' ./conformance/abuse
+	@COORDD_BIN=$(CURDIR)/bin/coordd ABUSE_SECONDS=$(ABUSE_SECONDS) go test -v -count=1 -timeout 60m -run 'Abuse$$' ./conformance/abuse
 
 upgrade-test: build ## replace the programs of three servers under load, one after the other: those of an older commit by this one
 	@COORDD_BIN=$(CURDIR)/bin/coordd UPGRADE_TEST=1 go test -v -count=1 -timeout 60m -run '^TestUpgrade$$' ./conformance/crash

@@ -46,10 +46,9 @@ type Front struct {
 	opaque   uint64  // of the ping not yet answered, 0 if there is none
 	wake     Instant // when Tick has something to do
 	overdue  Instant // when the unanswered ping has been unanswered for too long
-	withheld bool    // a ping lay here while nothing might be said, so the client may have heard it late
 	pinged   Instant // when the unanswered ping was made
-	untaken  bool    // nobody has taken it yet
-	behind   bool    // what was taken before it was still being sent then: it is the client that holds it up
+	untaken  bool    // nobody has taken it yet, or it was put back
+	behind   bool    // what was taken before it is still being sent: it is the client that holds it up
 	sending  bool    // there was something to take last time
 	unread   Instant // since when the server has not read the stream; Never while it does
 	held     *Refusal
@@ -164,6 +163,7 @@ func (f *Front) PutBack(replies []Reply) bool {
 	f.replies = append(slices.Clone(replies), f.replies...)
 	f.taken -= len(replies)
 	f.sending = false
+	f.untaken = f.untaken || slices.ContainsFunc(replies, func(r Reply) bool { return r.Kind == ReplyPing && r.Opaque == f.opaque })
 	f.withhold()
 	return true
 }
@@ -451,17 +451,14 @@ func (f *Front) tickAttached(now Instant) Forward {
 	}
 	f.excuse(now)
 	if now >= f.overdue {
-		if !f.withheld {
-			return f.fail(PingTimeout)
-		}
-		f.withheld, f.overdue = false, now.After(f.patience) // as if it had just been sent
+		return f.fail(PingTimeout)
 	}
 	f.wake = f.overdue
 	return Forward{}
 }
 
 func (f *Front) ping(now Instant) {
-	f.opaque, f.withheld = f.policy.Opaque(), false
+	f.opaque = f.policy.Opaque()
 	f.pinged, f.untaken, f.behind = now, true, f.sending
 	f.wake, f.overdue = now.After(f.interval), now.After(f.patience)
 	f.reply(Reply{Kind: ReplyPing, Opaque: f.opaque})

@@ -14,11 +14,12 @@ func (f *Front) tardy(asked, now Instant) Instant {
 
 // excuse puts off the end of the patience by what does not count at this tick. A tick that comes late shows that the
 // server did not run, so the pong may lie there unread: the client gets as much time again. As long as nobody has handed
-// out the ping, nothing counts.
+// out the ping, or it lay here because nothing might be said, nothing counts.
 func (f *Front) excuse(now Instant) {
 	switch late := f.tardy(f.wake, now); {
 	case f.untaken && !f.behind:
 		f.overdue = max(f.overdue, now.After(f.patience))
+		f.behind = f.sending // from now on, if the Front was silent before
 	case late > 0:
 		f.overdue = max(f.overdue, now) + min(late, Instant(0).After(f.patience))
 	}
@@ -32,7 +33,6 @@ func (f *Front) PingWaits() bool { return f.untaken && !f.silent() }
 func (f *Front) PingTaken(now Instant) {
 	if !f.behind && f.opaque != 0 && f.tardy(f.pinged, now) > 0 {
 		f.putOff(now.After(f.patience) - f.overdue)
-		f.withheld = false
 	}
 }
 

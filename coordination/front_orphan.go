@@ -10,8 +10,12 @@ func (f *Front) Mute(mute bool) {
 	f.withhold()
 }
 
-// withhold notes that the client hears the ping late that may be among the replies: it has its time once more.
-func (f *Front) withhold() { f.withheld = f.withheld || f.silent() && len(f.replies) > 0 }
+// withhold notes that it is not the client that holds up the ping that nobody has taken.
+func (f *Front) withhold() {
+	if f.silent() {
+		f.behind = false
+	}
+}
 
 // claimed is the session for which the stream speaks, or wants to speak; 0 if it knows of none.
 func (f *Front) claimed() SessionID {

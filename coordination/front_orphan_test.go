@@ -239,21 +239,47 @@ func TestClosedWhileSilent(t *testing.T) {
 	r.expect()
 }
 
-// A ping that its client could not hear when it was sent is not overdue a moment after the client hears it.
+// A ping that its client could not hear when it was made has its time from when it is said: whether nobody had taken it, or a
+// writer that had took it back, and although the writer was busy with what came before it. It has that time once.
 func TestWithheldPing(t *testing.T) {
+	for _, putBack := range []bool{false, true} {
+		for _, busy := range []bool{false, true} {
+			r := attached(t, PingPolicy{}, 3000, AllRights)
+			if !busy {
+				r.expect()
+			}
+			r.pong(101)
+			r.tickAt(1000)
+			var taken []Reply
+			if putBack {
+				taken = r.front.Take(nil)
+			}
+			// Nobody tries to take it while the Front must be silent: the stream knows that there is nothing to have.
+			r.front.Mute(true)
+			if putBack && !r.front.PutBack(taken) {
+				t.Fatal("it may be said")
+			}
+			r.now = frontStart.After(1999)
+			r.front.Mute(false)
+			r.take(Reply{Kind: ReplyPing, Opaque: 102})
+			if forward := r.tickAt(2999); !forward.Detach {
+				t.Errorf("forward %+v", forward)
+			}
+			r.expect(Reply{Kind: ReplyFailure, Refusal: PingTimeout})
+		}
+	}
+}
+
+// A client that holds up the writer itself is not excused for ever because the Front had to be silent for a moment.
+func TestWithheldPingBehindASlowClient(t *testing.T) {
 	r := attached(t, PingPolicy{}, 3000, AllRights)
 	r.pong(101)
-	r.tickAt(1000)
-	// The ping was made while the Front might speak, and nobody had taken it yet when it might not any more.
-	// Nobody tried to take it then either: the stream knows that there is nothing to have.
+	r.tickAt(1000) // the writer is still busy with what came before, and stays so
 	r.front.Mute(true)
-	r.now = frontStart.After(1999)
 	r.front.Mute(false)
-	r.expect(Reply{Kind: ReplyPing, Opaque: 102})
-	r.tickAt(2000)
-	r.expect()
-	if forward := r.tickAt(3000); !forward.Detach { // it has its time once
+	r.front.Tick(r.at(2000))
+	if forward := r.front.Tick(r.at(3000)); !forward.Detach {
 		t.Errorf("forward %+v", forward)
 	}
-	r.expect(Reply{Kind: ReplyFailure, Refusal: PingTimeout})
+	r.expect(Reply{Kind: ReplyPing, Opaque: 102}, Reply{Kind: ReplyFailure, Refusal: PingTimeout})
 }

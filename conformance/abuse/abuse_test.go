@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -109,18 +110,26 @@ type server struct {
 	process *exec.Cmd
 	address string
 	log     string
+	output  io.Reader // of peers
 	ended   chan error
+}
+
+// builtServer is the path of the program.
+func builtServer(t *testing.T) string {
+	t.Helper()
+	if binary := os.Getenv("COORDD_BIN"); binary != "" {
+		return binary
+	}
+	binary := filepath.Join(t.TempDir(), "coordd")
+	if out, err := exec.Command("go", "build", "-o", binary, "../../cmd/coordd").CombinedOutput(); err != nil {
+		t.Fatalf("build: %v\n%s", err, out)
+	}
+	return binary
 }
 
 func startServer(t *testing.T) *server {
 	t.Helper()
-	binary := os.Getenv("COORDD_BIN")
-	if binary == "" {
-		binary = filepath.Join(t.TempDir(), "coordd")
-		if out, err := exec.Command("go", "build", "-o", binary, "../../cmd/coordd").CombinedOutput(); err != nil {
-			t.Fatalf("build: %v\n%s", err, out)
-		}
-	}
+	binary := builtServer(t)
 	dir := t.TempDir()
 	tokens := filepath.Join(dir, "tokens")
 	if err := os.WriteFile(tokens, []byte(goodToken+" root\n"+userToken+" user\n"), 0o600); err != nil {

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/encoding/proto"
+	"google.golang.org/grpc/experimental"
 	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
@@ -94,6 +95,7 @@ func (c *Connections) Options(kind func(method string) Kind, refused func(method
 			return ctx, err
 		}),
 		grpc.ForceServerCodecV2(codec{encoding.GetCodecV2(proto.Name)}),
+		experimental.BufferPool(receiveBuffers),
 	}
 }
 

@@ -1,0 +1,393 @@
+//go:build linux
+
+package abuse
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.etcd.io/raft/v3/raftpb"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/coordination/codec"
+	"github.com/coordd/coordd/raftstore/peerpb"
+	"github.com/coordd/coordd/server/adminpb"
+	"github.com/coordd/coordd/server/group/relaypb"
+)
+
+// peers are the servers of a cluster, as processes.
+type peers struct {
+	t         *testing.T
+	binary    string
+	directory string
+	port      int // of all for each other: each has a host of its own
+	insecure  bool
+	servers   []*server
+}
+
+const peersPatience = time.Minute
+
+// TestPeersAbuse attacks the peer ports of three servers with the certificate of a stranger, and of a server that was removed,
+// in the ways of the review (C1): none of them ends, none has another user or member afterwards, and a good client's session
+// lives throughout. The connections of strangers do not pile up.
+func TestPeersAbuse(t *testing.T) {
+	p := newPeers(t, false)
+	for i := range 3 {
+		p.begin(i)
+	}
+	for i := range 3 {
+		p.awaitStart(i)
+	}
+	client := p.servers[0].startGood(t)
+	removed := p.identity(2)
+	p.removeLast(client.conn)
+
+	long := 2 * brief
+	if text := os.Getenv(secondsVariable); text != "" {
+		seconds, err := strconv.ParseFloat(text, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		long = time.Duration(seconds * float64(time.Second))
+	}
+	p.certificate("stranger", "127.0.0.9")
+	ctx, cancel := context.WithTimeout(t.Context(), long)
+	defer cancel()
+	var all sync.WaitGroup
+	for i := range 2 {
+		p.servers[i].forgetPeak()
+		for name, who := range map[string]identityOf{"stranger": {removed.Cluster, fmt.Sprintf("%016x", rand.Uint64()|1), "0"}, "s2": removed} {
+			all.Go(func() { p.attack(ctx, name, who, i) })
+		}
+		all.Go(func() { silentPeers(ctx, p.peer(i)) })
+	}
+	all.Wait()
+	for i := range 2 {
+		peak, err := p.servers[i].alive()
+		if err != nil {
+			t.Errorf("server %d: %v", i, err)
+		}
+		t.Logf("server %d: peak %d MiB", i, peak>>20)
+	}
+	rounds, p99, err := client.lap()
+	if err != nil {
+		t.Errorf("the good client: %v", err)
+	}
+	t.Logf("good client: %d rounds, p99 %v", rounds, p99.Round(time.Millisecond))
+	var users adminpb.ListResponse
+	root := caller{client.conn, goodToken}
+	if err := root.manage(t.Context(), "List", &adminpb.ListRequest{}, &users); err != nil || len(users.GetUsers()) != 1 {
+		t.Errorf("users %v, %v", users.GetUsers(), err)
+	}
+	if got := p.members(client.conn); !slices.Equal(got, []string{"s0", "s1"}) {
+		t.Errorf("the members are %v", got)
+	}
+	client.stop()
+	p.stop(0, 1)
+	for i := range 2 {
+		if log := p.servers[i].whole(); !strings.Contains(log, "too many connections to the address for other servers") {
+			t.Errorf("server %d says nothing of the connections", i)
+		}
+	}
+}
+
+// TestInsecurePeersAbuse is what docs/security.md says of --insecure-peers (M5): whoever reaches the port is an administrator,
+// whatever --auth says. The server warns of it at each start.
+func TestInsecurePeersAbuse(t *testing.T) {
+	p := newPeers(t, true)
+	for range 2 {
+		p.begin(0)
+		p.awaitStart(0)
+		if log := p.servers[0].whole(); strings.Count(log, `level=WARN msg="whoever reaches the port for the other servers`) != 1 {
+			t.Errorf("the server does not warn:\n%s", log)
+		}
+		p.stop(0)
+	}
+	p.begin(0)
+	p.awaitStart(0)
+	conn := p.dial(p.peer(0), "")
+	defer conn.Close()
+	command := codec.AppendCommand(nil, &coordination.AddUser{Name: "evil", PasswordHash: "none", Administrator: true})
+	answer, err := relaypb.NewRelayClient(conn).Execute(t.Context(), &relaypb.ExecuteRequest{Command: command})
+	if err != nil {
+		t.Fatalf("%v: a stranger cannot do any more what docs/security.md says", err)
+	}
+	clients, err := grpc.NewClient(p.servers[0].address, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer clients.Close()
+	var users adminpb.ListResponse
+	if err := (caller{clients, goodToken}).manage(t.Context(), "List", &adminpb.ListRequest{}, &users); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.ContainsFunc(users.GetUsers(), func(u *adminpb.ListResponse_User) bool { return u.GetName() == "evil" && u.GetAdministrator() }) {
+		t.Errorf("%v, and the users are %v: a stranger cannot do any more what docs/security.md says", answer, users.GetUsers())
+	}
+	if conns, err := grpc.NewClient(p.servers[0].address, grpc.WithTransportCredentials(insecure.NewCredentials())); err == nil {
+		defer conns.Close()
+		if err := (caller{conns, ""}).manage(t.Context(), "List", &adminpb.ListRequest{}, &users); err == nil {
+			t.Error("the same is allowed on the port for clients")
+		}
+	}
+	p.stop(0)
+}
+
+func newPeers(t *testing.T, insecure bool) *peers {
+	t.Helper()
+	p := &peers{t: t, binary: builtServer(t), directory: t.TempDir(), insecure: insecure, servers: make([]*server, 3)}
+	l, err := net.Listen("tcp", "0.0.0.0:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.port = l.Addr().(*net.TCPAddr).Port
+	_ = l.Close()
+	if err := os.WriteFile(p.path("tokens"), []byte(goodToken+" root\n"+userToken+" user\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(p.path("password"), []byte(rootPassword), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 3 {
+		p.certificate(fmt.Sprint("s", i), fmt.Sprint("127.0.0.", i+1))
+	}
+	return p
+}
+
+func (p *peers) path(name string) string { return filepath.Join(p.directory, name) }
+
+// peer is where a server listens for the others.
+func (p *peers) peer(i int) string { return fmt.Sprintf("127.0.0.%d:%d", i+1, p.port) }
+
+// certificate makes one with which a server at a host shows itself to others, of the authority that all have.
+func (p *peers) certificate(name, host string) {
+	p.t.Helper()
+	if out, err := exec.Command(p.binary, "cert", "--dir", p.directory, "--peer", name, "--host", host).CombinedOutput(); err != nil {
+		p.t.Fatalf("%v\n%s", err, out)
+	}
+}
+
+// begin starts a server, and does not wait for it.
+func (p *peers) begin(i int) {
+	p.t.Helper()
+	name := fmt.Sprint("s", i)
+	arguments := []string{"serve", "--listen", "127.0.0.1:0", "--listen-http", "off", "--data-dir", p.path("data-" + name), "--auth", "required",
+		"--token-file", p.path("tokens"), "--initial-admin", "root", "--initial-admin-password-file", p.path("password"), "--disk-reserve", "0", "--name", name}
+	if p.insecure {
+		arguments = append(arguments, "--insecure-peers", "--listen-peer", fmt.Sprintf("0.0.0.0:%d", p.port), "--advertise-peer", p.peer(i))
+	} else {
+		var all []string
+		for j := range 3 {
+			all = append(all, fmt.Sprintf("s%d=%s", j, p.peer(j)))
+		}
+		arguments = append(arguments, "--listen-peer", p.peer(i), "--initial-cluster", strings.Join(all, ","),
+			"--peer-cert", p.path(name+".pem"), "--peer-key", p.path(name+"-key.pem"), "--peer-ca", p.path("ca.pem"))
+	}
+	s := &server{log: p.path(fmt.Sprintf("log-%s-%d", name, time.Now().UnixNano())), ended: make(chan error, 1)}
+	log, err := os.Create(s.log)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	defer log.Close()
+	s.process = exec.Command("sh", append([]string{"-c", `ulimit -n 256 && exec "$@"`, "sh", p.binary}, arguments...)...)
+	s.process.Stderr = log
+	s.process.Env = append(os.Environ(), "GOMEMLIMIT="+strconv.Itoa(memoryLimit/10*9))
+	if s.output, err = s.process.StdoutPipe(); err == nil {
+		err = s.process.Start()
+	}
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	p.t.Cleanup(func() { _ = s.process.Process.Kill() })
+	p.servers[i] = s
+}
+
+func (p *peers) awaitStart(i int) {
+	p.t.Helper()
+	s := p.servers[i]
+	line, err := bufio.NewReader(s.output).ReadString('\n')
+	if err != nil {
+		p.t.Fatalf("server %d does not start: %v\n%s", i, err, s.logged())
+	}
+	s.address = strings.TrimSuffix(strings.TrimPrefix(strings.TrimSpace(line), "grpc://"), "/local")
+	go func() { s.ended <- s.process.Wait() }()
+}
+
+func (p *peers) stop(which ...int) {
+	p.t.Helper()
+	for _, i := range which {
+		_ = p.servers[i].process.Process.Signal(syscall.SIGTERM)
+	}
+	for _, i := range which {
+		if err := <-p.servers[i].ended; err != nil {
+			p.t.Errorf("server %d ended with %v\n%s", i, err, p.servers[i].logged())
+		}
+	}
+}
+
+// whole is the server's log.
+func (s *server) whole() string {
+	text, _ := os.ReadFile(s.log)
+	return string(text)
+}
+
+// identityOf is what a data directory says of whose it is.
+type identityOf struct{ Cluster, Member, Incarnation string }
+
+func (p *peers) identity(i int) (id identityOf) {
+	p.t.Helper()
+	text, err := os.ReadFile(filepath.Join(p.path(fmt.Sprint("data-s", i)), "identity.json"))
+	if err == nil {
+		err = json.Unmarshal(text, &id)
+	}
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return id
+}
+
+// removeLast removes the last server from the cluster. It ends by itself.
+func (p *peers) removeLast(conn *grpc.ClientConn) {
+	p.t.Helper()
+	root := caller{conn, goodToken}
+	ctx, cancel := context.WithTimeout(root.ctx(p.t.Context()), peersPatience)
+	defer cancel()
+	if _, err := adminpb.NewClusterClient(conn).Remove(ctx, &adminpb.RemoveMemberRequest{Member: "s2"}); err != nil {
+		p.t.Fatal(err)
+	}
+	select {
+	case <-p.servers[2].ended:
+	case <-ctx.Done():
+		p.t.Fatal("the server that was removed goes on")
+	}
+}
+
+func (p *peers) members(conn *grpc.ClientConn) (names []string) {
+	p.t.Helper()
+	root := caller{conn, goodToken}
+	status, err := adminpb.NewClusterClient(conn).Status(root.ctx(p.t.Context()), &adminpb.ClusterStatusRequest{})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	for _, m := range status.GetMembers() {
+		names = append(names, m.GetName())
+	}
+	slices.Sort(names)
+	return names
+}
+
+// dial connects to a peer port with the certificate of a name, or in plain text without one.
+func (p *peers) dial(address, name string) *grpc.ClientConn {
+	p.t.Helper()
+	security := insecure.NewCredentials()
+	if name != "" {
+		certificate, err := tls.LoadX509KeyPair(p.path(name+".pem"), p.path(name+"-key.pem"))
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		authority, err := os.ReadFile(p.path("ca.pem"))
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		pool := x509.NewCertPool()
+		pool.AppendCertsFromPEM(authority)
+		security = credentials.NewTLS(&tls.Config{Certificates: []tls.Certificate{certificate}, RootCAs: pool, MinVersion: tls.VersionTLS13})
+	}
+	conn, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(security))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return conn
+}
+
+// attack says to a server, over and over, whatever might end it or be taken for another server's word.
+func (p *peers) attack(ctx context.Context, name string, who identityOf, at int) {
+	number := func(text string) uint64 {
+		n, _ := strconv.ParseUint(text, 16, 64)
+		return n
+	}
+	target := p.identity(at)
+	header := func(to string) *peerpb.Header {
+		return &peerpb.Header{Format: 1, Cluster: number(who.Cluster), From: number(who.Member), To: number(target.Member),
+			Incarnation: number(who.Incarnation), ToIncarnation: number(to), Address: fmt.Sprintf("127.0.0.9:%d", p.port)}
+	}
+	command := codec.AppendToEntry(codec.BeginEntry(nil, 0), &coordination.AddUser{Name: "evil", PasswordHash: "none", Administrator: true})
+	for ctx.Err() == nil {
+		conn := p.dial(p.peer(at), name)
+		peer := peerpb.NewPeerClient(conn)
+		if answer, err := peer.Hello(ctx, &peerpb.HelloRequest{}); err == nil {
+			p.t.Errorf("%s is told %v", name, answer)
+		}
+		for _, h := range []*peerpb.Header{header("1234567890abcdef"), header(target.Incarnation)} {
+			stream, err := peer.Messages(ctx)
+			if err != nil {
+				continue
+			}
+			message, err := proto.Marshal(&raftpb.Message{Type: raftpb.MsgApp.Enum(), From: &h.From, To: &h.To, Term: proto.Uint64(1000), Commit: proto.Uint64(5),
+				Index: proto.Uint64(4), LogTerm: proto.Uint64(1), Entries: []*raftpb.Entry{{Term: proto.Uint64(1000), Index: proto.Uint64(5), Data: command}}})
+			if err != nil {
+				p.t.Error(err)
+			}
+			_ = stream.Send(&peerpb.Frame{Header: h})
+			_ = stream.Send(&peerpb.Frame{Messages: [][]byte{message}})
+			if _, err := stream.CloseAndRecv(); err == nil {
+				p.t.Errorf("%s is listened to", name)
+			}
+			if snapshot, err := peer.Snapshot(ctx); err == nil {
+				_ = snapshot.Send(&peerpb.Chunk{Header: h, Message: message})
+				if _, err := snapshot.CloseAndRecv(); err == nil {
+					p.t.Errorf("a snapshot of %s is taken", name)
+				}
+			}
+		}
+		_, err := relaypb.NewRelayClient(conn).Execute(ctx, &relaypb.ExecuteRequest{Command: codec.AppendCommand(nil, &coordination.AddUser{Name: "evil", PasswordHash: "none"})})
+		if code := status.Code(err); code == codes.OK {
+			p.t.Errorf("a command of %s is executed", name)
+		}
+		_ = conn.Close()
+	}
+}
+
+// silentPeers has connections to a peer port that say nothing, from an address of its own.
+func silentPeers(ctx context.Context, address string) {
+	var all []net.Conn
+	defer func() {
+		for _, conn := range all {
+			_ = conn.Close()
+		}
+	}()
+	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 8)}}
+	for ctx.Err() == nil {
+		conn, err := dialer.DialContext(ctx, "tcp", address)
+		if err != nil {
+			continue
+		}
+		if all = append(all, conn); len(all) > 500 {
+			_ = all[0].Close()
+			all = all[1:]
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
