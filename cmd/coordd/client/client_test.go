@@ -521,3 +521,33 @@ func TestServersLearnt(t *testing.T) {
 		t.Errorf("%d are tried, then %s", len(tried), address)
 	}
 }
+
+// What proves that a session lives is when it was asked that was answered: neither the answer's arrival nor what the server
+// sends by itself.
+func TestWhatProvesLife(t *testing.T) {
+	s := &Session{watches: map[uint64]chan struct{}{}, alive: time.Second}
+	a := &attachment{outbox: make(chan *toServer, outboxMost), cut: func(error) { t.Error("cut") }, pings: []ping{{7, 2 * time.Second}, {8, 5 * time.Second}}}
+	s.calls = []*call{{id: 20, sent: 3 * time.Second, reply: make(chan reply, 1)}, {id: 21, sent: 6 * time.Second, reply: make(chan reply, 1)}}
+	pong := func(id uint64) *fromServer {
+		return &fromServer{Response: &Ydb_Coordination.SessionResponse_Pong{Pong: &Ydb_Coordination.SessionResponse_PingPong{Opaque: id}}}
+	}
+	for _, step := range []struct {
+		what string
+		m    *fromServer
+		want time.Duration
+	}{
+		{"a ping of the server's", &fromServer{Response: &Ydb_Coordination.SessionResponse_Ping{Ping: &Ydb_Coordination.SessionResponse_PingPong{Opaque: 7}}}, time.Second},
+		{"a pong to nothing", pong(6), time.Second},
+		{"a change", &fromServer{Response: &Ydb_Coordination.SessionResponse_DescribeSemaphoreChanged_{DescribeSemaphoreChanged: &Ydb_Coordination.SessionResponse_DescribeSemaphoreChanged{ReqId: 20}}}, time.Second},
+		{"a pong", pong(7), 2 * time.Second},
+		{"a pending", &fromServer{Response: &Ydb_Coordination.SessionResponse_AcquireSemaphorePending_{AcquireSemaphorePending: &Ydb_Coordination.SessionResponse_AcquireSemaphorePending{ReqId: 20}}}, 3 * time.Second},
+		{"a later pong", pong(8), 5 * time.Second},
+		{"a result of before", &fromServer{Response: &Ydb_Coordination.SessionResponse_AcquireSemaphoreResult_{AcquireSemaphoreResult: &Ydb_Coordination.SessionResponse_AcquireSemaphoreResult{ReqId: 20}}}, 5 * time.Second},
+		{"a result", &fromServer{Response: &Ydb_Coordination.SessionResponse_ReleaseSemaphoreResult_{ReleaseSemaphoreResult: &Ydb_Coordination.SessionResponse_ReleaseSemaphoreResult{ReqId: 21}}}, 6 * time.Second},
+		{"a pong again", pong(8), 6 * time.Second},
+	} {
+		if err := s.handle(a, step.m); err != nil || s.alive != step.want {
+			t.Errorf("after %s it was alive at %v, want %v (%v)", step.what, s.alive, step.want, err)
+		}
+	}
+}
