@@ -34,7 +34,7 @@ which wins over the file.`
 // path of that command for messages.
 func (p *program) execute(args []string) (string, error) {
 	root := p.newRoot()
-	if found, _, err := root.Find(args); err != nil {
+	if found, _, err := root.Find(args); err != nil && !completing(args) {
 		// Cobra found a word where a command has to be. Its error is of several
 		// lines, ours is of one.
 		return found.CommandPath(), unknownCommand(found, found.Flags().Args(), args)
@@ -49,13 +49,12 @@ func (p *program) execute(args []string) (string, error) {
 
 func (p *program) newRoot() *cobra.Command {
 	root := &cobra.Command{
-		Use:               "coordd",
-		Short:             "A coordination server for the YDB SDKs",
-		Long:              introduction + "\n\nExit codes:\n" + strings.TrimRight(exitCodeHelp(), "\n"),
-		Version:           version,
-		SilenceErrors:     true,
-		SilenceUsage:      true,
-		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
+		Use:           "coordd",
+		Short:         "A coordination server for the YDB SDKs",
+		Long:          introduction + "\n\nExit codes:\n" + strings.TrimRight(exitCodeHelp(), "\n"),
+		Version:       version,
+		SilenceErrors: true,
+		SilenceUsage:  true,
 		RunE: func(command *cobra.Command, _ []string) error {
 			return usageError("no command given; known are %s", strings.Join(commandNames(command), ", "))
 		},
@@ -69,6 +68,10 @@ func (p *program) newRoot() *cobra.Command {
 		p.removeDirectoryCommand(), p.grantCommand(), p.revokeCommand(), p.chownCommand(), p.conformanceCommand(), p.healthCommand(), p.licensesCommand(), p.versionCommand())
 	root.SetHelpCommand(helpCommand())
 	root.InitDefaultHelpCmd() // now, so that root.Find knows it
+	root.InitDefaultCompletionCmd()
+	for command, f := range p.callers {
+		p.completeArguments(command, f)
+	}
 	return root
 }
 

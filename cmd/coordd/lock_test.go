@@ -504,3 +504,33 @@ func TestLockAtATerminal(t *testing.T) {
 	}
 	inOrder(t, string(output), []string{"read one", "code 3", "then two"})
 }
+
+// Whoever waits at a terminal sees how many are before him, and who has it.
+func TestLockShowsTheQueue(t *testing.T) {
+	t.Parallel()
+	if _, err := exec.LookPath("script"); err != nil {
+		t.Skip("there is no script(1) to make a terminal")
+	}
+	_, endpoint, c := lockServer(t)
+	s := sessionOf(t, c)
+	if got, err := s.Acquire(t.Context(), client.Acquisition{Name: "lock", Count: 1 << 63, Ephemeral: true, Data: []byte("me\x1b[2J")}); !got || err != nil {
+		t.Fatal(got, err)
+	}
+	p := &process{first: make(chan string, 1), ended: make(chan struct{})}
+	ctx, cancel := context.WithTimeout(t.Context(), waitMax)
+	defer cancel()
+	command := exec.CommandContext(ctx, "script", "-qec", binary+" lock --endpoint "+endpoint+" app lock -- echo in", "/dev/null")
+	command.Env = []string{"HOME=" + t.TempDir(), "PATH=" + os.Getenv("PATH"), "SHELL=/bin/sh"}
+	command.Stdout, command.Stderr = &p.log, &p.log
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	want := fmt.Sprintf(`waiting for "lock": 0 before you, held by session %d "me\x1b[2J"`, s.ID())
+	waitFor(t, "it to show the queue", func() bool { return strings.Contains(p.log.String(), want) })
+	if _, err := s.Release(t.Context(), "lock"); err != nil {
+		t.Fatal(err)
+	}
+	if err := command.Wait(); err != nil || !strings.Contains(p.log.String(), "in\r\n") {
+		t.Errorf("%v: %q", err, p.log.String())
+	}
+}

@@ -13,10 +13,14 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/ydb-platform/ydb-go-genproto/Ydb_Coordination_V1"
+	"github.com/ydb-platform/ydb-go-genproto/Ydb_Discovery_V1"
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb"
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
+	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Discovery"
+	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Operations"
 
 	"github.com/coordd/coordd/server"
 	"github.com/coordd/coordd/server/adminpb"
@@ -423,5 +427,127 @@ func TestWatch(t *testing.T) {
 	stop()
 	if err := <-over; !errors.Is(err, context.Canceled) {
 		t.Error(err)
+	}
+}
+
+// A session has a bounded number of requests that wait, and refuses the next at once.
+func TestCallsAtOnce(t *testing.T) {
+	c, address := start(t)
+	holder := open(t, c, time.Minute)
+	if got, err := holder.Acquire(t.Context(), Acquisition{Name: "lock", Count: 1 << 63, Ephemeral: true}); !got || err != nil {
+		t.Fatal(got, err)
+	}
+	p := newProxy(t, address)
+	s := open(t, connect(t, p.listener.Addr().String()), time.Minute)
+	p.setMute(true)
+	ctx, cancel := context.WithCancel(t.Context())
+	var waiting sync.WaitGroup
+	for range callsMost {
+		waiting.Go(func() { _, _ = s.Release(ctx, "lock") })
+	}
+	waitFor(t, "all of them to be under way", func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return len(s.calls) == callsMost
+	})
+	if _, err := s.Release(ctx, "lock"); err == nil || errors.Is(err, context.Canceled) {
+		t.Errorf("one more: %v", err)
+	}
+	cancel()
+	waiting.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.calls) != 0 {
+		t.Errorf("%d are left", len(s.calls))
+	}
+}
+
+// A stream whose server does not read is given up when too much waits to be sent.
+func TestServerThatDoesNotRead(t *testing.T) {
+	ctx, cut := context.WithCancelCause(t.Context())
+	a := &attachment{outbox: make(chan *toServer, outboxMost), cut: cut}
+	for range outboxMost {
+		a.send(stopRequest)
+	}
+	if ctx.Err() != nil {
+		t.Error("it is given up too early")
+	}
+	a.send(stopRequest)
+	if !errors.Is(context.Cause(ctx), errSilent) {
+		t.Errorf("the cause is %v", context.Cause(ctx))
+	}
+}
+
+// manyServers answers discovery with more servers than a client has a use for, some of the other kind, and itself twice.
+type manyServers struct {
+	Ydb_Discovery_V1.UnimplementedDiscoveryServiceServer
+}
+
+func (manyServers) ListEndpoints(context.Context, *Ydb_Discovery.ListEndpointsRequest) (*Ydb_Discovery.ListEndpointsResponse, error) {
+	list := &Ydb_Discovery.ListEndpointsResult{}
+	for i := range uint32(2 * serversMax) {
+		list.Endpoints = append(list.Endpoints, &Ydb_Discovery.EndpointInfo{Address: "server", Port: 1 + i/2, Ssl: i%8 == 0})
+	}
+	result, err := anypb.New(list)
+	return &Ydb_Discovery.ListEndpointsResponse{Operation: &Ydb_Operations.Operation{Ready: true, Status: Ydb.StatusIds_SUCCESS, Result: result}}, err
+}
+
+// Of the servers that discovery names a bounded number is learnt, each once and of the right kind, and all are tried in turn.
+func TestServersLearnt(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := grpc.NewServer()
+	Ydb_Discovery_V1.RegisterDiscoveryServiceServer(s, manyServers{})
+	go s.Serve(listener)
+	t.Cleanup(s.Stop)
+	c := connect(t, listener.Addr().String())
+	conn, err := c.Conn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.discover(t.Context(), conn)
+	if c.servers() != serversMax {
+		t.Errorf("%d servers are known, want %d", c.servers(), serversMax)
+	}
+	tried := map[string]bool{}
+	address := c.config.Address
+	for range c.servers() {
+		tried[address] = true
+		address = c.following(address)
+	}
+	if len(tried) != serversMax || address != c.config.Address {
+		t.Errorf("%d are tried, then %s", len(tried), address)
+	}
+}
+
+// What proves that a session lives is when it was asked that was answered: neither the answer's arrival nor what the server
+// sends by itself.
+func TestWhatProvesLife(t *testing.T) {
+	s := &Session{watches: map[uint64]chan struct{}{}, alive: time.Second}
+	a := &attachment{outbox: make(chan *toServer, outboxMost), cut: func(error) { t.Error("cut") }, pings: []ping{{7, 2 * time.Second}, {8, 5 * time.Second}}}
+	s.calls = []*call{{id: 20, sent: 3 * time.Second, reply: make(chan reply, 1)}, {id: 21, sent: 6 * time.Second, reply: make(chan reply, 1)}}
+	pong := func(id uint64) *fromServer {
+		return &fromServer{Response: &Ydb_Coordination.SessionResponse_Pong{Pong: &Ydb_Coordination.SessionResponse_PingPong{Opaque: id}}}
+	}
+	for _, step := range []struct {
+		what string
+		m    *fromServer
+		want time.Duration
+	}{
+		{"a ping of the server's", &fromServer{Response: &Ydb_Coordination.SessionResponse_Ping{Ping: &Ydb_Coordination.SessionResponse_PingPong{Opaque: 7}}}, time.Second},
+		{"a pong to nothing", pong(6), time.Second},
+		{"a change", &fromServer{Response: &Ydb_Coordination.SessionResponse_DescribeSemaphoreChanged_{DescribeSemaphoreChanged: &Ydb_Coordination.SessionResponse_DescribeSemaphoreChanged{ReqId: 20}}}, time.Second},
+		{"a pong", pong(7), 2 * time.Second},
+		{"a pending", &fromServer{Response: &Ydb_Coordination.SessionResponse_AcquireSemaphorePending_{AcquireSemaphorePending: &Ydb_Coordination.SessionResponse_AcquireSemaphorePending{ReqId: 20}}}, 3 * time.Second},
+		{"a later pong", pong(8), 5 * time.Second},
+		{"a result of before", &fromServer{Response: &Ydb_Coordination.SessionResponse_AcquireSemaphoreResult_{AcquireSemaphoreResult: &Ydb_Coordination.SessionResponse_AcquireSemaphoreResult{ReqId: 20}}}, 5 * time.Second},
+		{"a result", &fromServer{Response: &Ydb_Coordination.SessionResponse_ReleaseSemaphoreResult_{ReleaseSemaphoreResult: &Ydb_Coordination.SessionResponse_ReleaseSemaphoreResult{ReqId: 21}}}, 6 * time.Second},
+		{"a pong again", pong(8), 6 * time.Second},
+	} {
+		if err := s.handle(a, step.m); err != nil || s.alive != step.want {
+			t.Errorf("after %s it was alive at %v, want %v (%v)", step.what, s.alive, step.want, err)
+		}
 	}
 }

@@ -1,0 +1,77 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// The commands of clients log in, by TLS, with a password or a token; what the caller may not do is said; and a lock
+// outlives the end of all login tokens.
+func TestCommandsLogIn(t *testing.T) {
+	t.Parallel()
+	s := startSecured(t)
+	app := s.file("app", appPassword+"\n")
+	if code, output := s.user(appPassword+"\n", "add", "app"); code != 0 {
+		t.Fatal(output)
+	}
+	byTLS := []string{"--endpoint", s.tls, "--ca-file", s.path("ca.pem")}
+	root := append(slices.Clone(byTLS), "--user", "root", "--password-file", s.path("admin"))
+	asApp := append(slices.Clone(byTLS), "--user", "app", "--password-file", app)
+	machine := append(slices.Clone(byTLS), "--token-file", s.file("token", fileToken+"\n"))
+	run := func(args string, as []string, want exitCode, parts ...string) string {
+		t.Helper()
+		command, behind, found := strings.Cut(args, " -- ")
+		words := append(strings.Fields(command), as...)
+		if found {
+			words = append(append(words, "--"), strings.Fields(behind)...)
+		}
+		got := runBinary(t, []string{"PATH=" + os.Getenv("PATH")}, words...)
+		if got.code != want {
+			t.Fatalf("coordd %s: exit code %d, want %d: %s%s", args, got.code, want, got.stdout, got.stderr)
+		}
+		inOrder(t, got.stdout+got.stderr, parts)
+		return got.stdout
+	}
+	run("node create app", root, exitOK, "made /local/app")
+	run("node show app", byTLS, exitFailure, "coordd: ")
+	run("lock app x -- true", byTLS, exitNotRun, "coordd: ")
+	run("lock app x -- true", asApp, exitNotRun, "no access to the coordination node")
+	run("grant app app ydb.generic.use", asApp, exitFailure, "/local/app")
+	run("grant app app ydb.generic.use", root, exitOK, "app may ydb.generic.use on /local/app")
+	run("grant app machine ydb.generic.read", root, exitOK)
+	run("lock app x -- echo in", asApp, exitOK, "in")
+	run("lock app x -- echo in", machine, exitNotRun, "permission denied")
+	run("node ls", machine, exitOK, "/local/app")
+	run("node ls", append(slices.Clone(byTLS), "--token-file", s.file("other", badToken)), exitFailure, "coordd: ")
+	run("node ls", append(slices.Clone(byTLS), "--user", "app", "--password-file", s.file("wrong", wrongPassword)), exitFailure, "log in as app")
+
+	enough := filepath.Join(t.TempDir(), "enough")
+	l := startLock(t, s.tls, append(slices.Clone(asApp[2:]), "app", "x", "--session-timeout", "60s", "--", "sh", "-c", untilTheFile, enough)...)
+	l.says(t, "ready")
+	since := func() any {
+		return at(t, parsed(t, run("sem show app x -o json", root, exitOK)), "owners", 0, "client")
+	}
+	before := since().(map[string]any)
+	if before["user"] != "app" {
+		t.Errorf("the client is %v", before)
+	}
+	if code, output := s.user("", "rotate-key"); code != 0 {
+		t.Fatal(output)
+	}
+	waitFor(t, "the lock's session to come back by another stream", func() bool {
+		now, ok := since().(map[string]any)
+		return ok && now["user"] == "app" && strings.Contains(s.server.log.String(), "RotateKey") && (now["since"] != before["since"] || now["address"] != before["address"])
+	})
+	if err := os.WriteFile(enough, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	l.wantCode(t, exitOK)
+	for _, secret := range []string{appPassword, adminPassword, fileToken, wrongPassword} {
+		if strings.Contains(l.stderr.String(), secret) {
+			t.Errorf("a secret is in %q", l.stderr.String())
+		}
+	}
+}

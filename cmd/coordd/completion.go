@@ -1,0 +1,144 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Scheme"
+
+	"github.com/coordd/coordd/server/adminpb"
+)
+
+const (
+	// completionMost bounds how long somebody who presses the tab key waits for a server.
+	completionMost = 2 * time.Second
+	// candidatesMost is how many words are offered.
+	candidatesMost = 1000
+)
+
+// completing tells whether a command line is a question of a shell's.
+func completing(args []string) bool {
+	return len(args) > 0 && (args[0] == cobra.ShellCompRequestCmd || args[0] == cobra.ShellCompNoDescRequestCmd)
+}
+
+// completeArguments has shells complete what a command's usage calls a node, a path, a name of a semaphore and a session.
+func (p *program) completeArguments(command *cobra.Command, f *callerFlags) {
+	kinds := strings.Fields(command.Use)[1:]
+	makes := command.Name() == "create" || command.Name() == "mkdir" // what is not there yet
+	command.ValidArgsFunction = func(_ *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+		if len(args) >= len(kinds) || strings.Contains(kinds[len(args)], "flags") {
+			return nil, cobra.ShellCompDirectiveDefault
+		}
+		kind := strings.Trim(kinds[len(args)], "[]")
+		if makes && len(args) == len(kinds)-1 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return p.candidates(f, kind, args, begun), cobra.ShellCompDirectiveNoFileComp
+	}
+	if command.Flags().Lookup("output") != nil {
+		_ = command.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{formTable, formJSON, formYAML, formLines}, cobra.ShellCompDirectiveNoFileComp))
+	}
+}
+
+// candidates are words that may stand for an argument. Nobody is asked for a password, and what goes wrong is no candidate.
+func (p *program) candidates(f *callerFlags, kind string, args []string, begun string) []string {
+	ctx, cancel := context.WithTimeout(context.Background(), completionMost)
+	defer cancel()
+	f.keepStdin = true
+	c, err := f.open(ctx, p)
+	if err != nil {
+		return nil
+	}
+	defer c.Close()
+	var words []string
+	add := func(word, about string) bool {
+		if strings.HasPrefix(word, begun) && len(words) < candidatesMost && word != "" && !strings.ContainsFunc(word, breaksWords) {
+			words = append(words, word+"\t"+about)
+		}
+		return len(words) < candidatesMost
+	}
+	switch kind {
+	case "NODE", "PATH":
+		c.completeNodes(ctx, begun, add)
+	case "NAME", "PREFIX":
+		c.completeSemaphores(ctx, c.path(args[0]), begun, add)
+	case "SESSION":
+		_ = c.sessions(ctx, c.path(args[0]), 0, func(_ *adminpb.Session, s *sessionShown) error {
+			if !add(fmt.Sprint(s.ID), fmt.Sprintf("%q", s.Description)) {
+				return errEnough
+			}
+			return nil
+		})
+	}
+	return words
+}
+
+// breaksWords tells whether a shell would take a name apart, or more than that.
+func breaksWords(r rune) bool {
+	return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./@+,%", r))
+}
+
+func (c *caller) completeNodes(ctx context.Context, begun string, add func(word, about string) bool) {
+	offer := func(path, about string) bool {
+		if !strings.HasPrefix(begun, "/") {
+			path = strings.TrimPrefix(path, strings.TrimSuffix(c.database, "/")+"/")
+		}
+		return add(path, about)
+	}
+	request := &adminpb.ListNodesRequest{}
+	err := allPages(func(token string) (string, error) {
+		page := new(adminpb.ListNodesResponse)
+		request.PageToken = token
+		if err := c.inspect(ctx, adminpb.Inspect_ListNodes_FullMethodName, request, page); err != nil {
+			return "", err
+		}
+		for _, n := range page.GetNodes() {
+			if !offer(n.GetPath(), counted(int(n.GetSessions()), "session")+", "+counted(int(n.GetSemaphores()), "semaphore")) {
+				return "", nil
+			}
+		}
+		return page.GetNextPageToken(), nil
+	})
+	if isNotOurs(err) {
+		_ = c.walk(ctx, c.database, 0, func(path string, _ int, entry *Ydb_Scheme.Entry) error {
+			if entry.GetType() == Ydb_Scheme.Entry_COORDINATION_NODE && !offer(path, "coordination node") {
+				return errEnough
+			}
+			return nil
+		})
+	}
+}
+
+func (c *caller) completeSemaphores(ctx context.Context, node, begun string, add func(word, about string) bool) {
+	request := &adminpb.ListSemaphoresRequest{Path: node, Prefix: begun}
+	_ = allPages(func(token string) (string, error) {
+		page := new(adminpb.ListSemaphoresResponse)
+		request.PageToken = token
+		if err := c.inspect(ctx, adminpb.Inspect_ListSemaphores_FullMethodName, request, page); err != nil {
+			return "", err
+		}
+		for _, s := range page.GetSemaphores() {
+			whole := uint64(len(s.GetName())) == s.GetNameBytes()
+			if whole && !s.GetContinued() && !add(s.GetName(), heldText(s.GetCount(), s.GetLimit(), s.GetEphemeral())) {
+				return "", nil
+			}
+		}
+		return page.GetNextPageToken(), nil
+	})
+}
+
+// leaves calls tell for each command below a command that does something itself.
+func leaves(command *cobra.Command, tell func(*cobra.Command)) {
+	children := slices.Clone(command.Commands())
+	if len(children) == 0 {
+		tell(command)
+	}
+	for _, child := range children {
+		leaves(child, tell)
+	}
+}
