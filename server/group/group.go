@@ -77,6 +77,7 @@ type Group struct {
 	relays  relayPeers
 	digests *digests
 	events  *events
+	limiter *limiter
 
 	ready   chan struct{} // closed when the leader serves for the first time
 	over    chan struct{} // closed when the group handles nothing any more
@@ -169,6 +170,7 @@ func newGroup(config Config) *Group {
 		timer: time.NewTimer(time.Hour), timerAt: coordination.Never,
 	}
 	g.member = newMember(g)
+	g.limiter = newLimiter(g)
 	return g
 }
 
@@ -182,6 +184,7 @@ func (g *Group) Start() error {
 	}
 	g.running = true
 	g.startMember()
+	g.limiter.start()
 	go g.run()
 	return nil
 }
@@ -211,6 +214,7 @@ func (g *Group) Stop(ctx context.Context) error {
 		g.stopMember()
 		close(g.stop)
 		<-g.ended
+		g.limiter.ended.Wait()
 	}
 	err := g.store.Stop()
 	g.relays.wait(ctx)
@@ -266,9 +270,10 @@ func (g *Group) Clients() []Client {
 	return clients
 }
 
-// EndStreams refuses new streams and ends all open ones, and all watching of events.
+// EndStreams refuses new streams and ends all open ones, all waiting for units, and all watching of events.
 func (g *Group) EndStreams(refusal *coordination.Refusal) {
 	g.streams.endAll(refusal)
+	g.limiter.end()
 	g.events.close()
 }
 
