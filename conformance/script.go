@@ -276,6 +276,9 @@ func (s *Script) deriveNeeds() {
 	}
 	for _, step := range s.steps {
 		for _, r := range step.requests {
+			if r.stream == "" && len(r.words) > 1 && r.words[0] == "limiter" && r.words[1] == "acquire" {
+				s.Needs = append(s.Needs, NeedWire) // units are handed out beside the rings
+			}
 			switch {
 			case r.stream == "" && r.words[0] == "restart":
 				s.Needs = append(s.Needs, NeedRestart)

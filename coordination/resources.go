@@ -207,6 +207,11 @@ func (l *ResourceListing) shows(r *resource) bool {
 	return is && (below == "" || below[0] == '/')
 }
 
+// MayAcquire refuses who may not acquire units of the resources of the node at path, if there is one.
+func (m *Machine) MayAcquire(by Caller, path scheme.Path) outcome.Outcome {
+	return m.tree.Authorize(path, scheme.SelectRow, m.Subject(by))
+}
+
 // FindResource returns what a path names at present, for whoever hands out its units.
 func (m *Machine) FindResource(path scheme.Path, resource string) (ResourceKey, Effective, bool) {
 	entry, found := m.tree.Lookup(path)

@@ -76,14 +76,6 @@ func (s limiterService) ListResources(ctx context.Context, r *Ydb_RateLimiter.Li
 	return &Ydb_RateLimiter.ListResourcesResponse{Operation: op}, err
 }
 
-// AcquireResource does not hand out anything yet.
-func (s limiterService) AcquireResource(ctx context.Context, r *Ydb_RateLimiter.AcquireResourceRequest) (*Ydb_RateLimiter.AcquireResourceResponse, error) {
-	op, err := s.look(ctx, r, r.GetResourcePath(), func(ctx context.Context) (proto.Message, outcome.Outcome, error) {
-		return nil, outcome.Because(outcome.Unsupported, "AcquireResource is not served here"), s.group.CatchUp(ctx)
-	})
-	return &Ydb_RateLimiter.AcquireResourceResponse{Operation: op}, err
-}
-
 // change runs a command of a request whose paths have been checked.
 func (s limiterService) change(ctx context.Context, r ofLimiter, checked outcome.Outcome,
 	build func(coordination.Call, scheme.Path) coordination.Command) (*Ydb_Operations.Operation, error) {

@@ -216,7 +216,7 @@ func (s *Buckets) deactivate(b *Bucket) {
 // Receive takes in what the leader has given for some ticks.
 func (s *Buckets) Receive(now coordination.Instant, key coordination.ResourceKey, amount float64, ticks int) {
 	b := s.known[key]
-	if b == nil || ticks <= 0 || !(amount > 0) {
+	if b == nil || ticks <= 0 || !(amount > 0 && amount < enormous) {
 		return
 	}
 	b.at(now)
@@ -346,8 +346,11 @@ func (s *Buckets) Demands(into []Demand) []Demand {
 	return into
 }
 
-// AllDemands appends all that a leader has to know who has heard nothing yet.
-func (s *Buckets) AllDemands(into []Demand) []Demand {
+// Changed tells whether Demands has something to say.
+func (s *Buckets) Changed() bool { return len(s.changed) > 0 }
+
+// Announce has Demands say everything to a leader who has heard nothing yet.
+func (s *Buckets) Announce() {
 	for _, d := range s.changed {
 		if b := s.known[d.Resource]; b != nil {
 			b.changed, b.reported = false, false
@@ -355,10 +358,9 @@ func (s *Buckets) AllDemands(into []Demand) []Demand {
 	}
 	s.changed = s.changed[:0]
 	for _, b := range s.active {
-		b.reported = true
-		into = append(into, Demand{b.key, true})
+		b.changed, b.reported = true, false
+		s.changed = append(s.changed, Demand{Resource: b.key})
 	}
-	return into
 }
 
 // Figures are for people.

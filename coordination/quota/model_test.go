@@ -355,7 +355,8 @@ func TestLeaderChange(t *testing.T) {
 	levels := make(map[coordination.ResourceKey]float64)
 	w.servers[0].All(func(b *Bucket) { levels[b.key] = b.level })
 	w.leader = NewDistributor()
-	for _, d := range w.servers[0].AllDemands(nil) {
+	w.servers[0].Announce()
+	for _, d := range w.servers[0].Demands(nil) {
 		w.leader.Ask(w.now, 0, node, w.rates(d.Resource.ID))
 	}
 	w.servers[0].All(func(b *Bucket) {

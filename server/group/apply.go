@@ -103,6 +103,7 @@ func (g *Group) restore() error {
 		return err
 	}
 	g.replica.Restored(machine)
+	g.limiter.restored(machine)
 	machine.Observe() // what came as a whole has occurred before
 	g.digestRestored()
 	g.checkpoint = nil
@@ -138,7 +139,7 @@ func (g *Group) apply(e *raftstore.Entry) error {
 	if g.debugs {
 		timingOut = g.timingOut(&g.entry)
 	}
-	g.replica.Committed(g.clock.Now(), &g.entry)
+	g.limiter.told(g.replica.Machine(), g.replica.Committed(g.clock.Now(), &g.entry))
 	g.tellTimedOut(timingOut)
 	g.noteEvents()
 	if g.entry.Marked() {
@@ -166,7 +167,7 @@ func (g *Group) lead() {
 		g.streams.follow(nil)
 		return
 	}
-	g.link = &localLink{group: g, reign: reign, gone: make(chan struct{})}
+	g.link = &localLink{group: g, reign: reign, term: g.replica.Term(), gone: make(chan struct{})}
 	g.streams.follow(g.link)
 	g.events.lead(g.clock.WallMillis(), uint64(g.replica.Term()), g.store.Member())
 	g.member.toward(uint64(g.replica.Term()), 0) // it wakes calls, which must find that this server leads

@@ -82,6 +82,7 @@ type Group struct {
 	relays  relayPeers
 	digests *digests
 	events  *events
+	limiter *limiter
 
 	ready   chan struct{} // closed when the leader serves for the first time
 	over    chan struct{} // closed when the group handles nothing any more
@@ -180,6 +181,7 @@ func newGroup(config Config) *Group {
 	}
 	g.due, g.chores = newAlarm(g.clock, g.queue.bell.ring), newAlarm(g.shell, g.queue.bell.ring)
 	g.member = newMember(g)
+	g.limiter = newLimiter(g)
 	return g
 }
 
@@ -193,6 +195,7 @@ func (g *Group) Start() error {
 	}
 	g.running = true
 	g.startMember()
+	g.limiter.start()
 	go g.run()
 	return nil
 }
@@ -222,6 +225,7 @@ func (g *Group) Stop(ctx context.Context) error {
 		g.stopMember()
 		close(g.stop)
 		<-g.ended
+		g.limiter.ended.Wait()
 	}
 	err := g.store.Stop()
 	g.relays.wait(ctx)
@@ -272,9 +276,10 @@ func (g *Group) Clients() []Client {
 	return clients
 }
 
-// EndStreams refuses new streams and ends all open ones, and all watching of events.
+// EndStreams refuses new streams and ends all open ones, all waiting for units, and all watching of events.
 func (g *Group) EndStreams(refusal *coordination.Refusal) {
 	g.streams.endAll(refusal)
+	g.limiter.end()
 	g.events.close()
 }
 

@@ -16,6 +16,7 @@ type leaderLink interface {
 type localLink struct {
 	group *Group
 	reign coordination.Reign
+	term  coordination.Term
 	gone  chan struct{} // closed when this server leads no more
 }
 

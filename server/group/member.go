@@ -150,7 +150,8 @@ func (m *member) relayTo(ctx context.Context, leader uint64, address string, cha
 	}
 	defer conn.Close()
 	m.relays++
-	r := &relay{self: m.group.store.Member(), process: m.process, number: m.relays, streams: m.group.streams, clock: m.group.shell,
+	r := &relay{self: m.group.store.Member(), process: m.process, number: m.relays, streams: m.group.streams,
+		limiter: m.group.limiter, clock: m.group.shell,
 		bell: newBell(), asked: make(map[uint64]moment),
 		urgent: func() *grpc.ClientConn { return m.group.store.UrgentConn(leader) }, ready: func() {
 			m.opened.Add(1)

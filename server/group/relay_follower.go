@@ -30,6 +30,7 @@ type relay struct {
 	process uint64 // of this server, and number of this relay, as in relaypb.Hello
 	number  uint64
 	streams *streamSet
+	limiter *limiter // nil in tests
 	clock   Clock
 	ready   func()                  // called when there is a leader
 	urgent  func() *grpc.ClientConn // to the leader, for what waits behind no data; nil while there is none
@@ -47,7 +48,8 @@ type relay struct {
 	version uint32               // of the leader, as in relaypb.FromLeader; 0 until it has said it
 	// sentCount and heardCount are how many messages were put, and delivered, see Stillness.
 	sentCount, heardCount uint64
-	cut                   pieces // of a message that goes before what is in out
+	demands               []*relaypb.Demand // of the limiter, not yet sent
+	cut                   pieces            // of a message that goes before what is in out
 
 	coming pieces // of what the leader says; of receive
 }
@@ -155,7 +157,9 @@ func (r *relay) take() *relaypb.ToLeader {
 	if out.Piece = r.cut.next(); out.Piece == nil { // streams keep their order: a start must find whom it wants to replace
 		out.Forwards, r.out = firstOf(r.out)
 	}
-	if out.Renew == 0 && len(out.Forwards) == 0 && out.Piece == nil {
+	n := min(len(r.demands), maxRelayedDemands)
+	out.Demands, r.demands = r.demands[:n:n], r.demands[n:]
+	if out.Renew == 0 && len(out.Forwards) == 0 && out.Piece == nil && n == 0 {
 		return nil
 	}
 	return out
@@ -187,6 +191,9 @@ func (r *relay) receive(batch *relaypb.FromLeader) error {
 	}
 	for _, p := range batch.GetMessages() {
 		r.deliver(p)
+	}
+	if q := batch.GetQuanta(); q != nil && r.limiter != nil {
+		r.limiter.received(r, q.GetTerm(), int(q.GetTicks()), quantaFromPB(q.GetQuanta()))
 	}
 	if piece := batch.GetPiece(); piece != nil {
 		p := new(relaypb.Message)

@@ -60,6 +60,7 @@ type relayPeer struct {
 	bell       bell          // the writing goroutine listens
 
 	mutex   sync.Mutex
+	quanta  []*relaypb.Quanta         // shared out, and not yet sent
 	streams map[uint64]*relayedStream // that the leader knows, by their numbers on the other server
 	said    []relayedMessage          // not yet translated
 	renew   uint64                    // the last request for leave, 0 once it is given
@@ -136,6 +137,7 @@ func (g *Group) exchange(rpc relaypb.Relay_ExchangeServer) error {
 	go func() { written <- p.write(rpc) }() // they end when this function returns, if not before
 	go func() {
 		defer g.relays.remove(p)
+		defer g.limiter.forget(p)
 		p.err = p.receive(first)
 		for p.err == nil {
 			var batch *relaypb.ToLeader
@@ -237,7 +239,8 @@ func (p *relayPeer) take() *relaypb.FromLeader {
 	}
 	out.Messages, p.out = firstOf(p.out)
 	out.Piece = p.nextPiece()
-	if out.Renewed == 0 && len(out.Messages) == 0 && out.Piece == nil {
+	out.Quanta = p.takeQuanta()
+	if out.Renewed == 0 && len(out.Messages) == 0 && out.Piece == nil && out.Quanta == nil {
 		return nil
 	}
 	return out
@@ -296,6 +299,9 @@ func (p *relayPeer) receive(batch *relaypb.ToLeader) error {
 	}
 	if err := p.forward(batch.GetForwards()); err != nil {
 		return err
+	}
+	if demands := batch.GetDemands(); len(demands) > 0 {
+		p.group.limiter.demanded(p, demandsFromPB(demands))
 	}
 	if piece := batch.GetPiece(); piece != nil {
 		forward := new(relaypb.Forward)

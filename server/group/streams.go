@@ -112,6 +112,13 @@ func (set *streamSet) redirect(link leaderLink) []*Stream {
 	return append(streams, later...)
 }
 
+// present is the link to the leader, nil while there is none.
+func (set *streamSet) present() leaderLink {
+	set.mutex.Lock()
+	defer set.mutex.Unlock()
+	return set.link
+}
+
 // led tells whether there is a leader to speak to.
 func (set *streamSet) led() bool {
 	set.mutex.Lock()

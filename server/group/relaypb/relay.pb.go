@@ -33,7 +33,8 @@ type ToLeader struct {
 	Renew    uint64     `protobuf:"varint,2,opt,name=renew,proto3" json:"renew,omitempty"`
 	Forwards []*Forward `protobuf:"bytes,3,rep,name=forwards,proto3" json:"forwards,omitempty"`
 	// Of a Forward that is too large for a batch. Only to a leader that has said that it knows pieces.
-	Piece         *Piece `protobuf:"bytes,4,opt,name=piece,proto3" json:"piece,omitempty"`
+	Piece         *Piece    `protobuf:"bytes,4,opt,name=piece,proto3" json:"piece,omitempty"`
+	Demands       []*Demand `protobuf:"bytes,10,rep,name=demands,proto3" json:"demands,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -96,6 +97,195 @@ func (x *ToLeader) GetPiece() *Piece {
 	return nil
 }
 
+func (x *ToLeader) GetDemands() []*Demand {
+	if x != nil {
+		return x.Demands
+	}
+	return nil
+}
+
+// Tells whether the server asks for units of a rate limiter's resource. A leader hears it anew from every relay.
+type Demand struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Node          uint64                 `protobuf:"varint,1,opt,name=node,proto3" json:"node,omitempty"`
+	Resource      uint64                 `protobuf:"varint,2,opt,name=resource,proto3" json:"resource,omitempty"`
+	Asks          bool                   `protobuf:"varint,3,opt,name=asks,proto3" json:"asks,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Demand) Reset() {
+	*x = Demand{}
+	mi := &file_server_group_relaypb_relay_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Demand) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Demand) ProtoMessage() {}
+
+func (x *Demand) ProtoReflect() protoreflect.Message {
+	mi := &file_server_group_relaypb_relay_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Demand.ProtoReflect.Descriptor instead.
+func (*Demand) Descriptor() ([]byte, []int) {
+	return file_server_group_relaypb_relay_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *Demand) GetNode() uint64 {
+	if x != nil {
+		return x.Node
+	}
+	return 0
+}
+
+func (x *Demand) GetResource() uint64 {
+	if x != nil {
+		return x.Resource
+	}
+	return 0
+}
+
+func (x *Demand) GetAsks() bool {
+	if x != nil {
+		return x.Asks
+	}
+	return false
+}
+
+// What the leader of a term has shared out for some ticks to those who ask.
+type Quanta struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Term          uint64                 `protobuf:"varint,1,opt,name=term,proto3" json:"term,omitempty"`
+	Ticks         uint32                 `protobuf:"varint,2,opt,name=ticks,proto3" json:"ticks,omitempty"`
+	Quanta        []*Quantum             `protobuf:"bytes,3,rep,name=quanta,proto3" json:"quanta,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Quanta) Reset() {
+	*x = Quanta{}
+	mi := &file_server_group_relaypb_relay_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Quanta) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Quanta) ProtoMessage() {}
+
+func (x *Quanta) ProtoReflect() protoreflect.Message {
+	mi := &file_server_group_relaypb_relay_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Quanta.ProtoReflect.Descriptor instead.
+func (*Quanta) Descriptor() ([]byte, []int) {
+	return file_server_group_relaypb_relay_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *Quanta) GetTerm() uint64 {
+	if x != nil {
+		return x.Term
+	}
+	return 0
+}
+
+func (x *Quanta) GetTicks() uint32 {
+	if x != nil {
+		return x.Ticks
+	}
+	return 0
+}
+
+func (x *Quanta) GetQuanta() []*Quantum {
+	if x != nil {
+		return x.Quanta
+	}
+	return nil
+}
+
+type Quantum struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Node          uint64                 `protobuf:"varint,1,opt,name=node,proto3" json:"node,omitempty"`
+	Resource      uint64                 `protobuf:"varint,2,opt,name=resource,proto3" json:"resource,omitempty"`
+	Amount        float64                `protobuf:"fixed64,3,opt,name=amount,proto3" json:"amount,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Quantum) Reset() {
+	*x = Quantum{}
+	mi := &file_server_group_relaypb_relay_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Quantum) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Quantum) ProtoMessage() {}
+
+func (x *Quantum) ProtoReflect() protoreflect.Message {
+	mi := &file_server_group_relaypb_relay_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Quantum.ProtoReflect.Descriptor instead.
+func (*Quantum) Descriptor() ([]byte, []int) {
+	return file_server_group_relaypb_relay_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *Quantum) GetNode() uint64 {
+	if x != nil {
+		return x.Node
+	}
+	return 0
+}
+
+func (x *Quantum) GetResource() uint64 {
+	if x != nil {
+		return x.Resource
+	}
+	return 0
+}
+
+func (x *Quantum) GetAmount() float64 {
+	if x != nil {
+		return x.Amount
+	}
+	return 0
+}
+
 // A piece of an encoded message. The pieces of one follow each other, and no other's come between.
 type Piece struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -107,7 +297,7 @@ type Piece struct {
 
 func (x *Piece) Reset() {
 	*x = Piece{}
-	mi := &file_server_group_relaypb_relay_proto_msgTypes[1]
+	mi := &file_server_group_relaypb_relay_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -119,7 +309,7 @@ func (x *Piece) String() string {
 func (*Piece) ProtoMessage() {}
 
 func (x *Piece) ProtoReflect() protoreflect.Message {
-	mi := &file_server_group_relaypb_relay_proto_msgTypes[1]
+	mi := &file_server_group_relaypb_relay_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -132,7 +322,7 @@ func (x *Piece) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Piece.ProtoReflect.Descriptor instead.
 func (*Piece) Descriptor() ([]byte, []int) {
-	return file_server_group_relaypb_relay_proto_rawDescGZIP(), []int{1}
+	return file_server_group_relaypb_relay_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Piece) GetData() []byte {
@@ -164,7 +354,7 @@ type Hello struct {
 
 func (x *Hello) Reset() {
 	*x = Hello{}
-	mi := &file_server_group_relaypb_relay_proto_msgTypes[2]
+	mi := &file_server_group_relaypb_relay_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -176,7 +366,7 @@ func (x *Hello) String() string {
 func (*Hello) ProtoMessage() {}
 
 func (x *Hello) ProtoReflect() protoreflect.Message {
-	mi := &file_server_group_relaypb_relay_proto_msgTypes[2]
+	mi := &file_server_group_relaypb_relay_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -189,7 +379,7 @@ func (x *Hello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hello.ProtoReflect.Descriptor instead.
 func (*Hello) Descriptor() ([]byte, []int) {
-	return file_server_group_relaypb_relay_proto_rawDescGZIP(), []int{2}
+	return file_server_group_relaypb_relay_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Hello) GetServer() uint64 {
@@ -231,7 +421,7 @@ type LeaveRequest struct {
 
 func (x *LeaveRequest) Reset() {
 	*x = LeaveRequest{}
-	mi := &file_server_group_relaypb_relay_proto_msgTypes[3]
+	mi := &file_server_group_relaypb_relay_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -243,7 +433,7 @@ func (x *LeaveRequest) String() string {
 func (*LeaveRequest) ProtoMessage() {}
 
 func (x *LeaveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_server_group_relaypb_relay_proto_msgTypes[3]
+	mi := &file_server_group_relaypb_relay_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -256,7 +446,7 @@ func (x *LeaveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaveRequest.ProtoReflect.Descriptor instead.
 func (*LeaveRequest) Descriptor() ([]byte, []int) {
-	return file_server_group_relaypb_relay_proto_rawDescGZIP(), []int{3}
+	return file_server_group_relaypb_relay_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *LeaveRequest) GetRelay() *Hello {
@@ -283,7 +473,7 @@ type LeaveGrant struct {
 
 func (x *LeaveGrant) Reset() {
 	*x = LeaveGrant{}
-	mi := &file_server_group_relaypb_relay_proto_msgTypes[4]
+	mi := &file_server_group_relaypb_relay_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -295,7 +485,7 @@ func (x *LeaveGrant) String() string {
 func (*LeaveGrant) ProtoMessage() {}
 
 func (x *LeaveGrant) ProtoReflect() protoreflect.Message {
-	mi := &file_server_group_relaypb_relay_proto_msgTypes[4]
+	mi := &file_server_group_relaypb_relay_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -308,7 +498,7 @@ func (x *LeaveGrant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaveGrant.ProtoReflect.Descriptor instead.
 func (*LeaveGrant) Descriptor() ([]byte, []int) {
-	return file_server_group_relaypb_relay_proto_rawDescGZIP(), []int{4}
+	return file_server_group_relaypb_relay_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *LeaveGrant) GetRenewed() uint64 {
@@ -339,7 +529,7 @@ type Forward struct {
 
 func (x *Forward) Reset() {
 	*x = Forward{}
-	mi := &file_server_group_relaypb_relay_proto_msgTypes[5]
+	mi := &file_server_group_relaypb_relay_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -351,7 +541,7 @@ func (x *Forward) String() string {
 func (*Forward) ProtoMessage() {}
 
 func (x *Forward) ProtoReflect() protoreflect.Message {
-	mi := &file_server_group_relaypb_relay_proto_msgTypes[5]
+	mi := &file_server_group_relaypb_relay_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -364,7 +554,7 @@ func (x *Forward) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Forward.ProtoReflect.Descriptor instead.
 func (*Forward) Descriptor() ([]byte, []int) {
-	return file_server_group_relaypb_relay_proto_rawDescGZIP(), []int{5}
+	return file_server_group_relaypb_relay_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Forward) GetStream() uint64 {
@@ -484,7 +674,7 @@ type Attach struct {
 
 func (x *Attach) Reset() {
 	*x = Attach{}
-	mi := &file_server_group_relaypb_relay_proto_msgTypes[6]
+	mi := &file_server_group_relaypb_relay_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -496,7 +686,7 @@ func (x *Attach) String() string {
 func (*Attach) ProtoMessage() {}
 
 func (x *Attach) ProtoReflect() protoreflect.Message {
-	mi := &file_server_group_relaypb_relay_proto_msgTypes[6]
+	mi := &file_server_group_relaypb_relay_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -509,7 +699,7 @@ func (x *Attach) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attach.ProtoReflect.Descriptor instead.
 func (*Attach) Descriptor() ([]byte, []int) {
-	return file_server_group_relaypb_relay_proto_rawDescGZIP(), []int{6}
+	return file_server_group_relaypb_relay_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Attach) GetPath() string {
@@ -595,7 +785,7 @@ type Identity struct {
 
 func (x *Identity) Reset() {
 	*x = Identity{}
-	mi := &file_server_group_relaypb_relay_proto_msgTypes[7]
+	mi := &file_server_group_relaypb_relay_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -607,7 +797,7 @@ func (x *Identity) String() string {
 func (*Identity) ProtoMessage() {}
 
 func (x *Identity) ProtoReflect() protoreflect.Message {
-	mi := &file_server_group_relaypb_relay_proto_msgTypes[7]
+	mi := &file_server_group_relaypb_relay_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -620,7 +810,7 @@ func (x *Identity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Identity.ProtoReflect.Descriptor instead.
 func (*Identity) Descriptor() ([]byte, []int) {
-	return file_server_group_relaypb_relay_proto_rawDescGZIP(), []int{7}
+	return file_server_group_relaypb_relay_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Identity) GetKind() uint32 {
@@ -659,7 +849,7 @@ type Detach struct {
 
 func (x *Detach) Reset() {
 	*x = Detach{}
-	mi := &file_server_group_relaypb_relay_proto_msgTypes[8]
+	mi := &file_server_group_relaypb_relay_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -671,7 +861,7 @@ func (x *Detach) String() string {
 func (*Detach) ProtoMessage() {}
 
 func (x *Detach) ProtoReflect() protoreflect.Message {
-	mi := &file_server_group_relaypb_relay_proto_msgTypes[8]
+	mi := &file_server_group_relaypb_relay_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -684,7 +874,7 @@ func (x *Detach) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Detach.ProtoReflect.Descriptor instead.
 func (*Detach) Descriptor() ([]byte, []int) {
-	return file_server_group_relaypb_relay_proto_rawDescGZIP(), []int{8}
+	return file_server_group_relaypb_relay_proto_rawDescGZIP(), []int{11}
 }
 
 type Request struct {
@@ -707,7 +897,7 @@ type Request struct {
 
 func (x *Request) Reset() {
 	*x = Request{}
-	mi := &file_server_group_relaypb_relay_proto_msgTypes[9]
+	mi := &file_server_group_relaypb_relay_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -719,7 +909,7 @@ func (x *Request) String() string {
 func (*Request) ProtoMessage() {}
 
 func (x *Request) ProtoReflect() protoreflect.Message {
-	mi := &file_server_group_relaypb_relay_proto_msgTypes[9]
+	mi := &file_server_group_relaypb_relay_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -732,7 +922,7 @@ func (x *Request) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Request.ProtoReflect.Descriptor instead.
 func (*Request) Descriptor() ([]byte, []int) {
-	return file_server_group_relaypb_relay_proto_rawDescGZIP(), []int{9}
+	return file_server_group_relaypb_relay_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Request) GetKind() uint32 {
@@ -840,7 +1030,7 @@ type Roster struct {
 
 func (x *Roster) Reset() {
 	*x = Roster{}
-	mi := &file_server_group_relaypb_relay_proto_msgTypes[10]
+	mi := &file_server_group_relaypb_relay_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -852,7 +1042,7 @@ func (x *Roster) String() string {
 func (*Roster) ProtoMessage() {}
 
 func (x *Roster) ProtoReflect() protoreflect.Message {
-	mi := &file_server_group_relaypb_relay_proto_msgTypes[10]
+	mi := &file_server_group_relaypb_relay_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -865,7 +1055,7 @@ func (x *Roster) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Roster.ProtoReflect.Descriptor instead.
 func (*Roster) Descriptor() ([]byte, []int) {
-	return file_server_group_relaypb_relay_proto_rawDescGZIP(), []int{10}
+	return file_server_group_relaypb_relay_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Roster) GetNode() uint64 {
@@ -971,7 +1161,7 @@ type OpenRequest struct {
 
 func (x *OpenRequest) Reset() {
 	*x = OpenRequest{}
-	mi := &file_server_group_relaypb_relay_proto_msgTypes[11]
+	mi := &file_server_group_relaypb_relay_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -983,7 +1173,7 @@ func (x *OpenRequest) String() string {
 func (*OpenRequest) ProtoMessage() {}
 
 func (x *OpenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_server_group_relaypb_relay_proto_msgTypes[11]
+	mi := &file_server_group_relaypb_relay_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -996,7 +1186,7 @@ func (x *OpenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenRequest.ProtoReflect.Descriptor instead.
 func (*OpenRequest) Descriptor() ([]byte, []int) {
-	return file_server_group_relaypb_relay_proto_rawDescGZIP(), []int{11}
+	return file_server_group_relaypb_relay_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *OpenRequest) GetSequence() uint64 {
@@ -1039,7 +1229,7 @@ type WatchMark struct {
 
 func (x *WatchMark) Reset() {
 	*x = WatchMark{}
-	mi := &file_server_group_relaypb_relay_proto_msgTypes[12]
+	mi := &file_server_group_relaypb_relay_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1051,7 +1241,7 @@ func (x *WatchMark) String() string {
 func (*WatchMark) ProtoMessage() {}
 
 func (x *WatchMark) ProtoReflect() protoreflect.Message {
-	mi := &file_server_group_relaypb_relay_proto_msgTypes[12]
+	mi := &file_server_group_relaypb_relay_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1064,7 +1254,7 @@ func (x *WatchMark) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchMark.ProtoReflect.Descriptor instead.
 func (*WatchMark) Descriptor() ([]byte, []int) {
-	return file_server_group_relaypb_relay_proto_rawDescGZIP(), []int{12}
+	return file_server_group_relaypb_relay_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *WatchMark) GetSemaphore() uint64 {
@@ -1097,14 +1287,15 @@ type FromLeader struct {
 	// As in Hello, with every leave.
 	Version uint32 `protobuf:"varint,3,opt,name=version,proto3" json:"version,omitempty"`
 	// Of a Message that is too large for a batch. What else goes to its stream comes behind it.
-	Piece         *Piece `protobuf:"bytes,4,opt,name=piece,proto3" json:"piece,omitempty"`
+	Piece         *Piece  `protobuf:"bytes,4,opt,name=piece,proto3" json:"piece,omitempty"`
+	Quanta        *Quanta `protobuf:"bytes,10,opt,name=quanta,proto3" json:"quanta,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *FromLeader) Reset() {
 	*x = FromLeader{}
-	mi := &file_server_group_relaypb_relay_proto_msgTypes[13]
+	mi := &file_server_group_relaypb_relay_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1116,7 +1307,7 @@ func (x *FromLeader) String() string {
 func (*FromLeader) ProtoMessage() {}
 
 func (x *FromLeader) ProtoReflect() protoreflect.Message {
-	mi := &file_server_group_relaypb_relay_proto_msgTypes[13]
+	mi := &file_server_group_relaypb_relay_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1129,7 +1320,7 @@ func (x *FromLeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FromLeader.ProtoReflect.Descriptor instead.
 func (*FromLeader) Descriptor() ([]byte, []int) {
-	return file_server_group_relaypb_relay_proto_rawDescGZIP(), []int{13}
+	return file_server_group_relaypb_relay_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *FromLeader) GetRenewed() uint64 {
@@ -1156,6 +1347,13 @@ func (x *FromLeader) GetVersion() uint32 {
 func (x *FromLeader) GetPiece() *Piece {
 	if x != nil {
 		return x.Piece
+	}
+	return nil
+}
+
+func (x *FromLeader) GetQuanta() *Quanta {
+	if x != nil {
+		return x.Quanta
 	}
 	return nil
 }
@@ -1187,7 +1385,7 @@ type Message struct {
 
 func (x *Message) Reset() {
 	*x = Message{}
-	mi := &file_server_group_relaypb_relay_proto_msgTypes[14]
+	mi := &file_server_group_relaypb_relay_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1199,7 +1397,7 @@ func (x *Message) String() string {
 func (*Message) ProtoMessage() {}
 
 func (x *Message) ProtoReflect() protoreflect.Message {
-	mi := &file_server_group_relaypb_relay_proto_msgTypes[14]
+	mi := &file_server_group_relaypb_relay_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1212,7 +1410,7 @@ func (x *Message) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Message.ProtoReflect.Descriptor instead.
 func (*Message) Descriptor() ([]byte, []int) {
-	return file_server_group_relaypb_relay_proto_rawDescGZIP(), []int{14}
+	return file_server_group_relaypb_relay_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Message) GetStream() uint64 {
@@ -1356,7 +1554,7 @@ type Description struct {
 
 func (x *Description) Reset() {
 	*x = Description{}
-	mi := &file_server_group_relaypb_relay_proto_msgTypes[15]
+	mi := &file_server_group_relaypb_relay_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1368,7 +1566,7 @@ func (x *Description) String() string {
 func (*Description) ProtoMessage() {}
 
 func (x *Description) ProtoReflect() protoreflect.Message {
-	mi := &file_server_group_relaypb_relay_proto_msgTypes[15]
+	mi := &file_server_group_relaypb_relay_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1381,7 +1579,7 @@ func (x *Description) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Description.ProtoReflect.Descriptor instead.
 func (*Description) Descriptor() ([]byte, []int) {
-	return file_server_group_relaypb_relay_proto_rawDescGZIP(), []int{15}
+	return file_server_group_relaypb_relay_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Description) GetName() string {
@@ -1446,7 +1644,7 @@ type Link struct {
 
 func (x *Link) Reset() {
 	*x = Link{}
-	mi := &file_server_group_relaypb_relay_proto_msgTypes[16]
+	mi := &file_server_group_relaypb_relay_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1458,7 +1656,7 @@ func (x *Link) String() string {
 func (*Link) ProtoMessage() {}
 
 func (x *Link) ProtoReflect() protoreflect.Message {
-	mi := &file_server_group_relaypb_relay_proto_msgTypes[16]
+	mi := &file_server_group_relaypb_relay_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1471,7 +1669,7 @@ func (x *Link) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Link.ProtoReflect.Descriptor instead.
 func (*Link) Descriptor() ([]byte, []int) {
-	return file_server_group_relaypb_relay_proto_rawDescGZIP(), []int{16}
+	return file_server_group_relaypb_relay_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Link) GetOrder() uint64 {
@@ -1523,7 +1721,7 @@ type ExecuteRequest struct {
 
 func (x *ExecuteRequest) Reset() {
 	*x = ExecuteRequest{}
-	mi := &file_server_group_relaypb_relay_proto_msgTypes[17]
+	mi := &file_server_group_relaypb_relay_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1535,7 +1733,7 @@ func (x *ExecuteRequest) String() string {
 func (*ExecuteRequest) ProtoMessage() {}
 
 func (x *ExecuteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_server_group_relaypb_relay_proto_msgTypes[17]
+	mi := &file_server_group_relaypb_relay_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1548,7 +1746,7 @@ func (x *ExecuteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecuteRequest.ProtoReflect.Descriptor instead.
 func (*ExecuteRequest) Descriptor() ([]byte, []int) {
-	return file_server_group_relaypb_relay_proto_rawDescGZIP(), []int{17}
+	return file_server_group_relaypb_relay_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ExecuteRequest) GetCommand() []byte {
@@ -1582,7 +1780,7 @@ type ExecuteResponse struct {
 
 func (x *ExecuteResponse) Reset() {
 	*x = ExecuteResponse{}
-	mi := &file_server_group_relaypb_relay_proto_msgTypes[18]
+	mi := &file_server_group_relaypb_relay_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1594,7 +1792,7 @@ func (x *ExecuteResponse) String() string {
 func (*ExecuteResponse) ProtoMessage() {}
 
 func (x *ExecuteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_server_group_relaypb_relay_proto_msgTypes[18]
+	mi := &file_server_group_relaypb_relay_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1607,7 +1805,7 @@ func (x *ExecuteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecuteResponse.ProtoReflect.Descriptor instead.
 func (*ExecuteResponse) Descriptor() ([]byte, []int) {
-	return file_server_group_relaypb_relay_proto_rawDescGZIP(), []int{18}
+	return file_server_group_relaypb_relay_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ExecuteResponse) GetStatus() uint32 {
@@ -1635,7 +1833,7 @@ type Issue struct {
 
 func (x *Issue) Reset() {
 	*x = Issue{}
-	mi := &file_server_group_relaypb_relay_proto_msgTypes[19]
+	mi := &file_server_group_relaypb_relay_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1647,7 +1845,7 @@ func (x *Issue) String() string {
 func (*Issue) ProtoMessage() {}
 
 func (x *Issue) ProtoReflect() protoreflect.Message {
-	mi := &file_server_group_relaypb_relay_proto_msgTypes[19]
+	mi := &file_server_group_relaypb_relay_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1660,7 +1858,7 @@ func (x *Issue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Issue.ProtoReflect.Descriptor instead.
 func (*Issue) Descriptor() ([]byte, []int) {
-	return file_server_group_relaypb_relay_proto_rawDescGZIP(), []int{19}
+	return file_server_group_relaypb_relay_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Issue) GetCode() uint32 {
@@ -1688,12 +1886,26 @@ var File_server_group_relaypb_relay_proto protoreflect.FileDescriptor
 
 const file_server_group_relaypb_relay_proto_rawDesc = "" +
 	"\n" +
-	" server/group/relaypb/relay.proto\x12\x0fcoordd.relay.v1\"\xb2\x01\n" +
+	" server/group/relaypb/relay.proto\x12\x0fcoordd.relay.v1\"\xe5\x01\n" +
 	"\bToLeader\x12,\n" +
 	"\x05hello\x18\x01 \x01(\v2\x16.coordd.relay.v1.HelloR\x05hello\x12\x14\n" +
 	"\x05renew\x18\x02 \x01(\x04R\x05renew\x124\n" +
 	"\bforwards\x18\x03 \x03(\v2\x18.coordd.relay.v1.ForwardR\bforwards\x12,\n" +
-	"\x05piece\x18\x04 \x01(\v2\x16.coordd.relay.v1.PieceR\x05piece\"/\n" +
+	"\x05piece\x18\x04 \x01(\v2\x16.coordd.relay.v1.PieceR\x05piece\x121\n" +
+	"\ademands\x18\n" +
+	" \x03(\v2\x17.coordd.relay.v1.DemandR\ademands\"L\n" +
+	"\x06Demand\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\x04R\x04node\x12\x1a\n" +
+	"\bresource\x18\x02 \x01(\x04R\bresource\x12\x12\n" +
+	"\x04asks\x18\x03 \x01(\bR\x04asks\"d\n" +
+	"\x06Quanta\x12\x12\n" +
+	"\x04term\x18\x01 \x01(\x04R\x04term\x12\x14\n" +
+	"\x05ticks\x18\x02 \x01(\rR\x05ticks\x120\n" +
+	"\x06quanta\x18\x03 \x03(\v2\x18.coordd.relay.v1.QuantumR\x06quanta\"Q\n" +
+	"\aQuantum\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\x04R\x04node\x12\x1a\n" +
+	"\bresource\x18\x02 \x01(\x04R\bresource\x12\x16\n" +
+	"\x06amount\x18\x03 \x01(\x01R\x06amount\"/\n" +
 	"\x05Piece\x12\x12\n" +
 	"\x04data\x18\x01 \x01(\fR\x04data\x12\x12\n" +
 	"\x04last\x18\x02 \x01(\bR\x04last\"k\n" +
@@ -1776,13 +1988,15 @@ const file_server_group_relaypb_relay_proto_rawDesc = "" +
 	"\tWatchMark\x12\x1c\n" +
 	"\tsemaphore\x18\x01 \x01(\x04R\tsemaphore\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\x04R\x05index\x12\x14\n" +
-	"\x05place\x18\x03 \x01(\rR\x05place\"\xa4\x01\n" +
+	"\x05place\x18\x03 \x01(\rR\x05place\"\xd5\x01\n" +
 	"\n" +
 	"FromLeader\x12\x18\n" +
 	"\arenewed\x18\x01 \x01(\x04R\arenewed\x124\n" +
 	"\bmessages\x18\x02 \x03(\v2\x18.coordd.relay.v1.MessageR\bmessages\x12\x18\n" +
 	"\aversion\x18\x03 \x01(\rR\aversion\x12,\n" +
-	"\x05piece\x18\x04 \x01(\v2\x16.coordd.relay.v1.PieceR\x05piece\"\xd1\x04\n" +
+	"\x05piece\x18\x04 \x01(\v2\x16.coordd.relay.v1.PieceR\x05piece\x12/\n" +
+	"\x06quanta\x18\n" +
+	" \x01(\v2\x17.coordd.relay.v1.QuantaR\x06quanta\"\xd1\x04\n" +
 	"\aMessage\x12\x16\n" +
 	"\x06stream\x18\x01 \x01(\x04R\x06stream\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\rR\x04kind\x12\x1a\n" +
@@ -1847,61 +2061,67 @@ func file_server_group_relaypb_relay_proto_rawDescGZIP() []byte {
 	return file_server_group_relaypb_relay_proto_rawDescData
 }
 
-var file_server_group_relaypb_relay_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
+var file_server_group_relaypb_relay_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
 var file_server_group_relaypb_relay_proto_goTypes = []any{
 	(*ToLeader)(nil),        // 0: coordd.relay.v1.ToLeader
-	(*Piece)(nil),           // 1: coordd.relay.v1.Piece
-	(*Hello)(nil),           // 2: coordd.relay.v1.Hello
-	(*LeaveRequest)(nil),    // 3: coordd.relay.v1.LeaveRequest
-	(*LeaveGrant)(nil),      // 4: coordd.relay.v1.LeaveGrant
-	(*Forward)(nil),         // 5: coordd.relay.v1.Forward
-	(*Attach)(nil),          // 6: coordd.relay.v1.Attach
-	(*Identity)(nil),        // 7: coordd.relay.v1.Identity
-	(*Detach)(nil),          // 8: coordd.relay.v1.Detach
-	(*Request)(nil),         // 9: coordd.relay.v1.Request
-	(*Roster)(nil),          // 10: coordd.relay.v1.Roster
-	(*OpenRequest)(nil),     // 11: coordd.relay.v1.OpenRequest
-	(*WatchMark)(nil),       // 12: coordd.relay.v1.WatchMark
-	(*FromLeader)(nil),      // 13: coordd.relay.v1.FromLeader
-	(*Message)(nil),         // 14: coordd.relay.v1.Message
-	(*Description)(nil),     // 15: coordd.relay.v1.Description
-	(*Link)(nil),            // 16: coordd.relay.v1.Link
-	(*ExecuteRequest)(nil),  // 17: coordd.relay.v1.ExecuteRequest
-	(*ExecuteResponse)(nil), // 18: coordd.relay.v1.ExecuteResponse
-	(*Issue)(nil),           // 19: coordd.relay.v1.Issue
+	(*Demand)(nil),          // 1: coordd.relay.v1.Demand
+	(*Quanta)(nil),          // 2: coordd.relay.v1.Quanta
+	(*Quantum)(nil),         // 3: coordd.relay.v1.Quantum
+	(*Piece)(nil),           // 4: coordd.relay.v1.Piece
+	(*Hello)(nil),           // 5: coordd.relay.v1.Hello
+	(*LeaveRequest)(nil),    // 6: coordd.relay.v1.LeaveRequest
+	(*LeaveGrant)(nil),      // 7: coordd.relay.v1.LeaveGrant
+	(*Forward)(nil),         // 8: coordd.relay.v1.Forward
+	(*Attach)(nil),          // 9: coordd.relay.v1.Attach
+	(*Identity)(nil),        // 10: coordd.relay.v1.Identity
+	(*Detach)(nil),          // 11: coordd.relay.v1.Detach
+	(*Request)(nil),         // 12: coordd.relay.v1.Request
+	(*Roster)(nil),          // 13: coordd.relay.v1.Roster
+	(*OpenRequest)(nil),     // 14: coordd.relay.v1.OpenRequest
+	(*WatchMark)(nil),       // 15: coordd.relay.v1.WatchMark
+	(*FromLeader)(nil),      // 16: coordd.relay.v1.FromLeader
+	(*Message)(nil),         // 17: coordd.relay.v1.Message
+	(*Description)(nil),     // 18: coordd.relay.v1.Description
+	(*Link)(nil),            // 19: coordd.relay.v1.Link
+	(*ExecuteRequest)(nil),  // 20: coordd.relay.v1.ExecuteRequest
+	(*ExecuteResponse)(nil), // 21: coordd.relay.v1.ExecuteResponse
+	(*Issue)(nil),           // 22: coordd.relay.v1.Issue
 }
 var file_server_group_relaypb_relay_proto_depIdxs = []int32{
-	2,  // 0: coordd.relay.v1.ToLeader.hello:type_name -> coordd.relay.v1.Hello
-	5,  // 1: coordd.relay.v1.ToLeader.forwards:type_name -> coordd.relay.v1.Forward
-	1,  // 2: coordd.relay.v1.ToLeader.piece:type_name -> coordd.relay.v1.Piece
-	2,  // 3: coordd.relay.v1.LeaveRequest.relay:type_name -> coordd.relay.v1.Hello
-	6,  // 4: coordd.relay.v1.Forward.attach:type_name -> coordd.relay.v1.Attach
-	9,  // 5: coordd.relay.v1.Forward.request:type_name -> coordd.relay.v1.Request
-	10, // 6: coordd.relay.v1.Forward.roster:type_name -> coordd.relay.v1.Roster
-	8,  // 7: coordd.relay.v1.Forward.detach:type_name -> coordd.relay.v1.Detach
-	7,  // 8: coordd.relay.v1.Attach.identity:type_name -> coordd.relay.v1.Identity
-	11, // 9: coordd.relay.v1.Roster.open:type_name -> coordd.relay.v1.OpenRequest
-	7,  // 10: coordd.relay.v1.Roster.identity:type_name -> coordd.relay.v1.Identity
-	9,  // 11: coordd.relay.v1.OpenRequest.request:type_name -> coordd.relay.v1.Request
-	12, // 12: coordd.relay.v1.OpenRequest.mark:type_name -> coordd.relay.v1.WatchMark
-	14, // 13: coordd.relay.v1.FromLeader.messages:type_name -> coordd.relay.v1.Message
-	1,  // 14: coordd.relay.v1.FromLeader.piece:type_name -> coordd.relay.v1.Piece
-	15, // 15: coordd.relay.v1.Message.description:type_name -> coordd.relay.v1.Description
-	12, // 16: coordd.relay.v1.Message.mark:type_name -> coordd.relay.v1.WatchMark
-	16, // 17: coordd.relay.v1.Description.owners:type_name -> coordd.relay.v1.Link
-	16, // 18: coordd.relay.v1.Description.waiters:type_name -> coordd.relay.v1.Link
-	19, // 19: coordd.relay.v1.ExecuteResponse.issues:type_name -> coordd.relay.v1.Issue
-	0,  // 20: coordd.relay.v1.Relay.Exchange:input_type -> coordd.relay.v1.ToLeader
-	3,  // 21: coordd.relay.v1.Relay.Leave:input_type -> coordd.relay.v1.LeaveRequest
-	17, // 22: coordd.relay.v1.Relay.Execute:input_type -> coordd.relay.v1.ExecuteRequest
-	13, // 23: coordd.relay.v1.Relay.Exchange:output_type -> coordd.relay.v1.FromLeader
-	4,  // 24: coordd.relay.v1.Relay.Leave:output_type -> coordd.relay.v1.LeaveGrant
-	18, // 25: coordd.relay.v1.Relay.Execute:output_type -> coordd.relay.v1.ExecuteResponse
-	23, // [23:26] is the sub-list for method output_type
-	20, // [20:23] is the sub-list for method input_type
-	20, // [20:20] is the sub-list for extension type_name
-	20, // [20:20] is the sub-list for extension extendee
-	0,  // [0:20] is the sub-list for field type_name
+	5,  // 0: coordd.relay.v1.ToLeader.hello:type_name -> coordd.relay.v1.Hello
+	8,  // 1: coordd.relay.v1.ToLeader.forwards:type_name -> coordd.relay.v1.Forward
+	4,  // 2: coordd.relay.v1.ToLeader.piece:type_name -> coordd.relay.v1.Piece
+	1,  // 3: coordd.relay.v1.ToLeader.demands:type_name -> coordd.relay.v1.Demand
+	3,  // 4: coordd.relay.v1.Quanta.quanta:type_name -> coordd.relay.v1.Quantum
+	5,  // 5: coordd.relay.v1.LeaveRequest.relay:type_name -> coordd.relay.v1.Hello
+	9,  // 6: coordd.relay.v1.Forward.attach:type_name -> coordd.relay.v1.Attach
+	12, // 7: coordd.relay.v1.Forward.request:type_name -> coordd.relay.v1.Request
+	13, // 8: coordd.relay.v1.Forward.roster:type_name -> coordd.relay.v1.Roster
+	11, // 9: coordd.relay.v1.Forward.detach:type_name -> coordd.relay.v1.Detach
+	10, // 10: coordd.relay.v1.Attach.identity:type_name -> coordd.relay.v1.Identity
+	14, // 11: coordd.relay.v1.Roster.open:type_name -> coordd.relay.v1.OpenRequest
+	10, // 12: coordd.relay.v1.Roster.identity:type_name -> coordd.relay.v1.Identity
+	12, // 13: coordd.relay.v1.OpenRequest.request:type_name -> coordd.relay.v1.Request
+	15, // 14: coordd.relay.v1.OpenRequest.mark:type_name -> coordd.relay.v1.WatchMark
+	17, // 15: coordd.relay.v1.FromLeader.messages:type_name -> coordd.relay.v1.Message
+	4,  // 16: coordd.relay.v1.FromLeader.piece:type_name -> coordd.relay.v1.Piece
+	2,  // 17: coordd.relay.v1.FromLeader.quanta:type_name -> coordd.relay.v1.Quanta
+	18, // 18: coordd.relay.v1.Message.description:type_name -> coordd.relay.v1.Description
+	15, // 19: coordd.relay.v1.Message.mark:type_name -> coordd.relay.v1.WatchMark
+	19, // 20: coordd.relay.v1.Description.owners:type_name -> coordd.relay.v1.Link
+	19, // 21: coordd.relay.v1.Description.waiters:type_name -> coordd.relay.v1.Link
+	22, // 22: coordd.relay.v1.ExecuteResponse.issues:type_name -> coordd.relay.v1.Issue
+	0,  // 23: coordd.relay.v1.Relay.Exchange:input_type -> coordd.relay.v1.ToLeader
+	6,  // 24: coordd.relay.v1.Relay.Leave:input_type -> coordd.relay.v1.LeaveRequest
+	20, // 25: coordd.relay.v1.Relay.Execute:input_type -> coordd.relay.v1.ExecuteRequest
+	16, // 26: coordd.relay.v1.Relay.Exchange:output_type -> coordd.relay.v1.FromLeader
+	7,  // 27: coordd.relay.v1.Relay.Leave:output_type -> coordd.relay.v1.LeaveGrant
+	21, // 28: coordd.relay.v1.Relay.Execute:output_type -> coordd.relay.v1.ExecuteResponse
+	26, // [26:29] is the sub-list for method output_type
+	23, // [23:26] is the sub-list for method input_type
+	23, // [23:23] is the sub-list for extension type_name
+	23, // [23:23] is the sub-list for extension extendee
+	0,  // [0:23] is the sub-list for field type_name
 }
 
 func init() { file_server_group_relaypb_relay_proto_init() }
@@ -1909,7 +2129,7 @@ func file_server_group_relaypb_relay_proto_init() {
 	if File_server_group_relaypb_relay_proto != nil {
 		return
 	}
-	file_server_group_relaypb_relay_proto_msgTypes[5].OneofWrappers = []any{
+	file_server_group_relaypb_relay_proto_msgTypes[8].OneofWrappers = []any{
 		(*Forward_Attach)(nil),
 		(*Forward_Request)(nil),
 		(*Forward_Roster)(nil),
@@ -1921,7 +2141,7 @@ func file_server_group_relaypb_relay_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_server_group_relaypb_relay_proto_rawDesc), len(file_server_group_relaypb_relay_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   20,
+			NumMessages:   23,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -1,0 +1,363 @@
+package group
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/coordination/quota"
+)
+
+const (
+	// maxUnknownDemands is how many demands a leader keeps for resources that it does not know, and demandTries for how
+	// many ticks: it may have to catch up with the server that has seen the resource already.
+	maxUnknownDemands = 1 << 20
+	demandTries       = 100
+)
+
+// own is this server as a consumer of units.
+const own quota.Consumer = 0
+
+// limiter hands out the units of rate limiters on this server, and where it leads shares them out among all servers (package
+// quota). It stands beside the turn, so that neither waits for the other: of the machine it knows what it is told within
+// turns.
+type limiter struct {
+	group *Group
+	bell  bell // the limiter's goroutine listens
+	ended sync.WaitGroup
+
+	mutex   sync.Mutex
+	buckets *quota.Buckets
+	named   map[resourceName]*quota.Bucket
+	names   map[*quota.Bucket]resourceName
+	stopped bool
+	rights  knownRights
+
+	link   leaderLink                    // whom the demands are told; nil while there is no leader
+	said   coordination.Instant          // when they may be told again
+	term   uint64                        // of the last quanta
+	shares *quota.Distributor            // where link is to this server
+	peers  map[*relayPeer]quota.Consumer // the same
+	last   quota.Consumer
+	wanted map[wantedResource]int // demands for resources that shares does not know, and how often they were looked up
+	queue  []wantedResource       // of wanted, to be looked up
+	later  []wantedResource       // of wanted, to be looked up in the next tick
+
+	wakeAt coordination.Instant // when the goroutine wakes by itself
+	wake   Timer
+}
+
+type resourceName struct{ node, resource string }
+
+type wantedResource struct {
+	consumer quota.Consumer
+	resource coordination.ResourceKey
+}
+
+func newLimiter(g *Group) *limiter {
+	return &limiter{group: g, bell: newBell(), buckets: quota.NewBuckets(), named: make(map[resourceName]*quota.Bucket),
+		names: make(map[*quota.Bucket]resourceName), wakeAt: coordination.Never}
+}
+
+// start begins to hand out units until the group is stopped.
+func (l *limiter) start() {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	l.wake = l.group.clock.AfterFunc(time.Hour, l.bell.ring)
+	l.ended.Go(l.run)
+}
+
+func (l *limiter) run() {
+	defer l.wake.Stop()
+	for {
+		select {
+		case <-l.group.stop:
+			return
+		case <-l.group.over:
+			return
+		case <-l.bell:
+		}
+		for l.tick() {
+			l.lookUpDemands()
+		}
+	}
+}
+
+// tick does what is due. It reports whether there are demands to be looked up.
+func (l *limiter) tick() bool {
+	now := l.group.clock.Now()
+	link := l.group.streams.present()
+	led := link != nil && link.maySpeak()
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	l.follow(link)
+	if l.shares != nil {
+		l.share(now, led)
+	}
+	l.buckets.Tick(now, led)
+	l.tellEnded()
+	l.tellDemands(now)
+	l.wakeAt = l.next()
+	if l.wakeAt != coordination.Never {
+		l.wake.Reset(l.group.clock.Until(l.wakeAt))
+	}
+	return len(l.queue) > 0
+}
+
+// next is when there is something to do.
+func (l *limiter) next() coordination.Instant {
+	next := l.buckets.Next()
+	if l.shares != nil {
+		next = min(next, l.shares.Next())
+	}
+	if l.link != nil && l.buckets.Changed() {
+		next = min(next, l.said)
+	}
+	if len(l.later) > 0 {
+		next = min(next, l.group.clock.Now()+quota.Tick)
+	}
+	return next
+}
+
+// settle lets those go on whose waits have ended, and sees to it that the goroutine wakes in time.
+func (l *limiter) settle() {
+	l.tellEnded()
+	if l.next() < l.wakeAt {
+		l.bell.ring()
+	}
+}
+
+// tellEnded lets those go on whose waits have ended.
+func (l *limiter) tellEnded() {
+	for _, w := range l.buckets.Ended() {
+		close(w.Owner.(*acquisition).ended)
+	}
+}
+
+// follow turns to another leader, which is to hear all demands. The mutex is held, here and below.
+func (l *limiter) follow(link leaderLink) {
+	if l.link == link {
+		return
+	}
+	l.link, l.said = link, 0
+	l.shares, l.peers, l.wanted, l.queue, l.later = nil, nil, nil, nil, nil
+	if _, leads := link.(*localLink); leads {
+		l.shares, l.peers, l.wanted = quota.NewDistributor(), make(map[*relayPeer]quota.Consumer), make(map[wantedResource]int)
+	}
+	l.buckets.Announce()
+}
+
+// share has the leader share out what is due. One that may not speak shares out nothing: another one may lead.
+func (l *limiter) share(now coordination.Instant, led bool) {
+	if !led {
+		l.shares.Skip(now)
+		return
+	}
+	quanta, ticks := l.shares.Tick(now)
+	if ticks == 0 {
+		return
+	}
+	l.queue, l.later = append(l.queue, l.later...), nil
+	others := make(map[quota.Consumer][]quota.Quantum, len(l.peers))
+	for _, q := range quanta {
+		if q.Consumer == own {
+			l.buckets.Receive(now, q.Resource, q.Amount, ticks)
+		} else {
+			others[q.Consumer] = append(others[q.Consumer], q)
+		}
+	}
+	for peer, consumer := range l.peers {
+		if list := others[consumer]; len(list) > 0 {
+			peer.putQuanta(ticks, list)
+		}
+	}
+}
+
+// tellDemands tells the leader what has changed, once in a tick.
+func (l *limiter) tellDemands(now coordination.Instant) {
+	if l.link == nil || now < l.said || !l.buckets.Changed() {
+		return
+	}
+	l.said = now + quota.Tick
+	demands := l.buckets.Demands(nil)
+	switch link := l.link.(type) {
+	case *localLink:
+		l.ask(own, demands)
+	case *relay:
+		link.putDemands(demands)
+	}
+}
+
+// ask takes what a server asks of the leader, which is this one.
+func (l *limiter) ask(consumer quota.Consumer, demands []quota.Demand) {
+	for _, d := range demands {
+		want := wantedResource{consumer, d.Resource}
+		switch {
+		case !d.Asks:
+			l.shares.AskNoMore(consumer, d.Resource)
+			delete(l.wanted, want)
+		case len(l.wanted) < maxUnknownDemands:
+			l.wanted[want] = 0
+			l.queue = append(l.queue, want)
+		}
+	}
+}
+
+// lookUpDemands finds resources that are asked for in the machine, some in each turn.
+func (l *limiter) lookUpDemands() {
+	if _, err := capture(context.Background(), l.group, maxReadRows, l.findDemands); err != nil { // the group has ended
+		l.mutex.Lock()
+		defer l.mutex.Unlock()
+		l.wanted, l.queue, l.later = nil, nil, nil
+	}
+}
+
+// findDemands begins to share out resources that are asked for.
+func (l *limiter) findDemands(m *coordination.Machine) struct{} {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	now := l.group.clock.Now()
+	var rates []coordination.ResourceRate
+	for looked := 0; len(l.queue) > 0 && looked+coordination.MaxResourceDepth <= maxReadRows; looked += len(rates) + 1 {
+		want := l.queue[0]
+		l.queue = l.queue[1:]
+		tries, is := l.wanted[want]
+		rates = rates[:0]
+		if is {
+			rates = m.ResourceRates(rates, want.resource)
+		}
+		switch {
+		case !is:
+		case len(rates) > 0:
+			l.shares.Ask(now, want.consumer, want.resource.Node, rates)
+			delete(l.wanted, want)
+		case tries == demandTries:
+			delete(l.wanted, want)
+		default:
+			l.wanted[want] = tries + 1
+			l.later = append(l.later, want)
+		}
+	}
+	return struct{}{}
+}
+
+// demanded takes what another server asks for. link is that of its relay.
+func (l *limiter) demanded(peer *relayPeer, demands []quota.Demand) {
+	link := l.group.streams.present()
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	l.follow(link)
+	if l.shares == nil || l.link != leaderLink(peer.link) {
+		return
+	}
+	consumer, known := l.peers[peer]
+	if !known {
+		l.last++
+		consumer = l.last
+		l.peers[peer] = consumer
+	}
+	l.ask(consumer, demands)
+	l.bell.ring()
+}
+
+// forget ends what another server asks for, whose relay is over.
+func (l *limiter) forget(peer *relayPeer) {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	consumer, known := l.peers[peer]
+	if !known {
+		return
+	}
+	delete(l.peers, peer)
+	l.shares.Forget(consumer)
+	for want := range l.wanted {
+		if want.consumer == consumer {
+			delete(l.wanted, want)
+		}
+	}
+}
+
+// received takes in what the leader behind a relay has shared out. What an earlier leader did comes to nothing.
+func (l *limiter) received(from *relay, term uint64, ticks int, quanta []quota.Quantum) {
+	now := l.group.clock.Now()
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	if l.link != leaderLink(from) || term < l.term {
+		return
+	}
+	l.term = term
+	for _, q := range quanta {
+		l.buckets.Receive(now, q.Resource, q.Amount, ticks)
+	}
+	l.settle()
+}
+
+// told takes note of what an entry of the log has done to resources. The turn is held.
+func (l *limiter) told(m *coordination.Machine, effects []coordination.Effect) {
+	for i := range effects {
+		switch e := &effects[i]; e.Kind {
+		case coordination.EffectResourceAltered, coordination.EffectNodeDropped:
+			l.changed(m, e.Node, 0)
+		case coordination.EffectResourceDropped:
+			l.changed(m, e.Node, e.Resource)
+		}
+	}
+}
+
+// changed takes note of changes to a node's resources, or to one of them.
+func (l *limiter) changed(m *coordination.Machine, node coordination.NodeID, one coordination.ResourceID) {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	now := l.group.clock.Now()
+	if key := (coordination.ResourceKey{Node: node, ID: one}); one == 0 {
+		l.buckets.OfNode(node, func(b *quota.Bucket) { l.refresh(now, m, b) })
+	} else if b := l.buckets.Find(key); b != nil {
+		l.refresh(now, m, b)
+	} else if l.shares == nil || !l.shares.Knows(key) {
+		return
+	}
+	if l.shares != nil {
+		l.shares.Altered(node, func(key coordination.ResourceKey) (float64, bool) {
+			e, there := m.EffectiveResource(key)
+			return e.Rate, there
+		})
+	}
+	l.settle()
+}
+
+// restored takes note of a machine that has taken the place of another one. The turn is held.
+func (l *limiter) restored(m *coordination.Machine) {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	now := l.group.clock.Now()
+	l.buckets.All(func(b *quota.Bucket) { l.refresh(now, m, b) })
+	l.settle()
+}
+
+// refresh gives a bucket the present properties of its resource, or ends it with that.
+func (l *limiter) refresh(now coordination.Instant, m *coordination.Machine, b *quota.Bucket) {
+	if e, there := m.EffectiveResource(b.Key()); there {
+		l.buckets.Alter(now, b, e)
+		return
+	}
+	l.buckets.Drop(b)
+	delete(l.named, l.names[b])
+	delete(l.names, b)
+}
+
+// Limiter is what this server hands out units of.
+func (g *Group) Limiter() quota.Figures {
+	g.limiter.mutex.Lock()
+	defer g.limiter.mutex.Unlock()
+	return g.limiter.buckets.Figures()
+}
+
+// end ends all waits, and refuses more.
+func (l *limiter) end() {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	l.stopped = true
+	l.buckets.Stop()
+	l.tellEnded()
+}

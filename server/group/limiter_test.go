@@ -1,0 +1,140 @@
+package group
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/coordination/quota"
+	"github.com/coordd/coordd/server/group/relaypb"
+)
+
+var quotaKey = coordination.ResourceKey{Node: 1, ID: 1}
+
+// limiterOf is a limiter of its own with a clock that stands still, and a bucket in debt.
+func limiterOf(t *testing.T) (*limiter, *quota.Bucket) {
+	t.Helper()
+	g := &Group{clock: NewClock(stillClock{}), streams: newStreamSet(1)}
+	l := newLimiter(g)
+	b := l.buckets.Learn(quotaKey, coordination.Effective{Rate: 10, Prefetch: 0.2, Watermark: 0.75})
+	l.buckets.Use(0, b, 102)
+	return l, b
+}
+
+// stillClock is always at the same moment.
+type stillClock struct{ TurnedClock }
+
+func (stillClock) Now() coordination.Instant { return coordination.Instant(quota.Tick) }
+
+// What a server is given counts only if it comes from its present leader, and from no earlier one.
+func TestQuantaOfALeaderThatWas(t *testing.T) {
+	l, b := limiterOf(t)
+	leader, other := new(relay), new(relay)
+	l.link, l.term = leader, 5
+	for _, c := range []struct {
+		from *relay
+		term uint64
+		want float64
+	}{{leader, 4, -100}, {other, 5, -100}, {leader, 5, -99}, {leader, 6, -98}, {leader, 5, -98}} {
+		l.received(c.from, c.term, 1, []quota.Quantum{{Resource: quotaKey, Amount: 1}})
+		if b.Level() != c.want {
+			t.Errorf("of term %d: level %g, want %g", c.term, b.Level(), c.want)
+		}
+	}
+}
+
+// A leader that does not know a resource yet looks for it again in every tick, for a while.
+func TestDemandsForWhatIsNotKnown(t *testing.T) {
+	g, _ := listedGroup(t, 1, 0)
+	l, _ := limiterOf(t)
+	l.follow(&localLink{group: g})
+	missing := coordination.ResourceKey{Node: 1, ID: 77}
+	l.ask(7, []quota.Demand{{Resource: missing, Asks: true}, {Resource: quotaKey, Asks: true}})
+	g.turn.Lock()
+	defer g.turn.Unlock()
+	for looked := range demandTries + 1 {
+		l.findDemands(g.replica.Machine())
+		if !l.shares.Knows(quotaKey) || len(l.queue) != 0 {
+			t.Fatal("a resource that is there was not found")
+		}
+		if waits := len(l.later) == 1 && len(l.wanted) == 1; waits != (looked < demandTries) {
+			t.Fatalf("looked %d times: %d wait", looked+1, len(l.later))
+		}
+		l.queue, l.later = append(l.queue, l.later...), nil
+	}
+	l.ask(7, []quota.Demand{{Resource: missing, Asks: true}, {Resource: missing}, {Resource: quotaKey}})
+	l.findDemands(g.replica.Machine())
+	if len(l.wanted)+len(l.queue)+len(l.later) != 0 || l.shares.Next() != coordination.Never {
+		t.Error("something is left of demands that were taken back")
+	}
+}
+
+// A server that is gone asks for nothing any more.
+func TestDemandsOfAServerThatIsGone(t *testing.T) {
+	g, _ := listedGroup(t, 1, 0)
+	l, _ := limiterOf(t)
+	link := &localLink{group: l.group}
+	l.group.streams.link = link
+	peer := newRelayPeer(g, link, new(relaypb.Hello))
+	l.demanded(peer, []quota.Demand{{Resource: quotaKey, Asks: true}})
+	g.turn.Lock()
+	l.findDemands(g.replica.Machine())
+	g.turn.Unlock()
+	l.demanded(peer, []quota.Demand{{Resource: coordination.ResourceKey{Node: 1, ID: 77}, Asks: true}})
+	if !l.shares.Knows(quotaKey) || len(l.peers) != 1 || len(l.wanted) != 1 {
+		t.Fatalf("%d servers ask, %d demands wait", len(l.peers), len(l.wanted))
+	}
+	l.forget(peer)
+	if l.shares.Knows(quotaKey) || len(l.peers) != 0 || len(l.wanted) != 0 {
+		t.Errorf("%d servers ask, %d demands wait", len(l.peers), len(l.wanted))
+	}
+	l.demanded(newRelayPeer(g, new(localLink), new(relaypb.Hello)), []quota.Demand{{Resource: quotaKey, Asks: true}})
+	if len(l.peers) != 0 {
+		t.Error("a relay of another reign is heard")
+	}
+}
+
+// What a server does not take is dropped after some ticks, and what is much goes in parts.
+func TestUnsentQuanta(t *testing.T) {
+	for _, count := range []int{1, maxRelayedQuanta, maxRelayedQuanta + 1} {
+		p := newRelayPeer(nil, new(localLink), new(relaypb.Hello))
+		quanta := make([]quota.Quantum, count)
+		for i := range quanta {
+			quanta[i] = quota.Quantum{Resource: coordination.ResourceKey{Node: 1, ID: coordination.ResourceID(i)}, Amount: 1}
+		}
+		for range 3 * maxUnsentTicks {
+			p.putQuanta(2, quanta)
+		}
+		sent := 0
+		for q := p.takeQuanta(); q != nil; q = p.takeQuanta() {
+			if len(q.GetQuanta()) > maxRelayedQuanta || q.GetTicks() != 2 {
+				t.Errorf("%d quanta for %d ticks in one message", len(q.GetQuanta()), q.GetTicks())
+			}
+			sent += len(quantaFromPB(q.GetQuanta()))
+		}
+		if sent != maxUnsentTicks*count {
+			t.Errorf("%d of %d quanta a tick are sent", sent, count)
+		}
+	}
+}
+
+// It is remembered of so many callers that they may acquire, and of none when rights have changed.
+func TestKnownRights(t *testing.T) {
+	var k knownRights
+	by := func(i int) coordination.Caller { return coordination.Caller{Subject: fmt.Sprint(i), Enforced: true} }
+	if k.may(0, by(1), 1) || !k.may(0, coordination.Caller{}, 1) {
+		t.Error("nobody is known, and who is not asked may")
+	}
+	for i := range maxKnownRights {
+		k.add(3, by(i), 1)
+	}
+	if !k.may(3, by(0), 1) || k.may(3, by(0), 2) || k.may(4, by(0), 1) || len(k.callers) != maxKnownRights {
+		t.Errorf("%d are known", len(k.callers))
+	}
+	if k.add(3, by(-1), 1); !k.may(3, by(-1), 1) || len(k.callers) != 1 {
+		t.Errorf("%d are known, one more than may be", len(k.callers))
+	}
+	if k.add(4, by(1), 1); k.may(4, by(-1), 1) || !k.may(4, by(1), 1) {
+		t.Error("who was known before rights changed still is")
+	}
+}
