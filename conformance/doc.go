@@ -17,6 +17,7 @@
 //	# limits: sessions=2 semaphores=2 bytes=100 state=5000 described=500
 //	# node: self_check=500 read=strict      the config of the script's node; "none" makes no node
 //	# ids: exact         show session and order ids as numbers
+//	# recorded: ...      somebody has seen this (see Recorder): it need not name a rule, and may wait for long
 //
 // Then come steps, with blank lines between. A step is comment lines, request lines, a line of four dashes, and every
 // message that reaches anybody because of the requests. Without dashes nothing may come. The order of messages matters

@@ -36,6 +36,8 @@ func newPace(target Target, script *Script) pace {
 		return pace{}
 	case script.waits() == 0:
 		return pace{more: unhurried}
+	case script.Recorded: // where it is too slow is seen only by what comes of it
+		return pace{scale: 1}
 	}
 	return pace{scale: 1, margin: script.shortestWait() / 2, began: time.Now()}
 }
@@ -43,6 +45,15 @@ func newPace(target Target, script *Script) pace {
 func (p pace) slower() pace {
 	p.scale, p.began, p.allowed = 3*p.scale, time.Now(), 0
 	return p
+}
+
+// slowestRecorded is how slowly a recording is played before what differs counts.
+const slowestRecorded = 9
+
+// mayBeSlower tells whether a recording that differs is to be played again: what took the clients' time is not in it, but
+// for the long silences.
+func (p pace) mayBeSlower(script *Script) bool {
+	return script.Recorded && p.scale > 0 && p.scale < slowestRecorded
 }
 
 // pass is how long to wait.

@@ -27,6 +27,9 @@ type Script struct {
 	// NotFailOver is why a change of the leader between the steps would show; empty if clients must not notice one.
 	NotFailOver string
 
+	// Recorded says that it is what somebody has seen, see Recorder: it shows no rule, and may wait for as long as it took.
+	Recorded bool
+
 	node  string // fields of the node's config, or "none"
 	exact bool   // ids as numbers
 	lines []string
@@ -91,7 +94,7 @@ func Parse(name, text string) (*Script, error) {
 	switch {
 	case s.Title == "":
 		return nil, fmt.Errorf("script %s: no sentence at its head", name)
-	case len(s.Rules) == 0:
+	case len(s.Rules) == 0 && !s.Recorded:
 		return nil, fmt.Errorf("script %s: no rule at its head", name)
 	case len(s.steps) == 0:
 		return nil, fmt.Errorf("script %s: no steps", name)
@@ -147,7 +150,7 @@ func (p *parser) block() error {
 	return nil
 }
 
-var headLine = regexp.MustCompile(`^# (rule|needs|differs|not|limits|node|ids): (.*)$`)
+var headLine = regexp.MustCompile(`^# (rule|needs|differs|not|limits|node|ids|recorded): (.*)$`)
 
 func (p *parser) comment() error {
 	s := p.script
@@ -180,6 +183,8 @@ func (p *parser) comment() error {
 		s.Needs = append(s.Needs, NeedSameLeader)
 	case "limits":
 		return s.parseLimits(value)
+	case "recorded":
+		s.Recorded = true
 	case "node":
 		s.node = value
 	case "ids":
@@ -293,7 +298,7 @@ func (s *Script) deriveNeeds() {
 			}
 		}
 	}
-	if s.waits() > longestRealWait {
+	if s.waits() > longestRealWait && !s.Recorded {
 		s.Needs = append(s.Needs, NeedClock)
 	}
 	slices.Sort(s.Needs)

@@ -2,6 +2,7 @@ package faults
 
 import (
 	"context"
+	"io"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -60,6 +61,7 @@ type stream struct {
 	bell     chan struct{} // there is something else to hand to the server
 	held     []*held       // owned by the reader, as the next
 	heldSize int
+	gotEnd   error // the client's
 
 	sending chan struct{} // holds one while somebody sends
 
@@ -100,7 +102,8 @@ type arrival struct {
 // held is a request that waits.
 type held struct {
 	message *clientMessage
-	judged  bool // it is the delayed one; the others wait behind it
+	judged  bool // it is what is waited for; the others wait behind it
+	tapped  bool // by the tap, not by a fault
 	due     atomic.Bool
 	stop    func() bool
 }
@@ -179,7 +182,7 @@ func (s *Set) close(st *stream) {
 	delete(s.mute, st)
 	s.mutex.Unlock()
 	if st.tap != nil {
-		st.tap.End()
+		st.tap.Close()
 	}
 }
 
@@ -256,14 +259,19 @@ func (s *stream) next() (m *clientMessage, judged bool, err error) {
 			s.heldSize -= proto.Size(h.message)
 			return h.message, h.judged, nil
 		}
+		if len(s.held) == 0 && s.gotEnd != nil {
+			return nil, false, s.part()
+		}
 		arriving := s.arriving
-		if len(s.held) >= maxHeld || s.heldSize >= maxHeldBytes {
+		if s.gotEnd != nil || len(s.held) >= maxHeld || s.heldSize >= maxHeldBytes {
 			arriving = nil
 		}
 		select {
 		case a := <-arriving:
 			if a.err != nil {
-				return nil, false, a.err
+				s.gotEnd = a.err
+				s.dropDelayed()
+				continue
 			}
 			if kind, _, _ := kindOf(a.message); kind == "" || len(s.held) == 0 {
 				return a.message, false, nil
@@ -272,6 +280,29 @@ func (s *stream) next() (m *clientMessage, judged bool, err error) {
 		case <-s.bell:
 		}
 	}
+}
+
+// dropDelayed forgets what waits because of a fault, and what waits behind it: the client has gone meanwhile.
+func (s *stream) dropDelayed() {
+	if len(s.held) > 0 && !s.held[0].tapped {
+		for _, h := range s.held {
+			h.forget()
+		}
+		s.held, s.heldSize = nil, 0
+	}
+}
+
+// part has the tap know of the client's end before the server does.
+func (s *stream) part() error {
+	s.mutex.Lock()
+	theirs := s.mode == speaking
+	s.mutex.Unlock()
+	if s.tap != nil && theirs {
+		delivered := make(chan struct{})
+		s.tap.Gone(s.gotEnd == io.EOF, func() { close(delivered) })
+		<-delivered
+	}
+	return s.gotEnd
 }
 
 func (s *stream) hold(h *held) {
@@ -335,10 +366,13 @@ func (s *stream) judge(m *clientMessage) (deliver bool, err error) {
 		s.note(m, &q, a.what == actRepeat)
 	}
 	s.watch(&q)
-	if s.tap != nil {
-		s.tap.Request(s.ctx, m)
+	if s.tap == nil {
+		return true, nil
 	}
-	return true, nil
+	h := s.holdFirst(m)
+	h.tapped = true
+	s.tap.Request(m, h.let(s))
+	return false, nil
 }
 
 // endedBy is what the reader of a stream is told that was dropped by its own request.
@@ -363,13 +397,24 @@ func (s *stream) describe(m *clientMessage) Request {
 }
 
 func (s *stream) delay(m *clientMessage, d time.Duration) {
+	h := s.holdFirst(m)
+	h.stop = s.set.after(d, h.let(s))
+}
+
+// holdFirst has a request wait, and what came behind it too.
+func (s *stream) holdFirst(m *clientMessage) *held {
 	h := &held{message: m, judged: true}
-	s.held = append([]*held{h}, s.held...) // those there are came behind it
+	s.held = append([]*held{h}, s.held...)
 	s.heldSize += proto.Size(m)
-	h.stop = s.set.after(d, func() {
+	return h
+}
+
+// let ends the waiting.
+func (h *held) let(s *stream) func() {
+	return func() {
 		h.due.Store(true)
 		s.ring()
-	})
+	}
 }
 
 // note has the stream end before the first answer to a request, which may be repeated when its session is back.
@@ -566,6 +611,9 @@ func (s *stream) writeStatus(end *status.Status) error {
 	}
 	s.mode = over
 	s.mutex.Unlock()
+	if s.tap != nil {
+		s.tap.Ended(end)
+	}
 	return s.finish.WriteStatus(end)
 }
 
@@ -580,6 +628,9 @@ func (s *stream) endLocked(end *status.Status) {
 		return
 	case silent:
 		close(s.voice)
+	}
+	if s.tap != nil {
+		s.tap.Ended(end)
 	}
 	_ = s.finish.WriteStatus(end) // it is gone already, if that fails
 }

@@ -3,6 +3,8 @@ package faults
 import (
 	"context"
 
+	"google.golang.org/grpc/status"
+
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
 )
 
@@ -15,14 +17,19 @@ type Tap interface {
 	Call(ctx context.Context, method string, request any) (done func(response any, err error))
 }
 
-// StreamTap sees one stream.
+// StreamTap sees one stream. None of its methods may wait.
 type StreamTap interface {
-	// Request is called before the server gets a request; it may wait. Pings and pongs do not come here.
-	Request(context.Context, *Ydb_Coordination.SessionRequest)
-	// Reply is called before the client gets a message, and tells whether it is to. It must not wait.
+	// Request is called with what the client asks for; the server gets it when deliver is called, and what the same client asks
+	// for next comes behind that. Pings and pongs do not come here.
+	Request(m *Ydb_Coordination.SessionRequest, deliver func())
+	// Gone is called when the client has closed its side, or has gone altogether; the server hears of it when deliver is called.
+	Gone(closed bool, deliver func())
+	// Reply is called before the client gets a message, and tells whether it is to.
 	Reply(*Ydb_Coordination.SessionResponse) (pass bool)
-	// End is called when the server is done with the stream.
-	End()
+	// Ended is called when the server ends the stream.
+	Ended(*status.Status)
+	// Close is called when the server is done with the stream, however it has ended.
+	Close()
 }
 
 // Injector brings requests to the server that the client has not made. It is for the tap to keep the answers from the
