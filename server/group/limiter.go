@@ -7,6 +7,7 @@ import (
 
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/coordination/quota"
+	"github.com/coordd/coordd/server/internal/hooks"
 )
 
 const (
@@ -45,7 +46,7 @@ type limiter struct {
 	later  []wantedResource       // of wanted, to be looked up in the next tick
 
 	wakeAt coordination.Instant // when the goroutine wakes by itself
-	wake   Timer
+	wake   hooks.Timer
 }
 
 type resourceName struct{ node, resource string }

@@ -7,6 +7,7 @@ import (
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/coordination/quota"
 	"github.com/coordd/coordd/server/group/relaypb"
+	"github.com/coordd/coordd/server/internal/hooks"
 )
 
 var quotaKey = coordination.ResourceKey{Node: 1, ID: 1}
@@ -22,7 +23,7 @@ func limiterOf(t *testing.T) (*limiter, *quota.Bucket) {
 }
 
 // stillClock is always at the same moment.
-type stillClock struct{ TurnedClock }
+type stillClock struct{ hooks.Clock }
 
 func (stillClock) Now() coordination.Instant { return coordination.Instant(quota.Tick) }
 
