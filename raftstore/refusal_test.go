@@ -123,7 +123,7 @@ func TestReachIsToldOnce(t *testing.T) {
 	// In the end what was told is how it is.
 	now = now.Add(quiet.Most)
 	r.tell(log.logger(), now, refused)
-	if r.told != unreachable {
+	if r.state.Told() == reachable {
 		t.Error("the last word was that it can be reached")
 	}
 }

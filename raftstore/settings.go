@@ -24,9 +24,8 @@ type unlike struct {
 
 // difference is what is known of one member.
 type difference struct {
-	text string // what differs, empty: nothing
-	told string
-	pace quiet.Pace
+	text  string // what differs, empty: nothing
+	state quiet.State
 }
 
 // settings are those of this member for the others.
@@ -67,17 +66,14 @@ func (u *unlike) compare(s *Store, h *peerpb.Header, now time.Time) {
 }
 
 func (d *difference) tell(log *slog.Logger, now time.Time) {
-	if d.text == d.told {
-		return
-	}
-	ok, hidden := d.pace.Tells(now)
+	ok, hidden := d.state.Tells(d.text, now)
 	if !ok {
 		return
 	}
 	if hidden > 0 {
 		log = log.With(quiet.NotTold, hidden)
 	}
-	if d.told = d.text; d.text != "" {
+	if d.text != "" {
 		log.Warn("another server was given other settings, which should be the same on all", "what", d.text)
 	} else {
 		log.Info("the settings of another server are the same as here now")

@@ -44,6 +44,31 @@ func (p *Pace) Tells(now time.Time) (ok bool, hidden int) {
 // over reports whether nothing is left to remember.
 func (p *Pace) over(now time.Time) bool { return p.hidden == 0 && now.Sub(p.until) > Most }
 
+// State tells of something that is one way and then another: of each change, ever more rarely while it goes on. The zero
+// value knows the state "". It is not safe for concurrent use.
+type State struct {
+	told string
+	pace Pace
+}
+
+// Told is the state that was told last.
+func (s *State) Told() string { return s.told }
+
+// Tells decides whether to tell of the present state, and how many times before that was not done. What is not told now is
+// when it is asked again.
+func (s *State) Tells(state string, now time.Time) (ok bool, hidden int) {
+	if state == s.told {
+		return false, 0
+	}
+	if ok, hidden = s.pace.Tells(now); ok {
+		s.told = state
+	}
+	return ok, hidden
+}
+
+// Note has a state count as told.
+func (s *State) Note(state string) { s.told = state }
+
 // Kinds tells events of several kinds apart. Whoever varies the kind gains little: beyond 64 of them, all others share one
 // pace until some are over. The zero value is ready; it may be used by several goroutines.
 type Kinds struct {

@@ -32,6 +32,34 @@ func TestPace(t *testing.T) {
 	}
 }
 
+// What comes and goes is told ever more rarely, and what it is in the end is told nevertheless; what stays is told once.
+func TestState(t *testing.T) {
+	var s State
+	now := time.Unix(1, 0)
+	if ok, _ := s.Tells("", now); ok {
+		t.Error("that nothing is the matter is told")
+	}
+	told, hid := 0, 0
+	for n := range 1000 {
+		if ok, hidden := s.Tells([]string{"up", "down"}[n%2], now); ok {
+			told++
+			hid += hidden
+		}
+		now = now.Add(time.Second)
+	}
+	if told < 5 || told > 15 || told+hid > 1000 {
+		t.Errorf("told %d of 1000 changes, %d were not", told, hid)
+	}
+	s.Note("down")
+	now = now.Add(Most)
+	if ok, _ := s.Tells("down", now); ok {
+		t.Error("told again")
+	}
+	if ok, _ := s.Tells("up", now); !ok || s.Told() != "up" {
+		t.Errorf("in the end %q is told", s.Told())
+	}
+}
+
 // Whoever makes up kinds fills neither the log nor the memory.
 func TestKinds(t *testing.T) {
 	var k Kinds
