@@ -66,6 +66,7 @@ var layers = []layer{
 	{folder: "conformance", ours: []string{"scheme", "coordination", "raftstore", "server"},
 		foreign: []string{raft, hashicorp, bbolt, grpc, protobuf, ydbProtos, system, "github.com/anishathalye/porcupine", "pgregory.net/rapid"}},
 	{folder: "."}, // the notices of the repository
+	{folder: "cmd/coordd/client", foreign: []string{grpc, protobuf, ydbProtos, system}},
 	{folder: "cmd/coordd", ours: []string{".", "scheme", "coordination", "raftstore", "server", "conformance"},
 		foreign: []string{grpc, protobuf, ydbProtos, system, terminal, "github.com/spf13/", "go.yaml.in/yaml/v3"}},
 }
@@ -120,7 +121,7 @@ func TestArchitecture(t *testing.T) {
 			}
 		}
 	}
-	for _, folder := range []string{"scheme/outcome", "scheme", "coordination", "coordination/accounts", "coordination/codec", "coordination/codec/internal/logpb", "raftstore", "server", "server/group", "server/auth", "server/listen", "server/inspect", "server/filestamp", "server/monitor", "raftstore/measure", "conformance", "cmd/coordd"} {
+	for _, folder := range []string{"scheme/outcome", "scheme", "coordination", "coordination/accounts", "coordination/codec", "coordination/codec/internal/logpb", "raftstore", "server", "server/group", "server/auth", "server/listen", "server/inspect", "server/filestamp", "server/monitor", "raftstore/measure", "conformance", "cmd/coordd/client", "cmd/coordd"} {
 		if checked[folder] == 0 {
 			t.Errorf("no file of %s was checked", folder)
 		}
@@ -286,6 +287,9 @@ func TestLayersAreSeen(t *testing.T) {
 		{"conformance/model", module + "/conformance/rings", true},
 		{"cmd/coordd", "github.com/spf13/cobra", true},
 		{"cmd/coordd", "github.com/ydb-platform/ydb-go-sdk/v3", false},
+		{"cmd/coordd/client", "github.com/ydb-platform/ydb-go-sdk/v3", false},
+		{"cmd/coordd/client", module + "/server", false},
+		{"cmd/coordd/client", "github.com/spf13/cobra", false},
 	}
 	for _, c := range cases {
 		if got := layerOf(c.folder).allows(c.imported); got != c.allowed {
