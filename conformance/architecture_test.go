@@ -71,6 +71,7 @@ var layers = []layer{
 	{folder: "conformance", ours: []string{"scheme", "coordination", "raftstore", "server"},
 		foreign: []string{raft, hashicorp, bbolt, grpc, protobuf, ydbProtos, system, "github.com/anishathalye/porcupine", "pgregory.net/rapid"}},
 	{folder: "."}, // the notices of the repository
+	{folder: "cmd/coordd/client", foreign: []string{grpc, protobuf, ydbProtos, system}},
 	{folder: "cmd/coordd", ours: []string{".", "scheme", "coordination", "raftstore", "server", "conformance"},
 		foreign: []string{grpc, protobuf, ydbProtos, system, terminal, "github.com/spf13/", "go.yaml.in/yaml/v3"}},
 }
@@ -358,6 +359,9 @@ func TestLayersAreSeen(t *testing.T) {
 		{"conformance/model", module + "/conformance/rings", true},
 		{"cmd/coordd", "github.com/spf13/cobra", true},
 		{"cmd/coordd", "github.com/ydb-platform/ydb-go-sdk/v3", false},
+		{"cmd/coordd/client", "github.com/ydb-platform/ydb-go-sdk/v3", false},
+		{"cmd/coordd/client", module + "/server", false},
+		{"cmd/coordd/client", "github.com/spf13/cobra", false},
 	}
 	for _, c := range cases {
 		if got := layerOf(c.folder).allows(c.imported); got != c.allowed {

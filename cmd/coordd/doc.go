@@ -10,6 +10,9 @@
 //     where it came from, so that an error can say it;
 //   - serve.go runs a server from its start to its stop;
 //   - health.go asks a server whether it serves;
+//   - caller.go and caller_command.go are what the commands have in common that are
+//     clients of the coordination protocol, by package client; lock.go and child.go
+//     hold something while another program runs; output.go is the form of results;
 //   - conformance.go replays the conformance suite on a server;
 //   - wiring.go is the only file that knows the packages server and raftstore.
 //

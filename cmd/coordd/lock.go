@@ -318,8 +318,10 @@ func (h *holder) try(ctx context.Context, left func() time.Duration) (*held, err
 // changedMeanwhile are refusals of an acquire after a semaphore was made, deleted, or replaced by one of another kind.
 func changedMeanwhile(err error) bool {
 	switch client.StatusOf(err) {
-	case Ydb.StatusIds_NOT_FOUND, Ydb.StatusIds_PRECONDITION_FAILED, Ydb.StatusIds_ABORTED:
+	case Ydb.StatusIds_NOT_FOUND, Ydb.StatusIds_ABORTED:
 		return true
+	case Ydb.StatusIds_PRECONDITION_FAILED: // or there are too many
+		return strings.Contains(err.Error(), "mode mismatch")
 	}
 	return false
 }
@@ -389,7 +391,10 @@ func (h *holder) watch(ctx context.Context, session *client.Session) (*held, err
 		return &held{session: session, order: order, gone: gone, end: end}, nil
 	case err := <-gone:
 		end()
-		return nil, fmt.Errorf("%w: %w", client.ErrLost, err)
+		if errors.Is(err, errTakenAway) { // before it was looked at
+			err = fmt.Errorf("%w: %w", client.ErrLost, err)
+		}
+		return nil, err
 	case <-ctx.Done():
 		end()
 		<-gone

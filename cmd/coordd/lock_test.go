@@ -251,21 +251,30 @@ func TestLockRefuses(t *testing.T) {
 // runsOn is a command that says when it begins and is never done.
 const runsOn = `echo ready $$; while :; do sleep 0.05; done`
 
-// wantGone wants a process, whose number a command has said, to be there no longer.
+// wantGone wants the processes whose numbers a command has said to be there no longer.
 func wantGone(t *testing.T, ready string) {
 	t.Helper()
-	pid, err := strconv.Atoi(strings.Fields(ready)[1])
-	if err != nil {
-		t.Fatal(err)
+	for _, word := range strings.Fields(ready)[1:] {
+		pid, err := strconv.Atoi(word)
+		if err != nil {
+			t.Fatal(err)
+		}
+		waitFor(t, "the end of process "+word, func() bool { return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) || isZombie(pid) })
 	}
-	waitFor(t, "the end of the command", func() bool { return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) })
+}
+
+// isZombie tells whether a process has ended and its parent, which may be nobody of ours, has not asked for it.
+func isZombie(pid int) bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	_, state, found := strings.Cut(string(stat), ") ")
+	return err == nil && found && strings.HasPrefix(state, "Z")
 }
 
 // A command ends with its lock: when the session is ended, the semaphore is deleted by force, coordd lock is killed, and
 // when the server is killed or stopped. One that does not mind SIGTERM is killed.
 func TestLockLost(t *testing.T) {
 	t.Parallel()
-	const stubborn = `trap 'echo got TERM' TERM; ` + runsOn
+	const stubborn = `trap 'echo got TERM' TERM; (trap '' TERM; while :; do sleep 0.05; done) & echo ready $$ $!; while :; do sleep 0.05; done`
 	for _, test := range []struct {
 		name, script string
 		lose         func(t *testing.T, p *process, c *client.Client, s *client.Session, l *locking)
@@ -290,7 +299,7 @@ func TestLockLost(t *testing.T) {
 			p.command.Process.Kill()
 			l.says(t, "got TERM")
 		}, exitLost, []string{"no server has answered in time"}},
-		{"server stopped", untilTold, func(t *testing.T, p *process, _ *client.Client, _ *client.Session, l *locking) {
+		{"server stopped", "trap 'echo got TERM; exit 5' TERM; " + runsOn, func(t *testing.T, p *process, _ *client.Client, _ *client.Session, l *locking) {
 			p.command.Process.Signal(syscall.SIGSTOP)
 			l.says(t, "got TERM") // and that is enough for this one
 			<-l.ended

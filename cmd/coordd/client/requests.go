@@ -227,8 +227,9 @@ type Wanted struct {
 // Description is a semaphore.
 type Description = Ydb_Coordination.SemaphoreDescription
 
-// Describe describes a semaphore. changed, if anything is watched, is closed at the next change, and also when nobody can
-// tell of it any more: it is a reason to describe anew, and no more than that. A session has one watch of a semaphore.
+// Describe describes a semaphore. changed is closed at the next change, and also when nobody can tell of it any more: it is
+// a reason to describe anew, and no more than that. It is nil if the server watches nothing. A session has one watch of a
+// semaphore.
 func (s *Session) Describe(ctx context.Context, name string, wanted Wanted) (d *Description, changed <-chan struct{}, err error) {
 	c := &call{again: true, build: func(id uint64) *toServer {
 		return &toServer{Request: &Ydb_Coordination.SessionRequest_DescribeSemaphore_{DescribeSemaphore: &Ydb_Coordination.SessionRequest_DescribeSemaphore{
@@ -240,11 +241,14 @@ func (s *Session) Describe(ctx context.Context, name string, wanted Wanted) (d *
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	changed = s.watches[c.id]
-	if changed == nil { // it has been told already
+	d, watch := m.GetDescribeSemaphoreResult().GetSemaphoreDescription(), s.watches[c.id]
+	switch {
+	case !m.GetDescribeSemaphoreResult().GetWatchAdded():
+		return d, nil, nil
+	case watch == nil: // it has been told already
 		over := make(chan struct{})
 		close(over)
-		changed = over
+		return d, over, nil
 	}
-	return m.GetDescribeSemaphoreResult().GetSemaphoreDescription(), changed, nil
+	return d, watch, nil
 }

@@ -10,7 +10,8 @@ import (
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb"
 )
 
-// absentPause is the pause between two looks for a semaphore that does not exist, which nobody can watch.
+// absentPause is the pause between two looks where nobody tells of changes: a semaphore that does not exist cannot be
+// watched.
 const absentPause = time.Second
 
 // watcher remembers what it has told.
@@ -76,7 +77,7 @@ func (w *watcher) watch(ctx context.Context, s *Session) error {
 			w.told, w.last = true, seen
 		}
 		var absent <-chan time.Time
-		if d == nil {
+		if changed == nil { // there is nothing to watch, or nobody who does
 			absent = time.After(absentPause)
 		}
 		select {

@@ -1,0 +1,323 @@
+package main
+
+import (
+	"context"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/coordd/coordd/server/adminpb"
+)
+
+const doctorText = `Look at what a server needs of its machine, with the settings that 'coordd serve' would
+have with the same flags, environment and config file, and at the server and its cluster if
+it runs. Nothing is changed; the time of a write is measured with a file that is removed
+again. The exit code is 1 if something is found that keeps a server from working.`
+
+// The results of a check.
+const (
+	foundWell    = "ok"
+	foundWarning = "warning"
+	foundFailure = "failure"
+)
+
+// finding is what a check has found.
+type finding struct {
+	Check  string `json:"check"`
+	Result string `json:"result"`
+	Text   string `json:"text"`
+}
+
+func found(check, result, format string, values ...any) finding {
+	return finding{check, result, fmt.Sprintf(format, values...)}
+}
+
+func (p *program) doctorCommand() *cobra.Command {
+	out := new(outputFlag)
+	command := &cobra.Command{
+		Use:     "doctor",
+		Short:   "Examine the machine, the settings and the cluster of a server",
+		Long:    "Examine the machine, the settings and the cluster of a server.\n\n" + doctorText + "\n\n" + sourcesText,
+		Example: "  coordd doctor --data-dir data --listen 127.0.0.1:0 --listen-http off",
+		Args:    noArguments,
+		RunE: func(command *cobra.Command, _ []string) error {
+			if err := out.check(); err != nil {
+				return err
+			}
+			s, _, err := resolve(serveOptions, command.Flags(), p.environment, p.uid)
+			if err != nil {
+				return err
+			}
+			ctx, cancel := context.WithTimeout(context.Background(), callerTimeout)
+			defer cancel()
+			return p.doctor(ctx, s, out)
+		},
+	}
+	addFlags(command.Flags(), serveOptions)
+	out.declareOutput(command.Flags())
+	return command
+}
+
+func (p *program) doctor(ctx context.Context, s settings, out *outputFlag) error {
+	running, cluster := p.examineServer(ctx, s)
+	findings := slices.Concat(examineDirectory(s), examineListeners(s, running), examineDescriptors(s), examineSecrets(s), examineCertificates(s, time.Now()),
+		[]finding{examineClock()}, cluster)
+	list := out.list(p.stdout, "CHECK", "RESULT", "FOUND")
+	failures := 0
+	for _, f := range findings {
+		if f.Result == foundFailure {
+			failures++
+		}
+		if err := list.add(f, f.Check, f.Result, f.Text); err != nil {
+			return err
+		}
+	}
+	if err := list.end(); err != nil {
+		return err
+	}
+	if failures > 0 {
+		return fmt.Errorf("%s found", counted(failures, "failure"))
+	}
+	return nil
+}
+
+const (
+	// slowSync is how long a write may take to be on the disk without a word about it.
+	slowSync = 10 * time.Millisecond
+	// syncs is how many are measured.
+	syncs     = 50
+	syncBytes = 4 << 10
+)
+
+func examineDirectory(s settings) []finding {
+	if s.dataDir == "" {
+		return []finding{found("data directory", foundWarning, "none: everything is gone when the server ends (--in-memory)")}
+	}
+	place := s.dataDir
+	info, err := os.Stat(place)
+	for errors.Is(err, os.ErrNotExist) && place != filepath.Dir(place) { // the server makes it
+		place = filepath.Dir(place)
+		info, err = os.Stat(place)
+	}
+	switch {
+	case err != nil:
+		return []finding{found("data directory", foundFailure, "%v", err)}
+	case !info.IsDir():
+		return []finding{found("data directory", foundFailure, "%s is not a directory", place)}
+	}
+	findings := []finding{found("data directory", foundWell, "%s", s.dataDir)}
+	if place != s.dataDir {
+		findings[0].Text += ", which is not there yet and will be made"
+	} else if count, first := openToOthers(s.dataDir); count > 0 {
+		findings = append(findings, found("permissions", foundWarning, "%s in the data directory are open to others than their owner, %s first", counted(count, "file"), first))
+	}
+	var disk syscall.Statfs_t
+	if err := syscall.Statfs(place, &disk); err == nil {
+		free := uint64(disk.Bavail) * uint64(disk.Bsize)
+		result := foundWell
+		if free < s.reserve {
+			result = foundFailure
+		} else if free < 4*s.reserve {
+			result = foundWarning
+		}
+		findings = append(findings, found("free space", result, "%d MiB, of which %d are the reserve", free>>20, s.reserve>>20))
+	}
+	return append(findings, examineSync(place))
+}
+
+// examineSync measures how long a write takes until it is on the disk, which every request that changes something waits
+// for.
+func examineSync(place string) finding {
+	file, err := os.CreateTemp(place, ".doctor-")
+	if err != nil {
+		return found("fsync", foundFailure, "cannot write there: %v", err)
+	}
+	defer os.Remove(file.Name())
+	defer file.Close()
+	var took []time.Duration
+	for range syncs {
+		begun := time.Now()
+		if _, err := file.WriteAt(make([]byte, syncBytes), 0); err != nil {
+			return found("fsync", foundFailure, "%v", err)
+		}
+		if err := file.Sync(); err != nil {
+			return found("fsync", foundFailure, "%v", err)
+		}
+		took = append(took, time.Since(begun))
+	}
+	slices.Sort(took)
+	median, most := took[syncs/2], took[syncs-1]
+	if median > slowSync {
+		return found("fsync", foundWarning, "a write takes %v until it is on the disk, %v at most: every change waits that long", median, most)
+	}
+	return found("fsync", foundWell, "a write takes %v until it is on the disk, %v at most", median, most)
+}
+
+func examineListeners(s settings, running bool) (findings []finding) {
+	for _, l := range []struct{ flag, address string }{
+		{listenName, s.listen}, {"listen-tls", s.tls.listen}, {"listen-peer", s.cluster.listen}, {listenHTTPName, s.http.listen},
+	} {
+		if l.address == "" {
+			continue
+		}
+		listener, err := net.Listen("tcp", l.address)
+		switch {
+		case err == nil:
+			_ = listener.Close()
+			findings = append(findings, found("--"+l.flag, foundWell, "%s is free", l.address))
+		case running && errors.Is(err, syscall.EADDRINUSE):
+			findings = append(findings, found("--"+l.flag, foundWell, "%s is taken, and the server runs", l.address))
+		default:
+			findings = append(findings, found("--"+l.flag, foundFailure, "%v", err))
+		}
+	}
+	return findings
+}
+
+func examineDescriptors(s settings) []finding {
+	descriptors := raiseDescriptors()
+	if want := s.streams; want > 0 && descriptors < want {
+		return []finding{found("descriptors", foundWarning, "%d files and connections may be open, fewer than %d streams: raise RLIMIT_NOFILE (ulimit -n, LimitNOFILE=) if clients have a connection each", descriptors, want)}
+	}
+	return []finding{found("descriptors", foundWell, "%d files and connections may be open", descriptors)}
+}
+
+func examineSecrets(s settings) (findings []finding) {
+	for _, secret := range []struct{ flag, path string }{
+		{"token-file", s.auth.tokenFile}, {"initial-admin-password-file", s.auth.adminPasswordFile}, {"tls-key", s.tls.key}, {"peer-key", s.cluster.key},
+	} {
+		if secret.path == "" {
+			continue
+		}
+		switch info, err := os.Stat(secret.path); {
+		case err != nil:
+			findings = append(findings, found("--"+secret.flag, foundFailure, "%v", err))
+		case info.Mode().Perm()&forOthers != 0:
+			findings = append(findings, found("--"+secret.flag, foundWarning, "%s is open to others than its owner: %s, want %s", secret.path, modeText(info.Mode()), modeText(info.Mode()&^forOthers)))
+		default:
+			findings = append(findings, found("--"+secret.flag, foundWell, "%s is for its owner alone", secret.path))
+		}
+	}
+	return findings
+}
+
+// expirySoon is how long before its end a certificate is told of.
+const expirySoon = 30 * 24 * time.Hour
+
+func examineCertificates(s settings, now time.Time) (findings []finding) {
+	for _, certificate := range []struct{ flag, path string }{{"tls-cert", s.tls.certificate}, {"tls-client-ca", s.tls.clientCA}, {"peer-cert", s.cluster.certificate}, {"peer-ca", s.cluster.ca}} {
+		if certificate.path == "" {
+			continue
+		}
+		end, err := firstEnd(certificate.path)
+		switch left := end.Sub(now); {
+		case err != nil:
+			findings = append(findings, found("--"+certificate.flag, foundFailure, "%v", err))
+		case left <= 0:
+			findings = append(findings, found("--"+certificate.flag, foundFailure, "%s has expired on %s", certificate.path, end.UTC().Format(time.DateOnly)))
+		case left < expirySoon:
+			findings = append(findings, found("--"+certificate.flag, foundWarning, "%s expires on %s", certificate.path, end.UTC().Format(time.DateOnly)))
+		default:
+			findings = append(findings, found("--"+certificate.flag, foundWell, "%s is good until %s", certificate.path, end.UTC().Format(time.DateOnly)))
+		}
+	}
+	return findings
+}
+
+// firstEnd is when the first of the certificates in a file expires.
+func firstEnd(path string) (first time.Time, err error) {
+	rest, err := os.ReadFile(path)
+	if err != nil {
+		return first, err
+	}
+	for {
+		var block *pem.Block
+		if block, rest = pem.Decode(rest); block == nil {
+			break
+		}
+		if block.Type != "CERTIFICATE" {
+			continue
+		}
+		certificate, err := x509.ParseCertificate(block.Bytes)
+		if err != nil {
+			return first, fmt.Errorf("%s: %w", path, err)
+		}
+		if first.IsZero() || certificate.NotAfter.Before(first) {
+			first = certificate.NotAfter
+		}
+	}
+	if first.IsZero() {
+		return first, fmt.Errorf("%s has no certificate in it", path)
+	}
+	return first, nil
+}
+
+// examineServer asks the server that uses the data directory, if one does, and its cluster.
+func (p *program) examineServer(ctx context.Context, s settings) (running bool, findings []finding) {
+	f := connectionFlags{dataDir: s.dataDir}
+	if s.dataDir == "" {
+		return false, nil
+	}
+	c, err := f.connect(ctx, &passwordReader{program: p})
+	if err != nil {
+		return false, []finding{found("server", foundWell, "none runs on the data directory")}
+	}
+	defer c.close()
+	about, err := c.serving(ctx)
+	switch {
+	case codeOf(err) == exitNotServing:
+		return false, []finding{found("server", foundWell, "none runs on the data directory")}
+	case err != nil:
+		return true, []finding{found("server", foundFailure, "it does not serve: %v", err)}
+	case about != "":
+		findings = append(findings, found("server", foundWarning, "it serves, but: %s", about))
+	default:
+		findings = append(findings, found("server", foundWell, "it serves"))
+	}
+	now := new(adminpb.ClusterStatus)
+	if err := c.cluster(ctx, adminpb.Cluster_Status_FullMethodName, &adminpb.ClusterStatusRequest{}, now); err != nil {
+		return true, append(findings, found("cluster", foundFailure, "%v", err))
+	}
+	return true, append(findings, examineCluster(now)...)
+}
+
+func examineCluster(now *adminpb.ClusterStatus) (findings []finding) {
+	if now.GetDiverged() != "" {
+		findings = append(findings, found("cluster", foundFailure, "%s", now.GetDiverged()))
+	}
+	if now.GetLeader() == "" {
+		findings = append(findings, found("cluster", foundFailure, "no server leads"))
+	}
+	newest := uint64(0)
+	for _, m := range now.GetMembers() {
+		newest = max(newest, m.GetVersion())
+	}
+	var away, older []string
+	for _, m := range now.GetMembers() {
+		if !m.GetConnected() {
+			away = append(away, m.GetName())
+		} else if m.GetVersion() < newest {
+			older = append(older, m.GetName())
+		}
+	}
+	if len(away) > 0 {
+		findings = append(findings, found("members", foundWarning, "this server is not connected to %s", strings.Join(away, ", ")))
+	}
+	if len(older) > 0 {
+		findings = append(findings, found("versions", foundWarning, "%s run an older version: what it cannot read is not written", strings.Join(older, ", ")))
+	}
+	if len(findings) == 0 {
+		findings = append(findings, found("cluster", foundWell, "%s, all connected and of one version", counted(len(now.GetMembers()), "server")))
+	}
+	return findings
+}
