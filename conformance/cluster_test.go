@@ -66,6 +66,9 @@ func (c *cluster) run(t *testing.T) {
 			t.Error(err)
 		}
 	})
+	if err := c.awaitLimits(t.Context()); err != nil { // which come once every server knows that the others can read them
+		t.Fatal(err)
+	}
 }
 
 // awaitLimits waits until each server has applied the limits of the cluster.

@@ -32,7 +32,7 @@
 // They are taken in this order, from left to right. None is held across I/O, but for the turn while the state of another
 // member is read that was installed here.
 //
-//	turn → relayPeers → relayPeer.taking → relayPeer → streamSet → Stream → queue, relay, what the Client has
+//	turn → limiter → relayPeers → relayPeer.taking → relayPeer → streamSet → Stream → queue, relay, what the Client has
 //
 // At any place member, readRounds, digests and events may be taken, under which nothing else is. The turn is never waited for by
 // anybody who holds another lock: kick is called without, and where there is one the bell is rung instead, which has
@@ -43,6 +43,7 @@
 // # Goroutines
 //
 //   - run, one for each group: takes the turns that nobody else takes.
+//   - limiter.run, one for each group: shares out units of rate limiters by ticks, and lets those go on who wait for some.
 //   - where there may be other members, member.relay, which keeps the relay to the leader, member.listen, which has
 //     streams sent that were mute, and compareDigests, with one for each question to another server, which it waits for.
 //     An open relay has four more: one that writes, one that waits for another leader, and two that ask for leave.
@@ -67,6 +68,13 @@
 // judges (digests.go) what is known whenever that changes, and ends the server if a majority of the voters has another
 // state. A checkpoint that is due by the log waits for a mark (awaitsMark), which the leader writes when its own is due, and
 // is taken without one if that does not come, or cannot be read by every server yet.
+//
+// # Rate limiters
+//
+// To acquire units takes no turn: limiter has the buckets of this server, and where it leads what is shared out among all,
+// under a lock of its own (limiter.go, acquire.go; package quota). It is told of the machine's resources within turns:
+// when a call names one for the first time, when what counts for one has changed, and when the leader is asked for one
+// that it does not know. Relays carry what servers ask for and are given.
 //
 // # A leader change
 //
