@@ -60,7 +60,7 @@ func (p *program) newRoot() *cobra.Command {
 	root.SetOut(p.stdout)
 	root.SetErr(p.stderr)
 	root.SetFlagErrorFunc(flagError)
-	root.AddCommand(p.serveCommand(), p.checkCommand(), p.certCommand(), p.inspectCommand(), p.userCommand(),
+	root.AddCommand(p.serveCommand(), p.standinCommand(), p.checkCommand(), p.certCommand(), p.inspectCommand(), p.userCommand(),
 		p.clusterCommand(), p.conformanceCommand(), p.healthCommand(), p.licensesCommand(), p.versionCommand())
 	root.SetHelpCommand(helpCommand())
 	root.InitDefaultHelpCmd() // now, so that root.Find knows it
