@@ -17,8 +17,8 @@ func TestRefusals(t *testing.T) {
 		code        exitCode
 		want        []string
 	}{
-		{"no command", "", nil, "", exitUsage, []string{"no command given", "cert, check, cluster, conformance, health, help, inspect, licenses, serve, user, version"}},
-		{"unknown command", "bogus", nil, "", exitUsage, []string{`unknown command "bogus"`, "cert, check, cluster, conformance, health, help, inspect, licenses, serve, user, version"}},
+		{"no command", "", nil, "", exitUsage, []string{"no command given", "cert, check, cluster, conformance, health, help, inspect, licenses, serve, standin, user, version"}},
+		{"unknown command", "bogus", nil, "", exitUsage, []string{`unknown command "bogus"`, "cert, check, cluster, conformance, health, help, inspect, licenses, serve, standin, user, version"}},
 		{"slip in a command", "srve", nil, "", exitUsage, []string{`unknown command "srve"`, "did you mean serve?"}},
 		{"slip in a command, with its flags", "srve --listen :1", nil, "", exitUsage, []string{`unknown command "srve"`, "did you mean serve?"}},
 		{"help for an unknown command", "help chekc", nil, "", exitUsage, []string{`unknown command "chekc"`, "did you mean check?"}},
