@@ -41,6 +41,9 @@ func (s *Script) Tags() []string {
 
 // Section is the section of the specification that a script's first rule stands in, such as "coordination §3.4".
 func (s *Script) Section() string {
+	if len(s.Rules) == 0 {
+		return "recorded"
+	}
 	fields := strings.Fields(s.Rules[0])
 	return strings.TrimSuffix(strings.Join(fields[:min(2, len(fields))], " "), ":")
 }

@@ -63,7 +63,7 @@ func (p *program) newRoot() *cobra.Command {
 	root.SetOut(p.stdout)
 	root.SetErr(p.stderr)
 	root.SetFlagErrorFunc(flagError)
-	root.AddCommand(p.serveCommand(), p.checkCommand(), p.doctorCommand(), p.certCommand(), p.userCommand(), p.clusterCommand(),
+	root.AddCommand(p.serveCommand(), p.standinCommand(), p.checkCommand(), p.doctorCommand(), p.certCommand(), p.userCommand(), p.clusterCommand(),
 		p.lockCommand(), p.electCommand(), p.discoverCommand(), p.configCommand(), p.topCommand(), p.nodeCommand(), p.semaphoreCommand(), p.sessionCommand(), p.listCommand(), p.makeDirectoryCommand(),
 		p.removeDirectoryCommand(), p.grantCommand(), p.revokeCommand(), p.chownCommand(), p.conformanceCommand(), p.healthCommand(), p.licensesCommand(), p.versionCommand())
 	root.SetHelpCommand(helpCommand())

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"time"
@@ -19,8 +20,8 @@ import (
 
 // conformanceFlags are what the user gives to `coordd conformance`, as text.
 type conformanceFlags struct {
-	userFlags                    // where to go and who to be
-	run, tag, junit, json, token rawFlag
+	userFlags                          // where to go and who to be
+	run, tag, file, junit, json, token rawFlag
 }
 
 const conformanceText = `Replay the documented semantics as scripts on a server, coordd or YDB, and show
@@ -34,7 +35,7 @@ The exit code is 0 if nothing differs, 5 if something does, and otherwise as
 
 func (p *program) conformanceCommand() *cobra.Command {
 	f := conformanceFlags{
-		run: rawFlag{placeholder: "REGEXP"}, tag: rawFlag{placeholder: "TAG,..."},
+		run: rawFlag{placeholder: "REGEXP"}, tag: rawFlag{placeholder: "TAG,..."}, file: rawFlag{placeholder: "FILE"},
 		junit: rawFlag{placeholder: "FILE"}, json: rawFlag{placeholder: "FILE"}, token: rawFlag{placeholder: "FILE"},
 	}
 	command := &cobra.Command{
@@ -48,6 +49,7 @@ func (p *program) conformanceCommand() *cobra.Command {
 	flags := command.Flags()
 	flags.Var(&f.run, "run", "only the scripts whose name matches")
 	flags.Var(&f.tag, "tag", "only the scripts that have one of these tags: a folder such as watch, a need such as wire, or differs")
+	flags.Var(&f.file, "file", "this script instead of those that are built in, such as a recording of 'coordd standin --record'")
 	flags.Var(&f.junit, "junit", "write a JUnit report to this file")
 	flags.Var(&f.json, "json", "write a JSON report to this file")
 	flags.Var(&f.token, "token-file", "file with a token to send, instead of --user")
@@ -139,6 +141,9 @@ func (p *program) endpointConfig(ctx context.Context, f *conformanceFlags) (at t
 
 // selected are the scripts that the flags ask for, at least one.
 func (p *program) selected(f *conformanceFlags) ([]*conformance.Script, error) {
+	if f.file.text != "" {
+		return scriptOf(f)
+	}
 	var selection conformance.Selection
 	if f.run.text != "" {
 		name, err := regexp.Compile(f.run.text)
@@ -158,6 +163,22 @@ func (p *program) selected(f *conformanceFlags) ([]*conformance.Script, error) {
 		return nil, usageError("no script matches --run %q --tag %q", f.run.text, f.tag.text)
 	}
 	return scripts, nil
+}
+
+// scriptOf reads the script that a flag names.
+func scriptOf(f *conformanceFlags) ([]*conformance.Script, error) {
+	if f.run.text != "" || f.tag.text != "" {
+		return nil, usageError("flag --file: not together with --run or --tag, which choose among the scripts that are built in")
+	}
+	text, err := os.ReadFile(f.file.text)
+	if err != nil {
+		return nil, withCode(exitConfig, fmt.Errorf("flag --file: %w", err))
+	}
+	script, err := conformance.Parse(strings.TrimSuffix(filepath.Base(f.file.text), ".txt"), string(text))
+	if err != nil {
+		return nil, withCode(exitConfig, fmt.Errorf("flag --file: %w", err))
+	}
+	return []*conformance.Script{script}, nil
 }
 
 // showResult writes a line for a script, and what differs.

@@ -19,8 +19,27 @@ import (
 
 // startServer starts the real server.
 func startServer(ctx context.Context, s settings, values map[string]given, logger *slog.Logger) (runningServer, error) {
-	if err := s.together(values); err != nil {
+	config, err := serverConfig(s, values, logger)
+	if err != nil {
+		return nil, err
+	}
+	if err := config.Validate(); err != nil {
 		return nil, withCode(exitConfig, &server.ConfigError{Err: err})
+	}
+	if err := refuseFile(s.dataDir); err != nil {
+		return nil, coded(err)
+	}
+	started, err := server.Start(ctx, config)
+	if err != nil {
+		return nil, aboutListener(coded(err), s, values)
+	}
+	return failingServer{started}, nil
+}
+
+// serverConfig is what the settings say to the server.
+func serverConfig(s settings, values map[string]given, logger *slog.Logger) (server.Config, error) {
+	if err := s.together(values); err != nil {
+		return server.Config{}, withCode(exitConfig, &server.ConfigError{Err: err})
 	}
 	config := server.Config{
 		Listen:    s.listen,
@@ -52,27 +71,17 @@ func startServer(ctx context.Context, s settings, values map[string]given, logge
 	config.Limits.State = s.stateLimit
 	cluster, err := s.cluster.configuration(logger)
 	if err != nil {
-		return nil, withCode(exitConfig, &server.ConfigError{Err: err})
+		return server.Config{}, withCode(exitConfig, &server.ConfigError{Err: err})
 	}
 	config.Cluster = cluster
 	if s.auth.adminPasswordFile != "" {
 		password, err := readPasswordFile(s.auth.adminPasswordFile)
 		if err != nil {
-			return nil, withCode(exitConfig, &server.ConfigError{Err: err})
+			return server.Config{}, withCode(exitConfig, &server.ConfigError{Err: err})
 		}
 		config.InitialAdminPassword = password
 	}
-	if err := config.Validate(); err != nil {
-		return nil, withCode(exitConfig, &server.ConfigError{Err: err})
-	}
-	if err := refuseFile(s.dataDir); err != nil {
-		return nil, coded(err)
-	}
-	started, err := server.Start(ctx, config)
-	if err != nil {
-		return nil, aboutListener(coded(err), s, values)
-	}
-	return failingServer{started}, nil
+	return config, nil
 }
 
 // failingServer gives the reason for which a server ended its exit code.

@@ -567,3 +567,71 @@ func TestRulesAreBounded(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A client whose request is delayed cannot have the stand-in keep more than some MiB of what it says meanwhile.
+func TestDelayIsBounded(t *testing.T) {
+	turned := &clock{}
+	r := startOn(t, turned)
+	if err := r.DelayNext(faults.Create, 1, time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	c := r.attach(0)
+	c.send(create(1, "config"))
+	r.eventually("the create waits", func() bool { return turned.running() == 1 })
+	const many = 40
+	sent := make(chan struct{}, many)
+	go func() {
+		defer close(sent)
+		for i := range uint64(many) {
+			c.send(update(i+2, "config", string(make([]byte, 1<<20))))
+			sent <- struct{}{}
+		}
+	}()
+	r.eventually("8 MiB wait", func() bool { return len(sent) >= 8 })
+	for before := -1; before != len(sent); time.Sleep(200 * time.Millisecond) { // until no more are taken
+		before = len(sent)
+	}
+	if n := len(sent); n > 12 { // with what is under way
+		t.Errorf("%d MiB were taken", n)
+	}
+	turned.advance(time.Hour)
+	for range many + 1 {
+		c.next()
+	}
+	<-sent
+}
+
+// What is to come twice has 16 MiB; one more does not come again.
+func TestRepeatsAreBounded(t *testing.T) {
+	r := start(t)
+	owner := r.attach(0)
+	owner.send(create(1, "config"))
+	owner.next()
+	const many = 20
+	sessions := make([]uint64, many)
+	for i := range sessions {
+		if err := r.RepeatNext(faults.Update, 1); err != nil {
+			t.Fatal(err)
+		}
+		c := r.attachFor(0, time.Minute)
+		c.send(update(1, "config", string(make([]byte, 1<<20))))
+		c.ended()
+		sessions[i] = c.session
+	}
+	owner.send(describe(2, "config", true))
+	owner.next()
+	repeated := 0
+	for _, session := range sessions {
+		owner.send(update(3, "config", "x"))
+		for owner.next().GetUpdateSemaphoreResult() == nil { // a notice comes before or behind it
+		}
+		c := r.attach(session)
+		c.send(describe(1, "config", false))
+		if got := c.next().GetDescribeSemaphoreResult().GetSemaphoreDescription(); len(got.GetData()) == 1<<20 {
+			repeated++
+		}
+	}
+	if repeated != 15 { // with their names they have a little more than 1 MiB each
+		t.Errorf("%d of %d have come again", repeated, many)
+	}
+}

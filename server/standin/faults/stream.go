@@ -512,17 +512,20 @@ func (s *stream) SendMsg(m any) error {
 		s.endLocked(status.New(codes.Unavailable, "the answer has been lost by a fault"))
 		return errEnded
 	}
-	if err := s.ServerStream.SendMsg(m); err != nil {
-		return err
-	}
 	if started := reply.GetSessionStarted(); started != nil {
-		s.mutex.Lock()
-		s.session = started.GetSessionId()
-		session := sessionKey{s.node, s.session}
-		s.mutex.Unlock()
-		s.repeat(s.set.takeRepeats(session))
+		s.attached(started.GetSessionId())
 	}
-	return nil
+	return s.ServerStream.SendMsg(m)
+}
+
+// attached takes note of the session, and repeats what is to be repeated: the client does not know yet, so the server has it
+// before what the client says.
+func (s *stream) attached(session uint64) {
+	s.mutex.Lock()
+	s.session = session
+	key := sessionKey{s.node, session}
+	s.mutex.Unlock()
+	s.repeat(s.set.takeRepeats(key))
 }
 
 // replyOf is a message of the server as a message: a large one comes in pieces.

@@ -1,0 +1,129 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/coordd/coordd/server"
+	"github.com/coordd/coordd/server/listen"
+)
+
+const ctlText = `Order a fault on a stand-in, by the name of the fault and KEY=VALUE for what it wants:
+
+  coordd standin ctl help
+  coordd standin ctl fail-next kind=acquire n=2 status=UNAVAILABLE
+  coordd standin ctl expire-session node=/local/locks session=1
+  coordd standin ctl reset
+
+The variable COORDD_STANDIN or --standin says where the stand-in serves monitoring
+programs, as HOST:PORT. What it answers is printed as JSON.`
+
+const (
+	standinVariable = "COORDD_STANDIN"
+	standinDefault  = "127.0.0.1:8765"
+	// orderPatience is how long an order may take.
+	orderPatience = time.Minute
+	// maxAnswerBytes bounds what a stand-in may answer.
+	maxAnswerBytes = 16 << 20
+)
+
+func (p *program) standinCtlCommand() *cobra.Command {
+	address := rawFlag{placeholder: "HOST:PORT"}
+	command := &cobra.Command{
+		Use:   "ctl FAULT [KEY=VALUE]...",
+		Short: "Order a fault on a stand-in",
+		Long:  ctlText,
+		RunE: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return usageError("no fault given; 'coordd standin ctl help' lists them")
+			}
+			return p.order(cmp.Or(address.text, p.environment.value(standinVariable), standinDefault), args)
+		},
+	}
+	command.Flags().Var(&address, "standin", "where the stand-in serves monitoring programs (default: "+standinVariable+", or "+standinDefault+")")
+	return command
+}
+
+// order gives a stand-in an order and prints the answer.
+func (p *program) order(address string, args []string) error {
+	values := map[string]string{}
+	for _, arg := range args[1:] {
+		key, value, found := strings.Cut(arg, "=")
+		if _, twice := values[key]; !found || key == "" || key == "do" || twice {
+			return usageError("argument %q is not allowed: want KEY=VALUE, each key once", arg)
+		}
+		values[key] = value
+	}
+	values["do"] = args[0]
+	body, err := json.Marshal(values)
+	if err != nil {
+		return err
+	}
+	address = strings.TrimSuffix(strings.TrimPrefix(address, "http://"), "/")
+	ctx, cancel := context.WithTimeout(context.Background(), orderPatience)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+address+server.FaultsPath, bytes.NewReader(body))
+	if err != nil {
+		return usageError("stand-in %q: want HOST:PORT", address)
+	}
+	request.Header.Set("Content-Type", "application/json")
+	request.Header.Set(listen.OrderHeader, "1")
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}} // and no proxy
+	answer, err := client.Do(request)
+	if err != nil {
+		return withCode(exitNotServing, fmt.Errorf("no stand-in at %s: %w", address, err))
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(answer.Body, maxAnswerBytes))
+	if err != nil {
+		return err
+	}
+	return p.showOrder(address, answer, text)
+}
+
+func (p *program) showOrder(address string, answer *http.Response, text []byte) error {
+	var said struct {
+		Result json.RawMessage
+		Error  string
+	}
+	if err := json.Unmarshal(text, &said); err != nil {
+		return fmt.Errorf("%s is no stand-in, or may not be asked by that name: %s: %s", address, answer.Status, strings.TrimSpace(string(text)))
+	}
+	if said.Error != "" {
+		return withCode(exitUsage, fmt.Errorf("%s", said.Error))
+	}
+	var listed map[string]string
+	if json.Unmarshal(said.Result, &listed) == nil && listed["help"] != "" {
+		for _, name := range sortedKeys(listed) {
+			fmt.Fprintf(p.stdout, "%s %s\n", name, listed[name])
+		}
+		return nil
+	}
+	if len(said.Result) > 0 {
+		var indented bytes.Buffer
+		if err := json.Indent(&indented, said.Result, "", "  "); err != nil {
+			return err
+		}
+		fmt.Fprintln(p.stdout, indented.String())
+	}
+	return nil
+}
+
+func sortedKeys(m map[string]string) []string {
+	keys := make([]string, 0, len(m))
+	for key := range m {
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+	return keys
+}

@@ -1,0 +1,148 @@
+package main
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/coordd/coordd/conformance/raw"
+)
+
+// standInRun is a stand-in in the test process.
+type standInRun struct {
+	*run
+	clients, orders string // addresses
+}
+
+func beginStandIn(t *testing.T, args ...string) *standInRun {
+	t.Helper()
+	r := newRun(nil)
+	r.begin(append([]string{"standin", "--listen", "127.0.0.1:0", "--listen-http", "127.0.0.1:0"}, args...)...)
+	var orders []string
+	for late := time.Now().Add(waitMax); orders == nil || !strings.Contains(r.out.String(), "\n"); time.Sleep(time.Millisecond) {
+		if time.Now().After(late) {
+			t.Fatalf("no stand-in:\n%s", r.log.String())
+		}
+		orders = regexp.MustCompile(`orders=(\S+)`).FindStringSubmatch(r.log.String())
+	}
+	address := strings.TrimSuffix(strings.TrimPrefix(strings.TrimSpace(r.out.String()), "grpc://"), "/local")
+	return &standInRun{r, strings.Replace(address, "localhost", "127.0.0.1", 1), orders[1]}
+}
+
+func (r *standInRun) stop(t *testing.T) {
+	t.Helper()
+	r.in <- syscall.SIGTERM
+	if code := r.wait(t); code != exitOK {
+		t.Errorf("exit code %d:\n%s", code, r.log.String())
+	}
+}
+
+// ctl gives an order and returns what is printed.
+func (r *standInRun) ctl(t *testing.T, want exitCode, args ...string) string {
+	t.Helper()
+	order := newRun(nil, "COORDD_STANDIN="+r.orders)
+	order.begin(append([]string{"standin", "ctl"}, args...)...)
+	if code := order.wait(t); code != want {
+		t.Errorf("ctl %v: exit code %d: %s", args, code, order.log.String())
+	}
+	return order.out.String() + order.log.String()
+}
+
+// A stand-in takes orders, and what its clients said can be replayed on another one.
+func TestStandIn(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "recording.txt")
+	r := beginStandIn(t, "--record", file)
+	if help := r.ctl(t, exitOK, "help"); !strings.Contains(help, "\nfail-next kind=") || !strings.Contains(help, "lose-leader d=1s") {
+		t.Errorf("help: %s", help)
+	}
+	conns, err := raw.Dial(r.clients, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer raw.Close(conns)
+	if err := raw.CreateNode(t.Context(), conns[0], "/local/locks"); err != nil {
+		t.Fatal(err)
+	}
+	if said := r.ctl(t, exitOK, "fail-next", "kind=start", "status=UNAVAILABLE", "text=not now"); !strings.Contains(said, "Go tries again") {
+		t.Errorf("said %s", said)
+	}
+	start := &raw.Start{Path: "/local/locks", TimeoutMillis: 10_000}
+	if _, err := raw.Open(t.Context(), conns[0], start); err == nil || !strings.Contains(err.Error(), "not now") {
+		t.Errorf("got %v", err)
+	}
+	s, err := raw.Open(t.Context(), conns[0], start)
+	if err == nil {
+		err = s.Create("door", 2)
+	}
+	if err == nil {
+		err = s.Acquire("door", 1)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if said := r.ctl(t, exitOK, "requests"); !strings.Contains(said, `"name": "door"`) {
+		t.Errorf("requests: %s", said)
+	}
+	for order, want := range map[string]string{
+		"fail-next kind=acquire status=BUSY": "no status", "burn": "no order is called", "reset door": "KEY=VALUE", "reset all=1": "nobody wants all",
+	} {
+		if said := r.ctl(t, exitUsage, strings.Fields(order)...); !strings.Contains(said, want) {
+			t.Errorf("%s: %s", order, said)
+		}
+	}
+	r.stop(t)
+	if said := r.ctl(t, exitNotServing, "reset"); !strings.Contains(said, "no stand-in at") {
+		t.Errorf("said %s", said)
+	}
+
+	other := beginStandIn(t)
+	replay := newRun(nil)
+	replay.begin("conformance", "--endpoint", "grpc://"+other.clients+"/local", "--file", file)
+	if code := replay.wait(t); code != exitOK || !strings.Contains(replay.out.String(), "same     recording") {
+		recording, _ := os.ReadFile(file)
+		t.Errorf("exit code %d: %s%s\nof\n%s", code, replay.out.String(), replay.log.String(), recording)
+	}
+	other.stop(t)
+}
+
+// A stand-in has no settings for what it does not do, and a recording is never overwritten.
+func TestStandInRefusals(t *testing.T) {
+	there := filepath.Join(t.TempDir(), "there")
+	if err := os.WriteFile(there, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for args, want := range map[string]exitCode{
+		"standin --data-dir /tmp/x": exitUsage, "standin --listen-peer :1": exitUsage, "standin --record " + there: exitConfig,
+		"standin door": exitUsage, "standin ctl": exitUsage, "conformance --file " + there + " --run x": exitUsage, "conformance --file " + there: exitConfig,
+	} {
+		r := newRun(nil)
+		r.begin(strings.Fields(args)...)
+		if code := r.wait(t); code != want {
+			t.Errorf("%s: exit code %d, want %d: %s", args, code, want, r.log.String())
+		}
+	}
+}
+
+// Whatever else is started takes no orders: only one place of the repository makes what takes them.
+func TestOnlyStandInsTakeOrders(t *testing.T) {
+	var places []string
+	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		content, err := os.ReadFile(path)
+		if regexp.MustCompile(`\.Controls\(\)|\bFaults: +\w|HTTP\.Faults = `).Match(content) {
+			places = append(places, filepath.ToSlash(strings.TrimPrefix(path, root+"/")))
+		}
+		return err
+	})
+	if want := []string{"server/standin/faults/start.go"}; err != nil || !slices.Equal(places, want) {
+		t.Errorf("%v in %v, want %v", err, places, want)
+	}
+}
