@@ -1,6 +1,9 @@
 package group
 
-import "github.com/coordd/coordd/coordination"
+import (
+	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/coordination/quota"
+)
 
 // Figures is how a group does on this server, for monitoring.
 type Figures struct {
@@ -16,6 +19,8 @@ type Figures struct {
 	Queued, QueuedStreams int
 	// RequestBytes is what the requests of this server's streams hold that have no first answer.
 	RequestBytes int
+	// Limiter is what this server hands out units of, and who waits for some.
+	Limiter quota.Figures
 	// Leads and Led tell whether this server, or any, leads and serves.
 	Leads, Led bool
 	// MaySpeak tells whether this server may tell its clients that their sessions live.
@@ -41,7 +46,7 @@ func (g *Group) Figures() Figures {
 		Leads: g.Leads(), Led: g.Led(), MaySpeak: g.streams.speaking() != nil,
 		RelaysIn: g.relays.count(), RelayOut: g.member.relayConn() != nil, RelaysOpened: g.member.opened.Load(),
 	}
-	f.Streams = g.streams.count()
+	f.Streams, f.Limiter = g.streams.count(), g.Limiter()
 	f.RequestBytes, f.QueuedStreams = g.RequestBytes()
 	f.Lag, f.LagKnown = g.Lag()
 	_, f.Diverged = g.Divergence()

@@ -71,6 +71,13 @@ func (l *limiter) start() {
 
 func (l *limiter) run() {
 	defer l.wake.Stop()
+	defer func() {
+		if reason := recover(); reason != nil {
+			l.group.turn.Lock()
+			defer l.group.turn.Unlock()
+			l.group.panicked(reason)
+		}
+	}()
 	for {
 		select {
 		case <-l.group.stop:

@@ -1,6 +1,7 @@
 package group
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 
@@ -137,5 +138,33 @@ func TestKnownRights(t *testing.T) {
 	}
 	if k.add(4, by(1), 1); k.may(4, by(-1), 1) || !k.may(4, by(1), 1) {
 		t.Error("who was known before rights changed still is")
+	}
+}
+
+// A state that comes as a whole ends the buckets of what is not in it, and the others go on.
+func TestBucketsOfARestoredState(t *testing.T) {
+	g, _ := listedGroup(t, 1, 0)
+	l, b := limiterOf(t)
+	gone := l.buckets.Learn(coordination.ResourceKey{Node: 1, ID: 77}, coordination.Effective{Rate: 1, Prefetch: 1, Watermark: 1})
+	l.named[resourceName{"/local/n", "gone"}], l.names[gone] = gone, resourceName{"/local/n", "gone"}
+	g.turn.Lock()
+	defer g.turn.Unlock()
+	l.restored(g.replica.Machine())
+	if l.buckets.Find(quotaKey) != b || b.Level() != -100 || b.Capacity() != 0.2 || l.buckets.Find(gone.Key()) != nil || len(l.named)+len(l.names) != 0 {
+		t.Errorf("level %g of %g, %d buckets", b.Level(), b.Capacity(), l.buckets.Figures().Buckets)
+	}
+}
+
+// A panic beside the turn ends the server as one within a turn does.
+func TestPanicOfTheLimiter(t *testing.T) {
+	failed := make(chan error, 1)
+	g := openTest(t, func(c *Config) { c.Failed = func(err error) { failed <- err } })
+	g.limiter.mutex.Lock()
+	g.limiter.buckets = nil
+	g.limiter.mutex.Unlock()
+	g.limiter.bell.ring()
+	var invariant *InvariantError
+	if err := <-failed; !errors.As(err, &invariant) {
+		t.Errorf("ended with %v", err)
 	}
 }

@@ -167,9 +167,14 @@ func (e *InvariantError) Error() string { return "broken invariant: " + e.Reason
 // failOnPanic makes a panic within a turn the reason for which the server ends. The turn is held.
 func (g *Group) failOnPanic() {
 	if reason := recover(); reason != nil {
-		err := &InvariantError{Reason: fmt.Sprint(reason), Stack: string(debug.Stack())}
-		g.logger.Error("the group cannot go on", "error", err, "stack", err.Stack)
-		g.close()
-		g.failed(err)
+		g.panicked(reason)
 	}
+}
+
+// panicked ends the server. The turn is held.
+func (g *Group) panicked(reason any) {
+	err := &InvariantError{Reason: fmt.Sprint(reason), Stack: string(debug.Stack())}
+	g.logger.Error("the group cannot go on", "error", err, "stack", err.Stack)
+	g.close()
+	g.failed(err)
 }

@@ -135,6 +135,9 @@ var metrics = []metric{
 	{name: "coordd_streams_waiting", kind: gauge, help: "Session streams that are not read because there is no room for what they ask", read: number(func(f *server.Figures) int { return f.Group.QueuedStreams })},
 	{name: "coordd_queued_requests", kind: gauge, help: "requests that wait to be handled", read: number(func(f *server.Figures) int { return f.Group.Queued })},
 	{name: "coordd_request_bytes", kind: gauge, help: "what requests of Session streams hold that have no first answer", read: number(func(f *server.Figures) int { return f.Group.RequestBytes })},
+	{name: "coordd_limiter_buckets", kind: gauge, help: "resources of rate limiters that were acquired on this server", read: number(func(f *server.Figures) int { return f.Group.Limiter.Buckets })},
+	{name: "coordd_limiter_active", kind: gauge, help: "resources of rate limiters that this server asks the leader for units of", read: number(func(f *server.Figures) int { return f.Group.Limiter.Active })},
+	{name: "coordd_limiter_waiting", kind: gauge, help: "calls that wait on this server for units of rate limiters", read: number(func(f *server.Figures) int { return f.Group.Limiter.Waiters })},
 	{name: "coordd_http_connections", kind: gauge, help: "connections of monitoring programs", read: number(func(f *server.Figures) int { return f.HTTPConnections })},
 
 	// The cluster.
