@@ -177,7 +177,7 @@ bench: build ## measure the server beside the machine's floor, and run the Go be
 	@go test -run '^$$' -bench '$(BENCH)' -benchmem -count $(BENCH_COUNT) -timeout 60m $(BENCH_PACKAGES)
 
 bench-watched: build ## measure what it costs a server to be watched (AGAINST=PROGRAM to compare with an older one as well)
-	@go run ./conformance/bench -coordd bin/coordd -watched -runs 10 -n 256 $(if $(AGAINST),-against $(AGAINST))
+	@go run ./conformance/bench -coordd bin/coordd -watched -runs 10 -seconds 6 -n 256 $(if $(AGAINST),-against $(AGAINST))
 
 fuzz-model: ## compare the rings with the reference model on SEQS random sequences
 	@go test ./conformance/model -count=1 -timeout 60m -run '^TestModel$$' -seqs $(SEQS)

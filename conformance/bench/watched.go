@@ -23,8 +23,8 @@ import (
 	"github.com/coordd/coordd/server/listen"
 )
 
-// lookPeriod is how often whoever watches reads all metrics and lists everything: much more often than anybody should.
-const lookPeriod = time.Second
+// lookPeriod is how often whoever watches reads all metrics and lists everything: several times as often as Prometheus does.
+const lookPeriod = 3 * time.Second
 
 // watchedServer is a server whose costs are compared with another one's.
 type watchedServer struct {
@@ -207,13 +207,13 @@ func (s *watchedServer) watch(ctx context.Context) error {
 	ticker := time.NewTicker(lookPeriod)
 	defer ticker.Stop()
 	for {
-		if err := s.look(ctx, conns[0]); err != nil && ctx.Err() == nil {
-			return err
-		}
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-ticker.C:
+		}
+		if err := s.look(ctx, conns[0]); err != nil && ctx.Err() == nil {
+			return err
 		}
 	}
 }
