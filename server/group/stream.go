@@ -29,14 +29,16 @@ type Stream struct {
 	link      leaderLink // where the Front's messages go; nil while there is no leader
 	timer     Timer      // calls tick at the Front's Wake; nil until there is one
 	timerAt   coordination.Instant
-	resume    chan struct{} // closed when the client may be read again; nil while it may
-	ended     bool          // the Front has, and lingering runs
-	lingering *time.Timer   // cuts off a client that does not read what it is told at the end
-	scheduled bool          // the client was woken, and has not yet found that there is nothing more to take
-	outbound  int           // bytes queued
-	reserved  int           // credit for the message that comes next
-	coming    int           // room in the queue for it
-	holds     int           // credit in all
+	resume    chan struct{}                              // closed when the client may be read again; nil while it may
+	ended     bool                                       // the Front has, and lingering runs
+	lingering *time.Timer                                // cuts off a client that does not read what it is told at the end
+	scheduled bool                                       // the client was woken, and has not yet found that there is nothing more to take
+	outbound  int                                        // bytes queued
+	reserved  int                                        // credit for the message that comes next
+	coming    int                                        // room in the queue for it
+	copies    map[*coordination.SemaphoreDescription]int // by what they count: those of a leader elsewhere that have not left
+	closed    bool                                       // nothing is left of it
+	holds     int                                        // credit in all
 }
 
 // Client is the connection behind a Stream. Wake and CutOff may be called under the stream's lock, so they must neither
@@ -227,7 +229,10 @@ func (s *Stream) deliver(from leaderLink, m *coordination.Message) {
 	}
 	s.front.Deliver(s.group.clock.Now(), m)
 	if m.Description != nil {
-		s.outbound += len(m.Description.Data) + m.Description.Owners.Bytes() + m.Description.Waiters.Bytes()
+		s.outbound += bytesOf(m.Description)
+		if _, elsewhere := from.(*relay); elsewhere && !s.closed && s.front.SaysLast(m.Description) {
+			s.copied(m.Description)
+		}
 	}
 	s.settle(coordination.Forward{})
 }
