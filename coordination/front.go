@@ -136,6 +136,11 @@ func (f *Front) InFlightBytes() int {
 	return f.waiting
 }
 
+// SaysLast reports whether the last reply that waits to be taken is one with this description.
+func (f *Front) SaysLast(d *SemaphoreDescription) bool {
+	return len(f.replies) > 0 && f.replies[len(f.replies)-1].Description == d
+}
+
 // Take moves the replies to the end of into and returns it.
 func (f *Front) Take(into []Reply) []Reply {
 	const keep = 2 // an idle stream's pings need no more

@@ -180,13 +180,15 @@ func (s *session) send(buffer []coordination.Reply, prompt bool) (_ []coordinati
 }
 
 func (s *session) write(r *coordination.Reply, size int64) error {
-	var err error
 	if size > sendRoom && r.Description != nil {
-		err = s.writeLarge(r)
-	} else {
-		if err = s.rpc.Send(wire.ToClient(r)); s.borrowed { // gRPC has taken this one, so the one before has left
-			s.lend(0)
-		}
+		return s.writeLarge(r)
+	}
+	err := s.rpc.Send(wire.ToClient(r))
+	if s.borrowed { // gRPC has taken this one, so the one before has left
+		s.lend(0)
+	}
+	if r.Description != nil { // what is encoded is gRPC's, and little
+		s.stream.Gone(r.Description)
 	}
 	return err
 }
@@ -205,6 +207,8 @@ func (s *session) writeLarge(r *coordination.Reply) error {
 	encoded, err := wire.ToClientShared(r)
 	<-s.pool.encoding
 	if err == nil {
+		description := r.Description
+		encoded.OnGone(func() { s.stream.Gone(description) })
 		err = s.rpc.SendMsg(encoded)
 	}
 	if units > 0 || s.borrowed {
@@ -239,6 +243,7 @@ func (s *session) close() {
 	s.closed = true
 	s.mutex.Unlock()
 	s.giveBack(0)
+	s.stream.AllGone()
 }
 
 // endStatus is the gRPC status of an ending (coordination.md §2.9).

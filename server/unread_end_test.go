@@ -55,7 +55,7 @@ func TestEndThatIsNotRead(t *testing.T) {
 // TestAnswersThatAreNotRead has a client call, and read none of the answers. They count like what is received until the client
 // resets the call; and when there is no room for more, its connection is closed, and not that of a client that reads.
 func TestAnswersThatAreNotRead(t *testing.T) {
-	s, conn := startTest(t, func(c *Config) { c.Hardening.ReceivedBytes = 4 << 20 })
+	s, conn := startTest(t, func(c *Config) { c.Hardening.ReceivedBytes, c.Hardening.Linger = 4<<20, time.Hour })
 	scheme := Ydb_Scheme_V1.NewSchemeServiceClient(conn)
 	const entries, name = 200, 200
 	for i := range entries {

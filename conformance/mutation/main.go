@@ -67,7 +67,7 @@ var trials = []trial{
 	{name: "leader changes", folder: "coordination", tests: "^Test(Claim|Resume|Held|Repeated|Describe|Stop|StreamLeft|Outcomes|TakeOver|Walk)"},
 	{name: "checkpoints", folder: "raftstore", tests: "^Test(CheckpointIsDue|WhatACheckpoint|Load|CheckpointsInSteps)"},
 	{name: "group", folder: "server/group", tests: "^Test(CheckpointsCount|Replay)"},
-	{name: "leave and credit", folder: "server/group", tests: "^Test(Leave(IsTied|Counts)|StreamBytes|CreditIs|WaitingAcquires|RoomIsForOne)"},
+	{name: "leave and credit", folder: "server/group", tests: "^Test(Leave(IsTied|Counts)|StreamBytes|CreditIs|WaitingAcquires|RoomIs|DescriptionsWait)"},
 	{name: "connections between servers", folder: "raftstore", tests: "^Test(StrangersMakeRoom|CallersInAll)"},
 	{name: "memory of clients", folder: "server", tests: "^Test(Lending|EndThat|AnswersThat)"},
 	{name: "pings of a late server", folder: "coordination", tests: "^Test(LateTick|HealthyServer|PingIsTaken|PingClock|UnreadStream|Withheld)"},

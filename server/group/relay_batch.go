@@ -17,6 +17,8 @@ const (
 	relayBatchBytes = 128 << 10
 	// relayPieces is the version of relaypb.Hello from which on a server knows pieces.
 	relayPieces = 1
+	// relayRoom is that from which on a server says how much it takes of descriptions.
+	relayRoom = 2
 	// maxPiecedBytes bounds what pieces make up: the largest description, or roster, and what is around it.
 	maxPiecedBytes = 80 << 20
 	// maxRosterBytes bounds what a stream may have open at a leader change; one with more is ended. Two fit into the

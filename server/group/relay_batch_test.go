@@ -54,7 +54,7 @@ func TestRosterTooLarge(t *testing.T) {
 		if over {
 			r.ask(data)
 		}
-		to := &relay{bell: newBell()}
+		to := &relay{streams: newStreamSet(1), bell: newBell()}
 		r.f.group.streams.join(to)
 		s := r.stream
 		if !over {

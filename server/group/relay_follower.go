@@ -50,6 +50,8 @@ type relay struct {
 	sentCount, heardCount uint64
 	demands               []*relaypb.Demand // of the limiter, not yet sent
 	cut                   pieces            // of a message that goes before what is in out
+	counted               uint64            // of descriptions that have come
+	told                  uint64            // room that the leader was told of
 
 	coming pieces // of what the leader says; of receive
 }
@@ -89,6 +91,8 @@ func (r *relay) run(ctx context.Context, conn *grpc.ClientConn) error {
 		return err
 	}
 	r.heard = r.clock.Now()
+	r.streams.copies.tell(r.freed)
+	defer r.streams.copies.tell(nil)
 	r.renew()
 	var writing sync.WaitGroup
 	writing.Go(func() { defer cancel(); r.write(ctx, exchange) })
@@ -114,7 +118,7 @@ func (r *relay) run(ctx context.Context, conn *grpc.ClientConn) error {
 }
 
 func (r *relay) hello() *relaypb.Hello {
-	return &relaypb.Hello{Server: r.self, Process: r.process, Number: r.number, Version: relayPieces}
+	return &relaypb.Hello{Server: r.self, Process: r.process, Number: r.number, Version: relayRoom}
 }
 
 func (r *relay) write(ctx context.Context, exchange relaypb.Relay_ExchangeClient) {
@@ -159,10 +163,26 @@ func (r *relay) take() *relaypb.ToLeader {
 	}
 	n := min(len(r.demands), maxRelayedDemands)
 	out.Demands, r.demands = r.demands[:n:n], r.demands[n:]
-	if out.Renew == 0 && len(out.Forwards) == 0 && out.Piece == nil && n == 0 {
+	if room := r.counted + uint64(r.streams.copies.room()); room > r.told && (r.told == 0 || out.Renew != 0 || room-r.told >= roomStep) {
+		out.Room, r.told = room, room
+	}
+	if out.Renew == 0 && len(out.Forwards) == 0 && out.Piece == nil && out.Room == 0 && n == 0 {
 		return nil
 	}
 	return out
+}
+
+// roomStep is by how much there has to be more room for the leader to be told at once, and not with the next request for leave.
+const roomStep = 1 << 20
+
+// freed is called when clients have taken what was described to them.
+func (r *relay) freed() {
+	r.mutex.Lock()
+	worth := r.counted+uint64(r.streams.copies.room()) >= r.told+roomStep
+	r.mutex.Unlock()
+	if worth {
+		r.bell.ring()
+	}
 }
 
 // silent tells whether the leader has said nothing for too long.
@@ -186,6 +206,7 @@ func (r *relay) receive(batch *relaypb.FromLeader) error {
 	r.heard = r.clock.Now()
 	r.version = max(r.version, batch.GetVersion())
 	r.mutex.Unlock()
+	defer r.count(batch.GetCounted())
 	if number := batch.GetRenewed(); number != 0 {
 		r.granted(number)
 	}
@@ -206,6 +227,17 @@ func (r *relay) receive(batch *relaypb.FromLeader) error {
 		}
 	}
 	return nil
+}
+
+// count takes note of what descriptions that have come count, behind the streams that have them.
+func (r *relay) count(bytes uint64) {
+	if bytes == 0 {
+		return
+	}
+	r.mutex.Lock()
+	r.counted += bytes
+	r.mutex.Unlock()
+	r.freed() // if nobody wanted them
 }
 
 func (r *relay) deliver(p *relaypb.Message) {

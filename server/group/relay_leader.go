@@ -66,6 +66,7 @@ type relayPeer struct {
 	renew   uint64                    // the last request for leave, 0 once it is given
 	heard   coordination.Instant      // when something last came; at first, when the relay was opened
 	watch   hooks.Timer               // looks at heard
+	room    uint64                    // how much of descriptions the other server takes, from version relayRoom on
 	// sentCount and heardCount are how many messages were said, and put into the queue, see Stillness.
 	sentCount, heardCount uint64
 	lost                  bool // nothing comes any more: there is no more leave
@@ -74,6 +75,8 @@ type relayPeer struct {
 	large  []relayedMessage   // go in pieces, with what else goes to their streams
 	behind map[uint64]int     // how many of large go to a stream
 	cut    pieces             // of the first of large
+	sent   uint64             // what the descriptions count that were sent, or begun
+	counts uint64             // what that in cut counts
 
 	coming pieces       // of what the other server says; of receive
 	queued atomic.Int64 // what events of the other server in the leader's queue count
@@ -224,21 +227,30 @@ func (p *relayPeer) owesLeave() bool {
 // take returns what is to be sent next, nil if nothing is. Leave that was asked for is given as soon as this server has
 // itself the right to speak as the leader. There is one caller at a time.
 func (p *relayPeer) take() *relaypb.FromLeader {
-	renewed, said := p.takeSaid()
+	renewed, room, said := p.takeSaid()
 	for i := range said {
-		if m := &said[i]; p.version >= relayPieces && (m.isLarge() || p.behind[m.stream] > 0) {
+		m := &said[i]
+		waits := m.message.Description != nil && p.isFull(room)
+		if p.version >= relayPieces && (m.isLarge() || waits || p.behind[m.stream] > 0) {
 			p.behind[m.stream]++
 			p.large = append(p.large, *m)
 		} else {
-			p.out = append(p.out, messageToPB(m.stream, &m.message))
+			message := messageToPB(m.stream, &m.message)
+			p.sent += counts(message)
+			p.out = append(p.out, message)
 		}
 	}
 	out := &relaypb.FromLeader{Renewed: renewed}
 	if renewed != 0 && p.version > 0 {
-		out.Version = relayPieces
+		out.Version = relayRoom
 	}
 	out.Messages, p.out = firstOf(p.out)
-	out.Piece = p.nextPiece()
+	for _, message := range out.Messages {
+		out.Counted += counts(message)
+	}
+	if out.Piece = p.nextPiece(room); out.Piece.GetLast() {
+		out.Counted += p.counts
+	}
 	out.Quanta = p.takeQuanta()
 	if out.Renewed == 0 && len(out.Messages) == 0 && out.Piece == nil && out.Quanta == nil {
 		return nil
@@ -252,15 +264,24 @@ func (m *relayedMessage) isLarge() bool {
 	return d != nil && len(d.Data)+d.Owners.Bytes()+d.Waiters.Bytes() > relayBatchBytes
 }
 
-// nextPiece returns the next piece of what is large, nil if nothing is. What goes to the same stream later comes behind
-// it, what goes to others does not.
-func (p *relayPeer) nextPiece() *relaypb.Piece {
+// isFull tells whether the other server takes no further description at present.
+func (p *relayPeer) isFull(room uint64) bool { return p.version >= relayRoom && p.sent >= room }
+
+// nextPiece returns the next piece of what is large, or waits for room; nil if nothing is, or there is none. What goes to the
+// same stream later comes behind it, what goes to others does not.
+func (p *relayPeer) nextPiece(room uint64) *relaypb.Piece {
 	if len(p.large) == 0 {
 		return nil
 	}
 	stream := p.large[0].stream
 	if len(p.cut) == 0 {
-		p.cut, _ = proto.Marshal(messageToPB(stream, &p.large[0].message)) // it cannot fail: what clients send is UTF-8
+		if p.large[0].message.Description != nil && p.isFull(room) {
+			return nil
+		}
+		message := messageToPB(stream, &p.large[0].message)
+		p.cut, _ = proto.Marshal(message) // it cannot fail: what clients send is UTF-8
+		p.counts = counts(message)
+		p.sent += p.counts
 	}
 	piece := p.cut.next()
 	if piece == nil || piece.Last {
@@ -275,15 +296,15 @@ func (p *relayPeer) nextPiece() *relaypb.Piece {
 	return piece
 }
 
-// takeSaid returns the leave to be given, 0 if none is, and what the leader has said so far.
-func (p *relayPeer) takeSaid() (renewed uint64, said []relayedMessage) {
+// takeSaid returns the leave to be given, 0 if none is, the room that there is, and what the leader has said so far.
+func (p *relayPeer) takeSaid() (renewed, room uint64, said []relayedMessage) {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
 	if p.renew != 0 && !p.lost && p.link.maySpeak() && p.group.streams.localLink() == p.link {
 		renewed, p.renew = p.renew, 0
 	}
 	said, p.said = p.said, nil
-	return renewed, said
+	return renewed, p.room, said
 }
 
 func (p *relayPeer) receive(batch *relaypb.ToLeader) error {
@@ -293,8 +314,10 @@ func (p *relayPeer) receive(batch *relaypb.ToLeader) error {
 	if number != 0 {
 		p.renew = number
 	}
+	more := batch.GetRoom() > p.room
+	p.room = max(p.room, batch.GetRoom())
 	p.mutex.Unlock()
-	if number != 0 {
+	if number != 0 || more {
 		p.bell.ring()
 	}
 	if err := p.forward(batch.GetForwards()); err != nil {

@@ -67,7 +67,7 @@ func TestLeaveIsTiedToItsRelay(t *testing.T) {
 // the moment at which it was asked for.
 func TestLeaveCountsFromTheAsking(t *testing.T) {
 	clock := &stoodClock{}
-	r := &relay{clock: NewClock(clock), asked: make(map[uint64]moment), bell: newBell()}
+	r := &relay{streams: newStreamSet(1), clock: NewClock(clock), asked: make(map[uint64]moment), bell: newBell()}
 	first := r.leaveRequest().GetRenew()
 	clock.now += coordination.Instant(time.Second)
 	r.renew() // over the relay

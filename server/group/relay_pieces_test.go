@@ -76,7 +76,7 @@ func TestServersThatKnowNoPieces(t *testing.T) {
 			t.Errorf("got %d messages, and a piece: %v", len(out.GetMessages()), out.GetPiece() != nil)
 		}
 	}
-	r := &relay{out: []*relaypb.Forward{largeForward(1)}}
+	r := &relay{streams: newStreamSet(1), out: []*relaypb.Forward{largeForward(1)}}
 	if out := r.take(); len(out.GetForwards()) != 1 || out.GetPiece() != nil {
 		t.Errorf("got %d, and a piece: %v", len(out.GetForwards()), out.GetPiece() != nil)
 	}
@@ -91,7 +91,7 @@ func TestLargeRequestsInPieces(t *testing.T) {
 	small := func(stream uint64) *relaypb.Forward {
 		return &relaypb.Forward{Stream: stream, Kind: &relaypb.Forward_Detach{Detach: &relaypb.Detach{}}}
 	}
-	r := &relay{version: relayPieces, out: []*relaypb.Forward{small(1), largeForward(2), small(3), largeForward(4), small(5)}}
+	r := &relay{streams: newStreamSet(1), version: relayPieces, out: []*relaypb.Forward{small(1), largeForward(2), small(3), largeForward(4), small(5)}}
 	var coming pieces
 	var got []uint64
 	for out := r.take(); out != nil; out = r.take() {

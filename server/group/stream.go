@@ -33,13 +33,15 @@ type Stream struct {
 	link      leaderLink  // where the Front's messages go; nil while there is no leader
 	timer     hooks.Timer // calls tick at the Front's Wake; nil until there is one
 	timerAt   coordination.Instant
-	reminder  *time.Timer   // calls remind where the rings' clock is turned by hand
-	resume    chan struct{} // closed when the client may be read again; nil while it may
-	ended     bool          // the Front has, and lingering runs
-	lingering *time.Timer   // cuts off a client that does not read what it is told at the end
-	scheduled bool          // the client was woken, and has not yet found that there is nothing more to take
-	outbound  int           // bytes queued
-	holds     int           // credit for what the Front has
+	reminder  *time.Timer                                // calls remind where the rings' clock is turned by hand
+	resume    chan struct{}                              // closed when the client may be read again; nil while it may
+	ended     bool                                       // the Front has, and lingering runs
+	lingering *time.Timer                                // cuts off a client that does not read what it is told at the end
+	scheduled bool                                       // the client was woken, and has not yet found that there is nothing more to take
+	outbound  int                                        // bytes queued
+	copies    map[*coordination.SemaphoreDescription]int // by what they count: those of a leader elsewhere that have not left
+	closed    bool                                       // nothing is left of it
+	holds     int                                        // credit for what the Front has
 }
 
 // Client is the connection behind a Stream. Wake and CutOff may be called under the stream's lock, so they must neither
@@ -242,7 +244,10 @@ func (s *Stream) deliver(from leaderLink, m *coordination.Message) {
 		s.group.events.trace(s.group.clock.WallMillis(), m, s.caller.Trace)
 	}
 	if m.Description != nil {
-		s.outbound += len(m.Description.Data) + m.Description.Owners.Bytes() + m.Description.Waiters.Bytes()
+		s.outbound += bytesOf(m.Description)
+		if _, elsewhere := from.(*relay); elsewhere && !s.closed && s.front.SaysLast(m.Description) {
+			s.copied(m.Description)
+		}
 	}
 	s.settle(coordination.Forward{})
 }

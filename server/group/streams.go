@@ -23,6 +23,7 @@ type streamSet struct {
 	link    leaderLink  // of all of them; nil while there is no leader
 	muted   atomic.Bool // a stream found that it may not speak, and nobody has looked after it since
 	budget  budget      // of their requests
+	copies  copies      // of what another server has described to them
 	refused atomic.Uint64
 }
 

@@ -358,8 +358,20 @@ type codec struct{ encoding.CodecV2 }
 // receiving is a call whose handler waits for a message.
 type receiving Call
 
-// inPieces is a message that encodes itself.
-type inPieces interface{ Pieces() [][]byte }
+// inPieces is a message that encodes itself, and wants to know when it has left.
+type inPieces interface {
+	Pieces() [][]byte
+	Gone()
+}
+
+// leaving is a pool that buffers are not taken from, and that tells a message when gRPC puts back one of it.
+type leaving struct{ message inPieces }
+
+// Get implements mem.BufferPool.
+func (leaving) Get(length int) *[]byte { b := make([]byte, length); return &b }
+
+// Put implements mem.BufferPool.
+func (l leaving) Put(*[]byte) { l.message.Gone() }
 
 // Marshal implements encoding.CodecV2.
 func (c codec) Marshal(v any) (mem.BufferSlice, error) {
@@ -371,6 +383,12 @@ func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 	buffers := make(mem.BufferSlice, len(pieces))
 	for i, piece := range pieces {
 		buffers[i] = mem.SliceBuffer(piece)
+	}
+	for i := len(pieces) - 1; i >= 0; i-- { // gRPC lets go of them in order; it does not count references to small ones
+		if !mem.IsBelowBufferPoolingThreshold(cap(pieces[i])) {
+			buffers[i] = mem.NewBuffer(&pieces[i], leaving{m})
+			break
+		}
 	}
 	return buffers, nil
 }

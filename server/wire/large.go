@@ -50,10 +50,21 @@ func Own(d *coordination.SemaphoreDescription) int {
 type Large struct {
 	pieces [][]byte
 	copied int // bytes of the pieces that are the message's own
+	gone   func()
 }
 
 // Pieces are the encoded message when put together. They must not be changed.
 func (l *Large) Pieces() [][]byte { return l.pieces }
+
+// OnGone has f called when the message has left, or will not.
+func (l *Large) OnGone(f func()) { l.gone = f }
+
+// Gone is to be called when the pieces are not needed any more.
+func (l *Large) Gone() {
+	if l.gone != nil {
+		l.gone()
+	}
+}
 
 // ToClientShared is ToClient for a reply with a description, which shares data with the reply.
 func ToClientShared(r *coordination.Reply) (*Large, error) {

@@ -33,7 +33,10 @@ type ToLeader struct {
 	Renew    uint64     `protobuf:"varint,2,opt,name=renew,proto3" json:"renew,omitempty"`
 	Forwards []*Forward `protobuf:"bytes,3,rep,name=forwards,proto3" json:"forwards,omitempty"`
 	// Of a Forward that is too large for a batch. Only to a leader that has said that it knows pieces.
-	Piece         *Piece    `protobuf:"bytes,4,opt,name=piece,proto3" json:"piece,omitempty"`
+	Piece *Piece `protobuf:"bytes,4,opt,name=piece,proto3" json:"piece,omitempty"`
+	// How many bytes of descriptions the sender takes over this relay, counted from its beginning: a leader that has sent as
+	// many begins no further one.
+	Room          uint64    `protobuf:"varint,5,opt,name=room,proto3" json:"room,omitempty"`
 	Demands       []*Demand `protobuf:"bytes,10,rep,name=demands,proto3" json:"demands,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -95,6 +98,13 @@ func (x *ToLeader) GetPiece() *Piece {
 		return x.Piece
 	}
 	return nil
+}
+
+func (x *ToLeader) GetRoom() uint64 {
+	if x != nil {
+		return x.Room
+	}
+	return 0
 }
 
 func (x *ToLeader) GetDemands() []*Demand {
@@ -346,7 +356,7 @@ type Hello struct {
 	// an older one back until after a newer one.
 	Process uint64 `protobuf:"varint,2,opt,name=process,proto3" json:"process,omitempty"`
 	Number  uint64 `protobuf:"varint,3,opt,name=number,proto3" json:"number,omitempty"`
-	// Which messages the sender knows: 1 is pieces.
+	// Which messages the sender knows: 1 is pieces, 2 is room as well.
 	Version       uint32 `protobuf:"varint,4,opt,name=version,proto3" json:"version,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1287,7 +1297,9 @@ type FromLeader struct {
 	// As in Hello, with every leave.
 	Version uint32 `protobuf:"varint,3,opt,name=version,proto3" json:"version,omitempty"`
 	// Of a Message that is too large for a batch. What else goes to its stream comes behind it.
-	Piece         *Piece  `protobuf:"bytes,4,opt,name=piece,proto3" json:"piece,omitempty"`
+	Piece *Piece `protobuf:"bytes,4,opt,name=piece,proto3" json:"piece,omitempty"`
+	// What the descriptions that are whole with this batch count of ToLeader.room.
+	Counted       uint64  `protobuf:"varint,5,opt,name=counted,proto3" json:"counted,omitempty"`
 	Quanta        *Quanta `protobuf:"bytes,10,opt,name=quanta,proto3" json:"quanta,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1349,6 +1361,13 @@ func (x *FromLeader) GetPiece() *Piece {
 		return x.Piece
 	}
 	return nil
+}
+
+func (x *FromLeader) GetCounted() uint64 {
+	if x != nil {
+		return x.Counted
+	}
+	return 0
 }
 
 func (x *FromLeader) GetQuanta() *Quanta {
@@ -1886,12 +1905,13 @@ var File_server_group_relaypb_relay_proto protoreflect.FileDescriptor
 
 const file_server_group_relaypb_relay_proto_rawDesc = "" +
 	"\n" +
-	" server/group/relaypb/relay.proto\x12\x0fcoordd.relay.v1\"\xe5\x01\n" +
+	" server/group/relaypb/relay.proto\x12\x0fcoordd.relay.v1\"\xf9\x01\n" +
 	"\bToLeader\x12,\n" +
 	"\x05hello\x18\x01 \x01(\v2\x16.coordd.relay.v1.HelloR\x05hello\x12\x14\n" +
 	"\x05renew\x18\x02 \x01(\x04R\x05renew\x124\n" +
 	"\bforwards\x18\x03 \x03(\v2\x18.coordd.relay.v1.ForwardR\bforwards\x12,\n" +
-	"\x05piece\x18\x04 \x01(\v2\x16.coordd.relay.v1.PieceR\x05piece\x121\n" +
+	"\x05piece\x18\x04 \x01(\v2\x16.coordd.relay.v1.PieceR\x05piece\x12\x12\n" +
+	"\x04room\x18\x05 \x01(\x04R\x04room\x121\n" +
 	"\ademands\x18\n" +
 	" \x03(\v2\x17.coordd.relay.v1.DemandR\ademands\"L\n" +
 	"\x06Demand\x12\x12\n" +
@@ -1988,13 +2008,14 @@ const file_server_group_relaypb_relay_proto_rawDesc = "" +
 	"\tWatchMark\x12\x1c\n" +
 	"\tsemaphore\x18\x01 \x01(\x04R\tsemaphore\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\x04R\x05index\x12\x14\n" +
-	"\x05place\x18\x03 \x01(\rR\x05place\"\xd5\x01\n" +
+	"\x05place\x18\x03 \x01(\rR\x05place\"\xef\x01\n" +
 	"\n" +
 	"FromLeader\x12\x18\n" +
 	"\arenewed\x18\x01 \x01(\x04R\arenewed\x124\n" +
 	"\bmessages\x18\x02 \x03(\v2\x18.coordd.relay.v1.MessageR\bmessages\x12\x18\n" +
 	"\aversion\x18\x03 \x01(\rR\aversion\x12,\n" +
-	"\x05piece\x18\x04 \x01(\v2\x16.coordd.relay.v1.PieceR\x05piece\x12/\n" +
+	"\x05piece\x18\x04 \x01(\v2\x16.coordd.relay.v1.PieceR\x05piece\x12\x18\n" +
+	"\acounted\x18\x05 \x01(\x04R\acounted\x12/\n" +
 	"\x06quanta\x18\n" +
 	" \x01(\v2\x17.coordd.relay.v1.QuantaR\x06quanta\"\xd1\x04\n" +
 	"\aMessage\x12\x16\n" +

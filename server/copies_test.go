@@ -1,0 +1,53 @@
+package server
+
+import (
+	"testing"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
+)
+
+// TestFollowerCopiesAreBounded has clients of a server that does not lead ask for more than it may have of the leader's
+// descriptions, and read nothing. It has that much and no more; when they are gone, nothing; and who reads gets the answer.
+func TestFollowerCopiesAreBounded(t *testing.T) {
+	const each, most = 1 << 20, 64 << 20
+	var clock handClock // nobody is given up for not answering pings
+	c := startClusterWith(t, 3, func(config *Config) { config.clock = &clock })
+	leader, follower := c.leader()
+	c.createNode(leader, testNode)
+	s := c.servers[follower]
+	reader := openTest(t, t.Context(), c.conns[follower], start(1_800_000))
+	next(t, reader)
+	send(t, reader, &Ydb_Coordination.SessionRequest{Request: &Ydb_Coordination.SessionRequest_CreateSemaphore_{
+		CreateSemaphore: &Ydb_Coordination.SessionRequest_CreateSemaphore{ReqId: 1, Name: "large", Limit: 1, Data: make([]byte, each)}}})
+	next(t, reader)
+	describe := &Ydb_Coordination.SessionRequest{Request: &Ydb_Coordination.SessionRequest_DescribeSemaphore_{
+		DescribeSemaphore: &Ydb_Coordination.SessionRequest_DescribeSemaphore{ReqId: 2, Name: "large"}}}
+	other, err := grpc.NewClient(s.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithStaticStreamWindowSize(1<<16),
+		grpc.WithStaticConnWindowSize(1<<30))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	peak := 0
+	for range most/each + 16 {
+		send(t, openTest(t, t.Context(), other, start(1_800_000)), describe)
+		peak = max(peak, s.group.CopiedBytes())
+	}
+	eventually(t, "the server to have as much as it may", func() bool {
+		peak = max(peak, s.group.CopiedBytes())
+		return s.group.CopiedBytes() >= most
+	})
+	if peak > most+2*each {
+		t.Errorf("it has %d bytes", peak)
+	}
+	_ = other.Close()
+	eventually(t, "it to have nothing", func() bool { return s.group.CopiedBytes() == 0 })
+	send(t, reader, describe)
+	if d := next(t, reader).GetDescribeSemaphoreResult().GetSemaphoreDescription(); len(d.GetData()) != each {
+		t.Errorf("described: %d bytes", len(d.GetData()))
+	}
+	eventually(t, "it to have nothing again", func() bool { return s.group.CopiedBytes() == 0 })
+}

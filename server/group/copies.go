@@ -1,0 +1,101 @@
+package group
+
+import (
+	"sync"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/server/group/relaypb"
+)
+
+// maxCopiedBytes is how much the descriptions may have together that a server has of another one, which leads, and that its
+// clients have not taken. A leader begins no further one beyond that, so it is the last of them at most that goes beyond.
+const maxCopiedBytes = 64 << 20
+
+// copies count what the streams of a server have of descriptions of a leader elsewhere.
+type copies struct {
+	mutex sync.Mutex
+	bytes int
+	freed func() // is called when there is more room, nil: nobody wants to know
+}
+
+func (c *copies) add(bytes int) {
+	c.mutex.Lock()
+	c.bytes += bytes
+	freed := c.freed
+	c.mutex.Unlock()
+	if bytes < 0 && freed != nil {
+		freed()
+	}
+}
+
+// room is how much more there may be.
+func (c *copies) room() int {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	return max(0, maxCopiedBytes-c.bytes)
+}
+
+// tell has somebody told when there is more room.
+func (c *copies) tell(freed func()) {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	c.freed = freed
+}
+
+// bytesOf is what a description counts.
+func bytesOf(d *coordination.SemaphoreDescription) int {
+	return len(d.Data) + d.Owners.Bytes() + d.Waiters.Bytes()
+}
+
+// counts is what a message counts of ToLeader.room.
+func counts(m *relaypb.Message) uint64 {
+	if m.GetDescription() == nil {
+		return 0
+	}
+	return uint64(proto.Size(m.GetDescription()))
+}
+
+// copied takes note of a description that the stream has a copy of. The mutex is held.
+func (s *Stream) copied(d *coordination.SemaphoreDescription) {
+	if s.copies == nil {
+		s.copies = make(map[*coordination.SemaphoreDescription]int)
+	}
+	n := bytesOf(d)
+	s.copies[d] = n
+	s.group.streams.copies.add(n)
+}
+
+// Gone says that the description of a reply has left this server.
+func (s *Stream) Gone(d *coordination.SemaphoreDescription) {
+	s.mutex.Lock()
+	n := s.copies[d]
+	delete(s.copies, d)
+	s.mutex.Unlock()
+	if n > 0 {
+		s.group.streams.copies.add(-n)
+	}
+}
+
+// AllGone says that nothing is left on this server of what the client was told.
+func (s *Stream) AllGone() {
+	s.mutex.Lock()
+	n := 0
+	for _, bytes := range s.copies {
+		n += bytes
+	}
+	s.copies = nil
+	s.closed = true
+	s.mutex.Unlock()
+	if n > 0 {
+		s.group.streams.copies.add(-n)
+	}
+}
+
+// CopiedBytes is how much this server has of what another one described to its streams.
+func (g *Group) CopiedBytes() int {
+	g.streams.copies.mutex.Lock()
+	defer g.streams.copies.mutex.Unlock()
+	return g.streams.copies.bytes
+}
