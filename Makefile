@@ -38,7 +38,7 @@ IMAGE ?= coordd
 PLATFORM ?= linux/$(shell go env GOARCH)
 
 # The modules besides the server's own: the SDK tests, and the tools.
-COMPAT := compat/go
+COMPAT := compat/go compat/go/standin
 TOOLS  := .ci/tools
 TOOLBIN := $(CURDIR)/bin/tools
 PROTO_PLUGINS := $(TOOLBIN)/protoc-gen-go,$(TOOLBIN)/protoc-gen-go-grpc
@@ -126,8 +126,8 @@ go-test: build ## run the server's tests
 tools-test: ## run the tests of the generators
 	@cd $(TOOLS) && go test ./...
 
-compat: build ## run the tests on the unmodified Go SDK against bin/coordd
-	@cd $(COMPAT) && $(GO_TEST) ./...
+compat: build ## run the tests on the unmodified Go SDK, against bin/coordd and in their own process
+	@for module in $(COMPAT); do (cd $$module && $(GO_TEST) ./...) || exit 1; done
 
 crash-test: build ## kill and restart a server under load CRASH_ROUNDS times
 	@listed="$$(go test -list '^TestCrash' $(CRASH_PACKAGES))" && grep -q '^TestCrash' <<<"$$listed" || \

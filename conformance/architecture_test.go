@@ -165,6 +165,36 @@ func TestStandInCarriesLittle(t *testing.T) {
 	}
 }
 
+// TestCompatHasTheStandInOnly: the tests on SDKs see the server from outside, but for those on the stand-in, and the
+// examples, which show it.
+func TestCompatHasTheStandInOnly(t *testing.T) {
+	seen := 0
+	err := filepath.WalkDir("../compat", func(name string, _ fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(name, ".go") {
+			return err
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ImportsOnly)
+		if err != nil {
+			return err
+		}
+		folder := path.Dir(filepath.ToSlash(strings.TrimPrefix(name, "../")))
+		for _, spec := range file.Imports {
+			ours, is := strings.CutPrefix(importPath(spec), module+"/")
+			switch {
+			case !is || within(ours, "compat"):
+			case ours == "server/standin" && (within(folder, "compat/go/standin") || within(folder, "compat/go/examples")):
+				seen++
+			default:
+				t.Errorf("%s imports %s", name, importPath(spec))
+			}
+		}
+		return nil
+	})
+	if err != nil || seen == 0 {
+		t.Errorf("%d files use the stand-in: %v", seen, err)
+	}
+}
+
 // parseModule returns the files of this module by name, for every operating system, without its tests and without the
 // modules inside it.
 func parseModule(t *testing.T) map[string]*ast.File {

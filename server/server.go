@@ -211,7 +211,8 @@ func (s *Server) openGroup(ctx context.Context) error {
 	opened, err := group.Open(ctx, group.Config{
 		Log: raftstore.Config{Dir: c.DataDir, InMemory: c.InMemory, Memory: c.hooks.Memory, Logger: c.Logger, Cluster: cluster,
 			TailBytes: c.tailBytes, ReserveBytes: c.DiskReserve, FreeSpace: c.hooks.FreeSpace, Slow: c.hooks.Slow},
-		Database: c.Database, Limits: c.Limits, Clock: group.NewClock(c.hooks.Rings), Shell: group.NewClock(c.hooks.Shell), Formats: c.formats,
+		Database: c.Database, Limits: c.Limits, Clock: group.NewClock(c.hooks.Rings), Remind: c.hooks.Remind,
+		Shell: group.NewClock(c.hooks.Shell), Formats: c.formats,
 		Streams: c.Hardening.Streams, OutboundBytes: maxOutboundBytes, Linger: c.Hardening.Linger,
 		CallPatience: s.patience(), Failed: s.fail,
 	})

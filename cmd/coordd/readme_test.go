@@ -31,6 +31,30 @@ func TestReadmeProgram(t *testing.T) {
 	}
 }
 
+// TestTestingPage wants what the page about tests shows to be what the SDK tests run, and its table of versions to be what
+// they find.
+func TestTestingPage(t *testing.T) {
+	page := readFile(t, "docs/testing-your-code.md")
+	_, rest, _ := strings.Cut(page, "```go\n")
+	program, _, found := strings.Cut(rest, "```\n")
+	if !found || !strings.Contains(readFile(t, "compat/go/standin/lock_test.go"), program) {
+		t.Error("the first program of the page is not in compat/go/standin/lock_test.go")
+	}
+	raised := readFile(t, "compat/go/standin/testdata/raised.txt")
+	for line := range strings.Lines(raised) {
+		var module, before, after string
+		if _, err := fmt.Sscanf(line, "%s %s => %s", &module, &before, &after); err != nil {
+			t.Fatal(err)
+		}
+		if row := fmt.Sprintf("| %s | %s | %s |\n", module, before, after); !strings.Contains(page, row) {
+			t.Errorf("the page has no row %q", row)
+		}
+	}
+	if rows := strings.Count(page, "\n| google.golang.org/") + strings.Count(page, "\n| golang.org/"); rows != strings.Count(raised, "\n") {
+		t.Errorf("the page has %d rows of versions", rows)
+	}
+}
+
 // TestReadmeTables wants every setting and every exit code in README.md, with its
 // default and its text.
 func TestReadmeTables(t *testing.T) {

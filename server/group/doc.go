@@ -52,6 +52,10 @@
 //   - timers: a stream's own (pings, timeouts, the end that nobody reads), the leader's watch over a relay and the
 //     streams of one that broke.
 //
+// The rings' timers go by Config.Clock, all others by Config.Shell, which is the real clock for everybody but tests. In a
+// stand-in somebody turns the first by hand; still.go is for him: Still tells whether everything is done that was due, and a
+// stream has a timer of the real clock that reminds its client.
+//
 // All others belong to somebody else and call in: the handlers of clients, the log's goroutines (handler), those of
 // gRPC.
 //

@@ -25,6 +25,8 @@ type Config struct {
 	Limits coordination.Limits
 	// Clock tells the rings the time.
 	Clock Clock
+	// Remind has clients pinged by the real clock as well: theirs is that one, and Clock may stand still.
+	Remind bool
 	// Shell tells it to everybody else, such as the relay and the right to speak. Zero: Clock does.
 	Shell Clock
 	// Formats is which commands this program can read; zero: OwnFormats.

@@ -114,10 +114,10 @@ func (r *relayPeers) countRelayed(still *Stillness) {
 // remindMost is how long it takes until a stream is looked at again that has no client to remind yet.
 const remindMost = 100 * time.Millisecond
 
-// startReminding keeps a client content whose pings come by a clock that somebody turns: it goes by the real one, and would take the
-// server for dead. The mutex is held.
+// startReminding keeps a client content whose pings come by a clock that somebody turns: it goes by the real one, and would
+// take the server for dead. The mutex is held.
 func (s *Stream) startReminding() {
-	if s.group.clock.turned != nil && s.reminder == nil {
+	if s.group.config.Remind && s.reminder == nil {
 		s.reminder = time.AfterFunc(s.remindPause(), s.remind)
 	}
 }

@@ -1,6 +1,7 @@
 package standin
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,11 +14,8 @@ import (
 )
 
 const (
-	// pongPatience is how long, by the real clock, a client may take to answer a ping during Advance, or to read what it is
-	// told. One that takes longer is not waited for until it does.
-	pongPatience = time.Second
 	// settlePatience is how long the servers may take for what is due at one moment.
-	settlePatience = 30 * time.Second
+	settlePatience = time.Minute
 	// maxMoments is how often in a row something may become due at one moment.
 	maxMoments = 10_000
 )
@@ -145,13 +143,13 @@ func (c *core) settle() error {
 		case looks == 0 || seen.activity != before:
 		case !waiting:
 			return nil
-		case time.Since(begun) >= pongPatience:
+		case time.Since(begun) >= c.settings.pong:
 			maps.Copy(c.silent, seen.unanswered)
 			return nil
 		}
 		before = seen.activity
-		if time.Since(begun) >= settlePatience {
-			return fmt.Errorf("the servers do not come to rest: %s", seen.waits)
+		if time.Since(begun) >= settlePatience+c.settings.pong {
+			return fmt.Errorf("the servers do not come to rest: %s", cmp.Or(seen.waits, "clients ask again and again"))
 		}
 		pause(looks)
 	}

@@ -94,7 +94,7 @@ func TestAdvanceOverTenMinutes(t *testing.T) {
 
 // TestAdvanceFindsSilence: a client that does not answer loses its session; it is waited for once.
 func TestAdvanceFindsSilence(t *testing.T) {
-	s, conn := began(t, FakeTime())
+	s, conn := began(t, FakeTime(), PongPatience(3*time.Second))
 	talks, silent := open(t, conn, node, 6*time.Second, 0), open(t, conn, node, 6*time.Second, 0)
 	s.Advance(time.Second)
 	silent.silence()

@@ -21,15 +21,20 @@ type settings struct {
 	dir      string
 	fakeTime bool
 	patience time.Duration
+	pong     time.Duration
 	logger   *slog.Logger
 }
+
+// defaultPongPatience is how long, by the real clock, a client may take to answer a ping during Advance, or to read what it is
+// told. One that takes longer is not waited for until it does.
+const defaultPongPatience = time.Second
 
 // defaultPatience is how long Await and its like wait, by the real clock.
 const defaultPatience = 10 * time.Second
 
 func collect(options []Option) (settings, error) {
 	s := settings{database: "/local", servers: 1, limits: coordination.DefaultLimits(), patience: defaultPatience,
-		logger: slog.New(slog.DiscardHandler)}
+		pong: defaultPongPatience, logger: slog.New(slog.DiscardHandler)}
 	for _, option := range options {
 		option(&s)
 	}
@@ -83,6 +88,10 @@ func FakeTime() Option { return func(s *settings) { s.fakeTime = true } }
 
 // Patience is how long Await and its like wait, by the real clock, instead of 10 seconds.
 func Patience(d time.Duration) Option { return func(s *settings) { s.patience = d } }
+
+// PongPatience is how long Advance waits for a client to answer a ping, by the real clock, instead of a second. A machine
+// that is very busy needs more; a client that never answers costs as much once.
+func PongPatience(d time.Duration) Option { return func(s *settings) { s.pong = d } }
 
 // Logger gets what the servers log; without it nobody does.
 func Logger(l *slog.Logger) Option { return func(s *settings) { s.logger = l } }

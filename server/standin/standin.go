@@ -187,7 +187,7 @@ func (c *core) configure(m *member, initial map[string]string) {
 		LoopbackAdmin: true}
 	m.hooks = hooks.Hooks{Listen: m.listen}
 	if c.clock != nil {
-		m.hooks.Rings = c.clock
+		m.hooks.Rings, m.hooks.Remind = c.clock, true
 	}
 	if m.tls != nil {
 		m.config.ListenTLS, m.config.TLS = m.tls.address(), c.files

@@ -37,7 +37,7 @@ const (
 // began is a stand-in with a coordination node, and a connection to it.
 func began(t *testing.T, options ...Option) (*Server, *grpc.ClientConn) {
 	t.Helper()
-	s := Start(t, append([]Option{Patience(waitMax)}, options...)...)
+	s := Start(t, append([]Option{Patience(waitMax), PongPatience(waitMax)}, options...)...)
 	conn := connect(t, s, 0)
 	makeNode(t, conn, node)
 	return s, conn
