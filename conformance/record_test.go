@@ -147,8 +147,7 @@ func TestRecordingOfAnExpiry(t *testing.T) {
 	script, address := recorded(t, func(conn *grpc.ClientConn) {
 		dying, die := context.WithCancel(t.Context())
 		defer die()
-		first, err := raw.Open(dying, conn, &raw.Start{Path: recordedNode, TimeoutMillis: 400, ProtectionKey: []byte("sesame"), Description: "a b"})
-		if err == nil {
+		if _, err := raw.Open(dying, conn, &raw.Start{Path: recordedNode, TimeoutMillis: 400}); err == nil {
 			t.Error("there was no node")
 			return
 		}
@@ -156,7 +155,8 @@ func TestRecordingOfAnExpiry(t *testing.T) {
 			t.Error(err)
 			return
 		}
-		if first, err = raw.Open(dying, conn, &raw.Start{Path: recordedNode, TimeoutMillis: 400, ProtectionKey: []byte("sesame"), Description: "a b"}); err == nil {
+		first, err := raw.Open(dying, conn, &raw.Start{Path: recordedNode, TimeoutMillis: 400, ProtectionKey: []byte("sesame"), Description: "a b"})
+		if err == nil {
 			err = first.Create("a lock", 1)
 		}
 		if err == nil {
@@ -193,14 +193,14 @@ func TestRecordingIsBounded(t *testing.T) {
 	const most = 64 << 10
 	data := strings.Repeat("x", 5<<10)
 	script, _ := recordedUpTo(t, most, func(conn *grpc.ClientConn) {
-		s, err := raw.Open(t.Context(), conn, &raw.Start{Path: recordedNode, TimeoutMillis: 60_000})
-		if err == nil {
+		if _, err := raw.Open(t.Context(), conn, &raw.Start{Path: recordedNode, TimeoutMillis: 60_000}); err == nil {
 			t.Error("there was no node")
 		}
 		if err := raw.CreateNode(t.Context(), conn, recordedNode); err != nil {
 			t.Error(err)
 		}
-		if s, err = raw.Open(t.Context(), conn, &raw.Start{Path: recordedNode, TimeoutMillis: 60_000}); err == nil {
+		s, err := raw.Open(t.Context(), conn, &raw.Start{Path: recordedNode, TimeoutMillis: 60_000})
+		if err == nil {
 			err = s.Create("config", 1)
 		}
 		for i := 0; i < 20 && err == nil; i++ {

@@ -133,10 +133,11 @@ func (s *Set) SlowDisk(server int, d time.Duration) error {
 }
 
 func (s *Set) addServers(c *Controls) {
-	c.Add("expire-session", "node= session=: end a session as if its time had run out", func(ctx context.Context, a *Arguments) (any, error) {
-		node, session := a.Text("node"), a.Number("session", 0)
-		return after(a, func() (any, error) { return nil, s.ExpireSession(ctx, node, session) })
-	})
+	c.Add("expire-session", "node= session=: end a session as if its time had run out",
+		func(ctx context.Context, a *Arguments) (any, error) {
+			node, session := a.Text("node"), a.Number("session", 0)
+			return after(a, func() (any, error) { return nil, s.ExpireSession(ctx, node, session) })
+		})
 	c.Add("drop-node", "node=: drop a coordination node", func(ctx context.Context, a *Arguments) (any, error) {
 		node := a.Text("node")
 		return after(a, func() (any, error) { return nil, s.DropNode(ctx, node) })
