@@ -14,7 +14,7 @@ import (
 func TestFollowerCopiesAreBounded(t *testing.T) {
 	const each, most = 1 << 20, 64 << 20
 	var clock handClock // nobody is given up for not answering pings
-	c := startClusterWith(t, 3, func(config *Config) { config.clock = &clock })
+	c := startClusterWith(t, 3, func(config *Config) { config.hooks.Rings = &clock })
 	leader, follower := c.leader()
 	c.createNode(leader, testNode)
 	s := c.servers[follower]
