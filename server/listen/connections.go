@@ -440,19 +440,24 @@ func (c *meteredConn) Read(b []byte) (int, error) {
 // up under one lock.
 func (c *meteredConn) follow(b []byte) (taken, resets int) {
 	kept, locked := int64(0), false
+	lock := func() {
+		if !locked {
+			c.mutex.Lock()
+			locked = true
+		}
+	}
+	var leaving []*Call
 	for taken < len(b) {
 		next := b[taken:]
 		p := c.frames.follow(next)
 		taken += p.bytes
 		if p.resets > 0 {
 			resets += p.resets
-			c.reset(p.reset)
+			lock()
+			leaving = c.reset(p.reset, leaving)
 		}
 		if p.data > 0 {
-			if !locked {
-				c.mutex.Lock()
-				locked = true
-			}
+			lock()
 			kept += c.receive(p.stream, next[p.at:][:p.data])
 		} else if p.stream != 0 {
 			c.header = p.stream
@@ -462,6 +467,9 @@ func (c *meteredConn) follow(b []byte) (taken, resets int) {
 	if locked {
 		c.keep(kept)
 		c.mutex.Unlock()
+		for _, call := range leaving {
+			call.leave()
+		}
 		c.set.bytes.enforce(c.set)
 	}
 	return taken, resets

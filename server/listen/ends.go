@@ -73,17 +73,12 @@ func (c *Call) endLeft(leaving []*Call) []*Call {
 	return leaving
 }
 
-// reset notes that the client has reset a stream.
-func (c *meteredConn) reset(stream uint32) {
-	var leaving []*Call
-	c.mutex.Lock()
+// reset notes that the client has reset a stream. It adds its call to those that may leave now, if it does. The mutex is held.
+func (c *meteredConn) reset(stream uint32, leaving []*Call) []*Call {
 	if call := c.open[stream]; call != nil {
-		leaving = call.endLeft(nil)
+		return call.endLeft(leaving)
 	}
-	c.mutex.Unlock()
-	for _, call := range leaving {
-		call.leave()
-	}
+	return leaving
 }
 
 // linger has a call that is over wait for its end to be written, and reports whether that is necessary. The mutex of the call

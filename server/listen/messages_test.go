@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"testing"
 
+	"golang.org/x/net/http2"
 	"google.golang.org/grpc/mem"
 )
 
@@ -160,5 +161,27 @@ func TestCallsShareAPlace(t *testing.T) {
 	}
 	if calls[1].kept != 0 || c.Received() != each+int64(len(message)) {
 		t.Errorf("%d bytes are kept of a call that has left, %d in all", calls[1].kept, c.Received())
+	}
+}
+
+// TestMessageAndResetInOneRead has a client send a part of a message and reset its stream at once, so that one read brings
+// both, while the call is over and waits for its end to be read.
+func TestMessageAndResetInOneRead(t *testing.T) {
+	c := NewConnections(Limits{ReceivedBytes: 1 << 20, ResetBurst: 10}, slog.New(slog.DiscardHandler))
+	conn := c.meter(nil, nil)
+	call := &Call{set: c, conn: conn, stream: 1}
+	call.attach()
+	call.leave()
+	if !call.lingers || call.left {
+		t.Fatal("the call does not wait for its end")
+	}
+	message := envelope(false, 3)
+	data := append([]byte{0, 0, byte(len(message)), frameData, 0, 0, 0, 0, 1}, message...)
+	both := append([]byte(http2.ClientPreface), append(data, 0, 0, 4, frameReset, 0, 0, 0, 0, 1, 0, 0, 0, 8)...)
+	if taken, err := conn.watch(both); taken != len(both) || err != nil {
+		t.Errorf("%d bytes of %d are taken: %v", taken, len(both), err)
+	}
+	if !call.left || c.Received() != 0 {
+		t.Errorf("left: %v, and %d bytes are kept", call.left, c.Received())
 	}
 }
