@@ -18,8 +18,10 @@ import (
 	"time"
 
 	"github.com/ydb-platform/ydb-go-genproto/Ydb_Coordination_V1"
+	"github.com/ydb-platform/ydb-go-genproto/Ydb_Discovery_V1"
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb"
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
+	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Discovery"
 
 	"github.com/coordd/coordd/cmd/coordd/client"
 	"github.com/coordd/coordd/server/adminpb"
@@ -329,12 +331,31 @@ func TestLockLost(t *testing.T) {
 // untilTheFile is a command that ends well when a file is there.
 const untilTheFile = `echo ready $COORDD_FENCING_TOKEN; while [ ! -e "$0" ]; do sleep 0.05; done`
 
+// endpointsOf is how many servers a server tells clients of.
+func endpointsOf(t *testing.T, endpoint string) int {
+	t.Helper()
+	answer, err := Ydb_Discovery_V1.NewDiscoveryServiceClient(dialServer(t, endpoint)).ListEndpoints(t.Context(), &Ydb_Discovery.ListEndpointsRequest{Database: "/local"})
+	result := new(Ydb_Discovery.ListEndpointsResult)
+	if err != nil || answer.GetOperation().GetResult().UnmarshalTo(result) != nil {
+		return 0
+	}
+	return len(result.GetEndpoints())
+}
+
 // A lock outlives a restart of the server, a change of the leader, and the loss of the server that it was taken at.
 func TestLockSurvives(t *testing.T) {
 	t.Parallel()
 	servers := startThree(t)
 	c := nodeOf(t, servers[1].endpoint)
 	s := sessionOf(t, c)
+	waitFor(t, "each server to know of all", func() bool {
+		for _, server := range servers {
+			if endpointsOf(t, server.endpoint) != len(servers) {
+				return false
+			}
+		}
+		return true
+	})
 	enough := filepath.Join(t.TempDir(), "enough")
 	var locks []*locking
 	var ready []string

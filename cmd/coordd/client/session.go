@@ -40,7 +40,8 @@ const (
 	pauseMost  = 500 * time.Millisecond
 	// discoverMost bounds a question for the other servers.
 	discoverMost = 2 * time.Second
-	// discoverPause is the pause between two of them, where there are others.
+	// discoverFirst is the pause before the second of them. Each is twice as long as the last one, up to discoverPause.
+	discoverFirst = 200 * time.Millisecond
 	discoverPause = 30 * time.Second
 )
 
@@ -320,6 +321,9 @@ func (s *Session) attend(life context.Context, address string, started func(firs
 	defer cut(nil)
 	patience := time.AfterFunc(min(attachMost, max(s.config.Timeout/silencesPerTimeout, 100*time.Millisecond)), func() { cut(errSilent) })
 	defer patience.Stop()
+	if s.client.config.Discover && s.attaches == 0 { // so that whoever has a session knows where else to go with it
+		s.discover(ctx, conn, s.config.Timeout/pingsPerTimeout)
+	}
 	with, err := s.client.With(ctx, conn)
 	if err != nil {
 		return s.cause(ctx, err)
@@ -417,22 +421,22 @@ func (s *Session) ask(ctx context.Context, a *attachment) {
 
 // learn keeps up with which servers there are. A server that has just started may not yet know of the others.
 func (s *Session) learn(ctx context.Context, conn *grpc.ClientConn) {
-	for {
-		asking, cancel := context.WithTimeout(ctx, discoverMost)
-		s.client.discover(asking, conn)
-		cancel()
-		pause := discoverPause
-		if s.client.servers() == 1 {
-			pause = max(s.config.Timeout/pingsPerTimeout, 100*time.Millisecond)
-		}
-		rest := time.NewTimer(min(pause, discoverPause))
+	for pause := discoverFirst; ; pause = min(2*pause, discoverPause) {
+		rest := time.NewTimer(pause)
 		select {
 		case <-rest.C:
 		case <-ctx.Done():
 			rest.Stop()
 			return
 		}
+		s.discover(ctx, conn, discoverMost)
 	}
+}
+
+func (s *Session) discover(ctx context.Context, conn *grpc.ClientConn, most time.Duration) {
+	asking, cancel := context.WithTimeout(ctx, min(most, discoverMost))
+	defer cancel()
+	s.client.discover(asking, conn)
 }
 
 // resume has a new stream go on where the last one ended.
