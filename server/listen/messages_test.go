@@ -155,6 +155,7 @@ func TestCallsShareAPlace(t *testing.T) {
 	if calls[0].kept != each || calls[1].kept != each || c.Received() != 2*each {
 		t.Errorf("%d and %d bytes are kept, %d in all; want %d for each", calls[0].kept, calls[1].kept, c.Received(), each)
 	}
+	calls[1].endGone = true // as when its end has been written
 	calls[1].end()
 	for _, call := range calls {
 		conn.receiveAlone(call.stream, message)
