@@ -76,7 +76,7 @@ func TestWrongInput(t *testing.T) {
 		{"nobody there, by default", "cluster status", []string{"COORDD_LISTEN=127.0.0.1:1"}, exitNotServing, []string{"coordd: no server at 127.0.0.1:1 (connection refused); --endpoint names another\n"}},
 		{"nobody there, by the file", "user list", []string{"COORDD_CONFIG=" + at("port.yaml")}, exitNotServing, []string{"coordd: no server at 127.0.0.1:1 "}},
 		{"nobody there, by the file of a flag", "cluster status --config PLACE/port.yaml", []string{"COORDD_CONFIG=/nowhere/c"}, exitNotServing, []string{"coordd: no server at 127.0.0.1:1 "}},
-		{"nobody to inspect, by the file of a flag", "inspect nodes --config PLACE/port.yaml", nil, exitNotServing, []string{"coordd: no server at 127.0.0.1:1 "}},
+		{"nobody to inspect, by the file of a flag", "node ls --config PLACE/port.yaml", nil, exitNotServing, []string{"coordd: no server at 127.0.0.1:1 "}},
 		{"nobody healthy, by the file of a flag", "health --config PLACE/port.yaml", nil, exitNotServing, []string{"coordd: not serving: no server at 127.0.0.1:1 "}},
 		{"no file to find the server by", "user list --config /nowhere/c", nil, exitConfig, []string{"coordd: flag --config: ", "/nowhere/c"}},
 		{"nobody there, by a variable", "cluster status", []string{"COORDD_ENDPOINT=grpc://127.0.0.1:1/?database=/local"}, exitNotServing, []string{"coordd: no server at 127.0.0.1:1 "}},

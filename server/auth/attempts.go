@@ -146,15 +146,13 @@ func (a *Authenticator) CheckPassword(ctx context.Context, attempt Attempt, pass
 		return false, err
 	}
 	// Others may have shown wrong ones while this one waited for its turn.
-	right, err = a.Passwords.verify(ctx, attempt.Source, a.attempts.known(attempt), password, stored,
-		func() error { return a.attempts.wait(attempt) })
-	if err != nil {
-		return false, err
-	}
-	if a.attempts.note(attempt, right) {
-		logger.Warn("wrong passwords, the next ones have to wait", "user", attempt.name(stored != ""), "source", attempt.Source)
-	}
-	return right, nil
+	return a.Passwords.verify(ctx, attempt.Source, a.attempts.known(attempt), password, stored,
+		func() error { return a.attempts.wait(attempt) },
+		func(right bool) {
+			if a.attempts.note(attempt, right) {
+				logger.Warn("wrong passwords, the next ones have to wait", "user", attempt.name(stored != ""), "source", attempt.Source)
+			}
+		})
 }
 
 // name is the user of an attempt for the log. A name that nobody has may be a password in the wrong place.

@@ -63,9 +63,12 @@ func (h *Hasher) Hash(ctx context.Context, password string) (string, error) {
 }
 
 // verify tells whether the password is the one that stored was made of. An empty stored value is a user who is not
-// there: the answer is no, and takes as long. may is asked when the turn has come; its error ends the matter.
-func (h *Hasher) verify(ctx context.Context, source string, known bool, password, stored string, may func() error) (bool, error) {
+// there: the answer is no, and takes as long. may is asked when the turn has come; its error ends the matter. note is told
+// what came of it before the turn goes to the next.
+func (h *Hasher) verify(ctx context.Context, source string, known bool, password, stored string, may func() error,
+	note func(right bool)) (bool, error) {
 	if len(password) > maxPasswordBytes {
+		note(false)
 		return false, nil
 	}
 	done, err := h.turns.take(ctx, source, known)
@@ -85,7 +88,9 @@ func (h *Hasher) verify(ctx context.Context, source string, known bool, password
 		return false, err
 	}
 	got := argon2.IDKey([]byte(password), p.salt, p.passes, p.memory, p.lanes, uint32(len(p.hash)))
-	return subtle.ConstantTimeCompare(got, p.hash) == 1 && exists, nil
+	right := subtle.ConstantTimeCompare(got, p.hash) == 1 && exists
+	note(right)
+	return right, nil
 }
 
 func encodeHash(salt, hash []byte) string {

@@ -9,7 +9,7 @@ import (
 )
 
 func verify(t *testing.T, h *Hasher, password, stored string) (bool, error) {
-	return h.verify(t.Context(), "", false, password, stored, func() error { return nil })
+	return h.verify(t.Context(), "", false, password, stored, func() error { return nil }, func(bool) {})
 }
 
 func TestPasswordHashes(t *testing.T) {
