@@ -31,11 +31,11 @@ func TestFaults(t *testing.T) {
 	if owners := s.AwaitOwners(node, "lock", 1); owners[0].Session != second.id {
 		t.Errorf("owned by %+v", owners)
 	}
-	s.DetachSession(node, second.id)
-	<-second.ended
 	if f := second.next().GetAcquireSemaphoreResult(); !f.GetAcquired() {
 		t.Errorf("got %v", f)
 	}
+	s.DetachSession(node, second.id)
+	<-second.ended
 	if f := second.next().GetFailure(); f.GetStatus() != Ydb.StatusIds_UNAVAILABLE {
 		t.Errorf("got %v", f)
 	}
@@ -45,8 +45,10 @@ func TestFaults(t *testing.T) {
 	s.AnswerLost(faults.DropNode, 1)
 	s.RepeatNext(faults.Release, 1)
 	s.FailSome(faults.Stop, 0, 1)
-	if n := s.DropStreams(faults.Filter{}, faults.Clean); n != 0 {
-		t.Errorf("%d streams", n)
+	for begun := time.Now(); s.DropStreams(faults.Filter{}, faults.Clean) != 0; time.Sleep(time.Millisecond) {
+		if time.Since(begun) > 3*time.Minute { // their clients know already that both streams are over
+			t.Fatal("there are streams still")
+		}
 	}
 	if n := s.SpuriousNotice(faults.Filter{}, ""); n != 0 {
 		t.Errorf("%d watches", n)
