@@ -4,8 +4,8 @@ package abuse
 
 import (
 	"bufio"
-	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -84,7 +84,7 @@ func (s *server) suffer(t *testing.T, client *good, name string, long time.Durat
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), long)
 	defer cancel()
-	s.forgetPeak()
+	stop := s.watchMemory()
 	var all sync.WaitGroup
 	for _, a := range attacks {
 		for range a.goroutines {
@@ -92,8 +92,8 @@ func (s *server) suffer(t *testing.T, client *good, name string, long time.Durat
 		}
 	}
 	all.Wait()
-	peak, err := s.alive()
-	if err != nil {
+	peak := stop()
+	if err := s.alive(peak); err != nil {
 		t.Fatalf("%s: %v", name, err)
 	}
 	back := s.awaitMemory(t)
@@ -149,7 +149,6 @@ func startServer(t *testing.T) *server {
 		"--listen", "127.0.0.1:0", "--data-dir", filepath.Join(dir, "data"), "--auth", "required", "--token-file", tokens,
 		"--initial-admin", "root", "--initial-admin-password-file", password, "--disk-reserve", "0")
 	s.process.Stderr = log
-	s.process.SysProcAttr = &syscall.SysProcAttr{}
 	how := s.limitMemory(t)
 	out, err := s.process.StdoutPipe()
 	if err != nil {
@@ -169,83 +168,85 @@ func startServer(t *testing.T) *server {
 	return s
 }
 
-// limitMemory puts the process into a control group with the limit where that can be made, and says how it is limited.
-// Elsewhere the process is told by GOMEMLIMIT, and the most that it uses is judged.
+// limitMemory puts the process into a control group with the limit where that can be made, and says how it is limited: then
+// the kernel ends a server that needs more. Elsewhere the process is told by GOMEMLIMIT, and only the memory of its own is
+// judged.
 func (s *server) limitMemory(t *testing.T) string {
-	group := fmt.Sprintf("/sys/fs/cgroup/coordd-abuse-%d", os.Getpid())
-	given, err := os.ReadFile("/sys/fs/cgroup/cgroup.subtree_control") // of the second version only
-	if err == nil && !slices.Contains(strings.Fields(string(given)), "memory") {
-		err = os.ErrPermission
-	}
-	if err == nil {
-		err = os.Mkdir(group, 0o755)
-	}
-	if err == nil {
+	for _, kind := range []struct{ name, mount, file string }{
+		{"control group", "/sys/fs/cgroup", "memory.max"},
+		{"control group of the first version", "/sys/fs/cgroup/memory", "memory.limit_in_bytes"},
+	} {
+		group := filepath.Join(kind.mount, fmt.Sprintf("coordd-abuse-%d", os.Getpid()))
+		if os.Mkdir(group, 0o755) != nil {
+			continue
+		}
 		t.Cleanup(func() { _ = os.Remove(group) })
-		err = os.WriteFile(filepath.Join(group, "memory.max"), []byte(strconv.Itoa(memoryLimit)), 0)
-	}
-	if err == nil {
-		var directory *os.File
-		if directory, err = os.Open(group); err == nil {
-			t.Cleanup(func() { _ = directory.Close() })
-			s.process.SysProcAttr.UseCgroupFD, s.process.SysProcAttr.CgroupFD = true, int(directory.Fd())
-			return "control group"
+		// Without a controller of memory, in either version, there is no such file, and none can be made.
+		if limit, err := os.OpenFile(filepath.Join(group, kind.file), os.O_WRONLY, 0); err == nil {
+			_, err = limit.WriteString(strconv.Itoa(memoryLimit))
+			if err = errors.Join(err, limit.Close()); err == nil {
+				s.process.Args[2], s.process.Args[3] = `echo $$ > "$0" && `+s.process.Args[2], filepath.Join(group, "cgroup.procs")
+				return kind.name
+			}
 		}
 	}
 	s.process.Env = append(os.Environ(), "GOMEMLIMIT="+strconv.Itoa(memoryLimit/10*9))
-	return "no control group of the second version can be made: GOMEMLIMIT, and the most resident memory that the kernel has seen"
+	return "no control group can be made: GOMEMLIMIT, and what the process has of its own"
 }
 
-// forgetPeak has the kernel count the most memory that the process has had from now on (proc_pid_clear_refs(5)). Where it
-// cannot, the most there ever was is told.
-func (s *server) forgetPeak() {
-	_ = os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", s.process.Process.Pid), []byte("5"), 0)
-}
-
-// peak is the most memory that the process has had.
-func (s *server) peak() int64 {
+// memory is how much memory the process has of its own, 0 when it is gone. Pages of state.db that are mapped are the
+// kernel's to take back, and do not count.
+func (s *server) memory() (sum int64) {
 	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.process.Process.Pid))
 	for line := range strings.Lines(string(text)) {
+		name, size, _ := strings.Cut(line, ":")
 		var kib int64
-		if n, _ := fmt.Sscanf(line, "VmHWM: %d kB", &kib); n == 1 {
-			return kib << 10
+		if name == "RssAnon" || name == "RssShmem" {
+			_, _ = fmt.Sscanf(size, "%d kB", &kib)
 		}
+		sum += kib << 10
 	}
-	return 0
+	return sum
 }
 
-// resident is how much memory the process has, 0 when it is gone.
-func (s *server) resident() int64 {
-	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/statm", s.process.Process.Pid))
-	fields := bytes.Fields(text)
-	if len(fields) < 2 {
-		return 0
-	}
-	pages, _ := strconv.ParseInt(string(fields[1]), 10, 64)
-	return pages * int64(os.Getpagesize())
+// watchMemory looks at the memory again and again until it is told to stop, and then says how much it was at most.
+func (s *server) watchMemory() (stop func() (peak int64)) {
+	end, peak := make(chan struct{}), make(chan int64)
+	go func() {
+		var most int64
+		for {
+			most = max(most, s.memory())
+			select {
+			case <-end:
+				peak <- most
+				return
+			case <-time.After(10 * time.Millisecond):
+			}
+		}
+	}()
+	return func() int64 { close(end); return <-peak }
 }
 
-// alive is the most memory that the process has had since forgetPeak; it fails if the process has ended, or that is more than
-// it may have.
-func (s *server) alive() (peak int64, err error) {
+// alive fails if the process has ended, or had more memory than it may have.
+func (s *server) alive(peak int64) error {
 	select {
 	case err := <-s.ended:
-		return 0, fmt.Errorf("the server has ended: %v\n%s", err, s.logged())
+		return fmt.Errorf("the server has ended: %v\n%s", err, s.logged())
 	default:
 	}
-	if peak = s.peak(); peak > memoryLimit {
-		err = fmt.Errorf("the server had %d MiB of memory", peak>>20)
+	if peak > memoryLimit {
+		return fmt.Errorf("the server had %d MiB of memory", peak>>20)
 	}
-	return peak, err
+	return nil
 }
 
 // awaitMemory returns how long it took until the memory was under the limit.
 func (s *server) awaitMemory(t *testing.T) time.Duration {
 	t.Helper()
 	begun := time.Now()
-	for s.resident() > memoryLimit {
+	for s.memory() > memoryLimit {
 		if time.Since(begun) > time.Minute {
-			t.Fatalf("the server still has %d MiB of memory", s.resident()>>20)
+			t.Fatalf("the server still has %d MiB of memory", s.memory()>>20)
 		}
 		time.Sleep(100 * time.Millisecond)
 	}

@@ -76,8 +76,9 @@ func TestPeersAbuse(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), long)
 	defer cancel()
 	var all sync.WaitGroup
+	var stops [2]func() int64
 	for i := range 2 {
-		p.servers[i].forgetPeak()
+		stops[i] = p.servers[i].watchMemory()
 		for name, who := range map[string]identityOf{"stranger": {removed.Cluster, fmt.Sprintf("%016x", rand.Uint64()|1), "0"}, "s2": removed} {
 			all.Go(func() { p.attack(ctx, name, who, i) })
 		}
@@ -85,8 +86,8 @@ func TestPeersAbuse(t *testing.T) {
 	}
 	all.Wait()
 	for i := range 2 {
-		peak, err := p.servers[i].alive()
-		if err != nil {
+		peak := stops[i]()
+		if err := p.servers[i].alive(peak); err != nil {
 			t.Errorf("server %d: %v", i, err)
 		}
 		t.Logf("server %d: peak %d MiB", i, peak>>20)
