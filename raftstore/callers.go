@@ -40,6 +40,8 @@ type callers struct {
 	pace    quiet.Pace
 }
 
+var errTooMuchUnproven = errors.New("more bytes than anybody needs to say who he is came without a member's certificate")
+
 // caller is one of them.
 type caller struct {
 	net.Conn
@@ -47,6 +49,7 @@ type caller struct {
 	from        string // address
 	closed      sync.Once
 	proven      atomic.Bool
+	received    int64             // bytes before that; whoever reads counts them
 	certificate *x509.Certificate // that proved it; the lock of the set guards what follows
 	place       *list.Element     // among strangers, nil if it is none
 }
@@ -214,6 +217,20 @@ type callerAddress struct {
 
 // RemoteAddr implements net.Conn.
 func (c *caller) RemoteAddr() net.Addr { return callerAddress{c.Conn.RemoteAddr(), c} }
+
+// Read implements net.Conn. A stranger who sends more than anybody needs to say who he is, one large message of which
+// gRPC would keep all that has come, is cut off.
+func (c *caller) Read(b []byte) (int, error) {
+	if c.proven.Load() {
+		return c.Conn.Read(b)
+	}
+	n, err := c.Conn.Read(b)
+	if c.received += int64(n); c.received > strangerBytesMax && !c.proven.Load() {
+		_ = c.Conn.Close()
+		return 0, errTooMuchUnproven
+	}
+	return n, err
+}
 
 // Close implements net.Conn.
 func (c *caller) Close() error {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	grpcpeer "google.golang.org/grpc/peer"
+	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/coordd/coordd/raftstore/peerpb"
 )
@@ -159,6 +160,60 @@ func TestStrangersGiveDescriptors(t *testing.T) {
 	if !stranger.closed() || member.closed() {
 		t.Error("the wrong one makes room")
 	}
+}
+
+// TestStrangersSayLittle has a stranger and a member send: the stranger's connection ends after strangerBytesMax bytes.
+func TestStrangersSayLittle(t *testing.T) {
+	c, members, _ := newTestCallers(t, 100, 4)
+	certificate := new(x509.Certificate)
+	members[certificate] = true
+	for _, isMember := range []bool{false, true} {
+		k := knockFrom("192.0.2.1")
+		entered := c.enter(k)
+		if isMember {
+			c.prove(entered.on(), certificate)
+		}
+		go func() {
+			for piece := make([]byte, 32<<10); ; {
+				if _, err := k.other.Write(piece); err != nil {
+					return
+				}
+			}
+		}()
+		read := int64(0)
+		var err error
+		for piece := make([]byte, 64<<10); err == nil && read < 4*strangerBytesMax; {
+			var n int
+			n, err = entered.Read(piece)
+			read += int64(n)
+		}
+		if isMember && err != nil || !isMember && (!errors.Is(err, errTooMuchUnproven) || read > strangerBytesMax) {
+			t.Errorf("a member: %v; after %d bytes: %v", isMember, read, err)
+		}
+		_ = entered.Close()
+	}
+}
+
+// TestLargeMessageOfAStranger has somebody with a certificate of the authority, which is no member's, send a message of 32
+// MiB: he gets no answer, the member keeps less than that of it, and members go on.
+func TestLargeMessageOfAStranger(t *testing.T) {
+	t.Parallel()
+	own := newPeerTLS(t)
+	c := newGRPCCluster(t, 3, own)
+	c.put("before")
+	c.settle()
+	address := c.leader().store.cfg.Cluster.address()
+	stranger := &grpcNetwork{tls: own.forStranger(t)}
+	large := new(peerpb.HelloRequest)
+	large.ProtoReflect().SetUnknown(protowire.AppendBytes(protowire.AppendTag(nil, 100, protowire.BytesType), make([]byte, 32<<20)))
+	if _, err := stranger.hello(testContext(t), address, large); err == nil || !strings.Contains(err.Error(), "Unavailable") {
+		t.Errorf("a large message of a stranger: %v", err)
+	}
+	if _, err := stranger.hello(testContext(t), address, &peerpb.HelloRequest{}); err == nil || strings.Contains(err.Error(), "Unavailable") {
+		t.Errorf("a small message of a stranger: %v", err)
+	}
+	c.put("after")
+	c.settle()
 }
 
 // TestPeerPortIsCrowded has strangers connect to a member's port all the time, more than there is room for: another member

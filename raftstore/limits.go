@@ -64,9 +64,10 @@ const LeaseWindow = 850 * time.Millisecond
 
 // Bounds on the traffic between members.
 const (
-	membersMax              = 15  // members of a cluster
-	callersMax              = 256 // connections that others have opened; a member has about eight
-	strangersMax            = 32  // of them, without a member's certificate; two of each member may be so at once
+	membersMax              = 15      // members of a cluster
+	callersMax              = 256     // connections that others have opened; a member has about eight
+	strangersMax            = 32      // of them, without a member's certificate; two of each member may be so at once
+	strangerBytesMax        = 1 << 20 // that come on a connection before a member's certificate
 	memberTextMax           = 255
 	clientTextMax           = 600 // room for two names of full length with their ports
 	laneMessagesMax         = 4_096

@@ -50,6 +50,31 @@ func newPeerTLS(t testing.TB) *PeerTLS {
 	}
 }
 
+// forStranger is for somebody who has a certificate of the same authority, for another host than any member's.
+func (p *PeerTLS) forStranger(t testing.TB) *PeerTLS {
+	t.Helper()
+	authority := p.Server.Certificates[0]
+	issuer, err := x509.ParseCertificate(authority.Certificate[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	der, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{
+		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "stranger"},
+		NotBefore: issuer.NotBefore, NotAfter: issuer.NotAfter, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 9)},
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: issuer.ExtKeyUsage,
+	}, issuer, key.Public(), authority.PrivateKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stranger := &PeerTLS{Server: p.Server.Clone(), Client: p.Client.Clone()}
+	stranger.Client.Certificates = []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}
+	return stranger
+}
+
 func TestMembersWithCertificates(t *testing.T) {
 	t.Parallel()
 	own := newPeerTLS(t)
