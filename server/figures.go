@@ -48,10 +48,10 @@ const UnknownMethod = "unknown"
 
 // ConnectionFigures is how many there are and were of what clients open, and of what the limits kept out or closed.
 type ConnectionFigures struct {
-	Open, Calls                             int
-	ReceivedBytes                           int64
-	Refused, Evicted, Resets, ReceivingMost uint64 // connections
-	RefusedCalls                            uint64
+	Open, Calls                                        int
+	ReceivedBytes                                      int64
+	Refused, Evicted, Resets, ReceivingMost, EndUnread uint64 // connections
+	RefusedCalls                                       uint64
 }
 
 // MethodFigures is what became of the calls of a method.
@@ -71,7 +71,8 @@ func (s *Server) Figures() Figures {
 	f := Figures{
 		Readiness: s.Shown(), Issues: s.shownIssues(), Group: s.group.Figures(), Log: s.store.Figures(), StateBytes: used,
 		Connections: ConnectionFigures{Open: c.Open(), Calls: c.CallsUnderWay(), ReceivedBytes: c.Received(), Refused: c.Refused(),
-			Evicted: c.Evicted(), Resets: c.Cut(), ReceivingMost: c.CutForReceiving(), RefusedCalls: c.RefusedCalls()},
+			Evicted: c.Evicted(), Resets: c.Cut(), ReceivingMost: c.CutForReceiving(), EndUnread: c.CutForUnread(),
+			RefusedCalls: c.RefusedCalls()},
 		Hardening: s.config.Hardening, Methods: make(map[string]MethodFigures), Requests: make(map[string]map[string]uint64),
 		Failures: make(map[string]uint64), Changes: s.meters.changed.Load(), Granted: s.meters.granted.Read(),
 		Queued: s.meters.queued.Read(), Rejected: make(map[string]uint64), Panics: s.panics.count.Load(),

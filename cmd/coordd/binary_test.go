@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -219,8 +220,9 @@ func TestBinarySecondProcess(t *testing.T) {
 	first.wantExit(t, exitOK)
 }
 
-// TestBinaryDirectory wants a new directory closed to others, and unusable ones
-// to be a mistake of configuration that says who chose them.
+// TestBinaryDirectory wants a new directory closed to others, what a link in the
+// place of the state points to left alone, and unusable directories to be a mistake
+// of configuration that says who chose them.
 func TestBinaryDirectory(t *testing.T) {
 	directory := filepath.Join(t.TempDir(), "made", "on", "the", "way")
 	serveOn(t, directory).command.Process.Kill()
@@ -230,6 +232,18 @@ func TestBinaryDirectory(t *testing.T) {
 	}
 	if got := status.Mode().Perm(); got != 0o700 {
 		t.Errorf("mode of the data directory is %o, want 700", got)
+	}
+
+	linked, elsewhere := t.TempDir(), filepath.Join(t.TempDir(), "of somebody else")
+	if err := errors.Join(os.WriteFile(elsewhere, []byte("his"), 0o600), os.Symlink(elsewhere, filepath.Join(linked, "state.db"))); err != nil {
+		t.Fatal(err)
+	}
+	serveOn(t, linked).command.Process.Kill()
+	if text, err := os.ReadFile(elsewhere); err != nil || string(text) != "his" {
+		t.Errorf("where a link in the place of the state points to: %q, %v", text, err)
+	}
+	if status, err := os.Lstat(filepath.Join(linked, "state.db")); err != nil || !status.Mode().IsRegular() {
+		t.Errorf("the state: %v, %v", status, err)
 	}
 
 	file := writeConfig(t, "data-dir: /dev/null/data\n")

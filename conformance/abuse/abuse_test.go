@@ -46,7 +46,7 @@ func TestAbuse(t *testing.T) {
 	client := s.startGood(t)
 	text := os.Getenv(secondsVariable)
 	if text == "" {
-		all := attacks()
+		all := attacks(s)
 		for i := range all {
 			all[i].goroutines = 1
 		}
@@ -64,7 +64,7 @@ func TestAbuse(t *testing.T) {
 		if err := client.stolenToken(t.Context(), root); err != nil {
 			t.Error("M1, M4 a stolen token: ", err)
 		}
-		for _, a := range append(attacks(), client.users()...) {
+		for _, a := range append(attacks(s), client.users()...) {
 			if strings.Contains(a.name, os.Getenv(nameVariable)) {
 				s.suffer(t, client, a.name, long, a)
 			}
@@ -108,10 +108,11 @@ func (s *server) suffer(t *testing.T, client *good, name string, long time.Durat
 // server is the process under attack.
 type server struct {
 	process *exec.Cmd
-	address string
-	log     string
-	output  io.Reader // of peers
-	ended   chan error
+	address,
+	tlsAddress string
+	log    string
+	output io.Reader // of peers
+	ended  chan error
 }
 
 // builtServer is the path of the program.
@@ -145,8 +146,12 @@ func startServer(t *testing.T) *server {
 		t.Fatal(err)
 	}
 	defer log.Close()
+	if out, err := exec.Command(binary, "cert", "--dir", dir).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
 	s.process = exec.Command("sh", "-c", fmt.Sprintf(`ulimit -n %d && exec "$@"`, descriptorLimit), "sh", binary, "serve",
-		"--listen", "127.0.0.1:0", "--data-dir", filepath.Join(dir, "data"), "--auth", "required", "--token-file", tokens,
+		"--listen", "127.0.0.1:0", "--listen-tls", "127.0.0.1:0", "--tls-cert", filepath.Join(dir, "cert.pem"),
+		"--tls-key", filepath.Join(dir, "key.pem"), "--data-dir", filepath.Join(dir, "data"), "--auth", "required", "--token-file", tokens,
 		"--initial-admin", "root", "--initial-admin-password-file", password, "--disk-reserve", "0")
 	s.process.Stderr = log
 	how := s.limitMemory(t)
@@ -164,6 +169,10 @@ func startServer(t *testing.T) *server {
 	}
 	s.address = strings.TrimSuffix(strings.TrimPrefix(strings.TrimSpace(line), "grpc://"), "/local")
 	go func() { s.ended <- s.process.Wait() }()
+	_, tls, _ := strings.Cut(s.logged(), "connection=grpcs://")
+	if s.tlsAddress, _, _ = strings.Cut(tls, "/"); s.tlsAddress == "" {
+		t.Fatalf("no address for TLS\n%s", s.logged())
+	}
 	t.Logf("%d MiB of memory (%s), %d descriptors", memoryLimit>>20, how, descriptorLimit)
 	return s
 }

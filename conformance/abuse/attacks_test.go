@@ -46,6 +46,11 @@ func onConnections(reads bool, each func(a *attacker) error) func(context.Contex
 	}
 }
 
+// at is an attack on another address than that without TLS.
+func at(address string, run func(context.Context, string)) func(context.Context, string) {
+	return func(ctx context.Context, _ string) { run(ctx, address) }
+}
+
 // silent has connections that say nothing, as many as one goroutine gets.
 func silent(first string) func(context.Context, string) {
 	return func(ctx context.Context, address string) {
@@ -67,7 +72,8 @@ func silent(first string) func(context.Context, string) {
 	}
 }
 
-func attacks() []attack {
+// attacks are those that need no more than the server.
+func attacks(s *server) []attack {
 	large := bomb(64_000_000)
 	fitting := bomb(4<<20 - 64)
 	half := make([]byte, 60<<10)
@@ -138,6 +144,8 @@ func attacks() []attack {
 		{"held: rapid reset", 2, onConnections(true, reset(nil))},
 		{"held: rapid reset behind messages", 2, onConnections(true, reset(prefixed(0, 0, nil)))},
 		{"held: half a header", 3, silent(http2.ClientPreface + "\x00\x00\x00\x04\x00\x00\x00\x00\x00\x00\x01\x00\x01\x04\x00\x00\x00\x01\x88")},
+		{"held: TLS without a handshake", 3, at(s.tlsAddress, silent(""))},
+		{"held: half a TLS handshake", 3, at(s.tlsAddress, silent("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"))},
 		{"held: requests whose answers are not read", 4, onConnections(false, pipeline)},
 	}
 }

@@ -121,10 +121,11 @@ var metrics = []metric{
 	// Connections and what the limits do.
 	{name: "coordd_connections", kind: gauge, help: "clients' connections", read: number(func(f *server.Figures) int { return f.Connections.Open })},
 	{name: "coordd_connections_limit", kind: gauge, help: "how many there may be", read: number(func(f *server.Figures) int { return f.Hardening.Connections })},
-	{name: "coordd_connections_closed_total", kind: counter, labels: []string{"reason"}, help: "connections that limits kept out or closed: refused at once, evicted to make room, closed for resets, or because most of what is received and not worked on was on them",
+	{name: "coordd_connections_closed_total", kind: counter, labels: []string{"reason"}, help: "connections that limits kept out or closed: refused at once, evicted to make room, closed for resets, because most of what is received and not worked on was on them, or because the end of a call was not read",
 		read: each(func(f *server.Figures) map[string]uint64 {
 			c := f.Connections
-			return map[string]uint64{"refused": c.Refused, "evicted": c.Evicted, "resets": c.Resets, "received_bytes": c.ReceivingMost}
+			return map[string]uint64{"refused": c.Refused, "evicted": c.Evicted, "resets": c.Resets, "received_bytes": c.ReceivingMost,
+				"end_unread": c.EndUnread}
 		})},
 	{name: "coordd_calls", kind: gauge, help: "calls under way, without Session streams", read: number(func(f *server.Figures) int { return f.Connections.Calls })},
 	{name: "coordd_calls_refused_total", kind: counter, help: "calls that were refused because too many were under way", read: number(func(f *server.Figures) uint64 { return f.Connections.RefusedCalls })},
