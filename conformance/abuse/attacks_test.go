@@ -121,6 +121,8 @@ func attacks(s *server) []attack {
 		{"H1 half a message of strangers", 20, onConnections(true, halves(listMethod, "", 60_000_000))},
 		{"H1 half a login", 20, onConnections(true, halves(loginMethod, "", 1<<20))},
 		{"H1 half a message of a user", 20, onConnections(true, halves(directoryMethod, userToken, 1<<20))},
+		{"H1 half a message in crumbs", 20, onConnections(true, crumbs(directoryMethod, userToken))},
+		{"H1 half a login in crumbs", 20, onConnections(true, crumbs(loginMethod, ""))},
 		{"H1 Health.Watch", 6, onConnections(true, headers(watchMethod))},
 		{"H2 silent connections", 3, silent("")},
 		{"H2 connections with a preface only", 3, silent(http2.ClientPreface)},
@@ -147,6 +149,24 @@ func attacks(s *server) []attack {
 		{"held: TLS without a handshake", 3, at(s.tlsAddress, silent(""))},
 		{"held: half a TLS handshake", 3, at(s.tlsAddress, silent("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"))},
 		{"held: requests whose answers are not read", 4, onConnections(false, pipeline)},
+	}
+}
+
+// crumbs begins messages, each byte in a frame of its own, as many as a stream's window lets through.
+func crumbs(method, token string) func(a *attacker) error {
+	const many = 60_000
+	message := prefixed(0, many, make([]byte, many-5))
+	return func(a *attacker) error {
+		if err := a.call(method, token); err != nil {
+			return err
+		}
+		var frames bytes.Buffer
+		each := http2.NewFramer(&frames, nil)
+		for i := range message {
+			_ = each.WriteData(a.stream, false, message[i:i+1])
+		}
+		_, err := a.Write(frames.Bytes())
+		return err
 	}
 }
 

@@ -9,25 +9,29 @@ import (
 // four with its length (gRPC over HTTP/2, "Length-Prefixed-Message"). So it is known how many bytes went by for a message
 // of which gRPC tells only how long it is decompressed. It checks nothing: what is wrong ends at gRPC.
 type messages struct {
-	prefix     [prefixBytes]byte
-	have       int          // bytes of prefix
-	left       int          // bytes of the message that are still to come
-	came       uint64       // messages that have begun
-	taken      uint64       // of whoever takes them
-	compressed []compressed // that are not taken, the oldest first
-	folded     atomic.Int32 // how many these are
+	prefix [prefixBytes]byte
+	have   int          // bytes of prefix
+	left   int          // bytes of the message that are still to come
+	came   uint64       // messages that have begun
+	taken  uint64       // of whoever takes them
+	uneven []uneven     // that are not taken, the oldest first
+	odd    atomic.Int32 // how many these are
 }
 
-// compressed is a compressed message.
-type compressed struct {
-	number uint64 // of those that came
-	bytes  int    // as it came
+// uneven is a message for which something else is kept than its length: it is compressed, or came in pieces.
+type uneven struct {
+	number     uint64 // of those that came
+	compressed int    // its length as it came, -1 if it is not compressed
+	more       int    // that is kept
 }
 
 const (
 	prefixBytes = 5
-	// compressedBytes is what a compressed message counts on top, because it is remembered until it is taken.
-	compressedBytes = 32
+	// unevenBytes is what an uneven message counts on top, because it is remembered until it is taken.
+	unevenBytes = 32
+	// pieceBytes is what each piece of a message counts on top but for the last one: gRPC keeps as much for it, even if it
+	// has one byte.
+	pieceBytes = 64
 )
 
 // pass has bytes go by. It returns how much more is kept for them than they are.
@@ -46,20 +50,35 @@ func (m *messages) pass(b []byte) (more int) {
 			break
 		}
 		m.have, m.left = 0, int(binary.BigEndian.Uint32(m.prefix[1:]))
-		if m.prefix[0] != 0 {
-			m.compressed = append(m.compressed, compressed{m.came, m.left})
-			m.folded.Add(1)
-			more += compressedBytes
-		}
 		m.came++
+		if m.prefix[0] != 0 {
+			more += m.keepMore(m.left, 0)
+		}
+	}
+	if m.left > 0 {
+		more += m.keepMore(-1, pieceBytes)
 	}
 	return more
 }
 
-// skip says that the next message is taken, if none can be compressed that is not: then as much was kept for it as it has,
-// and no lock is needed. What is taken has gone by before.
+// keepMore keeps more bytes for the message that began last, which is so long as it came if it is compressed. It returns how
+// many these are with those for remembering it.
+func (m *messages) keepMore(compressed, more int) int {
+	number := m.came - 1
+	if last := len(m.uneven) - 1; last >= 0 && m.uneven[last].number == number {
+		m.uneven[last].more += more
+		return more
+	}
+	more += unevenBytes
+	m.uneven = append(m.uneven, uneven{number, compressed, more})
+	m.odd.Add(1)
+	return more
+}
+
+// skip says that the next message is taken, if none can be uneven that is not: then as much was kept for it as it has, and
+// no lock is needed. What is taken has gone by before.
 func (m *messages) skip() bool {
-	if m.folded.Load() > 0 {
+	if m.odd.Load() > 0 {
 		return false
 	}
 	m.taken++
@@ -70,13 +89,16 @@ func (m *messages) skip() bool {
 func (m *messages) take(length int) (kept int) {
 	number := m.taken
 	m.taken++
-	if len(m.compressed) == 0 || m.compressed[0].number != number {
+	if len(m.uneven) == 0 || m.uneven[0].number != number {
 		return prefixBytes + length
 	}
-	kept = prefixBytes + m.compressed[0].bytes + compressedBytes
-	m.folded.Add(-1)
-	if m.compressed = m.compressed[1:]; len(m.compressed) == 0 {
-		m.compressed = nil
+	if m.uneven[0].compressed >= 0 {
+		length = m.uneven[0].compressed
+	}
+	kept = prefixBytes + length + m.uneven[0].more
+	m.odd.Add(-1)
+	if m.uneven = m.uneven[1:]; len(m.uneven) == 0 {
+		m.uneven = nil
 	}
 	return kept
 }
