@@ -41,6 +41,8 @@ PLATFORM ?= linux/$(shell go env GOARCH)
 
 # The modules besides the server's own: the SDK tests, and the tools.
 COMPAT := compat/go compat/go/standin
+# SUITES run programs of others, which are compiled or fetched: make compat and CI run them, make test does not.
+SUITES := compat/go/upstream
 TOOLS  := .ci/tools
 TOOLBIN := $(CURDIR)/bin/tools
 PROTO_PLUGINS := $(TOOLBIN)/protoc-gen-go,$(TOOLBIN)/protoc-gen-go-grpc
@@ -66,7 +68,7 @@ GO_TEST_PURE = COORDD_BIN=$(CURDIR)/bin/coordd go test -vet=off -count=1 -timeou
 # BUSY is how many processes `make test-starved` has compete with the tests.
 BUSY ?= 16
 
-.PHONY: help run build test test-starved test-long lint generate generate-check go-test tools-test compat \
+.PHONY: help run build test test-starved test-long lint generate generate-check go-test tools-test compat compat-upstream \
 	crash-test lock-test cluster-test upgrade-test abuse-test malformed-test fuzz-short fuzz-model bench bench-watched \
 	conformance conformance-map \
 	mutation-test differences fuzz docker-image docker-context docker-test tools race-note clean
@@ -106,7 +108,7 @@ test-long: ## run the random tests with more repetitions than make test has time
 
 lint: tools ## check formatting, go vet and staticcheck, in all modules
 	@unformatted="$$(gofmt -l .)"; if [ -n "$$unformatted" ]; then echo "not formatted, run gofmt -w on:" $$unformatted >&2; exit 1; fi
-	@for module in . $(COMPAT) $(TOOLS); do (cd $$module && go vet ./... && $(TOOLBIN)/staticcheck ./...) || exit 1; done
+	@for module in . $(COMPAT) $(SUITES) $(TOOLS); do (cd $$module && go vet ./... && $(TOOLBIN)/staticcheck ./...) || exit 1; done
 
 generate: tools ## make the Go code of the .proto files and the third-party notices anew
 	@$(TOOLBIN)/protogen -plugin $(PROTO_PLUGINS) . $(PROTOS)
@@ -136,8 +138,12 @@ go-test: build ## run the server's tests
 tools-test: ## run the tests of the generators
 	@cd $(TOOLS) && go test ./...
 
-compat: build ## run the tests on the unmodified Go SDK, against bin/coordd and in their own process
+compat: build ## run the tests on the unmodified Go SDK, against bin/coordd and in their own process, and the SDK's own tests
 	@for module in $(COMPAT); do (cd $$module && $(GO_TEST) ./...) || exit 1; done
+	@$(MAKE) --no-print-directory compat-upstream
+
+compat-upstream: build ## run the Go SDK's own integration tests against bin/coordd, and print what passed
+	@cd compat/go/upstream && COORDD_BIN=$(CURDIR)/bin/coordd go test -count=1 -timeout $(TEST_TIMEOUT) -v .
 
 crash-test: build ## kill and restart a server under load CRASH_ROUNDS times
 	@listed="$$(go test -list '^TestCrash' $(CRASH_PACKAGES))" && grep -q '^TestCrash' <<<"$$listed" || \
