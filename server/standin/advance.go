@@ -59,6 +59,8 @@ func (c *core) advance(d time.Duration) ([]Event, error) {
 		return nil, errAdvancing
 	}
 	defer c.advancing.Unlock()
+	c.turning.Store(true)
+	defer c.turning.Store(false)
 	log := eventLog{core: c, begun: c.clock.Now()}
 	defer log.close()
 	if err := c.settle(); err != nil { // what is under way happens before
@@ -84,6 +86,10 @@ func (c *core) advance(d time.Duration) ([]Event, error) {
 	}
 	return log.events, nil
 }
+
+// reminds tells whether clients are pinged by the real clock. While Advance turns the other one they are not: a ping that goes
+// out between its look at what clients have to answer and the turn would be overdue behind the turn.
+func (c *core) reminds() bool { return !c.turning.Load() }
 
 // eventLog collects what happens during an Advance, as the leader sees it.
 type eventLog struct {

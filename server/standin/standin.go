@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/coordd/coordd/raftstore"
@@ -55,7 +56,8 @@ type core struct {
 	stopped bool
 	members []*member
 
-	advancing sync.Mutex // held by Advance
+	advancing sync.Mutex  // held by Advance
+	turning   atomic.Bool // Advance is under way: clients are pinged by its clock alone
 	silent    map[clientPing]bool
 }
 
@@ -187,7 +189,7 @@ func (c *core) configure(m *member, initial map[string]string) {
 		LoopbackAdmin: true}
 	m.hooks = hooks.Hooks{Listen: m.listen}
 	if c.clock != nil {
-		m.hooks.Rings, m.hooks.Remind = c.clock, true
+		m.hooks.Rings, m.hooks.Remind = c.clock, c.reminds
 	}
 	if m.tls != nil {
 		m.config.ListenTLS, m.config.TLS = m.tls.address(), c.files

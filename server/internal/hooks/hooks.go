@@ -16,8 +16,9 @@ type Hooks struct {
 	// Rings is the clock of what coordination knows of time: the countdowns of sessions, waits, grace periods, pings, failures
 	// that are held back. Raft, the relay, the right to speak, TLS, logins and the limits of connections do not go by it.
 	Rings Clock
-	// Remind has clients pinged by the real clock as well: they go by it, while Rings may stand still.
-	Remind bool
+	// Remind has clients pinged by the real clock as well, while it says so: they go by that one, and Rings may stand still.
+	// It is called under a stream's lock.
+	Remind func() bool
 	// Shell is the clock of the relay between servers, of the right to speak and of the other timers of a server's own. Those
 	// of raft and gRPC go by no other than the real one.
 	Shell Clock
