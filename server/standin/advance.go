@@ -21,7 +21,7 @@ const (
 )
 
 var (
-	errRealTime   = errors.New("time passes by itself: start with FakeTime")
+	errRealTime   = errors.New("time passes by itself: start the stand-in with FakeTime, coordd standin with --fake-time")
 	errAdvancing  = errors.New("another Advance is under way")
 	errNeverStill = errors.New("something is due again and again at the same moment")
 )
@@ -43,10 +43,14 @@ func (s *Server) Advance(d time.Duration) []Event {
 
 // Elapsed is how much time Advance has let pass so far.
 func (s *Server) Elapsed() time.Duration {
-	if s.clock == nil {
+	return s.elapsed()
+}
+
+func (c *core) elapsed() time.Duration {
+	if c.clock == nil {
 		return 0
 	}
-	return time.Duration(s.clock.Now())
+	return time.Duration(c.clock.Now())
 }
 
 func (c *core) advance(d time.Duration) ([]Event, error) {

@@ -5,6 +5,7 @@ package hooks
 
 import (
 	"net"
+	"net/http"
 	"time"
 
 	"github.com/coordd/coordd/coordination"
@@ -30,6 +31,9 @@ type Hooks struct {
 	Memory *raftstore.Memory
 	// Listen listens on an address of the server, be it for clients or for other servers.
 	Listen func(address string) (net.Listener, error)
+	// Monitoring serves monitoring programs on an address in the server's place, and returns which one that is: what listens
+	// there goes on when the server has stopped, and is told by the next one by what to serve.
+	Monitoring func(address string, handler http.Handler) (net.Addr, error)
 	// Shuffle is the order in which clients are told of servers.
 	Shuffle func(n int, swap func(i, j int))
 	// Faults is who is asked whether something is to go wrong.
