@@ -15,7 +15,7 @@ import (
 
 	"github.com/coordd/coordd/conformance/raw"
 	"github.com/coordd/coordd/server"
-	"github.com/coordd/coordd/server/standin/faults"
+	"github.com/coordd/coordd/server/standin"
 )
 
 const recordedNode = "/local/app/locks"
@@ -28,15 +28,13 @@ func recorded(t *testing.T, do func(*grpc.ClientConn)) (script *Script, address 
 
 func recordedUpTo(t *testing.T, most int, do func(*grpc.ClientConn)) (script *Script, address string) {
 	t.Helper()
-	set := faults.New(nil)
 	file := filepath.Join(t.TempDir(), "recording.txt")
 	recorder, err := Record(file, "/local")
 	if err != nil {
 		t.Fatal(err)
 	}
 	recorder.most = most
-	set.SetTap(recorder)
-	running, err := set.Start(t.Context(), server.Config{Listen: "127.0.0.1:0", Database: "/local", InMemory: true})
+	running, err := standin.RunProcess(t.Context(), server.Config{Listen: "127.0.0.1:0", Database: "/local"}, standin.Tap(recorder))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +43,8 @@ func recordedUpTo(t *testing.T, most int, do func(*grpc.ClientConn)) (script *Sc
 			t.Error(err)
 		}
 	})
-	conns, err := raw.Dial(running.Addr().String(), 1)
+	address = strings.TrimSuffix(strings.TrimPrefix(running.ConnectionString(), "grpc://"), "/local")
+	conns, err := raw.Dial(address, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,7 +53,7 @@ func recordedUpTo(t *testing.T, most int, do func(*grpc.ClientConn)) (script *Sc
 	if err := recorder.Close(); err != nil {
 		t.Fatal(err)
 	}
-	set.SetTap(nil)
+	running.Faults().SetTap(nil)
 	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
@@ -65,7 +64,7 @@ func recordedUpTo(t *testing.T, most int, do func(*grpc.ClientConn)) (script *Sc
 	if script, err = Parse("recording", string(text)); err != nil {
 		t.Fatalf("%v in\n%s", err, text)
 	}
-	return script, running.Addr().String()
+	return script, address
 }
 
 // replays is how often a recording is replayed: 100 times in the long form.

@@ -41,7 +41,7 @@ func TestServer(t *testing.T) {
 // patience is how long tests wait for what should come; only a failing test uses it up.
 const patience = 2 * time.Minute
 
-func stop(ctx context.Context, s *server.Server) error {
+func stop(ctx context.Context, s interface{ Stop(context.Context) error }) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	return s.Stop(ctx)

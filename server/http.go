@@ -134,26 +134,37 @@ func (s *Server) listenMonitoring() error {
 	if h.Listen == "" {
 		return nil
 	}
-	listener, err := net.Listen("tcp", h.Listen)
-	if err != nil && h.Optional {
-		s.config.Logger.Warn("no listener for monitoring programs: /healthz, /readyz and /metrics are not served", "listen_http", h.Listen, "error", err)
-		return nil
-	}
-	if err != nil {
-		return err
-	}
 	mux := http.NewServeMux()
 	mux.HandleFunc(HealthzPath, s.serveHealthz)
 	mux.HandleFunc(ReadyzPath, s.serveReadyz)
 	if h.Metrics != nil {
 		mux.Handle(MetricsPath, s.onceOpened(h.Metrics(s)))
 	}
-	s.http.addr = listener.Addr()
-	s.config.Logger.Info("serving monitoring programs", "address", s.http.addr.String())
 	handler := listen.GuardHTTP(s.config.httpHosts(), []string{HealthzPath, ReadyzPath}, mux)
 	if h.Faults != nil {
 		handler = s.besideFaults(handler)
 	}
+	err := s.serveMonitoring(handler)
+	if err != nil && h.Optional {
+		s.config.Logger.Warn("no listener for monitoring programs: /healthz, /readyz and /metrics are not served", "listen_http", h.Listen, "error", err)
+		return nil
+	}
+	if err == nil {
+		s.config.Logger.Info("serving monitoring programs", "address", s.http.addr.String())
+	}
+	return err
+}
+
+func (s *Server) serveMonitoring(handler http.Handler) (err error) {
+	if serve := s.config.hooks.Monitoring; serve != nil {
+		s.http.addr, err = serve(s.config.HTTP.Listen, handler)
+		return err
+	}
+	listener, err := net.Listen("tcp", s.config.HTTP.Listen)
+	if err != nil {
+		return err
+	}
+	s.http.addr = listener.Addr()
 	s.http.server = listen.ServeHTTP(listener, handler, s.config.Logger)
 	return nil
 }

@@ -58,9 +58,15 @@ type process struct {
 // data directory is in a place of the test's.
 func spawn(t *testing.T, args ...string) *process {
 	t.Helper()
+	return spawnIn(t, nil, args...)
+}
+
+// spawnIn is spawn with further variables.
+func spawnIn(t *testing.T, variables []string, args ...string) *process {
+	t.Helper()
 	p := &process{first: make(chan string, 1), ended: make(chan struct{})}
 	p.command = exec.Command(binary, args...)
-	p.command.Env = []string{"HOME=" + t.TempDir()}
+	p.command.Env = append([]string{"HOME=" + t.TempDir()}, variables...)
 	p.command.Stderr = &p.log
 	stdout, err := p.command.StdoutPipe()
 	if err != nil {

@@ -3,8 +3,12 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
+	"fmt"
+	"io"
 	"log/slog"
 	"net"
+	"os"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -12,7 +16,7 @@ import (
 
 	"github.com/coordd/coordd/conformance"
 	"github.com/coordd/coordd/server"
-	"github.com/coordd/coordd/server/standin/faults"
+	"github.com/coordd/coordd/server/standin"
 )
 
 const standinText = `Run a server for other people's tests until SIGINT or SIGTERM. It keeps everything in
@@ -38,49 +42,87 @@ func standinOptions() []option {
 }
 
 func (p *program) standinCommand() *cobra.Command {
-	record := rawFlag{placeholder: "FILE"}
+	var given standinFlags
 	command := &cobra.Command{
 		Use:   "standin",
 		Short: "Run a server for tests, on which things go wrong on demand",
 		Long:  standinText + "\n\n" + sourcesText,
 		Args:  noArguments,
 		RunE: func(command *cobra.Command, _ []string) error {
-			return p.standin(command.Flags(), record.text)
+			return p.standin(command.Flags(), given)
 		},
 	}
 	addFlags(command.Flags(), standinOptions())
-	command.Flags().Var(&record, "record", "write what clients and the server say as a script to this new file")
+	given.record.placeholder, given.load.placeholder = "FILE", "FILE"
+	command.Flags().Var(&given.record, "record", "write what clients and the server say as a script to this new file")
+	command.Flags().Var(&given.load, "load", "begin with the coordination nodes and semaphores in this file, which is written as 'coordd standin ctl dump' writes them")
+	command.Flags().BoolVar(&given.fakeTime, "fake-time", false, "have time stand still for sessions and waits until 'coordd standin ctl advance'")
 	command.AddCommand(p.standinCtlCommand())
 	return command
 }
 
-func (p *program) standin(flags *pflag.FlagSet, record string) error {
+// standinFlags are the flags of `coordd standin` that serve has not.
+type standinFlags struct {
+	record, load rawFlag
+	fakeTime     bool
+}
+
+// maxFixtureBytes bounds the file of --load.
+const maxFixtureBytes = 64 << 20
+
+func (p *program) standin(flags *pflag.FlagSet, given standinFlags) error {
 	s, values, err := resolveStandin(flags, p.environment)
 	if err != nil {
 		return err
 	}
-	set := faults.New(nil)
-	if record != "" {
-		recorder, err := conformance.Record(record, s.database)
+	var options []standin.Option
+	if given.fakeTime {
+		options = append(options, standin.FakeTime())
+	}
+	if given.load.text != "" {
+		fixture, err := readAtMost(given.load.text, maxFixtureBytes)
 		if err != nil {
 			return withCode(exitConfig, err)
 		}
-		set.SetTap(recorder)
-		return p.standInWith(set, s, values, recorder.Close)
+		options = append(options, standin.Fixture(fixture))
 	}
-	return p.standInWith(set, s, values, func() error { return nil })
+	if given.record.text == "" {
+		return p.standInWith(s, values, options, func() error { return nil })
+	}
+	if given.fakeTime {
+		return usageError("--record and --fake-time do not go together: a recording goes by real time")
+	}
+	recorder, err := conformance.Record(given.record.text, s.database)
+	if err != nil {
+		return withCode(exitConfig, err)
+	}
+	return p.standInWith(s, values, append(options, standin.Tap(recorder)), recorder.Close)
+}
+
+// readAtMost reads a file that is to have no more bytes than most.
+func readAtMost(name string, most int64) (string, error) {
+	file, err := os.Open(name)
+	if err != nil {
+		return "", err
+	}
+	defer file.Close()
+	content, err := io.ReadAll(io.LimitReader(file, most+1))
+	if err == nil && int64(len(content)) > most {
+		err = fmt.Errorf("%s has more than %d bytes", name, most)
+	}
+	return string(content), err
 }
 
 // standInWith runs a stand-in. stopping is called before its clients are told of the end.
-func (p *program) standInWith(set *faults.Set, s settings, values map[string]given, stopping func() error) error {
+func (p *program) standInWith(s settings, values map[string]given, options []standin.Option, stopping func() error) error {
 	var recording error
 	standIn := *p
 	standIn.start = func(ctx context.Context, s settings, values map[string]given, logger *slog.Logger) (runningServer, error) {
-		running, err := startStandin(ctx, set, s, values, logger)
+		running, err := startStandin(ctx, s, values, logger, options)
 		if err != nil {
 			return nil, err
 		}
-		return &standInServer{runningServer: running, set: set, stopping: func() { recording = stopping() }}, nil
+		return &standInServer{Process: running, stopping: func() { recording = stopping() }}, nil
 	}
 	return cmp.Or(standIn.serve(s, values), recording)
 }
@@ -107,7 +149,7 @@ const (
 )
 
 // startStandin starts the real server with faults.
-func startStandin(ctx context.Context, set *faults.Set, s settings, values map[string]given, logger *slog.Logger) (runningServer, error) {
+func startStandin(ctx context.Context, s settings, values map[string]given, logger *slog.Logger, options []standin.Option) (*standin.Process, error) {
 	config, err := serverConfig(s, values, logger)
 	if err != nil {
 		return nil, err
@@ -119,13 +161,17 @@ func startStandin(ctx context.Context, set *faults.Set, s settings, values map[s
 	if err := config.Validate(); err != nil {
 		return nil, withCode(exitConfig, &server.ConfigError{Err: err})
 	}
-	started, err := set.Start(ctx, config)
+	started, err := standin.RunProcess(ctx, config, options...)
+	var unreadable *standin.FixtureError
+	if errors.As(err, &unreadable) {
+		return nil, withCode(exitConfig, fmt.Errorf("the file of --load: %w", unreadable))
+	}
 	if err != nil {
 		return nil, aboutListener(coded(err), s, values)
 	}
 	logger.Warn("this is a stand-in for tests: it keeps nothing, and whoever reaches the address for monitoring programs can have anything go wrong",
 		"orders", ordersOf(started.HTTPAddr()))
-	return failingServer{started}, nil
+	return started, nil
 }
 
 // ordersOf is where orders are taken, as COORDD_STANDIN has it.
@@ -138,14 +184,15 @@ func ordersOf(address net.Addr) string {
 
 // standInServer is a stand-in that stops.
 type standInServer struct {
-	runningServer
-	set      *faults.Set
+	*standin.Process
 	stopping func()
 }
 
-// Stop takes the faults back first: who is not to hear anything could not be told.
+// Err is the reason for which it has ended, with its exit code.
+func (s *standInServer) Err() error { return codeOfEnd(s.Process.Err()) }
+
+// Stop ends the recording first.
 func (s *standInServer) Stop(ctx context.Context) error {
 	s.stopping()
-	s.set.Reset()
-	return s.runningServer.Stop(ctx)
+	return s.Process.Stop(ctx)
 }

@@ -26,7 +26,7 @@ const ctlText = `Order a fault on a stand-in, by the name of the fault and KEY=V
   coordd standin ctl reset
 
 The variable COORDD_STANDIN or --standin says where the stand-in serves monitoring
-programs, as HOST:PORT. What it answers is printed as JSON.`
+programs, as HOST:PORT. What it answers is printed as JSON, a text as it is.`
 
 const (
 	standinVariable = "COORDD_STANDIN"
@@ -107,6 +107,10 @@ func (p *program) showOrder(address string, answer *http.Response, text []byte) 
 		for _, name := range sortedKeys(listed) {
 			fmt.Fprintf(p.stdout, "%s %s\n", name, listed[name])
 		}
+		return nil
+	}
+	if text := ""; json.Unmarshal(said.Result, &text) == nil { // as a file has it
+		fmt.Fprint(p.stdout, text)
 		return nil
 	}
 	if len(said.Result) > 0 {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -142,7 +143,101 @@ func TestOnlyStandInsTakeOrders(t *testing.T) {
 		}
 		return err
 	})
-	if want := []string{"server/standin/faults/start.go"}; err != nil || !slices.Equal(places, want) {
+	if want := []string{"server/standin/orders.go", "server/standin/process.go"}; err != nil || !slices.Equal(places, want) {
 		t.Errorf("%v in %v, want %v", err, places, want)
+	}
+}
+
+// TestStandInRestarts in the middle of an order: who has given it is answered, the ports and what was acknowledged stay.
+func TestStandInRestarts(t *testing.T) {
+	r := beginStandIn(t)
+	conns, err := raw.Dial(r.clients, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer raw.Close(conns)
+	if err := raw.CreateNode(t.Context(), conns[0], "/local/locks"); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if said := r.ctl(t, exitOK, "restart"); said != "" {
+			t.Errorf("said %q", said)
+		}
+	}
+	if said := r.ctl(t, exitOK, "dump"); said != "/local/locks\n" {
+		t.Errorf("dump %q", said)
+	}
+	start := &raw.Start{Path: "/local/locks", TimeoutMillis: 10_000}
+	if _, err := raw.Open(t.Context(), conns[0], start); err != nil {
+		t.Error(err)
+	}
+	r.ctl(t, exitOK, "restart", "empty=true")
+	if said := r.ctl(t, exitOK, "dump"); said != "" {
+		t.Errorf("dump %q", said)
+	}
+	for order, want := range map[string]string{"partition a=1 b=2": "there is one server", "full-disk": "there is no disk", "advance d=1s": "--fake-time"} {
+		if said := r.ctl(t, exitUsage, strings.Fields(order)...); !strings.Contains(said, want) {
+			t.Errorf("%s: %s", order, said)
+		}
+	}
+	r.stop(t)
+}
+
+// TestStandInInFakeTime has a session's time run out by an order, and no sooner.
+func TestStandInInFakeTime(t *testing.T) {
+	r := beginStandIn(t, "--fake-time")
+	conns, err := raw.Dial(r.clients, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := raw.CreateNode(t.Context(), conns[0], "/local/locks"); err != nil {
+		t.Fatal(err)
+	}
+	s, err := raw.Open(t.Context(), conns[0], &raw.Start{Path: "/local/locks", TimeoutMillis: 10_000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Acquire("lock", math.MaxUint64); err != nil && !strings.Contains(err.Error(), "NOT_FOUND") {
+		t.Fatal(err)
+	}
+	raw.Close(conns)
+	for late := time.Now().Add(waitMax); !strings.Contains(r.ctl(t, exitOK, "dump"), "without a client"); time.Sleep(time.Millisecond) {
+		if time.Now().After(late) {
+			t.Fatal("the client is still there")
+		}
+	}
+	if said := r.ctl(t, exitOK, "advance", "d=1ms"); !strings.Contains(said, `"events": []`) || !strings.Contains(said, `"elapsed": "1ms"`) {
+		t.Errorf("said %s", said)
+	}
+	if said := r.ctl(t, exitOK, "advance", "d=20s"); !strings.Contains(said, `"kind": "session expired"`) {
+		t.Errorf("said %s", said)
+	}
+	r.stop(t)
+}
+
+// TestStandInLoads a fixture before it serves, or does not start.
+func TestStandInLoads(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "fixture.txt")
+	const fixture = "/local/locks\n  semaphore \"config\": 0 of 3, \"v1\"\n"
+	if err := os.WriteFile(file, []byte(fixture), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r := beginStandIn(t, "--load", file)
+	if said := r.ctl(t, exitOK, "dump"); said != fixture {
+		t.Errorf("dump %q", said)
+	}
+	if said := r.ctl(t, exitUsage, "load", "text="+fixture); !strings.Contains(said, "ALREADY_EXISTS") {
+		t.Errorf("said %s", said)
+	}
+	r.stop(t)
+	if err := os.WriteFile(file, []byte("  semaphore"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for args, want := range map[string]exitCode{"--load " + file: exitConfig, "--load /nowhere": exitConfig, "--fake-time --record " + file + "2": exitUsage} {
+		refused := newRun(nil)
+		refused.begin(append([]string{"standin", "--listen", "127.0.0.1:0", "--listen-http", "off"}, strings.Fields(args)...)...)
+		if code := refused.wait(t); code != want {
+			t.Errorf("%s: exit code %d, want %d: %s", args, code, want, refused.log.String())
+		}
 	}
 }

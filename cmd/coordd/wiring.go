@@ -90,8 +90,10 @@ type failingServer struct{ *server.Server }
 // Err is the server's reason. Apart from a listener that breaks and from a mistake
 // in the program, a server ends by itself only because its storage failed, whatever
 // the error looks like.
-func (s failingServer) Err() error {
-	err := s.Server.Err()
+func (s failingServer) Err() error { return codeOfEnd(s.Server.Err()) }
+
+// codeOfEnd is what a server's Err says, with its exit code.
+func codeOfEnd(err error) error {
 	var network *net.OpError
 	var broken *group.InvariantError
 	var diverged *group.DivergedError

@@ -17,7 +17,7 @@ const leftOverPause = time.Millisecond
 // leader meanwhile, and who leads then knows of nothing but what is in the log. Only stand-ins do that.
 func (g *Group) Abdicate(d time.Duration) error {
 	g.turn.Lock()
-	defer g.turn.Unlock()
+	defer g.leaveTurn()
 	term := g.replica.Term()
 	if g.closed || term == 0 {
 		return ErrNotLeading
@@ -39,7 +39,7 @@ func (g *Group) Abdicated() bool { return g.abdicated.Load() }
 // it for its own.
 func (g *Group) leadAgain(term coordination.Term) {
 	g.turn.Lock()
-	defer g.turn.Unlock()
+	defer g.leaveTurn()
 	g.abdicated.Store(false)
 	switch {
 	case g.closed:

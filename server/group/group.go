@@ -25,8 +25,9 @@ type Config struct {
 	Limits coordination.Limits
 	// Clock tells the rings the time.
 	Clock Clock
-	// Remind has clients pinged by the real clock as well: theirs is that one, and Clock may stand still.
-	Remind bool
+	// Remind has clients pinged by the real clock as well, while it says so: theirs is that one, and Clock may stand still.
+	// nil: never. It is asked under the stream's lock, so what Still finds behind a change of its mind is all there is.
+	Remind func() bool
 	// Shell tells it to everybody else, such as the relay and the right to speak. Zero: Clock does.
 	Shell Clock
 	// Formats is which commands this program can read; zero: OwnFormats.

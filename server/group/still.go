@@ -52,7 +52,7 @@ func (g *Group) Still() Stillness {
 // unfinished is what a turn would have to do.
 func (g *Group) unfinished() string {
 	g.turn.Lock()
-	defer g.turn.Unlock()
+	defer g.leaveTurn()
 	switch {
 	case g.closed:
 		return ""
@@ -117,7 +117,7 @@ const remindMost = 100 * time.Millisecond
 // startReminding keeps a client content whose pings come by a clock that somebody turns: it goes by the real one, and would
 // take the server for dead. The mutex is held.
 func (s *Stream) startReminding() {
-	if s.group.config.Remind && s.reminder == nil {
+	if s.group.config.Remind != nil && s.reminder == nil {
 		s.reminder = time.AfterFunc(s.remindPause(), s.remind)
 	}
 }
@@ -147,9 +147,12 @@ func (s *Stream) remindNow() coordination.Forward {
 	if s.ended || s.reminder == nil {
 		return coordination.Forward{}
 	}
-	s.mute()
-	forward := s.front.Remind(s.group.clock.Now())
-	s.settle(forward)
+	var forward coordination.Forward
+	if s.group.config.Remind() {
+		s.mute()
+		forward = s.front.Remind(s.group.clock.Now())
+		s.settle(forward)
+	}
 	s.reminder.Reset(s.remindPause())
 	return forward
 }

@@ -23,10 +23,15 @@ func (g *Group) run() {
 		}
 		g.turn.Lock()
 		g.takeTurn()
-		g.turn.Unlock()
-		if !g.queue.empty() { // somebody found the turn taken
-			g.queue.bell.ring()
-		}
+		g.leaveTurn()
+	}
+}
+
+// leaveTurn unlocks the turn, and has run see to what somebody has left in the queue who found the turn taken.
+func (g *Group) leaveTurn() {
+	g.turn.Unlock()
+	if !g.queue.empty() {
+		g.queue.bell.ring()
 	}
 }
 
@@ -43,7 +48,7 @@ func (g *Group) kick() {
 }
 
 // takeFreeTurn handles what is in the queue on the caller's goroutine if the turn is free and short; if it is not
-// free, its holder sees to it, and if it would take long, run does.
+// free, its holder sees to it, by leaveTurn if not otherwise, and if it would take long, run does.
 func (g *Group) takeFreeTurn() {
 	for taken := false; !g.queue.empty() && g.turn.TryLock(); taken = true {
 		if taken || !g.takeShortTurn() { // there is always more: the caller's goroutine has something else to do

@@ -21,7 +21,7 @@ const (
 )
 
 var (
-	errRealTime   = errors.New("time passes by itself: start with FakeTime")
+	errRealTime   = errors.New("time passes by itself: start the stand-in with FakeTime, coordd standin with --fake-time")
 	errAdvancing  = errors.New("another Advance is under way")
 	errNeverStill = errors.New("something is due again and again at the same moment")
 )
@@ -43,10 +43,14 @@ func (s *Server) Advance(d time.Duration) []Event {
 
 // Elapsed is how much time Advance has let pass so far.
 func (s *Server) Elapsed() time.Duration {
-	if s.clock == nil {
+	return s.elapsed()
+}
+
+func (c *core) elapsed() time.Duration {
+	if c.clock == nil {
 		return 0
 	}
-	return time.Duration(s.clock.Now())
+	return time.Duration(c.clock.Now())
 }
 
 func (c *core) advance(d time.Duration) ([]Event, error) {
@@ -59,6 +63,8 @@ func (c *core) advance(d time.Duration) ([]Event, error) {
 		return nil, errAdvancing
 	}
 	defer c.advancing.Unlock()
+	c.turning.Store(true)
+	defer c.turning.Store(false)
 	log := eventLog{core: c, begun: c.clock.Now()}
 	defer log.close()
 	if err := c.settle(); err != nil { // what is under way happens before
@@ -84,6 +90,10 @@ func (c *core) advance(d time.Duration) ([]Event, error) {
 	}
 	return log.events, nil
 }
+
+// reminds tells whether clients are pinged by the real clock. While Advance turns the other one they are not: a ping that goes
+// out between its look at what clients have to answer and the turn would be overdue behind the turn.
+func (c *core) reminds() bool { return !c.turning.Load() }
 
 // eventLog collects what happens during an Advance, as the leader sees it.
 type eventLog struct {

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -125,6 +126,39 @@ func TestStoppedTime(t *testing.T) {
 	if gone := begin(t, conn, node, long, 77); gone.next().GetFailure() == nil {
 		t.Error("a session that is not there goes on")
 	}
+}
+
+// TestNobodyIsRemindedWhileTimeIsTurned: a ping by the real clock that goes out behind Advance's look at what clients have to
+// answer would be overdue behind its next leap, and the client silent. Before and afterwards such pings come.
+func TestNobodyIsRemindedWhileTimeIsTurned(t *testing.T) {
+	s, conn := began(t, FakeTime())
+	var refused atomic.Int64
+	reminds := s.members[0].hooks.Remind
+	s.members[0].hooks.Remind = func() bool {
+		if reminds() {
+			return true
+		}
+		refused.Add(1)
+		return false
+	}
+	s.Restart()
+	c := open(t, conn, node, 100*time.Millisecond, 0)
+	eventually(t, "pings by the real clock", func() bool { return c.pinged() > 1 })
+	turned := false
+	s.clock.AfterFunc(time.Millisecond, func() { // between two looks
+		turned = true
+		c.silence() // so that what the server asks cannot be overlooked
+		eventually(t, "the reminder to come by", func() bool { return refused.Load() > 2 })
+		if left := s.groups()[0].Still().Unanswered; len(left) > 0 {
+			t.Errorf("pinged while time is turned: %+v", left)
+		}
+		c.speakAgain()
+	})
+	if s.Advance(2 * time.Millisecond); !turned {
+		t.Error("the timer has not run out")
+	}
+	before := c.pinged()
+	eventually(t, "pings by the real clock", func() bool { return c.pinged() > before })
 }
 
 // TestAdvanceGoesOnBehindARestart: time does.

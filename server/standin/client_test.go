@@ -107,6 +107,12 @@ func (c *client) silence() {
 	c.mute = true
 }
 
+func (c *client) speakAgain() {
+	c.sending.Lock()
+	defer c.sending.Unlock()
+	c.mute = false
+}
+
 func (c *client) pinged() int {
 	c.sending.Lock()
 	defer c.sending.Unlock()

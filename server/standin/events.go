@@ -86,7 +86,7 @@ func (s *Server) Events() []Event {
 }
 
 func (c *core) events() ([]Event, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), c.settings.patience)
+	ctx, cancel := context.WithTimeout(context.Background(), c.lookPatience())
 	defer cancel()
 	g, err := c.leader(ctx)
 	if err != nil {

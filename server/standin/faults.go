@@ -26,6 +26,7 @@ func (c *core) makeFaulty(m *member, number int) {
 	f := c.faults.Server(number)
 	m.hooks.Faults = f
 	if m.config.DataDir != "" {
+		c.faults.Disk(number)
 		m.config.DiskReserve, m.hooks.FreeSpace, m.hooks.Slow = diskReserve, f.FreeSpace, f.Slow
 	}
 	if m.peer != nil {
@@ -136,22 +137,13 @@ func (s *Server) Heal() { s.faults.Heal() }
 // FullDisk is faults.Set.FullDisk. It needs Dir or Servers: nothing else has a disk.
 func (s *Server) FullDisk(server int, full bool) {
 	s.helper()()
-	s.wantDisk()
 	s.must("FullDisk", s.faults.FullDisk(server, full))
 }
 
 // SlowDisk is faults.Set.SlowDisk. It needs Dir or Servers.
 func (s *Server) SlowDisk(server int, d time.Duration) {
 	s.helper()()
-	s.wantDisk()
 	s.must("SlowDisk", s.faults.SlowDisk(server, d))
-}
-
-func (s *Server) wantDisk() {
-	s.helper()()
-	if s.settings.dir == "" && s.settings.servers == 1 {
-		s.fail("there is no disk: everything is in memory; give Dir")
-	}
 }
 
 // Requests are faults.Set.Requests: what the code under test has asked for.

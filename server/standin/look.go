@@ -111,10 +111,13 @@ func (s *Server) links(node, name string, owners bool) []coordination.InspectedL
 	return links
 }
 
+// lookPatience bounds a look: on a busy machine one may take longer than a test is ready to wait for what it looks for.
+func (c *core) lookPatience() time.Duration { return max(c.settings.patience, defaultPatience) }
+
 // find is inspect of one node.
 func (s *Server) find(kind coordination.InspectionKind, node, prefix string) group.Inspected {
 	s.helper()()
-	ctx, cancel := context.WithTimeout(context.Background(), s.settings.patience)
+	ctx, cancel := context.WithTimeout(context.Background(), s.lookPatience())
 	defer cancel()
 	found, err := s.inspect(ctx, &coordination.Inspection{Kind: kind, Path: s.path(node), Prefix: prefix})
 	if err != nil {
@@ -181,7 +184,7 @@ func (s *Server) Dump() string {
 }
 
 func (c *core) dump() (string, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), c.settings.patience)
+	ctx, cancel := context.WithTimeout(context.Background(), c.lookPatience())
 	defer cancel()
 	var found [3]group.Inspected
 	for i, kind := range []coordination.InspectionKind{coordination.InspectNodes, coordination.InspectSemaphores, coordination.InspectSessions} {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/server/standin/faults"
 )
 
 // Option changes what Start and Run begin with.
@@ -23,6 +24,8 @@ type settings struct {
 	patience time.Duration
 	pong     time.Duration
 	logger   *slog.Logger
+	tap      faults.Tap
+	fixture  string
 }
 
 // defaultPongPatience is how long, by the real clock, a client may take to answer a ping during Advance, or to read what it is
@@ -92,6 +95,12 @@ func Patience(d time.Duration) Option { return func(s *settings) { s.patience = 
 // PongPatience is how long Advance waits for a client to answer a ping, by the real clock, instead of a second. A machine
 // that is very busy needs more; a client that never answers costs as much once.
 func PongPatience(d time.Duration) Option { return func(s *settings) { s.pong = d } }
+
+// Tap is told what clients and the servers say, from the first client on; see faults.Set.SetTap.
+func Tap(t faults.Tap) Option { return func(s *settings) { s.tap = t } }
+
+// Fixture is loaded before the start is over; see Server.Load.
+func Fixture(text string) Option { return func(s *settings) { s.fixture = text } }
 
 // Logger gets what the servers log; without it nobody does.
 func Logger(l *slog.Logger) Option { return func(s *settings) { s.logger = l } }

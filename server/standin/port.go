@@ -2,23 +2,31 @@ package standin
 
 import (
 	"net"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
 )
 
 // port is an address that outlives the servers which listen on it one after another: while none does, clients wait.
-type port struct{ tcp *net.TCPListener }
+type port struct {
+	host string // as it was asked for
+	tcp  *net.TCPListener
+}
 
-func openPort() (*port, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+func openPort(address string) (*port, error) {
+	l, err := net.Listen("tcp", address)
 	if err != nil {
 		return nil, err
 	}
-	return &port{l.(*net.TCPListener)}, nil
+	host, _, err := net.SplitHostPort(address)
+	return &port{host, l.(*net.TCPListener)}, err
 }
 
-func (p *port) address() string { return p.tcp.Addr().String() }
+// address is what was asked for, with the port that it has become.
+func (p *port) address() string {
+	return net.JoinHostPort(p.host, strconv.Itoa(p.tcp.Addr().(*net.TCPAddr).Port))
+}
 
 // listen hands the port to a server.
 func (p *port) listen() (net.Listener, error) {

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/coordd/coordd/raftstore"
@@ -49,13 +50,19 @@ type core struct {
 	faults   *faults.Set
 	temp     string // directory to be removed in the end, "" if there is none
 	files    listen.TLSFiles
-	unbind   func() bool // of the context of Run
+	unbind   func() bool     // of the context of Run
+	life     context.Context // within which servers may be started again
+
+	process    *server.Config // of a Process, else nil, as the next two are
+	lost       func(error)    // is told why a server has ended by itself
+	monitoring *monitoring
 
 	mutex   sync.Mutex // held while servers are started and stopped
 	stopped bool
 	members []*member
 
-	advancing sync.Mutex // held by Advance
+	advancing sync.Mutex  // held by Advance
+	turning   atomic.Bool // Advance is under way: clients are pinged by its clock alone
 	silent    map[clientPing]bool
 }
 
@@ -69,6 +76,8 @@ type member struct {
 
 	mutex   sync.Mutex
 	running *server.Server // nil while it is stopped
+	latest  *server.Server // the same, also when it is stopped
+	over    chan struct{}  // closed when running is asked to end; nil where nobody watches it
 }
 
 // Start starts a stand-in that ends with the test.
@@ -82,7 +91,7 @@ func Start(t TB, options ...Option) *Server {
 		return nil
 	}
 	t.Cleanup(func() {
-		if err := c.stop(); err != nil {
+		if err := c.stopSoon(); err != nil {
 			t.Logf("standin: stop: %v", err)
 		}
 	})
@@ -95,7 +104,7 @@ func Run(ctx context.Context, options ...Option) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("standin: %w", err)
 	}
-	c.unbind = context.AfterFunc(ctx, func() { _ = c.stop() })
+	c.unbind = context.AfterFunc(ctx, func() { _ = c.stopSoon() })
 	return &Server{core: c}, nil
 }
 
@@ -124,22 +133,42 @@ func start(ctx context.Context, options []Option) (*core, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &core{settings: settings, silent: make(map[clientPing]bool)}
+	c := newCore(settings)
+	return c, c.begin(ctx)
+}
+
+func newCore(settings settings) *core {
+	c := &core{settings: settings, silent: make(map[clientPing]bool), life: context.Background()}
 	if settings.fakeTime {
 		c.clock = new(clock)
 	}
 	c.faults = faults.New(c.timer())
-	err = c.prepare()
-	if err == nil {
-		err = c.startAll(ctx)
-	}
-	if err == nil {
-		err = c.addUsers(ctx)
+	c.faults.SetTap(settings.tap)
+	return c
+}
+
+// begin starts the servers. Where it fails nothing is left of them.
+func (c *core) begin(ctx context.Context) error {
+	err := c.beginLocked(ctx)
+	if err == nil && c.settings.fixture != "" {
+		err = c.load(ctx, c.settings.fixture)
 	}
 	if err != nil {
-		return nil, errors.Join(err, c.stop())
+		return errors.Join(err, c.stopSoon())
 	}
-	return c, nil
+	return nil
+}
+
+func (c *core) beginLocked(ctx context.Context) error {
+	c.mutex.Lock() // a process may be told to restart before it has started
+	defer c.mutex.Unlock()
+	if err := c.prepare(); err != nil {
+		return err
+	}
+	if err := c.startAll(ctx); err != nil {
+		return err
+	}
+	return c.addUsers(ctx)
 }
 
 // prepare finds ports, and makes the configuration of each server.
@@ -158,16 +187,16 @@ func (c *core) prepare() (err error) {
 	for i := range c.settings.servers {
 		m := &member{name: fmt.Sprint("standin-", i+1)}
 		c.members = append(c.members, m)
-		if m.clients, err = openPort(); err != nil {
+		if m.clients, err = openPort(c.listens()); err != nil {
 			return err
 		}
-		if c.settings.tls {
-			if m.tls, err = openPort(); err != nil {
+		if address := c.listensTLS(); address != "" {
+			if m.tls, err = openPort(address); err != nil {
 				return err
 			}
 		}
 		if c.settings.servers > 1 {
-			if m.peer, err = openPort(); err != nil {
+			if m.peer, err = openPort(anyPort); err != nil {
 				return err
 			}
 			initial[m.name] = m.peer.address()
@@ -181,13 +210,39 @@ func (c *core) prepare() (err error) {
 	return nil
 }
 
+// anyPort is the address of a stand-in that nobody has another one for.
+const anyPort = "127.0.0.1:0"
+
+// listens is where clients are to be served.
+func (c *core) listens() string {
+	if c.process != nil {
+		return c.process.Listen
+	}
+	return anyPort
+}
+
+// listensTLS is the same for TLS, empty without.
+func (c *core) listensTLS() string {
+	switch {
+	case c.process != nil:
+		return c.process.ListenTLS
+	case c.settings.tls:
+		return anyPort
+	}
+	return ""
+}
+
 // configure makes the configuration of a server.
 func (c *core) configure(m *member, initial map[string]string) {
 	m.config = server.Config{Listen: m.clients.address(), Database: c.settings.database, Limits: c.settings.limits, Logger: c.settings.logger,
 		LoopbackAdmin: true}
 	m.hooks = hooks.Hooks{Listen: m.listen}
 	if c.clock != nil {
-		m.hooks.Rings, m.hooks.Remind = c.clock, true
+		m.hooks.Rings, m.hooks.Remind = c.clock, c.reminds
+	}
+	if c.process != nil {
+		c.configureProcess(m)
+		return
 	}
 	if m.tls != nil {
 		m.config.ListenTLS, m.config.TLS = m.tls.address(), c.files
@@ -240,27 +295,40 @@ func (c *core) startAll(ctx context.Context) error {
 		}
 		m.mutex.Lock()
 		defer m.mutex.Unlock()
-		m.running = s
+		m.running, m.latest = s, s
+		if c.lost != nil {
+			m.over = make(chan struct{})
+			go c.watch(s, m.over)
+		}
 		return nil
 	})
 }
 
-func (c *core) stopAll() error {
+func (c *core) stopAll(ctx context.Context) error {
 	return c.each(func(m *member) error {
 		m.mutex.Lock()
 		s := m.running
 		m.running = nil
+		if s != nil && m.over != nil {
+			close(m.over)
+		}
 		m.mutex.Unlock()
 		if s == nil {
 			return nil
 		}
-		ctx, cancel := context.WithTimeout(context.Background(), stopPatience)
-		defer cancel()
 		return s.Stop(ctx)
 	})
 }
 
-func (c *core) stop() error {
+// stopSoon is stop with the patience for clients that a test has.
+func (c *core) stopSoon() error {
+	ctx, cancel := context.WithTimeout(context.Background(), stopPatience)
+	defer cancel()
+	return c.stop(ctx)
+}
+
+// stop ends everything. ctx bounds the patience for clients.
+func (c *core) stop(ctx context.Context) error {
 	if c.unbind != nil {
 		c.unbind()
 	}
@@ -271,7 +339,8 @@ func (c *core) stop() error {
 	}
 	c.stopped = true
 	c.faults.Reset() // who is not to hear anything cannot be told of the end
-	err := c.stopAll()
+	err := c.stopAll(ctx)
+	c.monitoring.stop()
 	for _, m := range c.members {
 		for _, p := range []*port{m.clients, m.tls, m.peer} {
 			if p != nil {
@@ -289,7 +358,7 @@ func (c *core) stop() error {
 // server stops, and get a second. Later calls do nothing.
 func (s *Server) Stop() {
 	s.helper()()
-	if err := s.stop(); err != nil {
+	if err := s.stopSoon(); err != nil {
 		s.fail("stop: %v", err)
 	}
 }
@@ -319,10 +388,12 @@ func (c *core) restart(empty bool) error {
 	if c.stopped {
 		return errStopped
 	}
-	if err := c.stopAll(); err != nil {
+	polite, done := context.WithTimeout(context.Background(), stopPatience)
+	defer done()
+	if err := c.stopAll(polite); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), startPatience)
+	ctx, cancel := context.WithTimeout(c.life, startPatience)
 	defer cancel()
 	if !empty {
 		return c.startAll(ctx)

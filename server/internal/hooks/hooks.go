@@ -5,6 +5,7 @@ package hooks
 
 import (
 	"net"
+	"net/http"
 	"time"
 
 	"github.com/coordd/coordd/coordination"
@@ -16,8 +17,9 @@ type Hooks struct {
 	// Rings is the clock of what coordination knows of time: the countdowns of sessions, waits, grace periods, pings, failures
 	// that are held back. Raft, the relay, the right to speak, TLS, logins and the limits of connections do not go by it.
 	Rings Clock
-	// Remind has clients pinged by the real clock as well: they go by it, while Rings may stand still.
-	Remind bool
+	// Remind has clients pinged by the real clock as well, while it says so: they go by that one, and Rings may stand still.
+	// It is called under a stream's lock.
+	Remind func() bool
 	// Shell is the clock of the relay between servers, of the right to speak and of the other timers of a server's own. Those
 	// of raft and gRPC go by no other than the real one.
 	Shell Clock
@@ -29,6 +31,9 @@ type Hooks struct {
 	Memory *raftstore.Memory
 	// Listen listens on an address of the server, be it for clients or for other servers.
 	Listen func(address string) (net.Listener, error)
+	// Monitoring serves monitoring programs on an address in the server's place, and returns which one that is: what listens
+	// there goes on when the server has stopped, and is told by the next one by what to serve.
+	Monitoring func(address string, handler http.Handler) (net.Addr, error)
 	// Shuffle is the order in which clients are told of servers.
 	Shuffle func(n int, swap func(i, j int))
 	// Faults is who is asked whether something is to go wrong.

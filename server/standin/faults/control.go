@@ -101,11 +101,14 @@ func (a *Arguments) Duration(key string) time.Duration {
 	return d
 }
 
-// Flag is an argument that is true or false.
-func (a *Arguments) Flag(key string) bool {
+// Flag is an argument that is true or false; false if it is missing.
+func (a *Arguments) Flag(key string) bool { return a.Switch(key, false) }
+
+// Switch is an argument that is true or false.
+func (a *Arguments) Switch(key string, absent bool) bool {
 	text, found := a.take(key)
 	if !found {
-		return false
+		return absent
 	}
 	flag, err := strconv.ParseBool(text)
 	a.fail(key, err)
@@ -169,7 +172,7 @@ func (s *Set) addRules(c *Controls) {
 	c.Add("fail-next", "kind= [n=1] status= [text=] [impossible=true]"+filterHelp+": the next requests fail, before they are executed",
 		func(_ context.Context, a *Arguments) (any, error) {
 			kind, n, status, text, more := Kind(a.Text("kind")), a.Count("n", 1), a.status("status"), a.Text("text"), a.options()
-			return after(a, func() (any, error) { return troubledBy(s.FailNext(kind, n, status, text, more...)) })
+			return a.Then(func() (any, error) { return troubledBy(s.FailNext(kind, n, status, text, more...)) })
 		})
 	c.Add("fail-some", "kind= p= seed= [status= text=] [impossible=true]"+filterHelp+": requests fail with a probability, until reset",
 		func(_ context.Context, a *Arguments) (any, error) {
@@ -177,12 +180,12 @@ func (s *Set) addRules(c *Controls) {
 			if status, text := a.status("status"), a.Text("text"); status != Ydb.StatusIds_STATUS_CODE_UNSPECIFIED {
 				more = append(more, With(status, text))
 			}
-			return after(a, func() (any, error) { return troubledBy(s.FailSome(kind, p, seed, more...)) })
+			return a.Then(func() (any, error) { return troubledBy(s.FailSome(kind, p, seed, more...)) })
 		})
 	c.Add("delay-next", "kind= [n=1] d=1s"+filterHelp+": the next requests reach the server later",
 		func(_ context.Context, a *Arguments) (any, error) {
 			kind, n, d, more := Kind(a.Text("kind")), a.Count("n", 1), a.Duration("d"), a.options()
-			return after(a, func() (any, error) { return nil, s.DelayNext(kind, n, d, more...) })
+			return a.Then(func() (any, error) { return nil, s.DelayNext(kind, n, d, more...) })
 		})
 	for name, fault := range map[string]struct {
 		help string
@@ -193,7 +196,7 @@ func (s *Set) addRules(c *Controls) {
 	} {
 		c.Add(name, "kind= [n=1]"+filterHelp+fault.help, func(_ context.Context, a *Arguments) (any, error) {
 			kind, n, more := Kind(a.Text("kind")), a.Count("n", 1), a.options()
-			return after(a, func() (any, error) { return nil, fault.add(kind, n, more...) })
+			return a.Then(func() (any, error) { return nil, fault.add(kind, n, more...) })
 		})
 	}
 }
@@ -202,17 +205,17 @@ func (s *Set) addDrops(c *Controls) {
 	c.Add("drop-streams", "how=clean|reset|silence|black-hole"+filterHelp+": lose the streams that are open",
 		func(_ context.Context, a *Arguments) (any, error) {
 			how, f := Drop(a.Text("how")), a.Filter()
-			return after(a, func() (any, error) { return s.DropStreams(f, how) })
+			return a.Then(func() (any, error) { return s.DropStreams(f, how) })
 		})
 	c.Add("detach-session", "node= session=: end the stream of a session, whose timeout runs from now on",
 		func(_ context.Context, a *Arguments) (any, error) {
 			node, session := a.Text("node"), a.Number("session", 0)
-			return after(a, func() (any, error) { return s.DetachSession(node, session), nil })
+			return a.Then(func() (any, error) { return s.DetachSession(node, session), nil })
 		})
 	c.Add("spurious-notice", "[semaphore=]"+filterHelp+": tell watches of a change that was none",
 		func(_ context.Context, a *Arguments) (any, error) {
 			semaphore, f := a.Text("semaphore"), a.Filter()
-			return after(a, func() (any, error) { return s.SpuriousNotice(f, semaphore), nil })
+			return a.Then(func() (any, error) { return s.SpuriousNotice(f, semaphore), nil })
 		})
 }
 
@@ -224,8 +227,8 @@ func (a *Arguments) options() []Option {
 	return options
 }
 
-// after does something once all arguments are read.
-func after(a *Arguments, do func() (any, error)) (any, error) {
+// Then does something once all arguments are read.
+func (a *Arguments) Then(do func() (any, error)) (any, error) {
 	if err := a.Done(); err != nil {
 		return nil, err
 	}
@@ -272,6 +275,9 @@ func (c *Controls) Do(ctx context.Context, name string, values map[string]any) (
 	return result, nil
 }
 
+// orderPatience is how long an order may take.
+const orderPatience = time.Minute
+
 // answer is what an order is answered with, as JSON.
 type answer struct {
 	Result any    `json:"result,omitempty"`
@@ -292,6 +298,8 @@ func (c *Controls) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err == nil {
 		result, err = c.Do(r.Context(), name, values)
 	}
+	// What is ordered may take longer than what monitoring programs ask for.
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(orderPatience)) // best effort
 	code, said := http.StatusOK, answer{Result: result}
 	if err != nil {
 		code, said = http.StatusBadRequest, answer{Error: err.Error()}

@@ -11,6 +11,7 @@ import (
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb"
 
 	"github.com/coordd/coordd/server"
+	"github.com/coordd/coordd/server/internal/hooks"
 	"github.com/coordd/coordd/server/standin/faults"
 )
 
@@ -18,8 +19,8 @@ import (
 func startHTTP(t *testing.T) *rig {
 	t.Helper()
 	r := &rig{T: t, Set: faults.New(nil)}
-	s, err := r.Set.Start(t.Context(), server.Config{Listen: "127.0.0.1:0", Database: "/local", InMemory: true,
-		HTTP: server.HTTP{Listen: "127.0.0.1:0"}})
+	s, err := server.StartWith(t.Context(), server.Config{Listen: "127.0.0.1:0", Database: "/local", InMemory: true,
+		HTTP: server.HTTP{Listen: "127.0.0.1:0", Faults: r.Set.Controls()}}, hooks.Hooks{Faults: r.Set.Server(1)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,6 +2,7 @@ package faults
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 )
@@ -63,6 +64,9 @@ func (s *Set) Partition(i, j int) error {
 	known := make(map[int]bool)
 	for _, number := range s.network.numbers {
 		known[number] = true
+	}
+	if len(known) == 0 {
+		return errors.New("there is one server, and so nothing between servers; a Go test gives the stand-in Servers(3)")
 	}
 	if !known[i] || !known[j] || i == j {
 		return fmt.Errorf("servers %d and %d: want two of the %d that there are", i, j, len(known))

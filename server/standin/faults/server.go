@@ -85,8 +85,9 @@ const plenty = 1 << 50
 
 // disks are how those of the servers are.
 type disks struct {
-	full map[int]bool
-	slow map[int]time.Duration
+	there map[int]bool
+	full  map[int]bool
+	slow  map[int]time.Duration
 }
 
 // FreeSpace is how many bytes a server's disk has left (hooks.Hooks.FreeSpace).
@@ -109,13 +110,33 @@ func (s *Server) Slow() {
 	}
 }
 
+// Disk tells that a server has one, which goes by FreeSpace and Slow.
+func (s *Set) Disk(server int) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	s.disks.there = put(s.disks.there, server, true)
+}
+
+var errNoDisk = errors.New("there is no disk: everything is in memory; a Go test gives the stand-in Dir or Servers")
+
+// hasDisk tells that a server runs, and on a disk. The mutex is held.
+func (s *Set) hasDisk(server int) error {
+	switch {
+	case s.controls[server] == nil:
+		return errNoServer
+	case !s.disks.there[server]:
+		return errNoDisk
+	}
+	return nil
+}
+
 // FullDisk has a server's disk be nearly full, or not: whatever would make the state larger is refused, streams that ask for it
 // end with Failure UNAVAILABLE, and a server of several hands its leadership over.
 func (s *Set) FullDisk(server int, full bool) error {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	if s.controls[server] == nil {
-		return errNoServer
+	if err := s.hasDisk(server); err != nil {
+		return err
 	}
 	s.disks.full = put(s.disks.full, server, full)
 	return nil
@@ -125,8 +146,8 @@ func (s *Set) FullDisk(server int, full bool) error {
 func (s *Set) SlowDisk(server int, d time.Duration) error {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	if s.controls[server] == nil {
-		return errNoServer
+	if err := s.hasDisk(server); err != nil {
+		return err
 	}
 	s.disks.slow = put(s.disks.slow, server, d)
 	return nil
@@ -136,14 +157,27 @@ func (s *Set) addServers(c *Controls) {
 	c.Add("expire-session", "node= session=: end a session as if its time had run out",
 		func(ctx context.Context, a *Arguments) (any, error) {
 			node, session := a.Text("node"), a.Number("session", 0)
-			return after(a, func() (any, error) { return nil, s.ExpireSession(ctx, node, session) })
+			return a.Then(func() (any, error) { return nil, s.ExpireSession(ctx, node, session) })
 		})
 	c.Add("drop-node", "node=: drop a coordination node", func(ctx context.Context, a *Arguments) (any, error) {
 		node := a.Text("node")
-		return after(a, func() (any, error) { return nil, s.DropNode(ctx, node) })
+		return a.Then(func() (any, error) { return nil, s.DropNode(ctx, node) })
 	})
+	c.Add("full-disk", "[server=1] [full=true]: a disk is nearly full, or has space again", func(_ context.Context, a *Arguments) (any, error) {
+		server, full := a.Count("server", 1), a.Switch("full", true)
+		return a.Then(func() (any, error) { return nil, s.FullDisk(server, full) })
+	})
+	c.Add("slow-disk", "[server=1] d=100ms: each write to a disk takes longer", func(_ context.Context, a *Arguments) (any, error) {
+		server, d := a.Count("server", 1), a.Duration("d")
+		return a.Then(func() (any, error) { return nil, s.SlowDisk(server, d) })
+	})
+	c.Add("partition", "a= b=: nothing passes between two servers, until heal", func(_ context.Context, a *Arguments) (any, error) {
+		i, j := a.Count("a", 0), a.Count("b", 0)
+		return a.Then(func() (any, error) { return nil, s.Partition(i, j) })
+	})
+	c.Add("heal", "take every partition back", plain(func() any { s.Heal(); return nil }))
 	c.Add("lose-leader", "d=1s: the leader leads no more; a server alone pauses for d", func(ctx context.Context, a *Arguments) (any, error) {
 		d := a.Duration("d")
-		return after(a, func() (any, error) { return nil, s.LoseLeader(ctx, d) })
+		return a.Then(func() (any, error) { return nil, s.LoseLeader(ctx, d) })
 	})
 }

@@ -1,0 +1,160 @@
+package main
+
+import (
+	"bytes"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/ydb-platform/ydb-go-genproto/Ydb_Auth_V1"
+	"github.com/ydb-platform/ydb-go-genproto/Ydb_Coordination_V1"
+	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb"
+	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Auth"
+	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
+)
+
+// freePorts are ports that nobody listens on. Somebody else may take one before it is used, so who needs them tries again.
+func freePorts(t *testing.T, n int) []string {
+	t.Helper()
+	var ports []string
+	for range n {
+		l, err := net.Listen("tcp", ":0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close() // when all are known, lest one comes twice
+		ports = append(ports, fmt.Sprint(l.Addr().(*net.TCPAddr).Port))
+	}
+	return ports
+}
+
+// inPlaceOfLocalYDB is a stand-in with the variables of the local-ydb image.
+type inPlaceOfLocalYDB struct {
+	*process
+	plain, tls, monitoring string // addresses
+	authority              []byte
+}
+
+func startInPlaceOfLocalYDB(t *testing.T, certificates string) *inPlaceOfLocalYDB {
+	t.Helper()
+	for range 5 {
+		ports := freePorts(t, 3)
+		p := spawnIn(t, []string{"COORDD_LOCAL_YDB=true", "GRPC_PORT=" + ports[0], "GRPC_TLS_PORT=" + ports[1], "MON_PORT=" + ports[2],
+			"YDB_GRPC_TLS_DATA_PATH=" + certificates, "YDB_USE_IN_MEMORY_PDISKS=1", "YDB_DEFAULT_LOG_LEVEL=NOTICE"}, "standin")
+		line := receive(t, p.first, func() string { return "no ready line; stderr:\n" + p.log.String() })
+		if line == "" && strings.Contains(p.log.String(), "address already in use") {
+			continue
+		}
+		if want := "grpc://localhost:" + ports[0] + "/local"; line != want {
+			t.Fatalf("ready line %q, want %q; stderr:\n%s", line, want, p.log.String())
+		}
+		authority, err := os.ReadFile(filepath.Join(certificates, "ca.pem"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return &inPlaceOfLocalYDB{p, "127.0.0.1:" + ports[0], "localhost:" + ports[1], "127.0.0.1:" + ports[2], authority}
+	}
+	t.Fatal("no free ports")
+	return nil
+}
+
+func (s *inPlaceOfLocalYDB) stop(t *testing.T) {
+	t.Helper()
+	s.command.Process.Signal(syscall.SIGTERM)
+	s.wantExit(t, exitOK, "everybody knows the user root with the password 1234", "msg=serving", "msg=stopped")
+}
+
+// logsIn tells what becomes of a login.
+func logsIn(t *testing.T, address string, how credentials.TransportCredentials, password string) Ydb.StatusIds_StatusCode {
+	t.Helper()
+	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(how))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	answer, err := Ydb_Auth_V1.NewAuthServiceClient(conn).Login(t.Context(), &Ydb_Auth.LoginRequest{User: "root", Password: password})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer.GetOperation().GetStatus()
+}
+
+// TestStandInInPlaceOfLocalYDB is a real process with the variables of the local-ydb image: it is where those say, with the
+// files of its certificate volume, for the user root with and without a login, and it takes orders where that one shows its
+// monitoring pages.
+func TestStandInInPlaceOfLocalYDB(t *testing.T) {
+	certificates := filepath.Join(t.TempDir(), "ydb_certs")
+	if err := os.Mkdir(certificates, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	s := startInPlaceOfLocalYDB(t, certificates)
+	for _, name := range []string{"cert.pem", "key.pem"} {
+		if _, err := os.Stat(filepath.Join(certificates, name)); err != nil {
+			t.Error(err)
+		}
+	}
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(s.authority)
+	encrypted := credentials.NewTLS(&tls.Config{RootCAs: pool})
+	if got := logsIn(t, s.plain, insecure.NewCredentials(), "1234"); got != Ydb.StatusIds_SUCCESS {
+		t.Errorf("root, in plain text: %s", got)
+	}
+	if got := logsIn(t, s.tls, encrypted, "1234"); got != Ydb.StatusIds_SUCCESS {
+		t.Errorf("root, by TLS: %s", got)
+	}
+	if got := logsIn(t, s.tls, encrypted, "4321"); got == Ydb.StatusIds_SUCCESS {
+		t.Error("a wrong password will do")
+	}
+	conn, err := grpc.NewClient(s.tls, grpc.WithTransportCredentials(encrypted))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	made, err := Ydb_Coordination_V1.NewCoordinationServiceClient(conn).CreateNode(t.Context(), &Ydb_Coordination.CreateNodeRequest{Path: "/local/node"})
+	if err != nil || made.GetOperation().GetStatus() != Ydb.StatusIds_SUCCESS {
+		t.Errorf("without a login: %v, %v", made, err)
+	}
+	order := newRun(nil, "COORDD_STANDIN="+s.monitoring)
+	order.begin("standin", "ctl", "dump")
+	if code := order.wait(t); code != exitOK || order.out.String() != "/local/node\n" {
+		t.Errorf("exit code %d: %s%s", code, order.out.String(), order.log.String())
+	}
+	s.stop(t)
+
+	again := startInPlaceOfLocalYDB(t, certificates) // as a container that is started anew on the volume
+	if !bytes.Equal(s.authority, again.authority) {
+		t.Error("clients have to trust another authority")
+	}
+	if got := logsIn(t, again.tls, encrypted, "1234"); got != Ydb.StatusIds_SUCCESS {
+		t.Errorf("root, again: %s", got)
+	}
+	again.stop(t)
+}
+
+// TestStandInDefaultsOfLocalYDB are the ports and paths that people publish and mount without any variables.
+func TestStandInDefaultsOfLocalYDB(t *testing.T) {
+	for _, how := range []struct{ args, variables []string }{{args: []string{"--local-ydb"}}, {variables: []string{"COORDD_LOCAL_YDB=1"}}} {
+		flags := new(program).standinCommand().Flags()
+		if err := flags.Parse(how.args); err != nil {
+			t.Fatal(err)
+		}
+		s, _, err := resolveStandin(flags, environment(how.variables))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s.listen != ":2136" || s.tls.listen != ":2135" || s.http.listen != ":8765" || s.tls.certificate != "/ydb_certs/cert.pem" ||
+			s.tls.key != "/ydb_certs/key.pem" || s.database != "/local" || !s.inMemory || s.dataDir != "" {
+			t.Errorf("%v: %+v", how, s)
+		}
+	}
+}

@@ -1,0 +1,147 @@
+package standin
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+
+	"github.com/coordd/coordd/raftstore"
+	"github.com/coordd/coordd/server"
+	"github.com/coordd/coordd/server/listen"
+	"github.com/coordd/coordd/server/standin/faults"
+)
+
+// Process is a stand-in that is a process of its own, `coordd standin`: one server in memory, by a configuration of somebody
+// else's, which takes orders where it serves monitoring programs.
+type Process struct {
+	core  *core
+	abort context.CancelFunc // ends a start that is under way
+	ended chan struct{}      // see Done
+
+	mutex sync.Mutex
+	err   error
+}
+
+// RunProcess starts the stand-in of a process. The configuration says where it listens and how it treats clients; of the
+// options FakeTime, Tap and Load count. Errors are those of server.Start and of Load.
+func RunProcess(ctx context.Context, config server.Config, options ...Option) (*Process, error) {
+	settings, err := collect(append([]Option{Database(config.Database)}, options...))
+	if err != nil {
+		return nil, err
+	}
+	if config.Logger == nil {
+		config.Logger = settings.logger
+	}
+	p := &Process{core: newCore(settings), ended: make(chan struct{})}
+	p.core.process, p.core.lost = &config, p.fail
+	p.core.life, p.abort = context.WithCancel(context.Background())
+	if err := p.core.begin(ctx); err != nil {
+		p.abort()
+		return nil, err
+	}
+	return p, nil
+}
+
+// configureProcess makes the configuration of the one server of a process.
+func (c *core) configureProcess(m *member) {
+	m.config = *c.process
+	m.config.Listen, m.config.DataDir, m.config.InMemory = m.clients.address(), "", true
+	if m.tls != nil {
+		m.config.ListenTLS = m.tls.address()
+	}
+	m.config.HTTP.Faults = c.controls()
+	c.monitoring = &monitoring{logger: m.config.Logger}
+	m.hooks.Memory, m.hooks.Monitoring = new(raftstore.Memory), c.monitoring.serve
+}
+
+// Faults are what goes wrong.
+func (p *Process) Faults() *faults.Set { return p.core.faults }
+
+func (p *Process) server() *server.Server {
+	m := p.core.members[0]
+	m.mutex.Lock()
+	defer m.mutex.Unlock()
+	return m.latest
+}
+
+// ConnectionString is what clients are to be given.
+func (p *Process) ConnectionString() string { return p.server().ConnectionString() }
+
+// TLSConnectionString is the same for the TLS listener, empty without one.
+func (p *Process) TLSConnectionString() string { return p.server().TLSConnectionString() }
+
+// HTTPAddr is where orders are taken, nil if nowhere.
+func (p *Process) HTTPAddr() net.Addr { return p.server().HTTPAddr() }
+
+// Drained is server.Server.Drained of the server that runs, or is being stopped.
+func (p *Process) Drained() <-chan struct{} { return p.server().Drained() }
+
+// Done is closed when the server has ended by itself.
+func (p *Process) Done() <-chan struct{} { return p.ended }
+
+// Err is why Done is closed, nil before.
+func (p *Process) Err() error {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	return p.err
+}
+
+func (p *Process) fail(err error) {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	if p.err == nil {
+		p.err = err
+		close(p.ended)
+	}
+}
+
+// Stop ends the stand-in as server.Server.Stop does a server. A restart that is under way is given up.
+func (p *Process) Stop(ctx context.Context) error {
+	p.abort()
+	return p.core.stop(ctx)
+}
+
+// watch has a server of a process that ends by itself be the end of the process, unless it is asked to: then over is closed.
+func (c *core) watch(s *server.Server, over <-chan struct{}) {
+	select {
+	case <-s.Done():
+		c.lost(s.Err())
+	case <-over:
+	}
+}
+
+// monitoring is what monitoring programs are served by. It outlives the servers, so that who has ordered a restart is
+// answered.
+type monitoring struct {
+	logger  *slog.Logger
+	handler atomic.Pointer[http.Handler]
+	addr    net.Addr
+	server  *listen.HTTPServer // nil before there is a server, or without a listener
+}
+
+// serve is the hook of that name.
+func (m *monitoring) serve(address string, handler http.Handler) (net.Addr, error) {
+	m.handler.Store(&handler)
+	if m.server == nil {
+		listener, err := net.Listen("tcp", address)
+		if err != nil {
+			return nil, err
+		}
+		m.addr, m.server = listener.Addr(), listen.ServeHTTP(listener, m, m.logger)
+	}
+	return m.addr, nil
+}
+
+// ServeHTTP implements http.Handler.
+func (m *monitoring) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	(*m.handler.Load()).ServeHTTP(w, r)
+}
+
+func (m *monitoring) stop() {
+	if m != nil && m.server != nil {
+		m.server.Stop()
+	}
+}
