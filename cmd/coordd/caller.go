@@ -38,6 +38,7 @@ func (f *callerFlags) declareCaller(flags *pflag.FlagSet) {
 // caller is the client of a command.
 type caller struct {
 	*client.Client
+	config   client.Config
 	at       target
 	database string // below which paths are
 }
@@ -79,7 +80,7 @@ func (f *callerFlags) open(ctx context.Context, p *program) (*caller, error) {
 	if config.Login, err = f.credentials(p, at); err != nil {
 		return nil, err
 	}
-	c.Client = client.New(config)
+	c.config, c.Client = config, client.New(config)
 	return c, nil
 }
 

@@ -46,6 +46,8 @@ func TestCommandsLogIn(t *testing.T) {
 	run("grant app machine ydb.generic.read", root, exitOK)
 	run("lock app x -- echo in", asApp, exitOK, "in")
 	run("lock app x -- echo in", machine, exitNotRun, "permission denied")
+	run("bench --load pairs --clients 2 --duration 100ms", root, exitOK, "pairs")
+	run("bench --load pairs --clients 2 --duration 100ms", machine, exitFailure, "/local/coordd-bench-")
 	run("node ls", machine, exitOK, "/local/app")
 	run("node ls", append(slices.Clone(byTLS), "--token-file", s.file("other", badToken)), exitFailure, "coordd: ")
 	run("node ls", append(slices.Clone(byTLS), "--user", "app", "--password-file", s.file("wrong", wrongPassword)), exitFailure, "log in as app")
