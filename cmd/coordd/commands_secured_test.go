@@ -59,6 +59,13 @@ func TestCommandsLogIn(t *testing.T) {
 	if at(t, owner, "client", "user") != "app" {
 		t.Errorf("the owner is %v", owner)
 	}
+	if mine := parsed(t, run("session ls app --mine -o json", asApp, exitOK)).([]any); len(mine) != 1 || at(t, mine, 0, "client", "user") != "app" {
+		t.Errorf("app has %v", mine)
+	}
+	if mine := parsed(t, run("session ls --mine -o json", root, exitOK)).([]any); len(mine) != 0 {
+		t.Errorf("root has %v", mine)
+	}
+	run("session ls --mine", byTLS, exitFailure, "Authentication is required")
 	if code, output := s.user("", "rotate-key"); code != 0 {
 		t.Fatal(output)
 	}
