@@ -38,12 +38,27 @@ func (f *callerFlags) declareCaller(flags *pflag.FlagSet) {
 // caller is the client of a command.
 type caller struct {
 	*client.Client
+	config   client.Config
 	at       target
 	database string // below which paths are
+	shared   bool   // by the commands of a batch: it is not theirs to close
+}
+
+// Close is Client.Close, unless others go on with it.
+func (c *caller) Close() {
+	if !c.shared {
+		c.Client.Close()
+	}
 }
 
 // open makes a client of the server that the flags name. Nobody is called yet.
 func (f *callerFlags) open(ctx context.Context, p *program) (*caller, error) {
+	if p.batch != nil {
+		if *f != (callerFlags{connectionFlags: connectionFlags{onlyAsks: true}}) {
+			return nil, usageError("the server, and who asks, are those of the batch: give their flags to `coordd batch`")
+		}
+		return p.batch, nil
+	}
 	switch {
 	case f.login == "" && f.passwordFile != "":
 		return nil, usageError("flag --password-file: has no meaning without --user")
@@ -79,7 +94,7 @@ func (f *callerFlags) open(ctx context.Context, p *program) (*caller, error) {
 	if config.Login, err = f.credentials(p, at); err != nil {
 		return nil, err
 	}
-	c.Client = client.New(config)
+	c.config, c.Client = config, client.New(config)
 	return c, nil
 }
 

@@ -23,7 +23,11 @@ const oursText = "This needs a coordd server: the protocol of YDB has nothing of
 
 // inspect calls the inspection service.
 func (c *caller) inspect(ctx context.Context, method string, request, response proto.Message) error {
-	err := c.Invoke(ctx, method, request, response)
+	return c.inspectError(c.Invoke(ctx, method, request, response))
+}
+
+// inspectError is an error of that service for a person.
+func (c *caller) inspectError(err error) error {
 	if status.Code(err) == codes.PermissionDenied {
 		return fmt.Errorf("%w: %w", errNotShown, plain(err))
 	}
@@ -41,6 +45,9 @@ type question struct {
 	run                       func(ctx context.Context, c *caller, args []string) error
 	check                     func(flags *pflag.FlagSet, args []string) error // before anybody is asked; nil: there is nothing to check
 }
+
+// asksOnce marks a cobra command that ends when the server has answered.
+const asksOnce = "asks once"
 
 // ask makes the command. Its arguments are named in its use.
 func (p *program) ask(q *question, out *outputFlag) *cobra.Command {
@@ -75,6 +82,7 @@ func (p *program) ask(q *question, out *outputFlag) *cobra.Command {
 		defer c.Close()
 		return c.plain(q.run(ctx, c, args))
 	}
+	command.Annotations = map[string]string{asksOnce: ""}
 	f.declareCaller(command.Flags())
 	p.remember(command, f)
 	command.Flags().DurationVar(&timeout, "timeout", callerTimeout, "how long to wait for the result")

@@ -43,7 +43,10 @@ func (p *program) certCommand() *cobra.Command {
 		Use:   "cert",
 		Short: "Make certificates for development",
 		Long:  certText,
-		Args:  noArguments,
+		Example: `  coordd cert --dir certs --host db.example.com
+  coordd cert --dir certs --client reporter
+  coordd cert --dir certs --peer a --host a.example.com`,
+		Args: noArguments,
 		RunE: func(*cobra.Command, []string) error {
 			if directory == "" {
 				return usageError("flag --dir: no value given; want the path of a directory")

@@ -128,6 +128,9 @@ func (h *holder) run(what *held, path string, asked <-chan os.Signal) error {
 		h.part(what)
 		return withCode(exitLost, fmt.Errorf("%s: held %q for too short a time to run anything", h.verb, h.name))
 	}
+	if h.keeps {
+		return h.keep(what)
+	}
 	if len(h.argv) == 0 {
 		return h.stay(what, margin, asked)
 	}

@@ -27,6 +27,19 @@ is named by its name or by its id. Administrators may do this, and whoever owns 
 directory of a server on this machine, by way of the socket in it. docs/cluster.md has
 the procedures.`
 
+// clusterExamples are those of the commands by their names.
+var clusterExamples = map[string]string{
+	"status":          "  coordd cluster status\n  coordd cluster status --json",
+	"add":             "  coordd cluster add d d.example.com:2380",
+	"promote":         "  coordd cluster promote d --wait",
+	"remove":          "  coordd cluster add e e.example.com:2380 && coordd cluster remove e",
+	"transfer-leader": "  coordd cluster transfer-leader\n  coordd cluster transfer-leader a",
+	"limits":          "  coordd cluster limits\n  coordd cluster limits --state 512MiB",
+	"snapshot":        "  coordd cluster snapshot --to backup",
+	"restore":         "  coordd cluster restore --from backup --check\n  coordd cluster restore --from backup --data-dir restored",
+	"recover":         "  coordd check --data-dir survivor && coordd cluster recover --data-dir survivor --yes",
+}
+
 // clusterFlags are the flags of a `coordd cluster` command that asks a server.
 type clusterFlags struct {
 	connectionFlags
@@ -45,6 +58,9 @@ func (p *program) clusterCommand() *cobra.Command {
 	}
 	parent.AddCommand(p.clusterStatusCommand(), p.clusterAddCommand(), p.clusterPromoteCommand(), p.clusterRemoveCommand(),
 		p.clusterTransferCommand(), p.clusterLimitsCommand(), p.clusterSnapshotCommand(), p.clusterRestoreCommand(), p.clusterRecoverCommand())
+	for _, command := range parent.Commands() {
+		command.Example = clusterExamples[command.Name()]
+	}
 	return parent
 }
 

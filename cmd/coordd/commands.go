@@ -64,7 +64,7 @@ func (p *program) newRoot() *cobra.Command {
 	root.SetErr(p.stderr)
 	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(p.serveCommand(), p.standinCommand(), p.checkCommand(), p.doctorCommand(), p.certCommand(), p.userCommand(), p.clusterCommand(),
-		p.lockCommand(), p.electCommand(), p.discoverCommand(), p.configCommand(), p.topCommand(), p.nodeCommand(), p.semaphoreCommand(), p.sessionCommand(), p.listCommand(), p.makeDirectoryCommand(),
+		p.lockCommand(), p.electCommand(), p.discoverCommand(), p.configCommand(), p.topCommand(), p.benchCommand(), p.pingCommand(), p.batchCommand(), p.exportCommand(), p.importCommand(), p.nodeCommand(), p.semaphoreCommand(), p.sessionCommand(), p.listCommand(), p.makeDirectoryCommand(),
 		p.removeDirectoryCommand(), p.grantCommand(), p.revokeCommand(), p.chownCommand(), p.conformanceCommand(), p.healthCommand(), p.licensesCommand(), p.versionCommand())
 	root.SetHelpCommand(helpCommand())
 	root.InitDefaultHelpCmd() // now, so that root.Find knows it
@@ -80,7 +80,10 @@ func (p *program) serveCommand() *cobra.Command {
 		Use:   "serve",
 		Short: "Run the server",
 		Long:  "Run the server until SIGINT or SIGTERM.\n\n" + sourcesText,
-		Args:  noArguments,
+		Example: `  coordd serve
+  coordd serve --data-dir data --listen-http off
+  COORDD_LOG_LEVEL=warn coordd serve --in-memory`,
+		Args: noArguments,
 		RunE: func(command *cobra.Command, _ []string) error {
 			s, values, err := resolve(serveOptions, command.Flags(), p.environment, p.uid)
 			if err != nil {
@@ -100,7 +103,8 @@ func (p *program) checkCommand() *cobra.Command {
 		Short: "Examine the data directory of a server that is not running",
 		Long: "Read everything in a data directory, report what is there and the first damage\n" +
 			"found, and change nothing. No server may be running on it.\n\n" + sourcesText,
-		Args: noArguments,
+		Example: "  coordd check --data-dir data",
+		Args:    noArguments,
 		RunE: func(command *cobra.Command, _ []string) error {
 			s, values, err := resolve(options, command.Flags(), p.environment, p.uid)
 			if err != nil {
@@ -119,9 +123,10 @@ func (p *program) checkCommand() *cobra.Command {
 
 func (p *program) versionCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:   "version",
-		Short: "Print the version",
-		Args:  noArguments,
+		Use:     "version",
+		Short:   "Print the version",
+		Example: "  coordd version",
+		Args:    noArguments,
 		RunE: func(*cobra.Command, []string) error {
 			_, err := fmt.Fprintln(p.stdout, versionText())
 			return err
@@ -132,8 +137,9 @@ func (p *program) versionCommand() *cobra.Command {
 // helpCommand differs from cobra's own in that an unknown command is an error.
 func helpCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:   "help [command]",
-		Short: "Explain a command, or all of them",
+		Use:     "help [command]",
+		Short:   "Explain a command, or all of them",
+		Example: "  coordd help\n  coordd help semaphore show",
 		RunE: func(command *cobra.Command, args []string) error {
 			topic, rest, err := command.Root().Find(args)
 			if err != nil || len(rest) > 0 {

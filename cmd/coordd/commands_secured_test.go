@@ -46,6 +46,8 @@ func TestCommandsLogIn(t *testing.T) {
 	run("grant app machine ydb.generic.read", root, exitOK)
 	run("lock app x -- echo in", asApp, exitOK, "in")
 	run("lock app x -- echo in", machine, exitNotRun, "permission denied")
+	run("bench --load pairs --clients 2 --duration 100ms", root, exitOK, "pairs")
+	run("bench --load pairs --clients 2 --duration 100ms", machine, exitFailure, "/local/coordd-bench-")
 	run("node ls", machine, exitOK, "/local/app")
 	run("node ls", append(slices.Clone(byTLS), "--token-file", s.file("other", badToken)), exitFailure, "coordd: ")
 	run("node ls", append(slices.Clone(byTLS), "--user", "app", "--password-file", s.file("wrong", wrongPassword)), exitFailure, "log in as app")
@@ -57,6 +59,13 @@ func TestCommandsLogIn(t *testing.T) {
 	if at(t, owner, "client", "user") != "app" {
 		t.Errorf("the owner is %v", owner)
 	}
+	if mine := parsed(t, run("session ls app --mine -o json", asApp, exitOK)).([]any); len(mine) != 1 || at(t, mine, 0, "client", "user") != "app" {
+		t.Errorf("app has %v", mine)
+	}
+	if mine := parsed(t, run("session ls --mine -o json", root, exitOK)).([]any); len(mine) != 0 {
+		t.Errorf("root has %v", mine)
+	}
+	run("session ls --mine", byTLS, exitFailure, "Authentication is required")
 	if code, output := s.user("", "rotate-key"); code != 0 {
 		t.Fatal(output)
 	}

@@ -111,14 +111,14 @@ func TestSemaphoreCommands(t *testing.T) {
 	}
 	waits := make(chan struct{}, 1)
 	go func() {
-		_, _ = waiter.Acquire(t.Context(), client.Acquisition{Name: "door", Count: 2, Wait: client.Forever, Data: []byte("\x1b[2J\u202e"), Waiting: func() { waits <- struct{}{} }})
+		_, _ = waiter.Acquire(t.Context(), client.Acquisition{Name: "door", Count: 2, Wait: client.Forever, Data: []byte("\x1b[2J\u202e\U000E0001"), Waiting: func() { waits <- struct{}{} }})
 	}()
 	<-waits
 	does(t, endpoint, "sem show app door", `/local/app "door" held 2 of 3, 1 owner, 1 waiter`, `data    "hello"`,
-		fmt.Sprintf(`owner   session %d "test", order id 1, count 2, since `, holder.ID()), `data "\xff\x00"`, "client 127.0.0.1:", fmt.Sprintf("waiter  session %d", waiter.ID()), "for ever", `data "\x1b[2J\u202e"`)
+		fmt.Sprintf(`owner   session %d "test", order id 1, count 2, since `, holder.ID()), `data "\xff\x00"`, "client 127.0.0.1:", fmt.Sprintf("waiter  session %d", waiter.ID()), "for ever", `data "\x1b[2J\u202e\U000e0001"`)
 	text := does(t, endpoint, "semaphore show app door -o json")
 	shown := parsed(t, text)
-	if strings.ContainsAny(text, "\x1b\u202e") {
+	if strings.ContainsAny(text, "\x1b\u202e\U000E0001") {
 		t.Errorf("a terminal would obey %q", text)
 	}
 	for _, want := range []struct {
@@ -127,7 +127,7 @@ func TestSemaphoreCommands(t *testing.T) {
 	}{
 		{"door", []any{"name"}}, {3.0, []any{"limit"}}, {2.0, []any{"count"}}, {false, []any{"ephemeral"}}, {"hello", []any{"data"}},
 		{float64(holder.ID()), []any{"owners", 0, "session"}}, {"/wA=", []any{"owners", 0, "data_base64"}}, {"test", []any{"owners", 0, "description"}},
-		{1.0, []any{"owners", 0, "order_id"}}, {"\x1b[2J\u202e", []any{"waiters", 0, "data"}}, {2.0, []any{"waiters", 0, "count"}},
+		{1.0, []any{"owners", 0, "order_id"}}, {"\x1b[2J\u202e\U000E0001", []any{"waiters", 0, "data"}}, {2.0, []any{"waiters", 0, "count"}},
 	} {
 		if got := at(t, shown, want.path...); got != want.value {
 			t.Errorf("%v is %v, want %v", want.path, got, want.value)
@@ -137,7 +137,11 @@ func TestSemaphoreCommands(t *testing.T) {
 		t.Errorf("the client's address is %q", address)
 	}
 	var fromYAML any
-	if err := yaml.Unmarshal([]byte(does(t, endpoint, "semaphore show app door -o yaml")), &fromYAML); err != nil || at(t, fromYAML, "data") != "hello" || at(t, fromYAML, "waiters", 0, "data") != "\x1b[2J\u202e" {
+	text = does(t, endpoint, "semaphore show app door -o yaml")
+	if strings.ContainsAny(text, "\x1b\u202e\U000E0001") {
+		t.Errorf("a terminal would obey %q", text)
+	}
+	if err := yaml.Unmarshal([]byte(text), &fromYAML); err != nil || at(t, fromYAML, "data") != "hello" || at(t, fromYAML, "waiters", 0, "data") != "\x1b[2J\u202e\U000E0001" {
 		t.Error(fromYAML, err)
 	}
 	does(t, endpoint, "sem ls app", "NODE", "NAME", "HELD", `/local/app  "door"  held 2 of 3  1       1        "hello"`)
@@ -149,6 +153,7 @@ func TestSemaphoreCommands(t *testing.T) {
 	if at(t, sessions, 0, "owns", 0, "name") != "door" || at(t, sessions, 1, "awaits", 0, "name") != "door" || at(t, sessions, 0, "attached") != true {
 		t.Error(sessions)
 	}
+	coordd(t, exitUsage, []string{"session", "ls", "--mine", "-e", endpoint}, "flag --mine: the server knows no name of yours", "--user")
 	does(t, endpoint, "session ls", "NODE", "SESSION", `"test"`, "1     0", "127.0.0.1:")
 	does(t, endpoint, fmt.Sprint("session show app ", waiter.ID()), `"test"`, "timeout 1m", "client 127.0.0.1:", `awaits  "door", order id 2`, "for ever")
 	does(t, endpoint, "sem set app door goodbye", `"door" has 7 bytes of data`)
@@ -275,10 +280,32 @@ func TestWrongInputOfClients(t *testing.T) {
 		"top --every 1ms":                                   {"flag --every", "1ms", "from 100ms to 1h"},
 		"top --times 0":                                     {"flag --times", "above 0"},
 		"top a b":                                           {"takes [PATH], 2 arguments given"},
-		"session ls --user a --token-file b":                {"--user and --token-file", "one of them"},
-		"session ls --password-file b":                      {"flag --password-file", "without --user"},
-		"session ls --endpoint http://a":                    {"flag --endpoint", "grpc://HOST:PORT"},
-		"session ls --endpoint a:1/local -d /other":         {"flag --database", "/other", "names /local"},
+		"bench app":                                         {`argument "app" is not allowed`, "takes only flags"},
+		"bench --clients 0":                                 {"flag --clients", "0", "from 1 to 1000"},
+		"bench --clients 1001":                              {"flag --clients", "1001", "from 1 to 1000"},
+		"bench --duration 1ms":                              {"flag --duration", "1ms", "from 100ms to 1h"},
+		"bench --duration 2h":                               {"flag --duration", "2h", "from 100ms to 1h"},
+		"bench --load locks":                                {"flag --load", "locks", "pairs or handover"},
+		"bench --existing":                                  {"flag --existing", "without --node"},
+		"bench -o xml":                                      {"flag --output", "xml"},
+		"ping a b":                                          {"takes [NODE], 2 arguments given"},
+		"ping --every 1ms":                                  {"flag --every", "1ms", "from 100ms to 1h"},
+		"ping --times 0":                                    {"flag --times", "above 0"},
+		"batch app":                                         {`argument "app" is not allowed`},
+		"batch --user me":                                   {"flag --user", "--password-file"},
+		"export a b":                                        {"takes [PATH], 2 arguments given"},
+		"import app":                                        {`argument "app" is not allowed`},
+		"import --file /nowhere/x":                          {"flag --file", "/nowhere/x"},
+		"sem release app":                                   {"takes NODE NAME, 1 argument given"},
+		"sem release app x":                                 {"variable COORDD_KEPT_SESSION", "coordd lock --keep"},
+		"sem take-over app x":                               {"flag --session-timeout: no value given", "3s to 30m"},
+		"sem take-over app x --session-timeout 1h":          {"flag --session-timeout", "from 3s to 30m"},
+		"sem take-over app x --session-timeout 5s --timeout 25h": {"flag --timeout", "up to 24h"},
+		"session ls --mine x y":                                  {"takes [NODE], 2 arguments given"},
+		"session ls --user a --token-file b":                     {"--user and --token-file", "one of them"},
+		"session ls --password-file b":                           {"flag --password-file", "without --user"},
+		"session ls --endpoint http://a":                         {"flag --endpoint", "grpc://HOST:PORT"},
+		"session ls --endpoint a:1/local -d /other":              {"flag --database", "/other", "names /local"},
 	} {
 		t.Run(args[:min(len(args), 60)], func(t *testing.T) {
 			r := newRun(newFakeServer())

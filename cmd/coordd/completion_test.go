@@ -2,30 +2,41 @@ package main
 
 import (
 	"context"
+	"errors"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/spf13/cobra"
 )
 
 // inShell runs a script of a shell's in which coordd is the binary.
 func inShell(t *testing.T, endpoint string, shell ...string) (string, error) {
 	t.Helper()
-	place := t.TempDir()
-	if err := os.Symlink(absolute(t, binary), filepath.Join(place, "coordd")); err != nil {
-		t.Fatal(err)
-	}
+	return shellIn(t, t.TempDir(), []string{"COORDD_ENDPOINT=" + endpoint}, shell...)
+}
+
+// shellIn is inShell in a directory that other scripts may be run in as well.
+func shellIn(t *testing.T, place string, environment []string, shell ...string) (string, error) {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), waitMax)
 	defer cancel()
-	command := exec.CommandContext(ctx, shell[0], shell[1:]...)
-	command.Dir = place
-	command.Env = []string{"HOME=" + place, "PATH=" + place + ":" + os.Getenv("PATH"), "COORDD_ENDPOINT=" + endpoint, "HOSTNAME=here", "TERM=dumb"}
+	command := commandIn(ctx, t, place, environment, shell...)
 	output, err := command.CombinedOutput()
 	return string(output), err
+}
+
+func commandIn(ctx context.Context, t *testing.T, place string, environment []string, argv ...string) *exec.Cmd {
+	t.Helper()
+	if err := os.Symlink(absolute(t, binary), filepath.Join(place, "coordd")); err != nil && !errors.Is(err, fs.ErrExist) {
+		t.Fatal(err)
+	}
+	command := exec.CommandContext(ctx, argv[0], argv[1:]...)
+	command.Dir = place
+	command.Env = append([]string{"HOME=" + place, "PATH=" + place + ":" + os.Getenv("PATH"), "HOSTNAME=here", "TERM=dumb"}, environment...)
+	return command
 }
 
 func absolute(t *testing.T, path string) string {
@@ -115,27 +126,4 @@ words=(coordd lock app ""); CURRENT=4; _coordd`
 			}
 		})
 	}
-}
-
-// TestExamples runs each example of each command's help. All commands that ask a server as clients do have some.
-func TestExamples(t *testing.T) {
-	t.Parallel()
-	p := newRun(newFakeServer())
-	leaves(p.newRoot(), func(command *cobra.Command) {
-		if p.callers[command] != nil && command.Example == "" {
-			t.Errorf("%s has no example", command.CommandPath())
-		}
-		if command.Example == "" || command.Parent().Name() == "completion" {
-			return
-		}
-		t.Run(command.CommandPath(), func(t *testing.T) {
-			t.Parallel()
-			_, endpoint, _ := lockServer(t)
-			for line := range strings.Lines(command.Example) {
-				if output, err := inShell(t, endpoint, "sh", "-c", line); err != nil {
-					t.Errorf("%s: %v\n%s", strings.TrimSpace(line), err, output)
-				}
-			}
-		})
-	})
 }

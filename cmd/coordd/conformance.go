@@ -39,11 +39,12 @@ func (p *program) conformanceCommand() *cobra.Command {
 		junit: rawFlag{placeholder: "FILE"}, json: rawFlag{placeholder: "FILE"}, token: rawFlag{placeholder: "FILE"},
 	}
 	command := &cobra.Command{
-		Use:   "conformance",
-		Short: "Check that a server behaves as documented",
-		Long:  conformanceText,
-		Args:  noArguments,
-		RunE:  func(*cobra.Command, []string) error { return p.conformance(&f) },
+		Use:     "conformance",
+		Short:   "Check that a server behaves as documented",
+		Long:    conformanceText,
+		Example: "  coordd conformance --run '^watch/both$' --junit report.xml",
+		Args:    noArguments,
+		RunE:    func(*cobra.Command, []string) error { return p.conformance(&f) },
 	}
 	f.declareEndpoint(command.Flags(), "what 'coordd health' asks")
 	flags := command.Flags()

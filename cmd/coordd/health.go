@@ -36,11 +36,12 @@ type healthFlags struct {
 func (p *program) healthCommand() *cobra.Command {
 	var f healthFlags
 	command := &cobra.Command{
-		Use:   "health",
-		Short: "Ask whether a server serves",
-		Long:  healthText,
-		Args:  noArguments,
-		RunE:  func(*cobra.Command, []string) error { return p.health(&f) },
+		Use:     "health",
+		Short:   "Ask whether a server serves",
+		Long:    healthText,
+		Example: "  coordd health\n  coordd health --wait 30s",
+		Args:    noArguments,
+		RunE:    func(*cobra.Command, []string) error { return p.health(&f) },
 	}
 	flags := command.Flags()
 	flags.SortFlags = false

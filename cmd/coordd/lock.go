@@ -60,6 +60,7 @@ type lockFlags struct {
 	shared      bool
 	count       uint64
 	nonBlocking bool
+	keep        bool
 }
 
 // holdFlags are the flags of commands that run another one while they hold something.
@@ -99,13 +100,22 @@ func (p *program) lockCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "lock NODE NAME [flags] -- COMMAND [ARGUMENT...]",
 		Short: "Run a command while a lock is held",
-		Long:  lockText + "\n\n" + callerText,
+		Long:  lockText + "\n\nWith --keep there is no command:\n" + keptText + "\n\n" + callerText,
 		Example: `  coordd node create app
   coordd lock app nightly-report -- echo "nobody else runs this now"
   coordd lock app nightly-report -n -- echo "if nobody does already"
-  coordd lock app nightly-report --timeout 5s --data "$HOSTNAME" -- sh -c 'echo "my token is $COORDD_FENCING_TOKEN"'`,
+  coordd lock app nightly-report --timeout 5s --data "$HOSTNAME" -- sh -c 'echo "my token is $COORDD_FENCING_TOKEN"'
+  kept=$(coordd lock app nightly-report --keep --session-timeout 5m) && eval "$kept" && coordd semaphore release app nightly-report`,
 		Annotations: map[string]string{runs: runsOne},
-		Args:        commandArguments(2, "NODE NAME"),
+		Args: func(command *cobra.Command, args []string) error {
+			switch {
+			case !f.keep:
+				return commandArguments(2, "NODE NAME")(command, args)
+			case command.ArgsLenAtDash() >= 0:
+				return usageError("flag --keep: no command is run, so there is none to give")
+			}
+			return argumentsOf("lock NODE NAME")(command, args)
+		},
 		RunE: func(command *cobra.Command, args []string) error {
 			return p.lock(f, args[0], args[1], args[2:], command.Flags())
 		},
@@ -117,6 +127,7 @@ func (p *program) lockCommand() *cobra.Command {
 	flags.BoolVar(&f.shared, "shared", false, "take 1 of the semaphore's limit, so that others who do so may run as well")
 	flags.Uint64Var(&f.count, "count", 0, "take that many of it")
 	flags.BoolVarP(&f.nonBlocking, "nonblock", "n", false, "do not wait")
+	flags.BoolVar(&f.keep, "keep", false, "keep the lock for as long as --session-timeout says, and run nothing")
 	return command
 }
 
@@ -150,14 +161,19 @@ func (p *program) lock(f *lockFlags, node, name string, argv []string, flags *pf
 	case len(name) > client.NameMost:
 		return usageError("argument NAME: %d bytes are not allowed: want up to %d", len(name), client.NameMost)
 	}
+	if f.keep {
+		if err := checkKept(flags); err != nil {
+			return err
+		}
+	}
 	if !flags.Changed("timeout") {
 		f.wait = client.Forever
 	}
 	if f.nonBlocking {
 		f.wait = 0
 	}
-	f.keepStdin = true
-	h := &holder{program: p, flags: &f.holdFlags, name: name, argv: argv, verb: "lock"}
+	f.keepStdin = !f.keep
+	h := &holder{program: p, flags: &f.holdFlags, name: name, argv: argv, verb: "lock", keeps: f.keep}
 	h.amount = func(d *client.Description) (uint64, error) { return f.amount(name, d) }
 	return h.hold(&f.callerFlags, node)
 }
@@ -193,8 +209,10 @@ type holder struct {
 	node    string
 	name    string
 	argv    []string
-	verb    string // for messages
-	holds   string // what whoever holds without a command does
+	verb    string                                                 // for messages
+	holds   string                                                 // what whoever holds without a command does
+	keeps   bool                                                   // the session, instead of doing anything while it lives
+	evict   func(ctx context.Context, waits *client.Session) error // ends the sessions of the owners; nil: they stay
 	amount  func(*client.Description) (uint64, error)
 }
 
@@ -345,10 +363,13 @@ func (h *holder) acquireBy(ctx context.Context, session *client.Session, left fu
 			return nil, err
 		}
 		progress := h.showQueue(ctx, session)
-		acquired, err := session.Acquire(ctx, client.Acquisition{Name: h.name, Count: count, Wait: left(), Data: []byte(h.flags.data),
-			Ephemeral: d == nil || d.GetEphemeral(), Waiting: progress.begin})
+		waits, waiting := h.evicting(ctx, session, progress.begin)
+		acquired, err := session.Acquire(waits, client.Acquisition{Name: h.name, Count: count, Wait: left(), Data: []byte(h.flags.data),
+			Ephemeral: d == nil || d.GetEphemeral(), Waiting: waiting})
 		progress.end()
 		switch {
+		case err != nil && waits.Err() != nil && ctx.Err() == nil:
+			return nil, h.caller.plain(context.Cause(waits))
 		case changedMeanwhile(err):
 			continue
 		case err != nil && ctx.Err() != nil && errors.Is(ctx.Err(), context.DeadlineExceeded):

@@ -243,6 +243,9 @@ func TestLockRefuses(t *testing.T) {
 		{[]string{"app", "lock", "--nonblok", "--", "true"}, exitNotRun, []string{"did you mean --nonblock?"}},
 		{[]string{"app", "lock", "true"}, exitNotRun, []string{"there is no --"}},
 		{[]string{"app", "lock", "--"}, exitNotRun, []string{"no command given"}},
+		{[]string{"app", "lock", "--keep"}, exitNotRun, []string{"flag --session-timeout", "nobody renews it"}},
+		{[]string{"app", "lock", "--keep", "--session-timeout", "5s", "--", "true"}, exitNotRun, []string{"flag --keep", "no command"}},
+		{[]string{"app", "--keep", "--session-timeout", "5s"}, exitNotRun, []string{"takes NODE NAME, 1 argument given"}},
 		{[]string{"app", "--", "true"}, exitNotRun, []string{"NODE NAME", "1 argument given"}},
 	} {
 		startLock(t, endpoint, test.args...).wantCode(t, test.code, test.want...)

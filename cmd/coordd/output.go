@@ -131,6 +131,16 @@ func writeJSON(w io.Writer, value any, indent string) error {
 
 // jsonText is a value as json that a terminal shows and does not obey: what clients choose may hold anything.
 func jsonText(value any, indent string) ([]byte, error) {
+	return encoded(value, indent, func(w *bytes.Buffer, r rune) {
+		if r > 0xffff {
+			fmt.Fprintf(w, `\u%04x\u%04x`, 0xd800+(r-0x10000)>>10, 0xdc00+(r-0x10000)&0x3ff)
+			return
+		}
+		fmt.Fprintf(w, `\u%04x`, r)
+	})
+}
+
+func encoded(value any, indent string, escape func(*bytes.Buffer, rune)) ([]byte, error) {
 	var plain bytes.Buffer
 	encoder := json.NewEncoder(&plain)
 	encoder.SetEscapeHTML(false)
@@ -138,23 +148,29 @@ func jsonText(value any, indent string) ([]byte, error) {
 	if err := encoder.Encode(value); err != nil {
 		return nil, err
 	}
-	var shown bytes.Buffer
-	for _, r := range plain.String() {
-		switch {
-		case r == '\n' || strconv.IsPrint(r):
-			shown.WriteRune(r)
-		case r > 0xffff:
-			fmt.Fprintf(&shown, `\u%04x\u%04x`, 0xd800+(r-0x10000)>>10, 0xdc00+(r-0x10000)&0x3ff)
-		default:
-			fmt.Fprintf(&shown, `\u%04x`, r)
-		}
-	}
-	return shown.Bytes(), nil
+	return printable(plain.Bytes(), escape), nil
 }
 
-// writeYAML has the keys and their order of the json, which is a YAML too.
+// printable is a text in which all that cannot be printed is escaped. It is within quotes, but for line breaks.
+func printable(text []byte, escape func(*bytes.Buffer, rune)) []byte {
+	var shown bytes.Buffer
+	for _, r := range string(text) {
+		if r == '\n' || strconv.IsPrint(r) {
+			shown.WriteRune(r)
+		} else {
+			escape(&shown, r)
+		}
+	}
+	return shown.Bytes()
+}
+
+// yamlEscape is that of YAML's double quotes, which know no pairs of surrogates.
+func yamlEscape(w *bytes.Buffer, r rune) { fmt.Fprintf(w, `\U%08x`, r) }
+
+// writeYAML has the keys and their order of the json, which is a YAML too. The encoder quotes what cannot be printed, but
+// does not escape all of it.
 func writeYAML(w io.Writer, value any) error {
-	text, err := jsonText(value, "")
+	text, err := encoded(value, "", yamlEscape)
 	if err != nil {
 		return err
 	}
@@ -163,12 +179,17 @@ func writeYAML(w io.Writer, value any) error {
 		return err
 	}
 	toBlocks(&node)
-	encoder := yaml.NewEncoder(w)
+	var blocks bytes.Buffer
+	encoder := yaml.NewEncoder(&blocks)
 	encoder.SetIndent(2)
 	if err := encoder.Encode(&node); err != nil {
 		return err
 	}
-	return encoder.Close()
+	if err := encoder.Close(); err != nil {
+		return err
+	}
+	_, err = w.Write(printable(blocks.Bytes(), yamlEscape))
+	return err
 }
 
 func toBlocks(node *yaml.Node) {

@@ -31,6 +31,7 @@ type program struct {
 	stopTimeout time.Duration
 
 	callers map[*cobra.Command]*callerFlags // of the commands that do what clients do
+	batch   *caller                         // of the commands of a batch; nil: each has its own
 }
 
 // runningServer is what the program needs of a server that has started.

@@ -25,7 +25,7 @@ func (p *program) semaphoreCommand() *cobra.Command {
 		RunE:    wantsCommand,
 	}
 	parent.AddCommand(p.semaphoreCreateCommand(), p.semaphoreShowCommand(), p.semaphoreSetCommand(), p.semaphoreWatchCommand(),
-		p.semaphoreDeleteCommand(), p.semaphoreListCommand())
+		p.semaphoreDeleteCommand(), p.semaphoreListCommand(), p.semaphoreReleaseCommand(), p.semaphoreTakeOverCommand())
 	return parent
 }
 

@@ -9,6 +9,11 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/ydb-platform/ydb-go-genproto/Ydb_Discovery_V1"
+	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb"
+	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Discovery"
+
+	"github.com/coordd/coordd/cmd/coordd/client"
 	"github.com/coordd/coordd/server/adminpb"
 )
 
@@ -118,11 +123,22 @@ func (c *caller) sessions(ctx context.Context, path string, id uint64, tell func
 
 func (p *program) sessionListCommand() *cobra.Command {
 	out := new(outputFlag)
-	return p.ask(&question{use: "ls [NODE]", short: "List the sessions of a coordination node, or of all below a path",
+	mine := false
+	command := p.ask(&question{use: "ls [NODE]", short: "List the sessions of a coordination node, or of all below a path",
 		long: oursText, example: "  coordd session ls app\n  coordd session ls -o jsonl",
 		run: func(ctx context.Context, c *caller, args []string) error {
+			me := ""
+			if mine {
+				var err error
+				if me, err = c.whoAmI(ctx); err != nil {
+					return err
+				}
+			}
 			rows := out.list(p.stdout, "NODE", "SESSION", "DESCRIPTION", "OWNS", "AWAITS", "TIMEOUT", "SINCE", "CLIENT")
 			err := c.sessions(ctx, pathOr(c, args, ""), 0, func(first *adminpb.Session, s *sessionShown) error {
+				if mine && (s.Client == nil || s.Client.User != me) {
+					return nil
+				}
 				who := "none"
 				if s.Client != nil {
 					who = s.Client.Address
@@ -138,6 +154,18 @@ func (p *program) sessionListCommand() *cobra.Command {
 			})
 			return p.endList(rows, "sessions", err)
 		}}, out)
+	command.Flags().BoolVar(&mine, "mine", false, "only those that a client with your name has")
+	return command
+}
+
+// whoAmI is the name by which the server knows the caller.
+func (c *caller) whoAmI(ctx context.Context) (string, error) {
+	result := new(Ydb_Discovery.WhoAmIResult)
+	err := c.Call(ctx, Ydb_Discovery_V1.DiscoveryService_WhoAmI_FullMethodName, &Ydb_Discovery.WhoAmIRequest{}, new(Ydb_Discovery.WhoAmIResponse), result)
+	if refused := client.StatusOf(err); refused == Ydb.StatusIds_GENERIC_ERROR || refused == Ydb.StatusIds_UNAUTHORIZED || err == nil && result.GetUser() == "" {
+		return "", usageError("flag --mine: the server knows no name of yours; log in with --user or --token-file")
+	}
+	return result.GetUser(), err
 }
 
 // sessionNumber is an argument that names a session.

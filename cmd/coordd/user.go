@@ -20,6 +20,15 @@ may do everything, by way of the socket in it; from elsewhere an administrator's
 is needed. Users change their own password with --user NAME. A password is the first
 line of the file that the flag names, or of stdin; at a terminal it is asked for.`
 
+// userExamples are those of the commands by their names.
+var userExamples = map[string]string{
+	"add":        "  echo 'correct horse' | coordd user add alice",
+	"passwd":     "  echo 'another horse' | coordd user passwd alice",
+	"remove":     "  echo 'short stay' | coordd user add guest && coordd user remove guest",
+	"list":       "  coordd user list",
+	"rotate-key": "  coordd user rotate-key",
+}
+
 // userFlags are the flags of all `coordd user` commands.
 type userFlags struct {
 	connectionFlags
@@ -57,6 +66,9 @@ func (p *program) userCommand() *cobra.Command {
 			return adminpb.Users_RotateKey_FullMethodName, &adminpb.RotateKeyRequest{}, new(adminpb.RotateKeyResponse)
 		}),
 	)
+	for _, command := range parent.Commands() {
+		command.Example = userExamples[command.Name()]
+	}
 	return parent
 }
 

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/coordd/coordd/conformance/load"
 	"github.com/coordd/coordd/conformance/raw"
 )
 
@@ -133,7 +134,7 @@ func startCluster(binary, dir string) ([]*serverProcess, error) {
 		}
 	}
 	servers := make([]*serverProcess, clusterSize)
-	err := together(initial, func(i int, member string) error {
+	err := load.Together(initial, func(i int, member string) error {
 		name, peer, _ := strings.Cut(member, "=")
 		s, err := startServer(binary, filepath.Join(dir, name), "--name", name, "--listen-peer", peer,
 			"--initial-cluster", strings.Join(initial, ","), "--insecure-peers")

@@ -4,8 +4,8 @@
 //
 //	go run ./conformance/bench -coordd bin/coordd
 //
-// Workloads, by the numbers of the project's performance guide: W1 lock and unlock, each session its own semaphore; W2
-// one lock handed over among all sessions; W3 one writer and many watchers; W4 idle sessions. One client's acquire is timed on
-// one server and on three. With -watched only one thing is measured: what a pair of W1 costs a server whose metrics are read
-// and whose state is listed every few seconds, and one that nobody watches.
+// Workloads, by the numbers of the project's performance guide: W1 lock and unlock, each session its own semaphore, and W2
+// one lock handed over among all sessions, which package load has; W3 one writer and many watchers; W4 idle sessions. One
+// client's acquire is timed on one server and on three. With -watched only one thing is measured: what a pair of W1 costs a
+// server whose metrics are read and whose state is listed every few seconds, and one that nobody watches.
 package main

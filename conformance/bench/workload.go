@@ -3,12 +3,11 @@ package main
 import (
 	"context"
 	"fmt"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
 
+	"github.com/coordd/coordd/conformance/load"
 	"github.com/coordd/coordd/conformance/raw"
 )
 
@@ -20,7 +19,7 @@ const (
 // openSessions opens n sessions, spread over the connections.
 func openSessions(ctx context.Context, conns []*grpc.ClientConn, n int, timeoutMillis uint64) ([]*raw.Session, error) {
 	sessions := make([]*raw.Session, n)
-	err := together(conns, func(first int, conn *grpc.ClientConn) error {
+	err := load.Together(conns, func(first int, conn *grpc.ClientConn) error {
 		for i := first; i < n; i += len(conns) {
 			s, err := raw.Open(ctx, conn, &raw.Start{Path: nodePath, TimeoutMillis: timeoutMillis})
 			if err != nil {
@@ -33,23 +32,6 @@ func openSessions(ctx context.Context, conns []*grpc.ClientConn, n int, timeoutM
 	return sessions, err
 }
 
-// together runs fn for every element at once and returns one of the errors.
-func together[T any](elements []T, fn func(int, T) error) error {
-	var wait sync.WaitGroup
-	errs := make(chan error, len(elements))
-	for i, e := range elements {
-		wait.Go(func() { errs <- fn(i, e) })
-	}
-	wait.Wait()
-	close(errs)
-	for err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // result is what one run of a workload gives.
 type result struct {
 	perSecond float64
@@ -59,25 +41,15 @@ type result struct {
 
 // runPairs is W1: every session takes and releases a semaphore of its own for a while.
 func runPairs(ctx context.Context, address string, n int, duration time.Duration) (result, error) {
-	return run(ctx, address, n, duration, func(i int) string { return fmt.Sprintf("own-%d", i) }, func(s *raw.Session, name string) error {
-		if err := s.Acquire(name, 1); err != nil {
-			return err
-		}
-		return s.Release(name)
-	})
+	return run(ctx, address, load.Pairs, n, duration)
 }
 
 // runHandover is W2: all sessions want the same semaphore. Every acquire but the first is a hand-over.
 func runHandover(ctx context.Context, address string, n int, duration time.Duration) (result, error) {
-	return run(ctx, address, n, duration, func(int) string { return "one" }, func(s *raw.Session, name string) error {
-		if err := s.Acquire(name, 1); err != nil {
-			return err
-		}
-		return s.Release(name)
-	})
+	return run(ctx, address, load.HandOver, n, duration)
 }
 
-func run(ctx context.Context, address string, n int, duration time.Duration, name func(int) string, step func(*raw.Session, string) error) (result, error) {
+func run(ctx context.Context, address string, kind load.Kind, n int, duration time.Duration) (result, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	conns, err := raw.Dial(address, min(n, connections))
@@ -89,35 +61,20 @@ func run(ctx context.Context, address string, n int, duration time.Duration, nam
 	if err != nil {
 		return result{}, err
 	}
-	for i, s := range sessions {
-		if err := s.Create(name(i), 1); err != nil {
+	for i, name := range kind.Semaphores("", n) {
+		if err := sessions[i].Create(name, 1); err != nil {
 			return result{}, err
 		}
 	}
-	var stop atomic.Bool
-	took := make([][]time.Duration, n)
-	begin := time.Now()
-	timer := time.AfterFunc(duration, func() { stop.Store(true) })
+	over, took := make(chan struct{}), new(load.Histogram)
+	timer := time.AfterFunc(duration, func() { close(over) })
 	defer timer.Stop()
-	err = together(sessions, func(i int, s *raw.Session) error {
-		for !stop.Load() {
-			start := time.Now()
-			if err := step(s, name(i)); err != nil {
-				return err
-			}
-			took[i] = append(took[i], time.Since(start))
-		}
-		return nil
-	})
-	elapsed := time.Since(begin)
-	var all []time.Duration
-	for _, t := range took {
-		all = append(all, t...)
+	elapsed, err := load.Run(kind, "", sessions, over, took)
+	steps := int(took.Count())
+	if err != nil || steps == 0 {
+		return result{}, fmt.Errorf("%d steps: %w", steps, err)
 	}
-	if err != nil || len(all) == 0 {
-		return result{}, fmt.Errorf("%d steps: %w", len(all), err)
-	}
-	return result{float64(len(all)) / elapsed.Seconds(), percentile(all, 50), percentile(all, 99), len(all)}, nil
+	return result{float64(steps) / elapsed.Seconds(), took.Percentile(50), took.Percentile(99), steps}, nil
 }
 
 // runWatch is W3: one session changes the data of a semaphore that n others watch; the time until all have heard.
@@ -140,13 +97,13 @@ func runWatch(ctx context.Context, address string, n, rounds int) (result, error
 	}
 	var took []time.Duration
 	for round := range rounds {
-		if err := together(watchers, func(_ int, s *raw.Session) error { _, err := s.Describe(name, true); return err }); err != nil {
+		if err := load.Together(watchers, func(_ int, s *raw.Session) error { _, err := s.Describe(name, true); return err }); err != nil {
 			return result{}, err
 		}
 		start := time.Now()
 		heard := make(chan error, 1)
 		go func() {
-			heard <- together(watchers, func(_ int, s *raw.Session) error { _, err := s.Receive(); return err })
+			heard <- load.Together(watchers, func(_ int, s *raw.Session) error { _, err := s.Receive(); return err })
 		}()
 		if err := writer.Update(name, fmt.Appendf(nil, "%d %d", start.UnixNano(), round)); err != nil {
 			return result{}, err

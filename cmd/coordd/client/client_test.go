@@ -526,7 +526,7 @@ func TestServersLearnt(t *testing.T) {
 // sends by itself.
 func TestWhatProvesLife(t *testing.T) {
 	s := &Session{watches: map[uint64]chan struct{}{}, alive: time.Second}
-	a := &attachment{outbox: make(chan *toServer, outboxMost), cut: func(error) { t.Error("cut") }, pings: []ping{{7, 2 * time.Second}, {8, 5 * time.Second}}}
+	a := &attachment{outbox: make(chan *toServer, outboxMost), cut: func(error) { t.Error("cut") }, pings: []ping{{id: 7, sent: 2 * time.Second}, {id: 8, sent: 5 * time.Second}}}
 	s.calls = []*call{{id: 20, sent: 3 * time.Second, reply: make(chan reply, 1)}, {id: 21, sent: 6 * time.Second, reply: make(chan reply, 1)}}
 	pong := func(id uint64) *fromServer {
 		return &fromServer{Response: &Ydb_Coordination.SessionResponse_Pong{Pong: &Ydb_Coordination.SessionResponse_PingPong{Opaque: id}}}
@@ -549,5 +549,84 @@ func TestWhatProvesLife(t *testing.T) {
 		if err := s.handle(a, step.m); err != nil || s.alive != step.want {
 			t.Errorf("after %s it was alive at %v, want %v (%v)", step.what, s.alive, step.want, err)
 		}
+	}
+}
+
+// A session that its client leaves lives on, and whoever has its key can go on with it. Others cannot.
+func TestKept(t *testing.T) {
+	c, _ := start(t)
+	ctx := t.Context()
+	s := open(t, c, time.Minute)
+	if got, err := s.Acquire(ctx, Acquisition{Name: "lock", Count: 1 << 63, Ephemeral: true}); !got || err != nil {
+		t.Fatal(got, err)
+	}
+	s.Abandon()
+	kept := SessionConfig{Node: node, Timeout: time.Minute, ID: s.ID(), Key: s.Key()}
+	for range 2 { // each takes it from the one before
+		again, err := c.Open(ctx, kept)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if again.ID() != s.ID() {
+			t.Errorf("session %d, want %d", again.ID(), s.ID())
+		}
+		again.Abandon()
+	}
+	for _, wrong := range []struct {
+		config SessionConfig
+		want   Ydb.StatusIds_StatusCode
+	}{
+		{SessionConfig{Node: node, Timeout: time.Minute, ID: s.ID(), Key: []byte("another")}, Ydb.StatusIds_BAD_SESSION},
+		{SessionConfig{Node: node, Timeout: time.Minute, ID: s.ID() + 1, Key: s.Key()}, Ydb.StatusIds_SESSION_EXPIRED},
+	} {
+		_, err := c.Open(ctx, wrong.config)
+		wantStatus(t, err, wrong.want)
+	}
+	again, err := c.Open(ctx, kept)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if released, err := again.Release(ctx, "lock"); !released || err != nil {
+		t.Error(released, err)
+	}
+	if err := again.Close(ctx); err != nil {
+		t.Error(err)
+	}
+	_, err = c.Open(ctx, kept)
+	wantStatus(t, err, Ydb.StatusIds_SESSION_EXPIRED)
+}
+
+// A ping is answered, and whoever waits for an answer that cannot come any more is told.
+func TestPing(t *testing.T) {
+	_, address := start(t)
+	p := newProxy(t, address)
+	s := open(t, connect(t, p.listener.Addr().String()), time.Minute)
+	if took, err := s.Ping(t.Context()); took <= 0 || err != nil {
+		t.Error(took, err)
+	}
+	p.setMute(true)
+	asked := make(chan error, 1)
+	go func() { _, err := s.Ping(t.Context()); asked <- err }()
+	waitFor(t, "the ping to be under way", func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.stream != nil && slices.ContainsFunc(s.stream.pings, func(p ping) bool { return p.pong != nil })
+	})
+	p.cut()
+	if err := <-asked; !errors.Is(err, ErrInterrupted) {
+		t.Errorf("got %v", err)
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := s.Ping(ended); !errors.Is(err, ErrInterrupted) && !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+	p.setMute(false)
+	waitFor(t, "it to come back", func() bool { _, err := s.Ping(t.Context()); return err == nil })
+	if err := s.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if _, err := s.Ping(t.Context()); !errors.Is(err, ErrLost) {
+		t.Errorf("got %v", err)
 	}
 }

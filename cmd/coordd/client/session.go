@@ -50,6 +50,11 @@ type SessionConfig struct {
 	Node        string
 	Timeout     time.Duration // how long it lives on without a client
 	Description string
+
+	// ID and Key are those of a session that is there already: it is attached to, and taken from whoever has it. They are
+	// zero for a new one.
+	ID  uint64
+	Key []byte
 }
 
 type (
@@ -68,6 +73,7 @@ type Session struct {
 
 	mu       sync.Mutex
 	id       uint64
+	begun    bool          // it was attached once
 	attaches uint64        // and thereby the sequence number of the next
 	alive    time.Duration // when what was answered last was sent
 	why      error
@@ -89,6 +95,7 @@ type attachment struct {
 type ping struct {
 	id   uint64
 	sent time.Duration
+	pong chan time.Duration // gets how long the answer took, and is closed if none can come any more; nil: nobody waits
 }
 
 const (
@@ -107,12 +114,26 @@ func (a *attachment) send(m *toServer) {
 	}
 }
 
-// Open starts a session. It tries again while servers say that they cannot, until ctx ends, and gives up at once where
-// nobody is reached.
+// keyBytes is the length of the keys of sessions.
+const keyBytes = 16
+
+// ping is called with the session's lock.
+func (a *attachment) ping(id uint64, pong chan time.Duration) {
+	a.pings = append(a.pings, ping{id, now(), pong})
+	a.send(&toServer{Request: &Ydb_Coordination.SessionRequest_Ping{Ping: &Ydb_Coordination.SessionRequest_PingPong{Opaque: id}}})
+}
+
+// Open starts a session, or attaches to one that is there. It tries again while servers say that they cannot, until ctx
+// ends, and gives up at once where nobody is reached.
 func (c *Client) Open(ctx context.Context, config SessionConfig) (*Session, error) {
-	s := &Session{client: c, config: config, key: make([]byte, 16), ended: make(chan struct{}), lost: make(chan struct{}), watches: make(map[uint64]chan struct{})}
-	if _, err := rand.Read(s.key); err != nil {
-		return nil, err
+	s := &Session{client: c, config: config, id: config.ID, key: config.Key, ended: make(chan struct{}), lost: make(chan struct{}), watches: make(map[uint64]chan struct{})}
+	if s.id != 0 {
+		s.attaches = uint64(time.Now().UnixMicro()) // above those of whoever had it before: they count from 1, or do as this
+	} else {
+		s.key = make([]byte, keyBytes)
+		if _, err := rand.Read(s.key); err != nil {
+			return nil, err
+		}
 	}
 	life, end := context.WithCancel(context.Background())
 	s.end = end
@@ -154,6 +175,9 @@ func passes(err error) bool {
 
 // ID is its number within the node.
 func (s *Session) ID() uint64 { return s.id }
+
+// Key is what another client has to show to attach to the session.
+func (s *Session) Key() []byte { return s.key }
 
 // Timeout is how long it lives on without a client.
 func (s *Session) Timeout() time.Duration { return s.config.Timeout }
@@ -241,7 +265,7 @@ func (s *Session) run(life context.Context, tries chan<- try) {
 			}
 		})
 		final := s.judge(err)
-		if s.id == 0 {
+		if !s.begun {
 			tell(life, tries, try{err, final == nil && passes(err)})
 		}
 		if final != nil {
@@ -281,10 +305,13 @@ func (s *Session) judge(err error) error {
 	case Ydb.StatusIds_NOT_FOUND, Ydb.StatusIds_BAD_REQUEST, Ydb.StatusIds_PRECONDITION_FAILED:
 		return lost
 	case Ydb.StatusIds_UNAUTHORIZED:
-		if s.id == 0 {
+		if !s.begun {
 			return lost
 		}
 	case Ydb.StatusIds_BAD_SESSION:
+		if !s.begun && s.id != 0 { // it was attached to by somebody whose clock is ahead
+			return lost
+		}
 		if strings.Contains(err.Error(), "key mismatch") { // the node was made anew, and the session is somebody else's
 			return lost
 		}
@@ -296,10 +323,10 @@ func (s *Session) judge(err error) error {
 		s.client.refuseToken()
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if s.refusals++; s.id == 0 && (s.client.config.Login == nil || s.refusals > 2) {
+		if s.refusals++; !s.begun && (s.client.config.Login == nil || s.refusals > 2) {
 			return lost
 		}
-	case status.Code(err) == codes.Unimplemented && s.id == 0:
+	case status.Code(err) == codes.Unimplemented && !s.begun:
 		return lost
 	}
 	return nil
@@ -351,7 +378,7 @@ func (s *Session) attend(life context.Context, address string, started func(firs
 		return fmt.Errorf("the server answers a start with %T", answer.GetResponse())
 	}
 	patience.Stop()
-	first := s.id == 0
+	first := !s.begun
 	a := &attachment{outbox: make(chan *toServer, outboxMost), cut: cut}
 	s.resume(a, id, sent)
 	started(first)
@@ -407,8 +434,7 @@ func (s *Session) ask(ctx context.Context, a *attachment) {
 			a.cut(errSilent)
 		} else {
 			s.lastID++
-			a.pings = append(a.pings, ping{s.lastID, now()})
-			a.send(&toServer{Request: &Ydb_Coordination.SessionRequest_Ping{Ping: &Ydb_Coordination.SessionRequest_PingPong{Opaque: s.lastID}}})
+			a.ping(s.lastID, nil)
 		}
 		s.mu.Unlock()
 		select {
@@ -443,7 +469,7 @@ func (s *Session) discover(ctx context.Context, conn *grpc.ClientConn, most time
 func (s *Session) resume(a *attachment, id uint64, sent time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.id, s.stream, s.refusals = id, a, 0
+	s.id, s.begun, s.stream, s.refusals = id, true, a, 0
 	s.alive = max(s.alive, sent)
 	for _, c := range s.calls {
 		c.dispatch(a)
@@ -458,6 +484,11 @@ func (s *Session) resume(a *attachment, id uint64, sent time.Duration) {
 func (s *Session) detach() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	for _, p := range s.stream.pings {
+		if p.pong != nil {
+			close(p.pong)
+		}
+	}
 	s.stream = nil
 	kept := s.calls[:0]
 	for _, c := range s.calls {

@@ -1,0 +1,383 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"regexp"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"go.yaml.in/yaml/v3"
+
+	"github.com/ydb-platform/ydb-go-genproto/Ydb_Coordination_V1"
+	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb"
+	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
+
+	"github.com/coordd/coordd/cmd/coordd/client"
+	"github.com/coordd/coordd/server/adminpb"
+)
+
+// exchangeTimeout bounds an export or an import, unless --timeout says otherwise.
+const exchangeTimeout = "1h"
+
+const exportText = `Each node comes with its settings, as far as they were set, and with its semaphores that stay,
+their limits and data: configuration is among them. Sessions, what they hold, semaphores that
+go with their last owner, permissions and users are not exported: 'coordd cluster snapshot'
+has everything. What changes meanwhile may be there as it was or as it is. A node below the
+database is named without it, so that the import may be into another one.`
+
+const importText = `Nodes are made with their settings, and semaphores with limits and data. What is there
+already is left as it is, or with --replace gets the settings and the data: limits cannot be
+changed. All of the file is looked at before anything is done. If it fails on the way it can
+be done again.`
+
+// exportedNode is a node as files have it.
+type exportedNode struct {
+	Node       string              `json:"node" yaml:"node"`
+	SelfCheck  uint32              `json:"self_check_period_millis,omitempty" yaml:"self_check_period_millis"`
+	Grace      uint32              `json:"session_grace_period_millis,omitempty" yaml:"session_grace_period_millis"`
+	Read       string              `json:"read_consistency,omitempty" yaml:"read_consistency"`
+	Attach     string              `json:"attach_consistency,omitempty" yaml:"attach_consistency"`
+	Counters   string              `json:"rate_limiter_counters,omitempty" yaml:"rate_limiter_counters"`
+	Semaphores []exportedSemaphore `json:"-" yaml:"semaphores"` // written one after the other
+}
+
+type exportedSemaphore struct {
+	Name   string  `json:"name" yaml:"name"`
+	Limit  uint64  `json:"limit" yaml:"limit"`
+	Data   *string `json:"data,omitempty" yaml:"data"`
+	Base64 *string `json:"data_base64,omitempty" yaml:"data_base64"`
+}
+
+// wordOf is the word of a setting, empty if it was not set.
+func wordOf[T ~int32](value T, of func(string) T, words ...string) string {
+	for _, word := range words {
+		if value != 0 && of(word) == value {
+			return word
+		}
+	}
+	return ""
+}
+
+func (p *program) exportCommand() *cobra.Command {
+	command := p.ask(&question{use: "export [PATH]", short: "Write coordination nodes and their configuration as YAML",
+		long: exportText + "\n\n" + oursText, example: "  coordd export > nodes.yaml\n  coordd export app",
+		run: func(ctx context.Context, c *caller, args []string) error {
+			e := &export{caller: c, to: p.stdout}
+			var paths []string
+			request := &adminpb.ListNodesRequest{Path: pathOr(c, args, "")}
+			err := allPages(func(token string) (string, error) {
+				page := new(adminpb.ListNodesResponse)
+				request.PageToken = token
+				err := c.inspect(ctx, adminpb.Inspect_ListNodes_FullMethodName, request, page)
+				for _, n := range page.GetNodes() {
+					paths = append(paths, n.GetPath())
+				}
+				return page.GetNextPageToken(), err
+			})
+			if err != nil {
+				return err
+			}
+			for _, path := range paths {
+				if err := e.node(ctx, path); err != nil && !isMissing(err) { // it was dropped meanwhile
+					return err
+				}
+			}
+			if e.nodes == 0 {
+				fmt.Fprintln(p.stderr, "no coordination nodes")
+				fmt.Fprintln(p.stdout, "[]")
+			}
+			if e.unnamed > 0 {
+				return fmt.Errorf("%s left out: names of more than 128 bytes, or with what cannot be printed, are not listed whole", counted(e.unnamed, "semaphore"))
+			}
+			return nil
+		}}, nil)
+	_ = command.Flags().Lookup("timeout").Value.Set(exchangeTimeout)
+	command.Flags().Lookup("timeout").DefValue = exchangeTimeout
+	return command
+}
+
+// export writes nodes, one semaphore at a time.
+type export struct {
+	caller         *caller
+	to             io.Writer
+	nodes, unnamed int
+}
+
+func (e *export) node(ctx context.Context, path string) error {
+	c := e.caller
+	result := new(Ydb_Coordination.DescribeNodeResult)
+	if err := c.Call(ctx, Ydb_Coordination_V1.CoordinationService_DescribeNode_FullMethodName,
+		&Ydb_Coordination.DescribeNodeRequest{Path: path}, new(Ydb_Coordination.DescribeNodeResponse), result); err != nil {
+		return c.aboutPath(path, err)
+	}
+	config := result.GetConfig()
+	n := &exportedNode{Node: cmp.Or(strings.TrimPrefix(path, strings.TrimSuffix(c.database, "/")+"/"), path),
+		SelfCheck: config.GetSelfCheckPeriodMillis(), Grace: config.GetSessionGracePeriodMillis(),
+		Read:     wordOf(config.GetReadConsistencyMode(), consistencyOf, "strict", "relaxed"),
+		Attach:   wordOf(config.GetAttachConsistencyMode(), consistencyOf, "strict", "relaxed"),
+		Counters: wordOf(config.GetRateLimiterCountersMode(), countersOf, "aggregated", "detailed")}
+	if err := writeYAML(e.to, []any{n}); err != nil {
+		return err
+	}
+	e.nodes++
+	var names []string
+	request := &adminpb.ListSemaphoresRequest{Path: path}
+	err := allPages(func(token string) (string, error) {
+		page := new(adminpb.ListSemaphoresResponse)
+		request.PageToken = token
+		err := c.inspect(ctx, adminpb.Inspect_ListSemaphores_FullMethodName, request, page)
+		for _, s := range page.GetSemaphores() {
+			switch {
+			case s.GetContinued() || s.GetEphemeral():
+			case uint64(len(s.GetName())) != s.GetNameBytes():
+				e.unnamed++
+			default:
+				names = append(names, s.GetName())
+			}
+		}
+		return page.GetNextPageToken(), err
+	})
+	if err != nil || len(names) == 0 {
+		return err
+	}
+	return c.withSession(ctx, path, "export", func(s *client.Session) error { return e.semaphores(ctx, s, names) })
+}
+
+func (e *export) semaphores(ctx context.Context, s *client.Session, names []string) error {
+	head := "  semaphores:\n"
+	for _, name := range names {
+		d, _, err := s.Describe(ctx, name, client.Wanted{})
+		switch {
+		case client.StatusOf(err) == Ydb.StatusIds_NOT_FOUND: // it was deleted meanwhile
+			continue
+		case err != nil:
+			return aboutSemaphore(name, err)
+		case d.GetEphemeral(): // another one has its name now
+			continue
+		}
+		shown := showBytes(d.GetData())
+		if len(d.GetData()) == 0 {
+			shown = bytesShown{}
+		}
+		var text bytes.Buffer
+		text.WriteString(head)
+		head = ""
+		if err := writeYAML(indented{&text}, []any{&exportedSemaphore{d.GetName(), d.GetLimit(), shown.Data, shown.Base64}}); err != nil {
+			return err
+		}
+		if _, err := e.to.Write(text.Bytes()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// indented moves whole lines to the right.
+type indented struct{ w io.Writer }
+
+// Write gets whole lines, in which there are no line breaks but their own.
+func (i indented) Write(lines []byte) (int, error) {
+	for line := range bytes.Lines(lines) {
+		if _, err := fmt.Fprintf(i.w, "  %s", line); err != nil {
+			return 0, err
+		}
+	}
+	return len(lines), nil
+}
+
+func (p *program) importCommand() *cobra.Command {
+	var file string
+	var replace bool
+	var nodes []exportedNode
+	command := p.ask(&question{use: "import", short: "Make coordination nodes and their configuration from a YAML",
+		long:    "Make coordination nodes and their configuration from what 'coordd export' has written, on stdin\nor in the file of --file.\n\n" + importText,
+		example: "  coordd export > nodes.yaml && coordd import < nodes.yaml\n  coordd export app > app.yaml && coordd import --file app.yaml --replace",
+		check: func(*pflag.FlagSet, []string) (err error) {
+			nodes, err = p.readExport(file)
+			return err
+		},
+		run: func(ctx context.Context, c *caller, _ []string) error {
+			i := &importing{caller: c, replace: replace}
+			for n := range nodes {
+				if err := i.node(ctx, &nodes[n]); err != nil {
+					return err
+				}
+			}
+			fmt.Fprintf(p.stdout, "made %s and %s, replaced %d and %d, left %d and %d as they were\n", counted(i.nodes.made, "node"), counted(i.semaphores.made, "semaphore"),
+				i.nodes.replaced, i.semaphores.replaced, i.nodes.left, i.semaphores.left)
+			return nil
+		}}, nil)
+	command.Flags().StringVar(&file, "file", "", "file to read (default: stdin)")
+	command.Flags().BoolVar(&replace, "replace", false, "replace the settings and the data of what is there already")
+	_ = command.Flags().Lookup("timeout").Value.Set(exchangeTimeout)
+	command.Flags().Lookup("timeout").DefValue = exchangeTimeout
+	return command
+}
+
+// readExport reads a file, and sees that everything in it can be done.
+func (p *program) readExport(file string) ([]exportedNode, error) {
+	from, name := p.stdin, "stdin"
+	if file != "" {
+		opened, err := os.Open(file)
+		if err != nil {
+			return nil, usageError("flag --file: %w", err)
+		}
+		defer opened.Close()
+		from, name = opened, "flag --file: "+file
+	}
+	decoder := yaml.NewDecoder(from)
+	decoder.KnownFields(true)
+	var nodes []exportedNode
+	if err := decoder.Decode(&nodes); err != nil && !errors.Is(err, io.EOF) {
+		if isUsage(err) {
+			return nil, err
+		}
+		return nil, usageError("%s: %s", name, aboutYAML(err))
+	}
+	for i := range nodes {
+		if err := nodes[i].check(); err != nil {
+			return nil, usageError("%s: node %q: %w", name, nodes[i].Node, err)
+		}
+	}
+	return nodes, nil
+}
+
+var (
+	unknownKey = regexp.MustCompile(`field (.*) not found in type .*`)
+	wrongKind  = regexp.MustCompile("cannot unmarshal \\S+ (`.*`) into .*")
+)
+
+// aboutYAML is an error of YAML's decoder for a person: the first of them, without Go's types.
+func aboutYAML(err error) string {
+	text := err.Error()
+	if several := new(yaml.TypeError); errors.As(err, &several) {
+		text = several.Errors[0]
+	}
+	text = unknownKey.ReplaceAllString(strings.TrimPrefix(text, "yaml: "), "there is no key $1 here")
+	return wrongKind.ReplaceAllString(text, "$1 is not allowed here")
+}
+
+func (n *exportedNode) check() error {
+	f := nodeFlags{read: n.Read, attach: n.Attach, counters: n.Counters}
+	switch {
+	case n.Node == "":
+		return errors.New("it has no name")
+	case n.Read != "" && consistencyOf(f.read) == 0:
+		return fmt.Errorf("read_consistency: value %q is not allowed: want strict or relaxed", n.Read)
+	case n.Attach != "" && consistencyOf(f.attach) == 0:
+		return fmt.Errorf("attach_consistency: value %q is not allowed: want strict or relaxed", n.Attach)
+	case n.Counters != "" && countersOf(f.counters) == 0:
+		return fmt.Errorf("rate_limiter_counters: value %q is not allowed: want aggregated or detailed", n.Counters)
+	}
+	for i := range n.Semaphores {
+		if err := n.Semaphores[i].check(); err != nil {
+			return fmt.Errorf("semaphore %.60q: %w", n.Semaphores[i].Name, err)
+		}
+	}
+	return nil
+}
+
+func (s *exportedSemaphore) check() error {
+	data, err := s.data()
+	switch {
+	case s.Name == "" || len(s.Name) > client.NameMost:
+		return fmt.Errorf("name: %d bytes are not allowed: want from 1 to %d", len(s.Name), client.NameMost)
+	case s.Limit == 0:
+		return errors.New("limit: no value given, or 0; want a number from 1 to 18446744073709551615")
+	case s.Data != nil && s.Base64 != nil:
+		return errors.New("data and data_base64: give one of them")
+	case err != nil:
+		return fmt.Errorf("data_base64: %w", err)
+	case len(data) > client.DataMost:
+		return fmt.Errorf("data: %d bytes are not allowed: want up to %d", len(data), client.DataMost)
+	}
+	return nil
+}
+
+func (s *exportedSemaphore) data() ([]byte, error) {
+	switch {
+	case s.Data != nil:
+		return []byte(*s.Data), nil
+	case s.Base64 != nil:
+		return base64.StdEncoding.DecodeString(*s.Base64)
+	}
+	return nil, nil
+}
+
+// importing makes what an export had, and counts it.
+type importing struct {
+	caller            *caller
+	replace           bool
+	nodes, semaphores struct{ made, replaced, left int }
+}
+
+func (i *importing) node(ctx context.Context, n *exportedNode) error {
+	c, path := i.caller, i.caller.path(n.Node)
+	config := (&nodeFlags{read: n.Read, attach: n.Attach, counters: n.Counters}).config()
+	config.SelfCheckPeriodMillis, config.SessionGracePeriodMillis = n.SelfCheck, n.Grace
+	answer := new(Ydb_Coordination.CreateNodeResponse)
+	if err := c.Call(ctx, Ydb_Coordination_V1.CoordinationService_CreateNode_FullMethodName, &Ydb_Coordination.CreateNodeRequest{Path: path, Config: config}, answer, nil); err != nil {
+		return c.aboutPath(path, err)
+	}
+	switch there := len(answer.GetOperation().GetIssues()) > 0; {
+	case !there:
+		i.nodes.made++
+	case !i.replace:
+		i.nodes.left++
+	default:
+		if err := c.Call(ctx, Ydb_Coordination_V1.CoordinationService_AlterNode_FullMethodName,
+			&Ydb_Coordination.AlterNodeRequest{Path: path, Config: config}, new(Ydb_Coordination.AlterNodeResponse), nil); err != nil {
+			return c.aboutPath(path, err)
+		}
+		i.nodes.replaced++
+	}
+	if len(n.Semaphores) == 0 {
+		return nil
+	}
+	return c.withSession(ctx, path, "import", func(s *client.Session) error {
+		for at := range n.Semaphores {
+			if err := i.semaphore(ctx, s, &n.Semaphores[at]); err != nil {
+				return fmt.Errorf("%s: %w", path, aboutSemaphore(n.Semaphores[at].Name, err))
+			}
+		}
+		return nil
+	})
+}
+
+func (i *importing) semaphore(ctx context.Context, s *client.Session, wanted *exportedSemaphore) error {
+	data, err := wanted.data()
+	if err != nil {
+		return err
+	}
+	err = s.Create(ctx, wanted.Name, wanted.Limit, data)
+	switch {
+	case err == nil:
+		i.semaphores.made++
+		return nil
+	case client.StatusOf(err) != Ydb.StatusIds_ALREADY_EXISTS:
+		return err
+	case !i.replace:
+		i.semaphores.left++
+		return nil
+	}
+	d, _, err := s.Describe(ctx, wanted.Name, client.Wanted{})
+	if err != nil {
+		return err
+	}
+	if d.GetLimit() != wanted.Limit {
+		return fmt.Errorf("%q has a limit of %d, and cannot get one of %d: delete it first", wanted.Name, d.GetLimit(), wanted.Limit)
+	}
+	if err := s.Update(ctx, wanted.Name, data); err != nil {
+		return err
+	}
+	i.semaphores.replaced++
+	return nil
+}

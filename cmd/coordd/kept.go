@@ -1,0 +1,206 @@
+package main
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb"
+
+	"github.com/coordd/coordd/cmd/coordd/client"
+	"github.com/coordd/coordd/server/adminpb"
+)
+
+// keptVariable names a session that lives on when the command that began it has ended, with what it takes to come back to
+// it: its number, its key and its timeout.
+const keptVariable = variablePrefix + "KEPT_SESSION"
+
+const keptText = `Print how to come back to the session that holds it, for a shell to take up, and end. Nobody
+renews the session: what it holds is given back by 'coordd semaphore release', or goes to
+others when --session-timeout has passed, whatever the script is doing. What it guards had
+better refuse small COORDD_FENCING_TOKEN, as with 'coordd lock'. COORDD_KEPT_SESSION is for
+'coordd semaphore release', and a secret: whoever has it has what is held.`
+
+// keptSession is what the variable says.
+type keptSession struct {
+	id      uint64
+	key     []byte
+	timeout time.Duration
+}
+
+func (k *keptSession) String() string {
+	return fmt.Sprintf("%d:%s:%d", k.id, hex.EncodeToString(k.key), k.timeout.Milliseconds())
+}
+
+// keptSessionOf is the session that the environment names.
+func keptSessionOf(env environment) (*keptSession, error) {
+	value := env.value(keptVariable)
+	if value == "" {
+		return nil, usageError("variable %s: no value given; `coordd lock --keep` and `coordd semaphore take-over` print it", keptVariable)
+	}
+	wrong := withCode(exitConfig, fmt.Errorf("variable %s: its value is none that `coordd lock --keep` prints", keptVariable)) // which is a secret
+	parts := strings.Split(value, ":")
+	if len(parts) != 3 {
+		return nil, wrong
+	}
+	id, idErr := strconv.ParseUint(parts[0], 10, 64)
+	key, keyErr := hex.DecodeString(parts[1])
+	millis, millisErr := strconv.ParseUint(parts[2], 10, 64)
+	if errors.Join(idErr, keyErr, millisErr) != nil || id == 0 || millis > uint64(client.TimeoutMost.Milliseconds()) {
+		return nil, wrong
+	}
+	return &keptSession{id, key, time.Duration(millis) * time.Millisecond}, nil
+}
+
+// checkKept sees that whoever keeps a session has said for how long.
+func checkKept(flags *pflag.FlagSet) error {
+	if !flags.Changed("session-timeout") {
+		return usageError("flag --session-timeout: no value given; want how long it is to be kept, 3s to 30m: nobody renews it")
+	}
+	return nil
+}
+
+// keep leaves the session with what it holds, and prints how to come back to it.
+func (h *holder) keep(what *held) error {
+	what.end()
+	kept := &keptSession{what.session.ID(), what.session.Key(), h.flags.sessionTimeout}
+	for _, variable := range [][2]string{{"COORDD_SESSION_ID", fmt.Sprint(kept.id)}, {"COORDD_FENCING_TOKEN", fmt.Sprint(what.order)}, {keptVariable, kept.String()}} {
+		if _, err := fmt.Fprintf(h.program.stdout, "%s=%s; export %s;\n", variable[0], variable[1], variable[0]); err != nil {
+			h.part(what)
+			return err
+		}
+	}
+	what.session.Abandon()
+	return nil
+}
+
+func (p *program) semaphoreReleaseCommand() *cobra.Command {
+	return p.ask(&question{use: "release NODE NAME", short: "Give back what 'coordd lock --keep' or a take-over has kept",
+		long: "The session is the one of COORDD_KEPT_SESSION. It ends with it. If it was over before, or its\n" +
+			"semaphore was deleted, the exit code is 123: others may have had it since.",
+		example: `  kept=$(coordd lock app deploy --keep --session-timeout 5m) && eval "$kept" && coordd semaphore release app deploy`,
+		check: func(_ *pflag.FlagSet, args []string) error {
+			if _, err := keptSessionOf(p.environment); err != nil {
+				return err
+			}
+			return checkName(args[1])
+		},
+		run: func(ctx context.Context, c *caller, args []string) error {
+			kept, err := keptSessionOf(p.environment)
+			if err != nil {
+				return err
+			}
+			node := c.path(args[0])
+			s, err := c.Open(ctx, client.SessionConfig{Node: node, Timeout: kept.timeout, Description: describedAs("semaphore release", nil), ID: kept.id, Key: kept.key})
+			switch {
+			case client.StatusOf(err) == Ydb.StatusIds_SESSION_EXPIRED, client.StatusOf(err) == Ydb.StatusIds_BAD_SESSION:
+				return withCode(exitLost, fmt.Errorf("%q was lost before: session %d of %s is over: %w", args[1], kept.id, node, err))
+			case err != nil:
+				return c.aboutNode(node, err)
+			}
+			defer s.Abandon()
+			released, err := s.Release(ctx, args[1])
+			if client.StatusOf(err) == Ydb.StatusIds_NOT_FOUND {
+				released, err = false, nil
+			}
+			if err != nil {
+				return aboutSemaphore(args[1], err)
+			}
+			if !released {
+				return withCode(exitLost, fmt.Errorf("session %d of %s does not hold %q: it was taken away, or the name is another one", kept.id, node, args[1]))
+			}
+			parting, cancel := context.WithTimeout(ctx, partingMost)
+			defer cancel()
+			_ = s.Close(parting) // it ends by itself otherwise
+			fmt.Fprintf(p.stdout, "gave back %q\n", args[1])
+			return nil
+		}}, nil)
+}
+
+const takeOverText = `End the sessions that hold a semaphore, and hold it instead. Whoever has waited longer comes
+first. Clients whose sessions end are told so, if they listen. One that cannot be told,
+because it is stopped or cut off, believes in its session until its timeout has passed: see
+that it is dead first, if two holders would do harm.`
+
+func (p *program) semaphoreTakeOverCommand() *cobra.Command {
+	f := new(callerFlags)
+	hold := new(holdFlags)
+	var reason string
+	command := &cobra.Command{
+		Use:     "take-over NODE NAME",
+		Short:   "Take a semaphore from whoever holds it",
+		Long:    "Take a semaphore from whoever holds it.\n\n" + takeOverText + "\n\n" + keptText + "\n\n" + oursText + "\n\n" + callerText,
+		Example: `  kept=$(coordd sem take-over app deploy --session-timeout 5m --reason "it hangs") && eval "$kept" && coordd sem release app deploy`,
+		Args:    argumentsOf("take-over NODE NAME"),
+		RunE: func(command *cobra.Command, args []string) error {
+			if err := errors.Join(checkKept(command.Flags()), hold.check(), checkName(args[1])); err != nil {
+				return err
+			}
+			if !command.Flags().Changed("timeout") {
+				hold.wait = client.Forever
+			}
+			h := &holder{program: p, flags: hold, name: args[1], verb: "take-over", keeps: true}
+			h.amount = func(d *client.Description) (uint64, error) { return new(lockFlags).amount(args[1], d) }
+			h.evict = func(ctx context.Context, s *client.Session) error { return h.endOwners(ctx, s, reason) }
+			return h.hold(f, args[0])
+		},
+	}
+	f.declareCaller(command.Flags())
+	p.remember(command, f)
+	hold.declareHold(command.Flags())
+	command.Flags().StringVar(&reason, "reason", "", "why, for the log; up to 128 bytes of it are kept")
+	return command
+}
+
+// endOwners ends the sessions that hold what a session waits for.
+func (h *holder) endOwners(ctx context.Context, waits *client.Session, reason string) error {
+	d, _, err := waits.Describe(ctx, h.name, client.Wanted{Owners: true})
+	if err != nil {
+		return aboutSemaphore(h.name, err)
+	}
+	for _, owner := range d.GetOwners() {
+		if owner.GetSessionId() == waits.ID() {
+			continue
+		}
+		request := &adminpb.EndSessionRequest{Path: h.node, Session: owner.GetSessionId(), Reason: reason}
+		err := h.caller.Invoke(ctx, adminpb.Inspect_EndSession_FullMethodName, request, new(adminpb.EndSessionResponse))
+		if status.Code(err) == codes.NotFound { // it has ended meanwhile
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("end session %d: %w", owner.GetSessionId(), h.caller.inspectError(err))
+		}
+		fmt.Fprintf(h.program.stderr, "coordd: %s: ended session %d\n", h.verb, owner.GetSessionId())
+	}
+	return nil
+}
+
+// evicting has the owners' sessions ended, once, as soon as there is a place in the queue. The result is what to tell of
+// it, and the context of the wait, which ends with a failure of that.
+func (h *holder) evicting(ctx context.Context, s *client.Session, waiting func()) (context.Context, func()) {
+	if h.evict == nil {
+		return ctx, waiting
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	var once sync.Once
+	return ctx, func() {
+		waiting()
+		once.Do(func() {
+			go func() {
+				if err := h.evict(ctx, s); err != nil {
+					cancel(err)
+				}
+			}()
+		})
+	}
+}

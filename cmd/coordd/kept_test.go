@@ -1,0 +1,101 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/coordd/coordd/cmd/coordd/client"
+)
+
+// keptLines is the variables that `coordd lock --keep` prints.
+func keptLines(t *testing.T, text string) map[string]string {
+	t.Helper()
+	variables := make(map[string]string)
+	for line := range strings.Lines(text) {
+		name, rest, _ := strings.Cut(strings.TrimSpace(line), "=")
+		value, found := strings.CutSuffix(rest, "; export "+name+";")
+		if !found {
+			t.Fatalf("got %q", line)
+		}
+		variables[name] = value
+	}
+	return variables
+}
+
+// A lock is kept when its command has ended, and given back by another one, once.
+func TestKeep(t *testing.T) {
+	t.Parallel()
+	_, endpoint, c := lockServer(t)
+	s := sessionOf(t, c)
+	kept := keptLines(t, does(t, endpoint, "lock app deploy --keep --session-timeout 30m --data me"))
+	owner := described(t, s, "deploy").GetOwners()[0]
+	if fmt.Sprint(owner.GetSessionId()) != kept["COORDD_SESSION_ID"] || fmt.Sprint(owner.GetOrderId()) != kept["COORDD_FENCING_TOKEN"] || string(owner.GetData()) != "me" {
+		t.Errorf("the owner is %v, and %v was printed", owner, kept)
+	}
+	coordd(t, exitConflict, []string{"lock", "app", "deploy", "-n", "-e", endpoint, "--", "/bin/sh"}, "held by others")
+	release := func(value, name string, want exitCode, parts ...string) {
+		t.Helper()
+		got := runBinary(t, []string{keptVariable + "=" + value}, "semaphore", "release", "app", name, "-e", endpoint)
+		if got.code != want {
+			t.Errorf("exit code %d, want %d: %s%s", got.code, want, got.stdout, got.stderr)
+		}
+		inOrder(t, got.stdout+got.stderr, parts)
+		if parts := strings.Split(value, ":"); len(parts) == 3 && len(parts[1]) > 8 && strings.Contains(got.stderr, parts[1]) {
+			t.Errorf("the key is in %q", got.stderr)
+		}
+	}
+	mine := kept[keptVariable]
+	release("", "deploy", exitUsage, "variable COORDD_KEPT_SESSION", "no value given", "coordd lock --keep")
+	for _, wrong := range []string{"5", "a:00:1", "5:xy:1", "5:00:x", "0:00:1", "5:00:9999999999"} {
+		release(wrong, "deploy", exitConfig, "variable COORDD_KEPT_SESSION", "coordd lock --keep")
+	}
+	release(kept["COORDD_SESSION_ID"]+":00112233445566778899aabbccddeeff:1000", "deploy", exitLost, "is over", "key mismatch")
+	release(mine, "another", exitLost, `does not hold "another"`)
+	if d := described(t, s, "deploy"); len(d.GetOwners()) != 1 {
+		t.Fatalf("a mistake has cost the lock: %v", d)
+	}
+	release(mine, "deploy", exitOK, `gave back "deploy"`)
+	if d := described(t, s, "deploy"); d != nil {
+		t.Errorf("it is held: %v", d)
+	}
+	release(mine, "deploy", exitLost, `"deploy" was lost before`, "Session does not exist")
+
+	if err := s.Create(t.Context(), "pool", 2, nil); err != nil {
+		t.Fatal(err)
+	}
+	kept = keptLines(t, does(t, endpoint, "lock app pool --keep --shared --session-timeout 30m"))
+	if d := described(t, s, "pool"); d.GetCount() != 1 {
+		t.Errorf("it is %v", d)
+	}
+	if err := s.Delete(t.Context(), "pool", true); err != nil {
+		t.Fatal(err)
+	}
+	release(kept[keptVariable], "pool", exitLost, `does not hold "pool"`, "taken away")
+}
+
+// Whoever takes a lock over ends the session that holds it. Where that is not his to do he leaves the queue.
+func TestTakeOver(t *testing.T) {
+	t.Parallel()
+	_, endpoint, c := lockServer(t)
+	s := sessionOf(t, c)
+	l := startLock(t, endpoint, "app", "deploy", "--", "sh", "-c", runsOn)
+	l.says(t, "ready")
+	holder := described(t, s, "deploy").GetOwners()[0].GetSessionId()
+	kept := keptLines(t, coordd(t, exitOK, []string{"sem", "take-over", "app", "deploy", "--session-timeout", "30m", "--reason", "it hangs", "-e", endpoint}, fmt.Sprint("ended session ", holder)))
+	l.wantCode(t, exitLost, "is lost")
+	if owner := described(t, s, "deploy").GetOwners()[0]; fmt.Sprint(owner.GetSessionId()) != kept["COORDD_SESSION_ID"] {
+		t.Errorf("the owner is %v, and %v was printed", owner, kept)
+	}
+	keptLines(t, does(t, endpoint, "sem take-over app free --session-timeout 3s")) // nobody has it
+
+	shut := spawn(t, "serve", "--listen", "127.0.0.1:0", "--in-memory", "--inspect", "off", "--listen-http", "off").ready(t)
+	other := sessionOf(t, nodeOf(t, shut))
+	if got, err := other.Acquire(t.Context(), client.Acquisition{Name: "deploy", Count: 1 << 63, Ephemeral: true}); !got || err != nil {
+		t.Fatal(got, err)
+	}
+	coordd(t, exitFailure, []string{"sem", "take-over", "app", "deploy", "--session-timeout", "3s", "-e", shut}, fmt.Sprint("end session ", other.ID()), "does not show this to you")
+	if d := described(t, other, "deploy"); len(d.GetOwners()) != 1 || len(d.GetWaiters()) != 0 {
+		t.Errorf("it is %v", d)
+	}
+}
