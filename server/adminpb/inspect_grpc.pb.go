@@ -1,5 +1,5 @@
-// coordd's own service to look at coordination nodes, semaphores and sessions, to watch what happens to them, and to end
-// and delete them. Any server answers.
+// coordd's own service to look at coordination nodes, semaphores, sessions and resources of rate
+// limiters, to watch what happens to sessions and semaphores, and to end and delete them. Any server answers.
 //
 // Where authentication is required, a caller sees the nodes on which he may read rows (ydb.granular.select_row), and of
 // sessions other than his own neither who has them nor from where: that is for administrators. Ending and deleting need
