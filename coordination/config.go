@@ -16,6 +16,9 @@ const (
 	ConsistencyRelaxed int32 = 2
 )
 
+// CountersDetailed is the mode of rate limiters' counters that is not the default.
+const CountersDetailed int32 = 2
+
 const (
 	defaultSelfCheckMillis = 1000
 	minSelfCheckMillis     = 500
@@ -50,6 +53,9 @@ func (c NodeConfig) StrictReads() bool { return c.ReadConsistencyMode == Consist
 func (c NodeConfig) StrictAttach() bool {
 	return c.AttachConsistencyMode == ConsistencyStrict || c.AttachConsistencyMode == 0
 }
+
+// DetailedCounters reports whether figures of rate limiters are told resource by resource.
+func (c NodeConfig) DetailedCounters() bool { return c.RateLimiterCountersMode == CountersDetailed }
 
 // Merge returns the configuration after an alter: fields that are zero in sent keep their stored value (§1.2).
 func (c NodeConfig) Merge(sent NodeConfig) NodeConfig {

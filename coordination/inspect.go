@@ -15,6 +15,7 @@ const (
 	InspectNodes InspectionKind = iota
 	InspectSemaphores
 	InspectSessions
+	InspectResources
 )
 
 // Inspection is what somebody wants to see of the coordination nodes at a path or below it.
@@ -24,6 +25,8 @@ type Inspection struct {
 	Path scheme.Path
 	// Prefix is what the names of semaphores begin with that are listed.
 	Prefix string
+	// Resource, if it is not empty, is listed with what is below it, and no other resource.
+	Resource string
 	// Session and Semaphore, if not 0, are the only ones of their kind to be listed.
 	Session   SessionID
 	Semaphore SemaphoreID
@@ -37,8 +40,8 @@ type InspectionPlace struct {
 	// Entry is the entry of the path tree that was looked at last. If Node is not 0 it is that node's, and it is not done.
 	Entry scheme.EntryID
 	Node  NodeID
-	// ID is the session or semaphore of Node that was looked at last. It is done unless Links says which of its links were
-	// being listed.
+	// ID is the session, semaphore or resource of Node that was looked at last. It is done unless Links says which of its
+	// links were being listed.
 	ID    uint64
 	Links InspectedLinks
 	// Order is the last of these links that was listed, and Near, if not 0, is the other end of one that is not behind it:
@@ -64,6 +67,7 @@ type Inspected struct {
 	Nodes      []InspectedNode
 	Semaphores []InspectedSemaphore
 	Sessions   []InspectedSession
+	Resources  []InspectedResource
 	// Next is where to go on, unless this was all.
 	Next InspectionPlace
 	Done bool
@@ -108,6 +112,16 @@ type InspectedSession struct {
 	Protected     bool // it has a key
 	Continued     bool
 	Links         []InspectedLink
+}
+
+// InspectedResource is a resource of a rate limiter.
+type InspectedResource struct {
+	Node       NodeID
+	Path       scheme.Path
+	ID         ResourceID
+	Name       string // its own path
+	Properties ResourceProperties
+	Effective  Effective
 }
 
 // InspectedLink is an owner or a waiter.
@@ -230,6 +244,8 @@ func (i *inspector) visit(entry scheme.Entry, n *node) bool {
 		return i.semaphores(n)
 	case InspectSessions:
 		return i.sessions(n)
+	case InspectResources:
+		return i.resources(n)
 	}
 	i.found.Nodes = append(i.found.Nodes, InspectedNode{ID: n.id, Path: n.path, Sessions: len(n.sessions), Semaphores: len(n.semaphores),
 		Config: n.config, Created: entry.Created, Owner: entry.Owner})
@@ -316,6 +332,30 @@ func (i *inspector) sessions(n *node) bool {
 			return false
 		}
 		i.at.Links, i.at.Order, i.at.Near = NoLinks, 0, 0
+	}
+}
+
+// resources lists those of a node, each behind what is above it.
+func (i *inspector) resources(n *node) bool {
+	shown := ResourceListing{Resource: i.q.Resource, Recursive: true}
+	if i.q.Resource != "" && i.at.ID == 0 {
+		first := n.resources[i.q.Resource]
+		if first == nil {
+			return true
+		}
+		i.at.ID = uint64(first.id) - 1 // what is below it came later
+	}
+	for {
+		r, there := n.listedResources.after(i.at.ID)
+		switch {
+		case !there:
+			return true
+		case !i.look():
+			return false
+		}
+		if i.at.ID = uint64(r.id); shown.shows(r) {
+			i.found.Resources = append(i.found.Resources, InspectedResource{n.id, n.path, r.id, r.path, r.properties, n.effective(r)})
+		}
 	}
 }
 

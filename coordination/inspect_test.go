@@ -14,7 +14,7 @@ func inspectAll(t *testing.T, m *Machine, q *Inspection, rows int, between func(
 	t.Helper()
 	for !all.Done {
 		found := m.Inspect(q, all.Next, rows)
-		shown := len(found.Nodes) + len(found.Semaphores) + len(found.Sessions)
+		shown := len(found.Nodes) + len(found.Semaphores) + len(found.Sessions) + len(found.Resources)
 		for i := range found.Semaphores {
 			shown += len(found.Semaphores[i].Links)
 		}
@@ -28,6 +28,7 @@ func inspectAll(t *testing.T, m *Machine, q *Inspection, rows int, between func(
 			t.Fatalf("turn %d comes no further than %+v", turns, all.Next)
 		}
 		all.Nodes = append(all.Nodes, found.Nodes...)
+		all.Resources = append(all.Resources, found.Resources...)
 		for _, s := range found.Semaphores {
 			if last := len(all.Semaphores) - 1; s.Continued {
 				all.Semaphores[last].Links = append(all.Semaphores[last].Links, s.Links...)
@@ -176,6 +177,49 @@ func TestInspectWhileThingsChange(t *testing.T) {
 	}
 }
 
+// Resources are listed with what counts for them, each behind what is above it; of a subtree those are listed that are in
+// it, whatever comes and goes beside it.
+func TestInspectResources(t *testing.T) {
+	m := busyNode(t, 0, 0)
+	path := pathOf("/local/dir/n")
+	create := func(resource string, rate float64) {
+		m.Apply(m.index+1, 1, &CreateResource{Path: path, Resource: resource, ResourceProperties: ResourceProperties{MaxUnitsPerSecond: RealOf(rate)}})
+	}
+	create("a", 10)
+	create("ab", 20)
+	for i := range 500 {
+		create(fmt.Sprintf("ab/%03d", i), 0)
+		create(fmt.Sprintf("a/%03d", i), 5)
+	}
+	for _, want := range []struct {
+		resource string
+		count    int
+		rate     float64
+	}{{"", 1002, 5}, {"a", 501, 5}, {"ab", 501, 20}, {"a/499", 1, 5}, {"none", 0, 0}} {
+		all, turns := inspectAll(t, m, &Inspection{Kind: InspectResources, Path: path, Resource: want.resource}, 64, func() {})
+		if len(all.Resources) != want.count || turns > 2+1002/64 {
+			t.Errorf("%q: %d resources in %d turns", want.resource, len(all.Resources), turns)
+		}
+		for i, r := range all.Resources {
+			if i > 0 && r.ID <= all.Resources[i-1].ID || r.Path.String() != "/local/dir/n" {
+				t.Fatalf("%q: %+v behind %+v", want.resource, r, all.Resources[max(i-1, 0)])
+			}
+		}
+		if n := len(all.Resources); n > 0 && all.Resources[n-1].Effective.Rate != want.rate {
+			t.Errorf("%q: the last is %+v", want.resource, all.Resources[n-1])
+		}
+	}
+	next := 0
+	all, _ := inspectAll(t, m, &Inspection{Kind: InspectResources, Path: path, Resource: "a"}, 64, func() {
+		m.Apply(m.index+1, 1, &DropResource{Path: path, Resource: fmt.Sprintf("ab/%03d", next)})
+		m.Apply(m.index+1, 1, &DropResource{Path: path, Resource: fmt.Sprintf("a/%03d", 499-next)})
+		next++
+	})
+	if want := 501 - (next - 1); len(all.Resources) != want {
+		t.Errorf("%d resources, %d are there all the time", len(all.Resources), want)
+	}
+}
+
 // Nobody is shown a node that he may not read, however he asks.
 func TestInspectRights(t *testing.T) {
 	u := newRig(t)
@@ -199,7 +243,7 @@ func TestInspectRights(t *testing.T) {
 		if !slices.Equal(seen, want) {
 			t.Errorf("%q sees %v, want %v", subject, seen, want)
 		}
-		for _, kind := range []InspectionKind{InspectNodes, InspectSemaphores, InspectSessions} {
+		for _, kind := range []InspectionKind{InspectNodes, InspectSemaphores, InspectSessions, InspectResources} {
 			for _, user := range []string{"alice", "bob"} {
 				path := "/local/" + user + "/n"
 				found := u.machine.Inspect(&Inspection{Kind: kind, Path: pathOf(path), Caller: caller}, InspectionPlace{}, 64)

@@ -371,7 +371,10 @@ func (m *Machine) alterNode(c *AlterNode) outcome.Outcome {
 	n := m.nodes[entry.Node]
 	m.walk.altering(n)
 	n.touch(n)
-	n.config = n.config.Merge(c.Config)
+	detailed := n.config.DetailedCounters()
+	if n.config = n.config.Merge(c.Config); n.config.DetailedCounters() != detailed && len(n.resources) > 0 {
+		m.emit(Effect{Kind: EffectResourceAltered, Node: n.id})
+	}
 	return answer
 }
 

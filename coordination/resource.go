@@ -33,6 +33,8 @@ type Effective struct {
 	// Rate is units per second, Prefetch how many seconds of it a full bucket holds, none if it is negative, and Watermark
 	// the share of a full bucket below which it is filled up again.
 	Rate, Prefetch, Watermark float64
+	// Detailed tells that figures of the resource are to be shown by themselves: so the node is configured.
+	Detailed bool
 }
 
 // resource is a resource as the machine holds it.

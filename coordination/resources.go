@@ -222,7 +222,7 @@ func (m *Machine) FindResource(path scheme.Path, resource string) (ResourceKey, 
 	if r == nil {
 		return ResourceKey{}, Effective{}, false
 	}
-	return ResourceKey{entry.Node, r.id}, r.effective, true
+	return ResourceKey{entry.Node, r.id}, m.nodes[entry.Node].effective(r), true
 }
 
 // EffectiveResource is what counts for a resource at present, false if it is gone.
@@ -231,7 +231,14 @@ func (m *Machine) EffectiveResource(key ResourceKey) (Effective, bool) {
 	if r == nil {
 		return Effective{}, false
 	}
-	return r.effective, true
+	return m.nodes[key.Node].effective(r), true
+}
+
+// effective is what counts for a resource of the node when its units are handed out.
+func (n *node) effective(r *resource) Effective {
+	e := r.effective
+	e.Detailed = n.config.DetailedCounters()
+	return e
 }
 
 // ResourceRate is a resource and its effective rate.

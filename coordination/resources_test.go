@@ -167,25 +167,25 @@ func TestEffectiveProperties(t *testing.T) {
 			t.Errorf("%s: %+v, want %+v", path, got, e)
 		}
 	}
-	want("a", Effective{10, 0.2, 0.75})
-	want("a/more", Effective{10, 3, 0.75})
-	want("a/less", Effective{5, 0.2, 0.5})
-	want("a/less/x", Effective{5, -1, 0.5})
-	want("a/less/x/y", Effective{5, -1, 0.5})
+	want("a", Effective{10, 0.2, 0.75, false})
+	want("a/more", Effective{10, 3, 0.75, false})
+	want("a/less", Effective{5, 0.2, 0.5, false})
+	want("a/less/x", Effective{5, -1, 0.5, false})
+	want("a/less/x/y", Effective{5, -1, 0.5, false})
 	r.is(r.alter("a", p(4, 2, 0.1)), "SUCCESS")
 	r.is(r.alter("a/less/x", p(3, 0, 0)), "SUCCESS")
-	want("a", Effective{4, 2, 0.1})
-	want("a/more", Effective{4, 3, 0.1})
-	want("a/less", Effective{4, 2, 0.5})
-	want("a/less/x/y", Effective{3, 2, 0.5})
+	want("a", Effective{4, 2, 0.1, false})
+	want("a/more", Effective{4, 3, 0.1, false})
+	want("a/less", Effective{4, 2, 0.5, false})
+	want("a/less/x/y", Effective{3, 2, 0.5, false})
 	r.start(reread(t, r.machine))
-	want("a/less/x/y", Effective{3, 2, 0.5})
+	want("a/less/x/y", Effective{3, 2, 0.5, false})
 	key, _, _ := r.machine.FindResource(pathOf("/local/n"), "a/less/x/y")
 	if rates := r.machine.ResourceRates(nil, key); !slices.Equal(rates, []ResourceRate{{5, 3}, {4, 3}, {3, 4}, {1, 4}}) {
 		t.Errorf("the rates are %v", rates)
 	}
 	r.is(r.alter("a", p(4, 0, 0)), "SUCCESS") // the reference keeps the old prefetch until a restart
-	want("a", Effective{4, 0.2, 0.75})
+	want("a", Effective{4, 0.2, 0.75, false})
 	got, answer := r.machine.ResourceToDescribe(Caller{}, pathOf("/local/n"), "a/less/x")
 	if !answer.OK() || !got.sameSettings(&ResourceProperties{MaxUnitsPerSecond: RealOf(3), MaxBurstSizeCoefficient: RealOf(7)}) {
 		t.Errorf("described as %+v, %s", got, answer)
@@ -342,7 +342,10 @@ func TestResourceEffects(t *testing.T) {
 		{&AlterResource{Path: node, Resource: "r"}, nil}, // refused
 		{&AlterResource{Path: node, Resource: "r", ResourceProperties: ofRate(2, "", "")}, []EffectKind{EffectResourceAltered}},
 		{&DropResource{Path: node, Resource: "x"}, nil},
+		{&AlterNode{Path: node, Config: NodeConfig{RateLimiterCountersMode: CountersDetailed}}, []EffectKind{EffectResourceAltered}},
+		{&AlterNode{Path: node, Config: NodeConfig{SelfCheckPeriodMillis: 700}}, nil},
 		{&DropResource{Path: node, Resource: "r"}, []EffectKind{EffectResourceDropped}},
+		{&AlterNode{Path: node, Config: NodeConfig{RateLimiterCountersMode: 1}}, nil}, // there is none left
 		{&DropNode{Path: node}, []EffectKind{EffectNodeDropped}},
 	} {
 		if got := kinds(c.command); !slices.Equal(got, c.want) {

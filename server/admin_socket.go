@@ -43,7 +43,8 @@ func (s *Server) isLocal(ctx context.Context) bool {
 var readsOnly = map[string]bool{adminpb.Users_List_FullMethodName: true, adminpb.Cluster_Status_FullMethodName: true,
 	adminpb.Cluster_Limits_FullMethodName: true, adminpb.Inspect_ListNodes_FullMethodName: true,
 	adminpb.Inspect_ListSemaphores_FullMethodName: true, adminpb.Inspect_ListSessions_FullMethodName: true,
-	adminpb.Inspect_Watch_FullMethodName: true}
+	adminpb.Inspect_ListResources_FullMethodName: true,
+	adminpb.Inspect_Watch_FullMethodName:         true}
 
 // audited tells whether a call is to be found in the log.
 func audited(method string) bool {

@@ -44,6 +44,7 @@ type question struct {
 	use, short, long, example string
 	run                       func(ctx context.Context, c *caller, args []string) error
 	check                     func(flags *pflag.FlagSet, args []string) error // before anybody is asked; nil: there is nothing to check
+	late                      time.Duration                                   // how much later than --timeout the answer may come
 }
 
 // asksOnce marks a cobra command that ends when the server has answered.
@@ -73,7 +74,7 @@ func (p *program) ask(q *question, out *outputFlag) *cobra.Command {
 				return err
 			}
 		}
-		ctx, cancel := context.WithTimeout(context.Background(), timeout)
+		ctx, cancel := context.WithTimeout(context.Background(), timeout+q.late)
 		defer cancel()
 		c, err := f.open(ctx, p)
 		if err != nil {

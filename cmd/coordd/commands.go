@@ -64,7 +64,7 @@ func (p *program) newRoot() *cobra.Command {
 	root.SetErr(p.stderr)
 	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(p.serveCommand(), p.standinCommand(), p.checkCommand(), p.doctorCommand(), p.certCommand(), p.userCommand(), p.clusterCommand(),
-		p.lockCommand(), p.electCommand(), p.discoverCommand(), p.configCommand(), p.topCommand(), p.benchCommand(), p.pingCommand(), p.batchCommand(), p.exportCommand(), p.importCommand(), p.nodeCommand(), p.semaphoreCommand(), p.sessionCommand(), p.listCommand(), p.makeDirectoryCommand(),
+		p.lockCommand(), p.electCommand(), p.discoverCommand(), p.configCommand(), p.topCommand(), p.benchCommand(), p.pingCommand(), p.batchCommand(), p.exportCommand(), p.importCommand(), p.nodeCommand(), p.semaphoreCommand(), p.sessionCommand(), p.rateLimiterCommand(), p.listCommand(), p.makeDirectoryCommand(),
 		p.removeDirectoryCommand(), p.grantCommand(), p.revokeCommand(), p.chownCommand(), p.conformanceCommand(), p.healthCommand(), p.licensesCommand(), p.versionCommand())
 	root.SetHelpCommand(helpCommand())
 	root.InitDefaultHelpCmd() // now, so that root.Find knows it

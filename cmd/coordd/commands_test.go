@@ -212,7 +212,7 @@ func TestOtherServers(t *testing.T) {
 	Ydb_Coordination_V1.RegisterCoordinationServiceServer(other, Ydb_Coordination_V1.UnimplementedCoordinationServiceServer{})
 	go other.Serve(listener)
 	t.Cleanup(other.Stop)
-	for _, args := range []string{"session ls", "session show app 1", "session kill app 1", "semaphore ls app"} {
+	for _, args := range []string{"session ls", "session show app 1", "session kill app 1", "semaphore ls app", "ratelimiter watch app"} {
 		coordd(t, exitNeedsOurs, append(strings.Fields(args), "--endpoint", listener.Addr().String()), "this needs a coordd server")
 	}
 	shut := spawn(t, "serve", "--listen", "127.0.0.1:0", "--in-memory", "--inspect", "off", "--listen-http", "off").ready(t)
@@ -223,6 +223,13 @@ func TestOtherServers(t *testing.T) {
 		t.Error(shown)
 	}
 	coordd(t, exitFailure, []string{"session", "ls", "--endpoint", shut}, "does not show this to you")
+	does(t, shut, "rl create app/one reports --rate 3", "made")
+	does(t, shut, "rl create app/one reports/daily", "made")
+	does(t, shut, "rl ls", "/local/app/one  reports        3         ?", "/local/app/one  reports/daily  as above  ?")
+	if shown := parsed(t, does(t, shut, "rl describe app/one reports -o json")); at(t, shown, "buckets") != nil || at(t, shown, "max_units_per_second", "effective") != nil {
+		t.Error(shown)
+	}
+	coordd(t, exitFailure, []string{"rl", "watch", "--endpoint", shut}, "does not show this to you")
 }
 
 // Mistakes in the arguments and flags of each command that asks a server as a client does.
@@ -242,20 +249,41 @@ func TestWrongInputOfClients(t *testing.T) {
 		"node create app --read-consistency strong":    {"flag --read-consistency", "strong", "strict or relaxed"},
 		"node create app --attach-consistency strong":  {"flag --attach-consistency", "strict or relaxed"},
 		"node alter app --rate-limiter-counters x":     {"flag --rate-limiter-counters", "aggregated or detailed"},
-		"node alter app":                       {"no setting given", "--session-grace-period"},
-		"node show app -o xml":                 {"flag --output", "xml", "table, json, yaml or jsonl"},
-		"node ls --timeout 0s":                 {"flag --timeout", "0s", "30s"},
-		"node ls a b":                          {"takes [PATH], 2 arguments"},
-		"ls --outptu json":                     {"unknown flag --outptu; did you mean --output?"},
-		"mkdir":                                {"takes PATH, 0 arguments"},
-		"rmdir a b":                            {"takes PATH, 2 arguments"},
-		"grant app bob":                        {"takes PATH USER PERMISSION..., 2 arguments given"},
-		"grant app bob read":                   {"argument PERMISSION", "read", "ydb.generic.use"},
-		"revoke app bob read":                  {"argument PERMISSION", "ydb.generic.use"},
-		"chown app":                            {"takes PATH USER, 1 argument given"},
-		"semaphore create app door":            {"flag --limit: no value given", "from 1 to 18446744073709551615"},
-		"semaphore create app door --limit 0":  {"flag --limit: value 0", "from 1 to"},
-		"semaphore create app door --limit -1": {"--limit", "-1"},
+		"node alter app":                         {"no setting given", "--session-grace-period"},
+		"node show app -o xml":                   {"flag --output", "xml", "table, json, yaml or jsonl"},
+		"node ls --timeout 0s":                   {"flag --timeout", "0s", "30s"},
+		"node ls a b":                            {"takes [PATH], 2 arguments"},
+		"ratelimiter":                            {"no command given; known are acquire, alter, create, describe, drop, ls, watch"},
+		"rl create app":                          {"coordd ratelimiter create takes NODE RESOURCE, 1 argument given"},
+		"rl create app reports":                  {"flag --rate: no value given", `"reports"`},
+		"rl create app /reports --rate 1":        {"argument RESOURCE", `"/reports"`, "reports/daily"},
+		"rl create app a//b --rate 1":            {"argument RESOURCE", `"a//b"`},
+		"rl create app a --rate -1":              {"flag --rate", `"-1"`, "0 or more"},
+		"rl create app a --rate NaN":             {"flag --rate", `"NaN"`, "finite"},
+		"rl create app a --rate much":            {"--rate", "much"},
+		"rl create app a --rate 1 --watermark 2": {"flag --watermark", `"2"`, "from 0 to 1"},
+		"rl alter app a":                         {"no setting given", "--rate, --prefetch, --watermark, --burst"},
+		"rl alter app a/ --rate 1":               {"argument RESOURCE", `"a/"`},
+		"rl drop app":                            {"takes NODE RESOURCE, 1 argument given"},
+		"rl acquire app a much":                  {"argument AMOUNT", `"much"`, "from 0 to 18446744073709551615"},
+		"rl acquire app a -n --timeout 1s":       {"--nonblock and --timeout", "give one"},
+		"rl acquire app a --used -n":             {"flag --used", "it never waits"},
+		"rl acquire app a --timeout 0s":          {"flag --timeout", "0s"},
+		"rl describe app a -o xml":               {"flag --output", "xml"},
+		"rl ls a b c":                            {"takes [NODE] [RESOURCE], 3 arguments"},
+		"rl watch --every 1ms":                   {"flag --every", "1ms", "from 100ms to 1h"},
+		"rl watch --times 0":                     {"flag --times", "above 0"},
+		"rl watch app /a":                        {"argument RESOURCE", `"/a"`},
+		"ls --outptu json":                       {"unknown flag --outptu; did you mean --output?"},
+		"mkdir":                                  {"takes PATH, 0 arguments"},
+		"rmdir a b":                              {"takes PATH, 2 arguments"},
+		"grant app bob":                          {"takes PATH USER PERMISSION..., 2 arguments given"},
+		"grant app bob read":                     {"argument PERMISSION", "read", "ydb.generic.use"},
+		"revoke app bob read":                    {"argument PERMISSION", "ydb.generic.use"},
+		"chown app":                              {"takes PATH USER, 1 argument given"},
+		"semaphore create app door":              {"flag --limit: no value given", "from 1 to 18446744073709551615"},
+		"semaphore create app door --limit 0":    {"flag --limit: value 0", "from 1 to"},
+		"semaphore create app door --limit -1":   {"--limit", "-1"},
 		"sem create app --limit 1 N" + strings.Repeat("n", 1024): {"argument NAME: 1025 bytes", "up to 1024"},
 		"sem set app door":                                  {"no data given: want DATA or --file"},
 		"sem set app door a --file b":                       {"DATA and --file", "one of them"},

@@ -26,7 +26,8 @@ func completing(args []string) bool {
 	return len(args) > 0 && (args[0] == cobra.ShellCompRequestCmd || args[0] == cobra.ShellCompNoDescRequestCmd)
 }
 
-// completeArguments has shells complete what a command's usage calls a node, a path, a name of a semaphore and a session.
+// completeArguments has shells complete what a command's usage calls a node, a path, a name of a semaphore, a session and a
+// resource.
 func (p *program) completeArguments(command *cobra.Command, f *callerFlags) {
 	kinds := strings.Fields(command.Use)[1:]
 	makes := command.Name() == "create" || command.Name() == "mkdir" // what is not there yet
@@ -67,6 +68,8 @@ func (p *program) candidates(f *callerFlags, kind string, args []string, begun s
 		c.completeNodes(ctx, begun, add)
 	case "NAME", "PREFIX":
 		c.completeSemaphores(ctx, c.path(args[0]), begun, add)
+	case "RESOURCE":
+		c.completeResources(ctx, c.path(args[0]), add)
 	case "SESSION":
 		_ = c.sessions(ctx, c.path(args[0]), 0, func(_ *adminpb.Session, s *sessionShown) error {
 			if !add(fmt.Sprint(s.ID), fmt.Sprintf("%q", s.Description)) {

@@ -59,10 +59,16 @@ func TestCompletion(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	does(t, endpoint, "rl create app reports --rate 1", "made")
+	does(t, endpoint, "rl create app reports/daily", "made")
 	for _, test := range []struct {
 		args string
 		want []string
 	}{
+		{"ratelimiter acquire app re%", []string{"reports", "reports/daily"}},
+		{"rl drop app reports/%", []string{"reports/daily"}},
+		{"rl create app re%", nil},
+		{"rl ls te%", []string{"team/other"}},
 		{"lock %", []string{"app", "team/other"}},
 		{"lock /local/t%", []string{"/local/team/other"}},
 		{"lock app %", []string{"door", "doorbell", "window"}},

@@ -19,6 +19,8 @@ type Bucket struct {
 	paced   bool    // something was granted, or used
 	granted coordination.Instant
 	average float64 // of what came lately, in a tick
+	flow    Flow
+	sum     *Flow // of all buckets of its kind
 
 	first, last *Waiter
 	waiters     int
@@ -29,6 +31,26 @@ type Bucket struct {
 	changed  bool // and not yet told
 	due      coordination.Instant
 	place    int // among those that are due at some time, -1 if it is not
+}
+
+// Flow is what has gone into a bucket and out of it since it was made, in units. What a full bucket begins with, and what an
+// alter takes from it, is in none of them.
+type Flow struct {
+	// Assigned is what came from the leader, or what the bucket went on with while there was none; Granted is what was
+	// required, and Used what was reported as used.
+	Assigned, Granted, Used float64
+}
+
+func (f *Flow) add(g Flow) {
+	f.Assigned = min(f.Assigned+g.Assigned, enormous)
+	f.Granted = min(f.Granted+g.Granted, enormous)
+	f.Used = min(f.Used+g.Used, enormous)
+}
+
+// count notes what has gone in or out.
+func (b *Bucket) count(f Flow) {
+	b.flow.add(f)
+	b.sum.add(f)
 }
 
 // enormous keeps sums of levels finite.
@@ -75,18 +97,22 @@ func (b *Bucket) grant(now coordination.Instant, amount float64) {
 	}
 	b.paced = true
 	b.take(amount)
+	b.count(Flow{Granted: amount})
 }
 
 // use takes what was used already.
 func (b *Bucket) use(now coordination.Instant, amount float64) {
 	b.take(amount)
 	b.granted, b.paced = now, true
+	b.count(Flow{Used: amount})
 }
 
 // receive takes in a quantum, as far as there is room for it.
 func (b *Bucket) receive(amount float64) {
+	before := b.level
 	b.level = min(b.level+amount, max(b.level, b.capacity+b.waiting))
 	b.pace = b.level
+	b.count(Flow{Assigned: b.level - before})
 }
 
 // wants tells whether the bucket is to ask for more: from below the watermark until it is full. What is waited for comes on
@@ -111,6 +137,23 @@ func (b *Bucket) nextLook(now coordination.Instant) coordination.Instant {
 		next = min(next, ticks(grid(now)).next())
 	}
 	return max(next, now+millisecond)
+}
+
+// State is how a bucket stands.
+type State struct {
+	Flow
+	// Level is what it has, Capacity what it has when it is full and nobody waits.
+	Level, Capacity float64
+	// Waiters is how many wait, Waiting what they want together.
+	Waiters int
+	Waiting float64
+	// Asks tells that it asks the leader for more.
+	Asks bool
+}
+
+// State is how the bucket stands.
+func (b *Bucket) State() State {
+	return State{b.flow, b.level, b.capacity, b.waiters, b.waiting, b.active >= 0}
 }
 
 // Key is the resource.

@@ -63,8 +63,9 @@ type Buckets struct {
 	ended   []*Waiter
 	waiters int
 	bytes   int
-	fades   ticks // of those that hear of no leader
-	alone   bool  // no leader was heard of at the last tick
+	sums    [2]Flow // of buckets whose nodes have aggregated counters, and of those with detailed ones
+	fades   ticks   // of those that hear of no leader
+	alone   bool    // no leader was heard of at the last tick
 }
 
 // NewBuckets is for a server on which nobody has acquired anything.
@@ -79,6 +80,7 @@ func (s *Buckets) Learn(key coordination.ResourceKey, e coordination.Effective) 
 	if b == nil {
 		b = &Bucket{key: key, active: -1, place: -1, ticked: math.MinInt64, due: coordination.Never}
 		b.set(e)
+		b.sum = s.sumOf(e)
 		b.level = b.capacity
 		s.known[key] = b
 	}
@@ -270,6 +272,7 @@ func (s *Buckets) Next() coordination.Instant {
 func (s *Buckets) Alter(now coordination.Instant, b *Bucket, e coordination.Effective) {
 	b.at(now)
 	b.set(e)
+	b.sum = s.sumOf(e)
 	if !b.keeps {
 		b.level = min(b.level, b.capacity+b.waiting)
 	}
@@ -363,12 +366,25 @@ func (s *Buckets) Announce() {
 	}
 }
 
+// sumOf is where the flow of a bucket is summed up.
+func (s *Buckets) sumOf(e coordination.Effective) *Flow {
+	if e.Detailed {
+		return &s.sums[1]
+	}
+	return &s.sums[0]
+}
+
 // Figures are for people.
-type Figures struct{ Buckets, Active, Waiters, WaiterBytes int }
+type Figures struct {
+	Buckets, Active, Waiters, WaiterBytes int
+	// Aggregated and Detailed is what has gone through the buckets, those that are dropped since included, by how the
+	// counters of their nodes were set then.
+	Aggregated, Detailed Flow
+}
 
 // Figures counts. It takes no walk.
 func (s *Buckets) Figures() Figures {
-	return Figures{len(s.known), len(s.active), s.waiters, s.bytes}
+	return Figures{len(s.known), len(s.active), s.waiters, s.bytes, s.sums[0], s.sums[1]}
 }
 
 // byDue has the bucket first that is to be looked at first.

@@ -13,7 +13,18 @@ import (
 func resourceNumber(i, j int) coordination.ResourceID { return coordination.ResourceID(10*i + j) }
 
 // account is what the test knows of a bucket by what it has seen.
-type account struct{ level float64 }
+type account struct {
+	level float64
+	flow  Flow
+}
+
+func (c *account) assigned(amount float64) {
+	c.level, c.flow.Assigned = c.level+amount, c.flow.Assigned+amount
+}
+func (c *account) granted(amount float64) {
+	c.level, c.flow.Granted = c.level-amount, c.flow.Granted+amount
+}
+func (c *account) used(amount float64) { c.level, c.flow.Used = c.level-amount, c.flow.Used+amount }
 
 // audit compares a bucket with the sum of all that went in and out.
 type audit struct {
@@ -51,18 +62,28 @@ func (a *audit) ended(_ int, waiter *Waiter) {
 		return
 	}
 	a.queues[b] = queue[1:]
-	a.account(b).level -= waiter.amount
+	a.account(b).granted(waiter.amount)
 }
 
 func (a *audit) check() {
 	for i, s := range a.w.servers {
-		active, waiters := 0, 0
+		active, waiters, sums := 0, 0, Flow{}
 		s.All(func(b *Bucket) {
 			account := a.account(b)
 			if diff := math.Abs(account.level - b.level); diff > 1e-6*max(1, math.Abs(b.level)) {
 				a.w.t.Errorf("server %d, resource %d: level %g, the sum of all is %g", i, b.key.ID, b.level, account.level)
 			}
 			account.level = b.level
+			near := func(what string, got, want float64) {
+				if math.Abs(got-want) > 1e-6*max(1, want) {
+					a.w.t.Errorf("server %d, resource %d: %g %s, the sum of all is %g", i, b.key.ID, got, what, want)
+				}
+			}
+			state := b.State()
+			near("assigned", state.Assigned, account.flow.Assigned)
+			near("granted", state.Granted, account.flow.Granted)
+			near("used", state.Used, account.flow.Used)
+			sums.add(state.Flow)
 			if len(a.queues[b]) != b.waiters {
 				a.w.t.Errorf("%d wait, want %d", b.waiters, len(a.queues[b]))
 			}
@@ -90,8 +111,9 @@ func (a *audit) check() {
 				a.w.t.Errorf("resource %d asks for more: %v", b.key.ID, b.active >= 0)
 			}
 		})
-		if f := s.Figures(); f.Active != active || f.Waiters != waiters {
-			a.w.t.Errorf("%+v, there are %d active and %d waiters", f, active, waiters)
+		if f := s.Figures(); f.Active != active || f.Waiters != waiters || math.Abs(f.Aggregated.Granted-sums.Granted) > 1e-6*max(1, sums.Granted) ||
+			math.Abs(f.Aggregated.Used-sums.Used) > 1e-6*max(1, sums.Used) || math.Abs(f.Aggregated.Assigned-sums.Assigned) > 1e-6*max(1, sums.Assigned) {
+			a.w.t.Errorf("%+v, there are %d active and %d waiters, and the sums are %+v", f, active, waiters, sums)
 		}
 	}
 }
@@ -108,7 +130,7 @@ func (a *audit) tick() {
 		s := w.servers[q.Consumer]
 		if b := s.Find(q.Resource); b != nil {
 			account := a.account(b)
-			account.level = min(account.level+q.Amount, max(account.level, b.capacity+b.waiting))
+			account.assigned(max(0, min(q.Amount, b.capacity+b.waiting-account.level)))
 		}
 		s.Receive(w.now, q.Resource, q.Amount, ticks)
 		a.takeEnded(s)
@@ -140,7 +162,7 @@ func (a *audit) do() {
 	switch r.IntN(10) {
 	case 0:
 		s.Use(w.now, b, amount)
-		account.level -= float64(amount)
+		account.used(float64(amount))
 	case 1, 2:
 		if queue := a.queues[b]; len(queue) > 0 {
 			at := r.IntN(len(queue))
@@ -176,7 +198,7 @@ func (a *audit) do() {
 			if len(a.queues[b]) > 0 {
 				w.t.Error("somebody was overtaken")
 			}
-			account.level -= float64(amount)
+			account.granted(float64(amount))
 			return
 		}
 		waiter := new(Waiter)

@@ -1,5 +1,5 @@
-// coordd's own service to look at coordination nodes, semaphores and sessions, to watch what happens to them, and to end
-// and delete them. Any server answers.
+// coordd's own service to look at coordination nodes, semaphores, sessions and resources of rate
+// limiters, to watch what happens to sessions and semaphores, and to end and delete them. Any server answers.
 //
 // Where authentication is required, a caller sees the nodes on which he may read rows (ydb.granular.select_row), and of
 // sessions other than his own neither who has them nor from where: that is for administrators. Ending and deleting need
@@ -133,7 +133,7 @@ func (x Event_Kind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Event_Kind.Descriptor instead.
 func (Event_Kind) EnumDescriptor() ([]byte, []int) {
-	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{16, 0}
+	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{21, 0}
 }
 
 type ListNodesRequest struct {
@@ -1063,6 +1063,396 @@ func (x *SessionClient) GetSinceMillis() uint64 {
 	return 0
 }
 
+type ListResourcesRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Path          string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`                          // as for nodes
+	Resource      string                 `protobuf:"bytes,2,opt,name=resource,proto3" json:"resource,omitempty"`                  // only this one and what is below it; empty: all
+	PageSize      uint32                 `protobuf:"varint,3,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"` // rows: resources
+	PageToken     string                 `protobuf:"bytes,4,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListResourcesRequest) Reset() {
+	*x = ListResourcesRequest{}
+	mi := &file_server_adminpb_inspect_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListResourcesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListResourcesRequest) ProtoMessage() {}
+
+func (x *ListResourcesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_server_adminpb_inspect_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListResourcesRequest.ProtoReflect.Descriptor instead.
+func (*ListResourcesRequest) Descriptor() ([]byte, []int) {
+	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *ListResourcesRequest) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *ListResourcesRequest) GetResource() string {
+	if x != nil {
+		return x.Resource
+	}
+	return ""
+}
+
+func (x *ListResourcesRequest) GetPageSize() uint32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListResourcesRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+type ListResourcesResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Resources     []*Resource            `protobuf:"bytes,1,rep,name=resources,proto3" json:"resources,omitempty"` // of each node in the order in which they were made, so parents before their children
+	NextPageToken string                 `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	// The servers whose buckets the page has not, and why: "server b does not answer".
+	Unknown       []string `protobuf:"bytes,3,rep,name=unknown,proto3" json:"unknown,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListResourcesResponse) Reset() {
+	*x = ListResourcesResponse{}
+	mi := &file_server_adminpb_inspect_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListResourcesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListResourcesResponse) ProtoMessage() {}
+
+func (x *ListResourcesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_server_adminpb_inspect_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListResourcesResponse.ProtoReflect.Descriptor instead.
+func (*ListResourcesResponse) Descriptor() ([]byte, []int) {
+	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *ListResourcesResponse) GetResources() []*Resource {
+	if x != nil {
+		return x.Resources
+	}
+	return nil
+}
+
+func (x *ListResourcesResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+func (x *ListResourcesResponse) GetUnknown() []string {
+	if x != nil {
+		return x.Unknown
+	}
+	return nil
+}
+
+type Resource struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Path          string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`           // of its node
+	Id            uint64                 `protobuf:"varint,2,opt,name=id,proto3" json:"id,omitempty"`              // within the node, and never given to another resource
+	Resource      string                 `protobuf:"bytes,3,opt,name=resource,proto3" json:"resource,omitempty"`   // its path, of up to 1024 bytes
+	Set           *ResourceSettings      `protobuf:"bytes,4,opt,name=set,proto3" json:"set,omitempty"`             // its own settings; 0: not set
+	Effective     *ResourceSettings      `protobuf:"bytes,5,opt,name=effective,proto3" json:"effective,omitempty"` // what counts for it, but for the burst
+	Buckets       []*ResourceBucket      `protobuf:"bytes,6,rep,name=buckets,proto3" json:"buckets,omitempty"`     // of the servers on which it was acquired
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Resource) Reset() {
+	*x = Resource{}
+	mi := &file_server_adminpb_inspect_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Resource) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Resource) ProtoMessage() {}
+
+func (x *Resource) ProtoReflect() protoreflect.Message {
+	mi := &file_server_adminpb_inspect_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Resource.ProtoReflect.Descriptor instead.
+func (*Resource) Descriptor() ([]byte, []int) {
+	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *Resource) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *Resource) GetId() uint64 {
+	if x != nil {
+		return x.Id
+	}
+	return 0
+}
+
+func (x *Resource) GetResource() string {
+	if x != nil {
+		return x.Resource
+	}
+	return ""
+}
+
+func (x *Resource) GetSet() *ResourceSettings {
+	if x != nil {
+		return x.Set
+	}
+	return nil
+}
+
+func (x *Resource) GetEffective() *ResourceSettings {
+	if x != nil {
+		return x.Effective
+	}
+	return nil
+}
+
+func (x *Resource) GetBuckets() []*ResourceBucket {
+	if x != nil {
+		return x.Buckets
+	}
+	return nil
+}
+
+type ResourceSettings struct {
+	state                   protoimpl.MessageState `protogen:"open.v1"`
+	MaxUnitsPerSecond       float64                `protobuf:"fixed64,1,opt,name=max_units_per_second,json=maxUnitsPerSecond,proto3" json:"max_units_per_second,omitempty"`
+	MaxBurstSizeCoefficient float64                `protobuf:"fixed64,2,opt,name=max_burst_size_coefficient,json=maxBurstSizeCoefficient,proto3" json:"max_burst_size_coefficient,omitempty"`
+	PrefetchCoefficient     float64                `protobuf:"fixed64,3,opt,name=prefetch_coefficient,json=prefetchCoefficient,proto3" json:"prefetch_coefficient,omitempty"`
+	PrefetchWatermark       float64                `protobuf:"fixed64,4,opt,name=prefetch_watermark,json=prefetchWatermark,proto3" json:"prefetch_watermark,omitempty"`
+	unknownFields           protoimpl.UnknownFields
+	sizeCache               protoimpl.SizeCache
+}
+
+func (x *ResourceSettings) Reset() {
+	*x = ResourceSettings{}
+	mi := &file_server_adminpb_inspect_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResourceSettings) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResourceSettings) ProtoMessage() {}
+
+func (x *ResourceSettings) ProtoReflect() protoreflect.Message {
+	mi := &file_server_adminpb_inspect_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResourceSettings.ProtoReflect.Descriptor instead.
+func (*ResourceSettings) Descriptor() ([]byte, []int) {
+	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *ResourceSettings) GetMaxUnitsPerSecond() float64 {
+	if x != nil {
+		return x.MaxUnitsPerSecond
+	}
+	return 0
+}
+
+func (x *ResourceSettings) GetMaxBurstSizeCoefficient() float64 {
+	if x != nil {
+		return x.MaxBurstSizeCoefficient
+	}
+	return 0
+}
+
+func (x *ResourceSettings) GetPrefetchCoefficient() float64 {
+	if x != nil {
+		return x.PrefetchCoefficient
+	}
+	return 0
+}
+
+func (x *ResourceSettings) GetPrefetchWatermark() float64 {
+	if x != nil {
+		return x.PrefetchWatermark
+	}
+	return 0
+}
+
+// What a server has of a resource. The sums are in units, and since this bucket was made: the first acquire there.
+type ResourceBucket struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Server        string                 `protobuf:"bytes,1,opt,name=server,proto3" json:"server,omitempty"`       // its name, or its id
+	Level         float64                `protobuf:"fixed64,2,opt,name=level,proto3" json:"level,omitempty"`       // negative: a debt
+	Capacity      float64                `protobuf:"fixed64,3,opt,name=capacity,proto3" json:"capacity,omitempty"` // the level of a full bucket while nobody waits
+	Waiters       uint64                 `protobuf:"varint,4,opt,name=waiters,proto3" json:"waiters,omitempty"`    // calls that wait
+	Waiting       float64                `protobuf:"fixed64,5,opt,name=waiting,proto3" json:"waiting,omitempty"`   // what they want together
+	Asks          bool                   `protobuf:"varint,6,opt,name=asks,proto3" json:"asks,omitempty"`          // it asks the leader for more
+	Assigned      float64                `protobuf:"fixed64,7,opt,name=assigned,proto3" json:"assigned,omitempty"` // what it was given
+	Granted       float64                `protobuf:"fixed64,8,opt,name=granted,proto3" json:"granted,omitempty"`   // what was required and granted
+	Used          float64                `protobuf:"fixed64,9,opt,name=used,proto3" json:"used,omitempty"`         // what was reported as used
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResourceBucket) Reset() {
+	*x = ResourceBucket{}
+	mi := &file_server_adminpb_inspect_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResourceBucket) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResourceBucket) ProtoMessage() {}
+
+func (x *ResourceBucket) ProtoReflect() protoreflect.Message {
+	mi := &file_server_adminpb_inspect_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResourceBucket.ProtoReflect.Descriptor instead.
+func (*ResourceBucket) Descriptor() ([]byte, []int) {
+	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *ResourceBucket) GetServer() string {
+	if x != nil {
+		return x.Server
+	}
+	return ""
+}
+
+func (x *ResourceBucket) GetLevel() float64 {
+	if x != nil {
+		return x.Level
+	}
+	return 0
+}
+
+func (x *ResourceBucket) GetCapacity() float64 {
+	if x != nil {
+		return x.Capacity
+	}
+	return 0
+}
+
+func (x *ResourceBucket) GetWaiters() uint64 {
+	if x != nil {
+		return x.Waiters
+	}
+	return 0
+}
+
+func (x *ResourceBucket) GetWaiting() float64 {
+	if x != nil {
+		return x.Waiting
+	}
+	return 0
+}
+
+func (x *ResourceBucket) GetAsks() bool {
+	if x != nil {
+		return x.Asks
+	}
+	return false
+}
+
+func (x *ResourceBucket) GetAssigned() float64 {
+	if x != nil {
+		return x.Assigned
+	}
+	return 0
+}
+
+func (x *ResourceBucket) GetGranted() float64 {
+	if x != nil {
+		return x.Granted
+	}
+	return 0
+}
+
+func (x *ResourceBucket) GetUsed() float64 {
+	if x != nil {
+		return x.Used
+	}
+	return 0
+}
+
 type EndSessionRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Path          string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"` // of the node
@@ -1074,7 +1464,7 @@ type EndSessionRequest struct {
 
 func (x *EndSessionRequest) Reset() {
 	*x = EndSessionRequest{}
-	mi := &file_server_adminpb_inspect_proto_msgTypes[11]
+	mi := &file_server_adminpb_inspect_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1086,7 +1476,7 @@ func (x *EndSessionRequest) String() string {
 func (*EndSessionRequest) ProtoMessage() {}
 
 func (x *EndSessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_server_adminpb_inspect_proto_msgTypes[11]
+	mi := &file_server_adminpb_inspect_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1099,7 +1489,7 @@ func (x *EndSessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndSessionRequest.ProtoReflect.Descriptor instead.
 func (*EndSessionRequest) Descriptor() ([]byte, []int) {
-	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{11}
+	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *EndSessionRequest) GetPath() string {
@@ -1131,7 +1521,7 @@ type EndSessionResponse struct {
 
 func (x *EndSessionResponse) Reset() {
 	*x = EndSessionResponse{}
-	mi := &file_server_adminpb_inspect_proto_msgTypes[12]
+	mi := &file_server_adminpb_inspect_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1143,7 +1533,7 @@ func (x *EndSessionResponse) String() string {
 func (*EndSessionResponse) ProtoMessage() {}
 
 func (x *EndSessionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_server_adminpb_inspect_proto_msgTypes[12]
+	mi := &file_server_adminpb_inspect_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1156,7 +1546,7 @@ func (x *EndSessionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndSessionResponse.ProtoReflect.Descriptor instead.
 func (*EndSessionResponse) Descriptor() ([]byte, []int) {
-	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{12}
+	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{17}
 }
 
 type DeleteSemaphoreRequest struct {
@@ -1171,7 +1561,7 @@ type DeleteSemaphoreRequest struct {
 
 func (x *DeleteSemaphoreRequest) Reset() {
 	*x = DeleteSemaphoreRequest{}
-	mi := &file_server_adminpb_inspect_proto_msgTypes[13]
+	mi := &file_server_adminpb_inspect_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1183,7 +1573,7 @@ func (x *DeleteSemaphoreRequest) String() string {
 func (*DeleteSemaphoreRequest) ProtoMessage() {}
 
 func (x *DeleteSemaphoreRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_server_adminpb_inspect_proto_msgTypes[13]
+	mi := &file_server_adminpb_inspect_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1196,7 +1586,7 @@ func (x *DeleteSemaphoreRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteSemaphoreRequest.ProtoReflect.Descriptor instead.
 func (*DeleteSemaphoreRequest) Descriptor() ([]byte, []int) {
-	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{13}
+	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *DeleteSemaphoreRequest) GetPath() string {
@@ -1235,7 +1625,7 @@ type DeleteSemaphoreResponse struct {
 
 func (x *DeleteSemaphoreResponse) Reset() {
 	*x = DeleteSemaphoreResponse{}
-	mi := &file_server_adminpb_inspect_proto_msgTypes[14]
+	mi := &file_server_adminpb_inspect_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1247,7 +1637,7 @@ func (x *DeleteSemaphoreResponse) String() string {
 func (*DeleteSemaphoreResponse) ProtoMessage() {}
 
 func (x *DeleteSemaphoreResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_server_adminpb_inspect_proto_msgTypes[14]
+	mi := &file_server_adminpb_inspect_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1260,7 +1650,7 @@ func (x *DeleteSemaphoreResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteSemaphoreResponse.ProtoReflect.Descriptor instead.
 func (*DeleteSemaphoreResponse) Descriptor() ([]byte, []int) {
-	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{14}
+	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{19}
 }
 
 type WatchRequest struct {
@@ -1275,7 +1665,7 @@ type WatchRequest struct {
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_server_adminpb_inspect_proto_msgTypes[15]
+	mi := &file_server_adminpb_inspect_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1287,7 +1677,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_server_adminpb_inspect_proto_msgTypes[15]
+	mi := &file_server_adminpb_inspect_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1300,7 +1690,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{15}
+	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *WatchRequest) GetPath() string {
@@ -1348,7 +1738,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_server_adminpb_inspect_proto_msgTypes[16]
+	mi := &file_server_adminpb_inspect_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1360,7 +1750,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_server_adminpb_inspect_proto_msgTypes[16]
+	mi := &file_server_adminpb_inspect_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1373,7 +1763,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{16}
+	return file_server_adminpb_inspect_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Event) GetKind() Event_Kind {
@@ -1583,7 +1973,39 @@ const file_server_adminpb_inspect_proto_rawDesc = "" +
 	"\aaddress\x18\x01 \x01(\tR\aaddress\x12\x10\n" +
 	"\x03sdk\x18\x02 \x01(\tR\x03sdk\x12\x12\n" +
 	"\x04user\x18\x03 \x01(\tR\x04user\x12!\n" +
-	"\fsince_millis\x18\x04 \x01(\x04R\vsinceMillis\"Y\n" +
+	"\fsince_millis\x18\x04 \x01(\x04R\vsinceMillis\"\x82\x01\n" +
+	"\x14ListResourcesRequest\x12\x12\n" +
+	"\x04path\x18\x01 \x01(\tR\x04path\x12\x1a\n" +
+	"\bresource\x18\x02 \x01(\tR\bresource\x12\x1b\n" +
+	"\tpage_size\x18\x03 \x01(\rR\bpageSize\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\x04 \x01(\tR\tpageToken\"\x92\x01\n" +
+	"\x15ListResourcesResponse\x127\n" +
+	"\tresources\x18\x01 \x03(\v2\x19.coordd.admin.v1.ResourceR\tresources\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x18\n" +
+	"\aunknown\x18\x03 \x03(\tR\aunknown\"\xfb\x01\n" +
+	"\bResource\x12\x12\n" +
+	"\x04path\x18\x01 \x01(\tR\x04path\x12\x0e\n" +
+	"\x02id\x18\x02 \x01(\x04R\x02id\x12\x1a\n" +
+	"\bresource\x18\x03 \x01(\tR\bresource\x123\n" +
+	"\x03set\x18\x04 \x01(\v2!.coordd.admin.v1.ResourceSettingsR\x03set\x12?\n" +
+	"\teffective\x18\x05 \x01(\v2!.coordd.admin.v1.ResourceSettingsR\teffective\x129\n" +
+	"\abuckets\x18\x06 \x03(\v2\x1f.coordd.admin.v1.ResourceBucketR\abuckets\"\xe2\x01\n" +
+	"\x10ResourceSettings\x12/\n" +
+	"\x14max_units_per_second\x18\x01 \x01(\x01R\x11maxUnitsPerSecond\x12;\n" +
+	"\x1amax_burst_size_coefficient\x18\x02 \x01(\x01R\x17maxBurstSizeCoefficient\x121\n" +
+	"\x14prefetch_coefficient\x18\x03 \x01(\x01R\x13prefetchCoefficient\x12-\n" +
+	"\x12prefetch_watermark\x18\x04 \x01(\x01R\x11prefetchWatermark\"\xec\x01\n" +
+	"\x0eResourceBucket\x12\x16\n" +
+	"\x06server\x18\x01 \x01(\tR\x06server\x12\x14\n" +
+	"\x05level\x18\x02 \x01(\x01R\x05level\x12\x1a\n" +
+	"\bcapacity\x18\x03 \x01(\x01R\bcapacity\x12\x18\n" +
+	"\awaiters\x18\x04 \x01(\x04R\awaiters\x12\x18\n" +
+	"\awaiting\x18\x05 \x01(\x01R\awaiting\x12\x12\n" +
+	"\x04asks\x18\x06 \x01(\bR\x04asks\x12\x1a\n" +
+	"\bassigned\x18\a \x01(\x01R\bassigned\x12\x18\n" +
+	"\agranted\x18\b \x01(\x01R\agranted\x12\x12\n" +
+	"\x04used\x18\t \x01(\x01R\x04used\"Y\n" +
 	"\x11EndSessionRequest\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x18\n" +
 	"\asession\x18\x02 \x01(\x04R\asession\x12\x16\n" +
@@ -1638,11 +2060,12 @@ const file_server_adminpb_inspect_proto_rawDesc = "" +
 	"WAIT_ENDED\x10\r\x12\x15\n" +
 	"\x11SEMAPHORE_DELETED\x10\x0e\x12\x12\n" +
 	"\x0eSESSION_TRACED\x10\x10\x12\x10\n" +
-	"\fNODE_DROPPED\x10\x0f2\x9c\x04\n" +
+	"\fNODE_DROPPED\x10\x0f2\xfc\x04\n" +
 	"\aInspect\x12R\n" +
 	"\tListNodes\x12!.coordd.admin.v1.ListNodesRequest\x1a\".coordd.admin.v1.ListNodesResponse\x12a\n" +
 	"\x0eListSemaphores\x12&.coordd.admin.v1.ListSemaphoresRequest\x1a'.coordd.admin.v1.ListSemaphoresResponse\x12[\n" +
-	"\fListSessions\x12$.coordd.admin.v1.ListSessionsRequest\x1a%.coordd.admin.v1.ListSessionsResponse\x12U\n" +
+	"\fListSessions\x12$.coordd.admin.v1.ListSessionsRequest\x1a%.coordd.admin.v1.ListSessionsResponse\x12^\n" +
+	"\rListResources\x12%.coordd.admin.v1.ListResourcesRequest\x1a&.coordd.admin.v1.ListResourcesResponse\x12U\n" +
 	"\n" +
 	"EndSession\x12\".coordd.admin.v1.EndSessionRequest\x1a#.coordd.admin.v1.EndSessionResponse\x12d\n" +
 	"\x0fDeleteSemaphore\x12'.coordd.admin.v1.DeleteSemaphoreRequest\x1a(.coordd.admin.v1.DeleteSemaphoreResponse\x12@\n" +
@@ -1661,7 +2084,7 @@ func file_server_adminpb_inspect_proto_rawDescGZIP() []byte {
 }
 
 var file_server_adminpb_inspect_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_server_adminpb_inspect_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
+var file_server_adminpb_inspect_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
 var file_server_adminpb_inspect_proto_goTypes = []any{
 	(Event_Kind)(0),                 // 0: coordd.admin.v1.Event.Kind
 	(*ListNodesRequest)(nil),        // 1: coordd.admin.v1.ListNodesRequest
@@ -1675,12 +2098,17 @@ var file_server_adminpb_inspect_proto_goTypes = []any{
 	(*ListSessionsResponse)(nil),    // 9: coordd.admin.v1.ListSessionsResponse
 	(*Session)(nil),                 // 10: coordd.admin.v1.Session
 	(*SessionClient)(nil),           // 11: coordd.admin.v1.SessionClient
-	(*EndSessionRequest)(nil),       // 12: coordd.admin.v1.EndSessionRequest
-	(*EndSessionResponse)(nil),      // 13: coordd.admin.v1.EndSessionResponse
-	(*DeleteSemaphoreRequest)(nil),  // 14: coordd.admin.v1.DeleteSemaphoreRequest
-	(*DeleteSemaphoreResponse)(nil), // 15: coordd.admin.v1.DeleteSemaphoreResponse
-	(*WatchRequest)(nil),            // 16: coordd.admin.v1.WatchRequest
-	(*Event)(nil),                   // 17: coordd.admin.v1.Event
+	(*ListResourcesRequest)(nil),    // 12: coordd.admin.v1.ListResourcesRequest
+	(*ListResourcesResponse)(nil),   // 13: coordd.admin.v1.ListResourcesResponse
+	(*Resource)(nil),                // 14: coordd.admin.v1.Resource
+	(*ResourceSettings)(nil),        // 15: coordd.admin.v1.ResourceSettings
+	(*ResourceBucket)(nil),          // 16: coordd.admin.v1.ResourceBucket
+	(*EndSessionRequest)(nil),       // 17: coordd.admin.v1.EndSessionRequest
+	(*EndSessionResponse)(nil),      // 18: coordd.admin.v1.EndSessionResponse
+	(*DeleteSemaphoreRequest)(nil),  // 19: coordd.admin.v1.DeleteSemaphoreRequest
+	(*DeleteSemaphoreResponse)(nil), // 20: coordd.admin.v1.DeleteSemaphoreResponse
+	(*WatchRequest)(nil),            // 21: coordd.admin.v1.WatchRequest
+	(*Event)(nil),                   // 22: coordd.admin.v1.Event
 }
 var file_server_adminpb_inspect_proto_depIdxs = []int32{
 	3,  // 0: coordd.admin.v1.ListNodesResponse.nodes:type_name -> coordd.admin.v1.Node
@@ -1691,24 +2119,30 @@ var file_server_adminpb_inspect_proto_depIdxs = []int32{
 	11, // 5: coordd.admin.v1.Session.client:type_name -> coordd.admin.v1.SessionClient
 	7,  // 6: coordd.admin.v1.Session.owned:type_name -> coordd.admin.v1.Link
 	7,  // 7: coordd.admin.v1.Session.awaited:type_name -> coordd.admin.v1.Link
-	0,  // 8: coordd.admin.v1.Event.kind:type_name -> coordd.admin.v1.Event.Kind
-	1,  // 9: coordd.admin.v1.Inspect.ListNodes:input_type -> coordd.admin.v1.ListNodesRequest
-	4,  // 10: coordd.admin.v1.Inspect.ListSemaphores:input_type -> coordd.admin.v1.ListSemaphoresRequest
-	8,  // 11: coordd.admin.v1.Inspect.ListSessions:input_type -> coordd.admin.v1.ListSessionsRequest
-	12, // 12: coordd.admin.v1.Inspect.EndSession:input_type -> coordd.admin.v1.EndSessionRequest
-	14, // 13: coordd.admin.v1.Inspect.DeleteSemaphore:input_type -> coordd.admin.v1.DeleteSemaphoreRequest
-	16, // 14: coordd.admin.v1.Inspect.Watch:input_type -> coordd.admin.v1.WatchRequest
-	2,  // 15: coordd.admin.v1.Inspect.ListNodes:output_type -> coordd.admin.v1.ListNodesResponse
-	5,  // 16: coordd.admin.v1.Inspect.ListSemaphores:output_type -> coordd.admin.v1.ListSemaphoresResponse
-	9,  // 17: coordd.admin.v1.Inspect.ListSessions:output_type -> coordd.admin.v1.ListSessionsResponse
-	13, // 18: coordd.admin.v1.Inspect.EndSession:output_type -> coordd.admin.v1.EndSessionResponse
-	15, // 19: coordd.admin.v1.Inspect.DeleteSemaphore:output_type -> coordd.admin.v1.DeleteSemaphoreResponse
-	17, // 20: coordd.admin.v1.Inspect.Watch:output_type -> coordd.admin.v1.Event
-	15, // [15:21] is the sub-list for method output_type
-	9,  // [9:15] is the sub-list for method input_type
-	9,  // [9:9] is the sub-list for extension type_name
-	9,  // [9:9] is the sub-list for extension extendee
-	0,  // [0:9] is the sub-list for field type_name
+	14, // 8: coordd.admin.v1.ListResourcesResponse.resources:type_name -> coordd.admin.v1.Resource
+	15, // 9: coordd.admin.v1.Resource.set:type_name -> coordd.admin.v1.ResourceSettings
+	15, // 10: coordd.admin.v1.Resource.effective:type_name -> coordd.admin.v1.ResourceSettings
+	16, // 11: coordd.admin.v1.Resource.buckets:type_name -> coordd.admin.v1.ResourceBucket
+	0,  // 12: coordd.admin.v1.Event.kind:type_name -> coordd.admin.v1.Event.Kind
+	1,  // 13: coordd.admin.v1.Inspect.ListNodes:input_type -> coordd.admin.v1.ListNodesRequest
+	4,  // 14: coordd.admin.v1.Inspect.ListSemaphores:input_type -> coordd.admin.v1.ListSemaphoresRequest
+	8,  // 15: coordd.admin.v1.Inspect.ListSessions:input_type -> coordd.admin.v1.ListSessionsRequest
+	12, // 16: coordd.admin.v1.Inspect.ListResources:input_type -> coordd.admin.v1.ListResourcesRequest
+	17, // 17: coordd.admin.v1.Inspect.EndSession:input_type -> coordd.admin.v1.EndSessionRequest
+	19, // 18: coordd.admin.v1.Inspect.DeleteSemaphore:input_type -> coordd.admin.v1.DeleteSemaphoreRequest
+	21, // 19: coordd.admin.v1.Inspect.Watch:input_type -> coordd.admin.v1.WatchRequest
+	2,  // 20: coordd.admin.v1.Inspect.ListNodes:output_type -> coordd.admin.v1.ListNodesResponse
+	5,  // 21: coordd.admin.v1.Inspect.ListSemaphores:output_type -> coordd.admin.v1.ListSemaphoresResponse
+	9,  // 22: coordd.admin.v1.Inspect.ListSessions:output_type -> coordd.admin.v1.ListSessionsResponse
+	13, // 23: coordd.admin.v1.Inspect.ListResources:output_type -> coordd.admin.v1.ListResourcesResponse
+	18, // 24: coordd.admin.v1.Inspect.EndSession:output_type -> coordd.admin.v1.EndSessionResponse
+	20, // 25: coordd.admin.v1.Inspect.DeleteSemaphore:output_type -> coordd.admin.v1.DeleteSemaphoreResponse
+	22, // 26: coordd.admin.v1.Inspect.Watch:output_type -> coordd.admin.v1.Event
+	20, // [20:27] is the sub-list for method output_type
+	13, // [13:20] is the sub-list for method input_type
+	13, // [13:13] is the sub-list for extension type_name
+	13, // [13:13] is the sub-list for extension extendee
+	0,  // [0:13] is the sub-list for field type_name
 }
 
 func init() { file_server_adminpb_inspect_proto_init() }
@@ -1722,7 +2156,7 @@ func file_server_adminpb_inspect_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_server_adminpb_inspect_proto_rawDesc), len(file_server_adminpb_inspect_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   17,
+			NumMessages:   22,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

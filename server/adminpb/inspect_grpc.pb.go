@@ -1,5 +1,5 @@
-// coordd's own service to look at coordination nodes, semaphores and sessions, to watch what happens to them, and to end
-// and delete them. Any server answers.
+// coordd's own service to look at coordination nodes, semaphores, sessions and resources of rate
+// limiters, to watch what happens to sessions and semaphores, and to end and delete them. Any server answers.
 //
 // Where authentication is required, a caller sees the nodes on which he may read rows (ydb.granular.select_row), and of
 // sessions other than his own neither who has them nor from where: that is for administrators. Ending and deleting need
@@ -39,6 +39,7 @@ const (
 	Inspect_ListNodes_FullMethodName       = "/coordd.admin.v1.Inspect/ListNodes"
 	Inspect_ListSemaphores_FullMethodName  = "/coordd.admin.v1.Inspect/ListSemaphores"
 	Inspect_ListSessions_FullMethodName    = "/coordd.admin.v1.Inspect/ListSessions"
+	Inspect_ListResources_FullMethodName   = "/coordd.admin.v1.Inspect/ListResources"
 	Inspect_EndSession_FullMethodName      = "/coordd.admin.v1.Inspect/EndSession"
 	Inspect_DeleteSemaphore_FullMethodName = "/coordd.admin.v1.Inspect/DeleteSemaphore"
 	Inspect_Watch_FullMethodName           = "/coordd.admin.v1.Inspect/Watch"
@@ -51,6 +52,8 @@ type InspectClient interface {
 	ListNodes(ctx context.Context, in *ListNodesRequest, opts ...grpc.CallOption) (*ListNodesResponse, error)
 	ListSemaphores(ctx context.Context, in *ListSemaphoresRequest, opts ...grpc.CallOption) (*ListSemaphoresResponse, error)
 	ListSessions(ctx context.Context, in *ListSessionsRequest, opts ...grpc.CallOption) (*ListSessionsResponse, error)
+	// Lists resources of rate limiters, with what each server has of them.
+	ListResources(ctx context.Context, in *ListResourcesRequest, opts ...grpc.CallOption) (*ListResourcesResponse, error)
 	// Ends a session at once: whatever it holds goes to whoever waits. Its client, if it can be told, gets
 	// Failure(SESSION_EXPIRED "Session has expired"). One that cannot be told believes that it holds its locks until its
 	// session timeout has passed.
@@ -95,6 +98,16 @@ func (c *inspectClient) ListSessions(ctx context.Context, in *ListSessionsReques
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ListSessionsResponse)
 	err := c.cc.Invoke(ctx, Inspect_ListSessions_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *inspectClient) ListResources(ctx context.Context, in *ListResourcesRequest, opts ...grpc.CallOption) (*ListResourcesResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListResourcesResponse)
+	err := c.cc.Invoke(ctx, Inspect_ListResources_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -147,6 +160,8 @@ type InspectServer interface {
 	ListNodes(context.Context, *ListNodesRequest) (*ListNodesResponse, error)
 	ListSemaphores(context.Context, *ListSemaphoresRequest) (*ListSemaphoresResponse, error)
 	ListSessions(context.Context, *ListSessionsRequest) (*ListSessionsResponse, error)
+	// Lists resources of rate limiters, with what each server has of them.
+	ListResources(context.Context, *ListResourcesRequest) (*ListResourcesResponse, error)
 	// Ends a session at once: whatever it holds goes to whoever waits. Its client, if it can be told, gets
 	// Failure(SESSION_EXPIRED "Session has expired"). One that cannot be told believes that it holds its locks until its
 	// session timeout has passed.
@@ -175,6 +190,9 @@ func (UnimplementedInspectServer) ListSemaphores(context.Context, *ListSemaphore
 }
 func (UnimplementedInspectServer) ListSessions(context.Context, *ListSessionsRequest) (*ListSessionsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListSessions not implemented")
+}
+func (UnimplementedInspectServer) ListResources(context.Context, *ListResourcesRequest) (*ListResourcesResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListResources not implemented")
 }
 func (UnimplementedInspectServer) EndSession(context.Context, *EndSessionRequest) (*EndSessionResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method EndSession not implemented")
@@ -260,6 +278,24 @@ func _Inspect_ListSessions_Handler(srv interface{}, ctx context.Context, dec fun
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Inspect_ListResources_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListResourcesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(InspectServer).ListResources(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Inspect_ListResources_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(InspectServer).ListResources(ctx, req.(*ListResourcesRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Inspect_EndSession_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(EndSessionRequest)
 	if err := dec(in); err != nil {
@@ -325,6 +361,10 @@ var Inspect_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ListSessions",
 			Handler:    _Inspect_ListSessions_Handler,
+		},
+		{
+			MethodName: "ListResources",
+			Handler:    _Inspect_ListResources_Handler,
 		},
 		{
 			MethodName: "EndSession",

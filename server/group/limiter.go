@@ -361,6 +361,17 @@ func (g *Group) Limiter() quota.Figures {
 	return g.limiter.buckets.Figures()
 }
 
+// Buckets calls tell for those of some resources that were acquired on this server, with the place of each.
+func (g *Group) Buckets(keys []coordination.ResourceKey, tell func(i int, state quota.State)) {
+	g.limiter.mutex.Lock()
+	defer g.limiter.mutex.Unlock()
+	for i, key := range keys {
+		if b := g.limiter.buckets.Find(key); b != nil {
+			tell(i, b.State())
+		}
+	}
+}
+
 // end ends all waits, and refuses more.
 func (l *limiter) end() {
 	l.mutex.Lock()

@@ -124,6 +124,31 @@ func (s *Service) ListSessions(ctx context.Context, r *adminpb.ListSessionsReque
 	return page.GetResponse(), nil
 }
 
+// ListResources implements adminpb.InspectServer.
+func (s *Service) ListResources(ctx context.Context, r *adminpb.ListResourcesRequest) (*adminpb.ListResourcesResponse, error) {
+	ctx, cancel, caller, err := s.begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer cancel()
+	q := &coordination.Inspection{Kind: coordination.InspectResources, Path: scheme.SplitLoose(r.GetPath()), Resource: r.GetResource(), Caller: caller}
+	response := &adminpb.ListResourcesResponse{}
+	var keys []coordination.ResourceKey
+	response.NextPageToken, err = s.upToDate(ctx, q, r.GetPageToken(), r.GetPageSize(), func(found *group.Inspected) int {
+		for i := range found.Resources {
+			seen := &found.Resources[i]
+			response.Resources = append(response.Resources, resourceToPB(seen))
+			keys = append(keys, coordination.ResourceKey{Node: seen.Node, ID: seen.ID})
+		}
+		return len(response.Resources)
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.tellBuckets(ctx, response, keys)
+	return response, nil
+}
+
 // EndSession implements adminpb.InspectServer.
 func (s *Service) EndSession(ctx context.Context, r *adminpb.EndSessionRequest) (*adminpb.EndSessionResponse, error) {
 	ctx, cancel, caller, err := s.begin(ctx)
@@ -225,4 +250,17 @@ func (p Peer) Clients(_ context.Context, r *clusterpb.ClientsRequest) (*clusterp
 		return nil, status.Errorf(codes.InvalidArgument, "%d streams are asked about, %d at most may be", len(r.GetStreams()), maxPageRows)
 	}
 	return s.clientsHere(r.GetStreams()), nil
+}
+
+// Buckets implements clusterpb.InspectServer.
+func (p Peer) Buckets(_ context.Context, r *clusterpb.BucketsRequest) (*clusterpb.BucketsResponse, error) {
+	s := p.Service()
+	switch {
+	case s == nil:
+		return nil, status.Error(codes.Unavailable, "This server has not started yet")
+	case len(r.GetNodes()) > maxPageRows || len(r.GetNodes()) != len(r.GetResources()):
+		return nil, status.Errorf(codes.InvalidArgument, "%d resources of %d nodes are asked about, %d of as many at most may be",
+			len(r.GetResources()), len(r.GetNodes()), maxPageRows)
+	}
+	return s.bucketsHere(r), nil
 }

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -158,6 +159,20 @@ func (s *Service) clientsOf(ctx context.Context, members []raftstore.Member, ser
 	if server == s.group.Log().Member() {
 		return s.clientsHere(streams).GetClients(), ""
 	}
+	conn, unknown := s.dial(members, server)
+	if unknown != "" {
+		return nil, unknown
+	}
+	defer conn.Close()
+	answer, err := clusterpb.NewInspectClient(conn).Clients(ctx, &clusterpb.ClientsRequest{Streams: streams})
+	if err != nil || len(answer.GetClients()) != len(streams) {
+		return nil, s.unanswered(members, server, err)
+	}
+	return answer.GetClients(), ""
+}
+
+// dial makes a connection to another server, or says why that cannot be.
+func (s *Service) dial(members []raftstore.Member, server uint64) (conn *grpc.ClientConn, why string) {
 	name := s.nameOf(members, server)
 	at := slices.IndexFunc(members, func(m raftstore.Member) bool { return m.ID == server })
 	if at < 0 {
@@ -167,16 +182,17 @@ func (s *Service) clientsOf(ctx context.Context, members []raftstore.Member, ser
 	if err != nil {
 		return nil, fmt.Sprintf("server %s cannot be asked", name)
 	}
-	defer conn.Close()
-	answer, err := clusterpb.NewInspectClient(conn).Clients(ctx, &clusterpb.ClientsRequest{Streams: streams})
-	switch {
-	case status.Code(err) == codes.Unimplemented:
-		return nil, fmt.Sprintf("server %s has no inspection service: it is of an older version", name)
-	case err != nil || len(answer.GetClients()) != len(streams):
-		s.logger.Debug("a server did not tell who its clients are", "server", name, "error", err)
-		return nil, fmt.Sprintf("server %s does not answer", name)
+	return conn, ""
+}
+
+// unanswered says why another server did not tell what it was asked.
+func (s *Service) unanswered(members []raftstore.Member, server uint64, err error) string {
+	name := s.nameOf(members, server)
+	if status.Code(err) == codes.Unimplemented {
+		return fmt.Sprintf("server %s does not tell: it is of an older version", name)
 	}
-	return answer.GetClients(), ""
+	s.logger.Debug("a server did not tell what only it knows", "server", name, "error", err)
+	return fmt.Sprintf("server %s does not answer", name)
 }
 
 // clientsHere tells who the clients of streams of this server are, an empty one for a stream that is gone.

@@ -2,6 +2,7 @@ package inspect
 
 import (
 	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/coordination/quota"
 	"github.com/coordd/coordd/raftstore/quiet"
 	"github.com/coordd/coordd/server/adminpb"
 )
@@ -26,6 +27,19 @@ func semaphoreToPB(s *coordination.InspectedSemaphore) *adminpb.Semaphore {
 func sessionToPB(s *coordination.InspectedSession) *adminpb.Session {
 	return &adminpb.Session{Path: s.Path.String(), Id: uint64(s.ID), Description: Shown(s.Description), DescriptionBytes: uint64(len(s.Description)),
 		TimeoutMillis: s.TimeoutMillis, BeganMillis: s.BeganMillis, HasKey: s.Protected, Continued: s.Continued}
+}
+
+func resourceToPB(r *coordination.InspectedResource) *adminpb.Resource {
+	p, e := &r.Properties, &r.Effective
+	return &adminpb.Resource{Path: r.Path.String(), Id: uint64(r.ID), Resource: r.Name,
+		Set: &adminpb.ResourceSettings{MaxUnitsPerSecond: p.MaxUnitsPerSecond.Float(), MaxBurstSizeCoefficient: p.MaxBurstSizeCoefficient.Float(),
+			PrefetchCoefficient: p.PrefetchCoefficient.Float(), PrefetchWatermark: p.PrefetchWatermark.Float()},
+		Effective: &adminpb.ResourceSettings{MaxUnitsPerSecond: e.Rate, PrefetchCoefficient: e.Prefetch, PrefetchWatermark: e.Watermark}}
+}
+
+func bucketToPB(s *quota.State) *adminpb.ResourceBucket {
+	return &adminpb.ResourceBucket{Level: s.Level, Capacity: s.Capacity, Waiters: uint64(s.Waiters), Waiting: s.Waiting, Asks: s.Asks,
+		Assigned: s.Assigned, Granted: s.Granted, Used: s.Used}
 }
 
 func linkToPB(l *coordination.InspectedLink) *adminpb.Link {

@@ -1,0 +1,79 @@
+package inspect
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"sync"
+
+	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/coordination/quota"
+	"github.com/coordd/coordd/raftstore"
+	"github.com/coordd/coordd/server/adminpb"
+	"github.com/coordd/coordd/server/clusterpb"
+)
+
+// tellBuckets fills in what the servers have of the resources of a page.
+func (s *Service) tellBuckets(ctx context.Context, page *adminpb.ListResourcesResponse, keys []coordination.ResourceKey) {
+	if len(keys) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, clientPatience)
+	defer cancel()
+	request := &clusterpb.BucketsRequest{}
+	for _, key := range keys {
+		request.Nodes, request.Resources = append(request.Nodes, uint64(key.Node)), append(request.Resources, uint64(key.ID))
+	}
+	members := s.group.Log().Members()
+	slices.SortFunc(members, func(a, b raftstore.Member) int { return cmp.Compare(s.nameOf(members, a.ID), s.nameOf(members, b.ID)) })
+	answers, unknown := make([]*clusterpb.BucketsResponse, len(members)), make([]string, len(members))
+	var asked sync.WaitGroup
+	for i, m := range members {
+		asked.Go(func() { answers[i], unknown[i] = s.bucketsOf(ctx, members, m, request) })
+	}
+	asked.Wait()
+	for i, m := range members {
+		if unknown[i] != "" {
+			page.Unknown = append(page.Unknown, unknown[i])
+		}
+		for j, bucket := range answers[i].GetBuckets() {
+			if of := answers[i].GetOf(); j < len(of) && int(of[j]) < len(page.GetResources()) {
+				bucket.Server = s.nameOf(members, m.ID)
+				resource := page.GetResources()[of[j]]
+				resource.Buckets = append(resource.Buckets, bucket)
+			}
+		}
+	}
+}
+
+// bucketsOf asks a server what it has of resources. If that remains unknown it says why.
+func (s *Service) bucketsOf(ctx context.Context, members []raftstore.Member, m raftstore.Member,
+	request *clusterpb.BucketsRequest) (answer *clusterpb.BucketsResponse, unknown string) {
+	if m.ID == s.group.Log().Member() {
+		return s.bucketsHere(request), ""
+	}
+	conn, why := s.dial(members, m.ID)
+	if why != "" {
+		return nil, why
+	}
+	defer conn.Close()
+	answer, err := clusterpb.NewInspectClient(conn).Buckets(ctx, request)
+	if err != nil {
+		return nil, s.unanswered(members, m.ID, err)
+	}
+	return answer, ""
+}
+
+// bucketsHere tells what this server has of resources.
+func (s *Service) bucketsHere(r *clusterpb.BucketsRequest) *clusterpb.BucketsResponse {
+	response := &clusterpb.BucketsResponse{}
+	keys := make([]coordination.ResourceKey, len(r.GetNodes()))
+	for i := range keys {
+		keys[i] = coordination.ResourceKey{Node: coordination.NodeID(r.GetNodes()[i]), ID: coordination.ResourceID(r.GetResources()[i])}
+	}
+	s.group.Buckets(keys, func(i int, state quota.State) {
+		response.Buckets = append(response.Buckets, bucketToPB(&state))
+		response.Of = append(response.Of, uint32(i))
+	})
+	return response
+}
