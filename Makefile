@@ -68,7 +68,7 @@ GO_TEST_PURE = COORDD_BIN=$(CURDIR)/bin/coordd go test -vet=off -count=1 -timeou
 # BUSY is how many processes `make test-starved` has compete with the tests.
 BUSY ?= 16
 
-.PHONY: help run build test test-starved test-long lint generate generate-check go-test tools-test compat compat-upstream \
+.PHONY: help run build test test-starved test-long lint generate generate-check go-test tools-test compat compat-test compat-upstream \
 	crash-test lock-test cluster-test upgrade-test abuse-test malformed-test fuzz-short fuzz-model bench bench-watched \
 	conformance conformance-map \
 	mutation-test differences fuzz docker-image docker-context docker-test tools race-note clean
@@ -86,7 +86,7 @@ build: ## build the static binary bin/coordd
 # they say comes behind. One that fails hides none.
 test: race-note build ## build, lint and run all tests, with the race detector where there is a C compiler
 	@said="$$(mktemp)"; trap 'rm -f "$$said"' EXIT; failed=; \
-	$(MAKE) --no-print-directory --keep-going lint generate-check tools-test compat >"$$said" 2>&1 & beside=$$!; \
+	$(MAKE) --no-print-directory --keep-going lint generate-check tools-test compat-test >"$$said" 2>&1 & beside=$$!; \
 	$(MAKE) --no-print-directory go-test || failed=yes; \
 	wait $$beside || failed=yes; cat "$$said"; [ -z "$$failed" ]
 	@$(MAKE) --no-print-directory race-note
@@ -139,8 +139,10 @@ tools-test: ## run the tests of the generators
 	@cd $(TOOLS) && go test ./...
 
 compat: build ## run the tests on the unmodified Go SDK, against bin/coordd and in their own process, and the SDK's own tests
+	@$(MAKE) --no-print-directory compat-test compat-upstream
+
+compat-test:
 	@for module in $(COMPAT); do (cd $$module && $(GO_TEST) ./...) || exit 1; done
-	@$(MAKE) --no-print-directory compat-upstream
 
 compat-upstream: build ## run the Go SDK's own integration tests against bin/coordd, and print what passed
 	@cd compat/go/upstream && COORDD_BIN=$(CURDIR)/bin/coordd go test -count=1 -timeout $(TEST_TIMEOUT) -v .

@@ -73,7 +73,8 @@ func TestUnfinishedMessages(t *testing.T) {
 	if err := begin(small, 1); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the first bytes to be counted", func() bool { return s.connections.Received() == 4*piece+5 })
+	// gRPC keeps more than the bytes themselves of a message that comes in pieces.
+	eventually(t, "the first bytes to be counted", func() bool { return s.connections.Received() >= 4*piece+5 })
 	if err := small.reset(1); err != nil {
 		t.Fatal(err)
 	}

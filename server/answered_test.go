@@ -75,11 +75,11 @@ func requestFor(method protoreflect.MethodDescriptor, b bound) proto.Message {
 		if value, known := askedFor[field.Name()]; known && field.Kind() == protoreflect.StringKind && !field.IsList() {
 			request.Set(field, protoreflect.ValueOfString(value))
 		}
-		switch field.Name() {
-		case "resource":
+		switch {
+		case field.Name() == "resource" && field.Kind() == protoreflect.MessageKind:
 			resource := request.Mutable(field).Message()
 			resource.Mutable(resource.Descriptor().Fields().ByName("hierarchical_drr"))
-		case "required":
+		case field.Name() == "required":
 			request.Set(field, protoreflect.ValueOfUint64(1))
 		}
 	}

@@ -43,8 +43,8 @@ func TestEndThatIsNotRead(t *testing.T) {
 		}
 		before := s.connections.CutForUnread()
 		eventually(t, name+": the connection to be closed", func() bool { return other.GetState() != connectivity.Ready })
-		if s.connections.CutForUnread() != before+1 {
-			t.Errorf("%s: closed for another reason", name)
+		if got := s.connections.CutForUnread(); got != before+1 {
+			t.Errorf("%s: closed for another reason: %d ends were not read, %d before; %+v", name, got, before, s.Figures().Connections)
 		}
 	}
 	eventually(t, "nothing to be left of them", func() bool { return s.connections.Open() == 1 && s.connections.Received() == 0 })

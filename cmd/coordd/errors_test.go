@@ -17,8 +17,8 @@ func TestRefusals(t *testing.T) {
 		code        exitCode
 		want        []string
 	}{
-		{"no command", "", nil, "", exitUsage, []string{"no command given", "batch, bench, cert, check, chown, cluster, completion, config, conformance, discover, doctor, elect, export, grant, health, help, import, licenses, lock, ls, mkdir, node, ping, revoke, rmdir, semaphore, serve, session, standin, top, user, version"}},
-		{"unknown command", "bogus", nil, "", exitUsage, []string{`unknown command "bogus"`, "batch, bench, cert, check, chown, cluster, completion, config, conformance, discover, doctor, elect, export, grant, health, help, import, licenses, lock, ls, mkdir, node, ping, revoke, rmdir, semaphore, serve, session, standin, top, user, version"}},
+		{"no command", "", nil, "", exitUsage, []string{"no command given", "batch, bench, cert, check, chown, cluster, completion, config, conformance, discover, doctor, elect, export, grant, health, help, import, licenses, lock, ls, mkdir, node, ping, ratelimiter, revoke, rmdir, semaphore, serve, session, standin, top, user, version"}},
+		{"unknown command", "bogus", nil, "", exitUsage, []string{`unknown command "bogus"`, "batch, bench, cert, check, chown, cluster, completion, config, conformance, discover, doctor, elect, export, grant, health, help, import, licenses, lock, ls, mkdir, node, ping, ratelimiter, revoke, rmdir, semaphore, serve, session, standin, top, user, version"}},
 		{"slip in a command", "srve", nil, "", exitUsage, []string{`unknown command "srve"`, "did you mean serve?"}},
 		{"slip in a command, with its flags", "srve --listen :1", nil, "", exitUsage, []string{`unknown command "srve"`, "did you mean serve?"}},
 		{"help for an unknown command", "help chekc", nil, "", exitUsage, []string{`unknown command "chekc"`, "did you mean check?"}},
