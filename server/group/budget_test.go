@@ -74,7 +74,7 @@ func TestWaitingAcquiresHoldNoCredit(t *testing.T) {
 		owner := openSession(t, g, 600_000)
 		owner.ask(1, take("lock"))
 		if r := owner.next(t); !r.Done {
-			t.Fatalf("got %+v", r)
+			t.Fatalf("got %+v, %v", r, r.Refusal)
 		}
 		const waiters = 20
 		clients := make([]*testClient, waiters)
@@ -97,18 +97,18 @@ func TestWaitingAcquiresHoldNoCredit(t *testing.T) {
 		for _, w := range clients {
 			attend(append(clients, owner))
 			if r := w.next(t); r.Kind != coordination.ReplyPending {
-				t.Fatalf("got %+v", r)
+				t.Fatalf("got %+v, %v", r, r.Refusal)
 			}
 		}
 		for i, w := range append([]*testClient{owner}, clients...) {
 			attend(clients[min(i, waiters):])
 			w.askInRoom(t, 3, &coordination.Request{Kind: coordination.RequestRelease, Name: "lock"})
 			if r := w.next(t); !r.Done {
-				t.Fatalf("got %+v", r)
+				t.Fatalf("got %+v, %v", r, r.Refusal)
 			}
 			if i < waiters {
 				if r := clients[i].next(t); !r.Done {
-					t.Fatalf("got %+v", r)
+					t.Fatalf("got %+v, %v", r, r.Refusal)
 				}
 			}
 		}

@@ -231,36 +231,36 @@ func (c *testClient) ask(number uint64, r *coordination.Request) {
 	c.say(coordination.ClientMessage{Kind: coordination.ClientSemaphore, ReqID: number, Request: r})
 }
 
-// attend answers the pings that have come so far. Other replies are kept for next.
-func (c *testClient) attend() {
-	replies, _ := c.stream.Take(nil)
-	for _, r := range replies {
-		if r.Kind == coordination.ReplyPing {
-			c.say(coordination.ClientMessage{Kind: coordination.ClientPong, Opaque: r.Opaque})
-		} else {
-			c.taken = append(c.taken, r)
-		}
-	}
-}
-
-// next is the next reply that is not a ping.
-func (c *testClient) next(t testing.TB) coordination.Reply {
-	t.Helper()
+// attend answers the pings that have come so far, and keeps the other replies for next. It reports how the stream ends
+// behind them. Like the server it takes until there is nothing: only then is it woken again.
+func (c *testClient) attend() coordination.Ending {
 	for {
-		for len(c.taken) > 0 {
-			r := c.taken[0]
-			c.taken = c.taken[1:]
+		replies, ending := c.stream.Take(nil)
+		if len(replies) == 0 {
+			return ending
+		}
+		for _, r := range replies {
 			switch r.Kind {
 			case coordination.ReplyNone:
 			case coordination.ReplyPing:
 				c.say(coordination.ClientMessage{Kind: coordination.ClientPong, Opaque: r.Opaque})
 			default:
-				return r
+				c.taken = append(c.taken, r)
 			}
 		}
-		var ending coordination.Ending
-		if c.taken, ending = c.stream.Take(nil); len(c.taken) > 0 {
-			continue
+	}
+}
+
+// next is the next reply that is not a ping. A ping behind it is answered as well: who calls next may not do so again
+// before the time for an answer is over.
+func (c *testClient) next(t testing.TB) coordination.Reply {
+	t.Helper()
+	for {
+		ending := c.attend()
+		if len(c.taken) > 0 {
+			r := c.taken[0]
+			c.taken = c.taken[1:]
+			return r
 		}
 		if ending != coordination.EndingNone {
 			t.Fatalf("the stream ended with %d", ending)

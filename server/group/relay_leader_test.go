@@ -72,8 +72,9 @@ func TestRelayForgetsEndedStreams(t *testing.T) {
 	leader, follower := c.leader()
 	createNode(t, c.groups[leader], testNode)
 	g := c.groups[follower]
-	openSession(t, g, 10_000)
+	lives := openSession(t, g, 600_000)
 	for range 5 {
+		lives.attend()
 		stopped := openSession(t, g, 10_000)
 		stopped.say(coordination.ClientMessage{Kind: coordination.ClientStop})
 		if r := stopped.next(t); r.Kind != coordination.ReplyStopped {
@@ -102,7 +103,10 @@ func TestRelayForgetsEndedStreams(t *testing.T) {
 		t.Errorf("the leader remembers %d streams of the follower, of which one lives", n)
 	}
 	// None is remembered for a moment if a busy machine has the relay opened anew, or the follower lead.
-	eventually(t, "the stream that lives to be remembered", func() bool { return remembered() == 1 || g.Leads() })
+	eventually(t, "the stream that lives to be remembered", func() bool {
+		lives.attend()
+		return remembered() == 1 || g.Leads()
+	})
 }
 
 // TestRelayedDescriptionIsTranslatedOutsideTheTurn: what the leader says to a stream of another server is left as it is by

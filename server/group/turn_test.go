@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/coordination/codec"
@@ -191,13 +190,15 @@ func TestRequestsWaitWhileTheLogIsFull(t *testing.T) {
 	full.Store(true)
 	applied := g.applied.Load()
 	client.ask(1, &coordination.Request{Kind: coordination.RequestCreate, Name: "lock", Limit: 1})
-	eventually(t, "the request to be held", func() bool {
+	held := func() bool {
 		g.turn.Lock()
 		defer g.turn.Unlock()
 		return g.waitsForCheckpoint && g.queue.length() > 0
-	})
-	time.Sleep(5 * logFullPause)
-	if g.applied.Load() != applied {
+	}
+	eventually(t, "the request to be held", held)
+	turns := g.turns.Load() + 5
+	eventually(t, "more turns to be taken", func() bool { return g.turns.Load() >= turns })
+	if !held() || g.applied.Load() != applied {
 		t.Fatal("a request was handled although the log is full")
 	}
 	full.Store(false)
