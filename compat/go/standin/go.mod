@@ -4,6 +4,7 @@ go 1.26.0
 
 require (
 	github.com/coordd/coordd v0.0.0
+	github.com/coordd/coordd/compat/go v0.0.0
 	github.com/rekby/fixenv v0.6.1
 	github.com/stretchr/testify v1.11.1
 	github.com/ydb-platform/ydb-go-genproto v0.0.0-20260810122915-65bfd5c4b705
@@ -49,4 +50,7 @@ require (
 	gopkg.in/yaml.v3 v3.0.1 // indirect
 )
 
-replace github.com/coordd/coordd => ../../..
+replace (
+	github.com/coordd/coordd => ../../..
+	github.com/coordd/coordd/compat/go => ..
+)

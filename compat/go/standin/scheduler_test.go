@@ -1,0 +1,188 @@
+package standin_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ydb-platform/ydb-go-sdk/v3/coordination"
+
+	"github.com/coordd/coordd/compat/go/examples/scheduler"
+	"github.com/coordd/coordd/compat/go/examples/sessions"
+)
+
+const jobs = "/local/jobs" // the node of the schedulers
+
+// run is a job that was begun.
+type run struct {
+	scheduler string
+	token     uint64
+}
+
+// journal is what the jobs of several schedulers work on. It refuses tokens that are too small.
+type journal struct {
+	t *testing.T
+
+	mutex  sync.Mutex
+	runs   []run
+	newest uint64
+}
+
+// work is a job. It fails the test where it begins behind that of a later leader.
+func (j *journal) work(name string) func(context.Context, uint64) error {
+	return func(_ context.Context, token uint64) error {
+		j.mutex.Lock()
+		defer j.mutex.Unlock()
+		j.runs = append(j.runs, run{name, token})
+		if token < j.newest {
+			j.t.Errorf("%s runs the job with token %d after somebody did with %d", name, token, j.newest)
+			return errors.New("too late")
+		}
+		j.newest = token
+		return nil
+	}
+}
+
+func (j *journal) latest() (n int, last run) {
+	j.mutex.Lock()
+	defer j.mutex.Unlock()
+	if n = len(j.runs); n > 0 {
+		last = j.runs[n-1]
+	}
+	return n, last
+}
+
+// crew is two schedulers in one.
+type crew struct {
+	*cast
+	journal journal
+	ticks   map[string]chan time.Time
+	quit    map[string]context.CancelFunc
+	ended   chan error // of Run, unless its context was done
+}
+
+func newCrew(t *testing.T, tr *trial) *crew {
+	t.Helper()
+	c := &crew{cast: onStage(t, tr.begin(t)), journal: journal{t: t}, ended: make(chan error, 2),
+		ticks: make(map[string]chan time.Time), quit: make(map[string]context.CancelFunc)}
+	for n, name := range []string{"first", "second"} {
+		db := c.open()
+		if err := db.Coordination().CreateNode(t.Context(), jobs, coordination.NodeConfig{}); err != nil {
+			t.Fatal(err)
+		}
+		tick := make(chan time.Time)
+		ctx, quit := context.WithCancel(c.scene)
+		c.ticks[name], c.quit[name] = tick, quit
+		work := scheduler.Job{Name: "clean up", Run: c.journal.work(name)}
+		one := scheduler.Scheduler{Name: name, Tick: tick, Jobs: []scheduler.Job{work},
+			Sessions: sessions.Keeper{DB: db, Node: jobs, Timeout: tr.timeout}}
+		c.running.Go(func() {
+			if err := one.Run(ctx); !errors.Is(err, context.Canceled) {
+				c.ended <- fmt.Errorf("%s: %w", name, err)
+			}
+		})
+		if n == 0 {
+			c.s.AwaitOwners(jobs, "leader", 1) // so that it is the first that leads
+		} else {
+			c.s.AwaitWaiters(jobs, "leader", 1)
+		}
+	}
+	return c
+}
+
+// works wants the job to be run when it is due, by whoever leads as the server has it.
+func (c *crew) works() run {
+	c.t.Helper()
+	before, _ := c.journal.latest()
+	for late := time.Now().Add(patience); time.Now().Before(late); {
+		var leader string
+		if owners := c.s.Owners(jobs, "leader"); len(owners) > 0 {
+			leader = string(owners[0].Data)
+		}
+		select {
+		case c.ticks[leader] <- time.Now():
+		case <-time.After(time.Millisecond):
+		case err := <-c.ended:
+			c.t.Fatal(err)
+		}
+		if n, last := c.journal.latest(); n > before {
+			return last
+		}
+	}
+	c.t.Fatalf("nobody runs the job\n%s", c.s.Dump())
+	return run{}
+}
+
+// tick is for one that may lead no more: it comes when he takes it.
+func (c *crew) tick(name string) {
+	go func() {
+		select {
+		case c.ticks[name] <- time.Now():
+		case <-c.t.Context().Done():
+		}
+	}()
+}
+
+// whole wants one to lead and the other to wait for that.
+func (c *crew) whole() {
+	c.t.Helper()
+	c.s.AwaitOwners(jobs, "leader", 1)
+	c.s.AwaitWaiters(jobs, "leader", 1)
+}
+
+// TestScheduler is a plain test, as one would begin with: somebody runs the jobs, and when he stops another one does.
+func TestScheduler(t *testing.T) {
+	t.Parallel()
+	c := newCrew(t, &trial{})
+	first := c.works()
+	if again := c.works(); again != first || first.scheduler != "first" {
+		t.Errorf("%v ran the job, then %v", first, again)
+	}
+	c.quit["first"]()
+	if next := c.works(); next.scheduler != "second" || next.token <= first.token {
+		t.Errorf("%v runs the job after %v", next, first)
+	}
+}
+
+// TestSchedulerThroughFaults: whatever happens, no job begins under a leader when it has run under a later one, and
+// jobs go on. Where nobody lost anything the leader goes on leading.
+func TestSchedulerThroughFaults(t *testing.T) {
+	moves := map[string]bool{"expire-session": true, "drop-streams how=silence": true, "Partition": true,
+		"drop-streams how=black-hole": true, "fail-next describe": true, "FullDisk": true, "fail-some": true}
+	for _, tr := range trials {
+		if strings.HasSuffix(tr.name(), " create") { // which it never asks for
+			continue
+		}
+		t.Run(tr.name(), func(t *testing.T) {
+			t.Parallel()
+			c := newCrew(t, &tr)
+			before := c.works()
+			if tr.late != nil {
+				tr.late(c.s, jobs, c.s.AwaitOwners(jobs, "leader", 1)[0].Session)
+			}
+			if tr.fault == "drop-node" { // and with it the tokens: they end, so that people can see to it
+				for range 2 {
+					if err := <-c.ended; !errors.Is(err, sessions.ErrNoNode) {
+						t.Error(err)
+					}
+				}
+				return
+			}
+			after := c.works()
+			c.tick(before.scheduler) // who may not have noticed
+			if !moves[tr.name()] && after != before {
+				t.Errorf("%v ran the job, then %v", before, after)
+			}
+			if tr.fault == "expire-session" && after.scheduler == before.scheduler {
+				t.Errorf("%v ran the job, then %v, though it was not to lead any more", before, after)
+			}
+			c.s.Reset()
+			c.whole()
+			c.works()
+		})
+	}
+}
