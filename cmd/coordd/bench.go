@@ -31,7 +31,7 @@ import (
 const (
 	benchClients, benchClientsMost        = 16, 1000
 	benchDuration                         = 10 * time.Second
-	benchDurationLeast, benchDurationMost = 100 * time.Millisecond, time.Hour
+	benchDurationLeast, benchDurationMost = 10 * time.Millisecond, time.Hour
 	benchConnections                      = 16 // that the sessions share, as in conformance/bench
 	benchSessionTimeout                   = 30 * time.Second
 	// benchEndMost bounds how long the steps that are under way may take when a load is over.
@@ -73,8 +73,8 @@ func (p *program) benchCommand() *cobra.Command {
 		Use:   "bench",
 		Short: "Measure how fast a server is",
 		Long:  "Measure how fast a server is.\n\n" + benchText + "\n\n" + callerText,
-		Example: `  coordd bench --duration 100ms
-  coordd bench --load handover --clients 4 --duration 100ms -o json`,
+		Example: `  coordd bench --duration 20ms
+  coordd bench --load handover --clients 4 --duration 20ms -o json`,
 		Args: noArguments,
 	}
 	command.RunE = func(*cobra.Command, []string) error { return p.bench(f) }
@@ -83,8 +83,9 @@ func (p *program) benchCommand() *cobra.Command {
 	p.remember(command, &f.callerFlags)
 	f.declareOutput(flags)
 	flags.StringVar(&f.load, "load", "", "pairs or handover (default: both, one after the other)")
+	_ = command.RegisterFlagCompletionFunc("load", cobra.FixedCompletions([]string{load.Pairs.Name, load.HandOver.Name}, cobra.ShellCompDirectiveNoFileComp))
 	flags.IntVar(&f.clients, "clients", benchClients, "how many sessions there are, up to 1000")
-	flags.DurationVar(&f.duration, "duration", benchDuration, "how long each load goes on, 100ms to 1h")
+	flags.DurationVar(&f.duration, "duration", benchDuration, "how long each load goes on, 10ms to 1h")
 	flags.StringVar(&f.node, "node", "", "the coordination node to do it in (default: a new one below the database)")
 	flags.BoolVar(&f.existing, "existing", false, "use the node of --node although it is there already")
 	return command
@@ -399,16 +400,16 @@ func (b *bench) showProgress(over context.Context, kind load.Kind, took *load.Hi
 		every := time.NewTicker(benchProgress)
 		defer every.Stop()
 		for last := uint64(0); ; {
+			n := took.Count()
+			part := min(float64(time.Since(begun))/float64(b.flags.duration), 1)
+			fmt.Fprintf(file, "\r\x1b[K%s, %s  [%-20s] %3.0f %%  %.0f/s  p50 %.3f ms  p99 %.3f ms", kind.Name, counted(b.flags.clients, "client"),
+				strings.Repeat("#", int(20*part)), 100*part, float64(n-last)/benchProgress.Seconds(), millisOf(took.Percentile(50)), millisOf(took.Percentile(99)))
+			last = n
 			select {
 			case <-over.Done():
 				return
 			case <-every.C:
 			}
-			n := took.Count()
-			part := min(float64(time.Since(begun))/float64(b.flags.duration), 1)
-			fmt.Fprintf(file, "\r\x1b[K%s, %d clients  [%-20s] %3.0f %%  %.0f/s  p50 %.3f ms  p99 %.3f ms", kind.Name, b.flags.clients,
-				strings.Repeat("#", int(20*part)), 100*part, float64(n-last)/benchProgress.Seconds(), millisOf(took.Percentile(50)), millisOf(took.Percentile(99)))
-			last = n
 		}
 	}()
 	return told

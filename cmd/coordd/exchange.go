@@ -27,6 +27,9 @@ import (
 // exchangeTimeout bounds an export or an import, unless --timeout says otherwise.
 const exchangeTimeout = "1h"
 
+// importMost bounds what an import reads, all of which is in memory.
+const importMost = 64 << 20
+
 const exportText = `Each node comes with its settings, as far as they were set, and with its semaphores that stay,
 their limits and data: configuration is among them. Sessions, what they hold, semaphores that
 go with their last owner, permissions and users are not exported: 'coordd cluster snapshot'
@@ -233,13 +236,19 @@ func (p *program) readExport(file string) ([]exportedNode, error) {
 		defer opened.Close()
 		from, name = opened, "flag --file: "+file
 	}
-	decoder := yaml.NewDecoder(from)
+	content, err := io.ReadAll(io.LimitReader(from, importMost+1))
+	switch {
+	case err != nil && isUsage(err):
+		return nil, err
+	case err != nil:
+		return nil, fmt.Errorf("%s: %w", name, err)
+	case len(content) > importMost:
+		return nil, usageError("%s: more than %d bytes are not allowed: give the nodes in several files", name, importMost)
+	}
+	decoder := yaml.NewDecoder(bytes.NewReader(content))
 	decoder.KnownFields(true)
 	var nodes []exportedNode
 	if err := decoder.Decode(&nodes); err != nil && !errors.Is(err, io.EOF) {
-		if isUsage(err) {
-			return nil, err
-		}
 		return nil, usageError("%s: %s", name, aboutYAML(err))
 	}
 	for i := range nodes {

@@ -185,22 +185,34 @@ func (h *holder) endOwners(ctx context.Context, waits *client.Session, reason st
 	return nil
 }
 
-// evicting has the owners' sessions ended, once, as soon as there is a place in the queue. The result is what to tell of
-// it, and the context of the wait, which ends with a failure of that.
-func (h *holder) evicting(ctx context.Context, s *client.Session, waiting func()) (context.Context, func()) {
+// eviction ends the sessions of the owners, once, as soon as there is a place in the queue.
+type eviction struct {
+	holder  *holder
+	session *client.Session
+	fail    context.CancelCauseFunc // ends the wait
+	once    sync.Once
+	runs    sync.WaitGroup
+}
+
+// evicting prepares that. The result is the context of the wait, which ends with a failure, what to call when there is a
+// place, which does not wait, and what to call when the wait has ended, which waits for what was begun.
+func (h *holder) evicting(ctx context.Context, s *client.Session, waiting func()) (waits context.Context, placed, ended func()) {
 	if h.evict == nil {
-		return ctx, waiting
+		return ctx, waiting, func() {}
 	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	var once sync.Once
-	return ctx, func() {
-		waiting()
-		once.Do(func() {
-			go func() {
-				if err := h.evict(ctx, s); err != nil {
-					cancel(err)
-				}
-			}()
+	waits, fail := context.WithCancelCause(ctx)
+	e := &eviction{holder: h, session: s, fail: fail}
+	return waits, func() { waiting(); e.begin(waits) }, e.runs.Wait
+}
+
+func (e *eviction) begin(ctx context.Context) {
+	e.once.Do(func() {
+		e.runs.Go(func() {
+			ctx, cancel := context.WithTimeout(ctx, callerTimeout)
+			defer cancel()
+			if err := e.holder.evict(ctx, e.session); err != nil {
+				e.fail(err)
+			}
 		})
-	}
+	})
 }
