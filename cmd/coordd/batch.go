@@ -93,7 +93,7 @@ func (p *program) doLine(words []string) error {
 	return err
 }
 
-// splitWords takes a line apart as a shell would, without anything that a shell would replace. A line of a comment has none.
+// splitWords takes a line apart as a shell would, and replaces nothing. A line of a comment has no words.
 func splitWords(line string) (words []string, err error) {
 	var word strings.Builder
 	inWord, quote := false, rune(0)
@@ -102,7 +102,7 @@ func splitWords(line string) (words []string, err error) {
 		switch r := runes[i]; {
 		case quote != 0 && r == quote:
 			quote = 0
-		case quote == '"' && r == '\\' && i+1 < len(runes) && (runes[i+1] == '"' || runes[i+1] == '\\'), quote == 0 && r == '\\' && i+1 < len(runes):
+		case r == '\\' && i+1 < len(runes) && (quote == 0 || quote == '"' && (runes[i+1] == '"' || runes[i+1] == '\\')):
 			i++
 			word.WriteRune(runes[i])
 			inWord = true

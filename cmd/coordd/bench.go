@@ -18,10 +18,8 @@ import (
 	"golang.org/x/term"
 	"google.golang.org/grpc"
 
-	"github.com/ydb-platform/ydb-go-genproto/Ydb_Coordination_V1"
 	"github.com/ydb-platform/ydb-go-genproto/Ydb_Scheme_V1"
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb"
-	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Scheme"
 
 	"github.com/coordd/coordd/cmd/coordd/client"
@@ -31,7 +29,7 @@ import (
 const (
 	benchClients, benchClientsMost        = 16, 1000
 	benchDuration                         = 10 * time.Second
-	benchDurationLeast, benchDurationMost = 100 * time.Millisecond, time.Hour
+	benchDurationLeast, benchDurationMost = 10 * time.Millisecond, time.Hour
 	benchConnections                      = 16 // that the sessions share, as in conformance/bench
 	benchSessionTimeout                   = 30 * time.Second
 	// benchEndMost bounds how long the steps that are under way may take when a load is over.
@@ -73,8 +71,8 @@ func (p *program) benchCommand() *cobra.Command {
 		Use:   "bench",
 		Short: "Measure how fast a server is",
 		Long:  "Measure how fast a server is.\n\n" + benchText + "\n\n" + callerText,
-		Example: `  coordd bench --duration 100ms
-  coordd bench --load handover --clients 4 --duration 100ms -o json`,
+		Example: `  coordd bench --duration 20ms
+  coordd bench --load handover --clients 4 --duration 20ms -o json`,
 		Args: noArguments,
 	}
 	command.RunE = func(*cobra.Command, []string) error { return p.bench(f) }
@@ -83,8 +81,10 @@ func (p *program) benchCommand() *cobra.Command {
 	p.remember(command, &f.callerFlags)
 	f.declareOutput(flags)
 	flags.StringVar(&f.load, "load", "", "pairs or handover (default: both, one after the other)")
+	_ = command.RegisterFlagCompletionFunc("load",
+		cobra.FixedCompletions([]string{load.Pairs.Name, load.HandOver.Name}, cobra.ShellCompDirectiveNoFileComp))
 	flags.IntVar(&f.clients, "clients", benchClients, "how many sessions there are, up to 1000")
-	flags.DurationVar(&f.duration, "duration", benchDuration, "how long each load goes on, 100ms to 1h")
+	flags.DurationVar(&f.duration, "duration", benchDuration, "how long each load goes on, 10ms to 1h")
 	flags.StringVar(&f.node, "node", "", "the coordination node to do it in (default: a new one below the database)")
 	flags.BoolVar(&f.existing, "existing", false, "use the node of --node although it is there already")
 	return command
@@ -96,7 +96,8 @@ func (f *benchFlags) loads() ([]load.Kind, error) {
 	case f.clients < 1 || f.clients > benchClientsMost:
 		return nil, usageError("flag --clients: value %d is not allowed: want a number from 1 to %d", f.clients, benchClientsMost)
 	case f.duration < benchDurationLeast || f.duration > benchDurationMost:
-		return nil, usageError("flag --duration: value %q is not allowed: want a time from %s to %s", f.duration, benchDurationLeast, durationText(benchDurationMost))
+		return nil, usageError("flag --duration: value %q is not allowed: want a time from %s to %s", f.duration,
+			benchDurationLeast, durationText(benchDurationMost))
 	case f.existing && f.node == "":
 		return nil, usageError("flag --existing: has no meaning without --node")
 	}
@@ -208,17 +209,18 @@ func (c *caller) makePlace(ctx context.Context, f *benchFlags) (*benchPlace, err
 		place.node = c.path(f.node)
 	}
 	for above := path.Dir(place.node); above != "/" && above != c.database; above = path.Dir(above) {
-		err := c.Call(ctx, Ydb_Scheme_V1.SchemeService_DescribePath_FullMethodName, &Ydb_Scheme.DescribePathRequest{Path: above}, new(Ydb_Scheme.DescribePathResponse), nil)
+		err := c.Call(ctx, Ydb_Scheme_V1.SchemeService_DescribePath_FullMethodName,
+			&Ydb_Scheme.DescribePathRequest{Path: above}, new(Ydb_Scheme.DescribePathResponse), nil)
 		if !isMissing(err) {
 			break
 		}
 		place.directories = append(place.directories, above)
 	}
-	answer := new(Ydb_Coordination.CreateNodeResponse)
-	if err := c.Call(ctx, Ydb_Coordination_V1.CoordinationService_CreateNode_FullMethodName, &Ydb_Coordination.CreateNodeRequest{Path: place.node}, answer, nil); err != nil {
-		return nil, c.aboutPath(place.node, err)
+	var err error
+	if place.made, err = c.makeNode(ctx, place.node, nil); err != nil {
+		return nil, err
 	}
-	if place.made = len(answer.GetOperation().GetIssues()) == 0; !place.made && !f.existing {
+	if !place.made && !f.existing {
 		return nil, fmt.Errorf("%s is there already, and may be in use: give another --node, or --existing", place.node)
 	}
 	return place, nil
@@ -251,13 +253,11 @@ func (b *benchPlace) clean(c *caller) error {
 		}
 		return nil
 	}
-	err := c.Call(ctx, Ydb_Coordination_V1.CoordinationService_DropNode_FullMethodName, &Ydb_Coordination.DropNodeRequest{Path: b.node}, new(Ydb_Coordination.DropNodeResponse), nil)
-	if err != nil && !isMissing(err) {
-		return fmt.Errorf("the node is left; `coordd node drop %s` drops it: %w", b.node, c.plain(err))
+	if err := c.dropNode(ctx, b.node); err != nil && !isMissing(err) {
+		return fmt.Errorf("the node is left; `coordd node drop %s` drops it: %w", b.node, err)
 	}
 	for _, directory := range b.directories { // one that others have put something into stays
-		err := c.Call(ctx, Ydb_Scheme_V1.SchemeService_RemoveDirectory_FullMethodName, &Ydb_Scheme.RemoveDirectoryRequest{Path: directory}, new(Ydb_Scheme.RemoveDirectoryResponse), nil)
-		if err != nil {
+		if c.removeDirectory(ctx, directory) != nil {
 			break
 		}
 	}
@@ -338,9 +338,10 @@ func (b *bench) run(ctx, asked context.Context, kind load.Kind) (*benchShown, er
 	if err != nil {
 		return nil, firstCause(steps, err)
 	}
-	shown := &benchShown{Node: b.place.node, Load: kind.Name, Clients: len(steps), Seconds: elapsed.Seconds(), Steps: took.Count(), PerSecond: float64(took.Count()) / elapsed.Seconds()}
-	shown.Millis = millisOfStep{millisOf(took.Percentile(50)), millisOf(took.Percentile(90)), millisOf(took.Percentile(99)), millisOf(took.Percentile(99.9)), millisOf(took.Max())}
-	return shown, nil
+	millis := func(p float64) float64 { return millisOf(took.Percentile(p)) }
+	return &benchShown{Node: b.place.node, Load: kind.Name, Clients: len(steps), Seconds: elapsed.Seconds(),
+		Steps: took.Count(), PerSecond: float64(took.Count()) / elapsed.Seconds(),
+		Millis: millisOfStep{millis(50), millis(90), millis(99), millis(99.9), millisOf(took.Max())}}, nil
 }
 
 // benchSession is a session in a load. When it fails all of them end: others may wait for what it holds.
@@ -399,16 +400,17 @@ func (b *bench) showProgress(over context.Context, kind load.Kind, took *load.Hi
 		every := time.NewTicker(benchProgress)
 		defer every.Stop()
 		for last := uint64(0); ; {
+			n := took.Count()
+			part := min(float64(time.Since(begun))/float64(b.flags.duration), 1)
+			fmt.Fprintf(file, "\r\x1b[K%s, %s  [%-20s] %3.0f %%  %.0f/s  p50 %.3f ms  p99 %.3f ms",
+				kind.Name, counted(b.flags.clients, "client"), strings.Repeat("#", int(20*part)), 100*part,
+				float64(n-last)/benchProgress.Seconds(), millisOf(took.Percentile(50)), millisOf(took.Percentile(99)))
+			last = n
 			select {
 			case <-over.Done():
 				return
 			case <-every.C:
 			}
-			n := took.Count()
-			part := min(float64(time.Since(begun))/float64(b.flags.duration), 1)
-			fmt.Fprintf(file, "\r\x1b[K%s, %d clients  [%-20s] %3.0f %%  %.0f/s  p50 %.3f ms  p99 %.3f ms", kind.Name, b.flags.clients,
-				strings.Repeat("#", int(20*part)), 100*part, float64(n-last)/benchProgress.Seconds(), millisOf(took.Percentile(50)), millisOf(took.Percentile(99)))
-			last = n
 		}
 	}()
 	return told
@@ -422,8 +424,8 @@ type sharedLogin struct {
 	token string
 }
 
-// ofOne is the login of one of the clients. When its token is refused it takes the one that another client has got since, or
-// logs in.
+// ofOne is the login of one of the clients. When its token is refused it takes the one that another client has got since,
+// or logs in.
 func (l *sharedLogin) ofOne() func(context.Context, *grpc.ClientConn) (string, error) {
 	last := ""
 	return func(ctx context.Context, conn *grpc.ClientConn) (string, error) {

@@ -16,7 +16,7 @@ func TestBench(t *testing.T) {
 	if err := sessionOf(t, c).Create(t.Context(), "kept", 1, nil); err != nil {
 		t.Fatal(err)
 	}
-	results := parsed(t, does(t, endpoint, "bench --clients 3 --duration 100ms --node team/eu/bench -o json"))
+	results := parsed(t, does(t, endpoint, "bench --clients 3 --duration 20ms --node team/eu/bench -o json"))
 	for i, name := range []string{"pairs", "handover"} {
 		if at(t, results, i, "load") != name || at(t, results, i, "clients") != 3.0 || at(t, results, i, "steps").(float64) < 1 || at(t, results, i, "per_second").(float64) <= 0 {
 			t.Errorf("got %v", at(t, results, i))
@@ -31,7 +31,7 @@ func TestBench(t *testing.T) {
 		}
 	}
 	coordd(t, exitFailure, []string{"bench", "--node", "app", "-e", endpoint}, "/local/app is there already", "--existing")
-	does(t, endpoint, "bench --clients 2 --duration 100ms --node app --existing", "LOAD", "P99.9 MS", "pairs     2", "handover  2")
+	does(t, endpoint, "bench --clients 2 --duration 20ms --node app --existing", "LOAD", "P99.9 MS", "pairs     2", "handover  2")
 	if rows := parsed(t, does(t, endpoint, "sem ls app -o json")); len(rows.([]any)) != 1 || at(t, rows, 0, "name") != "kept" {
 		t.Errorf("there are %v", rows)
 	}
@@ -52,7 +52,7 @@ func TestBench(t *testing.T) {
 func TestBenchLost(t *testing.T) {
 	t.Parallel()
 	_, endpoint, _ := lockServer(t)
-	p := spawn(t, "bench", "--load", "handover", "--clients", "3", "--duration", "1h", "--node", "short", "-e", endpoint)
+	p := spawn(t, "bench", "--load", "handover", "--clients", "2", "--duration", "1h", "--node", "short", "-e", endpoint)
 	waitFor(t, "the load", func() bool {
 		return strings.Contains(coordd(t, exitOK, []string{"sem", "ls", "-e", endpoint}), "one")
 	})
@@ -69,11 +69,11 @@ func TestBenchAtATerminal(t *testing.T) {
 	_, endpoint, _ := lockServer(t)
 	ctx, cancel := context.WithTimeout(t.Context(), waitMax)
 	defer cancel()
-	command := exec.CommandContext(ctx, "script", "-qec", binary+" bench --load handover --clients 1 --duration 600ms --endpoint "+endpoint, "/dev/null")
+	command := exec.CommandContext(ctx, "script", "-qec", binary+" bench --load handover --clients 1 --duration 20ms --endpoint "+endpoint, "/dev/null")
 	command.Env = []string{"HOME=" + t.TempDir(), "PATH=" + os.Getenv("PATH"), "SHELL=/bin/sh"}
 	output, err := command.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v: %s", err, output)
 	}
-	inOrder(t, string(output), []string{"handover, 1 clients  [####", " %", "/s  p50 ", "p99 ", "handover  1"})
+	inOrder(t, string(output), []string{"handover, 1 client  [", " %  ", "/s  p50 ", "p99 ", "handover  1"})
 }

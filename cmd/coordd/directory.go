@@ -66,12 +66,21 @@ func (p *program) removeDirectoryCommand() *cobra.Command {
 	return p.ask(&question{use: "rmdir PATH", short: "Remove an empty directory",
 		example: "  coordd mkdir attic\n  coordd rmdir attic",
 		run: func(ctx context.Context, c *caller, args []string) error {
-			if err := c.Call(ctx, Ydb_Scheme_V1.SchemeService_RemoveDirectory_FullMethodName, &Ydb_Scheme.RemoveDirectoryRequest{Path: c.path(args[0])}, new(Ydb_Scheme.RemoveDirectoryResponse), nil); err != nil {
-				return c.aboutPath(args[0], err)
+			if err := c.removeDirectory(ctx, args[0]); err != nil {
+				return err
 			}
 			fmt.Fprintf(p.stdout, "removed %s\n", c.path(args[0]))
 			return nil
 		}}, nil)
+}
+
+func (c *caller) removeDirectory(ctx context.Context, path string) error {
+	err := c.Call(ctx, Ydb_Scheme_V1.SchemeService_RemoveDirectory_FullMethodName,
+		&Ydb_Scheme.RemoveDirectoryRequest{Path: c.path(path)}, new(Ydb_Scheme.RemoveDirectoryResponse), nil)
+	if err != nil {
+		return c.aboutPath(path, err)
+	}
+	return nil
 }
 
 const rightsText = `Permissions have YDB's names: ydb.generic.use, ydb.generic.read, ydb.generic.write,

@@ -27,6 +27,9 @@ import (
 // exchangeTimeout bounds an export or an import, unless --timeout says otherwise.
 const exchangeTimeout = "1h"
 
+// importMost bounds what an import reads, all of which is in memory.
+const importMost = 64 << 20
+
 const exportText = `Each node comes with its settings, as far as they were set, and with its semaphores that stay,
 their limits and data: configuration is among them. Sessions, what they hold, semaphores that
 go with their last owner, permissions and users are not exported: 'coordd cluster snapshot'
@@ -95,7 +98,8 @@ func (p *program) exportCommand() *cobra.Command {
 				fmt.Fprintln(p.stdout, "[]")
 			}
 			if e.unnamed > 0 {
-				return fmt.Errorf("%s left out: names of more than 128 bytes, or with what cannot be printed, are not listed whole", counted(e.unnamed, "semaphore"))
+				return fmt.Errorf("%s left out: names of more than 128 bytes, or with what cannot be printed, are not listed whole",
+					counted(e.unnamed, "semaphore"))
 			}
 			return nil
 		}}, nil)
@@ -170,7 +174,8 @@ func (e *export) semaphores(ctx context.Context, s *client.Session, names []stri
 		var text bytes.Buffer
 		text.WriteString(head)
 		head = ""
-		if err := writeYAML(indented{&text}, []any{&exportedSemaphore{d.GetName(), d.GetLimit(), shown.Data, shown.Base64}}); err != nil {
+		exported := &exportedSemaphore{d.GetName(), d.GetLimit(), shown.Data, shown.Base64}
+		if err := writeYAML(indented{&text}, []any{exported}); err != nil {
 			return err
 		}
 		if _, err := e.to.Write(text.Bytes()); err != nil {
@@ -211,8 +216,8 @@ func (p *program) importCommand() *cobra.Command {
 					return err
 				}
 			}
-			fmt.Fprintf(p.stdout, "made %s and %s, replaced %d and %d, left %d and %d as they were\n", counted(i.nodes.made, "node"), counted(i.semaphores.made, "semaphore"),
-				i.nodes.replaced, i.semaphores.replaced, i.nodes.left, i.semaphores.left)
+			fmt.Fprintf(p.stdout, "made %s and %s, replaced %d and %d, left %d and %d as they were\n",
+				counted(i.nodes.made, "node"), counted(i.semaphores.made, "semaphore"), i.nodes.replaced, i.semaphores.replaced, i.nodes.left, i.semaphores.left)
 			return nil
 		}}, nil)
 	command.Flags().StringVar(&file, "file", "", "file to read (default: stdin)")
@@ -233,13 +238,19 @@ func (p *program) readExport(file string) ([]exportedNode, error) {
 		defer opened.Close()
 		from, name = opened, "flag --file: "+file
 	}
-	decoder := yaml.NewDecoder(from)
+	content, err := io.ReadAll(io.LimitReader(from, importMost+1))
+	switch {
+	case err != nil && isUsage(err):
+		return nil, err
+	case err != nil:
+		return nil, fmt.Errorf("%s: %w", name, err)
+	case len(content) > importMost:
+		return nil, usageError("%s: more than %d bytes are not allowed: give the nodes in several files", name, importMost)
+	}
+	decoder := yaml.NewDecoder(bytes.NewReader(content))
 	decoder.KnownFields(true)
 	var nodes []exportedNode
 	if err := decoder.Decode(&nodes); err != nil && !errors.Is(err, io.EOF) {
-		if isUsage(err) {
-			return nil, err
-		}
 		return nil, usageError("%s: %s", name, aboutYAML(err))
 	}
 	for i := range nodes {
@@ -323,19 +334,17 @@ func (i *importing) node(ctx context.Context, n *exportedNode) error {
 	c, path := i.caller, i.caller.path(n.Node)
 	config := (&nodeFlags{read: n.Read, attach: n.Attach, counters: n.Counters}).config()
 	config.SelfCheckPeriodMillis, config.SessionGracePeriodMillis = n.SelfCheck, n.Grace
-	answer := new(Ydb_Coordination.CreateNodeResponse)
-	if err := c.Call(ctx, Ydb_Coordination_V1.CoordinationService_CreateNode_FullMethodName, &Ydb_Coordination.CreateNodeRequest{Path: path, Config: config}, answer, nil); err != nil {
-		return c.aboutPath(path, err)
-	}
-	switch there := len(answer.GetOperation().GetIssues()) > 0; {
-	case !there:
+	made, err := c.makeNode(ctx, path, config)
+	switch {
+	case err != nil:
+		return err
+	case made:
 		i.nodes.made++
 	case !i.replace:
 		i.nodes.left++
 	default:
-		if err := c.Call(ctx, Ydb_Coordination_V1.CoordinationService_AlterNode_FullMethodName,
-			&Ydb_Coordination.AlterNodeRequest{Path: path, Config: config}, new(Ydb_Coordination.AlterNodeResponse), nil); err != nil {
-			return c.aboutPath(path, err)
+		if err := c.alterNode(ctx, path, config); err != nil {
+			return err
 		}
 		i.nodes.replaced++
 	}

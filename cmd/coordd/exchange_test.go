@@ -54,6 +54,10 @@ func TestExchange(t *testing.T) {
 	}
 	write("- node: app\n  semaphores:\n  - {name: greeting, limit: 3}\n")
 	coordd(t, exitFailure, []string{"import", "--replace", "--file", file, "-e", endpoint}, `/local/app: "greeting" has a limit of 18446744073709551615, and cannot get one of 3`)
+	if err := os.Truncate(file, importMost+1); err != nil {
+		t.Fatal(err)
+	}
+	coordd(t, exitUsage, []string{"import", "--file", file, "-e", endpoint}, "more than 67108864 bytes", "several files")
 	for text, want := range map[string][]string{
 		"- node: app\n  limit: 1\n":                         {file, "line 3: there is no key limit here"},
 		"- semaphores: []\n":                                {`node ""`, "no name"},
@@ -72,7 +76,12 @@ func TestExchange(t *testing.T) {
 		if strings.HasPrefix(text, "nodes") {
 			write(text)
 		}
-		coordd(t, exitUsage, []string{"import", "--file", file, "-e", endpoint}, append([]string{"coordd: flag --file: "}, want...)...)
+		r := newRun(newFakeServer())
+		r.begin("import", "--file", file, "-e", endpoint)
+		if code := r.wait(t); code != exitUsage {
+			t.Errorf("%s: exit code %d, want %d", text, code, exitUsage)
+		}
+		inOrder(t, r.log.String(), append([]string{"coordd: flag --file: "}, want...))
 	}
 	if tree := does(t, endpoint, "node tree"); strings.Contains(tree, "never") {
 		t.Errorf("a file that is refused was begun:\n%s", tree)

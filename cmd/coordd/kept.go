@@ -48,7 +48,8 @@ func keptSessionOf(env environment) (*keptSession, error) {
 	if value == "" {
 		return nil, usageError("variable %s: no value given; `coordd lock --keep` and `coordd semaphore take-over` print it", keptVariable)
 	}
-	wrong := withCode(exitConfig, fmt.Errorf("variable %s: its value is none that `coordd lock --keep` prints", keptVariable)) // which is a secret
+	// The value is a secret.
+	wrong := withCode(exitConfig, fmt.Errorf("variable %s: its value is none that `coordd lock --keep` prints", keptVariable))
 	parts := strings.Split(value, ":")
 	if len(parts) != 3 {
 		return nil, wrong
@@ -74,8 +75,10 @@ func checkKept(flags *pflag.FlagSet) error {
 func (h *holder) keep(what *held) error {
 	what.end()
 	kept := &keptSession{what.session.ID(), what.session.Key(), h.flags.sessionTimeout}
-	for _, variable := range [][2]string{{"COORDD_SESSION_ID", fmt.Sprint(kept.id)}, {"COORDD_FENCING_TOKEN", fmt.Sprint(what.order)}, {keptVariable, kept.String()}} {
-		if _, err := fmt.Fprintf(h.program.stdout, "%s=%s; export %s;\n", variable[0], variable[1], variable[0]); err != nil {
+	for _, variable := range []struct{ name, value string }{
+		{"COORDD_SESSION_ID", fmt.Sprint(kept.id)}, {"COORDD_FENCING_TOKEN", fmt.Sprint(what.order)}, {keptVariable, kept.String()},
+	} {
+		if _, err := fmt.Fprintf(h.program.stdout, "%s=%s; export %s;\n", variable.name, variable.value, variable.name); err != nil {
 			h.part(what)
 			return err
 		}
@@ -101,7 +104,8 @@ func (p *program) semaphoreReleaseCommand() *cobra.Command {
 				return err
 			}
 			node := c.path(args[0])
-			s, err := c.Open(ctx, client.SessionConfig{Node: node, Timeout: kept.timeout, Description: describedAs("semaphore release", nil), ID: kept.id, Key: kept.key})
+			s, err := c.Open(ctx, client.SessionConfig{Node: node, Timeout: kept.timeout,
+				Description: describedAs("semaphore release", nil), ID: kept.id, Key: kept.key})
 			switch {
 			case client.StatusOf(err) == Ydb.StatusIds_SESSION_EXPIRED, client.StatusOf(err) == Ydb.StatusIds_BAD_SESSION:
 				return withCode(exitLost, fmt.Errorf("%q was lost before: session %d of %s is over: %w", args[1], kept.id, node, err))
@@ -117,7 +121,8 @@ func (p *program) semaphoreReleaseCommand() *cobra.Command {
 				return aboutSemaphore(args[1], err)
 			}
 			if !released {
-				return withCode(exitLost, fmt.Errorf("session %d of %s does not hold %q: it was taken away, or the name is another one", kept.id, node, args[1]))
+				return withCode(exitLost, fmt.Errorf("session %d of %s does not hold %q: it was taken away, or the name is another one",
+					kept.id, node, args[1]))
 			}
 			parting, cancel := context.WithTimeout(ctx, partingMost)
 			defer cancel()
@@ -185,22 +190,34 @@ func (h *holder) endOwners(ctx context.Context, waits *client.Session, reason st
 	return nil
 }
 
-// evicting has the owners' sessions ended, once, as soon as there is a place in the queue. The result is what to tell of
-// it, and the context of the wait, which ends with a failure of that.
-func (h *holder) evicting(ctx context.Context, s *client.Session, waiting func()) (context.Context, func()) {
+// eviction ends the sessions of the owners, once, as soon as there is a place in the queue.
+type eviction struct {
+	holder  *holder
+	session *client.Session
+	fail    context.CancelCauseFunc // ends the wait
+	once    sync.Once
+	runs    sync.WaitGroup
+}
+
+// evicting prepares that. The result is the context of the wait, which ends with a failure, what to call when there is a
+// place, which does not wait, and what to call when the wait has ended, which waits for what was begun.
+func (h *holder) evicting(ctx context.Context, s *client.Session, waiting func()) (waits context.Context, placed, ended func()) {
 	if h.evict == nil {
-		return ctx, waiting
+		return ctx, waiting, func() {}
 	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	var once sync.Once
-	return ctx, func() {
-		waiting()
-		once.Do(func() {
-			go func() {
-				if err := h.evict(ctx, s); err != nil {
-					cancel(err)
-				}
-			}()
+	waits, fail := context.WithCancelCause(ctx)
+	e := &eviction{holder: h, session: s, fail: fail}
+	return waits, func() { waiting(); e.begin(waits) }, e.runs.Wait
+}
+
+func (e *eviction) begin(ctx context.Context) {
+	e.once.Do(func() {
+		e.runs.Go(func() {
+			ctx, cancel := context.WithTimeout(ctx, callerTimeout)
+			defer cancel()
+			if err := e.holder.evict(ctx, e.session); err != nil {
+				e.fail(err)
+			}
 		})
-	}
+	})
 }

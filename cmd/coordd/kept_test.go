@@ -36,13 +36,14 @@ func TestKeep(t *testing.T) {
 	coordd(t, exitConflict, []string{"lock", "app", "deploy", "-n", "-e", endpoint, "--", "/bin/sh"}, "held by others")
 	release := func(value, name string, want exitCode, parts ...string) {
 		t.Helper()
-		got := runBinary(t, []string{keptVariable + "=" + value}, "semaphore", "release", "app", name, "-e", endpoint)
-		if got.code != want {
-			t.Errorf("exit code %d, want %d: %s%s", got.code, want, got.stdout, got.stderr)
+		r := newRun(newFakeServer(), keptVariable+"="+value)
+		r.begin("semaphore", "release", "app", name, "-e", endpoint)
+		if code := r.wait(t); code != want {
+			t.Errorf("exit code %d, want %d: %s%s", code, want, r.out.String(), r.log.String())
 		}
-		inOrder(t, got.stdout+got.stderr, parts)
-		if parts := strings.Split(value, ":"); len(parts) == 3 && len(parts[1]) > 8 && strings.Contains(got.stderr, parts[1]) {
-			t.Errorf("the key is in %q", got.stderr)
+		inOrder(t, r.out.String()+r.log.String(), parts)
+		if parts := strings.Split(value, ":"); len(parts) == 3 && len(parts[1]) > 8 && strings.Contains(r.log.String(), parts[1]) {
+			t.Errorf("the key is in %q", r.log.String())
 		}
 	}
 	mine := kept[keptVariable]

@@ -363,10 +363,11 @@ func (h *holder) acquireBy(ctx context.Context, session *client.Session, left fu
 			return nil, err
 		}
 		progress := h.showQueue(ctx, session)
-		waits, waiting := h.evicting(ctx, session, progress.begin)
+		waits, placed, ended := h.evicting(ctx, session, progress.begin)
 		acquired, err := session.Acquire(waits, client.Acquisition{Name: h.name, Count: count, Wait: left(), Data: []byte(h.flags.data),
-			Ephemeral: d == nil || d.GetEphemeral(), Waiting: waiting})
+			Ephemeral: d == nil || d.GetEphemeral(), Waiting: placed})
 		progress.end()
+		ended()
 		switch {
 		case err != nil && waits.Err() != nil && ctx.Err() == nil:
 			return nil, h.caller.plain(context.Cause(waits))

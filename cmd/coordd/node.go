@@ -76,6 +76,35 @@ func (f *nodeFlags) config() *Ydb_Coordination.Config {
 		ReadConsistencyMode: consistencyOf(f.read), AttachConsistencyMode: consistencyOf(f.attach), RateLimiterCountersMode: countersOf(f.counters)}
 }
 
+// makeNode makes a node, unless it is there already.
+func (c *caller) makeNode(ctx context.Context, path string, config *Ydb_Coordination.Config) (made bool, err error) {
+	answer := new(Ydb_Coordination.CreateNodeResponse)
+	err = c.Call(ctx, Ydb_Coordination_V1.CoordinationService_CreateNode_FullMethodName,
+		&Ydb_Coordination.CreateNodeRequest{Path: c.path(path), Config: config}, answer, nil)
+	if err != nil {
+		return false, c.aboutPath(path, err)
+	}
+	return len(answer.GetOperation().GetIssues()) == 0, nil
+}
+
+func (c *caller) alterNode(ctx context.Context, path string, config *Ydb_Coordination.Config) error {
+	err := c.Call(ctx, Ydb_Coordination_V1.CoordinationService_AlterNode_FullMethodName,
+		&Ydb_Coordination.AlterNodeRequest{Path: c.path(path), Config: config}, new(Ydb_Coordination.AlterNodeResponse), nil)
+	if err != nil {
+		return c.aboutPath(path, err)
+	}
+	return nil
+}
+
+func (c *caller) dropNode(ctx context.Context, path string) error {
+	err := c.Call(ctx, Ydb_Coordination_V1.CoordinationService_DropNode_FullMethodName,
+		&Ydb_Coordination.DropNodeRequest{Path: c.path(path)}, new(Ydb_Coordination.DropNodeResponse), nil)
+	if err != nil {
+		return c.aboutPath(path, err)
+	}
+	return nil
+}
+
 func (p *program) nodeCreateCommand() *cobra.Command {
 	f := new(nodeFlags)
 	command := p.ask(&question{use: "create NODE", short: "Make a coordination node, and the directories above it",
@@ -84,12 +113,11 @@ func (p *program) nodeCreateCommand() *cobra.Command {
   coordd node create /local/services/billing --session-grace-period 5s`,
 		check: func(flags *pflag.FlagSet, _ []string) error { return f.check(flags) },
 		run: func(ctx context.Context, c *caller, args []string) error {
-			answer := new(Ydb_Coordination.CreateNodeResponse)
-			if err := c.Call(ctx, Ydb_Coordination_V1.CoordinationService_CreateNode_FullMethodName,
-				&Ydb_Coordination.CreateNodeRequest{Path: c.path(args[0]), Config: f.config()}, answer, nil); err != nil {
-				return c.aboutPath(args[0], err)
+			made, err := c.makeNode(ctx, args[0], f.config())
+			if err != nil {
+				return err
 			}
-			if len(answer.GetOperation().GetIssues()) > 0 {
+			if !made {
 				fmt.Fprintf(p.stdout, "%s exists already, and was left as it is\n", c.path(args[0]))
 				return nil
 			}
@@ -112,9 +140,8 @@ func (p *program) nodeAlterCommand() *cobra.Command {
 			return f.check(flags)
 		},
 		run: func(ctx context.Context, c *caller, args []string) error {
-			if err := c.Call(ctx, Ydb_Coordination_V1.CoordinationService_AlterNode_FullMethodName,
-				&Ydb_Coordination.AlterNodeRequest{Path: c.path(args[0]), Config: f.config()}, new(Ydb_Coordination.AlterNodeResponse), nil); err != nil {
-				return c.aboutPath(args[0], err)
+			if err := c.alterNode(ctx, args[0], f.config()); err != nil {
+				return err
 			}
 			fmt.Fprintf(p.stdout, "changed %s\n", c.path(args[0]))
 			return nil
@@ -128,9 +155,8 @@ func (p *program) nodeDropCommand() *cobra.Command {
 		example: `  coordd node create short-lived
   coordd node drop short-lived`,
 		run: func(ctx context.Context, c *caller, args []string) error {
-			if err := c.Call(ctx, Ydb_Coordination_V1.CoordinationService_DropNode_FullMethodName,
-				&Ydb_Coordination.DropNodeRequest{Path: c.path(args[0])}, new(Ydb_Coordination.DropNodeResponse), nil); err != nil {
-				return c.aboutPath(args[0], err)
+			if err := c.dropNode(ctx, args[0]); err != nil {
+				return err
 			}
 			fmt.Fprintf(p.stdout, "dropped %s\n", c.path(args[0]))
 			return nil

@@ -97,8 +97,9 @@ type pings struct {
 func (g *pings) open(ctx context.Context, node string) error {
 	opening, cancel := context.WithTimeout(ctx, connectMost)
 	defer cancel()
+	config := client.SessionConfig{Node: node, Timeout: pingTimeout, Description: describedAs("ping", nil)}
 	var err error
-	if g.session, err = g.caller.Open(opening, client.SessionConfig{Node: node, Timeout: pingTimeout, Description: describedAs("ping", nil)}); err != nil {
+	if g.session, err = g.caller.Open(opening, config); err != nil {
 		return g.caller.aboutNode(node, err)
 	}
 	return nil
@@ -142,7 +143,8 @@ func (g *pings) print(w io.Writer) {
 		took *load.Histogram
 	}{{"call", &g.calls}, {"session", &g.answered}} {
 		if n := of.took.Count(); n > 0 {
-			fmt.Fprintf(w, "%s: %d answered, %.3f ms at the median, %.3f ms at most\n", of.name, n, millisOf(of.took.Percentile(50)), millisOf(of.took.Max()))
+			fmt.Fprintf(w, "%s: %d answered, %.3f ms at the median, %.3f ms at most\n", of.name, n,
+				millisOf(of.took.Percentile(50)), millisOf(of.took.Max()))
 		}
 	}
 }
