@@ -133,7 +133,7 @@ func TestDeadServiceIsGone(t *testing.T) {
 // ever missing.
 func TestRegistryThroughFaults(t *testing.T) {
 	missing := map[string]bool{"expire-session": true, "drop-streams how=silence": true, "drop-streams how=black-hole": true,
-		"drop-node": true, "Partition": true, "fail-next describe": true}
+		"drop-node": true, "restart empty=true": true, "partition": true, "fail-next describe": true}
 	for _, tr := range trials {
 		t.Run(tr.name(), func(t *testing.T) {
 			t.Parallel()
@@ -150,7 +150,7 @@ func TestRegistryThroughFaults(t *testing.T) {
 			}
 			m.announce(other, "c:80")
 			switch tr.fault {
-			case "FullDisk":
+			case "full-disk":
 				s.Reset() // or c has no place
 			case "drop-streams how=black-hole":
 				s.AwaitNoSession(services, victims[0])

@@ -151,8 +151,8 @@ func TestScheduler(t *testing.T) {
 // TestSchedulerThroughFaults: whatever happens, no job begins under a leader when it has run under a later one, and
 // jobs go on. Where nobody lost anything the leader goes on leading.
 func TestSchedulerThroughFaults(t *testing.T) {
-	moves := map[string]bool{"expire-session": true, "drop-streams how=silence": true, "Partition": true,
-		"drop-streams how=black-hole": true, "fail-next describe": true, "FullDisk": true, "fail-some": true}
+	moves := map[string]bool{"expire-session": true, "drop-streams how=silence": true, "partition": true,
+		"drop-streams how=black-hole": true, "fail-next describe": true, "full-disk": true, "fail-some": true}
 	for _, tr := range trials {
 		if strings.HasSuffix(tr.name(), " create") { // which it never asks for
 			continue
@@ -164,7 +164,7 @@ func TestSchedulerThroughFaults(t *testing.T) {
 			if tr.late != nil {
 				tr.late(c.s, jobs, c.s.AwaitOwners(jobs, "leader", 1)[0].Session)
 			}
-			if tr.fault == "drop-node" { // and with it the tokens: they end, so that people can see to it
+			if tr.fault == "drop-node" || tr.fault == "restart empty=true" { // and with it the tokens: they end, so that people can see to it
 				for range 2 {
 					if err := <-c.ended; !errors.Is(err, sessions.ErrNoNode) {
 						t.Error(err)
