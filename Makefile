@@ -79,8 +79,13 @@ help: ## list these commands
 run: build ## build and start a server with its data in the user's state directory (ARGS='--listen :2136' for more)
 	@exec bin/coordd serve $(ARGS)
 
+# What the binary carries of libraries that nothing here uses: gRPC's traces for a page that is not served, and code made
+# for each type in an encoding of which the log's library wants nothing but to be there. Without it is 1.8 MB smaller.
+SLIM := -tags grpcnotrace,notfastpath
+GO_BUILD = go build -trimpath -buildvcs=false $(SLIM) -ldflags '-s -w -X main.version=$(VERSION)'
+
 build: ## build the static binary bin/coordd
-	@CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '-s -w -X main.version=$(VERSION)' -o bin/coordd ./cmd/coordd
+	@CGO_ENABLED=0 $(GO_BUILD) -o bin/coordd ./cmd/coordd
 
 # The SDK's tests mostly wait, and the checks do not keep all processors busy, so they run beside the server's tests; what
 # they say comes behind. One that fails hides none.
@@ -208,8 +213,8 @@ differences: ## write docs/differences.md anew from the scripts
 docker-context:
 	@rm -rf bin/docker && mkdir -p bin/docker && mkdir -m 0700 bin/docker/data
 	@cp LICENSE $(NOTICES) bin/docker/
-	@CGO_ENABLED=0 GOOS=$(word 1,$(subst /, ,$(PLATFORM))) GOARCH=$(word 2,$(subst /, ,$(PLATFORM))) go build -trimpath -buildvcs=false \
-		-ldflags '-s -w -X main.version=$(VERSION)' -o bin/docker/coordd ./cmd/coordd
+	@CGO_ENABLED=0 GOOS=$(word 1,$(subst /, ,$(PLATFORM))) GOARCH=$(word 2,$(subst /, ,$(PLATFORM))) $(GO_BUILD) \
+		-o bin/docker/coordd ./cmd/coordd
 
 DOCKER_BUILD = docker build --quiet --platform $(PLATFORM) --build-arg VERSION=$(VERSION) --file docker/Dockerfile --tag $(IMAGE) bin/docker
 

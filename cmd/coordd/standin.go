@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"runtime/debug"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -70,6 +71,10 @@ type standinFlags struct {
 // maxFixtureBytes bounds the file of --load.
 const maxFixtureBytes = 64 << 20
 
+// standinGCPercent has a stand-in do with less memory at the price of processor time, unless GOGC says something else: a
+// machine that runs tests has many processes.
+const standinGCPercent = 50
+
 func (p *program) standin(flags *pflag.FlagSet, given standinFlags) error {
 	s, values, err := resolveStandin(flags, p.environment)
 	if err != nil {
@@ -116,6 +121,9 @@ func readAtMost(name string, most int64) (string, error) {
 // standInWith runs a stand-in. stopping is called before its clients are told of the end.
 func (p *program) standInWith(s settings, values map[string]given, options []standin.Option, stopping func() error) error {
 	var recording error
+	if p.environment.value("GOGC") == "" {
+		defer debug.SetGCPercent(debug.SetGCPercent(standinGCPercent))
+	}
 	standIn := *p
 	standIn.start = func(ctx context.Context, s settings, values map[string]given, logger *slog.Logger) (runningServer, error) {
 		running, err := startStandin(ctx, s, values, logger, options)
