@@ -64,7 +64,7 @@ var layers = []layer{
 		foreign: []string{grpc}},
 	{folder: "server/filestamp"},
 	// Prometheus' library is nobody else's, so that whoever takes the server into a program of his own does not get it.
-	{folder: "server/monitor", ours: []string{"raftstore", "server", "server/group"}, foreign: []string{prometheus}},
+	{folder: "server/monitor", ours: []string{"coordination", "raftstore", "server", "server/group"}, foreign: []string{prometheus}},
 	// What it imports, every test has that uses it: see TestStandInCarriesLittle.
 	{folder: "server/standin/faults", ours: []string{"server", "raftstore"}, foreign: []string{grpc, protobuf, ydbProtos}},
 	{folder: "server/standin", ours: []string{"scheme", "coordination", "raftstore", "server"}, foreign: []string{grpc, ydbProtos}},

@@ -11,7 +11,6 @@ import (
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Operations"
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_RateLimiter"
 
-	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/scheme"
 	"github.com/coordd/coordd/scheme/outcome"
 	"github.com/coordd/coordd/server/group"
@@ -47,7 +46,7 @@ func (s limiterService) acquire(ctx context.Context, r *Ydb_RateLimiter.AcquireR
 	}
 	limit := limitOf(r.GetOperationParams())
 	a := group.Acquisition{Caller: s.caller(ctx), Path: scheme.SplitLoose(path), Node: path, Resource: r.GetResourcePath(),
-		Amount: r.GetRequired(), Deadline: s.group.Clock().Now() + coordination.Instant(limit.after)}
+		Amount: r.GetRequired(), Limit: limit.after}
 	if used, is := r.GetUnits().(*Ydb_RateLimiter.AcquireResourceRequest_Used); is {
 		a.Amount, a.Used = used.Used, true
 	}

@@ -19,10 +19,9 @@ type Acquisition struct {
 	Node     string
 	Resource string
 	Amount   uint64
-	// Used says that the amount was used already. Otherwise it is waited for, until Deadline at most; the zero one does
-	// not wait.
-	Used     bool
-	Deadline coordination.Instant
+	// Used says that the amount was used already. Otherwise it is waited for, for Limit at most; 0 does not wait.
+	Used  bool
+	Limit time.Duration
 }
 
 // The ends of an acquisition that was not granted. Nothing is taken then.
@@ -39,6 +38,8 @@ var (
 type acquisition struct {
 	quota.Waiter
 	ended chan struct{} // closed when it has
+	told  bool          // that it has, or that its time is over, and it has not left yet
+	left  bool
 }
 
 // maxKnownRights is how many callers of nodes are known who may acquire.
@@ -81,13 +82,14 @@ func (k *knownRights) add(version uint64, by coordination.Caller, node coordinat
 // acquire there. Errors: those above, ErrStopped, that of look's context as CatchUp gives it, that of ctx.
 func (g *Group) Acquire(ctx context.Context, look func() (context.Context, context.CancelFunc),
 	a Acquisition) (refused outcome.Outcome, err error) {
+	deadline := g.clock.Now() + coordination.Instant(a.Limit)
 	for {
-		wait, known, err := g.limiter.acquire(&a)
+		wait, known, err := g.limiter.acquire(&a, deadline)
 		switch {
 		case err != nil:
 			return outcome.Done(), err
 		case wait != nil:
-			return outcome.Done(), g.limiter.await(ctx, wait, a.Deadline)
+			return outcome.Done(), g.limiter.await(ctx, wait, deadline)
 		case known:
 			return outcome.Done(), nil
 		}
@@ -102,7 +104,7 @@ func (g *Group) Acquire(ctx context.Context, look func() (context.Context, conte
 
 // acquire takes units, or has the call wait for them. known is false if it is not known yet whether there is such a
 // resource, and whether the caller may.
-func (l *limiter) acquire(a *Acquisition) (wait *acquisition, known bool, err error) {
+func (l *limiter) acquire(a *Acquisition, deadline coordination.Instant) (wait *acquisition, known bool, err error) {
 	now, version := l.group.clock.Now(), l.group.AccessVersion()
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
@@ -119,7 +121,7 @@ func (l *limiter) acquire(a *Acquisition) (wait *acquisition, known bool, err er
 	case l.buckets.Acquire(now, b, a.Amount):
 		l.settle()
 		return nil, true, nil
-	case a.Deadline <= now:
+	case deadline <= now:
 		return nil, true, ErrNoUnits
 	}
 	wait = &acquisition{ended: make(chan struct{})}
@@ -134,7 +136,12 @@ func (l *limiter) acquire(a *Acquisition) (wait *acquisition, known bool, err er
 // await returns when a wait has ended, if only because its time, or its caller's, is over.
 func (l *limiter) await(ctx context.Context, w *acquisition, deadline coordination.Instant) error {
 	over := make(chan struct{})
-	timer := l.group.clock.AfterFunc(time.Duration(deadline-l.group.clock.Now()), func() { close(over) })
+	timer := l.group.clock.AfterFunc(time.Duration(deadline-l.group.clock.Now()), func() {
+		l.mutex.Lock()
+		defer l.mutex.Unlock()
+		l.tell(w)
+		close(over)
+	})
 	defer timer.Stop()
 	end := ErrNoUnits
 	select {
@@ -146,6 +153,9 @@ func (l *limiter) await(ctx context.Context, w *acquisition, deadline coordinati
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
 	ended := l.buckets.Cancel(l.group.clock.Now(), &w.Waiter)
+	if w.left = true; w.told {
+		l.leaving--
+	}
 	l.settle()
 	switch ended {
 	case quota.Granted:
@@ -156,6 +166,14 @@ func (l *limiter) await(ctx context.Context, w *acquisition, deadline coordinati
 		return ErrStopped
 	}
 	return end
+}
+
+// tell counts a call that has a reason to leave until it has. The mutex is held.
+func (l *limiter) tell(w *acquisition) {
+	if !w.told && !w.left {
+		w.told = true
+		l.leaving++
+	}
 }
 
 // lookUp finds out which resource is meant, and whether the caller may acquire units of it. What this server has may be

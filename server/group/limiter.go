@@ -34,6 +34,7 @@ type limiter struct {
 	names   map[*quota.Bucket]resourceName
 	stopped bool
 	rights  knownRights
+	leaving int // calls that waited and have a reason to leave
 
 	link   leaderLink                    // whom the demands are told; nil while there is no leader
 	said   coordination.Instant          // when they may be told again
@@ -139,7 +140,9 @@ func (l *limiter) settle() {
 // tellEnded lets those go on whose waits have ended.
 func (l *limiter) tellEnded() {
 	for _, w := range l.buckets.Ended() {
-		close(w.Owner.(*acquisition).ended)
+		a := w.Owner.(*acquisition)
+		l.tell(a)
+		close(a.ended)
 	}
 }
 

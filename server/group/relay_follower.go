@@ -215,6 +215,9 @@ func (r *relay) receive(batch *relaypb.FromLeader) error {
 	}
 	if q := batch.GetQuanta(); q != nil && r.limiter != nil {
 		r.limiter.received(r, q.GetTerm(), int(q.GetTicks()), quantaFromPB(q.GetQuanta()))
+		r.mutex.Lock()
+		r.heardCount++
+		r.mutex.Unlock()
 	}
 	if piece := batch.GetPiece(); piece != nil {
 		p := new(relaypb.Message)

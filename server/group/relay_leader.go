@@ -325,6 +325,9 @@ func (p *relayPeer) receive(batch *relaypb.ToLeader) error {
 	}
 	if demands := batch.GetDemands(); len(demands) > 0 {
 		p.group.limiter.demanded(p, demandsFromPB(demands))
+		p.mutex.Lock()
+		p.heardCount += uint64(len(demands))
+		p.mutex.Unlock()
 	}
 	if piece := batch.GetPiece(); piece != nil {
 		forward := new(relaypb.Forward)

@@ -24,6 +24,7 @@ func (r *relay) putDemands(demands []quota.Demand) {
 	for _, d := range demands {
 		r.demands = append(r.demands, &relaypb.Demand{Node: uint64(d.Resource.Node), Resource: uint64(d.Resource.ID), Asks: d.Asks})
 	}
+	r.sentCount += uint64(len(demands))
 	r.mutex.Unlock()
 	r.bell.ring()
 }
@@ -53,6 +54,7 @@ func (p *relayPeer) putQuanta(ticks int, quanta []quota.Quantum) {
 			batch.Quanta[i] = &relaypb.Quantum{Node: uint64(q.Resource.Node), Resource: uint64(q.Resource.ID), Amount: q.Amount}
 		}
 		p.quanta = append(p.quanta, batch)
+		p.sentCount++
 	}
 	p.bell.ring()
 }

@@ -57,7 +57,7 @@ func (g *Group) unfinished() string {
 	case g.closed:
 		return ""
 	case g.Abdicated():
-		return ""
+		return g.limiter.unfinished()
 	case !g.streams.led():
 		return "there is no leader"
 	case g.queue.length() > 0 || !g.queue.empty():
@@ -68,6 +68,26 @@ func (g *Group) unfinished() string {
 		return "somebody reads"
 	case g.replica.NextDeadline() <= g.clock.Now():
 		return "something is due"
+	}
+	return g.limiter.unfinished()
+}
+
+// unfinished is what the limiter's goroutine, or a call that waited for units, would have to do.
+func (l *limiter) unfinished() string {
+	now := l.group.clock.Now()
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	switch next := l.next(); {
+	case l.stopped:
+		return ""
+	case l.wakeAt <= now || next <= now:
+		return "units are to be shared out"
+	case next < l.wakeAt:
+		return "the rate limiter has to set its clock"
+	case len(l.queue) > 0:
+		return "resources are looked up"
+	case l.leaving > 0:
+		return "a wait for units has ended"
 	}
 	return ""
 }

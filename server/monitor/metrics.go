@@ -7,6 +7,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/coordd/coordd/coordination/quota"
 	"github.com/coordd/coordd/raftstore/measure"
 	"github.com/coordd/coordd/server"
 )
@@ -139,6 +140,17 @@ var metrics = []metric{
 	{name: "coordd_limiter_buckets", kind: gauge, help: "resources of rate limiters that were acquired on this server", read: number(func(f *server.Figures) int { return f.Group.Limiter.Buckets })},
 	{name: "coordd_limiter_active", kind: gauge, help: "resources of rate limiters that this server asks the leader for units of", read: number(func(f *server.Figures) int { return f.Group.Limiter.Active })},
 	{name: "coordd_limiter_waiting", kind: gauge, help: "calls that wait on this server for units of rate limiters", read: number(func(f *server.Figures) int { return f.Group.Limiter.Waiters })},
+	{name: "coordd_limiter_units_total", kind: counter, labels: []string{"counters", "flow"}, help: "units that this server's buckets were assigned by the leader, " +
+		"granted to who required them and had reported as used, of nodes by the mode of their counters; `coordd ratelimiter` has them of each resource",
+		read: func(f *server.Figures, emit func(float64, ...string)) {
+			limiter := &f.Group.Limiter
+			for i, flow := range []*quota.Flow{&limiter.Aggregated, &limiter.Detailed} {
+				counters := [...]string{"aggregated", "detailed"}[i]
+				emit(flow.Assigned, counters, "assigned")
+				emit(flow.Granted, counters, "granted")
+				emit(flow.Used, counters, "used")
+			}
+		}},
 	{name: "coordd_http_connections", kind: gauge, help: "connections of monitoring programs", read: number(func(f *server.Figures) int { return f.HTTPConnections })},
 
 	// The cluster.

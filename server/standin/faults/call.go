@@ -9,8 +9,10 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/ydb-platform/ydb-go-genproto/Ydb_Coordination_V1"
+	"github.com/ydb-platform/ydb-go-genproto/Ydb_RateLimiter_V1"
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Operations"
+	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_RateLimiter"
 )
 
 var kindsOfCalls = map[string]Kind{
@@ -18,6 +20,13 @@ var kindsOfCalls = map[string]Kind{
 	Ydb_Coordination_V1.CoordinationService_AlterNode_FullMethodName:    AlterNode,
 	Ydb_Coordination_V1.CoordinationService_DropNode_FullMethodName:     DropNode,
 	Ydb_Coordination_V1.CoordinationService_DescribeNode_FullMethodName: DescribeNode,
+
+	Ydb_RateLimiter_V1.RateLimiterService_CreateResource_FullMethodName:   CreateResource,
+	Ydb_RateLimiter_V1.RateLimiterService_AlterResource_FullMethodName:    AlterResource,
+	Ydb_RateLimiter_V1.RateLimiterService_DropResource_FullMethodName:     DropResource,
+	Ydb_RateLimiter_V1.RateLimiterService_DescribeResource_FullMethodName: DescribeResource,
+	Ydb_RateLimiter_V1.RateLimiterService_ListResources_FullMethodName:    ListResources,
+	Ydb_RateLimiter_V1.RateLimiterService_AcquireResource_FullMethodName:  AcquireResource,
 }
 
 // Call is the interceptor for calls. It has to be the innermost.
@@ -30,9 +39,7 @@ func (s *Set) call(server int) grpc.UnaryServerInterceptor {
 			return s.tapped(ctx, request, info, handler)
 		}
 		q := Request{At: time.Now(), Kind: kind, Server: server, Client: clientOf(ctx), SDK: sdkOf(ctx)}
-		if named, is := request.(interface{ GetPath() string }); is {
-			q.Node = cleanPath(named.GetPath())
-		}
+		q.fillCall(request)
 		switch a := s.decide(&q); a.what {
 		case actRefuse:
 			return refused(kind, a.refusal), nil
@@ -100,6 +107,18 @@ func refused(kind Kind, r Refusal) any {
 		return &Ydb_Coordination.AlterNodeResponse{Operation: operation}
 	case DropNode:
 		return &Ydb_Coordination.DropNodeResponse{Operation: operation}
+	case CreateResource:
+		return &Ydb_RateLimiter.CreateResourceResponse{Operation: operation}
+	case AlterResource:
+		return &Ydb_RateLimiter.AlterResourceResponse{Operation: operation}
+	case DropResource:
+		return &Ydb_RateLimiter.DropResourceResponse{Operation: operation}
+	case DescribeResource:
+		return &Ydb_RateLimiter.DescribeResourceResponse{Operation: operation}
+	case ListResources:
+		return &Ydb_RateLimiter.ListResourcesResponse{Operation: operation}
+	case AcquireResource:
+		return &Ydb_RateLimiter.AcquireResourceResponse{Operation: operation}
 	}
 	return &Ydb_Coordination.DescribeNodeResponse{Operation: operation}
 }

@@ -27,15 +27,23 @@ const (
 	AlterNode    Kind = "alter-node"
 	DropNode     Kind = "drop-node"
 	DescribeNode Kind = "describe-node"
+
+	CreateResource   Kind = "create-resource"
+	AlterResource    Kind = "alter-resource"
+	DropResource     Kind = "drop-resource"
+	DescribeResource Kind = "describe-resource"
+	ListResources    Kind = "list-resources"
+	AcquireResource  Kind = "acquire-resource"
 )
 
 // Kinds are all of them.
 func Kinds() []Kind {
-	return []Kind{Start, Stop, Acquire, Release, Create, Update, Delete, Describe, CreateNode, AlterNode, DropNode, DescribeNode}
+	return []Kind{Start, Stop, Acquire, Release, Create, Update, Delete, Describe, CreateNode, AlterNode, DropNode, DescribeNode,
+		CreateResource, AlterResource, DropResource, DescribeResource, ListResources, AcquireResource}
 }
 
 // ofStream tells whether requests of the kind are messages of a Session stream; the others are calls.
-func (k Kind) ofStream() bool { return !strings.HasSuffix(string(k), "-node") }
+func (k Kind) ofStream() bool { return !strings.Contains(string(k), "-") }
 
 // check reports a kind that there is not.
 func (k Kind) check() error {
@@ -71,6 +79,10 @@ const (
 	underOperation = "There's another alter in flight"
 	noPath         = "Path does not exist"
 	notAvailable   = "The scheme is not available"
+	nodeLost       = "Connection to coordination node was lost."
+	metering       = "Setting metering is allowed only for administrators"
+	badResource    = "Bad resource path."
+	noResource     = "Resource with path \"resource\" doesn't exist."
 )
 
 // results has what may be the result of each kind of request, besides what anything on a stream may meet.
@@ -162,6 +174,48 @@ var ofCalls = map[Kind][]Refusal{
 		{Status: Ydb.StatusIds_UNAUTHORIZED, Text: "Access denied"},
 		{Status: Ydb.StatusIds_GENERIC_ERROR},
 	},
+	CreateResource: {
+		{Status: Ydb.StatusIds_ALREADY_EXISTS, Text: "Resource already exists and has same settings."},
+		{Status: Ydb.StatusIds_BAD_REQUEST, Text: "Resource already exists and has different settings."},
+		{Status: Ydb.StatusIds_BAD_REQUEST, Text: badResource},
+		{Status: Ydb.StatusIds_SCHEME_ERROR},
+		{Status: Ydb.StatusIds_UNAUTHORIZED, Text: metering},
+	},
+	AlterResource: {
+		{Status: Ydb.StatusIds_NOT_FOUND, Text: "No resource found."},
+		{Status: Ydb.StatusIds_BAD_REQUEST, Text: "No MaxUnitsPerSecond parameter in root resource."},
+		{Status: Ydb.StatusIds_SCHEME_ERROR},
+		{Status: Ydb.StatusIds_UNAUTHORIZED, Text: metering},
+	},
+	DropResource: {
+		{Status: Ydb.StatusIds_NOT_FOUND, Text: "Resource doesn't exist."},
+		{Status: Ydb.StatusIds_BAD_REQUEST, Text: "Resource \"resource\" has children."},
+		{Status: Ydb.StatusIds_SCHEME_ERROR},
+	},
+	DescribeResource: {
+		{Status: Ydb.StatusIds_NOT_FOUND, Text: noResource},
+		{Status: Ydb.StatusIds_BAD_REQUEST, Text: badResource},
+		{Status: Ydb.StatusIds_SCHEME_ERROR},
+	},
+	ListResources: {
+		{Status: Ydb.StatusIds_NOT_FOUND, Text: noResource},
+		{Status: Ydb.StatusIds_BAD_REQUEST, Text: badResource},
+		{Status: Ydb.StatusIds_SCHEME_ERROR},
+	},
+	AcquireResource: {
+		{Status: Ydb.StatusIds_TIMEOUT},
+		{Status: Ydb.StatusIds_CANCELLED},
+		{Status: Ydb.StatusIds_BAD_REQUEST},
+		{Status: Ydb.StatusIds_INTERNAL_ERROR},
+		{Status: Ydb.StatusIds_UNAVAILABLE},
+		{Status: Ydb.StatusIds_OVERLOADED},
+	},
+}
+
+// ofResources has what any call about resources may meet that does not acquire one.
+var ofResources = []Refusal{
+	{Status: Ydb.StatusIds_UNAVAILABLE, Text: nodeLost},
+	{Status: Ydb.StatusIds_TIMEOUT, Text: "Operation timeout."},
 }
 
 // ofAnyCall has what any call may meet.
@@ -180,6 +234,10 @@ func (k Kind) Refusals() []Refusal {
 		return slices.Clone(ofStops)
 	case k.ofStream():
 		return append(slices.Clone(results[k]), ofAnyRequest...)
+	case k == AcquireResource:
+		return slices.Clone(ofCalls[k])
+	case strings.Contains(string(k), "-resource"):
+		return append(slices.Clone(ofCalls[k]), ofResources...)
 	}
 	return append(slices.Clone(ofCalls[k]), ofAnyCall...)
 }
@@ -215,6 +273,8 @@ func (k Kind) impossible(status Status, text string) Refusal {
 // Troubled says which SDKs do not get over a refusal of a request of the kind, or overlook it; empty if all do.
 func (k Kind) Troubled(r Refusal) string {
 	switch {
+	case k == AcquireResource && (r.Status == Ydb.StatusIds_UNAVAILABLE || r.Status == Ydb.StatusIds_OVERLOADED):
+		return "Go asks again until its caller's context is done"
 	case !k.ofStream():
 		return ""
 	case k == Start:

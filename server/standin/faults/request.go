@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
+	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_RateLimiter"
 )
 
 // Request is what a client has asked for, as it reached the stand-in. Pings and pongs are none.
@@ -26,9 +27,9 @@ type Request struct {
 
 	Description    string `json:"description,omitempty"` // of the session, with its start
 	ReqID          uint64 `json:"req_id,omitempty"`
-	Name           string `json:"name,omitempty"` // of the semaphore
+	Name           string `json:"name,omitempty"` // of the semaphore, or the path of the resource
 	Data           []byte `json:"data,omitempty"`
-	Count          uint64 `json:"count,omitempty"`
+	Count          uint64 `json:"count,omitempty"` // also of units, required or used
 	Limit          uint64 `json:"limit,omitempty"`
 	TimeoutMillis  uint64 `json:"timeout_millis,omitempty"`
 	SeqNo          uint64 `json:"seq_no,omitempty"`
@@ -38,6 +39,31 @@ type Request struct {
 	IncludeWaiters bool   `json:"include_waiters,omitempty"`
 	WatchData      bool   `json:"watch_data,omitempty"`
 	WatchOwners    bool   `json:"watch_owners,omitempty"`
+	// Used says that units were used already. Otherwise TimeoutMillis is how long they are waited for.
+	Used bool `json:"used,omitempty"`
+}
+
+// fillCall takes over what a call says.
+func (q *Request) fillCall(request any) {
+	if named, is := request.(interface{ GetPath() string }); is {
+		q.Node = cleanPath(named.GetPath())
+	}
+	if named, is := request.(interface{ GetCoordinationNodePath() string }); is {
+		q.Node = cleanPath(named.GetCoordinationNodePath())
+	}
+	switch r := request.(type) {
+	case interface {
+		GetResource() *Ydb_RateLimiter.Resource
+	}:
+		q.Name = r.GetResource().GetResourcePath()
+	case interface{ GetResourcePath() string }:
+		q.Name = r.GetResourcePath()
+	}
+	if acquire, is := request.(*Ydb_RateLimiter.AcquireResourceRequest); is {
+		_, q.Used = acquire.GetUnits().(*Ydb_RateLimiter.AcquireResourceRequest_Used)
+		q.Count = max(acquire.GetRequired(), acquire.GetUsed())
+		q.TimeoutMillis = uint64(max(acquire.GetOperationParams().GetOperationTimeout().AsDuration().Milliseconds(), 0))
+	}
 }
 
 // fill takes over what a message of a stream says, but for the protection key.

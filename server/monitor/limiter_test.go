@@ -1,0 +1,73 @@
+package monitor
+
+import (
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc"
+
+	"github.com/ydb-platform/ydb-go-genproto/Ydb_Coordination_V1"
+	"github.com/ydb-platform/ydb-go-genproto/Ydb_RateLimiter_V1"
+	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb"
+	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
+	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Operations"
+	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_RateLimiter"
+)
+
+// TestScrapeOfRateLimiters wants units summed up by how their nodes' counters are set at the time, with as many lines as
+// there are sums, whatever resources there are.
+func TestScrapeOfRateLimiters(t *testing.T) {
+	s, conn := serve(t)
+	const node = "/local/chosen-by-a-client"
+	done := func(answer interface {
+		GetOperation() *Ydb_Operations.Operation
+	}, err error) {
+		t.Helper()
+		if err != nil || answer.GetOperation().GetStatus() != Ydb.StatusIds_SUCCESS {
+			t.Fatal(answer, err)
+		}
+	}
+	nodes := Ydb_Coordination_V1.NewCoordinationServiceClient(conn)
+	created, err := nodes.CreateNode(t.Context(), &Ydb_Coordination.CreateNodeRequest{Path: node})
+	done(created, err)
+	take := func(path string, used, required uint64) { takeUnits(t, conn, node, path, used, required, done) }
+	take("chosen", 7, 0)
+	take("chosen2", 0, 2)
+	altered, err := nodes.AlterNode(t.Context(), &Ydb_Coordination.AlterNodeRequest{Path: node,
+		Config: &Ydb_Coordination.Config{RateLimiterCountersMode: Ydb_Coordination.RateLimiterCountersMode_RATE_LIMITER_COUNTERS_MODE_DETAILED}})
+	done(altered, err)
+	take("chosen", 10, 0)
+	take("chosen3", 5, 0)
+	text := scrape(t, s)
+	for _, line := range []string{`{counters="aggregated",flow="used"} 7`, `{counters="aggregated",flow="granted"} 2`, `{counters="detailed",flow="used"} 15`,
+		`{counters="detailed",flow="granted"} 0`} {
+		if !strings.Contains(text, "\ncoordd_limiter_units_total"+line+"\n") {
+			t.Errorf("no line %s", line)
+		}
+	}
+	if strings.Count(text, "\ncoordd_limiter_units_total{") != 6 || strings.Contains(text, "chosen") {
+		t.Error("what clients have chosen is shown")
+	}
+}
+
+// takeUnits makes a resource where there is none, and takes units of it.
+func takeUnits(t *testing.T, conn *grpc.ClientConn, node, path string, used, required uint64,
+	done func(interface {
+		GetOperation() *Ydb_Operations.Operation
+	}, error)) {
+	t.Helper()
+	limiter := Ydb_RateLimiter_V1.NewRateLimiterServiceClient(conn)
+	if _, err := limiter.CreateResource(t.Context(), &Ydb_RateLimiter.CreateResourceRequest{CoordinationNodePath: node, Resource: &Ydb_RateLimiter.Resource{ResourcePath: path,
+		Type: &Ydb_RateLimiter.Resource_HierarchicalDrr{HierarchicalDrr: &Ydb_RateLimiter.HierarchicalDrrSettings{MaxUnitsPerSecond: 100}}}}); err != nil {
+		t.Fatal(err)
+	}
+	if used > 0 {
+		answer, err := limiter.AcquireResource(t.Context(), &Ydb_RateLimiter.AcquireResourceRequest{CoordinationNodePath: node, ResourcePath: path,
+			Units: &Ydb_RateLimiter.AcquireResourceRequest_Used{Used: used}})
+		done(answer, err)
+		return
+	}
+	answer, err := limiter.AcquireResource(t.Context(), &Ydb_RateLimiter.AcquireResourceRequest{CoordinationNodePath: node, ResourcePath: path,
+		Units: &Ydb_RateLimiter.AcquireResourceRequest_Required{Required: required}})
+	done(answer, err)
+}
