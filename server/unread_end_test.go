@@ -32,6 +32,8 @@ func TestEndThatIsNotRead(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer other.Close()
+		other.Connect() // and not with the first request, which gRPC sends a moment before it says that the connection is ready
+		eventually(t, name+": the connection to be ready", func() bool { return other.GetState() == connectivity.Ready })
 		stream := openTest(t, t.Context(), other, start(timeout))
 		next(t, stream)
 		send(t, stream, &Ydb_Coordination.SessionRequest{Request: &Ydb_Coordination.SessionRequest_DescribeSemaphore_{
