@@ -131,14 +131,18 @@ PURE := ./coordination/... ./scheme/... ./conformance/model ./conformance/rings
 PURE_RACED := -run '^Test(DescriptionsDoNotChange|ModelOverGRPC)$$' ./coordination ./conformance/model
 # REPLAYED are the tests of ./conformance that replay the transcripts on these packages alone.
 REPLAYED := ^TestPure
+# SIMULATED are tests of ./server/group in which one goroutine plays all clients and servers, on a clock of its own; each sees
+# to it that it starts no other (oneGoroutine).
+SIMULATED := ^Test(FriendlySilence|FrozenServer|LostServer|NothingIsKept|OrphansAreSilent|Silence|SilenceOfATransfer)$$
 # LONGEST begin first, lest a processor idles in the end.
 LONGEST := ./server ./raftstore ./conformance/crash ./conformance
 go-test: build ## run the server's tests
 	@failed=; $(GO_TEST_PURE) $(PURE) || failed=yes; \
 	$(GO_TEST_PURE) -run '$(REPLAYED)' ./conformance || failed=yes; \
+	$(GO_TEST_PURE) -run '$(SIMULATED)' ./server/group || failed=yes; \
 	$(if $(RACE),$(GO_TEST) $(PURE_RACED) || failed=yes;) \
 	packages="$$(go list $(LONGEST) && go list ./... | grep -vxF "$$(go list $(PURE) $(LONGEST))")" || exit 1; \
-	$(GO_TEST) -skip '$(REPLAYED)' $$packages || failed=yes; [ -z "$$failed" ]
+	$(GO_TEST) -skip '$(REPLAYED)|$(SIMULATED)' $$packages || failed=yes; [ -z "$$failed" ]
 
 tools-test: ## run the tests of the generators
 	@cd $(TOOLS) && go test ./...

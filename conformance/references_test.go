@@ -52,6 +52,9 @@ func TestReferencesResolve(t *testing.T) {
 			text = subject
 		}
 		for number, line := range strings.Split(string(content), "\n") {
+			if !strings.Contains(line, "§") {
+				continue // the expression is dear
+			}
 			current := text
 			for _, match := range reference.FindAllStringSubmatch(line, -1) {
 				if sections[match[1]] != nil {

@@ -45,13 +45,13 @@ func (c *testCluster) mustManage(i int, method string, request, response proto.M
 // status waits until the status of a server is as wanted.
 func (c *testCluster) status(i int, want string, is func(*adminpb.ClusterStatus) bool) *adminpb.ClusterStatus {
 	c.t.Helper()
-	for deadline := time.Now().Add(waitMax); ; time.Sleep(time.Millisecond) {
+	for begun := time.Now(); ; time.Sleep(pause(time.Since(begun))) {
 		now := new(adminpb.ClusterStatus)
 		c.mustManage(i, "Status", &adminpb.ClusterStatusRequest{}, now)
 		if is(now) {
 			return now
 		}
-		if time.Now().After(deadline) {
+		if time.Since(begun) > waitMax {
 			c.t.Fatalf("server %d: want %s, got %v", i, want, now)
 		}
 	}
@@ -86,9 +86,11 @@ func (c *testCluster) grow() (i int, free func()) {
 func (c *testCluster) join(i, by int) {
 	c.t.Helper()
 	name := fmt.Sprint("server-", i)
-	s, err := Start(c.t.Context(), Config{Listen: c.listen[i], Database: "/local", DataDir: filepath.Join(c.dir, name),
+	config := Config{Listen: c.listen[i], Database: "/local", DataDir: filepath.Join(c.dir, name),
 		Logger: c.logger.With("server", name), LoopbackAdmin: true, Cluster: raftstore.Cluster{Name: name, ListenPeer: c.initial[name],
-			Join: []string{c.initial[fmt.Sprint("server-", by)]}}})
+			Join: []string{c.initial[fmt.Sprint("server-", by)]}}}
+	config.callPatience = waitMax // as the others have it
+	s, err := Start(c.t.Context(), config)
 	if err != nil {
 		c.t.Fatal(err)
 	}

@@ -9,14 +9,20 @@ import (
 // waitMax bounds every wait of a test for a state; only a failing test uses it up.
 const waitMax = 2 * time.Minute
 
-// eventually waits for a state that nobody announces.
+// eventually waits for a state that nobody announces. It looks the more rarely the longer it waits: under the race
+// detector, looking takes the tests beside it a twentieth of a processor if it is done every millisecond.
 func eventually(t *testing.T, what string, reached func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(waitMax); !reached(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
+	for begun := time.Now(); !reached(); time.Sleep(pause(time.Since(begun))) {
+		if time.Since(begun) > waitMax {
 			t.Fatal("waited in vain for ", what)
 		}
 	}
+}
+
+// pause is how long to wait for a state before it is looked for again, after so long a wait.
+func pause(waited time.Duration) time.Duration {
+	return min(max(waited/16, time.Millisecond), 20*time.Millisecond)
 }
 
 func (c *testCluster) eventually(what string, reached func() bool) {

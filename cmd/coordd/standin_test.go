@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"io/fs"
 	"math"
 	"os"
@@ -133,12 +134,14 @@ func TestStandInRefusals(t *testing.T) {
 // Whatever else is started takes no orders: only one place of the repository makes what takes them.
 func TestOnlyStandInsTakeOrders(t *testing.T) {
 	var places []string
+	orders := regexp.MustCompile(`\.Controls\(\)|\bFaults: +\w|HTTP\.Faults = `)
 	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
 			return err
 		}
 		content, err := os.ReadFile(path)
-		if regexp.MustCompile(`\.Controls\(\)|\bFaults: +\w|HTTP\.Faults = `).Match(content) {
+		some := bytes.Contains(content, []byte("Controls()")) || bytes.Contains(content, []byte("Faults")) // far cheaper
+		if some && orders.Match(content) {
 			places = append(places, filepath.ToSlash(strings.TrimPrefix(path, root+"/")))
 		}
 		return err

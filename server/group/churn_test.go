@@ -186,6 +186,7 @@ func (c *silenceClient) leave() {
 // TestNothingIsKept has sessions come and go, through the leader and through another server, in every way in which a
 // stream can end. Afterwards all maps of all servers are as large as they were.
 func TestNothingIsKept(t *testing.T) {
+	oneGoroutine(t)
 	c := &churn{silenceRun: newSilenceRunOf(&choices{random: rand.New(rand.NewPCG(1, 5))}, true, 5000, [3]float64{1, 1, 1}), random: rand.New(rand.NewPCG(1, 6))}
 	c.leader = c.a
 	c.latency = func() time.Duration { return time.Duration(c.random.IntN(20)) * time.Millisecond }

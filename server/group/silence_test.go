@@ -4,6 +4,7 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -283,10 +284,23 @@ func (r *silenceRun) problem() error {
 	return nil
 }
 
+// oneGoroutine has a test fail that starts goroutines: make test runs it without the race detector, since it has none that
+// could race. Tests that call it run one after the other.
+func oneGoroutine(t *testing.T) {
+	t.Helper()
+	before := runtime.NumGoroutine() // of tests that are over some may still be ending
+	t.Cleanup(func() {
+		if now := runtime.NumGoroutine(); now > before {
+			t.Errorf("%d goroutines run, %d did before", now, before)
+		}
+	})
+}
+
 // TestSilence looks for a history in which a client is told that it lives although the leader, the old or the new
 // one, may have ended its session. Every seed is a history, some of them with a crowd of clients; the worst ones are
 // then made worse step by step.
 func TestSilence(t *testing.T) {
+	oneGoroutine(t)
 	first, last := uint64(1), uint64(*silenceSeeds)
 	if *silenceSeed != 0 {
 		first, last = *silenceSeed, *silenceSeed
@@ -355,6 +369,7 @@ func (w *silenceWorst) try(t *testing.T, seed uint64, c *choices, clients int) b
 // TestFriendlySilence plays histories in which nothing takes long: leaders change, relays break and come back, servers
 // pause for a moment. No session may end, no stream either, and the client is spoken to at the end.
 func TestFriendlySilence(t *testing.T) {
+	oneGoroutine(t)
 	for seed := uint64(1); seed <= uint64(*silenceSeeds/3); seed++ {
 		clients := 1
 		if seed%silenceCrowdEvery == 0 {
@@ -374,6 +389,7 @@ func TestFriendlySilence(t *testing.T) {
 // TestLostServer loses the relay of a server whose client has a session: the countdown begins relayLease later, and a
 // client whose server comes back too late is told that its session has expired (§2.10, §7.1).
 func TestLostServer(t *testing.T) {
+	oneGoroutine(t)
 	const timeout = 1000 * time.Millisecond
 	for _, back := range []bool{true, false} {
 		r := newSilenceRunOf(&choices{random: rand.New(rand.NewPCG(1, 2))}, true, 1000, [3]float64{1, 1, 1})
@@ -411,6 +427,7 @@ func TestLostServer(t *testing.T) {
 // with the leader's first answer, and only later it is the stream's turn to tell who it is: in between nothing is
 // said, neither a ping nor what was kept.
 func TestOrphansAreSilent(t *testing.T) {
+	oneGoroutine(t)
 	r := newSilenceRunOf(&choices{random: rand.New(rand.NewPCG(1, 2))}, true, 300, [3]float64{1, 1, 1})
 	r.run(2 * time.Second)
 	r.first.breakAtLeader()
@@ -440,6 +457,7 @@ func TestOrphansAreSilent(t *testing.T) {
 // The leader gives the relay up, and the session ends as when a relay breaks; the client is told when its server goes
 // on.
 func TestFrozenServer(t *testing.T) {
+	oneGoroutine(t)
 	const timeout = 1000 * time.Millisecond
 	for _, back := range []bool{true, false} {
 		r := newSilenceRunOf(&choices{random: rand.New(rand.NewPCG(1, 2))}, true, 1000, [3]float64{1, 1, 1})
@@ -472,6 +490,7 @@ func TestFrozenServer(t *testing.T) {
 // moment at which it begins, and the silence must stay far below what clients put up with: the Python SDK gives up
 // after 3 s.
 func TestSilenceOfATransfer(t *testing.T) {
+	oneGoroutine(t)
 	for seed := range uint64(20) {
 		r := newSilenceRunOf(&choices{random: rand.New(rand.NewPCG(seed, 4))}, true, 5000, [3]float64{1, 1, 1})
 		r.run(2 * time.Second)
