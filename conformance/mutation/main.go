@@ -70,6 +70,9 @@ var trials = []trial{
 	{name: "leave and credit", folder: "server/group", tests: "^Test(Leave(IsTied|Counts)|StreamBytes|CreditIs|WaitingAcquires|RoomIs|DescriptionsWait)"},
 	{name: "connections between servers", folder: "raftstore", tests: "^Test(StrangersMakeRoom|CallersInAll)"},
 	{name: "memory of clients", folder: "server", tests: "^Test(Lending|EndThat|AnswersThat)"},
+	{name: "who looks on", folder: "server/group", tests: "^TestLeftTurn"},
+	{name: "stand-in", folder: "server/standin", tests: "^Test(Clock|NobodyIsReminded|AdvanceEnds|Load)"},
+	{name: "faults", folder: "server/standin/faults", tests: "^Test(FailNext|AnswerLost|Filters|Partition)"},
 	{name: "pings of a late server", folder: "coordination", tests: "^Test(LateTick|HealthyServer|PingIsTaken|PingClock|UnreadStream|Withheld)"},
 }
 
