@@ -18,8 +18,10 @@ import (
 	"golang.org/x/term"
 	"google.golang.org/grpc"
 
+	"github.com/ydb-platform/ydb-go-genproto/Ydb_Coordination_V1"
 	"github.com/ydb-platform/ydb-go-genproto/Ydb_Scheme_V1"
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb"
+	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Scheme"
 
 	"github.com/coordd/coordd/cmd/coordd/client"
@@ -216,14 +218,33 @@ func (c *caller) makePlace(ctx context.Context, f *benchFlags) (*benchPlace, err
 		}
 		place.directories = append(place.directories, above)
 	}
-	var err error
-	if place.made, err = c.makeNode(ctx, place.node, nil); err != nil {
+	there, err := false, error(nil)
+	if f.node != "" { // what is dropped at the end must not have been there by what two answers say
+		there, err = c.isNode(ctx, place.node)
+	}
+	if err == nil && !there {
+		place.made, err = c.makeNode(ctx, place.node, nil)
+	}
+	if err != nil {
 		return nil, err
 	}
 	if !place.made && !f.existing {
 		return nil, fmt.Errorf("%s is there already, and may be in use: give another --node, or --existing", place.node)
 	}
 	return place, nil
+}
+
+// isNode tells whether there is a coordination node.
+func (c *caller) isNode(ctx context.Context, path string) (bool, error) {
+	err := c.Call(ctx, Ydb_Coordination_V1.CoordinationService_DescribeNode_FullMethodName,
+		&Ydb_Coordination.DescribeNodeRequest{Path: path}, new(Ydb_Coordination.DescribeNodeResponse), nil)
+	switch {
+	case err == nil:
+		return true, nil
+	case isMissing(err): // or something else, which the attempt to make a node says
+		return false, nil
+	}
+	return false, c.aboutPath(path, err)
 }
 
 // isMissing tells whether a call was refused because there is no such path or semaphore.
