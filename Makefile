@@ -69,7 +69,7 @@ GO_TEST_PURE = COORDD_BIN=$(CURDIR)/bin/coordd go test -vet=off -count=1 -timeou
 BUSY ?= 16
 
 .PHONY: help run build test test-starved test-long lint generate generate-check go-test tools-test compat compat-test compat-upstream \
-	crash-test lock-test cluster-test upgrade-test abuse-test malformed-test fuzz-short fuzz-model bench bench-watched \
+	crash-test lock-test cluster-test upgrade-test abuse-test malformed-test fuzz-short fuzz-model bench bench-watched bench-limiter \
 	conformance conformance-map \
 	mutation-test differences fuzz docker-image docker-context docker-test tools race-note clean
 
@@ -109,6 +109,7 @@ test-long: ## run the random tests with more repetitions than make test has time
 	@go test -count=1 -timeout 60m -run 'Silence$$' ./server/group -silence-seeds 3000
 	@go test -count=1 -timeout 60m -run '^TestModelOverGRPC$$' ./conformance/model -grpc-seqs 1000
 	@go test -count=1 -timeout 60m -run '^TestFailOver$$' ./conformance/rings -failover-seeds 5000
+	@go test -count=1 -timeout 60m -run '^TestRateOfUnits$$' ./server -rate-seconds 60
 	@go test -count=1 -timeout 60m -run '^Test(CheckpointsInSteps|DamageInNext|EveryBitFlip|EveryFailure)' ./raftstore -thorough
 
 lint: tools ## check formatting, go vet and staticcheck, in all modules
@@ -195,6 +196,9 @@ bench: build ## measure the server beside the machine's floor, and run the Go be
 
 bench-watched: build ## measure what it costs a server to be watched (AGAINST=PROGRAM to compare with an older one as well)
 	@go run ./conformance/bench -coordd bin/coordd -watched -runs 10 -seconds 6 -n 256 $(if $(AGAINST),-against $(AGAINST))
+
+bench-limiter: build ## measure acquires of a rate limiter beside an empty gRPC server, through the leader and another server
+	@go run ./conformance/bench -coordd bin/coordd -limiter -runs 5 -n 64
 
 fuzz-model: ## compare the rings with the reference model on SEQS random sequences
 	@go test ./conformance/model -count=1 -timeout 60m -run '^TestModel$$' -seqs $(SEQS)

@@ -7,6 +7,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/coordination/quota"
 	"github.com/coordd/coordd/raftstore"
 	"github.com/coordd/coordd/raftstore/measure"
 	"github.com/coordd/coordd/server/group"
@@ -41,6 +42,8 @@ type Figures struct {
 	Rejected map[string]uint64
 	// Panics is how many panics were recovered from.
 	Panics uint64
+	// Resources are those of rate limiters that somebody wants the figures of; see Server.ResourceFigures.
+	Resources []ResourceFigures
 }
 
 // UnknownMethod stands for all methods that the server does not have.
@@ -61,6 +64,19 @@ type MethodFigures struct {
 	Results map[string]uint64
 	// Latency is of calls with one request; Count is 0 for streams.
 	Latency measure.Reading
+}
+
+// ResourceFigures is what this server has of a resource of a rate limiter.
+type ResourceFigures struct {
+	Node, Resource string
+	quota.State
+}
+
+// ResourceFigures adds a resource to the figures, if it was acquired here and its node's counters are detailed.
+func (s *Server) ResourceFigures(f *Figures, node, resource string) {
+	if state, is := s.group.ResourceState(node, resource); is && state.Detailed {
+		f.Resources = append(f.Resources, ResourceFigures{node, resource, state})
+	}
 }
 
 // Figures is how things stand. It takes no turn of the group, waits for no disk and for no other server, and may be called

@@ -2,12 +2,15 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/netip"
 	"path/filepath"
+	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/coordd/coordd/server"
 	"github.com/coordd/coordd/server/monitor"
@@ -18,6 +21,8 @@ type httpSettings struct {
 	listen string // host:port; empty: none
 	hosts  string // names, with commas between them
 	debug  string // path of a socket or ip:port; empty: none
+	// resources of rate limiters that have metrics of their own, NODE=RESOURCE, with commas between them.
+	resources string
 }
 
 const listenHTTPName = "listen-http"
@@ -31,6 +36,7 @@ var httpOptions = []option{
 	{listenHTTPName, "HOST:PORT", "address for monitoring programs, HTTP in plain text: /healthz, /readyz and /metrics; off: none", "127.0.0.1:8765", setListenHTTP},
 	{"http-hosts", "NAME,...", "further names by which monitoring programs may ask for /metrics; IP addresses, localhost and the names that the " +
 		"server listens on and advertises need not be listed", "", setHTTPHosts},
+	{"metrics-resource", "NODE=RESOURCE,...", "resources of rate limiters that /metrics shows by themselves, up to 200, where the counters of the node are detailed", "", setMetricsResources},
 	{"debug-http", "PATH|IP:PORT", "where developers find profiles, below /debug/pprof: a Unix socket or an address of this machine (default: nowhere)", "", setDebugHTTP},
 }
 
@@ -57,6 +63,36 @@ func setHTTPHosts(s *settings, value string) error {
 	return nil
 }
 
+func setMetricsResources(s *settings, value string) error {
+	if _, err := metricsResources(value); err != nil {
+		return err
+	}
+	s.http.resources = value
+	return nil
+}
+
+// metricsResources takes the setting apart. A path of a resource has no = in it.
+func metricsResources(value string) (resources []monitor.Resource, err error) {
+	for text := range strings.SplitSeq(value, ",") {
+		if value == "" {
+			break
+		}
+		at := strings.LastIndexByte(text, '=')
+		if at < 0 || !strings.HasPrefix(text, "/") || checkResource(text[at+1:]) != nil || !utf8.ValidString(text) {
+			return nil, errors.New("want paths of coordination nodes and of resources, such as /local/app=reports,/local/app=reports/daily")
+		}
+		resource := monitor.Resource{Node: text[:at], Path: text[at+1:]}
+		if slices.Contains(resources, resource) {
+			return nil, fmt.Errorf("%s is there twice", text)
+		}
+		resources = append(resources, resource)
+	}
+	if len(resources) > monitor.MaxNamedResources {
+		return nil, fmt.Errorf("want %d at most", monitor.MaxNamedResources)
+	}
+	return resources, nil
+}
+
 func setDebugHTTP(s *settings, value string) error {
 	s.http.debug = value
 	if at, err := netip.ParseAddrPort(value); filepath.IsAbs(value) && !strings.ContainsRune(value, 0) || err == nil && at.Addr().Unmap().IsLoopback() {
@@ -68,7 +104,8 @@ func setDebugHTTP(s *settings, value string) error {
 // configuration is what the server is given. Two servers on one machine both want the default address; that one of them
 // has to go without must not keep it from serving.
 func (h httpSettings) configuration(values map[string]given) server.HTTP {
-	config := server.HTTP{Listen: h.listen, Metrics: func(s *server.Server) http.Handler { return monitor.Metrics(s, version) }, Optional: strings.HasPrefix(values[listenHTTPName].origin, "default")}
+	resources, _ := metricsResources(h.resources) // which was looked at when it was set
+	config := server.HTTP{Listen: h.listen, Metrics: func(s *server.Server) http.Handler { return monitor.Metrics(s, version, resources...) }, Optional: strings.HasPrefix(values[listenHTTPName].origin, "default")}
 	if h.debug != "" {
 		config.ListenDebug, config.Debug = h.debug, monitor.Debug()
 	}

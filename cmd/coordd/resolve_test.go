@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -205,6 +206,8 @@ func TestValues(t *testing.T) {
 		{"insecure-peers", []string{"true", "false"}, []string{"", "yes"}},
 		{"listen-http", []string{"", "off", "127.0.0.1:0", ":8765"}, []string{"8765", "none", "127.0.0.1:65536", "http://a:1"}},
 		{"http-hosts", []string{"", "coordd", "a.example,b_1"}, []string{",", "a,", "a:1", "a b", "http://a"}},
+		{"metrics-resource", []string{"", "/local/a=r", "/local/a=r/s,/local/b=r", "/local/x=y=r", manyResources(200)},
+			[]string{"r", "/local/a", "/local/a=", "/local/a=/r", "local/a=r", "/local/a=r,", "/local/a=r,/local/a=r", manyResources(201)}},
 		{"debug-http", []string{"/run/coordd/debug.sock", "127.0.0.1:0", "[::1]:6060", "127.1.2.3:1"},
 			[]string{"", "debug.sock", ":6060", "0.0.0.0:6060", "10.0.0.1:6060", "localhost:6060", "[::]:1", "127.0.0.1", "/a\x00b"}},
 		{"local-ydb", []string{"true", "false"}, []string{"", "yes"}},
@@ -266,4 +269,13 @@ func writeConfig(t *testing.T, content string) string {
 		t.Fatal(err)
 	}
 	return path
+}
+
+// manyResources is that many values of --metrics-resource.
+func manyResources(n int) string {
+	all := make([]string, n)
+	for i := range all {
+		all[i] = fmt.Sprintf("/local/app=r%d", i)
+	}
+	return strings.Join(all, ",")
 }

@@ -19,9 +19,10 @@ func main() {
 	idle := flag.Int("idle", 10_000, "idle sessions, 0 to leave them out")
 	attach := flag.String("attach", "", "measure the server at this address instead: one workload, for profiling")
 	kind := flag.String("kind", "pairs", "with -attach: pairs or handover")
-	n := flag.Int("n", 64, "with -attach or -watched: sessions")
+	n := flag.Int("n", 64, "with -attach or -watched: sessions; with -limiter: callers")
 	onlyCluster := flag.Bool("cluster", false, "measure only one server against three")
 	onlyWatched := flag.Bool("watched", false, "measure only what a pair costs a server that is watched, and one that is not")
+	onlyLimiter := flag.Bool("limiter", false, "measure only acquires of a rate limiter against an empty gRPC server")
 	against := flag.String("against", "", "with -watched: compare both with this program")
 	echo := flag.Bool("echo", false, "be the empty gRPC server that the bench compares with")
 	flag.Parse()
@@ -37,6 +38,10 @@ func main() {
 	switch {
 	case *onlyCluster:
 		only = func(dir string) error { return measureCluster(context.Background(), *binary, dir, *runs, length) }
+	case *onlyLimiter:
+		only = func(dir string) error {
+			return measureLimiter(context.Background(), *binary, dir, *runs, *n, length)
+		}
 	case *onlyWatched:
 		only = func(dir string) error {
 			return measureWatched(context.Background(), *binary, *against, dir, *runs, *n, length)

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/ydb-platform/ydb-go-genproto/Ydb_Coordination_V1"
+	"github.com/ydb-platform/ydb-go-genproto/Ydb_RateLimiter_V1"
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
 
 	"github.com/coordd/coordd/conformance/raw"
@@ -49,23 +50,11 @@ func probeSync(dir string) (time.Duration, error) {
 
 // probeStream is the median time of one message to an empty gRPC server in another process and back.
 func probeStream(ctx context.Context) (time.Duration, error) {
-	self, err := os.Executable()
+	address, stop, err := startEcho(ctx)
 	if err != nil {
 		return 0, err
 	}
-	echo := exec.CommandContext(ctx, self, "-echo")
-	out, err := echo.StdoutPipe()
-	if err != nil {
-		return 0, err
-	}
-	if err := echo.Start(); err != nil {
-		return 0, err
-	}
-	defer func() { _ = echo.Process.Kill(); _ = echo.Wait() }()
-	var address string
-	if _, err := fmt.Fscanln(out, &address); err != nil {
-		return 0, err
-	}
+	defer stop()
 	conns, err := raw.Dial(address, 1)
 	if err != nil {
 		return 0, err
@@ -119,6 +108,7 @@ func serveEcho() error {
 	fmt.Println(listener.Addr())
 	server := grpc.NewServer()
 	Ydb_Coordination_V1.RegisterCoordinationServiceServer(server, echoServer{})
+	Ydb_RateLimiter_V1.RegisterRateLimiterServiceServer(server, echoLimiter{})
 	return server.Serve(listener)
 }
 

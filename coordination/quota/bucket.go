@@ -13,6 +13,8 @@ type Bucket struct {
 	watermark float64
 	keeps     bool // the level where properties change: there is no prefetch
 
+	detailed bool // the counters of its node
+
 	level   float64 // L, may be negative
 	pace    float64 // r: level as of the last tick, or of what came since
 	ticked  int64   // the tick that pace is of
@@ -61,6 +63,7 @@ func (b *Bucket) set(e coordination.Effective) {
 	b.capacity = min(max(0, e.Rate*e.Prefetch), enormous)
 	b.watermark = e.Watermark
 	b.keeps = e.Prefetch < 0
+	b.detailed = e.Detailed
 }
 
 // at notes that time has come so far. It must be called before the level changes, or the pace is looked at.
@@ -147,13 +150,13 @@ type State struct {
 	// Waiters is how many wait, Waiting what they want together.
 	Waiters int
 	Waiting float64
-	// Asks tells that it asks the leader for more.
-	Asks bool
+	// Asks tells that it asks the leader for more, and Detailed that its node's counters are detailed.
+	Asks, Detailed bool
 }
 
 // State is how the bucket stands.
 func (b *Bucket) State() State {
-	return State{b.flow, b.level, b.capacity, b.waiters, b.waiting, b.active >= 0}
+	return State{b.flow, b.level, b.capacity, b.waiters, b.waiting, b.active >= 0, b.detailed}
 }
 
 // Key is the resource.

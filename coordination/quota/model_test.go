@@ -293,7 +293,7 @@ func TestFairShares(t *testing.T) {
 
 // What is granted over 1,000 s is what the rate allows, to one quantum.
 func TestAccuracy(t *testing.T) {
-	for _, rate := range []float64{10, 333, 5000} {
+	for _, rate := range []float64{10, 333, 5000, 100_000} {
 		w := newWorld(t, 1)
 		w.resource(1, 0, usual(rate))
 		s, b := w.servers[0], w.bucket(0, 1)

@@ -375,6 +375,18 @@ func (g *Group) Buckets(keys []coordination.ResourceKey, tell func(i int, state 
 	}
 }
 
+// ResourceState is how this server's bucket of a resource stands, false if there is none. node is the text of a path as
+// acquires have it.
+func (g *Group) ResourceState(node, resource string) (quota.State, bool) {
+	g.limiter.mutex.Lock()
+	defer g.limiter.mutex.Unlock()
+	b := g.limiter.named[resourceName{node, resource}]
+	if b == nil {
+		return quota.State{}, false
+	}
+	return b.State(), true
+}
+
 // end ends all waits, and refuses more.
 func (l *limiter) end() {
 	l.mutex.Lock()

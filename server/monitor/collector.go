@@ -19,10 +19,25 @@ const (
 	scrapePatience = 10 * time.Second
 )
 
+// Resource names a resource of a rate limiter.
+type Resource struct{ Node, Path string }
+
+// MaxNamedResources is how many resources may have metrics of their own.
+const MaxNamedResources = 200
+
 // Metrics is a handler that shows the server's metrics, and those of the process, to Prometheus. version is the program's.
-func Metrics(s *server.Server, version string) http.Handler {
+// resources, which are different ones and MaxNamedResources at most, are shown by themselves where the counters of their nodes
+// are detailed.
+func Metrics(s *server.Server, version string, resources ...Resource) http.Handler {
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(newCollector(s.Figures, version), collectors.NewGoCollector(),
+	figures := func() server.Figures {
+		f := s.Figures()
+		for _, r := range resources {
+			s.ResourceFigures(&f, r.Node, r.Path)
+		}
+		return f
+	}
+	registry.MustRegister(newCollector(figures, version), collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return promhttp.HandlerFor(registry, promhttp.HandlerOpts{MaxRequestsInFlight: maxScrapes, Timeout: scrapePatience})
 }

@@ -17,7 +17,7 @@ import (
 // TestScrapeOfRateLimiters wants units summed up by how their nodes' counters are set at the time, with as many lines as
 // there are sums, whatever resources there are.
 func TestScrapeOfRateLimiters(t *testing.T) {
-	s, conn := serve(t)
+	s, conn := serve(t, Resource{"/local/named", "some"}, Resource{"/local/named", "none"}, Resource{"/local/aggregated", "some"})
 	const node = "/local/chosen-by-a-client"
 	done := func(answer interface {
 		GetOperation() *Ydb_Operations.Operation
@@ -38,9 +38,24 @@ func TestScrapeOfRateLimiters(t *testing.T) {
 	done(altered, err)
 	take("chosen", 10, 0)
 	take("chosen3", 5, 0)
+	for _, mode := range []Ydb_Coordination.RateLimiterCountersMode{Ydb_Coordination.RateLimiterCountersMode_RATE_LIMITER_COUNTERS_MODE_DETAILED, 0} {
+		path := map[bool]string{true: "/local/named", false: "/local/aggregated"}[mode != 0]
+		created, err := nodes.CreateNode(t.Context(), &Ydb_Coordination.CreateNodeRequest{Path: path, Config: &Ydb_Coordination.Config{RateLimiterCountersMode: mode}})
+		done(created, err)
+		takeUnits(t, conn, path, "some", 0, 3, done)
+	}
 	text := scrape(t, s)
-	for _, line := range []string{`{counters="aggregated",flow="used"} 7`, `{counters="aggregated",flow="granted"} 2`, `{counters="detailed",flow="used"} 15`,
-		`{counters="detailed",flow="granted"} 0`} {
+	for _, line := range []string{`units_total{flow="granted",node="/local/named",resource="some"} 3`, `waiting{node="/local/named",resource="some"} 0`,
+		`level{node="/local/named",resource="some"} `} {
+		if !strings.Contains(text, "\ncoordd_limiter_resource_"+line) {
+			t.Errorf("no line %s", line)
+		}
+	}
+	if strings.Count(text, "\ncoordd_limiter_resource_") != 5 {
+		t.Error("other resources are shown than those that are named")
+	}
+	for _, line := range []string{`{counters="aggregated",flow="used"} 7`, `{counters="aggregated",flow="granted"} 5`, `{counters="detailed",flow="used"} 15`,
+		`{counters="detailed",flow="granted"} 3`} {
 		if !strings.Contains(text, "\ncoordd_limiter_units_total"+line+"\n") {
 			t.Errorf("no line %s", line)
 		}

@@ -56,6 +56,15 @@ func each(of func(f *server.Figures) map[string]uint64) func(*server.Figures, fu
 	}
 }
 
+// ofResources reads values of each resource that is to be shown by itself.
+func ofResources(of func(r *server.ResourceFigures, emit func(float64, ...string))) func(*server.Figures, func(float64, ...string)) {
+	return func(f *server.Figures, emit func(float64, ...string)) {
+		for i := range f.Resources {
+			of(&f.Resources[i], emit)
+		}
+	}
+}
+
 // metrics is all there is besides what the library itself tells of the process and of Go.
 var metrics = []metric{
 	// How it stands.
@@ -151,6 +160,19 @@ var metrics = []metric{
 				emit(flow.Used, counters, "used")
 			}
 		}},
+	{name: "coordd_limiter_resource_units_total", kind: counter, labels: []string{"node", "resource", "flow"},
+		help: "the same of a resource that --metrics-resource names, of a node with detailed counters, since the first acquire on this server",
+		read: ofResources(func(r *server.ResourceFigures, emit func(float64, ...string)) {
+			emit(r.Assigned, r.Node, r.Resource, "assigned")
+			emit(r.Granted, r.Node, r.Resource, "granted")
+			emit(r.Used, r.Node, r.Resource, "used")
+		})},
+	{name: "coordd_limiter_resource_level", kind: gauge, labels: []string{"node", "resource"}, help: "units in this server's bucket of such a resource; negative: a debt",
+		read: ofResources(func(r *server.ResourceFigures, emit func(float64, ...string)) { emit(r.Level, r.Node, r.Resource) })},
+	{name: "coordd_limiter_resource_waiting", kind: gauge, labels: []string{"node", "resource"}, help: "calls that wait on this server for units of such a resource",
+		read: ofResources(func(r *server.ResourceFigures, emit func(float64, ...string)) {
+			emit(float64(r.Waiters), r.Node, r.Resource)
+		})},
 	{name: "coordd_http_connections", kind: gauge, help: "connections of monitoring programs", read: number(func(f *server.Figures) int { return f.HTTPConnections })},
 
 	// The cluster.

@@ -104,10 +104,10 @@ func TestNames(t *testing.T) {
 }
 
 // serve runs a server that has been asked for some things, and returns what it shows.
-func serve(t *testing.T) (s *server.Server, conn *grpc.ClientConn) {
+func serve(t *testing.T, named ...Resource) (s *server.Server, conn *grpc.ClientConn) {
 	t.Helper()
 	s, err := server.Start(t.Context(), server.Config{Listen: "127.0.0.1:0", Database: "/local", InMemory: true,
-		HTTP: server.HTTP{Listen: "127.0.0.1:0", Metrics: func(s *server.Server) http.Handler { return Metrics(s, "1.2.3") }}})
+		HTTP: server.HTTP{Listen: "127.0.0.1:0", Metrics: func(s *server.Server) http.Handler { return Metrics(s, "1.2.3", named...) }}})
 	if err != nil {
 		t.Fatal(err)
 	}
