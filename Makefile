@@ -40,7 +40,7 @@ IMAGE ?= coordd
 PLATFORM ?= linux/$(shell go env GOARCH)
 
 # The modules besides the server's own: the SDK tests, and the tools.
-COMPAT := compat/go compat/go/standin
+COMPAT := compat/go compat/go/standin compat/go/upstream
 TOOLS  := .ci/tools
 TOOLBIN := $(CURDIR)/bin/tools
 PROTO_PLUGINS := $(TOOLBIN)/protoc-gen-go,$(TOOLBIN)/protoc-gen-go-grpc
