@@ -7,6 +7,9 @@
 // they do at a leader whose disk is slow. The rings put what has piled up into entries of the log of random sizes; the
 // model knows no entries.
 //
+// Limiter is the same of the resources of a rate limiter, without their units, which package coordination/quota has a model
+// for; TestResources compares random calls.
+//
 // Left out are permissions, the answers of the scheme calls, gRPC itself, and races in which the specification does not
 // say who wins: a theft that meets requests in flight, a start that meets the end of its own session.
 //

@@ -51,7 +51,7 @@ func (t *trial) look() error {
 
 var trials = []trial{
 	{name: "transcripts", folder: "conformance", tests: "^TestPure"},
-	{name: "model", folder: "conformance/model", tests: "^TestModel$"},
+	{name: "model", folder: "conformance/model", tests: "^Test(Model|Resources)$"},
 	{name: "entries and stamps", folder: "coordination", tests: "^Test(AnySplit|UsersOfOneEntry|Stamp)"},
 	{name: "owners", folder: "coordination", tests: "^Test(SessionOf|Owner|NoOwner)"},
 	{name: "limits", folder: "coordination", tests: "^Test(State|SetLimits|OwnLimits|NothingStays|NodeBytes)"},

@@ -39,6 +39,20 @@ func TestUsedIsWaitedOut(t *testing.T) {
 	})
 }
 
+// What is reported as used restarts the clock of the pace, as a grant does.
+func TestUsedRestartsThePace(t *testing.T) {
+	eachPhase(t, func(t *testing.T, w *world) {
+		e := usual(10)
+		e.Prefetch = 10
+		w.resource(1, 0, e)
+		w.wants(true, 1, 1, 0)
+		w.pass(10 * time.Second)
+		w.servers[0].Use(w.now, w.bucket(0, 1), 1)
+		w.wants(false, 1, 300, 200*time.Millisecond)
+		w.wants(true, 1, 300, 200*time.Millisecond)
+	})
+}
+
 func TestPaceOfLargeAmounts(t *testing.T) {
 	for amount, near := range map[uint64]time.Duration{40: 600 * time.Millisecond, 20: 400 * time.Millisecond, 30: 500 * time.Millisecond} {
 		eachPhase(t, func(t *testing.T, w *world) {
