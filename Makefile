@@ -43,6 +43,8 @@ PLATFORM ?= linux/$(shell go env GOARCH)
 COMPAT := compat/go compat/go/standin
 # SUITES run programs of others, which are compiled or fetched: make compat and CI run them, make test does not.
 SUITES := compat/go/upstream
+# TESTCONTAINERS needs a Docker engine, and a minute of compiling what it is built on: make docker-test runs it.
+TESTCONTAINERS := compat/go/testcontainers
 TOOLS  := .ci/tools
 TOOLBIN := $(CURDIR)/bin/tools
 PROTO_PLUGINS := $(TOOLBIN)/protoc-gen-go,$(TOOLBIN)/protoc-gen-go-grpc
@@ -234,7 +236,9 @@ docker-image: docker-context ## build the container image IMAGE for PLATFORM (do
 docker-test: IMAGE = coordd-test
 docker-test: docker-context ## build the image and test it and the compose files; as root it brings its own engine up where dockerd is installed
 	@go test -c -o bin/docker.test ./docker
-	@docker/with-engine bash -euo pipefail -c '$(DOCKER_BUILD) && cd docker && COORDD_IMAGE=$(IMAGE) ../bin/docker.test -test.v -test.timeout 10m'
+	@cd $(TESTCONTAINERS) && go vet ./... && go test -c -o $(CURDIR)/bin/testcontainers.test .
+	@docker/with-engine bash -euo pipefail -c '$(DOCKER_BUILD) && cd docker && export COORDD_IMAGE=$(IMAGE) && \
+		../bin/docker.test -test.v -test.timeout 10m && TESTCONTAINERS_RYUK_DISABLED=true ../bin/testcontainers.test -test.v -test.timeout 5m'
 
 tools: # build the pinned tools; the build cache makes a repetition cheap
 	@cd $(TOOLS) && go build -buildvcs=false -o $(TOOLBIN)/ ./protogen ./notices \

@@ -1,0 +1,38 @@
+package docker_test
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// TestComposeRecipe runs the recipe of docs/recipes.md, with coordd's own program for the tests that it is for: they reach the
+// server by its name, and order a fault.
+func TestComposeRecipe(t *testing.T) {
+	name := image(t)
+	page, err := os.ReadFile("../docs/recipes.md")
+	must(t, err)
+	recipe := regexp.MustCompile("(?s)\n## Docker compose\n.*?```yaml\n(.*?)```").FindStringSubmatch(string(page))
+	if recipe == nil {
+		t.Fatal("docs/recipes.md has no compose file")
+	}
+	text := strings.NewReplacer("YOUR-REGISTRY/coordd:VERSION", name,
+		"image: YOUR-TESTS", "image: "+name+"\n    command: [standin, ctl, pending]").Replace(recipe[1])
+	file := filepath.Join(t.TempDir(), "compose.yaml")
+	must(t, os.WriteFile(file, []byte(text), 0o600))
+	p := compose(t, file, nil)
+	p.container("coordd").healthy(t)
+	tests := func(args ...string) string {
+		t.Helper()
+		return strings.TrimSpace(p.run(append([]string{"run", "--rm", "-T", "tests"}, args...)...))
+	}
+	if got := tests("health", "--endpoint=grpc://coordd:2136/local"); got != "serving" {
+		t.Errorf("the server is %q", got)
+	}
+	tests("standin", "ctl", "fail-next", "kind=create-node", "status=OVERLOADED")
+	if got := tests("standin", "ctl", "pending"); got != "1" {
+		t.Errorf("%q faults wait", got)
+	}
+}
