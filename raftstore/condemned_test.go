@@ -2,6 +2,7 @@ package raftstore
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -99,17 +100,22 @@ func TestCheckpointBecomesOverdue(t *testing.T) {
 	r := start(t, s)
 	term := r.lead(t)
 	due := s.cfg.CheckpointCommands
+	count := func() { // proposes a command and waits until it counts
+		before := s.due.commands.Load()
+		propose(t, r, term, fmt.Sprint("a", before))
+		r.wait(t, "the command to count", func() bool { return s.due.commands.Load() > before })
+	}
 	for s.due.commands.Load() < due {
 		if s.CheckpointDue() {
 			t.Fatalf("due after %d commands", s.due.commands.Load())
 		}
-		propose(t, r, term, "a")
+		count()
 	}
 	for s.due.commands.Load() < due/4*5 {
 		if !s.CheckpointDue() || s.CheckpointOverdue() {
 			t.Fatalf("after %d commands: due %v, overdue %v", s.due.commands.Load(), s.CheckpointDue(), s.CheckpointOverdue())
 		}
-		propose(t, r, term, "a")
+		count()
 	}
 	if !s.CheckpointOverdue() || s.CheckpointOpen() {
 		t.Errorf("overdue %v, open %v", s.CheckpointOverdue(), s.CheckpointOpen())

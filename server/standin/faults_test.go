@@ -1,6 +1,7 @@
 package standin
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb"
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
 
+	"github.com/coordd/coordd/server/group"
 	"github.com/coordd/coordd/server/standin/faults"
 )
 
@@ -110,5 +112,22 @@ func TestFaultsOfDisks(t *testing.T) {
 	c.locked("lock")
 	if took := time.Since(began); took < pause {
 		t.Errorf("a slow disk has taken %v", took)
+	}
+}
+
+// TestLooksPastALeaderThatIsCutOff looks while a server that leads cannot hear the others: the one that leads in its place is
+// found, and the look does not last as long as the cut.
+func TestLooksPastALeaderThatIsCutOff(t *testing.T) {
+	t.Parallel()
+	s := Start(t, Servers(3), Fixture("node\n"), Patience(waitMax))
+	s.Sessions("node")
+	leader := 1 + slices.IndexFunc(s.groups(), (*group.Group).Leads)
+	for other := 1; other <= 3; other++ {
+		if leader != 0 && other != leader {
+			s.Partition(leader, other)
+		}
+	}
+	if got := s.Sessions("node"); len(got) != 0 {
+		t.Errorf("sessions %v", got)
 	}
 }

@@ -134,6 +134,9 @@ func (c *core) path(node string) scheme.Path {
 	return scheme.SplitLoose(c.settings.database + "/" + node)
 }
 
+// catchUpPatience is until another leader is looked for.
+const catchUpPatience = 500 * time.Millisecond
+
 // inspect has the leader look at everything that q is about. What it sees is a page after another, so it is as of one moment
 // only while nobody changes anything.
 func (c *core) inspect(ctx context.Context, q *coordination.Inspection) (all group.Inspected, err error) {
@@ -142,14 +145,25 @@ func (c *core) inspect(ctx context.Context, q *coordination.Inspection) (all gro
 		if err != nil {
 			return all, err
 		}
-		if err := g.CatchUp(ctx); err != nil {
+		if err := catchUp(ctx, g); ctx.Err() != nil {
 			return all, err
+		} else if err != nil {
+			time.Sleep(pollPause)
+			continue
 		}
 		all, ok, err := pages(ctx, g, q)
 		if err != nil || ok {
 			return all, err
 		}
 	}
+}
+
+// catchUp has a server that leads wait for what is on its way. One that is cut off from the others may wait for ever, while
+// another one leads.
+func catchUp(ctx context.Context, g *group.Group) error {
+	ctx, cancel := context.WithTimeout(ctx, catchUpPatience)
+	defer cancel()
+	return g.CatchUp(ctx)
 }
 
 // pages collects what a server sees. It reports whether that one has led all the time.
