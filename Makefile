@@ -68,7 +68,7 @@ GO_TEST_PURE = COORDD_BIN=$(CURDIR)/bin/coordd go test -vet=off -count=1 -timeou
 # BUSY is how many processes `make test-starved` has compete with the tests.
 BUSY ?= 16
 
-.PHONY: help run build test test-starved test-long lint generate generate-check go-test tools-test compat compat-test compat-upstream \
+.PHONY: help run build test test-starved test-long lint generate generate-check go-test tools-test compat compat-test compat-upstream compat-js \
 	crash-test lock-test cluster-test upgrade-test abuse-test malformed-test fuzz-short fuzz-model bench bench-watched bench-limiter \
 	conformance conformance-map \
 	mutation-test differences fuzz docker-image docker-context docker-test tools race-note clean
@@ -148,14 +148,17 @@ go-test: build ## run the server's tests
 tools-test: ## run the tests of the generators
 	@cd $(TOOLS) && go test ./...
 
-compat: build ## run the tests on the unmodified Go SDK, against bin/coordd and in their own process, and the SDK's own tests
-	@$(MAKE) --no-print-directory compat-test compat-upstream
+compat: build ## run the tests on the unmodified Go SDK, against bin/coordd and in their own process, and the SDKs' own tests
+	@$(MAKE) --no-print-directory compat-test compat-upstream compat-js
 
 compat-test:
 	@for module in $(COMPAT); do (cd $$module && $(GO_TEST) ./...) || exit 1; done
 
 compat-upstream: build ## run the Go SDK's own integration tests against bin/coordd, and print what passed
 	@cd compat/go/upstream && COORDD_BIN=$(CURDIR)/bin/coordd go test -count=1 -timeout $(TEST_TIMEOUT) -v .
+
+compat-js: build ## run the tests in JavaScript on the SDK's packages (compat/js), where there is Node.js
+	@COORDD_BIN=$(CURDIR)/bin/coordd compat/js/run
 
 crash-test: build ## kill and restart a server under load CRASH_ROUNDS times
 	@listed="$$(go test -list '^TestCrash' $(CRASH_PACKAGES))" && grep -q '^TestCrash' <<<"$$listed" || \
