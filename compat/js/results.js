@@ -1,7 +1,7 @@
 // A reporter of node --test: what passed, a line each, in the form that .ci/tools/sdks reads.
 import * as fs from 'node:fs'
 
-const sdk = 'JavaScript, own client on the API that the SDK generates'
+const sdk = 'JavaScript, own client on the generated API'
 const version = JSON.parse(fs.readFileSync(new URL('node_modules/@ydbjs/core/package.json', import.meta.url), 'utf8')).version
 
 export default async function* results(source) {
