@@ -68,7 +68,7 @@ GO_TEST_PURE = COORDD_BIN=$(CURDIR)/bin/coordd go test -vet=off -count=1 -timeou
 # BUSY is how many processes `make test-starved` has compete with the tests.
 BUSY ?= 16
 
-.PHONY: help run build test test-starved test-long lint generate generate-check go-test tools-test compat compat-test compat-upstream compat-js compat-found compat-check compat-results \
+.PHONY: help run build test test-starved test-long lint generate generate-check go-test tools-test compat compat-test compat-upstream compat-js compat-cpp compat-found compat-check compat-results \
 	crash-test lock-test cluster-test upgrade-test abuse-test malformed-test fuzz-short fuzz-model bench bench-watched bench-limiter \
 	conformance conformance-map \
 	mutation-test differences fuzz docker-image docker-context docker-test tools race-note clean
@@ -160,7 +160,7 @@ compat-check: compat-found
 # FOUND is what each of the RESULTS_OF, by its target compat-NAME, writes to the file that COMPAT_RESULTS names. The results are
 # not complete without them; AS_WELL are suites that hardly any machine has the SDK for.
 RESULTS_OF := upstream js
-AS_WELL    :=
+AS_WELL    := cpp
 RESULTS    := compat/results.tsv
 SDKS_PAGE  := docs/sdks.md
 FOUND      := $(RESULTS_OF:%=bin/compat/%.tsv)
@@ -178,6 +178,9 @@ compat-upstream: build ## run the Go SDK's own integration tests against bin/coo
 
 compat-js: build ## run the tests in JavaScript on the SDK's packages (compat/js), where there is Node.js
 	@COORDD_BIN=$(CURDIR)/bin/coordd compat/js/run
+
+compat-cpp: build ## run the programs on the C++ SDK (compat/cpp), where that is installed
+	@COORDD_BIN=$(CURDIR)/bin/coordd compat/cpp/run
 
 crash-test: build ## kill and restart a server under load CRASH_ROUNDS times
 	@listed="$$(go test -list '^TestCrash' $(CRASH_PACKAGES))" && grep -q '^TestCrash' <<<"$$listed" || \
