@@ -4,9 +4,9 @@
 //
 // The files FOUND are what suites have just written: a line for each test and way, which is SDK, version, test, way, result
 // and note, with tabs between. Together they become RESULTS, and the tables of that replace what is between the marks in
-// PAGE. With -check nothing is written: a FOUND that differs from what RESULTS says of its SDK, or a PAGE that differs from
-// RESULTS, ends the program with status 1. A FOUND that is missing is no error then, for its suite says by itself that it
-// tests nothing.
+// PAGE. With -check nothing is written: a FOUND that differs, but for notes, from what RESULTS says of its SDK, or a PAGE
+// that differs from RESULTS, ends the program with status 1. A FOUND that is missing is no error then, for its suite says by
+// itself that it tests nothing.
 package main
 
 import (
@@ -160,19 +160,25 @@ func byWay(a, b string) int {
 	return cmp.Or(cmp.Compare(rank(a), rank(b)), strings.Compare(a, b))
 }
 
-// agree wants kept to say of the SDKs that found is about what found says.
+// agree wants kept to say of the SDKs that found is about what found says. Notes may differ: some have figures in them.
 func agree(kept, found []line) error {
 	about := make(map[string]bool)
 	for _, l := range found {
 		about[l.sdk] = true
 	}
+	says := func(lines []line, l line) bool {
+		return slices.ContainsFunc(lines, func(other line) bool {
+			other.note = l.note
+			return other == l
+		})
+	}
 	for _, l := range kept {
-		if about[l.sdk] && !slices.Contains(found, l) {
+		if about[l.sdk] && !says(found, l) {
 			return fmt.Errorf("not found any more: %q", l.text())
 		}
 	}
 	for _, l := range found {
-		if !slices.Contains(kept, l) {
+		if !says(kept, l) {
 			return fmt.Errorf("lacks %q", l.text())
 		}
 	}

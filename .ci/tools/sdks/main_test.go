@@ -79,6 +79,8 @@ func TestRender(t *testing.T) {
 		{"the same", "", []string{one, two}},
 		{"one suite", "", []string{two}},
 		{"one suite that tests nothing", "", []string{one, filepath.Join(directory, "nothing")}},
+		{"another note", "", []string{file("note.tsv", "Another\tv2\tpings|pongs\tplain\tdouble\t17 starts\n")}},
+		{"another result", "not found any more", []string{file("result.tsv", "Another\tv2\tpings|pongs\tplain\tFAILED\t\n")}},
 		{"a test more", "lacks", []string{file("more.tsv", "Another\tv2\tpings|pongs\tplain\tdouble\t\nAnother\tv2\tmore\tplain\tdouble\t\n")}},
 		{"a test less", "not found any more", []string{file("less.tsv", "One\tv1\tlock\tplain\tpassed\t\n")}},
 		{"another version", "not found any more", []string{file("other.tsv", "Another\tv3\tpings|pongs\tplain\tdouble\t\n")}},
