@@ -145,8 +145,9 @@ go-test: build ## run the server's tests
 	packages="$$(go list $(LONGEST) && go list ./... | grep -vxF "$$(go list $(PURE) $(LONGEST))")" || exit 1; \
 	$(GO_TEST) -skip '$(REPLAYED)|$(SIMULATED)' $$packages || failed=yes; [ -z "$$failed" ]
 
+# Some look at files of other modules, which the test cache does not see.
 tools-test: ## run the tests of the generators
-	@cd $(TOOLS) && go test ./...
+	@cd $(TOOLS) && go test -count=1 ./...
 
 compat: build ## run the tests on the unmodified Go SDK, against bin/coordd and in their own process, and the SDKs' own tests
 	@$(MAKE) --no-print-directory compat-test compat-check
