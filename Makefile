@@ -70,7 +70,7 @@ GO_TEST_PURE = COORDD_BIN=$(CURDIR)/bin/coordd go test -vet=off -count=1 -timeou
 # BUSY is how many processes `make test-starved` has compete with the tests.
 BUSY ?= 16
 
-.PHONY: help run build test test-starved test-long lint generate generate-check go-test tools-test compat compat-test compat-upstream \
+.PHONY: help run build test test-starved test-long lint generate generate-check go-test tools-test compat compat-test compat-upstream compat-js compat-cpp compat-found compat-check compat-results \
 	crash-test lock-test cluster-test upgrade-test abuse-test malformed-test fuzz-short fuzz-model bench bench-watched bench-limiter \
 	conformance conformance-map \
 	mutation-test differences fuzz docker-image docker-context docker-test tools race-note clean
@@ -147,17 +147,43 @@ go-test: build ## run the server's tests
 	packages="$$(go list $(LONGEST) && go list ./... | grep -vxF "$$(go list $(PURE) $(LONGEST))")" || exit 1; \
 	$(GO_TEST) -skip '$(REPLAYED)|$(SIMULATED)' $$packages || failed=yes; [ -z "$$failed" ]
 
+# Some look at files of other modules, which the test cache does not see.
 tools-test: ## run the tests of the generators
-	@cd $(TOOLS) && go test ./...
+	@cd $(TOOLS) && go test -count=1 ./...
 
-compat: build ## run the tests on the unmodified Go SDK, against bin/coordd and in their own process, and the SDK's own tests
-	@$(MAKE) --no-print-directory compat-test compat-upstream
+compat: build ## run the tests on the unmodified Go SDK, against bin/coordd and in their own process, and the SDKs' own tests
+	@$(MAKE) --no-print-directory compat-test compat-check
+
+compat-results: compat-found ## run the SDKs' own tests, and write what passed to compat/results.tsv and docs/sdks.md
+	@$(TOOLBIN)/sdks $(RESULTS) $(SDKS_PAGE) $(FOUND) $(FOUND_AS_WELL)
+
+compat-check: compat-found
+	@$(TOOLBIN)/sdks -check $(RESULTS) $(SDKS_PAGE) $(FOUND) $(FOUND_AS_WELL)
+
+# FOUND is what each of the RESULTS_OF, by its target compat-NAME, writes to the file that COMPAT_RESULTS names. The results are
+# not complete without them; AS_WELL are suites that hardly any machine has the SDK for.
+RESULTS_OF := upstream js
+AS_WELL    := cpp
+RESULTS    := compat/results.tsv
+SDKS_PAGE  := docs/sdks.md
+FOUND      := $(RESULTS_OF:%=bin/compat/%.tsv)
+FOUND_AS_WELL = $$(ls $(AS_WELL:%=bin/compat/%.tsv) 2>/dev/null || true)
+compat-found: build tools
+	@rm -rf bin/compat && mkdir -p bin/compat
+	@for name in $(RESULTS_OF) $(AS_WELL); do \
+		COMPAT_RESULTS=$(CURDIR)/bin/compat/$$name.tsv $(MAKE) --no-print-directory compat-$$name || exit 1; done
 
 compat-test:
 	@for module in $(COMPAT); do (cd $$module && $(GO_TEST) ./...) || exit 1; done
 
 compat-upstream: build ## run the Go SDK's own integration tests against bin/coordd, and print what passed
 	@cd compat/go/upstream && COORDD_BIN=$(CURDIR)/bin/coordd go test -count=1 -timeout $(TEST_TIMEOUT) -v .
+
+compat-js: build ## run the tests in JavaScript on the SDK's packages (compat/js), where there is Node.js
+	@COORDD_BIN=$(CURDIR)/bin/coordd compat/js/run
+
+compat-cpp: build ## run the programs on the C++ SDK (compat/cpp), where that is installed
+	@COORDD_BIN=$(CURDIR)/bin/coordd compat/cpp/run
 
 crash-test: build ## kill and restart a server under load CRASH_ROUNDS times
 	@listed="$$(go test -list '^TestCrash' $(CRASH_PACKAGES))" && grep -q '^TestCrash' <<<"$$listed" || \
@@ -241,7 +267,7 @@ docker-test: docker-context ## build the image and test it and the compose files
 		../bin/docker.test -test.v -test.timeout 10m && TESTCONTAINERS_RYUK_DISABLED=true ../bin/testcontainers.test -test.v -test.timeout 5m'
 
 tools: # build the pinned tools; the build cache makes a repetition cheap
-	@cd $(TOOLS) && go build -buildvcs=false -o $(TOOLBIN)/ ./protogen ./notices \
+	@cd $(TOOLS) && go build -buildvcs=false -o $(TOOLBIN)/ ./protogen ./notices ./sdks \
 		honnef.co/go/tools/cmd/staticcheck google.golang.org/protobuf/cmd/protoc-gen-go google.golang.org/grpc/cmd/protoc-gen-go-grpc
 
 race-note: # said before and after all tests, so that nobody overlooks it

@@ -24,8 +24,10 @@ const (
 	suite = sdk + "/tests/integration"
 	// patience is for one of the SDK's tests. The longest takes 10 s on a quiet machine.
 	patience = 3 * time.Minute
-	// resultsVariable names a file for what passed, a line each: version of the SDK, test, way, result, and the reason why
-	// it was not run, separated by tabs.
+	// suiteName is what the results are shown under.
+	suiteName = "Go, the SDK's own integration tests"
+	// resultsVariable names a file for what passed, a line each: suiteName, version of the SDK, test, way, result, and a
+	// note (why it was not run, or which part was), separated by tabs. .ci/tools/sdks makes the table of docs/sdks.md of it.
 	resultsVariable = "COMPAT_RESULTS"
 )
 
@@ -79,7 +81,7 @@ var elsewhere = []struct{ files, reason string }{
 func TestUpstream(t *testing.T) {
 	program := compileSuite(t)
 	version := versionOf(t)
-	results := &results{version: version}
+	results := &results{suite: suiteName, version: version}
 	t.Cleanup(func() { results.publish(t) })
 	for _, way := range startWays(t) {
 		t.Run(way.name, func(t *testing.T) {
@@ -99,10 +101,17 @@ func TestUpstream(t *testing.T) {
 					t.Errorf("%s: %v", w.name, err)
 					continue
 				}
-				results.add(w.name, way.name, "passed", w.part)
+				results.add(w.name, way.name, "passed", partNote(w.part))
 			}
 		})
 	}
+}
+
+func partNote(part string) string {
+	if part == "" {
+		return ""
+	}
+	return "its part " + part
 }
 
 // TestEveryTestIsListed wants each of the SDK's tests to be run, or to be in a file that is left out for a reason, so that a
@@ -194,15 +203,16 @@ func runUpstream(t *testing.T, program, name, part string, environment []string)
 
 // results are what passed.
 type results struct {
-	version string
-	mutex   sync.Mutex
-	lines   []string
+	suite, version string
+
+	mutex sync.Mutex
+	lines []string
 }
 
-func (r *results) add(test, way, result, reason string) {
+func (r *results) add(test, way, result, note string) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
-	r.lines = append(r.lines, strings.Join([]string{r.version, test, way, result, reason}, "\t"))
+	r.lines = append(r.lines, strings.Join([]string{r.suite, r.version, test, way, result, note}, "\t"))
 }
 
 // publish prints the results, and writes them to the file that resultsVariable names.
