@@ -22,6 +22,8 @@ MALFORMED_STREAMS ?= 10000
 MALFORMED_SEED ?= 1
 # LOCKS is how many `coordd lock` wait at a time in `make lock-test`.
 LOCKS ?= 200
+# DOUBLES_SOAK is how long `make doubles-soak` takes; make compat-doubles has a short form.
+DOUBLES_SOAK ?= 30m
 # ABUSE_SECONDS is how long each attack of `make abuse-test` goes on, ABUSE_NAME a part of the names of those wanted; make
 # test has a short form.
 ABUSE_SECONDS ?= 10
@@ -45,6 +47,8 @@ COMPAT := compat/go compat/go/standin
 SUITES := compat/go/upstream
 # TESTCONTAINERS needs a Docker engine, and a minute of compiling what it is built on: make docker-test runs it.
 TESTCONTAINERS := compat/go/testcontainers
+# DOUBLES behave like SDKs that cannot be installed here: make compat and CI run them, make test does not.
+DOUBLES := ./compat/doubles
 TOOLS  := .ci/tools
 TOOLBIN := $(CURDIR)/bin/tools
 PROTO_PLUGINS := $(TOOLBIN)/protoc-gen-go,$(TOOLBIN)/protoc-gen-go-grpc
@@ -70,7 +74,7 @@ GO_TEST_PURE = COORDD_BIN=$(CURDIR)/bin/coordd go test -vet=off -count=1 -timeou
 # BUSY is how many processes `make test-starved` has compete with the tests.
 BUSY ?= 16
 
-.PHONY: help run build test test-starved test-long lint generate generate-check go-test tools-test compat compat-test compat-upstream compat-js compat-cpp compat-found compat-check compat-results \
+.PHONY: help run build test test-starved test-long lint generate generate-check go-test tools-test compat compat-test compat-upstream compat-doubles doubles-soak compat-js compat-cpp compat-found compat-check compat-results \
 	crash-test lock-test cluster-test upgrade-test abuse-test malformed-test fuzz-short fuzz-model bench bench-watched bench-limiter \
 	conformance conformance-map \
 	mutation-test differences fuzz docker-image docker-context docker-test tools race-note clean
@@ -144,7 +148,7 @@ go-test: build ## run the server's tests
 	$(GO_TEST_PURE) -run '$(REPLAYED)' ./conformance || failed=yes; \
 	$(GO_TEST_PURE) -run '$(SIMULATED)' ./server/group || failed=yes; \
 	$(if $(RACE),$(GO_TEST) $(PURE_RACED) || failed=yes;) \
-	packages="$$(go list $(LONGEST) && go list ./... | grep -vxF "$$(go list $(PURE) $(LONGEST))")" || exit 1; \
+	packages="$$(go list $(LONGEST) && go list ./... | grep -vxF "$$(go list $(PURE) $(LONGEST) $(DOUBLES))")" || exit 1; \
 	$(GO_TEST) -skip '$(REPLAYED)|$(SIMULATED)' $$packages || failed=yes; [ -z "$$failed" ]
 
 # Some look at files of other modules, which the test cache does not see.
@@ -162,7 +166,7 @@ compat-check: compat-found
 
 # FOUND is what each of the RESULTS_OF, by its target compat-NAME, writes to the file that COMPAT_RESULTS names. The results are
 # not complete without them; AS_WELL are suites that hardly any machine has the SDK for.
-RESULTS_OF := upstream js
+RESULTS_OF := upstream js doubles
 AS_WELL    := cpp
 RESULTS    := compat/results.tsv
 SDKS_PAGE  := docs/sdks.md
@@ -184,6 +188,14 @@ compat-js: build ## run the tests in JavaScript on the SDK's packages (compat/js
 
 compat-cpp: build ## run the programs on the C++ SDK (compat/cpp), where that is installed
 	@COORDD_BIN=$(CURDIR)/bin/coordd compat/cpp/run
+
+# They mostly wait, so many run at a time.
+compat-doubles: build ## run doubles of the SDKs for C++, Java, Python, Rust and .NET against bin/coordd, and print what they show
+	@COORDD_BIN=$(CURDIR)/bin/coordd $(RACE_ENV) go test $(RACE_FLAGS) -vet=off -count=1 -parallel 24 -timeout 10m -v $(DOUBLES) | \
+		grep -v '^ *\(=== \|--- PASS\)'
+
+doubles-soak: build ## the same doubles at once on three servers whose leader changes, for DOUBLES_SOAK (30m)
+	@DOUBLES_SOAK=$(DOUBLES_SOAK) COORDD_BIN=$(CURDIR)/bin/coordd go test -count=1 -timeout 24h -v -run '^TestLeaderChanges$$' $(DOUBLES)
 
 crash-test: build ## kill and restart a server under load CRASH_ROUNDS times
 	@listed="$$(go test -list '^TestCrash' $(CRASH_PACKAGES))" && grep -q '^TestCrash' <<<"$$listed" || \

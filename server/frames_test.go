@@ -53,7 +53,7 @@ func TestFrames(t *testing.T) {
 	patient, _ := startTest(t, nil)
 	hurried, _ := startTest(t, func(c *Config) { c.Hardening.FirstMessage = 50 * time.Millisecond })
 	brief := framed(startMessage(briefTimeoutMillis))
-	bomb := gzipBomb()
+	bomb, zlibbed := gzipBomb(), zlibBomb()
 	unknown := append(bytes.Clone(brief[5:]), bytes.Repeat([]byte{0xf8, 0x7f, 0x01}, 10_000)...)
 	for _, test := range []struct {
 		name    string
@@ -68,9 +68,11 @@ func TestFrames(t *testing.T) {
 		{"length of 2^32-1", nil, prefixed(0, 1<<32-1, brief), false, codes.ResourceExhausted},
 		{"length one over the limit", nil, prefixed(0, maxRequestBytes+1, brief), false, codes.ResourceExhausted},
 		{"compressed bomb", []string{"grpc-encoding", "gzip"}, prefixed(1, uint32(len(bomb)), bomb), false, codes.ResourceExhausted},
+		{"compressed bomb of zlib's", []string{"grpc-encoding", "deflate"}, prefixed(1, uint32(len(zlibbed)), zlibbed), false, codes.ResourceExhausted},
 		{"compressed without saying how", nil, prefixed(1, uint32(len(brief)-5), brief[5:]), false, codes.Internal},
-		{"unknown compression", []string{"grpc-encoding", "deflate"}, prefixed(1, uint32(len(brief)-5), brief[5:]), false, codes.Unimplemented},
+		{"unknown compression", []string{"grpc-encoding", "zstd"}, prefixed(1, uint32(len(brief)-5), brief[5:]), false, codes.Unimplemented},
 		{"not gzip", []string{"grpc-encoding", "gzip"}, prefixed(1, uint32(len(brief)-5), brief[5:]), false, codes.Internal},
+		{"not zlib", []string{"grpc-encoding", "deflate"}, prefixed(1, uint32(len(brief)-5), brief[5:]), false, codes.Internal},
 		{"flag that means nothing", nil, prefixed(2, uint32(len(brief)-5), brief[5:]), false, codes.Internal},
 		{"empty message", nil, prefixed(0, 0, nil), false, codes.InvalidArgument},
 		{"half-closed", nil, brief, true, codes.Canceled},

@@ -3,6 +3,7 @@ package server
 import (
 	"bytes"
 	"compress/gzip"
+	"compress/zlib"
 	"context"
 	"errors"
 	"fmt"
@@ -231,6 +232,15 @@ func gzipBomb() []byte {
 	_, _ = w.Write(make([]byte, maxRequestBytes/members+1))
 	_ = w.Close()
 	return bytes.Repeat(member.Bytes(), members)
+}
+
+// zlibBomb is the same of what gRPC calls deflate.
+func zlibBomb() []byte {
+	var bomb bytes.Buffer
+	w := zlib.NewWriter(&bomb)
+	_, _ = w.Write(make([]byte, maxRequestBytes+1))
+	_ = w.Close()
+	return bomb.Bytes()
 }
 
 // goodSession holds a lock while others misbehave, and works now and then.

@@ -281,12 +281,23 @@ func TestPythonIsPingedOften(t *testing.T) {
 	t.Logf("two pings within %v", time.Since(begin))
 }
 
-func TestGzip(t *testing.T) {
+// TestCompression calls with what clients may compress by: Go's gzip and, as the C++ SDK lets its users choose, deflate.
+func TestCompression(t *testing.T) {
 	_, conn := startTest(t, nil)
-	answer, err := Ydb_Scheme_V1.NewSchemeServiceClient(conn).ListDirectory(t.Context(), &Ydb_Scheme.ListDirectoryRequest{Path: "/local"},
-		grpc.UseCompressor(gzip.Name))
-	if err != nil || answer.GetOperation().GetStatus() != Ydb.StatusIds_SUCCESS {
-		t.Fatalf("got %v, %v", answer, err)
+	for _, name := range []string{gzip.Name, "deflate"} {
+		answer, err := Ydb_Scheme_V1.NewSchemeServiceClient(conn).ListDirectory(t.Context(), &Ydb_Scheme.ListDirectoryRequest{Path: "/local"},
+			grpc.UseCompressor(name))
+		if err != nil || answer.GetOperation().GetStatus() != Ydb.StatusIds_SUCCESS {
+			t.Errorf("%s: got %v, %v", name, answer, err)
+		}
+		session, err := Ydb_Coordination_V1.NewCoordinationServiceClient(conn).Session(t.Context(), grpc.UseCompressor(name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		send(t, session, startMessage(briefTimeoutMillis))
+		if got := receive(t, session); got.GetSessionStarted() == nil {
+			t.Errorf("%s: %v", name, got)
+		}
 	}
 }
 

@@ -1,0 +1,70 @@
+package listen
+
+import (
+	"bytes"
+	"io"
+	"testing"
+
+	"google.golang.org/grpc/encoding"
+)
+
+// TestDeflate folds and unfolds messages, whole ones and broken ones and some that are not read to their end, one after the
+// other in the same places, which are all free in the end.
+func TestDeflate(t *testing.T) {
+	d := encoding.GetCompressor("deflate").(*deflate)
+	for range 2 * cap(d.turns) {
+		for _, n := range []int{0, 1, 100_000} {
+			whole := deflated(t, d, n)
+			if len(whole) > 0 && whole[0] != 0x78 { // the first byte of zlib's format; raw data would begin otherwise
+				t.Errorf("%d bytes begin with %#x", n, whole[0])
+			}
+			if got, err := inflated(t, d, whole); err != nil || len(got) != n || bytes.Count(got, []byte("a")) != n {
+				t.Errorf("%d bytes: got %d, %v", n, len(got), err)
+			}
+			for _, broken := range [][]byte{nil, []byte("nothing of the kind"), whole[:len(whole)/2], whole[:len(whole)-1]} {
+				if got, err := inflated(t, d, broken); err == nil {
+					t.Errorf("%d bytes of what is broken", len(got))
+				}
+			}
+		}
+		r, err := d.Decompress(bytes.NewReader(deflated(t, d, 10_000_000)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n, err := io.ReadFull(r, make([]byte, 1000)); err != nil {
+			t.Fatal(n, err)
+		}
+		if err := r.(io.Closer).Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if len(d.turns) != cap(d.turns) {
+		t.Errorf("%d of %d turns are given back", len(d.turns), cap(d.turns))
+	}
+}
+
+func deflated(t *testing.T, d *deflate, n int) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	w, err := d.Compress(&b)
+	if err == nil {
+		_, err = w.Write(bytes.Repeat([]byte("a"), n))
+	}
+	if err == nil {
+		err = w.Close()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+func inflated(t *testing.T, d *deflate, data []byte) ([]byte, error) {
+	t.Helper()
+	r, err := d.Decompress(bytes.NewReader(data))
+	if err != nil {
+		return nil, err
+	}
+	defer r.(io.Closer).Close()
+	return io.ReadAll(r)
+}
