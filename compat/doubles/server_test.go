@@ -1,0 +1,261 @@
+package doubles
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
+
+	"github.com/ydb-platform/ydb-go-genproto/Ydb_Coordination_V1"
+	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb"
+	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
+)
+
+// coordd is the program that COORDD_BIN names.
+func coordd(t *testing.T) string {
+	t.Helper()
+	path := os.Getenv("COORDD_BIN")
+	if path == "" {
+		t.Skip("COORDD_BIN names no program: `make compat-doubles` builds it and runs this")
+	}
+	return path
+}
+
+// server is a running coordd.
+type server struct {
+	t       *testing.T
+	command *exec.Cmd
+	ready   chan string // the connection string that it prints
+	log     string
+	data    string // its directory, "" in memory
+	address string
+	exited  chan error
+}
+
+func startServer(t *testing.T, args ...string) *server {
+	t.Helper()
+	s := launch(t, args...)
+	s.await()
+	return s
+}
+
+// launch starts a server, which ends with the test.
+func launch(t *testing.T, args ...string) *server {
+	t.Helper()
+	s := &server{t: t, ready: make(chan string, 1), log: filepath.Join(t.TempDir(), "log"), exited: make(chan error, 1)}
+	log, err := os.Create(s.log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	s.command = exec.Command(coordd(t), append([]string{"serve", "--listen-http=off", "--listen=127.0.0.1:0"}, args...)...)
+	s.command.Stderr = log
+	stdout, err := s.command.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		line, _ := bufio.NewReader(stdout).ReadString('\n')
+		s.ready <- strings.TrimSpace(line)
+		s.exited <- s.command.Wait()
+	}()
+	t.Cleanup(func() {
+		s.terminate()
+		if err := <-s.exited; err != nil {
+			text, _ := os.ReadFile(s.log)
+			t.Logf("coordd %v: %v\n%s", args, err, text)
+		}
+	})
+	return s
+}
+
+// terminate asks the server to end.
+func (s *server) terminate() { _ = s.command.Process.Signal(syscall.SIGTERM) }
+
+// await waits until the server serves.
+func (s *server) await() {
+	s.t.Helper()
+	line := <-s.ready
+	u, err := url.Parse(line)
+	if line == "" || err != nil {
+		text, _ := os.ReadFile(s.log)
+		s.t.Fatalf("coordd does not start: %q\n%s", line, text)
+	}
+	s.address = u.Host
+}
+
+var tlsConnection = regexp.MustCompile(`grpcs://([^/\s"]+)`)
+
+// tlsAddress is where it serves with TLS.
+func (s *server) tlsAddress() string {
+	text, _ := os.ReadFile(s.log)
+	found := tlsConnection.FindSubmatch(text)
+	if found == nil {
+		s.t.Fatalf("no address for TLS:\n%s", text)
+	}
+	return string(found[1])
+}
+
+// startCluster starts three servers.
+func startCluster(t *testing.T) []*server {
+	t.Helper()
+	directory := t.TempDir()
+	names := []string{"a", "b", "c"}
+	var members, peers []string
+	for _, name := range names {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		peers = append(peers, l.Addr().String())
+		members = append(members, name+"="+l.Addr().String())
+		_ = l.Close()
+	}
+	servers := make([]*server, len(names))
+	for i, name := range names {
+		data := filepath.Join(directory, name)
+		servers[i] = launch(t, "--name", name, "--listen-peer", peers[i], "--insecure-peers",
+			"--initial-cluster", strings.Join(members, ","), "--data-dir", data)
+		servers[i].data = data
+	}
+	for _, s := range servers {
+		s.await()
+	}
+	return servers
+}
+
+// lead has another server lead, and says whether it does.
+func (s *server) lead(ctx context.Context) error {
+	out, err := exec.CommandContext(ctx, coordd(s.t), "cluster", "transfer-leader", "--data-dir", s.data).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("%w: %s", err, out)
+	}
+	return nil
+}
+
+// node makes a coordination node for the test alone.
+func node(t *testing.T, conn *grpc.ClientConn) string {
+	t.Helper()
+	path := "/local/" + strings.Map(func(r rune) rune {
+		if r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r == '/' {
+			return r
+		}
+		return '_'
+	}, t.Name())
+	answer, err := Ydb_Coordination_V1.NewCoordinationServiceClient(conn).CreateNode(inDatabase(t), &Ydb_Coordination.CreateNodeRequest{Path: path})
+	if err != nil || answer.GetOperation().GetStatus() != Ydb.StatusIds_SUCCESS {
+		t.Fatalf("create %s: %v, %v", path, answer, err)
+	}
+	return path
+}
+
+func inDatabase(t *testing.T) context.Context {
+	return metadata.AppendToOutgoingContext(t.Context(), "x-ydb-database", "/local")
+}
+
+// begin starts a double that ends with the test.
+func begin(t *testing.T, sdk SDK, conn *grpc.ClientConn, path string) *Double {
+	t.Helper()
+	d := Start(t.Context(), sdk, conn, path)
+	t.Cleanup(func() { d.cancel(); <-d.Finished() })
+	select {
+	case <-d.Begun():
+	case <-d.Finished():
+		t.Fatalf("%s is not attached: %q, %+v", sdk.SDK, d.States(), d.Ending())
+	}
+	return d
+}
+
+// do sends a request whose answer has to be a SUCCESS.
+func do(t *testing.T, d *Double, r *Request) *Response {
+	t.Helper()
+	answer := try(t, d, r)
+	if _, body := arm(answer.ProtoReflect()); statusOf(body) != Ydb.StatusIds_SUCCESS {
+		t.Fatalf("%s: %v answers %v", d.SDK, answer, r)
+	}
+	return answer
+}
+
+// try sends a request that has to be answered.
+func try(t *testing.T, d *Double, r *Request) *Response {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	answer, err := d.Do(ctx, r)
+	if err != nil {
+		t.Fatalf("%s: %v: %v, in %q", d.SDK, r, err, d.States())
+	}
+	return answer
+}
+
+// wait is a request under way.
+type wait struct {
+	answer chan *Response
+	err    error
+}
+
+func begun(d *Double, t *testing.T, r *Request) *wait {
+	w := &wait{answer: make(chan *Response, 1)}
+	go func() {
+		answer, err := d.Do(t.Context(), r)
+		w.err = err
+		w.answer <- answer
+	}()
+	return w
+}
+
+// eventually waits until something is so.
+func eventually(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(time.Minute)
+	for !is() {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited in vain for %s", what)
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// heard counts the messages that a double has got.
+func heard(d *Double, is func(*Response) bool) int {
+	n := 0
+	for _, m := range d.Heard() {
+		if is(m) {
+			n++
+		}
+	}
+	return n
+}
+
+func isPending(m *Response) bool { return m.GetAcquireSemaphorePending() != nil }
+func isPing(m *Response) bool    { return m.GetPing() != nil }
+func isChanged(m *Response) bool { return m.GetDescribeSemaphoreChanged() != nil }
+
+// isFine wants a double to be in no state of failure but those that are explained.
+func isFine(t *testing.T, d *Double, explained ...FailureState) {
+	t.Helper()
+	for _, state := range d.States() {
+		ok := false
+		for _, e := range explained {
+			ok = ok || e == state
+		}
+		if !ok {
+			t.Errorf("the server brings %s to %q", d.SDK, state)
+		}
+	}
+}
