@@ -22,6 +22,8 @@ MALFORMED_STREAMS ?= 10000
 MALFORMED_SEED ?= 1
 # LOCKS is how many `coordd lock` wait at a time in `make lock-test`.
 LOCKS ?= 200
+# DOUBLES_SOAK is how long `make doubles-soak` takes; make compat-doubles has a short form.
+DOUBLES_SOAK ?= 30m
 # ABUSE_SECONDS is how long each attack of `make abuse-test` goes on, ABUSE_NAME a part of the names of those wanted; make
 # test has a short form.
 ABUSE_SECONDS ?= 10
@@ -43,6 +45,8 @@ PLATFORM ?= linux/$(shell go env GOARCH)
 COMPAT := compat/go compat/go/standin
 # SUITES run programs of others, which are compiled or fetched: make compat and CI run them, make test does not.
 SUITES := compat/go/upstream
+# DOUBLES behave like SDKs that cannot be installed here: make compat and CI run them, make test does not.
+DOUBLES := ./compat/doubles
 TOOLS  := .ci/tools
 TOOLBIN := $(CURDIR)/bin/tools
 PROTO_PLUGINS := $(TOOLBIN)/protoc-gen-go,$(TOOLBIN)/protoc-gen-go-grpc
@@ -69,7 +73,7 @@ GO_TEST_PURE = COORDD_BIN=$(CURDIR)/bin/coordd go test -vet=off -count=1 -timeou
 BUSY ?= 16
 
 .PHONY: help run build test test-starved test-long lint generate generate-check go-test tools-test compat compat-test compat-upstream \
-	crash-test lock-test cluster-test upgrade-test abuse-test malformed-test fuzz-short fuzz-model bench bench-watched bench-limiter \
+	compat-doubles doubles-soak crash-test lock-test cluster-test upgrade-test abuse-test malformed-test fuzz-short fuzz-model bench bench-watched bench-limiter \
 	conformance conformance-map \
 	mutation-test differences fuzz docker-image docker-context docker-test tools race-note clean
 
@@ -142,20 +146,28 @@ go-test: build ## run the server's tests
 	$(GO_TEST_PURE) -run '$(REPLAYED)' ./conformance || failed=yes; \
 	$(GO_TEST_PURE) -run '$(SIMULATED)' ./server/group || failed=yes; \
 	$(if $(RACE),$(GO_TEST) $(PURE_RACED) || failed=yes;) \
-	packages="$$(go list $(LONGEST) && go list ./... | grep -vxF "$$(go list $(PURE) $(LONGEST))")" || exit 1; \
+	packages="$$(go list $(LONGEST) && go list ./... | grep -vxF "$$(go list $(PURE) $(LONGEST) $(DOUBLES))")" || exit 1; \
 	$(GO_TEST) -skip '$(REPLAYED)|$(SIMULATED)' $$packages || failed=yes; [ -z "$$failed" ]
 
 tools-test: ## run the tests of the generators
 	@cd $(TOOLS) && go test ./...
 
-compat: build ## run the tests on the unmodified Go SDK, against bin/coordd and in their own process, and the SDK's own tests
-	@$(MAKE) --no-print-directory compat-test compat-upstream
+compat: build ## run the tests on the unmodified Go SDK, against bin/coordd and in their own process, the SDK's own tests, and doubles of others
+	@$(MAKE) --no-print-directory compat-test compat-upstream compat-doubles
 
 compat-test:
 	@for module in $(COMPAT); do (cd $$module && $(GO_TEST) ./...) || exit 1; done
 
 compat-upstream: build ## run the Go SDK's own integration tests against bin/coordd, and print what passed
 	@cd compat/go/upstream && COORDD_BIN=$(CURDIR)/bin/coordd go test -count=1 -timeout $(TEST_TIMEOUT) -v .
+
+# They mostly wait, so many run at a time.
+compat-doubles: build ## run doubles of the SDKs for C++, Java, Python, Rust and .NET against bin/coordd, and print what they show
+	@COORDD_BIN=$(CURDIR)/bin/coordd $(RACE_ENV) go test $(RACE_FLAGS) -vet=off -count=1 -parallel 24 -timeout 10m -v $(DOUBLES) | \
+		grep -v '^ *\(=== \|--- PASS\)'
+
+doubles-soak: build ## the same doubles at once on three servers whose leader changes, for DOUBLES_SOAK (30m)
+	@DOUBLES_SOAK=$(DOUBLES_SOAK) COORDD_BIN=$(CURDIR)/bin/coordd go test -count=1 -timeout 24h -v -run '^TestLeaderChanges$$' $(DOUBLES)
 
 crash-test: build ## kill and restart a server under load CRASH_ROUNDS times
 	@listed="$$(go test -list '^TestCrash' $(CRASH_PACKAGES))" && grep -q '^TestCrash' <<<"$$listed" || \

@@ -55,7 +55,11 @@ var rows = []row{
 	{4, "hot reconnect loops: session has expired", []SDK{Python}, refusalsAreHeld(1 << 40),
 		"loops for ever, as with YDB; held to 10 starts a second and less"},
 	{5, "Pending and result at once", []SDK{wire("JS")}, noNeedlessPending, ""},
-	{6, "aborts: Pending", []SDK{CPP}, contends, ""},
+	{6, "abort on a second Pending", []SDK{CPP}, neverAborts(CPPAbortsOnPending, isPending), ""},
+	{6, "abort on a second SessionStarted", []SDK{CPP}, neverAborts(CPPAbortsOnSecondStarted, isStarted), ""},
+	{6, "abort on session id 0", []SDK{CPP}, neverAborts(CPPAbortsOnSessionZero, isStarted), ""},
+	{6, "abort on an empty response", []SDK{CPP}, neverAborts(CPPAbortsOnEmpty, isResult), ""},
+	{6, "abort on an unsupported response", []SDK{CPP}, neverAborts(CPPAbortsOnUnsupported, isResult), ""},
 	{7, "waits for the end behind Failure", []SDK{CPP}, endsBehindFailure, ""},
 	{8, "second break not recovered from", []SDK{Java}, secondBreak, "a stream that the network breaks twice is lost with any server; a leader that changes breaks none (the soak)"},
 	{9, "any result but SUCCESS ends the session", []SDK{Rust}, allSucceeds, "ALREADY_EXISTS and NOT_FOUND are true, and end it with YDB as well"},
@@ -74,7 +78,7 @@ var rows = []row{
 // TestRows goes through surface.md §7, and what was found since.
 func TestRows(t *testing.T) {
 	s := startServer(t, "--in-memory")
-	record("-", "", "row 17: line end in the text that a .NET test expects", "plain", "not run", "the test's own, and not a server's matter")
+	record(DotNet.SDK, DotNet.Version, "row 17: line end in the text that a .NET test expects", "plain", "not run", "the test's own, and not a server's matter")
 	for _, r := range rows {
 		for _, sdk := range r.sdks {
 			name := fmt.Sprintf("row %d: %s", r.number, r.about)
@@ -97,11 +101,12 @@ func TestRowsAreComplete(t *testing.T) {
 }
 
 func echoesArePongs(t *testing.T, sdk SDK, conn *grpc.ClientConn) {
-	sdk.Timeout = 3 * time.Second // a ping each second, and a second to answer it
+	// A ping each second, and a second to answer it. Its other limit, on messages that are no pings, is the session timeout.
+	sdk.Timeout, sdk.QueueSilence = 3*time.Second, 3*time.Second
 	d := begin(t, sdk, conn, node(t, conn))
 	eventually(t, "five pings", func() bool { return heard(d, isPing) >= 5 })
 	if n := heard(d, func(m *Response) bool { return m.GetPong() != nil }); n < 4 {
-		t.Errorf("%d of its echoes have got a pong, without which it breaks the stream after 30 s", n)
+		t.Errorf("%d of its echoes have got a pong, without which it breaks the stream after its session timeout", n)
 	}
 	isFine(t, d)
 	if d.Attaches() != 1 {
@@ -179,10 +184,33 @@ func noNeedlessPending(t *testing.T, sdk SDK, conn *grpc.ClientConn) {
 	}
 }
 
-// contends has two sessions fight for a semaphore, change their minds while they wait, and lose their streams.
-func contends(t *testing.T, sdk SDK, conn *grpc.ClientConn) {
-	path := node(t, conn)
-	a, b := begin(t, sdk, conn, path), begin(t, sdk, conn, path)
+func isStarted(m *Response) bool { return m.GetSessionStarted() != nil }
+
+func isResult(m *Response) bool {
+	method, _ := resultOf(m)
+	return method != ""
+}
+
+// neverAborts wants one of the C++ SDK's aborts not to happen while there was something that might have led to it.
+func neverAborts(abort FailureState, might func(*Response) bool) func(*testing.T, SDK, *grpc.ClientConn) {
+	return func(t *testing.T, sdk SDK, conn *grpc.ClientConn) {
+		path := node(t, conn)
+		a, b := begin(t, sdk, conn, path), begin(t, sdk, conn, path)
+		contend(t, a, b)
+		for _, d := range []*Double{a, b} {
+			if slices.Contains(d.States(), abort) {
+				t.Errorf("the process is gone: %s", abort)
+			}
+			isFine(t, d)
+		}
+		if heard(b, might) < 2 {
+			t.Errorf("the test has not led there: %d messages", heard(b, might))
+		}
+	}
+}
+
+// contend has two sessions fight for a semaphore; b changes its mind while it waits, and loses its stream.
+func contend(t *testing.T, a, b *Double) {
 	do(t, a, Create("a", 1))
 	for i := range 20 {
 		do(t, a, Acquire("a", Infinite))
@@ -214,8 +242,6 @@ func contends(t *testing.T, sdk SDK, conn *grpc.ClientConn) {
 		}
 		do(t, b, Release("a"))
 	}
-	isFine(t, a)
-	isFine(t, b)
 }
 
 func waiters(t *testing.T, d *Double, name string) int {
