@@ -163,7 +163,7 @@ compat-upstream: build ## run the Go SDK's own integration tests against bin/coo
 
 # They mostly wait, so many run at a time.
 compat-doubles: build ## run doubles of the SDKs for C++, Java, Python, Rust and .NET against bin/coordd, and print what they show
-	@COORDD_BIN=$(CURDIR)/bin/coordd $(RACE_ENV) go test $(RACE_FLAGS) -vet=off -count=1 -parallel 24 -timeout 10m -v $(DOUBLES) | \
+	@COORDD_BIN=$(CURDIR)/bin/coordd go test -vet=off -count=1 -parallel 24 -timeout 10m -v $(DOUBLES) | \
 		grep -v '^ *\(=== \|--- PASS\)'
 
 doubles-soak: build ## the same doubles at once on three servers whose leader changes, for DOUBLES_SOAK (30m)

@@ -102,8 +102,8 @@ func TestRowsAreComplete(t *testing.T) {
 }
 
 func echoesArePongs(t *testing.T, sdk SDK, conn *grpc.ClientConn) {
-	// A ping each second, and a second to answer it. Its other limit, on messages that are no pings, is the session timeout.
-	sdk.Timeout, sdk.QueueSilence = 3*time.Second, 3*time.Second
+	// A ping each 1.7 s, and as long to answer it. Its other limit, on messages that are no pings, is the session timeout.
+	sdk.Timeout, sdk.QueueSilence = 5*time.Second, 5*time.Second
 	d := begin(t, sdk, conn, node(t, conn))
 	eventually(t, "five pings", func() bool { return heard(d, isPing) >= 5 })
 	if n := heard(d, func(m *Response) bool { return m.GetPong() != nil }); n < 4 {
@@ -329,9 +329,9 @@ func startRefused(t *testing.T, sdk SDK, conn *grpc.ClientConn) {
 
 func expires(t *testing.T, sdk SDK, conn *grpc.ClientConn) {
 	path := node(t, conn)
-	sdk.Timeout = time.Second
 	next := begin(t, sdk, conn, path)
 	do(t, next, Create("a", 1))
+	sdk.Timeout = 3 * time.Second
 	left := begin(t, sdk, conn, path)
 	do(t, left, Acquire("a", Infinite))
 	w := begun(next, t, Acquire("a", Infinite))
