@@ -68,6 +68,7 @@ var layers = []layer{
 	// What it imports, every test has that uses it: see TestStandInCarriesLittle.
 	{folder: "server/standin/faults", ours: []string{"server", "raftstore"}, foreign: []string{grpc, protobuf, ydbProtos}},
 	{folder: "server/standin", ours: []string{"scheme", "coordination", "raftstore", "server"}, foreign: []string{grpc, ydbProtos}},
+	{folder: "compat/doubles", foreign: []string{grpc, protobuf, ydbProtos}}, // nothing of the server that it is to judge
 	{folder: "conformance", ours: []string{"scheme", "coordination", "raftstore", "server"},
 		foreign: []string{raft, hashicorp, bbolt, grpc, protobuf, ydbProtos, system, "github.com/anishathalye/porcupine", "pgregory.net/rapid"}},
 	{folder: "."}, // the notices of the repository

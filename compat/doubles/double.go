@@ -402,7 +402,8 @@ func (d *Double) follow(ctx context.Context, messages <-chan received) (e Ending
 				_ = d.stream.CloseSend()
 				end.set(d.farewell())
 			case Stops, StopsAndHalfCloses:
-				d.send(&Request{Request: &Ydb_Coordination.SessionRequest_SessionStop_{SessionStop: &Ydb_Coordination.SessionRequest_SessionStop{}}})
+				d.send(&Request{Request: &Ydb_Coordination.SessionRequest_SessionStop_{
+					SessionStop: &Ydb_Coordination.SessionRequest_SessionStop{}}})
 				end.set(d.farewell())
 			}
 		case <-ctx.Done():
@@ -546,7 +547,8 @@ func (d *Double) dropped(m *Response) bool {
 	return method != "" && d.find(method, id) == nil
 }
 
-// bans reports whether the end of a stream makes SDKs avoid the server: any but OK, and but what they have done themselves.
+// bans reports whether the end of a stream makes SDKs avoid the server: any but OK, and but what they have done
+// themselves.
 func bans(err error) bool {
 	return err != nil && err != io.EOF && status.Code(err) != codes.Canceled
 }

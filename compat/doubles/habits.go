@@ -26,8 +26,8 @@ type Habits struct {
 	// StartPatience is how long it waits for SessionStarted, 0: for ever. AnyMessage says that each message renews it.
 	StartPatience time.Duration
 	AnyMessage    bool
-	// Silence is how long nothing may come before it breaks the stream, 0: for ever. QueueSilence is the same for messages
-	// that are no pings.
+	// Silence is how long nothing may come before it breaks the stream, 0: for ever. QueueSilence is the same for
+	// messages that are no pings.
 	Silence, QueueSilence time.Duration
 	// EchoesPings says that it answers a ping by a ping.
 	EchoesPings bool
@@ -38,8 +38,8 @@ type Habits struct {
 	Resends []string
 	SameIDs bool
 
-	// AwaitsEnd is the state in which it is when a stream does not end behind a Failure or a SessionStopped, Well if it does
-	// not wait for that.
+	// AwaitsEnd is the state in which it is when a stream does not end behind a Failure or a SessionStopped, Well if
+	// it does not wait for that.
 	AwaitsEnd FailureState
 	// Recovery is how long it tries to attach again, 0: as its Client says.
 	Recovery time.Duration

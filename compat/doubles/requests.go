@@ -38,13 +38,15 @@ func Delete(name string) *Request {
 // Acquire asks for a token of a semaphore.
 func Acquire(name string, timeoutMillis uint64) *Request {
 	return &Request{Request: &Ydb_Coordination.SessionRequest_AcquireSemaphore_{
-		AcquireSemaphore: &Ydb_Coordination.SessionRequest_AcquireSemaphore{Name: name, Count: 1, TimeoutMillis: timeoutMillis}}}
+		AcquireSemaphore: &Ydb_Coordination.SessionRequest_AcquireSemaphore{Name: name, Count: 1,
+			TimeoutMillis: timeoutMillis}}}
 }
 
 // Lock asks for an ephemeral semaphore, alone.
 func Lock(name string, timeoutMillis uint64) *Request {
 	return &Request{Request: &Ydb_Coordination.SessionRequest_AcquireSemaphore_{
-		AcquireSemaphore: &Ydb_Coordination.SessionRequest_AcquireSemaphore{Name: name, Count: 1<<64 - 1, Ephemeral: true, TimeoutMillis: timeoutMillis}}}
+		AcquireSemaphore: &Ydb_Coordination.SessionRequest_AcquireSemaphore{Name: name, Count: 1<<64 - 1, Ephemeral: true,
+			TimeoutMillis: timeoutMillis}}}
 }
 
 // Release gives a semaphore back.

@@ -39,8 +39,8 @@ type row struct {
 	note   string // what a right server cannot spare the SDK either, and why
 }
 
-// wire stands for the SDKs that have no double since they run elsewhere in compat: what concerns them is looked at on the
-// wire, with a client that bears everything.
+// wire stands for the SDKs that have no double since they run elsewhere in compat: what concerns them is looked at on
+// the wire, with a client that bears everything.
 func wire(name string) SDK {
 	s := DotNet
 	s.SDK, s.Version = name, "wire"
@@ -51,7 +51,8 @@ var rows = []row{
 	{1, "pong sent in the ping arm", []SDK{Python}, echoesArePongs, ""},
 	{2, "3 s without a message", []SDK{Python}, pingsOften, ""},
 	{3, "acquired=false taken for a grant", []SDK{Python}, resultIsFinal, ""},
-	{4, "hot reconnect loops: no such node", []SDK{Python}, refusalsAreHeld(0), "loops for ever, as with YDB; held to 10 starts a second and less"},
+	{4, "hot reconnect loops: no such node", []SDK{Python}, refusalsAreHeld(0),
+		"loops for ever, as with YDB; held to 10 starts a second and less"},
 	{4, "hot reconnect loops: session has expired", []SDK{Python}, refusalsAreHeld(1 << 40),
 		"loops for ever, as with YDB; held to 10 starts a second and less"},
 	{5, "Pending and result at once", []SDK{wire("JS")}, noNeedlessPending, ""},
@@ -61,8 +62,10 @@ var rows = []row{
 	{6, "abort on an empty response", []SDK{CPP}, neverAborts(CPPAbortsOnEmpty, isResult), ""},
 	{6, "abort on an unsupported response", []SDK{CPP}, neverAborts(CPPAbortsOnUnsupported, isResult), ""},
 	{7, "waits for the end behind Failure", []SDK{CPP}, endsBehindFailure, ""},
-	{8, "second break not recovered from", []SDK{Java}, secondBreak, "a stream that the network breaks twice is lost with any server; a leader that changes breaks none (the soak)"},
-	{9, "any result but SUCCESS ends the session", []SDK{Rust}, allSucceeds, "ALREADY_EXISTS and NOT_FOUND are true, and end it with YDB as well"},
+	{8, "second break not recovered from", []SDK{Java}, secondBreak,
+		"a stream that the network breaks twice is lost with any server; a leader that changes breaks none (the soak)"},
+	{9, "any result but SUCCESS ends the session", []SDK{Rust}, allSucceeds,
+		"ALREADY_EXISTS and NOT_FOUND are true, and end it with YDB as well"},
 	{10, "id 0, and the same id at once", []SDK{Rust}, idsCollide, ""},
 	{11, "start hangs on Failure", []SDK{DotNet}, startRefused, "hangs whatever the server does; the stream at least is over"},
 	{12, "no SessionStop", []SDK{Python, Rust, DotNet}, expires, ""},
@@ -102,7 +105,8 @@ func TestRowsAreComplete(t *testing.T) {
 }
 
 func echoesArePongs(t *testing.T, sdk SDK, conn *grpc.ClientConn) {
-	// A ping each 1.7 s, and as long to answer it. Its other limit, on messages that are no pings, is the session timeout.
+	// A ping each 1.7 s, and as long to answer it. Its other limit, on messages that are no pings, is the session
+	// timeout.
 	sdk.Timeout, sdk.QueueSilence = 5*time.Second, 5*time.Second
 	d := begin(t, sdk, conn, node(t, conn))
 	eventually(t, "five pings", func() bool { return heard(d, isPing) >= 5 })
@@ -383,7 +387,8 @@ func nothingUnknown(t *testing.T, sdk SDK, conn *grpc.ClientConn) {
 	isFine(t, other)
 }
 
-// repeats loses the stream of a session that holds one semaphore and waits for another: what it repeats is no second request.
+// repeats loses the stream of a session that holds one semaphore and waits for another: what it repeats is no second
+// request.
 func repeats(t *testing.T, sdk SDK, conn *grpc.ClientConn) {
 	path := node(t, conn)
 	holder, d := begin(t, CPP, conn, path), begin(t, sdk, conn, path)

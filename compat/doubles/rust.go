@@ -24,8 +24,8 @@ const (
 	RustHangsInStart      FailureState = "hang: nothing comes behind SessionStart"          // coordination_session.rs:92
 )
 
-// Rust is the Rust SDK. It stores who waits for a result behind sending the request (controller.rs:44, :52), so a result can
-// come too early for it; no server can see that, and the double does not do it.
+// Rust is the Rust SDK. It stores who waits for a result behind sending the request (controller.rs:44, :52), so a
+// result can come too early for it; no server can see that, and the double does not do it.
 var Rust = SDK{
 	Habits: Habits{
 		SDK: "Rust", Version: "0.17.0",
