@@ -28,6 +28,7 @@ func main() {
 	against := flag.String("against", "", "with -watched or -stubbed: compare with this program as well")
 	stub := flag.Bool("stub", false, "be the stub that the bench compares with")
 	echo := flag.Bool("echo", false, "be the empty gRPC server that the bench compares with")
+	flag.IntVar(&connections, "connections", connections, "connections that the sessions share")
 	flag.Parse()
 	if *attach != "" {
 		if err := measureOne(*attach, *kind, *n, time.Duration(*seconds*float64(time.Second))); err != nil {

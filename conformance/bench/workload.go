@@ -11,10 +11,10 @@ import (
 	"github.com/coordd/coordd/conformance/raw"
 )
 
-const (
-	nodePath    = "/local/bench"
-	connections = 16
-)
+const nodePath = "/local/bench"
+
+// connections is how many the sessions share.
+var connections = 16
 
 // openSessions opens n sessions, spread over the connections.
 func openSessions(ctx context.Context, conns []*grpc.ClientConn, n int, timeoutMillis uint64) ([]*raw.Session, error) {
