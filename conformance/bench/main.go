@@ -18,7 +18,7 @@ func main() {
 	seconds := flag.Float64("seconds", 3, "length of one run")
 	idle := flag.Int("idle", 10_000, "idle sessions, 0 to leave them out")
 	attach := flag.String("attach", "", "measure the server at this address instead: one workload, for profiling")
-	kind := flag.String("kind", "pairs", "with -attach: pairs or handover")
+	kind := flag.String("kind", "pairs", "with -attach: pairs, handover or list")
 	n := flag.Int("n", 64, "with -attach or -watched: sessions; with -limiter: callers")
 	onlyCluster := flag.Bool("cluster", false, "measure only one server against three")
 	onlyWatched := flag.Bool("watched", false, "measure only what a pair costs a server that is watched, and one that is not")
@@ -181,8 +181,11 @@ func measureOne(address, kind string, n int, length time.Duration) error {
 		return err
 	}
 	workload := runPairs
-	if kind == "handover" {
+	switch kind {
+	case "handover":
 		workload = runHandover
+	case "list":
+		workload = runList
 	}
 	r, err := workload(context.Background(), address, n, length)
 	fmt.Printf("%s, %d sessions: %.0f/s, p50 %s ms, p99 %s ms\n", kind, n, r.perSecond, millis(r.p50), millis(r.p99))
