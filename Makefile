@@ -74,8 +74,9 @@ GO_TEST_PURE = COORDD_BIN=$(CURDIR)/bin/coordd go test -vet=off -count=1 -timeou
 # BUSY is how many processes `make test-starved` has compete with the tests.
 BUSY ?= 16
 
-.PHONY: help run build test test-starved test-long lint generate generate-check go-test tools-test compat compat-test compat-upstream compat-doubles doubles-soak compat-js compat-cpp compat-found compat-check compat-results \
-	crash-test lock-test cluster-test upgrade-test abuse-test malformed-test fuzz-short fuzz-model bench bench-watched bench-limiter \
+.PHONY: help run build test test-starved test-long lint generate generate-check go-test tools-test compat compat-test compat-upstream \
+	compat-doubles doubles-soak compat-js compat-cpp compat-found compat-check compat-results \
+	crash-test lock-test cluster-test upgrade-test abuse-test malformed-test fuzz-short fuzz-model bench bench-watched bench-stub bench-limiter \
 	conformance conformance-map \
 	mutation-test differences fuzz docker-image docker-context docker-test tools race-note clean
 
@@ -236,6 +237,9 @@ bench: build ## measure the server beside the machine's floor, and run the Go be
 
 bench-watched: build ## measure what it costs a server to be watched (AGAINST=PROGRAM to compare with an older one as well)
 	@go run ./conformance/bench -coordd bin/coordd -watched -runs 10 -seconds 6 -n 256 $(if $(AGAINST),-against $(AGAINST))
+
+bench-stub: build ## measure the server beside a stub without log, in turns (AGAINST=PROGRAM to compare with an older one as well)
+	@go run ./conformance/bench -coordd bin/coordd -stubbed -runs 5 $(if $(AGAINST),-against $(abspath $(AGAINST)))
 
 bench-limiter: build ## measure acquires of a rate limiter beside an empty gRPC server, through the leader and another server
 	@go run ./conformance/bench -coordd bin/coordd -limiter -runs 5 -n 64

@@ -323,7 +323,7 @@ type stuckClient struct {
 	status  *status.Status
 }
 
-func (c *stuckClient) Send(*Ydb_Coordination.SessionResponse) error {
+func (c *stuckClient) SendMsg(any) error {
 	close(c.sending)
 	<-c.ended
 	return c.status.Err()

@@ -19,6 +19,7 @@ import (
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
 
 	"github.com/coordd/coordd/server/group"
+	"github.com/coordd/coordd/server/listen"
 )
 
 // TestPanicOfHandler shows what a client is told of a panic: nothing of its text.
@@ -96,17 +97,17 @@ type brokenStream struct {
 	read int
 }
 
-func (b *brokenStream) Recv() (*Ydb_Coordination.SessionRequest, error) {
+func (b *brokenStream) RecvMsg(m any) error {
 	if b.read++; b.read == 2 {
 		panic("broken")
 	}
-	return b.CoordinationService_SessionServer.Recv()
+	return b.CoordinationService_SessionServer.RecvMsg(m)
 }
 
 // TestPanicOfReader has the handler of an attached stream panic. The group is told, so the session is free.
 func TestPanicOfReader(t *testing.T) {
 	s, conn := startTest(t, nil)
-	proxied := grpc.NewServer(grpc.ChainStreamInterceptor(s.panics.stream))
+	proxied := grpc.NewServer(listen.Codec(), grpc.ChainStreamInterceptor(s.panics.stream))
 	Ydb_Coordination_V1.RegisterCoordinationServiceServer(proxied, breaking{coordinationService{Server: s}})
 	own := serveTest(t, proxied)
 	stream := openTest(t, t.Context(), own, start(600_000))

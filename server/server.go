@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"google.golang.org/grpc"
 	_ "google.golang.org/grpc/encoding/gzip" // C++ clients may compress
@@ -243,23 +244,30 @@ func (s *Server) becomeReady(ctx context.Context) error {
 	return s.addInitialAdmin(ctx)
 }
 
-func (s *Server) startGRPC() {
-	options := s.connections.Options(kindOf, s.meters.refuse)
-	options = append(options,
-		listen.Decompress(maxRequestBytes),
+// TransportOptions are gRPC's options about messages and connections, whatever is served on them. Those that are idle for
+// that long are closed; 0: never. What conformance/bench compares a server with has the same ones.
+func TransportOptions(idle time.Duration) []grpc.ServerOption {
+	return []grpc.ServerOption{
 		grpc.MaxRecvMsgSize(maxRequestBytes),
 		grpc.MaxSendMsgSize(maxMessageBytes),
-		grpc.MaxConcurrentStreams(uint32(s.config.Hardening.StreamsPerConnection)),
 		grpc.MaxHeaderListSize(maxHeaderBytes),
 		// Fixed windows: to find one of its own, gRPC would answer every message with a ping and a window update.
 		grpc.StaticStreamWindowSize(streamWindowBytes),
 		grpc.StaticConnWindowSize(connectionWindowBytes),
+		// SDKs ping every few seconds, some of them without a stream (surface.md §6).
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: minPingGap, PermitWithoutStream: true}),
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: keepaliveTime, Timeout: keepaliveTimeout, MaxConnectionIdle: idle}),
+	}
+}
+
+func (s *Server) startGRPC() {
+	options := append(s.connections.Options(kindOf, s.meters.refuse), TransportOptions(s.config.Hardening.Idle)...)
+	options = append(options,
+		listen.Decompress(maxRequestBytes),
+		grpc.MaxConcurrentStreams(uint32(s.config.Hardening.StreamsPerConnection)),
 		grpc.ConnectionTimeout(s.config.Hardening.Handshake),
 		grpc.ChainUnaryInterceptor(s.panics.unary),
 		grpc.ChainStreamInterceptor(s.panics.stream),
-		// SDKs ping every few seconds, some of them without a stream (surface.md §6).
-		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: minPingGap, PermitWithoutStream: true}),
-		grpc.KeepaliveParams(keepalive.ServerParameters{Time: keepaliveTime, Timeout: keepaliveTimeout, MaxConnectionIdle: s.config.Hardening.Idle}),
 		grpc.WaitForHandlers(true),
 		grpc.Creds(s.connections.Credentials(s.tls)),
 		grpc.ChainUnaryInterceptor(s.debugUnary, s.auditUnary, s.held.unary),

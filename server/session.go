@@ -75,9 +75,11 @@ func (s *session) serve() error {
 	defer s.leaveOnPanic()
 	ctx := s.rpc.Context()
 	s.stream.Open()
+	received := new(wire.ClientMessage)
+	message := (*coordination.ClientMessage)(received)
 	for {
-		request, err := s.rpc.Recv()
-		if err != nil {
+		*message = coordination.ClientMessage{} // the client may be silent for long
+		if err := s.rpc.RecvMsg(received); err != nil {
 			s.stream.Close()
 			s.log.end("the client has closed it, or is gone")
 			if err == io.EOF { // what is queued is still sent
@@ -85,11 +87,10 @@ func (s *session) serve() error {
 			}
 			return nil
 		}
-		message := wire.FromClient(request)
-		s.progress.heard(&message)
-		s.log.heard(&message)
-		s.stream.AwaitRoom(ctx, &message)
-		resume := s.stream.Receive(&message)
+		s.progress.heard(message)
+		s.log.heard(message)
+		s.stream.AwaitRoom(ctx, message)
+		resume := s.stream.Receive(message)
 		if resume == nil {
 			continue
 		}
@@ -183,7 +184,7 @@ func (s *session) write(r *coordination.Reply, size int64) error {
 	if size > sendRoom && r.Description != nil {
 		return s.writeLarge(r)
 	}
-	err := s.rpc.Send(wire.ToClient(r))
+	err := s.rpc.SendMsg((*wire.Reply)(r))
 	if s.borrowed { // gRPC has taken this one, so the one before has left
 		s.lend(0)
 	}

@@ -6,6 +6,8 @@
 //
 // Workloads, by the numbers of the project's performance guide: W1 lock and unlock, each session its own semaphore, and W2
 // one lock handed over among all sessions, which package load has; W3 one writer and many watchers; W4 idle sessions. One
-// client's acquire is timed on one server and on three. With -watched only one thing is measured: what a pair of W1 costs a
+// client's acquire is timed on one server and on three. All of W1, W2, W3 and W5, a group's members listed, take turns with
+// package stub, a server of the same protocol without a log: the ratios say what the server adds to what gRPC and the client
+// cost; -stubbed measures only these. With -watched only one thing is measured: what a pair of W1 costs a
 // server whose metrics are read and whose state is listed every few seconds, and one that nobody watches.
 package main

@@ -18,13 +18,17 @@ func main() {
 	seconds := flag.Float64("seconds", 3, "length of one run")
 	idle := flag.Int("idle", 10_000, "idle sessions, 0 to leave them out")
 	attach := flag.String("attach", "", "measure the server at this address instead: one workload, for profiling")
-	kind := flag.String("kind", "pairs", "with -attach: pairs or handover")
+	kind := flag.String("kind", "pairs", "with -attach: pairs, handover or list")
 	n := flag.Int("n", 64, "with -attach or -watched: sessions; with -limiter: callers")
 	onlyCluster := flag.Bool("cluster", false, "measure only one server against three")
 	onlyWatched := flag.Bool("watched", false, "measure only what a pair costs a server that is watched, and one that is not")
 	onlyLimiter := flag.Bool("limiter", false, "measure only acquires of a rate limiter against an empty gRPC server")
-	against := flag.String("against", "", "with -watched: compare both with this program")
+	onlyStubbed := flag.Bool("stubbed", false, "measure only W1, W2, W3 and W5 beside a stub without log, in turns")
+	quick := flag.Bool("quick", false, "with -stubbed: only W1 with 64 and 256 sessions")
+	against := flag.String("against", "", "with -watched or -stubbed: compare with this program as well")
+	stub := flag.Bool("stub", false, "be the stub that the bench compares with")
 	echo := flag.Bool("echo", false, "be the empty gRPC server that the bench compares with")
+	flag.IntVar(&connections, "connections", connections, "connections that the sessions share")
 	flag.Parse()
 	if *attach != "" {
 		if err := measureOne(*attach, *kind, *n, time.Duration(*seconds*float64(time.Second))); err != nil {
@@ -38,6 +42,10 @@ func main() {
 	switch {
 	case *onlyCluster:
 		only = func(dir string) error { return measureCluster(context.Background(), *binary, dir, *runs, length) }
+	case *onlyStubbed:
+		only = func(dir string) error {
+			return measureStubbed(context.Background(), *binary, *against, dir, *runs, length, *quick)
+		}
 	case *onlyLimiter:
 		only = func(dir string) error {
 			return measureLimiter(context.Background(), *binary, dir, *runs, *n, length)
@@ -47,16 +55,23 @@ func main() {
 			return measureWatched(context.Background(), *binary, *against, dir, *runs, *n, length)
 		}
 	}
-	err := serveOrMeasure(*echo, *dir, only)
+	var serve func() error
+	switch {
+	case *echo:
+		serve = serveEcho
+	case *stub:
+		serve = serveStub
+	}
+	err := serveOrMeasure(serve, *dir, only)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
 }
 
-func serveOrMeasure(echo bool, dir string, measure func(dir string) error) error {
-	if echo {
-		return serveEcho()
+func serveOrMeasure(serve func() error, dir string, measure func(dir string) error) error {
+	if serve != nil {
+		return serve()
 	}
 	if dir == "" {
 		made, err := os.MkdirTemp(".", "bench-data-")
@@ -88,22 +103,10 @@ func measure(ctx context.Context, binary, dir string, runs int, length time.Dura
 		return err
 	}
 	fmt.Printf("| W1 p50 against its floor, 2 x (fdatasync + round trip) | 1 | | %.2f x | |\n", one.p50.Seconds()/(2*(sync+stream).Seconds()))
-	for _, n := range []int{16, 64, 256} {
-		if _, err := row("W1 lock+unlock", n, runs, func() (result, error) { return runPairs(ctx, server.address, n, length) }); err != nil {
-			return err
-		}
-	}
-	for _, n := range []int{8, 64} {
-		if _, err := row("W2 hand-over", n, runs, func() (result, error) { return runHandover(ctx, server.address, n, length) }); err != nil {
-			return err
-		}
-	}
-	for _, n := range []int{100, 1000} {
-		if _, err := row("W3 all watchers notified", n, runs, func() (result, error) { return runWatch(ctx, server.address, n, 30) }); err != nil {
-			return err
-		}
-	}
 	if err := server.stop(); err != nil {
+		return err
+	}
+	if err := measureStubbed(ctx, binary, "", dir, runs, length, false); err != nil {
 		return err
 	}
 	if err := measureCluster(ctx, binary, dir, runs, length); err != nil {
@@ -178,8 +181,11 @@ func measureOne(address, kind string, n int, length time.Duration) error {
 		return err
 	}
 	workload := runPairs
-	if kind == "handover" {
+	switch kind {
+	case "handover":
 		workload = runHandover
+	case "list":
+		workload = runList
 	}
 	r, err := workload(context.Background(), address, n, length)
 	fmt.Printf("%s, %d sessions: %.0f/s, p50 %s ms, p99 %s ms\n", kind, n, r.perSecond, millis(r.p50), millis(r.p99))

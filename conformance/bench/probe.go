@@ -128,6 +128,11 @@ func startServerWith(binary, dir string, environment []string, more ...string) (
 	arguments := append([]string{"serve", "--listen", "127.0.0.1:0", "--data-dir", dir, "--log-level", "error"}, more...)
 	command := exec.Command(binary, arguments...)
 	command.Env = append(append(os.Environ(), "COORDD_LOOPBACK_ADMIN=true"), environment...) // a flag would end older programs
+	return begin(command)
+}
+
+// begin starts a server that prints its address when it is ready.
+func begin(command *exec.Cmd) (*serverProcess, error) {
 	command.Stderr = os.Stderr
 	out, err := command.StdoutPipe()
 	if err != nil {

@@ -11,10 +11,10 @@ import (
 	"github.com/coordd/coordd/conformance/raw"
 )
 
-const (
-	nodePath    = "/local/bench"
-	connections = 16
-)
+const nodePath = "/local/bench"
+
+// connections is how many the sessions share.
+var connections = 16
 
 // openSessions opens n sessions, spread over the connections.
 func openSessions(ctx context.Context, conns []*grpc.ClientConn, n int, timeoutMillis uint64) ([]*raw.Session, error) {
@@ -115,6 +115,52 @@ func runWatch(ctx context.Context, address string, n, rounds int) (result, error
 	}
 	p50 := percentile(took, 50)
 	return result{float64(n) / p50.Seconds(), p50, percentile(took, 99), rounds}, nil
+}
+
+// runList is W5: members hold a semaphore with 64 bytes of data each, and listers list them for a while.
+func runList(ctx context.Context, address string, members int, duration time.Duration) (result, error) {
+	const (
+		name    = "group"
+		listers = 8
+	)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	conns, err := raw.Dial(address, connections)
+	if err != nil {
+		return result{}, err
+	}
+	defer raw.Close(conns)
+	sessions, err := openSessions(ctx, conns, members+listers, 30_000)
+	if err != nil {
+		return result{}, err
+	}
+	if err := sessions[0].Create(name, 1<<20); err != nil {
+		return result{}, err
+	}
+	data := make([]byte, 64)
+	if err := load.Together(sessions[:members], func(_ int, s *raw.Session) error { return s.Hold(name, data) }); err != nil {
+		return result{}, err
+	}
+	took := new(load.Histogram)
+	start := time.Now()
+	err = load.Together(sessions[members:], func(_ int, s *raw.Session) error {
+		for time.Since(start) < duration {
+			begun := time.Now()
+			if d, err := s.Describe(name, false); err != nil || len(d.GetOwners()) != members {
+				return fmt.Errorf("%d owners of %d: %w", len(d.GetOwners()), members, err)
+			}
+			took.Add(time.Since(begun))
+		}
+		return nil
+	})
+	steps := int(took.Count())
+	if err != nil || steps == 0 {
+		return result{}, fmt.Errorf("%d lists: %w", steps, err)
+	}
+	elapsed := time.Since(start)
+	// Members that only vanished would stay until their sessions have timed out, and be counted in the next run.
+	err = load.Together(sessions[:members], func(_ int, s *raw.Session) error { return s.Release(name) })
+	return result{float64(steps) / elapsed.Seconds(), took.Percentile(50), took.Percentile(99), steps}, err
 }
 
 // idleResult is what W4 gives.

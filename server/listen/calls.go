@@ -10,7 +10,6 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/encoding/proto"
-	"google.golang.org/grpc/experimental"
 	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
@@ -94,8 +93,8 @@ func (c *Connections) Options(kind func(method string) Kind, refused func(method
 			}
 			return ctx, err
 		}),
-		grpc.ForceServerCodecV2(codec{encoding.GetCodecV2(proto.Name)}),
-		experimental.BufferPool(receiveBuffers),
+		Codec(),
+		ReceiveBuffers(),
 	}
 }
 
@@ -355,6 +354,11 @@ func (c *Call) keep(n int64) {
 // well, but gRPC allocates for it at each message that comes or goes, and asks for the time.
 type codec struct{ encoding.CodecV2 }
 
+// Codec is the codec of a server's messages: gRPC's own, for messages of the rings as well.
+func Codec() grpc.ServerOption {
+	return grpc.ForceServerCodecV2(codec{encoding.GetCodecV2(proto.Name)})
+}
+
 // receiving is a call whose handler waits for a message.
 type receiving Call
 
@@ -362,6 +366,16 @@ type receiving Call
 type inPieces interface {
 	Pieces() [][]byte
 	Gone()
+}
+
+// direct is a message that encodes itself: it is a few bytes, or another message is to be encoded.
+type direct interface {
+	Encode() (encoded []byte, other any)
+}
+
+// decoding is a message that decodes itself. It keeps nothing of the bytes.
+type decoding interface {
+	Decode([]byte) error
 }
 
 // leaving is a pool that buffers are not taken from, and that tells a message when gRPC puts back one of it.
@@ -375,10 +389,20 @@ func (l leaving) Put(*[]byte) { l.message.Gone() }
 
 // Marshal implements encoding.CodecV2.
 func (c codec) Marshal(v any) (mem.BufferSlice, error) {
-	m, is := v.(inPieces)
-	if !is {
-		return c.CodecV2.Marshal(v)
+	switch m := v.(type) {
+	case direct:
+		encoded, other := m.Encode()
+		if other != nil {
+			return c.CodecV2.Marshal(other)
+		}
+		return mem.BufferSlice{mem.SliceBuffer(encoded)}, nil
+	case inPieces:
+		return marshalPieces(m), nil
 	}
+	return c.CodecV2.Marshal(v)
+}
+
+func marshalPieces(m inPieces) mem.BufferSlice {
 	pieces := m.Pieces()
 	buffers := make(mem.BufferSlice, len(pieces))
 	for i, piece := range pieces {
@@ -390,7 +414,7 @@ func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 			break
 		}
 	}
-	return buffers, nil
+	return buffers
 }
 
 // Unmarshal implements encoding.CodecV2.
@@ -398,6 +422,11 @@ func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 	if call, is := v.(*receiving); is {
 		(*Call)(call).take(data.Len())
 		v = call.into
+	}
+	if m, is := v.(decoding); is {
+		whole := data.MaterializeToBuffer(mem.DefaultBufferPool())
+		defer whole.Free()
+		return m.Decode(whole.ReadOnlyData())
 	}
 	return c.CodecV2.Unmarshal(data, v)
 }

@@ -16,6 +16,14 @@ import (
 type plainConn struct {
 	*meteredConn
 	raw syscall.RawConn
+
+	// ReadOnReady's. A function made for each read, with what it reads, would be four allocations.
+	tryRead func(file uintptr) bool
+	size    int
+	pool    mem.BufferPool
+	buffer  *[]byte // nil while nothing is read
+	n       int
+	err     error
 }
 
 // plain returns the connection with that method if it can have it: what is read from an encrypted connection's socket is
@@ -33,7 +41,9 @@ func (c *meteredConn) plain() net.Conn {
 	if err != nil {
 		return c // it is closed already, which Read will say
 	}
-	return &plainConn{c, raw}
+	p := &plainConn{meteredConn: c, raw: raw}
+	p.tryRead = p.readSocket
+	return p
 }
 
 // ReadOnReady waits until there is something to read, and reads it into a buffer of the given size in bytes, as Read does.
@@ -47,18 +57,10 @@ func (c *plainConn) ReadOnReady(size int, pool mem.BufferPool) (*[]byte, int, er
 		pool.Put(buffer)
 		return nil, 0, err
 	}
-	var buffer *[]byte
-	var n int
-	var err error
-	waitErr := c.raw.Read(func(file uintptr) bool {
-		buffer = pool.Get(size)
-		n, err = readSocket(file, *buffer)
-		if err != nil {
-			pool.Put(buffer)
-			buffer = nil
-		}
-		return !errors.Is(err, syscall.EAGAIN)
-	})
+	c.size, c.pool = size, pool
+	waitErr := c.raw.Read(c.tryRead)
+	buffer, n, err := c.buffer, c.n, c.err
+	c.buffer, c.err = nil, nil
 	switch {
 	case err == nil && waitErr != nil:
 		err = waitErr
@@ -78,6 +80,16 @@ func (c *plainConn) ReadOnReady(size int, pool mem.BufferPool) (*[]byte, int, er
 		pool.Put(buffer)
 	}
 	return nil, 0, err
+}
+
+// readSocket reads what there is, and reports whether that was anything, or an error.
+func (c *plainConn) readSocket(file uintptr) bool {
+	c.buffer = c.pool.Get(c.size)
+	if c.n, c.err = readSocket(file, *c.buffer); c.err != nil {
+		c.pool.Put(c.buffer)
+		c.buffer = nil
+	}
+	return !errors.Is(c.err, syscall.EAGAIN)
 }
 
 func readSocket(file uintptr, b []byte) (int, error) {

@@ -21,6 +21,13 @@ var (
 	ownersField      = field(new(Ydb_Coordination.SemaphoreDescription), "owners")
 	waitersField     = field(new(Ydb_Coordination.SemaphoreDescription), "waiters")
 	linkDataField    = field(new(Ydb_Coordination.SemaphoreSession), "data")
+	// linkFields are the numbers of a link, in the order of encoded.link.
+	linkFields = [...]protowire.Number{
+		field(new(Ydb_Coordination.SemaphoreSession), "session_id"),
+		field(new(Ydb_Coordination.SemaphoreSession), "timeout_millis"),
+		field(new(Ydb_Coordination.SemaphoreSession), "count"),
+		field(new(Ydb_Coordination.SemaphoreSession), "order_id"),
+	}
 )
 
 func field(m proto.Message, name protoreflect.Name) protowire.Number {
@@ -77,9 +84,7 @@ func ToClientShared(r *coordination.Reply) (*Large, error) {
 		links *coordination.Links
 	}{{ownersField, &d.Owners}, {waitersField, &d.Waiters}} {
 		for l := range list.links.All() {
-			if err == nil {
-				err = about.link(list.field, &l)
-			}
+			about.link(list.field, &l)
 		}
 	}
 	without := *r
@@ -146,16 +151,27 @@ func (e *encoded) data(number protowire.Number, b []byte) {
 	e.length += len(b)
 }
 
-func (e *encoded) link(number protowire.Number, l *coordination.LinkDescription) error {
-	session := Ydb_Coordination.SemaphoreSession{OrderId: uint64(l.Order), SessionId: uint64(l.Session), TimeoutMillis: l.TimeoutMillis, Count: l.Count}
-	length := proto.Size(&session)
+// link adds an owner or a waiter. There may be very many, so it is written by hand.
+func (e *encoded) link(number protowire.Number, l *coordination.LinkDescription) {
+	numbers := [...]uint64{uint64(l.Session), l.TimeoutMillis, l.Count, uint64(l.Order)}
+	length := 0
+	for i, v := range numbers {
+		if v != 0 {
+			length += protowire.SizeTag(linkFields[i]) + protowire.SizeVarint(v)
+		}
+	}
 	if n := len(l.Data); n > 0 {
 		length += protowire.SizeTag(linkDataField) + protowire.SizeBytes(n)
 	}
 	e.begin(number, length)
-	err := e.message(&session)
+	before := len(e.open)
+	for i, v := range numbers {
+		if v != 0 {
+			e.open = protowire.AppendVarint(protowire.AppendTag(e.open, linkFields[i], protowire.VarintType), v)
+		}
+	}
+	e.length += len(e.open) - before
 	e.data(linkDataField, l.Data)
-	return err
 }
 
 func (e *encoded) finish() [][]byte {

@@ -93,24 +93,14 @@ func ToClient(r *coordination.Reply) *serverMessage {
 func result(r *coordination.Reply) *serverMessage {
 	status, issues := verdict(r.Refusal)
 	switch r.Request {
-	case coordination.RequestAcquire: // these two are nearly all there is: each is allocated as a whole
-		m := new(struct {
-			message serverMessage
-			arm     Ydb_Coordination.SessionResponse_AcquireSemaphoreResult_
-			result  Ydb_Coordination.SessionResponse_AcquireSemaphoreResult
-		})
-		m.message.Response, m.arm.AcquireSemaphoreResult = &m.arm, &m.result
-		m.result.ReqId, m.result.Status, m.result.Issues, m.result.Acquired = r.ReqID, status, issues, r.Done
-		return &m.message
+	case coordination.RequestAcquire:
+		return &serverMessage{Response: &Ydb_Coordination.SessionResponse_AcquireSemaphoreResult_{
+			AcquireSemaphoreResult: &Ydb_Coordination.SessionResponse_AcquireSemaphoreResult{
+				ReqId: r.ReqID, Status: status, Issues: issues, Acquired: r.Done}}}
 	case coordination.RequestRelease:
-		m := new(struct {
-			message serverMessage
-			arm     Ydb_Coordination.SessionResponse_ReleaseSemaphoreResult_
-			result  Ydb_Coordination.SessionResponse_ReleaseSemaphoreResult
-		})
-		m.message.Response, m.arm.ReleaseSemaphoreResult = &m.arm, &m.result
-		m.result.ReqId, m.result.Status, m.result.Issues, m.result.Released = r.ReqID, status, issues, r.Done
-		return &m.message
+		return &serverMessage{Response: &Ydb_Coordination.SessionResponse_ReleaseSemaphoreResult_{
+			ReleaseSemaphoreResult: &Ydb_Coordination.SessionResponse_ReleaseSemaphoreResult{
+				ReqId: r.ReqID, Status: status, Issues: issues, Released: r.Done}}}
 	case coordination.RequestCreate:
 		return &serverMessage{Response: &Ydb_Coordination.SessionResponse_CreateSemaphoreResult_{
 			CreateSemaphoreResult: &Ydb_Coordination.SessionResponse_CreateSemaphoreResult{

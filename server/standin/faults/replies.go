@@ -53,8 +53,11 @@ func (s *stream) attached(session uint64) {
 
 // replyOf is a message of the server as a message: a large one comes in pieces.
 func replyOf(m any) (*serverMessage, error) {
-	if reply, is := m.(*serverMessage); is {
+	switch reply := m.(type) {
+	case *serverMessage:
 		return reply, nil
+	case *wire.Reply:
+		return reply.Message(), nil
 	}
 	large := m.(*wire.Large)
 	var encoded []byte

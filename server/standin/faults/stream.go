@@ -19,6 +19,8 @@ import (
 
 	"github.com/ydb-platform/ydb-go-genproto/Ydb_Coordination_V1"
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
+
+	"github.com/coordd/coordd/server/wire"
 )
 
 type (
@@ -232,15 +234,20 @@ func (s *stream) RecvMsg(into any) error {
 				continue
 			}
 		}
-		hand(m, into.(*clientMessage))
+		hand(m, into)
 		return nil
 	}
 }
 
 // hand gives the server a message that nobody else has.
-func hand(m, into *clientMessage) {
-	into.Request = m.Request
-	into.ProtoReflect().SetUnknown(m.ProtoReflect().GetUnknown())
+func hand(m *clientMessage, into any) {
+	if message, is := into.(*wire.ClientMessage); is {
+		*message = wire.ClientMessage(wire.FromClient(m))
+		return
+	}
+	generated := into.(*clientMessage)
+	generated.Request = m.Request
+	generated.ProtoReflect().SetUnknown(m.ProtoReflect().GetUnknown())
 }
 
 // next finds what the server gets next. judged says that no fault is to meet it any more.
