@@ -131,3 +131,21 @@ func TestLooksPastALeaderThatIsCutOff(t *testing.T) {
 		t.Errorf("sessions %v", got)
 	}
 }
+
+// TestDroppedStreamsAreOver drops streams and lets time pass at once: the sessions' timeouts run from the drop, and not from
+// when a server has noticed it in the meantime.
+func TestDroppedStreamsAreOver(t *testing.T) {
+	s, conn := began(t, FakeTime())
+	for range 20 {
+		for _, how := range []faults.Drop{faults.Clean, faults.Reset} {
+			other := connect(t, s, 0)
+			c := open(t, other, node, long, 0)
+			s.DropStreams(faults.Filter{Session: c.id}, how)
+			s.Advance(long)
+			if sessions := s.Sessions(node); len(sessions) != 0 {
+				t.Fatalf("%s: behind its timeout there is %+v", how, sessions)
+			}
+		}
+	}
+	open(t, conn, node, long, 0)
+}

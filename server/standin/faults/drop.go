@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb"
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
@@ -32,7 +33,8 @@ const (
 func Drops() []Drop { return []Drop{Clean, Reset, Silence, BlackHole} }
 
 // DropStreams loses the streams that are open and that f picks, and returns how many. Reset takes it back as far as it
-// lasts. A stream that the client opens meanwhile is not concerned.
+// lasts. A stream that the client opens meanwhile is not concerned. Of Clean and Reset, the sessions are detached, or about to
+// be, when it returns.
 func (s *Set) DropStreams(f Filter, how Drop) (dropped int, err error) {
 	if !slices.Contains(Drops(), how) {
 		return 0, fmt.Errorf("no way to drop streams is called %q; there are %v", how, Drops())
@@ -40,10 +42,27 @@ func (s *Set) DropStreams(f Filter, how Drop) (dropped int, err error) {
 	picked := s.pick(f)
 	var dropping sync.WaitGroup
 	for _, st := range picked {
-		dropping.Go(func() { st.drop(how) })
+		dropping.Go(func() {
+			st.drop(how)
+			if how == Clean || how == Reset {
+				st.awaitEnd()
+			}
+		})
 	}
 	dropping.Wait()
 	return len(picked), nil
+}
+
+// dropPatience bounds the wait for a stream's end, by the real clock.
+const dropPatience = 5 * time.Second
+
+// awaitEnd waits until the server has noticed that a stream is over, so that what comes behind the order, such as a turn of
+// the clock, finds the session detached, or about to be.
+func (s *stream) awaitEnd() {
+	select {
+	case <-s.gone:
+	case <-time.After(dropPatience):
+	}
 }
 
 // DetachSession ends the stream of a session as Clean does, and tells whether there was one. Behind it the session's timeout
