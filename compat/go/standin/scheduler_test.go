@@ -178,7 +178,11 @@ func TestSchedulerThroughFaults(t *testing.T) {
 				}
 				return
 			}
-			after := c.works(tr.fault != "Partition")
+			after := c.works(tr.fault != "partition")
+			// The first run may be for a tick that the leader had taken, and confirmed its lead for, before the fault.
+			for late := time.Now().Add(patience); tr.fault == "expire-session" && after == before && time.Now().Before(late); {
+				after = c.works(tr.fault != "partition")
+			}
 			c.tick(before.scheduler) // who may not have noticed
 			if !moves[tr.name()] && after != before {
 				t.Errorf("%v ran the job, then %v", before, after)
