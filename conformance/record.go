@@ -48,6 +48,7 @@ type Recorder struct {
 	streams  int
 	news     chan struct{} // closed when something has come
 	since    time.Time     // when the last step was over
+	lag      time.Duration // how much earlier than that the server may have carried it out
 	ahead    time.Duration // how much longer the script waits than the clients did
 	late     []time.Time   // when each message of shadow.came came, between steps
 	nodes    map[string]bool
@@ -174,7 +175,7 @@ func (r *Recorder) idle() {
 			n++
 		}
 		r.waitFor(late[n-1].Sub(r.since), came[:n])
-		r.since = late[n-1]
+		r.since, r.lag = late[n-1], 0
 		came, late = came[n:], late[n:]
 	}
 	gap := time.Since(r.since)
@@ -191,7 +192,7 @@ func (r *Recorder) idle() {
 // The mutex is held.
 func (r *Recorder) waitFor(d time.Duration, came []message) {
 	requests, from, anyOrder := []string(nil), make(map[string]bool), false
-	wait := max(d, shortestRecorded)
+	wait := max(d+r.lag, shortestRecorded)
 	for _, m := range came {
 		anyOrder = anyOrder || from[m.from]
 		if from[m.from] = true; strings.HasPrefix(m.text, pingTimeout) {
@@ -226,6 +227,7 @@ func (r *Recorder) act(lines func() []string, deliver func(), executed <-chan []
 	r.idle()
 	requests := lines()
 	r.mutex.Unlock()
+	begun := time.Now()
 	deliver()
 	if len(requests) == 0 {
 		return
@@ -241,6 +243,7 @@ func (r *Recorder) act(lines func() []string, deliver func(), executed <-chan []
 	r.imply()
 	r.step(requests, append(said, r.shadow.came...), false)
 	r.shadow.came, r.late, r.since = nil, nil, time.Now()
+	r.lag = r.since.Sub(begun)
 }
 
 // imply writes the creation of a node that turned out to be there. The mutex is held.
