@@ -323,7 +323,10 @@ func (h *holder) try(ctx context.Context, left func() time.Duration) (*held, err
 	opening, cancel := context.WithTimeout(ctx, connectMost)
 	defer cancel()
 	session, err := h.caller.Open(opening, client.SessionConfig{Node: h.node, Timeout: h.flags.sessionTimeout, Description: describedAs(h.verb, h.argv)})
-	if err != nil {
+	switch {
+	case client.StatusOf(err) == Ydb.StatusIds_NOT_FOUND: // acquire says so, as of a node that is dropped later
+		return nil, err
+	case err != nil:
 		return nil, h.caller.aboutNode(h.node, err)
 	}
 	got, err := h.acquireBy(ctx, session, left)

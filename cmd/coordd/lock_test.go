@@ -228,7 +228,7 @@ func TestLockRefuses(t *testing.T) {
 	}{
 		{[]string{"app", "lock", "--", "nosuchcommand"}, exitNoSuch, []string{`"nosuchcommand"`}},
 		{[]string{"app", "lock", "--", plain}, exitCannot, []string{plain, "permission denied"}},
-		{[]string{"none", "lock", "--", "true"}, exitNotRun, []string{"no coordination node /local/none", "coordd node create"}},
+		{[]string{"none", "lock", "--", "true"}, exitNotRun, []string{"coordd: there is no coordination node /local/none; `coordd node create /local/none` makes it: Kesus not found"}},
 		{[]string{"app", "one", "--shared", "--", "true"}, exitNotRun, []string{"flag --shared", "limit of 1"}},
 		{[]string{"app", "lock", "--count", "2", "--", "true"}, exitNotRun, []string{"flag --count", "coordd semaphore create"}},
 		{[]string{"app", "lock", "--count", "0", "--", "true"}, exitNotRun, []string{"flag --count", "from 1"}},
