@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"os"
 	"os/signal"
 	"path"
 	"strings"
@@ -15,7 +14,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 	"google.golang.org/grpc"
 
 	"github.com/ydb-platform/ydb-go-genproto/Ydb_Coordination_V1"
@@ -409,8 +407,8 @@ func firstCause(sessions []*benchSession, err error) error {
 // showProgress tells a person at a terminal how far a load is. The result is closed when nothing more is said.
 func (b *bench) showProgress(over context.Context, kind load.Kind, took *load.Histogram) <-chan struct{} {
 	told := make(chan struct{})
-	file, ok := b.program.stderr.(*os.File)
-	if !ok || !term.IsTerminal(int(file.Fd())) {
+	file := terminalOf(b.program.stderr)
+	if file == nil {
 		close(told)
 		return told
 	}

@@ -12,7 +12,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"golang.org/x/term"
 
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb"
 
@@ -492,8 +491,8 @@ func (q *queueShown) end() {
 
 func (h *holder) showQueue(ctx context.Context, session *client.Session) *queueShown {
 	q := &queueShown{waits: make(chan struct{}, 1), over: make(chan struct{}), done: make(chan struct{})}
-	file, ok := h.program.stderr.(*os.File)
-	if !ok || !term.IsTerminal(int(file.Fd())) {
+	file := terminalOf(h.program.stderr)
+	if file == nil {
 		close(q.done)
 		return q
 	}

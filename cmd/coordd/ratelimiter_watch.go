@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"os"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -13,7 +12,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"golang.org/x/term"
 
 	"github.com/coordd/coordd/server/adminpb"
 )
@@ -34,55 +32,26 @@ type resourcesShown struct {
 
 func (p *program) resourceWatchCommand() *cobra.Command {
 	out := new(outputFlag)
-	var every time.Duration
-	var times int
+	var often looks
 	command := p.untilStopped(&question{use: "watch [NODE] [RESOURCE]", short: "Show what resources of rate limiters have and hand out, again and again",
 		long: "What is handed out in a second is counted from one look to the next, so the first one does\nnot have it. At a terminal each look takes the place of the last one.\n\n" + oursText,
 		example: `  coordd ratelimiter create app reports --rate 100
   coordd ratelimiter watch app --times 1
   coordd ratelimiter watch app reports --every 200ms --times 2 -o jsonl`,
 		check: func(flags *pflag.FlagSet, args []string) error {
-			switch {
-			case every < 100*time.Millisecond || every > time.Hour:
-				return usageError("flag --every: value %q is not allowed: want a time from 100ms to 1h", every)
-			case flags.Changed("times") && times < 1:
-				return usageError("flag --times: value %d is not allowed: want a number above 0", times)
-			case len(args) > 1:
-				return checkResource(args[1])
+			if err := often.check(flags); err != nil || len(args) < 2 {
+				return err
 			}
-			return nil
+			return checkResource(args[1])
 		},
 		run: func(ctx context.Context, c *caller, args []string) error {
-			terminal, ok := p.stdout.(*os.File)
-			inPlace := ok && term.IsTerminal(int(terminal.Fd())) && out.form == formTable
 			w := &resourceWatch{path: pathOr(c, args, "")}
 			if len(args) > 1 {
 				w.resource = args[1]
 			}
-			for seen := 0; ; {
-				begun := time.Now()
-				shown, err := w.look(ctx, c)
-				if err != nil {
-					return err
-				}
-				if inPlace {
-					fmt.Fprint(p.stdout, "\x1b[H\x1b[2J")
-				}
-				if err := out.one(p.stdout, shown, shown.text); err != nil {
-					return err
-				}
-				if seen++; seen == times {
-					return nil
-				}
-				select {
-				case <-time.After(every - time.Since(begun)):
-				case <-ctx.Done():
-					return nil
-				}
-			}
+			return often.show(ctx, p.stdout, out, func() (inText, error) { return w.look(ctx, c) })
 		}}, out)
-	command.Flags().DurationVar(&every, "every", resourcesEvery, "how often to look")
-	command.Flags().IntVar(&times, "times", 0, "end after so many looks (default: never)")
+	often.declare(command.Flags(), resourcesEvery)
 	return command
 }
 

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"sync"
 	"text/tabwriter"
@@ -13,7 +12,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"golang.org/x/term"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -56,21 +54,12 @@ type topWait struct {
 
 func (p *program) topCommand() *cobra.Command {
 	out := new(outputFlag)
-	var every time.Duration
-	var times int
+	var often looks
 	command := p.untilStopped(&question{use: "top [PATH]", short: "Show the busiest locks and the longest waits, again and again",
 		long: "Grants are counted for whoever may watch what happens: administrators, or with the PATH of\n" +
 			"one node whoever may read it. At a terminal each look takes the place of the last one.\n\n" + oursText,
 		example: "  coordd top --times 1\n  coordd top app --times 1 -o json",
-		check: func(flags *pflag.FlagSet, _ []string) error {
-			if every < 100*time.Millisecond || every > time.Hour {
-				return usageError("flag --every: value %q is not allowed: want a time from 100ms to 1h", every)
-			}
-			if flags.Changed("times") && times < 1 {
-				return usageError("flag --times: value %d is not allowed: want a number above 0", times)
-			}
-			return nil
-		},
+		check:   func(flags *pflag.FlagSet, _ []string) error { return often.check(flags) },
 		run: func(ctx context.Context, c *caller, args []string) error {
 			path := pathOr(c, args, "")
 			var grants grantCount
@@ -79,32 +68,9 @@ func (p *program) topCommand() *cobra.Command {
 			defer watching.Wait()
 			defer stop()
 			watching.Go(func() { grants.follow(ctx, c, path) })
-			terminal, ok := p.stdout.(*os.File)
-			inPlace := ok && term.IsTerminal(int(terminal.Fd())) && out.form == formTable
-			for seen := 0; ; {
-				begun := time.Now()
-				shown, err := c.look(ctx, path, &grants)
-				if err != nil {
-					return err
-				}
-				if inPlace {
-					fmt.Fprint(p.stdout, "\x1b[H\x1b[2J")
-				}
-				if err := out.one(p.stdout, shown, shown.text); err != nil {
-					return err
-				}
-				if seen++; seen == times {
-					return nil
-				}
-				select {
-				case <-time.After(every - time.Since(begun)):
-				case <-ctx.Done():
-					return nil
-				}
-			}
+			return often.show(ctx, p.stdout, out, func() (inText, error) { return c.look(ctx, path, &grants) })
 		}}, out)
-	command.Flags().DurationVar(&every, "every", topEvery, "how often to look")
-	command.Flags().IntVar(&times, "times", 0, "end after so many looks (default: never)")
+	often.declare(command.Flags(), topEvery)
 	return command
 }
 
