@@ -3,13 +3,13 @@
 package crash
 
 import (
-	"bufio"
+	"encoding/binary"
 	"fmt"
 	"net"
 	"os"
-	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 )
 
@@ -239,21 +239,58 @@ func (n *network) whoDialed(conn *net.TCPConn) (server int, found bool) {
 }
 
 // socketOf names the socket of this machine from one port to another as it appears among a process's files; "" if there
-// is none.
+// is none. The kernel is asked for the one: /proc/net/tcp lists those of all tests, and of closed connections for a minute,
+// and servers that are refused dial many times a second.
 func socketOf(local, remote int) string {
-	table, err := os.Open("/proc/net/tcp")
-	if err != nil {
+	inode, err := inodeOf(local, remote)
+	if err != nil || inode == 0 {
 		return ""
 	}
-	defer table.Close()
-	lines := bufio.NewScanner(table)
-	for lines.Scan() {
-		fields := strings.Fields(lines.Text())
-		if len(fields) > 9 && strings.HasSuffix(fields[1], fmt.Sprintf(":%04X", local)) && strings.HasSuffix(fields[2], fmt.Sprintf(":%04X", remote)) {
-			return "socket:[" + fields[9] + "]"
-		}
+	return fmt.Sprintf("socket:[%d]", inode)
+}
+
+// The layout of a question to sock_diag(7) for one socket, and of the answer.
+const (
+	netlinkInetDiag  = 4
+	sockDiagByFamily = 20
+	netlinkHeader    = syscall.NLMSG_HDRLEN
+	questionBytes    = netlinkHeader + 56
+	inodeAt          = netlinkHeader + 68
+)
+
+// inodeOf asks sock_diag(7).
+func inodeOf(local, remote int) (inode uint32, err error) {
+	diag, err := syscall.Socket(syscall.AF_NETLINK, syscall.SOCK_DGRAM|syscall.SOCK_CLOEXEC, netlinkInetDiag)
+	if err != nil {
+		return 0, err
 	}
-	return ""
+	defer syscall.Close(diag)
+	question := binary.NativeEndian.AppendUint32(nil, questionBytes)
+	question = binary.NativeEndian.AppendUint16(question, sockDiagByFamily)
+	question = binary.NativeEndian.AppendUint16(question, syscall.NLM_F_REQUEST)
+	question = append(question, make([]byte, 8)...) // number, process
+	question = append(question, syscall.AF_INET, syscall.IPPROTO_TCP, 0, 0)
+	question = binary.NativeEndian.AppendUint32(question, ^uint32(0)) // in any state
+	question = binary.BigEndian.AppendUint16(question, uint16(local))
+	question = binary.BigEndian.AppendUint16(question, uint16(remote))
+	for range 2 { // addresses of 16 bytes
+		question = append(question, 127, 0, 0, 1)
+		question = append(question, make([]byte, 12)...)
+	}
+	question = append(question, make([]byte, 4)...)                   // interface
+	question = binary.NativeEndian.AppendUint64(question, ^uint64(0)) // no cookie
+	if err := syscall.Sendto(diag, question, 0, &syscall.SockaddrNetlink{Family: syscall.AF_NETLINK}); err != nil {
+		return 0, err
+	}
+	answer := make([]byte, 4096)
+	n, _, err := syscall.Recvfrom(diag, answer, 0)
+	if err != nil {
+		return 0, err
+	}
+	if kind := binary.NativeEndian.Uint16(answer[4:]); n < inodeAt+4 || kind != sockDiagByFamily {
+		return 0, fmt.Errorf("sock_diag: a message of type %d with %d bytes", kind, n)
+	}
+	return binary.NativeEndian.Uint32(answer[inodeAt:]), nil
 }
 
 func hasFile(process int, name string) bool {
