@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -108,7 +109,7 @@ func (l *layer) allows(imported string) bool {
 // Nothing imports what the architecture does not allow it to, and the pure packages are pure.
 func TestArchitecture(t *testing.T) {
 	checked := make(map[string]int)
-	for name, file := range parseModule(t) {
+	for name, file := range moduleFiles(t) {
 		folder := path.Dir(name)
 		l := layerOf(folder)
 		if l == nil {
@@ -138,7 +139,7 @@ func TestArchitecture(t *testing.T) {
 // program needs, and no flags of package testing in a program.
 func TestStandInCarriesLittle(t *testing.T) {
 	imports := make(map[string][]string)
-	for name, file := range parseModule(t) {
+	for name, file := range moduleFiles(t) {
 		for _, spec := range file.Imports {
 			imports[path.Dir(name)] = append(imports[path.Dir(name)], importPath(spec))
 		}
@@ -198,13 +199,22 @@ func TestCompatHasTheStandInOnly(t *testing.T) {
 	}
 }
 
-// parseModule returns the files of this module by name, for every operating system, without its tests and without the
+// moduleFiles returns the files of this module by name, for every operating system, without its tests and without the
 // modules inside it.
-func parseModule(t *testing.T) map[string]*ast.File {
+func moduleFiles(t *testing.T) map[string]*ast.File {
 	t.Helper()
+	files, err := parseModule()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
+
+// parseModule parses them once for all tests.
+var parseModule = sync.OnceValues(func() (map[string]*ast.File, error) {
 	const root = ".."
 	files := make(map[string]*ast.File)
-	err := filepath.WalkDir(root, func(name string, entry fs.DirEntry, err error) error {
+	return files, filepath.WalkDir(root, func(name string, entry fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
@@ -224,11 +234,7 @@ func parseModule(t *testing.T) map[string]*ast.File {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return files
-}
+})
 
 // enter skips the folders that Go skips, and those of other modules.
 func enter(name, relative string) error {
