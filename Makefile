@@ -69,8 +69,10 @@ TEST_TIMEOUT ?= 30m
 # repository.
 RACE_FLAGS := $(if $(RACE),-race -gcflags=all=-d=checkptr=0)
 RACE_ENV := $(if $(RACE),CGO_ENABLED=1 GORACE="clear_shadow_mmap_threshold=268435456 atexit_sleep_ms=200 $${GORACE:-}")
-GO_TEST = COORDD_BIN=$(CURDIR)/bin/coordd $(RACE_ENV) go test $(RACE_FLAGS) -vet=off -count=1 $(PARALLEL) -timeout $(TEST_TIMEOUT)
-GO_TEST_PURE = COORDD_BIN=$(CURDIR)/bin/coordd go test -vet=off -count=1 -timeout $(TEST_TIMEOUT)
+# PROGRAMS are the one under test, and where tests keep those that they build, which need not be linked each time.
+PROGRAMS := COORDD_BIN=$(CURDIR)/bin/coordd COORDD_BUILT=$(CURDIR)/bin/built
+GO_TEST = $(PROGRAMS) $(RACE_ENV) go test $(RACE_FLAGS) -vet=off -count=1 $(PARALLEL) -timeout $(TEST_TIMEOUT)
+GO_TEST_PURE = $(PROGRAMS) go test -vet=off -count=1 -timeout $(TEST_TIMEOUT)
 # BUSY is how many processes `make test-starved` has compete with the tests.
 BUSY ?= 16
 
@@ -92,7 +94,7 @@ SLIM := -tags grpcnotrace,notfastpath
 GO_BUILD = go build -trimpath -buildvcs=false $(SLIM) -ldflags '-s -w -X main.version=$(VERSION)'
 
 build: ## build the static binary bin/coordd
-	@CGO_ENABLED=0 $(GO_BUILD) -o bin/coordd ./cmd/coordd
+	@CGO_ENABLED=0 $(GO_BUILD) -o bin/coordd ./cmd/coordd && mkdir -p bin/built
 
 # The SDK's tests mostly wait, and the checks do not keep all processors busy, so they run beside the server's tests; what
 # they say comes behind. One that fails hides none.

@@ -1,6 +1,7 @@
 package compat_test
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"os/exec"
@@ -44,15 +45,16 @@ var coorddBinary = sync.OnceValues(func() (string, error) {
 	return bin, goBuild(filepath.Join("..", ".."), bin, "./cmd/coordd")
 })
 
-// exampleBinaries is the directory with the built examples.
+// exampleBinaries is the directory with the built examples: in the one that COORDD_BUILT names where there is one, where
+// those that are still there from the last time, and are what would be built, are not linked again.
 var exampleBinaries = sync.OnceValues(func() (string, error) {
-	dir := filepath.Join(scratch, "examples") + string(filepath.Separator)
+	dir := filepath.Join(cmp.Or(os.Getenv("COORDD_BUILT"), scratch), "examples") + string(filepath.Separator)
 	return dir, goBuild(".", dir, "./examples/...")
 })
 
 // goBuild builds programs of the module in dir.
 func goBuild(dir, output, packages string) error {
-	build := exec.Command("go", "build", "-ldflags=-s -w", "-o", output, packages)
+	build := exec.Command("go", "build", "-buildvcs=false", "-ldflags=-s -w", "-o", output, packages)
 	build.Dir = dir
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {

@@ -4,6 +4,7 @@ package crash
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -50,11 +51,12 @@ type sdkEvent struct {
 	From, Until, Silence         int64
 }
 
-// buildLoad builds the program in its own module.
+// buildLoad builds the program in its own module, into the directory that COORDD_BUILT names where there is one: what is
+// still there from the last time, and is what would be built, is not linked again.
 func buildLoad(t *testing.T) string {
 	t.Helper()
-	binary := filepath.Join(t.TempDir(), "load")
-	command := exec.Command("go", "build", "-ldflags=-s -w", "-o", binary, "./load")
+	binary := filepath.Join(cmp.Or(os.Getenv("COORDD_BUILT"), t.TempDir()), "load-of-"+t.Name())
+	command := exec.Command("go", "build", "-buildvcs=false", "-ldflags=-s -w", "-o", binary, "./load")
 	command.Dir = filepath.Join("..", "..", "compat", "go")
 	command.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := command.CombinedOutput(); err != nil {

@@ -2,6 +2,7 @@ package standin_test
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"os"
 	"os/exec"
@@ -31,7 +32,7 @@ func TestForgottenCheck(t *testing.T) {
 	}
 	dir := t.TempDir()
 	forgetful, overlay := filepath.Join(dir, "scheduler.go"), filepath.Join(dir, "overlay.json")
-	program := filepath.Join(dir, "forgetful.test")
+	program := filepath.Join(cmp.Or(os.Getenv("COORDD_BUILT"), dir), "forgetful.test") // which keeps it for the next time
 	original, err := filepath.Abs(source)
 	if err != nil {
 		t.Fatal(err)
