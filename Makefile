@@ -76,7 +76,7 @@ GO_TEST_PURE = $(PROGRAMS) go test -vet=off -count=1 -timeout $(TEST_TIMEOUT)
 # BUSY is how many processes `make test-starved` has compete with the tests.
 BUSY ?= 16
 
-.PHONY: help run build test test-starved test-long lint generate generate-check go-test tools-test compat compat-test compat-upstream \
+.PHONY: help run build test test-starved test-long lint generate generate-check go-test drivers-test tools-test compat compat-test compat-upstream \
 	compat-doubles doubles-soak compat-js compat-cpp compat-found compat-check compat-results \
 	crash-test lock-test cluster-test upgrade-test abuse-test malformed-test fuzz-short fuzz-model bench bench-watched bench-stub bench-limiter \
 	conformance conformance-map \
@@ -139,20 +139,35 @@ generate-check: tools ## fail if the generated code is not that of the .proto fi
 # without the detector their random tests take a fifth of the time. Those of their tests that start goroutines run with it.
 PURE := ./coordination/... ./scheme/... ./conformance/model ./conformance/rings
 PURE_RACED := -run '^Test(DescriptionsDoNotChange|ModelOverGRPC)$$' ./coordination ./conformance/model
-# REPLAYED are the tests of ./conformance that replay the transcripts on these packages alone.
-REPLAYED := ^TestPure
+# REPLAYED are the tests of ./conformance that replay the transcripts on these packages alone, or on a program without the
+# detector, with what TestServer replays them with under it.
+REPLAYED := ^Test(Pure.*|Binary)$$
 # SIMULATED are tests of ./server/group in which one goroutine plays all clients and servers, on a clock of its own; each sees
 # to it that it starts no other (oneGoroutine).
 SIMULATED := ^Test(FriendlySilence|FrozenServer|LostServer|NothingIsKept|OrphansAreSilent|Silence|SilenceOfATransfer)$$
+# SIZED are tests of ./raftstore that repeat something some hundred times, or are large: without the detector they take a
+# third of the time. Some only read damaged files, or know one goroutine. What the others repeat runs with it as well, in
+# TestEveryFailureEndsTheStore (the life of a store, cut short at each step), TestManyProposersWithCheckpointsUnderWay,
+# TestASlowHandlerIsNoSlowDisk, TestCheckpointBegunDuringAnInstallation, TestLaggingMemberCatchesUpFromTheLog and
+# TestLargeMessageOfAStranger.
+SIZED := ^Test(CheckpointsInSteps|CrashAtEveryStep|CrashWhileReceivingACheckpoint|DamageInNextIsFound|DamagedBackupIsRefused|EveryBitFlipIsFoundOrHarmless|HandlerThatDoesNotApplyHoldsBackTheLog|LagIsBounded|OversizedMessages|PowerLossDuringLogWrite)$$
+# DRIVERS only drive the program, which is built without the detector: what it would watch are the tests themselves. CI has
+# it watch them (drivers-test).
+DRIVERS := ./conformance/crash ./conformance/abuse
 # LONGEST begin first, lest a processor idles in the end.
-LONGEST := ./server ./raftstore ./conformance/crash ./conformance
+LONGEST := ./server ./raftstore ./conformance
+# The drivers mostly wait for the program, so they run beside the others.
 go-test: build ## run the server's tests
-	@failed=; $(GO_TEST_PURE) $(PURE) || failed=yes; \
-	$(GO_TEST_PURE) -run '$(REPLAYED)' ./conformance || failed=yes; \
-	$(GO_TEST_PURE) -run '$(SIMULATED)' ./server/group || failed=yes; \
+	@failed=; $(GO_TEST_PURE) $(PARALLEL) $(DRIVERS) & drivers=$$!; \
+	$(GO_TEST_PURE) $(PURE) || failed=yes; \
+	$(GO_TEST_PURE) $(PARALLEL) -run '$(REPLAYED)|$(SIMULATED)|$(SIZED)' ./conformance ./server/group ./raftstore || failed=yes; \
 	$(if $(RACE),$(GO_TEST) $(PURE_RACED) || failed=yes;) \
-	packages="$$(go list $(LONGEST) && go list ./... | grep -vxF "$$(go list $(PURE) $(LONGEST) $(DOUBLES))")" || exit 1; \
-	$(GO_TEST) -skip '$(REPLAYED)|$(SIMULATED)' $$packages || failed=yes; [ -z "$$failed" ]
+	packages="$$(go list $(LONGEST) && go list ./... | grep -vxF "$$(go list $(PURE) $(LONGEST) $(DRIVERS) $(DOUBLES))")" || exit 1; \
+	$(GO_TEST) -skip '$(REPLAYED)|$(SIMULATED)|$(SIZED)' $$packages || failed=yes; \
+	wait $$drivers || failed=yes; [ -z "$$failed" ]
+
+drivers-test: build ## have the race detector watch those tests that drive the program, which make test runs without it
+	@$(GO_TEST) $(DRIVERS)
 
 # Some look at files of other modules, which the test cache does not see.
 tools-test: ## run the tests of the generators
