@@ -88,7 +88,7 @@ func TestForcedWithPendingMembership(t *testing.T) {
 		c.onLeader("transfer", func(ctx context.Context, s *Store) error { return s.TransferLeader(ctx, 0) })
 		c.settle()
 	}
-	for _, name := range []string{"a", "b", "c"} {
+	for _, name := range []string{"b", "c", "a"} { // a last: the others alone could commit what it does not have
 		c.kill(name)
 	}
 	if err := ForceSingle(c.cfgs["a"].Dir); err != nil {
