@@ -73,6 +73,9 @@ RACE_ENV := $(if $(RACE),CGO_ENABLED=1 GORACE="clear_shadow_mmap_threshold=26843
 PROGRAMS := COORDD_BIN=$(CURDIR)/bin/coordd COORDD_BUILT=$(CURDIR)/bin/built
 GO_TEST = $(PROGRAMS) $(RACE_ENV) go test $(RACE_FLAGS) -vet=off -count=1 $(PARALLEL) -timeout $(TEST_TIMEOUT)
 GO_TEST_PURE = $(PROGRAMS) go test -vet=off -count=1 -timeout $(TEST_TIMEOUT)
+# KEPT is where the linked tests stay: go test links one anew only if it has changed, and linking them all takes 40 s of a
+# processor. A folder holds those of one module and one way of building; their names are the packages' last elements.
+KEPT = -o $(CURDIR)/bin/tests/
 # BUSY is how many processes `make test-starved` has compete with the tests.
 BUSY ?= 16
 
@@ -154,20 +157,22 @@ SIZED := ^Test(CheckpointsInSteps|CrashAtEveryStep|CrashWhileReceivingACheckpoin
 # DRIVERS only drive the program, which is built without the detector: what it would watch are the tests themselves. CI has
 # it watch them (drivers-test).
 DRIVERS := ./conformance/crash ./conformance/abuse
+# TESTED lists packages that have tests.
+TESTED := go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}'
 # LONGEST begin first, lest a processor idles in the end.
 LONGEST := ./server ./raftstore ./conformance
 # The drivers mostly wait for the program, so they run beside the others.
 go-test: build ## run the server's tests
-	@failed=; $(GO_TEST_PURE) $(PARALLEL) $(DRIVERS) & drivers=$$!; \
-	$(GO_TEST_PURE) $(PURE) || failed=yes; \
-	$(GO_TEST_PURE) $(PARALLEL) -run '$(REPLAYED)|$(SIMULATED)|$(SIZED)' ./conformance ./server/group ./raftstore || failed=yes; \
-	$(if $(RACE),$(GO_TEST) $(PURE_RACED) || failed=yes;) \
-	packages="$$(go list $(LONGEST) && go list ./... | grep -vxF "$$(go list $(PURE) $(LONGEST) $(DRIVERS) $(DOUBLES))")" || exit 1; \
-	$(GO_TEST) -skip '$(REPLAYED)|$(SIMULATED)|$(SIZED)' $$packages || failed=yes; \
+	@failed=; $(GO_TEST_PURE) $(KEPT)pure/ $(PARALLEL) $(DRIVERS) & drivers=$$!; \
+	$(GO_TEST_PURE) $(KEPT)pure/ $(PURE) || failed=yes; \
+	$(GO_TEST_PURE) $(KEPT)pure/ $(PARALLEL) -run '$(REPLAYED)|$(SIMULATED)|$(SIZED)' ./conformance ./server/group ./raftstore || failed=yes; \
+	$(if $(RACE),$(GO_TEST) $(KEPT)raced/ $(PURE_RACED) || failed=yes;) \
+	packages="$$(go list $(LONGEST) && $(TESTED) ./... | grep -vxF "$$(go list $(PURE) $(LONGEST) $(DRIVERS) $(DOUBLES))")" || exit 1; \
+	$(GO_TEST) $(KEPT)raced/ -skip '$(REPLAYED)|$(SIMULATED)|$(SIZED)' $$packages || failed=yes; \
 	wait $$drivers || failed=yes; [ -z "$$failed" ]
 
 drivers-test: build ## have the race detector watch those tests that drive the program, which make test runs without it
-	@$(GO_TEST) $(DRIVERS)
+	@$(GO_TEST) $(KEPT)raced/ $(DRIVERS)
 
 # Some look at files of other modules, which the test cache does not see.
 tools-test: ## run the tests of the generators
@@ -196,7 +201,7 @@ compat-found: build tools
 		COMPAT_RESULTS=$(CURDIR)/bin/compat/$$name.tsv $(MAKE) --no-print-directory compat-$$name || exit 1; done
 
 compat-test:
-	@for module in $(COMPAT); do (cd $$module && $(GO_TEST) ./...) || exit 1; done
+	@for module in $(COMPAT); do (cd $$module && $(GO_TEST) $(KEPT)$$module/ ./...) || exit 1; done
 
 compat-upstream: build ## run the Go SDK's own integration tests against bin/coordd, and print what passed
 	@cd compat/go/upstream && COORDD_BIN=$(CURDIR)/bin/coordd go test -count=1 -timeout $(TEST_TIMEOUT) -v .
