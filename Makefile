@@ -142,15 +142,19 @@ REPLAYED := ^TestPure
 # SIMULATED are tests of ./server/group in which one goroutine plays all clients and servers, on a clock of its own; each sees
 # to it that it starts no other (oneGoroutine).
 SIMULATED := ^Test(FriendlySilence|FrozenServer|LostServer|NothingIsKept|OrphansAreSilent|Silence|SilenceOfATransfer)$$
+# SIZED are tests of ./server whose subject is how many bytes or rows there may be: under the race detector they take two
+# to nine times the processor for the same few lines of code, which smaller tests run with it.
+SIZED := ^Test(DescribeFitsClients|FollowerCopiesAreBounded|FollowerWaitsForASlowLeader|LargeAnswersAreGivenBack|LongDescriptions|ManyInspectedResources|SmallDisk)$$
 # LONGEST begin first, lest a processor idles in the end.
 LONGEST := ./server ./raftstore ./conformance/crash ./conformance
 go-test: build ## run the server's tests
 	@failed=; $(GO_TEST_PURE) $(PURE) || failed=yes; \
 	$(GO_TEST_PURE) -run '$(REPLAYED)' ./conformance || failed=yes; \
 	$(GO_TEST_PURE) -run '$(SIMULATED)' ./server/group || failed=yes; \
+	$(GO_TEST_PURE) $(PARALLEL) -run '$(SIZED)' ./server || failed=yes; \
 	$(if $(RACE),$(GO_TEST) $(PURE_RACED) || failed=yes;) \
 	packages="$$(go list $(LONGEST) && go list ./... | grep -vxF "$$(go list $(PURE) $(LONGEST) $(DOUBLES))")" || exit 1; \
-	$(GO_TEST) -skip '$(REPLAYED)|$(SIMULATED)' $$packages || failed=yes; [ -z "$$failed" ]
+	$(GO_TEST) -skip '$(REPLAYED)|$(SIMULATED)|$(SIZED)' $$packages || failed=yes; [ -z "$$failed" ]
 
 # Some look at files of other modules, which the test cache does not see.
 tools-test: ## run the tests of the generators
