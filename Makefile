@@ -101,7 +101,7 @@ build: ## build the static binary bin/coordd
 
 # The SDK's tests mostly wait, and the checks do not keep all processors busy, so they run beside the server's tests; what
 # they say comes behind. One that fails hides none.
-test: race-note build ## build, lint and run all tests, with the race detector where there is a C compiler
+test: race-note build ## build, lint and run the tests, those that can race with the race detector where there is a C compiler
 	@said="$$(mktemp)"; trap 'rm -f "$$said"' EXIT; failed=; \
 	$(MAKE) --no-print-directory --keep-going lint generate-check tools-test compat-test >"$$said" 2>&1 & beside=$$!; \
 	$(MAKE) --no-print-directory go-test || failed=yes; \
@@ -148,12 +148,13 @@ REPLAYED := ^Test(Pure.*|Binary)$$
 # SIMULATED are tests of ./server/group in which one goroutine plays all clients and servers, on a clock of its own; each sees
 # to it that it starts no other (oneGoroutine).
 SIMULATED := ^Test(FriendlySilence|FrozenServer|LostServer|NothingIsKept|OrphansAreSilent|Silence|SilenceOfATransfer)$$
-# SIZED are tests of ./raftstore that repeat something some hundred times, or are large: without the detector they take a
-# third of the time. Some only read damaged files, or know one goroutine. What the others repeat runs with it as well, in
+# SIZED run without the detector, too: tests of ./server whose subject is how many bytes or rows there may be, and tests of
+# ./raftstore that repeat something some hundred times. With it they take two to nine times as long. Some only read damaged
+# files, or know one goroutine; smaller tests of ./server run the same code with it, and what the store's repeat runs with it in
 # TestEveryFailureEndsTheStore (the life of a store, cut short at each step), TestManyProposersWithCheckpointsUnderWay,
 # TestASlowHandlerIsNoSlowDisk, TestCheckpointBegunDuringAnInstallation, TestLaggingMemberCatchesUpFromTheLog and
 # TestLargeMessageOfAStranger.
-SIZED := ^Test(CheckpointsInSteps|CrashAtEveryStep|CrashWhileReceivingACheckpoint|DamageInNextIsFound|DamagedBackupIsRefused|EveryBitFlipIsFoundOrHarmless|HandlerThatDoesNotApplyHoldsBackTheLog|LagIsBounded|OversizedMessages|PowerLossDuringLogWrite)$$
+SIZED := ^Test(CheckpointsInSteps|CrashAtEveryStep|CrashWhileReceivingACheckpoint|DamageInNextIsFound|DamagedBackupIsRefused|DescribeFitsClients|EveryBitFlipIsFoundOrHarmless|FollowerCopiesAreBounded|FollowerWaitsForASlowLeader|HandlerThatDoesNotApplyHoldsBackTheLog|LagIsBounded|LargeAnswersAreGivenBack|LongDescriptions|ManyInspectedResources|OversizedMessages|PowerLossDuringLogWrite|SmallDisk)$$
 # DRIVERS only drive the program, which is built without the detector: what it would watch are the tests themselves. CI has
 # it watch them (drivers-test).
 DRIVERS := ./conformance/crash ./conformance/abuse
@@ -165,7 +166,7 @@ LONGEST := ./server ./raftstore ./conformance
 go-test: build ## run the server's tests
 	@failed=; $(GO_TEST_PURE) $(KEPT)pure/ $(PARALLEL) $(DRIVERS) & drivers=$$!; \
 	$(GO_TEST_PURE) $(KEPT)pure/ $(PURE) || failed=yes; \
-	$(GO_TEST_PURE) $(KEPT)pure/ $(PARALLEL) -run '$(REPLAYED)|$(SIMULATED)|$(SIZED)' ./conformance ./server/group ./raftstore || failed=yes; \
+	$(GO_TEST_PURE) $(KEPT)pure/ $(PARALLEL) -run '$(REPLAYED)|$(SIMULATED)|$(SIZED)' ./conformance ./server ./server/group ./raftstore || failed=yes; \
 	$(if $(RACE),$(GO_TEST) $(KEPT)raced/ $(PURE_RACED) || failed=yes;) \
 	packages="$$(go list $(LONGEST) && $(TESTED) ./... | grep -vxF "$$(go list $(PURE) $(LONGEST) $(DRIVERS) $(DOUBLES))")" || exit 1; \
 	$(GO_TEST) $(KEPT)raced/ -skip '$(REPLAYED)|$(SIMULATED)|$(SIZED)' $$packages || failed=yes; \

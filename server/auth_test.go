@@ -49,7 +49,8 @@ func startGuarded(t *testing.T, change func(*Config)) *guarded {
 	tokens := filepath.Join(t.TempDir(), "tokens")
 	writeFile(t, tokens, "# of the tests\ntoken-of-alice alice\ntoken-of-bob  bob\ntoken-of-root root\n\n")
 	config := Config{Listen: "127.0.0.1:0", Database: "/local", InMemory: true, Auth: AuthRequired, TokenFile: tokens,
-		InitialAdmin: "root", InitialAdminPassword: rootPassword, HoldStartFailureMillis: new(uint64)}
+		InitialAdmin: "root", InitialAdminPassword: rootPassword, HoldStartFailureMillis: new(uint64),
+		passwords: auth.NewCheapHasher(64)}
 	if change != nil {
 		change(&config)
 	}
@@ -304,6 +305,15 @@ func TestLogin(t *testing.T) {
 		if op.GetStatus() != Ydb.StatusIds_UNAUTHORIZED || op.GetIssues()[0].GetIssueCode() != uint32(Ydb.StatusIds_UNAUTHORIZED) || op.GetResult() != nil {
 			t.Errorf("%s: got %v", what, answer)
 		}
+	}
+}
+
+// TestPasswordsAreDear: what a server stores takes as much to guess as package auth has it, unless a test says
+// otherwise.
+func TestPasswordsAreDear(t *testing.T) {
+	g := startGuarded(t, func(c *Config) { c.passwords = nil })
+	if stored := g.hashOf("root"); !strings.HasPrefix(stored, "$argon2id$v=19$m=19456,t=2,p=1$") {
+		t.Errorf("stored: %s", stored)
 	}
 }
 

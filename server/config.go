@@ -11,6 +11,7 @@ import (
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/raftstore"
 	"github.com/coordd/coordd/scheme"
+	"github.com/coordd/coordd/server/auth"
 	"github.com/coordd/coordd/server/group"
 	"github.com/coordd/coordd/server/internal/hooks"
 	"github.com/coordd/coordd/server/listen"
@@ -92,6 +93,8 @@ type Config struct {
 	memory    memoryLimit          // instead of what is found, in tests
 	tailBytes int                  // of raftstore.Config; set by tests that measure memory
 	formats   coordination.Formats // set by tests of versions to come
+	// passwords hashes passwords in place of what does otherwise; set by tests whose subject is not what guessing costs.
+	passwords *auth.Hasher
 
 	backupStall     time.Duration                                   // instead of the constant, in tests
 	callPatience    time.Duration                                   // the same

@@ -41,10 +41,17 @@ func (c *testCluster) queued(n int) {
 	lines.Wait()
 }
 
-// TestLongDescriptions describes a lock that more sessions wait for than a turn looks at, through the leader and through another server,
-// while others queue up and leave again. Each description is whole and in order.
-func TestLongDescriptions(t *testing.T) {
-	const waiting, rounds = 600, 8
+// TestLongDescriptions describes a lock that more sessions wait for than a turn looks at.
+func TestLongDescriptions(t *testing.T) { describeWhileOthersQueueUp(t, 600) }
+
+// TestDescriptionsWhileOthersQueueUp is the same with a few, for the race detector.
+func TestDescriptionsWhileOthersQueueUp(t *testing.T) { describeWhileOthersQueueUp(t, 10) }
+
+// describeWhileOthersQueueUp describes a lock that so many sessions wait for, through the leader and through another
+// server, while others queue up and leave again. Each description is whole and in order.
+func describeWhileOthersQueueUp(t *testing.T, waiting int) {
+	t.Helper()
+	const rounds = 8
 	c := startCluster(t, 3)
 	leads, follows := c.leader()
 	c.createNode(leads, testNode)

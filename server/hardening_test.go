@@ -194,7 +194,8 @@ func TestMessageSize(t *testing.T) {
 // TestDescribeFitsClients receives a description of the largest size with the SDKs' receive limit, and is refused one
 // that is larger.
 func TestDescribeFitsClients(t *testing.T) {
-	_, conn := startTest(t, nil)
+	var clock handClock // nobody is given up for not answering pings
+	_, conn := startTest(t, func(c *Config) { c.hooks.Rings = &clock })
 	owners := coordination.MaxDescribedBytes / coordination.MaxAcquireDataBytes
 	for i := range owners {
 		owner := openTest(t, t.Context(), conn, start(600_000))

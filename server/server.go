@@ -119,6 +119,9 @@ func StartWith(ctx context.Context, config Config, h hooks.Hooks) (*Server, erro
 	if err != nil {
 		return nil, &ConfigError{err}
 	}
+	if config.passwords != nil {
+		authenticator.Passwords = config.passwords
+	}
 	authenticator.LoginLifetime = cmp.Or(config.LoginLifetime, auth.DefaultLoginLifetime)
 	tls, err := listenTLS(config)
 	if err != nil {

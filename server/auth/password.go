@@ -35,13 +35,18 @@ var (
 
 // Hasher hashes passwords with argon2id, a few at a time.
 type Hasher struct {
-	turns turns
-	decoy string // verified where there is no user, so that the answer takes as long
+	turns     turns
+	memoryKiB uint32 // of one hash
+	decoy     string // verified where there is no user, so that the answer takes as long
 }
 
 // NewHasher is a hasher with nothing under way.
-func NewHasher() *Hasher {
-	return &Hasher{decoy: encodeHash(make([]byte, argonSaltBytes), make([]byte, argonHashBytes))}
+func NewHasher() *Hasher { return NewCheapHasher(argonMemoryKiB) }
+
+// NewCheapHasher is one whose hashes take so much memory, and in proportion so much time: for tests of what is done
+// with passwords, not of what it costs to guess them.
+func NewCheapHasher(memoryKiB uint32) *Hasher {
+	return &Hasher{memoryKiB: memoryKiB, decoy: encodeHash(memoryKiB, make([]byte, argonSaltBytes), make([]byte, argonHashBytes))}
 }
 
 // Hash returns what is stored for a password: algorithm, parameters, salt and hash in the usual form. It is for callers
@@ -59,7 +64,7 @@ func (h *Hasher) Hash(ctx context.Context, password string) (string, error) {
 	if _, err := rand.Read(salt); err != nil {
 		return "", err
 	}
-	return encodeHash(salt, argon2.IDKey([]byte(password), salt, argonPasses, argonMemoryKiB, argonLanes, argonHashBytes)), nil
+	return encodeHash(h.memoryKiB, salt, argon2.IDKey([]byte(password), salt, argonPasses, h.memoryKiB, argonLanes, argonHashBytes)), nil
 }
 
 // verify tells whether the password is the one that stored was made of. An empty stored value is a user who is not
@@ -93,9 +98,9 @@ func (h *Hasher) verify(ctx context.Context, source string, known bool, password
 	return right, nil
 }
 
-func encodeHash(salt, hash []byte) string {
+func encodeHash(memoryKiB uint32, salt, hash []byte) string {
 	encode := base64.RawStdEncoding.EncodeToString
-	return fmt.Sprintf("$argon2id$v=%d$m=%d,t=%d,p=%d$%s$%s", argon2.Version, argonMemoryKiB, argonPasses, argonLanes, encode(salt), encode(hash))
+	return fmt.Sprintf("$argon2id$v=%d$m=%d,t=%d,p=%d$%s$%s", argon2.Version, memoryKiB, argonPasses, argonLanes, encode(salt), encode(hash))
 }
 
 // storedHash is a stored value taken apart.
