@@ -66,7 +66,7 @@ var trials = []trial{
 	{name: "inspection", folder: "coordination", tests: "^Test(Inspect|Standing|EndSession|RemoveSemaphore)"},
 	{name: "leader changes", folder: "coordination", tests: "^Test(Claim|Resume|Held|Repeated|Describe|Stop|StreamLeft|Outcomes|TakeOver|Walk)"},
 	{name: "checkpoints", folder: "raftstore", tests: "^Test(CheckpointIsDue|WhatACheckpoint|Load|CheckpointsInSteps)"},
-	{name: "group", folder: "server/group", tests: "^Test(CheckpointsCount|Replay)"},
+	{name: "group", folder: "server/group", tests: "^Test(CheckpointsCount|Replay|ReadIsOver)"},
 	{name: "leave and credit", folder: "server/group", tests: "^Test(Leave(IsTied|Counts)|StreamBytes|CreditIs|WaitingAcquires|RoomIs|DescriptionsWait)"},
 	{name: "connections between servers", folder: "raftstore", tests: "^Test(StrangersMakeRoom|CallersInAll)"},
 	{name: "memory of clients", folder: "server", tests: "^Test(Lending|EndThat|AnswersThat)"},

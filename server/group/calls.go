@@ -190,6 +190,9 @@ var errWithdrawn = errors.New("the group did not come to the call")
 
 // await returns the answer to a call. Errors: those of the answer, ErrStopped, that of ctx, with errWithdrawn if the
 // call was never taken.
+//
+// A read that was taken is awaited to its end, although ctx is done: it works with what its caller has, and the caller goes on
+// with that. It is quick, and it runs in the turn in which it was taken.
 func (g *Group) await(ctx context.Context, c *call) (outcome.Outcome, error) {
 	if !g.queue.room.enter(ctx, requestBytes) {
 		return outcome.Outcome{}, errors.Join(errWithdrawn, ctx.Err())
@@ -204,7 +207,15 @@ func (g *Group) await(ctx context.Context, c *call) (outcome.Outcome, error) {
 		if !c.taken.Swap(true) {
 			return outcome.Outcome{}, errors.Join(errWithdrawn, ctx.Err())
 		}
-		return outcome.Outcome{}, ctx.Err()
+		if c.read == nil {
+			return outcome.Outcome{}, ctx.Err()
+		}
+		select {
+		case a := <-c.done:
+			return a.outcome, a.err
+		case <-g.over: // nothing is read any more
+			return outcome.Outcome{}, ErrStopped
+		}
 	case <-g.over:
 		return outcome.Outcome{}, ErrStopped
 	}

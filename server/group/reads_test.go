@@ -3,8 +3,10 @@ package group
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"unsafe"
 
@@ -184,5 +186,32 @@ func TestReadsOfAGroupAlone(t *testing.T) {
 	before := rounds()
 	if err := c.groups[leader].CatchUp(t.Context()); err != nil || rounds() == before {
 		t.Errorf("a server that leads did not ask: %v", err)
+	}
+}
+
+// TestReadIsOverWhenItReturns: a caller whose time runs out while the group reads for him may go on with what the read has
+// written, or throw it away, since nobody writes there any more.
+func TestReadIsOverWhenItReturns(t *testing.T) {
+	g := openTest(t, nil)
+	for range 20 {
+		ctx, cancel := context.WithCancel(t.Context())
+		var returned atomic.Bool
+		read := false
+		g.busy.Store(true) // so that the group's goroutine reads, and not this one
+		_, err := g.Read(ctx, func(*coordination.Machine) outcome.Outcome {
+			cancel()
+			for range 1000 { // for the caller to see it
+				if runtime.Gosched(); returned.Load() {
+					t.Error("Read returned while it read")
+					break
+				}
+			}
+			read = true
+			return outcome.Done()
+		})
+		returned.Store(true)
+		if err != nil || !read {
+			t.Fatalf("read: %v, %v", read, err)
+		}
 	}
 }
