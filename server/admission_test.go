@@ -36,7 +36,7 @@ func TestVersionGate(t *testing.T) {
 	})
 	c.leadWith(0)
 	c.createNode(0, testNode)
-	c.awaitFormat(codec.Version) // all have told
+	c.awaitFormat(codec.Version)                                   // all have told
 	stream := openTest(t, t.Context(), c.conns[1], start(600_000)) // through a server that does not lead
 	next(t, stream)
 	send(t, stream, acquire(1, "lock", nil))

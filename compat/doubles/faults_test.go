@@ -18,8 +18,12 @@ const (
 	leadership = 1500 * time.Millisecond
 	// betweenKills is how long all servers serve before the next is killed, downtime how long it stays away. A short soak has a
 	// kill of a leader and one of a follower all the same, in its second half.
-	betweenKills = 20 * time.Second
+	betweenKills = 50 * time.Second
 	downtime     = 3 * time.Second
+	// settling is how long a leader stays behind a kill: the next one would count the timeouts of the sessions that nobody
+	// comes back for anew, and what these hold stays held. It is longer than the timeout, and a node's grace period, of any SDK
+	// that does not come back.
+	settling = 35 * time.Second
 	// reach is how long behind a kill what becomes of a session counts as brought about by it: longer than any SDK tries to
 	// attach again, and than the servers take to elect, on a starved machine.
 	reach = 20 * time.Second
@@ -39,6 +43,7 @@ type faults struct {
 
 	mutex     sync.Mutex
 	kills     []kill
+	back      time.Time // of the last one
 	transfers int
 }
 
@@ -67,6 +72,9 @@ func (f *faults) run(t *testing.T, ctx context.Context, lasts time.Duration) {
 			}
 			due.Reset(every)
 		case <-change.C:
+			if time.Since(f.last()) < settling {
+				continue
+			}
 			if err := f.servers[0].lead(ctx); err == nil {
 				f.mutex.Lock()
 				f.transfers++
@@ -98,6 +106,9 @@ func (f *faults) killOne(ctx context.Context, ofLeader bool, down time.Duration)
 	time.Sleep(down) // the fault itself
 	f.servers[k.server].again()
 	f.up[k.server].Store(true)
+	f.mutex.Lock()
+	f.back = time.Now()
+	f.mutex.Unlock()
 	return true
 }
 
@@ -114,6 +125,13 @@ func (f *faults) oldest(but int) int {
 		found = other
 	}
 	return found
+}
+
+// last is when the server that was killed last was back.
+func (f *faults) last() time.Time {
+	f.mutex.Lock()
+	defer f.mutex.Unlock()
+	return f.back
 }
 
 // killed says whether a server was killed within reach before a moment.
