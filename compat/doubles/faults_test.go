@@ -27,6 +27,8 @@ const (
 	// reach is how long behind a kill what becomes of a session counts as brought about by it: longer than any SDK tries to
 	// attach again, and than the servers take to elect, on a starved machine.
 	reach = 20 * time.Second
+	// faultsPatience bounds how much longer a soak takes on a machine that is too busy for each of them to happen in its time.
+	faultsPatience = 2 * time.Minute
 )
 
 // kill is a server that was killed.
@@ -55,17 +57,21 @@ func newFaults(servers []*server) *faults {
 	return f
 }
 
-// run brings them about until ctx is done, which is after a time that is known.
+// run brings them about for a time, and until there has been one of each.
 func (f *faults) run(t *testing.T, ctx context.Context, lasts time.Duration) {
 	every := min(betweenKills, lasts/4)
 	due := time.NewTimer(min(betweenKills, lasts/2))
 	defer due.Stop()
 	change := time.NewTicker(leadership)
 	defer change.Stop()
-	for n := 0; ; {
+	until := time.Now().Add(lasts)
+	for n := 0; ctx.Err() == nil; {
+		leaders, followers, transfers := f.count()
+		if now := time.Now(); now.After(until) && (min(leaders, followers, transfers) > 0 || now.After(until.Add(faultsPatience))) {
+			return
+		}
 		select {
 		case <-ctx.Done():
-			return
 		case <-due.C:
 			if f.killOne(ctx, n%2 == 0, min(downtime, every/4)) {
 				n++

@@ -57,10 +57,10 @@ func TestLeaderChanges(t *testing.T) {
 	path := node(t, dial(t, servers[0].address))
 	do(t, begin(t, CPP, dial(t, servers[0].address), path), Create(goShared, goSharedMost))
 
-	working, cancel := context.WithTimeout(t.Context(), lasts)
+	working, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	// What is under way when the time is over has time to end.
-	ending, end := context.WithTimeout(t.Context(), lasts+time.Minute)
+	ending, end := context.WithTimeout(t.Context(), lasts+faultsPatience+time.Minute)
 	defer end()
 	f := newFaults(servers)
 	begun := time.Now()
@@ -80,6 +80,7 @@ func TestLeaderChanges(t *testing.T) {
 	}
 	f.run(t, working, lasts)
 	took := time.Since(begun)
+	cancel()
 	for _, l := range programs {
 		l.finish()
 	}
@@ -94,8 +95,8 @@ func TestLeaderChanges(t *testing.T) {
 	if killedLeaders == 0 || killedFollowers == 0 || transfers == 0 {
 		t.Errorf("void: %d leaders and %d followers were killed, and %d have handed over", killedLeaders, killedFollowers, transfers)
 	}
-	about := fmt.Sprintf("%d changes, %d leaders and %d followers killed in %v", transfers, killedLeaders, killedFollowers,
-		took.Round(time.Second))
+	about := fmt.Sprintf("%d hand-overs, the leader killed %d times and a follower %d times in %v", transfers, killedLeaders,
+		killedFollowers, took.Round(time.Second))
 	var parts []part
 	for _, sdk := range All() {
 		p := part{name: sdk.SDK, version: sdk.Version, result: "double", states: make(map[FailureState]int), least: math.Inf(1)}
