@@ -218,7 +218,7 @@ compat-doubles: build ## run doubles of the SDKs for C++, Java, Python, Rust and
 	@COORDD_BIN=$(CURDIR)/bin/coordd go test -vet=off -count=1 -parallel 24 -timeout 10m -v $(DOUBLES) | \
 		grep -v '^ *\(=== \|--- PASS\)'
 
-doubles-soak: build ## the same doubles at once on three servers whose leader changes, for DOUBLES_SOAK (30m)
+doubles-soak: build ## the same doubles and the Go SDK at once on three servers that hand over and are killed, for DOUBLES_SOAK (30m)
 	@DOUBLES_SOAK=$(DOUBLES_SOAK) COORDD_BIN=$(CURDIR)/bin/coordd go test -count=1 -timeout 24h -v -run '^TestLeaderChanges$$' $(DOUBLES)
 
 crash-test: build ## kill and restart a server under load CRASH_ROUNDS times

@@ -10,6 +10,10 @@ var (
 	// NotYetReadable refuses a command that an older server of the cluster would not be able to read.
 	NotYetReadable = &Refusal{Status: outcome.Unavailable,
 		Text: "Unsupported until every server of the cluster is upgraded"}
+	// ReadabilityUnknown refuses a command of which it is not known whether every server can read it: one has not told, as
+	// when the cluster has just been started.
+	ReadabilityUnknown = &Refusal{Status: outcome.Unavailable,
+		Text: "It is not known yet whether every server of the cluster can read this: one has not told"}
 )
 
 // Formats is which commands a program can read.
@@ -23,12 +27,13 @@ type Formats struct {
 // admission is which commands may be written at present.
 type admission struct {
 	formats  Formats
-	readable uint64 // version of the newest commands that every server of the cluster can read
+	readable uint64 // version of the newest commands that every server of the cluster can read, 0: one has not told
 	crowded  bool   // only what makes the state smaller
 }
 
 // Admit says what commands may be written from now on: those up to version readable, which every server of the cluster
-// can read; and, if crowded, only those that make the state smaller: the reserve of the disk is for them.
+// can read, or while that is not known, which is 0, those of the first version, which all programs can read; and, if
+// crowded, only those that make the state smaller: the reserve of the disk is for them.
 func (r *Replica[S, W]) Admit(readable uint64, crowded bool) {
 	r.admission.readable, r.admission.crowded = readable, crowded
 }
@@ -39,12 +44,19 @@ func (a *admission) restricted() bool { return a.readable < a.formats.Version ||
 // refusalOf is why a command must not be written at present, nil if it may.
 func (a *admission) refusalOf(c Command) *Refusal {
 	switch {
-	case a.readable < a.formats.Version && a.formats.Since(c) > a.readable:
+	case !a.isReadable(c) && a.readable == 0:
+		return ReadabilityUnknown
+	case !a.isReadable(c):
 		return NotYetReadable
 	case a.crowded && !shrinks(c):
 		return DiskFull
 	}
 	return nil
+}
+
+// isReadable tells whether it is known that every server of the cluster can read a command.
+func (a *admission) isReadable(c Command) bool {
+	return a.readable >= a.formats.Version || a.formats.Since(c) <= max(1, a.readable)
 }
 
 // These are commands that say more than every version of the program can read. Until all can, that is left out: outcomes

@@ -157,13 +157,13 @@ func (r *Replica[S, W]) Forward(now Instant, to Reign, stream StreamID, sink S, 
 	case r.admission.restricted() && r.turnAway(now, stream, sink, &f):
 	case f.Attach != nil:
 		r.sinks[stream] = sink
-		r.leader.ownerless = r.admission.refusalOf(namesOwner) == NotYetReadable
+		r.leader.ownerless = !r.admission.isReadable(namesOwner)
 		r.leader.Attach(now, stream, *f.Attach)
 	case f.Roster != nil:
 		r.sinks[stream] = sink
 		r.leader.Resume(now, stream, f.Roster)
 	case f.Request != nil:
-		if f.Answered != 0 && r.admission.refusalOf(acknowledges) == NotYetReadable {
+		if f.Answered != 0 && !r.admission.isReadable(acknowledges) {
 			f.Answered = 0
 		}
 		r.leader.Request(now, stream, &f)

@@ -166,6 +166,7 @@ func TestAdmission(t *testing.T) {
 		refusal  *Refusal
 	}{
 		{2, false, create, nil}, {1, false, create, NotYetReadable}, {1, false, tryLock, nil}, {1, true, create, NotYetReadable},
+		{0, false, create, ReadabilityUnknown}, {0, false, tryLock, nil}, {0, true, create, ReadabilityUnknown}, {0, true, tryLock, DiskFull},
 		{2, true, create, DiskFull}, {2, true, tryLock, DiskFull}, {2, true, release, nil}, {1, true, describe, nil},
 		{2, true, Request{Kind: RequestUpdate}, DiskFull}, {2, true, Request{Kind: RequestDelete}, nil}, {2, true, Request{Kind: RequestStop}, nil},
 	} {

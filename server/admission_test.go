@@ -36,6 +36,7 @@ func TestVersionGate(t *testing.T) {
 	})
 	c.leadWith(0)
 	c.createNode(0, testNode)
+	c.awaitFormat(codec.Version)                                   // all have told
 	stream := openTest(t, t.Context(), c.conns[1], start(600_000)) // through a server that does not lead
 	next(t, stream)
 	send(t, stream, acquire(1, "lock", nil))
@@ -51,7 +52,6 @@ func TestVersionGate(t *testing.T) {
 	if got := makeDirectory(t, c.conns[1], "/local/early"); got != Ydb.StatusIds_UNAVAILABLE {
 		t.Errorf("make a directory: %v", got)
 	}
-	c.awaitFormat(codec.Version)
 
 	c.stop(2)
 	upgraded = true
@@ -76,11 +76,45 @@ func TestVersionGate(t *testing.T) {
 	}
 }
 
-// awaitFormat waits until each server says that a version is in use.
+// TestVersionsNotKnown has a server of a new cluster be late: what it can read is not known, which is no word about its
+// program, and what only a later one can read is refused with that until it has come.
+func TestVersionsNotKnown(t *testing.T) {
+	formats := coordination.Formats{Version: codec.Version, Since: func(c coordination.Command) uint64 {
+		if _, is := c.(*coordination.MakeDirectory); is {
+			return codec.Version
+		}
+		return codec.Since(c)
+	}}
+	c := newCluster(t, 3, func(config *Config) { config.formats = formats })
+	first := make(chan error)
+	go func() { first <- c.start(0) }()
+	if err := errors.Join(c.start(1), <-first); err != nil {
+		t.Fatal(err)
+	}
+	request := &Ydb_Scheme.MakeDirectoryRequest{Path: "/local/early"}
+	answer, err := Ydb_Scheme_V1.NewSchemeServiceClient(c.conns[0]).MakeDirectory(t.Context(), request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	operation := answer.GetOperation()
+	if operation.GetStatus() != Ydb.StatusIds_UNAVAILABLE || operation.GetIssues()[0].GetMessage() != coordination.ReadabilityUnknown.Text {
+		t.Errorf("while one is missing: %v", answer)
+	}
+	c.awaitFormat(1)
+	if err := c.start(2); err != nil {
+		t.Fatal(err)
+	}
+	c.eventually("the last server to publish its version", func() bool { return makeDirectory(t, c.conns[0], "/local/early") == Ydb.StatusIds_SUCCESS })
+}
+
+// awaitFormat waits until each server that runs says that a version is in use.
 func (c *testCluster) awaitFormat(want uint64) {
 	c.t.Helper()
 	c.eventually("the version in use", func() bool {
 		for _, s := range c.servers {
+			if s == nil {
+				continue
+			}
 			if got, err := s.ownStatus(c.t.Context()); err != nil || got.GetFormatVersion() != want {
 				return false
 			}

@@ -65,6 +65,8 @@ type Double struct {
 	begun    chan struct{} // closed with the first SessionStarted
 	mutex    sync.Mutex
 	states   []FailureState
+	entered  []time.Time // when it entered each
+	believes pulse
 	last     Ending
 	heard    []*Response
 }
@@ -116,6 +118,27 @@ func (d *Double) States() []FailureState {
 	d.mutex.Lock()
 	defer d.mutex.Unlock()
 	return slices.Clone(d.states)
+}
+
+// Entered is when it entered each of them.
+func (d *Double) Entered() []time.Time {
+	d.mutex.Lock()
+	defer d.mutex.Unlock()
+	return slices.Clone(d.entered)
+}
+
+// Believes begins to look for silences behind which the client may not believe any more that its session lives.
+func (d *Double) Believes() {
+	d.mutex.Lock()
+	defer d.mutex.Unlock()
+	d.believes.lapsed = time.Time{}
+}
+
+// Until is how long the client may have believed since then that its session lives, at most until now.
+func (d *Double) Until() time.Time {
+	d.mutex.Lock()
+	defer d.mutex.Unlock()
+	return d.believes.until(d.Timeout)
 }
 
 // Ending is how its last stream ended.
@@ -260,7 +283,32 @@ func (d *Double) enter(state FailureState) {
 	}
 	d.mutex.Lock()
 	defer d.mutex.Unlock()
-	d.states = append(d.states, state)
+	d.states, d.entered = append(d.states, state), append(d.entered, time.Now())
+}
+
+// pulse is when a session last heard something.
+type pulse struct {
+	last   time.Time
+	lapsed time.Time // when a silence had become as long as the session's timeout, zero: none has
+}
+
+func (p *pulse) beat(timeout time.Duration) {
+	now := time.Now()
+	if end := p.last.Add(timeout); !p.last.IsZero() && now.After(end) && p.lapsed.IsZero() {
+		p.lapsed = end
+	}
+	p.last = now
+}
+
+func (p *pulse) until(timeout time.Duration) time.Time {
+	now := time.Now()
+	if !p.lapsed.IsZero() {
+		return p.lapsed
+	}
+	if end := p.last.Add(timeout); end.Before(now) {
+		return end
+	}
+	return now
 }
 
 type received struct {
@@ -431,6 +479,9 @@ func (d *Double) farewell() time.Duration {
 // receive does what the SDK does with a message, and reports whether it has done with the stream.
 func (d *Double) receive(m *Response, e *Ending) (state FailureState, over bool) {
 	d.mutex.Lock()
+	if m.GetFailure() == nil { // which is no sign that the session lives
+		d.believes.beat(d.Timeout)
+	}
 	d.heard = append(d.heard, m)
 	if len(d.heard) > 10_000 { // of a soak, where nobody looks at them
 		d.heard = slices.Delete(d.heard, 0, 5_000)

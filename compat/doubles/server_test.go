@@ -3,6 +3,7 @@ package doubles
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"fmt"
 	"net"
 	"net/url"
@@ -10,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -36,6 +38,7 @@ func coordd(t *testing.T) string {
 // server is a running coordd.
 type server struct {
 	t       *testing.T
+	args    []string
 	command *exec.Cmd
 	ready   chan string // the connection string that it prints
 	log     string
@@ -54,26 +57,8 @@ func startServer(t *testing.T, args ...string) *server {
 // launch starts a server, which ends with the test.
 func launch(t *testing.T, args ...string) *server {
 	t.Helper()
-	s := &server{t: t, ready: make(chan string, 1), log: filepath.Join(t.TempDir(), "log"), exited: make(chan error, 1)}
-	log, err := os.Create(s.log)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer log.Close()
-	s.command = exec.Command(coordd(t), append([]string{"serve", "--listen-http=off", "--listen=127.0.0.1:0"}, args...)...)
-	s.command.Stderr = log
-	stdout, err := s.command.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.command.Start(); err != nil {
-		t.Fatal(err)
-	}
-	go func() {
-		line, _ := bufio.NewReader(stdout).ReadString('\n')
-		s.ready <- strings.TrimSpace(line)
-		s.exited <- s.command.Wait()
-	}()
+	s := &server{t: t, args: append([]string{"serve", "--listen-http=off"}, args...), log: filepath.Join(t.TempDir(), "log")}
+	s.begin("127.0.0.1:0")
 	t.Cleanup(func() {
 		s.terminate()
 		if err := <-s.exited; err != nil {
@@ -82,6 +67,45 @@ func launch(t *testing.T, args ...string) *server {
 		}
 	})
 	return s
+}
+
+// begin starts the process.
+func (s *server) begin(address string) {
+	s.t.Helper()
+	log, err := os.OpenFile(s.log, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer log.Close()
+	command := exec.Command(coordd(s.t), append(slices.Clone(s.args), "--listen="+address)...)
+	command.Stderr = log
+	stdout, err := command.StdoutPipe()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if err := command.Start(); err != nil {
+		s.t.Fatal(err)
+	}
+	ready, exited := make(chan string, 1), make(chan error, 1)
+	s.command, s.ready, s.exited = command, ready, exited
+	go func() {
+		line, _ := bufio.NewReader(stdout).ReadString('\n')
+		ready <- strings.TrimSpace(line)
+		exited <- command.Wait()
+	}()
+}
+
+// kill ends the server as a crash does.
+func (s *server) kill() {
+	_ = s.command.Process.Kill()
+	<-s.exited
+}
+
+// again starts a server that was killed, at its address, and waits until it serves.
+func (s *server) again() {
+	s.t.Helper()
+	s.begin(s.address)
+	s.await()
 }
 
 // terminate asks the server to end.
@@ -111,13 +135,15 @@ func (s *server) tlsAddress() string {
 	return string(found[1])
 }
 
+// clusterNames are the names of the servers of a cluster.
+var clusterNames = []string{"a", "b", "c"}
+
 // startCluster starts three servers.
 func startCluster(t *testing.T) []*server {
 	t.Helper()
 	directory := t.TempDir()
-	names := []string{"a", "b", "c"}
 	var members, peers []string
-	for _, name := range names {
+	for _, name := range clusterNames {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
 			t.Fatal(err)
@@ -126,8 +152,8 @@ func startCluster(t *testing.T) []*server {
 		members = append(members, name+"="+l.Addr().String())
 		_ = l.Close()
 	}
-	servers := make([]*server, len(names))
-	for i, name := range names {
+	servers := make([]*server, len(clusterNames))
+	for i, name := range clusterNames {
 		data := filepath.Join(directory, name)
 		servers[i] = launch(t, "--name", name, "--listen-peer", peers[i], "--insecure-peers",
 			"--initial-cluster", strings.Join(members, ","), "--data-dir", data)
@@ -146,6 +172,21 @@ func (s *server) lead(ctx context.Context) error {
 		return fmt.Errorf("%w: %s", err, out)
 	}
 	return nil
+}
+
+// leader is the number of the server that leads, as this one says; -1: it knows none.
+func (s *server) leader(ctx context.Context) int {
+	out, err := exec.CommandContext(ctx, coordd(s.t), "cluster", "status", "--json", "--data-dir", s.data).Output()
+	var status struct{ Members []struct{ Name, Role string } }
+	if err != nil || json.Unmarshal(out, &status) != nil {
+		return -1
+	}
+	for _, m := range status.Members {
+		if m.Role == "leader" {
+			return slices.Index(clusterNames, m.Name)
+		}
+	}
+	return -1
 }
 
 // node makes a coordination node for the test alone.

@@ -8,13 +8,16 @@ import (
 // OwnFormats are those of this program.
 var OwnFormats = coordination.Formats{Version: codec.Version, Since: codec.Since}
 
-// FormatVersion is the newest version of commands that every server of the cluster can read. Before anything is
-// known of the others it is the first.
-func (g *Group) FormatVersion() uint64 {
+// FormatVersion is the newest version of commands that every server of the cluster can read. Before that is known of all
+// it is the first.
+func (g *Group) FormatVersion() uint64 { return max(1, g.readable()) }
+
+// readable is the same, and 0 before it is known of all.
+func (g *Group) readable() uint64 {
 	if g.alone() {
 		return g.config.Formats.Version
 	}
-	return max(1, g.store.ClusterVersion())
+	return g.store.ClusterVersion()
 }
 
 // Crowded tells whether what makes the state larger is refused: the disk of this server, which leads, is nearly full,

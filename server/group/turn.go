@@ -125,7 +125,7 @@ func (g *Group) handleAll(news []storeEvent) {
 func (g *Group) handleRequests() {
 	requests := g.takeRequests()
 	if len(requests) > 0 {
-		g.replica.Admit(g.FormatVersion(), g.Crowded())
+		g.replica.Admit(g.readable(), g.Crowded())
 	}
 	for _, e := range requests {
 		g.handle(e)

@@ -5,7 +5,6 @@ import (
 	"compress/gzip"
 	"errors"
 	"io"
-	"runtime"
 	"sync"
 
 	"google.golang.org/grpc"
@@ -18,26 +17,21 @@ import (
 // gRPC's way to set a decompressor for one server alone is deprecated in favour of one for the whole process, in which
 // other servers and clients may live.
 func Decompress(most int) grpc.ServerOption {
-	d := &decompressor{most: most, turns: make(chan *unfolding, max(1, runtime.GOMAXPROCS(0)/2))}
-	for range cap(d.turns) {
-		d.turns <- &unfolding{}
-	}
 	//lint:ignore SA1019 see above
-	return grpc.RPCDecompressor(d)
+	return grpc.RPCDecompressor(newDecompressor(most, ownTurns))
 }
 
-// decompressor takes turns, so that half of the processors are left for what is not compressed.
+// decompressor unfolds the messages of one server.
 type decompressor struct {
 	most     int
-	turns    chan *unfolding
-	tooLarge []byte // one byte more than there may be, of which gRPC looks at the length alone
+	turns    turns
+	spaces   chan []byte // to unfold in: as many as have been needed at once, for as long as the server lives
+	tooLarge []byte      // one byte more than there may be, of which gRPC looks at the length alone
 	once     sync.Once
 }
 
-// unfolding is a place to work at, which one message has at a time.
-type unfolding struct {
-	reader gzip.Reader
-	space  []byte
+func newDecompressor(most int, t turns) *decompressor {
+	return &decompressor{most: most, turns: t, spaces: make(chan []byte, cap(t))}
 }
 
 // Type implements grpc.Decompressor.
@@ -47,21 +41,30 @@ func (*decompressor) Type() string { return "gzip" }
 func (d *decompressor) Do(r io.Reader) ([]byte, error) {
 	turn := <-d.turns
 	defer func() { d.turns <- turn }()
-	if err := turn.reader.Reset(r); err != nil {
+	if err := turn.gzip.Reset(r); err != nil {
 		return nil, err
 	}
-	if turn.space == nil {
-		turn.space = make([]byte, d.most+1)
-	}
-	n, err := io.ReadFull(&turn.reader, turn.space)
+	space := d.space()
+	defer func() { d.spaces <- space }() // before the turn is given back, so there is room
+	n, err := io.ReadFull(&turn.gzip, space)
 	switch {
 	case err == nil:
 		d.once.Do(func() { d.tooLarge = make([]byte, d.most+1) })
 		return d.tooLarge, nil
-	case errors.Is(err, io.EOF) || err == io.ErrUnexpectedEOF && whole(&turn.reader):
-		return bytes.Clone(turn.space[:n]), nil
+	case errors.Is(err, io.EOF) || err == io.ErrUnexpectedEOF && whole(&turn.gzip):
+		return bytes.Clone(space[:n]), nil
 	}
 	return nil, err
+}
+
+// space is one that is free, or another. Whoever has a turn has one.
+func (d *decompressor) space() []byte {
+	select {
+	case space := <-d.spaces:
+		return space
+	default:
+		return make([]byte, d.most+1)
+	}
 }
 
 // whole reports whether the reader ended where its data ended: io.ReadFull has one error for that and for data that is cut.

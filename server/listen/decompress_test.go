@@ -24,8 +24,7 @@ func packed(t *testing.T, n int) []byte {
 // same place.
 func TestDecompress(t *testing.T) {
 	const most = 100_000
-	d := &decompressor{most: most, turns: make(chan *unfolding, 1)}
-	d.turns <- &unfolding{}
+	d := newDecompressor(most, newTurns(1))
 	for range 2 {
 		for _, n := range []int{0, 1, most - 1, most, most + 1, 100 * most} {
 			got, err := d.Do(bytes.NewReader(packed(t, n)))
@@ -40,7 +39,7 @@ func TestDecompress(t *testing.T) {
 			}
 		}
 	}
-	if len(d.turns) != 1 || len((<-d.turns).space) != most+1 {
+	if len(d.turns) != 1 || len(d.spaces) != 1 || len(<-d.spaces) != most+1 {
 		t.Error("the place is not given back, or has grown")
 	}
 }

@@ -3,7 +3,6 @@ package listen
 import (
 	"compress/zlib"
 	"io"
-	"runtime"
 	"sync"
 
 	"google.golang.org/grpc/encoding"
@@ -12,21 +11,13 @@ import (
 // The C++ SDK lets its users choose "deflate", which on the wire is zlib's format (RFC 1950) and which gRPC for Go does not
 // have. gRPC knows compressors by name in one list for the whole process, so a program that has a stand-in of this server
 // within itself gets this one too.
-func init() { encoding.RegisterCompressor(newDeflate()) }
+func init() { encoding.RegisterCompressor(&deflate{turns: ownTurns}) }
 
-// deflate unfolds messages in turns, like decompressor: as many at a time as half the processors. How far is bounded by
-// gRPC, which reads a byte more than the server's limit at most.
+// deflate unfolds messages in the same turns as decompressor. How far is bounded by gRPC, which reads a byte more than the
+// server's limit at most.
 type deflate struct {
-	turns   chan *zlibTurn
+	turns   turns
 	writers sync.Pool
-}
-
-func newDeflate() *deflate {
-	d := &deflate{turns: make(chan *zlibTurn, max(1, runtime.GOMAXPROCS(0)/2))}
-	for range cap(d.turns) {
-		d.turns <- &zlibTurn{free: d.turns}
-	}
-	return d
 }
 
 // Name implements encoding.Compressor.
@@ -45,37 +36,26 @@ func (d *deflate) Compress(w io.Writer) (io.WriteCloser, error) {
 // Decompress implements encoding.Compressor. gRPC closes what it returns, whatever becomes of the message.
 func (d *deflate) Decompress(r io.Reader) (io.Reader, error) {
 	turn := <-d.turns
-	if err := turn.reset(r); err != nil {
+	if err := turn.resetZlib(r); err != nil {
 		d.turns <- turn
 		return nil, err
 	}
-	return &zlibReader{turn: turn}, nil
-}
-
-// zlibTurn is a place to work at, which one message has at a time.
-type zlibTurn struct {
-	reader io.ReadCloser // nil before the first message
-	free   chan *zlibTurn
-}
-
-func (t *zlibTurn) reset(r io.Reader) (err error) {
-	if t.reader == nil {
-		t.reader, err = zlib.NewReader(r)
-		return err
-	}
-	return t.reader.(zlib.Resetter).Reset(r, nil)
+	return &zlibReader{turn, d.turns}, nil
 }
 
 // zlibReader is one message's use of a turn.
-type zlibReader struct{ turn *zlibTurn }
+type zlibReader struct {
+	turn *turn // nil: given back
+	free turns
+}
 
 // Read implements io.Reader.
-func (r *zlibReader) Read(p []byte) (int, error) { return r.turn.reader.Read(p) }
+func (r *zlibReader) Read(p []byte) (int, error) { return r.turn.zlib.Read(p) }
 
 // Close gives the turn back.
 func (r *zlibReader) Close() error {
 	if r.turn != nil {
-		r.turn.free <- r.turn
+		r.free <- r.turn
 		r.turn = nil
 	}
 	return nil
