@@ -9,6 +9,8 @@ import (
 	"runtime"
 	"slices"
 	"time"
+
+	"github.com/coordd/coordd/conformance/bench/machine"
 )
 
 func main() {
@@ -120,7 +122,7 @@ func measure(ctx context.Context, binary, dir string, runs int, length time.Dura
 
 // floor measures what the disk and gRPC allow.
 func floor(ctx context.Context, dir string, runs int) (sync, stream time.Duration, err error) {
-	if sync, err = median(runs, func() (time.Duration, error) { return probeSync(dir) }, identity); err != nil {
+	if sync, err = median(runs, func() (time.Duration, error) { return machine.Sync(dir) }, identity); err != nil {
 		return 0, 0, err
 	}
 	if stream, err = median(runs, func() (time.Duration, error) { return probeStream(ctx) }, identity); err != nil {
