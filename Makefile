@@ -45,6 +45,8 @@ PLATFORM ?= linux/$(shell go env GOARCH)
 COMPAT := compat/go compat/go/standin
 # SUITES run programs of others, which are compiled or fetched: make compat and CI run them, make test does not.
 SUITES := compat/go/upstream
+# SCALING_ARGS are further arguments of make bench-scaling.
+SCALING_ARGS ?=
 # TESTCONTAINERS needs a Docker engine, and a minute of compiling what it is built on: make docker-test runs it.
 TESTCONTAINERS := compat/go/testcontainers
 # DOUBLES behave like SDKs that cannot be installed here: make compat and CI run them, make test does not.
@@ -77,6 +79,7 @@ BUSY ?= 16
 .PHONY: help run build test test-starved test-long lint generate generate-check go-test tools-test compat compat-test compat-upstream \
 	compat-doubles doubles-soak compat-js compat-cpp compat-found compat-check compat-results \
 	crash-test lock-test cluster-test upgrade-test abuse-test malformed-test fuzz-short fuzz-model bench bench-watched bench-stub bench-limiter \
+	bench-scaling \
 	conformance conformance-map \
 	mutation-test differences fuzz docker-image docker-context docker-test tools race-note clean
 
@@ -243,6 +246,9 @@ bench-stub: build ## measure the server beside a stub without log, in turns (AGA
 
 bench-limiter: build ## measure acquires of a rate limiter beside an empty gRPC server, through the leader and another server
 	@go run ./conformance/bench -coordd bin/coordd -limiter -runs 5 -n 64
+
+bench-scaling: build ## measure beside up to a million semaphores, 50,000 sessions and so on (SCALING_ARGS), and write it into docs/scaling.md
+	@go run ./conformance/bench -coordd bin/coordd -scaling -page docs/scaling.md -targets docs/benchmarks.md -runs 3 -seconds 2 $(SCALING_ARGS)
 
 fuzz-model: ## compare the rings with the reference model on SEQS random sequences
 	@go test ./conformance/model -count=1 -timeout 60m -run '^TestModel$$' -seqs $(SEQS)

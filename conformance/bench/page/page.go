@@ -4,7 +4,9 @@ package page
 
 import (
 	"fmt"
+	"math"
 	"os"
+	"strconv"
 	"strings"
 )
 
@@ -73,17 +75,20 @@ func (t Target) verdict() string {
 	return fmt.Sprintf("missed by %.0f %%", max(1, 100*max(t.Is/t.Limit-1, 1-t.Is/t.Limit)))
 }
 
+// Count writes a whole number, thousands apart.
+func Count(n int) string {
+	text := strconv.Itoa(n)
+	for i := len(text) - 3; i > 0; i -= 3 {
+		text = text[:i] + "," + text[i:]
+	}
+	return text
+}
+
 // Number writes a figure with the digits that a measurement has, thousands apart.
 func Number(v float64) string {
 	switch {
 	case v >= 1000:
-		whole := fmt.Sprintf("%.0f", v)
-		var parts []string
-		for len(whole) > 3 {
-			parts = append([]string{whole[len(whole)-3:]}, parts...)
-			whole = whole[:len(whole)-3]
-		}
-		return strings.Join(append([]string{whole}, parts...), ",")
+		return Count(int(math.Round(v)))
 	case v >= 100:
 		return fmt.Sprintf("%.0f", v)
 	case v >= 10:

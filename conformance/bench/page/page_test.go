@@ -45,4 +45,9 @@ func TestNumber(t *testing.T) {
 			t.Errorf("%v is %q, want %q", v, got, want)
 		}
 	}
+	for n, want := range map[int]string{0: "0", 12: "12", 999: "999", 1000: "1,000", 123456: "123,456", 1234567: "1,234,567"} {
+		if got := Count(n); got != want {
+			t.Errorf("%d is %q, want %q", n, got, want)
+		}
+	}
 }
