@@ -11,4 +11,6 @@
 // cost; -stubbed measures only these. With -watched only one thing is measured: what a pair of W1 costs a
 // server whose metrics are read and whose state is listed every few seconds, and one that nobody watches. With -scaling it is
 // what operations cost beside up to a million semaphores, and many sessions, nodes and waiters (docs/scaling.md).
+//
+// Folder peers, a module of its own, measures coordd beside etcd, ZooKeeper and Redis.
 package main
