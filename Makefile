@@ -45,6 +45,12 @@ PLATFORM ?= linux/$(shell go env GOARCH)
 COMPAT := compat/go compat/go/standin
 # SUITES run programs of others, which are compiled or fetched: make compat and CI run them, make test does not.
 SUITES := compat/go/upstream
+# PEERS measures coordd beside other servers, whose clients take a minute to compile: make lint and make bench-peers do, make test
+# does not.
+PEERS := conformance/bench/peers
+# PEERS_ARGS and SCALING_ARGS are further arguments of make bench-peers and make bench-scaling.
+PEERS_ARGS ?=
+SCALING_ARGS ?=
 # TESTCONTAINERS needs a Docker engine, and a minute of compiling what it is built on: make docker-test runs it.
 TESTCONTAINERS := compat/go/testcontainers
 # DOUBLES behave like SDKs that cannot be installed here: make compat and CI run them, make test does not.
@@ -82,6 +88,7 @@ BUSY ?= 16
 .PHONY: help run build test test-starved test-long lint generate generate-check go-test drivers-test tools-test compat compat-test compat-upstream \
 	compat-doubles doubles-soak compat-js compat-cpp compat-found compat-check compat-results \
 	crash-test lock-test cluster-test upgrade-test abuse-test malformed-test fuzz-short fuzz-model bench bench-watched bench-stub bench-limiter \
+	bench-peers bench-scaling \
 	conformance conformance-map \
 	mutation-test differences fuzz docker-image docker-context docker-test tools race-note clean
 
@@ -103,7 +110,7 @@ build: ## build the static binary bin/coordd
 # they say comes behind. One that fails hides none.
 test: race-note build ## build, lint and run the tests, those that can race with the race detector where there is a C compiler
 	@said="$$(mktemp)"; trap 'rm -f "$$said"' EXIT; failed=; \
-	$(MAKE) --no-print-directory --keep-going lint generate-check tools-test compat-test >"$$said" 2>&1 & beside=$$!; \
+	$(MAKE) --no-print-directory --keep-going PEERS= lint generate-check tools-test compat-test >"$$said" 2>&1 & beside=$$!; \
 	$(MAKE) --no-print-directory go-test || failed=yes; \
 	wait $$beside || failed=yes; cat "$$said"; [ -z "$$failed" ]
 	@$(MAKE) --no-print-directory race-note
@@ -126,7 +133,7 @@ test-long: ## run the random tests with more repetitions than make test has time
 
 lint: tools ## check formatting, go vet and staticcheck, in all modules
 	@unformatted="$$(gofmt -l .)"; if [ -n "$$unformatted" ]; then echo "not formatted, run gofmt -w on:" $$unformatted >&2; exit 1; fi
-	@for module in . $(COMPAT) $(SUITES) $(TOOLS); do (cd $$module && go vet ./... && $(TOOLBIN)/staticcheck ./...) || exit 1; done
+	@for module in . $(COMPAT) $(SUITES) $(PEERS) $(TOOLS); do (cd $$module && go vet ./... && $(TOOLBIN)/staticcheck ./...) || exit 1; done
 
 generate: tools ## make the Go code of the .proto files and the third-party notices anew
 	@$(TOOLBIN)/protogen -plugin $(PROTO_PLUGINS) . $(PROTOS)
@@ -266,6 +273,15 @@ bench-stub: build ## measure the server beside a stub without log, in turns (AGA
 
 bench-limiter: build ## measure acquires of a rate limiter beside an empty gRPC server, through the leader and another server
 	@go run ./conformance/bench -coordd bin/coordd -limiter -runs 5 -n 64
+
+# etcd's server is built with the versions that it was made for, so it has a module of its own.
+bench-peers: build ## measure the server beside etcd, ZooKeeper and Redis in turns (PEERS_ARGS), and write it into docs/benchmarks.md
+	@cd $(PEERS)/etcd && go build -trimpath -o $(CURDIR)/bin/etcd go.etcd.io/etcd/server/v3
+	@cd $(PEERS) && go build -o $(CURDIR)/bin/bench-peers .
+	@bin/bench-peers -coordd bin/coordd -etcd bin/etcd -page docs/benchmarks.md $(PEERS_ARGS)
+
+bench-scaling: build ## measure beside up to a million semaphores, 50,000 sessions and so on (SCALING_ARGS), and write it into docs/scaling.md
+	@go run ./conformance/bench -coordd bin/coordd -scaling -page docs/scaling.md -targets docs/benchmarks.md -runs 3 -seconds 2 $(SCALING_ARGS)
 
 fuzz-model: ## compare the rings with the reference model on SEQS random sequences
 	@go test ./conformance/model -count=1 -timeout 60m -run '^TestModel$$' -seqs $(SEQS)

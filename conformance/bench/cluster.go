@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/coordd/coordd/conformance/bench/machine"
 	"github.com/coordd/coordd/conformance/load"
 	"github.com/coordd/coordd/conformance/raw"
 )
@@ -113,7 +114,7 @@ func runAcquires(ctx context.Context, address string, duration time.Duration) (r
 	if len(took) == 0 {
 		return result{}, errors.New("nothing was acquired")
 	}
-	return result{float64(len(took)) / duration.Seconds(), percentile(took, 50), percentile(took, 99), len(took)}, nil
+	return result{float64(len(took)) / duration.Seconds(), machine.Percentile(took, 50), machine.Percentile(took, 99), len(took)}, nil
 }
 
 // startCluster starts three servers and returns those that were started, also with an error.

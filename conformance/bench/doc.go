@@ -9,5 +9,8 @@
 // client's acquire is timed on one server and on three. All of W1, W2, W3 and W5, a group's members listed, take turns with
 // package stub, a server of the same protocol without a log: the ratios say what the server adds to what gRPC and the client
 // cost; -stubbed measures only these. With -watched only one thing is measured: what a pair of W1 costs a
-// server whose metrics are read and whose state is listed every few seconds, and one that nobody watches.
+// server whose metrics are read and whose state is listed every few seconds, and one that nobody watches. With -scaling it is
+// what operations cost beside up to a million semaphores, and many sessions, nodes and waiters (docs/scaling.md).
+//
+// Folder peers, a module of its own, measures coordd beside etcd, ZooKeeper and Redis.
 package main

@@ -18,6 +18,7 @@ import (
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Operations"
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_RateLimiter"
 
+	"github.com/coordd/coordd/conformance/bench/machine"
 	"github.com/coordd/coordd/conformance/raw"
 )
 
@@ -158,7 +159,7 @@ func runUnits(ctx context.Context, address string, callers int, length time.Dura
 	if err := errors.Join(failed...); err != nil || len(all) == 0 {
 		return result{}, errors.Join(err, errors.New("not all was acquired"))
 	}
-	return result{float64(len(all)) / length.Seconds(), percentile(all, 50), percentile(all, 99), len(all)}, nil
+	return result{float64(len(all)) / length.Seconds(), machine.Percentile(all, 50), machine.Percentile(all, 99), len(all)}, nil
 }
 
 func acquireUntil(ctx context.Context, conn *grpc.ClientConn, request *Ydb_RateLimiter.AcquireResourceRequest, end time.Time) (took []time.Duration, err error) {

@@ -9,6 +9,8 @@ import (
 	"runtime"
 	"slices"
 	"time"
+
+	"github.com/coordd/coordd/conformance/bench/machine"
 )
 
 func main() {
@@ -24,6 +26,14 @@ func main() {
 	onlyWatched := flag.Bool("watched", false, "measure only what a pair costs a server that is watched, and one that is not")
 	onlyLimiter := flag.Bool("limiter", false, "measure only acquires of a rate limiter against an empty gRPC server")
 	onlyStubbed := flag.Bool("stubbed", false, "measure only W1, W2, W3 and W5 beside a stub without log, in turns")
+	onlyScaling := flag.Bool("scaling", false, "measure only what operations cost beside many semaphores, sessions, nodes and waiters")
+	most := scale{}
+	flag.IntVar(&most.semaphores, "semaphores", 1_000_000, "with -scaling: up to so many")
+	flag.IntVar(&most.sessions, "sessions", 50_000, "with -scaling: up to so many")
+	flag.IntVar(&most.nodes, "nodes", 9_900, "with -scaling: up to so many; there is room for 10,000 entries in all")
+	flag.IntVar(&most.waiters, "waiters", 10_000, "with -scaling: up to so many")
+	pageFile := flag.String("page", "", "with -scaling: write the tables into this page, between its marks")
+	targetsFile := flag.String("targets", "", "with -scaling: write what was to be reached into this page, between its marks")
 	quick := flag.Bool("quick", false, "with -stubbed: only W1 with 64 and 256 sessions")
 	against := flag.String("against", "", "with -watched or -stubbed: compare with this program as well")
 	stub := flag.Bool("stub", false, "be the stub that the bench compares with")
@@ -42,6 +52,11 @@ func main() {
 	switch {
 	case *onlyCluster:
 		only = func(dir string) error { return measureCluster(context.Background(), *binary, dir, *runs, length) }
+	case *onlyScaling:
+		only = func(dir string) error {
+			most.binary, most.dir, most.runs, most.length = *binary, dir, *runs, length
+			return measureScaling(context.Background(), most, *pageFile, *targetsFile)
+		}
 	case *onlyStubbed:
 		only = func(dir string) error {
 			return measureStubbed(context.Background(), *binary, *against, dir, *runs, length, *quick)
@@ -120,7 +135,7 @@ func measure(ctx context.Context, binary, dir string, runs int, length time.Dura
 
 // floor measures what the disk and gRPC allow.
 func floor(ctx context.Context, dir string, runs int) (sync, stream time.Duration, err error) {
-	if sync, err = median(runs, func() (time.Duration, error) { return probeSync(dir) }, identity); err != nil {
+	if sync, err = median(runs, func() (time.Duration, error) { return machine.Sync(dir) }, identity); err != nil {
 		return 0, 0, err
 	}
 	if stream, err = median(runs, func() (time.Duration, error) { return probeStream(ctx) }, identity); err != nil {

@@ -7,6 +7,7 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/coordd/coordd/conformance/bench/machine"
 	"github.com/coordd/coordd/conformance/load"
 	"github.com/coordd/coordd/conformance/raw"
 )
@@ -113,8 +114,8 @@ func runWatch(ctx context.Context, address string, n, rounds int) (result, error
 		}
 		took = append(took, time.Since(start))
 	}
-	p50 := percentile(took, 50)
-	return result{float64(n) / p50.Seconds(), p50, percentile(took, 99), rounds}, nil
+	p50 := machine.Percentile(took, 50)
+	return result{float64(n) / p50.Seconds(), p50, machine.Percentile(took, 99), rounds}, nil
 }
 
 // runList is W5: members hold a semaphore with 64 bytes of data each, and listers list them for a while.

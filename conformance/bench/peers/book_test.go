@@ -1,0 +1,45 @@
+package main
+
+import (
+	"strings"
+	"testing"
+)
+
+// Ratios are those of a round, and what was not measured is told from what does not apply.
+func TestBook(t *testing.T) {
+	b := newBook()
+	b.contestants = []string{ours, etcd, redisOf}
+	b.missing[redisOf] = "not installed"
+	c := cell{w1, 64, pairsFigure}
+	for _, round := range [][2]float64{{1000, 500}, {3000, 1000}, {200, 200}} {
+		b.add(c, ours, round[0])
+		b.add(c, etcd, round[1])
+	}
+	if got, measured := b.ratio(c, ours, etcd); !measured || got != 2 {
+		t.Errorf("the ratio is %v, %v; want that of the first round", got, measured)
+	}
+	if _, measured := b.ratio(c, ours, redisOf); measured {
+		t.Error("there is a ratio to what was not measured")
+	}
+	if got, want := b.table(), "| W1 lock+unlock | 64 | pairs/s | 1,000 | 500 | not measured |\n"; !strings.HasSuffix(got, want) {
+		t.Errorf("%q, want %q in the end", got, want)
+	}
+	if got, want := b.runs(), "W1 lock+unlock, 64, pairs/s, coordd, raw: 1,000 3,000 200\nW1 lock+unlock, 64, pairs/s, etcd: 500 1,000 200\n"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// Every target is in the table, also when nothing was measured, with the reason where it is known.
+func TestTargetsOfNothing(t *testing.T) {
+	b := &bench{book: newBook(), idle: 10_000}
+	b.book.missing[redisOf] = "not installed"
+	for _, target := range b.targets() {
+		want := "not in this run"
+		if strings.Contains(target.Figure, redisOf) {
+			want = "not installed"
+		}
+		if target.Missing != want {
+			t.Errorf("%s: %q, want %q", target.Figure, target.Missing, want)
+		}
+	}
+}

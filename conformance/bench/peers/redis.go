@@ -1,0 +1,198 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/coordd/coordd/conformance/load"
+)
+
+var redisClient = &client{locks: redisLocks, watch: redisWatch, group: redisGroup, idle: redisIdle, hold: redisHold, fill: redisFill}
+
+func dialRedis(address string) *redis.Client {
+	return redis.NewClient(&redis.Options{Addr: address, PoolSize: connections, ReadTimeout: 30 * time.Second, PoolTimeout: 30 * time.Second})
+}
+
+func redisOnce(ctx context.Context, address string) error {
+	c := dialRedis(address)
+	defer c.Close()
+	if err := c.Get(ctx, "once").Err(); err != nil && !errors.Is(err, redis.Nil) {
+		return err
+	}
+	return nil
+}
+
+// unlock deletes a key if it has a value.
+var unlock = redis.NewScript(`if redis.call("get", KEYS[1]) == ARGV[1] then return redis.call("del", KEYS[1]) else return 0 end`)
+
+// redisSession locks by a key with a value of its own.
+type redisSession struct {
+	ctx     context.Context
+	client  *redis.Client
+	value   string
+	timeout time.Duration
+}
+
+// Acquire implements load.Session. Whoever does not get the lock asks again after 1 to 5 ms.
+func (s *redisSession) Acquire(name string, _ uint64) error {
+	for {
+		err := s.client.SetArgs(s.ctx, name, s.value, redis.SetArgs{Mode: "NX", TTL: s.timeout}).Err()
+		if !errors.Is(err, redis.Nil) {
+			return err
+		}
+		select {
+		case <-time.After(time.Millisecond + rand.N(4*time.Millisecond)):
+		case <-s.ctx.Done():
+			return s.ctx.Err()
+		}
+	}
+}
+
+// Release implements load.Session.
+func (s *redisSession) Release(name string) error {
+	deleted, err := unlock.Run(s.ctx, s.client, []string{name}, s.value).Int()
+	if err == nil && deleted != 1 {
+		err = fmt.Errorf("release %s: not held", name)
+	}
+	return err
+}
+
+func redisLocks(ctx context.Context, address string, _ load.Kind, n int) ([]load.Session, func(), error) {
+	c := dialRedis(address)
+	all := make([]load.Session, n)
+	for i := range all {
+		all[i] = &redisSession{ctx, c, strconv.Itoa(i), busySession}
+	}
+	return all, func() { _ = c.Close() }, nil
+}
+
+func redisWatch(ctx context.Context, address string, n int) (*watching, error) {
+	c := dialRedis(address)
+	const channel = "watched"
+	watchers := make([]*redis.PubSub, n)
+	for i := range watchers {
+		watchers[i] = c.Subscribe(ctx, channel)
+	}
+	end := func() {
+		for _, w := range watchers {
+			_ = w.Close()
+		}
+		_ = c.Close()
+	}
+	if err := load.Together(watchers, func(_ int, w *redis.PubSub) error { _, err := w.Receive(ctx); return err }); err != nil { // subscribed
+		end()
+		return nil, err
+	}
+	return &watching{
+		heard: func(i int) error { _, err := watchers[i].ReceiveMessage(ctx); return err },
+		write: func(int) error { return c.Publish(ctx, channel, time.Now().String()).Err() },
+		close: end,
+	}, nil
+}
+
+func redisGroup(ctx context.Context, address string, members, listers int) (*listing, error) {
+	c := dialRedis(address)
+	const key = "group"
+	for i := range members {
+		if err := c.HSet(ctx, key, fmt.Sprintf("%06d", i), make([]byte, memberBytes)).Err(); err != nil {
+			_ = c.Close()
+			return nil, err
+		}
+	}
+	return &listing{
+		list: func(int) (int, error) {
+			all, err := c.HGetAll(ctx, key).Result()
+			return len(all), err
+		},
+		close: func() { _ = c.Close() },
+	}, nil
+}
+
+// redisKeep renews a key three times in its time to live, until ctx is done.
+func redisKeep(ctx context.Context, c *redis.Client, key string, timeout time.Duration) error {
+	ticker := time.NewTicker(timeout / 3)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-ticker.C:
+		}
+		if err := c.PExpire(ctx, key, timeout).Err(); err != nil {
+			return err
+		}
+	}
+}
+
+func redisIdle(ctx context.Context, address string, n int, lost chan<- error) (func(), error) {
+	c := dialRedis(address)
+	ctx, cancel := context.WithCancel(ctx)
+	end := func() { cancel(); _ = c.Close() }
+	openers := make([]struct{}, connections)
+	err := load.Together(openers, func(first int, _ struct{}) error {
+		for i := first; i < n; i += len(openers) {
+			key := fmt.Sprint("idle-", i)
+			if err := c.Set(ctx, key, "", idleSession).Err(); err != nil {
+				return err
+			}
+			go func() { lost <- redisKeep(ctx, c, key, idleSession) }()
+		}
+		return nil
+	})
+	if err != nil {
+		end()
+		return nil, err
+	}
+	return end, nil
+}
+
+// redisHold has the holder stop renewing its key: there is no connection that matters.
+func redisHold(ctx context.Context, address string, i int) (*holding, error) {
+	c := dialRedis(address)
+	name := fmt.Sprint("cut-", i)
+	owner := &redisSession{ctx, c, "owner", cutSession}
+	if err := owner.Acquire(name, 1); err != nil {
+		return nil, err
+	}
+	keeping, stop := context.WithCancel(ctx)
+	go func() { _ = redisKeep(keeping, c, name, cutSession) }()
+	waiter := &redisSession{ctx, c, "waiter", busySession}
+	var waited atomic.Bool
+	return &holding{
+		cut:  stop,
+		wait: func() error { err := waiter.Acquire(name, 1); waited.Store(err == nil); return err },
+		close: func() {
+			stop()
+			if waited.Load() {
+				_ = waiter.Release(name)
+			}
+			_ = c.Close()
+		},
+	}, nil
+}
+
+// redisFill sets keys, 1,000 in a pipeline.
+func redisFill(ctx context.Context, address string, n int) error {
+	c := dialRedis(address)
+	defer c.Close()
+	const most = 1000
+	for begin := 0; begin < n; begin += most {
+		_, err := c.Pipelined(ctx, func(p redis.Pipeliner) error {
+			for i := begin; i < min(begin+most, n); i++ {
+				p.Set(ctx, fmt.Sprintf("row-%09d", i), "", 0)
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

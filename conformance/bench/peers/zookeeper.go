@@ -1,0 +1,276 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/coordd/coordd/conformance/load"
+)
+
+var zooClient = &client{locks: zooLocks, watch: zooWatch, group: zooGroup, idle: zooIdle, hold: zooHold, fill: zooFill}
+
+var everybody = zk.WorldACL(zk.PermAll)
+
+// silent takes what the client has to say.
+type silent struct{}
+
+// Printf implements zk.Logger.
+func (silent) Printf(string, ...any) {}
+
+// dialZoo opens a session, which has a connection of its own.
+func dialZoo(ctx context.Context, address string, timeout time.Duration, dialer zk.Dialer) (*zk.Conn, <-chan zk.Event, error) {
+	conn, events, err := zk.Connect([]string{address}, timeout, zk.WithLogger(silent{}), zk.WithDialer(dialer))
+	if err != nil {
+		return nil, nil, err
+	}
+	deadline := time.After(timeout)
+	for {
+		select {
+		case e := <-events:
+			if e.State == zk.StateHasSession {
+				return conn, events, nil
+			}
+		case <-deadline:
+			conn.Close()
+			return nil, nil, errors.New("no session came about")
+		case <-ctx.Done():
+			conn.Close()
+			return nil, nil, ctx.Err()
+		}
+	}
+}
+
+func zooOnce(ctx context.Context, address string) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	conn, _, err := dialZoo(ctx, address, busySession, net.DialTimeout)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	_, _, err = conn.Exists("/")
+	return err
+}
+
+func zooSessions(ctx context.Context, address string, n int, timeout time.Duration, lost chan<- error) ([]*zk.Conn, func(), error) {
+	sessions := make([]*zk.Conn, n)
+	end := func() {
+		_ = load.Together(sessions, func(_ int, c *zk.Conn) error {
+			if c != nil {
+				c.Close()
+			}
+			return nil
+		})
+	}
+	openers := make([]struct{}, min(n, connections)) // as many at a time as with the others
+	err := load.Together(openers, func(first int, _ struct{}) error {
+		for i := first; i < n; i += len(openers) {
+			c, events, err := dialZoo(ctx, address, timeout, net.DialTimeout)
+			if err != nil {
+				return err
+			}
+			sessions[i] = c
+			go func() {
+				for e := range events {
+					if lost != nil && (e.State == zk.StateDisconnected || e.State == zk.StateExpired) {
+						lost <- fmt.Errorf("a session was lost: %v", e.State)
+					}
+				}
+			}()
+		}
+		return nil
+	})
+	if err != nil {
+		end()
+		return nil, nil, err
+	}
+	return sessions, end, nil
+}
+
+// zooMake makes a znode that stays, if it is not there.
+func zooMake(c *zk.Conn, path string) error {
+	if _, err := c.Create(path, nil, 0, everybody); err != nil && !errors.Is(err, zk.ErrNodeExists) {
+		return err
+	}
+	return nil
+}
+
+// zooSession takes locks in one of two ways.
+type zooSession struct {
+	conn  *zk.Conn
+	queue bool // zk.Lock instead of an ephemeral znode
+	locks map[string]*zk.Lock
+}
+
+func (s *zooSession) lock(name string) *zk.Lock {
+	l := s.locks[name]
+	if l == nil {
+		l = zk.NewLock(s.conn, "/locks/"+name, everybody)
+		s.locks[name] = l
+	}
+	return l
+}
+
+// Acquire implements load.Session.
+func (s *zooSession) Acquire(name string, _ uint64) error {
+	if s.queue {
+		return s.lock(name).Lock()
+	}
+	_, err := s.conn.Create("/locks/"+name, nil, zk.FlagEphemeral, everybody)
+	return err
+}
+
+// Release implements load.Session.
+func (s *zooSession) Release(name string) error {
+	if s.queue {
+		return s.lock(name).Unlock()
+	}
+	return s.conn.Delete("/locks/"+name, -1)
+}
+
+func zooLocks(ctx context.Context, address string, kind load.Kind, n int) ([]load.Session, func(), error) {
+	conns, end, err := zooSessions(ctx, address, n, busySession, nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := zooMake(conns[0], "/locks"); err != nil {
+		end()
+		return nil, nil, err
+	}
+	all := make([]load.Session, n)
+	for i, c := range conns {
+		all[i] = &zooSession{c, kind == load.HandOver, make(map[string]*zk.Lock)}
+	}
+	return all, end, nil
+}
+
+func zooWatch(ctx context.Context, address string, n int) (*watching, error) {
+	conns, end, err := zooSessions(ctx, address, n+1, busySession, nil)
+	if err != nil {
+		return nil, err
+	}
+	const path = "/watched"
+	writer := conns[n]
+	if err := zooMake(writer, path); err != nil {
+		end()
+		return nil, err
+	}
+	changes := make([]<-chan zk.Event, n)
+	return &watching{
+		arm: func(i int) error {
+			_, _, change, err := conns[i].GetW(path)
+			changes[i] = change
+			return err
+		},
+		heard: func(i int) error { return (<-changes[i]).Err },
+		write: func(int) error { _, err := writer.Set(path, []byte(time.Now().String()), -1); return err },
+		close: end,
+	}, nil
+}
+
+func zooGroup(ctx context.Context, address string, members, listers int) (*listing, error) {
+	conns, endMembers, err := zooSessions(ctx, address, members, busySession, nil)
+	if err != nil {
+		return nil, err
+	}
+	const path = "/group"
+	err = zooMake(conns[0], path)
+	if err == nil {
+		err = load.Together(conns, func(i int, c *zk.Conn) error {
+			_, err := c.Create(fmt.Sprintf("%s/%06d", path, i), make([]byte, memberBytes), zk.FlagEphemeral, everybody)
+			return err
+		})
+	}
+	if err != nil {
+		endMembers()
+		return nil, err
+	}
+	readers, end, err := zooSessions(ctx, address, listers, busySession, nil)
+	if err != nil {
+		endMembers()
+		return nil, err
+	}
+	return &listing{
+		list: func(i int) (int, error) {
+			names, _, err := readers[i].Children(path)
+			return len(names), err
+		},
+		close: func() { end(); endMembers() },
+	}, nil
+}
+
+func zooIdle(ctx context.Context, address string, n int, lost chan<- error) (func(), error) {
+	_, end, err := zooSessions(ctx, address, n, idleSession, lost)
+	return end, err
+}
+
+func zooHold(ctx context.Context, address string, i int) (*holding, error) {
+	line := new(cuttable)
+	owner, _, err := dialZoo(ctx, address, cutSession, func(_, to string, timeout time.Duration) (net.Conn, error) {
+		ctx, cancel := context.WithTimeout(ctx, timeout)
+		defer cancel()
+		return line.dial(ctx, to)
+	})
+	if err != nil {
+		return nil, err
+	}
+	conns, end, err := zooSessions(ctx, address, 1, busySession, nil)
+	if err != nil {
+		return nil, err
+	}
+	path := fmt.Sprint("/cut-", i)
+	if err := zk.NewLock(owner, path, everybody).Lock(); err != nil {
+		return nil, err
+	}
+	waiting := zk.NewLock(conns[0], path, everybody)
+	return &holding{
+		cut:  line.cut,
+		wait: waiting.Lock,
+		close: func() {
+			_ = waiting.Unlock()
+			end()
+			go owner.Close() // it has nobody to take leave of, and waits for that
+		},
+	}, nil
+}
+
+// zooFill creates znodes, 500 in a transaction, in 1,000 directories.
+func zooFill(ctx context.Context, address string, n int) error {
+	const (
+		directories = 1000
+		most        = 500
+	)
+	conns, end, err := zooSessions(ctx, address, connections, busySession, nil)
+	if err != nil {
+		return err
+	}
+	defer end()
+	err = load.Together(conns, func(first int, c *zk.Conn) error {
+		for i := first; i < directories; i += len(conns) {
+			if err := zooMake(c, fmt.Sprint("/rows-", i)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return load.Together(conns, func(first int, c *zk.Conn) error {
+		for begin := first * most; begin < n; begin += len(conns) * most {
+			var creates []any
+			for i := begin; i < min(begin+most, n); i++ {
+				creates = append(creates, &zk.CreateRequest{Path: fmt.Sprintf("/rows-%d/%09d", i%directories, i), Acl: everybody})
+			}
+			if _, err := c.Multi(creates...); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
