@@ -141,9 +141,9 @@ inline NYdb::TDriverConfig Server() {
 // Fixture is a driver, a client and a node of its own, which is dropped in the end.
 class Fixture {
 public:
-    explicit Fixture(const std::string& name)
+    explicit Fixture(const std::string& name, const NYdb::TDriverConfig& config = Server())
         : Node("/local/compat-cpp/" + name)
-        , Driver(Server())
+        , Driver(config)
         , Client(Driver)
     {
         Must(Await(Client.CreateNode(Node)), "create the node");

@@ -1,12 +1,13 @@
 // Command sdks keeps what the tests of compat found, and shows it in the page about SDKs.
 //
-//	sdks [-check] RESULTS PAGE [FOUND...]
+//	sdks [-check] [-keep SDK] RESULTS PAGE [FOUND...]
 //
 // The files FOUND are what suites have just written: a line for each test and way, which is SDK, version, test, way, result
 // and note, with tabs between. Together they become RESULTS, and the tables of that replace what is between the marks in
 // PAGE. With -check nothing is written: a FOUND that differs, but for notes, from what RESULTS says of its SDK, or a PAGE
 // that differs from RESULTS, ends the program with status 1. A FOUND that is missing is no error then, for its suite says by
-// itself that it tests nothing.
+// itself that it tests nothing. What RESULTS says of the SDK that -keep names stays there when no FOUND is about it: few
+// machines have it.
 package main
 
 import (
@@ -23,18 +24,19 @@ import (
 
 func main() {
 	check := flag.Bool("check", false, "compare instead of write")
+	keep := flag.String("keep", "", "the `SDK` whose results stay when they are not found")
 	flag.Parse()
 	if flag.NArg() < 2 {
-		fmt.Fprintln(os.Stderr, "usage: sdks [-check] RESULTS PAGE [FOUND...]")
+		fmt.Fprintln(os.Stderr, "usage: sdks [-check] [-keep SDK] RESULTS PAGE [FOUND...]")
 		os.Exit(2)
 	}
-	if err := run(os.Stdout, *check, flag.Arg(0), flag.Arg(1), flag.Args()[2:]); err != nil {
+	if err := run(os.Stdout, *check, *keep, flag.Arg(0), flag.Arg(1), flag.Args()[2:]); err != nil {
 		fmt.Fprintln(os.Stderr, "sdks:", err)
 		os.Exit(1)
 	}
 }
 
-func run(out io.Writer, check bool, resultsFile, pageFile string, found []string) error {
+func run(out io.Writer, check bool, keep, resultsFile, pageFile string, found []string) error {
 	lines, err := read(found, check)
 	if err != nil {
 		return err
@@ -48,6 +50,8 @@ func run(out io.Writer, check bool, resultsFile, pageFile string, found []string
 			return fmt.Errorf("%s: %w: run make compat-results", resultsFile, err)
 		}
 		lines = kept
+	} else if lines, err = keepOf(keep, lines, resultsFile); err != nil {
+		return err
 	}
 	page, err := os.ReadFile(pageFile)
 	if err != nil {
@@ -107,11 +111,15 @@ func read(files []string, missingAllowed bool) ([]line, error) {
 		}
 		lines = append(lines, read...)
 	}
+	return sorted(lines), nil
+}
+
+func sorted(lines []line) []line {
 	slices.SortFunc(lines, func(a, b line) int {
 		return cmp.Or(strings.Compare(a.sdk, b.sdk), strings.Compare(a.version, b.version), strings.Compare(a.test, b.test),
 			byWay(a.way, b.way))
 	})
-	return lines, nil
+	return lines
 }
 
 func parse(text string) ([]line, error) {
@@ -189,6 +197,20 @@ const (
 	begin = "<!-- made by `make compat-results` from compat/results.tsv -->\n"
 	end   = "<!-- end of what is made -->\n"
 )
+
+// keepOf adds what is kept of an SDK to lines that say nothing of it.
+func keepOf(sdk string, lines []line, resultsFile string) ([]line, error) {
+	of := func(l line) bool { return l.sdk == sdk }
+	if sdk == "" || slices.ContainsFunc(lines, of) {
+		return lines, nil
+	}
+	kept, err := read([]string{resultsFile}, true)
+	if err != nil {
+		return nil, err
+	}
+	kept = slices.DeleteFunc(kept, func(l line) bool { return !of(l) })
+	return sorted(append(lines, kept...)), nil
+}
 
 // within puts tables between the marks of a page.
 func within(page, tables string) (string, error) {

@@ -10,7 +10,7 @@ import (
 
 // TestPageIsOfTheResults wants the page about SDKs to show what the suites found last.
 func TestPageIsOfTheResults(t *testing.T) {
-	if err := run(io.Discard, true, "../../../compat/results.tsv", "../../../docs/sdks.md", nil); err != nil {
+	if err := run(io.Discard, true, "", "../../../compat/results.tsv", "../../../docs/sdks.md", nil); err != nil {
 		t.Error(err)
 	}
 }
@@ -42,7 +42,7 @@ func TestRender(t *testing.T) {
 	results, shown := filepath.Join(directory, "results.tsv"), file("sdks.md", page)
 	one := file("one.tsv", "One\tv1\tlock\ttoken\tnot run\ta reason\nOne\tv1\tlock\tplain\tpassed\t\nOne\tv1\twatch\tplain\tpassed\ta part\n")
 	two := file("two.tsv", "Another\tv2\tpings|pongs\tplain\tdouble\t\n")
-	if err := run(io.Discard, false, results, shown, []string{one, two}); err != nil {
+	if err := run(io.Discard, false, "", results, shown, []string{one, two}); err != nil {
 		t.Fatal(err)
 	}
 	const want = "# SDKs\n" + begin + `
@@ -85,20 +85,32 @@ func TestRender(t *testing.T) {
 		{"a test less", "not found any more", []string{file("less.tsv", "One\tv1\tlock\tplain\tpassed\t\n")}},
 		{"another version", "not found any more", []string{file("other.tsv", "Another\tv3\tpings|pongs\tplain\tdouble\t\n")}},
 	} {
-		err := run(io.Discard, true, results, shown, test.found)
+		err := run(io.Discard, true, "", results, shown, test.found)
 		if test.says == "" && err != nil || test.says != "" && (err == nil || !strings.Contains(err.Error(), test.says)) {
 			t.Errorf("%s: %v", test.name, err)
 		}
 	}
-	if err := run(io.Discard, false, results, shown, []string{one, filepath.Join(directory, "nothing")}); err == nil {
+	if err := run(io.Discard, false, "", results, shown, []string{one, filepath.Join(directory, "nothing")}); err == nil {
 		t.Error("results are written without a suite")
 	}
+	for _, test := range []struct {
+		keep  string
+		found []string
+		kept  bool
+	}{{"Another", []string{one}, true}, {"One", []string{one}, false}, {"Another", []string{one}, false}, {"Another", []string{one, two}, true}} {
+		if err := run(io.Discard, false, test.keep, results, shown, test.found); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := os.ReadFile(shown); err != nil || (string(got) == want) != test.kept {
+			t.Errorf("-keep %s: %v\n%s", test.keep, err, got)
+		}
+	}
 	file("sdks.md", want+"\n")
-	if err := run(io.Discard, true, results, shown, nil); err != nil {
+	if err := run(io.Discard, true, "", results, shown, nil); err != nil {
 		t.Errorf("what is not made: %v", err)
 	}
 	file("sdks.md", strings.Replace(want, "2 passed", "3 passed", 1))
-	if err := run(io.Discard, true, results, shown, nil); err == nil {
+	if err := run(io.Discard, true, "", results, shown, nil); err == nil {
 		t.Error("a page that says more than the results")
 	}
 }

@@ -33,18 +33,22 @@ func TestPrograms(t *testing.T) {
 	}
 	results := &results{suite: programsName, version: os.Getenv(programsVersionVariable)}
 	t.Cleanup(func() { results.publish(t) })
-	for _, way := range startWays(t) {
+	ways := startWays(t)
+	discovering := ways[slices.IndexFunc(ways, func(w way) bool { return w.kind == "servers" })]
+	discovering.name = "three by discovery"
+	for i, way := range ways {
+		if way.kind == "servers" {
+			ways[i].environment = append(slices.Clone(way.environment), "COMPAT_PINNED=yes")
+		}
+	}
+	for _, way := range append(ways, discovering) {
 		t.Run(way.name, func(t *testing.T) {
 			t.Parallel()
 			way.turn.Lock()
 			defer way.turn.Unlock()
-			environment := way.environment
-			if way.kind == "servers" {
-				environment = append(slices.Clone(environment), "COMPAT_PINNED=yes")
-			}
 			for _, program := range programs {
 				name := filepath.Base(program)
-				checks, err := runProgram(t, program, environment)
+				checks, err := runProgram(t, program, way.environment)
 				if err != nil {
 					results.add(name, way.name, "FAILED", "")
 					t.Errorf("%s: %v", name, err)
