@@ -55,6 +55,7 @@ var layers = []layer{
 	{folder: "coordination/codec/internal/logpb", foreign: []string{protobuf}}, // generated
 	{folder: "raftstore/measure"},
 	{folder: "raftstore/quiet"},
+	{folder: "raftstore/turn"},
 	{folder: "raftstore", foreign: []string{raft, hashicorp, bbolt, grpc, protobuf, system}},
 	{folder: "server", ours: []string{"scheme", "coordination", "raftstore"}, foreign: []string{grpc, protobuf, ydbProtos}},
 	{folder: "server/internal/hooks", ours: []string{"coordination", "raftstore"}, foreign: []string{grpc}},

@@ -145,7 +145,7 @@ func untimedOf(scripts []*Script) []*Script {
 	return slices.DeleteFunc(slices.Clone(scripts), (*Script).timed)
 }
 
-// timed tells whether the script cannot wait for others: it lets time pass, or leaves pings unanswered.
+// timed reports whether the script cannot wait for others: it lets time pass, or leaves pings unanswered.
 func (s *Script) timed() bool {
 	return s.waits() > 0 || slices.ContainsFunc(s.lines, func(line string) bool { return strings.HasSuffix(line, ": no pong") })
 }
@@ -176,7 +176,7 @@ func TestClusterRestless(t *testing.T) {
 	}
 }
 
-// mentions tells whether a word is anywhere in the script.
+// mentions reports whether a word is anywhere in the script.
 func (s *Script) mentions(word string) bool {
 	return slices.ContainsFunc(s.lines, func(line string) bool { return strings.Contains(line, word) })
 }

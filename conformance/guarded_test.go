@@ -40,5 +40,5 @@ func TestGuardedServer(t *testing.T) {
 	}
 }
 
-// hasUsers tells whether others than an administrator come in the script.
+// hasUsers reports whether others than an administrator come in the script.
 func (s *Script) hasUsers() bool { return slices.Contains(s.Needs, NeedUsers) }

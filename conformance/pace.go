@@ -50,7 +50,7 @@ func (p pace) slower() pace {
 // slowestRecorded is how slowly a recording is played before what differs counts.
 const slowestRecorded = 9
 
-// mayBeSlower tells whether a recording that differs is to be played again: what took the clients' time is not in it, but
+// mayBeSlower reports whether a recording that differs is to be played again: what took the clients' time is not in it, but
 // for the long silences.
 func (p pace) mayBeSlower(script *Script) bool {
 	return script.Recorded && p.scale > 0 && p.scale < slowestRecorded
@@ -63,7 +63,7 @@ func (p *pace) pass(scripted time.Duration) time.Duration {
 	return d
 }
 
-// late tells whether so much time was lost that the script has to be played more slowly.
+// late reports whether so much time was lost that the script has to be played more slowly.
 func (p *pace) late() bool {
 	return p.margin > 0 && p.scale < slowestScale && time.Since(p.began)-p.allowed > p.margin*time.Duration(p.scale)
 }

@@ -114,21 +114,21 @@ func (e *pureEnvironment) command(request proto.Message, database *string, calle
 		return answer, nil
 	}
 	owner := cmp.Or(caller.Subject, scheme.RootOwner)
-	return e.begin(func(call coordination.Call) coordination.Command {
+	return e.begin(func(call coordination.CallID) coordination.Command {
 		switch r := request.(type) {
 		case *Ydb_Coordination.CreateNodeRequest:
-			return &coordination.CreateNode{Call: call, Caller: caller, Path: path, Config: wire.NodeConfig(r.GetConfig()),
+			return &coordination.CreateNode{CallID: call, Caller: caller, Path: path, Config: wire.NodeConfig(r.GetConfig()),
 				SetsPath: r.GetConfig().GetPath() != "", Owner: owner, StampMillis: stampMillis}
 		case *Ydb_Coordination.AlterNodeRequest:
-			return &coordination.AlterNode{Call: call, Caller: caller, Path: path, Config: wire.NodeConfig(r.GetConfig()), SetsPath: r.GetConfig().GetPath() != ""}
+			return &coordination.AlterNode{CallID: call, Caller: caller, Path: path, Config: wire.NodeConfig(r.GetConfig()), SetsPath: r.GetConfig().GetPath() != ""}
 		case *Ydb_Coordination.DropNodeRequest:
-			return &coordination.DropNode{Call: call, Caller: caller, Path: path}
+			return &coordination.DropNode{CallID: call, Caller: caller, Path: path}
 		case *Ydb_Scheme.MakeDirectoryRequest:
-			return &coordination.MakeDirectory{Call: call, Caller: caller, Path: path, Owner: owner, StampMillis: stampMillis}
+			return &coordination.MakeDirectory{CallID: call, Caller: caller, Path: path, Owner: owner, StampMillis: stampMillis}
 		case *Ydb_Scheme.RemoveDirectoryRequest:
-			return &coordination.RemoveDirectory{Call: call, Caller: caller, Path: path}
+			return &coordination.RemoveDirectory{CallID: call, Caller: caller, Path: path}
 		case *Ydb_Scheme.ModifyPermissionsRequest:
-			return &coordination.ModifyPermissions{Call: call, Caller: caller, Path: path, Change: wire.PermissionsChange(r)}
+			return &coordination.ModifyPermissions{CallID: call, Caller: caller, Path: path, Change: wire.PermissionsChange(r)}
 		}
 		panic(fmt.Sprintf("conformance: no such call: %T", request))
 	})

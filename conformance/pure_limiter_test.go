@@ -78,13 +78,13 @@ func (e *pureEnvironment) limiterCommand(request ofLimiter, database *string, ca
 		return answer, nil
 	}
 	node := scheme.SplitLoose(request.GetCoordinationNodePath())
-	return e.begin(func(call coordination.Call) coordination.Command {
+	return e.begin(func(call coordination.CallID) coordination.Command {
 		switch request.(type) {
 		case *Ydb_RateLimiter.CreateResourceRequest:
-			return &coordination.CreateResource{Call: call, Caller: caller, Path: node, Resource: path, ResourceProperties: properties}
+			return &coordination.CreateResource{CallID: call, Caller: caller, Path: node, Resource: path, ResourceProperties: properties}
 		case *Ydb_RateLimiter.AlterResourceRequest:
-			return &coordination.AlterResource{Call: call, Caller: caller, Path: node, Resource: path, ResourceProperties: properties}
+			return &coordination.AlterResource{CallID: call, Caller: caller, Path: node, Resource: path, ResourceProperties: properties}
 		}
-		return &coordination.DropResource{Call: call, Caller: caller, Path: node, Resource: path}
+		return &coordination.DropResource{CallID: call, Caller: caller, Path: node, Resource: path}
 	})
 }

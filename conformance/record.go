@@ -443,7 +443,7 @@ func (s *recordedStream) Reply(m *sessionReply) (pass bool) {
 	return true
 }
 
-// lastOf tells whether nothing more belongs to the request that a reply answers.
+// lastOf reports whether nothing more belongs to the request that a reply answers.
 func lastOf(m *sessionReply) bool {
 	return m.GetAcquireSemaphorePending() == nil && !m.GetDescribeSemaphoreResult().GetWatchAdded()
 }

@@ -70,7 +70,7 @@ type Environment interface {
 	Restart(ctx context.Context) error
 	Hold()
 	Release()
-	// Check is called after every step, and finds what a client cannot see. It tells whether it has disturbed what goes
+	// Check is called after every step, and finds what a client cannot see. It reports whether it has disturbed what goes
 	// on, so that answers must be waited for before the next step.
 	Check(ctx context.Context) (disturbed bool, err error)
 	// Close removes the directory.

@@ -38,7 +38,7 @@ func (r *Replica[S, W]) Admit(readable uint64, crowded bool) {
 	r.admission.readable, r.admission.crowded = readable, crowded
 }
 
-// restricted tells whether there is any command that is refused.
+// restricted reports whether there is any command that is refused.
 func (a *admission) restricted() bool { return a.readable < a.formats.Version || a.crowded }
 
 // refusalOf is why a command must not be written at present, nil if it may.
@@ -54,7 +54,7 @@ func (a *admission) refusalOf(c Command) *Refusal {
 	return nil
 }
 
-// isReadable tells whether it is known that every server of the cluster can read a command.
+// isReadable reports whether it is known that every server of the cluster can read a command.
 func (a *admission) isReadable(c Command) bool {
 	return a.readable >= a.formats.Version || a.formats.Since(c) <= max(1, a.readable)
 }
@@ -66,7 +66,7 @@ var (
 	namesOwner   = &Attach{Identity: Identity{Kind: IdentityUser}}
 )
 
-// shrinks tells whether a command makes the state smaller, or is needed for one that does.
+// shrinks reports whether a command makes the state smaller, or is needed for one that does.
 func shrinks(c Command) bool {
 	switch c := c.(type) {
 	case *Attach:

@@ -2,29 +2,29 @@ package coordination
 
 import "github.com/coordd/coordd/scheme/outcome"
 
-// Call names a call about the path tree or the users, so that it can be repeated to the next leader and still be executed
+// CallID names a call about the path tree or the users, so that it can be repeated to the next leader and still be executed
 // once only. Every command of such a call begins with its name.
-type Call struct {
+type CallID struct {
 	// Nonce is drawn at random by the server that took the call, and stays the same when the call is repeated. 0 is no
 	// name: such a call is answered to nobody in particular, and must not be repeated.
 	Nonce uint64
 }
 
-func (*Call) subject() (NodeID, SessionID) { return 0, 0 }
+func (*CallID) subject() (NodeID, SessionID) { return 0, 0 }
 
-func (c *Call) name() *Call { return c }
+func (c *CallID) name() *CallID { return c }
 
 type callCommand interface {
 	Command
-	name() *Call
+	name() *CallID
 }
 
 // CallOf returns the name of the call that a command belongs to; false if it belongs to a session, or to nobody.
-func CallOf(c Command) (Call, bool) {
+func CallOf(c Command) (CallID, bool) {
 	if c, is := c.(callCommand); is {
 		return *c.name(), true
 	}
-	return Call{}, false
+	return CallID{}, false
 }
 
 // maxRememberedCalls bounds how many outcomes of calls a machine remembers. A call is repeated within seconds, and
@@ -37,9 +37,9 @@ type callMemory struct {
 	// The outcomes of all calls behind this entry are here. What a call is compared with, since, is an entry to its end:
 	// none of the call's commands is in it, at whatever place.
 	complete Index
-	outcomes map[Call]rememberedCall
-	order    []Call // of outcomes, as a ring once it is full
-	oldest   int    // in order
+	outcomes map[CallID]rememberedCall
+	order    []CallID // of outcomes, as a ring once it is full
+	oldest   int      // in order
 }
 
 type rememberedCall struct {
@@ -48,31 +48,31 @@ type rememberedCall struct {
 }
 
 // remember keeps the outcome of the call that was executed at index, in place of the oldest one if there are too many.
-func (y *callMemory) remember(call Call, index Index, answer outcome.Outcome) {
+func (m *callMemory) remember(call CallID, index Index, answer outcome.Outcome) {
 	switch {
-	case call == Call{}:
+	case call == CallID{}:
 		return
-	case y.outcomes == nil:
-		y.outcomes = make(map[Call]rememberedCall)
+	case m.outcomes == nil:
+		m.outcomes = make(map[CallID]rememberedCall)
 	}
-	if len(y.order) < maxRememberedCalls {
-		y.order = append(y.order, call)
+	if len(m.order) < maxRememberedCalls {
+		m.order = append(m.order, call)
 	} else {
-		forgotten := y.order[y.oldest]
-		y.complete = max(y.complete, y.outcomes[forgotten].index)
-		delete(y.outcomes, forgotten)
-		y.order[y.oldest] = call
-		y.oldest = (y.oldest + 1) % maxRememberedCalls
+		forgotten := m.order[m.oldest]
+		m.complete = max(m.complete, m.outcomes[forgotten].index)
+		delete(m.outcomes, forgotten)
+		m.order[m.oldest] = call
+		m.oldest = (m.oldest + 1) % maxRememberedCalls
 	}
-	y.outcomes[call] = rememberedCall{index, answer}
+	m.outcomes[call] = rememberedCall{index, answer}
 }
 
 // recall finds what became of a call that no entry up to since belongs to.
-func (y *callMemory) recall(call Call, since Index) (knowledge, outcome.Outcome) {
-	if known, found := y.outcomes[call]; found {
+func (m *callMemory) recall(call CallID, since Index) (knowledge, outcome.Outcome) {
+	if known, found := m.outcomes[call]; found {
 		return answered, known.outcome
 	}
-	if since < y.complete {
+	if since < m.complete {
 		return unknown, outcome.Outcome{}
 	}
 	return neverExecuted, outcome.Outcome{}

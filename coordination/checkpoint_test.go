@@ -130,7 +130,7 @@ func (c *checkpointed) step() {
 	}
 }
 
-// grows tells whether a command may make the state larger.
+// grows reports whether a command may make the state larger.
 func grows(c coordination.Command) bool {
 	switch c := c.(type) {
 	case *coordination.Attach:
@@ -314,7 +314,7 @@ func TestDroppedNodesAreToldOnce(t *testing.T) {
 	w := &writer{machine: newMachine(t)}
 	id := w.createNode(t, "/local/a")
 	w.attach(id)
-	w.apply(&coordination.DropNode{Call: w.call(), Path: scheme.SplitLoose("/local/a")})
+	w.apply(&coordination.DropNode{CallID: w.call(), Path: scheme.SplitLoose("/local/a")})
 	first := w.machine.Freeze()
 	if rows := drain(first); !slices.Equal(first.Dropped(), []coordination.NodeID{id}) || rows[len(rows)-1].Key().Kind != coordination.RowMachine {
 		t.Errorf("dropped %v, rows %+v", first.Dropped(), rows)
@@ -333,7 +333,7 @@ func TestSlicesAreBounded(t *testing.T) {
 		w.attach(1)
 	}
 	for i := range 100 {
-		w.apply(&coordination.MakeDirectory{Call: w.call(), Path: scheme.Path{"local", fmt.Sprint("directory", i)}, Owner: scheme.RootOwner})
+		w.apply(&coordination.MakeDirectory{CallID: w.call(), Path: scheme.Path{"local", fmt.Sprint("directory", i)}, Owner: scheme.RootOwner})
 	}
 	cp := m.Freeze()
 	slices, rows := 0, 0

@@ -107,7 +107,7 @@ type ReleaseSemaphore struct {
 // CreateNode makes a coordination node (§1.1). StampMillis is the time of day on the server that took the call. It is shown
 // as the node's created_at, and like Entry.StampMillis it decides nothing.
 type CreateNode struct {
-	Call
+	CallID
 	Caller
 	Path        scheme.Path
 	Config      NodeConfig
@@ -118,7 +118,7 @@ type CreateNode struct {
 
 // AlterNode merges a configuration into a node's (§1.2).
 type AlterNode struct {
-	Call
+	CallID
 	Caller
 	Path     scheme.Path
 	Config   NodeConfig
@@ -127,14 +127,14 @@ type AlterNode struct {
 
 // DropNode removes a node with everything in it (§1.3).
 type DropNode struct {
-	Call
+	CallID
 	Caller
 	Path scheme.Path
 }
 
 // MakeDirectory makes a directory and its missing parents.
 type MakeDirectory struct {
-	Call
+	CallID
 	Caller
 	Path        scheme.Path
 	Owner       string
@@ -143,14 +143,14 @@ type MakeDirectory struct {
 
 // RemoveDirectory removes an empty directory.
 type RemoveDirectory struct {
-	Call
+	CallID
 	Caller
 	Path scheme.Path
 }
 
 // ModifyPermissions changes the owner and the explicit permissions of a path.
 type ModifyPermissions struct {
-	Call
+	CallID
 	Caller
 	Path   scheme.Path
 	Change scheme.PermissionsChange
@@ -159,7 +159,7 @@ type ModifyPermissions struct {
 // SetLimits sets the limits that are not 0. With OnlyFirst nothing happens, and that is success, if any limit is set
 // already: so the servers of a cluster may propose what each of them was started with, and no two of them can take turns.
 type SetLimits struct {
-	Call
+	CallID
 	Caller
 	Limits    StateLimits
 	OnlyFirst bool
@@ -172,7 +172,7 @@ type Mark struct{}
 // EndSession ends a session for an administrator, or for somebody who may erase rows on its node, as if its time had run out: whoever has it is told that it has expired. It is gone at once,
 // whatever its client believes: one that cannot be told believes it until its own timeout.
 type EndSession struct {
-	Call
+	CallID
 	Caller
 	Node    NodeID
 	Session SessionID
@@ -183,7 +183,7 @@ type EndSession struct {
 // RemoveSemaphore removes a persistent semaphore for the same people, with Force also one that has owners or waiters (§3.7). Owners are told
 // nothing, as in the protocol. Ids never come back, so what was made anew under a name is safe from it.
 type RemoveSemaphore struct {
-	Call
+	CallID
 	Caller
 	Node      NodeID
 	Semaphore SemaphoreID

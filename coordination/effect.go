@@ -55,7 +55,7 @@ type Effect struct {
 
 	Resource ResourceID
 
-	Call    Call
+	Call    CallID
 	Outcome outcome.Outcome
 }
 
@@ -74,5 +74,5 @@ const (
 	RequestStop
 )
 
-// Known tells whether k is one of the kinds above.
+// Known reports whether k is one of the kinds above.
 func (k RequestKind) Known() bool { return k > RequestNone && k <= RequestStop }

@@ -36,7 +36,7 @@ func (p Position) Compare(other Position) int {
 	return cmp.Or(cmp.Compare(p.Index, other.Index), cmp.Compare(p.Place, other.Place))
 }
 
-// Alone tells whether a command must have an entry of its own: what it does is done at the end of an entry.
+// Alone reports whether a command must have an entry of its own: what it does is done at the end of an entry.
 func Alone(c Command) bool {
 	switch c.(type) {
 	case *BeginLineage, *Mark:

@@ -95,9 +95,9 @@ func TestResumeSupersededWait(t *testing.T) {
 func TestUsersOfOneEntry(t *testing.T) {
 	r := newRig(t)
 	for _, c := range []Command{
-		&AddUser{Call: Call{1}, Name: "root", PasswordHash: "h"}, &AddUser{Call: Call{2}, Name: "alice", PasswordHash: "h"},
-		&SetPassword{Call: Call{3}, Name: "alice", PasswordHash: "other"},
-		&RotateSigningKey{Call: Call{4}, Secret: []byte("s")},
+		&AddUser{CallID: CallID{1}, Name: "root", PasswordHash: "h"}, &AddUser{CallID: CallID{2}, Name: "alice", PasswordHash: "h"},
+		&SetPassword{CallID: CallID{3}, Name: "alice", PasswordHash: "other"},
+		&RotateSigningKey{CallID: CallID{4}, Secret: []byte("s")},
 	} {
 		r.call(c)
 	}
@@ -112,8 +112,8 @@ func TestUsersOfOneEntry(t *testing.T) {
 	if key := known.SigningKeys()[0].ID; key.Index != index || key.Place != 3 || key.String() == root.ID.String() {
 		t.Errorf("the key is %v", key)
 	}
-	r.call(&RotateSigningKey{Call: Call{5}, Secret: []byte("t"), After: known.SigningKeys()[0].ID})
-	r.call(&RotateSigningKey{Call: Call{6}, Secret: []byte("u"), After: known.SigningKeys()[0].ID})
+	r.call(&RotateSigningKey{CallID: CallID{5}, Secret: []byte("t"), After: known.SigningKeys()[0].ID})
+	r.call(&RotateSigningKey{CallID: CallID{6}, Secret: []byte("u"), After: known.SigningKeys()[0].ID})
 	r.commitTogether()
 	if keys := r.machine.Accounts().SigningKeys(); len(keys) != 2 || string(keys[1].Secret) != "t" {
 		t.Errorf("of two rotations at once both count: %v", keys)
@@ -125,23 +125,23 @@ func TestRepeatedCallsOfOneEntry(t *testing.T) {
 	r := newRig(t)
 	before := r.index
 	for i, path := range []string{"/local/a", "/local/a/b", "/local/a"} {
-		r.call(&MakeDirectory{Call: Call{uint64(1 + i)}, Path: scheme.SplitLoose(path)})
+		r.call(&MakeDirectory{CallID: CallID{uint64(1 + i)}, Path: scheme.SplitLoose(path)})
 	}
 	r.commitTogether()
 	y := &r.machine.calls
 	for i := range 3 {
-		if became, answer := y.recall(Call{uint64(1 + i)}, before); became != answered || !answer.OK() {
+		if became, answer := y.recall(CallID{uint64(1 + i)}, before); became != answered || !answer.OK() {
 			t.Errorf("call %d: %v %v", 1+i, became, answer)
 		}
 	}
-	if became, _ := y.recall(Call{9}, before); became != neverExecuted {
+	if became, _ := y.recall(CallID{9}, before); became != neverExecuted {
 		t.Errorf("another call: %v", became)
 	}
 	y.complete = r.index // as if one of the entry had been forgotten
-	if became, _ := y.recall(Call{9}, r.index-1); became != unknown {
+	if became, _ := y.recall(CallID{9}, r.index-1); became != unknown {
 		t.Errorf("a call that may be in the entry: %v", became)
 	}
-	if became, _ := y.recall(Call{9}, r.index); became != neverExecuted {
+	if became, _ := y.recall(CallID{9}, r.index); became != neverExecuted {
 		t.Errorf("a call behind the entry: %v", became)
 	}
 }
@@ -150,7 +150,7 @@ func TestRepeatedCallsOfOneEntry(t *testing.T) {
 func TestPanicWithinAnEntry(t *testing.T) {
 	r := newRig(t)
 	r.index++
-	made := &MakeDirectory{Call: Call{1}, Path: scheme.SplitLoose("/local/a")}
+	made := &MakeDirectory{CallID: CallID{1}, Path: scheme.SplitLoose("/local/a")}
 	mustPanic(t, "an unknown command", func() {
 		r.replica.Committed(r.now, &Entry{Index: r.index, Term: r.term, Commands: []Command{made, strangeCommand{}}})
 	})

@@ -1,10 +1,14 @@
 package coordination
 
-import "slices"
+import (
+	"cmp"
+	"slices"
+)
 
 // PingPolicy says when a stream is pinged (§2.7) and how soon a failed start is told.
 type PingPolicy struct {
-	// MaxIntervalMillis shortens the interval between pings, 0 leaves it. The Python SDK gives up after 3 s of silence.
+	// MaxIntervalMillis shortens the interval between pings, 0 leaves it. The Python SDK gives up after 3 s
+	// of silence.
 	MaxIntervalMillis uint64
 	// HoldStartFailureMillis delays the Failure of a start, because several SDKs try again without a pause.
 	HoldStartFailureMillis uint64
@@ -18,50 +22,97 @@ const (
 	minPingMillis  = 10
 	maxPingMillis  = 5000
 	mutePollMillis = 100 // how soon a Front that was mute pings when it may
-	// tardyMillis is how much later than asked a Tick, or the taking of a ping, comes on a server that is well: far timers
-	// are rounded up. What comes later shows that the server itself was held up.
+	// tardyMillis is how much later than asked a Tick, or the taking of a ping, comes on a server that is
+	// well: far timers are rounded up. What comes later shows that the server itself was held up.
 	tardyMillis = 100
 	// unreadMillis is how long a stream may stay unread before it is given up. It is not in the reference.
 	unreadMillis = 10_000
 )
 
-// Front is one client's stream on the server that holds it: what the client may send now, its open requests, its pings
-// (§2.1, §2.6 to §2.9). It is not safe for concurrent use.
+// Front is one client's stream on the server that holds it: what the client may send now, its open requests,
+// its pings (§2.1, §2.6 to §2.9). It is not safe for concurrent use.
 //
-// Replies pile up in order until they are taken; whoever holds the Front sends them.
+// The server calls Receive with what the client says, Deliver with what the leader says, and Tick when Wake
+// has come. What they return goes to the leader; what the client is to read piles up in order until the
+// server calls Take and sends it.
+//
+// # What a stream may do
+//
+// Four fields decide, because four parties do. The client and the leader move state. The group says with
+// Orphan and Rejoin whether there is a leader to forward to, and with Mute whether this server has a permit to
+// speak. And only a leader can say whether a session still lives after another leader has gone: until one
+// has, the stream claims it.
+//
+//	state         reads from the client   forwards                      says                  ends by itself
+//	ExpectsStart  a SessionStart          nothing                       nothing               when the start is overdue
+//	Attaching     nothing                 Attach; an orphan later,      nothing               as an orphan, after a node's
+//	                                      with Rejoin                                         default grace period
+//	Attached      everything              requests; those of an orphan  pings and replies     ping unanswered, stream unread;
+//	                                      later, in the roster                                as an orphan, after its grace
+//	Stopping      pings and pongs         nothing more                  as Attached           as Attached
+//	HoldsFailure  nothing                 the roster, once, if it       the Failure held      silently, after heldMillis
+//	                                      claims a session                                    of being quiet
+//	Ended         nothing                 nothing                       what was left         it has
+//
+// What stands under "says" is said only by a stream that is not quiet, that is, neither mute nor claiming. A
+// quiet one keeps its replies, and is not pinged, because its client could not answer; one that ends quietly
+// does so without a word. A client takes every word for a sign that its session lives, so a stream that spoke
+// without being sure could keep two clients believing that they hold the same lock.
 type Front struct {
-	policy  *PingPolicy
-	state   frontState
-	ending  Ending
-	start   *AttachRequest // until the stream has ended
-	roster  Roster         // of the attached stream, without Open
-	grace   uint64         // how long the stream may be without a leader, milliseconds
-	mute    bool           // nothing may be said that the client would take for a sign of life
-	claims  bool           // no leader has answered for the session since the last one went: it is as bad as mute
-	orphan  bool           // there is no leader to forward to
-	expires Instant        // when an orphan gives up, or a held Failure
+	policy *PingPolicy
 
-	interval uint64  // between pings, milliseconds
-	patience uint64  // within which a ping must be answered, milliseconds
-	opaque   uint64  // of the ping not yet answered, 0 if there is none
-	wake     Instant // when Tick has something to do
-	overdue  Instant // when the unanswered ping has been unanswered for too long
-	pinged   Instant // when the unanswered ping was made
-	untaken  bool    // nobody has taken it yet, or it was put back
-	behind   bool    // what was taken before it is still being sent: it is the client that holds it up
-	sending  bool    // there was something to take last time
-	unread   Instant // since when the server has not read the stream; Never while it does
-	held     *Refusal
-	resumed  bool // the stream holds a Failure, and the leader was asked to answer for its session
+	// Where the stream is, see above.
+	state  frontState
+	mute   bool
+	claims bool // cleared by the first message of a leader that knows of the stream, or wants it to end
+	orphan bool
+	ending Ending // with frontEnded: how
 
-	sequence Sequence      // of the last request forwarded
-	outcome  Sequence      // of the request whose outcome came last
-	open     []openRequest // ascending sequence
-	// unanswered is how many of the open requests have had no message yet.
-	unanswered int
-	waiting    int // bytes of those
-	replies    []Reply
-	taken      int // replies taken so far
+	// start is what the client asked to attach to, until the stream has ended; roster is made from it when
+	// the leader has attached the stream, and is what the next leader will be told. Its Open stays empty:
+	// Rejoin fills it from open.
+	start  *AttachRequest
+	roster Roster
+	// grace is how long, in milliseconds, the attached stream may be an orphan: the grace period of its node,
+	// during which the next leader would not end the session either. expires is when that is over, or when a
+	// held Failure is dropped.
+	grace   uint64
+	expires Instant
+	// held is the Failure of frontHoldsFailure. resumed is set while a leader is asked, because the stream
+	// claimed the session when it began to hold: its answer allows the stream to say the Failure, or replaces
+	// it by "expired".
+	held    *Refusal
+	resumed bool
+
+	// Pings (§2.7). interval and patience are milliseconds: a ping is made interval after the one before, and
+	// has to be answered within patience; a policy may shorten the first and leaves the second as the client
+	// knows it. opaque is the number of the unanswered ping, 0 if there is none, pinged when it was made,
+	// overdue when it has been unanswered for too long. wake is when Tick has something to do.
+	interval, patience uint64
+	opaque             uint64
+	pinged, overdue    Instant
+	wake               Instant
+	// Who is to blame for a late answer? Not the client, if nobody has taken the ping yet (untaken: it may
+	// also have been put back), unless replies taken before it are still being sent (behind), since then it
+	// is the client who does not read. sending says whether the last Take found anything. unread is since
+	// when the server has not read the stream, for want of room; Never while it reads. What becomes of the
+	// blame is in front_late.go.
+	untaken, behind, sending bool
+	unread                   Instant
+
+	// Requests. The stream numbers them, and the number is what an answer comes back with, also from a later
+	// leader: sequence is the last number given, outcome that of the request whose outcome came last. open
+	// are those whose last message is still to come, ascending by number; of them unanswered have had no
+	// message at all, and count waiting bytes.
+	sequence, outcome Sequence
+	open              []openRequest
+	unanswered        int
+	waiting           int
+
+	// replies wait for Take; taken counts those that it has returned. Replies are therefore numbered from 1
+	// on, which is how an open request knows its Pending.
+	replies []Reply
+	taken   int
 }
 
 type frontState uint8
@@ -75,14 +126,14 @@ const (
 	frontEnded
 )
 
-// openRequest is a request whose last message has not come yet: an acquire until its result, a describe as long as its
-// watch lives.
+// openRequest is a request whose last message has not come yet: an acquire until its result, a describe for
+// as long as its watch lives.
 type openRequest struct {
 	OpenRequest
-	reqID    uint64
-	pending  int // number of the reply that said so, counted from 1; 0 if none did
-	answered bool
-	received Instant // of its ClientMessage
+	reqID    uint64  // the client's own number for it, which it wants to read in the reply
+	pending  int     // number of the reply that said Pending; 0 while none has
+	answered bool    // a message about it has come
+	received Instant // when the client's message came, 0 if the server does not say
 }
 
 // NewFront returns the Front of a stream that has just been opened.
@@ -99,14 +150,14 @@ func (f *Front) Wake() Instant { return min(f.wake, f.expires, f.unreadUntil()) 
 // Ending is how the RPC ends once the replies taken so far and those still there are sent.
 func (f *Front) Ending() Ending { return f.ending }
 
-// Attaching reports whether the Front waits for the answer to its start. The client's next message must not be read
-// until it has come (§2.1).
+// Attaching reports whether the Front waits for the answer to its start. The client's next message must not
+// be read until it has come (§2.1).
 func (f *Front) Attaching() bool { return f.state == frontAttaching || f.state == frontHoldsFailure }
 
 // Attached reports whether the stream speaks for a session.
 func (f *Front) Attached() bool { return f.state == frontAttached || f.state == frontStopping }
 
-// Queued is how many replies wait to be taken. A mute Front has none to give.
+// Queued is how many replies wait to be taken. A quiet Front has none to give.
 func (f *Front) Queued() int {
 	if f.silent() {
 		return 0
@@ -114,9 +165,9 @@ func (f *Front) Queued() int {
 	return len(f.replies)
 }
 
-// InFlight is how much the client has asked for and not been sent yet: requests without a first answer, and replies that
-// wait to be taken. An acquire that waits for its turn counts until its Pending is taken, a watch until it is set. It is
-// 0 once the stream has ended: nothing that comes then is acted on.
+// InFlight is how much the client has asked for and not been sent yet: requests without a first answer, and
+// replies that wait to be taken. An acquire that waits for its turn counts until its Pending is taken, a
+// watch until it is set. It is 0 once the stream has ended: nothing that comes then is acted on.
 func (f *Front) InFlight() int {
 	if f.state == frontEnded {
 		return 0
@@ -124,8 +175,8 @@ func (f *Front) InFlight() int {
 	return f.unanswered + len(f.replies)
 }
 
-// InFlightBytes is how much the requests without a first answer count together, and a start that is not answered. It is 0
-// once the stream has ended.
+// InFlightBytes is how much the requests without a first answer count together, and a start that is not
+// answered. It is 0 once the stream has ended.
 func (f *Front) InFlightBytes() int {
 	switch f.state {
 	case frontEnded:
@@ -159,8 +210,8 @@ func (f *Front) Take(into []Reply) []Reply {
 	return into
 }
 
-// PutBack returns replies that were taken last and not sent, if they may not be said now. It reports whether that is so;
-// otherwise it does nothing.
+// PutBack takes back the replies of the last Take, none of which has been sent, if the Front has become quiet
+// since. It reports whether it did; if not, the caller sends them.
 func (f *Front) PutBack(replies []Reply) bool {
 	if !f.silent() {
 		return false
@@ -183,7 +234,7 @@ func (f *Front) Receive(m *ClientMessage) Forward {
 		}
 		f.state, f.start, f.wake = frontAttaching, m.Start, Never
 		if f.orphan {
-			f.wake = 0 // to begin the patience
+			f.wake = 0 // Tick begins the time that an orphan waits
 			f.claims = f.claimed() != 0
 		}
 		f.interval = min(max(m.Start.TimeoutMillis/3, minPingMillis), maxPingMillis)
@@ -229,7 +280,8 @@ func (f *Front) receiveAttached(m *ClientMessage) Forward {
 	return f.fail(EmptyRequest)
 }
 
-// answered notes that the outstanding ping was answered. If the next one is late because of it, it is due at once.
+// answered notes that the client has answered the outstanding ping. Where pings are made more often than they
+// have to be answered, the next may have been held back by this one; then it is due at once.
 func (f *Front) answered() {
 	if f.opaque != 0 && f.interval < f.patience && f.wake == f.overdue {
 		f.wake = 0
@@ -250,7 +302,9 @@ func (f *Front) receiveRequest(m *ClientMessage) Forward {
 	return forward
 }
 
-// ask numbers a request and keeps it until its last message has come.
+// ask numbers a request, keeps it until its last message has come, and forwards it. With it the leader learns
+// how far the stream has got: below Acknowledged nothing is open any more, so outcomes that the session
+// remembers for a repetition can be forgotten, and so can those up to Answered.
 func (f *Front) ask(reqID uint64, r *Request) Forward {
 	f.sequence++
 	f.unanswered++
@@ -263,7 +317,7 @@ func (f *Front) ask(reqID uint64, r *Request) Forward {
 	return f.toLeader(forward)
 }
 
-// toLeader holds back what an orphan cannot forward: it goes to the next leader with Rejoin.
+// toLeader holds back what an orphan cannot forward. Rejoin tells the next leader all of it.
 func (f *Front) toLeader(forward Forward) Forward {
 	if f.orphan {
 		return Forward{}
@@ -312,7 +366,9 @@ func (f *Front) End(refusal *Refusal) Forward {
 // Deliver takes a message of the leader.
 func (f *Front) Deliver(now Instant, m *Message) {
 	if m.Kind == MessageEnd && f.quiet() {
-		f.replies = nil // what was kept from the client sounds as if the session lived; before SessionStopped it does not
+		// What a quiet Front has kept would tell the client that its session lives, just before it hears that
+		// it does not. Before SessionStopped that does no harm: the client has asked for it.
+		f.replies = nil
 	}
 	switch m.Kind {
 	case MessageAttached, MessageResumed, MessageEnd, MessageStopped: // the leader knows of this stream, or wants it to end
@@ -373,10 +429,11 @@ func (f *Front) deliverAnswer(now Instant, m *Message) {
 		if m.Done && m.Request == RequestAcquire && open.received != 0 {
 			reply.Waited, reply.Queued = now-open.received, open.pending != 0
 		}
-		if open.Request.check() == nil { // otherwise it was refused without the log, and has no outcome there
+		if open.Request.check() == nil { // the leader refused any other without the log, which has no outcome of it
 			f.outcome = m.Sequence
 		}
-		// A Pending that nobody has seen yet is no news any more: some SDKs trip over the two together.
+		// A Pending that is still here is no news any more, and some SDKs trip over the two together. It
+		// leaves an empty reply in its place, because replies are numbered.
 		if unseen := open.pending - 1 - f.taken; open.pending > 0 && unseen >= 0 {
 			f.replies[unseen] = Reply{}
 		}
@@ -389,28 +446,24 @@ func (f *Front) deliverAnswer(now Instant, m *Message) {
 		reply.Kind, reply.DataChanged, reply.OwnersChanged = ReplyChanged, m.DataChanged, m.OwnersChanged
 	}
 	if last {
-		f.open = slices.Delete(f.open, at, at+1) // which forgets the data of the request
+		f.open = slices.Delete(f.open, at, at+1) // and clears the place behind, so that the request's data can be collected
 	}
 	f.reply(reply)
 }
 
+// find returns the place of an open request, -1 if there is none with this number.
 func (f *Front) find(sequence Sequence) int {
-	low, high := 0, len(f.open)
-	for low < high {
-		middle := (low + high) / 2
-		if f.open[middle].Sequence < sequence {
-			low = middle + 1
-		} else {
-			high = middle
-		}
-	}
-	if low == len(f.open) || f.open[low].Sequence != sequence {
+	at, found := slices.BinarySearchFunc(f.open, sequence, func(open openRequest, sequence Sequence) int {
+		return cmp.Compare(open.Sequence, sequence)
+	})
+	if !found {
 		return -1
 	}
-	return low
+	return at
 }
 
-// Tick must be called when Wake has come: it pings, finds that a ping was not answered in time, or tells a failed start.
+// Tick must be called when Wake has come: it pings, finds that a ping was not answered in time, or tells a
+// failed start.
 func (f *Front) Tick(now Instant) Forward {
 	switch {
 	case f.state == frontEnded:
@@ -429,7 +482,7 @@ func (f *Front) Tick(now Instant) Forward {
 	case frontHoldsFailure:
 		return f.tellHeld(now)
 	case frontAttached, frontStopping:
-		if f.quiet() { // the client hears no ping, so it cannot answer one
+		if f.quiet() { // the client would hear no ping, and whatever is late now is not its fault
 			f.wake, f.overdue = now.After(min(f.interval, mutePollMillis)), now.After(f.patience)
 			if f.unread != Never {
 				f.unread = now
@@ -450,7 +503,7 @@ func (f *Front) tickAttached(now Instant) Forward {
 		f.ping(now)
 		return Forward{}
 	}
-	if f.unread != Never { // until Read
+	if f.unread != Never { // an answer may lie there that the server has not read; Read goes on from here
 		f.wake = Never
 		return Forward{}
 	}
@@ -471,8 +524,8 @@ func (f *Front) ping(now Instant) {
 
 func (f *Front) reply(r Reply) { f.replies = append(f.replies, r) }
 
-// fail ends the stream with a Failure. The leader is told unless it was the one to end it; telling it twice does no
-// harm. A Front that must be silent keeps the Failure for a while.
+// fail ends the stream with a Failure, and tells the leader that it is gone. The leader may have been the one
+// to end it: to be told does no harm. A quiet Front holds the Failure back for a while.
 func (f *Front) fail(refusal *Refusal) Forward {
 	detach := Forward{Detach: f.known()}
 	if f.quiet() {

@@ -1,16 +1,28 @@
 package coordination
 
-// This file is what a Front does while its leader is gone, or while it must be silent: the project's own design, because
-// the reference ends every stream instead (§4.2).
+// This file is what a Front does while its leader is gone, or while it must be silent: the project's own
+// design, because the reference ends every stream instead (§4.2).
+//
+// One leader change, as a stream sees it:
+//
+//	Orphan    its leader is gone. Requests are kept, replies too, and the time within which a leader must come begins.
+//	Rejoin    there is a leader. It is told who the stream is, what it claims, and all that is open; from here on requests
+//	          go to it. The stream still says nothing.
+//	Deliver   the leader answers: Resumed, and the stream speaks again, beginning with what it kept; or End, because the
+//	          session is over or another stream has it.
+//
+// A leader may go again between any two of them; then it all begins anew, with nothing forgotten.
 
-// Mute forbids, or allows again, to say anything to the client. A client takes every message for a sign that its session
-// lives, so a Front may speak only while it holds the leader's leave. Replies are kept meanwhile.
+// Mute forbids the Front to say anything to the client, or allows it again. The group calls it with true when
+// the leader's permit for this server to speak has run out, and with false when it has a permit. Replies are kept
+// meanwhile.
 func (f *Front) Mute(mute bool) {
 	f.mute = mute
 	f.withhold()
 }
 
-// withhold notes that it is not the client that holds up the ping that nobody has taken.
+// withhold notes that a ping which nobody has taken waits for permit to speak now, and not behind a client
+// that does not read.
 func (f *Front) withhold() {
 	if f.silent() {
 		f.behind = false
@@ -25,19 +37,23 @@ func (f *Front) claimed() SessionID {
 	return f.roster.Session
 }
 
-// quiet tells whether the Front must be silent: it has no leave, or the leader that gives it has not answered for the
-// session. That leader, or one before it, may have ended the session long ago.
+// quiet reports whether the Front must keep to itself what it has to say. It may have no permit to speak. Or
+// it has a permit, from a leader that has not yet answered for this stream's session: that leader, or one before
+// it, may have ended the session while this server could not hear of it.
 func (f *Front) quiet() bool { return f.mute || f.claims }
 
+// silent reports whether Take has to return nothing. A stream that has ended decided in that moment what it
+// leaves to be taken, so it is never silent.
 func (f *Front) silent() bool { return f.quiet() && f.state != frontEnded }
 
-// heldMillis is how long a Failure is kept that must not be said, and heldPollMillis how often to look again.
+// heldMillis is how long a quiet Front keeps a Failure before it ends without having said it, and
+// heldPollMillis how often it looks whether it may say it.
 const (
 	heldMillis     = 1500
 	heldPollMillis = 20
 )
 
-// hold keeps a Failure until it may be said. The leader does not count on the stream any more.
+// hold keeps a Failure until it may be said. The leader has ended the stream, or has been told that it ended.
 func (f *Front) hold(refusal *Refusal) {
 	f.state, f.held = frontHoldsFailure, refusal
 	f.wake, f.expires = 0, Never
@@ -55,8 +71,9 @@ func (f *Front) tellHeld(now Instant) Forward {
 	return Forward{}
 }
 
-// deliverHeld takes what a leader says to a stream that holds a Failure and has told it, as the next one, who it is: the
-// Failure may be said now, and if the session is gone, that.
+// deliverHeld takes the answer of a leader to which Rejoin has shown a stream that holds a Failure. Whatever
+// it is, the stream need not be quiet for want of an answer any more: it says what it holds, or, if the
+// session turns out to be gone, that.
 func (f *Front) deliverHeld(m *Message) {
 	if !f.resumed {
 		return
@@ -67,10 +84,11 @@ func (f *Front) deliverHeld(m *Message) {
 	}
 }
 
-// giveUp ends a stream that has waited for too long: with "Link failure", or without a word if nothing may be said.
+// giveUp ends a stream that has waited for too long: with "Link failure", or with the Failure that it holds,
+// or without a word if it is quiet.
 func (f *Front) giveUp() Forward {
 	switch {
-	case f.state == frontAttaching && f.start.Session == 0: // there is no session that could be taken for alive
+	case f.state == frontAttaching && f.start.Session == 0: // the client has no session that it could take for alive
 		f.mute = false
 		return f.fail(LinkFailure)
 	case !f.quiet() && f.state == frontHoldsFailure:
@@ -79,15 +97,17 @@ func (f *Front) giveUp() Forward {
 		return f.fail(LinkFailure)
 	}
 	detach := Forward{Detach: f.known()}
-	f.replies = nil // what was kept from the client, it shall not hear now
+	f.replies = nil // to say them now would be to say that the session lives
 	f.end(EndingSilent)
 	return detach
 }
 
-// Orphan tells that the leader is gone. An attached stream waits for the next one for the grace period of its node, and
-// ends with "Link failure" if none comes; one that is still attaching waits as long as a node's default (§2.3 11).
-// Requests are kept meanwhile. From here on nothing is said about a session that is there already, whoever gives leave,
-// until a leader has answered for it.
+// Orphan tells the Front that its leader is gone; to tell it again changes nothing. An attached stream waits
+// for the next leader for the grace period of its node, and ends with "Link failure" if none comes; one that
+// is still attaching waits for as long as a node's default grace period (§2.3 11).
+//
+// A stream that has a session, or asked for one by its number, claims it from now on: it is quiet, with a permit
+// or without, until a leader has answered for it.
 func (f *Front) Orphan(now Instant) {
 	if f.orphan {
 		return
@@ -96,7 +116,7 @@ func (f *Front) Orphan(now Instant) {
 	f.awaitLeader(now)
 }
 
-// awaitLeader begins the time within which the next leader must come.
+// awaitLeader begins the time within which the next leader must come, if there is none.
 func (f *Front) awaitLeader(now Instant) {
 	switch {
 	case !f.orphan:
@@ -107,7 +127,9 @@ func (f *Front) awaitLeader(now Instant) {
 	}
 }
 
-// Rejoin returns what the next leader must be told, and forwards to it from then on.
+// Rejoin returns what the next leader must be told of the stream, and from then on the Front forwards to it.
+// The caller holds the stream's lock across both, so that no request overtakes the roster which already has
+// it.
 func (f *Front) Rejoin() Forward {
 	f.orphan, f.expires = false, Never
 	switch f.state {

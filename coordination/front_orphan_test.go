@@ -3,13 +3,13 @@ package coordination
 import "testing"
 
 // TestClaimIsConfirmed has a stream wait for a leader and join it: nothing is said from the first moment on until the
-// leader has taken it over, also with leave.
+// leader has taken it over, also with a permit.
 func TestClaimIsConfirmed(t *testing.T) {
 	r := attached(t, PingPolicy{}, 3000, AllRights)
 	r.front.grace = 3000
 	r.front.Orphan(r.now)
 	r.front.Receive(&ClientMessage{Kind: ClientPing, Opaque: 5})
-	for r.now = r.front.Wake(); r.millis() < 1000; r.now = r.front.Wake() { // as somebody with leave would
+	for r.now = r.front.Wake(); r.millis() < 1000; r.now = r.front.Wake() { // as somebody with a permit would
 		r.front.Tick(r.now)
 		if r.expect(); r.front.Queued() != 0 {
 			t.Fatal("something is queued without a leader")
@@ -46,7 +46,7 @@ func TestReattachIsConfirmed(t *testing.T) {
 	}
 }
 
-// TestHeldFailureAndTheNextLeader holds a Failure for lack of leave and then loses the leader. It is kept until the next one
+// TestHeldFailureAndTheNextLeader holds a Failure for lack of a permit and then loses the leader. It is kept until the next one
 // has answered for the session, and that leader is told that the stream is gone.
 func TestHeldFailureAndTheNextLeader(t *testing.T) {
 	for _, test := range []struct {
@@ -92,7 +92,7 @@ func TestHeldFailureAndTheNextLeader(t *testing.T) {
 }
 
 // TestRefusedStartAndTheNextLeader loses the leader while the Failure of a start is held: there is no session that the client
-// could take for its own, so the next leader's leave is enough.
+// could take for its own, so the next leader's permit is enough.
 func TestRefusedStartAndTheNextLeader(t *testing.T) {
 	for _, session := range []SessionID{0, 7} {
 		r := newFrontRig(t, PingPolicy{HoldStartFailureMillis: 100})
@@ -134,8 +134,8 @@ func TestRefusedClaim(t *testing.T) {
 	}
 }
 
-// TestFailureWaitsForLeave keeps a Failure that comes while nothing may be said, for as long as it may be of use.
-func TestFailureWaitsForLeave(t *testing.T) {
+// TestFailureWaitsForAPermit keeps a Failure that comes while nothing may be said, for as long as it may be of use.
+func TestFailureWaitsForAPermit(t *testing.T) {
 	for _, soon := range []bool{true, false} {
 		r := newFrontRig(t, PingPolicy{})
 		r.front.Receive(&ClientMessage{Kind: ClientStart, Start: &AttachRequest{Path: "/local/a", Session: 7}})

@@ -36,7 +36,7 @@ func (f *Front) Unanswered() uint64 {
 	return f.opaque
 }
 
-// Awaits tells whether the leader has to say something before the stream goes on.
+// Awaits reports whether the leader has to say something before the stream goes on.
 func (f *Front) Awaits() bool {
 	return f.state != frontEnded && (f.unanswered > 0 || f.state == frontAttaching)
 }

@@ -140,9 +140,9 @@ func (h *history) epoch() coordination.Epoch {
 	return coordination.Epoch{Term: h.term, Counter: h.counter}
 }
 
-func (h *history) call() coordination.Call {
+func (h *history) call() coordination.CallID {
 	h.counter++
-	return coordination.Call{Nonce: h.counter}
+	return coordination.CallID{Nonce: h.counter}
 }
 
 func (h *history) data() []byte {
@@ -247,12 +247,12 @@ func (h *history) deleteSemaphore(node coordination.NodeID) coordination.Command
 }
 
 func (h *history) createNode(coordination.NodeID) coordination.Command {
-	return &coordination.CreateNode{Call: h.call(), Path: h.path(), Owner: "owner", StampMillis: h.random.Uint64N(100),
+	return &coordination.CreateNode{CallID: h.call(), Path: h.path(), Owner: "owner", StampMillis: h.random.Uint64N(100),
 		Config: coordination.NodeConfig{SelfCheckPeriodMillis: h.random.Uint32N(2000)}}
 }
 
 func (h *history) alterNode(coordination.NodeID) coordination.Command {
-	return &coordination.AlterNode{Call: h.call(), Path: h.path(), SetsPath: h.random.IntN(4) == 0,
+	return &coordination.AlterNode{CallID: h.call(), Path: h.path(), SetsPath: h.random.IntN(4) == 0,
 		Config: coordination.NodeConfig{SessionGracePeriodMillis: h.random.Uint32N(3) * 5000, ReadConsistencyMode: h.random.Int32N(3)}}
 }
 
@@ -261,20 +261,20 @@ func (h *history) dropNode(coordination.NodeID) coordination.Command {
 	if h.random.IntN(4) > 0 {
 		return nil
 	}
-	return &coordination.DropNode{Call: h.call(), Path: h.path()}
+	return &coordination.DropNode{CallID: h.call(), Path: h.path()}
 }
 
 func (h *history) makeDirectory(coordination.NodeID) coordination.Command {
-	return &coordination.MakeDirectory{Call: h.call(), Path: h.path(), Owner: "maker", StampMillis: 7}
+	return &coordination.MakeDirectory{CallID: h.call(), Path: h.path(), Owner: "maker", StampMillis: 7}
 }
 
 func (h *history) removeDirectory(coordination.NodeID) coordination.Command {
-	return &coordination.RemoveDirectory{Call: h.call(), Path: h.path()}
+	return &coordination.RemoveDirectory{CallID: h.call(), Path: h.path()}
 }
 
 func (h *history) modifyPermissions(coordination.NodeID) coordination.Command {
 	interrupt := h.random.IntN(2) == 0
-	return &coordination.ModifyPermissions{Call: h.call(), Path: h.path(), Change: scheme.PermissionsChange{
+	return &coordination.ModifyPermissions{CallID: h.call(), Path: h.path(), Change: scheme.PermissionsChange{
 		Clear: h.random.IntN(3) == 0, Interrupt: &interrupt,
 		Actions: []scheme.Action{
 			{Kind: scheme.Grant, Subject: "somebody", Names: []string{"ydb.generic.read"}},
@@ -292,13 +292,13 @@ func (h *history) setLimits(coordination.NodeID) coordination.Command {
 	case 1:
 		limits.NodeBytes = 1 + h.random.Uint64N(80)
 	}
-	return &coordination.SetLimits{Call: h.call(), Limits: limits, OnlyFirst: h.random.IntN(4) == 0}
+	return &coordination.SetLimits{CallID: h.call(), Limits: limits, OnlyFirst: h.random.IntN(4) == 0}
 }
 
 func (h *history) nothing(coordination.NodeID) coordination.Command { return nil }
 
 func (h *history) administerEnd(node coordination.NodeID) coordination.Command {
-	c := &coordination.EndSession{Call: h.call(), Caller: h.caller(), Node: node, Session: coordination.SessionID(h.random.IntN(9)), Reason: "test"}
+	c := &coordination.EndSession{CallID: h.call(), Caller: h.caller(), Node: node, Session: coordination.SessionID(h.random.IntN(9)), Reason: "test"}
 	if sessions := h.sessions[node]; len(sessions) > 0 {
 		c.Session = sessions[h.random.IntN(len(sessions))].Session
 	}
@@ -306,7 +306,7 @@ func (h *history) administerEnd(node coordination.NodeID) coordination.Command {
 }
 
 func (h *history) removeSemaphore(node coordination.NodeID) coordination.Command {
-	return &coordination.RemoveSemaphore{Call: h.call(), Caller: h.caller(), Node: node,
+	return &coordination.RemoveSemaphore{CallID: h.call(), Caller: h.caller(), Node: node,
 		Semaphore: coordination.SemaphoreID(h.random.IntN(30)), Force: h.random.IntN(2) == 0}
 }
 
@@ -329,13 +329,13 @@ func (h *history) properties() coordination.ResourceProperties {
 }
 
 func (h *history) createResource(coordination.NodeID) coordination.Command {
-	return &coordination.CreateResource{Call: h.call(), Caller: h.caller(), Path: h.path(), Resource: h.resource(), ResourceProperties: h.properties()}
+	return &coordination.CreateResource{CallID: h.call(), Caller: h.caller(), Path: h.path(), Resource: h.resource(), ResourceProperties: h.properties()}
 }
 
 func (h *history) alterResource(coordination.NodeID) coordination.Command {
-	return &coordination.AlterResource{Call: h.call(), Caller: h.caller(), Path: h.path(), Resource: h.resource(), ResourceProperties: h.properties()}
+	return &coordination.AlterResource{CallID: h.call(), Caller: h.caller(), Path: h.path(), Resource: h.resource(), ResourceProperties: h.properties()}
 }
 
 func (h *history) dropResource(coordination.NodeID) coordination.Command {
-	return &coordination.DropResource{Call: h.call(), Caller: h.caller(), Path: h.path(), Resource: h.resource()}
+	return &coordination.DropResource{CallID: h.call(), Caller: h.caller(), Path: h.path(), Resource: h.resource()}
 }

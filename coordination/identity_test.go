@@ -198,7 +198,7 @@ func TestNoOwnerBeforeAllCanRead(t *testing.T) {
 		return 1
 	}
 	l := newLed(t)
-	r := coordination.NewReplica[coordination.StreamID, coordination.Call](l.machine, coordination.Formats{Version: 2, Since: since})
+	r := coordination.NewReplica[coordination.StreamID, coordination.CallID](l.machine, coordination.Formats{Version: 2, Since: since})
 	r.Leading(1, 0)
 	r.Committed(0, &coordination.Entry{Index: l.machine.Index() + 1, Term: 1})
 	for _, readable := range []uint64{1, 2, 1} {

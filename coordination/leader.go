@@ -5,11 +5,12 @@ import (
 	"slices"
 )
 
-// Leader is what only the leading server knows: which stream speaks for which session, who waits for which answer,
-// watches and deadlines (§0.3). It reads the machine and never changes it. A Replica makes it, tells it and asks it.
+// Leader is what only the leading server knows: which stream speaks for which session, who waits for which
+// answer, watches and deadlines (§0.3). It reads the machine and never changes it. A Replica makes it, tells
+// it and asks it.
 //
-// A Leader lives for one term. It is made when the server has applied its own first entry of the term, and thrown away
-// when the server leads no more.
+// A Leader lives for one term. It is made when the server has applied its own first entry of the term, and
+// thrown away when the server leads no more.
 type Leader struct {
 	machine *Machine
 	term    Term
@@ -20,7 +21,7 @@ type Leader struct {
 	nodes     map[NodeID]*ledNode
 	streams   map[StreamID]*attachment
 	attaching map[Epoch]*attachment // those whose Attach is in the log's pipeline
-	calling   map[Call]bool         // calls whose command is there
+	calling   map[CallID]bool       // calls whose command is there
 	wakeups   heapOf[*ledNode]      // nodes that have deadlines
 	strict    strictReads
 	takeover  *takeover     // nil once it is done
@@ -47,8 +48,8 @@ type ledNode struct {
 	deadlines heapOf[*deadline]
 	position  int // in Leader.wakeups
 
-	// Commands of this term about this node: how many were proposed, and how many of them are applied. A relaxed
-	// describe waits for those proposed before it (§4.5).
+	// Commands of this term about this node: how many were proposed, and how many of them are applied. A
+	// relaxed describe waits for those proposed before it (§4.5).
 	proposed, applied uint64
 	describes         []waitingDescribe
 }
@@ -85,15 +86,15 @@ type attachment struct {
 	held      *heldRoster // nil unless it waits for what becomes of the session
 }
 
-// NewLeader takes over the machine's present state (§4.2): every session is detached and has its timeout and the
-// node's grace period left, every waiter its full timeout. The deadlines are made by Tick, see takeover.
+// NewLeader takes over the machine's present state (§4.2): every session is detached and has its timeout and
+// the node's grace period left, every waiter its full timeout. The deadlines are made by Tick, see takeover.
 func NewLeader(m *Machine, term Term, now Instant) *Leader {
 	l := &Leader{
 		machine: m, term: term, began: now,
 		nodes:     make(map[NodeID]*ledNode),
 		streams:   make(map[StreamID]*attachment),
 		attaching: make(map[Epoch]*attachment),
-		calling:   make(map[Call]bool),
+		calling:   make(map[CallID]bool),
 	}
 	l.beginTakeover()
 	return l
@@ -102,7 +103,8 @@ func NewLeader(m *Machine, term Term, now Instant) *Leader {
 // Term is the term that this leader lives for.
 func (l *Leader) Term() Term { return l.term }
 
-// Take returns what has been put out since the last call. The slices are valid until the leader is used again.
+// Take returns what has been put out since the last call. The slices are valid until the leader is used
+// again.
 func (l *Leader) Take() Output {
 	out := l.out
 	l.out.Commands = l.out.Commands[:0]
@@ -117,8 +119,8 @@ func (l *Leader) nextEpoch() Epoch {
 	return Epoch{Term: l.term, Counter: l.counter}
 }
 
-// led returns the leader's side of a coordination node, nil if there is no such node.
-func (l *Leader) led(id NodeID) *ledNode {
+// leaderSide returns the leader's side of a coordination node, nil if there is no such node.
+func (l *Leader) leaderSide(id NodeID) *ledNode {
 	n := l.nodes[id]
 	if n == nil && l.machine.nodes[id] != nil {
 		n = &ledNode{
@@ -132,8 +134,8 @@ func (l *Leader) led(id NodeID) *ledNode {
 	return n
 }
 
-// led returns the leader's side of a session, nil if there is no such session.
-func (n *ledNode) led(id SessionID) *ledSession {
+// leaderSide returns the leader's side of a session, nil if there is no such session.
+func (n *ledNode) leaderSide(id SessionID) *ledSession {
 	s := n.sessions[id]
 	if s == nil && n.node.sessions[id] != nil {
 		s = &ledSession{id: id, node: n}
@@ -165,11 +167,12 @@ func (l *Leader) end(a *attachment, refusal *Refusal) {
 	l.send(a, Message{Kind: MessageEnd, Refusal: refusal})
 }
 
-// Applied takes the effects of a command, written in term. It must be called for every command that is executed, before
-// the next one is: a describe that waited for it is answered from the state as it is behind it.
+// Applied takes the effects of a command, written in term. It must be called for every command that is
+// executed, before the next one is: a describe that waited for it is answered from the state as it is behind
+// it.
 func (l *Leader) Applied(now Instant, term Term, c Command, effects []Effect) {
 	nodeID, sessionID := c.subject()
-	n := l.led(nodeID)
+	n := l.leaderSide(nodeID)
 	var s *ledSession
 	if n != nil && term == l.term {
 		n.applied++
@@ -210,7 +213,7 @@ func (l *Leader) effect(now Instant, e *Effect) {
 	case EffectResourceAltered, EffectResourceDropped: // for whoever hands out units
 		return
 	}
-	n := l.led(e.Node)
+	n := l.leaderSide(e.Node)
 	switch e.Kind {
 	case EffectResult:
 		l.stopWait(n, e.Order)
@@ -232,8 +235,8 @@ func (l *Leader) effect(now Instant, e *Effect) {
 	}
 }
 
-// addressee is the stream that an effect answers; nil if its session is detached or belongs to a later stream by now.
-// What is answered to nobody happens silently (§3.4, queue rules).
+// addressee is the stream that waits for this effect. It is nil if the session is detached, or if a later
+// stream has it by now; then the change takes place and nobody is told of it (§3.4, queue rules).
 func (n *ledNode) addressee(e *Effect) *attachment {
 	s := n.sessions[e.Session]
 	if s == nil || s.attachment == nil || s.attachment.epoch != e.Address.Epoch {
@@ -248,8 +251,8 @@ func (l *Leader) result(n *ledNode, e *Effect) {
 	}
 }
 
-// sessionEnded forgets a session. Its stream, if it has one, is told: SessionStopped if it asked for the end, otherwise
-// that the session has expired (§2.9).
+// sessionEnded forgets a session. Its stream, if it has one, is told: SessionStopped if it asked for the end,
+// otherwise that the session has expired (§2.9).
 func (l *Leader) sessionEnded(n *ledNode, e *Effect) {
 	s := n.sessions[e.Session]
 	if s == nil {
@@ -272,7 +275,8 @@ func (l *Leader) sessionEnded(n *ledNode, e *Effect) {
 	}
 }
 
-// nodeDropped ends every stream attached to the node (§1.3). Streams still attaching are refused when their turn comes.
+// nodeDropped ends every stream attached to the node (§1.3). Streams still attaching are refused when their
+// turn comes.
 func (l *Leader) nodeDropped(id NodeID) {
 	n := l.nodes[id]
 	if n == nil {

@@ -12,7 +12,7 @@ func (l *Leader) Attach(now Instant, stream StreamID, r AttachRequest) {
 	n, refusal := l.resolve(r.Path)
 	if refusal == nil {
 		a.node = n
-		if made, ok := n.node.nonces[r.Nonce]; ok && r.Session == 0 && !n.led(made).endInFlight() {
+		if made, ok := n.node.nonces[r.Nonce]; ok && r.Session == 0 && !n.leaderSide(made).endInFlight() {
 			r.Session = made // a repetition: the answer to the first one was lost with its leader, or with the relay
 		}
 		if a.rights = l.rights(a); a.rights == 0 {
@@ -57,7 +57,7 @@ func (l *Leader) resolve(path string) (*ledNode, *Refusal) {
 	if !found || entry.Kind != scheme.CoordinationNode {
 		return nil, NodeNotFound
 	}
-	return l.led(entry.Node), nil
+	return l.leaderSide(entry.Node), nil
 }
 
 // checkAttach is checks 8, 9 and 12 to 17, and whose session it is, which the reference does not ask; 18 is the machine's.
@@ -65,7 +65,7 @@ func (l *Leader) resolve(path string) (*ledNode, *Refusal) {
 func (l *Leader) checkAttach(a *attachment, r *AttachRequest) *Refusal {
 	var s *ledSession
 	if r.Session != 0 {
-		s = a.node.led(r.Session)
+		s = a.node.leaderSide(r.Session)
 	}
 	if s != nil {
 		for _, other := range [...]*attachment{s.newest, s.attachment} {
@@ -116,7 +116,7 @@ func (l *Leader) attached(now Instant, n *ledNode, e *Effect) {
 		return
 	}
 	delete(l.attaching, a.epoch)
-	s := n.led(e.Session)
+	s := n.leaderSide(e.Session)
 	if s.newest == a {
 		s.newest = nil
 	}

@@ -8,7 +8,7 @@ var CallUnknown = outcome.Refuse(outcome.Unavailable, outcome.Issue{Severity: ou
 
 // CallDone answers a call about the path tree or the users.
 type CallDone struct {
-	Call    Call
+	Call    CallID
 	Outcome outcome.Outcome
 }
 
@@ -31,7 +31,7 @@ func (l *Leader) Call(c Command, since Index, repeated bool) {
 	case became == unknown && repeated:
 		l.out.Calls = append(l.out.Calls, CallDone{call, CallUnknown})
 	default:
-		if call != (Call{}) {
+		if call != (CallID{}) {
 			l.calling[call] = true
 		}
 		l.out.Commands = append(l.out.Commands, c)

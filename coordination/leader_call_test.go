@@ -31,11 +31,11 @@ func (r *rig) wantAnswers(want ...string) {
 }
 
 func makeA(nonce uint64) Command {
-	return &MakeDirectory{Call: Call{nonce}, Path: scheme.SplitLoose("/local/a")}
+	return &MakeDirectory{CallID: CallID{nonce}, Path: scheme.SplitLoose("/local/a")}
 }
 
 func removeA(nonce uint64) Command {
-	return &RemoveDirectory{Call: Call{nonce}, Path: scheme.SplitLoose("/local/a")}
+	return &RemoveDirectory{CallID: CallID{nonce}, Path: scheme.SplitLoose("/local/a")}
 }
 
 // repeat is what a server does that does not know what became of its call.
@@ -125,7 +125,7 @@ func TestCallBeforeTheCheckpoint(t *testing.T) {
 	r.repeat(makeA(2), checkpoint-1)
 	r.wantAnswers("1 unknown", "2 unknown")
 	r.repeat(removeA(3), checkpoint)
-	r.replica.Call(Call{4}, makeA(4), before, false) // nobody had it before
+	r.replica.Call(CallID{4}, makeA(4), before, false) // nobody had it before
 	r.take()
 	r.applyAll()
 	r.wantAnswers("3 SUCCESS", "4 SUCCESS")

@@ -10,7 +10,7 @@ type heldRoster struct {
 	later   []Forward // the requests that came behind the roster
 }
 
-// endsSession tells whether a command ends its session, unless it is void by the time at which it is applied.
+// endsSession reports whether a command ends its session, unless it is void by the time at which it is applied.
 func endsSession(c Command) bool {
 	switch c.(type) {
 	case *ExpireSession, *StopSession:

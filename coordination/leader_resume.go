@@ -1,29 +1,45 @@
 package coordination
 
-// Resume takes over a stream that was attached under an earlier leader. Nothing is logged: among the streams that claim
-// a session the one with the latest epoch has it. Every open request gets its one true answer, or is executed if it
-// never was; where neither can be said, the stream ends with "Link failure", as with the reference.
+// Resume takes over a stream that was attached under an earlier leader. r is its roster: what the stream
+// knows of its session, and its open requests. Nothing is logged for it, so that a leader change costs no
+// write for each client.
 //
-// A session whose end is in flight is given to nobody: the stream waits for what becomes of it, and is told nothing
-// meanwhile, so that its client hears no sign of life just before the session ends.
+// Several streams may claim one session, because a client that was cut off has attached elsewhere. The one
+// with the latest epoch has it, wherever the others were: an epoch is given by a leader, in the order of
+// attachments, and those that the machine knows are compared with as well as those that this leader has seen.
+// The losers hear that the session was stolen.
+//
+// Each open request is then answered or executed, never both, and never twice:
+//
+//   - The machine remembers the outcomes of the session's requests until the stream has acknowledged them. An
+//     outcome that it remembers is sent again, as it was.
+//   - A request that has not been executed, and is not on its way through the log, is executed now. Epoch and
+//     sequence name it, so that the memory covers exactly the requests of which it can say that they were
+//     never executed.
+//   - Of a request that the memory does not cover nothing true can be said. The stream ends with "Link
+//     failure", as every stream does with the reference, and the client attaches anew.
+//
+// A session whose end is in flight is given to nobody: the stream waits for what becomes of the end (see
+// hold), and is told nothing meanwhile, so that its client hears no sign of life just before the session
+// ends.
 func (l *Leader) Resume(now Instant, stream StreamID, r *Roster) {
 	a := &attachment{stream: stream, server: r.Server, path: r.Path, seqNo: r.SeqNo, epoch: r.Epoch,
 		caller: r.Caller, rights: r.Rights}
-	if a.node = l.led(r.Node); a.node == nil {
+	if a.node = l.leaderSide(r.Node); a.node == nil {
 		l.end(a, LinkFailure) // as when the node is dropped (§1.3)
 		return
 	}
 	if a.rights&^l.rights(a) != 0 {
-		l.end(a, NoAccess) // lost while there was no leader to look
+		l.end(a, NoAccess) // taken away while there was no leader to end the stream for it
 		return
 	}
-	s := a.node.led(r.Session)
+	s := a.node.leaderSide(r.Session)
 	switch {
 	case s == nil && r.Stopping && r.awaits(RequestStop):
 		l.send(a, Message{Kind: MessageStopped, Session: r.Session})
 		return
 	case s == nil && r.Stopping:
-		l.end(a, LinkFailure) // what the session's other requests came to was forgotten with it
+		l.end(a, LinkFailure) // it stopped, but what came of its other requests was forgotten with the session
 		return
 	case s == nil:
 		l.end(a, SessionExpired)
@@ -59,12 +75,13 @@ func (l *Leader) Resume(now Instant, stream StreamID, r *Roster) {
 			l.detach(now, s)
 		}
 		if s.attachment != a {
-			return // it was ended
+			return // a request ended the stream
 		}
 	}
 }
 
-// awaits reports whether requests of this kind are all that the stream waits for.
+// awaits reports whether the stream waits for nothing but requests of this kind. Watches do not count: they
+// need no answer.
 func (r *Roster) awaits(kind RequestKind) bool {
 	for i := range r.Open {
 		if open := &r.Open[i]; !open.Watching && open.Request.Kind != kind {
@@ -74,8 +91,9 @@ func (r *Roster) awaits(kind RequestKind) bool {
 	return true
 }
 
-// resumeWatch installs a watch again. Where the semaphore may have changed meanwhile the client is told that nothing is
-// known, and describes again (§4.1).
+// resumeWatch sets a watch again. open.Mark says which state of the semaphore the client has seen. If the
+// semaphore may have changed since, the watch fires instead, with both flags unset: this leader does not know
+// what changed, and the client describes again (§4.1).
 func (l *Leader) resumeWatch(a *attachment, open *OpenRequest) {
 	sem := a.node.node.semaphores[open.Request.Name]
 	if sem == nil || !l.machine.unchanged(sem, open.Mark, open.Request) {
@@ -93,8 +111,13 @@ func (s *session) stolenFrom(loser *attachment) *Refusal {
 	return StolenByRemoteClient
 }
 
-// resumeRequest answers or executes an open request. It reports whether that was possible. answers is what is left of
-// memory.answersTo: the requests that were answered are so in the order of their outcomes, as Origin.Answered has it.
+// resumeRequest answers or executes the open request at a place in the roster, and reports whether that was
+// possible.
+//
+// answers are the remembered outcomes that have not been sent again yet, in the order in which they came
+// about. They are sent in that order, whichever request they belong to, because the stream acknowledges "all
+// outcomes up to this one" (Origin.Answered): an outcome sent out of order would have the machine forget one
+// that the client has not heard.
 func (l *Leader) resumeRequest(now Instant, a *attachment, r *Roster, at int, answers *[]rememberedRequest) bool {
 	open := &r.Open[at]
 	switch {
@@ -111,7 +134,7 @@ func (l *Leader) resumeRequest(now Instant, a *attachment, r *Roster, at int, an
 	switch became {
 	case answered:
 		if len(*answers) == 0 {
-			return false // the roster names a request twice
+			return false // each answered request has taken one, so the roster names one of them twice
 		}
 		known := (*answers)[0]
 		*answers = (*answers)[1:]
@@ -121,7 +144,7 @@ func (l *Leader) resumeRequest(now Instant, a *attachment, r *Roster, at int, an
 		l.send(a, Message{Kind: MessagePending, Sequence: open.Sequence})
 	case neverExecuted:
 		if a.session.isAsked(Address{a.epoch, open.Sequence}) && open.Request.Kind.executed() && open.Request.check() == nil {
-			return true // its command is on its way through the log, and its answer will come here
+			return true // its command is on its way through the log, and the answer will come to this stream
 		}
 		l.request(now, a, &Forward{Request: open.Request, Sequence: open.Sequence, Acknowledged: r.Open[0].Sequence})
 	case unknown:
@@ -130,19 +153,22 @@ func (l *Leader) resumeRequest(now Instant, a *attachment, r *Roster, at int, an
 	return true
 }
 
-// executed reports whether requests of this kind must not be executed twice. Reading or stopping twice does no harm.
+// executed reports whether requests of this kind must not be executed twice. To describe twice, or to stop
+// twice, does no harm.
 func (k RequestKind) executed() bool { return k != RequestDescribe && k != RequestStop }
 
-// overtaken reports whether a later request of the stream may have been executed, or is on its way through the log: only
-// the present state is known, and a describe that is answered from that would show the future.
+// overtaken reports whether a later request of the stream may have been executed already, or is on its way
+// through the log. A describe with this sequence would then be answered from a state that the client's later
+// requests have changed, and the earlier state is not known any more.
 func (a *attachment) overtaken(sequence Sequence) bool {
 	s := a.session
-	y := &s.durable().memory
-	return !y.covers(Address{a.epoch, sequence}) || y.epoch == a.epoch && y.highest > sequence || s.asked.Epoch == a.epoch && s.asked.Sequence > sequence
+	m := &s.durable().memory
+	return !m.covers(Address{a.epoch, sequence}) || m.epoch == a.epoch && m.highest > sequence || s.asked.Epoch == a.epoch && s.asked.Sequence > sequence
 }
 
-// isAsked reports whether this leader has proposed a request already, for an earlier stream of the same attachment: one
-// whose relay broke, and not because of a change of leaders. Requests are proposed in order.
+// isAsked reports whether this leader has proposed a request already. That happens when the relay to the
+// stream's server broke and was opened again under the same leader: the stream then rejoins a leader that has
+// its requests. They are proposed in order, so the last one says it of all before it.
 func (s *ledSession) isAsked(address Address) bool {
 	return s.asked.Epoch == address.Epoch && address.Sequence <= s.asked.Sequence
 }

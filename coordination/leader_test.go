@@ -325,9 +325,9 @@ func TestDropWhileAttaching(t *testing.T) {
 
 func TestCallsAreAnswered(t *testing.T) {
 	r := newRig(t)
-	first, second := Call{1}, Call{2}
-	r.call(&MakeDirectory{Call: first, Path: scheme.SplitLoose("/local/d")})
-	r.call(&RemoveDirectory{Call: second, Path: scheme.SplitLoose("/local/e")})
+	first, second := CallID{1}, CallID{2}
+	r.call(&MakeDirectory{CallID: first, Path: scheme.SplitLoose("/local/d")})
+	r.call(&RemoveDirectory{CallID: second, Path: scheme.SplitLoose("/local/e")})
 	r.applyAll()
 	if len(r.calls) != 2 || r.calls[0].Call != first || !r.calls[0].Outcome.OK() || r.calls[1].Call != second || r.calls[1].Outcome.OK() {
 		t.Errorf("%+v", r.calls)

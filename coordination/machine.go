@@ -278,29 +278,29 @@ func (m *Machine) expireSession(c *ExpireSession, term Term) {
 func (m *Machine) applyToTree(c Command) {
 	switch c := c.(type) {
 	case *CreateNode:
-		m.done(c.Call, m.createNode(c))
+		m.done(c.CallID, m.createNode(c))
 	case *AlterNode:
-		m.done(c.Call, m.alterNode(c))
+		m.done(c.CallID, m.alterNode(c))
 	case *DropNode:
-		m.done(c.Call, m.dropNode(c))
+		m.done(c.CallID, m.dropNode(c))
 	case *MakeDirectory:
-		m.done(c.Call, m.makeDirectory(c))
+		m.done(c.CallID, m.makeDirectory(c))
 	case *RemoveDirectory:
-		m.done(c.Call, m.removeDirectory(c))
+		m.done(c.CallID, m.removeDirectory(c))
 	case *ModifyPermissions:
-		m.done(c.Call, m.modifyPermissions(c))
+		m.done(c.CallID, m.modifyPermissions(c))
 	case *SetLimits:
-		m.done(c.Call, m.setLimits(c))
+		m.done(c.CallID, m.setLimits(c))
 	case *EndSession:
-		m.done(c.Call, m.administerEndSession(c))
+		m.done(c.CallID, m.administerEndSession(c))
 	case *RemoveSemaphore:
-		m.done(c.Call, m.administerRemoveSemaphore(c))
+		m.done(c.CallID, m.administerRemoveSemaphore(c))
 	default:
 		panic(fmt.Sprintf("coordination: unknown command %T", c))
 	}
 }
 
-func (m *Machine) done(call Call, answer outcome.Outcome) {
+func (m *Machine) done(call CallID, answer outcome.Outcome) {
 	m.calls.remember(call, m.index, answer)
 	m.emit(Effect{Kind: EffectCallDone, Call: call, Outcome: answer})
 }

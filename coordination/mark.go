@@ -1,6 +1,6 @@
 package coordination
 
-// Marked tells whether there is a checkpoint to be taken behind the entry.
+// Marked reports whether there is a checkpoint to be taken behind the entry.
 func (e *Entry) Marked() bool {
 	if len(e.Commands) != 1 {
 		return false

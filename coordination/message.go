@@ -122,7 +122,7 @@ type Message struct {
 	Description   *SemaphoreDescription
 }
 
-// Last tells whether nothing follows for the stream.
+// Last reports whether nothing follows for the stream.
 func (m *Message) Last() bool { return m.Kind == MessageEnd || m.Kind == MessageStopped }
 
 // SemaphoreDescription answers a describe (§3.8). Its byte slices must not be changed.

@@ -19,7 +19,7 @@ package coordination
 // A turn has four parts, in this order. Any of them may be empty.
 //
 //  1. What the log says, as it says it: Leading, Following, Committed, Restored, BarrierPassed. After each of them
-//     Reign tells whether there is another leader. If so the streams have to be told before anything else is: their
+//     Reign reports whether there is another leader. If so the streams have to be told before anything else is: their
 //     rosters are part of what comes next.
 //  2. Admit, and then what streams and calls say: Forward, Call. They may be held back, as when too much is on its way
 //     to the log, but those of one stream stay in order.
@@ -38,8 +38,8 @@ type Replica[S, W any] struct {
 	reign   Reign // the last one
 	sinks   map[StreamID]S
 
-	calls   map[Call][]W // the leader has them, and who waits
-	answers []Answer[W]  // not yet taken
+	calls   map[CallID][]W // the leader has them, and who waits
+	answers []Answer[W]    // not yet taken
 
 	admission admission
 	stamp     uint64 // the last that Stamp gave
@@ -52,7 +52,7 @@ type Reign uint64
 // NewReplica is a server that starts with what it has stored. formats are the commands it can read; zero: those of
 // all servers are the same.
 func NewReplica[S, W any](m *Machine, formats Formats) *Replica[S, W] {
-	return &Replica[S, W]{machine: m, sinks: make(map[StreamID]S), calls: make(map[Call][]W),
+	return &Replica[S, W]{machine: m, sinks: make(map[StreamID]S), calls: make(map[CallID][]W),
 		admission: admission{formats: formats}}
 }
 
@@ -83,7 +83,7 @@ func (r *Replica[S, W]) Term() Term {
 	return r.leader.term
 }
 
-// Elected tells whether this server leads, but does not serve yet.
+// Elected reports whether this server leads, but does not serve yet.
 func (r *Replica[S, W]) Elected() bool { return r.elected != 0 }
 
 // Leading tells that this server leads the term, with a log of this lineage (Leader.BeginLineage). It serves once it
@@ -102,7 +102,7 @@ func (r *Replica[S, W]) Following() {
 	r.loseCalls()
 }
 
-// Covered tells whether an entry is part of a state that came as a whole. Committed passes over such an entry, so it
+// Covered reports whether an entry is part of a state that came as a whole. Committed passes over such an entry, so it
 // does not even need to be read.
 func (r *Replica[S, W]) Covered(index Index) bool { return index <= r.restored }
 

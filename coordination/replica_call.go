@@ -46,7 +46,7 @@ func (r *Replica[S, W]) Call(waiter W, c Command, since Index, repeated bool) {
 }
 
 // Waiting is who waits for a call. The slice is the Replica's.
-func (r *Replica[S, W]) Waiting(call Call) []W { return r.calls[call] }
+func (r *Replica[S, W]) Waiting(call CallID) []W { return r.calls[call] }
 
 // answerCalls has the outcomes told to all who wait for them.
 func (r *Replica[S, W]) answerCalls(done []CallDone) {
@@ -60,7 +60,7 @@ func (r *Replica[S, W]) answerCalls(done []CallDone) {
 
 // loseCalls has all who wait told that the leader is gone.
 func (r *Replica[S, W]) loseCalls() {
-	byNonce := func(a, b Call) int { return cmp.Compare(a.Nonce, b.Nonce) }
+	byNonce := func(a, b CallID) int { return cmp.Compare(a.Nonce, b.Nonce) }
 	for _, call := range slices.SortedFunc(maps.Keys(r.calls), byNonce) {
 		for _, waiter := range r.calls[call] {
 			r.answers = append(r.answers, Answer[W]{Waiter: waiter, End: CallLost})

@@ -51,7 +51,7 @@ func TestLineageComesFirst(t *testing.T) {
 	r := follower(t)
 	r.replica.Leading(7, 99)
 	r.commit(7, nil)
-	r.replica.Call(Call{1}, makeA(1), r.index, false)
+	r.replica.Call(CallID{1}, makeA(1), r.index, false)
 	commands := r.replica.Take().Commands
 	if len(commands) != 2 || commands[0].(*BeginLineage).Lineage != 99 {
 		t.Errorf("proposed %v", commands)
@@ -108,7 +108,7 @@ func TestSinks(t *testing.T) {
 }
 
 // ends takes the answers to calls, as they end.
-func (r *rig) ends() (ends []CallEnd, waiters []Call) {
+func (r *rig) ends() (ends []CallEnd, waiters []CallID) {
 	for _, a := range r.replica.Take().Answers {
 		ends, waiters = append(ends, a.End), append(waiters, a.Waiter)
 	}
@@ -118,18 +118,18 @@ func (r *rig) ends() (ends []CallEnd, waiters []Call) {
 // Everybody who waits for a call is told its end once, whatever it is, in an order that does not hang on chance.
 func TestEndsOfCalls(t *testing.T) {
 	r := follower(t)
-	r.replica.Call(Call{9}, makeA(9), r.index, false)
+	r.replica.Call(CallID{9}, makeA(9), r.index, false)
 	if ends, _ := r.ends(); !slices.Equal(ends, []CallEnd{CallNotLed}) {
 		t.Errorf("without a leader: %v", ends)
 	}
 	r.lead()
-	var want []Call
+	var want []CallID
 	for nonce := uint64(40); nonce > 0; nonce-- {
-		r.replica.Call(Call{nonce}, makeA(nonce), r.index, false)
-		want = append([]Call{{nonce}}, want...)
+		r.replica.Call(CallID{nonce}, makeA(nonce), r.index, false)
+		want = append([]CallID{{nonce}}, want...)
 	}
-	r.replica.Call(Call{1}, makeA(1), r.index, false) // somebody else waits, too
-	want = append([]Call{{1}}, want...)
+	r.replica.Call(CallID{1}, makeA(1), r.index, false) // somebody else waits, too
+	want = append([]CallID{{1}}, want...)
 	r.replica.Following()
 	ends, waiters := r.ends()
 	if !slices.Equal(waiters, want) || slices.ContainsFunc(ends, func(e CallEnd) bool { return e != CallLost }) {

@@ -64,7 +64,7 @@ func (r *resource) sized() uint64 { return rowBytes + r.bytes() }
 
 func (p *ResourceProperties) bytes() uint64 { return uint64(len(p.MoreSettings) + len(p.More)) }
 
-// sameSettings tells whether a repeated creation is the same one. Metering, which is in More, does not count, and what is
+// sameSettings reports whether a repeated creation is the same one. Metering, which is in More, does not count, and what is
 // not a number is never the same.
 func (p *ResourceProperties) sameSettings(other *ResourceProperties) bool {
 	same := func(a, b Real) bool { return a.Float() == b.Float() }
@@ -130,14 +130,14 @@ func parentPath(path string) (parent string, is bool) {
 	return path[:max(at, 0)], at >= 0
 }
 
-// validResourcePath tells whether all symbols of a path are allowed in one.
+// validResourcePath reports whether all symbols of a path are allowed in one.
 func validResourcePath(path string) bool {
 	return strings.IndexFunc(path, func(c rune) bool {
 		return !('a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.ContainsRune("._-/:#", c))
 	}) < 0
 }
 
-// CanonicalResourcePath tells whether a path is what its elements make up again: it has no empty one. The empty path is
+// CanonicalResourcePath reports whether a path is what its elements make up again: it has no empty one. The empty path is
 // canonical.
 func CanonicalResourcePath(path string) bool {
 	return path == "" || !slices.Contains(strings.Split(path, "/"), "")

@@ -198,7 +198,7 @@ func (m *Machine) ListResources(by Caller, l ResourceListing, from ResourceID, m
 	}
 }
 
-// shows tells whether a resource is in the listing.
+// shows reports whether a resource is in the listing.
 func (l *ResourceListing) shows(r *resource) bool {
 	if l.Resource == "" {
 		return l.Recursive || r.parent == nil
@@ -268,11 +268,11 @@ func (m *Machine) resource(key ResourceKey) *resource {
 func (m *Machine) applyToResources(c Command) bool {
 	switch c := c.(type) {
 	case *CreateResource:
-		m.done(c.Call, m.createResource(c))
+		m.done(c.CallID, m.createResource(c))
 	case *AlterResource:
-		m.done(c.Call, m.alterResource(c))
+		m.done(c.CallID, m.alterResource(c))
 	case *DropResource:
-		m.done(c.Call, m.dropResource(c))
+		m.done(c.CallID, m.dropResource(c))
 	default:
 		return false
 	}

@@ -31,7 +31,7 @@ type ResourceProperties struct {
 
 // CreateResource makes a resource in the coordination node at Path (§4).
 type CreateResource struct {
-	Call
+	CallID
 	Caller
 	Path     scheme.Path
 	Resource string
@@ -40,7 +40,7 @@ type CreateResource struct {
 
 // AlterResource replaces all properties of a resource.
 type AlterResource struct {
-	Call
+	CallID
 	Caller
 	Path     scheme.Path
 	Resource string
@@ -49,7 +49,7 @@ type AlterResource struct {
 
 // DropResource removes a resource that has no children.
 type DropResource struct {
-	Call
+	CallID
 	Caller
 	Path     scheme.Path
 	Resource string

@@ -11,7 +11,7 @@ import (
 // rig is a replica in the hands of a test: commands are applied one by one, when the test says so.
 type rig struct {
 	t        *testing.T
-	replica  *Replica[StreamID, Call] // streams and calls go by their names
+	replica  *Replica[StreamID, CallID] // streams and calls go by their names
 	machine  *Machine
 	leader   *Leader // the present one; tests of the leader alone speak to it
 	now      Instant
@@ -37,7 +37,7 @@ func newRig(t *testing.T) *rig {
 
 // start begins with what is stored, in the next term.
 func (r *rig) start(m *Machine) {
-	r.replica, r.machine = NewReplica[StreamID, Call](m, Formats{}), m
+	r.replica, r.machine = NewReplica[StreamID, CallID](m, Formats{}), m
 	r.lead()
 }
 

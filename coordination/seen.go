@@ -1,6 +1,6 @@
 package coordination
 
-// HasSession tells whether a coordination node has a session.
+// HasSession reports whether a coordination node has a session.
 func (m *Machine) HasSession(node NodeID, session SessionID) bool {
 	n := m.nodes[node]
 	return n != nil && n.sessions[session] != nil

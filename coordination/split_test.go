@@ -81,7 +81,7 @@ func (s *splitting) again(shared map[string]int) {
 	s.compare(effects, m, at)
 }
 
-// fits tells whether the next command may be in the entry that has been begun.
+// fits reports whether the next command may be in the entry that has been begun.
 func (s *splitting) fits(entry *coordination.Entry, next int) bool {
 	if next == len(s.log) || s.log[next].command == nil || s.log[next].term != entry.Term {
 		return false

@@ -43,7 +43,7 @@ func (l *Leader) takeOver() {
 }
 
 func (l *Leader) takeOverSession(n *node, s *session) {
-	if led := l.led(n.id).led(s.id); !led.settled {
+	if led := l.leaderSide(n.id).leaderSide(s.id); !led.settled {
 		led.detached = Never
 		l.startCountdown(led, l.began.After(s.timeoutMillis+l.takeover.walk.graceMillis(n)))
 	}
@@ -53,6 +53,6 @@ func (l *Leader) takeOverWait(n *node, link *link) {
 	if link.owner || link.waitEpoch.Index > l.takeover.index {
 		return
 	}
-	l.startWait(l.began, l.led(n.id), ExpireWaiter{Node: n.id, Session: link.session.id, Semaphore: link.semaphore.id,
+	l.startWait(l.began, l.leaderSide(n.id), ExpireWaiter{Node: n.id, Session: link.session.id, Semaphore: link.semaphore.id,
 		Order: link.order, WaitEpoch: link.waitEpoch, Term: l.term}, link.timeoutMillis)
 }

@@ -23,15 +23,15 @@ func (m *Machine) applyToAccounts(c Command) bool {
 	switch c := c.(type) {
 	case *AddUser:
 		user := accounts.User{Name: c.Name, PasswordHash: c.PasswordHash, Administrator: c.Administrator}
-		m.changeAccounts(c.Call, m.accounts.Add(m.by(c.Caller), at, user, c.OnlyFirst), true)
+		m.changeAccounts(c.CallID, m.accounts.Add(m.by(c.Caller), at, user, c.OnlyFirst), true)
 	case *SetPassword:
-		m.changeAccounts(c.Call, m.accounts.SetPassword(m.by(c.Caller), at, c.Name, c.PasswordHash), true)
+		m.changeAccounts(c.CallID, m.accounts.SetPassword(m.by(c.Caller), at, c.Name, c.PasswordHash), true)
 	case *RemoveUser:
-		m.changeAccounts(c.Call, m.accounts.Remove(m.by(c.Caller), c.Name), true)
+		m.changeAccounts(c.CallID, m.accounts.Remove(m.by(c.Caller), c.Name), true)
 	case *RotateSigningKey:
 		key := accounts.SigningKey{Secret: c.Secret, CreatedMillis: c.StampMillis}
 		// Nobody can log in without keys, and there are accounts.MaxSigningKeys at most.
-		m.changeAccounts(c.Call, m.accounts.Rotate(m.by(c.Caller), at, key, c.After, c.DropBeforeMillis), false)
+		m.changeAccounts(c.CallID, m.accounts.Rotate(m.by(c.Caller), at, key, c.After, c.DropBeforeMillis), false)
 	default:
 		return false
 	}
@@ -49,7 +49,7 @@ func (m *Machine) by(c Caller) accounts.By {
 
 // changeAccounts takes over what a command did to the accounts, and answers it. bounded says that it must fit into the room
 // of the state if it grows.
-func (m *Machine) changeAccounts(call Call, change accounts.Change, bounded bool) {
+func (m *Machine) changeAccounts(call CallID, change accounts.Change, bounded bool) {
 	if change.After != m.accounts {
 		bytes := accountsBytes(change.After)
 		if grown := int64(bytes - m.accountBytes); grown > 0 && bounded && !m.fits(uint64(grown)) {

@@ -13,7 +13,7 @@ type Caller struct {
 // AddUser adds a user with a password. The first user of an empty list is an administrator whatever the flag says, and
 // may be added by anybody. With OnlyFirst nothing happens, and that is success, if there are users already.
 type AddUser struct {
-	Call
+	CallID
 	Caller
 	Name          string
 	PasswordHash  string // the machine never sees a password
@@ -23,7 +23,7 @@ type AddUser struct {
 
 // SetPassword replaces a user's password. Users may replace their own.
 type SetPassword struct {
-	Call
+	CallID
 	Caller
 	Name         string
 	PasswordHash string
@@ -31,7 +31,7 @@ type SetPassword struct {
 
 // RemoveUser removes a user. The last administrator cannot be removed before all others.
 type RemoveUser struct {
-	Call
+	CallID
 	Caller
 	Name string
 }
@@ -39,7 +39,7 @@ type RemoveUser struct {
 // RotateSigningKey adds a key that login tokens are signed with, and forgets the keys that are older than
 // DropBeforeMillis: nothing that they signed is valid any more. Servers make it by themselves, or an administrator does.
 type RotateSigningKey struct {
-	Call
+	CallID
 	Caller
 	Secret           []byte
 	StampMillis      uint64 // the wall clock of the server that made it

@@ -20,21 +20,21 @@ func (h *history) caller() coordination.Caller {
 }
 
 func (h *history) addUser(coordination.NodeID) coordination.Command {
-	return &coordination.AddUser{Call: h.call(), Caller: h.caller(), Name: h.userName(), PasswordHash: "hash",
+	return &coordination.AddUser{CallID: h.call(), Caller: h.caller(), Name: h.userName(), PasswordHash: "hash",
 		Administrator: h.random.IntN(2) == 0, OnlyFirst: h.random.IntN(4) == 0}
 }
 
 func (h *history) setPassword(coordination.NodeID) coordination.Command {
-	return &coordination.SetPassword{Call: h.call(), Caller: h.caller(), Name: h.userName(), PasswordHash: fmt.Sprint("hash ", h.random.IntN(9))}
+	return &coordination.SetPassword{CallID: h.call(), Caller: h.caller(), Name: h.userName(), PasswordHash: fmt.Sprint("hash ", h.random.IntN(9))}
 }
 
 func (h *history) removeUser(coordination.NodeID) coordination.Command {
-	return &coordination.RemoveUser{Call: h.call(), Caller: h.caller(), Name: h.userName()}
+	return &coordination.RemoveUser{CallID: h.call(), Caller: h.caller(), Name: h.userName()}
 }
 
 func (h *history) rotateSigningKey(coordination.NodeID) coordination.Command {
 	millis := h.random.Uint64N(100)
-	return &coordination.RotateSigningKey{Call: h.call(), Secret: []byte{byte(millis), 1}, StampMillis: millis,
+	return &coordination.RotateSigningKey{CallID: h.call(), Secret: []byte{byte(millis), 1}, StampMillis: millis,
 		DropBeforeMillis: millis / 2, After: h.newestKey}
 }
 

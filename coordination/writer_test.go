@@ -28,16 +28,16 @@ func (w *writer) epoch() coordination.Epoch {
 	return coordination.Epoch{Term: 1, Counter: w.counter}
 }
 
-func (w *writer) call() coordination.Call {
+func (w *writer) call() coordination.CallID {
 	w.counter++
-	return coordination.Call{Nonce: w.counter}
+	return coordination.CallID{Nonce: w.counter}
 }
 
 // createNode creates a coordination node and returns its id.
 func (w *writer) createNode(t testing.TB, path string) coordination.NodeID {
 	t.Helper()
 	parts := scheme.SplitLoose(path)
-	w.apply(&coordination.CreateNode{Call: w.call(), Path: parts})
+	w.apply(&coordination.CreateNode{CallID: w.call(), Path: parts})
 	entry, found := w.machine.Tree().Lookup(parts)
 	if !found || entry.Node == 0 {
 		t.Fatalf("%s was not created", path)

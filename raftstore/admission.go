@@ -12,6 +12,8 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/coordd/coordd/raftstore/turn"
+
 	"go.etcd.io/raft/v3"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -36,7 +38,7 @@ func (a *admissionList) isRemoved(id uint64) bool { return slices.Contains(a.rem
 
 func (a *admissionList) admits(id uint64) bool { return a.conf.has(id) && !a.isRemoved(id) }
 
-// certifies tells whether a certificate is that of the host of a member.
+// certifies reports whether a certificate is that of the host of a member.
 func (a *admissionList) certifies(certificate *x509.Certificate) bool {
 	return certificate != nil && slices.ContainsFunc(a.conf.Members, func(m memberRecord) bool {
 		return a.admits(m.ID) && madeFor(certificate, m.Peer)
@@ -49,7 +51,7 @@ type admission struct {
 	s    *Store
 	list atomic.Pointer[admissionList]
 	open atomic.Bool // it has asked: what members say reaches raft
-	bell bell        // somebody wants it to ask
+	bell turn.Bell   // somebody wants it to ask
 	// concluded counts how often it has asked to an end.
 	concluded atomic.Uint64
 
@@ -66,7 +68,7 @@ type admission struct {
 }
 
 func newAdmission(s *Store, own, learnt confRecord) *admission {
-	a := &admission{s: s, bell: newBell(), own: own, learnt: learnt}
+	a := &admission{s: s, bell: turn.NewBell(), own: own, learnt: learnt}
 	a.choose()
 	return a
 }
@@ -108,7 +110,7 @@ func (a *admission) learn(conf confRecord, lineage uint64) error {
 	return nil
 }
 
-// admitsOthersThan tells whether c lets in others than before, or from elsewhere.
+// admitsOthersThan reports whether c lets in others than before, or from elsewhere.
 func (c confRecord) admitsOthersThan(before confRecord) bool {
 	who := func(c confRecord) (who []string) {
 		for _, id := range slices.Concat(c.Voters, c.Learners) {
@@ -132,7 +134,7 @@ func (a *admission) begin() {
 	a.mu.Lock()
 	a.asking = true
 	a.mu.Unlock()
-	a.bell.ring()
+	a.bell.Ring()
 }
 
 // shutUnlessAnswered keeps raft from hearing anybody until the asking under way has come to an end.
@@ -159,7 +161,7 @@ func (a *admission) explain(why string) {
 	a.why = why
 }
 
-// KeptOut tells whether this member takes part in nothing for now: it has to ask other members first who belongs to the
+// KeptOut reports whether this member takes part in nothing for now: it has to ask other members first who belongs to the
 // cluster. why is known once too few of those whom it knows turn out to answer, for people. If all of them have been
 // replaced, Cluster.Join with the address of a present member mends it.
 func (s *Store) KeptOut() (out bool, why string) {
@@ -274,7 +276,7 @@ func saveLearnt(d *disk, dir string, id identity, t learntText) error {
 // loadLearnt takes up the list that an earlier run has learnt, unless the cluster has gone on without those who told it.
 func (s *Store) loadLearnt() error {
 	t, err := readLearnt(s.cfg.Dir, s.identity)
-	if err == nil && (t.Lineage == s.lineage.Load() || s.tail.fresh()) {
+	if err == nil && (t.Lineage == s.lineage.Load() || s.log.fresh()) {
 		s.learnt = t.Conf
 	}
 	return err

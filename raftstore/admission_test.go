@@ -52,10 +52,10 @@ const injectedTerm = 1 << 30
 
 // injected is what an outsider would have a member take for committed.
 func (o outsider) injected(s *Store, typ pb.MessageType) *pb.Message {
-	s.tail.mu.Lock()
-	last := s.tail.last
-	s.tail.mu.Unlock()
-	term, _ := s.tail.Term(last)
+	s.log.mu.Lock()
+	last := s.log.last
+	s.log.mu.Unlock()
+	term, _ := s.log.Term(last)
 	m := &pb.Message{Type: typ.Enum(), From: new(o.id), To: new(s.identity.Member), Term: new(uint64(injectedTerm)),
 		Index: new(last), LogTerm: new(term), Commit: new(last + 1), Context: []byte("CampaignTransfer")}
 	if typ == pb.MsgApp {
@@ -147,7 +147,7 @@ func (m *machine) keptOut() bool {
 	return out
 }
 
-// keptOutBy tells whether the reason names all these.
+// keptOutBy reports whether the reason names all these.
 func (m *machine) keptOutBy(names ...string) bool {
 	_, why := m.store.KeptOut()
 	return !slices.ContainsFunc(names, func(name string) bool { return !strings.Contains(why, name) })
@@ -238,7 +238,7 @@ func TestPeersRowOutsiders(t *testing.T) {
 		m := c.start("c")
 		stranger.attack(t, m)
 		c.ready("c")
-		if !m.store.tail.lastConf().has(gone.id) {
+		if !m.store.log.lastConf().has(gone.id) {
 			t.Fatal("it has heard of the removal by the log")
 		}
 		stranger.attack(t, m)
@@ -247,7 +247,7 @@ func TestPeersRowOutsiders(t *testing.T) {
 		c.kill("c")
 		c.isolate("c", true)
 		m = c.start("c")
-		if !m.store.tail.lastConf().has(gone.id) {
+		if !m.store.log.lastConf().has(gone.id) {
 			t.Fatal("it has heard of the removal by the log")
 		}
 		gone.attack(t, m)
@@ -429,7 +429,7 @@ func TestNewLeaderIsUnknownToALaggingMember(t *testing.T) {
 	c.net.setMute("c:1", true)
 	c.promoted("d")
 	c.leadWith("d")
-	if c.nodes["c"].store.tail.lastConf().has(c.nodes["d"].store.Member()) {
+	if c.nodes["c"].store.log.lastConf().has(c.nodes["d"].store.Member()) {
 		t.Fatal("c knows the new member")
 	}
 	c.net.setCut("a:1", "c:1", true) // only the new leader can send it the log

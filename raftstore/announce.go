@@ -38,7 +38,7 @@ func (l *lane) tellAgain() {
 	l.mu.Lock()
 	l.retell = true
 	l.mu.Unlock()
-	l.bell.ring()
+	l.bell.Ring()
 }
 
 // acceptAgain takes what the sender of an accepted stream now says of itself. Who it is cannot change.

@@ -52,14 +52,14 @@ func (a *appender) add(j *writeJob) {
 	a.ready.Signal()
 }
 
-// idle tells whether nothing is queued or being written. What was written is in the inbox by then.
+// idle reports whether nothing is queued or being written. What was written is in the inbox by then.
 func (a *appender) idle() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return !a.busy && len(a.jobs) == 0
 }
 
-// stuck tells whether one write has been under way for longer than limit.
+// stuck reports whether one write has been under way for longer than limit.
 func (a *appender) stuck(limit time.Duration) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -93,13 +93,13 @@ func (a *appender) run() {
 // finished reports jobs as done. With nothing more to write, what follows from it is done right here; the disk has no part
 // in that, however long it takes.
 func (a *appender) finished(jobs []*writeJob) {
-	a.inbox.leave(func(m *mail) { m.written = append(m.written, jobs...) })
+	a.inbox.post(func(m *mail) { m.written = append(m.written, jobs...) })
 	a.mu.Lock()
 	a.busy = false
 	more := len(a.jobs) > 0
 	a.mu.Unlock()
 	if more {
-		a.inbox.bell.ring()
+		a.inbox.bell.Ring()
 	} else if a.loop.kick() {
 		a.loop.handler.Flush(false)
 	}

@@ -42,7 +42,7 @@ type conclusion struct {
 	failure error        // this member must end
 }
 
-// counts tells whether a server's word counts as that of a member.
+// counts reports whether a server's word counts as that of a member.
 func (q *asking) counts(a *askedServer) bool {
 	return q.fresh || a.id != 0 && slices.Contains(q.list.Voters, a.id)
 }
@@ -107,7 +107,7 @@ func (q *asking) judge() conclusion {
 	return conclusion{done: true, take: known}
 }
 
-// acceptable tells whether this member could go on with a list.
+// acceptable reports whether this member could go on with a list.
 func (q *asking) acceptable(a *askedServer) bool {
 	return a.conf.Index > q.list.Index && a.conf.workable() == nil && a.conf.has(q.self.Member) &&
 		(a.lineage == q.lineage || q.fresh)
@@ -180,7 +180,7 @@ func (a *admission) run(ctx context.Context) {
 // plan says whom to ask: the members of the list, and the servers that were named.
 func (a *admission) plan(list *admissionList) *asking {
 	c := &a.s.cfg.Cluster
-	q := &asking{self: a.s.identity, list: list.conf, lineage: a.s.lineage.Load(), fresh: a.s.tail.fresh()}
+	q := &asking{self: a.s.identity, list: list.conf, lineage: a.s.lineage.Load(), fresh: a.s.log.fresh()}
 	add := func(id uint64, address string) {
 		known := slices.ContainsFunc(q.asked, func(o askedServer) bool { return o.address == address })
 		if address != "" && address != c.address() && !known {

@@ -33,7 +33,7 @@ func knockFrom(host string) *knock {
 	return &knock{near, &net.TCPAddr{IP: net.ParseIP(host), Port: 1}, far}
 }
 
-// closed tells whether the other side has closed the connection.
+// closed reports whether the other side has closed the connection.
 func (k *knock) closed() bool {
 	_ = k.other.SetReadDeadline(time.Now().Add(time.Millisecond))
 	_, err := k.other.Read(make([]byte, 1))

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/coordd/coordd/raftstore/turn"
 )
 
 // Row is one row of a checkpoint: a key with its value as of the checkpoint's index, or the fact that it is gone.
@@ -15,22 +17,22 @@ type Row struct {
 	Delete bool // the key has no row any more; Value is ignored
 }
 
-// CheckpointDue tells whether enough was applied since the last checkpoint to begin the next, and the last one is wholly
+// CheckpointDue reports whether enough was applied since the last checkpoint to begin the next, and the last one is wholly
 // in its place. It is cheap.
 func (s *Store) CheckpointDue() bool {
 	return (s.due.reached(&s.cfg, 1) || s.wanted.Load() > s.begun.Load()) && !s.keeper.active()
 }
 
-// CheckpointOverdue tells whether the next checkpoint should not wait any longer for a place in the log at which all members
+// CheckpointOverdue reports whether the next checkpoint should not wait any longer for a place in the log at which all members
 // take one: a quarter more was applied than makes it due, or somebody waits for it. It is cheap.
 func (s *Store) CheckpointOverdue() bool {
 	return (s.due.exceeded(&s.cfg) || s.wanted.Load() > s.begun.Load()) && !s.keeper.active()
 }
 
-// CheckpointOpen tells whether the last checkpoint is not wholly in its place yet. It is cheap.
+// CheckpointOpen reports whether the last checkpoint is not wholly in its place yet. It is cheap.
 func (s *Store) CheckpointOpen() bool { return s.keeper.active() }
 
-// LogFull tells whether so much was applied since the last checkpoint was begun that the next one would be due, and the
+// LogFull reports whether so much was applied since the last checkpoint was begun that the next one would be due, and the
 // last one is still being written. Then no more commands should be taken until it is not full any more: the log, and with
 // it the time that a restart takes, has grown to twice what it should be. It is cheap.
 func (s *Store) LogFull() bool { return s.due.reached(&s.cfg, 1) && s.keeper.active() }
@@ -39,7 +41,7 @@ func (s *Store) LogFull() bool { return s.due.reached(&s.cfg, 1) && s.keeper.act
 // below the last checkpoint. It takes all rows that changed since the last one. One at a time: the next may begin after
 // CheckpointDone; anything else is a mistake of the caller and panics.
 func (s *Store) BeginCheckpoint(index uint64) *CheckpointWriter {
-	term, conf, known := s.tail.at(index)
+	term, conf, known := s.log.at(index)
 	w := &CheckpointWriter{keeper: s.keeper, mark: checkpointMark{index: index, term: term, conf: conf, begun: time.Now()}}
 	if !s.keeper.begin(&w.mark, known) {
 		return w
@@ -111,7 +113,7 @@ type keeper struct {
 	rows       rowDevice
 	log        logDevice
 	inbox      *inbox
-	bell       bell
+	bell       turn.Bell
 	stop       chan struct{}
 	done       chan struct{}
 	limit      int // rows per sweep
@@ -130,11 +132,11 @@ type keeper struct {
 func newKeeper(s *Store) *keeper {
 	return &keeper{
 		rows: s.rowStore, log: s.device, inbox: &s.inbox, limit: sweepRowsMax, sweeps: true, hurry: s.logGrows,
-		bell: newBell(), stop: make(chan struct{}), done: make(chan struct{}), settling: s.rowStore.busy(),
+		bell: turn.NewBell(), stop: make(chan struct{}), done: make(chan struct{}), settling: s.rowStore.busy(),
 	}
 }
 
-// logGrows tells whether half of the log that makes the next checkpoint due has come since the last one was begun.
+// logGrows reports whether half of the log that makes the next checkpoint due has come since the last one was begun.
 func (s *Store) logGrows() bool { return s.due.reached(&s.cfg, 2) }
 
 func (k *keeper) active() bool {
@@ -144,7 +146,7 @@ func (k *keeper) active() bool {
 }
 
 // begin opens a checkpoint, and reports whether it did. It does not where the handler has yet to hear of a checkpoint from
-// elsewhere, which has taken the place of everything that this one could say: known tells whether the log has the entry.
+// elsewhere, which has taken the place of everything that this one could say: known reports whether the log has the entry.
 // Such a checkpoint would end with a job that is dropped, and would stay open for ever.
 func (k *keeper) begin(mark *checkpointMark, known bool) bool {
 	k.mu.Lock()
@@ -169,7 +171,7 @@ func (k *keeper) offer(j keeperJob) bool {
 		k.queued += j.bytes
 	}
 	k.mu.Unlock()
-	k.bell.ring()
+	k.bell.Ring()
 	return !full
 }
 
@@ -177,7 +179,7 @@ func (k *keeper) add(j keeperJob) {
 	k.mu.Lock()
 	k.jobs = append(k.jobs, j)
 	k.mu.Unlock()
-	k.bell.ring()
+	k.bell.Ring()
 }
 
 // replace makes a received checkpoint ours, after what was queued before, and waits for that.
@@ -201,7 +203,7 @@ func (k *keeper) takeOver(r *received) error {
 	return k.rows.replace(r)
 }
 
-// voids tells whether a checkpoint from elsewhere has taken the place of the one that a job belongs to.
+// voids reports whether a checkpoint from elsewhere has taken the place of the one that a job belongs to.
 func (k *keeper) voids(j keeperJob) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()

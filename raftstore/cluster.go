@@ -60,7 +60,7 @@ type Cluster struct {
 	clock   clock   // tests
 }
 
-// networked tells whether there may ever be other members.
+// networked reports whether there may ever be other members.
 func (c *Cluster) networked() bool { return c.network != nil || c.ListenPeer != "" }
 
 func (c *Cluster) check(inMemory bool) error {
@@ -285,7 +285,7 @@ func hashID(parts ...string) uint64 {
 	return id
 }
 
-// hasData tells whether a directory belongs to a member already.
+// hasData reports whether a directory belongs to a member already.
 func hasData(dir string) (bool, error) {
 	_, err := os.Stat(filepath.Join(dir, identityFile))
 	if errors.Is(err, os.ErrNotExist) {

@@ -32,7 +32,7 @@ func (c confRecord) workable() error {
 	return nil
 }
 
-// isThatOf tells whether the membership is the one that raft knows with a snapshot.
+// isThatOf reports whether the membership is the one that raft knows with a snapshot.
 func (c confRecord) isThatOf(m *pb.SnapshotMetadata) bool {
 	return proto.Equal(c.confState(), confRecordOf(m.GetConfState()).confState())
 }

@@ -12,49 +12,77 @@ import (
 	"github.com/coordd/coordd/raftstore/peerpb"
 )
 
-// control is what the holder of the turn knows about the other members.
+// control is the part of the loop that knows the other members: who they are, who of them is heard, and who
+// leads or should. Raft itself decides by what is written in messages; control decides when to ask it, by
+// what raft cannot see: connections that break, disks that are slow, and members that have just been started.
+// Like everything of the loop it belongs to the holder of the turn.
+//
+// A member may be known in four ways, each from another source, and they may disagree for a while:
+//
+//	conf     what the log says, as of the last entry handed over; all rules about votes and rights go by this
+//	headers  what the member has said of itself when it opened a stream, which the leader then writes into the log (publish)
+//	streams  whether its urgent stream is open, by which a death is noticed in milliseconds
+//	heard    when it last said anything at all, by which a connection is found that is open and dead
 type control struct {
-	conf    confRecord // as of the last entry handed over
-	ticks   int
-	heard   map[uint64]int            // tick at which a member last said something
-	headers map[uint64]*peerpb.Header // what members said about themselves
-	streams map[uint64]*peerpb.Header // of the last urgent stream from each member, while that is open
+	conf    confRecord
+	ticks   int                       // of raft's clock, since the start
+	heard   map[uint64]int            // by member: the tick at which it last said something
+	headers map[uint64]*peerpb.Header // by member: the last it has sent
+	streams map[uint64]*peerpb.Header // by member: that of its last urgent stream, while that is open
 	watches []*watch
-	removed bool // this member
-	stale   bool // the view has to be shown again
-	ticking atomic.Bool
+	removed bool        // the log says that this member is none any more
+	stale   bool        // show has something new to publish
+	ticking atomic.Bool // the loop's goroutine is to have a ticker; changed within the turn, read by that goroutine
 
-	offered *received // a checkpoint that raft has just been offered
-	sending int       // checkpoints on their way to others
+	// Checkpoints. offered is one that was received and that raft is being told of; it is nil again before
+	// the turn is over, because raft takes it at once or never. sending counts those on their way to other
+	// members.
+	offered *received
+	sending int
 
-	rounds       []leaseRound
-	lastRound    uint64
-	offer        *leadershipOffer // nil if there is none
-	transferring bool             // see setTransferring
-	stuck        bool             // it should hand over, and nobody can take it
-	ledAt        int              // the last tick at which there was a leader
-	deaf         deafness
+	// The lease, see lease.go: rounds of questions that a majority has not answered yet, and the number of
+	// the last.
+	rounds    []leaseRound
+	lastRound uint64
 
-	replayed    uint64 // up to here the log was known at the start, here or to those who let this member join
-	leaderReset bool   // the leader's connection was reset
-	heir        uint64 // whom the leader hands over to, 0: nobody
-	lastLeader  uint64 // the last that was known
+	// Handing over. offer is a leader's request that this member take over, while it cannot yet. transferring
+	// is set while this member, as the leader, waits for an heir to take over, and stuck while it should hand
+	// over and nobody can take it. heir is who takes over, on whichever side of it this member is; 0: nobody.
+	offer        *leadershipOffer
+	transferring bool
+	stuck        bool
+	heir         uint64
 
-	campaign *time.Timer
-	tries    int // campaigns left after the leader's connection was reset
+	// Losing a leader. ledAt is the last tick at which there was one, and lastLeader who it was. leaderReset
+	// is set when its connection broke and this member therefore forgot it; then it campaigns by itself,
+	// tries times at most, whenever the timer campaign goes off. deaf is about a leader that is heard and
+	// hears nobody.
+	ledAt       int
+	lastLeader  uint64
+	leaderReset bool
+	campaign    *time.Timer
+	tries       int
+	deaf        deafness
+
+	// replayed is the last entry that was there before this member began: in its own log at the start, or in
+	// the log of those who let it join. Until it is handed over, what this member knows is old.
+	replayed uint64
 }
 
 func (c *control) init(s *Store) {
-	c.conf, c.stale, c.replayed = s.tail.lastConf(), true, max(s.tail.last, s.learnt.Index)
+	c.conf, c.stale, c.replayed = s.log.lastConf(), true, max(s.log.last, s.learnt.Index)
 	c.heard, c.headers, c.streams = map[uint64]int{}, map[uint64]*peerpb.Header{}, map[uint64]*peerpb.Header{}
 }
 
-// needsTicks tells whether raft's clock has to run. A member alone has nobody to be timed by.
+// needsTicks reports whether raft's clock has to run. A member alone waits for nobody, so an idle server need
+// not wake up; it needs a clock only while somebody waits for a change of the members, or the leader has
+// something about a member to write.
 func (l *loop) needsTicks() bool {
 	return !l.conf.alone(l.s.identity.Member) || len(l.watches) > 0 || l.leading && l.unpublished() != nil
 }
 
-// tick is one step of raft's clock, and what else is done from time to time.
+// tick is one step of raft's clock, and everything that is done again and again as long as there are other
+// members.
 func (l *loop) tick() {
 	l.ticks++
 	l.stale = true
@@ -62,7 +90,7 @@ func (l *loop) tick() {
 	if l.transferring && l.node.BasicStatus().LeadTransferee == raft.None {
 		l.setTransferring(false)
 		l.heir = raft.None
-		l.confirmLease() // clients have waited for a sign of life long enough
+		l.confirmLease() // the heir did not take over: this member leads on, and its clients have been without a word meanwhile
 	}
 	if l.leader != raft.None {
 		l.ledAt = l.ticks
@@ -81,7 +109,8 @@ func (l *loop) tick() {
 	if l.s.peers != nil {
 		l.s.peers.release()
 		for _, m := range l.conf.Members {
-			talks := l.leading || l.leader == raft.None || l.leader == m.ID // others have nothing to say
+			// Followers say nothing to each other while there is a leader, so their silence means nothing.
+			talks := l.leading || l.leader == raft.None || l.leader == m.ID
 			if at, ok := l.heard[m.ID]; ok && talks && (l.ticks-at)%silenceTicks == silenceTicks-1 {
 				l.s.peers.renew(m.ID)
 			}
@@ -118,11 +147,12 @@ func (l *loop) fromPeers(m mail) {
 	}
 }
 
-// receive gives raft a message of another member.
+// receive gives raft a message of another member, unless it is one of three that raft must not be given as
+// they are.
 func (l *loop) receive(m *pb.Message) {
 	l.heard[m.GetFrom()] = l.ticks
-	// A member that was just started does not remember which leader it confirmed. Until any such lease is over it
-	// does not vote.
+	// A member that was just started does not remember which leader's lease it has confirmed. It does not
+	// help to elect another one before any such lease is over.
 	voting := m.GetType() == pb.MsgVote || m.GetType() == pb.MsgPreVote
 	if voting && l.ticks < electionTicks {
 		return
@@ -130,7 +160,8 @@ func (l *loop) receive(m *pb.Message) {
 	if voting && string(m.GetContext()) == transferContext {
 		l.heir = m.GetFrom()
 	}
-	// A leader tells a commit index only up to what this member has confirmed to have.
+	// A leader tells a commit index only up to what this member has confirmed to have. If it tells more, this
+	// member has lost what it confirmed: its directory is an old copy, or its disk lied.
 	if m.GetType() == pb.MsgHeartbeat && m.GetCommit() > l.durable && l.conf.has(m.GetFrom()) {
 		l.doubt(m.GetFrom())
 		return
@@ -144,7 +175,7 @@ func (l *loop) receive(m *pb.Message) {
 	l.step(m)
 }
 
-// transferContext is how raft marks the votes that a member asks for because the leader hands over to it.
+// transferContext is what raft writes into a request for votes by a member to which the leader hands over.
 const transferContext = "CampaignTransfer"
 
 // leadershipOffer is a leader's request to take over.
@@ -153,9 +184,9 @@ type leadershipOffer struct {
 	commit  uint64 // what was committed when it came
 }
 
-// takeOffer stands for election at the leader's request, once everything is applied that was committed then: raft would
-// refuse without a word as long as a change of the members is among it, and the cluster would be without a leader until
-// the old one gives up waiting.
+// takeOffer stands for election at the leader's request, as soon as everything is applied that was committed
+// when the request came. Raft refuses to campaign while a committed change of the members is not applied, and
+// does so without a word; the cluster would then be without a leader until the old one gives up waiting.
 func (l *loop) takeOffer() {
 	switch {
 	case l.offer == nil:
@@ -164,13 +195,17 @@ func (l *loop) takeOffer() {
 	default:
 		m := l.offer.message
 		l.offer = nil
-		l.step(m) // void if the term is over
+		l.step(m) // raft drops it if the leader's term is over
 	}
 }
 
-// lost notes that a member's urgent stream ended. A newer one has taken the place of an older one, which can stay half dead
-// for long after its network was cut. If it was the leader's, the leader has probably died, or makes way: then this member
-// forgets it and soon asks the others, who say no if they still hear it.
+// lost notes that a member's urgent stream has ended; h is the header that the stream began with. If the
+// member has opened another one since, this end says nothing: a stream can hang for long after its network
+// was cut.
+//
+// If it was the leader's stream, the leader has probably died, or has ended on purpose. This member then
+// forgets it, and soon asks the others for their votes instead of waiting for the election timeout. If they
+// still hear the leader they refuse, and nothing has happened.
 func (l *loop) lost(h *peerpb.Header) {
 	id := h.GetFrom()
 	if l.streams[id] != h {
@@ -189,12 +224,13 @@ func (l *loop) lost(h *peerpb.Header) {
 	l.campaignLater(0)
 }
 
-// hearsAnotherVoter tells whether there is anybody with a vote to ask.
+// hearsAnotherVoter reports whether another member that has a vote can be asked for it.
 func (l *loop) hearsAnotherVoter() bool {
 	return slices.ContainsFunc(l.conf.Voters, func(id uint64) bool { return id != l.s.identity.Member && l.streams[id] != nil })
 }
 
-// campaignLater campaigns after a random delay, so that the others do not do so at the same moment.
+// campaignLater has this member campaign after a delay, which is random so that two members that have lost
+// the same leader do not split the votes.
 func (l *loop) campaignLater(atLeast time.Duration) {
 	inbox := &l.s.inbox
 	if l.campaign != nil {
@@ -217,7 +253,9 @@ func (l *loop) campaignNow() {
 	l.campaignLater(campaignDelayMax)
 }
 
-// unpublished returns the record of a member as it should be, if it is not as it should be. Only the leader asks.
+// unpublished returns the record of one member as it should be, for the first whose record in the log differs
+// from what it says of itself, and nil if there is none. Only the leader asks, which then writes it
+// (publish).
 func (l *loop) unpublished() *memberRecord {
 	if l.s.peers == nil {
 		return nil
@@ -256,14 +294,15 @@ func (l *loop) unpublished() *memberRecord {
 	return nil
 }
 
-// show publishes what Members and the other members may know.
+// show publishes what is known of the members to those who ask outside the turn, if anything of it has
+// changed.
 func (l *loop) show() {
 	if !l.stale {
 		return
 	}
 	l.stale = false
 	status := l.node.BasicStatus()
-	v := &memberView{conf: l.conf, leader: status.Lead, leading: l.leading, term: status.GetTerm(), fresh: l.s.tail.fresh()}
+	v := &memberView{conf: l.conf, leader: status.Lead, leading: l.leading, term: status.GetTerm(), fresh: l.s.log.fresh()}
 	if old := l.s.view.Load(); v.leader != 0 && (v.leader != old.leader || v.term != old.term) {
 		l.s.meters.changes.Add(1)
 	}
@@ -282,7 +321,7 @@ func (l *loop) show() {
 	l.s.view.Store(v)
 }
 
-// setConf takes over a membership that holds from index on.
+// setConf makes a membership the one that holds, from index on, and tells everybody who goes by it.
 func (l *loop) setConf(index uint64, conf confRecord) {
 	self := l.s.identity.Member
 	l.tellMembers(index, conf)
@@ -291,7 +330,7 @@ func (l *loop) setConf(index uint64, conf confRecord) {
 	}
 	l.removed = l.removed || l.conf.has(self) && !conf.has(self)
 	l.conf, l.stale = conf, true
-	l.s.tail.setConf(index, conf)
+	l.s.log.setConf(index, conf)
 	if l.s.peers != nil {
 		l.s.admission.follow(conf)
 		l.s.peers.update(conf)

@@ -46,10 +46,10 @@ func (l *loop) makeWay() {
 	}
 }
 
-// steppedAside tells whether this leader has ended its streams so that another can be elected.
+// steppedAside reports whether this leader has ended its streams so that another can be elected.
 func (l *loop) steppedAside() bool { return l.deaf.ticks >= deafTicks }
 
-// othersCouldElect tells whether the other voters are a majority. If they are not, they would only miss the leader.
+// othersCouldElect reports whether the other voters are a majority. If they are not, they would only miss the leader.
 func (l *loop) othersCouldElect() bool {
 	others := len(l.conf.Voters) - 1
 	return slices.Contains(l.conf.Voters, l.s.identity.Member) && others > len(l.conf.Voters)/2
@@ -63,5 +63,5 @@ func (l *loop) hearAgain() {
 	l.deaf.ticks, l.deaf.hushed = 0, false
 }
 
-// hushes tells whether nothing may be said to a member at the moment.
+// hushes reports whether nothing may be said to a member at the moment.
 func (l *loop) hushes(id uint64) bool { return l.deaf.hushed && slices.Contains(l.conf.Voters, id) }

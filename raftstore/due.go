@@ -58,12 +58,12 @@ func (d *due) restore(index uint64) {
 	d.begin()
 }
 
-// exceeded tells whether there is a quarter more than is allowed.
+// exceeded reports whether there is a quarter more than is allowed.
 func (d *due) exceeded(cfg *Config) bool {
 	return d.bytes.Load() >= cfg.CheckpointBytes/4*5 || d.commands.Load() >= cfg.CheckpointCommands/4*5
 }
 
-// reached tells whether there is one part of how much is allowed.
+// reached reports whether there is one part of how much is allowed.
 func (d *due) reached(cfg *Config, part int64) bool {
 	return d.bytes.Load() >= cfg.CheckpointBytes/part || d.commands.Load() >= cfg.CheckpointCommands/part
 }

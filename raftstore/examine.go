@@ -10,7 +10,22 @@ import (
 	pb "go.etcd.io/raft/v3/raftpb"
 )
 
-// image is what a data directory holds, as read by examine.
+// This file is the recovery rule. At a start nobody can be asked what the directory held before, so the rule
+// has to tell, from the files alone, what a crash may leave behind from what only damage can:
+//
+//   - A crash may cut the last write short. It was never acknowledged, because acknowledgements come behind
+//     fdatasync, so it is wiped and nothing is lost. It can only be the last batch of the last segment, with
+//     nothing whole behind it.
+//   - A crash may come between two steps of making a segment, or of removing one. Each step is known (see the
+//     package's doc), so each state between two of them is known too, and the next start finishes the step.
+//   - A crash may come between the rename of a checkpoint from elsewhere and the emptying of the log.
+//
+// Everything else that is broken, missing or contradicts something is damage. The server then does not start:
+// to go on with what is left might lose what was acknowledged, and a cluster has other copies. examine
+// changes nothing, so that `coordd check` can use it on any directory, and a damaged one stays as it is for
+// whoever looks into it. TestEveryBitFlipIsFoundOrHarmless flips bits all over a directory.
+
+// image is what a data directory holds, as examine has read it.
 type image struct {
 	identity identity
 	state    stateImage
@@ -25,16 +40,21 @@ type image struct {
 	files  []FileReport
 }
 
-// repairs is what a crash left to be tidied before raft-wal may open the log. None of it loses anything that was ever
-// acknowledged.
+// repairs is what a crash has left to be finished or wiped before raft-wal may open the log. None of it loses
+// anything that was ever acknowledged.
 type repairs struct {
-	tornFile       string // a write cut short: bytes from tornFrom to tornTo are wiped
-	tornFrom       int
-	tornTo         int
-	sealedLast     bool   // the last segment is closed but the next one was not begun
-	sealedMax      uint64 // its last entry
-	indexStart     uint64 // where its index is
-	unfinishedFile string // a last segment that was not made in full length: removed, the library makes it again
+	// tornFile is a segment in which a write was cut short: bytes tornFrom to tornTo are wiped. Empty if
+	// there is none.
+	tornFile         string
+	tornFrom, tornTo int
+	// sealedLast says that the last segment was closed, and the next one not begun. sealedMax is its last
+	// entry, indexStart the place of its index.
+	sealedLast bool
+	sealedMax  uint64
+	indexStart uint64
+	// unfinishedFile is a last segment that does not have its full length yet, and so no entries. It is
+	// removed, and the library makes it again. Empty if there is none.
+	unfinishedFile string
 }
 
 // examiner reads a data directory without changing anything.
@@ -45,12 +65,13 @@ type examiner struct {
 	img    image
 }
 
-// examine verifies everything in a data directory: identity, checkpoint, log. The image is filled as far as it got
-// when there is an error. This is the whole recovery rule: a broken last batch is a torn write; anything else broken,
-// missing or contradictory is corruption.
+// examine verifies everything in a data directory: identity, checkpoint, log. When there is an error the
+// image is filled as far as examine has come. Errors: *CorruptionError, *FormatError, and those of reading
+// files.
 func examine(dir string) (*image, error) { return examineFor(dir, rowReader{}) }
 
-// examineFor is examine for somebody who wants the rows of the checkpoint. They are good only if there is no error.
+// examineFor is examine, and passes the rows of the checkpoint to the reader. They are good only if there is
+// no error.
 func examineFor(dir string, reader rowReader) (*image, error) {
 	x := &examiner{dir: dir, reader: reader}
 	return &x.img, x.run()
@@ -93,8 +114,9 @@ func (x *examiner) file(name string, first, last, rows uint64) *FileReport {
 	return &x.img.files[len(x.img.files)-1]
 }
 
-// checkOrphans looks at segment files that the list does not name. A removed segment may survive a crash; one younger
-// than the list cannot exist, so then the list is old.
+// checkOrphans looks at segment files that the list in wal-meta.db does not name. A segment that was taken
+// off the list, to be removed, may survive a crash. One with a higher number than the list has given out
+// cannot: then the list is an old copy.
 func (x *examiner) checkOrphans(wal string) error {
 	files, err := os.ReadDir(wal)
 	if err != nil {
@@ -152,7 +174,8 @@ func (x *examiner) readLog(wal string) error {
 	return nil
 }
 
-// readSealed reads a finished segment: every batch in it must be intact.
+// readSealed reads a finished segment. All of it was synced before the next one was begun, so every batch in
+// it must be whole.
 func (x *examiner) readSealed(path string, s types.SegmentInfo) error {
 	if s.SealTime.IsZero() || s.MaxIndex+1 < s.MinIndex {
 		return corrupt(path, s.BaseIndex, "a segment before the last one is not finished")
@@ -174,7 +197,9 @@ func (x *examiner) readSealed(path string, s types.SegmentInfo) error {
 	return x.take(path, b, s, w.entries[:s.MaxIndex+1-s.BaseIndex])
 }
 
-// readLast reads the segment that was being written: its end may be torn.
+// readLast reads the segment that was being written when the server ended. Its last write may be torn, and
+// the segment itself may be half made: as long as the mark tail-made does not name it, nothing has been
+// appended to it.
 func (x *examiner) readLast(path string, s types.SegmentInfo) error {
 	made := x.img.meta.hasTail && x.img.meta.tailMade == s.ID
 	b, err := os.ReadFile(path)
@@ -212,7 +237,10 @@ func (x *examiner) readLast(path string, s types.SegmentInfo) error {
 	return x.take(path, b, s, w.entries)
 }
 
-// judgeEnd decides what follows the last intact batch: nothing, a torn write, or damage.
+// judgeEnd decides what it is that follows the last whole batch of the last segment: nothing, a torn write,
+// or damage. Segments are made full of zeros, so nothing is zeros up to the end. Anything else is the
+// beginning of a write that was cut short, unless there is a whole batch behind it: batches are synced one
+// after the other, so then the one before was whole once.
 func (x *examiner) judgeEnd(path string, s types.SegmentInfo, b []byte, w segmentWalk) error {
 	next := s.BaseIndex + uint64(len(w.entries))
 	junk := firstNonZero(b, w.end)
@@ -262,7 +290,7 @@ func (x *examiner) take(path string, b []byte, s types.SegmentInfo, frames []fra
 	return nil
 }
 
-// takePlace notes the term of the next entry.
+// takePlace notes the term of the next entry. Terms never go down from one entry to the next.
 func (x *examiner) takePlace(path string, index, term uint64) error {
 	n := len(x.img.runs)
 	switch {
@@ -275,7 +303,9 @@ func (x *examiner) takePlace(path string, index, term uint64) error {
 	return nil
 }
 
-// checkLog compares the log with the checkpoint and with the stored term.
+// checkLog compares the log with the checkpoint and with the stored term. The log must begin at the entry
+// behind the checkpoint or before it, must reach as far as anything that is known to have been committed, and
+// must agree with the checkpoint about the term of the entry that they share.
 func (x *examiner) checkLog(wal string) error {
 	img, c := &x.img, x.img.state.meta
 	if err := x.checkTerm(wal); err != nil {
@@ -299,8 +329,8 @@ func (x *examiner) checkLog(wal string) error {
 		return corrupt(where, img.last+1, "the log ends at entry %d, entry %d is known to have been in it", img.last, durable)
 	}
 	if c.Index >= img.first && c.Index > 0 {
-		t := tail{runs: img.runs}
-		if got := t.termOf(c.Index); got != c.Term {
+		log := raftLog{runs: img.runs}
+		if got := log.termOf(c.Index); got != c.Term {
 			return corrupt(wal, c.Index, "the entry has term %d, the checkpoint in %s says %d", got, stateFile, c.Term)
 		}
 	}
@@ -316,9 +346,10 @@ func (x *examiner) checkTerm(wal string) error {
 	return nil
 }
 
-// replaced tells whether a checkpoint that came from elsewhere, and is still the last one, stands without a log: the
-// log was emptied, or a crash came before that and it belongs to an older state. An entry known to be committed behind
-// the checkpoint must be there.
+// replaced reports whether the checkpoint, which came from elsewhere and is still the last one, stands
+// without a log. Either the log was emptied after the installation, or a crash came between, and the log
+// belongs to the state before. It is not so if an entry behind the checkpoint is known to be committed: that
+// entry must be in the log.
 func (x *examiner) replaced() bool {
 	img, c := &x.img, x.img.state.meta
 	if img.meta.hard.commit > c.Index {
@@ -330,12 +361,12 @@ func (x *examiner) replaced() bool {
 	if img.first > c.Index {
 		return false
 	}
-	t := tail{runs: img.runs}
-	return t.termOf(c.Index) != c.Term
+	log := raftLog{runs: img.runs}
+	return log.termOf(c.Index) != c.Term
 }
 
-// visible returns the first index raft may use and the runs that go with it: the term before it must be known, which
-// costs the oldest entry unless that term is in the checkpoint.
+// visible returns the first index that raft may ask for, and the terms from the one before it on. That one
+// must be known, too, and if it is not in the checkpoint, the oldest entry is given up for it.
 func (img *image) visible() (first uint64, runs []termRun) {
 	c := img.state.meta
 	if img.unfit || img.last < img.first && c.Restored == c.Index {
@@ -347,7 +378,7 @@ func (img *image) visible() (first uint64, runs []termRun) {
 	return img.first + 1, img.runs
 }
 
-// newest is the last entry that a store opened on this directory has.
+// newest is the last entry that a store has which is opened on this directory.
 func (img *image) newest() (index, term uint64) {
 	_, runs := img.visible()
 	if c := img.state.meta; img.unfit || img.last < c.Index || len(runs) == 0 {
@@ -356,7 +387,7 @@ func (img *image) newest() (index, term uint64) {
 	return img.last, runs[len(runs)-1].term
 }
 
-// apply tidies up what examine found. It runs with the directory locked.
+// apply wipes and finishes what the repairs say. The caller holds the lock of the directory.
 func (r repairs) apply(d *disk, wal string) error {
 	if r.unfinishedFile != "" {
 		if err := d.remove(r.unfinishedFile); err != nil {
@@ -377,8 +408,9 @@ func (r repairs) apply(d *disk, wal string) error {
 	return nil
 }
 
-// wipe zeroes a torn write. raft-wal would write over it, but a shorter write would leave frames of the old one behind
-// it, and after a second crash the library takes the last but one commit it sees without checking it.
+// wipe zeroes a torn write. raft-wal would write over it; but a shorter write would leave frames of the torn
+// one behind it, and after a second crash the library would take the last but one commit frame that it sees
+// without checking it.
 func wipe(d *disk, path string, from, to int) error {
 	if err := d.check("wipe torn write", path); err != nil {
 		return err
@@ -397,8 +429,8 @@ func wipe(d *disk, path string, from, to int) error {
 	return wrapStep("wipe torn write", path, errors.Join(err, f.Close()))
 }
 
-// beginNextSegment does what raft-wal's background step would have done after the last segment was closed. Without it
-// the library opens the closed segment for writing and refuses every append.
+// beginNextSegment puts the segment behind the closed one on the list, as raft-wal's background step would
+// have done. Without it the library opens the closed segment for writing, and refuses every append.
 func (r repairs) beginNextSegment(d *disk, wal string) error {
 	meta, err := openWALMeta(d, wal)
 	if err != nil {

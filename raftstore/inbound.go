@@ -30,7 +30,7 @@ func (s *Store) answerHello(req *peerpb.HelloRequest, certificate *x509.Certific
 		Cluster: s.identity.Cluster, Member: s.identity.Member, Leader: v.leader, Lineage: s.lineage.Load(),
 		Fresh: v.fresh, Membership: v.conf.encode(), Version: v.conf.version(),
 	}
-	if conf, ok := s.tail.origin(); ok {
+	if conf, ok := s.log.origin(); ok {
 		a.Origin, a.Forced = conf.encode(), s.forced.Load()
 	}
 	return a, nil
@@ -110,7 +110,7 @@ func (s *Store) receive(h *peerpb.Header, f *peerpb.Frame) error {
 	return nil
 }
 
-// forwarded tells whether a message is a read question that raft passes on for another member: one that still takes the
+// forwarded reports whether a message is a read question that raft passes on for another member: one that still takes the
 // sender for the leader. Nobody waits for the answer: that member asks anew when it hears of the leader.
 func forwarded(m *pb.Message, sender uint64) bool {
 	return m.GetType() == pb.MsgReadIndex && m.GetFrom() != sender

@@ -3,6 +3,8 @@ package raftstore
 import (
 	"sync"
 
+	"github.com/coordd/coordd/raftstore/turn"
+
 	pb "go.etcd.io/raft/v3/raftpb"
 
 	"github.com/coordd/coordd/raftstore/peerpb"
@@ -38,23 +40,23 @@ type mail struct {
 type inbox struct {
 	mu   sync.Mutex
 	mail mail
-	bell bell
+	bell turn.Bell
 }
 
 // put changes the waiting mail and rings.
 func (b *inbox) put(change func(m *mail)) {
-	b.leave(change)
-	b.bell.ring()
+	b.post(change)
+	b.bell.Ring()
 }
 
-// leave changes the waiting mail; the caller sees to it that somebody reads it.
-func (b *inbox) leave(change func(m *mail)) {
+// post changes the waiting mail; the caller sees to it that somebody reads it.
+func (b *inbox) post(change func(m *mail)) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	change(&b.mail)
 }
 
-// empty tells whether there is no mail.
+// empty reports whether there is no mail.
 func (b *inbox) empty() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -73,9 +75,9 @@ func (b *inbox) take() mail {
 	return m
 }
 
-// receive leaves a message of another member, or drops it if too many wait: raft sends again what it needs.
+// receive posts a message of another member, or drops it if too many wait: raft sends again what it needs.
 func (b *inbox) receive(m *pb.Message) {
-	b.leave(func(waiting *mail) {
+	b.post(func(waiting *mail) {
 		if size := messageBytes(m); waiting.receivedBytes == 0 || waiting.receivedBytes+size <= receivedBytesMax {
 			waiting.received = append(waiting.received, m)
 			waiting.receivedBytes += size
@@ -92,7 +94,7 @@ func (b *inbox) fail(err error) {
 	})
 }
 
-// hasWritten tells whether finished writes wait to be looked at.
+// hasWritten reports whether finished writes wait to be looked at.
 func (b *inbox) hasWritten() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -16,7 +16,7 @@ type lease struct {
 	wall atomic.Int64
 }
 
-// holds tells whether a lease that ends at until is good. One that the time of day has passed by a jump is not, however
+// holds reports whether a lease that ends at until is good. One that the time of day has passed by a jump is not, however
 // little time seems to have passed; a jump backwards does not lengthen it.
 func (l *lease) holds(until int64) bool {
 	now := l.clock.now()
@@ -46,7 +46,7 @@ func (s *Store) LeaseUntil() time.Time {
 	}
 }
 
-// MaySpeak tells whether this member leads and a majority has confirmed that lately. Without it a leader must say
+// MaySpeak reports whether this member leads and a majority has confirmed that lately. Without it a leader must say
 // nothing that implies that a session lives. It is cheap.
 func (s *Store) MaySpeak() bool {
 	switch until := s.lease.until.Load(); until {
@@ -59,7 +59,7 @@ func (s *Store) MaySpeak() bool {
 	}
 }
 
-// lapsed tells whether this member had a lease in this term and has let it run out.
+// lapsed reports whether this member had a lease in this term and has let it run out.
 func (l *lease) lapsed() bool {
 	until := l.until.Load()
 	return until > 0 && !l.holds(until)

@@ -11,6 +11,8 @@ import (
 	"regexp"
 	"testing"
 
+	"github.com/coordd/coordd/raftstore/turn"
+
 	"go.etcd.io/raft/v3"
 )
 
@@ -109,12 +111,12 @@ func TestFileThatIsStillOpening(t *testing.T) {
 	if _, err := s.snapshotFor(); err != raft.ErrSnapshotTemporarilyUnavailable {
 		t.Errorf("a snapshot of a file that is not open: %v", err)
 	}
-	k := &keeper{rows: held, bell: newBell(), stop: make(chan struct{}), done: make(chan struct{})}
+	k := &keeper{rows: held, bell: turn.NewBell(), stop: make(chan struct{}), done: make(chan struct{})}
 	go k.run()
 	k.close() // does not wait for the file
-	s = &Store{inbox: inbox{bell: newBell()}}
+	s = &Store{inbox: inbox{bell: turn.NewBell()}}
 	broken := &stateStore{disk: &disk{}, ready: make(chan struct{}), phase: nextStale, openErr: errors.New("no such luck")}
-	k = &keeper{rows: broken, inbox: &s.inbox, bell: newBell(), stop: make(chan struct{}), done: make(chan struct{})}
+	k = &keeper{rows: broken, inbox: &s.inbox, bell: turn.NewBell(), stop: make(chan struct{}), done: make(chan struct{})}
 	close(broken.ready)
 	k.run()
 	if m := s.inbox.take(); !errors.Is(m.failure, broken.openErr) {

@@ -22,7 +22,7 @@ func (l *loop) checkpointDone(c checkpointMark) {
 	l.handler.CheckpointDone(c.index)
 	l.marks = append(l.marks, logMark{c.index, l.handedTotal})
 	first := l.firstKept(c.index)
-	l.s.tail.compact(first, c.index)
+	l.s.log.compact(first, c.index)
 	l.s.keeper.cut(first)
 }
 
@@ -31,7 +31,7 @@ func (l *loop) checkpointDone(c checkpointMark) {
 // needs beyond that it gets as a checkpoint, which is less work then.
 func (l *loop) firstKept(index uint64) uint64 {
 	heavy := l.heavyBound()
-	first := min(max(heavy, 2), max(index, 2), index+1) // for 2 see tail.origin
+	first := min(max(heavy, 2), max(index, 2), index+1) // for 2 see log.origin
 	if index > l.s.cfg.TailEntriesKept {
 		first = max(first, index-l.s.cfg.TailEntriesKept+1)
 	}

@@ -4,19 +4,21 @@ import (
 	"encoding/binary"
 	"errors"
 	"slices"
-	"sync"
 	"time"
+
+	"github.com/coordd/coordd/raftstore/turn"
 
 	"go.etcd.io/raft/v3"
 	pb "go.etcd.io/raft/v3/raftpb"
 	"google.golang.org/protobuf/proto"
 )
 
-// loop owns raft. It feeds raft what came in, hands out what raft wants done, and is the only one that calls the
-// handler. Whoever holds mu has the turn (see the package's doc): mostly the loop's own goroutine, but where nothing
-// else is going on, the goroutine that brought the mail, because waking another one costs more than the work.
+// loop owns raft. It feeds raft what came in, hands out what raft wants done, and is the only one that calls
+// the handler. Whoever has the turn does so (see the package's doc): mostly the loop's own goroutine, but
+// where nothing else is going on, the goroutine that brought the mail, because waking another one costs more
+// than the work.
 type loop struct {
-	mu      sync.Mutex
+	turn    *turn.Turn
 	broken  error // why nothing goes on
 	direct  bool  // others may take turns; false in tests that own raft themselves
 	s       *Store
@@ -42,7 +44,8 @@ type loop struct {
 }
 
 func newLoop(s *Store, h Handler) *loop {
-	l := &loop{s: s, node: s.node, handler: h, hard: s.tail.hard, durable: s.tail.last}
+	l := &loop{turn: turn.New(s.inbox.bell, func() bool { return !s.inbox.empty() }),
+		s: s, node: s.node, handler: h, hard: s.log.hard, durable: s.log.last}
 	l.control.init(s)
 	l.term = l.hard.term
 	return l
@@ -67,7 +70,7 @@ func (l *loop) serve() error {
 		}
 		l.end()
 	}()
-	err := l.turn(l.begin)
+	err := l.takeTurn(l.begin)
 	for err == nil {
 		l.handler.Flush(true)
 		switch wanted := l.ticking.Load(); {
@@ -78,14 +81,11 @@ func (l *loop) serve() error {
 			tick.Stop()
 			tick, ticks = nil, nil
 		}
-		if !l.s.inbox.empty() { // somebody found the turn taken
-			l.s.inbox.bell.ring()
-		}
 		select {
 		case <-l.s.inbox.bell:
-			err = l.turn(nil)
+			err = l.takeTurn(nil)
 		case <-ticks:
-			err = l.turn(func() error { l.tick(); return nil })
+			err = l.takeTurn(func() error { l.tick(); return nil })
 		case <-l.s.stop:
 			return nil
 		}
@@ -101,8 +101,8 @@ func (l *loop) begin() error {
 	return l.campaignAlone()
 }
 
-// campaignAlone has a member that is the whole cluster elect itself at once. Raft refuses that while a committed
-// membership entry is not applied, and nothing else would make such a member campaign again.
+// campaignAlone has a member that is the whole cluster elect itself at once. Raft refuses that while a
+// committed membership entry is not applied, and nothing else would make such a member campaign again.
 func (l *loop) campaignAlone() error {
 	if l.leading || !l.conf.alone(l.s.identity.Member) {
 		return nil
@@ -119,8 +119,8 @@ func (l *loop) campaignAlone() error {
 
 // end sees to it that there is no further turn.
 func (l *loop) end() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	l.turn.Lock()
+	defer l.turn.Unlock()
 	if l.broken == nil {
 		l.broken = errStopped
 	}
@@ -132,18 +132,19 @@ func (l *loop) end() {
 
 var errStopped = errors.New("the store was stopped")
 
-// turn takes over raft, does first, and deals with everything there is.
-func (l *loop) turn(first func() error) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.locked(first)
+// takeTurn waits for the turn, does first, and deals with everything there is.
+func (l *loop) takeTurn(first func() error) error {
+	l.turn.Lock()
+	defer l.turn.Unlock()
+	return l.work(first)
 }
 
-// locked is turn with mu held. Raft panics when its storage returns an error; that is turned back into the error.
-func (l *loop) locked(first func() error) (err error) {
+// work does first, and deals with everything there is. The turn is held. Raft panics when its storage returns
+// an error; that is turned back into the error.
+func (l *loop) work(first func() error) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			if err = l.s.tail.deviceError(); err == nil {
+			if err = l.s.log.deviceError(); err == nil {
 				panic(r)
 			}
 		}
@@ -160,20 +161,20 @@ func (l *loop) locked(first func() error) (err error) {
 	return l.drain()
 }
 
-// kick deals with the mail on the caller's goroutine if nobody else is at it, and reports whether it did: then the
-// caller flushes. What is left is for the loop's own goroutine.
+// kick deals with the mail on the caller's goroutine if nobody else is at it, and reports whether it did:
+// then the caller flushes. What is left is for the loop's own goroutine.
 func (l *loop) kick() bool {
 	if !l.direct {
-		l.s.inbox.bell.ring()
+		l.s.inbox.bell.Ring()
 		return false
 	}
-	if !l.mu.TryLock() {
-		return false // the owner looks again
+	if !l.turn.TryLock() {
+		return false // its holder looks again
 	}
-	err := l.locked(nil)
-	l.mu.Unlock()
-	if err != nil || !l.s.inbox.empty() {
-		l.s.inbox.bell.ring()
+	err := l.work(nil)
+	l.turn.Unlock()
+	if err != nil {
+		l.s.inbox.bell.Ring() // for the loop's own goroutine, which ends
 	}
 	return err == nil
 }
@@ -219,12 +220,12 @@ func (l *loop) drain() error {
 	l.withdraw()
 	l.show()
 	if wanted := l.needsTicks(); l.ticking.Swap(wanted) != wanted {
-		l.s.inbox.bell.ring() // for the loop's own goroutine
+		l.s.inbox.bell.Ring() // for the loop's own goroutine
 	}
 	if l.removed {
 		return ErrRemoved
 	}
-	return l.s.tail.deviceError()
+	return l.s.log.deviceError()
 }
 
 // written delivers what waited for a write.
@@ -233,7 +234,7 @@ func (l *loop) written(j *writeJob) {
 		l.restored(j.snapshot)
 	}
 	if n := len(j.entries); n > 0 {
-		l.s.tail.append(j.entries)
+		l.s.log.append(j.entries)
 		l.durable = j.entries[n-1].GetIndex()
 	}
 	l.deliver(j.responses)
@@ -271,8 +272,8 @@ func (l *loop) step(m *pb.Message) {
 	}
 }
 
-// propose gives raft as many waiting proposals as it has room for. They stay in order; what does not fit waits for
-// entries to be applied.
+// propose gives raft as many waiting proposals as it has room for. They stay in order; what does not fit
+// waits for entries to be applied.
 func (l *loop) propose() {
 	if len(l.held) == 0 {
 		return
@@ -302,7 +303,8 @@ func (l *loop) proposalMessage(p proposal) *pb.Message {
 	return &pb.Message{Type: typeProposal, From: &l.s.identity.Member, Entries: entries}
 }
 
-// typeProposal and the member's id are shared by all proposals: raft copies what it keeps, and changes nothing.
+// typeProposal and the member's id are shared by all proposals: raft copies what it keeps, and changes
+// nothing.
 var typeProposal = pb.MsgProp.Enum()
 
 // waitForApplied asks Applied to ring.
@@ -311,7 +313,7 @@ func (l *loop) waitForApplied() {
 		return
 	}
 	if len(l.applying) > 0 && l.s.applied.Load() >= lastIndex(l.applying[0].GetEntries()) {
-		l.s.inbox.bell.ring() // it came in between
+		l.s.inbox.bell.Ring() // it came in between
 	}
 }
 
@@ -330,8 +332,8 @@ func (l *loop) noteApplied() {
 	}
 }
 
-// askReads passes on read questions. A leader alone in its cluster would answer from an index that does not yet
-// include what its predecessor committed, so questions wait for the first entry of the term.
+// askReads passes on read questions. A leader alone in its cluster would answer from an index that does not
+// yet include what its predecessor committed, so questions wait for the first entry of the term.
 func (l *loop) askReads(ids []uint64) {
 	l.reads = append(l.reads, ids...)
 	if len(l.reads) == 0 || l.leading && !l.caughtUp {
@@ -346,7 +348,8 @@ func (l *loop) askReads(ids []uint64) {
 	l.reads = nil
 }
 
-// askAgain puts questions once more that nobody is left to answer: raft goes on only when another member says something.
+// askAgain puts questions once more that nobody is left to answer: raft goes on only when another member says
+// something.
 func (l *loop) askAgain() {
 	if l.leading && l.conf.alone(l.s.identity.Member) {
 		l.reads, l.asked = append(l.asked, l.reads...), nil
@@ -472,7 +475,7 @@ func (l *loop) handOver(m *pb.Message) error {
 	l.handedTotal += int64(bytes)
 	last := entries[len(entries)-1]
 	l.s.due.handOver(last.GetIndex(), bytes)
-	l.s.tail.setHanded(last.GetIndex())
+	l.s.log.setHanded(last.GetIndex())
 	l.handler.Committed(out)
 	if l.unapplied >= handedBytesMax/2 {
 		l.waitForApplied()

@@ -81,7 +81,7 @@ func TestMembershipEntriesAreHandledInside(t *testing.T) {
 		if e := m.entries[1+i]; e.Data != nil || e.Index != uint64(2+i) {
 			t.Fatalf("delivered as %+v", e)
 		}
-		_, conf, ok := s.tail.at(m.last())
+		_, conf, ok := s.log.at(m.last())
 		if !ok {
 			t.Fatal("no membership")
 		}
@@ -97,13 +97,13 @@ func TestMembershipEntriesAreHandledInside(t *testing.T) {
 	m.stop()
 
 	s = open(t, cfg)
-	_, conf, _ := s.tail.InitialState()
+	_, conf, _ := s.log.InitialState()
 	if !slices.Equal(conf.GetLearners(), []uint64{learner}) || !slices.Equal(conf.GetVoters(), []uint64{s.Member()}) {
 		t.Errorf("membership at the checkpoint: %v", conf)
 	}
 	m = startByHand(t, s)
 	m.pump("replay", func() bool { return m.last() >= 5 })
-	if _, conf, _ := s.tail.at(m.last()); !slices.Equal(conf.Learners, want) {
+	if _, conf, _ := s.log.at(m.last()); !slices.Equal(conf.Learners, want) {
 		t.Errorf("membership after replay: %v", conf)
 	}
 	m.stop()
@@ -117,11 +117,11 @@ func TestUnreadableOldEntryFailsTheStore(t *testing.T) {
 		s.Propose(m.leading, [][]byte{[]byte(command(n))})
 	}
 	m.pump("entries", func() bool { return len(m.entries) == 41 })
-	entries, err := s.tail.Entries(2, 5, 1<<20)
+	entries, err := s.log.Entries(2, 5, 1<<20)
 	if err != nil || len(entries) != 3 || string(entries[0].GetData()) != command(0) {
 		t.Fatalf("entries from disk: %v, %v", entries, err)
 	}
-	if entries, _ = s.tail.Entries(2, 5, 1); len(entries) != 1 {
+	if entries, _ = s.log.Entries(2, 5, 1); len(entries) != 1 {
 		t.Fatalf("%d entries in 1 byte", len(entries))
 	}
 	path := filepath.Join(cfg.Dir, walDir, segmentName(1, 0))
@@ -133,7 +133,7 @@ func TestUnreadableOldEntryFailsTheStore(t *testing.T) {
 	if err := os.WriteFile(path, b, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.tail.Entries(3, 4, 1<<20); err == nil {
+	if _, err := s.log.Entries(3, 4, 1<<20); err == nil {
 		t.Fatal("a damaged entry was read")
 	}
 	var damage *CorruptionError
@@ -166,12 +166,12 @@ func TestReplacedSuffixOfTheLog(t *testing.T) {
 		if err := s.device.append(entries); err != nil {
 			t.Fatal(err)
 		}
-		s.tail.append(entries)
+		s.log.append(entries)
 		last := entries[len(entries)-1]
-		if got, _ := s.tail.LastIndex(); got != last.GetIndex() {
+		if got, _ := s.log.LastIndex(); got != last.GetIndex() {
 			t.Fatalf("step %d: last %d", i, got)
 		}
-		if term, err := s.tail.Term(last.GetIndex()); err != nil || term != last.GetTerm() {
+		if term, err := s.log.Term(last.GetIndex()); err != nil || term != last.GetTerm() {
 			t.Fatalf("step %d: term %d, %v", i, term, err)
 		}
 	}

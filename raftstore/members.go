@@ -242,7 +242,7 @@ func (l *loop) proposeChange(typ pb.ConfChangeType, id uint64, m *memberRecord) 
 	return nil
 }
 
-// quorumAfter tells whether a majority of these voters was heard of lately.
+// quorumAfter reports whether a majority of these voters was heard of lately.
 func (l *loop) quorumAfter(voters []uint64) bool {
 	active := 0
 	for _, id := range voters {

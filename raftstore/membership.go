@@ -80,7 +80,7 @@ func (c confRecord) member(id uint64) *memberRecord {
 	return &c.Members[at]
 }
 
-// has tells whether id is a voter or a learner.
+// has reports whether id is a voter or a learner.
 func (c confRecord) has(id uint64) bool {
 	return slices.Contains(c.Voters, id) || slices.Contains(c.Learners, id) || slices.Contains(c.VotersOutgoing, id)
 }
@@ -95,12 +95,12 @@ func (c confRecord) sort() {
 	slices.Sort(c.Voters)
 }
 
-// alone tells whether member is the whole cluster.
+// alone reports whether member is the whole cluster.
 func (c confRecord) alone(member uint64) bool {
 	return len(c.Voters) == 1 && c.Voters[0] == member && len(c.Learners) == 0 && len(c.VotersOutgoing) == 0
 }
 
-// allows tells whether a membership entry makes sense as things are now. Every member judges alike, because it judges
+// allows reports whether a membership entry makes sense as things are now. Every member judges alike, because it judges
 // by what was applied before. An entry that was proposed twice, or overtaken by another, is void.
 func (c confRecord) allows(change *pb.ConfChange, m *memberRecord) bool {
 	id := change.GetNodeId()
@@ -117,13 +117,13 @@ func (c confRecord) allows(change *pb.ConfChange, m *memberRecord) bool {
 	return false
 }
 
-// added tells whether id is a member by an entry that was applied.
+// added reports whether id is a member by an entry that was applied.
 func (c confRecord) added(id uint64) bool {
 	m := c.member(id)
 	return c.has(id) && (m == nil || !m.Included)
 }
 
-// taken tells whether another member has the name or the address.
+// taken reports whether another member has the name or the address.
 func (c confRecord) taken(m *memberRecord) bool {
 	return slices.ContainsFunc(c.Members, func(o memberRecord) bool {
 		return o.ID != m.ID && !o.Included && (o.Name == m.Name || o.Peer == m.Peer)

@@ -47,8 +47,8 @@ func (s *Store) openMemory() error {
 	s.begun.Store(s.loaded)
 	s.stored.Store(s.loaded)
 	first, runs := img.visible()
-	s.tail = newTail(s.device, -1, img.state.meta, kept.hard, first, runs, img.entries)
-	s.logged = s.tail.last
+	s.log = newRaftLog(s.device, -1, img.state.meta, kept.hard, first, runs, img.entries)
+	s.logged = s.log.last
 	return nil
 }
 
@@ -79,7 +79,7 @@ func (m *Memory) image() *image {
 	return img
 }
 
-// memoryLog is a logDevice without a disk. The tail holds all entries, so there is nothing to do unless they are kept for
+// memoryLog is a logDevice without a disk. The raftLog holds all entries, so there is nothing to do unless they are kept for
 // a later store.
 type memoryLog struct{ kept *Memory }
 

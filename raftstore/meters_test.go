@@ -10,8 +10,8 @@ func TestFiguresWaitForNobody(t *testing.T) {
 	s := open(t, smallConfig(filepath.Join(t.TempDir(), "data")))
 	m := startByHand(t, s)
 	defer m.stop()
-	m.loop.mu.Lock()
-	defer m.loop.mu.Unlock()
+	m.loop.turn.Lock()
+	defer m.loop.turn.Unlock()
 	s.appender.mu.Lock()
 	defer s.appender.mu.Unlock()
 	if f := s.Figures(); f.Members != 1 || !f.Leading {

@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/coordd/coordd/raftstore/turn"
+
 	pb "go.etcd.io/raft/v3/raftpb"
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
@@ -193,7 +195,7 @@ type lane struct {
 	s      *Store
 	to     *peer
 	urgent bool
-	bell   bell
+	bell   turn.Bell
 	reach  reach // what was told last; owned by run
 
 	mu     sync.Mutex
@@ -209,7 +211,7 @@ type lane struct {
 }
 
 func newLane(s *Store, to *peer, urgent bool) *lane {
-	return &lane{s: s, to: to, urgent: urgent, bell: newBell()}
+	return &lane{s: s, to: to, urgent: urgent, bell: turn.NewBell()}
 }
 
 func messageBytes(m *pb.Message) int { return messageOverheadEstimate + entriesBytes(m.GetEntries()) }
@@ -229,7 +231,7 @@ func (l *lane) add(m *pb.Message) {
 		l.unreachable()
 		return
 	}
-	l.bell.ring()
+	l.bell.Ring()
 }
 
 // hold keeps back a message without entries, which tells hardly more than how far the log is committed: the next one with
@@ -252,7 +254,7 @@ func (l *lane) release() {
 	}
 }
 
-// take removes the messages of one frame, and tells whether it has to say again who sends it.
+// take removes the messages of one frame, and reports whether it has to say again who sends it.
 func (l *lane) take() (batch []*pb.Message, retell bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -297,10 +299,10 @@ func (l *lane) reopen() {
 	l.mu.Lock()
 	l.shut = false
 	l.mu.Unlock()
-	l.bell.ring()
+	l.bell.Ring()
 }
 
-// awaitOpen waits while the lane is shut, and tells whether ctx goes on.
+// awaitOpen waits while the lane is shut, and reports whether ctx goes on.
 func (l *lane) awaitOpen(ctx context.Context) bool {
 	for l.isShut() && ctx.Err() == nil {
 		select {
@@ -317,7 +319,7 @@ func (l *lane) isShut() bool {
 	return l.shut
 }
 
-// takeAnew tells whether renew has ended the stream.
+// takeAnew reports whether renew has ended the stream.
 func (l *lane) takeAnew() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -426,7 +428,7 @@ func (l *lane) carry(conn *grpc.ClientConn) {
 	l.conn = conn
 }
 
-// connected tells whether a member takes messages from here, as far as is known.
+// connected reports whether a member takes messages from here, as far as is known.
 func (p *peers) connected(id uint64) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -24,8 +24,8 @@ func fuzzedStore(f *testing.F) *Store {
 	cfg.Cluster = Cluster{Name: "b", Initial: map[string]string{"a": "a:1", "b": "b:1", "c": "c:1"}, Token: "fuzz", Version: 1,
 		network: newMemNet(1).at("b:1"), AdvertisePeer: "b:1"}
 	s := open(f, cfg)
-	s.view.Store(&memberView{conf: s.tail.lastConf(), fresh: true})
-	s.admission = newAdmission(s, s.tail.lastConf(), confRecord{})
+	s.view.Store(&memberView{conf: s.log.lastConf(), fresh: true})
+	s.admission = newAdmission(s, s.log.lastConf(), confRecord{})
 	s.admission.conclude()
 	s.peers, s.loop = newPeers(s), &loop{s: s} // nobody may take a turn
 	f.Cleanup(func() {
@@ -102,7 +102,7 @@ func FuzzPeerMessages(f *testing.F) {
 func FuzzPeerSnapshot(f *testing.F) {
 	s := fuzzedStore(f)
 	h := s.headerOf(false)
-	conf := s.tail.lastConf()
+	conf := s.log.lastConf()
 	message := encoded(f, &pb.Message{Type: pb.MsgSnap.Enum(), From: new(h.From), To: new(h.To), Term: new(uint64(2)), Snapshot: &pb.Snapshot{
 		Metadata: &pb.SnapshotMetadata{Index: new(uint64(9)), Term: new(uint64(2)), ConfState: conf.confState()}}})
 	record := func(change func(m *checkpointMeta)) []byte {

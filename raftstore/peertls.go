@@ -102,7 +102,7 @@ func certificateOf(ctx context.Context) *x509.Certificate {
 	return info.State.PeerCertificates[0]
 }
 
-// madeFor tells whether a certificate names the host of an address.
+// madeFor reports whether a certificate names the host of an address.
 func madeFor(certificate *x509.Certificate, address string) bool {
 	host, _, err := net.SplitHostPort(address)
 	return err == nil && certificate.VerifyHostname(host) == nil

@@ -19,7 +19,7 @@ func newPrefixSet(prefixes []string) prefixSet {
 	return prefixSet{slices.Clip(kept)}
 }
 
-// covers tells whether key lies under one of the prefixes.
+// covers reports whether key lies under one of the prefixes.
 func (s prefixSet) covers(key []byte) bool {
 	if len(s.sorted) == 0 {
 		return false

@@ -47,7 +47,7 @@ func (c *crasher) arm(steps int) {
 	c.armed, c.left = true, steps
 }
 
-// done tells whether it has struck, or the member got through before.
+// done reports whether it has struck, or the member got through before.
 func (c *crasher) hasStruck() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

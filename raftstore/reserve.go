@@ -9,7 +9,7 @@ import (
 // ErrReserve is returned by Writable when the disk is nearly full.
 var ErrReserve = errors.New("the disk is nearly full: no more commands are taken until space is free")
 
-// Writable tells whether commands should be proposed. Below Config.ReserveBytes of free space it returns ErrReserve,
+// Writable reports whether commands should be proposed. Below Config.ReserveBytes of free space it returns ErrReserve,
 // and the leadership is handed over if another member can take it. What was proposed already, checkpoints and cutting
 // the log go on: they are what the reserve is for. It is cheap.
 func (s *Store) Writable() error {
@@ -64,7 +64,7 @@ func (s *Store) lookAtSpace() {
 // nothing is reserved, or before the first look.
 func (s *Store) Space() (free, reserve uint64) { return s.space.Load(), s.cfg.ReserveBytes }
 
-// HandingOver tells whether this member leads and is giving the leadership to another. What is proposed meanwhile waits,
+// HandingOver reports whether this member leads and is giving the leadership to another. What is proposed meanwhile waits,
 // and is lost if that succeeds.
 func (s *Store) HandingOver() bool { return s.moving.Load() }
 
@@ -80,10 +80,10 @@ func (l *loop) noteFull(full bool) {
 	}
 }
 
-// isFull tells whether a member has said that its disk is nearly full.
+// isFull reports whether a member has said that its disk is nearly full.
 func (l *loop) isFull(id uint64) bool { return l.headers[id].GetFull() }
 
-// holdsBack tells whether this member leaves an election to others: its disk is nearly full, that of another voter is
+// holdsBack reports whether this member leaves an election to others: its disk is nearly full, that of another voter is
 // not, and there has not been time enough yet for that one to be elected.
 func (l *loop) holdsBack() bool {
 	if !l.s.full.Load() || l.ticks-l.ledAt > holdBackTicks {

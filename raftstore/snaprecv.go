@@ -15,20 +15,34 @@ import (
 	"github.com/coordd/coordd/raftstore/peerpb"
 )
 
-// receivedFile is where a checkpoint from another member is collected. It is a whole state.db once it is closed; it
-// replaces ours only when raft says so. What a crash leaves of it is removed at the next start.
+// This file is how a member takes over the checkpoint of another one, because the log between has been cut
+// there. A checkpoint is in one of these stages, each of them another goroutine's:
+//
+//	collected  its rows come in, and are checked and written into received.db    the goroutine of the stream
+//	offered    the file is whole and durable, and raft is asked                  the holder of the turn
+//	installed  raft wants it: the file becomes state.db, the log is emptied      the appender, with the keeper
+//	restored   the handler rebuilds its state from the rows                      the holder of the turn
+//
+// There is one at a time. Store.receiving is held from the beginning of the first stage until the checkpoint
+// is installed, or given up: by collect's error, by raft, which may have caught up meanwhile (withdraw), or
+// by install's error. A crash at any moment leaves either the old state.db and log, with received.db to be
+// removed, or the new state.db and a log that belongs to the old one, which the next start empties
+// (image.unfit).
+
+// receivedFileName is where a checkpoint is collected. It is a whole state.db once it is closed.
 const receivedFileName = "received.db"
 
-// Restorer is a Handler that can be given another member's checkpoint. A member of a cluster needs one.
+// Restorer is a Handler that can take over another member's checkpoint. The Handler of a member of a cluster
+// has to be one.
 type Restorer interface {
-	// Restore says that the rows are now those of a checkpoint as of index, which another member has sent because
-	// the log between is gone: the state is to be rebuilt from Store.Rows before anything else. It comes in order
-	// with Committed, which goes on with index+1. A checkpoint that was being written is given up: its writer may be
-	// used and does nothing, and there is no CheckpointDone for it.
+	// Restore says that the rows are now those of a checkpoint as of index, which another member has sent
+	// because the log between is gone: the state is to be rebuilt from Store.Rows before anything else. It
+	// comes in order with Committed, which goes on with index+1. A checkpoint that was being written is given
+	// up: its writer may be used and does nothing, and there is no CheckpointDone for it.
 	Restore(index uint64)
 }
 
-// received is a complete checkpoint file that waits for raft's decision.
+// received is a checkpoint that was collected: its file, which is whole and durable, and its record.
 type received struct {
 	path string
 	meta checkpointMeta
@@ -36,8 +50,8 @@ type received struct {
 
 var errReceiving = errors.New("another checkpoint is being received")
 
-// receiveSnapshot implements peerServer. One at a time; the file is complete, checked and durable before raft hears of
-// it.
+// receiveSnapshot implements peerServer. Raft hears of the checkpoint only when the file is whole, checked
+// and durable, because it answers at once that this member has everything up to there.
 func (s *Store) receiveSnapshot(certificate *x509.Certificate, next func() (*peerpb.Chunk, error)) error {
 	first, err := next()
 	if err != nil {
@@ -81,7 +95,7 @@ func (s *Store) receiveSnapshot(certificate *x509.Certificate, next func() (*pee
 	return nil
 }
 
-// collect writes the rows into a file of their own.
+// collect writes what the stream brings into received.db.
 func (s *Store) collect(m *pb.Message, next func() (*peerpb.Chunk, error)) (*received, error) {
 	path := filepath.Join(s.cfg.Dir, receivedFileName)
 	r := &received{path: path}
@@ -102,7 +116,8 @@ func (s *Store) collect(m *pb.Message, next func() (*peerpb.Chunk, error)) (*rec
 	return r, s.disk.syncDir(s.cfg.Dir)
 }
 
-// fill reads chunks until the last one and checks everything.
+// fill reads chunks up to the one with the record, and checks the rows one by one and against the record. The
+// sender is a member, but its disk may be damaged, and so may the network be.
 func (s *Store) fill(db *bbolt.DB, r *received, m *pb.Message, next func() (*peerpb.Chunk, error)) error {
 	if err := createBuckets(db); err != nil {
 		return err
@@ -146,7 +161,8 @@ func (s *Store) fill(db *bbolt.DB, r *received, m *pb.Message, next func() (*pee
 	return putRecord(db, r.meta)
 }
 
-// checkReceived compares the record at the end with what came before it and makes it ours.
+// checkReceived compares the record, which comes last, with the rows before it and with what raft was told,
+// and returns it as this member stores it.
 func (s *Store) checkReceived(path string, m *pb.Message, record []byte, rows, sum uint64) (checkpointMeta, error) {
 	meta, err := decodeCheckpointMeta(path, record)
 	if err != nil {
@@ -169,7 +185,8 @@ func (s *Store) checkReceived(path string, m *pb.Message, record []byte, rows, s
 	return meta, nil
 }
 
-// withdraw gives up a received checkpoint that raft has no use for.
+// withdraw gives up a checkpoint that raft was offered in this turn and did not take: the log has caught up
+// with it, or another leader has been elected.
 func (l *loop) withdraw() {
 	if l.offered != nil {
 		l.offered = nil
@@ -177,11 +194,13 @@ func (l *loop) withdraw() {
 	}
 }
 
-// install makes a received checkpoint ours, on the appending goroutine: first the rows, in one rename, then the log is
-// emptied. A crash between leaves a log that does not fit; the next start empties it.
+// install makes a received checkpoint this member's own: first the file takes state.db's place, in one
+// rename, then the log is emptied. A crash between the two leaves a log that does not belong to the
+// checkpoint; the next start empties it. The appender calls it, between writes, so nothing is appended
+// meanwhile.
 func (s *Store) install(r *received) error {
 	defer func() { <-s.receiving }()
-	s.outgoing.cancelAll() // they hold read transactions on the old file
+	s.outgoing.cancelAll() // checkpoints on their way to others are read from the old file
 	s.pins.releaseAll()
 	if err := s.keeper.replace(r); err != nil {
 		return err
@@ -189,9 +208,9 @@ func (s *Store) install(r *received) error {
 	return s.device.reset(r.meta.Index)
 }
 
-// restored takes over a checkpoint that was installed.
+// restored has the log and the handler begin anew at a checkpoint that was installed.
 func (l *loop) restored(r *received) {
-	l.s.tail.restore(r.meta)
+	l.s.log.restore(r.meta)
 	l.durable = r.meta.Index
 	l.s.lineage.Store(r.meta.Lineage)
 	l.s.forced.Store(r.meta.Forced)

@@ -15,9 +15,20 @@ import (
 	pb "go.etcd.io/raft/v3/raftpb"
 )
 
-// state.db holds one checkpoint: all rows, the prefixes that were dropped and are not swept yet, and one record that
-// says as of which entry the rows are. What the next checkpoint changes is written beside them first, in the two buckets
-// of that name; checkpointMeta.Next says whether it counts.
+// This file is what state.db looks like, and how it is verified. Its five buckets hold one checkpoint:
+//
+//	rows          every row, each with a checksum over its key and value
+//	dropped       prefixes that were dropped as a whole: rows below them do not count, and are swept later, a few at a time
+//	next          what the next checkpoint changes, rows and tombstones
+//	next-dropped  the prefixes that it drops
+//	meta          one record, checkpointMeta, which says as of which entry the rest is, and whether next counts
+//
+// A checkpoint may change more than one transaction may hold, so it is written in steps. Until the last step
+// next means nothing: a crash leaves the old checkpoint, whole, and something beside it that the next start
+// throws away. The last step writes the record anew, with the new index and Next set; from that moment next
+// lies over rows, and what is in both is as next has it. Moving next into rows is then done in steps again,
+// and can be interrupted anywhere, because to move a row twice changes nothing. So there is always exactly
+// one checkpoint in the file, and one small transaction decides which.
 const (
 	rowsBucket        = "rows"
 	droppedBucket     = "dropped"
@@ -30,8 +41,8 @@ const (
 const (
 	// checkpointFormat is that of a state.db; 1 had no next. A file of format 1 gets it with the first write.
 	checkpointFormat = 2
-	// sentFormat is that of the record which goes to other members and into backups. They carry whole checkpoints,
-	// which have not changed.
+	// sentFormat is that of the record which goes to other members and into backups. These carry a checkpoint
+	// as plain rows, with nothing in next, which is what format 1 was.
 	sentFormat = 1
 
 	rowFormat       = 1
@@ -39,8 +50,9 @@ const (
 	rowHeaderLen    = 5 // format, CRC32C over key and value
 )
 
-// checkpointMeta is the record of a checkpoint. Rows and Sum count its rows, dropped ones that are not swept included,
-// and add up their checksums: they show a row that vanished or came back, which no row's own checksum can.
+// checkpointMeta is the record of a checkpoint. Rows is how many rows it has, those included that were
+// dropped and are not swept yet, and Sum adds up their checksums. A row's own checksum cannot show that the
+// row has vanished, or has come back; these two do.
 type checkpointMeta struct {
 	Format  int        `json:"format"`
 	Cluster uint64     `json:"cluster"`
@@ -51,15 +63,17 @@ type checkpointMeta struct {
 	Rows    uint64     `json:"rows"`
 	Sum     uint64     `json:"sum"`
 
-	// Restored is the last entry that came with a checkpoint from elsewhere. The log begins behind it, so as long as
-	// it is also Index there need not be a log.
+	// Restored is the last entry that came with a checkpoint of another member, or with a backup. The log
+	// begins behind it. As long as Index is the same, nothing has been stored since, and there need not be a
+	// log.
 	Restored uint64 `json:"restored,omitempty"`
 	// Lineage is of the last restore or forced recovery, see Store.Lineage.
 	Lineage uint64 `json:"lineage,omitempty"`
-	// Forced is the last entry of the log when this member was made the only one; membership entries up to it are void.
+	// Forced is the last entry of the log when this member was made the only one; membership entries up to it
+	// are void.
 	Forced uint64 `json:"forced,omitempty"`
-	// Next says that what is in next counts: it lies over the rows until it has been moved there. Without it next is what
-	// a crash left of a checkpoint that was never finished.
+	// Next says that next counts: it lies over the rows until it has been moved there. Without it next is
+	// what a crash has left of a checkpoint that was never finished.
 	Next bool `json:"next,omitempty"`
 	// Dropped counts the dropped prefixes that are not swept yet, without those that others cover.
 	Dropped int `json:"dropped,omitempty"`
@@ -73,7 +87,7 @@ type confRecord struct {
 	LearnersNext   []uint64 `json:"learners_next,omitempty"`
 	AutoLeave      bool     `json:"auto_leave,omitempty"`
 
-	Index   uint64         `json:"index,omitempty"`   // of the last membership entry, or a later one as of which it holds
+	Index   uint64         `json:"index,omitempty"`   // the entry as of which this holds: the last that changed it, or a later one
 	Members []memberRecord `json:"members,omitempty"` // ascending by id
 	Removed []uint64       `json:"removed,omitempty"` // ids that may never come back
 }
@@ -121,13 +135,14 @@ func decodeCheckpointMeta(path string, stored []byte) (checkpointMeta, error) {
 	if m.Format > checkpointFormat {
 		return m, &FormatError{File: path, Found: m.Format, Known: checkpointFormat}
 	}
-	if m.Conf.Index == 0 { // written by a program that did not note it
+	if m.Conf.Index == 0 { // a program from before the field has written the record
 		m.Conf.Index = m.Index
 	}
 	return m, nil
 }
 
-// rowSum is the checksum of one row.
+// rowSum is the checksum of one row. It begins with the key's length, so that a byte which moves from the key
+// to the value shows.
 func rowSum(key, value []byte) uint32 {
 	var n [4]byte
 	binary.LittleEndian.PutUint32(n[:], uint32(len(key)))
@@ -161,7 +176,7 @@ func decodeRow(path string, key, stored []byte) (value []byte, sum uint32, err e
 	return value, sum, nil
 }
 
-// A tombstone stands in next for a row that is gone.
+// encodeTombstone makes what stands in next for a row that the next checkpoint does not have.
 func encodeTombstone(key []byte) []byte {
 	b := make([]byte, rowHeaderLen)
 	b[0] = tombstoneFormat
@@ -169,7 +184,8 @@ func encodeTombstone(key []byte) []byte {
 	return b
 }
 
-// decodeNext is decodeRow for what is in next; gone if it is a tombstone.
+// decodeNext is decodeRow for what is in next. gone says that it is a tombstone, which has neither value nor
+// checksum.
 func decodeNext(path string, key, stored []byte) (value []byte, sum uint32, gone bool, err error) {
 	if len(stored) == rowHeaderLen && stored[0] == tombstoneFormat {
 		if !bytes.Equal(stored, encodeTombstone(key)) {
@@ -203,7 +219,8 @@ func createBuckets(db *bbolt.DB) error {
 	})
 }
 
-// putRecord completes a new state.db. Before that it is no checkpoint.
+// putRecord writes the record of a new state.db whose rows are all in rows. Without a record the file is no
+// checkpoint, so this comes last.
 func putRecord(db *bbolt.DB, m checkpointMeta) error {
 	m.Format, m.Next, m.Dropped = checkpointFormat, false, 0
 	return db.Update(func(tx *bbolt.Tx) error {
@@ -229,14 +246,15 @@ type stateImage struct {
 // verifyState reads all of state.db, checks every row and the totals, and changes nothing.
 func verifyState(dir string, id identity) (stateImage, error) { return loadState(dir, id, rowReader{}) }
 
-// rowReader is who gets the rows of a checkpoint while they are verified.
+// rowReader is given the rows of a checkpoint while they are verified, so that a start reads the file once.
 type rowReader struct {
 	take   func(key, value []byte) error // see Config.Load; nil if nobody wants them
 	logger *slog.Logger                  // is told how far it is; nil: nobody
 	period time.Duration                 // see progress
 }
 
-// loadState is verifyState for somebody who wants the rows, too.
+// loadState is verifyState, and passes the rows on. The reader must drop what it was given if there is an
+// error: the totals are compared behind the last row.
 func loadState(dir string, id identity, reader rowReader) (stateImage, error) {
 	path := filepath.Join(dir, stateFile)
 	r, err := openBoltFile(path)
@@ -251,7 +269,7 @@ func loadState(dir string, id identity, reader rowReader) (stateImage, error) {
 	return v.img, v.readRows()
 }
 
-// stateVerifier is a verifyState under way.
+// stateVerifier is one verification of a file.
 type stateVerifier struct {
 	path   string
 	file   *boltReader
@@ -300,7 +318,8 @@ func (v *stateVerifier) readMeta(id identity) error {
 	return nil
 }
 
-// checkBuckets, called once meta was read, finds a bucket that is missing, or has another name than it had.
+// checkBuckets compares the names of the buckets with those that the format has. Damage can change a name,
+// and then the bucket would be missing without a trace.
 func (v *stateVerifier) checkBuckets(format int) error {
 	want := []string{droppedBucket, metaBucket, rowsBucket}
 	if format >= 2 {
@@ -313,7 +332,8 @@ func (v *stateVerifier) checkBuckets(format int) error {
 	return nil
 }
 
-// readRows checks the rows, passes those that are not dropped to the reader, and compares them with the totals.
+// readRows checks the rows, passes those that are not dropped to the reader, and compares them with the
+// totals.
 func (v *stateVerifier) readRows() error {
 	var rows, sum uint64
 	p := newProgress(v.reader.logger, v.reader.period, "reading the checkpoint", "rows", v.img.meta.Rows)
@@ -349,7 +369,7 @@ func (v *stateVerifier) readRows() error {
 
 // readOverlaid calls fn for each row of a file in which next counts, in key order.
 func (v *stateVerifier) readOverlaid(fn func(key, stored []byte) error) error {
-	rows := pullBolt(v.file, rowsBucket, func(key, stored []byte) error { // also those that are hidden
+	rows := pullBolt(v.file, rowsBucket, func(key, stored []byte) error { // also of those that next hides
 		_, _, err := decodeRow(v.path, key, stored)
 		return err
 	})

@@ -20,7 +20,7 @@ type stepLimits struct {
 
 var defaultSteps = stepLimits{rows: stepRowsMax, bytes: stepBytesMax, run: runBytesMax}
 
-// full tells whether a transaction that has rows of this many bytes takes no further one of size bytes.
+// full reports whether a transaction that has rows of this many bytes takes no further one of size bytes.
 func (l stepLimits) full(rows, bytes, size int) bool {
 	return rows >= l.rows || rows > 0 && bytes+size > l.bytes
 }
@@ -182,7 +182,7 @@ func (s *stateStore) drop(prefix []byte) { s.runDrops = append(s.runDrops, strin
 // finish says that the open checkpoint, which is as of mark, has everything.
 func (s *stateStore) finish(mark checkpointMark) { s.finished = &mark }
 
-// busy tells whether step has something to do.
+// busy reports whether step has something to do.
 func (s *stateStore) busy() bool {
 	return s.phase == nextStale || s.phase == nextCounts || s.sorted || s.finished != nil ||
 		s.runBytes >= s.steps.run || len(s.runDrops) >= s.steps.rows
@@ -207,7 +207,7 @@ func (s *stateStore) step() (durable bool, err error) {
 	}
 }
 
-// small tells whether the open checkpoint fits into one transaction.
+// small reports whether the open checkpoint fits into one transaction.
 func (s *stateStore) small() bool {
 	return len(s.run) <= s.steps.rows && s.runBytes <= s.steps.bytes && len(s.runDrops) <= s.steps.rows
 }

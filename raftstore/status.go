@@ -46,7 +46,7 @@ func (l *loop) status() Status {
 	}
 }
 
-// QuorumWithout tells whether a majority of the voters other than id was heard of lately. Only a leader knows.
+// QuorumWithout reports whether a majority of the voters other than id was heard of lately. Only a leader knows.
 func (s Status) QuorumWithout(id uint64) bool {
 	voters, active := 0, 0
 	for _, m := range s.Members {

@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/coordd/coordd/raftstore/turn"
+
 	"go.etcd.io/raft/v3"
 
 	"github.com/coordd/coordd/raftstore/quiet"
@@ -168,7 +170,7 @@ type Store struct {
 	lock      *os.File
 	device    logDevice
 	rowStore  rowDevice
-	tail      *tail
+	log       *raftLog
 	loaded    uint64 // index of the checkpoint that was opened
 	logged    uint64 // last entry of the log that was opened
 	node      *raft.RawNode
@@ -243,7 +245,7 @@ func OpenContext(ctx context.Context, cfg Config) (*Store, error) {
 			}
 		}
 	}
-	s.inbox.bell = newBell()
+	s.inbox.bell = turn.NewBell()
 	s.client.Store(&cfg.Cluster.ClientAddress)
 	if cfg.InMemory {
 		if err := s.openMemory(); err != nil {
@@ -307,8 +309,8 @@ func (s *Store) openDisk(ctx context.Context) error {
 		}
 	}
 	first, runs := img.visible()
-	s.tail = newTail(s.device, s.cfg.TailBytes, img.state.meta, img.meta.hard, first, runs, img.entries)
-	s.logged = s.tail.last
+	s.log = newRaftLog(s.device, s.cfg.TailBytes, img.state.meta, img.meta.hard, first, runs, img.entries)
+	s.logged = s.log.last
 	return s.loadLearnt()
 }
 
@@ -352,7 +354,7 @@ func (s *Store) Start(h Handler) error {
 	if s.started {
 		return errors.New("the store was started before")
 	}
-	if err := s.cfg.Cluster.readable(s.tail.lastConf()); err != nil {
+	if err := s.cfg.Cluster.readable(s.log.lastConf()); err != nil {
 		return err
 	}
 	node, err := s.newNode()
@@ -363,13 +365,13 @@ func (s *Store) Start(h Handler) error {
 		return errors.New("the handler of a member of a cluster must be a Restorer")
 	}
 	s.node = node
-	s.view.Store(&memberView{conf: s.tail.lastConf(), fresh: s.tail.fresh()})
+	s.view.Store(&memberView{conf: s.log.lastConf(), fresh: s.log.fresh()})
 	if s.network != nil {
-		s.admission = newAdmission(s, s.tail.lastConf(), s.learnt)
+		s.admission = newAdmission(s, s.log.lastConf(), s.learnt)
 		s.warnOfCertificates()
 		s.admission.begin()
 		s.peers = newPeers(s)
-		s.tail.snapshot = s.snapshotFor
+		s.log.snapshot = s.snapshotFor
 	}
 	s.applied.Store(s.loaded)
 	s.due.restore(s.loaded)
@@ -407,7 +409,7 @@ func (s *Store) newNode() (node *raft.RawNode, err error) {
 		ID:                        s.identity.Member,
 		ElectionTick:              electionTicks,
 		HeartbeatTick:             heartbeatTicks,
-		Storage:                   s.tail,
+		Storage:                   s.log,
 		Applied:                   s.loaded,
 		AsyncStorageWrites:        true,
 		MaxSizePerMsg:             messageBytesMax,
@@ -439,11 +441,11 @@ func (s *Store) Propose(term uint64, commands [][]byte) {
 	}
 	s.backlog.Add(int64(bytes))
 	s.meters.proposed.Add(uint64(len(commands)))
-	s.inbox.leave(func(m *mail) { m.proposals = append(m.proposals, proposal{term, commands, bytes}) })
+	s.inbox.post(func(m *mail) { m.proposals = append(m.proposals, proposal{term, commands, bytes}) })
 	if s.appender.idle() {
 		s.loop.kick()
 	} else { // it gathers behind the write under way
-		s.inbox.bell.ring()
+		s.inbox.bell.Ring()
 	}
 }
 
@@ -477,7 +479,7 @@ func (s *Store) noteApplied(index uint64) {
 	}
 	// Raft needs to know soon only if it holds something back; otherwise it learns with the next thing that happens.
 	if s.wakeApply.Load() {
-		s.inbox.bell.ring()
+		s.inbox.bell.Ring()
 	}
 }
 

@@ -101,11 +101,11 @@ func TestCheckpointIsDueByEntriesAndCutsTheLog(t *testing.T) {
 			}
 		}
 		propose(t, r, term, "after")
-		first, _ := s.tail.FirstIndex()
+		first, _ := s.log.FirstIndex()
 		if first < 400 {
 			t.Errorf("the log still begins at %d", first)
 		}
-		if _, err := s.tail.Term(first - 1); err != nil {
+		if _, err := s.log.Term(first - 1); err != nil {
 			t.Errorf("term before the first entry: %v", err)
 		}
 	})

@@ -99,7 +99,7 @@ type Subject struct {
 // Rights returns what a subject may do at an entry of the tree, see Lineage.Rights.
 func (t *Tree) Rights(e Entry, s Subject) Access { return rights(t.get(e.ID).upwards(), s) }
 
-// includesConnect tells whether a permission other than ydb.database.connect itself allows to connect.
+// includesConnect reports whether a permission other than ydb.database.connect itself allows to connect.
 func includesConnect(name string) bool {
 	return name != permissionConnect && namedAccess[name]&Connect != 0
 }

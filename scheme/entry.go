@@ -25,7 +25,7 @@ func (k Kind) String() string {
 	return fmt.Sprintf("kind %d", uint8(k))
 }
 
-// likeDirectory tells whether entries of this kind hold others.
+// likeDirectory reports whether entries of this kind hold others.
 func (k Kind) likeDirectory() bool { return k == Directory || k == Database }
 
 // typeName is the kind as the texts of the reference write it.

@@ -207,7 +207,7 @@ func (l *permissionList) revoke(subject string, names []string) {
 // drop takes all names from a subject.
 func (l *permissionList) drop(subject string) { l.set(subject, nil) }
 
-// sameAccess tells whether a change of owner, permissions and inheritance changed anything.
+// sameAccess reports whether a change of owner, permissions and inheritance changed anything.
 func sameAccess(a, b Entry) bool {
 	return a.Owner == b.Owner && a.InterruptInheritance == b.InterruptInheritance &&
 		slices.EqualFunc(a.Permissions, b.Permissions, func(p, q Permission) bool {

@@ -39,7 +39,7 @@ func (t *Tree) Bytes() uint64 { return t.bytes }
 // also above it.
 func (t *Tree) Bound(most uint64) { t.most = most }
 
-// fits tells whether there is room for so many bytes more.
+// fits reports whether there is room for so many bytes more.
 func (t *Tree) fits(more uint64) bool {
 	return more == 0 || t.bytes <= t.most && more <= t.most-t.bytes
 }

@@ -34,7 +34,7 @@ func (s *Server) serveSocket() {
 	s.serveOn(s.connections.Count(socket))
 }
 
-// isLocal tells whether a caller may do what, by the rule of older versions, everybody on the server's machine may.
+// isLocal reports whether a caller may do what, by the rule of older versions, everybody on the server's machine may.
 func (s *Server) isLocal(ctx context.Context) bool {
 	return s.config.LoopbackAdmin && auth.FromLoopback(ctx)
 }
@@ -46,7 +46,7 @@ var readsOnly = map[string]bool{adminpb.Users_List_FullMethodName: true, adminpb
 	adminpb.Inspect_ListResources_FullMethodName: true,
 	adminpb.Inspect_Watch_FullMethodName:         true}
 
-// audited tells whether a call is to be found in the log.
+// audited reports whether a call is to be found in the log.
 func audited(method string) bool {
 	return method == permissionsMethod || strings.HasPrefix(method, "/coordd.admin.v1.") && !readsOnly[method]
 }

@@ -128,7 +128,7 @@ func (s clusterService) Remove(ctx context.Context, r *adminpb.RemoveMemberReque
 	return answer, err
 }
 
-// removed tells whether this server is the member with an id and has been removed.
+// removed reports whether this server is the member with an id and has been removed.
 func (s *Server) removed(id string) bool {
 	return id == idText(s.store.Member()) && errors.Is(s.Err(), raftstore.ErrRemoved)
 }

@@ -23,7 +23,7 @@ func (c *contact) note(led bool) {
 	}
 }
 
-// lost tells whether there has been no leader for longer than patience.
+// lost reports whether there has been no leader for longer than patience.
 func (c *contact) lost(patience time.Duration) bool {
 	last := c.last.Load()
 	return last != nil && time.Since(*last) > patience
@@ -43,7 +43,7 @@ func (s *silence) note(mute bool) {
 	}
 }
 
-// long tells whether it has been so for longer than an election takes.
+// long reports whether it has been so for longer than an election takes.
 func (s *silence) long() bool {
 	since := s.since.Load()
 	return since != nil && time.Since(*since) >= longElection
@@ -52,7 +52,7 @@ func (s *silence) long() bool {
 // errCutOff is for whom a server cannot know any more. The status has clients try another server.
 var errCutOff = status.Error(codes.Unavailable, "This server has not heard of a leader for too long to know which login tokens are still good")
 
-// cutOff tells whether a token may have been revoked long ago without this server having heard of it.
+// cutOff reports whether a token may have been revoked long ago without this server having heard of it.
 func (s *Server) cutOff() bool {
 	return s.contact.lost(cmp.Or(s.config.contactPatience, contactPatience))
 }

@@ -36,8 +36,8 @@ func (c control) ExpireSession(ctx context.Context, node string, session uint64)
 	if err != nil {
 		return err
 	}
-	answer, err := c.group.Execute(ctx, func(call coordination.Call) coordination.Command {
-		return &coordination.EndSession{Call: call, Node: id, Session: coordination.SessionID(session), Reason: "a fault"}
+	answer, err := c.group.Execute(ctx, func(call coordination.CallID) coordination.Command {
+		return &coordination.EndSession{CallID: call, Node: id, Session: coordination.SessionID(session), Reason: "a fault"}
 	})
 	return succeeded(answer, err)
 }
@@ -60,8 +60,8 @@ func (c control) DropNode(ctx context.Context, node string) error {
 	path, answer := scheme.SplitAtLastSlash(node)
 	if answer.OK() {
 		var err error
-		answer, err = c.group.Execute(ctx, func(call coordination.Call) coordination.Command {
-			return &coordination.DropNode{Call: call, Path: path}
+		answer, err = c.group.Execute(ctx, func(call coordination.CallID) coordination.Command {
+			return &coordination.DropNode{CallID: call, Path: path}
 		})
 		if err != nil {
 			return err

@@ -68,8 +68,8 @@ func (s coordinationService) CreateNode(ctx context.Context, r *Ydb_Coordination
 	databaseName, sent := database(ctx)
 	path, answer := scheme.SplitInDatabase(r.GetPath(), databaseName, sent)
 	op, err := s.unlessRefused(answer, func() (*Ydb_Operations.Operation, error) {
-		return s.command(ctx, r.GetOperationParams(), func(call coordination.Call) coordination.Command {
-			return &coordination.CreateNode{Call: call, Caller: s.caller(ctx), Path: path, Config: wire.NodeConfig(r.GetConfig()),
+		return s.command(ctx, r.GetOperationParams(), func(call coordination.CallID) coordination.Command {
+			return &coordination.CreateNode{CallID: call, Caller: s.caller(ctx), Path: path, Config: wire.NodeConfig(r.GetConfig()),
 				SetsPath: r.GetConfig().GetPath() != "", Owner: ownerFor(ctx), StampMillis: s.group.Clock().WallMillis()}
 		})
 	})
@@ -80,8 +80,8 @@ func (s coordinationService) CreateNode(ctx context.Context, r *Ydb_Coordination
 func (s coordinationService) AlterNode(ctx context.Context, r *Ydb_Coordination.AlterNodeRequest) (*Ydb_Coordination.AlterNodeResponse, error) {
 	path, answer := scheme.SplitAtLastSlash(r.GetPath())
 	op, err := s.unlessRefused(answer, func() (*Ydb_Operations.Operation, error) {
-		return s.command(ctx, r.GetOperationParams(), func(call coordination.Call) coordination.Command {
-			return &coordination.AlterNode{Call: call, Caller: s.caller(ctx), Path: path, Config: wire.NodeConfig(r.GetConfig()), SetsPath: r.GetConfig().GetPath() != ""}
+		return s.command(ctx, r.GetOperationParams(), func(call coordination.CallID) coordination.Command {
+			return &coordination.AlterNode{CallID: call, Caller: s.caller(ctx), Path: path, Config: wire.NodeConfig(r.GetConfig()), SetsPath: r.GetConfig().GetPath() != ""}
 		})
 	})
 	return &Ydb_Coordination.AlterNodeResponse{Operation: op}, err
@@ -91,8 +91,8 @@ func (s coordinationService) AlterNode(ctx context.Context, r *Ydb_Coordination.
 func (s coordinationService) DropNode(ctx context.Context, r *Ydb_Coordination.DropNodeRequest) (*Ydb_Coordination.DropNodeResponse, error) {
 	path, answer := scheme.SplitAtLastSlash(r.GetPath())
 	op, err := s.unlessRefused(answer, func() (*Ydb_Operations.Operation, error) {
-		return s.command(ctx, r.GetOperationParams(), func(call coordination.Call) coordination.Command {
-			return &coordination.DropNode{Call: call, Caller: s.caller(ctx), Path: path}
+		return s.command(ctx, r.GetOperationParams(), func(call coordination.CallID) coordination.Command {
+			return &coordination.DropNode{CallID: call, Caller: s.caller(ctx), Path: path}
 		})
 	})
 	return &Ydb_Coordination.DropNodeResponse{Operation: op}, err

@@ -50,7 +50,7 @@ func (a hostPort) orPort(port uint32) hostPort {
 	return a
 }
 
-// onAllAddresses tells whether a listener is on all addresses of its machine.
+// onAllAddresses reports whether a listener is on all addresses of its machine.
 func onAllAddresses(listen string) bool {
 	host, _, err := net.SplitHostPort(listen)
 	if err != nil {

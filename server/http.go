@@ -67,7 +67,7 @@ func (h HTTP) debugSocket() string {
 	return ""
 }
 
-// isLoopback tells whether an address, which is ip:port, is of this machine alone. No name is looked up: what it stands for
+// isLoopback reports whether an address, which is ip:port, is of this machine alone. No name is looked up: what it stands for
 // may change.
 func isLoopback(address string) bool {
 	at, err := netip.ParseAddrPort(address)

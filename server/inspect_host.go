@@ -47,7 +47,7 @@ func (c Config) inspectMode() string {
 	return InspectLocal
 }
 
-// onLoopback tells whether only callers on the same machine reach a listener.
+// onLoopback reports whether only callers on the same machine reach a listener.
 func onLoopback(listen string) bool {
 	host, _, err := net.SplitHostPort(listen)
 	if err != nil {
@@ -88,7 +88,7 @@ func (h inspectHost) InTime(ctx context.Context) (context.Context, context.Cance
 }
 
 // Execute implements inspect.Host.
-func (h inspectHost) Execute(ctx context.Context, build func(coordination.Call) coordination.Command) (outcome.Outcome, error) {
+func (h inspectHost) Execute(ctx context.Context, build func(coordination.CallID) coordination.Command) (outcome.Outcome, error) {
 	return h.execute(ctx, build)
 }
 

@@ -33,8 +33,8 @@ type ofLimiter interface {
 // CreateResource is ratelimiter.md §4.
 func (s limiterService) CreateResource(ctx context.Context, r *Ydb_RateLimiter.CreateResourceRequest) (*Ydb_RateLimiter.CreateResourceResponse, error) {
 	properties, answer := s.properties(ctx, r, r.GetResource())
-	op, err := s.change(ctx, r, answer, func(call coordination.Call, path scheme.Path) coordination.Command {
-		return &coordination.CreateResource{Call: call, Caller: s.caller(ctx), Path: path, Resource: r.GetResource().GetResourcePath(), ResourceProperties: properties}
+	op, err := s.change(ctx, r, answer, func(call coordination.CallID, path scheme.Path) coordination.Command {
+		return &coordination.CreateResource{CallID: call, Caller: s.caller(ctx), Path: path, Resource: r.GetResource().GetResourcePath(), ResourceProperties: properties}
 	})
 	return &Ydb_RateLimiter.CreateResourceResponse{Operation: op}, err
 }
@@ -42,16 +42,16 @@ func (s limiterService) CreateResource(ctx context.Context, r *Ydb_RateLimiter.C
 // AlterResource replaces all properties.
 func (s limiterService) AlterResource(ctx context.Context, r *Ydb_RateLimiter.AlterResourceRequest) (*Ydb_RateLimiter.AlterResourceResponse, error) {
 	properties, answer := s.properties(ctx, r, r.GetResource())
-	op, err := s.change(ctx, r, answer, func(call coordination.Call, path scheme.Path) coordination.Command {
-		return &coordination.AlterResource{Call: call, Caller: s.caller(ctx), Path: path, Resource: r.GetResource().GetResourcePath(), ResourceProperties: properties}
+	op, err := s.change(ctx, r, answer, func(call coordination.CallID, path scheme.Path) coordination.Command {
+		return &coordination.AlterResource{CallID: call, Caller: s.caller(ctx), Path: path, Resource: r.GetResource().GetResourcePath(), ResourceProperties: properties}
 	})
 	return &Ydb_RateLimiter.AlterResourceResponse{Operation: op}, err
 }
 
 // DropResource removes a resource without children.
 func (s limiterService) DropResource(ctx context.Context, r *Ydb_RateLimiter.DropResourceRequest) (*Ydb_RateLimiter.DropResourceResponse, error) {
-	op, err := s.change(ctx, r, checkPaths(ctx, r, r.GetResourcePath()), func(call coordination.Call, path scheme.Path) coordination.Command {
-		return &coordination.DropResource{Call: call, Caller: s.caller(ctx), Path: path, Resource: r.GetResourcePath()}
+	op, err := s.change(ctx, r, checkPaths(ctx, r, r.GetResourcePath()), func(call coordination.CallID, path scheme.Path) coordination.Command {
+		return &coordination.DropResource{CallID: call, Caller: s.caller(ctx), Path: path, Resource: r.GetResourcePath()}
 	})
 	return &Ydb_RateLimiter.DropResourceResponse{Operation: op}, err
 }
@@ -78,12 +78,12 @@ func (s limiterService) ListResources(ctx context.Context, r *Ydb_RateLimiter.Li
 
 // change runs a command of a request whose paths have been checked.
 func (s limiterService) change(ctx context.Context, r ofLimiter, checked outcome.Outcome,
-	build func(coordination.Call, scheme.Path) coordination.Command) (*Ydb_Operations.Operation, error) {
+	build func(coordination.CallID, scheme.Path) coordination.Command) (*Ydb_Operations.Operation, error) {
 	if checked.OK() && r.GetCoordinationNodePath() == "" {
 		checked = emptyNodePath
 	}
 	return s.unlessRefused(checked, func() (*Ydb_Operations.Operation, error) {
-		return s.command(ctx, r.GetOperationParams(), func(call coordination.Call) coordination.Command {
+		return s.command(ctx, r.GetOperationParams(), func(call coordination.CallID) coordination.Command {
 			return build(call, scheme.SplitLoose(r.GetCoordinationNodePath()))
 		})
 	})

@@ -88,8 +88,8 @@ func (s *Server) rotateSigningKey(ctx context.Context, by coordination.Caller,
 	if err != nil {
 		return outcome.Outcome{}, err
 	}
-	return s.execute(ctx, func(call coordination.Call) coordination.Command {
-		return &coordination.RotateSigningKey{Call: call, Caller: by, Secret: secret, After: after,
+	return s.execute(ctx, func(call coordination.CallID) coordination.Command {
+		return &coordination.RotateSigningKey{CallID: call, Caller: by, Secret: secret, After: after,
 			StampMillis: s.group.Clock().WallMillis(), DropBeforeMillis: dropBeforeMillis}
 	})
 }

@@ -55,7 +55,7 @@ func (s *Server) packed(ctx context.Context, answer outcome.Outcome, result func
 
 // command runs a command about the path tree on behalf of a unary call.
 func (s *Server) command(ctx context.Context, params *Ydb_Operations.OperationParams,
-	build func(coordination.Call) coordination.Command) (*Ydb_Operations.Operation, error) {
+	build func(coordination.CallID) coordination.Command) (*Ydb_Operations.Operation, error) {
 	return s.operate(ctx, params, func(ctx context.Context) (proto.Message, outcome.Outcome, error) {
 		answer, err := s.execute(ctx, build)
 		return nil, answer, err

@@ -98,7 +98,7 @@ func unfinished(ctx context.Context, err error) (outcome.Outcome, error) {
 // execute runs a command on the leader, wherever it is. ctx comes from inTime. Errors: group.ErrStopped, that of ctx
 // if its end means something else than UNAVAILABLE.
 func (s *Server) execute(ctx context.Context,
-	build func(coordination.Call) coordination.Command) (outcome.Outcome, error) {
+	build func(coordination.CallID) coordination.Command) (outcome.Outcome, error) {
 	answer, err := s.group.Execute(ctx, build)
 	if err != nil {
 		return unexecuted(ctx, err)

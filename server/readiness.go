@@ -28,7 +28,7 @@ func (s *Server) Readiness() Readiness {
 	return Readiness{Ready: worst.gravity != fatal, Reason: worst.text}
 }
 
-// Leads tells whether this server leads and serves as the leader.
+// Leads reports whether this server leads and serves as the leader.
 func (s *Server) Leads() bool { return s.group.Leads() }
 
 // issueKind tells issues apart for programs.

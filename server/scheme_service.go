@@ -27,8 +27,8 @@ func (s schemeService) MakeDirectory(ctx context.Context, r *Ydb_Scheme.MakeDire
 	databaseName, sent := database(ctx)
 	path, answer := scheme.SplitInDatabase(r.GetPath(), databaseName, sent)
 	op, err := s.unlessRefused(answer, func() (*Ydb_Operations.Operation, error) {
-		return s.command(ctx, r.GetOperationParams(), func(call coordination.Call) coordination.Command {
-			return &coordination.MakeDirectory{Call: call, Caller: s.caller(ctx), Path: path, Owner: ownerFor(ctx), StampMillis: s.group.Clock().WallMillis()}
+		return s.command(ctx, r.GetOperationParams(), func(call coordination.CallID) coordination.Command {
+			return &coordination.MakeDirectory{CallID: call, Caller: s.caller(ctx), Path: path, Owner: ownerFor(ctx), StampMillis: s.group.Clock().WallMillis()}
 		})
 	})
 	return &Ydb_Scheme.MakeDirectoryResponse{Operation: op}, err
@@ -38,8 +38,8 @@ func (s schemeService) MakeDirectory(ctx context.Context, r *Ydb_Scheme.MakeDire
 func (s schemeService) RemoveDirectory(ctx context.Context, r *Ydb_Scheme.RemoveDirectoryRequest) (*Ydb_Scheme.RemoveDirectoryResponse, error) {
 	path, answer := scheme.SplitAtLastSlash(r.GetPath())
 	op, err := s.unlessRefused(answer, func() (*Ydb_Operations.Operation, error) {
-		return s.command(ctx, r.GetOperationParams(), func(call coordination.Call) coordination.Command {
-			return &coordination.RemoveDirectory{Call: call, Caller: s.caller(ctx), Path: path}
+		return s.command(ctx, r.GetOperationParams(), func(call coordination.CallID) coordination.Command {
+			return &coordination.RemoveDirectory{CallID: call, Caller: s.caller(ctx), Path: path}
 		})
 	})
 	return &Ydb_Scheme.RemoveDirectoryResponse{Operation: op}, err
@@ -83,8 +83,8 @@ func (s schemeService) DescribePath(ctx context.Context, r *Ydb_Scheme.DescribeP
 func (s schemeService) ModifyPermissions(ctx context.Context, r *Ydb_Scheme.ModifyPermissionsRequest) (*Ydb_Scheme.ModifyPermissionsResponse, error) {
 	path, answer := scheme.SplitAtLastSlash(r.GetPath())
 	op, err := s.unlessRefused(answer, func() (*Ydb_Operations.Operation, error) {
-		return s.command(ctx, r.GetOperationParams(), func(call coordination.Call) coordination.Command {
-			return &coordination.ModifyPermissions{Call: call, Caller: s.caller(ctx), Path: path, Change: wire.PermissionsChange(r)}
+		return s.command(ctx, r.GetOperationParams(), func(call coordination.CallID) coordination.Command {
+			return &coordination.ModifyPermissions{CallID: call, Caller: s.caller(ctx), Path: path, Change: wire.PermissionsChange(r)}
 		})
 	})
 	return &Ydb_Scheme.ModifyPermissionsResponse{Operation: op}, err

@@ -57,8 +57,8 @@ func (s *Server) setFirstLimits(ctx context.Context) {
 	limits := firstLimits(s.config.Limits, used)
 	ctx, cancel := context.WithTimeout(ctx, callPatience)
 	defer cancel()
-	answer, err := s.execute(ctx, func(call coordination.Call) coordination.Command {
-		return &coordination.SetLimits{Call: call, Limits: limits, OnlyFirst: true}
+	answer, err := s.execute(ctx, func(call coordination.CallID) coordination.Command {
+		return &coordination.SetLimits{CallID: call, Limits: limits, OnlyFirst: true}
 	})
 	if err == nil && !answer.OK() && len(answer.Issues) > 0 && !s.stateLimit.refused.Swap(true) {
 		s.config.Logger.Info("the limit of the state is not set yet", "reason", answer.Issues[0].Message)
@@ -127,8 +127,8 @@ func (s clusterService) SetLimits(ctx context.Context, r *adminpb.SetLimitsReque
 	defer cancel()
 	id := auth.Of(ctx)
 	by := coordination.Caller{Subject: id.Name, Enforced: id != auth.LocalAdministrator && (s.auth.Required || !s.isLocal(ctx))}
-	answer, err := s.execute(ctx, func(call coordination.Call) coordination.Command {
-		return &coordination.SetLimits{Call: call, Caller: by, Limits: coordination.StateLimits{State: r.GetStateBytes()}}
+	answer, err := s.execute(ctx, func(call coordination.CallID) coordination.Command {
+		return &coordination.SetLimits{CallID: call, Caller: by, Limits: coordination.StateLimits{State: r.GetStateBytes()}}
 	})
 	if err := grpcStatus(ctx, answer, err); err != nil {
 		return nil, err

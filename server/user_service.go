@@ -38,8 +38,8 @@ var errNotAdministrator = status.Error(codes.PermissionDenied,
 
 // Add implements adminpb.UsersServer.
 func (s userService) Add(ctx context.Context, r *adminpb.AddRequest) (*adminpb.AddResponse, error) {
-	err := s.withPassword(ctx, r.GetPassword(), func(call coordination.Call, by coordination.Caller, hash string) coordination.Command {
-		return &coordination.AddUser{Call: call, Caller: by, Name: r.GetName(), PasswordHash: hash, Administrator: r.GetAdministrator()}
+	err := s.withPassword(ctx, r.GetPassword(), func(call coordination.CallID, by coordination.Caller, hash string) coordination.Command {
+		return &coordination.AddUser{CallID: call, Caller: by, Name: r.GetName(), PasswordHash: hash, Administrator: r.GetAdministrator()}
 	}, func(by coordination.Caller) bool { return s.mayManage(by) || s.isLocal(ctx) && s.noUsers() })
 	return &adminpb.AddResponse{}, err
 }
@@ -50,8 +50,8 @@ func (s userService) SetPassword(ctx context.Context, r *adminpb.SetPasswordRequ
 	if err := s.checkOwnPassword(ctx, r); err != nil {
 		return nil, err
 	}
-	err := s.withPassword(ctx, r.GetPassword(), func(call coordination.Call, by coordination.Caller, hash string) coordination.Command {
-		return &coordination.SetPassword{Call: call, Caller: by, Name: r.GetName(), PasswordHash: hash}
+	err := s.withPassword(ctx, r.GetPassword(), func(call coordination.CallID, by coordination.Caller, hash string) coordination.Command {
+		return &coordination.SetPassword{CallID: call, Caller: by, Name: r.GetName(), PasswordHash: hash}
 	}, func(by coordination.Caller) bool {
 		return s.mayManage(by) || by.Subject != "" && by.Subject == r.GetName()
 	})
@@ -101,7 +101,7 @@ func passwordStatus(ctx context.Context, err error) error {
 // withPassword hashes a password and runs the command that stores it. Who may not do it is told before anything is
 // hashed, so that strangers cannot make the server work.
 func (s userService) withPassword(ctx context.Context, password string,
-	build func(coordination.Call, coordination.Caller, string) coordination.Command, allowed func(coordination.Caller) bool) error {
+	build func(coordination.CallID, coordination.Caller, string) coordination.Command, allowed func(coordination.Caller) bool) error {
 	by, err := s.manager(ctx)
 	if err != nil {
 		return err
@@ -115,15 +115,15 @@ func (s userService) withPassword(ctx context.Context, password string,
 	if err != nil {
 		return passwordStatus(ctx, err)
 	}
-	return s.run(ctx, func(call coordination.Call) coordination.Command { return build(call, by, hash) })
+	return s.run(ctx, func(call coordination.CallID) coordination.Command { return build(call, by, hash) })
 }
 
 // Remove implements adminpb.UsersServer.
 func (s userService) Remove(ctx context.Context, r *adminpb.RemoveRequest) (*adminpb.RemoveResponse, error) {
 	by, err := s.manager(ctx)
 	if err == nil {
-		err = s.run(ctx, func(call coordination.Call) coordination.Command {
-			return &coordination.RemoveUser{Call: call, Caller: by, Name: r.GetName()}
+		err = s.run(ctx, func(call coordination.CallID) coordination.Command {
+			return &coordination.RemoveUser{CallID: call, Caller: by, Name: r.GetName()}
 		})
 	}
 	return &adminpb.RemoveResponse{}, err
@@ -163,7 +163,7 @@ func (s userService) RotateKey(ctx context.Context, _ *adminpb.RotateKeyRequest)
 	return &adminpb.RotateKeyResponse{}, grpcStatus(ctx, answer, err)
 }
 
-// mayManage tells whether a caller may do everything, as far as this server knows at the moment.
+// mayManage reports whether a caller may do everything, as far as this server knows at the moment.
 func (s userService) mayManage(by coordination.Caller) bool {
 	return !by.Enforced || s.group.Accounts().IsAdministrator(by.Subject)
 }
@@ -171,7 +171,7 @@ func (s userService) mayManage(by coordination.Caller) bool {
 func (s userService) noUsers() bool { return len(s.group.Accounts().Users()) == 0 }
 
 // run executes a command about users.
-func (s userService) run(ctx context.Context, build func(coordination.Call) coordination.Command) error {
+func (s userService) run(ctx context.Context, build func(coordination.CallID) coordination.Command) error {
 	ctx, cancel := s.inTime(ctx)
 	defer cancel()
 	answer, err := s.execute(ctx, build)

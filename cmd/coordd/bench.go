@@ -232,7 +232,7 @@ func (c *caller) makePlace(ctx context.Context, f *benchFlags) (*benchPlace, err
 	return place, nil
 }
 
-// isNode tells whether there is a coordination node.
+// isNode reports whether there is a coordination node.
 func (c *caller) isNode(ctx context.Context, path string) (bool, error) {
 	err := c.Call(ctx, Ydb_Coordination_V1.CoordinationService_DescribeNode_FullMethodName,
 		&Ydb_Coordination.DescribeNodeRequest{Path: path}, new(Ydb_Coordination.DescribeNodeResponse), nil)
@@ -245,7 +245,7 @@ func (c *caller) isNode(ctx context.Context, path string) (bool, error) {
 	return false, c.aboutPath(path, err)
 }
 
-// isMissing tells whether a call was refused because there is no such path or semaphore.
+// isMissing reports whether a call was refused because there is no such path or semaphore.
 func isMissing(err error) bool {
 	refused := client.StatusOf(err)
 	return refused == Ydb.StatusIds_SCHEME_ERROR || refused == Ydb.StatusIds_NOT_FOUND

@@ -36,7 +36,7 @@ func (c *caller) inspectError(err error) error {
 
 var errNotShown = errors.New("the server does not show this to you")
 
-// isNotOurs tells whether a command has to do with what the public protocol tells.
+// isNotOurs reports whether a command has to do with what the public protocol tells.
 func isNotOurs(err error) bool { return errors.Is(err, errNeedsOurs) || errors.Is(err, errNotShown) }
 
 // question is a command that asks a server once.

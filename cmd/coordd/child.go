@@ -23,7 +23,7 @@ func forwardedSignals() <-chan os.Signal {
 	return signals
 }
 
-// ends tells whether a signal ends a program that does nothing about it, and is meant to.
+// ends reports whether a signal ends a program that does nothing about it, and is meant to.
 func ends(sig os.Signal) bool {
 	switch sig {
 	case syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT:

@@ -21,7 +21,7 @@ const (
 	candidatesMost = 1000
 )
 
-// completing tells whether a command line is a question of a shell's.
+// completing reports whether a command line is a question of a shell's.
 func completing(args []string) bool {
 	return len(args) > 0 && (args[0] == cobra.ShellCompRequestCmd || args[0] == cobra.ShellCompNoDescRequestCmd)
 }
@@ -81,7 +81,7 @@ func (p *program) candidates(f *callerFlags, kind string, args []string, begun s
 	return words
 }
 
-// breaksWords tells whether a shell would take a name apart, or more than that.
+// breaksWords reports whether a shell would take a name apart, or more than that.
 func breaksWords(r rune) bool {
 	return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./@+,%", r))
 }

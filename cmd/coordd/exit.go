@@ -111,7 +111,7 @@ func usageError(format string, values ...any) error {
 	return withCode(exitUsage, fmt.Errorf(format, values...))
 }
 
-// isUsage tells whether a mistake on the command line is behind an error, whatever its exit code.
+// isUsage reports whether a mistake on the command line is behind an error, whatever its exit code.
 func isUsage(err error) bool {
 	var coded *codedError
 	for ; errors.As(err, &coded); err = coded.err {

@@ -268,7 +268,7 @@ func wantGone(t *testing.T, ready string) {
 	}
 }
 
-// isZombie tells whether a process has ended and its parent, which may be nobody of ours, has not asked for it.
+// isZombie reports whether a process has ended and its parent, which may be nobody of ours, has not asked for it.
 func isZombie(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	_, state, found := strings.Cut(string(stat), ") ")

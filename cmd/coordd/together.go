@@ -64,7 +64,7 @@ func firstGiven(values map[string]given, names ...string) given {
 	return given{}
 }
 
-// anyPort tells whether the system chooses the port.
+// anyPort reports whether the system chooses the port.
 func anyPort(address string) bool {
 	_, port, err := net.SplitHostPort(address)
 	return err == nil && port == "0"

@@ -50,7 +50,7 @@ func (m *Model) used() int {
 	return sum
 }
 
-// mayGrow tells whether the state may count so many bytes more.
+// mayGrow reports whether the state may count so many bytes more.
 func (m *Model) mayGrow(more int) bool {
 	return more <= 0 || m.limits.State == 0 || m.used()+more <= m.limits.State
 }
@@ -76,7 +76,7 @@ func (m *Model) refuseGrowth(c call, branch Mark, why string) {
 	m.refuse(c, branch, PreconditionFailed, why)
 }
 
-// describable tells whether the answer to a describe may be sent. Every part counts its data and 64 bytes.
+// describable reports whether the answer to a describe may be sent. Every part counts its data and 64 bytes.
 func (m *Model) describable(c call, sem *semaphore) bool {
 	size := 64 + len(sem.name) + len(sem.data)
 	if c.IncludeOwners {

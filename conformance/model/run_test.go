@@ -204,18 +204,18 @@ func (r *run) server(s step) {
 		r.model.Restart()
 		r.release()
 	case opDrop:
-		r.rings.Call(func(call coordination.Call) coordination.Command {
-			return &coordination.DropNode{Call: call, Path: path}
+		r.rings.Call(func(call coordination.CallID) coordination.Command {
+			return &coordination.DropNode{CallID: call, Path: path}
 		})
 		r.model.DropNode()
 	case opCreate:
-		r.rings.Call(func(call coordination.Call) coordination.Command {
-			return &coordination.CreateNode{Call: call, Path: path, Config: config}
+		r.rings.Call(func(call coordination.CallID) coordination.Command {
+			return &coordination.CreateNode{CallID: call, Path: path, Config: config}
 		})
 		r.model.CreateNode(s.config)
 	case opAlter:
-		r.rings.Call(func(call coordination.Call) coordination.Command {
-			return &coordination.AlterNode{Call: call, Path: path, Config: config}
+		r.rings.Call(func(call coordination.CallID) coordination.Command {
+			return &coordination.AlterNode{CallID: call, Path: path, Config: config}
 		})
 		r.model.AlterNode(s.config)
 	default:

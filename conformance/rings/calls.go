@@ -20,15 +20,15 @@ func (c *Call) Outcome() outcome.Outcome { return c.outcome }
 
 // Call executes a command; build gets the name to put into the command. While Hold is in force the outcome is the zero
 // one.
-func (w *World) Call(build func(call coordination.Call) coordination.Command) outcome.Outcome {
+func (w *World) Call(build func(call coordination.CallID) coordination.Command) outcome.Outcome {
 	return w.Begin(build).Outcome()
 }
 
 // Begin is Call for those who want the outcome later: while Hold is in force the call stays in flight. It survives
 // FailOver, as a server repeats it to the next leader, but not Restart.
-func (w *World) Begin(build func(call coordination.Call) coordination.Command) *Call {
+func (w *World) Begin(build func(call coordination.CallID) coordination.Command) *Call {
 	w.named++
-	c := &Call{command: build(coordination.Call{Nonce: w.named}), since: w.index}
+	c := &Call{command: build(coordination.CallID{Nonce: w.named}), since: w.index}
 	w.calls = append(w.calls, c)
 	w.ask(c)
 	return c

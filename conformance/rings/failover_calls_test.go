@@ -76,24 +76,24 @@ func (r *callsRun) ask() {
 		path = append(path, "c")
 	}
 	kind := r.random.IntN(7)
-	build := func(call coordination.Call) coordination.Command {
+	build := func(call coordination.CallID) coordination.Command {
 		switch kind {
 		case 0:
-			return &coordination.CreateNode{Call: call, Path: path}
+			return &coordination.CreateNode{CallID: call, Path: path}
 		case 1:
-			return &coordination.DropNode{Call: call, Path: path}
+			return &coordination.DropNode{CallID: call, Path: path}
 		case 2:
-			return &coordination.AlterNode{Call: call, Path: path}
+			return &coordination.AlterNode{CallID: call, Path: path}
 		case 3:
-			return &coordination.RemoveDirectory{Call: call, Path: path}
+			return &coordination.RemoveDirectory{CallID: call, Path: path}
 		case 4:
-			return &coordination.AddUser{Call: call, Name: path[1], PasswordHash: "hash"}
+			return &coordination.AddUser{CallID: call, Name: path[1], PasswordHash: "hash"}
 		case 5:
-			return &coordination.RemoveUser{Call: call, Name: path[1]}
+			return &coordination.RemoveUser{CallID: call, Name: path[1]}
 		default:
-			return &coordination.MakeDirectory{Call: call, Path: path}
+			return &coordination.MakeDirectory{CallID: call, Path: path}
 		}
 	}
 	want := r.quiet.Call(build)
-	r.made = append(r.made, madeCall{r.world.Begin(build), fmt.Sprintf("%T %v", build(coordination.Call{}), path), want})
+	r.made = append(r.made, madeCall{r.world.Begin(build), fmt.Sprintf("%T %v", build(coordination.CallID{}), path), want})
 }

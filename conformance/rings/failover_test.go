@@ -69,8 +69,8 @@ func failOverRun(seed uint64) error {
 	if err != nil {
 		return err
 	}
-	w.Call(func(call coordination.Call) coordination.Command {
-		return &coordination.CreateNode{Call: call, Path: []string{"local", "n"}}
+	w.Call(func(call coordination.CallID) coordination.Command {
+		return &coordination.CreateNode{CallID: call, Path: []string{"local", "n"}}
 	})
 	clients := make([]*failOverClient, 4)
 	opened := 0

@@ -67,8 +67,8 @@ func newFuzzRun(t *testing.T, script []byte) *fuzzRun {
 }
 
 func (r *fuzzRun) createNode() {
-	r.world.Call(func(call coordination.Call) coordination.Command {
-		return &coordination.CreateNode{Call: call, Path: []string{"local", "n"},
+	r.world.Call(func(call coordination.CallID) coordination.Command {
+		return &coordination.CreateNode{CallID: call, Path: []string{"local", "n"},
 			Config: coordination.NodeConfig{ReadConsistencyMode: 1 + int32(r.next()%2), AttachConsistencyMode: 1 + int32(r.next()%2)}}
 	})
 }
@@ -113,8 +113,8 @@ func (r *fuzzRun) server(action byte) {
 	case 4:
 		r.world.FailOver(int(r.next() % 4))
 	case 5:
-		r.world.Call(func(call coordination.Call) coordination.Command {
-			return &coordination.DropNode{Call: call, Path: []string{"local", "n"}}
+		r.world.Call(func(call coordination.CallID) coordination.Command {
+			return &coordination.DropNode{CallID: call, Path: []string{"local", "n"}}
 		})
 	case 6:
 		r.createNode()

@@ -17,8 +17,8 @@ func TestStopOverLeaderChange(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			w.Call(func(call coordination.Call) coordination.Command {
-				return &coordination.CreateNode{Call: call, Path: []string{"local", "n"}}
+			w.Call(func(call coordination.CallID) coordination.Command {
+				return &coordination.CreateNode{CallID: call, Path: []string{"local", "n"}}
 			})
 			s := startStream(w, 0)
 			_, session := s.kinds()

@@ -46,8 +46,8 @@ func splitRun(seed uint64, batch func(int) int) ([][]coordination.Reply, error) 
 	if err != nil {
 		return nil, err
 	}
-	w.Call(func(call coordination.Call) coordination.Command {
-		return &coordination.CreateNode{Call: call, Path: []string{"local", "n"},
+	w.Call(func(call coordination.CallID) coordination.Command {
+		return &coordination.CreateNode{CallID: call, Path: []string{"local", "n"},
 			Config: coordination.NodeConfig{ReadConsistencyMode: 1 + int32(seed%2), AttachConsistencyMode: 1 + int32(seed/2%2)}}
 	})
 	clients := make([]*splitClient, 4)

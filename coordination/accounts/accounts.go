@@ -84,7 +84,7 @@ func (a *Accounts) User(name string) (User, bool) {
 	return a.users[at], true
 }
 
-// IsAdministrator tells whether there is an administrator of that name.
+// IsAdministrator reports whether there is an administrator of that name.
 func (a *Accounts) IsAdministrator(name string) bool {
 	user, found := a.User(name)
 	return found && user.Administrator

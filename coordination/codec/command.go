@@ -181,14 +181,14 @@ func (w *wire) command(c coordination.Command) protowire.Number {
 		w.alterNode(c)
 		return 11
 	case *coordination.DropNode:
-		w.call(&c.Call, &c.Path)
+		w.call(&c.CallID, &c.Path)
 		w.caller(4, &c.Caller)
 		return dropNode
 	case *coordination.MakeDirectory:
 		w.makeDirectory(c)
 		return 13
 	case *coordination.RemoveDirectory:
-		w.call(&c.Call, &c.Path)
+		w.call(&c.CallID, &c.Path)
 		w.caller(4, &c.Caller)
 		return 14
 	case *coordination.ModifyPermissions:
@@ -234,22 +234,22 @@ func (w *wire) command(c coordination.Command) protowire.Number {
 		w.flag(7, &c.Force)
 		return 25
 	case *coordination.CreateResource:
-		w.ofResource(&c.Call, &c.Path, &c.Caller, &c.Resource)
+		w.ofResource(&c.CallID, &c.Path, &c.Caller, &c.Resource)
 		w.properties(7, &c.ResourceProperties)
 		return 26
 	case *coordination.AlterResource:
-		w.ofResource(&c.Call, &c.Path, &c.Caller, &c.Resource)
+		w.ofResource(&c.CallID, &c.Path, &c.Caller, &c.Resource)
 		w.properties(7, &c.ResourceProperties)
 		return 27
 	case *coordination.DropResource:
-		w.ofResource(&c.Call, &c.Path, &c.Caller, &c.Resource)
+		w.ofResource(&c.CallID, &c.Path, &c.Caller, &c.Resource)
 		return 28
 	}
 	panic(fmt.Sprintf("codec: %T has no encoding", c))
 }
 
 // ofResource is the fields 1 to 6 of a command about a resource.
-func (w *wire) ofResource(call *coordination.Call, path *scheme.Path, by *coordination.Caller, resource *string) {
+func (w *wire) ofResource(call *coordination.CallID, path *scheme.Path, by *coordination.Caller, resource *string) {
 	w.call(call, path)
 	w.caller(4, by)
 	w.text(6, resource)
@@ -292,7 +292,7 @@ func (w *wire) origin(o *coordination.Origin) {
 func (w *wire) answered(o *coordination.Origin) { number(w, 15, &o.Answered) }
 
 // call is the fields 1 and 3 of a command about the path tree.
-func (w *wire) call(call *coordination.Call, path *scheme.Path) {
+func (w *wire) call(call *coordination.CallID, path *scheme.Path) {
 	number(w, 1, &call.Nonce)
 	w.texts(3, (*[]string)(path))
 }
@@ -368,7 +368,7 @@ func (w *wire) acquireSemaphore(c *coordination.AcquireSemaphore) {
 }
 
 func (w *wire) createNode(c *coordination.CreateNode) {
-	w.call(&c.Call, &c.Path)
+	w.call(&c.CallID, &c.Path)
 	w.config(4, &c.Config)
 	w.flag(9, &c.SetsPath)
 	w.text(10, &c.Owner)
@@ -377,7 +377,7 @@ func (w *wire) createNode(c *coordination.CreateNode) {
 }
 
 func (w *wire) alterNode(c *coordination.AlterNode) {
-	w.call(&c.Call, &c.Path)
+	w.call(&c.CallID, &c.Path)
 	w.config(4, &c.Config)
 	w.flag(9, &c.SetsPath)
 	w.caller(10, &c.Caller)
@@ -404,14 +404,14 @@ func (w *wire) limits(field protowire.Number, l *coordination.StateLimits) {
 }
 
 func (w *wire) makeDirectory(c *coordination.MakeDirectory) {
-	w.call(&c.Call, &c.Path)
+	w.call(&c.CallID, &c.Path)
 	w.text(4, &c.Owner)
 	number(w, 5, &c.StampMillis)
 	w.caller(6, &c.Caller)
 }
 
 func (w *wire) modifyPermissions(c *coordination.ModifyPermissions) {
-	w.call(&c.Call, &c.Path)
+	w.call(&c.CallID, &c.Path)
 	w.flag(4, &c.Change.Clear)
 	w.optionalFlag(5, &c.Change.Interrupt)
 	messages(w, 6, &c.Change.Actions, func(w *wire, a *scheme.Action) {

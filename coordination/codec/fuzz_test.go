@@ -46,7 +46,7 @@ func FuzzDecodeCommand(f *testing.F) {
 	})
 }
 
-// hasVersion tells whether a command begins with the version with which its form came.
+// hasVersion reports whether a command begins with the version with which its form came.
 func hasVersion(data []byte) bool {
 	c, err := readCommand(data[1:], false)
 	return err != nil || Since(c) == uint64(data[0])

@@ -118,7 +118,7 @@ func (b *Bucket) receive(amount float64) {
 	b.count(Flow{Assigned: b.level - before})
 }
 
-// wants tells whether the bucket is to ask for more: from below the watermark until it is full. What is waited for comes on
+// wants reports whether the bucket is to ask for more: from below the watermark until it is full. What is waited for comes on
 // top.
 func (b *Bucket) wants() bool {
 	if b.active >= 0 {

@@ -231,7 +231,7 @@ func (s *Buckets) Receive(now coordination.Instant, key coordination.ResourceKey
 	s.serve(now, b)
 }
 
-// Tick does what is due. led tells whether there is a leader to receive from; otherwise those buckets that ask for more go
+// Tick does what is due. led reports whether there is a leader to receive from; otherwise those buckets that ask for more go
 // on with what they had lately, and a little less with every tick.
 func (s *Buckets) Tick(now coordination.Instant, led bool) {
 	for len(s.looks) > 0 && s.looks[0].due <= now {
@@ -349,7 +349,7 @@ func (s *Buckets) Demands(into []Demand) []Demand {
 	return into
 }
 
-// Changed tells whether Demands has something to say.
+// Changed reports whether Demands has something to say.
 func (s *Buckets) Changed() bool { return len(s.changed) > 0 }
 
 // Announce has Demands say everything to a leader who has heard nothing yet.

@@ -60,7 +60,7 @@ func (s *supply) quantum() float64 { return s.rate / ticksPerSecond }
 // room is how much of a quantum the resource does not have yet. What it could not pass on it keeps, but never more than one.
 func (s *supply) room() float64 { return s.quantum() - s.free }
 
-// Knows tells whether somebody asks for units of the resource, or of one below it. Rates need not be told of one that is known.
+// Knows reports whether somebody asks for units of the resource, or of one below it. Rates need not be told of one that is known.
 func (d *Distributor) Knows(key coordination.ResourceKey) bool { return d.supplies[key] != nil }
 
 // Ask has a server be given units of a resource from the next tick on, until it asks no more. rates are the resource's own

@@ -109,7 +109,7 @@ func (w *world) tick() {
 	}
 }
 
-// acquire has somebody wait for an amount on the first server, for a limit at most, and tells whether and when it was
+// acquire has somebody wait for an amount on the first server, for a limit at most, and reports whether and when it was
 // granted.
 func (w *world) acquire(id coordination.ResourceID, amount uint64, limit time.Duration) (granted bool, took time.Duration) {
 	w.t.Helper()

@@ -98,7 +98,7 @@ type Outcome struct {
 	Issues []Issue
 }
 
-// OK tells whether the request succeeded.
+// OK reports whether the request succeeded.
 func (o Outcome) OK() bool { return o.Status == Success }
 
 // String returns status and messages on one line, for logs and test failures.

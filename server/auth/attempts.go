@@ -89,7 +89,7 @@ func (a *attempts) of(attempt Attempt) Attempt {
 	return attempt
 }
 
-// known tells whether the source has shown the right password of the user before.
+// known reports whether the source has shown the right password of the user before.
 func (a *attempts) known(attempt Attempt) bool {
 	a.mutex.Lock()
 	defer a.mutex.Unlock()
@@ -134,7 +134,7 @@ func (a *attempts) note(attempt Attempt, right bool) (waitsNow bool) {
 	return past.count+1 == freeAttempts
 }
 
-// CheckPassword tells whether a user's password is the one that stored was made of; stored is empty where there is no such
+// CheckPassword reports whether a user's password is the one that stored was made of; stored is empty where there is no such
 // user. Errors: *WaitError, ErrOverloaded, ErrStoredHash, those of ctx.
 func (a *Authenticator) CheckPassword(ctx context.Context, attempt Attempt, password, stored string, logger *slog.Logger) (right bool, err error) {
 	defer func() {

@@ -51,12 +51,12 @@ func New(required bool, database, tokenFile string) (*Authenticator, error) {
 		database: scheme.SplitLoose(database), tokens: tokens}, nil
 }
 
-// Serves tells whether name is that of the database.
+// Serves reports whether name is that of the database.
 func (a *Authenticator) Serves(name string) bool {
 	return slices.Equal(scheme.SplitLoose(name), a.database)
 }
 
-// TokensText tells whether two servers take the same access tokens. It is much too short to guess one by it.
+// TokensText reports whether two servers take the same access tokens. It is much too short to guess one by it.
 func (a *Authenticator) TokensText() string {
 	if a.tokens == nil {
 		return "none"
@@ -123,7 +123,7 @@ func (a *Authenticator) resolve(token string, known *accounts.Accounts) *Identit
 	return resolveLogin(token, a.database.String(), a.LoginLifetime, known, time.Now())
 }
 
-// StillValid tells whether what an identity was proved by has not been revoked. A login token that has only expired
+// StillValid reports whether what an identity was proved by has not been revoked. A login token that has only expired
 // stays good for a stream that began before (surface.md §5).
 func (a *Authenticator) StillValid(id *Identity, known *accounts.Accounts) bool {
 	switch {

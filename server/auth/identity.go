@@ -36,7 +36,7 @@ var Anonymous = &Identity{}
 // LocalAdministrator is who has opened the administrator's socket and shows nothing else.
 var LocalAdministrator = &Identity{source: fromSocket}
 
-// ByLogin tells whether it was proved by a login token.
+// ByLogin reports whether it was proved by a login token.
 func (i *Identity) ByLogin() bool { return i.source == fromLogin }
 
 // String is how logs call it.
@@ -82,7 +82,7 @@ func With(ctx context.Context, id *Identity) context.Context {
 	return context.WithValue(ctx, identityKey{}, id)
 }
 
-// FromSocket tells whether the caller has opened the administrator's socket.
+// FromSocket reports whether the caller has opened the administrator's socket.
 func FromSocket(ctx context.Context) bool {
 	p, ok := peer.FromContext(ctx)
 	if !ok {
@@ -92,7 +92,7 @@ func FromSocket(ctx context.Context) bool {
 	return ok
 }
 
-// FromLoopback tells whether the caller is on this machine, or comes by way of it.
+// FromLoopback reports whether the caller is on this machine, or comes by way of it.
 func FromLoopback(ctx context.Context) bool {
 	p, ok := peer.FromContext(ctx)
 	if !ok {

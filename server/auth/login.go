@@ -49,7 +49,7 @@ type loginProof struct {
 	key     accounts.Position
 }
 
-// stillValid tells whether the user is still there with the same password, and whether the key is not older than all that
+// stillValid reports whether the user is still there with the same password, and whether the key is not older than all that
 // are known: a rotation forgets everything before it, and whatever an older key has signed ends with that, also where it
 // has expired meanwhile.
 func (p *loginProof) stillValid(name string, known *accounts.Accounts) bool {

@@ -67,7 +67,7 @@ func (h *Hasher) Hash(ctx context.Context, password string) (string, error) {
 	return encodeHash(h.memoryKiB, salt, argon2.IDKey([]byte(password), salt, argonPasses, h.memoryKiB, argonLanes, argonHashBytes)), nil
 }
 
-// verify tells whether the password is the one that stored was made of. An empty stored value is a user who is not
+// verify reports whether the password is the one that stored was made of. An empty stored value is a user who is not
 // there: the answer is no, and takes as long. may is asked when the turn has come; its error ends the matter. note is told
 // what came of it before the turn goes to the next.
 func (h *Hasher) verify(ctx context.Context, source string, known bool, password, stored string, may func() error,

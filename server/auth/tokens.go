@@ -117,7 +117,7 @@ func (f *tokenFile) resolve(token string) *Identity {
 	return (*f.content.Load())[sha256.Sum256([]byte(token))]
 }
 
-// has tells whether the token of an identity is still in the file, for the same user.
+// has reports whether the token of an identity is still in the file, for the same user.
 func (f *tokenFile) has(id *Identity) bool {
 	now := (*f.content.Load())[id.token]
 	return now != nil && now.Name == id.Name

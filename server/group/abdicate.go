@@ -17,7 +17,7 @@ const leftOverPause = time.Millisecond
 // leader meanwhile, and who leads then knows of nothing but what is in the log. Only stand-ins do that.
 func (g *Group) Abdicate(d time.Duration) error {
 	g.turn.Lock()
-	defer g.leaveTurn()
+	defer g.turn.Unlock()
 	term := g.replica.Term()
 	if g.closed || term == 0 {
 		return ErrNotLeading
@@ -25,21 +25,21 @@ func (g *Group) Abdicate(d time.Duration) error {
 	g.leftOver = g.inFlight
 	g.abdicated.Store(true)
 	g.replica.Following()
-	g.lead()
+	g.setLeader()
 	g.member.toward(uint64(term), 0) // calls are not to wait for this leader
 	g.handleAll(nil)
 	g.clock.AfterFunc(d, func() { g.leadAgain(term) })
 	return nil
 }
 
-// Abdicated tells whether the pause that Abdicate has begun goes on.
+// Abdicated reports whether the pause that Abdicate has begun goes on.
 func (g *Group) Abdicated() bool { return g.abdicated.Load() }
 
 // leadAgain ends what Abdicate has begun. What was written before that is executed by now: the next leader must not take
 // it for its own.
 func (g *Group) leadAgain(term coordination.Term) {
 	g.turn.Lock()
-	defer g.leaveTurn()
+	defer g.turn.Unlock()
 	g.abdicated.Store(false)
 	switch {
 	case g.closed:
@@ -47,7 +47,7 @@ func (g *Group) leadAgain(term coordination.Term) {
 		time.AfterFunc(leftOverPause, func() { g.leadAgain(term) })
 	default:
 		g.replica.Leading(term, g.store.Lineage())
-		first := &coordination.SetLimits{Call: coordination.Call{Nonce: Nonce()}, OnlyFirst: true} // which does nothing
+		first := &coordination.SetLimits{CallID: coordination.CallID{Nonce: Nonce()}, OnlyFirst: true} // which does nothing
 		g.store.Propose(uint64(term), g.entries([]coordination.Command{first}))
 	}
 }

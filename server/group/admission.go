@@ -20,6 +20,6 @@ func (g *Group) readable() uint64 {
 	return g.store.ClusterVersion()
 }
 
-// Crowded tells whether what makes the state larger is refused: the disk of this server, which leads, is nearly full,
+// Crowded reports whether what makes the state larger is refused: the disk of this server, which leads, is nearly full,
 // and no other server can take the leadership. The reserve is for what makes the state smaller.
 func (g *Group) Crowded() bool { return g.store.Writable() != nil && !g.store.HandingOver() }

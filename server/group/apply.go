@@ -43,7 +43,7 @@ func (g *Group) tell(e storeEvent) { g.queue.putStore(e) }
 // Flush implements raftstore.Handler.
 func (g handler) Flush(busy bool) {
 	if busy {
-		g.queue.bell.ring()
+		g.queue.bell.Ring()
 	} else {
 		g.takeFreeTurn()
 	}
@@ -59,7 +59,7 @@ func (g *Group) handleStore(e storeEvent) error {
 	case e.following:
 		g.replay.leads.Store(false)
 		g.replica.Following()
-		g.lead()
+		g.setLeader()
 		g.member.toward(e.term, e.leader)
 		g.events.lead(g.clock.WallMillis(), e.term, e.leader)
 	case e.restored > uint64(g.replica.Machine().Index()): // otherwise a later one was in its place already when it was loaded
@@ -149,14 +149,14 @@ func (g *Group) apply(e *raftstore.Entry) error {
 	g.replayed(g.entry.Index)
 	g.access.publish(g.replica.Machine())
 	if g.replica.Reign() != before {
-		g.lead()
+		g.setLeader()
 	}
 	return nil
 }
 
-// lead has the streams turn to the leader that the replica has now, or to none. Calls do so by themselves, once they
+// setLeader has the streams turn to the leader that the replica has now, or to none. Calls do so by themselves, once they
 // have their answers.
-func (g *Group) lead() {
+func (g *Group) setLeader() {
 	g.inFlight = 0
 	if g.link != nil {
 		close(g.link.gone)

@@ -48,13 +48,13 @@ func TestNewsOfALeaderHere(t *testing.T) {
 	defer g.turn.Unlock()
 	term, index := g.replica.Term(), g.replica.Machine().Index()
 	g.replica.Following()
-	g.lead()
+	g.setLeader()
 	news := g.member.awaitNews()
 	g.streams.mutex.Lock() // so that it is not seen yet that this server leads
 	done := make(chan struct{})
 	g.replica.Leading(term, g.store.Lineage())
 	g.replica.Committed(g.clock.Now(), &coordination.Entry{Index: index + 1, Term: term})
-	go func() { defer close(done); g.lead() }()
+	go func() { defer close(done); g.setLeader() }()
 	select {
 	case <-news:
 		t.Error("calls were told of a leader before there was one to ask")
@@ -92,7 +92,7 @@ func TestCallsPassAFollower(t *testing.T) {
 func TestCallsAreEncodedOnce(t *testing.T) {
 	g := openTest(t, nil)
 	createNode(t, g, scheme.Path{"local", "before"}) // from here on the group knows what its members can read
-	command := &coordination.CreateNode{Call: coordination.Call{Nonce: 1}, Path: testNode, Owner: scheme.RootOwner}
+	command := &coordination.CreateNode{CallID: coordination.CallID{Nonce: 1}, Path: testNode, Owner: scheme.RootOwner}
 	passedOn := codec.AppendCommand(nil, command)
 	g.turn.Lock()
 	waiting := &call{attempt: &attempt{command: command, encoded: passedOn}, done: make(chan callAnswer, 1)}

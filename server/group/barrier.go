@@ -61,8 +61,8 @@ func (r *readRounds) number(round *readRound) uint64 {
 	return round.question
 }
 
-// leave takes out a read that waits no more.
-func (r *readRounds) leave(round *readRound) (ask uint64) {
+// drop takes out a read that waits no more.
+func (r *readRounds) drop(round *readRound) (ask uint64) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
 	if round.readers--; round.readers == 0 {
@@ -141,7 +141,7 @@ func (g *Group) passBarrier(ctx context.Context) error {
 		case <-retry.C:
 			g.ask(g.rounds.again(round, asked))
 		case <-ctx.Done():
-			g.ask(g.rounds.leave(round))
+			g.ask(g.rounds.drop(round))
 			return ctx.Err()
 		case <-g.over:
 			return ErrStopped

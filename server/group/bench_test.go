@@ -28,7 +28,7 @@ func BenchmarkTurn(b *testing.B) {
 			c.ask(requests, ask(i))
 		}
 		g.turn.Unlock()
-		g.queue.bell.ring()
+		g.queue.bell.Ring()
 		for _, c := range clients {
 			if r := c.next(b); r.Kind != coordination.ReplyResult || !r.Done {
 				b.Fatalf("got %+v", r)

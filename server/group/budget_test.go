@@ -143,7 +143,7 @@ func TestCreditIsGivenBack(t *testing.T) {
 			t.Errorf("%s: %d are still spent", name, spent)
 		}
 		g.turn.Unlock()
-		g.queue.bell.ring()
+		g.queue.bell.Ring()
 	}
 	client := openSession(t, g, 600_000)
 	client.stream.AwaitRoom(t.Context(), &coordination.ClientMessage{Request: take("lock")})

@@ -61,8 +61,8 @@ var callErrors = [...]error{
 // ErrStopped, and when ctx ends its own, which is ErrNoLeader or ErrUnknown as well unless a leader has the call at
 // that moment.
 func (g *Group) Execute(ctx context.Context,
-	build func(coordination.Call) coordination.Command) (outcome.Outcome, error) {
-	a := &attempt{command: build(coordination.Call{Nonce: Nonce()}), since: coordination.Index(g.applied.Load())}
+	build func(coordination.CallID) coordination.Command) (outcome.Outcome, error) {
+	a := &attempt{command: build(coordination.CallID{Nonce: Nonce()}), since: coordination.Index(g.applied.Load())}
 	var answer outcome.Outcome
 	var ended error
 	err := g.AskLeader(ctx, func(repeated bool) Asked {

@@ -28,7 +28,7 @@ func takeCensus(roots ...any) map[string]int {
 	return c.sizes
 }
 
-// ours tells whether a type belongs to what is counted: the rings, and the server but for its simulation.
+// ours reports whether a type belongs to what is counted: the rings, and the server but for its simulation.
 func ours(t reflect.Type) bool {
 	path, ours := strings.CutPrefix(t.PkgPath(), "github.com/coordd/coordd/")
 	return ours && (path == "server/group" || path == "coordination" || path == "scheme") && !strings.HasPrefix(t.Name(), "silen")
@@ -73,7 +73,7 @@ type churn struct {
 	leader *silentServer
 }
 
-// census is taken of all servers, and of both ends of the relay, when no question about leave is under way.
+// census is taken of all servers, and of both ends of the relay, when no question about a permit is under way.
 func (c *churn) census() map[string]int {
 	for len(c.relay.relay.asked) > 0 {
 		c.run(c.now + time.Millisecond)

@@ -96,7 +96,7 @@ func (g *Group) checkpointAtMark() {
 	g.checkpoint.marked = true
 }
 
-// awaitsMark tells whether a checkpoint that is due is better taken at the mark that the leader puts into the log when
+// awaitsMark reports whether a checkpoint that is due is better taken at the mark that the leader puts into the log when
 // its own is due. It does not come if nobody leads, nor before all servers can read it.
 func (g *Group) awaitsMark() bool {
 	return g.config.Marks != (coordination.MarkPolicy{}) && g.FormatVersion() >= codec.VersionEntries &&
@@ -299,7 +299,7 @@ type Divergence struct {
 	Right bool
 }
 
-// Divergence tells whether there are members whose state differs from this server's. One that has yet to report may
+// Divergence reports whether there are members whose state differs from this server's. One that has yet to report may
 // show who of them is right; until then they are not told of.
 func (g *Group) Divergence() (d Divergence, found bool) {
 	if g.alone() {

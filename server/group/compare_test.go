@@ -71,8 +71,8 @@ func (c *comparedCluster) endOf(i int) error {
 // makeDirectory has a directory made by whoever leads; what the caller is told does not matter.
 func (c *comparedCluster) makeDirectory(path scheme.Path, on int) {
 	c.t.Helper()
-	answer, err := c.groups[on].Execute(context.Background(), func(call coordination.Call) coordination.Command {
-		return &coordination.MakeDirectory{Call: call, Path: path, Owner: scheme.RootOwner}
+	answer, err := c.groups[on].Execute(context.Background(), func(call coordination.CallID) coordination.Command {
+		return &coordination.MakeDirectory{CallID: call, Path: path, Owner: scheme.RootOwner}
 	})
 	if err != nil || !answer.OK() {
 		c.t.Fatal(answer, err)
@@ -315,7 +315,7 @@ func TestSilentVoterIsWaitedFor(t *testing.T) {
 	}
 	g.turn.Unlock()
 	held = false
-	g.queue.bell.ring()
+	g.queue.bell.Ring()
 	c.wantEnd(follower, index)
 	eventually(t, "the others to be right", func() bool { d, found := c.groups[leader].Divergence(); return found && d.Right })
 }
@@ -349,7 +349,7 @@ func TestLaggingServerIsComparedLater(t *testing.T) {
 			}
 		}
 	}()
-	g.queue.bell.ring()
+	g.queue.bell.Ring()
 	c.idle(follower, index)
 	c.makeDirectory(poison(99), leader)
 	c.mark()
@@ -386,7 +386,7 @@ func TestOpenCheckpointPassesMarkOver(t *testing.T) {
 			t.Error("another checkpoint was begun")
 		}
 	}()
-	g.queue.bell.ring()
+	g.queue.bell.Ring()
 	for i := range c.groups {
 		c.idle(i, index)
 		if i != follower {

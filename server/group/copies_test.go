@@ -3,6 +3,8 @@ package group
 import (
 	"testing"
 
+	"github.com/coordd/coordd/raftstore/turn"
+
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/server/group/relaypb"
 )
@@ -85,7 +87,7 @@ func TestDescriptionsWaitForRoom(t *testing.T) {
 
 // TestRoomIsTold has clients take what they were told: the leader hears at once of room that is worth a word.
 func TestRoomIsTold(t *testing.T) {
-	r := &relay{streams: newStreamSet(1), bell: newBell()}
+	r := &relay{streams: newStreamSet(1), bell: turn.NewBell()}
 	r.streams.copies.tell(r.freed)
 	r.streams.copies.add(maxCopiedBytes)
 	if out := r.take(); out != nil {
@@ -106,6 +108,6 @@ func TestRoomIsTold(t *testing.T) {
 	}
 	r.asking, r.last = true, 1
 	if out := r.take(); out.GetRoom() != roomStep*3/2 {
-		t.Errorf("with a request for leave it says %v", out)
+		t.Errorf("with a request for a permit it says %v", out)
 	}
 }

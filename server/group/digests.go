@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"slices"
 	"sync"
+
+	"github.com/coordd/coordd/raftstore/turn"
 )
 
 // report is a digest of a server's state as it was behind an entry of the log.
@@ -20,7 +22,7 @@ const reportsKept = 4
 // digests is what a server knows of its own state's digests and of those of the others. Nothing in it is stored: a
 // server that is started again begins with the digest of its checkpoint.
 type digests struct {
-	bell bell // whoever compares listens
+	bell turn.Bell // whoever compares listens
 
 	mutex   sync.Mutex
 	own     []report            // ascending by index, here and below
@@ -28,7 +30,7 @@ type digests struct {
 	settled uint64              // reports up to this index wait for those of nobody any more
 }
 
-func newDigests() *digests { return &digests{bell: newBell(), others: make(map[uint64][]report)} }
+func newDigests() *digests { return &digests{bell: turn.NewBell(), others: make(map[uint64][]report)} }
 
 // with adds a report to those of one server. The last word about an index counts: the server may have been started
 // again.
@@ -58,7 +60,7 @@ func (d *digests) taken(r report) {
 	d.mutex.Lock()
 	d.own = with(d.own, r)
 	d.mutex.Unlock()
-	d.bell.ring()
+	d.bell.Ring()
 }
 
 // replaced tells that another member's state has taken the place of this server's: what it was before is of no account.
@@ -76,7 +78,7 @@ func (d *digests) heard(from uint64, r report, members []uint64) {
 	d.others[from] = with(d.others[from], r)
 	d.forget(members)
 	d.mutex.Unlock()
-	d.bell.ring()
+	d.bell.Ring()
 }
 
 // forget drops the reports of those who are no members. The mutex is held.

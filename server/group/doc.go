@@ -46,7 +46,7 @@
 //   - limiter.run, one for each group: shares out units of rate limiters by ticks, and lets those go on who wait for some.
 //   - where there may be other members, member.relay, which keeps the relay to the leader, member.listen, which has
 //     streams sent that were mute, and compareDigests, with one for each question to another server, which it waits for.
-//     An open relay has four more: one that writes, one that waits for another leader, and two that ask for leave.
+//     An open relay has four more: one that writes, one that waits for another leader, and two that ask for a permit.
 //   - for each relay towards this server one that reads and one that writes, besides that of the RPC itself.
 //   - for the time of a backup one that waits for its checkpoint; for the time of Stop one that waits for the
 //     relays; one to end a stream whose roster is too large to travel.
@@ -54,7 +54,7 @@
 //     streams of one that broke.
 //
 // The rings' timers go by Config.Clock, all others by Config.Shell, which is the real clock for everybody but tests. In a
-// stand-in somebody turns the first by hand; still.go is for him: Still tells whether everything is done that was due, and a
+// stand-in somebody turns the first by hand; still.go is for him: Still reports whether everything is done that was due, and a
 // stream has a timer of the real clock that reminds its client.
 //
 // All others belong to somebody else and call in: the handlers of clients, the log's goroutines (handler), those of
@@ -81,14 +81,14 @@
 // The words for it, in the order of what happens.
 //
 //	reign     Replica       is the time of one leader on this server; what was said to another is void, calls are lost
-//	lead      apply.go      takes note of a reign that began or ended
+//	setLeader apply.go      takes note of a reign that began or ended
 //	follow    streams.go    has all streams speak to the leader behind a link; nil: they wait for the next
 //	orphan    Front         is what a stream becomes at that moment: silent until a leader has answered for it
 //	toward    member.go     notes which other server leads, so that relay (member.go) opens a relay to it
 //	Hello     relay         says which server opens it, and which of two relays of one server is the later
 //	supersede relay_batch   ends the earlier one at the leader
-//	renew     relay         asks for leave: the right to speak to clients for relayLeave, counted from the asking; over the
-//	                        relay, and over the connection of the heartbeats, which no data holds up (relay_leave.go)
+//	renew     relay         asks for a permit: the right to speak to clients for relayPermit, counted from the asking; over the
+//	                        relay, and over the connection of the heartbeats, which no data holds up (relay_permit.go)
 //	join      streams.go    has the streams follow the relay once its first answer shows that the other side leads
 //	Rejoin    Front         makes the roster: which session the stream speaks for and what of it is not answered
 //	Resume    Leader        takes the roster: the highest epoch wins, what was done before is answered as it was

@@ -106,7 +106,7 @@ func TestTurnIsOneEntry(t *testing.T) {
 		c.ask(2, take(fmt.Sprint("lock ", i)))
 	}
 	g.turn.Unlock()
-	g.queue.bell.ring()
+	g.queue.bell.Ring()
 	for _, c := range clients {
 		for number := uint64(1); number <= 2; number++ {
 			if r := c.next(t); r.Kind != coordination.ReplyResult || !r.Done || r.ReqID != number {
@@ -130,7 +130,7 @@ func TestPanickingTurnSaysNothing(t *testing.T) {
 	g.turn.Lock()
 	defer g.turn.Unlock()
 	client.ask(1, take("lock"))
-	added := &call{attempt: &attempt{command: &coordination.AddUser{Call: coordination.Call{Nonce: 5}, Name: "root", PasswordHash: "h"}},
+	added := &call{attempt: &attempt{command: &coordination.AddUser{CallID: coordination.CallID{Nonce: 5}, Name: "root", PasswordHash: "h"}},
 		done: make(chan callAnswer, 1)}
 	g.queue.put(event{call: added})
 	before := g.replica.Machine().Index()
@@ -250,8 +250,8 @@ func TestDroppedEntryIsSettled(t *testing.T) {
 	}
 	called := make(chan outcome.Outcome, 1)
 	go func() {
-		answer, err := g.Execute(t.Context(), func(call coordination.Call) coordination.Command {
-			return &coordination.CreateNode{Call: call, Path: scheme.Path{"local", "late"}, Owner: scheme.RootOwner}
+		answer, err := g.Execute(t.Context(), func(call coordination.CallID) coordination.Command {
+			return &coordination.CreateNode{CallID: call, Path: scheme.Path{"local", "late"}, Owner: scheme.RootOwner}
 		})
 		if err != nil {
 			t.Error(err)
@@ -276,7 +276,7 @@ func TestDroppedEntryIsSettled(t *testing.T) {
 		t.Error("nothing was proposed")
 	}
 	g.turn.Unlock()
-	g.queue.bell.ring()
+	g.queue.bell.Ring()
 	for i, client := range clients {
 		for number := uint64(1); number <= 2; number++ {
 			attend()

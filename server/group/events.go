@@ -5,6 +5,8 @@ import (
 	"sync"
 	"unicode/utf8"
 
+	"github.com/coordd/coordd/raftstore/turn"
+
 	"github.com/coordd/coordd/coordination"
 )
 
@@ -38,7 +40,7 @@ func (r *events) add(wallMillis uint64, occurred []coordination.Occurrence) {
 		r.addOne(wallMillis, &occurred[i])
 	}
 	for w := range r.watchers {
-		w.bell.ring()
+		w.bell.Ring()
 	}
 }
 
@@ -113,7 +115,7 @@ type Event struct {
 // Watcher reads the events of this server. One goroutine at a time may use it.
 type Watcher struct {
 	events *events
-	bell   bell
+	bell   turn.Bell
 	over   chan struct{}
 	at     uint64 // sequence of the last event that was read
 }
@@ -124,7 +126,7 @@ func (g *Group) Watch(ring, sequence uint64) *Watcher {
 	r := g.events
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
-	w := &Watcher{events: r, bell: newBell(), over: make(chan struct{})}
+	w := &Watcher{events: r, bell: turn.NewBell(), over: make(chan struct{})}
 	switch ring {
 	case 0:
 		w.at = r.last

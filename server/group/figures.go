@@ -23,7 +23,7 @@ type Figures struct {
 	Limiter quota.Figures
 	// Leads and Led tell whether this server, or any, leads and serves.
 	Leads, Led bool
-	// MaySpeak tells whether this server may tell its clients that their sessions live.
+	// MaySpeak reports whether this server may tell its clients that their sessions live.
 	MaySpeak bool
 	// Lag is how many entries this server lacks, if that is known.
 	Lag      uint64

@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/coordd/coordd/raftstore/turn"
+
 	"google.golang.org/grpc"
 
 	"github.com/coordd/coordd/coordination"
@@ -16,8 +18,8 @@ import (
 
 // Config is what a group is opened with.
 type Config struct {
-	// Log says where the log is and who the other members are. Open sets Version and adds to Services of its Cluster.
-	// Its Logger receives the group's events, too; nil: none.
+	// Log says where the log is and who the other members are. Open sets Version and adds to Services of its
+	// Cluster. Its Logger receives the group's events, too; nil: none.
 	Log raftstore.Config
 	// Database is the absolute path under which everything lives.
 	Database string
@@ -25,8 +27,9 @@ type Config struct {
 	Limits coordination.Limits
 	// Clock tells the rings the time.
 	Clock Clock
-	// Remind has clients pinged by the real clock as well, while it says so: theirs is that one, and Clock may stand still.
-	// nil: never. It is asked under the stream's lock, so what Still finds behind a change of its mind is all there is.
+	// Remind has clients pinged by the real clock as well, while it says so: theirs is that one, and Clock
+	// may stand still. nil: never. It is asked under the stream's lock, so what Still finds behind a change
+	// of its mind is all there is.
 	Remind func() bool
 	// Shell tells it to everybody else, such as the relay and the right to speak. Zero: Clock does.
 	Shell Clock
@@ -34,7 +37,8 @@ type Config struct {
 	Formats coordination.Formats
 	// Streams is how many streams there may be at once on this server (coordination.md §5).
 	Streams int
-	// OutboundBytes is how much a stream may have waiting for a client that does not read before it is cut off.
+	// OutboundBytes is how much a stream may have waiting for a client that does not read before it is cut
+	// off.
 	OutboundBytes int
 	// Linger is how long a stream that has ended waits for its client to read the end.
 	Linger time.Duration
@@ -42,12 +46,13 @@ type Config struct {
 	CallPatience time.Duration
 	// Failed is called once, when the group cannot go on.
 	Failed func(error)
-	// Marks is how often the servers of the cluster compare their states; zero: DefaultMarks. A server alone does not.
+	// Marks is how often the servers of the cluster compare their states; zero: DefaultMarks. A server alone
+	// does not.
 	Marks coordination.MarkPolicy
 
-	// For tests: maxListedBytes, if another; the version of the digests, if not this program's; what is done to an entry before this server executes it;
-	// what is done when this server has noticed that it diverged and before it writes that down; the pause between two
-	// attempts to compare.
+	// For tests: maxListedBytes, if another; the version of the digests, if not this program's; what is done
+	// to an entry before this server executes it; what is done when this server has noticed that it diverged
+	// and before it writes that down; the pause between two attempts to compare.
 	listedBytes   int
 	digestVersion uint32
 	executing     func(*coordination.Entry)
@@ -62,73 +67,87 @@ const (
 	maxQueuedBytes = 64 << 20
 )
 
-// Group is one replicated log with its machine and, where this server leads, its leader. Everybody puts events into
-// the queue; whoever holds the turn handles them, and alone touches the replica. On a quiet server that is the
-// goroutine that brought the event, which spares the way over others: a client's, another server's, or the one that
-// writes the log. None of them may be held up for long, so what takes longer than a short turn is left to the group's
-// own goroutine.
+// Group is one replicated log with its machine and, where this server leads, its leader.
+//
+// Three kinds of state meet here, and it matters which is which. What the log decides is in replica, and is
+// the same on every server. What only the leader knows is in replica too, and on one server at a time. What
+// is this server's alone is in the rest of the fields: who is connected, who must be asked, what is on its
+// way.
+//
+// Everybody else leaves events in the queue: clients' streams, calls, relays of other servers, and the log.
+// Whoever holds the turn handles them, and alone touches the replica; see turn.go for who that is. From there
+// nothing calls out to where it might wait: messages go into Fronts and relays, commands into the log's
+// inbox.
 type Group struct {
 	config  Config
 	store   *raftstore.Store
-	stored  *loader                      // of the checkpoint that Open has read; nil once it is the machine
-	lease   interface{ MaySpeak() bool } // the store's
-	logFull func() bool                  // the same
-	queue   *queue
-	clock   Clock // of the rings
-	shell   Clock // of the rest
-	logger  *slog.Logger
-	debugs  bool // see tellsTimeouts
-	streams *streamSet
-	member  *member
-	relays  relayPeers
-	digests *digests
-	events  *events
-	limiter *limiter
+	lease   interface{ MaySpeak() bool } // the store; tests put their own here
+	logFull func() bool                  // the store's LogFull; the same
+	// stored reads the checkpoint while Open verifies it. It becomes the machine in load, and is nil from
+	// then on.
+	stored *loader
+	queue  *queue
+	// clock is what the rings go by, and shell what everything else does. They differ in a stand-in, where
+	// somebody turns the first by hand.
+	clock, shell Clock
+	logger       *slog.Logger
+	debugs       bool // see tellsTimeouts
 
-	ready   chan struct{} // closed when the leader serves for the first time
+	// The parts, each with a lock of its own.
+	streams *streamSet // of clients of this server
+	member  *member    // this server's way to whoever leads
+	relays  relayPeers // of other servers, to this one as the leader
+	digests *digests   // of the state at marks, to be compared
+	events  *events    // for those who watch locks change hands
+	limiter *limiter   // the buckets of this server
+
+	ready   chan struct{} // closed when a leader serves, here or elsewhere, for the first time
 	over    chan struct{} // closed when the group handles nothing any more
-	stop    chan struct{}
+	stop    chan struct{} // closed by Stop
 	ended   chan struct{} // closed when run has ended
 	running bool          // Start has succeeded
 	failed  func(error)   // called once, when the group cannot go on
 
+	// Published for everybody, by the holder of the turn.
 	readyOnce sync.Once
 	rounds    readRounds
 	access    publishedAccess
 	size      publishedSize
 	watches   atomic.Int64
-	abdicated atomic.Bool
-	committed atomic.Uint64 // index that the leader last told, 0 if it never did
+	abdicated atomic.Bool   // see Abdicate
+	committed atomic.Uint64 // index of the last entry that the leader has said is committed, 0 if it never said
+	applied   atomic.Uint64 // index of the last entry that the machine has executed, or for a moment an earlier one
+	turns     atomic.Uint64 // taken so far
+	busy      atomic.Bool   // something is in flight, so that requests gather instead of each taking a turn
+	replay    replay
 
-	replay replay
+	turn *turn.Turn
 
-	turn    sync.Mutex
-	turns   atomic.Uint64 // taken so far
-	busy    atomic.Bool   // something is in flight
-	applied atomic.Uint64 // index of the last entry that the machine has, or an earlier one
-
-	// Owned by the holder of the turn.
-	closed     bool  // nothing is handled any more
-	due        alarm // wakes run when the rings have something to do
-	chores     alarm // wakes it for the log
-	replica    *replica
-	link       *localLink // to the leader, nil without one
-	inFlight   int        // bytes proposed in this reign and not yet applied
-	leftOver   int        // what inFlight was when the server abdicated, as far as it is not applied yet
-	checkpoint *runningCheckpoint
-	nextMark   coordination.Instant // see mark
-	// waitsForCheckpoint is set while requests are held because the log is full.
-	waitsForCheckpoint bool
-	entry              coordination.Entry // that is executed; its slice of commands is used again
-	observeBehind      uint64             // events are collected behind this entry; none is, once they are
-	executed           int                // commands since the store was last told
-	packing            []byte             // of entries, used again
-	spareStore         []storeEvent
-	spare              []event
-	reads              []*call // not yet answered
+	// Of the holder of the turn. What counts bytes in flight is for the bound on them: of this reign
+	// (inFlight), and of a reign that this server has given up, whose commands may still be committed
+	// (leftOver).
+	closed             bool  // nothing is handled any more
+	due                alarm // rings when the rings have something to do
+	chores             alarm // rings when the log has
+	replica            *replica
+	link               *localLink // to the leader on this server, nil if it does not lead
+	inFlight, leftOver int
+	checkpoint         *runningCheckpoint
+	nextMark           coordination.Instant // when the leader writes the next mark
+	waitsForCheckpoint bool                 // requests are held because the log is full
+	observeBehind      uint64               // behind this entry the effects are told as events; those before are old news
+	executed           int                  // commands, since the store was last told how many
+	reads              []*call              // that wait for the machine to have what was committed when they came
 	barriers           []passedBarrier
 
-	divergence finding // that was told last; compareDigests owns it
+	// Room that turns use again: the entry that is executed, what is packed into one, and what was taken out
+	// of the queue.
+	entry      coordination.Entry
+	packing    []byte
+	spareStore []storeEvent
+	spare      []event
+
+	divergence finding // the last that was told; compareDigests owns it
 }
 
 // replica is the rings of the group, as the group drives them.
@@ -180,7 +199,8 @@ func newGroup(config Config) *Group {
 	if g.shell = config.Shell; g.shell == (Clock{}) {
 		g.shell = g.clock
 	}
-	g.due, g.chores = newAlarm(g.clock, g.queue.bell.ring), newAlarm(g.shell, g.queue.bell.ring)
+	g.turn = turn.New(g.queue.bell, func() bool { return !g.queue.empty() })
+	g.due, g.chores = newAlarm(g.clock, g.queue.bell.Ring), newAlarm(g.shell, g.queue.bell.Ring)
 	g.member = newMember(g)
 	g.limiter = newLimiter(g)
 	return g
@@ -219,8 +239,8 @@ func (g *Group) load() error {
 	return nil
 }
 
-// Stop ends the group, and waits for what other servers have under way here, though no longer than until ctx is done.
-// It may be called once, and also without Start.
+// Stop ends the group, and waits for what other servers have under way here, though no longer than until ctx
+// is done. It may be called once, and also without Start.
 func (g *Group) Stop(ctx context.Context) error {
 	if g.running {
 		g.stopMember()
@@ -236,30 +256,32 @@ func (g *Group) Stop(ctx context.Context) error {
 // Log is the replicated log, for those who manage its members and its disk.
 func (g *Group) Log() *raftstore.Store { return g.store }
 
-// Clock is the clock of whatever is not of the rings.
+// Clock is the clock of everything but the rings.
 func (g *Group) Clock() Clock { return g.shell }
 
 // Ready is closed when there is a leader, here or elsewhere, that serves.
 func (g *Group) Ready() <-chan struct{} { return g.ready }
 
-// Leads tells whether this server leads and serves as the leader.
+// Leads reports whether this server leads and serves as the leader.
 func (g *Group) Leads() bool { return g.streams.localLink() != nil }
 
-// Led tells whether there is a leader to speak to, here or elsewhere.
+// Led reports whether there is a leader to speak to, here or elsewhere.
 func (g *Group) Led() bool { return g.streams.led() }
 
-// Mute tells whether there is a leader, and this server has for the moment no right to say to clients that their sessions
-// live: as the leader, because no majority has confirmed it lately; elsewhere, because the leader has not.
+// Mute reports whether there is a leader, and this server may for the moment not say anything to clients,
+// because nobody has confirmed to it that their sessions live: if it leads, no majority of the members; if
+// not, the leader.
 func (g *Group) Mute() bool { return g.streams.led() && g.streams.speaking() == nil }
 
 // Queued is how many requests wait to be handled.
 func (g *Group) Queued() int { return g.queue.length() }
 
-// RequestBytes is how much the requests of all streams of this server hold that have no first answer, and how many streams
-// wait with another one until they do not.
+// RequestBytes is how much the requests of all streams of this server hold that have no first answer, and how
+// many streams wait with another one until they do not.
 func (g *Group) RequestBytes() (held, waiting int) { return g.streams.budget.held() }
 
-// Lag is how many entries this server lacks; known is false as long as the leader has not told how many there are.
+// Lag is how many entries this server lacks; known is false as long as the leader has not told how many there
+// are.
 func (g *Group) Lag() (entries uint64, known bool) {
 	committed, applied := g.committed.Load(), g.applied.Load()
 	if g.Leads() {

@@ -90,8 +90,8 @@ func stopTest(t testing.TB, g *Group) {
 // createNode adds a coordination node, or finds it there.
 func createNode(t testing.TB, g *Group, path scheme.Path) {
 	t.Helper()
-	answer, err := g.Execute(context.Background(), func(call coordination.Call) coordination.Command {
-		return &coordination.CreateNode{Call: call, Path: path, Owner: scheme.RootOwner}
+	answer, err := g.Execute(context.Background(), func(call coordination.CallID) coordination.Command {
+		return &coordination.CreateNode{CallID: call, Path: path, Owner: scheme.RootOwner}
 	})
 	if err != nil || !answer.OK() {
 		t.Fatal(answer, err)

@@ -5,6 +5,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/coordd/coordd/raftstore/turn"
+
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/coordination/quota"
 	"github.com/coordd/coordd/server/internal/hooks"
@@ -25,7 +27,7 @@ const own quota.Consumer = 0
 // turns.
 type limiter struct {
 	group *Group
-	bell  bell // the limiter's goroutine listens
+	bell  turn.Bell // the limiter's goroutine listens
 	ended sync.WaitGroup
 
 	mutex   sync.Mutex
@@ -58,7 +60,7 @@ type wantedResource struct {
 }
 
 func newLimiter(g *Group) *limiter {
-	return &limiter{group: g, bell: newBell(), buckets: quota.NewBuckets(), named: make(map[resourceName]*quota.Bucket),
+	return &limiter{group: g, bell: turn.NewBell(), buckets: quota.NewBuckets(), named: make(map[resourceName]*quota.Bucket),
 		names: make(map[*quota.Bucket]resourceName), wakeAt: coordination.Never}
 }
 
@@ -66,7 +68,7 @@ func newLimiter(g *Group) *limiter {
 func (l *limiter) start() {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
-	l.wake = l.group.clock.AfterFunc(time.Hour, l.bell.ring)
+	l.wake = l.group.clock.AfterFunc(time.Hour, l.bell.Ring)
 	l.ended.Go(l.run)
 }
 
@@ -133,7 +135,7 @@ func (l *limiter) next() coordination.Instant {
 func (l *limiter) settle() {
 	l.tellEnded()
 	if l.next() < l.wakeAt {
-		l.bell.ring()
+		l.bell.Ring()
 	}
 }
 
@@ -269,7 +271,7 @@ func (l *limiter) demanded(peer *relayPeer, demands []quota.Demand) {
 		l.peers[peer] = consumer
 	}
 	l.ask(consumer, demands)
-	l.bell.ring()
+	l.bell.Ring()
 }
 
 // forget ends what another server asks for, whose relay is over.

@@ -162,7 +162,7 @@ func TestPanicOfTheLimiter(t *testing.T) {
 	g.limiter.mutex.Lock()
 	g.limiter.buckets = nil
 	g.limiter.mutex.Unlock()
-	g.limiter.bell.ring()
+	g.limiter.bell.Ring()
 	var invariant *InvariantError
 	if err := <-failed; !errors.As(err, &invariant) {
 		t.Errorf("ended with %v", err)

@@ -6,7 +6,7 @@ import "github.com/coordd/coordd/coordination"
 // stream stay in order.
 type leaderLink interface {
 	put(s *Stream, f coordination.Forward)
-	// maySpeak tells whether the leader behind the link lets this server say to clients what they take for a sign
+	// maySpeak reports whether the leader behind the link lets this server say to clients what they take for a sign
 	// that their sessions live. It is asked just before a message is sent. The Front keeps silent besides until that
 	// leader has answered for the session.
 	maySpeak() bool

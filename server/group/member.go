@@ -6,6 +6,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/coordd/coordd/raftstore/turn"
+
 	"google.golang.org/grpc"
 
 	"github.com/coordd/coordd/raftstore"
@@ -152,7 +154,7 @@ func (m *member) relayTo(ctx context.Context, leader uint64, address string, cha
 	m.relays++
 	r := &relay{self: m.group.store.Member(), process: m.process, number: m.relays, streams: m.group.streams,
 		limiter: m.group.limiter, clock: m.group.shell,
-		bell: newBell(), asked: make(map[uint64]moment),
+		bell: turn.NewBell(), asked: make(map[uint64]moment),
 		urgent: func() *grpc.ClientConn { return m.group.store.UrgentConn(leader) }, ready: func() {
 			m.opened.Add(1)
 			m.setConn(conn)

@@ -3,6 +3,8 @@ package group
 import (
 	"sync"
 
+	"github.com/coordd/coordd/raftstore/turn"
+
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/coordination/codec"
 	"github.com/coordd/coordd/raftstore"
@@ -73,14 +75,14 @@ type queue struct {
 	room     budget // for requests: what those count that are here, and those that were let in and are not here yet
 	held     bool   // requests stay until the log has said something
 	store    []storeEvent
-	count    int  // what the entries in store count
-	volume   int  // bytes of them
-	long     bool // something in store takes long
-	bell     bell // the group's own goroutine listens
+	count    int       // what the entries in store count
+	volume   int       // bytes of them
+	long     bool      // something in store takes long
+	bell     turn.Bell // the group's own goroutine listens
 }
 
 func newQueue() *queue {
-	q := &queue{bell: newBell()}
+	q := &queue{bell: turn.NewBell()}
 	q.room.limit(maxQueuedBytes)
 	return q
 }

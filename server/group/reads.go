@@ -48,7 +48,7 @@ func (g *Group) answerReads() {
 	left := copy(g.reads, g.reads[done:])
 	clear(g.reads[left:])
 	if g.reads = g.reads[:left]; left > 0 {
-		g.queue.bell.ring()
+		g.queue.bell.Ring()
 	}
 }
 
@@ -143,5 +143,5 @@ func (g *Group) CatchUp(ctx context.Context) error {
 	return err
 }
 
-// alone tells whether there can be no other servers.
+// alone reports whether there can be no other servers.
 func (g *Group) alone() bool { return g.config.Log.Cluster.ListenPeer == "" }

@@ -150,7 +150,7 @@ func TestReadsShareARound(t *testing.T) {
 	if two == 0 || !passed(first) || passed(second) {
 		t.Error("an answer lets those go on who were there before the question, and the next question is put")
 	}
-	if r.leave(second) != 0 || r.underWay != second {
+	if r.drop(second) != 0 || r.underWay != second {
 		t.Error("a round goes on as long as one read waits")
 	}
 	r.answer(one)
@@ -161,10 +161,10 @@ func TestReadsShareARound(t *testing.T) {
 		t.Error("a question is put again although it was answered")
 	}
 	fourth, _ := r.join()
-	if three := r.leave(third); three == 0 || r.underWay != fourth {
+	if three := r.drop(third); three == 0 || r.underWay != fourth {
 		t.Error("the next round waits for reads that have gone")
 	}
-	if r.leave(fourth) != 0 || r.underWay != nil || r.next != nil {
+	if r.drop(fourth) != 0 || r.underWay != nil || r.next != nil {
 		t.Error("a round of nobody stays behind")
 	}
 }

@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	// relayBatchBytes is about how much goes over a relay at once, so that a request for leave, and the answer, do not
+	// relayBatchBytes is about how much goes over a relay at once, so that a request for a permit, and the answer, do not
 	// wait behind all that a leader change brings up. A larger message goes in pieces, so that both ends see that it
 	// moves; to a server that knows none, it goes alone.
 	relayBatchBytes = 128 << 10

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coordd/coordd/raftstore/turn"
+
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/coordd/coordd/coordination"
@@ -54,7 +56,7 @@ func TestRosterTooLarge(t *testing.T) {
 		if over {
 			r.ask(data)
 		}
-		to := &relay{streams: newStreamSet(1), bell: newBell()}
+		to := &relay{streams: newStreamSet(1), bell: turn.NewBell()}
 		r.f.group.streams.join(to)
 		s := r.stream
 		if !over {

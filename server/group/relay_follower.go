@@ -6,6 +6,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/coordd/coordd/raftstore/turn"
+
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
 
@@ -14,7 +16,7 @@ import (
 )
 
 const (
-	// renewInterval is how often a follower asks the leader for leave to speak.
+	// renewInterval is how often a follower asks the leader for permit to speak.
 	renewInterval = 100 * time.Millisecond
 	// relaySilence is how long a follower goes on asking without an answer. It then opens another connection: one
 	// that a firewall forgot, or that lost bytes in a network that was cut, stays silent for much longer than the
@@ -34,13 +36,13 @@ type relay struct {
 	clock   Clock
 	ready   func()                  // called when there is a leader
 	urgent  func() *grpc.ClientConn // to the leader, for what waits behind no data; nil while there is none
-	leave   atomic.Int64            // coordination.Instant until which the leader's leave to speak is good
+	permit  atomic.Int64            // coordination.Instant until which the leader's permit to speak is good
 	day     atomic.Int64            // the time of day until which it is: a machine that slept has none
 
 	mutex   sync.Mutex
 	out     []*relaypb.Forward // not yet sent
-	bell    bell               // the writing goroutine listens
-	renewal uint64             // number of the last request for leave
+	bell    turn.Bell          // the writing goroutine listens
+	renewal uint64             // number of the last request for a permit
 	last    uint64             // of the last one over the relay itself
 	asking  bool               // that is not yet sent
 	asked   map[uint64]moment
@@ -73,12 +75,12 @@ func (r *relay) put(s *Stream, f coordination.Forward) {
 	r.out = append(r.out, forward)
 	r.sentCount++
 	r.mutex.Unlock()
-	r.bell.ring()
+	r.bell.Ring()
 }
 
 // maySpeak implements leaderLink.
 func (r *relay) maySpeak() bool {
-	return r.clock.Now() < coordination.Instant(r.leave.Load()) && r.clock.timeOfDay() < r.day.Load()
+	return r.clock.Now() < coordination.Instant(r.permit.Load()) && r.clock.timeOfDay() < r.day.Load()
 }
 
 // run relays until ctx is done or the relay breaks. It opens the exchange, has all streams join, and has them wait for
@@ -96,7 +98,7 @@ func (r *relay) run(ctx context.Context, conn *grpc.ClientConn) error {
 	r.renew()
 	var writing sync.WaitGroup
 	writing.Go(func() { defer cancel(); r.write(ctx, exchange) })
-	writing.Go(func() { r.askForLeave(ctx, r.urgent) })
+	writing.Go(func() { r.askForPermit(ctx, r.urgent) })
 	joined := false
 	for {
 		batch, err := exchange.Recv()
@@ -172,7 +174,7 @@ func (r *relay) take() *relaypb.ToLeader {
 	return out
 }
 
-// roomStep is by how much there has to be more room for the leader to be told at once, and not with the next request for leave.
+// roomStep is by how much there has to be more room for the leader to be told at once, and not with the next request for a permit.
 const roomStep = 1 << 20
 
 // freed is called when clients have taken what was described to them.
@@ -181,24 +183,24 @@ func (r *relay) freed() {
 	worth := r.counted+uint64(r.streams.copies.room()) >= r.told+roomStep
 	r.mutex.Unlock()
 	if worth {
-		r.bell.ring()
+		r.bell.Ring()
 	}
 }
 
-// silent tells whether the leader has said nothing for too long.
+// silent reports whether the leader has said nothing for too long.
 func (r *relay) silent() bool {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
 	return r.clock.Now()-r.heard > coordination.Instant(relaySilence)
 }
 
-// renew asks for leave. It counts from the moment of asking, whenever the answer comes.
+// renew asks for a permit. It counts from the moment of asking, whenever the answer comes.
 func (r *relay) renew() {
 	r.mutex.Lock()
 	r.last = r.ask()
 	r.asking = true
 	r.mutex.Unlock()
-	r.bell.ring()
+	r.bell.Ring()
 }
 
 func (r *relay) receive(batch *relaypb.FromLeader) error {
@@ -253,7 +255,7 @@ func (r *relay) deliver(p *relaypb.Message) {
 	r.mutex.Unlock()
 }
 
-// granted takes note of leave, the request of which has a number. It may come over either connection.
+// granted takes note of a permit; number is that of the request. It may come over either connection.
 func (r *relay) granted(number uint64) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
@@ -263,8 +265,8 @@ func (r *relay) granted(number uint64) {
 			delete(r.asked, older)
 		}
 	}
-	if until := int64(asked.at + coordination.Instant(relayLeave)); known && until > r.leave.Load() {
-		r.day.Store(asked.day + int64(relayLeave)) // first: a reader that sees one of the two sees the shorter leave
-		r.leave.Store(until)
+	if until := int64(asked.at + coordination.Instant(relayPermit)); known && until > r.permit.Load() {
+		r.day.Store(asked.day + int64(relayPermit)) // first: a reader that sees one of the two sees the shorter permit
+		r.permit.Store(until)
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/coordd/coordd/raftstore/turn"
+
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
@@ -17,20 +19,23 @@ import (
 )
 
 const (
-	// relayLease is L of the project's design: how long a leader that has lost a relay waits before it counts the
-	// sessions behind it as detached. Together with the leader's own lease it stays below the smallest grace period.
+	// relayLease is L of the project's design: how long a leader that has lost a relay waits before it counts
+	// the sessions behind it as detached. Together with the leader's own lease it stays below the smallest
+	// grace period.
 	relayLease = 400 * time.Millisecond
-	// relayLeave is how long a follower may speak to clients after it has asked the leader for leave. It is shorter, so
-	// that every clock may be wrong by 5 %; TestSilence looks for the worst case.
-	relayLeave = relayLease - 50*time.Millisecond
-	// leavePoll is how often a leader looks whether it may give the leave that it could not give when it was asked.
-	leavePoll = 10 * time.Millisecond
-	// relayPatience is how long a leader waits for the next word of another server, which asks for leave every
-	// renewInterval. A server that runs gives a silent relay up by itself, after relaySilence; this is for one that is
-	// frozen. Whatever leave it had is over long before.
+	// relayPermit is how long a follower may speak to clients after it has asked the leader for a permit. It is
+	// shorter, so that every clock may be wrong by 5 %; TestSilence looks for the worst case.
+	relayPermit = relayLease - 50*time.Millisecond
+	// permitPoll is how often a leader looks whether it may give the permit that it could not give when it was
+	// asked.
+	permitPoll = 10 * time.Millisecond
+	// relayPatience is how long a leader waits for the next word of another server, which asks for a permit
+	// every renewInterval. A server that runs gives a silent relay up by itself, after relaySilence; this is
+	// for one that is frozen. whatever permit it had is over long before.
 	relayPatience = 2 * relaySilence
-	// maxForwardedBytes is how much of another server may wait in the leader's queue. Who keeps to the budget of its streams
-	// stays far below that: it has maxRelayBytes, or maxLocalBytes while it led, and at most a message more.
+	// maxForwardedBytes is how much of another server may wait in the leader's queue. Who keeps to the budget
+	// of its streams stays far below that: it has maxRelayBytes, or maxLocalBytes while it led, and at most a
+	// message more.
 	maxForwardedBytes = 2 * maxLocalBytes
 )
 
@@ -42,44 +47,58 @@ var errSuperseded = status.Error(codes.Aborted, "The server has opened another r
 
 var errNotMember = status.Error(codes.PermissionDenied, "This server's cluster has no such member")
 
-// relayPeer is the leader's end of the relay to one other server.
+// relayPeer is the leader's end of the relay to one other server. Three goroutines meet in it: the one that
+// reads what the other server sends, the one that writes to it, and whoever holds the turn, who leaves there
+// what the leader says.
+//
+// What it must get right is the other server's right to speak. That server may speak to its clients for as
+// long as the permit lasts that it was last given, and it counts that from its own asking. So a permit is given
+// only while this server has the right itself and is still the leader of the same reign; and when the relay
+// breaks, nobody here counts the sessions behind it as detached before the last permit must be over (abandon).
 type relayPeer struct {
-	group   *Group
-	link    *localLink // to the leader of the reign in which the relay was opened
-	from    uint64     // the other server
-	process uint64     // of it, and number and version, as in its Hello
-	number  uint64
-	version uint32
+	group *Group
+	link  *localLink // to the leader of the reign in which the relay was opened
+	// from is the other server; process, number and version are as it gave them in its Hello.
+	from, process, number uint64
+	version               uint32
 
-	ended      chan struct{} // closed when nothing comes any more
-	err        error         // why nothing comes, once ended is closed
-	superseded chan struct{} // closed when the other server has opened another relay
-	taking     sync.Mutex    // held while superseded is closed, and while a batch is put into the queue
-	frozen     chan struct{} // closed when nothing has come for relayPatience
-	over       chan struct{} // closed when nothing is to be sent any more
-	bell       bell          // the writing goroutine listens
+	// How it ends. Each channel is closed once: ended by the reader, with err, when nothing comes any more;
+	// superseded by relayPeers, when the other server has opened another relay; frozen by watch, when nothing
+	// has come for relayPatience; over when the RPC ends, for the writer.
+	ended, superseded, frozen, over chan struct{}
+	err                             error
+	// taking is held while superseded is closed, and while a batch is put into the queue, so that nothing of
+	// an older relay comes behind what the newer one brings.
+	taking sync.Mutex
+	bell   turn.Bell // the writer listens
 
+	// mutex protects what follows, up to lost.
 	mutex   sync.Mutex
 	quanta  []*relaypb.Quanta         // shared out, and not yet sent
 	streams map[uint64]*relayedStream // that the leader knows, by their numbers on the other server
-	said    []relayedMessage          // not yet translated
-	renew   uint64                    // the last request for leave, 0 once it is given
+	said    []relayedMessage          // what the leader has said, for the writer to translate
+	renew   uint64                    // number of the last request for a permit, 0 once it is given
 	heard   coordination.Instant      // when something last came; at first, when the relay was opened
 	watch   hooks.Timer               // looks at heard
 	room    uint64                    // how much of descriptions the other server takes, from version relayRoom on
 	// sentCount and heardCount are how many messages were said, and put into the queue, see Stillness.
 	sentCount, heardCount uint64
-	lost                  bool // nothing comes any more: there is no more leave
+	lost                  bool // nothing comes any more: there is no more permit
 
-	out    []*relaypb.Message // not yet sent; of take, as what follows
-	large  []relayedMessage   // go in pieces, with what else goes to their streams
-	behind map[uint64]int     // how many of large go to a stream
-	cut    pieces             // of the first of large
-	sent   uint64             // what the descriptions count that were sent, or begun
-	counts uint64             // what that in cut counts
+	// Of the writer. out are messages that fit into a batch. large are those that do not, or whose
+	// descriptions wait for the other server to have room; they go in pieces, one after the other, and
+	// everything to the same stream goes behind them (behind counts it by stream), so that each stream hears
+	// in order what was said to it. cut is what is left of the first.
+	out    []*relaypb.Message
+	large  []relayedMessage
+	behind map[uint64]int
+	cut    pieces
+	// sent is what all descriptions count that were sent or begun, to be compared with room; counts is what
+	// that in cut does.
+	sent, counts uint64
 
-	coming pieces       // of what the other server says; of receive
-	queued atomic.Int64 // what events of the other server in the leader's queue count
+	coming pieces       // of the reader: a message that comes in pieces
+	queued atomic.Int64 // what events of the other server count that are in the leader's queue
 }
 
 // relayedMessage is what the leader says to a stream of the other server.
@@ -90,7 +109,7 @@ type relayedMessage struct {
 
 func newRelayPeer(g *Group, link *localLink, hello *relaypb.Hello) *relayPeer {
 	return &relayPeer{group: g, link: link, from: hello.GetServer(), process: hello.GetProcess(), number: hello.GetNumber(),
-		version: hello.GetVersion(), streams: make(map[uint64]*relayedStream), behind: make(map[uint64]int), bell: newBell(), ended: make(chan struct{}),
+		version: hello.GetVersion(), streams: make(map[uint64]*relayedStream), behind: make(map[uint64]int), bell: turn.NewBell(), ended: make(chan struct{}),
 		superseded: make(chan struct{}), frozen: make(chan struct{}), over: make(chan struct{})}
 }
 
@@ -101,8 +120,9 @@ type relayedStream struct {
 	id     coordination.StreamID
 }
 
-// deliver implements sink. A stream that the leader ends is forgotten: the other server does not speak of it again. The
-// message is left to take, because a large one is long in translating, and the turn is held.
+// deliver implements sink, and is called by the holder of the turn. It forgets a stream that the leader ends,
+// because the other server does not speak of it again. It does not translate the message: with a large one
+// that would take long, so the writer does it.
 func (s *relayedStream) deliver(_ leaderLink, m *coordination.Message) {
 	p := s.peer
 	p.mutex.Lock()
@@ -112,11 +132,11 @@ func (s *relayedStream) deliver(_ leaderLink, m *coordination.Message) {
 	p.said = append(p.said, relayedMessage{s.number, *m})
 	p.sentCount++
 	p.mutex.Unlock()
-	p.bell.ring()
+	p.bell.Ring()
 }
 
-// exchange serves the relay of one other server until it breaks, or this server leads no more: then the other side has
-// to look for the next leader, which may be this server again.
+// exchange serves the relay of one other server until it breaks, or this server leads no more: then the other
+// side has to look for the next leader, which may be this server again.
 func (g *Group) exchange(rpc relaypb.Relay_ExchangeServer) error {
 	first, err := rpc.Recv()
 	if err != nil {
@@ -137,7 +157,7 @@ func (g *Group) exchange(rpc relaypb.Relay_ExchangeServer) error {
 	}
 	p.beginWatch()
 	written := make(chan error, 1)
-	go func() { written <- p.write(rpc) }() // they end when this function returns, if not before
+	go func() { written <- p.write(rpc) }() // both goroutines end when this function returns, if not before
 	go func() {
 		defer g.relays.remove(p)
 		defer g.limiter.forget(p)
@@ -153,7 +173,7 @@ func (g *Group) exchange(rpc relaypb.Relay_ExchangeServer) error {
 	}()
 	defer p.endWatch()
 	defer close(p.over)
-	select { // a write may be held up for as long as the other server does not read
+	select { // none of the two is waited for: a Send may hang for as long as the other server does not read
 	case err := <-written:
 		return err
 	case <-p.ended:
@@ -161,7 +181,7 @@ func (g *Group) exchange(rpc relaypb.Relay_ExchangeServer) error {
 	case <-p.superseded:
 		return errSuperseded
 	case <-p.link.gone:
-		return errNotLeading // the other looks for the next leader, which may be this server again
+		return errNotLeading
 	case <-p.frozen:
 		return errFrozen
 	}
@@ -197,12 +217,12 @@ func (p *relayPeer) endWatch() {
 	p.watch = nil
 }
 
-// write sends until the relay is over, or breaks.
+// write sends what there is to be sent, until the relay is over or breaks.
 func (p *relayPeer) write(rpc relaypb.Relay_ExchangeServer) error {
 	for {
 		var later <-chan time.Time
-		if p.owesLeave() {
-			later = time.After(leavePoll)
+		if p.owesPermit() {
+			later = time.After(permitPoll)
 		}
 		select {
 		case <-p.over:
@@ -218,14 +238,14 @@ func (p *relayPeer) write(rpc relaypb.Relay_ExchangeServer) error {
 	}
 }
 
-func (p *relayPeer) owesLeave() bool {
+func (p *relayPeer) owesPermit() bool {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
 	return p.renew != 0
 }
 
-// take returns what is to be sent next, nil if nothing is. Leave that was asked for is given as soon as this server has
-// itself the right to speak as the leader. There is one caller at a time.
+// take returns what is to be sent next, nil if nothing is. A permit that was asked for is given with it, if this
+// server has itself the right to speak as the leader. Only the writer calls it.
 func (p *relayPeer) take() *relaypb.FromLeader {
 	renewed, room, said := p.takeSaid()
 	for i := range said {
@@ -258,17 +278,17 @@ func (p *relayPeer) take() *relaypb.FromLeader {
 	return out
 }
 
-// isLarge tells whether a message goes in pieces.
+// isLarge reports whether a message goes in pieces.
 func (m *relayedMessage) isLarge() bool {
 	d := m.message.Description
 	return d != nil && len(d.Data)+d.Owners.Bytes()+d.Waiters.Bytes() > relayBatchBytes
 }
 
-// isFull tells whether the other server takes no further description at present.
+// isFull reports whether the other server has no room for another description.
 func (p *relayPeer) isFull(room uint64) bool { return p.version >= relayRoom && p.sent >= room }
 
-// nextPiece returns the next piece of what is large, or waits for room; nil if nothing is, or there is none. What goes to the
-// same stream later comes behind it, what goes to others does not.
+// nextPiece returns the next piece of the first large message. It returns nil if there is none, or if the
+// other server has no room for it.
 func (p *relayPeer) nextPiece(room uint64) *relaypb.Piece {
 	if len(p.large) == 0 {
 		return nil
@@ -296,7 +316,8 @@ func (p *relayPeer) nextPiece(room uint64) *relaypb.Piece {
 	return piece
 }
 
-// takeSaid returns the leave to be given, 0 if none is, the room that there is, and what the leader has said so far.
+// takeSaid takes what the leader has said since the last call, and returns with it the number of the request
+// for which a permit is given, 0 if none is, and the room that the other server has.
 func (p *relayPeer) takeSaid() (renewed, room uint64, said []relayedMessage) {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
@@ -318,7 +339,7 @@ func (p *relayPeer) receive(batch *relaypb.ToLeader) error {
 	p.room = max(p.room, batch.GetRoom())
 	p.mutex.Unlock()
 	if number != 0 || more {
-		p.bell.ring()
+		p.bell.Ring()
 	}
 	if err := p.forward(batch.GetForwards()); err != nil {
 		return err
@@ -343,16 +364,16 @@ func (p *relayPeer) receive(batch *relaypb.ToLeader) error {
 	return nil
 }
 
-// supersede ends the relay because the other server has opened another one: nothing of this one comes behind what the
-// other one brings.
+// supersede ends the relay because the other server has opened another one. Once it has returned, nothing
+// more of this one comes into the queue.
 func (p *relayPeer) supersede() {
 	p.taking.Lock()
 	defer p.taking.Unlock()
 	close(p.superseded)
 }
 
-// forward puts what the other server's streams say into the queue. It fails when more waits there than may, so that a server
-// that does not hold its clients back cannot fill this one.
+// forward puts what the other server's streams say into the queue. It fails when more of them waits there
+// than may, so that a server which does not hold its clients back cannot fill this one.
 func (p *relayPeer) forward(forwards []*relaypb.Forward) error {
 	p.taking.Lock()
 	defer p.taking.Unlock()
@@ -378,8 +399,8 @@ func (p *relayPeer) forward(forwards []*relaypb.Forward) error {
 	return nil
 }
 
-// stream finds a stream of the other server; f is what it says. One that begins is remembered until it ends. It
-// returns nil for one that has ended.
+// stream returns the stream of the other server that has this number, and says f. One that begins with f is
+// remembered until it ends. For one that has ended it returns nil.
 func (p *relayPeer) stream(number uint64, f *coordination.Forward) *relayedStream {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
@@ -394,8 +415,9 @@ func (p *relayPeer) stream(number uint64, f *coordination.Forward) *relayedStrea
 	return stream
 }
 
-// abandon detaches the streams behind a relay that broke. Their server may speak for a little longer, and their
-// sessions must not run out before the clients could know.
+// abandon detaches the streams behind a relay that broke, once the permit must be over that their server was
+// given last: until then it may still tell its clients that their sessions live, so no timeout of these
+// sessions may begin.
 func (p *relayPeer) abandon() {
 	p.mutex.Lock()
 	p.lost = true

@@ -6,13 +6,15 @@ import (
 	"io"
 	"testing"
 
+	"github.com/coordd/coordd/raftstore/turn"
+
 	"google.golang.org/grpc"
 
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/server/group/relaypb"
 )
 
-// deafRelay is a relay of a server that asks for leave once and reads nothing.
+// deafRelay is a relay of a server that asks for a permit once and reads nothing.
 type deafRelay struct {
 	grpc.ServerStream
 	ctx     context.Context // of the RPC
@@ -112,7 +114,7 @@ func TestRelayForgetsEndedStreams(t *testing.T) {
 // TestRelayedDescriptionIsTranslatedOutsideTheTurn: what the leader says to a stream of another server is left as it is by
 // the turn, however many links it describes.
 func TestRelayedDescriptionIsTranslatedOutsideTheTurn(t *testing.T) {
-	p := &relayPeer{bell: newBell()}
+	p := &relayPeer{bell: turn.NewBell()}
 	described := &coordination.SemaphoreDescription{Name: "lock", Waiters: coordination.LinksOf(make([]coordination.LinkDescription, 5000))}
 	for range 2 {
 		(&relayedStream{peer: p, number: 3}).deliver(nil, &coordination.Message{Kind: coordination.MessageDescribed, Description: described})

@@ -11,7 +11,7 @@ import (
 // What a relay carries for rate limiters: once in a tick what a server asks for, and what the leader has shared out.
 
 const (
-	// maxRelayedDemands and maxRelayedQuanta are how many go in one batch, so that leave does not wait behind them.
+	// maxRelayedDemands and maxRelayedQuanta are how many go in one batch, so that a permit does not wait behind them.
 	maxRelayedDemands = 8 << 10
 	maxRelayedQuanta  = 4 << 10
 	// maxUnsentTicks is how many ticks a server may lag behind with what it has been given. What comes later is dropped.
@@ -26,7 +26,7 @@ func (r *relay) putDemands(demands []quota.Demand) {
 	}
 	r.sentCount += uint64(len(demands))
 	r.mutex.Unlock()
-	r.bell.ring()
+	r.bell.Ring()
 }
 
 func demandsFromPB(list []*relaypb.Demand) []quota.Demand {
@@ -56,7 +56,7 @@ func (p *relayPeer) putQuanta(ticks int, quanta []quota.Quantum) {
 		p.quanta = append(p.quanta, batch)
 		p.sentCount++
 	}
-	p.bell.ring()
+	p.bell.Ring()
 }
 
 // takeQuanta returns what is to be sent next of what is shared out, nil if nothing is.

@@ -18,7 +18,7 @@ type relayService struct {
 func (s relayService) Exchange(rpc relaypb.Relay_ExchangeServer) error { return s.group.exchange(rpc) }
 
 // Leave implements relaypb.RelayServer.
-func (s relayService) Leave(rpc relaypb.Relay_LeaveServer) error { return s.group.giveLeave(rpc) }
+func (s relayService) Leave(rpc relaypb.Relay_LeaveServer) error { return s.group.givePermit(rpc) }
 
 // Execute implements relaypb.RelayServer.
 func (s relayService) Execute(ctx context.Context, r *relaypb.ExecuteRequest) (*relaypb.ExecuteResponse, error) {

@@ -40,7 +40,7 @@ func (g *Group) replayed(index coordination.Index) {
 	}
 }
 
-// Replaying tells whether this server leads and has yet to execute again what its log had when it started, before it can
+// Replaying reports whether this server leads and has yet to execute again what its log had when it started, before it can
 // serve: how many entries it has executed, of how many.
 func (g *Group) Replaying() (entries, of uint64, replaying bool) {
 	r := &g.replay

@@ -10,7 +10,7 @@ import (
 )
 
 // executed runs a command that must succeed.
-func executed(t *testing.T, g *Group, build func(coordination.Call) coordination.Command) {
+func executed(t *testing.T, g *Group, build func(coordination.CallID) coordination.Command) {
 	t.Helper()
 	if answer, err := g.Execute(t.Context(), build); err != nil || !answer.OK() {
 		t.Fatal(answer, err)
@@ -22,14 +22,14 @@ func listedGroup(t *testing.T, count, bytes int) (*Group, []string) {
 	t.Helper()
 	g := openTest(t, func(c *Config) { c.listedBytes = bytes })
 	node := scheme.SplitLoose("/local/n")
-	executed(t, g, func(call coordination.Call) coordination.Command {
-		return &coordination.CreateNode{Call: call, Path: node}
+	executed(t, g, func(call coordination.CallID) coordination.Command {
+		return &coordination.CreateNode{CallID: call, Path: node}
 	})
 	paths := make([]string, count)
 	for i := range paths {
 		paths[i] = fmt.Sprintf("r%05d", i)
-		executed(t, g, func(call coordination.Call) coordination.Command {
-			return &coordination.CreateResource{Call: call, Path: node, Resource: paths[i],
+		executed(t, g, func(call coordination.CallID) coordination.Command {
+			return &coordination.CreateResource{CallID: call, Path: node, Resource: paths[i],
 				ResourceProperties: coordination.ResourceProperties{MaxUnitsPerSecond: coordination.RealOf(1)}}
 		})
 	}

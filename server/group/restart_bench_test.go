@@ -148,7 +148,7 @@ func (l *filler) epoch() coordination.Epoch {
 
 // node makes the node of the tests and returns its id.
 func (l *filler) node() coordination.NodeID {
-	l.add(&coordination.CreateNode{Call: coordination.Call{Nonce: 1}, Path: testNode})
+	l.add(&coordination.CreateNode{CallID: coordination.CallID{Nonce: 1}, Path: testNode})
 	l.flush()
 	l.group.turn.Lock()
 	defer l.group.turn.Unlock()

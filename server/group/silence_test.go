@@ -411,7 +411,7 @@ func TestLostServer(t *testing.T) {
 		if r.expired-at != relayLease+timeout {
 			t.Errorf("the session ended %v after the loss, want %v", r.expired-at, relayLease+timeout)
 		}
-		if r.spoke > at+relayLeave {
+		if r.spoke > at+relayPermit {
 			t.Errorf("the client heard something %v after the loss", r.spoke-at)
 		}
 		lost.breakAtFollower()
@@ -423,7 +423,7 @@ func TestLostServer(t *testing.T) {
 	}
 }
 
-// TestOrphansAreSilent has a server come back to the leader after the session of its client has ended. Leave comes
+// TestOrphansAreSilent has a server come back to the leader after the session of its client has ended. A permit comes
 // with the leader's first answer, and only later it is the stream's turn to tell who it is: in between nothing is
 // said, neither a ping nor what was kept.
 func TestOrphansAreSilent(t *testing.T) {
@@ -442,7 +442,7 @@ func TestOrphansAreSilent(t *testing.T) {
 	r.connect(r.a)
 	r.run(back + turn)
 	if r.f.group.streams.speaking() == nil || r.ended != coordination.EndingNone {
-		t.Fatalf("the server has no leave, or the stream's turn has come: ending %d", r.ended)
+		t.Fatalf("the server has no permit, or the stream's turn has come: ending %d", r.ended)
 	}
 	r.run(back + 2*turn)
 	if r.late != 0 {
@@ -522,16 +522,16 @@ func TestSilenceOfATransfer(t *testing.T) {
 }
 
 // TestSilenceArithmetic is the worst case by hand, with clocks that are wrong by silenceDrift against each other: a
-// leader gives leave at the end of its lease, and its successor was elected when that lease began; or a relay is lost
-// at the moment at which leave is asked for.
+// leader gives a permit at the end of its lease, and its successor was elected when that lease began; or a relay is lost
+// at the moment at which a permit is asked for.
 func TestSilenceArithmetic(t *testing.T) {
 	slow := func(d time.Duration) time.Duration { return time.Duration(float64(d) / (1 - silenceDrift)) }
 	fast := func(d time.Duration) time.Duration { return time.Duration(float64(d) / (1 + silenceDrift)) }
 	smallestGrace := time.Duration(coordination.NodeConfig{SelfCheckPeriodMillis: 1, SessionGracePeriodMillis: 1}.EffectiveGraceMillis()) * time.Millisecond
-	if speaks, expires := slow(raftstore.LeaseWindow)+slow(relayLeave), fast(smallestGrace); speaks >= expires {
+	if speaks, expires := slow(raftstore.LeaseWindow)+slow(relayPermit), fast(smallestGrace); speaks >= expires {
 		t.Errorf("after a leader change: spoken until %v, expired from %v", speaks, expires)
 	}
-	if speaks, expires := slow(relayLeave), fast(relayLease); speaks >= expires {
+	if speaks, expires := slow(relayPermit), fast(relayLease); speaks >= expires {
 		t.Errorf("after the loss of a relay: spoken until %v, expired from %v", speaks, expires)
 	}
 }

@@ -10,6 +10,8 @@ import (
 	"sort"
 	"time"
 
+	"github.com/coordd/coordd/raftstore/turn"
+
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/raftstore"
 	"github.com/coordd/coordd/server/group/relaypb"
@@ -286,17 +288,17 @@ func (w *silenceWorld) elect(s *silentServer) {
 	w.leads = s
 	s.group.replica.Leading(w.term, 0)
 	w.apply(w.entry(s), false)
-	s.group.lead()
+	s.group.setLeader()
 	s.turn()
 }
 
-// serves tells whether a server takes itself for the leader.
+// serves reports whether a server takes itself for the leader.
 func (s *silentServer) serves() bool { return s.group.replica.Reign() != 0 }
 
 // follow tells a server's group that another server leads, or none.
 func (s *silentServer) follow() {
 	s.group.replica.Following()
-	s.group.lead()
+	s.group.setLeader()
 }
 
 // depose tells a server that it leads no more.
@@ -411,15 +413,15 @@ type silenceRelay struct {
 	cutThere, cutBack  bool
 	lastThere, arrived time.Duration // messages do not overtake each other
 	joined             bool
-	asked              int  // for leave apart from the relay
+	asked              int  // for a permit, apart from the relay
 	lostThere, over    bool // the leader has noticed that the relay broke; the follower has
 }
 
-// open connects a follower to a leader; the first request for leave goes out at once.
+// open connects a follower to a leader; the first request for a permit goes out at once.
 func (w *silenceWorld) open(from, to *silentServer, there, back func() time.Duration) *silenceRelay {
 	c := &silenceRelay{from: from, to: to, there: there, back: back}
 	c.relay = &relay{self: 1, streams: from.group.streams, clock: from.group.shell,
-		bell: newBell(), asked: make(map[uint64]moment), ready: func() {}}
+		bell: turn.NewBell(), asked: make(map[uint64]moment), ready: func() {}}
 	c.peer = newRelayPeer(to.group, to.group.streams.localLink(), &relaypb.Hello{Server: 1, Version: relayPieces})
 	w.relays = append(w.relays, c)
 	if c.peer.link != nil {
@@ -434,21 +436,21 @@ func (c *silenceRelay) renew() {
 		return
 	}
 	c.relay.renew()
-	c.askForLeave()
+	c.askForPermit()
 	c.from.AfterFunc(renewInterval, c.renew)
 }
 
-// askForLeave is a question over the connection of the heartbeats, which the same cuts concern, and its answer. Nothing on
+// askForPermit is a question over the connection of the heartbeats, which the same cuts concern, and its answer. Nothing on
 // it waits for the relay, so one may be fast and the next one slow.
-func (c *silenceRelay) askForLeave() {
-	w, request := c.from.world, c.relay.leaveRequest()
+func (c *silenceRelay) askForPermit() {
+	w, request := c.from.world, c.relay.permitRequest()
 	c.asked++
 	slow := time.Duration(c.asked%3) * 130 * time.Millisecond
 	if c.cutThere {
 		return
 	}
 	w.schedule(w.now+time.Millisecond+slow, c.to, func() {
-		if c.peer.link == nil || !c.peer.givesLeave() || c.cutBack {
+		if c.peer.link == nil || !c.peer.givesPermit() || c.cutBack {
 			return
 		}
 		w.schedule(w.now+time.Millisecond, c.from, func() {

@@ -52,7 +52,7 @@ func (g *Group) Still() Stillness {
 // unfinished is what a turn would have to do.
 func (g *Group) unfinished() string {
 	g.turn.Lock()
-	defer g.leaveTurn()
+	defer g.turn.Unlock()
 	switch {
 	case g.closed:
 		return ""

@@ -42,7 +42,7 @@ func TestLeftTurnIsFound(t *testing.T) {
 	g.turn.Lock()
 	g.queue.put(event{})
 	g.kick()
-	g.leaveTurn()
+	g.turn.Unlock()
 	select {
 	case <-g.queue.bell:
 	default:

@@ -212,7 +212,7 @@ func (s *Stream) Abandon() {
 	s.settle(coordination.Forward{Detach: true})
 	s.link = nil
 	s.mutex.Unlock()
-	s.group.queue.bell.ring()
+	s.group.queue.bell.Ring()
 	s.stopTimers()
 }
 
@@ -252,7 +252,7 @@ func (s *Stream) deliver(from leaderLink, m *coordination.Message) {
 	s.settle(coordination.Forward{})
 }
 
-// attached tells whether the stream speaks for a session.
+// attached reports whether the stream speaks for a session.
 func (s *Stream) attached() bool {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
@@ -261,7 +261,7 @@ func (s *Stream) attached() bool {
 
 // follow has the stream speak to the leader behind link from now on, which is told who it is; nil: there is none.
 func (s *Stream) follow(link leaderLink) {
-	defer s.group.queue.bell.ring()
+	defer s.group.queue.bell.Ring()
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	s.front.Orphan(s.group.clock.Now())
@@ -275,7 +275,7 @@ func (s *Stream) follow(link leaderLink) {
 
 // End ends the stream with a Failure, as when the server stops.
 func (s *Stream) End(refusal *coordination.Refusal) {
-	defer s.group.queue.bell.ring()
+	defer s.group.queue.bell.Ring()
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	s.settle(s.front.End(refusal))

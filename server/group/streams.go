@@ -120,14 +120,14 @@ func (set *streamSet) present() leaderLink {
 	return set.link
 }
 
-// led tells whether there is a leader to speak to.
+// led reports whether there is a leader to speak to.
 func (set *streamSet) led() bool {
 	set.mutex.Lock()
 	defer set.mutex.Unlock()
 	return set.link != nil
 }
 
-// speaking is the link to the leader that lets this server speak at present, nil without leave.
+// speaking is the link to the leader that lets this server speak at present, nil without a permit.
 func (set *streamSet) speaking() leaderLink {
 	set.mutex.Lock()
 	defer set.mutex.Unlock()

@@ -10,7 +10,7 @@ import (
 
 // For whoever debugs, the leader tells of the sessions whose time was up: no stream of theirs is there to tell.
 
-// tellsTimeouts tells whether anybody wants to know; the level of a log does not change.
+// tellsTimeouts reports whether anybody wants to know; the level of a log does not change.
 func tellsTimeouts(logger *slog.Logger) bool {
 	return logger.Enabled(context.Background(), slog.LevelDebug)
 }

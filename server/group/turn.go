@@ -7,6 +7,15 @@ import (
 	"github.com/coordd/coordd/coordination"
 )
 
+// This file is who handles what is in the queue. On a quiet server it is the goroutine that has brought an
+// event, which spares the way over another one: a client's, another server's, or the one that writes the log.
+// None of these may be held up for long, because each has something else to do, and because no heartbeat is
+// heard and nothing is written meanwhile. So they take short turns only, and what takes longer is left to
+// run, the group's own goroutine. Package turn says why nothing is forgotten.
+//
+// While something is on its way to the disk, a request does not take a turn at all: it waits in the queue,
+// and all that gather there become one entry of the log, with one fdatasync, when the disk is free.
+
 // run takes the turns that nobody else takes, until the group is stopped.
 func (g *Group) run() {
 	defer close(g.ended)
@@ -23,39 +32,29 @@ func (g *Group) run() {
 		}
 		g.turn.Lock()
 		g.takeTurn()
-		g.leaveTurn()
+		g.turn.Unlock()
 	}
 }
 
-// leaveTurn unlocks the turn, and has run see to what somebody has left in the queue who found the turn taken.
-func (g *Group) leaveTurn() {
-	g.turn.Unlock()
-	if !g.queue.empty() {
-		g.queue.bell.ring()
-	}
-}
-
-// kick handles what is in the queue on the caller's goroutine if the server is quiet: nothing is in flight, and the
-// turn is free. Otherwise requests gather for the next batch. The caller must hold no lock of a stream.
+// kick handles what is in the queue on the caller's goroutine if the server is quiet: nothing is in flight,
+// and the turn is free. Otherwise requests gather for the next batch. The caller must hold no lock of a
+// stream.
 func (g *Group) kick() {
 	if g.busy.Load() {
 		if !g.queue.empty() {
-			g.queue.bell.ring()
+			g.queue.bell.Ring()
 		}
 		return
 	}
 	g.takeFreeTurn()
 }
 
-// takeFreeTurn handles what is in the queue on the caller's goroutine if the turn is free and short; if it is not
-// free, its holder sees to it, by leaveTurn if not otherwise, and if it would take long, run does.
+// takeFreeTurn handles what is in the queue on the caller's goroutine if the turn is free and would be short.
+// What would take long, and what has come meanwhile, is left to run: the caller's goroutine has something
+// else to do.
 func (g *Group) takeFreeTurn() {
-	for taken := false; !g.queue.empty() && g.turn.TryLock(); taken = true {
-		if taken || !g.takeShortTurn() { // there is always more: the caller's goroutine has something else to do
-			g.turn.Unlock()
-			g.queue.bell.ring()
-			return
-		}
+	if !g.queue.empty() && g.turn.TryLock() {
+		g.takeShortTurn()
 		g.turn.Unlock()
 	}
 }
@@ -68,26 +67,23 @@ func (g *Group) close() {
 	}
 }
 
-// takeTurn handles everything that is there: first what the log says, then requests as long as not too much is in
-// flight. The turn is held.
+// takeTurn handles everything that is there: first what the log says, then requests as long as not too much
+// is in flight. The turn is held.
 func (g *Group) takeTurn() {
 	g.spareStore = g.queue.takeStore(g.spareStore[:0])
 	g.handleAll(g.spareStore)
 }
 
-// takeShortTurn is takeTurn if that takes no longer than a goroutine with other duties may be held up, and reports
-// whether it was done. In a leader's first turn all streams of this server turn to it. The turn is held.
-func (g *Group) takeShortTurn() bool {
+// takeShortTurn is takeTurn if that takes no longer than a goroutine with other duties may be held up, else
+// it does nothing. In a leader's first turn all streams of this server turn to it. The turn is held.
+func (g *Group) takeShortTurn() {
 	if g.replica.Elected() {
-		return false
+		return
 	}
-	news, short := g.queue.takeLittle(g.spareStore[:0])
-	if !short {
-		return false
+	if news, short := g.queue.takeLittle(g.spareStore[:0]); short {
+		g.spareStore = news
+		g.handleAll(news)
 	}
-	g.spareStore = news
-	g.handleAll(news)
-	return true
 }
 
 // handleAll handles the log's news and then what is in the queue. The turn is held.

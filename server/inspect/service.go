@@ -24,7 +24,7 @@ type Host interface {
 	// InTime bounds a call.
 	InTime(ctx context.Context) (context.Context, context.CancelFunc)
 	// Execute runs a command on the leader, wherever it is.
-	Execute(ctx context.Context, build func(coordination.Call) coordination.Command) (outcome.Outcome, error)
+	Execute(ctx context.Context, build func(coordination.CallID) coordination.Command) (outcome.Outcome, error)
 	// Status is the gRPC status of an outcome, or of what there is instead of one.
 	Status(ctx context.Context, answer outcome.Outcome, err error) error
 }
@@ -55,7 +55,7 @@ func (s *Service) begin(ctx context.Context) (context.Context, context.CancelFun
 	return ctx, cancel, caller, nil
 }
 
-// administers tells whether a caller may see everything.
+// administers reports whether a caller may see everything.
 func (s *Service) administers(caller coordination.Caller) bool {
 	return !caller.Enforced || s.group.Accounts().IsAdministrator(caller.Subject)
 }
@@ -160,8 +160,8 @@ func (s *Service) EndSession(ctx context.Context, r *adminpb.EndSessionRequest) 
 	if err != nil {
 		return nil, err
 	}
-	answer, err := s.host.Execute(ctx, func(call coordination.Call) coordination.Command {
-		return &coordination.EndSession{Call: call, Caller: caller, Node: node, Session: coordination.SessionID(r.GetSession()), Reason: Shown(r.GetReason())}
+	answer, err := s.host.Execute(ctx, func(call coordination.CallID) coordination.Command {
+		return &coordination.EndSession{CallID: call, Caller: caller, Node: node, Session: coordination.SessionID(r.GetSession()), Reason: Shown(r.GetReason())}
 	})
 	return &adminpb.EndSessionResponse{}, s.host.Status(ctx, answer, err)
 }
@@ -183,8 +183,8 @@ func (s *Service) DeleteSemaphore(ctx context.Context, r *adminpb.DeleteSemaphor
 	if r.GetId() != 0 {
 		semaphore = coordination.SemaphoreID(r.GetId())
 	}
-	answer, err := s.host.Execute(ctx, func(call coordination.Call) coordination.Command {
-		return &coordination.RemoveSemaphore{Call: call, Caller: caller, Node: node, Semaphore: semaphore, Force: r.GetForce()}
+	answer, err := s.host.Execute(ctx, func(call coordination.CallID) coordination.Command {
+		return &coordination.RemoveSemaphore{CallID: call, Caller: caller, Node: node, Semaphore: semaphore, Force: r.GetForce()}
 	})
 	if err == nil && answer.Status == coordination.CannotDeleteEphemeral.Status && answer.String() != "" {
 		answer = withAdvice(answer)

@@ -16,7 +16,7 @@ type frames struct {
 	begun   bool
 }
 
-// greeted tells whether the preface and a whole frame have gone by, which is what gRPC waits for.
+// greeted reports whether the preface and a whole frame have gone by, which is what gRPC waits for.
 func (f *frames) greeted() bool { return f.begun && f.left == 0 }
 
 const (

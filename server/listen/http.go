@@ -182,7 +182,7 @@ func GuardOrders(names []string, next http.Handler) http.Handler {
 	})
 }
 
-// hostKnown tells whether a Host header names this machine for certain.
+// hostKnown reports whether a Host header names this machine for certain.
 func hostKnown(header string, names []string) bool {
 	host, _, err := net.SplitHostPort(header)
 	if err != nil {

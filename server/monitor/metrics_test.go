@@ -73,7 +73,7 @@ func TestMetricsPage(t *testing.T) {
 	}
 }
 
-// known tells whether queries may name it.
+// known reports whether queries may name it.
 func known(name string) bool {
 	return slices.ContainsFunc(all(), func(m metric) bool {
 		if m.kind == histogram {

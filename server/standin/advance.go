@@ -91,7 +91,7 @@ func (c *core) advance(d time.Duration) ([]Event, error) {
 	return log.events, nil
 }
 
-// reminds tells whether clients are pinged by the real clock. While Advance turns the other one they are not: a ping that goes
+// reminds reports whether clients are pinged by the real clock. While Advance turns the other one they are not: a ping that goes
 // out between its look at what clients have to answer and the turn would be overdue behind the turn.
 func (c *core) reminds() bool { return !c.turning.Load() }
 
@@ -175,7 +175,7 @@ func pause(looks int) {
 	time.Sleep(100 * time.Microsecond)
 }
 
-// stillWaits tells whether there is a client that has something to answer and was not found silent.
+// stillWaits reports whether there is a client that has something to answer and was not found silent.
 func (c *core) stillWaits(unanswered map[clientPing]bool) bool {
 	maps.DeleteFunc(c.silent, func(p clientPing, _ bool) bool { return !unanswered[p] })
 	return len(unanswered) > len(c.silent)

@@ -42,7 +42,7 @@ func (s *Server) Client(node string) *Client {
 	return &Client{ID: uint64(id), talk: t, server: s}
 }
 
-// Acquire takes some of a semaphore if it is free, and tells whether it was.
+// Acquire takes some of a semaphore if it is free, and reports whether it was.
 func (c *Client) Acquire(name string, count uint64) bool {
 	c.server.helper()()
 	return c.do(acquisition(name, count, 0)).Done
@@ -59,7 +59,7 @@ func acquisition(name string, count, timeoutMillis uint64) *coordination.Request
 		Ephemeral: count == Exclusive}
 }
 
-// Release gives back what the session has of a semaphore, or waits for, and tells whether there was anything.
+// Release gives back what the session has of a semaphore, or waits for, and reports whether there was anything.
 func (c *Client) Release(name string) bool {
 	c.server.helper()()
 	return c.do(&coordination.Request{Kind: coordination.RequestRelease, Name: name}).Done

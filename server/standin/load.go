@@ -75,8 +75,8 @@ func (c *core) loadNode(ctx context.Context, path scheme.Path, semaphores []want
 	if err != nil {
 		return err
 	}
-	made, err := g.Execute(ctx, func(call coordination.Call) coordination.Command {
-		return &coordination.CreateNode{Call: call, Path: path, Owner: scheme.RootOwner}
+	made, err := g.Execute(ctx, func(call coordination.CallID) coordination.Command {
+		return &coordination.CreateNode{CallID: call, Path: path, Owner: scheme.RootOwner}
 	})
 	if err == nil && !made.OK() {
 		err = errors.New(made.String())

@@ -168,7 +168,7 @@ type try struct {
 	mayPass bool // another one may do better
 }
 
-// passes tells whether what a server says as the answer to a start may be otherwise a little later.
+// passes reports whether what a server says as the answer to a start may be otherwise a little later.
 func passes(err error) bool {
 	return StatusOf(err) != Ydb.StatusIds_STATUS_CODE_UNSPECIFIED || status.Code(err) == codes.ResourceExhausted || status.Code(err) == codes.Unauthenticated
 }

@@ -29,7 +29,7 @@ type ToLeader struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Only in the first batch: who asks.
 	Hello *Hello `protobuf:"bytes,1,opt,name=hello,proto3" json:"hello,omitempty"`
-	// Not 0: asks for leave to speak; the answer carries the same number.
+	// Not 0: asks for a permit to speak; the answer carries the same number.
 	Renew    uint64     `protobuf:"varint,2,opt,name=renew,proto3" json:"renew,omitempty"`
 	Forwards []*Forward `protobuf:"bytes,3,rep,name=forwards,proto3" json:"forwards,omitempty"`
 	// Of a Forward that is too large for a batch. Only to a leader that has said that it knows pieces.
@@ -420,7 +420,7 @@ func (x *Hello) GetVersion() uint32 {
 	return 0
 }
 
-// Asks for leave to speak on account of a relay.
+// Asks for a permit to speak on account of a relay.
 type LeaveRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Relay         *Hello                 `protobuf:"bytes,1,opt,name=relay,proto3" json:"relay,omitempty"`
@@ -1291,10 +1291,10 @@ func (x *WatchMark) GetPlace() uint32 {
 // A batch of messages from the leader.
 type FromLeader struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Not 0: leave to speak, given to the request of this number.
+	// Not 0: a permit to speak, given to the request of this number.
 	Renewed  uint64     `protobuf:"varint,1,opt,name=renewed,proto3" json:"renewed,omitempty"`
 	Messages []*Message `protobuf:"bytes,2,rep,name=messages,proto3" json:"messages,omitempty"`
-	// As in Hello, with every leave.
+	// As in Hello, with every permit.
 	Version uint32 `protobuf:"varint,3,opt,name=version,proto3" json:"version,omitempty"`
 	// Of a Message that is too large for a batch. What else goes to its stream comes behind it.
 	Piece *Piece `protobuf:"bytes,4,opt,name=piece,proto3" json:"piece,omitempty"`

@@ -31,7 +31,7 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// Exchange carries all client streams of one server to the leader and back; Leave gives leave to speak, and goes over
+// Exchange carries all client streams of one server to the leader and back; Leave gives permits to speak, and goes over
 // the connection of the heartbeats, where it waits behind no data; Execute runs one command about the path tree or the
 // users on the leader.
 type RelayClient interface {
@@ -88,7 +88,7 @@ func (c *relayClient) Execute(ctx context.Context, in *ExecuteRequest, opts ...g
 // All implementations must embed UnimplementedRelayServer
 // for forward compatibility.
 //
-// Exchange carries all client streams of one server to the leader and back; Leave gives leave to speak, and goes over
+// Exchange carries all client streams of one server to the leader and back; Leave gives permits to speak, and goes over
 // the connection of the heartbeats, where it waits behind no data; Execute runs one command about the path tree or the
 // users on the leader.
 type RelayServer interface {

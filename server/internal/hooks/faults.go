@@ -22,7 +22,7 @@ type Faults interface {
 
 // Control is what faults can do to a server besides what they do to its clients.
 type Control interface {
-	// Leads tells whether this server leads.
+	// Leads reports whether this server leads.
 	Leads() bool
 	// LoseLeader has the server that leads lead no more: one of several hands over, one alone pauses for d of the rings' clock.
 	LoseLeader(ctx context.Context, d time.Duration) error

@@ -65,7 +65,7 @@ func (s *stream) awaitEnd() {
 	}
 }
 
-// DetachSession ends the stream of a session as Clean does, and tells whether there was one. Behind it the session's timeout
+// DetachSession ends the stream of a session as Clean does, and reports whether there was one. Behind it the session's timeout
 // runs.
 func (s *Set) DetachSession(node string, session uint64) bool {
 	n, _ := s.DropStreams(Filter{Node: node, Session: session}, Clean)

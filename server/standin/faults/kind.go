@@ -42,7 +42,7 @@ func Kinds() []Kind {
 		CreateResource, AlterResource, DropResource, DescribeResource, ListResources, AcquireResource}
 }
 
-// ofStream tells whether requests of the kind are messages of a Session stream; the others are calls.
+// ofStream reports whether requests of the kind are messages of a Session stream; the others are calls.
 func (k Kind) ofStream() bool { return !strings.Contains(string(k), "-") }
 
 // check reports a kind that there is not.

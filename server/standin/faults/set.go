@@ -127,7 +127,7 @@ type rule struct {
 	action Action
 }
 
-// meets tells whether the rule is about a request, and counts it.
+// meets reports whether the rule is about a request, and counts it.
 func (r *rule) meets(q *Request) bool {
 	if r.left == 0 || r.kind != q.Kind || !r.filter.picks(q) {
 		return false

@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/coordd/coordd/raftstore/turn"
+
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/encoding"
@@ -56,7 +58,7 @@ type stream struct {
 
 	arriving chan arrival  // what the client says
 	gone     chan struct{} // closed when the handler has returned
-	bell     chan struct{} // there is something else to hand to the server
+	bell     turn.Bell     // there is something else to hand to the server
 	held     []*held       // owned by the reader, as the next
 	heldSize int
 	gotEnd   error // the client's
@@ -155,7 +157,7 @@ func (s *Set) open(server int, rpc grpc.ServerStream) (*stream, error) {
 		}
 	}
 	st := &stream{ServerStream: rpc, set: s, finish: finish, server: server, client: clientOf(rpc.Context()), sdk: sdkOf(rpc.Context()),
-		arriving: make(chan arrival), gone: make(chan struct{}), bell: make(chan struct{}, 1), sending: make(chan struct{}, 1), voice: make(chan struct{})}
+		arriving: make(chan arrival), gone: make(chan struct{}), bell: turn.NewBell(), sending: make(chan struct{}, 1), voice: make(chan struct{})}
 	st.ctx = grpc.NewContextWithServerTransportStream(rpc.Context(), finisher{transport, st})
 	s.mutex.Lock()
 	s.opened++
@@ -313,7 +315,7 @@ func (s *stream) hold(h *held) {
 	s.heldSize += proto.Size(h.message)
 }
 
-// ready tells whether a request at the head need not wait any more.
+// ready reports whether a request at the head need not wait any more.
 func (h *held) ready() bool { return !h.judged || h.due.Load() }
 
 func (h *held) forget() {
@@ -322,20 +324,12 @@ func (h *held) forget() {
 	}
 }
 
-// ring has the server's reader look again.
-func (s *stream) ring() {
-	select {
-	case s.bell <- struct{}{}:
-	default:
-	}
-}
-
 // Inject implements Injector.
 func (s *stream) Inject(m *Ydb_Coordination.SessionRequest) {
 	s.mutex.Lock()
 	s.injected = append(s.injected, m)
 	s.mutex.Unlock()
-	s.ring()
+	s.bell.Ring()
 }
 
 func (s *stream) takeInjected() *clientMessage {
@@ -416,7 +410,7 @@ func (s *stream) holdFirst(m *clientMessage) *held {
 func (h *held) let(s *stream) func() {
 	return func() {
 		h.due.Store(true)
-		s.ring()
+		s.bell.Ring()
 	}
 }
 

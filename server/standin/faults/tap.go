@@ -24,7 +24,7 @@ type StreamTap interface {
 	Request(m *Ydb_Coordination.SessionRequest, deliver func())
 	// Gone is called when the client has closed its side, or has gone altogether; the server hears of it when deliver is called.
 	Gone(closed bool, deliver func())
-	// Reply is called before the client gets a message, and tells whether it is to.
+	// Reply is called before the client gets a message, and reports whether it is to.
 	Reply(*Ydb_Coordination.SessionResponse) (pass bool)
 	// Ended is called when the server ends the stream.
 	Ended(*status.Status)

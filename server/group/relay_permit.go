@@ -12,15 +12,15 @@ import (
 	"github.com/coordd/coordd/server/group/relaypb"
 )
 
-// This file is leave that travels apart from data. A relay gives leave, too, but there it may wait behind a large answer
-// for longer than leave lasts. On the connection of the heartbeats it waits behind nothing large. It is tied to its relay
+// This file is permits that travel apart from data. A relay gives a permit, too, but there it may wait behind a large answer
+// for longer than a permit lasts. On the connection of the heartbeats it waits behind nothing large. It is tied to its relay
 // nevertheless: it names it, the leader gives none for a relay that it does not hold or that does not move, and the
 // follower drops it with the relay. So the leader goes on to count the sessions behind a relay as detached relayLease after
-// the loss: whatever leave it gave was asked for before that.
+// the loss: whatever permit it gave was asked for before that.
 
-// askForLeave asks for leave until ctx is done, over the connection that connect finds. A leader that does not know the
-// question gives leave over the relay alone.
-func (r *relay) askForLeave(ctx context.Context, connect func() *grpc.ClientConn) {
+// askForPermit asks for a permit until ctx is done, over the connection that connect finds. A leader that does not know the
+// question gives a permit over the relay alone.
+func (r *relay) askForPermit(ctx context.Context, connect func() *grpc.ClientConn) {
 	for ctx.Err() == nil {
 		if conn := connect(); conn != nil && status.Code(r.askOver(ctx, conn)) == codes.Unimplemented {
 			return
@@ -32,18 +32,18 @@ func (r *relay) askForLeave(ctx context.Context, connect func() *grpc.ClientConn
 	}
 }
 
-// askOver asks for leave until the connection breaks.
+// askOver asks for a permit until the connection breaks.
 func (r *relay) askOver(ctx context.Context, conn *grpc.ClientConn) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	leave, err := relaypb.NewRelayClient(conn).Leave(ctx)
+	permit, err := relaypb.NewRelayClient(conn).Leave(ctx)
 	if err != nil {
 		return err
 	}
 	broken := make(chan error, 1)
 	go func() { // ends with ctx
 		for {
-			grant, err := leave.Recv()
+			grant, err := permit.Recv()
 			if err != nil {
 				broken <- err
 				return
@@ -54,7 +54,7 @@ func (r *relay) askOver(ctx context.Context, conn *grpc.ClientConn) error {
 	ticker := time.NewTicker(renewInterval)
 	defer ticker.Stop()
 	for {
-		if err := leave.Send(r.leaveRequest()); err != nil {
+		if err := permit.Send(r.permitRequest()); err != nil {
 			return <-broken // which says why
 		}
 		select {
@@ -65,28 +65,28 @@ func (r *relay) askOver(ctx context.Context, conn *grpc.ClientConn) error {
 	}
 }
 
-// leaveRequest asks now.
-func (r *relay) leaveRequest() *relaypb.LeaveRequest {
+// permitRequest asks now.
+func (r *relay) permitRequest() *relaypb.LeaveRequest {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
 	return &relaypb.LeaveRequest{Relay: r.hello(), Renew: r.ask()}
 }
 
-// ask returns the number of a request for leave that is made now. The mutex is held.
+// ask returns the number of a request for a permit that is made now. The mutex is held.
 func (r *relay) ask() uint64 {
 	r.renewal++
 	r.asked[r.renewal] = moment{r.clock.Now(), r.clock.timeOfDay()}
 	return r.renewal
 }
 
-// giveLeave serves what one other server asks.
-func (g *Group) giveLeave(rpc relaypb.Relay_LeaveServer) error {
+// givePermit serves what one other server asks.
+func (g *Group) givePermit(rpc relaypb.Relay_LeaveServer) error {
 	for {
 		request, err := rpc.Recv()
 		if err != nil {
 			return err
 		}
-		if p := g.relays.find(request.GetRelay()); p == nil || !p.givesLeave() {
+		if p := g.relays.find(request.GetRelay()); p == nil || !p.givesPermit() {
 			continue // it asks again
 		}
 		if err := rpc.Send(&relaypb.LeaveGrant{Renewed: request.GetRenew()}); err != nil {
@@ -95,8 +95,8 @@ func (g *Group) giveLeave(rpc relaypb.Relay_LeaveServer) error {
 	}
 }
 
-// givesLeave reports whether the leader holds the relay, hears of it, and may speak itself.
-func (p *relayPeer) givesLeave() bool {
+// givesPermit reports whether the leader holds the relay, hears of it, and may speak itself.
+func (p *relayPeer) givesPermit() bool {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
 	moves := p.group.shell.Now()-p.heard <= coordination.Instant(relayLease)

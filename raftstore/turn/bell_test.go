@@ -1,10 +1,10 @@
-package raftstore
+package turn
 
 import "testing"
 
 // TestBell: a ring is heard later too, several are one, and none blocks.
 func TestBell(t *testing.T) {
-	b := newBell()
+	b := NewBell()
 	heard := func() bool {
 		select {
 		case <-b:
@@ -17,7 +17,7 @@ func TestBell(t *testing.T) {
 		t.Error("heard without a ring")
 	}
 	for range 3 {
-		b.ring()
+		b.Ring()
 	}
 	if !heard() || heard() {
 		t.Error("three rings before anybody listens are not one")
@@ -36,7 +36,7 @@ func TestBell(t *testing.T) {
 	}()
 	for i := range cap(left) {
 		left <- i
-		b.ring()
+		b.Ring()
 	}
 	<-done // all that was left is found
 }

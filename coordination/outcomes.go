@@ -35,44 +35,44 @@ const maxOutcomes = 1024
 const keptOutcomes = 8
 
 // see notes that a request is being executed, and drops what its stream has acknowledged.
-func (y *memory) see(o *Origin) {
-	if y.epoch != o.Address.Epoch {
-		*y = memory{complete: y.complete, epoch: o.Address.Epoch, from: o.Address.Sequence, outcomes: y.outcomes[:0]}
+func (m *memory) see(o *Origin) {
+	if m.epoch != o.Address.Epoch {
+		*m = memory{complete: m.complete, epoch: o.Address.Epoch, from: o.Address.Sequence, outcomes: m.outcomes[:0]}
 	}
-	y.highest = max(y.highest, o.Address.Sequence)
-	if at := slices.IndexFunc(y.outcomes, func(x rememberedRequest) bool { return x.sequence == o.Answered }); at >= 0 {
-		y.outcomes = slices.Delete(y.outcomes, 0, at+1)
+	m.highest = max(m.highest, o.Address.Sequence)
+	if at := slices.IndexFunc(m.outcomes, func(x rememberedRequest) bool { return x.sequence == o.Answered }); at >= 0 {
+		m.outcomes = slices.Delete(m.outcomes, 0, at+1)
 	}
-	y.outcomes = slices.DeleteFunc(y.outcomes, func(x rememberedRequest) bool { return x.sequence < o.Acknowledged })
-	if cap(y.outcomes) > 2*keptOutcomes && len(y.outcomes) < keptOutcomes {
-		y.outcomes = append(make([]rememberedRequest, 0, keptOutcomes), y.outcomes...)
+	m.outcomes = slices.DeleteFunc(m.outcomes, func(x rememberedRequest) bool { return x.sequence < o.Acknowledged })
+	if cap(m.outcomes) > 2*keptOutcomes && len(m.outcomes) < keptOutcomes {
+		m.outcomes = append(make([]rememberedRequest, 0, keptOutcomes), m.outcomes...)
 	}
 }
 
 // remember keeps the last answer to a request of the present stream.
-func (y *memory) remember(e *Effect) {
-	if y.epoch != e.Address.Epoch {
+func (m *memory) remember(e *Effect) {
+	if m.epoch != e.Address.Epoch {
 		return
 	}
-	if len(y.outcomes) == maxOutcomes {
-		y.forgotten = max(y.forgotten, y.outcomes[0].sequence)
-		y.outcomes = slices.Delete(y.outcomes, 0, 1)
+	if len(m.outcomes) == maxOutcomes {
+		m.forgotten = max(m.forgotten, m.outcomes[0].sequence)
+		m.outcomes = slices.Delete(m.outcomes, 0, 1)
 	}
-	y.outcomes = append(y.outcomes, rememberedRequest{e.Address.Sequence, e.Request, e.Refusal, e.Done})
+	m.outcomes = append(m.outcomes, rememberedRequest{e.Address.Sequence, e.Request, e.Refusal, e.Done})
 }
 
 // covers reports whether everything is known that was executed from this request on.
-func (y *memory) covers(a Address) bool {
-	return y.complete || y.epoch == a.Epoch && a.Sequence >= y.from
+func (m *memory) covers(a Address) bool {
+	return m.complete || m.epoch == a.Epoch && a.Sequence >= m.from
 }
 
 // answersTo is the outcomes of those of the open requests that have one, in the order in which they came about.
-func (y *memory) answersTo(r *Roster) []rememberedRequest {
-	if y.epoch != r.Epoch {
+func (m *memory) answersTo(r *Roster) []rememberedRequest {
+	if m.epoch != r.Epoch {
 		return nil
 	}
 	var answers []rememberedRequest
-	for _, x := range y.outcomes {
+	for _, x := range m.outcomes {
 		at, found := slices.BinarySearchFunc(r.Open, x.sequence,
 			func(open OpenRequest, s Sequence) int { return cmp.Compare(open.Sequence, s) })
 		if found && !r.Open[at].Watching && r.Open[at].Request.Kind.executed() {
@@ -94,9 +94,9 @@ const (
 
 // recall finds what became of a request that a stream repeats.
 func (s *session) recall(address Address) knowledge {
-	y := &s.memory
-	if y.epoch == address.Epoch {
-		for _, x := range y.outcomes {
+	m := &s.memory
+	if m.epoch == address.Epoch {
+		for _, x := range m.outcomes {
 			if x.sequence == address.Sequence {
 				return answered
 			}
@@ -108,9 +108,9 @@ func (s *session) recall(address Address) knowledge {
 		}
 	}
 	switch {
-	case !y.covers(address), y.epoch == address.Epoch && address.Sequence <= y.forgotten:
+	case !m.covers(address), m.epoch == address.Epoch && address.Sequence <= m.forgotten:
 		return unknown
-	case y.epoch == address.Epoch && address.Sequence <= y.highest:
+	case m.epoch == address.Epoch && address.Sequence <= m.highest:
 		return unknown // it was answered, and acknowledged: nobody repeats that
 	}
 	return neverExecuted

@@ -1,0 +1,340 @@
+package raftstore
+
+import (
+	"errors"
+	"sort"
+	"sync"
+
+	"go.etcd.io/raft/v3"
+	pb "go.etcd.io/raft/v3/raftpb"
+)
+
+// logDevice is where entries become durable. Disk and memory implement it. Writes come from one goroutine at
+// a time, reads may come meanwhile.
+type logDevice interface {
+	// append makes entries durable. They are consecutive. If the first index is already there, it and all
+	// later entries are replaced: a new leader has written others in their place.
+	append(entries []*pb.Entry) error
+	// setHardState makes term and vote durable.
+	setHardState(h hardState) error
+	// read returns entries [lo, hi), at least one, stopping after maxBytes.
+	read(lo, hi, maxBytes uint64) ([]*pb.Entry, error)
+	// cut removes entries below index as far as that frees space.
+	cut(index uint64) error
+	// reset removes all entries; the next one is index+1. Nothing else is written meanwhile.
+	reset(index uint64) error
+	close() error
+}
+
+// termRun says that the entries from index on, up to the next run, have this term.
+type termRun struct{ index, term uint64 }
+
+// confRun says that this membership holds from index on, up to the next run.
+type confRun struct {
+	index uint64
+	conf  confRecord
+}
+
+// raftLog is the log as raft sees it: every entry that is durable on this server, and nothing that is still
+// being written. (What raft has appended and the disk has not is in raft's own memory, its unstable log.) It
+// answers raft's questions about old entries, and it is why most of them cost no read: raft asks for entries
+// twice, to send them to others and to hand them over once they are committed, and both times they are young.
+//
+//	 first-1  first                inMemory            handed          last
+//	    |       |                      |                  |              |
+//	----+-------+----------------------+------------------+--------------+
+//	    |       |   on the device only |          in memory as well      |
+//	    |       |                      |  may be dropped  | must be kept |
+//	    |       +-- the first entry that raft may ask for
+//	    +-- its term is known: raft compares it before it appends behind it
+//
+// inMemory is last+1-len(entries). These always hold:
+//
+//   - first-1 <= handed <= last: what was handed over is durable here, and the term in front of the first
+//     entry is known.
+//   - runs cover first-1 to last without a gap, ascending in both fields.
+//   - confs are ascending, and confs[0] holds at the checkpoint or before it. A membership is noted when its
+//     entry is handed over, not when it is appended: until then a new leader may take it back.
+//   - entries that are not handed over are in entries, whatever they weigh: raft would read them back at
+//     once. Of the others trim keeps the youngest, up to maxBytes.
+//
+// A slice of entries that was returned is never written to afterwards, because raft and the goroutines that
+// send may still read it: truncate and trim cut the slice, with its capacity, and never clear what is behind.
+//
+// Only the holder of the turn changes it. The lock is for the goroutine that begins a checkpoint, and asks
+// at.
+type raftLog struct {
+	device   logDevice
+	snapshot func() (*pb.Snapshot, error) // pins a checkpoint to be sent; nil if there is nobody to send it to
+	maxBytes int                          // of entries in memory that were handed over; negative: all stay
+
+	mu      sync.Mutex
+	hard    hardState // as raft begins with it; later ones go to the device past it
+	first   uint64
+	last    uint64
+	handed  uint64 // the last entry that the handler was given
+	runs    []termRun
+	confs   []confRun
+	entries []*pb.Entry // the youngest, up to last
+	bytes   int         // of entries
+	damage  error       // the first error of the device: raft panics over it, and the loop finds it here
+}
+
+var _ raft.Storage = (*raftLog)(nil)
+
+// newRaftLog builds the log from what examine has found: entries are those behind the checkpoint c, runs cover
+// first-1 to the last of them. They all have still to be handed over.
+func newRaftLog(device logDevice, maxBytes int, c checkpointMeta, h hardState, first uint64, runs []termRun, entries []*pb.Entry) *raftLog {
+	r := &raftLog{
+		device: device, maxBytes: maxBytes, hard: h,
+		first: first, last: c.Index, handed: c.Index,
+		runs: runs, confs: []confRun{{index: c.Index, conf: c.Conf}},
+	}
+	r.hard.commit = max(h.commit, c.Index)
+	r.hard.term = max(h.term, c.Term)
+	for _, e := range entries {
+		r.entries = append(r.entries, e)
+		r.bytes += entryBytes(e)
+		r.last = e.GetIndex()
+	}
+	return r
+}
+
+func entryBytes(e *pb.Entry) int { return len(e.GetData()) + entryOverheadEstimate }
+
+// InitialState implements raft.Storage.
+func (r *raftLog) InitialState() (*pb.HardState, *pb.ConfState, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	conf := r.confs[len(r.confs)-1].conf.confState()
+	return &pb.HardState{Term: new(r.hard.term), Vote: new(r.hard.vote), Commit: new(r.hard.commit)}, conf, nil
+}
+
+// Entries implements raft.Storage.
+func (r *raftLog) Entries(lo, hi, maxSize uint64) ([]*pb.Entry, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if lo < r.first {
+		return nil, raft.ErrCompacted
+	}
+	if hi > r.last+1 || lo >= hi {
+		return nil, raft.ErrUnavailable
+	}
+	inMemory := r.last + 1 - uint64(len(r.entries))
+	if lo < inMemory {
+		return r.readDevice(lo, min(hi, inMemory), maxSize)
+	}
+	from, to := lo-inMemory, lo-inMemory
+	var size uint64
+	for ; to < hi-inMemory; to++ {
+		size += uint64(entryBytes(r.entries[to]))
+		if to > from && size > maxSize {
+			break
+		}
+	}
+	return r.entries[from:to:to], nil
+}
+
+func (r *raftLog) readDevice(lo, hi, maxSize uint64) ([]*pb.Entry, error) {
+	entries, err := r.device.read(lo, hi, maxSize)
+	if err != nil && r.damage == nil {
+		r.damage = err
+	}
+	return entries, err
+}
+
+// Term implements raft.Storage.
+func (r *raftLog) Term(index uint64) (uint64, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if index+1 < r.first {
+		return 0, raft.ErrCompacted
+	}
+	if index > r.last {
+		return 0, raft.ErrUnavailable
+	}
+	return r.termOf(index), nil
+}
+
+// termOf returns the term of an index, 0 if the runs do not cover it. The caller holds the lock.
+func (r *raftLog) termOf(index uint64) uint64 {
+	at := sort.Search(len(r.runs), func(i int) bool { return r.runs[i].index > index })
+	if at == 0 {
+		return 0
+	}
+	return r.runs[at-1].term
+}
+
+// FirstIndex implements raft.Storage.
+func (r *raftLog) FirstIndex() (uint64, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.first, nil
+}
+
+// LastIndex implements raft.Storage.
+func (r *raftLog) LastIndex() (uint64, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.last, nil
+}
+
+// Snapshot implements raft.Storage. Only a cluster of several members asks for one.
+func (r *raftLog) Snapshot() (*pb.Snapshot, error) {
+	if r.snapshot == nil {
+		return nil, raft.ErrSnapshotTemporarilyUnavailable
+	}
+	s, err := r.snapshot()
+	if err != nil && !errors.Is(err, raft.ErrSnapshotTemporarilyUnavailable) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if r.damage == nil {
+			r.damage = err
+		}
+	}
+	return s, err
+}
+
+// restore replaces everything by a checkpoint that another member has sent. There is no entry then, and the
+// next is the one behind the checkpoint.
+func (r *raftLog) restore(c checkpointMeta) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.first, r.last, r.handed = c.Index+1, c.Index, c.Index
+	r.runs = []termRun{{c.Index, c.Term}}
+	r.confs = []confRun{{c.Index, c.Conf}}
+	r.entries, r.bytes = nil, 0
+}
+
+// append adds entries that have become durable.
+func (r *raftLog) append(entries []*pb.Entry) {
+	if len(entries) == 0 {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if first := entries[0].GetIndex(); first <= r.last {
+		r.truncate(first)
+	}
+	for _, e := range entries {
+		if n := len(r.runs); n == 0 || r.runs[n-1].term != e.GetTerm() {
+			r.runs = append(r.runs, termRun{e.GetIndex(), e.GetTerm()})
+		}
+		r.bytes += entryBytes(e)
+		r.last = e.GetIndex()
+	}
+	r.entries = append(r.entries, entries...)
+	r.trim()
+}
+
+// truncate removes the entries from index on, in whose place a new leader has written others. None of them
+// was committed, so none was handed over. The caller holds the lock.
+func (r *raftLog) truncate(index uint64) {
+	keep := len(r.entries) - int(min(r.last+1-index, uint64(len(r.entries))))
+	for _, e := range r.entries[keep:] {
+		r.bytes -= entryBytes(e)
+	}
+	r.entries = r.entries[:keep:keep]
+	r.last = index - 1
+	for n := len(r.runs); n > 0 && r.runs[n-1].index >= index; n-- {
+		r.runs = r.runs[:n-1]
+	}
+}
+
+// trim drops from memory the oldest entries that were handed over, until the rest weighs maxBytes or less.
+// The caller holds the lock.
+func (r *raftLog) trim() {
+	if r.maxBytes < 0 {
+		return
+	}
+	drop := 0
+	for r.bytes > r.maxBytes && drop < len(r.entries) && r.entries[drop].GetIndex() <= r.handed {
+		r.bytes -= entryBytes(r.entries[drop])
+		drop++
+	}
+	r.entries = r.entries[drop:]
+}
+
+// setHanded notes that the handler has been given the entries up to index.
+func (r *raftLog) setHanded(index uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.handed = index
+	r.trim()
+}
+
+// setConf notes a membership that holds from index on.
+func (r *raftLog) setConf(index uint64, conf confRecord) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.confs = append(r.confs, confRun{index, conf})
+}
+
+// lastConf returns the membership as of the last entry handed over.
+func (r *raftLog) lastConf() confRecord {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.confs[len(r.confs)-1].conf
+}
+
+// origin returns the membership as of entry 0 as long as a new member can be given the log from entry 1 on.
+// Nothing in the log says who the first members were. Once there is a checkpoint, raft never asks for entry 1
+// (see compact and image.visible), and a new member gets the checkpoint.
+func (r *raftLog) origin() (confRecord, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.confs[0].conf, r.first == 1 && r.confs[0].index == 0
+}
+
+// fresh reports whether there never was an entry.
+func (r *raftLog) fresh() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.last <= 1 && len(r.entries) == 0
+}
+
+// at returns term and membership as of an index. ok is false if the handler has not been given the entry, or
+// if nothing is known of it any more.
+func (r *raftLog) at(index uint64) (term uint64, conf confRecord, ok bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if index > r.handed || index+1 < r.first || index < r.confs[0].index {
+		return 0, confRecord{}, false
+	}
+	for _, c := range r.confs {
+		if c.index <= index {
+			conf = c.conf
+		}
+	}
+	return r.termOf(index), conf, true
+}
+
+// compact forgets the entries before first. checkpoint is the index of the durable checkpoint: it has its
+// membership, so nobody asks for an older one.
+func (r *raftLog) compact(first, checkpoint uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for len(r.confs) > 1 && r.confs[1].index <= checkpoint {
+		r.confs = r.confs[1:]
+	}
+	if first <= r.first {
+		return
+	}
+	r.first = first
+	for len(r.runs) > 1 && r.runs[1].index < first {
+		r.runs = r.runs[1:]
+	}
+	drop := 0
+	for drop < len(r.entries) && r.entries[drop].GetIndex() < first {
+		r.bytes -= entryBytes(r.entries[drop])
+		drop++
+	}
+	r.entries = append([]*pb.Entry(nil), r.entries[drop:]...)
+}
+
+// deviceError returns the error that made raft unusable, if there is one.
+func (r *raftLog) deviceError() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.damage
+}
