@@ -3,7 +3,8 @@ package coordd
 
 import _ "embed"
 
-// ThirdPartyNotices are the licences of everything that is linked into the program, made by .ci/tools/notices.
+// ThirdPartyNotices are the licences of everything that is linked into the program, made by
+// .ci/tools/notices.
 //
 //go:embed THIRD-PARTY-NOTICES.txt
 var ThirdPartyNotices string

@@ -18,7 +18,8 @@ import (
 
 const module = "github.com/coordd/coordd"
 
-// layer is a row of the table of packages: what a folder and those below it may import besides the standard library.
+// layer is a row of the table of packages: what a folder and those below it may import besides the standard
+// library.
 type layer struct {
 	folder string
 	// ours are folders of this module, with those below them; its own are always allowed.
@@ -65,7 +66,8 @@ var layers = []layer{
 	{folder: "server/inspect", ours: []string{"scheme", "coordination", "raftstore", "server/group", "server/adminpb", "server/clusterpb"},
 		foreign: []string{grpc}},
 	{folder: "server/filestamp"},
-	// Prometheus' library is nobody else's, so that whoever takes the server into a program of his own does not get it.
+	// Prometheus' library is nobody else's, so that whoever takes the server into a program of his own does
+	// not get it.
 	{folder: "server/monitor", ours: []string{"coordination", "raftstore", "server", "server/group"}, foreign: []string{prometheus}},
 	// What it imports, every test has that uses it: see TestStandInCarriesLittle.
 	{folder: "server/standin/faults", ours: []string{"server", "raftstore"}, foreign: []string{grpc, protobuf, ydbProtos}},
@@ -136,8 +138,8 @@ func TestArchitecture(t *testing.T) {
 	}
 }
 
-// TestStandInCarriesLittle: whoever has the stand-in in his tests gets the server with it, but nothing of what only the
-// program needs, and no flags of package testing in a program.
+// TestStandInCarriesLittle: whoever has the stand-in in his tests gets the server with it, but nothing of
+// what only the program needs, and no flags of package testing in a program.
 func TestStandInCarriesLittle(t *testing.T) {
 	imports := make(map[string][]string)
 	for name, file := range moduleFiles(t) {
@@ -170,8 +172,8 @@ func TestStandInCarriesLittle(t *testing.T) {
 	}
 }
 
-// TestCompatHasTheStandInOnly: the tests on SDKs see the server from outside, but for those on the stand-in, and the
-// examples, which show it.
+// TestCompatHasTheStandInOnly: the tests on SDKs see the server from outside, but for those on the stand-in,
+// and the examples, which show it.
 func TestCompatHasTheStandInOnly(t *testing.T) {
 	seen := 0
 	err := filepath.WalkDir("../compat", func(name string, _ fs.DirEntry, err error) error {
@@ -200,8 +202,8 @@ func TestCompatHasTheStandInOnly(t *testing.T) {
 	}
 }
 
-// moduleFiles returns the files of this module by name, for every operating system, without its tests and without the
-// modules inside it.
+// moduleFiles returns the files of this module by name, for every operating system, without its tests and
+// without the modules inside it.
 func moduleFiles(t *testing.T) map[string]*ast.File {
 	t.Helper()
 	files, err := parseModule()
@@ -258,8 +260,8 @@ func importPath(spec *ast.ImportSpec) string {
 	return imported
 }
 
-// The standard library's doors to the clock, to chance, to other goroutines and to the outer world. Of time only its
-// types and constants are left.
+// The standard library's doors to the clock, to chance, to other goroutines and to the outer world. Of time
+// only its types and constants are left.
 var (
 	impurePackages = []string{"context", "crypto/rand", "log", "math/rand", "net", "os", "runtime", "sync", "syscall", "unsafe"}
 	clockNames     = []string{"After", "AfterFunc", "NewTicker", "NewTimer", "Now", "Since", "Sleep", "Tick", "Until"}

@@ -112,7 +112,8 @@ func mode(f *fields, key string) int32 {
 	}
 }
 
-// permissionsRequest reads one action of each kind; the protocol keeps the order of actions, and so does the line.
+// permissionsRequest reads one action of each kind; the protocol keeps the order of actions, and so does the
+// line.
 func permissionsRequest(path string, f *fields) *Ydb_Scheme.ModifyPermissionsRequest {
 	m := &Ydb_Scheme.ModifyPermissionsRequest{Path: path, ClearPermissions: f.flag("clear")}
 	if value, found := f.take("interrupt"); found {

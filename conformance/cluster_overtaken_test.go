@@ -16,9 +16,10 @@ import (
 // mostReplays is how often a script is replayed that leader changes cut short where they may.
 const mostReplays = 20
 
-// replayThrough replays a script. It does so again if a leader change ended one of its streams where it may: while a
-// describe was unanswered and a later request of the stream was sent, because its effect would show if that was executed;
-// or while a request was unanswered and a stop was sent, because what came of it is forgotten with the session.
+// replayThrough replays a script. It does so again if a leader change ended one of its streams where it may:
+// while a describe was unanswered and a later request of the stream was sent, because its effect would show
+// if that was executed; or while a request was unanswered and a stop was sent, because what came of it is
+// forgotten with the session.
 func replayThrough(ctx context.Context, target Target, script *Script) (r Result, replays int) {
 	for ; ; replays++ {
 		watched := &overtakenTarget{Target: target}

@@ -32,7 +32,8 @@ func some(scripts []*Script) []*Script {
 // sideBySide is how many scripts run on a cluster at a time.
 const sideBySide = 16
 
-// replaySideBySide runs scripts on a target that can take many at a time, and reports each as a test of its own.
+// replaySideBySide runs scripts on a target that can take many at a time, and reports each as a test of its
+// own.
 func replaySideBySide(t *testing.T, target Target, scripts []*Script, atATime int) {
 	t.Helper()
 	results, replays := make([]Result, len(scripts)), make([]int, len(scripts))
@@ -92,8 +93,9 @@ func onCluster(t *testing.T) (*cluster, *clusterTarget, *heirs) {
 	return c, target, &heirs{rand.New(rand.NewPCG(*clusterSeed, 0)), first, len(c.servers)}
 }
 
-// TestCluster runs the scripts on a cluster of three, through a server that does not lead. Where clusterFull does not ask
-// for all, those that TestClusterFailOver runs are left to it: on three servers, with more that happens.
+// TestCluster runs the scripts on a cluster of three, through a server that does not lead. Where clusterFull
+// does not ask for all, those that TestClusterFailOver runs are left to it: on three servers, with more that
+// happens.
 func TestCluster(t *testing.T) {
 	_, target, _ := onCluster(t)
 	var untimed, timed, restarts []*Script
@@ -120,7 +122,8 @@ func TestCluster(t *testing.T) {
 	replaySideBySide(t, target, restarts, 1)
 }
 
-// TestClusterFailOver changes the leader of a cluster between every two steps of every script. Nobody may notice.
+// TestClusterFailOver changes the leader of a cluster between every two steps of every script. Nobody may
+// notice.
 func TestClusterFailOver(t *testing.T) {
 	t.Logf("-cluster-seed=%d", *clusterSeed)
 	c, target, heirs := onCluster(t)
@@ -150,9 +153,10 @@ func (s *Script) timed() bool {
 	return s.waits() > 0 || slices.ContainsFunc(s.lines, func(line string) bool { return strings.HasSuffix(line, ": no pong") })
 }
 
-// TestClusterRestless changes the leader of a cluster at any time, while requests are under way. Left out are scripts
-// about watches, because a change that happens together with a leader change may be told as Changed(false, false), and
-// those about sequence numbers, because a new leader knows them only once the streams have told it.
+// TestClusterRestless changes the leader of a cluster at any time, while requests are under way. Left out are
+// scripts about watches, because a change that happens together with a leader change may be told as
+// Changed(false, false), and those about sequence numbers, because a new leader knows them only once the
+// streams have told it.
 func TestClusterRestless(t *testing.T) {
 	t.Logf("-cluster-seed=%d", *clusterSeed)
 	c, target, heirs := onCluster(t)

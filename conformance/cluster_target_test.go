@@ -114,7 +114,8 @@ func (e *clusterEnvironment) Connect(_ context.Context, options StreamOptions) (
 	return s, nil
 }
 
-// Next implements Environment. What a leader change says about watches is dealt with here, as a client has to.
+// Next implements Environment. What a leader change says about watches is dealt with here, as a client has
+// to.
 func (e *clusterEnvironment) Next(ctx context.Context) (Event, bool) {
 	for {
 		event, ok := e.endpointEnvironment.Next(ctx)
@@ -150,9 +151,9 @@ func (s *clusterStream) Send(message []byte) error {
 	return s.Stream.Send(message)
 }
 
-// deals deals with a message that the script is not to see, and reports whether it is one: the notice that nothing is
-// known of a watch, and the answer to its repetition. Another watch of the same stream on the same semaphore gives the
-// same notice, which is the script's then.
+// deals deals with a message that the script is not to see, and reports whether it is one: the notice that
+// nothing is known of a watch, and the answer to its repetition. Another watch of the same stream on the same
+// semaphore gives the same notice, which is the script's then.
 func (s *clusterStream) deals(m *sessionReply) bool {
 	if r := m.GetDescribeSemaphoreResult(); r != nil && s.repeated[r.GetReqId()] > 0 {
 		s.repeated[r.GetReqId()]--
@@ -178,8 +179,8 @@ func (s *clusterStream) deals(m *sessionReply) bool {
 	return true
 }
 
-// meeting lets scripts that run side by side wait for each other between their steps, and does something when all are
-// there.
+// meeting lets scripts that run side by side wait for each other between their steps, and does something when
+// all are there.
 type meeting struct {
 	do func(ctx context.Context) error
 
@@ -232,7 +233,8 @@ func (m *meeting) hold(ctx context.Context) {
 	m.over = make(chan struct{})
 }
 
-// heirs chooses who leads next: mostly one of the two that the scripts do not talk to, sometimes the one that they do.
+// heirs chooses who leads next: mostly one of the two that the scripts do not talk to, sometimes the one that
+// they do.
 type heirs struct {
 	random *rand.Rand
 	first  int // the server that the scripts talk to

@@ -135,8 +135,8 @@ func (c *cluster) each(do func(i int) error) error {
 	return all
 }
 
-// restart restarts all servers and returns the address of one that does not lead. The server that scripts talk to stops
-// first: once it has lost the majority it would have to end its streams without a word.
+// restart restarts all servers and returns the address of one that does not lead. The server that scripts
+// talk to stops first: once it has lost the majority it would have to end its streams without a word.
 func (c *cluster) restart(ctx context.Context) (string, error) {
 	if err := cmp.Or(stop(ctx, c.servers[c.first]), c.stop(ctx)); err != nil {
 		return "", err
@@ -171,8 +171,8 @@ func (c *cluster) follower(ctx context.Context) (int, error) {
 	return (leader + 1) % len(c.servers), err
 }
 
-// handOver has another server lead and returns once it does. A transfer that fails because the leadership has moved is
-// tried again.
+// handOver has another server lead and returns once it does. A transfer that fails because the leadership has
+// moved is tried again.
 func (c *cluster) handOver(ctx context.Context, to int) error {
 	for {
 		from, err := c.leader(ctx)

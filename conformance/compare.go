@@ -38,8 +38,8 @@ func (s *Script) with(steps [][]message, names *names) string {
 	return b.String()
 }
 
-// merge brings what came into the order of what is expected as far as the protocol leaves the order open: between
-// streams, and within a stream in a step of any order. What matches is shown as it is expected.
+// merge brings what came into the order of what is expected as far as the protocol leaves the order open:
+// between streams, and within a stream in a step of any order. What matches is shown as it is expected.
 func merge(expected, came []message, anyOrder bool) []message {
 	came = slices.Clone(came)
 	var merged []message

@@ -77,8 +77,8 @@ func TestPureFailOver(t *testing.T) {
 	replay(t, &Pure{FailOver: true})
 }
 
-// TestPureBatches puts what is in flight together into entries of the log of random sizes. Nobody may notice, nor when the
-// leader changes between them.
+// TestPureBatches puts what is in flight together into entries of the log of random sizes. Nobody may notice,
+// nor when the leader changes between them.
 func TestPureBatches(t *testing.T) {
 	replay(t, &Pure{Batches: true, Stored: true})
 }
@@ -119,8 +119,8 @@ func rewrite(t *testing.T) {
 	}
 }
 
-// TestMap fails on a rule that neither a script nor a Go test shows, on one that says it cannot be shown although it is,
-// and on a Go test that does not exist.
+// TestMap fails on a rule that neither a script nor a Go test shows, on one that says it cannot be shown
+// although it is, and on a Go test that does not exist.
 func TestMap(t *testing.T) {
 	rules, err := Map(loadScripts(t))
 	if err != nil {
@@ -146,8 +146,8 @@ func TestMap(t *testing.T) {
 	}
 }
 
-// testExists looks for a Go test by its package's name and its own. Packages are looked for in the folders of that name,
-// at the top or one below.
+// testExists looks for a Go test by its package's name and its own. Packages are looked for in the folders of
+// that name, at the top or one below.
 func testExists(t *testing.T, test string) bool {
 	t.Helper()
 	folder, name, _ := strings.Cut(test, ".")
@@ -167,7 +167,8 @@ func testExists(t *testing.T, test string) bool {
 	return false
 }
 
-// TestRealLimits asserts the limits that scripts have to lower (coordination.md §5, and docs/limits.md for the bytes).
+// TestRealLimits asserts the limits that scripts have to lower (coordination.md §5, and docs/limits.md for
+// the bytes).
 func TestRealLimits(t *testing.T) {
 	if want := (coordination.Limits{Sessions: 1_000_000, Semaphores: 1_000_000, Bytes: 1 << 30}); coordination.DefaultLimits() != want {
 		t.Errorf("the limits are %+v, want %+v", coordination.DefaultLimits(), want)

@@ -9,8 +9,8 @@ import (
 //go:embed differences.txt
 var differencesText string
 
-// Differences is docs/differences.md: where coordd differs from YDB on purpose, by what the scripts' heads and
-// differences.txt say.
+// Differences is docs/differences.md: where coordd differs from YDB on purpose, by what the scripts' heads
+// and differences.txt say.
 func Differences(scripts []*Script) (string, error) {
 	var b strings.Builder
 	b.WriteString(`# Differences from YDB

@@ -1,10 +1,11 @@
-// Package conformance holds the documented semantics of a coordination node as transcripts, and the runner that replays
-// them: on the pure rings with a fake clock, and over gRPC on any server that speaks the protocol.
+// Package conformance holds the documented semantics of a coordination node as transcripts, and the runner
+// that replays them: on the pure rings with a fake clock, and over gRPC on any server that speaks the
+// protocol.
 //
 // # Scripts
 //
-// A script is a text file below testdata, one folder for each subject. It shows only what a client sees, so the same
-// file runs everywhere. It begins with a head of comment lines:
+// A script is a text file below testdata, one folder for each subject. It shows only what a client sees, so
+// the same file runs everywhere. It begins with a head of comment lines:
 //
 //	# What the script shows, in a sentence.
 //	# rule: coordination §3.4 8c, §3.5 1
@@ -19,10 +20,10 @@
 //	# ids: exact         show session and order ids as numbers
 //	# recorded: ...      somebody has seen this (see Recorder): it need not name a rule, and may wait for long
 //
-// Then come steps, with blank lines between. A step is comment lines, request lines, a line of four dashes, and every
-// message that reaches anybody because of the requests. Without dashes nothing may come. The order of messages matters
-// within one stream, not between streams. "---- in any order" is for the few cases in which the specification leaves
-// the order within a stream open.
+// Then come steps, with blank lines between. A step is comment lines, request lines, a line of four dashes,
+// and every message that reaches anybody because of the requests. Without dashes nothing may come. The order
+// of messages matters within one stream, not between streams. "---- in any order" is for the few cases in
+// which the specification leaves the order within a stream open.
 //
 // # Requests
 //
@@ -43,8 +44,8 @@
 //	half-close, cancel
 //
 // What is not given is not sent, except where a default is named. start has the defaults path={dir}/node and
-// timeout=10s. Semaphore requests may have req=N; the answer then shows it. Without it the runner gives each request a
-// number of its own, and an answer that is not to the stream's latest request of that kind says so.
+// timeout=10s. Semaphore requests may have req=N; the answer then shows it. Without it the runner gives each
+// request a number of its own, and an answer that is not to the stream's latest request of that kind says so.
 // A line that begins with "+ " is sent without waiting for the answer to the line before.
 //
 // Requests outside of streams, and things that happen:
@@ -57,24 +58,24 @@
 //	limiter acquire PATH RESOURCE required= used= ...
 //	wait 10s, restart, hold, release
 //
-// Calls of limiters may have operation_timeout= and cancel_after=, too; more and more_settings are encoded fields that
-// the schema does not have. PATH is that of the coordination node.
+// Calls of limiters may have operation_timeout= and cancel_after=, too; more and more_settings are encoded
+// fields that the schema does not have. PATH is that of the coordination node.
 //
 // hold keeps what servers have written from being carried out, until release: this is how races are shown.
 //
 // # Values
 //
-// {dir} is the script's own directory, {db} the database, {reldir} and {reldb} the same without the first slash. Values
-// are plain words, Go strings in quotes, {1024*x} for a long one, or 0x00ff for bytes. Times are milliseconds or such as
-// 10s; inf and max are 2^64-1.
+// {dir} is the script's own directory, {db} the database, {reldir} and {reldb} the same without the first
+// slash. Values are plain words, Go strings in quotes, {1024*x} for a long one, or 0x00ff for bytes. Times
+// are milliseconds or such as 10s; inf and max are 2^64-1.
 //
 // # Answers
 //
-// The SessionStarted of a new session is not shown unless asked for: its session gets the name of the stream. The runner
-// itself checks that it comes first, and a ping with a number right behind it. Pings are not shown either. An end of stream is shown where
-// it is not the ordinary one, OK behind a Failure or SessionStopped. Session ids are shown as the name of the stream that
-// created the session; order ids as their rank among those that the script has shown, #1 being the lowest. Owners are
-// shown by ascending order id, because the protocol leaves their order open. Permission actions are sent in the order
-// set, grant, revoke, owner. In an expected line "..." stands for
-// anything.
+// The SessionStarted of a new session is not shown unless asked for: its session gets the name of the stream.
+// The runner itself checks that it comes first, and a ping with a number right behind it. Pings are not shown
+// either. An end of stream is shown where it is not the ordinary one, OK behind a Failure or SessionStopped.
+// Session ids are shown as the name of the stream that created the session; order ids as their rank among
+// those that the script has shown, #1 being the lowest. Owners are shown by ascending order id, because the
+// protocol leaves their order open. Permission actions are sent in the order set, grant, revoke, owner. In an
+// expected line "..." stands for anything.
 package conformance

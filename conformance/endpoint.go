@@ -47,8 +47,8 @@ type EndpointConfig struct {
 	Address  string // host:port
 	Database string // absolute path
 	Token    string // x-ydb-auth-ticket; empty sends none
-	// Users are the tokens of alice and bob, whose rights count; Token is an administrator's then. Nil: scripts that need
-	// users are skipped.
+	// Users are the tokens of alice and bob, whose rights count; Token is an administrator's then. Nil:
+	// scripts that need users are skipped.
 	Users map[string]string
 	// Security is how the connection is encrypted. Nil: not at all.
 	Security credentials.TransportCredentials

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// fields reads the words and the key=value pairs of a request line, and notes what it cannot read. What nobody has
-// asked for is an error, so that a misspelled key does not pass for an absent one.
+// fields reads the words and the key=value pairs of a request line, and notes what it cannot read. What
+// nobody has asked for is an error, so that a misspelled key does not pass for an absent one.
 type fields struct {
 	request request
 	run     *run

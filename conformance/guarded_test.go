@@ -9,9 +9,9 @@ import (
 	"github.com/coordd/coordd/server"
 )
 
-// TestGuardedServer runs the scripts on a server on which rights count. All that an administrator does goes as it does
-// where everybody may do everything. Where clusterFull does not ask for all, every third script shows that, besides all
-// in which others come.
+// TestGuardedServer runs the scripts on a server on which rights count. All that an administrator does goes
+// as it does where everybody may do everything. Where clusterFull does not ask for all, every third script
+// shows that, besides all in which others come.
 func TestGuardedServer(t *testing.T) {
 	t.Parallel()
 	tokens := filepath.Join(t.TempDir(), "tokens")

@@ -14,7 +14,8 @@ import (
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_RateLimiter"
 )
 
-// limiterRequest reads a call about the resources of the coordination node at path. The word behind that is the resource.
+// limiterRequest reads a call about the resources of the coordination node at path. The word behind that is
+// the resource.
 func limiterRequest(verb, path string, f *fields) (proto.Message, error) {
 	resource := f.path(f.word())
 	params := operationParams(f)
@@ -57,8 +58,8 @@ func operationParams(f *fields) *Ydb_Operations.OperationParams {
 	return &Ydb_Operations.OperationParams{OperationTimeout: timeout, CancelAfter: cancelAfter}
 }
 
-// resourceOf reads the properties of a resource. more and more_settings are fields that the schema of the tests does not
-// have.
+// resourceOf reads the properties of a resource. more and more_settings are fields that the schema of the
+// tests does not have.
 func resourceOf(path string, f *fields) *Ydb_RateLimiter.Resource {
 	r := &Ydb_RateLimiter.Resource{ResourcePath: path}
 	if !f.flag("untyped") {

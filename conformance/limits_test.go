@@ -46,8 +46,8 @@ func (e *limitedEnvironment) Close(ctx context.Context) error {
 	return errors.Join(e.Environment.Close(ctx), e.close(ctx))
 }
 
-// TestLimitsOfServers runs the scripts that lower limits on a server and on a cluster: over the whole way that limits go,
-// from the configuration of the server that leads first through the log to every command.
+// TestLimitsOfServers runs the scripts that lower limits on a server and on a cluster: over the whole way
+// that limits go, from the configuration of the server that leads first through the log to every command.
 func TestLimitsOfServers(t *testing.T) {
 	t.Parallel()
 	var scripts []*Script

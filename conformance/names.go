@@ -8,7 +8,8 @@ import (
 	"strings"
 )
 
-// names gives names to what servers number. Ids belong to a node; the node is its path without superfluous slashes.
+// names gives names to what servers number. Ids belong to a node; the node is its path without superfluous
+// slashes.
 type names struct {
 	exact    bool
 	sessions map[sessionKey]string
@@ -61,7 +62,8 @@ func (n nodeNames) session(id uint64) string {
 	return showNumber(id)
 }
 
-// order shows an order id. Its rank is known only when all have been seen, so a mark stands for it until then.
+// order shows an order id. Its rank is known only when all have been seen, so a mark stands for it until
+// then.
 func (n nodeNames) order(id uint64) string {
 	if n.exact {
 		return strconv.FormatUint(id, 10)

@@ -7,8 +7,9 @@ import (
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
 )
 
-// pace is how fast a script is played. The times of a script that waits are all multiplied by scale, so that the rest of
-// its steps take next to no time beside them. In a script that never waits nothing may run out: there short times get more.
+// pace is how fast a script is played. The times of a script that waits are all multiplied by scale, so that
+// the rest of its steps take next to no time beside them. In a script that never waits nothing may run out:
+// there short times get more.
 type pace struct {
 	scale   uint64        // 0: as the script says, since time passes only when it waits
 	more    uint64        // milliseconds
@@ -18,16 +19,18 @@ type pace struct {
 }
 
 const (
-	// stretchedMost is the longest time that is stretched, in milliseconds; longer ones do not run out during a run.
+	// stretchedMost is the longest time that is stretched, in milliseconds; longer ones do not run out during
+	// a run.
 	stretchedMost = 10_000
 	// unhurried is what a short time gets in a script that does not wait, in milliseconds.
 	unhurried = 600_000
-	// slowestScale bounds how slowly a script is played: its outcome counts then, however slow the machine is. Sessions
-	// have at most 30 min.
+	// slowestScale bounds how slowly a script is played: its outcome counts then, however slow the machine
+	// is. Sessions have at most 30 min.
 	slowestScale = 81
 )
 
-// errTooSlow says that the steps of a script took so long that what should happen during a wait may have happened before.
+// errTooSlow says that the steps of a script took so long that what should happen during a wait may have
+// happened before.
 var errTooSlow = errors.New("too slow for the script's times")
 
 func newPace(target Target, script *Script) pace {
@@ -50,8 +53,8 @@ func (p pace) slower() pace {
 // slowestRecorded is how slowly a recording is played before what differs counts.
 const slowestRecorded = 9
 
-// mayBeSlower reports whether a recording that differs is to be played again: what took the clients' time is not in it, but
-// for the long silences.
+// mayBeSlower reports whether a recording that differs is to be played again: what took the clients' time is
+// not in it, but for the long silences.
 func (p pace) mayBeSlower(script *Script) bool {
 	return script.Recorded && p.scale > 0 && p.scale < slowestRecorded
 }
@@ -68,7 +71,8 @@ func (p *pace) late() bool {
 	return p.margin > 0 && p.scale < slowestScale && time.Since(p.began)-p.allowed > p.margin*time.Duration(p.scale)
 }
 
-// stretch is the time to send for one in the script; unstretch is its reverse, for what the server shows. Milliseconds.
+// stretch is the time to send for one in the script; unstretch is its reverse, for what the server shows.
+// Milliseconds.
 func (p *pace) stretch(millis uint64) uint64 {
 	if millis == 0 || millis > stretchedMost {
 		return millis

@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// TestPaceIsUndone shows that what the server says about times that were stretched reads as the script has them.
+// TestPaceIsUndone shows that what the server says about times that were stretched reads as the script has
+// them.
 func TestPaceIsUndone(t *testing.T) {
 	for _, p := range []pace{{}, {more: unhurried}, {scale: 1}, {scale: slowestScale}} {
 		for _, millis := range []uint64{0, 1, 200, stretchedMost, 1_800_000, 1<<64 - 1} {

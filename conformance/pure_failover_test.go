@@ -8,12 +8,13 @@ import (
 	"github.com/coordd/coordd/scheme/outcome"
 )
 
-// failOver replaces the leader while the streams go on, and does what a client has to do then: it describes again where
-// a watch was told that nothing is known. Of what is in flight nothing reaches the log, so that every open request has
-// to be carried out for the new leader.
+// failOver replaces the leader while the streams go on, and does what a client has to do then: it describes
+// again where a watch was told that nothing is known. Of what is in flight nothing reaches the log, so that
+// every open request has to be carried out for the new leader.
 func (e *pureEnvironment) failOver() error { return e.failOverKeeping(0) }
 
-// failOverKeeping is failOver with the first kept commands in flight carried out before the new leader takes over.
+// failOverKeeping is failOver with the first kept commands in flight carried out before the new leader takes
+// over.
 func (e *pureEnvironment) failOverKeeping(kept int) error {
 	for _, s := range e.streams {
 		s.collect()
@@ -27,8 +28,8 @@ func (e *pureEnvironment) failOverKeeping(kept int) error {
 	return nil
 }
 
-// begin carries out a unary call. The leader changes while it is in flight: by turns before the log has it, so that it has
-// to be carried out for the new leader, and after, so that nobody heard its outcome.
+// begin carries out a unary call. The leader changes while it is in flight: by turns before the log has it,
+// so that it has to be carried out for the new leader, and after, so that nobody heard its outcome.
 func (e *pureEnvironment) begin(build func(coordination.CallID) coordination.Command) (outcome.Outcome, error) {
 	if !e.pure.FailOver || e.world.Held() {
 		return e.world.Call(build), nil

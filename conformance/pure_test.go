@@ -22,11 +22,12 @@ import (
 
 // Pure runs scripts on the rings in memory, with a fake clock. Each script has a world of its own.
 type Pure struct {
-	// Stored passes everything that a server stores through its stored format: commands, and the rows of checkpoints.
-	// Every restart then goes through a checkpoint.
+	// Stored passes everything that a server stores through its stored format: commands, and the rows of
+	// checkpoints. Every restart then goes through a checkpoint.
 	Stored bool
-	// FailOver changes the leader after every step, and during every unary call, while the streams go on. A client notices nothing but one
-	// Changed(false, false) for each of its watches, on which it describes again: that is done for the script.
+	// FailOver changes the leader after every step, and during every unary call, while the streams go on. A
+	// client notices nothing but one Changed(false, false) for each of its watches, on which it describes
+	// again: that is done for the script.
 	FailOver bool
 	// Batches has entries of the log with several commands, of random sizes.
 	Batches bool
@@ -109,8 +110,8 @@ func (e *pureEnvironment) Restart(context.Context) error {
 	return nil
 }
 
-// Check reads all rows of the machine back into a new one, which must be the same. It is the moment between two steps,
-// at which the leader may change.
+// Check reads all rows of the machine back into a new one, which must be the same. It is the moment between
+// two steps, at which the leader may change.
 func (e *pureEnvironment) Check(context.Context) (disturbed bool, err error) {
 	if e.pure.FailOver {
 		if err := e.failOver(); err != nil {

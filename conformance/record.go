@@ -24,15 +24,16 @@ import (
 	"github.com/coordd/coordd/server/standin/faults"
 )
 
-// Recorder writes what clients and a stand-in say to each other as a script, which shows the same again on any server. It is
-// a faults.Tap. Make one with Record.
+// Recorder writes what clients and a stand-in say to each other as a script, which shows the same again on
+// any server. It is a faults.Tap. Make one with Record.
 //
-// What came of requests that race must be in the script as it came. So a Recorder lets the server have one request at a time,
-// and the next only once everything has come that came of it: the answers that are owed, and behind them those to a describe
-// on every stream, as where a script is replayed. Clients see a server that takes a little longer.
+// What came of requests that race must be in the script as it came. So a Recorder lets the server have one
+// request at a time, and the next only once everything has come that came of it: the answers that are owed,
+// and behind them those to a describe on every stream, as where a script is replayed. Clients see a server
+// that takes a little longer.
 //
-// It goes through the same motions as a replay does, with the lines that it writes: what it expects is what the runner
-// would show.
+// It goes through the same motions as a replay does, with the lines that it writes: what it expects is what
+// the runner would show.
 type Recorder struct {
 	file  *os.File
 	fence uint64 // the number of the Recorder's own describes
@@ -67,7 +68,8 @@ const (
 	recordPatience = 10 * time.Second
 	// maxRecorded bounds a recording, in bytes. What comes behind is not recorded.
 	maxRecorded = 16 << 20
-	// recordQueue is how many requests may wait for their turn; beyond it streams and calls wait for the queue.
+	// recordQueue is how many requests may wait for their turn; beyond it streams and calls wait for the
+	// queue.
 	recordQueue = 1024
 )
 
@@ -134,8 +136,8 @@ func (r *Recorder) enqueue(turn func(), otherwise func()) {
 	r.queue <- turn
 }
 
-// write adds to the recording. What is in the file before Close has the ranks of order ids as they are known so far. The
-// mutex is held.
+// write adds to the recording. What is in the file before Close has the ranks of order ids as they are known
+// so far. The mutex is held.
 func (r *Recorder) write(text string) {
 	switch {
 	case r.full || r.err != nil:
@@ -164,8 +166,8 @@ func (r *Recorder) step(requests []string, came []message, anyOrder bool) {
 	r.write(b.String())
 }
 
-// idle writes what came since the last step without a request, and how long nobody has asked for anything. The mutex is
-// held.
+// idle writes what came since the last step without a request, and how long nobody has asked for anything.
+// The mutex is held.
 func (r *Recorder) idle() {
 	came, late := r.shadow.came, r.late
 	r.shadow.came, r.late = nil, nil
@@ -188,8 +190,8 @@ func (r *Recorder) idle() {
 	}
 }
 
-// waitFor writes a wait and what came then. Two messages of one stream may have come in any order: clocks run as they like.
-// The mutex is held.
+// waitFor writes a wait and what came then. Two messages of one stream may have come in any order: clocks run
+// as they like. The mutex is held.
 func (r *Recorder) waitFor(d time.Duration, came []message) {
 	requests, from, anyOrder := []string(nil), make(map[string]bool), false
 	wait := max(d+r.lag, shortestRecorded)
@@ -220,8 +222,8 @@ func (r *Recorder) pingPeriod(stream string) time.Duration {
 	return 5 * time.Second
 }
 
-// act writes a request in its turn, has the server get it, and waits for what comes of it. lines makes the request; empty:
-// it is not recorded.
+// act writes a request in its turn, has the server get it, and waits for what comes of it. lines makes the
+// request; empty: it is not recorded.
 func (r *Recorder) act(lines func() []string, deliver func(), executed <-chan []message) {
 	r.mutex.Lock()
 	r.idle()
@@ -665,7 +667,8 @@ func scriptConfig(c *Ydb_Coordination.Config) string {
 	return strings.TrimPrefix(strings.ReplaceAll(showConfig(c), "\n  ", " "), " config")
 }
 
-// shadowEnvironment is where the shadow of a recording runs: the database is the script's directory, and nothing happens.
+// shadowEnvironment is where the shadow of a recording runs: the database is the script's directory, and
+// nothing happens.
 type shadowEnvironment struct {
 	Environment // nothing else is asked of it
 	database    string

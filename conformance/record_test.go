@@ -141,7 +141,8 @@ func TestRecordingOfARace(t *testing.T) {
 	replaysOnItself(t, script, address)
 }
 
-// A client dies, and who waits for its lock has it once its session has expired. Names stand for keys and sessions.
+// A client dies, and who waits for its lock has it once its session has expired. Names stand for keys and
+// sessions.
 func TestRecordingOfAnExpiry(t *testing.T) {
 	script, address := recorded(t, func(conn *grpc.ClientConn) {
 		dying, die := context.WithCancel(t.Context())

@@ -19,9 +19,9 @@ var (
 	reference = regexp.MustCompile(`(?:\b([a-z-]+)(?:\.md)? )?§ ?([0-9]+(?:\.[0-9]+)*)`)
 )
 
-// TestReferencesResolve wants every § in the repository to be a section of the specification. What stands before the § names
-// the file of docs/spec, and holds for what follows on the same line; without a name
-// it is coordination.md, or what the folder is about.
+// TestReferencesResolve wants every § in the repository to be a section of the specification. What stands
+// before the § names the file of docs/spec, and holds for what follows on the same line; without a name it is
+// coordination.md, or what the folder is about.
 func TestReferencesResolve(t *testing.T) {
 	sections := make(map[string]map[string]bool)
 	texts, err := filepath.Glob(specification + "/*.md")

@@ -34,8 +34,8 @@ type junitProblem struct {
 	Text    string `xml:",chardata"`
 }
 
-// WriteJUnit writes the results as one JUnit test suite: a difference is a failure, a script that could not be carried
-// out an error.
+// WriteJUnit writes the results as one JUnit test suite: a difference is a failure, a script that could not
+// be carried out an error.
 func WriteJUnit(w io.Writer, results []Result) error {
 	suite := junitSuite{Name: "coordd conformance", Tests: len(results)}
 	var took time.Duration

@@ -69,7 +69,8 @@ func PrintMap(w io.Writer, rules []Rule) error {
 
 var ruleMark = regexp.MustCompile(`^(.*) \((later|never|test): (.*)\)$`)
 
-// parseRuleList reads rules.txt: "ID: text", perhaps with a mark such as "(later: why)" behind it; # begins a comment.
+// parseRuleList reads rules.txt: "ID: text", perhaps with a mark such as "(later: why)" behind it; # begins a
+// comment.
 func parseRuleList(text string) ([]Rule, error) {
 	var rules []Rule
 	for number, line := range strings.Split(text, "\n") {
@@ -97,7 +98,8 @@ func parseRuleList(text string) ([]Rule, error) {
 	return rules, nil
 }
 
-// parseRules reads a head line: the document, then sections with their rules, such as "coordination §3.4 8c, §3.5 1".
+// parseRules reads a head line: the document, then sections with their rules, such as "coordination §3.4 8c,
+// §3.5 1".
 func parseRules(value string) ([]string, error) {
 	document, list, found := strings.Cut(value, " ")
 	if !found {

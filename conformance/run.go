@@ -18,11 +18,12 @@ type Outcome struct {
 	Diff    string // a unified diff from the script to Text; empty if nothing differs
 }
 
-// Run replays a script on a target. An error means that the script could not be carried out: it is wrong, or the target
-// cannot be reached, or what a client cannot see is broken. What differs from the script is in the Outcome.
+// Run replays a script on a target. An error means that the script could not be carried out: it is wrong, or
+// the target cannot be reached, or what a client cannot see is broken. What differs from the script is in the
+// Outcome.
 //
-// Where time passes by itself, a script that waits is played more slowly if the machine or the network turns out to be too
-// slow for it.
+// Where time passes by itself, a script that waits is played more slowly if the machine or the network turns
+// out to be too slow for it.
 func Run(ctx context.Context, target Target, script *Script) (Outcome, error) {
 	for _, need := range script.Needs {
 		if !target.Offers(need) {
@@ -281,8 +282,8 @@ func (r *run) enoughCame(expected []message) bool {
 	return true
 }
 
-// fence makes sure that nothing more is on its way: a describe is answered behind everything that was written before
-// it, on every stream (§4.5).
+// fence makes sure that nothing more is on its way: a describe is answered behind everything that was written
+// before it, on every stream (§4.5).
 func (r *run) fence(ctx context.Context) error {
 	if r.held || r.env.Patience() == 0 {
 		return nil

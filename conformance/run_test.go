@@ -173,7 +173,8 @@ func TestRunSeesFaults(t *testing.T) {
 	}
 }
 
-// TestRunComparesStreamsApart shows that the order between streams does not matter, and that within a stream it does.
+// TestRunComparesStreamsApart shows that the order between streams does not matter, and that within a stream
+// it does.
 func TestRunComparesStreamsApart(t *testing.T) {
 	run := func(expected string) Outcome {
 		t.Helper()

@@ -24,10 +24,12 @@ type Script struct {
 	Differs []string // where coordd differs from YDB on purpose
 	Needs   []Need   // what a target must offer
 	Limits  coordination.Limits
-	// NotFailOver is why a change of the leader between the steps would show; empty if clients must not notice one.
+	// NotFailOver is why a change of the leader between the steps would show; empty if clients must not
+	// notice one.
 	NotFailOver string
 
-	// Recorded says that it is what somebody has seen, see Recorder: it shows no rule, and may wait for as long as it took.
+	// Recorded says that it is what somebody has seen, see Recorder: it shows no rule, and may wait for as
+	// long as it took.
 	Recorded bool
 
 	node  string // fields of the node's config, or "none"

@@ -81,8 +81,8 @@ func showReply(m *sessionReply, names nodeNames) string {
 	return fmt.Sprintf("%T", m.GetResponse())
 }
 
-// showVerdict shows a status that is not success. Issues show what differs from the ordinary: one issue, no code,
-// nothing nested, and the severity given.
+// showVerdict shows a status that is not success. Issues show what differs from the ordinary: one issue, no
+// code, nothing nested, and the severity given.
 func showVerdict(code Ydb.StatusIds_StatusCode, issues []*Ydb_Issue.IssueMessage, severity uint32) string {
 	var b strings.Builder
 	b.WriteString(code.String())

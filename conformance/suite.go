@@ -25,8 +25,8 @@ func (s Selection) Select(scripts []*Script) []*Script {
 	})
 }
 
-// Tags are the words by which a script can be chosen: its folder, what it needs of a target, and "differs" if coordd
-// differs from YDB in what it shows.
+// Tags are the words by which a script can be chosen: its folder, what it needs of a target, and "differs" if
+// coordd differs from YDB in what it shows.
 func (s *Script) Tags() []string {
 	folder, _, _ := strings.Cut(s.Name, "/")
 	tags := []string{folder}
@@ -39,7 +39,8 @@ func (s *Script) Tags() []string {
 	return tags
 }
 
-// Section is the section of the specification that a script's first rule stands in, such as "coordination §3.4".
+// Section is the section of the specification that a script's first rule stands in, such as "coordination
+// §3.4".
 func (s *Script) Section() string {
 	if len(s.Rules) == 0 {
 		return "recorded"
@@ -80,7 +81,8 @@ func (r *Result) Verdict() Verdict {
 	return Same
 }
 
-// RunAll replays scripts one after another and calls each with every result as it comes. It stops early when ctx ends.
+// RunAll replays scripts one after another and calls each with every result as it comes. It stops early when
+// ctx ends.
 func RunAll(ctx context.Context, target Target, scripts []*Script, each func(Result)) []Result {
 	var results []Result
 	for _, script := range scripts {
@@ -126,8 +128,8 @@ func (s *sum) add(v Verdict) {
 	}
 }
 
-// PrintSummary writes a table of how many scripts of each section had which verdict, why scripts were skipped, and how
-// many of the differences are known ones between coordd and YDB.
+// PrintSummary writes a table of how many scripts of each section had which verdict, why scripts were
+// skipped, and how many of the differences are known ones between coordd and YDB.
 func PrintSummary(w io.Writer, results []Result) error {
 	total := sum{section: "all"}
 	var sections []sum

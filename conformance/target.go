@@ -49,29 +49,32 @@ type Target interface {
 	Open(ctx context.Context, name string, limits coordination.Limits) (Environment, error)
 }
 
-// Environment is where one script runs. It is used from one goroutine, but for Check: where things come later, Next may
-// be called meanwhile.
+// Environment is where one script runs. It is used from one goroutine, but for Check: where things come
+// later, Next may be called meanwhile.
 type Environment interface {
 	// Database is the path of the database, Directory that of the script's own directory below it.
 	Database() string
 	Directory() string
-	// Call makes a unary call, on behalf of whom asUser has put into ctx. A nil database sends no x-ydb-database.
+	// Call makes a unary call, on behalf of whom asUser has put into ctx. A nil database sends no
+	// x-ydb-database.
 	Call(ctx context.Context, request proto.Message, database *string) (*Ydb_Operations.Operation, error)
 	// Connect opens a stream.
 	Connect(ctx context.Context, options StreamOptions) (Stream, error)
-	// Next returns what has come on any stream. It waits for that until ctx is done, unless nothing can come by
-	// itself; then, too, it returns false.
+	// Next returns what has come on any stream. It waits for that until ctx is done, unless nothing can come
+	// by itself; then, too, it returns false.
 	Next(ctx context.Context) (Event, bool)
-	// Pass lets time pass, at most most; it may stop earlier because something has happened. It returns how much did.
+	// Pass lets time pass, at most most; it may stop earlier because something has happened. It returns how
+	// much did.
 	Pass(ctx context.Context, most time.Duration) time.Duration
-	// Patience is how long to wait for what should come; 0 where the consequences of what was sent do not come later.
+	// Patience is how long to wait for what should come; 0 where the consequences of what was sent do not
+	// come later.
 	Patience() time.Duration
 	// Restart restarts the leader, Hold keeps back what is written, Release lets it go on.
 	Restart(ctx context.Context) error
 	Hold()
 	Release()
-	// Check is called after every step, and finds what a client cannot see. It reports whether it has disturbed what goes
-	// on, so that answers must be waited for before the next step.
+	// Check is called after every step, and finds what a client cannot see. It reports whether it has
+	// disturbed what goes on, so that answers must be waited for before the next step.
 	Check(ctx context.Context) (disturbed bool, err error)
 	// Close removes the directory.
 	Close(ctx context.Context) error

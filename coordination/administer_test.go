@@ -21,8 +21,8 @@ func (r *rig) administer(want outcome.Status, c Command) {
 	}
 }
 
-// Whoever has the session that is ended is told that it has expired, and the lock goes to the next one, be the session
-// attached or not.
+// Whoever has the session that is ended is told that it has expired, and the lock goes to the next one, be
+// the session attached or not.
 func TestEndSession(t *testing.T) {
 	for _, attached := range []bool{true, false} {
 		r := newHeldRig(t)
@@ -45,8 +45,8 @@ func TestEndSession(t *testing.T) {
 	}
 }
 
-// A stream that waits for what becomes of its session hears of it also where that is ended by somebody else than what it
-// waits for.
+// A stream that waits for what becomes of its session hears of it also where that is ended by somebody else
+// than what it waits for.
 func TestEndSessionOfAHeldRoster(t *testing.T) {
 	r := newHeldRig(t)
 	r.expire()
@@ -61,7 +61,8 @@ func TestEndSessionOfAHeldRoster(t *testing.T) {
 	r.forgotten(100)
 }
 
-// An attach that is answered without the log while its session's end is on the way hears of the end behind it.
+// An attach that is answered without the log while its session's end is on the way hears of the end behind
+// it.
 func TestEndSessionBesideAnAttach(t *testing.T) {
 	r := newHeldRig(t)
 	r.leader.Detach(r.now, r.stream)

@@ -2,16 +2,16 @@ package coordination
 
 import "github.com/coordd/coordd/scheme/outcome"
 
-// Refusals of what must not be written at present. A stream ends with them: SDKs overlook a bad status in a result,
-// and would take the lock for acquired.
+// Refusals of what must not be written at present. A stream ends with them: SDKs overlook a bad status in a
+// result, and would take the lock for acquired.
 var (
 	// DiskFull refuses what would take more of a disk that is nearly full.
 	DiskFull = &Refusal{Status: outcome.Unavailable, Text: "The disk of the leading server is nearly full"}
 	// NotYetReadable refuses a command that an older server of the cluster would not be able to read.
 	NotYetReadable = &Refusal{Status: outcome.Unavailable,
 		Text: "Unsupported until every server of the cluster is upgraded"}
-	// ReadabilityUnknown refuses a command of which it is not known whether every server can read it: one has not told, as
-	// when the cluster has just been started.
+	// ReadabilityUnknown refuses a command of which it is not known whether every server can read it: one has
+	// not told, as when the cluster has just been started.
 	ReadabilityUnknown = &Refusal{Status: outcome.Unavailable,
 		Text: "It is not known yet whether every server of the cluster can read this: one has not told"}
 )
@@ -31,9 +31,10 @@ type admission struct {
 	crowded  bool   // only what makes the state smaller
 }
 
-// Admit says what commands may be written from now on: those up to version readable, which every server of the cluster
-// can read, or while that is not known, which is 0, those of the first version, which all programs can read; and, if
-// crowded, only those that make the state smaller: the reserve of the disk is for them.
+// Admit says what commands may be written from now on: those up to version readable, which every server of
+// the cluster can read, or while that is not known, which is 0, those of the first version, which all
+// programs can read; and, if crowded, only those that make the state smaller: the reserve of the disk is for
+// them.
 func (r *Replica[S, W]) Admit(readable uint64, crowded bool) {
 	r.admission.readable, r.admission.crowded = readable, crowded
 }
@@ -59,8 +60,8 @@ func (a *admission) isReadable(c Command) bool {
 	return a.readable >= a.formats.Version || a.formats.Since(c) <= max(1, a.readable)
 }
 
-// These are commands that say more than every version of the program can read. Until all can, that is left out: outcomes
-// are remembered for longer, and new sessions have no owner.
+// These are commands that say more than every version of the program can read. Until all can, that is left
+// out: outcomes are remembered for longer, and new sessions have no owner.
 var (
 	acknowledges = &ReleaseSemaphore{Origin: Origin{Answered: 1}}
 	namesOwner   = &Attach{Identity: Identity{Kind: IdentityUser}}
@@ -87,8 +88,8 @@ var requestCommands = map[RequestKind]Command{
 	RequestStop:    &StopSession{},
 }
 
-// turnAway ends a stream that says what would become a command that is refused, and reports whether it did. There is a
-// leader.
+// turnAway ends a stream that says what would become a command that is refused, and reports whether it did.
+// There is a leader.
 func (r *Replica[S, W]) turnAway(now Instant, stream StreamID, sink S, f *Forward) bool {
 	var command Command
 	switch {

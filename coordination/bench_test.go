@@ -44,8 +44,8 @@ func BenchmarkApplyAcquireRelease(b *testing.B) {
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "commands/s")
 }
 
-// BenchmarkHandOver is one lock that many sessions wait for: each release lets the next one in, and its former owner
-// queues again.
+// BenchmarkHandOver is one lock that many sessions wait for: each release lets the next one in, and its
+// former owner queues again.
 func BenchmarkHandOver(b *testing.B) {
 	const sessions = 64
 	w := &writer{machine: newMachine(b)}

@@ -17,7 +17,8 @@ func rigWithBytes(t *testing.T, bytes uint64) (*rig, StreamID, *node) {
 	return r, stream, r.machine.nodes[id]
 }
 
-// Each way in which a node grows is accepted at exactly the limit and refused one byte past it, without a trace.
+// Each way in which a node grows is accepted at exactly the limit and refused one byte past it, without a
+// trace.
 func TestNodeBytes(t *testing.T) {
 	const full = 100
 	const name = "lock" // 4 bytes
@@ -66,7 +67,8 @@ func TestNodeBytes(t *testing.T) {
 	}
 }
 
-// A waiter counts as well. One that asks again past the limit keeps its older request; one that tries loses it.
+// A waiter counts as well. One that asks again past the limit keeps its older request; one that tries loses
+// it.
 func TestNodeBytesOfWaiter(t *testing.T) {
 	r, owner, n := rigWithBytes(t, 20)
 	waiter, _ := r.attach(AttachRequest{Path: "/local/a", TimeoutMillis: 1000})

@@ -2,11 +2,11 @@ package coordination
 
 import "github.com/coordd/coordd/scheme/outcome"
 
-// CallID names a call about the path tree or the users, so that it can be repeated to the next leader and still be executed
-// once only. Every command of such a call begins with its name.
+// CallID names a call about the path tree or the users, so that it can be repeated to the next leader and
+// still be executed once only. Every command of such a call begins with its name.
 type CallID struct {
-	// Nonce is drawn at random by the server that took the call, and stays the same when the call is repeated. 0 is no
-	// name: such a call is answered to nobody in particular, and must not be repeated.
+	// Nonce is drawn at random by the server that took the call, and stays the same when the call is
+	// repeated. 0 is no name: such a call is answered to nobody in particular, and must not be repeated.
 	Nonce uint64
 }
 
@@ -19,7 +19,8 @@ type callCommand interface {
 	name() *CallID
 }
 
-// CallOf returns the name of the call that a command belongs to; false if it belongs to a session, or to nobody.
+// CallOf returns the name of the call that a command belongs to; false if it belongs to a session, or to
+// nobody.
 func CallOf(c Command) (CallID, bool) {
 	if c, is := c.(callCommand); is {
 		return *c.name(), true
@@ -27,15 +28,16 @@ func CallOf(c Command) (CallID, bool) {
 	return CallID{}, false
 }
 
-// maxRememberedCalls bounds how many outcomes of calls a machine remembers. A call is repeated within seconds, and
-// servers make far fewer calls than that meanwhile.
+// maxRememberedCalls bounds how many outcomes of calls a machine remembers. A call is repeated within
+// seconds, and servers make far fewer calls than that meanwhile.
 const maxRememberedCalls = 4096
 
-// callMemory is what a machine remembers of recent calls, so that a call that is repeated to a new leader gets its one
-// true answer. It is not stored, and no command depends on it: every server remembers what it has applied itself.
+// callMemory is what a machine remembers of recent calls, so that a call that is repeated to a new leader
+// gets its one true answer. It is not stored, and no command depends on it: every server remembers what it
+// has applied itself.
 type callMemory struct {
-	// The outcomes of all calls behind this entry are here. What a call is compared with, since, is an entry to its end:
-	// none of the call's commands is in it, at whatever place.
+	// The outcomes of all calls behind this entry are here. What a call is compared with, since, is an entry
+	// to its end: none of the call's commands is in it, at whatever place.
 	complete Index
 	outcomes map[CallID]rememberedCall
 	order    []CallID // of outcomes, as a ring once it is full
@@ -47,7 +49,8 @@ type rememberedCall struct {
 	outcome outcome.Outcome
 }
 
-// remember keeps the outcome of the call that was executed at index, in place of the oldest one if there are too many.
+// remember keeps the outcome of the call that was executed at index, in place of the oldest one if there are
+// too many.
 func (m *callMemory) remember(call CallID, index Index, answer outcome.Outcome) {
 	switch {
 	case call == CallID{}:

@@ -6,8 +6,8 @@ import (
 	"math"
 )
 
-// Check verifies the invariants of the package comment over the whole state. It returns all that is broken, nil if
-// nothing is.
+// Check verifies the invariants of the package comment over the whole state. It returns all that is broken,
+// nil if nothing is.
 func (m *Machine) Check() error {
 	var broken []error
 	if err := m.tree.Check(); err != nil {

@@ -18,8 +18,8 @@ type rowMark struct {
 	deleted    bool
 }
 
-// rowTracker knows which rows have changed since the last checkpoint. A row that is made and removed between two
-// checkpoints leaves no trace, so a busy lock costs one row, or none.
+// rowTracker knows which rows have changed since the last checkpoint. A row that is made and removed between
+// two checkpoints leaves no trace, so a busy lock costs one row, or none.
 type rowTracker struct {
 	generation uint32 // of the dirty list; the frozen one's is one less
 	dirty      []trackedRow
@@ -32,8 +32,8 @@ type trackedRow struct {
 	tracked
 }
 
-// touch must be called before a row changes, or when it has been made: a frozen version that nobody has captured yet
-// is captured first.
+// touch must be called before a row changes, or when it has been made: a frozen version that nobody has
+// captured yet is captured first.
 func (n *node) touch(r tracked) {
 	t, mark := n.rows, r.rowMark()
 	if mark.listed {
@@ -78,8 +78,8 @@ func (t *rowTracker) unlist(mark *rowMark) {
 	mark.listed = false
 }
 
-// Checkpoint is the machine's state at one index, as far as it differs from the previous checkpoint. It is captured in
-// slices, between commands, so that no command waits for the whole of it.
+// Checkpoint is the machine's state at one index, as far as it differs from the previous checkpoint. It is
+// captured in slices, between commands, so that no command waits for the whole of it.
 type Checkpoint struct {
 	machine   *Machine
 	own       MachineRow // without its digest
@@ -92,8 +92,8 @@ type Checkpoint struct {
 	completed bool
 }
 
-// Freeze starts a checkpoint of the present state. There may be only one at a time: the one before must have been
-// drained by Next.
+// Freeze starts a checkpoint of the present state. There may be only one at a time: the one before must have
+// been drained by Next.
 func (m *Machine) Freeze() *Checkpoint {
 	m.mustBeBetween("a checkpoint")
 	if m.rows.checkpoint != nil {
@@ -127,12 +127,12 @@ func (cp *Checkpoint) capturePath(change scheme.Change) {
 // Index is the position in the log whose state this is.
 func (cp *Checkpoint) Index() Index { return cp.own.Index }
 
-// Dropped lists the coordination nodes dropped since the previous checkpoint: all their rows are to be forgotten
-// before the rows of this one are stored.
+// Dropped lists the coordination nodes dropped since the previous checkpoint: all their rows are to be
+// forgotten before the rows of this one are stored.
 func (cp *Checkpoint) Dropped() []NodeID { return cp.dropped }
 
-// Next captures and returns up to about limit rows, nil when all have been handed out. The last row of all is the
-// MachineRow.
+// Next captures and returns up to about limit rows, nil when all have been handed out. The last row of all is
+// the MachineRow.
 func (cp *Checkpoint) Next(limit int) []Row {
 	for len(cp.paths) > 0 && len(cp.ready) < max(limit, 1) {
 		cp.capturePath(cp.paths[0])
@@ -160,7 +160,8 @@ func (cp *Checkpoint) Next(limit int) []Row {
 // Digest is that of the state at Index (Machine.Digest). It is known once Next has handed out all rows.
 func (cp *Checkpoint) Digest() (digest uint64, known bool) { return cp.digest, cp.completed }
 
-// RestoredDigest is the digest of the checkpoint that the machine was read from, and the index of that; 0 if from none.
+// RestoredDigest is the digest of the checkpoint that the machine was read from, and the index of that; 0 if
+// from none.
 func (m *Machine) RestoredDigest() (index Index, digest uint64) { return m.restored, m.restoredDigest }
 
 // capture takes the row at position as it is now.
@@ -187,8 +188,8 @@ func (cp *Checkpoint) capture(position int) {
 	cp.ready = append(cp.ready, row)
 }
 
-// Digest is the sum of the hashes of all rows of the present state: servers that have applied the same log have the
-// same. It takes time proportional to what has changed since the last checkpoint.
+// Digest is the sum of the hashes of all rows of the present state: servers that have applied the same log
+// have the same. It takes time proportional to what has changed since the last checkpoint.
 func (m *Machine) Digest() uint64 {
 	m.mustBeBetween("a digest")
 	digest := m.rows.base + m.ownRow().hash()
@@ -216,7 +217,8 @@ func (m *Machine) Digest() uint64 {
 	return digest
 }
 
-// AllRows returns a full checkpoint of the present state, the MachineRow last, and leaves what Freeze tracks alone.
+// AllRows returns a full checkpoint of the present state, the MachineRow last, and leaves what Freeze tracks
+// alone.
 func (m *Machine) AllRows() []Row {
 	m.mustBeBetween("a checkpoint")
 	var rows []Row

@@ -69,8 +69,8 @@ func newMachine(t testing.TB) *coordination.Machine {
 	return m
 }
 
-// checkpointed is a machine whose checkpoints are taken while it works, next to a second one that only follows the log
-// and so cannot be disturbed by them.
+// checkpointed is a machine whose checkpoints are taken while it works, next to a second one that only
+// follows the log and so cannot be disturbed by them.
 type checkpointed struct {
 	t       *testing.T
 	history *history
@@ -190,7 +190,8 @@ func (c *checkpointed) capture(limit int) {
 	c.verifyStored()
 }
 
-// verifyStored compares the complete checkpoint with the follower: row by row, restored, and with the rest replayed.
+// verifyStored compares the complete checkpoint with the follower: row by row, restored, and with the rest
+// replayed.
 func (c *checkpointed) verifyStored() {
 	c.t.Helper()
 	c.replay(c.follower, c.storedIndex)
@@ -250,8 +251,8 @@ func differences(t *testing.T, got, want rowStore) string {
 	return b.String()
 }
 
-// Commands and the slices of checkpoints come in any order, machines crash; whatever happens, a complete checkpoint
-// holds exactly the state at its index, and the log behind it leads to the present.
+// Commands and the slices of checkpoints come in any order, machines crash; whatever happens, a complete
+// checkpoint holds exactly the state at its index, and the log behind it leads to the present.
 func TestCheckpointsWhileCommandsGoOn(t *testing.T) {
 	const seeds, steps = 12, 1000
 	seen := make(map[string]int)

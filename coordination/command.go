@@ -2,18 +2,20 @@ package coordination
 
 import "github.com/coordd/coordd/scheme"
 
-// Command is what an entry of the replicated log is made of. The set is closed: a new command comes with a new version of the format.
+// Command is what an entry of the replicated log is made of. The set is closed: a new command comes with a
+// new version of the format.
 type Command interface {
 	// subject is the node and the session that the command is about; 0 where there is none.
 	subject() (NodeID, SessionID)
 }
 
-// Origin says which session asked for a command, on which node, and whom to answer. Every request of the stream below
-// Acknowledged has reached its client's Front with its last answer, so that its outcome may be forgotten.
+// Origin says which session asked for a command, on which node, and whom to answer. Every request of the
+// stream below Acknowledged has reached its client's Front with its last answer, so that its outcome may be
+// forgotten.
 //
-// Answered is for what is above: the request whose last answer the Front has had most recently. Outcomes reach a Front in
-// the order in which they came about, so it has had all up to that one. It is 0 where Acknowledged says as much, and
-// where nothing above is answered.
+// Answered is for what is above: the request whose last answer the Front has had most recently. Outcomes
+// reach a Front in the order in which they came about, so it has had all up to that one. It is 0 where
+// Acknowledged says as much, and where nothing above is answered.
 type Origin struct {
 	Node         NodeID
 	Session      SessionID
@@ -30,13 +32,13 @@ type Attach struct {
 	TimeoutMillis uint64
 	Description   string
 	ProtectionKey string
-	// Nonce names the stream's wish for a new session, so that its repetition finds the session that was made for it; 0
-	// is no name.
+	// Nonce names the stream's wish for a new session, so that its repetition finds the session that was made
+	// for it; 0 is no name.
 	Nonce uint64
 	// Place tells apart where attaches come from: server and path, see placeOf.
 	Place uint64
-	// Identity is who asks: the owner of a new session. For a session that is there already it is left out if that has no
-	// owner, and so is MayWrite, the right to write.
+	// Identity is who asks: the owner of a new session. For a session that is there already it is left out if
+	// that has no owner, and so is MayWrite, the right to write.
 	Identity Identity
 	MayWrite bool
 }
@@ -46,8 +48,8 @@ type StopSession struct {
 	Origin
 }
 
-// ExpireSession ends a session whose countdown the leader of Term saw run out. It is void if the session has been
-// attached again since (AttachEpoch), or in another term.
+// ExpireSession ends a session whose countdown the leader of Term saw run out. It is void if the session has
+// been attached again since (AttachEpoch), or in another term.
 type ExpireSession struct {
 	Node        NodeID
 	Session     SessionID
@@ -55,8 +57,8 @@ type ExpireSession struct {
 	Term        Term
 }
 
-// ExpireWaiter ends a wait that the leader of Term saw run out. It is void if the waiter has become an owner, left, or
-// been superseded since (Order, WaitEpoch), or in another term.
+// ExpireWaiter ends a wait that the leader of Term saw run out. It is void if the waiter has become an owner,
+// left, or been superseded since (Order, WaitEpoch), or in another term.
 type ExpireWaiter struct {
 	Node      NodeID
 	Session   SessionID
@@ -104,8 +106,8 @@ type ReleaseSemaphore struct {
 	Name string
 }
 
-// CreateNode makes a coordination node (§1.1). StampMillis is the time of day on the server that took the call. It is shown
-// as the node's created_at, and like Entry.StampMillis it decides nothing.
+// CreateNode makes a coordination node (§1.1). StampMillis is the time of day on the server that took the
+// call. It is shown as the node's created_at, and like Entry.StampMillis it decides nothing.
 type CreateNode struct {
 	CallID
 	Caller
@@ -156,8 +158,9 @@ type ModifyPermissions struct {
 	Change scheme.PermissionsChange
 }
 
-// SetLimits sets the limits that are not 0. With OnlyFirst nothing happens, and that is success, if any limit is set
-// already: so the servers of a cluster may propose what each of them was started with, and no two of them can take turns.
+// SetLimits sets the limits that are not 0. With OnlyFirst nothing happens, and that is success, if any limit
+// is set already: so the servers of a cluster may propose what each of them was started with, and no two of
+// them can take turns.
 type SetLimits struct {
 	CallID
 	Caller
@@ -165,12 +168,14 @@ type SetLimits struct {
 	OnlyFirst bool
 }
 
-// Mark is a place in the log at which every server takes a checkpoint of its state as it is behind the mark's entry, so
-// that their digests can be compared. It changes nothing. A server that is busy with another checkpoint passes it over.
+// Mark is a place in the log at which every server takes a checkpoint of its state as it is behind the mark's
+// entry, so that their digests can be compared. It changes nothing. A server that is busy with another
+// checkpoint passes it over.
 type Mark struct{}
 
-// EndSession ends a session for an administrator, or for somebody who may erase rows on its node, as if its time had run out: whoever has it is told that it has expired. It is gone at once,
-// whatever its client believes: one that cannot be told believes it until its own timeout.
+// EndSession ends a session for an administrator, or for somebody who may erase rows on its node, as if its
+// time had run out: whoever has it is told that it has expired. It is gone at once, whatever its client
+// believes: one that cannot be told believes it until its own timeout.
 type EndSession struct {
 	CallID
 	Caller
@@ -180,8 +185,9 @@ type EndSession struct {
 	Reason string
 }
 
-// RemoveSemaphore removes a persistent semaphore for the same people, with Force also one that has owners or waiters (§3.7). Owners are told
-// nothing, as in the protocol. Ids never come back, so what was made anew under a name is safe from it.
+// RemoveSemaphore removes a persistent semaphore for the same people, with Force also one that has owners or
+// waiters (§3.7). Owners are told nothing, as in the protocol. Ids never come back, so what was made anew
+// under a name is safe from it.
 type RemoveSemaphore struct {
 	CallID
 	Caller

@@ -1,7 +1,7 @@
 package coordination
 
-// NodeConfig is the configuration of a coordination node exactly as it was sent: nothing is validated or defaulted when
-// it is stored (§1.1). The methods give the values that rule (§1.5).
+// NodeConfig is the configuration of a coordination node exactly as it was sent: nothing is validated or
+// defaulted when it is stored (§1.1). The methods give the values that rule (§1.5).
 type NodeConfig struct {
 	SelfCheckPeriodMillis    uint32
 	SessionGracePeriodMillis uint32
@@ -57,7 +57,8 @@ func (c NodeConfig) StrictAttach() bool {
 // DetailedCounters reports whether figures of rate limiters are told resource by resource.
 func (c NodeConfig) DetailedCounters() bool { return c.RateLimiterCountersMode == CountersDetailed }
 
-// Merge returns the configuration after an alter: fields that are zero in sent keep their stored value (§1.2).
+// Merge returns the configuration after an alter: fields that are zero in sent keep their stored value
+// (§1.2).
 func (c NodeConfig) Merge(sent NodeConfig) NodeConfig {
 	merged := c
 	if sent.SelfCheckPeriodMillis != 0 {

@@ -1,7 +1,8 @@
 package coordination
 
-// deadline is a moment at which the leader decides that a session's countdown or a wait has run out. Deadlines are
-// kept by node, so that dropping a node drops them at once; the leader's heap of nodes finds the earliest of all.
+// deadline is a moment at which the leader decides that a session's countdown or a wait has run out.
+// Deadlines are kept by node, so that dropping a node drops them at once; the leader's heap of nodes finds
+// the earliest of all.
 type deadline struct {
 	at       Instant
 	armed    uint64 // breaks ties: what was armed first comes first
@@ -88,12 +89,12 @@ func (l *Leader) NextDeadline() Instant {
 	return l.wakeups[0].deadlines[0].at
 }
 
-// maxExpiriesPerTick spreads a great many expiries, as after an election, over several ticks, so that requests come in
-// between.
+// maxExpiriesPerTick spreads a great many expiries, as after an election, over several ticks, so that
+// requests come in between.
 const maxExpiriesPerTick = 1000
 
-// Tick proposes the end of every session and wait whose time is up. In a new leader it first takes over some more of
-// what that has found.
+// Tick proposes the end of every session and wait whose time is up. In a new leader it first takes over some
+// more of what that has found.
 func (l *Leader) Tick(now Instant) {
 	l.takeOver()
 	for range maxExpiriesPerTick {

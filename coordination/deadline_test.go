@@ -27,8 +27,8 @@ func (r *rig) planned() []Instant {
 	return all
 }
 
-// With sessions that come and go on many nodes, and nodes that are dropped with their deadlines, the next deadline is
-// always the earliest there is, and every one that is due is proposed.
+// With sessions that come and go on many nodes, and nodes that are dropped with their deadlines, the next
+// deadline is always the earliest there is, and every one that is due is proposed.
 func TestDeadlinesOfManyNodes(t *testing.T) {
 	proposed, dropped := 0, 0
 	for seed := range uint64(5) {
@@ -85,7 +85,8 @@ func TestDeadlinesOfManyNodes(t *testing.T) {
 	}
 }
 
-// A great many expiries at once are spread over ticks; none is lost, and the next deadline says that more are due.
+// A great many expiries at once are spread over ticks; none is lost, and the next deadline says that more are
+// due.
 func TestExpiriesAreSpread(t *testing.T) {
 	r := newRig(t)
 	a, b := r.createNode("/local/a", NodeConfig{}), r.createNode("/local/b", NodeConfig{})
@@ -139,8 +140,8 @@ func TestDeadlinesOfTheSameMoment(t *testing.T) {
 	}
 }
 
-// A new leader gives every session its timeout and the grace period, every waiter its whole timeout, and an endless
-// wait none (§4.2).
+// A new leader gives every session its timeout and the grace period, every waiter its whole timeout, and an
+// endless wait none (§4.2).
 func TestDeadlinesOfANewLeader(t *testing.T) {
 	r := newRig(t)
 	r.createNode("/local/a", NodeConfig{SessionGracePeriodMillis: 4000})

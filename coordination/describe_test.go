@@ -101,8 +101,8 @@ func TestDescribeOfALostSession(t *testing.T) {
 	}
 }
 
-// Strict describes wait for a proof of leadership that began after they came; one proof is asked for at a time, and
-// covers all that came before it (§4.5).
+// Strict describes wait for a proof of leadership that began after they came; one proof is asked for at a
+// time, and covers all that came before it (§4.5).
 func TestStrictDescribes(t *testing.T) {
 	r := newRig(t)
 	r.createNode("/local/a", NodeConfig{ReadConsistencyMode: ConsistencyStrict})
@@ -160,7 +160,8 @@ func TestDescribeOfADroppedNode(t *testing.T) {
 	r.expect("1 end Link failure")
 }
 
-// Owners and waiters are described on request only, in the order of their ids; an owner's timeout is 0 (§3.8).
+// Owners and waiters are described on request only, in the order of their ids; an owner's timeout is 0
+// (§3.8).
 func TestDescription(t *testing.T) {
 	r := newRig(t)
 	r.createNode("/local/a", relaxed)
@@ -201,8 +202,8 @@ func TestDescription(t *testing.T) {
 	}
 }
 
-// TestSizeOfADescriptionTakesNoWalk: what a description that is too large costs does not depend on how many links there
-// are, because none is looked at.
+// TestSizeOfADescriptionTakesNoWalk: what a description that is too large costs does not depend on how many
+// links there are, because none is looked at.
 func TestSizeOfADescriptionTakesNoWalk(t *testing.T) {
 	sem := &semaphore{name: "lock"}
 	sem.owners.length, sem.waiters.length = 1_000_000, 1_000_000 // and no link to walk over

@@ -6,14 +6,16 @@ import (
 	"math"
 )
 
-// Entry is one entry of the replicated log: the commands of one turn of its leader, or some of them, in their order. An
-// entry is there as a whole or not at all, and everybody executes it as a whole; what comes of its commands is the same
-// as if each had an entry of its own. Checkpoints, digests, lineages and reads exist between entries only.
+// Entry is one entry of the replicated log: the commands of one turn of its leader, or some of them, in their
+// order. An entry is there as a whole or not at all, and everybody executes it as a whole; what comes of its
+// commands is the same as if each had an entry of its own. Checkpoints, digests, lineages and reads exist
+// between entries only.
 type Entry struct {
 	Index Index
 	Term  Term // in which it was written
-	// StampMillis is the leader's time of day when it wrote the entry, in milliseconds since 1970; 0: it did not say. It
-	// never goes back from entry to entry (Replica.Stamp). It is kept to be shown, and nothing is decided by it.
+	// StampMillis is the leader's time of day when it wrote the entry, in milliseconds since 1970; 0: it did
+	// not say. It never goes back from entry to entry (Replica.Stamp). It is kept to be shown, and nothing is
+	// decided by it.
 	StampMillis uint64
 	Commands    []Command // none where the leader wrote only to say that it leads
 }
@@ -24,8 +26,8 @@ type Place uint32
 // endOfEntry is behind all commands of an entry.
 const endOfEntry Place = math.MaxUint32
 
-// Position is where in the log a command is. The index is that of its entry; commands that have an entry each have
-// place 0, and so have all that were written before an entry could have several.
+// Position is where in the log a command is. The index is that of its entry; commands that have an entry each
+// have place 0, and so have all that were written before an entry could have several.
 type Position struct {
 	Index Index
 	Place Place

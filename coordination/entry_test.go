@@ -20,8 +20,9 @@ func (r *rig) commitTogether() {
 	}
 }
 
-// TestResumeWatchSetWithinAnEntry describes between two writes that share an entry, and loses the leader before the client
-// hears of the second: the next leader must not take it for seen. One that was set behind the entry has seen all of it.
+// TestResumeWatchSetWithinAnEntry describes between two writes that share an entry, and loses the leader
+// before the client hears of the second: the next leader must not take it for seen. One that was set behind
+// the entry has seen all of it.
 func TestResumeWatchSetWithinAnEntry(t *testing.T) {
 	for _, within := range []bool{true, false} {
 		r := newRig(t)
@@ -65,8 +66,8 @@ func TestResumeWatchSetWithinAnEntry(t *testing.T) {
 	}
 }
 
-// TestResumeSupersededWait supersedes a wait within the entry that began it: its time runs out, and that of the one in its
-// place does not.
+// TestResumeSupersededWait supersedes a wait within the entry that began it: its time runs out, and that of
+// the one in its place does not.
 func TestResumeSupersededWait(t *testing.T) {
 	r := newRig(t)
 	r.createNode("/local/n", relaxed)
@@ -90,8 +91,8 @@ func TestResumeSupersededWait(t *testing.T) {
 	r.expect("2 #2 done false")
 }
 
-// Users and keys that are made in one entry are told apart, and a password that is set in the entry that added its user
-// has another version.
+// Users and keys that are made in one entry are told apart, and a password that is set in the entry that
+// added its user has another version.
 func TestUsersOfOneEntry(t *testing.T) {
 	r := newRig(t)
 	for _, c := range []Command{

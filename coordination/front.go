@@ -39,8 +39,8 @@ const (
 // # What a stream may do
 //
 // Four fields decide, because four parties do. The client and the leader move state. The group says with
-// Orphan and Rejoin whether there is a leader to forward to, and with Mute whether this server has a permit to
-// speak. And only a leader can say whether a session still lives after another leader has gone: until one
+// Orphan and Rejoin whether there is a leader to forward to, and with Mute whether this server has a permit
+// to speak. And only a leader can say whether a session still lives after another leader has gone: until one
 // has, the stream claims it.
 //
 //	state         reads from the client   forwards                      says                  ends by itself

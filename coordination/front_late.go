@@ -1,8 +1,8 @@
 package coordination
 
-// This file is what of the time for a pong counts against the client, and what against the server (§2.7): a client is
-// failed for its own silence only. On a server that is well the time is the reference's; there is no time in which the
-// server was held up, or did not read.
+// This file is what of the time for a pong counts against the client, and what against the server (§2.7): a
+// client is failed for its own silence only. On a server that is well the time is the reference's; there is
+// no time in which the server was held up, or did not read.
 
 // tardy is how much later than asked something that was asked for at an instant comes, 0 if that is as usual.
 func (f *Front) tardy(asked, now Instant) Instant {
@@ -12,9 +12,9 @@ func (f *Front) tardy(asked, now Instant) Instant {
 	return now - asked
 }
 
-// excuse puts off the end of the patience by what does not count at this tick. A tick that comes late shows that the
-// server did not run, so the pong may lie there unread: the client gets as much time again. As long as nobody has handed
-// out the ping, or it lay here because nothing might be said, nothing counts.
+// excuse puts off the end of the patience by what does not count at this tick. A tick that comes late shows
+// that the server did not run, so the pong may lie there unread: the client gets as much time again. As long
+// as nobody has handed out the ping, or it lay here because nothing might be said, nothing counts.
 func (f *Front) excuse(now Instant) {
 	switch late := f.tardy(f.wake, now); {
 	case f.untaken && !f.behind:
@@ -28,16 +28,17 @@ func (f *Front) excuse(now Instant) {
 // PingWaits reports whether the next Take hands out a ping.
 func (f *Front) PingWaits() bool { return f.untaken && !f.silent() }
 
-// PingTaken tells that the ping is handed out now, just before Take. If it has waited for a server that was held up, and
-// not for the client, the client's time begins now.
+// PingTaken tells that the ping is handed out now, just before Take. If it has waited for a server that was
+// held up, and not for the client, the client's time begins now.
 func (f *Front) PingTaken(now Instant) {
 	if !f.behind && f.opaque != 0 && f.tardy(f.pinged, now) > 0 {
 		f.putOff(now.After(f.patience) - f.overdue)
 	}
 }
 
-// NotRead tells that the server does not read the stream from now on, because too much is under way: a pong may lie
-// there unread, and the ping clock stands still. A stream that is attaching is not read either, but has no ping clock.
+// NotRead tells that the server does not read the stream from now on, because too much is under way: a pong
+// may lie there unread, and the ping clock stands still. A stream that is attaching is not read either, but
+// has no ping clock.
 func (f *Front) NotRead(now Instant) {
 	if f.Attached() && !f.Unread() {
 		f.unread = now

@@ -17,8 +17,8 @@ func (r *frontRig) take(want ...Reply) {
 	r.expect() // what there was is sent
 }
 
-// TestLateTickExcuses has the server stand still over the end of the time for a pong, which lies there unread: the client
-// is not failed before the server has had as much time again to read it.
+// TestLateTickExcuses has the server stand still over the end of the time for a pong, which lies there
+// unread: the client is not failed before the server has had as much time again to read it.
 func TestLateTickExcuses(t *testing.T) {
 	for _, late := range []uint64{tardyMillis, 700, 1000, 5000, 600_000} {
 		for _, answered := range []bool{true, false} {
@@ -40,8 +40,8 @@ func TestLateTickExcuses(t *testing.T) {
 	}
 }
 
-// TestHealthyServerExcusesNothing: a tick that comes as late as one does that was rounded up ends the time for a pong, also
-// if many came before it.
+// TestHealthyServerExcusesNothing: a tick that comes as late as one does that was rounded up ends the time
+// for a pong, also if many came before it.
 func TestHealthyServerExcusesNothing(t *testing.T) {
 	for _, policy := range []PingPolicy{{}, {MaxIntervalMillis: 2000}} {
 		r := attached(t, policy, 60_000, AllRights)
@@ -65,8 +65,8 @@ func TestHealthyServerExcusesNothing(t *testing.T) {
 	}
 }
 
-// TestPingIsTakenLate has a ping wait for a server that does not get round to sending it. The client's time begins when it
-// is sent. If the client holds it up because it does not read, its time begins as ever.
+// TestPingIsTakenLate has a ping wait for a server that does not get round to sending it. The client's time
+// begins when it is sent. If the client holds it up because it does not read, its time begins as ever.
 func TestPingIsTakenLate(t *testing.T) {
 	r := attached(t, PingPolicy{}, 3000, AllRights)
 	r.expect()
@@ -94,8 +94,8 @@ func TestPingIsTakenLate(t *testing.T) {
 	slow.expect(Reply{Kind: ReplyPing, Opaque: 102}, Reply{Kind: ReplyFailure, Refusal: PingTimeout})
 }
 
-// TestPingClockStandsStill has the server not read the stream for a while: that time does not count, neither before a ping
-// nor behind it, and what was left of the client's time is left afterwards.
+// TestPingClockStandsStill has the server not read the stream for a while: that time does not count, neither
+// before a ping nor behind it, and what was left of the client's time is left afterwards.
 func TestPingClockStandsStill(t *testing.T) {
 	for _, c := range []struct{ from, until, ends uint64 }{
 		{300, 900, 1600}, {300, 4300, 5000}, {999, 9999, 10_000},
@@ -122,7 +122,8 @@ func TestPingClockStandsStill(t *testing.T) {
 	r.take(Reply{Kind: ReplyPing, Opaque: 103})
 }
 
-// TestUnreadStreamEnds gives up a stream that is not read for too long, but not one that must be silent meanwhile.
+// TestUnreadStreamEnds gives up a stream that is not read for too long, but not one that must be silent
+// meanwhile.
 func TestUnreadStreamEnds(t *testing.T) {
 	r := attached(t, PingPolicy{}, 3000, AllRights)
 	r.front.NotRead(r.at(300))

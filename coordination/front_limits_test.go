@@ -2,7 +2,8 @@ package coordination
 
 import "testing"
 
-// A stream without a SessionStart ends when its time is up, and not before; one that starts in time is not hurried.
+// A stream without a SessionStart ends when its time is up, and not before; one that starts in time is not
+// hurried.
 func TestFirstMessageDeadline(t *testing.T) {
 	policy := PingPolicy{FirstMessageMillis: 30_000}
 	r := newFrontRig(t, policy)
@@ -24,7 +25,8 @@ func TestFirstMessageDeadline(t *testing.T) {
 	}
 }
 
-// What counts as in flight: requests until their first message is taken. What waits behind a Pending or a watch does not.
+// What counts as in flight: requests until their first message is taken. What waits behind a Pending or a
+// watch does not.
 func TestInFlight(t *testing.T) {
 	r := attached(t, PingPolicy{}, 1000, AllRights)
 	want := func(number int, when string) {

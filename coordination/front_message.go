@@ -57,8 +57,8 @@ type Reply struct {
 	Opaque  uint64
 	Refusal *Refusal // nil for success
 	Done    bool
-	// Waited is how long the client of a granted acquire has waited for it, if ClientMessage.Received is known, and Queued
-	// says that there was a Pending.
+	// Waited is how long the client of a granted acquire has waited for it, if ClientMessage.Received is
+	// known, and Queued says that there was a Pending.
 	Waited        Instant
 	Queued        bool
 	WatchAdded    bool
@@ -97,7 +97,8 @@ type Forward struct {
 	Detach       bool // the stream is gone
 }
 
-// Bytes is how much a message counts towards what may be under way, 0 if nothing comes of it but what the Front does.
+// Bytes is how much a message counts towards what may be under way, 0 if nothing comes of it but what the
+// Front does.
 func (m *ClientMessage) Bytes() int {
 	switch {
 	case m.Request != nil:

@@ -14,8 +14,8 @@ package coordination
 // A leader may go again between any two of them; then it all begins anew, with nothing forgotten.
 
 // Mute forbids the Front to say anything to the client, or allows it again. The group calls it with true when
-// the leader's permit for this server to speak has run out, and with false when it has a permit. Replies are kept
-// meanwhile.
+// the leader's permit for this server to speak has run out, and with false when it has a permit. Replies are
+// kept meanwhile.
 func (f *Front) Mute(mute bool) {
 	f.mute = mute
 	f.withhold()
@@ -38,8 +38,8 @@ func (f *Front) claimed() SessionID {
 }
 
 // quiet reports whether the Front must keep to itself what it has to say. It may have no permit to speak. Or
-// it has a permit, from a leader that has not yet answered for this stream's session: that leader, or one before
-// it, may have ended the session while this server could not hear of it.
+// it has a permit, from a leader that has not yet answered for this stream's session: that leader, or one
+// before it, may have ended the session while this server could not hear of it.
 func (f *Front) quiet() bool { return f.mute || f.claims }
 
 // silent reports whether Take has to return nothing. A stream that has ended decided in that moment what it
@@ -106,8 +106,8 @@ func (f *Front) giveUp() Forward {
 // for the next leader for the grace period of its node, and ends with "Link failure" if none comes; one that
 // is still attaching waits for as long as a node's default grace period (§2.3 11).
 //
-// A stream that has a session, or asked for one by its number, claims it from now on: it is quiet, with a permit
-// or without, until a leader has answered for it.
+// A stream that has a session, or asked for one by its number, claims it from now on: it is quiet, with a
+// permit or without, until a leader has answered for it.
 func (f *Front) Orphan(now Instant) {
 	if f.orphan {
 		return

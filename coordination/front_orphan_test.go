@@ -2,8 +2,8 @@ package coordination
 
 import "testing"
 
-// TestClaimIsConfirmed has a stream wait for a leader and join it: nothing is said from the first moment on until the
-// leader has taken it over, also with a permit.
+// TestClaimIsConfirmed has a stream wait for a leader and join it: nothing is said from the first moment on
+// until the leader has taken it over, also with a permit.
 func TestClaimIsConfirmed(t *testing.T) {
 	r := attached(t, PingPolicy{}, 3000, AllRights)
 	r.front.grace = 3000
@@ -26,8 +26,8 @@ func TestClaimIsConfirmed(t *testing.T) {
 	r.expect(Reply{Kind: ReplyPong, Opaque: 5}, Reply{Kind: ReplyPong, Opaque: 6})
 }
 
-// TestReattachIsConfirmed starts a stream for a session that is there while nobody leads: nothing is said, not even that it
-// fails, until a leader has answered.
+// TestReattachIsConfirmed starts a stream for a session that is there while nobody leads: nothing is said,
+// not even that it fails, until a leader has answered.
 func TestReattachIsConfirmed(t *testing.T) {
 	for _, answer := range []Message{{Kind: MessageAttached, Session: 7}, {Kind: MessageEnd, Refusal: SessionMissing}} {
 		r := newFrontRig(t, PingPolicy{})
@@ -46,8 +46,8 @@ func TestReattachIsConfirmed(t *testing.T) {
 	}
 }
 
-// TestHeldFailureAndTheNextLeader holds a Failure for lack of a permit and then loses the leader. It is kept until the next one
-// has answered for the session, and that leader is told that the stream is gone.
+// TestHeldFailureAndTheNextLeader holds a Failure for lack of a permit and then loses the leader. It is kept
+// until the next one has answered for the session, and that leader is told that the stream is gone.
 func TestHeldFailureAndTheNextLeader(t *testing.T) {
 	for _, test := range []struct {
 		answer *Message // nil for none
@@ -91,8 +91,8 @@ func TestHeldFailureAndTheNextLeader(t *testing.T) {
 	}
 }
 
-// TestRefusedStartAndTheNextLeader loses the leader while the Failure of a start is held: there is no session that the client
-// could take for its own, so the next leader's permit is enough.
+// TestRefusedStartAndTheNextLeader loses the leader while the Failure of a start is held: there is no session
+// that the client could take for its own, so the next leader's permit is enough.
 func TestRefusedStartAndTheNextLeader(t *testing.T) {
 	for _, session := range []SessionID{0, 7} {
 		r := newFrontRig(t, PingPolicy{HoldStartFailureMillis: 100})
@@ -108,8 +108,8 @@ func TestRefusedStartAndTheNextLeader(t *testing.T) {
 	}
 }
 
-// TestAnswersBeforeStopped has answers come while nothing may be said, and then the end that the client asked for: they are
-// told before it.
+// TestAnswersBeforeStopped has answers come while nothing may be said, and then the end that the client asked
+// for: they are told before it.
 func TestAnswersBeforeStopped(t *testing.T) {
 	r := attached(t, PingPolicy{}, 3000, AllRights)
 	r.front.Receive(&ClientMessage{Kind: ClientSemaphore, ReqID: 1, Request: &Request{Kind: RequestCreate, Name: "s", Limit: 1}})
@@ -121,7 +121,8 @@ func TestAnswersBeforeStopped(t *testing.T) {
 	r.expect(Reply{Kind: ReplyResult, Request: RequestCreate, ReqID: 1}, Reply{Kind: ReplyStopped, Session: 7})
 }
 
-// TestRefusedClaim has a new leader end the stream instead. What was kept is dropped: it sounds as if the session lived.
+// TestRefusedClaim has a new leader end the stream instead. What was kept is dropped: it sounds as if the
+// session lived.
 func TestRefusedClaim(t *testing.T) {
 	r := attached(t, PingPolicy{}, 3000, AllRights)
 	r.front.Orphan(r.now)
@@ -134,7 +135,8 @@ func TestRefusedClaim(t *testing.T) {
 	}
 }
 
-// TestFailureWaitsForAPermit keeps a Failure that comes while nothing may be said, for as long as it may be of use.
+// TestFailureWaitsForAPermit keeps a Failure that comes while nothing may be said, for as long as it may be
+// of use.
 func TestFailureWaitsForAPermit(t *testing.T) {
 	for _, soon := range []bool{true, false} {
 		r := newFrontRig(t, PingPolicy{})
@@ -198,7 +200,8 @@ func TestPutBack(t *testing.T) {
 	r.expect(Reply{Kind: ReplyPong, Opaque: 2}, Reply{Kind: ReplyPong, Opaque: 3}, Reply{Kind: ReplyPong, Opaque: 4})
 }
 
-// TestStartWithoutALeader starts a stream while nobody leads: it waits for a while, then the link has failed (§2.3 11).
+// TestStartWithoutALeader starts a stream while nobody leads: it waits for a while, then the link has failed
+// (§2.3 11).
 func TestStartWithoutALeader(t *testing.T) {
 	for _, test := range []struct {
 		session SessionID
@@ -239,8 +242,9 @@ func TestClosedWhileSilent(t *testing.T) {
 	r.expect()
 }
 
-// A ping that its client could not hear when it was made has its time from when it is said: whether nobody had taken it, or a
-// writer that had took it back, and although the writer was busy with what came before it. It has that time once.
+// A ping that its client could not hear when it was made has its time from when it is said: whether nobody
+// had taken it, or a writer that had took it back, and although the writer was busy with what came before it.
+// It has that time once.
 func TestWithheldPing(t *testing.T) {
 	for _, putBack := range []bool{false, true} {
 		for _, busy := range []bool{false, true} {
@@ -254,7 +258,8 @@ func TestWithheldPing(t *testing.T) {
 			if putBack {
 				taken = r.front.Take(nil)
 			}
-			// Nobody tries to take it while the Front must be silent: the stream knows that there is nothing to have.
+			// Nobody tries to take it while the Front must be silent: the stream knows that there is nothing
+			// to have.
 			r.front.Mute(true)
 			if putBack && !r.front.PutBack(taken) {
 				t.Fatal("it may be said")
@@ -270,7 +275,8 @@ func TestWithheldPing(t *testing.T) {
 	}
 }
 
-// A client that holds up the writer itself is not excused for ever because the Front had to be silent for a moment.
+// A client that holds up the writer itself is not excused for ever because the Front had to be silent for a
+// moment.
 func TestWithheldPingBehindASlowClient(t *testing.T) {
 	r := attached(t, PingPolicy{}, 3000, AllRights)
 	r.pong(101)

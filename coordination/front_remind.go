@@ -1,9 +1,10 @@
 package coordination
 
-// This file is for a server on which somebody turns the clock by hand, as in other people's tests: clients go by the real
-// one, so they have to hear something meanwhile.
+// This file is for a server on which somebody turns the clock by hand, as in other people's tests: clients go
+// by the real one, so they have to hear something meanwhile.
 
-// RemindMillis is how long, by the real clock, until Remind is to be called, 0 if there is no client to remind.
+// RemindMillis is how long, by the real clock, until Remind is to be called, 0 if there is no client to
+// remind.
 func (f *Front) RemindMillis() uint64 {
 	switch f.state {
 	case frontAttached, frontStopping:
@@ -14,8 +15,8 @@ func (f *Front) RemindMillis() uint64 {
 	return 0
 }
 
-// Remind pings a client that has answered all others, and tells a held Failure, although the turned clock may not have come
-// so far. It never gives a client up.
+// Remind pings a client that has answered all others, and tells a held Failure, although the turned clock may
+// not have come so far. It never gives a client up.
 func (f *Front) Remind(now Instant) Forward {
 	switch f.state {
 	case frontAttached, frontStopping:

@@ -74,8 +74,8 @@ func (r *frontRig) send(kind RequestKind, reqID uint64) Sequence {
 	return forward.Sequence
 }
 
-// The interval is a third of the timeout, between 10 ms and 5 s; the next ping comes at its end, pong or no pong before
-// (§2.7).
+// The interval is a third of the timeout, between 10 ms and 5 s; the next ping comes at its end, pong or no
+// pong before (§2.7).
 func TestPingSchedule(t *testing.T) {
 	for _, c := range []struct{ timeout, interval uint64 }{
 		{0, 10}, {30, 10}, {32, 10}, {33, 11}, {3000, 1000}, {14_999, 4999}, {15_000, 5000}, {1_800_000, 5000}, {Infinite, 5000},
@@ -206,8 +206,8 @@ func TestPendingIsSkipped(t *testing.T) {
 	r.expect()
 }
 
-// With many acquires in flight and replies taken at any time, each request is answered once, and its Pending comes
-// before the result or not at all.
+// With many acquires in flight and replies taken at any time, each request is answered once, and its Pending
+// comes before the result or not at all.
 func TestPendingAtRandom(t *testing.T) {
 	for seed := range uint64(20) {
 		random := rand.New(rand.NewPCG(seed, 2))
@@ -441,8 +441,8 @@ func TestTake(t *testing.T) {
 	}
 }
 
-// A granted acquire tells how long it took from the message to the grant, and whether the client was told to wait; nothing
-// else does, and nobody who does not say when the message came.
+// A granted acquire tells how long it took from the message to the grant, and whether the client was told to
+// wait; nothing else does, and nobody who does not say when the message came.
 func TestWaited(t *testing.T) {
 	r := attached(t, PingPolicy{}, 60_000, RightWrite)
 	ask := func(kind RequestKind, reqID uint64, received Instant) Sequence {

@@ -1,11 +1,13 @@
 package coordination
 
-// rowHash is 64-bit FNV-1a over a row's fields, each with its length or in fixed width, so that equal hashes mean equal
-// rows for all practical purposes. It is written out here because it must never change: servers compare digests.
+// rowHash is 64-bit FNV-1a over a row's fields, each with its length or in fixed width, so that equal hashes
+// mean equal rows for all practical purposes. It is written out here because it must never change: servers
+// compare digests.
 type rowHash uint64
 
-// DigestVersion is that of the hashes below. Digests of different versions say nothing about each other, so it must be
-// raised if a row gets another hash than it had; a row that there could not be before does not count.
+// DigestVersion is that of the hashes below. Digests of different versions say nothing about each other, so
+// it must be raised if a row gets another hash than it had; a row that there could not be before does not
+// count.
 const DigestVersion = 1
 
 const (
@@ -46,8 +48,8 @@ func (h rowHash) flag(f bool) rowHash {
 	return h.number(0)
 }
 
-// later is a number that rows did not always have: where it is 0 the hash is what it was without it. Each of a kind of
-// rows has a name of its own.
+// later is a number that rows did not always have: where it is 0 the hash is what it was without it. Each of
+// a kind of rows has a name of its own.
 func (h rowHash) later(name, v uint64) rowHash {
 	if v == 0 {
 		return h

@@ -11,7 +11,8 @@ type heaped struct{ value, position int }
 func (h *heaped) before(other *heaped) bool { return h.value < other.value }
 func (h *heaped) place() *int               { return &h.position }
 
-// A heap under random pushes, removals and changes always has the least element first, and every element in its place.
+// A heap under random pushes, removals and changes always has the least element first, and every element in
+// its place.
 func TestHeap(t *testing.T) {
 	for seed := range uint64(20) {
 		random := rand.New(rand.NewPCG(seed, 0))

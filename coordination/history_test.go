@@ -10,8 +10,8 @@ import (
 	"github.com/coordd/coordd/scheme"
 )
 
-// history makes up commands that fit the state of a machine well enough to have consequences, and keeps all of them
-// as a log. What it does most differs from seed to seed.
+// history makes up commands that fit the state of a machine well enough to have consequences, and keeps all
+// of them as a log. What it does most differs from seed to seed.
 type history struct {
 	random  *rand.Rand
 	weights []int

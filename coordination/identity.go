@@ -17,16 +17,16 @@ const (
 	IdentityCertificate
 )
 
-// Identity is who somebody is. Unlike Caller.Subject, which rights go by, it tells apart those of one name: one who shows a
-// token from one who logs in, and a user from one who was removed before.
+// Identity is who somebody is. Unlike Caller.Subject, which rights go by, it tells apart those of one name:
+// one who shows a token from one who logs in, and a user from one who was removed before.
 type Identity struct {
 	Kind    IdentityKind
 	User    accounts.Position // its id, with IdentityUser
 	Subject string            // with the other kinds
 }
 
-// acceptsIdentity reports whether a stream of this identity may have the session: its owner may, and others by its key, if it
-// has one, which was compared before, or by the right to write.
+// acceptsIdentity reports whether a stream of this identity may have the session: its owner may, and others
+// by its key, if it has one, which was compared before, or by the right to write.
 func (s *session) acceptsIdentity(who Identity, mayWrite bool) bool {
 	return s.owner == Identity{} || s.owner == who || s.protectionKey != "" || mayWrite
 }

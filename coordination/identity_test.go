@@ -64,8 +64,8 @@ var strangers = []struct {
 	{"where rights do not count", coordination.Caller{}, coordination.Identity{}, "", true},
 }
 
-// TestSessionOfAnother lets all kinds of strangers attach a session, through the log and in relaxed mode. Who is refused
-// disturbs nobody.
+// TestSessionOfAnother lets all kinds of strangers attach a session, through the log and in relaxed mode. Who
+// is refused disturbs nobody.
 func TestSessionOfAnother(t *testing.T) {
 	for _, relaxed := range []bool{false, true} {
 		for _, test := range strangers {
@@ -113,8 +113,8 @@ func TestSessionOfAnotherIsNotResumed(t *testing.T) {
 	}
 }
 
-// TestSessionOfAnotherOnApply applies attaches that a leader would not have proposed, and one whose session came to be by
-// another's wish of the same name.
+// TestSessionOfAnotherOnApply applies attaches that a leader would not have proposed, and one whose session
+// came to be by another's wish of the same name.
 func TestSessionOfAnotherOnApply(t *testing.T) {
 	for _, test := range []struct {
 		name    string
@@ -143,7 +143,8 @@ func TestSessionOfAnotherOnApply(t *testing.T) {
 	}
 }
 
-// TestSessionOfNobody attaches a session that has no owner: it was made where nobody is asked, or is older than owners.
+// TestSessionOfNobody attaches a session that has no owner: it was made where nobody is asked, or is older
+// than owners.
 func TestSessionOfNobody(t *testing.T) {
 	l := newLed(t)
 	l.permit(scheme.Grant, "reader", "ydb.generic.read")

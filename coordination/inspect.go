@@ -34,18 +34,19 @@ type Inspection struct {
 	Caller Caller
 }
 
-// InspectionPlace is how far an Inspection has come: what is up to there in the order of keys is done. It can be gone on
-// from whatever has happened to what it names. The zero place is the beginning.
+// InspectionPlace is how far an Inspection has come: what is up to there in the order of keys is done. It can
+// be gone on from whatever has happened to what it names. The zero place is the beginning.
 type InspectionPlace struct {
-	// Entry is the entry of the path tree that was looked at last. If Node is not 0 it is that node's, and it is not done.
+	// Entry is the entry of the path tree that was looked at last. If Node is not 0 it is that node's, and it
+	// is not done.
 	Entry scheme.EntryID
 	Node  NodeID
-	// ID is the session, semaphore or resource of Node that was looked at last. It is done unless Links says which of its
-	// links were being listed.
+	// ID is the session, semaphore or resource of Node that was looked at last. It is done unless Links says
+	// which of its links were being listed.
 	ID    uint64
 	Links InspectedLinks
-	// Order is the last of these links that was listed, and Near, if not 0, is the other end of one that is not behind it:
-	// the search for what comes next begins there.
+	// Order is the last of these links that was listed, and Near, if not 0, is the other end of one that is
+	// not behind it: the search for what comes next begins there.
 	Order OrderID
 	Near  uint64
 }
@@ -61,8 +62,8 @@ const (
 	LinksOfSession
 )
 
-// Inspected is what was found in one go. What it refers to does not change, but that of nodes and sessions is as it was at
-// that moment only.
+// Inspected is what was found in one go. What it refers to does not change, but that of nodes and sessions is
+// as it was at that moment only.
 type Inspected struct {
 	Nodes      []InspectedNode
 	Semaphores []InspectedSemaphore
@@ -137,12 +138,13 @@ type InspectedLink struct {
 	Data          []byte
 }
 
-// MinInspectedRows is how many rows an Inspect looks at in any case if there are as many: below, it might not come on.
+// MinInspectedRows is how many rows an Inspect looks at in any case if there are as many: below, it might not
+// come on.
 const MinInspectedRows = 64
 
-// Inspect returns what q is about from a place on, as far as it gets by looking at so many rows, though not fewer than
-// MinInspectedRows: entries of the tree, those that the rights depend on included, sessions, semaphores, links. A place
-// that nobody has been given leads to some place or other.
+// Inspect returns what q is about from a place on, as far as it gets by looking at so many rows, though not
+// fewer than MinInspectedRows: entries of the tree, those that the rights depend on included, sessions,
+// semaphores, links. A place that nobody has been given leads to some place or other.
 func (m *Machine) Inspect(q *Inspection, from InspectionPlace, rows int) Inspected {
 	rows = max(rows, MinInspectedRows)
 	i := inspector{machine: m, q: q, subject: m.Subject(q.Caller), at: from, left: rows}
@@ -199,7 +201,8 @@ func (i *inspector) run() {
 	}
 }
 
-// cost is how many rows it takes to find whether a node is to be visited, and to see that there is something in it.
+// cost is how many rows it takes to find whether a node is to be visited, and to see that there is something
+// in it.
 func (i *inspector) cost(entry scheme.Entry) int {
 	if i.subject.Exempt || entry.Kind != scheme.CoordinationNode {
 		return 1
@@ -389,7 +392,8 @@ func (i *inspector) links(n *node, first *link, into *[]InspectedLink) bool {
 	return true
 }
 
-// near is a link of the list under way at which the search may begin, nil if the one that was remembered is gone.
+// near is a link of the list under way at which the search may begin, nil if the one that was remembered is
+// gone.
 func (i *inspector) near(n *node) *link {
 	switch i.at.Links {
 	case LinksOfSession:
@@ -445,8 +449,8 @@ type Standing struct {
 	// Attached tells that a stream has the session: Stream, by its name at the leader.
 	Attached bool
 	Stream   StreamID
-	// Detached is since when no stream has it, Never if that was before this leader; and LeftMillis is how long it lives on
-	// if that stays so.
+	// Detached is since when no stream has it, Never if that was before this leader; and LeftMillis is how
+	// long it lives on if that stays so.
 	Detached   Instant
 	LeftMillis uint64
 }

@@ -49,8 +49,8 @@ func inspectAll(t *testing.T, m *Machine, q *Inspection, rows int, between func(
 	return all, turns
 }
 
-// busyNode is a machine with a node of so many semaphores and sessions: session i owns semaphore i and waits for
-// "crowded", which session 1 owns.
+// busyNode is a machine with a node of so many semaphores and sessions: session i owns semaphore i and waits
+// for "crowded", which session 1 owns.
 func busyNode(t *testing.T, semaphores, sessions int) *Machine {
 	t.Helper()
 	m, err := NewMachine("/local", DefaultLimits())
@@ -177,8 +177,8 @@ func TestInspectWhileThingsChange(t *testing.T) {
 	}
 }
 
-// Resources are listed with what counts for them, each behind what is above it; of a subtree those are listed that are in
-// it, whatever comes and goes beside it.
+// Resources are listed with what counts for them, each behind what is above it; of a subtree those are listed
+// that are in it, whatever comes and goes beside it.
 func TestInspectResources(t *testing.T) {
 	m := busyNode(t, 0, 0)
 	path := pathOf("/local/dir/n")

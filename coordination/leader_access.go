@@ -27,10 +27,11 @@ func (l *Leader) rights(a *attachment) Rights {
 	return rights
 }
 
-// RecheckAccess ends the streams whose users have lost a right that they had when they were attached. The reference
-// leaves them alone (§2.3: rights are evaluated once); rights that are new count from the next attach on, as there. It is
-// to be called some time after Machine.AccessVersion changed. Permissions may be long, so it looks at them once for each
-// user of a node, whatever the number of streams; it returns how often that was.
+// RecheckAccess ends the streams whose users have lost a right that they had when they were attached. The
+// reference leaves them alone (§2.3: rights are evaluated once); rights that are new count from the next
+// attach on, as there. It is to be called some time after Machine.AccessVersion changed. Permissions may be
+// long, so it looks at them once for each user of a node, whatever the number of streams; it returns how
+// often that was.
 func (l *Leader) RecheckAccess(now Instant) (looked int) {
 	type userOfNode struct {
 		path string

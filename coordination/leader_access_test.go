@@ -111,7 +111,8 @@ func TestLostRightEndsStream(t *testing.T) {
 	}
 }
 
-// The permissions are looked at once for each user of a node, however many streams there are: they may be long.
+// The permissions are looked at once for each user of a node, however many streams there are: they may be
+// long.
 func TestRecheckLooksOncePerUser(t *testing.T) {
 	l := newLed(t)
 	l.permit(scheme.Grant, "alice", "ydb.generic.use")
@@ -142,7 +143,8 @@ func TestRightLostWhileAttaching(t *testing.T) {
 	}
 }
 
-// A new leader looks at the rights of the streams that it takes over: they may have been lost while there was none.
+// A new leader looks at the rights of the streams that it takes over: they may have been lost while there was
+// none.
 func TestRightLostBetweenLeaders(t *testing.T) {
 	l := newLed(t)
 	l.permit(scheme.Grant, "alice", "ydb.generic.use")

@@ -2,11 +2,12 @@ package coordination
 
 import "github.com/coordd/coordd/scheme"
 
-// Attach takes the first message of a stream: checks 4 to 18 of §2.3 in their order, the rights (7) among them. The answer
-// is a MessageAttached or a MessageEnd, now or when the command that it proposes has been applied.
+// Attach takes the first message of a stream: checks 4 to 18 of §2.3 in their order, the rights (7) among
+// them. The answer is a MessageAttached or a MessageEnd, now or when the command that it proposes has been
+// applied.
 //
-// It differs from the reference in one point: a theft is validated before the older stream is ended, so a newcomer that
-// is refused disturbs nobody (§2.5).
+// It differs from the reference in one point: a theft is validated before the older stream is ended, so a
+// newcomer that is refused disturbs nobody (§2.5).
 func (l *Leader) Attach(now Instant, stream StreamID, r AttachRequest) {
 	a := &attachment{stream: stream, server: r.Server, path: r.Path, seqNo: r.SeqNo, caller: r.Caller}
 	n, refusal := l.resolve(r.Path)
@@ -60,8 +61,8 @@ func (l *Leader) resolve(path string) (*ledNode, *Refusal) {
 	return l.leaderSide(entry.Node), nil
 }
 
-// checkAttach is checks 8, 9 and 12 to 17, and whose session it is, which the reference does not ask; 18 is the machine's.
-// It finds the session on the way.
+// checkAttach is checks 8, 9 and 12 to 17, and whose session it is, which the reference does not ask; 18 is
+// the machine's. It finds the session on the way.
 func (l *Leader) checkAttach(a *attachment, r *AttachRequest) *Refusal {
 	var s *ledSession
 	if r.Session != 0 {
@@ -102,8 +103,8 @@ func (l *Leader) checkAttach(a *attachment, r *AttachRequest) *Refusal {
 
 func (s *ledSession) durable() *session { return s.node.node.sessions[s.id] }
 
-// mayAttachUnlogged is the relaxed mode of §4.5: nothing durable changes, and no command about the session is in flight
-// that might, an expiry included.
+// mayAttachUnlogged is the relaxed mode of §4.5: nothing durable changes, and no command about the session is
+// in flight that might, an expiry included.
 func (s *ledSession) mayAttachUnlogged(r *AttachRequest) bool {
 	durable := s.durable()
 	return !s.node.node.config.StrictAttach() && s.inFlight == 0 &&
@@ -124,8 +125,8 @@ func (l *Leader) attached(now Instant, n *ledNode, e *Effect) {
 	l.attachTo(now, a, s, e.Created)
 }
 
-// attachTo gives the session to the stream. Whoever had it is told that it was stolen (§2.5); watches and reply
-// addresses are forgotten silently (§2.4).
+// attachTo gives the session to the stream. Whoever had it is told that it was stolen (§2.5); watches and
+// reply addresses are forgotten silently (§2.4).
 func (l *Leader) attachTo(now Instant, a *attachment, s *ledSession, created bool) {
 	l.stopCountdown(s)
 	l.dropWatches(s)
@@ -145,8 +146,8 @@ func (l *Leader) attachTo(now Instant, a *attachment, s *ledSession, created boo
 	}
 }
 
-// placeOf is where a stream's attach came from: thefts within one server and one spelling of the path are told apart from
-// others (§2.5), also under the next leader.
+// placeOf is where a stream's attach came from: thefts within one server and one spelling of the path are
+// told apart from others (§2.5), also under the next leader.
 func placeOf(a *attachment) uint64 {
 	return uint64(fnvOffset.number(a.server).text(a.path))
 }
@@ -191,8 +192,8 @@ func (l *Leader) Detach(now Instant, stream StreamID) {
 	a.abandoned = true
 }
 
-// detach starts the countdown with the session's present timeout; no grace is added (§2.10) unless the session may have
-// another stream.
+// detach starts the countdown with the session's present timeout; no grace is added (§2.10) unless the
+// session may have another stream.
 func (l *Leader) detach(now Instant, s *ledSession) {
 	until := now.After(s.durable().timeoutMillis)
 	if l.mayBeAttachedByAnother(s) {
@@ -205,16 +206,17 @@ func (l *Leader) detach(now Instant, s *ledSession) {
 	l.startCountdown(s, until)
 }
 
-// mayBeAttachedByAnother tells of attaches without a trace in the log (§4.5). Such an attach is the word of one leader
-// alone: an earlier one may have given the session to a stream that has not been heard of here, or may do so until its
-// lease is over, and that stream's client may be told that the session lives until then. So the session keeps what it had
-// when this leader began: the grace period is for just that time (§4.2). An attach in this term's log ends the doubt.
+// mayBeAttachedByAnother tells of attaches without a trace in the log (§4.5). Such an attach is the word of
+// one leader alone: an earlier one may have given the session to a stream that has not been heard of here, or
+// may do so until its lease is over, and that stream's client may be told that the session lives until then.
+// So the session keeps what it had when this leader began: the grace period is for just that time (§4.2). An
+// attach in this term's log ends the doubt.
 func (l *Leader) mayBeAttachedByAnother(s *ledSession) bool {
 	return !s.node.node.config.StrictAttach() && s.durable().attachEpoch.Term != l.term
 }
 
-// TurnAway ends a stream, attached or not, because the server cannot take what it asks for. Its session goes on as when
-// the stream breaks.
+// TurnAway ends a stream, attached or not, because the server cannot take what it asks for. Its session goes
+// on as when the stream breaks.
 func (l *Leader) TurnAway(now Instant, stream StreamID, refusal *Refusal) {
 	l.Detach(now, stream)
 	l.end(&attachment{stream: stream}, refusal)

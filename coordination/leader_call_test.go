@@ -45,8 +45,8 @@ func (r *rig) repeat(c Command, since Index) {
 	r.take()
 }
 
-// A call that was executed under an earlier leader is answered as it was then; one that was lost with that leader is
-// executed now. Either way it is executed once.
+// A call that was executed under an earlier leader is answered as it was then; one that was lost with that
+// leader is executed now. Either way it is executed once.
 func TestCallIsRepeatedToTheNextLeader(t *testing.T) {
 	r := newRig(t)
 	since := r.index
@@ -98,8 +98,8 @@ func TestNamelessCalls(t *testing.T) {
 	}
 }
 
-// A machine that was loaded from a checkpoint knows nothing of the calls before it, and says so, but only where it
-// matters.
+// A machine that was loaded from a checkpoint knows nothing of the calls before it, and says so, but only
+// where it matters.
 func TestCallBeforeTheCheckpoint(t *testing.T) {
 	r := newRig(t)
 	before := r.index
@@ -131,7 +131,8 @@ func TestCallBeforeTheCheckpoint(t *testing.T) {
 	r.wantAnswers("3 SUCCESS", "4 SUCCESS")
 }
 
-// What is remembered is bounded. A call that is so old that its outcome may have been forgotten is not executed again.
+// What is remembered is bounded. A call that is so old that its outcome may have been forgotten is not
+// executed again.
 func TestForgottenCalls(t *testing.T) {
 	r := newRig(t)
 	since := r.index

@@ -8,8 +8,8 @@ type waitingDescribe struct {
 	after      uint64 // answered once so many of the node's commands are applied
 }
 
-// strictReads holds describes that wait for a proof of leadership (§4.5). One proof is asked for at a time; those that
-// come meanwhile wait for the next, because a proof covers only what was asked before it began.
+// strictReads holds describes that wait for a proof of leadership (§4.5). One proof is asked for at a time;
+// those that come meanwhile wait for the next, because a proof covers only what was asked before it began.
 type strictReads struct {
 	barrier uint64 // the one under way, 0 if none is
 	covered []waitingDescribe
@@ -36,8 +36,8 @@ func (l *Leader) askBarrier() {
 	l.out.Barrier = l.strict.barrier
 }
 
-// BarrierPassed tells that this server still led after the barrier had been put out, and has applied everything that was
-// committed then.
+// BarrierPassed tells that this server still led after the barrier had been put out, and has applied
+// everything that was committed then.
 func (l *Leader) BarrierPassed(barrier uint64) {
 	if barrier != l.strict.barrier {
 		return
@@ -99,7 +99,8 @@ func (l *Leader) answerDescribe(n *ledNode, d *waitingDescribe) {
 	l.send(a, m)
 }
 
-// describedBytes is how large a description is at most once it is encoded. It costs the same for any number of links.
+// describedBytes is how large a description is at most once it is encoded. It costs the same for any number
+// of links.
 func describedBytes(sem *semaphore, owners, waiters bool) int {
 	bytes := describedFixedBytes + int(sem.bytes())
 	if owners {
@@ -114,5 +115,6 @@ func describedBytes(sem *semaphore, owners, waiters bool) int {
 // describedFixedBytes is numbers and framing: of the semaphore, or of one owner or waiter.
 const describedFixedBytes = 64
 
-// describedLinksBytes is how large some owners or waiters are at most that have so many bytes of data together.
+// describedLinksBytes is how large some owners or waiters are at most that have so many bytes of data
+// together.
 func describedLinksBytes(length int, data uint64) int { return describedFixedBytes*length + int(data) }

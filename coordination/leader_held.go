@@ -2,15 +2,16 @@ package coordination
 
 import "slices"
 
-// heldRoster is what a stream tells about itself and asks for while it waits for what becomes of its session. It lasts
-// until the command that ends the session is applied, the stream goes away, or the Leader does.
+// heldRoster is what a stream tells about itself and asks for while it waits for what becomes of its session.
+// It lasts until the command that ends the session is applied, the stream goes away, or the Leader does.
 type heldRoster struct {
 	session *ledSession
 	roster  *Roster
 	later   []Forward // the requests that came behind the roster
 }
 
-// endsSession reports whether a command ends its session, unless it is void by the time at which it is applied.
+// endsSession reports whether a command ends its session, unless it is void by the time at which it is
+// applied.
 func endsSession(c Command) bool {
 	switch c.(type) {
 	case *ExpireSession, *StopSession:
@@ -19,8 +20,8 @@ func endsSession(c Command) bool {
 	return false
 }
 
-// endInFlight reports whether the end of the session is on its way through the log. Such a session is not resumed, not
-// attached without the log, and not taken for the one that a repeated start means.
+// endInFlight reports whether the end of the session is on its way through the log. Such a session is not
+// resumed, not attached without the log, and not taken for the one that a repeated start means.
 func (s *ledSession) endInFlight() bool { return s.ending > 0 }
 
 // hold has the stream wait until nothing that ends its session is in flight.

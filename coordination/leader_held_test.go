@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// heldRig is a session that was detached for so long that its end is on its way through the log, another session that
-// waits for its lock, and the roster with which its stream comes back.
+// heldRig is a session that was detached for so long that its end is on its way through the log, another
+// session that waits for its lock, and the roster with which its stream comes back.
 type heldRig struct {
 	*rig
 	stream, other StreamID
@@ -43,8 +43,9 @@ func (r *heldRig) expire() {
 	r.said()
 }
 
-// TestResumeWaitsForAnExpiryInFlight has a stream come back while the end of its session is in flight: it is told nothing
-// before that is applied, so that nobody takes the session for alive whose lock goes to somebody else.
+// TestResumeWaitsForAnExpiryInFlight has a stream come back while the end of its session is in flight: it is
+// told nothing before that is applied, so that nobody takes the session for alive whose lock goes to somebody
+// else.
 func TestResumeWaitsForAnExpiryInFlight(t *testing.T) {
 	r := newHeldRig(t)
 	r.expire()
@@ -56,8 +57,8 @@ func TestResumeWaitsForAnExpiryInFlight(t *testing.T) {
 	r.forgotten(100)
 }
 
-// TestHeldRosterOfAnotherAttachment holds two streams that claim a session which was attached anew before its end was
-// proposed: the end is void, and both are told that the session was stolen.
+// TestHeldRosterOfAnotherAttachment holds two streams that claim a session which was attached anew before its
+// end was proposed: the end is void, and both are told that the session was stolen.
 func TestHeldRosterOfAnotherAttachment(t *testing.T) {
 	r := newHeldRig(t)
 	r.leader.Detach(r.now, r.stream)
@@ -75,8 +76,9 @@ func TestHeldRosterOfAnotherAttachment(t *testing.T) {
 	r.forgotten(101)
 }
 
-// TestHeldRosterGoesOn holds a stream because of a stop that turns out to be void: the session was made for a wish that
-// was repeated, and belongs to the second stream. It then goes on, and what it asked for meanwhile is carried out.
+// TestHeldRosterGoesOn holds a stream because of a stop that turns out to be void: the session was made for a
+// wish that was repeated, and belongs to the second stream. It then goes on, and what it asked for meanwhile
+// is carried out.
 func TestHeldRosterGoesOn(t *testing.T) {
 	r := newRig(t)
 	node := r.createNode("/local/n", NodeConfig{})
@@ -102,8 +104,8 @@ func TestHeldRosterGoesOn(t *testing.T) {
 	}
 }
 
-// TestHeldRosterIsDropped ends the wait of a held stream in each way: it goes away, the node is dropped, its user loses
-// his rights, it is turned away.
+// TestHeldRosterIsDropped ends the wait of a held stream in each way: it goes away, the node is dropped, its
+// user loses his rights, it is turned away.
 func TestHeldRosterIsDropped(t *testing.T) {
 	for _, test := range []struct {
 		name string
@@ -149,8 +151,8 @@ func (r *rig) forgotten(stream StreamID) {
 	}
 }
 
-// TestRepeatedWishBehindItsStop repeats the wish for a new session when the session that was made for it is already to be
-// stopped, because nobody was there to be told of it: the wish means a new one.
+// TestRepeatedWishBehindItsStop repeats the wish for a new session when the session that was made for it is
+// already to be stopped, because nobody was there to be told of it: the wish means a new one.
 func TestRepeatedWishBehindItsStop(t *testing.T) {
 	r := newRig(t)
 	node := r.createNode("/local/n", NodeConfig{})
@@ -166,7 +168,8 @@ func TestRepeatedWishBehindItsStop(t *testing.T) {
 	}
 }
 
-// TestAttachBehindAnExpiryInFlight attaches a session whose end is in flight: only through the log, which refuses it.
+// TestAttachBehindAnExpiryInFlight attaches a session whose end is in flight: only through the log, which
+// refuses it.
 func TestAttachBehindAnExpiryInFlight(t *testing.T) {
 	r := newHeldRig(t)
 	r.expire()

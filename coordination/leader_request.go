@@ -1,8 +1,8 @@
 package coordination
 
-// Request takes a request of an attached stream. Sizes and ranges are checked here, before anything is written; these
-// refusals may overtake the answers of earlier requests (§4.6). A request of a stream that was ended meanwhile is
-// dropped: its client has been told.
+// Request takes a request of an attached stream. Sizes and ranges are checked here, before anything is
+// written; these refusals may overtake the answers of earlier requests (§4.6). A request of a stream that was
+// ended meanwhile is dropped: its client has been told.
 func (l *Leader) Request(now Instant, stream StreamID, f *Forward) {
 	switch a := l.streams[stream]; {
 	case a == nil:
@@ -13,8 +13,8 @@ func (l *Leader) Request(now Instant, stream StreamID, f *Forward) {
 	}
 }
 
-// request ends the stream if the request is of a kind that this program does not know: a newer server may hold the
-// stream.
+// request ends the stream if the request is of a kind that this program does not know: a newer server may
+// hold the stream.
 func (l *Leader) request(now Instant, a *attachment, f *Forward) {
 	r := f.Request
 	if !r.Kind.Known() {

@@ -6,8 +6,9 @@ import (
 	"testing"
 )
 
-// TestResumeOfAnOlderStream lets two streams claim one session before a new leader, in either order: the one that was
-// attached last has it, the other is told that it was stolen. The older one was not told by the leader that is gone.
+// TestResumeOfAnOlderStream lets two streams claim one session before a new leader, in either order: the one
+// that was attached last has it, the other is told that it was stolen. The older one was not told by the
+// leader that is gone.
 func TestResumeOfAnOlderStream(t *testing.T) {
 	for _, olderFirst := range []bool{true, false} {
 		r := newRig(t)
@@ -124,8 +125,8 @@ func TestWatchOfAnotherLife(t *testing.T) {
 	}
 }
 
-// TestRepeatedWishInFlight repeats the wish for a new session while the first is still on its way through the log, as
-// after a relay broke: both mean the same session, and the first stream's end does not end it.
+// TestRepeatedWishInFlight repeats the wish for a new session while the first is still on its way through the
+// log, as after a relay broke: both mean the same session, and the first stream's end does not end it.
 func TestRepeatedWishInFlight(t *testing.T) {
 	r := newRig(t)
 	r.createNode("/local/n", NodeConfig{})
@@ -142,8 +143,9 @@ func TestRepeatedWishInFlight(t *testing.T) {
 	}
 }
 
-// TestResumeUnderTheSameLeader lets a stream come back over another relay, or over the same one, while its requests are on
-// their way through the log: none is executed twice, and each is answered once, to the stream as it is now.
+// TestResumeUnderTheSameLeader lets a stream come back over another relay, or over the same one, while its
+// requests are on their way through the log: none is executed twice, and each is answered once, to the stream
+// as it is now.
 func TestResumeUnderTheSameLeader(t *testing.T) {
 	for _, again := range []StreamID{2, 20} {
 		r := newRig(t)
@@ -179,8 +181,9 @@ func TestResumeUnderTheSameLeader(t *testing.T) {
 	}
 }
 
-// TestDescribeThatWasOvertaken repeats a describe to a new leader, and to the same one over another relay. It is answered
-// only if no later request of its stream has been executed, or is about to be: the answer would show the effect.
+// TestDescribeThatWasOvertaken repeats a describe to a new leader, and to the same one over another relay. It
+// is answered only if no later request of its stream has been executed, or is about to be: the answer would
+// show the effect.
 func TestDescribeThatWasOvertaken(t *testing.T) {
 	create := Request{Kind: RequestCreate, Name: "s", Limit: 1}
 	remove := Request{Kind: RequestDelete, Name: "s"}
@@ -236,7 +239,8 @@ func TestDescribeThatWasOvertaken(t *testing.T) {
 	}
 }
 
-// TestDescribeOfAnotherLife repeats a describe to a server that does not know what its stream has asked for since.
+// TestDescribeOfAnotherLife repeats a describe to a server that does not know what its stream has asked for
+// since.
 func TestDescribeOfAnotherLife(t *testing.T) {
 	r := newRig(t)
 	node := r.createNode("/local/n", relaxed)
@@ -249,8 +253,9 @@ func TestDescribeOfAnotherLife(t *testing.T) {
 	r.expect("9 resumed", "9 end Link failure")
 }
 
-// TestRequestsBehindATakenOverCheckpoint repeats requests to a server that took over another's checkpoint while their stream
-// was open: it knows what became of those behind the first that it applied itself, and of no others.
+// TestRequestsBehindATakenOverCheckpoint repeats requests to a server that took over another's checkpoint
+// while their stream was open: it knows what became of those behind the first that it applied itself, and of
+// no others.
 func TestRequestsBehindATakenOverCheckpoint(t *testing.T) {
 	read, create := Request{Kind: RequestDescribe, Name: "s"}, Request{Kind: RequestCreate, Name: "new", Limit: 1}
 	for _, test := range []struct {
@@ -280,8 +285,9 @@ func TestRequestsBehindATakenOverCheckpoint(t *testing.T) {
 	}
 }
 
-// TestStopThatWasExecuted repeats a stop whose session is gone. It is answered, unless the client still waits for what
-// else it had asked for: SessionStopped comes behind all that, and the outcomes are gone with the session.
+// TestStopThatWasExecuted repeats a stop whose session is gone. It is answered, unless the client still waits
+// for what else it had asked for: SessionStopped comes behind all that, and the outcomes are gone with the
+// session.
 func TestStopThatWasExecuted(t *testing.T) {
 	create := Request{Kind: RequestCreate, Name: "s", Limit: 1}
 	read := Request{Kind: RequestDescribe, Name: "s", WatchData: true}
@@ -311,8 +317,8 @@ func TestStopThatWasExecuted(t *testing.T) {
 	}
 }
 
-// TestUnknownKind gives the leader requests of kinds that it does not know, as a newer server may send them: their streams
-// end, and the sessions live for as long as without a stream.
+// TestUnknownKind gives the leader requests of kinds that it does not know, as a newer server may send them:
+// their streams end, and the sessions live for as long as without a stream.
 func TestUnknownKind(t *testing.T) {
 	for _, kind := range []RequestKind{RequestNone, RequestStop + 1, 255} {
 		r := newRig(t)

@@ -64,7 +64,8 @@ func TestUnloggedAttach(t *testing.T) {
 	}
 }
 
-// While the end of a session is in flight nobody may attach past the log: the session would be gone under the stream.
+// While the end of a session is in flight nobody may attach past the log: the session would be gone under the
+// stream.
 func TestAttachBehindAnExpiry(t *testing.T) {
 	r := newRig(t)
 	r.createNode("/local/a", relaxed)
@@ -253,8 +254,8 @@ func TestAbandonedRefusedAttach(t *testing.T) {
 	}
 }
 
-// Of two streams that want the same session while the first attach is still in the log's pipeline, the older sequence
-// number loses at once, the newer one takes over (§2.5).
+// Of two streams that want the same session while the first attach is still in the log's pipeline, the older
+// sequence number loses at once, the newer one takes over (§2.5).
 func TestAttachWhileAnotherIsAttaching(t *testing.T) {
 	r := newRig(t)
 	r.createNode("/local/a", NodeConfig{})
@@ -267,8 +268,8 @@ func TestAttachWhileAnotherIsAttaching(t *testing.T) {
 	r.expect("1 end Session stolen by another local client", "2 attached 1", "2 end Session stolen by another remote client", "4 attached 1")
 }
 
-// While a session is being stopped, a stream of the same server and path is told so, and one of another server gets
-// what the log says.
+// While a session is being stopped, a stream of the same server and path is told so, and one of another
+// server gets what the log says.
 func TestAttachWhileStopping(t *testing.T) {
 	r := newRig(t)
 	r.createNode("/local/a", NodeConfig{})
@@ -281,7 +282,8 @@ func TestAttachWhileStopping(t *testing.T) {
 	r.expect("1 stopped 1", "3 end Session has expired")
 }
 
-// A session that another stream took over before the stop was carried out does not end (§2.5, session checks).
+// A session that another stream took over before the stop was carried out does not end (§2.5, session
+// checks).
 func TestStopBehindATheft(t *testing.T) {
 	r := newRig(t)
 	r.createNode("/local/a", NodeConfig{})
@@ -395,8 +397,8 @@ func TestImmediateChecks(t *testing.T) {
 	}
 }
 
-// A stream that is turned away ends, and its session goes on as when the stream breaks; one that was attaching leaves no
-// session behind.
+// A stream that is turned away ends, and its session goes on as when the stream breaks; one that was
+// attaching leaves no session behind.
 func TestTurnAway(t *testing.T) {
 	r := newRig(t)
 	r.createNode("/local/a", NodeConfig{})

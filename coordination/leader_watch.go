@@ -1,7 +1,7 @@
 package coordination
 
-// watch is a one-shot wish of a session to hear of a change of a semaphore (§4.1), addressed by the describe that
-// installed it.
+// watch is a one-shot wish of a session to hear of a change of a semaphore (§4.1), addressed by the describe
+// that installed it.
 type watch struct {
 	session        *ledSession
 	semaphore      SemaphoreID
@@ -43,8 +43,8 @@ func (l *Leader) watch(s *ledSession, semaphore SemaphoreID, sequence Sequence, 
 // Watches is how many there are.
 func (l *Leader) Watches() int { return l.watches }
 
-// notify fires the watches that want to know of a change. The pair in the message is that of the event, whatever the
-// watch asked for.
+// notify fires the watches that want to know of a change. The pair in the message is that of the event,
+// whatever the watch asked for.
 func (l *Leader) notify(n *ledNode, e *Effect) {
 	list := n.watches[e.Semaphore]
 	if list == nil {

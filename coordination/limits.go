@@ -29,11 +29,11 @@ const (
 	// MaxNodeBytes is how many bytes of semaphore names, semaphore data and acquire data one node may hold.
 	MaxNodeBytes = 1 << 30
 	// DefaultStateBytes is the limit of the whole state that a server proposes for a cluster that has none
-	// (StateLimits.State). A server takes up to twice what it counts, and this lets it do with 1 GiB; a million semaphores
-	// and a hundred thousand sessions fit.
+	// (StateLimits.State). A server takes up to twice what it counts, and this lets it do with 1 GiB; a
+	// million semaphores and a hundred thousand sessions fit.
 	DefaultStateBytes = 384 << 20
-	// MaxDescribedBytes bounds the answer to a describe, as describedBytes counts it. SDKs refuse to receive messages
-	// over 64,000,000 bytes, and would lose the whole stream over one.
+	// MaxDescribedBytes bounds the answer to a describe, as describedBytes counts it. SDKs refuse to receive
+	// messages over 64,000,000 bytes, and would lose the whole stream over one.
 	MaxDescribedBytes = 63_000_000
 )
 
@@ -41,13 +41,14 @@ const (
 const (
 	// MaxEntryCommands is how many commands an entry has at most.
 	MaxEntryCommands = 1024
-	// MaxEntryBytes is how large an entry is that has several commands. A larger command has an entry of its own.
+	// MaxEntryBytes is how large an entry is that has several commands. A larger command has an entry of its
+	// own.
 	MaxEntryBytes = 1 << 20
 )
 
-// Limits are those that a server is configured with. All but Described count only once a command has put them into the
-// state (StateLimits, SetLimits): what a command does must not depend on which server executes it. Tests lower those of
-// a node, because they cannot fill the real ones.
+// Limits are those that a server is configured with. All but Described count only once a command has put them
+// into the state (StateLimits, SetLimits): what a command does must not depend on which server executes it.
+// Tests lower those of a node, because they cannot fill the real ones.
 type Limits struct {
 	State      uint64 // bytes of all rows; 0: none is proposed
 	Sessions   int
@@ -61,14 +62,14 @@ func DefaultLimits() Limits {
 	return Limits{Sessions: MaxSessions, Semaphores: MaxSemaphores, Bytes: MaxNodeBytes}
 }
 
-// StateLimits are those limits that decide what commands do. They are part of the replicated state, because servers that
-// execute the same log under different ones would no longer have the same state. The zero value is that of a state in
-// which nobody has set any.
+// StateLimits are those limits that decide what commands do. They are part of the replicated state, because
+// servers that execute the same log under different ones would no longer have the same state. The zero value
+// is that of a state in which nobody has set any.
 type StateLimits struct {
 	// State is how many bytes all rows together may count (Machine.Used); 0: no limit.
 	State uint64
-	// NodeBytes, Sessions and Semaphores are what one node may have; 0: MaxNodeBytes, MaxSessions, MaxSemaphores, which is
-	// what every server proposes but those of tests.
+	// NodeBytes, Sessions and Semaphores are what one node may have; 0: MaxNodeBytes, MaxSessions,
+	// MaxSemaphores, which is what every server proposes but those of tests.
 	NodeBytes, Sessions, Semaphores uint64
 }
 

@@ -5,14 +5,14 @@ import (
 	"slices"
 )
 
-// LineageJump is how far every counter moves when the state is continued from a point in its past. It is more than any
-// server can have given out since then.
+// LineageJump is how far every counter moves when the state is continued from a point in its past. It is more
+// than any server can have given out since then.
 const LineageJump = 1 << 40
 
-// BeginLineage says that the state was restored from a backup, or recovered without the servers that had the newest
-// entries: numbers that were given out since are not known here. All counters jump forward, so that no session id and no
-// order id, which fences, ever comes twice (§0.2). It is void in a machine that has begun this lineage already, so a
-// leader may propose it again.
+// BeginLineage says that the state was restored from a backup, or recovered without the servers that had the
+// newest entries: numbers that were given out since are not known here. All counters jump forward, so that no
+// session id and no order id, which fences, ever comes twice (§0.2). It is void in a machine that has begun
+// this lineage already, so a leader may propose it again.
 type BeginLineage struct {
 	// Lineage names what was restored; it is never 0 and never twice the same.
 	Lineage uint64
@@ -29,8 +29,8 @@ type lineage struct {
 	base uint64 // what the counters of a new node begin behind; it grows with every lineage
 }
 
-// beginLineage moves the counters of all nodes, and of those to come: a path that was made after the restored moment may
-// be made again, and clients cannot tell.
+// beginLineage moves the counters of all nodes, and of those to come: a path that was made after the restored
+// moment may be made again, and clients cannot tell.
 func (m *Machine) beginLineage(c *BeginLineage) {
 	if c.Lineage == 0 || c.Lineage == m.lineage.id {
 		return
@@ -62,9 +62,9 @@ func (m *Machine) ownRow() MachineRow {
 		StampMillis: m.stampMillis, Limits: m.limits}
 }
 
-// BeginLineage is the first thing asked of a new leader, with the lineage of the stored log. A log that was restored
-// since the machine's last lineage gets the command that moves the counters, before any other of the term: so no number
-// that was given out and lost is given out again, whatever crashes when.
+// BeginLineage is the first thing asked of a new leader, with the lineage of the stored log. A log that was
+// restored since the machine's last lineage gets the command that moves the counters, before any other of the
+// term: so no number that was given out and lost is given out again, whatever crashes when.
 func (l *Leader) BeginLineage(lineage uint64) {
 	if lineage != 0 && lineage != l.machine.lineage.id {
 		l.out.Commands = append(l.out.Commands, &BeginLineage{Lineage: lineage})

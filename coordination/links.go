@@ -7,15 +7,16 @@ import (
 )
 
 const (
-	// maxWalk is how many owners, and how many waiters, a describe walks over, so that no turn of the group looks at more
-	// than a thousand links for it. A longer list keeps what descriptions show of it.
+	// maxWalk is how many owners, and how many waiters, a describe walks over, so that no turn of the group
+	// looks at more than a thousand links for it. A longer list keeps what descriptions show of it.
 	maxWalk = 500
-	// pieceLinks is how many links a piece of a longer list has at most: what a change costs at most that meets a view.
+	// pieceLinks is how many links a piece of a longer list has at most: what a change costs at most that
+	// meets a view.
 	pieceLinks = 256
 )
 
-// Links are the owners or the waiters that a description shows, in ascending order id. They never change, whatever the
-// semaphore does meanwhile.
+// Links are the owners or the waiters that a description shows, in ascending order id. They never change,
+// whatever the semaphore does meanwhile.
 type Links struct {
 	few    []LinkDescription // of a short list
 	many   []piece           // of a long one
@@ -80,8 +81,9 @@ func (l *link) described() LinkDescription {
 	return d
 }
 
-// pieces is what descriptions show of a long list, kept up to date link by link, because the whole must not be walked over
-// in one turn. Views share the pieces with it: what a view has is never written, but replaced by a copy first.
+// pieces is what descriptions show of a long list, kept up to date link by link, because the whole must not
+// be walked over in one turn. Views share the pieces with it: what a view has is never written, but replaced
+// by a copy first.
 type pieces struct {
 	list   []piece // no two neighbours have room in half a piece together
 	shared bool    // a view has the list

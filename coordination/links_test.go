@@ -101,8 +101,9 @@ func copied(earlier, later *Links) (links int) {
 	return links + len(later.few)
 }
 
-// TestTurnsLookAtFewLinks counts the links that are looked at in the turns of the group for the descriptions of a semaphore
-// with ten thousand owners or waiters: none by a describe, and by a change that follows one no more than one piece of them.
+// TestTurnsLookAtFewLinks counts the links that are looked at in the turns of the group for the descriptions
+// of a semaphore with ten thousand owners or waiters: none by a describe, and by a change that follows one no
+// more than one piece of them.
 func TestTurnsLookAtFewLinks(t *testing.T) {
 	const sessions = 10_000
 	for _, limit := range []uint64{Infinite, 1} {
@@ -185,9 +186,9 @@ func (c *capture) check() error {
 	return nil
 }
 
-// TestDescriptionsDoNotChange takes descriptions of a semaphore whose owners and waiters come and go at random, and reads
-// them again and again beside that: each shows what was there at its index, whatever came later. With -race it shows that
-// what is described is never written.
+// TestDescriptionsDoNotChange takes descriptions of a semaphore whose owners and waiters come and go at
+// random, and reads them again and again beside that: each shows what was there at its index, whatever came
+// later. With -race it shows that what is described is never written.
 func TestDescriptionsDoNotChange(t *testing.T) {
 	const sessions, steps = 1600, 12_000
 	seed := rand.Uint64()
@@ -253,7 +254,8 @@ func TestDescriptionsDoNotChange(t *testing.T) {
 	}
 }
 
-// TestPiecesFollowTheList has a long list grow and shrink: its pieces stay few, and it has none when it is short again.
+// TestPiecesFollowTheList has a long list grow and shrink: its pieces stay few, and it has none when it is
+// short again.
 func TestPiecesFollowTheList(t *testing.T) {
 	const length = 20_000
 	for name, order := range map[string]func(i int) int{
@@ -307,7 +309,8 @@ func TestCheckFindsBrokenPieces(t *testing.T) {
 	}
 }
 
-// TestPiecesWithoutAView: what no description has is changed in place, and a link that is gone takes its data with it.
+// TestPiecesWithoutAView: what no description has is changed in place, and a link that is gone takes its data
+// with it.
 func TestPiecesWithoutAView(t *testing.T) {
 	list, session := new(linkList), &session{id: 1}
 	for i := range 1000 {

@@ -8,8 +8,8 @@ import (
 	"github.com/coordd/coordd/scheme/outcome"
 )
 
-// Machine is the replicated state. It is not safe for concurrent use: one Replica owns it, together with the Leader that
-// reads it.
+// Machine is the replicated state. It is not safe for concurrent use: one Replica owns it, together with the
+// Leader that reads it.
 type Machine struct {
 	configured Limits      // this server's own; nothing that a command does depends on them
 	limits     StateLimits // set by the log
@@ -18,7 +18,8 @@ type Machine struct {
 	place      Place // of the command of the entry at index that is executed, or was last; endOfEntry between entries
 	// stampMillis is the largest Entry.StampMillis so far. What begins keeps it.
 	stampMillis uint64
-	// restored is the index of the checkpoint that the machine was read from, 0 if from none, and restoredDigest its digest.
+	// restored is the index of the checkpoint that the machine was read from, 0 if from none, and
+	// restoredDigest its digest.
 	restored       Index
 	restoredDigest uint64
 	tree           *scheme.Tree
@@ -45,8 +46,8 @@ type Machine struct {
 	pathsBase  uint64                    // their sum
 }
 
-// NewMachine returns the state before the first command: the database and nothing in it. It fails if database is not a
-// valid absolute path.
+// NewMachine returns the state before the first command: the database and nothing in it. It fails if database
+// is not a valid absolute path.
 func NewMachine(database string, limits Limits) (*Machine, error) {
 	tree, err := scheme.New(database)
 	if err != nil {
@@ -85,12 +86,12 @@ func (m *Machine) Apply(index Index, term Term, c Command) []Effect {
 	return m.ApplyEntry(&e)
 }
 
-// ApplyEntry executes the commands of an entry and returns what follows from them in the order in which clients may see
-// it (§4.6). The slice is valid until the next call.
+// ApplyEntry executes the commands of an entry and returns what follows from them in the order in which
+// clients may see it (§4.6). The slice is valid until the next call.
 //
-// Commands are executed one after another by every server alike; a command that is refused is an effect, not an error.
-// ApplyEntry panics if the log goes back: that is a broken invariant of its caller. After any panic the machine must not
-// be used any more: the entry is executed in part.
+// Commands are executed one after another by every server alike; a command that is refused is an effect, not
+// an error. ApplyEntry panics if the log goes back: that is a broken invariant of its caller. After any panic
+// the machine must not be used any more: the entry is executed in part.
 func (m *Machine) ApplyEntry(e *Entry) []Effect {
 	m.begin(e)
 	for i, c := range e.Commands {
@@ -176,8 +177,9 @@ func (m *Machine) execute(place Place, term Term, c Command) []Effect {
 
 func (m *Machine) emit(e Effect) { m.effects = append(m.effects, e) }
 
-// origin finds who asked. A session that is gone, or that belongs to a later stream by now, gets a refusal instead
-// (§3.1, session checks). The node is gone only after its streams were ended, so nobody waits for an answer then.
+// origin finds who asked. A session that is gone, or that belongs to a later stream by now, gets a refusal
+// instead (§3.1, session checks). The node is gone only after its streams were ended, so nobody waits for an
+// answer then.
 func (m *Machine) origin(o *Origin, request RequestKind) (*node, *session) {
 	n := m.nodes[o.Node]
 	if n == nil {
@@ -197,8 +199,8 @@ func (m *Machine) origin(o *Origin, request RequestKind) (*node, *session) {
 	return n, s
 }
 
-// attach is §2.4. The leader has checked the request against the state it knew; existence, key and owner are checked again,
-// because another command may have come in between.
+// attach is §2.4. The leader has checked the request against the state it knew; existence, key and owner are
+// checked again, because another command may have come in between.
 func (m *Machine) attach(c *Attach) {
 	refuse := func(refusal *Refusal) {
 		m.emit(Effect{Kind: EffectAttachRefused, Node: c.Node, Session: c.Session, Address: Address{Epoch: c.Epoch}, Refusal: refusal})
@@ -247,8 +249,8 @@ func (m *Machine) attach(c *Attach) {
 	m.emit(Effect{Kind: EffectAttached, Node: n.id, Session: s.id, Address: Address{Epoch: c.Epoch}})
 }
 
-// describeSession replaces a session's description. Who has a session may always come back to it: where there is no room
-// for a longer description, it keeps the one that it has.
+// describeSession replaces a session's description. Who has a session may always come back to it: where there
+// is no room for a longer description, it keeps the one that it has.
 func (m *Machine) describeSession(n *node, s *session, description string) {
 	before := len(s.description)
 	if len(description) > before && !m.fits(uint64(len(description)-before)) {
@@ -378,7 +380,8 @@ func (m *Machine) alterNode(c *AlterNode) outcome.Outcome {
 	return answer
 }
 
-// dropNode forgets the node at once, whatever it holds; its stored rows are forgotten as a whole at the next checkpoint.
+// dropNode forgets the node at once, whatever it holds; its stored rows are forgotten as a whole at the next
+// checkpoint.
 func (m *Machine) dropNode(c *DropNode) outcome.Outcome {
 	if answer := m.tree.Authorize(c.Path, scheme.RemoveSchema, m.Subject(c.Caller)); !answer.OK() {
 		return answer

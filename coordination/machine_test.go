@@ -102,7 +102,8 @@ func TestAttachChecks(t *testing.T) {
 	}
 }
 
-// What the leader checked is checked again when the command is applied, against the state of that moment (§2.4).
+// What the leader checked is checked again when the command is applied, against the state of that moment
+// (§2.4).
 func TestAttachIsCheckedAgain(t *testing.T) {
 	r := newRig(t)
 	node := r.createNode("/local/a", NodeConfig{})
@@ -199,8 +200,8 @@ func TestSubjects(t *testing.T) {
 	}
 }
 
-// Ends of a session: what it owns first, then what it waits for, each in ascending order id; a wait of its own in front
-// of others lets those in (§3.9).
+// Ends of a session: what it owns first, then what it waits for, each in ascending order id; a wait of its
+// own in front of others lets those in (§3.9).
 func TestOrderOfASessionsEnd(t *testing.T) {
 	r := newRig(t)
 	r.createNode("/local/a", NodeConfig{})

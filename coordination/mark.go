@@ -9,8 +9,8 @@ func (e *Entry) Marked() bool {
 	return is
 }
 
-// MarkPolicy says when the leader marks the log. It does not if nothing has changed since the last mark; the zero
-// policy is never.
+// MarkPolicy says when the leader marks the log. It does not if nothing has changed since the last mark; the
+// zero policy is never.
 type MarkPolicy struct {
 	// Commands is how many there may be behind a mark before the next one is due; 0: any number.
 	Commands int
@@ -18,8 +18,8 @@ type MarkPolicy struct {
 	PeriodMillis uint64
 }
 
-// marks is what a server knows of the marks in the log, so that it knows as the leader when the next one is due. It is
-// no part of the state: servers that were started at different times count differently.
+// marks is what a server knows of the marks in the log, so that it knows as the leader when the next one is
+// due. It is no part of the state: servers that were started at different times count differently.
 type marks struct {
 	policy  MarkPolicy
 	changed int     // commands that were executed since the last mark
@@ -54,7 +54,8 @@ func (k *marks) due() Instant {
 // SetMarkPolicy says when MarkDue is.
 func (r *Replica[S, W]) SetMarkPolicy(p MarkPolicy) { r.marks.policy = p }
 
-// MarkDue is when this server is to be told to Mark the log; Never if it does not lead, or nothing has changed.
+// MarkDue is when this server is to be told to Mark the log; Never if it does not lead, or nothing has
+// changed.
 func (r *Replica[S, W]) MarkDue() Instant {
 	if r.leader == nil {
 		return Never
@@ -62,8 +63,9 @@ func (r *Replica[S, W]) MarkDue() Instant {
 	return r.marks.due()
 }
 
-// Mark puts a Mark into the log, whether it is due or not, if this server leads, something has changed since the last
-// one, and none is on its way. Whoever calls sees to it that every server of the cluster can read it.
+// Mark puts a Mark into the log, whether it is due or not, if this server leads, something has changed since
+// the last one, and none is on its way. Whoever calls sees to it that every server of the cluster can read
+// it.
 func (r *Replica[S, W]) Mark() {
 	if r.leader == nil || r.marks.asked || r.marks.changed == 0 {
 		return

@@ -71,7 +71,8 @@ func TestMarkIsDue(t *testing.T) {
 	want("no policy", Never)
 }
 
-// TestMarkChangesNothing: a mark has no effects and leaves the digest as it was, and it has an entry of its own.
+// TestMarkChangesNothing: a mark has no effects and leaves the digest as it was, and it has an entry of its
+// own.
 func TestMarkChangesNothing(t *testing.T) {
 	r := newRig(t)
 	r.createNode("/local/n", relaxed)
@@ -89,9 +90,9 @@ func TestMarkChangesNothing(t *testing.T) {
 	}
 }
 
-// TestMarkedDigests: the digest of a checkpoint is that of the state at its index, whatever checkpoints there were
-// before, however its slices are cut, and whatever is executed between them; and it is what a machine has that is read
-// from it.
+// TestMarkedDigests: the digest of a checkpoint is that of the state at its index, whatever checkpoints there
+// were before, however its slices are cut, and whatever is executed between them; and it is what a machine
+// has that is read from it.
 func TestMarkedDigests(t *testing.T) {
 	machines := make([]*rig, 3)
 	for i := range machines {

@@ -32,14 +32,15 @@ type AttachRequest struct {
 	TimeoutMillis uint64
 	Description   string
 	ProtectionKey string
-	// Server is the server that holds the stream: a theft within one server is told apart from one across (§2.5).
+	// Server is the server that holds the stream: a theft within one server is told apart from one across
+	// (§2.5).
 	Server uint64
 	// Caller is who asks, found by the server that holds the stream.
 	Caller Caller
 	// Identity is the same one, if rights count.
 	Identity Identity
-	// Nonce is the Front's own name for its wish for a new session, not 0: repeated to a new leader, it finds the session
-	// that was made for it.
+	// Nonce is the Front's own name for its wish for a new session, not 0: repeated to a new leader, it finds
+	// the session that was made for it.
 	Nonce uint64
 }
 

@@ -14,7 +14,8 @@ type node struct {
 	// droppedIn is the checkpoint generation in which the node was dropped, 0 while it lives.
 	droppedIn uint32
 
-	// bytes is what StateLimits.NodeBytes bounds: the names and data of the semaphores and the data of the links.
+	// bytes is what StateLimits.NodeBytes bounds: the names and data of the semaphores and the data of the
+	// links.
 	bytes uint64
 	used  uint64 // what the node's rows count, its own included
 	// counts is what the node has its part of Machine.Counts in.
@@ -80,8 +81,8 @@ type session struct {
 func (n *node) beside() *neighbours[*node]       { return &n.place }
 func (s *session) beside() *neighbours[*session] { return &s.place }
 
-// semaphore holds its owners and its queue, each in ascending order id. Grants are strictly first in, first out, so
-// appending keeps both lists sorted.
+// semaphore holds its owners and its queue, each in ascending order id. Grants are strictly first in, first
+// out, so appending keeps both lists sorted.
 type semaphore struct {
 	id        SemaphoreID
 	name      string
@@ -208,7 +209,8 @@ func (n *node) find(s *session, sem *semaphore) *link {
 	return n.links[linkKey{s.id, sem.id}]
 }
 
-// insert makes a link with a fresh order id. It hangs in its session's list, and in neither of the semaphore's yet.
+// insert makes a link with a fresh order id. It hangs in its session's list, and in neither of the
+// semaphore's yet.
 func (n *node) insert(s *session, sem *semaphore) *link {
 	l := n.spare
 	if l == nil {

@@ -8,27 +8,31 @@ const (
 	// OccurSessionStarted and the next: a client has a new session, or one that was there.
 	OccurSessionStarted OccurrenceKind = iota + 1
 	OccurSessionAttached
-	// OccurSessionDetached: no client has the session any more. Like an attach that changes nothing it is not in the log, so
-	// only the leader knows.
+	// OccurSessionDetached: no client has the session any more. Like an attach that changes nothing it is not
+	// in the log, so only the leader knows.
 	OccurSessionDetached
-	// OccurSessionStopped, OccurSessionExpired and OccurSessionEnded: by its client, by time, and by somebody else.
+	// OccurSessionStopped, OccurSessionExpired and OccurSessionEnded: by its client, by time, and by somebody
+	// else.
 	OccurSessionStopped
 	OccurSessionExpired
 	OccurSessionEnded
 	// OccurLockGranted, OccurLockAwaited: a session owns some of a semaphore, or waits for it.
 	OccurLockGranted
 	OccurLockAwaited
-	// OccurLockLost: an owner is one no more. OccurWaitEnded: a waiter is one no more, and has become no owner.
+	// OccurLockLost: an owner is one no more. OccurWaitEnded: a waiter is one no more, and has become no
+	// owner.
 	OccurLockLost
 	OccurWaitEnded
 	// OccurSemaphoreDeleted: a persistent semaphore is gone.
 	OccurSemaphoreDeleted
-	// OccurNodeDropped: a coordination node is gone, with Count sessions and all that they had. It stands for all of these: a
-	// node may have more sessions than anybody keeps occurrences.
+	// OccurNodeDropped: a coordination node is gone, with Count sessions and all that they had. It stands for
+	// all of these: a node may have more sessions than anybody keeps occurrences.
 	OccurNodeDropped
-	// OccurLeader: a server takes another one for the leader than before. It is for whoever keeps account of occurrences.
+	// OccurLeader: a server takes another one for the leader than before. It is for whoever keeps account of
+	// occurrences.
 	OccurLeader
-	// OccurSessionTraced: the client that has attached to a session came as part of a trace. It is for the same.
+	// OccurSessionTraced: the client that has attached to a session came as part of a trace. It is for the
+	// same.
 	OccurSessionTraced
 )
 
@@ -58,7 +62,8 @@ const maxSpareOccurrences = 4096
 // Observe has occurrences collected from now on. Whoever calls it has to take them behind every entry.
 func (m *Machine) Observe() { m.observed = true }
 
-// Occurred returns what has occurred since the last call. The slice is valid until something is done to the machine.
+// Occurred returns what has occurred since the last call. The slice is valid until something is done to the
+// machine.
 func (m *Machine) Occurred() []Occurrence {
 	list := m.occurred
 	if m.occurred = m.occurred[:0]; cap(list) > maxSpareOccurrences {

@@ -5,15 +5,15 @@ import (
 	"slices"
 )
 
-// memory is what a machine remembers of a session's recent requests, so that a request that is repeated to a new leader
-// gets its one true answer. It is not stored: every server remembers what it has applied itself.
+// memory is what a machine remembers of a session's recent requests, so that a request that is repeated to a
+// new leader gets its one true answer. It is not stored: every server remembers what it has applied itself.
 type memory struct {
-	// complete: every request since the session's last logged attach was applied by this server in this life, so what is
-	// not remembered and not forgotten was never executed.
+	// complete: every request since the session's last logged attach was applied by this server in this life,
+	// so what is not remembered and not forgotten was never executed.
 	complete bool
 	epoch    Epoch // of the stream whose requests these are
-	// from is the first request under epoch that this server applied. A stream's requests come in order, so what became of
-	// it and of all behind it is known although the memory is not complete.
+	// from is the first request under epoch that this server applied. A stream's requests come in order, so
+	// what became of it and of all behind it is known although the memory is not complete.
 	from      Sequence
 	highest   Sequence            // of the requests executed under epoch
 	forgotten Sequence            // the highest whose outcome was dropped without having been acknowledged
@@ -27,8 +27,8 @@ type rememberedRequest struct {
 	done     bool
 }
 
-// maxOutcomes bounds what is remembered for one session. A stream has no more requests unanswered than that, unless its
-// client reads nothing.
+// maxOutcomes bounds what is remembered for one session. A stream has no more requests unanswered than that,
+// unless its client reads nothing.
 const maxOutcomes = 1024
 
 // keptOutcomes is how many outcomes a session has room for when most of those that it had are acknowledged.
@@ -66,7 +66,8 @@ func (m *memory) covers(a Address) bool {
 	return m.complete || m.epoch == a.Epoch && a.Sequence >= m.from
 }
 
-// answersTo is the outcomes of those of the open requests that have one, in the order in which they came about.
+// answersTo is the outcomes of those of the open requests that have one, in the order in which they came
+// about.
 func (m *memory) answersTo(r *Roster) []rememberedRequest {
 	if m.epoch != r.Epoch {
 		return nil

@@ -39,7 +39,8 @@ func (r *outcomesRig) ask(request Request) {
 	r.send(ClientMessage{Kind: ClientSemaphore, ReqID: uint64(r.front.sequence + 1), Request: &request})
 }
 
-// settle applies what is in flight and delivers what is said to the Front. It returns what the client reads, pings aside.
+// settle applies what is in flight and delivers what is said to the Front. It returns what the client reads,
+// pings aside.
 func (r *outcomesRig) settle() []string {
 	r.t.Helper()
 	r.applyAll()
@@ -103,9 +104,9 @@ func waitFor(name string) Request {
 	return Request{Kind: RequestAcquire, Name: name, Count: Infinite, Ephemeral: true, TimeoutMillis: Infinite}
 }
 
-// TestOutcomesBehindAnOpenRequest has a session work for long while one of its requests stays open: a watch that does not
-// fire, or a wait. Behind either no more is remembered than is not acknowledged, also where each answer but one is a
-// refusal that the log never sees, and where waits end out of turn.
+// TestOutcomesBehindAnOpenRequest has a session work for long while one of its requests stays open: a watch
+// that does not fire, or a wait. Behind either no more is remembered than is not acknowledged, also where
+// each answer but one is a refusal that the log never sees, and where waits end out of turn.
 func TestOutcomesBehindAnOpenRequest(t *testing.T) {
 	watch := Request{Kind: RequestDescribe, Name: "config", WatchData: true}
 	for name, open := range map[string]Request{"watch": watch, "wait": waitFor("held")} {
@@ -175,9 +176,9 @@ func TestOutcomesOfABurst(t *testing.T) {
 	}
 }
 
-// TestOutcomesOutOfTurn loses the leader between the answers to a later request and an earlier one: both are known to the
-// next leader, which gives them in the order in which they came about, so that one acknowledges no other. Nothing is
-// executed twice.
+// TestOutcomesOutOfTurn loses the leader between the answers to a later request and an earlier one: both are
+// known to the next leader, which gives them in the order in which they came about, so that one acknowledges
+// no other. Nothing is executed twice.
 func TestOutcomesOutOfTurn(t *testing.T) {
 	for delivered := range 3 {
 		r := newOutcomesRig(t, Formats{})
@@ -204,8 +205,8 @@ func TestOutcomesOutOfTurn(t *testing.T) {
 	}
 }
 
-// TestOutcomesAreNotExecutedAgain repeats a request that was acknowledged behind a wait: that is somebody's mistake, and
-// ends the stream.
+// TestOutcomesAreNotExecutedAgain repeats a request that was acknowledged behind a wait: that is somebody's
+// mistake, and ends the stream.
 func TestOutcomesAreNotExecutedAgain(t *testing.T) {
 	r := newOutcomesRig(t, Formats{})
 	r.hold("held")
@@ -226,7 +227,8 @@ func TestOutcomesAreNotExecutedAgain(t *testing.T) {
 	}
 }
 
-// TestOutcomesWithAnOlderMember leaves out what not every member can read, and goes on as before there was such a thing.
+// TestOutcomesWithAnOlderMember leaves out what not every member can read, and goes on as before there was
+// such a thing.
 func TestOutcomesWithAnOlderMember(t *testing.T) {
 	later := func(c Command) uint64 {
 		if c, is := c.(*AcquireSemaphore); is && c.Answered != 0 {

@@ -5,8 +5,8 @@ import (
 	"github.com/coordd/coordd/scheme/outcome"
 )
 
-// Refusal is a negative answer of the protocol: a status and the text of its single issue (§0.4). Refusals are values
-// of the table below and are compared by address.
+// Refusal is a negative answer of the protocol: a status and the text of its single issue (§0.4). Refusals
+// are values of the table below and are compared by address.
 type Refusal struct {
 	Status outcome.Status
 	Text   string

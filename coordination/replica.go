@@ -1,28 +1,29 @@
 package coordination
 
-// Replica is the rings of one server but for its Fronts: its copy of the machine and, while this server leads, the
-// leader on it. It is what everybody who runs the rings drives: a server, a script, a model, a simulation. It decides
-// nothing of the protocol itself; it knows what has to happen in which order around the machine and the leader:
+// Replica is the rings of one server but for its Fronts: its copy of the machine and, while this server
+// leads, the leader on it. It is what everybody who runs the rings drives: a server, a script, a model, a
+// simulation. It decides nothing of the protocol itself; it knows what has to happen in which order around
+// the machine and the leader:
 //
-//   - a server serves as the leader only once it has applied its own first entry of the term: what earlier leaders
-//     have left in the log is then executed;
+//   - a server serves as the leader only once it has applied its own first entry of the term: what earlier
+//     leaders have left in the log is then executed;
 //   - a log that was restored moves the counters before anything else of the term (Leader.BeginLineage);
 //   - what a stream says is for one leader, and void with the next, which the stream tells anew (Reign);
 //   - which commands may be written at present (Admit);
 //   - who waits for a call, and what ends the waiting (Call, Answer).
 //
-// Like all rings it is pure, and nobody else may use it meanwhile. S is where a stream's messages go and W is who
-// waits for a call; a Replica hands them back as they were given to it and does not look at them.
+// Like all rings it is pure, and nobody else may use it meanwhile. S is where a stream's messages go and W is
+// who waits for a call; a Replica hands them back as they were given to it and does not look at them.
 //
 // # A turn
 //
 // A turn has four parts, in this order. Any of them may be empty.
 //
-//  1. What the log says, as it says it: Leading, Following, Committed, Restored, BarrierPassed. After each of them
-//     Reign reports whether there is another leader. If so the streams have to be told before anything else is: their
-//     rosters are part of what comes next.
-//  2. Admit, and then what streams and calls say: Forward, Call. They may be held back, as when too much is on its way
-//     to the log, but those of one stream stay in order.
+//  1. What the log says, as it says it: Leading, Following, Committed, Restored, BarrierPassed. After each of
+//     them Reign reports whether there is another leader. If so the streams have to be told before anything
+//     else is: their rosters are part of what comes next.
+//  2. Admit, and then what streams and calls say: Forward, Call. They may be held back, as when too much is
+//     on its way to the log, but those of one stream stay in order.
 //  3. The time: Tick.
 //  4. What is to be done: Take, the commands first. NextDeadline is when the next turn is due at the latest.
 //
@@ -49,8 +50,8 @@ type Replica[S, W any] struct {
 // Reign numbers the times for which a server has led since it started. 0 is none.
 type Reign uint64
 
-// NewReplica is a server that starts with what it has stored. formats are the commands it can read; zero: those of
-// all servers are the same.
+// NewReplica is a server that starts with what it has stored. formats are the commands it can read; zero:
+// those of all servers are the same.
 func NewReplica[S, W any](m *Machine, formats Formats) *Replica[S, W] {
 	return &Replica[S, W]{machine: m, sinks: make(map[StreamID]S), calls: make(map[CallID][]W),
 		admission: admission{formats: formats}}
@@ -86,12 +87,12 @@ func (r *Replica[S, W]) Term() Term {
 // Elected reports whether this server leads, but does not serve yet.
 func (r *Replica[S, W]) Elected() bool { return r.elected != 0 }
 
-// Leading tells that this server leads the term, with a log of this lineage (Leader.BeginLineage). It serves once it
-// has applied the first entry of the term.
+// Leading tells that this server leads the term, with a log of this lineage (Leader.BeginLineage). It serves
+// once it has applied the first entry of the term.
 func (r *Replica[S, W]) Leading(term Term, lineage uint64) { r.elected, r.lineage = term, lineage }
 
-// Following tells that this server leads no more, or that another one does. Who waits for a call here hears that it is
-// lost; what the leader had not said yet is not said any more.
+// Following tells that this server leads no more, or that another one does. Who waits for a call here hears
+// that it is lost; what the leader had not said yet is not said any more.
 func (r *Replica[S, W]) Following() {
 	if r.leader != nil {
 		r.last = Epoch{r.leader.term, r.leader.counter}
@@ -102,16 +103,17 @@ func (r *Replica[S, W]) Following() {
 	r.loseCalls()
 }
 
-// Covered reports whether an entry is part of a state that came as a whole. Committed passes over such an entry, so it
-// does not even need to be read.
+// Covered reports whether an entry is part of a state that came as a whole. Committed passes over such an
+// entry, so it does not even need to be read.
 func (r *Replica[S, W]) Covered(index Index) bool { return index <= r.restored }
 
-// Restored tells that the state of another member has taken the place of this one's. Entries up to it may still come.
+// Restored tells that the state of another member has taken the place of this one's. Entries up to it may
+// still come.
 func (r *Replica[S, W]) Restored(m *Machine) { r.machine, r.restored = m, m.Index() }
 
-// Committed tells of the next entry of the log. It returns the effects of its commands, which are the leader's to deal
-// with: they are for whoever keeps account of them, and valid until the next entry. Where it panics the entry is executed
-// in part, and nothing of what Take would return may reach anybody.
+// Committed tells of the next entry of the log. It returns the effects of its commands, which are the
+// leader's to deal with: they are for whoever keeps account of them, and valid until the next entry. Where it
+// panics the entry is executed in part, and nothing of what Take would return may reach anybody.
 func (r *Replica[S, W]) Committed(now Instant, e *Entry) []Effect {
 	if r.Covered(e.Index) {
 		return nil
@@ -195,8 +197,8 @@ func (r *Replica[S, W]) Tick(now Instant) {
 	}
 }
 
-// Work is what a Replica wants done, in order within each list. The commands come first, so that the log is at work
-// while messages go out.
+// Work is what a Replica wants done, in order within each list. The commands come first, so that the log is
+// at work while messages go out.
 type Work[W any] struct {
 	Commands []Command   // to be put into the log, in Replica.Term; any of them that follow each other may share an entry
 	Barrier  uint64      // if not 0: to be passed to BarrierPassed once leadership is proven
@@ -204,7 +206,8 @@ type Work[W any] struct {
 	Answers  []Answer[W] // to be told to those who wait
 }
 
-// Take returns what is to be done since the last call. The slices are valid until the Replica is told something.
+// Take returns what is to be done since the last call. The slices are valid until the Replica is told
+// something.
 func (r *Replica[S, W]) Take() Work[W] {
 	var work Work[W]
 	if r.leader != nil {
@@ -217,15 +220,15 @@ func (r *Replica[S, W]) Take() Work[W] {
 	return work
 }
 
-// Stamp is what the entries carry that are made of the commands taken now (Entry.StampMillis): the time of day, or where
-// that has gone back, be it because another server leads, the last that is known.
+// Stamp is what the entries carry that are made of the commands taken now (Entry.StampMillis): the time of
+// day, or where that has gone back, be it because another server leads, the last that is known.
 func (r *Replica[S, W]) Stamp(wallMillis uint64) uint64 {
 	r.stamp = max(r.stamp, r.machine.stampMillis, wallMillis)
 	return r.stamp
 }
 
-// Sink is where a message of Work goes; known is false if its stream is gone. It is to be called once for each
-// message, in their order: a stream is forgotten with the message that ends it.
+// Sink is where a message of Work goes; known is false if its stream is gone. It is to be called once for
+// each message, in their order: a stream is forgotten with the message that ends it.
 func (r *Replica[S, W]) Sink(m *Message) (sink S, known bool) {
 	sink, known = r.sinks[m.Stream]
 	if known && m.Last() {

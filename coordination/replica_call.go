@@ -17,8 +17,8 @@ const (
 	CallAnswered CallEnd = iota
 	// CallNotLed: no leader is here. The call was not executed, and never will be because of this attempt.
 	CallNotLed
-	// CallLost: the leader that had the call is no more. Nobody here knows what becomes of it; it may be repeated to
-	// the next leader, as repeated.
+	// CallLost: the leader that had the call is no more. Nobody here knows what becomes of it; it may be
+	// repeated to the next leader, as repeated.
 	CallLost
 )
 
@@ -29,8 +29,8 @@ type Answer[W any] struct {
 	Outcome outcome.Outcome // with CallAnswered
 }
 
-// Call takes the command of a call for which waiter waits; since and repeated are those of Leader.Call. Everybody gets
-// one Answer. Who waits for a call of the same name gets the same one.
+// Call takes the command of a call for which waiter waits; since and repeated are those of Leader.Call.
+// Everybody gets one Answer. Who waits for a call of the same name gets the same one.
 func (r *Replica[S, W]) Call(waiter W, c Command, since Index, repeated bool) {
 	if r.leader == nil {
 		r.answers = append(r.answers, Answer[W]{Waiter: waiter, End: CallNotLed})

@@ -22,8 +22,8 @@ func (r *rig) commit(term Term, c Command) {
 	r.replica.Committed(r.now, entryOf(r.index, term, c))
 }
 
-// A server serves once it has applied the first entry of its own term, and not on one that an earlier leader has left.
-// Each time it serves is another reign.
+// A server serves once it has applied the first entry of its own term, and not on one that an earlier leader
+// has left. Each time it serves is another reign.
 func TestServesBehindItsOwnEntry(t *testing.T) {
 	r := follower(t)
 	if r.replica.Reign() != 0 || r.replica.Term() != 0 || r.replica.NextDeadline() != Never {
@@ -115,7 +115,8 @@ func (r *rig) ends() (ends []CallEnd, waiters []CallID) {
 	return ends, waiters
 }
 
-// Everybody who waits for a call is told its end once, whatever it is, in an order that does not hang on chance.
+// Everybody who waits for a call is told its end once, whatever it is, in an order that does not hang on
+// chance.
 func TestEndsOfCalls(t *testing.T) {
 	r := follower(t)
 	r.replica.Call(CallID{9}, makeA(9), r.index, false)
@@ -141,8 +142,8 @@ func TestEndsOfCalls(t *testing.T) {
 	}
 }
 
-// What cannot be read by every server, or makes a state larger for which there is no room, is refused; what was
-// executed before is still answered, and what makes the state smaller is done.
+// What cannot be read by every server, or makes a state larger for which there is no room, is refused; what
+// was executed before is still answered, and what makes the state smaller is done.
 func TestAdmission(t *testing.T) {
 	start := func() *rig {
 		r := newRig(t)
@@ -195,8 +196,8 @@ func TestAdmission(t *testing.T) {
 	r.expect("1 end "+StolenByLocalClient.Text, "3 attached 1")
 }
 
-// Entries that are part of another member's state are passed over; those behind it are not, and a log that goes back
-// is a broken invariant.
+// Entries that are part of another member's state are passed over; those behind it are not, and a log that
+// goes back is a broken invariant.
 func TestRestoredState(t *testing.T) {
 	ahead := newRig(t)
 	ahead.createNode("/local/n", relaxed)

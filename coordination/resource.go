@@ -9,8 +9,8 @@ import (
 // ResourceID identifies one incarnation of a resource within its node. Ids grow and are never used again.
 type ResourceID uint64
 
-// Bounds of the resources of a node that the reference does not have (ratelimiter.md §2). They are inclusive, and part of
-// what every server computes from the log, so they must never change.
+// Bounds of the resources of a node that the reference does not have (ratelimiter.md §2). They are inclusive,
+// and part of what every server computes from the log, so they must never change.
 const (
 	// MaxResources is how many resources a node may have.
 	MaxResources = 100_000
@@ -28,10 +28,11 @@ const (
 	defaultPrefetchWatermark   = 0.75
 )
 
-// Effective is what counts for a resource when units are handed out: its own properties, or those of what is above it.
+// Effective is what counts for a resource when units are handed out: its own properties, or those of what is
+// above it.
 type Effective struct {
-	// Rate is units per second, Prefetch how many seconds of it a full bucket holds, none if it is negative, and Watermark
-	// the share of a full bucket below which it is filled up again.
+	// Rate is units per second, Prefetch how many seconds of it a full bucket holds, none if it is negative,
+	// and Watermark the share of a full bucket below which it is filled up again.
 	Rate, Prefetch, Watermark float64
 	// Detailed tells that figures of the resource are to be shown by themselves: so the node is configured.
 	Detailed bool
@@ -64,8 +65,8 @@ func (r *resource) sized() uint64 { return rowBytes + r.bytes() }
 
 func (p *ResourceProperties) bytes() uint64 { return uint64(len(p.MoreSettings) + len(p.More)) }
 
-// sameSettings reports whether a repeated creation is the same one. Metering, which is in More, does not count, and what is
-// not a number is never the same.
+// sameSettings reports whether a repeated creation is the same one. Metering, which is in More, does not
+// count, and what is not a number is never the same.
 func (p *ResourceProperties) sameSettings(other *ResourceProperties) bool {
 	same := func(a, b Real) bool { return a.Float() == b.Float() }
 	return same(p.MaxUnitsPerSecond, other.MaxUnitsPerSecond) && same(p.MaxBurstSizeCoefficient, other.MaxBurstSizeCoefficient) &&
@@ -73,8 +74,8 @@ func (p *ResourceProperties) sameSettings(other *ResourceProperties) bool {
 		string(p.MoreSettings) == string(other.MoreSettings)
 }
 
-// refusal is why the properties cannot be those of a resource; nil if they can. The order is the reference's (§3). The
-// burst is not looked at.
+// refusal is why the properties cannot be those of a resource; nil if they can. The order is the reference's
+// (§3). The burst is not looked at.
 func (p *ResourceProperties) refusal(root bool) *Refusal {
 	finite := func(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
 	rate, watermark := p.MaxUnitsPerSecond.Float(), p.PrefetchWatermark.Float()
@@ -99,8 +100,8 @@ func (p *ResourceProperties) refusal(root bool) *Refusal {
 	return nil
 }
 
-// refresh computes the effective values of a resource and of all below it. Every level takes what it does not set from the
-// one above, and is no faster than that.
+// refresh computes the effective values of a resource and of all below it. Every level takes what it does not
+// set from the one above, and is no faster than that.
 func (r *resource) refresh() {
 	p := &r.properties
 	e := Effective{Rate: math.MaxFloat64, Prefetch: defaultPrefetchCoefficient, Watermark: defaultPrefetchWatermark}
@@ -137,8 +138,8 @@ func validResourcePath(path string) bool {
 	}) < 0
 }
 
-// CanonicalResourcePath reports whether a path is what its elements make up again: it has no empty one. The empty path is
-// canonical.
+// CanonicalResourcePath reports whether a path is what its elements make up again: it has no empty one. The
+// empty path is canonical.
 func CanonicalResourcePath(path string) bool {
 	return path == "" || !slices.Contains(strings.Split(path, "/"), "")
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/coordd/coordd/scheme/outcome"
 )
 
-// The rate limiter's resources of coordination nodes as clients see them: ratelimiter.md, whose sections are named here.
-// Only their properties are replicated. Units are handed out by package quota.
+// The rate limiter's resources of coordination nodes as clients see them: ratelimiter.md, whose sections are
+// named here. Only their properties are replicated. Units are handed out by package quota.
 
 // ResourceKey names one incarnation of a resource.
 type ResourceKey struct {
@@ -24,8 +24,8 @@ func refuseResource(status outcome.Status, format, path string) outcome.Outcome 
 	return outcome.Because(status, fmt.Sprintf(format, path))
 }
 
-// resourcesNode returns the coordination node at path for a call about its resources, or why it is not to be had (§4, 5). With
-// access control the caller needs a right on it; the reference asks for none.
+// resourcesNode returns the coordination node at path for a call about its resources, or why it is not to be
+// had (§4, 5). With access control the caller needs a right on it; the reference asks for none.
 func (m *Machine) resourcesNode(path scheme.Path, need scheme.Access, by Caller) (*node, outcome.Outcome) {
 	if answer := m.tree.Authorize(path, need, m.Subject(by)); !answer.OK() {
 		return nil, answer
@@ -144,8 +144,8 @@ func noResource(path string) outcome.Outcome {
 	return refuseResource(outcome.NotFound, "Resource with path \"%s\" doesn't exist.", path)
 }
 
-// ResourceListing says which resources are listed: the roots, or with Resource set that one; with Recursive what is below
-// them too.
+// ResourceListing says which resources are listed: the roots, or with Resource set that one; with Recursive
+// what is below them too.
 type ResourceListing struct {
 	Path      scheme.Path
 	Resource  string
@@ -160,7 +160,8 @@ type ResourcePage struct {
 	Next ResourceID
 }
 
-// ListResources returns the page of a listing that begins with the id from, having looked at most resources at the most.
+// ListResources returns the page of a listing that begins with the id from, having looked at most resources
+// at the most.
 func (m *Machine) ListResources(by Caller, l ResourceListing, from ResourceID, most int) (ResourcePage, outcome.Outcome) {
 	n, answer := m.resourcesNode(l.Path, scheme.SelectRow, by)
 	if n == nil {

@@ -148,7 +148,8 @@ func TestResourceBytes(t *testing.T) {
 	}
 }
 
-// A resource takes what it does not set from above, is never faster than that, and so is everything below (§3).
+// A resource takes what it does not set from above, is never faster than that, and so is everything below
+// (§3).
 func TestEffectiveProperties(t *testing.T) {
 	r := resourceRig(t)
 	p := func(rate, prefetch, watermark float64) ResourceProperties {

@@ -29,8 +29,8 @@ func NewRestorer(database string, limits Limits) (*Restorer, error) {
 	return &Restorer{machine: m, semaphores: make(map[NodeID][]*semaphore)}, nil
 }
 
-// Add takes the next row. A node's rows must come in the order of their kinds, and nodes and what belongs to them in the
-// order of their ids.
+// Add takes the next row. A node's rows must come in the order of their kinds, and nodes and what belongs to
+// them in the order of their ids.
 func (r *Restorer) Add(row Row) error {
 	switch row := row.(type) {
 	case MachineRow:
@@ -116,8 +116,8 @@ func (r *Restorer) addLink(n *node, row LinkRow) error {
 	return nil
 }
 
-// nameSemaphores makes semaphores findable by their names, once it is known how many there are: a table that grows with
-// them takes more time than all else about them.
+// nameSemaphores makes semaphores findable by their names, once it is known how many there are: a table that
+// grows with them takes more time than all else about them.
 func (r *Restorer) nameSemaphores() {
 	for id, semaphores := range r.semaphores {
 		byName := make(map[string]*semaphore, len(semaphores))
@@ -136,7 +136,8 @@ func (m *Machine) stored(n *node, t tracked, row Row) {
 	m.rows.base += mark.hash
 }
 
-// Finish returns the machine once all rows have been added. It fails if the rows do not add up to what was stored.
+// Finish returns the machine once all rows have been added. It fails if the rows do not add up to what was
+// stored.
 func (r *Restorer) Finish() (*Machine, error) {
 	m := r.machine
 	if r.header == nil {

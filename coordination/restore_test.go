@@ -107,8 +107,8 @@ func restore(rows []Row) error {
 	return err
 }
 
-// Each field of each row counts in the digest, so that servers that differ in any of them notice. The machine's row is
-// the exception: its index and counter are not part of the sum.
+// Each field of each row counts in the digest, so that servers that differ in any of them notice. The
+// machine's row is the exception: its index and counter are not part of the sum.
 func TestEveryFieldIsHashed(t *testing.T) {
 	entry := scheme.Entry{ID: 2, Parent: 1, Name: "n", Kind: scheme.CoordinationNode, Node: 3, Owner: "o",
 		Permissions: []scheme.Permission{{Subject: "s", Names: []string{"x", "y"}}}, Created: scheme.Stamp{PlanStep: 4, TxID: 5}}

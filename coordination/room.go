@@ -8,10 +8,11 @@ import (
 
 // This file is how much the state may take, and what it takes.
 //
-// Every row counts, with a charge of its kind and the bytes of its names, texts and data. The charge covers the row's key
-// and its numbers at their longest, so that a row counts at least what it is encoded, and about what it takes in memory;
-// it never depends on the value of a number, so what only changes numbers never grows. Charges decide which commands are
-// refused: they are part of the replicated rules, and must never change.
+// Every row counts, with a charge of its kind and the bytes of its names, texts and data. The charge covers
+// the row's key and its numbers at their longest, so that a row counts at least what it is encoded, and about
+// what it takes in memory; it never depends on the value of a number, so what only changes numbers never
+// grows. Charges decide which commands are refused: they are part of the replicated rules, and must never
+// change.
 
 const (
 	// rowBytes is the charge of a row: measured, a semaphore takes 275 bytes of memory and a link 243.
@@ -77,14 +78,14 @@ func (n *node) give(bytes uint64) {
 	n.room.used -= bytes
 }
 
-// fits says whether the state has room for so many bytes more. What does not grow always fits, also where the state is
-// above its limit because that was lowered, or came later than the state.
+// fits says whether the state has room for so many bytes more. What does not grow always fits, also where the
+// state is above its limit because that was lowered, or came later than the state.
 func (m *Machine) fits(more uint64) bool {
 	return more == 0 || m.limits.State == 0 || m.Used() <= m.limits.State && more <= m.limits.State-m.Used()
 }
 
-// refusalOf is why there is no room for some new rows of a node, and for names and data that take the place of older ones; nil
-// if there is.
+// refusalOf is why there is no room for some new rows of a node, and for names and data that take the place
+// of older ones; nil if there is.
 func (m *Machine) refusalOf(n *node, newRows, added, replaced int) *Refusal {
 	more := uint64(newRows) * rowBytes
 	if added > replaced {

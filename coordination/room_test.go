@@ -46,7 +46,8 @@ func (r *rig) outcome(c Command) outcome.Outcome {
 
 func pathOf(text string) scheme.Path { return scheme.SplitLoose(text) }
 
-// Each way in which the state grows is accepted at exactly the limit and refused one byte past it, without a trace.
+// Each way in which the state grows is accepted at exactly the limit and refused one byte past it, without a
+// trace.
 func TestStateLimit(t *testing.T) {
 	request := func(q Request) func(*rig, StreamID) string {
 		return func(r *rig, stream StreamID) string {
@@ -124,7 +125,8 @@ func TestStateLimit(t *testing.T) {
 	}
 }
 
-// A waiter counts as well. One that asks again for too much goes on waiting; to become an owner takes no room.
+// A waiter counts as well. One that asks again for too much goes on waiting; to become an owner takes no
+// room.
 func TestStateLimitOfWaiter(t *testing.T) {
 	r, owner, _ := roomRig(t)
 	waiter, _ := r.attach(AttachRequest{Path: "/local/a", TimeoutMillis: 1000})

@@ -2,8 +2,8 @@ package coordination
 
 import "github.com/coordd/coordd/scheme"
 
-// RowKind is the subject of a row. The numbers are part of the stored format and order the rows of one node so that
-// what a row refers to comes before it.
+// RowKind is the subject of a row. The numbers are part of the stored format and order the rows of one node
+// so that what a row refers to comes before it.
 type RowKind uint8
 
 // The kinds of rows.
@@ -19,9 +19,9 @@ const (
 	RowResource   // of a node again
 )
 
-// RowKey identifies a row. Node is 0 for RowMachine, RowPath, RowUser and RowSigningKey. ID is the number of the entry,
-// session, semaphore, link (its order id), resource, user or key; 0 for RowMachine and RowNode. A user or a key has a position as its
-// number: ID is the index, and Place the place.
+// RowKey identifies a row. Node is 0 for RowMachine, RowPath, RowUser and RowSigningKey. ID is the number of
+// the entry, session, semaphore, link (its order id), resource, user or key; 0 for RowMachine and RowNode. A
+// user or a key has a position as its number: ID is the index, and Place the place.
 type RowKey struct {
 	Kind  RowKind
 	Node  NodeID

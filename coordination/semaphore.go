@@ -2,8 +2,8 @@ package coordination
 
 import "bytes"
 
-// This file is §3 of the specification: what each request does to a semaphore, and the order of what follows (§4.6).
-// Checks that need no state (sizes, ranges) were made by Leader.Request.
+// This file is §3 of the specification: what each request does to a semaphore, and the order of what follows
+// (§4.6). Checks that need no state (sizes, ranges) were made by Leader.Request.
 
 func (m *Machine) createSemaphore(n *node, c *CreateSemaphore) {
 	existing := n.semaphores[c.Name]
@@ -142,8 +142,8 @@ func (m *Machine) acquireAnew(n *node, s *session, sem *semaphore, c *AcquireSem
 	m.ownersChanged(n, sem)
 }
 
-// acquireAsOwner is §3.4 8a: lowering the count, replacing the data, or nothing at all. The order id stays and the
-// timeout is ignored.
+// acquireAsOwner is §3.4 8a: lowering the count, replacing the data, or nothing at all. The order id stays
+// and the timeout is ignored.
 func (m *Machine) acquireAsOwner(n *node, l *link, c *AcquireSemaphore) {
 	lowered := c.Count < l.count
 	changed := lowered || !bytes.Equal(l.data, c.Data)
@@ -214,7 +214,8 @@ func (m *Machine) releaseSemaphore(n *node, s *session, c *ReleaseSemaphore) {
 	}
 }
 
-// expireWaiter ends a wait whose time is up. It does nothing if the wait is not the one the leader decided on.
+// expireWaiter ends a wait whose time is up. It does nothing if the wait is not the one the leader decided
+// on.
 func (m *Machine) expireWaiter(n *node, c *ExpireWaiter, term Term) {
 	l := n.links[linkKey{c.Session, c.Semaphore}]
 	if c.Term != term || l == nil || l.owner || l.order != c.Order || l.waitEpoch != c.WaitEpoch {

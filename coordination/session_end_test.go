@@ -2,7 +2,8 @@ package coordination
 
 import "testing"
 
-// A session that ends takes its deadlines along: those of its waits, and its countdown if its stream has gone meanwhile.
+// A session that ends takes its deadlines along: those of its waits, and its countdown if its stream has gone
+// meanwhile.
 func TestEndOfASessionStopsItsDeadlines(t *testing.T) {
 	r := newRig(t)
 	r.createNode("/local/a", NodeConfig{})
@@ -49,8 +50,9 @@ func TestAttachStopsTheCountdown(t *testing.T) {
 	}
 }
 
-// Who leaves a stream has the timeout alone. Where attaches leave no trace in the log an earlier leader may attach the
-// session as well until its lease is over, so the session keeps what it had when this leader began.
+// Who leaves a stream has the timeout alone. Where attaches leave no trace in the log an earlier leader may
+// attach the session as well until its lease is over, so the session keeps what it had when this leader
+// began.
 func TestStreamLeftUnderANewLeader(t *testing.T) {
 	graceMillis := relaxed.EffectiveGraceMillis()
 	for name, c := range map[string]struct {
@@ -92,8 +94,8 @@ func TestExpiryOfAStoppingSession(t *testing.T) {
 	r.expect()
 }
 
-// The stream that was stopping the session has gone before the stop was carried out: another one is no longer held up
-// by it, and learns what the log says.
+// The stream that was stopping the session has gone before the stop was carried out: another one is no longer
+// held up by it, and learns what the log says.
 func TestAttachBehindAStopOfAGoneStream(t *testing.T) {
 	r := newRig(t)
 	r.createNode("/local/a", NodeConfig{})

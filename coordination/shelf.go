@@ -11,9 +11,9 @@ const shelfBlock = 256
 // numbered is an element of a shelf. Its number does not change.
 type numbered interface{ number() uint64 }
 
-// shelf keeps elements in ascending order of their numbers, so that a listing goes on behind any number, whether its
-// element is still there or not. What is added has the largest number of all. Adding and removing the last element over
-// and over allocates nothing.
+// shelf keeps elements in ascending order of their numbers, so that a listing goes on behind any number,
+// whether its element is still there or not. What is added has the largest number of all. Adding and removing
+// the last element over and over allocates nothing.
 type shelf[E numbered] struct {
 	// blocks are in order, and so are the elements of each. Only the last one may be empty.
 	blocks [][]E
@@ -78,7 +78,8 @@ func (s *shelf[E]) remove(e E) {
 	s.join(block)
 }
 
-// join joins a block with a neighbour if both have become small, so that what is left of many elements is in few blocks.
+// join joins a block with a neighbour if both have become small, so that what is left of many elements is in
+// few blocks.
 func (s *shelf[E]) join(block int) {
 	for _, first := range [...]int{block, block - 1} {
 		second := first + 1

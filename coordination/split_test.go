@@ -10,8 +10,8 @@ import (
 	"github.com/coordd/coordd/coordination/codec"
 )
 
-// TestAnySplit executes lists of commands with an entry each, and then in entries of random sizes, as they are stored: the
-// effects must be the same, and the state, but for where in the log a command is.
+// TestAnySplit executes lists of commands with an entry each, and then in entries of random sizes, as they
+// are stored: the effects must be the same, and the state, but for where in the log a command is.
 func TestAnySplit(t *testing.T) {
 	shared := map[string]int{}
 	for seed := range uint64(30) {

@@ -1,16 +1,18 @@
 package coordination
 
-// takeover makes the deadlines of the sessions and waits that a new leader has found (§4.2), a slice with each Tick, so
-// that no turn looks at all of them. Meanwhile the leader serves as it does later: a session or a wait that the takeover
-// has not come to merely has no deadline, so it may end late, by the time that the takeover takes, and never early. The
-// deadlines count from the moment at which the leader began to serve, whenever they are made. What has happened under this
-// leader is not undone: a session that a stream has had since is settled, and a wait that began since has its deadline.
+// takeover makes the deadlines of the sessions and waits that a new leader has found (§4.2), a slice with
+// each Tick, so that no turn looks at all of them. Meanwhile the leader serves as it does later: a session or
+// a wait that the takeover has not come to merely has no deadline, so it may end late, by the time that the
+// takeover takes, and never early. The deadlines count from the moment at which the leader began to serve,
+// whenever they are made. What has happened under this leader is not undone: a session that a stream has had
+// since is settled, and a wait that began since has its deadline.
 type takeover struct {
 	walk  *walk
 	index Index // of the state that it found
 }
 
-// takeoverRowsPerTick is how many nodes, sessions and links together a Tick takes over: about a millisecond's work.
+// takeoverRowsPerTick is how many nodes, sessions and links together a Tick takes over: about a millisecond's
+// work.
 const takeoverRowsPerTick = 256
 
 func (l *Leader) beginTakeover() {

@@ -10,8 +10,8 @@ import (
 	"github.com/coordd/coordd/scheme"
 )
 
-// populated is the state that the tests of this file begin with: sessions on three nodes, some of them with many waits
-// and much that they own.
+// populated is the state that the tests of this file begin with: sessions on three nodes, some of them with
+// many waits and much that they own.
 func populated(t *testing.T) *rig {
 	r := newRig(t)
 	r.lax = true
@@ -59,8 +59,8 @@ func (r *rig) deadlines() map[string]Instant {
 	return all
 }
 
-// No turn of a new leader looks at more than a slice of what it has found, and in the end everything has its deadline
-// from the moment at which the leader began.
+// No turn of a new leader looks at more than a slice of what it has found, and in the end everything has its
+// deadline from the moment at which the leader began.
 func TestTakeOverInSlices(t *testing.T) {
 	r := populated(t)
 	r.lead()
@@ -131,7 +131,8 @@ func TestTakeOverExpiresInTime(t *testing.T) {
 	}
 }
 
-// takeoverPair is one history under two leaders: one takes over in slices while it serves, the other one before it serves.
+// takeoverPair is one history under two leaders: one takes over in slices while it serves, the other one
+// before it serves.
 type takeoverPair struct {
 	t        *testing.T
 	seed     uint64
@@ -153,8 +154,8 @@ func (p *takeoverPair) both(do func(r *rig)) {
 	}
 }
 
-// A leader that serves while it takes over says the same, and in the end has the same deadlines, as one that has taken
-// over everything before: whatever becomes of sessions, waits and nodes that it has not come to.
+// A leader that serves while it takes over says the same, and in the end has the same deadlines, as one that
+// has taken over everything before: whatever becomes of sessions, waits and nodes that it has not come to.
 func TestTakeOverWhileServing(t *testing.T) {
 	for seed := range uint64(20) {
 		random := rand.New(rand.NewPCG(seed, 2))
@@ -249,7 +250,8 @@ func (p *takeoverPair) act(random *rand.Rand) {
 	}
 }
 
-// A walk visits everything once that is there from its beginning to its end, however the machine changes meanwhile.
+// A walk visits everything once that is there from its beginning to its end, however the machine changes
+// meanwhile.
 func TestWalkOverAChangingMachine(t *testing.T) {
 	for seed := range uint64(200) {
 		random := rand.New(rand.NewPCG(seed, 3))

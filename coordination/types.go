@@ -30,7 +30,8 @@ type (
 // Infinite is the acquire timeout that never runs out (§3.4).
 const Infinite uint64 = math.MaxUint64
 
-// Instant is a moment on the clock of whoever calls, in nanoseconds from an arbitrary origin. It never goes back.
+// Instant is a moment on the clock of whoever calls, in nanoseconds from an arbitrary origin. It never goes
+// back.
 type Instant int64
 
 // Never is later than every moment.
@@ -45,8 +46,8 @@ func (t Instant) After(millis uint64) Instant {
 	return t + Instant(millis*nanosPerMilli)
 }
 
-// Epoch names one attachment of a stream to a session: the leader's term and a counter within it. A later attachment
-// of the same session has a larger epoch.
+// Epoch names one attachment of a stream to a session: the leader's term and a counter within it. A later
+// attachment of the same session has a larger epoch.
 type Epoch struct {
 	Term    Term
 	Counter uint64
@@ -60,8 +61,8 @@ func (e Epoch) Compare(other Epoch) int {
 	return cmp.Compare(e.Counter, other.Counter)
 }
 
-// Address says whom an answer is for: the stream that was attached under Epoch, and its request Sequence. An answer
-// whose epoch is no longer the session's current one has nobody to go to.
+// Address says whom an answer is for: the stream that was attached under Epoch, and its request Sequence. An
+// answer whose epoch is no longer the session's current one has nobody to go to.
 type Address struct {
 	Epoch    Epoch
 	Sequence Sequence

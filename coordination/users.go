@@ -8,8 +8,8 @@ import (
 // Accounts is the present users and signing keys.
 func (m *Machine) Accounts() *accounts.Accounts { return m.accounts }
 
-// AccessVersion changes whenever anybody's rights may have changed: with users and with permissions. It is this
-// server's own and starts anew with it.
+// AccessVersion changes whenever anybody's rights may have changed: with users and with permissions. It is
+// this server's own and starts anew with it.
 func (m *Machine) AccessVersion() uint64 { return m.accessVersion }
 
 // Subject is a caller as the path tree wants to know it: administrators are exempt from access control.
@@ -47,8 +47,8 @@ func (m *Machine) by(c Caller) accounts.By {
 	return accounts.By{Subject: c.Subject, Exempt: m.Subject(c).Exempt}
 }
 
-// changeAccounts takes over what a command did to the accounts, and answers it. bounded says that it must fit into the room
-// of the state if it grows.
+// changeAccounts takes over what a command did to the accounts, and answers it. bounded says that it must fit
+// into the room of the state if it grows.
 func (m *Machine) changeAccounts(call CallID, change accounts.Change, bounded bool) {
 	if change.After != m.accounts {
 		bytes := accountsBytes(change.After)

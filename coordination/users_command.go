@@ -10,8 +10,9 @@ type Caller struct {
 	Enforced bool
 }
 
-// AddUser adds a user with a password. The first user of an empty list is an administrator whatever the flag says, and
-// may be added by anybody. With OnlyFirst nothing happens, and that is success, if there are users already.
+// AddUser adds a user with a password. The first user of an empty list is an administrator whatever the flag
+// says, and may be added by anybody. With OnlyFirst nothing happens, and that is success, if there are users
+// already.
 type AddUser struct {
 	CallID
 	Caller
@@ -37,13 +38,15 @@ type RemoveUser struct {
 }
 
 // RotateSigningKey adds a key that login tokens are signed with, and forgets the keys that are older than
-// DropBeforeMillis: nothing that they signed is valid any more. Servers make it by themselves, or an administrator does.
+// DropBeforeMillis: nothing that they signed is valid any more. Servers make it by themselves, or an
+// administrator does.
 type RotateSigningKey struct {
 	CallID
 	Caller
 	Secret           []byte
 	StampMillis      uint64 // the wall clock of the server that made it
 	DropBeforeMillis uint64
-	// After is the id of the newest key that the proposer knew, the zero one for none: of two rotations at once the second is void.
+	// After is the id of the newest key that the proposer knew, the zero one for none: of two rotations at
+	// once the second is void.
 	After accounts.Position
 }

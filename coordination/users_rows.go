@@ -35,8 +35,8 @@ func (r SigningKeyRow) hash() uint64 {
 		later(1, uint64(r.ID.Place)))
 }
 
-// accountRows knows which users and keys differ from the last checkpoint. There are few of them, so they need none of
-// rowTracker's care: a freeze captures them at once.
+// accountRows knows which users and keys differ from the last checkpoint. There are few of them, so they need
+// none of rowTracker's care: a freeze captures them at once.
 type accountRows struct {
 	changed map[RowKey]struct{}
 	hashes  map[RowKey]uint64 // of the rows of the last checkpoint
@@ -60,7 +60,8 @@ func (a *accountRows) stored(row Row) {
 	a.hashes[row.Key()] = hash
 }
 
-// captureAccounts adds to a checkpoint what has changed since the one before, and returns the sum of all hashes.
+// captureAccounts adds to a checkpoint what has changed since the one before, and returns the sum of all
+// hashes.
 func (cp *Checkpoint) captureAccounts() uint64 {
 	m := cp.machine
 	rows := &m.accountRows

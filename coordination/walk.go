@@ -1,8 +1,9 @@
 package coordination
 
-// walk visits the machine's nodes, their sessions and the links of these, in the order in which they were made, while
-// commands change the machine between two steps. It visits once whatever was there when it began and still is when the
-// walk comes to it; of what was made since it may visit some. There is one walk at a time: the next ends it.
+// walk visits the machine's nodes, their sessions and the links of these, in the order in which they were
+// made, while commands change the machine between two steps. It visits once whatever was there when it began
+// and still is when the walk comes to it; of what was made since it may visit some. There is one walk at a
+// time: the next ends it.
 type walk struct {
 	machine *Machine
 	node    *node    // in which it stands; nil once it is over

@@ -20,8 +20,8 @@ func watched(t *testing.T, sessions int) (*rig, []StreamID) {
 	return r, streams
 }
 
-// Watches fire in the order in which they were installed, only those that asked for the kind of change, with the pair
-// of the event (§4.1).
+// Watches fire in the order in which they were installed, only those that asked for the kind of change, with
+// the pair of the event (§4.1).
 func TestWatchesFireInOrder(t *testing.T) {
 	r, s := watched(t, 4)
 	both := Request{Kind: RequestDescribe, Name: "lock", WatchData: true, WatchOwners: true}
@@ -44,8 +44,8 @@ func TestWatchesFireInOrder(t *testing.T) {
 	}
 }
 
-// A session has one watch on a semaphore: a second describe replaces the first, which is told so. It then stands at
-// the end of the list.
+// A session has one watch on a semaphore: a second describe replaces the first, which is told so. It then
+// stands at the end of the list.
 func TestWatchIsReplaced(t *testing.T) {
 	r, s := watched(t, 2)
 	r.request(s[0], 2, watchData)
@@ -137,8 +137,8 @@ func TestWatchesOfManySemaphores(t *testing.T) {
 	}
 }
 
-// A grant, a release and a lowered count are changes of the owners; an acquire that changes nothing, and one that only
-// queues, are none (§4.1).
+// A grant, a release and a lowered count are changes of the owners; an acquire that changes nothing, and one
+// that only queues, are none (§4.1).
 func TestWhatChangesOwners(t *testing.T) {
 	r, s := watched(t, 3)
 	r.request(s[0], 2, Request{Kind: RequestCreate, Name: "door", Limit: 2})

@@ -44,7 +44,8 @@ func TestContainer(t *testing.T) {
 	}
 }
 
-// TestContainerKeepsData wants everything back after a restart and after a kill, and a clean stop while a session is open.
+// TestContainerKeepsData wants everything back after a restart and after a kill, and a clean stop while a
+// session is open.
 func TestContainerKeepsData(t *testing.T) {
 	c := start(t, "2136")
 	c.healthy(t)
@@ -79,8 +80,8 @@ func TestContainerInPlaceOfLocalYDB(t *testing.T) {
 	}
 }
 
-// TestContainerMayNotWriteCertificates wants a server without TLS, and a warning, where the certificate directory is
-// somebody else's.
+// TestContainerMayNotWriteCertificates wants a server without TLS, and a warning, where the certificate
+// directory is somebody else's.
 func TestContainerMayNotWriteCertificates(t *testing.T) {
 	directory := t.TempDir()
 	c := start(t, "2136", "--volume="+directory+":/ydb_certs")

@@ -1,5 +1,5 @@
-// Package docker_test runs the image and the compose files of this folder in a Docker engine. `make docker-test` builds
-// what it needs and runs it; without that it has nothing to test.
+// Package docker_test runs the image and the compose files of this folder in a Docker engine. `make
+// docker-test` builds what it needs and runs it; without that it has nothing to test.
 package docker_test
 
 import (
@@ -36,7 +36,8 @@ func image(t *testing.T) string {
 	return name
 }
 
-// run runs a command, which has to succeed, and returns what it printed on stdout, without the last line's end.
+// run runs a command, which has to succeed, and returns what it printed on stdout, without the last line's
+// end.
 func run(t *testing.T, environment []string, name string, args ...string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*waitMax)
@@ -59,11 +60,12 @@ func docker(t *testing.T, args ...string) string {
 // container is a container by its id or name.
 type container string
 
-// hardened is what a careful operator runs every container with. Health is asked for more often than the image says, to
-// have done earlier.
+// hardened is what a careful operator runs every container with. Health is asked for more often than the
+// image says, to have done earlier.
 var hardened = []string{"--read-only", "--cap-drop=ALL", "--security-opt=no-new-privileges", "--health-interval=500ms"}
 
-// start runs the image, hardened, with further options of `docker run`, and publishes the port for clients in plain text.
+// start runs the image, hardened, with further options of `docker run`, and publishes the port for clients in
+// plain text.
 func start(t *testing.T, port string, options ...string) container {
 	t.Helper()
 	args := append([]string{"run", "--detach", "--publish=127.0.0.1::" + port}, hardened...)

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestComposeRecipe runs the recipe of docs/recipes.md, with coordd's own program for the tests that it is for: they reach the
-// server by its name, and order a fault.
+// TestComposeRecipe runs the recipe of docs/recipes.md, with coordd's own program for the tests that it is
+// for: they reach the server by its name, and order a fault.
 func TestComposeRecipe(t *testing.T) {
 	name := image(t)
 	page, err := os.ReadFile("../docs/recipes.md")

@@ -21,14 +21,15 @@ import (
 	"github.com/coordd/coordd/raftstore/peerpb"
 )
 
-// admissionFile keeps an admission list that was learnt from others, for a restart before the log has come so far.
+// admissionFile keeps an admission list that was learnt from others, for a restart before the log has come so
+// far.
 const (
 	admissionFile   = "admission.json"
 	admissionFormat = 1
 )
 
-// admissionList says who may speak to this member: the members as of one membership entry, and those who were ever
-// removed. It is never used to count votes: that is for raft's own membership, which may be older.
+// admissionList says who may speak to this member: the members as of one membership entry, and those who were
+// ever removed. It is never used to count votes: that is for raft's own membership, which may be older.
 type admissionList struct {
 	conf    confRecord
 	removed []uint64 // of every list that was known here
@@ -45,8 +46,8 @@ func (a *admissionList) certifies(certificate *x509.Certificate) bool {
 	})
 }
 
-// admission decides who may speak to this member. Of the membership that it has from its own log and the one that it has
-// learnt from other members by asking, the one with the higher index counts.
+// admission decides who may speak to this member. Of the membership that it has from its own log and the one
+// that it has learnt from other members by asking, the one with the higher index counts.
 type admission struct {
 	s    *Store
 	list atomic.Pointer[admissionList]
@@ -95,8 +96,8 @@ func (a *admission) follow(conf confRecord) {
 	a.choose()
 }
 
-// learn takes over a list of other members. If it changes who may speak it is made durable first: a member that has
-// learnt of a removal must not forget it before its log tells.
+// learn takes over a list of other members. If it changes who may speak it is made durable first: a member
+// that has learnt of a removal must not forget it before its log tells.
 func (a *admission) learn(conf confRecord, lineage uint64) error {
 	if conf.admitsOthersThan(a.list.Load().conf) {
 		if err := saveLearnt(a.s.disk, a.s.cfg.Dir, a.s.identity, learntText{Lineage: lineage, Conf: conf}); err != nil {
@@ -161,9 +162,9 @@ func (a *admission) explain(why string) {
 	a.why = why
 }
 
-// KeptOut reports whether this member takes part in nothing for now: it has to ask other members first who belongs to the
-// cluster. why is known once too few of those whom it knows turn out to answer, for people. If all of them have been
-// replaced, Cluster.Join with the address of a present member mends it.
+// KeptOut reports whether this member takes part in nothing for now: it has to ask other members first who
+// belongs to the cluster. why is known once too few of those whom it knows turn out to answer, for people. If
+// all of them have been replaced, Cluster.Join with the address of a present member mends it.
 func (s *Store) KeptOut() (out bool, why string) {
 	a := s.admission
 	if a == nil || a.open.Load() {
@@ -174,9 +175,9 @@ func (s *Store) KeptOut() (out bool, why string) {
 	return true, a.why
 }
 
-// watchAdmission has a member without a leader ask who belongs to the cluster: it may have missed a removal. From the
-// moment at which it has been without one for long it hears nobody until it has been answered. Asking begins earlier, so
-// that where members answer nothing is lost.
+// watchAdmission has a member without a leader ask who belongs to the cluster: it may have missed a removal.
+// From the moment at which it has been without one for long it hears nobody until it has been answered.
+// Asking begins earlier, so that where members answer nothing is lost.
 func (l *loop) watchAdmission() {
 	a := l.s.admission
 	if a == nil {
@@ -202,8 +203,9 @@ func (l *loop) forgetOutsiders() {
 	maps.DeleteFunc(l.headers, func(id uint64, _ *peerpb.Header) bool { return gone(id) })
 }
 
-// doubt deals with a leader that counts on more than this member has: either this member's directory was emptied, or the
-// sender was removed and lies. So members are asked first; if the sender is one nevertheless, this member ends.
+// doubt deals with a leader that counts on more than this member has: either this member's directory was
+// emptied, or the sender was removed and lies. So members are asked first; if the sender is one nevertheless,
+// this member ends.
 func (l *loop) doubt(from uint64) {
 	a := l.s.admission
 	if a.doubted != from {
@@ -273,7 +275,8 @@ func saveLearnt(d *disk, dir string, id identity, t learntText) error {
 	return d.writeFile(filepath.Join(dir, admissionFile), sealed(b))
 }
 
-// loadLearnt takes up the list that an earlier run has learnt, unless the cluster has gone on without those who told it.
+// loadLearnt takes up the list that an earlier run has learnt, unless the cluster has gone on without those
+// who told it.
 func (s *Store) loadLearnt() error {
 	t, err := readLearnt(s.cfg.Dir, s.identity)
 	if err == nil && (t.Lineage == s.lineage.Load() || s.log.fresh()) {

@@ -161,8 +161,8 @@ func (c *testCluster) ready(name string) *machine {
 	return m
 }
 
-// Whoever is no member by certificate and membership, a stranger or a server that was removed, never reaches raft and ends
-// no process, in whatever state a server is.
+// Whoever is no member by certificate and membership, a stranger or a server that was removed, never reaches
+// raft and ends no process, in whatever state a server is.
 func TestPeersRowOutsiders(t *testing.T) {
 	t.Parallel()
 	t.Run("voter", func(t *testing.T) {
@@ -306,8 +306,8 @@ func TestClaimOfAnEmptiedDirectory(t *testing.T) {
 	c.settle()
 }
 
-// A leader that counts on more than a member has shows that the member's directory was emptied, unless it is no leader: so
-// others are asked before the member ends.
+// A leader that counts on more than a member has shows that the member's directory was emptied, unless it is
+// no leader: so others are asked before the member ends.
 func TestHeartbeatBeyondTheLog(t *testing.T) {
 	t.Parallel()
 	c := newCertifiedCluster(t, 3, 554)
@@ -389,8 +389,8 @@ func TestAllRestart(t *testing.T) {
 	c.settle()
 }
 
-// A server that was away while everybody whom it knows was replaced stays out, says so, and comes back when it is told of
-// a present member.
+// A server that was away while everybody whom it knows was replaced stays out, says so, and comes back when
+// it is told of a present member.
 func TestAllOthersReplaced(t *testing.T) {
 	t.Parallel()
 	c := newCertifiedCluster(t, 3, 552)

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// A member that was made the only one of its cluster leads also when its log holds changes of the members that it knows
-// to be committed: raft refuses to stand for election until they are applied.
+// A member that was made the only one of its cluster leads also when its log holds changes of the members
+// that it knows to be committed: raft refuses to stand for election until they are applied.
 func TestForcedSingleLeadsBehindMembershipChanges(t *testing.T) {
 	t.Parallel()
 	c := newTestCluster(t, 3, 330)

@@ -6,9 +6,10 @@ import (
 	"github.com/coordd/coordd/raftstore/peerpb"
 )
 
-// SetClientAddress changes what the other members are told in the place of Cluster.ClientAddress. The leader puts it into
-// the log soon; until then, and while there is no leader, Members gives the former one. "" has nothing to say: what is in
-// the log stays. Longer texts than 600 bytes are not passed on. Call it after Start.
+// SetClientAddress changes what the other members are told in the place of Cluster.ClientAddress. The leader
+// puts it into the log soon; until then, and while there is no leader, Members gives the former one. "" has
+// nothing to say: what is in the log stays. Longer texts than 600 bytes are not passed on. Call it after
+// Start.
 func (s *Store) SetClientAddress(address string) {
 	s.client.Store(&address)
 	s.announce()
@@ -51,8 +52,8 @@ func (s *Store) acceptAgain(before, now *peerpb.Header) error {
 	return nil
 }
 
-// publish has the leader put into the log what a member says of itself and the log does not. Raft takes one such entry at
-// a time and drops others; this is tried again on every few ticks.
+// publish has the leader put into the log what a member says of itself and the log does not. Raft takes one
+// such entry at a time and drops others; this is tried again on every few ticks.
 func (l *loop) publish() {
 	if !l.leading || !l.caughtUp {
 		return

@@ -30,7 +30,8 @@ func (c *testCluster) waitForClient(name, address string) {
 	})
 }
 
-// What a member says of itself while it runs reaches all, whether it leads or not, and without a new connection.
+// What a member says of itself while it runs reaches all, whether it leads or not, and without a new
+// connection.
 func TestClientAddressIsAnnounced(t *testing.T) {
 	t.Parallel()
 	c := newTestCluster(t, 3, 500)

@@ -18,8 +18,8 @@ type writeJob struct {
 	snapshot  *received // replaces everything before it
 }
 
-// appender is the goroutine that makes log writes durable. While it waits for the disk raft collects; then everything
-// collected goes out in one write with one fdatasync.
+// appender is the goroutine that makes log writes durable. While it waits for the disk raft collects; then
+// everything collected goes out in one write with one fdatasync.
 type appender struct {
 	device  logDevice
 	install func(r *received) error
@@ -90,8 +90,8 @@ func (a *appender) run() {
 	}
 }
 
-// finished reports jobs as done. With nothing more to write, what follows from it is done right here; the disk has no part
-// in that, however long it takes.
+// finished reports jobs as done. With nothing more to write, what follows from it is done right here; the
+// disk has no part in that, however long it takes.
 func (a *appender) finished(jobs []*writeJob) {
 	a.inbox.post(func(m *mail) { m.written = append(m.written, jobs...) })
 	a.mu.Lock()
@@ -126,7 +126,8 @@ func (a *appender) next() []*writeJob {
 	return jobs
 }
 
-// write makes jobs durable: term and vote first, because entries of a term may not exist before the term does.
+// write makes jobs durable: term and vote first, because entries of a term may not exist before the term
+// does.
 func (a *appender) write(jobs []*writeJob) error {
 	var hard *hardState
 	entries := a.joined[:0]

@@ -47,10 +47,10 @@ func (q *asking) counts(a *askedServer) bool {
 	return q.fresh || a.id != 0 && slices.Contains(q.list.Voters, a.id)
 }
 
-// judge looks for what a majority of the members in the known list says; this one agrees to what the others say. As long
-// as fewer of the others answer, all of them have to. A member that has no data yet trusts any server that was named to
-// it. A later list is taken only as far as as many know it or a later one, so a single server that makes one up is not
-// followed while others answer.
+// judge looks for what a majority of the members in the known list says; this one agrees to what the others
+// say. As long as fewer of the others answer, all of them have to. A member that has no data yet trusts any
+// server that was named to it. A later list is taken only as far as as many know it or a later one, so a
+// single server that makes one up is not followed while others answer.
 func (q *asking) judge() conclusion {
 	majority := len(q.list.Voters)/2 + 1
 	needed := majority
@@ -113,8 +113,8 @@ func (q *asking) acceptable(a *askedServer) bool {
 		(a.lineage == q.lineage || q.fresh)
 }
 
-// stranded finds a list where not one known member answers, over many attempts: then the word of a server counts that
-// the operator has named. Its members are asked next.
+// stranded finds a list where not one known member answers, over many attempts: then the word of a server
+// counts that the operator has named. Its members are asked next.
 func (q *asking) stranded(answered int) *askedServer {
 	if answered > 0 {
 		return nil

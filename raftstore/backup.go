@@ -26,13 +26,14 @@ const (
 	backupFormat = 1
 )
 
-// ErrBackupRuns says that there is another Backup under way: one at a time, because each holds on to old pages of state.db.
+// ErrBackupRuns says that there is another Backup under way: one at a time, because each holds on to old
+// pages of state.db.
 var ErrBackupRuns = errors.New("another backup is under way")
 
-// Backup writes the last checkpoint to w: all rows as of one entry, each with its checksum, and a checksum over
-// everything. What was committed after that checkpoint is not in it; take a checkpoint first to have it. Other work
-// goes on meanwhile. It returns the index of the checkpoint. Call it between Start and Stop, which waits for it: ctx
-// ends it early. Errors: ErrBackupRuns, those of w and ctx.
+// Backup writes the last checkpoint to w: all rows as of one entry, each with its checksum, and a checksum
+// over everything. What was committed after that checkpoint is not in it; take a checkpoint first to have it.
+// Other work goes on meanwhile. It returns the index of the checkpoint. Call it between Start and Stop, which
+// waits for it: ctx ends it early. Errors: ErrBackupRuns, those of w and ctx.
 func (s *Store) Backup(ctx context.Context, w io.Writer) (index uint64, err error) {
 	if !s.backups.TryLock() {
 		return 0, ErrBackupRuns
@@ -91,10 +92,10 @@ func writeUint32(w *bufio.Writer, v uint32) {
 	w.Write(binary.LittleEndian.AppendUint32(nil, v)) // the writer keeps its first error for Flush
 }
 
-// RestoreBackup makes a data directory from a backup: a cluster of this member alone, with new ids, to which others
-// can be added. Only Name, AdvertisePeer or ListenPeer, and ClientAddress of the configuration count. The directory
-// must be empty or missing. The store that opens it has a new Lineage. A damaged backup is refused; the directory is not
-// complete then and can be used for another try.
+// RestoreBackup makes a data directory from a backup: a cluster of this member alone, with new ids, to which
+// others can be added. Only Name, AdvertisePeer or ListenPeer, and ClientAddress of the configuration count.
+// The directory must be empty or missing. The store that opens it has a new Lineage. A damaged backup is
+// refused; the directory is not complete then and can be used for another try.
 func RestoreBackup(dir string, r io.Reader, c Cluster) error {
 	d := &disk{}
 	if err := d.makeDir(dir); err != nil {
@@ -251,8 +252,9 @@ func (b *backupReader) rows(put func(key, stored []byte) error) (checkpointMeta,
 	}
 }
 
-// Lineage is 0 for a cluster that was never restored. Otherwise it names the last RestoreBackup or ForceSingle, by a
-// number that is never the same twice and that every member gets. Numbers that must never come twice have to be moved
-// forward once for each lineage, before anything else is done in it: what was committed after the restored moment is
-// not known here. The store remembers the lineage for ever, the caller has to remember which it has begun.
+// Lineage is 0 for a cluster that was never restored. Otherwise it names the last RestoreBackup or
+// ForceSingle, by a number that is never the same twice and that every member gets. Numbers that must never
+// come twice have to be moved forward once for each lineage, before anything else is done in it: what was
+// committed after the restored moment is not known here. The store remembers the lineage for ever, the caller
+// has to remember which it has begun.
 func (s *Store) Lineage() uint64 { return s.lineage.Load() }

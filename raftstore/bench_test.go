@@ -38,8 +38,8 @@ func (h *benchHandler) CheckpointDone(uint64)    {}
 func (h *benchHandler) Failed(err error)         { panic(err) }
 func (h *benchHandler) Flush(bool)               {}
 
-// BenchmarkPropose measures the time from Propose to Committed with n commands of 200 bytes in flight, next to one
-// bare write and fdatasync of the same size in the same directory.
+// BenchmarkPropose measures the time from Propose to Committed with n commands of 200 bytes in flight, next
+// to one bare write and fdatasync of the same size in the same directory.
 func BenchmarkPropose(b *testing.B) {
 	for _, n := range []int{1, 16, 64, 256} {
 		b.Run(fmt.Sprintf("inflight=%d", n), func(b *testing.B) { benchPropose(b, n, Config{Dir: filepath.Join(b.TempDir(), "data")}) })
@@ -47,8 +47,8 @@ func BenchmarkPropose(b *testing.B) {
 	b.Run("memory/inflight=1", func(b *testing.B) { benchPropose(b, 1, Config{InMemory: true}) })
 }
 
-// BenchmarkProposeThree measures the time from Propose to Committed on the leader of three members on loopback, with
-// one command of 200 bytes in flight.
+// BenchmarkProposeThree measures the time from Propose to Committed on the leader of three members on
+// loopback, with one command of 200 bytes in flight.
 func BenchmarkProposeThree(b *testing.B) {
 	initial := map[string]string{"a": freeAddress(b), "b": freeAddress(b), "c": freeAddress(b)}
 	h := newHistory()

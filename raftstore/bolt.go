@@ -10,8 +10,8 @@ import (
 	"go.etcd.io/bbolt"
 )
 
-// openBolt opens a file that readBolt has found sound. The free list is not stored: it would be one more thing that
-// can rot, and it is rebuilt while opening, which means that bbolt reads all of the file.
+// openBolt opens a file that readBolt has found sound. The free list is not stored: it would be one more
+// thing that can rot, and it is rebuilt while opening, which means that bbolt reads all of the file.
 func openBolt(path string, mapBytes int) (db *bbolt.DB, err error) {
 	err = guardBolt(path, func() error {
 		db, err = bbolt.Open(path, 0o600, &bbolt.Options{

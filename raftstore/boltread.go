@@ -11,11 +11,11 @@ import (
 	"slices"
 )
 
-// A reader for bbolt files which trusts nothing in them. bbolt checks only its two meta pages and panics on other
-// damage, partly in goroutines of its own where nobody can recover; so every file is read with this first, through
-// ordinary reads, and bbolt opens it only if the whole tree is sound. Both meta pages must be valid: a meta page fits
-// in a disk sector, so an invalid one is damage and not a torn write, and falling back to the other one would
-// silently go back in time.
+// A reader for bbolt files which trusts nothing in them. bbolt checks only its two meta pages and panics on
+// other damage, partly in goroutines of its own where nobody can recover; so every file is read with this
+// first, through ordinary reads, and bbolt opens it only if the whole tree is sound. Both meta pages must be
+// valid: a meta page fits in a disk sector, so an invalid one is damage and not a torn write, and falling
+// back to the other one would silently go back in time.
 const (
 	boltPageHeaderLen = 16
 	boltElementLen    = 16
@@ -31,8 +31,8 @@ const (
 	boltMetaPage   = 0x04
 )
 
-// boltVisit gets each pair of one top-level bucket in key order. The slices are valid during the call only: the reader
-// uses the memory of a page again.
+// boltVisit gets each pair of one top-level bucket in key order. The slices are valid during the call only:
+// the reader uses the memory of a page again.
 type boltVisit func(key, value []byte) error
 
 type boltReader struct {
@@ -43,7 +43,8 @@ type boltReader struct {
 	buckets  []boltBucket // those not read yet
 }
 
-// boltBucket is an element of the root tree: the root page of a bucket, or the one page it has, inside of the value.
+// boltBucket is an element of the root tree: the root page of a bucket, or the one page it has, inside of the
+// value.
 type boltBucket struct {
 	name   string
 	root   uint64
@@ -55,8 +56,9 @@ type boltMeta struct {
 	root, pages, txid uint64
 }
 
-// readBolt verifies the structure of a bbolt file and hands over all pairs of its top-level buckets, which may not
-// hold further buckets. It returns a *CorruptionError for anything unsound and what visit returned otherwise.
+// readBolt verifies the structure of a bbolt file and hands over all pairs of its top-level buckets, which
+// may not hold further buckets. It returns a *CorruptionError for anything unsound and what visit returned
+// otherwise.
 func readBolt(path string, visit func(bucket string, key, value []byte) error) error {
 	r, err := openBoltFile(path)
 	if err != nil {
@@ -71,8 +73,8 @@ func readBolt(path string, visit func(bucket string, key, value []byte) error) e
 	return nil
 }
 
-// openBoltFile reads the meta pages of a bbolt file and the names of its buckets. Only once each of them has been read
-// with each, a single time, is the file known to be sound. Errors as of readBolt.
+// openBoltFile reads the meta pages of a bbolt file and the names of its buckets. Only once each of them has
+// been read with each, a single time, is the file known to be sound. Errors as of readBolt.
 func openBoltFile(path string) (*boltReader, error) {
 	f, err := os.Open(path)
 	if os.IsNotExist(err) {
@@ -395,8 +397,8 @@ func element(page []byte, i, count int) ([]byte, error) {
 	return page[boltPageHeaderLen+i*boltElementLen:][:boltElementLen], nil
 }
 
-// elementBytes returns the key, or key and value, of element i. Positions count from the element itself and lie
-// behind all elements.
+// elementBytes returns the key, or key and value, of element i. Positions count from the element itself and
+// lie behind all elements.
 func elementBytes(page []byte, i, count int, pos, size int64) ([]byte, error) {
 	start := int64(boltPageHeaderLen+i*boltElementLen) + pos
 	if start < int64(boltPageHeaderLen+count*boltElementLen) || start+size > int64(len(page)) {

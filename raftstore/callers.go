@@ -18,10 +18,11 @@ import (
 	"github.com/coordd/coordd/raftstore/quiet"
 )
 
-// callers are the connections that others have opened to this member. Each is a stranger's until a call on it shows the
-// certificate of a member; without certificates any call does. Nobody holds more of them than there is room for: beyond
-// that a stranger's makes room, the oldest of the address that has most of theirs, so that whoever fills the port takes
-// his own places, and a member that calls keeps its one until it has said who it is.
+// callers are the connections that others have opened to this member. Each is a stranger's until a call on it
+// shows the certificate of a member; without certificates any call does. Nobody holds more of them than there
+// is room for: beyond that a stranger's makes room, the oldest of the address that has most of theirs, so
+// that whoever fills the port takes his own places, and a member that calls keeps its one until it has said
+// who it is.
 type callers struct {
 	net.Listener
 	logger *slog.Logger
@@ -199,7 +200,8 @@ func (c *callers) prove(ctx context.Context, certificate *x509.Certificate) {
 	c.settle(address.conn)
 }
 
-// closeAll closes all of them, and those to come: gRPC waits, when it is stopped, for those that have said nothing.
+// closeAll closes all of them, and those to come: gRPC waits, when it is stopped, for those that have said
+// nothing.
 func (c *callers) closeAll() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -218,8 +220,8 @@ type callerAddress struct {
 // RemoteAddr implements net.Conn.
 func (c *caller) RemoteAddr() net.Addr { return callerAddress{c.Conn.RemoteAddr(), c} }
 
-// Read implements net.Conn. A stranger who sends more than anybody needs to say who he is, one large message of which
-// gRPC would keep all that has come, is cut off.
+// Read implements net.Conn. A stranger who sends more than anybody needs to say who he is, one large message
+// of which gRPC would keep all that has come, is cut off.
 func (c *caller) Read(b []byte) (int, error) {
 	if c.proven.Load() {
 		return c.Conn.Read(b)
@@ -242,7 +244,8 @@ func (c *caller) Close() error {
 	return c.Conn.Close()
 }
 
-// Crowded is when there were last too many connections to the address for other members, the zero time if never.
+// Crowded is when there were last too many connections to the address for other members, the zero time if
+// never.
 func (s *Store) Crowded() time.Time {
 	if at := s.crowded.Load(); at != 0 {
 		return time.Unix(0, at)
@@ -250,7 +253,8 @@ func (s *Store) Crowded() time.Time {
 	return time.Time{}
 }
 
-// networkOf is what connections are told apart by: who has one IPv6 address usually has the others of its network as well.
+// networkOf is what connections are told apart by: who has one IPv6 address usually has the others of its
+// network as well.
 func networkOf(address net.Addr) string {
 	at, err := netip.ParseAddrPort(address.String())
 	if err != nil {

@@ -59,8 +59,9 @@ func newTestCallers(t *testing.T, most, strangers int) (*callers, map[*x509.Cert
 	return c, members, &log
 }
 
-// TestStrangersMakeRoom has more strangers call than may: the oldest one of the address that has most of them goes, so that a
-// flood from one place closes nobody else's connection; whose call shows a member's certificate stays.
+// TestStrangersMakeRoom has more strangers call than may: the oldest one of the address that has most of them
+// goes, so that a flood from one place closes nobody else's connection; whose call shows a member's
+// certificate stays.
 func TestStrangersMakeRoom(t *testing.T) {
 	c, members, log := newTestCallers(t, 100, 4)
 	certificate := new(x509.Certificate)
@@ -103,8 +104,8 @@ func TestStrangersMakeRoom(t *testing.T) {
 	}
 }
 
-// TestCallersInAll has members open more connections than may be: no stranger is let in in their place, and whose
-// certificate is a member's no more makes room.
+// TestCallersInAll has members open more connections than may be: no stranger is let in in their place, and
+// whose certificate is a member's no more makes room.
 func TestCallersInAll(t *testing.T) {
 	c, members, log := newTestCallers(t, 5, 2)
 	var all []*knock
@@ -162,7 +163,8 @@ func TestStrangersGiveDescriptors(t *testing.T) {
 	}
 }
 
-// TestStrangersSayLittle has a stranger and a member send: the stranger's connection ends after strangerBytesMax bytes.
+// TestStrangersSayLittle has a stranger and a member send: the stranger's connection ends after
+// strangerBytesMax bytes.
 func TestStrangersSayLittle(t *testing.T) {
 	c, members, _ := newTestCallers(t, 100, 4)
 	certificate := new(x509.Certificate)
@@ -194,8 +196,8 @@ func TestStrangersSayLittle(t *testing.T) {
 	}
 }
 
-// TestLargeMessageOfAStranger has somebody with a certificate of the authority, which is no member's, send a message of 32
-// MiB: he gets no answer, the member keeps less than that of it, and members go on.
+// TestLargeMessageOfAStranger has somebody with a certificate of the authority, which is no member's, send a
+// message of 32 MiB: he gets no answer, the member keeps less than that of it, and members go on.
 func TestLargeMessageOfAStranger(t *testing.T) {
 	t.Parallel()
 	own := newPeerTLS(t)
@@ -216,8 +218,8 @@ func TestLargeMessageOfAStranger(t *testing.T) {
 	c.settle()
 }
 
-// TestPeerPortIsCrowded has strangers connect to a member's port all the time, more than there is room for: another member
-// comes back beside them, and the store knows that there are too many.
+// TestPeerPortIsCrowded has strangers connect to a member's port all the time, more than there is room for:
+// another member comes back beside them, and the store knows that there are too many.
 func TestPeerPortIsCrowded(t *testing.T) {
 	t.Parallel()
 	own := newPeerTLS(t)

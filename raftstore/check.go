@@ -26,17 +26,19 @@ type Report struct {
 	Rows            uint64 // rows in the checkpoint, including those of dropped prefixes not swept yet
 	FirstIndex      uint64 // entries in the log; LastIndex < FirstIndex if there are none
 	LastIndex       uint64
-	// LastTerm is the term of the newest entry, 0 before the first. Of two members' logs the one with the higher last
-	// term has everything that was committed, whatever its last entry; with equal terms the longer one has.
+	// LastTerm is the term of the newest entry, 0 before the first. Of two members' logs the one with the
+	// higher last term has everything that was committed, whatever its last entry; with equal terms the
+	// longer one has.
 	LastTerm uint64
 	// Condemned is why the directory must not be used any more, however sound its files are; empty if it may.
 	Condemned string
 	Files     []FileReport // in the order they were read, up to the first problem
 }
 
-// Check examines a data directory offline and changes nothing. The error is the first problem: a *CorruptionError
-// naming file and entry, a *FormatError, ErrLocked while a server runs on the directory, or an error of the operating
-// system, ErrNotData if nothing of ours is there. The report is filled as far as the examination got.
+// Check examines a data directory offline and changes nothing. The error is the first problem: a
+// *CorruptionError naming file and entry, a *FormatError, ErrLocked while a server runs on the directory, or
+// an error of the operating system, ErrNotData if nothing of ours is there. The report is filled as far as
+// the examination got.
 func Check(dir string) (Report, error) {
 	if info, err := os.Stat(dir); err != nil {
 		return Report{}, err

@@ -10,21 +10,23 @@ import (
 	"github.com/coordd/coordd/raftstore/turn"
 )
 
-// Row is one row of a checkpoint: a key with its value as of the checkpoint's index, or the fact that it is gone.
+// Row is one row of a checkpoint: a key with its value as of the checkpoint's index, or the fact that it is
+// gone.
 type Row struct {
 	Key    []byte // 1 to 32768 bytes
 	Value  []byte
 	Delete bool // the key has no row any more; Value is ignored
 }
 
-// CheckpointDue reports whether enough was applied since the last checkpoint to begin the next, and the last one is wholly
-// in its place. It is cheap.
+// CheckpointDue reports whether enough was applied since the last checkpoint to begin the next, and the last
+// one is wholly in its place. It is cheap.
 func (s *Store) CheckpointDue() bool {
 	return (s.due.reached(&s.cfg, 1) || s.wanted.Load() > s.begun.Load()) && !s.keeper.active()
 }
 
-// CheckpointOverdue reports whether the next checkpoint should not wait any longer for a place in the log at which all members
-// take one: a quarter more was applied than makes it due, or somebody waits for it. It is cheap.
+// CheckpointOverdue reports whether the next checkpoint should not wait any longer for a place in the log at
+// which all members take one: a quarter more was applied than makes it due, or somebody waits for it. It is
+// cheap.
 func (s *Store) CheckpointOverdue() bool {
 	return (s.due.exceeded(&s.cfg) || s.wanted.Load() > s.begun.Load()) && !s.keeper.active()
 }
@@ -32,14 +34,15 @@ func (s *Store) CheckpointOverdue() bool {
 // CheckpointOpen reports whether the last checkpoint is not wholly in its place yet. It is cheap.
 func (s *Store) CheckpointOpen() bool { return s.keeper.active() }
 
-// LogFull reports whether so much was applied since the last checkpoint was begun that the next one would be due, and the
-// last one is still being written. Then no more commands should be taken until it is not full any more: the log, and with
-// it the time that a restart takes, has grown to twice what it should be. It is cheap.
+// LogFull reports whether so much was applied since the last checkpoint was begun that the next one would be
+// due, and the last one is still being written. Then no more commands should be taken until it is not full
+// any more: the log, and with it the time that a restart takes, has grown to twice what it should be. It is
+// cheap.
 func (s *Store) LogFull() bool { return s.due.reached(&s.cfg, 1) && s.keeper.active() }
 
-// BeginCheckpoint starts a checkpoint as of index, the last entry that the handler has told to be Applied, which is not
-// below the last checkpoint. It takes all rows that changed since the last one. One at a time: the next may begin after
-// CheckpointDone; anything else is a mistake of the caller and panics.
+// BeginCheckpoint starts a checkpoint as of index, the last entry that the handler has told to be Applied,
+// which is not below the last checkpoint. It takes all rows that changed since the last one. One at a time:
+// the next may begin after CheckpointDone; anything else is a mistake of the caller and panics.
 func (s *Store) BeginCheckpoint(index uint64) *CheckpointWriter {
 	term, conf, known := s.log.at(index)
 	w := &CheckpointWriter{keeper: s.keeper, mark: checkpointMark{index: index, term: term, conf: conf, begun: time.Now()}}
@@ -63,14 +66,15 @@ type checkpointMark struct {
 	begun       time.Time
 }
 
-// CheckpointWriter collects the rows of one checkpoint. Its methods do not block and are for one goroutine at a time.
+// CheckpointWriter collects the rows of one checkpoint. Its methods do not block and are for one goroutine at
+// a time.
 type CheckpointWriter struct {
 	keeper *keeper
 	mark   checkpointMark
 }
 
-// Put adds rows, which belong to the writer from then on. False means that the queue is full and nothing was taken:
-// offer the same rows again later. Rows under a prefix that was dropped before are ignored.
+// Put adds rows, which belong to the writer from then on. False means that the queue is full and nothing was
+// taken: offer the same rows again later. Rows under a prefix that was dropped before are ignored.
 func (w *CheckpointWriter) Put(rows []Row) bool {
 	bytes := 0
 	for _, r := range rows {
@@ -79,9 +83,9 @@ func (w *CheckpointWriter) Put(rows []Row) bool {
 	return w.keeper.offer(keeperJob{of: &w.mark, rows: rows, bytes: bytes})
 }
 
-// DeletePrefix drops all rows whose key begins with prefix, those of this checkpoint included. This becomes durable
-// with the checkpoint; the rows are removed in the background afterwards. The prefix is not empty and no key under it
-// may be used again.
+// DeletePrefix drops all rows whose key begins with prefix, those of this checkpoint included. This becomes
+// durable with the checkpoint; the rows are removed in the background afterwards. The prefix is not empty and
+// no key under it may be used again.
 func (w *CheckpointWriter) DeletePrefix(prefix []byte) {
 	if len(prefix) == 0 {
 		panic("raftstore: empty prefix")
@@ -89,8 +93,8 @@ func (w *CheckpointWriter) DeletePrefix(prefix []byte) {
 	w.keeper.add(keeperJob{of: &w.mark, drop: prefix})
 }
 
-// Finish makes the rows and the index durable together, in the background; then the handler gets CheckpointDone and the
-// log is cut. The writer may not be used any more.
+// Finish makes the rows and the index durable together, in the background; then the handler gets
+// CheckpointDone and the log is cut. The writer may not be used any more.
 func (w *CheckpointWriter) Finish() {
 	w.keeper.add(keeperJob{of: &w.mark, commit: &w.mark})
 }
@@ -136,7 +140,8 @@ func newKeeper(s *Store) *keeper {
 	}
 }
 
-// logGrows reports whether half of the log that makes the next checkpoint due has come since the last one was begun.
+// logGrows reports whether half of the log that makes the next checkpoint due has come since the last one was
+// begun.
 func (s *Store) logGrows() bool { return s.due.reached(&s.cfg, 2) }
 
 func (k *keeper) active() bool {
@@ -145,9 +150,10 @@ func (k *keeper) active() bool {
 	return k.open || k.settling
 }
 
-// begin opens a checkpoint, and reports whether it did. It does not where the handler has yet to hear of a checkpoint from
-// elsewhere, which has taken the place of everything that this one could say: known reports whether the log has the entry.
-// Such a checkpoint would end with a job that is dropped, and would stay open for ever.
+// begin opens a checkpoint, and reports whether it did. It does not where the handler has yet to hear of a
+// checkpoint from elsewhere, which has taken the place of everything that this one could say: known reports
+// whether the log has the entry. Such a checkpoint would end with a job that is dropped, and would stay open
+// for ever.
 func (k *keeper) begin(mark *checkpointMark, known bool) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -194,8 +200,8 @@ func (k *keeper) replace(r *received) error {
 	}
 }
 
-// takeOver gives up an open checkpoint and puts a received one in its place. That holds from the moment at which the rows
-// may be the new ones, for whoever begins a checkpoint meanwhile.
+// takeOver gives up an open checkpoint and puts a received one in its place. That holds from the moment at
+// which the rows may be the new ones, for whoever begins a checkpoint meanwhile.
 func (k *keeper) takeOver(r *received) error {
 	k.mu.Lock()
 	k.restored, k.open = r.meta.Index, false
@@ -212,7 +218,8 @@ func (k *keeper) voids(j keeperJob) bool {
 
 func (k *keeper) cut(first uint64) { k.add(keeperJob{cut: first}) }
 
-// close ends the goroutine, after the transaction that is being written. A checkpoint that is not durable is given up.
+// close ends the goroutine, after the transaction that is being written. A checkpoint that is not durable is
+// given up.
 func (k *keeper) close() {
 	close(k.stop)
 	<-k.done
@@ -248,8 +255,8 @@ func (k *keeper) run() {
 	}
 }
 
-// work does what is queued until there is nothing more to do, or only after a pause: a checkpoint in steps, and between
-// checkpoints the sweeping.
+// work does what is queued until there is nothing more to do, or only after a pause: a checkpoint in steps,
+// and between checkpoints the sweeping.
 func (k *keeper) work() (pause time.Duration, err error) {
 	for {
 		select {
@@ -275,8 +282,9 @@ func (k *keeper) work() (pause time.Duration, err error) {
 	}
 }
 
-// next takes the first job out of the queue. Behind steps that have to be done first, that is one which concerns no
-// checkpoint of ours: such jobs pass the others, so that nobody waits for a checkpoint that a received one voids.
+// next takes the first job out of the queue. Behind steps that have to be done first, that is one which
+// concerns no checkpoint of ours: such jobs pass the others, so that nobody waits for a checkpoint that a
+// received one voids.
 func (k *keeper) next(stepsFirst bool) (j keeperJob, waiting bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -309,8 +317,8 @@ func (k *keeper) do(j keeperJob) error {
 	return nil
 }
 
-// step writes one transaction of a checkpoint. The pause behind it leaves the disk to the log; there is none when the log
-// grows too fast for that.
+// step writes one transaction of a checkpoint. The pause behind it leaves the disk to the log; there is none
+// when the log grows too fast for that.
 func (k *keeper) step() (pause time.Duration, err error) {
 	begun := time.Now()
 	durable, err := k.rows.step()

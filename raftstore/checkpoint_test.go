@@ -48,8 +48,8 @@ func gatedCheckpoint(t *testing.T) (*recorder, *gate, uint64) {
 	return r, g, term
 }
 
-// The log is full once it has twice what makes a checkpoint due, and not any more when the checkpoint that it waits for
-// is in its place.
+// The log is full once it has twice what makes a checkpoint due, and not any more when the checkpoint that it
+// waits for is in its place.
 func TestLogIsFullBehindASlowCheckpoint(t *testing.T) {
 	r, g, term := gatedCheckpoint(t)
 	for n := range int(r.store.cfg.CheckpointCommands) {

@@ -6,8 +6,8 @@ import (
 	"go.etcd.io/raft/v3"
 )
 
-// What an operator is told of elections, members and connections: one line for each change, by the names that people gave
-// to the servers. A server alone has nothing to tell.
+// What an operator is told of elections, members and connections: one line for each change, by the names that
+// people gave to the servers. A server alone has nothing to tell.
 
 // nameOf is a member's name, or its id where the name is not known.
 func (c confRecord) nameOf(id uint64) string {

@@ -38,8 +38,8 @@ func (b *logBook) with(texts ...string) int {
 	return n
 }
 
-// What an operator reads: who leads and why the last one does not, who came and went, by name and once for each change,
-// and not again for what a restart reads from the log.
+// What an operator reads: who leads and why the last one does not, who came and went, by name and once for
+// each change, and not again for what a restart reads from the log.
 func TestChronicle(t *testing.T) {
 	t.Parallel()
 	c := newTestCluster(t, 3, 570)

@@ -23,24 +23,26 @@ import (
 	"github.com/coordd/coordd/raftstore/peerpb"
 )
 
-// Cluster is the part of Config that concerns other members. Its zero value is a server alone that nobody can join.
+// Cluster is the part of Config that concerns other members. Its zero value is a server alone that nobody can
+// join.
 type Cluster struct {
 	// Name tells members apart for people. It is needed with any other field.
 	Name string
-	// Initial has the name and the peer address of every member of a cluster that starts for the first time, this one
-	// included; all must be given the same. It does not matter once there is data.
+	// Initial has the name and the peer address of every member of a cluster that starts for the first time,
+	// this one included; all must be given the same. It does not matter once there is data.
 	Initial map[string]string
-	// Token goes into the ids of a first start, so that two clusters with the same names are not taken for one.
+	// Token goes into the ids of a first start, so that two clusters with the same names are not taken for
+	// one.
 	Token string
-	// Join has peer addresses of a cluster to which this member was or will be added. It does not matter once there
-	// is data. With it Initial is empty.
+	// Join has peer addresses of a cluster to which this member was or will be added. It does not matter once
+	// there is data. With it Initial is empty.
 	Join []string
 	// ListenPeer is where to listen for other members; "" with neither Initial nor Join means not at all.
 	ListenPeer string
 	// AdvertisePeer is where others reach this member; "" is the address in Initial, or else ListenPeer.
 	AdvertisePeer string
-	// ClientAddress is where clients reach this member; "" says nothing. The store only passes it on, see Member and
-	// SetClientAddress.
+	// ClientAddress is where clients reach this member; "" says nothing. The store only passes it on, see
+	// Member and SetClientAddress.
 	ClientAddress string
 	// TLS is for connections between members; nil is plain text.
 	TLS *PeerTLS
@@ -50,8 +52,8 @@ type Cluster struct {
 	Listen func(address string) (net.Listener, error)
 	// Services, if set, adds the server's own services to those that members offer each other.
 	Services func(grpc.ServiceRegistrar)
-	// Settings, if set, are what should be the same on all members; members tell each other, and what differs is logged, see
-	// Store.Unlike. Any goroutine may call it.
+	// Settings, if set, are what should be the same on all members; members tell each other, and what differs
+	// is logged, see Store.Unlike. Any goroutine may call it.
 	Settings func() []Setting
 	// Version is the highest version of commands this server can read, see Store.ClusterVersion.
 	Version uint64
@@ -124,12 +126,12 @@ func findOrigin(ctx context.Context, c Cluster, net network, log *slog.Logger) (
 	return origin{id: id, first: first}, nil
 }
 
-// staticOrigin makes the ids of a first start, the same on every member. The membership is as of entry 1, which no log
-// contains, so that a member added later cannot get the log from its beginning without it.
+// staticOrigin makes the ids of a first start, the same on every member. The membership is as of entry 1,
+// which no log contains, so that a member added later cannot get the log from its beginning without it.
 //
-// It is refused when a server that can be reached now belongs to this cluster and knows that this member has had a
-// data directory before, or that it was removed. Servers that cannot be reached are not waited for; they refuse this
-// member later, by its incarnation.
+// It is refused when a server that can be reached now belongs to this cluster and knows that this member has
+// had a data directory before, or that it was removed. Servers that cannot be reached are not waited for;
+// they refuse this member later, by its incarnation.
 func staticOrigin(ctx context.Context, c Cluster, net network) (origin, error) {
 	names := slices.Sorted(maps.Keys(c.Initial))
 	cluster := firstClusterID(c)
@@ -155,8 +157,8 @@ func staticOrigin(ctx context.Context, c Cluster, net network) (origin, error) {
 	}}, nil
 }
 
-// firstClusterID is the id of a cluster that starts for the first time. Two that were told the same names are different
-// ones all the same if their servers are elsewhere.
+// firstClusterID is the id of a cluster that starts for the first time. Two that were told the same names are
+// different ones all the same if their servers are elsewhere.
 func firstClusterID(c Cluster) uint64 {
 	parts := []string{"cluster", c.Token}
 	for _, name := range slices.Sorted(maps.Keys(c.Initial)) {

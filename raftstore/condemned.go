@@ -8,14 +8,16 @@ import (
 	"strings"
 )
 
-// condemnedFile is there if nothing may be started on the directory any more. Its content is the reason, for people.
+// condemnedFile is there if nothing may be started on the directory any more. Its content is the reason, for
+// people.
 const condemnedFile = "condemned.txt"
 
 // condemnedReasonMax bounds what is read of it.
 const condemnedReasonMax = 4096
 
-// CondemnedError says that a data directory must not be used any more, because the member that had it found its state
-// to be wrong (Store.Condemn). Open, PlanForceSingle and ForceSingle return it. Nothing was changed.
+// CondemnedError says that a data directory must not be used any more, because the member that had it found
+// its state to be wrong (Store.Condemn). Open, PlanForceSingle and ForceSingle return it. Nothing was
+// changed.
 type CondemnedError struct {
 	File   string // that says so
 	Reason string
@@ -26,9 +28,9 @@ func (e *CondemnedError) Error() string {
 	return fmt.Sprintf("the data must not be used any more, says %s: %s", e.File, e.Reason)
 }
 
-// Condemn writes into the data directory that nothing may be started on it any more, and why, in one line. It is
-// durable when Condemn returns. This process is not concerned: it is the caller's business to end it. In memory there
-// is nothing to be written.
+// Condemn writes into the data directory that nothing may be started on it any more, and why, in one line. It
+// is durable when Condemn returns. This process is not concerned: it is the caller's business to end it. In
+// memory there is nothing to be written.
 func (s *Store) Condemn(reason string) error {
 	if s.cfg.InMemory {
 		return nil
@@ -36,8 +38,8 @@ func (s *Store) Condemn(reason string) error {
 	return s.disk.writeFile(filepath.Join(s.cfg.Dir, condemnedFile), []byte(reason+"\n"))
 }
 
-// condemned returns a *CondemnedError if the directory is condemned. A file that cannot be understood condemns as well:
-// nobody else makes one.
+// condemned returns a *CondemnedError if the directory is condemned. A file that cannot be understood
+// condemns as well: nobody else makes one.
 func condemned(dir string) error {
 	path := filepath.Join(dir, condemnedFile)
 	f, err := os.Open(path)

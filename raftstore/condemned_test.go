@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// TestCondemnedAtEveryStep looks at a directory as a crash before each step of its condemnation leaves it, and behind
-// the last one: it is condemned as a whole or not at all, and starts only if not.
+// TestCondemnedAtEveryStep looks at a directory as a crash before each step of its condemnation leaves it,
+// and behind the last one: it is condemned as a whole or not at all, and starts only if not.
 func TestCondemnedAtEveryStep(t *testing.T) {
 	const reason = "its state is not that of the others"
 	dir := filepath.Join(t.TempDir(), "data")
@@ -93,8 +93,8 @@ func TestCondemnInMemory(t *testing.T) {
 	stop(t, s)
 }
 
-// A checkpoint that is due waits for a place that all members share until a quarter more was applied. One that
-// somebody waits for does not.
+// A checkpoint that is due waits for a place that all members share until a quarter more was applied. One
+// that somebody waits for does not.
 func TestCheckpointBecomesOverdue(t *testing.T) {
 	s := open(t, smallConfig(filepath.Join(t.TempDir(), "data")))
 	r := start(t, s)

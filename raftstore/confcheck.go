@@ -9,8 +9,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// workable tells why raft, which panics at such a membership, could not work with c; nil if it could. Changes here are of
-// one member at a time, so a membership is never in between two others.
+// workable tells why raft, which panics at such a membership, could not work with c; nil if it could. Changes
+// here are of one member at a time, so a membership is never in between two others.
 func (c confRecord) workable() error {
 	ids := slices.Sorted(slices.Values(slices.Concat(c.Voters, c.Learners)))
 	switch {

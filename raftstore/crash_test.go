@@ -12,9 +12,10 @@ import (
 	"testing"
 )
 
-// script is the life of one store that the crash and fault tests look at step by step: segments change several times,
-// two checkpoints are written, rows are replaced and a prefix is dropped and swept. Commands are numbered, and each
-// becomes a row of the next checkpoint, so that rows and replay together must give 0 to n-1 whatever happened.
+// script is the life of one store that the crash and fault tests look at step by step: segments change
+// several times, two checkpoints are written, rows are replaced and a prefix is dropped and swept. Commands
+// are numbered, and each becomes a row of the next checkpoint, so that rows and replay together must give 0
+// to n-1 whatever happened.
 type script struct {
 	cfg Config
 
@@ -119,8 +120,8 @@ func (sc *script) checkpoint(t *testing.T, r *recorder, from, to int, rows []Row
 	r.waitCheckpoint(t, index)
 }
 
-// verify opens a directory as left by a crash and checks that nothing acknowledged is missing. It says how many
-// commands were found.
+// verify opens a directory as left by a crash and checks that nothing acknowledged is missing. It says how
+// many commands were found.
 func verify(t *testing.T, cfg Config, acked int, where string) int {
 	t.Helper()
 	if report, err := Check(cfg.Dir); err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -155,8 +156,9 @@ func verify(t *testing.T, cfg Config, acked int, where string) int {
 	return found
 }
 
-// TestCrashAtEveryStep copies the directory before each step that changes the disk and opens the copy: nothing that was
-// acknowledged may be missing, and the store must be usable. This includes the making of the directory.
+// TestCrashAtEveryStep copies the directory before each step that changes the disk and opens the copy:
+// nothing that was acknowledged may be missing, and the store must be usable. This includes the making of the
+// directory.
 func TestCrashAtEveryStep(t *testing.T) {
 	t.Parallel()
 	base := t.TempDir()
@@ -187,9 +189,9 @@ func TestCrashAtEveryStep(t *testing.T) {
 	}
 }
 
-// TestPowerLossDuringLogWrite keeps only some of the disk sectors of a log write that was not synced yet: always a torn
-// end, never corruption, and nothing that was acknowledged may be missing. The images are crashed a second time while
-// they are tidied up.
+// TestPowerLossDuringLogWrite keeps only some of the disk sectors of a log write that was not synced yet:
+// always a torn end, never corruption, and nothing that was acknowledged may be missing. The images are
+// crashed a second time while they are tidied up.
 func TestPowerLossDuringLogWrite(t *testing.T) {
 	t.Parallel()
 	const seed = 7
@@ -289,9 +291,9 @@ func verifyTwice(t *testing.T, dir string, acked int, where string) {
 
 var errInjected = errors.New("injected")
 
-// TestEveryFailureEndsTheStore fails each step in turn: the step's error comes out of Open or through Failed, once and
-// with operation and file in its text; nothing acknowledged is lost, and after a restart the store is usable. Without
-// -thorough it takes a sample of the steps that come often.
+// TestEveryFailureEndsTheStore fails each step in turn: the step's error comes out of Open or through Failed,
+// once and with operation and file in its text; nothing acknowledged is lost, and after a restart the store
+// is usable. Without -thorough it takes a sample of the steps that come often.
 func TestEveryFailureEndsTheStore(t *testing.T) {
 	t.Parallel()
 	base := t.TempDir()
@@ -307,8 +309,8 @@ func TestEveryFailureEndsTheStore(t *testing.T) {
 	if err := whole.play(t); err != nil {
 		t.Fatal(err)
 	}
-	// The store's whole life leads to each failure. Of the steps that come most, which are the writes and syncs of the log
-	// and the commits, some are enough.
+	// The store's whole life leads to each failure. Of the steps that come most, which are the writes and
+	// syncs of the log and the commits, some are enough.
 	const often = 10
 	oneOf := sample(3, 1)
 	tolerated, came := map[string]bool{}, map[string]int{}

@@ -40,8 +40,8 @@ func readContents(dir string) (contents, error) {
 	return c, err
 }
 
-// damagedDir makes a directory with several segments, a checkpoint in the middle and a log behind it. It returns its
-// contents and how many entries its last batch has.
+// damagedDir makes a directory with several segments, a checkpoint in the middle and a log behind it. It
+// returns its contents and how many entries its last batch has.
 func damagedDir(t testing.TB) (dir string, want contents, lastBatch int) {
 	dir = filepath.Join(t.TempDir(), "data")
 	s := open(t, smallConfig(dir))
@@ -67,8 +67,8 @@ func damagedDir(t testing.TB) (dir string, want contents, lastBatch int) {
 	return dir, want, 2
 }
 
-// judge says what a damaged directory may do: be refused with the right error, or be read with nothing missing but the
-// last batch.
+// judge says what a damaged directory may do: be refused with the right error, or be read with nothing
+// missing but the last batch.
 func judge(dir string, want contents, lastBatch int) (refused bool, err error) {
 	got, err := readContents(dir)
 	var damage *CorruptionError
@@ -108,8 +108,8 @@ func dataFiles(t testing.TB, dir string) (files []string) {
 	return files
 }
 
-// TestEveryBitFlipIsFoundOrHarmless flips bits all over a directory: each flip ends in a refusal, in the last batch
-// being taken for a torn write, or changes nothing because the place is not used.
+// TestEveryBitFlipIsFoundOrHarmless flips bits all over a directory: each flip ends in a refusal, in the last
+// batch being taken for a torn write, or changes nothing because the place is not used.
 func TestEveryBitFlipIsFoundOrHarmless(t *testing.T) {
 	t.Parallel()
 	const seed = 11
@@ -147,8 +147,8 @@ func TestEveryBitFlipIsFoundOrHarmless(t *testing.T) {
 	}
 }
 
-// TestTruncationAndLossAreRefused shortens and removes each file. A log file that lost its end was longer once, so even
-// this is noticed.
+// TestTruncationAndLossAreRefused shortens and removes each file. A log file that lost its end was longer
+// once, so even this is noticed.
 func TestTruncationAndLossAreRefused(t *testing.T) {
 	const seed = 13
 	rng := rand.New(rand.NewSource(seed))
@@ -224,8 +224,8 @@ func TestRefusalChangesNothing(t *testing.T) {
 	}
 }
 
-// TestBrokenBatchWithALaterOneIsRefused is the case raft-wal loses silently: the library stops at the first broken
-// frame and takes everything behind it for unwritten.
+// TestBrokenBatchWithALaterOneIsRefused is the case raft-wal loses silently: the library stops at the first
+// broken frame and takes everything behind it for unwritten.
 func TestBrokenBatchWithALaterOneIsRefused(t *testing.T) {
 	dir, _, _ := damagedDir(t)
 	img, err := examine(dir)

@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// A leader that hears nobody and is still heard keeps the others from electing another: they hear it, and raft takes up to two
-// election timeouts to notice on this side and one more on theirs. Raft cannot be told to give up the leadership. So such a
-// leader does what a killed one does: it ends its urgent streams, and says nothing any more. Then the others forget it and ask
-// each other, see loop.lost.
+// A leader that hears nobody and is still heard keeps the others from electing another: they hear it, and
+// raft takes up to two election timeouts to notice on this side and one more on theirs. Raft cannot be told
+// to give up the leadership. So such a leader does what a killed one does: it ends its urgent streams, and
+// says nothing any more. Then the others forget it and ask each other, see loop.lost.
 
 // deafness is how long a leader has heard nobody.
 type deafness struct {
@@ -17,8 +17,8 @@ type deafness struct {
 	hushed   bool // it says nothing to voters
 }
 
-// listen looks once a tick whether a majority still answers. Time in which this goroutine did not run does not count: the
-// answers may be waiting to be read.
+// listen looks once a tick whether a majority still answers. Time in which this goroutine did not run does
+// not count: the answers may be waiting to be read.
 func (l *loop) listen() {
 	now := l.s.lease.clock.now()
 	paused := now.Sub(l.deaf.tickedAt) > pauseTicks*tickInterval
@@ -49,13 +49,15 @@ func (l *loop) makeWay() {
 // steppedAside reports whether this leader has ended its streams so that another can be elected.
 func (l *loop) steppedAside() bool { return l.deaf.ticks >= deafTicks }
 
-// othersCouldElect reports whether the other voters are a majority. If they are not, they would only miss the leader.
+// othersCouldElect reports whether the other voters are a majority. If they are not, they would only miss the
+// leader.
 func (l *loop) othersCouldElect() bool {
 	others := len(l.conf.Voters) - 1
 	return slices.Contains(l.conf.Voters, l.s.identity.Member) && others > len(l.conf.Voters)/2
 }
 
-// hearAgain forgets that this member was a deaf leader: it leads no more, and has to answer those who stand for election.
+// hearAgain forgets that this member was a deaf leader: it leads no more, and has to answer those who stand
+// for election.
 func (l *loop) hearAgain() {
 	if l.steppedAside() && l.s.peers != nil {
 		l.s.peers.reopen()

@@ -63,7 +63,8 @@ func (c *testCluster) freezable() map[string]*frozenClock {
 	return clocks
 }
 
-// awaitVoters waits until a member is old enough to vote and has an open urgent stream from each of the others.
+// awaitVoters waits until a member is old enough to vote and has an open urgent stream from each of the
+// others.
 func (c *testCluster) awaitVoters(name string) {
 	c.t.Helper()
 	c.poll(name+" to hear the others", func() (ready bool) {
@@ -79,9 +80,9 @@ func (c *testCluster) deafen(name string, deaf bool) {
 	}
 }
 
-// A leader that hears nobody and is still heard makes way: the others elect another one although none of them has lost
-// patience with it, and could not, since their clocks stand still. When it hears again it follows, can lead again, and would
-// make way again.
+// A leader that hears nobody and is still heard makes way: the others elect another one although none of them
+// has lost patience with it, and could not, since their clocks stand still. When it hears again it follows,
+// can lead again, and would make way again.
 func TestDeafLeaderMakesWay(t *testing.T) {
 	t.Parallel()
 	c := newTestCluster(t, 3, 300)
@@ -130,8 +131,8 @@ func TestLeaderMakesWayOverLoopback(t *testing.T) {
 			c.awaitVoters(name)
 			clocks[name].freeze(true)
 		}
-		// It is silent for as long as it would be in earnest before it ends its streams: what is still under way would make
-		// the others take it back, and their clocks stand still.
+		// It is silent for as long as it would be in earnest before it ends its streams: what is still under
+		// way would make the others take it back, and their clocks stand still.
 		var silentAt int
 		old.ask(func(l *loop) { l.deaf.ticks, l.deaf.hushed, silentAt = deafTicks, true, l.ticks })
 		c.poll("the silence of "+old.name, func() (silent bool) {
@@ -155,8 +156,8 @@ func (m *machine) leads() (leads bool) {
 	return leads
 }
 
-// Of two voters neither can be elected without the other, so a deaf leader does not make itself missed: it stays until raft
-// notices, and the other knows it as the leader all the time.
+// Of two voters neither can be elected without the other, so a deaf leader does not make itself missed: it
+// stays until raft notices, and the other knows it as the leader all the time.
 func TestDeafLeaderOfTwoStays(t *testing.T) {
 	t.Parallel()
 	c := newTestCluster(t, 2, 301)
@@ -184,7 +185,8 @@ type stepClock struct{ at time.Time }
 func (c *stepClock) now() time.Time                      { return c.at }
 func (c *stepClock) ticker(d time.Duration) *time.Ticker { return time.NewTicker(d) }
 
-// What counts is time in which the leader itself ran, had lost a lease, and was not handing over. It falls silent first.
+// What counts is time in which the leader itself ran, had lost a lease, and was not handing over. It falls
+// silent first.
 func TestWhenALeaderCountsAsDeaf(t *testing.T) {
 	clock := &stepClock{at: time.Unix(1000, 0)}
 	s := &Store{cfg: Config{Logger: noLog}, identity: identity{Member: 1}}
@@ -241,8 +243,9 @@ func TestWhenALeaderCountsAsDeaf(t *testing.T) {
 	want("the other could elect nobody", false, false)
 }
 
-// A stream that a member opens takes the place of an older one: once the newer one ends the leader is forgotten, although the
-// older one, which a cut network has left half dead, is still open. The end of an older one means nothing.
+// A stream that a member opens takes the place of an older one: once the newer one ends the leader is
+// forgotten, although the older one, which a cut network has left half dead, is still open. The end of an
+// older one means nothing.
 func TestNewerStreamReplacesAnOlder(t *testing.T) {
 	t.Parallel()
 	c := newTestCluster(t, 3, 302)

@@ -10,18 +10,18 @@ import (
 )
 
 const (
-	// spareDescriptors is how many descriptors a store keeps open for nothing but its own files, in case that others, such
-	// as connections, have taken all that the process may have: a new segment, its directory, a checkpoint, a received one
-	// and a backup, twice.
+	// spareDescriptors is how many descriptors a store keeps open for nothing but its own files, in case that
+	// others, such as connections, have taken all that the process may have: a new segment, its directory, a
+	// checkpoint, a received one and a backup, twice.
 	spareDescriptors = 10
-	// descriptorPatience is how long a file is tried to open when even these are gone, and descriptorPause how long until
-	// the next attempt.
+	// descriptorPatience is how long a file is tried to open when even these are gone, and descriptorPause
+	// how long until the next attempt.
 	descriptorPatience = 30 * time.Second
 	descriptorPause    = 50 * time.Millisecond
 )
 
-// descriptors opens files also when the process has no descriptor left: that is a matter of time and of who has them, and no
-// failure of the disk. Its zero value is ready for use.
+// descriptors opens files also when the process has no descriptor left: that is a matter of time and of who
+// has them, and no failure of the disk. Its zero value is ready for use.
 type descriptors struct {
 	logger *slog.Logger // nil: none
 

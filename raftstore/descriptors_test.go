@@ -30,7 +30,8 @@ func (f *fewDescriptors) openFile(name string, flag int, perm os.FileMode) (*os.
 	return file, err
 }
 
-// TestNoDescriptorIsNoFailure has a log begin segments while the process has no descriptor left but those kept for it.
+// TestNoDescriptorIsNoFailure has a log begin segments while the process has no descriptor left but those
+// kept for it.
 func TestNoDescriptorIsNoFailure(t *testing.T) {
 	dir, few := t.TempDir(), &fewDescriptors{most: 1000}
 	d := &disk{}

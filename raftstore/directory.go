@@ -25,16 +25,17 @@ const (
 	tmpSuffix    = ".tmp"
 )
 
-// identityFormat is what is written for a member of a cluster; a server alone keeps format 1, without an incarnation.
+// identityFormat is what is written for a member of a cluster; a server alone keeps format 1, without an
+// incarnation.
 const identityFormat = 2
 
-// identity says whose data a directory holds. It is written last when a directory is made, so its presence means that
-// everything else is there.
+// identity says whose data a directory holds. It is written last when a directory is made, so its presence
+// means that everything else is there.
 type identity struct {
 	Cluster uint64
 	Member  uint64
-	// Incarnation is random and made with the directory, so that a member whose directory was emptied is not taken
-	// for what it was; 0 for a server alone.
+	// Incarnation is random and made with the directory, so that a member whose directory was emptied is not
+	// taken for what it was; 0 for a server alone.
 	Incarnation uint64
 }
 
@@ -126,7 +127,8 @@ func lockDirectory(dir string) (*os.File, error) {
 	return flock(f, syscall.LOCK_EX)
 }
 
-// shareDirectory keeps a server from starting while Check reads. Without a lock file there is nothing to share.
+// shareDirectory keeps a server from starting while Check reads. Without a lock file there is nothing to
+// share.
 func shareDirectory(dir string) (*os.File, error) {
 	f, err := os.Open(filepath.Join(dir, lockFile))
 	if errors.Is(err, os.ErrNotExist) {
@@ -150,8 +152,8 @@ func flock(f *os.File, how int) (*os.File, error) {
 	return nil, wrapStep("lock", f.Name(), err)
 }
 
-// prepareDirectory leaves a complete directory behind: it makes a new one, or finishes one whose making was cut short.
-// A directory that has identity.json is not touched.
+// prepareDirectory leaves a complete directory behind: it makes a new one, or finishes one whose making was
+// cut short. A directory that has identity.json is not touched.
 func prepareDirectory(d *disk, dir string, find func() (origin, error)) error {
 	if made, err := hasData(dir); made || err != nil {
 		return err
@@ -183,8 +185,8 @@ func prepareDirectory(d *disk, dir string, find func() (origin, error)) error {
 	return d.writeFile(filepath.Join(dir, identityFile), o.id.encode())
 }
 
-// checkHalfMade refuses a directory that holds more than a cut-short creation can leave behind: then identity.json was
-// lost, or the directory belongs to somebody else.
+// checkHalfMade refuses a directory that holds more than a cut-short creation can leave behind: then
+// identity.json was lost, or the directory belongs to somebody else.
 func checkHalfMade(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {

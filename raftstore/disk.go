@@ -10,8 +10,8 @@ import (
 	"github.com/coordd/coordd/raftstore/measure"
 )
 
-// disk is how the package changes files. Every change passes check first, which is where tests inject errors and take
-// pictures of the directory "as after a crash here".
+// disk is how the package changes files. Every change passes check first, which is where tests inject errors
+// and take pictures of the directory "as after a crash here".
 type disk struct {
 	before func(step, path string) error
 	slow   func()
@@ -34,8 +34,8 @@ func (d *disk) check(step, path string) error {
 	return wrapStep(step, path, d.before(step, path))
 }
 
-// note remembers the first failure of a write and returns err. From then on what is in memory and what is on disk may
-// differ, so another goroutine's write, correct as it looks there, could turn a crash into damage.
+// note remembers the first failure of a write and returns err. From then on what is in memory and what is on
+// disk may differ, so another goroutine's write, correct as it looks there, could turn a crash into damage.
 func (d *disk) note(err error) error {
 	if err != nil {
 		d.failed.CompareAndSwap(nil, &err)

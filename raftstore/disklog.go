@@ -14,8 +14,8 @@ import (
 	pb "go.etcd.io/raft/v3/raftpb"
 )
 
-// diskLog is the log on raft-wal. append and setHardState are called by one goroutine, cut by another; the library
-// keeps them apart.
+// diskLog is the log on raft-wal. append and setHardState are called by one goroutine, cut by another; the
+// library keeps them apart.
 type diskLog struct {
 	dir  string
 	meta *walMeta
@@ -28,8 +28,8 @@ type diskLog struct {
 	logs []*hraft.Log // the same
 }
 
-// openDiskLog opens a log which examine has found sound and repair has tidied, and checks that the library sees the
-// same entries as the scan did. fail is told about failures the library does not return.
+// openDiskLog opens a log which examine has found sound and repair has tidied, and checks that the library
+// sees the same entries as the scan did. fail is told about failures the library does not return.
 func openDiskLog(d *disk, dir string, img *image, cfg Config, fail func(error)) (*diskLog, error) {
 	meta, err := openWALMeta(d, dir)
 	if err != nil {
@@ -167,8 +167,9 @@ func (l *diskLog) close() error {
 	return wrapStep("close", filepath.Clean(l.dir), errors.Join(err, l.wal.Close()))
 }
 
-// segmentFiler marks new segments with our codec. raft-wal v0.4.2 marks every new segment as its own format whatever
-// codec it was given, and then refuses to open the log again; walMeta.CommitState corrects the list in the same way.
+// segmentFiler marks new segments with our codec. raft-wal v0.4.2 marks every new segment as its own format
+// whatever codec it was given, and then refuses to open the log again; walMeta.CommitState corrects the list
+// in the same way.
 type segmentFiler struct{ *segment.Filer }
 
 // Create implements types.SegmentFiler.
@@ -177,8 +178,8 @@ func (f segmentFiler) Create(info types.SegmentInfo) (types.SegmentWriter, error
 	return f.Filer.Create(info)
 }
 
-// walLogger keeps raft-wal quiet and passes on the one failure that the library reports nowhere else: after a failed
-// change of segments the next append would fail, for a reason that says nothing.
+// walLogger keeps raft-wal quiet and passes on the one failure that the library reports nowhere else: after a
+// failed change of segments the next append would fail, for a reason that says nothing.
 type walLogger struct {
 	hclog.Logger
 	out  *slog.Logger

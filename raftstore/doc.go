@@ -1,26 +1,27 @@
-// Package raftstore keeps one replicated log: it makes commands durable and agreed on, hands them over in one order,
-// and keeps the state they lead to as checkpoints. It carries bytes and knows nothing of what they mean. A server alone
-// is a cluster of one member; Config.Cluster says how to be one of several.
+// Package raftstore keeps one replicated log: it makes commands durable and agreed on, hands them over in one
+// order, and keeps the state they lead to as checkpoints. It carries bytes and knows nothing of what they
+// mean. A server alone is a cluster of one member; Config.Cluster says how to be one of several.
 //
 // # Use
 //
-// Open takes the data directory, verifies it and gives the last checkpoint to Config.Load on the way, Start begins. From then on the Handler
-// hears of leadership and gets every committed entry, once and in order; it answers with Applied, writes a checkpoint
-// when CheckpointDue says so, and ends the process when it is told Failed. Propose adds commands while this member
-// leads.
+// Open takes the data directory, verifies it and gives the last checkpoint to Config.Load on the way, Start
+// begins. From then on the Handler hears of leadership and gets every committed entry, once and in order; it
+// answers with Applied, writes a checkpoint when CheckpointDue says so, and ends the process when it is told
+// Failed. Propose adds commands while this member leads.
 //
 // # The turn
 //
-// Raft is no goroutine's own: whoever holds the turn (loop.mu) takes everything out of the inbox, gives it to raft,
-// hands out what raft wants done, and is the only one meanwhile who calls the Handler. Mostly that is the loop's
-// goroutine, which the inbox's bell wakes. Where nothing else is going on it is the goroutine that brought something,
-// because waking another one costs more than the work: Propose's caller, the appender when a write is done, the stream
-// of another member. They leave their mail first and then try for the turn, without waiting (loop.kick). Nothing is
-// left lying: whoever gives the turn back looks into the inbox again and rings for what has come in between.
+// Raft is no goroutine's own: whoever holds the turn (loop.mu) takes everything out of the inbox, gives it to
+// raft, hands out what raft wants done, and is the only one meanwhile who calls the Handler. Mostly that is
+// the loop's goroutine, which the inbox's bell wakes. Where nothing else is going on it is the goroutine that
+// brought something, because waking another one costs more than the work: Propose's caller, the appender when
+// a write is done, the stream of another member. They leave their mail first and then try for the turn,
+// without waiting (loop.kick). Nothing is left lying: whoever gives the turn back looks into the inbox again
+// and rings for what has come in between.
 //
 // The calls to the Handler therefore come one after the other, in the order of the log, but from any of these
-// goroutines. Within a turn nothing waits, for a disk least of all. Flush comes behind the turn, so there may be two at
-// a time.
+// goroutines. Within a turn nothing waits, for a disk least of all. Flush comes behind the turn, so there may
+// be two at a time.
 //
 // # Goroutines
 //
@@ -35,14 +36,15 @@
 //	     |               |
 //	   wal/            state.db
 //
-// In a cluster every other member has two lanes, each a bounded queue with a goroutine and a connection of its own: one
-// for heartbeats, votes and answers, one for the log. What comes in goes to the inbox. A checkpoint for
-// a member that lags is sent by a goroutine of its own from a read transaction; a received one is collected in a file
-// by the goroutine that receives it, and installed by the appender and the keeper together.
+// In a cluster every other member has two lanes, each a bounded queue with a goroutine and a connection of
+// its own: one for heartbeats, votes and answers, one for the log. What comes in goes to the inbox. A
+// checkpoint for a member that lags is sent by a goroutine of its own from a read transaction; a received one
+// is collected in a file by the goroutine that receives it, and installed by the appender and the keeper
+// together.
 //
 // A turn never waits for a disk. The appender takes all writes that came together while it waited for the
-// last one and makes them one write and one fdatasync. The keeper writes checkpoints and removes dropped rows, both in
-// small transactions with pauses between them, and cuts the log.
+// last one and makes them one write and one fdatasync. The keeper writes checkpoints and removes dropped
+// rows, both in small transactions with pauses between them, and cuts the log.
 //
 // # Order of persistence
 //
@@ -50,15 +52,16 @@
 //  2. Entries, in the last log segment. Raft hears of it afterwards, and only then counts this member.
 //  3. Committed entries that are durable here go to the handler; replies to clients come after that.
 //  4. Rows, in synced transactions of bounded size, and then, in one of its own, the index they are as of.
-//  5. Log segments wholly behind a durable checkpoint are removed, TailEntriesKept entries excepted, and on the leader
-//     what a member that lags needs, within LagEntriesKept and LagBytesKept.
+//  5. Log segments wholly behind a durable checkpoint are removed, TailEntriesKept entries excepted, and on
+//     the leader what a member that lags needs, within LagEntriesKept and LagBytesKept.
 //
-// The commit index is not written on its own: a member alone commits its whole log again when it is elected, and others
-// learn it from their leader. At start it is the checkpoint's index, or the one written along with the last term.
+// The commit index is not written on its own: a member alone commits its whole log again when it is elected,
+// and others learn it from their leader. At start it is the checkpoint's index, or the one written along with
+// the last term.
 //
-// A new segment is made in this order: the list in wal-meta.db names it; the file is made in full length, synced, and its
-// name synced; the mark tail-made in wal-meta.db says so; entries are appended. So a last segment that is missing or
-// too short is either one that was never begun (no mark) or damage.
+// A new segment is made in this order: the list in wal-meta.db names it; the file is made in full length,
+// synced, and its name synced; the mark tail-made in wal-meta.db says so; entries are appended. So a last
+// segment that is missing or too short is either one that was never begun (no mark) or damage.
 //
 // # Files
 //
@@ -79,8 +82,9 @@
 //	| 1, len | (see envelope) | 1, len |                |     | 3, CRC |
 //	+--------+----------------+--------+----------------+- - -+--------+
 //
-// The commit frame's CRC32C covers the batch. Each entry has its own envelope with a second checksum, over index, term,
-// type and data, started with the member id; it is drawn in envelope.go and checked whenever an entry is read.
+// The commit frame's CRC32C covers the batch. Each entry has its own envelope with a second checksum, over
+// index, term, type and data, started with the member id; it is drawn in envelope.go and checked whenever an
+// entry is read.
 //
 // state.db has five buckets:
 //
@@ -93,25 +97,25 @@
 //
 // # Recovery
 //
-// Before a library opens a file for writing, examine reads everything with plain reads and changes nothing. It is the only
-// reading for which a start waits: the rows are handed over in it, each once its checksum was right, and count once the
-// whole was. bbolt reads state.db once more, to know its free pages; it does so aside, and until it has, checkpoints and
-// snapshots wait. The rule:
+// Before a library opens a file for writing, examine reads everything with plain reads and changes nothing.
+// It is the only reading for which a start waits: the rows are handed over in it, each once its checksum was
+// right, and count once the whole was. bbolt reads state.db once more, to know its free pages; it does so
+// aside, and until it has, checkpoints and snapshots wait. The rule:
 //
-//   - What follows the last whole batch of the last segment, with no whole batch behind it, is a write that a crash cut
-//     short. Nobody was told that it happened. It is wiped.
+//   - What follows the last whole batch of the last segment, with no whole batch behind it, is a write that a
+//     crash cut short. Nobody was told that it happened. It is wiped.
 //   - Everything else that is broken, missing, too short or contradictory is corruption: Open returns a
 //     CorruptionError with file and entry, and the directory is as before.
 //
-// Two more leftovers of a crash are tidied up: a closed last segment without a next one, and a last segment that was not
-// made in full length. Check does the same examination for an operator.
+// Two more leftovers of a crash are tidied up: a closed last segment without a next one, and a last segment
+// that was not made in full length. Check does the same examination for an operator.
 //
-// What a checkpoint that was never finished left in state.db is removed once the store has started; one that is not
-// wholly in its place goes on being moved.
+// What a checkpoint that was never finished left in state.db is removed once the store has started; one that
+// is not wholly in its place goes on being moved.
 //
-// A third is a log that does not belong to the checkpoint, if that came from another member: the crash came between
-// putting the file in its place and emptying the log, which is done then.
+// A third is a log that does not belong to the checkpoint, if that came from another member: the crash came
+// between putting the file in its place and emptying the log, which is done then.
 //
-// One loss cannot be told from a crash: damage to the very last batch, if no checkpoint or stored commit index is known to lie
-// behind it.
+// One loss cannot be told from a crash: damage to the very last batch, if no checkpoint or stored commit
+// index is known to lie behind it.
 package raftstore

@@ -5,10 +5,11 @@ import (
 	"sync/atomic"
 )
 
-// due measures the log that a restart would replay: what was applied since the last checkpoint was begun. Its bytes are
-// the store's to count. How many commands there are in an entry only the handler knows, who has read it when it tells that
-// it was Applied. So what is replayed counts like what is new, and a checkpoint as of the last entry that was applied
-// leaves nothing. What was handed over and not applied yet, handedBytesMax of it, does not count.
+// due measures the log that a restart would replay: what was applied since the last checkpoint was begun. Its
+// bytes are the store's to count. How many commands there are in an entry only the handler knows, who has
+// read it when it tells that it was Applied. So what is replayed counts like what is new, and a checkpoint as
+// of the last entry that was applied leaves nothing. What was handed over and not applied yet, handedBytesMax
+// of it, does not count.
 type due struct {
 	bytes, commands atomic.Int64
 

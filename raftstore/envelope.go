@@ -24,8 +24,9 @@ import (
 //	+-----------------------------------------------+
 //	| data ...
 //
-// The checksum runs over the member id, then everything but itself. The member id is in it so that a file of another
-// member does not fit, and so that data sent by a client cannot be made to look like a whole log batch.
+// The checksum runs over the member id, then everything but itself. The member id is in it so that a file of
+// another member does not fit, and so that data sent by a client cannot be made to look like a whole log
+// batch.
 const (
 	entryFormat    = 1
 	entryHeaderLen = 24

@@ -11,8 +11,8 @@ var ErrLocked = errors.New("the data directory is in use by another process")
 // ErrNotData says that a directory is not one of ours. Nothing was changed.
 var ErrNotData = errors.New("it is not a data directory")
 
-// CorruptionError says that stored data is not what was written. Nothing was changed. Open and Check return it, and
-// Handler.Failed gets it when damage shows up while running.
+// CorruptionError says that stored data is not what was written. Nothing was changed. Open and Check return
+// it, and Handler.Failed gets it when damage shows up while running.
 type CorruptionError struct {
 	File   string // path of the damaged or missing file
 	Index  uint64 // log entry concerned; 0 if the damage is not about one entry
@@ -40,8 +40,8 @@ func (e *FormatError) Error() string {
 		e.File, e.Found, e.Known)
 }
 
-// VersionError says that the cluster may use commands that this program cannot read. Open and Store.Start return it, and
-// Handler.Failed gets it if the cluster has come so far while a new member joined.
+// VersionError says that the cluster may use commands that this program cannot read. Open and Store.Start
+// return it, and Handler.Failed gets it if the cluster has come so far while a new member joined.
 type VersionError struct {
 	Cluster uint64 // version that all members can read
 	Own     uint64 // highest version this program reads

@@ -35,12 +35,12 @@ func PlanForceSingle(dir string) (Survivor, error) {
 	return s, err
 }
 
-// ForceSingle makes the member in dir the only one of its cluster, for when so many others are lost for good that no
-// majority is left. It is for a stopped server. Entries that were not committed anywhere else become committed;
-// entries that only others had are lost, so the directory gets a new Lineage. The other members are removed: they are
-// refused if they come back, and must not be running, for they would go on as a second cluster with the same sessions.
-// Of several that are left, take the one whose Check reports the highest last term, and among those the highest last
-// entry. Errors: those of PlanForceSingle.
+// ForceSingle makes the member in dir the only one of its cluster, for when so many others are lost for good
+// that no majority is left. It is for a stopped server. Entries that were not committed anywhere else become
+// committed; entries that only others had are lost, so the directory gets a new Lineage. The other members
+// are removed: they are refused if they come back, and must not be running, for they would go on as a second
+// cluster with the same sessions. Of several that are left, take the one whose Check reports the highest last
+// term, and among those the highest last entry. Errors: those of PlanForceSingle.
 func ForceSingle(dir string) error {
 	lock, err := lockDirectory(dir)
 	if err != nil {

@@ -103,8 +103,8 @@ func segmentImage(batches ...int) (b []byte, ends []int) {
 	return append(b, make([]byte, 256)...), ends
 }
 
-// TestFindIntactBatch breaks one batch of a segment in every byte: whatever is broken, a whole batch behind it is found
-// and one before it is not lost.
+// TestFindIntactBatch breaks one batch of a segment in every byte: whatever is broken, a whole batch behind
+// it is found and one before it is not lost.
 func TestFindIntactBatch(t *testing.T) {
 	good, ends := segmentImage(1, 3, 2, 1)
 	if w := walkSegment(good); w.end != ends[3] || len(w.entries) != 7 || w.sealed {
@@ -162,7 +162,8 @@ func FuzzScan(f *testing.F) {
 	})
 }
 
-// FuzzStateFile changes bytes of a real state.db: reading it gives an error or the same rows, and never panics.
+// FuzzStateFile changes bytes of a real state.db: reading it gives an error or the same rows, and never
+// panics.
 func FuzzStateFile(f *testing.F) {
 	dir, want, _ := damagedDir(f)
 	good, err := os.ReadFile(filepath.Join(dir, stateFile))

@@ -9,9 +9,9 @@ import (
 	"github.com/hashicorp/raft-wal/types"
 )
 
-// raft-wal's segment format, as far as the scan needs it: a file header, then frames of 8 bytes plus payload padded to
-// 8. A batch is some entry frames, an index frame if it closes the segment, and a commit frame with the CRC32C of
-// everything since the commit before (for the first batch: since the start of the file).
+// raft-wal's segment format, as far as the scan needs it: a file header, then frames of 8 bytes plus payload
+// padded to 8. A batch is some entry frames, an index frame if it closes the segment, and a commit frame with
+// the CRC32C of everything since the commit before (for the first batch: since the start of the file).
 const (
 	segmentHeaderLen = 32
 	segmentMagic     = 0x58eb6b0d
@@ -68,8 +68,8 @@ type segmentWalk struct {
 	indexStart uint64 // offset of the index array, if sealed
 }
 
-// walkSegment reads intact batches from the start of a segment. It never fails: what follows end is judged by the
-// caller, who knows whether the segment was finished.
+// walkSegment reads intact batches from the start of a segment. It never fails: what follows end is judged by
+// the caller, who knows whether the segment was finished.
 func walkSegment(b []byte) segmentWalk {
 	var w segmentWalk
 	for !w.sealed {
@@ -144,7 +144,8 @@ func checkSegmentHeader(b []byte, info types.SegmentInfo) error {
 	return nil
 }
 
-// firstNonZero returns the place of the first byte at or after from that is not zero; len(b) if there is none.
+// firstNonZero returns the place of the first byte at or after from that is not zero; len(b) if there is
+// none.
 func firstNonZero(b []byte, from int) int {
 	var zero [4096]byte
 	for from < len(b) {
@@ -169,10 +170,11 @@ func lastNonZero(b []byte, from int) int {
 	return end
 }
 
-// findIntactBatch looks behind a broken place for a whole batch with a matching checksum: proof that the broken place
-// was followed by a later, completed write and is not the torn end of the log. raft-wal's frames are 8-byte aligned
-// but a broken length hides where the next one begins, so every aligned place is tried. That stays linear in the
-// number of frames because a batch's checksum is computed from two running checksums instead of from its bytes.
+// findIntactBatch looks behind a broken place for a whole batch with a matching checksum: proof that the
+// broken place was followed by a later, completed write and is not the torn end of the log. raft-wal's frames
+// are 8-byte aligned but a broken length hides where the next one begins, so every aligned place is tried.
+// That stays linear in the number of frames because a batch's checksum is computed from two running checksums
+// instead of from its bytes.
 func findIntactBatch(b []byte, from int) (start int, found bool) {
 	from -= from % frameHeaderLen
 	end := lastNonZero(b, from)
@@ -213,8 +215,8 @@ func findIntactBatch(b []byte, from int) (start int, found bool) {
 	return 0, false
 }
 
-// crcShift returns what a CRC32C becomes when n zero bytes worth of message follow, without the conditioning of those
-// bytes: crc(ab) = crcShift(crc(a), len(b)) ^ crc(b).
+// crcShift returns what a CRC32C becomes when n zero bytes worth of message follow, without the conditioning
+// of those bytes: crc(ab) = crcShift(crc(a), len(b)) ^ crc(b).
 func crcShift(crc uint32, n int) uint32 {
 	for bit := 0; n > 0; bit, n = bit+1, n>>1 {
 		if n&1 != 0 {

@@ -17,8 +17,8 @@ import (
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	// Under the race detector, collecting garbage as often as usual takes a seventh of the time. Only benchmarks here
-	// measure memory.
+	// Under the race detector, collecting garbage as often as usual takes a seventh of the time. Only
+	// benchmarks here measure memory.
 	if flag.Lookup("test.bench").Value.String() == "" {
 		debug.SetGCPercent(400)
 	}
@@ -202,7 +202,8 @@ func (r *recorder) waitCheckpoint(t testing.TB, index uint64) {
 	})
 }
 
-// waitIdle waits until the keeper has nothing to do: all rows are in their place, and none of a dropped prefix is left.
+// waitIdle waits until the keeper has nothing to do: all rows are in their place, and none of a dropped
+// prefix is left.
 func (r *recorder) waitIdle(t testing.TB) {
 	t.Helper()
 	for deadline := time.Now().Add(patience); !failedLocked(r); time.Sleep(time.Millisecond) {

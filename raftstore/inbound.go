@@ -16,8 +16,8 @@ var _ peerServer = (*Store)(nil)
 
 func idText(id uint64) string { return fmt.Sprintf("%016x", id) }
 
-// answerHello implements peerServer. Who asks has to have the certificate of a member; without certificates everybody is
-// told.
+// answerHello implements peerServer. Who asks has to have the certificate of a member; without certificates
+// everybody is told.
 func (s *Store) answerHello(req *peerpb.HelloRequest, certificate *x509.Certificate) (*peerpb.HelloResponse, error) {
 	switch list := s.admitted(); {
 	case req.GetCluster() == s.identity.Cluster && list.isRemoved(req.GetMember()):
@@ -36,8 +36,8 @@ func (s *Store) answerHello(req *peerpb.HelloRequest, certificate *x509.Certific
 	return a, nil
 }
 
-// accept implements peerServer. Only members are accepted, see admission; removed ones and those with another data
-// directory are told so.
+// accept implements peerServer. Only members are accepted, see admission; removed ones and those with another
+// data directory are told so.
 func (s *Store) accept(h *peerpb.Header, certificate *x509.Certificate) error {
 	err := s.judgeHeader(h, certificate)
 	if err != nil {
@@ -110,8 +110,9 @@ func (s *Store) receive(h *peerpb.Header, f *peerpb.Frame) error {
 	return nil
 }
 
-// forwarded reports whether a message is a read question that raft passes on for another member: one that still takes the
-// sender for the leader. Nobody waits for the answer: that member asks anew when it hears of the leader.
+// forwarded reports whether a message is a read question that raft passes on for another member: one that
+// still takes the sender for the leader. Nobody waits for the answer: that member asks anew when it hears of
+// the leader.
 func forwarded(m *pb.Message, sender uint64) bool {
 	return m.GetType() == pb.MsgReadIndex && m.GetFrom() != sender
 }

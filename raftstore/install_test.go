@@ -43,9 +43,9 @@ func (h *hook) arm() {
 	h.armed, h.seen = true, map[string]bool{}
 }
 
-// A checkpoint that is begun after a received one was put in its place, and before a turn has heard of that, is
-// void. It must not count as being written for ever: the member makes checkpoints again and cuts its log, and whoever waits
-// for one gets it.
+// A checkpoint that is begun after a received one was put in its place, and before a turn has heard of that,
+// is void. It must not count as being written for ever: the member makes checkpoints again and cuts its log,
+// and whoever waits for one gets it.
 func TestCheckpointBegunDuringAnInstallation(t *testing.T) {
 	t.Parallel()
 	c := newTestCluster(t, 3, 200)
@@ -99,8 +99,8 @@ func TestCheckpointBegunDuringAnInstallation(t *testing.T) {
 	}
 }
 
-// A checkpoint that was finished just before another member's took its place is told to nobody: what is durable does not
-// go back.
+// A checkpoint that was finished just before another member's took its place is told to nobody: what is
+// durable does not go back.
 func TestOvertakenCheckpointIsNotTold(t *testing.T) {
 	s := open(t, smallConfig(t.TempDir()))
 	m := startByHand(t, s)

@@ -6,18 +6,19 @@ import (
 	"time"
 )
 
-// lease is until when this member may act as the leader. Others read it while the holder of the turn writes it.
+// lease is until when this member may act as the leader. Others read it while the holder of the turn writes
+// it.
 type lease struct {
 	clock clock
 	base  time.Time    // what until counts from
 	until atomic.Int64 // nanoseconds after base; 0 is none
-	// wall is the time of day, in nanoseconds since 1970, at which the lease ends besides. The monotonic clock stands still
-	// while a machine sleeps, and while it is moved; the time of day is put right then.
+	// wall is the time of day, in nanoseconds since 1970, at which the lease ends besides. The monotonic
+	// clock stands still while a machine sleeps, and while it is moved; the time of day is put right then.
 	wall atomic.Int64
 }
 
-// holds reports whether a lease that ends at until is good. One that the time of day has passed by a jump is not, however
-// little time seems to have passed; a jump backwards does not lengthen it.
+// holds reports whether a lease that ends at until is good. One that the time of day has passed by a jump is
+// not, however little time seems to have passed; a jump backwards does not lengthen it.
 func (l *lease) holds(until int64) bool {
 	now := l.clock.now()
 	return now.Sub(l.base) < time.Duration(until) && now.UnixNano() < l.wall.Load()
@@ -32,9 +33,9 @@ func (l *lease) extend(until time.Time) {
 // leaseAlone is a lease without end: there is nobody else who could lead.
 const leaseAlone = -1
 
-// LeaseUntil returns until when this member may speak as the leader; the zero time if it may not. It is at most
-// LeaseWindow ahead and renewed about five times a second. A leader alone in its cluster always gets LeaseWindow from
-// now. The time is monotonic.
+// LeaseUntil returns until when this member may speak as the leader; the zero time if it may not. It is at
+// most LeaseWindow ahead and renewed about five times a second. A leader alone in its cluster always gets
+// LeaseWindow from now. The time is monotonic.
 func (s *Store) LeaseUntil() time.Time {
 	switch until := s.lease.until.Load(); until {
 	case 0:
@@ -46,8 +47,8 @@ func (s *Store) LeaseUntil() time.Time {
 	}
 }
 
-// MaySpeak reports whether this member leads and a majority has confirmed that lately. Without it a leader must say
-// nothing that implies that a session lives. It is cheap.
+// MaySpeak reports whether this member leads and a majority has confirmed that lately. Without it a leader
+// must say nothing that implies that a session lives. It is cheap.
 func (s *Store) MaySpeak() bool {
 	switch until := s.lease.until.Load(); until {
 	case 0:

@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// jumpyClock is a clock whose monotonic reading and time of day can go apart, as those of a machine that slept do.
+// jumpyClock is a clock whose monotonic reading and time of day can go apart, as those of a machine that
+// slept do.
 type jumpyClock struct {
 	realClock
 	at time.Time
@@ -13,8 +14,8 @@ type jumpyClock struct {
 
 func (c *jumpyClock) now() time.Time { return c.at }
 
-// TestLeaseOfAMachineThatSlept: the lease is over when the time of day has passed its end, although the monotonic clock
-// stood still; a clock that is put back does not lengthen it.
+// TestLeaseOfAMachineThatSlept: the lease is over when the time of day has passed its end, although the
+// monotonic clock stood still; a clock that is put back does not lengthen it.
 func TestLeaseOfAMachineThatSlept(t *testing.T) {
 	begun := time.Now()
 	for _, c := range []struct {

@@ -4,27 +4,29 @@ import "time"
 
 // Defaults of Config. Each is a trade between disk use, the time a restart takes and background work.
 const (
-	// DefaultSegmentBytes is the size at which a log file is closed and the next one begun. The file takes this much
-	// disk from the start.
+	// DefaultSegmentBytes is the size at which a log file is closed and the next one begun. The file takes
+	// this much disk from the start.
 	DefaultSegmentBytes = 32 << 20
-	// DefaultCheckpointBytes is how much log may be applied before a checkpoint is due. See Store.LogFull for what
-	// there may be beyond it.
+	// DefaultCheckpointBytes is how much log may be applied before a checkpoint is due. See Store.LogFull for
+	// what there may be beyond it.
 	DefaultCheckpointBytes = 32 << 20
-	// DefaultCheckpointCommands is how many commands may be applied before a checkpoint is due; it bounds replay.
+	// DefaultCheckpointCommands is how many commands may be applied before a checkpoint is due; it bounds
+	// replay.
 	DefaultCheckpointCommands = 250_000
-	// DefaultTailEntriesKept is how many entries stay in the log behind a checkpoint, for members that lag a little.
+	// DefaultTailEntriesKept is how many entries stay in the log behind a checkpoint, for members that lag a
+	// little.
 	DefaultTailEntriesKept = 5_000
-	// DefaultLagEntriesKept and DefaultLagBytesKept bound what else stays in the leader's log for a member that is there
-	// and lags more. The bytes, which bound the tail as well, are counted from checkpoint to checkpoint. None of it is
-	// replayed.
+	// DefaultLagEntriesKept and DefaultLagBytesKept bound what else stays in the leader's log for a member
+	// that is there and lags more. The bytes, which bound the tail as well, are counted from checkpoint to
+	// checkpoint. None of it is replayed.
 	DefaultLagEntriesKept = 500_000
 	DefaultLagBytesKept   = 128 << 20
 	// DefaultTailBytes bounds the recent entries kept in memory, once they have been handed over.
 	DefaultTailBytes = 16 << 20
 )
 
-// MaxCommandBytes is the largest command Propose takes. raft-wal reads frames of at most 64 MiB; half of it leaves room
-// for our header and for a batch.
+// MaxCommandBytes is the largest command Propose takes. raft-wal reads frames of at most 64 MiB; half of it
+// leaves room for our header and for a batch.
 const MaxCommandBytes = 32 << 20
 
 // Bounds on what may be under way. Beyond them work waits in front of the store; see Store.Backlog.
@@ -57,9 +59,10 @@ const (
 	electionTicks  = 20
 )
 
-// LeaseWindow is how long a confirmed leadership is good for, from the moment the confirming round was started. It is
-// so much shorter than an election that no other member can have won one meanwhile, even if both clocks are wrong by
-// 5 %, and a tick was about to happen: 0.85 s / 0.95 < 19 * 50 ms / 1.05. DESIGN.md has the exceptions.
+// LeaseWindow is how long a confirmed leadership is good for, from the moment the confirming round was
+// started. It is so much shorter than an election that no other member can have won one meanwhile, even if
+// both clocks are wrong by 5 %, and a tick was about to happen: 0.85 s / 0.95 < 19 * 50 ms / 1.05. DESIGN.md
+// has the exceptions.
 const LeaseWindow = 850 * time.Millisecond
 
 // Bounds on the traffic between members.

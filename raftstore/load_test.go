@@ -34,7 +34,8 @@ func storedRows(t *testing.T, count int) (cfg Config, want map[string]string) {
 	return cfg, want
 }
 
-// What Open loads is what Rows gives, and the file is read once for it: nothing waits for bbolt, which reads it once more.
+// What Open loads is what Rows gives, and the file is read once for it: nothing waits for bbolt, which reads
+// it once more.
 func TestLoadWhileOpening(t *testing.T) {
 	cfg, want := storedRows(t, 2000)
 	got := map[string]string{}
@@ -103,8 +104,8 @@ func TestStartTellsItsProgress(t *testing.T) {
 	}
 }
 
-// While bbolt opens the file, raft is told that there is no snapshot yet, and checkpoints wait. A file that it cannot open
-// is a failure of the storage.
+// While bbolt opens the file, raft is told that there is no snapshot yet, and checkpoints wait. A file that
+// it cannot open is a failure of the storage.
 func TestFileThatIsStillOpening(t *testing.T) {
 	held := &stateStore{ready: make(chan struct{})}
 	s := &Store{rowStore: held}

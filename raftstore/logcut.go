@@ -8,8 +8,8 @@ type logMark struct {
 	total int64  // bytes handed over since the start
 }
 
-// checkpointDone tells the handler and cuts the log behind the checkpoint: raft forgets the entries first, then they
-// are removed. One that another member's checkpoint has overtaken is nothing to tell of.
+// checkpointDone tells the handler and cuts the log behind the checkpoint: raft forgets the entries first,
+// then they are removed. One that another member's checkpoint has overtaken is nothing to tell of.
 func (l *loop) checkpointDone(c checkpointMark) {
 	if c.index < l.s.stored.Load() {
 		return
@@ -26,9 +26,9 @@ func (l *loop) checkpointDone(c checkpointMark) {
 	l.s.keeper.cut(first)
 }
 
-// firstKept is the first entry to keep behind a checkpoint as of index: TailEntriesKept, within LagBytesKept, and on the
-// leader what the slowest member needs that is there to take it, within LagEntriesKept and LagBytesKept. What a member
-// needs beyond that it gets as a checkpoint, which is less work then.
+// firstKept is the first entry to keep behind a checkpoint as of index: TailEntriesKept, within LagBytesKept,
+// and on the leader what the slowest member needs that is there to take it, within LagEntriesKept and
+// LagBytesKept. What a member needs beyond that it gets as a checkpoint, which is less work then.
 func (l *loop) firstKept(index uint64) uint64 {
 	heavy := l.heavyBound()
 	first := min(max(heavy, 2), max(index, 2), index+1) // for 2 see log.origin
@@ -50,8 +50,8 @@ func (l *loop) firstKept(index uint64) uint64 {
 	return first
 }
 
-// heavyBound is the first entry that may be kept without more than LagBytesKept behind it, 0 if there are not so many.
-// Marks that lie behind it are forgotten.
+// heavyBound is the first entry that may be kept without more than LagBytesKept behind it, 0 if there are not
+// so many. Marks that lie behind it are forgotten.
 func (l *loop) heavyBound() uint64 {
 	for len(l.marks) > 1 && l.handedTotal-l.marks[0].total > l.s.cfg.LagBytesKept {
 		l.marks = l.marks[1:]

@@ -10,9 +10,9 @@ import (
 	"testing"
 )
 
-// fallBehind runs three members of which one is there and does not write: its disk does not answer while the others
-// agree on many commands. It returns that member, caught up again, and whether the leader was seen to take it for one that
-// is not there, as may happen on a busy machine.
+// fallBehind runs three members of which one is there and does not write: its disk does not answer while the
+// others agree on many commands. It returns that member, caught up again, and whether the leader was seen to
+// take it for one that is not there, as may happen on a busy machine.
 func fallBehind(t *testing.T, seed uint64, change func(*Config)) (a *machine, gone bool) {
 	t.Helper()
 	c := newTestCluster(t, 3, seed)

@@ -8,8 +8,8 @@ import (
 	"go.etcd.io/raft/v3"
 )
 
-// raftLogger passes raft's messages on. Its information and warnings are our debugging: what an operator has to know of
-// elections and members is told by chronicle.go.
+// raftLogger passes raft's messages on. Its information and warnings are our debugging: what an operator has
+// to know of elections and members is told by chronicle.go.
 type raftLogger struct{ out *slog.Logger }
 
 var _ raft.Logger = raftLogger{}

@@ -20,11 +20,13 @@ type Member struct {
 	Version       uint64 // highest command version it can read; 0 while it was never seen
 	Learner       bool   // it gets the log but has no vote
 	Leader        bool   // as far as this member knows
-	// Match is the last entry known to be in its log. Only the leader knows; elsewhere it is 0. It is a little old.
+	// Match is the last entry known to be in its log. Only the leader knows; elsewhere it is 0. It is a
+	// little old.
 	Match uint64
 	// Active says that the leader has heard of it lately; elsewhere it is false.
 	Active bool
-	// Connected says that it takes messages from this member, which says so of itself too. Every member knows by itself.
+	// Connected says that it takes messages from this member, which says so of itself too. Every member knows
+	// by itself.
 	Connected bool
 	// Full says that the member's disk is nearly full.
 	Full bool
@@ -86,12 +88,14 @@ func (s *Store) Members() []Member {
 func (s *Store) Leader() uint64 { return s.view.Load().leader }
 
 // ClusterVersion returns the version of commands that every member can read, as each has published with its
-// Cluster.Version; 0 if a voter has not. It never shrinks while members come and go: one that cannot read it may not join.
+// Cluster.Version; 0 if a voter has not. It never shrinks while members come and go: one that cannot read it
+// may not join.
 func (s *Store) ClusterVersion() uint64 { return s.view.Load().conf.version() }
 
-// AddLearner adds a member that gets the log and has no vote, and returns its id, which is new. The server itself is
-// started with Cluster.Join, before or after. Only the leader can do this. Errors: ErrNotLeader, ErrTaken, ErrStopped,
-// that of ctx; after the last one the member may have been added nevertheless, see Members.
+// AddLearner adds a member that gets the log and has no vote, and returns its id, which is new. The server
+// itself is started with Cluster.Join, before or after. Only the leader can do this. Errors: ErrNotLeader,
+// ErrTaken, ErrStopped, that of ctx; after the last one the member may have been added nevertheless, see
+// Members.
 func (s *Store) AddLearner(ctx context.Context, name, address string) (uint64, error) {
 	for _, text := range []string{name, address} {
 		if len(text) == 0 || len(text) > memberTextMax || !utf8.ValidString(text) {
@@ -111,8 +115,9 @@ func (s *Store) AddLearner(ctx context.Context, name, address string) (uint64, e
 	return m.ID, err
 }
 
-// Promote gives a learner a vote. Only the leader can do this, and only once the learner has nearly all of the log:
-// ErrBehind otherwise. Further errors: ErrNotLeader, ErrNotMember, ErrQuorum, ErrStopped, that of ctx.
+// Promote gives a learner a vote. Only the leader can do this, and only once the learner has nearly all of
+// the log: ErrBehind otherwise. Further errors: ErrNotLeader, ErrNotMember, ErrQuorum, ErrStopped, that of
+// ctx.
 func (s *Store) Promote(ctx context.Context, id uint64) error {
 	return s.change(ctx, func(l *loop) error {
 		if !l.conf.has(id) {
@@ -129,9 +134,9 @@ func (s *Store) Promote(ctx context.Context, id uint64) error {
 	}, func(l *loop) bool { return slices.Contains(l.conf.Voters, id) })
 }
 
-// Remove takes a member out of the cluster for ever: its id never comes back. A running server is told and stops. Only
-// the leader can do this, and not to itself: transfer the leadership first. Errors: ErrNotLeader, ErrNotMember,
-// ErrQuorum, ErrStopped, that of ctx.
+// Remove takes a member out of the cluster for ever: its id never comes back. A running server is told and
+// stops. Only the leader can do this, and not to itself: transfer the leadership first. Errors: ErrNotLeader,
+// ErrNotMember, ErrQuorum, ErrStopped, that of ctx.
 func (s *Store) Remove(ctx context.Context, id uint64) error {
 	tried := false
 	return s.change(ctx, func(l *loop) error {
@@ -151,9 +156,8 @@ func (s *Store) Remove(ctx context.Context, id uint64) error {
 }
 
 // TransferLeader hands the leadership to another voter; id 0 means the one that has most of the log, of those
-// that can be reached and have space on their disks. It returns once
-// this member does not lead any more. From the call on this member has no lease. Errors: ErrNotLeader, ErrNotMember,
-// ErrStopped, that of ctx.
+// that can be reached and have space on their disks. It returns once this member does not lead any more. From
+// the call on this member has no lease. Errors: ErrNotLeader, ErrNotMember, ErrStopped, that of ctx.
 func (s *Store) TransferLeader(ctx context.Context, id uint64) error {
 	tried := false
 	return s.watch(ctx, func(l *loop) error {
@@ -229,8 +233,8 @@ func (l *loop) serveWatches() {
 	})
 }
 
-// proposeChange proposes a membership entry. Raft takes one at a time and drops others without a word; watches propose
-// again, and an entry that came too late is void, see confRecord.allows.
+// proposeChange proposes a membership entry. Raft takes one at a time and drops others without a word;
+// watches propose again, and an entry that came too late is void, see confRecord.allows.
 func (l *loop) proposeChange(typ pb.ConfChangeType, id uint64, m *memberRecord) error {
 	change := &pb.ConfChange{Type: typ.Enum(), NodeId: new(id)}
 	if m != nil {

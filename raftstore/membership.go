@@ -14,8 +14,8 @@ import (
 // memberFormat is the version of the member record in membership entries.
 const memberFormat = 1
 
-// memberRecord is what all members know about one of them. It travels in membership entries and is kept with the
-// checkpoint.
+// memberRecord is what all members know about one of them. It travels in membership entries and is kept with
+// the checkpoint.
 type memberRecord struct {
 	ID          uint64 `json:"id"`
 	Name        string `json:"name"`
@@ -100,8 +100,8 @@ func (c confRecord) alone(member uint64) bool {
 	return len(c.Voters) == 1 && c.Voters[0] == member && len(c.Learners) == 0 && len(c.VotersOutgoing) == 0
 }
 
-// allows reports whether a membership entry makes sense as things are now. Every member judges alike, because it judges
-// by what was applied before. An entry that was proposed twice, or overtaken by another, is void.
+// allows reports whether a membership entry makes sense as things are now. Every member judges alike, because
+// it judges by what was applied before. An entry that was proposed twice, or overtaken by another, is void.
 func (c confRecord) allows(change *pb.ConfChange, m *memberRecord) bool {
 	id := change.GetNodeId()
 	switch change.GetType() {
@@ -130,8 +130,8 @@ func (c confRecord) taken(m *memberRecord) bool {
 	})
 }
 
-// after returns the membership that follows c: raft's part is state, and m is the record of a member that was added or
-// changed.
+// after returns the membership that follows c: raft's part is state, and m is the record of a member that was
+// added or changed.
 func (c confRecord) after(state *pb.ConfState, m *memberRecord) confRecord {
 	next := confRecordOf(state)
 	next.Index, next.Removed = c.Index, slices.Clone(c.Removed)
@@ -153,9 +153,9 @@ func (c confRecord) after(state *pb.ConfState, m *memberRecord) confRecord {
 	return next
 }
 
-// including returns c with a member that was added later. Raft takes a checkpoint only if the receiver is a member as of
-// it. The entry that adds the receiver follows; until then no entry is judged by this record, see allows, so that the
-// receiver judges as all others do.
+// including returns c with a member that was added later. Raft takes a checkpoint only if the receiver is a
+// member as of it. The entry that adds the receiver follows; until then no entry is judged by this record,
+// see allows, so that the receiver judges as all others do.
 func (c confRecord) including(id uint64, now confRecord) confRecord {
 	m := now.member(id)
 	if c.has(id) || m == nil {
@@ -167,8 +167,8 @@ func (c confRecord) including(id uint64, now confRecord) confRecord {
 	return c
 }
 
-// version is the lowest version of commands that all members can read; 0 as long as a voter was not seen. Learners not
-// seen yet do not count, because they join only if they can read it.
+// version is the lowest version of commands that all members can read; 0 as long as a voter was not seen.
+// Learners not seen yet do not count, because they join only if they can read it.
 func (c confRecord) version() uint64 {
 	var lowest uint64
 	for _, m := range c.Members {

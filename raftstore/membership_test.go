@@ -290,8 +290,8 @@ func TestRefusedChanges(t *testing.T) {
 	check("remove one of the last two", m.store.Remove(ctx, c.nodes["c"].store.Member()), ErrQuorum)
 }
 
-// A new server gets a checkpoint in which it is a member before its time. It judges the entries up to its own as all
-// others do: here its name and address were another's for a while.
+// A new server gets a checkpoint in which it is a member before its time. It judges the entries up to its own
+// as all others do: here its name and address were another's for a while.
 func TestIncludedMemberJudgesAlike(t *testing.T) {
 	base := confRecord{Voters: []uint64{1, 2}, Members: []memberRecord{{ID: 1, Name: "a", Peer: "a:1"}, {ID: 2, Name: "b", Peer: "b:1"}}}
 	const first, second = 77, 88
@@ -335,8 +335,8 @@ func TestIncludedMemberJudgesAlike(t *testing.T) {
 	}
 }
 
-// A question that the leader has put to the others is answered also when the last of them is removed before it could say
-// anything.
+// A question that the leader has put to the others is answered also when the last of them is removed before
+// it could say anything.
 func TestReadsOutliveTheLastOther(t *testing.T) {
 	t.Parallel()
 	c := newTestCluster(t, 2, 120)

@@ -9,8 +9,9 @@ import (
 	pb "go.etcd.io/raft/v3/raftpb"
 )
 
-// Memory is what a store that keeps everything in memory leaves behind when it ends: the next one that is opened with it
-// goes on from there, as from a data directory. Its zero value is empty. One store at a time may have it.
+// Memory is what a store that keeps everything in memory leaves behind when it ends: the next one that is
+// opened with it goes on from there, as from a data directory. Its zero value is empty. One store at a time
+// may have it.
 type Memory struct {
 	mutex   sync.Mutex
 	taken   bool
@@ -79,8 +80,8 @@ func (m *Memory) image() *image {
 	return img
 }
 
-// memoryLog is a logDevice without a disk. The raftLog holds all entries, so there is nothing to do unless they are kept for
-// a later store.
+// memoryLog is a logDevice without a disk. The raftLog holds all entries, so there is nothing to do unless
+// they are kept for a later store.
 type memoryLog struct{ kept *Memory }
 
 func (l memoryLog) append(entries []*pb.Entry) error {

@@ -10,9 +10,9 @@ import (
 	pb "go.etcd.io/raft/v3/raftpb"
 )
 
-// TestMemoryIsKept stops a store in memory before and behind a checkpoint, and behind one that drops rows: the next one
-// with the same Memory has what was acknowledged, and is the same member. A checkpoint that is not asked for again costs
-// no entries: the log is cut behind it.
+// TestMemoryIsKept stops a store in memory before and behind a checkpoint, and behind one that drops rows:
+// the next one with the same Memory has what was acknowledged, and is the same member. A checkpoint that is
+// not asked for again costs no entries: the log is cut behind it.
 func TestMemoryIsKept(t *testing.T) {
 	kept, starts := new(Memory), 0
 	reopen := func(wantRows map[string]string, wantCommands ...string) (*recorder, uint64, *Store) {

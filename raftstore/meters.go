@@ -20,21 +20,24 @@ type Figures struct {
 	// Term is raft's, and Leading whether this member leads, as far as it knows.
 	Term    uint64
 	Leading bool
-	// LeaderChanges is how often this member has heard of another leader than before, or of the same one again.
+	// LeaderChanges is how often this member has heard of another leader than before, or of the same one
+	// again.
 	LeaderChanges uint64
 	// Applied is the last entry that is executed, and Checkpoint that of the last durable checkpoint.
 	Applied, Checkpoint uint64
 	// CheckpointStored is when that became durable; the zero time if it was there when the store was opened.
 	CheckpointStored time.Time
-	// Proposed is how many entries were proposed here, and Backlog how many bytes of them are not in raft's log yet.
+	// Proposed is how many entries were proposed here, and Backlog how many bytes of them are not in raft's
+	// log yet.
 	Proposed uint64
 	Backlog  int64
 	// FreeBytes is what may still be written to the disk, and ReserveBytes Config.ReserveBytes.
 	FreeBytes, ReserveBytes uint64
-	// Members is how many there are, and Active how many of the others the leader has heard of lately; 0 elsewhere.
+	// Members is how many there are, and Active how many of the others the leader has heard of lately; 0
+	// elsewhere.
 	Members, Active int
-	// Appends is how long the writes of the log took, fsync and all; Syncs is the fsyncs alone, Checkpoints the time from the
-	// beginning of a checkpoint until it was durable.
+	// Appends is how long the writes of the log took, fsync and all; Syncs is the fsyncs alone, Checkpoints
+	// the time from the beginning of a checkpoint until it was durable.
 	Appends, Syncs, Checkpoints measure.Reading
 }
 

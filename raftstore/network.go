@@ -8,14 +8,15 @@ import (
 	"github.com/coordd/coordd/raftstore/peerpb"
 )
 
-// network is how members reach each other. gRPC implements it, and tests do in memory. Nothing is promised but order
-// within one stream: what is lost raft sends again.
+// network is how members reach each other. gRPC implements it, and tests do in memory. Nothing is promised
+// but order within one stream: what is lost raft sends again.
 type network interface {
 	// listen begins to hand calls to in. The function returned ends that: it waits for calls under way.
 	listen(in peerServer) (closeListener func(), err error)
 	// hello asks the server at an address who it is.
 	hello(ctx context.Context, address string, req *peerpb.HelloRequest) (*peerpb.HelloResponse, error)
-	// messages opens a stream of frames, the first with the header. Urgent streams have a connection of their own.
+	// messages opens a stream of frames, the first with the header. Urgent streams have a connection of their
+	// own.
 	messages(ctx context.Context, address string, header *peerpb.Header) (frameStream, error)
 	// snapshot sends chunks until next returns io.EOF and waits until the receiver has stored all of them.
 	snapshot(ctx context.Context, address string, next func() (*peerpb.Chunk, error)) error
@@ -23,7 +24,8 @@ type network interface {
 	close()
 }
 
-// frameStream is one open stream. send blocks while the receiver is behind; it fails once the stream is broken.
+// frameStream is one open stream. send blocks while the receiver is behind; it fails once the stream is
+// broken.
 type frameStream interface {
 	send(f *peerpb.Frame) error
 	// accepted is closed when the receiver has said that it takes the sender for a member; some never say so.
@@ -37,7 +39,8 @@ type frameStream interface {
 type peerServer interface {
 	// Each gets the certificate of the connection, nil if there is none.
 	answerHello(req *peerpb.HelloRequest, certificate *x509.Certificate) (*peerpb.HelloResponse, error)
-	// mayCall judges whether a certificate belongs to a current member; the answer is another one only once admitted is.
+	// mayCall judges whether a certificate belongs to a current member; the answer is another one only once
+	// admitted is.
 	mayCall(certificate *x509.Certificate) error
 	admitted() *admissionList
 	// accept judges the header of a stream.
@@ -51,11 +54,11 @@ type peerServer interface {
 
 // Refusals that one member gives another. They cross the network as such.
 var (
-	// ErrRemoved says that this member was removed from its cluster. Its id never comes back: the directory can only
-	// be emptied, and the server added again as a new member.
+	// ErrRemoved says that this member was removed from its cluster. Its id never comes back: the directory
+	// can only be emptied, and the server added again as a new member.
 	ErrRemoved = errors.New("this member was removed from the cluster")
-	// ErrEmptied says that the cluster knows this member with another data directory, so this one was emptied or
-	// replaced. What it promised is lost: remove the member and add it again.
+	// ErrEmptied says that the cluster knows this member with another data directory, so this one was emptied
+	// or replaced. What it promised is lost: remove the member and add it again.
 	ErrEmptied = errors.New("the cluster knows this member with an earlier data directory")
 	// ErrOtherCluster says that the server at an address belongs to another cluster or is another member.
 	ErrOtherCluster = errors.New("the server belongs to another cluster or is another member")

@@ -6,8 +6,8 @@ import (
 	"go.etcd.io/bbolt"
 )
 
-// pairs gives the pairs of a bucket in key order, and a nil key behind the last. The slices are valid until the next
-// call.
+// pairs gives the pairs of a bucket in key order, and a nil key behind the last. The slices are valid until
+// the next call.
 type pairs interface {
 	following() (key, stored []byte)
 }
@@ -31,7 +31,8 @@ type noPairs struct{}
 
 func (noPairs) following() (key, stored []byte) { return nil, nil }
 
-// overlay gives the rows of a checkpoint in key order: those of rows, except where next has another or a tombstone.
+// overlay gives the rows of a checkpoint in key order: those of rows, except where next has another or a
+// tombstone.
 type overlay struct {
 	path       string // for errors
 	rows, next pairs

@@ -149,10 +149,10 @@ type grpcFrames struct {
 	dead    atomic.Bool   // a probe was not answered
 }
 
-// probe asks the other side from time to time who it is, on the same connection, and gives the connection up if nothing
-// comes back. The stream goes one way only, and a connection that carries nothing any more, or nothing back, would
-// otherwise be noticed by gRPC's keepalive alone, whose shortest interval is 10 s. Bulk data may hold up the question: as
-// long as frames are sent the answer may take longer.
+// probe asks the other side from time to time who it is, on the same connection, and gives the connection up
+// if nothing comes back. The stream goes one way only, and a connection that carries nothing any more, or
+// nothing back, would otherwise be noticed by gRPC's keepalive alone, whose shortest interval is 10 s. Bulk
+// data may hold up the question: as long as frames are sent the answer may take longer.
 func (f *grpcFrames) probe(urgent bool) {
 	defer close(f.probed)
 	tick := time.NewTicker(probeInterval)

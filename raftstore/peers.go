@@ -20,8 +20,8 @@ import (
 // headerFormat is the version of what members say to each other.
 const headerFormat = 1
 
-// peers sends messages to the other members. Each has two lanes with a connection each, so that a heartbeat never
-// waits behind a megabyte of log. send and update are called within the turn.
+// peers sends messages to the other members. Each has two lanes with a connection each, so that a heartbeat
+// never waits behind a megabyte of log. send and update are called within the turn.
 type peers struct {
 	s      *Store
 	ctx    context.Context
@@ -144,8 +144,8 @@ func (p *peers) addressOf(id uint64) string {
 	return p.learned[id]
 }
 
-// renew makes both lanes to a silent member connect again: after a cut network an old connection can stay dead for
-// longer than the cut.
+// renew makes both lanes to a silent member connect again: after a cut network an old connection can stay
+// dead for longer than the cut.
 func (p *peers) renew(id uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -234,9 +234,9 @@ func (l *lane) add(m *pb.Message) {
 	l.bell.Ring()
 }
 
-// hold keeps back a message without entries, which tells hardly more than how far the log is committed: the next one with
-// entries says the same. It goes by itself with the next tick, or when the other side asks what is committed. That halves
-// what a lone client's requests cost the cluster.
+// hold keeps back a message without entries, which tells hardly more than how far the log is committed: the
+// next one with entries says the same. It goes by itself with the next tick, or when the other side asks what
+// is committed. That halves what a lone client's requests cost the cluster.
 func (l *lane) hold(m *pb.Message) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -328,8 +328,8 @@ func (l *lane) takeAnew() bool {
 	return anew
 }
 
-// run keeps connected, whether there is something to send or not: the first message may be one that decides an election,
-// and raft does not send it twice. After each failure it tries again, a little later every time.
+// run keeps connected, whether there is something to send or not: the first message may be one that decides
+// an election, and raft does not send it twice. After each failure it tries again, a little later every time.
 func (l *lane) run(ctx context.Context) {
 	pause := reconnectPauseMin
 	for l.awaitOpen(ctx) {
@@ -436,8 +436,8 @@ func (p *peers) connected(id uint64) bool {
 	return to != nil && to.urgent.up.Load()
 }
 
-// UrgentConn is the connection over which this member's heartbeats, and its answers to them, go to another member; nil
-// while there is none. Calls over it must be small. It is closed when the members connect anew.
+// UrgentConn is the connection over which this member's heartbeats, and its answers to them, go to another
+// member; nil while there is none. Calls over it must be small. It is closed when the members connect anew.
 func (s *Store) UrgentConn(member uint64) *grpc.ClientConn {
 	s.peers.mu.Lock()
 	to := s.peers.peers[member]
@@ -450,8 +450,8 @@ func (s *Store) UrgentConn(member uint64) *grpc.ClientConn {
 	return to.urgent.conn
 }
 
-// failed tells raft that messages were lost. A refusal that is for ever has other members asked: only what a majority
-// says ends the store.
+// failed tells raft that messages were lost. A refusal that is for ever has other members asked: only what a
+// majority says ends the store.
 func (l *lane) failed(err error) {
 	if errors.Is(err, ErrRemoved) || errors.Is(err, ErrEmptied) {
 		l.s.admission.begin()

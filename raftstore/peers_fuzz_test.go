@@ -16,8 +16,8 @@ import (
 	"github.com/coordd/coordd/raftstore/peerpb"
 )
 
-// fuzzedStore opens the store of member b of three as far as its peers go: it takes what they send, and no raft is there to
-// use it.
+// fuzzedStore opens the store of member b of three as far as its peers go: it takes what they send, and no
+// raft is there to use it.
 func fuzzedStore(f *testing.F) *Store {
 	f.Helper()
 	cfg := smallConfig(filepath.Join(f.TempDir(), "b"))
@@ -52,7 +52,8 @@ func encoded(t testing.TB, m proto.Message) []byte {
 	return b
 }
 
-// FuzzPeerMessages gives a member any header and any frame. What gets through to raft is what the sender may say.
+// FuzzPeerMessages gives a member any header and any frame. What gets through to raft is what the sender may
+// say.
 func FuzzPeerMessages(f *testing.F) {
 	s := fuzzedStore(f)
 	h := s.headerOf(true)
@@ -96,9 +97,9 @@ func FuzzPeerMessages(f *testing.F) {
 	})
 }
 
-// FuzzPeerSnapshot sends a member any checkpoint: it is refused and nothing is held, or it is a whole one, with a membership
-// that raft can work with. Rows get the checksums, and if fix is set the record gets the sums, that a sender would
-// compute, since chance finds no checksum.
+// FuzzPeerSnapshot sends a member any checkpoint: it is refused and nothing is held, or it is a whole one,
+// with a membership that raft can work with. Rows get the checksums, and if fix is set the record gets the
+// sums, that a sender would compute, since chance finds no checksum.
 func FuzzPeerSnapshot(f *testing.F) {
 	s := fuzzedStore(f)
 	h := s.headerOf(false)
@@ -203,8 +204,8 @@ func (n saidHello) hello(context.Context, string, *peerpb.HelloRequest) (*peerpb
 	return n.answer, nil
 }
 
-// FuzzPeerHello gives any answer to a server that starts for the first time, by itself or to join: it refuses, or opens a
-// directory that it can open again.
+// FuzzPeerHello gives any answer to a server that starts for the first time, by itself or to join: it
+// refuses, or opens a directory that it can open again.
 func FuzzPeerHello(f *testing.F) {
 	conf := confRecord{Voters: []uint64{4}, Learners: []uint64{5},
 		Members: []memberRecord{{ID: 4, Name: "a", Peer: "a:1", Incarnation: 1, Version: 1}, {ID: 5, Name: "b", Peer: "b:1"}}}

@@ -21,8 +21,8 @@ func frameOf(t *testing.T, m *pb.Message) *peerpb.Frame {
 	return &peerpb.Frame{Messages: [][]byte{b}}
 }
 
-// The row "Peers" of the catalogue of bad input: whoever sends what, nobody leads or stops because of it, and nothing
-// that was agreed on changes.
+// The row "Peers" of the catalogue of bad input: whoever sends what, nobody leads or stops because of it, and
+// nothing that was agreed on changes.
 func TestPeersRow(t *testing.T) {
 	t.Parallel()
 	c := newTestCluster(t, 3, 530)
@@ -75,8 +75,8 @@ func TestPeersRow(t *testing.T) {
 	c.settle()
 }
 
-// A checkpoint that is too much for the disk is refused before the disk is full, and one with a chunk that is too large
-// ends with its stream.
+// A checkpoint that is too much for the disk is refused before the disk is full, and one with a chunk that is
+// too large ends with its stream.
 func TestOversizedSnapshot(t *testing.T) {
 	t.Parallel()
 	c := newTestCluster(t, 3, 540)

@@ -19,12 +19,12 @@ import (
 	"github.com/coordd/coordd/raftstore/quiet"
 )
 
-// PeerTLS has both sides of a connection between members. Both should ask for and check a certificate. On top of what
-// they check, a certificate must be made for the host of its member's peer address.
+// PeerTLS has both sides of a connection between members. Both should ask for and check a certificate. On top
+// of what they check, a certificate must be made for the host of its member's peer address.
 type PeerTLS struct {
 	Server, Client *tls.Config
-	// Current, if set, gives the configurations that are to be used instead of these for a connection that is just being
-	// made, so that certificates can be replaced without a restart.
+	// Current, if set, gives the configurations that are to be used instead of these for a connection that is
+	// just being made, so that certificates can be replaced without a restart.
 	Current func() (server, client *tls.Config)
 }
 
@@ -70,8 +70,8 @@ func (t toldHandshakes) Clone() credentials.TransportCredentials {
 	return toldHandshakes{t.TransportCredentials.Clone(), t.failed}
 }
 
-// tellHandshake tells of somebody who called as a server and did not get through the handshake, now and then. That other
-// side tells by itself why it trusts this one's certificate not.
+// tellHandshake tells of somebody who called as a server and did not get through the handshake, now and then.
+// That other side tells by itself why it trusts this one's certificate not.
 func (s *Store) tellHandshake(conn net.Conn, err error) {
 	host, _, splitErr := net.SplitHostPort(conn.RemoteAddr().String())
 	if splitErr != nil {
@@ -108,8 +108,8 @@ func madeFor(certificate *x509.Certificate, address string) bool {
 	return err == nil && certificate.VerifyHostname(host) == nil
 }
 
-// warnOfCertificates warns of members that this one's certificate does not tell apart: it could speak for them, and they,
-// where they are on its host, for it.
+// warnOfCertificates warns of members that this one's certificate does not tell apart: it could speak for
+// them, and they, where they are on its host, for it.
 func (s *Store) warnOfCertificates() {
 	if s.cfg.Cluster.TLS == nil {
 		return
@@ -143,8 +143,8 @@ func (s *Store) mayCall(certificate *x509.Certificate) error {
 	return nil
 }
 
-// Identify refuses a caller of one of the server's own services (Cluster.Services) that says it is the member of an id and
-// is not, as far as the members and the caller's certificate tell.
+// Identify refuses a caller of one of the server's own services (Cluster.Services) that says it is the member
+// of an id and is not, as far as the members and the caller's certificate tell.
 func (s *Store) Identify(ctx context.Context, id uint64) error {
 	if s.admission == nil {
 		return errUnknownHere

@@ -50,7 +50,8 @@ func newPeerTLS(t testing.TB) *PeerTLS {
 	}
 }
 
-// forStranger is for somebody who has a certificate of the same authority, for another host than any member's.
+// forStranger is for somebody who has a certificate of the same authority, for another host than any
+// member's.
 func (p *PeerTLS) forStranger(t testing.TB) *PeerTLS {
 	t.Helper()
 	authority := p.Server.Certificates[0]
@@ -100,8 +101,8 @@ func TestMembersWithCertificates(t *testing.T) {
 	}
 }
 
-// The certificate of a sender has to name the host that the members know. Whom they do not know is refused, whatever he
-// says of himself.
+// The certificate of a sender has to name the host that the members know. Whom they do not know is refused,
+// whatever he says of himself.
 func TestCertificateOfTheSender(t *testing.T) {
 	t.Parallel()
 	own := newPeerTLS(t)
@@ -180,8 +181,8 @@ type silentStream struct {
 func (s silentStream) Context() context.Context { return s.ctx }
 func (s silentStream) RecvMsg(any) error        { return nil }
 
-// Who calls as a server and does not get through the handshake is told of, with the address and the reason, and not each
-// time.
+// Who calls as a server and does not get through the handshake is told of, with the address and the reason,
+// and not each time.
 func TestFailedPeerHandshakesAreTold(t *testing.T) {
 	t.Parallel()
 	var log said

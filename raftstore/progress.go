@@ -8,7 +8,8 @@ import (
 // progressPeriod is how often it is told how far a start has come.
 const progressPeriod = time.Second
 
-// progress tells the log, once in each period, how far a long piece of work is. Without a logger it tells nobody.
+// progress tells the log, once in each period, how far a long piece of work is. Without a logger it tells
+// nobody.
 type progress struct {
 	logger *slog.Logger
 	period time.Duration // 0: progressPeriod

@@ -82,8 +82,8 @@ type raftLog struct {
 
 var _ raft.Storage = (*raftLog)(nil)
 
-// newRaftLog builds the log from what examine has found: entries are those behind the checkpoint c, runs cover
-// first-1 to the last of them. They all have still to be handed over.
+// newRaftLog builds the log from what examine has found: entries are those behind the checkpoint c, runs
+// cover first-1 to the last of them. They all have still to be handed over.
 func newRaftLog(device logDevice, maxBytes int, c checkpointMeta, h hardState, first uint64, runs []termRun, entries []*pb.Entry) *raftLog {
 	r := &raftLog{
 		device: device, maxBytes: maxBytes, hard: h,

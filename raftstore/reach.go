@@ -7,8 +7,8 @@ import (
 	"github.com/coordd/coordd/raftstore/quiet"
 )
 
-// reach tells an operator whether a member can be reached: each change, and each new reason why it cannot. A connection
-// that comes and goes is told of ever more rarely.
+// reach tells an operator whether a member can be reached: each change, and each new reason why it cannot. A
+// connection that comes and goes is told of ever more rarely.
 type reach struct{ state quiet.State } // reachable, or why it is not
 
 const reachable = "reachable"

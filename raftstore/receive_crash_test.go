@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// crasher lets a member's disk work until a number of steps has been done; then it keeps a picture of the directory,
-// as a kill there would leave it, and refuses everything.
+// crasher lets a member's disk work until a number of steps has been done; then it keeps a picture of the
+// directory, as a kill there would leave it, and refuses everything.
 type crasher struct {
 	t       *testing.T
 	dir     string
@@ -54,8 +54,8 @@ func (c *crasher) hasStruck() bool {
 	return c.struck
 }
 
-// A member that is killed at any step of taking over a checkpoint comes back, agrees with the others and has lost
-// nothing.
+// A member that is killed at any step of taking over a checkpoint comes back, agrees with the others and has
+// lost nothing.
 func TestCrashWhileReceivingACheckpoint(t *testing.T) {
 	t.Parallel()
 	c := newTestCluster(t, 3, 200)

@@ -26,7 +26,8 @@ func refuse(kind error, format string, args ...any) error {
 	return &refusal{kind, fmt.Sprintf(format, args...)}
 }
 
-// otherCluster says how the server that has answered differs from this one, which belongs to cluster and has members.
+// otherCluster says how the server that has answered differs from this one, which belongs to cluster and has
+// members.
 func otherCluster(answer *peerpb.HelloResponse, theirs confRecord, cluster uint64, members confRecord) error {
 	switch {
 	case !answer.GetFresh():

@@ -92,7 +92,8 @@ func (s *said) count(text string) int {
 
 func (s *said) logger() *slog.Logger { return slog.New(slog.NewTextHandler(s, nil)) }
 
-// The way to a member: each change is told, and each new cause; what goes on repeating itself ever more rarely.
+// The way to a member: each change is told, and each new cause; what goes on repeating itself ever more
+// rarely.
 func TestReachIsToldOnce(t *testing.T) {
 	var log said
 	var r reach
@@ -149,8 +150,8 @@ func TestRefusedCallersAreToldRarely(t *testing.T) {
 	}
 }
 
-// Raft passes a read question on that was put to a member which does not lead any more. That breaks no stream, and who
-// has asked gets its answer to a further attempt.
+// Raft passes a read question on that was put to a member which does not lead any more. That breaks no
+// stream, and who has asked gets its answer to a further attempt.
 func TestForwardedReadQuestion(t *testing.T) {
 	t.Parallel()
 	c := preparedTestCluster(t, 3, 562)
@@ -222,7 +223,8 @@ func TestWaitingToBeAddedSaysWhy(t *testing.T) {
 	<-ended
 }
 
-// Servers that were given different lists of first members, and start at the same time, both learn both lists.
+// Servers that were given different lists of first members, and start at the same time, both learn both
+// lists.
 func TestCallersOfAnotherListLearnBoth(t *testing.T) {
 	t.Parallel()
 	c := newTestCluster(t, 3, 566)
@@ -239,7 +241,8 @@ func TestCallersOfAnotherListLearnBoth(t *testing.T) {
 	c.settle()
 }
 
-// Two clusters whose servers have the same names and are elsewhere are two clusters, with members of their own.
+// Two clusters whose servers have the same names and are elsewhere are two clusters, with members of their
+// own.
 func TestClustersElsewhereDiffer(t *testing.T) {
 	first := func(address string) Cluster {
 		return Cluster{Name: "a", Initial: map[string]string{"a": address, "b": "b:1"}}

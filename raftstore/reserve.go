@@ -9,9 +9,9 @@ import (
 // ErrReserve is returned by Writable when the disk is nearly full.
 var ErrReserve = errors.New("the disk is nearly full: no more commands are taken until space is free")
 
-// Writable reports whether commands should be proposed. Below Config.ReserveBytes of free space it returns ErrReserve,
-// and the leadership is handed over if another member can take it. What was proposed already, checkpoints and cutting
-// the log go on: they are what the reserve is for. It is cheap.
+// Writable reports whether commands should be proposed. Below Config.ReserveBytes of free space it returns
+// ErrReserve, and the leadership is handed over if another member can take it. What was proposed already,
+// checkpoints and cutting the log go on: they are what the reserve is for. It is cheap.
 func (s *Store) Writable() error {
 	if s.full.Load() {
 		return ErrReserve
@@ -37,8 +37,8 @@ func (s *Store) guardSpace() {
 	}
 }
 
-// lookAtSpace compares the free space with the reserve. A quarter more has to be free before writing goes on, so that
-// it does not go on and off.
+// lookAtSpace compares the free space with the reserve. A quarter more has to be free before writing goes on,
+// so that it does not go on and off.
 func (s *Store) lookAtSpace() {
 	free, err := s.cfg.FreeSpace(s.cfg.Dir)
 	if err != nil {
@@ -60,16 +60,16 @@ func (s *Store) lookAtSpace() {
 	}
 }
 
-// Space returns the free bytes of the disk as they were seen last, and how many of them are reserved. Both are 0 if
-// nothing is reserved, or before the first look.
+// Space returns the free bytes of the disk as they were seen last, and how many of them are reserved. Both
+// are 0 if nothing is reserved, or before the first look.
 func (s *Store) Space() (free, reserve uint64) { return s.space.Load(), s.cfg.ReserveBytes }
 
-// HandingOver reports whether this member leads and is giving the leadership to another. What is proposed meanwhile waits,
-// and is lost if that succeeds.
+// HandingOver reports whether this member leads and is giving the leadership to another. What is proposed
+// meanwhile waits, and is lost if that succeeds.
 func (s *Store) HandingOver() bool { return s.moving.Load() }
 
-// noteFull takes note of whether the disk is nearly full. The leadership goes first, so that no command is refused while
-// another member could take it.
+// noteFull takes note of whether the disk is nearly full. The leadership goes first, so that no command is
+// refused while another member could take it.
 func (l *loop) noteFull(full bool) {
 	if full {
 		l.stepAside("the disk is nearly full")
@@ -83,8 +83,8 @@ func (l *loop) noteFull(full bool) {
 // isFull reports whether a member has said that its disk is nearly full.
 func (l *loop) isFull(id uint64) bool { return l.headers[id].GetFull() }
 
-// holdsBack reports whether this member leaves an election to others: its disk is nearly full, that of another voter is
-// not, and there has not been time enough yet for that one to be elected.
+// holdsBack reports whether this member leaves an election to others: its disk is nearly full, that of
+// another voter is not, and there has not been time enough yet for that one to be elected.
 func (l *loop) holdsBack() bool {
 	if !l.s.full.Load() || l.ticks-l.ledAt > holdBackTicks {
 		return false

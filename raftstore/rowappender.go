@@ -7,8 +7,8 @@ import (
 	"go.etcd.io/bbolt"
 )
 
-// rowAppender fills the rows of a new state.db, which come in key order, in transactions of bounded size. Each is synced
-// before the next begins. Until its record is written the file is no checkpoint.
+// rowAppender fills the rows of a new state.db, which come in key order, in transactions of bounded size.
+// Each is synced before the next begins. Until its record is written the file is no checkpoint.
 type rowAppender struct {
 	db    *bbolt.DB
 	steps stepLimits

@@ -15,9 +15,10 @@ import (
 
 const segmentSuffix = ".wal"
 
-// segmentFS is the file system raft-wal writes its segments to. It differs from the library's own in three points: a
-// sync is fdatasync; a new file and its name are durable before the first append, and that fact is recorded, so that
-// a lost or shortened last segment can be told from one that was never finished; and errors can be injected.
+// segmentFS is the file system raft-wal writes its segments to. It differs from the library's own in three
+// points: a sync is fdatasync; a new file and its name are durable before the first append, and that fact is
+// recorded, so that a lost or shortened last segment can be told from one that was never finished; and errors
+// can be injected.
 type segmentFS struct {
 	disk *disk
 	// made records durably that the segment exists in full length.
@@ -132,8 +133,8 @@ func (s *segmentFS) OpenWriter(dir, name string) (types.WritableFile, error) {
 	return &segmentFile{f: f, disk: s.disk}, nil
 }
 
-// cutPoint returns the first index of the youngest segment that begins at or below index; 0 if there is none. Cutting
-// inside a segment would cost a transaction and free nothing.
+// cutPoint returns the first index of the youngest segment that begins at or below index; 0 if there is none.
+// Cutting inside a segment would cost a transaction and free nothing.
 func (s *segmentFS) cutPoint(index uint64) uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()

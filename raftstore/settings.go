@@ -15,8 +15,8 @@ import (
 // Setting is something that should be the same on all members. Longer texts than 128 bytes are cut.
 type Setting struct{ Name, Value string }
 
-// unlike tells of members that were given other settings than this one: when that is found, when it is another one, and
-// when it is over.
+// unlike tells of members that were given other settings than this one: when that is found, when it is
+// another one, and when it is over.
 type unlike struct {
 	mu     sync.Mutex
 	member map[uint64]*difference

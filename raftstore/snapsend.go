@@ -16,9 +16,9 @@ import (
 	"github.com/coordd/coordd/raftstore/peerpb"
 )
 
-// pinned is a checkpoint that stays readable while later ones are written: a read transaction. No page that was in use
-// when it began is used again before it ends, so the file grows by what is written meanwhile: whoever pins a checkpoint
-// has a bound on the time (snapshotTimeMax, backupTimeMax).
+// pinned is a checkpoint that stays readable while later ones are written: a read transaction. No page that
+// was in use when it began is used again before it ends, so the file grows by what is written meanwhile:
+// whoever pins a checkpoint has a bound on the time (snapshotTimeMax, backupTimeMax).
 type pinned struct {
 	path    string
 	tx      *bbolt.Tx
@@ -74,8 +74,8 @@ func (p *pinned) begin() error {
 
 func (p *pinned) release() { p.tx.Rollback() }
 
-// row returns the following row that is not dropped, as it is stored; a nil key behind the last. The slices are valid
-// until the next call.
+// row returns the following row that is not dropped, as it is stored; a nil key behind the last. The slices
+// are valid until the next call.
 func (p *pinned) row() (key, stored []byte, err error) {
 	for {
 		key, stored, err = p.source.step()
@@ -153,8 +153,9 @@ func (p *pins) releaseAll() {
 	p.open = nil
 }
 
-// snapshotFor answers raft.Storage's Snapshot: it pins the last checkpoint. The data is a token for sendSnapshot. Raft
-// asks again where there is none yet: this is called within a turn, which waits for nothing.
+// snapshotFor answers raft.Storage's Snapshot: it pins the last checkpoint. The data is a token for
+// sendSnapshot. Raft asks again where there is none yet: this is called within a turn, which waits for
+// nothing.
 func (s *Store) snapshotFor() (*pb.Snapshot, error) {
 	select {
 	case <-s.rowStore.opened():

@@ -35,18 +35,19 @@ const (
 	nextCounts            // a checkpoint that counts: to be moved to the rows
 )
 
-// stateStore is state.db opened for writing. One goroutine writes: it says with put, drop and finish what a checkpoint
-// consists of, and step writes that, in transactions of bounded size. Each is synced before the next begins. A
-// checkpoint of one transaction is written to its place; a larger one beside the last checkpoint, which stays whole
-// until one small transaction, the switch, has the other lie over it. DESIGN.md says why.
+// stateStore is state.db opened for writing. One goroutine writes: it says with put, drop and finish what a
+// checkpoint consists of, and step writes that, in transactions of bounded size. Each is synced before the
+// next begins. A checkpoint of one transaction is written to its place; a larger one beside the last
+// checkpoint, which stays whole until one small transaction, the switch, has the other lie over it. DESIGN.md
+// says why.
 type stateStore struct {
 	disk  *disk
 	path  string
 	steps stepLimits
 	// reading is held by who begins to read from another goroutine, while db may be replaced.
 	reading sync.RWMutex
-	// ready is closed once bbolt has opened the file, or has failed to, with openErr. Nobody waits for that while a server
-	// starts: what the file says was read before.
+	// ready is closed once bbolt has opened the file, or has failed to, with openErr. Nobody waits for that
+	// while a server starts: what the file says was read before.
 	ready   chan struct{}
 	openErr error
 	db      *bbolt.DB
@@ -188,8 +189,8 @@ func (s *stateStore) busy() bool {
 		s.runBytes >= s.steps.run || len(s.runDrops) >= s.steps.rows
 }
 
-// step writes one transaction of what is to be done. It reports whether the open checkpoint is durable with it; then the
-// next may be opened, and is written once the rows of this one have been moved to their place.
+// step writes one transaction of what is to be done. It reports whether the open checkpoint is durable with
+// it; then the next may be opened, and is written once the rows of this one have been moved to their place.
 func (s *stateStore) step() (durable bool, err error) {
 	switch {
 	case s.phase == nextStale:
@@ -217,8 +218,8 @@ type stateTx struct {
 	rows, dropped, meta, next, nextDropped *bbolt.Bucket
 }
 
-// update runs fn in a transaction of its own. A file of an older format gets the present one with it, and the buckets
-// that it lacks, before there is anything in them.
+// update runs fn in a transaction of its own. A file of an older format gets the present one with it, and the
+// buckets that it lacks, before there is anything in them.
 func (s *stateStore) update(fn func(tx stateTx) error) error {
 	db, err := s.bolt()
 	if err != nil {
@@ -316,7 +317,8 @@ func (s *stateStore) writeDrops() error {
 	return err
 }
 
-// sortRun puts the run into key order. Of several versions of a row, which no caller has so far, the last one counts.
+// sortRun puts the run into key order. Of several versions of a row, which no caller has so far, the last one
+// counts.
 func (s *stateStore) sortRun() {
 	if !s.sorted {
 		slices.SortStableFunc(s.run, func(a, b Row) int { return bytes.Compare(a.Key, b.Key) })
@@ -473,8 +475,8 @@ func isEmpty(b *bbolt.Bucket) bool {
 	return key == nil
 }
 
-// takeSome passes the first pairs of a bucket to fn and removes them, as many as are left of the limits. It reports
-// whether these were all.
+// takeSome passes the first pairs of a bucket to fn and removes them, as many as are left of the limits. It
+// reports whether these were all.
 func takeSome(b *bbolt.Bucket, left *stepLimits, fn func(key, stored []byte) error) (done bool, err error) {
 	var keys, values [][]byte
 	c := b.Cursor()
@@ -495,8 +497,9 @@ func takeSome(b *bbolt.Bucket, left *stepLimits, fn func(key, stored []byte) err
 	return key == nil, nil
 }
 
-// sweep removes up to limit rows under one dropped prefix in a transaction of its own; the prefix itself goes with its
-// last row. It reports whether more is to be done. Only while no checkpoint is open and step has nothing to do.
+// sweep removes up to limit rows under one dropped prefix in a transaction of its own; the prefix itself goes
+// with its last row. It reports whether more is to be done. Only while no checkpoint is open and step has
+// nothing to do.
 func (s *stateStore) sweep(limit int) (more bool, err error) {
 	prefix, ok := s.dropped.first()
 	if !ok {

@@ -136,8 +136,9 @@ func (r *stateRig) look() {
 	}
 }
 
-// Whatever a checkpoint consists of, all readers see the last one until it is durable, and it from then on; whether the
-// store goes on or is opened anew in the middle. All rows of dropped prefixes are swept in the end.
+// Whatever a checkpoint consists of, all readers see the last one until it is durable, and it from then on;
+// whether the store goes on or is opened anew in the middle. All rows of dropped prefixes are swept in the
+// end.
 func TestCheckpointsInSteps(t *testing.T) {
 	for seed := range int64(sample(5, 20)) {
 		r := newStateRig(t, seed)
@@ -267,7 +268,8 @@ func TestToolsReadACheckpointThatIsBeingMoved(t *testing.T) {
 	}
 }
 
-// visibleRows are the rows as every reader sees them: those of a checkpoint that is being moved lie over the others.
+// visibleRows are the rows as every reader sees them: those of a checkpoint that is being moved lie over the
+// others.
 func visibleRows(dir string) (map[string]string, error) {
 	img, err := examine(dir)
 	if err != nil {
@@ -329,8 +331,8 @@ func TestDamageInNextIsFound(t *testing.T) {
 	}
 }
 
-// A state.db of format 1 is read, and gets the present format with the first write: then a program that knows only 1
-// refuses it.
+// A state.db of format 1 is read, and gets the present format with the first write: then a program that knows
+// only 1 refuses it.
 func TestStateOfTheFirstFormatIsUpgraded(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	s := open(t, smallConfig(dir))

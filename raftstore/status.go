@@ -9,11 +9,12 @@ import (
 type Status struct {
 	Term   uint64
 	Leader uint64 // 0: unknown
-	// Commit is the last entry that this member knows to be committed, Applied the last that its handler has dealt with.
+	// Commit is the last entry that this member knows to be committed, Applied the last that its handler has
+	// dealt with.
 	Commit, Applied uint64
 	Members         []Member // as Members, but fresh
-	// FreeBytes is the free space of the data directory's file system, 0 if it is unknown. Below ReserveBytes (0: no
-	// reserve) no more commands are taken, which is what Full says.
+	// FreeBytes is the free space of the data directory's file system, 0 if it is unknown. Below ReserveBytes
+	// (0: no reserve) no more commands are taken, which is what Full says.
 	FreeBytes, ReserveBytes uint64
 	Full                    bool
 }
@@ -46,7 +47,8 @@ func (l *loop) status() Status {
 	}
 }
 
-// QuorumWithout reports whether a majority of the voters other than id was heard of lately. Only a leader knows.
+// QuorumWithout reports whether a majority of the voters other than id was heard of lately. Only a leader
+// knows.
 func (s Status) QuorumWithout(id uint64) bool {
 	voters, active := 0, 0
 	for _, m := range s.Members {
@@ -70,8 +72,8 @@ func (s Status) Member(id uint64) (Member, bool) {
 	return s.Members[at], true
 }
 
-// WantCheckpoint makes CheckpointDue true, once no other checkpoint is being written, until one as of index or later has
-// begun.
+// WantCheckpoint makes CheckpointDue true, once no other checkpoint is being written, until one as of index
+// or later has begun.
 func (s *Store) WantCheckpoint(index uint64) {
 	for {
 		old := s.wanted.Load()
@@ -81,8 +83,8 @@ func (s *Store) WantCheckpoint(index uint64) {
 	}
 }
 
-// AwaitCheckpoint returns once a checkpoint as of index or later is durable. It does not see to it that there is one,
-// see WantCheckpoint. Errors: ErrStopped, that of ctx.
+// AwaitCheckpoint returns once a checkpoint as of index or later is durable. It does not see to it that there
+// is one, see WantCheckpoint. Errors: ErrStopped, that of ctx.
 func (s *Store) AwaitCheckpoint(ctx context.Context, index uint64) error {
 	return s.watch(ctx, func(*loop) error { return nil }, func(*loop) bool { return s.stored.Load() >= index })
 }

@@ -75,8 +75,8 @@ func TestQuorumWithout(t *testing.T) {
 	}
 }
 
-// A member that was made the only one elects itself although its log has committed membership entries that are not
-// applied when it starts.
+// A member that was made the only one elects itself although its log has committed membership entries that
+// are not applied when it starts.
 func TestForcedWithPendingMembership(t *testing.T) {
 	t.Parallel()
 	c := newTestCluster(t, 3, 320)

@@ -18,39 +18,41 @@ import (
 	"github.com/coordd/coordd/raftstore/quiet"
 )
 
-// Entry is one committed log entry. Data is nil for the entry raft makes at the start of a term and for membership
-// entries, which the store handles itself; they are delivered so that indexes have no hole. Data is shared with the
-// log: it may be kept but not changed.
+// Entry is one committed log entry. Data is nil for the entry raft makes at the start of a term and for
+// membership entries, which the store handles itself; they are delivered so that indexes have no hole. Data
+// is shared with the log: it may be kept but not changed.
 type Entry struct {
 	Index, Term uint64
 	Data        []byte
 }
 
-// Handler is told what happens in the log. All methods but Flush are called within the store's turn: one at a time,
-// from any goroutine, and in an order that is meaningful. They must return quickly and wait for nothing: nothing is
-// replicated meanwhile. They may call those of the store's methods that do not wait; Stop does.
+// Handler is told what happens in the log. All methods but Flush are called within the store's turn: one at a
+// time, from any goroutine, and in an order that is meaningful. They must return quickly and wait for
+// nothing: nothing is replicated meanwhile. They may call those of the store's methods that do not wait; Stop
+// does.
 type Handler interface {
-	// Committed delivers entries that are durable here and committed, in log order, each once, from the entry after
-	// CheckpointIndex on. The slice belongs to the handler.
+	// Committed delivers entries that are durable here and committed, in log order, each once, from the entry
+	// after CheckpointIndex on. The slice belongs to the handler.
 	Committed(entries []Entry)
-	// Leading says that this member leads term. Entries of older terms may still follow; the handler is up to date
-	// once it has applied the first entry of this term.
+	// Leading says that this member leads term. Entries of older terms may still follow; the handler is up to
+	// date once it has applied the first entry of this term.
 	Leading(term uint64)
-	// Following says that this member does not lead; leader is 0 while unknown. Proposals of older terms that were
-	// not committed may still commit, or may be lost.
+	// Following says that this member does not lead; leader is 0 while unknown. Proposals of older terms that
+	// were not committed may still commit, or may be lost.
 	Following(term, leader uint64)
-	// ReadReady answers ReadIndex: state that includes index reflects every write finished before the question.
+	// ReadReady answers ReadIndex: state that includes index reflects every write finished before the
+	// question.
 	ReadReady(id, index uint64)
 	// CheckpointDone says that the checkpoint as of index is durable.
 	CheckpointDone(index uint64)
-	// Flush comes behind any of the other calls, from the same goroutine and with no lock held; another goroutine may
-	// be in it, or have a turn, at the same time. Unless the goroutine is
-	// busy, the handler may do its work right in it, which spares the way to another goroutine. It may be the one that
-	// writes the log, or one that reads what another member says, heartbeats included: what takes longer than some
+	// Flush comes behind any of the other calls, from the same goroutine and with no lock held; another
+	// goroutine may be in it, or have a turn, at the same time. Unless the goroutine is busy, the handler may
+	// do its work right in it, which spares the way to another goroutine. It may be the one that writes the
+	// log, or one that reads what another member says, heartbeats included: what takes longer than some
 	// milliseconds does not belong there.
 	Flush(busy bool)
-	// Failed says that storage failed or turned out to be damaged. It comes once and last. Nothing more will be
-	// durable: the process must end.
+	// Failed says that storage failed or turned out to be damaged. It comes once and last. Nothing more will
+	// be durable: the process must end.
 	Failed(err error)
 }
 
@@ -76,16 +78,19 @@ type Config struct {
 	// Cluster says how to be a member of several.
 	Cluster Cluster
 
-	// ReserveBytes is the free space below which no more commands should be taken, see Store.Writable; 0 is none.
+	// ReserveBytes is the free space below which no more commands should be taken, see Store.Writable; 0 is
+	// none.
 	ReserveBytes uint64
 
-	// Load gets each row that Rows would give, while Open verifies it: the checkpoint is read once then. What it was given
-	// counts only if Open succeeds. Its error, wrapped, ends Open. Nil: nobody wants the rows.
+	// Load gets each row that Rows would give, while Open verifies it: the checkpoint is read once then. What
+	// it was given counts only if Open succeeds. Its error, wrapped, ends Open. Nil: nobody wants the rows.
 	Load func(key, value []byte) error
 
-	// FreeSpace returns how many bytes may still be written to the file system of a directory; nil asks the system.
+	// FreeSpace returns how many bytes may still be written to the file system of a directory; nil asks the
+	// system.
 	FreeSpace func(dir string) (uint64, error)
-	// Slow is called before each write and sync, and may take its time, as a disk does that is slow; nil: it is as it is.
+	// Slow is called before each write and sync, and may take its time, as a disk does that is slow; nil: it
+	// is as it is.
 	Slow func()
 
 	spacePause time.Duration // tests
@@ -144,7 +149,8 @@ func (c Config) withDefaults() (Config, error) {
 	return c, c.Cluster.check(c.InMemory)
 }
 
-// rowDevice is where checkpoints become durable. Disk and memory implement it; see stateStore for the meaning.
+// rowDevice is where checkpoints become durable. Disk and memory implement it; see stateStore for the
+// meaning.
 type rowDevice interface {
 	rows(fn func(key, value []byte) error) error
 	put(rows []Row)
@@ -153,7 +159,8 @@ type rowDevice interface {
 	busy() bool
 	step() (durable bool, err error)
 	sweep(limit int) (more bool, err error)
-	// opened is closed once the other methods do not have to wait for the file. One that cannot be opened shows with them.
+	// opened is closed once the other methods do not have to wait for the file. One that cannot be opened
+	// shows with them.
 	opened() <-chan struct{}
 	// pin begins to read the last durable checkpoint from another goroutine; nil if there is none to read.
 	pin() (*pinned, error)
@@ -162,8 +169,8 @@ type rowDevice interface {
 	close() error
 }
 
-// Store is one member's copy of the replicated log. Its methods may be called from any goroutine, except that Rows
-// comes before Start and nothing comes after Stop.
+// Store is one member's copy of the replicated log. Its methods may be called from any goroutine, except that
+// Rows comes before Start and nothing comes after Stop.
 type Store struct {
 	cfg       Config
 	identity  identity
@@ -220,15 +227,15 @@ type Store struct {
 	forced    atomic.Uint64 // see checkpointMeta
 }
 
-// Open takes the data directory for this process, verifies everything in it without changing anything, and opens it.
-// Errors: ErrLocked if another process holds it, *CorruptionError, *FormatError, *CondemnedError, and errors of the
-// operating system.
+// Open takes the data directory for this process, verifies everything in it without changing anything, and
+// opens it. Errors: ErrLocked if another process holds it, *CorruptionError, *FormatError, *CondemnedError,
+// and errors of the operating system.
 //
 // A member that joins a cluster waits here until it has been added, see OpenContext.
 func Open(cfg Config) (*Store, error) { return OpenContext(context.Background(), cfg) }
 
-// OpenContext is Open with a bound on how long a new member waits to be added to the cluster. Further errors of a
-// first start: ErrEmptied, ErrRemoved and ErrOtherCluster, wrapped.
+// OpenContext is Open with a bound on how long a new member waits to be added to the cluster. Further errors
+// of a first start: ErrEmptied, ErrRemoved and ErrOtherCluster, wrapped.
 func OpenContext(ctx context.Context, cfg Config) (*Store, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
@@ -339,17 +346,18 @@ func (s *Store) Cluster() uint64 { return s.identity.Cluster }
 // CheckpointIndex returns the index as of which Rows gives the state; 0 if there was no checkpoint yet.
 func (s *Store) CheckpointIndex() uint64 { return s.loaded }
 
-// LoggedIndex is the last entry that the log had when it was opened. What lies between CheckpointIndex and it comes again:
-// all of it, unless another member that leads has other entries in its place.
+// LoggedIndex is the last entry that the log had when it was opened. What lies between CheckpointIndex and it
+// comes again: all of it, unless another member that leads has other entries in its place.
 func (s *Store) LoggedIndex() uint64 { return s.logged }
 
-// Rows calls fn for each row of the checkpoint in key order; rows under dropped prefixes are left out. The slices are
-// valid during the call only. It returns fn's error or a *CorruptionError. Call it before Start, or when the Handler was
-// told to Restore. Config.Load gives the same rows earlier, and without reading the file again.
+// Rows calls fn for each row of the checkpoint in key order; rows under dropped prefixes are left out. The
+// slices are valid during the call only. It returns fn's error or a *CorruptionError. Call it before Start,
+// or when the Handler was told to Restore. Config.Load gives the same rows earlier, and without reading the
+// file again.
 func (s *Store) Rows(fn func(key, value []byte) error) error { return s.rowStore.rows(fn) }
 
-// Start begins to take part in the cluster; calls of h may come before it returns. A cluster of one elects itself at
-// once.
+// Start begins to take part in the cluster; calls of h may come before it returns. A cluster of one elects
+// itself at once.
 func (s *Store) Start(h Handler) error {
 	if s.started {
 		return errors.New("the store was started before")
@@ -425,9 +433,9 @@ func (s *Store) newNode() (node *raft.RawNode, err error) {
 	})
 }
 
-// Propose adds commands to the log, one entry each, in this order and before those of a later call. It never blocks.
-// The commands are dropped if this member does not lead term (any more): the handler has been or will be told. Each
-// command has 1 to MaxCommandBytes bytes; the slices belong to the store from here on.
+// Propose adds commands to the log, one entry each, in this order and before those of a later call. It never
+// blocks. The commands are dropped if this member does not lead term (any more): the handler has been or will
+// be told. Each command has 1 to MaxCommandBytes bytes; the slices belong to the store from here on.
 func (s *Store) Propose(term uint64, commands [][]byte) {
 	if len(commands) == 0 {
 		return
@@ -449,19 +457,21 @@ func (s *Store) Propose(term uint64, commands [][]byte) {
 	}
 }
 
-// Backlog returns how many bytes of commands wait in front of the log because too much is under way already. It is
-// near 0 unless the disk or the handler is slower than the clients; then no more should be taken from them.
+// Backlog returns how many bytes of commands wait in front of the log because too much is under way already.
+// It is near 0 unless the disk or the handler is slower than the clients; then no more should be taken from
+// them.
 func (s *Store) Backlog() int64 { return s.backlog.Load() }
 
-// ReadIndex asks for a point after which reads are linearizable; ReadReady answers with the same id. There is no answer
-// when leadership is lost meanwhile. Use a fresh id for each attempt, never one twice.
+// ReadIndex asks for a point after which reads are linearizable; ReadReady answers with the same id. There is
+// no answer when leadership is lost meanwhile. Use a fresh id for each attempt, never one twice.
 func (s *Store) ReadIndex(id uint64) {
 	s.inbox.put(func(m *mail) { m.reads = append(m.reads, id) })
 }
 
-// Applied tells that the handler has dealt with all entries up to index, which is the last one of a Committed; it bounds
-// how much is handed over ahead. commands is how many commands there were in the entries since the last call: the store
-// carries bytes, and a restart takes as long as there are commands to execute again, however many of them share an entry.
+// Applied tells that the handler has dealt with all entries up to index, which is the last one of a
+// Committed; it bounds how much is handed over ahead. commands is how many commands there were in the entries
+// since the last call: the store carries bytes, and a restart takes as long as there are commands to execute
+// again, however many of them share an entry.
 func (s *Store) Applied(index uint64, commands int) {
 	s.due.apply(index, commands)
 	s.noteApplied(index)
@@ -477,7 +487,8 @@ func (s *Store) noteApplied(index uint64) {
 			break
 		}
 	}
-	// Raft needs to know soon only if it holds something back; otherwise it learns with the next thing that happens.
+	// Raft needs to know soon only if it holds something back; otherwise it learns with the next thing that
+	// happens.
 	if s.wakeApply.Load() {
 		s.inbox.bell.Ring()
 	}
@@ -486,10 +497,10 @@ func (s *Store) noteApplied(index uint64) {
 // AppliedIndex is the last index that the handler has told to be Applied.
 func (s *Store) AppliedIndex() uint64 { return s.applied.Load() }
 
-// Stop ends everything Start began, closes all files and gives the directory free. A checkpoint that was not Finished
-// durably is given up. What was proposed and not committed may or may not be in the log. The handler is not called
-// any more once Stop has returned; Stop may not be called from the handler. Later calls wait for the first and return
-// the same.
+// Stop ends everything Start began, closes all files and gives the directory free. A checkpoint that was not
+// Finished durably is given up. What was proposed and not committed may or may not be in the log. The handler
+// is not called any more once Stop has returned; Stop may not be called from the handler. Later calls wait
+// for the first and return the same.
 func (s *Store) Stop() error {
 	s.stopOnce.Do(func() { s.stopErr = s.end() })
 	return s.stopErr
@@ -511,8 +522,8 @@ func (s *Store) end() error {
 	return s.closeFiles()
 }
 
-// leaveNetwork ends all traffic with other members. Read transactions end with it, without which state.db cannot be
-// closed.
+// leaveNetwork ends all traffic with other members. Read transactions end with it, without which state.db
+// cannot be closed.
 func (s *Store) leaveNetwork() {
 	if s.network == nil {
 		return

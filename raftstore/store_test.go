@@ -341,8 +341,8 @@ func TestMisusePanics(t *testing.T) {
 	r.wait(t, "the largest command", func() bool { return len(r.entries) == 2 })
 }
 
-// TestManyProposersWithCheckpointsUnderWay runs proposers, checkpoints, sweeping and log cuts at once, over several
-// restarts, and checks that each proposer's commands are there in order.
+// TestManyProposersWithCheckpointsUnderWay runs proposers, checkpoints, sweeping and log cuts at once, over
+// several restarts, and checks that each proposer's commands are there in order.
 func TestManyProposersWithCheckpointsUnderWay(t *testing.T) {
 	const proposers, each, rounds = 8, 60, 3
 	cfg := smallConfig(filepath.Join(t.TempDir(), "data"))

@@ -9,9 +9,9 @@ import (
 	"go.etcd.io/bbolt"
 )
 
-// raft-wal's description of its segments lives in wal-meta.db, in the buckets and under the key the library itself
-// uses. We keep the file ourselves to have a checksum next to the description, our own values beside it, and points
-// where errors can be injected.
+// raft-wal's description of its segments lives in wal-meta.db, in the buckets and under the key the library
+// itself uses. We keep the file ourselves to have a checksum next to the description, our own values beside
+// it, and points where errors can be injected.
 const (
 	walMetaBucket  = "wal-meta"
 	walStableName  = "stable"
@@ -21,8 +21,8 @@ const (
 	tailMadeKey    = "tail-made" // ours: id of the last segment that is durable in full length
 )
 
-// hardState is what raft must not forget: the term, the vote in it, and an index known to be committed and durable
-// here. The commit index is only written along with a change of the others and may be old.
+// hardState is what raft must not forget: the term, the vote in it, and an index known to be committed and
+// durable here. The commit index is only written along with a change of the others and may be old.
 type hardState struct {
 	term, vote, commit uint64
 }

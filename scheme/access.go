@@ -104,8 +104,8 @@ func includesConnect(name string) bool {
 	return name != permissionConnect && namedAccess[name]&Connect != 0
 }
 
-// Authorize refuses with UNAUTHORIZED unless the subject has all of need at path. A path that does not exist passes:
-// the operation itself says so, before anybody's rights count (coordination.md §1.2 step 2).
+// Authorize refuses with UNAUTHORIZED unless the subject has all of need at path. A path that does not exist
+// passes: the operation itself says so, before anybody's rights count (coordination.md §1.2 step 2).
 func (t *Tree) Authorize(path Path, need Access, s Subject) outcome.Outcome {
 	if s.Exempt {
 		return outcome.Done()
@@ -117,8 +117,8 @@ func (t *Tree) Authorize(path Path, need Access, s Subject) outcome.Outcome {
 	return accessDenied(s, path)
 }
 
-// AuthorizeCreation is Authorize for what is to be created at path: the rights count at the nearest entry above it that
-// exists (coordination.md §1.1 step 2). Where there is none, the operation itself says so.
+// AuthorizeCreation is Authorize for what is to be created at path: the rights count at the nearest entry
+// above it that exists (coordination.md §1.1 step 2). Where there is none, the operation itself says so.
 func (t *Tree) AuthorizeCreation(path Path, need Access, s Subject) outcome.Outcome {
 	if s.Exempt || len(path) == 0 {
 		return outcome.Done()
@@ -130,8 +130,9 @@ func (t *Tree) AuthorizeCreation(path Path, need Access, s Subject) outcome.Outc
 	return accessDenied(s, base.path())
 }
 
-// AuthorizePermissions is Authorize for ModifyPermissions. Whoever has ydb.access.grant may set, grant and revoke as far
-// as the own rights go; only who has all rights may change the owner and the inheritance, or clear everything.
+// AuthorizePermissions is Authorize for ModifyPermissions. Whoever has ydb.access.grant may set, grant and
+// revoke as far as the own rights go; only who has all rights may change the owner and the inheritance, or
+// clear everything.
 func (t *Tree) AuthorizePermissions(path Path, change PermissionsChange, s Subject) outcome.Outcome {
 	need := GrantAccess
 	explicit := t.explicitAccess(path, change)
@@ -154,8 +155,8 @@ func (t *Tree) AuthorizePermissions(path Path, change PermissionsChange, s Subje
 	return t.Authorize(path, need, s)
 }
 
-// explicitAccess is what the entry at path itself gives to its subjects, and a Set would take from them. It is nil for a
-// change without one.
+// explicitAccess is what the entry at path itself gives to its subjects, and a Set would take from them. It
+// is nil for a change without one.
 func (t *Tree) explicitAccess(path Path, change PermissionsChange) map[string]Access {
 	v := t.find(path)
 	if v == nil || !slices.ContainsFunc(change.Actions, func(a Action) bool { return a.Kind == Set }) {

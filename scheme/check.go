@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Check verifies the invariants of the package comment over the whole tree and returns the first violation. It costs
-// O(n log n) and is meant for tests, for Restore and for the offline check of a data directory.
+// Check verifies the invariants of the package comment over the whole tree and returns the first violation.
+// It costs O(n log n) and is meant for tests, for Restore and for the offline check of a data directory.
 func (t *Tree) Check() error {
 	if err := t.checkRoots(); err != nil {
 		return err

@@ -14,18 +14,19 @@ type NewNode struct {
 	ConfigHasPath bool // the client's config named a path, which is refused at its place among the checks
 }
 
-// MakeDirectory creates a directory and those missing above it, all with the same owner (RootOwner if empty) and stamp.
-// An existing directory is SUCCESS with an issue (surface.md §4). Refusals: SCHEME_ERROR if something else has the name,
-// for a bad name and for depth; GENERIC_ERROR if an entry above is not a directory; PRECONDITION_FAILED for counts and
-// beyond Bound.
+// MakeDirectory creates a directory and those missing above it, all with the same owner (RootOwner if empty)
+// and stamp. An existing directory is SUCCESS with an issue (surface.md §4). Refusals: SCHEME_ERROR if
+// something else has the name, for a bad name and for depth; GENERIC_ERROR if an entry above is not a
+// directory; PRECONDITION_FAILED for counts and beyond Bound.
 func (t *Tree) MakeDirectory(path Path, owner string, created Stamp) outcome.Outcome {
 	_, answer := t.create(path, Entry{Kind: Directory, Owner: owner, Created: created}, false)
 	return answer
 }
 
-// CreateNode creates a coordination node and the directories missing above it (coordination.md §1.1 steps 3 to 7). It
-// returns true if the node was created. An existing coordination node is SUCCESS with an issue and false: it
-// keeps its id, and its config must be left alone. Refusals as for MakeDirectory, and BAD_REQUEST for ConfigHasPath.
+// CreateNode creates a coordination node and the directories missing above it (coordination.md §1.1 steps 3
+// to 7). It returns true if the node was created. An existing coordination node is SUCCESS with an issue and
+// false: it keeps its id, and its config must be left alone. Refusals as for MakeDirectory, and BAD_REQUEST
+// for ConfigHasPath.
 func (t *Tree) CreateNode(path Path, node NewNode) (created bool, answer outcome.Outcome) {
 	if node.ID == 0 {
 		panic(fmt.Sprintf("scheme: CreateNode %s without a node id", path))
@@ -95,9 +96,9 @@ func notDirectory(v *vertex) outcome.Outcome {
 	return checkFailed(outcome.GenericError, v.path(), "path is not a directory "+v.entry.basicInfo())
 }
 
-// checkMissing looks at the components of path below base, the first depth of which exist, as if they were created
-// one after another, and returns the first refusal. The config belongs to the last of them and is looked at just
-// before its name.
+// checkMissing looks at the components of path below base, the first depth of which exist, as if they were
+// created one after another, and returns the first refusal. The config belongs to the last of them and is
+// looked at just before its name.
 func (t *Tree) checkMissing(base *vertex, path Path, depth int, configHasPath bool) outcome.Outcome {
 	children := len(base.children)
 	for i := depth; i < len(path); i++ {
@@ -112,8 +113,8 @@ func (t *Tree) checkMissing(base *vertex, path Path, depth int, configHasPath bo
 	return outcome.Done()
 }
 
-// checkOne checks one component: its depth is counted from the root, paths are those in the tree before it, children
-// those of its parent.
+// checkOne checks one component: its depth is counted from the root, paths are those in the tree before it,
+// children those of its parent.
 func (t *Tree) checkOne(name string, depth, paths, children int) (outcome.Status, string) {
 	if reason := nameReason(name, t.limits.NameBytes); reason != "" {
 		return outcome.SchemeError, reason

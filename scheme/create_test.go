@@ -188,8 +188,8 @@ func TestCreateNodeWithoutID(t *testing.T) {
 	tree.CreateNode(SplitLoose("/local/n"), NewNode{})
 }
 
-// A path in the config is refused behind the directories on the way, and before anything about the node itself
-// (coordination.md §1.1 steps 3 and 4).
+// A path in the config is refused behind the directories on the way, and before anything about the node
+// itself (coordination.md §1.1 steps 3 and 4).
 func TestCreateConfigPathOrder(t *testing.T) {
 	tree := sampleTree(t)
 	before := dump(tree)

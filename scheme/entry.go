@@ -39,8 +39,8 @@ func (k Kind) typeName() string {
 	return "EPathTypeDir"
 }
 
-// EntryID is the key of an entry's row, from 1 up; 0 is the unnamed root. It is unique among the entries that exist,
-// not for ever (see the package comment).
+// EntryID is the key of an entry's row, from 1 up; 0 is the unnamed root. It is unique among the entries that
+// exist, not for ever (see the package comment).
 type EntryID uint64
 
 // NodeID names a coordination node. The caller gives it at creation, and never gives one twice; 0 is no node.
@@ -55,8 +55,8 @@ type Stamp struct {
 // RootOwner owns the root entries, and everything created by a caller that names no owner.
 const RootOwner = "root@builtin"
 
-// Entry is one directory or coordination node: the content of one row. Permissions belong to the tree and must not be
-// changed by whoever reads them.
+// Entry is one directory or coordination node: the content of one row. Permissions belong to the tree and
+// must not be changed by whoever reads them.
 type Entry struct {
 	ID                   EntryID
 	Parent               EntryID // 0 for the topmost entry

@@ -2,8 +2,8 @@ package scheme
 
 import "errors"
 
-// Limits bound what clients can put into a tree (surface.md §4.1). A value equal to a limit is accepted. All servers of
-// a cluster must use the same ones, because refusals are part of what they compute from the log.
+// Limits bound what clients can put into a tree (surface.md §4.1). A value equal to a limit is accepted. All
+// servers of a cluster must use the same ones, because refusals are part of what they compute from the log.
 type Limits struct {
 	NameBytes int // bytes in one component of a path
 	Depth     int // components of a path, those of the database included; at most MaxPathParts-1
@@ -26,15 +26,15 @@ func DefaultLimits() Limits {
 	}
 }
 
-// EffectiveSubjects is how many subjects the effective permissions of one path have at most: those of all levels of the
-// deepest path, each with as many as ACLBytes lets an entry have. It follows from two limits that every grant is checked
-// against, so none of its own is needed.
+// EffectiveSubjects is how many subjects the effective permissions of one path have at most: those of all
+// levels of the deepest path, each with as many as ACLBytes lets an entry have. It follows from two limits
+// that every grant is checked against, so none of its own is needed.
 func (l Limits) EffectiveSubjects() int { return l.Depth * (l.ACLBytes / aceBytes) }
 
 const (
-	// MaxPathParts is how many components the split functions look at. What lies behind is dropped, so that a path of
-	// many megabytes costs nothing. No tree is that deep, so a path with that many components names nothing
-	// and cannot be created, just as it would be in full.
+	// MaxPathParts is how many components the split functions look at. What lies behind is dropped, so that a
+	// path of many megabytes costs nothing. No tree is that deep, so a path with that many components names
+	// nothing and cannot be created, just as it would be in full.
 	MaxPathParts = 256
 
 	// MaxShownBytes is how much of a client's path is repeated in the text of an issue. A longer one is cut.

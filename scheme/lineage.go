@@ -7,9 +7,9 @@ import (
 	"github.com/coordd/coordd/scheme/outcome"
 )
 
-// Lineage is an entry and those above it whose permissions count at it, nearest first, as they were at one moment: up to
-// and including the first that interrupts inheritance. Nothing that it refers to ever changes, so it may be read while the
-// tree goes on. The lineage of a path that does not exist is empty.
+// Lineage is an entry and those above it whose permissions count at it, nearest first, as they were at one
+// moment: up to and including the first that interrupts inheritance. Nothing that it refers to ever changes,
+// so it may be read while the tree goes on. The lineage of a path that does not exist is empty.
 type Lineage []Entry
 
 // lineage looks at one row for each component of the path, and one more.
@@ -29,9 +29,9 @@ func (v *vertex) upwards() iter.Seq[*Entry] {
 	}
 }
 
-// EffectivePermissions returns what counts at the entry: its own permissions, then those inherited from the entries above.
-// Each subject appears once, where it is met first. ydb.database.connect is not inherited. The cost is linear in the
-// permissions of the lineage.
+// EffectivePermissions returns what counts at the entry: its own permissions, then those inherited from the
+// entries above. Each subject appears once, where it is met first. ydb.database.connect is not inherited. The
+// cost is linear in the permissions of the lineage.
 func (l Lineage) EffectivePermissions() []Permission {
 	var effective []Permission
 	at := make(map[string]int)
@@ -59,8 +59,8 @@ func (l Lineage) EffectivePermissions() []Permission {
 	return effective
 }
 
-// Rights returns what a subject may do at the entry: everything if it owns the entry or is exempt, otherwise what
-// EffectivePermissions gives to it and to AllUsers.
+// Rights returns what a subject may do at the entry: everything if it owns the entry or is exempt, otherwise
+// what EffectivePermissions gives to it and to AllUsers.
 func (l Lineage) Rights(s Subject) Access {
 	return rights(func(yield func(*Entry) bool) {
 		for i := range l {
@@ -71,8 +71,8 @@ func (l Lineage) Rights(s Subject) Access {
 	}, s)
 }
 
-// Authorize refuses with UNAUTHORIZED unless the subject has all of need at path, whose lineage this is. A path that does
-// not exist passes: the operation itself says so.
+// Authorize refuses with UNAUTHORIZED unless the subject has all of need at path, whose lineage this is. A
+// path that does not exist passes: the operation itself says so.
 func (l Lineage) Authorize(path Path, need Access, s Subject) outcome.Outcome {
 	if len(l) == 0 || l.Rights(s)&need == need {
 		return outcome.Done()

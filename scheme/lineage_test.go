@@ -32,8 +32,8 @@ func permitted(t testing.TB, each int) (*Tree, Path) {
 	}
 }
 
-// TestEffectiveSubjectsAreBounded fills every level of the deepest path: all subjects are shown, in the order of the
-// levels, and there cannot be more of them than the limits say.
+// TestEffectiveSubjectsAreBounded fills every level of the deepest path: all subjects are shown, in the order
+// of the levels, and there cannot be more of them than the limits say.
 func TestEffectiveSubjectsAreBounded(t *testing.T) {
 	const each = 600
 	tree, path := permitted(t, each)
@@ -146,8 +146,8 @@ func BenchmarkEffectivePermissions(b *testing.B) {
 	}
 }
 
-// BenchmarkModifyPermissions changes an entry that has as many subjects as fit, by more and more actions: the cost for an
-// action does not depend on how many there are.
+// BenchmarkModifyPermissions changes an entry that has as many subjects as fit, by more and more actions: the
+// cost for an action does not depend on how many there are.
 func BenchmarkModifyPermissions(b *testing.B) {
 	const subjects = 600
 	for _, number := range []int{1_000, 10_000} {

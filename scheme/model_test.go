@@ -11,8 +11,9 @@ import (
 	"github.com/coordd/coordd/scheme/outcome"
 )
 
-// model is the tree done naively: a map from joined path to entry, searched from end to end for every question. It
-// shares nothing with the Tree but the types, so that the two reach the same answers in different ways.
+// model is the tree done naively: a map from joined path to entry, searched from end to end for every
+// question. It shares nothing with the Tree but the types, so that the two reach the same answers in
+// different ways.
 type model struct {
 	database string
 	limits   Limits
@@ -242,8 +243,8 @@ type walk struct {
 	node  NodeID            // last one given
 }
 
-// TestAgainstModel compares every outcome, every row and every listing with the model's. Small limits, few names and
-// many collisions bring out the refusals.
+// TestAgainstModel compares every outcome, every row and every listing with the model's. Small limits, few
+// names and many collisions bring out the refusals.
 func TestAgainstModel(t *testing.T) {
 	for _, database := range []string{"/local", "/Root/a"} {
 		for seed := range uint64(10) {

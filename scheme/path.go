@@ -9,8 +9,9 @@ import (
 	"github.com/coordd/coordd/scheme/outcome"
 )
 
-// Path is an absolute path as its components from the root down. The empty Path is "/". A Path made by the functions of
-// this file has no empty component and none with a slash; whether the names are allowed is checked on creation only.
+// Path is an absolute path as its components from the root down. The empty Path is "/". A Path made by the
+// functions of this file has no empty component and none with a slash; whether the names are allowed is
+// checked on creation only.
 type Path []string
 
 // String returns the canonical form: a slash before each component, "/" for the empty path.
@@ -21,16 +22,17 @@ func (p Path) String() string {
 	return "/" + strings.Join(p, "/")
 }
 
-// SplitLoose reads the path of SessionStart, DescribeNode, ListDirectory and DescribePath: repeated, leading and
-// trailing slashes mean nothing (surface.md §3.1). Relative and absolute forms are the same. An empty result means "/".
+// SplitLoose reads the path of SessionStart, DescribeNode, ListDirectory and DescribePath: repeated, leading
+// and trailing slashes mean nothing (surface.md §3.1). Relative and absolute forms are the same. An empty
+// result means "/".
 func SplitLoose(path string) Path {
 	return splitParts(path, MaxPathParts)
 }
 
-// SplitInDatabase reads the path of CreateNode and MakeDirectory, which must lie strictly below the database of the
-// request (coordination.md §1.1 step 1). Slashes are taken as SplitLoose takes them. A path is never joined with the
-// database: "n" in "/local" is refused, as the reference refuses it. Without a database, or with an empty one, at
-// least two components are wanted. Refusals are BAD_REQUEST.
+// SplitInDatabase reads the path of CreateNode and MakeDirectory, which must lie strictly below the database
+// of the request (coordination.md §1.1 step 1). Slashes are taken as SplitLoose takes them. A path is never
+// joined with the database: "n" in "/local" is refused, as the reference refuses it. Without a database, or
+// with an empty one, at least two components are wanted. Refusals are BAD_REQUEST.
 func SplitInDatabase(path, database string, hasDatabase bool) (Path, outcome.Outcome) {
 	if !hasDatabase {
 		database = ""
@@ -46,8 +48,9 @@ func SplitInDatabase(path, database string, hasDatabase bool) (Path, outcome.Out
 	return parts, outcome.Done()
 }
 
-// SplitAtLastSlash reads the path of AlterNode, DropNode, RemoveDirectory and ModifyPermissions. The database is not
-// consulted; a path without a slash or with one at its end is refused with BAD_REQUEST (coordination.md §1.2 step 1).
+// SplitAtLastSlash reads the path of AlterNode, DropNode, RemoveDirectory and ModifyPermissions. The database
+// is not consulted; a path without a slash or with one at its end is refused with BAD_REQUEST
+// (coordination.md §1.2 step 1).
 func SplitAtLastSlash(path string) (Path, outcome.Outcome) {
 	at := strings.LastIndexByte(path, '/')
 	if at < 0 || at == len(path)-1 {
@@ -71,7 +74,8 @@ func splitParts(path string, most int) Path {
 
 const reservedName = ".sys"
 
-// nameReason says why a component cannot be created, or returns "" (surface.md §4.1). The order is the reference's.
+// nameReason says why a component cannot be created, or returns "" (surface.md §4.1). The order is the
+// reference's.
 func nameReason(name string, maxBytes int) string {
 	switch {
 	case name == "":

@@ -5,7 +5,8 @@ import (
 	"strings"
 )
 
-// permissionConnect is the one permission that the entries below do not inherit: it is about the database itself.
+// permissionConnect is the one permission that the entries below do not inherit: it is about the database
+// itself.
 const permissionConnect = "ydb.database.connect"
 
 // permissionNames are all names that can be stored, in ascending order.

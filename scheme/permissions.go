@@ -7,8 +7,8 @@ import (
 	"github.com/coordd/coordd/scheme/outcome"
 )
 
-// Permission is what one subject (a user or a group) may do. Names are those of permission_names.go in the order of
-// their grants, never empty, each once.
+// Permission is what one subject (a user or a group) may do. Names are those of permission_names.go in the
+// order of their grants, never empty, each once.
 type Permission struct {
 	Subject string
 	Names   []string
@@ -42,9 +42,9 @@ type PermissionsChange struct {
 // aceBytes is about what the reference stores for one permission besides the subject.
 const aceBytes = 12
 
-// ACLSize is how many bytes owner and permissions count against Limits.ACLBytes. The reference measures its own stored
-// form, which has one record with the subject in it for each name; this comes close to it. Counting the owner is
-// ours: it keeps the whole row bounded.
+// ACLSize is how many bytes owner and permissions count against Limits.ACLBytes. The reference measures its
+// own stored form, which has one record with the subject in it for each name; this comes close to it.
+// Counting the owner is ours: it keeps the whole row bounded.
 func ACLSize(owner string, permissions []Permission) int {
 	size := len(owner)
 	for _, p := range permissions {
@@ -53,9 +53,10 @@ func ACLSize(owner string, permissions []Permission) int {
 	return size
 }
 
-// ModifyPermissions changes owner and permissions of the entry at path (surface.md §4). Refusals: BAD_REQUEST for an
-// unset action, an unknown name, too many actions, or more than Limits.ACLBytes after any of the actions; SCHEME_ERROR for a
-// missing path; PRECONDITION_FAILED beyond Bound. The actions are looked at before the path.
+// ModifyPermissions changes owner and permissions of the entry at path (surface.md §4). Refusals: BAD_REQUEST
+// for an unset action, an unknown name, too many actions, or more than Limits.ACLBytes after any of the
+// actions; SCHEME_ERROR for a missing path; PRECONDITION_FAILED beyond Bound. The actions are looked at
+// before the path.
 func (t *Tree) ModifyPermissions(path Path, change PermissionsChange) outcome.Outcome {
 	if answer := t.checkActions(change.Actions); !answer.OK() {
 		return answer
@@ -102,8 +103,8 @@ func (t *Tree) checkActions(actions []Action) outcome.Outcome {
 	return outcome.Done()
 }
 
-// apply returns e after the change, and its ACL size. It stops at the first action after which the size is over the
-// limit, so that no list grows without bound. The cost is linear in what e has and in the change.
+// apply returns e after the change, and its ACL size. It stops at the first action after which the size is
+// over the limit, so that no list grows without bound. The cost is linear in what e has and in the change.
 func (t *Tree) apply(e Entry, change PermissionsChange) (Entry, int) {
 	if change.Clear {
 		e.Permissions = nil
@@ -134,8 +135,8 @@ func (t *Tree) apply(e Entry, change PermissionsChange) (Entry, int) {
 	return e, len(e.Owner) + list.size
 }
 
-// permissionList is the permissions of an entry while a change is made. Those that it was made of stay as they are,
-// because entries given away share them.
+// permissionList is the permissions of an entry while a change is made. Those that it was made of stay as
+// they are, because entries given away share them.
 type permissionList struct {
 	list []Permission   // those without names are gone
 	at   map[string]int // where a subject is in list

@@ -19,7 +19,8 @@ func permissionsOf(t *testing.T, tree *Tree, path string) string {
 	return showPermissions(entry.Permissions)
 }
 
-// showPermissions writes permissions as "subject:name,name subject:name", without the common prefix of the names.
+// showPermissions writes permissions as "subject:name,name subject:name", without the common prefix of the
+// names.
 func showPermissions(permissions []Permission) string {
 	var parts []string
 	for _, p := range permissions {

@@ -7,8 +7,8 @@ import (
 	"github.com/coordd/coordd/scheme/outcome"
 )
 
-// RefuseConfigPath is the answer to a CreateNode or AlterNode whose config names a path (coordination.md §1.1 step 3,
-// §1.2 step 5).
+// RefuseConfigPath is the answer to a CreateNode or AlterNode whose config names a path (coordination.md §1.1
+// step 3, §1.2 step 5).
 func RefuseConfigPath() outcome.Outcome {
 	return outcome.Because(outcome.BadRequest, "Setting path is not allowed")
 }

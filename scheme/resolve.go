@@ -6,8 +6,9 @@ import (
 	"github.com/coordd/coordd/scheme/outcome"
 )
 
-// NodeToAlter returns the coordination node at path for AlterNode (coordination.md §1.2 steps 2 and 3). A missing path
-// is SCHEME_ERROR "Path does not exist", another kind of entry SCHEME_ERROR "path is not a kesus".
+// NodeToAlter returns the coordination node at path for AlterNode (coordination.md §1.2 steps 2 and 3). A
+// missing path is SCHEME_ERROR "Path does not exist", another kind of entry SCHEME_ERROR "path is not a
+// kesus".
 func (t *Tree) NodeToAlter(path Path) (Entry, outcome.Outcome) {
 	v, answer := t.resolveNode(path)
 	if !answer.OK() {
@@ -16,9 +17,9 @@ func (t *Tree) NodeToAlter(path Path) (Entry, outcome.Outcome) {
 	return v.entry, answer
 }
 
-// NodeToDescribe returns the coordination node at path for DescribeNode. A missing path and another kind of entry are
-// both SCHEME_ERROR without any issue (surface.md §3.5); the other kind comes with its lineage, because who may not describe
-// it must not learn that.
+// NodeToDescribe returns the coordination node at path for DescribeNode. A missing path and another kind of
+// entry are both SCHEME_ERROR without any issue (surface.md §3.5); the other kind comes with its lineage,
+// because who may not describe it must not learn that.
 func (t *Tree) NodeToDescribe(path Path) (Lineage, outcome.Outcome) {
 	l := t.lineage(t.find(path))
 	if len(l) == 0 || l[0].Kind != CoordinationNode {
@@ -27,7 +28,8 @@ func (t *Tree) NodeToDescribe(path Path) (Lineage, outcome.Outcome) {
 	return l, outcome.Done()
 }
 
-// EntryToDescribe returns the entry at path for DescribePath and ListDirectory. A missing path is SCHEME_ERROR.
+// EntryToDescribe returns the entry at path for DescribePath and ListDirectory. A missing path is
+// SCHEME_ERROR.
 func (t *Tree) EntryToDescribe(path Path) (Lineage, outcome.Outcome) {
 	l := t.lineage(t.find(path))
 	if len(l) == 0 {
@@ -36,8 +38,8 @@ func (t *Tree) EntryToDescribe(path Path) (Lineage, outcome.Outcome) {
 	return l, outcome.Done()
 }
 
-// DropNode removes the coordination node at path and returns its id. Refusals as for NodeToAlter (coordination.md §1.3).
-// Directories above it stay.
+// DropNode removes the coordination node at path and returns its id. Refusals as for NodeToAlter
+// (coordination.md §1.3). Directories above it stay.
 func (t *Tree) DropNode(path Path) (NodeID, outcome.Outcome) {
 	v, answer := t.resolveNode(path)
 	if !answer.OK() {
@@ -47,8 +49,8 @@ func (t *Tree) DropNode(path Path) (NodeID, outcome.Outcome) {
 	return v.entry.Node, answer
 }
 
-// RemoveDirectory removes an empty directory (surface.md §4). Refusals: SCHEME_ERROR if it is missing, a root entry or
-// not empty; GENERIC_ERROR if it is not a directory.
+// RemoveDirectory removes an empty directory (surface.md §4). Refusals: SCHEME_ERROR if it is missing, a root
+// entry or not empty; GENERIC_ERROR if it is not a directory.
 func (t *Tree) RemoveDirectory(path Path) outcome.Outcome {
 	v := t.find(path)
 	switch {
@@ -77,8 +79,8 @@ func (t *Tree) resolveNode(path Path) (*vertex, outcome.Outcome) {
 	return v, outcome.Done()
 }
 
-// isRoot tells the unnamed root and the root entries from the rest. New makes the root entries first and nobody removes
-// them, so they hold the lowest ids.
+// isRoot tells the unnamed root and the root entries from the rest. New makes the root entries first and
+// nobody removes them, so they hold the lowest ids.
 func (t *Tree) isRoot(v *vertex) bool {
 	return v.entry.ID <= EntryID(len(t.database))
 }

@@ -6,8 +6,9 @@ import (
 	"github.com/coordd/coordd/scheme/outcome"
 )
 
-// What the rows of the tree count towards a limit that its user may set with Bound. The charges cover the numbers of a row and what its
-// lists take in memory; they decide which commands are refused, so they must never change.
+// What the rows of the tree count towards a limit that its user may set with Bound. The charges cover the
+// numbers of a row and what its lists take in memory; they decide which commands are refused, so they must
+// never change.
 const (
 	entryBytes      = 256
 	permissionBytes = 64
@@ -35,8 +36,8 @@ const NoSpaceText = "Cluster state has no space left"
 // Bytes is what all entries count. It takes no walk.
 func (t *Tree) Bytes() uint64 { return t.bytes }
 
-// Bound sets how many bytes all entries may count from now on; at first they are Unbounded. What does not grow is possible
-// also above it.
+// Bound sets how many bytes all entries may count from now on; at first they are Unbounded. What does not
+// grow is possible also above it.
 func (t *Tree) Bound(most uint64) { t.most = most }
 
 // fits reports whether there is room for so many bytes more.

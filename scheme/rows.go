@@ -14,9 +14,9 @@ type Change struct {
 	Entry   Entry // zero if Removed
 }
 
-// TakeChanged returns the rows that differ from those at the previous call (or at Restore, or from none for a new tree),
-// each once, in ascending order of ids. An entry that came and went in between is reported as removed although its
-// row never existed. The next call starts anew.
+// TakeChanged returns the rows that differ from those at the previous call (or at Restore, or from none for a
+// new tree), each once, in ascending order of ids. An entry that came and went in between is reported as
+// removed although its row never existed. The next call starts anew.
 func (t *Tree) TakeChanged() []Change {
 	changes := make([]Change, len(t.changed))
 	for i, id := range t.changed {
@@ -30,8 +30,8 @@ func (t *Tree) TakeChanged() []Change {
 	return changes
 }
 
-// All returns every row, root entries included, in ascending order of ids. The tree must not be changed while the
-// sequence is read.
+// All returns every row, root entries included, in ascending order of ids. The tree must not be changed while
+// the sequence is read.
 func (t *Tree) All() iter.Seq[Entry] {
 	return func(yield func(Entry) bool) {
 		for _, v := range t.byID {
@@ -42,9 +42,9 @@ func (t *Tree) All() iter.Seq[Entry] {
 	}
 }
 
-// Restore replaces the content of the tree by the given rows, in any order. It fails, and leaves the tree as it was, if
-// they are not what All of a tree of the same database gives. Limits are not applied: they may have been
-// higher when the rows were written. Afterwards no row counts as changed.
+// Restore replaces the content of the tree by the given rows, in any order. It fails, and leaves the tree as
+// it was, if they are not what All of a tree of the same database gives. Limits are not applied: they may
+// have been higher when the rows were written. Afterwards no row counts as changed.
 func (t *Tree) Restore(entries []Entry) error {
 	entries = slices.Clone(entries)
 	slices.SortStableFunc(entries, func(a, b Entry) int { return cmp.Compare(a.ID, b.ID) })

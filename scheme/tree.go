@@ -27,8 +27,9 @@ type vertex struct {
 	children []*vertex // ascending names
 }
 
-// New returns the tree that holds nothing but the database, such as "/local" or "/Root/db", under DefaultLimits. It
-// fails if the database has no components, too many, or one with a name that is not allowed.
+// New returns the tree that holds nothing but the database, such as "/local" or "/Root/db", under
+// DefaultLimits. It fails if the database has no components, too many, or one with a name that is not
+// allowed.
 func New(database string) (*Tree, error) {
 	return NewWithLimits(database, DefaultLimits())
 }
@@ -77,12 +78,12 @@ func (t *Tree) Lookup(path Path) (Entry, bool) {
 	return v.entry, true
 }
 
-// Children returns the entries directly below path, in ascending order of their names, compared bytewise. It returns
-// nothing if there is no such path or it is not a directory.
+// Children returns the entries directly below path, in ascending order of their names, compared bytewise. It
+// returns nothing if there is no such path or it is not a directory.
 func (t *Tree) Children(path Path) []Entry { return t.ChildrenAfter(path, "", math.MaxInt) }
 
-// ChildrenAfter returns the part of Children whose names come after the given one, but no more than most, which is not
-// negative.
+// ChildrenAfter returns the part of Children whose names come after the given one, but no more than most,
+// which is not negative.
 func (t *Tree) ChildrenAfter(path Path, after string, most int) []Entry {
 	v := t.find(path)
 	if v == nil {
@@ -104,7 +105,8 @@ func (t *Tree) ChildrenAfter(path Path, after string, most int) []Entry {
 	return children
 }
 
-// After returns the entry that comes next behind the given id, in ascending order of ids; false if that was the last one.
+// After returns the entry that comes next behind the given id, in ascending order of ids; false if that was
+// the last one.
 func (t *Tree) After(id EntryID) (Entry, bool) {
 	at, found := t.searchID(id)
 	if found {
@@ -125,7 +127,8 @@ func (t *Tree) ByID(id EntryID) (Entry, bool) {
 	return v.entry, true
 }
 
-// RightsRows is how many entries Rights looks at, at most, to find the rights at an entry, which must be there.
+// RightsRows is how many entries Rights looks at, at most, to find the rights at an entry, which must be
+// there.
 func (t *Tree) RightsRows(e Entry) (rows int) {
 	for range t.get(e.ID).upwards() {
 		rows++

@@ -82,7 +82,8 @@ type limit struct {
 	cause  error
 }
 
-// limitOf is operation_timeout, or cancel_after if that is shorter. Without operation_timeout nothing is waited for.
+// limitOf is operation_timeout, or cancel_after if that is shorter. Without operation_timeout nothing is
+// waited for.
 func limitOf(params *Ydb_Operations.OperationParams) limit {
 	millis := func(d time.Duration) time.Duration {
 		const up = time.Millisecond - 1

@@ -20,8 +20,8 @@ import (
 	"github.com/coordd/coordd/server/listen"
 )
 
-// serveSocket serves whoever can open the socket in the data directory, as an administrator: who can, owns the data. A
-// server that cannot have one, as on a file system without sockets, goes on without.
+// serveSocket serves whoever can open the socket in the data directory, as an administrator: who can, owns
+// the data. A server that cannot have one, as on a file system without sockets, goes on without.
 func (s *Server) serveSocket() {
 	if s.config.InMemory {
 		return
@@ -34,7 +34,8 @@ func (s *Server) serveSocket() {
 	s.serveOn(s.connections.Count(socket))
 }
 
-// isLocal reports whether a caller may do what, by the rule of older versions, everybody on the server's machine may.
+// isLocal reports whether a caller may do what, by the rule of older versions, everybody on the server's
+// machine may.
 func (s *Server) isLocal(ctx context.Context) bool {
 	return s.config.LoopbackAdmin && auth.FromLoopback(ctx)
 }

@@ -17,8 +17,8 @@ import (
 	"github.com/coordd/coordd/raftstore"
 )
 
-// TestVersionGate runs a rolling upgrade to a program of a later version in which some commands are new: they are refused
-// until the last server has been upgraded, the others are not; and then there is no way back.
+// TestVersionGate runs a rolling upgrade to a program of a later version in which some commands are new: they
+// are refused until the last server has been upgraded, the others are not; and then there is no way back.
 func TestVersionGate(t *testing.T) {
 	later := coordination.Formats{Version: codec.Version + 1, Since: func(c coordination.Command) uint64 {
 		switch c.(type) {
@@ -76,8 +76,8 @@ func TestVersionGate(t *testing.T) {
 	}
 }
 
-// TestVersionsNotKnown has a server of a new cluster be late: what it can read is not known, which is no word about its
-// program, and what only a later one can read is refused with that until it has come.
+// TestVersionsNotKnown has a server of a new cluster be late: what it can read is not known, which is no word
+// about its program, and what only a later one can read is refused with that until it has come.
 func TestVersionsNotKnown(t *testing.T) {
 	formats := coordination.Formats{Version: codec.Version, Since: func(c coordination.Command) uint64 {
 		if _, is := c.(*coordination.MakeDirectory); is {

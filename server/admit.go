@@ -15,8 +15,9 @@ import (
 	"github.com/coordd/coordd/server/listen"
 )
 
-// What happens to a call before its first message is received: it is counted (package listen), it is found out who calls,
-// and the message is given a time and a size. Nobody's message is waited for, or decompressed, who may not call.
+// What happens to a call before its first message is received: it is counted (package listen), it is found
+// out who calls, and the message is given a time and a size. Nobody's message is waited for, or decompressed,
+// who may not call.
 
 const (
 	sessionPath       = "/Ydb.Coordination.V1.CoordinationService/Session"
@@ -44,8 +45,8 @@ func mostBytes(method string) int {
 	return maxCallBytes
 }
 
-// admittingServices registers services whose calls are admitted before anything is received of them. gRPC's interceptors
-// of calls with one request come behind that.
+// admittingServices registers services whose calls are admitted before anything is received of them. gRPC's
+// interceptors of calls with one request come behind that.
 type admittingServices struct {
 	*grpc.Server
 	server *Server
@@ -97,7 +98,8 @@ func (s *Server) admitting(method string, handler grpc.MethodHandler) grpc.Metho
 	}
 }
 
-// admit returns the context of a call that may be served, in which it says who calls; its End is to be called.
+// admit returns the context of a call that may be served, in which it says who calls; its End is to be
+// called.
 func (s *Server) admit(ctx context.Context, call *listen.Call, method string) (context.Context, error) {
 	if err := call.Begin(); err != nil {
 		return nil, err

@@ -26,8 +26,8 @@ func keepsNothing(t *testing.T, s *Server) {
 	eventually(t, "nothing to be kept of any message", func() bool { return s.connections.Received() == 0 })
 }
 
-// TestStrangersAreNotListenedTo sends what costs memory without a token: the answer comes before the message is whole, and
-// before a bomb is unfolded.
+// TestStrangersAreNotListenedTo sends what costs memory without a token: the answer comes before the message
+// is whole, and before a bomb is unfolded.
 func TestStrangersAreNotListenedTo(t *testing.T) {
 	s := startGuarded(t, nil).Server
 	bomb := gzipBomb()
@@ -55,8 +55,9 @@ func TestStrangersAreNotListenedTo(t *testing.T) {
 	keepsNothing(t, s)
 }
 
-// TestUnfinishedMessages has several connections begin messages and never end them, more than there is room for. The one
-// that keeps the most is closed, nobody else notices, and room comes back with each stream that ends.
+// TestUnfinishedMessages has several connections begin messages and never end them, more than there is room
+// for. The one that keeps the most is closed, nobody else notices, and room comes back with each stream that
+// ends.
 func TestUnfinishedMessages(t *testing.T) {
 	const room = 4 << 20
 	s, conn := startTest(t, func(c *Config) { c.Hardening.ReceivedBytes = room })
@@ -105,8 +106,8 @@ func TestUnfinishedMessages(t *testing.T) {
 	keepsNothing(t, s)
 }
 
-// TestUnreadMessages sends small messages on a stream that is not read: they are counted until they are read, whole as they
-// are.
+// TestUnreadMessages sends small messages on a stream that is not read: they are counted until they are read,
+// whole as they are.
 func TestUnreadMessages(t *testing.T) {
 	s, _ := startTest(t, nil)
 	release, held := make(chan struct{}), make(chan struct{})
@@ -124,8 +125,8 @@ func TestUnreadMessages(t *testing.T) {
 	keepsNothing(t, s)
 }
 
-// TestUnreadCompressedMessages is the same for compressed ones, between others: what they unfold to counts only while one is
-// being worked on.
+// TestUnreadCompressedMessages is the same for compressed ones, between others: what they unfold to counts
+// only while one is being worked on.
 func TestUnreadCompressedMessages(t *testing.T) {
 	s, _ := startTest(t, nil)
 	release, held := make(chan struct{}), make(chan struct{})
@@ -176,8 +177,9 @@ func TestRequestsInTime(t *testing.T) {
 	keepsNothing(t, s)
 }
 
-// TestCallsAtOnce begins as many calls as there may be, and one more, with and without a deadline. When they have ended
-// there is room again, however they ended. Those that are refused are counted like all others of their method.
+// TestCallsAtOnce begins as many calls as there may be, and one more, with and without a deadline. When they
+// have ended there is room again, however they ended. Those that are refused are counted like all others of
+// their method.
 func TestCallsAtOnce(t *testing.T) {
 	for _, test := range []struct {
 		name, method string

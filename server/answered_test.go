@@ -96,8 +96,8 @@ func requestFor(method protoreflect.MethodDescriptor, b bound) proto.Message {
 	return request
 }
 
-// answerTo makes a call and returns the name of its status, of the operation where there is one. The call fails the test
-// if it is not answered at all.
+// answerTo makes a call and returns the name of its status, of the operation where there is one. The call
+// fails the test if it is not answered at all.
 func answerTo(t *testing.T, conn *grpc.ClientConn, full string, method protoreflect.MethodDescriptor, b bound) string {
 	t.Helper()
 	request := requestFor(method, b)
@@ -167,8 +167,8 @@ func isLocal(full string) bool {
 	return slices.ContainsFunc(localMethods, func(prefix string) bool { return strings.HasPrefix(full, prefix) })
 }
 
-// localAnswers calls the local methods of a server without a leader. Nothing bounds the calls, so one that waits for a
-// leader is not answered at all, and one that takes its time on a busy machine is.
+// localAnswers calls the local methods of a server without a leader. Nothing bounds the calls, so one that
+// waits for a leader is not answered at all, and one that takes its time on a busy machine is.
 func localAnswers(t *testing.T, s *Server, conn *grpc.ClientConn) {
 	t.Helper()
 	unbounded := bound{"nothing", time.Hour, 0, 0}
@@ -182,9 +182,9 @@ func localAnswers(t *testing.T, s *Server, conn *grpc.ClientConn) {
 	}
 }
 
-// answersInTime calls every method of a server that can reach nobody, all at once, bounded in every way, more often than
-// its connection has room for calls, and ends its listeners. Each must be answered; where leaderless is true, those that are
-// not local with UNAVAILABLE.
+// answersInTime calls every method of a server that can reach nobody, all at once, bounded in every way, more
+// often than its connection has room for calls, and ends its listeners. Each must be answered; where
+// leaderless is true, those that are not local with UNAVAILABLE.
 func answersInTime(t *testing.T, s *Server, conn *grpc.ClientConn, leaderless bool) {
 	t.Helper()
 	methods := servedMethods(t, s)
@@ -209,14 +209,16 @@ func answersInTime(t *testing.T, s *Server, conn *grpc.ClientConn, leaderless bo
 	handlersEnd(t, s)
 }
 
-// answeredRoom is how many calls a connection has room for in these tests: about as many as there are methods.
+// answeredRoom is how many calls a connection has room for in these tests: about as many as there are
+// methods.
 const answeredRoom = 40
 
 func answeredCluster(t *testing.T) (*testCluster, *cuttable) {
 	return startCuttableWith(t, func(config *Config) { config.Hardening.StreamsPerConnection = answeredRoom })
 }
 
-// TestEveryMethodIsAnswered calls every method that a server has where nobody leads: it can reach no other, and knows that.
+// TestEveryMethodIsAnswered calls every method that a server has where nobody leads: it can reach no other,
+// and knows that.
 func TestEveryMethodIsAnswered(t *testing.T) {
 	c, network := answeredCluster(t)
 	_, left := c.leader()
@@ -227,8 +229,8 @@ func TestEveryMethodIsAnswered(t *testing.T) {
 	answersInTime(t, s, c.conns[left], true)
 }
 
-// TestEveryMethodOfAMuteServerIsAnswered calls every method of a server that nothing reaches any more, and that does not
-// know it: one that leads, and one that does not.
+// TestEveryMethodOfAMuteServerIsAnswered calls every method of a server that nothing reaches any more, and
+// that does not know it: one that leads, and one that does not.
 func TestEveryMethodOfAMuteServerIsAnswered(t *testing.T) {
 	for _, leads := range []bool{true, false} {
 		c, network := answeredCluster(t)
@@ -242,8 +244,8 @@ func TestEveryMethodOfAMuteServerIsAnswered(t *testing.T) {
 	}
 }
 
-// TestDeposedLeaderAnswersNoRead cuts the leader off and drops a node at the next one: from the acknowledgement on nobody
-// hears of the node from the old leader.
+// TestDeposedLeaderAnswersNoRead cuts the leader off and drops a node at the next one: from the
+// acknowledgement on nobody hears of the node from the old leader.
 func TestDeposedLeaderAnswersNoRead(t *testing.T) {
 	c, network := startCuttable(t)
 	leader, follower := c.leader()

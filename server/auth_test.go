@@ -33,8 +33,8 @@ import (
 	"github.com/coordd/coordd/server/auth"
 )
 
-// guarded is a server that requires authentication, with an administrator root, a node, and access tokens: those of the
-// file, each of the user that it names.
+// guarded is a server that requires authentication, with an administrator root, a node, and access tokens:
+// those of the file, each of the user that it names.
 type guarded struct {
 	*Server
 	t      *testing.T
@@ -162,7 +162,8 @@ func (g *guarded) session(token string) (sessionClient, *Ydb_Coordination.Sessio
 	return stream, receive(g.t, stream)
 }
 
-// answerPing answers a message if it is a ping. The stream may have ended meanwhile, which the next message tells.
+// answerPing answers a message if it is a ping. The stream may have ended meanwhile, which the next message
+// tells.
 func answerPing(stream sessionClient, m *Ydb_Coordination.SessionResponse) {
 	if ping := m.GetPing(); ping != nil {
 		_ = stream.Send(&Ydb_Coordination.SessionRequest{Request: &Ydb_Coordination.SessionRequest_Pong{
@@ -192,7 +193,8 @@ func wantNoAccess(t *testing.T, failure *Ydb_Coordination.SessionResponse_Failur
 	}
 }
 
-// TestAnonymousIsRefused covers every service: nothing answers without a token but the login and the health check.
+// TestAnonymousIsRefused covers every service: nothing answers without a token but the login and the health
+// check.
 func TestAnonymousIsRefused(t *testing.T) {
 	g := startGuarded(t, nil)
 	for name, call := range map[string]func(context.Context) error{
@@ -308,8 +310,8 @@ func TestLogin(t *testing.T) {
 	}
 }
 
-// TestPasswordsAreDear: what a server stores takes as much to guess as package auth has it, unless a test says
-// otherwise.
+// TestPasswordsAreDear: what a server stores takes as much to guess as package auth has it, unless a test
+// says otherwise.
 func TestPasswordsAreDear(t *testing.T) {
 	g := startGuarded(t, func(c *Config) { c.passwords = nil })
 	if stored := g.hashOf("root"); !strings.HasPrefix(stored, "$argon2id$v=19$m=19456,t=2,p=1$") {
@@ -463,8 +465,8 @@ func TestExistenceIsNoSecret(t *testing.T) {
 	}
 }
 
-// TestRevocationEndsStreams takes away, one after another, everything that a stream may live on. Only the stream that
-// lives on it ends.
+// TestRevocationEndsStreams takes away, one after another, everything that a stream may live on. Only the
+// stream that lives on it ends.
 func TestRevocationEndsStreams(t *testing.T) {
 	g := startGuarded(t, nil)
 	g.addUser("carol", "first", false)
@@ -538,8 +540,8 @@ func TestRevocationEndsStreams(t *testing.T) {
 	}
 }
 
-// TestRotationEndsStreamsOfExpiredTokens: whoever has a key that leaked makes a token that expires at once, opens a stream
-// and waits. A rotation ends that stream, and one that is opened afterwards stays.
+// TestRotationEndsStreamsOfExpiredTokens: whoever has a key that leaked makes a token that expires at once,
+// opens a stream and waits. A rotation ends that stream, and one that is opened afterwards stays.
 func TestRotationEndsStreamsOfExpiredTokens(t *testing.T) {
 	g := startGuarded(t, nil)
 	g.login("root", rootPassword) // makes the key
@@ -598,8 +600,8 @@ func TestEndsAreSpread(t *testing.T) {
 	}
 }
 
-// TestSessionOfAnother attaches sessions of users who have logged in and of those who show tokens of the file, as others
-// who may only read, and as those who are new under the name.
+// TestSessionOfAnother attaches sessions of users who have logged in and of those who show tokens of the
+// file, as others who may only read, and as those who are new under the name.
 func TestSessionOfAnother(t *testing.T) {
 	g := startGuarded(t, nil)
 	for _, name := range []string{"alice", "bob", "carol"} {

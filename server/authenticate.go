@@ -20,8 +20,8 @@ import (
 
 // The values of Config.Auth.
 const (
-	// AuthOff lets everybody do everything, as a local YDB does. Identities are still found and shown, and a bad token
-	// makes its sender anonymous.
+	// AuthOff lets everybody do everything, as a local YDB does. Identities are still found and shown, and a
+	// bad token makes its sender anonymous.
 	AuthOff = "off"
 	// AuthRequired refuses anonymous callers, and everything that permissions do not allow.
 	AuthRequired = "required"
@@ -39,8 +39,8 @@ func (c Config) validateAuth() error {
 	return nil
 }
 
-// The services that anonymous callers reach even where authentication is required: the login itself, the health check
-// of container platforms, and the management of users, which knows its own rules.
+// The services that anonymous callers reach even where authentication is required: the login itself, the
+// health check of container platforms, and the management of users, which knows its own rules.
 const (
 	loginMethod   = "/Ydb.Auth.V1.AuthService/Login"
 	healthService = "/grpc.health.v1.Health/"
@@ -75,9 +75,9 @@ func (s *Server) authenticate(ctx context.Context, method string) (context.Conte
 // heldBack are the services whose answers depend on users and their rights.
 var heldBack = []string{"/Ydb.Coordination.", "/Ydb.Scheme.", "/Ydb.RateLimiter.", "/Ydb.Auth.", "/coordd.admin.v1.Inspect/"}
 
-// awaitStart holds a call back until the server has started: before that a user who was removed may still seem to be
-// there, and the first administrator may be missing, so that a stranger could become it. Where rights do not count,
-// this is about the management of users and of the cluster only.
+// awaitStart holds a call back until the server has started: before that a user who was removed may still
+// seem to be there, and the first administrator may be missing, so that a stranger could become it. Where
+// rights do not count, this is about the management of users and of the cluster only.
 func (s *Server) awaitStart(ctx context.Context, method string) error {
 	select {
 	case <-s.opened:

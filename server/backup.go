@@ -16,13 +16,13 @@ import (
 )
 
 const (
-	// backupStall is how long the client may take to read one buffer. A backup holds on to the checkpoint it reads, so the
-	// file of the state grows with what changes meanwhile.
+	// backupStall is how long the client may take to read one buffer. A backup holds on to the checkpoint it
+	// reads, so the file of the state grows with what changes meanwhile.
 	backupStall = 30 * time.Second
 )
 
-// Snapshot implements adminpb.ClusterServer. It answers with a backup. It is read by a goroutine of its own, which ends with the stream at the latest, because
-// sending waits for a client that does not read.
+// Snapshot implements adminpb.ClusterServer. It answers with a backup. It is read by a goroutine of its own,
+// which ends with the stream at the latest, because sending waits for a client that does not read.
 func (s clusterService) Snapshot(_ *adminpb.SnapshotRequest, stream grpc.ServerStreamingServer[adminpb.SnapshotChunk]) error {
 	if err := s.administer(stream.Context()); err != nil {
 		return err
@@ -97,9 +97,9 @@ func (w *chunkWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// backup writes a checkpoint to w in which is everything that was committed when it was called. Commands go on
-// meanwhile. It returns as of which entry the checkpoint is. Errors: errPatience if there was no leader for callPatience,
-// group.ErrStopped, raftstore.ErrBackupRuns, those of ctx and w.
+// backup writes a checkpoint to w in which is everything that was committed when it was called. Commands go
+// on meanwhile. It returns as of which entry the checkpoint is. Errors: errPatience if there was no leader
+// for callPatience, group.ErrStopped, raftstore.ErrBackupRuns, those of ctx and w.
 func (s *Server) backup(ctx context.Context, w io.Writer) (uint64, error) {
 	bounded, cancel := s.inTime(ctx)
 	defer cancel()

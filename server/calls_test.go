@@ -26,8 +26,8 @@ import (
 	"github.com/coordd/coordd/server/group"
 )
 
-// caller makes one call after the other on one server, about paths that are its own, so that it knows what each must
-// answer if each is executed once.
+// caller makes one call after the other on one server, about paths that are its own, so that it knows what
+// each must answer if each is executed once.
 type caller struct {
 	conn *grpc.ClientConn
 	name string
@@ -114,8 +114,8 @@ func (all *callers) end() {
 	all.running.Wait()
 }
 
-// TestCallsSurviveTheLeader hands the leadership around, stops leaders and takes their logs away from under them, while
-// calls are under way on every server that stays: each is executed once, and answers so.
+// TestCallsSurviveTheLeader hands the leadership around, stops leaders and takes their logs away from under
+// them, while calls are under way on every server that stays: each is executed once, and answers so.
 func TestCallsSurviveTheLeader(t *testing.T) {
 	c := startCluster(t, 3)
 	all := startCallers(t, c, 2, 0, 1, 2)
@@ -200,7 +200,8 @@ func TestCallsOnTheStoppingLeader(t *testing.T) {
 	<-stopped
 }
 
-// Without a majority a call waits as long as its operation_timeout says, and callPatience at most, and is refused then.
+// Without a majority a call waits as long as its operation_timeout says, and callPatience at most, and is
+// refused then.
 func TestCallWithoutALeader(t *testing.T) {
 	c := startCluster(t, 3)
 	left, other := c.leader() // nobody hands over to it, so once it leads no more it is alone for good

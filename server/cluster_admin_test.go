@@ -59,8 +59,8 @@ func (c *testCluster) status(i int, want string, is func(*adminpb.ClusterStatus)
 
 func anyStatus(*adminpb.ClusterStatus) bool { return true }
 
-// grow makes room for one more server, which is to join, and returns its number. Its addresses are held until free is
-// called, so that no connection is made from there meanwhile.
+// grow makes room for one more server, which is to join, and returns its number. Its addresses are held until
+// free is called, so that no connection is made from there meanwhile.
 func (c *testCluster) grow() (i int, free func()) {
 	c.t.Helper()
 	var held []net.Listener
@@ -103,7 +103,8 @@ func (c *testCluster) join(i, by int) {
 	}
 }
 
-// load is a session that takes and gives back a lock until it is stopped, and notes the order ids that it got.
+// load is a session that takes and gives back a lock until it is stopped, and notes the order ids that it
+// got.
 type load struct {
 	t      *testing.T
 	stream sessionClient
@@ -180,8 +181,8 @@ func (l *load) end() uint64 {
 	return l.orders[len(l.orders)-1]
 }
 
-// TestChangeTheMembers adds a server under load, promotes it and has it lead, removes the leader and then another one,
-// all through servers that do not lead. The streams on the servers that stay never break.
+// TestChangeTheMembers adds a server under load, promotes it and has it lead, removes the leader and then
+// another one, all through servers that do not lead. The streams on the servers that stay never break.
 func TestChangeTheMembers(t *testing.T) {
 	c := startCluster(t, 3)
 	leader, follower := c.leader()
@@ -260,8 +261,8 @@ func (c *testCluster) wantRemoved(i int) {
 	}
 }
 
-// TestReplaceAServer loses the disk of a server. It cannot come back as what it was; it is removed and added under the
-// same name and addresses.
+// TestReplaceAServer loses the disk of a server. It cannot come back as what it was; it is removed and added
+// under the same name and addresses.
 func TestReplaceAServer(t *testing.T) {
 	c := startCluster(t, 3)
 	leader, follower := c.leader()
@@ -287,7 +288,8 @@ func TestReplaceAServer(t *testing.T) {
 	busy.end()
 }
 
-// TestQuorumIsKept refuses changes that would leave too few servers, and tells how things are without a leader.
+// TestQuorumIsKept refuses changes that would leave too few servers, and tells how things are without a
+// leader.
 func TestQuorumIsKept(t *testing.T) {
 	c := startCluster(t, 3)
 	leader, follower := c.leader()
@@ -372,8 +374,8 @@ func snapshotFrom(ctx context.Context, conn *grpc.ClientConn) ([]byte, error) {
 	}
 }
 
-// TestSnapshotHasEverything takes a backup through a follower under load: it is sound, and what was acknowledged before
-// is in it.
+// TestSnapshotHasEverything takes a backup through a follower under load: it is sound, and what was
+// acknowledged before is in it.
 func TestSnapshotHasEverything(t *testing.T) {
 	c := startCluster(t, 3)
 	_, follower := c.leader()
@@ -391,8 +393,8 @@ func TestSnapshotHasEverything(t *testing.T) {
 	busy.end()
 }
 
-// TestSnapshotOfADeadReader gives up a client that does not read, so that it does not hold on to the checkpoint, and has
-// one snapshot at a time.
+// TestSnapshotOfADeadReader gives up a client that does not read, so that it does not hold on to the
+// checkpoint, and has one snapshot at a time.
 func TestSnapshotOfADeadReader(t *testing.T) {
 	var clock handClock
 	s, conn := startTest(t, func(c *Config) {
@@ -431,7 +433,8 @@ func TestSnapshotOfADeadReader(t *testing.T) {
 	}
 }
 
-// TestWhoMayManageTheCluster is the table for callers of the same machine, and one for callers from elsewhere.
+// TestWhoMayManageTheCluster is the table for callers of the same machine, and one for callers from
+// elsewhere.
 func TestWhoMayManageTheCluster(t *testing.T) {
 	g := startGuarded(t, nil)
 	g.addUser("alice", "x", false)
@@ -479,8 +482,8 @@ func TestServerAlone(t *testing.T) {
 	}
 }
 
-// TestChangesDuringTransfers adds and removes members while the leadership is on its way to another server: each change
-// is made once and says so.
+// TestChangesDuringTransfers adds and removes members while the leadership is on its way to another server:
+// each change is made once and says so.
 func TestChangesDuringTransfers(t *testing.T) {
 	c := startCluster(t, 3)
 	for round := range 4 {

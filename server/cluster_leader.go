@@ -15,8 +15,8 @@ import (
 	"github.com/coordd/coordd/server/group"
 )
 
-// clusterLeader answers the other servers of the cluster (clusterpb/cluster.proto). It changes the cluster where this
-// server leads; elsewhere it answers errLeadsElsewhere.
+// clusterLeader answers the other servers of the cluster (clusterpb/cluster.proto). It changes the cluster
+// where this server leads; elsewhere it answers errLeadsElsewhere.
 type clusterLeader struct {
 	clusterpb.UnimplementedClusterServer
 	*Server
@@ -73,7 +73,8 @@ func (s clusterLeader) Promote(ctx context.Context, r *adminpb.PromoteMemberRequ
 	}
 }
 
-// Remove implements clusterpb.ClusterServer. It removes another member: if it is to remove itself it hands over the leadership, and the next leader is asked.
+// Remove implements clusterpb.ClusterServer. It removes another member: if it is to remove itself it hands
+// over the leadership, and the next leader is asked.
 func (s clusterLeader) Remove(ctx context.Context, r *adminpb.RemoveMemberRequest) (*adminpb.RemoveMemberResponse, error) {
 	ctx, cancel := s.inTime(ctx)
 	defer cancel()

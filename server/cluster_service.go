@@ -20,8 +20,8 @@ import (
 	"github.com/coordd/coordd/server/group"
 )
 
-// clusterService answers administrators, on any server (adminpb/cluster.proto). What only the leader can do goes to
-// clusterLeader there.
+// clusterService answers administrators, on any server (adminpb/cluster.proto). What only the leader can do
+// goes to clusterLeader there.
 type clusterService struct {
 	adminpb.UnimplementedClusterServer
 	*Server
@@ -58,8 +58,8 @@ func (s clusterService) Add(ctx context.Context, r *adminpb.AddMemberRequest) (*
 	return answer, err
 }
 
-// ValidMemberName says what a name of a server in its cluster has to be, if name is none: 1 to 64 printable ASCII
-// characters that do not get lost in --initial-cluster.
+// ValidMemberName says what a name of a server in its cluster has to be, if name is none: 1 to 64 printable
+// ASCII characters that do not get lost in --initial-cluster.
 func ValidMemberName(name string) error {
 	if name == "" || len(name) > 64 || strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r > '~' || r == ',' || r == '=' }) {
 		return errors.New("want up to 64 printable ASCII characters without spaces, commas and equal signs")
@@ -144,11 +144,13 @@ func (s clusterService) TransferLeader(ctx context.Context, r *adminpb.TransferL
 	return answer, err
 }
 
-// errLeadsElsewhere is how clusterLeader says that it did nothing because another server leads; it never reaches a client.
+// errLeadsElsewhere is how clusterLeader says that it did nothing because another server leads; it never
+// reaches a client.
 var errLeadsElsewhere = status.Error(codes.Aborted, "another server leads")
 
-// onLeader makes a call on the leader, wherever it is. It waits for one until ctx ends, which comes from inTime or
-// asLongAsAsked, and for callPatience at most. unclear says that an attempt before the last one may have succeeded.
+// onLeader makes a call on the leader, wherever it is. It waits for one until ctx ends, which comes from
+// inTime or asLongAsAsked, and for callPatience at most. unclear says that an attempt before the last one may
+// have succeeded.
 func onLeader[Request, Response any](ctx context.Context, s *Server, r *Request,
 	here func(clusterLeader, context.Context, *Request) (*Response, error),
 	there func(clusterpb.ClusterClient, context.Context, *Request, ...grpc.CallOption) (*Response, error),
@@ -182,8 +184,8 @@ func onLeader[Request, Response any](ctx context.Context, s *Server, r *Request,
 	return answer, unclear, err
 }
 
-// askLeader has a connection of its own: that of the relay is closed as soon as another server leads, and with it the
-// answer to a change that makes another server lead.
+// askLeader has a connection of its own: that of the relay is closed as soon as another server leads, and
+// with it the answer to a change that makes another server lead.
 func askLeader[Request, Response any](ctx context.Context, s *Server, address string, r *Request,
 	ask func(clusterpb.ClusterClient, context.Context, *Request, ...grpc.CallOption) (*Response, error)) (*Response, error) {
 	conn, err := s.store.DialPeer(address)

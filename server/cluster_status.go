@@ -19,8 +19,8 @@ const (
 	caughtUpLag = 1000
 )
 
-// Status implements adminpb.ClusterServer. It answers for this server, with what only the leader knows if that can be
-// reached.
+// Status implements adminpb.ClusterServer. It answers for this server, with what only the leader knows if
+// that can be reached.
 func (s clusterService) Status(ctx context.Context, r *adminpb.ClusterStatusRequest) (*adminpb.ClusterStatus, error) {
 	if err := s.administer(ctx); err != nil {
 		return nil, err

@@ -205,8 +205,8 @@ func TestAnyServerServes(t *testing.T) {
 	}
 }
 
-// TestStreamsSurviveTheLeader stops the leader: streams on the others go on, the holder holds, the waiter waits, and the
-// hand-over works.
+// TestStreamsSurviveTheLeader stops the leader: streams on the others go on, the holder holds, the waiter
+// waits, and the hand-over works.
 func TestStreamsSurviveTheLeader(t *testing.T) {
 	c := startCluster(t, 3)
 	leader, _ := c.leader()

@@ -21,16 +21,16 @@ import (
 const (
 	// maxMessageBytes bounds an answer, as in the reference (surface.md §6).
 	maxMessageBytes = 64_000_000
-	// maxRequestBytes bounds a message of a client, before and after it is decompressed. A Session stream's have a
-	// semaphore's data at most, and what is a little too large is to be told so.
+	// maxRequestBytes bounds a message of a client, before and after it is decompressed. A Session stream's
+	// have a semaphore's data at most, and what is a little too large is to be told so.
 	maxRequestBytes = 4 << 20
 	// maxCallBytes is the same for calls other than Session and ModifyPermissions.
 	maxCallBytes = 1 << 20
-	// maxOutboundBytes is how much a stream may have waiting for a client that does not read before it is cut off. It
-	// leaves room for one answer of the largest size.
+	// maxOutboundBytes is how much a stream may have waiting for a client that does not read before it is cut
+	// off. It leaves room for one answer of the largest size.
 	maxOutboundBytes = 2 * maxMessageBytes
-	// streamWindowBytes is how much of a stream a client may send before it is read; gRPC makes an exception for a message
-	// that is larger. connectionWindowBytes is the same for all streams of a connection.
+	// streamWindowBytes is how much of a stream a client may send before it is read; gRPC makes an exception
+	// for a message that is larger. connectionWindowBytes is the same for all streams of a connection.
 	streamWindowBytes     = 64 << 10
 	connectionWindowBytes = 1 << 20
 )
@@ -51,35 +51,40 @@ type Config struct {
 	InMemory bool
 	// Logger receives the server's own events. Nil: none.
 	Logger *slog.Logger
-	// Limits are what a cluster gets that has none, if this server is the first to give it some; from then on those of the
-	// cluster count. Zero: those of the protocol, and coordination.DefaultStateBytes. Tests lower the others.
+	// Limits are what a cluster gets that has none, if this server is the first to give it some; from then on
+	// those of the cluster count. Zero: those of the protocol, and coordination.DefaultStateBytes. Tests
+	// lower the others.
 	Limits coordination.Limits
 	// ListenTLS is the address for TLS, host:port; empty: none. It needs TLS.
 	ListenTLS string
-	// AdvertiseTLS is what Advertise is, for ListenTLS. Empty: the host of Advertise and the port of ListenTLS.
+	// AdvertiseTLS is what Advertise is, for ListenTLS. Empty: the host of Advertise and the port of
+	// ListenTLS.
 	AdvertiseTLS string
 	// TLS names the certificate files.
 	TLS listen.TLSFiles
 	// Auth says whether anonymous callers are refused and rights count: AuthOff (or empty) or AuthRequired.
 	Auth string
-	// TokenFile names a file of access tokens, a line each: token, space, user. Empty: none. It is read again when it
-	// changes.
+	// TokenFile names a file of access tokens, a line each: token, space, user. Empty: none. It is read again
+	// when it changes.
 	TokenFile string
-	// LoginLifetime is how long a login token is good; 0: auth.DefaultLoginLifetime. Every server of a cluster goes by its
-	// own, whichever signed a token.
+	// LoginLifetime is how long a login token is good; 0: auth.DefaultLoginLifetime. Every server of a
+	// cluster goes by its own, whichever signed a token.
 	LoginLifetime time.Duration
-	// InitialAdmin is a user to add, as an administrator, if there are no users. InitialAdminPassword goes with it.
+	// InitialAdmin is a user to add, as an administrator, if there are no users. InitialAdminPassword goes
+	// with it.
 	InitialAdmin, InitialAdminPassword string
-	// LoopbackAdmin lets everybody on the server's machine do what otherwise needs the administrator's socket: add the first
-	// user, and, while authentication is not required, manage users and the cluster. It was so before there was the socket.
+	// LoopbackAdmin lets everybody on the server's machine do what otherwise needs the administrator's
+	// socket: add the first user, and, while authentication is not required, manage users and the cluster. It
+	// was so before there was the socket.
 	LoopbackAdmin bool
 	// HoldStartFailureMillis delays the Failure of a start that was refused; nil: 100 ms.
 	HoldStartFailureMillis *uint64
-	// Inspect says whom the inspection service serves: InspectOff, InspectLocal or InspectOn. Empty: InspectLocal where
-	// authentication is off and a listener is not on a loopback address, InspectOn otherwise.
+	// Inspect says whom the inspection service serves: InspectOff, InspectLocal or InspectOn. Empty:
+	// InspectLocal where authentication is off and a listener is not on a loopback address, InspectOn
+	// otherwise.
 	Inspect string
-	// DiskReserve is how many bytes of the data directory's file system are kept free for what must go on when it is
-	// nearly full; 0: none. See docs/limits.md.
+	// DiskReserve is how many bytes of the data directory's file system are kept free for what must go on
+	// when it is nearly full; 0: none. See docs/limits.md.
 	DiskReserve uint64
 	// Hardening holds limits of this server alone; a zero field takes its default.
 	Hardening Hardening
@@ -93,7 +98,8 @@ type Config struct {
 	memory    memoryLimit          // instead of what is found, in tests
 	tailBytes int                  // of raftstore.Config; set by tests that measure memory
 	formats   coordination.Formats // set by tests of versions to come
-	// passwords hashes passwords in place of what does otherwise; set by tests whose subject is not what guessing costs.
+	// passwords hashes passwords in place of what does otherwise; set by tests whose subject is not what
+	// guessing costs.
 	passwords *auth.Hasher
 
 	backupStall     time.Duration                                   // instead of the constant, in tests
@@ -163,7 +169,8 @@ func splitAdvertise(advertise string) (host string, port int, err error) {
 	return host, port, nil
 }
 
-// ConfigError is about something that the configuration names and that cannot be used, such as a certificate file.
+// ConfigError is about something that the configuration names and that cannot be used, such as a certificate
+// file.
 type ConfigError struct{ Err error }
 
 // Error implements error.

@@ -9,7 +9,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// contactPatience is for how long a server that hears no leader takes login tokens by what it last knew of users and keys.
+// contactPatience is for how long a server that hears no leader takes login tokens by what it last knew of
+// users and keys.
 const contactPatience = time.Minute
 
 // contact is when there was a leader last.

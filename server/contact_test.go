@@ -16,8 +16,9 @@ import (
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Discovery"
 )
 
-// TestCutOffServerTakesNoLoginTokens: a server that hears no leader cannot know of a revocation. After a while it takes no
-// login token, goes on with what does not come from the log, and takes the token again once there is a leader.
+// TestCutOffServerTakesNoLoginTokens: a server that hears no leader cannot know of a revocation. After a
+// while it takes no login token, goes on with what does not come from the log, and takes the token again once
+// there is a leader.
 func TestCutOffServerTakesNoLoginTokens(t *testing.T) {
 	tokens := filepath.Join(t.TempDir(), "tokens")
 	writeFile(t, tokens, "token-of-alice alice\n")

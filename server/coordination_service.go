@@ -53,9 +53,9 @@ func (s coordinationService) Session(rpc Ydb_Coordination_V1.CoordinationService
 	return session.serve()
 }
 
-// refuseAtItsFirstMessage ends a stream that came to a server which is stopping: its client may have opened it again
-// before it could know. The refusal awaits the client's SessionStart, because the Go SDK gives up a session for good whose
-// SessionStart it could not send. The end of the connection bounds the wait.
+// refuseAtItsFirstMessage ends a stream that came to a server which is stopping: its client may have opened
+// it again before it could know. The refusal awaits the client's SessionStart, because the Go SDK gives up a
+// session for good whose SessionStart it could not send. The end of the connection bounds the wait.
 func refuseAtItsFirstMessage(rpc Ydb_Coordination_V1.CoordinationService_SessionServer) error {
 	if _, err := rpc.Recv(); err != nil {
 		return err

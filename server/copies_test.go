@@ -9,8 +9,9 @@ import (
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
 )
 
-// TestFollowerCopiesAreBounded has clients of a server that does not lead ask for more than it may have of the leader's
-// descriptions, and read nothing. It has that much and no more; when they are gone, nothing; and who reads gets the answer.
+// TestFollowerCopiesAreBounded has clients of a server that does not lead ask for more than it may have of
+// the leader's descriptions, and read nothing. It has that much and no more; when they are gone, nothing; and
+// who reads gets the answer.
 func TestFollowerCopiesAreBounded(t *testing.T) {
 	const each, most = 1 << 20, 64 << 20
 	var clock handClock // nobody is given up for not answering pings

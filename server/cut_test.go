@@ -17,8 +17,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// cuttable is the network between the servers of a test. One of them can be cut off: the others notice at once, the
-// server itself only sees that nothing comes any more.
+// cuttable is the network between the servers of a test. One of them can be cut off: the others notice at
+// once, the server itself only sees that nothing comes any more.
 type cuttable struct {
 	mutex sync.Mutex
 	names map[string]string // of servers, by peer address
@@ -194,17 +194,17 @@ func clientPing() *Ydb_Coordination.SessionRequest {
 	return &Ydb_Coordination.SessionRequest{Request: &Ydb_Coordination.SessionRequest_Ping{Ping: &Ydb_Coordination.SessionRequest_PingPong{Opaque: 1}}}
 }
 
-// TestCutOffServerFallsSilent cuts a server off whose client holds a lock, the leader or another one. The client hears
-// nothing any more once the lock has gone to another client: its session has ended, and its server knew that it could not
-// know. When the server is back the client is told.
+// TestCutOffServerFallsSilent cuts a server off whose client holds a lock, the leader or another one. The
+// client hears nothing any more once the lock has gone to another client: its session has ended, and its
+// server knew that it could not know. When the server is back the client is told.
 func TestCutOffServerFallsSilent(t *testing.T) {
 	for _, leads := range []bool{false, true} {
 		t.Run(fmt.Sprint("leads ", leads), func(t *testing.T) { cutOffServerFallsSilent(t, leads) })
 	}
 }
 
-// granted waits until a session that waits for the lock has got it. On a busy machine the others may have no leader for
-// longer than the grace period; then its stream ends, and the session goes on with another.
+// granted waits until a session that waits for the lock has got it. On a busy machine the others may have no
+// leader for longer than the grace period; then its stream ends, and the session goes on with another.
 func (c *testCluster) granted(i int, stream sessionClient, again *Ydb_Coordination.SessionRequest_SessionStart) {
 	c.t.Helper()
 	for {

@@ -12,7 +12,8 @@ import (
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
 )
 
-// queued has so many sessions wait for the lock behind one that owns it. Their streams are gone, but the sessions live.
+// queued has so many sessions wait for the lock behind one that owns it. Their streams are gone, but the
+// sessions live.
 func (c *testCluster) queued(n int) {
 	c.t.Helper()
 	const atOnce = 8
@@ -47,8 +48,8 @@ func TestLongDescriptions(t *testing.T) { describeWhileOthersQueueUp(t, 600) }
 // TestDescriptionsWhileOthersQueueUp is the same with a few, for the race detector.
 func TestDescriptionsWhileOthersQueueUp(t *testing.T) { describeWhileOthersQueueUp(t, 10) }
 
-// describeWhileOthersQueueUp describes a lock that so many sessions wait for, through the leader and through another
-// server, while others queue up and leave again. Each description is whole and in order.
+// describeWhileOthersQueueUp describes a lock that so many sessions wait for, through the leader and through
+// another server, while others queue up and leave again. Each description is whole and in order.
 func describeWhileOthersQueueUp(t *testing.T, waiting int) {
 	t.Helper()
 	const rounds = 8

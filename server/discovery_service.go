@@ -19,14 +19,16 @@ type discoveryService struct {
 	*Server
 }
 
-// location is told to SDKs whose balancers prefer a near data centre. All servers tell the same, so none is preferred.
+// location is told to SDKs whose balancers prefer a near data centre. All servers tell the same, so none is
+// preferred.
 const location = "local"
 
 // servedNames are the services that an endpoint lists, by the names that the filter of a request uses.
 var servedNames = []string{"coordination", "scheme", "discovery", "auth"}
 
-// ListEndpoints names the servers of the cluster, in random order, under the addresses that clients are to use for the
-// kind of listener on which the question came: SDKs drop the endpoints of the other kind. It needs no leader.
+// ListEndpoints names the servers of the cluster, in random order, under the addresses that clients are to
+// use for the kind of listener on which the question came: SDKs drop the endpoints of the other kind. It
+// needs no leader.
 func (s discoveryService) ListEndpoints(ctx context.Context, r *Ydb_Discovery.ListEndpointsRequest) (*Ydb_Discovery.ListEndpointsResponse, error) {
 	answer, result := outcome.Done(), &Ydb_Discovery.ListEndpointsResult{SelfLocation: location}
 	switch {
@@ -68,7 +70,8 @@ func (s discoveryService) WhoAmI(ctx context.Context, r *Ydb_Discovery.WhoAmIReq
 	return &Ydb_Discovery.WhoAmIResponse{Operation: op}, err
 }
 
-// unquote undoes the percent-encoding that the C++ SDK gives to a database name; other SDKs send names as they are.
+// unquote undoes the percent-encoding that the C++ SDK gives to a database name; other SDKs send names as
+// they are.
 func unquote(value string) string {
 	if plain, err := url.PathUnescape(value); err == nil {
 		return plain

@@ -38,8 +38,8 @@ func (c clientAddresses) text() string {
 	return strings.Join(parts, ",")
 }
 
-// parseClientAddresses reads what text wrote. What it does not know, such as a kind of listener that a later version
-// has, is passed over.
+// parseClientAddresses reads what text wrote. What it does not know, such as a kind of listener that a later
+// version has, is passed over.
 func parseClientAddresses(text string) clientAddresses {
 	var c clientAddresses
 	for part := range strings.SplitSeq(text, ",") {
@@ -72,9 +72,9 @@ type endpoint struct {
 	at   hostPort
 }
 
-// endpoints lists the servers that clients may use by one kind of listener, as far as members knows, which is ascending
-// by id. own is this server's addresses; it is among them, the first, unless others can take its clients and it is
-// leaving. No address comes twice.
+// endpoints lists the servers that clients may use by one kind of listener, as far as members knows, which is
+// ascending by id. own is this server's addresses; it is among them, the first, unless others can take its
+// clients and it is leaving. No address comes twice.
 func endpoints(members []raftstore.Member, self uint64, own clientAddresses, tls, leaving bool) []endpoint {
 	nodes := nodeNumbers(members)
 	if nodes[self] == 0 { // it may not have heard of itself yet
@@ -94,8 +94,8 @@ func endpoints(members []raftstore.Member, self uint64, own clientAddresses, tls
 	return listed
 }
 
-// nodeNumbers gives every member a number of 32 bits that all servers compute alike: half of its id, or where that is 0
-// or taken by a member with a smaller id, the next free one.
+// nodeNumbers gives every member a number of 32 bits that all servers compute alike: half of its id, or where
+// that is 0 or taken by a member with a smaller id, the next free one.
 func nodeNumbers(members []raftstore.Member) map[uint64]uint32 {
 	numbers, taken := make(map[uint64]uint32), map[uint32]bool{0: true}
 	for _, m := range members {
@@ -111,8 +111,8 @@ func nodeNumbers(members []raftstore.Member) map[uint64]uint32 {
 // publishAddresses tells the other servers where clients reach this one.
 func (s *Server) publishAddresses() { s.store.SetClientAddress(s.addresses().text()) }
 
-// sendClientsElsewhere tells the other servers not to name this one any more, so that the clients whose streams end do
-// not come back.
+// sendClientsElsewhere tells the other servers not to name this one any more, so that the clients whose
+// streams end do not come back.
 func (s *Server) sendClientsElsewhere(ctx context.Context) {
 	if len(s.store.Members()) < 2 || !s.group.Led() {
 		return

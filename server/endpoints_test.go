@@ -99,7 +99,8 @@ func (c *testCluster) wantListed(asked, named []int) {
 	}
 }
 
-// TestDiscoveryOfAll has every server name all, drop the one that stops, and take it up again at its new address.
+// TestDiscoveryOfAll has every server name all, drop the one that stops, and take it up again at its new
+// address.
 func TestDiscoveryOfAll(t *testing.T) {
 	c := startCluster(t, 3)
 	c.wantListed([]int{0, 1, 2}, []int{0, 1, 2})

@@ -36,7 +36,8 @@ type Figures struct {
 	Failures map[string]uint64
 	// Changes is how many changes clients were told of.
 	Changes uint64
-	// Granted is how long clients waited for an acquire that was granted without a Pending, Queued with one before.
+	// Granted is how long clients waited for an acquire that was granted without a Pending, Queued with one
+	// before.
 	Granted, Queued measure.Reading
 	// Rejected is how often a login or a token was, by why.
 	Rejected map[string]uint64
@@ -49,7 +50,8 @@ type Figures struct {
 // UnknownMethod stands for all methods that the server does not have.
 const UnknownMethod = "unknown"
 
-// ConnectionFigures is how many there are and were of what clients open, and of what the limits kept out or closed.
+// ConnectionFigures is how many there are and were of what clients open, and of what the limits kept out or
+// closed.
 type ConnectionFigures struct {
 	Open, Calls                                        int
 	ReceivedBytes                                      int64
@@ -59,8 +61,8 @@ type ConnectionFigures struct {
 
 // MethodFigures is what became of the calls of a method.
 type MethodFigures struct {
-	// Results is by status: YDB's name of it, such as NOT_FOUND, where the answer has one; gRPC's, such as Unavailable,
-	// otherwise.
+	// Results is by status: YDB's name of it, such as NOT_FOUND, where the answer has one; gRPC's, such as
+	// Unavailable, otherwise.
 	Results map[string]uint64
 	// Latency is of calls with one request; Count is 0 for streams.
 	Latency measure.Reading
@@ -72,15 +74,16 @@ type ResourceFigures struct {
 	quota.State
 }
 
-// ResourceFigures adds a resource to the figures, if it was acquired here and its node's counters are detailed.
+// ResourceFigures adds a resource to the figures, if it was acquired here and its node's counters are
+// detailed.
 func (s *Server) ResourceFigures(f *Figures, node, resource string) {
 	if state, is := s.group.ResourceState(node, resource); is && state.Detailed {
 		f.Resources = append(f.Resources, ResourceFigures{node, resource, state})
 	}
 }
 
-// Figures is how things stand. It takes no turn of the group, waits for no disk and for no other server, and may be called
-// once the server is open.
+// Figures is how things stand. It takes no turn of the group, waits for no disk and for no other server, and
+// may be called once the server is open.
 func (s *Server) Figures() Figures {
 	used, limits := s.group.StateSize()
 	c := s.connections
@@ -145,8 +148,8 @@ func (m *methodMeter) read() MethodFigures {
 	return f
 }
 
-// Shown is the readiness that those are told who ask for it by gRPC's health service or by HTTP. During an election it is
-// what it was before.
+// Shown is the readiness that those are told who ask for it by gRPC's health service or by HTTP. During an
+// election it is what it was before.
 func (s *Server) Shown() Readiness {
 	worst := s.shown.Load().worst
 	return Readiness{Ready: worst.gravity != fatal, Reason: worst.text}

@@ -36,7 +36,8 @@ func (c *handClock) AfterFunc(d time.Duration, do func()) hooks.Timer {
 	return t
 }
 
-// turn lets time pass and returns when the timers that ran out have done what they are there for, in their order.
+// turn lets time pass and returns when the timers that ran out have done what they are there for, in their
+// order.
 func (c *handClock) turn(d time.Duration) {
 	c.mutex.Lock()
 	end := c.at + coordination.Instant(d)

@@ -8,20 +8,23 @@ import (
 	"github.com/coordd/coordd/server/listen"
 )
 
-// Hardening bounds what a client may take of this server. Every field is inclusive; a zero field takes its default.
-// docs/limits.md lists all limits.
+// Hardening bounds what a client may take of this server. Every field is inclusive; a zero field takes its
+// default. docs/limits.md lists all limits.
 type Hardening struct {
-	// StreamsPerConnection is how many calls, Session streams above all, one connection may have open at once.
+	// StreamsPerConnection is how many calls, Session streams above all, one connection may have open at
+	// once.
 	StreamsPerConnection int
 	// Streams is how many Session streams the process holds at once (coordination.md §5).
 	Streams int
-	// Connections is how many connections may be open at once, ConnectionsPerAddress how many of one IP address, and
-	// Strangers how many on which nobody has proven yet who is there. See listen.Connections for who makes room.
+	// Connections is how many connections may be open at once, ConnectionsPerAddress how many of one IP
+	// address, and Strangers how many on which nobody has proven yet who is there. See listen.Connections for
+	// who makes room.
 	Connections, ConnectionsPerAddress, Strangers int
-	// Calls is how many calls other than Session may be under way at once, and CallsPerAddress how many of one IP address.
+	// Calls is how many calls other than Session may be under way at once, and CallsPerAddress how many of
+	// one IP address.
 	Calls, CallsPerAddress int
-	// Watches and WatchesPerAddress are the same for calls that last as long as the client likes: Health.Watch and
-	// reflection.
+	// Watches and WatchesPerAddress are the same for calls that last as long as the client likes:
+	// Health.Watch and reflection.
 	Watches, WatchesPerAddress int
 	// ReceivedBytes is how much the server keeps of messages that it has received and not yet worked on.
 	ReceivedBytes int64
@@ -33,10 +36,11 @@ type Hardening struct {
 	Handshake time.Duration
 	// Idle is how long a connection may be open without any call.
 	Idle time.Duration
-	// Linger is how long a stream that has ended waits for its client to read the end, and then, as after any other call,
-	// how long nothing of it may leave before the connection is closed.
+	// Linger is how long a stream that has ended waits for its client to read the end, and then, as after any
+	// other call, how long nothing of it may leave before the connection is closed.
 	Linger time.Duration
-	// ResetBurst is how many streams a connection may reset at once; ResetsPerSecond how many more each second.
+	// ResetBurst is how many streams a connection may reset at once; ResetsPerSecond how many more each
+	// second.
 	ResetBurst, ResetsPerSecond int
 }
 
@@ -59,15 +63,16 @@ const (
 	defaultResetBurst            = 20_000
 	defaultResetsPerSecond       = 1_000
 
-	// minPingGap is how often a client may ping a connection (surface.md §6); after a few pings too many it is closed.
+	// minPingGap is how often a client may ping a connection (surface.md §6); after a few pings too many it
+	// is closed.
 	minPingGap = time.Second
-	// keepaliveTime is how long a connection may be silent before it is asked for a sign of life, keepaliveTimeout how
-	// long that may take.
+	// keepaliveTime is how long a connection may be silent before it is asked for a sign of life,
+	// keepaliveTimeout how long that may take.
 	keepaliveTime    = 20 * time.Second
 	keepaliveTimeout = 10 * time.Second
 
-	// maxHeaderBytes bounds the headers of a call, each counted with 32 bytes on top (RFC 9113, 6.5.2). Tickets are the
-	// largest that clients send and have a few kilobytes.
+	// maxHeaderBytes bounds the headers of a call, each counted with 32 bytes on top (RFC 9113, 6.5.2).
+	// Tickets are the largest that clients send and have a few kilobytes.
 	maxHeaderBytes = 64 << 10
 )
 
@@ -93,8 +98,8 @@ func (h Hardening) withDefaults(resources Resources) Hardening {
 	return h
 }
 
-// ofConnections is what of it concerns connections. Where authentication is required, the proof of who is at the other end
-// of a connection is a call of somebody who is known.
+// ofConnections is what of it concerns connections. Where authentication is required, the proof of who is at
+// the other end of a connection is a call of somebody who is known.
 func (h Hardening) ofConnections(proofWanted bool) listen.Limits {
 	return listen.Limits{
 		Connections: h.Connections, ConnectionsPerAddress: h.ConnectionsPerAddress, Strangers: h.Strangers, ProofWanted: proofWanted,

@@ -32,8 +32,8 @@ func TestFirstMessageIsOverdue(t *testing.T) {
 	}
 }
 
-// TestStreamsPerConnection opens as many streams as are allowed, and one more, which is refused in such a way that the
-// client may try it elsewhere.
+// TestStreamsPerConnection opens as many streams as are allowed, and one more, which is refused in such a way
+// that the client may try it elsewhere.
 func TestStreamsPerConnection(t *testing.T) {
 	s, _ := startTest(t, func(c *Config) { c.Hardening.StreamsPerConnection = 2 })
 	c := dialFramesTest(t, s)
@@ -87,8 +87,8 @@ func TestConnectionsPerAddress(t *testing.T) {
 // maxInFlightRequests is that of package group.
 const maxInFlightRequests = 1024
 
-// TestRequestsInFlight holds the group up and shows that the stream is read up to the limit and no further, and that
-// everything is answered in the end.
+// TestRequestsInFlight holds the group up and shows that the stream is read up to the limit and no further,
+// and that everything is answered in the end.
 func TestRequestsInFlight(t *testing.T) {
 	s, conn := startTest(t, nil)
 	stream := openTest(t, t.Context(), conn, start(600_000))
@@ -191,8 +191,8 @@ func TestMessageSize(t *testing.T) {
 	}
 }
 
-// TestDescribeFitsClients receives a description of the largest size with the SDKs' receive limit, and is refused one
-// that is larger.
+// TestDescribeFitsClients receives a description of the largest size with the SDKs' receive limit, and is
+// refused one that is larger.
 func TestDescribeFitsClients(t *testing.T) {
 	var clock handClock // nobody is given up for not answering pings
 	_, conn := startTest(t, func(c *Config) { c.hooks.Rings = &clock })

@@ -14,11 +14,11 @@ import (
 )
 
 const (
-	// unservedHold is how long the answer to a call that is not served here is held back: programs that use such a service
-	// try again without a pause.
+	// unservedHold is how long the answer to a call that is not served here is held back: programs that use
+	// such a service try again without a pause.
 	unservedHold = 100 * time.Millisecond
-	// maxHeld and maxHeldPerConnection bound how many answers are held at once, by the server and for one connection.
-	// Beyond them an answer is given at once.
+	// maxHeld and maxHeldPerConnection bound how many answers are held at once, by the server and for one
+	// connection. Beyond them an answer is given at once.
 	maxHeld              = 1_000
 	maxHeldPerConnection = 32
 )
@@ -38,8 +38,8 @@ func newHeldAnswers(clock group.Clock) *heldAnswers {
 	return &heldAnswers{clock: clock, released: make(chan struct{}), by: make(map[string]int)}
 }
 
-// hold returns once the answer to a call may be given: after unservedHold, when the call is over, when the server stops, or
-// at once if too many are held already.
+// hold returns once the answer to a call may be given: after unservedHold, when the call is over, when the
+// server stops, or at once if too many are held already.
 func (h *heldAnswers) hold(ctx context.Context) {
 	connection := ""
 	if p, known := peer.FromContext(ctx); known {

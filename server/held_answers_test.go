@@ -46,8 +46,8 @@ func TestUnservedCallsAreHeldBack(t *testing.T) {
 	}
 }
 
-// TestHeldAnswersAreBounded fills a connection and the server: beyond the bounds an answer is given at once. What is
-// held goes with its call, and with the server.
+// TestHeldAnswersAreBounded fills a connection and the server: beyond the bounds an answer is given at once.
+// What is held goes with its call, and with the server.
 func TestHeldAnswersAreBounded(t *testing.T) {
 	hands := new(handClock)
 	h := newHeldAnswers(group.NewClock(hands))

@@ -14,20 +14,21 @@ import (
 
 // HTTP is what a server shows to monitoring programs, besides what it tells by gRPC.
 type HTTP struct {
-	// Listen is the address, host:port; empty: none. There are HealthzPath, ReadyzPath, and MetricsPath if there are Metrics.
+	// Listen is the address, host:port; empty: none. There are HealthzPath, ReadyzPath, and MetricsPath if
+	// there are Metrics.
 	Listen string
 	// Optional says that a server whose address cannot be listened on goes on without, with a warning.
 	Optional bool
-	// Hosts are names by which programs may ask for more than HealthzPath and ReadyzPath, besides those that the server
-	// listens on and advertises.
+	// Hosts are names by which programs may ask for more than HealthzPath and ReadyzPath, besides those that
+	// the server listens on and advertises.
 	Hosts []string
 	// Metrics makes what is served as MetricsPath. It is called once, before the server is open.
 	Metrics func(*Server) http.Handler
-	// Faults is what a stand-in is told by which faults are to happen, as FaultsPath. A server that serves in earnest has none,
-	// and nothing in this package makes one.
+	// Faults is what a stand-in is told by which faults are to happen, as FaultsPath. A server that serves in
+	// earnest has none, and nothing in this package makes one.
 	Faults http.Handler
-	// ListenDebug is where Debug is served, to programs on this machine alone: the path of a Unix socket, which is made for the
-	// process's user, or a loopback address, ip:port. Empty: nowhere.
+	// ListenDebug is where Debug is served, to programs on this machine alone: the path of a Unix socket,
+	// which is made for the process's user, or a loopback address, ip:port. Empty: nowhere.
 	ListenDebug string
 	Debug       http.Handler
 }
@@ -36,7 +37,8 @@ type HTTP struct {
 const (
 	// HealthzPath answers 200 as long as the process is not about to end because it has failed.
 	HealthzPath = "/healthz"
-	// ReadyzPath answers 200 while the server can serve clients, as gRPC's health service does, and says why not.
+	// ReadyzPath answers 200 while the server can serve clients, as gRPC's health service does, and says why
+	// not.
 	ReadyzPath  = "/readyz"
 	MetricsPath = "/metrics" // see HTTP.Metrics
 	FaultsPath  = "/faults"  // see HTTP.Faults
@@ -67,8 +69,8 @@ func (h HTTP) debugSocket() string {
 	return ""
 }
 
-// isLoopback reports whether an address, which is ip:port, is of this machine alone. No name is looked up: what it stands for
-// may change.
+// isLoopback reports whether an address, which is ip:port, is of this machine alone. No name is looked up:
+// what it stands for may change.
 func isLoopback(address string) bool {
 	at, err := netip.ParseAddrPort(address)
 	return err == nil && at.Addr().Unmap().IsLoopback()

@@ -156,8 +156,8 @@ func (c *frameClient) await(id uint32, want http2.FrameType) error {
 	}
 }
 
-// awaitAnswer reads until the server closes the connection, answers on the stream, or ends it: a machine that is too slow
-// for a stream's time is told so.
+// awaitAnswer reads until the server closes the connection, answers on the stream, or ends it: a machine that
+// is too slow for a stream's time is told so.
 func (c *frameClient) awaitAnswer(id uint32) error {
 	for {
 		frame, err := c.read()

@@ -22,7 +22,8 @@ import (
 const (
 	// InspectOff is nobody.
 	InspectOff = "off"
-	// InspectLocal is whoever has opened the administrator's socket, or comes by way of the loopback addresses.
+	// InspectLocal is whoever has opened the administrator's socket, or comes by way of the loopback
+	// addresses.
 	InspectLocal = "local"
 	// InspectOn is everybody whom the listeners let in; where authentication is required rights count.
 	InspectOn = "on"
@@ -36,7 +37,8 @@ func (c Config) validateInspect() error {
 	return fmt.Errorf("inspect %q: want %s, %s or %s", c.Inspect, InspectOff, InspectLocal, InspectOn)
 }
 
-// inspectMode is Config.Inspect, or what stands for it: strangers are shown nothing where nobody's rights count.
+// inspectMode is Config.Inspect, or what stands for it: strangers are shown nothing where nobody's rights
+// count.
 func (c Config) inspectMode() string {
 	switch {
 	case c.Inspect != "":

@@ -31,7 +31,8 @@ func listResources(t *testing.T, ctx context.Context, conn *grpc.ClientConn, r *
 	}
 }
 
-// TestInspectResources wants any server to show what each has of a resource, and to say which server does not tell.
+// TestInspectResources wants any server to show what each has of a resource, and to say which server does not
+// tell.
 func TestInspectResources(t *testing.T) {
 	c := startCluster(t, 3)
 	c.awaitFormat(codec.VersionEntries)

@@ -47,8 +47,9 @@ func openAs(t *testing.T, conn *grpc.ClientConn, sdk, description string) (sessi
 	return stream, next(t, stream).GetSessionStarted().GetSessionId()
 }
 
-// TestInspectEverywhere finds, through each server of a cluster, who holds a lock, from where and since when, and who waits
-// for it. It ends the holder through a follower: that is told that its session has expired, and the next one has the lock.
+// TestInspectEverywhere finds, through each server of a cluster, who holds a lock, from where and since when,
+// and who waits for it. It ends the holder through a follower: that is told that its session has expired, and
+// the next one has the lock.
 func TestInspectEverywhere(t *testing.T) {
 	c := startCluster(t, 3)
 	leader, follower := c.leader()
@@ -232,8 +233,8 @@ func TestInspectPages(t *testing.T) {
 	}
 }
 
-// TestInspectRights: nobody sees, ends or deletes what he may not read or erase, and nobody but administrators sees who
-// others are.
+// TestInspectRights: nobody sees, ends or deletes what he may not read or erase, and nobody but
+// administrators sees who others are.
 func TestInspectRights(t *testing.T) {
 	g := startGuarded(t, nil)
 	const other = "/local/other"

@@ -138,7 +138,8 @@ func TestWatchEverywhere(t *testing.T) {
 	}
 }
 
-// TestWatchRights: everything is for administrators, a node for whoever may read its rows, and only as long as he may.
+// TestWatchRights: everything is for administrators, a node for whoever may read its rows, and only as long
+// as he may.
 func TestWatchRights(t *testing.T) {
 	g := startGuarded(t, nil)
 	g.permit(testNode, granting("bob", "ydb.granular.select_row"))
@@ -177,7 +178,8 @@ func TestWatchRights(t *testing.T) {
 	eventsUntil(t, all, fmt.Sprint("SESSION_STARTED ", own))
 }
 
-// TestWatchOfADroppedNode watches a node go with its sessions: that is one event, and it says where the node was.
+// TestWatchOfADroppedNode watches a node go with its sessions: that is one event, and it says where the node
+// was.
 func TestWatchOfADroppedNode(t *testing.T) {
 	s, conn := startTest(t, nil)
 	stream, _ := watchTest(t, t.Context(), conn, &adminpb.WatchRequest{})
@@ -205,8 +207,8 @@ func TestWatchOfADroppedNode(t *testing.T) {
 	}
 }
 
-// TestWatchTellsTraces has clients come as part of a trace, to each server of a cluster: the one that holds the stream tells
-// of it, and no other. What is no traceparent is not told.
+// TestWatchTellsTraces has clients come as part of a trace, to each server of a cluster: the one that holds
+// the stream tells of it, and no other. What is no traceparent is not told.
 func TestWatchTellsTraces(t *testing.T) {
 	const parent, strange = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-\x01\x01"
 	c := startCluster(t, 3)

@@ -11,12 +11,13 @@ import (
 	"github.com/coordd/coordd/server/group"
 )
 
-// keeperPeriod is how often the token file is looked at and revoked streams are looked for, if anything changed. A stream
-// that lost its right is ended within twice that, and spreadTime where many lose theirs at once.
+// keeperPeriod is how often the token file is looked at and revoked streams are looked for, if anything
+// changed. A stream that lost its right is ended within twice that, and spreadTime where many lose theirs at
+// once.
 const keeperPeriod = 500 * time.Millisecond
 
-// keeper is the goroutine that enforces what has changed on streams that are already open, and sees to the limits of the
-// state. A request costs nothing.
+// keeper is the goroutine that enforces what has changed on streams that are already open, and sees to the
+// limits of the state. A request costs nothing.
 type keeper struct {
 	stop    context.CancelFunc
 	stopped chan struct{}
@@ -65,15 +66,15 @@ func (s *Server) endRevoked(ctx context.Context) {
 }
 
 const (
-	// endsAtOnce is how many streams may be ended one behind the other. More are ended in spreadParts parts over
-	// spreadTime: their clients all come back at once and log in.
+	// endsAtOnce is how many streams may be ended one behind the other. More are ended in spreadParts parts
+	// over spreadTime: their clients all come back at once and log in.
 	endsAtOnce  = 100
 	spreadTime  = time.Second
 	spreadParts = 20
 )
 
-// spread calls end for each of n, in order, and pauses between parts of them where they are many. A pause that reports
-// false ends it.
+// spread calls end for each of n, in order, and pauses between parts of them where they are many. A pause
+// that reports false ends it.
 func spread(n int, pause func(time.Duration) bool, end func(i int)) {
 	part := n
 	if n > endsAtOnce {

@@ -5,13 +5,13 @@ import "context"
 const (
 	// lentUnitBytes is what memory is lent by.
 	lentUnitBytes = 1 << 20
-	// mostLentBytes is how much large answers may have of memory of their own, besides the data that they share with the
-	// state. It is enough for the largest (TestLargestAnswerIsLentFor).
+	// mostLentBytes is how much large answers may have of memory of their own, besides the data that they
+	// share with the state. It is enough for the largest (TestLargestAnswerIsLentFor).
 	mostLentBytes = 64 << 20
 )
 
-// lending bounds what large answers have of memory until their clients have read them. Who wants more waits in line; those
-// who have it give it back, as a client that does not read loses its stream.
+// lending bounds what large answers have of memory until their clients have read them. Who wants more waits
+// in line; those who have it give it back, as a client that does not read loses its stream.
 type lending struct {
 	turn chan struct{} // holds one for the first in line
 	lent chan struct{} // holds one for each unit

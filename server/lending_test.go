@@ -10,7 +10,8 @@ import (
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
 )
 
-// TestLending borrows all there is, and more: who is first in line is served first, and who gives up holds up nobody.
+// TestLending borrows all there is, and more: who is first in line is served first, and who gives up holds up
+// nobody.
 func TestLending(t *testing.T) {
 	l := newLending()
 	all := l.borrow(t.Context(), mostLentBytes+1) // what is larger than all of it is lent alone
@@ -44,8 +45,9 @@ func TestLargestAnswerIsLentFor(t *testing.T) {
 	}
 }
 
-// TestLargeAnswersAreGivenBack has clients ask for a semaphore with many small owners and not read the answers, until all is lent
-// that there is: each answer has memory of its own. With the streams it comes back, and nothing of the data is lent for.
+// TestLargeAnswersAreGivenBack has clients ask for a semaphore with many small owners and not read the
+// answers, until all is lent that there is: each answer has memory of its own. With the streams it comes
+// back, and nothing of the data is lent for.
 func TestLargeAnswersAreGivenBack(t *testing.T) {
 	var clock handClock
 	s, conn := startTest(t, func(c *Config) { c.hooks.Rings = &clock })

@@ -13,8 +13,9 @@ import (
 
 var rateSeconds = flag.Int("rate-seconds", 0, "have TestRateOfUnits go on for so long, and want what it is granted to be no less than the rate; the machine has to be quiet")
 
-// TestRateOfUnits wants no more granted than the rates allow while much more is asked for, and on a quiet machine, over a
-// minute, no less either: 1 % at most and a bucket. coordination/quota has the same exactly, with a clock of its own.
+// TestRateOfUnits wants no more granted than the rates allow while much more is asked for, and on a quiet
+// machine, over a minute, no less either: 1 % at most and a bucket. coordination/quota has the same exactly,
+// with a clock of its own.
 func TestRateOfUnits(t *testing.T) {
 	for _, rate := range []float64{10, 100, 1000, 10_000, 100_000} {
 		t.Run(fmt.Sprint(rate), func(t *testing.T) {

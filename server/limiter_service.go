@@ -116,7 +116,8 @@ var (
 	emptyNodePath   = outcome.Because(outcome.BadRequest, "Empty path.")
 )
 
-// checkPaths is the first two checks of every call (§4). Like older servers of YDB it compares texts, not elements.
+// checkPaths is the first two checks of every call (§4). Like older servers of YDB it compares texts, not
+// elements.
 func checkPaths(ctx context.Context, r ofLimiter, resource string) outcome.Outcome {
 	path := r.GetCoordinationNodePath()
 	if current, _ := database(ctx); !strings.HasPrefix(path, current) {

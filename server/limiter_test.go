@@ -157,7 +157,8 @@ func TestWaiterThatGoes(t *testing.T) {
 	c.wants("SUCCESS", "r", 1, waitMax)
 }
 
-// A server that stops answers those who wait with UNAVAILABLE: they may ask another one, for nothing was taken.
+// A server that stops answers those who wait with UNAVAILABLE: they may ask another one, for nothing was
+// taken.
 func TestStopWithWaiters(t *testing.T) {
 	s, conn := startTest(t, nil)
 	c := newLimiterClient(t, conn, testNode)

@@ -66,8 +66,8 @@ func (s *Server) lineage(t *testing.T) (begun uint64) {
 	return begun
 }
 
-// TestRestoreFences restores a backup and wants larger numbers than any that were given out, also after it was made: of
-// a node in the backup, and of one made again that the backup does not have.
+// TestRestoreFences restores a backup and wants larger numbers than any that were given out, also after it
+// was made: of a node in the backup, and of one made again that the backup does not have.
 func TestRestoreFences(t *testing.T) {
 	c := startCluster(t, 3)
 	_, follower := c.leader()
@@ -109,7 +109,8 @@ func TestRestoreFences(t *testing.T) {
 		t.Errorf("order id %d after %d", again.order, got.order)
 	}
 
-	// A second start of the same restored directory, as after a crash before anything was written, does the same.
+	// A second start of the same restored directory, as after a crash before anything was written, does the
+	// same.
 	other, conn := startOn(t, copied, raftstore.Cluster{Name: "a", ListenPeer: freeAddresses(t, 1)[0]})
 	if again := takeLock(t, conn, "lock"); again != got || other.store.Lineage() != s.store.Lineage() {
 		t.Errorf("got %+v, and before %+v", again, got)

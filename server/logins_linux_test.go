@@ -16,7 +16,8 @@ import (
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Auth"
 )
 
-// from is a client of another address of this machine. (Only Linux has all of 127.0.0.0/8 without being told.)
+// from is a client of another address of this machine. (Only Linux has all of 127.0.0.0/8 without being
+// told.)
 func (g *guarded) from(address string) Ydb_Auth_V1.AuthServiceClient {
 	g.t.Helper()
 	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(address)}}
@@ -29,8 +30,8 @@ func (g *guarded) from(address string) Ydb_Auth_V1.AuthServiceClient {
 	return Ydb_Auth_V1.NewAuthServiceClient(conn)
 }
 
-// TestLoginsOfStrangers: a crowd that logs in with wrong passwords, for ever and all at once, does not shut out a user who
-// comes from elsewhere and has never been there.
+// TestLoginsOfStrangers: a crowd that logs in with wrong passwords, for ever and all at once, does not shut
+// out a user who comes from elsewhere and has never been there.
 func TestLoginsOfStrangers(t *testing.T) {
 	g := startGuarded(t, func(c *Config) { c.passwords = nil }) // dear ones, for a line to form
 	g.login("root", rootPassword)                               // makes the key

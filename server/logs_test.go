@@ -47,8 +47,8 @@ func (l *logText) content() string {
 	return l.text.String()
 }
 
-// TestRefusedCallersAreTold wants whoever tries passwords and tokens in the log, with the address, and however often they
-// try, only a few lines, which say how much was left out.
+// TestRefusedCallersAreTold wants whoever tries passwords and tokens in the log, with the address, and
+// however often they try, only a few lines, which say how much was left out.
 func TestRefusedCallersAreTold(t *testing.T) {
 	log := &logText{}
 	g := startGuarded(t, func(c *Config) { c.Logger = log.logger() })
@@ -89,7 +89,8 @@ func TestRefusedCallersAreTold(t *testing.T) {
 	}
 }
 
-// TestPermissionsAreAudited wants each change of permissions in the log, with who made it, also what was refused.
+// TestPermissionsAreAudited wants each change of permissions in the log, with who made it, also what was
+// refused.
 func TestPermissionsAreAudited(t *testing.T) {
 	log := &logText{}
 	g := startGuarded(t, func(c *Config) { c.Logger = log.logger() })
@@ -113,7 +114,8 @@ func TestPermissionsAreAudited(t *testing.T) {
 	}
 }
 
-// TestFailedHandshakesAreTold has clients that speak plain text, or do not trust the certificate, and one that says nothing.
+// TestFailedHandshakesAreTold has clients that speak plain text, or do not trust the certificate, and one
+// that says nothing.
 func TestFailedHandshakesAreTold(t *testing.T) {
 	log := &logText{}
 	authority := newAuthority(t)

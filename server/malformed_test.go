@@ -28,8 +28,8 @@ import (
 )
 
 const (
-	// malformedVariable is how many malformed streams TestMalformedStreams opens, and malformedSeedVariable what they
-	// depend on.
+	// malformedVariable is how many malformed streams TestMalformedStreams opens, and malformedSeedVariable
+	// what they depend on.
 	malformedVariable     = "MALFORMED_STREAMS"
 	malformedSeedVariable = "MALFORMED_SEED"
 
@@ -39,8 +39,8 @@ const (
 	briefTimeoutMillis = 100
 )
 
-// malformedKind is one way to misbehave on a connection of its own. hangs says that nothing more is heard on the
-// connection; without it the server must answer a ping afterwards, or have closed the connection.
+// malformedKind is one way to misbehave on a connection of its own. hangs says that nothing more is heard on
+// the connection; without it the server must answer a ping afterwards, or have closed the connection.
 type malformedKind struct {
 	name  string
 	hangs bool
@@ -224,7 +224,8 @@ func writePieces(c *frameClient, b []byte) error {
 	return nil
 }
 
-// gzipBomb is compressed data of a size that fits HTTP/2's first window, and unfolds to more than the largest message.
+// gzipBomb is compressed data of a size that fits HTTP/2's first window, and unfolds to more than the largest
+// message.
 func gzipBomb() []byte {
 	const members = 16 // a file may have several; to compress a small one is quick
 	var member bytes.Buffer
@@ -409,8 +410,8 @@ func number(t *testing.T, variable string, fallback uint64) uint64 {
 	return n
 }
 
-// TestMalformedStreams opens streams that break every rule while good sessions hold locks. None of the good ones may be
-// disturbed, and nothing of the bad ones may be left.
+// TestMalformedStreams opens streams that break every rule while good sessions hold locks. None of the good
+// ones may be disturbed, and nothing of the bad ones may be left.
 func TestMalformedStreams(t *testing.T) {
 	streams, seed := int(number(t, malformedVariable, 132)), number(t, malformedSeedVariable, 1)
 	s, _ := startTest(t, func(c *Config) {

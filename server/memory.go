@@ -15,8 +15,9 @@ type memoryLimit struct {
 	source string
 }
 
-// findMemoryLimit takes the least of the control group's limit and GOMEMLIMIT, and where there is neither, or more than that,
-// the memory of the machine. root is the root of the file system; goLimit is what runtime/debug.SetMemoryLimit(-1) says.
+// findMemoryLimit takes the least of the control group's limit and GOMEMLIMIT, and where there is neither, or
+// more than that, the memory of the machine. root is the root of the file system; goLimit is what
+// runtime/debug.SetMemoryLimit(-1) says.
 func findMemoryLimit(root fs.FS, goLimit int64) memoryLimit {
 	limit := memoryLimit{bytes: physicalMemory(root), source: "memory of the machine"}
 	lower := func(bytes uint64, source string) {
@@ -46,8 +47,8 @@ func physicalMemory(root fs.FS) uint64 {
 	return 0
 }
 
-// groupMemory is the least limit of the process's control group and those above it, 0 without one. In a container the
-// group itself is often mounted as the root.
+// groupMemory is the least limit of the process's control group and those above it, 0 without one. In a
+// container the group itself is often mounted as the root.
 func groupMemory(root fs.FS) uint64 {
 	text, _ := fs.ReadFile(root, "proc/self/cgroup")
 	least := uint64(0)

@@ -44,7 +44,8 @@ func (r rejection) String() string {
 const (
 	// codeSlots is how many codes gRPC has.
 	codeSlots = int(codes.Unauthenticated) + 1
-	// statusSlots is one for each status of YDB that is an answer here, which are ten apart, and one for all others.
+	// statusSlots is one for each status of YDB that is an answer here, which are ten apart, and one for all
+	// others.
 	statusSlots = (int(outcome.Unsupported)-int(outcome.Success))/statusStep + 2
 	statusStep  = 10
 )

@@ -20,8 +20,8 @@ type monitoringService struct {
 	*Server
 }
 
-// SelfCheck says how things stand as this server sees them: GOOD, or the worst of what is in the issue log. A server that
-// cannot serve says EMERGENCY.
+// SelfCheck says how things stand as this server sees them: GOOD, or the worst of what is in the issue log. A
+// server that cannot serve says EMERGENCY.
 func (s monitoringService) SelfCheck(ctx context.Context, r *Ydb_Monitoring.SelfCheckRequest) (*Ydb_Monitoring.SelfCheckResponse, error) {
 	op, err := s.operate(ctx, r.GetOperationParams(), func(ctx context.Context) (proto.Message, outcome.Outcome, error) {
 		answer, err := s.group.Read(ctx, func(*coordination.Machine) outcome.Outcome { return outcome.Done() }) // does it still go on?
@@ -39,7 +39,8 @@ func (s monitoringService) NodeCheck(ctx context.Context, r *Ydb_Monitoring.Node
 	return &Ydb_Monitoring.NodeCheckResponse{Operation: answer.GetOperation()}, err
 }
 
-// selfCheck gives the issues the form of the reference: the colour of each, and the id made from colour and content.
+// selfCheck gives the issues the form of the reference: the colour of each, and the id made from colour and
+// content.
 func (s *Server) selfCheck() *Ydb_Monitoring.SelfCheckResult {
 	result := &Ydb_Monitoring.SelfCheckResult{SelfCheckResult: Ydb_Monitoring.SelfCheck_GOOD}
 	nodes := nodeNumbers(s.store.Members())

@@ -11,8 +11,8 @@ import (
 	"github.com/coordd/coordd/server/wire"
 )
 
-// operationService is Ydb.Operation.V1.OperationService (surface.md §5). Every answer of this server is final, so no
-// operation outlives its call and there is never one to find.
+// operationService is Ydb.Operation.V1.OperationService (surface.md §5). Every answer of this server is
+// final, so no operation outlives its call and there is never one to find.
 type operationService struct {
 	Ydb_Operation_V1.UnimplementedOperationServiceServer
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Scheme"
 )
 
-// TestFewResultsAreMadeAtOnce has as many results made as may be at once: further descriptions wait until their time is over,
-// and are made when it is their turn; what needs no result goes on.
+// TestFewResultsAreMadeAtOnce has as many results made as may be at once: further descriptions wait until
+// their time is over, and are made when it is their turn; what needs no result goes on.
 func TestFewResultsAreMadeAtOnce(t *testing.T) {
 	s, conn := startTest(t, nil)
 	scheme := Ydb_Scheme_V1.NewSchemeServiceClient(conn)

@@ -15,8 +15,8 @@ import (
 	"github.com/coordd/coordd/raftstore/quiet"
 )
 
-// panicCounter answers calls whose code panics with INTERNAL and counts them. The text of a panic goes to the log only:
-// it may hold what is none of the client's business.
+// panicCounter answers calls whose code panics with INTERNAL and counts them. The text of a panic goes to the
+// log only: it may hold what is none of the client's business.
 type panicCounter struct {
 	count  atomic.Uint64
 	logger *slog.Logger

@@ -40,8 +40,8 @@ func TestPanicOfHandler(t *testing.T) {
 	}
 }
 
-// TestPanicsAreToldRarely has one handler panic over and over, and another one once: each is told, with its stack, and not
-// each time.
+// TestPanicsAreToldRarely has one handler panic over and over, and another one once: each is told, with its
+// stack, and not each time.
 func TestPanicsAreToldRarely(t *testing.T) {
 	log := &logText{}
 	p := &panicCounter{logger: log.logger()}
@@ -63,8 +63,8 @@ func onPing(s *Server, fn func(number int64)) {
 	s.policy.Opaque = func() uint64 { n := pings.Add(1); fn(n); return uint64(n) }
 }
 
-// TestPanicOfTimer has the second ping of a stream panic, which a timer sends. That stream ends, and its session can be
-// taken up by another one.
+// TestPanicOfTimer has the second ping of a stream panic, which a timer sends. That stream ends, and its
+// session can be taken up by another one.
 func TestPanicOfTimer(t *testing.T) {
 	s, conn := startTest(t, nil)
 	s.policy.MaxIntervalMillis = 100
@@ -154,8 +154,8 @@ func (b breaking) Session(rpc Ydb_Coordination_V1.CoordinationService_SessionSer
 	return b.coordinationService.Session(&brokenStream{CoordinationService_SessionServer: rpc})
 }
 
-// TestPanicOfGroup has the first ping of a stream panic, which the group sends. The server must not go on with a state
-// that nobody vouches for: it ends, and can still be stopped in order.
+// TestPanicOfGroup has the first ping of a stream panic, which the group sends. The server must not go on
+// with a state that nobody vouches for: it ends, and can still be stopped in order.
 func TestPanicOfGroup(t *testing.T) {
 	s, conn := startTest(t, nil)
 	onPing(s, func(int64) { panic("first ping") })

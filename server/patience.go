@@ -14,14 +14,14 @@ import (
 	"github.com/coordd/coordd/server/group"
 )
 
-// Every unary call is answered within the least of callPatience, its operation_timeout, its cancel_after, and its
-// caller's deadline. This file is these bounds, and what a call is answered that came to the end of one.
+// Every unary call is answered within the least of callPatience, its operation_timeout, its cancel_after, and
+// its caller's deadline. This file is these bounds, and what a call is answered that came to the end of one.
 
 const (
 	// callPatience bounds a call.
 	callPatience = 10 * time.Second
-	// answerMargin is how long before its caller's deadline a call is answered at the latest, so that the caller
-	// learns the reason.
+	// answerMargin is how long before its caller's deadline a call is answered at the latest, so that the
+	// caller learns the reason.
 	answerMargin = 200 * time.Millisecond
 )
 
@@ -49,8 +49,8 @@ func (s *Server) inTime(ctx context.Context) (context.Context, context.CancelFun
 	return context.WithTimeoutCause(ctx, patience, errPatience)
 }
 
-// asLongAsAsked is inTime for a call that asks to be kept waiting: only a caller without a deadline is not waited for
-// longer than callPatience.
+// asLongAsAsked is inTime for a call that asks to be kept waiting: only a caller without a deadline is not
+// waited for longer than callPatience.
 func (s *Server) asLongAsAsked(ctx context.Context) (context.Context, context.CancelFunc) {
 	deadline, bounded := ctx.Deadline()
 	if !bounded {
@@ -78,8 +78,8 @@ func withOperationParams(ctx context.Context, params *Ydb_Operations.OperationPa
 	return ctx, func() { cancelAfter(); cancelTimeout() }
 }
 
-// unfinished is the answer to a call that nobody answered in time: an outcome, or a gRPC error where its caller ended
-// it.
+// unfinished is the answer to a call that nobody answered in time: an outcome, or a gRPC error where its
+// caller ended it.
 func unfinished(ctx context.Context, err error) (outcome.Outcome, error) {
 	switch cause := context.Cause(ctx); {
 	case errors.Is(err, group.ErrStopped):
@@ -95,8 +95,8 @@ func unfinished(ctx context.Context, err error) (outcome.Outcome, error) {
 	}
 }
 
-// execute runs a command on the leader, wherever it is. ctx comes from inTime. Errors: group.ErrStopped, that of ctx
-// if its end means something else than UNAVAILABLE.
+// execute runs a command on the leader, wherever it is. ctx comes from inTime. Errors: group.ErrStopped, that
+// of ctx if its end means something else than UNAVAILABLE.
 func (s *Server) execute(ctx context.Context,
 	build func(coordination.CallID) coordination.Command) (outcome.Outcome, error) {
 	answer, err := s.group.Execute(ctx, build)

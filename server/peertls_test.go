@@ -42,8 +42,8 @@ func serialAt(t *testing.T, address string, config *tls.Config) *big.Int {
 	return conn.ConnectionState().PeerCertificates[0].SerialNumber
 }
 
-// TestPeerCertificates runs a cluster with certificates: what it relays works, strangers are refused although their
-// certificates are of the right authority, and certificates are replaced without a restart.
+// TestPeerCertificates runs a cluster with certificates: what it relays works, strangers are refused although
+// their certificates are of the right authority, and certificates are replaced without a restart.
 func TestPeerCertificates(t *testing.T) {
 	a := newAuthority(t)
 	a.peer("peer", net.IPv4(127, 0, 0, 1))

@@ -6,8 +6,8 @@ import (
 	"github.com/coordd/coordd/coordination"
 )
 
-// sendRoom is how much of a stream gRPC takes without waiting for the client: a Send waits only if as much of what was
-// sent before has not left yet (TestSendRoom shows that the linked gRPC has it).
+// sendRoom is how much of a stream gRPC takes without waiting for the client: a Send waits only if as much of
+// what was sent before has not left yet (TestSendRoom shows that the linked gRPC has it).
 const sendRoom = 64 << 10
 
 // What a reply counts besides its texts and its description, at least as much as it has on the wire.
@@ -16,8 +16,9 @@ const (
 	replyDescriptionBytes = 128
 )
 
-// progress is how far the client of a stream has come with reading. gRPC does not tell; but a stream is read in order,
-// so who answers a ping has read what was sent before it. One goroutine sends at a time, and one hears.
+// progress is how far the client of a stream has come with reading. gRPC does not tell; but a stream is read
+// in order, so who answers a ping has read what was sent before it. One goroutine sends at a time, and one
+// hears.
 type progress struct {
 	sent  atomic.Int64  // bytes handed to gRPC, at most
 	read  atomic.Int64  // how many of them the client has read for certain
@@ -49,7 +50,8 @@ func (p *progress) sending(r *coordination.Reply, size int64) {
 	}
 }
 
-// heard takes note of a message of the client, before the Front does: there is no other ping before that has the answer.
+// heard takes note of a message of the client, before the Front does: there is no other ping before that has
+// the answer.
 func (p *progress) heard(m *coordination.ClientMessage) {
 	if (m.Kind == coordination.ClientPong || m.Kind == coordination.ClientPing) && m.Opaque != 0 && p.ping.CompareAndSwap(m.Opaque, 0) {
 		p.read.Store(p.until.Load())

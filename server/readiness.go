@@ -69,8 +69,8 @@ type issue struct {
 	member  uint64 // whose issue it is
 }
 
-// behindMax is how many entries a server may be behind the leader and still count as ready: about what is under way
-// on a busy cluster.
+// behindMax is how many entries a server may be behind the leader and still count as ready: about what is
+// under way on a busy cluster.
 const behindMax = 1_000
 
 // issues lists what is wrong as far as this server knows, the fatal ones first.
@@ -150,7 +150,8 @@ func (s *Server) issues() []issue {
 	return found
 }
 
-// strained says which of the limits of clients are reached, or were a moment ago. Whom they do not concern notices nothing.
+// strained says which of the limits of clients are reached, or were a moment ago. Whom they do not concern
+// notices nothing.
 func (s *Server) strained() []string {
 	var texts []string
 	if s.connections != nil { // which are made behind the group
@@ -166,13 +167,14 @@ func (s *Server) strained() []string {
 }
 
 const (
-	// watchPeriod is how often a server looks at its own readiness, and startPeriod how often before it was ready.
+	// watchPeriod is how often a server looks at its own readiness, and startPeriod how often before it was
+	// ready.
 	watchPeriod = 200 * time.Millisecond
 	startPeriod = 5 * time.Millisecond
 	// probePeriod is how often a server that does not lead asks how far the leader is.
 	probePeriod = time.Second
-	// leaderPoll is how often it is looked at what nobody announces: that there is a leader, what other servers have
-	// heard.
+	// leaderPoll is how often it is looked at what nobody announces: that there is a leader, what other
+	// servers have heard.
 	leaderPoll = 20 * time.Millisecond
 	// longElection is how long there may be no leader before a server that was ready counts as not ready.
 	longElection = time.Second
@@ -248,8 +250,8 @@ func (s *Server) watch(ctx context.Context) {
 	}
 }
 
-// showable is the worst issue, except that an election is not shown before it takes long: clients wait it out, and
-// health checks would only send them about.
+// showable is the worst issue, except that an election is not shown before it takes long: clients wait it
+// out, and health checks would only send them about.
 func (s *Server) showable(now issue, first bool, leaderless *time.Time) issue {
 	if first || now.kind != issueNoLeader {
 		*leaderless = time.Time{}
@@ -303,7 +305,8 @@ func (s *Server) tellMore(now issue, all []issue) {
 	s.shown.Store(&shown{worst: worst, also: slices.DeleteFunc(all, func(i issue) bool { return i.gravity == fatal })})
 }
 
-// showHealth answers health checks from now on, by gRPC for the server as a whole and for each service, and by HTTP.
+// showHealth answers health checks from now on, by gRPC for the server as a whole and for each service, and
+// by HTTP.
 func (s *Server) showHealth(worst issue) {
 	s.shown.Store(&shown{worst: worst})
 	status := grpc_health_v1.HealthCheckResponse_NOT_SERVING
@@ -333,7 +336,8 @@ func (s *Server) probe(ctx context.Context) {
 	}
 }
 
-// lag is how many entries this server lacks; known is false as long as the leader has not told how many there are.
+// lag is how many entries this server lacks; known is false as long as the leader has not told how many there
+// are.
 func (s *Server) lag() (entries uint64, known bool) {
 	if s.config.lag != nil {
 		return s.config.lag(s.group)

@@ -189,8 +189,8 @@ func TestReadinessWhenBehind(t *testing.T) {
 	c.eventually("the leader to tell", func() bool { return s.Readiness().Ready })
 }
 
-// TestReadinessOfDivergedServers pretends that servers have different states: one that may be wrong itself is not ready, also
-// if it was so from the start, and one that is right says who is not.
+// TestReadinessOfDivergedServers pretends that servers have different states: one that may be wrong itself is
+// not ready, also if it was so from the start, and one that is right says who is not.
 func TestReadinessOfDivergedServers(t *testing.T) {
 	var right atomic.Bool
 	c := startClusterWith(t, 3, func(config *Config) {
@@ -274,8 +274,8 @@ func TestStartIsGivenUp(t *testing.T) {
 	}
 }
 
-// TestReadinessOfAMuteServer wants a server that may not speak to clients for longer than an election takes to say so, and
-// why: the leader, and one that does not lead.
+// TestReadinessOfAMuteServer wants a server that may not speak to clients for longer than an election takes
+// to say so, and why: the leader, and one that does not lead.
 func TestReadinessOfAMuteServer(t *testing.T) {
 	c := startCluster(t, 3)
 	leader, follower := c.leader()

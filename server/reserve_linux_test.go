@@ -32,8 +32,8 @@ func smallDisk(t *testing.T, bytes int) string {
 	return dir
 }
 
-// TestSmallDisk fills a real file system to the last byte, first beyond the reserve and then wholly. Nothing that was
-// acknowledged is lost, and with space again the server goes on.
+// TestSmallDisk fills a real file system to the last byte, first beyond the reserve and then wholly. Nothing
+// that was acknowledged is lost, and with space again the server goes on.
 func TestSmallDisk(t *testing.T) {
 	dir := smallDisk(t, 160<<20)
 	config := Config{Listen: "127.0.0.1:0", Database: "/local", DataDir: filepath.Join(dir, "data"), DiskReserve: 24 << 20}

@@ -31,8 +31,8 @@ func createStatus(t *testing.T, conn *grpc.ClientConn, path string) Ydb.StatusId
 	return answer.GetOperation().GetStatus()
 }
 
-// TestDiskReserve fills the disk of a server that is alone: what makes the state larger is refused in a way that SDKs
-// notice, the rest goes on, and so does everything when there is space again.
+// TestDiskReserve fills the disk of a server that is alone: what makes the state larger is refused in a way
+// that SDKs notice, the rest goes on, and so does everything when there is space again.
 func TestDiskReserve(t *testing.T) {
 	var free atomic.Uint64
 	free.Store(1 << 30)

@@ -11,12 +11,13 @@ type Resources struct {
 }
 
 const (
-	// streamBytes and connectionBytes are what a Session stream and a connection take of memory, at most about half of
-	// which goes to streams, and a quarter to connections and to what is received on them.
+	// streamBytes and connectionBytes are what a Session stream and a connection take of memory, at most
+	// about half of which goes to streams, and a quarter to connections and to what is received on them.
 	streamBytes     = 24 << 10
 	connectionBytes = 32 << 10
-	// descriptorReserve is how many descriptors are left for what is no client's connection: segments of the log,
-	// checkpoints, snapshots and backups, the connections of other servers. A sixteenth of all is left if that is more.
+	// descriptorReserve is how many descriptors are left for what is no client's connection: segments of the
+	// log, checkpoints, snapshots and backups, the connections of other servers. A sixteenth of all is left
+	// if that is more.
 	descriptorReserve = 64
 )
 

@@ -2,8 +2,8 @@ package server
 
 import "testing"
 
-// TestDefaultsFitResources wants the defaults of a process with little to fit into that, and those of others to be as
-// documented.
+// TestDefaultsFitResources wants the defaults of a process with little to fit into that, and those of others
+// to be as documented.
 func TestDefaultsFitResources(t *testing.T) {
 	small := Hardening{}.withDefaults(Resources{MemoryBytes: 1 << 30, Descriptors: 1024})
 	if taken := int64(small.Streams)*streamBytes + int64(small.Connections)*connectionBytes + small.ReceivedBytes; taken > 3<<28 {

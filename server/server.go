@@ -86,16 +86,16 @@ type Server struct {
 	serving sync.WaitGroup
 }
 
-// Start opens the data directory and the listener and returns when the server answers requests: there is a leader, and
-// this server is not far behind. Until then clients can connect already; they are told that the server is not ready, and
-// their calls wait. ctx bounds the start only. Errors: those of Config.Validate, *ConfigError, those of
-// raftstore.OpenContext (ErrLocked, *CorruptionError and others), and of listening.
+// Start opens the data directory and the listener and returns when the server answers requests: there is a
+// leader, and this server is not far behind. Until then clients can connect already; they are told that the
+// server is not ready, and their calls wait. ctx bounds the start only. Errors: those of Config.Validate,
+// *ConfigError, those of raftstore.OpenContext (ErrLocked, *CorruptionError and others), and of listening.
 func Start(ctx context.Context, config Config) (*Server, error) {
 	return StartWith(ctx, config, config.hooks)
 }
 
-// StartWith is Start of a server that goes by something else in places. Nobody outside of this folder can name the hooks:
-// it is for server/standin and the tests.
+// StartWith is Start of a server that goes by something else in places. Nobody outside of this folder can
+// name the hooks: it is for server/standin and the tests.
 func StartWith(ctx context.Context, config Config, h hooks.Hooks) (*Server, error) {
 	config.hooks = h
 	if config.Logger == nil {
@@ -195,7 +195,8 @@ func (s *Server) setPolicies() {
 	s.python.MaxIntervalMillis = 2000
 }
 
-// pingPolicy is how the client of a stream is pinged: the Python SDK gives up after 3 s of silence (surface.md §2.6).
+// pingPolicy is how the client of a stream is pinged: the Python SDK gives up after 3 s of silence
+// (surface.md §2.6).
 func (s *Server) pingPolicy(ctx context.Context) *coordination.PingPolicy {
 	for _, info := range metadata.ValueFromIncomingContext(ctx, "x-ydb-sdk-build-info") {
 		if strings.HasPrefix(info, "ydb-python-sdk") {
@@ -230,8 +231,8 @@ func (s *Server) openGroup(ctx context.Context) error {
 	return nil
 }
 
-// becomeReady returns when there is a leader, everything that matters of the log is applied, and the first limits and the
-// first administrator are there.
+// becomeReady returns when there is a leader, everything that matters of the log is applied, and the first
+// limits and the first administrator are there.
 func (s *Server) becomeReady(ctx context.Context) error {
 	for _, reached := range []<-chan struct{}{s.group.Ready(), s.watcher.reached} {
 		select {
@@ -247,14 +248,16 @@ func (s *Server) becomeReady(ctx context.Context) error {
 	return s.addInitialAdmin(ctx)
 }
 
-// TransportOptions are gRPC's options about messages and connections, whatever is served on them. Those that are idle for
-// that long are closed; 0: never. What conformance/bench compares a server with has the same ones.
+// TransportOptions are gRPC's options about messages and connections, whatever is served on them. Those that
+// are idle for that long are closed; 0: never. What conformance/bench compares a server with has the same
+// ones.
 func TransportOptions(idle time.Duration) []grpc.ServerOption {
 	return []grpc.ServerOption{
 		grpc.MaxRecvMsgSize(maxRequestBytes),
 		grpc.MaxSendMsgSize(maxMessageBytes),
 		grpc.MaxHeaderListSize(maxHeaderBytes),
-		// Fixed windows: to find one of its own, gRPC would answer every message with a ping and a window update.
+		// Fixed windows: to find one of its own, gRPC would answer every message with a ping and a window
+		// update.
 		grpc.StaticStreamWindowSize(streamWindowBytes),
 		grpc.StaticConnWindowSize(connectionWindowBytes),
 		// SDKs ping every few seconds, some of them without a stream (surface.md §6).
@@ -323,7 +326,8 @@ func (s *Server) serveOn(listener net.Listener) {
 	}()
 }
 
-// Group is the replicated log with what stands on it, for the stand-in, which looks inside and turns the clock.
+// Group is the replicated log with what stands on it, for the stand-in, which looks inside and turns the
+// clock.
 func (s *Server) Group(hooks.Key) *group.Group { return s.group }
 
 // Addr is the address that the server listens on.
@@ -345,7 +349,8 @@ func (s *Server) Err() error {
 	return s.err
 }
 
-// fail notes the first reason for which the server cannot go on. From then on nothing is acknowledged any more.
+// fail notes the first reason for which the server cannot go on. From then on nothing is acknowledged any
+// more.
 func (s *Server) fail(err error) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()

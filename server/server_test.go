@@ -35,7 +35,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const testNode = "/local/dir/node"
 
-// startTest runs a server in memory with one coordination node, and a connection to it. Both end with the test.
+// startTest runs a server in memory with one coordination node, and a connection to it. Both end with the
+// test.
 func startTest(t *testing.T, change func(*Config)) (*Server, *grpc.ClientConn) {
 	t.Helper()
 	config := Config{Listen: "127.0.0.1:0", Database: "/local", InMemory: true, LoopbackAdmin: true}
@@ -127,8 +128,8 @@ func endOf(stream sessionClient) *status.Status {
 	}
 }
 
-// TestStreamEndsFromOutside shows that a Failure that comes from the clock ends the RPC with status OK although its
-// handler is reading: the linked gRPC has what statusWriter wants.
+// TestStreamEndsFromOutside shows that a Failure that comes from the clock ends the RPC with status OK
+// although its handler is reading: the linked gRPC has what statusWriter wants.
 func TestStreamEndsFromOutside(t *testing.T) {
 	_, conn := startTest(t, nil)
 	stream := openTest(t, t.Context(), conn, start(30)) // pinged every 10 ms, and never answers
@@ -143,8 +144,8 @@ func TestStreamEndsFromOutside(t *testing.T) {
 	}
 }
 
-// TestStartsEveryTime starts and stops a server again and again: whatever the order in which its goroutines come, it
-// serves.
+// TestStartsEveryTime starts and stops a server again and again: whatever the order in which its goroutines
+// come, it serves.
 func TestStartsEveryTime(t *testing.T) {
 	for range 300 {
 		s, err := Start(t.Context(), Config{Listen: "127.0.0.1:0", Database: "/local", InMemory: true})
@@ -189,7 +190,8 @@ func TestHalfCloseAbandons(t *testing.T) {
 	}
 }
 
-// TestStopTellsStreams shows that a stopping server ends its streams with Failure UNAVAILABLE and leaves no goroutine.
+// TestStopTellsStreams shows that a stopping server ends its streams with Failure UNAVAILABLE and leaves no
+// goroutine.
 func TestStopTellsStreams(t *testing.T) {
 	s, conn := startTest(t, nil)
 	var streams []sessionClient
@@ -281,7 +283,8 @@ func TestPythonIsPingedOften(t *testing.T) {
 	t.Logf("two pings within %v", time.Since(begin))
 }
 
-// TestCompression calls with what clients may compress by: Go's gzip and, as the C++ SDK lets its users choose, deflate.
+// TestCompression calls with what clients may compress by: Go's gzip and, as the C++ SDK lets its users
+// choose, deflate.
 func TestCompression(t *testing.T) {
 	_, conn := startTest(t, nil)
 	for _, name := range []string{gzip.Name, "deflate"} {

@@ -39,8 +39,9 @@ type session struct {
 	closed bool // nothing is left of the call, and nothing is lent any more
 }
 
-// statusWriter ends an RPC from outside of its handler. gRPC's own SendMsg and RecvMsg do the same when they fail; it
-// spares every stream a second goroutine. TestStreamEndsFromOutside shows that the linked gRPC has it.
+// statusWriter ends an RPC from outside of its handler. gRPC's own SendMsg and RecvMsg do the same when they
+// fail; it spares every stream a second goroutine. TestStreamEndsFromOutside shows that the linked gRPC has
+// it.
 type statusWriter interface {
 	WriteStatus(*status.Status) error
 }
@@ -69,8 +70,8 @@ func (s *Server) newSession(rpc Ydb_Coordination_V1.CoordinationService_SessionS
 	return session, nil
 }
 
-// serve reads the client's messages until the stream has ended. The status of the RPC is that of the Front's ending,
-// written by a writer behind the last reply.
+// serve reads the client's messages until the stream has ended. The status of the RPC is that of the Front's
+// ending, written by a writer behind the last reply.
 func (s *session) serve() error {
 	defer s.leaveOnPanic()
 	ctx := s.rpc.Context()
@@ -112,8 +113,8 @@ func (s *session) leaveOnPanic() {
 // Wake implements group.Client.
 func (s *session) Wake() { s.pool.schedule(s) }
 
-// CutOff implements group.Client: it ends the RPC of a client that does not read. The reader notices, and the session
-// is detached.
+// CutOff implements group.Client: it ends the RPC of a client that does not read. The reader notices, and the
+// session is detached.
 func (s *session) CutOff() {
 	s.log.end("the client does not read it")
 	go s.finish.WriteStatus(status.New(codes.ResourceExhausted, "The client does not read its stream"))
@@ -138,8 +139,8 @@ func (s *session) sendSlowly(buffer []coordination.Reply) (_ []coordination.Repl
 	return s.send(buffer, false)
 }
 
-// send writes what is queued, and ends the RPC if the Front has ended. It reports whether there may be more. If it is to
-// be prompt, it leaves to the slow lane what may have to wait for the client.
+// send writes what is queued, and ends the RPC if the Front has ended. It reports whether there may be more.
+// If it is to be prompt, it leaves to the slow lane what may have to wait for the client.
 func (s *session) send(buffer []coordination.Reply, prompt bool) (_ []coordination.Reply, more bool) {
 	defer func() {
 		if reason := recover(); reason != nil {
@@ -194,9 +195,10 @@ func (s *session) write(r *coordination.Reply, size int64) error {
 	return err
 }
 
-// writeLarge writes an answer that is long in encoding. Its data is not copied, and of the rest there is not too much for all
-// streams together, and few are encoded at a time: the slow lane has as many writers as clients make it have, and they must
-// take neither the memory nor the processor from those who serve the others.
+// writeLarge writes an answer that is long in encoding. Its data is not copied, and of the rest there is not
+// too much for all streams together, and few are encoded at a time: the slow lane has as many writers as
+// clients make it have, and they must take neither the memory nor the processor from those who serve the
+// others.
 func (s *session) writeLarge(r *coordination.Reply) error {
 	units := 0
 	if own := wire.Own(r.Description); own > sendRoom {
@@ -218,7 +220,8 @@ func (s *session) writeLarge(r *coordination.Reply) error {
 	return err
 }
 
-// lend notes what the answer has that was sent last, and gives back what the one before had. A writer calls it.
+// lend notes what the answer has that was sent last, and gives back what the one before had. A writer calls
+// it.
 func (s *session) lend(units int) {
 	s.borrowed = units > 0
 	s.giveBack(units)
@@ -234,8 +237,8 @@ func (s *session) giveBack(units int) {
 	s.pool.lending.giveBack(before)
 }
 
-// mayLieUnread is how much memory gRPC may have for what the client has not read, besides what is lent: as much as it takes
-// without waiting, and a message more.
+// mayLieUnread is how much memory gRPC may have for what the client has not read, besides what is lent: as
+// much as it takes without waiting, and a message more.
 func (s *session) mayLieUnread() int { return int(min(s.progress.unread(), 2*sendRoom)) }
 
 // close gives back what the stream was lent. It is called when nothing is left of the call.

@@ -19,8 +19,9 @@ import (
 	"github.com/coordd/coordd/server/auth"
 )
 
-// What clients ask for, and what comes of it, is told for debugging only. Whether anybody wants to know is found out once
-// for a call: with another level of the log, a message on a stream costs a look at a nil pointer.
+// What clients ask for, and what comes of it, is told for debugging only. Whether anybody wants to know is
+// found out once for a call: with another level of the log, a message on a stream costs a look at a nil
+// pointer.
 
 // sessionLog tells of one Session stream. A nil one tells nothing. One goroutine hears, and one replies.
 type sessionLog struct {
@@ -39,7 +40,8 @@ func newSessionLog(ctx context.Context, logger *slog.Logger) *sessionLog {
 	return &sessionLog{logger: logger.With(callerFields(ctx)...), begun: time.Now()}
 }
 
-// callerFields say who calls, from where, and as part of what: the SDKs pass on the trace of the program that uses them.
+// callerFields say who calls, from where, and as part of what: the SDKs pass on the trace of the program that
+// uses them.
 func callerFields(ctx context.Context) []any {
 	fields := []any{"user", quiet.Cut(auth.Of(ctx).String())}
 	if p, ok := peer.FromContext(ctx); ok {
@@ -53,8 +55,9 @@ func callerFields(ctx context.Context) []any {
 	return fields
 }
 
-// traceOf is the traceparent of a call, empty where there is none, or one that is not as W3C's Trace Context wants it: version,
-// trace, span and flags in hexadecimal digits. What later versions have behind these is left out.
+// traceOf is the traceparent of a call, empty where there is none, or one that is not as W3C's Trace Context
+// wants it: version, trace, span and flags in hexadecimal digits. What later versions have behind these is
+// left out.
 func traceOf(ctx context.Context) string {
 	const form = "00-00000000000000000000000000000000-0000000000000000-00"
 	values := metadata.ValueFromIncomingContext(ctx, "traceparent")

@@ -18,8 +18,8 @@ import (
 
 const traceParent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 
-// TestSessionIsTold wants everything that happens on a stream in the log for debugging, with the ids by which it is found:
-// of the session, of the request, and of the trace that the client's program is part of.
+// TestSessionIsTold wants everything that happens on a stream in the log for debugging, with the ids by which
+// it is found: of the session, of the request, and of the trace that the client's program is part of.
 func TestSessionIsTold(t *testing.T) {
 	log := &logText{}
 	_, conn := startTest(t, func(c *Config) { c.Logger = log.logger() })
@@ -92,8 +92,8 @@ func (h askedHandler) Enabled(_ context.Context, level slog.Level) bool {
 
 func (h askedHandler) WithAttrs([]slog.Attr) slog.Handler { return h }
 
-// TestMessagesAreNotToldOfAtInfo wants nothing to be asked, made or written for the messages of a stream unless somebody
-// debugs.
+// TestMessagesAreNotToldOfAtInfo wants nothing to be asked, made or written for the messages of a stream
+// unless somebody debugs.
 func TestMessagesAreNotToldOfAtInfo(t *testing.T) {
 	var asked atomic.Int64
 	log := &logText{}

@@ -9,8 +9,8 @@ import (
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
 )
 
-// TestFollowerWaitsForASlowLeader holds the leader up while clients of a follower send more than may be under way: they are
-// not read any further, and all credit is back in the end.
+// TestFollowerWaitsForASlowLeader holds the leader up while clients of a follower send more than may be under
+// way: they are not read any further, and all credit is back in the end.
 func TestFollowerWaitsForASlowLeader(t *testing.T) {
 	c := startCluster(t, 3)
 	leader, _ := c.leader()
@@ -20,8 +20,8 @@ func TestFollowerWaitsForASlowLeader(t *testing.T) {
 	}
 }
 
-// fillFollower is one try of that. It reports whether the leader that was held up led until the follower was full: on a busy
-// machine that may take longer than the others put up with a leader that does nothing.
+// fillFollower is one try of that. It reports whether the leader that was held up led until the follower was
+// full: on a busy machine that may take longer than the others put up with a leader that does nothing.
 func (c *testCluster) fillFollower(try int) (full bool) {
 	t := c.t
 	leader, follower := c.leader()

@@ -26,8 +26,8 @@ func (c *slowConn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// TestLargeAnswerOnASlowLink asks a follower for an answer that takes longer to come from the leader than a silent relay
-// is kept. It comes, over the relay that there was, and the session of another client lives on.
+// TestLargeAnswerOnASlowLink asks a follower for an answer that takes longer to come from the leader than a
+// silent relay is kept. It comes, over the relay that there was, and the session of another client lives on.
 func TestLargeAnswerOnASlowLink(t *testing.T) {
 	const rate, owners = 5 << 20, 12
 	c := newCluster(t, 3, func(config *Config) {

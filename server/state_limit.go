@@ -19,25 +19,26 @@ const (
 	UnlimitedState = math.MaxUint64
 	// MinStateLimit is the least state limit that an operator may set: with less nothing can be done at all.
 	MinStateLimit = 1 << 20
-	// memoryPerByte is how many bytes of memory a server may take for each that its state counts: the garbage collector
-	// lets the heap grow to twice what is in use.
+	// memoryPerByte is how many bytes of memory a server may take for each that its state counts: the garbage
+	// collector lets the heap grow to twice what is in use.
 	memoryPerByte = 2
-	// roomPerByte is how much a cluster that is there already gets for each byte that is used, where the default is less.
+	// roomPerByte is how much a cluster that is there already gets for each byte that is used, where the
+	// default is less.
 	roomPerByte = 2
 	// nearlyFullPercent is how much of the limit is used when a server says so.
 	nearlyFullPercent = 90
 )
 
-// stateLimit is what a server knows and has told of the limit of the state. The limit itself is part of the replicated
-// state: what a server was started with counts only where the cluster has no limit yet.
+// stateLimit is what a server knows and has told of the limit of the state. The limit itself is part of the
+// replicated state: what a server was started with counts only where the cluster has no limit yet.
 type stateLimit struct {
 	memory  memoryLimit
 	told    atomic.Uint64 // the limit that was logged last
 	refused atomic.Bool   // the first proposal was, and that was logged
 }
 
-// firstLimits is what a server sets where the cluster has no limits and so much is used. A cluster that was there before
-// its limit must not come to a halt with it, unless that was asked for.
+// firstLimits is what a server sets where the cluster has no limits and so much is used. A cluster that was
+// there before its limit must not come to a halt with it, unless that was asked for.
 func firstLimits(configured coordination.Limits, used uint64) coordination.StateLimits {
 	limits := configured.Proposed()
 	if limits.State == 0 {
@@ -46,9 +47,10 @@ func firstLimits(configured coordination.Limits, used uint64) coordination.State
 	return limits
 }
 
-// setFirstLimits gives a cluster that has none its limits, if this server leads. They are set once, by whichever server comes
-// first: no server replaces what another one, or an operator, has set, so servers that were started with different
-// limits cannot take turns. Before every server of the cluster can read such a command nothing happens.
+// setFirstLimits gives a cluster that has none its limits, if this server leads. They are set once, by
+// whichever server comes first: no server replaces what another one, or an operator, has set, so servers that
+// were started with different limits cannot take turns. Before every server of the cluster can read such a
+// command nothing happens.
 func (s *Server) setFirstLimits(ctx context.Context) {
 	used, now := s.group.StateSize()
 	if now != (coordination.StateLimits{}) || !s.group.Leads() {
@@ -65,7 +67,8 @@ func (s *Server) setFirstLimits(ctx context.Context) {
 	}
 }
 
-// tellStateLimit logs the limit when it is known and when it has changed, and what an operator should know of it.
+// tellStateLimit logs the limit when it is known and when it has changed, and what an operator should know of
+// it.
 func (s *Server) tellStateLimit() {
 	used, now := s.group.StateSize()
 	if now.State == 0 || s.stateLimit.told.Swap(now.State) == now.State {
@@ -82,8 +85,8 @@ func (s *Server) tellStateLimit() {
 	}
 }
 
-// memoryIssue says that this server may run out of memory before the state reaches its limit; empty if it may not, as far as
-// it knows.
+// memoryIssue says that this server may run out of memory before the state reaches its limit; empty if it may
+// not, as far as it knows.
 func (s *Server) memoryIssue() string {
 	memory, limit := s.stateLimit.memory, s.stateLimitNow()
 	if limit == 0 || memory.bytes == 0 || limit <= memory.bytes/memoryPerByte {

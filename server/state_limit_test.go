@@ -75,7 +75,8 @@ func createOn(t *testing.T, stream sessionClient, name string, size int) Ydb.Sta
 	return next(t, stream).GetCreateSemaphoreResult().GetStatus()
 }
 
-// TestStateLimitOfAServer has a server's limit from its first start on, through the service, a restart with another setting, and a backup.
+// TestStateLimitOfAServer has a server's limit from its first start on, through the service, a restart with
+// another setting, and a backup.
 func TestStateLimitOfAServer(t *testing.T) {
 	directory := filepath.Join(t.TempDir(), "data")
 	config := Config{Listen: "127.0.0.1:0", Database: "/local", DataDir: directory, LoopbackAdmin: true}
@@ -160,8 +161,9 @@ func startWith(t *testing.T, config Config) (*Server, *grpc.ClientConn) {
 	return s, conn
 }
 
-// TestServersWithOtherLimits starts three servers with a limit each. One of them counts, for all and for good, whoever leads and
-// whoever starts anew; each other one says so. What an operator sets counts from then on.
+// TestServersWithOtherLimits starts three servers with a limit each. One of them counts, for all and for
+// good, whoever leads and whoever starts anew; each other one says so. What an operator sets counts from then
+// on.
 func TestServersWithOtherLimits(t *testing.T) {
 	runBeside(t)
 	logs := map[string]*logText{"server-0": {}, "server-1": {}, "server-2": {}}

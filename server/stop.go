@@ -8,14 +8,15 @@ import (
 	"github.com/coordd/coordd/coordination"
 )
 
-// A stop takes two seconds at the most, whatever clients and other servers do; only the disk may take longer. These bound
-// its parts, one after the other.
+// A stop takes two seconds at the most, whatever clients and other servers do; only the disk may take longer.
+// These bound its parts, one after the other.
 const (
-	// handOverPatience is how long a server tries to send its clients elsewhere and to hand over the leadership, and
-	// leavingPatience how much of it the first may take.
+	// handOverPatience is how long a server tries to send its clients elsewhere and to hand over the
+	// leadership, and leavingPatience how much of it the first may take.
 	handOverPatience = 500 * time.Millisecond
 	leavingPatience  = 250 * time.Millisecond
-	// drainPatience is how long calls under way may take to finish, and clients to read the end of their streams.
+	// drainPatience is how long calls under way may take to finish, and clients to read the end of their
+	// streams.
 	drainPatience = time.Second
 	// abandonPatience is how long a call may go on whose connection is closed.
 	abandonPatience = 250 * time.Millisecond
@@ -23,10 +24,10 @@ const (
 	diskPatience = 100 * time.Millisecond
 )
 
-// Stop ends every stream with Failure UNAVAILABLE, lets calls finish for a second, or until ctx is done if that is
-// earlier, and releases everything. It returns when nothing of the server is left, which waits for the disk alone: after
-// Drained nobody is served any more, and nothing that was acknowledged is lost if the process ends before Stop returns.
-// Later calls return nil at once.
+// Stop ends every stream with Failure UNAVAILABLE, lets calls finish for a second, or until ctx is done if
+// that is earlier, and releases everything. It returns when nothing of the server is left, which waits for
+// the disk alone: after Drained nobody is served any more, and nothing that was acknowledged is lost if the
+// process ends before Stop returns. Later calls return nil at once.
 func (s *Server) Stop(ctx context.Context) error {
 	var err error
 	s.stopOnce.Do(func() {
@@ -53,8 +54,9 @@ func (s *Server) Stop(ctx context.Context) error {
 // Drained is closed when a stop has come so far that all clients were told, or cut off.
 func (s *Server) Drained() <-chan struct{} { return s.drained }
 
-// makeWay has clients and leadership go elsewhere, as far as that is possible in time. Clients come first: once another
-// server leads, this one would have to end their streams without a word. What it returns is closed when no call is left.
+// makeWay has clients and leadership go elsewhere, as far as that is possible in time. Clients come first:
+// once another server leads, this one would have to end their streams without a word. What it returns is
+// closed when no call is left.
 func (s *Server) makeWay(ctx context.Context) (draining <-chan struct{}) {
 	ctx, cancel := context.WithTimeout(ctx, cmp.Or(s.config.stopPatience, handOverPatience))
 	defer cancel()
@@ -64,8 +66,8 @@ func (s *Server) makeWay(ctx context.Context) (draining <-chan struct{}) {
 	return draining
 }
 
-// endStreams ends all streams, and has calls under way be the last ones. gRPC would wait for each handler, and before
-// anything else for connections on which nothing was said yet.
+// endStreams ends all streams, and has calls under way be the last ones. gRPC would wait for each handler,
+// and before anything else for connections on which nothing was said yet.
 func (s *Server) endStreams() <-chan struct{} {
 	s.connections.CloseStrangers()
 	finished := make(chan struct{})
@@ -78,7 +80,8 @@ func (s *Server) endStreams() <-chan struct{} {
 	return finished
 }
 
-// drain lets calls finish, then closes the connections of those that do not, and reports whether all have ended.
+// drain lets calls finish, then closes the connections of those that do not, and reports whether all have
+// ended.
 func (s *Server) drain(ctx context.Context, finished <-chan struct{}) (ended bool) {
 	ctx, cancel := context.WithTimeout(ctx, cmp.Or(s.config.stopPatience, drainPatience))
 	defer cancel()
@@ -98,7 +101,8 @@ func (s *Server) drain(ctx context.Context, finished <-chan struct{}) (ended boo
 	}
 }
 
-// release ends all goroutines and closes all files. Where a call did not end, what waits for it is left behind.
+// release ends all goroutines and closes all files. Where a call did not end, what waits for it is left
+// behind.
 func (s *Server) release(ctx context.Context, ended bool) error {
 	<-s.keeper.stopped
 	if ended {

@@ -140,7 +140,8 @@ func describeSemaphore(reqID uint64, name string) *Ydb_Coordination.SessionReque
 		DescribeSemaphore: &Ydb_Coordination.SessionRequest_DescribeSemaphore{ReqId: reqID, Name: name}}}
 }
 
-// TestStopWithoutALeader stops the last server of three while a call waits for a leader, and a session for the next one.
+// TestStopWithoutALeader stops the last server of three while a call waits for a leader, and a session for
+// the next one.
 func TestStopWithoutALeader(t *testing.T) {
 	c := startClusterWith(t, 3, patient)
 	leads, last := c.leader()
@@ -171,8 +172,8 @@ func TestStopWithoutALeader(t *testing.T) {
 	c.servers[last] = nil
 }
 
-// TestStopAbandonsACall wants a stop to come to the point at which nobody is served any more although a call does not end
-// by itself, nor when its connection is closed.
+// TestStopAbandonsACall wants a stop to come to the point at which nobody is served any more although a call
+// does not end by itself, nor when its connection is closed.
 func TestStopAbandonsACall(t *testing.T) {
 	held, release := make(chan struct{}), make(chan struct{})
 	var hold func() // within the call
@@ -236,8 +237,9 @@ func TestStrangersAreClosedFirst(t *testing.T) {
 	}
 }
 
-// TestRefusedAtItsFirstMessage opens a stream where all streams were ended, on a connection that knows nothing of a stop
-// yet: the client can send its SessionStart, and is told as those were whose streams were ended.
+// TestRefusedAtItsFirstMessage opens a stream where all streams were ended, on a connection that knows
+// nothing of a stop yet: the client can send its SessionStart, and is told as those were whose streams were
+// ended.
 func TestRefusedAtItsFirstMessage(t *testing.T) {
 	s, conn := startTest(t, nil)
 	s.group.EndStreams(coordination.LinkFailure)
@@ -258,8 +260,8 @@ func TestRefusedAtItsFirstMessage(t *testing.T) {
 	}
 }
 
-// TestStoppingLeaderTellsItsClients: the streams on a leader end with a Failure, as those on other servers do, although
-// somebody else leads as soon as it has handed over.
+// TestStoppingLeaderTellsItsClients: the streams on a leader end with a Failure, as those on other servers
+// do, although somebody else leads as soon as it has handed over.
 func TestStoppingLeaderTellsItsClients(t *testing.T) {
 	c := startCluster(t, 3)
 	leader, _ := c.leader()

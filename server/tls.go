@@ -72,8 +72,8 @@ func cameByTLS(ctx context.Context) bool {
 	return encrypted
 }
 
-// TLSConnectionString is what clients are to be given for the TLS listener, such as grpcs://localhost:2135/local; empty
-// without one.
+// TLSConnectionString is what clients are to be given for the TLS listener, such as
+// grpcs://localhost:2135/local; empty without one.
 func (s *Server) TLSConnectionString() string {
 	if s.tls == nil {
 		return ""

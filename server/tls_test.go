@@ -219,8 +219,8 @@ func TestTLSVersions(t *testing.T) {
 	}
 }
 
-// TestCertificateReload replaces the certificate while a stream is open: new connections get it, the stream goes on. A
-// file that is broken changes nothing.
+// TestCertificateReload replaces the certificate while a stream is open: new connections get it, the stream
+// goes on. A file that is broken changes nothing.
 func TestCertificateReload(t *testing.T) {
 	a := newAuthority(t)
 	s, _ := startTest(t, a.configure)

@@ -14,8 +14,9 @@ import (
 	"github.com/coordd/coordd/scheme/outcome"
 )
 
-// operationMethods are the calls of YDB that this server does not have and that are answered by an Operation in field
-// 1. TestUnknownMethodsFollowDescriptors compares them with YDB's own descriptors, which are far larger.
+// operationMethods are the calls of YDB that this server does not have and that are answered by an Operation
+// in field 1. TestUnknownMethodsFollowDescriptors compares them with YDB's own descriptors, which are far
+// larger.
 var operationMethods = map[string][]string{
 	"Ydb.Auth.V1.AuthService": {"Login"},
 	"Ydb.Cms.V1.CmsService": {"CreateDatabase", "GetDatabaseStatus", "AlterDatabase", "ListDatabases", "RemoveDatabase",
@@ -33,9 +34,9 @@ var operationMethods = map[string][]string{
 		"DescribeConsumer", "AlterTopic", "DropTopic"},
 }
 
-// answerUnknown answers a call that no service here has, after a while: with an Operation of status UNSUPPORTED where the client expects
-// an Operation, because SDKs take any gRPC error for a broken endpoint and avoid it (surface.md §0); otherwise with gRPC
-// UNIMPLEMENTED.
+// answerUnknown answers a call that no service here has, after a while: with an Operation of status
+// UNSUPPORTED where the client expects an Operation, because SDKs take any gRPC error for a broken endpoint
+// and avoid it (surface.md §0); otherwise with gRPC UNIMPLEMENTED.
 func (s *Server) answerUnknown(_ any, rpc grpc.ServerStream) error {
 	method, _ := grpc.MethodFromServerStream(rpc)
 	service, name, _ := strings.Cut(strings.TrimPrefix(method, "/"), "/")

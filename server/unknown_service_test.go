@@ -31,8 +31,8 @@ import (
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Table"
 )
 
-// TestUnknownMethodsFollowDescriptors calls every method of YDB that this server does not have, as the descriptors name
-// them, and expects an Operation exactly where the answer has one.
+// TestUnknownMethodsFollowDescriptors calls every method of YDB that this server does not have, as the
+// descriptors name them, and expects an Operation exactly where the answer has one.
 func TestUnknownMethodsFollowDescriptors(t *testing.T) {
 	s, conn := startTest(t, nil)
 	holdNothing(s)

@@ -15,9 +15,10 @@ import (
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Scheme"
 )
 
-// TestEndThatIsNotRead has clients take no more than begins of an answer: one on a Session stream that it has closed on its
-// side, and one that the server ends because nobody answers its pings. gRPC would keep their answers as long as there is a
-// connection. Both connections are closed, what was lent is given back, and another client's session goes on.
+// TestEndThatIsNotRead has clients take no more than begins of an answer: one on a Session stream that it has
+// closed on its side, and one that the server ends because nobody answers its pings. gRPC would keep their
+// answers as long as there is a connection. Both connections are closed, what was lent is given back, and
+// another client's session goes on.
 func TestEndThatIsNotRead(t *testing.T) {
 	s, conn := startTest(t, func(c *Config) { c.Hardening.Linger = 300 * time.Millisecond })
 	good := openTest(t, t.Context(), conn, start(60_000))
@@ -54,8 +55,9 @@ func TestEndThatIsNotRead(t *testing.T) {
 	next(t, good)
 }
 
-// TestAnswersThatAreNotRead has a client call, and read none of the answers. They count like what is received until the client
-// resets the call; and when there is no room for more, its connection is closed, and not that of a client that reads.
+// TestAnswersThatAreNotRead has a client call, and read none of the answers. They count like what is received
+// until the client resets the call; and when there is no room for more, its connection is closed, and not
+// that of a client that reads.
 func TestAnswersThatAreNotRead(t *testing.T) {
 	s, conn := startTest(t, func(c *Config) { c.Hardening.ReceivedBytes, c.Hardening.Linger = 4<<20, time.Hour })
 	scheme := Ydb_Scheme_V1.NewSchemeServiceClient(conn)

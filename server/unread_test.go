@@ -11,9 +11,9 @@ import (
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
 )
 
-// TestPongsAreReadWhileTheServerIsFull holds the server up until its clients may bring nothing more. One that only answers pings
-// does so in time, however long that lasts; and those that are not read are told so, instead of being failed for a pong
-// that nobody read.
+// TestPongsAreReadWhileTheServerIsFull holds the server up until its clients may bring nothing more. One that
+// only answers pings does so in time, however long that lasts; and those that are not read are told so,
+// instead of being failed for a pong that nobody read.
 func TestPongsAreReadWhileTheServerIsFull(t *testing.T) {
 	var clock handClock
 	s, conn := startTest(t, func(c *Config) { c.hooks.Rings = &clock })

@@ -20,7 +20,8 @@ type userService struct {
 	*Server
 }
 
-// manager is the caller of a command about users. Rights count, except for whoever has opened the administrator's socket.
+// manager is the caller of a command about users. Rights count, except for whoever has opened the
+// administrator's socket.
 func (s userService) manager(ctx context.Context) (coordination.Caller, error) {
 	by := coordination.Caller{Subject: auth.Of(ctx).Name, Enforced: auth.Of(ctx) != auth.LocalAdministrator}
 	if s.isLocal(ctx) {
@@ -44,8 +45,8 @@ func (s userService) Add(ctx context.Context, r *adminpb.AddRequest) (*adminpb.A
 	return &adminpb.AddResponse{}, err
 }
 
-// SetPassword implements adminpb.UsersServer. Who changes the own password has to show it, administrators too: a token that
-// was stolen must not become a password.
+// SetPassword implements adminpb.UsersServer. Who changes the own password has to show it, administrators
+// too: a token that was stolen must not become a password.
 func (s userService) SetPassword(ctx context.Context, r *adminpb.SetPasswordRequest) (*adminpb.SetPasswordResponse, error) {
 	if err := s.checkOwnPassword(ctx, r); err != nil {
 		return nil, err
@@ -98,8 +99,8 @@ func passwordStatus(ctx context.Context, err error) error {
 	return status.FromContextError(err).Err()
 }
 
-// withPassword hashes a password and runs the command that stores it. Who may not do it is told before anything is
-// hashed, so that strangers cannot make the server work.
+// withPassword hashes a password and runs the command that stores it. Who may not do it is told before
+// anything is hashed, so that strangers cannot make the server work.
 func (s userService) withPassword(ctx context.Context, password string,
 	build func(coordination.CallID, coordination.Caller, string) coordination.Command, allowed func(coordination.Caller) bool) error {
 	by, err := s.manager(ctx)

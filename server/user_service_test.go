@@ -102,8 +102,8 @@ func socket(t *testing.T, s *Server) *grpc.ClientConn {
 	return conn
 }
 
-// TestAdministratorsSocket: whoever opens it may do everything, in any mode; with a token one is who the token says. By
-// TCP, nobody is an administrator for being on the machine.
+// TestAdministratorsSocket: whoever opens it may do everything, in any mode; with a token one is who the
+// token says. By TCP, nobody is an administrator for being on the machine.
 func TestAdministratorsSocket(t *testing.T) {
 	for _, mode := range []string{AuthOff, AuthRequired} {
 		t.Run(mode, func(t *testing.T) {
@@ -173,7 +173,8 @@ func TestOwnPassword(t *testing.T) {
 	}
 }
 
-// TestUsersSurviveRestart: users, keys and tokens are stored, and the initial administrator is not added twice.
+// TestUsersSurviveRestart: users, keys and tokens are stored, and the initial administrator is not added
+// twice.
 func TestUsersSurviveRestart(t *testing.T) {
 	directory := filepath.Join(t.TempDir(), "data")
 	onDisk := func(c *Config) { c.InMemory, c.DataDir = false, directory }

@@ -9,8 +9,9 @@ import (
 // waitMax bounds every wait of a test for a state; only a failing test uses it up.
 const waitMax = 2 * time.Minute
 
-// eventually waits for a state that nobody announces. It looks the more rarely the longer it waits: under the race
-// detector, looking takes the tests beside it a twentieth of a processor if it is done every millisecond.
+// eventually waits for a state that nobody announces. It looks the more rarely the longer it waits: under the
+// race detector, looking takes the tests beside it a twentieth of a processor if it is done every
+// millisecond.
 func eventually(t *testing.T, what string, reached func() bool) {
 	t.Helper()
 	for begun := time.Now(); !reached(); time.Sleep(pause(time.Since(begun))) {
@@ -33,7 +34,8 @@ func (c *testCluster) eventually(what string, reached func() bool) {
 // beside are the tests that have called runBeside.
 var beside sync.Map
 
-// runBeside lets a test run beside others, however often it is called. Tests with clusters mostly wait for elections.
+// runBeside lets a test run beside others, however often it is called. Tests with clusters mostly wait for
+// elections.
 func runBeside(t *testing.T) {
 	if _, again := beside.LoadOrStore(t, true); !again {
 		t.Cleanup(func() { beside.Delete(t) })

@@ -8,9 +8,9 @@ import (
 	"github.com/coordd/coordd/coordination"
 )
 
-// writers are the goroutines that send replies. A stream is handed to them when it has something to send, and is sent
-// by one at a time. They work in two lanes: a stream whose client may have no room left can hold up its writer for as
-// long as the client likes, so it never gets one of those that serve the others.
+// writers are the goroutines that send replies. A stream is handed to them when it has something to send, and
+// is sent by one at a time. They work in two lanes: a stream whose client may have no room left can hold up
+// its writer for as long as the client likes, so it never gets one of those that serve the others.
 type writers struct {
 	prompt lane // of streams that are sent without waiting for their clients
 	slow   lane // of all others
@@ -19,8 +19,8 @@ type writers struct {
 	lending  lending       // of memory for them
 }
 
-// lane is some writers and what they have to do. As many as there are processors do the work; where clients may hold up
-// all of them more are started, which end when the work is done.
+// lane is some writers and what they have to do. As many as there are processors do the work; where clients
+// may hold up all of them more are started, which end when the work is done.
 type lane struct {
 	mutex    sync.Mutex
 	work     sync.Cond
@@ -97,8 +97,8 @@ func (l *lane) schedule(s *session) {
 	}
 }
 
-// watch starts more writers if for a while nothing was taken but what those took that were started last. The mutex is
-// held.
+// watch starts more writers if for a while nothing was taken but what those took that were started last. The
+// mutex is held.
 func (l *lane) watch() {
 	expected := l.taken + l.started
 	time.AfterFunc(stallPatience, func() {

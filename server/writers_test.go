@@ -19,8 +19,8 @@ import (
 	"github.com/coordd/coordd/server/wire"
 )
 
-// TestStalledWriters has clients hold up their writers for ever. A stream whose client has room does not wait at all for
-// them, and one whose client may have none waits for little.
+// TestStalledWriters has clients hold up their writers for ever. A stream whose client has room does not wait
+// at all for them, and one whose client may have none waits for little.
 func TestStalledWriters(t *testing.T) {
 	const stalled = 500
 	synctest.Test(t, func(t *testing.T) {
@@ -142,8 +142,8 @@ func TestSendRoom(t *testing.T) {
 	}
 }
 
-// TestClientsThatDoNotRead opens 500 streams whose clients ask for more than they read, beside good clients: their pings
-// are answered, their own answers count, and they hand a lock from one to the other.
+// TestClientsThatDoNotRead opens 500 streams whose clients ask for more than they read, beside good clients:
+// their pings are answered, their own answers count, and they hand a lock from one to the other.
 func TestClientsThatDoNotRead(t *testing.T) {
 	var clock handClock // so that nobody has to answer a ping while the others come
 	s, conn := startTest(t, func(c *Config) { c.hooks.Rings = &clock })

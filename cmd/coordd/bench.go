@@ -404,7 +404,8 @@ func firstCause(sessions []*benchSession, err error) error {
 	return err
 }
 
-// showProgress tells a person at a terminal how far a load is. The result is closed when nothing more is said.
+// showProgress tells a person at a terminal how far a load is. The result is closed when nothing more is
+// said.
 func (b *bench) showProgress(over context.Context, kind load.Kind, took *load.Histogram) <-chan struct{} {
 	told := make(chan struct{})
 	file := terminalOf(b.program.stderr)
@@ -443,8 +444,8 @@ type sharedLogin struct {
 	token string
 }
 
-// ofOne is the login of one of the clients. When its token is refused it takes the one that another client has got since,
-// or logs in.
+// ofOne is the login of one of the clients. When its token is refused it takes the one that another client
+// has got since, or logs in.
 func (l *sharedLogin) ofOne() func(context.Context, *grpc.ClientConn) (string, error) {
 	last := ""
 	return func(ctx context.Context, conn *grpc.ClientConn) (string, error) {

@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// A load is measured in a node that is gone afterwards, and in that of somebody else only when that is asked for.
+// A load is measured in a node that is gone afterwards, and in that of somebody else only when that is asked
+// for.
 func TestBench(t *testing.T) {
 	t.Parallel()
 	_, endpoint, c := lockServer(t)

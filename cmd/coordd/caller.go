@@ -102,7 +102,8 @@ func (f *callerFlags) open(ctx context.Context, p *program) (*caller, error) {
 var reconnecting = grpc.WithConnectParams(grpc.ConnectParams{MinConnectTimeout: 2 * time.Second,
 	Backoff: backoff.Config{BaseDelay: 20 * time.Millisecond, Multiplier: 2, Jitter: 0.2, MaxDelay: 500 * time.Millisecond}})
 
-// credentials returns what gets a token from a server, nil for an anonymous caller. A password is asked for once.
+// credentials returns what gets a token from a server, nil for an anonymous caller. A password is asked for
+// once.
 func (f *callerFlags) credentials(p *program, at target) (func(context.Context, *grpc.ClientConn) (string, error), error) {
 	if f.tokenFile != "" {
 		return func(context.Context, *grpc.ClientConn) (string, error) { // anew each time: it may have been replaced

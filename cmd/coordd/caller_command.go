@@ -126,8 +126,8 @@ func checkName(name string) error {
 	return nil
 }
 
-// allPages calls show for one page after the other. show is given the place of a page, and tells where the next one is, if
-// there is one.
+// allPages calls show for one page after the other. show is given the place of a page, and tells where the
+// next one is, if there is one.
 func allPages(show func(token string) (next string, err error)) error {
 	for token := ""; ; {
 		next, err := show(token)

@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// forwardedSignals delivers, from now on, the signals that go to a command. A broken pipe is among them so that what this
-// program has to say to nobody does not end it; it is not forwarded.
+// forwardedSignals delivers, from now on, the signals that go to a command. A broken pipe is among them so
+// that what this program has to say to nobody does not end it; it is not forwarded.
 func forwardedSignals() <-chan os.Signal {
 	signals := make(chan os.Signal, 16)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGPIPE)

@@ -16,7 +16,8 @@ import (
 )
 
 const (
-	// clusterCallTimeout bounds what a `coordd cluster` command asks of a server, unless --timeout says otherwise.
+	// clusterCallTimeout bounds what a `coordd cluster` command asks of a server, unless --timeout says
+	// otherwise.
 	clusterCallTimeout = 30 * time.Second
 	// clusterLongTimeout is the same for what depends on the size of the data.
 	clusterLongTimeout = time.Hour

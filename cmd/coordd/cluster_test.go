@@ -50,7 +50,8 @@ func (c *clusterProcess) start(t *testing.T, more ...string) {
 		"--data-dir", c.directory, "--insecure-peers"}, more...)...)
 }
 
-// coordd runs a command to its end and returns its stdout; it must end with the given code and say the parts on stderr.
+// coordd runs a command to its end and returns its stdout; it must end with the given code and say the parts
+// on stderr.
 func coordd(t *testing.T, want exitCode, args []string, parts ...string) string {
 	t.Helper()
 	p := spawn(t, args...)
@@ -109,8 +110,8 @@ func (c *clusterProcess) wantUsers(t *testing.T, want ...string) {
 	inOrder(t, coordd(t, exitOK, []string{"user", "list", "--data-dir", c.directory}), want)
 }
 
-// TestClusterCommands goes through the life of a cluster: three servers, a fourth is added and removed again, a backup
-// is made and restored, and at last one server goes on alone.
+// TestClusterCommands goes through the life of a cluster: three servers, a fourth is added and removed again,
+// a backup is made and restored, and at last one server goes on alone.
 func TestClusterCommands(t *testing.T) {
 	servers := startThree(t)
 	a, b, c := servers[0], servers[1], servers[2]
@@ -158,7 +159,8 @@ func TestClusterCommands(t *testing.T) {
 	recoverAlone(t, servers)
 }
 
-// restoreElsewhere restores a backup with two users, into a directory that must be empty, and adds a second server.
+// restoreElsewhere restores a backup with two users, into a directory that must be empty, and adds a second
+// server.
 func restoreElsewhere(t *testing.T, backup, oldCluster string) {
 	inOrder(t, coordd(t, exitOK, []string{"cluster", "restore", "--from", backup, "--check"}), []string{backup, "is sound", oldCluster})
 	content, err := os.ReadFile(backup)

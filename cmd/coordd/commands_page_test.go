@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// TestCommandsPage wants docs/commands.md to have each command that asks a server as a client does, each field of what they
-// print, and each exit code.
+// TestCommandsPage wants docs/commands.md to have each command that asks a server as a client does, each
+// field of what they print, and each exit code.
 func TestCommandsPage(t *testing.T) {
 	page := readFile(t, "docs/commands.md")
 	p := newRun(newFakeServer())

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// The commands of clients log in, by TLS, with a password or a token; what the caller may not do is said; and a lock
-// outlives the end of all login tokens.
+// The commands of clients log in, by TLS, with a password or a token; what the caller may not do is said; and
+// a lock outlives the end of all login tokens.
 func TestCommandsLogIn(t *testing.T) {
 	t.Parallel()
 	s := startSecured(t)

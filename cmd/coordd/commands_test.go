@@ -201,7 +201,8 @@ func TestSemaphoreWatch(t *testing.T) {
 	}
 }
 
-// What a server without coordd's own services can do is done, and what it cannot is said, with a code of its own.
+// What a server without coordd's own services can do is done, and what it cannot is said, with a code of its
+// own.
 func TestOtherServers(t *testing.T) {
 	t.Parallel()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

@@ -26,8 +26,8 @@ func completing(args []string) bool {
 	return len(args) > 0 && (args[0] == cobra.ShellCompRequestCmd || args[0] == cobra.ShellCompNoDescRequestCmd)
 }
 
-// completeArguments has shells complete what a command's usage calls a node, a path, a name of a semaphore, a session and a
-// resource.
+// completeArguments has shells complete what a command's usage calls a node, a path, a name of a semaphore, a
+// session and a resource.
 func (p *program) completeArguments(command *cobra.Command, f *callerFlags) {
 	kinds := strings.Fields(command.Use)[1:]
 	makes := command.Name() == "create" || command.Name() == "mkdir" // what is not there yet
@@ -46,7 +46,8 @@ func (p *program) completeArguments(command *cobra.Command, f *callerFlags) {
 	}
 }
 
-// candidates are words that may stand for an argument. Nobody is asked for a password, and what goes wrong is no candidate.
+// candidates are words that may stand for an argument. Nobody is asked for a password, and what goes wrong is
+// no candidate.
 func (p *program) candidates(f *callerFlags, kind string, args []string, begun string) []string {
 	ctx, cancel := context.WithTimeout(context.Background(), completionMost)
 	defer cancel()

@@ -104,7 +104,8 @@ func TestCompletion(t *testing.T) {
 	}
 }
 
-// The scripts for the three shells ask the program and offer what it says. A shell that is not installed is left out.
+// The scripts for the three shells ask the program and offer what it says. A shell that is not installed is
+// left out.
 func TestShells(t *testing.T) {
 	t.Parallel()
 	_, endpoint, c := lockServer(t)

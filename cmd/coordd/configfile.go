@@ -88,7 +88,8 @@ func parseMapping(content []byte) (*yaml.Node, error) {
 	return root, nil
 }
 
-// aboutTabs explains the error of a file in which a line begins with a tab, which looks like spaces in an editor.
+// aboutTabs explains the error of a file in which a line begins with a tab, which looks like spaces in an
+// editor.
 func aboutTabs(content []byte, err error) error {
 	number := 0
 	for line := range strings.Lines(string(content)) {

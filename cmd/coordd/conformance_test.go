@@ -10,7 +10,8 @@ import (
 	"github.com/coordd/coordd/conformance"
 )
 
-// TestConformance runs some scripts on the binary, with the binary: they must find nothing and leave nothing behind.
+// TestConformance runs some scripts on the binary, with the binary: they must find nothing and leave nothing
+// behind.
 func TestConformance(t *testing.T) {
 	server := spawn(t, "serve", "--in-memory", "--listen", "127.0.0.1:0")
 	endpoint := server.ready(t)

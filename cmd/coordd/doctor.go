@@ -135,8 +135,8 @@ func examineDirectory(s settings) []finding {
 	return append(findings, examineSync(place))
 }
 
-// examineSync measures how long a write takes until it is on the disk, which every request that changes something waits
-// for.
+// examineSync measures how long a write takes until it is on the disk, which every request that changes
+// something waits for.
 func examineSync(place string) finding {
 	file, err := os.CreateTemp(place, ".doctor-")
 	if err != nil {

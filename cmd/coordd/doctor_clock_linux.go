@@ -5,8 +5,8 @@ import "golang.org/x/sys/unix"
 // clockError is what the kernel says of a clock that nothing keeps right.
 const clockError = 5
 
-// examineClock asks whether something keeps the clock right. Locks do not go by it; certificates, logins and what people
-// are shown do.
+// examineClock asks whether something keeps the clock right. Locks do not go by it; certificates, logins and
+// what people are shown do.
 func examineClock() finding {
 	state, err := unix.Adjtimex(&unix.Timex{})
 	switch {

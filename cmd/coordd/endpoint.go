@@ -24,8 +24,9 @@ type target struct {
 
 const endpointForms = "want HOST:PORT, grpc://HOST:PORT/DATABASE or grpcs://HOST:PORT/DATABASE"
 
-// parseEndpoint takes the name of a server apart, such as grpc://127.0.0.1:2136/local. YDB's tools write the database as
-// ?database=/local too, or leave it to another flag; it is empty then. Without a scheme it is plain text.
+// parseEndpoint takes the name of a server apart, such as grpc://127.0.0.1:2136/local. YDB's tools write the
+// database as ?database=/local too, or leave it to another flag; it is empty then. Without a scheme it is
+// plain text.
 func parseEndpoint(endpoint string) (target, error) {
 	text := endpoint
 	if !strings.Contains(text, "://") {
@@ -170,7 +171,8 @@ func (t target) unreached(err error) error {
 	return withCode(exitNotServing, err)
 }
 
-// shortly leaves out of a system's error what was said before: dial tcp 127.0.0.1:2136: connect: connection refused.
+// shortly leaves out of a system's error what was said before: dial tcp 127.0.0.1:2136: connect: connection
+// refused.
 func shortly(cause string) string {
 	words := strings.Split(cause, ": ")
 	return words[len(words)-1]

@@ -25,7 +25,8 @@ func examples(tell func(name string, command *cobra.Command)) {
 	p := newRun(newFakeServer())
 	leaves(p.newRoot(), func(command *cobra.Command) {
 		name := strings.TrimPrefix(command.CommandPath(), "coordd ")
-		// TestShells runs what cobra says of its own commands. The stand-in's are shown in docs/testing-your-code.md.
+		// TestShells runs what cobra says of its own commands. The stand-in's are shown in
+		// docs/testing-your-code.md.
 		if parent := command.Parent().Name(); parent != "completion" && parent != "standin" {
 			tell(name, command)
 		}
@@ -42,8 +43,8 @@ func runExamples(t *testing.T, example string, run func(line string) (string, er
 	}
 }
 
-// TestExamples runs each example of each command's help, but for those that TestExamplesOfServers runs. There is none
-// without.
+// TestExamples runs each example of each command's help, but for those that TestExamplesOfServers runs. There
+// is none without.
 func TestExamples(t *testing.T) {
 	t.Parallel()
 	examples(func(name string, command *cobra.Command) {
@@ -65,8 +66,8 @@ func TestExamples(t *testing.T) {
 	})
 }
 
-// TestExamplesOfServers runs the examples of the commands that start servers and manage them: on a server alone, and then in
-// the life of a cluster of two.
+// TestExamplesOfServers runs the examples of the commands that start servers and manage them: on a server
+// alone, and then in the life of a cluster of two.
 func TestExamplesOfServers(t *testing.T) {
 	t.Parallel()
 	of := make(map[string]string)

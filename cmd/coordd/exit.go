@@ -17,15 +17,17 @@ const (
 	exitStorage exitCode = 3
 	exitConfig  exitCode = 4
 	exitDiffers exitCode = 5
-	// exitNotServing is for scripts that wait for a server, and tells them a mistake from a server that is away.
+	// exitNotServing is for scripts that wait for a server, and tells them a mistake from a server that is
+	// away.
 	exitNotServing exitCode = 6
 	exitRemoved    exitCode = 7
 	exitDiverged   exitCode = 8
 	exitNeedsOurs  exitCode = 9
 )
 
-// The exit codes of commands that run another one and pass its code on. Like those of timeout(1) and the shell's they are
-// above what programs use; 128 and the number of the signal is the code of a command that a signal has ended.
+// The exit codes of commands that run another one and pass its code on. Like those of timeout(1) and the
+// shell's they are above what programs use; 128 and the number of the signal is the code of a command that a
+// signal has ended.
 const (
 	exitLost     exitCode = 123
 	exitConflict exitCode = 124
@@ -89,15 +91,16 @@ func (e *commandEnded) Error() string {
 	return fmt.Sprintf("the command ended with exit code %d", e.code)
 }
 
-// runs marks a cobra command that passes on the exit code of another one, always or where one is given: its own failures
-// are exitNotRun then.
+// runs marks a cobra command that passes on the exit code of another one, always or where one is given: its
+// own failures are exitNotRun then.
 const (
 	runs     = "runs"
 	runsOne  = "one"
 	runsSome = "one, or none"
 )
 
-// ownFailure keeps what goes wrong with a command that runs another one apart from the other one's exit codes.
+// ownFailure keeps what goes wrong with a command that runs another one apart from the other one's exit
+// codes.
 func ownFailure(err error) error {
 	var ended *commandEnded
 	if code := codeOf(err); err == nil || errors.As(err, &ended) || errors.Is(err, errHeld) || code >= exitLost {

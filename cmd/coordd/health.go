@@ -72,8 +72,8 @@ func (p *program) health(f *healthFlags) error {
 	return err
 }
 
-// untilServing asks until the server serves or the time is over. The result is what is wrong although it serves, or the
-// error of the last question. A mistake in the flags is not asked twice.
+// untilServing asks until the server serves or the time is over. The result is what is wrong although it
+// serves, or the error of the last question. A mistake in the flags is not asked twice.
 func (f *healthFlags) untilServing(p *program) (about string, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), f.wait)
 	defer cancel()

@@ -16,8 +16,8 @@ import (
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Operations"
 )
 
-// serving asks the health service, which needs no token, and then the monitoring service for what is wrong. It returns
-// what is wrong with a server that serves, or an error that is the reason why it does not.
+// serving asks the health service, which needs no token, and then the monitoring service for what is wrong.
+// It returns what is wrong with a server that serves, or an error that is the reason why it does not.
 func (c *adminClient) serving(ctx context.Context) (about string, err error) {
 	health, err := grpc_health_v1.NewHealthClient(c.conn).Check(ctx, &grpc_health_v1.HealthCheckRequest{})
 	if err != nil {
@@ -43,7 +43,8 @@ func (c *adminClient) serving(ctx context.Context) (about string, err error) {
 	}
 }
 
-// selfCheck asks the monitoring service. told is false if the server does not tell this to a caller without a token.
+// selfCheck asks the monitoring service. told is false if the server does not tell this to a caller without a
+// token.
 func (c *adminClient) selfCheck(ctx context.Context) (check *Ydb_Monitoring.SelfCheckResult, told bool, err error) {
 	answer, err := Ydb_Monitoring_V1.NewMonitoringServiceClient(c.conn).SelfCheck(c.headers(ctx),
 		&Ydb_Monitoring.SelfCheckRequest{OperationParams: &Ydb_Operations.OperationParams{OperationMode: Ydb_Operations.OperationParams_SYNC}})

@@ -103,8 +103,8 @@ func (c *lockClient) next() *Ydb_Coordination.SessionResponse {
 	}
 }
 
-// TestStuckLockWalkthrough runs docs/operations.md word for word, through a server that does not lead: an acquire that
-// is blocked by a session on another server is found, and the session ended.
+// TestStuckLockWalkthrough runs docs/operations.md word for word, through a server that does not lead: an
+// acquire that is blocked by a session on another server is found, and the session ended.
 func TestStuckLockWalkthrough(t *testing.T) {
 	steps := walkthrough(t, "docs/operations.md")
 	if len(steps) != 3 || steps[0].args[0] != "semaphore" || steps[1].args[0] != "session" { // the third only looks again

@@ -21,8 +21,8 @@ import (
 	"github.com/coordd/coordd/server/adminpb"
 )
 
-// keptVariable names a session that lives on when the command that began it has ended, with what it takes to come back to
-// it: its number, its key and its timeout.
+// keptVariable names a session that lives on when the command that began it has ended, with what it takes to
+// come back to it: its number, its key and its timeout.
 const keptVariable = variablePrefix + "KEPT_SESSION"
 
 const keptText = `Print how to come back to the session that holds it, for a shell to take up, and end. Nobody
@@ -199,8 +199,9 @@ type eviction struct {
 	runs    sync.WaitGroup
 }
 
-// evicting prepares that. The result is the context of the wait, which ends with a failure, what to call when there is a
-// place, which does not wait, and what to call when the wait has ended, which waits for what was begun.
+// evicting prepares that. The result is the context of the wait, which ends with a failure, what to call when
+// there is a place, which does not wait, and what to call when the wait has ended, which waits for what was
+// begun.
 func (h *holder) evicting(ctx context.Context, s *client.Session, waiting func()) (waits context.Context, placed, ended func()) {
 	if h.evict == nil {
 		return ctx, waiting, func() {}

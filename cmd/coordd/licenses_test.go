@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestLicenses wants a line for every module that is linked into the binary, and its text behind it. Whoever adds a
-// dependency, or takes another version, has to run `make generate`.
+// TestLicenses wants a line for every module that is linked into the binary, and its text behind it. Whoever
+// adds a dependency, or takes another version, has to run `make generate`.
 func TestLicenses(t *testing.T) {
 	asks := newRun(nil)
 	asks.begin("licenses")

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestLimitsPage wants every test and file that docs/limits.md names to exist, and every limit that the code names so to
-// be in it.
+// TestLimitsPage wants every test and file that docs/limits.md names to exist, and every limit that the code
+// names so to be in it.
 func TestLimitsPage(t *testing.T) {
 	page := readFile(t, "docs/limits.md")
 	tests := testNames(t)

@@ -22,8 +22,8 @@ const (
 	sessionTimeoutDefault = 10 * time.Second
 	// sessionTimeoutLeast leaves room for a signal, its effect and a kill before the lock is anybody else's.
 	sessionTimeoutLeast = 3 * time.Second
-	// marginLeast is the least time between the end of a command and the earliest moment at which another one may have its
-	// lock; marginPart is what part of the session's timeout it is where that is more.
+	// marginLeast is the least time between the end of a command and the earliest moment at which another one
+	// may have its lock; marginPart is what part of the session's timeout it is where that is more.
 	marginLeast = 500 * time.Millisecond
 	marginPart  = 10
 	// partingMost bounds how long the lock's release may delay the end.
@@ -270,8 +270,8 @@ type acquisition struct {
 	err  error
 }
 
-// acquire waits until a session has the semaphore. A session that is lost while it waits is replaced by another one, at
-// the end of the queue.
+// acquire waits until a session has the semaphore. A session that is lost while it waits is replaced by
+// another one, at the end of the queue.
 func (h *holder) acquire(ctx context.Context) (*held, error) {
 	notInTime := withCode(exitCode(h.flags.conflictCode), fmt.Errorf("%s: %q of %s %w", h.verb, h.name, h.node, errHeld))
 	begun := time.Now()
@@ -335,7 +335,8 @@ func (h *holder) try(ctx context.Context, left func() time.Duration) (*held, err
 	return got, err
 }
 
-// changedMeanwhile are refusals of an acquire after a semaphore was made, deleted, or replaced by one of another kind.
+// changedMeanwhile are refusals of an acquire after a semaphore was made, deleted, or replaced by one of
+// another kind.
 func changedMeanwhile(err error) bool {
 	switch client.StatusOf(err) {
 	case Ydb.StatusIds_NOT_FOUND, Ydb.StatusIds_ABORTED:
@@ -389,8 +390,8 @@ func (h *holder) acquireBy(ctx context.Context, session *client.Session, left fu
 
 var errTakenAway = errors.New("it was taken away: the semaphore was deleted, or its session lives no longer")
 
-// watch reads the order id of what a session has acquired, and from then on sees that it stays so: somebody whose
-// semaphore is deleted by force is told nothing.
+// watch reads the order id of what a session has acquired, and from then on sees that it stays so: somebody
+// whose semaphore is deleted by force is told nothing.
 func (h *holder) watch(ctx context.Context, session *client.Session) (*held, error) {
 	watching, end := context.WithCancel(context.Background())
 	first, gone := make(chan uint64, 1), make(chan error, 1)
@@ -426,8 +427,8 @@ func (h *holder) watch(ctx context.Context, session *client.Session) (*held, err
 	}
 }
 
-// part gives back what is held and ends the session. It does not keep anybody waiting for long: what is not said in time
-// the servers find out by themselves.
+// part gives back what is held and ends the session. It does not keep anybody waiting for long: what is not
+// said in time the servers find out by themselves.
 func (h *holder) part(what *held) {
 	if what.end != nil {
 		what.end()

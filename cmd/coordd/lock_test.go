@@ -268,15 +268,16 @@ func wantGone(t *testing.T, ready string) {
 	}
 }
 
-// isZombie reports whether a process has ended and its parent, which may be nobody of ours, has not asked for it.
+// isZombie reports whether a process has ended and its parent, which may be nobody of ours, has not asked for
+// it.
 func isZombie(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	_, state, found := strings.Cut(string(stat), ") ")
 	return err == nil && found && strings.HasPrefix(state, "Z")
 }
 
-// A command ends with its lock: when the session is ended, the semaphore is deleted by force, coordd lock is killed, and
-// when the server is killed or stopped. One that does not mind SIGTERM is killed.
+// A command ends with its lock: when the session is ended, the semaphore is deleted by force, coordd lock is
+// killed, and when the server is killed or stopped. One that does not mind SIGTERM is killed.
 func TestLockLost(t *testing.T) {
 	t.Parallel()
 	const stubborn = `trap 'echo got TERM' TERM; (trap '' TERM; while :; do sleep 0.05; done) & echo ready $$ $!; while :; do sleep 0.05; done`
@@ -345,7 +346,8 @@ func endpointsOf(t *testing.T, endpoint string) int {
 	return len(result.GetEndpoints())
 }
 
-// A lock outlives a restart of the server, a change of the leader, and the loss of the server that it was taken at.
+// A lock outlives a restart of the server, a change of the leader, and the loss of the server that it was
+// taken at.
 func TestLockSurvives(t *testing.T) {
 	t.Parallel()
 	servers := startThree(t)
@@ -410,10 +412,12 @@ func childEnvironment() []string {
 	return lines
 }
 
-// exclusiveFor is how long that command runs: many of them, so that faults have the time to come between them.
+// exclusiveFor is how long that command runs: many of them, so that faults have the time to come between
+// them.
 const exclusiveFor = 100 * time.Millisecond
 
-// exclusive is that command: it locks a file for a moment and writes its token down. That it cannot lock it is an overlap.
+// exclusive is that command: it locks a file for a moment and writes its token down. That it cannot lock it
+// is an overlap.
 func exclusive(directory string) int {
 	file, err := os.OpenFile(filepath.Join(directory, "tokens"), os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
@@ -430,9 +434,9 @@ func exclusive(directory string) int {
 	return 0
 }
 
-// TestLockExclusive has many `coordd lock` wait for one lock, on three servers of which one loses the lead and one is
-// killed: no two of their commands run at a time, the tokens grow, and each command runs or says that it did not.
-// LOCKS says how many (make lock-test).
+// TestLockExclusive has many `coordd lock` wait for one lock, on three servers of which one loses the lead
+// and one is killed: no two of their commands run at a time, the tokens grow, and each command runs or says
+// that it did not. LOCKS says how many (make lock-test).
 func TestLockExclusive(t *testing.T) {
 	count := 24
 	if value := os.Getenv("LOCKS"); value != "" {

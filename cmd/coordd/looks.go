@@ -34,7 +34,8 @@ func (l *looks) check(flags *pflag.FlagSet) error {
 	return nil
 }
 
-// show prints what look finds, until ctx ends or it was often enough. At a terminal each look takes the place of the last.
+// show prints what look finds, until ctx ends or it was often enough. At a terminal each look takes the place
+// of the last.
 func (l *looks) show(ctx context.Context, stdout io.Writer, out *outputFlag, look func() (inText, error)) error {
 	inPlace := terminalOf(stdout) != nil && out.form == formTable
 	for seen := 0; ; {

@@ -11,8 +11,8 @@ import (
 // forOthers are the permissions that nobody but the owner of a secret may have.
 const forOthers = 0o077
 
-// warnOfModes tells of files with secrets that others than their owner can read or change. What is missing is told by
-// those who need it.
+// warnOfModes tells of files with secrets that others than their owner can read or change. What is missing is
+// told by those who need it.
 func warnOfModes(logger *slog.Logger, s settings) {
 	for _, secret := range []struct{ what, path string }{
 		{"the token file", s.auth.tokenFile}, {"the password file of --initial-admin", s.auth.adminPasswordFile},
@@ -36,8 +36,8 @@ func warnOfModes(logger *slog.Logger, s settings) {
 
 func modeText(mode fs.FileMode) string { return fmt.Sprintf("%04o", mode.Perm()) }
 
-// openToOthers counts what in a directory is open to others than its owner, and names the first of it. What cannot be
-// looked at, or is gone meanwhile, is left to those who need it.
+// openToOthers counts what in a directory is open to others than its owner, and names the first of it. What
+// cannot be looked at, or is gone meanwhile, is left to those who need it.
 func openToOthers(directory string) (count int, first string) {
 	_ = filepath.WalkDir(directory, func(path string, entry fs.DirEntry, err error) error {
 		switch {

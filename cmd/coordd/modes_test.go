@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// TestModesOfWhatIsWritten wants everything closed to others than its owner, whatever the umask says; certificates without
-// their keys are for everybody.
+// TestModesOfWhatIsWritten wants everything closed to others than its owner, whatever the umask says;
+// certificates without their keys are for everybody.
 func TestModesOfWhatIsWritten(t *testing.T) {
 	s := &secured{t: t, directory: t.TempDir()}
 	password := s.file("password", adminPassword+"\n")

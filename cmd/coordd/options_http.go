@@ -27,8 +27,8 @@ type httpSettings struct {
 
 const listenHTTPName = "listen-http"
 
-// nothing is the value that stands for no listener. An empty one does as well, but a variable that is empty counts as not
-// set.
+// nothing is the value that stands for no listener. An empty one does as well, but a variable that is empty
+// counts as not set.
 const nothing = "off"
 
 // httpOptions are the settings of what monitoring programs are served.
@@ -101,8 +101,8 @@ func setDebugHTTP(s *settings, value string) error {
 	return errors.New("want the absolute path of a Unix socket, or an address of this machine alone such as 127.0.0.1:6060")
 }
 
-// configuration is what the server is given. Two servers on one machine both want the default address; that one of them
-// has to go without must not keep it from serving.
+// configuration is what the server is given. Two servers on one machine both want the default address; that
+// one of them has to go without must not keep it from serving.
 func (h httpSettings) configuration(values map[string]given) server.HTTP {
 	resources, _ := metricsResources(h.resources) // which was looked at when it was set
 	config := server.HTTP{Listen: h.listen, Metrics: func(s *server.Server) http.Handler { return monitor.Metrics(s, version, resources...) }, Optional: strings.HasPrefix(values[listenHTTPName].origin, "default")}

@@ -14,8 +14,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// localYDBName is the option that makes the image a stand-in for YDB's local-ydb: whoever starts that one changes the
-// name of the image and nothing else. Its variables rank below everything that is ours.
+// localYDBName is the option that makes the image a stand-in for YDB's local-ydb: whoever starts that one
+// changes the name of the image and nothing else. Its variables rank below everything that is ours.
 const localYDBName = "local-ydb"
 
 var localYDBOption = option{localYDBName, "bool",
@@ -28,7 +28,8 @@ func setLocalYDB(s *settings, value string) error {
 	return err
 }
 
-// What the local-ydb image does without variables: the ports are those that its documentation tells people to publish.
+// What the local-ydb image does without variables: the ports are those that its documentation tells people to
+// publish.
 const (
 	localYDBPort         = "2136"
 	localYDBPortTLS      = "2135"
@@ -42,8 +43,8 @@ var localYDBLevels = map[string]string{
 	"NOTICE": "info", "INFO": "info", "DEBUG": "debug", "TRACE": "debug",
 }
 
-// localYDBValues are the values that the variables of local-ydb stand for, by the names of our options; none if the
-// option is not set. file holds the values of the config file.
+// localYDBValues are the values that the variables of local-ydb stand for, by the names of our options; none
+// if the option is not set. file holds the values of the config file.
 func localYDBValues(flags *pflag.FlagSet, env environment, file map[string]given) map[string]given {
 	asked, found := lookUp(localYDBName, flags, env)
 	if !found {
@@ -94,9 +95,10 @@ func saysYes(value string) bool {
 	return slices.Contains([]string{"1", "true", "yes", "y", "on"}, strings.ToLower(value))
 }
 
-// settleLocalYDB sees to the certificates in local-ydb's directory: those that somebody has put there are used as they
-// are, and others are made, by the authority that is there from an earlier start. A directory that cannot be written to
-// costs the TLS listener and not the server: most clients of a stand-in do without TLS.
+// settleLocalYDB sees to the certificates in local-ydb's directory: those that somebody has put there are
+// used as they are, and others are made, by the authority that is there from an earlier start. A directory
+// that cannot be written to costs the TLS listener and not the server: most clients of a stand-in do without
+// TLS.
 func (s *settings) settleLocalYDB(values map[string]given, logger *slog.Logger) {
 	if s.tls.listen == "" || !values["tls-cert"].localYDB || !values["tls-key"].localYDB {
 		return

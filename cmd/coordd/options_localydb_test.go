@@ -72,7 +72,8 @@ func TestLocalYDBRefusals(t *testing.T) {
 	}
 }
 
-// TestLocalYDBCertificates wants certificates to be made where there are none, the authority kept, and nobody's own files touched.
+// TestLocalYDBCertificates wants certificates to be made where there are none, the authority kept, and
+// nobody's own files touched.
 func TestLocalYDBCertificates(t *testing.T) {
 	directory := t.TempDir()
 	start := func() settings {

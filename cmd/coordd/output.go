@@ -25,7 +25,8 @@ const (
 	formLines = "jsonl"
 )
 
-// outputFlag is the form of a command's output. Tables are for people and may change; docs/commands.md describes the rest.
+// outputFlag is the form of a command's output. Tables are for people and may change; docs/commands.md
+// describes the rest.
 type outputFlag struct{ form string }
 
 func (o *outputFlag) declareOutput(flags *pflag.FlagSet) {
@@ -151,7 +152,8 @@ func encoded(value any, indent string, escape func(*bytes.Buffer, rune)) ([]byte
 	return printable(plain.Bytes(), escape), nil
 }
 
-// printable is a text in which all that cannot be printed is escaped. It is within quotes, but for line breaks.
+// printable is a text in which all that cannot be printed is escaped. It is within quotes, but for line
+// breaks.
 func printable(text []byte, escape func(*bytes.Buffer, rune)) []byte {
 	var shown bytes.Buffer
 	for _, r := range string(text) {
@@ -167,8 +169,8 @@ func printable(text []byte, escape func(*bytes.Buffer, rune)) []byte {
 // yamlEscape is that of YAML's double quotes, which know no pairs of surrogates.
 func yamlEscape(w *bytes.Buffer, r rune) { fmt.Fprintf(w, `\U%08x`, r) }
 
-// writeYAML has the keys and their order of the json, which is a YAML too. The encoder quotes what cannot be printed, but
-// does not escape all of it.
+// writeYAML has the keys and their order of the json, which is a YAML too. The encoder quotes what cannot be
+// printed, but does not escape all of it.
 func writeYAML(w io.Writer, value any) error {
 	text, err := encoded(value, "", yamlEscape)
 	if err != nil {

@@ -40,7 +40,8 @@ func readLine(r *bufio.Reader) (string, error) {
 	return line, nil
 }
 
-// passwordReader reads passwords from stdin, one a line. At a terminal it asks for each and shows nothing of it.
+// passwordReader reads passwords from stdin, one a line. At a terminal it asks for each and shows nothing of
+// it.
 type passwordReader struct {
 	program *program
 	lines   *bufio.Reader

@@ -105,8 +105,8 @@ func (w *resourceWatch) look(ctx context.Context, c *caller) (*resourcesShown, e
 	return shown, err
 }
 
-// flow is what has gone through the buckets of a resource since the last look; nil at the first one. What was not seen then
-// does not count: it may be what a server did not tell.
+// flow is what has gone through the buckets of a resource since the last look; nil at the first one. What was
+// not seen then does not count: it may be what a server did not tell.
 func (w *resourceWatch) flow(r *adminpb.Resource, seen map[bucketName]*adminpb.ResourceBucket, seconds float64) *flowShown {
 	flow := new(flowShown)
 	for _, b := range r.GetBuckets() {

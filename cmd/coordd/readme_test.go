@@ -31,8 +31,8 @@ func TestReadmeProgram(t *testing.T) {
 	}
 }
 
-// TestTestingPage wants what the page about tests shows to be what the SDK tests run, and its table of versions to be what
-// they find.
+// TestTestingPage wants what the page about tests shows to be what the SDK tests run, and its table of
+// versions to be what they find.
 func TestTestingPage(t *testing.T) {
 	page := readFile(t, "docs/testing-your-code.md")
 	_, rest, _ := strings.Cut(page, "```go\n")

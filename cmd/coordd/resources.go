@@ -17,12 +17,12 @@ import (
 	"github.com/coordd/coordd/server"
 )
 
-// memoryShare is the part of the memory that the process may use which Go's runtime tries to stay within, in tenths. The
-// rest is for what the runtime does not count, and for what comes too fast for it.
+// memoryShare is the part of the memory that the process may use which Go's runtime tries to stay within, in
+// tenths. The rest is for what the runtime does not count, and for what comes too fast for it.
 const memoryShare = 9
 
-// settleResources finds out what the process may use, and has the runtime stay within the memory unless GOMEMLIMIT says
-// otherwise.
+// settleResources finds out what the process may use, and has the runtime stay within the memory unless
+// GOMEMLIMIT says otherwise.
 func settleResources(logger *slog.Logger) server.Resources {
 	memory, from := debug.SetMemoryLimit(-1), "GOMEMLIMIT"
 	if memory == math.MaxInt64 && os.Getenv("GOMEMLIMIT") == "" {
@@ -38,8 +38,8 @@ func settleResources(logger *slog.Logger) server.Resources {
 	return resources
 }
 
-// raiseDescriptors raises the number of files and connections that the process may have open to the most that it is
-// allowed to, and returns it; 0 if that is not known.
+// raiseDescriptors raises the number of files and connections that the process may have open to the most that
+// it is allowed to, and returns it; 0 if that is not known.
 func raiseDescriptors() int {
 	var limit unix.Rlimit
 	if unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) != nil {
@@ -51,8 +51,8 @@ func raiseDescriptors() int {
 	return int(min(uint64(limit.Cur), countMost))
 }
 
-// memoryOf is how many bytes of memory the process may use, and what says so: its control group, one above it, or how much
-// the machine has. It is 0 if nothing is known.
+// memoryOf is how many bytes of memory the process may use, and what says so: its control group, one above
+// it, or how much the machine has. It is 0 if nothing is known.
 func memoryOf(root fs.FS) (least int64, from string) {
 	note := func(bytes int64, source string) {
 		if bytes > 0 && (least == 0 || bytes < least) {

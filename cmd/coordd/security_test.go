@@ -65,8 +65,8 @@ func startSecured(t *testing.T) *secured {
 	return s
 }
 
-// tlsConnection waits for the TLS connection string in the log, which is written before the ready line but is read by
-// another goroutine.
+// tlsConnection waits for the TLS connection string in the log, which is written before the ready line but is
+// read by another goroutine.
 func tlsConnection(t *testing.T, p *process) string {
 	t.Helper()
 	named := regexp.MustCompile(`connection=(grpcs://\S+)`)
@@ -133,8 +133,8 @@ func (s *secured) connect() *grpc.ClientConn {
 	return conn
 }
 
-// TestSecretsStayOut runs a server through everything that handles a secret, with the log at its most talkative, and
-// looks for the secrets in all that it and the commands have written.
+// TestSecretsStayOut runs a server through everything that handles a secret, with the log at its most
+// talkative, and looks for the secrets in all that it and the commands have written.
 func TestSecretsStayOut(t *testing.T) {
 	s := startSecured(t)
 	for _, step := range []struct {
@@ -272,8 +272,8 @@ func (s *secured) steps(steps ...step) {
 	}
 }
 
-// TestFirstUserByCommand is the way of README.md, without --initial-admin: whoever owns the data directory is the
-// administrator, and nobody else on the machine is.
+// TestFirstUserByCommand is the way of README.md, without --initial-admin: whoever owns the data directory is
+// the administrator, and nobody else on the machine is.
 func TestFirstUserByCommand(t *testing.T) {
 	s := &secured{t: t, directory: t.TempDir()}
 	server := s.besides()
@@ -313,7 +313,8 @@ func TestFirstUserByCommand(t *testing.T) {
 	}
 }
 
-// TestAudit wants one line in the log for each administrative act, with who did it, and none for what changes nothing.
+// TestAudit wants one line in the log for each administrative act, with who did it, and none for what changes
+// nothing.
 func TestAudit(t *testing.T) {
 	s := &secured{t: t, directory: t.TempDir()}
 	server := s.besides()

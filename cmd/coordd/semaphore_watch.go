@@ -14,7 +14,8 @@ import (
 	"github.com/coordd/coordd/cmd/coordd/client"
 )
 
-// untilStopped makes a command that goes on until it is told to stop. Its arguments are named in the question's use.
+// untilStopped makes a command that goes on until it is told to stop. Its arguments are named in the
+// question's use.
 func (p *program) untilStopped(q *question, out *outputFlag) *cobra.Command {
 	f := new(callerFlags)
 	command := &cobra.Command{Use: q.use, Short: q.short, Example: q.example, Args: argumentsOf(q.use), Long: q.short + ".\n\n" + q.long + "\n\n" + callerText}

@@ -71,8 +71,8 @@ type standinFlags struct {
 // maxFixtureBytes bounds the file of --load.
 const maxFixtureBytes = 64 << 20
 
-// standinGCPercent has a stand-in do with less memory at the price of processor time, unless GOGC says something else: a
-// machine that runs tests has many processes.
+// standinGCPercent has a stand-in do with less memory at the price of processor time, unless GOGC says
+// something else: a machine that runs tests has many processes.
 const standinGCPercent = 50
 
 func (p *program) standin(flags *pflag.FlagSet, given standinFlags) error {

@@ -23,7 +23,8 @@ import (
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
 )
 
-// freePorts are ports that nobody listens on. Somebody else may take one before it is used, so who needs them tries again.
+// freePorts are ports that nobody listens on. Somebody else may take one before it is used, so who needs them
+// tries again.
 func freePorts(t *testing.T, n int) []string {
 	t.Helper()
 	var ports []string
@@ -89,9 +90,9 @@ func logsIn(t *testing.T, address string, how credentials.TransportCredentials, 
 	return answer.GetOperation().GetStatus()
 }
 
-// TestStandInInPlaceOfLocalYDB is a real process with the variables of the local-ydb image: it is where those say, with the
-// files of its certificate volume, for the user root with and without a login, and it takes orders where that one shows its
-// monitoring pages.
+// TestStandInInPlaceOfLocalYDB is a real process with the variables of the local-ydb image: it is where those
+// say, with the files of its certificate volume, for the user root with and without a login, and it takes
+// orders where that one shows its monitoring pages.
 func TestStandInInPlaceOfLocalYDB(t *testing.T) {
 	certificates := filepath.Join(t.TempDir(), "ydb_certs")
 	if err := os.Mkdir(certificates, 0o700); err != nil {

@@ -13,15 +13,17 @@ import (
 )
 
 const (
-	// maxFreshKiB is what a stand-in may have in memory when it has started, maxUsedKiB when ten clients have had a thousand
-	// locks: that is to be 30 MiB, too, and is 29.8; two thirds are pages of the binary, of which a kernel may map more.
+	// maxFreshKiB is what a stand-in may have in memory when it has started, maxUsedKiB when ten clients have
+	// had a thousand locks: that is to be 30 MiB, too, and is 29.8; two thirds are pages of the binary, of
+	// which a kernel may map more.
 	maxFreshKiB = 30 << 10
 	maxUsedKiB  = 32 << 10
 	// maxBinaryBytes is what the binary may have of make build, so that the image stays below 25 MB.
 	maxBinaryBytes = 24_800_000
 )
 
-// TestStandInTakesLittle memory when it has been used as tests use it, and is small enough for an image of 25 MB.
+// TestStandInTakesLittle memory when it has been used as tests use it, and is small enough for an image of 25
+// MB.
 func TestStandInTakesLittle(t *testing.T) {
 	p := spawn(t, "standin", "--listen", "127.0.0.1:0", "--listen-http", "127.0.0.1:0")
 	address := strings.TrimSuffix(strings.TrimPrefix(p.ready(t), "grpc://"), "/local")

@@ -151,7 +151,8 @@ func TestOnlyStandInsTakeOrders(t *testing.T) {
 	}
 }
 
-// TestStandInRestarts in the middle of an order: who has given it is answered, the ports and what was acknowledged stay.
+// TestStandInRestarts in the middle of an order: who has given it is answered, the ports and what was
+// acknowledged stay.
 func TestStandInRestarts(t *testing.T) {
 	r := beginStandIn(t)
 	conns, err := raw.Dial(r.clients, 1)

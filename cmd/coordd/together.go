@@ -9,8 +9,8 @@ import (
 	"syscall"
 )
 
-// This file sees whether the settings of a server fit together, and can be used on this machine, which none of them tells
-// by itself. Errors name the settings by what gave them.
+// This file sees whether the settings of a server fit together, and can be used on this machine, which none
+// of them tells by itself. Errors name the settings by what gave them.
 
 // fileSettings are the options whose values are files to read.
 var fileSettings = []string{"tls-cert", "tls-key", "tls-client-ca", "token-file", "initial-admin-password-file", "peer-cert", "peer-key", "peer-ca"}
@@ -78,8 +78,8 @@ func readable(path string) error {
 	return file.Close()
 }
 
-// unlikePeers is a warning about a server that listens for its peers on another port than they are told, "" if it does
-// not. Behind a port that is forwarded that is right.
+// unlikePeers is a warning about a server that listens for its peers on another port than they are told, ""
+// if it does not. Behind a port that is forwarded that is right.
 func (s *settings) unlikePeers() string {
 	_, listens, _ := net.SplitHostPort(s.cluster.listen)
 	told := s.cluster.advertise
@@ -92,7 +92,8 @@ func (s *settings) unlikePeers() string {
 	return ""
 }
 
-// aboutListener adds to the error of an address that cannot be listened on which setting it is, and what to do.
+// aboutListener adds to the error of an address that cannot be listened on which setting it is, and what to
+// do.
 func aboutListener(err error, s settings, values map[string]given) error {
 	var network *net.OpError
 	if !errors.As(err, &network) || network.Op != "listen" || network.Addr == nil {

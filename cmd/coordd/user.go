@@ -83,8 +83,8 @@ func commandList(parent *cobra.Command) string {
 	return list
 }
 
-// userSubcommand makes a command that sends one request. build gets the new password, where the command takes one, and
-// NAME, where its usage has it.
+// userSubcommand makes a command that sends one request. build gets the new password, where the command takes
+// one, and NAME, where its usage has it.
 func (p *program) userSubcommand(flags *userFlags, use, short string, newPassword bool,
 	build func(password, name string) (method string, request, response proto.Message)) *cobra.Command {
 	command := &cobra.Command{Use: use, Short: short, Long: short + ".\n\n" + usersText}
@@ -158,8 +158,8 @@ func (p *program) printDone(ctx context.Context, client *adminClient, response p
 	}
 }
 
-// roleOf is what a user is, for a sentence: the first one is an administrator, asked for or not. It is empty if the caller
-// is not told.
+// roleOf is what a user is, for a sentence: the first one is an administrator, asked for or not. It is empty
+// if the caller is not told.
 func (c *adminClient) roleOf(ctx context.Context, name string) string {
 	list := new(adminpb.ListResponse)
 	if err := c.call(ctx, adminpb.Users_List_FullMethodName, &adminpb.ListRequest{}, list); err != nil {

@@ -81,8 +81,8 @@ func (f *connectionFlags) connect(ctx context.Context, passwords *passwordReader
 	return c, nil
 }
 
-// locate finds the server to ask: the one that is named, or this machine's, by the administrator's socket or, where nobody
-// answers at that, by the address that it would listen on.
+// locate finds the server to ask: the one that is named, or this machine's, by the administrator's socket or,
+// where nobody answers at that, by the address that it would listen on.
 func (f *connectionFlags) locate(ctx context.Context, p *program) (target, error) {
 	if f.endpoint != "" && f.dataDir != "" {
 		return target{}, usageError("flags --endpoint and --%s: give one of them", dataDirName)
@@ -115,8 +115,8 @@ func (f *connectionFlags) locate(ctx context.Context, p *program) (target, error
 	return at, f.complete(&at, p.environment)
 }
 
-// socket is the path of the administrator's socket of this machine's server, empty if there is none. For a directory that
-// was named that is an error.
+// socket is the path of the administrator's socket of this machine's server, empty if there is none. For a
+// directory that was named that is an error.
 func (f *connectionFlags) socket(ctx context.Context, p *program) (string, error) {
 	directory := f.dataDir
 	if directory == "" {
@@ -140,8 +140,8 @@ func (f *connectionFlags) socket(ctx context.Context, p *program) (string, error
 	return path, nil
 }
 
-// localDataDir is the data directory that `coordd serve` would use with these flags and the same environment, empty if it
-// would use none. What is wrong with them is told when the endpoint is looked for.
+// localDataDir is the data directory that `coordd serve` would use with these flags and the same environment,
+// empty if it would use none. What is wrong with them is told when the endpoint is looked for.
 func (p *program) localDataDir(served *pflag.FlagSet) string {
 	s, _, err := resolve(optionsNamed(dataDirName, inMemoryName), served, p.environment, p.uid)
 	if err != nil {
@@ -230,7 +230,8 @@ func (c *adminClient) call(ctx context.Context, method string, request, response
 
 func (c *adminClient) close() { _ = c.conn.Close() }
 
-// plain is an error of a call for a person: without gRPC's words, and with what may help if nobody was reached.
+// plain is an error of a call for a person: without gRPC's words, and with what may help if nobody was
+// reached.
 func (c *adminClient) plain(err error) error { return c.at.unreached(plain(err)) }
 
 // plain is a gRPC error without what only programmers want to know.

@@ -60,8 +60,8 @@ func TestCoded(t *testing.T) {
 	}
 }
 
-// TestEmptiedDirectorySaysWhatToDo names the way back for a server whose disk is lost, and the settings that make two
-// clusters of one.
+// TestEmptiedDirectorySaysWhatToDo names the way back for a server whose disk is lost, and the settings that
+// make two clusters of one.
 func TestEmptiedDirectorySaysWhatToDo(t *testing.T) {
 	for _, test := range []struct {
 		err  error

@@ -17,7 +17,8 @@ type ran struct {
 	stdout, stderr string
 }
 
-// runBinary runs the binary to its end, with an environment of its own in which the home directory is the test's.
+// runBinary runs the binary to its end, with an environment of its own in which the home directory is the
+// test's.
 func runBinary(t *testing.T, environment []string, args ...string) ran {
 	t.Helper()
 	command := exec.Command(binary, args...)
@@ -30,8 +31,9 @@ func runBinary(t *testing.T, environment []string, args ...string) ran {
 	return ran{exitCode(command.ProcessState.ExitCode()), stdout.String(), stderr.String()}
 }
 
-// TestWrongInput is what people get wrong when they start a server or ask one, with the binary that they have: the last
-// line says which setting it is, what is allowed or what helps, and the exit code is of the right kind.
+// TestWrongInput is what people get wrong when they start a server or ask one, with the binary that they
+// have: the last line says which setting it is, what is allowed or what helps, and the exit code is of the
+// right kind.
 func TestWrongInput(t *testing.T) {
 	t.Parallel()
 	place := t.TempDir()
@@ -101,8 +103,8 @@ func TestWrongInput(t *testing.T) {
 	}
 }
 
-// TestFormsOfEndpoints wants a server found by each way of naming it, with plain text and TLS told apart for who mixes
-// them up.
+// TestFormsOfEndpoints wants a server found by each way of naming it, with plain text and TLS told apart for
+// who mixes them up.
 func TestFormsOfEndpoints(t *testing.T) {
 	t.Parallel()
 	s := startSecured(t)
@@ -194,8 +196,8 @@ func TestEmptiedServer(t *testing.T) {
 		"coordd cluster remove NAME", "coordd cluster add NAME HOST:PORT", "--join"})
 }
 
-// TestDirectoryOfAnotherUser wants it said who would have to own a directory that cannot be used: in a container nobody
-// knows.
+// TestDirectoryOfAnotherUser wants it said who would have to own a directory that cannot be used: in a
+// container nobody knows.
 func TestDirectoryOfAnotherUser(t *testing.T) {
 	values := map[string]given{dataDirName: {origin: "flag --data-dir"}}
 	err := aboutDataDir(coded(&fs.PathError{Op: "open", Path: "/data/LOCK", Err: syscall.EACCES}), "/data", values)

@@ -42,7 +42,8 @@ var CPP = SDK{
 
 type cpp struct {
 	*Double
-	// sent is the last operation sent for a semaphore that is not acknowledged (LastSentOp); the next waits for that.
+	// sent is the last operation sent for a semaphore that is not acknowledged (LastSentOp); the next waits
+	// for that.
 	sent     map[string]*Call
 	queue    []*Call
 	good     time.Time // when what was answered last had been sent

@@ -21,7 +21,8 @@ var DotNet = SDK{
 		BuildInfo: "ydb-dotnet-sdk/0.35.0", Timeout: 5 * time.Second, Counts: true, KeyBytes: 16, FirstID: 1,
 		// A Failure cancels everything but the wait for SessionStarted (:574, :524).
 		AwaitsEnd: Well,
-		// SessionStop is never sent, since the flag that forbids it is set just before it is asked (:673, :677).
+		// SessionStop is never sent, since the flag that forbids it is set just before it is asked (:673,
+		// :677).
 		Goodbye: HalfCloses, Unended: DotNetHangsBehind,
 		States: []FailureState{DotNetHangsInStart, DotNetHangsBehind, DotNetLosesChanged, DotNetDropsResult, DotNetConfuses,
 			DotNetCancelled},

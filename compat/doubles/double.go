@@ -127,7 +127,8 @@ func (d *Double) Entered() []time.Time {
 	return slices.Clone(d.entered)
 }
 
-// Believes begins to look for silences behind which the client may not believe any more that its session lives.
+// Believes begins to look for silences behind which the client may not believe any more that its session
+// lives.
 func (d *Double) Believes() {
 	d.mutex.Lock()
 	defer d.mutex.Unlock()
@@ -316,7 +317,8 @@ type received struct {
 	err     error
 }
 
-// attach opens a stream, and returns how it ended, the state that the SDK entered by it, and whether it has left.
+// attach opens a stream, and returns how it ended, the state that the SDK entered by it, and whether it has
+// left.
 func (d *Double) attach(ctx context.Context) (e Ending, state FailureState, left bool) {
 	now := time.Now()
 	if d.starts = append(d.starts, now); len(d.starts) > hot {
@@ -598,8 +600,8 @@ func (d *Double) dropped(m *Response) bool {
 	return method != "" && d.find(method, id) == nil
 }
 
-// bans reports whether the end of a stream makes SDKs avoid the server: any but OK, and but what they have done
-// themselves.
+// bans reports whether the end of a stream makes SDKs avoid the server: any but OK, and but what they have
+// done themselves.
 func bans(err error) bool {
 	return err != nil && err != io.EOF && status.Code(err) != codes.Canceled
 }

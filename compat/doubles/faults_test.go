@@ -16,18 +16,19 @@ import (
 const (
 	// leadership is how long a server leads before another is asked to.
 	leadership = 1500 * time.Millisecond
-	// betweenKills is how long all servers serve before the next is killed, downtime how long it stays away. A short soak has a
-	// kill of a leader and one of a follower all the same, in its second half.
+	// betweenKills is how long all servers serve before the next is killed, downtime how long it stays away.
+	// A short soak has a kill of a leader and one of a follower all the same, in its second half.
 	betweenKills = 50 * time.Second
 	downtime     = 3 * time.Second
-	// settling is how long a leader stays behind a kill: the next one would count the timeouts of the sessions that nobody
-	// comes back for anew, and what these hold stays held. It is longer than the timeout, and a node's grace period, of any SDK
-	// that does not come back.
+	// settling is how long a leader stays behind a kill: the next one would count the timeouts of the
+	// sessions that nobody comes back for anew, and what these hold stays held. It is longer than the
+	// timeout, and a node's grace period, of any SDK that does not come back.
 	settling = 35 * time.Second
-	// reach is how long behind a kill what becomes of a session counts as brought about by it: longer than any SDK tries to
-	// attach again, and than the servers take to elect, on a starved machine.
+	// reach is how long behind a kill what becomes of a session counts as brought about by it: longer than
+	// any SDK tries to attach again, and than the servers take to elect, on a starved machine.
 	reach = 20 * time.Second
-	// faultsPatience bounds how much longer a soak takes on a machine that is too busy for each of them to happen in its time.
+	// faultsPatience bounds how much longer a soak takes on a machine that is too busy for each of them to
+	// happen in its time.
 	faultsPatience = 2 * time.Minute
 )
 
@@ -92,8 +93,8 @@ func (f *faults) run(t *testing.T, ctx context.Context, lasts time.Duration) {
 	}
 }
 
-// killOne kills the leader, or the follower that has served for longest, and has it come back. It does nothing while none
-// leads.
+// killOne kills the leader, or the follower that has served for longest, and has it come back. It does
+// nothing while none leads.
 func (f *faults) killOne(ctx context.Context, ofLeader bool, down time.Duration) bool {
 	leader := f.servers[0].leader(ctx)
 	if leader < 0 {

@@ -22,8 +22,8 @@ const (
 	goWorkers    = 2       // of each program
 	goShared     = "sdk-shared"
 	goSharedMost = 2
-	// goTimeout is its sessions' timeout, goKeepAlive the silence behind which it attaches again: more than the time between
-	// two pings and an election.
+	// goTimeout is its sessions' timeout, goKeepAlive the silence behind which it attaches again: more than
+	// the time between two pings and an election.
 	goTimeout   = 12 * time.Second
 	goKeepAlive = 7 * time.Second
 )

@@ -7,7 +7,8 @@ type Habits struct {
 	SDK, Version string
 	// Read is where the behaviour was read: a revision, and files with lines.
 	Read []string
-	// BuildInfo is the header by which the server knows the SDK, and Ticket the token that it sends, empty for none.
+	// BuildInfo is the header by which the server knows the SDK, and Ticket the token that it sends, empty
+	// for none.
 	BuildInfo   string
 	EmptyTicket bool
 
@@ -19,15 +20,17 @@ type Habits struct {
 	KeyBytes      int
 	Description   string
 
-	// FirstID is the first request's id; PerMethod says that each method counts for itself, so that ids collide.
+	// FirstID is the first request's id; PerMethod says that each method counts for itself, so that ids
+	// collide.
 	FirstID   uint64
 	PerMethod bool
 
-	// StartPatience is how long it waits for SessionStarted, 0: for ever. AnyMessage says that each message renews it.
+	// StartPatience is how long it waits for SessionStarted, 0: for ever. AnyMessage says that each message
+	// renews it.
 	StartPatience time.Duration
 	AnyMessage    bool
-	// Silence is how long nothing may come before it breaks the stream, 0: for ever. QueueSilence is the same for
-	// messages that are no pings.
+	// Silence is how long nothing may come before it breaks the stream, 0: for ever. QueueSilence is the same
+	// for messages that are no pings.
 	Silence, QueueSilence time.Duration
 	// EchoesPings says that it answers a ping by a ping.
 	EchoesPings bool
@@ -38,12 +41,13 @@ type Habits struct {
 	Resends []string
 	SameIDs bool
 
-	// AwaitsEnd is the state in which it is when a stream does not end behind a Failure or a SessionStopped, Well if
-	// it does not wait for that.
+	// AwaitsEnd is the state in which it is when a stream does not end behind a Failure or a SessionStopped,
+	// Well if it does not wait for that.
 	AwaitsEnd FailureState
 	// Recovery is how long it tries to attach again, 0: as its Client says.
 	Recovery time.Duration
-	// Goodbye is how it leaves, and Unended its state when the stream does not end within GoodbyePatience behind that.
+	// Goodbye is how it leaves, and Unended its state when the stream does not end within GoodbyePatience
+	// behind that.
 	Goodbye         Goodbye
 	GoodbyePatience time.Duration
 	Unended         FailureState

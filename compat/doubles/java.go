@@ -87,9 +87,9 @@ func (j *java) Receives(m *Response) FailureState {
 	return Well
 }
 
-// Ends implements Client (the handler in connectToSession, :125, and restoreSession, :201). A failed attempt has two
-// handlers; one of them begins to count anew, and that both try makes no more streams than one does, since they
-// exclude each other.
+// Ends implements Client (the handler in connectToSession, :125, and restoreSession, :201). A failed attempt
+// has two handlers; one of them begins to count anew, and that both try makes no more streams than one does,
+// since they exclude each other.
 func (j *java) Ends(e Ending) Next {
 	var state FailureState
 	if bans(e.Err) {

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// resultsVariable names a file for what was shown, a line each: SDK, its version, test, way, result and a note,
-// separated by tabs. The result is "double" or "FAILED", and "not run" where the note says why.
+// resultsVariable names a file for what was shown, a line each: SDK, its version, test, way, result and a
+// note, separated by tabs. The result is "double" or "FAILED", and "not run" where the note says why.
 const resultsVariable = "COMPAT_RESULTS"
 
 var results struct {

@@ -39,8 +39,8 @@ type row struct {
 	note   string // what a right server cannot spare the SDK either, and why
 }
 
-// wire stands for the SDKs that have no double since they run elsewhere in compat: what concerns them is looked at on
-// the wire, with a client that bears everything.
+// wire stands for the SDKs that have no double since they run elsewhere in compat: what concerns them is
+// looked at on the wire, with a client that bears everything.
 func wire(name string) SDK {
 	s := DotNet
 	s.SDK, s.Version = name, "wire"
@@ -105,8 +105,8 @@ func TestRowsAreComplete(t *testing.T) {
 }
 
 func echoesArePongs(t *testing.T, sdk SDK, conn *grpc.ClientConn) {
-	// A ping each 1.7 s, and as long to answer it. Its other limit, on messages that are no pings, is the session
-	// timeout.
+	// A ping each 1.7 s, and as long to answer it. Its other limit, on messages that are no pings, is the
+	// session timeout.
 	sdk.Timeout, sdk.QueueSilence = 5*time.Second, 5*time.Second
 	d := begin(t, sdk, conn, node(t, conn))
 	eventually(t, "five pings", func() bool { return heard(d, isPing) >= 5 })
@@ -196,7 +196,8 @@ func isResult(m *Response) bool {
 	return method != ""
 }
 
-// neverAborts wants one of the C++ SDK's aborts not to happen while there was something that might have led to it.
+// neverAborts wants one of the C++ SDK's aborts not to happen while there was something that might have led
+// to it.
 func neverAborts(abort FailureState, might func(*Response) bool) func(*testing.T, SDK, *grpc.ClientConn) {
 	return func(t *testing.T, sdk SDK, conn *grpc.ClientConn) {
 		path := node(t, conn)
@@ -387,8 +388,8 @@ func nothingUnknown(t *testing.T, sdk SDK, conn *grpc.ClientConn) {
 	isFine(t, other)
 }
 
-// repeats loses the stream of a session that holds one semaphore and waits for another: what it repeats is no second
-// request.
+// repeats loses the stream of a session that holds one semaphore and waits for another: what it repeats is no
+// second request.
 func repeats(t *testing.T, sdk SDK, conn *grpc.ClientConn) {
 	path := node(t, conn)
 	holder, d := begin(t, CPP, conn, path), begin(t, sdk, conn, path)
@@ -433,7 +434,8 @@ func negativeTimeout(t *testing.T, sdk SDK, conn *grpc.ClientConn) {
 	isFine(t, d)
 }
 
-// tablesAreHeld calls as a Go program does that uses tables: from one goroutine, without a pause between its attempts.
+// tablesAreHeld calls as a Go program does that uses tables: from one goroutine, without a pause between its
+// attempts.
 func tablesAreHeld(t *testing.T, _ SDK, conn *grpc.ClientConn) {
 	const calls = 10
 	for name, call := range map[string]func() error{

@@ -8,7 +8,8 @@ import (
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb"
 )
 
-// The states of failure of the Rust SDK. All but the last two end its receiving loop, and the session with it.
+// The states of failure of the Rust SDK. All but the last two end its receiving loop, and the session with
+// it.
 const (
 	RustStartFails        FailureState = "not started: the first message is another"        // coordination_session.rs:95
 	RustEndsOnStarted     FailureState = "session over: a second SessionStarted"            // coordination_session.rs:304
@@ -24,8 +25,8 @@ const (
 	RustHangsInStart      FailureState = "hang: nothing comes behind SessionStart"          // coordination_session.rs:92
 )
 
-// Rust is the Rust SDK. It stores who waits for a result behind sending the request (controller.rs:44, :52), so a
-// result can come too early for it; no server can see that, and the double does not do it.
+// Rust is the Rust SDK. It stores who waits for a result behind sending the request (controller.rs:44, :52),
+// so a result can come too early for it; no server can see that, and the double does not do it.
 var Rust = SDK{
 	Habits: Habits{
 		SDK: "Rust", Version: "0.17.0",

@@ -22,14 +22,16 @@ const (
 	// soakVariable is how long TestLeaderChanges takes; `make doubles-soak` sets 30 minutes.
 	soakVariable = "DOUBLES_SOAK"
 	briefSoak    = 12 * time.Second
-	// leastPerSecond is how many requests of each session at work have to be answered, else the run shows nothing.
+	// leastPerSecond is how many requests of each session at work have to be answered, else the run shows
+	// nothing.
 	leastPerSecond = 2
-	// lockPatience is longer than it takes until the session of a client that has crashed gives its lock back.
+	// lockPatience is longer than it takes until the session of a client that has crashed gives its lock
+	// back.
 	lockPatience = 2 * time.Minute
 )
 
-// ofAKill are the states that a right server brings an SDK to as well when it is killed under it, and why. They count as
-// explained only if that has happened, and are counted.
+// ofAKill are the states that a right server brings an SDK to as well when it is killed under it, and why.
+// They count as explained only if that has happened, and are counted.
 var ofAKill = map[FailureState]string{
 	CPPBansEndpoint:    "a stream to a process that dies cannot end with OK",
 	JavaPessimizes:     "a stream to a process that dies cannot end with OK",
@@ -41,9 +43,9 @@ var ofAKill = map[FailureState]string{
 	goExpired:          "the SDK did not find another server within the session's timeout",
 }
 
-// TestLeaderChanges is rule 8: all doubles and the Go SDK work on three servers, of which another leads every now and then,
-// and none notices. Now and then the leader or a follower is killed, and comes back: only its own clients may notice. One
-// of each SDK is at home on each server, and the three fight for a lock.
+// TestLeaderChanges is rule 8: all doubles and the Go SDK work on three servers, of which another leads every
+// now and then, and none notices. Now and then the leader or a follower is killed, and comes back: only its
+// own clients may notice. One of each SDK is at home on each server, and the three fight for a lock.
 func TestLeaderChanges(t *testing.T) {
 	lasts := briefSoak
 	if text := os.Getenv(soakVariable); text != "" {
@@ -250,7 +252,8 @@ func (w *worker) work(working, ending context.Context, d *Double, route *way) er
 		}
 	}
 	own := fmt.Sprintf("%s %d %d", w.sdk.SDK, w.home, w.sessions)
-	// Of the numbers that this session wrote to its own semaphore: the last that was acknowledged, and the last that was sent.
+	// Of the numbers that this session wrote to its own semaphore: the last that was acknowledged, and the
+	// last that was sent.
 	acknowledged, sent := -1, -1
 	if _, err := w.ask(ending, d, Lock(own, Infinite), isAcquired); err != nil && !lost(err) {
 		return err

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// tenure is a time during which a client may have believed that it holds tokens: from when it was told until it began to
-// release them, or its session's timeout after the last message that it heard.
+// tenure is a time during which a client may have believed that it holds tokens: from when it was told until
+// it began to release them, or its session's timeout after the last message that it heard.
 type tenure struct {
 	name        string
 	count       uint64
@@ -16,12 +16,13 @@ type tenure struct {
 	from, until time.Duration
 }
 
-// deliveryMargin is by how much tenures may overlap: a client notes a message when it runs, which on a busy machine is later
-// than when it came. It is far below one session's timeout.
+// deliveryMargin is by how much tenures may overlap: a client notes a message when it runs, which on a busy
+// machine is later than when it came. It is far below one session's timeout.
 const deliveryMargin = 200 * time.Millisecond
 
-// checkTenures looks for moments at which more than limit tokens of one semaphore were believed to be held, and, where
-// the limit is one holder, for a later holder with a smaller order id. It returns the first finding.
+// checkTenures looks for moments at which more than limit tokens of one semaphore were believed to be held,
+// and, where the limit is one holder, for a later holder with a smaller order id. It returns the first
+// finding.
 func checkTenures(tenures []tenure, limit func(name string) uint64) error {
 	type edge struct {
 		at    time.Duration

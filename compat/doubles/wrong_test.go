@@ -308,7 +308,8 @@ func quickly(s SDK) SDK {
 	return s
 }
 
-// TestStatesAreEntered brings every double into every one of its states of failure: one that never fails shows nothing.
+// TestStatesAreEntered brings every double into every one of its states of failure: one that never fails
+// shows nothing.
 func TestStatesAreEntered(t *testing.T) {
 	entered := make(map[FailureState]bool)
 	for _, of := range mistakes {

@@ -131,9 +131,9 @@ func (c *client) session(opts ...options.SessionOption) coordination.Session {
 	return s
 }
 
-// sessionAfterALoss starts a session while the SDK may still take a server for alive that is not. Where it opens a stream
-// just before the connection breaks and cannot send the SessionStart, it forgets the session, and Session waits until its
-// context is done: so a program gives it a short one, and tries again.
+// sessionAfterALoss starts a session while the SDK may still take a server for alive that is not. Where it
+// opens a stream just before the connection breaks and cannot send the SessionStart, it forgets the session,
+// and Session waits until its context is done: so a program gives it a short one, and tries again.
 func (c *client) sessionAfterALoss(opts ...options.SessionOption) coordination.Session {
 	c.t.Helper()
 	ctx := testContext(c.t)

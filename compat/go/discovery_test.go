@@ -46,8 +46,8 @@ func startThree(t *testing.T) []*server {
 	return servers
 }
 
-// freeAddress is one on which nobody listens. Its port lies below those of outgoing connections, which might otherwise be
-// made from there before the server listens.
+// freeAddress is one on which nobody listens. Its port lies below those of outgoing connections, which might
+// otherwise be made from there before the server listens.
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	for {
@@ -76,8 +76,8 @@ func (c *client) discovered() map[string]bool {
 	return addresses
 }
 
-// A client that was given one server's address finds all three, and goes on when that server is gone: what it holds it
-// holds, and new sessions and calls find the others.
+// A client that was given one server's address finds all three, and goes on when that server is gone: what it
+// holds it holds, and new sessions and calls find the others.
 func TestThreeServersAreFound(t *testing.T) {
 	for name, end := range map[string]func(*server){"stopped": (*server).stop, "killed": (*server).kill} {
 		t.Run(name, func(t *testing.T) {
@@ -120,8 +120,8 @@ func TestThreeServersAreFound(t *testing.T) {
 			if unsent := c.seen.startsUnsent(); lost > unsent {
 				t.Errorf("%d sessions are lost, the SDK could not send %d starts", lost, unsent)
 			}
-			// The SDK asks only the address that it was given, so this needs another client. A server that was killed may
-			// still be named.
+			// The SDK asks only the address that it was given, so this needs another client. A server that
+			// was killed may still be named.
 			if name == "stopped" && open(t, servers[1].dsn).discovered()[gone] {
 				t.Errorf("%s has stopped and is still named", gone)
 			}

@@ -45,8 +45,9 @@ var coorddBinary = sync.OnceValues(func() (string, error) {
 	return bin, goBuild(filepath.Join("..", ".."), bin, "./cmd/coordd")
 })
 
-// exampleBinaries is the directory with the built examples: in the one that COORDD_BUILT names where there is one, where
-// those that are still there from the last time, and are what would be built, are not linked again.
+// exampleBinaries is the directory with the built examples: in the one that COORDD_BUILT names where there is
+// one, where those that are still there from the last time, and are what would be built, are not linked
+// again.
 var exampleBinaries = sync.OnceValues(func() (string, error) {
 	dir := filepath.Join(cmp.Or(os.Getenv("COORDD_BUILT"), scratch), "examples") + string(filepath.Separator)
 	return dir, goBuild(".", dir, "./examples/...")

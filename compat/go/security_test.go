@@ -20,8 +20,8 @@ import (
 	"github.com/ydb-platform/ydb-go-sdk/v3/scheme"
 )
 
-// secured is a server that requires authentication, with the user root (password 1234, as in the SDK's own tests) and
-// the access tokens alice-token and bob-token.
+// secured is a server that requires authentication, with the user root (password 1234, as in the SDK's own
+// tests) and the access tokens alice-token and bob-token.
 type secured struct {
 	*server
 	directory string
@@ -221,7 +221,8 @@ func TestUserCommands(t *testing.T) {
 	}
 }
 
-// The server speaks TLS with a certificate of its own making; discovery gives TLS endpoints to who came by TLS.
+// The server speaks TLS with a certificate of its own making; discovery gives TLS endpoints to who came by
+// TLS.
 func TestTLS(t *testing.T) {
 	t.Parallel()
 	certificates := t.TempDir()

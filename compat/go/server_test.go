@@ -33,9 +33,9 @@ type server struct {
 	exited chan struct{} // closed when the process is gone and cmd.ProcessState is set
 }
 
-// startServer runs coordd on a free port with nothing on disk, or with args instead of --in-memory. At the end
-// of the test the server is stopped with SIGTERM and must exit with code 0; if the test failed, what the server
-// wrote to standard error is logged.
+// startServer runs coordd on a free port with nothing on disk, or with args instead of --in-memory. At the
+// end of the test the server is stopped with SIGTERM and must exit with code 0; if the test failed, what the
+// server wrote to standard error is logged.
 func startServer(t *testing.T, args ...string) *server {
 	t.Helper()
 	if len(args) == 0 {

@@ -13,8 +13,8 @@ var (
 	lost          = options.SemaphoreWatchEvent{Lost: true}
 )
 
-// watch describes the semaphore and returns the channel on which the one event of the watch arrives. Room for a
-// second event lets tests see that there is none.
+// watch describes the semaphore and returns the channel on which the one event of the watch arrives. Room for
+// a second event lets tests see that there is none.
 func watch(
 	t *testing.T, s coordination.Session, name string, flags options.SemaphoreWatchFlag,
 ) <-chan options.SemaphoreWatchEvent {

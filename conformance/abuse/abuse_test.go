@@ -28,10 +28,12 @@ import (
 const (
 	// secondsVariable is how long each attack goes on; without it, they go on together for brief.
 	secondsVariable = "ABUSE_SECONDS"
-	// nameVariable is a part of the names of the attacks of the long form that are wanted; without it, all are.
+	// nameVariable is a part of the names of the attacks of the long form that are wanted; without it, all
+	// are.
 	nameVariable = "ABUSE_NAME"
 	brief        = 500 * time.Millisecond
-	// memoryLimit is what the server may use, in bytes, and descriptorLimit how many files and connections it may have open.
+	// memoryLimit is what the server may use, in bytes, and descriptorLimit how many files and connections it
+	// may have open.
 	memoryLimit     = 1 << 30
 	descriptorLimit = 1024
 
@@ -39,8 +41,8 @@ const (
 	nodePath             = "/local/good"
 )
 
-// TestAbuse attacks a server in every way there is, one after the other; in the short form, in all ways at once that need no
-// preparation.
+// TestAbuse attacks a server in every way there is, one after the other; in the short form, in all ways at
+// once that need no preparation.
 func TestAbuse(t *testing.T) {
 	s := startServer(t)
 	client := s.startGood(t)
@@ -79,7 +81,8 @@ func TestAbuse(t *testing.T) {
 	}
 }
 
-// suffer has attacks go on at once for a while, and fails if the server, its memory or the good client do not bear it.
+// suffer has attacks go on at once for a while, and fails if the server, its memory or the good client do not
+// bear it.
 func (s *server) suffer(t *testing.T, client *good, name string, long time.Duration, attacks ...attack) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), long)
@@ -177,9 +180,9 @@ func startServer(t *testing.T) *server {
 	return s
 }
 
-// limitMemory puts the process into a control group with the limit where that can be made, and says how it is limited: then
-// the kernel ends a server that needs more. Elsewhere the process is told by GOMEMLIMIT, and only the memory of its own is
-// judged.
+// limitMemory puts the process into a control group with the limit where that can be made, and says how it is
+// limited: then the kernel ends a server that needs more. Elsewhere the process is told by GOMEMLIMIT, and
+// only the memory of its own is judged.
 func (s *server) limitMemory(t *testing.T) string {
 	for _, kind := range []struct{ name, mount, file string }{
 		{"control group", "/sys/fs/cgroup", "memory.max"},
@@ -203,8 +206,8 @@ func (s *server) limitMemory(t *testing.T) string {
 	return "no control group can be made: GOMEMLIMIT, and what the process has of its own"
 }
 
-// memory is how much memory the process has of its own, 0 when it is gone. Pages of state.db that are mapped are the
-// kernel's to take back, and do not count.
+// memory is how much memory the process has of its own, 0 when it is gone. Pages of state.db that are mapped
+// are the kernel's to take back, and do not count.
 func (s *server) memory() (sum int64) {
 	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.process.Process.Pid))
 	for line := range strings.Lines(string(text)) {
@@ -218,7 +221,8 @@ func (s *server) memory() (sum int64) {
 	return sum
 }
 
-// watchMemory looks at the memory again and again until it is told to stop, and then says how much it was at most.
+// watchMemory looks at the memory again and again until it is told to stop, and then says how much it was at
+// most.
 func (s *server) watchMemory() (stop func() (peak int64)) {
 	end, peak := make(chan struct{}), make(chan int64)
 	go func() {
@@ -326,8 +330,8 @@ func (s *server) startGood(t *testing.T) *good {
 	return g
 }
 
-// lap is how many rounds there were since the last lap, how long the slowest of a hundred took, and whether the session
-// lives. It waits for a round that begins after the attack.
+// lap is how many rounds there were since the last lap, how long the slowest of a hundred took, and whether
+// the session lives. It waits for a round that begins after the attack.
 func (g *good) lap() (rounds int, p99 time.Duration, err error) {
 	count := func() int {
 		g.mutex.Lock()

@@ -22,7 +22,8 @@ const (
 	watchMethod     = "/grpc.health.v1.Health/Watch"
 )
 
-// attack is what one goroutine does again and again until the context is done; it makes connections anew that are cut off.
+// attack is what one goroutine does again and again until the context is done; it makes connections anew that
+// are cut off.
 type attack struct {
 	name       string // as in the review, where it is from there
 	goroutines int
@@ -203,8 +204,8 @@ func pipeline(a *attacker) error {
 		Ping: &Ydb_Coordination.SessionRequest_PingPong{Opaque: 1}}}), 100))
 }
 
-// users are the attacks of those who may work below one directory, and of those who would like to be somebody else. They
-// need what prepare makes, and time.
+// users are the attacks of those who may work below one directory, and of those who would like to be somebody
+// else. They need what prepare makes, and time.
 func (g *good) users() []attack {
 	return []attack{
 		{"C2 descriptions of a path with many permissions", 4, byClient(userToken, describeDeep)},

@@ -82,7 +82,8 @@ func prefixed(flags byte, length int, message []byte) []byte {
 	return append(binary.BigEndian.AppendUint32([]byte{flags}, uint32(length)), message...)
 }
 
-// bomb is compressed data that unfolds to so many bytes, in members of a mebibyte, since it takes long to compress them.
+// bomb is compressed data that unfolds to so many bytes, in members of a mebibyte, since it takes long to
+// compress them.
 func bomb(unfolded int) []byte {
 	pack := func(size int) []byte {
 		var packed bytes.Buffer

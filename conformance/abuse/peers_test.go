@@ -49,9 +49,9 @@ type peers struct {
 
 const peersPatience = time.Minute
 
-// TestPeersAbuse attacks the peer ports of three servers with the certificate of a stranger, and of a server that was removed,
-// in the ways of the review (C1): none of them ends, none has another user or member afterwards, and a good client's session
-// lives throughout. The connections of strangers do not pile up.
+// TestPeersAbuse attacks the peer ports of three servers with the certificate of a stranger, and of a server
+// that was removed, in the ways of the review (C1): none of them ends, none has another user or member
+// afterwards, and a good client's session lives throughout. The connections of strangers do not pile up.
 func TestPeersAbuse(t *testing.T) {
 	p := newPeers(t, false)
 	for i := range 3 {
@@ -114,8 +114,8 @@ func TestPeersAbuse(t *testing.T) {
 	}
 }
 
-// TestInsecurePeersAbuse is what docs/security.md says of --insecure-peers (M5): whoever reaches the port is an administrator,
-// whatever --auth says. The server warns of it at each start.
+// TestInsecurePeersAbuse is what docs/security.md says of --insecure-peers (M5): whoever reaches the port is
+// an administrator, whatever --auth says. The server warns of it at each start.
 func TestInsecurePeersAbuse(t *testing.T) {
 	p := newPeers(t, true)
 	for range 2 {

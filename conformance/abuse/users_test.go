@@ -178,8 +178,8 @@ func notReading(ctx context.Context, address string) {
 	}
 }
 
-// notReadingEnds opens streams that ask for the large semaphore, and calls with long answers, closes them on this side and reads
-// nothing of what comes: they are over for the server, and their answers are not.
+// notReadingEnds opens streams that ask for the large semaphore, and calls with long answers, closes them on
+// this side and reads nothing of what comes: they are over for the server, and their answers are not.
 func notReadingEnds(ctx context.Context, address string) {
 	message := func(m proto.Message) []byte {
 		b, _ := proto.Marshal(m)
@@ -262,8 +262,8 @@ func guess(ctx context.Context, c caller) error {
 	return nil
 }
 
-// stolenToken changes ann's password with her token alone, which does not do, and has root rotate the key, so that the stream
-// ends that began with the token.
+// stolenToken changes ann's password with her token alone, which does not do, and has root rotate the key, so
+// that the stream ends that began with the token.
 func (g *good) stolenToken(ctx context.Context, root caller) error {
 	token, err := root.login(ctx, "ann", annPassword)
 	if err != nil {

@@ -19,8 +19,8 @@ import (
 
 const clusterSize = 3
 
-// measureCluster compares what one client waits for an acquire on one server and on three, which all run at the same time
-// and are asked in turns.
+// measureCluster compares what one client waits for an acquire on one server and on three, which all run at
+// the same time and are asked in turns.
 func measureCluster(ctx context.Context, binary, dir string, runs int, length time.Duration) error {
 	alone, err := startServer(binary, filepath.Join(dir, "alone"))
 	if err != nil {

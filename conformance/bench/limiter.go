@@ -60,8 +60,8 @@ func startEcho(ctx context.Context) (address string, stop func(), err error) {
 	return address, stop, nil
 }
 
-// measureLimiter compares acquires of a rate limiter with the same messages to an empty gRPC server, through the leader of
-// three servers and through another one, all in turns.
+// measureLimiter compares acquires of a rate limiter with the same messages to an empty gRPC server, through
+// the leader of three servers and through another one, all in turns.
 func measureLimiter(ctx context.Context, binary, dir string, runs, callers int, length time.Duration) error {
 	echo, stop, err := startEcho(ctx)
 	if err != nil {

@@ -45,8 +45,8 @@ func startServer(binary, dir string, more ...string) (*serverProcess, error) {
 	return startServerWith(binary, dir, nil, more...)
 }
 
-// startServerWith is startServer with variables of the environment, which older programs do not mind where they do not know
-// them.
+// startServerWith is startServer with variables of the environment, which older programs do not mind where
+// they do not know them.
 func startServerWith(binary, dir string, environment []string, more ...string) (*serverProcess, error) {
 	arguments := append([]string{"serve", "--listen", "127.0.0.1:0", "--data-dir", dir, "--log-level", "error"}, more...)
 	command := exec.Command(binary, arguments...)

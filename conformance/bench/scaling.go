@@ -57,8 +57,8 @@ type grown struct {
 	resident int64
 }
 
-// measureScaling measures what operations cost where there is much of something, and writes what it finds into the pages, if
-// they are given.
+// measureScaling measures what operations cost where there is much of something, and writes what it finds
+// into the pages, if they are given.
 func measureScaling(ctx context.Context, s scale, pageFile, targetsFile string) error {
 	began, loadBefore := time.Now(), machine.Load()
 	var text strings.Builder
@@ -128,8 +128,8 @@ func fill(ctx context.Context, address string, from, to int) error {
 	})
 }
 
-// openEach opens n sessions, spread over the connections, and has each go on by itself as soon as it is open: while many are
-// being opened, the first ones have pings to answer.
+// openEach opens n sessions, spread over the connections, and has each go on by itself as soon as it is open:
+// while many are being opened, the first ones have pings to answer.
 func openEach(ctx context.Context, conns []*grpc.ClientConn, n int, timeoutMillis uint64, goOn func(*raw.Session)) error {
 	return load.Together(conns, func(first int, conn *grpc.ClientConn) error {
 		for i := first; i < n; i += len(conns) {
@@ -159,7 +159,8 @@ func with(ctx context.Context, address string, n int, do func([]*raw.Session) er
 	return do(sessions)
 }
 
-// spread has busy clients take and release a token of one of n semaphores, each time another one by chance. Nobody waits.
+// spread has busy clients take and release a token of one of n semaphores, each time another one by chance.
+// Nobody waits.
 func spread(ctx context.Context, address string, n int, duration time.Duration) (result, error) {
 	var r result
 	err := with(ctx, address, busyClients, func(sessions []*raw.Session) error {
@@ -216,8 +217,8 @@ func table(of, unit string, rows []grown) string {
 	return b.String()
 }
 
-// semaphoresAndCheckpoints measures on more and more semaphores, then on most of them and on few in turns, and at last while
-// checkpoints of most of them are stored.
+// semaphoresAndCheckpoints measures on more and more semaphores, then on most of them and on few in turns,
+// and at last while checkpoints of most of them are stored.
 func (s scale) semaphoresAndCheckpoints(ctx context.Context) (string, []page.Target, error) {
 	many, metrics, err := s.start("many")
 	if err != nil {
@@ -329,7 +330,8 @@ func checkpointsOf(ctx context.Context, metrics string) (stored, error) {
 		time.UnixMicro(int64(found["coordd_checkpoint_timestamp_seconds"] * 1e6))}, lines.Err()
 }
 
-// settled waits until no checkpoint has been stored for two seconds, so that what was filled in is not measured.
+// settled waits until no checkpoint has been stored for two seconds, so that what was filled in is not
+// measured.
 func settled(ctx context.Context, metrics string) error {
 	before, err := checkpointsOf(ctx, metrics)
 	for quiet := 0; err == nil && quiet < 2; quiet++ {
@@ -355,8 +357,8 @@ const (
 	checkpointPatience = 2 * time.Minute
 )
 
-// checkpoints has busy clients lock and unlock at half of what they can, until some checkpoints have been stored meanwhile,
-// and compares the pairs during these with the others.
+// checkpoints has busy clients lock and unlock at half of what they can, until some checkpoints have been
+// stored meanwhile, and compares the pairs during these with the others.
 func (s scale) checkpoints(ctx context.Context, server *serverProcess, metrics string) (string, page.Target, error) {
 	most, err := spread(ctx, server.address, s.semaphores, s.length)
 	if err != nil {
@@ -424,8 +426,8 @@ func (s scale) checkpoints(ctx context.Context, server *serverProcess, metrics s
 	return text, target, nil
 }
 
-// paced has a session lock and unlock once in a period. A pair that begins late, since the one before took so long, counts from
-// when it was due.
+// paced has a session lock and unlock once in a period. A pair that begins late, since the one before took so
+// long, counts from when it was due.
 func paced(s *raw.Session, n int, period time.Duration, over *atomic.Bool) ([]sample, error) {
 	var samples []sample
 	due := time.Now().Add(rand.N(period))
@@ -571,8 +573,8 @@ func (s scale) manyWaiters(ctx context.Context) (string, error) {
 	return table("waiters", "hand-overs/s", rows), nil
 }
 
-// queue has n sessions hand a semaphore over, and counts from when all of them are in its queue. The times are those from when
-// one has it, and lets go at once, to when the next one has it.
+// queue has n sessions hand a semaphore over, and counts from when all of them are in its queue. The times
+// are those from when one has it, and lets go at once, to when the next one has it.
 func queue(ctx context.Context, server *serverProcess, name string, n int, duration time.Duration) (turn, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -605,7 +607,8 @@ func queue(ctx context.Context, server *serverProcess, name string, n int, durat
 	var handed, released atomic.Int64 // released is when the last one let go
 	took := new(load.Histogram)
 	queued := make(chan error, n)
-	// Those that are still in the queue in the end vanish with their streams, which is why each run has a semaphore of its own.
+	// Those that are still in the queue in the end vanish with their streams, which is why each run has a
+	// semaphore of its own.
 	err = openEach(ctx, conns, n, 10_000, func(s *raw.Session) {
 		answer, err := s.StartAcquire(name, 1)
 		if err == nil && answer.GetAcquireSemaphorePending() == nil {

@@ -8,7 +8,8 @@ import (
 	"github.com/coordd/coordd/conformance/bench/stub"
 )
 
-// TestStubServesTheLoads runs all that is compared with the stub: what is wrong with an answer is the load's error.
+// TestStubServesTheLoads runs all that is compared with the stub: what is wrong with an answer is the load's
+// error.
 func TestStubServesTheLoads(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

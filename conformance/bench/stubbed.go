@@ -99,8 +99,8 @@ func measureStubbed(ctx context.Context, binary, against, dir string, runs int, 
 	return takeTurns("W5 list of a group", 1000, runs, servers, func(address string) (result, error) { return runList(ctx, address, 1000, length) })
 }
 
-// takeTurns prints what a workload gives on each of the servers, and what it is of what it gives on the first one in the same
-// round.
+// takeTurns prints what a workload gives on each of the servers, and what it is of what it gives on the first
+// one in the same round.
 func takeTurns(name string, n, runs int, servers []contestant, workload func(address string) (result, error)) error {
 	turns := make([][]turn, len(servers))
 	for round := range runs {

@@ -23,7 +23,8 @@ import (
 	"github.com/coordd/coordd/server/listen"
 )
 
-// lookPeriod is how often whoever watches reads all metrics and lists everything: several times as often as Prometheus does.
+// lookPeriod is how often whoever watches reads all metrics and lists everything: several times as often as
+// Prometheus does.
 const lookPeriod = 3 * time.Second
 
 // watchedServer is a server whose costs are compared with another one's.
@@ -41,9 +42,10 @@ type cost struct {
 	objects, bytes float64       // allocated for a pair; negative where the program does not tell
 }
 
-// measureWatched compares what a lock+unlock costs a server that nobody watches with what it costs one whose metrics are read
-// and whose nodes, semaphores and sessions are listed all the time. What is counted for the metrics, and the events, cannot be
-// turned off: against is another program without them, which the one that nobody watches is compared with.
+// measureWatched compares what a lock+unlock costs a server that nobody watches with what it costs one whose
+// metrics are read and whose nodes, semaphores and sessions are listed all the time. What is counted for the
+// metrics, and the events, cannot be turned off: against is another program without them, which the one that
+// nobody watches is compared with.
 func measureWatched(ctx context.Context, binary, against, dir string, runs, sessions int, length time.Duration) error {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -174,7 +176,8 @@ func (s *watchedServer) measure(ctx context.Context, sessions int, length time.D
 	return nil
 }
 
-// allocated is how many objects, of how many bytes, the server has allocated since its start; 0 where it does not tell.
+// allocated is how many objects, of how many bytes, the server has allocated since its start; 0 where it does
+// not tell.
 func (s *watchedServer) allocated() (objects, bytes float64) {
 	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return listen.DialSocket(ctx, s.debug)

@@ -78,7 +78,8 @@ func run(ctx context.Context, address string, kind load.Kind, n int, duration ti
 	return result{float64(steps) / elapsed.Seconds(), took.Percentile(50), took.Percentile(99), steps}, nil
 }
 
-// runWatch is W3: one session changes the data of a semaphore that n others watch; the time until all have heard.
+// runWatch is W3: one session changes the data of a semaphore that n others watch; the time until all have
+// heard.
 func runWatch(ctx context.Context, address string, n, rounds int) (result, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -159,7 +160,8 @@ func runList(ctx context.Context, address string, members int, duration time.Dur
 		return result{}, fmt.Errorf("%d lists: %w", steps, err)
 	}
 	elapsed := time.Since(start)
-	// Members that only vanished would stay until their sessions have timed out, and be counted in the next run.
+	// Members that only vanished would stay until their sessions have timed out, and be counted in the next
+	// run.
 	err = load.Together(sessions[:members], func(_ int, s *raw.Session) error { return s.Release(name) })
 	return result{float64(steps) / elapsed.Seconds(), took.Percentile(50), took.Percentile(99), steps}, err
 }

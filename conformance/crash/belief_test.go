@@ -25,8 +25,8 @@ const (
 	owner   relation = "owner"
 )
 
-// belief is what a client may conclude about itself and one semaphore from the answers it has had. A request whose answer
-// has not come may have been executed or not.
+// belief is what a client may conclude about itself and one semaphore from the answers it has had. A request
+// whose answer has not come may have been executed or not.
 type belief struct {
 	name     string
 	possible []relation
@@ -38,7 +38,8 @@ type belief struct {
 	held     *tenure  // while the client knows that it is an owner
 }
 
-// client is one session that works on a semaphore of its own and on shared ones. Only its goroutine touches it.
+// client is one session that works on a semaphore of its own and on shared ones. Only its goroutine touches
+// it.
 type client struct {
 	number  int
 	id      uint64 // session id
@@ -111,8 +112,8 @@ func (c *client) keep() error {
 			}
 		}
 	}
-	// Of a session that only reads, a leader that was started since does not know whether an unanswered description was
-	// overtaken, and ends its stream.
+	// Of a session that only reads, a leader that was started since does not know whether an unanswered
+	// description was overtaken, and ends its stream.
 	if err := c.update(); err != nil {
 		return err
 	}
@@ -208,7 +209,8 @@ func (c *client) release(b *belief) error {
 	return nil
 }
 
-// compare checks what the server says about this client against its belief, and takes what it says as the new truth.
+// compare checks what the server says about this client against its belief, and takes what it says as the new
+// truth.
 func (c *client) compare(b *belief, d *Ydb_Coordination.SemaphoreDescription) error {
 	now, link := none, (*Ydb_Coordination.SemaphoreSession)(nil)
 	for _, candidate := range d.GetOwners() {
@@ -273,7 +275,8 @@ func (c *client) endTenure(b *belief, at int64) {
 	}
 }
 
-// hear takes the time of a message. After a silence as long as its session's timeout a client has stopped believing.
+// hear takes the time of a message. After a silence as long as its session's timeout a client has stopped
+// believing.
 func (c *client) hear() {
 	if !c.pulse.expired() {
 		c.pulse.beat()

@@ -22,11 +22,12 @@ import (
 // callPatience is more than a server waits for a leader.
 const callPatience = 15 * time.Second
 
-// callPause is such that whoever waits for every client to go on waits for callers no longer than for the others.
+// callPause is such that whoever waits for every client to go on waits for callers no longer than for the
+// others.
 var callPause = inLongForm(30*time.Millisecond, 150*time.Millisecond)
 
-// caller makes and drops coordination nodes through one server. It knows what each call must answer if it is executed
-// once: a second create says that the node was there, a second drop that it was not.
+// caller makes and drops coordination nodes through one server. It knows what each call must answer if it is
+// executed once: a second create says that the node was there, a second drop that it was not.
 type caller struct {
 	server     int
 	conns      []*grpc.ClientConn

@@ -30,9 +30,10 @@ const (
 	sdkSharedName = "sdk-shared"
 )
 
-// TestCrashKill9 loads a server from several sessions, kills it with SIGKILL at a random moment, restarts it on the same
-// data and compares, CRASH_ROUNDS times (default 4). Every acknowledged create, update, acquire and release must be
-// there; order ids never go back; sessions can be attached again; nobody holds more than the limit.
+// TestCrashKill9 loads a server from several sessions, kills it with SIGKILL at a random moment, restarts it
+// on the same data and compares, CRASH_ROUNDS times (default 4). Every acknowledged create, update, acquire
+// and release must be there; order ids never go back; sessions can be attached again; nobody holds more than
+// the limit.
 func TestCrashKill9(t *testing.T) {
 	besideOthers(t)
 	rounds := 4
@@ -188,7 +189,8 @@ func (r *rig) attach(ctx context.Context, conns []*grpc.ClientConn) error {
 	return nil
 }
 
-// loadAndKill lets the clients work until the server is killed, and returns how many requests were acknowledged.
+// loadAndKill lets the clients work until the server is killed, and returns how many requests were
+// acknowledged.
 func (r *rig) loadAndKill(t *testing.T) int {
 	t.Helper()
 	conns, err := r.dial(clients)

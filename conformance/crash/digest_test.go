@@ -11,9 +11,9 @@ import (
 	"github.com/coordd/coordd/raftstore"
 )
 
-// checkDigests replays the logs of servers that were stopped, and wants all of them to have come to the same state by the
-// last entry that all have. It changes the directories: each becomes a cluster of its own. seen, if not nil, gets every
-// entry that is replayed.
+// checkDigests replays the logs of servers that were stopped, and wants all of them to have come to the same
+// state by the last entry that all have. It changes the directories: each becomes a cluster of its own. seen,
+// if not nil, gets every entry that is replayed.
 func checkDigests(dirs []string, seen func(*coordination.Entry)) error {
 	last := ^uint64(0)
 	for _, dir := range dirs {

@@ -44,11 +44,12 @@ type exercise struct {
 	entry                func(*coordination.Entry)        // if set, gets the entries of a log that end reads
 }
 
-// TestClusterFaults loads three servers, each from two sessions that are seen through message by message, two of the
-// unmodified Go SDK and one caller that makes and drops nodes, and has things go wrong one after the other. In the long form (CLUSTER_ROUNDS, which is how often
-// each kind of fault comes) all kinds come in a random order; in the short one a few. After each: nothing acknowledged is
-// lost, nobody held more than the limit or believed so, order ids only grew, no session ended while its client lived, and
-// no stream broke on a server that was well. In the end all servers have come to the same state.
+// TestClusterFaults loads three servers, each from two sessions that are seen through message by message, two
+// of the unmodified Go SDK and one caller that makes and drops nodes, and has things go wrong one after the
+// other. In the long form (CLUSTER_ROUNDS, which is how often each kind of fault comes) all kinds come in a
+// random order; in the short one a few. After each: nothing acknowledged is lost, nobody held more than the
+// limit or believed so, order ids only grew, no session ended while its client lived, and no stream broke on
+// a server that was well. In the end all servers have come to the same state.
 func TestClusterFaults(t *testing.T) {
 	besideOthers(t)
 	list := shortFaults()
@@ -397,8 +398,8 @@ func catchUp(ctx context.Context, address string) error {
 	return raw.DescribeNode(ctx, conns[0], nodePath)
 }
 
-// fill writes more than the log keeps, from several sessions on one server: a checkpoint comes every 32 MiB, which are 4096
-// of these updates, and 5000 entries are kept behind the last.
+// fill writes more than the log keeps, from several sessions on one server: a checkpoint comes every 32 MiB,
+// which are 4096 of these updates, and 5000 entries are kept behind the last.
 func (x *exercise) fill(server int) error {
 	const (
 		writers = 16

@@ -15,10 +15,10 @@ import (
 	"time"
 )
 
-// TestClusterFailOver measures how long a session on a server that is well goes without an answer when the leader is
-// killed, is stopped in good order, or hands over: from the last answer before to the first one after, on three servers
-// with default settings and two sessions on each. CLUSTER_SAMPLES is how often each comes, 1 by default. It prints a table
-// and judges only that no stream breaks.
+// TestClusterFailOver measures how long a session on a server that is well goes without an answer when the
+// leader is killed, is stopped in good order, or hands over: from the last answer before to the first one
+// after, on three servers with default settings and two sessions on each. CLUSTER_SAMPLES is how often each
+// comes, 1 by default. It prints a table and judges only that no stream breaks.
 func TestClusterFailOver(t *testing.T) {
 	besideOthers(t)
 	times := 1

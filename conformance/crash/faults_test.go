@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// fault is one thing that goes wrong with a cluster under load, and is over when run returns: all servers run again and
-// can reach each other.
+// fault is one thing that goes wrong with a cluster under load, and is over when run returns: all servers run
+// again and can reach each other.
 type fault struct {
 	name string
 	run  func(*exercise) error
@@ -181,7 +181,8 @@ func (x *exercise) rollingRestart() error {
 	return nil
 }
 
-// replace has a new server with an empty directory take the place of one whose disk is lost, as docs/cluster.md says.
+// replace has a new server with an empty directory take the place of one whose disk is lost, as
+// docs/cluster.md says.
 func (x *exercise) replace() error {
 	f := x.follower()
 	x.hits(f)

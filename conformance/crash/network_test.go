@@ -19,16 +19,16 @@ type cutMode string
 const (
 	// hold keeps everything until the cut is healed, as TCP does when packets are lost for a while.
 	hold cutMode = "hold"
-	// swallow takes bytes and forgets them. The connection stays open and never carries anything again, healed or not: a
-	// firewall that forgot it.
+	// swallow takes bytes and forgets them. The connection stays open and never carries anything again,
+	// healed or not: a firewall that forgot it.
 	swallow cutMode = "swallow"
 	// reset breaks connections and refuses new ones.
 	reset cutMode = "reset"
 )
 
-// network is the way between the servers of a cluster: a proxy in front of each one's peer port, which is what the others
-// are told to connect to. Who connects is found out from the system's tables, so that each direction between two servers
-// can be cut by itself.
+// network is the way between the servers of a cluster: a proxy in front of each one's peer port, which is
+// what the others are told to connect to. Who connects is found out from the system's tables, so that each
+// direction between two servers can be cut by itself.
 type network struct {
 	processOf func(server int) int // process id, 0 if it does not run
 	servers   int
@@ -166,8 +166,8 @@ func (n *network) serve(near *net.TCPConn, target int, address string) {
 	p.close()
 }
 
-// copy carries bytes one way until a side ends. A way that has swallowed bytes is dead, and the other side is not told of
-// an end either.
+// copy carries bytes one way until a side ends. A way that has swallowed bytes is dead, and the other side is
+// not told of an end either.
 func (n *network) copy(p *pair, from, to net.Conn, w way) {
 	buffer := make([]byte, 64<<10)
 	dead := false
@@ -238,9 +238,9 @@ func (n *network) whoDialed(conn *net.TCPConn) (server int, found bool) {
 	return 0, false
 }
 
-// socketOf names the socket of this machine from one port to another as it appears among a process's files; "" if there
-// is none. The kernel is asked for the one: /proc/net/tcp lists those of all tests, and of closed connections for a minute,
-// and servers that are refused dial many times a second.
+// socketOf names the socket of this machine from one port to another as it appears among a process's files;
+// "" if there is none. The kernel is asked for the one: /proc/net/tcp lists those of all tests, and of closed
+// connections for a minute, and servers that are refused dial many times a second.
 func socketOf(local, remote int) string {
 	inode, err := inodeOf(local, remote)
 	if err != nil || inode == 0 {

@@ -16,8 +16,9 @@ import (
 	"time"
 )
 
-// launcher starts processes that the system kills when the test ends, however it ends. The system ties that to the thread
-// that starts them, so all of them are started by one thread, which lives as long as the test binary.
+// launcher starts processes that the system kills when the test ends, however it ends. The system ties that
+// to the thread that starts them, so all of them are started by one thread, which lives as long as the test
+// binary.
 var launcher = make(chan launch)
 
 type launch struct {
@@ -48,8 +49,8 @@ type process struct {
 	paused atomic.Bool
 }
 
-// startServer starts a server, calls started, and returns once it says that it is ready. What it writes to standard error
-// goes to the file log; on failure the error has it.
+// startServer starts a server, calls started, and returns once it says that it is ready. What it writes to
+// standard error goes to the file log; on failure the error has it.
 func startServer(binary, log string, started func(*process), args ...string) (*process, error) {
 	p := &process{Cmd: exec.Command(binary, append([]string{"serve"}, args...)...)}
 	p.Env = append(os.Environ(), "COORDD_LOOPBACK_ADMIN=true") // not the flag, which would end older programs

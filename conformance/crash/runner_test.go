@@ -14,17 +14,19 @@ import (
 	"github.com/coordd/coordd/conformance/raw"
 )
 
-// stepPause keeps the clients from taking the processors away from the servers, and in the short form from other tests.
+// stepPause keeps the clients from taking the processors away from the servers, and in the short form from
+// other tests.
 var stepPause = inLongForm(3*time.Millisecond, 30*time.Millisecond)
 
-// How long clients wait. In the long form faults take longer than that. The short one has to pass on a machine that is busy
-// with other things, where a server that is well may be slow; but whoever waits for a lock of a client behind a server that
-// is paused waits until that client moves.
+// How long clients wait. In the long form faults take longer than that. The short one has to pass on a
+// machine that is busy with other things, where a server that is well may be slow; but whoever waits for a
+// lock of a client behind a server that is paused waits until that client moves.
 var (
-	// sessionTimeout is short enough in the long form that a session which nobody keeps alive runs out within one fault.
+	// sessionTimeout is short enough in the long form that a session which nobody keeps alive runs out within
+	// one fault.
 	sessionTimeout = inLongForm(8*time.Second, 16*time.Second)
-	// silenceMost is how long a client waits for a sign of life before it looks for another server. Servers ping every
-	// third of the session's timeout.
+	// silenceMost is how long a client waits for a sign of life before it looks for another server. Servers
+	// ping every third of the session's timeout.
 	silenceMost = inLongForm(4*time.Second, 6*time.Second)
 	// attachPatience is how long a client waits for the answer to its start at one server.
 	attachPatience = inLongForm(2*time.Second, 10*time.Second)
@@ -37,8 +39,8 @@ func inLongForm(long, otherwise time.Duration) time.Duration {
 	return otherwise
 }
 
-// runner lets one client work on the server that is its home, and moves its session to another server when it loses its
-// stream.
+// runner lets one client work on the server that is its home, and moves its session to another server when it
+// loses its stream.
 type runner struct {
 	*client
 	cluster    *cluster
@@ -216,7 +218,8 @@ func (r *runner) watch(ctx context.Context, stop context.CancelFunc) {
 	}
 }
 
-// goHome moves the client back to its home, as an SDK does when it balances its connections. The gate is held.
+// goHome moves the client back to its home, as an SDK does when it balances its connections. The gate is
+// held.
 func (r *runner) goHome(ctx context.Context) {
 	if r.attached.Load() && r.at != r.home {
 		r.attached.Store(false)

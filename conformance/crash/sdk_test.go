@@ -51,8 +51,8 @@ type sdkEvent struct {
 	From, Until, Silence         int64
 }
 
-// buildLoad builds the program in its own module, into the directory that COORDD_BUILT names where there is one: what is
-// still there from the last time, and is what would be built, is not linked again.
+// buildLoad builds the program in its own module, into the directory that COORDD_BUILT names where there is
+// one: what is still there from the last time, and is what would be built, is not linked again.
 func buildLoad(t *testing.T) string {
 	t.Helper()
 	binary := filepath.Join(cmp.Or(os.Getenv("COORDD_BUILT"), t.TempDir()), "load-of-"+t.Name())
@@ -71,7 +71,8 @@ var (
 	sdkSessionTimeout = inLongForm(12*time.Second, 16*time.Second)
 	// sdkPause makes the load programs need as long for what progress wants of them as the other clients do.
 	sdkPause = inLongForm(10*time.Millisecond, 60*time.Millisecond)
-	// sdkSilenceMost is more than the time between two pings, a third of the session's timeout, and a change of leaders.
+	// sdkSilenceMost is more than the time between two pings, a third of the session's timeout, and a change
+	// of leaders.
 	sdkSilenceMost = inLongForm(7*time.Second, 8*time.Second)
 )
 

@@ -24,20 +24,23 @@ import (
 )
 
 const (
-	// stayTimeout is the middle of the stayers' session timeouts, which lie up to staySpread around it: whenever a cut of about
-	// that length heals, some sessions have just ended, some are just being ended, and some are still to be taken over.
+	// stayTimeout is the middle of the stayers' session timeouts, which lie up to staySpread around it:
+	// whenever a cut of about that length heals, some sessions have just ended, some are just being ended,
+	// and some are still to be taken over.
 	stayTimeout = 2 * time.Second
 	staySpread  = 500 * time.Millisecond
 	// stayGrace is how long the streams wait for a leader: longer than any cut.
 	stayGrace = 30 * time.Second
 	// stayNode is the coordination node of the stayers.
 	stayNode = "/local/stayers"
-	// stayLeave is how long a server that was cut off may still speak, after which its sessions' time begins to run.
+	// stayLeave is how long a server that was cut off may still speak, after which its sessions' time begins
+	// to run.
 	stayLeave = 400 * time.Millisecond
 )
 
-// stayer is a client that stays on its stream however long that is silent, and believes whatever it hears: it has no timer
-// of its own. Others show that nobody acts on a session that is over; it shows that no server says that one lives.
+// stayer is a client that stays on its stream however long that is silent, and believes whatever it hears: it
+// has no timer of its own. Others show that nobody acts on a session that is over; it shows that no server
+// says that one lives.
 type stayer struct {
 	timeout time.Duration
 	crowd   string // the semaphore of which it holds a token, which shows others whether its session lives
@@ -107,10 +110,10 @@ func (s *stayer) over() bool {
 	}
 }
 
-// TestClusterStayers cuts a server off for about the timeout of the sessions on it, whose clients stay on their silent
-// streams. A session that has ended must not have had a sign of life within its timeout before: it would have been said to
-// live when it was over, or when its end was on its way. CLUSTER_STAYERS is how many clients there are, CLUSTER_ROUNDS how
-// often each kind of cut comes.
+// TestClusterStayers cuts a server off for about the timeout of the sessions on it, whose clients stay on
+// their silent streams. A session that has ended must not have had a sign of life within its timeout before:
+// it would have been said to live when it was over, or when its end was on its way. CLUSTER_STAYERS is how
+// many clients there are, CLUSTER_ROUNDS how often each kind of cut comes.
 func TestClusterStayers(t *testing.T) {
 	seed := seedOf(t)
 	x := &exercise{t: t, ctx: t.Context(), random: rand.New(rand.NewPCG(seed, 0)), cluster: newCluster(t, true)}
@@ -173,7 +176,8 @@ func stayersOf(t *testing.T) int {
 	return n
 }
 
-// healingMode leaves no dead connections behind, so that servers speak to each other the moment a cut is over.
+// healingMode leaves no dead connections behind, so that servers speak to each other the moment a cut is
+// over.
 func healingMode(r *rand.Rand) cutMode { return []cutMode{hold, reset}[r.IntN(2)] }
 
 // stay is one kind of cut. It is over when lasts returns.
@@ -204,7 +208,8 @@ func untilSomeEnd(x *exercise, c *crowd) error {
 	}), failed)
 }
 
-// crowd is many clients on one server, each with a token of one semaphore, and a session on another server that sees them.
+// crowd is many clients on one server, each with a token of one semaphore, and a session on another server
+// that sees them.
 type crowd struct {
 	name    string
 	stayers []*stayer
@@ -212,8 +217,8 @@ type crowd struct {
 	leave   func()
 }
 
-// stay cuts a server with many clients off for as long as the kind says. It returns how many sessions ended and how many
-// went on.
+// stay cuts a server with many clients off for as long as the kind says. It returns how many sessions ended
+// and how many went on.
 func (x *exercise) stay(kind *stay, round, clients int) (expired, resumed int, _ error) {
 	victim := kind.victim()
 	a, b := others(victim)
@@ -255,7 +260,8 @@ func (c *crowd) allHeardSince(at int64) bool {
 	return true
 }
 
-// judge counts the sessions that ended and those that went on, and finds those that were said to live when they were over.
+// judge counts the sessions that ended and those that went on, and finds those that were said to live when
+// they were over.
 func (c *crowd) judge() (expired, resumed int, _ error) {
 	var wrong []error
 	for i, s := range c.stayers {

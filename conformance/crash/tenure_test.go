@@ -13,9 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tenure is a time during which a client may have believed that it holds tokens: from when it was told until it began to
-// release them, or its session's timeout after the last message that it heard. Times are this machine's monotonic clock
-// in nanoseconds, the same for all processes.
+// tenure is a time during which a client may have believed that it holds tokens: from when it was told until
+// it began to release them, or its session's timeout after the last message that it heard. Times are this
+// machine's monotonic clock in nanoseconds, the same for all processes.
 type tenure struct {
 	Name    string
 	Session uint64
@@ -49,12 +49,14 @@ func (p *pulse) expired() bool { return p.last.Load() != 0 && p.silence() > p.ti
 // until is how long the client may believe that its session lives.
 func (p *pulse) until() int64 { return p.last.Load() + p.timeout.Nanoseconds() }
 
-// deliveryMargin is by how much tenures may overlap: a client notes a message when its goroutine runs, which on a busy
-// machine is later than when it came. It is far below what a server would have to get wrong to matter: one lease.
+// deliveryMargin is by how much tenures may overlap: a client notes a message when its goroutine runs, which
+// on a busy machine is later than when it came. It is far below what a server would have to get wrong to
+// matter: one lease.
 const deliveryMargin = 200 * time.Millisecond
 
-// checkTenures looks for moments at which more than limit tokens of one semaphore were believed to be held, and, where
-// the limit is one holder, for a later holder with a smaller order id. It returns the first finding.
+// checkTenures looks for moments at which more than limit tokens of one semaphore were believed to be held,
+// and, where the limit is one holder, for a later holder with a smaller order id. It returns the first
+// finding.
 func checkTenures(tenures []tenure, limits func(name string) uint64) error {
 	type edge struct {
 		at    int64

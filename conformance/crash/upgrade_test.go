@@ -37,12 +37,13 @@ const olderCommit = "8ecc82f79d403d4629207d6711ff8a48225d4e86"
 // olderVersion is the format that its program reads.
 const olderVersion = 1
 
-// TestUpgrade has three servers of an older program under load, and replaces the program of one after the other. With one
-// and with two of them replaced, each kind leads over followers of the other, a follower of each kind needs a checkpoint from
-// a leader of the other, and each server is asked for all that administrators ask. Besides what TestClusterFaults wants after
-// each step, sessions that hold semaphores and wait for them do so from the beginning to the end, users and login tokens from
-// all times are good on every server, and nothing of the newer format is written before all servers read it. Then it is,
-// and the older program refuses to start on what the newer one has written.
+// TestUpgrade has three servers of an older program under load, and replaces the program of one after the
+// other. With one and with two of them replaced, each kind leads over followers of the other, a follower of
+// each kind needs a checkpoint from a leader of the other, and each server is asked for all that
+// administrators ask. Besides what TestClusterFaults wants after each step, sessions that hold semaphores and
+// wait for them do so from the beginning to the end, users and login tokens from all times are good on every
+// server, and nothing of the newer format is written before all servers read it. Then it is, and the older
+// program refuses to start on what the newer one has written.
 func TestUpgrade(t *testing.T) {
 	if os.Getenv("UPGRADE_TEST") == "" {
 		t.Skip("takes minutes, and builds an older program from the history: run it with `make upgrade-test`")
@@ -441,8 +442,8 @@ func (u *upgrade) checkUsers(i int) error {
 // refusalText is how a program says that it is too old: of the cluster, of a file, or of something in it.
 var refusalText = regexp.MustCompile(`(?:commands of version|has format|has format version) (\d+), this program (?:reads up to|knows version) (\d+)`)
 
-// refuse starts the older program in the place of a server that does not run. It must change nothing: the newer program
-// goes on from there.
+// refuse starts the older program in the place of a server that does not run. It must change nothing: the
+// newer program goes on from there.
 func (u *upgrade) refuse(older string, i int) error {
 	if err := u.wantRefusal(older, u.arguments(i)...); err != nil {
 		return err

@@ -14,8 +14,8 @@ const (
 	buckets     = (longestBits - exactBits + 1) << exactBits
 )
 
-// Histogram counts durations, in a memory that does not grow with them (270 KB). Several goroutines may add to it while
-// others read it.
+// Histogram counts durations, in a memory that does not grow with them (270 KB). Several goroutines may add
+// to it while others read it.
 type Histogram struct {
 	longest atomic.Int64
 	counts  [buckets]atomic.Uint64
@@ -32,8 +32,8 @@ func (h *Histogram) Add(d time.Duration) {
 	}
 }
 
-// bucketOf is where a duration is counted: below 2^11 ns each has its own, and above that the leading eleven bits, of which
-// the first is always set, say which.
+// bucketOf is where a duration is counted: below 2^11 ns each has its own, and above that the leading eleven
+// bits, of which the first is always set, say which.
 func bucketOf(d time.Duration) int {
 	v := min(uint64(max(d, 0)), 1<<longestBits-1)
 	shift := max(bits.Len64(v)-exactBits-1, 0)

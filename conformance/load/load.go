@@ -1,5 +1,6 @@
-// Package load is what the benchmarks have sessions do. conformance/bench measures servers of its own with it, and `coordd
-// bench` any server: each brings its own client, the load and what is counted of it are the same.
+// Package load is what the benchmarks have sessions do. conformance/bench measures servers of its own with
+// it, and `coordd bench` any server: each brings its own client, the load and what is counted of it are the
+// same.
 package load
 
 import (
@@ -48,8 +49,9 @@ func (k Kind) semaphore(prefix string, session int) string {
 	return fmt.Sprintf("%sown-%d", prefix, session)
 }
 
-// Run has the sessions do what the load is until over is closed, all at once. Each step, an acquire and the release, is
-// added to took. The result is how long it went on: a session that is in a step when it is over ends it first.
+// Run has the sessions do what the load is until over is closed, all at once. Each step, an acquire and the
+// release, is added to took. The result is how long it went on: a session that is in a step when it is over
+// ends it first.
 func Run[S Session](kind Kind, prefix string, sessions []S, over <-chan struct{}, took *Histogram) (time.Duration, error) {
 	begun := time.Now()
 	err := Together(sessions, func(i int, s S) error {

@@ -73,7 +73,8 @@ func (c *counted) Release(name string) error {
 	return nil
 }
 
-// The sessions of W1 keep to a semaphore of their own, those of W2 to one, and all of them to those that were announced.
+// The sessions of W1 keep to a semaphore of their own, those of W2 to one, and all of them to those that were
+// announced.
 func TestLoads(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []Kind{Pairs, HandOver} {

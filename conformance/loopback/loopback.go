@@ -9,15 +9,15 @@ import (
 	"sync"
 )
 
-// The ports from which the addresses come. They lie below those that operating systems give to outgoing connections, which
-// might otherwise be made from a server's address before it listens, or while it is being restarted. Those from endPort to
-// 32,767 are for the SDKs' tests.
+// The ports from which the addresses come. They lie below those that operating systems give to outgoing
+// connections, which might otherwise be made from a server's address before it listens, or while it is being
+// restarted. Those from endPort to 32,767 are for the SDKs' tests.
 const (
 	firstPort = 10_240
 	endPort   = 30_720
-	// blockPorts is how many ports a process has at a time, the block's first one included: by listening on that it keeps
-	// the block, until it ends, from the tests of other processes. They could take an address between its choice and the
-	// start of its server, or while that is being restarted.
+	// blockPorts is how many ports a process has at a time, the block's first one included: by listening on
+	// that it keeps the block, until it ends, from the tests of other processes. They could take an address
+	// between its choice and the start of its server, or while that is being restarted.
 	blockPorts = 128
 )
 
@@ -28,8 +28,9 @@ var ports struct {
 	held      []net.Listener
 }
 
-// Listen listens on an address of its own. As long as the process lives, no test of another process that asks here gets
-// it; one of this process does only after thousands of others. Whoever needs the address for a server of another process closes the listener right before that starts.
+// Listen listens on an address of its own. As long as the process lives, no test of another process that asks
+// here gets it; one of this process does only after thousands of others. Whoever needs the address for a
+// server of another process closes the listener right before that starts.
 func Listen() (net.Listener, error) {
 	ports.mutex.Lock()
 	defer ports.mutex.Unlock()

@@ -65,8 +65,8 @@ func (m *Model) execute(c call) {
 	}
 }
 
-// refusedAtOnce makes the checks that do not ask the leader (§3.2 to §3.4), in their order. It reports whether the
-// request has been answered by one of them.
+// refusedAtOnce makes the checks that do not ask the leader (§3.2 to §3.4), in their order. It reports
+// whether the request has been answered by one of them.
 func (m *Model) refusedAtOnce(c call) bool {
 	switch c.Kind {
 	case Create:

@@ -41,7 +41,8 @@ var requestKinds = map[Kind]coordination.RequestKind{
 	Acquire: coordination.RequestAcquire, Release: coordination.RequestRelease, Describe: coordination.RequestDescribe,
 }
 
-// seen translates what a client of the rings has read. Every field is carried over, also those that should be empty.
+// seen translates what a client of the rings has read. Every field is carried over, also those that should be
+// empty.
 func seen(got coordination.Reply) Reply {
 	r := Reply{ReqID: got.ReqID, Session: uint64(got.Session), Opaque: got.Opaque, Done: got.Done,
 		WatchAdded: got.WatchAdded, DataChanged: got.DataChanged, OwnersChanged: got.OwnersChanged}
@@ -101,8 +102,8 @@ func seenEnding(e coordination.Ending) Ending {
 	return "unknown"
 }
 
-// sameReplies reports whether a client has read what it should: in the same order, except where a Group leaves it
-// open (§3.9: the order of the semaphores of an ended session).
+// sameReplies reports whether a client has read what it should: in the same order, except where a Group
+// leaves it open (§3.9: the order of the semaphores of an ended session).
 func sameReplies(want, got []Reply) bool {
 	if len(want) != len(got) {
 		return false

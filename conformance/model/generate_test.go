@@ -17,8 +17,8 @@ type setup struct {
 	first   step     // makes the node
 }
 
-// generator draws the steps of one sequence. What it likes to do differs from seed to seed, so that rare combinations
-// get sequences of their own.
+// generator draws the steps of one sequence. What it likes to do differs from seed to seed, so that rare
+// combinations get sequences of their own.
 type generator struct {
 	setup
 	random    *rand.Rand
@@ -362,8 +362,9 @@ func (g *generator) send(c int, request Request) step {
 	return step{op: opSend, slot: c, request: request}
 }
 
-// sessionTimeout draws an even number of milliseconds and waitTimeout an odd one, and neither the same one twice, so
-// that what a restart begins anew at one moment does not end at one moment. The values at the limits are excepted.
+// sessionTimeout draws an even number of milliseconds and waitTimeout an odd one, and neither the same one
+// twice, so that what a restart begins anew at one moment does not end at one moment. The values at the
+// limits are excepted.
 func (g *generator) sessionTimeout() uint64 {
 	unique := uint64(2 * (g.number % 500))
 	switch n := g.random.IntN(100); {

@@ -25,8 +25,8 @@ var (
 	grpcSteps = flag.Int("grpc-steps", 200, "how many steps each sequence over gRPC has")
 )
 
-// TestModelOverGRPC gives random sequences to a real server and to the model. Time is real, so the steps are those in
-// which nothing waits for it; the others stay on the pure level. -seed is that of TestModel.
+// TestModelOverGRPC gives random sequences to a real server and to the model. Time is real, so the steps are
+// those in which nothing waits for it; the others stay on the pure level. -seed is that of TestModel.
 func TestModelOverGRPC(t *testing.T) {
 	compared := 0
 	for i := range *grpcSeqs {

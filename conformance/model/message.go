@@ -83,8 +83,9 @@ type Reply struct {
 	OwnersChanged bool
 	Description   *Description
 
-	// Group and Block say how far the order of messages is fixed. Messages of one Group that follow each other on a
-	// stream may come in another order, as long as those of one Block keep theirs. Group 0 is fixed.
+	// Group and Block say how far the order of messages is fixed. Messages of one Group that follow each
+	// other on a stream may come in another order, as long as those of one Block keep theirs. Group 0 is
+	// fixed.
 	Group int
 	Block int
 

@@ -49,8 +49,8 @@ type Limits struct {
 	Described  int // bytes of one description; 0 likewise
 }
 
-// Model is a server with at most one coordination node. Everything that follows from a call has happened when it
-// returns. It is not safe for concurrent use.
+// Model is a server with at most one coordination node. Everything that follows from a call has happened when
+// it returns. It is not safe for concurrent use.
 type Model struct {
 	path    string
 	limits  Limits
@@ -128,9 +128,9 @@ func (m *Model) DropNode() {
 	m.node = nil
 }
 
-// Hold keeps what clients and timers ask of the leader in flight until Release. Meanwhile the node must not be made,
-// altered or dropped. A start may ask for a new session, or for one whose stream has ended or is stopping: what comes
-// of thefts that meet requests in flight is left open by the specification.
+// Hold keeps what clients and timers ask of the leader in flight until Release. Meanwhile the node must not
+// be made, altered or dropped. A start may ask for a new session, or for one whose stream has ended or is
+// stopping: what comes of thefts that meet requests in flight is left open by the specification.
 func (m *Model) Hold() { m.held = true }
 
 // Release carries out what is in flight, in the order in which it was asked.
@@ -194,8 +194,8 @@ func (m *Model) Restart() {
 // Now is the time since the model was made.
 func (m *Model) Now() time.Duration { return m.now }
 
-// Ambiguous reports whether two timers ran out at the very same moment. The specification does not say which of the
-// two goes first, so whatever follows cannot be compared.
+// Ambiguous reports whether two timers ran out at the very same moment. The specification does not say which
+// of the two goes first, so whatever follows cannot be compared.
 func (m *Model) Ambiguous() bool { return m.ambiguous }
 
 // Advance lets time pass.

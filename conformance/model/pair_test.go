@@ -56,7 +56,8 @@ func (r *run) close(p *pair) {
 	r.model.Close(p.model)
 }
 
-// pong sends a number that both sides understand in the same way, although each has chosen its own for the ping.
+// pong sends a number that both sides understand in the same way, although each has chosen its own for the
+// ping.
 func (r *run) pong(p *pair, which pongRef) {
 	if p.model.Attaching() {
 		return
@@ -89,7 +90,8 @@ func (r *run) echo(p *pair) {
 	r.model.Send(p.model, Request{Kind: Ping, Opaque: p.modelPings[last]})
 }
 
-// comparePair compares what one client has read since the last time, and remembers what it needs for later messages.
+// comparePair compares what one client has read since the last time, and remembers what it needs for later
+// messages.
 func (r *run) comparePair(p *pair) {
 	if p.model.Attaching() || p.leftOpen {
 		return // the server may refuse at once or in turn; nothing else is on this stream

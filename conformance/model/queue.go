@@ -197,8 +197,8 @@ func (m *Model) waitExpired(sem *semaphore, l *link) {
 	m.leaveQueue(sem, l)
 }
 
-// ownerLeft is what follows when an owner is gone: an ephemeral semaphore without anybody disappears, otherwise the
-// queue moves, and either way those who watch are told once.
+// ownerLeft is what follows when an owner is gone: an ephemeral semaphore without anybody disappears,
+// otherwise the queue moves, and either way those who watch are told once.
 func (m *Model) ownerLeft(sem *semaphore) {
 	if sem.ephemeral && len(sem.owners)+len(sem.waiters) == 0 {
 		m.mark(markEphemeralDeleted)
@@ -249,8 +249,9 @@ func (m *Model) process(sem *semaphore) (granted bool) {
 	return granted
 }
 
-// answerWaiter gives the result of a waiting acquire, if anybody is there to read it. A Pending that the client has not
-// read yet is taken back, because the result is ready (rule 4 of §2.10 of the specification of the surface).
+// answerWaiter gives the result of a waiting acquire, if anybody is there to read it. A Pending that the
+// client has not read yet is taken back, because the result is ready (rule 4 of §2.10 of the specification of
+// the surface).
 func (m *Model) answerWaiter(l *link, why Mark, r Reply) {
 	if !l.addressable {
 		return
@@ -268,8 +269,8 @@ func (m *Model) answerWaiter(l *link, why Mark, r Reply) {
 	m.send(s, r)
 }
 
-// reload is what a new leader makes of a semaphore: nobody can be told anything, everyone is a waiter until the queue
-// has been processed, and finite waits start again in full (§4.2, §4.3).
+// reload is what a new leader makes of a semaphore: nobody can be told anything, everyone is a waiter until
+// the queue has been processed, and finite waits start again in full (§4.2, §4.3).
 func (m *Model) reload(sem *semaphore) {
 	sem.watches = nil
 	sem.waiters = append(append([]*link(nil), sem.owners...), sem.waiters...)

@@ -2,8 +2,8 @@ package model
 
 import "strings"
 
-// Limits of coordd that the reference does not have: how many bytes a node and the whole state may hold, and how large a
-// description may be.
+// Limits of coordd that the reference does not have: how many bytes a node and the whole state may hold, and
+// how large a description may be.
 
 // bytes is what the node holds: the names and data of its semaphores, and the data of owners and waiters.
 func (n *node) bytes() int {
@@ -28,8 +28,8 @@ const (
 	pathOwner     = len("root@builtin")
 )
 
-// EmptyState is what the state counts while the node is empty: its own row, the entries of the path tree, and the row of
-// the machine.
+// EmptyState is what the state counts while the node is empty: its own row, the entries of the path tree, and
+// the row of the machine.
 func EmptyState(path string) int {
 	sum := rowCharge + nodeCharge
 	for _, name := range strings.Split(strings.Trim(path, "/"), "/") {
@@ -55,8 +55,8 @@ func (m *Model) mayGrow(more int) bool {
 	return more <= 0 || m.limits.State == 0 || m.used()+more <= m.limits.State
 }
 
-// noRoom is why there may not be so many new rows, and so many bytes instead of so many others; empty if there may. What
-// does not grow always may.
+// noRoom is why there may not be so many new rows, and so many bytes instead of so many others; empty if
+// there may. What does not grow always may.
 func (m *Model) noRoom(rows, instead, of int) string {
 	grown := max(0, instead-of)
 	switch {

@@ -14,8 +14,8 @@ import (
 
 const (
 	nodePath = "/local/dir/node"
-	// wakesMax bounds how many pings and expiries one step may go through, so that a session that is pinged every
-	// 10 ms does not make a jump of an hour a matter of minutes.
+	// wakesMax bounds how many pings and expiries one step may go through, so that a session that is pinged
+	// every 10 ms does not make a jump of an hour a matter of minutes.
 	wakesMax = 40
 )
 
@@ -68,8 +68,8 @@ func newRun(s setup, marks *Marks, trace *strings.Builder) (*run, error) {
 	return r, nil
 }
 
-// do carries out a step on both sides. It returns false when there is nothing more to compare: the sides differ, or
-// the specification leaves open what comes next.
+// do carries out a step on both sides. It returns false when there is nothing more to compare: the sides
+// differ, or the specification leaves open what comes next.
 func (r *run) do(s step) (goOn bool) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -104,8 +104,8 @@ func (r *run) do(s step) (goOn bool) {
 	return r.failure == ""
 }
 
-// tick moves the clock on by one nanosecond. Timeouts are whole milliseconds, so timers that were set by different
-// steps never run out at the same moment, where the specification does not say which goes first.
+// tick moves the clock on by one nanosecond. Timeouts are whole milliseconds, so timers that were set by
+// different steps never run out at the same moment, where the specification does not say which goes first.
 func (r *run) tick() {
 	r.phase++
 	r.let(1)
@@ -223,7 +223,8 @@ func (r *run) server(s step) {
 	}
 }
 
-// startsAlone reports whether what comes of a start does not depend on what else is in flight about its session.
+// startsAlone reports whether what comes of a start does not depend on what else is in flight about its
+// session.
 func (r *run) startsAlone(s step) bool {
 	if r.model.node == nil || r.model.limits.Sessions < 1000 || r.model.limits.State > 0 {
 		return false
@@ -234,8 +235,8 @@ func (r *run) startsAlone(s step) bool {
 	sess := r.model.findSession(r.slots[s.other].session)
 	switch {
 	case sess == nil:
-		// It may be about to come into being: coordd refuses by what it has applied (architecture, §3), the reference
-		// in turn. Nobody can know the id yet, unless from before the node was dropped.
+		// It may be about to come into being: coordd refuses by what it has applied (architecture, §3), the
+		// reference in turn. Nobody can know the id yet, unless from before the node was dropped.
 		return !r.attaching
 	case sess.stream == nil:
 		return !sess.attaching && !sess.stopping && !sess.expiring
@@ -257,7 +258,8 @@ func (r *run) open(c *slot, server uint64) *pair {
 	return p
 }
 
-// startRequest asks for the session that the step means. It also returns the protection key that this session really has.
+// startRequest asks for the session that the step means. It also returns the protection key that this session
+// really has.
 func (r *run) startRequest(c *slot, s step) (Request, string) {
 	request := s.request
 	of := r.slots[s.other%len(r.slots)]

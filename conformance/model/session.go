@@ -221,8 +221,9 @@ func (m *Model) sessionExpired(sess *session) {
 	m.endSession(sess)
 }
 
-// endSession destroys a session (§3.9). All owned semaphores come before all waited-for ones; the order within each
-// of the two groups is left open, so the messages carry a group, with one block for each semaphore.
+// endSession destroys a session (§3.9). All owned semaphores come before all waited-for ones; the order
+// within each of the two groups is left open, so the messages carry a group, with one block for each
+// semaphore.
 func (m *Model) endSession(sess *session) {
 	m.forgetAddresses(sess)
 	var owned, waited []*semaphore

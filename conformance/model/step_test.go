@@ -29,8 +29,8 @@ const (
 	opAlter     op = "alter node"
 )
 
-// sessionRef says which session a start asks for. Steps name sessions by the slot that had them, so that a sequence
-// keeps its sense when steps are left out of it.
+// sessionRef says which session a start asks for. Steps name sessions by the slot that had them, so that a
+// sequence keeps its sense when steps are left out of it.
 type sessionRef string
 
 const (

@@ -20,8 +20,8 @@ type Stream struct {
 	replies []Reply
 }
 
-// Open opens a stream on a server. Streams with the same server and the same spelling of the path share a front-end,
-// which decides how a theft is told (§2.5).
+// Open opens a stream on a server. Streams with the same server and the same spelling of the path share a
+// front-end, which decides how a theft is told (§2.5).
 func (m *Model) Open(server uint64) *Stream {
 	s := &Stream{server: server}
 	m.streams = append(m.streams, s)

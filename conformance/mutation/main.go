@@ -77,8 +77,8 @@ var trials = []trial{
 	{name: "pings of a late server", folder: "coordination", tests: "^Test(LateTick|HealthyServer|PingIsTaken|PingClock|UnreadStream|Withheld)"},
 }
 
-// silence is the simulation of servers whose clocks and networks are as bad as may be. Finding what it is there for takes
-// it many histories.
+// silence is the simulation of servers whose clocks and networks are as bad as may be. Finding what it is
+// there for takes it many histories.
 var silence = trial{name: "silence simulation", folder: "server/group", tests: "^TestSilence$"}
 
 // check tries every defect and prints the table of what found it.
@@ -164,7 +164,8 @@ func (m *mutation) try(t *trial, work, overlay string) (string, error) {
 // path is where the defective file is.
 func (m *mutation) path() string { return filepath.Join(*root, filepath.FromSlash(m.file)) }
 
-// overlay writes what the compiler has to see in place of the file, and returns the name of the list that says so.
+// overlay writes what the compiler has to see in place of the file, and returns the name of the list that
+// says so.
 func (m *mutation) overlay(work string) (string, error) {
 	text, err := m.apply(*root)
 	if err != nil {

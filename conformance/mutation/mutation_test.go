@@ -10,8 +10,8 @@ import (
 // leastMutations is how many defects the suite is checked with.
 const leastMutations = 25
 
-// TestMutationsApply wants every defect to fit the code as it is now. Where it does not, the code was changed: change the
-// defect's old text, or think of another defect.
+// TestMutationsApply wants every defect to fit the code as it is now. Where it does not, the code was
+// changed: change the defect's old text, or think of another defect.
 func TestMutationsApply(t *testing.T) {
 	list, err := mutations()
 	if err != nil {

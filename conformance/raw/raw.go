@@ -1,5 +1,5 @@
-// Package raw is a client of the Session stream without an SDK in between: every message is seen as it comes. It serves
-// measurements and fault tests, where an SDK's own retries would hide what the server did.
+// Package raw is a client of the Session stream without an SDK in between: every message is seen as it comes.
+// It serves measurements and fault tests, where an SDK's own retries would hide what the server did.
 package raw
 
 import (
@@ -56,8 +56,8 @@ func CreateNode(ctx context.Context, conn *grpc.ClientConn, path string) error {
 	return nil
 }
 
-// DescribeNode asks for a coordination node, which every server answers from what it has executed itself once it has caught
-// up with all that was committed before.
+// DescribeNode asks for a coordination node, which every server answers from what it has executed itself once
+// it has caught up with all that was committed before.
 func DescribeNode(ctx context.Context, conn *grpc.ClientConn, path string) error {
 	answer, err := Ydb_Coordination_V1.NewCoordinationServiceClient(conn).DescribeNode(ctx, &Ydb_Coordination.DescribeNodeRequest{Path: path})
 	if err != nil {
@@ -69,12 +69,12 @@ func DescribeNode(ctx context.Context, conn *grpc.ClientConn, path string) error
 	return nil
 }
 
-// Session is a stream with an attached session. Its methods are for one goroutine at a time, except that one may receive
-// while another sends.
+// Session is a stream with an attached session. Its methods are for one goroutine at a time, except that one
+// may receive while another sends.
 type Session struct {
 	ID uint64
-	// Late, if set, is called with the results of earlier acquires that come while the answer to another request is waited
-	// for.
+	// Late, if set, is called with the results of earlier acquires that come while the answer to another
+	// request is waited for.
 	Late func(*Response)
 	// Heard, if set, is called for every message that comes, pings included, before anything is done with it.
 	Heard func()
@@ -207,7 +207,8 @@ func (s *Session) Release(name string) error {
 	return err
 }
 
-// TryRelease gives the semaphore back, or leaves its queue, and reports whether there was anything to give back.
+// TryRelease gives the semaphore back, or leaves its queue, and reports whether there was anything to give
+// back.
 func (s *Session) TryRelease(name string) (bool, error) {
 	s.reqID++
 	err := s.stream.Send(&Request{Request: &Ydb_Coordination.SessionRequest_ReleaseSemaphore_{

@@ -18,14 +18,14 @@ type Call struct {
 // Outcome is the answer, the zero one as long as there is none.
 func (c *Call) Outcome() outcome.Outcome { return c.outcome }
 
-// Call executes a command; build gets the name to put into the command. While Hold is in force the outcome is the zero
-// one.
+// Call executes a command; build gets the name to put into the command. While Hold is in force the outcome is
+// the zero one.
 func (w *World) Call(build func(call coordination.CallID) coordination.Command) outcome.Outcome {
 	return w.Begin(build).Outcome()
 }
 
-// Begin is Call for those who want the outcome later: while Hold is in force the call stays in flight. It survives
-// FailOver, as a server repeats it to the next leader, but not Restart.
+// Begin is Call for those who want the outcome later: while Hold is in force the call stays in flight. It
+// survives FailOver, as a server repeats it to the next leader, but not Restart.
 func (w *World) Begin(build func(call coordination.CallID) coordination.Command) *Call {
 	w.named++
 	c := &Call{command: build(coordination.CallID{Nonce: w.named}), since: w.index}

@@ -10,8 +10,9 @@ import (
 	"github.com/coordd/coordd/scheme/outcome"
 )
 
-// TestFailOverCalls changes the leader again and again while calls are in flight: before they reach the log, in it, and
-// behind it. Every call must get the outcome that it has where the leader never changes: executed once, in its turn.
+// TestFailOverCalls changes the leader again and again while calls are in flight: before they reach the log,
+// in it, and behind it. Every call must get the outcome that it has where the leader never changes: executed
+// once, in its turn.
 func TestFailOverCalls(t *testing.T) {
 	first, last := uint64(1), uint64(*failOverSeeds)
 	if *failOverSeed != 0 {

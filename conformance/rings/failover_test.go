@@ -16,10 +16,10 @@ var (
 	failOverSeed  = flag.Uint64("failover-seed", 0, "the only seed to run, 0 for many")
 )
 
-// TestFailOver changes the leader again and again while requests are in flight: some of the commands survive, some are
-// lost, and the answers to all of them are. Every request must get its one result all the same, in its own arm, behind at
-// most one Pending, and no stream may break but those with a describe that cannot be answered any more: a later request of
-// the stream was executed, and its effect would show.
+// TestFailOver changes the leader again and again while requests are in flight: some of the commands survive,
+// some are lost, and the answers to all of them are. Every request must get its one result all the same, in
+// its own arm, behind at most one Pending, and no stream may break but those with a describe that cannot be
+// answered any more: a later request of the stream was executed, and its effect would show.
 func TestFailOver(t *testing.T) {
 	first, last := uint64(1), uint64(*failOverSeeds)
 	if *failOverSeed != 0 {
@@ -43,7 +43,8 @@ type failOverClient struct {
 	started  bool
 	ended    bool // because of a describe that was overtaken
 
-	// A semaphore that only this client uses, as it must be once the requests sent so far are executed, each once.
+	// A semaphore that only this client uses, as it must be once the requests sent so far are executed, each
+	// once.
 	own      string
 	exists   bool
 	held     bool

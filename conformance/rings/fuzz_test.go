@@ -8,9 +8,9 @@ import (
 	"github.com/coordd/coordd/coordination"
 )
 
-// FuzzStream turns bytes into what two clients and a server do: messages on two streams, time, requests in flight,
-// restarts and leader changes. Nothing may panic, the machine's invariants must hold after every command, every answer
-// must be to a request that was sent, and the machine must come back from its rows.
+// FuzzStream turns bytes into what two clients and a server do: messages on two streams, time, requests in
+// flight, restarts and leader changes. Nothing may panic, the machine's invariants must hold after every
+// command, every answer must be to a request that was sent, and the machine must come back from its rows.
 func FuzzStream(f *testing.F) {
 	for _, seed := range []string{
 		"", "\x00\x01", // both streams start

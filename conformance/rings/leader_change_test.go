@@ -8,8 +8,8 @@ import (
 	"github.com/coordd/coordd/coordination"
 )
 
-// TestStopOverLeaderChange stops sessions whose leader goes before the answer comes: every stop is answered once,
-// whether or not it was carried out before, and the session is gone.
+// TestStopOverLeaderChange stops sessions whose leader goes before the answer comes: every stop is answered
+// once, whether or not it was carried out before, and the session is gone.
 func TestStopOverLeaderChange(t *testing.T) {
 	for _, applied := range []int{0, 1} {
 		t.Run(fmt.Sprintf("%d applied", applied), func(t *testing.T) {

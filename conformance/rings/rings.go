@@ -1,5 +1,6 @@
-// Package rings runs the pure rings of package coordination together, with a fake clock and without a socket: the
-// machine, one leader, and a Front for each stream. Transcripts, the reference model and the simulation stand on it.
+// Package rings runs the pure rings of package coordination together, with a fake clock and without a socket:
+// the machine, one leader, and a Front for each stream. Transcripts, the reference model and the simulation
+// stand on it.
 package rings
 
 import (
@@ -16,8 +17,8 @@ type Options struct {
 	Limits   coordination.Limits // default DefaultLimits
 	// HoldStartFailure is coordination.PingPolicy.HoldStartFailureMillis. 0 tells failed starts at once.
 	HoldStartFailureMillis uint64
-	// Batch, if set, says how many of the n commands in flight, 2 or more, the next entry of the log has; otherwise each
-	// has its own.
+	// Batch, if set, says how many of the n commands in flight, 2 or more, the next entry of the log has;
+	// otherwise each has its own.
 	Batch func(n int) int
 	// Reencode, if set, passes every entry through the stored format and back.
 	Reencode func(coordination.Entry) coordination.Entry
@@ -25,8 +26,8 @@ type Options struct {
 	Check bool
 }
 
-// World is a server in memory. Everything that follows from a call has happened when the call returns, unless Hold is
-// in force. It is not safe for concurrent use.
+// World is a server in memory. Everything that follows from a call has happened when the call returns, unless
+// Hold is in force. It is not safe for concurrent use.
 type World struct {
 	options Options
 	replica *replica
@@ -164,8 +165,8 @@ func (w *World) Release() {
 	w.run()
 }
 
-// Restart replaces the leader by one of a new term, as after a crash: commands in flight are lost, every stream ends
-// with "Link failure" (§4.2).
+// Restart replaces the leader by one of a new term, as after a crash: commands in flight are lost, every
+// stream ends with "Link failure" (§4.2).
 func (w *World) Restart() { w.restart(w.Machine()) }
 
 func (w *World) restart(m *coordination.Machine) {
@@ -177,9 +178,9 @@ func (w *World) restart(m *coordination.Machine) {
 	w.start(m)
 }
 
-// FailOver replaces the leader by one of a new term while the streams go on: they wait for the new leader and tell it
-// who they are. Calls that are not answered yet are repeated to it. Of the commands in flight the first kept ones are
-// applied before the new leader takes over, the rest is lost with the old one.
+// FailOver replaces the leader by one of a new term while the streams go on: they wait for the new leader and
+// tell it who they are. Calls that are not answered yet are repeated to it. Of the commands in flight the
+// first kept ones are applied before the new leader takes over, the rest is lost with the old one.
 func (w *World) FailOver(kept int) {
 	for _, s := range w.order {
 		s.front.Orphan(w.now)
@@ -277,8 +278,8 @@ func (w *World) Open(server uint64) *Stream {
 	return s
 }
 
-// Send hands over the client's next message. Messages behind a start that has not been answered yet must not be sent:
-// the server does not read them.
+// Send hands over the client's next message. Messages behind a start that has not been answered yet must not
+// be sent: the server does not read them.
 func (s *Stream) Send(m coordination.ClientMessage) {
 	if m.Start != nil {
 		s.world.opaque++

@@ -10,8 +10,9 @@ import (
 	"github.com/coordd/coordd/coordination"
 )
 
-// TestAnySplit gives the same requests to worlds that put what is in flight into entries of the log in different ways: one
-// command each, all in one, at random. Every client must read the same, message by message.
+// TestAnySplit gives the same requests to worlds that put what is in flight into entries of the log in
+// different ways: one command each, all in one, at random. Every client must read the same, message by
+// message.
 func TestAnySplit(t *testing.T) {
 	for seed := range uint64(200) {
 		split := rand.New(rand.NewPCG(seed, 2))

@@ -9,8 +9,9 @@ import (
 	"testing"
 )
 
-// New returns the log of a test's server. It is part of the test's output until the test ends, from level info on, or from
-// debug where the environment sets COORDD_TEST_LOG; those lines are written to standard error at once as well.
+// New returns the log of a test's server. It is part of the test's output until the test ends, from level
+// info on, or from debug where the environment sets COORDD_TEST_LOG; those lines are written to standard
+// error at once as well.
 func New(t testing.TB) *slog.Logger {
 	out := &output{to: t.Output()}
 	t.Cleanup(out.end)

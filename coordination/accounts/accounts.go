@@ -1,6 +1,6 @@
-// Package accounts is the users who can log in and the keys that login tokens are signed with, and the rules by which
-// commands change them. It is part of the replicated machine, and pure: the same commands make the same accounts on every
-// server.
+// Package accounts is the users who can log in and the keys that login tokens are signed with, and the rules
+// by which commands change them. It is part of the replicated machine, and pure: the same commands make the
+// same accounts on every server.
 package accounts
 
 import (
@@ -22,13 +22,15 @@ const (
 	MaxUserNameBytes = 256
 	// MaxPasswordHashBytes bounds what is stored for a password.
 	MaxPasswordHashBytes = 1024
-	// MaxSigningKeys bounds the keys that verify; a rotation beyond it is refused until the oldest may be dropped.
+	// MaxSigningKeys bounds the keys that verify; a rotation beyond it is refused until the oldest may be
+	// dropped.
 	MaxSigningKeys = 64
 	// MaxSigningKeyBytes bounds the secret of a key.
 	MaxSigningKeyBytes = 64
 )
 
-// Position is where in the log a command is: the index of its entry, and its place among the entry's commands.
+// Position is where in the log a command is: the index of its entry, and its place among the entry's
+// commands.
 type Position struct {
 	Index uint64
 	Place uint32
@@ -65,8 +67,8 @@ type SigningKey struct {
 	CreatedMillis uint64
 }
 
-// Accounts is the users and the signing keys at one moment. It never changes: a command that changes something makes a
-// new one, so other goroutines may keep and read it.
+// Accounts is the users and the signing keys at one moment. It never changes: a command that changes
+// something makes a new one, so other goroutines may keep and read it.
 type Accounts struct {
 	users []User       // ascending names
 	keys  []SigningKey // ascending ids
@@ -90,7 +92,8 @@ func (a *Accounts) IsAdministrator(name string) bool {
 	return found && user.Administrator
 }
 
-// SigningKeys returns the keys that login tokens may be signed with, the newest last. The slice must not be changed.
+// SigningKeys returns the keys that login tokens may be signed with, the newest last. The slice must not be
+// changed.
 func (a *Accounts) SigningKeys() []SigningKey { return a.keys }
 
 func (a *Accounts) search(name string) (int, bool) {
@@ -135,8 +138,9 @@ type Change struct {
 
 func (a *Accounts) refused(why outcome.Outcome) Change { return Change{After: a, Outcome: why} }
 
-// Add adds a user by the command at a position. The first user of an empty list is an administrator whatever the flag
-// says, and may be added by anybody. With onlyFirst nothing happens, and that is success, if there are users already.
+// Add adds a user by the command at a position. The first user of an empty list is an administrator whatever
+// the flag says, and may be added by anybody. With onlyFirst nothing happens, and that is success, if there
+// are users already.
 func (a *Accounts) Add(by By, at Position, u User, onlyFirst bool) Change {
 	first := len(a.users) == 0
 	slot, exists := a.search(u.Name)
@@ -199,8 +203,9 @@ func (a *Accounts) isLastAdministrator(name string) bool {
 	})
 }
 
-// Rotate adds a key by the command at a position, and forgets those that were made before dropBeforeMillis. newest is the id
-// of the newest key that whoever proposed this knew, the zero one for none: of two rotations at once the second is void.
+// Rotate adds a key by the command at a position, and forgets those that were made before dropBeforeMillis.
+// newest is the id of the newest key that whoever proposed this knew, the zero one for none: of two rotations
+// at once the second is void.
 func (a *Accounts) Rotate(by By, at Position, k SigningKey, newest Position, dropBeforeMillis uint64) Change {
 	kept := slices.DeleteFunc(slices.Clone(a.keys), func(k SigningKey) bool { return k.CreatedMillis < dropBeforeMillis })
 	switch {
@@ -237,7 +242,8 @@ func validUserName(name string) bool {
 
 func validPasswordHash(hash string) bool { return hash != "" && len(hash) <= MaxPasswordHashBytes }
 
-// Check verifies the invariants of the users and keys when the command at a position is the last that was applied.
+// Check verifies the invariants of the users and keys when the command at a position is the last that was
+// applied.
 func (a *Accounts) Check(applied Position) error {
 	var broken []error
 	fail := func(format string, args ...any) { broken = append(broken, fmt.Errorf(format, args...)) }

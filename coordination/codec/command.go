@@ -10,10 +10,10 @@ import (
 	"github.com/coordd/coordd/scheme"
 )
 
-// AppendCommand appends the encoding of c to dst and returns the extended slice; nothing is appended for a nil command.
-// Equal commands have equal encodings. In the log a command may stand alone like this if Since is the first version; one
-// of a later version is part of an entry (AppendToEntry). It panics on a type of command that it does not know: that is a bug, and the
-// tests would have told.
+// AppendCommand appends the encoding of c to dst and returns the extended slice; nothing is appended for a
+// nil command. Equal commands have equal encodings. In the log a command may stand alone like this if Since
+// is the first version; one of a later version is part of an entry (AppendToEntry). It panics on a type of
+// command that it does not know: that is a bug, and the tests would have told.
 func AppendCommand(dst []byte, c coordination.Command) []byte {
 	if c == nil {
 		return dst
@@ -33,10 +33,10 @@ func appendCommand(dst []byte, c coordination.Command, field protowire.Number, s
 	return w.data
 }
 
-// DecodeCommand reads what AppendCommand wrote; no data is the nil command. Byte slices of the command share memory with
-// data, which must not be changed afterwards. It fails on a version or a command that this program does not
-// know, naming it, and on everything that is not the one encoding of a command. A server must not go on after such an
-// error: it would no longer have the state that the others have.
+// DecodeCommand reads what AppendCommand wrote; no data is the nil command. Byte slices of the command share
+// memory with data, which must not be changed afterwards. It fails on a version or a command that this
+// program does not know, naming it, and on everything that is not the one encoding of a command. A server
+// must not go on after such an error: it would no longer have the state that the others have.
 func DecodeCommand(data []byte) (coordination.Command, error) {
 	if len(data) == 0 {
 		return nil, nil
@@ -54,7 +54,8 @@ func DecodeCommand(data []byte) (coordination.Command, error) {
 	return c, nil
 }
 
-// readCommand reads a command as logpb.Command has it. copies says that its byte slices must not share memory with data.
+// readCommand reads a command as logpb.Command has it. copies says that its byte slices must not share memory
+// with data.
 func readCommand(data []byte, copies bool) (coordination.Command, error) {
 	outer := reader(data, false)
 	field, wireType := protowire.DecodeTag(outer.tag)

@@ -15,8 +15,8 @@ const (
 	entryCommands protowire.Number = 2
 )
 
-// BeginEntry appends the beginning of an entry to dst and returns the extended slice. AppendToEntry adds its commands:
-// one at least, and all of them only while every server of the cluster can read VersionEntries.
+// BeginEntry appends the beginning of an entry to dst and returns the extended slice. AppendToEntry adds its
+// commands: one at least, and all of them only while every server of the cluster can read VersionEntries.
 func BeginEntry(dst []byte, stampMillis uint64) []byte {
 	dst = append(dst, VersionEntries)
 	if stampMillis != 0 {
@@ -42,11 +42,11 @@ func AppendEncoded(entry, command []byte) []byte {
 	return protowire.AppendBytes(entry, command[1:])
 }
 
-// DecodeEntry reads the stamp and the commands of an entry of the log into e, whose other fields it leaves alone: those that BeginEntry
-// and AppendToEntry wrote, or the one that AppendCommand wrote; no data has none. The slice of commands that e has is used
-// again. Byte slices of the only command of an entry share memory with data, which must not be changed afterwards; those
-// of one among several do not, because what lives on of one command must not keep the others' bytes. Errors are those of
-// DecodeCommand.
+// DecodeEntry reads the stamp and the commands of an entry of the log into e, whose other fields it leaves
+// alone: those that BeginEntry and AppendToEntry wrote, or the one that AppendCommand wrote; no data has
+// none. The slice of commands that e has is used again. Byte slices of the only command of an entry share
+// memory with data, which must not be changed afterwards; those of one among several do not, because what
+// lives on of one command must not keep the others' bytes. Errors are those of DecodeCommand.
 func DecodeEntry(data []byte, e *coordination.Entry) error {
 	e.StampMillis, e.Commands = 0, e.Commands[:0]
 	switch {
@@ -84,8 +84,9 @@ func DecodeEntry(data []byte, e *coordination.Entry) error {
 	return nil
 }
 
-// Glance tells how many commands an entry has, and whether a DropNode is among them, as far as the first bytes of each
-// show. It is for who wants to know how long an entry will take, and says nothing of what is broken.
+// Glance tells how many commands an entry has, and whether a DropNode is among them, as far as the first
+// bytes of each show. It is for who wants to know how long an entry will take, and says nothing of what is
+// broken.
 func Glance(entry []byte) (commands int, dropsNode bool) {
 	switch {
 	case len(entry) == 0:

@@ -14,8 +14,8 @@ import (
 	"github.com/coordd/coordd/coordination/codec/internal/logpb"
 )
 
-// An input is refused, or it encodes to itself again; what is accepted is exactly what the generated code reads and
-// writes in the same form.
+// An input is refused, or it encodes to itself again; what is accepted is exactly what the generated code
+// reads and writes in the same form.
 func FuzzDecodeCommand(f *testing.F) {
 	f.Add([]byte{})
 	f.Add([]byte{versionFirst})
@@ -114,8 +114,8 @@ func FuzzDecodeRow(f *testing.F) {
 	})
 }
 
-// writesTheSame reports whether the generated code reads data and writes it again in the same form, with nothing in it
-// that the plain structs cannot hold.
+// writesTheSame reports whether the generated code reads data and writes it again in the same form, with
+// nothing in it that the plain structs cannot hold.
 func writesTheSame(data []byte, message proto.Message) bool {
 	if proto.Unmarshal(data, message) != nil {
 		return false

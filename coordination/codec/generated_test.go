@@ -17,8 +17,8 @@ import (
 	"github.com/coordd/coordd/coordination/codec/internal/logpb"
 )
 
-// This file compares the codec with the code that protoc-gen-go makes of the same schema: the same bytes for the same
-// values, field by field, and the same values from the same bytes.
+// This file compares the codec with the code that protoc-gen-go makes of the same schema: the same bytes for
+// the same values, field by field, and the same values from the same bytes.
 
 var canonical = proto.MarshalOptions{Deterministic: true}
 
@@ -302,8 +302,8 @@ func TestGeneratedCodeWritesTheSame(t *testing.T) {
 	}
 }
 
-// checkSame wants what the generated code writes to come back through the codec. since says with which version the form of
-// the value came.
+// checkSame wants what the generated code writes to come back through the codec. since says with which
+// version the form of the value came.
 func checkSame(t *testing.T, message proto.Message, through func([]byte) ([]byte, error), since func([]byte) uint64) {
 	t.Helper()
 	data, err := canonical.MarshalAppend([]byte{0}, message)

@@ -10,8 +10,8 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden file")
 
-// The stored format must not change without a new version: a data directory of an older program would not be read any
-// more. A difference here is a mistake, unless it adds a line.
+// The stored format must not change without a new version: a data directory of an older program would not be
+// read any more. A difference here is a mistake, unless it adds a line.
 func TestFormatIsStable(t *testing.T) {
 	for version := uint64(1); version <= Version; version++ {
 		checkFormat(t, version)
@@ -22,8 +22,8 @@ func TestFormatIsStable(t *testing.T) {
 	checkGolden(t, "testdata/entry2.golden", b.String())
 }
 
-// checkFormat looks at the values of a version: of the first with all fields set that it had, of a later one those with
-// all fields set whose form came with it.
+// checkFormat looks at the values of a version: of the first with all fields set that it had, of a later one
+// those with all fields set whose form came with it.
 func checkFormat(t *testing.T, version uint64) {
 	t.Helper()
 	var b strings.Builder

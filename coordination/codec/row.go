@@ -15,14 +15,14 @@ const (
 	placeBytes = 4 // of a longer key
 )
 
-// NodePrefix returns what the keys of all rows of one coordination node begin with. Its result for 0 covers the rows
-// that belong to no node.
+// NodePrefix returns what the keys of all rows of one coordination node begin with. Its result for 0 covers
+// the rows that belong to no node.
 func NodePrefix(id coordination.NodeID) []byte {
 	return binary.BigEndian.AppendUint64(make([]byte, 0, nodeBytes), uint64(id))
 }
 
-// EncodeRow returns the key and the value under which a row is stored; for a DeletedRow the key to delete, and deleted.
-// Equal rows have equal encodings.
+// EncodeRow returns the key and the value under which a row is stored; for a DeletedRow the key to delete,
+// and deleted. Equal rows have equal encodings.
 func EncodeRow(row coordination.Row) (key, value []byte, deleted bool) {
 	k := row.Key()
 	key = binary.BigEndian.AppendUint64(make([]byte, 0, keyBytes), uint64(k.Node))
@@ -40,8 +40,8 @@ func EncodeRow(row coordination.Row) (key, value []byte, deleted bool) {
 	return key, w.data, false
 }
 
-// DecodeRow reads what EncodeRow wrote. The row shares no memory with key and value. It fails on a version or a
-// kind that this program does not know, naming it, and on everything that is not the one encoding of a row.
+// DecodeRow reads what EncodeRow wrote. The row shares no memory with key and value. It fails on a version or
+// a kind that this program does not know, naming it, and on everything that is not the one encoding of a row.
 func DecodeRow(key, value []byte) (coordination.Row, error) {
 	k, err := decodeKey(key)
 	if err != nil {

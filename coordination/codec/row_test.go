@@ -159,8 +159,8 @@ func TestUnknownRowPanics(t *testing.T) {
 	EncodeRow(strangeRow{coordination.MachineRow{}})
 }
 
-// A row counts towards the limit of the state what it is encoded at least, whatever its numbers, and not much more than
-// its texts and data are and its charge.
+// A row counts towards the limit of the state what it is encoded at least, whatever its numbers, and not much
+// more than its texts and data are and its charge.
 func TestRowsCountWhatTheyAreEncoded(t *testing.T) {
 	const seed = 4
 	for round := range 2000 {

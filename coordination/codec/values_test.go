@@ -45,7 +45,8 @@ func allRows() []coordination.Row {
 	}
 }
 
-// filler sets every field of a value, however deep, by reflection, so that a field added later is not forgotten.
+// filler sets every field of a value, however deep, by reflection, so that a field added later is not
+// forgotten.
 type filler struct {
 	// random is nil for values that are all different and never zero.
 	random *rand.Rand

@@ -2,23 +2,25 @@ package codec
 
 import "github.com/coordd/coordd/coordination"
 
-// Version is the newest version of the stored format that this program knows. What it writes has the version with which
-// its form came, so that it is read by as many as can read it.
+// Version is the newest version of the stored format that this program knows. What it writes has the version
+// with which its form came, so that it is read by as many as can read it.
 const Version = 2
 
-// The versions with which things came. Nothing of a version is written before every server of the cluster can read it.
+// The versions with which things came. Nothing of a version is written before every server of the cluster can
+// read it.
 const (
 	versionFirst = 1
-	// VersionEntries is the version with which entries of several commands came, and with them everything that says where
-	// in its entry a command is, and when an entry was written; also what is answered above an open request, the
-	// owners of sessions, limits, marks, what administrators do to sessions and semaphores, and rate limiters.
+	// VersionEntries is the version with which entries of several commands came, and with them everything
+	// that says where in its entry a command is, and when an entry was written; also what is answered above
+	// an open request, the owners of sessions, limits, marks, what administrators do to sessions and
+	// semaphores, and rate limiters.
 	VersionEntries = 2
 )
 
-// Since is the version of the format with which a command, as it is written, came: a program of an older version does
-// not read it. Together with sinceRow this is the one place that says so. A command that is added, or that makes use of a
-// field that was added, gets a case with the Version that is new then; the leader writes it once every server of the
-// cluster can read it.
+// Since is the version of the format with which a command, as it is written, came: a program of an older
+// version does not read it. Together with sinceRow this is the one place that says so. A command that is
+// added, or that makes use of a field that was added, gets a case with the Version that is new then; the
+// leader writes it once every server of the cluster can read it.
 func Since(c coordination.Command) uint64 {
 	switch c := c.(type) {
 	case *coordination.ExpireWaiter:

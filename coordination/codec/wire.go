@@ -7,8 +7,9 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// wire is a message on its way. A function that names the message's fields one after another, in ascending order,
-// measures it, writes it or reads it, depending on the mode. After the first error reading does nothing more.
+// wire is a message on its way. A function that names the message's fields one after another, in ascending
+// order, measures it, writes it or reads it, depending on the mode. After the first error reading does
+// nothing more.
 type wire struct {
 	mode   mode
 	copies bool   // reading: byte slices are copied instead of shared with the input

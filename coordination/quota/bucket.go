@@ -35,11 +35,11 @@ type Bucket struct {
 	place    int // among those that are due at some time, -1 if it is not
 }
 
-// Flow is what has gone into a bucket and out of it since it was made, in units. What a full bucket begins with, and what an
-// alter takes from it, is in none of them.
+// Flow is what has gone into a bucket and out of it since it was made, in units. What a full bucket begins
+// with, and what an alter takes from it, is in none of them.
 type Flow struct {
-	// Assigned is what came from the leader, or what the bucket went on with while there was none; Granted is what was
-	// required, and Used what was reported as used.
+	// Assigned is what came from the leader, or what the bucket went on with while there was none; Granted is
+	// what was required, and Used what was reported as used.
 	Assigned, Granted, Used float64
 }
 
@@ -76,8 +76,8 @@ func (b *Bucket) at(now coordination.Instant) {
 // take takes an amount, which may be more than there is.
 func (b *Bucket) take(amount float64) { b.level = max(b.level-amount, -enormous) }
 
-// may is the rule of pace: whether an amount may be granted now to whoever comes first. More than there is is granted, and
-// makes a debt, if the time since the last grant at the pace of the level is long enough for it.
+// may is the rule of pace: whether an amount may be granted now to whoever comes first. More than there is is
+// granted, and makes a debt, if the time since the last grant at the pace of the level is long enough for it.
 func (b *Bucket) may(now coordination.Instant, amount float64) bool {
 	switch {
 	case !(b.level > 0):
@@ -118,8 +118,8 @@ func (b *Bucket) receive(amount float64) {
 	b.count(Flow{Assigned: b.level - before})
 }
 
-// wants reports whether the bucket is to ask for more: from below the watermark until it is full. What is waited for comes on
-// top.
+// wants reports whether the bucket is to ask for more: from below the watermark until it is full. What is
+// waited for comes on top.
 func (b *Bucket) wants() bool {
 	if b.active >= 0 {
 		return b.level < b.capacity+b.waiting

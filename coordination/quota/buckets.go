@@ -37,7 +37,8 @@ const (
 	Stopped
 )
 
-// Waiter is somebody who waits for units. It is its owner's, who may look at it while nothing is done to the Buckets.
+// Waiter is somebody who waits for units. It is its owner's, who may look at it while nothing is done to the
+// Buckets.
 type Waiter struct {
 	Owner any
 	Bytes int // counted against MaxWaiterBytes
@@ -105,7 +106,8 @@ func (s *Buckets) Use(now coordination.Instant, b *Bucket, amount uint64) {
 	s.settle(now, b)
 }
 
-// Wait has somebody wait for an amount that Acquire could not grant. It reports whether there is room for one more.
+// Wait has somebody wait for an amount that Acquire could not grant. It reports whether there is room for one
+// more.
 func (s *Buckets) Wait(now coordination.Instant, b *Bucket, amount uint64, w *Waiter) bool {
 	if b.waiters >= MaxWaitersOfResource || s.waiters >= MaxWaiters || s.bytes+w.Bytes > MaxWaiterBytes {
 		return false
@@ -231,8 +233,8 @@ func (s *Buckets) Receive(now coordination.Instant, key coordination.ResourceKey
 	s.serve(now, b)
 }
 
-// Tick does what is due. led reports whether there is a leader to receive from; otherwise those buckets that ask for more go
-// on with what they had lately, and a little less with every tick.
+// Tick does what is due. led reports whether there is a leader to receive from; otherwise those buckets that
+// ask for more go on with what they had lately, and a little less with every tick.
 func (s *Buckets) Tick(now coordination.Instant, led bool) {
 	for len(s.looks) > 0 && s.looks[0].due <= now {
 		b := s.looks[0]
@@ -267,8 +269,8 @@ func (s *Buckets) Next() coordination.Instant {
 	return next
 }
 
-// Alter gives the bucket of a resource other properties. What is above a smaller capacity is lost, a debt stays (older
-// servers of YDB).
+// Alter gives the bucket of a resource other properties. What is above a smaller capacity is lost, a debt
+// stays (older servers of YDB).
 func (s *Buckets) Alter(now coordination.Instant, b *Bucket, e coordination.Effective) {
 	b.at(now)
 	b.set(e)
@@ -325,8 +327,8 @@ func (s *Buckets) Stop() {
 	}
 }
 
-// Ended returns the waits that have ended since the last call, but for those that were cancelled. The slice is valid until
-// something is done to the Buckets.
+// Ended returns the waits that have ended since the last call, but for those that were cancelled. The slice
+// is valid until something is done to the Buckets.
 func (s *Buckets) Ended() []*Waiter {
 	ended := s.ended
 	s.ended = s.ended[:0]
@@ -377,8 +379,8 @@ func (s *Buckets) sumOf(e coordination.Effective) *Flow {
 // Figures are for people.
 type Figures struct {
 	Buckets, Active, Waiters, WaiterBytes int
-	// Aggregated and Detailed is what has gone through the buckets, those that are dropped since included, by how the
-	// counters of their nodes were set then.
+	// Aggregated and Detailed is what has gone through the buckets, those that are dropped since included, by
+	// how the counters of their nodes were set then.
 	Aggregated, Detailed Flow
 }
 

@@ -12,8 +12,8 @@ type Quantum struct {
 	Amount   float64
 }
 
-// Distributor shares out units among servers by ticks (§5.1). It knows the resources that somebody asks for, and what is
-// above them. It is not safe for concurrent use. The zero value is not ready: NewDistributor.
+// Distributor shares out units among servers by ticks (§5.1). It knows the resources that somebody asks for,
+// and what is above them. It is not safe for concurrent use. The zero value is not ready: NewDistributor.
 type Distributor struct {
 	supplies map[coordination.ResourceKey]*supply
 	roots    []*supply
@@ -57,14 +57,16 @@ func NewDistributor() *Distributor {
 // quantum is what the resource may have in a tick.
 func (s *supply) quantum() float64 { return s.rate / ticksPerSecond }
 
-// room is how much of a quantum the resource does not have yet. What it could not pass on it keeps, but never more than one.
+// room is how much of a quantum the resource does not have yet. What it could not pass on it keeps, but never
+// more than one.
 func (s *supply) room() float64 { return s.quantum() - s.free }
 
-// Knows reports whether somebody asks for units of the resource, or of one below it. Rates need not be told of one that is known.
+// Knows reports whether somebody asks for units of the resource, or of one below it. Rates need not be told
+// of one that is known.
 func (d *Distributor) Knows(key coordination.ResourceKey) bool { return d.supplies[key] != nil }
 
-// Ask has a server be given units of a resource from the next tick on, until it asks no more. rates are the resource's own
-// and those of what is above it, up to the root.
+// Ask has a server be given units of a resource from the next tick on, until it asks no more. rates are the
+// resource's own and those of what is above it, up to the root.
 func (d *Distributor) Ask(now coordination.Instant, consumer Consumer, node coordination.NodeID, rates []coordination.ResourceRate) {
 	if len(rates) == 0 {
 		return
@@ -140,8 +142,8 @@ func (d *Distributor) Forget(consumer Consumer) {
 	}
 }
 
-// Altered tells that rates of a node's resources may have changed; rate returns the present one, false if the resource is
-// gone.
+// Altered tells that rates of a node's resources may have changed; rate returns the present one, false if the
+// resource is gone.
 func (d *Distributor) Altered(node coordination.NodeID, rate func(coordination.ResourceKey) (float64, bool)) {
 	for key, s := range d.supplies {
 		if key.Node != node {
@@ -173,8 +175,8 @@ func (d *Distributor) Next() coordination.Instant {
 // Skip drops the ticks up to now: those in which this server may not say what it has shared out.
 func (d *Distributor) Skip(now coordination.Instant) { d.ticks.due(now) }
 
-// Tick shares out what is due, and returns who gets how much, in an order of its own. The slice is valid until the next
-// call.
+// Tick shares out what is due, and returns who gets how much, in an order of its own. The slice is valid
+// until the next call.
 func (d *Distributor) Tick(now coordination.Instant) (quanta []Quantum, ticks int) {
 	ticks = int(d.ticks.due(now))
 	for range ticks {
@@ -193,14 +195,15 @@ func (d *Distributor) Tick(now coordination.Instant) (quanta []Quantum, ticks in
 	return d.quanta, ticks
 }
 
-// equalPasses is how many passes share out what is left then in equal parts. From the last one on the part stays the same,
-// so that all passes together take no longer than there are claims.
+// equalPasses is how many passes share out what is left then in equal parts. From the last one on the part
+// stays the same, so that all passes together take no longer than there are claims.
 const equalPasses = 8
 
-// share gives what a resource has to those who claim it, in passes of equal parts until nothing is left or nobody takes
-// any more, and then has those below do the same. Who comes first changes from tick to tick.
+// share gives what a resource has to those who claim it, in passes of equal parts until nothing is left or
+// nobody takes any more, and then has those below do the same. Who comes first changes from tick to tick.
 //
-// The reference keeps to the part of the first pass, which gives what one cannot take to whoever comes next instead of to all.
+// The reference keeps to the part of the first pass, which gives what one cannot take to whoever comes next
+// instead of to all.
 func (d *Distributor) share(s *supply) {
 	n, part := len(s.claims), 0.0
 	open := d.open[:0]

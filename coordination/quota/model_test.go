@@ -262,7 +262,8 @@ func TestConservation(t *testing.T) {
 	}
 }
 
-// Who always asks gets as much as those beside it, within 5 % of it over 100 ticks; what they cannot take goes to others.
+// Who always asks gets as much as those beside it, within 5 % of it over 100 ticks; what they cannot take
+// goes to others.
 func TestFairShares(t *testing.T) {
 	w := newWorld(t, 3)
 	w.resource(1, 0, usual(1000))
@@ -395,7 +396,8 @@ func TestLeaderChange(t *testing.T) {
 	}
 }
 
-// Only what is asked for is known to the leader, with what is above it; who asks no more, or is gone, leaves nothing.
+// Only what is asked for is known to the leader, with what is above it; who asks no more, or is gone, leaves
+// nothing.
 func TestOnlyTheActiveCost(t *testing.T) {
 	w := newWorld(t, 2)
 	w.resource(1, 0, usual(1e6))
@@ -498,7 +500,8 @@ func TestWaiterBounds(t *testing.T) {
 	}
 }
 
-// Other properties count at once: who waits is granted what they allow, what does not fit is lost, and a debt stays.
+// Other properties count at once: who waits is granted what they allow, what does not fit is lost, and a debt
+// stays.
 func TestAlterBucket(t *testing.T) {
 	w := newWorld(t, 1)
 	w.resource(1, 0, usual(100))

@@ -109,8 +109,8 @@ func (w *world) tick() {
 	}
 }
 
-// acquire has somebody wait for an amount on the first server, for a limit at most, and reports whether and when it was
-// granted.
+// acquire has somebody wait for an amount on the first server, for a limit at most, and reports whether and
+// when it was granted.
 func (w *world) acquire(id coordination.ResourceID, amount uint64, limit time.Duration) (granted bool, took time.Duration) {
 	w.t.Helper()
 	s, b := w.servers[0], w.bucket(0, id)

@@ -1,5 +1,5 @@
-// Package measure counts what happens on hot paths: an atomic addition or two for each event, no lock, no allocation.
-// Whoever wants to know reads the sums; what they are called outside is not known here.
+// Package measure counts what happens on hot paths: an atomic addition or two for each event, no lock, no
+// allocation. Whoever wants to know reads the sums; what they are called outside is not known here.
 package measure
 
 import (
@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// Bounds are the upper ends of a Histogram's buckets, ascending. What is longer than the last is counted in none of them.
+// Bounds are the upper ends of a Histogram's buckets, ascending. What is longer than the last is counted in
+// none of them.
 var Bounds = [...]time.Duration{
 	50 * time.Microsecond, 100 * time.Microsecond, 250 * time.Microsecond, 500 * time.Microsecond,
 	time.Millisecond, 2500 * time.Microsecond, 5 * time.Millisecond,
@@ -35,7 +36,8 @@ func (h *Histogram) Observe(d time.Duration) {
 
 // Reading is a Histogram at one moment.
 type Reading struct {
-	// Count is how many durations there were, and Sum what they add up to. Sum may be a few events ahead or behind.
+	// Count is how many durations there were, and Sum what they add up to. Sum may be a few events ahead or
+	// behind.
 	Count uint64
 	Sum   time.Duration
 	// UpTo is how many were not longer than each of Bounds.

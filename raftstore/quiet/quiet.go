@@ -1,5 +1,5 @@
-// Package quiet has like events told ever more rarely while they go on, and counts those that were not told. What a client
-// can cause as often as it likes is logged by way of it.
+// Package quiet has like events told ever more rarely while they go on, and counts those that were not told.
+// What a client can cause as often as it likes is logged by way of it.
 package quiet
 
 import (
@@ -19,7 +19,8 @@ const kindsMax = 64
 // NotTold is the name by which logs give the number of events that were not told.
 const NotTold = "not told before"
 
-// Pace is when to tell of events of one kind. The zero value tells the first one. It is not safe for concurrent use.
+// Pace is when to tell of events of one kind. The zero value tells the first one. It is not safe for
+// concurrent use.
 type Pace struct {
 	until  time.Time
 	pause  time.Duration
@@ -44,8 +45,8 @@ func (p *Pace) Tells(now time.Time) (ok bool, hidden int) {
 // over reports whether nothing is left to remember.
 func (p *Pace) over(now time.Time) bool { return p.hidden == 0 && now.Sub(p.until) > Most }
 
-// State tells of something that is one way and then another: of each change, ever more rarely while it goes on. The zero
-// value knows the state "". It is not safe for concurrent use.
+// State tells of something that is one way and then another: of each change, ever more rarely while it goes
+// on. The zero value knows the state "". It is not safe for concurrent use.
 type State struct {
 	told string
 	pace Pace
@@ -54,8 +55,8 @@ type State struct {
 // Told is the state that was told last.
 func (s *State) Told() string { return s.told }
 
-// Tells decides whether to tell of the present state, and how many times before that was not done. What is not told now is
-// when it is asked again.
+// Tells decides whether to tell of the present state, and how many times before that was not done. What is
+// not told now is when it is asked again.
 func (s *State) Tells(state string, now time.Time) (ok bool, hidden int) {
 	if state == s.told {
 		return false, 0
@@ -69,8 +70,8 @@ func (s *State) Tells(state string, now time.Time) (ok bool, hidden int) {
 // Note has a state count as told.
 func (s *State) Note(state string) { s.told = state }
 
-// Kinds tells events of several kinds apart. Whoever varies the kind gains little: beyond 64 of them, all others share one
-// pace until some are over. The zero value is ready; it may be used by several goroutines.
+// Kinds tells events of several kinds apart. Whoever varies the kind gains little: beyond 64 of them, all
+// others share one pace until some are over. The zero value is ready; it may be used by several goroutines.
 type Kinds struct {
 	mu    sync.Mutex
 	paces map[string]*Pace

@@ -32,7 +32,8 @@ func TestPace(t *testing.T) {
 	}
 }
 
-// What comes and goes is told ever more rarely, and what it is in the end is told nevertheless; what stays is told once.
+// What comes and goes is told ever more rarely, and what it is in the end is told nevertheless; what stays is
+// told once.
 func TestState(t *testing.T) {
 	var s State
 	now := time.Unix(1, 0)

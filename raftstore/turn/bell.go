@@ -1,8 +1,9 @@
 package turn
 
-// Bell wakes the one goroutine that listens to it, by receiving from it. Several rings before it wakes are one, and a ring
-// while it does not listen is heard when it does: whoever leaves something to be found and then rings can be sure that it is
-// looked for. A nil Bell can neither be rung nor heard: ringing it does nothing.
+// Bell wakes the one goroutine that listens to it, by receiving from it. Several rings before it wakes are
+// one, and a ring while it does not listen is heard when it does: whoever leaves something to be found and
+// then rings can be sure that it is looked for. A nil Bell can neither be rung nor heard: ringing it does
+// nothing.
 type Bell chan struct{}
 
 // NewBell makes a bell that has not been rung.

@@ -32,8 +32,8 @@ func (p *pile) waiting() bool {
 	return p.left > 0
 }
 
-// TestNothingIsForgotten: bringers that do at most a piece each and never wait, and one owner, do all the work that is left,
-// one at a time.
+// TestNothingIsForgotten: bringers that do at most a piece each and never wait, and one owner, do all the
+// work that is left, one at a time.
 func TestNothingIsForgotten(t *testing.T) {
 	const bringers, each = 8, 5000
 	var left pile

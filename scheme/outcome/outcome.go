@@ -1,5 +1,5 @@
-// Package outcome is what a request ends with: a status of the YDB protocol, and the issues that explain it. It knows
-// nothing of what the requests are about, nor of the messages that carry an answer to a client.
+// Package outcome is what a request ends with: a status of the YDB protocol, and the issues that explain it.
+// It knows nothing of what the requests are about, nor of the messages that carry an answer to a client.
 package outcome
 
 import (
@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Status is a status number of the YDB protocol (Ydb.StatusIds.StatusCode). The zero value is no status at all, so a
-// forgotten one cannot pass for success.
+// Status is a status number of the YDB protocol (Ydb.StatusIds.StatusCode). The zero value is no status at
+// all, so a forgotten one cannot pass for success.
 type Status uint32
 
 // The statuses that this server can answer.
@@ -73,7 +73,8 @@ func (s Status) String() string {
 	return fmt.Sprintf("STATUS_%d", uint32(s))
 }
 
-// SeverityError is the severity of the issues of scheme operations. (Coordination streams use 0, coordination.md §0.4.)
+// SeverityError is the severity of the issues of scheme operations. (Coordination streams use 0,
+// coordination.md §0.4.)
 const SeverityError uint32 = 1
 
 // The codes of issues that clients tell apart.
@@ -91,8 +92,8 @@ type Issue struct {
 	Message  string
 }
 
-// Outcome is the answer to a request: a status and the issues that explain it. SUCCESS may carry an issue too. The zero
-// Outcome is neither success nor a refusal.
+// Outcome is the answer to a request: a status and the issues that explain it. SUCCESS may carry an issue
+// too. The zero Outcome is neither success nor a refusal.
 type Outcome struct {
 	Status Status
 	Issues []Issue

@@ -17,15 +17,16 @@ import (
 )
 
 const (
-	// freeAttempts is how many wrong passwords of a user a source may show before it has to wait: firstWait, twice that
-	// after the next one, and so on up to longestWait.
+	// freeAttempts is how many wrong passwords of a user a source may show before it has to wait: firstWait,
+	// twice that after the next one, and so on up to longestWait.
 	freeAttempts = 5
 	firstWait    = time.Second
 	longestWait  = time.Minute
 	// attemptsForgotten is how long after the last wrong password nothing is known of it any more.
 	attemptsForgotten = 15 * time.Minute
-	// maxPairs bounds the users and sources that are remembered, for their wrong passwords and for right ones; those that
-	// were not heard of for the longest are forgotten. A pair has at most maxPairBytes of text.
+	// maxPairs bounds the users and sources that are remembered, for their wrong passwords and for right
+	// ones; those that were not heard of for the longest are forgotten. A pair has at most maxPairBytes of
+	// text.
 	maxPairs     = 10_000
 	maxPairBytes = accounts.MaxUserNameBytes + len("ffff:ffff:ffff:ffff::/64")
 )
@@ -37,8 +38,8 @@ type Attempt struct {
 	Source string
 }
 
-// SourceOf is what a caller's address is counted as: an IPv4 address, the /64 network of an IPv6 address, since one
-// customer has all of that, or "local" for the administrator's socket.
+// SourceOf is what a caller's address is counted as: an IPv4 address, the /64 network of an IPv6 address,
+// since one customer has all of that, or "local" for the administrator's socket.
 func SourceOf(ctx context.Context) string {
 	p, ok := peer.FromContext(ctx)
 	if !ok {
@@ -64,8 +65,9 @@ func (e *WaitError) Error() string {
 	return fmt.Sprintf("Too many wrong passwords from this address, try again in %d s", (e.Wait+time.Second-1)/time.Second)
 }
 
-// attempts remembers which source has shown wrong and right passwords of which user. What a stranger does elsewhere does
-// not concern a user, and a source that has shown the right one before never waits: others may share it.
+// attempts remembers which source has shown wrong and right passwords of which user. What a stranger does
+// elsewhere does not concern a user, and a source that has shown the right one before never waits: others may
+// share it.
 type attempts struct {
 	now func() time.Time
 
@@ -116,7 +118,8 @@ func (a *attempts) wait(attempt Attempt) error {
 	return &WaitError{wait}
 }
 
-// note takes down what came of an attempt. It reports whether the source has to wait from now on, and had not before.
+// note takes down what came of an attempt. It reports whether the source has to wait from now on, and had not
+// before.
 func (a *attempts) note(attempt Attempt, right bool) (waitsNow bool) {
 	a.mutex.Lock()
 	defer a.mutex.Unlock()
@@ -134,8 +137,8 @@ func (a *attempts) note(attempt Attempt, right bool) (waitsNow bool) {
 	return past.count+1 == freeAttempts
 }
 
-// CheckPassword reports whether a user's password is the one that stored was made of; stored is empty where there is no such
-// user. Errors: *WaitError, ErrOverloaded, ErrStoredHash, those of ctx.
+// CheckPassword reports whether a user's password is the one that stored was made of; stored is empty where
+// there is no such user. Errors: *WaitError, ErrOverloaded, ErrStoredHash, those of ctx.
 func (a *Authenticator) CheckPassword(ctx context.Context, attempt Attempt, password, stored string, logger *slog.Logger) (right bool, err error) {
 	defer func() {
 		if !right && ctx.Err() == nil {

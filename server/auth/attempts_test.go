@@ -128,8 +128,8 @@ func TestSourceOf(t *testing.T) {
 	}
 }
 
-// TestWaitIsLookedAtAgain: of many wrong passwords that come at once, those that wait for their turn are refused without a
-// hash as soon as there were too many.
+// TestWaitIsLookedAtAgain: of many wrong passwords that come at once, those that wait for their turn are
+// refused without a hash as soon as there were too many.
 func TestWaitIsLookedAtAgain(t *testing.T) {
 	a, err := New(true, "/local", "")
 	if err != nil {

@@ -40,8 +40,8 @@ type Authenticator struct {
 	refusals quiet.Kinds
 }
 
-// New is an authenticator for a database, an absolute path. tokenFile names a file of access tokens; empty: none.
-// Errors: those of reading it.
+// New is an authenticator for a database, an absolute path. tokenFile names a file of access tokens; empty:
+// none. Errors: those of reading it.
 func New(required bool, database, tokenFile string) (*Authenticator, error) {
 	tokens, err := openTokenFile(tokenFile)
 	if err != nil {
@@ -56,7 +56,8 @@ func (a *Authenticator) Serves(name string) bool {
 	return slices.Equal(scheme.SplitLoose(name), a.database)
 }
 
-// TokensText reports whether two servers take the same access tokens. It is much too short to guess one by it.
+// TokensText reports whether two servers take the same access tokens. It is much too short to guess one by
+// it.
 func (a *Authenticator) TokensText() string {
 	if a.tokens == nil {
 		return "none"
@@ -64,8 +65,8 @@ func (a *Authenticator) TokensText() string {
 	return a.tokens.text()
 }
 
-// ReloadTokens reads the token file again if it has changed, and reports whether it had. It tells what it did, an
-// error once.
+// ReloadTokens reads the token file again if it has changed, and reports whether it had. It tells what it
+// did, an error once.
 func (a *Authenticator) ReloadTokens(logger *slog.Logger) bool {
 	if a.tokens == nil {
 		return false
@@ -89,9 +90,9 @@ func ticket(ctx context.Context) string {
 	return ""
 }
 
-// Identify returns who calls, or a gRPC error (coordination.md §2.2). database is the one that the call names; empty:
-// none. A token counts before a client certificate. Where authentication is not required a bad token is let through
-// as anonymous.
+// Identify returns who calls, or a gRPC error (coordination.md §2.2). database is the one that the call
+// names; empty: none. A token counts before a client certificate. Where authentication is not required a bad
+// token is let through as anonymous.
 func (a *Authenticator) Identify(ctx context.Context, database string, known *accounts.Accounts) (*Identity, error) {
 	token := ticket(ctx)
 	if (token != "" || a.Required) && database != "" && !a.Serves(database) {
@@ -123,8 +124,8 @@ func (a *Authenticator) resolve(token string, known *accounts.Accounts) *Identit
 	return resolveLogin(token, a.database.String(), a.LoginLifetime, known, time.Now())
 }
 
-// StillValid reports whether what an identity was proved by has not been revoked. A login token that has only expired
-// stays good for a stream that began before (surface.md §5).
+// StillValid reports whether what an identity was proved by has not been revoked. A login token that has only
+// expired stays good for a stream that began before (surface.md §5).
 func (a *Authenticator) StillValid(id *Identity, known *accounts.Accounts) bool {
 	switch {
 	case !a.Required:

@@ -9,8 +9,8 @@ import (
 // certificateSuffix makes a certificate's name another than any user's without it, as in the reference.
 const certificateSuffix = "@cert"
 
-// certificateIdentity is the identity of a caller with a verified client certificate: its common name, or where there
-// is none the whole subject. It is nil without one.
+// certificateIdentity is the identity of a caller with a verified client certificate: its common name, or
+// where there is none the whole subject. It is nil without one.
 func certificateIdentity(ctx context.Context) *Identity {
 	state, _ := listen.TLSState(ctx)
 	if len(state.VerifiedChains) == 0 || len(state.PeerCertificates) == 0 {

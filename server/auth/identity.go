@@ -52,8 +52,8 @@ func (i *Identity) String() string {
 
 type identityKey struct{}
 
-// OfSession is the identity as sessions remember it: whoever logs in is known by the user's id, which no other user of the
-// name ever has.
+// OfSession is the identity as sessions remember it: whoever logs in is known by the user's id, which no
+// other user of the name ever has.
 func (i *Identity) OfSession() coordination.Identity {
 	switch i.source {
 	case fromLogin:

@@ -11,17 +11,18 @@ import (
 )
 
 const (
-	// DefaultLoginLifetime is how long a login token is good where nobody says otherwise. MinLoginLifetime and
-	// MaxLoginLifetime bound what may be said.
+	// DefaultLoginLifetime is how long a login token is good where nobody says otherwise. MinLoginLifetime
+	// and MaxLoginLifetime bound what may be said.
 	DefaultLoginLifetime = 12 * time.Hour
 	MinLoginLifetime     = time.Minute
 	MaxLoginLifetime     = 30 * 24 * time.Hour
-	// SigningKeyLifetime is how long a key signs before the next login makes a new one. A token that says that the key has
-	// signed it later than that is forged.
+	// SigningKeyLifetime is how long a key signs before the next login makes a new one. A token that says
+	// that the key has signed it later than that is forged.
 	SigningKeyLifetime = 24 * time.Hour
-	// signingKeysKept is how many keys there may be before a login that makes a new one forgets the oldest. Their number is
-	// that of the days for which a stream may live on one token, and more than MaxLoginLifetime has days. It leaves room
-	// below accounts.MaxSigningKeys, for keys that cannot be forgotten because a clock that was fast has stamped them.
+	// signingKeysKept is how many keys there may be before a login that makes a new one forgets the oldest.
+	// Their number is that of the days for which a stream may live on one token, and more than
+	// MaxLoginLifetime has days. It leaves room below accounts.MaxSigningKeys, for keys that cannot be
+	// forgotten because a clock that was fast has stamped them.
 	signingKeysKept = 60
 	// signingKeyBytes is the length of a key.
 	signingKeyBytes = 32
@@ -32,8 +33,8 @@ const (
 // loginClaims is the content of a login token. Its subject is the user, its audience the database.
 type loginClaims struct {
 	jwt.RegisteredClaims
-	// Version is that of the user's password: another password, or another user of the same name, has another. It is a
-	// position; Place is 0 for most.
+	// Version is that of the user's password: another password, or another user of the same name, has
+	// another. It is a position; Place is 0 for most.
 	Version uint64 `json:"ver"`
 	Place   uint32 `json:"place,omitempty"`
 }
@@ -49,9 +50,9 @@ type loginProof struct {
 	key     accounts.Position
 }
 
-// stillValid reports whether the user is still there with the same password, and whether the key is not older than all that
-// are known: a rotation forgets everything before it, and whatever an older key has signed ends with that, also where it
-// has expired meanwhile.
+// stillValid reports whether the user is still there with the same password, and whether the key is not older
+// than all that are known: a rotation forgets everything before it, and whatever an older key has signed ends
+// with that, also where it has expired meanwhile.
 func (p *loginProof) stillValid(name string, known *accounts.Accounts) bool {
 	user, found := known.User(name)
 	keys := known.SigningKeys()
@@ -71,8 +72,8 @@ func (a *Authenticator) SignLogin(user accounts.User, key accounts.SigningKey, n
 	return token.SignedString(key.Secret)
 }
 
-// resolveLogin returns whose login token it is, nil if it is none, or none that is good now. Whatever the token says, it is
-// good for lifetime at most, and was signed while its key did so.
+// resolveLogin returns whose login token it is, nil if it is none, or none that is good now. Whatever the
+// token says, it is good for lifetime at most, and was signed while its key did so.
 func resolveLogin(token, database string, lifetime time.Duration, known *accounts.Accounts, now time.Time) *Identity {
 	if len(known.SigningKeys()) == 0 {
 		return nil
@@ -113,9 +114,9 @@ func NewestKey(known *accounts.Accounts) (accounts.SigningKey, bool) {
 	return keys[len(keys)-1], true
 }
 
-// OutdatedKeys is the time in milliseconds before which keys were made that a login which makes a new one is to forget, 0
-// for none. What is forgotten has not been able to sign or prove anything for long: it was kept so that a stream that
-// began with its token is not taken for one whose key was thrown away.
+// OutdatedKeys is the time in milliseconds before which keys were made that a login which makes a new one is
+// to forget, 0 for none. What is forgotten has not been able to sign or prove anything for long: it was kept
+// so that a stream that began with its token is not taken for one whose key was thrown away.
 func OutdatedKeys(known *accounts.Accounts) (beforeMillis uint64) {
 	keys := known.SigningKeys()
 	if len(keys) < signingKeysKept {

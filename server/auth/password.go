@@ -12,8 +12,8 @@ import (
 	"golang.org/x/crypto/argon2"
 )
 
-// The cost of one password hash: about 20 ms and 19 MiB. The parameters are stored with each hash, so that they can be
-// raised later.
+// The cost of one password hash: about 20 ms and 19 MiB. The parameters are stored with each hash, so that
+// they can be raised later.
 const (
 	argonMemoryKiB = 19 << 10
 	argonPasses    = 2
@@ -43,14 +43,14 @@ type Hasher struct {
 // NewHasher is a hasher with nothing under way.
 func NewHasher() *Hasher { return NewCheapHasher(argonMemoryKiB) }
 
-// NewCheapHasher is one whose hashes take so much memory, and in proportion so much time: for tests of what is done
-// with passwords, not of what it costs to guess them.
+// NewCheapHasher is one whose hashes take so much memory, and in proportion so much time: for tests of what
+// is done with passwords, not of what it costs to guess them.
 func NewCheapHasher(memoryKiB uint32) *Hasher {
 	return &Hasher{memoryKiB: memoryKiB, decoy: encodeHash(memoryKiB, make([]byte, argonSaltBytes), make([]byte, argonHashBytes))}
 }
 
-// Hash returns what is stored for a password: algorithm, parameters, salt and hash in the usual form. It is for callers
-// who are known.
+// Hash returns what is stored for a password: algorithm, parameters, salt and hash in the usual form. It is
+// for callers who are known.
 func (h *Hasher) Hash(ctx context.Context, password string) (string, error) {
 	if password == "" || len(password) > maxPasswordBytes {
 		return "", ErrPasswordLength
@@ -67,9 +67,9 @@ func (h *Hasher) Hash(ctx context.Context, password string) (string, error) {
 	return encodeHash(h.memoryKiB, salt, argon2.IDKey([]byte(password), salt, argonPasses, h.memoryKiB, argonLanes, argonHashBytes)), nil
 }
 
-// verify reports whether the password is the one that stored was made of. An empty stored value is a user who is not
-// there: the answer is no, and takes as long. may is asked when the turn has come; its error ends the matter. note is told
-// what came of it before the turn goes to the next.
+// verify reports whether the password is the one that stored was made of. An empty stored value is a user who
+// is not there: the answer is no, and takes as long. may is asked when the turn has come; its error ends the
+// matter. note is told what came of it before the turn goes to the next.
 func (h *Hasher) verify(ctx context.Context, source string, known bool, password, stored string, may func() error,
 	note func(right bool)) (bool, error) {
 	if len(password) > maxPasswordBytes {

@@ -72,7 +72,8 @@ func (h *Hasher) await(t *testing.T, known bool, n int) {
 	}
 }
 
-// TestHashingIsBounded: with all turns taken, hashes wait up to a number, and only as long as their callers do.
+// TestHashingIsBounded: with all turns taken, hashes wait up to a number, and only as long as their callers
+// do.
 func TestHashingIsBounded(t *testing.T) {
 	h := NewHasher()
 	h.takeAll(t)

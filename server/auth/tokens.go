@@ -19,8 +19,8 @@ import (
 // maxTokenFileBytes bounds the token file.
 const maxTokenFileBytes = 16 << 20
 
-// tokenFile is the access tokens of a file. It keeps only their digests: a look-up by digest takes no time that
-// depends on how much of a guessed token is right, and memory holds no token.
+// tokenFile is the access tokens of a file. It keeps only their digests: a look-up by digest takes no time
+// that depends on how much of a guessed token is right, and memory holds no token.
 type tokenFile struct {
 	path    string
 	content atomic.Pointer[map[[sha256.Size]byte]*Identity]
@@ -43,8 +43,9 @@ func openTokenFile(path string) (*tokenFile, error) {
 	return f, nil
 }
 
-// reload reads the file again if it has changed, and reports whether it had. A file that is gone holds no tokens. After
-// an error, which says which line is wrong and nothing of its content, the tokens from before go on.
+// reload reads the file again if it has changed, and reports whether it had. A file that is gone holds no
+// tokens. After an error, which says which line is wrong and nothing of its content, the tokens from before
+// go on.
 func (f *tokenFile) reload() (changed bool, err error) {
 	stamp, err := filestamp.Of(f.path)
 	if err != nil {

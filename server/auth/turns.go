@@ -15,9 +15,10 @@ const (
 	maxHashesWaiting = 128
 )
 
-// turns hands out the right to hash a password. Those whom the server knows, and strangers, wait in a line each, and a
-// stranger's turn comes only where it leaves one to the others. Within a line the sources take turns, whatever their
-// numbers, and where it is full the source with the most loses its last one: so nobody is shut out by somebody else.
+// turns hands out the right to hash a password. Those whom the server knows, and strangers, wait in a line
+// each, and a stranger's turn comes only where it leaves one to the others. Within a line the sources take
+// turns, whatever their numbers, and where it is full the source with the most loses its last one: so nobody
+// is shut out by somebody else.
 type turns struct {
 	mutex     sync.Mutex
 	taken     int
@@ -77,8 +78,8 @@ func (t *turns) giveBack(known bool) {
 	t.grant()
 }
 
-// grant gives the free turns to those who wait. The last free one goes to a stranger if none has one, since those who are
-// known have another then; before it, and wherever no stranger may have it, they come first.
+// grant gives the free turns to those who wait. The last free one goes to a stranger if none has one, since
+// those who are known have another then; before it, and wherever no stranger may have it, they come first.
 func (t *turns) grant() {
 	for t.taken < maxHashesAtOnce {
 		strangerMay := t.lines[0].waiting > 0 && t.strangers < maxStrangersAtOnce

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestSourcesTakeTurns: a source that fills the line loses its own last place to the next source, whose turn comes behind
-// one of its own.
+// TestSourcesTakeTurns: a source that fills the line loses its own last place to the next source, whose turn
+// comes behind one of its own.
 func TestSourcesTakeTurns(t *testing.T) {
 	h := NewHasher()
 	h.takeAll(t)
@@ -54,8 +54,8 @@ func TestSourcesTakeTurns(t *testing.T) {
 	}
 }
 
-// TestStrangersLeaveATurn: however many strangers there are, one turn is free for who is known, and one of the turns of
-// those who are known goes to a stranger.
+// TestStrangersLeaveATurn: however many strangers there are, one turn is free for who is known, and one of
+// the turns of those who are known goes to a stranger.
 func TestStrangersLeaveATurn(t *testing.T) {
 	h := NewHasher()
 	take := func(known bool) {

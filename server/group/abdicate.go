@@ -13,8 +13,9 @@ var ErrNotLeading = errors.New("this server does not lead")
 // leftOverPause is how long a server that has abdicated waits for what it had written before.
 const leftOverPause = time.Millisecond
 
-// Abdicate has a server that is alone lead nobody for d of the rings' clock, as raft never does: streams and calls find no
-// leader meanwhile, and who leads then knows of nothing but what is in the log. Only stand-ins do that.
+// Abdicate has a server that is alone lead nobody for d of the rings' clock, as raft never does: streams and
+// calls find no leader meanwhile, and who leads then knows of nothing but what is in the log. Only stand-ins
+// do that.
 func (g *Group) Abdicate(d time.Duration) error {
 	g.turn.Lock()
 	defer g.turn.Unlock()
@@ -35,8 +36,8 @@ func (g *Group) Abdicate(d time.Duration) error {
 // Abdicated reports whether the pause that Abdicate has begun goes on.
 func (g *Group) Abdicated() bool { return g.abdicated.Load() }
 
-// leadAgain ends what Abdicate has begun. What was written before that is executed by now: the next leader must not take
-// it for its own.
+// leadAgain ends what Abdicate has begun. What was written before that is executed by now: the next leader
+// must not take it for its own.
 func (g *Group) leadAgain(term coordination.Term) {
 	g.turn.Lock()
 	defer g.turn.Unlock()

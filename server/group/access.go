@@ -31,8 +31,8 @@ type publishedAccess struct {
 	machine uint64        // the machine's version; owned by the group
 }
 
-// publish is called by the group after each command, and with a machine that is new. It costs a comparison unless
-// something changed.
+// publish is called by the group after each command, and with a machine that is new. It costs a comparison
+// unless something changed.
 func (p *publishedAccess) publish(m *coordination.Machine) {
 	if p.current.Load() == m.Accounts() && p.machine == m.AccessVersion() {
 		return

@@ -19,7 +19,8 @@ type Acquisition struct {
 	Node     string
 	Resource string
 	Amount   uint64
-	// Used says that the amount was used already. Otherwise it is waited for, for Limit at most; 0 does not wait.
+	// Used says that the amount was used already. Otherwise it is waited for, for Limit at most; 0 does not
+	// wait.
 	Used  bool
 	Limit time.Duration
 }
@@ -77,9 +78,10 @@ func (k *knownRights) add(version uint64, by coordination.Caller, node coordinat
 	k.callers[callerOfNode{by.Subject, node}] = struct{}{}
 }
 
-// Acquire takes units of a resource, and waits for them if it must. look makes the context in which it is looked
-// for the resource where this server does not know it; ctx is for the waiting. refused is not OK if the caller may not
-// acquire there. Errors: those above, ErrStopped, that of look's context as CatchUp gives it, that of ctx.
+// Acquire takes units of a resource, and waits for them if it must. look makes the context in which it is
+// looked for the resource where this server does not know it; ctx is for the waiting. refused is not OK if
+// the caller may not acquire there. Errors: those above, ErrStopped, that of look's context as CatchUp gives
+// it, that of ctx.
 func (g *Group) Acquire(ctx context.Context, look func() (context.Context, context.CancelFunc),
 	a Acquisition) (refused outcome.Outcome, err error) {
 	deadline := g.clock.Now() + coordination.Instant(a.Limit)
@@ -102,8 +104,8 @@ func (g *Group) Acquire(ctx context.Context, look func() (context.Context, conte
 	}
 }
 
-// acquire takes units, or has the call wait for them. known is false if it is not known yet whether there is such a
-// resource, and whether the caller may.
+// acquire takes units, or has the call wait for them. known is false if it is not known yet whether there is
+// such a resource, and whether the caller may.
 func (l *limiter) acquire(a *Acquisition, deadline coordination.Instant) (wait *acquisition, known bool, err error) {
 	now, version := l.group.clock.Now(), l.group.AccessVersion()
 	l.mutex.Lock()
@@ -176,8 +178,8 @@ func (l *limiter) tell(w *acquisition) {
 	}
 }
 
-// lookUp finds out which resource is meant, and whether the caller may acquire units of it. What this server has may be
-// late, so a refusal is looked at again once it is up to date.
+// lookUp finds out which resource is meant, and whether the caller may acquire units of it. What this server
+// has may be late, so a refusal is looked at again once it is up to date.
 func (l *limiter) lookUp(ctx context.Context, a *Acquisition) (outcome.Outcome, error) {
 	find := func() (answer outcome.Outcome, err error) {
 		found, err := capture(ctx, l.group, lineageRows, func(m *coordination.Machine) bool {
@@ -201,7 +203,8 @@ func (l *limiter) lookUp(ctx context.Context, a *Acquisition) (outcome.Outcome, 
 	return find()
 }
 
-// learn takes note of the resource that a call names, and that its caller may acquire units of it. The turn is held.
+// learn takes note of the resource that a call names, and that its caller may acquire units of it. The turn
+// is held.
 func (l *limiter) learn(m *coordination.Machine, a *Acquisition) bool {
 	key, e, found := m.FindResource(a.Path, a.Resource)
 	if !found {

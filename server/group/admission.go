@@ -8,8 +8,8 @@ import (
 // OwnFormats are those of this program.
 var OwnFormats = coordination.Formats{Version: codec.Version, Since: codec.Since}
 
-// FormatVersion is the newest version of commands that every server of the cluster can read. Before that is known of all
-// it is the first.
+// FormatVersion is the newest version of commands that every server of the cluster can read. Before that is
+// known of all it is the first.
 func (g *Group) FormatVersion() uint64 { return max(1, g.readable()) }
 
 // readable is the same, and 0 before it is known of all.
@@ -20,6 +20,6 @@ func (g *Group) readable() uint64 {
 	return g.store.ClusterVersion()
 }
 
-// Crowded reports whether what makes the state larger is refused: the disk of this server, which leads, is nearly full,
-// and no other server can take the leadership. The reserve is for what makes the state smaller.
+// Crowded reports whether what makes the state larger is refused: the disk of this server, which leads, is
+// nearly full, and no other server can take the leadership. The reserve is for what makes the state smaller.
 func (g *Group) Crowded() bool { return g.store.Writable() != nil && !g.store.HandingOver() }

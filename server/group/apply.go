@@ -88,15 +88,15 @@ func (g *Group) handleStore(e storeEvent) error {
 	return nil
 }
 
-// tellApplied tells the store that everything up to index is executed, and how many commands that were since it was told
-// last.
+// tellApplied tells the store that everything up to index is executed, and how many commands that were since
+// it was told last.
 func (g *Group) tellApplied(index uint64) {
 	g.store.Applied(index, g.executed)
 	g.executed = 0
 }
 
-// restore takes over the state of another member that is stored now: that of the checkpoint which the log told of, or
-// of a later one. The entries up to that may still come.
+// restore takes over the state of another member that is stored now: that of the checkpoint which the log
+// told of, or of a later one. The entries up to that may still come.
 func (g *Group) restore() error {
 	machine, err := loadMachine(g.config, g.store)
 	if err != nil {
@@ -113,9 +113,9 @@ func (g *Group) restore() error {
 	return nil
 }
 
-// apply executes one entry. An entry that this program cannot read stops the server: it must not be skipped. A panic ends
-// the turn, and the group with it, before anything of the entry is told to anybody: what is published comes behind the
-// whole entry, what is said behind the whole turn.
+// apply executes one entry. An entry that this program cannot read stops the server: it must not be skipped.
+// A panic ends the turn, and the group with it, before anything of the entry is told to anybody: what is
+// published comes behind the whole entry, what is said behind the whole turn.
 func (g *Group) apply(e *raftstore.Entry) error {
 	if g.replica.Covered(coordination.Index(e.Index)) {
 		return nil
@@ -154,8 +154,8 @@ func (g *Group) apply(e *raftstore.Entry) error {
 	return nil
 }
 
-// setLeader has the streams turn to the leader that the replica has now, or to none. Calls do so by themselves, once they
-// have their answers.
+// setLeader has the streams turn to the leader that the replica has now, or to none. Calls do so by
+// themselves, once they have their answers.
 func (g *Group) setLeader() {
 	g.inFlight = 0
 	if g.link != nil {

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// leaderRetry is how long whoever wants something of the leader waits before asking again without having heard of a
-// change: the leader may still be there, or be one that this server's streams do not follow yet.
+// leaderRetry is how long whoever wants something of the leader waits before asking again without having
+// heard of a change: the leader may still be there, or be one that this server's streams do not follow yet.
 const leaderRetry = 100 * time.Millisecond
 
 // Asked is how an attempt to ask the leader ended.
@@ -39,10 +39,10 @@ type unasked struct {
 // Unwrap gives both errors.
 func (e *unasked) Unwrap() []error { return []error{e.error, e.why} }
 
-// AskLeader makes attempts until one is Answered. After each of the others it waits until there may be another leader,
-// or leaderRetry. An attempt is told whether an earlier one may have been carried out: LeaderGone was its end. ctx
-// bounds the waiting; attempts see to their own ends. Errors: ErrStopped, that of ctx, which is ErrNoLeader or
-// ErrUnknown as well.
+// AskLeader makes attempts until one is Answered. After each of the others it waits until there may be
+// another leader, or leaderRetry. An attempt is told whether an earlier one may have been carried out:
+// LeaderGone was its end. ctx bounds the waiting; attempts see to their own ends. Errors: ErrStopped, that of
+// ctx, which is ErrNoLeader or ErrUnknown as well.
 func (g *Group) AskLeader(ctx context.Context, attempt func(repeated bool) Asked) error {
 	repeated := false
 	for {

@@ -13,7 +13,8 @@ import (
 	"github.com/coordd/coordd/server/group/relaypb"
 )
 
-// TestUnasked: the end of what no leader had says whether an earlier one may have had it, and is that of ctx too.
+// TestUnasked: the end of what no leader had says whether an earlier one may have had it, and is that of ctx
+// too.
 func TestUnasked(t *testing.T) {
 	for last, want := range map[Asked]error{NotLed: ErrNoLeader, LeaderGone: ErrUnknown} {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -41,7 +42,8 @@ func TestAskAgain(t *testing.T) {
 	}
 }
 
-// TestNewsOfALeaderHere: whoever is told of a new leader finds that this server leads, and does not wait on in vain.
+// TestNewsOfALeaderHere: whoever is told of a new leader finds that this server leads, and does not wait on
+// in vain.
 func TestNewsOfALeaderHere(t *testing.T) {
 	g := openTest(t, nil)
 	g.turn.Lock()

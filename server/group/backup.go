@@ -11,15 +11,16 @@ import (
 )
 
 const (
-	// checkpointPoll is how often a backup looks whether the checkpoint it wants can begin: another may be under way.
+	// checkpointPoll is how often a backup looks whether the checkpoint it wants can begin: another may be
+	// under way.
 	checkpointPoll = 50 * time.Millisecond
 	// backupBuffer is how many bytes of a backup are written at once.
 	backupBuffer = 256 << 10
 )
 
-// Backup writes a checkpoint to w in which is everything that this server has applied when it is called. Commands go
-// on meanwhile. It returns as of which entry the checkpoint is. Errors: ErrStopped, raftstore.ErrBackupRuns, those of
-// ctx and w.
+// Backup writes a checkpoint to w in which is everything that this server has applied when it is called.
+// Commands go on meanwhile. It returns as of which entry the checkpoint is. Errors: ErrStopped,
+// raftstore.ErrBackupRuns, those of ctx and w.
 func (g *Group) Backup(ctx context.Context, w io.Writer) (uint64, error) {
 	if err := g.checkpointNow(ctx); err != nil {
 		return 0, err

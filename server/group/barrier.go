@@ -6,18 +6,19 @@ import (
 	"time"
 )
 
-// readBarrier marks the read-index questions of this file; those of the leader's strict describes are below it.
+// readBarrier marks the read-index questions of this file; those of the leader's strict describes are below
+// it.
 const readBarrier = 1 << 63
 
-// barrierRetry is how long a question is waited for before it is asked again under a new number: a question is lost
-// with the leader that it was put to.
+// barrierRetry is how long a question is waited for before it is asked again under a new number: a question
+// is lost with the leader that it was put to.
 const barrierRetry = 300 * time.Millisecond
 
 // passedBarrier is a question that was answered: it is good once index is applied here.
 type passedBarrier struct{ id, index uint64 }
 
-// readRounds has reads share questions. One round is under way at a time; reads that come meanwhile wait for the next,
-// because an answer covers only those who were there before the question.
+// readRounds has reads share questions. One round is under way at a time; reads that come meanwhile wait for
+// the next, because an answer covers only those who were there before the question.
 type readRounds struct {
 	mutex    sync.Mutex
 	last     uint64     // number of the last question
@@ -33,7 +34,8 @@ type readRound struct {
 	passed   chan struct{} // closed when the answer is there
 }
 
-// join adds a read to the round that it may be answered with. ask is the question to put now, 0 if there is none.
+// join adds a read to the round that it may be answered with. ask is the question to put now, 0 if there is
+// none.
 func (r *readRounds) join() (round *readRound, ask uint64) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
@@ -95,8 +97,8 @@ func (r *readRounds) asked(round *readRound) uint64 {
 	return round.question
 }
 
-// answer notes that a question was answered, so that it is not put again: on a server that lags, each new answer
-// would be further ahead than the one before.
+// answer notes that a question was answered, so that it is not put again: on a server that lags, each new
+// answer would be further ahead than the one before.
 func (r *readRounds) answer(question uint64) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
@@ -122,8 +124,8 @@ func (g *Group) ask(question uint64) {
 	}
 }
 
-// passBarrier returns when this server has applied everything that was committed when it was called. When there may be
-// another leader the question is asked again at once.
+// passBarrier returns when this server has applied everything that was committed when it was called. When
+// there may be another leader the question is asked again at once.
 func (g *Group) passBarrier(ctx context.Context) error {
 	changed := g.member.awaitNews()
 	round, ask := g.rounds.join()

@@ -6,8 +6,8 @@ import (
 	"github.com/coordd/coordd/coordination"
 )
 
-// BenchmarkTurn is what a turn costs that has a request of each of 64 sessions, from their messages to the answers, with
-// the log in memory. One operation is 64 acquires, and 64 releases in the turn behind it.
+// BenchmarkTurn is what a turn costs that has a request of each of 64 sessions, from their messages to the
+// answers, with the log in memory. One operation is 64 acquires, and 64 releases in the turn behind it.
 func BenchmarkTurn(b *testing.B) {
 	const sessions = 64
 	g := openTest(b, nil)

@@ -8,21 +8,22 @@ import (
 )
 
 const (
-	// maxStreamBytes is how much a stream's requests without a first answer may have together before it is not read any
-	// more. The last of them may go beyond.
+	// maxStreamBytes is how much a stream's requests without a first answer may have together before it is
+	// not read any more. The last of them may go beyond.
 	maxStreamBytes = 4 << 20
-	// maxLocalBytes is how much the requests of all streams of a server that leads may have together. Streams that bring
-	// more are not read until there is room.
+	// maxLocalBytes is how much the requests of all streams of a server that leads may have together. Streams
+	// that bring more are not read until there is room.
 	maxLocalBytes = 64 << 20
-	// maxRelayBytes is the same for a server that does not lead: what it may have under way to the leader, which holds it
-	// for all servers.
+	// maxRelayBytes is the same for a server that does not lead: what it may have under way to the leader,
+	// which holds it for all servers.
 	maxRelayBytes = 16 << 20
 )
 
-// budget is the credit in bytes for the requests of a server's streams. A request holds its bytes from before its stream
-// hands it to the leader until its first answer, a refusal, or the end of its stream: an acquire that waits in a queue has
-// been answered, so it holds none, and the release that it waits for always comes through. Who wants credit waits in line.
-// As long as nobody waits, no lock is taken: every request passes here twice.
+// budget is the credit in bytes for the requests of a server's streams. A request holds its bytes from before
+// its stream hands it to the leader until its first answer, a refusal, or the end of its stream: an acquire
+// that waits in a queue has been answered, so it holds none, and the release that it waits for always comes
+// through. Who wants credit waits in line. As long as nobody waits, no lock is taken: every request passes
+// here twice.
 type budget struct {
 	most  atomic.Int64
 	spent atomic.Int64

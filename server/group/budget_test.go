@@ -7,8 +7,8 @@ import (
 	"github.com/coordd/coordd/coordination"
 )
 
-// TestBudget spends to the limit and a byte more. Who waits is served in line; what is larger than all there is passes
-// alone; who goes away does not hold up those behind.
+// TestBudget spends to the limit and a byte more. Who waits is served in line; what is larger than all there
+// is passes alone; who goes away does not hold up those behind.
 func TestBudget(t *testing.T) {
 	var b budget
 	b.limit(100)
@@ -63,8 +63,9 @@ func TestStreamBytes(t *testing.T) {
 	}
 }
 
-// TestWaitingAcquiresHoldNoCredit has more acquires wait than there is credit for, through the leader and through another
-// server. The release that they wait for comes through, all of them are served in turn, and all credit comes back.
+// TestWaitingAcquiresHoldNoCredit has more acquires wait than there is credit for, through the leader and
+// through another server. The release that they wait for comes through, all of them are served in turn, and
+// all credit comes back.
 func TestWaitingAcquiresHoldNoCredit(t *testing.T) {
 	c := openCluster(t, 3)
 	leader, follower := c.leader()

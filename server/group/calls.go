@@ -18,8 +18,8 @@ import (
 // ownWritePatience is how long the answer to a call may wait for this server to have applied it.
 const ownWritePatience = time.Second
 
-// attempt is a call about the path tree or the users on its way to a leader. It is the same for all leaders that are
-// asked, but for repeated.
+// attempt is a call about the path tree or the users on its way to a leader. It is the same for all leaders
+// that are asked, but for repeated.
 type attempt struct {
 	command  coordination.Command
 	encoded  []byte             // command in the stored format; nil as long as it goes to no other server
@@ -56,10 +56,10 @@ var callErrors = [...]error{
 	coordination.CallLost:     errLeaderGone,
 }
 
-// Execute runs a command on the leader, wherever it is, and waits for one if there is none. A call whose leader goes
-// is repeated to the next one, under the same name, so that it is executed once and gets its one outcome. Errors:
-// ErrStopped, and when ctx ends its own, which is ErrNoLeader or ErrUnknown as well unless a leader has the call at
-// that moment.
+// Execute runs a command on the leader, wherever it is, and waits for one if there is none. A call whose
+// leader goes is repeated to the next one, under the same name, so that it is executed once and gets its one
+// outcome. Errors: ErrStopped, and when ctx ends its own, which is ErrNoLeader or ErrUnknown as well unless a
+// leader has the call at that moment.
 func (g *Group) Execute(ctx context.Context,
 	build func(coordination.CallID) coordination.Command) (outcome.Outcome, error) {
 	a := &attempt{command: build(coordination.CallID{Nonce: Nonce()}), since: coordination.Index(g.applied.Load())}
@@ -102,8 +102,8 @@ func (g *Group) try(ctx context.Context, a *attempt) (outcome.Outcome, error) {
 	return outcome.Outcome{}, errNotLeading
 }
 
-// executeThere has another server run a command that is taken to lead. Errors: errNotLeading, errLeaderGone, that of
-// ctx.
+// executeThere has another server run a command that is taken to lead. Errors: errNotLeading, errLeaderGone,
+// that of ctx.
 func (g *Group) executeThere(ctx context.Context, leader relaypb.RelayClient, a *attempt) (outcome.Outcome, error) {
 	if a.encoded == nil {
 		a.encoded = codec.AppendCommand(nil, a.command)
@@ -127,8 +127,8 @@ func (g *Group) executeThere(ctx context.Context, leader relaypb.RelayClient, a 
 	}
 }
 
-// seeOwnWrite has this server, too, apply what the leader has just done, so that whoever asked finds it here: a login
-// with the new password, say. Without a leader that is not waited for long.
+// seeOwnWrite has this server, too, apply what the leader has just done, so that whoever asked finds it here:
+// a login with the new password, say. Without a leader that is not waited for long.
 func (g *Group) seeOwnWrite(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, ownWritePatience)
 	defer cancel()
@@ -162,8 +162,8 @@ func (g *Group) executeForPeer(ctx context.Context, r *relaypb.ExecuteRequest) (
 	return outcomeToPB(answer), nil
 }
 
-// passedOn is the encoding of a command that came from another server, nil for all others. It is not encoded anew: the
-// codec decodes nothing but the one encoding of a command. The turn is held.
+// passedOn is the encoding of a command that came from another server, nil for all others. It is not encoded
+// anew: the codec decodes nothing but the one encoding of a command. The turn is held.
 func (g *Group) passedOn(c coordination.Command) []byte {
 	if name, is := coordination.CallOf(c); is {
 		for _, waiting := range g.replica.Waiting(name) {
@@ -175,8 +175,9 @@ func (g *Group) passedOn(c coordination.Command) []byte {
 	return nil
 }
 
-// executeHere runs a command if this server leads, and returns its outcome once it is durable and applied. If ctx ends
-// earlier the command may still be executed. Errors: errNotLeading, errLeaderGone, ErrStopped, that of ctx.
+// executeHere runs a command if this server leads, and returns its outcome once it is durable and applied. If
+// ctx ends earlier the command may still be executed. Errors: errNotLeading, errLeaderGone, ErrStopped, that
+// of ctx.
 func (g *Group) executeHere(ctx context.Context, a *attempt) (outcome.Outcome, error) {
 	sent := *a
 	return g.await(ctx, &call{attempt: &sent, done: make(chan callAnswer, 1)})
@@ -185,14 +186,15 @@ func (g *Group) executeHere(ctx context.Context, a *attempt) (outcome.Outcome, e
 // ErrStopped is the end of everything that waits for a group that is stopped.
 var ErrStopped = errors.New("the server is stopping")
 
-// errWithdrawn is the end of a call that its caller's time ran out for, and that the group will never look at.
+// errWithdrawn is the end of a call that its caller's time ran out for, and that the group will never look
+// at.
 var errWithdrawn = errors.New("the group did not come to the call")
 
-// await returns the answer to a call. Errors: those of the answer, ErrStopped, that of ctx, with errWithdrawn if the
-// call was never taken.
+// await returns the answer to a call. Errors: those of the answer, ErrStopped, that of ctx, with errWithdrawn
+// if the call was never taken.
 //
-// A read that was taken is awaited to its end, although ctx is done: it works with what its caller has, and the caller goes on
-// with that. It is quick, and it runs in the turn in which it was taken.
+// A read that was taken is awaited to its end, although ctx is done: it works with what its caller has, and
+// the caller goes on with that. It is quick, and it runs in the turn in which it was taken.
 func (g *Group) await(ctx context.Context, c *call) (outcome.Outcome, error) {
 	if !g.queue.room.enter(ctx, requestBytes) {
 		return outcome.Outcome{}, errors.Join(errWithdrawn, ctx.Err())

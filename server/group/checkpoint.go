@@ -8,8 +8,8 @@ import (
 	"github.com/coordd/coordd/raftstore"
 )
 
-// runningCheckpoint hands the machine's frozen rows to the store, a slice in each turn of the group, so that no request
-// waits for the whole.
+// runningCheckpoint hands the machine's frozen rows to the store, a slice in each turn of the group, so that
+// no request waits for the whole.
 type runningCheckpoint struct {
 	rows    *coordination.Checkpoint
 	writer  *raftstore.CheckpointWriter
@@ -22,7 +22,8 @@ const (
 	rowsPerTurn = 128
 	// writerFullPause is how long an idle group waits for a writer whose queue is full.
 	writerFullPause = 5 * time.Millisecond
-	// loadRowsTold is how many rows are loaded between two looks at the clock, which tells of the progress each second.
+	// loadRowsTold is how many rows are loaded between two looks at the clock, which tells of the progress
+	// each second.
 	loadRowsTold = 4096
 	// logFullPause is how long an idle group waits for the checkpoint without which the log takes no more.
 	logFullPause = 10 * time.Millisecond

@@ -13,8 +13,8 @@ import (
 	"github.com/coordd/coordd/coordination"
 )
 
-// census counts what is in the maps that can be reached from some values, by the types and fields that hold them. It
-// finds maps by itself: one that is new is counted, too.
+// census counts what is in the maps that can be reached from some values, by the types and fields that hold
+// them. It finds maps by itself: one that is new is counted, too.
 type census struct {
 	seen  map[any]bool
 	sizes map[string]int
@@ -73,7 +73,8 @@ type churn struct {
 	leader *silentServer
 }
 
-// census is taken of all servers, and of both ends of the relay, when no question about a permit is under way.
+// census is taken of all servers, and of both ends of the relay, when no question about a permit is under
+// way.
 func (c *churn) census() map[string]int {
 	for len(c.relay.relay.asked) > 0 {
 		c.run(c.now + time.Millisecond)
@@ -183,8 +184,8 @@ func (c *silenceClient) leave() {
 	}
 }
 
-// TestNothingIsKept has sessions come and go, through the leader and through another server, in every way in which a
-// stream can end. Afterwards all maps of all servers are as large as they were.
+// TestNothingIsKept has sessions come and go, through the leader and through another server, in every way in
+// which a stream can end. Afterwards all maps of all servers are as large as they were.
 func TestNothingIsKept(t *testing.T) {
 	oneGoroutine(t)
 	c := &churn{silenceRun: newSilenceRunOf(&choices{random: rand.New(rand.NewPCG(1, 5))}, true, 5000, [3]float64{1, 1, 1}), random: rand.New(rand.NewPCG(1, 6))}

@@ -24,7 +24,8 @@ func (c Clock) Now() coordination.Instant {
 	return coordination.Instant(time.Since(c.origin))
 }
 
-// timeOfDay is nanoseconds since some day. Unlike Now it goes on while the machine sleeps, but it may be put back.
+// timeOfDay is nanoseconds since some day. Unlike Now it goes on while the machine sleeps, but it may be put
+// back.
 func (c Clock) timeOfDay() int64 {
 	if c.turned != nil {
 		return int64(c.turned.Now())

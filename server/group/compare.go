@@ -23,18 +23,19 @@ var DefaultMarks = coordination.MarkPolicy{Commands: 250_000, PeriodMillis: 600_
 const (
 	// markRetry is how long a mark is put off while an older server could not read it.
 	markRetry = time.Minute
-	// compareTries is how often another server is asked that cannot be reached, and comparePause is between two times.
-	// For so long one that has not reported yet is waited for.
+	// compareTries is how often another server is asked that cannot be reached, and comparePause is between
+	// two times. For so long one that has not reported yet is waited for.
 	compareTries = 6
 	comparePause = 5 * time.Second
 	// comparePatience bounds one question.
 	comparePatience = 5 * time.Second
-	// divergedHandOver is how long a server whose state is wrong tries to hand over the leadership before it ends.
+	// divergedHandOver is how long a server whose state is wrong tries to hand over the leadership before it
+	// ends.
 	divergedHandOver = 500 * time.Millisecond
 )
 
-// DivergedError says that this server's state is not the one that a majority of the voters shares, so it must not go
-// on.
+// DivergedError says that this server's state is not the one that a majority of the voters shares, so it must
+// not go on.
 type DivergedError struct {
 	// Index is the entry behind which the states were compared.
 	Index uint64
@@ -63,8 +64,9 @@ func (e *DivergedError) Error() string {
 // Unwrap is Condemnation.
 func (e *DivergedError) Unwrap() error { return e.Condemnation }
 
-// mark has the leader put a mark into the log if one is due: by what has changed, or because the checkpoint of this
-// server is due, with which those of the others are. Servers that cannot read a mark get none. The turn is held.
+// mark has the leader put a mark into the log if one is due: by what has changed, or because the checkpoint
+// of this server is due, with which those of the others are. Servers that cannot read a mark get none. The
+// turn is held.
 func (g *Group) mark() {
 	g.nextMark = coordination.Never
 	if g.config.Marks == (coordination.MarkPolicy{}) || g.replica.Reign() == 0 {
@@ -84,8 +86,8 @@ func (g *Group) mark() {
 	}
 }
 
-// checkpointAtMark freezes the state behind a mark. A server that has another checkpoint under way passes it over: it
-// is compared at a later one. The turn is held.
+// checkpointAtMark freezes the state behind a mark. A server that has another checkpoint under way passes it
+// over: it is compared at a later one. The turn is held.
 func (g *Group) checkpointAtMark() {
 	if g.checkpoint != nil || g.store.CheckpointOpen() {
 		g.logger.Debug("passing over a mark: the last checkpoint is not stored yet", "index", g.entry.Index)
@@ -96,8 +98,8 @@ func (g *Group) checkpointAtMark() {
 	g.checkpoint.marked = true
 }
 
-// awaitsMark reports whether a checkpoint that is due is better taken at the mark that the leader puts into the log when
-// its own is due. It does not come if nobody leads, nor before all servers can read it.
+// awaitsMark reports whether a checkpoint that is due is better taken at the mark that the leader puts into
+// the log when its own is due. It does not come if nobody leads, nor before all servers can read it.
 func (g *Group) awaitsMark() bool {
 	return g.config.Marks != (coordination.MarkPolicy{}) && g.FormatVersion() >= codec.VersionEntries &&
 		!g.store.CheckpointOverdue()
@@ -109,8 +111,9 @@ func (g *Group) reportOf(index coordination.Index, digest uint64) report {
 	return report{index: uint64(index), version: version, digest: digest}
 }
 
-// digestRestored takes over the digest of the checkpoint that the machine was read from. It was right or wrong before
-// already: so what was noticed before a restart is noticed again, even if it had not been written down.
+// digestRestored takes over the digest of the checkpoint that the machine was read from. It was right or
+// wrong before already: so what was noticed before a restart is noticed again, even if it had not been
+// written down.
 func (g *Group) digestRestored() {
 	if index, digest := g.replica.Machine().RestoredDigest(); index != 0 {
 		g.digests.replaced(g.reportOf(index, digest))
@@ -129,8 +132,8 @@ func (g *Group) electorate() *electorate {
 	return e
 }
 
-// compareDigests tells the other servers of this one's digests, hears theirs, and ends this server if it is wrong. It
-// runs until then, or until ctx is done.
+// compareDigests tells the other servers of this one's digests, hears theirs, and ends this server if it is
+// wrong. It runs until then, or until ctx is done.
 func (g *Group) compareDigests(ctx context.Context) {
 	var last report
 	var asked map[uint64]bool
@@ -268,8 +271,8 @@ func (g *Group) namesOf(ids []uint64) []string {
 	return names
 }
 
-// endDiverged ends this server, whose state is wrong: first in a way that a restart does not undo, and then so that the
-// cluster has another leader at once.
+// endDiverged ends this server, whose state is wrong: first in a way that a restart does not undo, and then
+// so that the cluster has another leader at once.
 func (g *Group) endDiverged(ctx context.Context, err *DivergedError) {
 	g.logger.Error("this server has diverged from the majority and ends", "as of entry", err.Index,
 		"digest", fmt.Sprintf("%016x", err.Own), "of the majority", fmt.Sprintf("%016x", err.Shared))
@@ -295,12 +298,13 @@ type Divergence struct {
 	Index uint64
 	// Others are the members that have another state than this server.
 	Others []uint64
-	// Right tells that a majority of the voters shares this server's state. If not, nobody knows who is right.
+	// Right tells that a majority of the voters shares this server's state. If not, nobody knows who is
+	// right.
 	Right bool
 }
 
-// Divergence reports whether there are members whose state differs from this server's. One that has yet to report may
-// show who of them is right; until then they are not told of.
+// Divergence reports whether there are members whose state differs from this server's. One that has yet to
+// report may show who of them is right; until then they are not told of.
 func (g *Group) Divergence() (d Divergence, found bool) {
 	if g.alone() {
 		return d, false

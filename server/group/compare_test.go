@@ -87,7 +87,8 @@ func (c *comparedCluster) upgraded() {
 	}
 }
 
-// mark has the leader put a mark into the log, and returns its index once the leader has its own digest of it.
+// mark has the leader put a mark into the log, and returns its index once the leader has its own digest of
+// it.
 func (c *comparedCluster) mark() uint64 {
 	c.t.Helper()
 	c.upgraded()
@@ -143,7 +144,8 @@ func (c *comparedCluster) compared(i int, index uint64, others int) {
 	})
 }
 
-// wantEnd waits for a server to end because it has diverged, and shows that it does not start on its data again.
+// wantEnd waits for a server to end because it has diverged, and shows that it does not start on its data
+// again.
 func (c *comparedCluster) wantEnd(i int, index uint64) {
 	c.t.Helper()
 	eventually(c.t, "a server with a wrong state to end", func() bool { return c.endOf(i) != nil })
@@ -179,8 +181,8 @@ func (c *comparedCluster) wantNoDivergence(which ...int) {
 	}
 }
 
-// TestDigestsAgree: servers that have executed the same have the same digest at each mark, also one that was started
-// again between two marks, and none of them ends.
+// TestDigestsAgree: servers that have executed the same have the same digest at each mark, also one that was
+// started again between two marks, and none of them ends.
 func TestDigestsAgree(t *testing.T) {
 	c := openCompared(t, 3, nil)
 	for round := range 3 {
@@ -254,8 +256,8 @@ func TestDivergedLeaderEnds(t *testing.T) {
 	}
 }
 
-// TestDivergedPairGoesOn: of two servers nobody knows who is right. Both go on and say so, also once they were started
-// again, until one of them is no member any more.
+// TestDivergedPairGoesOn: of two servers nobody knows who is right. Both go on and say so, also once they
+// were started again, until one of them is no member any more.
 func TestDivergedPairGoesOn(t *testing.T) {
 	c := openCompared(t, 2, nil)
 	leader, follower := c.leader()
@@ -290,8 +292,8 @@ func TestDivergedPairGoesOn(t *testing.T) {
 	eventually(t, "the one that is left to be right", func() bool { _, found := c.groups[leader].Divergence(); return !found })
 }
 
-// TestSilentVoterIsWaitedFor: as long as the third server may show who is right, nobody is called wrong; but that has
-// an end. Once it speaks, the one that is wrong ends.
+// TestSilentVoterIsWaitedFor: as long as the third server may show who is right, nobody is called wrong; but
+// that has an end. Once it speaks, the one that is wrong ends.
 func TestSilentVoterIsWaitedFor(t *testing.T) {
 	c := openCompared(t, 3, nil)
 	leader, follower := c.leader()
@@ -320,8 +322,9 @@ func TestSilentVoterIsWaitedFor(t *testing.T) {
 	eventually(t, "the others to be right", func() bool { d, found := c.groups[leader].Divergence(); return found && d.Right })
 }
 
-// TestLaggingServerIsComparedLater: a server that is further behind than reports are kept passes marks over, and is
-// compared at one that comes when it has caught up. What the others keep for it does not grow meanwhile.
+// TestLaggingServerIsComparedLater: a server that is further behind than reports are kept passes marks over,
+// and is compared at one that comes when it has caught up. What the others keep for it does not grow
+// meanwhile.
 func TestLaggingServerIsComparedLater(t *testing.T) {
 	c := openCompared(t, 3, nil)
 	leader, follower := c.leader()
@@ -356,8 +359,8 @@ func TestLaggingServerIsComparedLater(t *testing.T) {
 	c.wantEnd(follower, 0)
 }
 
-// TestOpenCheckpointPassesMarkOver: a server that has a checkpoint under way at a mark is not compared there, and ends
-// neither because of that nor for ever gets away with a wrong state.
+// TestOpenCheckpointPassesMarkOver: a server that has a checkpoint under way at a mark is not compared there,
+// and ends neither because of that nor for ever gets away with a wrong state.
 func TestOpenCheckpointPassesMarkOver(t *testing.T) {
 	c := openCompared(t, 3, nil)
 	leader, follower := c.leader()
@@ -402,8 +405,8 @@ func TestOpenCheckpointPassesMarkOver(t *testing.T) {
 	c.wantEnd(follower, c.mark())
 }
 
-// TestKilledBeforeItIsCondemned: a server that was killed when it had noticed, and had not written it down yet, starts
-// again, notices again by its checkpoint and ends then.
+// TestKilledBeforeItIsCondemned: a server that was killed when it had noticed, and had not written it down
+// yet, starts again, notices again by its checkpoint and ends then.
 func TestKilledBeforeItIsCondemned(t *testing.T) {
 	noticed := make(chan bool, 1)
 	var spare atomic.Bool
@@ -427,8 +430,8 @@ func TestKilledBeforeItIsCondemned(t *testing.T) {
 	c.wantEnd(follower, index)
 }
 
-// TestReplayHealsWhatWasNotStored: where the checkpoint of the mark was not stored, a server that is started again
-// executes the log anew. If the state is right then, there is nothing to end for.
+// TestReplayHealsWhatWasNotStored: where the checkpoint of the mark was not stored, a server that is started
+// again executes the log anew. If the state is right then, there is nothing to end for.
 func TestReplayHealsWhatWasNotStored(t *testing.T) {
 	c := openCompared(t, 3, func(i int, config *Config) {
 		config.noticed = func() { runtime.Goexit() }
@@ -454,8 +457,9 @@ func TestReplayHealsWhatWasNotStored(t *testing.T) {
 	c.wantNoDivergence(0, 1, 2)
 }
 
-// TestMarksWaitForTheLastServer runs a rolling upgrade: as long as one server is an older program's there are no marks,
-// whatever is due, and each takes its checkpoints by itself. From then on all take them at the marks.
+// TestMarksWaitForTheLastServer runs a rolling upgrade: as long as one server is an older program's there are
+// no marks, whatever is due, and each takes its checkpoints by itself. From then on all take them at the
+// marks.
 func TestMarksWaitForTheLastServer(t *testing.T) {
 	const old, entries = 2, 20
 	c := openCompared(t, 3, func(i int, config *Config) {
@@ -516,8 +520,8 @@ func TestMarksWaitForTheLastServer(t *testing.T) {
 	c.wantNoDivergence(0, 1, 2)
 }
 
-// TestOtherHashesAreNotCompared: servers whose programs compute digests in another way are not compared, in either
-// direction, and those of one version are.
+// TestOtherHashesAreNotCompared: servers whose programs compute digests in another way are not compared, in
+// either direction, and those of one version are.
 func TestOtherHashesAreNotCompared(t *testing.T) {
 	c := openCompared(t, 3, func(i int, config *Config) {
 		if i == 2 {
@@ -548,8 +552,8 @@ func TestOtherHashesAreNotCompared(t *testing.T) {
 	}
 }
 
-// TestCheckpointsAreAtMarks: when the log of the leader is due for a checkpoint it marks the log, so that all servers
-// take theirs at one index. A server that no mark comes to takes one by itself, a little later.
+// TestCheckpointsAreAtMarks: when the log of the leader is due for a checkpoint it marks the log, so that all
+// servers take theirs at one index. A server that no mark comes to takes one by itself, a little later.
 func TestCheckpointsAreAtMarks(t *testing.T) {
 	const entries = 40
 	c := openCompared(t, 3, func(_ int, config *Config) { config.Log.CheckpointCommands = entries })
@@ -591,8 +595,8 @@ func TestCheckpointsAreAtMarks(t *testing.T) {
 	}
 }
 
-// TestMarkedCheckpointIsTakenInSlices counts the turns that a server needs for the checkpoint at a mark: in none of
-// them more rows are captured than rowsPerTurn and the one that closes it.
+// TestMarkedCheckpointIsTakenInSlices counts the turns that a server needs for the checkpoint at a mark: in
+// none of them more rows are captured than rowsPerTurn and the one that closes it.
 func TestMarkedCheckpointIsTakenInSlices(t *testing.T) {
 	const directories = 20 * rowsPerTurn
 	c := openCompared(t, 3, nil)

@@ -9,8 +9,9 @@ import (
 	"github.com/coordd/coordd/server/group/relaypb"
 )
 
-// maxCopiedBytes is how much the descriptions may have together that a server has of another one, which leads, and that its
-// clients have not taken. A leader begins no further one beyond that, so it is the last of them at most that goes beyond.
+// maxCopiedBytes is how much the descriptions may have together that a server has of another one, which
+// leads, and that its clients have not taken. A leader begins no further one beyond that, so it is the last
+// of them at most that goes beyond.
 const maxCopiedBytes = 64 << 20
 
 // copies count what the streams of a server have of descriptions of a leader elsewhere.

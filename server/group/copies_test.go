@@ -9,8 +9,9 @@ import (
 	"github.com/coordd/coordd/server/group/relaypb"
 )
 
-// TestDescriptionsWaitForRoom has the leader describe more to another server than that takes: it begins nothing beyond the room,
-// whether it is large or small, while what is no description goes on; and all of it comes, in its order, as clients take it.
+// TestDescriptionsWaitForRoom has the leader describe more to another server than that takes: it begins
+// nothing beyond the room, whether it is large or small, while what is no description goes on; and all of it
+// comes, in its order, as clients take it.
 func TestDescriptionsWaitForRoom(t *testing.T) {
 	const each, many, room = 100_000, 9, 450_000
 	p := newRelayPeer(&Group{streams: newStreamSet(1)}, nil, &relaypb.Hello{Version: relayRoom})

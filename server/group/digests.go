@@ -15,12 +15,12 @@ type report struct {
 	digest  uint64
 }
 
-// reportsKept is how many reports of one server are remembered, those of the highest indexes: a server that lags so
-// many marks behind is compared at a later one.
+// reportsKept is how many reports of one server are remembered, those of the highest indexes: a server that
+// lags so many marks behind is compared at a later one.
 const reportsKept = 4
 
-// digests is what a server knows of its own state's digests and of those of the others. Nothing in it is stored: a
-// server that is started again begins with the digest of its checkpoint.
+// digests is what a server knows of its own state's digests and of those of the others. Nothing in it is
+// stored: a server that is started again begins with the digest of its checkpoint.
 type digests struct {
 	bell turn.Bell // whoever compares listens
 
@@ -32,8 +32,8 @@ type digests struct {
 
 func newDigests() *digests { return &digests{bell: turn.NewBell(), others: make(map[uint64][]report)} }
 
-// with adds a report to those of one server. The last word about an index counts: the server may have been started
-// again.
+// with adds a report to those of one server. The last word about an index counts: the server may have been
+// started again.
 func with(list []report, r report) []report {
 	at, found := slices.BinarySearchFunc(list, r.index, func(known report, index uint64) int {
 		return cmp.Compare(known.index, index)
@@ -63,7 +63,8 @@ func (d *digests) taken(r report) {
 	d.bell.Ring()
 }
 
-// replaced tells that another member's state has taken the place of this server's: what it was before is of no account.
+// replaced tells that another member's state has taken the place of this server's: what it was before is of
+// no account.
 func (d *digests) replaced(r report) {
 	d.mutex.Lock()
 	d.own = nil
@@ -71,8 +72,8 @@ func (d *digests) replaced(r report) {
 	d.taken(r)
 }
 
-// heard adds a report of another server, which is one of the members. Those of servers that are none any more are
-// forgotten.
+// heard adds a report of another server, which is one of the members. Those of servers that are none any more
+// are forgotten.
 func (d *digests) heard(from uint64, r report, members []uint64) {
 	d.mutex.Lock()
 	d.others[from] = with(d.others[from], r)
@@ -204,8 +205,8 @@ func (d *digests) findings(e *electorate) []finding {
 	return found
 }
 
-// present is the finding that says how things stand: the newest for which there is anything to compare, or that of a
-// learner.
+// present is the finding that says how things stand: the newest for which there is anything to compare, or
+// that of a learner.
 func present(found []finding) finding {
 	for _, f := range found {
 		if f.compared || len(f.differing) > 0 {

@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// TestDigestVerdicts goes through what servers may have reported as of one index. The letters are the digests of the
-// servers 1, 2 and so on, the first of them this one; a small letter is that of another hash version, "." says that
-// there is no report yet.
+// TestDigestVerdicts goes through what servers may have reported as of one index. The letters are the digests
+// of the servers 1, 2 and so on, the first of them this one; a small letter is that of another hash version,
+// "." says that there is no report yet.
 func TestDigestVerdicts(t *testing.T) {
 	for _, c := range []struct {
 		reports   string
@@ -80,8 +80,8 @@ func TestDigestVerdicts(t *testing.T) {
 	}
 }
 
-// TestDigestMajorityIsUnique: whatever was reported, of the servers with a vote never two ask each other to end, and
-// none ends unless more than half of the voters say the same.
+// TestDigestMajorityIsUnique: whatever was reported, of the servers with a vote never two ask each other to
+// end, and none ends unless more than half of the voters say the same.
 func TestDigestMajorityIsUnique(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	ended := 0
@@ -123,8 +123,8 @@ func TestDigestMajorityIsUnique(t *testing.T) {
 	}
 }
 
-// TestDigestReportsAreForgotten: of each server as many reports are kept as may be, those of the highest indexes, and
-// none of servers that are no members any more, whichever of the two ways they are looked at.
+// TestDigestReportsAreForgotten: of each server as many reports are kept as may be, those of the highest
+// indexes, and none of servers that are no members any more, whichever of the two ways they are looked at.
 func TestDigestReportsAreForgotten(t *testing.T) {
 	d := newDigests()
 	members := []uint64{1, 2, 3}
@@ -161,7 +161,8 @@ func TestDigestReportsAreForgotten(t *testing.T) {
 	}
 }
 
-// TestDigestPresent: how things stand is what the newest comparison says, and not one that nobody has answered yet.
+// TestDigestPresent: how things stand is what the newest comparison says, and not one that nobody has
+// answered yet.
 func TestDigestPresent(t *testing.T) {
 	d, e := newDigests(), &electorate{self: 1, members: []uint64{1, 2}, voters: []uint64{1, 2}}
 	for _, step := range []struct {

@@ -1,80 +1,85 @@
-// Package group is one replicated log with what stands on it: the machine that every member computes from the log, the
-// leader where this server leads, the relay to the leader where another one does, and the streams of the clients that
-// this server has. A process may have several; they share nothing.
+// Package group is one replicated log with what stands on it: the machine that every member computes from the
+// log, the leader where this server leads, the relay to the leader where another one does, and the streams of
+// the clients that this server has. A process may have several; they share nothing.
 //
-// The group tells a coordination.Replica what the log, the streams and the callers say, and carries out what that
-// wants done; the rules are all there. It knows neither the messages of YDB nor connections, certificates and tokens:
-// the server asks it, gives it a Client for every stream, and words the answers.
+// The group tells a coordination.Replica what the log, the streams and the callers say, and carries out what
+// that wants done; the rules are all there. It knows neither the messages of YDB nor connections,
+// certificates and tokens: the server asks it, gives it a Client for every stream, and words the answers.
 //
 // # The turn
 //
-// Whoever brings something puts it into the queue: requests of streams and calls, and what the log says. Whoever
-// holds the turn handles what is there, first the log's news and then the requests, and alone touches the Replica
-// (apply.go, turn.go). On a quiet server that is the goroutine that brought it, which spares the way over another one:
-// kick and takeFreeTurn try for the turn and never wait for it. While something is on its way to the disk, requests
-// gather for the next batch. The goroutine that writes the log and those that read what other servers
-// say must not be held up, so they take short turns only (queue.takeLittle); what takes long is left to the group's
-// own goroutine, run.
+// Whoever brings something puts it into the queue: requests of streams and calls, and what the log says.
+// Whoever holds the turn handles what is there, first the log's news and then the requests, and alone touches
+// the Replica (apply.go, turn.go). On a quiet server that is the goroutine that brought it, which spares the
+// way over another one: kick and takeFreeTurn try for the turn and never wait for it. While something is on
+// its way to the disk, requests gather for the next batch. The goroutine that writes the log and those that
+// read what other servers say must not be held up, so they take short turns only (queue.takeLittle); what
+// takes long is left to the group's own goroutine, run.
 //
-// The log has a turn of its own (package raftstore), written anew because the two agree in no more than trying for a
-// lock and looking again behind it: there every turn does everything and may fail, here a turn may be too long for the
-// goroutine that would take it, and waits for its batch.
+// The log has a turn of its own (package raftstore), written anew because the two agree in no more than
+// trying for a lock and looking again behind it: there every turn does everything and may fail, here a turn
+// may be too long for the goroutine that would take it, and waits for its batch.
 //
-// What the leader proposes in a turn is one entry of the log, within limits, and its answers come behind the whole entry
-// (entries.go). An entry that is lost is lost with the reign, so whoever waits for one of its commands hears what he would
-// of a command that was lost alone: streams tell the next leader, calls are repeated to it.
+// What the leader proposes in a turn is one entry of the log, within limits, and its answers come behind the
+// whole entry (entries.go). An entry that is lost is lost with the reign, so whoever waits for one of its
+// commands hears what he would of a command that was lost alone: streams tell the next leader, calls are
+// repeated to it.
 //
-// Within a turn nothing blocks: messages for streams go into their Fronts, those for other servers into the relay's
-// list, commands into the log's queue. A panic within a turn ends the group (InvariantError).
+// Within a turn nothing blocks: messages for streams go into their Fronts, those for other servers into the
+// relay's list, commands into the log's queue. A panic within a turn ends the group (InvariantError).
 //
 // # Locks
 //
-// They are taken in this order, from left to right. None is held across I/O, but for the turn while the state of another
-// member is read that was installed here.
+// They are taken in this order, from left to right. None is held across I/O, but for the turn while the state
+// of another member is read that was installed here.
 //
 //	turn → limiter → relayPeers → relayPeer.taking → relayPeer → streamSet → Stream → queue, relay, what the Client has
 //
-// At any place member, readRounds, digests and events may be taken, under which nothing else is. The turn is never waited for by
-// anybody who holds another lock: kick is called without, and where there is one the bell is rung instead, which has
-// run take the turn. A stream forwards into its link under its lock, so the leader sees its messages in the order in
-// which its Front made them; all streams turn to another leader under the lock of the streamSet, so a stream that
-// comes meanwhile has either the old leader and is told of the new one, or has the new one.
+// At any place member, readRounds, digests and events may be taken, under which nothing else is. The turn is
+// never waited for by anybody who holds another lock: kick is called without, and where there is one the bell
+// is rung instead, which has run take the turn. A stream forwards into its link under its lock, so the leader
+// sees its messages in the order in which its Front made them; all streams turn to another leader under the
+// lock of the streamSet, so a stream that comes meanwhile has either the old leader and is told of the new
+// one, or has the new one.
 //
 // # Goroutines
 //
 //   - run, one for each group: takes the turns that nobody else takes.
-//   - limiter.run, one for each group: shares out units of rate limiters by ticks, and lets those go on who wait for some.
-//   - where there may be other members, member.relay, which keeps the relay to the leader, member.listen, which has
-//     streams sent that were mute, and compareDigests, with one for each question to another server, which it waits for.
-//     An open relay has four more: one that writes, one that waits for another leader, and two that ask for a permit.
+//   - limiter.run, one for each group: shares out units of rate limiters by ticks, and lets those go on who
+//     wait for some.
+//   - where there may be other members, member.relay, which keeps the relay to the leader, member.listen,
+//     which has streams sent that were mute, and compareDigests, with one for each question to another
+//     server, which it waits for. An open relay has four more: one that writes, one that waits for another
+//     leader, and two that ask for a permit.
 //   - for each relay towards this server one that reads and one that writes, besides that of the RPC itself.
 //   - for the time of a backup one that waits for its checkpoint; for the time of Stop one that waits for the
 //     relays; one to end a stream whose roster is too large to travel.
-//   - timers: a stream's own (pings, timeouts, the end that nobody reads), the leader's watch over a relay and the
-//     streams of one that broke.
+//   - timers: a stream's own (pings, timeouts, the end that nobody reads), the leader's watch over a relay
+//     and the streams of one that broke.
 //
-// The rings' timers go by Config.Clock, all others by Config.Shell, which is the real clock for everybody but tests. In a
-// stand-in somebody turns the first by hand; still.go is for him: Still reports whether everything is done that was due, and a
-// stream has a timer of the real clock that reminds its client.
+// The rings' timers go by Config.Clock, all others by Config.Shell, which is the real clock for everybody but
+// tests. In a stand-in somebody turns the first by hand; still.go is for him: Still reports whether
+// everything is done that was due, and a stream has a timer of the real clock that reminds its client.
 //
-// All others belong to somebody else and call in: the handlers of clients, the log's goroutines (handler), those of
-// gRPC.
+// All others belong to somebody else and call in: the handlers of clients, the log's goroutines (handler),
+// those of gRPC.
 //
 // # Comparing states
 //
-// The leader puts a mark into the log when one is due (mark in compare.go); every server takes its checkpoint there, if it
-// has none under way (checkpointAtMark), and when the last slice is captured the digest is known. compareDigests tells it to
-// all other members and hears theirs; a pair needs only one question that gets through, put by the later of the two. It
-// judges (digests.go) what is known whenever that changes, and ends the server if a majority of the voters has another
-// state. A checkpoint that is due by the log waits for a mark (awaitsMark), which the leader writes when its own is due, and
-// is taken without one if that does not come, or cannot be read by every server yet.
+// The leader puts a mark into the log when one is due (mark in compare.go); every server takes its checkpoint
+// there, if it has none under way (checkpointAtMark), and when the last slice is captured the digest is
+// known. compareDigests tells it to all other members and hears theirs; a pair needs only one question that
+// gets through, put by the later of the two. It judges (digests.go) what is known whenever that changes, and
+// ends the server if a majority of the voters has another state. A checkpoint that is due by the log waits
+// for a mark (awaitsMark), which the leader writes when its own is due, and is taken without one if that does
+// not come, or cannot be read by every server yet.
 //
 // # Rate limiters
 //
-// To acquire units takes no turn: limiter has the buckets of this server, and where it leads what is shared out among all,
-// under a lock of its own (limiter.go, acquire.go; package quota). It is told of the machine's resources within turns:
-// when a call names one for the first time, when what counts for one has changed, and when the leader is asked for one
-// that it does not know. Relays carry what servers ask for and are given.
+// To acquire units takes no turn: limiter has the buckets of this server, and where it leads what is shared
+// out among all, under a lock of its own (limiter.go, acquire.go; package quota). It is told of the machine's
+// resources within turns: when a call names one for the first time, when what counts for one has changed, and
+// when the leader is asked for one that it does not know. Relays carry what servers ask for and are given.
 //
 // # A leader change
 //

@@ -151,8 +151,8 @@ func TestPanickingTurnSaysNothing(t *testing.T) {
 	}
 }
 
-// TestEntriesWaitForTheLastServer runs a rolling upgrade: as long as one server is an older program's, each command has an
-// entry that it can read, and from then on a turn has one for all.
+// TestEntriesWaitForTheLastServer runs a rolling upgrade: as long as one server is an older program's, each
+// command has an entry that it can read, and from then on a turn has one for all.
 func TestEntriesWaitForTheLastServer(t *testing.T) {
 	const old = 2
 	c := openClusterWith(t, 3, func(i int, config *Config) {
@@ -190,7 +190,8 @@ func TestEntriesWaitForTheLastServer(t *testing.T) {
 	}
 }
 
-// TestStampsAreEverywhere has all servers know, by one clock, since when a session is there and owns what it does.
+// TestStampsAreEverywhere has all servers know, by one clock, since when a session is there and owns what it
+// does.
 func TestStampsAreEverywhere(t *testing.T) {
 	c := openCluster(t, 3)
 	leader, follower := c.leader()
@@ -232,8 +233,8 @@ func TestStampsAreEverywhere(t *testing.T) {
 	}
 }
 
-// TestDroppedEntryIsSettled has a leader propose an entry for many when it leads no more without knowing it: the log drops
-// the whole. Whoever asked for something gets its one answer from the next leader.
+// TestDroppedEntryIsSettled has a leader propose an entry for many when it leads no more without knowing it:
+// the log drops the whole. Whoever asked for something gets its one answer from the next leader.
 func TestDroppedEntryIsSettled(t *testing.T) {
 	c := openCluster(t, 3)
 	leader, follower := c.leader()

@@ -13,12 +13,13 @@ import (
 const (
 	// maxEvents is how many events a server remembers, of 72 bytes and a name each.
 	maxEvents = 10_000
-	// maxEventTextBytes is how much of a name, a path, a user or a reason an event keeps. What is shorter is shared with the state.
+	// maxEventTextBytes is how much of a name, a path, a user or a reason an event keeps. What is shorter is
+	// shared with the state.
 	maxEventTextBytes = 128
 )
 
-// events is the last of what has happened, as this server has seen it: a ring, so that nothing is allocated for an event
-// once it is full, and whoever watches reads from it at his own pace.
+// events is the last of what has happened, as this server has seen it: a ring, so that nothing is allocated
+// for an event once it is full, and whoever watches reads from it at his own pace.
 type events struct {
 	ring uint64 // names this start of the server
 
@@ -120,8 +121,8 @@ type Watcher struct {
 	at     uint64 // sequence of the last event that was read
 }
 
-// Watch begins to read behind an event that was read before, if it is of this ring; otherwise with the first one that is
-// there. Ring 0 is from now on. It is to be closed.
+// Watch begins to read behind an event that was read before, if it is of this ring; otherwise with the first
+// one that is there. Ring 0 is from now on. It is to be closed.
 func (g *Group) Watch(ring, sequence uint64) *Watcher {
 	r := g.events
 	r.mutex.Lock()
@@ -153,7 +154,8 @@ func (w *Watcher) Ring() uint64 { return w.events.ring }
 // Sequence is that of the last event that was read, or is gone.
 func (w *Watcher) Sequence() uint64 { return w.at }
 
-// Next appends the next events, as many as fit. It tells how many before them are gone because they were not read in time.
+// Next appends the next events, as many as fit. It tells how many before them are gone because they were not
+// read in time.
 func (w *Watcher) Next(into []Event) (read []Event, skipped uint64) {
 	r := w.events
 	r.mutex.Lock()
@@ -175,7 +177,8 @@ func (w *Watcher) News() <-chan struct{} { return w.bell }
 // Over is closed when there will be nothing more.
 func (w *Watcher) Over() <-chan struct{} { return w.over }
 
-// observe begins to collect events once what was in the log at the start is executed: that is no news. The turn is held.
+// observe begins to collect events once what was in the log at the start is executed: that is no news. The
+// turn is held.
 func (g *Group) observe(applied uint64) {
 	if applied > g.observeBehind {
 		g.replica.Machine().Observe()

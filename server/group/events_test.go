@@ -15,7 +15,8 @@ func occurrences(first, n int) (list []coordination.Occurrence) {
 	return list
 }
 
-// TestEventsAreBounded fills the ring and goes on: what is old is gone, whoever is late is told, and a long name is cut.
+// TestEventsAreBounded fills the ring and goes on: what is old is gone, whoever is late is told, and a long
+// name is cut.
 func TestEventsAreBounded(t *testing.T) {
 	g := &Group{events: newEvents()}
 	early, late := g.Watch(0, 0), g.Watch(0, 0)
@@ -63,7 +64,8 @@ func TestEventsAreBounded(t *testing.T) {
 	}
 }
 
-// TestEventsDoNotAllocate fills the ring, so that nothing is to be allocated any more, whether somebody watches or not.
+// TestEventsDoNotAllocate fills the ring, so that nothing is to be allocated any more, whether somebody
+// watches or not.
 func TestEventsDoNotAllocate(t *testing.T) {
 	g := &Group{events: newEvents()}
 	g.events.add(1, occurrences(1, maxEvents))

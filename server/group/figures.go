@@ -7,15 +7,16 @@ import (
 
 // Figures is how a group does on this server, for monitoring.
 type Figures struct {
-	// Counts is of the state as of what this server has executed. One number may be an entry ahead of another.
+	// Counts is of the state as of what this server has executed. One number may be an entry ahead of
+	// another.
 	Counts coordination.Counts
 	// Watches is how many semaphores sessions are waiting to hear of; 0 on a server that does not lead.
 	Watches int
 	// Streams is how many streams are open on this server, RefusedStreams how many were one too many.
 	Streams        int
 	RefusedStreams uint64
-	// Queued is how many requests wait to be handled, and QueuedStreams how many streams are not read because there is no room
-	// for what they ask.
+	// Queued is how many requests wait to be handled, and QueuedStreams how many streams are not read because
+	// there is no room for what they ask.
 	Queued, QueuedStreams int
 	// RequestBytes is what the requests of this server's streams hold that have no first answer.
 	RequestBytes int
@@ -28,8 +29,8 @@ type Figures struct {
 	// Lag is how many entries this server lacks, if that is known.
 	Lag      uint64
 	LagKnown bool
-	// RelaysIn is how many other servers relay to this one, RelayOut whether this one relays to the leader, and RelaysOpened
-	// how often it began to.
+	// RelaysIn is how many other servers relay to this one, RelayOut whether this one relays to the leader,
+	// and RelaysOpened how often it began to.
 	RelaysIn     int
 	RelayOut     bool
 	RelaysOpened uint64

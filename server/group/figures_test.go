@@ -2,8 +2,8 @@ package group
 
 import "testing"
 
-// TestFiguresWaitForNobody reads the figures while the turn, every stream and every relay are held: whoever monitors a server
-// takes no turn, and no lock of which there are as many as clients.
+// TestFiguresWaitForNobody reads the figures while the turn, every stream and every relay are held: whoever
+// monitors a server takes no turn, and no lock of which there are as many as clients.
 func TestFiguresWaitForNobody(t *testing.T) {
 	c := openCluster(t, 3)
 	leader, follower := c.leader()

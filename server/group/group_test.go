@@ -19,8 +19,9 @@ import (
 // waitMax bounds every wait of a test for a state; only a failing test uses it up.
 const waitMax = 2 * time.Minute
 
-// eventually waits for a state that nobody announces. It looks the more rarely the longer it waits: under the race
-// detector, looking takes the tests beside it a twentieth of a processor if it is done every millisecond.
+// eventually waits for a state that nobody announces. It looks the more rarely the longer it waits: under the
+// race detector, looking takes the tests beside it a twentieth of a processor if it is done every
+// millisecond.
 func eventually(t testing.TB, what string, reached func() bool) {
 	t.Helper()
 	for begun := time.Now(); !reached(); time.Sleep(min(max(time.Since(begun)/16, time.Millisecond), 20*time.Millisecond)) {
@@ -232,8 +233,8 @@ func (c *testClient) ask(number uint64, r *coordination.Request) {
 	c.say(coordination.ClientMessage{Kind: coordination.ClientSemaphore, ReqID: number, Request: r})
 }
 
-// attend answers the pings that have come so far, and keeps the other replies for next. It reports how the stream ends
-// behind them. Like the server it takes until there is nothing: only then is it woken again.
+// attend answers the pings that have come so far, and keeps the other replies for next. It reports how the
+// stream ends behind them. Like the server it takes until there is nothing: only then is it woken again.
 func (c *testClient) attend() coordination.Ending {
 	for {
 		replies, ending := c.stream.Take(nil)
@@ -252,8 +253,8 @@ func (c *testClient) attend() coordination.Ending {
 	}
 }
 
-// next is the next reply that is not a ping. A ping behind it is answered as well: who calls next may not do so again
-// before the time for an answer is over.
+// next is the next reply that is not a ping. A ping behind it is answered as well: who calls next may not do
+// so again before the time for an answer is over.
 func (c *testClient) next(t testing.TB) coordination.Reply {
 	t.Helper()
 	for {
@@ -280,8 +281,8 @@ func take(name string) *coordination.Request {
 		TimeoutMillis: coordination.Infinite, Ephemeral: true}
 }
 
-// TestThreeGroups has three groups side by side, each with a peer address and a directory of its own: what happens in
-// one the others know nothing of, and the end of one is none of theirs.
+// TestThreeGroups has three groups side by side, each with a peer address and a directory of its own: what
+// happens in one the others know nothing of, and the end of one is none of theirs.
 func TestThreeGroups(t *testing.T) {
 	const count = 3
 	addresses, err := loopback.Addresses(count)
@@ -331,8 +332,8 @@ func TestThreeGroups(t *testing.T) {
 	}
 }
 
-// TestLeaderThatComesBack has a leader lose the leadership and get it back without the others noticing. Streams on them
-// go on.
+// TestLeaderThatComesBack has a leader lose the leadership and get it back without the others noticing.
+// Streams on them go on.
 func TestLeaderThatComesBack(t *testing.T) {
 	c := openCluster(t, 3)
 	leader, follower := c.leader()

@@ -23,13 +23,13 @@ type Standing struct {
 	Attached bool
 	Server   uint64
 	Stream   coordination.StreamID
-	// DetachedMillis is since when no client has it, in milliseconds since 1970, 0 if that was before this leader; it lives
-	// on for LeftMillis if that stays so.
+	// DetachedMillis is since when no client has it, in milliseconds since 1970, 0 if that was before this
+	// leader; it lives on for LeftMillis if that stays so.
 	DetachedMillis, LeftMillis uint64
 }
 
-// Inspect returns what one turn finds of q from a place on, by looking at so many rows: MaxInspectedRows or fewer. It is as
-// of what this server has applied.
+// Inspect returns what one turn finds of q from a place on, by looking at so many rows: MaxInspectedRows or
+// fewer. It is as of what this server has applied.
 func (g *Group) Inspect(ctx context.Context, q *coordination.Inspection, from coordination.InspectionPlace, rows int) (Inspected, error) {
 	rows = min(rows, MaxInspectedRows)
 	return capture(ctx, g, rows, func(m *coordination.Machine) Inspected {

@@ -13,8 +13,9 @@ import (
 )
 
 const (
-	// maxUnknownDemands is how many demands a leader keeps for resources that it does not know, and demandTries for how
-	// many ticks: it may have to catch up with the server that has seen the resource already.
+	// maxUnknownDemands is how many demands a leader keeps for resources that it does not know, and
+	// demandTries for how many ticks: it may have to catch up with the server that has seen the resource
+	// already.
 	maxUnknownDemands = 1 << 20
 	demandTries       = 100
 )
@@ -22,9 +23,9 @@ const (
 // own is this server as a consumer of units.
 const own quota.Consumer = 0
 
-// limiter hands out the units of rate limiters on this server, and where it leads shares them out among all servers (package
-// quota). It stands beside the turn, so that neither waits for the other: of the machine it knows what it is told within
-// turns.
+// limiter hands out the units of rate limiters on this server, and where it leads shares them out among all
+// servers (package quota). It stands beside the turn, so that neither waits for the other: of the machine it
+// knows what it is told within turns.
 type limiter struct {
 	group *Group
 	bell  turn.Bell // the limiter's goroutine listens
@@ -161,7 +162,8 @@ func (l *limiter) follow(link leaderLink) {
 	l.buckets.Announce()
 }
 
-// share has the leader share out what is due. One that may not speak shares out nothing: another one may lead.
+// share has the leader share out what is due. One that may not speak shares out nothing: another one may
+// lead.
 func (l *limiter) share(now coordination.Instant, led bool) {
 	if !led {
 		l.shares.Skip(now)
@@ -291,7 +293,8 @@ func (l *limiter) forget(peer *relayPeer) {
 	}
 }
 
-// received takes in what the leader behind a relay has shared out. What an earlier leader did comes to nothing.
+// received takes in what the leader behind a relay has shared out. What an earlier leader did comes to
+// nothing.
 func (l *limiter) received(from *relay, term uint64, ticks int, quanta []quota.Quantum) {
 	now := l.group.clock.Now()
 	l.mutex.Lock()
@@ -377,8 +380,8 @@ func (g *Group) Buckets(keys []coordination.ResourceKey, tell func(i int, state 
 	}
 }
 
-// ResourceState is how this server's bucket of a resource stands, false if there is none. node is the text of a path as
-// acquires have it.
+// ResourceState is how this server's bucket of a resource stands, false if there is none. node is the text of
+// a path as acquires have it.
 func (g *Group) ResourceState(node, resource string) (quota.State, bool) {
 	g.limiter.mutex.Lock()
 	defer g.limiter.mutex.Unlock()

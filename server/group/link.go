@@ -2,13 +2,13 @@ package group
 
 import "github.com/coordd/coordd/coordination"
 
-// leaderLink is the way from a stream to its leader: on this server, or over a relay. put never blocks; messages of one
-// stream stay in order.
+// leaderLink is the way from a stream to its leader: on this server, or over a relay. put never blocks;
+// messages of one stream stay in order.
 type leaderLink interface {
 	put(s *Stream, f coordination.Forward)
-	// maySpeak reports whether the leader behind the link lets this server say to clients what they take for a sign
-	// that their sessions live. It is asked just before a message is sent. The Front keeps silent besides until that
-	// leader has answered for the session.
+	// maySpeak reports whether the leader behind the link lets this server say to clients what they take for
+	// a sign that their sessions live. It is asked just before a message is sent. The Front keeps silent
+	// besides until that leader has answered for the session.
 	maySpeak() bool
 }
 

@@ -60,8 +60,8 @@ func newMember(g *Group) *member {
 	return &member{group: g, process: Nonce(), change: make(chan struct{}), news: make(chan struct{})}
 }
 
-// toward notes who leads in a term. The same leader in another term is another one. The group calls it, too, when this
-// server begins to lead.
+// toward notes who leads in a term. The same leader in another term is another one. The group calls it, too,
+// when this server begins to lead.
 func (m *member) toward(term, leader uint64) {
 	m.mutex.Lock()
 	defer m.mutex.Unlock()
@@ -135,7 +135,8 @@ func (m *member) address(id uint64) string {
 	return ""
 }
 
-// relayTo relays to the leader, which is the member at address, until the relay breaks or another member leads.
+// relayTo relays to the leader, which is the member at address, until the relay breaks or another member
+// leads.
 func (m *member) relayTo(ctx context.Context, leader uint64, address string, change <-chan struct{}) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -199,7 +200,8 @@ func (g *Group) LeaderAddress() string {
 	return g.member.address(leader)
 }
 
-// HandOver gives the leadership to the member that is furthest, so that nobody has to find out that this one is gone.
+// HandOver gives the leadership to the member that is furthest, so that nobody has to find out that this one
+// is gone.
 func (g *Group) HandOver(ctx context.Context) {
 	if ctx.Err() != nil || !g.Leads() {
 		return

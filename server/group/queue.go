@@ -45,9 +45,9 @@ type storeEvent struct {
 	failed    error
 }
 
-// glance tells how much work it is to handle e, as its first bytes show: what its entries count together, and how many
-// bytes they have; and whether it may take long however little that is: all rows, sessions or streams are gone through.
-// An entry counts as many as it has commands, one at least.
+// glance tells how much work it is to handle e, as its first bytes show: what its entries count together, and
+// how many bytes they have; and whether it may take long however little that is: all rows, sessions or
+// streams are gone through. An entry counts as many as it has commands, one at least.
 func (e *storeEvent) glance() (count, volume int, long bool) {
 	long = e.restored != 0 || e.leading != 0 || e.following
 	for i := range e.entries {
@@ -66,8 +66,8 @@ const (
 	shortTurnBytes  = 1 << 20
 )
 
-// queue holds what the group has not handled yet. Requests and the log's news wait apart: when too much is in flight,
-// requests stay here while the log goes on.
+// queue holds what the group has not handled yet. Requests and the log's news wait apart: when too much is in
+// flight, requests stay here while the log goes on.
 type queue struct {
 	mutex    sync.Mutex
 	requests []event
@@ -87,8 +87,8 @@ func newQueue() *queue {
 	return q
 }
 
-// put adds a request; the caller sees to it that somebody handles it. It never blocks: callers ask for room before
-// they read what becomes a request.
+// put adds a request; the caller sees to it that somebody handles it. It never blocks: callers ask for room
+// before they read what becomes a request.
 func (q *queue) put(e event) {
 	e.bytes = e.size()
 	q.mutex.Lock()
@@ -129,7 +129,8 @@ func (q *queue) takeStore(empty []storeEvent) []storeEvent {
 	return q.takeStoreLocked(empty)
 }
 
-// takeLittle is takeStore if everything in the queue is little work; if not, ok is false and nothing is taken.
+// takeLittle is takeStore if everything in the queue is little work; if not, ok is false and nothing is
+// taken.
 func (q *queue) takeLittle(empty []storeEvent) (events []storeEvent, ok bool) {
 	q.mutex.Lock()
 	defer q.mutex.Unlock()

@@ -8,18 +8,19 @@ import (
 	"github.com/coordd/coordd/scheme/outcome"
 )
 
-// maxReadRows is how many rows of the machine the reads of one turn look at, so that nobody waits for somebody else's
-// long listing. A read that needs more comes back for the rest.
+// maxReadRows is how many rows of the machine the reads of one turn look at, so that nobody waits for
+// somebody else's long listing. A read that needs more comes back for the rest.
 const maxReadRows = 1_000
 
-// Read runs fn in a turn, on what this server has. fn must be quick and must not keep what it is given. When Read returns, fn has
-// returned, or will never run.
+// Read runs fn in a turn, on what this server has. fn must be quick and must not keep what it is given. When
+// Read returns, fn has returned, or will never run.
 func (g *Group) Read(ctx context.Context, fn func(*coordination.Machine) outcome.Outcome) (outcome.Outcome, error) {
 	return g.await(ctx, &call{read: fn, rows: 1, done: make(chan callAnswer, 1)})
 }
 
-// capture returns what look finds in the machine within one turn. look may look at rows rows at most, maxReadRows or
-// fewer, and takes no more than references to what never changes: what it finds is worked up outside the turn.
+// capture returns what look finds in the machine within one turn. look may look at rows rows at most,
+// maxReadRows or fewer, and takes no more than references to what never changes: what it finds is worked up
+// outside the turn.
 func capture[T any](ctx context.Context, g *Group, rows int, look func(*coordination.Machine) T) (T, error) {
 	found := make(chan T, 1)
 	c := &call{rows: rows, done: make(chan callAnswer, 1), read: func(m *coordination.Machine) outcome.Outcome {
@@ -33,8 +34,8 @@ func capture[T any](ctx context.Context, g *Group, rows int, look func(*coordina
 	return <-found, nil
 }
 
-// answerReads lets those have their look that this turn has room for, and leaves the others to the next one. The turn
-// is held.
+// answerReads lets those have their look that this turn has room for, and leaves the others to the next one.
+// The turn is held.
 func (g *Group) answerReads() {
 	done, rows := 0, 0
 	for ; done < len(g.reads) && (done == 0 || rows+g.reads[done].rows <= maxReadRows); done++ {
@@ -95,8 +96,8 @@ func (g *Group) glance(ctx context.Context, caller coordination.Caller, path sch
 	return c.Described, c.Outcome, nil
 }
 
-// List captures a directory and what is in it, a page at a time. Each page is as of its own turn: the whole is no
-// snapshot. If the directory gives way to another one meanwhile, the listing begins anew.
+// List captures a directory and what is in it, a page at a time. Each page is as of its own turn: the whole
+// is no snapshot. If the directory gives way to another one meanwhile, the listing begins anew.
 func (g *Group) List(ctx context.Context, caller coordination.Caller,
 	path scheme.Path) (Described, outcome.Outcome, error) {
 	if err := g.CatchUp(ctx); err != nil {
@@ -129,9 +130,9 @@ func (g *Group) List(ctx context.Context, caller coordination.Caller,
 	}
 }
 
-// CatchUp returns once this server has everything that was committed when it was called. Without peers nobody else
-// can have led meanwhile, and nothing needs to be asked. Errors: ErrStopped, that of ctx, which is ErrNoLeader as
-// well where there is none to ask.
+// CatchUp returns once this server has everything that was committed when it was called. Without peers nobody
+// else can have led meanwhile, and nothing needs to be asked. Errors: ErrStopped, that of ctx, which is
+// ErrNoLeader as well where there is none to ask.
 func (g *Group) CatchUp(ctx context.Context) error {
 	if g.alone() && g.Leads() {
 		return nil

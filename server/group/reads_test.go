@@ -15,8 +15,8 @@ import (
 	"github.com/coordd/coordd/scheme/outcome"
 )
 
-// TestReadsOfATurn has more reads wait than one turn has room for: every turn looks at maxReadRows rows at most, and
-// all are answered in the order in which they came.
+// TestReadsOfATurn has more reads wait than one turn has room for: every turn looks at maxReadRows rows at
+// most, and all are answered in the order in which they came.
 func TestReadsOfATurn(t *testing.T) {
 	g := &Group{queue: newQueue(), replica: new(replica)}
 	looked, turns := 0, 0
@@ -56,7 +56,8 @@ func TestReadsOfATurn(t *testing.T) {
 	}
 }
 
-// TestListingInPages lists a directory that is larger than a turn has room for, turn by turn, while other reads come.
+// TestListingInPages lists a directory that is larger than a turn has room for, turn by turn, while other
+// reads come.
 func TestListingInPages(t *testing.T) {
 	g := openTest(t, nil)
 	const children = 2*maxReadRows + 500
@@ -189,8 +190,8 @@ func TestReadsOfAGroupAlone(t *testing.T) {
 	}
 }
 
-// TestReadIsOverWhenItReturns: a caller whose time runs out while the group reads for him may go on with what the read has
-// written, or throw it away, since nobody writes there any more.
+// TestReadIsOverWhenItReturns: a caller whose time runs out while the group reads for him may go on with what
+// the read has written, or throw it away, since nobody writes there any more.
 func TestReadIsOverWhenItReturns(t *testing.T) {
 	g := openTest(t, nil)
 	for range 20 {

@@ -11,9 +11,9 @@ import (
 )
 
 const (
-	// relayBatchBytes is about how much goes over a relay at once, so that a request for a permit, and the answer, do not
-	// wait behind all that a leader change brings up. A larger message goes in pieces, so that both ends see that it
-	// moves; to a server that knows none, it goes alone.
+	// relayBatchBytes is about how much goes over a relay at once, so that a request for a permit, and the
+	// answer, do not wait behind all that a leader change brings up. A larger message goes in pieces, so that
+	// both ends see that it moves; to a server that knows none, it goes alone.
 	relayBatchBytes = 128 << 10
 	// relayPieces is the version of relaypb.Hello from which on a server knows pieces.
 	relayPieces = 1
@@ -21,8 +21,8 @@ const (
 	relayRoom = 2
 	// maxPiecedBytes bounds what pieces make up: the largest description, or roster, and what is around it.
 	maxPiecedBytes = 80 << 20
-	// maxRosterBytes bounds what a stream may have open at a leader change; one with more is ended. Two fit into the
-	// largest message that members send each other.
+	// maxRosterBytes bounds what a stream may have open at a leader change; one with more is ended. Two fit
+	// into the largest message that members send each other.
 	maxRosterBytes = 32 << 20
 )
 
@@ -74,8 +74,8 @@ func (p *pieces) add(piece *relaypb.Piece, m proto.Message) (whole bool, err err
 
 var errTooLong = errors.New("a message in pieces has no end")
 
-// relayPeers is the relays that are open towards this server. Of each other server the last one counts: when a new one
-// comes, the older is dead, even where nobody has noticed yet.
+// relayPeers is the relays that are open towards this server. Of each other server the last one counts: when
+// a new one comes, the older is dead, even where nobody has noticed yet.
 type relayPeers struct {
 	mutex sync.Mutex
 	open  map[uint64]*relayPeer
@@ -89,7 +89,8 @@ func (r *relayPeers) count() int {
 	return len(r.open)
 }
 
-// add takes up a relay, and ends an older one of the same server. It reports whether p is not itself the older one.
+// add takes up a relay, and ends an older one of the same server. It reports whether p is not itself the
+// older one.
 func (r *relayPeers) add(p *relayPeer) bool {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()

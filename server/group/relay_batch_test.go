@@ -13,8 +13,8 @@ import (
 	"github.com/coordd/coordd/server/group/relaypb"
 )
 
-// TestFirstOf splits what goes over a relay: in order, nothing lost, and no batch much larger than it should be
-// unless one message is.
+// TestFirstOf splits what goes over a relay: in order, nothing lost, and no batch much larger than it should
+// be unless one message is.
 func TestFirstOf(t *testing.T) {
 	for _, sizes := range [][]int{{}, {1}, {relayBatchBytes, 1}, {1, 3 * relayBatchBytes, 1}, {3 * relayBatchBytes, 3 * relayBatchBytes},
 		slices.Repeat([]int{relayBatchBytes / 4}, 10)} {
@@ -41,8 +41,8 @@ func TestFirstOf(t *testing.T) {
 	}
 }
 
-// TestRosterTooLarge ends a stream that has more open than a leader change can carry, and leaves the relay to the
-// others.
+// TestRosterTooLarge ends a stream that has more open than a leader change can carry, and leaves the relay to
+// the others.
 func TestRosterTooLarge(t *testing.T) {
 	for _, over := range []bool{false, true} {
 		r := newSilenceRunOf(&choices{numbers: slices.Repeat([]float64{0}, 1000)}, true, 5000, [3]float64{1, 1, 1})
@@ -82,7 +82,8 @@ func (r *silenceRun) ask(data []byte) {
 		Request: &coordination.Request{Kind: coordination.RequestCreate, Name: "s", Limit: 1, Data: data}})
 }
 
-// TestOneRelayOfAServer has a server open a second relay before the leader has noticed that the first one broke.
+// TestOneRelayOfAServer has a server open a second relay before the leader has noticed that the first one
+// broke.
 func TestOneRelayOfAServer(t *testing.T) {
 	var peers relayPeers
 	older, newer := &relayPeer{from: 1, process: 5, superseded: make(chan struct{})}, &relayPeer{from: 1, process: 5, number: 1, superseded: make(chan struct{})}

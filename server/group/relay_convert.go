@@ -70,7 +70,8 @@ func requestToPB(r *coordination.Request) *relaypb.Request {
 		WatchData: r.WatchData, WatchOwners: r.WatchOwners}
 }
 
-// requestFromPB gives a request of a kind that this program does not know no kind. The leader ends its stream.
+// requestFromPB gives a request of a kind that this program does not know no kind. The leader ends its
+// stream.
 func requestFromPB(p *relaypb.Request) *coordination.Request {
 	kind := coordination.RequestKind(min(p.GetKind(), math.MaxUint8))
 	if !kind.Known() {

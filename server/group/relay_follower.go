@@ -18,9 +18,9 @@ import (
 const (
 	// renewInterval is how often a follower asks the leader for permit to speak.
 	renewInterval = 100 * time.Millisecond
-	// relaySilence is how long a follower goes on asking without an answer. It then opens another connection: one
-	// that a firewall forgot, or that lost bytes in a network that was cut, stays silent for much longer than the
-	// cut.
+	// relaySilence is how long a follower goes on asking without an answer. It then opens another connection:
+	// one that a firewall forgot, or that lost bytes in a network that was cut, stays silent for much longer
+	// than the cut.
 	relaySilence = 1500 * time.Millisecond
 	// relayRetry is how long a follower waits after a relay broke.
 	relayRetry = 20 * time.Millisecond
@@ -83,8 +83,8 @@ func (r *relay) maySpeak() bool {
 	return r.clock.Now() < coordination.Instant(r.permit.Load()) && r.clock.timeOfDay() < r.day.Load()
 }
 
-// run relays until ctx is done or the relay breaks. It opens the exchange, has all streams join, and has them wait for
-// the next leader when it ends.
+// run relays until ctx is done or the relay breaks. It opens the exchange, has all streams join, and has them
+// wait for the next leader when it ends.
 func (r *relay) run(ctx context.Context, conn *grpc.ClientConn) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -174,7 +174,8 @@ func (r *relay) take() *relaypb.ToLeader {
 	return out
 }
 
-// roomStep is by how much there has to be more room for the leader to be told at once, and not with the next request for a permit.
+// roomStep is by how much there has to be more room for the leader to be told at once, and not with the next
+// request for a permit.
 const roomStep = 1 << 20
 
 // freed is called when clients have taken what was described to them.

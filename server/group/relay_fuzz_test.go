@@ -20,7 +20,8 @@ import (
 // fuzzedStream is the stream of fuzzedRelay that is attached.
 const fuzzedStream = 3
 
-// fuzzedRelay is what another server sends: the start of a stream, one batch once that is attached, and the end.
+// fuzzedRelay is what another server sends: the start of a stream, one batch once that is attached, and the
+// end.
 type fuzzedRelay struct {
 	grpc.ServerStream
 	ctx      context.Context
@@ -110,8 +111,8 @@ func marshal(t testing.TB, m proto.Message) []byte {
 	return b
 }
 
-// FuzzRelayToLeader gives the leader whatever another server may send: it goes on, and what it reads it would write the
-// same.
+// FuzzRelayToLeader gives the leader whatever another server may send: it goes on, and what it reads it would
+// write the same.
 func FuzzRelayToLeader(f *testing.F) {
 	g := startFuzzed(f)
 	f.Add([]byte{})

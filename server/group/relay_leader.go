@@ -23,11 +23,11 @@ const (
 	// the sessions behind it as detached. Together with the leader's own lease it stays below the smallest
 	// grace period.
 	relayLease = 400 * time.Millisecond
-	// relayPermit is how long a follower may speak to clients after it has asked the leader for a permit. It is
-	// shorter, so that every clock may be wrong by 5 %; TestSilence looks for the worst case.
+	// relayPermit is how long a follower may speak to clients after it has asked the leader for a permit. It
+	// is shorter, so that every clock may be wrong by 5 %; TestSilence looks for the worst case.
 	relayPermit = relayLease - 50*time.Millisecond
-	// permitPoll is how often a leader looks whether it may give the permit that it could not give when it was
-	// asked.
+	// permitPoll is how often a leader looks whether it may give the permit that it could not give when it
+	// was asked.
 	permitPoll = 10 * time.Millisecond
 	// relayPatience is how long a leader waits for the next word of another server, which asks for a permit
 	// every renewInterval. A server that runs gives a silent relay up by itself, after relaySilence; this is
@@ -52,9 +52,10 @@ var errNotMember = status.Error(codes.PermissionDenied, "This server's cluster h
 // what the leader says.
 //
 // What it must get right is the other server's right to speak. That server may speak to its clients for as
-// long as the permit lasts that it was last given, and it counts that from its own asking. So a permit is given
-// only while this server has the right itself and is still the leader of the same reign; and when the relay
-// breaks, nobody here counts the sessions behind it as detached before the last permit must be over (abandon).
+// long as the permit lasts that it was last given, and it counts that from its own asking. So a permit is
+// given only while this server has the right itself and is still the leader of the same reign; and when the
+// relay breaks, nobody here counts the sessions behind it as detached before the last permit must be over
+// (abandon).
 type relayPeer struct {
 	group *Group
 	link  *localLink // to the leader of the reign in which the relay was opened
@@ -244,8 +245,8 @@ func (p *relayPeer) owesPermit() bool {
 	return p.renew != 0
 }
 
-// take returns what is to be sent next, nil if nothing is. A permit that was asked for is given with it, if this
-// server has itself the right to speak as the leader. Only the writer calls it.
+// take returns what is to be sent next, nil if nothing is. A permit that was asked for is given with it, if
+// this server has itself the right to speak as the leader. Only the writer calls it.
 func (p *relayPeer) take() *relaypb.FromLeader {
 	renewed, room, said := p.takeSaid()
 	for i := range said {

@@ -42,8 +42,8 @@ func (r *deafRelay) Recv() (*relaypb.ToLeader, error) {
 	}
 }
 
-// TestDeafRelayEnds opens two relays of one server, which reads nothing. The first one ends because of the second,
-// although the leader is just about to say something on it.
+// TestDeafRelayEnds opens two relays of one server, which reads nothing. The first one ends because of the
+// second, although the leader is just about to say something on it.
 func TestDeafRelayEnds(t *testing.T) {
 	g := openTest(t, nil)
 	open := func(number uint64) (*deafRelay, <-chan error, context.CancelFunc) {
@@ -67,8 +67,8 @@ func TestDeafRelayEnds(t *testing.T) {
 	<-second
 }
 
-// TestRelayForgetsEndedStreams has sessions come and go through a follower: what the leader has ended, its end of the
-// relay has forgotten by the time at which the client is told.
+// TestRelayForgetsEndedStreams has sessions come and go through a follower: what the leader has ended, its
+// end of the relay has forgotten by the time at which the client is told.
 func TestRelayForgetsEndedStreams(t *testing.T) {
 	c := openCluster(t, 3)
 	leader, follower := c.leader()
@@ -111,8 +111,8 @@ func TestRelayForgetsEndedStreams(t *testing.T) {
 	})
 }
 
-// TestRelayedDescriptionIsTranslatedOutsideTheTurn: what the leader says to a stream of another server is left as it is by
-// the turn, however many links it describes.
+// TestRelayedDescriptionIsTranslatedOutsideTheTurn: what the leader says to a stream of another server is
+// left as it is by the turn, however many links it describes.
 func TestRelayedDescriptionIsTranslatedOutsideTheTurn(t *testing.T) {
 	p := &relayPeer{bell: turn.NewBell()}
 	described := &coordination.SemaphoreDescription{Name: "lock", Waiters: coordination.LinksOf(make([]coordination.LinkDescription, 5000))}
@@ -131,8 +131,9 @@ func TestRelayedDescriptionIsTranslatedOutsideTheTurn(t *testing.T) {
 	}
 }
 
-// TestLyingFollowerIsCutOff has another server send requests without end while the leader is held up: it keeps to no credit. Its
-// relay ends when it has as much in the queue as two leaders may have, and what was taken counts no more.
+// TestLyingFollowerIsCutOff has another server send requests without end while the leader is held up: it
+// keeps to no credit. Its relay ends when it has as much in the queue as two leaders may have, and what was
+// taken counts no more.
 func TestLyingFollowerIsCutOff(t *testing.T) {
 	const each = 1 << 20
 	g := openTest(t, nil)

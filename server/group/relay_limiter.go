@@ -8,13 +8,16 @@ import (
 	"github.com/coordd/coordd/server/group/relaypb"
 )
 
-// What a relay carries for rate limiters: once in a tick what a server asks for, and what the leader has shared out.
+// What a relay carries for rate limiters: once in a tick what a server asks for, and what the leader has
+// shared out.
 
 const (
-	// maxRelayedDemands and maxRelayedQuanta are how many go in one batch, so that a permit does not wait behind them.
+	// maxRelayedDemands and maxRelayedQuanta are how many go in one batch, so that a permit does not wait
+	// behind them.
 	maxRelayedDemands = 8 << 10
 	maxRelayedQuanta  = 4 << 10
-	// maxUnsentTicks is how many ticks a server may lag behind with what it has been given. What comes later is dropped.
+	// maxUnsentTicks is how many ticks a server may lag behind with what it has been given. What comes later
+	// is dropped.
 	maxUnsentTicks = 10
 )
 

@@ -12,14 +12,15 @@ import (
 	"github.com/coordd/coordd/server/group/relaypb"
 )
 
-// This file is permits that travel apart from data. A relay gives a permit, too, but there it may wait behind a large answer
-// for longer than a permit lasts. On the connection of the heartbeats it waits behind nothing large. It is tied to its relay
-// nevertheless: it names it, the leader gives none for a relay that it does not hold or that does not move, and the
-// follower drops it with the relay. So the leader goes on to count the sessions behind a relay as detached relayLease after
-// the loss: whatever permit it gave was asked for before that.
+// This file is permits that travel apart from data. A relay gives a permit, too, but there it may wait behind
+// a large answer for longer than a permit lasts. On the connection of the heartbeats it waits behind nothing
+// large. It is tied to its relay nevertheless: it names it, the leader gives none for a relay that it does
+// not hold or that does not move, and the follower drops it with the relay. So the leader goes on to count
+// the sessions behind a relay as detached relayLease after the loss: whatever permit it gave was asked for
+// before that.
 
-// askForPermit asks for a permit until ctx is done, over the connection that connect finds. A leader that does not know the
-// question gives a permit over the relay alone.
+// askForPermit asks for a permit until ctx is done, over the connection that connect finds. A leader that
+// does not know the question gives a permit over the relay alone.
 func (r *relay) askForPermit(ctx context.Context, connect func() *grpc.ClientConn) {
 	for ctx.Err() == nil {
 		if conn := connect(); conn != nil && status.Code(r.askOver(ctx, conn)) == codes.Unimplemented {

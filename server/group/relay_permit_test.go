@@ -12,8 +12,8 @@ import (
 	"github.com/coordd/coordd/server/internal/hooks"
 )
 
-// TestPermitIsTiedToItsRelay shows when a permit is given apart from the relay: while the leader holds the very relay that is
-// named, something came over it within relayLease, and the leader may speak itself.
+// TestPermitIsTiedToItsRelay shows when a permit is given apart from the relay: while the leader holds the
+// very relay that is named, something came over it within relayLease, and the leader may speak itself.
 func TestPermitIsTiedToItsRelay(t *testing.T) {
 	r := newSilenceRunOf(&choices{numbers: make([]float64, 10_000)}, true, 5000, [3]float64{1, 1, 1})
 	r.run(time.Second)
@@ -65,8 +65,8 @@ func TestPermitIsTiedToItsRelay(t *testing.T) {
 	}
 }
 
-// TestPermitCountsFromTheAsking: a permit may come over either connection, late and out of turn, and is never longer than from
-// the moment at which it was asked for.
+// TestPermitCountsFromTheAsking: a permit may come over either connection, late and out of turn, and is never
+// longer than from the moment at which it was asked for.
 func TestPermitCountsFromTheAsking(t *testing.T) {
 	clock := &stoodClock{}
 	r := &relay{streams: newStreamSet(1), clock: NewClock(clock), asked: make(map[uint64]moment), bell: turn.NewBell()}
@@ -111,7 +111,8 @@ func (c *stoodClock) Now() coordination.Instant { return c.now }
 // AfterFunc implements hooks.Clock.
 func (*stoodClock) AfterFunc(time.Duration, func()) hooks.Timer { return nil }
 
-// TestPermitOverTheHeartbeats asks for a permit over the connection of the heartbeats of a cluster, and gets it there.
+// TestPermitOverTheHeartbeats asks for a permit over the connection of the heartbeats of a cluster, and gets
+// it there.
 func TestPermitOverTheHeartbeats(t *testing.T) {
 	c := openCluster(t, 3)
 	leader, follower := c.leader()

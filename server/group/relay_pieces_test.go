@@ -17,8 +17,9 @@ func described(n int) *coordination.Message {
 	return &coordination.Message{Kind: coordination.MessageDescribed, Description: &coordination.SemaphoreDescription{Name: "s", Data: bytes.Repeat([]byte{7}, n)}}
 }
 
-// TestLargeAnswersInPieces has the leader say large and small things to several streams. What is small overtakes what is
-// large, but not within a stream, everything comes, and no batch is much larger than it should be.
+// TestLargeAnswersInPieces has the leader say large and small things to several streams. What is small
+// overtakes what is large, but not within a stream, everything comes, and no batch is much larger than it
+// should be.
 func TestLargeAnswersInPieces(t *testing.T) {
 	p := newRelayPeer(&Group{streams: newStreamSet(1)}, nil, &relaypb.Hello{Version: relayPieces})
 	sizes := map[uint64][]int{1: {10, 5 * relayBatchBytes, 20, 3*relayBatchBytes + 1, 30}, 2: {2 * relayBatchBytes}, 3: {1, 2, 3}}

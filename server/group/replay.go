@@ -8,8 +8,8 @@ import (
 	"github.com/coordd/coordd/coordination"
 )
 
-// replay is how far a server that has started is with what its log had when it was opened. What others may not ask for is
-// owned by the holder of the turn.
+// replay is how far a server that has started is with what its log had when it was opened. What others may
+// not ask for is owned by the holder of the turn.
 type replay struct {
 	from, to uint64 // the checkpoint, and the last entry of the log
 	told     time.Time
@@ -40,8 +40,8 @@ func (g *Group) replayed(index coordination.Index) {
 	}
 }
 
-// Replaying reports whether this server leads and has yet to execute again what its log had when it started, before it can
-// serve: how many entries it has executed, of how many.
+// Replaying reports whether this server leads and has yet to execute again what its log had when it started,
+// before it can serve: how many entries it has executed, of how many.
 func (g *Group) Replaying() (entries, of uint64, replaying bool) {
 	r := &g.replay
 	at := r.at.Load()

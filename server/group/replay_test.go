@@ -12,7 +12,8 @@ import (
 	"github.com/coordd/coordd/scheme"
 )
 
-// A server that starts with entries behind its checkpoint tells how many of them it has executed, until it is through.
+// A server that starts with entries behind its checkpoint tells how many of them it has executed, until it is
+// through.
 func TestReplayTellsItsProgress(t *testing.T) {
 	config := testConfig(t)
 	config.Log.Dir = t.TempDir()

@@ -29,8 +29,8 @@ func (g *Group) DescribeResource(ctx context.Context, caller coordination.Caller
 	return d.properties, d.answer, err
 }
 
-// ListResources lists resources, a page at a time, in no particular order. Each page is as of its own turn: the whole is no
-// snapshot. If the node gives way to another one meanwhile, the listing begins anew.
+// ListResources lists resources, a page at a time, in no particular order. Each page is as of its own turn:
+// the whole is no snapshot. If the node gives way to another one meanwhile, the listing begins anew.
 func (g *Group) ListResources(ctx context.Context, caller coordination.Caller,
 	listing coordination.ResourceListing) ([]string, outcome.Outcome, error) {
 	if err := g.CatchUp(ctx); err != nil {

@@ -18,9 +18,10 @@ import (
 	"github.com/coordd/coordd/coordination/codec"
 )
 
-// BenchmarkRestart is the time from the start of the server's process, on a data directory with a checkpoint of so many
-// semaphores and a tenth of that of sessions, until it listens and until it has answered the first attach. The process is
-// killed each time. The directories are made once, those of RESTART_DATA only if they are not there.
+// BenchmarkRestart is the time from the start of the server's process, on a data directory with a checkpoint
+// of so many semaphores and a tenth of that of sessions, until it listens and until it has answered the first
+// attach. The process is killed each time. The directories are made once, those of RESTART_DATA only if they
+// are not there.
 func BenchmarkRestart(b *testing.B) {
 	folder := os.Getenv("RESTART_DATA")
 	if folder == "" {
@@ -54,8 +55,8 @@ func BenchmarkRestart(b *testing.B) {
 	}
 }
 
-// restart starts the server's process and returns how long it took until it listened, and until it had answered the first
-// attach, and the time of processors that it used.
+// restart starts the server's process and returns how long it took until it listened, and until it had
+// answered the first attach, and the time of processors that it used.
 func restart(b *testing.B, binary, directory string) (listening, attached, cpu time.Duration) {
 	b.Helper()
 	free, err := net.Listen("tcp", "127.0.0.1:0")
@@ -101,8 +102,8 @@ func restart(b *testing.B, binary, directory string) (listening, attached, cpu t
 	return listening, time.Since(begun), 0
 }
 
-// fill makes a data directory. The checkpoint is stored by the group itself, while commands come as fast as they are
-// applied.
+// fill makes a data directory. The checkpoint is stored by the group itself, while commands come as fast as
+// they are applied.
 func fill(b *testing.B, directory string, semaphores int) {
 	config := testConfig(b)
 	config.Log.Dir = directory

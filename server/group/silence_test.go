@@ -63,8 +63,9 @@ func (c *choices) rate() float64 {
 	}
 }
 
-// silenceRun is one history: clients whose server follows a leader, the end of that leader or of the relay to it, what
-// comes after, and pauses. friendly histories are those in which nothing takes longer than a sound network allows.
+// silenceRun is one history: clients whose server follows a leader, the end of that leader or of the relay to
+// it, what comes after, and pauses. friendly histories are those in which nothing takes longer than a sound
+// network allows.
 type silenceRun struct {
 	*silenceWorld
 	*silenceClient // the first
@@ -75,7 +76,8 @@ type silenceRun struct {
 	relay          *silenceRelay // the last
 }
 
-// margin is how much longer the session lived than the client may believe, by the clock of the leader that ended it.
+// margin is how much longer the session lived than the client may believe, by the clock of the leader that
+// ended it.
 func (c *silenceClient) margin() time.Duration {
 	return c.expired - c.spoke - c.expirer.trueTime(time.Duration(c.timeout)*time.Millisecond)
 }
@@ -221,7 +223,8 @@ func (r *silenceRun) breakRelay(leader *silentServer) {
 	r.schedule(r.now+again, r.f, reconnect)
 }
 
-// replaceLeader has b lead. a is cut off from the majority at some moment; what it asked before may still be answered.
+// replaceLeader has b lead. a is cut off from the majority at some moment; what it asked before may still be
+// answered.
 func (r *silenceRun) replaceLeader() {
 	isolated := r.now + r.choices.upTo(time.Second)
 	r.schedule(isolated, nil, func() { r.a.confirms, r.leads = false, nil })
@@ -284,8 +287,8 @@ func (r *silenceRun) problem() error {
 	return nil
 }
 
-// oneGoroutine has a test fail that starts goroutines: make test runs it without the race detector, since it has none that
-// could race. Tests that call it run one after the other.
+// oneGoroutine has a test fail that starts goroutines: make test runs it without the race detector, since it
+// has none that could race. Tests that call it run one after the other.
 func oneGoroutine(t *testing.T) {
 	t.Helper()
 	before := runtime.NumGoroutine() // of tests that are over some may still be ending
@@ -296,9 +299,9 @@ func oneGoroutine(t *testing.T) {
 	})
 }
 
-// TestSilence looks for a history in which a client is told that it lives although the leader, the old or the new
-// one, may have ended its session. Every seed is a history, some of them with a crowd of clients; the worst ones are
-// then made worse step by step.
+// TestSilence looks for a history in which a client is told that it lives although the leader, the old or the
+// new one, may have ended its session. Every seed is a history, some of them with a crowd of clients; the
+// worst ones are then made worse step by step.
 func TestSilence(t *testing.T) {
 	oneGoroutine(t)
 	first, last := uint64(1), uint64(*silenceSeeds)
@@ -366,8 +369,9 @@ func (w *silenceWorst) try(t *testing.T, seed uint64, c *choices, clients int) b
 	return ended
 }
 
-// TestFriendlySilence plays histories in which nothing takes long: leaders change, relays break and come back, servers
-// pause for a moment. No session may end, no stream either, and the client is spoken to at the end.
+// TestFriendlySilence plays histories in which nothing takes long: leaders change, relays break and come
+// back, servers pause for a moment. No session may end, no stream either, and the client is spoken to at the
+// end.
 func TestFriendlySilence(t *testing.T) {
 	oneGoroutine(t)
 	for seed := uint64(1); seed <= uint64(*silenceSeeds/3); seed++ {
@@ -386,8 +390,8 @@ func TestFriendlySilence(t *testing.T) {
 	}
 }
 
-// TestLostServer loses the relay of a server whose client has a session: the countdown begins relayLease later, and a
-// client whose server comes back too late is told that its session has expired (§2.10, §7.1).
+// TestLostServer loses the relay of a server whose client has a session: the countdown begins relayLease
+// later, and a client whose server comes back too late is told that its session has expired (§2.10, §7.1).
 func TestLostServer(t *testing.T) {
 	oneGoroutine(t)
 	const timeout = 1000 * time.Millisecond
@@ -423,9 +427,9 @@ func TestLostServer(t *testing.T) {
 	}
 }
 
-// TestOrphansAreSilent has a server come back to the leader after the session of its client has ended. A permit comes
-// with the leader's first answer, and only later it is the stream's turn to tell who it is: in between nothing is
-// said, neither a ping nor what was kept.
+// TestOrphansAreSilent has a server come back to the leader after the session of its client has ended. A
+// permit comes with the leader's first answer, and only later it is the stream's turn to tell who it is: in
+// between nothing is said, neither a ping nor what was kept.
 func TestOrphansAreSilent(t *testing.T) {
 	oneGoroutine(t)
 	r := newSilenceRunOf(&choices{random: rand.New(rand.NewPCG(1, 2))}, true, 300, [3]float64{1, 1, 1})
@@ -453,9 +457,9 @@ func TestOrphansAreSilent(t *testing.T) {
 	}
 }
 
-// TestFrozenServer freezes a server whose client has a session: its connections stay, but nothing comes over them.
-// The leader gives the relay up, and the session ends as when a relay breaks; the client is told when its server goes
-// on.
+// TestFrozenServer freezes a server whose client has a session: its connections stay, but nothing comes over
+// them. The leader gives the relay up, and the session ends as when a relay breaks; the client is told when
+// its server goes on.
 func TestFrozenServer(t *testing.T) {
 	oneGoroutine(t)
 	const timeout = 1000 * time.Millisecond
@@ -486,9 +490,9 @@ func TestFrozenServer(t *testing.T) {
 	}
 }
 
-// TestSilenceOfATransfer hands the leadership over, in vain and then with success. A leader says nothing from the
-// moment at which it begins, and the silence must stay far below what clients put up with: the Python SDK gives up
-// after 3 s.
+// TestSilenceOfATransfer hands the leadership over, in vain and then with success. A leader says nothing from
+// the moment at which it begins, and the silence must stay far below what clients put up with: the Python SDK
+// gives up after 3 s.
 func TestSilenceOfATransfer(t *testing.T) {
 	oneGoroutine(t)
 	for seed := range uint64(20) {
@@ -521,9 +525,9 @@ func TestSilenceOfATransfer(t *testing.T) {
 	}
 }
 
-// TestSilenceArithmetic is the worst case by hand, with clocks that are wrong by silenceDrift against each other: a
-// leader gives a permit at the end of its lease, and its successor was elected when that lease began; or a relay is lost
-// at the moment at which a permit is asked for.
+// TestSilenceArithmetic is the worst case by hand, with clocks that are wrong by silenceDrift against each
+// other: a leader gives a permit at the end of its lease, and its successor was elected when that lease
+// began; or a relay is lost at the moment at which a permit is asked for.
 func TestSilenceArithmetic(t *testing.T) {
 	slow := func(d time.Duration) time.Duration { return time.Duration(float64(d) / (1 - silenceDrift)) }
 	fast := func(d time.Duration) time.Duration { return time.Duration(float64(d) / (1 + silenceDrift)) }

@@ -13,13 +13,13 @@ import (
 const (
 	// silenceThousands is how many clients make the walk over the streams long, as on a server that is full.
 	silenceThousands = 2000
-	// silenceThousandsSeed is of a history in which the relay comes back just when the sessions behind it begin to
-	// end: some clients are told that theirs are over while others go on.
+	// silenceThousandsSeed is of a history in which the relay comes back just when the sessions behind it
+	// begin to end: some clients are told that theirs are over while others go on.
 	silenceThousandsSeed = 2
 )
 
-// TestSilenceOfThousands plays a history with as many streams as a server has in earnest: it is long between the first
-// stream that joins a relay and the last, and what ends together is many commands.
+// TestSilenceOfThousands plays a history with as many streams as a server has in earnest: it is long between
+// the first stream that joins a relay and the last, and what ends together is many commands.
 func TestSilenceOfThousands(t *testing.T) {
 	r := newSilenceRun(&choices{random: rand.New(rand.NewPCG(silenceThousandsSeed, 4))}, false, silenceThousands)
 	r.play()

@@ -18,10 +18,11 @@ import (
 	"github.com/coordd/coordd/server/internal/hooks"
 )
 
-// silenceWorld is servers, clients and the network between them in virtual time. What decides who may speak and when a
-// session ends is the real code: leaderLink, relay, relayPeer, streamSet, Stream, Front and Replica. Raft is
-// reduced to what it promises: a leader's lease counts from the start of a round that a majority has answered, the next
-// leader is elected after that start, and it has of what the last one had in flight the first few entries.
+// silenceWorld is servers, clients and the network between them in virtual time. What decides who may speak
+// and when a session ends is the real code: leaderLink, relay, relayPeer, streamSet, Stream, Front and
+// Replica. Raft is reduced to what it promises: a leader's lease counts from the start of a round that a
+// majority has answered, the next leader is elected after that start, and it has of what the last one had in
+// flight the first few entries.
 type silenceWorld struct {
 	now     time.Duration  // true time
 	events  []silenceEvent // the next one first
@@ -276,8 +277,8 @@ func (s *silentServer) confirm(every, delay time.Duration) {
 	})
 }
 
-// elect has a server lead: of what its predecessor had in flight it has the first entries, and none of the others.
-// Then it applies its first entry and serves.
+// elect has a server lead: of what its predecessor had in flight it has the first entries, and none of the
+// others. Then it applies its first entry and serves.
 func (w *silenceWorld) elect(s *silentServer) {
 	w.note("a leader is elected, its clock runs at %v", s.rate)
 	for _, e := range w.pipeline[:w.kept(len(w.pipeline))] {
@@ -310,7 +311,8 @@ func (s *silentServer) depose() {
 	s.behind = nil
 }
 
-// turn is group.takeTurn without a store: what the leader proposes is applied a little later if it still counts.
+// turn is group.takeTurn without a store: what the leader proposes is applied a little later if it still
+// counts.
 func (s *silentServer) turn() {
 	g := s.group
 	for _, e := range g.queue.takeRequests(nil) {
@@ -440,8 +442,8 @@ func (c *silenceRelay) renew() {
 	c.from.AfterFunc(renewInterval, c.renew)
 }
 
-// askForPermit is a question over the connection of the heartbeats, which the same cuts concern, and its answer. Nothing on
-// it waits for the relay, so one may be fast and the next one slow.
+// askForPermit is a question over the connection of the heartbeats, which the same cuts concern, and its
+// answer. Nothing on it waits for the relay, so one may be fast and the next one slow.
 func (c *silenceRelay) askForPermit() {
 	w, request := c.from.world, c.relay.permitRequest()
 	c.asked++

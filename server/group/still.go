@@ -8,14 +8,15 @@ import (
 
 // This file is for whoever turns the rings' clock: has everything been done that was due?
 
-// Stillness is whether a group has anything left to do, as long as nobody asks for anything and time stands still.
+// Stillness is whether a group has anything left to do, as long as nobody asks for anything and time stands
+// still.
 type Stillness struct {
 	// Waits is what is not done yet, empty if nothing is.
 	Waits string
 	// Applied is the last entry that was executed.
 	Applied uint64
-	// Sent and Heard count messages on each relay, as long as it is open: what one end has sent and the other not heard is
-	// under way.
+	// Sent and Heard count messages on each relay, as long as it is open: what one end has sent and the other
+	// not heard is under way.
 	Sent, Heard map[RelayEnd]uint64
 	// Turns counts what was done: between two looks at groups that are still nothing was if it is the same.
 	Turns uint64
@@ -134,8 +135,8 @@ func (r *relayPeers) countRelayed(still *Stillness) {
 // remindMost is how long it takes until a stream is looked at again that has no client to remind yet.
 const remindMost = 100 * time.Millisecond
 
-// startReminding keeps a client content whose pings come by a clock that somebody turns: it goes by the real one, and would
-// take the server for dead. The mutex is held.
+// startReminding keeps a client content whose pings come by a clock that somebody turns: it goes by the real
+// one, and would take the server for dead. The mutex is held.
 func (s *Stream) startReminding() {
 	if s.group.config.Remind != nil && s.reminder == nil {
 		s.reminder = time.AfterFunc(s.remindPause(), s.remind)

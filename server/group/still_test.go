@@ -8,8 +8,8 @@ import (
 	"github.com/coordd/coordd/coordination"
 )
 
-// TestLookingHoldsUpNobody: what comes while somebody looks whether the group is still is not left lying until the next
-// request comes.
+// TestLookingHoldsUpNobody: what comes while somebody looks whether the group is still is not left lying
+// until the next request comes.
 func TestLookingHoldsUpNobody(t *testing.T) {
 	g := openTest(t, nil)
 	createNode(t, g, testNode)

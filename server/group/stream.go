@@ -10,15 +10,16 @@ import (
 )
 
 const (
-	// replyBytes is what a queued reply counts towards Config.OutboundBytes besides the description it carries.
+	// replyBytes is what a queued reply counts towards Config.OutboundBytes besides the description it
+	// carries.
 	replyBytes = 128
-	// maxInFlightRequests is how many requests of one stream may be without an answer, and answers unsent, before the
-	// stream is not read any more.
+	// maxInFlightRequests is how many requests of one stream may be without an answer, and answers unsent,
+	// before the stream is not read any more.
 	maxInFlightRequests = 1024
 )
 
-// Stream is one client's stream on this server: its Front, the way to the leader, and what waits for the client. It
-// knows nothing of the connection; that is its Client.
+// Stream is one client's stream on this server: its Front, the way to the leader, and what waits for the
+// client. It knows nothing of the connection; that is its Client.
 type Stream struct {
 	id     coordination.StreamID
 	group  *Group
@@ -44,16 +45,16 @@ type Stream struct {
 	holds     int                                        // credit for what the Front has
 }
 
-// Client is the connection behind a Stream. Wake and CutOff may be called under the stream's lock, so they must neither
-// block nor call the stream.
+// Client is the connection behind a Stream. Wake and CutOff may be called under the stream's lock, so they
+// must neither block nor call the stream.
 type Client interface {
-	// Wake says that there is something to Take. It is not called again before Take has found nothing, or PutBack has
-	// put something back.
+	// Wake says that there is something to Take. It is not called again before Take has found nothing, or
+	// PutBack has put something back.
 	Wake()
 	// CutOff ends the connection of a client that does not read.
 	CutOff()
-	// Panicked says that code of the stream has panicked, on a goroutine that serves others as well. The panic goes no
-	// further; the client has to end.
+	// Panicked says that code of the stream has panicked, on a goroutine that serves others as well. The
+	// panic goes no further; the client has to end.
 	Panicked(reason any)
 }
 
@@ -65,8 +66,8 @@ type Caller struct {
 	Trace string
 }
 
-// NewStream makes a stream of a client who is the caller, and whom policy says how to ping. It takes part from Enter
-// on.
+// NewStream makes a stream of a client who is the caller, and whom policy says how to ping. It takes part
+// from Enter on.
 func (g *Group) NewStream(client Client, caller Caller, policy *coordination.PingPolicy) *Stream {
 	return &Stream{id: g.streams.nextID(), group: g, client: client, caller: caller,
 		front: coordination.NewFront(policy), timerAt: coordination.Never}
@@ -95,8 +96,8 @@ func (s *Stream) Open() {
 	s.startReminding()
 }
 
-// AwaitRoom returns when the group has room for another message of the client, or ctx is done. Meanwhile the stream is not
-// read, so its ping clock stands still. Pings and pongs need no room.
+// AwaitRoom returns when the group has room for another message of the client, or ctx is done. Meanwhile the
+// stream is not read, so its ping clock stands still. Pings and pongs need no room.
 func (s *Stream) AwaitRoom(ctx context.Context, message *coordination.ClientMessage) {
 	bytes := message.Bytes()
 	if bytes == 0 {
@@ -114,8 +115,8 @@ func (s *Stream) AwaitRoom(ctx context.Context, message *coordination.ClientMess
 	s.plan()
 }
 
-// draw spends what the message that comes next needs of a budget, and waits for it if it has to. It returns how much that
-// is: 0 if ctx is done before.
+// draw spends what the message that comes next needs of a budget, and waits for it if it has to. It returns
+// how much that is: 0 if ctx is done before.
 func (s *Stream) draw(ctx context.Context, from *budget, bytes int, waited *bool) int {
 	wish := from.take(bytes)
 	if wish == nil {
@@ -152,8 +153,8 @@ func (s *Stream) notRead() {
 	s.plan()
 }
 
-// Receive hands a message of the client to the Front. The next one must not be read before the returned channel is
-// closed; nil means at once.
+// Receive hands a message of the client to the Front. The next one must not be read before the returned
+// channel is closed; nil means at once.
 func (s *Stream) Receive(message *coordination.ClientMessage) <-chan struct{} {
 	resume := s.receive(message)
 	s.group.kick()
@@ -182,8 +183,8 @@ func (s *Stream) receive(message *coordination.ClientMessage) <-chan struct{} {
 	return s.resume
 }
 
-// mayRead reports whether the client's next message may be read: not before the start is answered (coordination.md
-// §2.1), and not while too much is in flight. The mutex is held.
+// mayRead reports whether the client's next message may be read: not before the start is answered
+// (coordination.md §2.1), and not while too much is in flight. The mutex is held.
 func (s *Stream) mayRead() bool {
 	return !s.front.Attaching() && s.front.InFlight() < maxInFlightRequests && s.front.InFlightBytes() < maxStreamBytes
 }
@@ -259,7 +260,8 @@ func (s *Stream) attached() bool {
 	return s.front.Attached()
 }
 
-// follow has the stream speak to the leader behind link from now on, which is told who it is; nil: there is none.
+// follow has the stream speak to the leader behind link from now on, which is told who it is; nil: there is
+// none.
 func (s *Stream) follow(link leaderLink) {
 	defer s.group.queue.bell.Ring()
 	s.mutex.Lock()
@@ -359,8 +361,8 @@ func (s *Stream) setTimer(wake coordination.Instant) {
 	}
 }
 
-// Take gives what is to be sent, and how the stream ends behind it. With nothing to do the stream is no longer
-// scheduled.
+// Take gives what is to be sent, and how the stream ends behind it. With nothing to do the stream is no
+// longer scheduled.
 func (s *Stream) Take(into []coordination.Reply) ([]coordination.Reply, coordination.Ending) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
@@ -378,9 +380,9 @@ func (s *Stream) Take(into []coordination.Reply) ([]coordination.Reply, coordina
 	return replies, s.front.Ending()
 }
 
-// PutBack returns replies to the Front if they may no longer be said, and reports whether it did: a client that reads
-// slowly may have held up its writer for longer than the right to speak lasts. The stream stays unscheduled until it
-// may speak again.
+// PutBack returns replies to the Front if they may no longer be said, and reports whether it did: a client
+// that reads slowly may have held up its writer for longer than the right to speak lasts. The stream stays
+// unscheduled until it may speak again.
 func (s *Stream) PutBack(replies []coordination.Reply) bool {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()

@@ -143,8 +143,8 @@ func TestQueueRoom(t *testing.T) {
 	}
 }
 
-// TestRoomIsForOne has many wait for room in the queue, streams and calls, when a turn empties it: no more of them are let in
-// than it has room for, although none of them has put anything yet.
+// TestRoomIsForOne has many wait for room in the queue, streams and calls, when a turn empties it: no more of
+// them are let in than it has room for, although none of them has put anything yet.
 func TestRoomIsForOne(t *testing.T) {
 	g := openTest(t, nil)
 	g.turn.Lock() // nobody empties the queue

@@ -91,9 +91,9 @@ func (set *streamSet) followLocked(link leaderLink) {
 	}
 }
 
-// redirect has the streams to come speak to the leader behind link, and returns those that are there in the order in
-// which they have to follow: a start must find the streams whose session it may want. The mutex is held until they
-// have.
+// redirect has the streams to come speak to the leader behind link, and returns those that are there in the
+// order in which they have to follow: a start must find the streams whose session it may want. The mutex is
+// held until they have.
 func (set *streamSet) redirect(link leaderLink) []*Stream {
 	set.link = link
 	if _, leads := link.(*localLink); leads {
@@ -155,8 +155,8 @@ func (set *streamSet) join(link leaderLink) {
 	}
 }
 
-// wakeMuted has the streams sent that were mute when they had something to send, if this server may speak by now.
-// A stream says itself that it was mute: the right may come and go between two looks.
+// wakeMuted has the streams sent that were mute when they had something to send, if this server may speak by
+// now. A stream says itself that it was mute: the right may come and go between two looks.
 func (set *streamSet) wakeMuted() {
 	if set.speaking() == nil || !set.muted.Swap(false) {
 		return

@@ -8,7 +8,8 @@ import (
 	"github.com/coordd/coordd/raftstore/quiet"
 )
 
-// For whoever debugs, the leader tells of the sessions whose time was up: no stream of theirs is there to tell.
+// For whoever debugs, the leader tells of the sessions whose time was up: no stream of theirs is there to
+// tell.
 
 // tellsTimeouts reports whether anybody wants to know; the level of a log does not change.
 func tellsTimeouts(logger *slog.Logger) bool {
@@ -21,7 +22,8 @@ type timingOut struct {
 	path string
 }
 
-// timingOut are the sessions that an entry may end because their time is up. It is asked before the entry is executed.
+// timingOut are the sessions that an entry may end because their time is up. It is asked before the entry is
+// executed.
 func (g *Group) timingOut(e *coordination.Entry) (found []timingOut) {
 	if g.replica.Reign() == 0 {
 		return nil

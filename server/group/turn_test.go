@@ -60,9 +60,9 @@ func emptyEntries(term, first, last uint64) (entries []raftstore.Entry) {
 	return entries
 }
 
-// TestLongTurnsAreTheGroupsOwn wants the goroutine that writes the log, and those that read what other servers say,
-// to do little work only: while they are busy nothing is written, and no heartbeat is heard. What takes long waits
-// for the group's own goroutine.
+// TestLongTurnsAreTheGroupsOwn wants the goroutine that writes the log, and those that read what other
+// servers say, to do little work only: while they are busy nothing is written, and no heartbeat is heard.
+// What takes long waits for the group's own goroutine.
 func TestLongTurnsAreTheGroupsOwn(t *testing.T) {
 	store, err := raftstore.Open(raftstore.Config{InMemory: true, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
@@ -124,8 +124,9 @@ func TestLongTurnsAreTheGroupsOwn(t *testing.T) {
 	}
 }
 
-// TestCheckpointsFollowEachOther installs two checkpoints of other members while the group is busy: the rows are
-// those of the later one already when it hears of the first. What lies between is in them, and is not executed again.
+// TestCheckpointsFollowEachOther installs two checkpoints of other members while the group is busy: the rows
+// are those of the later one already when it hears of the first. What lies between is in them, and is not
+// executed again.
 func TestCheckpointsFollowEachOther(t *testing.T) {
 	directory := t.TempDir()
 	before := openTest(t, func(config *Config) { config.Log.InMemory, config.Log.Dir = false, directory })
@@ -169,7 +170,8 @@ func TestCheckpointsFollowEachOther(t *testing.T) {
 	}
 }
 
-// While the log is full because a checkpoint is not written yet, requests wait, and go on by themselves when it is.
+// While the log is full because a checkpoint is not written yet, requests wait, and go on by themselves when
+// it is.
 func TestRequestsWaitWhileTheLogIsFull(t *testing.T) {
 	t.Parallel()
 	var full atomic.Bool

@@ -17,7 +17,8 @@ import (
 const (
 	// maxPageRows is how many rows a page has at most, and by default.
 	maxPageRows = group.MaxInspectedRows
-	// maxPageTurns is how many turns a page takes at most: one that finds little is cut short and goes on behind its token.
+	// maxPageTurns is how many turns a page takes at most: one that finds little is cut short and goes on
+	// behind its token.
 	maxPageTurns = 64
 )
 
@@ -32,8 +33,8 @@ func (s *Service) upToDate(ctx context.Context, q *coordination.Inspection, toke
 	return s.page(ctx, q, token, size, add)
 }
 
-// page collects a page of what this server has applied, turn by turn. add takes what a turn found and returns how many
-// rows the page has then. It returns the token of the next page, empty if there is none.
+// page collects a page of what this server has applied, turn by turn. add takes what a turn found and returns
+// how many rows the page has then. It returns the token of the next page, empty if there is none.
 func (s *Service) page(ctx context.Context, q *coordination.Inspection, token string, size uint32, add func(*group.Inspected) int) (next string, err error) {
 	at, err := placeOf(token)
 	if err != nil {

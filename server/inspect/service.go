@@ -42,7 +42,8 @@ func New(host Host, g *group.Group, logger *slog.Logger) *Service {
 	return &Service{host: host, group: g, logger: logger}
 }
 
-// errMissing is for a path where there is nothing that the caller may see: that there is something else is not told.
+// errMissing is for a path where there is nothing that the caller may see: that there is something else is
+// not told.
 var errMissing = status.Error(codes.NotFound, "There is no such directory, or no such coordination node whose rows you may read")
 
 // begin admits a call and bounds it.
@@ -200,8 +201,8 @@ func withAdvice(answer outcome.Outcome) outcome.Outcome {
 	return outcome.Because(answer.Status, answer.Issues[0].Message+": they go with their last owner; end its session")
 }
 
-// find returns the node at a path, and the semaphore there with the name. It tells of nothing that the caller may neither
-// read nor erase.
+// find returns the node at a path, and the semaphore there with the name. It tells of nothing that the caller
+// may neither read nor erase.
 func (s *Service) find(ctx context.Context, caller coordination.Caller, path, name string) (node coordination.NodeID, semaphore coordination.SemaphoreID, err error) {
 	if err := s.group.CatchUp(ctx); err != nil {
 		return 0, 0, s.host.Status(ctx, outcome.Outcome{}, err)
@@ -225,7 +226,8 @@ func (s *Service) find(ctx context.Context, caller coordination.Caller, path, na
 // Peer answers the other servers of the cluster.
 type Peer struct {
 	clusterpb.UnimplementedInspectServer
-	// Service is that of the server. It is asked for when there is a call: the log is opened before there is one.
+	// Service is that of the server. It is asked for when there is a call: the log is opened before there is
+	// one.
 	Service func() *Service
 }
 

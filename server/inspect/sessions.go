@@ -26,7 +26,8 @@ import (
 const clientPatience = 300 * time.Millisecond
 
 var (
-	// errLeadsElsewhere is what a server answers another one that takes it for the leader; it never reaches a client.
+	// errLeadsElsewhere is what a server answers another one that takes it for the leader; it never reaches a
+	// client.
 	errLeadsElsewhere = status.Error(codes.Aborted, "another server leads")
 	errOlderLeader    = status.Error(codes.Unimplemented, "The leader has no inspection service: it is of an older version")
 )

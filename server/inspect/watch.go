@@ -53,8 +53,8 @@ type watch struct {
 	from   *group.Watcher
 }
 
-// Watch implements adminpb.InspectServer. It looks again whether the caller may whenever rights have changed, before it
-// tells anything more.
+// Watch implements adminpb.InspectServer. It looks again whether the caller may whenever rights have changed,
+// before it tells anything more.
 func (s *Service) Watch(r *adminpb.WatchRequest, stream grpc.ServerStreamingServer[adminpb.Event]) error {
 	ctx := stream.Context()
 	if err := s.host.Inspects(ctx); err != nil {

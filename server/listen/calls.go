@@ -81,9 +81,9 @@ func CallOf(ctx context.Context) *Call {
 	return call
 }
 
-// Options make a gRPC server count what the limits are about, and tell the calls' contexts; CallOf finds them there. It
-// runs on the goroutine that reads a connection, so it neither computes nor waits. refused is told of calls that no
-// interceptor sees.
+// Options make a gRPC server count what the limits are about, and tell the calls' contexts; CallOf finds them
+// there. It runs on the goroutine that reads a connection, so it neither computes nor waits. refused is told
+// of calls that no interceptor sees.
 func (c *Connections) Options(kind func(method string) Kind, refused func(method string, err error)) []grpc.ServerOption {
 	return []grpc.ServerOption{
 		grpc.InTapHandle(func(ctx context.Context, info *tap.Info) (context.Context, error) {
@@ -201,7 +201,8 @@ func (c *Call) attach() {
 	}
 }
 
-// Begin says that the call's handler begins, and fails where the call is refused. End says that it has returned.
+// Begin says that the call's handler begins, and fails where the call is refused. End says that it has
+// returned.
 func (c *Call) Begin() error {
 	if c == nil {
 		return nil
@@ -280,16 +281,16 @@ func (c *Call) Known() {
 	}
 }
 
-// Receive has gRPC's receive take the next message into m, which says that the handler is done with the last one. The
-// handler's goroutine calls it.
+// Receive has gRPC's receive take the next message into m, which says that the handler is done with the last
+// one. The handler's goroutine calls it.
 func (c *Call) Receive(receive func(any) error, m any) error {
 	err := receive(c.Expect(m))
 	c.Expected()
 	return err
 }
 
-// Expect is the first half of Receive, for streams, on which whole stacks of calls wait: what it returns is to be received
-// into. Expected is the other half.
+// Expect is the first half of Receive, for streams, on which whole stacks of calls wait: what it returns is
+// to be received into. Expected is the other half.
 func (c *Call) Expect(m any) any {
 	if c == nil {
 		return m
@@ -325,8 +326,8 @@ func (c *Call) next() {
 	c.working = 0
 }
 
-// take notes that the handler is given a message of so many bytes, decompressed. What came as it is, as good as everything,
-// counts on as it did, without a lock.
+// take notes that the handler is given a message of so many bytes, decompressed. What came as it is, as good
+// as everything, counts on as it did, without a lock.
 func (c *Call) take(length int) {
 	c.last = length
 	if c.conn == nil {
@@ -350,8 +351,8 @@ func (c *Call) keep(n int64) {
 	}
 }
 
-// codec is gRPC's own, and tells a call how large a message is before it is decoded. A stats.Handler would hear of that as
-// well, but gRPC allocates for it at each message that comes or goes, and asks for the time.
+// codec is gRPC's own, and tells a call how large a message is before it is decoded. A stats.Handler would
+// hear of that as well, but gRPC allocates for it at each message that comes or goes, and asks for the time.
 type codec struct{ encoding.CodecV2 }
 
 // Codec is the codec of a server's messages: gRPC's own, for messages of the rings as well.

@@ -17,30 +17,35 @@ import (
 
 // Limits bounds what clients may do with their connections. Every field is inclusive and at least 1.
 type Limits struct {
-	// Connections is how many may be open at once, and ConnectionsPerAddress how many of one IP address; the addresses of
-	// an IPv6 network of 64 bits count as one.
+	// Connections is how many may be open at once, and ConnectionsPerAddress how many of one IP address; the
+	// addresses of an IPv6 network of 64 bits count as one.
 	Connections, ConnectionsPerAddress int
 	// Strangers is how many of them may be without proof of who is there; see Connections.
 	Strangers int
-	// ProofWanted says that the proof is a call of somebody who is known. Without it, the proof is to speak HTTP/2.
+	// ProofWanted says that the proof is a call of somebody who is known. Without it, the proof is to speak
+	// HTTP/2.
 	ProofWanted bool
-	// Calls is how many calls may be under way at once, and CallsPerAddress how many from one address. Standing and
-	// StandingPerAddress are the same for calls that last as long as the client likes. Sessions count as neither.
+	// Calls is how many calls may be under way at once, and CallsPerAddress how many from one address.
+	// Standing and StandingPerAddress are the same for calls that last as long as the client likes. Sessions
+	// count as neither.
 	Calls, CallsPerAddress, Standing, StandingPerAddress int
-	// ReceivedBytes is how much may be received of messages that nobody has taken yet, or that are being worked on.
+	// ReceivedBytes is how much may be received of messages that nobody has taken yet, or that are being
+	// worked on.
 	ReceivedBytes int64
-	// Linger is how long nothing may leave of a call that is over before its connection is closed, which it is also after six
-	// times as long; 0: never.
+	// Linger is how long nothing may leave of a call that is over before its connection is closed, which it
+	// is also after six times as long; 0: never.
 	Linger time.Duration
-	// ResetBurst is how many streams a connection may reset at once; ResetsPerSecond how many more each second.
+	// ResetBurst is how many streams a connection may reset at once; ResetsPerSecond how many more each
+	// second.
 	ResetBurst, ResetsPerSecond int
 }
 
-// Connections are the open ones of all listeners. They refuse an address that has too many, and watch each connection
-// for resets and for what it has the server keep of messages.
+// Connections are the open ones of all listeners. They refuse an address that has too many, and watch each
+// connection for resets and for what it has the server keep of messages.
 //
-// Where there are too many in all, or too many strangers, the newcomer takes the place of another one: of the stranger
-// that came first, or else of the connection that has had no call for longest. Only where there is none it is refused.
+// Where there are too many in all, or too many strangers, the newcomer takes the place of another one: of the
+// stranger that came first, or else of the connection that has had no call for longest. Only where there is
+// none it is refused.
 type Connections struct {
 	limits Limits
 	logger *slog.Logger
@@ -97,8 +102,8 @@ type boundedListener struct {
 	set *Connections
 }
 
-// Accept waits for the next connection that is let in; the others are closed without a word. An error for want of
-// descriptors is a temporary one, which gRPC waits a while after.
+// Accept waits for the next connection that is let in; the others are closed without a word. An error for
+// want of descriptors is a temporary one, which gRPC waits a while after.
 func (l boundedListener) Accept() (net.Conn, error) {
 	for {
 		conn, err := l.Listener.Accept()
@@ -120,8 +125,8 @@ func (l boundedListener) Accept() (net.Conn, error) {
 	}
 }
 
-// addressOf is what connections are counted by: who has one IPv6 address usually has the other 2^64 of its network as
-// well.
+// addressOf is what connections are counted by: who has one IPv6 address usually has the other 2^64 of its
+// network as well.
 func addressOf(address net.Addr) string {
 	at, err := netip.ParseAddrPort(address.String())
 	if err != nil {
@@ -144,7 +149,8 @@ func (c *Connections) enter(conn *connection) bool {
 	return entered
 }
 
-// tryEnter counts the connection in. It may name another one that has been counted out for it, and is to be closed.
+// tryEnter counts the connection in. It may name another one that has been counted out for it, and is to be
+// closed.
 func (c *Connections) tryEnter(conn *connection) (entered bool, victim *connection) {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
@@ -312,8 +318,8 @@ func (c *Connections) settle(conn *connection) {
 	}
 }
 
-// CloseStrangers lets nobody else in and closes the connections on which the client has not said yet that it speaks
-// HTTP/2: gRPC would wait for them before it ends the others.
+// CloseStrangers lets nobody else in and closes the connections on which the client has not said yet that it
+// speaks HTTP/2: gRPC would wait for them before it ends the others.
 func (c *Connections) CloseStrangers() {
 	c.closeThose(func(conn *connection) bool { return !conn.greeted.Load() })
 }
@@ -414,8 +420,8 @@ func (c *meteredConn) Close() error {
 
 var errTooManyResets = errors.New("the client resets too many streams")
 
-// Read reads what the client sends, until it resets too many streams. What follows the headers of a call comes with the
-// next Read, when gRPC has looked at these and the call is known.
+// Read reads what the client sends, until it resets too many streams. What follows the headers of a call
+// comes with the next Read, when gRPC has looked at these and the call is known.
 func (c *meteredConn) Read(b []byte) (int, error) {
 	n := copy(b, c.rest)
 	if n > 0 {
@@ -436,8 +442,8 @@ func (c *meteredConn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// follow counts what is to be handed to gRPC: all, or up to the end of headers. What is kept of all messages in it is added
-// up under one lock.
+// follow counts what is to be handed to gRPC: all, or up to the end of headers. What is kept of all messages
+// in it is added up under one lock.
 func (c *meteredConn) follow(b []byte) (taken, resets int) {
 	kept, locked := int64(0), false
 	lock := func() {

@@ -59,8 +59,8 @@ func TestOwnerIsLetIn(t *testing.T) {
 	}
 }
 
-// TestWhoMakesRoom fills a set with connections of all kinds and has more come: strangers go first, the oldest before the
-// others, then those without a call, and nobody who has one.
+// TestWhoMakesRoom fills a set with connections of all kinds and has more come: strangers go first, the
+// oldest before the others, then those without a call, and nobody who has one.
 func TestWhoMakesRoom(t *testing.T) {
 	c := testConnections(Limits{Connections: 6, Strangers: 3})
 	var all []*connection
@@ -168,8 +168,8 @@ func (emptyListener) Accept() (net.Conn, error) {
 	return nil, &net.OpError{Op: "accept", Err: syscall.EMFILE}
 }
 
-// TestNoDescriptorForAConnection shows that somebody makes room where the process has no descriptor left, and that gRPC,
-// which asks for it, takes the error for a temporary one.
+// TestNoDescriptorForAConnection shows that somebody makes room where the process has no descriptor left, and
+// that gRPC, which asks for it, takes the error for a temporary one.
 func TestNoDescriptorForAConnection(t *testing.T) {
 	c := testConnections(Limits{Connections: 100, Strangers: 100})
 	_, place := c.enterFrom("192.0.2.1:1")

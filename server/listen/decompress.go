@@ -10,12 +10,12 @@ import (
 	"google.golang.org/grpc"
 )
 
-// Decompress makes a gRPC server unfold compressed messages a few at a time, and none further than a byte over the most
-// that they may have. A message of a few kilobytes unfolds to megabytes: each on its own is within the limits, and
-// thousands at once are not.
+// Decompress makes a gRPC server unfold compressed messages a few at a time, and none further than a byte
+// over the most that they may have. A message of a few kilobytes unfolds to megabytes: each on its own is
+// within the limits, and thousands at once are not.
 //
-// gRPC's way to set a decompressor for one server alone is deprecated in favour of one for the whole process, in which
-// other servers and clients may live.
+// gRPC's way to set a decompressor for one server alone is deprecated in favour of one for the whole process,
+// in which other servers and clients may live.
 func Decompress(most int) grpc.ServerOption {
 	//lint:ignore SA1019 see above
 	return grpc.RPCDecompressor(newDecompressor(most, ownTurns))
@@ -67,7 +67,8 @@ func (d *decompressor) space() []byte {
 	}
 }
 
-// whole reports whether the reader ended where its data ended: io.ReadFull has one error for that and for data that is cut.
+// whole reports whether the reader ended where its data ended: io.ReadFull has one error for that and for
+// data that is cut.
 func whole(r *gzip.Reader) bool {
 	_, err := r.Read(make([]byte, 1))
 	return err == io.EOF

@@ -20,8 +20,8 @@ func packed(t *testing.T, n int) []byte {
 	return b.Bytes()
 }
 
-// TestDecompress unfolds what is within the limit, a byte over it, cut and broken, and empty, one after the other in the
-// same place.
+// TestDecompress unfolds what is within the limit, a byte over it, cut and broken, and empty, one after the
+// other in the same place.
 func TestDecompress(t *testing.T) {
 	const most = 100_000
 	d := newDecompressor(most, newTurns(1))

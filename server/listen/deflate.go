@@ -8,13 +8,13 @@ import (
 	"google.golang.org/grpc/encoding"
 )
 
-// The C++ SDK lets its users choose "deflate", which on the wire is zlib's format (RFC 1950) and which gRPC for Go does not
-// have. gRPC knows compressors by name in one list for the whole process, so a program that has a stand-in of this server
-// within itself gets this one too.
+// The C++ SDK lets its users choose "deflate", which on the wire is zlib's format (RFC 1950) and which gRPC
+// for Go does not have. gRPC knows compressors by name in one list for the whole process, so a program that
+// has a stand-in of this server within itself gets this one too.
 func init() { encoding.RegisterCompressor(&deflate{turns: ownTurns}) }
 
-// deflate unfolds messages in the same turns as decompressor. How far is bounded by gRPC, which reads a byte more than the
-// server's limit at most.
+// deflate unfolds messages in the same turns as decompressor. How far is bounded by gRPC, which reads a byte
+// more than the server's limit at most.
 type deflate struct {
 	turns   turns
 	writers sync.Pool

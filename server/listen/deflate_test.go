@@ -8,8 +8,8 @@ import (
 	"google.golang.org/grpc/encoding"
 )
 
-// TestDeflate folds and unfolds messages, whole ones and broken ones and some that are not read to their end, one after the
-// other in the same places, which are all free in the end.
+// TestDeflate folds and unfolds messages, whole ones and broken ones and some that are not read to their end,
+// one after the other in the same places, which are all free in the end.
 func TestDeflate(t *testing.T) {
 	d := encoding.GetCompressor("deflate").(*deflate)
 	for range 2 * cap(d.turns) {

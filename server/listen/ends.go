@@ -8,10 +8,10 @@ import (
 	"github.com/coordd/coordd/raftstore/quiet"
 )
 
-// This file is about calls that are over, and whose end their client does not read. gRPC has no bound for those: it keeps the
-// answer, what else was sent and not read, and what the client goes on to send, until the client takes the end or resets the
-// stream, or for ever. So such a call counts, with what it keeps, until its end has left; and where nothing of it leaves for
-// too long, the connection is closed.
+// This file is about calls that are over, and whose end their client does not read. gRPC has no bound for
+// those: it keeps the answer, what else was sent and not read, and what the client goes on to send, until the
+// client takes the end or resets the stream, or for ever. So such a call counts, with what it keeps, until
+// its end has left; and where nothing of it leaves for too long, the connection is closed.
 
 // sentFrames follows the frames that gRPC writes.
 type sentFrames struct {
@@ -22,7 +22,8 @@ type sentFrames struct {
 
 const flagEndStream = 0x1
 
-// next looks at the beginning of b, up to the next header of a frame that is whole there; data and end say what that frame is.
+// next looks at the beginning of b, up to the next header of a frame that is whole there; data and end say
+// what that frame is.
 func (f *sentFrames) next(b []byte) (bytes int, stream uint32, data, end bool) {
 	bytes = min(f.left, len(b))
 	f.left -= bytes
@@ -63,8 +64,8 @@ func (c *meteredConn) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// endLeft notes that the call's end has been written, or that the client wants none. It adds the call to those that may leave
-// now. The connection's mutex is held.
+// endLeft notes that the call's end has been written, or that the client wants none. It adds the call to
+// those that may leave now. The connection's mutex is held.
 func (c *Call) endLeft(leaving []*Call) []*Call {
 	c.endGone = true
 	if c.lingers {
@@ -73,7 +74,8 @@ func (c *Call) endLeft(leaving []*Call) []*Call {
 	return leaving
 }
 
-// reset notes that the client has reset a stream. It adds its call to those that may leave now, if it does. The mutex is held.
+// reset notes that the client has reset a stream. It adds its call to those that may leave now, if it does.
+// The mutex is held.
 func (c *meteredConn) reset(stream uint32, leaving []*Call) []*Call {
 	if call := c.open[stream]; call != nil {
 		return call.endLeft(leaving)
@@ -81,8 +83,8 @@ func (c *meteredConn) reset(stream uint32, leaving []*Call) []*Call {
 	return leaving
 }
 
-// linger has a call that is over wait for its end to be written, and reports whether that is necessary. The mutex of the call
-// is held.
+// linger has a call that is over wait for its end to be written, and reports whether that is necessary. The
+// mutex of the call is held.
 func (c *Call) linger() bool {
 	switch {
 	case c.conn == nil || c.endGone || c.conn.closed:
@@ -144,7 +146,8 @@ func (c *Call) Answered(bytes int) {
 	c.unread = int64(bytes)
 }
 
-// Gone has f called once nothing is left of the call: its handler has returned, and its end has been written, or will not be.
+// Gone has f called once nothing is left of the call: its handler has returned, and its end has been written,
+// or will not be.
 func (c *Call) Gone(f func()) {
 	if c == nil {
 		f()

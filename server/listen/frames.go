@@ -2,8 +2,8 @@ package listen
 
 import "encoding/binary"
 
-// frames follows the frames in a stream of bytes from an HTTP/2 client (RFC 9113, 3.4 and 4.1). It checks nothing: what is
-// no HTTP/2 ends at gRPC.
+// frames follows the frames in a stream of bytes from an HTTP/2 client (RFC 9113, 3.4 and 4.1). It checks
+// nothing: what is no HTTP/2 ends at gRPC.
 type frames struct {
 	preface int // bytes of it that have gone by
 	header  [frameHeaderBytes]byte
@@ -44,8 +44,8 @@ type passage struct {
 	at     int    // where among the bytes these begin
 }
 
-// follow looks at the next bytes, and stops where headers end, behind each piece of data, and where a reset begins: so whoever takes the bytes
-// has seen the headers of a stream before its data goes by.
+// follow looks at the next bytes, and stops where headers end, behind each piece of data, and where a reset
+// begins: so whoever takes the bytes has seen the headers of a stream before its data goes by.
 func (f *frames) follow(b []byte) (p passage) {
 	length := len(b)
 	skipped := min(prefaceBytes-f.preface, length)

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// TestFrameCounter cuts a stream of frames at every place: resets, headers and the bytes of messages are found wherever it
-// is cut, and what follows headers is never looked at in one go with them.
+// TestFrameCounter cuts a stream of frames at every place: resets, headers and the bytes of messages are
+// found wherever it is cut, and what follows headers is never looked at in one go with them.
 func TestFrameCounter(t *testing.T) {
 	var stream strings.Builder
 	stream.WriteString(http2.ClientPreface)
@@ -60,8 +60,8 @@ func TestFrameCounter(t *testing.T) {
 	}
 }
 
-// FuzzFrames has any bytes go by in pieces: none is lost or looked at twice, and no more of a message is counted than goes
-// by.
+// FuzzFrames has any bytes go by in pieces: none is lost or looked at twice, and no more of a message is
+// counted than goes by.
 func FuzzFrames(f *testing.F) {
 	f.Add([]byte(http2.ClientPreface+"\x00\x00\x03\x00\x08\x00\x00\x00\x01\x05ab"), 3)
 	f.Add([]byte(http2.ClientPreface+"\x00\x00\x00\x01\x04\x00\x00\x00\x00"), 1)
@@ -80,7 +80,8 @@ func FuzzFrames(f *testing.F) {
 	})
 }
 
-// TestSentFrames cuts what a server writes at every place: the ends of streams and their data are found wherever it is cut.
+// TestSentFrames cuts what a server writes at every place: the ends of streams and their data are found
+// wherever it is cut.
 func TestSentFrames(t *testing.T) {
 	var stream strings.Builder
 	framer := http2.NewFramer(&stream, nil)

@@ -13,19 +13,21 @@ import (
 	"time"
 )
 
-// What a client of the HTTP listener may take. Its clients are probes and monitoring programs, which ask for little.
+// What a client of the HTTP listener may take. Its clients are probes and monitoring programs, which ask for
+// little.
 const (
 	maxHTTPConnections = 64
 	maxHTTPHeaderBytes = 16 << 10
-	// httpHeaderPatience is how long a request's headers may take to come, httpReadPatience the whole request,
-	// httpWritePatience the answer, and httpIdlePatience the next request.
+	// httpHeaderPatience is how long a request's headers may take to come, httpReadPatience the whole
+	// request, httpWritePatience the answer, and httpIdlePatience the next request.
 	httpHeaderPatience = 5 * time.Second
 	httpReadPatience   = 10 * time.Second
 	httpWritePatience  = 30 * time.Second
 	httpIdlePatience   = 10 * time.Second
 	// httpEndPatience is how long a request may go on whose connection is closed.
 	httpEndPatience = 250 * time.Millisecond
-	// debugWritePatience is how long the answer to a developer may take: profiles take as long as they are asked to.
+	// debugWritePatience is how long the answer to a developer may take: profiles take as long as they are
+	// asked to.
 	debugWritePatience = 10 * time.Minute
 )
 
@@ -108,8 +110,8 @@ func (h *HTTPServer) Open() int {
 	return h.open
 }
 
-// Stop closes the listener and all connections, and waits a moment for the requests that were under way: they find that
-// their context is done.
+// Stop closes the listener and all connections, and waits a moment for the requests that were under way: they
+// find that their context is done.
 func (h *HTTPServer) Stop() {
 	h.mutex.Lock()
 	h.closing = true
@@ -129,9 +131,10 @@ func (h *HTTPServer) Stop() {
 	}
 }
 
-// GuardHTTP lets requests through that only ask: GET and HEAD. Their Host must be an IP address, localhost or one of the
-// names, since a page in somebody's browser may have its own name resolved to this machine and read the answers then
-// (DNS rebinding). Paths that are open tell nothing worth it, and probes may call them by any name.
+// GuardHTTP lets requests through that only ask: GET and HEAD. Their Host must be an IP address, localhost or
+// one of the names, since a page in somebody's browser may have its own name resolved to this machine and
+// read the answers then (DNS rebinding). Paths that are open tell nothing worth it, and probes may call them
+// by any name.
 func GuardHTTP(names, open []string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Cache-Control", "no-store")
@@ -150,15 +153,15 @@ func GuardHTTP(names, open []string, next http.Handler) http.Handler {
 }
 
 const (
-	// OrderHeader is what has to be set, to anything, in a request that is to change something: a page in somebody's browser
-	// cannot send it to another place without being allowed to, and nobody here allows it.
+	// OrderHeader is what has to be set, to anything, in a request that is to change something: a page in
+	// somebody's browser cannot send it to another place without being allowed to, and nobody here allows it.
 	OrderHeader = "X-Coordd-Standin"
 	// maxOrderBytes bounds such a request.
 	maxOrderBytes = 1 << 20
 )
 
-// GuardOrders lets requests through that change something, as nobody's browser makes them without its user's will: POST of
-// JSON, with OrderHeader, and a Host as GuardHTTP wants it.
+// GuardOrders lets requests through that change something, as nobody's browser makes them without its user's
+// will: POST of JSON, with OrderHeader, and a Host as GuardHTTP wants it.
 func GuardOrders(names []string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Cache-Control", "no-store")

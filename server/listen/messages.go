@@ -5,9 +5,10 @@ import (
 	"sync/atomic"
 )
 
-// messages follows the messages in the bytes of a call: each has a byte before it that says whether it is compressed, and
-// four with its length (gRPC over HTTP/2, "Length-Prefixed-Message"). So it is known how many bytes went by for a message
-// of which gRPC tells only how long it is decompressed. It checks nothing: what is wrong ends at gRPC.
+// messages follows the messages in the bytes of a call: each has a byte before it that says whether it is
+// compressed, and four with its length (gRPC over HTTP/2, "Length-Prefixed-Message"). So it is known how many
+// bytes went by for a message of which gRPC tells only how long it is decompressed. It checks nothing: what
+// is wrong ends at gRPC.
 type messages struct {
 	prefix [prefixBytes]byte
 	have   int          // bytes of prefix
@@ -29,8 +30,8 @@ const (
 	prefixBytes = 5
 	// unevenBytes is what an uneven message counts on top, because it is remembered until it is taken.
 	unevenBytes = 32
-	// pieceBytes is what each piece of a message counts on top but for the last one: gRPC keeps as much for it, even if it
-	// has one byte.
+	// pieceBytes is what each piece of a message counts on top but for the last one: gRPC keeps as much for
+	// it, even if it has one byte.
 	pieceBytes = 64
 )
 
@@ -61,8 +62,8 @@ func (m *messages) pass(b []byte) (more int) {
 	return more
 }
 
-// keepMore keeps more bytes for the message that began last, which is so long as it came if it is compressed. It returns how
-// many these are with those for remembering it.
+// keepMore keeps more bytes for the message that began last, which is so long as it came if it is compressed.
+// It returns how many these are with those for remembering it.
 func (m *messages) keepMore(compressed, more int) int {
 	number := m.came - 1
 	if last := len(m.uneven) - 1; last >= 0 && m.uneven[last].number == number {
@@ -75,8 +76,8 @@ func (m *messages) keepMore(compressed, more int) int {
 	return more
 }
 
-// skip says that the next message is taken, if none can be uneven that is not: then as much was kept for it as it has, and
-// no lock is needed. What is taken has gone by before.
+// skip says that the next message is taken, if none can be uneven that is not: then as much was kept for it
+// as it has, and no lock is needed. What is taken has gone by before.
 func (m *messages) skip() bool {
 	if m.odd.Load() > 0 {
 		return false
@@ -85,7 +86,8 @@ func (m *messages) skip() bool {
 	return true
 }
 
-// take says that the next message is taken, which is so long when decompressed. It returns how much was kept for it.
+// take says that the next message is taken, which is so long when decompressed. It returns how much was kept
+// for it.
 func (m *messages) take(length int) (kept int) {
 	number := m.taken
 	m.taken++

@@ -20,8 +20,8 @@ func envelope(squeezed bool, length int) []byte {
 	return append(b, bytes.Repeat([]byte{1}, length)...)
 }
 
-// TestMessages has messages go by in pieces of every size, compressed ones among others, and takes each when it is whole or
-// later: at the end nothing is kept, and in between as much as waits.
+// TestMessages has messages go by in pieces of every size, compressed ones among others, and takes each when
+// it is whole or later: at the end nothing is kept, and in between as much as waits.
 func TestMessages(t *testing.T) {
 	lengths := []int{0, 1, 3, 7, 0, 12}
 	squeezed := func(i int) bool { return i%3 == 1 }
@@ -64,8 +64,8 @@ func (m *messages) more() (sum int) {
 	return sum
 }
 
-// TestPieces has a message come byte by byte: what gRPC keeps for each piece counts until the message is taken, and nothing
-// counts of a message that comes as a whole.
+// TestPieces has a message come byte by byte: what gRPC keeps for each piece counts until the message is
+// taken, and nothing counts of a message that comes as a whole.
 func TestPieces(t *testing.T) {
 	const length = 1000
 	var m messages
@@ -102,7 +102,8 @@ func decompressed(squeezed bool, length int) int {
 	return length
 }
 
-// FuzzMessages has any bytes go by in pieces: as many messages come as in one go, and no less is kept for them.
+// FuzzMessages has any bytes go by in pieces: as many messages come as in one go, and no less is kept for
+// them.
 func FuzzMessages(f *testing.F) {
 	f.Add(append(envelope(true, 3), envelope(false, 2)...), 2)
 	f.Fuzz(func(t *testing.T, b []byte, size int) {
@@ -167,8 +168,8 @@ func (unread) Unmarshal(_ mem.BufferSlice, m any) error {
 }
 func (unread) Name() string { return "unread" }
 
-// TestCallsShareAPlace has messages come for calls that are remembered in the same place, in turns: each call keeps its own, and
-// one that has left nothing.
+// TestCallsShareAPlace has messages come for calls that are remembered in the same place, in turns: each call
+// keeps its own, and one that has left nothing.
 func TestCallsShareAPlace(t *testing.T) {
 	c := NewConnections(Limits{ReceivedBytes: 1 << 20}, slog.New(slog.DiscardHandler))
 	conn := c.meter(nil, nil)
@@ -196,8 +197,8 @@ func TestCallsShareAPlace(t *testing.T) {
 	}
 }
 
-// TestMessageAndResetInOneRead has a client send a part of a message and reset its stream at once, so that one read brings
-// both, while the call is over and waits for its end to be read.
+// TestMessageAndResetInOneRead has a client send a part of a message and reset its stream at once, so that
+// one read brings both, while the call is over and waits for its end to be read.
 func TestMessageAndResetInOneRead(t *testing.T) {
 	c := NewConnections(Limits{ReceivedBytes: 1 << 20, ResetBurst: 10}, slog.New(slog.DiscardHandler))
 	conn := c.meter(nil, nil)

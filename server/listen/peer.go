@@ -11,18 +11,18 @@ import (
 	"github.com/coordd/coordd/raftstore"
 )
 
-// PeerFiles names the PEM files with which the servers of a cluster prove to each other who they are. They are read
-// again when they change; connections that are open stay as they are.
+// PeerFiles names the PEM files with which the servers of a cluster prove to each other who they are. They
+// are read again when they change; connections that are open stay as they are.
 type PeerFiles struct {
-	// Certificate and Key are this server's chain and private key. The certificate must be made for the host of its
-	// peer address, for servers and for clients.
+	// Certificate and Key are this server's chain and private key. The certificate must be made for the host
+	// of its peer address, for servers and for clients.
 	Certificate, Key string
 	// CA holds the authorities from which the certificates of all members come.
 	CA string
 }
 
-// Load reads the files for the first time. Errors: *FileError. A later change that cannot be used is logged, and the
-// former certificates go on. logger may be nil.
+// Load reads the files for the first time. Errors: *FileError. A later change that cannot be used is logged,
+// and the former certificates go on. logger may be nil.
 func (f PeerFiles) Load(logger *slog.Logger) (*raftstore.PeerTLS, error) {
 	if logger == nil {
 		logger = slog.New(slog.DiscardHandler)

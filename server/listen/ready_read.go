@@ -10,9 +10,9 @@ import (
 	"google.golang.org/grpc/mem"
 )
 
-// plainConn is a connection that is not encrypted. It has the method that gRPC looks for where it wants to take a buffer
-// only when there is something to read, so that idle connections hold none. gRPC does so by itself for connections that
-// it knows, and this is none of those.
+// plainConn is a connection that is not encrypted. It has the method that gRPC looks for where it wants to
+// take a buffer only when there is something to read, so that idle connections hold none. gRPC does so by
+// itself for connections that it knows, and this is none of those.
 type plainConn struct {
 	*meteredConn
 	raw syscall.RawConn
@@ -26,8 +26,8 @@ type plainConn struct {
 	err     error
 }
 
-// plain returns the connection with that method if it can have it: what is read from an encrypted connection's socket is
-// not what the client says.
+// plain returns the connection with that method if it can have it: what is read from an encrypted
+// connection's socket is not what the client says.
 func (c *meteredConn) plain() net.Conn {
 	conn, is := c.Conn.(*connection)
 	if !is {
@@ -46,7 +46,8 @@ func (c *meteredConn) plain() net.Conn {
 	return p
 }
 
-// ReadOnReady waits until there is something to read, and reads it into a buffer of the given size in bytes, as Read does.
+// ReadOnReady waits until there is something to read, and reads it into a buffer of the given size in bytes,
+// as Read does.
 func (c *plainConn) ReadOnReady(size int, pool mem.BufferPool) (*[]byte, int, error) {
 	if len(c.rest) > 0 {
 		buffer := pool.Get(size)

@@ -6,9 +6,9 @@ import (
 	"sync/atomic"
 )
 
-// received counts the bytes of messages that are kept for all connections: what was read and nobody has taken, whether the
-// message is whole or not, and what is being worked on. Flow control bounds the first for a stream, but not for all of
-// them, and gRPC makes room for a message as soon as its size is announced.
+// received counts the bytes of messages that are kept for all connections: what was read and nobody has
+// taken, whether the message is whole or not, and what is being worked on. Flow control bounds the first for
+// a stream, but not for all of them, and gRPC makes room for a message as soon as its size is announced.
 type received struct {
 	total atomic.Int64
 	cut   atomic.Uint64 // connections that were closed because they kept the most
@@ -40,8 +40,8 @@ func (r *received) leave(conn *meteredConn) {
 	conn.close()
 }
 
-// close gives back what the connection keeps, and counts nothing for it any more. It returns what it kept, and whether it
-// was open.
+// close gives back what the connection keeps, and counts nothing for it any more. It returns what it kept,
+// and whether it was open.
 func (c *meteredConn) close() (kept int64, was bool) {
 	c.mutex.Lock()
 	kept, was = c.kept, !c.closed
@@ -71,7 +71,8 @@ func (c *meteredConn) keep(n int64) {
 	}
 }
 
-// receive notes bytes of messages that have been read, and returns how much is to be kept more. The mutex is held.
+// receive notes bytes of messages that have been read, and returns how much is to be kept more. The mutex is
+// held.
 func (c *meteredConn) receive(stream uint32, b []byte) int64 {
 	call := c.callOf(stream)
 	if call == nil {
@@ -139,8 +140,8 @@ func (c *meteredConn) abort() error {
 	return c.Conn.Close()
 }
 
-// heaviest is the connection that keeps the most, nil if none keeps anything. What strangers send takes nobody else's
-// place: it is one of theirs while they keep anything.
+// heaviest is the connection that keeps the most, nil if none keeps anything. What strangers send takes
+// nobody else's place: it is one of theirs while they keep anything.
 func (r *received) heaviest() *meteredConn {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()

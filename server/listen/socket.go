@@ -21,9 +21,9 @@ const socketPathMax = 100
 // partPattern is how the folder is called in which a socket is made.
 const partPattern = ".admin-*"
 
-// Socket opens the socket in a directory for the owner of the directory alone, whatever the mode of the directory and the
-// umask: it appears under its name only when its mode is right. One that was left behind is replaced, so the caller must
-// be the only one who uses the directory. It is gone when it is closed.
+// Socket opens the socket in a directory for the owner of the directory alone, whatever the mode of the
+// directory and the umask: it appears under its name only when its mode is right. One that was left behind is
+// replaced, so the caller must be the only one who uses the directory. It is gone when it is closed.
 func Socket(directory string) (net.Listener, error) {
 	left, err := filepath.Glob(filepath.Join(escaped(directory), partPattern))
 	if err != nil {
@@ -37,8 +37,8 @@ func Socket(directory string) (net.Listener, error) {
 	return socket(directory, SocketName, partPattern)
 }
 
-// SocketAt opens a socket of that path for the process's user alone, as Socket does. One that nobody listens on any more is
-// replaced; whatever else has the name stays, and is an error.
+// SocketAt opens a socket of that path for the process's user alone, as Socket does. One that nobody listens
+// on any more is replaced; whatever else has the name stays, and is an error.
 func SocketAt(path string) (net.Listener, error) {
 	switch there, err := os.Lstat(path); {
 	case errors.Is(err, fs.ErrNotExist):

@@ -22,7 +22,8 @@ import (
 type TLSFiles struct {
 	// Certificate and Key are the server's chain and private key.
 	Certificate, Key string
-	// ClientCA, if not empty, holds the authorities whose client certificates are accepted. A client need not have one.
+	// ClientCA, if not empty, holds the authorities whose client certificates are accepted. A client need not
+	// have one.
 	ClientCA string
 }
 
@@ -44,8 +45,9 @@ func (l *TLSListener) Accept() (net.Conn, error) {
 	return tlsConn{conn}, nil
 }
 
-// TLS opens a listener on an address that proves who it is with the files, which it reads again when they change. Errors: of files that
-// cannot be used, and of listening. A later change that cannot be used is logged, and the former certificates go on.
+// TLS opens a listener on an address that proves who it is with the files, which it reads again when they
+// change. Errors: of files that cannot be used, and of listening. A later change that cannot be used is
+// logged, and the former certificates go on.
 func TLS(address string, open func(address string) (net.Listener, error), files TLSFiles, logger *slog.Logger) (*TLSListener, error) {
 	reloader := &tlsReloader{files: files, read: files.read, logger: logger}
 	if err := reloader.load(); err != nil {
@@ -82,8 +84,8 @@ type tlsReloader struct {
 // tlsCheckPeriod is how often handshakes look whether the files have changed.
 const tlsCheckPeriod = time.Second
 
-// configuration is the newest that the files make. A change that cannot be used is logged once, and the certificates
-// from before go on.
+// configuration is the newest that the files make. A change that cannot be used is logged once, and the
+// certificates from before go on.
 func (r *tlsReloader) configuration() *tls.Config {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
@@ -129,8 +131,8 @@ func (r *tlsReloader) stampAll() (stamps [3]filestamp.Stamp, err error) {
 	return stamps, nil
 }
 
-// read makes a configuration. Sessions are not resumed, so that each handshake is checked against the present client
-// authorities.
+// read makes a configuration. Sessions are not resumed, so that each handshake is checked against the present
+// client authorities.
 func (f TLSFiles) read() (*tls.Config, error) {
 	certificate, err := tls.LoadX509KeyPair(f.Certificate, f.Key)
 	if err != nil {
@@ -158,8 +160,8 @@ type transportSecurity struct {
 	connections *Connections
 }
 
-// Credentials does the handshake of each listener's kind, so that one gRPC server serves both; the TLS listener may be
-// nil.
+// Credentials does the handshake of each listener's kind, so that one gRPC server serves both; the TLS
+// listener may be nil.
 func (c *Connections) Credentials(tls *TLSListener) credentials.TransportCredentials {
 	return transportSecurity{tls, c}
 }
@@ -179,7 +181,8 @@ func (t transportSecurity) ServerHandshake(conn net.Conn) (net.Conn, credentials
 	return metered.plain(), callerInfo{info, metered}, nil
 }
 
-// callerInfo is what gRPC keeps of a handshake, and the connection that it was about, which gRPC shows nobody else.
+// callerInfo is what gRPC keeps of a handshake, and the connection that it was about, which gRPC shows nobody
+// else.
 type callerInfo struct {
 	credentials.AuthInfo
 	conn *meteredConn

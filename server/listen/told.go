@@ -11,11 +11,11 @@ import (
 	"github.com/coordd/coordd/raftstore/quiet"
 )
 
-// What clients, or the lack of descriptors, do to connections is told by way of a quiet.Kinds: strangers can cause it as
-// often as they like.
+// What clients, or the lack of descriptors, do to connections is told by way of a quiet.Kinds: strangers can
+// cause it as often as they like.
 
-// tellHandshake tells of a client that did not get through the TLS handshake. Who connects and says nothing, as port
-// checks do, is for the curious.
+// tellHandshake tells of a client that did not get through the TLS handshake. Who connects and says nothing,
+// as port checks do, is for the curious.
 func (c *Connections) tellHandshake(conn net.Conn, err error) {
 	level, kind := slog.LevelWarn, "handshake "
 	if errors.Is(err, io.EOF) {
@@ -49,7 +49,8 @@ func handshakeText(err error) string {
 	return text
 }
 
-// tellAccept tells of a connection that could not be accepted, for another reason than the want of descriptors.
+// tellAccept tells of a connection that could not be accepted, for another reason than the want of
+// descriptors.
 func (c *Connections) tellAccept(err error) {
 	if errors.Is(err, net.ErrClosed) {
 		return

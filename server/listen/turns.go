@@ -7,9 +7,9 @@ import (
 	"runtime"
 )
 
-// turns are the places to unfold messages at, which one message has at a time, whatever it is folded by. There is one set
-// for the whole process, as there is one list of compressors, with half as many as processors: the others are left for
-// what is not compressed.
+// turns are the places to unfold messages at, which one message has at a time, whatever it is folded by.
+// There is one set for the whole process, as there is one list of compressors, with half as many as
+// processors: the others are left for what is not compressed.
 type turns chan *turn
 
 var ownTurns = newTurns(max(1, runtime.GOMAXPROCS(0)/2))

@@ -25,8 +25,8 @@ func (h *held) Read(p []byte) (int, error) {
 	return h.Reader.Read(p)
 }
 
-// TestOneSetOfTurns has many messages of both kinds come at once: there is work at as many as there are turns, which both
-// kinds share, and one more begins when one has ended.
+// TestOneSetOfTurns has many messages of both kinds come at once: there is work at as many as there are
+// turns, which both kinds share, and one more begins when one has ended.
 func TestOneSetOfTurns(t *testing.T) {
 	registered := encoding.GetCompressor("deflate").(*deflate)
 	if registered.turns != ownTurns {

@@ -25,9 +25,9 @@ type Resource struct{ Node, Path string }
 // MaxNamedResources is how many resources may have metrics of their own.
 const MaxNamedResources = 200
 
-// Metrics is a handler that shows the server's metrics, and those of the process, to Prometheus. version is the program's.
-// resources, which are different ones and MaxNamedResources at most, are shown by themselves where the counters of their nodes
-// are detailed.
+// Metrics is a handler that shows the server's metrics, and those of the process, to Prometheus. version is
+// the program's. resources, which are different ones and MaxNamedResources at most, are shown by themselves
+// where the counters of their nodes are detailed.
 func Metrics(s *server.Server, version string, resources ...Resource) http.Handler {
 	registry := prometheus.NewRegistry()
 	figures := func() server.Figures {

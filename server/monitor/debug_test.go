@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// TestDebug wants the usual tools to find what they look for, and nothing to be served by the process at large.
+// TestDebug wants the usual tools to find what they look for, and nothing to be served by the process at
+// large.
 func TestDebug(t *testing.T) {
 	for _, path := range []string{"", "goroutine?debug=1", "heap?debug=1", "cmdline", "symbol"} {
 		w := httptest.NewRecorder()

@@ -14,8 +14,8 @@ import (
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_RateLimiter"
 )
 
-// TestScrapeOfRateLimiters wants units summed up by how their nodes' counters are set at the time, with as many lines as
-// there are sums, whatever resources there are.
+// TestScrapeOfRateLimiters wants units summed up by how their nodes' counters are set at the time, with as
+// many lines as there are sums, whatever resources there are.
 func TestScrapeOfRateLimiters(t *testing.T) {
 	s, conn := serve(t, Resource{"/local/named", "some"}, Resource{"/local/named", "none"}, Resource{"/local/aggregated", "some"})
 	const node = "/local/chosen-by-a-client"

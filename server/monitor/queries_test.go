@@ -17,7 +17,8 @@ var (
 	alertQuery = regexp.MustCompile(`(?m)^ +expr: '(.*)'$`)
 )
 
-// checkQuery wants a query to name metrics, and none that is not there. Those of Prometheus' library are left to it.
+// checkQuery wants a query to name metrics, and none that is not there. Those of Prometheus' library are left
+// to it.
 func checkQuery(t *testing.T, where, query string) {
 	t.Helper()
 	names := metricName.FindAllString(quoted.ReplaceAllString(query, ""), -1)

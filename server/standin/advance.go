@@ -26,12 +26,13 @@ var (
 	errNeverStill = errors.New("something is due again and again at the same moment")
 )
 
-// Advance lets time pass for sessions, waits, grace periods and pings, under FakeTime. It goes from one moment at which
-// something is due to the next, and at each waits until all servers have done it, and clients have answered their pings: a
-// client that does not within a second of real time is taken for silent. It returns what has happened, in its order. One
-// Advance at a time may be under way.
+// Advance lets time pass for sessions, waits, grace periods and pings, under FakeTime. It goes from one
+// moment at which something is due to the next, and at each waits until all servers have done it, and clients
+// have answered their pings: a client that does not within a second of real time is taken for silent. It
+// returns what has happened, in its order. One Advance at a time may be under way.
 //
-// Clients are real, and go by real time: what one does because of what has happened may come after the next moment.
+// Clients are real, and go by real time: what one does because of what has happened may come after the next
+// moment.
 func (s *Server) Advance(d time.Duration) []Event {
 	s.helper()()
 	events, err := s.advance(d)
@@ -91,8 +92,9 @@ func (c *core) advance(d time.Duration) ([]Event, error) {
 	return log.events, nil
 }
 
-// reminds reports whether clients are pinged by the real clock. While Advance turns the other one they are not: a ping that goes
-// out between its look at what clients have to answer and the turn would be overdue behind the turn.
+// reminds reports whether clients are pinged by the real clock. While Advance turns the other one they are
+// not: a ping that goes out between its look at what clients have to answer and the turn would be overdue
+// behind the turn.
 func (c *core) reminds() bool { return !c.turning.Load() }
 
 // eventLog collects what happens during an Advance, as the leader sees it.
@@ -135,7 +137,8 @@ func (l *eventLog) close() {
 	}
 }
 
-// clientPing is a ping that a client has not answered, or, with an Opaque of 0, something that it has not read.
+// clientPing is a ping that a client has not answered, or, with an Opaque of 0, something that it has not
+// read.
 type clientPing struct {
 	server int
 	group.Unanswered

@@ -68,8 +68,8 @@ wait ended: session 2, semaphore "lock" of /local/locks, after 20m0s`
 	}
 }
 
-// TestAdvanceOverTenMinutes of session timeouts, with a client that keeps its session all the time. What it takes by the
-// real clock is only told.
+// TestAdvanceOverTenMinutes of session timeouts, with a client that keeps its session all the time. What it
+// takes by the real clock is only told.
 func TestAdvanceOverTenMinutes(t *testing.T) {
 	s, conn := began(t, FakeTime())
 	keeps := open(t, conn, node, 5*time.Second, 0)
@@ -111,8 +111,8 @@ func TestAdvanceFindsSilence(t *testing.T) {
 	}
 }
 
-// TestStoppedTime: nothing times out while time stands still, but clients are pinged by the real clock, and a start that
-// fails is answered.
+// TestStoppedTime: nothing times out while time stands still, but clients are pinged by the real clock, and a
+// start that fails is answered.
 func TestStoppedTime(t *testing.T) {
 	s, conn := began(t, FakeTime())
 	c := open(t, conn, node, 100*time.Millisecond, 0)
@@ -128,8 +128,9 @@ func TestStoppedTime(t *testing.T) {
 	}
 }
 
-// TestNobodyIsRemindedWhileTimeIsTurned: a ping by the real clock that goes out behind Advance's look at what clients have to
-// answer would be overdue behind its next leap, and the client silent. Before and afterwards such pings come.
+// TestNobodyIsRemindedWhileTimeIsTurned: a ping by the real clock that goes out behind Advance's look at what
+// clients have to answer would be overdue behind its next leap, and the client silent. Before and afterwards
+// such pings come.
 func TestNobodyIsRemindedWhileTimeIsTurned(t *testing.T) {
 	s, conn := began(t, FakeTime())
 	var asked atomic.Int64

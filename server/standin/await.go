@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// AwaitOwners waits until a semaphore has n owners, and returns them. A semaphore that is gone, or was never there, has 0.
-// If it takes too long, the test fails with what is there instead.
+// AwaitOwners waits until a semaphore has n owners, and returns them. A semaphore that is gone, or was never
+// there, has 0. If it takes too long, the test fails with what is there instead.
 func (s *Server) AwaitOwners(node, name string, n int) []Owner {
 	s.helper()()
 	var owners []Owner

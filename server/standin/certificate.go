@@ -20,7 +20,8 @@ import (
 // CertificateAuthority is the file with the certificate that clients have to trust, empty without TLS.
 func (s *Server) CertificateAuthority() string { return s.files.Certificate }
 
-// makeCertificate puts a certificate into a directory that speaks for itself: whoever trusts it needs no other.
+// makeCertificate puts a certificate into a directory that speaks for itself: whoever trusts it needs no
+// other.
 func makeCertificate(dir string) (listen.TLSFiles, error) {
 	files := listen.TLSFiles{Certificate: filepath.Join(dir, "cert.pem"), Key: filepath.Join(dir, "key.pem")}
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -12,9 +12,9 @@ import (
 	"github.com/coordd/coordd/server/group"
 )
 
-// Client is a session in a test's hands: somebody else, with whom the code under test has to get along. It speaks to the
-// server within the process, so neither faults nor Requests know of it, and answers its pings. Where a method is refused the
-// test fails.
+// Client is a session in a test's hands: somebody else, with whom the code under test has to get along. It
+// speaks to the server within the process, so neither faults nor Requests know of it, and answers its pings.
+// Where a method is refused the test fails.
 type Client struct {
 	// ID is the session.
 	ID uint64
@@ -29,7 +29,8 @@ const Exclusive = uint64(math.MaxUint64)
 // clientTimeout is the timeout of a Client's session.
 const clientTimeout = 10 * time.Second
 
-// Client starts a session of a coordination node, with a timeout of 10 s. It ends with Stop, Vanish or the stand-in.
+// Client starts a session of a coordination node, with a timeout of 10 s. It ends with Stop, Vanish or the
+// stand-in.
 func (s *Server) Client(node string) *Client {
 	s.helper()()
 	ctx, cancel := context.WithTimeout(context.Background(), s.settings.patience)
@@ -59,7 +60,8 @@ func acquisition(name string, count, timeoutMillis uint64) *coordination.Request
 		Ephemeral: count == Exclusive}
 }
 
-// Release gives back what the session has of a semaphore, or waits for, and reports whether there was anything.
+// Release gives back what the session has of a semaphore, or waits for, and reports whether there was
+// anything.
 func (c *Client) Release(name string) bool {
 	c.server.helper()()
 	return c.do(&coordination.Request{Kind: coordination.RequestRelease, Name: name}).Done

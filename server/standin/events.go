@@ -47,7 +47,8 @@ var eventKinds = map[coordination.OccurrenceKind]EventKind{
 // Event is something that happened to a session or a semaphore.
 type Event struct {
 	Kind EventKind
-	// After is how long the Advance had been under way by the turned clock; 0 for what Advance did not bring about.
+	// After is how long the Advance had been under way by the turned clock; 0 for what Advance did not bring
+	// about.
 	After time.Duration
 	// Node is the path of the coordination node, empty if it is gone.
 	Node      string
@@ -75,7 +76,8 @@ func (e Event) String() string {
 	return text
 }
 
-// Events is what has happened so far, as the server that leads has seen it since it was started; of much only the end.
+// Events is what has happened so far, as the server that leads has seen it since it was started; of much only
+// the end.
 func (s *Server) Events() []Event {
 	s.helper()()
 	events, err := s.events()

@@ -34,8 +34,8 @@ func (c *core) makeFaulty(m *member, number int) {
 	}
 }
 
-// Faults are what goes wrong on this stand-in, as the methods below have it, which fail the test where there is an error. It
-// is there for what they leave out.
+// Faults are what goes wrong on this stand-in, as the methods below have it, which fail the test where there
+// is an error. It is there for what they leave out.
 func (s *Server) Faults() *faults.Set { return s.faults }
 
 // must fails the test if a fault is none.

@@ -115,8 +115,8 @@ func TestFaultsOfDisks(t *testing.T) {
 	}
 }
 
-// TestLooksPastALeaderThatIsCutOff looks while a server that leads cannot hear the others: the one that leads in its place is
-// found, and the look does not last as long as the cut.
+// TestLooksPastALeaderThatIsCutOff looks while a server that leads cannot hear the others: the one that leads
+// in its place is found, and the look does not last as long as the cut.
 func TestLooksPastALeaderThatIsCutOff(t *testing.T) {
 	t.Parallel()
 	s := Start(t, Servers(3), Fixture("node\n"), Patience(waitMax))
@@ -132,8 +132,8 @@ func TestLooksPastALeaderThatIsCutOff(t *testing.T) {
 	}
 }
 
-// TestDroppedStreamsAreOver drops streams and lets time pass at once: the sessions' timeouts run from the drop, and not from
-// when a server has noticed it in the meantime.
+// TestDroppedStreamsAreOver drops streams and lets time pass at once: the sessions' timeouts run from the
+// drop, and not from when a server has noticed it in the meantime.
 func TestDroppedStreamsAreOver(t *testing.T) {
 	s, conn := began(t, FakeTime())
 	for range 20 {

@@ -40,7 +40,8 @@ func (l *limiter) use(path string, amount uint64) {
 	}
 }
 
-// acquire waits for units until the stand-in's time comes to an end, and returns how it ends, once the call waits.
+// acquire waits for units until the stand-in's time comes to an end, and returns how it ends, once the call
+// waits.
 func (l *limiter) acquire(path string, amount uint64, limit time.Duration) <-chan Ydb.StatusIds_StatusCode {
 	l.t.Helper()
 	waiting := l.waiting()
@@ -69,7 +70,8 @@ func newLimiter(t *testing.T, s *Server, conn *grpc.ClientConn) *limiter {
 	return &limiter{t, s, Ydb_RateLimiter_V1.NewRateLimiterServiceClient(conn)}
 }
 
-// TestAdvanceFillsBuckets with what the rate allows, and ends the waits that are too long, each at its moment.
+// TestAdvanceFillsBuckets with what the rate allows, and ends the waits that are too long, each at its
+// moment.
 func TestAdvanceFillsBuckets(t *testing.T) {
 	for name, options := range map[string][]Option{"alone": nil, "cluster": {Servers(3)}} {
 		t.Run(name, func(t *testing.T) {
@@ -98,8 +100,8 @@ func TestAdvanceFillsBuckets(t *testing.T) {
 	}
 }
 
-// TestAdvanceOverTenMinutesOfQuota: in each ten seconds as much flows as the rate allows, to whoever has come first. What
-// it takes by the real clock is only told.
+// TestAdvanceOverTenMinutesOfQuota: in each ten seconds as much flows as the rate allows, to whoever has come
+// first. What it takes by the real clock is only told.
 func TestAdvanceOverTenMinutesOfQuota(t *testing.T) {
 	s, conn := began(t, FakeTime())
 	l := newLimiter(t, s, conn)

@@ -19,11 +19,11 @@ import (
 //	workers
 //	  semaphore "leader": 0 of 1
 //
-// A line that is not indented is the path of a node, which may be relative to the database, and is made if it is not there.
-// A semaphore has its name, how much of it is taken, its limit ("all" is the largest), and its data, name and data as Go writes
-// strings. What lives by a client has nobody here, so lines of sessions, owners, waiters and ephemeral semaphores, as a dump
-// has them, are passed over, and nothing of any semaphore is taken. Where a line cannot be read nothing is done. A semaphore
-// that is there already fails the test.
+// A line that is not indented is the path of a node, which may be relative to the database, and is made if it
+// is not there. A semaphore has its name, how much of it is taken, its limit ("all" is the largest), and its
+// data, name and data as Go writes strings. What lives by a client has nobody here, so lines of sessions,
+// owners, waiters and ephemeral semaphores, as a dump has them, are passed over, and nothing of any semaphore
+// is taken. Where a line cannot be read nothing is done. A semaphore that is there already fails the test.
 func (s *Server) Load(fixture string) {
 	s.helper()()
 	ctx, cancel := context.WithTimeout(context.Background(), s.settings.patience)

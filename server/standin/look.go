@@ -39,8 +39,8 @@ type Session struct {
 	Left     time.Duration
 }
 
-// Owners are those of a semaphore, in the order in which they came: none if there is no such semaphore, or no such
-// coordination node. The path of the node may be relative to the database.
+// Owners are those of a semaphore, in the order in which they came: none if there is no such semaphore, or no
+// such coordination node. The path of the node may be relative to the database.
 func (s *Server) Owners(node, name string) []Owner {
 	s.helper()()
 	var owners []Owner
@@ -111,7 +111,8 @@ func (s *Server) links(node, name string, owners bool) []coordination.InspectedL
 	return links
 }
 
-// lookPatience bounds a look: on a busy machine one may take longer than a test is ready to wait for what it looks for.
+// lookPatience bounds a look: on a busy machine one may take longer than a test is ready to wait for what it
+// looks for.
 func (c *core) lookPatience() time.Duration { return max(c.settings.patience, defaultPatience) }
 
 // find is inspect of one node.
@@ -137,8 +138,8 @@ func (c *core) path(node string) scheme.Path {
 // catchUpPatience is until another leader is looked for.
 const catchUpPatience = 500 * time.Millisecond
 
-// inspect has the leader look at everything that q is about. What it sees is a page after another, so it is as of one moment
-// only while nobody changes anything.
+// inspect has the leader look at everything that q is about. What it sees is a page after another, so it is
+// as of one moment only while nobody changes anything.
 func (c *core) inspect(ctx context.Context, q *coordination.Inspection) (all group.Inspected, err error) {
 	for {
 		g, err := c.leader(ctx)
@@ -158,8 +159,8 @@ func (c *core) inspect(ctx context.Context, q *coordination.Inspection) (all gro
 	}
 }
 
-// catchUp has a server that leads wait for what is on its way. One that is cut off from the others may wait for ever, while
-// another one leads.
+// catchUp has a server that leads wait for what is on its way. One that is cut off from the others may wait
+// for ever, while another one leads.
 func catchUp(ctx context.Context, g *group.Group) error {
 	ctx, cancel := context.WithTimeout(ctx, catchUpPatience)
 	defer cancel()
@@ -186,8 +187,8 @@ func pages(ctx context.Context, g *group.Group, q *coordination.Inspection) (all
 	}
 }
 
-// Dump is all coordination nodes with what is in them, for people and golden files: with the same requests in the same
-// order it is the same.
+// Dump is all coordination nodes with what is in them, for people and golden files: with the same requests in
+// the same order it is the same.
 func (s *Server) Dump() string {
 	s.helper()()
 	text, err := s.dump()

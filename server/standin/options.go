@@ -28,8 +28,8 @@ type settings struct {
 	fixture  string
 }
 
-// defaultPongPatience is how long, by the real clock, a client may take to answer a ping during Advance, or to read what it is
-// told. One that takes longer is not waited for until it does.
+// defaultPongPatience is how long, by the real clock, a client may take to answer a ping during Advance, or
+// to read what it is told. One that takes longer is not waited for until it does.
 const defaultPongPatience = time.Second
 
 // defaultPatience is how long Await and its like wait, by the real clock.
@@ -68,7 +68,8 @@ func Users(users ...User) Option {
 // TLS encrypts connections. Clients have to trust CertificateAuthority.
 func TLS() Option { return func(s *settings) { s.tls = true } }
 
-// Limits lowers the limits of a coordination node, so that a test can reach them. A field that is 0 is left as it is.
+// Limits lowers the limits of a coordination node, so that a test can reach them. A field that is 0 is left
+// as it is.
 func Limits(l coordination.Limits) Option {
 	return func(s *settings) {
 		s.limits.State = cmp.Or(l.State, s.limits.State)
@@ -79,8 +80,8 @@ func Limits(l coordination.Limits) Option {
 	}
 }
 
-// Servers makes a cluster of so many servers, in this process and with real elections between them. They have data
-// directories, which are removed in the end unless there is Dir, and take a second or two to start.
+// Servers makes a cluster of so many servers, in this process and with real elections between them. They have
+// data directories, which are removed in the end unless there is Dir, and take a second or two to start.
 func Servers(n int) Option { return func(s *settings) { s.servers = n } }
 
 // Dir keeps the data in a directory, which is made if it is missing. A later stand-in finds it there.
@@ -92,8 +93,8 @@ func FakeTime() Option { return func(s *settings) { s.fakeTime = true } }
 // Patience is how long Await and its like wait, by the real clock, instead of 10 seconds.
 func Patience(d time.Duration) Option { return func(s *settings) { s.patience = d } }
 
-// PongPatience is how long Advance waits for a client to answer a ping, by the real clock, instead of a second. A machine
-// that is very busy needs more; a client that never answers costs as much once.
+// PongPatience is how long Advance waits for a client to answer a ping, by the real clock, instead of a
+// second. A machine that is very busy needs more; a client that never answers costs as much once.
 func PongPatience(d time.Duration) Option { return func(s *settings) { s.pong = d } }
 
 // Tap is told what clients and the servers say, from the first client on; see faults.Set.SetTap.

@@ -29,7 +29,8 @@ func order(t *testing.T, s *Server, name string, values ...string) string {
 	return string(text)
 }
 
-// Each order is a method, and each method that is a fault an order: what can be done from Go can be done in any language.
+// Each order is a method, and each method that is a fault an order: what can be done from Go can be done in
+// any language.
 func TestOrdersAreMethods(t *testing.T) {
 	s := Start(t)
 	var orders []string
@@ -40,7 +41,8 @@ func TestOrdersAreMethods(t *testing.T) {
 	for name := range help.(map[string]string) {
 		orders = append(orders, strings.ReplaceAll(name, "-", ""))
 	}
-	// What is for Go alone: it takes functions or gives what lives in the test's process, is a part of dump, or waits.
+	// What is for Go alone: it takes functions or gives what lives in the test's process, is a part of dump,
+	// or waits.
 	notOrdered := []string{"onrequest", "faults", "controls", "in", "client", "connectionstring", "certificateauthority", "stop",
 		"owners", "waiters", "sessions", "data", "awaitowners", "awaitwaiters", "awaitnosession", "elapsed", "restartempty"}
 	noMethods := []string{"help", "forgetrequests", "pending"} // of Faults

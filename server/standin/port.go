@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// port is an address that outlives the servers which listen on it one after another: while none does, clients wait.
+// port is an address that outlives the servers which listen on it one after another: while none does, clients
+// wait.
 type port struct {
 	host string // as it was asked for
 	tcp  *net.TCPListener

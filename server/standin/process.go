@@ -14,8 +14,8 @@ import (
 	"github.com/coordd/coordd/server/standin/faults"
 )
 
-// Process is a stand-in that is a process of its own, `coordd standin`: one server in memory, by a configuration of somebody
-// else's, which takes orders where it serves monitoring programs.
+// Process is a stand-in that is a process of its own, `coordd standin`: one server in memory, by a
+// configuration of somebody else's, which takes orders where it serves monitoring programs.
 type Process struct {
 	core  *core
 	abort context.CancelFunc // ends a start that is under way
@@ -25,8 +25,8 @@ type Process struct {
 	err   error
 }
 
-// RunProcess starts the stand-in of a process. The configuration says where it listens and how it treats clients; of the
-// options FakeTime, Tap and Load count. Errors are those of server.Start and of Load.
+// RunProcess starts the stand-in of a process. The configuration says where it listens and how it treats
+// clients; of the options FakeTime, Tap and Load count. Errors are those of server.Start and of Load.
 func RunProcess(ctx context.Context, config server.Config, options ...Option) (*Process, error) {
 	settings, err := collect(append([]Option{Database(config.Database)}, options...))
 	if err != nil {
@@ -104,7 +104,8 @@ func (p *Process) Stop(ctx context.Context) error {
 	return p.core.stop(ctx)
 }
 
-// watch has a server of a process that ends by itself be the end of the process, unless it is asked to: then over is closed.
+// watch has a server of a process that ends by itself be the end of the process, unless it is asked to: then
+// over is closed.
 func (c *core) watch(s *server.Server, over <-chan struct{}) {
 	select {
 	case <-s.Done():
@@ -113,8 +114,8 @@ func (c *core) watch(s *server.Server, over <-chan struct{}) {
 	}
 }
 
-// monitoring is what monitoring programs are served by. It outlives the servers, so that who has ordered a restart is
-// answered.
+// monitoring is what monitoring programs are served by. It outlives the servers, so that who has ordered a
+// restart is answered.
 type monitoring struct {
 	logger  *slog.Logger
 	handler atomic.Pointer[http.Handler]

@@ -31,7 +31,8 @@ type TB interface {
 }
 
 const (
-	// startPatience is how long a start may take: a cluster has to elect a leader, and the machine may be busy.
+	// startPatience is how long a start may take: a cluster has to elect a leader, and the machine may be
+	// busy.
 	startPatience = time.Minute
 	// stopPatience is how long a stop waits for clients, which may well go on to the end of the test.
 	stopPatience = time.Second
@@ -354,8 +355,8 @@ func (c *core) stop(ctx context.Context) error {
 	return err
 }
 
-// Stop ends the stand-in; Start's does so by itself at the end of the test. Clients that are still there are told that the
-// server stops, and get a second. Later calls do nothing.
+// Stop ends the stand-in; Start's does so by itself at the end of the test. Clients that are still there are
+// told that the server stops, and get a second. Later calls do nothing.
 func (s *Server) Stop() {
 	s.helper()()
 	if err := s.stopSoon(); err != nil {
@@ -363,8 +364,9 @@ func (s *Server) Stop() {
 	}
 }
 
-// Restart stops all servers and starts them again on their ports: streams end as when a server is stopped, and clients that
-// connect meanwhile wait. Everything that was acknowledged is there afterwards, also in memory, and FakeTime goes on.
+// Restart stops all servers and starts them again on their ports: streams end as when a server is stopped,
+// and clients that connect meanwhile wait. Everything that was acknowledged is there afterwards, also in
+// memory, and FakeTime goes on.
 func (s *Server) Restart() {
 	s.helper()()
 	if err := s.restart(false); err != nil {

@@ -149,7 +149,8 @@ func TestDirIsKept(t *testing.T) {
 	}
 }
 
-// TestServers has three servers be one cluster: what one was told all have, and a client is served by any of them.
+// TestServers has three servers be one cluster: what one was told all have, and a client is served by any of
+// them.
 func TestServers(t *testing.T) {
 	s, conn := began(t, Servers(3))
 	first := open(t, conn, node, long, 0)

@@ -116,8 +116,8 @@ func sameAsGenerated(t *testing.T, b []byte) {
 	}
 }
 
-// TestReadAsGenerated reads messages that are usual, odd and wrong, and all of the usual ones that end early or have a byte
-// changed.
+// TestReadAsGenerated reads messages that are usual, odd and wrong, and all of the usual ones that end early
+// or have a byte changed.
 func TestReadAsGenerated(t *testing.T) {
 	for name, b := range oddMessages(t) {
 		t.Run(name, func(t *testing.T) { sameAsGenerated(t, b) })

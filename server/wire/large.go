@@ -52,8 +52,8 @@ func Own(d *coordination.SemaphoreDescription) int {
 	return own
 }
 
-// Large is a message with a description, encoded without copies of the data that is described: however many clients ask
-// for it and do not read it, there is one of it.
+// Large is a message with a description, encoded without copies of the data that is described: however many
+// clients ask for it and do not read it, there is one of it.
 type Large struct {
 	pieces [][]byte
 	copied int // bytes of the pieces that are the message's own

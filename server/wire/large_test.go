@@ -11,8 +11,8 @@ import (
 	"github.com/coordd/coordd/scheme/outcome"
 )
 
-// TestSharedIsTheSame compares answers that share data with those that have copies: clients decode the same, and of long data
-// there is no copy.
+// TestSharedIsTheSame compares answers that share data with those that have copies: clients decode the same,
+// and of long data there is no copy.
 func TestSharedIsTheSame(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 12))
 	lengths := []int{0, 1, sharedBytes - 1, sharedBytes, 3 * sharedBytes}

@@ -9,13 +9,13 @@ import (
 	"github.com/coordd/coordd/coordination"
 )
 
-// ClientMessage is a client's message that comes straight from the wire: what clients send all the time does not become a
-// generated message first. Whatever is not as every SDK writes it, or is wrong, is left to the generated code, so that there
-// is one opinion of it.
+// ClientMessage is a client's message that comes straight from the wire: what clients send all the time does
+// not become a generated message first. Whatever is not as every SDK writes it, or is wrong, is left to the
+// generated code, so that there is one opinion of it.
 type ClientMessage coordination.ClientMessage
 
-// The tags of what is read by hand, and of its fields. They have one byte each; a tag that is written longer is left to the
-// generated code.
+// The tags of what is read by hand, and of its fields. They have one byte each; a tag that is written longer
+// is left to the generated code.
 const (
 	readPing    = 1<<3 | byte(protowire.BytesType)
 	readPong    = 2<<3 | byte(protowire.BytesType)

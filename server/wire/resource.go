@@ -43,8 +43,8 @@ func Resource(path string, p coordination.ResourceProperties) *Ydb_RateLimiter.R
 	return r
 }
 
-// unknownFields is fields as they were sent, but in ascending order, so that the order in which a client writes them makes
-// no difference. What is repeated keeps its order.
+// unknownFields is fields as they were sent, but in ascending order, so that the order in which a client
+// writes them makes no difference. What is repeated keeps its order.
 func unknownFields(raw protoreflect.RawFields) []byte {
 	type field struct {
 		number protowire.Number

@@ -14,7 +14,8 @@ type (
 	serverMessage = Ydb_Coordination.SessionResponse
 )
 
-// FromClient translates a message of the Session stream. An arm that is set but empty counts as its zero value.
+// FromClient translates a message of the Session stream. An arm that is set but empty counts as its zero
+// value.
 func FromClient(m *clientMessage) coordination.ClientMessage {
 	switch arm := m.GetRequest().(type) {
 	case *Ydb_Coordination.SessionRequest_Ping:
@@ -143,7 +144,8 @@ func links(list *coordination.Links) []*Ydb_Coordination.SemaphoreSession {
 	return sessions
 }
 
-// verdict is status and issues of a coordination answer: one issue with nothing but its text (coordination.md §0.4).
+// verdict is status and issues of a coordination answer: one issue with nothing but its text (coordination.md
+// §0.4).
 func verdict(refusal *coordination.Refusal) (Ydb.StatusIds_StatusCode, []*Ydb_Issue.IssueMessage) {
 	if refusal == nil {
 		return Ydb.StatusIds_SUCCESS, nil

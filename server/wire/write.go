@@ -11,8 +11,8 @@ import (
 	"github.com/coordd/coordd/coordination"
 )
 
-// Reply is a reply of the Front that is written straight to the wire: what clients are told all the time does not become a
-// generated message first.
+// Reply is a reply of the Front that is written straight to the wire: what clients are told all the time does
+// not become a generated message first.
 type Reply coordination.Reply
 
 // The tags of what is written by hand.
@@ -30,7 +30,8 @@ func (r *Reply) Message() *Ydb_Coordination.SessionResponse {
 	return ToClient((*coordination.Reply)(r))
 }
 
-// Encode gives the reply as it is written, or, where that is not one of the usual ones, the message that is to be encoded.
+// Encode gives the reply as it is written, or, where that is not one of the usual ones, the message that is
+// to be encoded.
 func (r *Reply) Encode() (encoded []byte, other any) {
 	if encoded = r.encode(); encoded == nil {
 		other = r.Message()

@@ -1,10 +1,11 @@
-// Command notices writes the licences of everything that is linked into a program: of each module, and of Go itself.
+// Command notices writes the licences of everything that is linked into a program: of each module, and of Go
+// itself.
 //
 //	notices [-check] FILE PACKAGE
 //
-// PACKAGE is the program, in the module of the working directory. The modules are those of all platforms that it is built
-// for, so the result is the same everywhere. With -check nothing is written: a FILE that differs ends the program with
-// status 1.
+// PACKAGE is the program, in the module of the working directory. The modules are those of all platforms that
+// it is built for, so the result is the same everywhere. With -check nothing is written: a FILE that differs
+// ends the program with status 1.
 package main
 
 import (
@@ -145,8 +146,8 @@ type text struct {
 	content string
 }
 
-// texts returns the licences and notices of a module: those at its root, and in the folders of the packages that are
-// linked and above these. Each comes once.
+// texts returns the licences and notices of a module: those at its root, and in the folders of the packages
+// that are linked and above these. Each comes once.
 func (m *module) texts() ([]text, error) {
 	folders := []string{"."}
 	for _, folder := range m.folders {
@@ -190,7 +191,8 @@ func plain(content []byte) string {
 	return strings.Trim(strings.Join(lines, "\n"), "\n") + "\n"
 }
 
-// kinds are the licences that may be linked, each with words of its text. Another one is for people to look at first.
+// kinds are the licences that may be linked, each with words of its text. Another one is for people to look
+// at first.
 var kinds = []struct {
 	name  string
 	words *regexp.Regexp

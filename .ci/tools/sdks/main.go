@@ -2,12 +2,12 @@
 //
 //	sdks [-check] [-keep SDK] RESULTS PAGE [FOUND...]
 //
-// The files FOUND are what suites have just written: a line for each test and way, which is SDK, version, test, way, result
-// and note, with tabs between. Together they become RESULTS, and the tables of that replace what is between the marks in
-// PAGE. With -check nothing is written: a FOUND that differs, but for notes, from what RESULTS says of its SDK, or a PAGE
-// that differs from RESULTS, ends the program with status 1. A FOUND that is missing is no error then, for its suite says by
-// itself that it tests nothing. What RESULTS says of the SDK that -keep names stays there when no FOUND is about it: few
-// machines have it.
+// The files FOUND are what suites have just written: a line for each test and way, which is SDK, version,
+// test, way, result and note, with tabs between. Together they become RESULTS, and the tables of that replace
+// what is between the marks in PAGE. With -check nothing is written: a FOUND that differs, but for notes,
+// from what RESULTS says of its SDK, or a PAGE that differs from RESULTS, ends the program with status 1. A
+// FOUND that is missing is no error then, for its suite says by itself that it tests nothing. What RESULTS
+// says of the SDK that -keep names stays there when no FOUND is about it: few machines have it.
 package main
 
 import (
@@ -85,8 +85,8 @@ func (l line) text() string {
 	return strings.Join([]string{l.sdk, l.version, l.test, l.way, l.result, l.note}, "\t")
 }
 
-// The results that there are. A double is a program that behaves like an SDK: what it finds is marked as that and has never
-// passed.
+// The results that there are. A double is a program that behaves like an SDK: what it finds is marked as that
+// and has never passed.
 const (
 	passed = "passed"
 	failed = "FAILED"
@@ -168,7 +168,8 @@ func byWay(a, b string) int {
 	return cmp.Or(cmp.Compare(rank(a), rank(b)), strings.Compare(a, b))
 }
 
-// agree wants kept to say of the SDKs that found is about what found says. Notes may differ: some have figures in them.
+// agree wants kept to say of the SDKs that found is about what found says. Notes may differ: some have
+// figures in them.
 func agree(kept, found []line) error {
 	about := make(map[string]bool)
 	for _, l := range found {

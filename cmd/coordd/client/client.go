@@ -26,13 +26,15 @@ type Config struct {
 	Dial func(address string) (*grpc.ClientConn, error)
 	// Address is the server that is asked first.
 	Address string
-	// Database is the path that callers name; empty: the server has only one, as at its administrator's socket.
+	// Database is the path that callers name; empty: the server has only one, as at its administrator's
+	// socket.
 	Database string
 	// Discover has sessions learn of the cluster's other servers, to move to when theirs is gone.
 	Discover bool
 	// Encrypted servers are the only ones that count among those.
 	Encrypted bool
-	// Login returns a token; nil: none is sent. It is called again when a server takes the last one no longer.
+	// Login returns a token; nil: none is sent. It is called again when a server takes the last one no
+	// longer.
 	Login func(ctx context.Context, conn *grpc.ClientConn) (token string, err error)
 	// Name is what servers are told of the program (x-ydb-sdk-build-info).
 	Name string
@@ -142,8 +144,8 @@ type operated interface {
 	GetOperation() *Ydb_Operations.Operation
 }
 
-// Call makes a unary call of YDB's services. result, if it is not nil, is filled from the operation. A refusal is a
-// *Refused.
+// Call makes a unary call of YDB's services. result, if it is not nil, is filled from the operation. A
+// refusal is a *Refused.
 func (c *Client) Call(ctx context.Context, method string, request proto.Message, answer operated, result proto.Message) error {
 	if err := c.Invoke(ctx, method, request, answer); err != nil {
 		return err

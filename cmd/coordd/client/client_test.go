@@ -231,7 +231,8 @@ func TestRequests(t *testing.T) {
 	}
 }
 
-// A session survives a broken connection: it keeps its id and its lock, and an acquire that waits goes on waiting.
+// A session survives a broken connection: it keeps its id and its lock, and an acquire that waits goes on
+// waiting.
 func TestSessionComesBack(t *testing.T) {
 	c, address := start(t)
 	p := newProxy(t, address)
@@ -288,8 +289,8 @@ func queue(t *testing.T, s *Session) (ids []uint64) {
 	return ids
 }
 
-// Left grows with answers and not with messages that the server sends by itself, and runs out before the session can have
-// ended at the server; a silent server is given up.
+// Left grows with answers and not with messages that the server sends by itself, and runs out before the
+// session can have ended at the server; a silent server is given up.
 func TestLeft(t *testing.T) {
 	c, address := start(t)
 	p := newProxy(t, address)
@@ -373,8 +374,8 @@ func TestInterrupted(t *testing.T) {
 	}
 }
 
-// A watcher is told of what is there, of each real difference, of the end and of the beginning, and not of what only looks
-// like a change.
+// A watcher is told of what is there, of each real difference, of the end and of the beginning, and not of
+// what only looks like a change.
 func TestWatch(t *testing.T) {
 	c, address := start(t)
 	p := newProxy(t, address)
@@ -478,7 +479,8 @@ func TestServerThatDoesNotRead(t *testing.T) {
 	}
 }
 
-// manyServers answers discovery with more servers than a client has a use for, some of the other kind, and itself twice.
+// manyServers answers discovery with more servers than a client has a use for, some of the other kind, and
+// itself twice.
 type manyServers struct {
 	Ydb_Discovery_V1.UnimplementedDiscoveryServiceServer
 }
@@ -492,7 +494,8 @@ func (manyServers) ListEndpoints(context.Context, *Ydb_Discovery.ListEndpointsRe
 	return &Ydb_Discovery.ListEndpointsResponse{Operation: &Ydb_Operations.Operation{Ready: true, Status: Ydb.StatusIds_SUCCESS, Result: result}}, err
 }
 
-// Of the servers that discovery names a bounded number is learnt, each once and of the right kind, and all are tried in turn.
+// Of the servers that discovery names a bounded number is learnt, each once and of the right kind, and all
+// are tried in turn.
 func TestServersLearnt(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -522,8 +525,8 @@ func TestServersLearnt(t *testing.T) {
 	}
 }
 
-// What proves that a session lives is when it was asked that was answered: neither the answer's arrival nor what the server
-// sends by itself.
+// What proves that a session lives is when it was asked that was answered: neither the answer's arrival nor
+// what the server sends by itself.
 func TestWhatProvesLife(t *testing.T) {
 	s := &Session{watches: map[uint64]chan struct{}{}, alive: time.Second}
 	a := &attachment{outbox: make(chan *toServer, outboxMost), cut: func(error) { t.Error("cut") }, pings: []ping{{id: 7, sent: 2 * time.Second}, {id: 8, sent: 5 * time.Second}}}

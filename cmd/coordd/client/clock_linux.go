@@ -6,7 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// now is a time that goes on while the machine sleeps, since servers elsewhere do: Go's own monotonic time stands still.
+// now is a time that goes on while the machine sleeps, since servers elsewhere do: Go's own monotonic time
+// stands still.
 func now() time.Duration {
 	var t unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &t); err != nil {

@@ -165,7 +165,8 @@ func resultIn(m *fromServer) (id uint64, status Ydb.StatusIds_StatusCode, issues
 	return r.GetReqId(), r.GetStatus(), r.GetIssues()
 }
 
-// Ping asks whether the session lives, and returns how long the answer took. ErrInterrupted is that none can come.
+// Ping asks whether the session lives, and returns how long the answer took. ErrInterrupted is that none can
+// come.
 func (s *Session) Ping(ctx context.Context) (time.Duration, error) {
 	pong := make(chan time.Duration, 1) // whoever fills it does not wait
 	s.mu.Lock()
@@ -201,8 +202,8 @@ type Acquisition struct {
 	Waiting   func() // called when it has a place in the queue, also of each new stream; it must not wait
 }
 
-// Acquire acquires a semaphore, or raises no count that the session has. acquired is false if that could not be in time. If
-// ctx ends first the session may have it, or get it, all the same.
+// Acquire acquires a semaphore, or raises no count that the session has. acquired is false if that could not
+// be in time. If ctx ends first the session may have it, or get it, all the same.
 func (s *Session) Acquire(ctx context.Context, what Acquisition) (acquired bool, err error) {
 	begun := now()
 	m, err := s.do(ctx, &call{again: true, pending: what.Waiting, build: func(id uint64) *toServer {
@@ -216,8 +217,8 @@ func (s *Session) Acquire(ctx context.Context, what Acquisition) (acquired bool,
 	return m.GetAcquireSemaphoreResult().GetAcquired(), err
 }
 
-// Release gives a semaphore back, or the place in its queue. released is false if the session had neither, or if a
-// repetition of the request was too late to be told.
+// Release gives a semaphore back, or the place in its queue. released is false if the session had neither, or
+// if a repetition of the request was too late to be told.
 func (s *Session) Release(ctx context.Context, name string) (released bool, err error) {
 	m, err := s.do(ctx, &call{again: true, build: func(id uint64) *toServer {
 		return &toServer{Request: &Ydb_Coordination.SessionRequest_ReleaseSemaphore_{ReleaseSemaphore: &Ydb_Coordination.SessionRequest_ReleaseSemaphore{ReqId: id, Name: name}}}
@@ -258,9 +259,9 @@ type Wanted struct {
 // Description is a semaphore.
 type Description = Ydb_Coordination.SemaphoreDescription
 
-// Describe describes a semaphore. changed is closed at the next change, and also when nobody can tell of it any more: it is
-// a reason to describe anew, and no more than that. It is nil if the server watches nothing. A session has one watch of a
-// semaphore.
+// Describe describes a semaphore. changed is closed at the next change, and also when nobody can tell of it
+// any more: it is a reason to describe anew, and no more than that. It is nil if the server watches nothing.
+// A session has one watch of a semaphore.
 func (s *Session) Describe(ctx context.Context, name string, wanted Wanted) (d *Description, changed <-chan struct{}, err error) {
 	c := &call{again: true, build: func(id uint64) *toServer {
 		return &toServer{Request: &Ydb_Coordination.SessionRequest_DescribeSemaphore_{DescribeSemaphore: &Ydb_Coordination.SessionRequest_DescribeSemaphore{

@@ -40,7 +40,8 @@ const (
 	pauseMost  = 500 * time.Millisecond
 	// discoverMost bounds a question for the other servers.
 	discoverMost = 2 * time.Second
-	// discoverFirst is the pause before the second of them. Each is twice as long as the last one, up to discoverPause.
+	// discoverFirst is the pause before the second of them. Each is twice as long as the last one, up to
+	// discoverPause.
 	discoverFirst = 200 * time.Millisecond
 	discoverPause = 30 * time.Second
 )
@@ -51,8 +52,8 @@ type SessionConfig struct {
 	Timeout     time.Duration // how long it lives on without a client
 	Description string
 
-	// ID and Key are those of a session that is there already: it is attached to, and taken from whoever has it. They are
-	// zero for a new one.
+	// ID and Key are those of a session that is there already: it is attached to, and taken from whoever has
+	// it. They are zero for a new one.
 	ID  uint64
 	Key []byte
 }
@@ -123,8 +124,8 @@ func (a *attachment) ping(id uint64, pong chan time.Duration) {
 	a.send(&toServer{Request: &Ydb_Coordination.SessionRequest_Ping{Ping: &Ydb_Coordination.SessionRequest_PingPong{Opaque: id}}})
 }
 
-// Open starts a session, or attaches to one that is there. It tries again while servers say that they cannot, until ctx
-// ends, and gives up at once where nobody is reached.
+// Open starts a session, or attaches to one that is there. It tries again while servers say that they cannot,
+// until ctx ends, and gives up at once where nobody is reached.
 func (c *Client) Open(ctx context.Context, config SessionConfig) (*Session, error) {
 	s := &Session{client: c, config: config, id: config.ID, key: config.Key, ended: make(chan struct{}), lost: make(chan struct{}), watches: make(map[uint64]chan struct{})}
 	if s.id != 0 {
@@ -202,8 +203,8 @@ func (s *Session) Err() error {
 	return s.why
 }
 
-// Close ends the session: whatever it holds goes to whoever waits. If no server says so before ctx ends, the session ends
-// after its timeout instead, and the result is an error.
+// Close ends the session: whatever it holds goes to whoever waits. If no server says so before ctx ends, the
+// session ends after its timeout instead, and the result is an error.
 func (s *Session) Close(ctx context.Context) error {
 	s.mu.Lock()
 	s.stopping = true
@@ -252,7 +253,8 @@ func (s *Session) lose(why error) {
 	}
 }
 
-// run keeps the session attached until it is lost or life ends. It tells of its tries until one has succeeded.
+// run keeps the session attached until it is lost or life ends. It tells of its tries until one has
+// succeeded.
 func (s *Session) run(life context.Context, tries chan<- try) {
 	defer close(s.ended)
 	defer s.lose(errClosed)
@@ -292,8 +294,8 @@ func tell(life context.Context, tries chan<- try, t try) {
 	}
 }
 
-// judge says what the end of a stream means to the session: nil, or why it is lost. A session that is not yet there cannot
-// be lost, but a start may be refused for good.
+// judge says what the end of a stream means to the session: nil, or why it is lost. A session that is not yet
+// there cannot be lost, but a start may be refused for good.
 func (s *Session) judge(err error) error {
 	lost := fmt.Errorf("%w: %w", ErrLost, err)
 	switch StatusOf(err) {
@@ -338,7 +340,8 @@ func (s *Session) closing() bool {
 	return s.stopping
 }
 
-// attend attaches the session by a stream of one server and serves it until it ends. The result says why it did.
+// attend attaches the session by a stream of one server and serves it until it ends. The result says why it
+// did.
 func (s *Session) attend(life context.Context, address string, started func(first bool)) error {
 	conn, err := s.client.conn(address)
 	if err != nil {
@@ -424,7 +427,8 @@ func write(ctx context.Context, stream Ydb_Coordination_V1.CoordinationService_S
 	}
 }
 
-// ask sends pings, and gives up a server that does not answer them while there is time left to try another one.
+// ask sends pings, and gives up a server that does not answer them while there is time left to try another
+// one.
 func (s *Session) ask(ctx context.Context, a *attachment) {
 	every := time.NewTicker(max(s.config.Timeout/pingsPerTimeout, 10*time.Millisecond))
 	defer every.Stop()
@@ -479,8 +483,8 @@ func (s *Session) resume(a *attachment, id uint64, sent time.Duration) {
 	}
 }
 
-// detach is what follows from the end of a stream: what must not be asked twice is not known to be done, and the watches
-// are gone.
+// detach is what follows from the end of a stream: what must not be asked twice is not known to be done, and
+// the watches are gone.
 func (s *Session) detach() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -54,11 +54,12 @@ func deepest(issue *Ydb_Issue.IssueMessage) string {
 	return strings.TrimSpace(issue.GetMessage())
 }
 
-// Errors of a session that say what happened to it. A session that is lost says why with one that wraps ErrLost.
+// Errors of a session that say what happened to it. A session that is lost says why with one that wraps
+// ErrLost.
 var (
 	// ErrLost is that the session, and all that it held, is no longer the caller's.
 	ErrLost = errors.New("the session is lost")
-	// ErrInterrupted is that the stream broke before an answer came: what was asked for may have been done or not. A
-	// request that can be repeated without harm never ends with it.
+	// ErrInterrupted is that the stream broke before an answer came: what was asked for may have been done or
+	// not. A request that can be repeated without harm never ends with it.
 	ErrInterrupted = errors.New("the connection was lost before the answer came: whether it was done is not known")
 )

@@ -10,8 +10,8 @@ import (
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb"
 )
 
-// absentPause is the pause between two looks where nobody tells of changes: a semaphore that does not exist cannot be
-// watched.
+// absentPause is the pause between two looks where nobody tells of changes: a semaphore that does not exist
+// cannot be watched.
 const absentPause = time.Second
 
 // watcher remembers what it has told.
@@ -23,18 +23,18 @@ type watcher struct {
 	last   *Description // what it was then, nil: nothing
 }
 
-// Watch calls tell with a semaphore as it is now, and again whenever it differs in what is wanted; nil where it does not
-// exist. It returns with tell's first error, when ctx ends, or when the session is lost.
+// Watch calls tell with a semaphore as it is now, and again whenever it differs in what is wanted; nil where
+// it does not exist. It returns with tell's first error, when ctx ends, or when the session is lost.
 //
-// Notices say only that it is time to look: they come once, may come without a change, and are gone with a stream.
-// Whoever is told of a change has described the semaphore anew, with the next notice asked for in the same request, so that
-// nothing is missed but what was there for a shorter time than a look takes.
+// Notices say only that it is time to look: they come once, may come without a change, and are gone with a
+// stream. Whoever is told of a change has described the semaphore anew, with the next notice asked for in the
+// same request, so that nothing is missed but what was there for a shorter time than a look takes.
 func (s *Session) Watch(ctx context.Context, name string, wanted Wanted, tell func(*Description) error) error {
 	return (&watcher{name: name, wanted: wanted, tell: tell}).watch(ctx, s)
 }
 
-// Watch is Session.Watch with one session after the other, for whoever only looks. It gives up where no session can be
-// had for reasons that do not pass.
+// Watch is Session.Watch with one session after the other, for whoever only looks. It gives up where no
+// session can be had for reasons that do not pass.
 func (c *Client) Watch(ctx context.Context, config SessionConfig, name string, wanted Wanted, tell func(*Description) error) error {
 	w := &watcher{name: name, wanted: wanted, tell: tell}
 	for first := true; ; first = false {

@@ -1,6 +1,6 @@
-// Command load works on a cluster through the unmodified SDK until its standard input ends, and writes what happened to
-// standard output, a JSON object a line (see event). Its connections go to one server, and to the others while that one
-// does not serve. The cluster tests start one for each server and judge the lines.
+// Command load works on a cluster through the unmodified SDK until its standard input ends, and writes what
+// happened to standard output, a JSON object a line (see event). Its connections go to one server, and to the
+// others while that one does not serve. The cluster tests start one for each server and judge the lines.
 //
 // It exits with 0 when everything it began has ended well, whatever happened to its sessions meanwhile.
 package main
@@ -20,11 +20,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// event is one line of output. Times are the machine's monotonic clock in nanoseconds, which all its processes share.
+// event is one line of output. Times are the machine's monotonic clock in nanoseconds, which all its
+// processes share.
 type event struct {
 	At   int64  `json:"at"`
 	Kind string `json:"kind"`
-	// Worker is the name of the session's owner, Session its id, Server the number of the one that it is connected to.
+	// Worker is the name of the session's owner, Session its id, Server the number of the one that it is
+	// connected to.
 	Worker  string `json:"worker,omitempty"`
 	Server  int    `json:"server,omitempty"`
 	Session uint64 `json:"session,omitempty"`

@@ -10,8 +10,9 @@ import (
 	"github.com/ydb-platform/ydb-go-sdk/v3/coordination/options"
 )
 
-// pulse is when a session last heard something. A client may believe that its session lives for its timeout from then
-// on. A silence that was longer counts for ever: what was held before it is not believed to be held after it.
+// pulse is when a session last heard something. A client may believe that its session lives for its timeout
+// from then on. A silence that was longer counts for ever: what was held before it is not believed to be held
+// after it.
 type pulse struct {
 	timeout time.Duration
 	last    atomic.Int64
@@ -58,7 +59,8 @@ func (w *worker) watchOwn(ctx context.Context, s coordination.Session) error {
 	return err
 }
 
-// follow waits for the watch to fire after an update, and sets it again. It fires for the update, or because it was lost.
+// follow waits for the watch to fire after an update, and sets it again. It fires for the update, or because
+// it was lost.
 func (v *watch) follow(ctx context.Context, w *worker, s coordination.Session) error {
 	select {
 	case <-v.fired:

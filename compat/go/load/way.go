@@ -13,8 +13,8 @@ const (
 	homeInterval = 500 * time.Millisecond
 )
 
-// way is how a worker's connections find a server: home, or the next one that takes connections. It takes the place of a
-// load balancer in front of the servers.
+// way is how a worker's connections find a server: home, or the next one that takes connections. It takes the
+// place of a load balancer in front of the servers.
 type way struct {
 	servers []string
 	home    int

@@ -12,14 +12,15 @@ import (
 	"testing"
 )
 
-// check is what a scheduler does before it runs a job. Without it nothing else changes, and nothing is amiss as long
-// as nobody loses his lead.
+// check is what a scheduler does before it runs a job. Without it nothing else changes, and nothing is amiss
+// as long as nobody loses his lead.
 const check = `			if err := confirm(ctx, session, token); err != nil {
 				return err
 			}
 `
 
-// TestForgottenCheck has the scheduler forget the check: a plain test does not find that, one with a fault does.
+// TestForgottenCheck has the scheduler forget the check: a plain test does not find that, one with a fault
+// does.
 func TestForgottenCheck(t *testing.T) {
 	t.Parallel()
 	const source = "../examples/scheduler/scheduler.go"

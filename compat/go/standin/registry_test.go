@@ -112,7 +112,8 @@ func TestRegistry(t *testing.T) {
 	m.sees("a:80")
 }
 
-// TestDeadServiceIsGone wants one that dies without a word to be there for its session timeout, and no longer.
+// TestDeadServiceIsGone wants one that dies without a word to be there for its session timeout, and no
+// longer.
 func TestDeadServiceIsGone(t *testing.T) {
 	t.Parallel()
 	s := standin.Start(t, standin.FakeTime(), standin.Patience(patience), standin.PongPatience(patience))
@@ -129,8 +130,8 @@ func TestDeadServiceIsGone(t *testing.T) {
 	m.sees("a:80")
 }
 
-// TestRegistryThroughFaults: whatever happens, all services are seen in the end. Where nobody lost anything, none is
-// ever missing.
+// TestRegistryThroughFaults: whatever happens, all services are seen in the end. Where nobody lost anything,
+// none is ever missing.
 func TestRegistryThroughFaults(t *testing.T) {
 	missing := map[string]bool{"expire-session": true, "drop-streams how=silence": true, "drop-streams how=black-hole": true,
 		"drop-node": true, "restart empty=true": true, "partition": true, "fail-next describe": true}

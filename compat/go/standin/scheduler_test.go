@@ -94,8 +94,8 @@ func newCrew(t *testing.T, tr *trial) *crew {
 	return c
 }
 
-// works wants the job to be run when it is due, by whoever leads as the server has it, or, without asking that, by
-// anybody: a server that is cut off from the others does not answer.
+// works wants the job to be run when it is due, by whoever leads as the server has it, or, without asking
+// that, by anybody: a server that is cut off from the others does not answer.
 func (c *crew) works(asking bool) run {
 	c.t.Helper()
 	before, _ := c.journal.latest()
@@ -140,7 +140,8 @@ func (c *crew) whole() {
 	c.s.AwaitWaiters(jobs, "leader", 1)
 }
 
-// TestScheduler is a plain test, as one would begin with: somebody runs the jobs, and when he stops another one does.
+// TestScheduler is a plain test, as one would begin with: somebody runs the jobs, and when he stops another
+// one does.
 func TestScheduler(t *testing.T) {
 	t.Parallel()
 	c := newCrew(t, &trial{})
@@ -154,8 +155,8 @@ func TestScheduler(t *testing.T) {
 	}
 }
 
-// TestSchedulerThroughFaults: whatever happens, no job begins under a leader when it has run under a later one, and
-// jobs go on. Where nobody lost anything the leader goes on leading.
+// TestSchedulerThroughFaults: whatever happens, no job begins under a leader when it has run under a later
+// one, and jobs go on. Where nobody lost anything the leader goes on leading.
 func TestSchedulerThroughFaults(t *testing.T) {
 	moves := map[string]bool{"expire-session": true, "drop-streams how=silence": true, "partition": true,
 		"drop-streams how=black-hole": true, "fail-next describe": true, "full-disk": true, "fail-some": true}
@@ -179,7 +180,8 @@ func TestSchedulerThroughFaults(t *testing.T) {
 				return
 			}
 			after := c.works(tr.fault != "partition")
-			// The first run may be for a tick that the leader had taken, and confirmed its lead for, before the fault.
+			// The first run may be for a tick that the leader had taken, and confirmed its lead for, before
+			// the fault.
 			for late := time.Now().Add(patience); tr.fault == "expire-session" && after == before && time.Now().Before(late); {
 				after = c.works(tr.fault != "partition")
 			}

@@ -52,8 +52,8 @@ func begin(t *testing.T, opts ...standin.Option) (*standin.Server, coordination.
 	return s, session, lease
 }
 
-// TestTenMinutesWithTheSDK lets ten minutes' worth of sessions time out, one after another, of clients of the plain protocol
-// that die. The SDK is attached all the time and keeps its session and its lock.
+// TestTenMinutesWithTheSDK lets ten minutes' worth of sessions time out, one after another, of clients of the
+// plain protocol that die. The SDK is attached all the time and keeps its session and its lock.
 func TestTenMinutesWithTheSDK(t *testing.T) {
 	s, session, lease := begin(t, standin.FakeTime())
 	mine := s.Owners(node, "kept")[0].Session

@@ -138,8 +138,8 @@ func TestTrialsAreTheCatalogue(t *testing.T) {
 	}
 }
 
-// several is a stand-in of three servers, which take a second or two to start: so the trials share it, one after
-// another.
+// several is a stand-in of three servers, which take a second or two to start: so the trials share it, one
+// after another.
 var several struct {
 	sync.Mutex
 	*standin.Server

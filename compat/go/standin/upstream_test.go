@@ -8,8 +8,8 @@ import (
 	"github.com/coordd/coordd/server/standin"
 )
 
-// TestOfTheSDKAtRaisedVersions runs the SDK's own test of coordination on a stand-in, with all modules in the versions that
-// the stand-in makes of them.
+// TestOfTheSDKAtRaisedVersions runs the SDK's own test of coordination on a stand-in, with all modules in the
+// versions that the stand-in makes of them.
 func TestOfTheSDKAtRaisedVersions(t *testing.T) {
 	s := standin.Start(t)
 	command := exec.CommandContext(t.Context(), "go", "test", "-count=1", "-tags", "integration", "-run", "^TestCoordination", "-v",

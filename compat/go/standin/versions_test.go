@@ -13,8 +13,9 @@ import (
 
 var update = flag.Bool("update", false, "write testdata/raised.txt anew")
 
-// TestRaisedVersions: a program that has its tests use the stand-in gets the versions of modules that this needs, also where
-// it is built for production. The list is what it costs a program that has the SDK: what is not in it keeps its version.
+// TestRaisedVersions: a program that has its tests use the stand-in gets the versions of modules that this
+// needs, also where it is built for production. The list is what it costs a program that has the SDK: what is
+// not in it keeps its version.
 func TestRaisedVersions(t *testing.T) {
 	before, names := linked(t, filepath.Join("testdata", "alone"), "github.com/ydb-platform/ydb-go-sdk/v3")
 	after, _ := linked(t, ".", "github.com/ydb-platform/ydb-go-sdk/v3", "github.com/coordd/coordd/server/standin")
@@ -40,7 +41,8 @@ func TestRaisedVersions(t *testing.T) {
 	}
 }
 
-// linked are the modules that packages are in, with those that they import, as a module in a directory has them.
+// linked are the modules that packages are in, with those that they import, as a module in a directory has
+// them.
 func linked(t *testing.T, dir string, packages ...string) (versions map[string]string, names []string) {
 	t.Helper()
 	const format = `{{with .Module}}{{.Path}} {{.Version}}{{end}}`

@@ -1,5 +1,5 @@
-// Package testcontainers_test shows coordd's image to the tests of programs that use Testcontainers, as docs/recipes.md has
-// it. It is a module of its own, so that Testcontainers enters no other.
+// Package testcontainers_test shows coordd's image to the tests of programs that use Testcontainers, as
+// docs/recipes.md has it. It is a module of its own, so that Testcontainers enters no other.
 package testcontainers_test
 
 import (

@@ -25,8 +25,8 @@ type way struct {
 	turn        *sync.Mutex // of those who share servers: the tests use the same paths
 }
 
-// startWays starts servers for every way: without anything, with TLS, with authentication by password and by token, and three
-// servers, through each of them.
+// startWays starts servers for every way: without anything, with TLS, with authentication by password and by
+// token, and three servers, through each of them.
 func startWays(t *testing.T) []way {
 	t.Helper()
 	directory := t.TempDir()

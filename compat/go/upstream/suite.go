@@ -2,7 +2,8 @@
 
 package upstream
 
-// What the SDK's tests need, so that go.mod has it: they are compiled by their name, and nothing here imports them.
+// What the SDK's tests need, so that go.mod has it: they are compiled by their name, and nothing here imports
+// them.
 import (
 	_ "github.com/rekby/fixenv"
 	_ "github.com/stretchr/testify/require"

@@ -26,8 +26,9 @@ const (
 	patience = 3 * time.Minute
 	// suiteName is what the results are shown under.
 	suiteName = "Go, the SDK's own integration tests"
-	// resultsVariable names a file for what passed, a line each: suiteName, version of the SDK, test, way, result, and a
-	// note (why it was not run, or which part was), separated by tabs. .ci/tools/sdks makes the table of docs/sdks.md of it.
+	// resultsVariable names a file for what passed, a line each: suiteName, version of the SDK, test, way,
+	// result, and a note (why it was not run, or which part was), separated by tabs. .ci/tools/sdks makes the
+	// table of docs/sdks.md of it.
 	resultsVariable = "COMPAT_RESULTS"
 )
 
@@ -55,7 +56,8 @@ var wanted = []struct {
 
 var callsAnonymously = map[string]string{"token": "the test calls without its token, and is rightly refused"}
 
-// elsewhere says why the tests of the other files are not run: they are of services that coordd does not have.
+// elsewhere says why the tests of the other files are not run: they are of services that coordd does not
+// have.
 var elsewhere = []struct{ files, reason string }{
 	{"basic_example_*", "tables"},
 	{"database_sql_*", "tables, by database/sql"},
@@ -114,8 +116,8 @@ func partNote(part string) string {
 	return "its part " + part
 }
 
-// TestEveryTestIsListed wants each of the SDK's tests to be run, or to be in a file that is left out for a reason, so that a
-// new version of the SDK brings none that nobody has looked at.
+// TestEveryTestIsListed wants each of the SDK's tests to be run, or to be in a file that is left out for a
+// reason, so that a new version of the SDK brings none that nobody has looked at.
 func TestEveryTestIsListed(t *testing.T) {
 	directory := moduleDirectory(t)
 	files, err := filepath.Glob(filepath.Join(directory, "tests", "integration", "*_test.go"))
@@ -178,8 +180,8 @@ func goList(t *testing.T, format string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// runUpstream runs one of the SDK's tests in a process of its own, and fails unless it has passed: one that is skipped has
-// not.
+// runUpstream runs one of the SDK's tests in a process of its own, and fails unless it has passed: one that
+// is skipped has not.
 func runUpstream(t *testing.T, program, name, part string, environment []string) error {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)

@@ -1,5 +1,5 @@
-// Package page writes what was measured into the documentation: pieces of Markdown between two marks each, which are made
-// anew by every run, and the tables of targets.
+// Package page writes what was measured into the documentation: pieces of Markdown between two marks each,
+// which are made anew by every run, and the tables of targets.
 package page
 
 import (
@@ -51,7 +51,8 @@ type Target struct {
 	Note    string // what else there is to say
 }
 
-// Targets is a table of targets: what is wanted, what was measured, and whether that is enough or by how much it is not.
+// Targets is a table of targets: what is wanted, what was measured, and whether that is enough or by how much
+// it is not.
 func Targets(all []Target) string {
 	var b strings.Builder
 	b.WriteString("| figure | target | measured | |\n| --- | --- | --- | --- |\n")

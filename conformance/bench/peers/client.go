@@ -11,8 +11,8 @@ import (
 const (
 	// connections is how many the sessions share, where they can.
 	connections = 16
-	// busySession is the session timeout of clients that work, cutSession that of those that are cut off (W6), and idleSession
-	// that of those that do nothing (W4).
+	// busySession is the session timeout of clients that work, cutSession that of those that are cut off
+	// (W6), and idleSession that of those that do nothing (W4).
 	busySession = 30 * time.Second
 	cutSession  = 5 * time.Second
 	idleSession = 10 * time.Second

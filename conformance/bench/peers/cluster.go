@@ -162,7 +162,8 @@ func roam(ctx context.Context, r *roaming, killed <-chan struct{}) (silence, err
 	return s, nil
 }
 
-// measureRestart is W8: one server, killed with kill -9 when it has acknowledged all rows, is started again on them.
+// measureRestart is W8: one server, killed with kill -9 when it has acknowledged all rows, is started again
+// on them.
 func (b *bench) measureRestart(ctx context.Context, all []*contestant) {
 	able := having(all, func(c *client) bool { return c.fill != nil })
 	var filled []*contestant

@@ -218,8 +218,8 @@ func etcdHold(ctx context.Context, address string, i int) (*holding, error) {
 	}, nil
 }
 
-// etcdTry is how long a client waits for an answer before it asks again: a follower keeps what it has sent to a leader that
-// is gone for 7 s.
+// etcdTry is how long a client waits for an answer before it asks again: a follower keeps what it has sent to
+// a leader that is gone for 7 s.
 const etcdTry = time.Second
 
 // etcdRoam begins at one of the servers by having it first in the list.

@@ -116,7 +116,8 @@ func rawMembers(ctx context.Context, address, name string, members int) (func(),
 		end()
 		return nil, err
 	}
-	// Members that only vanish stay until their sessions have timed out, and would be counted in the next round.
+	// Members that only vanish stay until their sessions have timed out, and would be counted in the next
+	// round.
 	return func() {
 		_ = load.Together(sessions, func(_ int, s *raw.Session) error { return s.Release(name) })
 		end()
@@ -276,7 +277,8 @@ func (r *rawRoamer) attach(ctx context.Context) error {
 	return nil
 }
 
-// step waits on one server for as long as its stream lives: servers repeat what a lost leader has not executed.
+// step waits on one server for as long as its stream lives: servers repeat what a lost leader has not
+// executed.
 func (r *rawRoamer) step(ctx context.Context) error {
 	if r.session == nil {
 		if err := r.attach(ctx); err != nil {

@@ -127,7 +127,8 @@ func sdkWatch(ctx context.Context, address string, n int) (*watching, error) {
 	}, nil
 }
 
-// sdkGroup lists through the SDK; the members are sessions on bare streams, since only the lists are measured.
+// sdkGroup lists through the SDK; the members are sessions on bare streams, since only the lists are
+// measured.
 func sdkGroup(ctx context.Context, address string, members, listers int) (*listing, error) {
 	endMembers, err := rawMembers(ctx, address, groupName, members)
 	if err != nil {

@@ -45,7 +45,8 @@ func (p *process) start(ctx context.Context, first func(ctx context.Context, add
 	return p.answers(ctx, first)
 }
 
-// answers waits until the server answers. Clients back off for a long time if nobody listens, hence the connection of its own.
+// answers waits until the server answers. Clients back off for a long time if nobody listens, hence the
+// connection of its own.
 func (p *process) answers(ctx context.Context, first func(ctx context.Context, address string) error) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -82,7 +83,8 @@ func (p *process) kill() {
 
 func (p *process) cpu() (time.Duration, error) { return machine.CPU(p.running.Process.Pid) }
 
-// collect has a Go server collect its garbage twice, as the second time finds what finalizers and pools let go.
+// collect has a Go server collect its garbage twice, as the second time finds what finalizers and pools let
+// go.
 func (p *process) collect(ctx context.Context) error {
 	if p.debug == "" {
 		return nil
@@ -271,7 +273,8 @@ func newEtcd(binary string) *product {
 	}
 }
 
-// newZooKeeper is a single ZooKeeper with default settings, which sync its log, and as many connections as there are clients.
+// newZooKeeper is a single ZooKeeper with default settings, which sync its log, and as many connections as
+// there are clients.
 func newZooKeeper(java, jars string) *product {
 	server := newestJar(jars, "zookeeper-[0-9]*.jar")
 	absent := absence(java, "apt install default-jre-headless")

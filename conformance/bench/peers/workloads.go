@@ -81,8 +81,8 @@ type bench struct {
 	echo                *product
 }
 
-// inTurns has each of the contestants do something in each round, each the first one in turn. One that fails does not take
-// part any longer.
+// inTurns has each of the contestants do something in each round, each the first one in turn. One that fails
+// does not take part any longer.
 func (b *bench) inTurns(what string, all []*contestant, rounds int, do func(c *contestant) error) {
 	taking := slices.Clone(all)
 	for round := range rounds {
@@ -170,7 +170,8 @@ func (b *bench) measureLocks(ctx context.Context, workload string, all []*contes
 	})
 }
 
-// warm lets all of them work for a while before anything counts: a Java machine compiles meanwhile, files grow.
+// warm lets all of them work for a while before anything counts: a Java machine compiles meanwhile, files
+// grow.
 func (b *bench) warm(ctx context.Context, all []*contestant) {
 	b.inTurns("warming up", having(all, func(c *client) bool { return c.locks != nil }), 1, func(c *contestant) error {
 		_, err := b.lock(ctx, c, c.servers[0].address, load.Pairs, connections, b.length)
@@ -334,7 +335,8 @@ func (b *bench) measureIdle(ctx context.Context, all []*contestant) {
 	})
 }
 
-// cutAtOnce is how many holders are cut off in W6, each of a lock of its own, at other moments between two keep-alives.
+// cutAtOnce is how many holders are cut off in W6, each of a lock of its own, at other moments between two
+// keep-alives.
 const cutAtOnce = 5
 
 func (b *bench) measureCut(ctx context.Context, all []*contestant) {

@@ -1,6 +1,7 @@
-// Package stub is a server of the Session protocol that keeps semaphores in memory and does nothing else: no log, no rings,
-// no timeouts, no rights, no limits. It answers what the loads of conformance/bench ask, with the gRPC options of a server of
-// this project, and so says what streams, messages and the client cost by themselves. It is for measurements only.
+// Package stub is a server of the Session protocol that keeps semaphores in memory and does nothing else: no
+// log, no rings, no timeouts, no rights, no limits. It answers what the loads of conformance/bench ask, with
+// the gRPC options of a server of this project, and so says what streams, messages and the client cost by
+// themselves. It is for measurements only.
 package stub
 
 import (

@@ -8,12 +8,13 @@ import (
 	"google.golang.org/grpc"
 )
 
-// Faults stand between a server and its clients, and make things go wrong on demand. Their methods are called once, when
-// the server starts.
+// Faults stand between a server and its clients, and make things go wrong on demand. Their methods are called
+// once, when the server starts.
 type Faults interface {
 	// Listen is a listener for clients whose connections can be lost.
 	Listen(net.Listener) net.Listener
-	// Stream and Call come behind everything else that is done to calls, so that they meet only what is let in.
+	// Stream and Call come behind everything else that is done to calls, so that they meet only what is let
+	// in.
 	Stream() grpc.StreamServerInterceptor
 	Call() grpc.UnaryServerInterceptor
 	// Serve tells what can be done to the server, and is called before its first client.
@@ -24,7 +25,8 @@ type Faults interface {
 type Control interface {
 	// Leads reports whether this server leads.
 	Leads() bool
-	// LoseLeader has the server that leads lead no more: one of several hands over, one alone pauses for d of the rings' clock.
+	// LoseLeader has the server that leads lead no more: one of several hands over, one alone pauses for d of
+	// the rings' clock.
 	LoseLeader(ctx context.Context, d time.Duration) error
 	// ExpireSession ends a session as if its time had run out. Its client is told so.
 	ExpireSession(ctx context.Context, node string, session uint64) error

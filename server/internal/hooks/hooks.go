@@ -1,6 +1,7 @@
-// Package hooks is what a server goes by in place of what it would find around it: the stand-in for other people's tests
-// (server/standin) and this module's own tests put something else there. Nobody outside of server can name the type, so
-// nobody else can change it: what is started with server.Start has the zero value, which changes nothing.
+// Package hooks is what a server goes by in place of what it would find around it: the stand-in for other
+// people's tests (server/standin) and this module's own tests put something else there. Nobody outside of
+// server can name the type, so nobody else can change it: what is started with server.Start has the zero
+// value, which changes nothing.
 package hooks
 
 import (
@@ -14,25 +15,28 @@ import (
 
 // Hooks are the places. A nil field leaves what is there.
 type Hooks struct {
-	// Rings is the clock of what coordination knows of time: the countdowns of sessions, waits, grace periods, pings, failures
-	// that are held back. Raft, the relay, the right to speak, TLS, logins and the limits of connections do not go by it.
+	// Rings is the clock of what coordination knows of time: the countdowns of sessions, waits, grace
+	// periods, pings, failures that are held back. Raft, the relay, the right to speak, TLS, logins and the
+	// limits of connections do not go by it.
 	Rings Clock
-	// Remind has clients pinged by the real clock as well, while it says so: they go by that one, and Rings may stand still.
-	// It is called under a stream's lock.
+	// Remind has clients pinged by the real clock as well, while it says so: they go by that one, and Rings
+	// may stand still. It is called under a stream's lock.
 	Remind func() bool
-	// Shell is the clock of the relay between servers, of the right to speak and of the other timers of a server's own. Those
-	// of raft and gRPC go by no other than the real one.
+	// Shell is the clock of the relay between servers, of the right to speak and of the other timers of a
+	// server's own. Those of raft and gRPC go by no other than the real one.
 	Shell Clock
 	// FreeSpace is how many bytes the file system of a data directory has left.
 	FreeSpace func(dir string) (uint64, error)
 	// Slow is called before each write to a disk.
 	Slow func()
-	// Memory keeps the state of a server that has it in memory, so that the next one that is started finds it.
+	// Memory keeps the state of a server that has it in memory, so that the next one that is started finds
+	// it.
 	Memory *raftstore.Memory
 	// Listen listens on an address of the server, be it for clients or for other servers.
 	Listen func(address string) (net.Listener, error)
-	// Monitoring serves monitoring programs on an address in the server's place, and returns which one that is: what listens
-	// there goes on when the server has stopped, and is told by the next one by what to serve.
+	// Monitoring serves monitoring programs on an address in the server's place, and returns which one that
+	// is: what listens there goes on when the server has stopped, and is told by the next one by what to
+	// serve.
 	Monitoring func(address string, handler http.Handler) (net.Addr, error)
 	// Shuffle is the order in which clients are told of servers.
 	Shuffle func(n int, swap func(i, j int))

@@ -54,7 +54,8 @@ func (c *conn) await() error {
 	}
 }
 
-// Read implements net.Conn. What came before the connection stopped to pass anything, and was not read yet, waits too.
+// Read implements net.Conn. What came before the connection stopped to pass anything, and was not read yet,
+// waits too.
 func (c *conn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	if wait := c.await(); wait != nil {

@@ -15,8 +15,9 @@ import (
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb"
 )
 
-// Controls is what a stand-in is told from outside of its process, by HTTP and by `coordd standin ctl`: orders, each with a
-// name and arguments. It is an http.Handler for server.HTTP.Faults, which sees to who may ask.
+// Controls is what a stand-in is told from outside of its process, by HTTP and by `coordd standin ctl`:
+// orders, each with a name and arguments. It is an http.Handler for server.HTTP.Faults, which sees to who may
+// ask.
 type Controls struct {
 	mutex  sync.Mutex
 	orders map[string]order

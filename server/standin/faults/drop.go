@@ -15,26 +15,26 @@ type Drop string
 
 // The ways.
 const (
-	// Clean: the stream ends with Failure UNAVAILABLE "Link failure", as when a server stops or loses its leader. The session
-	// is detached at once.
+	// Clean: the stream ends with Failure UNAVAILABLE "Link failure", as when a server stops or loses its
+	// leader. The session is detached at once.
 	Clean Drop = "clean"
 	// Reset: the connection is reset, with all streams that it has. The sessions are detached at once.
 	Reset Drop = "reset"
-	// Silence: the server says nothing any more on the stream, while TCP and HTTP/2 answer. What the client asks for is
-	// executed. As the client cannot answer pings, the server detaches its session after a third of the session's timeout,
-	// 5 s at most.
+	// Silence: the server says nothing any more on the stream, while TCP and HTTP/2 answer. What the client
+	// asks for is executed. As the client cannot answer pings, the server detaches its session after a third
+	// of the session's timeout, 5 s at most.
 	Silence Drop = "silence"
-	// BlackHole: nothing passes on the connection in either direction, and neither end is told. The sessions behind it are
-	// detached as with Silence.
+	// BlackHole: nothing passes on the connection in either direction, and neither end is told. The sessions
+	// behind it are detached as with Silence.
 	BlackHole Drop = "black-hole"
 )
 
 // Drops are all ways.
 func Drops() []Drop { return []Drop{Clean, Reset, Silence, BlackHole} }
 
-// DropStreams loses the streams that are open and that f picks, and returns how many. Reset takes it back as far as it
-// lasts. A stream that the client opens meanwhile is not concerned. Of Clean and Reset, the sessions are detached, or about to
-// be, when it returns.
+// DropStreams loses the streams that are open and that f picks, and returns how many. Reset takes it back as
+// far as it lasts. A stream that the client opens meanwhile is not concerned. Of Clean and Reset, the
+// sessions are detached, or about to be, when it returns.
 func (s *Set) DropStreams(f Filter, how Drop) (dropped int, err error) {
 	if !slices.Contains(Drops(), how) {
 		return 0, fmt.Errorf("no way to drop streams is called %q; there are %v", how, Drops())
@@ -56,8 +56,8 @@ func (s *Set) DropStreams(f Filter, how Drop) (dropped int, err error) {
 // dropPatience bounds the wait for a stream's end, by the real clock.
 const dropPatience = 5 * time.Second
 
-// awaitEnd waits until the server has noticed that a stream is over, so that what comes behind the order, such as a turn of
-// the clock, finds the session detached, or about to be.
+// awaitEnd waits until the server has noticed that a stream is over, so that what comes behind the order,
+// such as a turn of the clock, finds the session detached, or about to be.
 func (s *stream) awaitEnd() {
 	select {
 	case <-s.gone:
@@ -65,8 +65,8 @@ func (s *stream) awaitEnd() {
 	}
 }
 
-// DetachSession ends the stream of a session as Clean does, and reports whether there was one. Behind it the session's timeout
-// runs.
+// DetachSession ends the stream of a session as Clean does, and reports whether there was one. Behind it the
+// session's timeout runs.
 func (s *Set) DetachSession(node string, session uint64) bool {
 	n, _ := s.DropStreams(Filter{Node: node, Session: session}, Clean)
 	return n > 0
@@ -121,9 +121,10 @@ func (s *stream) silence() {
 	}
 }
 
-// SpuriousNotice tells watches of the open streams that f picks that their semaphore has changed, with both flags false, and
-// returns how many: all that are armed, or those of the semaphore that is named. The protocol allows it at any time. Those
-// watches have fired; what really changes behind that is not told any more.
+// SpuriousNotice tells watches of the open streams that f picks that their semaphore has changed, with both
+// flags false, and returns how many: all that are armed, or those of the semaphore that is named. The
+// protocol allows it at any time. Those watches have fired; what really changes behind that is not told any
+// more.
 func (s *Set) SpuriousNotice(f Filter, semaphore string) (noticed int) {
 	for _, st := range s.pick(f) {
 		noticed += st.notice(semaphore)

@@ -571,7 +571,8 @@ func TestRulesAreBounded(t *testing.T) {
 	}
 }
 
-// A client whose request is delayed cannot have the stand-in keep more than some MiB of what it says meanwhile.
+// A client whose request is delayed cannot have the stand-in keep more than some MiB of what it says
+// meanwhile.
 func TestDelayIsBounded(t *testing.T) {
 	turned := &clock{}
 	r := startOn(t, turned)

@@ -61,8 +61,8 @@ type Refusal struct {
 	Status Status
 	// Text is what YDB says with it.
 	Text string
-	// Ends says that it is told as a Failure, behind which the stream ends. Otherwise it is the result of the request, and the
-	// stream goes on.
+	// Ends says that it is told as a Failure, behind which the stream ends. Otherwise it is the result of the
+	// request, and the stream goes on.
 	Ends bool
 }
 
@@ -242,8 +242,8 @@ func (k Kind) Refusals() []Refusal {
 	return append(slices.Clone(ofCalls[k]), ofAnyCall...)
 }
 
-// refusal finds how a request of the kind fails with a status: as the specification has it with that text, or else with the
-// first one of that status, and then the text is the caller's.
+// refusal finds how a request of the kind fails with a status: as the specification has it with that text, or
+// else with the first one of that status, and then the text is the caller's.
 func (k Kind) refusal(status Status, text string) (Refusal, error) {
 	var found *Refusal
 	var statuses []string
@@ -270,7 +270,8 @@ func (k Kind) impossible(status Status, text string) Refusal {
 	return Refusal{Status: status, Text: text, Ends: k == Start || k == Stop}
 }
 
-// Troubled says which SDKs do not get over a refusal of a request of the kind, or overlook it; empty if all do.
+// Troubled says which SDKs do not get over a refusal of a request of the kind, or overlook it; empty if all
+// do.
 func (k Kind) Troubled(r Refusal) string {
 	switch {
 	case k == AcquireResource && (r.Status == Ydb.StatusIds_UNAVAILABLE || r.Status == Ydb.StatusIds_OVERLOADED):
@@ -303,8 +304,8 @@ func troubledByStart(status Status) string {
 	return trouble
 }
 
-// kindOf tells what a message of a stream asks for, empty if it is a ping, a pong or what no client should send; and, for
-// what a client numbers, its number and the name of the semaphore.
+// kindOf tells what a message of a stream asks for, empty if it is a ping, a pong or what no client should
+// send; and, for what a client numbers, its number and the name of the semaphore.
 func kindOf(m *Ydb_Coordination.SessionRequest) (kind Kind, reqID uint64, name string) {
 	switch r := m.GetRequest().(type) {
 	case *Ydb_Coordination.SessionRequest_SessionStart_:

@@ -56,8 +56,8 @@ func (s *Set) DialPeer(server int) func(ctx context.Context, address string) (ne
 	}
 }
 
-// Partition has nothing pass between two servers, in either direction, and neither of them is told. Clients reach both.
-// Heal and Reset take it back, and then what was said meanwhile arrives.
+// Partition has nothing pass between two servers, in either direction, and neither of them is told. Clients
+// reach both. Heal and Reset take it back, and then what was said meanwhile arrives.
 func (s *Set) Partition(i, j int) error {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()

@@ -41,8 +41,8 @@ func (s *stream) SendMsg(m any) error {
 	return s.ServerStream.SendMsg(m)
 }
 
-// attached takes note of the session, and repeats what is to be repeated: the client does not know yet, so the server has it
-// before what the client says.
+// attached takes note of the session, and repeats what is to be repeated: the client does not know yet, so
+// the server has it before what the client says.
 func (s *stream) attached(session uint64) {
 	s.mutex.Lock()
 	s.session = session

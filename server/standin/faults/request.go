@@ -20,8 +20,8 @@ type Request struct {
 	// Client is the client's address, and SDK what it says it is.
 	Client string `json:"client"`
 	SDK    string `json:"sdk,omitempty"`
-	// Node is the path, with one slash before each of its parts, and Session the session. That of a start is the one that the
-	// client wants back, 0 for a new one.
+	// Node is the path, with one slash before each of its parts, and Session the session. That of a start is
+	// the one that the client wants back, 0 for a new one.
 	Node    string `json:"node"`
 	Session uint64 `json:"session,omitempty"`
 
@@ -128,7 +128,8 @@ func (l *requestLog) add(q *Request) {
 	}
 }
 
-// Requests are what clients have asked for, the oldest first: the latest 1 MiB of it, and 4 KiB of the data of each.
+// Requests are what clients have asked for, the oldest first: the latest 1 MiB of it, and 4 KiB of the data
+// of each.
 func (s *Set) Requests() []Request {
 	s.log.mutex.Lock()
 	defer s.log.mutex.Unlock()

@@ -46,8 +46,9 @@ const maxServers = 64
 
 func anyServer(hooks.Control) bool { return true }
 
-// ExpireSession ends a session as if its time had run out, be it attached or not. Its stream ends with Failure
-// SESSION_EXPIRED "Session has expired", and what it had goes to those who wait. It returns when that is so.
+// ExpireSession ends a session as if its time had run out, be it attached or not. Its stream ends with
+// Failure SESSION_EXPIRED "Session has expired", and what it had goes to those who wait. It returns when that
+// is so.
 func (s *Set) ExpireSession(ctx context.Context, node string, session uint64) error {
 	c, err := s.control(anyServer, errNoServer)
 	if err != nil {
@@ -56,8 +57,8 @@ func (s *Set) ExpireSession(ctx context.Context, node string, session uint64) er
 	return c.ExpireSession(ctx, node, session)
 }
 
-// DropNode drops a coordination node as somebody else would: streams end with Failure UNAVAILABLE "Link failure", and starts
-// are refused with NOT_FOUND.
+// DropNode drops a coordination node as somebody else would: streams end with Failure UNAVAILABLE "Link
+// failure", and starts are refused with NOT_FOUND.
 func (s *Set) DropNode(ctx context.Context, node string) error {
 	c, err := s.control(anyServer, errNoServer)
 	if err != nil {
@@ -66,9 +67,10 @@ func (s *Set) DropNode(ctx context.Context, node string) error {
 	return c.DropNode(ctx, node)
 }
 
-// LoseLeader has the leader lead no more. Of several servers it is another one that leads then. A server alone pauses for d
-// of the stand-in's clock: requests wait meanwhile, streams that wait longer than the node's grace period end with gRPC
-// status UNAVAILABLE and without a Failure, which would be a sign of life, and sessions and waits have their full time again behind that. Streams survive a shorter pause.
+// LoseLeader has the leader lead no more. Of several servers it is another one that leads then. A server
+// alone pauses for d of the stand-in's clock: requests wait meanwhile, streams that wait longer than the
+// node's grace period end with gRPC status UNAVAILABLE and without a Failure, which would be a sign of life,
+// and sessions and waits have their full time again behind that. Streams survive a shorter pause.
 func (s *Set) LoseLeader(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return errors.New("for how long: want more than 0")
@@ -130,8 +132,8 @@ func (s *Set) hasDisk(server int) error {
 	return nil
 }
 
-// FullDisk has a server's disk be nearly full, or not: whatever would make the state larger is refused, streams that ask for it
-// end with Failure UNAVAILABLE, and a server of several hands its leadership over.
+// FullDisk has a server's disk be nearly full, or not: whatever would make the state larger is refused,
+// streams that ask for it end with Failure UNAVAILABLE, and a server of several hands its leadership over.
 func (s *Set) FullDisk(server int, full bool) error {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
@@ -142,7 +144,8 @@ func (s *Set) FullDisk(server int, full bool) error {
 	return nil
 }
 
-// SlowDisk has each write and each sync of a server's disk take d longer, of real time; 0: none. Answers wait for it.
+// SlowDisk has each write and each sync of a server's disk take d longer, of real time; 0: none. Answers wait
+// for it.
 func (s *Set) SlowDisk(server int, d time.Duration) error {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()

@@ -44,8 +44,8 @@ type sessionKey struct {
 	id   uint64
 }
 
-// New returns a set without any faults. after is time.AfterFunc on the clock by which requests are delayed; nil: the real
-// one.
+// New returns a set without any faults. after is time.AfterFunc on the clock by which requests are delayed;
+// nil: the real one.
 func New(after func(d time.Duration, do func()) (stop func() bool)) *Set {
 	if after == nil {
 		after = func(d time.Duration, do func()) func() bool { return time.AfterFunc(d, do).Stop }
@@ -60,7 +60,8 @@ type Filter struct {
 	Node string `json:"node,omitempty"`
 	// Session is a session of that node.
 	Session uint64 `json:"session,omitempty"`
-	// Client is an address, with or without its port, or the beginning of what an SDK says it is, such as ydb-python-sdk.
+	// Client is an address, with or without its port, or the beginning of what an SDK says it is, such as
+	// ydb-python-sdk.
 	Client string `json:"client,omitempty"`
 	// Server is a server of several, from 1.
 	Server int `json:"server,omitempty"`
@@ -111,7 +112,8 @@ func Delay(d time.Duration) Action { return Action{what: actDelay, delay: d} }
 // DropStream is what DropStreams does, for OnRequest: the request is not executed.
 func DropStream(how Drop) Action { return Action{what: actDrop, how: how} }
 
-// Refuse is what FailNext does, for OnRequest. A status that requests of the kind never fail with is an error.
+// Refuse is what FailNext does, for OnRequest. A status that requests of the kind never fail with is an
+// error.
 func Refuse(kind Kind, status Status, text string) (Action, error) {
 	r, err := kind.refusal(status, text)
 	return Action{what: actRefuse, refusal: r}, err
@@ -154,11 +156,12 @@ type options struct {
 // Where has a fault meet only some clients.
 func Where(f Filter) Option { return func(o *options) { o.filter = f } }
 
-// Impossible lets a request fail with a status that the specification does not know for its kind. No SDK has to be
-// prepared for it, and some hang.
+// Impossible lets a request fail with a status that the specification does not know for its kind. No SDK has
+// to be prepared for it, and some hang.
 func Impossible() Option { return func(o *options) { o.impossible = true } }
 
-// With is the status and the text of FailSome. Without it a stream ends with UNAVAILABLE and a call fails with it.
+// With is the status and the text of FailSome. Without it a stream ends with UNAVAILABLE and a call fails
+// with it.
 func With(status Status, text string) Option {
 	return func(o *options) { o.status, o.text = status, text }
 }
@@ -178,17 +181,18 @@ const most = 1000
 
 var errTooMany = fmt.Errorf("there are %d already; Reset takes them back", most)
 
-// FailNext has the next n requests of a kind fail with a status, and a text; an empty one is YDB's. They are not executed:
-// it comes before. It shows as the specification has it for that status: as the result of the request, or as a Failure
-// behind which the stream ends. With a status that such requests never fail with it is an error, unless the fault is
-// Impossible. What it returns says which SDKs do not get over it, or overlook it.
+// FailNext has the next n requests of a kind fail with a status, and a text; an empty one is YDB's. They are
+// not executed: it comes before. It shows as the specification has it for that status: as the result of the
+// request, or as a Failure behind which the stream ends. With a status that such requests never fail with it
+// is an error, unless the fault is Impossible. What it returns says which SDKs do not get over it, or
+// overlook it.
 func (s *Set) FailNext(kind Kind, n int, status Status, text string, more ...Option) (troubled string, err error) {
 	o := options{status: status, text: text}
 	return s.fail(kind, n, o, more, nil)
 }
 
-// FailSome has each request of a kind fail with probability p until Reset, drawn with a seed: the same requests in the same
-// order fail again with the same seed. It shows as FailNext does.
+// FailSome has each request of a kind fail with probability p until Reset, drawn with a seed: the same
+// requests in the same order fail again with the same seed. It shows as FailNext does.
 func (s *Set) FailSome(kind Kind, p float64, seed uint64, more ...Option) (troubled string, err error) {
 	if !(p >= 0 && p <= 1) {
 		return "", fmt.Errorf("probability %v: want 0 to 1", p)
@@ -215,9 +219,9 @@ func (s *Set) fail(kind Kind, n int, o options, more []Option, adjust func(*rule
 	return kind.Troubled(refusal), s.add(r)
 }
 
-// DelayNext keeps the next n requests of a kind from the server for d, of virtual time if the stand-in's clock is faked.
-// It comes before: the server does not know of them, nor of what the same stream asks for behind them. Pings are answered
-// meanwhile. A request whose client goes meanwhile is never executed.
+// DelayNext keeps the next n requests of a kind from the server for d, of virtual time if the stand-in's
+// clock is faked. It comes before: the server does not know of them, nor of what the same stream asks for
+// behind them. Pings are answered meanwhile. A request whose client goes meanwhile is never executed.
 func (s *Set) DelayNext(kind Kind, n int, d time.Duration, more ...Option) error {
 	if d <= 0 {
 		return fmt.Errorf("delay %v: want more than 0", d)
@@ -225,16 +229,17 @@ func (s *Set) DelayNext(kind Kind, n int, d time.Duration, more ...Option) error
 	return s.next(kind, n, Action{what: actDelay, delay: d}, more)
 }
 
-// AnswerLost has the next n requests of a kind executed, and their streams end before the first answer to them, which may be
-// a Pending. It comes behind. A stream ends with gRPC status UNAVAILABLE and without a Failure, as where something between
-// client and server is restarted; so does a call. The client cannot know whether the request was executed.
+// AnswerLost has the next n requests of a kind executed, and their streams end before the first answer to
+// them, which may be a Pending. It comes behind. A stream ends with gRPC status UNAVAILABLE and without a
+// Failure, as where something between client and server is restarted; so does a call. The client cannot know
+// whether the request was executed.
 func (s *Set) AnswerLost(kind Kind, n int, more ...Option) error {
 	return s.next(kind, n, Action{what: actLose}, more)
 }
 
-// RepeatNext is AnswerLost, and once the session is attached again its server gets the request for a second time, before what
-// the client says then, as from an SDK that repeats what was not answered. Nobody is told what comes of the second. It is
-// for the six requests that are about semaphores.
+// RepeatNext is AnswerLost, and once the session is attached again its server gets the request for a second
+// time, before what the client says then, as from an SDK that repeats what was not answered. Nobody is told
+// what comes of the second. It is for the six requests that are about semaphores.
 func (s *Set) RepeatNext(kind Kind, n int, more ...Option) error {
 	if !kind.ofStream() || kind == Start || kind == Stop {
 		return fmt.Errorf("requests of kind %s are not repeated", kind)
@@ -272,8 +277,9 @@ func (s *Set) add(r *rule) error {
 	return nil
 }
 
-// OnRequest has a function decide about each request, before any rule does; nil ends that. It is called by the goroutines
-// of many streams at once, and must not wait for a client. What it returns besides the zero value is done.
+// OnRequest has a function decide about each request, before any rule does; nil ends that. It is called by
+// the goroutines of many streams at once, and must not wait for a client. What it returns besides the zero
+// value is done.
 func (s *Set) OnRequest(do func(Request) Action) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
@@ -312,9 +318,10 @@ func (s *Set) decide(q *Request) Action {
 	return Action{}
 }
 
-// Reset takes back every fault that is still to come or lasts: rules, the function of OnRequest, requests to repeat, streams
-// that are not answered, connections on which nothing passes, partitions, full and slow disks. What was not said on a stream is lost, so such a stream
-// ends with gRPC status UNAVAILABLE; where nothing has passed, it does now. Requests remain.
+// Reset takes back every fault that is still to come or lasts: rules, the function of OnRequest, requests to
+// repeat, streams that are not answered, connections on which nothing passes, partitions, full and slow
+// disks. What was not said on a stream is lost, so such a stream ends with gRPC status UNAVAILABLE; where
+// nothing has passed, it does now. Requests remain.
 func (s *Set) Reset() {
 	s.mutex.Lock()
 	s.rules, s.hook = nil, nil

@@ -31,7 +31,8 @@ type (
 )
 
 const (
-	// startPause is how long a start's refusal is held back, as the server does: several SDKs try again without a pause.
+	// startPause is how long a start's refusal is held back, as the server does: several SDKs try again
+	// without a pause.
 	startPause = 100 * time.Millisecond
 	// sendPatience is how long a client that is being dropped may take to make room for its Failure.
 	sendPatience = time.Second
@@ -43,8 +44,8 @@ const (
 // errEnded is what the server finds a stream to be that a fault has ended.
 var errEnded = status.Error(codes.Canceled, "the stream has been ended by a fault")
 
-// stream is a Session stream, seen from between gRPC and the server. The server reads it from one goroutine, and one at a
-// time sends.
+// stream is a Session stream, seen from between gRPC and the server. The server reads it from one goroutine,
+// and one at a time sends.
 type stream struct {
 	grpc.ServerStream
 	set    *Set
@@ -414,7 +415,8 @@ func (h *held) let(s *stream) func() {
 	}
 }
 
-// note has the stream end before the first answer to a request, which may be repeated when its session is back.
+// note has the stream end before the first answer to a request, which may be repeated when its session is
+// back.
 func (s *stream) note(m *clientMessage, q *Request, again bool) {
 	s.mutex.Lock()
 	s.lost = put(s.lost, asked{q.Kind, q.ReqID}, true)
@@ -459,7 +461,8 @@ func (s *Set) takeRepeats(session sessionKey) []*clientMessage {
 	return list
 }
 
-// repeat has the server get requests once more, each with a number of its own, and keeps the answers from the client.
+// repeat has the server get requests once more, each with a number of its own, and keeps the answers from the
+// client.
 func (s *stream) repeat(list []*clientMessage) {
 	for _, m := range list {
 		kind, _, _ := kindOf(m)

@@ -8,8 +8,8 @@ import (
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
 )
 
-// Tap sees everything that passes on a stand-in, as a recorder wants to. It sees neither what faults refuse nor what they
-// answer, and no headers.
+// Tap sees everything that passes on a stand-in, as a recorder wants to. It sees neither what faults refuse
+// nor what they answer, and no headers.
 type Tap interface {
 	// Open is called when a client has opened a Session stream.
 	Open(Injector) StreamTap
@@ -19,10 +19,11 @@ type Tap interface {
 
 // StreamTap sees one stream. None of its methods may wait.
 type StreamTap interface {
-	// Request is called with what the client asks for; the server gets it when deliver is called, and what the same client asks
-	// for next comes behind that. Pings and pongs do not come here.
+	// Request is called with what the client asks for; the server gets it when deliver is called, and what
+	// the same client asks for next comes behind that. Pings and pongs do not come here.
 	Request(m *Ydb_Coordination.SessionRequest, deliver func())
-	// Gone is called when the client has closed its side, or has gone altogether; the server hears of it when deliver is called.
+	// Gone is called when the client has closed its side, or has gone altogether; the server hears of it when
+	// deliver is called.
 	Gone(closed bool, deliver func())
 	// Reply is called before the client gets a message, and reports whether it is to.
 	Reply(*Ydb_Coordination.SessionResponse) (pass bool)
@@ -32,8 +33,8 @@ type StreamTap interface {
 	Close()
 }
 
-// Injector brings requests to the server that the client has not made. It is for the tap to keep the answers from the
-// client.
+// Injector brings requests to the server that the client has not made. It is for the tap to keep the answers
+// from the client.
 type Injector interface {
 	Inject(*Ydb_Coordination.SessionRequest)
 }

@@ -12,7 +12,8 @@ import (
 // sessionOptions are the times a holder lives by. When its process dies or its network is cut, the server
 // gives the lock to the next one after the session timeout. The SDK notices a silent connection only after
 // the keep-alive timeout; its default (10 s) is longer than the default session timeout (5 s), so set both
-// and keep it the shorter of the two, but longer than a third of the session timeout, the server's ping period.
+// and keep it the shorter of the two, but longer than a third of the session timeout, the server's ping
+// period.
 var sessionOptions = []options.SessionOption{
 	options.WithSessionTimeout(6 * time.Second),
 	options.WithSessionKeepAliveTimeout(4 * time.Second),
@@ -23,7 +24,8 @@ var sessionOptions = []options.SessionOption{
 // The context handed to work ends when ctx does and also when the lock is lost, so work must stop then. Its
 // token is larger than that of every earlier holder: hand it to whatever work changes, see account.
 //
-// A lock belongs to a session, not to a goroutine: goroutines that must exclude each other need a session each.
+// A lock belongs to a session, not to a goroutine: goroutines that must exclude each other need a session
+// each.
 func withLock(
 	ctx context.Context, session coordination.Session, name string,
 	work func(ctx context.Context, token uint64) error,

@@ -1,5 +1,5 @@
-// Package registry has services say where they can be reached, and others hear of it. A service that dies needs
-// nobody to clean up: it is gone with its session.
+// Package registry has services say where they can be reached, and others hear of it. A service that dies
+// needs nobody to clean up: it is gone with its session.
 package registry
 
 import (
@@ -14,7 +14,8 @@ import (
 	"github.com/coordd/coordd/compat/go/examples/sessions"
 )
 
-// Registry is a coordination node with a semaphore for each service, whose owners are where it can be reached.
+// Registry is a coordination node with a semaphore for each service, whose owners are where it can be
+// reached.
 type Registry struct {
 	Sessions sessions.Keeper // with Create
 }
@@ -34,7 +35,8 @@ func (r *Registry) Announce(ctx context.Context, service, endpoint string) error
 			if err != nil {
 				return err
 			}
-			// A node that was dropped and made anew numbers its sessions from the start, so the number may be somebody else's.
+			// A node that was dropped and made anew numbers its sessions from the start, so the number may be
+			// somebody else's.
 			ours := func(o *coordination.SemaphoreSession) bool {
 				return o.SessionID == session.SessionID() && string(o.Data) == endpoint
 			}
@@ -52,8 +54,9 @@ func (r *Registry) Announce(ctx context.Context, service, endpoint string) error
 
 var errStruckOff = errors.New("the service is not in the registry any more")
 
-// Watch calls seen with the endpoints of a service, sorted and each once: first as they are, then whenever they have
-// changed, until ctx ends. While the network is down seen is not called, and what it saw last may be out of date.
+// Watch calls seen with the endpoints of a service, sorted and each once: first as they are, then whenever
+// they have changed, until ctx ends. While the network is down seen is not called, and what it saw last may
+// be out of date.
 func (r *Registry) Watch(ctx context.Context, service string, seen func(endpoints []string)) error {
 	var last []string
 	first := true
@@ -94,8 +97,8 @@ func (r *Registry) keep(ctx context.Context, service string, use func(context.Co
 	})
 }
 
-// look returns the owners of a service's semaphore, and a channel that is closed when they may have changed. That may
-// be a false alarm, as when the stream broke: look again.
+// look returns the owners of a service's semaphore, and a channel that is closed when they may have changed.
+// That may be a false alarm, as when the stream broke: look again.
 func look(
 	ctx context.Context, session coordination.Session, service string,
 ) (owners []*coordination.SemaphoreSession, changed <-chan struct{}, err error) {

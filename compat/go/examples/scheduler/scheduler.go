@@ -1,5 +1,5 @@
-// Package scheduler has one of several processes run jobs. They elect a leader, which runs the jobs until it loses
-// its lead, and then another one does.
+// Package scheduler has one of several processes run jobs. They elect a leader, which runs the jobs until it
+// loses its lead, and then another one does.
 //
 //	s := scheduler.Scheduler{Name: hostname, Jobs: jobs, Tick: time.Tick(time.Minute), Sessions: sessions.Keeper{...}}
 //	err := s.Run(ctx)
@@ -24,9 +24,9 @@ const leader = "leader"
 // Job is something to be done at each tick.
 type Job struct {
 	Name string
-	// Run does it. Its context ends with the lead, which a process that stood still for a while learns too late: so
-	// whatever Run changes should remember the largest token that it has seen, and refuse smaller ones. Each leader
-	// has a larger one.
+	// Run does it. Its context ends with the lead, which a process that stood still for a while learns too
+	// late: so whatever Run changes should remember the largest token that it has seen, and refuse smaller
+	// ones. Each leader has a larger one.
 	Run func(ctx context.Context, token uint64) error
 }
 
@@ -38,8 +38,9 @@ type Scheduler struct {
 	Sessions sessions.Keeper // all of them on one node
 }
 
-// Run stands for election, leads and stands again, until ctx ends. It also ends with sessions.ErrNoNode: tokens begin
-// anew with a node, so whoever makes one in place of another has to see to what the old tokens have left.
+// Run stands for election, leads and stands again, until ctx ends. It also ends with sessions.ErrNoNode:
+// tokens begin anew with a node, so whoever makes one in place of another has to see to what the old tokens
+// have left.
 func (s *Scheduler) Run(ctx context.Context) error { return s.Sessions.Keep(ctx, s.stand) }
 
 // stand waits to be elected and leads.
@@ -82,8 +83,8 @@ func (s *Scheduler) lead(ctx context.Context, session coordination.Session, toke
 	}
 }
 
-// guard ends the context of a job that runs when its scheduler does not lead any more. It also hears what the session
-// does not: that somebody has deleted the lock by force.
+// guard ends the context of a job that runs when its scheduler does not lead any more. It also hears what the
+// session does not: that somebody has deleted the lock by force.
 func guard(ctx context.Context, session coordination.Session, token uint64, stop context.CancelCauseFunc) {
 	for {
 		changed := make(chan struct{})

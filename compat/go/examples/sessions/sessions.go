@@ -1,5 +1,5 @@
-// Package sessions keeps a program attached to a coordination node, with one session after another. The scheduler and
-// the registry beside it are built on it.
+// Package sessions keeps a program attached to a coordination node, with one session after another. The
+// scheduler and the registry beside it are built on it.
 package sessions
 
 import (
@@ -25,15 +25,16 @@ type Keeper struct {
 }
 
 var (
-	// ErrNoNode is the end of Keep: there is no such coordination node, and Create does not say that it be made.
+	// ErrNoNode is the end of Keep: there is no such coordination node, and Create does not say that it be
+	// made.
 	ErrNoNode = errors.New("no such coordination node")
 
 	errLost = errors.New("session lost")
 )
 
 const (
-	// openPatience is for one try: the SDK would try without end, also on a session that it has given up already, and
-	// wait for a server that waits for others.
+	// openPatience is for one try: the SDK would try without end, also on a session that it has given up
+	// already, and wait for a server that waits for others.
 	openPatience = 2 * time.Second
 	// pause is between two sessions.
 	pause = 50 * time.Millisecond
@@ -41,8 +42,8 @@ const (
 	settlePatience = time.Second
 )
 
-// Keep calls use with a session, and with a new one whenever use returns. The context of use ends with the session:
-// with everything that it held. Keep returns when ctx ends, or with ErrNoNode.
+// Keep calls use with a session, and with a new one whenever use returns. The context of use ends with the
+// session: with everything that it held. Keep returns when ctx ends, or with ErrNoNode.
 func (k *Keeper) Keep(ctx context.Context, use func(context.Context, coordination.Session) error) error {
 	for {
 		err := k.with(ctx, use)
@@ -68,8 +69,8 @@ func (k *Keeper) with(ctx context.Context, use func(context.Context, coordinatio
 	}
 	session, err := k.DB.Coordination().Session(opening, k.Node,
 		options.WithSessionTimeout(k.Timeout),
-		// The shorter one, or a program with a silent connection believes in its session after the server has ended
-		// it.
+		// The shorter one, or a program with a silent connection believes in its session after the server has
+		// ended it.
 		options.WithSessionKeepAliveTimeout(k.Timeout*2/3),
 	)
 	if err != nil {
@@ -103,10 +104,10 @@ func (k *Keeper) want(ctx context.Context) error {
 	return err
 }
 
-// Settle is for an AcquireSemaphore that was cancelled. The SDK takes such a wait back behind its caller's back, and
-// would not have the time if the session were closed: which may get what it waited for, as long as it has not timed
-// out. The server answers in order, so an answer to a later question says that it is done. Settle waits for that, but
-// not for long.
+// Settle is for an AcquireSemaphore that was cancelled. The SDK takes such a wait back behind its caller's
+// back, and would not have the time if the session were closed: which may get what it waited for, as long as
+// it has not timed out. The server answers in order, so an answer to a later question says that it is done.
+// Settle waits for that, but not for long.
 func Settle(ctx context.Context, session coordination.Session, semaphore string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settlePatience)
 	defer cancel()

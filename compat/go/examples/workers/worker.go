@@ -10,8 +10,9 @@ import (
 
 // serve publishes the endpoint, waits to be elected and leads until ctx ends.
 //
-// What a session holds ends with it, after the session timeout, so a worker that crashes needs nobody to clean
-// up. One that leaves on purpose releases what it holds (closing the session is not enough) and is gone at once.
+// What a session holds ends with it, after the session timeout, so a worker that crashes needs nobody to
+// clean up. One that leaves on purpose releases what it holds (closing the session is not enough) and is gone
+// at once.
 func serve(ctx context.Context, session coordination.Session, endpoint string) error {
 	// The data of an owner is what others see of it.
 	published := options.WithAcquireData([]byte(endpoint))
