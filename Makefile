@@ -190,16 +190,16 @@ compat: build ## run the tests on the unmodified Go SDK, against bin/coordd and 
 	@$(MAKE) --no-print-directory compat-test compat-check
 
 compat-results: compat-found ## run the SDKs' own tests, and write what passed to compat/results.tsv and docs/sdks.md
-	@$(TOOLBIN)/sdks -keep "$(KEPT)" $(RESULTS) $(SDKS_PAGE) $(FOUND) $(FOUND_AS_WELL)
+	@$(TOOLBIN)/sdks -keep "$(ABSENT)" $(RESULTS) $(SDKS_PAGE) $(FOUND) $(FOUND_AS_WELL)
 
 compat-check: compat-found
 	@$(TOOLBIN)/sdks -check $(RESULTS) $(SDKS_PAGE) $(FOUND) $(FOUND_AS_WELL)
 
 # FOUND is what each of the RESULTS_OF, by its target compat-NAME, writes to the file that COMPAT_RESULTS names. The results are
-# not complete without them; AS_WELL are suites that hardly any machine has the SDK for, KEPT is what that is called there.
+# not complete without them; AS_WELL are suites that hardly any machine has the SDK for, ABSENT is what that is called there.
 RESULTS_OF := upstream js doubles
 AS_WELL    := cpp
-KEPT       := C++, programs on the SDK's public API
+ABSENT     := C++, programs on the SDK's public API
 RESULTS    := compat/results.tsv
 SDKS_PAGE  := docs/sdks.md
 FOUND      := $(RESULTS_OF:%=bin/compat/%.tsv)
