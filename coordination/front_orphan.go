@@ -21,7 +21,7 @@ func (f *Front) Mute(mute bool) {
 	f.withhold()
 }
 
-// withhold notes that a ping which nobody has taken waits for permit to speak now, and not behind a client
+// withhold notes that a ping which nobody has taken waits for a permit now, and not behind a client
 // that does not read.
 func (f *Front) withhold() {
 	if f.silent() {
