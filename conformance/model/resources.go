@@ -110,7 +110,7 @@ func (l *Limiter) Alter(path string, set Settings) Answer {
 	}
 }
 
-// Drop: empty path, symbols, missing, children.
+// Drop refuses, in this order: an empty path, wrong symbols, what is not there, and what has children.
 func (l *Limiter) Drop(path string) Answer {
 	switch i := l.at(path); {
 	case path == "":
