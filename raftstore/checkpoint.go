@@ -57,7 +57,7 @@ func (s *Store) BeginCheckpoint(index uint64) *CheckpointWriter {
 	return w
 }
 
-// checkpointMark is as of what a checkpoint is.
+// checkpointMark says which entry a checkpoint is as of, with the term and the membership there.
 type checkpointMark struct {
 	index, term uint64
 	conf        confRecord

@@ -29,7 +29,8 @@ type Cluster struct {
 	// Name tells members apart for people. It is needed with any other field.
 	Name string
 	// Initial has the name and the peer address of every member of a cluster that starts for the first time,
-	// this one included; all must be given the same. It does not matter once there is data.
+	// this one included; all must be given the same. A directory that has data knows its members, and then
+	// this is not looked at.
 	Initial map[string]string
 	// Token goes into the ids of a first start, so that two clusters with the same names are not taken for
 	// one.

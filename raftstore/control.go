@@ -29,7 +29,7 @@ type control struct {
 	heard   map[uint64]int            // by member: the tick at which it last said something
 	headers map[uint64]*peerpb.Header // by member: the last it has sent
 	streams map[uint64]*peerpb.Header // by member: that of its last urgent stream, while that is open
-	watches []*watch
+	pursuits []*pursuit
 	removed bool        // the log says that this member is none any more
 	stale   bool        // show has something new to publish
 	ticking atomic.Bool // the loop's goroutine is to have a ticker; changed within the turn, read by that goroutine
@@ -78,7 +78,7 @@ func (c *control) init(s *Store) {
 // not wake up; it needs a clock only while somebody waits for a change of the members, or the leader has
 // something about a member to write.
 func (l *loop) needsTicks() bool {
-	return !l.conf.alone(l.s.identity.Member) || len(l.watches) > 0 || l.leading && l.unpublished() != nil
+	return !l.conf.alone(l.s.identity.Member) || len(l.pursuits) > 0 || l.leading && l.unpublished() != nil
 }
 
 // tick is one step of raft's clock, and everything that is done again and again as long as there are other

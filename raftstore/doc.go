@@ -11,13 +11,13 @@
 //
 // # The turn
 //
-// Raft is no goroutine's own: whoever holds the turn (loop.mu) takes everything out of the inbox, gives it to
-// raft, hands out what raft wants done, and is the only one meanwhile who calls the Handler. Mostly that is
-// the loop's goroutine, which the inbox's bell wakes. Where nothing else is going on it is the goroutine that
-// brought something, because waking another one costs more than the work: Propose's caller, the appender when
-// a write is done, the stream of another member. They leave their mail first and then try for the turn,
-// without waiting (loop.kick). Nothing is left lying: whoever gives the turn back looks into the inbox again
-// and rings for what has come in between.
+// Raft is no goroutine's own: whoever holds the turn (loop.turn, see package turn) takes everything out of
+// the inbox, gives it to raft, hands out what raft wants done, and is the only one meanwhile who calls the
+// Handler. Mostly that is the loop's goroutine, which the inbox's bell wakes. Where nothing else is going on
+// it is the goroutine that brought something, because waking another one costs more than the work: Propose's
+// caller, the appender when a write is done, the stream of another member. They leave their mail first and
+// then try for the turn, without waiting (loop.kick). Nothing is left lying: whoever gives the turn back
+// looks into the inbox again and rings for what has come in between.
 //
 // The calls to the Handler therefore come one after the other, in the order of the log, but from any of these
 // goroutines. Within a turn nothing waits, for a disk least of all. Flush comes behind the turn, so there may
@@ -116,6 +116,6 @@
 // A third is a log that does not belong to the checkpoint, if that came from another member: the crash came
 // between putting the file in its place and emptying the log, which is done then.
 //
-// One loss cannot be told from a crash: damage to the very last batch, if no checkpoint or stored commit
-// index is known to lie behind it.
+// One loss cannot be told from a crash: damage to the very last batch of the log, if neither a checkpoint nor
+// the stored commit index covers entries of it.
 package raftstore

@@ -75,7 +75,8 @@ type leaseRound struct {
 // leaseQuestion marks our own read questions; those of the handler have 8 bytes.
 const leaseQuestion = 'L'
 
-// confirmLease asks the others once more. It counts from before the question.
+// confirmLease asks the others once more whether they follow this leader. A majority of answers extends the
+// lease, which is counted from the moment before the question was sent.
 func (l *loop) confirmLease() {
 	if !l.leading || !l.caughtUp || l.transferring || l.steppedAside() {
 		return

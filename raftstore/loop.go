@@ -209,7 +209,7 @@ func (l *loop) drain() error {
 				return err
 			}
 		}
-		l.serveWatches()
+		l.servePursuits()
 		if err := l.campaignAlone(); err != nil {
 			return err
 		}

@@ -160,7 +160,7 @@ func (s *Store) Remove(ctx context.Context, id uint64) error {
 // the call on this member has no lease. Errors: ErrNotLeader, ErrNotMember, ErrStopped, that of ctx.
 func (s *Store) TransferLeader(ctx context.Context, id uint64) error {
 	tried := false
-	return s.watch(ctx, func(l *loop) error {
+	return s.pursue(ctx, func(l *loop) error {
 		if !l.leading {
 			return ErrNotLeader
 		}
@@ -169,9 +169,9 @@ func (s *Store) TransferLeader(ctx context.Context, id uint64) error {
 	}, func(l *loop) bool { return tried && !l.leading })
 }
 
-// change is watch for what only a leader that knows its log can do.
+// change is pursue for what only a leader can do that knows its log.
 func (s *Store) change(ctx context.Context, attempt func(l *loop) error, done func(l *loop) bool) error {
-	return s.watch(ctx, func(l *loop) error {
+	return s.pursue(ctx, func(l *loop) error {
 		switch {
 		case !l.leading:
 			return ErrNotLeader
@@ -182,11 +182,12 @@ func (s *Store) change(ctx context.Context, attempt func(l *loop) error, done fu
 	}, done)
 }
 
-// watch runs attempt in a turn, now and from time to time again, until done or the first error.
-func (s *Store) watch(ctx context.Context, attempt func(l *loop) error, done func(l *loop) bool) error {
-	w := &watch{attempt: attempt, done: done, result: make(chan error, 1)}
-	s.inbox.put(func(m *mail) { m.tasks = append(m.tasks, func(l *loop) { l.watches = append(l.watches, w) }) })
-	defer s.inbox.put(func(m *mail) { m.tasks = append(m.tasks, func(l *loop) { l.unwatch(w) }) })
+// pursue runs attempt in a turn, now and from time to time again, until done reports true, or until the first
+// error.
+func (s *Store) pursue(ctx context.Context, attempt func(l *loop) error, done func(l *loop) bool) error {
+	w := &pursuit{attempt: attempt, done: done, result: make(chan error, 1)}
+	s.inbox.put(func(m *mail) { m.tasks = append(m.tasks, func(l *loop) { l.pursuits = append(l.pursuits, w) }) })
+	defer s.inbox.put(func(m *mail) { m.tasks = append(m.tasks, func(l *loop) { l.giveUp(w) }) })
 	select {
 	case err := <-w.result:
 		return err
@@ -197,8 +198,8 @@ func (s *Store) watch(ctx context.Context, attempt func(l *loop) error, done fun
 	}
 }
 
-// watch is somebody waiting for a state of the cluster.
-type watch struct {
+// pursuit is somebody who waits for the cluster to come to a state, and what is attempted to bring it there.
+type pursuit struct {
 	attempt func(l *loop) error
 	done    func(l *loop) bool
 	result  chan error // capacity 1
@@ -206,16 +207,16 @@ type watch struct {
 	begun   bool
 }
 
-func (l *loop) unwatch(w *watch) {
-	l.watches = slices.DeleteFunc(l.watches, func(o *watch) bool { return o == w })
+func (l *loop) giveUp(w *pursuit) {
+	l.pursuits = slices.DeleteFunc(l.pursuits, func(o *pursuit) bool { return o == w })
 }
 
-// serveWatches makes attempts that are due and answers watches that have ended.
-func (l *loop) serveWatches() {
-	if len(l.watches) == 0 {
+// servePursuits makes attempts that are due, and answers pursuits that have ended.
+func (l *loop) servePursuits() {
+	if len(l.pursuits) == 0 {
 		return
 	}
-	l.watches = slices.DeleteFunc(l.watches, func(w *watch) bool {
+	l.pursuits = slices.DeleteFunc(l.pursuits, func(w *pursuit) bool {
 		if w.done(l) {
 			l.show() // who is answered finds it so
 			w.result <- nil
@@ -234,7 +235,7 @@ func (l *loop) serveWatches() {
 }
 
 // proposeChange proposes a membership entry. Raft takes one at a time and drops others without a word;
-// watches propose again, and an entry that came too late is void, see confRecord.allows.
+// pursuits propose again, and an entry that came too late is void, see confRecord.allows.
 func (l *loop) proposeChange(typ pb.ConfChangeType, id uint64, m *memberRecord) error {
 	change := &pb.ConfChange{Type: typ.Enum(), NodeId: new(id)}
 	if m != nil {

@@ -497,7 +497,7 @@ func (s *Store) noteApplied(index uint64) {
 // AppliedIndex is the last index that the handler has told to be Applied.
 func (s *Store) AppliedIndex() uint64 { return s.applied.Load() }
 
-// Stop ends everything Start began, closes all files and gives the directory free. A checkpoint that was not
+// Stop ends everything Start began, closes all files and unlocks the directory. A checkpoint that was not
 // Finished durably is given up. What was proposed and not committed may or may not be in the log. The handler
 // is not called any more once Stop has returned; Stop may not be called from the handler. Later calls wait
 // for the first and return the same.

@@ -156,9 +156,9 @@ func (c *testCluster) crash(i int) {
 	if err := s.store.Stop(); err != nil {
 		c.t.Fatal(err)
 	}
-	s.keeper.stop()
-	<-s.keeper.stopped
-	s.stopWatcher()
+	s.enforcer.stop()
+	<-s.enforcer.stopped
+	s.stopLookout()
 	s.grpc.Stop()
 	s.serving.Wait()
 	if err := s.group.Stop(context.Background()); err != nil {

@@ -47,7 +47,7 @@ func (s coordinationService) Session(rpc Ydb_Coordination_V1.CoordinationService
 		return status.Error(codes.Unavailable, err.Error())
 	}
 	defer session.stream.Leave()
-	if !s.auth.StillValid(session.identity, s.group.Accounts()) { // revoked before the keeper knew the stream
+	if !s.auth.StillValid(session.identity, s.group.Accounts()) { // revoked before the enforcer knew the stream
 		return auth.ErrInvalidToken
 	}
 	return session.serve()

@@ -7,9 +7,9 @@
 //   - the services (coordination, scheme, discovery, auth, and our own for users) turn unary calls into
 //     commands and reads of the group. That to look at locks and sessions is package inspect. Every call is
 //     bounded (patience.go).
-//   - the authenticator finds out who calls, once for a call or a stream. The keeper, a goroutine of its own,
+//   - the authenticator finds out who calls, once for a call or a stream. The enforcer, a goroutine of its own,
 //     ends open streams whose token, user or right is gone.
-//   - the watcher, two goroutines, finds out whether this server can serve clients, and tells others
+//   - the lookout, two goroutines, finds out whether this server can serve clients, and tells others
 //     (readiness.go).
 //   - one gRPC server serves the plain and the TLS listener; package listen tells their connections apart.
 //

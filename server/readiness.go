@@ -201,27 +201,27 @@ func (s *Server) noLeaderText() string {
 	return fmt.Sprintf("no leader: %d of %d servers with a vote can be reached, %d are needed", reached, voters, voters/2+1)
 }
 
-// watcher is the goroutines that find out about the readiness and tell others when it changes.
-type watcher struct {
+// lookout is the goroutines that find out about the readiness and tell others when it changes.
+type lookout struct {
 	stop    context.CancelFunc
 	ended   sync.WaitGroup
 	reached chan struct{} // closed when the server is ready for the first time
 }
 
-func (s *Server) startWatcher() {
+func (s *Server) startLookout() {
 	ctx, stop := context.WithCancel(context.Background())
-	s.watcher.stop, s.watcher.reached = stop, make(chan struct{})
-	s.watcher.ended.Go(func() { s.watch(ctx) })
-	s.watcher.ended.Go(func() { s.probe(ctx) })
+	s.lookout.stop, s.lookout.reached = stop, make(chan struct{})
+	s.lookout.ended.Go(func() { s.lookOut(ctx) })
+	s.lookout.ended.Go(func() { s.probe(ctx) })
 }
 
-func (s *Server) stopWatcher() {
-	s.watcher.stop()
-	s.watcher.ended.Wait()
+func (s *Server) stopLookout() {
+	s.lookout.stop()
+	s.lookout.ended.Wait()
 }
 
-// watch looks at the readiness and tells of each change.
-func (s *Server) watch(ctx context.Context) {
+// lookOut looks at the readiness and tells of each change.
+func (s *Server) lookOut(ctx context.Context) {
 	begun, first := time.Now(), true
 	var told issueKind
 	var toldAt, leaderless time.Time
@@ -234,7 +234,7 @@ func (s *Server) watch(ctx context.Context) {
 			first, pause = false, watchPeriod
 			s.showHealth(now)
 			s.publishAddresses()
-			close(s.watcher.reached)
+			close(s.lookout.reached)
 		}
 		again := now.gravity == fatal && time.Since(toldAt) > sayAgain
 		if (now.kind != told || again) && !(first && time.Since(begun) < quietStart) {

@@ -283,7 +283,7 @@ func TestReadinessOfAMuteServer(t *testing.T) {
 		s := c.servers[i]
 		eventually(t, want, func() bool {
 			long := time.Now().Add(-2 * longElection)
-			s.silence.since.Store(&long) // until the watcher sees that it is not so
+			s.silence.since.Store(&long) // until the lookout sees that it is not so
 			r := s.Readiness()
 			status, err := s.ownStatus(t.Context())
 			return !r.Ready && strings.HasPrefix(r.Reason, want) && err == nil &&

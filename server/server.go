@@ -69,8 +69,8 @@ type Server struct {
 	leaving     atomic.Bool   // Stop has begun: no more clients are to be sent here
 	contact     contact
 	silence     silence
-	keeper      keeper
-	watcher     watcher
+	enforcer    enforcer
+	lookout     lookout
 	shown       atomic.Pointer[shown] // what is told about the readiness
 	http        httpListeners
 	panics      panicCounter
@@ -155,8 +155,8 @@ func StartWith(ctx context.Context, config Config, h hooks.Hooks) (*Server, erro
 		return nil, errors.Join(err, listener.Close(), closeTLS(tls), s.group.Stop(ctx))
 	}
 	s.startGRPC()
-	s.startKeeper()
-	s.startWatcher()
+	s.startEnforcer()
+	s.startLookout()
 	s.http.opened.Store(true)
 	if err := s.becomeReady(ctx); err != nil {
 		over, cancel := context.WithCancel(ctx)
@@ -234,7 +234,7 @@ func (s *Server) openGroup(ctx context.Context) error {
 // becomeReady returns when there is a leader, everything that matters of the log is applied, and the first
 // limits and the first administrator are there.
 func (s *Server) becomeReady(ctx context.Context) error {
-	for _, reached := range []<-chan struct{}{s.group.Ready(), s.watcher.reached} {
+	for _, reached := range []<-chan struct{}{s.group.Ready(), s.lookout.reached} {
 		select {
 		case <-reached:
 		case <-s.done:

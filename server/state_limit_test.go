@@ -191,7 +191,7 @@ func TestServersWithOtherLimits(t *testing.T) {
 			t.Errorf("%s has %d and the cluster %d, it says that they differ: %v", name, own[name], first, differs)
 		}
 	}
-	// Each leads once, and each was looked after by its keeper since: nothing moves.
+	// Each leads once, and each was looked after by its enforcer since: nothing moves.
 	for i := range c.servers {
 		c.leadWith(i)
 		c.servers[i].setFirstLimits(t.Context())

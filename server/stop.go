@@ -33,8 +33,8 @@ func (s *Server) Stop(ctx context.Context) error {
 	s.stopOnce.Do(func() {
 		s.leaving.Store(true)
 		s.held.release()
-		s.keeper.stop()
-		s.stopWatcher()
+		s.enforcer.stop()
+		s.stopLookout()
 		s.shown.Store(&shown{worst: issue{kind: issueStopping, gravity: fatal, text: "stopping", member: s.store.Member()}})
 		s.health.Shutdown()
 		draining := s.makeWay(ctx)
@@ -104,7 +104,7 @@ func (s *Server) drain(ctx context.Context, finished <-chan struct{}) (ended boo
 // release ends all goroutines and closes all files. Where a call did not end, what waits for it is left
 // behind.
 func (s *Server) release(ctx context.Context, ended bool) error {
-	<-s.keeper.stopped
+	<-s.enforcer.stopped
 	if ended {
 		s.serving.Wait()
 	}

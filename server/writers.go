@@ -129,7 +129,8 @@ func (l *lane) run() {
 	}
 }
 
-// next waits for a stream. It returns nil when this writer is one too many, or all are to end.
+// next waits for a stream. It returns nil when this writer is to end, because there are more than are needed
+// or because all end.
 func (l *lane) next() *session {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()

@@ -16,7 +16,7 @@ import (
 	"github.com/coordd/coordd/scheme"
 )
 
-// maxTicketBytes bounds a token; what is longer is none of ours.
+// maxTicketBytes bounds a token. This server has given out none that is longer.
 const maxTicketBytes = 16 << 10
 
 var (

@@ -16,9 +16,9 @@
 // read what other servers say must not be held up, so they take short turns only (queue.takeLittle); what
 // takes long is left to the group's own goroutine, run.
 //
-// The log has a turn of its own (package raftstore), written anew because the two agree in no more than
-// trying for a lock and looking again behind it: there every turn does everything and may fail, here a turn
-// may be too long for the goroutine that would take it, and waits for its batch.
+// The log has a turn of its own; both are a turn.Turn (package raftstore/turn). They differ in what a holder
+// does: there every turn does everything and may fail, here a turn may be too long for the goroutine that has
+// it.
 //
 // What the leader proposes in a turn is one entry of the log, within limits, and its answers come behind the
 // whole entry (entries.go). An entry that is lost is lost with the reign, so whoever waits for one of its

@@ -11,27 +11,27 @@ import (
 	"github.com/coordd/coordd/server/group"
 )
 
-// keeperPeriod is how often the token file is looked at and revoked streams are looked for, if anything
+// enforcerPeriod is how often the token file is looked at and revoked streams are looked for, if anything
 // changed. A stream that lost its right is ended within twice that, and spreadTime where many lose theirs at
 // once.
-const keeperPeriod = 500 * time.Millisecond
+const enforcerPeriod = 500 * time.Millisecond
 
-// keeper is the goroutine that enforces what has changed on streams that are already open, and sees to the
+// enforcer is the goroutine that enforces what has changed on streams that are already open, and sees to the
 // limits of the state. A request costs nothing.
-type keeper struct {
+type enforcer struct {
 	stop    context.CancelFunc
 	stopped chan struct{}
 }
 
-func (s *Server) startKeeper() {
+func (s *Server) startEnforcer() {
 	ctx, stop := context.WithCancel(context.Background())
-	s.keeper = keeper{stop: stop, stopped: make(chan struct{})}
-	go s.keep(ctx)
+	s.enforcer = enforcer{stop: stop, stopped: make(chan struct{})}
+	go s.enforce(ctx)
 }
 
-func (s *Server) keep(ctx context.Context) {
-	defer close(s.keeper.stopped)
-	ticker := time.NewTicker(keeperPeriod)
+func (s *Server) enforce(ctx context.Context) {
+	defer close(s.enforcer.stopped)
+	ticker := time.NewTicker(enforcerPeriod)
 	defer ticker.Stop()
 	checked := s.group.AccessVersion()
 	for {
