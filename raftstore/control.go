@@ -24,15 +24,15 @@ import (
 //	streams  whether its urgent stream is open, by which a death is noticed in milliseconds
 //	heard    when it last said anything at all, by which a connection is found that is open and dead
 type control struct {
-	conf    confRecord
-	ticks   int                       // of raft's clock, since the start
-	heard   map[uint64]int            // by member: the tick at which it last said something
-	headers map[uint64]*peerpb.Header // by member: the last it has sent
-	streams map[uint64]*peerpb.Header // by member: that of its last urgent stream, while that is open
+	conf     confRecord
+	ticks    int                       // of raft's clock, since the start
+	heard    map[uint64]int            // by member: the tick at which it last said something
+	headers  map[uint64]*peerpb.Header // by member: the last it has sent
+	streams  map[uint64]*peerpb.Header // by member: that of its last urgent stream, while that is open
 	pursuits []*pursuit
-	removed bool        // the log says that this member is none any more
-	stale   bool        // show has something new to publish
-	ticking atomic.Bool // the loop's goroutine is to have a ticker; changed within the turn, read by that goroutine
+	removed  bool        // the log says that this member is none any more
+	stale    bool        // show has something new to publish
+	ticking  atomic.Bool // the loop's goroutine is to have a ticker; changed within the turn, read by that goroutine
 
 	// Checkpoints. offered is one that was received and that raft is being told of; it is nil again before
 	// the turn is over, because raft takes it at once or never. sending counts those on their way to other
