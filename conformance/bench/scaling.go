@@ -354,6 +354,7 @@ type sample struct {
 // Of the checkpoints that are measured.
 const (
 	wantedCheckpoints  = 3
+	wantedPairs        = 1000 // while checkpoints are stored, for their 99th percentile to say anything
 	checkpointPatience = 2 * time.Minute
 )
 
@@ -414,6 +415,9 @@ func (s scale) checkpoints(ctx context.Context, server *serverProcess, metrics s
 	}
 	with99, without99 := machine.Percentile(during, 99), machine.Percentile(otherwise, 99)
 	target.Is = with99.Seconds() / without99.Seconds()
+	if len(during) < wantedPairs {
+		target.Missing = fmt.Sprintf("only %d pairs fell into a checkpoint, %d are wanted", len(during), wantedPairs)
+	}
 	text := fmt.Sprintf("16 clients at half of what they can, %s pairs/s, uniformly over %s semaphores, while %d checkpoints were stored (the longest took %.1f s):\n\n",
 		page.Number(most.perSecond/2), page.Count(s.semaphores), len(spans), longest.Seconds())
 	text += "| | pairs | p50 ms | p99 ms |\n| --- | --- | --- | --- |\n"
