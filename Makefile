@@ -85,7 +85,7 @@ KEPT = -o $(CURDIR)/bin/tests/
 # BUSY is how many processes `make test-starved` has compete with the tests.
 BUSY ?= 16
 
-.PHONY: help run build test test-starved test-long lint generate generate-check go-test drivers-test tools-test compat compat-test compat-upstream \
+.PHONY: help run build test test-starved test-long lint generate generate-check go-test tools-test compat compat-test compat-upstream \
 	compat-doubles doubles-soak compat-js compat-cpp compat-found compat-check compat-results \
 	crash-test lock-test cluster-test upgrade-test abuse-test malformed-test fuzz-short fuzz-model bench bench-watched bench-stub bench-limiter \
 	bench-peers bench-scaling \
@@ -163,7 +163,7 @@ SIMULATED := ^Test(FriendlySilence|FrozenServer|LostServer|NothingIsKept|Orphans
 # TestLargeMessageOfAStranger.
 SIZED := ^Test(CheckpointsInSteps|CrashAtEveryStep|CrashWhileReceivingACheckpoint|DamageInNextIsFound|DamagedBackupIsRefused|DescribeFitsClients|EveryBitFlipIsFoundOrHarmless|FollowerCopiesAreBounded|FollowerWaitsForASlowLeader|HandlerThatDoesNotApplyHoldsBackTheLog|LagIsBounded|LargeAnswersAreGivenBack|LongDescriptions|ManyInspectedResources|OversizedMessages|PowerLossDuringLogWrite|SmallDisk)$$
 # DRIVERS only drive the program, which is built without the detector: what it would watch are the tests themselves. CI has
-# it watch them (drivers-test).
+# it watch them as well, by an empty DRIVERS.
 DRIVERS := ./conformance/crash ./conformance/abuse
 # TESTED lists packages that have tests.
 TESTED := go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}'
@@ -171,16 +171,13 @@ TESTED := go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}
 LONGEST := ./server ./raftstore ./conformance
 # The drivers mostly wait for the program, so they run beside the others.
 go-test: build ## run the server's tests
-	@failed=; $(GO_TEST_PURE) $(KEPT)pure/ $(PARALLEL) $(DRIVERS) & drivers=$$!; \
+	@failed=; drivers=; $(if $(DRIVERS),$(GO_TEST_PURE) $(KEPT)pure/ $(PARALLEL) $(DRIVERS) & drivers=$$!;) \
 	$(GO_TEST_PURE) $(KEPT)pure/ $(PURE) || failed=yes; \
 	$(GO_TEST_PURE) $(KEPT)pure/ $(PARALLEL) -run '$(REPLAYED)|$(SIMULATED)|$(SIZED)' ./conformance ./server ./server/group ./raftstore || failed=yes; \
 	$(if $(RACE),$(GO_TEST) $(KEPT)raced/ $(PURE_RACED) || failed=yes;) \
 	packages="$$(go list $(LONGEST) && $(TESTED) ./... | grep -vxF "$$(go list $(PURE) $(LONGEST) $(DRIVERS) $(DOUBLES))")" || exit 1; \
 	$(GO_TEST) $(KEPT)raced/ -skip '$(REPLAYED)|$(SIMULATED)|$(SIZED)' $$packages || failed=yes; \
-	wait $$drivers || failed=yes; [ -z "$$failed" ]
-
-drivers-test: build ## have the race detector watch those tests that drive the program, which make test runs without it
-	@$(GO_TEST) $(KEPT)raced/ $(DRIVERS)
+	[ -z "$$drivers" ] || wait $$drivers || failed=yes; [ -z "$$failed" ]
 
 # Some look at files of other modules, which the test cache does not see.
 tools-test: ## run the tests of the generators
