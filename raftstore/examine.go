@@ -329,8 +329,7 @@ func (x *examiner) checkLog(wal string) error {
 		return corrupt(where, img.last+1, "the log ends at entry %d, entry %d is known to have been in it", img.last, durable)
 	}
 	if c.Index >= img.first && c.Index > 0 {
-		log := raftLog{runs: img.runs}
-		if got := log.termOf(c.Index); got != c.Term {
+		if got := termAt(img.runs, c.Index); got != c.Term {
 			return corrupt(wal, c.Index, "the entry has term %d, the checkpoint in %s says %d", got, stateFile, c.Term)
 		}
 	}
@@ -361,8 +360,7 @@ func (x *examiner) replaced() bool {
 	if img.first > c.Index {
 		return false
 	}
-	log := raftLog{runs: img.runs}
-	return log.termOf(c.Index) != c.Term
+	return termAt(img.runs, c.Index) != c.Term
 }
 
 // visible returns the first index that raft may ask for, and the terms from the one before it on. That one

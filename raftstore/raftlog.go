@@ -157,12 +157,15 @@ func (r *raftLog) Term(index uint64) (uint64, error) {
 }
 
 // termOf returns the term of an index, 0 if the runs do not cover it. The caller holds the lock.
-func (r *raftLog) termOf(index uint64) uint64 {
-	at := sort.Search(len(r.runs), func(i int) bool { return r.runs[i].index > index })
+func (r *raftLog) termOf(index uint64) uint64 { return termAt(r.runs, index) }
+
+// termAt returns the term of an index, 0 if the runs do not cover it.
+func termAt(runs []termRun, index uint64) uint64 {
+	at := sort.Search(len(runs), func(i int) bool { return runs[i].index > index })
 	if at == 0 {
 		return 0
 	}
-	return r.runs[at-1].term
+	return runs[at-1].term
 }
 
 // FirstIndex implements raft.Storage.
