@@ -114,6 +114,8 @@ int main() {
         Is(happened.Next("the next owner"), std::string("granted"), "the other one has the lock behind that");
         Acquired(Await(next), true, "it is a grant");
         Ok(!Await(silent.Ping()).IsSuccess(), "the silent one can do no more");
+        session = silent = TSession(); // the driver's end waits for what they still have
+        relay.Silence(false);
         relay.Cut();
         driver.Stop(true);
         Success(Await(direct.Close()), "close the other session");

@@ -57,6 +57,7 @@ int main() {
         for (auto& session : sessions) {
             Success(Await(session.Close()), "close");
         }
+        sessions.clear(); // a driver's end waits for what they still have, though they are closed
         for (auto& driver : drivers) {
             driver.Stop(true);
         }
