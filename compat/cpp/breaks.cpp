@@ -9,7 +9,9 @@ namespace {
 TSemaphoreDescription AwaitOwners(TSession& session, const std::string& name, std::size_t owners) {
     for (;;) {
         auto described = Await(session.DescribeSemaphore(name, TDescribeSemaphoreSettings().IncludeOwners()));
-        Must(described, "describe " + name);
+        if (!described.IsSuccess()) {
+            Must(described, "describe " + name);
+        }
         if (described.GetResult().GetOwners().size() == owners) {
             return described.ExtractResult();
         }
