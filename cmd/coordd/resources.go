@@ -34,7 +34,8 @@ func settleResources(logger *slog.Logger) server.Resources {
 	}
 	resources := server.Resources{MemoryBytes: memory, Descriptors: raiseDescriptors()}
 	logger.Info("resources", "memory_bytes", resources.MemoryBytes, "memory_from", from, "runtime_limit_bytes", debug.SetMemoryLimit(-1),
-		"descriptors", resources.Descriptors, "descriptors_reserved", resources.DescriptorReserve())
+		"descriptors", resources.Descriptors, "descriptors_reserved", resources.DescriptorReserve(),
+		"timer_slack", timerSlackNow())
 	return resources
 }
 
