@@ -16,6 +16,7 @@ func main() {
 		environment: os.Environ(),
 		uid:         os.Geteuid(),
 		signals:     processSignals,
+		easeTimers:  easeTimers,
 		start:       startServer,
 		check:       checkDirectory,
 		scripts:     conformance.Scripts,

@@ -24,9 +24,12 @@ type program struct {
 	// signals starts the delivery of stop requests. The first one received stops
 	// the server cleanly, the second at once.
 	signals func() <-chan os.Signal
-	start   startFunc
-	check   checkFunc
-	scripts func() ([]*conformance.Script, error) // of `coordd conformance`
+	// easeTimers comes before a server starts, and may begin the program anew; nil in
+	// tests.
+	easeTimers func()
+	start      startFunc
+	check      checkFunc
+	scripts    func() ([]*conformance.Script, error) // of `coordd conformance`
 	// stopTimeout is how long a stopping server may wait for clients.
 	stopTimeout time.Duration
 

@@ -8,6 +8,7 @@ import (
 	"math"
 	"os"
 	"path"
+	"runtime"
 	"runtime/debug"
 	"strconv"
 	"strings"
@@ -21,9 +22,21 @@ import (
 // tenths. The rest is for what the runtime does not count, and for what comes too fast for it.
 const memoryShare = 9
 
+// usualProcessors is how many goroutines Go's runtime lets run at a time: as many as there are processors, or
+// as the control group allows.
+var usualProcessors = runtime.GOMAXPROCS(0)
+
+// spareProcessors is how many more it lets run on a server that writes to a disk. Who waits for the disk counts
+// as running until the runtime takes a closer look, which is late (timerSlack), so without them a processor
+// would have nothing to do while the log is being written: on the only one, nobody would be served meanwhile.
+const spareProcessors = 1
+
 // settleResources finds out what the process may use, and has the runtime stay within the memory unless
-// GOMEMLIMIT says otherwise.
-func settleResources(logger *slog.Logger) server.Resources {
+// GOMEMLIMIT says otherwise, and have a goroutine more run unless GOMAXPROCS does.
+func settleResources(logger *slog.Logger, onDisk bool) server.Resources {
+	if onDisk && os.Getenv("GOMAXPROCS") == "" {
+		runtime.GOMAXPROCS(usualProcessors + spareProcessors)
+	}
 	memory, from := debug.SetMemoryLimit(-1), "GOMEMLIMIT"
 	if memory == math.MaxInt64 && os.Getenv("GOMEMLIMIT") == "" {
 		if memory, from = memoryOf(os.DirFS("/")); memory > 0 {
@@ -34,7 +47,8 @@ func settleResources(logger *slog.Logger) server.Resources {
 	}
 	resources := server.Resources{MemoryBytes: memory, Descriptors: raiseDescriptors()}
 	logger.Info("resources", "memory_bytes", resources.MemoryBytes, "memory_from", from, "runtime_limit_bytes", debug.SetMemoryLimit(-1),
-		"descriptors", resources.Descriptors, "descriptors_reserved", resources.DescriptorReserve())
+		"descriptors", resources.Descriptors, "descriptors_reserved", resources.DescriptorReserve(),
+		"running_at_once", runtime.GOMAXPROCS(0), "timer_slack", timerSlackNow())
 	return resources
 }
 

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"fmt"
+	"syscall"
 	"testing"
 	"testing/fstest"
 )
@@ -32,5 +34,23 @@ func TestMemoryOf(t *testing.T) {
 		if got, from := memoryOf(root); got != test.want || from != test.from {
 			t.Errorf("%s: got %d of %q, want %d of %q", test.name, got, from, test.want, test.from)
 		}
+	}
+}
+
+// TestBinaryRunsOneMoreAtOnce starts servers that write to a disk, in memory, and as GOMAXPROCS says.
+func TestBinaryRunsOneMoreAtOnce(t *testing.T) {
+	onDisk := []string{"serve", "--listen=127.0.0.1:0", "--data-dir=" + t.TempDir()}
+	for _, c := range []struct {
+		args, variables []string
+		want            int
+	}{
+		{onDisk, nil, usualProcessors + spareProcessors},
+		{[]string{"serve", "--listen=127.0.0.1:0", "--in-memory"}, nil, usualProcessors},
+		{onDisk, []string{"GOMAXPROCS=1"}, 1},
+	} {
+		p := spawnIn(t, c.variables, c.args...)
+		p.ready(t)
+		p.command.Process.Signal(syscall.SIGTERM)
+		p.wantExit(t, exitOK, fmt.Sprintf("running_at_once=%d ", c.want), "msg=serving", "msg=stopped")
 	}
 }

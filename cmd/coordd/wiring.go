@@ -52,7 +52,7 @@ func serverConfig(s settings, values map[string]given, logger *slog.Logger) (ser
 		HTTP: s.http.configuration(values),
 
 		DiskReserve: s.reserve,
-		Resources:   settleResources(logger),
+		Resources:   settleResources(logger, !s.inMemory),
 		Hardening: server.Hardening{
 			StreamsPerConnection: s.streamsPerConnection, Streams: s.streams, ConnectionsPerAddress: s.connectionsPerAddress,
 		},

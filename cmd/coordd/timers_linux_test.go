@@ -1,0 +1,29 @@
+package main
+
+import (
+	"fmt"
+	"runtime"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// TestBinaryEasesItsTimers starts servers as the system does, and with another slack, which they keep. A
+// server that has replaced itself is the process that was started, with its arguments and its output.
+func TestBinaryEasesItsTimers(t *testing.T) {
+	runtime.LockOSThread() // what is started inherits from this thread
+	defer runtime.UnlockOSThread()
+	before := timerSlackNow()
+	defer unix.Prctl(unix.PR_SET_TIMERSLACK, uintptr(before), 0, 0, 0)
+	for given, want := range map[time.Duration]time.Duration{usualTimerSlack: timerSlack, time.Millisecond: time.Millisecond, 1: 1} {
+		if err := unix.Prctl(unix.PR_SET_TIMERSLACK, uintptr(given), 0, 0, 0); err != nil {
+			t.Fatal(err)
+		}
+		p := spawn(t, "serve", "--listen=127.0.0.1:0", "--in-memory")
+		p.ready(t)
+		p.command.Process.Signal(syscall.SIGTERM)
+		p.wantExit(t, exitOK, fmt.Sprint("timer_slack=", want), "msg=serving", "msg=stopped")
+	}
+}
