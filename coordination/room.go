@@ -26,8 +26,7 @@ const (
 func (m *Machine) setLimits(c *SetLimits) outcome.Outcome {
 	switch {
 	case !m.Subject(c.Caller).Exempt:
-		return outcome.Refuse(outcome.Unauthorized, outcome.Issue{Code: outcome.CodeAccessDenied,
-			Severity: outcome.SeverityError, Message: "Only administrators may set limits"})
+		return outcome.Denied("Only administrators may set limits")
 	case c.OnlyFirst && m.limits != StateLimits{}:
 		return outcome.Done()
 	}
