@@ -46,7 +46,7 @@ func (l *lane) tellAgain() {
 func (s *Store) acceptAgain(before, now *peerpb.Header) error {
 	if now.GetFormat() != before.GetFormat() || now.GetCluster() != before.GetCluster() || now.GetFrom() != before.GetFrom() ||
 		now.GetTo() != before.GetTo() || now.GetIncarnation() != before.GetIncarnation() {
-		return refuse(ErrOtherCluster, "member %s says on its stream that it is somebody else", idText(before.GetFrom()))
+		return refuse(ErrOtherCluster, "member %s says on its stream that it is somebody else", IDText(before.GetFrom()))
 	}
 	s.inbox.put(func(m *mail) { m.retold = append(m.retold, now) })
 	return nil

@@ -283,7 +283,7 @@ func (a *admission) listOf(ctx context.Context, address string, id uint64) (*con
 	case answer.GetCluster() != self.Cluster:
 		return nil, 0, otherCluster(answer, conf, self.Cluster, a.list.Load().conf)
 	case id != 0 && answer.GetMember() != id:
-		return nil, 0, refuse(ErrOtherCluster, "the server at %s is member %s of this cluster, and not %s", address, idText(answer.GetMember()), idText(id))
+		return nil, 0, refuse(ErrOtherCluster, "the server at %s is member %s of this cluster, and not %s", address, IDText(answer.GetMember()), IDText(id))
 	}
 	return &conf, answer.GetLineage(), nil
 }

@@ -296,7 +296,8 @@ func (v *stateVerifier) readMeta(id identity) error {
 		return err
 	}
 	if meta := v.img.meta; meta.Cluster != id.Cluster || meta.Member != id.Member {
-		return corrupt(v.path, 0, "the file belongs to member %016x of cluster %016x, not to this directory", meta.Member, meta.Cluster)
+		return corrupt(v.path, 0, "the file belongs to member %s of cluster %s, not to this directory",
+			IDText(meta.Member), IDText(meta.Cluster))
 	}
 	var dropped []string
 	for _, bucket := range []string{droppedBucket, nextDroppedBucket} {

@@ -1,7 +1,6 @@
 package group
 
 import (
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -13,7 +12,6 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/coordd/coordd/coordination"
-	"github.com/coordd/coordd/raftstore"
 	"github.com/coordd/coordd/server/group/relaypb"
 	"github.com/coordd/coordd/server/internal/hooks"
 )
@@ -149,7 +147,7 @@ func (g *Group) exchange(rpc relaypb.Relay_ExchangeServer) error {
 	}
 	hello := first.GetHello()
 	from := hello.GetServer()
-	if !g.alone() && !slices.ContainsFunc(g.store.Members(), func(m raftstore.Member) bool { return m.ID == from }) {
+	if _, isMember := g.store.Members().Find(from); !isMember && !g.alone() {
 		return errNotMember
 	}
 	p := newRelayPeer(g, link, hello)

@@ -221,7 +221,7 @@ func (w *watch) eventToPB(e *group.Event) *adminpb.Event {
 			p.Path = more.Path
 		}
 		if more.Server != 0 {
-			p.Server = w.nameOf(w.group.Log().Members(), more.Server)
+			p.Server = w.group.Log().Members().NameOf(more.Server)
 		}
 	}
 	return p
