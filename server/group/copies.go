@@ -45,11 +45,6 @@ func (c *copies) tell(freed func()) {
 	c.freed = freed
 }
 
-// bytesOf is what a description counts.
-func bytesOf(d *coordination.SemaphoreDescription) int {
-	return len(d.Data) + d.Owners.Bytes() + d.Waiters.Bytes()
-}
-
 // counts is what a message counts of ToLeader.room.
 func counts(m *relaypb.Message) uint64 {
 	if m.GetDescription() == nil {
@@ -63,7 +58,7 @@ func (s *Stream) copied(d *coordination.SemaphoreDescription) {
 	if s.copies == nil {
 		s.copies = make(map[*coordination.SemaphoreDescription]int)
 	}
-	n := bytesOf(d)
+	n := d.Bytes()
 	s.copies[d] = n
 	s.group.streams.copies.add(n)
 }

@@ -22,14 +22,13 @@ type event struct {
 
 // size is how much an event counts while it waits.
 func (e *event) size() int {
-	size := requestBytes
 	if r := e.forward.Request; r != nil {
-		size += len(r.Data) + len(r.Name)
+		return r.Bytes()
 	}
-	return size
+	return requestBytes
 }
 
-// requestBytes is what an event counts besides the data it carries.
+// requestBytes is what an event without a request of a stream counts.
 const requestBytes = 256
 
 // storeEvent is what the log tells the group.

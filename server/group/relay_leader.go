@@ -279,8 +279,7 @@ func (p *relayPeer) take() *relaypb.FromLeader {
 
 // isLarge reports whether a message goes in pieces.
 func (m *relayedMessage) isLarge() bool {
-	d := m.message.Description
-	return d != nil && len(d.Data)+d.Owners.Bytes()+d.Waiters.Bytes() > relayBatchBytes
+	return m.message.Description != nil && m.message.Description.Bytes() > relayBatchBytes
 }
 
 // isFull reports whether the other server has no room for another description.

@@ -245,7 +245,7 @@ func (s *Stream) deliver(from leaderLink, m *coordination.Message) {
 		s.group.events.trace(s.group.clock.WallMillis(), m, s.caller.Trace)
 	}
 	if m.Description != nil {
-		s.outbound += bytesOf(m.Description)
+		s.outbound += m.Description.Bytes()
 		if _, elsewhere := from.(*relay); elsewhere && !s.closed && s.front.SaysLast(m.Description) {
 			s.copied(m.Description)
 		}
