@@ -31,13 +31,14 @@ func (p *peers) announce() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, to := range p.peers {
-		to.urgent.tellAgain()
+		to.urgent.announce()
 	}
 }
 
-func (l *lane) tellAgain() {
+// announce has the lane say again who this member is.
+func (l *lane) announce() {
 	l.mu.Lock()
-	l.retell = true
+	l.announcing = true
 	l.mu.Unlock()
 	l.bell.Ring()
 }
@@ -48,7 +49,7 @@ func (s *Store) acceptAgain(before, now *peerpb.Header) error {
 		now.GetTo() != before.GetTo() || now.GetIncarnation() != before.GetIncarnation() {
 		return refuse(ErrOtherCluster, "member %s says on its stream that it is somebody else", IDText(before.GetFrom()))
 	}
-	s.inbox.put(func(m *mail) { m.retold = append(m.retold, now) })
+	s.inbox.put(func(m *mail) { m.announced = append(m.announced, now) })
 	return nil
 }
 

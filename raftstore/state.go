@@ -248,7 +248,7 @@ func verifyState(dir string, id identity) (stateImage, error) { return loadState
 
 // rowReader is given the rows of a checkpoint while they are verified, so that a start reads the file once.
 type rowReader struct {
-	take   func(key, value []byte) error // see Config.Load; nil if nobody wants them
+	add    func(key, value []byte) error // see Config.Load; nil if nobody wants them
 	logger *slog.Logger                  // is told how far it is; nil: nobody
 	period time.Duration                 // see progress
 }
@@ -345,10 +345,10 @@ func (v *stateVerifier) readRows() error {
 		}
 		rows, sum = rows+1, sum+uint64(n)
 		p.step()
-		if v.reader.take == nil || v.img.dropped.covers(key) {
+		if v.reader.add == nil || v.img.dropped.covers(key) {
 			return nil
 		}
-		return v.reader.take(key, value)
+		return v.reader.add(key, value)
 	}
 	var err error
 	if v.img.meta.Next {
