@@ -241,7 +241,7 @@ func (s *Server) lookOut(ctx context.Context) {
 			told, toldAt = now.kind, time.Now()
 			s.sayReadiness(now)
 		}
-		s.tellMore(now, all)
+		s.showMore(now, all)
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():
@@ -296,8 +296,8 @@ type shown struct {
 // issueStarting is shown before it was looked for issues.
 var issueStarting = issue{kind: "STARTING", gravity: fatal, text: "starting"}
 
-// tellMore keeps up to date what is told besides whether the server is ready, which showHealth changes.
-func (s *Server) tellMore(now issue, all []issue) {
+// showMore keeps up to date what is told besides whether the server is ready, which showHealth changes.
+func (s *Server) showMore(now issue, all []issue) {
 	worst := s.shown.Load().worst
 	if (now.gravity == fatal) == (worst.gravity == fatal) {
 		worst = now

@@ -93,7 +93,7 @@ func (g *Group) checkpointAtMark() {
 		g.logger.Debug("passing over a mark: the last checkpoint is not stored yet", "index", g.entry.Index)
 		return
 	}
-	g.tellApplied(uint64(g.entry.Index)) // what comes behind the mark counts towards the next one
+	g.reportApplied(uint64(g.entry.Index)) // what comes behind the mark counts towards the next one
 	g.beginCheckpoint()
 	g.checkpoint.marked = true
 }
@@ -147,7 +147,7 @@ func (g *Group) compareDigests(ctx context.Context) {
 		case <-pause:
 			pause = nil
 			if tries == compareTries {
-				g.digests.settle(last.index)
+				g.digests.giveUp(last.index)
 			}
 		}
 		if now, known := g.digests.newest(); known && now != last {

@@ -18,7 +18,7 @@ const maxCopiedBytes = 64 << 20
 type copies struct {
 	mutex sync.Mutex
 	bytes int
-	freed func() // is called when there is more room, nil: nobody wants to know
+	freed func() // see onFreed
 }
 
 func (c *copies) add(bytes int) {
@@ -38,8 +38,8 @@ func (c *copies) room() int {
 	return max(0, maxCopiedBytes-c.bytes)
 }
 
-// tell has somebody told when there is more room.
-func (c *copies) tell(freed func()) {
+// onFreed has freed called when there is more room; nil: nobody wants to know.
+func (c *copies) onFreed(freed func()) {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
 	c.freed = freed

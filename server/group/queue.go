@@ -40,7 +40,7 @@ type storeEvent struct {
 	leader    uint64 // with following: who leads, 0 if nobody is known to
 	barrier   uint64 // not 0: leadership proven
 	index     uint64 // with barrier: what has to be applied first
-	restored  uint64 // not 0: another member's state as of this index was taken over
+	restored  uint64 // not 0: another member's state as of this index is stored now
 	failed    error
 }
 
@@ -111,6 +111,7 @@ func (q *queue) length() int {
 	return len(q.requests)
 }
 
+// putStore adds what the log says; the caller sees to it that somebody handles it.
 func (q *queue) putStore(e storeEvent) {
 	count, volume, long := e.glance()
 	q.mutex.Lock()

@@ -118,7 +118,7 @@ func (s *Stream) AwaitRoom(ctx context.Context, message *coordination.ClientMess
 // draw spends what the message that comes next needs of a budget, and waits for it if it has to. It returns
 // how much that is: 0 if ctx is done before.
 func (s *Stream) draw(ctx context.Context, from *budget, bytes int, waited *bool) int {
-	wish := from.take(bytes)
+	wish := from.wishFor(bytes)
 	if wish == nil {
 		return bytes
 	}

@@ -13,8 +13,8 @@ import (
 	"github.com/coordd/coordd/server/clusterpb"
 )
 
-// tellBuckets fills in what the servers have of the resources of a page.
-func (s *Service) tellBuckets(ctx context.Context, page *adminpb.ListResourcesResponse, keys []coordination.ResourceKey) {
+// fillBuckets fills in what the servers have of the resources of a page.
+func (s *Service) fillBuckets(ctx context.Context, page *adminpb.ListResourcesResponse, keys []coordination.ResourceKey) {
 	if len(keys) == 0 {
 		return
 	}
