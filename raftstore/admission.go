@@ -306,7 +306,8 @@ func readLearnt(dir string, id identity) (learntText, error) {
 	case t.Format > admissionFormat:
 		return t, &FormatError{File: path, Found: t.Format, Known: admissionFormat}
 	case t.Cluster != id.Cluster || t.Member != id.Member:
-		return t, corrupt(path, 0, "the file belongs to member %s of cluster %s, not to this directory", IDText(t.Member), IDText(t.Cluster))
+		return t, corrupt(path, 0, "the file belongs to member %s of cluster %s, not to this directory",
+			IDText(t.Member), IDText(t.Cluster))
 	}
 	return t, nil
 }

@@ -94,7 +94,8 @@ func TestChronicle(t *testing.T) {
 	c.start("c")
 	want(connected+1, "a", "connected to a server", "server=c")
 	c.settle()
-	// It may have tried to connect to d before it heard that d is none any more: that is no change of the members.
+	// It may have tried to connect to d before it heard that d is none any more, which is no change of the
+	// members.
 	if lines := books["c"].of(`msg="a server `, "server=d "); len(lines) > 0 {
 		t.Errorf("a restarted member tells of d: %q", lines)
 	}

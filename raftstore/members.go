@@ -36,8 +36,8 @@ type Member struct {
 // DisplayName is how people call the member: by its name, or by its id where that is not known.
 func (m Member) DisplayName() string { return cmp.Or(m.Name, IDText(m.ID)) }
 
-// IDText is the id of a cluster or of a member as people read and type it, and as files and hashes have it: 16
-// hexadecimal digits.
+// IDText is the id of a cluster or of a member as people read and type it, and as files and hashes have it:
+// 16 hexadecimal digits.
 func IDText(id uint64) string { return fmt.Sprintf("%016x", id) }
 
 // Members is the cluster as one of its members knows it.

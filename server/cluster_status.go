@@ -62,8 +62,9 @@ func (s *Server) ownStatus(ctx context.Context) (*adminpb.ClusterStatus, error) 
 	}
 	leads := now.Leader == s.store.Member()
 	answer := &adminpb.ClusterStatus{
-		Cluster: raftstore.IDText(s.store.Cluster()), ServerId: raftstore.IDText(s.store.Member()), ServerName: s.config.Cluster.Name,
-		Term: now.Term, Commit: now.Commit, Applied: now.Applied, CaughtUp: leads, LeaderAnswered: leads,
+		Cluster: raftstore.IDText(s.store.Cluster()), ServerId: raftstore.IDText(s.store.Member()),
+		ServerName: s.config.Cluster.Name,
+		Term:       now.Term, Commit: now.Commit, Applied: now.Applied, CaughtUp: leads, LeaderAnswered: leads,
 		FreeBytes: now.FreeBytes, ReserveBytes: now.ReserveBytes, DiskFull: now.Full,
 		FormatVersion: s.group.FormatVersion(),
 	}

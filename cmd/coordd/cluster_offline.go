@@ -73,7 +73,8 @@ func (p *program) checkBackupFile(from string) error {
 	if err != nil {
 		return fmt.Errorf("flag --from: %s: %w", from, err)
 	}
-	fmt.Fprintf(p.stdout, "%s is sound: everything up to entry %d of cluster %s, %d rows\n", from, report.Index, raftstore.IDText(report.Cluster), report.Rows)
+	fmt.Fprintf(p.stdout, "%s is sound: everything up to entry %d of cluster %s, %d rows\n",
+		from, report.Index, raftstore.IDText(report.Cluster), report.Rows)
 	return nil
 }
 
@@ -163,7 +164,8 @@ func (p *program) recoverAlone(directory string, yes bool) error {
 	}
 	fmt.Fprintf(p.stdout, "Server %s, %s, of cluster %s has everything up to entry %d of term %d.\n"+
 		"What the others acknowledged after that is lost. These are removed for ever and must not run any more:\n%s",
-		cmp.Or(survivor.Name, "-"), raftstore.IDText(survivor.Member), raftstore.IDText(survivor.Cluster), survivor.LastIndex, survivor.LastTerm, others.String())
+		cmp.Or(survivor.Name, "-"), raftstore.IDText(survivor.Member), raftstore.IDText(survivor.Cluster),
+		survivor.LastIndex, survivor.LastTerm, others.String())
 	if !yes {
 		return usageError("nothing was changed; give --yes if this is the survivor with the most, and the others are stopped for good")
 	}

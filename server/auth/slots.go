@@ -15,10 +15,10 @@ const (
 	maxHashesWaiting = 128
 )
 
-// slots bound how many passwords are hashed at a time: whoever hashes one has a slot meanwhile. Those whom the
-// server knows, and strangers, wait for one in a line each, and a stranger gets one only where that leaves one
-// to the others. Within a line the sources take turns, whatever their numbers, and where it is full the source
-// with the most loses its last waiter: so nobody is shut out by somebody else.
+// slots bound how many passwords are hashed at a time: whoever hashes one has a slot meanwhile. Those whom
+// the server knows, and strangers, wait for one in a line each, and a stranger gets one only where that
+// leaves one to the others. Within a line the sources take turns, whatever their numbers, and where it is
+// full the source with the most loses its last waiter: so nobody is shut out by somebody else.
 type slots struct {
 	mutex     sync.Mutex
 	inUse     int
