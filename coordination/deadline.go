@@ -96,7 +96,7 @@ const maxExpiriesPerTick = 1000
 // Tick proposes the end of every session and wait whose time is up. In a new leader it first takes over some
 // more of what that has found.
 func (l *Leader) Tick(now Instant) {
-	l.takeOver()
+	l.continueTakeover()
 	for range maxExpiriesPerTick {
 		if len(l.wakeups) == 0 || l.wakeups[0].deadlines[0].at > now {
 			return

@@ -99,7 +99,7 @@ func TestExpiriesAreSpread(t *testing.T) {
 		r.applyForeign(r.term, &Attach{Node: node, Epoch: r.leader.nextEpoch(), TimeoutMillis: 1000})
 	}
 	r.lead()
-	r.takeOver()
+	r.finishTakeover()
 	r.pass(60_000)
 	for _, want := range []int{maxExpiriesPerTick, maxExpiriesPerTick, 500, 0} {
 		if due := r.leader.NextDeadline() <= r.now; due != (want > 0) {
@@ -156,7 +156,7 @@ func TestDeadlinesOfANewLeader(t *testing.T) {
 	r.applyAll()
 	r.pass(4000)
 	r.lead()
-	r.takeOver()
+	r.finishTakeover()
 	want := []Instant{r.now.After(5000), r.now.After(11_000), r.now.After(13_000), r.now.After(24_000)}
 	if got := r.planned(); !slices.Equal(got, want) {
 		t.Errorf("planned %v, want %v", got, want)

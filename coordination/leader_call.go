@@ -3,8 +3,8 @@ package coordination
 import "github.com/coordd/coordd/scheme/outcome"
 
 // CallUnknown is the outcome of a repeated call if nobody knows any more whether it was executed.
-var CallUnknown = outcome.Refuse(outcome.Unavailable, outcome.Issue{Severity: outcome.SeverityError,
-	Message: "The leader changed while the call was under way: it may have been executed"})
+var CallUnknown = outcome.Because(outcome.Unavailable,
+	"The leader changed while the call was under way: it may have been executed")
 
 // CallDone answers a call about the path tree or the users.
 type CallDone struct {

@@ -256,8 +256,8 @@ func (m *Machine) describeSession(n *node, s *session, description string) {
 	if len(description) > before && !m.fits(uint64(len(description)-before)) {
 		return
 	}
-	n.give(uint64(before))
-	n.take(uint64(len(description)))
+	n.free(uint64(before))
+	n.use(uint64(len(description)))
 	s.description = description
 }
 
@@ -400,7 +400,7 @@ func (m *Machine) dropNode(c *DropNode) outcome.Outcome {
 	delete(m.nodes, id)
 	n.droppedIn = m.rows.generation
 	m.rows.base -= n.base
-	n.give(n.used)
+	n.free(n.used)
 	n.count(n.counts, -1)
 	m.dropped = append(m.dropped, id)
 	m.emit(Effect{Kind: EffectNodeDropped, Node: id})

@@ -137,6 +137,10 @@ type SemaphoreDescription struct {
 	Waiters   Links
 }
 
+// Bytes is how large what the semaphore, its owners and its waiters carry is at most once it is encoded. It
+// takes no walk.
+func (d *SemaphoreDescription) Bytes() int { return len(d.Data) + d.Owners.Bytes() + d.Waiters.Bytes() }
+
 // LinkDescription is an owner or a waiter. TimeoutMillis of an owner is 0.
 type LinkDescription struct {
 	Order         OrderID

@@ -56,7 +56,7 @@ func newNode(id NodeID, config NodeConfig, rows *rowTracker, room *room) *node {
 		links:      make(map[linkKey]*link),
 		nonces:     make(map[uint64]SessionID),
 	}
-	n.take(NodeRow{}.sized())
+	n.use(NodeRow{}.sized())
 	n.count(Counts{Nodes: 1}, 1)
 	return n
 }
@@ -225,7 +225,7 @@ func (n *node) insert(s *session, sem *semaphore) *link {
 	n.nextOrder++
 	n.links[l.key()] = l
 	s.links.append(l)
-	n.take(l.sized())
+	n.use(l.sized())
 	n.touch(l)
 	return l
 }
@@ -245,7 +245,7 @@ func (n *node) remove(l *link) {
 	l.session.links.remove(l)
 	delete(n.links, l.key())
 	n.bytes -= uint64(len(l.data))
-	n.give(l.sized())
+	n.free(l.sized())
 	if n.removed(l) && n.spareCount < maxSpareLinks {
 		*l = link{next: n.spare}
 		n.spare = l
@@ -268,7 +268,7 @@ func (l *link) list() *linkList {
 func (n *node) setData(l *link, data []byte) {
 	grown := uint64(len(data)) - uint64(len(l.data)) // modulo 2^64, as are the sums: it may shrink
 	n.bytes += grown
-	n.take(grown)
+	n.use(grown)
 	l.data = data
 	list := l.list()
 	if list == nil {
@@ -304,7 +304,7 @@ func (n *node) addSemaphore(name string, limit uint64, data []byte, ephemeral bo
 	n.semaphores[name] = sem
 	n.named.append(sem)
 	n.bytes += sem.bytes()
-	n.take(sem.sized())
+	n.use(sem.sized())
 	n.count(Counts{Semaphores: 1}, 1)
 	n.touch(sem)
 	return sem
@@ -313,10 +313,10 @@ func (n *node) addSemaphore(name string, limit uint64, data []byte, ephemeral bo
 // setSemaphoreData gives a semaphore other data. The caller has touched it.
 func (n *node) setSemaphoreData(sem *semaphore, data []byte) {
 	before := sem.bytes()
-	n.give(before)
+	n.free(before)
 	n.bytes -= before
 	sem.data = data
-	n.take(sem.bytes())
+	n.use(sem.bytes())
 	n.bytes += sem.bytes()
 }
 
@@ -324,7 +324,7 @@ func (n *node) removeSemaphore(sem *semaphore) {
 	delete(n.semaphores, sem.name)
 	n.named.remove(sem)
 	n.bytes -= sem.bytes()
-	n.give(sem.sized())
+	n.free(sem.sized())
 	n.count(Counts{Semaphores: 1}, -1)
 	n.removed(sem)
 }
@@ -336,7 +336,7 @@ func (n *node) addSession(c *Attach, stampMillis uint64) *session {
 		owner: c.Identity}
 	n.nextSession++
 	n.hold(s)
-	n.take(s.sized())
+	n.use(s.sized())
 	n.touch(s)
 	return s
 }
@@ -363,7 +363,7 @@ func (n *node) removeSession(s *session) {
 	n.listed.remove(s)
 	delete(n.sessions, s.id)
 	delete(n.nonces, s.nonce)
-	n.give(s.sized())
+	n.free(s.sized())
 	n.count(Counts{Sessions: 1}, -1)
 	n.removed(s)
 }

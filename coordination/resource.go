@@ -170,7 +170,7 @@ func (n *node) holdResource(r *resource) bool {
 	n.resources[r.path] = r
 	n.listedResources.append(r)
 	n.bytes += r.bytes()
-	n.take(r.sized())
+	n.use(r.sized())
 	r.refresh()
 	return true
 }
@@ -180,7 +180,7 @@ func (n *node) setProperties(r *resource, p ResourceProperties) {
 	n.touch(r)
 	grown := p.bytes() - r.properties.bytes() // modulo 2^64, as are the sums: it may shrink
 	n.bytes += grown
-	n.take(grown)
+	n.use(grown)
 	r.properties = p
 	r.refresh()
 }
@@ -193,6 +193,6 @@ func (n *node) removeResource(r *resource) {
 	delete(n.resources, r.path)
 	n.listedResources.remove(r)
 	n.bytes -= r.bytes()
-	n.give(r.sized())
+	n.free(r.sized())
 	n.removed(r)
 }

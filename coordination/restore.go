@@ -60,7 +60,7 @@ func (r *Restorer) Add(row Row) error {
 			protectionKey: row.ProtectionKey, attachEpoch: row.AttachEpoch, nonce: row.Nonce, beganMillis: row.BeganMillis,
 			owner: row.Owner}
 		n.hold(s)
-		n.take(row.sized())
+		n.use(row.sized())
 		r.machine.stored(n, s, row)
 	case SemaphoreRow:
 		known := r.semaphores[n.id]
@@ -69,7 +69,7 @@ func (r *Restorer) Add(row Row) error {
 		}
 		sem := &semaphore{id: row.ID, name: row.Name, data: row.Data, limit: row.Limit, ephemeral: row.Ephemeral}
 		n.bytes += sem.bytes()
-		n.take(row.sized())
+		n.use(row.sized())
 		n.count(Counts{Semaphores: 1}, 1)
 		r.semaphores[n.id] = append(known, sem)
 		n.named.append(sem)
@@ -102,7 +102,7 @@ func (r *Restorer) addLink(n *node, row LinkRow) error {
 	}
 	n.links[l.key()] = l
 	n.bytes += uint64(len(l.data))
-	n.take(row.sized())
+	n.use(row.sized())
 	s.links.append(l)
 	if l.owner {
 		sem.owners.append(l)

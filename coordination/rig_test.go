@@ -166,8 +166,8 @@ func (r *rig) tick() int {
 	return len(r.inFlight) - before
 }
 
-// takeOver lets the leader take over everything that it has found.
-func (r *rig) takeOver() {
+// finishTakeover lets the leader take over everything that it has found.
+func (r *rig) finishTakeover() {
 	for r.leader.takeover != nil {
 		r.tick()
 	}

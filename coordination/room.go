@@ -26,8 +26,7 @@ const (
 func (m *Machine) setLimits(c *SetLimits) outcome.Outcome {
 	switch {
 	case !m.Subject(c.Caller).Exempt:
-		return outcome.Refuse(outcome.Unauthorized, outcome.Issue{Code: outcome.CodeAccessDenied,
-			Severity: outcome.SeverityError, Message: "Only administrators may set limits"})
+		return outcome.Denied("Only administrators may set limits")
 	case c.OnlyFirst && m.limits != StateLimits{}:
 		return outcome.Done()
 	}
@@ -67,13 +66,13 @@ func (n *node) count(more Counts, sign int) {
 	n.room.counts.add(more, sign)
 }
 
-// take counts bytes of a node's rows, and give takes them back. A row that changes its size does both.
-func (n *node) take(bytes uint64) {
+// use counts bytes of a node's rows, and free no longer counts them. A row that changes its size does both.
+func (n *node) use(bytes uint64) {
 	n.used += bytes
 	n.room.used += bytes
 }
 
-func (n *node) give(bytes uint64) {
+func (n *node) free(bytes uint64) {
 	n.used -= bytes
 	n.room.used -= bytes
 }

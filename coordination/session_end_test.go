@@ -69,7 +69,7 @@ func TestStreamLeftUnderANewLeader(t *testing.T) {
 		r.createNode("/local/a", c.config)
 		_, session := r.attach(AttachRequest{Path: "/local/a", TimeoutMillis: 1000})
 		r.lead()
-		r.takeOver()
+		r.finishTakeover()
 		stream, _ := r.attach(AttachRequest{Path: "/local/a", TimeoutMillis: c.timeout, Session: session})
 		r.pass(c.after)
 		r.leader.Detach(r.now, stream)

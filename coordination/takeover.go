@@ -21,8 +21,8 @@ func (l *Leader) beginTakeover() {
 	}
 }
 
-// takeOver does the next slice.
-func (l *Leader) takeOver() {
+// continueTakeover does the next slice.
+func (l *Leader) continueTakeover() {
 	t := l.takeover
 	if t == nil {
 		return
@@ -34,9 +34,9 @@ func (l *Leader) takeOver() {
 		n, s, link := t.walk.step()
 		switch {
 		case link != nil:
-			l.takeOverWait(n, link)
+			l.inheritWait(n, link)
 		case s != nil:
-			l.takeOverSession(n, s)
+			l.inheritSession(n, s)
 		}
 	}
 	if t.walk.over() {
@@ -44,14 +44,14 @@ func (l *Leader) takeOver() {
 	}
 }
 
-func (l *Leader) takeOverSession(n *node, s *session) {
+func (l *Leader) inheritSession(n *node, s *session) {
 	if led := l.leaderSide(n.id).leaderSide(s.id); !led.settled {
 		led.detached = Never
 		l.startCountdown(led, l.began.After(s.timeoutMillis+l.takeover.walk.graceMillis(n)))
 	}
 }
 
-func (l *Leader) takeOverWait(n *node, link *link) {
+func (l *Leader) inheritWait(n *node, link *link) {
 	if link.owner || link.waitEpoch.Index > l.takeover.index {
 		return
 	}

@@ -161,14 +161,14 @@ func TestTakeOverWhileServing(t *testing.T) {
 		random := rand.New(rand.NewPCG(seed, 2))
 		p := &takeoverPair{t: t, seed: seed, sliced: populated(t), atOnce: populated(t), attached: make(map[StreamID]bool)}
 		p.both(func(r *rig) { r.lead() })
-		p.atOnce.takeOver()
+		p.atOnce.finishTakeover()
 		for p.sliced.leader.takeover != nil {
 			for range random.IntN(20) {
 				p.act(random)
 			}
 			p.both(func(r *rig) {
 				r.pass(1)
-				r.leader.takeOver() // without the expiries of a Tick
+				r.leader.continueTakeover() // without the expiries of a Tick
 			})
 		}
 		got, want := p.sliced.deadlines(), p.atOnce.deadlines()

@@ -115,14 +115,14 @@ func (a *admission) learn(conf confRecord, lineage uint64) error {
 func (c confRecord) admitsOthersThan(before confRecord) bool {
 	who := func(c confRecord) (who []string) {
 		for _, id := range slices.Concat(c.Voters, c.Learners) {
-			text := idText(id)
+			text := IDText(id)
 			if m := c.member(id); m != nil {
 				text += " " + m.Peer
 			}
 			who = append(who, text)
 		}
 		for _, id := range c.Removed {
-			who = append(who, "-"+idText(id))
+			who = append(who, "-"+IDText(id))
 		}
 		slices.Sort(who)
 		return who
@@ -306,7 +306,8 @@ func readLearnt(dir string, id identity) (learntText, error) {
 	case t.Format > admissionFormat:
 		return t, &FormatError{File: path, Found: t.Format, Known: admissionFormat}
 	case t.Cluster != id.Cluster || t.Member != id.Member:
-		return t, corrupt(path, 0, "the file belongs to member %016x of cluster %016x, not to this directory", t.Member, t.Cluster)
+		return t, corrupt(path, 0, "the file belongs to member %s of cluster %s, not to this directory",
+			IDText(t.Member), IDText(t.Cluster))
 	}
 	return t, nil
 }

@@ -115,8 +115,8 @@ func (o outsider) attack(t *testing.T, m *machine) {
 	})
 }
 
-// take removes a member from a cluster, and returns it as an outsider.
-func (c *testCluster) take(name string) outsider {
+// expel removes a member from a cluster, and returns it as an outsider.
+func (c *testCluster) expel(name string) outsider {
 	c.t.Helper()
 	m := c.nodes[name]
 	gone := outsider{m.store.Member(), m.store.identity.Incarnation, name}
@@ -169,7 +169,7 @@ func TestPeersRowOutsiders(t *testing.T) {
 		t.Parallel()
 		c := newCertifiedCluster(t, 4, 541)
 		c.waitPublished(c.leader())
-		gone := c.take("d")
+		gone := c.expel("d")
 		c.settle()
 		for _, name := range c.names {
 			stranger.attack(t, c.ready(name))
@@ -181,7 +181,7 @@ func TestPeersRowOutsiders(t *testing.T) {
 		t.Parallel()
 		c := newCertifiedCluster(t, 4, 542)
 		c.waitPublished(c.leader())
-		gone := c.take("d")
+		gone := c.expel("d")
 		c.join("e")
 		c.settle()
 		stranger.attack(t, c.ready("e"))
@@ -193,7 +193,7 @@ func TestPeersRowOutsiders(t *testing.T) {
 		c := newCertifiedCluster(t, 4, 543, "d")
 		c.names = others(c.names, "d")
 		c.put("before")
-		gone := c.take("c") // of a, b, c and d two are left and d, which is yet to start
+		gone := c.expel("c") // of a, b, c and d two are left and d, which is yet to start
 		c.settle()
 		c.names = append(c.names, "d")
 		c.net.setMute("d:1", true)
@@ -211,7 +211,7 @@ func TestPeersRowOutsiders(t *testing.T) {
 		t.Parallel()
 		c := newCertifiedCluster(t, 4, 544)
 		c.waitPublished(c.leader())
-		gone := c.take("d")
+		gone := c.expel("d")
 		lagging := others(c.names, c.leader().name)[0]
 		c.isolate(lagging, true)
 		for n := range 400 {
@@ -232,7 +232,7 @@ func TestPeersRowOutsiders(t *testing.T) {
 			c.leadWith("a")
 		}
 		c.kill("c")
-		gone := c.take("d")
+		gone := c.expel("d")
 		// It comes back, cannot be sent the log, and learns of the removal by asking.
 		c.net.setMute("c:1", true)
 		m := c.start("c")
@@ -259,7 +259,7 @@ func TestPeersRowOutsiders(t *testing.T) {
 		t.Parallel()
 		c := newCertifiedCluster(t, 4, 546)
 		c.waitPublished(c.leader())
-		gone := c.take("d")
+		gone := c.expel("d")
 		c.settle()
 		m := c.nodes["a"]
 		b := outsider{c.nodes["b"].store.Member(), c.nodes["b"].store.identity.Incarnation, "b"}
@@ -356,7 +356,7 @@ func TestOutsidersAreForgotten(t *testing.T) {
 		name := string(rune('p' + n))
 		c.join(name)
 		c.settle()
-		c.take(name)
+		c.expel(name)
 	}
 	s := c.nodes["a"].store
 	c.poll("the removed servers to be forgotten", func() bool {
@@ -403,8 +403,8 @@ func TestAllOthersReplaced(t *testing.T) {
 	c.promoted("e")
 	c.settle()
 	c.leadWith("d")
-	c.take("b")
-	c.take("c")
+	c.expel("b")
+	c.expel("c")
 	c.settle()
 	m := c.start("a")
 	c.poll("a to say whom it cannot ask", func() bool {

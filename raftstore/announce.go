@@ -31,13 +31,14 @@ func (p *peers) announce() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, to := range p.peers {
-		to.urgent.tellAgain()
+		to.urgent.announce()
 	}
 }
 
-func (l *lane) tellAgain() {
+// announce has the lane say again who this member is.
+func (l *lane) announce() {
 	l.mu.Lock()
-	l.retell = true
+	l.announcing = true
 	l.mu.Unlock()
 	l.bell.Ring()
 }
@@ -46,9 +47,9 @@ func (l *lane) tellAgain() {
 func (s *Store) acceptAgain(before, now *peerpb.Header) error {
 	if now.GetFormat() != before.GetFormat() || now.GetCluster() != before.GetCluster() || now.GetFrom() != before.GetFrom() ||
 		now.GetTo() != before.GetTo() || now.GetIncarnation() != before.GetIncarnation() {
-		return refuse(ErrOtherCluster, "member %s says on its stream that it is somebody else", idText(before.GetFrom()))
+		return refuse(ErrOtherCluster, "member %s says on its stream that it is somebody else", IDText(before.GetFrom()))
 	}
-	s.inbox.put(func(m *mail) { m.retold = append(m.retold, now) })
+	s.inbox.put(func(m *mail) { m.announced = append(m.announced, now) })
 	return nil
 }
 

@@ -38,7 +38,7 @@ type asking struct {
 // conclusion is what follows from the answers.
 type conclusion struct {
 	done    bool
-	take    *askedServer // whose list to go on with, nil: the one that is known
+	adopt   *askedServer // whose list to go on with, nil: the one that is known
 	failure error        // this member must end
 }
 
@@ -93,7 +93,7 @@ func (q *asking) judge() conclusion {
 	case emptied >= fatal:
 		return conclusion{done: true, failure: ErrEmptied}
 	case len(lists) < needed:
-		return conclusion{take: q.stranded(len(lists) + removed)}
+		return conclusion{adopt: q.stranded(len(lists) + removed)}
 	case len(lists) < sure && silent > 0:
 		return conclusion{}
 	case len(lists) == 0: // alone
@@ -104,7 +104,7 @@ func (q *asking) judge() conclusion {
 	if !q.acceptable(known) {
 		known = nil
 	}
-	return conclusion{done: true, take: known}
+	return conclusion{done: true, adopt: known}
 }
 
 // acceptable reports whether this member could go on with a list.
@@ -212,12 +212,12 @@ func (a *admission) ask(ctx context.Context) bool {
 	}
 	for {
 		end := q.judge()
-		if end.take != nil {
-			if err := a.learn(*end.take.conf, end.take.lineage); err != nil {
+		if end.adopt != nil {
+			if err := a.learn(*end.adopt.conf, end.adopt.lineage); err != nil {
 				a.s.inbox.fail(err)
 				return true
 			}
-			a.s.cfg.Logger.Info("other servers know later changes of the members", "as of entry", end.take.conf.Index)
+			a.s.cfg.Logger.Info("other servers know later changes of the members", "as of entry", end.adopt.conf.Index)
 		}
 		switch {
 		case end.failure != nil:
@@ -283,7 +283,7 @@ func (a *admission) listOf(ctx context.Context, address string, id uint64) (*con
 	case answer.GetCluster() != self.Cluster:
 		return nil, 0, otherCluster(answer, conf, self.Cluster, a.list.Load().conf)
 	case id != 0 && answer.GetMember() != id:
-		return nil, 0, refuse(ErrOtherCluster, "the server at %s is member %s of this cluster, and not %s", address, idText(answer.GetMember()), idText(id))
+		return nil, 0, refuse(ErrOtherCluster, "the server at %s is member %s of this cluster, and not %s", address, IDText(answer.GetMember()), IDText(id))
 	}
 	return &conf, answer.GetLineage(), nil
 }

@@ -200,9 +200,9 @@ func (k *keeper) replace(r *received) error {
 	}
 }
 
-// takeOver gives up an open checkpoint and puts a received one in its place. That holds from the moment at
+// putInPlace gives up an open checkpoint and puts a received one in its place. That holds from the moment at
 // which the rows may be the new ones, for whoever begins a checkpoint meanwhile.
-func (k *keeper) takeOver(r *received) error {
+func (k *keeper) putInPlace(r *received) error {
 	k.mu.Lock()
 	k.restored, k.open = r.meta.Index, false
 	k.mu.Unlock()
@@ -301,7 +301,7 @@ func (k *keeper) do(j keeperJob) error {
 	switch {
 	case k.voids(j):
 	case j.replace != nil:
-		err := k.takeOver(j.replace)
+		err := k.putInPlace(j.replace)
 		j.replaced <- err
 		return err
 	case j.commit != nil:

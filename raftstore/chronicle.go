@@ -14,7 +14,7 @@ func (c confRecord) nameOf(id uint64) string {
 	if m := c.member(id); m != nil && m.Name != "" {
 		return m.Name
 	}
-	return idText(id)
+	return IDText(id)
 }
 
 // tellRole tells of a change of who leads. What was before is still in l.
@@ -88,20 +88,20 @@ func (l *loop) tellMembers(index uint64, next confRecord) {
 		voted, votes := slices.Contains(l.conf.Voters, m.ID), slices.Contains(next.Voters, m.ID)
 		switch {
 		case before == nil && votes:
-			log.Info("a server with a vote is there", "server", m.Name, "id", idText(m.ID), "address", m.Peer)
+			log.Info("a server with a vote is there", "server", m.Name, "id", IDText(m.ID), "address", m.Peer)
 		case before == nil:
-			log.Info("a server was added, without a vote", "server", m.Name, "id", idText(m.ID), "address", m.Peer)
+			log.Info("a server was added, without a vote", "server", m.Name, "id", IDText(m.ID), "address", m.Peer)
 		case votes && !voted:
-			log.Info("a server was given a vote", "server", m.Name, "id", idText(m.ID))
+			log.Info("a server was given a vote", "server", m.Name, "id", IDText(m.ID))
 		case before.Peer != m.Peer:
-			log.Info("a server has another address", "server", m.Name, "id", idText(m.ID), "address", m.Peer, "before", before.Peer)
+			log.Info("a server has another address", "server", m.Name, "id", IDText(m.ID), "address", m.Peer, "before", before.Peer)
 		case *before != m:
 			log.Debug("a server has told of itself", "server", m.Name, "clients", m.Client, "version", m.Version)
 		}
 	}
 	for _, m := range l.conf.Members {
 		if !next.has(m.ID) {
-			log.Info("a server was removed", "server", m.Name, "id", idText(m.ID))
+			log.Info("a server was removed", "server", m.Name, "id", IDText(m.ID))
 		}
 	}
 	if before, now := l.conf.version(), next.version(); before != 0 && now > before {

@@ -169,7 +169,7 @@ func firstClusterID(c Cluster) uint64 {
 }
 
 func firstMemberID(cluster uint64, name string) uint64 {
-	return hashID("member", idText(cluster), name)
+	return hashID("member", IDText(cluster), name)
 }
 
 // mayStart asks one server whether id, one of the given first members, may start without data.

@@ -24,9 +24,9 @@ func (c confRecord) workable() error {
 	for i, id := range ids {
 		switch {
 		case id == 0 || raft.IsLocalMsgTarget(id):
-			return fmt.Errorf("membership: %s is no id of a member", idText(id))
+			return fmt.Errorf("membership: %s is no id of a member", IDText(id))
 		case i > 0 && id == ids[i-1]:
-			return fmt.Errorf("membership: %s is in it twice", idText(id))
+			return fmt.Errorf("membership: %s is in it twice", IDText(id))
 		}
 	}
 	return nil

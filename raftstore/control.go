@@ -126,10 +126,10 @@ func (l *loop) fromPeers(m mail) {
 			l.streams[h.GetFrom()] = h
 		}
 	}
-	for _, h := range m.retold {
+	for _, h := range m.announced {
 		l.headers[h.GetFrom()] = h
 	}
-	if len(m.retold) > 0 {
+	if len(m.announced) > 0 {
 		l.stale = true
 		l.publish()
 	}

@@ -75,11 +75,11 @@ func randomID() uint64 {
 func (id identity) encode() []byte {
 	t := identityText{
 		Format:  1,
-		Cluster: fmt.Sprintf("%016x", id.Cluster),
-		Member:  fmt.Sprintf("%016x", id.Member),
+		Cluster: IDText(id.Cluster),
+		Member:  IDText(id.Member),
 	}
 	if id.Incarnation != 0 {
-		t.Format, t.Incarnation = identityFormat, fmt.Sprintf("%016x", id.Incarnation)
+		t.Format, t.Incarnation = identityFormat, IDText(id.Incarnation)
 	}
 	t.Checksum = t.sum()
 	b, err := json.MarshalIndent(t, "", "  ")

@@ -194,7 +194,7 @@ func (x *examiner) readSealed(path string, s types.SegmentInfo) error {
 	if !w.sealed || w.indexStart != s.IndexStart || s.BaseIndex+uint64(len(w.entries)) < s.MaxIndex+1 {
 		return corrupt(path, s.BaseIndex+uint64(len(w.entries)), "a batch of a finished segment is broken at byte %d", w.end)
 	}
-	return x.take(path, b, s, w.entries[:s.MaxIndex+1-s.BaseIndex])
+	return x.addSegment(path, b, s, w.entries[:s.MaxIndex+1-s.BaseIndex])
 }
 
 // readLast reads the segment that was being written when the server ended. Its last write may be torn, and
@@ -234,7 +234,7 @@ func (x *examiner) readLast(path string, s types.SegmentInfo) error {
 	if s.BaseIndex+uint64(len(w.entries)) < s.MinIndex {
 		return corrupt(path, s.MinIndex, "the entry is missing")
 	}
-	return x.take(path, b, s, w.entries)
+	return x.addSegment(path, b, s, w.entries)
 }
 
 // judgeEnd decides what it is that follows the last whole batch of the last segment: nothing, a torn write,
@@ -262,8 +262,8 @@ func (x *examiner) judgeEnd(path string, s types.SegmentInfo, b []byte, w segmen
 	return nil
 }
 
-// take checks the entries of one segment and appends them to the log.
-func (x *examiner) take(path string, b []byte, s types.SegmentInfo, frames []frame) error {
+// addSegment checks the entries of one segment and appends them to the log.
+func (x *examiner) addSegment(path string, b []byte, s types.SegmentInfo, frames []frame) error {
 	for i, f := range frames {
 		index := s.BaseIndex + uint64(i)
 		if index < s.MinIndex {
@@ -276,7 +276,7 @@ func (x *examiner) take(path string, b []byte, s types.SegmentInfo, frames []fra
 		if got != index {
 			return corrupt(path, index, "entry %d is in its place", got)
 		}
-		if err := x.takePlace(path, index, term); err != nil {
+		if err := x.noteTerm(path, index, term); err != nil {
 			return err
 		}
 		if index > x.img.state.meta.Index {
@@ -290,8 +290,8 @@ func (x *examiner) take(path string, b []byte, s types.SegmentInfo, frames []fra
 	return nil
 }
 
-// takePlace notes the term of the next entry. Terms never go down from one entry to the next.
-func (x *examiner) takePlace(path string, index, term uint64) error {
+// noteTerm notes the term of the next entry. Terms never go down from one entry to the next.
+func (x *examiner) noteTerm(path string, index, term uint64) error {
 	n := len(x.img.runs)
 	switch {
 	case n > 0 && term < x.img.runs[n-1].term:

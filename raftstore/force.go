@@ -15,7 +15,7 @@ type Survivor struct {
 	Cluster, Member     uint64
 	Name                string // empty if it has none
 	LastIndex, LastTerm uint64 // its newest entry; what is newer elsewhere is lost
-	Others              []Member
+	Others              Members
 }
 
 // PlanForceSingle says what ForceSingle would do to a directory, and changes nothing. Errors: ErrLocked,

@@ -14,8 +14,6 @@ import (
 
 var _ peerServer = (*Store)(nil)
 
-func idText(id uint64) string { return fmt.Sprintf("%016x", id) }
-
 // answerHello implements peerServer. Who asks has to have the certificate of a member; without certificates
 // everybody is told.
 func (s *Store) answerHello(req *peerpb.HelloRequest, certificate *x509.Certificate) (*peerpb.HelloResponse, error) {
@@ -58,9 +56,9 @@ func (s *Store) judgeHeader(h *peerpb.Header, certificate *x509.Certificate) err
 	case h.GetCluster() != self.Cluster:
 		return s.callerOfOtherCluster(h)
 	case h.GetTo() != self.Member:
-		return refuse(ErrOtherCluster, "the server that was called is member %s of the cluster, the caller looks for member %s", idText(self.Member), idText(h.GetTo()))
+		return refuse(ErrOtherCluster, "the server that was called is member %s of the cluster, the caller looks for member %s", IDText(self.Member), IDText(h.GetTo()))
 	case h.GetFrom() == self.Member:
-		return refuse(ErrOtherCluster, "the caller says that it is member %s, which is the server that was called", idText(self.Member))
+		return refuse(ErrOtherCluster, "the caller says that it is member %s, which is the server that was called", IDText(self.Member))
 	}
 	m, err := s.admission.identify(h.GetFrom(), certificate)
 	if err != nil {
@@ -71,7 +69,7 @@ func (s *Store) judgeHeader(h *peerpb.Header, certificate *x509.Certificate) err
 	}
 	if known := h.GetToIncarnation(); known != 0 && known != self.Incarnation {
 		s.admission.begin() // if it is as the caller says, the other members say so too
-		return refuse(ErrOtherCluster, "the caller knows member %s with another data directory than the server that was called has", idText(self.Member))
+		return refuse(ErrOtherCluster, "the caller knows member %s with another data directory than the server that was called has", IDText(self.Member))
 	}
 	return nil
 }
@@ -121,7 +119,7 @@ func forwarded(m *pb.Message, sender uint64) bool {
 func checkMessage(h *peerpb.Header, m *pb.Message) error {
 	if m.GetFrom() != h.GetFrom() || m.GetTo() != h.GetTo() {
 		return refuse(ErrOtherCluster, "a message from %s to %s came on the stream from %s to %s",
-			idText(m.GetFrom()), idText(m.GetTo()), idText(h.GetFrom()), idText(h.GetTo()))
+			IDText(m.GetFrom()), IDText(m.GetTo()), IDText(h.GetFrom()), IDText(h.GetTo()))
 	}
 	switch {
 	case raft.IsLocalMsg(m.GetType()), m.GetType() == pb.MsgProp, m.GetType() == pb.MsgTransferLeader:

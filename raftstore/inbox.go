@@ -27,7 +27,7 @@ type mail struct {
 	received      []*pb.Message // from other members
 	receivedBytes int
 	headers       []*peerpb.Header // of streams that were accepted
-	retold        []*peerpb.Header // on streams that go on
+	announced     []*peerpb.Header // on streams that go on
 	lost          []*peerpb.Header // of urgent streams that ended
 	unreachable   []uint64         // members for whom messages were dropped
 	snapshots     []snapshotOutcome
@@ -62,7 +62,7 @@ func (b *inbox) empty() bool {
 	defer b.mu.Unlock()
 	m := &b.mail
 	return len(m.proposals) == 0 && len(m.reads) == 0 && len(m.written) == 0 && len(m.checkpoints) == 0 &&
-		len(m.received) == 0 && len(m.headers) == 0 && len(m.retold) == 0 && len(m.lost) == 0 && len(m.unreachable) == 0 &&
+		len(m.received) == 0 && len(m.headers) == 0 && len(m.announced) == 0 && len(m.lost) == 0 && len(m.unreachable) == 0 &&
 		len(m.snapshots) == 0 && len(m.tasks) == 0
 }
 

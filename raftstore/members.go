@@ -1,6 +1,7 @@
 package raftstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -32,6 +33,44 @@ type Member struct {
 	Full bool
 }
 
+// DisplayName is how people call the member: by its name, or by its id where that is not known.
+func (m Member) DisplayName() string { return cmp.Or(m.Name, IDText(m.ID)) }
+
+// IDText is the id of a cluster or of a member as people read and type it, and as files and hashes have it:
+// 16 hexadecimal digits.
+func IDText(id uint64) string { return fmt.Sprintf("%016x", id) }
+
+// Members is the cluster as one of its members knows it.
+type Members []Member
+
+// Find returns the member with an id.
+func (l Members) Find(id uint64) (Member, bool) {
+	at := slices.IndexFunc(l, func(m Member) bool { return m.ID == id })
+	if at < 0 {
+		return Member{}, false
+	}
+	return l[at], true
+}
+
+// NameOf is how people call the server with an id, whether it is a member or not.
+func (l Members) NameOf(id uint64) string {
+	if m, found := l.Find(id); found {
+		return m.DisplayName()
+	}
+	return IDText(id)
+}
+
+// NamesOf is how people call those of some servers that are members.
+func (l Members) NamesOf(ids []uint64) []string {
+	var names []string
+	for _, m := range l {
+		if slices.Contains(ids, m.ID) {
+			names = append(names, m.DisplayName())
+		}
+	}
+	return names
+}
+
 // Errors of membership changes.
 var (
 	// ErrNotLeader says that only the leader can do this; see Members for who leads.
@@ -61,7 +100,7 @@ type memberView struct {
 }
 
 // Members lists the cluster as this member knows it, ascending by id. It is cheap.
-func (s *Store) Members() []Member {
+func (s *Store) Members() Members {
 	v := s.view.Load()
 	ids := slices.Concat(v.conf.Voters, v.conf.Learners)
 	for _, id := range v.conf.VotersOutgoing {
@@ -70,7 +109,7 @@ func (s *Store) Members() []Member {
 		}
 	}
 	slices.Sort(ids)
-	out := make([]Member, len(ids))
+	out := make(Members, len(ids))
 	for i, id := range ids {
 		out[i] = Member{
 			ID: id, Learner: slices.Contains(v.conf.Learners, id), Leader: id == v.leader,
@@ -121,14 +160,14 @@ func (s *Store) AddLearner(ctx context.Context, name, address string) (uint64, e
 func (s *Store) Promote(ctx context.Context, id uint64) error {
 	return s.change(ctx, func(l *loop) error {
 		if !l.conf.has(id) {
-			return fmt.Errorf("promote %s: %w", idText(id), ErrNotMember)
+			return fmt.Errorf("promote %s: %w", IDText(id), ErrNotMember)
 		}
 		p, committed := l.node.Status().Progress[id], l.node.BasicStatus().GetCommit()
 		if p.Match+promoteLagMax < committed || p.Match == 0 {
-			return fmt.Errorf("promote %s, which has entry %d of %d: %w", idText(id), p.Match, committed, ErrBehind)
+			return fmt.Errorf("promote %s, which has entry %d of %d: %w", IDText(id), p.Match, committed, ErrBehind)
 		}
 		if !l.quorumAfter(append(slices.Clone(l.conf.Voters), id)) {
-			return fmt.Errorf("promote %s: %w", idText(id), ErrQuorum)
+			return fmt.Errorf("promote %s: %w", IDText(id), ErrQuorum)
 		}
 		return l.proposeChange(pb.ConfChangeAddNode, id, nil)
 	}, func(l *loop) bool { return slices.Contains(l.conf.Voters, id) })
@@ -142,13 +181,13 @@ func (s *Store) Remove(ctx context.Context, id uint64) error {
 	return s.change(ctx, func(l *loop) error {
 		switch {
 		case !l.conf.has(id) && !tried:
-			return fmt.Errorf("remove %s: %w", idText(id), ErrNotMember)
+			return fmt.Errorf("remove %s: %w", IDText(id), ErrNotMember)
 		case id == l.s.identity.Member:
-			return fmt.Errorf("remove %s: it leads, transfer the leadership first", idText(id))
+			return fmt.Errorf("remove %s: it leads, transfer the leadership first", IDText(id))
 		}
 		left := slices.DeleteFunc(slices.Clone(l.conf.Voters), func(v uint64) bool { return v == id })
 		if slices.Contains(l.conf.Voters, id) && !l.quorumAfter(left) {
-			return fmt.Errorf("remove %s: %w", idText(id), ErrQuorum)
+			return fmt.Errorf("remove %s: %w", IDText(id), ErrQuorum)
 		}
 		tried = true
 		return l.proposeChange(pb.ConfChangeRemoveNode, id, nil)
@@ -281,7 +320,7 @@ func (l *loop) transfer(id uint64) error {
 	case id == l.s.identity.Member:
 		return nil
 	case !slices.Contains(l.conf.Voters, id):
-		return fmt.Errorf("hand the leadership to %s: %w", idText(id), ErrNotMember)
+		return fmt.Errorf("hand the leadership to %s: %w", IDText(id), ErrNotMember)
 	}
 	l.revokeLease()
 	l.setTransferring(true)

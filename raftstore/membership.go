@@ -137,8 +137,8 @@ func (c confRecord) after(state *pb.ConfState, m *memberRecord) confRecord {
 	next.Index, next.Removed = c.Index, slices.Clone(c.Removed)
 	next.Members = slices.Clone(c.Members)
 	if m != nil {
-		if at := slices.IndexFunc(next.Members, func(o memberRecord) bool { return o.ID == m.ID }); at >= 0 {
-			next.Members[at] = *m
+		if before := next.member(m.ID); before != nil {
+			*before = *m
 		} else {
 			next.Members = append(next.Members, *m)
 		}

@@ -14,7 +14,7 @@ import (
 // may have it.
 type Memory struct {
 	mutex   sync.Mutex
-	taken   bool
+	locked  bool
 	id      identity // zero: nothing was kept yet
 	meta    checkpointMeta
 	rows    map[string][]byte
@@ -29,7 +29,7 @@ func (s *Store) openMemory() error {
 		kept = &Memory{}
 		s.device, s.rowStore = memoryLog{}, &memoryRows{}
 	} else {
-		if err := kept.take(); err != nil {
+		if err := kept.lock(); err != nil {
 			return err
 		}
 		s.device, s.rowStore = memoryLog{kept}, &memoryRows{kept: kept}
@@ -53,13 +53,14 @@ func (s *Store) openMemory() error {
 	return nil
 }
 
-func (m *Memory) take() error {
+// lock is what locking a directory is on a disk.
+func (m *Memory) lock() error {
 	m.mutex.Lock()
 	defer m.mutex.Unlock()
-	if m.taken {
+	if m.locked {
 		return ErrLocked
 	}
-	m.taken = true
+	m.locked = true
 	return nil
 }
 
@@ -107,7 +108,7 @@ func (l memoryLog) reset(uint64) error {
 }
 
 func (l memoryLog) close() error {
-	l.change(func(m *Memory) { m.taken = false })
+	l.change(func(m *Memory) { m.locked = false })
 	return nil
 }
 

@@ -61,7 +61,7 @@ func (n *grpcNetwork) listen(in peerServer) (func(), error) {
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: peerKeepalive / 2, PermitWithoutStream: true}),
 	}
 	if n.tls != nil {
-		options = append(options, grpc.Creds(toldHandshakes{credentials.NewTLS(n.tls.serverSide()), n.failed}))
+		options = append(options, grpc.Creds(watchedHandshakes{credentials.NewTLS(n.tls.serverSide()), n.failed}))
 	}
 	from := newCallers(l, func(certificate *x509.Certificate) bool { return n.tls == nil || in.admitted().certifies(certificate) }, n.logger)
 	from.full = n.full

@@ -198,16 +198,16 @@ type lane struct {
 	bell   turn.Bell
 	reach  reach // what was told last; owned by run
 
-	mu     sync.Mutex
-	queue  []*pb.Message
-	bytes  int
-	held   *pb.Message        // see hold
-	stream context.CancelFunc // ends the open stream, nil if there is none
-	conn   *grpc.ClientConn   // under the open stream, nil if there is none
-	up     atomic.Bool        // the other member takes this one's messages
-	retell bool               // what this member says of itself has changed
-	anew   bool               // the stream was ended to be opened again
-	shut   bool               // the stream was ended, and there is to be none for now
+	mu         sync.Mutex
+	queue      []*pb.Message
+	bytes      int
+	held       *pb.Message        // see hold
+	stream     context.CancelFunc // ends the open stream, nil if there is none
+	conn       *grpc.ClientConn   // under the open stream, nil if there is none
+	up         atomic.Bool        // the other member takes this one's messages
+	announcing bool               // what this member says of itself has changed
+	anew       bool               // the stream was ended to be opened again
+	shut       bool               // the stream was ended, and there is to be none for now
 }
 
 func newLane(s *Store, to *peer, urgent bool) *lane {
@@ -255,10 +255,10 @@ func (l *lane) release() {
 }
 
 // take removes the messages of one frame, and reports whether it has to say again who sends it.
-func (l *lane) take() (batch []*pb.Message, retell bool) {
+func (l *lane) take() (batch []*pb.Message, announces bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	retell, l.retell = l.retell, false
+	announces, l.announcing = l.announcing, false
 	n, bytes := 0, 0
 	for n < len(l.queue) && (n == 0 || bytes < frameBytesMax) {
 		bytes += messageBytes(l.queue[n])
@@ -267,7 +267,7 @@ func (l *lane) take() (batch []*pb.Message, retell bool) {
 	batch = l.queue[:n:n]
 	l.queue = l.queue[n:]
 	l.bytes -= bytes
-	return batch, retell
+	return batch, announces
 }
 
 // drop empties the queue.
@@ -385,9 +385,9 @@ func (l *lane) connected(ctx context.Context) (accepted bool, err error) {
 	defer l.up.Store(false)
 	welcome := out.accepted()
 	for {
-		for batch, retell := l.take(); len(batch) > 0 || retell; batch, retell = l.take() {
+		for batch, announces := l.take(); len(batch) > 0 || announces; batch, announces = l.take() {
 			f := &peerpb.Frame{Messages: make([][]byte, 0, len(batch))}
-			if retell {
+			if announces {
 				f.Header = l.s.header(l.to.id, l.urgent)
 			}
 			for _, m := range batch {

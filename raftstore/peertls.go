@@ -50,14 +50,14 @@ func (p *PeerTLS) clientSide() *tls.Config {
 	return client
 }
 
-// toldHandshakes tells somebody of each handshake of a listener that fails.
-type toldHandshakes struct {
+// watchedHandshakes calls failed for each handshake of a listener that fails.
+type watchedHandshakes struct {
 	credentials.TransportCredentials
 	failed func(conn net.Conn, err error) // nil: nobody
 }
 
 // ServerHandshake implements credentials.TransportCredentials.
-func (t toldHandshakes) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
+func (t watchedHandshakes) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	secured, info, err := t.TransportCredentials.ServerHandshake(conn)
 	if err != nil && t.failed != nil {
 		t.failed(conn, err)
@@ -66,8 +66,8 @@ func (t toldHandshakes) ServerHandshake(conn net.Conn) (net.Conn, credentials.Au
 }
 
 // Clone implements credentials.TransportCredentials.
-func (t toldHandshakes) Clone() credentials.TransportCredentials {
-	return toldHandshakes{t.TransportCredentials.Clone(), t.failed}
+func (t watchedHandshakes) Clone() credentials.TransportCredentials {
+	return watchedHandshakes{t.TransportCredentials.Clone(), t.failed}
 }
 
 // tellHandshake tells of somebody who called as a server and did not get through the handshake, now and then.

@@ -187,7 +187,7 @@ func TestFailedPeerHandshakesAreTold(t *testing.T) {
 	t.Parallel()
 	var log said
 	s := &Store{cfg: Config{Logger: log.logger()}}
-	secured := toldHandshakes{credentials.NewTLS(newPeerTLS(t).serverSide()), s.tellHandshake}.Clone()
+	secured := watchedHandshakes{credentials.NewTLS(newPeerTLS(t).serverSide()), s.tellHandshake}.Clone()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

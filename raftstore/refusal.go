@@ -32,7 +32,7 @@ func otherCluster(answer *peerpb.HelloResponse, theirs confRecord, cluster uint6
 	switch {
 	case !answer.GetFresh():
 		return refuse(ErrOtherCluster, "it belongs to cluster %s already, with the members %s; this server is of cluster %s, with the members %s",
-			idText(answer.GetCluster()), theirs.list(), idText(cluster), members.list())
+			IDText(answer.GetCluster()), theirs.list(), IDText(cluster), members.list())
 	case theirs.list() == members.list():
 		return refuse(ErrOtherCluster, "it was given the same first members, and another token of the cluster")
 	}
@@ -47,7 +47,7 @@ func (s *Store) callerOfOtherCluster(h *peerpb.Header) error {
 		ours = ", with the members " + quiet.Printable(s.view.Load().conf.list(), membersTextMax)
 	}
 	return refuse(ErrOtherCluster, "the server that was called belongs to cluster %s%s, the caller to cluster %s%s",
-		idText(s.identity.Cluster), ours, idText(h.GetCluster()), theirs)
+		IDText(s.identity.Cluster), ours, IDText(h.GetCluster()), theirs)
 }
 
 // list names the members as in Cluster.Initial.

@@ -30,10 +30,10 @@ func TestRefusalsSayWhy(t *testing.T) {
 		change func(h *peerpb.Header)
 		want   []string
 	}{
-		"another cluster":   {func(h *peerpb.Header) { h.Cluster = 5 }, []string{idText(s.Cluster()), "cluster " + idText(5)}},
-		"another receiver":  {func(h *peerpb.Header) { h.To = 6 }, []string{idText(s.Member()), "member " + idText(6)}},
-		"itself":            {func(h *peerpb.Header) { h.From = s.Member() }, []string{"says that it is member " + idText(s.Member())}},
-		"another directory": {func(h *peerpb.Header) { h.ToIncarnation++ }, []string{idText(s.Member()), "another data directory"}},
+		"another cluster":   {func(h *peerpb.Header) { h.Cluster = 5 }, []string{IDText(s.Cluster()), "cluster " + IDText(5)}},
+		"another receiver":  {func(h *peerpb.Header) { h.To = 6 }, []string{IDText(s.Member()), "member " + IDText(6)}},
+		"itself":            {func(h *peerpb.Header) { h.From = s.Member() }, []string{"says that it is member " + IDText(s.Member())}},
+		"another directory": {func(h *peerpb.Header) { h.ToIncarnation++ }, []string{IDText(s.Member()), "another data directory"}},
 	} {
 		h := other.header(s.Member(), true)
 		tc.change(h)

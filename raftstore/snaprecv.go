@@ -15,7 +15,7 @@ import (
 	"github.com/coordd/coordd/raftstore/peerpb"
 )
 
-// This file is how a member takes over the checkpoint of another one, because the log between has been cut
+// This file is how a member installs the checkpoint of another one, because the log between has been cut
 // there. A checkpoint is in one of these stages, each of them another goroutine's:
 //
 //	collected  its rows come in, and are checked and written into received.db    the goroutine of the stream
@@ -32,7 +32,7 @@ import (
 // receivedFileName is where a checkpoint is collected. It is a whole state.db once it is closed.
 const receivedFileName = "received.db"
 
-// Restorer is a Handler that can take over another member's checkpoint. The Handler of a member of a cluster
+// Restorer is a Handler that can go on with another member's checkpoint. The Handler of a member of a cluster
 // has to be one.
 type Restorer interface {
 	// Restore says that the rows are now those of a checkpoint as of index, which another member has sent

@@ -248,7 +248,7 @@ func verifyState(dir string, id identity) (stateImage, error) { return loadState
 
 // rowReader is given the rows of a checkpoint while they are verified, so that a start reads the file once.
 type rowReader struct {
-	take   func(key, value []byte) error // see Config.Load; nil if nobody wants them
+	add    func(key, value []byte) error // see Config.Load; nil if nobody wants them
 	logger *slog.Logger                  // is told how far it is; nil: nobody
 	period time.Duration                 // see progress
 }
@@ -296,7 +296,8 @@ func (v *stateVerifier) readMeta(id identity) error {
 		return err
 	}
 	if meta := v.img.meta; meta.Cluster != id.Cluster || meta.Member != id.Member {
-		return corrupt(v.path, 0, "the file belongs to member %016x of cluster %016x, not to this directory", meta.Member, meta.Cluster)
+		return corrupt(v.path, 0, "the file belongs to member %s of cluster %s, not to this directory",
+			IDText(meta.Member), IDText(meta.Cluster))
 	}
 	var dropped []string
 	for _, bucket := range []string{droppedBucket, nextDroppedBucket} {
@@ -344,10 +345,10 @@ func (v *stateVerifier) readRows() error {
 		}
 		rows, sum = rows+1, sum+uint64(n)
 		p.step()
-		if v.reader.take == nil || v.img.dropped.covers(key) {
+		if v.reader.add == nil || v.img.dropped.covers(key) {
 			return nil
 		}
-		return v.reader.take(key, value)
+		return v.reader.add(key, value)
 	}
 	var err error
 	if v.img.meta.Next {

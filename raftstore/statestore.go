@@ -69,7 +69,7 @@ type stateStore struct {
 // openState begins to open a file that was verified.
 func openState(d *disk, dir string, img stateImage, steps stepLimits) *stateStore {
 	s := &stateStore{disk: d, path: filepath.Join(dir, stateFile), steps: steps, ready: make(chan struct{})}
-	s.take(img)
+	s.setImage(img)
 	go func() {
 		defer close(s.ready)
 		s.db, s.openErr = openBolt(s.path, stateMapBytes)
@@ -86,8 +86,8 @@ func (s *stateStore) bolt() (*bbolt.DB, error) {
 	return s.db, s.openErr
 }
 
-// take makes the store that of a verified file.
-func (s *stateStore) take(img stateImage) {
+// setImage has the store begin with what a verified file has.
+func (s *stateStore) setImage(img stateImage) {
 	s.meta, s.dropped = img.meta, img.dropped
 	s.phase = nextStale // whether there is anything is seen when it is removed
 	if s.meta.Next {
@@ -162,7 +162,7 @@ func (s *stateStore) replace(r *received) error {
 		return s.disk.note(err)
 	}
 	s.db = db
-	s.take(stateImage{meta: r.meta})
+	s.setImage(stateImage{meta: r.meta})
 	return nil
 }
 

@@ -107,7 +107,7 @@ func (r *stateRig) look() {
 		r.t.Fatalf("%d rows, want %d: %v", len(got), len(r.now), err)
 	}
 	loaded := map[string]string{}
-	_, err = loadState(r.dir, r.id, rowReader{take: func(k, v []byte) error { loaded[string(k)] = string(v); return nil }})
+	_, err = loadState(r.dir, r.id, rowReader{add: func(k, v []byte) error { loaded[string(k)] = string(v); return nil }})
 	if err != nil || !maps.Equal(loaded, r.now) {
 		r.t.Fatalf("%d rows are loaded, want %d: %v", len(loaded), len(r.now), err)
 	}

@@ -1,9 +1,6 @@
 package raftstore
 
-import (
-	"context"
-	"slices"
-)
+import "context"
 
 // Status is what a member knows about its cluster at one moment.
 type Status struct {
@@ -12,7 +9,7 @@ type Status struct {
 	// Commit is the last entry that this member knows to be committed, Applied the last that its handler has
 	// dealt with.
 	Commit, Applied uint64
-	Members         []Member // as Members, but fresh
+	Members         Members // as Store.Members, but fresh
 	// FreeBytes is the free space of the data directory's file system, 0 if it is unknown. Below ReserveBytes
 	// (0: no reserve) no more commands are taken, which is what Full says.
 	FreeBytes, ReserveBytes uint64
@@ -61,15 +58,6 @@ func (s Status) QuorumWithout(id uint64) bool {
 		}
 	}
 	return active > voters/2
-}
-
-// Member returns the member with an id.
-func (s Status) Member(id uint64) (Member, bool) {
-	at := slices.IndexFunc(s.Members, func(m Member) bool { return m.ID == id })
-	if at < 0 {
-		return Member{}, false
-	}
-	return s.Members[at], true
 }
 
 // WantCheckpoint makes CheckpointDue true, once no other checkpoint is being written, until one as of index

@@ -3,6 +3,7 @@ package raftstore
 import (
 	"context"
 	"path/filepath"
+	"slices"
 	"testing"
 )
 
@@ -46,11 +47,25 @@ func TestStatusOfOne(t *testing.T) {
 	if err != nil || got.Term == 0 || got.Leader != s.Member() || got.Commit != r.last() || got.Applied != r.last() || got.FreeBytes == 0 {
 		t.Errorf("the status is %+v, %v", got, err)
 	}
-	if m, found := got.Member(s.Member()); !found || !m.Leader || m.Match != r.last() || !m.Active {
+	if m, found := got.Members.Find(s.Member()); !found || !m.Leader || m.Match != r.last() || !m.Active {
 		t.Errorf("this member is %+v, %v", m, found)
 	}
-	if _, found := got.Member(1); found {
+	if _, found := got.Members.Find(1); found {
 		t.Error("a member that is not there")
+	}
+}
+
+// TestNamesOfMembers: a member is called by its name, and by its id where that is not known. Servers that are
+// no members have an id only, and none where it is about members.
+func TestNamesOfMembers(t *testing.T) {
+	l := Members{{ID: 1, Name: "a"}, {ID: 0x2b}}
+	for id, want := range map[uint64]string{1: "a", 0x2b: "000000000000002b", 7: "0000000000000007"} {
+		if got := l.NameOf(id); got != want {
+			t.Errorf("%d is called %s, want %s", id, got, want)
+		}
+	}
+	if got, want := l.NamesOf([]uint64{7, 0x2b, 1}), []string{"a", "000000000000002b"}; !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
 	}
 }
 
@@ -58,16 +73,16 @@ func TestQuorumWithout(t *testing.T) {
 	a, b, c := Member{ID: 1, Active: true}, Member{ID: 2, Active: true}, Member{ID: 3}
 	learner := Member{ID: 4, Active: true, Learner: true}
 	for _, test := range []struct {
-		members []Member
+		members Members
 		without uint64
 		want    bool
 	}{
-		{[]Member{a}, 1, false},
-		{[]Member{a, b}, 1, true},
-		{[]Member{a, b, c}, 3, true},
-		{[]Member{a, b, c}, 1, false},
-		{[]Member{a, b, c, learner}, 1, false},
-		{[]Member{a, learner}, 4, true},
+		{Members{a}, 1, false},
+		{Members{a, b}, 1, true},
+		{Members{a, b, c}, 3, true},
+		{Members{a, b, c}, 1, false},
+		{Members{a, b, c, learner}, 1, false},
+		{Members{a, learner}, 4, true},
 	} {
 		if got := (Status{Members: test.members}).QuorumWithout(test.without); got != test.want {
 			t.Errorf("%v without %d: %v", test.members, test.without, got)

@@ -286,7 +286,7 @@ func (s *Store) openDisk(ctx context.Context) error {
 	if err := d.remove(filepath.Join(dir, receivedFileName)); err != nil {
 		return err
 	}
-	img, err := examineFor(dir, rowReader{take: s.cfg.Load, logger: s.cfg.Logger, period: s.cfg.toldEach})
+	img, err := examineFor(dir, rowReader{add: s.cfg.Load, logger: s.cfg.Logger, period: s.cfg.toldEach})
 	if err != nil {
 		return err
 	}

@@ -3,7 +3,6 @@ package scheme
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/coordd/coordd/scheme/outcome"
 )
@@ -174,7 +173,5 @@ func accessDenied(s Subject, path Path) outcome.Outcome {
 	if who == "" {
 		who = "an anonymous user"
 	}
-	text := fmt.Sprintf("Access denied for %s on path %s", who, Shown(path.String()))
-	return outcome.Refuse(outcome.Unauthorized, outcome.Issue{Code: outcome.CodeAccessDenied,
-		Severity: outcome.SeverityError, Message: strings.ToValidUTF8(text, "\uFFFD")})
+	return outcome.Denied(fmt.Sprintf("Access denied for %s on path %s", who, Shown(path.String())))
 }

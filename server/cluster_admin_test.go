@@ -469,7 +469,7 @@ func TestServerAlone(t *testing.T) {
 	s, conn := startTest(t, nil)
 	now := new(adminpb.ClusterStatus)
 	if err := conn.Invoke(t.Context(), "/"+adminpb.Cluster_ServiceDesc.ServiceName+"/Status", &adminpb.ClusterStatusRequest{}, now); err != nil ||
-		len(now.GetMembers()) != 1 || now.GetLeader() != now.GetServerId() || now.GetServerId() != idText(s.store.Member()) || !now.GetCaughtUp() {
+		len(now.GetMembers()) != 1 || now.GetLeader() != now.GetServerId() || now.GetServerId() != raftstore.IDText(s.store.Member()) || !now.GetCaughtUp() {
 		t.Errorf("got %v, %v", now, err)
 	}
 	for method, call := range map[string][2]proto.Message{

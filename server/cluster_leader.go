@@ -40,8 +40,8 @@ func (s clusterLeader) Add(ctx context.Context, r *adminpb.AddMemberRequest) (*a
 	if err != nil {
 		return nil, s.changeRefused(ctx, "add "+r.GetName(), err)
 	}
-	s.config.Logger.Info("a server was added as a learner", "name", r.GetName(), "id", idText(id), "peer", r.GetPeerAddress())
-	return &adminpb.AddMemberResponse{Id: idText(id)}, nil
+	s.config.Logger.Info("a server was added as a learner", "name", r.GetName(), "id", raftstore.IDText(id), "peer", r.GetPeerAddress())
+	return &adminpb.AddMemberResponse{Id: raftstore.IDText(id)}, nil
 }
 
 // Promote implements clusterpb.ClusterServer.
@@ -58,10 +58,10 @@ func (s clusterLeader) Promote(ctx context.Context, r *adminpb.PromoteMemberRequ
 	for {
 		err := s.store.Promote(ctx, m.ID)
 		if err == nil {
-			s.config.Logger.Info("a server has a vote now", "name", m.Name, "id", idText(m.ID))
+			s.config.Logger.Info("a server has a vote now", "name", m.Name, "id", raftstore.IDText(m.ID))
 			return &adminpb.PromoteMemberResponse{}, nil
 		}
-		refusal := s.changeRefused(ctx, "promote "+nameOf(m), err)
+		refusal := s.changeRefused(ctx, "promote "+m.DisplayName(), err)
 		if !r.GetWait() || !errors.Is(err, raftstore.ErrBehind) {
 			return nil, refusal
 		}
@@ -85,7 +85,7 @@ func (s clusterLeader) Remove(ctx context.Context, r *adminpb.RemoveMemberReques
 	if err != nil {
 		return nil, err
 	}
-	what := "remove " + nameOf(m)
+	what := "remove " + m.DisplayName()
 	if m.ID == s.store.Member() {
 		now, err := s.store.Status(ctx)
 		if err != nil {
@@ -102,7 +102,7 @@ func (s clusterLeader) Remove(ctx context.Context, r *adminpb.RemoveMemberReques
 	if err := s.store.Remove(ctx, m.ID); err != nil {
 		return nil, s.changeRefused(ctx, what, err)
 	}
-	s.config.Logger.Info("a server was removed", "name", m.Name, "id", idText(m.ID))
+	s.config.Logger.Info("a server was removed", "name", m.Name, "id", raftstore.IDText(m.ID))
 	return &adminpb.RemoveMemberResponse{}, nil
 }
 
@@ -121,9 +121,9 @@ func (s clusterLeader) TransferLeader(ctx context.Context, r *adminpb.TransferLe
 		}
 		switch {
 		case to.ID == s.store.Member():
-			return &adminpb.TransferLeaderResponse{Leader: idText(to.ID)}, nil
+			return &adminpb.TransferLeaderResponse{Leader: raftstore.IDText(to.ID)}, nil
 		case to.Learner:
-			return nil, status.Errorf(codes.FailedPrecondition, "%s has no vote and cannot lead: promote it first", nameOf(to))
+			return nil, status.Errorf(codes.FailedPrecondition, "%s has no vote and cannot lead: promote it first", to.DisplayName())
 		}
 	}
 	if err := s.store.TransferLeader(ctx, to.ID); err != nil {
@@ -131,7 +131,7 @@ func (s clusterLeader) TransferLeader(ctx context.Context, r *adminpb.TransferLe
 	}
 	for {
 		if leader := s.store.Leader(); leader != 0 {
-			return &adminpb.TransferLeaderResponse{Leader: idText(leader)}, nil
+			return &adminpb.TransferLeaderResponse{Leader: raftstore.IDText(leader)}, nil
 		}
 		select {
 		case <-ctx.Done():

@@ -52,7 +52,7 @@ func (s clusterService) Add(ctx context.Context, r *adminpb.AddMemberRequest) (*
 	answer, unclear, err := onLeader(ctx, s.Server, r, clusterLeader.Add, clusterpb.ClusterClient.Add)
 	if unclear && status.Code(err) == codes.AlreadyExists {
 		if m := s.memberWith(r.GetName(), r.GetPeerAddress()); m != nil { // by an attempt whose answer was lost
-			return &adminpb.AddMemberResponse{Id: idText(m.ID)}, nil
+			return &adminpb.AddMemberResponse{Id: raftstore.IDText(m.ID)}, nil
 		}
 	}
 	return answer, err
@@ -116,7 +116,7 @@ func (s clusterService) Remove(ctx context.Context, r *adminpb.RemoveMemberReque
 	// Another member may get the name while this goes on, but never the id.
 	resolved := &adminpb.RemoveMemberRequest{Member: r.GetMember()}
 	if m, err := s.findMember(r.GetMember()); err == nil {
-		resolved.Member = idText(m.ID)
+		resolved.Member = raftstore.IDText(m.ID)
 	}
 	answer, unclear, err := onLeader(ctx, s.Server, resolved, clusterLeader.Remove, clusterpb.ClusterClient.Remove)
 	switch {
@@ -130,7 +130,7 @@ func (s clusterService) Remove(ctx context.Context, r *adminpb.RemoveMemberReque
 
 // removed reports whether this server is the member with an id and has been removed.
 func (s *Server) removed(id string) bool {
-	return id == idText(s.store.Member()) && errors.Is(s.Err(), raftstore.ErrRemoved)
+	return id == raftstore.IDText(s.store.Member()) && errors.Is(s.Err(), raftstore.ErrRemoved)
 }
 
 // TransferLeader implements adminpb.ClusterServer.
@@ -214,10 +214,8 @@ func (s *Server) findMember(text string) (raftstore.Member, error) {
 		}
 	}
 	if id, err := strconv.ParseUint(text, 16, 64); err == nil {
-		for _, m := range members {
-			if m.ID == id {
-				return m, nil
-			}
+		if m, found := members.Find(id); found {
+			return m, nil
 		}
 	}
 	return raftstore.Member{}, s.noSuchMember(text)
@@ -226,18 +224,8 @@ func (s *Server) findMember(text string) (raftstore.Member, error) {
 func (s *Server) noSuchMember(text string) error {
 	var known []string
 	for _, m := range s.store.Members() {
-		known = append(known, nameOf(m))
+		known = append(known, m.DisplayName())
 	}
 	slices.Sort(known)
 	return status.Errorf(codes.NotFound, "The cluster has no server %q; it has %s", text, strings.Join(known, ", "))
 }
-
-// nameOf is how messages call a member.
-func nameOf(m raftstore.Member) string {
-	if m.Name != "" {
-		return m.Name
-	}
-	return idText(m.ID)
-}
-
-func idText(id uint64) string { return fmt.Sprintf("%016x", id) }

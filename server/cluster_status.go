@@ -62,13 +62,14 @@ func (s *Server) ownStatus(ctx context.Context) (*adminpb.ClusterStatus, error) 
 	}
 	leads := now.Leader == s.store.Member()
 	answer := &adminpb.ClusterStatus{
-		Cluster: idText(s.store.Cluster()), ServerId: idText(s.store.Member()), ServerName: s.config.Cluster.Name,
-		Term: now.Term, Commit: now.Commit, Applied: now.Applied, CaughtUp: leads, LeaderAnswered: leads,
+		Cluster: raftstore.IDText(s.store.Cluster()), ServerId: raftstore.IDText(s.store.Member()),
+		ServerName: s.config.Cluster.Name,
+		Term:       now.Term, Commit: now.Commit, Applied: now.Applied, CaughtUp: leads, LeaderAnswered: leads,
 		FreeBytes: now.FreeBytes, ReserveBytes: now.ReserveBytes, DiskFull: now.Full,
 		FormatVersion: s.group.FormatVersion(),
 	}
 	if now.Leader != 0 {
-		answer.Leader = idText(now.Leader)
+		answer.Leader = raftstore.IDText(now.Leader)
 	}
 	if d, found := s.divergence(); found {
 		answer.Diverged = s.divergenceText(d)
@@ -93,7 +94,7 @@ func memberStatus(m raftstore.Member, commit uint64, byLeader bool) *adminpb.Clu
 		role = adminpb.ClusterMember_ROLE_LEARNER
 	}
 	answer := &adminpb.ClusterMember{
-		Id: idText(m.ID), Name: m.Name, PeerAddress: m.PeerAddress, ClientAddress: m.ClientAddress, Role: role,
+		Id: raftstore.IDText(m.ID), Name: m.Name, PeerAddress: m.PeerAddress, ClientAddress: m.ClientAddress, Role: role,
 		Match: m.Match, Active: m.Active, Connected: m.Connected, Version: m.Version,
 	}
 	if byLeader && commit > m.Match {

@@ -75,7 +75,7 @@ type endpoint struct {
 // endpoints lists the servers that clients may use by one kind of listener, as far as members knows, which is
 // ascending by id. own is this server's addresses; it is among them, the first, unless others can take its
 // clients and it is leaving. No address comes twice.
-func endpoints(members []raftstore.Member, self uint64, own clientAddresses, tls, leaving bool) []endpoint {
+func endpoints(members raftstore.Members, self uint64, own clientAddresses, tls, leaving bool) []endpoint {
 	nodes := nodeNumbers(members)
 	if nodes[self] == 0 { // it may not have heard of itself yet
 		nodes[self] = 1
@@ -96,7 +96,7 @@ func endpoints(members []raftstore.Member, self uint64, own clientAddresses, tls
 
 // nodeNumbers gives every member a number of 32 bits that all servers compute alike: half of its id, or where
 // that is 0 or taken by a member with a smaller id, the next free one.
-func nodeNumbers(members []raftstore.Member) map[uint64]uint32 {
+func nodeNumbers(members raftstore.Members) map[uint64]uint32 {
 	numbers, taken := make(map[uint64]uint32), map[uint32]bool{0: true}
 	for _, m := range members {
 		n := uint32(m.ID)
@@ -122,8 +122,11 @@ func (s *Server) sendClientsElsewhere(ctx context.Context) {
 	defer cancel()
 	look := time.NewTicker(leaderPoll)
 	defer look.Stop()
-	named := func(m raftstore.Member) bool { return m.ID == s.store.Member() && m.ClientAddress != addressesOfNone }
-	for slices.ContainsFunc(s.store.Members(), named) {
+	named := func() bool {
+		m, found := s.store.Members().Find(s.store.Member())
+		return found && m.ClientAddress != addressesOfNone
+	}
+	for named() {
 		select {
 		case <-look.C:
 		case <-ctx.Done():

@@ -38,20 +38,20 @@ func TestEndpoints(t *testing.T) {
 	own := clientAddresses{plain: hostPort{"self", 1}, tls: hostPort{"self", 2}}
 	member := func(id uint64, text string) raftstore.Member { return raftstore.Member{ID: id, ClientAddress: text} }
 	for name, test := range map[string]struct {
-		members      []raftstore.Member
+		members      raftstore.Members
 		tls, leaving bool
 		want         []endpoint
 	}{
-		"alone":                       {[]raftstore.Member{member(5, "")}, false, false, []endpoint{{5, own.plain}}},
-		"alone and leaving":           {[]raftstore.Member{member(5, addressesOfNone)}, false, true, []endpoint{{5, own.plain}}},
+		"alone":                       {raftstore.Members{member(5, "")}, false, false, []endpoint{{5, own.plain}}},
+		"alone and leaving":           {raftstore.Members{member(5, addressesOfNone)}, false, true, []endpoint{{5, own.plain}}},
 		"unknown to itself":           {nil, true, false, []endpoint{{1, own.tls}}},
-		"old address of its own":      {[]raftstore.Member{member(5, "plain=old:1")}, false, false, []endpoint{{5, own.plain}}},
-		"others by plain text":        {[]raftstore.Member{member(2, "plain=b:1,tls=b:2"), member(5, ""), member(9, "plain=c:1")}, false, false, []endpoint{{5, own.plain}, {2, hostPort{"b", 1}}, {9, hostPort{"c", 1}}}},
-		"others by TLS":               {[]raftstore.Member{member(2, "plain=b:1,tls=b:2"), member(5, ""), member(9, "plain=c:1")}, true, false, []endpoint{{5, own.tls}, {2, hostPort{"b", 2}}}},
-		"leaving":                     {[]raftstore.Member{member(2, "plain=b:1"), member(5, "")}, false, true, []endpoint{{2, hostPort{"b", 1}}}},
-		"others not ready or leaving": {[]raftstore.Member{member(2, ""), member(5, ""), member(9, addressesOfNone)}, false, false, []endpoint{{5, own.plain}}},
-		"one address twice":           {[]raftstore.Member{member(2, "plain=b:1"), member(3, "plain=b:1"), member(4, "plain=self:1"), member(5, "")}, false, false, []endpoint{{5, own.plain}, {2, hostPort{"b", 1}}}},
-		"numbers that collide":        {[]raftstore.Member{member(5, ""), member(1<<32, "plain=b:1"), member(1<<32|5, "plain=c:1"), member(2<<32|5, "plain=d:1")}, false, false, []endpoint{{5, own.plain}, {1, hostPort{"b", 1}}, {6, hostPort{"c", 1}}, {7, hostPort{"d", 1}}}},
+		"old address of its own":      {raftstore.Members{member(5, "plain=old:1")}, false, false, []endpoint{{5, own.plain}}},
+		"others by plain text":        {raftstore.Members{member(2, "plain=b:1,tls=b:2"), member(5, ""), member(9, "plain=c:1")}, false, false, []endpoint{{5, own.plain}, {2, hostPort{"b", 1}}, {9, hostPort{"c", 1}}}},
+		"others by TLS":               {raftstore.Members{member(2, "plain=b:1,tls=b:2"), member(5, ""), member(9, "plain=c:1")}, true, false, []endpoint{{5, own.tls}, {2, hostPort{"b", 2}}}},
+		"leaving":                     {raftstore.Members{member(2, "plain=b:1"), member(5, "")}, false, true, []endpoint{{2, hostPort{"b", 1}}}},
+		"others not ready or leaving": {raftstore.Members{member(2, ""), member(5, ""), member(9, addressesOfNone)}, false, false, []endpoint{{5, own.plain}}},
+		"one address twice":           {raftstore.Members{member(2, "plain=b:1"), member(3, "plain=b:1"), member(4, "plain=self:1"), member(5, "")}, false, false, []endpoint{{5, own.plain}, {2, hostPort{"b", 1}}}},
+		"numbers that collide":        {raftstore.Members{member(5, ""), member(1<<32, "plain=b:1"), member(1<<32|5, "plain=c:1"), member(2<<32|5, "plain=d:1")}, false, false, []endpoint{{5, own.plain}, {1, hostPort{"b", 1}}, {6, hostPort{"c", 1}}, {7, hostPort{"d", 1}}}},
 	} {
 		if got := endpoints(test.members, 5, own, test.tls, test.leaving); !reflect.DeepEqual(got, test.want) {
 			t.Errorf("%s: got %v, want %v", name, got, test.want)

@@ -13,8 +13,8 @@ const (
 // lending bounds what large answers have of memory until their clients have read them. Who wants more waits
 // in line; those who have it give it back, as a client that does not read loses its stream.
 type lending struct {
-	turn chan struct{} // holds one for the first in line
-	lent chan struct{} // holds one for each unit
+	first chan struct{} // holds one for the first in line
+	lent  chan struct{} // holds one for each unit
 }
 
 func newLending() lending {
@@ -25,11 +25,11 @@ func newLending() lending {
 func (l *lending) borrow(ctx context.Context, bytes int) (units int) {
 	wanted := min((bytes+lentUnitBytes-1)/lentUnitBytes, cap(l.lent))
 	select {
-	case l.turn <- struct{}{}:
+	case l.first <- struct{}{}:
 	case <-ctx.Done():
 		return 0
 	}
-	defer func() { <-l.turn }()
+	defer func() { <-l.first }()
 	for units < wanted {
 		select {
 		case l.lent <- struct{}{}:

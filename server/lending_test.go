@@ -21,7 +21,7 @@ func TestLending(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	first, second := make(chan int, 1), make(chan int, 1)
 	go func() { first <- l.borrow(ctx, 2*lentUnitBytes) }()
-	eventually(t, "the first in line", func() bool { return len(l.turn) == 1 })
+	eventually(t, "the first in line", func() bool { return len(l.first) == 1 })
 	go func() { second <- l.borrow(t.Context(), 1) }()
 	l.giveBack(1)
 	eventually(t, "a unit for the first", func() bool { return len(l.lent) == cap(l.lent) })

@@ -36,7 +36,7 @@ func sizeOf(r *coordination.Reply) int64 {
 		n += int64(len(r.Refusal.Text))
 	}
 	if d := r.Description; d != nil {
-		n += int64(replyDescriptionBytes + len(d.Name) + len(d.Data) + d.Owners.Bytes() + d.Waiters.Bytes())
+		n += int64(replyDescriptionBytes + len(d.Name) + d.Bytes())
 	}
 	return n
 }

@@ -10,7 +10,6 @@ import (
 
 	"google.golang.org/grpc/health/grpc_health_v1"
 
-	"github.com/coordd/coordd/raftstore"
 	"github.com/coordd/coordd/server/group"
 	"github.com/coordd/coordd/server/listen"
 )
@@ -96,8 +95,9 @@ func (s *Server) issues() []issue {
 	}
 	entries, known := s.lag()
 	replayed, of, replaying := s.group.Replaying()
+	_, isMember := s.store.Members().Find(self)
 	switch {
-	case !slices.ContainsFunc(s.store.Members(), func(m raftstore.Member) bool { return m.ID == self }):
+	case !isMember:
 		add(issueNoMember, fatal, self, "not a member of the cluster, as far as this server has heard")
 	case replaying:
 		add(issueReplaying, fatal, self, "starting: %d of %d entries of the log executed again", replayed, of)
@@ -134,7 +134,7 @@ func (s *Server) issues() []issue {
 	unlike := s.store.Unlike()
 	for _, m := range s.store.Members() {
 		if text := unlike[m.ID]; text != "" {
-			add(issueUnlike, noteworthy, m.ID, "server %s was given other settings, which should be the same on all: %s", nameOf(m), text)
+			add(issueUnlike, noteworthy, m.ID, "server %s was given other settings, which should be the same on all: %s", m.DisplayName(), text)
 		}
 	}
 	for _, text := range s.strained() {
@@ -143,7 +143,7 @@ func (s *Server) issues() []issue {
 	if s.group.Leads() {
 		for _, m := range s.store.Members() {
 			if !m.Learner && !m.Active && m.ID != self {
-				add(issueSilent, noteworthy, m.ID, "server %s is not heard of", nameOf(m))
+				add(issueSilent, noteworthy, m.ID, "server %s is not heard of", m.DisplayName())
 			}
 		}
 	}
@@ -241,7 +241,7 @@ func (s *Server) lookOut(ctx context.Context) {
 			told, toldAt = now.kind, time.Now()
 			s.sayReadiness(now)
 		}
-		s.tellMore(now, all)
+		s.showMore(now, all)
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():
@@ -296,8 +296,8 @@ type shown struct {
 // issueStarting is shown before it was looked for issues.
 var issueStarting = issue{kind: "STARTING", gravity: fatal, text: "starting"}
 
-// tellMore keeps up to date what is told besides whether the server is ready, which showHealth changes.
-func (s *Server) tellMore(now issue, all []issue) {
+// showMore keeps up to date what is told besides whether the server is ready, which showHealth changes.
+func (s *Server) showMore(now issue, all []issue) {
 	worst := s.shown.Load().worst
 	if (now.gravity == fatal) == (worst.gravity == fatal) {
 		worst = now
@@ -355,13 +355,7 @@ func (s *Server) divergence() (group.Divergence, bool) {
 
 // divergenceText is a divergence for people. What is to be done is in docs/cluster.md.
 func (s *Server) divergenceText(d group.Divergence) string {
-	var names []string
-	for _, m := range s.store.Members() {
-		if slices.Contains(d.Others, m.ID) {
-			names = append(names, nameOf(m))
-		}
-	}
-	others := strings.Join(names, ", ")
+	others := strings.Join(s.store.Members().NamesOf(d.Others), ", ")
 	if d.Right {
 		return fmt.Sprintf("diverged: as of entry %d the state of %s is not the one that the majority of the servers has; replace it", d.Index, others)
 	}

@@ -73,7 +73,8 @@ func (p *program) checkBackupFile(from string) error {
 	if err != nil {
 		return fmt.Errorf("flag --from: %s: %w", from, err)
 	}
-	fmt.Fprintf(p.stdout, "%s is sound: everything up to entry %d of cluster %016x, %d rows\n", from, report.Index, report.Cluster, report.Rows)
+	fmt.Fprintf(p.stdout, "%s is sound: everything up to entry %d of cluster %s, %d rows\n",
+		from, report.Index, raftstore.IDText(report.Cluster), report.Rows)
 	return nil
 }
 
@@ -100,10 +101,10 @@ func (p *program) restoreBackup(from string, s settings) error {
 	if err != nil {
 		return coded(err)
 	}
-	fmt.Fprintf(p.stdout, "%s holds cluster %016x now, which is new. Next:\n"+
+	fmt.Fprintf(p.stdout, "%s holds cluster %s now, which is new. Next:\n"+
 		"1. See that no server of the old cluster runs, and none starts again.\n"+
 		"2. Start this one with its usual settings, without --initial-cluster and --join:\n"+
-		"     coordd serve --data-dir %s%s\n", s.dataDir, report.Cluster, s.dataDir, servedAs(s.cluster))
+		"     coordd serve --data-dir %s%s\n", s.dataDir, raftstore.IDText(report.Cluster), s.dataDir, servedAs(s.cluster))
 	if s.cluster.name != "" {
 		fmt.Fprint(p.stdout, "3. Add the others with `coordd cluster add`, and start them with empty data directories.\n")
 	}
@@ -159,11 +160,12 @@ func (p *program) recoverAlone(directory string, yes bool) error {
 	var others strings.Builder
 	slices.SortFunc(survivor.Others, func(a, b raftstore.Member) int { return cmp.Compare(a.Name, b.Name) })
 	for _, m := range survivor.Others {
-		fmt.Fprintf(&others, "  %s  %016x  %s\n", cmp.Or(m.Name, "-"), m.ID, m.PeerAddress)
+		fmt.Fprintf(&others, "  %s  %s  %s\n", cmp.Or(m.Name, "-"), raftstore.IDText(m.ID), m.PeerAddress)
 	}
-	fmt.Fprintf(p.stdout, "Server %s, %016x, of cluster %016x has everything up to entry %d of term %d.\n"+
+	fmt.Fprintf(p.stdout, "Server %s, %s, of cluster %s has everything up to entry %d of term %d.\n"+
 		"What the others acknowledged after that is lost. These are removed for ever and must not run any more:\n%s",
-		cmp.Or(survivor.Name, "-"), survivor.Member, survivor.Cluster, survivor.LastIndex, survivor.LastTerm, others.String())
+		cmp.Or(survivor.Name, "-"), raftstore.IDText(survivor.Member), raftstore.IDText(survivor.Cluster),
+		survivor.LastIndex, survivor.LastTerm, others.String())
 	if !yes {
 		return usageError("nothing was changed; give --yes if this is the survivor with the most, and the others are stopped for good")
 	}

@@ -21,8 +21,9 @@ func (p *program) clusterSnapshotCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			fmt.Fprintf(p.stdout, "%s: %d bytes, everything up to entry %d of cluster %016x, %d rows\nCheck it at any time with\n"+
-				"  coordd cluster restore --from %s --check\n", f.to, bytes, report.Index, report.Cluster, report.Rows, f.to)
+			fmt.Fprintf(p.stdout, "%s: %d bytes, everything up to entry %d of cluster %s, %d rows\nCheck it at any time with\n"+
+				"  coordd cluster restore --from %s --check\n",
+				f.to, bytes, report.Index, raftstore.IDText(report.Cluster), report.Rows, f.to)
 			return nil
 		})
 	command.Flags().StringVar(&f.to, "to", "", "file to write, which must not exist")

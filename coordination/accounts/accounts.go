@@ -113,8 +113,7 @@ func (a *Accounts) newestKey() Position {
 }
 
 func notAdministrator() outcome.Outcome {
-	return outcome.Refuse(outcome.Unauthorized, outcome.Issue{Code: outcome.CodeAccessDenied,
-		Severity: outcome.SeverityError, Message: "Only administrators may manage users"})
+	return outcome.Denied("Only administrators may manage users")
 }
 
 func noSuchUser() outcome.Outcome {

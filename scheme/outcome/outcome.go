@@ -120,6 +120,13 @@ func Refuse(status Status, issues ...Issue) Outcome {
 	return Outcome{Status: status, Issues: issues}
 }
 
+// Denied is a refusal for want of rights, with a text that says what was not allowed. What is not UTF-8 in it
+// is replaced.
+func Denied(text string) Outcome {
+	return Refuse(Unauthorized, Issue{Code: CodeAccessDenied, Severity: SeverityError,
+		Message: strings.ToValidUTF8(text, "\uFFFD")})
+}
+
 // Because is a refusal with one issue, which says why. What is not UTF-8 in the text is replaced.
 func Because(status Status, text string) Outcome {
 	return Refuse(status, Issue{Severity: SeverityError, Message: strings.ToValidUTF8(text, "\uFFFD")})

@@ -148,7 +148,7 @@ func (a *Authenticator) CheckPassword(ctx context.Context, attempt Attempt, pass
 	if err := a.attempts.wait(attempt); err != nil {
 		return false, err
 	}
-	// Others may have shown wrong ones while this one waited for its turn.
+	// Others may have shown wrong ones while this one waited for a slot.
 	return a.Passwords.verify(ctx, attempt.Source, a.attempts.known(attempt), password, stored,
 		func() error { return a.attempts.wait(attempt) },
 		func(right bool) {

@@ -128,7 +128,7 @@ func TestSourceOf(t *testing.T) {
 	}
 }
 
-// TestWaitIsLookedAtAgain: of many wrong passwords that come at once, those that wait for their turn are
+// TestWaitIsLookedAtAgain: of many wrong passwords that come at once, those that wait for a slot are
 // refused without a hash as soon as there were too many.
 func TestWaitIsLookedAtAgain(t *testing.T) {
 	a, err := New(true, "/local", "")
@@ -153,7 +153,7 @@ func TestWaitIsLookedAtAgain(t *testing.T) {
 		}()
 	}
 	a.Passwords.await(t, false, n)
-	a.Passwords.turns.giveBack(true)
+	a.Passwords.slots.release(true)
 	hashed := 0
 	for range n {
 		var wait *WaitError

@@ -35,7 +35,7 @@ var (
 
 // Hasher hashes passwords with argon2id, a few at a time.
 type Hasher struct {
-	turns     turns
+	slots     slots
 	memoryKiB uint32 // of one hash
 	decoy     string // verified where there is no user, so that the answer takes as long
 }
@@ -55,7 +55,7 @@ func (h *Hasher) Hash(ctx context.Context, password string) (string, error) {
 	if password == "" || len(password) > maxPasswordBytes {
 		return "", ErrPasswordLength
 	}
-	done, err := h.turns.take(ctx, SourceOf(ctx), true)
+	done, err := h.slots.acquire(ctx, SourceOf(ctx), true)
 	if err != nil {
 		return "", err
 	}
@@ -68,15 +68,15 @@ func (h *Hasher) Hash(ctx context.Context, password string) (string, error) {
 }
 
 // verify reports whether the password is the one that stored was made of. An empty stored value is a user who
-// is not there: the answer is no, and takes as long. may is asked when the turn has come; its error ends the
-// matter. note is told what came of it before the turn goes to the next.
+// is not there: the answer is no, and takes as long. may is asked when there is a slot; its error ends the
+// matter. note is told what came of it before the slot goes to the next.
 func (h *Hasher) verify(ctx context.Context, source string, known bool, password, stored string, may func() error,
 	note func(right bool)) (bool, error) {
 	if len(password) > maxPasswordBytes {
 		note(false)
 		return false, nil
 	}
-	done, err := h.turns.take(ctx, source, known)
+	done, err := h.slots.acquire(ctx, source, known)
 	if err != nil {
 		return false, err
 	}

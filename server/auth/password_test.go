@@ -45,11 +45,11 @@ func TestPasswordHashes(t *testing.T) {
 	}
 }
 
-// takeAll takes every turn.
+// takeAll takes every slot.
 func (h *Hasher) takeAll(t *testing.T) {
 	t.Helper()
 	for range maxHashesAtOnce {
-		if _, err := h.turns.take(t.Context(), "", true); err != nil {
+		if _, err := h.slots.acquire(t.Context(), "", true); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -59,9 +59,9 @@ func (h *Hasher) takeAll(t *testing.T) {
 func (h *Hasher) await(t *testing.T, known bool, n int) {
 	t.Helper()
 	for {
-		h.turns.mutex.Lock()
-		waiting := h.turns.lines[lineOf(known)].waiting
-		h.turns.mutex.Unlock()
+		h.slots.mutex.Lock()
+		waiting := h.slots.lines[lineOf(known)].waiting
+		h.slots.mutex.Unlock()
 		if waiting == n {
 			return
 		}
@@ -72,7 +72,7 @@ func (h *Hasher) await(t *testing.T, known bool, n int) {
 	}
 }
 
-// TestHashingIsBounded: with all turns taken, hashes wait up to a number, and only as long as their callers
+// TestHashingIsBounded: with all slots taken, hashes wait up to a number, and only as long as their callers
 // do.
 func TestHashingIsBounded(t *testing.T) {
 	h := NewHasher()
@@ -96,7 +96,7 @@ func TestHashingIsBounded(t *testing.T) {
 		}
 	}
 	h.await(t, true, 0)
-	if len(h.turns.lines[lineOf(true)].sources) != 0 {
+	if len(h.slots.lines[lineOf(true)].sources) != 0 {
 		t.Error("something is left in the line")
 	}
 }

@@ -38,9 +38,9 @@ var (
 // acquisition is one that waits.
 type acquisition struct {
 	quota.Waiter
-	ended chan struct{} // closed when it has
-	told  bool          // that it has, or that its time is over, and it has not left yet
-	left  bool
+	ended   chan struct{} // closed when it has
+	counted bool          // among those that leave: its wait, or its time, is over, and it has not left yet
+	left    bool
 }
 
 // maxKnownRights is how many callers of nodes are known who may acquire.
@@ -118,10 +118,10 @@ func (l *limiter) acquire(a *Acquisition, deadline coordination.Instant) (wait *
 		return nil, false, nil
 	case a.Used:
 		l.buckets.Use(now, b, a.Amount)
-		l.settle()
+		l.followUp()
 		return nil, true, nil
 	case l.buckets.Acquire(now, b, a.Amount):
-		l.settle()
+		l.followUp()
 		return nil, true, nil
 	case deadline <= now:
 		return nil, true, ErrNoUnits
@@ -131,7 +131,7 @@ func (l *limiter) acquire(a *Acquisition, deadline coordination.Instant) (wait *
 	if !l.buckets.Wait(now, b, a.Amount, &wait.Waiter) {
 		return nil, true, ErrTooManyWait
 	}
-	l.settle()
+	l.followUp()
 	return wait, true, nil
 }
 
@@ -141,7 +141,7 @@ func (l *limiter) await(ctx context.Context, w *acquisition, deadline coordinati
 	timer := l.group.clock.AfterFunc(time.Duration(deadline-l.group.clock.Now()), func() {
 		l.mutex.Lock()
 		defer l.mutex.Unlock()
-		l.tell(w)
+		l.countLeaving(w)
 		close(over)
 	})
 	defer timer.Stop()
@@ -155,10 +155,10 @@ func (l *limiter) await(ctx context.Context, w *acquisition, deadline coordinati
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
 	ended := l.buckets.Cancel(l.group.clock.Now(), &w.Waiter)
-	if w.left = true; w.told {
+	if w.left = true; w.counted {
 		l.leaving--
 	}
-	l.settle()
+	l.followUp()
 	switch ended {
 	case quota.Granted:
 		return nil
@@ -170,10 +170,10 @@ func (l *limiter) await(ctx context.Context, w *acquisition, deadline coordinati
 	return end
 }
 
-// tell counts a call that has a reason to leave until it has. The mutex is held.
-func (l *limiter) tell(w *acquisition) {
-	if !w.told && !w.left {
-		w.told = true
+// countLeaving counts a call that has a reason to leave until it has. The mutex is held.
+func (l *limiter) countLeaving(w *acquisition) {
+	if !w.counted && !w.left {
+		w.counted = true
 		l.leaving++
 	}
 }

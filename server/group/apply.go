@@ -9,25 +9,26 @@ import (
 	"github.com/coordd/coordd/raftstore"
 )
 
-// handler is how the log tells the group what happens. It is called from the log's goroutine.
+// handler is how the log tells the group what happens, which waits in the queue for the next turn. It is called
+// from the log's goroutine.
 type handler struct{ *Group }
 
 // Committed implements raftstore.Handler.
-func (g handler) Committed(entries []raftstore.Entry) { g.tell(storeEvent{entries: entries}) }
+func (g handler) Committed(entries []raftstore.Entry) { g.queue.putStore(storeEvent{entries: entries}) }
 
 // Leading implements raftstore.Handler.
-func (g handler) Leading(term uint64) { g.tell(storeEvent{leading: term}) }
+func (g handler) Leading(term uint64) { g.queue.putStore(storeEvent{leading: term}) }
 
 // Following implements raftstore.Handler.
 func (g handler) Following(term, leader uint64) {
-	g.tell(storeEvent{following: true, term: term, leader: leader})
+	g.queue.putStore(storeEvent{following: true, term: term, leader: leader})
 }
 
 // Restore implements raftstore.Restorer.
-func (g handler) Restore(index uint64) { g.tell(storeEvent{restored: index}) }
+func (g handler) Restore(index uint64) { g.queue.putStore(storeEvent{restored: index}) }
 
 // ReadReady implements raftstore.Handler.
-func (g handler) ReadReady(id, index uint64) { g.tell(storeEvent{barrier: id, index: index}) }
+func (g handler) ReadReady(id, index uint64) { g.queue.putStore(storeEvent{barrier: id, index: index}) }
 
 // CheckpointDone implements raftstore.Handler.
 func (g handler) CheckpointDone(index uint64) {
@@ -35,10 +36,7 @@ func (g handler) CheckpointDone(index uint64) {
 }
 
 // Failed implements raftstore.Handler.
-func (g handler) Failed(err error) { g.tell(storeEvent{failed: err}) }
-
-// tell keeps what the log says for the next turn.
-func (g *Group) tell(e storeEvent) { g.queue.putStore(e) }
+func (g handler) Failed(err error) { g.queue.putStore(storeEvent{failed: err}) }
 
 // Flush implements raftstore.Handler.
 func (g handler) Flush(busy bool) {
@@ -80,7 +78,7 @@ func (g *Group) handleStore(e storeEvent) error {
 	}
 	g.answerBarriers()
 	if n := len(e.entries); n > 0 {
-		g.tellApplied(e.entries[n-1].Index)
+		g.reportApplied(e.entries[n-1].Index)
 		g.applied.Store(uint64(g.replica.Machine().Index()))
 		g.size.publish(g.replica.Machine())
 		g.startCheckpoint()
@@ -88,14 +86,14 @@ func (g *Group) handleStore(e storeEvent) error {
 	return nil
 }
 
-// tellApplied tells the store that everything up to index is executed, and how many commands that were since
-// it was told last.
-func (g *Group) tellApplied(index uint64) {
+// reportApplied says to the store that everything up to index is executed, and how many commands that were
+// since the last time.
+func (g *Group) reportApplied(index uint64) {
 	g.store.Applied(index, g.executed)
 	g.executed = 0
 }
 
-// restore takes over the state of another member that is stored now: that of the checkpoint which the log
+// restore goes on with the state of another member that is stored now: that of the checkpoint which the log
 // told of, or of a later one. The entries up to that may still come.
 func (g *Group) restore() error {
 	machine, err := loadMachine(g.config, g.store)
@@ -139,7 +137,7 @@ func (g *Group) apply(e *raftstore.Entry) error {
 	if g.debugs {
 		timingOut = g.timingOut(&g.entry)
 	}
-	g.limiter.told(g.replica.Machine(), g.replica.Committed(g.clock.Now(), &g.entry))
+	g.limiter.applied(g.replica.Machine(), g.replica.Committed(g.clock.Now(), &g.entry))
 	g.tellTimedOut(timingOut)
 	g.noteEvents()
 	if g.entry.Marked() {
@@ -178,7 +176,7 @@ func (g *Group) handle(e event) {
 	switch c := e.call; {
 	case c == nil:
 		g.replica.Forward(g.clock.Now(), e.reign, e.id, e.sink, e.forward)
-	case c.read == nil && c.taken.Swap(true): // nobody waits for it any more
+	case c.read == nil && c.claimed.Swap(true): // nobody waits for it any more
 	case c.read == nil:
 		g.replica.Call(c, c.attempt.command, c.attempt.since, c.attempt.repeated)
 	default:

@@ -39,8 +39,8 @@ type wish struct {
 	granted chan struct{} // closed when it is spent
 }
 
-// take spends credit if there is enough and nobody waits. If not, the wish is in line.
-func (b *budget) take(bytes int) *wish {
+// wishFor spends credit if there is enough and nobody waits. If not, the wish is in line.
+func (b *budget) wishFor(bytes int) *wish {
 	if b.line.Load() == 0 && b.spend(bytes) {
 		return nil
 	}
@@ -116,7 +116,7 @@ func (b *budget) held() (spent, waiting int) {
 
 // enter spends credit as soon as there is enough. It reports whether it did: ctx may be done before.
 func (b *budget) enter(ctx context.Context, bytes int) bool {
-	w := b.take(bytes)
+	w := b.wishFor(bytes)
 	return w == nil || b.await(ctx, w)
 }
 

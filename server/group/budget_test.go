@@ -12,10 +12,10 @@ import (
 func TestBudget(t *testing.T) {
 	var b budget
 	b.limit(100)
-	if b.take(60) != nil || b.take(40) != nil {
+	if b.wishFor(60) != nil || b.wishFor(40) != nil {
 		t.Fatal("credit is refused below the limit")
 	}
-	one, large, last := b.take(1), b.take(500), b.take(10)
+	one, large, last := b.wishFor(1), b.wishFor(500), b.wishFor(10)
 	granted := func(w *wish) bool {
 		select {
 		case <-w.granted:
@@ -37,10 +37,10 @@ func TestBudget(t *testing.T) {
 		t.Error("who goes away is in the way")
 	}
 	b.change(-71)
-	if b.take(500) != nil {
+	if b.wishFor(500) != nil {
 		t.Error("what is larger than the limit does not pass alone")
 	}
-	if w := b.take(1); w == nil {
+	if w := b.wishFor(1); w == nil {
 		t.Error("something passes beside it")
 	}
 	b.limit(1000)

@@ -33,7 +33,7 @@ type call struct {
 	read    func(m *coordination.Machine) outcome.Outcome
 	rows    int             // of the machine that read looks at, at most
 	done    chan callAnswer // capacity 1
-	taken   atomic.Bool     // by the group, or by its caller, who waits no more: whoever comes first has it
+	claimed atomic.Bool     // by the group, or by its caller, who waits no more: whoever comes first has it
 }
 
 type callAnswer struct {
@@ -191,10 +191,10 @@ var ErrStopped = errors.New("the server is stopping")
 var errWithdrawn = errors.New("the group did not come to the call")
 
 // await returns the answer to a call. Errors: those of the answer, ErrStopped, that of ctx, with errWithdrawn
-// if the call was never taken.
+// if the call was never claimed.
 //
-// A read that was taken is awaited to its end, although ctx is done: it works with what its caller has, and
-// the caller goes on with that. It is quick, and it runs in the turn in which it was taken.
+// A read that was claimed is awaited to its end, although ctx is done: it works with what its caller has, and
+// the caller goes on with that. It is quick, and it runs in the turn that claims it.
 func (g *Group) await(ctx context.Context, c *call) (outcome.Outcome, error) {
 	if !g.queue.room.enter(ctx, requestBytes) {
 		return outcome.Outcome{}, errors.Join(errWithdrawn, ctx.Err())
@@ -206,7 +206,7 @@ func (g *Group) await(ctx context.Context, c *call) (outcome.Outcome, error) {
 	case a := <-c.done:
 		return a.outcome, a.err
 	case <-ctx.Done():
-		if !c.taken.Swap(true) {
+		if !c.claimed.Swap(true) {
 			return outcome.Outcome{}, errors.Join(errWithdrawn, ctx.Err())
 		}
 		if c.read == nil {

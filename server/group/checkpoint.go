@@ -66,7 +66,7 @@ func (g *Group) continueCheckpoint() {
 			c.writer.Finish()
 			g.checkpoint = nil
 			if digest, known := c.rows.Digest(); known && c.marked {
-				g.digests.taken(g.reportOf(c.rows.Index(), digest))
+				g.digests.addOwn(g.reportOf(c.rows.Index(), digest))
 			}
 			return
 		}

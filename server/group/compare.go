@@ -93,7 +93,7 @@ func (g *Group) checkpointAtMark() {
 		g.logger.Debug("passing over a mark: the last checkpoint is not stored yet", "index", g.entry.Index)
 		return
 	}
-	g.tellApplied(uint64(g.entry.Index)) // what comes behind the mark counts towards the next one
+	g.reportApplied(uint64(g.entry.Index)) // what comes behind the mark counts towards the next one
 	g.beginCheckpoint()
 	g.checkpoint.marked = true
 }
@@ -147,7 +147,7 @@ func (g *Group) compareDigests(ctx context.Context) {
 		case <-pause:
 			pause = nil
 			if tries == compareTries {
-				g.digests.settle(last.index)
+				g.digests.giveUp(last.index)
 			}
 		}
 		if now, known := g.digests.newest(); known && now != last {
@@ -252,23 +252,12 @@ func (g *Group) judge() *DivergedError {
 	switch now.verdict {
 	case split:
 		g.logger.Error("this server has diverged from others, and no majority of the voters has one state, "+
-			"so nobody knows who is right", "as of entry", now.report.index, "others", g.namesOf(now.differing))
+			"so nobody knows who is right", "as of entry", now.report.index, "others", g.store.Members().NamesOf(now.differing))
 	case shared:
 		g.logger.Error("other servers have diverged from the majority, which has the state of this one",
-			"as of entry", now.report.index, "diverged", g.namesOf(now.differing))
+			"as of entry", now.report.index, "diverged", g.store.Members().NamesOf(now.differing))
 	}
 	return nil
-}
-
-// namesOf is how people call members.
-func (g *Group) namesOf(ids []uint64) []string {
-	var names []string
-	for _, m := range g.store.Members() {
-		if slices.Contains(ids, m.ID) {
-			names = append(names, cmp.Or(m.Name, fmt.Sprintf("%016x", m.ID)))
-		}
-	}
-	return names
 }
 
 // endDiverged ends this server, whose state is wrong: first in a way that a restart does not undo, and then

@@ -18,7 +18,7 @@ const maxCopiedBytes = 64 << 20
 type copies struct {
 	mutex sync.Mutex
 	bytes int
-	freed func() // is called when there is more room, nil: nobody wants to know
+	freed func() // see onFreed
 }
 
 func (c *copies) add(bytes int) {
@@ -38,16 +38,11 @@ func (c *copies) room() int {
 	return max(0, maxCopiedBytes-c.bytes)
 }
 
-// tell has somebody told when there is more room.
-func (c *copies) tell(freed func()) {
+// onFreed has freed called when there is more room; nil: nobody wants to know.
+func (c *copies) onFreed(freed func()) {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
 	c.freed = freed
-}
-
-// bytesOf is what a description counts.
-func bytesOf(d *coordination.SemaphoreDescription) int {
-	return len(d.Data) + d.Owners.Bytes() + d.Waiters.Bytes()
 }
 
 // counts is what a message counts of ToLeader.room.
@@ -63,7 +58,7 @@ func (s *Stream) copied(d *coordination.SemaphoreDescription) {
 	if s.copies == nil {
 		s.copies = make(map[*coordination.SemaphoreDescription]int)
 	}
-	n := bytesOf(d)
+	n := d.Bytes()
 	s.copies[d] = n
 	s.group.streams.copies.add(n)
 }

@@ -89,7 +89,7 @@ func TestDescriptionsWaitForRoom(t *testing.T) {
 // TestRoomIsTold has clients take what they were told: the leader hears at once of room that is worth a word.
 func TestRoomIsTold(t *testing.T) {
 	r := &relay{streams: newStreamSet(1), bell: turn.NewBell()}
-	r.streams.copies.tell(r.freed)
+	r.streams.copies.onFreed(r.freed)
 	r.streams.copies.add(maxCopiedBytes)
 	if out := r.take(); out != nil {
 		t.Fatalf("there is no room, and it says %v", out)

@@ -27,7 +27,7 @@ type digests struct {
 	mutex   sync.Mutex
 	own     []report            // ascending by index, here and below
 	others  map[uint64][]report // of members, by their ids
-	settled uint64              // reports up to this index wait for those of nobody any more
+	givenUp uint64              // reports up to this index wait for those of nobody any more
 }
 
 func newDigests() *digests { return &digests{bell: turn.NewBell(), others: make(map[uint64][]report)} }
@@ -55,8 +55,8 @@ func reportAt(list []report, index uint64) (report, bool) {
 	return report{}, false
 }
 
-// taken adds a report of this server's own.
-func (d *digests) taken(r report) {
+// addOwn adds a report of this server's own.
+func (d *digests) addOwn(r report) {
 	d.mutex.Lock()
 	d.own = with(d.own, r)
 	d.mutex.Unlock()
@@ -69,7 +69,7 @@ func (d *digests) replaced(r report) {
 	d.mutex.Lock()
 	d.own = nil
 	d.mutex.Unlock()
-	d.taken(r)
+	d.addOwn(r)
 }
 
 // heard adds a report of another server, which is one of the members. Those of servers that are none any more
@@ -108,11 +108,11 @@ func (d *digests) newest() (report, bool) {
 	return d.own[len(d.own)-1], true
 }
 
-// settle tells that whoever has not reported as of index by now is not waited for.
-func (d *digests) settle(index uint64) {
+// giveUp has nobody waited for any more who has not reported as of index by now.
+func (d *digests) giveUp(index uint64) {
 	d.mutex.Lock()
 	defer d.mutex.Unlock()
-	d.settled = max(d.settled, index)
+	d.givenUp = max(d.givenUp, index)
 }
 
 // verdict is what a comparison says about this server's state at one index.
@@ -185,7 +185,7 @@ func (d *digests) judge(r report, e *electorate) finding {
 	case counts[r.digest] >= needed && len(f.differing) > 0:
 		f.verdict = shared
 	case !contradicted:
-	case most+missing >= needed && r.index > d.settled:
+	case most+missing >= needed && r.index > d.givenUp:
 		f.verdict = pending
 	default:
 		f.verdict = split

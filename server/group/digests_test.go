@@ -65,13 +65,13 @@ func TestDigestVerdicts(t *testing.T) {
 			case letter == '.':
 				d.heard(id, report{index: 6, version: 1, digest: 99}, e.members) // of another index: it does not count
 			case id == e.self:
-				d.taken(r)
+				d.addOwn(r)
 			default:
 				d.heard(id, r, e.members)
 			}
 		}
 		if c.settled {
-			d.settle(7)
+			d.giveUp(7)
 		}
 		found := d.findings(e)
 		if len(found) != 1 || found[0].verdict != c.want || !slices.Equal(found[0].differing, c.differing) {
@@ -101,7 +101,7 @@ func TestDigestMajorityIsUnique(t *testing.T) {
 				continue
 			}
 			d := newDigests()
-			d.taken(report{5, 1, digest[i]})
+			d.addOwn(report{5, 1, digest[i]})
 			for other := range n {
 				if other != i && digest[other] != 0 {
 					d.heard(uint64(other+1), report{5, 1, digest[other]}, e.members)
@@ -129,7 +129,7 @@ func TestDigestReportsAreForgotten(t *testing.T) {
 	d := newDigests()
 	members := []uint64{1, 2, 3}
 	for index := uint64(1); index <= 3*reportsKept; index++ {
-		d.taken(report{index, 1, index})
+		d.addOwn(report{index, 1, index})
 		for _, id := range members[1:] {
 			d.heard(id, report{3*reportsKept + 1 - index, 1, index}, members) // in descending order
 		}
@@ -171,9 +171,9 @@ func TestDigestPresent(t *testing.T) {
 		want finding
 	}{
 		{"nothing is known", func() {}, finding{}},
-		{"nobody has answered", func() { d.taken(report{5, 1, 50}) }, finding{}},
+		{"nobody has answered", func() { d.addOwn(report{5, 1, 50}) }, finding{}},
 		{"another state", func() { d.heard(2, report{5, 1, 51}, e.members) }, finding{verdict: split, report: report{5, 1, 50}}},
-		{"a further mark", func() { d.taken(report{9, 1, 90}) }, finding{verdict: split, report: report{5, 1, 50}}},
+		{"a further mark", func() { d.addOwn(report{9, 1, 90}) }, finding{verdict: split, report: report{5, 1, 50}}},
 		{"another state there", func() { d.heard(2, report{9, 1, 91}, e.members) }, finding{verdict: split, report: report{9, 1, 90}}},
 		{"the last word", func() { d.heard(2, report{9, 1, 90}, e.members) }, finding{verdict: uncontradicted, report: report{9, 1, 90}}},
 	} {

@@ -33,7 +33,7 @@
 // They are taken in this order, from left to right. None is held across I/O, but for the turn while the state
 // of another member is read that was installed here.
 //
-//	turn → limiter → relayPeers → relayPeer.taking → relayPeer → streamSet → Stream → queue, relay, what the Client has
+//	turn → limiter → relayPeers → relayPeer.admitting → relayPeer → streamSet → Stream → queue, relay, what the Client has
 //
 // At any place member, readRounds, digests and events may be taken, under which nothing else is. The turn is
 // never waited for by anybody who holds another lock: kick is called without, and where there is one the bell

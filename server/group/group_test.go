@@ -346,8 +346,8 @@ func TestLeaderThatComesBack(t *testing.T) {
 	g := c.groups[leader]
 	g.turn.Lock()
 	term := uint64(g.replica.Term())
-	g.tell(storeEvent{following: true, term: term})
-	g.tell(storeEvent{leading: term})
+	g.queue.putStore(storeEvent{following: true, term: term})
+	g.queue.putStore(storeEvent{leading: term})
 	g.takeTurn()
 	first := &coordination.MakeDirectory{Path: scheme.Path{"local", "first"}} // its own entry, before which it does not serve
 	g.store.Propose(term, [][]byte{codec.AppendCommand(nil, first)})

@@ -39,8 +39,8 @@ type limiter struct {
 	rights  knownRights
 	leaving int // calls that waited and have a reason to leave
 
-	link   leaderLink                    // whom the demands are told; nil while there is no leader
-	said   coordination.Instant          // when they may be told again
+	link   leaderLink                    // where the demands go; nil while there is no leader
+	said   coordination.Instant          // when they may be sent again
 	term   uint64                        // of the last quanta
 	shares *quota.Distributor            // where link is to this server
 	peers  map[*relayPeer]quota.Consumer // the same
@@ -108,8 +108,8 @@ func (l *limiter) tick() bool {
 		l.share(now, led)
 	}
 	l.buckets.Tick(now, led)
-	l.tellEnded()
-	l.tellDemands(now)
+	l.releaseEnded()
+	l.sendDemands(now)
 	l.wakeAt = l.next()
 	if l.wakeAt != coordination.Never {
 		l.wake.Reset(l.group.clock.Until(l.wakeAt))
@@ -132,19 +132,19 @@ func (l *limiter) next() coordination.Instant {
 	return next
 }
 
-// settle lets those go on whose waits have ended, and sees to it that the goroutine wakes in time.
-func (l *limiter) settle() {
-	l.tellEnded()
+// followUp lets those go on whose waits have ended, and sees to it that the goroutine wakes in time.
+func (l *limiter) followUp() {
+	l.releaseEnded()
 	if l.next() < l.wakeAt {
 		l.bell.Ring()
 	}
 }
 
-// tellEnded lets those go on whose waits have ended.
-func (l *limiter) tellEnded() {
+// releaseEnded lets those go on whose waits have ended.
+func (l *limiter) releaseEnded() {
 	for _, w := range l.buckets.Ended() {
 		a := w.Owner.(*acquisition)
-		l.tell(a)
+		l.countLeaving(a)
 		close(a.ended)
 	}
 }
@@ -189,8 +189,8 @@ func (l *limiter) share(now coordination.Instant, led bool) {
 	}
 }
 
-// tellDemands tells the leader what has changed, once in a tick.
-func (l *limiter) tellDemands(now coordination.Instant) {
+// sendDemands sends the leader what has changed, once in a tick.
+func (l *limiter) sendDemands(now coordination.Instant) {
 	if l.link == nil || now < l.said || !l.buckets.Changed() {
 		return
 	}
@@ -306,11 +306,11 @@ func (l *limiter) received(from *relay, term uint64, ticks int, quanta []quota.Q
 	for _, q := range quanta {
 		l.buckets.Receive(now, q.Resource, q.Amount, ticks)
 	}
-	l.settle()
+	l.followUp()
 }
 
-// told takes note of what an entry of the log has done to resources. The turn is held.
-func (l *limiter) told(m *coordination.Machine, effects []coordination.Effect) {
+// applied takes note of what an entry of the log has done to resources. The turn is held.
+func (l *limiter) applied(m *coordination.Machine, effects []coordination.Effect) {
 	for i := range effects {
 		switch e := &effects[i]; e.Kind {
 		case coordination.EffectResourceAltered, coordination.EffectNodeDropped:
@@ -339,7 +339,7 @@ func (l *limiter) changed(m *coordination.Machine, node coordination.NodeID, one
 			return e.Rate, there
 		})
 	}
-	l.settle()
+	l.followUp()
 }
 
 // restored takes note of a machine that has taken the place of another one. The turn is held.
@@ -348,7 +348,7 @@ func (l *limiter) restored(m *coordination.Machine) {
 	defer l.mutex.Unlock()
 	now := l.group.clock.Now()
 	l.buckets.All(func(b *quota.Bucket) { l.refresh(now, m, b) })
-	l.settle()
+	l.followUp()
 }
 
 // refresh gives a bucket the present properties of its resource, or ends it with that.
@@ -398,5 +398,5 @@ func (l *limiter) end() {
 	defer l.mutex.Unlock()
 	l.stopped = true
 	l.buckets.Stop()
-	l.tellEnded()
+	l.releaseEnded()
 }

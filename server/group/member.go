@@ -126,13 +126,10 @@ func (m *member) relay(ctx context.Context) {
 	}
 }
 
+// address is where the member with an id listens for others; empty if that is not known.
 func (m *member) address(id uint64) string {
-	for _, member := range m.group.store.Members() {
-		if member.ID == id && id != 0 {
-			return member.PeerAddress
-		}
-	}
-	return ""
+	leader, _ := m.group.store.Members().Find(id)
+	return leader.PeerAddress
 }
 
 // relayTo relays to the leader, which is the member at address, until the relay breaks or another member

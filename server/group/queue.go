@@ -22,14 +22,13 @@ type event struct {
 
 // size is how much an event counts while it waits.
 func (e *event) size() int {
-	size := requestBytes
 	if r := e.forward.Request; r != nil {
-		size += len(r.Data) + len(r.Name)
+		return r.Bytes()
 	}
-	return size
+	return requestBytes
 }
 
-// requestBytes is what an event counts besides the data it carries.
+// requestBytes is what an event without a request of a stream counts.
 const requestBytes = 256
 
 // storeEvent is what the log tells the group.
@@ -41,7 +40,7 @@ type storeEvent struct {
 	leader    uint64 // with following: who leads, 0 if nobody is known to
 	barrier   uint64 // not 0: leadership proven
 	index     uint64 // with barrier: what has to be applied first
-	restored  uint64 // not 0: another member's state as of this index was taken over
+	restored  uint64 // not 0: another member's state as of this index is stored now
 	failed    error
 }
 
@@ -112,6 +111,7 @@ func (q *queue) length() int {
 	return len(q.requests)
 }
 
+// putStore adds what the log says; the caller sees to it that somebody handles it.
 func (q *queue) putStore(e storeEvent) {
 	count, volume, long := e.glance()
 	q.mutex.Lock()

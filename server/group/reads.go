@@ -40,7 +40,7 @@ func (g *Group) answerReads() {
 	done, rows := 0, 0
 	for ; done < len(g.reads) && (done == 0 || rows+g.reads[done].rows <= maxReadRows); done++ {
 		c := g.reads[done]
-		if c.taken.Swap(true) { // nobody waits for it any more
+		if c.claimed.Swap(true) { // nobody waits for it any more
 			continue
 		}
 		rows += c.rows

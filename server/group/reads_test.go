@@ -30,7 +30,7 @@ func TestReadsOfATurn(t *testing.T) {
 			return outcome.Done()
 		}})
 	}
-	calls[3].taken.Store(true) // its caller has gone
+	calls[3].claimed.Store(true) // its caller has gone
 	for _, c := range calls {
 		g.handle(event{call: c})
 	}

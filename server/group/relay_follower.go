@@ -53,7 +53,7 @@ type relay struct {
 	demands               []*relaypb.Demand // of the limiter, not yet sent
 	cut                   pieces            // of a message that goes before what is in out
 	counted               uint64            // of descriptions that have come
-	told                  uint64            // room that the leader was told of
+	offered               uint64            // room that the leader knows of
 
 	coming pieces // of what the leader says; of receive
 }
@@ -93,8 +93,8 @@ func (r *relay) run(ctx context.Context, conn *grpc.ClientConn) error {
 		return err
 	}
 	r.heard = r.clock.Now()
-	r.streams.copies.tell(r.freed)
-	defer r.streams.copies.tell(nil)
+	r.streams.copies.onFreed(r.freed)
+	defer r.streams.copies.onFreed(nil)
 	r.renew()
 	var writing sync.WaitGroup
 	writing.Go(func() { defer cancel(); r.write(ctx, exchange) })
@@ -165,8 +165,8 @@ func (r *relay) take() *relaypb.ToLeader {
 	}
 	n := min(len(r.demands), maxRelayedDemands)
 	out.Demands, r.demands = r.demands[:n:n], r.demands[n:]
-	if room := r.counted + uint64(r.streams.copies.room()); room > r.told && (r.told == 0 || out.Renew != 0 || room-r.told >= roomStep) {
-		out.Room, r.told = room, room
+	if room := r.counted + uint64(r.streams.copies.room()); room > r.offered && (r.offered == 0 || out.Renew != 0 || room-r.offered >= roomStep) {
+		out.Room, r.offered = room, room
 	}
 	if out.Renew == 0 && len(out.Forwards) == 0 && out.Piece == nil && out.Room == 0 && n == 0 {
 		return nil
@@ -181,7 +181,7 @@ const roomStep = 1 << 20
 // freed is called when clients have taken what was described to them.
 func (r *relay) freed() {
 	r.mutex.Lock()
-	worth := r.counted+uint64(r.streams.copies.room()) >= r.told+roomStep
+	worth := r.counted+uint64(r.streams.copies.room()) >= r.offered+roomStep
 	r.mutex.Unlock()
 	if worth {
 		r.bell.Ring()

@@ -1,7 +1,6 @@
 package group
 
 import (
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -13,7 +12,6 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/coordd/coordd/coordination"
-	"github.com/coordd/coordd/raftstore"
 	"github.com/coordd/coordd/server/group/relaypb"
 	"github.com/coordd/coordd/server/internal/hooks"
 )
@@ -68,10 +66,10 @@ type relayPeer struct {
 	// has come for relayPatience; over when the RPC ends, for the writer.
 	ended, superseded, frozen, over chan struct{}
 	err                             error
-	// taking is held while superseded is closed, and while a batch is put into the queue, so that nothing of
+	// admitting is held while superseded is closed, and while a batch is put into the queue, so that nothing of
 	// an older relay comes behind what the newer one brings.
-	taking sync.Mutex
-	bell   turn.Bell // the writer listens
+	admitting sync.Mutex
+	bell      turn.Bell // the writer listens
 
 	// mutex protects what follows, up to lost.
 	mutex   sync.Mutex
@@ -149,7 +147,7 @@ func (g *Group) exchange(rpc relaypb.Relay_ExchangeServer) error {
 	}
 	hello := first.GetHello()
 	from := hello.GetServer()
-	if !g.alone() && !slices.ContainsFunc(g.store.Members(), func(m raftstore.Member) bool { return m.ID == from }) {
+	if _, isMember := g.store.Members().Find(from); !isMember && !g.alone() {
 		return errNotMember
 	}
 	p := newRelayPeer(g, link, hello)
@@ -194,10 +192,11 @@ func (p *relayPeer) beginWatch() {
 	defer p.mutex.Unlock()
 	clock := p.link.group.shell
 	p.heard = clock.Now()
-	p.watch = clock.AfterFunc(relayPatience, p.look)
+	p.watch = clock.AfterFunc(relayPatience, p.checkFrozen)
 }
 
-func (p *relayPeer) look() {
+// checkFrozen ends the relay if nothing has come for relayPatience.
+func (p *relayPeer) checkFrozen() {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
 	if p.watch == nil {
@@ -281,8 +280,7 @@ func (p *relayPeer) take() *relaypb.FromLeader {
 
 // isLarge reports whether a message goes in pieces.
 func (m *relayedMessage) isLarge() bool {
-	d := m.message.Description
-	return d != nil && len(d.Data)+d.Owners.Bytes()+d.Waiters.Bytes() > relayBatchBytes
+	return m.message.Description != nil && m.message.Description.Bytes() > relayBatchBytes
 }
 
 // isFull reports whether the other server has no room for another description.
@@ -368,16 +366,16 @@ func (p *relayPeer) receive(batch *relaypb.ToLeader) error {
 // supersede ends the relay because the other server has opened another one. Once it has returned, nothing
 // more of this one comes into the queue.
 func (p *relayPeer) supersede() {
-	p.taking.Lock()
-	defer p.taking.Unlock()
+	p.admitting.Lock()
+	defer p.admitting.Unlock()
 	close(p.superseded)
 }
 
 // forward puts what the other server's streams say into the queue. It fails when more of them waits there
 // than may, so that a server which does not hold its clients back cannot fill this one.
 func (p *relayPeer) forward(forwards []*relaypb.Forward) error {
-	p.taking.Lock()
-	defer p.taking.Unlock()
+	p.admitting.Lock()
+	defer p.admitting.Unlock()
 	select {
 	case <-p.superseded:
 		return nil

@@ -118,7 +118,7 @@ func (s *Stream) AwaitRoom(ctx context.Context, message *coordination.ClientMess
 // draw spends what the message that comes next needs of a budget, and waits for it if it has to. It returns
 // how much that is: 0 if ctx is done before.
 func (s *Stream) draw(ctx context.Context, from *budget, bytes int, waited *bool) int {
-	wish := from.take(bytes)
+	wish := from.wishFor(bytes)
 	if wish == nil {
 		return bytes
 	}
@@ -245,7 +245,7 @@ func (s *Stream) deliver(from leaderLink, m *coordination.Message) {
 		s.group.events.trace(s.group.clock.WallMillis(), m, s.caller.Trace)
 	}
 	if m.Description != nil {
-		s.outbound += bytesOf(m.Description)
+		s.outbound += m.Description.Bytes()
 		if _, elsewhere := from.(*relay); elsewhere && !s.closed && s.front.SaysLast(m.Description) {
 			s.copied(m.Description)
 		}

@@ -13,8 +13,8 @@ import (
 	"github.com/coordd/coordd/server/clusterpb"
 )
 
-// tellBuckets fills in what the servers have of the resources of a page.
-func (s *Service) tellBuckets(ctx context.Context, page *adminpb.ListResourcesResponse, keys []coordination.ResourceKey) {
+// fillBuckets fills in what the servers have of the resources of a page.
+func (s *Service) fillBuckets(ctx context.Context, page *adminpb.ListResourcesResponse, keys []coordination.ResourceKey) {
 	if len(keys) == 0 {
 		return
 	}
@@ -25,7 +25,7 @@ func (s *Service) tellBuckets(ctx context.Context, page *adminpb.ListResourcesRe
 		request.Nodes, request.Resources = append(request.Nodes, uint64(key.Node)), append(request.Resources, uint64(key.ID))
 	}
 	members := s.group.Log().Members()
-	slices.SortFunc(members, func(a, b raftstore.Member) int { return cmp.Compare(s.nameOf(members, a.ID), s.nameOf(members, b.ID)) })
+	slices.SortFunc(members, func(a, b raftstore.Member) int { return cmp.Compare(a.DisplayName(), b.DisplayName()) })
 	answers, unknown := make([]*clusterpb.BucketsResponse, len(members)), make([]string, len(members))
 	var asked sync.WaitGroup
 	for i, m := range members {
@@ -38,7 +38,7 @@ func (s *Service) tellBuckets(ctx context.Context, page *adminpb.ListResourcesRe
 		}
 		for j, bucket := range answers[i].GetBuckets() {
 			if of := answers[i].GetOf(); j < len(of) && int(of[j]) < len(page.GetResources()) {
-				bucket.Server = s.nameOf(members, m.ID)
+				bucket.Server = m.DisplayName()
 				resource := page.GetResources()[of[j]]
 				resource.Buckets = append(resource.Buckets, bucket)
 			}
@@ -47,7 +47,7 @@ func (s *Service) tellBuckets(ctx context.Context, page *adminpb.ListResourcesRe
 }
 
 // bucketsOf asks a server what it has of resources. If that remains unknown it says why.
-func (s *Service) bucketsOf(ctx context.Context, members []raftstore.Member, m raftstore.Member,
+func (s *Service) bucketsOf(ctx context.Context, members raftstore.Members, m raftstore.Member,
 	request *clusterpb.BucketsRequest) (answer *clusterpb.BucketsResponse, unknown string) {
 	if m.ID == s.group.Log().Member() {
 		return s.bucketsHere(request), ""

@@ -121,7 +121,7 @@ func (s *Service) ListSessions(ctx context.Context, r *adminpb.ListSessionsReque
 	if err != nil {
 		return nil, err
 	}
-	s.tellClients(ctx, page, caller)
+	s.fillClients(ctx, page, caller)
 	return page.GetResponse(), nil
 }
 
@@ -146,7 +146,7 @@ func (s *Service) ListResources(ctx context.Context, r *adminpb.ListResourcesReq
 	if err != nil {
 		return nil, err
 	}
-	s.tellBuckets(ctx, response, keys)
+	s.fillBuckets(ctx, response, keys)
 	return response, nil
 }
 

@@ -1,11 +1,9 @@
 package inspect
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -115,8 +113,8 @@ func addSession(page *clusterpb.SessionsResponse, seen *coordination.InspectedSe
 	return rows
 }
 
-// tellClients fills in who has the sessions of a page: the servers that hold their streams know.
-func (s *Service) tellClients(ctx context.Context, page *clusterpb.SessionsResponse, caller coordination.Caller) {
+// fillClients fills in who has the sessions of a page: the servers that hold their streams know.
+func (s *Service) fillClients(ctx context.Context, page *clusterpb.SessionsResponse, caller coordination.Caller) {
 	ctx, cancel := context.WithTimeout(ctx, clientPatience)
 	defer cancel()
 	members := s.group.Log().Members()
@@ -124,7 +122,7 @@ func (s *Service) tellClients(ctx context.Context, page *clusterpb.SessionsRespo
 	for i, p := range page.GetResponse().GetSessions() {
 		if p.GetAttached() && i < len(page.GetServers()) && i < len(page.GetStreams()) {
 			server := page.GetServers()[i]
-			p.Server = s.nameOf(members, server)
+			p.Server = members.NameOf(server)
 			attached[server] = append(attached[server], i)
 		}
 	}
@@ -156,7 +154,7 @@ func (s *Service) tellClients(ctx context.Context, page *clusterpb.SessionsRespo
 }
 
 // clientsOf asks a server who the clients of its streams are. If that remains unknown it says why.
-func (s *Service) clientsOf(ctx context.Context, members []raftstore.Member, server uint64, streams []uint64) (clients []*adminpb.SessionClient, unknown string) {
+func (s *Service) clientsOf(ctx context.Context, members raftstore.Members, server uint64, streams []uint64) (clients []*adminpb.SessionClient, unknown string) {
 	if server == s.group.Log().Member() {
 		return s.clientsHere(streams).GetClients(), ""
 	}
@@ -173,13 +171,13 @@ func (s *Service) clientsOf(ctx context.Context, members []raftstore.Member, ser
 }
 
 // dial makes a connection to another server, or says why that cannot be.
-func (s *Service) dial(members []raftstore.Member, server uint64) (conn *grpc.ClientConn, why string) {
-	name := s.nameOf(members, server)
-	at := slices.IndexFunc(members, func(m raftstore.Member) bool { return m.ID == server })
-	if at < 0 {
+func (s *Service) dial(members raftstore.Members, server uint64) (conn *grpc.ClientConn, why string) {
+	name := members.NameOf(server)
+	member, found := members.Find(server)
+	if !found {
 		return nil, fmt.Sprintf("server %s is no member any more", name)
 	}
-	conn, err := s.group.Log().DialPeer(members[at].PeerAddress)
+	conn, err := s.group.Log().DialPeer(member.PeerAddress)
 	if err != nil {
 		return nil, fmt.Sprintf("server %s cannot be asked", name)
 	}
@@ -187,8 +185,8 @@ func (s *Service) dial(members []raftstore.Member, server uint64) (conn *grpc.Cl
 }
 
 // unanswered says why another server did not tell what it was asked.
-func (s *Service) unanswered(members []raftstore.Member, server uint64, err error) string {
-	name := s.nameOf(members, server)
+func (s *Service) unanswered(members raftstore.Members, server uint64, err error) string {
+	name := members.NameOf(server)
 	if status.Code(err) == codes.Unimplemented {
 		return fmt.Sprintf("server %s does not tell: it is of an older version", name)
 	}
@@ -206,13 +204,4 @@ func (s *Service) clientsHere(streams []uint64) *clusterpb.ClientsResponse {
 		}
 	}
 	return response
-}
-
-// nameOf is how people call a server.
-func (s *Service) nameOf(members []raftstore.Member, id uint64) string {
-	name := ""
-	if at := slices.IndexFunc(members, func(m raftstore.Member) bool { return m.ID == id }); at >= 0 {
-		name = members[at].Name
-	}
-	return cmp.Or(name, fmt.Sprintf("%016x", id))
 }

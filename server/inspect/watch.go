@@ -70,7 +70,7 @@ func (s *Service) Watch(r *adminpb.WatchRequest, stream grpc.ServerStreamingServ
 	if r.GetRing() != 0 && r.GetRing() != w.from.Ring() { // the server was started anew, or is another one
 		first = adminpb.Event_GAP
 	}
-	if err := w.tellOfRing(first, 0); err != nil {
+	if err := w.sendPosition(first, 0); err != nil {
 		return err
 	}
 	return w.run()
@@ -116,8 +116,8 @@ func (w *watch) look(ctx context.Context) error {
 	return nil
 }
 
-// tellOfRing says behind which event what follows is.
-func (w *watch) tellOfRing(kind adminpb.Event_Kind, skipped uint64) error {
+// sendPosition says behind which event what follows is.
+func (w *watch) sendPosition(kind adminpb.Event_Kind, skipped uint64) error {
 	return w.stream.Send(&adminpb.Event{Kind: kind, Ring: w.from.Ring(), Sequence: w.from.Sequence(), Skipped: skipped})
 }
 
@@ -133,7 +133,7 @@ func (w *watch) run() error {
 				return err
 			}
 		}
-		if err := w.tell(list); err != nil {
+		if err := w.send(list); err != nil {
 			return err
 		}
 		if len(list) > 0 {
@@ -149,8 +149,8 @@ func (w *watch) run() error {
 	}
 }
 
-// tell sends those events that the watch is about.
-func (w *watch) tell(list []group.Event) error {
+// send sends those events that the watch is about.
+func (w *watch) send(list []group.Event) error {
 	if len(list) == 0 {
 		return nil
 	}
@@ -221,7 +221,7 @@ func (w *watch) eventToPB(e *group.Event) *adminpb.Event {
 			p.Path = more.Path
 		}
 		if more.Server != 0 {
-			p.Server = w.nameOf(w.group.Log().Members(), more.Server)
+			p.Server = w.group.Log().Members().NameOf(more.Server)
 		}
 	}
 	return p

@@ -18,20 +18,20 @@ import (
 // in which other servers and clients may live.
 func Decompress(most int) grpc.ServerOption {
 	//lint:ignore SA1019 see above
-	return grpc.RPCDecompressor(newDecompressor(most, ownTurns))
+	return grpc.RPCDecompressor(newDecompressor(most, ownSlots))
 }
 
 // decompressor unfolds the messages of one server.
 type decompressor struct {
 	most     int
-	turns    turns
+	slots    slots
 	spaces   chan []byte // to unfold in: as many as have been needed at once, for as long as the server lives
 	tooLarge []byte      // one byte more than there may be, of which gRPC looks at the length alone
 	once     sync.Once
 }
 
-func newDecompressor(most int, t turns) *decompressor {
-	return &decompressor{most: most, turns: t, spaces: make(chan []byte, cap(t))}
+func newDecompressor(most int, s slots) *decompressor {
+	return &decompressor{most: most, slots: s, spaces: make(chan []byte, cap(s))}
 }
 
 // Type implements grpc.Decompressor.
@@ -39,25 +39,25 @@ func (*decompressor) Type() string { return "gzip" }
 
 // Do implements grpc.Decompressor.
 func (d *decompressor) Do(r io.Reader) ([]byte, error) {
-	turn := <-d.turns
-	defer func() { d.turns <- turn }()
-	if err := turn.gzip.Reset(r); err != nil {
+	slot := <-d.slots
+	defer func() { d.slots <- slot }()
+	if err := slot.gzip.Reset(r); err != nil {
 		return nil, err
 	}
 	space := d.space()
-	defer func() { d.spaces <- space }() // before the turn is given back, so there is room
-	n, err := io.ReadFull(&turn.gzip, space)
+	defer func() { d.spaces <- space }() // before the slot is given back, so there is room
+	n, err := io.ReadFull(&slot.gzip, space)
 	switch {
 	case err == nil:
 		d.once.Do(func() { d.tooLarge = make([]byte, d.most+1) })
 		return d.tooLarge, nil
-	case errors.Is(err, io.EOF) || err == io.ErrUnexpectedEOF && whole(&turn.gzip):
+	case errors.Is(err, io.EOF) || err == io.ErrUnexpectedEOF && whole(&slot.gzip):
 		return bytes.Clone(space[:n]), nil
 	}
 	return nil, err
 }
 
-// space is one that is free, or another. Whoever has a turn has one.
+// space is one that is free, or another. Whoever has a slot has one.
 func (d *decompressor) space() []byte {
 	select {
 	case space := <-d.spaces:

@@ -21,10 +21,10 @@ func packed(t *testing.T, n int) []byte {
 }
 
 // TestDecompress unfolds what is within the limit, a byte over it, cut and broken, and empty, one after the
-// other in the same place.
+// other in the same slot.
 func TestDecompress(t *testing.T) {
 	const most = 100_000
-	d := newDecompressor(most, newTurns(1))
+	d := newDecompressor(most, newSlots(1))
 	for range 2 {
 		for _, n := range []int{0, 1, most - 1, most, most + 1, 100 * most} {
 			got, err := d.Do(bytes.NewReader(packed(t, n)))
@@ -39,7 +39,7 @@ func TestDecompress(t *testing.T) {
 			}
 		}
 	}
-	if len(d.turns) != 1 || len(d.spaces) != 1 || len(<-d.spaces) != most+1 {
-		t.Error("the place is not given back, or has grown")
+	if len(d.slots) != 1 || len(d.spaces) != 1 || len(<-d.spaces) != most+1 {
+		t.Error("the slot is not given back, or has grown")
 	}
 }

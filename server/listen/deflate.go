@@ -11,12 +11,12 @@ import (
 // The C++ SDK lets its users choose "deflate", which on the wire is zlib's format (RFC 1950) and which gRPC
 // for Go does not have. gRPC knows compressors by name in one list for the whole process, so a program that
 // has a stand-in of this server within itself gets this one too.
-func init() { encoding.RegisterCompressor(&deflate{turns: ownTurns}) }
+func init() { encoding.RegisterCompressor(&deflate{slots: ownSlots}) }
 
-// deflate unfolds messages in the same turns as decompressor. How far is bounded by gRPC, which reads a byte
+// deflate unfolds messages in the same slots as decompressor. How far is bounded by gRPC, which reads a byte
 // more than the server's limit at most.
 type deflate struct {
-	turns   turns
+	slots   slots
 	writers sync.Pool
 }
 
@@ -35,28 +35,28 @@ func (d *deflate) Compress(w io.Writer) (io.WriteCloser, error) {
 
 // Decompress implements encoding.Compressor. gRPC closes what it returns, whatever becomes of the message.
 func (d *deflate) Decompress(r io.Reader) (io.Reader, error) {
-	turn := <-d.turns
-	if err := turn.resetZlib(r); err != nil {
-		d.turns <- turn
+	slot := <-d.slots
+	if err := slot.resetZlib(r); err != nil {
+		d.slots <- slot
 		return nil, err
 	}
-	return &zlibReader{turn, d.turns}, nil
+	return &zlibReader{slot, d.slots}, nil
 }
 
-// zlibReader is one message's use of a turn.
+// zlibReader is one message's use of a slot.
 type zlibReader struct {
-	turn *turn // nil: given back
-	free turns
+	slot *slot // nil: given back
+	free slots
 }
 
 // Read implements io.Reader.
-func (r *zlibReader) Read(p []byte) (int, error) { return r.turn.zlib.Read(p) }
+func (r *zlibReader) Read(p []byte) (int, error) { return r.slot.zlib.Read(p) }
 
-// Close gives the turn back.
+// Close gives the slot back.
 func (r *zlibReader) Close() error {
-	if r.turn != nil {
-		r.free <- r.turn
-		r.turn = nil
+	if r.slot != nil {
+		r.free <- r.slot
+		r.slot = nil
 	}
 	return nil
 }

@@ -9,10 +9,10 @@ import (
 )
 
 // TestDeflate folds and unfolds messages, whole ones and broken ones and some that are not read to their end,
-// one after the other in the same places, which are all free in the end.
+// one after the other in the same slots, which are all free in the end.
 func TestDeflate(t *testing.T) {
 	d := encoding.GetCompressor("deflate").(*deflate)
-	for range 2 * cap(d.turns) {
+	for range 2 * cap(d.slots) {
 		for _, n := range []int{0, 1, 100_000} {
 			whole := deflated(t, d, n)
 			if len(whole) > 0 && whole[0] != 0x78 { // the first byte of zlib's format; raw data would begin otherwise
@@ -38,8 +38,8 @@ func TestDeflate(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if len(d.turns) != cap(d.turns) {
-		t.Errorf("%d of %d turns are given back", len(d.turns), cap(d.turns))
+	if len(d.slots) != cap(d.slots) {
+		t.Errorf("%d of %d slots are given back", len(d.slots), cap(d.slots))
 	}
 }
 

@@ -31,18 +31,18 @@ func (p *port) address() string {
 
 // listen hands the port to a server.
 func (p *port) listen() (net.Listener, error) {
-	return &turn{port: p}, p.tcp.SetDeadline(time.Time{})
+	return &portListener{port: p}, p.tcp.SetDeadline(time.Time{})
 }
 
-// turn is a server's time with a port.
-type turn struct {
+// portListener is a server's time with a port, as a listener.
+type portListener struct {
 	port      *port
 	over      atomic.Bool
 	accepting sync.Mutex
 }
 
 // Accept implements net.Listener.
-func (l *turn) Accept() (net.Conn, error) {
+func (l *portListener) Accept() (net.Conn, error) {
 	l.accepting.Lock()
 	defer l.accepting.Unlock()
 	if l.over.Load() {
@@ -56,7 +56,7 @@ func (l *turn) Accept() (net.Conn, error) {
 }
 
 // Close implements net.Listener. It returns when nobody accepts any more, and leaves the port open.
-func (l *turn) Close() error {
+func (l *portListener) Close() error {
 	if l.over.Swap(true) {
 		return net.ErrClosed
 	}
@@ -67,4 +67,4 @@ func (l *turn) Close() error {
 }
 
 // Addr implements net.Listener.
-func (l *turn) Addr() net.Addr { return l.port.tcp.Addr() }
+func (l *portListener) Addr() net.Addr { return l.port.tcp.Addr() }

@@ -11,18 +11,18 @@ const (
 	// maxStrangersAtOnce how many of them for strangers, so that they cannot have all of it.
 	maxHashesAtOnce    = 2
 	maxStrangersAtOnce = 1
-	// maxHashesWaiting bounds how many of each, known callers and strangers, wait for their turn.
+	// maxHashesWaiting bounds how many of each, known callers and strangers, wait for a slot.
 	maxHashesWaiting = 128
 )
 
-// turns hands out the right to hash a password. Those whom the server knows, and strangers, wait in a line
-// each, and a stranger's turn comes only where it leaves one to the others. Within a line the sources take
-// turns, whatever their numbers, and where it is full the source with the most loses its last one: so nobody
-// is shut out by somebody else.
-type turns struct {
+// slots bound how many passwords are hashed at a time: whoever hashes one has a slot meanwhile. Those whom
+// the server knows, and strangers, wait for one in a line each, and a stranger gets one only where that
+// leaves one to the others. Within a line the sources take turns, whatever their numbers, and where it is
+// full the source with the most loses its last waiter: so nobody is shut out by somebody else.
+type slots struct {
 	mutex     sync.Mutex
-	taken     int
-	strangers int // of those taken
+	inUse     int
+	strangers int // of those in use
 	lines     [2]line
 }
 
@@ -34,23 +34,23 @@ func lineOf(known bool) int {
 	return 0
 }
 
-// take waits for a turn. The caller gives it back with done. Errors: ErrOverloaded, those of ctx.
-func (t *turns) take(ctx context.Context, source string, known bool) (done func(), err error) {
-	waits := &waiter{source: source, told: make(chan error, 1)}
-	t.mutex.Lock()
-	line := &t.lines[lineOf(known)]
+// acquire waits for a slot. The caller gives it back with done. Errors: ErrOverloaded, those of ctx.
+func (s *slots) acquire(ctx context.Context, source string, known bool) (done func(), err error) {
+	waits := &waiter{source: source, answer: make(chan error, 1)}
+	s.mutex.Lock()
+	line := &s.lines[lineOf(known)]
 	line.join(waits)
-	t.grant()
+	s.grant()
 	if line.waiting > maxHashesWaiting {
 		line.dropOne()
 	}
-	t.mutex.Unlock()
+	s.mutex.Unlock()
 	select {
-	case err = <-waits.told:
+	case err = <-waits.answer:
 	case <-ctx.Done():
-		if !t.giveUp(line, waits) {
-			if err = <-waits.told; err == nil {
-				t.giveBack(known)
+		if !s.giveUp(line, waits) {
+			if err = <-waits.answer; err == nil {
+				s.release(known)
 			}
 		}
 		return nil, ctx.Err()
@@ -58,48 +58,48 @@ func (t *turns) take(ctx context.Context, source string, known bool) (done func(
 	if err != nil {
 		return nil, err
 	}
-	return func() { t.giveBack(known) }, nil
+	return func() { s.release(known) }, nil
 }
 
 // giveUp takes a waiter out of its line, and reports whether it was there.
-func (t *turns) giveUp(l *line, w *waiter) bool {
-	t.mutex.Lock()
-	defer t.mutex.Unlock()
+func (s *slots) giveUp(l *line, w *waiter) bool {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
 	return l.leave(w)
 }
 
-func (t *turns) giveBack(known bool) {
-	t.mutex.Lock()
-	defer t.mutex.Unlock()
-	t.taken--
+func (s *slots) release(known bool) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	s.inUse--
 	if !known {
-		t.strangers--
+		s.strangers--
 	}
-	t.grant()
+	s.grant()
 }
 
-// grant gives the free turns to those who wait. The last free one goes to a stranger if none has one, since
+// grant gives the free slots to those who wait. The last free one goes to a stranger if none has one, since
 // those who are known have another then; before it, and wherever no stranger may have it, they come first.
-func (t *turns) grant() {
-	for t.taken < maxHashesAtOnce {
-		strangerMay := t.lines[0].waiting > 0 && t.strangers < maxStrangersAtOnce
-		switch last := t.taken == maxHashesAtOnce-1; {
-		case t.lines[1].waiting > 0 && !(last && strangerMay):
-			t.lines[1].next().told <- nil
+func (s *slots) grant() {
+	for s.inUse < maxHashesAtOnce {
+		strangerMay := s.lines[0].waiting > 0 && s.strangers < maxStrangersAtOnce
+		switch last := s.inUse == maxHashesAtOnce-1; {
+		case s.lines[1].waiting > 0 && !(last && strangerMay):
+			s.lines[1].next().answer <- nil
 		case strangerMay:
-			t.lines[0].next().told <- nil
-			t.strangers++
+			s.lines[0].next().answer <- nil
+			s.strangers++
 		default:
 			return
 		}
-		t.taken++
+		s.inUse++
 	}
 }
 
-// waiter is a call that waits for its turn.
+// waiter is a call that waits for a slot.
 type waiter struct {
 	source string
-	told   chan error // nil: it has it
+	answer chan error // nil: it has it
 }
 
 // line is those who wait, by source. The source whose turn is next comes first.
@@ -139,7 +139,7 @@ func (l *line) dropOne() {
 	most := slices.MaxFunc(l.sources, func(a, b sourceQueue) int { return len(a.waiters) - len(b.waiters) })
 	last := most.waiters[len(most.waiters)-1]
 	l.leave(last)
-	last.told <- ErrOverloaded
+	last.answer <- ErrOverloaded
 }
 
 func (l *line) leave(w *waiter) bool {

@@ -15,7 +15,7 @@ func TestSourcesTakeTurns(t *testing.T) {
 	refused := make(chan string, 2*maxHashesWaiting)
 	come := func(source string) {
 		go func() {
-			done, err := h.turns.take(t.Context(), source, false)
+			done, err := h.slots.acquire(t.Context(), source, false)
 			switch {
 			case err == nil:
 				order <- source
@@ -39,13 +39,13 @@ func TestSourcesTakeTurns(t *testing.T) {
 	if got := <-refused; got != "flood" {
 		t.Errorf("%s is refused in the place of who floods", got)
 	}
-	h.turns.giveBack(true) // the other one is still taken, so strangers go one by one
+	h.slots.release(true) // the other one is still taken, so strangers go one by one
 	if first, second := <-order, <-order; first != "flood" || second != "guest" {
-		t.Errorf("the first turns are of %s and %s", first, second)
+		t.Errorf("the first slots are of %s and %s", first, second)
 	}
 	for range maxHashesWaiting - 2 {
 		if got := <-order; got != "flood" {
-			t.Errorf("%s has a turn", got)
+			t.Errorf("%s has a slot", got)
 		}
 	}
 	h.await(t, false, 0)
@@ -54,13 +54,13 @@ func TestSourcesTakeTurns(t *testing.T) {
 	}
 }
 
-// TestStrangersLeaveATurn: however many strangers there are, one turn is free for who is known, and one of
-// the turns of those who are known goes to a stranger.
-func TestStrangersLeaveATurn(t *testing.T) {
+// TestStrangersLeaveASlot: however many strangers there are, one slot is free for who is known, and one of
+// the slots of those who are known goes to a stranger.
+func TestStrangersLeaveASlot(t *testing.T) {
 	h := NewHasher()
 	take := func(known bool) {
 		t.Helper()
-		if _, err := h.turns.take(t.Context(), fmt.Sprint(known), known); err != nil {
+		if _, err := h.slots.acquire(t.Context(), fmt.Sprint(known), known); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -79,11 +79,11 @@ func TestStrangersLeaveATurn(t *testing.T) {
 	take(true)
 	friend := waiting(true)
 	h.await(t, true, 1)
-	h.turns.giveBack(false)
+	h.slots.release(false)
 	<-second // not the friend
-	h.turns.giveBack(true)
+	h.slots.release(true)
 	<-friend
-	if h.turns.taken != 2 || h.turns.strangers != 1 {
-		t.Errorf("%d turns are taken, %d by strangers", h.turns.taken, h.turns.strangers)
+	if h.slots.inUse != 2 || h.slots.strangers != 1 {
+		t.Errorf("%d slots are taken, %d by strangers", h.slots.inUse, h.slots.strangers)
 	}
 }

@@ -25,17 +25,17 @@ func (h *held) Read(p []byte) (int, error) {
 	return h.Reader.Read(p)
 }
 
-// TestOneSetOfTurns has many messages of both kinds come at once: there is work at as many as there are
-// turns, which both kinds share, and one more begins when one has ended.
-func TestOneSetOfTurns(t *testing.T) {
+// TestOneSetOfSlots has many messages of both kinds come at once: there is work at as many as there are
+// slots, which both kinds share, and one more begins when one has ended.
+func TestOneSetOfSlots(t *testing.T) {
 	registered := encoding.GetCompressor("deflate").(*deflate)
-	if registered.turns != ownTurns {
-		t.Error("deflate has turns of its own")
+	if registered.slots != ownSlots {
+		t.Error("deflate has slots of its own")
 	}
 	for _, n := range []int{1, 2, 3} {
 		const most = 10_000
-		shared := newTurns(n)
-		unzip, inflate := newDecompressor(most, shared), &deflate{turns: shared}
+		shared := newSlots(n)
+		unzip, inflate := newDecompressor(most, shared), &deflate{slots: shared}
 		messages := 4 * n
 		begun, goesOn := make(chan struct{}, messages), make(chan struct{})
 		var working sync.WaitGroup
@@ -63,11 +63,11 @@ func TestOneSetOfTurns(t *testing.T) {
 			<-begun
 		}
 		if len(shared) != 0 {
-			t.Errorf("%d of %d turns are free while %d messages are worked at", len(shared), n, n)
+			t.Errorf("%d of %d slots are free while %d messages are worked at", len(shared), n, n)
 		}
 		for i := range messages {
 			if len(begun) != 0 {
-				t.Errorf("%d messages more than %d turns are worked at", len(begun), n)
+				t.Errorf("%d messages more than %d slots are worked at", len(begun), n)
 			}
 			goesOn <- struct{}{}
 			if i < messages-n {
@@ -76,7 +76,7 @@ func TestOneSetOfTurns(t *testing.T) {
 		}
 		working.Wait()
 		if len(shared) != n || len(unzip.spaces) > n {
-			t.Errorf("%d of %d turns are given back, with %d spaces", len(shared), n, len(unzip.spaces))
+			t.Errorf("%d of %d slots are given back, with %d spaces", len(shared), n, len(unzip.spaces))
 		}
 	}
 }
