@@ -106,11 +106,15 @@ GO_BUILD = go build -trimpath -buildvcs=false $(SLIM) -ldflags '-s -w -X main.ve
 build: ## build the static binary bin/coordd
 	@CGO_ENABLED=0 $(GO_BUILD) -o bin/coordd ./cmd/coordd && mkdir -p bin/built
 
-# The SDK's tests mostly wait, and the checks do not keep all processors busy, so they run beside the server's tests; what
-# they say comes behind. One that fails hides none.
+# FILLER is how that runs which never waits: in what the others leave of the processors, so that it takes them no time.
+FILLER := nice -n 10
+# The SDK's tests mostly wait, and the checks are filler, so they run beside the server's tests; what they say comes behind.
+# One that fails hides none.
 test: race-note build ## build, lint and run the tests, those that can race with the race detector where there is a C compiler
 	@said="$$(mktemp)"; trap 'rm -f "$$said"' EXIT; failed=; \
-	$(MAKE) --no-print-directory --keep-going PEERS= lint generate-check tools-test compat-test >"$$said" 2>&1 & beside=$$!; \
+	{ of=0; $(MAKE) --no-print-directory compat-test || of=$$?; \
+		$(FILLER) $(MAKE) --no-print-directory --keep-going PEERS= lint generate-check tools-test || of=$$?; exit $$of; } \
+		>"$$said" 2>&1 & beside=$$!; \
 	$(MAKE) --no-print-directory go-test || failed=yes; \
 	wait $$beside || failed=yes; cat "$$said"; [ -z "$$failed" ]
 	@$(MAKE) --no-print-directory race-note
@@ -167,17 +171,18 @@ SIZED := ^Test(CheckpointsInSteps|CrashAtEveryStep|CrashWhileReceivingACheckpoin
 DRIVERS := ./conformance/crash ./conformance/abuse
 # TESTED lists packages that have tests.
 TESTED := go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}'
-# LONGEST begin first, lest a processor idles in the end.
-LONGEST := ./server ./raftstore ./conformance
-# The drivers mostly wait for the program, so they run beside the others.
+# LONGEST begin first, the longest of them foremost, lest a processor idles in the end.
+LONGEST := ./server ./conformance ./raftstore ./cmd/coordd ./server/standin ./server/group ./server/standin/faults
+# The drivers mostly wait for the program, so they run beside the others; so do the tests of what is pure or large, as filler.
 go-test: build ## run the server's tests
 	@failed=; drivers=; $(if $(DRIVERS),$(GO_TEST_PURE) $(KEPT)pure/ $(PARALLEL) $(DRIVERS) & drivers=$$!;) \
-	$(GO_TEST_PURE) $(KEPT)pure/ $(PURE) || failed=yes; \
-	$(GO_TEST_PURE) $(KEPT)pure/ $(PARALLEL) -run '$(REPLAYED)|$(SIMULATED)|$(SIZED)' ./conformance ./server ./server/group ./raftstore || failed=yes; \
-	$(if $(RACE),$(GO_TEST) $(KEPT)raced/ $(PURE_RACED) || failed=yes;) \
-	packages="$$(go list $(LONGEST) && $(TESTED) ./... | grep -vxF "$$(go list $(PURE) $(LONGEST) $(DRIVERS) $(DOUBLES))")" || exit 1; \
-	$(GO_TEST) $(KEPT)raced/ -skip '$(REPLAYED)|$(SIMULATED)|$(SIZED)' $$packages || failed=yes; \
-	[ -z "$$drivers" ] || wait $$drivers || failed=yes; [ -z "$$failed" ]
+	{ of=0; $(FILLER) env $(GO_TEST_PURE) $(KEPT)pure/ $(PURE) || of=$$?; \
+		$(FILLER) env $(GO_TEST_PURE) $(KEPT)pure/ $(PARALLEL) -run '$(REPLAYED)|$(SIMULATED)|$(SIZED)' \
+			./conformance ./server ./server/group ./raftstore || of=$$?; \
+		$(if $(RACE),$(FILLER) env $(GO_TEST) $(KEPT)raced/ $(PURE_RACED) || of=$$?;) exit $$of; } & filler=$$!; \
+	packages="$$($(TESTED) ./... | grep -vxF "$$(go list $(PURE) $(LONGEST) $(DRIVERS) $(DOUBLES))")" || failed=yes; \
+	$(GO_TEST) $(KEPT)raced/ -skip '$(REPLAYED)|$(SIMULATED)|$(SIZED)' $(LONGEST) $$packages || failed=yes; \
+	wait $$filler || failed=yes; [ -z "$$drivers" ] || wait $$drivers || failed=yes; [ -z "$$failed" ]
 
 # Some look at files of other modules, which the test cache does not see.
 tools-test: ## run the tests of the generators

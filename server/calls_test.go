@@ -64,6 +64,7 @@ func (c *caller) run(ctx context.Context, stop <-chan struct{}) error {
 				return fmt.Errorf("%s, call %d, step %d: %w", c.name, c.made.Load(), i, err)
 			}
 			c.made.Add(1)
+			time.Sleep(breather)
 		}
 		select {
 		case <-stop:

@@ -126,6 +126,7 @@ func (c *testCluster) load(i int, name string) *load {
 			default:
 			}
 			l.cycle(round, name)
+			time.Sleep(breather)
 		}
 	})
 	return l
@@ -167,7 +168,8 @@ func orderOf(t *testing.T, stream sessionClient, reqID uint64, name string) uint
 func (l *load) more(n int) {
 	l.t.Helper()
 	count := func() int { l.mutex.Lock(); defer l.mutex.Unlock(); return len(l.orders) }
-	for want := count() + n; count() < want; time.Sleep(time.Millisecond) {
+	begun := time.Now()
+	for want := count() + n; count() < want; time.Sleep(pause(time.Since(begun))) {
 		if l.t.Context().Err() != nil || l.t.Failed() {
 			l.t.Fatalf("%d rounds, want %d", count(), want)
 		}

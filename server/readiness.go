@@ -167,10 +167,11 @@ func (s *Server) strained() []string {
 }
 
 const (
-	// watchPeriod is how often a server looks at its own readiness, and startPeriod how often before it was
-	// ready.
-	watchPeriod = 200 * time.Millisecond
-	startPeriod = 5 * time.Millisecond
+	// watchPeriod is how often a server looks at its own readiness. Before it was ready it looks more often:
+	// every startPeriod at first, then the more rarely the longer it takes, up to lateStartPeriod.
+	watchPeriod     = 200 * time.Millisecond
+	startPeriod     = 5 * time.Millisecond
+	lateStartPeriod = 50 * time.Millisecond
 	// probePeriod is how often a server that does not lead asks how far the leader is.
 	probePeriod = time.Second
 	// leaderPoll is how often it is looked at what nobody announces: that there is a leader, what other
@@ -225,13 +226,13 @@ func (s *Server) lookOut(ctx context.Context) {
 	begun, first := time.Now(), true
 	var told issueKind
 	var toldAt, leaderless time.Time
-	for pause := startPeriod; ; {
+	for {
 		s.contact.note(s.group.Led())
 		s.silence.note(s.group.Mute())
 		all := s.issues()
 		now := s.showable(worstOf(all), first, &leaderless)
 		if first && (now.gravity != fatal || now.kind == issueDisk || now.kind == issueDiverged) { // which take an operator to come
-			first, pause = false, watchPeriod
+			first = false
 			s.showHealth(now)
 			s.publishAddresses()
 			close(s.lookout.reached)
@@ -242,6 +243,10 @@ func (s *Server) lookOut(ctx context.Context) {
 			s.sayReadiness(now)
 		}
 		s.showMore(now, all)
+		pause := watchPeriod
+		if first {
+			pause = min(max(time.Since(begun)/16, startPeriod), lateStartPeriod)
+		}
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():

@@ -26,6 +26,11 @@ func pause(waited time.Duration) time.Duration {
 	return min(max(waited/16, time.Millisecond), 20*time.Millisecond)
 }
 
+// breather is how long a client whose calls are to be under way while something happens to the servers rests
+// between two of them: without it, it takes a processor for as long as the test lasts, and nothing more comes
+// of that.
+const breather = 5 * time.Millisecond
+
 func (c *testCluster) eventually(what string, reached func() bool) {
 	c.t.Helper()
 	eventually(c.t, what, reached)
