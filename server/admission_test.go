@@ -28,8 +28,9 @@ func TestVersionGate(t *testing.T) {
 		return codec.Since(c)
 	}}
 	const old = "server-2"
-	upgraded := false
+	upgraded, still := false, unpinged()
 	c := startClusterWith(t, 3, func(config *Config) {
+		still(config)
 		if upgraded || config.Cluster.Name != old {
 			config.formats = later
 		}

@@ -266,7 +266,7 @@ func (c *testCluster) wantRemoved(i int) {
 // TestReplaceAServer loses the disk of a server. It cannot come back as what it was; it is removed and added
 // under the same name and addresses.
 func TestReplaceAServer(t *testing.T) {
-	c := startCluster(t, 3)
+	c := startClusterWith(t, 3, unpinged())
 	leader, follower := c.leader()
 	lost := 3 - leader - follower
 	name := fmt.Sprint("server-", lost)
@@ -379,7 +379,7 @@ func snapshotFrom(ctx context.Context, conn *grpc.ClientConn) ([]byte, error) {
 // TestSnapshotHasEverything takes a backup through a follower under load: it is sound, and what was
 // acknowledged before is in it.
 func TestSnapshotHasEverything(t *testing.T) {
-	c := startCluster(t, 3)
+	c := startClusterWith(t, 3, unpinged())
 	_, follower := c.leader()
 	c.createNode(follower, testNode)
 	busy := c.load(follower, "lock")

@@ -93,7 +93,8 @@ func (c *testCluster) startIn(ctx context.Context, i int) error {
 	name := fmt.Sprint("server-", i)
 	config := Config{Listen: c.listen[i], Database: "/local", DataDir: filepath.Join(c.dir, name), Logger: c.logger.With("server", name), LoopbackAdmin: true,
 		Cluster: raftstore.Cluster{Name: name, ListenPeer: c.initial[name], Initial: maps.Clone(c.initial)}}
-	config.callPatience = waitMax // a busy machine may take long to elect a leader
+	// A busy machine may take long to elect a leader, and to answer for a connection.
+	config.callPatience, config.keepalive = waitMax, waitMax
 	if c.change != nil {
 		c.change(&config)
 	}
@@ -173,7 +174,7 @@ func wait(reqID uint64, name string) *Ydb_Coordination.SessionRequest {
 
 // TestAnyServerServes opens sessions on all three servers and hands one lock around.
 func TestAnyServerServes(t *testing.T) {
-	c := startCluster(t, 3)
+	c := startClusterWith(t, 3, unpinged())
 	_, follower := c.leader()
 	c.createNode(follower, testNode)
 	var streams []sessionClient
@@ -208,7 +209,7 @@ func TestAnyServerServes(t *testing.T) {
 // TestStreamsSurviveTheLeader stops the leader: streams on the others go on, the holder holds, the waiter
 // waits, and the hand-over works.
 func TestStreamsSurviveTheLeader(t *testing.T) {
-	c := startCluster(t, 3)
+	c := startClusterWith(t, 3, unpinged())
 	leader, _ := c.leader()
 	c.createNode(leader, testNode)
 	var streams []sessionClient

@@ -106,6 +106,7 @@ type Config struct {
 	callPatience    time.Duration                                   // the same
 	contactPatience time.Duration                                   // the same
 	stopPatience    time.Duration                                   // instead of handOverPatience and of drainPatience, in tests
+	keepalive       time.Duration                                   // instead of keepaliveTimeout, in tests
 	lag             func(*group.Group) (entries uint64, known bool) // instead of what the group says, in tests
 	divergence      func(*group.Group) (group.Divergence, bool)     // the same
 }

@@ -268,6 +268,10 @@ func TransportOptions(idle time.Duration) []grpc.ServerOption {
 
 func (s *Server) startGRPC() {
 	options := append(s.connections.Options(kindOf, s.meters.refuse), TransportOptions(s.config.Hardening.Idle)...)
+	if d := s.config.keepalive; d != 0 {
+		options = append(options, grpc.KeepaliveParams(keepalive.ServerParameters{
+			Time: keepaliveTime, Timeout: d, MaxConnectionIdle: s.config.Hardening.Idle}))
+	}
 	options = append(options,
 		listen.Decompress(maxRequestBytes),
 		grpc.MaxConcurrentStreams(uint32(s.config.Hardening.StreamsPerConnection)),

@@ -72,10 +72,14 @@ func TestDropStreamsBySilence(t *testing.T) {
 	}
 }
 
+// brief is the timeout of a session that is to run out in a test, but not before the client's part in it: a
+// third of it is how soon pings must be answered, on a busy machine as well.
+const brief = 3 * time.Second
+
 // The client of a silent stream is not told that its session has come to an end.
 func TestSilenceOutlastsTheSession(t *testing.T) {
 	r := start(t)
-	c := r.attachFor(0, 30*time.Millisecond)
+	c := r.attachFor(0, brief)
 	c.send(acquire(1, "lock"))
 	c.next()
 	if n, err := r.DropStreams(faults.Filter{Session: c.session}, faults.Silence); n != 1 || err != nil {
@@ -117,7 +121,7 @@ func TestDropStreamsByABlackHole(t *testing.T) {
 
 func TestDetachSession(t *testing.T) {
 	r := start(t)
-	c := r.attachFor(0, 100*time.Millisecond)
+	c := r.attachFor(0, brief)
 	c.send(acquire(1, "lock"))
 	c.next()
 	if !r.Set.DetachSession(node, c.session) {
