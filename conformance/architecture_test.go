@@ -52,33 +52,45 @@ var layers = []layer{
 	{folder: "coordination", ours: []string{"scheme"}, pure: true},
 	{folder: "coordination/accounts", ours: []string{"scheme"}, pure: true},
 	{folder: "coordination/quota", ours: []string{"coordination"}, pure: true},
-	{folder: "coordination/codec", ours: []string{"scheme", "coordination"}, foreign: []string{protobuf}, pure: true},
+	{folder: "coordination/codec", ours: []string{"scheme", "coordination"}, foreign: []string{protobuf},
+		pure: true},
 	{folder: "coordination/codec/internal/logpb", foreign: []string{protobuf}}, // generated
 	{folder: "raftstore/measure"},
 	{folder: "raftstore/quiet"},
 	{folder: "raftstore/turn"},
 	{folder: "raftstore", foreign: []string{raft, hashicorp, bbolt, grpc, protobuf, system}},
-	{folder: "server", ours: []string{"scheme", "coordination", "raftstore"}, foreign: []string{grpc, protobuf, ydbProtos}},
+	{folder: "server", ours: []string{"scheme", "coordination", "raftstore"},
+		foreign: []string{grpc, protobuf, ydbProtos}},
 	{folder: "server/internal/hooks", ours: []string{"coordination", "raftstore"}, foreign: []string{grpc}},
-	{folder: "server/group", ours: []string{"scheme", "coordination", "raftstore", "server/internal/hooks"}, foreign: []string{grpc, protobuf}},
-	{folder: "server/auth", ours: []string{"scheme", "coordination", "server/filestamp", "server/listen", "raftstore/quiet"}, foreign: []string{grpc, tokens, passwords}},
+	{folder: "server/group", ours: []string{"scheme", "coordination", "raftstore", "server/internal/hooks"},
+		foreign: []string{grpc, protobuf}}, {folder: "server/auth",
+		ours:    []string{"scheme", "coordination", "server/filestamp", "server/listen", "raftstore/quiet"},
+		foreign: []string{grpc, tokens, passwords}},
 	{folder: "server/listen", ours: []string{"raftstore", "server/filestamp"}, foreign: []string{grpc}},
-	{folder: "server/inspect", ours: []string{"scheme", "coordination", "raftstore", "server/group", "server/adminpb", "server/clusterpb"},
+	{folder: "server/inspect", ours: []string{"scheme", "coordination", "raftstore", "server/group",
+		"server/adminpb", "server/clusterpb"},
 		foreign: []string{grpc}},
 	{folder: "server/filestamp"},
 	// Prometheus' library is nobody else's, so that whoever takes the server into a program of his own does
 	// not get it.
-	{folder: "server/monitor", ours: []string{"coordination", "raftstore", "server", "server/group"}, foreign: []string{prometheus}},
+	{folder: "server/monitor", ours: []string{"coordination", "raftstore", "server", "server/group"},
+		foreign: []string{prometheus}},
 	// What it imports, every test has that uses it: see TestStandInCarriesLittle.
-	{folder: "server/standin/faults", ours: []string{"server", "raftstore"}, foreign: []string{grpc, protobuf, ydbProtos}},
-	{folder: "server/standin", ours: []string{"scheme", "coordination", "raftstore", "server"}, foreign: []string{grpc, ydbProtos}},
-	{folder: "compat/doubles", foreign: []string{grpc, protobuf, ydbProtos}}, // nothing of the server that it is to judge
+	{folder: "server/standin/faults", ours: []string{"server", "raftstore"},
+		foreign: []string{grpc, protobuf, ydbProtos}},
+	{folder: "server/standin", ours: []string{"scheme", "coordination", "raftstore", "server"},
+		foreign: []string{grpc, ydbProtos}},
+	// nothing of the server that it is to judge
+	{folder: "compat/doubles", foreign: []string{grpc, protobuf, ydbProtos}},
 	{folder: "conformance", ours: []string{"scheme", "coordination", "raftstore", "server"},
-		foreign: []string{raft, hashicorp, bbolt, grpc, protobuf, ydbProtos, system, "github.com/anishathalye/porcupine", "pgregory.net/rapid"}},
+		foreign: []string{raft, hashicorp, bbolt, grpc, protobuf, ydbProtos, system,
+			"github.com/anishathalye/porcupine", "pgregory.net/rapid"}},
 	{folder: "."}, // the notices of the repository
 	{folder: "cmd/coordd/client", foreign: []string{grpc, protobuf, ydbProtos, system}},
-	{folder: "cmd/coordd", ours: []string{".", "scheme", "coordination", "raftstore", "server", "conformance"},
-		foreign: []string{grpc, protobuf, ydbProtos, system, terminal, "github.com/spf13/", "go.yaml.in/yaml/v3"}},
+	{folder: "cmd/coordd", ours: []string{".", "scheme", "coordination", "raftstore", "server",
+		"conformance"},
+		foreign: []string{grpc, protobuf, ydbProtos, system, terminal, "github.com/spf13/",
+			"go.yaml.in/yaml/v3"}},
 }
 
 // layerOf returns the row for a folder, nil if the table has none.
@@ -101,12 +113,15 @@ func (l *layer) allows(imported string) bool {
 		return slices.Contains(l.ours, ".")
 	}
 	if ours, found := strings.CutPrefix(imported, module+"/"); found {
-		return within(ours, l.folder) || slices.ContainsFunc(l.ours, func(outer string) bool { return within(ours, outer) })
+		return within(ours, l.folder) || slices.ContainsFunc(l.ours,
+			func(outer string) bool { return within(ours, outer) })
 	}
 	if first, _, _ := strings.Cut(imported, "/"); !strings.Contains(first, ".") {
 		return true // the standard library
 	}
-	return slices.ContainsFunc(l.foreign, func(prefix string) bool { return strings.HasPrefix(imported, prefix) })
+	return slices.ContainsFunc(l.foreign, func(prefix string) bool {
+		return strings.HasPrefix(imported, prefix)
+	})
 }
 
 // Nothing imports what the architecture does not allow it to, and the pure packages are pure.
@@ -155,8 +170,10 @@ func TestStandInCarriesLittle(t *testing.T) {
 				reached[ours] = true
 				queue = append(queue, ours)
 			}
-			for _, forbidden := range []string{"testing", "flag", prometheus, "github.com/spf13/", "go.yaml.in/", "go.opentelemetry.io/", terminal} {
-				if imported == forbidden || strings.HasPrefix(imported, forbidden) && strings.Contains(forbidden, "/") {
+			for _, forbidden := range []string{"testing", "flag", prometheus, "github.com/spf13/",
+				"go.yaml.in/", "go.opentelemetry.io/", terminal} {
+				if imported == forbidden || strings.HasPrefix(imported, forbidden) &&
+					strings.Contains(forbidden, "/") {
 					t.Errorf("%s, which the stand-in has, imports %s", queue[0], imported)
 				}
 			}
@@ -189,7 +206,8 @@ func TestCompatHasTheStandInOnly(t *testing.T) {
 			ours, is := strings.CutPrefix(importPath(spec), module+"/")
 			switch {
 			case !is || within(ours, "compat"):
-			case within(ours, "server/standin") && (within(folder, "compat/go/standin") || within(folder, "compat/go/examples")):
+			case within(ours, "server/standin") &&
+				(within(folder, "compat/go/standin") || within(folder, "compat/go/examples")):
 				seen++
 			default:
 				t.Errorf("%s imports %s", name, importPath(spec))
@@ -246,7 +264,8 @@ func enter(name, relative string) error {
 	}
 	base := filepath.Base(name)
 	_, err := os.Stat(filepath.Join(name, "go.mod"))
-	if err == nil || base == "testdata" || base == "vendor" || strings.HasPrefix(base, ".") || strings.HasPrefix(base, "_") {
+	if err == nil || base == "testdata" || base == "vendor" || strings.HasPrefix(base, ".") ||
+		strings.HasPrefix(base, "_") {
 		return filepath.SkipDir
 	}
 	return nil
@@ -263,8 +282,10 @@ func importPath(spec *ast.ImportSpec) string {
 // The standard library's doors to the clock, to chance, to other goroutines and to the outer world. Of time
 // only its types and constants are left.
 var (
-	impurePackages = []string{"context", "crypto/rand", "log", "math/rand", "net", "os", "runtime", "sync", "syscall", "unsafe"}
-	clockNames     = []string{"After", "AfterFunc", "NewTicker", "NewTimer", "Now", "Since", "Sleep", "Tick", "Until"}
+	impurePackages = []string{"context", "crypto/rand", "log", "math/rand", "net", "os", "runtime", "sync",
+		"syscall", "unsafe"}
+	clockNames = []string{"After", "AfterFunc", "NewTicker", "NewTimer", "Now", "Since", "Sleep", "Tick",
+		"Until"}
 )
 
 // impurities lists what makes a file impure.
@@ -324,7 +345,8 @@ func TestImpuritiesAreSeen(t *testing.T) {
 		`type T struct{ Now int }; func f(time T) { _ = time.Now }`: "",
 	}
 	for _, source := range slices.Sorted(maps.Keys(cases)) {
-		file, err := parser.ParseFile(token.NewFileSet(), "x.go", "package x; "+source, parser.SkipObjectResolution)
+		file, err := parser.ParseFile(token.NewFileSet(), "x.go", "package x; "+source,
+			parser.SkipObjectResolution)
 		if err != nil {
 			t.Fatal(err)
 		}

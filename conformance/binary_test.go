@@ -17,7 +17,8 @@ func TestBinary(t *testing.T) {
 	binary := os.Getenv("COORDD_BIN")
 	if binary == "" {
 		binary = filepath.Join(t.TempDir(), "coordd")
-		if output, err := exec.Command("go", "build", "-buildvcs=false", "-o", binary, "../cmd/coordd").CombinedOutput(); err != nil {
+		if output, err := exec.Command("go", "build", "-buildvcs=false", "-o", binary,
+			"../cmd/coordd").CombinedOutput(); err != nil {
 			t.Fatalf("build coordd: %v\n%s", err, output)
 		}
 	}
@@ -45,7 +46,8 @@ func TestBinary(t *testing.T) {
 	if err != nil || endpoint.Host == "" {
 		t.Fatalf("ready line %q: %v", ready, err)
 	}
-	target, err := Dial(t.Context(), EndpointConfig{Address: endpoint.Host, Database: endpoint.Path, Patience: patience})
+	target, err := Dial(t.Context(), EndpointConfig{Address: endpoint.Host, Database: endpoint.Path,
+		Patience: patience})
 	if err != nil {
 		t.Fatal(err)
 	}

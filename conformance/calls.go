@@ -204,7 +204,8 @@ func showEntry(kind string, e *Ydb_Scheme.Entry, full bool) string {
 
 func showPermissions(b *strings.Builder, kind string, list []*Ydb_Scheme.Permissions) {
 	for _, p := range list {
-		fmt.Fprintf(b, "\n  %s %s: %s", kind, p.GetSubject(), strings.Join(slices.Sorted(slices.Values(p.GetPermissionNames())), " "))
+		fmt.Fprintf(b, "\n  %s %s: %s", kind, p.GetSubject(),
+			strings.Join(slices.Sorted(slices.Values(p.GetPermissionNames())), " "))
 	}
 }
 

@@ -138,7 +138,8 @@ func TestClusterFailOver(t *testing.T) {
 	})
 	scripts := loadScripts(t)
 	replaySideBySide(t, target, some(untimedOf(scripts)), sideBySide)
-	if clusterFull() { // a leader change takes time, and begins waits anew: on a busy machine these may see it
+	// a leader change takes time, and begins waits anew: on a busy machine these may see it
+	if clusterFull() {
 		replaySideBySide(t, target, slices.DeleteFunc(scripts, func(s *Script) bool { return !s.timed() }), 1)
 	}
 }
@@ -150,7 +151,8 @@ func untimedOf(scripts []*Script) []*Script {
 
 // timed reports whether the script cannot wait for others: it lets time pass, or leaves pings unanswered.
 func (s *Script) timed() bool {
-	return s.waits() > 0 || slices.ContainsFunc(s.lines, func(line string) bool { return strings.HasSuffix(line, ": no pong") })
+	return s.waits() > 0 || slices.ContainsFunc(s.lines,
+		func(line string) bool { return strings.HasSuffix(line, ": no pong") })
 }
 
 // TestClusterRestless changes the leader of a cluster at any time, while requests are under way. Left out are

@@ -28,7 +28,8 @@ func dialCluster(ctx context.Context, c *cluster, first int) (*clusterTarget, er
 	target := &clusterTarget{}
 	for i := range c.servers {
 		config := c.configs[(first+i)%len(c.servers)]
-		e, err := Dial(ctx, EndpointConfig{Address: config.Listen, Database: config.Database, Restart: c.restart, Patience: patience})
+		e, err := Dial(ctx, EndpointConfig{Address: config.Listen, Database: config.Database,
+			Restart: c.restart, Patience: patience})
 		if err != nil {
 			return nil, errors.Join(err, target.Close(ctx))
 		}
@@ -60,7 +61,8 @@ func (c *clusterTarget) Offers(need Need) bool {
 }
 
 // Open implements Target.
-func (c *clusterTarget) Open(ctx context.Context, name string, limits coordination.Limits) (Environment, error) {
+func (c *clusterTarget) Open(ctx context.Context, name string, limits coordination.Limits) (Environment,
+	error) {
 	if c.meeting != nil {
 		c.meeting.enter()
 	}
@@ -71,8 +73,8 @@ func (c *clusterTarget) Open(ctx context.Context, name string, limits coordinati
 		}
 		return nil, err
 	}
-	return &clusterEnvironment{endpointEnvironment: env.(*endpointEnvironment), target: c, servers: make(map[string]int),
-		streams: make(map[Stream]*clusterStream)}, nil
+	return &clusterEnvironment{endpointEnvironment: env.(*endpointEnvironment), target: c,
+		servers: make(map[string]int), streams: make(map[Stream]*clusterStream)}, nil
 }
 
 type clusterEnvironment struct {
@@ -109,7 +111,8 @@ func (e *clusterEnvironment) Connect(_ context.Context, options StreamOptions) (
 	if err != nil {
 		return nil, err
 	}
-	s := &clusterStream{Stream: below, names: make(map[uint64]string), again: make(map[uint64][]byte), repeated: make(map[uint64]int)}
+	s := &clusterStream{Stream: below, names: make(map[uint64]string), again: make(map[uint64][]byte),
+		repeated: make(map[uint64]int)}
 	e.streams[below] = s
 	return s, nil
 }
@@ -168,7 +171,8 @@ func (s *clusterStream) deals(m *sessionReply) bool {
 	if at < 0 {
 		return false
 	}
-	replaced := slices.ContainsFunc(s.watching[at+1:], func(later uint64) bool { return s.names[later] == s.names[id] })
+	replaced := slices.ContainsFunc(s.watching[at+1:],
+		func(later uint64) bool { return s.names[later] == s.names[id] })
 	s.watching = slices.Delete(s.watching, at, at+1)
 	if changed.GetDataChanged() || changed.GetOwnersChanged() || replaced {
 		return false

@@ -48,7 +48,8 @@ func newCluster(t *testing.T) *cluster {
 	}
 	dir, logger := t.TempDir(), testlog.New(t)
 	for i := range size {
-		c.configs = append(c.configs, server.Config{Listen: addresses[size+i], Database: "/local", DataDir: filepath.Join(dir, memberName(i)), LoopbackAdmin: true,
+		c.configs = append(c.configs, server.Config{Listen: addresses[size+i], Database: "/local",
+			DataDir: filepath.Join(dir, memberName(i)), LoopbackAdmin: true,
 			HoldStartFailureMillis: new(uint64(0)), Logger: logger.With("server", memberName(i)),
 			Cluster: raftstore.Cluster{Name: memberName(i), ListenPeer: addresses[i], Initial: initial}})
 	}
@@ -66,7 +67,8 @@ func (c *cluster) run(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	if err := c.awaitLimits(t.Context()); err != nil { // which come once every server knows that the others can read them
+	// which come once every server knows that the others can read them
+	if err := c.awaitLimits(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -76,7 +78,8 @@ func (c *cluster) awaitLimits(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	return c.each(func(i int) error {
-		conn, err := grpc.NewClient(c.configs[i].Listen, grpc.WithTransportCredentials(insecure.NewCredentials()))
+		conn, err := grpc.NewClient(c.configs[i].Listen,
+			grpc.WithTransportCredentials(insecure.NewCredentials()))
 		if err != nil {
 			return err
 		}
@@ -188,11 +191,13 @@ func (c *cluster) handOver(ctx context.Context, to int) error {
 
 // transfer asks a server to have another one lead.
 func (c *cluster) transfer(ctx context.Context, at, to int) error {
-	conn, err := grpc.NewClient(c.configs[at].Listen, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient(c.configs[at].Listen,
+		grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
-	_, err = adminpb.NewClusterClient(conn).TransferLeader(ctx, &adminpb.TransferLeaderRequest{To: memberName(to)})
+	_, err = adminpb.NewClusterClient(conn).TransferLeader(ctx,
+		&adminpb.TransferLeaderRequest{To: memberName(to)})
 	return err
 }

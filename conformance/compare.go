@@ -90,7 +90,8 @@ func unifiedDiff(name, want, got string) string {
 	if want == got {
 		return ""
 	}
-	edits := diffLines(strings.Split(strings.TrimSuffix(want, "\n"), "\n"), strings.Split(strings.TrimSuffix(got, "\n"), "\n"))
+	edits := diffLines(strings.Split(strings.TrimSuffix(want, "\n"), "\n"),
+		strings.Split(strings.TrimSuffix(got, "\n"), "\n"))
 	var b strings.Builder
 	fmt.Fprintf(&b, "--- %s, expected\n+++ %s, got\n", name, name)
 	wantLine, gotLine := 1, 1
@@ -123,7 +124,8 @@ type edit struct {
 }
 
 func nearChange(edits []edit, at int) bool {
-	return slices.ContainsFunc(edits[max(0, at-diffContext):min(len(edits), at+diffContext+1)], func(e edit) bool { return e.op != ' ' })
+	return slices.ContainsFunc(edits[max(0, at-diffContext):min(len(edits), at+diffContext+1)],
+		func(e edit) bool { return e.op != ' ' })
 }
 
 // diffLines finds a longest common subsequence; scripts are short.

@@ -95,7 +95,8 @@ func TestFailOverExemptions(t *testing.T) {
 			continue
 		}
 		script.Needs = slices.DeleteFunc(script.Needs, func(need Need) bool { return need == NeedSameLeader })
-		if outcome, err := Run(t.Context(), &Pure{FailOver: true}, script); err == nil && outcome.Diff == "" && outcome.Skipped == "" {
+		if outcome, err := Run(t.Context(), &Pure{FailOver: true}, script); err == nil &&
+			outcome.Diff == "" && outcome.Skipped == "" {
 			t.Errorf("%s shows no leader change: it needs no exemption", script.Name)
 		}
 	}
@@ -136,7 +137,8 @@ func TestMap(t *testing.T) {
 		case rule.Later+rule.Never == "" && len(rule.Scripts)+len(rule.Tests) == 0:
 			t.Errorf("nothing shows %s: %s", rule.ID, rule.Text)
 		case rule.Later+rule.Never != "" && len(rule.Scripts) > 0:
-			t.Errorf("%s is shown by %v, but rules.txt says that it cannot be: %s", rule.ID, rule.Scripts, rule.Later+rule.Never)
+			t.Errorf("%s is shown by %v, but rules.txt says that it cannot be: %s", rule.ID, rule.Scripts,
+				rule.Later+rule.Never)
 		}
 		for _, test := range rule.Tests {
 			if !testExists(t, test) {
@@ -151,7 +153,8 @@ func TestMap(t *testing.T) {
 func testExists(t *testing.T, test string) bool {
 	t.Helper()
 	folder, name, _ := strings.Cut(test, ".")
-	for _, pattern := range []string{filepath.Join("..", folder, "*_test.go"), filepath.Join("..", "*", folder, "*_test.go")} {
+	for _, pattern := range []string{filepath.Join("..", folder, "*_test.go"),
+		filepath.Join("..", "*", folder, "*_test.go")} {
 		files, err := filepath.Glob(pattern)
 		if err != nil {
 			t.Fatal(err)
@@ -170,7 +173,8 @@ func testExists(t *testing.T, test string) bool {
 // TestRealLimits asserts the limits that scripts have to lower (coordination.md §5, and docs/limits.md for
 // the bytes).
 func TestRealLimits(t *testing.T) {
-	if want := (coordination.Limits{Sessions: 1_000_000, Semaphores: 1_000_000, Bytes: 1 << 30}); coordination.DefaultLimits() != want {
+	if want := (coordination.Limits{Sessions: 1_000_000, Semaphores: 1_000_000,
+		Bytes: 1 << 30}); coordination.DefaultLimits() != want {
 		t.Errorf("the limits are %+v, want %+v", coordination.DefaultLimits(), want)
 	}
 }

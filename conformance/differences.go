@@ -28,7 +28,8 @@ Run on YDB, these scripts differ.
 `)
 	for _, script := range scripts {
 		for _, differs := range script.Differs {
-			fmt.Fprintf(&b, "| [%s](../conformance/testdata/%s.txt) | %s | %s |\n", script.Name, script.Name, strings.Join(script.Rules, ", "), differs)
+			fmt.Fprintf(&b, "| [%s](../conformance/testdata/%s.txt) | %s | %s |\n", script.Name, script.Name,
+				strings.Join(script.Rules, ", "), differs)
 		}
 	}
 	b.WriteString("\n## Not shown by a script\n\n| subject | difference |\n| --- | --- |\n")

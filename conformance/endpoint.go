@@ -62,7 +62,8 @@ const defaultPatience = 5 * time.Second
 
 // Dial connects to a server and makes a directory with a new name below its database. Close removes it.
 func Dial(ctx context.Context, config EndpointConfig) (*Endpoint, error) {
-	e := &Endpoint{database: config.Database, token: config.Token, users: config.Users, security: config.Security, restart: config.Restart,
+	e := &Endpoint{database: config.Database, token: config.Token, users: config.Users,
+		security: config.Security, restart: config.Restart,
 		patience:  cmp.Or(config.Patience, defaultPatience),
 		directory: config.Database + "/conformance-" + strings.ToLower(rand.Text()[:8])}
 	if e.security == nil {
@@ -82,7 +83,8 @@ const maxMessageBytes = 64_000_000
 func (e *Endpoint) dial(address string) error {
 	connection, err := grpc.NewClient(address,
 		grpc.WithTransportCredentials(e.security),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessageBytes), grpc.MaxCallSendMsgSize(2*maxMessageBytes)))
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessageBytes),
+			grpc.MaxCallSendMsgSize(2*maxMessageBytes)))
 	if err != nil {
 		return fmt.Errorf("connect to %s: %w", address, err)
 	}
@@ -112,7 +114,8 @@ func (e *Endpoint) Offers(need Need) bool {
 
 // Open implements Target.
 func (e *Endpoint) Open(ctx context.Context, name string, _ coordination.Limits) (Environment, error) {
-	env := &endpointEnvironment{Endpoint: e, path: e.directory + "/" + strings.ReplaceAll(name, "/", "-"), events: make(chan Event, 1024)}
+	env := &endpointEnvironment{Endpoint: e, path: e.directory + "/" + strings.ReplaceAll(name, "/", "-"),
+		events: make(chan Event, 1024)}
 	env.ctx, env.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	if err := succeeded(env.Call(ctx, makeDirectory(env.path), &e.database)); err != nil {
 		return nil, fmt.Errorf("make directory %s: %w", env.path, err)
@@ -139,10 +142,12 @@ type operationResponse interface {
 	GetOperation() *Ydb_Operations.Operation
 }
 
-func (e *Endpoint) call(ctx context.Context, request proto.Message, database *string) (*Ydb_Operations.Operation, error) {
+func (e *Endpoint) call(ctx context.Context, request proto.Message,
+	database *string) (*Ydb_Operations.Operation, error) {
 	ctx, cancel := context.WithTimeout(e.outgoing(ctx, database), e.patience)
 	defer cancel()
-	nodes, paths := Ydb_Coordination_V1.NewCoordinationServiceClient(e.connection), Ydb_Scheme_V1.NewSchemeServiceClient(e.connection)
+	nodes, paths := Ydb_Coordination_V1.NewCoordinationServiceClient(e.connection),
+		Ydb_Scheme_V1.NewSchemeServiceClient(e.connection)
 	limiters := Ydb_RateLimiter_V1.NewRateLimiterServiceClient(e.connection)
 	var response operationResponse
 	var err error
@@ -233,7 +238,8 @@ func (e *endpointEnvironment) Release()                {}
 func (e *endpointEnvironment) Check(context.Context) (disturbed bool, err error) { return false, nil }
 
 // Call implements Environment.
-func (e *endpointEnvironment) Call(ctx context.Context, request proto.Message, database *string) (*Ydb_Operations.Operation, error) {
+func (e *endpointEnvironment) Call(ctx context.Context, request proto.Message,
+	database *string) (*Ydb_Operations.Operation, error) {
 	return e.call(ctx, request, database)
 }
 

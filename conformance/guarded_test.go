@@ -15,23 +15,27 @@ import (
 func TestGuardedServer(t *testing.T) {
 	t.Parallel()
 	tokens := filepath.Join(t.TempDir(), "tokens")
-	if err := os.WriteFile(tokens, []byte("token-of-root root\ntoken-of-alice alice\ntoken-of-bob bob\n"), 0o600); err != nil {
+	if err := os.WriteFile(tokens, []byte("token-of-root root\ntoken-of-alice alice\ntoken-of-bob bob\n"),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
-	running, err := server.Start(t.Context(), server.Config{Listen: "127.0.0.1:0", Database: "/local", InMemory: true,
-		HoldStartFailureMillis: new(uint64), Auth: server.AuthRequired, TokenFile: tokens,
-		InitialAdmin: "root", InitialAdminPassword: "the password of root"})
+	running, err := server.Start(t.Context(),
+		server.Config{Listen: "127.0.0.1:0", Database: "/local", InMemory: true,
+			HoldStartFailureMillis: new(uint64), Auth: server.AuthRequired, TokenFile: tokens,
+			InitialAdmin: "root", InitialAdminPassword: "the password of root"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	target, err := Dial(t.Context(), EndpointConfig{Address: running.Addr().String(), Database: "/local", Token: "token-of-root",
-		Users: map[string]string{"alice": "token-of-alice", "bob": "token-of-bob"}, Patience: patience})
+	target, err := Dial(t.Context(), EndpointConfig{Address: running.Addr().String(), Database: "/local",
+		Token: "token-of-root", Users: map[string]string{"alice": "token-of-alice", "bob": "token-of-bob"},
+		Patience: patience})
 	if err != nil {
 		t.Fatal(err)
 	}
 	scripts := loadScripts(t)
 	common := some(slices.DeleteFunc(slices.Clone(scripts), (*Script).hasUsers))
-	replayScripts(t, target, append(common, slices.DeleteFunc(scripts, func(s *Script) bool { return !s.hasUsers() })...))
+	replayScripts(t, target, append(common, slices.DeleteFunc(scripts,
+		func(s *Script) bool { return !s.hasUsers() })...))
 	if err := target.Close(t.Context()); err != nil {
 		t.Error(err)
 	}

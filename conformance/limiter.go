@@ -21,17 +21,23 @@ func limiterRequest(verb, path string, f *fields) (proto.Message, error) {
 	params := operationParams(f)
 	switch verb {
 	case "create":
-		return &Ydb_RateLimiter.CreateResourceRequest{OperationParams: params, CoordinationNodePath: path, Resource: resourceOf(resource, f)}, nil
+		return &Ydb_RateLimiter.CreateResourceRequest{OperationParams: params, CoordinationNodePath: path,
+			Resource: resourceOf(resource, f)}, nil
 	case "alter":
-		return &Ydb_RateLimiter.AlterResourceRequest{OperationParams: params, CoordinationNodePath: path, Resource: resourceOf(resource, f)}, nil
+		return &Ydb_RateLimiter.AlterResourceRequest{OperationParams: params, CoordinationNodePath: path,
+			Resource: resourceOf(resource, f)}, nil
 	case "drop":
-		return &Ydb_RateLimiter.DropResourceRequest{OperationParams: params, CoordinationNodePath: path, ResourcePath: resource}, nil
+		return &Ydb_RateLimiter.DropResourceRequest{OperationParams: params, CoordinationNodePath: path,
+			ResourcePath: resource}, nil
 	case "describe":
-		return &Ydb_RateLimiter.DescribeResourceRequest{OperationParams: params, CoordinationNodePath: path, ResourcePath: resource}, nil
+		return &Ydb_RateLimiter.DescribeResourceRequest{OperationParams: params, CoordinationNodePath: path,
+			ResourcePath: resource}, nil
 	case "ls":
-		return &Ydb_RateLimiter.ListResourcesRequest{OperationParams: params, CoordinationNodePath: path, ResourcePath: resource, Recursive: f.flag("recursive")}, nil
+		return &Ydb_RateLimiter.ListResourcesRequest{OperationParams: params, CoordinationNodePath: path,
+			ResourcePath: resource, Recursive: f.flag("recursive")}, nil
 	case "acquire":
-		r := &Ydb_RateLimiter.AcquireResourceRequest{OperationParams: params, CoordinationNodePath: path, ResourcePath: resource}
+		r := &Ydb_RateLimiter.AcquireResourceRequest{OperationParams: params, CoordinationNodePath: path,
+			ResourcePath: resource}
 		if _, found := f.unread["used"]; found {
 			r.Units = &Ydb_RateLimiter.AcquireResourceRequest_Used{Used: f.number("used", 0)}
 		}
@@ -63,8 +69,9 @@ func operationParams(f *fields) *Ydb_Operations.OperationParams {
 func resourceOf(path string, f *fields) *Ydb_RateLimiter.Resource {
 	r := &Ydb_RateLimiter.Resource{ResourcePath: path}
 	if !f.flag("untyped") {
-		s := &Ydb_RateLimiter.HierarchicalDrrSettings{MaxUnitsPerSecond: f.real("rate"), MaxBurstSizeCoefficient: f.real("burst"),
-			PrefetchCoefficient: f.real("prefetch"), PrefetchWatermark: f.real("watermark")}
+		s := &Ydb_RateLimiter.HierarchicalDrrSettings{MaxUnitsPerSecond: f.real("rate"),
+			MaxBurstSizeCoefficient: f.real("burst"), PrefetchCoefficient: f.real("prefetch"),
+			PrefetchWatermark: f.real("watermark")}
 		s.ProtoReflect().SetUnknown([]byte(f.text("more_settings")))
 		r.Type = &Ydb_RateLimiter.Resource_HierarchicalDrr{HierarchicalDrr: s}
 	}
@@ -92,7 +99,8 @@ func showResource(r *Ydb_RateLimiter.Resource) string {
 	for _, field := range []struct {
 		name  string
 		value float64
-	}{{"rate", s.GetMaxUnitsPerSecond()}, {"burst", s.GetMaxBurstSizeCoefficient()}, {"prefetch", s.GetPrefetchCoefficient()},
+	}{{"rate", s.GetMaxUnitsPerSecond()}, {"burst", s.GetMaxBurstSizeCoefficient()},
+		{"prefetch", s.GetPrefetchCoefficient()},
 		{"watermark", s.GetPrefetchWatermark()}} {
 		if field.value != 0 {
 			text += fmt.Sprintf(" %s=%s", field.name, strconv.FormatFloat(field.value, 'g', -1, 64))

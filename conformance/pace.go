@@ -68,7 +68,8 @@ func (p *pace) pass(scripted time.Duration) time.Duration {
 
 // late reports whether so much time was lost that the script has to be played more slowly.
 func (p *pace) late() bool {
-	return p.margin > 0 && p.scale < slowestScale && time.Since(p.began)-p.allowed > p.margin*time.Duration(p.scale)
+	return p.margin > 0 && p.scale < slowestScale &&
+		time.Since(p.began)-p.allowed > p.margin*time.Duration(p.scale)
 }
 
 // stretch is the time to send for one in the script; unstretch is its reverse, for what the server shows.

@@ -24,7 +24,8 @@ import (
 const stampMillis = 1_700_000_000_000
 
 // Call implements Environment.
-func (e *pureEnvironment) Call(ctx context.Context, request proto.Message, database *string) (*Ydb_Operations.Operation, error) {
+func (e *pureEnvironment) Call(ctx context.Context, request proto.Message,
+	database *string) (*Ydb_Operations.Operation, error) {
 	var result proto.Message
 	var answer outcome.Outcome
 	caller := pureCaller(userOf(ctx))
@@ -37,7 +38,8 @@ func (e *pureEnvironment) Call(ctx context.Context, request proto.Message, datab
 		}
 		if lineage, answer = tree.NodeToDescribe(scheme.SplitLoose(r.GetPath())); answer.OK() {
 			config, _ := e.world.Machine().Config(lineage[0].Node)
-			result = &Ydb_Coordination.DescribeNodeResult{Self: wire.Self(lineage), Config: wire.Config(config)}
+			result = &Ydb_Coordination.DescribeNodeResult{Self: wire.Self(lineage),
+				Config: wire.Config(config)}
 		}
 	case *Ydb_Scheme.DescribePathRequest:
 		var lineage scheme.Lineage
@@ -65,16 +67,20 @@ func (e *pureEnvironment) Call(ctx context.Context, request proto.Message, datab
 			break
 		}
 		path := scheme.SplitLoose(r.GetCoordinationNodePath())
-		if properties, answer = e.world.Machine().ResourceToDescribe(caller, path, r.GetResourcePath()); answer.OK() {
-			result = &Ydb_RateLimiter.DescribeResourceResult{Resource: wire.Resource(r.GetResourcePath(), properties)}
+		if properties, answer = e.world.Machine().ResourceToDescribe(caller, path,
+			r.GetResourcePath()); answer.OK() {
+			result = &Ydb_RateLimiter.DescribeResourceResult{Resource: wire.Resource(r.GetResourcePath(),
+				properties)}
 		}
 	case *Ydb_RateLimiter.ListResourcesRequest:
 		var page coordination.ResourcePage
 		if answer = checkLimiter(r, r.GetResourcePath(), database); !answer.OK() {
 			break
 		}
-		listing := coordination.ResourceListing{Path: scheme.SplitLoose(r.GetCoordinationNodePath()), Resource: r.GetResourcePath(), Recursive: r.GetRecursive()}
-		if page, answer = e.world.Machine().ListResources(caller, listing, 0, coordination.MaxResources); answer.OK() {
+		listing := coordination.ResourceListing{Path: scheme.SplitLoose(r.GetCoordinationNodePath()),
+			Resource: r.GetResourcePath(), Recursive: r.GetRecursive()}
+		if page, answer = e.world.Machine().ListResources(caller, listing, 0,
+			coordination.MaxResources); answer.OK() {
 			result = &Ydb_RateLimiter.ListResourcesResult{ResourcePaths: page.Paths}
 		}
 	case ofLimiter:
@@ -88,7 +94,8 @@ func (e *pureEnvironment) Call(ctx context.Context, request proto.Message, datab
 			return nil, err
 		}
 	}
-	operation := &Ydb_Operations.Operation{Ready: true, Status: Ydb.StatusIds_StatusCode(answer.Status), Issues: wire.Issues(answer.Issues)}
+	operation := &Ydb_Operations.Operation{Ready: true, Status: Ydb.StatusIds_StatusCode(answer.Status),
+		Issues: wire.Issues(answer.Issues)}
 	if result == nil {
 		return operation, nil
 	}
@@ -108,7 +115,8 @@ func (e *pureEnvironment) mayDescribe(caller coordination.Caller, path string) o
 }
 
 // command carries out a call that changes something.
-func (e *pureEnvironment) command(request proto.Message, database *string, caller coordination.Caller) (outcome.Outcome, error) {
+func (e *pureEnvironment) command(request proto.Message, database *string,
+	caller coordination.Caller) (outcome.Outcome, error) {
 	path, answer := splitPath(request, database)
 	if !answer.OK() {
 		return answer, nil
@@ -117,18 +125,22 @@ func (e *pureEnvironment) command(request proto.Message, database *string, calle
 	return e.begin(func(call coordination.CallID) coordination.Command {
 		switch r := request.(type) {
 		case *Ydb_Coordination.CreateNodeRequest:
-			return &coordination.CreateNode{CallID: call, Caller: caller, Path: path, Config: wire.NodeConfig(r.GetConfig()),
-				SetsPath: r.GetConfig().GetPath() != "", Owner: owner, StampMillis: stampMillis}
+			return &coordination.CreateNode{CallID: call, Caller: caller, Path: path,
+				Config: wire.NodeConfig(r.GetConfig()), SetsPath: r.GetConfig().GetPath() != "", Owner: owner,
+				StampMillis: stampMillis}
 		case *Ydb_Coordination.AlterNodeRequest:
-			return &coordination.AlterNode{CallID: call, Caller: caller, Path: path, Config: wire.NodeConfig(r.GetConfig()), SetsPath: r.GetConfig().GetPath() != ""}
+			return &coordination.AlterNode{CallID: call, Caller: caller, Path: path,
+				Config: wire.NodeConfig(r.GetConfig()), SetsPath: r.GetConfig().GetPath() != ""}
 		case *Ydb_Coordination.DropNodeRequest:
 			return &coordination.DropNode{CallID: call, Caller: caller, Path: path}
 		case *Ydb_Scheme.MakeDirectoryRequest:
-			return &coordination.MakeDirectory{CallID: call, Caller: caller, Path: path, Owner: owner, StampMillis: stampMillis}
+			return &coordination.MakeDirectory{CallID: call, Caller: caller, Path: path, Owner: owner,
+				StampMillis: stampMillis}
 		case *Ydb_Scheme.RemoveDirectoryRequest:
 			return &coordination.RemoveDirectory{CallID: call, Caller: caller, Path: path}
 		case *Ydb_Scheme.ModifyPermissionsRequest:
-			return &coordination.ModifyPermissions{CallID: call, Caller: caller, Path: path, Change: wire.PermissionsChange(r)}
+			return &coordination.ModifyPermissions{CallID: call, Caller: caller, Path: path,
+				Change: wire.PermissionsChange(r)}
 		}
 		panic(fmt.Sprintf("conformance: no such call: %T", request))
 	})

@@ -30,7 +30,8 @@ func (e *pureEnvironment) failOverKeeping(kept int) error {
 
 // begin carries out a unary call. The leader changes while it is in flight: by turns before the log has it,
 // so that it has to be carried out for the new leader, and after, so that nobody heard its outcome.
-func (e *pureEnvironment) begin(build func(coordination.CallID) coordination.Command) (outcome.Outcome, error) {
+func (e *pureEnvironment) begin(build func(coordination.CallID) coordination.Command) (outcome.Outcome,
+	error) {
 	if !e.pure.FailOver || e.world.Held() {
 		return e.world.Call(build), nil
 	}
@@ -47,7 +48,8 @@ func (s *pureStream) describeAgain() error {
 	var again []coordination.ClientMessage
 	for _, reply := range s.stream.Replies() {
 		spurious := reply.Kind == coordination.ReplyChanged && !reply.DataChanged && !reply.OwnersChanged
-		at := slices.IndexFunc(s.watches, func(m coordination.ClientMessage) bool { return m.ReqID == reply.ReqID })
+		at := slices.IndexFunc(s.watches,
+			func(m coordination.ClientMessage) bool { return m.ReqID == reply.ReqID })
 		switch {
 		case reply.Kind == coordination.ReplyNone:
 		case spurious && at < 0:
@@ -72,7 +74,8 @@ func (s *pureStream) describeAgain() error {
 
 // note remembers a describe that may install a watch.
 func (s *pureStream) note(m coordination.ClientMessage) {
-	if !s.env.pure.FailOver || m.Kind != coordination.ClientSemaphore || !m.Request.WatchData && !m.Request.WatchOwners {
+	if !s.env.pure.FailOver || m.Kind != coordination.ClientSemaphore || !m.Request.WatchData &&
+		!m.Request.WatchOwners {
 		return
 	}
 	s.watches = append(s.watches, m)
@@ -80,7 +83,8 @@ func (s *pureStream) note(m coordination.ClientMessage) {
 
 // isRearmed reports whether a reply answers a describe that the script knows nothing of.
 func (s *pureStream) isRearmed(r *coordination.Reply) bool {
-	if r.Kind != coordination.ReplyResult || r.Request != coordination.RequestDescribe || s.rearmed[r.ReqID] == 0 {
+	if r.Kind != coordination.ReplyResult || r.Request != coordination.RequestDescribe ||
+		s.rearmed[r.ReqID] == 0 {
 		return false
 	}
 	s.rearmed[r.ReqID]--

@@ -28,7 +28,8 @@ func checkLimiterPaths(r ofLimiter, resource string, database *string) outcome.O
 	}
 	switch {
 	case !strings.HasPrefix(path, current):
-		return outcome.Because(outcome.BadRequest, fmt.Sprintf("Coordination node path: %s does not belong to current database: %s.", path, current))
+		return outcome.Because(outcome.BadRequest,
+			fmt.Sprintf("Coordination node path: %s does not belong to current database: %s.", path, current))
 	case !coordination.CanonicalResourcePath(resource):
 		return outcome.Because(outcome.BadRequest, "Bad resource path.")
 	}
@@ -52,7 +53,8 @@ func checkLimiter(r ofLimiter, resource string, database *string) outcome.Outcom
 }
 
 // limiterCommand carries out a call about resources that changes something.
-func (e *pureEnvironment) limiterCommand(request ofLimiter, database *string, caller coordination.Caller) (outcome.Outcome, error) {
+func (e *pureEnvironment) limiterCommand(request ofLimiter, database *string,
+	caller coordination.Caller) (outcome.Outcome, error) {
 	var resource *Ydb_RateLimiter.Resource
 	path := ""
 	switch r := request.(type) {
@@ -81,9 +83,11 @@ func (e *pureEnvironment) limiterCommand(request ofLimiter, database *string, ca
 	return e.begin(func(call coordination.CallID) coordination.Command {
 		switch request.(type) {
 		case *Ydb_RateLimiter.CreateResourceRequest:
-			return &coordination.CreateResource{CallID: call, Caller: caller, Path: node, Resource: path, ResourceProperties: properties}
+			return &coordination.CreateResource{CallID: call, Caller: caller, Path: node, Resource: path,
+				ResourceProperties: properties}
 		case *Ydb_RateLimiter.AlterResourceRequest:
-			return &coordination.AlterResource{CallID: call, Caller: caller, Path: node, Resource: path, ResourceProperties: properties}
+			return &coordination.AlterResource{CallID: call, Caller: caller, Path: node, Resource: path,
+				ResourceProperties: properties}
 		}
 		return &coordination.DropResource{CallID: call, Caller: caller, Path: node, Resource: path}
 	})

@@ -180,7 +180,8 @@ func (e *pureEnvironment) Connect(_ context.Context, options StreamOptions) (Str
 		server = uint64(len(e.servers) + 1)
 		e.servers[options.Server] = server
 	}
-	s := &pureStream{env: e, stream: e.world.Open(server), caller: pureCaller(options.User), rearmed: make(map[uint64]int)}
+	s := &pureStream{env: e, stream: e.world.Open(server), caller: pureCaller(options.User),
+		rearmed: make(map[uint64]int)}
 	e.streams = append(e.streams, s)
 	return s, nil
 }
@@ -194,8 +195,9 @@ type pureStream struct {
 	closed bool                         // after unread
 	ended  bool
 
-	watches []coordination.ClientMessage // describes that may still be told of a change; kept only with Pure.FailOver
-	rearmed map[uint64]int               // describes repeated for the script and not answered yet, by request
+	// describes that may still be told of a change; kept only with Pure.FailOver
+	watches []coordination.ClientMessage
+	rearmed map[uint64]int // describes repeated for the script and not answered yet, by request
 }
 
 // Send implements Stream.
@@ -207,7 +209,8 @@ func (s *pureStream) Send(message []byte) error {
 	m := wire.FromClient(request)
 	if m.Start != nil {
 		m.Start.Caller = s.caller
-		m.Start.Identity = coordination.Identity{Kind: coordination.IdentityToken, Subject: cmp.Or(s.caller.Subject, scheme.RootOwner)}
+		m.Start.Identity = coordination.Identity{Kind: coordination.IdentityToken,
+			Subject: cmp.Or(s.caller.Subject, scheme.RootOwner)}
 	}
 	s.unread = append(s.unread, m)
 	s.read()

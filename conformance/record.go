@@ -84,12 +84,12 @@ func Record(name, database string) (*Recorder, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Recorder{file: file, fence: rand.Uint64(), queue: make(chan func(), recordQueue), done: make(chan struct{}),
-		byClient: make(map[Stream]*recordedStream), news: make(chan struct{}), since: time.Now(), most: maxRecorded,
-		nodes: make(map[string]bool), keys: make(map[string]string)}
+	r := &Recorder{file: file, fence: rand.Uint64(), queue: make(chan func(), recordQueue),
+		done: make(chan struct{}), byClient: make(map[Stream]*recordedStream), news: make(chan struct{}),
+		since: time.Now(), most: maxRecorded, nodes: make(map[string]bool), keys: make(map[string]string)}
 	script := &Script{Name: "recording"}
-	r.shadow = &run{script: script, env: shadowEnvironment{database: database}, names: newNames(false), streams: make(map[string]*stream),
-		byConnection: make(map[Stream]*stream), nextReqID: firstOwnReqID}
+	r.shadow = &run{script: script, env: shadowEnvironment{database: database}, names: newNames(false),
+		streams: make(map[string]*stream), byConnection: make(map[Stream]*stream), nextReqID: firstOwnReqID}
 	r.write(recordingHead)
 	go r.work()
 	return r, r.err
@@ -250,7 +250,8 @@ func (r *Recorder) act(lines func() []string, deliver func(), executed <-chan []
 
 // imply writes the creation of a node that turned out to be there. The mutex is held.
 func (r *Recorder) imply() {
-	missing := slices.ContainsFunc(r.shadow.came, func(m message) bool { return m.text == `failure NOT_FOUND "Kesus not found"` })
+	missing := slices.ContainsFunc(r.shadow.came,
+		func(m message) bool { return m.text == `failure NOT_FOUND "Kesus not found"` })
 	if r.implied != "" && !missing {
 		r.nodes[r.implied] = true
 		r.step([]string{"node create " + r.scriptPath(r.implied)}, []message{{"node", "SUCCESS..."}}, false)
@@ -287,7 +288,8 @@ func (r *Recorder) fenceAll() {
 	r.mutex.Lock()
 	var asked []*recordedStream
 	for _, s := range r.byClient {
-		if s.shadow != nil && s.shadow.attached && !s.shadow.over() && !s.shadow.stopping && !s.shadow.finished && !s.parting {
+		if s.shadow != nil && s.shadow.attached && !s.shadow.over() && !s.shadow.stopping &&
+			!s.shadow.finished && !s.parting {
 			s.fenced = true
 			asked = append(asked, s)
 		}
@@ -295,10 +297,13 @@ func (r *Recorder) fenceAll() {
 	r.mutex.Unlock()
 	for _, s := range asked {
 		s.injector.Inject(&sessionRequest{Request: &Ydb_Coordination.SessionRequest_DescribeSemaphore_{
-			DescribeSemaphore: &Ydb_Coordination.SessionRequest_DescribeSemaphore{ReqId: r.fence, Name: "no such semaphore"}}})
+			DescribeSemaphore: &Ydb_Coordination.SessionRequest_DescribeSemaphore{ReqId: r.fence,
+				Name: "no such semaphore"}}})
 	}
 	r.await(func() bool {
-		return !slices.ContainsFunc(asked, func(s *recordedStream) bool { return s.fenced && !s.closed && !s.shadow.over() })
+		return !slices.ContainsFunc(asked, func(s *recordedStream) bool {
+			return s.fenced && !s.closed && !s.shadow.over()
+		})
 	})
 }
 
@@ -346,7 +351,8 @@ func (r *Recorder) Open(injector faults.Injector) faults.StreamTap {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
 	r.streams++
-	s := &recordedStream{Recorder: r, name: fmt.Sprint("s", r.streams), injector: injector, ids: make(map[recordedID]uint64)}
+	s := &recordedStream{Recorder: r, name: fmt.Sprint("s", r.streams), injector: injector,
+		ids: make(map[recordedID]uint64)}
 	r.byClient[s] = s
 	return s
 }
@@ -520,14 +526,17 @@ func (s *recordedStream) line(m *sessionRequest) string {
 	case *Ydb_Coordination.SessionRequest_ReleaseSemaphore_:
 		return "release " + scriptText(r.ReleaseSemaphore.GetName())
 	case *Ydb_Coordination.SessionRequest_CreateSemaphore_:
-		return "create " + scriptText(r.CreateSemaphore.GetName()) + " limit=" + showNumber(r.CreateSemaphore.GetLimit()) + scriptData(r.CreateSemaphore.GetData())
+		return "create " + scriptText(r.CreateSemaphore.GetName()) + " limit=" +
+			showNumber(r.CreateSemaphore.GetLimit()) + scriptData(r.CreateSemaphore.GetData())
 	case *Ydb_Coordination.SessionRequest_UpdateSemaphore_:
 		return "update " + scriptText(r.UpdateSemaphore.GetName()) + scriptData(r.UpdateSemaphore.GetData())
 	case *Ydb_Coordination.SessionRequest_DeleteSemaphore_:
-		return "delete " + scriptText(r.DeleteSemaphore.GetName()) + flagIf(" force", r.DeleteSemaphore.GetForce())
+		return "delete " + scriptText(r.DeleteSemaphore.GetName()) + flagIf(" force",
+			r.DeleteSemaphore.GetForce())
 	case *Ydb_Coordination.SessionRequest_DescribeSemaphore_:
 		d := r.DescribeSemaphore
-		return "describe " + scriptText(d.GetName()) + flagIf(" owners", d.GetIncludeOwners()) + flagIf(" waiters", d.GetIncludeWaiters()) +
+		return "describe " + scriptText(d.GetName()) + flagIf(" owners",
+			d.GetIncludeOwners()) + flagIf(" waiters", d.GetIncludeWaiters()) +
 			flagIf(" watch_data", d.GetWatchData()) + flagIf(" watch_owners", d.GetWatchOwners())
 	}
 	return "empty"
@@ -542,7 +551,8 @@ func flagIf(text string, set bool) string {
 
 // startLine writes a SessionStart. The node's creation has to come before it if nobody has seen that.
 func (s *recordedStream) startLine(start *Ydb_Coordination.SessionRequest_SessionStart) string {
-	s.timeout = time.Duration(min(start.GetTimeoutMillis(), uint64(time.Hour/time.Millisecond))) * time.Millisecond
+	s.timeout = time.Duration(min(start.GetTimeoutMillis(),
+		uint64(time.Hour/time.Millisecond))) * time.Millisecond
 	node := cleanPath(start.GetPath())
 	if _, seen := s.nodes[node]; !seen && s.inDatabase(node) {
 		s.implied = node
@@ -586,7 +596,8 @@ func (r *Recorder) inDatabase(path string) bool {
 // scriptPath writes a path so that it names the same thing in a script's own directory.
 func (r *Recorder) scriptPath(path string) string {
 	database := r.shadow.env.Database()
-	for _, place := range []struct{ prefix, name string }{{database + "/", "{dir}/"}, {database[1:] + "/", "{reldir}/"}} {
+	for _, place := range []struct{ prefix, name string }{{database + "/", "{dir}/"},
+		{database[1:] + "/", "{reldir}/"}} {
 		if rest, found := strings.CutPrefix(path, place.prefix); found {
 			if text := scriptText(rest); text == rest {
 				return place.name + rest
@@ -604,7 +615,8 @@ func scriptText(text string) string {
 	switch {
 	case plainText.MatchString(text) && !strings.HasPrefix(text, "0x"):
 		return text
-	case utf8.ValidString(text) && !strings.ContainsFunc(text, func(r rune) bool { return r == '{' || !strconv.IsPrint(r) }):
+	case utf8.ValidString(text) && !strings.ContainsFunc(text,
+		func(r rune) bool { return r == '{' || !strconv.IsPrint(r) }):
 		return strconv.QuoteToASCII(text)
 	}
 	return "0x" + hex.EncodeToString([]byte(text))
@@ -618,7 +630,8 @@ func scriptData(data []byte) string {
 }
 
 // Call implements faults.Tap. Of calls those are recorded that make and remove nodes and directories.
-func (r *Recorder) Call(ctx context.Context, method string, request any) (done func(response any, err error)) {
+func (r *Recorder) Call(ctx context.Context, method string,
+	request any) (done func(response any, err error)) {
 	line, node := r.callLine(request)
 	if line == "" {
 		return func(any, error) {}
@@ -651,7 +664,8 @@ func (r *Recorder) Call(ctx context.Context, method string, request any) (done f
 func (r *Recorder) callLine(request any) (line, node string) {
 	switch q := request.(type) {
 	case *Ydb_Coordination.CreateNodeRequest:
-		return "node create " + r.scriptPath(q.GetPath()) + scriptConfig(q.GetConfig()), cleanPath(q.GetPath())
+		return "node create " + r.scriptPath(q.GetPath()) + scriptConfig(q.GetConfig()),
+			cleanPath(q.GetPath())
 	case *Ydb_Coordination.AlterNodeRequest:
 		return "node alter " + r.scriptPath(q.GetPath()) + scriptConfig(q.GetConfig()), ""
 	case *Ydb_Coordination.DropNodeRequest:

@@ -34,7 +34,8 @@ func recordedUpTo(t *testing.T, most int, do func(*grpc.ClientConn)) (script *Sc
 		t.Fatal(err)
 	}
 	recorder.most = most
-	running, err := standin.RunProcess(t.Context(), server.Config{Listen: "127.0.0.1:0", Database: "/local"}, standin.Tap(recorder))
+	running, err := standin.RunProcess(t.Context(), server.Config{Listen: "127.0.0.1:0", Database: "/local"},
+		standin.Tap(recorder))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,7 +96,8 @@ func replaysOnItself(t *testing.T, script *Script, address string) {
 		for name, target := range map[string]Target{"the rings": &Pure{}, "the server": target} {
 			outcome, err := Run(t.Context(), target, script)
 			if err != nil || outcome.Skipped != "" || outcome.Diff != "" {
-				t.Fatalf("replay %d on %s: %v %s\n%s\nof\n%s", i, name, err, outcome.Skipped, outcome.Diff, strings.Join(script.lines, "\n"))
+				t.Fatalf("replay %d on %s: %v %s\n%s\nof\n%s", i, name, err, outcome.Skipped, outcome.Diff,
+					strings.Join(script.lines, "\n"))
 			}
 		}
 	}
@@ -155,7 +157,8 @@ func TestRecordingOfAnExpiry(t *testing.T) {
 			t.Error(err)
 			return
 		}
-		first, err := raw.Open(dying, conn, &raw.Start{Path: recordedNode, TimeoutMillis: 400, ProtectionKey: []byte("sesame"), Description: "a b"})
+		first, err := raw.Open(dying, conn, &raw.Start{Path: recordedNode, TimeoutMillis: 400,
+			ProtectionKey: []byte("sesame"), Description: "a b"})
 		if err == nil {
 			err = first.Create("a lock", 1)
 		}
@@ -171,13 +174,16 @@ func TestRecordingOfAnExpiry(t *testing.T) {
 		if err := second.Acquire("a lock", 1); err != nil {
 			t.Error(err)
 		}
-		again, err := raw.Open(t.Context(), conn, &raw.Start{Path: recordedNode, SessionId: first.ID, TimeoutMillis: 400, ProtectionKey: []byte("sesame")})
+		again, err := raw.Open(t.Context(), conn,
+			&raw.Start{Path: recordedNode, SessionId: first.ID, TimeoutMillis: 400,
+				ProtectionKey: []byte("sesame")})
 		if err == nil {
 			t.Errorf("session %d is still there", again.ID)
 		}
 	})
 	text := strings.Join(script.lines, "\n")
-	for _, want := range []string{"node create {dir}/app/locks", "wait ", "cancel", `acquire "a lock"`, "data=0x0001", "session=s2", "key=key1", `description="a b"`} {
+	for _, want := range []string{"node create {dir}/app/locks", "wait ", "cancel", `acquire "a lock"`,
+		"data=0x0001", "session=s2", "key=key1", `description="a b"`} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %s", want)
 		}
@@ -193,7 +199,8 @@ func TestRecordingIsBounded(t *testing.T) {
 	const most = 64 << 10
 	data := strings.Repeat("x", 5<<10)
 	script, _ := recordedUpTo(t, most, func(conn *grpc.ClientConn) {
-		if _, err := raw.Open(t.Context(), conn, &raw.Start{Path: recordedNode, TimeoutMillis: 60_000}); err == nil {
+		if _, err := raw.Open(t.Context(), conn,
+			&raw.Start{Path: recordedNode, TimeoutMillis: 60_000}); err == nil {
 			t.Error("there was no node")
 		}
 		if err := raw.CreateNode(t.Context(), conn, recordedNode); err != nil {
@@ -211,7 +218,8 @@ func TestRecordingIsBounded(t *testing.T) {
 		}
 	})
 	text := strings.Join(script.lines, "\n")
-	if len(text) > most+100 || !strings.Contains(text, "The recording ends here") || strings.Count(text, "update config") < 10 {
+	if len(text) > most+100 || !strings.Contains(text, "The recording ends here") ||
+		strings.Count(text, "update config") < 10 {
 		t.Errorf("%d bytes, %d updates", len(text), strings.Count(text, "update config"))
 	}
 }

@@ -82,7 +82,8 @@ func filesOfTheRepository(t *testing.T) []string {
 		switch {
 		case err != nil:
 			return err
-		case entry.IsDir() && (entry.Name() == "bin" || strings.HasPrefix(entry.Name(), ".") && entry.Name() != ".."):
+		case entry.IsDir() && (entry.Name() == "bin" || strings.HasPrefix(entry.Name(), ".") &&
+			entry.Name() != ".."):
 			return filepath.SkipDir
 		case entry.IsDir() || strings.HasSuffix(path, ".pb.go"):
 			return nil

@@ -98,8 +98,9 @@ func WriteJSON(w io.Writer, results []Result) error {
 	list := make([]jsonResult, 0, len(results))
 	for i := range results {
 		r := &results[i]
-		one := jsonResult{Name: r.Script.Name, Title: r.Script.Title, Section: r.Script.Section(), Rules: r.Script.Rules,
-			Verdict: r.Verdict(), Skipped: r.Outcome.Skipped, Diff: r.Outcome.Diff, Differs: r.Script.Differs, Millis: r.Took.Milliseconds()}
+		one := jsonResult{Name: r.Script.Name, Title: r.Script.Title, Section: r.Script.Section(),
+			Rules: r.Script.Rules, Verdict: r.Verdict(), Skipped: r.Outcome.Skipped, Diff: r.Outcome.Diff,
+			Differs: r.Script.Differs, Millis: r.Took.Milliseconds()}
 		if r.Err != nil {
 			one.Error = r.Err.Error()
 		}

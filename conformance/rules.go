@@ -38,7 +38,8 @@ func Map(scripts []*Script) ([]Rule, error) {
 		for _, id := range script.Rules {
 			i, known := at[id]
 			if !known {
-				return nil, fmt.Errorf("script %s names rule %q, which rules.txt does not list", script.Name, id)
+				return nil, fmt.Errorf("script %s names rule %q, which rules.txt does not list", script.Name,
+					id)
 			}
 			rules[i].Scripts = append(rules[i].Scripts, script.Name)
 		}

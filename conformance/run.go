@@ -47,8 +47,8 @@ func runAt(ctx context.Context, target Target, script *Script, pace pace) (outco
 		return Outcome{}, fmt.Errorf("script %s: %w", script.Name, err)
 	}
 	defer func() { err = errors.Join(err, env.Close(ctx)) }()
-	r := &run{script: script, env: env, pace: pace, names: newNames(script.exact), streams: make(map[string]*stream),
-		byConnection: make(map[Stream]*stream), nextReqID: firstOwnReqID}
+	r := &run{script: script, env: env, pace: pace, names: newNames(script.exact),
+		streams: make(map[string]*stream), byConnection: make(map[Stream]*stream), nextReqID: firstOwnReqID}
 	defer r.cancelAll()
 	if err := r.prepare(ctx); err != nil {
 		return Outcome{}, fmt.Errorf("script %s: %w", script.Name, err)

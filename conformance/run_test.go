@@ -178,7 +178,8 @@ func TestRunSeesFaults(t *testing.T) {
 func TestRunComparesStreamsApart(t *testing.T) {
 	run := func(expected string) Outcome {
 		t.Helper()
-		script, err := Parse("order", head+"s1: start\ns2: start\ns1: ping 1\ns2: ping 2\ns1: ping 3\n"+expected)
+		script, err := Parse("order", head+"s1: start\ns2: start\ns1: ping 1\ns2: ping 2\ns1: ping 3\n"+
+			expected)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -197,7 +198,8 @@ func TestRunComparesStreamsApart(t *testing.T) {
 	if run("----\ns1 <- pong 3\ns2 <- pong 2\ns1 <- pong 1\n").Diff == "" {
 		t.Error("another order within a stream is no difference")
 	}
-	if outcome := run(""); !strings.HasSuffix(outcome.Text, "s1: ping 3\n----\ns1 <- pong 1\ns2 <- pong 2\ns1 <- pong 3\n") {
+	if outcome := run(""); !strings.HasSuffix(outcome.Text,
+		"s1: ping 3\n----\ns1 <- pong 1\ns2 <- pong 2\ns1 <- pong 3\n") {
 		t.Errorf("what came is not written down:\n%s", outcome.Text)
 	}
 }
@@ -214,11 +216,13 @@ func TestRunSkips(t *testing.T) {
 }
 
 func TestMapErrors(t *testing.T) {
-	if _, err := Map([]*Script{{Name: "x", Rules: []string{"coordination §99"}}}); err == nil || !strings.Contains(err.Error(), "§99") {
+	if _, err := Map([]*Script{{Name: "x", Rules: []string{"coordination §99"}}}); err == nil ||
+		!strings.Contains(err.Error(), "§99") {
 		t.Errorf("a rule that is not listed: %v", err)
 	}
 	rules, err := parseRuleList("# comment\na §1: first\na §2: second (later: no way)\na §3: third (test: p.A, q.B)\na §4: fourth (x) (never: gone)\n")
-	if err != nil || len(rules) != 4 || rules[3].Never != "gone" || rules[3].Text != "fourth (x)" || len(rules[2].Tests) != 2 || rules[1].Later != "no way" || rules[1].Text != "second" {
+	if err != nil || len(rules) != 4 || rules[3].Never != "gone" || rules[3].Text != "fourth (x)" ||
+		len(rules[2].Tests) != 2 || rules[1].Later != "no way" || rules[1].Text != "second" {
 		t.Errorf("got %+v, %v", rules, err)
 	}
 	if _, err := parseRuleList("a §1 first\n"); err == nil {
@@ -226,7 +230,8 @@ func TestMapErrors(t *testing.T) {
 	}
 	var b strings.Builder
 	rules[0].Scripts = []string{"x/y"}
-	if err := PrintMap(&b, rules); err != nil || b.String() != "a §1: first\n    x/y\na §2: second\n    later: no way\na §3: third\n    p.A, q.B\na §4: fourth (x)\n    never: gone\n" {
+	if err := PrintMap(&b, rules); err != nil ||
+		b.String() != "a §1: first\n    x/y\na §2: second\n    later: no way\na §3: third\n    p.A, q.B\na §4: fourth (x)\n    never: gone\n" {
 		t.Errorf("printed %q, %v", b.String(), err)
 	}
 }

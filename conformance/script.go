@@ -86,7 +86,8 @@ func Scripts() ([]*Script, error) {
 
 // Parse reads a script. Errors name the script and the line.
 func Parse(name, text string) (*Script, error) {
-	s := &Script{Name: name, Limits: coordination.DefaultLimits(), lines: strings.Split(strings.TrimRight(text, "\n"), "\n")}
+	s := &Script{Name: name, Limits: coordination.DefaultLimits(),
+		lines: strings.Split(strings.TrimRight(text, "\n"), "\n")}
 	p := parser{script: s}
 	for p.at < len(s.lines) {
 		if err := p.block(); err != nil {

@@ -9,15 +9,17 @@ import (
 const head = "# What it shows.\n# rule: coordination §3.4 8c\n\n"
 
 func TestParse(t *testing.T) {
-	script, err := Parse("a/b", "# One sentence,\n# and another.\n# rule: coordination §3.4 8c, §3.5 1\n# rule: surface §4 entry\n"+
-		"# differs: a little\n# limits: sessions=2\n# needs: wire\n\n# A step.\ns1: start\n+ s1: acquire \"a b\" count=2\n----\ns1 <- acquired\n\nhold\n")
+	script, err := Parse("a/b",
+		"# One sentence,\n# and another.\n# rule: coordination §3.4 8c, §3.5 1\n# rule: surface §4 entry\n"+
+			"# differs: a little\n# limits: sessions=2\n# needs: wire\n\n# A step.\ns1: start\n+ s1: acquire \"a b\" count=2\n----\ns1 <- acquired\n\nhold\n")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if want := "One sentence, and another."; script.Title != want {
 		t.Errorf("title is %q, want %q", script.Title, want)
 	}
-	if want := []string{"coordination §3.4 8c", "coordination §3.5 1", "surface §4 entry"}; !slices.Equal(script.Rules, want) {
+	if want := []string{"coordination §3.4 8c", "coordination §3.5 1",
+		"surface §4 entry"}; !slices.Equal(script.Rules, want) {
 		t.Errorf("rules are %q, want %q", script.Rules, want)
 	}
 	if want := []Need{NeedHold, NeedLimits, NeedWire}; !slices.Equal(script.Needs, want) {
@@ -75,7 +77,8 @@ func TestBadRequests(t *testing.T) {
 			t.Errorf("%s: %v", test.line, err)
 			continue
 		}
-		if _, err = Run(t.Context(), &Pure{}, script); err == nil || !strings.Contains(err.Error(), test.want) || !strings.Contains(err.Error(), "line 6") {
+		if _, err = Run(t.Context(), &Pure{}, script); err == nil ||
+			!strings.Contains(err.Error(), test.want) || !strings.Contains(err.Error(), "line 6") {
 			t.Errorf("%s: got %v, want an error of line 6 with %q", test.line, err, test.want)
 		}
 	}
@@ -108,7 +111,8 @@ func TestTimeNotation(t *testing.T) {
 		millis uint64
 		shown  string
 	}{
-		{"0", 0, "0ms"}, {"15", 15, "15ms"}, {"2s", 2000, "2s"}, {"1500ms", 1500, "1500ms"}, {"24h", 86_400_000, "86400s"},
+		{"0", 0, "0ms"}, {"15", 15, "15ms"}, {"2s", 2000, "2s"}, {"1500ms", 1500, "1500ms"},
+		{"24h", 86_400_000, "86400s"},
 		{"inf", 1<<64 - 1, "inf"},
 	} {
 		millis, err := parseMillis(test.value)

@@ -11,7 +11,8 @@ import (
 // TestServer runs the scripts over gRPC on a server in this process, with its data on disk.
 func TestServer(t *testing.T) {
 	t.Parallel()
-	config := server.Config{Listen: "127.0.0.1:0", Database: "/local", DataDir: t.TempDir(), HoldStartFailureMillis: new(uint64(0))}
+	config := server.Config{Listen: "127.0.0.1:0", Database: "/local", DataDir: t.TempDir(),
+		HoldStartFailureMillis: new(uint64(0))}
 	running, err := server.Start(t.Context(), config)
 	if err != nil {
 		t.Fatal(err)
@@ -25,7 +26,8 @@ func TestServer(t *testing.T) {
 		}
 		return running.Addr().String(), nil
 	}
-	target, err := Dial(t.Context(), EndpointConfig{Address: running.Addr().String(), Database: config.Database, Restart: restart, Patience: patience})
+	target, err := Dial(t.Context(), EndpointConfig{Address: running.Addr().String(),
+		Database: config.Database, Restart: restart, Patience: patience})
 	if err != nil {
 		t.Fatal(err)
 	}

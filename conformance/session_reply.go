@@ -65,11 +65,14 @@ func showReply(m *sessionReply, names nodeNames) string {
 		a := r.ReleaseSemaphoreResult
 		return showResult(armRelease, a.GetStatus(), a.GetIssues(), "released", a.GetReleased())
 	case *Ydb_Coordination.SessionResponse_CreateSemaphoreResult_:
-		return showPlainResult(armCreate, r.CreateSemaphoreResult.GetStatus(), r.CreateSemaphoreResult.GetIssues())
+		return showPlainResult(armCreate, r.CreateSemaphoreResult.GetStatus(),
+			r.CreateSemaphoreResult.GetIssues())
 	case *Ydb_Coordination.SessionResponse_UpdateSemaphoreResult_:
-		return showPlainResult(armUpdate, r.UpdateSemaphoreResult.GetStatus(), r.UpdateSemaphoreResult.GetIssues())
+		return showPlainResult(armUpdate, r.UpdateSemaphoreResult.GetStatus(),
+			r.UpdateSemaphoreResult.GetIssues())
 	case *Ydb_Coordination.SessionResponse_DeleteSemaphoreResult_:
-		return showPlainResult(armDelete, r.DeleteSemaphoreResult.GetStatus(), r.DeleteSemaphoreResult.GetIssues())
+		return showPlainResult(armDelete, r.DeleteSemaphoreResult.GetStatus(),
+			r.DeleteSemaphoreResult.GetIssues())
 	case *Ydb_Coordination.SessionResponse_DescribeSemaphoreResult_:
 		return showDescribed(r.DescribeSemaphoreResult, names)
 	case *Ydb_Coordination.SessionResponse_DescribeSemaphoreChanged_:
@@ -105,7 +108,8 @@ func showVerdict(code Ydb.StatusIds_StatusCode, issues []*Ydb_Issue.IssueMessage
 }
 
 // showResult shows the result of an acquire or a release, which is done or is not.
-func showResult(a arm, code Ydb.StatusIds_StatusCode, issues []*Ydb_Issue.IssueMessage, word string, done bool) string {
+func showResult(a arm, code Ydb.StatusIds_StatusCode, issues []*Ydb_Issue.IssueMessage, word string,
+	done bool) string {
 	switch {
 	case code != Ydb.StatusIds_SUCCESS && done:
 		return string(a) + " " + showVerdict(code, issues, 0) + " " + word
@@ -142,7 +146,8 @@ func showDescribed(r *Ydb_Coordination.SessionResponse_DescribeSemaphoreResult, 
 		return "described nothing" + watched
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "described %s count=%s limit=%s", showName(d.GetName()), showNumber(d.GetCount()), showNumber(d.GetLimit()))
+	fmt.Fprintf(&b, "described %s count=%s limit=%s", showName(d.GetName()), showNumber(d.GetCount()),
+		showNumber(d.GetLimit()))
 	if len(d.GetData()) > 0 {
 		b.WriteString(" data=" + showData(string(d.GetData())))
 	}
@@ -150,9 +155,10 @@ func showDescribed(r *Ydb_Coordination.SessionResponse_DescribeSemaphoreResult, 
 		b.WriteString(" ephemeral")
 	}
 	b.WriteString(watched)
-	owners := slices.SortedFunc(slices.Values(d.GetOwners()), func(a, b *Ydb_Coordination.SemaphoreSession) int {
-		return cmp.Compare(a.GetOrderId(), b.GetOrderId())
-	})
+	owners := slices.SortedFunc(slices.Values(d.GetOwners()),
+		func(a, b *Ydb_Coordination.SemaphoreSession) int {
+			return cmp.Compare(a.GetOrderId(), b.GetOrderId())
+		})
 	showLinks(&b, "owner", owners, names)
 	showLinks(&b, "waiter", d.GetWaiters(), names)
 	return b.String()

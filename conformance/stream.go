@@ -43,7 +43,8 @@ func (s *stream) over() bool { return s.ended || s.cancelled }
 
 // owed reports whether an answer must still come.
 func (s *stream) owed() bool {
-	return !s.over() && (s.starting || s.endsSoon || s.finished || s.pings > 0 || len(s.open) > 0 || s.attached && s.received == 1)
+	return !s.over() && (s.starting || s.endsSoon || s.finished || s.pings > 0 || len(s.open) > 0 ||
+		s.attached && s.received == 1)
 }
 
 // overdue reports whether the stream should have ended.
@@ -64,7 +65,8 @@ func (r *run) streamRequest(ctx context.Context, q request) error {
 		if err != nil {
 			return err
 		}
-		s = &stream{name: q.stream, connection: connection, last: make(map[arm]uint64), named: make(map[uint64]bool)}
+		s = &stream{name: q.stream, connection: connection, last: make(map[arm]uint64),
+			named: make(map[uint64]bool)}
 		r.streams[q.stream], r.byConnection[connection] = s, s
 	}
 	switch a := arm(verb); a {
@@ -109,7 +111,8 @@ func (r *run) otherRequest(s *stream, verb string, f *fields) error {
 			s.node, s.restores = cleanPath(start.GetPath()), start.GetSessionId() != 0
 		}
 		s.starting = true
-		return s.send(&sessionRequest{Request: &Ydb_Coordination.SessionRequest_SessionStart_{SessionStart: start}})
+		return s.send(
+			&sessionRequest{Request: &Ydb_Coordination.SessionRequest_SessionStart_{SessionStart: start}})
 	case "stop":
 		s.stopping, s.endsSoon = true, true
 		if err := f.done(); err != nil {
@@ -195,7 +198,8 @@ func (s *stream) send(m *sessionRequest) error {
 func (s *stream) sendFence() error {
 	s.fenced = true
 	return s.send(&sessionRequest{Request: &Ydb_Coordination.SessionRequest_DescribeSemaphore_{
-		DescribeSemaphore: &Ydb_Coordination.SessionRequest_DescribeSemaphore{ReqId: fenceReqID, Name: "no such semaphore"}}})
+		DescribeSemaphore: &Ydb_Coordination.SessionRequest_DescribeSemaphore{ReqId: fenceReqID,
+			Name: "no such semaphore"}}})
 }
 
 // handle takes what has come on a stream.
@@ -211,7 +215,8 @@ func (r *run) handle(e Event) {
 	s.received++
 	m := e.Message
 	r.pace.unstretchAll(m)
-	if _, isPing := m.GetResponse().(*Ydb_Coordination.SessionResponse_Ping); s.received == 2 && s.attached && !isPing {
+	if _, isPing := m.GetResponse().(*Ydb_Coordination.SessionResponse_Ping); s.received == 2 && s.attached &&
+		!isPing {
 		r.add(s.name, "no ping behind the start")
 	}
 	switch arm := m.GetResponse().(type) {

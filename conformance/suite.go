@@ -21,7 +21,8 @@ type Selection struct {
 func (s Selection) Select(scripts []*Script) []*Script {
 	return slices.DeleteFunc(slices.Clone(scripts), func(script *Script) bool {
 		return s.Name != nil && !s.Name.MatchString(script.Name) ||
-			len(s.Tags) > 0 && !slices.ContainsFunc(s.Tags, func(tag string) bool { return slices.Contains(script.Tags(), tag) })
+			len(s.Tags) > 0 && !slices.ContainsFunc(s.Tags,
+				func(tag string) bool { return slices.Contains(script.Tags(), tag) })
 	})
 }
 
@@ -173,7 +174,8 @@ var number = regexp.MustCompile(`\d+`)
 // compareSections puts §2.10 behind §2.9.
 func compareSections(a, b string) int {
 	wide := func(section string) string {
-		return number.ReplaceAllStringFunc(section, func(digits string) string { return fmt.Sprintf("%4s", digits) })
+		return number.ReplaceAllStringFunc(section,
+			func(digits string) string { return fmt.Sprintf("%4s", digits) })
 	}
 	return cmp.Compare(wide(a), wide(b))
 }

@@ -23,7 +23,8 @@ func parsed(t *testing.T, name, text string) *Script {
 
 func fourResults(t *testing.T) []Result {
 	t.Helper()
-	one := parsed(t, "watch/one", "# One.\n# rule: coordination §2.10 x: y\n# differs: A little.\n\ns1: start\n")
+	one := parsed(t, "watch/one",
+		"# One.\n# rule: coordination §2.10 x: y\n# differs: A little.\n\ns1: start\n")
 	two := parsed(t, "stop/two", "# Two.\n# rule: coordination §2.9 x\n# needs: wire\n\ns1: start\n")
 	return []Result{
 		{Script: one, Took: time.Second},
@@ -87,7 +88,8 @@ func TestReports(t *testing.T) {
 	if err := xml.Unmarshal([]byte(b.String()), &suite); err != nil {
 		t.Fatalf("%v in\n%s", err, b.String())
 	}
-	if suite.Tests != 4 || suite.Failures != 1 || suite.Errors != 1 || suite.Skipped != 1 || suite.Seconds != 1 {
+	if suite.Tests != 4 || suite.Failures != 1 || suite.Errors != 1 || suite.Skipped != 1 ||
+		suite.Seconds != 1 {
 		t.Errorf("got %+v", suite)
 	}
 	b.Reset()
@@ -102,7 +104,8 @@ func TestReports(t *testing.T) {
 	for _, one := range list {
 		verdicts = append(verdicts, one.Verdict)
 	}
-	if !slices.Equal(verdicts, []Verdict{Same, Differs, Skipped, Broken}) || list[3].Error != "unreachable" || list[0].Section != "coordination §2.10" {
+	if !slices.Equal(verdicts, []Verdict{Same, Differs, Skipped, Broken}) || list[3].Error != "unreachable" ||
+		list[0].Section != "coordination §2.10" {
 		t.Errorf("got %+v", list)
 	}
 }

@@ -129,7 +129,8 @@ func showData(data string) string {
 	if len(data) > 4*longestShown {
 		return fmt.Sprintf("(%d bytes)", len(data))
 	}
-	if !utf8.ValidString(data) || strings.ContainsFunc(data, func(r rune) bool { return !strconv.IsPrint(r) }) {
+	if !utf8.ValidString(data) || strings.ContainsFunc(data,
+		func(r rune) bool { return !strconv.IsPrint(r) }) {
 		return fmt.Sprintf("0x%x", data)
 	}
 	return strconv.QuoteToASCII(data)

@@ -29,8 +29,10 @@ func TestEndSession(t *testing.T) {
 		if !attached {
 			r.leader.Detach(r.now, r.stream)
 		}
-		r.administer(outcome.BadRequest, &EndSession{Node: 1, Session: r.session, Reason: strings.Repeat("x", MaxReasonBytes+1)})
-		r.administer(outcome.Success, &EndSession{Node: 1, Session: r.session, Reason: strings.Repeat("x", MaxReasonBytes)})
+		r.administer(outcome.BadRequest, &EndSession{Node: 1, Session: r.session,
+			Reason: strings.Repeat("x", MaxReasonBytes+1)})
+		r.administer(outcome.Success, &EndSession{Node: 1, Session: r.session,
+			Reason: strings.Repeat("x", MaxReasonBytes)})
 		want := []string{fmt.Sprintf("%d #1 done true", r.other)}
 		if attached {
 			want = slices.Insert(want, 0, fmt.Sprintf("%d end Session has expired", r.stream))
@@ -40,7 +42,8 @@ func TestEndSession(t *testing.T) {
 		r.administer(outcome.NotFound, &EndSession{Node: 7, Session: r.session})
 		r.pass(10_000)
 		if n := r.tick(); n != 0 {
-			t.Errorf("attached is %v: the leader proposes %d commands about a session that has ended", attached, n)
+			t.Errorf("attached is %v: the leader proposes %d commands about a session that has ended",
+				attached, n)
 		}
 	}
 }
@@ -88,14 +91,17 @@ func TestRemoveSemaphore(t *testing.T) {
 	r.request(waiter, 2, Request{Kind: RequestDescribe, Name: "s", WatchData: true})
 	r.said()
 	r.administer(outcome.PreconditionFailed, &RemoveSemaphore{Node: 1, Semaphore: 1})
-	r.administer(outcome.PreconditionFailed, &RemoveSemaphore{Node: 1, Semaphore: 2, Force: true}) // it is ephemeral
+	// it is ephemeral
+	r.administer(outcome.PreconditionFailed, &RemoveSemaphore{Node: 1, Semaphore: 2, Force: true})
 	r.administer(outcome.NotFound, &RemoveSemaphore{Node: 1, Semaphore: 3, Force: true})
 	r.expect()
 	r.administer(outcome.Success, &RemoveSemaphore{Node: 1, Semaphore: 1, Force: true})
-	r.expect(fmt.Sprintf("%d #1 Semaphore destroyed", waiter), fmt.Sprintf("%d #2 changed data=true owners=true", waiter))
+	r.expect(fmt.Sprintf("%d #1 Semaphore destroyed", waiter),
+		fmt.Sprintf("%d #2 changed data=true owners=true", waiter))
 	r.request(owner, 4, create)
 	r.applyAll()
-	r.administer(outcome.NotFound, &RemoveSemaphore{Node: 1, Semaphore: 1, Force: true}) // another one has the name now
+	// another one has the name now
+	r.administer(outcome.NotFound, &RemoveSemaphore{Node: 1, Semaphore: 1, Force: true})
 	r.administer(outcome.Success, &RemoveSemaphore{Node: 1, Semaphore: 3})
 }
 
@@ -105,12 +111,14 @@ func TestEndSessionAndRemoveSemaphoreAreAuthorized(t *testing.T) {
 	r.createNode("/local/n", relaxed)
 	r.administer(outcome.Success, &AddUser{Name: "root", PasswordHash: "h"})
 	grant := func(subject string, names ...string) {
-		r.administer(outcome.Success, &ModifyPermissions{Path: pathOf("/local/n"), Change: scheme.PermissionsChange{
-			Actions: []scheme.Action{{Kind: scheme.Grant, Subject: subject, Names: names}}}})
+		r.administer(outcome.Success, &ModifyPermissions{Path: pathOf("/local/n"),
+			Change: scheme.PermissionsChange{
+				Actions: []scheme.Action{{Kind: scheme.Grant, Subject: subject, Names: names}}}})
 	}
 	grant("eraser", "ydb.granular.erase_row")
 	grant("writer", "ydb.granular.select_row", "ydb.granular.update_row")
-	for subject, may := range map[string]bool{"": false, "writer": false, "eve": false, "eraser": true, "root": true} {
+	for subject, may := range map[string]bool{"": false, "writer": false, "eve": false, "eraser": true,
+		"root": true} {
 		stream, session := r.attach(AttachRequest{Path: "/local/n", TimeoutMillis: 5000})
 		r.request(stream, 1, Request{Kind: RequestCreate, Name: "s " + subject, Limit: 1})
 		r.applyAll()

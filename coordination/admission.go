@@ -26,9 +26,10 @@ type Formats struct {
 
 // admission is which commands may be written at present.
 type admission struct {
-	formats  Formats
-	readable uint64 // version of the newest commands that every server of the cluster can read, 0: one has not told
-	crowded  bool   // only what makes the state smaller
+	formats Formats
+	// version of the newest commands that every server of the cluster can read, 0: one has not told
+	readable uint64
+	crowded  bool // only what makes the state smaller
 }
 
 // Admit says what commands may be written from now on: those up to version readable, which every server of
@@ -72,7 +73,8 @@ func shrinks(c Command) bool {
 	switch c := c.(type) {
 	case *Attach:
 		return c.Session != 0
-	case *ReleaseSemaphore, *DeleteSemaphore, *StopSession, *DropNode, *RemoveDirectory, *RemoveUser, *EndSession, *RemoveSemaphore:
+	case *ReleaseSemaphore, *DeleteSemaphore, *StopSession, *DropNode, *RemoveDirectory, *RemoveUser,
+		*EndSession, *RemoveSemaphore:
 		return true
 	}
 	return false

@@ -31,7 +31,8 @@ func BenchmarkApplyAcquireRelease(b *testing.B) {
 	for commands := 0; b.Loop(); commands++ {
 		var effects []coordination.Effect
 		if commands%2 == 0 {
-			acquire.Origin, acquire.Name = w.origin(attached[random.IntN(sessions)]), names[random.IntN(len(names))]
+			acquire.Origin, acquire.Name = w.origin(attached[random.IntN(sessions)]),
+				names[random.IntN(len(names))]
 			effects = w.apply(acquire)
 		} else {
 			release.Origin, release.Name = acquire.Origin, acquire.Name
@@ -51,7 +52,8 @@ func BenchmarkHandOver(b *testing.B) {
 	w := &writer{machine: newMachine(b)}
 	node := w.createNode(b, "/local/node")
 	attached := make([]attachedSession, sessions)
-	acquire := &coordination.AcquireSemaphore{Name: "lock", Count: coordination.Infinite, TimeoutMillis: coordination.Infinite, Ephemeral: true}
+	acquire := &coordination.AcquireSemaphore{Name: "lock", Count: coordination.Infinite,
+		TimeoutMillis: coordination.Infinite, Ephemeral: true}
 	release := &coordination.ReleaseSemaphore{Name: "lock"}
 	for i := range attached {
 		attached[i] = w.attach(node)
@@ -77,13 +79,15 @@ func BenchmarkCheckpoint(b *testing.B) {
 	names := make([]string, semaphores)
 	for i := range names {
 		names[i] = fmt.Sprintf("semaphore-%06d", i)
-		w.apply(&coordination.CreateSemaphore{Origin: w.origin(s), Name: names[i], Limit: 1, Data: []byte("0")})
+		w.apply(&coordination.CreateSemaphore{Origin: w.origin(s), Name: names[i], Limit: 1,
+			Data: []byte("0")})
 	}
 	drain(w.machine.Freeze())
 	for round := 0; b.Loop(); round++ {
 		b.StopTimer()
 		for _, name := range names {
-			w.apply(&coordination.UpdateSemaphore{Origin: w.origin(s), Name: name, Data: fmt.Append(nil, "round ", round)})
+			w.apply(&coordination.UpdateSemaphore{Origin: w.origin(s), Name: name,
+				Data: fmt.Append(nil, "round ", round)})
 		}
 		b.StartTimer()
 		if rows := drain(w.machine.Freeze()); len(rows) != semaphores+1 {

@@ -23,7 +23,8 @@ func TestNodeBytes(t *testing.T) {
 	const full = 100
 	const name = "lock" // 4 bytes
 	acquire := func(size int) Request {
-		return Request{Kind: RequestAcquire, Name: name, Count: 1, Data: ofBytes(size), TimeoutMillis: Infinite}
+		return Request{Kind: RequestAcquire, Name: name, Count: 1, Data: ofBytes(size),
+			TimeoutMillis: Infinite}
 	}
 	ephemeral := func(size int) Request {
 		r := acquire(size)
@@ -40,8 +41,8 @@ func TestNodeBytes(t *testing.T) {
 		room   int // for the data of what grows
 	}{
 		{"create", nil, create, 96},
-		{"update", []Request{create(50)}, func(size int) Request { return updateLock(string(ofBytes(size))) }, 96},
-		{"first ephemeral acquire", nil, ephemeral, 96},
+		{"update", []Request{create(50)}, func(size int) Request { return updateLock(string(ofBytes(size))) },
+			96}, {"first ephemeral acquire", nil, ephemeral, 96},
 		{"acquire", []Request{create(50)}, acquire, 46},
 		{"acquire again", []Request{create(50), acquire(5)}, acquire, 46},
 	} {
@@ -73,7 +74,8 @@ func TestNodeBytesOfWaiter(t *testing.T) {
 	r, owner, n := rigWithBytes(t, 20)
 	waiter, _ := r.attach(AttachRequest{Path: "/local/a", TimeoutMillis: 1000})
 	wait := func(size int, timeout uint64) Request {
-		return Request{Kind: RequestAcquire, Name: "lock", Count: 1, Ephemeral: true, Data: ofBytes(size), TimeoutMillis: timeout}
+		return Request{Kind: RequestAcquire, Name: "lock", Count: 1, Ephemeral: true, Data: ofBytes(size),
+			TimeoutMillis: timeout}
 	}
 	all := wait(0, 0)
 	all.Count = Infinite
@@ -84,7 +86,8 @@ func TestNodeBytesOfWaiter(t *testing.T) {
 	r.request(waiter, 4, wait(16, 1000))
 	r.applyAll()
 	r.expect("1 #1 done true", "2 #1 Coordination node has no space left", "2 #2 pending",
-		"2 #3 Coordination node has no space left", "2 #2 Operation superseded by another request", "2 #4 pending")
+		"2 #3 Coordination node has no space left", "2 #2 Operation superseded by another request",
+		"2 #4 pending")
 	if n.bytes != 20 {
 		t.Errorf("%d bytes, want 20", n.bytes)
 	}
@@ -108,7 +111,8 @@ func TestNodeBytesShrink(t *testing.T) {
 	r.request(stream, 4, updateLock(string(ofBytes(81))))
 	r.request(stream, 5, Request{Kind: RequestDelete, Name: "lock"})
 	r.applyAll()
-	r.expect("1 #1 done false", "1 #2 done false", "1 #3 done false", "1 #4 Coordination node has no space left", "1 #5 done false")
+	r.expect("1 #1 done false", "1 #2 done false", "1 #3 done false",
+		"1 #4 Coordination node has no space left", "1 #5 done false")
 	if n.bytes != 0 {
 		t.Errorf("%d bytes are left", n.bytes)
 	}

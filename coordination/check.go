@@ -26,7 +26,8 @@ func (m *Machine) Check() error {
 		inTree++
 		n := m.nodes[entry.Node]
 		if n == nil {
-			broken = append(broken, fmt.Errorf("path entry %d names coordination node %d, which is not there", entry.ID, entry.Node))
+			broken = append(broken, fmt.Errorf("path entry %d names coordination node %d, which is not there",
+				entry.ID, entry.Node))
 			continue
 		}
 		if err := n.check(); err != nil {
@@ -35,17 +36,21 @@ func (m *Machine) Check() error {
 		used += n.used
 		counts.add(n.counts, 1)
 		if n.id >= m.nextNode {
-			broken = append(broken, fmt.Errorf("coordination node %d is not below the next id %d", n.id, m.nextNode))
+			broken = append(broken, fmt.Errorf("coordination node %d is not below the next id %d", n.id,
+				m.nextNode))
 		}
 	}
 	if used != m.room.used {
-		broken = append(broken, fmt.Errorf("the rows of the machine and its nodes count %d bytes, it says %d", used, m.room.used))
+		broken = append(broken, fmt.Errorf("the rows of the machine and its nodes count %d bytes, it says %d",
+			used, m.room.used))
 	}
 	if counts != m.room.counts {
-		broken = append(broken, fmt.Errorf("the nodes count %+v, the machine says %+v", counts, m.room.counts))
+		broken = append(broken, fmt.Errorf("the nodes count %+v, the machine says %+v", counts,
+			m.room.counts))
 	}
 	if bytes := accountsBytes(m.accounts); bytes != m.accountBytes {
-		broken = append(broken, fmt.Errorf("the rows of users and keys count %d bytes, it says %d", bytes, m.accountBytes))
+		broken = append(broken, fmt.Errorf("the rows of users and keys count %d bytes, it says %d", bytes,
+			m.accountBytes))
 	}
 	chained, last := 0, NodeID(0)
 	for n := m.inOrder.first; n != nil && chained <= len(m.nodes); n = n.place.next {
@@ -55,10 +60,12 @@ func (m *Machine) Check() error {
 		last = n.id
 	}
 	if chained != len(m.nodes) {
-		broken = append(broken, fmt.Errorf("%d coordination nodes, %d of them in their order", len(m.nodes), chained))
+		broken = append(broken, fmt.Errorf("%d coordination nodes, %d of them in their order", len(m.nodes),
+			chained))
 	}
 	if inTree != len(m.nodes) {
-		broken = append(broken, fmt.Errorf("%d coordination nodes, %d of them in the path tree", len(m.nodes), inTree))
+		broken = append(broken, fmt.Errorf("%d coordination nodes, %d of them in the path tree", len(m.nodes),
+			inTree))
 	}
 	return errors.Join(broken...)
 }
@@ -116,13 +123,15 @@ func (n *node) check() error {
 		fail("%d sessions, %d of them in their order", len(n.sessions), chained)
 	}
 	checkShelf(&n.listed, len(n.sessions), fail, func(s *session) bool { return n.sessions[s.id] == s })
-	checkShelf(&n.named, len(n.semaphores), fail, func(s *semaphore) bool { return n.semaphores[s.name] == s })
+	checkShelf(&n.named, len(n.semaphores), fail,
+		func(s *semaphore) bool { return n.semaphores[s.name] == s })
 	for path, r := range n.resources {
 		bytes += r.bytes()
 		used += r.row(n).sized()
 		n.checkResource(path, r, fail)
 	}
-	checkShelf(&n.listedResources, len(n.resources), fail, func(r *resource) bool { return n.resources[r.path] == r })
+	checkShelf(&n.listedResources, len(n.resources), fail,
+		func(r *resource) bool { return n.resources[r.path] == r })
 	if bytes != n.bytes {
 		fail("%d bytes are stored, it says %d", bytes, n.bytes)
 	}
@@ -145,14 +154,16 @@ func (n *node) checkSemaphore(sem *semaphore, fail func(string, ...any)) {
 		for l := list.first; l != nil; l = l.next {
 			length++
 			bytes += uint64(len(l.data))
-			if l.order <= last || l.order >= n.nextOrder || l.owner != owner || l.semaphore != sem || n.sessions[l.session.id] != l.session {
+			if l.order <= last || l.order >= n.nextOrder || l.owner != owner || l.semaphore != sem ||
+				n.sessions[l.session.id] != l.session {
 				fail("semaphore %q has link %d in the wrong place", sem.name, l.order)
 			}
 			if owner {
 				held += l.count
 			}
 			if l.count == 0 || l.count > sem.limit {
-				fail("semaphore %q has link %d with count %d, limit %d", sem.name, l.order, l.count, sem.limit)
+				fail("semaphore %q has link %d with count %d, limit %d", sem.name, l.order, l.count,
+					sem.limit)
 			}
 			last = l.order
 		}
@@ -180,7 +191,8 @@ func (n *node) checkSemaphore(sem *semaphore, fail func(string, ...any)) {
 
 func (n *node) checkResource(path string, r *resource, fail func(string, ...any)) {
 	parent, below := parentPath(path)
-	if path != r.path || r.id == 0 || r.id >= n.nextResource || (r.parent != nil) != below || below && n.resources[parent] != r.parent {
+	if path != r.path || r.id == 0 || r.id >= n.nextResource || (r.parent != nil) != below || below &&
+		n.resources[parent] != r.parent {
 		fail("resource %d %q is filed under %q, next id %d", r.id, r.path, path, n.nextResource)
 	}
 	top := Effective{Rate: math.MaxFloat64}

@@ -239,10 +239,12 @@ func (m *Machine) AllRows() []Row {
 		for _, key := range slices.Sorted(maps.Keys(n.sessions)) {
 			add(n.sessions[key].row(n))
 		}
-		for _, sem := range slices.SortedFunc(maps.Values(n.semaphores), func(a, b *semaphore) int { return cmp.Compare(a.id, b.id) }) {
+		for _, sem := range slices.SortedFunc(maps.Values(n.semaphores),
+			func(a, b *semaphore) int { return cmp.Compare(a.id, b.id) }) {
 			add(sem.row(n))
 		}
-		for _, l := range slices.SortedFunc(maps.Values(n.links), func(a, b *link) int { return cmp.Compare(a.order, b.order) }) {
+		for _, l := range slices.SortedFunc(maps.Values(n.links),
+			func(a, b *link) int { return cmp.Compare(a.order, b.order) }) {
 			add(l.row(n))
 		}
 		for _, block := range n.listedResources.blocks {

@@ -89,8 +89,8 @@ type checkpointed struct {
 }
 
 func newCheckpointed(t *testing.T, seed uint64) *checkpointed {
-	return &checkpointed{t: t, history: newHistory(seed), live: newMachine(t), follower: newMachine(t), stored: make(rowStore),
-		seen: make(map[string]int)}
+	return &checkpointed{t: t, history: newHistory(seed), live: newMachine(t), follower: newMachine(t),
+		stored: make(rowStore), seen: make(map[string]int)}
 }
 
 // step applies one more command.
@@ -135,8 +135,9 @@ func grows(c coordination.Command) bool {
 	switch c := c.(type) {
 	case *coordination.Attach:
 		return c.Session == 0
-	case *coordination.CreateSemaphore, *coordination.UpdateSemaphore, *coordination.AcquireSemaphore, *coordination.CreateNode,
-		*coordination.MakeDirectory, *coordination.ModifyPermissions, *coordination.AddUser, *coordination.SetPassword:
+	case *coordination.CreateSemaphore, *coordination.UpdateSemaphore, *coordination.AcquireSemaphore,
+		*coordination.CreateNode, *coordination.MakeDirectory, *coordination.ModifyPermissions,
+		*coordination.AddUser, *coordination.SetPassword:
 		return true
 	}
 	return false
@@ -159,7 +160,8 @@ func (c *checkpointed) replay(m *coordination.Machine, to coordination.Index) {
 	for m.Index() < to {
 		i := int(m.Index())
 		if effects := c.apply(m, i); !reflect.DeepEqual(effects, c.effects[i]) {
-			c.t.Fatalf("entry %d %#v: effects were %+v, replayed they are %+v", i+1, c.history.log[i].command, c.effects[i], effects)
+			c.t.Fatalf("entry %d %#v: effects were %+v, replayed they are %+v", i+1, c.history.log[i].command,
+				c.effects[i], effects)
 		}
 	}
 }
@@ -209,10 +211,12 @@ func (c *checkpointed) verifyStored() {
 func (c *checkpointed) same(got, want *coordination.Machine) {
 	c.t.Helper()
 	if got.Used() != want.Used() || got.Limits() != want.Limits() {
-		c.t.Fatalf("index %d: %d bytes under %+v, want %d under %+v", want.Index(), got.Used(), got.Limits(), want.Used(), want.Limits())
+		c.t.Fatalf("index %d: %d bytes under %+v, want %d under %+v", want.Index(), got.Used(), got.Limits(),
+			want.Used(), want.Limits())
 	}
 	if got.Digest() != want.Digest() || !reflect.DeepEqual(got.AllRows(), want.AllRows()) {
-		c.t.Fatalf("index %d: digest %016x, rows %+v\nwant %016x, rows %+v", want.Index(), got.Digest(), got.AllRows(), want.Digest(), want.AllRows())
+		c.t.Fatalf("index %d: digest %016x, rows %+v\nwant %016x, rows %+v", want.Index(), got.Digest(),
+			got.AllRows(), want.Digest(), want.AllRows())
 	}
 }
 
@@ -281,8 +285,9 @@ func TestCheckpointsWhileCommandsGoOn(t *testing.T) {
 			}
 		})
 	}
-	for _, what := range []string{"a node dropped", "a node dropped during a checkpoint", "a dropped node forgotten", "a checkpoint completed",
-		"a checkpoint completed behind the state", "a crash during a checkpoint",
+	for _, what := range []string{"a node dropped", "a node dropped during a checkpoint",
+		"a dropped node forgotten", "a checkpoint completed", "a checkpoint completed behind the state",
+		"a crash during a checkpoint",
 		"no space left in the state"} {
 		if seen[what] < seeds/2 {
 			t.Errorf("%s: only %d times", what, seen[what])
@@ -301,12 +306,14 @@ func TestBusyLockCostsNoRow(t *testing.T) {
 	drain(m.Freeze())
 	for range 1000 {
 		w.apply(&coordination.AcquireSemaphore{Origin: w.origin(session), Name: "lock", Count: 1})
-		w.apply(&coordination.AcquireSemaphore{Origin: w.origin(session), Name: "ephemeral", Count: 1, Ephemeral: true})
+		w.apply(&coordination.AcquireSemaphore{Origin: w.origin(session), Name: "ephemeral", Count: 1,
+			Ephemeral: true})
 		w.apply(&coordination.ReleaseSemaphore{Origin: w.origin(session), Name: "lock"})
 		w.apply(&coordination.ReleaseSemaphore{Origin: w.origin(session), Name: "ephemeral"})
 	}
 	rows := drain(m.Freeze())
-	if len(rows) != 2 || rows[0].Key().Kind != coordination.RowNode || rows[1].Key().Kind != coordination.RowMachine {
+	if len(rows) != 2 || rows[0].Key().Kind != coordination.RowNode ||
+		rows[1].Key().Kind != coordination.RowMachine {
 		t.Errorf("%+v", rows)
 	}
 }
@@ -317,7 +324,8 @@ func TestDroppedNodesAreToldOnce(t *testing.T) {
 	w.attach(id)
 	w.apply(&coordination.DropNode{CallID: w.call(), Path: scheme.SplitLoose("/local/a")})
 	first := w.machine.Freeze()
-	if rows := drain(first); !slices.Equal(first.Dropped(), []coordination.NodeID{id}) || rows[len(rows)-1].Key().Kind != coordination.RowMachine {
+	if rows := drain(first); !slices.Equal(first.Dropped(), []coordination.NodeID{id}) ||
+		rows[len(rows)-1].Key().Kind != coordination.RowMachine {
 		t.Errorf("dropped %v, rows %+v", first.Dropped(), rows)
 	}
 	if second := w.machine.Freeze(); len(second.Dropped()) > 0 {
@@ -334,7 +342,8 @@ func TestSlicesAreBounded(t *testing.T) {
 		w.attach(1)
 	}
 	for i := range 100 {
-		w.apply(&coordination.MakeDirectory{CallID: w.call(), Path: scheme.Path{"local", fmt.Sprint("directory", i)}, Owner: scheme.RootOwner})
+		w.apply(&coordination.MakeDirectory{CallID: w.call(),
+			Path: scheme.Path{"local", fmt.Sprint("directory", i)}, Owner: scheme.RootOwner})
 	}
 	cp := m.Freeze()
 	slices, rows := 0, 0
@@ -379,7 +388,8 @@ func TestBrokenCheckpointsAreRefused(t *testing.T) {
 		e := h.next(m)
 		h.learn(m.Apply(coordination.Index(len(h.log)), e.term, e.command))
 	}
-	machineKey, _, _ := codec.EncodeRow(coordination.MachineRow{}) // its numbers are covered by the store's checksum only
+	// its numbers are covered by the store's checksum only
+	machineKey, _, _ := codec.EncodeRow(coordination.MachineRow{})
 	good := make(rowStore)
 	good.put(m.AllRows())
 	if len(good) < 15 {

@@ -12,13 +12,17 @@ func TestEffectiveConfig(t *testing.T) {
 		selfCheck, grace         uint32
 		wantSelfCheck, wantGrace uint64
 	}{
-		{0, 0, 1000, 10_000}, {1, 1, 500, 1500}, {499, 1499, 500, 1500}, {500, 1501, 500, 1501}, {10_000, 10_999, 10_000, 11_000},
-		{10_001, 11_001, 10_000, 11_001}, {0, 1999, 1000, 2000}, {0, 30_000, 1000, 30_000}, {0, 30_001, 1000, 30_000},
-		{math.MaxUint32, math.MaxUint32, 10_000, 30_000}, {math.MaxUint32, 0, 10_000, 11_000},
+		{0, 0, 1000, 10_000}, {1, 1, 500, 1500}, {499, 1499, 500, 1500}, {500, 1501, 500, 1501},
+		{10_000, 10_999, 10_000, 11_000},
+		{10_001, 11_001, 10_000, 11_001}, {0, 1999, 1000, 2000}, {0, 30_000, 1000, 30_000},
+		{0, 30_001, 1000, 30_000}, {math.MaxUint32, math.MaxUint32, 10_000, 30_000},
+		{math.MaxUint32, 0, 10_000, 11_000},
 	} {
 		config := NodeConfig{SelfCheckPeriodMillis: c.selfCheck, SessionGracePeriodMillis: c.grace}
-		if s, g := config.EffectiveSelfCheckMillis(), config.EffectiveGraceMillis(); s != c.wantSelfCheck || g != c.wantGrace {
-			t.Errorf("%d and %d are %d and %d, want %d and %d", c.selfCheck, c.grace, s, g, c.wantSelfCheck, c.wantGrace)
+		if s, g := config.EffectiveSelfCheckMillis(), config.EffectiveGraceMillis(); s != c.wantSelfCheck ||
+			g != c.wantGrace {
+			t.Errorf("%d and %d are %d and %d, want %d and %d", c.selfCheck, c.grace, s, g, c.wantSelfCheck,
+				c.wantGrace)
 		}
 	}
 }
@@ -30,7 +34,8 @@ func TestModes(t *testing.T) {
 	} {
 		config := NodeConfig{ReadConsistencyMode: mode, AttachConsistencyMode: mode}
 		if config.StrictReads() != want.reads || config.StrictAttach() != want.attach {
-			t.Errorf("mode %d: strict reads %v, strict attach %v", mode, config.StrictReads(), config.StrictAttach())
+			t.Errorf("mode %d: strict reads %v, strict attach %v", mode, config.StrictReads(),
+				config.StrictAttach())
 		}
 	}
 }

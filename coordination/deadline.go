@@ -106,7 +106,8 @@ func (l *Leader) Tick(now Instant) {
 		l.disarm(n, d)
 		if s := d.session; s != nil {
 			s.countdown = nil
-			l.propose(n, s, &ExpireSession{Node: n.id, Session: s.id, AttachEpoch: n.node.sessions[s.id].attachEpoch, Term: l.term})
+			l.propose(n, s, &ExpireSession{Node: n.id, Session: s.id,
+				AttachEpoch: n.node.sessions[s.id].attachEpoch, Term: l.term})
 			continue
 		}
 		delete(n.waits, d.wait.Order)

@@ -134,7 +134,8 @@ func TestDeadlinesOfTheSameMoment(t *testing.T) {
 		node, session := c.subject()
 		got = append(got, fmt.Sprint(node, ":", session))
 	}
-	want := []string{fmt.Sprint(b, ":", 2), fmt.Sprint(a, ":", 1), fmt.Sprint(b, ":", 1), fmt.Sprint(a, ":", 2)}
+	want := []string{fmt.Sprint(b, ":", 2), fmt.Sprint(a, ":", 1), fmt.Sprint(b, ":", 1),
+		fmt.Sprint(a, ":", 2)}
 	if !slices.Equal(got, want) {
 		t.Errorf("proposed %v, want %v", got, want)
 	}
@@ -171,8 +172,10 @@ func TestAfterDoesNotOverflow(t *testing.T) {
 		millis uint64
 		want   Instant
 	}{
-		{0, 0, 0}, {5, 1, 5 + milli}, {-milli, 1, 0}, {0, Infinite, Never}, {Never, 0, Never}, {Never, 1, Never},
-		{0, uint64(Never) / milli, Never / milli * milli}, {0, uint64(Never)/milli + 1, Never}, {Never - milli, 1, Never}, {Never - milli + 1, 1, Never},
+		{0, 0, 0}, {5, 1, 5 + milli}, {-milli, 1, 0}, {0, Infinite, Never}, {Never, 0, Never},
+		{Never, 1, Never},
+		{0, uint64(Never) / milli, Never / milli * milli}, {0, uint64(Never)/milli + 1, Never},
+		{Never - milli, 1, Never}, {Never - milli + 1, 1, Never},
 	} {
 		if got := c.from.After(c.millis); got != c.want {
 			t.Errorf("%d after %d ms is %d, want %d", c.from, c.millis, got, c.want)

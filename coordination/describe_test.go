@@ -69,7 +69,8 @@ func TestWatchIsArmedWithTheAnswer(t *testing.T) {
 	r.request(stream, 3, watchData)
 	r.request(stream, 4, updateLock("after"))
 	r.applyAll()
-	r.expect("1 #1 done false", "1 #2 done false", "1 #3 described", "1 #4 done false", "1 #3 changed data=true owners=false")
+	r.expect("1 #1 done false", "1 #2 done false", "1 #3 described", "1 #4 done false",
+		"1 #3 changed data=true owners=false")
 	r.request(stream, 5, updateLock("once more"))
 	r.applyAll()
 	r.expect("1 #5 done false") // one shot
@@ -172,12 +173,15 @@ func TestDescription(t *testing.T) {
 	}
 	r.request(streams[0], 1, Request{Kind: RequestCreate, Name: "lock", Limit: 2, Data: []byte("about")})
 	for i, stream := range streams {
-		r.request(stream, 2, Request{Kind: RequestAcquire, Name: "lock", Count: 1, TimeoutMillis: 1000 + uint64(i), Data: []byte{byte(i)}})
+		r.request(stream, 2, Request{Kind: RequestAcquire, Name: "lock", Count: 1,
+			TimeoutMillis: 1000 + uint64(i), Data: []byte{byte(i)}})
 	}
 	r.applyAll()
 	r.messages = nil
-	for _, c := range []struct{ owners, waiters bool }{{false, false}, {true, false}, {false, true}, {true, true}} {
-		r.request(streams[0], 3, Request{Kind: RequestDescribe, Name: "lock", IncludeOwners: c.owners, IncludeWaiters: c.waiters})
+	for _, c := range []struct{ owners, waiters bool }{{false, false}, {true, false}, {false, true},
+		{true, true}} {
+		r.request(streams[0], 3, Request{Kind: RequestDescribe, Name: "lock", IncludeOwners: c.owners,
+			IncludeWaiters: c.waiters})
 		d := r.messages[0].Description
 		r.messages = nil
 		if d.Name != "lock" || string(d.Data) != "about" || d.Count != 2 || d.Limit != 2 || d.Ephemeral {
@@ -195,7 +199,8 @@ func TestDescription(t *testing.T) {
 			if i >= 2 {
 				timeout = 1000 + uint64(i)
 			}
-			if l.Order != OrderID(i+1) || l.Session != SessionID(i+1) || l.TimeoutMillis != timeout || l.Count != 1 || l.Data[0] != byte(i) {
+			if l.Order != OrderID(i+1) || l.Session != SessionID(i+1) || l.TimeoutMillis != timeout ||
+				l.Count != 1 || l.Data[0] != byte(i) {
 				t.Errorf("link %d: %+v", i, l)
 			}
 		}

@@ -49,7 +49,8 @@ func TestResumeWatchSetWithinAnEntry(t *testing.T) {
 			}
 		}
 		if want := (Position{r.index, endOfEntry}); within {
-			r.expect("2 #2 done false", "1 #1 described", "2 #3 done false", "1 #1 changed data=true owners=false")
+			r.expect("2 #2 done false", "1 #1 described", "2 #3 done false",
+				"1 #1 changed data=true owners=false")
 		} else if r.expect("2 #2 done false", "2 #3 done false", "1 #1 described"); mark.At != want {
 			t.Errorf("set at %v, want %v", mark.At, want)
 		}
@@ -83,7 +84,8 @@ func TestResumeSupersededWait(t *testing.T) {
 	if want := (Position{r.index, 2}); l.waitEpoch != want {
 		t.Fatalf("the wait began at %v, want %v", l.waitEpoch, want)
 	}
-	expiry := ExpireWaiter{Node: n.id, Session: 2, Semaphore: l.semaphore.id, Order: l.order, WaitEpoch: Position{r.index, 1}, Term: r.term}
+	expiry := ExpireWaiter{Node: n.id, Session: 2, Semaphore: l.semaphore.id, Order: l.order,
+		WaitEpoch: Position{r.index, 1}, Term: r.term}
 	r.applyForeign(r.term, &expiry)
 	r.expect()
 	expiry.WaitEpoch.Place = 2
@@ -96,7 +98,8 @@ func TestResumeSupersededWait(t *testing.T) {
 func TestUsersOfOneEntry(t *testing.T) {
 	r := newRig(t)
 	for _, c := range []Command{
-		&AddUser{CallID: CallID{1}, Name: "root", PasswordHash: "h"}, &AddUser{CallID: CallID{2}, Name: "alice", PasswordHash: "h"},
+		&AddUser{CallID: CallID{1}, Name: "root", PasswordHash: "h"},
+		&AddUser{CallID: CallID{2}, Name: "alice", PasswordHash: "h"},
 		&SetPassword{CallID: CallID{3}, Name: "alice", PasswordHash: "other"},
 		&RotateSigningKey{CallID: CallID{4}, Secret: []byte("s")},
 	} {
@@ -107,10 +110,12 @@ func TestUsersOfOneEntry(t *testing.T) {
 	root, _ := known.User("root")
 	alice, _ := known.User("alice")
 	index := uint64(r.index)
-	if root.ID.Index != index || root.ID.Place != 0 || alice.ID.Place != 1 || alice.Version.Place != 2 || alice.Version.Index != index {
+	if root.ID.Index != index || root.ID.Place != 0 || alice.ID.Place != 1 || alice.Version.Place != 2 ||
+		alice.Version.Index != index {
 		t.Errorf("got %v and %v", root, alice)
 	}
-	if key := known.SigningKeys()[0].ID; key.Index != index || key.Place != 3 || key.String() == root.ID.String() {
+	if key := known.SigningKeys()[0].ID; key.Index != index || key.Place != 3 ||
+		key.String() == root.ID.String() {
 		t.Errorf("the key is %v", key)
 	}
 	r.call(&RotateSigningKey{CallID: CallID{5}, Secret: []byte("t"), After: known.SigningKeys()[0].ID})
@@ -153,7 +158,8 @@ func TestPanicWithinAnEntry(t *testing.T) {
 	r.index++
 	made := &MakeDirectory{CallID: CallID{1}, Path: scheme.SplitLoose("/local/a")}
 	mustPanic(t, "an unknown command", func() {
-		r.replica.Committed(r.now, &Entry{Index: r.index, Term: r.term, Commands: []Command{made, strangeCommand{}}})
+		r.replica.Committed(r.now, &Entry{Index: r.index, Term: r.term,
+			Commands: []Command{made, strangeCommand{}}})
 	})
 	if _, found := r.machine.tree.Lookup(made.Path); !found {
 		t.Fatal("the first command was not executed")
@@ -178,13 +184,16 @@ func TestEntriesThatNobodyWrites(t *testing.T) {
 	}
 	r := newRig(t)
 	r.machine.ApplyEntry(&Entry{Index: r.index + 1, Term: r.term, Commands: commands(MaxEntryCommands)})
-	r.machine.ApplyEntry(&Entry{Index: r.index + 2, Term: r.term, Commands: []Command{&BeginLineage{Lineage: 3}}})
+	r.machine.ApplyEntry(&Entry{Index: r.index + 2, Term: r.term,
+		Commands: []Command{&BeginLineage{Lineage: 3}}})
 	r.index += 2
 	mustPanic(t, "a command too many", func() {
-		r.machine.ApplyEntry(&Entry{Index: r.index + 1, Term: r.term, Commands: commands(MaxEntryCommands + 1)})
+		r.machine.ApplyEntry(&Entry{Index: r.index + 1, Term: r.term,
+			Commands: commands(MaxEntryCommands + 1)})
 	})
 	mustPanic(t, "a lineage that is not alone", func() {
-		r.machine.ApplyEntry(&Entry{Index: r.index + 1, Term: r.term, Commands: append(commands(1), &BeginLineage{Lineage: 4})})
+		r.machine.ApplyEntry(&Entry{Index: r.index + 1, Term: r.term,
+			Commands: append(commands(1), &BeginLineage{Lineage: 4})})
 	})
 	if r.machine.Index() != r.index {
 		t.Error("something of them was executed")

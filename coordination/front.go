@@ -219,7 +219,8 @@ func (f *Front) PutBack(replies []Reply) bool {
 	f.replies = append(slices.Clone(replies), f.replies...)
 	f.taken -= len(replies)
 	f.sending = false
-	f.untaken = f.untaken || slices.ContainsFunc(replies, func(r Reply) bool { return r.Kind == ReplyPing && r.Opaque == f.opaque })
+	f.untaken = f.untaken || slices.ContainsFunc(replies,
+		func(r Reply) bool { return r.Kind == ReplyPing && r.Opaque == f.opaque })
 	f.withhold()
 	return true
 }
@@ -309,7 +310,8 @@ func (f *Front) ask(reqID uint64, r *Request) Forward {
 	f.sequence++
 	f.unanswered++
 	f.waiting += r.Bytes()
-	f.open = append(f.open, openRequest{OpenRequest: OpenRequest{Sequence: f.sequence, Request: r}, reqID: reqID})
+	f.open = append(f.open, openRequest{OpenRequest: OpenRequest{Sequence: f.sequence, Request: r},
+		reqID: reqID})
 	forward := Forward{Request: r, Sequence: f.sequence, Acknowledged: f.open[0].Sequence}
 	if f.outcome > forward.Acknowledged {
 		forward.Answered = f.outcome
@@ -371,7 +373,8 @@ func (f *Front) Deliver(now Instant, m *Message) {
 		f.replies = nil
 	}
 	switch m.Kind {
-	case MessageAttached, MessageResumed, MessageEnd, MessageStopped: // the leader knows of this stream, or wants it to end
+	case MessageAttached, MessageResumed, MessageEnd, MessageStopped:
+		// the leader knows of this stream, or wants it to end
 		f.claims = false
 	}
 	switch f.state {
@@ -385,8 +388,9 @@ func (f *Front) Deliver(now Instant, m *Message) {
 	case MessageResumed:
 	case MessageAttached:
 		f.state, f.grace = frontAttached, m.GraceMillis
-		f.roster = Roster{Node: m.Node, Session: m.Session, Epoch: m.Epoch, Rights: m.Rights, Path: f.start.Path, Caller: f.start.Caller,
-			Identity: f.start.Identity, Server: f.start.Server, SeqNo: f.start.SeqNo, TimeoutMillis: f.start.TimeoutMillis}
+		f.roster = Roster{Node: m.Node, Session: m.Session, Epoch: m.Epoch, Rights: m.Rights,
+			Path: f.start.Path, Caller: f.start.Caller, Identity: f.start.Identity, Server: f.start.Server,
+			SeqNo: f.start.SeqNo, TimeoutMillis: f.start.TimeoutMillis}
 		f.reply(Reply{Kind: ReplyStarted, Session: m.Session})
 		f.ping(now)
 	case MessageEnd:
@@ -446,7 +450,8 @@ func (f *Front) deliverAnswer(now Instant, m *Message) {
 		reply.Kind, reply.DataChanged, reply.OwnersChanged = ReplyChanged, m.DataChanged, m.OwnersChanged
 	}
 	if last {
-		f.open = slices.Delete(f.open, at, at+1) // and clears the place behind, so that the request's data can be collected
+		// and clears the place behind, so that the request's data can be collected
+		f.open = slices.Delete(f.open, at, at+1)
 	}
 	f.reply(reply)
 }

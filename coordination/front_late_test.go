@@ -152,7 +152,8 @@ func TestUnreadStreamEnds(t *testing.T) {
 	}
 
 	start := newFrontRig(t, PingPolicy{})
-	start.front.Receive(&ClientMessage{Kind: ClientStart, Start: &AttachRequest{Path: "/local/a", TimeoutMillis: 3000}})
+	start.front.Receive(&ClientMessage{Kind: ClientStart,
+		Start: &AttachRequest{Path: "/local/a", TimeoutMillis: 3000}})
 	start.front.NotRead(start.now) // by the protocol (§2.1)
 	if start.front.Wake() != Never {
 		t.Error("a stream that attaches has a clock")

@@ -19,7 +19,8 @@ func TestFirstMessageDeadline(t *testing.T) {
 	r = newFrontRig(t, policy)
 	r.front.Open(r.now)
 	r.now = r.now.After(29_999)
-	r.front.Receive(&ClientMessage{Kind: ClientStart, Start: &AttachRequest{Path: "/local/a", TimeoutMillis: 1000}})
+	r.front.Receive(&ClientMessage{Kind: ClientStart,
+		Start: &AttachRequest{Path: "/local/a", TimeoutMillis: 1000}})
 	if r.front.Wake() != Never || r.front.Ending() != EndingNone {
 		t.Fatalf("wakes at %v, ends with %v", r.front.Wake(), r.front.Ending())
 	}
@@ -42,11 +43,13 @@ func TestInFlight(t *testing.T) {
 	r.front.Receive(&ClientMessage{Kind: ClientPing, Opaque: 5})
 	want(3, "a pong waits")
 	r.front.Deliver(r.now, &Message{Kind: MessagePending, Sequence: acquire})
-	r.front.Deliver(r.now, &Message{Kind: MessageDescribed, Sequence: describe, Request: RequestDescribe, WatchAdded: true})
+	r.front.Deliver(r.now, &Message{Kind: MessageDescribed, Sequence: describe, Request: RequestDescribe,
+		WatchAdded: true})
 	want(3, "all are answered, nothing is taken")
 	r.front.Take(nil)
 	want(0, "an acquire and a watch wait")
-	r.front.Deliver(r.now, &Message{Kind: MessageResult, Sequence: acquire, Request: RequestAcquire, Done: true})
+	r.front.Deliver(r.now, &Message{Kind: MessageResult, Sequence: acquire, Request: RequestAcquire,
+		Done: true})
 	r.front.Deliver(r.now, &Message{Kind: MessageChanged, Sequence: describe})
 	want(2, "two messages more")
 	r.front.Take(nil)

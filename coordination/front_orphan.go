@@ -88,7 +88,8 @@ func (f *Front) deliverHeld(m *Message) {
 // or without a word if it is quiet.
 func (f *Front) giveUp() Forward {
 	switch {
-	case f.state == frontAttaching && f.start.Session == 0: // the client has no session that it could take for alive
+	case f.state == frontAttaching && f.start.Session == 0:
+		// the client has no session that it could take for alive
 		f.mute = false
 		return f.fail(LinkFailure)
 	case !f.quiet() && f.state == frontHoldsFailure:

@@ -29,10 +29,12 @@ func TestClaimIsConfirmed(t *testing.T) {
 // TestReattachIsConfirmed starts a stream for a session that is there while nobody leads: nothing is said,
 // not even that it fails, until a leader has answered.
 func TestReattachIsConfirmed(t *testing.T) {
-	for _, answer := range []Message{{Kind: MessageAttached, Session: 7}, {Kind: MessageEnd, Refusal: SessionMissing}} {
+	for _, answer := range []Message{{Kind: MessageAttached, Session: 7},
+		{Kind: MessageEnd, Refusal: SessionMissing}} {
 		r := newFrontRig(t, PingPolicy{})
 		r.front.Orphan(r.now)
-		r.front.Receive(&ClientMessage{Kind: ClientStart, Start: &AttachRequest{Path: "/local/a", Session: 7, TimeoutMillis: 3000}})
+		r.front.Receive(&ClientMessage{Kind: ClientStart,
+			Start: &AttachRequest{Path: "/local/a", Session: 7, TimeoutMillis: 3000}})
 		if forward := r.front.Rejoin(); forward.Attach == nil {
 			t.Fatalf("forward %+v", forward)
 		}
@@ -96,7 +98,8 @@ func TestHeldFailureAndTheNextLeader(t *testing.T) {
 func TestRefusedStartAndTheNextLeader(t *testing.T) {
 	for _, session := range []SessionID{0, 7} {
 		r := newFrontRig(t, PingPolicy{HoldStartFailureMillis: 100})
-		r.front.Receive(&ClientMessage{Kind: ClientStart, Start: &AttachRequest{Path: "/local/a", Session: session}})
+		r.front.Receive(&ClientMessage{Kind: ClientStart,
+			Start: &AttachRequest{Path: "/local/a", Session: session}})
 		r.front.Deliver(r.now, &Message{Kind: MessageEnd, Refusal: DescriptionTooLarge})
 		r.front.Orphan(r.now)
 		if forward := r.front.Rejoin(); forward != (Forward{}) {
@@ -112,13 +115,15 @@ func TestRefusedStartAndTheNextLeader(t *testing.T) {
 // for: they are told before it.
 func TestAnswersBeforeStopped(t *testing.T) {
 	r := attached(t, PingPolicy{}, 3000, AllRights)
-	r.front.Receive(&ClientMessage{Kind: ClientSemaphore, ReqID: 1, Request: &Request{Kind: RequestCreate, Name: "s", Limit: 1}})
+	r.front.Receive(&ClientMessage{Kind: ClientSemaphore, ReqID: 1,
+		Request: &Request{Kind: RequestCreate, Name: "s", Limit: 1}})
 	r.front.Receive(&ClientMessage{Kind: ClientStop})
 	r.front.Mute(true)
 	r.front.Deliver(r.now, &Message{Kind: MessageResult, Sequence: 1, Request: RequestCreate})
 	r.expect()
 	r.front.Deliver(r.now, &Message{Kind: MessageStopped, Session: 7})
-	r.expect(Reply{Kind: ReplyResult, Request: RequestCreate, ReqID: 1}, Reply{Kind: ReplyStopped, Session: 7})
+	r.expect(Reply{Kind: ReplyResult, Request: RequestCreate, ReqID: 1},
+		Reply{Kind: ReplyStopped, Session: 7})
 }
 
 // TestRefusedClaim has a new leader end the stream instead. What was kept is dropped: it sounds as if the
@@ -140,7 +145,8 @@ func TestRefusedClaim(t *testing.T) {
 func TestFailureWaitsForAPermit(t *testing.T) {
 	for _, soon := range []bool{true, false} {
 		r := newFrontRig(t, PingPolicy{})
-		r.front.Receive(&ClientMessage{Kind: ClientStart, Start: &AttachRequest{Path: "/local/a", Session: 7}})
+		r.front.Receive(&ClientMessage{Kind: ClientStart,
+			Start: &AttachRequest{Path: "/local/a", Session: 7}})
 		r.front.Mute(true)
 		r.front.Deliver(r.now, &Message{Kind: MessageEnd, Refusal: DescriptionTooLarge})
 		for r.millis() < 100 {
@@ -197,7 +203,8 @@ func TestPutBack(t *testing.T) {
 	}
 	r.expect()
 	r.front.Mute(false)
-	r.expect(Reply{Kind: ReplyPong, Opaque: 2}, Reply{Kind: ReplyPong, Opaque: 3}, Reply{Kind: ReplyPong, Opaque: 4})
+	r.expect(Reply{Kind: ReplyPong, Opaque: 2}, Reply{Kind: ReplyPong, Opaque: 3},
+		Reply{Kind: ReplyPong, Opaque: 4})
 }
 
 // TestStartWithoutALeader starts a stream while nobody leads: it waits for a while, then the link has failed
@@ -218,7 +225,8 @@ func TestStartWithoutALeader(t *testing.T) {
 		r.front.Orphan(r.now)
 		r.front.Mute(test.mute)
 		start := &AttachRequest{Path: "/local/a", Session: test.session}
-		if forward := r.front.Receive(&ClientMessage{Kind: ClientStart, Start: start}); forward != (Forward{}) {
+		if forward := r.front.Receive(&ClientMessage{Kind: ClientStart,
+			Start: start}); forward != (Forward{}) {
 			t.Fatalf("forward %+v", forward)
 		}
 		for r.front.Ending() == EndingNone && r.front.Wake() != Never {
@@ -228,7 +236,8 @@ func TestStartWithoutALeader(t *testing.T) {
 		r.front.Mute(test.mute)
 		r.expect(test.replies...)
 		if r.front.Ending() != test.ending || r.millis() != defaultGraceMillis {
-			t.Errorf("session %d, mute %v: after %d ms ending %v", test.session, test.mute, r.millis(), r.front.Ending())
+			t.Errorf("session %d, mute %v: after %d ms ending %v", test.session, test.mute, r.millis(),
+				r.front.Ending())
 		}
 	}
 }

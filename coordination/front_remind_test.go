@@ -31,7 +31,8 @@ func TestRemindTellsAHeldFailure(t *testing.T) {
 	if r.front.RemindMillis() != 0 {
 		t.Error("somebody is to be reminded before there is a start")
 	}
-	r.front.Receive(&ClientMessage{Kind: ClientStart, Start: &AttachRequest{Path: "/local/a", TimeoutMillis: 1000}})
+	r.front.Receive(&ClientMessage{Kind: ClientStart,
+		Start: &AttachRequest{Path: "/local/a", TimeoutMillis: 1000}})
 	if !r.front.Awaits() {
 		t.Error("nobody has to answer the start")
 	}

@@ -27,7 +27,8 @@ func newFrontRig(t *testing.T, policy PingPolicy) *frontRig {
 func attached(t *testing.T, policy PingPolicy, timeoutMillis uint64, rights Rights) *frontRig {
 	t.Helper()
 	r := newFrontRig(t, policy)
-	forward := r.front.Receive(&ClientMessage{Kind: ClientStart, Start: &AttachRequest{Path: "/local/a", TimeoutMillis: timeoutMillis}})
+	forward := r.front.Receive(&ClientMessage{Kind: ClientStart,
+		Start: &AttachRequest{Path: "/local/a", TimeoutMillis: timeoutMillis}})
 	if forward.Attach == nil || !r.front.Attaching() || r.front.Wake() != Never {
 		t.Fatalf("forward %+v, attaching %v", forward, r.front.Attaching())
 	}
@@ -67,7 +68,8 @@ func (r *frontRig) pong(opaque uint64) Forward {
 
 func (r *frontRig) send(kind RequestKind, reqID uint64) Sequence {
 	r.t.Helper()
-	forward := r.front.Receive(&ClientMessage{Kind: ClientSemaphore, ReqID: reqID, Request: &Request{Kind: kind}})
+	forward := r.front.Receive(&ClientMessage{Kind: ClientSemaphore, ReqID: reqID,
+		Request: &Request{Kind: kind}})
 	if forward.Request == nil || forward.Request.Kind != kind {
 		r.t.Fatalf("forward %+v", forward)
 	}
@@ -78,7 +80,8 @@ func (r *frontRig) send(kind RequestKind, reqID uint64) Sequence {
 // pong before (§2.7).
 func TestPingSchedule(t *testing.T) {
 	for _, c := range []struct{ timeout, interval uint64 }{
-		{0, 10}, {30, 10}, {32, 10}, {33, 11}, {3000, 1000}, {14_999, 4999}, {15_000, 5000}, {1_800_000, 5000}, {Infinite, 5000},
+		{0, 10}, {30, 10}, {32, 10}, {33, 11}, {3000, 1000}, {14_999, 4999}, {15_000, 5000},
+		{1_800_000, 5000}, {Infinite, 5000},
 	} {
 		r := attached(t, PingPolicy{}, c.timeout, AllRights)
 		for i := range uint64(3) {
@@ -134,7 +137,8 @@ func TestClientPing(t *testing.T) {
 	r := attached(t, PingPolicy{}, 3000, AllRights)
 	ping := func(opaque uint64) {
 		t.Helper()
-		if forward := r.front.Receive(&ClientMessage{Kind: ClientPing, Opaque: opaque}); forward != (Forward{}) {
+		if forward := r.front.Receive(&ClientMessage{Kind: ClientPing,
+			Opaque: opaque}); forward != (Forward{}) {
 			t.Errorf("forward %+v", forward)
 		}
 		r.expect(Reply{Kind: ReplyPong, Opaque: opaque})
@@ -180,9 +184,12 @@ func TestPongs(t *testing.T) {
 func TestPendingIsSkipped(t *testing.T) {
 	r := attached(t, PingPolicy{}, 3000, AllRights)
 	first, second := r.send(RequestAcquire, 11), r.send(RequestAcquire, 12)
-	pending := func(sequence Sequence) { r.front.Deliver(r.now, &Message{Kind: MessagePending, Sequence: sequence}) }
+	pending := func(sequence Sequence) {
+		r.front.Deliver(r.now, &Message{Kind: MessagePending, Sequence: sequence})
+	}
 	result := func(sequence Sequence) {
-		r.front.Deliver(r.now, &Message{Kind: MessageResult, Sequence: sequence, Request: RequestAcquire, Done: true})
+		r.front.Deliver(r.now, &Message{Kind: MessageResult, Sequence: sequence, Request: RequestAcquire,
+			Done: true})
 	}
 	acquired := func(reqID uint64) Reply {
 		return Reply{Kind: ReplyResult, Request: RequestAcquire, ReqID: reqID, Done: true}
@@ -242,7 +249,8 @@ func TestPendingAtRandom(t *testing.T) {
 					continue
 				}
 				open = slices.Delete(open, at, at+1)
-				r.front.Deliver(r.now, &Message{Kind: MessageResult, Sequence: sequence, Request: RequestAcquire})
+				r.front.Deliver(r.now, &Message{Kind: MessageResult, Sequence: sequence,
+					Request: RequestAcquire})
 			default:
 				look()
 			}
@@ -261,15 +269,16 @@ func TestDescribesAndChanges(t *testing.T) {
 	r := attached(t, PingPolicy{}, 3000, AllRights)
 	plain, watching := r.send(RequestDescribe, 21), r.send(RequestDescribe, 22)
 	about := &SemaphoreDescription{Name: "lock"}
-	r.front.Deliver(r.now, &Message{Kind: MessageDescribed, Sequence: watching, Description: about, WatchAdded: true})
+	r.front.Deliver(r.now, &Message{Kind: MessageDescribed, Sequence: watching, Description: about,
+		WatchAdded: true})
 	r.front.Deliver(r.now, &Message{Kind: MessageDescribed, Sequence: plain, Refusal: SemaphoreNotFound})
 	for range 2 {
 		r.front.Deliver(r.now, &Message{Kind: MessageChanged, Sequence: plain, DataChanged: true})
 		r.front.Deliver(r.now, &Message{Kind: MessageChanged, Sequence: watching, OwnersChanged: true})
 	}
-	r.expect(Reply{Kind: ReplyResult, Request: RequestDescribe, ReqID: 22, Description: about, WatchAdded: true},
-		Reply{Kind: ReplyResult, Request: RequestDescribe, ReqID: 21, Refusal: SemaphoreNotFound},
-		Reply{Kind: ReplyChanged, ReqID: 22, OwnersChanged: true})
+	r.expect(Reply{Kind: ReplyResult, Request: RequestDescribe, ReqID: 22, Description: about,
+		WatchAdded: true}, Reply{Kind: ReplyResult, Request: RequestDescribe, ReqID: 21,
+		Refusal: SemaphoreNotFound}, Reply{Kind: ReplyChanged, ReqID: 22, OwnersChanged: true})
 }
 
 // A request without the right for it is refused on the spot; the stream goes on (§2.6).
@@ -278,13 +287,16 @@ func TestRights(t *testing.T) {
 		right   Rights
 		refusal *Refusal
 	}{
-		RequestAcquire: {RightWrite, WriteDenied}, RequestRelease: {RightWrite, WriteDenied}, RequestCreate: {RightWrite, CreateDenied},
-		RequestUpdate: {RightWrite, UpdateDenied}, RequestDelete: {RightErase, DeleteDenied}, RequestDescribe: {RightRead, ReadDenied},
+		RequestAcquire: {RightWrite, WriteDenied}, RequestRelease: {RightWrite, WriteDenied},
+		RequestCreate: {RightWrite, CreateDenied},
+		RequestUpdate: {RightWrite, UpdateDenied}, RequestDelete: {RightErase, DeleteDenied},
+		RequestDescribe: {RightRead, ReadDenied},
 	}
 	for kind, need := range needs {
 		for rights := range AllRights + 1 {
 			r := attached(t, PingPolicy{}, 3000, rights)
-			forward := r.front.Receive(&ClientMessage{Kind: ClientSemaphore, ReqID: 5, Request: &Request{Kind: kind}})
+			forward := r.front.Receive(&ClientMessage{Kind: ClientSemaphore, ReqID: 5,
+				Request: &Request{Kind: kind}})
 			if rights&need.right != 0 {
 				r.expect()
 				if forward.Request == nil || forward.Sequence != 1 {
@@ -293,7 +305,8 @@ func TestRights(t *testing.T) {
 				continue
 			}
 			if forward != (Forward{}) || r.front.Ending() != EndingNone {
-				t.Errorf("kind %d with rights %d: forward %+v, ending %d", kind, rights, forward, r.front.Ending())
+				t.Errorf("kind %d with rights %d: forward %+v, ending %d", kind, rights, forward,
+					r.front.Ending())
 			}
 			r.expect(Reply{Kind: ReplyResult, Request: kind, ReqID: 5, Refusal: need.refusal})
 		}
@@ -329,7 +342,8 @@ func TestForbiddenMessages(t *testing.T) {
 
 func TestFirstMessageMustBeAStart(t *testing.T) {
 	r := newFrontRig(t, PingPolicy{})
-	if r.front.Receive(&ClientMessage{Kind: ClientPing}) != (Forward{}) || r.front.Ending() != EndingInvalidStart {
+	if r.front.Receive(&ClientMessage{Kind: ClientPing}) != (Forward{}) ||
+		r.front.Ending() != EndingInvalidStart {
 		t.Errorf("ending %d", r.front.Ending())
 	}
 	r.expect()
@@ -355,7 +369,8 @@ func TestStopping(t *testing.T) {
 	if r.front.Ending() != EndingOK {
 		t.Errorf("ending %d", r.front.Ending())
 	}
-	for _, m := range []ClientMessage{{Kind: ClientStop}, {Kind: ClientSemaphore, Request: &Request{Kind: RequestRelease}}} {
+	for _, m := range []ClientMessage{{Kind: ClientStop},
+		{Kind: ClientSemaphore, Request: &Request{Kind: RequestRelease}}} {
 		r := stopping()
 		if forward := r.front.Receive(&m); !forward.Detach {
 			t.Errorf("forward %+v", forward)
@@ -386,13 +401,15 @@ func TestHeldFailure(t *testing.T) {
 	r.expect(Reply{Kind: ReplyFailure, Refusal: NodeNotFound})
 
 	gone := refused(100)
-	if gone.front.Close() != (Forward{}) || gone.front.Ending() != EndingAbandoned || gone.front.Wake() != Never {
+	if gone.front.Close() != (Forward{}) || gone.front.Ending() != EndingAbandoned ||
+		gone.front.Wake() != Never {
 		t.Errorf("ending %d", gone.front.Ending())
 	}
 	gone.expect()
 
 	ended := refused(100)
-	if ended.front.Receive(&ClientMessage{Kind: ClientPing}) != (Forward{}) || ended.front.End(LinkFailure) != (Forward{}) {
+	if ended.front.Receive(&ClientMessage{Kind: ClientPing}) != (Forward{}) ||
+		ended.front.End(LinkFailure) != (Forward{}) {
 		t.Error("the leader is told of a stream that it has ended")
 	}
 	ended.expect(Reply{Kind: ReplyFailure, Refusal: LinkFailure})
@@ -409,13 +426,15 @@ func TestCloseAndEnd(t *testing.T) {
 		r.front.Receive(&ClientMessage{Kind: ClientStart, Start: &AttachRequest{}})
 		return r
 	}
-	for name, r := range map[string]*frontRig{"attaching": attaching(), "attached": attached(t, PingPolicy{}, 3000, AllRights)} {
+	for name, r := range map[string]*frontRig{"attaching": attaching(),
+		"attached": attached(t, PingPolicy{}, 3000, AllRights)} {
 		if !r.front.Close().Detach || r.front.Ending() != EndingAbandoned {
 			t.Errorf("%s: the leader is not told", name)
 		}
 		r.expect()
 	}
-	for name, r := range map[string]*frontRig{"attaching": attaching(), "attached": attached(t, PingPolicy{}, 3000, AllRights)} {
+	for name, r := range map[string]*frontRig{"attaching": attaching(),
+		"attached": attached(t, PingPolicy{}, 3000, AllRights)} {
 		if !r.front.End(LinkFailure).Detach || r.front.Ending() != EndingOK {
 			t.Errorf("%s: the leader is not told", name)
 		}
@@ -436,7 +455,8 @@ func TestTake(t *testing.T) {
 		t.Errorf("%d queued", r.front.Queued())
 	}
 	replies := r.front.Take([]Reply{{Kind: ReplyStarted}})
-	if len(replies) != 11 || replies[0].Kind != ReplyStarted || replies[10].Opaque != 10 || cap(r.front.replies) != 0 {
+	if len(replies) != 11 || replies[0].Kind != ReplyStarted || replies[10].Opaque != 10 ||
+		cap(r.front.replies) != 0 {
 		t.Errorf("%+v, %d kept", replies, cap(r.front.replies))
 	}
 }
@@ -447,10 +467,12 @@ func TestWaited(t *testing.T) {
 	r := attached(t, PingPolicy{}, 60_000, RightWrite)
 	ask := func(kind RequestKind, reqID uint64, received Instant) Sequence {
 		t.Helper()
-		return r.front.Receive(&ClientMessage{Kind: ClientSemaphore, ReqID: reqID, Request: &Request{Kind: kind}, Received: received}).Sequence
+		return r.front.Receive(&ClientMessage{Kind: ClientSemaphore, ReqID: reqID,
+			Request: &Request{Kind: kind}, Received: received}).Sequence
 	}
 	atOnce, queued := ask(RequestAcquire, 1, r.now-30), ask(RequestAcquire, 2, r.now-20)
-	refused, released, silent := ask(RequestAcquire, 3, r.now-10), ask(RequestRelease, 4, r.now-10), ask(RequestAcquire, 5, 0)
+	refused, released, silent := ask(RequestAcquire, 3, r.now-10), ask(RequestRelease, 4, r.now-10),
+		ask(RequestAcquire, 5, 0)
 	result := func(sequence Sequence, kind RequestKind, done bool) {
 		r.front.Deliver(r.now, &Message{Kind: MessageResult, Sequence: sequence, Request: kind, Done: done})
 	}

@@ -72,7 +72,8 @@ func (r MachineRow) hash() uint64 {
 }
 
 func (r PathRow) hash() uint64 {
-	h := newRowHash(RowPath).number(uint64(r.ID)).number(uint64(r.Parent)).text(r.Name).number(uint64(r.Kind)).
+	h := newRowHash(
+		RowPath).number(uint64(r.ID)).number(uint64(r.Parent)).text(r.Name).number(uint64(r.Kind)).
 		number(uint64(r.Node)).text(r.Owner).flag(r.InterruptInheritance).
 		number(r.Created.PlanStep).number(r.Created.TxID)
 	for _, p := range r.Permissions {
@@ -88,7 +89,8 @@ func (r NodeRow) hash() uint64 {
 	c := r.Config
 	return uint64(newRowHash(RowNode).number(uint64(r.ID)).
 		number(uint64(c.SelfCheckPeriodMillis)).number(uint64(c.SessionGracePeriodMillis)).
-		number(uint64(c.ReadConsistencyMode)).number(uint64(c.AttachConsistencyMode)).number(uint64(c.RateLimiterCountersMode)).
+		number(uint64(c.ReadConsistencyMode)).number(
+		uint64(c.AttachConsistencyMode)).number(uint64(c.RateLimiterCountersMode)).
 		number(uint64(r.NextSession)).number(uint64(r.NextSemaphore)).number(uint64(r.NextOrder)).
 		later(1, uint64(r.NextResource)))
 }
@@ -104,21 +106,25 @@ func (r SessionRow) hash() uint64 {
 }
 
 func (r SemaphoreRow) hash() uint64 {
-	return uint64(newRowHash(RowSemaphore).number(uint64(r.Node)).number(uint64(r.ID)).text(r.Name).bytes(r.Data).
-		number(r.Limit).flag(r.Ephemeral))
+	return uint64(
+		newRowHash(RowSemaphore).number(uint64(r.Node)).number(uint64(r.ID)).text(r.Name).bytes(r.Data).
+			number(r.Limit).flag(r.Ephemeral))
 }
 
 func (r LinkRow) hash() uint64 {
-	return uint64(newRowHash(RowLink).number(uint64(r.Node)).number(uint64(r.Order)).number(uint64(r.Session)).
-		number(uint64(r.Semaphore)).number(r.Count).number(r.TimeoutMillis).bytes(r.Data).
-		epoch(r.Address.Epoch).number(uint64(r.Address.Sequence)).number(uint64(r.WaitEpoch.Index)).flag(r.Owner).
-		later(1, uint64(r.WaitEpoch.Place)).later(2, r.BeganMillis))
+	return uint64(
+		newRowHash(RowLink).number(uint64(r.Node)).number(uint64(r.Order)).number(uint64(r.Session)).
+			number(uint64(r.Semaphore)).number(r.Count).number(r.TimeoutMillis).bytes(r.Data).
+			epoch(r.Address.Epoch).number(
+			uint64(r.Address.Sequence)).number(uint64(r.WaitEpoch.Index)).flag(r.Owner).
+			later(1, uint64(r.WaitEpoch.Place)).later(2, r.BeganMillis))
 }
 
 func (r ResourceRow) hash() uint64 {
 	return uint64(newRowHash(RowResource).number(uint64(r.Node)).number(uint64(r.ID)).text(r.Path).
 		number(uint64(r.MaxUnitsPerSecond)).number(uint64(r.MaxBurstSizeCoefficient)).
-		number(uint64(r.PrefetchCoefficient)).number(uint64(r.PrefetchWatermark)).bytes(r.MoreSettings).bytes(r.More))
+		number(uint64(r.PrefetchCoefficient)).number(
+		uint64(r.PrefetchWatermark)).bytes(r.MoreSettings).bytes(r.More))
 }
 
 func (DeletedRow) hash() uint64 { return 0 }

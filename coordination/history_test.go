@@ -31,12 +31,14 @@ type logEntry struct {
 	command coordination.Command
 }
 
-var paths = []string{"/local/a", "/local/b", "/local/dir/c", "/local/dir/deeper/d", "/local/dir", "/local/dir/deeper"}
+var paths = []string{"/local/a", "/local/b", "/local/dir/c", "/local/dir/deeper/d", "/local/dir",
+	"/local/dir/deeper"}
 
 var semaphoreNames = []string{"one", "two", "three"}
 
 func newHistory(seed uint64) *history {
-	h := &history{random: rand.New(rand.NewPCG(seed, 0)), term: 1, sessions: make(map[coordination.NodeID][]coordination.Attach)}
+	h := &history{random: rand.New(rand.NewPCG(seed, 0)), term: 1,
+		sessions: make(map[coordination.NodeID][]coordination.Attach)}
 	for range len(makers) {
 		h.weights = append(h.weights, 1+h.random.IntN(4))
 	}
@@ -54,8 +56,8 @@ var makers = []func(*history, coordination.NodeID) coordination.Command{
 	(*history).expireSession, (*history).expireWaiter, (*history).createSemaphore, (*history).updateSemaphore,
 	(*history).deleteSemaphore, (*history).createNode, (*history).alterNode, (*history).dropNode,
 	(*history).makeDirectory, (*history).removeDirectory, (*history).modifyPermissions, (*history).nothing,
-	(*history).addUser, (*history).setPassword, (*history).removeUser, (*history).rotateSigningKey, (*history).setLimits,
-	(*history).administerEnd, (*history).removeSemaphore,
+	(*history).addUser, (*history).setPassword, (*history).removeUser, (*history).rotateSigningKey,
+	(*history).setLimits, (*history).administerEnd, (*history).removeSemaphore,
 	(*history).createResource, (*history).alterResource, (*history).dropResource,
 }
 
@@ -84,7 +86,8 @@ func (h *history) next(m *coordination.Machine) logEntry {
 	}
 	e := logEntry{term: h.term, command: makers[which](h, node)}
 	if len(h.log)%500 == 499 {
-		e.command = &coordination.BeginLineage{Lineage: 1 + uint64(len(h.log))/1000} // every second one is void
+		// every second one is void
+		e.command = &coordination.BeginLineage{Lineage: 1 + uint64(len(h.log))/1000}
 	}
 	h.log = append(h.log, e)
 	return e
@@ -123,7 +126,8 @@ func (h *history) learn(effects []coordination.Effect) {
 func (h *history) session(node coordination.NodeID) coordination.Attach {
 	list := h.sessions[node]
 	if len(list) == 0 || h.random.IntN(30) == 0 {
-		return coordination.Attach{Node: node, Session: coordination.SessionID(1 + h.random.IntN(20)), Epoch: coordination.Epoch{Term: 1, Counter: 1}}
+		return coordination.Attach{Node: node, Session: coordination.SessionID(1 + h.random.IntN(20)),
+			Epoch: coordination.Epoch{Term: 1, Counter: 1}}
 	}
 	return list[h.random.IntN(len(list))]
 }
@@ -161,7 +165,8 @@ func (h *history) acquire(node coordination.NodeID) coordination.Command {
 	c := h.acquireAny(node)
 	if n := len(h.acquires); n > 0 && h.random.IntN(3) == 0 {
 		earlier := h.acquires[n-1-h.random.IntN(min(n, 10))]
-		c.Node, c.Session, c.Name, c.Ephemeral = earlier.Node, earlier.Session, earlier.Name, earlier.Ephemeral
+		c.Node, c.Session, c.Name, c.Ephemeral = earlier.Node, earlier.Session, earlier.Name,
+			earlier.Ephemeral
 		c.Address.Epoch = coordination.Epoch{Term: h.term, Counter: h.counter} // not older than the session's
 	}
 	h.acquires = append(h.acquires, c)
@@ -196,7 +201,8 @@ func (h *history) attachNew(node coordination.NodeID) coordination.Command {
 	if h.random.IntN(3) == 0 {
 		key = "key"
 	}
-	return &coordination.Attach{Node: node, Epoch: h.epoch(), TimeoutMillis: h.random.Uint64N(5000), Description: "new", ProtectionKey: key}
+	return &coordination.Attach{Node: node, Epoch: h.epoch(), TimeoutMillis: h.random.Uint64N(5000),
+		Description: "new", ProtectionKey: key}
 }
 
 func (h *history) attachAgain(node coordination.NodeID) coordination.Command {
@@ -218,7 +224,8 @@ func (h *history) expireSession(node coordination.NodeID) coordination.Command {
 	if h.random.IntN(4) == 0 {
 		epoch.Counter++
 	}
-	return &coordination.ExpireSession{Node: node, Session: s.Session, AttachEpoch: epoch, Term: h.term - coordination.Term(h.random.IntN(2))}
+	return &coordination.ExpireSession{Node: node, Session: s.Session, AttachEpoch: epoch,
+		Term: h.term - coordination.Term(h.random.IntN(2))}
 }
 
 func (h *history) expireWaiter(coordination.NodeID) coordination.Command {
@@ -227,12 +234,13 @@ func (h *history) expireWaiter(coordination.NodeID) coordination.Command {
 	}
 	recent := h.waits[max(0, len(h.waits)-10):]
 	e := recent[h.random.IntN(len(recent))]
-	return &coordination.ExpireWaiter{Node: e.Node, Session: e.Session, Semaphore: e.Semaphore, Order: e.Order,
-		WaitEpoch: e.WaitEpoch, Term: h.term}
+	return &coordination.ExpireWaiter{Node: e.Node, Session: e.Session, Semaphore: e.Semaphore,
+		Order: e.Order, WaitEpoch: e.WaitEpoch, Term: h.term}
 }
 
 func (h *history) createSemaphore(node coordination.NodeID) coordination.Command {
-	return &coordination.CreateSemaphore{Origin: h.origin(node), Name: h.name(), Limit: 1 + h.random.Uint64N(3), Data: h.data()}
+	return &coordination.CreateSemaphore{Origin: h.origin(node), Name: h.name(),
+		Limit: 1 + h.random.Uint64N(3), Data: h.data()}
 }
 
 func (h *history) updateSemaphore(node coordination.NodeID) coordination.Command {
@@ -247,13 +255,15 @@ func (h *history) deleteSemaphore(node coordination.NodeID) coordination.Command
 }
 
 func (h *history) createNode(coordination.NodeID) coordination.Command {
-	return &coordination.CreateNode{CallID: h.call(), Path: h.path(), Owner: "owner", StampMillis: h.random.Uint64N(100),
-		Config: coordination.NodeConfig{SelfCheckPeriodMillis: h.random.Uint32N(2000)}}
+	return &coordination.CreateNode{CallID: h.call(), Path: h.path(), Owner: "owner",
+		StampMillis: h.random.Uint64N(100),
+		Config:      coordination.NodeConfig{SelfCheckPeriodMillis: h.random.Uint32N(2000)}}
 }
 
 func (h *history) alterNode(coordination.NodeID) coordination.Command {
 	return &coordination.AlterNode{CallID: h.call(), Path: h.path(), SetsPath: h.random.IntN(4) == 0,
-		Config: coordination.NodeConfig{SessionGracePeriodMillis: h.random.Uint32N(3) * 5000, ReadConsistencyMode: h.random.Int32N(3)}}
+		Config: coordination.NodeConfig{SessionGracePeriodMillis: h.random.Uint32N(3) * 5000,
+			ReadConsistencyMode: h.random.Int32N(3)}}
 }
 
 // dropNode is rarer than its weight says, so that nodes grow.
@@ -298,7 +308,8 @@ func (h *history) setLimits(coordination.NodeID) coordination.Command {
 func (h *history) nothing(coordination.NodeID) coordination.Command { return nil }
 
 func (h *history) administerEnd(node coordination.NodeID) coordination.Command {
-	c := &coordination.EndSession{CallID: h.call(), Caller: h.caller(), Node: node, Session: coordination.SessionID(h.random.IntN(9)), Reason: "test"}
+	c := &coordination.EndSession{CallID: h.call(), Caller: h.caller(), Node: node,
+		Session: coordination.SessionID(h.random.IntN(9)), Reason: "test"}
 	if sessions := h.sessions[node]; len(sessions) > 0 {
 		c.Session = sessions[h.random.IntN(len(sessions))].Session
 	}
@@ -316,7 +327,8 @@ func (h *history) resource() string { return resourcePaths[h.random.IntN(len(res
 
 func (h *history) properties() coordination.ResourceProperties {
 	number := func() coordination.Real {
-		return coordination.RealOf([]float64{0, 0, -1, 0.5, 1, 10, 1e300, math.NaN(), math.Inf(1)}[h.random.IntN(9)])
+		return coordination.RealOf([]float64{0, 0, -1, 0.5, 1, 10, 1e300, math.NaN(),
+			math.Inf(1)}[h.random.IntN(9)])
 	}
 	p := coordination.ResourceProperties{MaxUnitsPerSecond: coordination.RealOf(float64(h.random.IntN(5))),
 		MaxBurstSizeCoefficient: number(), PrefetchWatermark: coordination.RealOf(h.random.Float64())}
@@ -329,13 +341,16 @@ func (h *history) properties() coordination.ResourceProperties {
 }
 
 func (h *history) createResource(coordination.NodeID) coordination.Command {
-	return &coordination.CreateResource{CallID: h.call(), Caller: h.caller(), Path: h.path(), Resource: h.resource(), ResourceProperties: h.properties()}
+	return &coordination.CreateResource{CallID: h.call(), Caller: h.caller(), Path: h.path(),
+		Resource: h.resource(), ResourceProperties: h.properties()}
 }
 
 func (h *history) alterResource(coordination.NodeID) coordination.Command {
-	return &coordination.AlterResource{CallID: h.call(), Caller: h.caller(), Path: h.path(), Resource: h.resource(), ResourceProperties: h.properties()}
+	return &coordination.AlterResource{CallID: h.call(), Caller: h.caller(), Path: h.path(),
+		Resource: h.resource(), ResourceProperties: h.properties()}
 }
 
 func (h *history) dropResource(coordination.NodeID) coordination.Command {
-	return &coordination.DropResource{CallID: h.call(), Caller: h.caller(), Path: h.path(), Resource: h.resource()}
+	return &coordination.DropResource{CallID: h.call(), Caller: h.caller(), Path: h.path(),
+		Resource: h.resource()}
 }

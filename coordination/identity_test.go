@@ -25,12 +25,13 @@ func newOwned(t *testing.T, key string) *owned {
 	t.Helper()
 	l := newLed(t)
 	l.want(outcome.Success, &coordination.AddUser{Name: "root", PasswordHash: "h"})
-	for subject, names := range map[string]string{"alice": "ydb.generic.read", "reader": "ydb.generic.read", "writer": "ydb.granular.update_row"} {
+	for subject, names := range map[string]string{"alice": "ydb.generic.read", "reader": "ydb.generic.read",
+		"writer": "ydb.granular.update_row"} {
 		l.permit(scheme.Grant, subject, names)
 	}
 	o := &owned{led: l}
-	l.leader.Attach(0, 1, coordination.AttachRequest{Path: "/local/node", TimeoutMillis: 1000, ProtectionKey: key,
-		Caller: enforced("alice"), Identity: tokenOf("alice")})
+	l.leader.Attach(0, 1, coordination.AttachRequest{Path: "/local/node", TimeoutMillis: 1000,
+		ProtectionKey: key, Caller: enforced("alice"), Identity: tokenOf("alice")})
 	o.attached = l.run()[0]
 	o.session = o.attached.Session
 	if o.attached.Kind != coordination.MessageAttached {
@@ -40,9 +41,10 @@ func newOwned(t *testing.T, key string) *owned {
 }
 
 // start attaches the session and returns what each stream is told at the end.
-func (o *owned) start(stream coordination.StreamID, caller coordination.Caller, who coordination.Identity, key string, timeout uint64) []coordination.Message {
-	o.leader.Attach(0, stream, coordination.AttachRequest{Path: "/local/node", Session: o.session, TimeoutMillis: timeout, ProtectionKey: key,
-		Caller: caller, Identity: who, SeqNo: uint64(stream)})
+func (o *owned) start(stream coordination.StreamID, caller coordination.Caller, who coordination.Identity,
+	key string, timeout uint64) []coordination.Message {
+	o.leader.Attach(0, stream, coordination.AttachRequest{Path: "/local/node", Session: o.session,
+		TimeoutMillis: timeout, ProtectionKey: key, Caller: caller, Identity: who, SeqNo: uint64(stream)})
 	return o.run()
 }
 
@@ -54,8 +56,10 @@ var strangers = []struct {
 	may    bool
 }{
 	{"the owner", enforced("alice"), tokenOf("alice"), "", true},
-	{"another of the name", enforced("alice"), coordination.Identity{Kind: coordination.IdentityUser, User: accounts.Position{Index: 3}}, "", false},
-	{"a certificate of the name", enforced("alice"), coordination.Identity{Kind: coordination.IdentityCertificate, Subject: "alice"}, "", false},
+	{"another of the name", enforced("alice"),
+		coordination.Identity{Kind: coordination.IdentityUser, User: accounts.Position{Index: 3}}, "", false},
+	{"a certificate of the name", enforced("alice"),
+		coordination.Identity{Kind: coordination.IdentityCertificate, Subject: "alice"}, "", false},
 	{"nobody that is known", enforced("alice"), coordination.Identity{}, "", false},
 	{"who may read", enforced("reader"), tokenOf("reader"), "", false},
 	{"who may read and has the key", enforced("reader"), tokenOf("reader"), "key", true},
@@ -76,7 +80,8 @@ func TestSessionOfAnother(t *testing.T) {
 			}
 			messages := o.start(2, test.caller, test.who, test.key, 1000)
 			if test.may {
-				if len(messages) != 2 || messages[1].Kind != coordination.MessageAttached || messages[0].Stream != 1 {
+				if len(messages) != 2 || messages[1].Kind != coordination.MessageAttached ||
+					messages[0].Stream != 1 {
 					t.Errorf("%s, relaxed %v: got %+v", test.name, relaxed, messages)
 				}
 				continue
@@ -84,7 +89,8 @@ func TestSessionOfAnother(t *testing.T) {
 			if len(messages) != 1 || messages[0].Stream != 2 || messages[0].Refusal != coordination.NoAccess {
 				t.Errorf("%s, relaxed %v: got %+v", test.name, relaxed, messages)
 			}
-			o.leader.Request(0, 1, &coordination.Forward{Sequence: 1, Acknowledged: 1, Request: &coordination.Request{Kind: coordination.RequestStop}})
+			o.leader.Request(0, 1, &coordination.Forward{Sequence: 1, Acknowledged: 1,
+				Request: &coordination.Request{Kind: coordination.RequestStop}})
 			if messages := o.run(); len(messages) != 1 || messages[0].Kind != coordination.MessageStopped {
 				t.Errorf("%s, relaxed %v: the owner's stream: got %+v", test.name, relaxed, messages)
 			}
@@ -104,10 +110,12 @@ func TestSessionOfAnotherIsNotResumed(t *testing.T) {
 			rights = coordination.AllRights
 		}
 		o.leader = coordination.NewLeader(o.machine, 2, 0)
-		o.leader.Resume(0, 2, &coordination.Roster{Node: o.attached.Node, Session: o.session, Epoch: o.attached.Epoch, Rights: rights,
-			Path: "/local/node", Caller: test.caller, Identity: test.who, TimeoutMillis: 1000})
+		o.leader.Resume(0, 2, &coordination.Roster{Node: o.attached.Node, Session: o.session,
+			Epoch: o.attached.Epoch, Rights: rights, Path: "/local/node", Caller: test.caller,
+			Identity: test.who, TimeoutMillis: 1000})
 		messages := o.run()
-		if resumed := messages[0].Kind == coordination.MessageResumed; resumed != test.may || !resumed && messages[0].Refusal != coordination.NoAccess {
+		if resumed := messages[0].Kind == coordination.MessageResumed; resumed != test.may || !resumed &&
+			messages[0].Refusal != coordination.NoAccess {
 			t.Errorf("%s: got %+v", test.name, messages)
 		}
 	}
@@ -129,7 +137,8 @@ func TestSessionOfAnotherOnApply(t *testing.T) {
 		{"the wish again", coordination.Attach{Nonce: 7, Identity: tokenOf("alice")}, true},
 	} {
 		l := newLed(t)
-		first := coordination.Attach{Node: 1, Nonce: 7, Identity: tokenOf("alice"), Epoch: coordination.Epoch{Term: 1, Counter: 1}, TimeoutMillis: 5}
+		first := coordination.Attach{Node: 1, Nonce: 7, Identity: tokenOf("alice"),
+			Epoch: coordination.Epoch{Term: 1, Counter: 1}, TimeoutMillis: 5}
 		second := test.command
 		second.Node, second.Epoch, second.TimeoutMillis = 1, coordination.Epoch{Term: 1, Counter: 2}, 6
 		l.machine.Apply(l.machine.Index()+1, 1, &first)
@@ -158,7 +167,10 @@ func TestSessionOfNobody(t *testing.T) {
 		}
 	}
 	rows := l.machine.AllRows()
-	at := slices.IndexFunc(rows, func(r coordination.Row) bool { _, is := r.(coordination.SessionRow); return is })
+	at := slices.IndexFunc(rows, func(r coordination.Row) bool {
+		_, is := r.(coordination.SessionRow)
+		return is
+	})
 	if row := rows[at].(coordination.SessionRow); row.Owner != (coordination.Identity{}) {
 		t.Errorf("who attached a session of nobody owns it: %+v", row)
 	}
@@ -185,7 +197,8 @@ func TestOwnerIsStored(t *testing.T) {
 	}
 	o.machine = m
 	o.leader = coordination.NewLeader(m, 2, 0)
-	if messages := o.start(2, enforced("reader"), tokenOf("reader"), "", 1000); len(messages) != 1 || messages[0].Refusal != coordination.NoAccess {
+	if messages := o.start(2, enforced("reader"), tokenOf("reader"), "", 1000); len(messages) != 1 ||
+		messages[0].Refusal != coordination.NoAccess {
 		t.Errorf("got %+v", messages)
 	}
 }
@@ -199,14 +212,16 @@ func TestNoOwnerBeforeAllCanRead(t *testing.T) {
 		return 1
 	}
 	l := newLed(t)
-	r := coordination.NewReplica[coordination.StreamID, coordination.CallID](l.machine, coordination.Formats{Version: 2, Since: since})
+	r := coordination.NewReplica[coordination.StreamID, coordination.CallID](l.machine,
+		coordination.Formats{Version: 2, Since: since})
 	r.Leading(1, 0)
 	r.Committed(0, &coordination.Entry{Index: l.machine.Index() + 1, Term: 1})
 	for _, readable := range []uint64{1, 2, 1} {
 		r.Admit(readable, false)
 		stream := coordination.StreamID(l.machine.Index())
-		r.Forward(0, r.Reign(), stream, stream, coordination.Forward{Attach: &coordination.AttachRequest{Path: "/local/node",
-			TimeoutMillis: 1000, Caller: enforced("maker"), Identity: tokenOf("maker")}})
+		r.Forward(0, r.Reign(), stream, stream,
+			coordination.Forward{Attach: &coordination.AttachRequest{Path: "/local/node", TimeoutMillis: 1000,
+				Caller: enforced("maker"), Identity: tokenOf("maker")}})
 		work := r.Take()
 		if len(work.Commands) != 1 || since(work.Commands[0]) != readable {
 			t.Fatalf("version %d can be read: got %+v", readable, work.Commands)

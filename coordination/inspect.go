@@ -250,8 +250,8 @@ func (i *inspector) visit(entry scheme.Entry, n *node) bool {
 	case InspectResources:
 		return i.resources(n)
 	}
-	i.found.Nodes = append(i.found.Nodes, InspectedNode{ID: n.id, Path: n.path, Sessions: len(n.sessions), Semaphores: len(n.semaphores),
-		Config: n.config, Created: entry.Created, Owner: entry.Owner})
+	i.found.Nodes = append(i.found.Nodes, InspectedNode{ID: n.id, Path: n.path, Sessions: len(n.sessions),
+		Semaphores: len(n.semaphores), Config: n.config, Created: entry.Created, Owner: entry.Owner})
 	return true
 }
 
@@ -275,8 +275,9 @@ func (i *inspector) semaphores(n *node) bool {
 		if !strings.HasPrefix(sem.name, i.q.Prefix) {
 			continue
 		}
-		seen := InspectedSemaphore{Node: n.id, Path: n.path, ID: sem.id, Name: sem.name, Data: sem.data, Count: sem.held, Limit: sem.limit,
-			Ephemeral: sem.ephemeral, Owners: sem.owners.length, Waiters: sem.waiters.length, Continued: continued}
+		seen := InspectedSemaphore{Node: n.id, Path: n.path, ID: sem.id, Name: sem.name, Data: sem.data,
+			Count: sem.held, Limit: sem.limit, Ephemeral: sem.ephemeral, Owners: sem.owners.length,
+			Waiters: sem.waiters.length, Continued: continued}
 		all := i.linksOf(n, sem, &seen)
 		i.found.Semaphores = append(i.found.Semaphores, seen)
 		if !all {
@@ -327,8 +328,9 @@ func (i *inspector) sessions(n *node) bool {
 			i.at.ID, i.at.Order, i.at.Near = uint64(s.id), 0, 0
 		}
 		i.at.Links = LinksOfSession
-		seen := InspectedSession{Node: n.id, Path: n.path, ID: s.id, Description: s.description, TimeoutMillis: s.timeoutMillis,
-			BeganMillis: s.beganMillis, Protected: s.protectionKey != "", Continued: continued}
+		seen := InspectedSession{Node: n.id, Path: n.path, ID: s.id, Description: s.description,
+			TimeoutMillis: s.timeoutMillis, BeganMillis: s.beganMillis, Protected: s.protectionKey != "",
+			Continued: continued}
 		all := i.links(n, s.links.first, &seen.Links)
 		i.found.Sessions = append(i.found.Sessions, seen)
 		if !all {
@@ -357,7 +359,8 @@ func (i *inspector) resources(n *node) bool {
 			return false
 		}
 		if i.at.ID = uint64(r.id); shown.shows(r) {
-			i.found.Resources = append(i.found.Resources, InspectedResource{n.id, n.path, r.id, r.path, r.properties, n.effective(r)})
+			i.found.Resources = append(i.found.Resources,
+				InspectedResource{n.id, n.path, r.id, r.path, r.properties, n.effective(r)})
 		}
 	}
 }
@@ -399,7 +402,8 @@ func (i *inspector) near(n *node) *link {
 	case LinksOfSession:
 		return n.links[linkKey{SessionID(i.at.ID), SemaphoreID(i.at.Near)}]
 	case LinksOfOwners, LinksOfWaiters:
-		if l := n.links[linkKey{SessionID(i.at.Near), SemaphoreID(i.at.ID)}]; l != nil && l.owner == (i.at.Links == LinksOfOwners) {
+		if l := n.links[linkKey{SessionID(i.at.Near), SemaphoreID(i.at.ID)}]; l != nil &&
+			l.owner == (i.at.Links == LinksOfOwners) {
 			return l
 		}
 	}
@@ -422,8 +426,9 @@ func (i *inspector) otherEnd(l *link) uint64 {
 
 func (l *link) inspected() InspectedLink {
 	d := l.described()
-	return InspectedLink{Order: d.Order, Session: d.Session, Semaphore: l.semaphore.id, Name: l.semaphore.name, Owner: l.owner, Count: d.Count,
-		TimeoutMillis: d.TimeoutMillis, BeganMillis: l.beganMillis, Data: d.Data}
+	return InspectedLink{Order: d.Order, Session: d.Session, Semaphore: l.semaphore.id,
+		Name: l.semaphore.name, Owner: l.owner, Count: d.Count, TimeoutMillis: d.TimeoutMillis,
+		BeganMillis: l.beganMillis, Data: d.Data}
 }
 
 // PathOfNode is where a coordination node is, nil if it is nowhere any more.

@@ -10,7 +10,8 @@ import (
 )
 
 // inspectAll goes through an inspection turn by turn. between is called between two turns.
-func inspectAll(t *testing.T, m *Machine, q *Inspection, rows int, between func()) (all Inspected, turns int) {
+func inspectAll(t *testing.T, m *Machine, q *Inspection, rows int, between func()) (all Inspected,
+	turns int) {
 	t.Helper()
 	for !all.Done {
 		found := m.Inspect(q, all.Next, rows)
@@ -22,7 +23,8 @@ func inspectAll(t *testing.T, m *Machine, q *Inspection, rows int, between func(
 			shown += len(found.Sessions[i].Links)
 		}
 		if turns++; max(found.Looked, shown) > max(rows, MinInspectedRows) {
-			t.Fatalf("turn %d looked at %d rows and shows %d, %d are allowed", turns, found.Looked, shown, rows)
+			t.Fatalf("turn %d looked at %d rows and shows %d, %d are allowed", turns, found.Looked, shown,
+				rows)
 		}
 		if !found.Done && found.Next == all.Next {
 			t.Fatalf("turn %d comes no further than %+v", turns, all.Next)
@@ -63,7 +65,8 @@ func busyNode(t *testing.T, semaphores, sessions int) *Machine {
 		return Origin{Node: 1, Session: SessionID(s), Address: Address{Epoch{1, uint64(s)}, 1}}
 	}
 	for i := range sessions {
-		apply(&Attach{Node: 1, Epoch: Epoch{1, uint64(i + 1)}, TimeoutMillis: 5000, Description: fmt.Sprint("client ", i)})
+		apply(&Attach{Node: 1, Epoch: Epoch{1, uint64(i + 1)}, TimeoutMillis: 5000,
+			Description: fmt.Sprint("client ", i)})
 	}
 	for i := range semaphores {
 		apply(&CreateSemaphore{Origin: origin(1), Name: fmt.Sprintf("lock/%06d", i), Limit: 1})
@@ -85,7 +88,8 @@ func TestInspectMany(t *testing.T) {
 	m := busyNode(t, semaphores, sessions)
 	for _, q := range []Inspection{{Path: pathOf("/local/dir/n")}, {}, {Path: pathOf("/local")}} {
 		q.Kind = InspectNodes
-		if all, turns := inspectAll(t, m, &q, rows, func() {}); turns != 1 || len(all.Nodes) != 1 || all.Nodes[0].Sessions != sessions ||
+		if all, turns := inspectAll(t, m, &q, rows, func() {}); turns != 1 || len(all.Nodes) != 1 ||
+			all.Nodes[0].Sessions != sessions ||
 			all.Nodes[0].Semaphores != semaphores+1 || all.Nodes[0].Path.String() != "/local/dir/n" {
 			t.Errorf("%v: %d turns, %+v", q.Path, turns, all.Nodes)
 		}
@@ -96,7 +100,8 @@ func TestInspectMany(t *testing.T) {
 		}
 		crowded := all.Semaphores[semaphores]
 		if crowded.Owners != 1 || crowded.Waiters != sessions-1 || len(crowded.Links) != sessions {
-			t.Errorf("crowded has %d owners, %d waiters, %d were listed", crowded.Owners, crowded.Waiters, len(crowded.Links))
+			t.Errorf("crowded has %d owners, %d waiters, %d were listed", crowded.Owners, crowded.Waiters,
+				len(crowded.Links))
 		}
 		for i, l := range crowded.Links {
 			if l.Session != SessionID(i+1) || l.Owner != (i == 0) {
@@ -109,20 +114,24 @@ func TestInspectMany(t *testing.T) {
 			t.Errorf("%v: %d sessions in %d turns", q.Path, len(all.Sessions), turns)
 		}
 		for i, s := range all.Sessions {
-			if s.ID != SessionID(i+1) || len(s.Links) != 2 || s.Links[1].Name != fmt.Sprintf("lock/%06d", i) || !s.Links[1].Owner {
+			if s.ID != SessionID(i+1) || len(s.Links) != 2 ||
+				s.Links[1].Name != fmt.Sprintf("lock/%06d", i) || !s.Links[1].Owner {
 				t.Fatalf("session %d is %+v", i, s)
 			}
 		}
 	}
-	one, turns := inspectAll(t, m, &Inspection{Kind: InspectSemaphores, Prefix: "lock/00777"}, rows, func() {})
+	one, turns := inspectAll(t, m, &Inspection{Kind: InspectSemaphores, Prefix: "lock/00777"}, rows,
+		func() {})
 	if len(one.Semaphores) != 10 || turns > (semaphores+1)/rows+100 {
 		t.Errorf("prefix: %d semaphores in %d turns", len(one.Semaphores), turns)
 	}
-	one, turns = inspectAll(t, m, &Inspection{Kind: InspectSessions, Session: 7777, Path: pathOf("/local/dir/n")}, rows, func() {})
+	one, turns = inspectAll(t, m, &Inspection{Kind: InspectSessions, Session: 7777,
+		Path: pathOf("/local/dir/n")}, rows, func() {})
 	if turns != 1 || len(one.Sessions) != 1 || one.Sessions[0].Description != "client 7776" {
 		t.Errorf("one session: %+v in %d turns", one.Sessions, turns)
 	}
-	one, turns = inspectAll(t, m, &Inspection{Kind: InspectSemaphores, Semaphore: 777, Path: pathOf("/local/dir/n")}, rows, func() {})
+	one, turns = inspectAll(t, m, &Inspection{Kind: InspectSemaphores, Semaphore: 777,
+		Path: pathOf("/local/dir/n")}, rows, func() {})
 	if turns != 1 || len(one.Semaphores) != 1 || one.Semaphores[0].Name != "lock/000776" {
 		t.Errorf("one semaphore: %+v in %d turns", one.Semaphores, turns)
 	}
@@ -138,7 +147,8 @@ func TestInspectWhileThingsChange(t *testing.T) {
 		disturb := func() {
 			for range 5 {
 				if id := SessionID(1 + random.IntN(sessions)); !stays(id) {
-					m.Apply(m.index+1, 1, &StopSession{Origin{Node: 1, Session: id, Address: Address{Epoch: Epoch{1, uint64(id)}}}})
+					m.Apply(m.index+1, 1, &StopSession{Origin{Node: 1, Session: id,
+						Address: Address{Epoch: Epoch{1, uint64(id)}}}})
 				}
 				m.Apply(m.index+1, 1, &Attach{Node: 1, Epoch: Epoch{2, uint64(m.index)}, TimeoutMillis: 5000})
 			}
@@ -183,7 +193,8 @@ func TestInspectResources(t *testing.T) {
 	m := busyNode(t, 0, 0)
 	path := pathOf("/local/dir/n")
 	create := func(resource string, rate float64) {
-		m.Apply(m.index+1, 1, &CreateResource{Path: path, Resource: resource, ResourceProperties: ResourceProperties{MaxUnitsPerSecond: RealOf(rate)}})
+		m.Apply(m.index+1, 1, &CreateResource{Path: path, Resource: resource,
+			ResourceProperties: ResourceProperties{MaxUnitsPerSecond: RealOf(rate)}})
 	}
 	create("a", 10)
 	create("ab", 20)
@@ -196,7 +207,8 @@ func TestInspectResources(t *testing.T) {
 		count    int
 		rate     float64
 	}{{"", 1002, 5}, {"a", 501, 5}, {"ab", 501, 20}, {"a/499", 1, 5}, {"none", 0, 0}} {
-		all, turns := inspectAll(t, m, &Inspection{Kind: InspectResources, Path: path, Resource: want.resource}, 64, func() {})
+		all, turns := inspectAll(t, m, &Inspection{Kind: InspectResources, Path: path,
+			Resource: want.resource}, 64, func() {})
 		if len(all.Resources) != want.count || turns > 2+1002/64 {
 			t.Errorf("%q: %d resources in %d turns", want.resource, len(all.Resources), turns)
 		}
@@ -228,11 +240,13 @@ func TestInspectRights(t *testing.T) {
 		u.call(&CreateNode{Path: pathOf("/local/" + user + "/n"), Owner: user})
 	}
 	u.call(&ModifyPermissions{Path: pathOf("/local/alice"), Change: scheme.PermissionsChange{
-		Actions: []scheme.Action{{Kind: scheme.Grant, Subject: "carol", Names: []string{"ydb.granular.select_row"}}}}})
+		Actions: []scheme.Action{{Kind: scheme.Grant, Subject: "carol",
+			Names: []string{"ydb.granular.select_row"}}}}})
 	u.applyAll()
 	for subject, want := range map[string][]string{
-		"": nil, "eve": nil, "alice": {"/local/alice/n"}, "bob": {"/local/bob/n"}, "carol": {"/local/alice/n"},
-		"root": {"/local/alice/n", "/local/bob/n"},
+		"": nil, "eve": nil, "alice": {"/local/alice/n"}, "bob": {"/local/bob/n"},
+		"carol": {"/local/alice/n"},
+		"root":  {"/local/alice/n", "/local/bob/n"},
 	} {
 		caller := Caller{Subject: subject, Enforced: true}
 		all, _ := inspectAll(t, u.machine, &Inspection{Caller: caller}, 64, func() {})
@@ -243,10 +257,12 @@ func TestInspectRights(t *testing.T) {
 		if !slices.Equal(seen, want) {
 			t.Errorf("%q sees %v, want %v", subject, seen, want)
 		}
-		for _, kind := range []InspectionKind{InspectNodes, InspectSemaphores, InspectSessions, InspectResources} {
+		for _, kind := range []InspectionKind{InspectNodes, InspectSemaphores, InspectSessions,
+			InspectResources} {
 			for _, user := range []string{"alice", "bob"} {
 				path := "/local/" + user + "/n"
-				found := u.machine.Inspect(&Inspection{Kind: kind, Path: pathOf(path), Caller: caller}, InspectionPlace{}, 64)
+				found := u.machine.Inspect(&Inspection{Kind: kind, Path: pathOf(path), Caller: caller},
+					InspectionPlace{}, 64)
 				if found.Missing == slices.Contains(want, path) {
 					t.Errorf("%q asks for %s, kind %d: missing is %v", subject, path, kind, found.Missing)
 				}
@@ -262,7 +278,8 @@ func TestInspectRights(t *testing.T) {
 			}
 		}
 	}
-	if found := u.machine.Inspect(&Inspection{Path: pathOf("/local/none")}, InspectionPlace{}, 64); !found.Missing || !found.Done {
+	if found := u.machine.Inspect(&Inspection{Path: pathOf("/local/none")}, InspectionPlace{},
+		64); !found.Missing || !found.Done {
 		t.Errorf("a path that is not there: %+v", found)
 	}
 }
@@ -321,7 +338,8 @@ func TestShelf(t *testing.T) {
 				list = slices.Delete(list, at, at+1)
 			}
 			wanted := SessionID(random.Uint64N(uint64(last) + 2))
-			at, found := slices.BinarySearchFunc(list, wanted, func(e *session, id SessionID) int { return int(e.id) - int(id) })
+			at, found := slices.BinarySearchFunc(list, wanted,
+				func(e *session, id SessionID) int { return int(e.id) - int(id) })
 			if e, there := s.find(uint64(wanted)); there != found || found && e != list[at] {
 				t.Fatalf("seed %d: find %d: %v", seed, wanted, there)
 			}
@@ -332,7 +350,8 @@ func TestShelf(t *testing.T) {
 				t.Fatalf("seed %d: after %d: %v", seed, wanted, there)
 			}
 		}
-		checkShelf(&s, len(list), func(format string, args ...any) { t.Fatalf(format, args...) }, func(*session) bool { return true })
+		checkShelf(&s, len(list), func(format string, args ...any) { t.Fatalf(format, args...) },
+			func(*session) bool { return true })
 	}
 }
 

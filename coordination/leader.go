@@ -66,8 +66,9 @@ type ledSession struct {
 	asked      Address // of the last request proposed
 	countdown  *deadline
 	detached   Instant // since when, with countdown; Never if that was before this leader
-	settled    bool    // the leader has begun or stopped a countdown of it: the takeover has nothing to do about it
-	watches    map[SemaphoreID]*watch
+	// the leader has begun or stopped a countdown of it: the takeover has nothing to do about it
+	settled bool
+	watches map[SemaphoreID]*watch
 }
 
 // attachment ties a stream to a session, or tries to.
@@ -247,7 +248,8 @@ func (n *ledNode) addressee(e *Effect) *attachment {
 
 func (l *Leader) result(n *ledNode, e *Effect) {
 	if a := n.addressee(e); a != nil {
-		l.send(a, Message{Kind: MessageResult, Sequence: e.Address.Sequence, Request: e.Request, Refusal: e.Refusal, Done: e.Done})
+		l.send(a, Message{Kind: MessageResult, Sequence: e.Address.Sequence, Request: e.Request,
+			Refusal: e.Refusal, Done: e.Done})
 	}
 }
 

@@ -40,7 +40,8 @@ func (l *led) run() []coordination.Message {
 
 func (l *led) attach(stream coordination.StreamID, subject string) coordination.Message {
 	l.t.Helper()
-	l.leader.Attach(0, stream, coordination.AttachRequest{Path: "/local/node", TimeoutMillis: 1000, Caller: enforced(subject)})
+	l.leader.Attach(0, stream, coordination.AttachRequest{Path: "/local/node", TimeoutMillis: 1000,
+		Caller: enforced(subject)})
 	messages := l.run()
 	if len(messages) != 1 {
 		l.t.Fatalf("got %v, want one message", messages)
@@ -134,7 +135,8 @@ func TestRecheckLooksOncePerUser(t *testing.T) {
 func TestRightLostWhileAttaching(t *testing.T) {
 	l := newLed(t)
 	l.permit(scheme.Grant, "alice", "ydb.generic.use")
-	l.leader.Attach(0, 1, coordination.AttachRequest{Path: "/local/node", TimeoutMillis: 1000, Caller: enforced("alice")})
+	l.leader.Attach(0, 1, coordination.AttachRequest{Path: "/local/node", TimeoutMillis: 1000,
+		Caller: enforced("alice")})
 	l.permit(scheme.Revoke, "alice", "ydb.generic.use")
 	l.leader.RecheckAccess(0)
 	messages := l.run()
@@ -149,8 +151,8 @@ func TestRightLostBetweenLeaders(t *testing.T) {
 	l := newLed(t)
 	l.permit(scheme.Grant, "alice", "ydb.generic.use")
 	attached := l.attach(1, "alice")
-	roster := coordination.Roster{Node: attached.Node, Session: attached.Session, Epoch: attached.Epoch, Rights: attached.Rights,
-		Path: "/local/node", Caller: enforced("alice"), TimeoutMillis: 1000}
+	roster := coordination.Roster{Node: attached.Node, Session: attached.Session, Epoch: attached.Epoch,
+		Rights: attached.Rights, Path: "/local/node", Caller: enforced("alice"), TimeoutMillis: 1000}
 	l.leader = coordination.NewLeader(l.machine, 2, 0)
 	l.leader.Resume(0, 1, &roster)
 	if messages := l.run(); len(messages) != 1 || messages[0].Kind != coordination.MessageResumed {

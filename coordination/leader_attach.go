@@ -14,7 +14,8 @@ func (l *Leader) Attach(now Instant, stream StreamID, r AttachRequest) {
 	if refusal == nil {
 		a.node = n
 		if made, ok := n.node.nonces[r.Nonce]; ok && r.Session == 0 && !n.leaderSide(made).endInFlight() {
-			r.Session = made // a repetition: the answer to the first one was lost with its leader, or with the relay
+			// a repetition: the answer to the first one was lost with its leader, or with the relay
+			r.Session = made
 		}
 		if a.rights = l.rights(a); a.rights == 0 {
 			refusal = NoAccess
@@ -136,11 +137,12 @@ func (l *Leader) attachTo(now Instant, a *attachment, s *ledSession, created boo
 	a.session, s.attachment = s, a
 	switch {
 	case !a.abandoned:
-		l.send(a, Message{Kind: MessageAttached, Node: s.node.id, Session: s.id, Epoch: a.epoch, Rights: a.rights,
-			GraceMillis: s.node.node.config.EffectiveGraceMillis()})
+		l.send(a, Message{Kind: MessageAttached, Node: s.node.id, Session: s.id, Epoch: a.epoch,
+			Rights: a.rights, GraceMillis: s.node.node.config.EffectiveGraceMillis()})
 	case created: // nobody knows its id (§2.9)
 		s.attachment = nil
-		l.propose(s.node, s, &StopSession{Origin{Node: s.node.id, Session: s.id, Address: Address{Epoch: a.epoch}}})
+		l.propose(s.node, s, &StopSession{Origin{Node: s.node.id, Session: s.id,
+			Address: Address{Epoch: a.epoch}}})
 	default:
 		l.detach(now, s)
 	}

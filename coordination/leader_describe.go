@@ -83,11 +83,13 @@ func (l *Leader) answerDescribe(n *ledNode, d *waitingDescribe) {
 	}
 	sem := n.node.semaphores[r.Name]
 	if sem == nil {
-		l.send(a, Message{Kind: MessageDescribed, Sequence: d.sequence, Request: RequestDescribe, Refusal: SemaphoreNotFound})
+		l.send(a, Message{Kind: MessageDescribed, Sequence: d.sequence, Request: RequestDescribe,
+			Refusal: SemaphoreNotFound})
 		return
 	}
 	if describedBytes(sem, r.IncludeOwners, r.IncludeWaiters) > l.machine.configured.described() {
-		l.send(a, Message{Kind: MessageDescribed, Sequence: d.sequence, Request: RequestDescribe, Refusal: DescribedTooLarge})
+		l.send(a, Message{Kind: MessageDescribed, Sequence: d.sequence, Request: RequestDescribe,
+			Refusal: DescribedTooLarge})
 		return
 	}
 	m := Message{Kind: MessageDescribed, Sequence: d.sequence, Request: RequestDescribe,

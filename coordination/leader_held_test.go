@@ -21,8 +21,8 @@ func newHeldRig(t *testing.T) *heldRig {
 	node := r.createNode("/local/n", relaxed)
 	r.stream, r.session = r.attach(AttachRequest{Path: "/local/n", TimeoutMillis: 5000, Server: 2})
 	r.other, _ = r.attach(AttachRequest{Path: "/local/n", TimeoutMillis: 60_000, Server: 1})
-	r.roster = &Roster{Node: node, Session: r.session, Epoch: r.leader.streams[r.stream].epoch, Path: "/local/n", Server: 2,
-		Rights: AllRights, TimeoutMillis: 5000}
+	r.roster = &Roster{Node: node, Session: r.session, Epoch: r.leader.streams[r.stream].epoch,
+		Path: "/local/n", Server: 2, Rights: AllRights, TimeoutMillis: 5000}
 	r.request(r.stream, 1, tryLock)
 	forEver := waitLock
 	forEver.TimeoutMillis = Infinite
@@ -98,7 +98,8 @@ func TestHeldRosterGoesOn(t *testing.T) {
 	r.expect()
 	r.applyAll()
 	name := fmt.Sprint(again)
-	r.expect(fmt.Sprint(second)+" end Session stolen by another local client", name+" resumed", name+" #1 done true", name+" #2 done true")
+	r.expect(fmt.Sprint(second)+" end Session stolen by another local client", name+" resumed",
+		name+" #1 done true", name+" #2 done true")
 	if held := r.leader.streams[again].session.held; len(held) != 0 {
 		t.Errorf("still held: %v", held)
 	}
@@ -113,7 +114,8 @@ func TestHeldRosterIsDropped(t *testing.T) {
 		want []string
 	}{
 		{"detached", func(r *heldRig) { r.leader.Detach(r.now, 100) }, nil},
-		{"turned away", func(r *heldRig) { r.leader.TurnAway(r.now, 100, LinkFailure) }, []string{"100 end Link failure"}},
+		{"turned away", func(r *heldRig) { r.leader.TurnAway(r.now, 100, LinkFailure) },
+			[]string{"100 end Link failure"}},
 		{"node dropped", func(r *heldRig) {
 			r.inFlight = append([]Command{&DropNode{Path: []string{"local", "n"}}}, r.inFlight...)
 			r.applyOne()

@@ -74,7 +74,8 @@ func (r *Request) check() *Refusal {
 func (r *Request) command(o Origin) Command {
 	switch r.Kind {
 	case RequestAcquire:
-		return &AcquireSemaphore{Origin: o, Name: r.Name, Count: r.Count, TimeoutMillis: r.TimeoutMillis, Data: r.Data, Ephemeral: r.Ephemeral}
+		return &AcquireSemaphore{Origin: o, Name: r.Name, Count: r.Count, TimeoutMillis: r.TimeoutMillis,
+			Data: r.Data, Ephemeral: r.Ephemeral}
 	case RequestRelease:
 		return &ReleaseSemaphore{Origin: o, Name: r.Name}
 	case RequestCreate:

@@ -39,7 +39,8 @@ func (l *Leader) Resume(now Instant, stream StreamID, r *Roster) {
 		l.send(a, Message{Kind: MessageStopped, Session: r.Session})
 		return
 	case s == nil && r.Stopping:
-		l.end(a, LinkFailure) // it stopped, but what came of its other requests was forgotten with the session
+		// it stopped, but what came of its other requests was forgotten with the session
+		l.end(a, LinkFailure)
 		return
 	case s == nil:
 		l.end(a, SessionExpired)
@@ -118,7 +119,8 @@ func (s *session) stolenFrom(loser *attachment) *Refusal {
 // about. They are sent in that order, whichever request they belong to, because the stream acknowledges "all
 // outcomes up to this one" (Origin.Answered): an outcome sent out of order would have the machine forget one
 // that the client has not heard.
-func (l *Leader) resumeRequest(now Instant, a *attachment, r *Roster, at int, answers *[]rememberedRequest) bool {
+func (l *Leader) resumeRequest(now Instant, a *attachment, r *Roster, at int,
+	answers *[]rememberedRequest) bool {
 	open := &r.Open[at]
 	switch {
 	case open.Watching:
@@ -143,10 +145,12 @@ func (l *Leader) resumeRequest(now Instant, a *attachment, r *Roster, at int, an
 	case stillWaiting:
 		l.send(a, Message{Kind: MessagePending, Sequence: open.Sequence})
 	case neverExecuted:
-		if a.session.isAsked(Address{a.epoch, open.Sequence}) && open.Request.Kind.executed() && open.Request.check() == nil {
+		if a.session.isAsked(Address{a.epoch, open.Sequence}) && open.Request.Kind.executed() &&
+			open.Request.check() == nil {
 			return true // its command is on its way through the log, and the answer will come to this stream
 		}
-		l.request(now, a, &Forward{Request: open.Request, Sequence: open.Sequence, Acknowledged: r.Open[0].Sequence})
+		l.request(now, a, &Forward{Request: open.Request, Sequence: open.Sequence,
+			Acknowledged: r.Open[0].Sequence})
 	case unknown:
 		return false
 	}
@@ -163,7 +167,8 @@ func (k RequestKind) executed() bool { return k != RequestDescribe && k != Reque
 func (a *attachment) overtaken(sequence Sequence) bool {
 	s := a.session
 	m := &s.durable().memory
-	return !m.covers(Address{a.epoch, sequence}) || m.epoch == a.epoch && m.highest > sequence || s.asked.Epoch == a.epoch && s.asked.Sequence > sequence
+	return !m.covers(Address{a.epoch, sequence}) || m.epoch == a.epoch && m.highest > sequence ||
+		s.asked.Epoch == a.epoch && s.asked.Sequence > sequence
 }
 
 // isAsked reports whether this leader has proposed a request already. That happens when the relay to the

@@ -15,11 +15,13 @@ func TestResumeOfAnOlderStream(t *testing.T) {
 		node := r.createNode("/local/n", NodeConfig{})
 		older, session := r.attach(AttachRequest{Path: "/local/n", TimeoutMillis: 5000, Server: 1})
 		olderEpoch := r.leader.streams[older].epoch
-		newer, _ := r.attach(AttachRequest{Path: "/local/n", Session: session, TimeoutMillis: 5000, Server: 2})
+		newer, _ := r.attach(AttachRequest{Path: "/local/n", Session: session, TimeoutMillis: 5000,
+			Server: 2})
 		newerEpoch := r.leader.streams[newer].epoch
 		r.lead()
 		resume := func(stream StreamID, epoch Epoch, server uint64) {
-			r.leader.Resume(r.now, stream, &Roster{Node: node, Session: session, Epoch: epoch, Path: "/local/n", Server: server})
+			r.leader.Resume(r.now, stream, &Roster{Node: node, Session: session, Epoch: epoch,
+				Path: "/local/n", Server: server})
 		}
 		if olderFirst {
 			resume(older, olderEpoch, 1)
@@ -53,7 +55,8 @@ func TestStolenFromTheSamePlace(t *testing.T) {
 		epoch := r.leader.streams[older].epoch
 		r.attach(AttachRequest{Path: test.path, Session: session, TimeoutMillis: 5000, Server: test.server})
 		r.lead()
-		r.leader.Resume(r.now, older, &Roster{Node: node, Session: session, Epoch: epoch, Path: "/local/n", Server: 1})
+		r.leader.Resume(r.now, older, &Roster{Node: node, Session: session, Epoch: epoch, Path: "/local/n",
+			Server: 1})
 		r.expect("1 end Session stolen by another " + test.want + " client")
 	}
 }
@@ -87,7 +90,8 @@ func TestWatchOverALeaderChange(t *testing.T) {
 		a := r.leader.streams[watcher]
 		sem := a.node.node.semaphores["s"]
 		roster := &Roster{Node: a.node.id, Session: session, Epoch: a.epoch, Path: "/local/n",
-			Open: []OpenRequest{{Sequence: 1, Request: &describe, Watching: true, Mark: WatchMark{sem.id, r.machine.at()}}}}
+			Open: []OpenRequest{{Sequence: 1, Request: &describe, Watching: true,
+				Mark: WatchMark{sem.id, r.machine.at()}}}}
 		if test.change.Kind != RequestNone {
 			r.request(changer, 3, test.change)
 			r.applyAll()
@@ -100,7 +104,8 @@ func TestWatchOverALeaderChange(t *testing.T) {
 		} else {
 			r.expect("1 resumed", "1 #1 changed data=false owners=false")
 		}
-		if kept := a.session.durable() != nil && r.leader.streams[watcher].session.watches[sem.id] != nil; kept != test.kept {
+		if kept := a.session.durable() != nil &&
+			r.leader.streams[watcher].session.watches[sem.id] != nil; kept != test.kept {
 			t.Errorf("watch %+v, then %+v: kept is %v", test.watch, test.change, kept)
 		}
 	}
@@ -116,7 +121,8 @@ func TestWatchOfAnotherLife(t *testing.T) {
 		mark WatchMark
 		want bool
 	}{
-		{WatchMark{3, Position{10, endOfEntry}}, true}, {WatchMark{3, Position{11, 0}}, true}, {WatchMark{3, Position{10, 7}}, false},
+		{WatchMark{3, Position{10, endOfEntry}}, true}, {WatchMark{3, Position{11, 0}}, true},
+		{WatchMark{3, Position{10, 7}}, false},
 		{WatchMark{3, Position{9, endOfEntry}}, false}, {WatchMark{4, Position{10, endOfEntry}}, false},
 	} {
 		if got := m.unchanged(sem, test.mark, watch); got != test.want {
@@ -166,7 +172,8 @@ func TestResumeUnderTheSameLeader(t *testing.T) {
 		update := Request{Kind: RequestUpdate, Name: "t", Data: []byte("x")} // never came
 		epoch := r.leader.streams[stream].epoch
 		r.leader.Resume(r.now, again, &Roster{Node: node, Session: session, Epoch: epoch, Path: "/local/n",
-			Open: []OpenRequest{{Sequence: 1, Request: &wait}, {Sequence: 2, Request: &refused}, {Sequence: 3, Request: &create}, {Sequence: 4, Request: &update}}})
+			Open: []OpenRequest{{Sequence: 1, Request: &wait}, {Sequence: 2, Request: &refused},
+				{Sequence: 3, Request: &create}, {Sequence: 4, Request: &update}}})
 		r.applyAll()
 		got := r.said()
 		var want []string
@@ -174,7 +181,8 @@ func TestResumeUnderTheSameLeader(t *testing.T) {
 			want = append(want, "2 end Session stolen by another local client")
 		}
 		name := fmt.Sprint(again)
-		want = append(want, name+" resumed", name+" #2 Acquire must have count > 0", name+" #1 pending", name+" #3 done false", name+" #4 done false")
+		want = append(want, name+" resumed", name+" #2 Acquire must have count > 0", name+" #1 pending",
+			name+" #3 done false", name+" #4 done false")
 		if !slices.Equal(got, want) {
 			t.Errorf("got  %q\nwant %q", got, want)
 		}
@@ -197,8 +205,10 @@ func TestDescribeThatWasOvertaken(t *testing.T) {
 		leads   bool
 		want    []string
 	}{
-		{"nothing executed", read, 0, 0, true, []string{"resumed", "#1 done false", "#2 described", "#3 done false"}},
-		{"what came before", read, 1, 0, true, []string{"resumed", "#1 done false", "#2 described", "#3 done false"}},
+		{"nothing executed", read, 0, 0, true,
+			[]string{"resumed", "#1 done false", "#2 described", "#3 done false"}},
+		{"what came before", read, 1, 0, true,
+			[]string{"resumed", "#1 done false", "#2 described", "#3 done false"}},
 		{"what came behind", read, 2, 0, true, []string{"resumed", "#1 done false", "end Link failure"}},
 		{"what came behind, answered", read, 2, 2, true, []string{"resumed", "end Link failure"}},
 		{"a watch", watch, 2, 0, true, []string{"resumed", "#1 done false", "end Link failure"}},
@@ -215,7 +225,8 @@ func TestDescribeThatWasOvertaken(t *testing.T) {
 			r.applyOne()
 		}
 		r.said()
-		open := []OpenRequest{{Sequence: 1, Request: &create}, {Sequence: 2, Request: &test.reads}, {Sequence: 3, Request: &remove}}
+		open := []OpenRequest{{Sequence: 1, Request: &create}, {Sequence: 2, Request: &test.reads},
+			{Sequence: 3, Request: &remove}}
 		if test.answers > 0 {
 			open = open[1:]
 		}
@@ -227,7 +238,8 @@ func TestDescribeThatWasOvertaken(t *testing.T) {
 		} else {
 			r.leader.Detach(r.now, stream)
 		}
-		r.leader.Resume(r.now, 9, &Roster{Node: node, Session: session, Epoch: epoch, Path: "/local/n", Open: open})
+		r.leader.Resume(r.now, 9, &Roster{Node: node, Session: session, Epoch: epoch, Path: "/local/n",
+			Open: open})
 		r.applyAll()
 		var want []string
 		for _, w := range test.want {
@@ -249,7 +261,8 @@ func TestDescribeOfAnotherLife(t *testing.T) {
 	r.machine.nodes[node].sessions[session].memory.complete = false
 	r.lead()
 	read := Request{Kind: RequestDescribe, Name: "s"}
-	r.leader.Resume(r.now, 9, &Roster{Node: node, Session: session, Epoch: epoch, Path: "/local/n", Open: []OpenRequest{{Sequence: 4, Request: &read}}})
+	r.leader.Resume(r.now, 9, &Roster{Node: node, Session: session, Epoch: epoch, Path: "/local/n",
+		Open: []OpenRequest{{Sequence: 4, Request: &read}}})
 	r.expect("9 resumed", "9 end Link failure")
 }
 
@@ -257,16 +270,21 @@ func TestDescribeOfAnotherLife(t *testing.T) {
 // while their stream was open: it knows what became of those behind the first that it applied itself, and of
 // no others.
 func TestRequestsBehindATakenOverCheckpoint(t *testing.T) {
-	read, create := Request{Kind: RequestDescribe, Name: "s"}, Request{Kind: RequestCreate, Name: "new", Limit: 1}
+	read, create := Request{Kind: RequestDescribe, Name: "s"},
+		Request{Kind: RequestCreate, Name: "new", Limit: 1}
 	for _, test := range []struct {
 		name string
 		open OpenRequest
 		want []string
 	}{
-		{"a describe behind it", OpenRequest{Sequence: 5, Request: &read}, []string{"9 resumed", "9 #5 described"}},
-		{"a describe before it", OpenRequest{Sequence: 3, Request: &read}, []string{"9 resumed", "9 end Link failure"}},
-		{"a request behind it", OpenRequest{Sequence: 5, Request: &create}, []string{"9 resumed", "9 #5 done false"}},
-		{"a request before it", OpenRequest{Sequence: 3, Request: &create}, []string{"9 resumed", "9 end Link failure"}},
+		{"a describe behind it", OpenRequest{Sequence: 5, Request: &read},
+			[]string{"9 resumed", "9 #5 described"}},
+		{"a describe before it", OpenRequest{Sequence: 3, Request: &read},
+			[]string{"9 resumed", "9 end Link failure"}},
+		{"a request behind it", OpenRequest{Sequence: 5, Request: &create},
+			[]string{"9 resumed", "9 #5 done false"}},
+		{"a request before it", OpenRequest{Sequence: 3, Request: &create},
+			[]string{"9 resumed", "9 end Link failure"}},
 	} {
 		r := newRig(t)
 		node := r.createNode("/local/n", relaxed)
@@ -277,7 +295,8 @@ func TestRequestsBehindATakenOverCheckpoint(t *testing.T) {
 		r.applyAll()
 		r.said()
 		r.lead()
-		r.leader.Resume(r.now, 9, &Roster{Node: node, Session: session, Epoch: epoch, Path: "/local/n", Open: []OpenRequest{test.open}})
+		r.leader.Resume(r.now, 9, &Roster{Node: node, Session: session, Epoch: epoch, Path: "/local/n",
+			Open: []OpenRequest{test.open}})
 		r.applyAll()
 		if got := r.said(); !slices.Equal(got, test.want) {
 			t.Errorf("%s: got %q, want %q", test.name, got, test.want)
@@ -298,9 +317,12 @@ func TestStopThatWasExecuted(t *testing.T) {
 		want string
 	}{
 		{"the stop alone", []OpenRequest{{Sequence: 2, Request: &stop}}, "9 stopped 1"},
-		{"a watch", []OpenRequest{{Sequence: 1, Request: &read, Watching: true}, {Sequence: 2, Request: &stop}}, "9 stopped 1"},
-		{"a request", []OpenRequest{{Sequence: 1, Request: &create}, {Sequence: 2, Request: &stop}}, "9 end Link failure"},
-		{"a describe", []OpenRequest{{Sequence: 1, Request: &read}, {Sequence: 2, Request: &stop}}, "9 end Link failure"},
+		{"a watch", []OpenRequest{{Sequence: 1, Request: &read, Watching: true},
+			{Sequence: 2, Request: &stop}}, "9 stopped 1"},
+		{"a request", []OpenRequest{{Sequence: 1, Request: &create}, {Sequence: 2, Request: &stop}},
+			"9 end Link failure"}, {"a describe",
+			[]OpenRequest{{Sequence: 1, Request: &read}, {Sequence: 2, Request: &stop}},
+			"9 end Link failure"},
 	} {
 		r := newRig(t)
 		node := r.createNode("/local/n", NodeConfig{})
@@ -310,7 +332,8 @@ func TestStopThatWasExecuted(t *testing.T) {
 		r.applyAll()
 		r.said()
 		r.lead()
-		r.leader.Resume(r.now, 9, &Roster{Node: node, Session: session, Epoch: epoch, Path: "/local/n", Stopping: true, Open: test.open})
+		r.leader.Resume(r.now, 9, &Roster{Node: node, Session: session, Epoch: epoch, Path: "/local/n",
+			Stopping: true, Open: test.open})
 		if got := r.said(); !slices.Equal(got, []string{test.want}) {
 			t.Errorf("%s: got %q, want %q", test.name, got, test.want)
 		}
@@ -328,7 +351,8 @@ func TestUnknownKind(t *testing.T) {
 		r.request(stream, 1, Request{Kind: kind, Name: "s"})
 		r.expect("1 end Unimplemented request")
 		r.leader.Resume(r.now, 9, &Roster{Node: node, Session: session, Epoch: epoch, Path: "/local/n",
-			Open: []OpenRequest{{Sequence: 1, Request: &Request{Kind: kind}}, {Sequence: 2, Request: &Request{Kind: RequestCreate, Name: "s", Limit: 1}}}})
+			Open: []OpenRequest{{Sequence: 1, Request: &Request{Kind: kind}},
+				{Sequence: 2, Request: &Request{Kind: RequestCreate, Name: "s", Limit: 1}}}})
 		r.expect("9 resumed", "9 end Unimplemented request")
 		r.pass(5000)
 		if r.tick() != 1 {

@@ -22,14 +22,18 @@ func TestUnloggedAttach(t *testing.T) {
 		{name: "a later sequence number", config: relaxed, change: func(a *AttachRequest) { a.SeqNo = 7 }},
 		{name: "a strict node", config: NodeConfig{AttachConsistencyMode: ConsistencyStrict}, commits: true},
 		{name: "a node without a mode", commits: true},
-		{name: "another timeout", config: relaxed, change: func(a *AttachRequest) { a.TimeoutMillis = 1001 }, commits: true},
-		{name: "another description", config: relaxed, change: func(a *AttachRequest) { a.Description = "e" }, commits: true},
+		{name: "another timeout", config: relaxed, change: func(a *AttachRequest) { a.TimeoutMillis = 1001 },
+			commits: true}, {name: "another description", config: relaxed,
+			change: func(a *AttachRequest) { a.Description = "e" }, commits: true},
 		{name: "a request in flight", config: relaxed, commits: true,
 			before: func(r *rig, s StreamID) { r.request(s, 1, tryLock) }},
 		{name: "a request of the past", config: relaxed,
 			before: func(r *rig, s StreamID) { r.request(s, 1, tryLock); r.applyAll(); r.said() }},
 		{name: "a describe", config: relaxed,
-			before: func(r *rig, s StreamID) { r.request(s, 1, Request{Kind: RequestDescribe, Name: "lock"}); r.said() }},
+			before: func(r *rig, s StreamID) {
+				r.request(s, 1, Request{Kind: RequestDescribe, Name: "lock"})
+				r.said()
+			}},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -51,7 +55,8 @@ func TestUnloggedAttach(t *testing.T) {
 			}
 			r.applyAll()
 			said := r.said()
-			if len(said) < 2 || said[len(said)-2] != "1 end Session stolen by another local client" || said[len(said)-1] != "2 attached 1" {
+			if len(said) < 2 || said[len(said)-2] != "1 end Session stolen by another local client" ||
+				said[len(said)-1] != "2 attached 1" {
 				t.Errorf("said %q", said)
 			}
 			if again.SeqNo > 0 {
@@ -173,10 +178,14 @@ func TestVoidExpiriesOfWaits(t *testing.T) {
 	}{
 		{"superseded", func(r *rig, _, waiter StreamID) { r.request(waiter, 2, again) },
 			[]string{"2 #1 Operation superseded by another request", "2 #2 pending"}},
-		{"granted", func(r *rig, owner, _ StreamID) { r.request(owner, 2, release) }, []string{"1 #2 done true", "2 #1 done true"}},
+		{"granted", func(r *rig, owner, _ StreamID) { r.request(owner, 2, release) },
+			[]string{"1 #2 done true", "2 #1 done true"}},
 		{"left", func(r *rig, _, waiter StreamID) { r.request(waiter, 2, release) },
 			[]string{"2 #1 Operation superseded by another request", "2 #2 done true"}},
-		{"left and queued again", func(r *rig, _, waiter StreamID) { r.request(waiter, 2, release); r.request(waiter, 3, again) },
+		{"left and queued again", func(r *rig, _, waiter StreamID) {
+			r.request(waiter, 2, release)
+			r.request(waiter, 3, again)
+		},
 			[]string{"2 #1 Operation superseded by another request", "2 #2 done true", "2 #3 pending"}},
 	}
 	for _, c := range cases {
@@ -234,7 +243,8 @@ func TestAbandonedNewSession(t *testing.T) {
 	}
 	r.applyAll()
 	r.expect()
-	if len(r.machine.nodes[1].sessions) != 0 || len(r.leader.attaching) != 0 || len(r.leader.streams) != 0 || r.leader.NextDeadline() != Never {
+	if len(r.machine.nodes[1].sessions) != 0 || len(r.leader.attaching) != 0 || len(r.leader.streams) != 0 ||
+		r.leader.NextDeadline() != Never {
 		t.Error("something is left of it")
 	}
 }
@@ -265,7 +275,8 @@ func TestAttachWhileAnotherIsAttaching(t *testing.T) {
 	r.expect("3 end Attach request is out of sequence")
 	r.open(AttachRequest{Path: "/local/a", TimeoutMillis: 1000, Session: session, SeqNo: 6, Server: 9})
 	r.applyAll()
-	r.expect("1 end Session stolen by another local client", "2 attached 1", "2 end Session stolen by another remote client", "4 attached 1")
+	r.expect("1 end Session stolen by another local client", "2 attached 1",
+		"2 end Session stolen by another remote client", "4 attached 1")
 }
 
 // While a session is being stopped, a stream of the same server and path is told so, and one of another
@@ -315,7 +326,8 @@ func TestDropWhileAttaching(t *testing.T) {
 	r.leader.Detach(r.now, gone)
 	r.applyAll()
 	r.expect("1 end Link failure", "3 end Kesus not found", "4 end Kesus not found")
-	if r.leader.NextDeadline() != Never || len(r.leader.nodes)+len(r.leader.streams)+len(r.leader.attaching) != 0 {
+	if r.leader.NextDeadline() != Never ||
+		len(r.leader.nodes)+len(r.leader.streams)+len(r.leader.attaching) != 0 {
 		t.Error("something is left")
 	}
 	r.leader.Detach(r.now, attached) // its Front may still say so
@@ -331,7 +343,8 @@ func TestCallsAreAnswered(t *testing.T) {
 	r.call(&MakeDirectory{CallID: first, Path: scheme.SplitLoose("/local/d")})
 	r.call(&RemoveDirectory{CallID: second, Path: scheme.SplitLoose("/local/e")})
 	r.applyAll()
-	if len(r.calls) != 2 || r.calls[0].Call != first || !r.calls[0].Outcome.OK() || r.calls[1].Call != second || r.calls[1].Outcome.OK() {
+	if len(r.calls) != 2 || r.calls[0].Call != first || !r.calls[0].Outcome.OK() ||
+		r.calls[1].Call != second || r.calls[1].Outcome.OK() {
 		t.Errorf("%+v", r.calls)
 	}
 	r.applyForeign(r.term, nil) // an entry without a command
@@ -379,13 +392,15 @@ func TestImmediateChecks(t *testing.T) {
 		{Request{Kind: RequestUpdate, Name: long}, NameTooLong},
 		{Request{Kind: RequestUpdate, Name: "s", Data: data}, SemaphoreDataTooLarge},
 		{Request{Kind: RequestAcquire, Name: "s"}, CountZero},
-		{Request{Kind: RequestAcquire, Name: "s", Count: 1, TimeoutMillis: MaxAcquireTimeoutMillis + 1}, AcquireTimeoutRange},
-		{Request{Kind: RequestAcquire, Name: "s", Count: 1, TimeoutMillis: Infinite - 1}, AcquireTimeoutRange},
+		{Request{Kind: RequestAcquire, Name: "s", Count: 1, TimeoutMillis: MaxAcquireTimeoutMillis + 1},
+			AcquireTimeoutRange}, {Request{Kind: RequestAcquire, Name: "s", Count: 1,
+			TimeoutMillis: Infinite - 1}, AcquireTimeoutRange},
 		{Request{Kind: RequestAcquire, Name: "s", Count: 1, Data: data}, AcquireDataTooLarge},
 		{Request{Kind: RequestCreate, Name: long[1:], Limit: 1, Data: data[1:]}, nil},
 		{Request{Kind: RequestUpdate, Name: long[1:], Data: data[1:]}, nil},
-		{Request{Kind: RequestAcquire, Name: long[1:], Count: 1, TimeoutMillis: MaxAcquireTimeoutMillis, Data: data[1:]}, nil},
-		{Request{Kind: RequestAcquire, Name: long, Count: 1, TimeoutMillis: Infinite, Ephemeral: true}, nil},
+		{Request{Kind: RequestAcquire, Name: long[1:], Count: 1, TimeoutMillis: MaxAcquireTimeoutMillis,
+			Data: data[1:]}, nil}, {Request{Kind: RequestAcquire, Name: long, Count: 1,
+			TimeoutMillis: Infinite, Ephemeral: true}, nil},
 		{Request{Kind: RequestDelete, Name: long + "n"}, SemaphoreMissing},
 	} {
 		r.request(stream, Sequence(i+1), c.request)

@@ -20,7 +20,8 @@ func (l *Leader) watch(s *ledSession, semaphore SemaphoreID, sequence Sequence, 
 	if old := s.watches[semaphore]; old != nil {
 		l.fire(old, false, false)
 	}
-	w := &watch{session: s, semaphore: semaphore, sequence: sequence, data: r.WatchData, owners: r.WatchOwners}
+	w := &watch{session: s, semaphore: semaphore, sequence: sequence, data: r.WatchData,
+		owners: r.WatchOwners}
 	if s.watches == nil {
 		s.watches = make(map[SemaphoreID]*watch)
 	}
@@ -62,7 +63,8 @@ func (l *Leader) notify(n *ledNode, e *Effect) {
 func (l *Leader) fire(w *watch, data, owners bool) {
 	w.remove()
 	l.watches--
-	l.send(w.session.attachment, Message{Kind: MessageChanged, Sequence: w.sequence, DataChanged: data, OwnersChanged: owners})
+	l.send(w.session.attachment, Message{Kind: MessageChanged, Sequence: w.sequence, DataChanged: data,
+		OwnersChanged: owners})
 }
 
 func (w *watch) remove() {

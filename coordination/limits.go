@@ -93,7 +93,8 @@ func (l Limits) Proposed() StateLimits {
 		}
 		return value
 	}
-	return StateLimits{State: l.State, NodeBytes: other(l.Bytes, MaxNodeBytes), Sessions: other(uint64(l.Sessions), MaxSessions),
+	return StateLimits{State: l.State, NodeBytes: other(l.Bytes, MaxNodeBytes),
+		Sessions:   other(uint64(l.Sessions), MaxSessions),
 		Semaphores: other(uint64(l.Semaphores), MaxSemaphores)}
 }
 

@@ -58,8 +58,8 @@ func (n *node) startAt(l lineage) {
 
 // ownRow is the machine's own row without its digest.
 func (m *Machine) ownRow() MachineRow {
-	return MachineRow{Index: m.index, NextNode: m.nextNode, Lineage: m.lineage.id, CounterBase: m.lineage.base,
-		StampMillis: m.stampMillis, Limits: m.limits}
+	return MachineRow{Index: m.index, NextNode: m.nextNode, Lineage: m.lineage.id,
+		CounterBase: m.lineage.base, StampMillis: m.stampMillis, Limits: m.limits}
 }
 
 // BeginLineage is the first thing asked of a new leader, with the lineage of the stored log. A log that was

@@ -7,7 +7,8 @@ import (
 // numbers are the next ones that a machine gives out.
 func (r *rig) numbers(node NodeID) [4]uint64 {
 	n := r.machine.nodes[node]
-	return [4]uint64{uint64(r.machine.nextNode), uint64(n.nextSession), uint64(n.nextSemaphore), uint64(n.nextOrder)}
+	return [4]uint64{uint64(r.machine.nextNode), uint64(n.nextSession), uint64(n.nextSemaphore),
+		uint64(n.nextOrder)}
 }
 
 // A lineage moves every counter, once, also those of nodes that come later, and is stored.
@@ -48,7 +49,8 @@ func TestLineageMovesCounters(t *testing.T) {
 	if later != NodeID(moved[0]) {
 		t.Errorf("the new node is %d, want %d", later, moved[0])
 	}
-	if got := r.numbers(later); got != [4]uint64{moved[0] + 1, 2*LineageJump + 1, 2*LineageJump + 1, 2*LineageJump + 1} {
+	if got := r.numbers(later); got != [4]uint64{moved[0] + 1, 2*LineageJump + 1, 2*LineageJump + 1,
+		2*LineageJump + 1} {
 		t.Errorf("the next numbers of a new node are %d", got)
 	}
 	restored := restoredFrom(t, r.machine.AllRows())

@@ -74,7 +74,8 @@ func (ll *linkList) view() Links {
 
 // described is what a description shows of the link.
 func (l *link) described() LinkDescription {
-	d := LinkDescription{Order: l.order, Session: l.session.id, TimeoutMillis: l.timeoutMillis, Count: l.count, Data: l.data}
+	d := LinkDescription{Order: l.order, Session: l.session.id, TimeoutMillis: l.timeoutMillis,
+		Count: l.count, Data: l.data}
 	if l.owner {
 		d.TimeoutMillis = 0
 	}
@@ -162,7 +163,8 @@ func (p *pieces) remove(l *link) {
 func (p *pieces) join(at int) {
 	for _, first := range [...]int{at, at - 1} {
 		second := first + 1
-		if first >= 0 && second < len(p.list) && len(p.list[first].links)+len(p.list[second].links) <= pieceLinks/2 {
+		if first >= 0 && second < len(p.list) &&
+			len(p.list[first].links)+len(p.list[second].links) <= pieceLinks/2 {
 			x := p.own(first)
 			x.links = append(x.links, p.list[second].links...)
 			p.list = slices.Delete(p.list, second, second+1)
@@ -173,10 +175,12 @@ func (p *pieces) join(at int) {
 
 // find returns the piece that has a link, and the link's place in it. The link must be there.
 func (p *pieces) find(order OrderID) (at, in int) {
-	at, first := slices.BinarySearchFunc(p.list, order, func(x piece, order OrderID) int { return cmp.Compare(x.links[0].Order, order) })
+	at, first := slices.BinarySearchFunc(p.list, order,
+		func(x piece, order OrderID) int { return cmp.Compare(x.links[0].Order, order) })
 	if !first {
 		at--
 	}
-	in, _ = slices.BinarySearchFunc(p.list[at].links, order, func(d LinkDescription, order OrderID) int { return cmp.Compare(d.Order, order) })
+	in, _ = slices.BinarySearchFunc(p.list[at].links, order,
+		func(d LinkDescription, order OrderID) int { return cmp.Compare(d.Order, order) })
 	return at, in
 }

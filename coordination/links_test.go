@@ -32,7 +32,8 @@ func newCrowd(t *testing.T, sessions int, limit uint64) *crowd {
 
 // join opens the stream of a session, which is a new one unless it had one before.
 func (c *crowd) join(session int) {
-	c.streams[session], c.sessions[session] = c.attach(AttachRequest{Path: "/local/a", Session: c.sessions[session], TimeoutMillis: 1000})
+	c.streams[session], c.sessions[session] = c.attach(AttachRequest{Path: "/local/a",
+		Session: c.sessions[session], TimeoutMillis: 1000})
 }
 
 // do executes a request of a session and returns what was said.
@@ -49,7 +50,8 @@ func (c *crowd) do(session int, request Request) []Message {
 // describe returns the description of the lock as it is now, nil if there is none.
 func (c *crowd) describe(session int) *SemaphoreDescription {
 	c.t.Helper()
-	said := c.do(session, Request{Kind: RequestDescribe, Name: "lock", IncludeOwners: true, IncludeWaiters: true})
+	said := c.do(session, Request{Kind: RequestDescribe, Name: "lock", IncludeOwners: true,
+		IncludeWaiters: true})
 	if len(said) != 1 || said[0].Kind != MessageDescribed {
 		c.t.Fatalf("said %v", said)
 	}
@@ -61,10 +63,12 @@ func (c *crowd) sem() *semaphore { return c.node.semaphores["lock"] }
 // walked is what a walk over the lock's links finds.
 func (c *crowd) walked() (owners, waiters []LinkDescription) {
 	for l := c.sem().owners.first; l != nil; l = l.next {
-		owners = append(owners, LinkDescription{Order: l.order, Session: l.session.id, Count: l.count, Data: l.data})
+		owners = append(owners, LinkDescription{Order: l.order, Session: l.session.id, Count: l.count,
+			Data: l.data})
 	}
 	for l := c.sem().waiters.first; l != nil; l = l.next {
-		waiters = append(waiters, LinkDescription{Order: l.order, Session: l.session.id, TimeoutMillis: l.timeoutMillis, Count: l.count, Data: l.data})
+		waiters = append(waiters, LinkDescription{Order: l.order, Session: l.session.id,
+			TimeoutMillis: l.timeoutMillis, Count: l.count, Data: l.data})
 	}
 	return owners, waiters
 }
@@ -78,7 +82,8 @@ func sameLinks(view *Links, want []LinkDescription) error {
 		at++
 	}
 	if of := LinksOf(want); at != len(want) || view.Len() != at || view.Bytes() != of.Bytes() {
-		return fmt.Errorf("%d links, says %d and %d bytes; want %d with %d bytes", at, view.Len(), view.Bytes(), len(want), of.Bytes())
+		return fmt.Errorf("%d links, says %d and %d bytes; want %d with %d bytes", at, view.Len(),
+			view.Bytes(), len(want), of.Bytes())
 	}
 	return nil
 }
@@ -109,7 +114,8 @@ func TestTurnsLookAtFewLinks(t *testing.T) {
 	for _, limit := range []uint64{Infinite, 1} {
 		c := newCrowd(t, sessions, limit)
 		for i := range sessions {
-			c.do(i, Request{Kind: RequestAcquire, Name: "lock", Count: 1, TimeoutMillis: Infinite, Data: []byte{byte(i)}})
+			c.do(i, Request{Kind: RequestAcquire, Name: "lock", Count: 1, TimeoutMillis: Infinite,
+				Data: []byte{byte(i)}})
 		}
 		wantOwners, wantWaiters := c.walked()
 		sem := c.sem()
@@ -121,7 +127,8 @@ func TestTurnsLookAtFewLinks(t *testing.T) {
 		list.first, list.last = nil, nil // and no link to walk over
 		before := c.describe(0)
 		list.first, list.last = first, last
-		for _, wrong := range []error{sameLinks(&before.Owners, wantOwners), sameLinks(&before.Waiters, wantWaiters)} {
+		for _, wrong := range []error{sameLinks(&before.Owners, wantOwners),
+			sameLinks(&before.Waiters, wantWaiters)} {
 			if wrong != nil {
 				t.Fatal(wrong)
 			}
@@ -146,10 +153,13 @@ func TestTurnsLookAtFewLinks(t *testing.T) {
 		}
 		for _, i := range []int{0, 1, sessions / 2, sessions - 2, sessions - 1} {
 			look("other data", func() {
-				c.do(i, Request{Kind: RequestAcquire, Name: "lock", Count: 1, TimeoutMillis: 5, Data: []byte("other")})
+				c.do(i, Request{Kind: RequestAcquire, Name: "lock", Count: 1, TimeoutMillis: 5,
+					Data: []byte("other")})
 			})
 			look("release", func() { c.do(i, Request{Kind: RequestRelease, Name: "lock"}) })
-			look("acquire", func() { c.do(i, Request{Kind: RequestAcquire, Name: "lock", Count: 1, TimeoutMillis: 6}) })
+			look("acquire", func() {
+				c.do(i, Request{Kind: RequestAcquire, Name: "lock", Count: 1, TimeoutMillis: 6})
+			})
 		}
 		look("the end of a session", func() { c.do(7, Request{Kind: RequestStop}) })
 		look("data", func() { c.do(0, updateLock("other")) })
@@ -226,7 +236,8 @@ func TestDescriptionsDoNotChange(t *testing.T) {
 				c.join(i)
 			}
 		case what < 850 == growing:
-			c.do(i, Request{Kind: RequestAcquire, Name: "lock", Count: 1 + random.Uint64N(2), TimeoutMillis: 1 + random.Uint64N(1000), Data: make([]byte, random.IntN(9))})
+			c.do(i, Request{Kind: RequestAcquire, Name: "lock", Count: 1 + random.Uint64N(2),
+				TimeoutMillis: 1 + random.Uint64N(1000), Data: make([]byte, random.IntN(9))})
 		default:
 			c.do(i, Request{Kind: RequestRelease, Name: "lock"})
 		}

@@ -15,7 +15,8 @@ type Machine struct {
 	limits     StateLimits // set by the log
 	room       *room
 	index      Index
-	place      Place // of the command of the entry at index that is executed, or was last; endOfEntry between entries
+	// of the command of the entry at index that is executed, or was last; endOfEntry between entries
+	place Place
 	// stampMillis is the largest Entry.StampMillis so far. What begins keeps it.
 	stampMillis uint64
 	// restored is the index of the checkpoint that the machine was read from, 0 if from none, and
@@ -54,8 +55,10 @@ func NewMachine(database string, limits Limits) (*Machine, error) {
 		return nil, fmt.Errorf("database: %w", err)
 	}
 	return &Machine{
-		configured: limits, place: endOfEntry, tree: tree, nodes: make(map[NodeID]*node), nextNode: 1, accounts: new(accounts.Accounts),
-		rows: &rowTracker{generation: 1}, pathHashes: make(map[scheme.EntryID]uint64), room: &room{used: MachineRow{}.sized()},
+		configured: limits, place: endOfEntry, tree: tree, nodes: make(map[NodeID]*node), nextNode: 1,
+		accounts: new(accounts.Accounts),
+		rows:     &rowTracker{generation: 1}, pathHashes: make(map[scheme.EntryID]uint64),
+		room: &room{used: MachineRow{}.sized()},
 	}, nil
 }
 
@@ -187,7 +190,8 @@ func (m *Machine) origin(o *Origin, request RequestKind) (*node, *session) {
 	}
 	s := n.sessions[o.Session]
 	if s == nil {
-		m.emit(Effect{Kind: EffectResult, Node: o.Node, Session: o.Session, Address: o.Address, Request: request, Refusal: SessionMissing})
+		m.emit(Effect{Kind: EffectResult, Node: o.Node, Session: o.Session, Address: o.Address,
+			Request: request, Refusal: SessionMissing})
 		return n, nil
 	}
 	m.asking = s
@@ -203,7 +207,8 @@ func (m *Machine) origin(o *Origin, request RequestKind) (*node, *session) {
 // checked again, because another command may have come in between.
 func (m *Machine) attach(c *Attach) {
 	refuse := func(refusal *Refusal) {
-		m.emit(Effect{Kind: EffectAttachRefused, Node: c.Node, Session: c.Session, Address: Address{Epoch: c.Epoch}, Refusal: refusal})
+		m.emit(Effect{Kind: EffectAttachRefused, Node: c.Node, Session: c.Session,
+			Address: Address{Epoch: c.Epoch}, Refusal: refusal})
 	}
 	n := m.nodes[c.Node]
 	if n == nil {
@@ -226,7 +231,8 @@ func (m *Machine) attach(c *Attach) {
 		s := n.addSession(c, m.stampMillis)
 		s.memory.complete = true
 		m.sessionOccurs(OccurSessionStarted, n, s, nil)
-		m.emit(Effect{Kind: EffectAttached, Node: n.id, Session: s.id, Address: Address{Epoch: c.Epoch}, Created: true})
+		m.emit(Effect{Kind: EffectAttached, Node: n.id, Session: s.id, Address: Address{Epoch: c.Epoch},
+			Created: true})
 		return
 	}
 	s := n.sessions[session]
@@ -392,7 +398,8 @@ func (m *Machine) dropNode(c *DropNode) outcome.Outcome {
 	}
 	n := m.nodes[id]
 	if m.observed {
-		m.occurred = append(m.occurred, Occurrence{Kind: OccurNodeDropped, StampMillis: m.stampMillis, Node: id, Count: uint64(len(n.sessions)),
+		m.occurred = append(m.occurred, Occurrence{Kind: OccurNodeDropped, StampMillis: m.stampMillis,
+			Node: id, Count: uint64(len(n.sessions)),
 			More: &OccurrenceMore{User: c.Subject, Path: c.Path.String()}})
 	}
 	n.walk.dropping(n)

@@ -53,13 +53,15 @@ func TestCountLimits(t *testing.T) {
 	r.request(first, 2, Request{Kind: RequestAcquire, Name: "e", Count: 1, Ephemeral: true})
 	r.request(first, 3, Request{Kind: RequestCreate, Name: "third", Limit: 1})
 	r.request(first, 4, Request{Kind: RequestAcquire, Name: "f", Count: 1, Ephemeral: true})
-	r.request(second, 1, Request{Kind: RequestAcquire, Name: "e", Count: 1, Ephemeral: true}) // it is there already
+	// it is there already
+	r.request(second, 1, Request{Kind: RequestAcquire, Name: "e", Count: 1, Ephemeral: true})
 	r.request(second, 2, Request{Kind: RequestStop})
 	r.request(first, 5, Request{Kind: RequestRelease, Name: "e"})
 	r.request(first, 6, Request{Kind: RequestCreate, Name: "third", Limit: 1})
 	r.applyAll()
-	r.expect("1 #1 done false", "1 #2 done true", "1 #3 Too many semaphores already exist", "1 #4 Too many semaphores already exist",
-		"2 #1 done true", "2 stopped 2", "1 #5 done true", "1 #6 done false")
+	r.expect("1 #1 done false", "1 #2 done true", "1 #3 Too many semaphores already exist",
+		"1 #4 Too many semaphores already exist", "2 #1 done true", "2 stopped 2", "1 #5 done true",
+		"1 #6 done false")
 	r.open(AttachRequest{Path: "/local/a", TimeoutMillis: 1000})
 	r.applyAll()
 	r.expect("4 attached 3")
@@ -69,7 +71,8 @@ func TestCountLimits(t *testing.T) {
 func TestAttachChecks(t *testing.T) {
 	r := newRig(t)
 	r.createNode("/local/a", NodeConfig{})
-	first, session := r.attach(AttachRequest{Path: "/local/a", TimeoutMillis: 1000, SeqNo: 5, ProtectionKey: "key"})
+	first, session := r.attach(AttachRequest{Path: "/local/a", TimeoutMillis: 1000, SeqNo: 5,
+		ProtectionKey: "key"})
 	r.leader.Detach(r.now, first)
 	const a = "/local/a"
 	long := strings.Repeat("x", MaxDescriptionBytes+1)
@@ -81,15 +84,18 @@ func TestAttachChecks(t *testing.T) {
 		{AttachRequest{Path: "//", TimeoutMillis: Infinite}, PathEmpty},
 		{AttachRequest{Path: "/local", TimeoutMillis: Infinite}, NodeNotFound},
 		{AttachRequest{Path: "/local/b", TimeoutMillis: Infinite}, NodeNotFound},
-		{AttachRequest{Path: a, TimeoutMillis: MaxSessionTimeoutMillis + 1, Description: long}, SessionTimeoutRange},
-		{AttachRequest{Path: a, Description: long, ProtectionKey: long}, DescriptionTooLarge},
-		{AttachRequest{Path: a, ProtectionKey: long[:MaxProtectionKeyBytes+1], Session: 99}, ProtectionKeyTooLarge},
-		{AttachRequest{Path: a, Session: 99, SeqNo: 1, ProtectionKey: "wrong"}, SessionMissing},
+		{AttachRequest{Path: a, TimeoutMillis: MaxSessionTimeoutMillis + 1, Description: long},
+			SessionTimeoutRange}, {AttachRequest{Path: a, Description: long, ProtectionKey: long},
+			DescriptionTooLarge},
+		{AttachRequest{Path: a, ProtectionKey: long[:MaxProtectionKeyBytes+1], Session: 99},
+			ProtectionKeyTooLarge}, {AttachRequest{Path: a, Session: 99, SeqNo: 1, ProtectionKey: "wrong"},
+			SessionMissing},
 		{AttachRequest{Path: a, Session: session, SeqNo: 4, ProtectionKey: "wrong"}, AttachOutOfSequence},
 		{AttachRequest{Path: a, Session: session, SeqNo: 5, ProtectionKey: "wrong"}, ProtectionKeyMismatch},
 		{AttachRequest{Path: a, Session: session, SeqNo: 5}, ProtectionKeyMismatch},
 		{AttachRequest{Path: "local//a/", Session: session, SeqNo: 5, ProtectionKey: "key"}, nil},
-		{AttachRequest{Path: a, TimeoutMillis: MaxSessionTimeoutMillis, Description: long[1:], ProtectionKey: long[:MaxProtectionKeyBytes]}, nil},
+		{AttachRequest{Path: a, TimeoutMillis: MaxSessionTimeoutMillis, Description: long[1:],
+			ProtectionKey: long[:MaxProtectionKeyBytes]}, nil},
 	} {
 		r.open(c.start)
 		refused := len(r.messages) > 0 && r.messages[0].Kind == MessageEnd
@@ -160,9 +166,10 @@ func TestModesOfSemaphores(t *testing.T) {
 	r.request(stream, 8, createLock)
 	r.request(stream, 9, tryLock)
 	r.applyAll()
-	r.expect("1 #1 done true", "1 #2 Cannot create semaphore due to ephemeral locks", "1 #3 Semaphore ephemeral mode mismatch",
-		"1 #4 Cannot delete ephemeral semaphores", "1 #5 done true", "1 #6 Semaphore does not exist", "1 #7 done false",
-		"1 #8 Semaphore already exists", "1 #9 Semaphore ephemeral mode mismatch")
+	r.expect("1 #1 done true", "1 #2 Cannot create semaphore due to ephemeral locks",
+		"1 #3 Semaphore ephemeral mode mismatch", "1 #4 Cannot delete ephemeral semaphores", "1 #5 done true",
+		"1 #6 Semaphore does not exist", "1 #7 done false", "1 #8 Semaphore already exists",
+		"1 #9 Semaphore ephemeral mode mismatch")
 }
 
 // The stored configuration and the tree can be read from outside.
@@ -176,7 +183,8 @@ func TestReading(t *testing.T) {
 	if _, found := r.machine.Config(id + 1); found {
 		t.Error("a node that is not there")
 	}
-	if _, found := r.machine.Tree().Lookup(scheme.SplitLoose("/local/a")); !found || r.machine.Index() != r.index {
+	if _, found := r.machine.Tree().Lookup(scheme.SplitLoose("/local/a")); !found ||
+		r.machine.Index() != r.index {
 		t.Error("tree or index")
 	}
 }
@@ -185,7 +193,8 @@ func TestReading(t *testing.T) {
 func TestSubjects(t *testing.T) {
 	origin := Origin{Node: 3, Session: 4}
 	for _, c := range []Command{
-		&Attach{Node: 3, Session: 4}, &StopSession{origin}, &ExpireSession{Node: 3, Session: 4}, &ExpireWaiter{Node: 3, Session: 4},
+		&Attach{Node: 3, Session: 4}, &StopSession{origin}, &ExpireSession{Node: 3, Session: 4},
+		&ExpireWaiter{Node: 3, Session: 4},
 		&CreateSemaphore{Origin: origin}, &UpdateSemaphore{Origin: origin}, &DeleteSemaphore{Origin: origin},
 		&AcquireSemaphore{Origin: origin}, &ReleaseSemaphore{Origin: origin},
 	} {
@@ -193,7 +202,8 @@ func TestSubjects(t *testing.T) {
 			t.Errorf("%T is about %d and %d", c, node, session)
 		}
 	}
-	for _, c := range []Command{&CreateNode{}, &AlterNode{}, &DropNode{}, &MakeDirectory{}, &RemoveDirectory{}, &ModifyPermissions{}} {
+	for _, c := range []Command{&CreateNode{}, &AlterNode{}, &DropNode{}, &MakeDirectory{},
+		&RemoveDirectory{}, &ModifyPermissions{}} {
 		if node, session := c.subject(); node != 0 || session != 0 {
 			t.Errorf("%T is about %d and %d", c, node, session)
 		}

@@ -77,7 +77,8 @@ func TestMarkChangesNothing(t *testing.T) {
 	r := newRig(t)
 	r.createNode("/local/n", relaxed)
 	before := r.machine.Digest()
-	if effects := r.machine.Apply(r.machine.Index()+1, r.term, &Mark{}); len(effects) > 0 || r.machine.Digest() != before {
+	if effects := r.machine.Apply(r.machine.Index()+1, r.term, &Mark{}); len(effects) > 0 ||
+		r.machine.Digest() != before {
 		t.Errorf("effects %v, digest %x, before %x", effects, r.machine.Digest(), before)
 	}
 	for _, commands := range [][]Command{nil, {makeA(1)}, {&BeginLineage{}}, {&Mark{}, makeA(1)}} {

@@ -151,7 +151,8 @@ type LinkDescription struct {
 }
 
 func describe(sem *semaphore, owners, waiters bool) *SemaphoreDescription {
-	d := &SemaphoreDescription{Name: sem.name, Data: sem.data, Count: sem.held, Limit: sem.limit, Ephemeral: sem.ephemeral}
+	d := &SemaphoreDescription{Name: sem.name, Data: sem.data, Count: sem.held, Limit: sem.limit,
+		Ephemeral: sem.ephemeral}
 	if owners {
 		d.Owners = sem.owners.view()
 	}

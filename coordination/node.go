@@ -332,8 +332,8 @@ func (n *node) removeSemaphore(sem *semaphore) {
 func (n *node) addSession(c *Attach, stampMillis uint64) *session {
 	n.touch(n)
 	s := &session{id: n.nextSession, timeoutMillis: c.TimeoutMillis, description: c.Description,
-		protectionKey: c.ProtectionKey, attachEpoch: c.Epoch, attachPlace: c.Place, nonce: c.Nonce, beganMillis: stampMillis,
-		owner: c.Identity}
+		protectionKey: c.ProtectionKey, attachEpoch: c.Epoch, attachPlace: c.Place, nonce: c.Nonce,
+		beganMillis: stampMillis, owner: c.Identity}
 	n.nextSession++
 	n.hold(s)
 	n.use(s.sized())

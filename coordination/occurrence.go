@@ -75,15 +75,16 @@ func (m *Machine) Occurred() []Occurrence {
 // sessionOccurs notes what happens to a session.
 func (m *Machine) sessionOccurs(kind OccurrenceKind, n *node, s *session, more *OccurrenceMore) {
 	if m.observed {
-		m.occurred = append(m.occurred, Occurrence{Kind: kind, StampMillis: m.stampMillis, Node: n.id, Session: s.id, More: more})
+		m.occurred = append(m.occurred, Occurrence{Kind: kind, StampMillis: m.stampMillis, Node: n.id,
+			Session: s.id, More: more})
 	}
 }
 
 // linkOccurs notes what happens to an owner or a waiter.
 func (m *Machine) linkOccurs(kind OccurrenceKind, n *node, l *link) {
 	if m.observed {
-		m.occurred = append(m.occurred, Occurrence{Kind: kind, StampMillis: m.stampMillis, Node: n.id, Session: l.session.id,
-			Semaphore: l.semaphore.name, Order: l.order, Count: l.count})
+		m.occurred = append(m.occurred, Occurrence{Kind: kind, StampMillis: m.stampMillis, Node: n.id,
+			Session: l.session.id, Semaphore: l.semaphore.name, Order: l.order, Count: l.count})
 	}
 }
 

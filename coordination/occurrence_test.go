@@ -8,16 +8,19 @@ import (
 
 // occurred is what has occurred since the last call, in short words.
 func (r *rig) occurred() (words []string) {
-	names := map[OccurrenceKind]string{OccurSessionStarted: "started", OccurSessionAttached: "attached", OccurSessionDetached: "detached",
-		OccurSessionStopped: "stopped", OccurSessionExpired: "expired", OccurSessionEnded: "ended", OccurLockGranted: "granted",
-		OccurLockAwaited: "awaited", OccurLockLost: "lost", OccurWaitEnded: "gave up", OccurSemaphoreDeleted: "deleted", OccurNodeDropped: "dropped"}
+	names := map[OccurrenceKind]string{OccurSessionStarted: "started", OccurSessionAttached: "attached",
+		OccurSessionDetached: "detached", OccurSessionStopped: "stopped", OccurSessionExpired: "expired",
+		OccurSessionEnded: "ended", OccurLockGranted: "granted", OccurLockAwaited: "awaited",
+		OccurLockLost: "lost", OccurWaitEnded: "gave up", OccurSemaphoreDeleted: "deleted",
+		OccurNodeDropped: "dropped"}
 	for _, o := range r.machine.Occurred() {
 		word := fmt.Sprintf("%d %s", o.Session, names[o.Kind])
 		if o.Semaphore != "" {
 			word += fmt.Sprintf(" %s %d", o.Semaphore, o.Order)
 		}
 		if o.Kind == OccurNodeDropped {
-			word = fmt.Sprintf("node %d dropped with %d at %s by %s", o.Node, o.Count, o.More.Path, o.More.User)
+			word = fmt.Sprintf("node %d dropped with %d at %s by %s", o.Node, o.Count, o.More.Path,
+				o.More.User)
 		} else if o.More != nil {
 			word += fmt.Sprintf(" by %s: %s", o.More.User, o.More.Reason)
 		}
@@ -95,7 +98,8 @@ func TestOccurrencesDoNotAllocate(t *testing.T) {
 		if observed {
 			m.Observe()
 		}
-		acquire := &AcquireSemaphore{Origin: Origin{Node: 1, Session: 1, Address: Address{Epoch{1, 1}, 1}}, Name: "x", Count: 1, Ephemeral: true}
+		acquire := &AcquireSemaphore{Origin: Origin{Node: 1, Session: 1, Address: Address{Epoch{1, 1}, 1}},
+			Name: "x", Count: 1, Ephemeral: true}
 		give := &ReleaseSemaphore{Origin: acquire.Origin, Name: "x"}
 		return testing.AllocsPerRun(200, func() {
 			m.Apply(m.index+1, 1, acquire)

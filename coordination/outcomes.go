@@ -37,13 +37,16 @@ const keptOutcomes = 8
 // see notes that a request is being executed, and drops what its stream has acknowledged.
 func (m *memory) see(o *Origin) {
 	if m.epoch != o.Address.Epoch {
-		*m = memory{complete: m.complete, epoch: o.Address.Epoch, from: o.Address.Sequence, outcomes: m.outcomes[:0]}
+		*m = memory{complete: m.complete, epoch: o.Address.Epoch, from: o.Address.Sequence,
+			outcomes: m.outcomes[:0]}
 	}
 	m.highest = max(m.highest, o.Address.Sequence)
-	if at := slices.IndexFunc(m.outcomes, func(x rememberedRequest) bool { return x.sequence == o.Answered }); at >= 0 {
+	if at := slices.IndexFunc(m.outcomes,
+		func(x rememberedRequest) bool { return x.sequence == o.Answered }); at >= 0 {
 		m.outcomes = slices.Delete(m.outcomes, 0, at+1)
 	}
-	m.outcomes = slices.DeleteFunc(m.outcomes, func(x rememberedRequest) bool { return x.sequence < o.Acknowledged })
+	m.outcomes = slices.DeleteFunc(m.outcomes,
+		func(x rememberedRequest) bool { return x.sequence < o.Acknowledged })
 	if cap(m.outcomes) > 2*keptOutcomes && len(m.outcomes) < keptOutcomes {
 		m.outcomes = append(make([]rememberedRequest, 0, keptOutcomes), m.outcomes...)
 	}

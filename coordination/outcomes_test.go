@@ -101,7 +101,8 @@ func (r *outcomesRig) hold(names ...string) (give func(name string)) {
 }
 
 func waitFor(name string) Request {
-	return Request{Kind: RequestAcquire, Name: name, Count: Infinite, Ephemeral: true, TimeoutMillis: Infinite}
+	return Request{Kind: RequestAcquire, Name: name, Count: Infinite, Ephemeral: true,
+		TimeoutMillis: Infinite}
 }
 
 // TestOutcomesBehindAnOpenRequest has a session work for long while one of its requests stays open: a watch
@@ -213,11 +214,13 @@ func TestOutcomesAreNotExecutedAgain(t *testing.T) {
 	r.ask(waitFor("held"))
 	r.settle()
 	repeated := Request{Kind: RequestDelete, Name: "s"}
-	for _, request := range []Request{{Kind: RequestCreate, Name: "s", Limit: 1}, repeated, {Kind: RequestCreate, Name: "s", Limit: 1}, tryLock} {
+	for _, request := range []Request{{Kind: RequestCreate, Name: "s", Limit: 1}, repeated,
+		{Kind: RequestCreate, Name: "s", Limit: 1}, tryLock} {
 		r.ask(request)
 		r.settle()
 	}
-	r.front.open = slices.Insert(r.front.open, 1, openRequest{OpenRequest: OpenRequest{Sequence: 3, Request: &repeated}, reqID: 3})
+	r.front.open = slices.Insert(r.front.open, 1,
+		openRequest{OpenRequest: OpenRequest{Sequence: 3, Request: &repeated}, reqID: 3})
 	r.changeLeader()
 	if said := r.settle(); !slices.Equal(said, []string{"failure Link failure"}) {
 		t.Errorf("the client reads %q", said)
@@ -249,7 +252,8 @@ func TestOutcomesWithAnOlderMember(t *testing.T) {
 			r.ask(tryLock)
 			for _, c := range r.inFlight {
 				if later(c) > readable {
-					t.Fatalf("%+v is written although version %d is the newest that all can read", c, readable)
+					t.Fatalf("%+v is written although version %d is the newest that all can read", c,
+						readable)
 				}
 			}
 			r.settle()

@@ -31,24 +31,26 @@ var (
 	SessionNotAttachedHere = &Refusal{outcome.BadSession, "Session is not attached"}
 	LinkFailure            = &Refusal{outcome.Unavailable, "Link failure"}
 	PingTimeout            = &Refusal{outcome.Timeout, "Ping timeout"}
-	StreamNotRead          = &Refusal{outcome.Unavailable, "The server is overloaded and could not read the stream"}
-	PongMismatch           = &Refusal{outcome.BadRequest, "Pong data mismatch"}
-	EmptyRequest           = &Refusal{outcome.BadRequest, "Empty request"}
-	UnimplementedRequest   = &Refusal{outcome.BadRequest, "Unimplemented request"}
-	StartedTwice           = &Refusal{outcome.BadRequest, "Session cannot be started twice"}
+	StreamNotRead          = &Refusal{outcome.Unavailable,
+		"The server is overloaded and could not read the stream"}
+	PongMismatch         = &Refusal{outcome.BadRequest, "Pong data mismatch"}
+	EmptyRequest         = &Refusal{outcome.BadRequest, "Empty request"}
+	UnimplementedRequest = &Refusal{outcome.BadRequest, "Unimplemented request"}
+	StartedTwice         = &Refusal{outcome.BadRequest, "Session cannot be started twice"}
 )
 
 // Refusals of one request: the stream goes on (§3, §6).
 var (
-	WriteDenied           = &Refusal{outcome.Unauthorized, "Write permission denied"}
-	CreateDenied          = &Refusal{outcome.Unauthorized, "Create permission denied"}
-	UpdateDenied          = &Refusal{outcome.Unauthorized, "Update permission denied"}
-	DeleteDenied          = &Refusal{outcome.Unauthorized, "Delete permission denied"}
-	ReadDenied            = &Refusal{outcome.Unauthorized, "Read permission denied"}
-	SemaphoreMissing      = &Refusal{outcome.NotFound, "Semaphore does not exist"}
-	SemaphoreNotFound     = &Refusal{outcome.NotFound, "Semaphore not found"} // describe only
-	SemaphoreExists       = &Refusal{outcome.AlreadyExists, "Semaphore already exists"}
-	EphemeralLocksExist   = &Refusal{outcome.PreconditionFailed, "Cannot create semaphore due to ephemeral locks"}
+	WriteDenied         = &Refusal{outcome.Unauthorized, "Write permission denied"}
+	CreateDenied        = &Refusal{outcome.Unauthorized, "Create permission denied"}
+	UpdateDenied        = &Refusal{outcome.Unauthorized, "Update permission denied"}
+	DeleteDenied        = &Refusal{outcome.Unauthorized, "Delete permission denied"}
+	ReadDenied          = &Refusal{outcome.Unauthorized, "Read permission denied"}
+	SemaphoreMissing    = &Refusal{outcome.NotFound, "Semaphore does not exist"}
+	SemaphoreNotFound   = &Refusal{outcome.NotFound, "Semaphore not found"} // describe only
+	SemaphoreExists     = &Refusal{outcome.AlreadyExists, "Semaphore already exists"}
+	EphemeralLocksExist = &Refusal{outcome.PreconditionFailed,
+		"Cannot create semaphore due to ephemeral locks"}
 	TooManySemaphores     = &Refusal{outcome.PreconditionFailed, "Too many semaphores already exist"}
 	EphemeralMismatch     = &Refusal{outcome.PreconditionFailed, "Semaphore ephemeral mode mismatch"}
 	CannotDeleteEphemeral = &Refusal{outcome.PreconditionFailed, "Cannot delete ephemeral semaphores"}
@@ -63,17 +65,21 @@ var (
 	CountIncreased        = &Refusal{outcome.BadRequest, "Increasing count is not allowed"}
 	Superseded            = &Refusal{outcome.Aborted, "Operation superseded by another request"}
 	SemaphoreDestroyed    = &Refusal{outcome.Aborted, "Semaphore destroyed"}
-	TooManyBytes          = &Refusal{outcome.PreconditionFailed, "Coordination node has no space left"}        // not in the reference
-	StateFull             = &Refusal{outcome.PreconditionFailed, scheme.NoSpaceText}                           // not in the reference; of starts and calls too
-	DescribedTooLarge     = &Refusal{outcome.PreconditionFailed, "Semaphore description is too large to send"} // not in the reference
-	SessionNotAttached    = &Refusal{outcome.BadSession, "Session not attached"}
+	// not in the reference
+	TooManyBytes = &Refusal{outcome.PreconditionFailed, "Coordination node has no space left"}
+	// not in the reference; of starts and calls too
+	StateFull = &Refusal{outcome.PreconditionFailed, scheme.NoSpaceText}
+	// not in the reference
+	DescribedTooLarge  = &Refusal{outcome.PreconditionFailed, "Semaphore description is too large to send"}
+	SessionNotAttached = &Refusal{outcome.BadSession, "Session not attached"}
 )
 
 // Refusals of calls about resources (ratelimiter.md §3, §4). The last five are not in the reference.
 var (
-	ResourcePathInvalid   = &Refusal{outcome.BadRequest, "Invalid resource path."}
-	ResourceExists        = &Refusal{outcome.AlreadyExists, "Resource already exists and has same settings."}
-	ResourceDiffers       = &Refusal{outcome.BadRequest, "Resource already exists and has different settings."}
+	ResourcePathInvalid = &Refusal{outcome.BadRequest, "Invalid resource path."}
+	ResourceExists      = &Refusal{outcome.AlreadyExists, "Resource already exists and has same settings."}
+	ResourceDiffers     = &Refusal{outcome.BadRequest,
+		"Resource already exists and has different settings."}
 	ResourcePathEmpty     = &Refusal{outcome.BadRequest, "Empty resource path is specified."}
 	ResourceNotNamed      = &Refusal{outcome.BadRequest, "You should specify resource path or resource id."}
 	ResourceMissing       = &Refusal{outcome.NotFound, "No resource found."}

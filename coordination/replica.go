@@ -200,7 +200,8 @@ func (r *Replica[S, W]) Tick(now Instant) {
 // Work is what a Replica wants done, in order within each list. The commands come first, so that the log is
 // at work while messages go out.
 type Work[W any] struct {
-	Commands []Command   // to be put into the log, in Replica.Term; any of them that follow each other may share an entry
+	// to be put into the log, in Replica.Term; any of them that follow each other may share an entry
+	Commands []Command
 	Barrier  uint64      // if not 0: to be passed to BarrierPassed once leadership is proven
 	Messages []Message   // to be handed to where Sink says
 	Answers  []Answer[W] // to be told to those who wait

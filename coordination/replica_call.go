@@ -36,8 +36,10 @@ func (r *Replica[S, W]) Call(waiter W, c Command, since Index, repeated bool) {
 		r.answers = append(r.answers, Answer[W]{Waiter: waiter, End: CallNotLed})
 		return
 	}
-	if refusal := r.admission.refusalOf(c); refusal != nil && !repeated { // what was executed before is still answered
-		r.answers = append(r.answers, Answer[W]{Waiter: waiter, Outcome: outcome.Because(refusal.Status, refusal.Text)})
+	// what was executed before is still answered
+	if refusal := r.admission.refusalOf(c); refusal != nil && !repeated {
+		r.answers = append(r.answers, Answer[W]{Waiter: waiter,
+			Outcome: outcome.Because(refusal.Status, refusal.Text)})
 		return
 	}
 	call, _ := CallOf(c)

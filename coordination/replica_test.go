@@ -133,7 +133,8 @@ func TestEndsOfCalls(t *testing.T) {
 	want = append([]CallID{{1}}, want...)
 	r.replica.Following()
 	ends, waiters := r.ends()
-	if !slices.Equal(waiters, want) || slices.ContainsFunc(ends, func(e CallEnd) bool { return e != CallLost }) {
+	if !slices.Equal(waiters, want) || slices.ContainsFunc(ends,
+		func(e CallEnd) bool { return e != CallLost }) {
 		t.Errorf("lost: %v of %v", ends, waiters)
 	}
 	r.lead()
@@ -166,10 +167,13 @@ func TestAdmission(t *testing.T) {
 		request  Request
 		refusal  *Refusal
 	}{
-		{2, false, create, nil}, {1, false, create, NotYetReadable}, {1, false, tryLock, nil}, {1, true, create, NotYetReadable},
-		{0, false, create, ReadabilityUnknown}, {0, false, tryLock, nil}, {0, true, create, ReadabilityUnknown}, {0, true, tryLock, DiskFull},
-		{2, true, create, DiskFull}, {2, true, tryLock, DiskFull}, {2, true, release, nil}, {1, true, describe, nil},
-		{2, true, Request{Kind: RequestUpdate}, DiskFull}, {2, true, Request{Kind: RequestDelete}, nil}, {2, true, Request{Kind: RequestStop}, nil},
+		{2, false, create, nil}, {1, false, create, NotYetReadable}, {1, false, tryLock, nil},
+		{1, true, create, NotYetReadable},
+		{0, false, create, ReadabilityUnknown}, {0, false, tryLock, nil},
+		{0, true, create, ReadabilityUnknown}, {0, true, tryLock, DiskFull}, {2, true, create, DiskFull},
+		{2, true, tryLock, DiskFull}, {2, true, release, nil}, {1, true, describe, nil},
+		{2, true, Request{Kind: RequestUpdate}, DiskFull}, {2, true, Request{Kind: RequestDelete}, nil},
+		{2, true, Request{Kind: RequestStop}, nil},
 	} {
 		r := start()
 		r.replica.Admit(test.readable, test.crowded)
@@ -207,7 +211,8 @@ func TestRestoredState(t *testing.T) {
 	if last := ahead.machine.Index(); !r.replica.Covered(last) || r.replica.Covered(last+1) {
 		t.Fatal("another part of the log is covered than what came")
 	}
-	if effects := r.replica.Committed(r.now, entryOf(2, 1, makeA(1))); effects != nil || ahead.machine.Index() != r.replica.Machine().Index() {
+	if effects := r.replica.Committed(r.now, entryOf(2, 1, makeA(1))); effects != nil ||
+		ahead.machine.Index() != r.replica.Machine().Index() {
 		t.Error("an entry was executed that is part of the state")
 	}
 	r.replica.Committed(r.now, entryOf(ahead.index+1, 1, makeA(1)))

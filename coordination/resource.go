@@ -69,8 +69,10 @@ func (p *ResourceProperties) bytes() uint64 { return uint64(len(p.MoreSettings) 
 // count, and what is not a number is never the same.
 func (p *ResourceProperties) sameSettings(other *ResourceProperties) bool {
 	same := func(a, b Real) bool { return a.Float() == b.Float() }
-	return same(p.MaxUnitsPerSecond, other.MaxUnitsPerSecond) && same(p.MaxBurstSizeCoefficient, other.MaxBurstSizeCoefficient) &&
-		same(p.PrefetchCoefficient, other.PrefetchCoefficient) && same(p.PrefetchWatermark, other.PrefetchWatermark) &&
+	return same(p.MaxUnitsPerSecond, other.MaxUnitsPerSecond) &&
+		same(p.MaxBurstSizeCoefficient, other.MaxBurstSizeCoefficient) &&
+		same(p.PrefetchCoefficient, other.PrefetchCoefficient) &&
+		same(p.PrefetchWatermark, other.PrefetchWatermark) &&
 		string(p.MoreSettings) == string(other.MoreSettings)
 }
 
@@ -104,7 +106,8 @@ func (p *ResourceProperties) refusal(root bool) *Refusal {
 // set from the one above, and is no faster than that.
 func (r *resource) refresh() {
 	p := &r.properties
-	e := Effective{Rate: math.MaxFloat64, Prefetch: defaultPrefetchCoefficient, Watermark: defaultPrefetchWatermark}
+	e := Effective{Rate: math.MaxFloat64, Prefetch: defaultPrefetchCoefficient,
+		Watermark: defaultPrefetchWatermark}
 	if r.parent != nil {
 		e = r.parent.effective
 	}
@@ -134,7 +137,8 @@ func parentPath(path string) (parent string, is bool) {
 // validResourcePath reports whether all symbols of a path are allowed in one.
 func validResourcePath(path string) bool {
 	return strings.IndexFunc(path, func(c rune) bool {
-		return !('a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.ContainsRune("._-/:#", c))
+		return !('a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' ||
+			strings.ContainsRune("._-/:#", c))
 	}) < 0
 }
 

@@ -80,7 +80,8 @@ func (m *Machine) createResource(c *CreateResource) outcome.Outcome {
 }
 
 // resourceToChange returns what AlterResource and DropResource are about, nil if it is missing.
-func (m *Machine) resourceToChange(path scheme.Path, resource string, by Caller) (*node, *resource, outcome.Outcome) {
+func (m *Machine) resourceToChange(path scheme.Path, resource string, by Caller) (*node, *resource,
+	outcome.Outcome) {
 	n, answer := m.resourcesNode(path, scheme.UpdateRow, by)
 	switch {
 	case n == nil:
@@ -104,7 +105,8 @@ func (m *Machine) alterResource(c *AlterResource) outcome.Outcome {
 	if refusal := c.ResourceProperties.refusal(r.parent == nil); refusal != nil {
 		return because(refusal)
 	}
-	if refusal := m.refusalOf(n, 0, int(c.ResourceProperties.bytes()), int(r.properties.bytes())); refusal != nil {
+	if refusal := m.refusalOf(n, 0, int(c.ResourceProperties.bytes()),
+		int(r.properties.bytes())); refusal != nil {
 		return because(refusal)
 	}
 	n.setProperties(r, c.ResourceProperties)
@@ -128,7 +130,8 @@ func (m *Machine) dropResource(c *DropResource) outcome.Outcome {
 }
 
 // ResourceToDescribe returns the own properties of a resource.
-func (m *Machine) ResourceToDescribe(by Caller, path scheme.Path, resource string) (ResourceProperties, outcome.Outcome) {
+func (m *Machine) ResourceToDescribe(by Caller, path scheme.Path, resource string) (ResourceProperties,
+	outcome.Outcome) {
 	n, answer := m.resourcesNode(path, scheme.SelectRow, by)
 	if n == nil {
 		return ResourceProperties{}, answer
@@ -162,7 +165,8 @@ type ResourcePage struct {
 
 // ListResources returns the page of a listing that begins with the id from, having looked at most resources
 // at the most.
-func (m *Machine) ListResources(by Caller, l ResourceListing, from ResourceID, most int) (ResourcePage, outcome.Outcome) {
+func (m *Machine) ListResources(by Caller, l ResourceListing, from ResourceID, most int) (ResourcePage,
+	outcome.Outcome) {
 	n, answer := m.resourcesNode(l.Path, scheme.SelectRow, by)
 	if n == nil {
 		return ResourcePage{}, answer

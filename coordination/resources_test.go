@@ -13,7 +13,8 @@ import (
 
 // ofRate are properties with a rate, and what this program does not know of the settings and of the resource.
 func ofRate(rate float64, moreSettings, more string) ResourceProperties {
-	return ResourceProperties{MaxUnitsPerSecond: RealOf(rate), MoreSettings: []byte(moreSettings), More: []byte(more)}
+	return ResourceProperties{MaxUnitsPerSecond: RealOf(rate), MoreSettings: []byte(moreSettings),
+		More: []byte(more)}
 }
 
 // resourceRig is a rig with the node /local/n.
@@ -59,38 +60,52 @@ func TestResourceRefusals(t *testing.T) {
 		want string
 	}{
 		{"no node", r.outcome(&CreateResource{Path: pathOf("/local/x"), Resource: "?"}), "SCHEME_ERROR"},
-		{"another kind", r.outcome(&CreateResource{Path: pathOf("/local/d"), Resource: "?"}), "BAD_REQUEST [0/1] Path is not a coordination node path."},
+		{"another kind", r.outcome(&CreateResource{Path: pathOf("/local/d"), Resource: "?"}),
+			"BAD_REQUEST [0/1] Path is not a coordination node path."},
 		{"symbols", r.create("a b", bad), "BAD_REQUEST [0/1] Invalid resource path."},
 		{"symbols that are not ASCII", r.create("ä", bad), "BAD_REQUEST [0/1] Invalid resource path."},
 		{"all symbols", r.create("azAZ09._-:#", ofRate(1, "", "")), "SUCCESS"},
-		{"the same again", r.create("a", ofRate(10, "", "other metering")), "ALREADY_EXISTS [0/1] Resource already exists and has same settings."},
-		{"with other settings", r.create("a", bad), "BAD_REQUEST [0/1] Resource already exists and has different settings."},
-		{"with more settings", r.create("a", ofRate(10, "m", "")), "BAD_REQUEST [0/1] Resource already exists and has different settings."},
+		{"the same again", r.create("a", ofRate(10, "", "other metering")),
+			"ALREADY_EXISTS [0/1] Resource already exists and has same settings."},
+		{"with other settings", r.create("a", bad),
+			"BAD_REQUEST [0/1] Resource already exists and has different settings."},
+		{"with more settings", r.create("a", ofRate(10, "m", "")),
+			"BAD_REQUEST [0/1] Resource already exists and has different settings."},
 		{"an empty path", r.create("", bad), "BAD_REQUEST [0/1] Empty resource path is specified."},
 		{"no parent", r.create("x/y", bad), "BAD_REQUEST [0/1] Parent resource \"x\" doesn't exist."},
-		{"no parent of many", r.create("a/b/c/d", bad), "BAD_REQUEST [0/1] Parent resource \"a/b/c\" doesn't exist."},
-		{"a rate that is none", r.create("b", ResourceProperties{MaxUnitsPerSecond: RealOf(nan), PrefetchCoefficient: RealOf(nan)}),
+		{"no parent of many", r.create("a/b/c/d", bad),
+			"BAD_REQUEST [0/1] Parent resource \"a/b/c\" doesn't exist."},
+		{"a rate that is none", r.create("b",
+			ResourceProperties{MaxUnitsPerSecond: RealOf(nan), PrefetchCoefficient: RealOf(nan)}),
 			"BAD_REQUEST [0/1] MaxUnitsPerSecond must be finite."},
-		{"an infinite rate", r.create("b", ofRate(inf, "", "")), "BAD_REQUEST [0/1] MaxUnitsPerSecond must be finite."},
-		{"a negative rate", r.create("b", ResourceProperties{MaxUnitsPerSecond: RealOf(-1), PrefetchCoefficient: RealOf(nan)}),
-			"BAD_REQUEST [0/1] MaxUnitsPerSecond can't be less than 0."},
-		{"prefetch", r.create("b", ResourceProperties{PrefetchCoefficient: RealOf(-inf), PrefetchWatermark: RealOf(nan)}),
+		{"an infinite rate", r.create("b", ofRate(inf, "", "")),
+			"BAD_REQUEST [0/1] MaxUnitsPerSecond must be finite."},
+		{"a negative rate", r.create("b", ResourceProperties{MaxUnitsPerSecond: RealOf(-1),
+			PrefetchCoefficient: RealOf(nan)}), "BAD_REQUEST [0/1] MaxUnitsPerSecond can't be less than 0."}, {"prefetch", r.create("b", ResourceProperties{PrefetchCoefficient: RealOf(-inf),
+			PrefetchWatermark: RealOf(nan)}),
 			"BAD_REQUEST [0/1] PrefetchCoefficient must be finite."},
-		{"watermark", r.create("b", ResourceProperties{PrefetchWatermark: RealOf(inf)}), "BAD_REQUEST [0/1] PrefetchWatermark must be finite."},
-		{"negative watermark", r.create("b", ResourceProperties{PrefetchWatermark: RealOf(-0.1)}), "BAD_REQUEST [0/1] PrefetchWatermark can't be less than 0."},
-		{"large watermark", r.create("b", ResourceProperties{PrefetchWatermark: RealOf(1.1)}), "BAD_REQUEST [0/1] PrefetchWatermark can't be greater than 1."},
-		{"a root without a rate", r.create("b", ResourceProperties{PrefetchWatermark: RealOf(1)}), "BAD_REQUEST [0/1] No MaxUnitsPerSecond parameter in root resource."},
-		{"any burst", r.create("b", ResourceProperties{MaxUnitsPerSecond: RealOf(1), MaxBurstSizeCoefficient: RealOf(nan)}), "SUCCESS"},
-		{"which is never the same", r.create("b", ResourceProperties{MaxUnitsPerSecond: RealOf(1), MaxBurstSizeCoefficient: RealOf(nan)}),
+		{"watermark", r.create("b", ResourceProperties{PrefetchWatermark: RealOf(inf)}),
+			"BAD_REQUEST [0/1] PrefetchWatermark must be finite."},
+		{"negative watermark", r.create("b", ResourceProperties{PrefetchWatermark: RealOf(-0.1)}),
+			"BAD_REQUEST [0/1] PrefetchWatermark can't be less than 0."},
+		{"large watermark", r.create("b", ResourceProperties{PrefetchWatermark: RealOf(1.1)}),
+			"BAD_REQUEST [0/1] PrefetchWatermark can't be greater than 1."},
+		{"a root without a rate", r.create("b", ResourceProperties{PrefetchWatermark: RealOf(1)}),
+			"BAD_REQUEST [0/1] No MaxUnitsPerSecond parameter in root resource."},
+		{"any burst", r.create("b", ResourceProperties{MaxUnitsPerSecond: RealOf(1), MaxBurstSizeCoefficient: RealOf(nan)}), "SUCCESS"}, {"which is never the same", r.create("b",
+			ResourceProperties{MaxUnitsPerSecond: RealOf(1), MaxBurstSizeCoefficient: RealOf(nan)}),
 			"BAD_REQUEST [0/1] Resource already exists and has different settings."},
 		{"alter no node", r.outcome(&AlterResource{Path: pathOf("/local/x")}), "SCHEME_ERROR"},
-		{"alter the empty path", r.alter("", bad), "BAD_REQUEST [0/1] You should specify resource path or resource id."},
+		{"alter the empty path", r.alter("", bad),
+			"BAD_REQUEST [0/1] You should specify resource path or resource id."},
 		{"alter symbols", r.alter("a b", bad), "BAD_REQUEST [0/1] Invalid resource path."},
 		{"alter what is missing", r.alter("x", bad), "NOT_FOUND [0/1] No resource found."},
 		{"alter", r.alter("a", bad), "BAD_REQUEST [0/1] MaxUnitsPerSecond can't be less than 0."},
-		{"alter a root to no rate", r.alter("a", ResourceProperties{}), "BAD_REQUEST [0/1] No MaxUnitsPerSecond parameter in root resource."},
-		{"alter a child to no rate", r.alter("a/b", ResourceProperties{PrefetchCoefficient: RealOf(-1)}), "SUCCESS"},
-		{"drop the empty path", r.drop(""), "BAD_REQUEST [0/1] You should specify resource path or resource id."},
+		{"alter a root to no rate", r.alter("a", ResourceProperties{}),
+			"BAD_REQUEST [0/1] No MaxUnitsPerSecond parameter in root resource."},
+		{"alter a child to no rate", r.alter("a/b", ResourceProperties{PrefetchCoefficient: RealOf(-1)}),
+			"SUCCESS"}, {"drop the empty path", r.drop(""),
+			"BAD_REQUEST [0/1] You should specify resource path or resource id."},
 		{"drop symbols", r.drop("a b"), "BAD_REQUEST [0/1] Invalid resource path."},
 		{"drop what is missing", r.drop("x"), "NOT_FOUND [0/1] Resource doesn't exist."},
 		{"drop with children", r.drop("a"), "BAD_REQUEST [0/1] Resource \"a\" has children."},
@@ -137,9 +152,11 @@ func TestResourceBounds(t *testing.T) {
 func TestResourceBytes(t *testing.T) {
 	r := resourceRig(t)
 	r.run(&SetLimits{Limits: StateLimits{NodeBytes: 10}})
-	r.is(r.create("r", ofRate(1, "1234", "123456")), "PRECONDITION_FAILED [0/1] Coordination node has no space left")
+	r.is(r.create("r", ofRate(1, "1234", "123456")),
+		"PRECONDITION_FAILED [0/1] Coordination node has no space left")
 	r.is(r.create("r", ofRate(1, "1234", "12345")), "SUCCESS")
-	r.is(r.alter("r", ofRate(1, "12345", "12345")), "PRECONDITION_FAILED [0/1] Coordination node has no space left")
+	r.is(r.alter("r", ofRate(1, "12345", "12345")),
+		"PRECONDITION_FAILED [0/1] Coordination node has no space left")
 	r.run(&SetLimits{Limits: StateLimits{NodeBytes: 1}})
 	r.is(r.alter("r", ofRate(2, "12345", "1234")), "SUCCESS")
 	r.is(r.drop("r"), "SUCCESS")
@@ -153,8 +170,8 @@ func TestResourceBytes(t *testing.T) {
 func TestEffectiveProperties(t *testing.T) {
 	r := resourceRig(t)
 	p := func(rate, prefetch, watermark float64) ResourceProperties {
-		return ResourceProperties{MaxUnitsPerSecond: RealOf(rate), PrefetchCoefficient: RealOf(prefetch), PrefetchWatermark: RealOf(watermark),
-			MaxBurstSizeCoefficient: RealOf(7)}
+		return ResourceProperties{MaxUnitsPerSecond: RealOf(rate), PrefetchCoefficient: RealOf(prefetch),
+			PrefetchWatermark: RealOf(watermark), MaxBurstSizeCoefficient: RealOf(7)}
 	}
 	r.is(r.create("a", p(10, 0, 0)), "SUCCESS")
 	r.is(r.create("a/more", p(20, 3, 0)), "SUCCESS")
@@ -182,13 +199,15 @@ func TestEffectiveProperties(t *testing.T) {
 	r.start(reread(t, r.machine))
 	want("a/less/x/y", Effective{3, 2, 0.5, false})
 	key, _, _ := r.machine.FindResource(pathOf("/local/n"), "a/less/x/y")
-	if rates := r.machine.ResourceRates(nil, key); !slices.Equal(rates, []ResourceRate{{5, 3}, {4, 3}, {3, 4}, {1, 4}}) {
+	if rates := r.machine.ResourceRates(nil, key); !slices.Equal(rates,
+		[]ResourceRate{{5, 3}, {4, 3}, {3, 4}, {1, 4}}) {
 		t.Errorf("the rates are %v", rates)
 	}
 	r.is(r.alter("a", p(4, 0, 0)), "SUCCESS") // the reference keeps the old prefetch until a restart
 	want("a", Effective{4, 0.2, 0.75, false})
 	got, answer := r.machine.ResourceToDescribe(Caller{}, pathOf("/local/n"), "a/less/x")
-	if !answer.OK() || !got.sameSettings(&ResourceProperties{MaxUnitsPerSecond: RealOf(3), MaxBurstSizeCoefficient: RealOf(7)}) {
+	if !answer.OK() || !got.sameSettings(&ResourceProperties{MaxUnitsPerSecond: RealOf(3),
+		MaxBurstSizeCoefficient: RealOf(7)}) {
 		t.Errorf("described as %+v, %s", got, answer)
 	}
 }
@@ -214,7 +233,8 @@ func TestResourceIDs(t *testing.T) {
 	r.applyForeign(r.term, &BeginLineage{Lineage: 2})
 	r.run(&CreateResource{Path: pathOf("/local/other"), Resource: "a", ResourceProperties: ofRate(1, "", "")})
 	key, _, _ := r.machine.FindResource(pathOf("/local/other"), "a")
-	if first != 1 || second != 2 || third != 3+LineageJump || fourth != 1+LineageJump || key.ID != 1+2*LineageJump {
+	if first != 1 || second != 2 || third != 3+LineageJump || fourth != 1+LineageJump ||
+		key.ID != 1+2*LineageJump {
 		t.Errorf("ids %d, %d, %d, %d, %d", first, second, third, fourth, key.ID)
 	}
 	if _, there := r.machine.EffectiveResource(ResourceKey{1, second}); there {
@@ -262,9 +282,12 @@ func TestListResources(t *testing.T) {
 			{ResourceListing{Path: node, Resource: "a"}, []string{"a"}},
 			{ResourceListing{Path: node, Resource: "a", Recursive: true}, []string{"a", "a/b", "a/b/c"}},
 			{ResourceListing{Path: node, Resource: "a/b/c", Recursive: true}, []string{"a/b/c"}},
-			{ResourceListing{Path: node, Resource: "x"}, []string{"NOT_FOUND [0/1] Resource with path \"x\" doesn't exist."}},
-			{ResourceListing{Path: node, Resource: "x", Recursive: true}, []string{"NOT_FOUND [0/1] Resource with path \"x\" doesn't exist."}},
-			{ResourceListing{Path: pathOf("/local")}, []string{"BAD_REQUEST [0/1] Path is not a coordination node path."}},
+			{ResourceListing{Path: node, Resource: "x"},
+				[]string{"NOT_FOUND [0/1] Resource with path \"x\" doesn't exist."}},
+			{ResourceListing{Path: node, Resource: "x", Recursive: true},
+				[]string{"NOT_FOUND [0/1] Resource with path \"x\" doesn't exist."}},
+			{ResourceListing{Path: pathOf("/local")},
+				[]string{"BAD_REQUEST [0/1] Path is not a coordination node path."}},
 		} {
 			if got := r.list(c.listing, most); !slices.Equal(got, c.want) {
 				t.Errorf("%+v, %d a page: %q, want %q", c.listing, most, got, c.want)
@@ -277,7 +300,8 @@ func TestListResources(t *testing.T) {
 		n.addResource(fmt.Sprintf("b/%d", i), ofRate(1, "", ""), lineage{})
 	}
 	for _, most := range []int{shelfBlock - 1, shelfBlock, shelfBlock + 1} {
-		if got := r.list(ResourceListing{Path: node, Recursive: true}, most); len(got) != len(all)+3*shelfBlock {
+		if got := r.list(ResourceListing{Path: node, Recursive: true},
+			most); len(got) != len(all)+3*shelfBlock {
 			t.Errorf("%d paths, %d a page", len(got), most)
 		}
 	}
@@ -287,7 +311,8 @@ func TestListResources(t *testing.T) {
 func TestResourcesAreAuthorized(t *testing.T) {
 	r := resourceRig(t)
 	r.run(&AddUser{Name: "root", PasswordHash: "h"})
-	for subject, name := range map[string]string{"reader": "ydb.granular.select_row", "writer": "ydb.granular.update_row"} {
+	for subject, name := range map[string]string{"reader": "ydb.granular.select_row",
+		"writer": "ydb.granular.update_row"} {
 		r.run(&ModifyPermissions{Path: pathOf("/local/n"), Change: scheme.PermissionsChange{
 			Actions: []scheme.Action{{Kind: scheme.Grant, Subject: subject, Names: []string{name}}}}})
 	}
@@ -295,7 +320,8 @@ func TestResourcesAreAuthorized(t *testing.T) {
 	for _, c := range []struct {
 		subject      string
 		reads, write bool
-	}{{"root", true, true}, {"reader", true, false}, {"writer", false, true}, {"", false, false}, {"eve", false, false}} {
+	}{{"root", true, true}, {"reader", true, false}, {"writer", false, true}, {"", false, false},
+		{"eve", false, false}} {
 		by := Caller{Subject: c.subject, Enforced: true}
 		want := func(what string, may bool, got outcome.Outcome) {
 			t.Helper()
@@ -303,8 +329,10 @@ func TestResourcesAreAuthorized(t *testing.T) {
 				t.Errorf("%s by %q: %s", what, c.subject, got)
 			}
 		}
-		want("create", c.write, r.outcome(&CreateResource{Caller: by, Path: node, Resource: "r", ResourceProperties: ofRate(1, "", "")}))
-		want("alter", c.write, r.outcome(&AlterResource{Caller: by, Path: node, Resource: "r", ResourceProperties: ofRate(2, "", "")}))
+		want("create", c.write, r.outcome(&CreateResource{Caller: by, Path: node, Resource: "r",
+			ResourceProperties: ofRate(1, "", "")}))
+		want("alter", c.write, r.outcome(&AlterResource{Caller: by, Path: node, Resource: "r",
+			ResourceProperties: ofRate(2, "", "")}))
 		_, answer := r.machine.ResourceToDescribe(by, node, "r")
 		want("describe", c.reads, answer)
 		_, answer = r.machine.ListResources(by, ResourceListing{Path: node}, 0, 10)
@@ -314,7 +342,8 @@ func TestResourcesAreAuthorized(t *testing.T) {
 }
 
 func TestCanonicalResourcePath(t *testing.T) {
-	for path, want := range map[string]bool{"": true, "a": true, "a/b": true, "/a": false, "a/": false, "a//b": false, "/": false, "//": false} {
+	for path, want := range map[string]bool{"": true, "a": true, "a/b": true, "/a": false, "a/": false,
+		"a//b": false, "/": false, "//": false} {
 		if CanonicalResourcePath(path) != want {
 			t.Errorf("%q is canonical: %v", path, !want)
 		}
@@ -341,9 +370,10 @@ func TestResourceEffects(t *testing.T) {
 	}{
 		{&CreateResource{Path: node, Resource: "r", ResourceProperties: ofRate(1, "", "")}, nil},
 		{&AlterResource{Path: node, Resource: "r"}, nil}, // refused
-		{&AlterResource{Path: node, Resource: "r", ResourceProperties: ofRate(2, "", "")}, []EffectKind{EffectResourceAltered}},
-		{&DropResource{Path: node, Resource: "x"}, nil},
-		{&AlterNode{Path: node, Config: NodeConfig{RateLimiterCountersMode: CountersDetailed}}, []EffectKind{EffectResourceAltered}},
+		{&AlterResource{Path: node, Resource: "r", ResourceProperties: ofRate(2, "", "")},
+			[]EffectKind{EffectResourceAltered}}, {&DropResource{Path: node, Resource: "x"}, nil},
+		{&AlterNode{Path: node, Config: NodeConfig{RateLimiterCountersMode: CountersDetailed}},
+			[]EffectKind{EffectResourceAltered}},
 		{&AlterNode{Path: node, Config: NodeConfig{SelfCheckPeriodMillis: 700}}, nil},
 		{&DropResource{Path: node, Resource: "r"}, []EffectKind{EffectResourceDropped}},
 		{&AlterNode{Path: node, Config: NodeConfig{RateLimiterCountersMode: 1}}, nil}, // there is none left

@@ -57,8 +57,8 @@ func (r *Restorer) Add(row Row) error {
 	switch row := row.(type) {
 	case SessionRow:
 		s := &session{id: row.ID, timeoutMillis: row.TimeoutMillis, description: row.Description,
-			protectionKey: row.ProtectionKey, attachEpoch: row.AttachEpoch, nonce: row.Nonce, beganMillis: row.BeganMillis,
-			owner: row.Owner}
+			protectionKey: row.ProtectionKey, attachEpoch: row.AttachEpoch, nonce: row.Nonce,
+			beganMillis: row.BeganMillis, owner: row.Owner}
 		n.hold(s)
 		n.use(row.sized())
 		r.machine.stored(n, s, row)
@@ -67,7 +67,8 @@ func (r *Restorer) Add(row Row) error {
 		if last := len(known) - 1; last >= 0 && known[last].id >= row.ID {
 			return fmt.Errorf("row %v comes behind that of semaphore %d", row.Key(), known[last].id)
 		}
-		sem := &semaphore{id: row.ID, name: row.Name, data: row.Data, limit: row.Limit, ephemeral: row.Ephemeral}
+		sem := &semaphore{id: row.ID, name: row.Name, data: row.Data, limit: row.Limit,
+			ephemeral: row.Ephemeral}
 		n.bytes += sem.bytes()
 		n.use(row.sized())
 		n.count(Counts{Semaphores: 1}, 1)
@@ -90,15 +91,19 @@ func (r *Restorer) Add(row Row) error {
 
 func (r *Restorer) addLink(n *node, row LinkRow) error {
 	s, known := n.sessions[row.Session], r.semaphores[n.id]
-	at, found := slices.BinarySearchFunc(known, row.Semaphore, func(sem *semaphore, id SemaphoreID) int { return cmp.Compare(sem.id, id) })
+	at, found := slices.BinarySearchFunc(known, row.Semaphore,
+		func(sem *semaphore, id SemaphoreID) int { return cmp.Compare(sem.id, id) })
 	if s == nil || !found {
-		return fmt.Errorf("row %v ties session %d to semaphore %d, which are not both there", row.Key(), row.Session, row.Semaphore)
+		return fmt.Errorf("row %v ties session %d to semaphore %d, which are not both there", row.Key(),
+			row.Session, row.Semaphore)
 	}
 	sem := known[at]
-	l := &link{session: s, semaphore: sem, order: row.Order, count: row.Count, timeoutMillis: row.TimeoutMillis,
-		data: row.Data, address: row.Address, waitEpoch: row.WaitEpoch, owner: row.Owner, beganMillis: row.BeganMillis}
+	l := &link{session: s, semaphore: sem, order: row.Order, count: row.Count,
+		timeoutMillis: row.TimeoutMillis, data: row.Data, address: row.Address, waitEpoch: row.WaitEpoch,
+		owner: row.Owner, beganMillis: row.BeganMillis}
 	if n.links[l.key()] != nil {
-		return fmt.Errorf("row %v is the second that ties session %d to semaphore %d", row.Key(), row.Session, row.Semaphore)
+		return fmt.Errorf("row %v is the second that ties session %d to semaphore %d", row.Key(), row.Session,
+			row.Semaphore)
 	}
 	n.links[l.key()] = l
 	n.bytes += uint64(len(l.data))

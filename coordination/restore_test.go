@@ -40,7 +40,10 @@ func TestRestoreRefuses(t *testing.T) {
 		change func([]Row) []Row
 	}{
 		{"has no closing row", func(rows []Row) []Row { return rows[:len(rows)-1] }},
-		{"have digest", func(rows []Row) []Row { rows[len(rows)-1] = MachineRow{Index: 9, NextNode: 2}; return rows }},
+		{"have digest", func(rows []Row) []Row {
+			rows[len(rows)-1] = MachineRow{Index: 9, NextNode: 2}
+			return rows
+		}},
 		{"a coordination node that is not there", func(rows []Row) []Row {
 			return replace(rows, func(row Row) Row {
 				if row.Key().Kind == RowNode {
@@ -62,7 +65,9 @@ func TestRestoreRefuses(t *testing.T) {
 			l.Order++
 			return append(rows[:len(rows)-1:len(rows)-1], l, rows[len(rows)-1])
 		}},
-		{"of an unexpected kind", func(rows []Row) []Row { return append(rows, DeletedRow{RowKey{Kind: RowLink, Node: 1, ID: 1}}) }},
+		{"of an unexpected kind", func(rows []Row) []Row {
+			return append(rows, DeletedRow{RowKey{Kind: RowLink, Node: 1, ID: 1}})
+		}},
 		{"path tree", func(rows []Row) []Row {
 			return replace(rows, func(row Row) Row {
 				if row.Key() == (RowKey{Kind: RowPath, ID: 1}) {
@@ -111,9 +116,11 @@ func restore(rows []Row) error {
 // machine's row is the exception: its index and counter are not part of the sum.
 func TestEveryFieldIsHashed(t *testing.T) {
 	entry := scheme.Entry{ID: 2, Parent: 1, Name: "n", Kind: scheme.CoordinationNode, Node: 3, Owner: "o",
-		Permissions: []scheme.Permission{{Subject: "s", Names: []string{"x", "y"}}}, Created: scheme.Stamp{PlanStep: 4, TxID: 5}}
+		Permissions: []scheme.Permission{{Subject: "s", Names: []string{"x", "y"}}},
+		Created:     scheme.Stamp{PlanStep: 4, TxID: 5}}
 	rows := []Row{
-		PathRow{entry}, NodeRow{ID: 1}, SessionRow{Node: 1, ID: 1}, SemaphoreRow{Node: 1, ID: 1}, LinkRow{Node: 1, Order: 1},
+		PathRow{entry}, NodeRow{ID: 1}, SessionRow{Node: 1, ID: 1}, SemaphoreRow{Node: 1, ID: 1},
+		LinkRow{Node: 1, Order: 1},
 		ResourceRow{Node: 1, ID: 1}, MachineRow{NextNode: 1}, DeletedRow{},
 	}
 	seen := make(map[uint64]Row)

@@ -211,7 +211,8 @@ func word(m Message) string {
 	case MessageDescribed:
 		return fmt.Sprintf("%d #%d %s", m.Stream, m.Sequence, refused("described"))
 	case MessageChanged:
-		return fmt.Sprintf("%d #%d changed data=%v owners=%v", m.Stream, m.Sequence, m.DataChanged, m.OwnersChanged)
+		return fmt.Sprintf("%d #%d changed data=%v owners=%v", m.Stream, m.Sequence, m.DataChanged,
+			m.OwnersChanged)
 	}
 	if m.Kind == MessageResumed {
 		return fmt.Sprintf("%d resumed", m.Stream)
@@ -223,6 +224,7 @@ var relaxed = NodeConfig{ReadConsistencyMode: ConsistencyRelaxed, AttachConsiste
 
 var (
 	tryLock  = Request{Kind: RequestAcquire, Name: "lock", Count: Infinite, Ephemeral: true}
-	waitLock = Request{Kind: RequestAcquire, Name: "lock", Count: Infinite, Ephemeral: true, TimeoutMillis: 5000}
-	release  = Request{Kind: RequestRelease, Name: "lock"}
+	waitLock = Request{Kind: RequestAcquire, Name: "lock", Count: Infinite, Ephemeral: true,
+		TimeoutMillis: 5000}
+	release = Request{Kind: RequestRelease, Name: "lock"}
 )

@@ -76,26 +76,38 @@ func TestStateLimit(t *testing.T) {
 		grow   func(*rig, StreamID) string
 		bytes  int
 	}{
-		{"session", nil, nil, start(AttachRequest{Path: "/local/a", TimeoutMillis: 1000, Description: "three", ProtectionKey: "key",
-			Identity: Identity{Kind: IdentityToken, Subject: "alice"}}), sessionRowBytes + 5 + 3 + 5},
+		{"session", nil, nil, start(AttachRequest{Path: "/local/a", TimeoutMillis: 1000, Description: "three",
+			ProtectionKey: "key", Identity: Identity{Kind: IdentityToken, Subject: "alice"}}),
+			sessionRowBytes + 5 + 3 + 5},
 		{"semaphore", nil, nil, request(lock), rowBytes + 4 + 4},
 		{"data", []Request{lock}, nil, request(updateLock("longer")), 2},
-		{"ephemeral semaphore and its owner", nil, nil, request(Request{Kind: RequestAcquire, Name: "e", Count: 1, Data: []byte("xy"),
-			Ephemeral: true}), 2*rowBytes + 1 + 2},
-		{"owner", []Request{lock}, nil, request(Request{Kind: RequestAcquire, Name: "lock", Count: 1, Data: []byte("xyz")}), rowBytes + 3},
+		{"ephemeral semaphore and its owner", nil, nil,
+			request(Request{Kind: RequestAcquire, Name: "e", Count: 1, Data: []byte("xy"),
+				Ephemeral: true}), 2*rowBytes + 1 + 2},
+		{"owner", []Request{lock}, nil, request(Request{Kind: RequestAcquire, Name: "lock", Count: 1,
+			Data: []byte("xyz")}), rowBytes + 3},
 		{"data of an owner", []Request{lock, {Kind: RequestAcquire, Name: "lock", Count: 1}}, nil,
 			request(Request{Kind: RequestAcquire, Name: "lock", Count: 1, Data: []byte("xyz")}), 3},
-		{"node", nil, nil, call(&CreateNode{Path: pathOf("/local/d/b"), Owner: "o"}), 2*(rowBytes+1+1) + nodeRowBytes},
-		{"directory", nil, nil, call(&MakeDirectory{Path: pathOf("/local/d/e"), Owner: "o"}), 2 * (rowBytes + 1 + 1)},
-		{"permission", nil, nil, call(&ModifyPermissions{Path: pathOf("/local/a"), Change: scheme.PermissionsChange{
-			Actions: []scheme.Action{{Kind: scheme.Grant, Subject: "bob", Names: []string{"ydb.generic.read"}}}}}), 64 + 3 + 32 + 16},
-		{"owner of a path", nil, nil, call(&ModifyPermissions{Path: pathOf("/local/a"), Change: scheme.PermissionsChange{
-			Actions: []scheme.Action{{Kind: scheme.ChangeOwner, Subject: scheme.RootOwner + "s"}}}}), 1},
+		{"node", nil, nil, call(&CreateNode{Path: pathOf("/local/d/b"), Owner: "o"}),
+			2*(rowBytes+1+1) + nodeRowBytes},
+		{"directory", nil, nil, call(&MakeDirectory{Path: pathOf("/local/d/e"), Owner: "o"}),
+			2 * (rowBytes + 1 + 1)}, {"permission", nil, nil,
+			call(&ModifyPermissions{Path: pathOf("/local/a"),
+				Change: scheme.PermissionsChange{
+					Actions: []scheme.Action{{Kind: scheme.Grant, Subject: "bob",
+						Names: []string{"ydb.generic.read"}}}}}), 64 + 3 + 32 + 16},
+		{"owner of a path", nil, nil, call(&ModifyPermissions{Path: pathOf("/local/a"),
+			Change: scheme.PermissionsChange{
+				Actions: []scheme.Action{{Kind: scheme.ChangeOwner, Subject: scheme.RootOwner + "s"}}}}), 1},
 		{"user", nil, nil, call(&AddUser{Name: "bob", PasswordHash: "hash"}), rowBytes + 3 + 4},
-		{"resource", nil, nil, call(&CreateResource{Path: pathOf("/local/a"), Resource: "res", ResourceProperties: ofRate(1, "ab", "c")}), rowBytes + 3 + 3},
-		{"properties", nil, []Command{&CreateResource{Path: pathOf("/local/a"), Resource: "res", ResourceProperties: ofRate(1, "", "c")}},
-			call(&AlterResource{Path: pathOf("/local/a"), Resource: "res", ResourceProperties: ofRate(1, "ab", "cd")}), 3},
-		{"password", nil, []Command{&AddUser{Name: "bob", PasswordHash: "hash"}}, call(&SetPassword{Name: "bob", PasswordHash: "hashes"}), 2},
+		{"resource", nil, nil, call(&CreateResource{Path: pathOf("/local/a"), Resource: "res",
+			ResourceProperties: ofRate(1, "ab", "c")}), rowBytes + 3 + 3},
+		{"properties", nil, []Command{&CreateResource{Path: pathOf("/local/a"), Resource: "res",
+			ResourceProperties: ofRate(1, "", "c")}},
+			call(&AlterResource{Path: pathOf("/local/a"), Resource: "res",
+				ResourceProperties: ofRate(1, "ab", "cd")}), 3},
+		{"password", nil, []Command{&AddUser{Name: "bob", PasswordHash: "hash"}},
+			call(&SetPassword{Name: "bob", PasswordHash: "hashes"}), 2},
 	} {
 		for past := range 2 {
 			r, stream, n := roomRig(t)
@@ -115,7 +127,8 @@ func TestStateLimit(t *testing.T) {
 			switch {
 			case past == 0 && (refused || used != before+uint64(c.bytes) || used != r.machine.limits.State):
 				t.Errorf("%s at the limit: %s, %d bytes, %d before", c.what, answer, used, before)
-			case past == 1 && (!refused || used != before || r.machine.Digest() != digest || n.nextSession != nextSession):
+			case past == 1 && (!refused || used != before || r.machine.Digest() != digest ||
+				n.nextSession != nextSession):
 				t.Errorf("%s past the limit: %s, %d bytes, %d before", c.what, answer, used, before)
 			}
 			if err := r.machine.Check(); err != nil {
@@ -140,11 +153,13 @@ func TestStateLimitOfWaiter(t *testing.T) {
 	again.Data = []byte("x")
 	r.request(waiter, 2, again)
 	r.request(third, 1, waitLock)
-	r.request(third, 2, Request{Kind: RequestAcquire, Name: "lock", Count: 1, Ephemeral: true}) // a try makes nothing
+	// a try makes nothing
+	r.request(third, 2, Request{Kind: RequestAcquire, Name: "lock", Count: 1, Ephemeral: true})
 	r.request(owner, 2, release)
 	r.applyAll()
 	const full = "Cluster state has no space left"
-	r.expect("2 #1 pending", "2 #2 "+full, "3 #1 "+full, "3 #2 done false", "1 #2 done true", "2 #1 done true")
+	r.expect("2 #1 pending", "2 #2 "+full, "3 #1 "+full, "3 #2 done false", "1 #2 done true",
+		"2 #1 done true")
 	r.request(third, 3, waitLock)
 	r.applyAll()
 	r.expect("3 #3 pending")
@@ -156,12 +171,16 @@ func TestStateAboveItsLimit(t *testing.T) {
 	described := AttachRequest{Path: "/local/a", TimeoutMillis: 1000, Description: "a description"}
 	second, sessionOfSecond := r.attach(described)
 	third, _ := r.attach(AttachRequest{Path: "/local/a", TimeoutMillis: 1000})
-	for i, q := range []Request{createLock, updateLock("data"), {Kind: RequestCreate, Name: "other", Limit: 3, Data: []byte("data")},
-		{Kind: RequestAcquire, Name: "other", Count: 2, Data: []byte("owner")}, tryLockOf("e1"), tryLockOf("e2")} {
+	for i, q := range []Request{createLock, updateLock("data"),
+		{Kind: RequestCreate, Name: "other", Limit: 3, Data: []byte("data")},
+		{Kind: RequestAcquire, Name: "other", Count: 2, Data: []byte("owner")}, tryLockOf("e1"),
+		tryLockOf("e2")} {
 		r.request(stream, Sequence(i+1), q)
 	}
-	r.request(second, 1, Request{Kind: RequestAcquire, Name: "e1", Count: 1, Ephemeral: true, TimeoutMillis: 500, Data: []byte("waiter")})
-	r.request(third, 1, Request{Kind: RequestAcquire, Name: "e2", Count: 1, Ephemeral: true, TimeoutMillis: Infinite})
+	r.request(second, 1, Request{Kind: RequestAcquire, Name: "e1", Count: 1, Ephemeral: true,
+		TimeoutMillis: 500, Data: []byte("waiter")})
+	r.request(third, 1, Request{Kind: RequestAcquire, Name: "e2", Count: 1, Ephemeral: true,
+		TimeoutMillis: Infinite})
 	r.applyAll()
 	r.run(&CreateNode{Path: pathOf("/local/dir/b")})
 	r.run(&MakeDirectory{Path: pathOf("/local/empty")})
@@ -170,7 +189,8 @@ func TestStateAboveItsLimit(t *testing.T) {
 	r.run(&AddUser{Name: "root", PasswordHash: "hash"})
 	r.run(&AddUser{Name: "bob", PasswordHash: "hash"})
 	r.run(&SetLimits{Limits: StateLimits{State: 1}})
-	if answer := r.outcome(&MakeDirectory{Path: pathOf("/local/more")}); answer.Status != outcome.PreconditionFailed {
+	if answer := r.outcome(
+		&MakeDirectory{Path: pathOf("/local/more")}); answer.Status != outcome.PreconditionFailed {
 		t.Errorf("a directory more: %s", answer)
 	}
 	r.start(reread(t, r.machine))
@@ -209,7 +229,8 @@ func TestStateAboveItsLimit(t *testing.T) {
 	}
 	r.leader.Detach(r.now, second)
 	less("a shorter description", func() {
-		second = again(sessionOfSecond, AttachRequest{Path: "/local/a", TimeoutMillis: 60_000, Description: "d"})
+		second = again(sessionOfSecond, AttachRequest{Path: "/local/a", TimeoutMillis: 60_000,
+			Description: "d"})
 	})
 	less("shorter data", func() { r.request(stream, 11, updateLock("dat")) })
 	less("fewer tokens, less data", func() {
@@ -223,9 +244,13 @@ func TestStateAboveItsLimit(t *testing.T) {
 	r.request(stream, 13, Request{Kind: RequestDescribe, Name: "other", IncludeOwners: true, WatchData: true})
 	r.expect(fmt.Sprintf("%d #13 described", stream))
 	less("release", func() { r.request(stream, 14, Request{Kind: RequestRelease, Name: "e1"}) })
-	less("release that lets a waiter in", func() { r.request(stream, 15, Request{Kind: RequestRelease, Name: "e2"}) })
+	less("release that lets a waiter in", func() {
+		r.request(stream, 15, Request{Kind: RequestRelease, Name: "e2"})
+	})
 	less("delete", func() { r.request(stream, 16, Request{Kind: RequestDelete, Name: "lock"}) })
-	less("delete by force", func() { r.request(stream, 17, Request{Kind: RequestDelete, Name: "other", Force: true}) })
+	less("delete by force", func() {
+		r.request(stream, 17, Request{Kind: RequestDelete, Name: "other", Force: true})
+	})
 	less("stop", func() { r.request(second, 11, Request{Kind: RequestStop}) })
 	r.leader.Detach(r.now, stream)
 	less("expiry", func() {
@@ -247,7 +272,8 @@ func TestStateAboveItsLimit(t *testing.T) {
 	r.run(&CreateNode{Path: pathOf("/local/a")})      // it is there
 	r.run(&MakeDirectory{Path: pathOf("/local/dir")}) // the same
 	r.run(&RotateSigningKey{Secret: []byte("secret")})
-	r.run(&RotateSigningKey{Secret: []byte("secret"), After: accounts.Position{Index: uint64(r.index)}, DropBeforeMillis: Infinite})
+	r.run(&RotateSigningKey{Secret: []byte("secret"), After: accounts.Position{Index: uint64(r.index)},
+		DropBeforeMillis: Infinite})
 	r.run(&SetLimits{Limits: StateLimits{State: 1 << 20}})
 	r.run(&MakeDirectory{Path: pathOf("/local/more")})
 }
@@ -274,7 +300,8 @@ func TestNothingStaysCounted(t *testing.T) {
 		t.Errorf("an empty state counts %d bytes, want %d", empty, want)
 	}
 	r.createNode("/local/a", relaxed)
-	stream, _ := r.attach(AttachRequest{Path: "/local/a", TimeoutMillis: 1000, Description: "d", ProtectionKey: "k"})
+	stream, _ := r.attach(AttachRequest{Path: "/local/a", TimeoutMillis: 1000, Description: "d",
+		ProtectionKey: "k"})
 	r.request(stream, 1, createLock)
 	r.request(stream, 2, tryLock)
 	r.applyAll()
@@ -304,8 +331,10 @@ func TestSetLimits(t *testing.T) {
 	want(StateLimits{State: 7000, NodeBytes: 4, Sessions: 3, Semaphores: 2})
 	r.run(&AddUser{Name: "root", PasswordHash: "hash"})
 	r.run(&AddUser{Name: "bob", PasswordHash: "hash"})
-	for subject, status := range map[string]outcome.Status{"": outcome.Unauthorized, "bob": outcome.Unauthorized, "root": outcome.Success} {
-		answer := r.outcome(&SetLimits{Caller: Caller{Subject: subject, Enforced: true}, Limits: StateLimits{State: 8000}})
+	for subject, status := range map[string]outcome.Status{"": outcome.Unauthorized,
+		"bob": outcome.Unauthorized, "root": outcome.Success} {
+		answer := r.outcome(&SetLimits{Caller: Caller{Subject: subject, Enforced: true},
+			Limits: StateLimits{State: 8000}})
 		if answer.Status != status {
 			t.Errorf("set by %q: %s", subject, answer)
 		}
@@ -327,10 +356,13 @@ func TestOwnLimitsDecideNothing(t *testing.T) {
 		return Origin{Node: 1, Session: session, Address: Address{Epoch: Epoch{1, uint64(session)}}}
 	}
 	for i, c := range []Command{
-		&CreateNode{Path: pathOf("/local/a")}, &Attach{Node: 1, Epoch: Epoch{1, 1}}, &Attach{Node: 1, Epoch: Epoch{1, 2}},
-		&CreateSemaphore{Origin: origin(1), Name: "a", Limit: 1, Data: []byte("data")}, &CreateSemaphore{Origin: origin(1), Name: "b", Limit: 1},
-		&AcquireSemaphore{Origin: origin(2), Name: "c", Count: 1, Ephemeral: true}, &AddUser{Name: "root", PasswordHash: "hash"},
-		&SetLimits{Limits: StateLimits{State: 4000}}, &MakeDirectory{Path: pathOf("/local/d")},
+		&CreateNode{Path: pathOf("/local/a")}, &Attach{Node: 1, Epoch: Epoch{1, 1}},
+		&Attach{Node: 1, Epoch: Epoch{1, 2}},
+		&CreateSemaphore{Origin: origin(1), Name: "a", Limit: 1, Data: []byte("data")},
+		&CreateSemaphore{Origin: origin(1), Name: "b", Limit: 1},
+		&AcquireSemaphore{Origin: origin(2), Name: "c", Count: 1, Ephemeral: true},
+		&AddUser{Name: "root", PasswordHash: "hash"}, &SetLimits{Limits: StateLimits{State: 4000}},
+		&MakeDirectory{Path: pathOf("/local/d")},
 	} {
 		one, other := fmt.Sprint(small.Apply(Index(i+1), 1, c)), fmt.Sprint(usual.Apply(Index(i+1), 1, c))
 		if one != other || small.Digest() != usual.Digest() || small.Used() != usual.Used() {
@@ -348,7 +380,8 @@ func TestProposedLimits(t *testing.T) {
 		t.Errorf("by default %+v", got)
 	}
 	limits := Limits{State: 9, Sessions: 1, Semaphores: 2, Bytes: 3, Described: 4}
-	if got, want := limits.Proposed(), (StateLimits{State: 9, NodeBytes: 3, Sessions: 1, Semaphores: 2}); got != want {
+	if got, want := limits.Proposed(), (StateLimits{State: 9, NodeBytes: 3, Sessions: 1,
+		Semaphores: 2}); got != want {
 		t.Errorf("%+v gives %+v, want %+v", limits, got, want)
 	}
 }

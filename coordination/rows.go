@@ -151,21 +151,23 @@ func (s *semaphore) rowMark() *rowMark { return &s.mark }
 func (l *link) rowMark() *rowMark      { return &l.mark }
 
 func (n *node) row(*node) Row {
-	return NodeRow{ID: n.id, Config: n.config, NextSession: n.nextSession, NextSemaphore: n.nextSemaphore, NextOrder: n.nextOrder,
-		NextResource: n.nextResource}
+	return NodeRow{ID: n.id, Config: n.config, NextSession: n.nextSession, NextSemaphore: n.nextSemaphore,
+		NextOrder: n.nextOrder, NextResource: n.nextResource}
 }
 
 func (s *session) row(n *node) Row {
 	return SessionRow{Node: n.id, ID: s.id, TimeoutMillis: s.timeoutMillis, Description: s.description,
-		ProtectionKey: s.protectionKey, AttachEpoch: s.attachEpoch, Nonce: s.nonce, BeganMillis: s.beganMillis, Owner: s.owner}
+		ProtectionKey: s.protectionKey, AttachEpoch: s.attachEpoch, Nonce: s.nonce,
+		BeganMillis: s.beganMillis, Owner: s.owner}
 }
 
 func (s *semaphore) row(n *node) Row {
-	return SemaphoreRow{Node: n.id, ID: s.id, Name: s.name, Data: s.data, Limit: s.limit, Ephemeral: s.ephemeral}
+	return SemaphoreRow{Node: n.id, ID: s.id, Name: s.name, Data: s.data, Limit: s.limit,
+		Ephemeral: s.ephemeral}
 }
 
 func (l *link) row(n *node) Row {
-	return LinkRow{Node: n.id, Order: l.order, Session: l.session.id, Semaphore: l.semaphore.id, Count: l.count,
-		TimeoutMillis: l.timeoutMillis, Data: l.data, Address: l.address, WaitEpoch: l.waitEpoch, Owner: l.owner,
-		BeganMillis: l.beganMillis}
+	return LinkRow{Node: n.id, Order: l.order, Session: l.session.id, Semaphore: l.semaphore.id,
+		Count: l.count, TimeoutMillis: l.timeoutMillis, Data: l.data, Address: l.address,
+		WaitEpoch: l.waitEpoch, Owner: l.owner, BeganMillis: l.beganMillis}
 }

@@ -76,7 +76,8 @@ func (m *Machine) removeSemaphore(n *node, sem *semaphore, force bool) *Refusal 
 		n.remove(l)
 	}
 	if m.observed {
-		m.occurred = append(m.occurred, Occurrence{Kind: OccurSemaphoreDeleted, StampMillis: m.stampMillis, Node: n.id, Semaphore: sem.name})
+		m.occurred = append(m.occurred, Occurrence{Kind: OccurSemaphoreDeleted, StampMillis: m.stampMillis,
+			Node: n.id, Semaphore: sem.name})
 	}
 	m.destroy(n, sem)
 	return nil
@@ -277,7 +278,8 @@ func (m *Machine) promote(n *node, sem *semaphore) bool {
 		n.count(Counts{Waiters: 1}, -1)
 		n.makeOwner(l, m.stampMillis)
 		m.linkOccurs(OccurLockGranted, n, l)
-		m.result(l.session, Effect{Node: n.id, Address: l.address, Request: RequestAcquire, Done: true, Order: l.order})
+		m.result(l.session, Effect{Node: n.id, Address: l.address, Request: RequestAcquire, Done: true,
+			Order: l.order})
 		granted = true
 	}
 	return granted
@@ -295,7 +297,8 @@ func (m *Machine) pend(n *node, l *link) {
 
 // endWait gives a waiting acquire its last answer: a refusal, or "not acquired" if its time is up.
 func (m *Machine) endWait(n *node, l *link, refusal *Refusal) {
-	m.result(l.session, Effect{Node: n.id, Address: l.address, Request: RequestAcquire, Refusal: refusal, Order: l.order})
+	m.result(l.session, Effect{Node: n.id, Address: l.address, Request: RequestAcquire, Refusal: refusal,
+		Order: l.order})
 }
 
 func (m *Machine) ownersChanged(n *node, sem *semaphore) {

@@ -74,7 +74,8 @@ func TestStreamLeftUnderANewLeader(t *testing.T) {
 		r.pass(c.after)
 		r.leader.Detach(r.now, stream)
 		if got, want := r.leader.NextDeadline(), r.leader.began.After(c.ends); got != want {
-			t.Errorf("%s: ends %d ms after the beginning, want %d", name, (got-r.leader.began)/1_000_000, c.ends)
+			t.Errorf("%s: ends %d ms after the beginning, want %d", name, (got-r.leader.began)/1_000_000,
+				c.ends)
 		}
 	}
 }
@@ -115,9 +116,11 @@ func TestWhatAnAttachReplaces(t *testing.T) {
 	node := r.createNode("/local/a", NodeConfig{})
 	_, session := r.attach(AttachRequest{Path: "/local/a", TimeoutMillis: 1000, Description: "first"})
 	before := r.machine.nodes[node].sessions[session].attachEpoch
-	r.attach(AttachRequest{Path: "/local/a", TimeoutMillis: 2000, Description: "second", Session: session, ProtectionKey: "late"})
+	r.attach(AttachRequest{Path: "/local/a", TimeoutMillis: 2000, Description: "second", Session: session,
+		ProtectionKey: "late"})
 	s := r.machine.nodes[node].sessions[session]
-	if s.timeoutMillis != 2000 || s.description != "second" || s.protectionKey != "" || s.attachEpoch.Compare(before) <= 0 {
+	if s.timeoutMillis != 2000 || s.description != "second" || s.protectionKey != "" ||
+		s.attachEpoch.Compare(before) <= 0 {
 		t.Errorf("%+v, epoch before %+v", s, before)
 	}
 }

@@ -40,7 +40,8 @@ func (s *shelf[E]) seek(number uint64) (block, in int) {
 		return block, 0
 	}
 	block--
-	in, _ = slices.BinarySearchFunc(s.blocks[block], number, func(e E, number uint64) int { return cmp.Compare(e.number(), number) })
+	in, _ = slices.BinarySearchFunc(s.blocks[block], number,
+		func(e E, number uint64) int { return cmp.Compare(e.number(), number) })
 	if in == len(s.blocks[block]) {
 		return block + 1, 0
 	}
@@ -83,7 +84,8 @@ func (s *shelf[E]) remove(e E) {
 func (s *shelf[E]) join(block int) {
 	for _, first := range [...]int{block, block - 1} {
 		second := first + 1
-		if first >= 0 && second < len(s.blocks) && len(s.blocks[first])+len(s.blocks[second]) <= shelfBlock/2 {
+		if first >= 0 && second < len(s.blocks) &&
+			len(s.blocks[first])+len(s.blocks[second]) <= shelfBlock/2 {
 			s.blocks[first] = append(s.blocks[first], s.blocks[second]...)
 			s.blocks = slices.Delete(s.blocks, second, second+1)
 			return

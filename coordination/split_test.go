@@ -59,8 +59,10 @@ func (s *splitting) again(shared map[string]int) {
 	for from := 0; from < len(s.log); {
 		entry := coordination.Entry{Index: m.Index() + 1, Term: s.log[from].term}
 		stored := codec.BeginEntry(nil, 0)
-		for most := 1 + s.random.IntN(1+s.random.IntN(40)); len(entry.Commands) < most && s.fits(&entry, from); from++ {
-			at[from] = coordination.Position{Index: entry.Index, Place: coordination.Place(len(entry.Commands))}
+		for most := 1 + s.random.IntN(1+s.random.IntN(40)); len(entry.Commands) < most &&
+			s.fits(&entry, from); from++ {
+			at[from] = coordination.Position{Index: entry.Index,
+				Place: coordination.Place(len(entry.Commands))}
 			c := moved(s.log[from].command, at)
 			entry.Commands = append(entry.Commands, c)
 			stored = codec.AppendToEntry(stored, c)
@@ -90,7 +92,8 @@ func (s *splitting) fits(entry *coordination.Entry, next int) bool {
 	return n == 0 || !coordination.Alone(s.log[next].command) && !coordination.Alone(entry.Commands[n-1])
 }
 
-func (s *splitting) compare(effects []coordination.Effect, m *coordination.Machine, at []coordination.Position) {
+func (s *splitting) compare(effects []coordination.Effect, m *coordination.Machine,
+	at []coordination.Position) {
 	s.t.Helper()
 	if len(effects) != len(s.effects) {
 		s.t.Fatalf("%d effects, with an entry each %d", len(effects), len(s.effects))

@@ -12,7 +12,8 @@ func (r *rig) commitAt(stampMillis uint64) {
 	r.index++
 	commands := r.inFlight
 	r.inFlight = nil
-	r.replica.Committed(r.now, &Entry{Index: r.index, Term: r.term, StampMillis: stampMillis, Commands: commands})
+	r.replica.Committed(r.now, &Entry{Index: r.index, Term: r.term, StampMillis: stampMillis,
+		Commands: commands})
 	if err := r.machine.Check(); err != nil {
 		r.t.Fatal(err)
 	}
@@ -87,7 +88,8 @@ func TestStamps(t *testing.T) {
 func TestStampsNeverGoBack(t *testing.T) {
 	r := newRig(t)
 	for _, step := range []struct{ wall, entry, want uint64 }{
-		{wall: 10, want: 10}, {wall: 9, want: 10}, {wall: 12, want: 12}, {entry: 20, wall: 15, want: 20}, {entry: 18, wall: 15, want: 20},
+		{wall: 10, want: 10}, {wall: 9, want: 10}, {wall: 12, want: 12}, {entry: 20, wall: 15, want: 20},
+		{entry: 18, wall: 15, want: 20},
 		{wall: 0, want: 20}, {wall: 21, want: 21},
 	} {
 		if step.entry != 0 {
@@ -116,7 +118,8 @@ func TestDigestsOfTheFirstVersion(t *testing.T) {
 		}
 	}
 	for want, row := range map[uint64]Row{
-		0x96125f0c6eb82a87: MachineRow{NextNode: 3}, 0xd8d9c6952db90702: SessionRow{Node: 1, ID: 2}, 0x6a569261547c7b87: LinkRow{Node: 1, Order: 2, WaitEpoch: Position{Index: 7}},
+		0x96125f0c6eb82a87: MachineRow{NextNode: 3}, 0xd8d9c6952db90702: SessionRow{Node: 1, ID: 2},
+		0x6a569261547c7b87: LinkRow{Node: 1, Order: 2, WaitEpoch: Position{Index: 7}},
 	} {
 		if got := row.hash(); got != want {
 			t.Errorf("%+v has hash %#x, and had %#x", row, got, want)

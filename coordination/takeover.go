@@ -55,6 +55,7 @@ func (l *Leader) inheritWait(n *node, link *link) {
 	if link.owner || link.waitEpoch.Index > l.takeover.index {
 		return
 	}
-	l.startWait(l.began, l.leaderSide(n.id), ExpireWaiter{Node: n.id, Session: link.session.id, Semaphore: link.semaphore.id,
-		Order: link.order, WaitEpoch: link.waitEpoch, Term: l.term}, link.timeoutMillis)
+	l.startWait(l.began, l.leaderSide(n.id), ExpireWaiter{Node: n.id, Session: link.session.id,
+		Semaphore: link.semaphore.id, Order: link.order, WaitEpoch: link.waitEpoch, Term: l.term},
+		link.timeoutMillis)
 }

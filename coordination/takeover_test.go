@@ -19,7 +19,8 @@ func populated(t *testing.T) *rig {
 		node := r.createNode(path, NodeConfig{SessionGracePeriodMillis: uint32(4000 + 1000*at),
 			AttachConsistencyMode: ConsistencyRelaxed})
 		for i := range 300 {
-			r.applyForeign(r.term, &Attach{Node: node, Epoch: r.leader.nextEpoch(), TimeoutMillis: uint64(5000 + i)})
+			r.applyForeign(r.term, &Attach{Node: node, Epoch: r.leader.nextEpoch(),
+				TimeoutMillis: uint64(5000 + i)})
 		}
 		for i := range 150 {
 			for _, session := range []SessionID{1, 2} { // the first one owns, the second one waits
@@ -71,7 +72,8 @@ func TestTakeOverInSlices(t *testing.T) {
 		rows++
 		for _, s := range n.sessions {
 			rows++
-			want[fmt.Sprintf("session %d/%d", n.id, s.id)] = since.After(s.timeoutMillis + n.config.EffectiveGraceMillis())
+			want[fmt.Sprintf("session %d/%d", n.id,
+				s.id)] = since.After(s.timeoutMillis + n.config.EffectiveGraceMillis())
 		}
 		for _, l := range n.links {
 			rows++
@@ -81,7 +83,8 @@ func TestTakeOverInSlices(t *testing.T) {
 		}
 	}
 	if got := len(r.deadlines()); got != 0 || len(r.leader.nodes) != 0 {
-		t.Errorf("a new leader looks at %d deadlines on %d nodes before the first tick", got, len(r.leader.nodes))
+		t.Errorf("a new leader looks at %d deadlines on %d nodes before the first tick", got,
+			len(r.leader.nodes))
 	}
 	ticks := 0
 	for made := 0; r.leader.takeover != nil; ticks++ {
@@ -146,7 +149,8 @@ func (p *takeoverPair) both(do func(r *rig)) {
 		do(r)
 		r.take()
 	}
-	if a, b := fmt.Sprintf("%+v", p.sliced.inFlight), fmt.Sprintf("%+v", p.atOnce.inFlight); len(p.sliced.inFlight) != len(p.atOnce.inFlight) {
+	if a, b := fmt.Sprintf("%+v", p.sliced.inFlight),
+		fmt.Sprintf("%+v", p.atOnce.inFlight); len(p.sliced.inFlight) != len(p.atOnce.inFlight) {
 		p.t.Fatalf("seed %d: proposed %s, want %s", p.seed, a, b)
 	}
 	if a, b := p.sliced.said(), p.atOnce.said(); !slices.Equal(a, b) {
@@ -159,7 +163,8 @@ func (p *takeoverPair) both(do func(r *rig)) {
 func TestTakeOverWhileServing(t *testing.T) {
 	for seed := range uint64(20) {
 		random := rand.New(rand.NewPCG(seed, 2))
-		p := &takeoverPair{t: t, seed: seed, sliced: populated(t), atOnce: populated(t), attached: make(map[StreamID]bool)}
+		p := &takeoverPair{t: t, seed: seed, sliced: populated(t), atOnce: populated(t),
+			attached: make(map[StreamID]bool)}
 		p.both(func(r *rig) { r.lead() })
 		p.atOnce.finishTakeover()
 		for p.sliced.leader.takeover != nil {
@@ -207,7 +212,8 @@ func (p *takeoverPair) act(random *rand.Rand) {
 	case pick < 10:
 		grace := uint32(1500 + random.IntN(8000))
 		p.both(func(r *rig) {
-			r.call(&AlterNode{Path: scheme.SplitLoose(path), Config: NodeConfig{SessionGracePeriodMillis: grace}})
+			r.call(&AlterNode{Path: scheme.SplitLoose(path),
+				Config: NodeConfig{SessionGracePeriodMillis: grace}})
 			r.applyAll()
 		})
 	case pick < 15:
@@ -217,7 +223,8 @@ func (p *takeoverPair) act(random *rand.Rand) {
 	case pick < 35: // relaxed, or with another timeout through the log
 		timeout := durable.timeoutMillis + uint64(random.IntN(2))
 		p.both(func(r *rig) {
-			r.open(AttachRequest{Path: path, Session: session, TimeoutMillis: timeout, SeqNo: uint64(r.index)})
+			r.open(AttachRequest{Path: path, Session: session, TimeoutMillis: timeout,
+				SeqNo: uint64(r.index)})
 			r.applyAll()
 		})
 		p.attached[p.sliced.streams] = true
@@ -225,7 +232,8 @@ func (p *takeoverPair) act(random *rand.Rand) {
 		epoch := durable.attachEpoch
 		p.both(func(r *rig) {
 			r.streams++
-			r.forward(r.streams, Forward{Roster: &Roster{Node: entry.Node, Path: path, Session: session, Epoch: epoch}})
+			r.forward(r.streams, Forward{Roster: &Roster{Node: entry.Node, Path: path, Session: session,
+				Epoch: epoch}})
 			r.applyAll()
 		})
 		p.attached[p.sliced.streams] = true
@@ -237,15 +245,16 @@ func (p *takeoverPair) act(random *rand.Rand) {
 	case pick < 80 && len(p.attached) > 0:
 		streams := slices.Sorted(maps.Keys(p.attached))
 		stream := streams[random.IntN(len(streams))]
-		request := Request{Kind: RequestAcquire, Name: fmt.Sprint("lock", random.IntN(150)), Count: 1 << 62, Ephemeral: true,
-			TimeoutMillis: uint64(6000 + random.IntN(3000))}
+		request := Request{Kind: RequestAcquire, Name: fmt.Sprint("lock", random.IntN(150)), Count: 1 << 62,
+			Ephemeral: true, TimeoutMillis: uint64(6000 + random.IntN(3000))}
 		if random.IntN(2) == 0 {
 			request = Request{Kind: RequestRelease, Name: request.Name}
 		}
 		p.both(func(r *rig) { r.request(stream, Sequence(r.index), request); r.applyAll() })
 	default: // the session ends, with all it has
 		p.both(func(r *rig) {
-			r.applyForeign(r.term, &ExpireSession{Node: entry.Node, Session: session, AttachEpoch: durable.attachEpoch, Term: r.term})
+			r.applyForeign(r.term, &ExpireSession{Node: entry.Node, Session: session,
+				AttachEpoch: durable.attachEpoch, Term: r.term})
 		})
 	}
 }
@@ -335,7 +344,8 @@ func (r *rig) changeAtRandom(random *rand.Rand, times int) {
 		}
 		s := n.sessions[sessions[random.IntN(len(sessions))]]
 		if pick < 8 {
-			r.applyForeign(r.term, &ExpireSession{Node: n.id, Session: s.id, AttachEpoch: s.attachEpoch, Term: r.term})
+			r.applyForeign(r.term, &ExpireSession{Node: n.id, Session: s.id, AttachEpoch: s.attachEpoch,
+				Term: r.term})
 			continue
 		}
 		name := fmt.Sprint("lock", random.IntN(6))
@@ -344,7 +354,8 @@ func (r *rig) changeAtRandom(random *rand.Rand, times int) {
 			continue
 		}
 		r.applyForeign(r.term, &ReleaseSemaphore{Origin: Origin{Node: n.id, Session: s.id,
-			Address: Address{Epoch: s.attachEpoch, Sequence: Sequence(r.index)}, Acknowledged: Sequence(r.index)}, Name: name})
+			Address:      Address{Epoch: s.attachEpoch, Sequence: Sequence(r.index)},
+			Acknowledged: Sequence(r.index)}, Name: name})
 	}
 	r.messages = nil
 }

@@ -31,7 +31,8 @@ func (m *Machine) applyToAccounts(c Command) bool {
 	case *RotateSigningKey:
 		key := accounts.SigningKey{Secret: c.Secret, CreatedMillis: c.StampMillis}
 		// Nobody can log in without keys, and there are accounts.MaxSigningKeys at most.
-		m.changeAccounts(c.CallID, m.accounts.Rotate(m.by(c.Caller), at, key, c.After, c.DropBeforeMillis), false)
+		m.changeAccounts(c.CallID, m.accounts.Rotate(m.by(c.Caller), at, key, c.After, c.DropBeforeMillis),
+			false)
 	default:
 		return false
 	}

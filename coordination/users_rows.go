@@ -26,8 +26,9 @@ func accountKey(kind RowKind, id accounts.Position) RowKey {
 }
 
 func (r UserRow) hash() uint64 {
-	return uint64(newRowHash(RowUser).number(r.ID.Index).text(r.Name).text(r.PasswordHash).flag(r.Administrator).
-		number(r.Version.Index).later(1, uint64(r.ID.Place)).later(2, uint64(r.Version.Place)))
+	return uint64(
+		newRowHash(RowUser).number(r.ID.Index).text(r.Name).text(r.PasswordHash).flag(r.Administrator).
+			number(r.Version.Index).later(1, uint64(r.ID.Place)).later(2, uint64(r.Version.Place)))
 }
 
 func (r SigningKeyRow) hash() uint64 {
@@ -90,7 +91,8 @@ func (cp *Checkpoint) captureAccounts() uint64 {
 // rowsOf is every user and then every key, in ascending order of ids.
 func rowsOf(a *accounts.Accounts) []Row {
 	var rows []Row
-	for _, u := range slices.SortedFunc(slices.Values(a.Users()), func(u, v accounts.User) int { return u.ID.Compare(v.ID) }) {
+	for _, u := range slices.SortedFunc(slices.Values(a.Users()),
+		func(u, v accounts.User) int { return u.ID.Compare(v.ID) }) {
 		rows = append(rows, UserRow{u})
 	}
 	for _, k := range a.SigningKeys() {

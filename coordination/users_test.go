@@ -20,12 +20,13 @@ func (h *history) caller() coordination.Caller {
 }
 
 func (h *history) addUser(coordination.NodeID) coordination.Command {
-	return &coordination.AddUser{CallID: h.call(), Caller: h.caller(), Name: h.userName(), PasswordHash: "hash",
-		Administrator: h.random.IntN(2) == 0, OnlyFirst: h.random.IntN(4) == 0}
+	return &coordination.AddUser{CallID: h.call(), Caller: h.caller(), Name: h.userName(),
+		PasswordHash: "hash", Administrator: h.random.IntN(2) == 0, OnlyFirst: h.random.IntN(4) == 0}
 }
 
 func (h *history) setPassword(coordination.NodeID) coordination.Command {
-	return &coordination.SetPassword{CallID: h.call(), Caller: h.caller(), Name: h.userName(), PasswordHash: fmt.Sprint("hash ", h.random.IntN(9))}
+	return &coordination.SetPassword{CallID: h.call(), Caller: h.caller(), Name: h.userName(),
+		PasswordHash: fmt.Sprint("hash ", h.random.IntN(9))}
 }
 
 func (h *history) removeUser(coordination.NodeID) coordination.Command {
@@ -34,8 +35,8 @@ func (h *history) removeUser(coordination.NodeID) coordination.Command {
 
 func (h *history) rotateSigningKey(coordination.NodeID) coordination.Command {
 	millis := h.random.Uint64N(100)
-	return &coordination.RotateSigningKey{CallID: h.call(), Secret: []byte{byte(millis), 1}, StampMillis: millis,
-		DropBeforeMillis: millis / 2, After: h.newestKey}
+	return &coordination.RotateSigningKey{CallID: h.call(), Secret: []byte{byte(millis), 1},
+		StampMillis: millis, DropBeforeMillis: millis / 2, After: h.newestKey}
 }
 
 // users runs commands about users against a machine, one after another.
@@ -66,9 +67,11 @@ func TestFirstUserIsAdministrator(t *testing.T) {
 	u := newUsers(t)
 	u.want(outcome.Success, &coordination.AddUser{Caller: enforced(""), Name: "root", PasswordHash: "h"})
 	u.want(outcome.Unauthorized, &coordination.AddUser{Caller: enforced(""), Name: "eve", PasswordHash: "h"})
-	u.want(outcome.Unauthorized, &coordination.AddUser{Caller: enforced("eve"), Name: "eve", PasswordHash: "h"})
+	u.want(outcome.Unauthorized, &coordination.AddUser{Caller: enforced("eve"), Name: "eve",
+		PasswordHash: "h"})
 	u.want(outcome.Success, &coordination.AddUser{Caller: enforced("root"), Name: "alice", PasswordHash: "h"})
-	u.want(outcome.AlreadyExists, &coordination.AddUser{Caller: enforced("root"), Name: "alice", PasswordHash: "h"})
+	u.want(outcome.AlreadyExists, &coordination.AddUser{Caller: enforced("root"), Name: "alice",
+		PasswordHash: "h"})
 	u.want(outcome.Success, &coordination.AddUser{Name: "bob", PasswordHash: "h", OnlyFirst: true})
 	accounts := u.machine.Accounts()
 	if len(accounts.Users()) != 2 || !accounts.IsAdministrator("root") || accounts.IsAdministrator("alice") {
@@ -78,13 +81,17 @@ func TestFirstUserIsAdministrator(t *testing.T) {
 
 func TestUserNames(t *testing.T) {
 	u := newUsers(t)
-	for _, name := range []string{"", "a b", "a\n", "ä", "\x7f", strings.Repeat("a", accounts.MaxUserNameBytes+1)} {
+	for _, name := range []string{"", "a b", "a\n", "ä", "\x7f",
+		strings.Repeat("a", accounts.MaxUserNameBytes+1)} {
 		u.want(outcome.BadRequest, &coordination.AddUser{Name: name, PasswordHash: "h"})
 	}
 	u.want(outcome.BadRequest, &coordination.AddUser{Name: "a"})
-	u.want(outcome.BadRequest, &coordination.AddUser{Name: "a", PasswordHash: strings.Repeat("h", accounts.MaxPasswordHashBytes+1)})
-	u.want(outcome.Success, &coordination.AddUser{Name: strings.Repeat("a", accounts.MaxUserNameBytes), PasswordHash: "h"})
-	u.want(outcome.Success, &coordination.AddUser{Name: "ops@cert", PasswordHash: strings.Repeat("h", accounts.MaxPasswordHashBytes)})
+	u.want(outcome.BadRequest, &coordination.AddUser{Name: "a",
+		PasswordHash: strings.Repeat("h", accounts.MaxPasswordHashBytes+1)})
+	u.want(outcome.Success, &coordination.AddUser{Name: strings.Repeat("a", accounts.MaxUserNameBytes),
+		PasswordHash: "h"})
+	u.want(outcome.Success, &coordination.AddUser{Name: "ops@cert",
+		PasswordHash: strings.Repeat("h", accounts.MaxPasswordHashBytes)})
 }
 
 func TestPasswords(t *testing.T) {
@@ -93,11 +100,14 @@ func TestPasswords(t *testing.T) {
 	u.want(outcome.Success, &coordination.AddUser{Name: "alice", PasswordHash: "h"})
 	before, _ := u.machine.Accounts().User("alice")
 	held := u.machine.Accounts()
-	u.want(outcome.Unauthorized, &coordination.SetPassword{Caller: enforced("alice"), Name: "root", PasswordHash: "x"})
+	u.want(outcome.Unauthorized, &coordination.SetPassword{Caller: enforced("alice"), Name: "root",
+		PasswordHash: "x"})
 	u.want(outcome.Unauthorized, &coordination.SetPassword{Caller: enforced(""), Name: "", PasswordHash: "x"})
-	u.want(outcome.NotFound, &coordination.SetPassword{Caller: enforced("root"), Name: "eve", PasswordHash: "x"})
+	u.want(outcome.NotFound, &coordination.SetPassword{Caller: enforced("root"), Name: "eve",
+		PasswordHash: "x"})
 	u.want(outcome.BadRequest, &coordination.SetPassword{Caller: enforced("root"), Name: "alice"})
-	u.want(outcome.Success, &coordination.SetPassword{Caller: enforced("alice"), Name: "alice", PasswordHash: "own"})
+	u.want(outcome.Success, &coordination.SetPassword{Caller: enforced("alice"), Name: "alice",
+		PasswordHash: "own"})
 	after, _ := u.machine.Accounts().User("alice")
 	if after.PasswordHash != "own" || after.Version.Compare(before.Version) <= 0 || after.ID != before.ID {
 		t.Errorf("before %v, after %v", before, after)
@@ -124,17 +134,21 @@ func TestRemoveUser(t *testing.T) {
 func TestSigningKeys(t *testing.T) {
 	u := newUsers(t)
 	rotate := func(stamp, dropBefore uint64, after accounts.Position) *coordination.RotateSigningKey {
-		return &coordination.RotateSigningKey{Secret: []byte("secret"), StampMillis: stamp, DropBeforeMillis: dropBefore, After: after}
+		return &coordination.RotateSigningKey{Secret: []byte("secret"), StampMillis: stamp,
+			DropBeforeMillis: dropBefore, After: after}
 	}
 	newest := func() accounts.Position {
 		keys := u.machine.Accounts().SigningKeys()
 		return keys[len(keys)-1].ID
 	}
 	u.want(outcome.BadRequest, &coordination.RotateSigningKey{})
-	u.want(outcome.BadRequest, &coordination.RotateSigningKey{Secret: make([]byte, accounts.MaxSigningKeyBytes+1)})
+	u.want(outcome.BadRequest, &coordination.RotateSigningKey{Secret: make([]byte,
+		accounts.MaxSigningKeyBytes+1)})
 	u.want(outcome.Success, rotate(10, 0, accounts.Position{}))
-	u.want(outcome.PreconditionFailed, rotate(10, 0, accounts.Position{})) // two servers at once: the second is void
-	u.want(outcome.Unauthorized, &coordination.RotateSigningKey{Caller: enforced(""), Secret: []byte("s"), After: newest()})
+	// two servers at once: the second is void
+	u.want(outcome.PreconditionFailed, rotate(10, 0, accounts.Position{}))
+	u.want(outcome.Unauthorized, &coordination.RotateSigningKey{Caller: enforced(""), Secret: []byte("s"),
+		After: newest()})
 	u.want(outcome.Success, rotate(20, 5, newest()))
 	if keys := u.machine.Accounts().SigningKeys(); len(keys) != 2 {
 		t.Errorf("the key before the new one must go on verifying: %d keys", len(keys))
@@ -177,7 +191,8 @@ func TestTreeCommandsAreAuthorized(t *testing.T) {
 	if u.machine.Digest() != before {
 		t.Error("a refused command changed something")
 	}
-	u.want(outcome.SchemeError, &coordination.AlterNode{Caller: enforced("eve"), Path: path("/local/missing")})
+	u.want(outcome.SchemeError, &coordination.AlterNode{Caller: enforced("eve"),
+		Path: path("/local/missing")})
 	for i, c := range commands(enforced("root")) {
 		want := outcome.Success
 		if i == 0 {
@@ -189,11 +204,16 @@ func TestTreeCommandsAreAuthorized(t *testing.T) {
 
 func TestCreatorOwns(t *testing.T) {
 	u := newUsers(t)
-	u.want(outcome.Success, &coordination.ModifyPermissions{Path: scheme.SplitLoose("/local"), Change: scheme.PermissionsChange{
-		Actions: []scheme.Action{{Kind: scheme.Grant, Subject: "alice", Names: []string{"ydb.granular.create_table"}}}}})
-	u.want(outcome.Success, &coordination.CreateNode{Caller: enforced("alice"), Path: scheme.SplitLoose("/local/n"), Owner: "alice"})
-	u.want(outcome.Success, &coordination.AlterNode{Caller: enforced("alice"), Path: scheme.SplitLoose("/local/n")})
-	u.want(outcome.Unauthorized, &coordination.AlterNode{Caller: enforced("bob"), Path: scheme.SplitLoose("/local/n")})
+	u.want(outcome.Success, &coordination.ModifyPermissions{Path: scheme.SplitLoose("/local"),
+		Change: scheme.PermissionsChange{
+			Actions: []scheme.Action{{Kind: scheme.Grant, Subject: "alice",
+				Names: []string{"ydb.granular.create_table"}}}}})
+	u.want(outcome.Success, &coordination.CreateNode{Caller: enforced("alice"),
+		Path: scheme.SplitLoose("/local/n"), Owner: "alice"})
+	u.want(outcome.Success, &coordination.AlterNode{Caller: enforced("alice"),
+		Path: scheme.SplitLoose("/local/n")})
+	u.want(outcome.Unauthorized, &coordination.AlterNode{Caller: enforced("bob"),
+		Path: scheme.SplitLoose("/local/n")})
 }
 
 func TestAccessVersion(t *testing.T) {

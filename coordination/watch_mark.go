@@ -31,5 +31,6 @@ func (m *Machine) changed(n *node, sem *semaphore, e Effect) {
 // unchanged reports whether the watch that r installed has certainly nothing to be told yet.
 func (m *Machine) unchanged(sem *semaphore, mark WatchMark, r *Request) bool {
 	return sem.id == mark.Semaphore && mark.At.Compare(Position{m.restored, endOfEntry}) >= 0 &&
-		(!r.WatchData || sem.changes.data.Compare(mark.At) <= 0) && (!r.WatchOwners || sem.changes.owners.Compare(mark.At) <= 0)
+		(!r.WatchData || sem.changes.data.Compare(mark.At) <= 0) &&
+		(!r.WatchOwners || sem.changes.owners.Compare(mark.At) <= 0)
 }

@@ -32,7 +32,8 @@ func TestWatchesFireInOrder(t *testing.T) {
 	r.said()
 	r.request(s[0], 3, updateLock("x"))
 	r.applyAll()
-	r.expect("1 #3 done false", "3 #2 changed data=true owners=false", "1 #2 changed data=true owners=false", "2 #2 changed data=true owners=false")
+	r.expect("1 #3 done false", "3 #2 changed data=true owners=false", "1 #2 changed data=true owners=false",
+		"2 #2 changed data=true owners=false")
 	r.request(s[0], 4, takeLock)
 	r.applyAll()
 	r.expect("1 #4 done true", "4 #2 changed data=false owners=true")
@@ -75,7 +76,8 @@ func TestWatchOfADeletedSemaphore(t *testing.T) {
 	r.request(s[0], 4, createLock)
 	r.request(s[0], 5, updateLock("x"))
 	r.applyAll()
-	r.expect("1 #2 changed data=true owners=true", "2 #2 changed data=true owners=true", "1 #3 done false", "1 #4 done false", "1 #5 done false")
+	r.expect("1 #2 changed data=true owners=true", "2 #2 changed data=true owners=true", "1 #3 done false",
+		"1 #4 done false", "1 #5 done false")
 }
 
 // Watches go without a word with the stream that asked for them, wherever they stand in the list.
@@ -165,7 +167,8 @@ func TestWhatChangesOwners(t *testing.T) {
 		want    bool
 	}{
 		{s[0], take, true}, {s[0], take, false}, {s[1], lower, false}, {s[0], lower, true},
-		{s[0], Request{Kind: RequestRelease, Name: "door"}, true}, {s[0], Request{Kind: RequestRelease, Name: "door"}, false},
+		{s[0], Request{Kind: RequestRelease, Name: "door"}, true},
+		{s[0], Request{Kind: RequestRelease, Name: "door"}, false},
 	} {
 		if got := changes(c.stream, c.request); got != c.want {
 			t.Errorf("step %d: owners changed %v, want %v", i, got, c.want)

@@ -18,7 +18,8 @@ type project struct {
 // compose starts a compose file of this folder with the ports that the variables name.
 func compose(t *testing.T, file string, ports map[string]string) *project {
 	t.Helper()
-	p := &project{t: t, name: "coordd-test-" + freePort(t), command: []string{"docker", "compose"}, environment: []string{"COORDD_IMAGE=" + image(t)}}
+	p := &project{t: t, name: "coordd-test-" + freePort(t), command: []string{"docker", "compose"},
+		environment: []string{"COORDD_IMAGE=" + image(t)}}
 	if exec.Command("docker", "compose", "version").Run() != nil {
 		if exec.Command("docker-compose", "version").Run() != nil {
 			t.Skip("no docker compose to test the compose files with")
@@ -49,7 +50,8 @@ func (p *project) run(args ...string) string {
 func (p *project) container(service string) container {
 	p.t.Helper()
 	return container(docker(p.t, "ps", "--all", "--quiet", "--no-trunc",
-		"--filter=label=com.docker.compose.project="+p.name, "--filter=label=com.docker.compose.service="+service))
+		"--filter=label=com.docker.compose.project="+p.name,
+		"--filter=label=com.docker.compose.service="+service))
 }
 
 // freePort is one that nobody listens on.
@@ -79,11 +81,13 @@ func TestCompose(t *testing.T) {
 func TestComposeCluster(t *testing.T) {
 	names := []string{"a", "b", "c"}
 	ports := []string{freePort(t), freePort(t), freePort(t)}
-	p := compose(t, "compose.cluster.yaml", map[string]string{"COORDD_PORT_A": ports[0], "COORDD_PORT_B": ports[1], "COORDD_PORT_C": ports[2]})
+	p := compose(t, "compose.cluster.yaml", map[string]string{"COORDD_PORT_A": ports[0],
+		"COORDD_PORT_B": ports[1], "COORDD_PORT_C": ports[2]})
 	for _, name := range names {
 		p.container(name).healthy(t)
 	}
-	if status := docker(t, "exec", string(p.container("b")), "/coordd", "cluster", "status"); !strings.Contains(status, "leads, term") {
+	if status := docker(t, "exec", string(p.container("b")), "/coordd", "cluster",
+		"status"); !strings.Contains(status, "leads, term") {
 		t.Errorf("by the administrator's socket: %q", status)
 	}
 	for victim, name := range names {

@@ -16,13 +16,15 @@ import (
 func TestContainer(t *testing.T) {
 	c := start(t, "2136")
 	c.healthy(t)
-	if fields := strings.Fields(docker(t, "top", string(c), "-eo", "pid,uid,comm")); len(fields) != 6 || fields[4] != user || fields[5] != "coordd" {
+	if fields := strings.Fields(docker(t, "top", string(c), "-eo", "pid,uid,comm")); len(fields) != 6 ||
+		fields[4] != user || fields[5] != "coordd" {
 		t.Errorf("its processes are %q, want one, coordd of user %s", fields, user)
 	}
 	conn := c.dial(t, "2136")
 	wantLock(t, conn, "/local/node", lock(t, conn, "/local/node").ID)
 
-	found, err := Ydb_Discovery_V1.NewDiscoveryServiceClient(conn).ListEndpoints(within(t), &Ydb_Discovery.ListEndpointsRequest{Database: "/local"})
+	found, err := Ydb_Discovery_V1.NewDiscoveryServiceClient(conn).ListEndpoints(within(t),
+		&Ydb_Discovery.ListEndpointsRequest{Database: "/local"})
 	must(t, err)
 	var endpoints Ydb_Discovery.ListEndpointsResult
 	must(t, found.GetOperation().GetResult().UnmarshalTo(&endpoints))
@@ -35,11 +37,13 @@ func TestContainer(t *testing.T) {
 	}
 
 	// Whoever may run programs in the container is an administrator; whoever reaches the port is not.
-	if status := docker(t, "exec", string(c), "/coordd", "cluster", "status"); !strings.Contains(status, "leads, term") {
+	if status := docker(t, "exec", string(c), "/coordd", "cluster", "status"); !strings.Contains(status,
+		"leads, term") {
 		t.Errorf("by the administrator's socket: %q", status)
 	}
 	// A client that trusts the authority in the certificate directory can use TLS.
-	if line := docker(t, "exec", string(c), "/coordd", "health", "--endpoint=grpcs://localhost:2135/local", "--ca-file=/ydb_certs/ca.pem"); line != "serving" {
+	if line := docker(t, "exec", string(c), "/coordd", "health", "--endpoint=grpcs://localhost:2135/local",
+		"--ca-file=/ydb_certs/ca.pem"); line != "serving" {
 		t.Errorf("by TLS: %q", line)
 	}
 }
@@ -68,11 +72,12 @@ func TestContainerKeepsData(t *testing.T) {
 
 // TestContainerInPlaceOfLocalYDB starts the image with the variables of the local-ydb image.
 func TestContainerInPlaceOfLocalYDB(t *testing.T) {
-	c := start(t, "2135", "--hostname=localhost", "--env=GRPC_PORT=2135", "--env=GRPC_TLS_PORT=2136", "--env=MON_PORT=8765",
-		"--env=YDB_USE_IN_MEMORY_PDISKS=true", "--env=YDB_DEFAULT_LOG_LEVEL=NOTICE")
+	c := start(t, "2135", "--hostname=localhost", "--env=GRPC_PORT=2135", "--env=GRPC_TLS_PORT=2136",
+		"--env=MON_PORT=8765", "--env=YDB_USE_IN_MEMORY_PDISKS=true", "--env=YDB_DEFAULT_LOG_LEVEL=NOTICE")
 	c.healthy(t)
 	lock(t, c.dial(t, "2135"), "/local/node")
-	if line := docker(t, "exec", string(c), "/coordd", "health", "--endpoint=grpcs://localhost:2136/local", "--ca-file=/ydb_certs/ca.pem"); line != "serving" {
+	if line := docker(t, "exec", string(c), "/coordd", "health", "--endpoint=grpcs://localhost:2136/local",
+		"--ca-file=/ydb_certs/ca.pem"); line != "serving" {
 		t.Errorf("by TLS: %q", line)
 	}
 	if log := c.log(); !strings.Contains(log, "in_memory=true") {

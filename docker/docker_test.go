@@ -62,7 +62,8 @@ type container string
 
 // hardened is what a careful operator runs every container with. Health is asked for more often than the
 // image says, to have done earlier.
-var hardened = []string{"--read-only", "--cap-drop=ALL", "--security-opt=no-new-privileges", "--health-interval=500ms"}
+var hardened = []string{"--read-only", "--cap-drop=ALL", "--security-opt=no-new-privileges",
+	"--health-interval=500ms"}
 
 // start runs the image, hardened, with further options of `docker run`, and publishes the port for clients in
 // plain text.
@@ -107,7 +108,8 @@ func (c container) healthy(t *testing.T) {
 		select {
 		case <-poll.C:
 		case <-deadline:
-			t.Fatalf("container %s is not healthy: %s\n%s", c, c.inspect(t, "{{json .State.Health}}"), c.log())
+			t.Fatalf("container %s is not healthy: %s\n%s", c, c.inspect(t, "{{json .State.Health}}"),
+				c.log())
 		}
 	}
 }
@@ -139,7 +141,8 @@ func within(t *testing.T) context.Context {
 // open attaches a session to a node of database /local.
 func open(t *testing.T, conn *grpc.ClientConn, path string) *raw.Session {
 	t.Helper()
-	session, err := raw.Open(within(t), conn, &raw.Start{Path: path, TimeoutMillis: 60_000, Description: "docker"})
+	session, err := raw.Open(within(t), conn,
+		&raw.Start{Path: path, TimeoutMillis: 60_000, Description: "docker"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -173,7 +176,8 @@ func wantLock(t *testing.T, conn *grpc.ClientConn, path string, owner uint64) {
 		t.Errorf("data of %s is %q", path, got)
 	}
 	owners := found.GetOwners()
-	if owner == 0 && len(owners) != 0 || owner != 0 && (len(owners) != 1 || owners[0].GetSessionId() != owner) {
+	if owner == 0 && len(owners) != 0 || owner != 0 &&
+		(len(owners) != 1 || owners[0].GetSessionId() != owner) {
 		t.Errorf("owners of %s are %v, want session %d", path, owners, owner)
 	}
 }
@@ -198,7 +202,8 @@ func TestImage(t *testing.T) {
 	if got.Config.User != user+":"+user || got.Config.StopSignal != "SIGTERM" {
 		t.Errorf("user %q, stop signal %q", got.Config.User, got.Config.StopSignal)
 	}
-	if entry := strings.Join(append(got.Config.Entrypoint, got.Config.Cmd...), " "); entry != "/coordd serve" {
+	if entry := strings.Join(append(got.Config.Entrypoint, got.Config.Cmd...),
+		" "); entry != "/coordd serve" {
 		t.Errorf("it runs %q", entry)
 	}
 	for _, port := range []string{"2135/tcp", "2136/tcp", "2380/tcp", "8765/tcp"} {
@@ -211,7 +216,8 @@ func TestImage(t *testing.T) {
 			t.Errorf("%s is no volume", volume)
 		}
 	}
-	if notices := docker(t, "run", "--rm", image(t), "licenses"); !strings.HasPrefix(notices, "Third-party notices") {
+	if notices := docker(t, "run", "--rm", image(t), "licenses"); !strings.HasPrefix(notices,
+		"Third-party notices") {
 		t.Errorf("its licences are %.100q", notices)
 	}
 	holder := docker(t, "create", image(t))
@@ -224,7 +230,8 @@ func TestImage(t *testing.T) {
 		}
 	}
 	version := docker(t, "run", "--rm", image(t), "version")
-	if label := got.Config.Labels["org.opencontainers.image.version"]; !strings.HasPrefix(version, "coordd "+label+" ") {
+	if label := got.Config.Labels["org.opencontainers.image.version"]; !strings.HasPrefix(version,
+		"coordd "+label+" ") {
 		t.Errorf("the label says version %q, the program %q", label, version)
 	}
 }

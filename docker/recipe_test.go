@@ -14,7 +14,8 @@ func TestComposeRecipe(t *testing.T) {
 	name := image(t)
 	page, err := os.ReadFile("../docs/recipes.md")
 	must(t, err)
-	recipe := regexp.MustCompile("(?s)\n## Docker compose\n.*?```yaml\n(.*?)```").FindStringSubmatch(string(page))
+	recipe := regexp.MustCompile(
+		"(?s)\n## Docker compose\n.*?```yaml\n(.*?)```").FindStringSubmatch(string(page))
 	if recipe == nil {
 		t.Fatal("docs/recipes.md has no compose file")
 	}

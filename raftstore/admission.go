@@ -100,7 +100,8 @@ func (a *admission) follow(conf confRecord) {
 // that has learnt of a removal must not forget it before its log tells.
 func (a *admission) learn(conf confRecord, lineage uint64) error {
 	if conf.admitsOthersThan(a.list.Load().conf) {
-		if err := saveLearnt(a.s.disk, a.s.cfg.Dir, a.s.identity, learntText{Lineage: lineage, Conf: conf}); err != nil {
+		if err := saveLearnt(a.s.disk, a.s.cfg.Dir, a.s.identity,
+			learntText{Lineage: lineage, Conf: conf}); err != nil {
 			return a.s.disk.note(err)
 		}
 	}
@@ -218,7 +219,8 @@ func (l *loop) doubt(from uint64) {
 	a.begin()
 }
 
-var errUnknownHere = status.Error(codes.Unavailable, "the server that was called does not know the caller as a member yet, and asks others")
+var errUnknownHere = status.Error(codes.Unavailable,
+	"the server that was called does not know the caller as a member yet, and asks others")
 
 var errNotAsked = status.Error(codes.Unavailable, "the server that was called has yet to ask who is a member")
 
@@ -241,7 +243,8 @@ func (a *admission) identify(id uint64, certificate *x509.Certificate) (*memberR
 		return nil, errUnknownHere
 	}
 	if certificate == nil || !madeFor(certificate, m.Peer) {
-		return nil, fmt.Errorf("%w: it is not made for the host of %s, where %s is", errCertificate, m.Peer, list.conf.nameOf(id))
+		return nil, fmt.Errorf("%w: it is not made for the host of %s, where %s is", errCertificate, m.Peer,
+			list.conf.nameOf(id))
 	}
 	return m, nil
 }

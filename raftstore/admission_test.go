@@ -44,8 +44,8 @@ func (o outsider) certificate() *x509.Certificate {
 }
 
 func (o outsider) header(s *Store, urgent bool) *peerpb.Header {
-	return &peerpb.Header{Format: headerFormat, Cluster: s.identity.Cluster, From: o.id, To: s.identity.Member,
-		Incarnation: o.incarnation, Address: o.host + ":1", Version: 1, Urgent: urgent}
+	return &peerpb.Header{Format: headerFormat, Cluster: s.identity.Cluster, From: o.id,
+		To: s.identity.Member, Incarnation: o.incarnation, Address: o.host + ":1", Version: 1, Urgent: urgent}
 }
 
 const injectedTerm = 1 << 30
@@ -56,10 +56,12 @@ func (o outsider) injected(s *Store, typ pb.MessageType) *pb.Message {
 	last := s.log.last
 	s.log.mu.Unlock()
 	term, _ := s.log.Term(last)
-	m := &pb.Message{Type: typ.Enum(), From: new(o.id), To: new(s.identity.Member), Term: new(uint64(injectedTerm)),
-		Index: new(last), LogTerm: new(term), Commit: new(last + 1), Context: []byte("CampaignTransfer")}
+	m := &pb.Message{Type: typ.Enum(), From: new(o.id), To: new(s.identity.Member),
+		Term: new(uint64(injectedTerm)), Index: new(last), LogTerm: new(term), Commit: new(last + 1),
+		Context: []byte("CampaignTransfer")}
 	if typ == pb.MsgApp {
-		m.Entries = []*pb.Entry{{Index: new(last + 1), Term: new(uint64(injectedTerm)), Data: []byte("injected")}}
+		m.Entries = []*pb.Entry{{Index: new(last + 1), Term: new(uint64(injectedTerm)),
+			Data: []byte("injected")}}
 	}
 	return m
 }
@@ -78,7 +80,8 @@ func (o outsider) attack(t *testing.T, m *machine) {
 		if err := s.accept(h, o.certificate()); err == nil {
 			t.Errorf("a stream was accepted, urgent: %v", urgent)
 		}
-		for _, typ := range []pb.MessageType{pb.MsgVote, pb.MsgPreVote, pb.MsgApp, pb.MsgHeartbeat, pb.MsgTimeoutNow,
+		for _, typ := range []pb.MessageType{pb.MsgVote, pb.MsgPreVote, pb.MsgApp, pb.MsgHeartbeat,
+			pb.MsgTimeoutNow,
 			pb.MsgVoteResp, pb.MsgAppResp, pb.MsgHeartbeatResp, pb.MsgReadIndex, pb.MsgReadIndexResp} {
 			if err := s.receive(h, frameOf(t, o.injected(s, typ))); err == nil {
 				t.Errorf("a message of type %v was taken", typ)
@@ -86,8 +89,8 @@ func (o outsider) attack(t *testing.T, m *machine) {
 		}
 	}
 	snapshot := o.injected(s, pb.MsgSnap)
-	snapshot.Snapshot = &pb.Snapshot{Metadata: &pb.SnapshotMetadata{Index: new(uint64(1 << 40)), Term: new(uint64(injectedTerm)),
-		ConfState: &pb.ConfState{Voters: []uint64{o.id}}}}
+	snapshot.Snapshot = &pb.Snapshot{Metadata: &pb.SnapshotMetadata{Index: new(uint64(1 << 40)),
+		Term: new(uint64(injectedTerm)), ConfState: &pb.ConfState{Voters: []uint64{o.id}}}}
 	sent := 0
 	err := s.receiveSnapshot(o.certificate(), func() (*peerpb.Chunk, error) {
 		if sent++; sent > 1 {
@@ -98,7 +101,8 @@ func (o outsider) attack(t *testing.T, m *machine) {
 	if err == nil || sent != 1 {
 		t.Errorf("%d chunks of a checkpoint were read: %v", sent, err)
 	}
-	if answer, err := s.answerHello(&peerpb.HelloRequest{Cluster: s.identity.Cluster, Member: o.id}, o.certificate()); err == nil {
+	if answer, err := s.answerHello(&peerpb.HelloRequest{Cluster: s.identity.Cluster, Member: o.id},
+		o.certificate()); err == nil {
 		t.Errorf("it was told %v", answer)
 	}
 	if err := s.mayCall(o.certificate()); err == nil {
@@ -325,7 +329,8 @@ func TestHeartbeatBeyondTheLog(t *testing.T) {
 		t.Fatal(err)
 	}
 	beyond := func() {
-		heartbeat := &pb.Message{Type: pb.MsgHeartbeat.Enum(), From: new(from.Member()), To: new(s.Member()), Term: new(status.Term), Commit: new(uint64(1 << 40))}
+		heartbeat := &pb.Message{Type: pb.MsgHeartbeat.Enum(), From: new(from.Member()), To: new(s.Member()),
+			Term: new(status.Term), Commit: new(uint64(1 << 40))}
 		if err := s.receive(h, frameOf(t, heartbeat)); err != nil {
 			t.Fatal(err)
 		}
@@ -362,7 +367,9 @@ func TestOutsidersAreForgotten(t *testing.T) {
 	c.poll("the removed servers to be forgotten", func() bool {
 		sizes := make(chan int, 1)
 		s.inbox.put(func(m *mail) {
-			m.tasks = append(m.tasks, func(l *loop) { sizes <- max(len(l.heard), len(l.headers), len(l.streams)) })
+			m.tasks = append(m.tasks, func(l *loop) {
+				sizes <- max(len(l.heard), len(l.headers), len(l.streams))
+			})
 		})
 		s.peers.mu.Lock()
 		learned := len(s.peers.learned)

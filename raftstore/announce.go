@@ -45,9 +45,11 @@ func (l *lane) announce() {
 
 // acceptAgain takes what the sender of an accepted stream now says of itself. Who it is cannot change.
 func (s *Store) acceptAgain(before, now *peerpb.Header) error {
-	if now.GetFormat() != before.GetFormat() || now.GetCluster() != before.GetCluster() || now.GetFrom() != before.GetFrom() ||
+	if now.GetFormat() != before.GetFormat() || now.GetCluster() != before.GetCluster() ||
+		now.GetFrom() != before.GetFrom() ||
 		now.GetTo() != before.GetTo() || now.GetIncarnation() != before.GetIncarnation() {
-		return refuse(ErrOtherCluster, "member %s says on its stream that it is somebody else", IDText(before.GetFrom()))
+		return refuse(ErrOtherCluster, "member %s says on its stream that it is somebody else",
+			IDText(before.GetFrom()))
 	}
 	s.inbox.put(func(m *mail) { m.announced = append(m.announced, now) })
 	return nil

@@ -118,7 +118,8 @@ func TestTransferBehindAMembershipChange(t *testing.T) {
 		address := fmt.Sprint("address ", round)
 		m.store.SetClientAddress(address)
 		c.poll("the leader to know its own address", func() bool {
-			return slices.ContainsFunc(m.store.Members(), func(o Member) bool { return o.ClientAddress == address })
+			return slices.ContainsFunc(m.store.Members(),
+				func(o Member) bool { return o.ClientAddress == address })
 		})
 		if err := m.store.TransferLeader(testContext(t), 0); err != nil && !errors.Is(err, ErrNotLeader) {
 			t.Fatal(err)

@@ -39,7 +39,8 @@ type appender struct {
 }
 
 func newAppender(s *Store) *appender {
-	a := &appender{device: s.device, install: s.install, inbox: &s.inbox, appends: &s.meters.appends, done: make(chan struct{})}
+	a := &appender{device: s.device, install: s.install, inbox: &s.inbox, appends: &s.meters.appends,
+		done: make(chan struct{})}
 	a.ready.L = &a.mu
 	return a
 }

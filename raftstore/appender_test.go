@@ -124,7 +124,8 @@ func TestASlowHandlerIsNoSlowDisk(t *testing.T) {
 		before := len(logs[m.name].String())
 		var begun, now int // ticks are at least this far apart
 		m.ask(func(l *loop) { begun = l.ticks })
-		for deadline := time.Now().Add(patience); now < begun+2*int(slowWriteMax/tickInterval) && time.Now().Before(deadline); {
+		for deadline := time.Now().Add(patience); now < begun+2*int(slowWriteMax/tickInterval) &&
+			time.Now().Before(deadline); {
 			m.ask(func(l *loop) { now = l.ticks })
 		}
 		meanwhile <- logs[m.name].String()[before:]

@@ -73,7 +73,8 @@ func (q *asking) judge() conclusion {
 			removed++
 		case a.conf != nil:
 			lists = append(lists, a)
-			if m := a.conf.member(q.self.Member); m != nil && m.Incarnation != 0 && m.Incarnation != q.self.Incarnation {
+			if m := a.conf.member(q.self.Member); m != nil && m.Incarnation != 0 &&
+				m.Incarnation != q.self.Incarnation {
 				emptied++
 			}
 		case a.failures == 0:
@@ -217,7 +218,8 @@ func (a *admission) ask(ctx context.Context) bool {
 				a.s.inbox.fail(err)
 				return true
 			}
-			a.s.cfg.Logger.Info("other servers know later changes of the members", "as of entry", end.adopt.conf.Index)
+			a.s.cfg.Logger.Info("other servers know later changes of the members", "as of entry",
+				end.adopt.conf.Index)
 		}
 		switch {
 		case end.failure != nil:
@@ -272,7 +274,8 @@ func (a *admission) askServer(ctx context.Context, to *askedServer, answers chan
 // listOf gets the list of the server at an address, which has to be a certain member unless id is 0.
 func (a *admission) listOf(ctx context.Context, address string, id uint64) (*confRecord, uint64, error) {
 	self := a.s.identity
-	answer, err := a.s.network.hello(ctx, address, &peerpb.HelloRequest{Cluster: self.Cluster, Member: self.Member})
+	answer, err := a.s.network.hello(ctx, address,
+		&peerpb.HelloRequest{Cluster: self.Cluster, Member: self.Member})
 	if err != nil {
 		return nil, 0, err
 	}
@@ -283,7 +286,8 @@ func (a *admission) listOf(ctx context.Context, address string, id uint64) (*con
 	case answer.GetCluster() != self.Cluster:
 		return nil, 0, otherCluster(answer, conf, self.Cluster, a.list.Load().conf)
 	case id != 0 && answer.GetMember() != id:
-		return nil, 0, refuse(ErrOtherCluster, "the server at %s is member %s of this cluster, and not %s", address, IDText(answer.GetMember()), IDText(id))
+		return nil, 0, refuse(ErrOtherCluster, "the server at %s is member %s of this cluster, and not %s",
+			address, IDText(answer.GetMember()), IDText(id))
 	}
 	return &conf, answer.GetLineage(), nil
 }
@@ -291,9 +295,11 @@ func (a *admission) listOf(ctx context.Context, address string, id uint64) (*con
 // cause is why something failed, without what changes from attempt to attempt.
 func cause(err error) string {
 	text := status.Convert(err).Message()
-	if _, dialing, ok := strings.Cut(text, `desc = "transport: `); ok { // gRPC's frame around why it has no connection
+	// gRPC's frame around why it has no connection
+	if _, dialing, ok := strings.Cut(text, `desc = "transport: `); ok {
 		text = strings.TrimSuffix(dialing, `"`)
 	}
 	words := strings.Fields(text)
-	return strings.Join(slices.DeleteFunc(words, func(w string) bool { return strings.Contains(w, "->") }), " ")
+	return strings.Join(slices.DeleteFunc(words, func(w string) bool { return strings.Contains(w, "->") }),
+		" ")
 }

@@ -126,7 +126,8 @@ func RestoreBackup(dir string, r io.Reader, c Cluster) error {
 		id.Incarnation = randomID()
 	}
 	b := newBackupReader(r)
-	err = createBolt(d, filepath.Join(dir, stateFile), func(db *bbolt.DB) error { return b.restore(db, id, c) })
+	err = createBolt(d, filepath.Join(dir, stateFile),
+		func(db *bbolt.DB) error { return b.restore(db, id, c) })
 	if err != nil {
 		return fmt.Errorf("restore a backup: %w", err)
 	}
@@ -214,7 +215,8 @@ func (b *backupReader) restore(db *bbolt.DB, id identity, c Cluster) error {
 	meta.Restored, meta.Lineage, meta.Forced = meta.Index, id.Cluster, 0
 	meta.Conf = confRecord{Voters: []uint64{id.Member}}
 	if c.Name != "" {
-		meta.Conf.Members = []memberRecord{{ID: id.Member, Name: c.Name, Peer: c.address(), Client: c.ClientAddress}}
+		meta.Conf.Members = []memberRecord{{ID: id.Member, Name: c.Name, Peer: c.address(),
+			Client: c.ClientAddress}}
 	}
 	return putRecord(db, meta)
 }
@@ -237,7 +239,8 @@ func (b *backupReader) rows(put func(key, stored []byte) error) (checkpointMeta,
 		if keyLen == 0 {
 			meta, err := decodeCheckpointMeta("backup", both)
 			if err == nil && (meta.Rows != rows || meta.Sum != sum) {
-				err = fmt.Errorf("%d rows with sum %x, the record says %d with sum %x", rows, sum, meta.Rows, meta.Sum)
+				err = fmt.Errorf("%d rows with sum %x, the record says %d with sum %x", rows, sum, meta.Rows,
+					meta.Sum)
 			}
 			return meta, err
 		}

@@ -48,7 +48,8 @@ func backedUp(t *testing.T) ([]byte, map[string]string) {
 func TestBackupAndRestore(t *testing.T) {
 	b, want := backedUp(t)
 	dir := filepath.Join(t.TempDir(), "data")
-	if report, err := VerifyBackup(bytes.NewReader(b)); err != nil || report.Index != 3 || report.Rows != uint64(len(want)) || report.Cluster == 0 {
+	if report, err := VerifyBackup(bytes.NewReader(b)); err != nil || report.Index != 3 ||
+		report.Rows != uint64(len(want)) || report.Cluster == 0 {
 		t.Errorf("the backup is %+v, %v", report, err)
 	}
 	if err := RestoreBackup(dir, bytes.NewReader(b), Cluster{}); err != nil {
@@ -92,7 +93,8 @@ func TestDamagedBackupIsRefused(t *testing.T) {
 		if _, err := VerifyBackup(bytes.NewReader(damaged)); err == nil {
 			t.Errorf("byte %d of %d changed, and it was found sound", at, len(b))
 		}
-		if err := RestoreBackup(filepath.Join(t.TempDir(), "data"), bytes.NewReader(damaged), Cluster{}); err == nil {
+		if err := RestoreBackup(filepath.Join(t.TempDir(), "data"), bytes.NewReader(damaged),
+			Cluster{}); err == nil {
 			t.Errorf("byte %d of %d changed, and it was restored", at, len(b))
 		}
 	}
@@ -147,7 +149,8 @@ func TestRestoredBackupGrows(t *testing.T) {
 	id := c.join("b")
 	c.onLeader("promote b", func(ctx context.Context, s *Store) error { return s.Promote(ctx, id) })
 	c.settle()
-	if b := c.nodes["b"]; b.restores != 1 || b.store.Lineage() != a.store.Lineage() || a.store.Lineage() == 0 {
+	if b := c.nodes["b"]; b.restores != 1 || b.store.Lineage() != a.store.Lineage() ||
+		a.store.Lineage() == 0 {
 		t.Errorf("%d checkpoints, lineage %x, want %x", b.restores, b.store.Lineage(), a.store.Lineage())
 	}
 }

@@ -42,7 +42,9 @@ func (h *benchHandler) Flush(bool)               {}
 // to one bare write and fdatasync of the same size in the same directory.
 func BenchmarkPropose(b *testing.B) {
 	for _, n := range []int{1, 16, 64, 256} {
-		b.Run(fmt.Sprintf("inflight=%d", n), func(b *testing.B) { benchPropose(b, n, Config{Dir: filepath.Join(b.TempDir(), "data")}) })
+		b.Run(fmt.Sprintf("inflight=%d", n), func(b *testing.B) {
+			benchPropose(b, n, Config{Dir: filepath.Join(b.TempDir(), "data")})
+		})
 	}
 	b.Run("memory/inflight=1", func(b *testing.B) { benchPropose(b, 1, Config{InMemory: true}) })
 }
@@ -56,7 +58,8 @@ func BenchmarkProposeThree(b *testing.B) {
 	for _, name := range []string{"a", "b", "c"} {
 		s := open(b, Config{Dir: filepath.Join(b.TempDir(), name), Logger: noLog,
 			Cluster: Cluster{Name: name, Initial: initial, ListenPeer: initial[name]}})
-		m := &machine{h: h, name: name, store: s, state: map[string]uint64{}, dirty: map[string]uint64{}, reads: map[uint64]bool{}, applied: 1}
+		m := &machine{h: h, name: name, store: s, state: map[string]uint64{}, dirty: map[string]uint64{},
+			reads: map[uint64]bool{}, applied: 1}
 		if err := s.Start(m); err != nil {
 			b.Fatal(err)
 		}

@@ -303,7 +303,8 @@ func (r *boltReader) readPage(pages *pageBuffers, depth int, id uint64) ([]byte,
 	return page, nil
 }
 
-func (r *boltReader) walkBranch(pages *pageBuffers, id uint64, page []byte, depth int, within keyRange, visit leafVisit) error {
+func (r *boltReader) walkBranch(pages *pageBuffers, id uint64, page []byte, depth int, within keyRange,
+	visit leafVisit) error {
 	count := int(binary.NativeEndian.Uint16(page[10:]))
 	if count == 0 {
 		return fmt.Errorf("branch page %d is empty", id)
@@ -341,7 +342,8 @@ func (r *boltReader) bucket(flags uint32, name, value []byte) error {
 	if flags != 1 || len(value) < 16 {
 		return fmt.Errorf("the root holds something that is not a bucket")
 	}
-	r.buckets = append(r.buckets, boltBucket{name: string(name), root: binary.NativeEndian.Uint64(value), inline: bytes.Clone(value[16:])})
+	r.buckets = append(r.buckets, boltBucket{name: string(name), root: binary.NativeEndian.Uint64(value),
+		inline: bytes.Clone(value[16:])})
 	return nil
 }
 
@@ -372,7 +374,8 @@ func readLeaf(page []byte, within keyRange, visit leafVisit) error {
 		if err != nil {
 			return err
 		}
-		pos, ksize, vsize := int64(binary.NativeEndian.Uint32(e[4:])), int64(binary.NativeEndian.Uint32(e[8:])), int64(binary.NativeEndian.Uint32(e[12:]))
+		pos, ksize, vsize := int64(binary.NativeEndian.Uint32(e[4:])),
+			int64(binary.NativeEndian.Uint32(e[8:])), int64(binary.NativeEndian.Uint32(e[12:]))
 		pair, err := elementBytes(page, i, count, pos, ksize+vsize)
 		if err != nil {
 			return err

@@ -41,7 +41,8 @@ type callers struct {
 	pace    quiet.Pace
 }
 
-var errTooMuchUnproven = errors.New("more bytes than anybody needs to say who he is came without a member's certificate")
+var errTooMuchUnproven = errors.New(
+	"more bytes than anybody needs to say who he is came without a member's certificate")
 
 // caller is one of them.
 type caller struct {
@@ -157,7 +158,8 @@ func (c *callers) tell() {
 	}
 	if ok, hidden := c.pace.Tells(time.Now()); ok {
 		c.logger.Warn("too many connections to the address for other servers: those that have not shown a member's certificate make room for new ones",
-			"open", len(c.all), "strangers", c.strangers, "made room", c.evicted.Load(), "refused", c.refused.Load(), quiet.NotTold, hidden)
+			"open", len(c.all), "strangers", c.strangers, "made room", c.evicted.Load(), "refused",
+			c.refused.Load(), quiet.NotTold, hidden)
 	}
 }
 

@@ -54,7 +54,8 @@ func newTestCallers(t *testing.T, most, strangers int) (*callers, map[*x509.Cert
 	t.Helper()
 	var log bytes.Buffer
 	members := make(map[*x509.Certificate]bool)
-	c := newCallers(nil, func(certificate *x509.Certificate) bool { return members[certificate] }, slog.New(slog.NewTextHandler(&log, nil)))
+	c := newCallers(nil, func(certificate *x509.Certificate) bool { return members[certificate] },
+		slog.New(slog.NewTextHandler(&log, nil)))
 	c.most, c.strangersMost = most, strangers
 	return c, members, &log
 }
@@ -92,7 +93,8 @@ func TestStrangersMakeRoom(t *testing.T) {
 	if member.closed() || lone.closed() {
 		t.Error("a flood from one place closes others' connections")
 	}
-	if c.evicted.Load() != 37 || strings.Count(log.String(), "too many connections to the address for other servers") != 1 {
+	if c.evicted.Load() != 37 || strings.Count(log.String(),
+		"too many connections to the address for other servers") != 1 {
 		t.Errorf("%d made room; the log is\n%s", c.evicted.Load(), log)
 	}
 	for conn := range c.all {
@@ -100,7 +102,8 @@ func TestStrangersMakeRoom(t *testing.T) {
 		_ = conn.Close()
 	}
 	if len(c.all)+len(c.strange)+c.strangers != 0 {
-		t.Errorf("left over: %d connections, %d addresses, %d strangers", len(c.all), len(c.strange), c.strangers)
+		t.Errorf("left over: %d connections, %d addresses, %d strangers", len(c.all), len(c.strange),
+			c.strangers)
 	}
 }
 
@@ -117,7 +120,8 @@ func TestCallersInAll(t *testing.T) {
 		entered := c.enter(all[i])
 		c.prove(entered.on(), certificates[i])
 	}
-	if late := knockFrom("192.0.2.9"); c.enter(late) != nil || c.refused.Load() != 1 || !strings.Contains(log.String(), "refused=1") {
+	if late := knockFrom("192.0.2.9"); c.enter(late) != nil || c.refused.Load() != 1 ||
+		!strings.Contains(log.String(), "refused=1") {
 		t.Errorf("one more is let in, or nothing said of it:\n%s", log)
 	}
 	delete(members, certificates[3])
@@ -189,7 +193,8 @@ func TestStrangersSayLittle(t *testing.T) {
 			n, err = entered.Read(piece)
 			read += int64(n)
 		}
-		if isMember && err != nil || !isMember && (!errors.Is(err, errTooMuchUnproven) || read > strangerBytesMax) {
+		if isMember && err != nil || !isMember &&
+			(!errors.Is(err, errTooMuchUnproven) || read > strangerBytesMax) {
 			t.Errorf("a member: %v; after %d bytes: %v", isMember, read, err)
 		}
 		_ = entered.Close()
@@ -207,11 +212,14 @@ func TestLargeMessageOfAStranger(t *testing.T) {
 	address := c.leader().store.cfg.Cluster.address()
 	stranger := &grpcNetwork{tls: own.forStranger(t)}
 	large := new(peerpb.HelloRequest)
-	large.ProtoReflect().SetUnknown(protowire.AppendBytes(protowire.AppendTag(nil, 100, protowire.BytesType), make([]byte, 32<<20)))
-	if _, err := stranger.hello(testContext(t), address, large); err == nil || !strings.Contains(err.Error(), "Unavailable") {
+	large.ProtoReflect().SetUnknown(protowire.AppendBytes(protowire.AppendTag(nil, 100, protowire.BytesType),
+		make([]byte, 32<<20)))
+	if _, err := stranger.hello(testContext(t), address, large); err == nil ||
+		!strings.Contains(err.Error(), "Unavailable") {
 		t.Errorf("a large message of a stranger: %v", err)
 	}
-	if _, err := stranger.hello(testContext(t), address, &peerpb.HelloRequest{}); err == nil || strings.Contains(err.Error(), "Unavailable") {
+	if _, err := stranger.hello(testContext(t), address, &peerpb.HelloRequest{}); err == nil ||
+		strings.Contains(err.Error(), "Unavailable") {
 		t.Errorf("a small message of a stranger: %v", err)
 	}
 	c.put("after")
@@ -233,7 +241,8 @@ func TestPeerPortIsCrowded(t *testing.T) {
 	crowded := make(chan struct{})
 	go func() {
 		for i := 0; ctx.Err() == nil; i++ {
-			conn, err := (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}).DialContext(ctx, "tcp", address)
+			conn, err := (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}).DialContext(ctx,
+				"tcp", address)
 			if err != nil {
 				continue
 			}

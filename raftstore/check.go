@@ -79,7 +79,8 @@ func Check(dir string) (Report, error) {
 
 // String lists the report for a person.
 func (r Report) String() string {
-	s := fmt.Sprintf("member %s of cluster %s\ncheckpoint as of entry %d, %d rows\nlog entries %d to %d, last term %d\n",
+	s := fmt.Sprintf(
+		"member %s of cluster %s\ncheckpoint as of entry %d, %d rows\nlog entries %d to %d, last term %d\n",
 		IDText(r.Member), IDText(r.Cluster), r.CheckpointIndex, r.Rows, r.FirstIndex, r.LastIndex, r.LastTerm)
 	if r.Condemned != "" {
 		s += "CONDEMNED, it must not be used any more: " + r.Condemned + "\n"

@@ -45,12 +45,14 @@ func (s *Store) LogFull() bool { return s.due.reached(&s.cfg, 1) && s.keeper.act
 // the next may begin after CheckpointDone; anything else is a mistake of the caller and panics.
 func (s *Store) BeginCheckpoint(index uint64) *CheckpointWriter {
 	term, conf, known := s.log.at(index)
-	w := &CheckpointWriter{keeper: s.keeper, mark: checkpointMark{index: index, term: term, conf: conf, begun: time.Now()}}
+	w := &CheckpointWriter{keeper: s.keeper, mark: checkpointMark{index: index, term: term, conf: conf,
+		begun: time.Now()}}
 	if !s.keeper.begin(&w.mark, known) {
 		return w
 	}
 	if !known {
-		panic(fmt.Sprintf("raftstore: checkpoint as of entry %d, which was not handed over or is gone", index))
+		panic(fmt.Sprintf("raftstore: checkpoint as of entry %d, which was not handed over or is gone",
+			index))
 	}
 	s.due.begin()
 	s.begun.Store(index)
@@ -135,8 +137,10 @@ type keeper struct {
 
 func newKeeper(s *Store) *keeper {
 	return &keeper{
-		rows: s.rowStore, log: s.device, inbox: &s.inbox, limit: sweepRowsMax, sweeps: true, hurry: s.logGrows,
-		bell: turn.NewBell(), stop: make(chan struct{}), done: make(chan struct{}), settling: s.rowStore.busy(),
+		rows: s.rowStore, log: s.device, inbox: &s.inbox, limit: sweepRowsMax, sweeps: true,
+		hurry: s.logGrows,
+		bell:  turn.NewBell(), stop: make(chan struct{}), done: make(chan struct{}),
+		settling: s.rowStore.busy(),
 	}
 }
 

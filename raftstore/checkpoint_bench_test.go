@@ -29,7 +29,8 @@ func BenchmarkCheckpoint(b *testing.B) {
 				watched := watchHeap(&peak)
 				for round, name := range []string{"new", "changed"} {
 					var durable, moved time.Duration
-					times := whileProposing(b, r, term, func() { durable, moved = storeRows(b, r, rows, round) })
+					times := whileProposing(b, r, term,
+						func() { durable, moved = storeRows(b, r, rows, round) })
 					b.ReportMetric(durable.Seconds(), name+"-durable-s")
 					b.ReportMetric(moved.Seconds(), name+"-moved-s")
 					b.ReportMetric(float64(moved.Microseconds())/float64(rows), name+"-µs/row")
@@ -60,7 +61,8 @@ func storeRows(b *testing.B, r *recorder, count, round int) (durable, moved time
 		var rows []Row
 		for _, n := range order[at:min(at+128, count)] {
 			key := binary.BigEndian.AppendUint64(append(make([]byte, 0, 17), "12345678 "...), uint64(n))
-			rows = append(rows, Row{Key: key, Value: fmt.Appendf(nil, "semaphore %d in round %d with what else a row has", n, round)})
+			rows = append(rows, Row{Key: key,
+				Value: fmt.Appendf(nil, "semaphore %d in round %d with what else a row has", n, round)})
 		}
 		for !w.Put(rows) {
 			time.Sleep(5 * time.Millisecond)

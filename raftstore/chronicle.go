@@ -38,16 +38,20 @@ func (l *loop) tellRole(term uint64, leading bool, leader uint64) {
 	case leading:
 		log.Info("this server leads the cluster", takesOver...)
 	case l.leading && l.transferring:
-		log.Info("this server leads the cluster no more", "term", l.term, "why", "it has handed over the leadership", "to", l.conf.nameOf(l.heir))
+		log.Info("this server leads the cluster no more", "term", l.term, "why",
+			"it has handed over the leadership", "to", l.conf.nameOf(l.heir))
 	case l.leading:
 		log.Warn("this server leads the cluster no more", "term", l.term, "why", l.whyLost(term, leader))
 	case leader == raft.None && l.leader != raft.None && l.heir != raft.None:
-		log.Info("the leader hands over", "leader", l.conf.nameOf(l.leader), "term", l.term, "to", l.conf.nameOf(l.heir))
+		log.Info("the leader hands over", "leader", l.conf.nameOf(l.leader), "term", l.term, "to",
+			l.conf.nameOf(l.heir))
 	case leader == raft.None && l.leader != raft.None:
-		log.Warn("the leader is lost", "leader", l.conf.nameOf(l.leader), "term", l.term, "why", l.whyGone(term))
+		log.Warn("the leader is lost", "leader", l.conf.nameOf(l.leader), "term", l.term, "why",
+			l.whyGone(term))
 	}
 	if !leading && leader != raft.None && (leader != l.leader || term != l.term) {
-		log.Info("another server leads the cluster", append([]any{"leader", l.conf.nameOf(leader)}, takesOver...)...)
+		log.Info("another server leads the cluster",
+			append([]any{"leader", l.conf.nameOf(leader)}, takesOver...)...)
 	}
 	l.leaderReset = false
 	if leader != raft.None {
@@ -90,13 +94,16 @@ func (l *loop) tellMembers(index uint64, next confRecord) {
 		case before == nil && votes:
 			log.Info("a server with a vote is there", "server", m.Name, "id", IDText(m.ID), "address", m.Peer)
 		case before == nil:
-			log.Info("a server was added, without a vote", "server", m.Name, "id", IDText(m.ID), "address", m.Peer)
+			log.Info("a server was added, without a vote", "server", m.Name, "id", IDText(m.ID), "address",
+				m.Peer)
 		case votes && !voted:
 			log.Info("a server was given a vote", "server", m.Name, "id", IDText(m.ID))
 		case before.Peer != m.Peer:
-			log.Info("a server has another address", "server", m.Name, "id", IDText(m.ID), "address", m.Peer, "before", before.Peer)
+			log.Info("a server has another address", "server", m.Name, "id", IDText(m.ID), "address", m.Peer,
+				"before", before.Peer)
 		case *before != m:
-			log.Debug("a server has told of itself", "server", m.Name, "clients", m.Client, "version", m.Version)
+			log.Debug("a server has told of itself", "server", m.Name, "clients", m.Client, "version",
+				m.Version)
 		}
 	}
 	for _, m := range l.conf.Members {

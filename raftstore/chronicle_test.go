@@ -111,7 +111,8 @@ func TestChronicle(t *testing.T) {
 	for _, name := range []string{"a", "c"} {
 		want(before[name]+1, name, "the leader is lost", "leader=b")
 	}
-	if books["a"].with("this server leads the cluster\"")+books["c"].with("this server leads the cluster\"") == 0 {
+	if books["a"].with(
+		"this server leads the cluster\"")+books["c"].with("this server leads the cluster\"") == 0 {
 		t.Error("nobody tells that it leads")
 	}
 	c.start("b")
@@ -156,7 +157,8 @@ func TestNoHistoryAsNews(t *testing.T) {
 	c.poll("e to have everything", func() bool {
 		return c.nodes["e"].store.applied.Load() >= c.leader().store.applied.Load()
 	})
-	for _, text := range []string{"a server with a vote is there", "a server was added", "a server was removed"} {
+	for _, text := range []string{"a server with a vote is there", "a server was added",
+		"a server was removed"} {
 		if n := book.with(text); n > 0 {
 			t.Errorf("told %d times: %s", n, text)
 		}

@@ -84,7 +84,8 @@ func (c *Cluster) check(inMemory bool) error {
 	seen := map[string]string{}
 	for name, address := range c.Initial {
 		if other, ok := seen[address]; ok {
-			return fmt.Errorf("%q and %q have the same address %s", min(name, other), max(name, other), address)
+			return fmt.Errorf("%q and %q have the same address %s", min(name, other), max(name, other),
+				address)
 		}
 		seen[address] = name
 	}
@@ -123,7 +124,8 @@ func findOrigin(ctx context.Context, c Cluster, net network, log *slog.Logger) (
 	}
 	id.Incarnation = randomID()
 	first := firstCheckpoint(id)
-	first.Conf.Members = []memberRecord{{ID: id.Member, Name: c.Name, Peer: c.address(), Client: c.ClientAddress}}
+	first.Conf.Members = []memberRecord{{ID: id.Member, Name: c.Name, Peer: c.address(),
+		Client: c.ClientAddress}}
 	return origin{id: id, first: first}, nil
 }
 
@@ -181,7 +183,9 @@ func mayStart(ctx context.Context, net network, address string, id identity, fir
 	case errors.Is(err, ErrRemoved):
 		return err
 	case status.Code(err) == codes.Unauthenticated: // it is no member there, or has a wrong certificate
-		return refuse(ErrOtherCluster, "it does not take this server for a member: %s; the first members are %s here", status.Convert(err).Message(), first.list())
+		return refuse(ErrOtherCluster,
+			"it does not take this server for a member: %s; the first members are %s here",
+			status.Convert(err).Message(), first.list())
 	case err != nil || answer.GetFresh() && answer.GetCluster() == id.Cluster:
 		return nil // it cannot be reached, or has nothing to lose
 	}
@@ -215,12 +219,14 @@ func joinedOrigin(ctx context.Context, c Cluster, net network, log *slog.Logger)
 			}
 			if why := cause(err); why != told[address] {
 				told[address] = why
-				log.Info("waiting to be added to the cluster", "as", c.Name, "at", c.address(), "asked", address, "why", why)
+				log.Info("waiting to be added to the cluster", "as", c.Name, "at", c.address(), "asked",
+					address, "why", why)
 			}
 		}
 		select {
 		case <-ctx.Done():
-			return origin{}, fmt.Errorf("wait to be added to the cluster as %q at %s: %w", c.Name, c.address(), ctx.Err())
+			return origin{}, fmt.Errorf("wait to be added to the cluster as %q at %s: %w", c.Name,
+				c.address(), ctx.Err())
 		case <-pause.C:
 		}
 	}
@@ -245,7 +251,9 @@ func askToJoin(ctx context.Context, c Cluster, net network, address string) (ori
 	if err != nil {
 		return origin{}, err
 	}
-	at := slices.IndexFunc(conf.Members, func(m memberRecord) bool { return m.Name == c.Name && m.Peer == c.address() })
+	at := slices.IndexFunc(conf.Members, func(m memberRecord) bool {
+		return m.Name == c.Name && m.Peer == c.address()
+	})
 	if at < 0 {
 		return origin{}, refuse(errNotYet, "the members are %s", conf.list())
 	}

@@ -64,7 +64,8 @@ func (m *machine) Committed(entries []Entry) {
 			m.applied = e.Index
 			old, ok := m.h.entries[e.Index]
 			if ok && (old.Term != e.Term || !bytes.Equal(old.Data, e.Data)) {
-				m.h.problem("%s: entry %d is %d %q, elsewhere %d %q", m.name, e.Index, e.Term, e.Data, old.Term, old.Data)
+				m.h.problem("%s: entry %d is %d %q, elsewhere %d %q", m.name, e.Index, e.Term, e.Data,
+					old.Term, old.Data)
 			}
 			m.h.entries[e.Index] = e
 			if len(e.Data) > 0 {
@@ -181,7 +182,8 @@ func preparedTestCluster(t *testing.T, members int, seed uint64) *testCluster {
 	t.Helper()
 	t.Logf("seed %d", seed)
 	c := &testCluster{
-		t: t, seed: seed, net: newMemNet(seed), dir: t.TempDir(), h: newHistory(), rates: map[string]float64{},
+		t: t, seed: seed, net: newMemNet(seed), dir: t.TempDir(), h: newHistory(),
+		rates:   map[string]float64{},
 		initial: map[string]string{}, nodes: map[string]*machine{}, cfgs: map[string]Config{},
 	}
 	for i := range members {
@@ -198,7 +200,8 @@ func preparedTestCluster(t *testing.T, members int, seed uint64) *testCluster {
 
 func (c *testCluster) config(name string) Config {
 	cfg := smallConfig(filepath.Join(c.dir, name))
-	cfg.steps = stepLimits{rows: 1000, bytes: 64 << 10, run: 256 << 10} // a checkpoint of all rows has several, one of some has one
+	// a checkpoint of all rows has several, one of some has one
+	cfg.steps = stepLimits{rows: 1000, bytes: 64 << 10, run: 256 << 10}
 	if os.Getenv("RAFT_LOG") != "" {
 		cfg.Logger = newTextLogger(os.Stderr).With("member", name)
 	}
@@ -208,7 +211,8 @@ func (c *testCluster) config(name string) Config {
 	}
 	cfg.Cluster = Cluster{
 		Name: name, Initial: c.initial, Token: "test", Version: 1,
-		network: c.net.at(name + ":1"), clock: rateClock{time.Now(), rate}, AdvertisePeer: name + ":1", TLS: c.tls,
+		network: c.net.at(name + ":1"), clock: rateClock{time.Now(), rate}, AdvertisePeer: name + ":1",
+		TLS: c.tls,
 	}
 	return cfg
 }

@@ -62,11 +62,13 @@ func TestCondemnedAtEveryStep(t *testing.T) {
 		if err := ForceSingle(picture); !errors.As(err, &condemnation) {
 			t.Errorf("recover: got %v", err)
 		}
-		if report, err := Check(picture); err != nil || report.Condemned != reason || !strings.Contains(report.String(), "CONDEMNED") {
+		if report, err := Check(picture); err != nil || report.Condemned != reason ||
+			!strings.Contains(report.String(), "CONDEMNED") {
 			t.Errorf("check: %q, %v", report.Condemned, err)
 		}
 	}
-	if report, err := Check(pictures[0]); err != nil || report.Condemned != "" || strings.Contains(report.String(), "CONDEMNED") {
+	if report, err := Check(pictures[0]); err != nil || report.Condemned != "" ||
+		strings.Contains(report.String(), "CONDEMNED") {
 		t.Errorf("check of one that is not: %q, %v", report.Condemned, err)
 	}
 }
@@ -74,12 +76,14 @@ func TestCondemnedAtEveryStep(t *testing.T) {
 // A file that does not say why condemns as well, and one of any length is read in part.
 func TestCondemnedForAnyReason(t *testing.T) {
 	dir := t.TempDir()
-	for content, want := range map[string]int{"": 1, "\n": 1, strings.Repeat("x", 2*condemnedReasonMax): condemnedReasonMax} {
+	for content, want := range map[string]int{"": 1, "\n": 1,
+		strings.Repeat("x", 2*condemnedReasonMax): condemnedReasonMax} {
 		if err := os.WriteFile(filepath.Join(dir, condemnedFile), []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		var condemnation *CondemnedError
-		if err := condemned(dir); !errors.As(err, &condemnation) || len(condemnation.Reason) < want || len(condemnation.Reason) > condemnedReasonMax {
+		if err := condemned(dir); !errors.As(err, &condemnation) || len(condemnation.Reason) < want ||
+			len(condemnation.Reason) > condemnedReasonMax {
 			t.Errorf("%d bytes: %v", len(content), err)
 		}
 	}
@@ -113,7 +117,8 @@ func TestCheckpointBecomesOverdue(t *testing.T) {
 	}
 	for s.due.commands.Load() < due/4*5 {
 		if !s.CheckpointDue() || s.CheckpointOverdue() {
-			t.Fatalf("after %d commands: due %v, overdue %v", s.due.commands.Load(), s.CheckpointDue(), s.CheckpointOverdue())
+			t.Fatalf("after %d commands: due %v, overdue %v", s.due.commands.Load(), s.CheckpointDue(),
+				s.CheckpointOverdue())
 		}
 		count()
 	}

@@ -30,9 +30,10 @@ type control struct {
 	headers  map[uint64]*peerpb.Header // by member: the last it has sent
 	streams  map[uint64]*peerpb.Header // by member: that of its last urgent stream, while that is open
 	pursuits []*pursuit
-	removed  bool        // the log says that this member is none any more
-	stale    bool        // show has something new to publish
-	ticking  atomic.Bool // the loop's goroutine is to have a ticker; changed within the turn, read by that goroutine
+	removed  bool // the log says that this member is none any more
+	stale    bool // show has something new to publish
+	// the loop's goroutine is to have a ticker; changed within the turn, read by that goroutine
+	ticking atomic.Bool
 
 	// Checkpoints. offered is one that was received and that raft is being told of; it is nil again before
 	// the turn is over, because raft takes it at once or never. sending counts those on their way to other
@@ -90,7 +91,9 @@ func (l *loop) tick() {
 	if l.transferring && l.node.BasicStatus().LeadTransferee == raft.None {
 		l.setTransferring(false)
 		l.heir = raft.None
-		l.confirmLease() // the heir did not take over: this member leads on, and its clients have been without a word meanwhile
+		// the heir did not take over: this member leads on, and its clients have been without a word
+		// meanwhile
+		l.confirmLease()
 	}
 	if l.leader != raft.None {
 		l.ledAt = l.ticks
@@ -226,7 +229,8 @@ func (l *loop) lost(h *peerpb.Header) {
 
 // hearsAnotherVoter reports whether another member that has a vote can be asked for it.
 func (l *loop) hearsAnotherVoter() bool {
-	return slices.ContainsFunc(l.conf.Voters, func(id uint64) bool { return id != l.s.identity.Member && l.streams[id] != nil })
+	return slices.ContainsFunc(l.conf.Voters,
+		func(id uint64) bool { return id != l.s.identity.Member && l.streams[id] != nil })
 }
 
 // campaignLater has this member campaign after a delay, which is random so that two members that have lost
@@ -302,7 +306,8 @@ func (l *loop) show() {
 	}
 	l.stale = false
 	status := l.node.BasicStatus()
-	v := &memberView{conf: l.conf, leader: status.Lead, leading: l.leading, term: status.GetTerm(), fresh: l.s.log.fresh()}
+	v := &memberView{conf: l.conf, leader: status.Lead, leading: l.leading, term: status.GetTerm(),
+		fresh: l.s.log.fresh()}
 	if old := l.s.view.Load(); v.leader != 0 && (v.leader != old.leader || v.term != old.term) {
 		l.s.meters.changes.Add(1)
 	}

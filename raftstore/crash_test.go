@@ -172,7 +172,8 @@ func TestCrashAtEveryStep(t *testing.T) {
 	sc.cfg.before = func(step, path string) error {
 		mu.Lock()
 		defer mu.Unlock()
-		p := picture{filepath.Join(base, fmt.Sprintf("crash%04d", len(pictures))), step + " " + filepath.Base(path), sc.ackedSoFar()}
+		p := picture{filepath.Join(base, fmt.Sprintf("crash%04d", len(pictures))),
+			step + " " + filepath.Base(path), sc.ackedSoFar()}
 		if _, err := os.Stat(sc.cfg.Dir); err == nil {
 			copyDir(t, sc.cfg.Dir, p.dir)
 			pictures = append(pictures, p)
@@ -217,7 +218,8 @@ func TestPowerLossDuringLogWrite(t *testing.T) {
 			torn = filepath.Join(base, "torn")
 			copyDir(t, sc.cfg.Dir, torn)
 			image := tear(rng, file, after)
-			if err := os.WriteFile(filepath.Join(torn, walDir, filepath.Base(path)), image, 0o600); err != nil {
+			if err := os.WriteFile(filepath.Join(torn, walDir, filepath.Base(path)), image,
+				0o600); err != nil {
 				return err
 			}
 			img, err := examine(torn)
@@ -228,7 +230,8 @@ func TestPowerLossDuringLogWrite(t *testing.T) {
 			if img.repair.tornFile != "" {
 				tornImages++
 			}
-			verifyTwice(t, torn, sc.ackedSoFar(), fmt.Sprintf("seed %d, %d acknowledged", seed, sc.ackedSoFar()))
+			verifyTwice(t, torn, sc.ackedSoFar(),
+				fmt.Sprintf("seed %d, %d acknowledged", seed, sc.ackedSoFar()))
 		}
 		return nil
 	}

@@ -85,7 +85,8 @@ func judge(dir string, want contents, lastBatch int) (refused bool, err error) {
 	if err != nil {
 		return true, fmt.Errorf("refused with %v", err)
 	}
-	if got.identity != want.identity || got.hard != want.hard || got.state.Index != want.state.Index || !slices.Equal(got.rows, want.rows) {
+	if got.identity != want.identity || got.hard != want.hard || got.state.Index != want.state.Index ||
+		!slices.Equal(got.rows, want.rows) {
 		return false, fmt.Errorf("silently read other contents")
 	}
 	n := len(got.log)
@@ -169,7 +170,8 @@ func TestTruncationAndLossAreRefused(t *testing.T) {
 			// bbolt grows its file ahead of its use, and the line end of a text file says nothing.
 			refused, err := judge(dir, want, lastBatch)
 			if err != nil || !refused && strings.HasSuffix(path, segmentSuffix) {
-				t.Fatalf("seed %d: %s cut to %d of %d bytes: refused %v, %v", seed, filepath.Base(path), n, len(good), refused, err)
+				t.Fatalf("seed %d: %s cut to %d of %d bytes: refused %v, %v", seed, filepath.Base(path), n,
+					len(good), refused, err)
 			}
 		}
 		if err := os.Remove(path); err != nil {
@@ -191,7 +193,9 @@ func TestTruncationAndLossAreRefused(t *testing.T) {
 func TestRefusalChangesNothing(t *testing.T) {
 	dir, _, _ := damagedDir(t)
 	files := dataFiles(t, dir)
-	segment := files[slices.IndexFunc(files, func(f string) bool { return strings.HasSuffix(f, segmentSuffix) })]
+	segment := files[slices.IndexFunc(files, func(f string) bool {
+		return strings.HasSuffix(f, segmentSuffix)
+	})]
 	b, err := os.ReadFile(segment)
 	if err != nil {
 		t.Fatal(err)
@@ -271,7 +275,9 @@ func TestMissingLinksBetweenFilesAreRefused(t *testing.T) {
 	other, _, _ := damagedDir(t)
 	segments := img.meta.state.Segments
 	for name, spoil := range map[string]func(to string){
-		"state of another member": func(to string) { mustCopy(t, filepath.Join(other, stateFile), filepath.Join(to, stateFile)) },
+		"state of another member": func(to string) {
+			mustCopy(t, filepath.Join(other, stateFile), filepath.Join(to, stateFile))
+		},
 		"log of another member": func(to string) {
 			copyDir(t, filepath.Join(other, walDir), filepath.Join(to, walDir))
 		},
@@ -281,7 +287,8 @@ func TestMissingLinksBetweenFilesAreRefused(t *testing.T) {
 		},
 		"segment younger than the list": func(to string) {
 			s := segments[len(segments)-1]
-			mustCopy(t, filepath.Join(dir, walDir, segmentName(s.BaseIndex, s.ID)), filepath.Join(to, walDir, segmentName(s.BaseIndex+1, s.ID+1)))
+			mustCopy(t, filepath.Join(dir, walDir, segmentName(s.BaseIndex, s.ID)),
+				filepath.Join(to, walDir, segmentName(s.BaseIndex+1, s.ID+1)))
 		},
 		"file with a strange name": func(to string) {
 			if err := os.WriteFile(filepath.Join(to, walDir, "x.wal"), nil, 0o600); err != nil {
@@ -349,16 +356,19 @@ func TestNewerFormatsAreRefused(t *testing.T) {
 	dir, _, _ := damagedDir(t)
 	text := identityText{Format: identityFormat + 1, Cluster: "01", Member: "02"}
 	text.Checksum = text.sum()
-	json := fmt.Sprintf(`{"format":%d,"cluster":%q,"member":%q,"checksum":%q}`, text.Format, text.Cluster, text.Member, text.Checksum)
+	json := fmt.Sprintf(`{"format":%d,"cluster":%q,"member":%q,"checksum":%q}`, text.Format, text.Cluster,
+		text.Member, text.Checksum)
 	if err := os.WriteFile(filepath.Join(dir, identityFile), []byte(json), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	_, err := Open(smallConfig(dir))
 	var format *FormatError
-	if !errors.As(err, &format) || format.Found != identityFormat+1 || !strings.Contains(err.Error(), "later") {
+	if !errors.As(err, &format) || format.Found != identityFormat+1 ||
+		!strings.Contains(err.Error(), "later") {
 		t.Errorf("identity: %v", err)
 	}
-	if _, err := decodeCheckpointMeta("f", checkpointMeta{Format: checkpointFormat + 1}.encode()); !errors.As(err, &format) {
+	if _, err := decodeCheckpointMeta("f",
+		checkpointMeta{Format: checkpointFormat + 1}.encode()); !errors.As(err, &format) {
 		t.Errorf("checkpoint: %v", err)
 	}
 	newer := encodeRow([]byte("k"), []byte("v"))

@@ -68,7 +68,9 @@ func (c *testCluster) freezable() map[string]*frozenClock {
 func (c *testCluster) awaitVoters(name string) {
 	c.t.Helper()
 	c.poll(name+" to hear the others", func() (ready bool) {
-		c.nodes[name].ask(func(l *loop) { ready = l.ticks >= electionTicks && len(l.streams) == len(c.names)-1 })
+		c.nodes[name].ask(func(l *loop) {
+			ready = l.ticks >= electionTicks && len(l.streams) == len(c.names)-1
+		})
 		return ready
 	})
 }
@@ -202,7 +204,8 @@ func TestWhenALeaderCountsAsDeaf(t *testing.T) {
 	want := func(what string, hushed, aside bool) {
 		t.Helper()
 		if l.hushes(2) != hushed || l.steppedAside() != aside || l.hushes(4) {
-			t.Errorf("%s: hushed %v, made way %v, silent to the learner %v", what, l.hushes(2), l.steppedAside(), l.hushes(4))
+			t.Errorf("%s: hushed %v, made way %v, silent to the learner %v", what, l.hushes(2),
+				l.steppedAside(), l.hushes(4))
 		}
 	}
 	tick(100)

@@ -25,11 +25,13 @@ const (
 type descriptors struct {
 	logger *slog.Logger // nil: none
 
-	mutex    sync.Mutex
-	spare    []*os.File
-	short    bool                                                            // spares have been used, and not replaced since
+	mutex sync.Mutex
+	spare []*os.File
+	// spares have been used, and not replaced since
+	short    bool
 	openFile func(name string, flag int, perm os.FileMode) (*os.File, error) // os.OpenFile, but for tests
-	patience time.Duration                                                   // descriptorPatience, but for tests
+	// descriptorPatience, but for tests
+	patience time.Duration
 }
 
 // open is os.OpenFile.
@@ -62,7 +64,8 @@ func (d *descriptors) open(name string, flag int, perm os.FileMode) (*os.File, e
 // tell says once that the spares are being used. The mutex is held.
 func (d *descriptors) tell(name string) {
 	if !d.short && d.logger != nil {
-		d.logger.Error("the process has no descriptor left: files are opened with those kept for them", "file", name, "kept", len(d.spare))
+		d.logger.Error("the process has no descriptor left: files are opened with those kept for them",
+			"file", name, "kept", len(d.spare))
 	}
 	d.short = true
 }

@@ -66,7 +66,8 @@ func TestNoDescriptorIsNoFailure(t *testing.T) {
 func TestNoDescriptorForLong(t *testing.T) {
 	few := &fewDescriptors{}
 	d := &descriptors{openFile: few.openFile, patience: time.Millisecond}
-	if _, err := d.open(filepath.Join(t.TempDir(), "file"), os.O_CREATE|os.O_RDWR, 0o600); !errors.Is(err, syscall.EMFILE) {
+	if _, err := d.open(filepath.Join(t.TempDir(), "file"), os.O_CREATE|os.O_RDWR, 0o600); !errors.Is(err,
+		syscall.EMFILE) {
 		t.Fatalf("got %v", err)
 	}
 }

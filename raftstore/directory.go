@@ -194,9 +194,11 @@ func checkHalfMade(dir string) error {
 	}
 	for _, e := range entries {
 		switch e.Name() {
-		case lockFile, identityFile + tmpSuffix, stateFile, stateFile + tmpSuffix, admissionFile, admissionFile + tmpSuffix, walDir, "lost+found":
+		case lockFile, identityFile + tmpSuffix, stateFile, stateFile + tmpSuffix, admissionFile,
+			admissionFile + tmpSuffix, walDir, "lost+found":
 		default:
-			return fmt.Errorf("%s holds %s but no %s: %w and not empty", dir, e.Name(), identityFile, ErrNotData)
+			return fmt.Errorf("%s holds %s but no %s: %w and not empty", dir, e.Name(), identityFile,
+				ErrNotData)
 		}
 	}
 	segments, err := filepath.Glob(filepath.Join(dir, walDir, "*"+segmentSuffix))
@@ -204,13 +206,15 @@ func checkHalfMade(dir string) error {
 		return err
 	}
 	if len(segments) > 0 {
-		return corrupt(filepath.Join(dir, identityFile), 0, "the file is missing but there is a log in %s", filepath.Join(dir, walDir))
+		return corrupt(filepath.Join(dir, identityFile), 0, "the file is missing but there is a log in %s",
+			filepath.Join(dir, walDir))
 	}
 	return nil
 }
 
 func clearHalfMade(d *disk, dir string) error {
-	leftovers := []string{stateFile, stateFile + tmpSuffix, identityFile + tmpSuffix, admissionFile, admissionFile + tmpSuffix}
+	leftovers := []string{stateFile, stateFile + tmpSuffix, identityFile + tmpSuffix, admissionFile,
+		admissionFile + tmpSuffix}
 	wal, err := os.ReadDir(filepath.Join(dir, walDir))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err

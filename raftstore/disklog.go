@@ -69,7 +69,8 @@ func (l *diskLog) compare(img *image) error {
 		return nil
 	}
 	if first != img.first || last != img.last {
-		return corrupt(l.dir, img.last, "the log library finds entries %d to %d, the scan found %d to %d", first, last, img.first, img.last)
+		return corrupt(l.dir, img.last, "the log library finds entries %d to %d, the scan found %d to %d",
+			first, last, img.first, img.last)
 	}
 	return nil
 }
@@ -96,7 +97,8 @@ func (l *diskLog) translate(entries []*pb.Entry) []*hraft.Log {
 	}
 	l.flat, l.logs = l.flat[:len(entries)], l.logs[:len(entries)]
 	for i, e := range entries {
-		l.flat[i] = hraft.Log{Index: e.GetIndex(), Term: e.GetTerm(), Type: hraft.LogType(e.GetType()), Data: e.GetData()}
+		l.flat[i] = hraft.Log{Index: e.GetIndex(), Term: e.GetTerm(), Type: hraft.LogType(e.GetType()),
+			Data: e.GetData()}
 		l.logs[i] = &l.flat[i]
 	}
 	return l.logs
@@ -119,7 +121,8 @@ func (l *diskLog) read(lo, hi, maxBytes uint64) ([]*pb.Entry, error) {
 		if log.Index != index {
 			return nil, corrupt(l.dir, index, "found entry %d in its place", log.Index)
 		}
-		e := &pb.Entry{Index: new(log.Index), Term: new(log.Term), Type: pb.EntryType(log.Type).Enum(), Data: log.Data}
+		e := &pb.Entry{Index: new(log.Index), Term: new(log.Term), Type: pb.EntryType(log.Type).Enum(),
+			Data: log.Data}
 		size += uint64(entryBytes(e))
 		if len(out) > 0 && size > maxBytes {
 			break

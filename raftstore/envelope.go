@@ -79,7 +79,8 @@ func (c entryCodec) Decode(b []byte, l *hraft.Log) error {
 	if err != nil {
 		return err
 	}
-	*l = hraft.Log{Index: e.GetIndex(), Term: e.GetTerm(), Type: hraft.LogType(e.GetType()), Data: e.GetData()}
+	*l = hraft.Log{Index: e.GetIndex(), Term: e.GetTerm(), Type: hraft.LogType(e.GetType()),
+		Data: e.GetData()}
 	return nil
 }
 

@@ -36,8 +36,9 @@ type FormatError struct {
 
 // Error tells what to do: use the newer program.
 func (e *FormatError) Error() string {
-	return fmt.Sprintf("%s has format %d, this program reads up to %d: use the version that wrote it or a later one",
-		e.File, e.Found, e.Known)
+	return fmt.Sprintf(
+		"%s has format %d, this program reads up to %d: use the version that wrote it or a later one", e.File,
+		e.Found, e.Known)
 }
 
 // VersionError says that the cluster may use commands that this program cannot read. Open and Store.Start
@@ -49,7 +50,8 @@ type VersionError struct {
 
 // Error tells what to do.
 func (e *VersionError) Error() string {
-	return fmt.Sprintf("the cluster uses commands of version %d, this program reads up to %d: use a later version of it",
+	return fmt.Sprintf(
+		"the cluster uses commands of version %d, this program reads up to %d: use a later version of it",
 		e.Cluster, e.Own)
 }
 

@@ -135,7 +135,8 @@ func (x *examiner) checkOrphans(wal string) error {
 			return corrupt(filepath.Join(wal, f.Name()), 0, "this is not the name of a log segment")
 		}
 		if !known[id] && id >= x.img.meta.state.NextSegmentID {
-			return corrupt(filepath.Join(wal, f.Name()), base, "the segment is younger than the list in %s", walMetaFile)
+			return corrupt(filepath.Join(wal, f.Name()), base, "the segment is younger than the list in %s",
+				walMetaFile)
 		}
 	}
 	return nil
@@ -151,12 +152,14 @@ func (x *examiner) readLog(wal string) error {
 		p.tell()
 		path := filepath.Join(wal, segmentName(s.BaseIndex, s.ID))
 		if s.Codec != entryCodecID {
-			return &FormatError{File: path, Found: int(s.Codec - (entryCodecID - entryFormat)), Known: entryFormat}
+			return &FormatError{File: path, Found: int(s.Codec - (entryCodecID - entryFormat)),
+				Known: entryFormat}
 		}
 		if i == 0 {
 			x.img.first, x.img.last = s.MinIndex, s.MinIndex-1
 		} else if s.BaseIndex != x.img.last+1 {
-			return corrupt(path, x.img.last+1, "the segment begins at entry %d, entries before it are missing", s.BaseIndex)
+			return corrupt(path, x.img.last+1,
+				"the segment begins at entry %d, entries before it are missing", s.BaseIndex)
 		}
 		if s.MinIndex < s.BaseIndex {
 			return corrupt(path, s.MinIndex, "the segment begins at entry %d", s.BaseIndex)
@@ -192,7 +195,8 @@ func (x *examiner) readSealed(path string, s types.SegmentInfo) error {
 	}
 	w := walkSegment(b)
 	if !w.sealed || w.indexStart != s.IndexStart || s.BaseIndex+uint64(len(w.entries)) < s.MaxIndex+1 {
-		return corrupt(path, s.BaseIndex+uint64(len(w.entries)), "a batch of a finished segment is broken at byte %d", w.end)
+		return corrupt(path, s.BaseIndex+uint64(len(w.entries)),
+			"a batch of a finished segment is broken at byte %d", w.end)
 	}
 	return x.addSegment(path, b, s, w.entries[:s.MaxIndex+1-s.BaseIndex])
 }
@@ -256,7 +260,8 @@ func (x *examiner) judgeEnd(path string, s types.SegmentInfo, b []byte, w segmen
 		return nil
 	}
 	if at, found := findIntactBatch(b, w.end); found {
-		return corrupt(path, next, "the batch at byte %d is broken but a later one at byte %d is whole", w.end, at)
+		return corrupt(path, next, "the batch at byte %d is broken but a later one at byte %d is whole",
+			w.end, at)
 	}
 	x.img.repair.tornFile, x.img.repair.tornFrom, x.img.repair.tornTo = path, w.end, lastNonZero(b, w.end)
 	return nil
@@ -317,7 +322,8 @@ func (x *examiner) checkLog(wal string) error {
 		return nil
 	}
 	if img.first > c.Index+1 {
-		return corrupt(wal, c.Index+1, "the log begins at entry %d, the checkpoint in %s is as of entry %d", img.first, stateFile, c.Index)
+		return corrupt(wal, c.Index+1, "the log begins at entry %d, the checkpoint in %s is as of entry %d",
+			img.first, stateFile, c.Index)
 	}
 	durable := max(c.Index, img.meta.hard.commit)
 	if img.last < durable {
@@ -326,11 +332,13 @@ func (x *examiner) checkLog(wal string) error {
 			s := img.meta.state.Segments[n-1]
 			where = filepath.Join(wal, segmentName(s.BaseIndex, s.ID))
 		}
-		return corrupt(where, img.last+1, "the log ends at entry %d, entry %d is known to have been in it", img.last, durable)
+		return corrupt(where, img.last+1, "the log ends at entry %d, entry %d is known to have been in it",
+			img.last, durable)
 	}
 	if c.Index >= img.first && c.Index > 0 {
 		if got := termAt(img.runs, c.Index); got != c.Term {
-			return corrupt(wal, c.Index, "the entry has term %d, the checkpoint in %s says %d", got, stateFile, c.Term)
+			return corrupt(wal, c.Index, "the entry has term %d, the checkpoint in %s says %d", got,
+				stateFile, c.Term)
 		}
 	}
 	return nil

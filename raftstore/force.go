@@ -77,7 +77,8 @@ func planForce(dir string) (Survivor, checkpointMeta, error) {
 	self, meta := img.identity.Member, img.state.meta
 	old := meta.Conf
 	if !old.has(self) {
-		return Survivor{}, meta, fmt.Errorf("%s: this member was not part of the cluster as of its last checkpoint", dir)
+		return Survivor{}, meta,
+			fmt.Errorf("%s: this member was not part of the cluster as of its last checkpoint", dir)
 	}
 	s := Survivor{Cluster: img.identity.Cluster, Member: self}
 	s.LastIndex, s.LastTerm = img.newest()

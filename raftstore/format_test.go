@@ -16,7 +16,8 @@ import (
 
 func envelope(c entryCodec, index, term uint64, typ pb.EntryType, data []byte) []byte {
 	var buf bytes.Buffer
-	if err := c.Encode(&hraft.Log{Index: index, Term: term, Type: hraft.LogType(typ), Data: data}, &buf); err != nil {
+	if err := c.Encode(&hraft.Log{Index: index, Term: term, Type: hraft.LogType(typ), Data: data},
+		&buf); err != nil {
 		panic(err)
 	}
 	return buf.Bytes()
@@ -26,11 +27,13 @@ func TestEnvelope(t *testing.T) {
 	c := newEntryCodec(5)
 	b := envelope(c, 7, 3, pb.EntryConfChange, []byte("hello"))
 	e, err := c.decode(b)
-	if err != nil || e.GetIndex() != 7 || e.GetTerm() != 3 || e.GetType() != pb.EntryConfChange || string(e.GetData()) != "hello" {
+	if err != nil || e.GetIndex() != 7 || e.GetTerm() != 3 || e.GetType() != pb.EntryConfChange ||
+		string(e.GetData()) != "hello" {
 		t.Fatalf("%v %v", e, err)
 	}
 	var l hraft.Log
-	if err := c.Decode(b, &l); err != nil || l.Index != 7 || l.Term != 3 || l.Type != hraft.LogType(pb.EntryConfChange) {
+	if err := c.Decode(b, &l); err != nil || l.Index != 7 || l.Term != 3 ||
+		l.Type != hraft.LogType(pb.EntryConfChange) {
 		t.Fatalf("%v %v", l, err)
 	}
 	for i := range b {
@@ -135,7 +138,8 @@ func TestCRCShift(t *testing.T) {
 		rng.Read(a)
 		rng.Read(b)
 		want := crc32.Checksum(slices.Concat(a, b), castagnoli)
-		if got := crcShift(crc32.Checksum(a, castagnoli), len(b)) ^ crc32.Checksum(b, castagnoli); got != want {
+		if got := crcShift(crc32.Checksum(a, castagnoli), len(b)) ^ crc32.Checksum(b,
+			castagnoli); got != want {
 			t.Fatalf("seed %d: %d and %d bytes: %08x, want %08x", seed, len(a), len(b), got, want)
 		}
 	}
@@ -189,12 +193,14 @@ func FuzzStateFile(f *testing.F) {
 
 func TestPrefixSet(t *testing.T) {
 	s := newPrefixSet([]string{"b/", "a/", "d"})
-	for key, want := range map[string]bool{"a": false, "a/": true, "a/x": true, "b/": true, "c": false, "dd": true, "": false, "e": false} {
+	for key, want := range map[string]bool{"a": false, "a/": true, "a/x": true, "b/": true, "c": false,
+		"dd": true, "": false, "e": false} {
 		if s.covers([]byte(key)) != want {
 			t.Errorf("%q covered: %v", key, !want)
 		}
 	}
-	if got := newPrefixSet([]string{"ab", "aa", "b"}).with("c", "a", "bb"); !slices.Equal(got.sorted, []string{"a", "b", "c"}) {
+	if got := newPrefixSet([]string{"ab", "aa", "b"}).with("c", "a", "bb"); !slices.Equal(got.sorted,
+		[]string{"a", "b", "c"}) {
 		t.Errorf("with shorter ones: %v", got)
 	}
 	if s = s.without("a/").without("zz"); s.covers([]byte("a/x")) {

@@ -186,7 +186,8 @@ func findIntactBatch(b []byte, from int) (start int, found bool) {
 	running := make([]uint32, slots+1) // checksum of b[from:slot]
 	padded := b[from:min(len(b), from+slots*frameHeaderLen)]
 	for i := range slots {
-		running[i+1] = crc32.Update(running[i], castagnoli, padded[i*frameHeaderLen:min(len(padded), (i+1)*frameHeaderLen)])
+		running[i+1] = crc32.Update(running[i], castagnoli,
+			padded[i*frameHeaderLen:min(len(padded), (i+1)*frameHeaderLen)])
 	}
 	for i := slots - 1; i >= 0; i-- {
 		commitOf[i] = -1

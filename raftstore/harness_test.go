@@ -87,7 +87,8 @@ func (r *recorder) wait(t testing.TB, what string, ok func() bool) {
 	defer r.mu.Unlock()
 	for !ok() {
 		if time.Now().After(deadline) {
-			t.Fatalf("waited in vain for %s; %d entries, leading %d, failures %v", what, len(r.entries), r.leading, r.failures)
+			t.Fatalf("waited in vain for %s; %d entries, leading %d, failures %v", what, len(r.entries),
+				r.leading, r.failures)
 		}
 		r.changed.Wait()
 	}
@@ -143,7 +144,8 @@ var noLog = slog.New(slog.NewTextHandler(io.Discard, nil))
 
 // smallConfig has segments, checkpoints and their transactions small enough that a short test sees many.
 func smallConfig(dir string) Config {
-	return Config{Dir: dir, Logger: noLog, SegmentBytes: 8 << 10, CheckpointCommands: 100, TailEntriesKept: 10, LagEntriesKept: 10, TailBytes: 4 << 10,
+	return Config{Dir: dir, Logger: noLog, SegmentBytes: 8 << 10, CheckpointCommands: 100,
+		TailEntriesKept: 10, LagEntriesKept: 10, TailBytes: 4 << 10,
 		steps: stepLimits{rows: 7, bytes: 2 << 10, run: 4 << 10}}
 }
 

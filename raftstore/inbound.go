@@ -16,7 +16,8 @@ var _ peerServer = (*Store)(nil)
 
 // answerHello implements peerServer. Who asks has to have the certificate of a member; without certificates
 // everybody is told.
-func (s *Store) answerHello(req *peerpb.HelloRequest, certificate *x509.Certificate) (*peerpb.HelloResponse, error) {
+func (s *Store) answerHello(req *peerpb.HelloRequest, certificate *x509.Certificate) (*peerpb.HelloResponse,
+	error) {
 	switch list := s.admitted(); {
 	case req.GetCluster() == s.identity.Cluster && list.isRemoved(req.GetMember()):
 		return nil, ErrRemoved
@@ -56,9 +57,12 @@ func (s *Store) judgeHeader(h *peerpb.Header, certificate *x509.Certificate) err
 	case h.GetCluster() != self.Cluster:
 		return s.callerOfOtherCluster(h)
 	case h.GetTo() != self.Member:
-		return refuse(ErrOtherCluster, "the server that was called is member %s of the cluster, the caller looks for member %s", IDText(self.Member), IDText(h.GetTo()))
+		return refuse(ErrOtherCluster,
+			"the server that was called is member %s of the cluster, the caller looks for member %s",
+			IDText(self.Member), IDText(h.GetTo()))
 	case h.GetFrom() == self.Member:
-		return refuse(ErrOtherCluster, "the caller says that it is member %s, which is the server that was called", IDText(self.Member))
+		return refuse(ErrOtherCluster,
+			"the caller says that it is member %s, which is the server that was called", IDText(self.Member))
 	}
 	m, err := s.admission.identify(h.GetFrom(), certificate)
 	if err != nil {
@@ -69,7 +73,9 @@ func (s *Store) judgeHeader(h *peerpb.Header, certificate *x509.Certificate) err
 	}
 	if known := h.GetToIncarnation(); known != 0 && known != self.Incarnation {
 		s.admission.begin() // if it is as the caller says, the other members say so too
-		return refuse(ErrOtherCluster, "the caller knows member %s with another data directory than the server that was called has", IDText(self.Member))
+		return refuse(ErrOtherCluster,
+			"the caller knows member %s with another data directory than the server that was called has",
+			IDText(self.Member))
 	}
 	return nil
 }

@@ -62,7 +62,8 @@ func (b *inbox) empty() bool {
 	defer b.mu.Unlock()
 	m := &b.mail
 	return len(m.proposals) == 0 && len(m.reads) == 0 && len(m.written) == 0 && len(m.checkpoints) == 0 &&
-		len(m.received) == 0 && len(m.headers) == 0 && len(m.announced) == 0 && len(m.lost) == 0 && len(m.unreachable) == 0 &&
+		len(m.received) == 0 && len(m.headers) == 0 && len(m.announced) == 0 && len(m.lost) == 0 &&
+		len(m.unreachable) == 0 &&
 		len(m.snapshots) == 0 && len(m.tasks) == 0
 }
 
@@ -78,7 +79,8 @@ func (b *inbox) take() mail {
 // receive posts a message of another member, or drops it if too many wait: raft sends again what it needs.
 func (b *inbox) receive(m *pb.Message) {
 	b.post(func(waiting *mail) {
-		if size := messageBytes(m); waiting.receivedBytes == 0 || waiting.receivedBytes+size <= receivedBytesMax {
+		if size := messageBytes(m); waiting.receivedBytes == 0 ||
+			waiting.receivedBytes+size <= receivedBytesMax {
 			waiting.received = append(waiting.received, m)
 			waiting.receivedBytes += size
 		}

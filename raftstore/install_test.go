@@ -52,7 +52,8 @@ func TestCheckpointBegunDuringAnInstallation(t *testing.T) {
 	lagging := others(c.names, c.leader().name)[0]
 	c.kill(lagging)
 	cfg, begun := c.cfgs[lagging], make(chan uint64, 1)
-	h := &hook{after: "rename state.db", at: "commit wal-meta.db"} // the rows are there, the log is about to be emptied
+	// the rows are there, the log is about to be emptied
+	h := &hook{after: "rename state.db", at: "commit wal-meta.db"}
 	h.then = func() {
 		s := c.nodes[lagging].store
 		index := s.AppliedIndex()

@@ -31,22 +31,24 @@ const MaxCommandBytes = 32 << 20
 
 // Bounds on what may be under way. Beyond them work waits in front of the store; see Store.Backlog.
 const (
-	uncommittedBytesMax   = 32 << 20 // in the leader's log, not yet applied
-	handedBytesMax        = 16 << 20 // handed to the handler, not yet applied
-	writeBytesMax         = 16 << 20 // one log write takes no further batch once it has this much
-	messageBytesMax       = 1 << 20  // one message to another member
-	inflightMessagesMax   = 256
-	inflightBytesMax      = 32 << 20
-	checkpointQueueMax    = 4 << 20               // rows waiting for the run that is being written
-	runBytesMax           = 16 << 20              // rows gathered to be sorted and written
-	stepRowsMax           = 1_000                 // rows of one transaction of a checkpoint
-	stepBytesMax          = 1 << 20               // the same in bytes, unless it is a single row
-	stepPauseMax          = 50 * time.Millisecond // between two of them; otherwise as long as the first took
-	stateFillPercent      = 0.9                   // keys of one kind come in ascending order, so full pages are not split soon
-	sweepRowsMax          = 1_000                 // rows removed by one background transaction
-	sweepPause            = 20 * time.Millisecond
-	stateMapBytes         = 1 << (30 + 4*(^uint(0)>>63)) // address space for state.db, 16 GiB where there is plenty: to map it again waits for all who read
-	boltGrowBytes         = 1 << 20                      // bbolt's files grow in steps of this size
+	uncommittedBytesMax = 32 << 20 // in the leader's log, not yet applied
+	handedBytesMax      = 16 << 20 // handed to the handler, not yet applied
+	writeBytesMax       = 16 << 20 // one log write takes no further batch once it has this much
+	messageBytesMax     = 1 << 20  // one message to another member
+	inflightMessagesMax = 256
+	inflightBytesMax    = 32 << 20
+	checkpointQueueMax  = 4 << 20               // rows waiting for the run that is being written
+	runBytesMax         = 16 << 20              // rows gathered to be sorted and written
+	stepRowsMax         = 1_000                 // rows of one transaction of a checkpoint
+	stepBytesMax        = 1 << 20               // the same in bytes, unless it is a single row
+	stepPauseMax        = 50 * time.Millisecond // between two of them; otherwise as long as the first took
+	// keys of one kind come in ascending order, so full pages are not split soon
+	stateFillPercent = 0.9
+	sweepRowsMax     = 1_000 // rows removed by one background transaction
+	sweepPause       = 20 * time.Millisecond
+	// address space for state.db, 16 GiB where there is plenty: to map it again waits for all who read
+	stateMapBytes         = 1 << (30 + 4*(^uint(0)>>63))
+	boltGrowBytes         = 1 << 20 // bbolt's files grow in steps of this size
 	segmentBytesMin       = 4 << 10
 	segmentBytesMax       = 1 << 30
 	entryOverheadEstimate = 32
@@ -67,9 +69,10 @@ const LeaseWindow = 850 * time.Millisecond
 
 // Bounds on the traffic between members.
 const (
-	membersMax              = 15      // members of a cluster
-	callersMax              = 256     // connections that others have opened; a member has about eight
-	strangersMax            = 32      // of them, without a member's certificate; two of each member may be so at once
+	membersMax = 15  // members of a cluster
+	callersMax = 256 // connections that others have opened; a member has about eight
+	// of them, without a member's certificate; two of each member may be so at once
+	strangersMax            = 32
 	strangerBytesMax        = 1 << 20 // that come on a connection before a member's certificate
 	memberTextMax           = 255
 	clientTextMax           = 600 // room for two names of full length with their ports
@@ -87,32 +90,37 @@ const (
 	probeInterval           = time.Second
 	probePatience           = 2 * time.Second // until a probe counts as not answered
 	helloTimeout            = time.Second
-	askRetryMin             = 20 * time.Millisecond // before a server that did not answer is asked again; it doubles
-	askPatienceMax          = 4 * time.Second       // for one answer: a busy machine may take longer than helloTimeout
-	askPause                = 200 * time.Millisecond
-	leaderlessTicks         = 2 * electionTicks // without a leader until nobody is heard before members were asked
-	strandedTries           = 10                // without any answer of a known member until a named server is trusted
-	acceptGrace             = 3 * time.Second   // after which a stream that has not ended counts as accepted
-	membersTextMax          = 2 << 10           // of what a member says of the members, for people
-	settingsMax             = 16
-	settingTextMax          = 128
-	joinPause               = 200 * time.Millisecond
-	holdBackTicks           = 3 * electionTicks // without a leader until a member with a full disk stands for election
-	silenceTicks            = 40                // a member not heard for so long gets a new connection
-	leaseTicks              = 4                 // between two rounds that confirm leadership
-	deafTicks               = 10                // without its lease until a leader makes way for another
-	hushTicks               = 2                 // so long before that it falls silent
-	pauseTicks              = 3                 // further apart, two ticks show that the process was paused
-	promoteLagMax           = 1_000
-	retryTicks              = 10 // before a membership change is proposed again
-	campaignDelayMax        = 100 * time.Millisecond
-	campaignTries           = 5
-	snapshotChunkBytes      = 256 << 10
-	snapshotRate            = 64 << 20 // bytes per second
-	snapshotTimeMax         = 10 * time.Minute
-	backupRowMax            = 64 << 20
-	backupTimeMax           = time.Hour
-	slowWriteMax            = 500 * time.Millisecond // a leader whose disk takes longer steps aside
-	spacePause              = time.Second
-	snapshotsMax            = 2 // sent at a time
+	// before a server that did not answer is asked again; it doubles
+	askRetryMin = 20 * time.Millisecond
+	// for one answer: a busy machine may take longer than helloTimeout
+	askPatienceMax = 4 * time.Second
+	askPause       = 200 * time.Millisecond
+	// without a leader until nobody is heard before members were asked
+	leaderlessTicks = 2 * electionTicks
+	// without any answer of a known member until a named server is trusted
+	strandedTries  = 10
+	acceptGrace    = 3 * time.Second // after which a stream that has not ended counts as accepted
+	membersTextMax = 2 << 10         // of what a member says of the members, for people
+	settingsMax    = 16
+	settingTextMax = 128
+	joinPause      = 200 * time.Millisecond
+	// without a leader until a member with a full disk stands for election
+	holdBackTicks      = 3 * electionTicks
+	silenceTicks       = 40 // a member not heard for so long gets a new connection
+	leaseTicks         = 4  // between two rounds that confirm leadership
+	deafTicks          = 10 // without its lease until a leader makes way for another
+	hushTicks          = 2  // so long before that it falls silent
+	pauseTicks         = 3  // further apart, two ticks show that the process was paused
+	promoteLagMax      = 1_000
+	retryTicks         = 10 // before a membership change is proposed again
+	campaignDelayMax   = 100 * time.Millisecond
+	campaignTries      = 5
+	snapshotChunkBytes = 256 << 10
+	snapshotRate       = 64 << 20 // bytes per second
+	snapshotTimeMax    = 10 * time.Minute
+	backupRowMax       = 64 << 20
+	backupTimeMax      = time.Hour
+	slowWriteMax       = 500 * time.Millisecond // a leader whose disk takes longer steps aside
+	spacePause         = time.Second
+	snapshotsMax       = 2 // sent at a time
 )

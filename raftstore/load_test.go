@@ -46,7 +46,11 @@ func TestLoadWhileOpening(t *testing.T) {
 		t.Errorf("%d rows are loaded, want %d", len(got), len(want))
 	}
 	again := map[string]string{}
-	if err := s.Rows(func(key, value []byte) error { again[string(key)] = string(value); return nil }); err != nil || !maps.Equal(again, want) {
+	if err := s.Rows(func(key,
+		value []byte) error {
+		again[string(key)] = string(value)
+		return nil
+	}); err != nil || !maps.Equal(again, want) {
 		t.Errorf("%d rows, want %d: %v", len(again), len(want), err)
 	}
 }
@@ -116,8 +120,10 @@ func TestFileThatIsStillOpening(t *testing.T) {
 	go k.run()
 	k.close() // does not wait for the file
 	s = &Store{inbox: inbox{bell: turn.NewBell()}}
-	broken := &stateStore{disk: &disk{}, ready: make(chan struct{}), phase: nextStale, openErr: errors.New("no such luck")}
-	k = &keeper{rows: broken, inbox: &s.inbox, bell: turn.NewBell(), stop: make(chan struct{}), done: make(chan struct{})}
+	broken := &stateStore{disk: &disk{}, ready: make(chan struct{}), phase: nextStale,
+		openErr: errors.New("no such luck")}
+	k = &keeper{rows: broken, inbox: &s.inbox, bell: turn.NewBell(), stop: make(chan struct{}),
+		done: make(chan struct{})}
 	close(broken.ready)
 	k.run()
 	if m := s.inbox.take(); !errors.Is(m.failure, broken.openErr) {

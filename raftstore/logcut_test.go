@@ -47,7 +47,8 @@ func fallBehind(t *testing.T, seed uint64, change func(*Config)) (a *machine, go
 		m.note(func() { term = m.term })
 		m.store.Propose(term, [][]byte{fmt.Appendf(nil, "command %04d", n)})
 		status, err := m.store.Status(testContext(t))
-		gone = gone || err != nil || !slices.ContainsFunc(status.Members, func(o Member) bool { return o.Name == "a" && o.Active })
+		gone = gone || err != nil || !slices.ContainsFunc(status.Members,
+			func(o Member) bool { return o.Name == "a" && o.Active })
 		if n%50 == 49 { // so that checkpoints come between
 			c.put(fmt.Sprint("pause ", n), "b", "c")
 		}

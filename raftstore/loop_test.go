@@ -70,8 +70,9 @@ func TestMembershipEntriesAreHandledInside(t *testing.T) {
 	var want []uint64
 	for i, change := range []pb.ConfChangeI{
 		&pb.ConfChange{Type: pb.ConfChangeAddLearnerNode.Enum(), NodeId: new(uint64(learner))},
-		&pb.ConfChangeV2{Changes: []*pb.ConfChangeSingle{{Type: pb.ConfChangeRemoveNode.Enum(), NodeId: new(uint64(learner))}}},
-		&pb.ConfChange{Type: pb.ConfChangeAddLearnerNode.Enum(), NodeId: new(uint64(learner + 1))},
+		&pb.ConfChangeV2{Changes: []*pb.ConfChangeSingle{{Type: pb.ConfChangeRemoveNode.Enum(),
+			NodeId: new(uint64(learner))}}}, &pb.ConfChange{Type: pb.ConfChangeAddLearnerNode.Enum(),
+			NodeId: new(uint64(learner + 1))},
 	} {
 		m.loop.noteApplied() // raft takes one membership change at a time
 		if err := m.loop.node.ProposeConfChange(change); err != nil {
@@ -98,7 +99,8 @@ func TestMembershipEntriesAreHandledInside(t *testing.T) {
 
 	s = open(t, cfg)
 	_, conf, _ := s.log.InitialState()
-	if !slices.Equal(conf.GetLearners(), []uint64{learner}) || !slices.Equal(conf.GetVoters(), []uint64{s.Member()}) {
+	if !slices.Equal(conf.GetLearners(), []uint64{learner}) ||
+		!slices.Equal(conf.GetVoters(), []uint64{s.Member()}) {
 		t.Errorf("membership at the checkpoint: %v", conf)
 	}
 	m = startByHand(t, s)
@@ -148,7 +150,8 @@ func TestReplacedSuffixOfTheLog(t *testing.T) {
 	s := open(t, cfg)
 	batch := func(term, from, to uint64) (out []*pb.Entry) {
 		for i := from; i <= to; i++ {
-			out = append(out, &pb.Entry{Index: new(i), Term: new(term), Data: []byte(command(int(term*1000 + i)))})
+			out = append(out, &pb.Entry{Index: new(i), Term: new(term),
+				Data: []byte(command(int(term*1000 + i)))})
 		}
 		return out
 	}
@@ -209,7 +212,8 @@ func TestCommittedIndexSurvivesInTheHardState(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if img.meta.hard.term != 3 || img.meta.hard.vote != img.identity.Member || img.meta.hard.commit > img.last {
+	if img.meta.hard.term != 3 || img.meta.hard.vote != img.identity.Member ||
+		img.meta.hard.commit > img.last {
 		t.Errorf("hard state %+v, last entry %d", img.meta.hard, img.last)
 	}
 }
@@ -239,7 +243,8 @@ func TestRaftMessagesGoToTheLogger(t *testing.T) {
 	l.Warningf("%s", "six")
 	l.Error("seven")
 	l.Errorf("%s", "eight")
-	for level, words := range map[string]string{"DEBUG": "one two three four five six", "ERROR": "seven eight"} {
+	for level, words := range map[string]string{"DEBUG": "one two three four five six",
+		"ERROR": "seven eight"} {
 		for _, word := range strings.Fields(words) {
 			if !strings.Contains(out.String(), "level="+level+" msg=\"raft: "+word+"\"") {
 				t.Errorf("%s is not logged as %s:\n%s", word, level, out.String())

@@ -117,7 +117,8 @@ func (s *Store) Members() Members {
 			Connected: id == s.identity.Member || s.peers != nil && s.peers.connected(id),
 		}
 		if m := v.conf.member(id); m != nil {
-			out[i].Name, out[i].PeerAddress, out[i].ClientAddress, out[i].Version = m.Name, m.Peer, m.Client, m.Version
+			out[i].Name, out[i].PeerAddress, out[i].ClientAddress, out[i].Version = m.Name, m.Peer, m.Client,
+				m.Version
 		}
 	}
 	return out
@@ -164,7 +165,8 @@ func (s *Store) Promote(ctx context.Context, id uint64) error {
 		}
 		p, committed := l.node.Status().Progress[id], l.node.BasicStatus().GetCommit()
 		if p.Match+promoteLagMax < committed || p.Match == 0 {
-			return fmt.Errorf("promote %s, which has entry %d of %d: %w", IDText(id), p.Match, committed, ErrBehind)
+			return fmt.Errorf("promote %s, which has entry %d of %d: %w", IDText(id), p.Match, committed,
+				ErrBehind)
 		}
 		if !l.quorumAfter(append(slices.Clone(l.conf.Voters), id)) {
 			return fmt.Errorf("promote %s: %w", IDText(id), ErrQuorum)
@@ -225,7 +227,9 @@ func (s *Store) change(ctx context.Context, attempt func(l *loop) error, done fu
 // error.
 func (s *Store) pursue(ctx context.Context, attempt func(l *loop) error, done func(l *loop) bool) error {
 	w := &pursuit{attempt: attempt, done: done, result: make(chan error, 1)}
-	s.inbox.put(func(m *mail) { m.tasks = append(m.tasks, func(l *loop) { l.pursuits = append(l.pursuits, w) }) })
+	s.inbox.put(func(m *mail) {
+		m.tasks = append(m.tasks, func(l *loop) { l.pursuits = append(l.pursuits, w) })
+	})
 	defer s.inbox.put(func(m *mail) { m.tasks = append(m.tasks, func(l *loop) { l.giveUp(w) }) })
 	select {
 	case err := <-w.result:
@@ -308,7 +312,8 @@ func (l *loop) transfer(id uint64) error {
 	if id == 0 {
 		var best uint64
 		for _, voter := range l.conf.Voters {
-			if p := progress[voter]; voter != l.s.identity.Member && l.active(voter) && !l.isFull(voter) && p.Match >= best {
+			if p := progress[voter]; voter != l.s.identity.Member && l.active(voter) && !l.isFull(voter) &&
+				p.Match >= best {
 				id, best = voter, p.Match
 			}
 		}

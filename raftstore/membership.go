@@ -48,7 +48,8 @@ func decodeMember(b []byte) (*memberRecord, error) {
 		return nil, err
 	}
 	if m.GetFormat() != memberFormat {
-		return nil, fmt.Errorf("member record has format %d, this program reads %d", m.GetFormat(), memberFormat)
+		return nil, fmt.Errorf("member record has format %d, this program reads %d", m.GetFormat(),
+			memberFormat)
 	}
 	return &memberRecord{
 		ID: m.GetId(), Name: m.GetName(), Peer: m.GetPeerAddress(), Client: m.GetClientAddress(),
@@ -82,7 +83,8 @@ func (c confRecord) member(id uint64) *memberRecord {
 
 // has reports whether id is a voter or a learner.
 func (c confRecord) has(id uint64) bool {
-	return slices.Contains(c.Voters, id) || slices.Contains(c.Learners, id) || slices.Contains(c.VotersOutgoing, id)
+	return slices.Contains(c.Voters, id) || slices.Contains(c.Learners, id) ||
+		slices.Contains(c.VotersOutgoing, id)
 }
 
 func (c confRecord) sort() {
@@ -162,7 +164,8 @@ func (c confRecord) including(id uint64, now confRecord) confRecord {
 		return c
 	}
 	c.Learners = append(slices.Clone(c.Learners), id)
-	c.Members = append(slices.Clone(c.Members), memberRecord{ID: id, Name: m.Name, Peer: m.Peer, Included: true})
+	c.Members = append(slices.Clone(c.Members),
+		memberRecord{ID: id, Name: m.Name, Peer: m.Peer, Included: true})
 	c.sort()
 	return c
 }

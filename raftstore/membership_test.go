@@ -54,7 +54,8 @@ func (c *testCluster) onLeader(what string, change func(ctx context.Context, s *
 		if err == nil {
 			return
 		}
-		if ctx.Err() != nil || !errors.Is(err, ErrNotLeader) && !errors.Is(err, ErrBehind) && !errors.Is(err, ErrQuorum) {
+		if ctx.Err() != nil || !errors.Is(err, ErrNotLeader) && !errors.Is(err, ErrBehind) &&
+			!errors.Is(err, ErrQuorum) {
 			c.t.Fatalf("seed %d: %s: %v%s", c.seed, what, err, c.describe())
 		}
 	}
@@ -114,7 +115,9 @@ func TestMembersComeAndGoUnderLoad(t *testing.T) {
 	c.onLeader("promote d", func(ctx context.Context, s *Store) error { return s.Promote(ctx, d) })
 	c.leadWith("d")
 	a := c.nodes["a"]
-	c.onLeader("remove a", func(ctx context.Context, s *Store) error { return s.Remove(ctx, a.store.Member()) })
+	c.onLeader("remove a", func(ctx context.Context, s *Store) error {
+		return s.Remove(ctx, a.store.Member())
+	})
 	c.wait("a to stop", func() bool { return a.failure != nil })
 	if !errors.Is(a.failure, ErrRemoved) {
 		t.Errorf("the removed member failed with %v", a.failure)
@@ -169,7 +172,9 @@ func TestOneBecomesThree(t *testing.T) {
 			}
 			for _, name := range []string{"b", "c"} {
 				id := c.join(name)
-				c.onLeader("promote "+name, func(ctx context.Context, s *Store) error { return s.Promote(ctx, id) })
+				c.onLeader("promote "+name, func(ctx context.Context, s *Store) error {
+					return s.Promote(ctx, id)
+				})
 			}
 			c.settle()
 			c.kill("a")
@@ -223,7 +228,8 @@ func (c *testCluster) waitPublished(m *machine) {
 	c.poll("the members to be known", func() bool {
 		for _, n := range c.nodes {
 			conf := n.store.view.Load().conf
-			if len(conf.Members) == 0 || slices.ContainsFunc(conf.Members, func(r memberRecord) bool { return r.Incarnation == 0 }) {
+			if len(conf.Members) == 0 || slices.ContainsFunc(conf.Members,
+				func(r memberRecord) bool { return r.Incarnation == 0 }) {
 				return false
 			}
 		}
@@ -293,7 +299,8 @@ func TestRefusedChanges(t *testing.T) {
 // A new server gets a checkpoint in which it is a member before its time. It judges the entries up to its own
 // as all others do: here its name and address were another's for a while.
 func TestIncludedMemberJudgesAlike(t *testing.T) {
-	base := confRecord{Voters: []uint64{1, 2}, Members: []memberRecord{{ID: 1, Name: "a", Peer: "a:1"}, {ID: 2, Name: "b", Peer: "b:1"}}}
+	base := confRecord{Voters: []uint64{1, 2},
+		Members: []memberRecord{{ID: 1, Name: "a", Peer: "a:1"}, {ID: 2, Name: "b", Peer: "b:1"}}}
 	const first, second = 77, 88
 	record := func(id uint64) *memberRecord { return &memberRecord{ID: id, Name: "c", Peer: "c:1"} }
 	log := []struct {

@@ -66,7 +66,8 @@ func (m *Memory) lock() error {
 
 // image is what examine finds in a directory.
 func (m *Memory) image() *image {
-	img := &image{identity: m.id, state: stateImage{meta: m.meta}, first: m.meta.Index + 1, last: m.meta.Index}
+	img := &image{identity: m.id, state: stateImage{meta: m.meta}, first: m.meta.Index + 1,
+		last: m.meta.Index}
 	if len(m.entries) > 0 {
 		img.first, img.last = m.entries[0].GetIndex(), m.entries[len(m.entries)-1].GetIndex()
 	}

@@ -12,7 +12,8 @@ type meters struct {
 	appends, checkpoints measure.Histogram
 	proposed             atomic.Uint64
 	changes              atomic.Uint64 // of the leader
-	storedAt             atomic.Int64  // when the last checkpoint became durable, nanoseconds since 1970; 0 if none has
+	// when the last checkpoint became durable, nanoseconds since 1970; 0 if none has
+	storedAt atomic.Int64
 }
 
 // Figures is how a store does, for monitoring.
@@ -45,9 +46,11 @@ type Figures struct {
 func (s *Store) Figures() Figures {
 	v := s.view.Load()
 	f := Figures{
-		Term: v.term, Leading: v.leading, LeaderChanges: s.meters.changes.Load(), Applied: s.applied.Load(), Checkpoint: s.stored.Load(),
-		Proposed: s.meters.proposed.Load(), Backlog: s.backlog.Load(), Members: len(v.conf.Voters) + len(v.conf.Learners),
-		Appends: s.meters.appends.Read(), Syncs: s.disk.syncs.Read(), Checkpoints: s.meters.checkpoints.Read(),
+		Term: v.term, Leading: v.leading, LeaderChanges: s.meters.changes.Load(), Applied: s.applied.Load(),
+		Checkpoint: s.stored.Load(),
+		Proposed:   s.meters.proposed.Load(), Backlog: s.backlog.Load(),
+		Members: len(v.conf.Voters) + len(v.conf.Learners), Appends: s.meters.appends.Read(),
+		Syncs: s.disk.syncs.Read(), Checkpoints: s.meters.checkpoints.Read(),
 	}
 	for id, active := range v.active {
 		if active && id != s.identity.Member {

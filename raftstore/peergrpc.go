@@ -34,9 +34,10 @@ type grpcNetwork struct {
 	services      func(grpc.ServiceRegistrar)
 	dialer        func(ctx context.Context, address string) (net.Conn, error) // nil: over TCP
 	listener      func(address string) (net.Listener, error)                  // nil: over TCP
-	failed        func(conn net.Conn, err error)                              // is told of handshakes, nil: nobody is
-	logger        *slog.Logger
-	full          func() // is called when there are too many connections, nil: nobody is told
+	// is told of handshakes, nil: nobody is
+	failed func(conn net.Conn, err error)
+	logger *slog.Logger
+	full   func() // is called when there are too many connections, nil: nobody is told
 }
 
 var _ network = (*grpcNetwork)(nil)
@@ -58,17 +59,22 @@ func (n *grpcNetwork) listen(in peerServer) (func(), error) {
 		grpc.StaticStreamWindowSize(peerWindow), // without, gRPC answers every message with a ping
 		grpc.StaticConnWindowSize(peerWindow),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: peerKeepalive, Timeout: peerKeepalive}),
-		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: peerKeepalive / 2, PermitWithoutStream: true}),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: peerKeepalive / 2,
+			PermitWithoutStream: true}),
 	}
 	if n.tls != nil {
-		options = append(options, grpc.Creds(watchedHandshakes{credentials.NewTLS(n.tls.serverSide()), n.failed}))
+		options = append(options, grpc.Creds(watchedHandshakes{credentials.NewTLS(n.tls.serverSide()),
+			n.failed}))
 	}
-	from := newCallers(l, func(certificate *x509.Certificate) bool { return n.tls == nil || in.admitted().certifies(certificate) }, n.logger)
+	from := newCallers(l, func(certificate *x509.Certificate) bool {
+		return n.tls == nil || in.admitted().certifies(certificate)
+	}, n.logger)
 	from.full = n.full
-	options = append(options, grpc.InTapHandle(func(ctx context.Context, _ *tap.Info) (context.Context, error) {
-		from.prove(ctx, certificateOf(ctx))
-		return ctx, nil
-	}))
+	options = append(options,
+		grpc.InTapHandle(func(ctx context.Context, _ *tap.Info) (context.Context, error) {
+			from.prove(ctx, certificateOf(ctx))
+			return ctx, nil
+		}))
 	srv := grpc.NewServer(options...)
 	peerpb.RegisterPeerServer(srv, peerService{in: in})
 	if n.services != nil {
@@ -90,12 +96,13 @@ func (n *grpcNetwork) dial(address string) (*grpc.ClientConn, error) {
 	}
 	options := []grpc.DialOption{
 		grpc.WithTransportCredentials(creds),
-		grpc.WithDefaultCallOptions(grpc.MaxCallSendMsgSize(peerMessageMax), grpc.MaxCallRecvMsgSize(peerMessageMax)),
-		grpc.WithStaticStreamWindowSize(peerWindow),
+		grpc.WithDefaultCallOptions(grpc.MaxCallSendMsgSize(peerMessageMax),
+			grpc.MaxCallRecvMsgSize(peerMessageMax)), grpc.WithStaticStreamWindowSize(peerWindow),
 		grpc.WithStaticConnWindowSize(peerWindow),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: peerKeepalive, Timeout: peerKeepalive}),
 		grpc.WithConnectParams(grpc.ConnectParams{
-			Backoff:           backoff.Config{BaseDelay: reconnectPauseMin, Multiplier: 2, MaxDelay: reconnectPauseMax},
+			Backoff: backoff.Config{BaseDelay: reconnectPauseMin, Multiplier: 2,
+				MaxDelay: reconnectPauseMax},
 			MinConnectTimeout: time.Second,
 		}),
 	}
@@ -106,7 +113,8 @@ func (n *grpcNetwork) dial(address string) (*grpc.ClientConn, error) {
 }
 
 // hello implements network.
-func (n *grpcNetwork) hello(ctx context.Context, address string, req *peerpb.HelloRequest) (*peerpb.HelloResponse, error) {
+func (n *grpcNetwork) hello(ctx context.Context, address string,
+	req *peerpb.HelloRequest) (*peerpb.HelloResponse, error) {
 	conn, err := n.dial(address)
 	if err != nil {
 		return nil, err
@@ -117,7 +125,8 @@ func (n *grpcNetwork) hello(ctx context.Context, address string, req *peerpb.Hel
 }
 
 // messages implements network.
-func (n *grpcNetwork) messages(ctx context.Context, address string, header *peerpb.Header) (frameStream, error) {
+func (n *grpcNetwork) messages(ctx context.Context, address string, header *peerpb.Header) (frameStream,
+	error) {
 	conn, err := n.dial(address)
 	if err != nil {
 		return nil, err
@@ -131,7 +140,8 @@ func (n *grpcNetwork) messages(ctx context.Context, address string, header *peer
 		conn.Close()
 		return nil, fromStatus(err)
 	}
-	f := &grpcFrames{conn: conn, client: client, s: s, welcome: make(chan struct{}), over: make(chan struct{}), probed: make(chan struct{})}
+	f := &grpcFrames{conn: conn, client: client, s: s, welcome: make(chan struct{}),
+		over: make(chan struct{}), probed: make(chan struct{})}
 	go f.await()
 	go f.probe(header.GetUrgent())
 	return f, nil
@@ -235,7 +245,8 @@ func sendOn[Message any](s grpc.ClientStreamingClient[Message, peerpb.Received],
 }
 
 // snapshot implements network.
-func (n *grpcNetwork) snapshot(ctx context.Context, address string, next func() (*peerpb.Chunk, error)) error {
+func (n *grpcNetwork) snapshot(ctx context.Context, address string,
+	next func() (*peerpb.Chunk, error)) error {
 	conn, err := n.dial(address)
 	if err != nil {
 		return err

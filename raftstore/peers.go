@@ -28,9 +28,10 @@ type peers struct {
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
 
-	mu      sync.Mutex
-	peers   map[uint64]*peer
-	learned map[uint64]string // addresses from headers: a new leader may write to us before we know that it exists
+	mu    sync.Mutex
+	peers map[uint64]*peer
+	// addresses from headers: a new leader may write to us before we know that it exists
+	learned map[uint64]string
 }
 
 // peer is one other member.
@@ -186,7 +187,8 @@ func (s *Store) header(to uint64, urgent bool) *peerpb.Header {
 		Members: quiet.Printable(conf.list(), membersTextMax), Settings: s.settings(),
 		Format: headerFormat, Cluster: s.identity.Cluster, From: s.identity.Member, To: to,
 		Incarnation: s.identity.Incarnation, Address: s.cfg.Cluster.address(),
-		ClientAddress: s.clientAddress(), Version: s.cfg.Cluster.Version, ToIncarnation: known, Urgent: urgent, Full: s.full.Load(),
+		ClientAddress: s.clientAddress(), Version: s.cfg.Cluster.Version, ToIncarnation: known,
+		Urgent: urgent, Full: s.full.Load(),
 	}
 }
 

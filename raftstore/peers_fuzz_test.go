@@ -21,8 +21,8 @@ import (
 func fuzzedStore(f *testing.F) *Store {
 	f.Helper()
 	cfg := smallConfig(filepath.Join(f.TempDir(), "b"))
-	cfg.Cluster = Cluster{Name: "b", Initial: map[string]string{"a": "a:1", "b": "b:1", "c": "c:1"}, Token: "fuzz", Version: 1,
-		network: newMemNet(1).at("b:1"), AdvertisePeer: "b:1"}
+	cfg.Cluster = Cluster{Name: "b", Initial: map[string]string{"a": "a:1", "b": "b:1", "c": "c:1"},
+		Token: "fuzz", Version: 1, network: newMemNet(1).at("b:1"), AdvertisePeer: "b:1"}
 	s := open(f, cfg)
 	s.view.Store(&memberView{conf: s.log.lastConf(), fresh: true})
 	s.admission = newAdmission(s, s.log.lastConf(), confRecord{})
@@ -39,8 +39,9 @@ func fuzzedStore(f *testing.F) *Store {
 
 // headerOf is what member a opens a stream with.
 func (s *Store) headerOf(urgent bool) *peerpb.Header {
-	return &peerpb.Header{Format: headerFormat, Cluster: s.identity.Cluster, From: firstMemberID(s.identity.Cluster, "a"), To: s.identity.Member,
-		Incarnation: 5, Address: "a:1", Version: 1, Urgent: urgent}
+	return &peerpb.Header{Format: headerFormat, Cluster: s.identity.Cluster,
+		From: firstMemberID(s.identity.Cluster, "a"), To: s.identity.Member, Incarnation: 5, Address: "a:1",
+		Version: 1, Urgent: urgent}
 }
 
 func encoded(t testing.TB, m proto.Message) []byte {
@@ -58,23 +59,28 @@ func FuzzPeerMessages(f *testing.F) {
 	s := fuzzedStore(f)
 	h := s.headerOf(true)
 	message := func(change func(m *pb.Message)) []byte {
-		m := &pb.Message{From: new(h.From), To: new(h.To), Term: new(uint64(2)), Index: new(uint64(1)), LogTerm: new(uint64(1)), Commit: new(uint64(1))}
+		m := &pb.Message{From: new(h.From), To: new(h.To), Term: new(uint64(2)), Index: new(uint64(1)),
+			LogTerm: new(uint64(1)), Commit: new(uint64(1))}
 		change(m)
 		return encoded(f, m)
 	}
-	entries := []*pb.Entry{{Index: new(uint64(2)), Term: new(uint64(2)), Data: []byte("x")}, {Index: new(uint64(3)), Term: new(uint64(2)), Type: pb.EntryConfChange.Enum()}}
+	entries := []*pb.Entry{{Index: new(uint64(2)), Term: new(uint64(2)), Data: []byte("x")},
+		{Index: new(uint64(3)), Term: new(uint64(2)), Type: pb.EntryConfChange.Enum()}}
 	f.Add([]byte{}, []byte{})
 	for typ := range pb.MessageType_name {
 		m := message(func(m *pb.Message) { m.Type, m.Entries = pb.MessageType(typ).Enum(), entries })
 		f.Add(encoded(f, h), encoded(f, &peerpb.Frame{Messages: [][]byte{m}}))
 	}
-	snapshot := message(func(m *pb.Message) { m.Type, m.Snapshot = pb.MsgSnap.Enum(), &pb.Snapshot{Data: []byte("x")} })
+	snapshot := message(func(m *pb.Message) {
+		m.Type, m.Snapshot = pb.MsgSnap.Enum(), &pb.Snapshot{Data: []byte("x")}
+	})
 	f.Add(encoded(f, s.headerOf(false)), encoded(f, &peerpb.Frame{Messages: [][]byte{snapshot, {1, 2, 3}}}))
 	f.Fuzz(func(t *testing.T, header, frame []byte) {
 		defer func() { s.inbox.mail = mail{} }()
 		given, said := &peerpb.Header{}, &peerpb.Frame{}
 		if proto.Unmarshal(header, given) == nil && s.accept(given, nil) == nil {
-			if given.GetCluster() != s.identity.Cluster || given.GetTo() != s.identity.Member || given.GetFrom() == s.identity.Member {
+			if given.GetCluster() != s.identity.Cluster || given.GetTo() != s.identity.Member ||
+				given.GetFrom() == s.identity.Member {
 				t.Fatalf("accepted a stream with %v", given)
 			}
 			s.lost(given)
@@ -90,7 +96,8 @@ func FuzzPeerMessages(f *testing.F) {
 			}
 			for i, e := range m.GetEntries() {
 				if m.GetType() == pb.MsgApp && e.GetIndex() != m.GetIndex()+1+uint64(i) {
-					t.Fatalf("raft would be given entry %d in the place of %d", e.GetIndex(), m.GetIndex()+1+uint64(i))
+					t.Fatalf("raft would be given entry %d in the place of %d", e.GetIndex(),
+						m.GetIndex()+1+uint64(i))
 				}
 			}
 		}
@@ -104,10 +111,13 @@ func FuzzPeerSnapshot(f *testing.F) {
 	s := fuzzedStore(f)
 	h := s.headerOf(false)
 	conf := s.log.lastConf()
-	message := encoded(f, &pb.Message{Type: pb.MsgSnap.Enum(), From: new(h.From), To: new(h.To), Term: new(uint64(2)), Snapshot: &pb.Snapshot{
-		Metadata: &pb.SnapshotMetadata{Index: new(uint64(9)), Term: new(uint64(2)), ConfState: conf.confState()}}})
+	message := encoded(f, &pb.Message{Type: pb.MsgSnap.Enum(), From: new(h.From), To: new(h.To),
+		Term: new(uint64(2)), Snapshot: &pb.Snapshot{
+			Metadata: &pb.SnapshotMetadata{Index: new(uint64(9)), Term: new(uint64(2)),
+				ConfState: conf.confState()}}})
 	record := func(change func(m *checkpointMeta)) []byte {
-		m := checkpointMeta{Format: checkpointFormat, Cluster: s.identity.Cluster, Member: h.From, Index: 9, Term: 2, Conf: conf, Restored: 9}
+		m := checkpointMeta{Format: checkpointFormat, Cluster: s.identity.Cluster, Member: h.From, Index: 9,
+			Term: 2, Conf: conf, Restored: 9}
 		change(&m)
 		b, err := json.Marshal(m)
 		if err != nil {
@@ -115,17 +125,22 @@ func FuzzPeerSnapshot(f *testing.F) {
 		}
 		return b
 	}
-	rows := encoded(f, &peerpb.Chunk{Rows: []*peerpb.Row{{Key: []byte("a"), Stored: []byte("1")}, {Key: []byte("b")}}})
+	rows := encoded(f, &peerpb.Chunk{Rows: []*peerpb.Row{{Key: []byte("a"), Stored: []byte("1")},
+		{Key: []byte("b")}}})
 	twice := encoded(f, &peerpb.Chunk{Rows: []*peerpb.Row{{Key: []byte("a")}, {Key: []byte("a")}, {}}})
 	whole := record(func(*checkpointMeta) {})
 	f.Add(message, rows, whole, true)
 	f.Add(message, rows, whole, false)
 	f.Add(message, twice, whole, true)
 	f.Add(message, rows, record(func(m *checkpointMeta) { m.Conf.Learners = []uint64{h.From, 0} }), true)
-	for _, wrong := range []*pb.ConfState{{Voters: []uint64{h.From, h.From}}, {Learners: []uint64{h.To}}, {Voters: []uint64{h.To}, Learners: []uint64{h.To}},
-		{Voters: []uint64{h.To, 0}}, {Voters: []uint64{h.To, raft.LocalApplyThread}}, {Voters: []uint64{h.To}, AutoLeave: new(true)}} {
-		f.Add(encoded(f, &pb.Message{Type: pb.MsgSnap.Enum(), From: new(h.From), To: new(h.To), Snapshot: &pb.Snapshot{
-			Metadata: &pb.SnapshotMetadata{Index: new(uint64(9)), Term: new(uint64(2)), ConfState: wrong}}}),
+	for _, wrong := range []*pb.ConfState{{Voters: []uint64{h.From, h.From}}, {Learners: []uint64{h.To}},
+		{Voters: []uint64{h.To}, Learners: []uint64{h.To}},
+		{Voters: []uint64{h.To, 0}}, {Voters: []uint64{h.To, raft.LocalApplyThread}},
+		{Voters: []uint64{h.To}, AutoLeave: new(true)}} {
+		f.Add(encoded(f, &pb.Message{Type: pb.MsgSnap.Enum(), From: new(h.From), To: new(h.To),
+			Snapshot: &pb.Snapshot{
+				Metadata: &pb.SnapshotMetadata{Index: new(uint64(9)), Term: new(uint64(2)),
+					ConfState: wrong}}}),
 			rows, record(func(m *checkpointMeta) { m.Conf = confRecordOf(wrong) }), true)
 	}
 	f.Add(message, rows, []byte("{}"), true)
@@ -144,7 +159,8 @@ func FuzzPeerSnapshot(f *testing.F) {
 			meta.Rows, meta.Sum = uint64(len(chunk.GetRows())), sum
 			record, _ = json.Marshal(meta)
 		}
-		stream := []*peerpb.Chunk{{Header: h, Message: message}, {Rows: chunk.GetRows()}, {Checkpoint: sealed(record)}}
+		stream := []*peerpb.Chunk{{Header: h, Message: message}, {Rows: chunk.GetRows()},
+			{Checkpoint: sealed(record)}}
 		err := s.receiveSnapshot(nil, func() (*peerpb.Chunk, error) {
 			if len(stream) == 0 {
 				return nil, io.EOF
@@ -187,8 +203,9 @@ func wantWhole(t *testing.T, s *Store, rows int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = raft.NewRawNode(&raft.Config{ID: s.identity.Member, ElectionTick: electionTicks, HeartbeatTick: heartbeatTicks, Storage: storage,
-		MaxInflightMsgs: inflightMessagesMax, Logger: raftLogger{noLog}})
+	_, err = raft.NewRawNode(&raft.Config{ID: s.identity.Member, ElectionTick: electionTicks,
+		HeartbeatTick: heartbeatTicks, Storage: storage, MaxInflightMsgs: inflightMessagesMax,
+		Logger: raftLogger{noLog}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -208,11 +225,14 @@ func (n saidHello) hello(context.Context, string, *peerpb.HelloRequest) (*peerpb
 // refuses, or opens a directory that it can open again.
 func FuzzPeerHello(f *testing.F) {
 	conf := confRecord{Voters: []uint64{4}, Learners: []uint64{5},
-		Members: []memberRecord{{ID: 4, Name: "a", Peer: "a:1", Incarnation: 1, Version: 1}, {ID: 5, Name: "b", Peer: "b:1"}}}
+		Members: []memberRecord{{ID: 4, Name: "a", Peer: "a:1", Incarnation: 1, Version: 1},
+			{ID: 5, Name: "b", Peer: "b:1"}}}
 	first := confRecord{Voters: []uint64{4}, Members: conf.Members[:1]}
 	f.Add([]byte{})
-	f.Add(encoded(f, &peerpb.HelloResponse{Cluster: 3, Member: 4, Leader: 4, Membership: conf.encode(), Version: 1}))
-	f.Add(encoded(f, &peerpb.HelloResponse{Cluster: 3, Member: 4, Leader: 4, Membership: conf.encode(), Origin: first.encode(), Forced: 1, Version: 1}))
+	f.Add(encoded(f, &peerpb.HelloResponse{Cluster: 3, Member: 4, Leader: 4, Membership: conf.encode(),
+		Version: 1}))
+	f.Add(encoded(f, &peerpb.HelloResponse{Cluster: 3, Member: 4, Leader: 4, Membership: conf.encode(),
+		Origin: first.encode(), Forced: 1, Version: 1}))
 	f.Add(encoded(f, &peerpb.HelloResponse{Cluster: 3, Membership: []byte("null"), Origin: []byte("{}")}))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		answer := &peerpb.HelloResponse{}
@@ -220,7 +240,8 @@ func FuzzPeerHello(f *testing.F) {
 			return
 		}
 		net := saidHello{newMemNet(1).at("b:1"), answer}
-		_, err := staticOrigin(t.Context(), Cluster{Name: "b", Initial: map[string]string{"a": "a:1", "b": "b:1"}}, net)
+		_, err := staticOrigin(t.Context(), Cluster{Name: "b",
+			Initial: map[string]string{"a": "a:1", "b": "b:1"}}, net)
 		if err == nil && !answer.GetFresh() && len(answer.GetMembership()) == 0 {
 			t.Fatalf("started beside %v", answer)
 		}

@@ -37,7 +37,8 @@ func TestPeersRow(t *testing.T) {
 	led := term()
 	const stranger = 77
 	message := func(typ pb.MessageType, from, term uint64) *pb.Message {
-		return &pb.Message{Type: typ.Enum(), From: new(uint64(from)), To: new(s.Member()), Term: new(term), Context: []byte("CampaignTransfer")}
+		return &pb.Message{Type: typ.Enum(), From: new(uint64(from)), To: new(s.Member()), Term: new(term),
+			Context: []byte("CampaignTransfer")}
 	}
 
 	// A member may not speak for another, nor send what only this one says to itself.
@@ -88,8 +89,9 @@ func TestOversizedSnapshot(t *testing.T) {
 	from := c.leader("b", "c").store
 	a := c.nodes["a"].store
 	header := from.header(a.Member(), false)
-	first := encoded(t, &pb.Message{Type: pb.MsgSnap.Enum(), From: new(from.Member()), To: new(a.Member()), Term: new(uint64(9)),
-		Snapshot: &pb.Snapshot{Metadata: &pb.SnapshotMetadata{Index: new(uint64(1000)), Term: new(uint64(9)), ConfState: &pb.ConfState{}}}})
+	first := encoded(t, &pb.Message{Type: pb.MsgSnap.Enum(), From: new(from.Member()), To: new(a.Member()),
+		Term: new(uint64(9)), Snapshot: &pb.Snapshot{Metadata: &pb.SnapshotMetadata{Index: new(uint64(1000)),
+			Term: new(uint64(9)), ConfState: &pb.ConfState{}}}})
 	sent := 0
 	err := a.receiveSnapshot(nil, func() (*peerpb.Chunk, error) {
 		if sent++; sent == 1 {
@@ -97,7 +99,8 @@ func TestOversizedSnapshot(t *testing.T) {
 		} else if sent > 100 {
 			return nil, io.EOF
 		}
-		return &peerpb.Chunk{Rows: []*peerpb.Row{{Key: []byte{byte(sent)}, Stored: make([]byte, snapshotChunkBytes)}}}, nil
+		return &peerpb.Chunk{Rows: []*peerpb.Row{{Key: []byte{byte(sent)},
+			Stored: make([]byte, snapshotChunkBytes)}}}, nil
 	})
 	if !errors.Is(err, ErrReserve) || sent > 2 {
 		t.Errorf("after %d chunks: %v", sent, err)
@@ -116,7 +119,8 @@ func TestOversizedMessages(t *testing.T) {
 	sent := 0
 	err := s.network.snapshot(testContext(t), s.cfg.Cluster.address(), func() (*peerpb.Chunk, error) {
 		sent++
-		return &peerpb.Chunk{Header: other.header(s.Member(), false), Message: make([]byte, peerMessageMax+1)}, nil
+		return &peerpb.Chunk{Header: other.header(s.Member(), false),
+			Message: make([]byte, peerMessageMax+1)}, nil
 	})
 	if err == nil {
 		t.Error("a chunk beyond the bound was taken")

@@ -33,12 +33,13 @@ func (p *PeerTLS) serverSide() *tls.Config {
 	if p.Current == nil {
 		return p.Server
 	}
-	return &tls.Config{MinVersion: p.Server.MinVersion, GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
-		server, _ := p.Current()
-		server = server.Clone()
-		server.NextProtos = []string{"h2"} // of the configuration that this one replaces
-		return server, nil
-	}}
+	return &tls.Config{MinVersion: p.Server.MinVersion,
+		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
+			server, _ := p.Current()
+			server = server.Clone()
+			server.NextProtos = []string{"h2"} // of the configuration that this one replaces
+			return server, nil
+		}}
 }
 
 // clientSide is the configuration of one connection.
@@ -82,12 +83,14 @@ func (s *Store) tellHandshake(conn net.Conn, err error) {
 		why = "it closed the connection"
 	}
 	if ok, hidden := s.strangers.Tells(host, time.Now()); ok {
-		s.cfg.Logger.Warn("a TLS handshake with another server has failed", "remote", conn.RemoteAddr().String(), "why", why, quiet.NotTold, hidden)
+		s.cfg.Logger.Warn("a TLS handshake with another server has failed", "remote",
+			conn.RemoteAddr().String(), "why", why, quiet.NotTold, hidden)
 	}
 }
 
 // errCertificate refuses a certificate that is good and belongs to somebody else.
-var errCertificate = status.Error(codes.Unauthenticated, "the certificate is not that of a member of this cluster")
+var errCertificate = status.Error(codes.Unauthenticated,
+	"the certificate is not that of a member of this cluster")
 
 // certificateOf is the certificate that a caller has shown; nil without one.
 func certificateOf(ctx context.Context) *x509.Certificate {
@@ -168,7 +171,8 @@ func (g guardedServices) RegisterService(service *grpc.ServiceDesc, implementati
 	guarded.Methods, guarded.Streams = slices.Clone(service.Methods), slices.Clone(service.Streams)
 	for i := range guarded.Methods {
 		handler := guarded.Methods[i].Handler
-		guarded.Methods[i].Handler = func(srv any, ctx context.Context, decode func(any) error, interceptor grpc.UnaryServerInterceptor) (any, error) {
+		guarded.Methods[i].Handler = func(srv any, ctx context.Context, decode func(any) error,
+			interceptor grpc.UnaryServerInterceptor) (any, error) {
 			if err := g.in.mayCall(certificateOf(ctx)); err != nil {
 				return nil, err
 			}

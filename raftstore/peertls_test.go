@@ -94,7 +94,8 @@ func TestMembersWithCertificates(t *testing.T) {
 		"of another authority":   {Client: strange},
 		"that does not trust us": stranger,
 	} {
-		_, err := (&grpcNetwork{tls: side}).hello(testContext(t), s.cfg.Cluster.address(), &peerpb.HelloRequest{})
+		_, err := (&grpcNetwork{tls: side}).hello(testContext(t), s.cfg.Cluster.address(),
+			&peerpb.HelloRequest{})
 		if err == nil {
 			t.Errorf("a connection %s got an answer", name)
 		}
@@ -110,7 +111,8 @@ func TestCertificateOfTheSender(t *testing.T) {
 	m := c.leader()
 	c.waitPublished(m)
 	s, other := m.store, c.nodes[others(c.names, m.name)[0]].store
-	here, elsewhere := &x509.Certificate{IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}, &x509.Certificate{IPAddresses: []net.IP{net.IPv4(192, 0, 2, 1)}}
+	here, elsewhere := &x509.Certificate{IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}},
+		&x509.Certificate{IPAddresses: []net.IP{net.IPv4(192, 0, 2, 1)}}
 	header := func(change func(h *peerpb.Header)) *peerpb.Header {
 		h := other.header(s.Member(), true)
 		if change != nil {
@@ -132,7 +134,8 @@ func TestCertificateOfTheSender(t *testing.T) {
 		"a member that moves":                     {header(moved), here, true},
 		"an unknown member":                       {header(stranger), elsewhere, false},
 		"an unknown member with another's":        {header(stranger), here, false},
-		"an address that is none":                 {header(func(h *peerpb.Header) { h.From++; h.Address = "nonsense" }), here, false},
+		"an address that is none": {header(
+			func(h *peerpb.Header) { h.From++; h.Address = "nonsense" }), here, false},
 	} {
 		if err := s.judgeHeader(tc.header, tc.certificate); (err == nil) != tc.good {
 			t.Errorf("%s: %v", name, err)
@@ -218,7 +221,8 @@ func TestFailedPeerHandshakesAreTold(t *testing.T) {
 			t.Error("the caller does not notice")
 		}
 	}
-	if n := log.count("a TLS handshake with another server has failed"); n < 1 || n > 8 || log.count("remote=127.0.0.1:") != n || log.count("unknown authority") != n {
+	if n := log.count("a TLS handshake with another server has failed"); n < 1 || n > 8 ||
+		log.count("remote=127.0.0.1:") != n || log.count("unknown authority") != n {
 		t.Errorf("told %d times of %d calls", n, calls)
 	}
 }

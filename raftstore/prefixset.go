@@ -24,7 +24,8 @@ func (s prefixSet) covers(key []byte) bool {
 	if len(s.sorted) == 0 {
 		return false
 	}
-	at, found := slices.BinarySearchFunc(s.sorted, key, func(p string, k []byte) int { return strings.Compare(p, string(k)) })
+	at, found := slices.BinarySearchFunc(s.sorted, key,
+		func(p string, k []byte) int { return strings.Compare(p, string(k)) })
 	return found || at > 0 && strings.HasPrefix(string(key), s.sorted[at-1])
 }
 

@@ -64,9 +64,10 @@ type confRun struct {
 // Only the holder of the turn changes it. The lock is for the goroutine that begins a checkpoint, and asks
 // at.
 type raftLog struct {
-	device   logDevice
-	snapshot func() (*pb.Snapshot, error) // pins a checkpoint to be sent; nil if there is nobody to send it to
-	maxBytes int                          // of entries in memory that were handed over; negative: all stay
+	device logDevice
+	// pins a checkpoint to be sent; nil if there is nobody to send it to
+	snapshot func() (*pb.Snapshot, error)
+	maxBytes int // of entries in memory that were handed over; negative: all stay
 
 	mu      sync.Mutex
 	hard    hardState // as raft begins with it; later ones go to the device past it
@@ -84,7 +85,8 @@ var _ raft.Storage = (*raftLog)(nil)
 
 // newRaftLog builds the log from what examine has found: entries are those behind the checkpoint c, runs
 // cover first-1 to the last of them. They all have still to be handed over.
-func newRaftLog(device logDevice, maxBytes int, c checkpointMeta, h hardState, first uint64, runs []termRun, entries []*pb.Entry) *raftLog {
+func newRaftLog(device logDevice, maxBytes int, c checkpointMeta, h hardState, first uint64, runs []termRun,
+	entries []*pb.Entry) *raftLog {
 	r := &raftLog{
 		device: device, maxBytes: maxBytes, hard: h,
 		first: first, last: c.Index, handed: c.Index,
@@ -107,7 +109,8 @@ func (r *raftLog) InitialState() (*pb.HardState, *pb.ConfState, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	conf := r.confs[len(r.confs)-1].conf.confState()
-	return &pb.HardState{Term: new(r.hard.term), Vote: new(r.hard.vote), Commit: new(r.hard.commit)}, conf, nil
+	return &pb.HardState{Term: new(r.hard.term), Vote: new(r.hard.vote), Commit: new(r.hard.commit)}, conf,
+		nil
 }
 
 // Entries implements raft.Storage.

@@ -77,7 +77,8 @@ func TestCrashWhileReceivingACheckpoint(t *testing.T) {
 			c.put(fmt.Sprintf("s%d.%06d", step, n), others(c.names, lagging)...)
 		}
 		m := c.nodes[lagging]
-		var before int // it may have needed a checkpoint after its start, too: the leader does not know all that it has
+		// it may have needed a checkpoint after its start, too: the leader does not know all that it has
+		var before int
 		m.note(func() { before = m.restores })
 		last.arm(step)
 		c.isolate(lagging, false)
@@ -106,7 +107,8 @@ func TestCrashWhileReceivingACheckpoint(t *testing.T) {
 	last.mu.Lock() // the member goes on
 	defer last.mu.Unlock()
 	seen := strings.Join(last.steps, ", ")
-	for _, want := range []string{"create received.db", "commit received.db", "complete received.db", "rename state.db", "commit wal-meta.db"} {
+	for _, want := range []string{"create received.db", "commit received.db", "complete received.db",
+		"rename state.db", "commit wal-meta.db"} {
 		if !strings.Contains(seen, want) {
 			t.Errorf("no crash before %q: %s", want, seen)
 		}

@@ -31,12 +31,14 @@ func refuse(kind error, format string, args ...any) error {
 func otherCluster(answer *peerpb.HelloResponse, theirs confRecord, cluster uint64, members confRecord) error {
 	switch {
 	case !answer.GetFresh():
-		return refuse(ErrOtherCluster, "it belongs to cluster %s already, with the members %s; this server is of cluster %s, with the members %s",
-			IDText(answer.GetCluster()), theirs.list(), IDText(cluster), members.list())
+		return refuse(ErrOtherCluster,
+			"it belongs to cluster %s already, with the members %s; this server is of cluster %s, with the members %s", IDText(answer.GetCluster()), theirs.list(), IDText(cluster), members.list())
 	case theirs.list() == members.list():
-		return refuse(ErrOtherCluster, "it was given the same first members, and another token of the cluster")
+		return refuse(ErrOtherCluster,
+			"it was given the same first members, and another token of the cluster")
 	}
-	return refuse(ErrOtherCluster, "it was given other first members: %s there, %s here", theirs.list(), members.list())
+	return refuse(ErrOtherCluster, "it was given other first members: %s there, %s here", theirs.list(),
+		members.list())
 }
 
 // callerOfOtherCluster says how this server differs from one that has called it, to both.
@@ -46,7 +48,8 @@ func (s *Store) callerOfOtherCluster(h *peerpb.Header) error {
 		theirs = ", with the members " + quiet.Printable(text, membersTextMax)
 		ours = ", with the members " + quiet.Printable(s.view.Load().conf.list(), membersTextMax)
 	}
-	return refuse(ErrOtherCluster, "the server that was called belongs to cluster %s%s, the caller to cluster %s%s",
+	return refuse(ErrOtherCluster,
+		"the server that was called belongs to cluster %s%s, the caller to cluster %s%s",
 		IDText(s.identity.Cluster), ours, IDText(h.GetCluster()), theirs)
 }
 
@@ -70,6 +73,7 @@ func (r *refused) tell(log *slog.Logger, now time.Time, server, address string, 
 		level = slog.LevelInfo
 	}
 	if ok, hidden := r.kinds.Tells(server+"\x00"+why, now); ok {
-		log.Log(context.Background(), level, "refused a server", "server", server, "address", quiet.Cut(address), "why", why, quiet.NotTold, hidden)
+		log.Log(context.Background(), level, "refused a server", "server", server, "address",
+			quiet.Cut(address), "why", why, quiet.NotTold, hidden)
 	}
 }

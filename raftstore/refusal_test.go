@@ -30,10 +30,14 @@ func TestRefusalsSayWhy(t *testing.T) {
 		change func(h *peerpb.Header)
 		want   []string
 	}{
-		"another cluster":   {func(h *peerpb.Header) { h.Cluster = 5 }, []string{IDText(s.Cluster()), "cluster " + IDText(5)}},
-		"another receiver":  {func(h *peerpb.Header) { h.To = 6 }, []string{IDText(s.Member()), "member " + IDText(6)}},
-		"itself":            {func(h *peerpb.Header) { h.From = s.Member() }, []string{"says that it is member " + IDText(s.Member())}},
-		"another directory": {func(h *peerpb.Header) { h.ToIncarnation++ }, []string{IDText(s.Member()), "another data directory"}},
+		"another cluster": {func(h *peerpb.Header) { h.Cluster = 5 },
+			[]string{IDText(s.Cluster()), "cluster " + IDText(5)}},
+		"another receiver": {func(h *peerpb.Header) { h.To = 6 },
+			[]string{IDText(s.Member()), "member " + IDText(6)}},
+		"itself": {func(h *peerpb.Header) { h.From = s.Member() },
+			[]string{"says that it is member " + IDText(s.Member())}},
+		"another directory": {func(h *peerpb.Header) { h.ToIncarnation++ },
+			[]string{IDText(s.Member()), "another data directory"}},
 	} {
 		h := other.header(s.Member(), true)
 		tc.change(h)
@@ -57,7 +61,8 @@ func TestDifferentFirstMembersAreNamed(t *testing.T) {
 		change func(cfg *Cluster)
 		want   []string
 	}{
-		"another list":  {func(cfg *Cluster) { cfg.Initial = map[string]string{"a": "a:1", "b": "b:1"} }, []string{"a=a:1,b=b:1,c=c:1 there", "a=a:1,b=b:1 here"}},
+		"another list": {func(cfg *Cluster) { cfg.Initial = map[string]string{"a": "a:1", "b": "b:1"} },
+			[]string{"a=a:1,b=b:1,c=c:1 there", "a=a:1,b=b:1 here"}},
 		"another token": {func(cfg *Cluster) { cfg.Token = "other" }, []string{"another token"}},
 	} {
 		cfg := c.config("b")
@@ -169,13 +174,15 @@ func TestForwardedReadQuestion(t *testing.T) {
 	b, third := c.nodes[follows[0]].store, c.nodes[follows[1]].store
 	for range 20 {
 		b.inbox.put(func(waiting *mail) {
-			waiting.received = append(waiting.received, &pb.Message{Type: pb.MsgReadIndex.Enum(), From: new(third.Member()), To: new(b.Member()),
-				Entries: []*pb.Entry{{Data: []byte("question")}}})
+			waiting.received = append(waiting.received,
+				&pb.Message{Type: pb.MsgReadIndex.Enum(), From: new(third.Member()), To: new(b.Member()),
+					Entries: []*pb.Entry{{Data: []byte("question")}}})
 		})
 	}
 	// As an older program would send it.
 	h := b.header(m.store.Member(), true)
-	if err := m.store.receive(h, frameOf(t, &pb.Message{Type: pb.MsgReadIndex.Enum(), From: new(third.Member()), To: new(m.store.Member()),
+	if err := m.store.receive(h, frameOf(t, &pb.Message{Type: pb.MsgReadIndex.Enum(),
+		From: new(third.Member()), To: new(m.store.Member()),
 		Entries: []*pb.Entry{{Data: []byte("question")}}})); err != nil {
 		t.Errorf("a forwarded question ends the stream: %v", err)
 	}
@@ -218,7 +225,9 @@ func TestWaitingToBeAddedSaysWhy(t *testing.T) {
 			s.Stop()
 		}
 	}()
-	c.poll("the reasons", func() bool { return log.count("certificate") > 0 && log.count("nobody listens") > 0 })
+	c.poll("the reasons", func() bool {
+		return log.count("certificate") > 0 && log.count("nobody listens") > 0
+	})
 	cancel()
 	<-ended
 }
@@ -249,7 +258,8 @@ func TestClustersElsewhereDiffer(t *testing.T) {
 	}
 	here, there := firstClusterID(first("a:1")), firstClusterID(first("a:2"))
 	if here == there || firstMemberID(here, "a") == firstMemberID(there, "a") {
-		t.Errorf("clusters %x and %x, members %x and %x", here, there, firstMemberID(here, "a"), firstMemberID(there, "a"))
+		t.Errorf("clusters %x and %x, members %x and %x", here, there, firstMemberID(here, "a"),
+			firstMemberID(there, "a"))
 	}
 	if again := firstClusterID(first("a:1")); again != here {
 		t.Errorf("%x and then %x", here, again)
@@ -278,11 +288,14 @@ func TestUnlikeSettingsAreTold(t *testing.T) {
 	c.waitPublished(c.leader())
 	a, b := c.ready("a").store, c.ready("b").store
 	c.poll("the servers to see what differs", func() bool {
-		return a.Unlike()[b.Member()] == "database is /prod there and /local here" && b.Unlike()[a.Member()] == "database is /local there and /prod here"
+		return a.Unlike()[b.Member()] == "database is /prod there and /local here" &&
+			b.Unlike()[a.Member()] == "database is /local there and /prod here"
 	})
 	for _, tc := range []struct{ at, server, what string }{
-		{"a", "b", "database is /prod there and /local here"}, {"b", "a", "database is /local there and /prod here"},
-		{"b", "c", "database is /local there and /prod here"}, {"c", "b", "database is /prod there and /local here"},
+		{"a", "b", "database is /prod there and /local here"},
+		{"b", "a", "database is /local there and /prod here"},
+		{"b", "c", "database is /local there and /prod here"},
+		{"c", "b", "database is /prod there and /local here"},
 	} {
 		c.poll(tc.at+" to tell of "+tc.server, func() bool {
 			return logs[tc.at].count(`server=`+tc.server+` what="`+tc.what+`"`) == 1

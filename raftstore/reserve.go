@@ -50,7 +50,8 @@ func (s *Store) lookAtSpace() {
 	switch short := s.short.Load(); {
 	case !short && free < reserve:
 		s.short.Store(true)
-		s.cfg.Logger.Error("the disk is nearly full", "dir", s.cfg.Dir, "free_bytes", free, "reserve_bytes", reserve)
+		s.cfg.Logger.Error("the disk is nearly full", "dir", s.cfg.Dir, "free_bytes", free, "reserve_bytes",
+			reserve)
 	case short && free >= reserve+reserve/4:
 		s.short.Store(false)
 		s.cfg.Logger.Info("the disk has space again", "dir", s.cfg.Dir, "free_bytes", free)
@@ -89,7 +90,8 @@ func (l *loop) holdsBack() bool {
 	if !l.s.full.Load() || l.ticks-l.ledAt > holdBackTicks {
 		return false
 	}
-	return slices.ContainsFunc(l.conf.Voters, func(id uint64) bool { return id != l.s.identity.Member && !l.isFull(id) })
+	return slices.ContainsFunc(l.conf.Voters,
+		func(id uint64) bool { return id != l.s.identity.Member && !l.isFull(id) })
 }
 
 // stepAside hands the leadership to another member that can be reached, if there is one.

@@ -43,7 +43,8 @@ func TestFullDiskHandsOver(t *testing.T) {
 }
 
 func TestFreeBytes(t *testing.T) {
-	if free, err := freeBytes(t.TempDir()); err != nil && !errors.Is(err, errors.ErrUnsupported) || err == nil && free == 0 {
+	if free, err := freeBytes(t.TempDir()); err != nil && !errors.Is(err, errors.ErrUnsupported) ||
+		err == nil && free == 0 {
 		t.Errorf("%d bytes, %v", free, err)
 	}
 	if _, err := freeBytes(filepath.Join(t.TempDir(), "missing")); err == nil {
@@ -84,7 +85,10 @@ func TestJoinNeedsTheClusterVersion(t *testing.T) {
 	t.Parallel()
 	c := newTestCluster(t, 1, 420)
 	c.poll("the version", func() bool { return c.leader().store.ClusterVersion() == 1 })
-	c.onLeader("add b", func(ctx context.Context, s *Store) error { _, err := s.AddLearner(ctx, "b", "b:1"); return err })
+	c.onLeader("add b", func(ctx context.Context, s *Store) error {
+		_, err := s.AddLearner(ctx, "b", "b:1")
+		return err
+	})
 	cfg := c.config("b")
 	cfg.Cluster.Initial, cfg.Cluster.Join, cfg.Cluster.Version = nil, []string{"a:1"}, 0
 	if s, err := OpenContext(testContext(t), cfg); err == nil {

@@ -35,7 +35,8 @@ func (s *Store) settings() []*peerpb.Setting {
 	}
 	var told []*peerpb.Setting
 	for _, setting := range s.cfg.Cluster.Settings() {
-		told = append(told, &peerpb.Setting{Name: setting.Name, Value: quiet.Printable(setting.Value, settingTextMax)})
+		told = append(told, &peerpb.Setting{Name: setting.Name,
+			Value: quiet.Printable(setting.Value, settingTextMax)})
 	}
 	return told
 }

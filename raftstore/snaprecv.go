@@ -163,7 +163,8 @@ func (s *Store) fill(db *bbolt.DB, r *received, m *pb.Message, next func() (*pee
 
 // checkReceived compares the record, which comes last, with the rows before it and with what raft was told,
 // and returns it as this member stores it.
-func (s *Store) checkReceived(path string, m *pb.Message, record []byte, rows, sum uint64) (checkpointMeta, error) {
+func (s *Store) checkReceived(path string, m *pb.Message, record []byte, rows, sum uint64) (checkpointMeta,
+	error) {
 	meta, err := decodeCheckpointMeta(path, record)
 	if err != nil {
 		return meta, err
@@ -171,11 +172,13 @@ func (s *Store) checkReceived(path string, m *pb.Message, record []byte, rows, s
 	want := m.GetSnapshot().GetMetadata()
 	switch {
 	case meta.Rows != rows || meta.Sum != sum:
-		return meta, fmt.Errorf("snapshot: %d rows with sum %x came, %d with sum %x were sent", rows, sum, meta.Rows, meta.Sum)
+		return meta, fmt.Errorf("snapshot: %d rows with sum %x came, %d with sum %x were sent", rows, sum,
+			meta.Rows, meta.Sum)
 	case meta.Index != want.GetIndex() || meta.Term != want.GetTerm() || meta.Cluster != s.identity.Cluster:
 		return meta, fmt.Errorf("snapshot: as of entry %d, raft says %d", meta.Index, want.GetIndex())
 	case !meta.Conf.isThatOf(want):
-		return meta, fmt.Errorf("snapshot: the members are %v, raft says %v", meta.Conf.confState(), want.GetConfState())
+		return meta, fmt.Errorf("snapshot: the members are %v, raft says %v", meta.Conf.confState(),
+			want.GetConfState())
 	}
 	if err := meta.Conf.workable(); err != nil {
 		return meta, fmt.Errorf("snapshot: %w", err)
@@ -219,6 +222,7 @@ func (l *loop) restored(r *received) {
 	l.s.noteApplied(r.meta.Index)
 	l.s.due.restore(r.meta.Index)
 	l.setConf(r.meta.Index, r.meta.Conf)
-	l.s.cfg.Logger.Info("took over a checkpoint of another server", "index", r.meta.Index, "rows", r.meta.Rows)
+	l.s.cfg.Logger.Info("took over a checkpoint of another server", "index", r.meta.Index, "rows",
+		r.meta.Rows)
 	l.handler.(Restorer).Restore(r.meta.Index)
 }

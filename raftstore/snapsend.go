@@ -41,10 +41,12 @@ func (p *pinned) begin() error {
 		}
 	}
 	var err error
-	if p.meta, err = decodeCheckpointMeta(p.path, buckets[metaBucket].Get([]byte(checkpointKey))); err != nil {
+	if p.meta, err = decodeCheckpointMeta(p.path,
+		buckets[metaBucket].Get([]byte(checkpointKey))); err != nil {
 		return err
 	}
-	p.source = overlay{path: p.path, rows: &cursorPairs{cursor: buckets[rowsBucket].Cursor()}, next: noPairs{}}
+	p.source = overlay{path: p.path, rows: &cursorPairs{cursor: buckets[rowsBucket].Cursor()},
+		next: noPairs{}}
 	lists := []*bbolt.Bucket{buckets[droppedBucket]}
 	if p.meta.Next {
 		next, err := mustBucket(p.tx, nextBucket)
@@ -98,7 +100,8 @@ func (p *pinned) next() (rows []*peerpb.Row, err error) {
 				return err
 			}
 			p.rows, p.sum = p.rows+1, p.sum+uint64(sum)
-			rows = append(rows, &peerpb.Row{Key: append([]byte(nil), k...), Stored: append([]byte(nil), v...)})
+			rows = append(rows, &peerpb.Row{Key: append([]byte(nil), k...),
+				Stored: append([]byte(nil), v...)})
 			size += len(k) + len(v)
 			p.read += int64(len(k) + len(v))
 		}
@@ -206,7 +209,9 @@ func (l *loop) sendSnapshot(m *pb.Message) {
 	go func() {
 		defer l.s.peers.wg.Done()
 		err := l.s.streamSnapshot(address, m, p)
-		l.s.inbox.put(func(mail *mail) { mail.snapshots = append(mail.snapshots, snapshotOutcome{m.GetTo(), p.read, err}) })
+		l.s.inbox.put(func(mail *mail) {
+			mail.snapshots = append(mail.snapshots, snapshotOutcome{m.GetTo(), p.read, err})
+		})
 	}()
 }
 

@@ -30,7 +30,8 @@ func TestNoSpaceLeft(t *testing.T) {
 		if err := syscall.Statfs(dir, &disk); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(ballast, make([]byte, max(0, int(disk.Bavail)*int(disk.Bsize)-round*4096)), 0o600); err != nil && !errors.Is(err, syscall.ENOSPC) {
+		if err := os.WriteFile(ballast, make([]byte, max(0, int(disk.Bavail)*int(disk.Bsize)-round*4096)),
+			0o600); err != nil && !errors.Is(err, syscall.ENOSPC) {
 			t.Fatal(err)
 		}
 		for n := 0; ; n++ {
@@ -46,7 +47,8 @@ func TestNoSpaceLeft(t *testing.T) {
 			}
 			acked = append(acked, command)
 		}
-		if err := r.failures[0]; !strings.Contains(err.Error(), syscall.ENOSPC.Error()) { // raft-wal does not wrap it
+		// raft-wal does not wrap it
+		if err := r.failures[0]; !strings.Contains(err.Error(), syscall.ENOSPC.Error()) {
 			t.Errorf("failed with %v", err)
 		}
 		if err := r.store.Stop(); err != nil {

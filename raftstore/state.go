@@ -87,7 +87,8 @@ type confRecord struct {
 	LearnersNext   []uint64 `json:"learners_next,omitempty"`
 	AutoLeave      bool     `json:"auto_leave,omitempty"`
 
-	Index   uint64         `json:"index,omitempty"`   // the entry as of which this holds: the last that changed it, or a later one
+	// the entry as of which this holds: the last that changed it, or a later one
+	Index   uint64         `json:"index,omitempty"`
 	Members []memberRecord `json:"members,omitempty"` // ascending by id
 	Removed []uint64       `json:"removed,omitempty"` // ids that may never come back
 }
@@ -180,7 +181,8 @@ func decodeRow(path string, key, stored []byte) (value []byte, sum uint32, err e
 func encodeTombstone(key []byte) []byte {
 	b := make([]byte, rowHeaderLen)
 	b[0] = tombstoneFormat
-	binary.LittleEndian.PutUint32(b[1:], ^rowSum(key, nil)) // the checksum covers no format: this keeps it from being a row
+	// the checksum covers no format: this keeps it from being a row
+	binary.LittleEndian.PutUint32(b[1:], ^rowSum(key, nil))
 	return b
 }
 
@@ -363,7 +365,8 @@ func (v *stateVerifier) readRows() error {
 		return err
 	}
 	if meta := v.img.meta; rows != meta.Rows || sum != meta.Sum {
-		return corrupt(v.path, 0, "%d rows with sum %x, the checkpoint has %d with sum %x", rows, sum, meta.Rows, meta.Sum)
+		return corrupt(v.path, 0, "%d rows with sum %x, the checkpoint has %d with sum %x", rows, sum,
+			meta.Rows, meta.Sum)
 	}
 	return nil
 }

@@ -227,14 +227,16 @@ func (s *stateStore) update(fn func(tx stateTx) error) error {
 	}
 	return commitBolt(s.disk, db, func(tx *bbolt.Tx) error {
 		var b stateTx
-		for name, bucket := range map[string]**bbolt.Bucket{rowsBucket: &b.rows, droppedBucket: &b.dropped, metaBucket: &b.meta} {
+		for name, bucket := range map[string]**bbolt.Bucket{rowsBucket: &b.rows, droppedBucket: &b.dropped,
+			metaBucket: &b.meta} {
 			var err error
 			if *bucket, err = mustBucket(tx, name); err != nil {
 				return err
 			}
 			(*bucket).FillPercent = stateFillPercent
 		}
-		for name, bucket := range map[string]**bbolt.Bucket{nextBucket: &b.next, nextDroppedBucket: &b.nextDropped} {
+		for name, bucket := range map[string]**bbolt.Bucket{nextBucket: &b.next,
+			nextDroppedBucket: &b.nextDropped} {
 			var err error
 			if *bucket, err = tx.CreateBucketIfNotExists([]byte(name)); err != nil {
 				return err

@@ -29,7 +29,8 @@ type stateRig struct {
 }
 
 func newStateRig(t *testing.T, seed int64) *stateRig {
-	r := &stateRig{t: t, rng: rand.New(rand.NewSource(seed)), dir: t.TempDir(), id: newIdentity(), now: map[string]string{}, then: map[string]string{}}
+	r := &stateRig{t: t, rng: rand.New(rand.NewSource(seed)), dir: t.TempDir(), id: newIdentity(),
+		now: map[string]string{}, then: map[string]string{}}
 	if err := createState(&disk{}, r.dir, firstCheckpoint(r.id)); err != nil {
 		t.Fatal(err)
 	}
@@ -107,7 +108,8 @@ func (r *stateRig) look() {
 		r.t.Fatalf("%d rows, want %d: %v", len(got), len(r.now), err)
 	}
 	loaded := map[string]string{}
-	_, err = loadState(r.dir, r.id, rowReader{add: func(k, v []byte) error { loaded[string(k)] = string(v); return nil }})
+	_, err = loadState(r.dir, r.id,
+		rowReader{add: func(k, v []byte) error { loaded[string(k)] = string(v); return nil }})
 	if err != nil || !maps.Equal(loaded, r.now) {
 		r.t.Fatalf("%d rows are loaded, want %d: %v", len(loaded), len(r.now), err)
 	}
@@ -127,7 +129,8 @@ func (r *stateRig) look() {
 		}
 	}
 	record, err := decodeCheckpointMeta("sent", p.record())
-	if err != nil || sent != len(r.now) || record.Rows != uint64(sent) || record.Format != sentFormat || record.Next {
+	if err != nil || sent != len(r.now) || record.Rows != uint64(sent) || record.Format != sentFormat ||
+		record.Next {
 		r.t.Fatalf("%d rows were sent with %+v, %v", sent, record, err)
 	}
 	img, err := verifyState(r.dir, r.id)
@@ -154,7 +157,8 @@ func TestCheckpointsInSteps(t *testing.T) {
 				r.then = maps.Clone(r.now)
 				continue
 			}
-			r.state.finish(checkpointMark{index: r.index, term: 1, conf: confRecord{Voters: []uint64{r.id.Member}, Index: 1}})
+			r.state.finish(checkpointMark{index: r.index, term: 1,
+				conf: confRecord{Voters: []uint64{r.id.Member}, Index: 1}})
 			for range r.rng.Intn(8) {
 				if r.state.busy() {
 					durable, err := r.state.step()
@@ -185,7 +189,8 @@ func TestCheckpointsInSteps(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if img, err := verifyState(r.dir, r.id); err != nil || img.meta.Rows != uint64(len(r.now)) || len(img.dropped.sorted) > 0 {
+		if img, err := verifyState(r.dir, r.id); err != nil || img.meta.Rows != uint64(len(r.now)) ||
+			len(img.dropped.sorted) > 0 {
 			t.Errorf("seed %d: %d rows, want %d; %v", seed, img.meta.Rows, len(r.now), err)
 		}
 	}
@@ -209,7 +214,8 @@ func betweenSwitchAndMove(t *testing.T, dir string) map[string]string {
 	state := openState(&disk{}, dir, img.state, stepLimits{rows: 3, bytes: 100, run: 100})
 	want := map[string]string{"kept": "1", "changed": "new"}
 	state.drop([]byte("n1/"))
-	state.put([]Row{row("changed", "new"), {Key: []byte("removed"), Delete: true}, {Key: []byte("never there"), Delete: true}})
+	state.put([]Row{row("changed", "new"), {Key: []byte("removed"), Delete: true},
+		{Key: []byte("never there"), Delete: true}})
 	for n := range 20 {
 		state.put([]Row{row(fmt.Sprint("added ", n), "1")})
 		want[fmt.Sprint("added ", n)] = "1"
@@ -349,8 +355,8 @@ func TestStateOfTheFirstFormatIsUpgraded(t *testing.T) {
 		meta := tx.Bucket([]byte(metaBucket))
 		m, err := decodeCheckpointMeta("f", meta.Get([]byte(checkpointKey)))
 		m.Format = 1
-		return errors.Join(err, tx.DeleteBucket([]byte(nextBucket)), tx.DeleteBucket([]byte(nextDroppedBucket)),
-			meta.Put([]byte(checkpointKey), m.encode()))
+		return errors.Join(err, tx.DeleteBucket([]byte(nextBucket)),
+			tx.DeleteBucket([]byte(nextDroppedBucket)), meta.Put([]byte(checkpointKey), m.encode()))
 	})
 	if err := errors.Join(err, db.Close()); err != nil {
 		t.Fatal(err)

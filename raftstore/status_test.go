@@ -44,7 +44,8 @@ func TestStatusOfOne(t *testing.T) {
 	r := start(t, s)
 	propose(t, r, r.lead(t), "one")
 	got, err := s.Status(t.Context())
-	if err != nil || got.Term == 0 || got.Leader != s.Member() || got.Commit != r.last() || got.Applied != r.last() || got.FreeBytes == 0 {
+	if err != nil || got.Term == 0 || got.Leader != s.Member() || got.Commit != r.last() ||
+		got.Applied != r.last() || got.FreeBytes == 0 {
 		t.Errorf("the status is %+v, %v", got, err)
 	}
 	if m, found := got.Members.Find(s.Member()); !found || !m.Leader || m.Match != r.last() || !m.Active {
@@ -64,7 +65,8 @@ func TestNamesOfMembers(t *testing.T) {
 			t.Errorf("%d is called %s, want %s", id, got, want)
 		}
 	}
-	if got, want := l.NamesOf([]uint64{7, 0x2b, 1}), []string{"a", "000000000000002b"}; !slices.Equal(got, want) {
+	if got, want := l.NamesOf([]uint64{7, 0x2b, 1}),
+		[]string{"a", "000000000000002b"}; !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
 }
@@ -103,7 +105,8 @@ func TestForcedWithPendingMembership(t *testing.T) {
 		c.onLeader("transfer", func(ctx context.Context, s *Store) error { return s.TransferLeader(ctx, 0) })
 		c.settle()
 	}
-	for _, name := range []string{"b", "c", "a"} { // a last: the others alone could commit what it does not have
+	// a last: the others alone could commit what it does not have
+	for _, name := range []string{"b", "c", "a"} {
 		c.kill(name)
 	}
 	if err := ForceSingle(c.cfgs["a"].Dir); err != nil {

@@ -67,13 +67,16 @@ type Config struct {
 	// Logger gets elections and background trouble; nil is slog.Default().
 	Logger *slog.Logger
 
-	SegmentBytes       int    // size of a log file; 4 KiB to 1 GiB, default DefaultSegmentBytes
-	CheckpointBytes    int64  // log applied until CheckpointDue; default DefaultCheckpointBytes
-	CheckpointCommands int64  // commands applied until CheckpointDue, see Store.Applied; default DefaultCheckpointCommands
-	TailEntriesKept    uint64 // entries kept in the log behind a checkpoint; at least 1, default DefaultTailEntriesKept
-	LagEntriesKept     uint64 // entries kept for a member that is there and lags; default DefaultLagEntriesKept
-	LagBytesKept       int64  // the same in bytes, for the tail as well; default DefaultLagBytesKept
-	TailBytes          int    // recent entries kept in memory; default DefaultTailBytes
+	SegmentBytes    int   // size of a log file; 4 KiB to 1 GiB, default DefaultSegmentBytes
+	CheckpointBytes int64 // log applied until CheckpointDue; default DefaultCheckpointBytes
+	// commands applied until CheckpointDue, see Store.Applied; default DefaultCheckpointCommands
+	CheckpointCommands int64
+	// entries kept in the log behind a checkpoint; at least 1, default DefaultTailEntriesKept
+	TailEntriesKept uint64
+	// entries kept for a member that is there and lags; default DefaultLagEntriesKept
+	LagEntriesKept uint64
+	LagBytesKept   int64 // the same in bytes, for the tail as well; default DefaultLagBytesKept
+	TailBytes      int   // recent entries kept in memory; default DefaultTailBytes
 
 	// Cluster says how to be a member of several.
 	Cluster Cluster
@@ -142,7 +145,8 @@ func (c Config) withDefaults() (Config, error) {
 	case c.Dir == "" && !c.InMemory:
 		return c, errors.New("no data directory given")
 	case c.SegmentBytes < segmentBytesMin || c.SegmentBytes > segmentBytesMax:
-		return c, fmt.Errorf("log segments of %d bytes: allowed are %d to %d", c.SegmentBytes, segmentBytesMin, segmentBytesMax)
+		return c, fmt.Errorf("log segments of %d bytes: allowed are %d to %d", c.SegmentBytes,
+			segmentBytesMin, segmentBytesMax)
 	case c.CheckpointBytes < 0 || c.CheckpointCommands < 0 || c.TailBytes < 0:
 		return c, errors.New("a threshold is negative")
 	}
@@ -242,13 +246,16 @@ func OpenContext(ctx context.Context, cfg Config) (*Store, error) {
 		return nil, err
 	}
 	s := &Store{cfg: cfg, stop: make(chan struct{}), done: make(chan struct{})}
-	s.disk, s.receiving = &disk{before: cfg.before, slow: cfg.Slow, files: descriptors{logger: cfg.Logger}}, make(chan struct{}, 1)
+	s.disk, s.receiving = &disk{before: cfg.before, slow: cfg.Slow, files: descriptors{logger: cfg.Logger}},
+		make(chan struct{}, 1)
 	s.lease.clock, s.lease.base = cfg.Cluster.clock, cfg.Cluster.clock.now()
 	if c := cfg.Cluster; c.networked() {
 		if s.network = c.network; s.network == nil {
 			s.network = &grpcNetwork{
-				listenAddress: c.ListenPeer, tls: c.TLS, services: c.Services, dialer: c.Dial, listener: c.Listen,
-				failed: s.tellHandshake, logger: cfg.Logger, full: func() { s.crowded.Store(time.Now().UnixNano()) },
+				listenAddress: c.ListenPeer, tls: c.TLS, services: c.Services, dialer: c.Dial,
+				listener: c.Listen,
+				failed:   s.tellHandshake, logger: cfg.Logger,
+				full: func() { s.crowded.Store(time.Now().UnixNano()) },
 			}
 		}
 	}
@@ -279,7 +286,9 @@ func (s *Store) openDisk(ctx context.Context) error {
 	if err := condemned(dir); err != nil {
 		return err
 	}
-	err = prepareDirectory(d, dir, func() (origin, error) { return findOrigin(ctx, s.cfg.Cluster, s.network, s.cfg.Logger) })
+	err = prepareDirectory(d, dir, func() (origin, error) {
+		return findOrigin(ctx, s.cfg.Cluster, s.network, s.cfg.Logger)
+	})
 	if err != nil {
 		return err
 	}
@@ -310,7 +319,8 @@ func (s *Store) openDisk(ctx context.Context) error {
 	s.begun.Store(s.loaded)
 	s.stored.Store(s.loaded)
 	if img.unfit {
-		s.cfg.Logger.Warn("emptying a log that a received checkpoint has replaced", "checkpoint", img.state.meta.Index)
+		s.cfg.Logger.Warn("emptying a log that a received checkpoint has replaced", "checkpoint",
+			img.state.meta.Index)
 		if err := log.reset(img.state.meta.Index); err != nil {
 			return err
 		}

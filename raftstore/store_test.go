@@ -134,7 +134,9 @@ func TestHandlerThatDoesNotApplyHoldsBackTheLog(t *testing.T) {
 		for r.last() < count+1 {
 			last := r.last()
 			s.Applied(last, 1)
-			r.wait(t, "more entries", func() bool { return len(r.entries) == count+1 || r.entries[len(r.entries)-1].Index > last })
+			r.wait(t, "more entries", func() bool {
+				return len(r.entries) == count+1 || r.entries[len(r.entries)-1].Index > last
+			})
 		}
 		if s.Backlog() != 0 {
 			t.Errorf("backlog %d", s.Backlog())
@@ -305,7 +307,8 @@ func TestOpenRefusesForeignDirectoriesAndBadConfig(t *testing.T) {
 	if _, err := Open(smallConfig(file)); err == nil || !strings.Contains(err.Error(), "not a directory") {
 		t.Errorf("a file: %v", err)
 	}
-	for _, cfg := range []Config{{}, {Dir: dir, SegmentBytes: 1}, {Dir: dir, SegmentBytes: segmentBytesMax + 1}, {InMemory: true, TailBytes: -1}} {
+	for _, cfg := range []Config{{}, {Dir: dir, SegmentBytes: 1},
+		{Dir: dir, SegmentBytes: segmentBytesMax + 1}, {InMemory: true, TailBytes: -1}} {
 		if _, err := Open(cfg); err == nil {
 			t.Errorf("accepted %+v", cfg)
 		}

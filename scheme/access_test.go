@@ -15,7 +15,8 @@ func guarded(t *testing.T) *Tree {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, answer := tree.CreateNode(SplitLoose("/local/a/b/node"), NewNode{ID: 1, Owner: "maker"}); !answer.OK() {
+	if _, answer := tree.CreateNode(SplitLoose("/local/a/b/node"),
+		NewNode{ID: 1, Owner: "maker"}); !answer.OK() {
 		t.Fatal(answer)
 	}
 	return tree
@@ -105,7 +106,8 @@ func TestRightsAreInherited(t *testing.T) {
 		t.Errorf("the group of all users covers anonymous callers: %b", got)
 	}
 	interrupt := true
-	if answer := tree.ModifyPermissions(SplitLoose("/local/a/b"), PermissionsChange{Interrupt: &interrupt}); !answer.OK() {
+	if answer := tree.ModifyPermissions(SplitLoose("/local/a/b"),
+		PermissionsChange{Interrupt: &interrupt}); !answer.OK() {
 		t.Fatal(answer)
 	}
 	if got := rightsAt(t, tree, "/local/a/b/node", alice); got != UpdateRow|EraseRow {
@@ -128,7 +130,8 @@ func TestRightsAgreeWithEffectivePermissions(t *testing.T) {
 			if at := indexSubject(effective, name); at >= 0 {
 				want = accessOf(effective[at].Names)
 			}
-			if got := tree.Rights(entry, Subject{Name: name}); got != want || lineage.Rights(Subject{Name: name}) != want {
+			if got := tree.Rights(entry, Subject{Name: name}); got != want ||
+				lineage.Rights(Subject{Name: name}) != want {
 				t.Errorf("%s at %q: got %b, effective permissions give %b", name, entry.Name, got, want)
 			}
 		}
@@ -147,7 +150,8 @@ func TestAuthorize(t *testing.T) {
 		answer.Issues[0].Message != "Access denied for alice on path /local/a/b/node" {
 		t.Errorf("got %s", answer)
 	}
-	if answer := tree.Authorize(path, DescribeSchema, Subject{}); !strings.Contains(answer.String(), "anonymous") {
+	if answer := tree.Authorize(path, DescribeSchema, Subject{}); !strings.Contains(answer.String(),
+		"anonymous") {
 		t.Errorf("got %s", answer)
 	}
 	if answer := tree.Authorize(SplitLoose("/local/missing"), AlterSchema, Subject{}); !answer.OK() {
@@ -167,7 +171,8 @@ func TestAuthorizeCreation(t *testing.T) {
 		"/elsewhere/x":     outcome.Success, // has no place in the tree, which CreateNode says
 		"/":                outcome.Success,
 	} {
-		if answer := tree.AuthorizeCreation(SplitLoose(path), CreateTable, Subject{Name: "alice"}); answer.Status != want {
+		if answer := tree.AuthorizeCreation(SplitLoose(path), CreateTable,
+			Subject{Name: "alice"}); answer.Status != want {
 			t.Errorf("%s: got %s, want %s", path, answer, want)
 		}
 	}
@@ -188,25 +193,33 @@ func TestAuthorizePermissions(t *testing.T) {
 		change PermissionsChange
 		want   outcome.Status
 	}{
-		"nothing":                {PermissionsChange{}, outcome.Success},
-		"grants what she has":    {PermissionsChange{Actions: []Action{{Kind: Grant, Subject: "x", Names: []string{"ydb.generic.list"}}}}, outcome.Success},
-		"grants more":            {PermissionsChange{Actions: []Action{{Kind: Grant, Subject: "alice", Names: []string{"ydb.generic.write"}}}}, outcome.Unauthorized},
-		"revokes what she has":   {PermissionsChange{Actions: []Action{{Kind: Revoke, Subject: "bob", Names: []string{"ydb.tables.read"}}}}, outcome.Success},
-		"revokes more":           {PermissionsChange{Actions: []Action{{Kind: Revoke, Subject: "bob", Names: []string{"ydb.generic.write"}}}}, outcome.Unauthorized},
-		"sets a newcomer's":      {PermissionsChange{Actions: []Action{{Kind: Set, Subject: "x", Names: []string{"ydb.generic.list"}}}}, outcome.Success},
-		"sets away what bob has": {PermissionsChange{Actions: []Action{{Kind: Set, Subject: "bob"}}}, outcome.Unauthorized},
-		"changes the owner":      {PermissionsChange{Actions: []Action{{Kind: ChangeOwner, Subject: "alice"}}}, outcome.Unauthorized},
-		"clears":                 {PermissionsChange{Clear: true}, outcome.Unauthorized},
-		"interrupts":             {PermissionsChange{Interrupt: &yes}, outcome.Unauthorized},
-		"makes a mistake":        {PermissionsChange{Actions: []Action{{Kind: Grant, Names: []string{"x"}}, {Kind: ChangeOwner}}}, outcome.Success},
+		"nothing": {PermissionsChange{}, outcome.Success},
+		"grants what she has": {PermissionsChange{Actions: []Action{{Kind: Grant, Subject: "x",
+			Names: []string{"ydb.generic.list"}}}}, outcome.Success},
+		"grants more": {PermissionsChange{Actions: []Action{{Kind: Grant, Subject: "alice",
+			Names: []string{"ydb.generic.write"}}}}, outcome.Unauthorized},
+		"revokes what she has": {PermissionsChange{Actions: []Action{{Kind: Revoke, Subject: "bob",
+			Names: []string{"ydb.tables.read"}}}}, outcome.Success},
+		"revokes more": {PermissionsChange{Actions: []Action{{Kind: Revoke, Subject: "bob",
+			Names: []string{"ydb.generic.write"}}}}, outcome.Unauthorized},
+		"sets a newcomer's": {PermissionsChange{Actions: []Action{{Kind: Set, Subject: "x", Names: []string{"ydb.generic.list"}}}}, outcome.Success},
+		"sets away what bob has": {PermissionsChange{Actions: []Action{{Kind: Set, Subject: "bob"}}},
+			outcome.Unauthorized},
+		"changes the owner": {PermissionsChange{Actions: []Action{{Kind: ChangeOwner, Subject: "alice"}}}, outcome.Unauthorized}, "clears": {PermissionsChange{Clear: true}, outcome.Unauthorized},
+		"interrupts": {PermissionsChange{Interrupt: &yes}, outcome.Unauthorized},
+		"makes a mistake": {PermissionsChange{Actions: []Action{{Kind: Grant, Names: []string{"x"}},
+			{Kind: ChangeOwner}}}, outcome.Success},
 	} {
-		if answer := tree.AuthorizePermissions(SplitLoose(path), test.change, Subject{Name: "alice"}); answer.Status != test.want {
+		if answer := tree.AuthorizePermissions(SplitLoose(path), test.change,
+			Subject{Name: "alice"}); answer.Status != test.want {
 			t.Errorf("%s: got %s, want %s", name, answer, test.want)
 		}
-		if answer := tree.AuthorizePermissions(SplitLoose(path), test.change, Subject{Name: "maker"}); !answer.OK() {
+		if answer := tree.AuthorizePermissions(SplitLoose(path), test.change,
+			Subject{Name: "maker"}); !answer.OK() {
 			t.Errorf("%s, by the owner: got %s", name, answer)
 		}
-		if answer := tree.AuthorizePermissions(SplitLoose(path), test.change, Subject{Name: "bob"}); answer.OK() != (name == "makes a mistake") {
+		if answer := tree.AuthorizePermissions(SplitLoose(path), test.change,
+			Subject{Name: "bob"}); answer.OK() != (name == "makes a mistake") {
 			t.Errorf("%s, by one who may not grant: got %s", name, answer)
 		}
 	}

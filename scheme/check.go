@@ -59,8 +59,8 @@ func (t *Tree) checkRoots() error {
 		want := Entry{ID: EntryID(i + 1), Parent: EntryID(i), Name: name, Kind: kind}
 		got := t.byID[i].entry
 		if got.ID != want.ID || got.Parent != want.Parent || got.Name != want.Name || got.Kind != want.Kind {
-			return fmt.Errorf("scheme: root entry %d is %d %q, %s below %d; want %q, %s", want.ID, got.ID, got.Name, got.Kind,
-				got.Parent, want.Name, want.Kind)
+			return fmt.Errorf("scheme: root entry %d is %d %q, %s below %d; want %q, %s", want.ID, got.ID,
+				got.Name, got.Kind, got.Parent, want.Name, want.Kind)
 		}
 	}
 	return nil
@@ -98,7 +98,8 @@ func checkPermissions(permissions []Permission) error {
 			return fmt.Errorf("subject %q has no permission", p.Subject)
 		}
 		for j, name := range p.Names {
-			if stored, known := storedName(name); !known || stored != name || slices.Index(p.Names, name) != j {
+			if stored, known := storedName(name); !known || stored != name ||
+				slices.Index(p.Names, name) != j {
 				return fmt.Errorf("subject %q: permission %q is unknown or appears twice", p.Subject, name)
 			}
 		}

@@ -42,7 +42,8 @@ func (t *Tree) create(path Path, leaf Entry, configHasPath bool) (bool, outcome.
 	}
 	base, depth := t.deepest(path)
 	if depth == 0 {
-		return false, outcome.Because(outcome.SchemeError, fmt.Sprintf("Cannot resolve working dir, path: '%s'", Shown(path.String())))
+		return false, outcome.Because(outcome.SchemeError,
+			fmt.Sprintf("Cannot resolve working dir, path: '%s'", Shown(path.String())))
 	}
 	exists, inDirectory := depth == len(path), base.entry.Kind.likeDirectory()
 	if configHasPath && (exists || !inDirectory) {
@@ -83,11 +84,12 @@ func onExisting(v *vertex, wanted Kind) outcome.Outcome {
 	info := v.entry.basicInfo()
 	switch {
 	case wanted == CoordinationNode && v.entry.Kind != CoordinationNode:
-		return checkFailed(outcome.SchemeError, v.path(), fmt.Sprintf("unexpected path type %s, expected types: %s",
-			info, CoordinationNode.typeName()))
+		return checkFailed(outcome.SchemeError, v.path(),
+			fmt.Sprintf("unexpected path type %s, expected types: %s", info, CoordinationNode.typeName()))
 	case wanted == Directory && !v.entry.Kind.likeDirectory():
-		return checkFailed(outcome.SchemeError, v.path(), fmt.Sprintf("unexpected path type %s, expected types: %s, %s",
-			info, Directory.typeName(), Database.typeName()))
+		return checkFailed(outcome.SchemeError, v.path(),
+			fmt.Sprintf("unexpected path type %s, expected types: %s, %s", info, Directory.typeName(),
+				Database.typeName()))
 	}
 	return checkFailed(outcome.Success, v.path(), "path exist, request accepts it "+info)
 }
@@ -124,11 +126,12 @@ func (t *Tree) checkOne(name string, depth, paths, children int) (outcome.Status
 		return outcome.SchemeError, fmt.Sprintf("paths depth limit exceeded, limit: %d, depth: %d, delta: 0",
 			t.limits.Depth, depth)
 	case paths >= t.limits.Paths:
-		return outcome.PreconditionFailed, fmt.Sprintf("paths count limit exceeded, limit: %d, paths: %d, delta: 1",
-			t.limits.Paths, paths)
+		return outcome.PreconditionFailed,
+			fmt.Sprintf("paths count limit exceeded, limit: %d, paths: %d, delta: 1", t.limits.Paths, paths)
 	case children >= t.limits.Children:
-		return outcome.PreconditionFailed, fmt.Sprintf("children count limit exceeded, limit: %d, children: %d, delta: 1",
-			t.limits.Children, children)
+		return outcome.PreconditionFailed,
+			fmt.Sprintf("children count limit exceeded, limit: %d, children: %d, delta: 1", t.limits.Children,
+				children)
 	}
 	return 0, ""
 }

@@ -113,7 +113,8 @@ func TestNewRefuses(t *testing.T) {
 
 func TestCreateMakesParents(t *testing.T) {
 	tree := newTree(t, "/local", DefaultLimits())
-	created, answer := tree.CreateNode(SplitLoose("/local/a/b/n"), NewNode{ID: 9, Owner: "ann", Created: Stamp{5, 6}})
+	created, answer := tree.CreateNode(SplitLoose("/local/a/b/n"),
+		NewNode{ID: 9, Owner: "ann", Created: Stamp{5, 6}})
 	expect(t, "SUCCESS", answer)
 	if !created {
 		t.Error("not created")
@@ -142,20 +143,26 @@ func TestCreateExisting(t *testing.T) {
 		node, dir string
 	}{
 		{"/local/n",
-			failed("SUCCESS", "/local/n", "path exist, request accepts it (id: 3, type: EPathTypeKesus, state: EPathStateNoChanges)"),
-			failed("SCHEME_ERROR", "/local/n", "unexpected path type (id: 3, type: EPathTypeKesus, state: EPathStateNoChanges), expected types: EPathTypeDir, EPathTypeSubDomain")},
+			failed("SUCCESS", "/local/n",
+				"path exist, request accepts it (id: 3, type: EPathTypeKesus, state: EPathStateNoChanges)"),
+			failed("SCHEME_ERROR", "/local/n",
+				"unexpected path type (id: 3, type: EPathTypeKesus, state: EPathStateNoChanges), expected types: EPathTypeDir, EPathTypeSubDomain")},
 		{"/local/d",
-			failed("SCHEME_ERROR", "/local/d", "unexpected path type (id: 2, type: EPathTypeDir, state: EPathStateNoChanges), expected types: EPathTypeKesus"),
-			failed("SUCCESS", "/local/d", "path exist, request accepts it (id: 2, type: EPathTypeDir, state: EPathStateNoChanges)")},
+			failed("SCHEME_ERROR", "/local/d",
+				"unexpected path type (id: 2, type: EPathTypeDir, state: EPathStateNoChanges), expected types: EPathTypeKesus"), failed("SUCCESS", "/local/d", "path exist, request accepts it (id: 2, type: EPathTypeDir, state: EPathStateNoChanges)")},
 		{"/local",
-			failed("SCHEME_ERROR", "/local", "unexpected path type (id: 1, type: EPathTypeSubDomain, state: EPathStateNoChanges), expected types: EPathTypeKesus"),
-			failed("SUCCESS", "/local", "path exist, request accepts it (id: 1, type: EPathTypeSubDomain, state: EPathStateNoChanges)")},
+			failed("SCHEME_ERROR", "/local",
+				"unexpected path type (id: 1, type: EPathTypeSubDomain, state: EPathStateNoChanges), expected types: EPathTypeKesus"), failed("SUCCESS", "/local", "path exist, request accepts it (id: 1, type: EPathTypeSubDomain, state: EPathStateNoChanges)")},
 		{"/local/n/x",
-			failed("GENERIC_ERROR", "/local/n", "path is not a directory (id: 3, type: EPathTypeKesus, state: EPathStateNoChanges)"),
-			failed("GENERIC_ERROR", "/local/n", "path is not a directory (id: 3, type: EPathTypeKesus, state: EPathStateNoChanges)")},
+			failed("GENERIC_ERROR", "/local/n",
+				"path is not a directory (id: 3, type: EPathTypeKesus, state: EPathStateNoChanges)"),
+			failed("GENERIC_ERROR", "/local/n",
+				"path is not a directory (id: 3, type: EPathTypeKesus, state: EPathStateNoChanges)")},
 		{"/local/n/bad name/x",
-			failed("GENERIC_ERROR", "/local/n", "path is not a directory (id: 3, type: EPathTypeKesus, state: EPathStateNoChanges)"),
-			failed("GENERIC_ERROR", "/local/n", "path is not a directory (id: 3, type: EPathTypeKesus, state: EPathStateNoChanges)")},
+			failed("GENERIC_ERROR", "/local/n",
+				"path is not a directory (id: 3, type: EPathTypeKesus, state: EPathStateNoChanges)"),
+			failed("GENERIC_ERROR", "/local/n",
+				"path is not a directory (id: 3, type: EPathTypeKesus, state: EPathStateNoChanges)")},
 		{"/other/x",
 			"SCHEME_ERROR [0/1] Cannot resolve working dir, path: '/other/x'",
 			"SCHEME_ERROR [0/1] Cannot resolve working dir, path: '/other/x'"},
@@ -194,17 +201,18 @@ func TestCreateConfigPathOrder(t *testing.T) {
 	tree := sampleTree(t)
 	before := dump(tree)
 	for path, want := range map[string]string{
-		"/other/x":        "SCHEME_ERROR [0/1] Cannot resolve working dir, path: '/other/x'",
-		"/local/a b/x":    failed("SCHEME_ERROR", "/local/a b", "symbol ' ' is not allowed in the path part 'a b'"),
-		"/local/new/x":    RefuseConfigPath().String(),
-		"/local/new/x y":  RefuseConfigPath().String(),
-		"/local/new":      RefuseConfigPath().String(),
-		"/local/x y":      RefuseConfigPath().String(),
-		"/local/n":        RefuseConfigPath().String(),
-		"/local/d":        RefuseConfigPath().String(),
-		"/local/n/x":      RefuseConfigPath().String(),
-		"/local/n/a b/x":  RefuseConfigPath().String(),
-		"/local/a/.sys/x": failed("SCHEME_ERROR", "/local/a/.sys", "path part '.sys' is reserved by the system"),
+		"/other/x": "SCHEME_ERROR [0/1] Cannot resolve working dir, path: '/other/x'",
+		"/local/a b/x": failed("SCHEME_ERROR", "/local/a b",
+			"symbol ' ' is not allowed in the path part 'a b'"), "/local/new/x": RefuseConfigPath().String(),
+		"/local/new/x y": RefuseConfigPath().String(),
+		"/local/new":     RefuseConfigPath().String(),
+		"/local/x y":     RefuseConfigPath().String(),
+		"/local/n":       RefuseConfigPath().String(),
+		"/local/d":       RefuseConfigPath().String(),
+		"/local/n/x":     RefuseConfigPath().String(),
+		"/local/n/a b/x": RefuseConfigPath().String(),
+		"/local/a/.sys/x": failed("SCHEME_ERROR", "/local/a/.sys",
+			"path part '.sys' is reserved by the system"),
 	} {
 		created, answer := tree.CreateNode(SplitLoose(path), NewNode{ID: 5, ConfigHasPath: true})
 		expect(t, want, answer)
@@ -228,10 +236,14 @@ func TestCreateBadNames(t *testing.T) {
 	}{
 		{Path{"local", "a", ""}, failed("SCHEME_ERROR", "/local/a/", "path part shouldn't be empty")},
 		{Path{"local", long, "b c"}, failed("SCHEME_ERROR", "/local/"+long, "path part is too long")},
-		{Path{"local", ".sys"}, failed("SCHEME_ERROR", "/local/.sys", "path part '.sys' is reserved by the system")},
-		{Path{"local", "a", "..", "b"}, failed("SCHEME_ERROR", "/local/a/..", "is not allowed path part contains only dots '..'")},
-		{Path{"local", "a", "ж"}, failed("SCHEME_ERROR", "/local/a/ж", "symbol 'ж' is not allowed in the path part 'ж'")},
-		{Path{"local", "a", "\xff"}, failed("SCHEME_ERROR", "/local/a/\uFFFD", "symbol '\uFFFD' is not allowed in the path part '\uFFFD'")},
+		{Path{"local", ".sys"}, failed("SCHEME_ERROR", "/local/.sys",
+			"path part '.sys' is reserved by the system")},
+		{Path{"local", "a", "..", "b"}, failed("SCHEME_ERROR", "/local/a/..",
+			"is not allowed path part contains only dots '..'")},
+		{Path{"local", "a", "ж"}, failed("SCHEME_ERROR", "/local/a/ж",
+			"symbol 'ж' is not allowed in the path part 'ж'")},
+		{Path{"local", "a", "\xff"}, failed("SCHEME_ERROR", "/local/a/\uFFFD",
+			"symbol '\uFFFD' is not allowed in the path part '\uFFFD'")},
 	} {
 		_, answer := tree.CreateNode(c.path, NewNode{ID: 1})
 		expect(t, c.want, answer)
@@ -248,7 +260,8 @@ func TestCreateDepthLimit(t *testing.T) {
 	tree := newTree(t, "/Root/db", DefaultLimits())
 	deepest := SplitLoose("/Root/db" + strings.Repeat("/d", 30))
 	tooDeep := append(slices.Clone(deepest), "n")
-	want := failed("SCHEME_ERROR", tooDeep.String(), "paths depth limit exceeded, limit: 32, depth: 33, delta: 0")
+	want := failed("SCHEME_ERROR", tooDeep.String(),
+		"paths depth limit exceeded, limit: 32, depth: 33, delta: 0")
 	before := dump(tree)
 	_, answer := tree.CreateNode(tooDeep, NewNode{ID: 1})
 	expect(t, want, answer)
@@ -268,12 +281,14 @@ func TestCreateCountLimits(t *testing.T) {
 	for i := range 3 {
 		expect(t, "SUCCESS", tree.MakeDirectory(Path{"Root", "db", fmt.Sprint(i)}, "", Stamp{}))
 	}
-	expect(t, failed("PRECONDITION_FAILED", "/Root/db/3", "children count limit exceeded, limit: 3, children: 3, delta: 1"),
+	expect(t, failed("PRECONDITION_FAILED", "/Root/db/3",
+		"children count limit exceeded, limit: 3, children: 3, delta: 1"),
 		tree.MakeDirectory(SplitLoose("/Root/db/3/x"), "", Stamp{}))
 
 	// Three paths are there; the third component of this one would be the sixth.
 	_, answer := tree.CreateNode(SplitLoose("/Root/db/0/a/b/n"), NewNode{ID: 1})
-	expect(t, failed("PRECONDITION_FAILED", "/Root/db/0/a/b/n", "paths count limit exceeded, limit: 5, paths: 5, delta: 1"), answer)
+	expect(t, failed("PRECONDITION_FAILED", "/Root/db/0/a/b/n",
+		"paths count limit exceeded, limit: 5, paths: 5, delta: 1"), answer)
 	if children := tree.Children(SplitLoose("/Root/db/0")); len(children) != 0 {
 		t.Errorf("half-made path: %v", children)
 	}
@@ -281,7 +296,8 @@ func TestCreateCountLimits(t *testing.T) {
 	expect(t, "SUCCESS", answer)
 
 	// The paths are counted before the children, and a removal makes room.
-	full := failed("PRECONDITION_FAILED", "/Root/db/3", "paths count limit exceeded, limit: 5, paths: 5, delta: 1")
+	full := failed("PRECONDITION_FAILED", "/Root/db/3",
+		"paths count limit exceeded, limit: 5, paths: 5, delta: 1")
 	expect(t, full, tree.MakeDirectory(SplitLoose("/Root/db/3"), "", Stamp{}))
 	expect(t, "SUCCESS", tree.RemoveDirectory(SplitLoose("/Root/db/1")))
 	expect(t, "SUCCESS", tree.MakeDirectory(SplitLoose("/Root/db/3"), "", Stamp{}))

@@ -58,14 +58,15 @@ const RootOwner = "root@builtin"
 // Entry is one directory or coordination node: the content of one row. Permissions belong to the tree and
 // must not be changed by whoever reads them.
 type Entry struct {
-	ID                   EntryID
-	Parent               EntryID // 0 for the topmost entry
-	Name                 string
-	Kind                 Kind
-	Node                 NodeID // only if Kind is CoordinationNode
-	Owner                string
-	Permissions          []Permission // those given to this entry itself, subjects in the order of their first grant
-	InterruptInheritance bool         // the permissions of the entries above do not count here
+	ID     EntryID
+	Parent EntryID // 0 for the topmost entry
+	Name   string
+	Kind   Kind
+	Node   NodeID // only if Kind is CoordinationNode
+	Owner  string
+	// those given to this entry itself, subjects in the order of their first grant
+	Permissions          []Permission
+	InterruptInheritance bool // the permissions of the entries above do not count here
 	Created              Stamp
 }
 

@@ -44,7 +44,8 @@ func (l Lineage) EffectivePermissions() []Permission {
 			}
 			held := effective[place].Names
 			for _, name := range p.Names {
-				if name, _ := storedName(name); !slices.Contains(held, name) && (i == 0 || name != permissionConnect) {
+				if name, _ := storedName(name); !slices.Contains(held, name) &&
+					(i == 0 || name != permissionConnect) {
 					held = append(held, name)
 				}
 			}

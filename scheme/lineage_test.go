@@ -45,7 +45,8 @@ func TestEffectiveSubjectsAreBounded(t *testing.T) {
 	}
 	effective := lineage.EffectivePermissions()
 	if len(effective) != depth*each || len(effective) > DefaultLimits().EffectiveSubjects() {
-		t.Errorf("got %d subjects, want %d; at most %d are possible", len(effective), depth*each, DefaultLimits().EffectiveSubjects())
+		t.Errorf("got %d subjects, want %d; at most %d are possible", len(effective), depth*each,
+			DefaultLimits().EffectiveSubjects())
 	}
 	for i, p := range effective {
 		if want := fmt.Sprintf("%x", (depth-i/each)*each+i%each); p.Subject != want {
@@ -56,7 +57,8 @@ func TestEffectiveSubjectsAreBounded(t *testing.T) {
 	for i := range DefaultLimits().ACLBytes/aceBytes + 1 {
 		longest = append(longest, Action{Grant, fmt.Sprint("s", i), []string{read}})
 	}
-	if answer := tree.ModifyPermissions(path, actions(longest...)); !strings.Contains(answer.String(), "ACL size limit exceeded") {
+	if answer := tree.ModifyPermissions(path, actions(longest...)); !strings.Contains(answer.String(),
+		"ACL size limit exceeded") {
 		t.Errorf("an entry got more subjects than EffectiveSubjects counts for a level: %s", answer)
 	}
 }
@@ -93,7 +95,8 @@ func TestLineageAuthorizes(t *testing.T) {
 		path := SplitLoose(test.path)
 		lineage, _ := tree.EntryToDescribe(path)
 		got := lineage.Authorize(path, DescribeSchema, test.subject)
-		if want := tree.Authorize(path, DescribeSchema, test.subject); got.OK() == test.denied || got.String() != want.String() {
+		if want := tree.Authorize(path, DescribeSchema, test.subject); got.OK() == test.denied ||
+			got.String() != want.String() {
 			t.Errorf("%s for %+v: got %s; the tree says %s", test.path, test.subject, got, want)
 		}
 	}

@@ -77,9 +77,11 @@ func (m *model) create(path string, leaf Entry, configHasPath bool) string {
 		case leaf.Kind == existing.Kind, leaf.Kind == Directory && existing.Kind == Database:
 			return failed("SUCCESS", path, "path exist, request accepts it "+m.info(path))
 		case leaf.Kind == CoordinationNode:
-			return failed("SCHEME_ERROR", path, "unexpected path type "+m.info(path)+", expected types: EPathTypeKesus")
+			return failed("SCHEME_ERROR", path,
+				"unexpected path type "+m.info(path)+", expected types: EPathTypeKesus")
 		}
-		return failed("SCHEME_ERROR", path, "unexpected path type "+m.info(path)+", expected types: EPathTypeDir, EPathTypeSubDomain")
+		return failed("SCHEME_ERROR", path, "unexpected path type "+m.info(path)+
+			", expected types: EPathTypeDir, EPathTypeSubDomain")
 	}
 	missing := []string{}
 	for at := path; m.entries[at] == nil; at = parentOf(at) {
@@ -121,12 +123,16 @@ func (m *model) refuse(path string, paths int) string {
 	case strings.Contains(name, " "):
 		return failed("SCHEME_ERROR", path, "symbol ' ' is not allowed in the path part '"+name+"'")
 	case depth > m.limits.Depth:
-		return failed("SCHEME_ERROR", path, fmt.Sprintf("paths depth limit exceeded, limit: %d, depth: %d, delta: 0", m.limits.Depth, depth))
+		return failed("SCHEME_ERROR", path,
+			fmt.Sprintf("paths depth limit exceeded, limit: %d, depth: %d, delta: 0", m.limits.Depth, depth))
 	case paths+1 > m.limits.Paths:
-		return failed("PRECONDITION_FAILED", path, fmt.Sprintf("paths count limit exceeded, limit: %d, paths: %d, delta: 1", m.limits.Paths, paths))
+		return failed("PRECONDITION_FAILED", path,
+			fmt.Sprintf("paths count limit exceeded, limit: %d, paths: %d, delta: 1", m.limits.Paths, paths))
 	}
 	if n := m.children(parentOf(path)); n+1 > m.limits.Children {
-		return failed("PRECONDITION_FAILED", path, fmt.Sprintf("children count limit exceeded, limit: %d, children: %d, delta: 1", m.limits.Children, n))
+		return failed("PRECONDITION_FAILED", path,
+			fmt.Sprintf("children count limit exceeded, limit: %d, children: %d, delta: 1", m.limits.Children,
+				n))
 	}
 	return ""
 }
@@ -153,7 +159,8 @@ func (m *model) removeDirectory(path string) string {
 	case e.Kind != Directory:
 		return failed("GENERIC_ERROR", path, "path is not a directory "+m.info(path))
 	case m.children(path) > 0:
-		return failed("SCHEME_ERROR", path, fmt.Sprintf("path has children, request doesn't accept it, children: %d", m.children(path)))
+		return failed("SCHEME_ERROR", path,
+			fmt.Sprintf("path has children, request doesn't accept it, children: %d", m.children(path)))
 	}
 	delete(m.entries, path)
 	return "SUCCESS"
@@ -173,7 +180,9 @@ func (m *model) modify(path string, change PermissionsChange) string {
 		}
 	}
 	drop := func(subject, name string) {
-		pairs = slices.DeleteFunc(pairs, func(p [2]string) bool { return p[0] == subject && (name == "" || p[1] == name) })
+		pairs = slices.DeleteFunc(pairs, func(p [2]string) bool {
+			return p[0] == subject && (name == "" || p[1] == name)
+		})
 	}
 	if change.Clear {
 		pairs = nil
@@ -208,7 +217,8 @@ func (m *model) modify(path string, change PermissionsChange) string {
 		}
 	}
 	if measure() {
-		return failed("BAD_REQUEST", path, fmt.Sprintf("ACL size limit exceeded, limit: %d, new ACL size: %d", m.limits.ACLBytes, size))
+		return failed("BAD_REQUEST", path, fmt.Sprintf("ACL size limit exceeded, limit: %d, new ACL size: %d",
+			m.limits.ACLBytes, size))
 	}
 	after.Permissions = nil
 	for _, pair := range pairs {
@@ -279,9 +289,11 @@ func (w *walk) step() {
 		w.node++
 		config := w.rng.IntN(5) == 0
 		before := len(w.model.entries)
-		created, answer := w.tree.CreateNode(path, NewNode{ID: w.node, Owner: owner, Created: at, ConfigHasPath: config})
+		created, answer := w.tree.CreateNode(path,
+			NewNode{ID: w.node, Owner: owner, Created: at, ConfigHasPath: config})
 		w.same(joined, answer,
-			w.model.create(joined, Entry{Kind: CoordinationNode, Node: w.node, Owner: owner, Created: at}, config))
+			w.model.create(joined, Entry{Kind: CoordinationNode, Node: w.node, Owner: owner, Created: at},
+				config))
 		if created != (len(w.model.entries) > before) {
 			w.t.Errorf("%s: created is %t", joined, created)
 		}
@@ -316,7 +328,8 @@ func (w *walk) path() Path {
 		return path[:1+w.rng.IntN(len(path))]
 	}
 	for range 1 + w.rng.IntN(5) {
-		names := []string{"a", "b", "c", "d", "a", "b", "c", "d", "a", "b", "c", "12345", "123456", ".sys", "..", "a b"}
+		names := []string{"a", "b", "c", "d", "a", "b", "c", "d", "a", "b", "c", "12345", "123456", ".sys",
+			"..", "a b"}
 		path = append(path, names[w.rng.IntN(len(names))])
 		if w.rng.IntN(2) == 0 {
 			break
@@ -332,7 +345,8 @@ func (w *walk) permissionsChange() PermissionsChange {
 		change.Interrupt = &interrupt
 	}
 	for range w.rng.IntN(4) {
-		action := Action{Kind: ActionKind(1 + w.rng.IntN(4)), Subject: []string{"", "u", "v", "w"}[w.rng.IntN(4)]}
+		action := Action{Kind: ActionKind(1 + w.rng.IntN(4)),
+			Subject: []string{"", "u", "v", "w"}[w.rng.IntN(4)]}
 		if action.Kind != ChangeOwner {
 			for range w.rng.IntN(4) {
 				action.Names = append(action.Names, []string{read, write, list}[w.rng.IntN(3)])

@@ -40,8 +40,8 @@ func SplitInDatabase(path, database string, hasDatabase bool) (Path, outcome.Out
 	parts, root := SplitLoose(path), SplitLoose(database)
 	switch {
 	case len(parts) <= len(root), !slices.Equal(parts[:len(root)], root):
-		return nil, outcome.Because(outcome.BadRequest, fmt.Sprintf("Table path not in database, path: %s, database: %s",
-			Shown(path), Shown(database)))
+		return nil, outcome.Because(outcome.BadRequest,
+			fmt.Sprintf("Table path not in database, path: %s, database: %s", Shown(path), Shown(database)))
 	case len(root) == 0 && len(parts) < 2:
 		return nil, outcome.Because(outcome.BadRequest, "Bad table path: "+Shown(path))
 	}

@@ -27,7 +27,8 @@ func TestSplitLoose(t *testing.T) {
 	} {
 		got := SplitLoose(c.in)
 		if !slices.Equal(got, c.want) || got.String() != c.text {
-			t.Errorf("SplitLoose(%q) = %q, %q; want %q, %q", c.in, []string(got), got, []string(c.want), c.text)
+			t.Errorf("SplitLoose(%q) = %q, %q; want %q, %q", c.in, []string(got), got, []string(c.want),
+				c.text)
 		}
 	}
 }
@@ -65,7 +66,8 @@ func TestSplitInDatabase(t *testing.T) {
 	} {
 		path, answer := SplitInDatabase(c.path, c.database, c.hasDatabase)
 		if got := pathOrRefusal(path, answer); got != c.want {
-			t.Errorf("SplitInDatabase(%q, %q, %t) = %s; want %s", c.path, c.database, c.hasDatabase, got, c.want)
+			t.Errorf("SplitInDatabase(%q, %q, %t) = %s; want %s", c.path, c.database, c.hasDatabase, got,
+				c.want)
 		}
 	}
 }
@@ -178,7 +180,8 @@ func TestNameReason(t *testing.T) {
 // FuzzSplit: no parser panics, no component is empty or has a slash, and reading the canonical form again changes
 // nothing.
 func FuzzSplit(f *testing.F) {
-	for _, seed := range []string{"", "/", "n", "/local", "/local/n", "//local//n/", "local/n", "/local/\xff", "/\x00/.sys/.."} {
+	for _, seed := range []string{"", "/", "n", "/local", "/local/n", "//local//n/", "local/n", "/local/\xff",
+		"/\x00/.sys/.."} {
 		f.Add(seed, "/local")
 		f.Add(seed, "")
 	}
@@ -193,7 +196,8 @@ func FuzzSplit(f *testing.F) {
 			if !slices.Equal(path, loose) || len(path) <= len(SplitLoose(database)) {
 				t.Fatalf("in %q: %q, want %q", database, path, loose)
 			}
-			if again, answer := SplitInDatabase(path.String(), database, true); !answer.OK() || !slices.Equal(again, path) {
+			if again, answer := SplitInDatabase(path.String(), database, true); !answer.OK() ||
+				!slices.Equal(again, path) {
 				t.Fatalf("%q again: %q, %s", path, again, answer)
 			}
 		}
@@ -223,7 +227,8 @@ func accepted(t *testing.T, answer outcome.Outcome) bool {
 	if answer.OK() {
 		return true
 	}
-	if answer.Status != outcome.BadRequest || len(answer.Issues) != 1 || !utf8.ValidString(answer.Issues[0].Message) {
+	if answer.Status != outcome.BadRequest || len(answer.Issues) != 1 ||
+		!utf8.ValidString(answer.Issues[0].Message) {
 		t.Fatalf("refusal %s", answer)
 	}
 	return false

@@ -67,8 +67,8 @@ func (t *Tree) ModifyPermissions(path Path, change PermissionsChange) outcome.Ou
 	}
 	after, size := t.apply(v.entry, change)
 	if size > t.limits.ACLBytes {
-		return checkFailed(outcome.BadRequest, path, fmt.Sprintf("ACL size limit exceeded, limit: %d, new ACL size: %d",
-			t.limits.ACLBytes, size))
+		return checkFailed(outcome.BadRequest, path,
+			fmt.Sprintf("ACL size limit exceeded, limit: %d, new ACL size: %d", t.limits.ACLBytes, size))
 	}
 	if !sameAccess(v.entry, after) {
 		before, now := EntryBytes(&v.entry), EntryBytes(&after)
@@ -85,7 +85,8 @@ func (t *Tree) ModifyPermissions(path Path, change PermissionsChange) outcome.Ou
 // checkActions refuses what the reference refuses before it looks at the path.
 func (t *Tree) checkActions(actions []Action) outcome.Outcome {
 	if len(actions) > t.limits.Actions {
-		return outcome.Because(outcome.BadRequest, fmt.Sprintf("Too many permission actions, limit: %d", t.limits.Actions))
+		return outcome.Because(outcome.BadRequest,
+			fmt.Sprintf("Too many permission actions, limit: %d", t.limits.Actions))
 	}
 	for _, action := range actions {
 		switch action.Kind {

@@ -49,20 +49,26 @@ func TestModifyPermissions(t *testing.T) {
 		changed   bool
 	}{
 		{PermissionsChange{}, "", "bob", false, false},
-		{actions(Action{Grant, "u", []string{write, read, write}}), "u:generic.write,generic.read", "bob", false, true},
-		{actions(Action{Grant, "u", []string{read}}), "u:generic.write,generic.read", "bob", false, false},
-		{actions(Action{Grant, "a", []string{list}}), "u:generic.write,generic.read a:generic.list", "bob", false, true},
-		{actions(Action{Grant, "u", []string{list}}), "u:generic.write,generic.read,generic.list a:generic.list", "bob", false, true},
-		{actions(Action{Revoke, "u", []string{write, "ydb.tables.read"}}), "u:generic.read,generic.list a:generic.list", "bob", false, true},
-		{actions(Action{Revoke, "u", []string{write}}, Action{Revoke, "nobody", []string{read}}), "u:generic.read,generic.list a:generic.list", "bob", false, false},
-		{actions(Action{Set, "a", []string{read}}), "u:generic.read,generic.list a:generic.read", "bob", false, true},
-		{actions(Action{Set, "u", nil}), "a:generic.read", "bob", false, true},
+		{actions(Action{Grant, "u", []string{write, read, write}}), "u:generic.write,generic.read", "bob",
+			false, true}, {actions(Action{Grant, "u", []string{read}}), "u:generic.write,generic.read", "bob",
+			false, false},
+		{actions(Action{Grant, "a", []string{list}}), "u:generic.write,generic.read a:generic.list", "bob",
+			false, true}, {actions(Action{Grant, "u", []string{list}}),
+			"u:generic.write,generic.read,generic.list a:generic.list", "bob", false, true},
+		{actions(Action{Revoke, "u", []string{write, "ydb.tables.read"}}),
+			"u:generic.read,generic.list a:generic.list", "bob", false, true},
+		{actions(Action{Revoke, "u", []string{write}}, Action{Revoke, "nobody", []string{read}}),
+			"u:generic.read,generic.list a:generic.list", "bob", false, false},
+		{actions(Action{Set, "a", []string{read}}), "u:generic.read,generic.list a:generic.read", "bob",
+			false, true}, {actions(Action{Set, "u", nil}), "a:generic.read", "bob", false, true},
 		{actions(Action{Grant, "w", nil}), "a:generic.read", "bob", false, false},
-		{actions(Action{ChangeOwner, "cid", nil}, Action{Kind: ChangeOwner}), "a:generic.read", "cid", false, true},
-		{PermissionsChange{Interrupt: &yes}, "a:generic.read", "cid", true, true},
+		{actions(Action{ChangeOwner, "cid", nil}, Action{Kind: ChangeOwner}), "a:generic.read", "cid", false,
+			true}, {PermissionsChange{Interrupt: &yes}, "a:generic.read", "cid", true, true},
 		{PermissionsChange{Interrupt: &yes}, "a:generic.read", "cid", true, false},
-		{PermissionsChange{Clear: true, Interrupt: &no, Actions: []Action{{Grant, "z", []string{read}}}}, "z:generic.read", "cid", false, true},
-		{actions(Action{Grant, "z", []string{"ydb.deprecated.select_row"}}), "z:generic.read,granular.select_row", "cid", false, true},
+		{PermissionsChange{Clear: true, Interrupt: &no, Actions: []Action{{Grant, "z", []string{read}}}},
+			"z:generic.read", "cid", false, true},
+		{actions(Action{Grant, "z", []string{"ydb.deprecated.select_row"}}),
+			"z:generic.read,granular.select_row", "cid", false, true},
 		{actions(Action{Revoke, "z", []string{"ydb.deprecated.select_row", read}}), "", "cid", false, true},
 		{PermissionsChange{Clear: true}, "", "cid", false, false},
 	} {
@@ -70,8 +76,10 @@ func TestModifyPermissions(t *testing.T) {
 		expect(t, "SUCCESS", tree.ModifyPermissions(SplitLoose("/local/n"), step.change))
 		check(t, tree)
 		entry, _ := tree.Lookup(SplitLoose("/local/n"))
-		if got := showPermissions(entry.Permissions); got != step.want || entry.Owner != step.owner || entry.InterruptInheritance != step.interrupt {
-			t.Errorf("step %d: %q, owner %s, interrupt %t; want %q, %s, %t", i, got, entry.Owner, entry.InterruptInheritance, step.want, step.owner, step.interrupt)
+		if got := showPermissions(entry.Permissions); got != step.want || entry.Owner != step.owner ||
+			entry.InterruptInheritance != step.interrupt {
+			t.Errorf("step %d: %q, owner %s, interrupt %t; want %q, %s, %t", i, got, entry.Owner,
+				entry.InterruptInheritance, step.want, step.owner, step.interrupt)
 		}
 		if changed := len(tree.TakeChanged()) > 0; changed != step.changed {
 			t.Errorf("step %d: row changed: %t", i, changed)
@@ -94,7 +102,8 @@ func TestPermissionsAreNotChangedInPlace(t *testing.T) {
 		for _, second := range next {
 			tree := sampleTree(t)
 			path := SplitLoose("/local/n")
-			tree.ModifyPermissions(path, actions(Action{Grant, "a", []string{read, list}}, Action{Grant, "b", []string{read}}))
+			tree.ModifyPermissions(path, actions(Action{Grant, "a", []string{read, list}},
+				Action{Grant, "b", []string{read}}))
 			var given [2]Entry
 			var seen [2]string
 			for i, action := range []Action{first, second} {
@@ -148,9 +157,12 @@ func TestModifyPermissionsRefuses(t *testing.T) {
 		{"/local/n", actions(Action{}), "BAD_REQUEST [0/1] Unknown permission action"},
 		{"/local/n", actions(Action{Kind: 5}), "BAD_REQUEST [0/1] Unknown permission action"},
 		{"/local/x", actions(Action{}), "BAD_REQUEST [0/1] Unknown permission action"},
-		{"/local/n", actions(Action{Grant, "u", []string{read}}, Action{Set, "u", []string{"read"}}), "BAD_REQUEST [0/1] Unknown permission name: read"},
-		{"/local/n", actions(Action{Revoke, "u", []string{""}}, Action{}), "BAD_REQUEST [0/1] Unknown permission name: "},
-		{"/local/n", actions(Action{Grant, "u", []string{"ydb.deprecated.full"}}), "BAD_REQUEST [0/1] Unknown permission name: ydb.deprecated.full"},
+		{"/local/n", actions(Action{Grant, "u", []string{read}}, Action{Set, "u", []string{"read"}}),
+			"BAD_REQUEST [0/1] Unknown permission name: read"},
+		{"/local/n", actions(Action{Revoke, "u", []string{""}}, Action{}),
+			"BAD_REQUEST [0/1] Unknown permission name: "},
+		{"/local/n", actions(Action{Grant, "u", []string{"ydb.deprecated.full"}}),
+			"BAD_REQUEST [0/1] Unknown permission name: ydb.deprecated.full"},
 	} {
 		expect(t, c.want, tree.ModifyPermissions(SplitLoose(c.path), c.change))
 	}
@@ -204,7 +216,8 @@ func TestACLLimit(t *testing.T) {
 	grown := Action{Grant, "t", []string{read}}
 	expect(t, failed("BAD_REQUEST", "/local", "ACL size limit exceeded, limit: 10240, new ACL size: 10253"),
 		tree.ModifyPermissions(path, actions(grown, Action{Set, subject, nil})))
-	expect(t, "SUCCESS", tree.ModifyPermissions(path, PermissionsChange{Clear: true, Actions: []Action{grown}}))
+	expect(t, "SUCCESS", tree.ModifyPermissions(path,
+		PermissionsChange{Clear: true, Actions: []Action{grown}}))
 	check(t, tree)
 }
 
@@ -212,8 +225,10 @@ func TestActionsLimit(t *testing.T) {
 	limits := DefaultLimits()
 	limits.Actions = 2
 	tree := newTree(t, "/local", limits)
-	grants := []Action{{Grant, "a", []string{read}}, {Grant, "b", []string{read}}, {Grant, "c", []string{read}}}
-	expect(t, "BAD_REQUEST [0/1] Too many permission actions, limit: 2", tree.ModifyPermissions(Path{"local"}, actions(grants...)))
+	grants := []Action{{Grant, "a", []string{read}}, {Grant, "b", []string{read}},
+		{Grant, "c", []string{read}}}
+	expect(t, "BAD_REQUEST [0/1] Too many permission actions, limit: 2",
+		tree.ModifyPermissions(Path{"local"}, actions(grants...)))
 	expect(t, "SUCCESS", tree.ModifyPermissions(Path{"local"}, actions(grants[:2]...)))
 }
 
@@ -237,7 +252,8 @@ func TestEffectivePermissions(t *testing.T) {
 			}
 		}
 	}
-	modify("/local", actions(Action{Grant, "all", []string{permissionConnect, list}}, Action{Grant, "guest", []string{permissionConnect}}))
+	modify("/local", actions(Action{Grant, "all", []string{permissionConnect, list}},
+		Action{Grant, "guest", []string{permissionConnect}}))
 	modify("/local/d", actions(Action{Grant, "ops", []string{write}}))
 	modify("/local/d/m", actions(Action{Grant, "all", []string{read, list}}))
 	want("/local", "all:database.connect,generic.list guest:database.connect",
@@ -254,7 +270,8 @@ func TestEffectivePermissions(t *testing.T) {
 	modify("/local/d/m", PermissionsChange{Clear: true})
 	want("/local/d/m", "ops:generic.write")
 	want("/local/missing", "")
-	if got, want := permissionsOf(t, tree, "/local"), "all:database.connect,generic.list guest:database.connect"; got != want {
+	if got, want := permissionsOf(t, tree, "/local"),
+		"all:database.connect,generic.list guest:database.connect"; got != want {
 		t.Errorf("the database has %q, want %q", got, want)
 	}
 }

@@ -15,11 +15,14 @@ func RefuseConfigPath() outcome.Outcome {
 
 // checkFailed has the shape in which the reference reports that a check of an existing or wanted path failed.
 func checkFailed(status outcome.Status, path Path, reason string) outcome.Outcome {
-	return outcome.Because(status, fmt.Sprintf("Check failed: path: '%s', error: %s", Shown(path.String()), reason))
+	return outcome.Because(status, fmt.Sprintf("Check failed: path: '%s', error: %s", Shown(path.String()),
+		reason))
 }
 
 func pathDoesNotExist() outcome.Outcome {
-	return outcome.Refuse(outcome.SchemeError, outcome.Issue{Code: outcome.CodePathNotExist, Severity: outcome.SeverityError, Message: "Path does not exist"})
+	return outcome.Refuse(outcome.SchemeError,
+		outcome.Issue{Code: outcome.CodePathNotExist, Severity: outcome.SeverityError,
+			Message: "Path does not exist"})
 }
 
 // Shown bounds what a text repeats of a client's path.

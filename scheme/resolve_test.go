@@ -7,7 +7,8 @@ import (
 
 func TestLookup(t *testing.T) {
 	tree := sampleTree(t)
-	for path, want := range map[string]EntryID{"/": 0, "/local": 1, "/local/d": 2, "/local/n": 3, "/local/d/m": 4} {
+	for path, want := range map[string]EntryID{"/": 0, "/local": 1, "/local/d": 2, "/local/n": 3,
+		"/local/d/m": 4} {
 		entry, found := tree.Lookup(SplitLoose(path))
 		if !found || entry.ID != want {
 			t.Errorf("%s: entry %d, %t; want %d", path, entry.ID, found, want)
@@ -56,12 +57,15 @@ const missing = "SCHEME_ERROR [200200/1] Path does not exist"
 func TestNodeToAlterAndDrop(t *testing.T) {
 	tree := sampleTree(t)
 	for path, want := range map[string]string{
-		"/x":           missing,
-		"/local/x":     missing,
-		"/local/n/x":   missing,
-		"/local/d":     failed("SCHEME_ERROR", "/local/d", "path is not a kesus (id: 2, type: EPathTypeDir, state: EPathStateNoChanges)"),
-		"/local":       failed("SCHEME_ERROR", "/local", "path is not a kesus (id: 1, type: EPathTypeSubDomain, state: EPathStateNoChanges)"),
-		"/":            failed("SCHEME_ERROR", "/", "path is not a kesus (id: 0, type: EPathTypeDir, state: EPathStateNoChanges)"),
+		"/x":         missing,
+		"/local/x":   missing,
+		"/local/n/x": missing,
+		"/local/d": failed("SCHEME_ERROR", "/local/d",
+			"path is not a kesus (id: 2, type: EPathTypeDir, state: EPathStateNoChanges)"),
+		"/local": failed("SCHEME_ERROR", "/local",
+			"path is not a kesus (id: 1, type: EPathTypeSubDomain, state: EPathStateNoChanges)"),
+		"/": failed("SCHEME_ERROR", "/",
+			"path is not a kesus (id: 0, type: EPathTypeDir, state: EPathStateNoChanges)"),
 		"/local/x/y/z": missing,
 	} {
 		entry, answer := tree.NodeToAlter(SplitLoose(path))
@@ -98,7 +102,8 @@ func TestNodeToDescribe(t *testing.T) {
 	}
 	lineage, answer := tree.NodeToDescribe(SplitLoose("/local/n"))
 	expect(t, "SUCCESS", answer)
-	want := Entry{ID: 3, Parent: 1, Name: "n", Kind: CoordinationNode, Node: 1, Owner: "bob", Created: Stamp{3, 4}}
+	want := Entry{ID: 3, Parent: 1, Name: "n", Kind: CoordinationNode, Node: 1, Owner: "bob",
+		Created: Stamp{3, 4}}
 	if !sameEntry(lineage[0], want) {
 		t.Errorf("got %+v, want %+v", lineage[0], want)
 	}
@@ -125,7 +130,8 @@ func TestRemoveDirectory(t *testing.T) {
 		"/Root":      failed("SCHEME_ERROR", "/Root", "path is root"),
 		"/Root/db":   failed("SCHEME_ERROR", "/Root/db", "path is root"),
 		"/Root/db/x": missing,
-		"/Root/db/d": failed("SCHEME_ERROR", "/Root/db/d", "path has children, request doesn't accept it, children: 2"),
+		"/Root/db/d": failed("SCHEME_ERROR", "/Root/db/d",
+			"path has children, request doesn't accept it, children: 2"),
 		"/Root/db/d/n": failed("GENERIC_ERROR", "/Root/db/d/n",
 			"path is not a directory (id: 5, type: EPathTypeKesus, state: EPathStateNoChanges)"),
 	} {

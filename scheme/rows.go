@@ -69,7 +69,8 @@ func (t *Tree) restoreOne(entry Entry) error {
 	parent := t.root
 	if entry.Parent != 0 {
 		if parent = t.get(entry.Parent); parent == nil {
-			return fmt.Errorf("scheme: row %d (%q) names parent %d, which is not before it", entry.ID, entry.Name, entry.Parent)
+			return fmt.Errorf("scheme: row %d (%q) names parent %d, which is not before it", entry.ID,
+				entry.Name, entry.Parent)
 		}
 	}
 	at, taken := parent.search(entry.Name)

@@ -104,7 +104,8 @@ func TestRestoreUnderLowerLimits(t *testing.T) {
 	if err := tree.Restore(rows); err != nil {
 		t.Fatal(err)
 	}
-	expect(t, failed("PRECONDITION_FAILED", "/local/x", "paths count limit exceeded, limit: 1, paths: 3, delta: 1"),
+	expect(t, failed("PRECONDITION_FAILED", "/local/x",
+		"paths count limit exceeded, limit: 1, paths: 3, delta: 1"),
 		tree.MakeDirectory(SplitLoose("/local/x"), "", Stamp{}))
 }
 
@@ -114,24 +115,41 @@ func TestRestoreRefuses(t *testing.T) {
 		damage func(rows []Entry) []Entry
 		want   string
 	}{
-		"nothing":            {func([]Entry) []Entry { return nil }, "scheme: 0 entries at the top, want 1"},
-		"second top entry":   {func(r []Entry) []Entry { r[3].Parent = 0; return r }, "scheme: 2 entries at the top, want 1"},
-		"zero id":            {func(r []Entry) []Entry { r[2].ID = 0; return r }, "scheme: row id 0 is zero or appears twice"},
-		"same id":            {func(r []Entry) []Entry { r[3].ID = 3; return r }, "scheme: row id 3 is zero or appears twice"},
-		"unknown parent":     {func(r []Entry) []Entry { r[3].Parent = 9; return r }, `scheme: row 4 ("m") names parent 9, which is not before it`},
-		"parent behind it":   {func(r []Entry) []Entry { r[1].Parent = 4; return r }, `scheme: row 2 ("d") names parent 4, which is not before it`},
-		"same path":          {func(r []Entry) []Entry { r[2].Name = "d"; return r }, "scheme: rows 2 and 3 have the same path"},
-		"other database":     {func(r []Entry) []Entry { r[0].Name = "other"; return r }, `scheme: root entry 1 is 1 "other", database below 0; want "local", database`},
-		"database as a dir":  {func(r []Entry) []Entry { r[0].Kind = Directory; return r }, `scheme: root entry 1 is 1 "local", directory below 0; want "local", database`},
-		"database with id 9": {func(r []Entry) []Entry { r[0].ID = 9; return r[:1] }, `scheme: root entry 1 is 9 "local", database below 0; want "local", database`},
-		"empty name":         {func(r []Entry) []Entry { r[3].Name = ""; return r }, `scheme: entry 4 (""): bad name`},
-		"slash in a name":    {func(r []Entry) []Entry { r[3].Name = "a/b"; return r }, `scheme: entry 4 ("a/b"): bad name`},
-		"unknown kind":       {func(r []Entry) []Entry { r[1].Kind = 2; return r }, `scheme: entry 2 ("d"): bad kind: kind 2`},
-		"second database":    {func(r []Entry) []Entry { r[1].Kind = Database; return r }, `scheme: entry 2 ("d"): bad kind: database`},
-		"node without id":    {func(r []Entry) []Entry { r[2].Node = 0; return r }, `scheme: entry 3 ("n"): coordination node with node id 0`},
-		"directory with id":  {func(r []Entry) []Entry { r[1].Node = 8; return r }, `scheme: entry 2 ("d"): directory with node id 8`},
-		"below a node":       {func(r []Entry) []Entry { r[3].Parent = 3; return r }, `scheme: entry 3 ("n"): coordination node with children`},
-		"same node id":       {func(r []Entry) []Entry { r[3].Node = 1; return r }, "scheme: two entries have node id 1"},
+		"nothing": {func([]Entry) []Entry { return nil }, "scheme: 0 entries at the top, want 1"},
+		"second top entry": {func(r []Entry) []Entry { r[3].Parent = 0; return r },
+			"scheme: 2 entries at the top, want 1"},
+		"zero id": {func(r []Entry) []Entry { r[2].ID = 0; return r },
+			"scheme: row id 0 is zero or appears twice"},
+		"same id": {func(r []Entry) []Entry { r[3].ID = 3; return r },
+			"scheme: row id 3 is zero or appears twice"},
+		"unknown parent": {func(r []Entry) []Entry { r[3].Parent = 9; return r },
+			`scheme: row 4 ("m") names parent 9, which is not before it`},
+		"parent behind it": {func(r []Entry) []Entry { r[1].Parent = 4; return r },
+			`scheme: row 2 ("d") names parent 4, which is not before it`},
+		"same path": {func(r []Entry) []Entry { r[2].Name = "d"; return r },
+			"scheme: rows 2 and 3 have the same path"},
+		"other database": {func(r []Entry) []Entry { r[0].Name = "other"; return r },
+			`scheme: root entry 1 is 1 "other", database below 0; want "local", database`},
+		"database as a dir": {func(r []Entry) []Entry { r[0].Kind = Directory; return r },
+			`scheme: root entry 1 is 1 "local", directory below 0; want "local", database`},
+		"database with id 9": {func(r []Entry) []Entry { r[0].ID = 9; return r[:1] },
+			`scheme: root entry 1 is 9 "local", database below 0; want "local", database`},
+		"empty name": {func(r []Entry) []Entry { r[3].Name = ""; return r },
+			`scheme: entry 4 (""): bad name`},
+		"slash in a name": {func(r []Entry) []Entry { r[3].Name = "a/b"; return r },
+			`scheme: entry 4 ("a/b"): bad name`},
+		"unknown kind": {func(r []Entry) []Entry { r[1].Kind = 2; return r },
+			`scheme: entry 2 ("d"): bad kind: kind 2`},
+		"second database": {func(r []Entry) []Entry { r[1].Kind = Database; return r },
+			`scheme: entry 2 ("d"): bad kind: database`},
+		"node without id": {func(r []Entry) []Entry { r[2].Node = 0; return r },
+			`scheme: entry 3 ("n"): coordination node with node id 0`},
+		"directory with id": {func(r []Entry) []Entry { r[1].Node = 8; return r },
+			`scheme: entry 2 ("d"): directory with node id 8`},
+		"below a node": {func(r []Entry) []Entry { r[3].Parent = 3; return r },
+			`scheme: entry 3 ("n"): coordination node with children`},
+		"same node id": {func(r []Entry) []Entry { r[3].Node = 1; return r },
+			"scheme: two entries have node id 1"},
 		"subject twice": {func(r []Entry) []Entry {
 			r[1].Permissions = []Permission{{"u", []string{read}}, {"u", []string{list}}}
 			return r
@@ -151,7 +169,8 @@ func TestRestoreRefuses(t *testing.T) {
 		"deprecated spelling": {func(r []Entry) []Entry {
 			r[1].Permissions = []Permission{{"u", []string{"ydb.deprecated.select_row"}}}
 			return r
-		}, `scheme: entry 2 ("d"): subject "u": permission "ydb.deprecated.select_row" is unknown or appears twice`},
+		},
+			`scheme: entry 2 ("d"): subject "u": permission "ydb.deprecated.select_row" is unknown or appears twice`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tree := sampleTree(t)
@@ -183,15 +202,19 @@ func TestCheckFindsBrokenLinks(t *testing.T) {
 		damage func(*Tree)
 		want   string
 	}{
-		"not at its place": {func(tree *Tree) { tree.get(2).entry.Name = "z" }, `scheme: entry 2 ("z"): not where its parent looks for it`},
+		"not at its place": {func(tree *Tree) { tree.get(2).entry.Name = "z" },
+			`scheme: entry 2 ("z"): not where its parent looks for it`},
 		"removed from the index only": {func(tree *Tree) { tree.byID = tree.byID[:3] },
 			"scheme: 3 entries, but 4 are somebody's children"},
 		"parent removed": {func(tree *Tree) {
 			tree.byID = slices.Delete(tree.byID, 1, 2)
 		}, `scheme: entry 4 ("m"): parent 2 is not in the tree`},
-		"wrong parent id":      {func(tree *Tree) { tree.get(4).entry.Parent = 1 }, `scheme: entry 4 ("m"): bad parent 1`},
-		"index out of order":   {func(tree *Tree) { tree.byID[2], tree.byID[3] = tree.byID[3], tree.byID[2] }, "scheme: entries 4 and 3 are out of order"},
-		"changed out of order": {func(tree *Tree) { tree.changed = []EntryID{2, 2} }, "scheme: changed ids 2 and 2 are out of order"},
+		"wrong parent id": {func(tree *Tree) { tree.get(4).entry.Parent = 1 },
+			`scheme: entry 4 ("m"): bad parent 1`},
+		"index out of order": {func(tree *Tree) { tree.byID[2], tree.byID[3] = tree.byID[3], tree.byID[2] },
+			"scheme: entries 4 and 3 are out of order"},
+		"changed out of order": {func(tree *Tree) { tree.changed = []EntryID{2, 2} },
+			"scheme: changed ids 2 and 2 are out of order"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tree := sampleTree(t)

@@ -63,7 +63,8 @@ func NewWithLimits(database string, limits Limits) (*Tree, error) {
 }
 
 func emptyTree(database Path, limits Limits) *Tree {
-	return &Tree{limits: limits, database: database, most: Unbounded, root: &vertex{entry: Entry{Name: "/", Kind: Directory}}}
+	return &Tree{limits: limits, database: database, most: Unbounded,
+		root: &vertex{entry: Entry{Name: "/", Kind: Directory}}}
 }
 
 // Database returns the path of the database.
@@ -177,7 +178,8 @@ func (t *Tree) get(id EntryID) *vertex {
 }
 
 func (t *Tree) searchID(id EntryID) (int, bool) {
-	return slices.BinarySearchFunc(t.byID, id, func(v *vertex, id EntryID) int { return cmp.Compare(v.entry.ID, id) })
+	return slices.BinarySearchFunc(t.byID, id,
+		func(v *vertex, id EntryID) int { return cmp.Compare(v.entry.ID, id) })
 }
 
 // count is how many entries count against Limits.Paths.

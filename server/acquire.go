@@ -17,7 +17,8 @@ import (
 )
 
 // AcquireResource is ratelimiter.md §6.
-func (s limiterService) AcquireResource(ctx context.Context, r *Ydb_RateLimiter.AcquireResourceRequest) (*Ydb_RateLimiter.AcquireResourceResponse, error) {
+func (s limiterService) AcquireResource(ctx context.Context,
+	r *Ydb_RateLimiter.AcquireResourceRequest) (*Ydb_RateLimiter.AcquireResourceResponse, error) {
 	answer, err := s.acquire(ctx, r)
 	if err != nil {
 		return nil, err
@@ -31,7 +32,8 @@ var (
 	tooManyWait     = outcome.Because(outcome.Overloaded, "Too many requests wait for units.")
 )
 
-func (s limiterService) acquire(ctx context.Context, r *Ydb_RateLimiter.AcquireResourceRequest) (outcome.Outcome, error) {
+func (s limiterService) acquire(ctx context.Context,
+	r *Ydb_RateLimiter.AcquireResourceRequest) (outcome.Outcome, error) {
 	path := r.GetCoordinationNodePath()
 	answer := checkPaths(ctx, r, r.GetResourcePath())
 	switch {
@@ -45,8 +47,8 @@ func (s limiterService) acquire(ctx context.Context, r *Ydb_RateLimiter.AcquireR
 		return outcome.Refuse(outcome.BadRequest), nil
 	}
 	limit := limitOf(r.GetOperationParams())
-	a := group.Acquisition{Caller: s.caller(ctx), Path: scheme.SplitLoose(path), Node: path, Resource: r.GetResourcePath(),
-		Amount: r.GetRequired(), Limit: limit.after}
+	a := group.Acquisition{Caller: s.caller(ctx), Path: scheme.SplitLoose(path), Node: path,
+		Resource: r.GetResourcePath(), Amount: r.GetRequired(), Limit: limit.after}
 	if used, is := r.GetUnits().(*Ydb_RateLimiter.AcquireResourceRequest_Used); is {
 		a.Amount, a.Used = used.Used, true
 	}
@@ -89,7 +91,8 @@ func limitOf(params *Ydb_Operations.OperationParams) limit {
 		const up = time.Millisecond - 1
 		return max(0, min(d, maxAcquireLimit)+up).Truncate(time.Millisecond)
 	}
-	timeout, cancelAfter := millis(params.GetOperationTimeout().AsDuration()), millis(params.GetCancelAfter().AsDuration())
+	timeout, cancelAfter := millis(params.GetOperationTimeout().AsDuration()),
+		millis(params.GetCancelAfter().AsDuration())
 	if cancelAfter > 0 && cancelAfter < timeout {
 		return limit{cancelAfter, outcome.Cancelled, errCancelAfter}
 	}

@@ -41,11 +41,11 @@ func (s *Server) isLocal(ctx context.Context) bool {
 }
 
 // readsOnly are the administrators' calls that change nothing and take nothing away.
-var readsOnly = map[string]bool{adminpb.Users_List_FullMethodName: true, adminpb.Cluster_Status_FullMethodName: true,
-	adminpb.Cluster_Limits_FullMethodName: true, adminpb.Inspect_ListNodes_FullMethodName: true,
-	adminpb.Inspect_ListSemaphores_FullMethodName: true, adminpb.Inspect_ListSessions_FullMethodName: true,
-	adminpb.Inspect_ListResources_FullMethodName: true,
-	adminpb.Inspect_Watch_FullMethodName:         true}
+var readsOnly = map[string]bool{adminpb.Users_List_FullMethodName: true,
+	adminpb.Cluster_Status_FullMethodName: true, adminpb.Cluster_Limits_FullMethodName: true,
+	adminpb.Inspect_ListNodes_FullMethodName: true, adminpb.Inspect_ListSemaphores_FullMethodName: true,
+	adminpb.Inspect_ListSessions_FullMethodName: true, adminpb.Inspect_ListResources_FullMethodName: true,
+	adminpb.Inspect_Watch_FullMethodName: true}
 
 // audited reports whether a call is to be found in the log.
 func audited(method string) bool {
@@ -53,7 +53,8 @@ func audited(method string) bool {
 }
 
 // auditUnary writes a line for each administrative act, with who did it to what and what came of it.
-func (s *Server) auditUnary(ctx context.Context, request any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+func (s *Server) auditUnary(ctx context.Context, request any, info *grpc.UnaryServerInfo,
+	handler grpc.UnaryHandler) (any, error) {
 	answer, err := handler(ctx, request)
 	if audited(info.FullMethod) {
 		refusal := err
@@ -66,7 +67,8 @@ func (s *Server) auditUnary(ctx context.Context, request any, info *grpc.UnarySe
 }
 
 // auditStream is the same for streams. Its line comes at the end.
-func (s *Server) auditStream(service any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+func (s *Server) auditStream(service any, stream grpc.ServerStream, info *grpc.StreamServerInfo,
+	handler grpc.StreamHandler) error {
 	err := handler(service, stream)
 	if audited(info.FullMethod) {
 		s.audit(stream.Context(), info.FullMethod, "", err)
@@ -114,7 +116,8 @@ func refusalIn(answer any) error {
 	case Ydb.StatusIds_SUCCESS, Ydb.StatusIds_STATUS_CODE_UNSPECIFIED:
 		return nil
 	case Ydb.StatusIds_UNAUTHORIZED:
-	case Ydb.StatusIds_UNAVAILABLE, Ydb.StatusIds_OVERLOADED, Ydb.StatusIds_TIMEOUT, Ydb.StatusIds_UNDETERMINED, Ydb.StatusIds_INTERNAL_ERROR:
+	case Ydb.StatusIds_UNAVAILABLE, Ydb.StatusIds_OVERLOADED, Ydb.StatusIds_TIMEOUT,
+		Ydb.StatusIds_UNDETERMINED, Ydb.StatusIds_INTERNAL_ERROR:
 		code = codes.Unavailable
 	default:
 		code = codes.InvalidArgument

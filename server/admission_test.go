@@ -47,7 +47,8 @@ func TestVersionGate(t *testing.T) {
 	create := &Ydb_Coordination.SessionRequest{Request: &Ydb_Coordination.SessionRequest_CreateSemaphore_{
 		CreateSemaphore: &Ydb_Coordination.SessionRequest_CreateSemaphore{ReqId: 2, Name: "new", Limit: 1}}}
 	send(t, stream, create)
-	if f := next(t, stream).GetFailure(); f.GetStatus() != Ydb.StatusIds_UNAVAILABLE || f.GetIssues()[0].GetMessage() != coordination.NotYetReadable.Text {
+	if f := next(t, stream).GetFailure(); f.GetStatus() != Ydb.StatusIds_UNAVAILABLE ||
+		f.GetIssues()[0].GetMessage() != coordination.NotYetReadable.Text {
 		t.Errorf("got %v", f)
 	}
 	if got := makeDirectory(t, c.conns[1], "/local/early"); got != Ydb.StatusIds_UNAVAILABLE {
@@ -59,7 +60,8 @@ func TestVersionGate(t *testing.T) {
 	if err := c.start(2); err != nil {
 		t.Fatal(err)
 	}
-	c.eventually("the last server to publish its version", func() bool { return makeDirectory(t, c.conns[1], "/local/late") == Ydb.StatusIds_SUCCESS })
+	c.eventually("the last server to publish its version",
+		func() bool { return makeDirectory(t, c.conns[1], "/local/late") == Ydb.StatusIds_SUCCESS })
 	stream = openTest(t, t.Context(), c.conns[1], start(600_000))
 	next(t, stream)
 	send(t, stream, create)
@@ -72,7 +74,8 @@ func TestVersionGate(t *testing.T) {
 	c.stop(2)
 	upgraded = false
 	var refused *raftstore.VersionError
-	if err := c.start(2); !errors.As(err, &refused) || refused.Cluster != codec.Version+1 || refused.Own != codec.Version {
+	if err := c.start(2); !errors.As(err, &refused) || refused.Cluster != codec.Version+1 ||
+		refused.Own != codec.Version {
 		t.Errorf("the older program started: %v", err)
 	}
 }
@@ -98,14 +101,16 @@ func TestVersionsNotKnown(t *testing.T) {
 		t.Fatal(err)
 	}
 	operation := answer.GetOperation()
-	if operation.GetStatus() != Ydb.StatusIds_UNAVAILABLE || operation.GetIssues()[0].GetMessage() != coordination.ReadabilityUnknown.Text {
+	if operation.GetStatus() != Ydb.StatusIds_UNAVAILABLE ||
+		operation.GetIssues()[0].GetMessage() != coordination.ReadabilityUnknown.Text {
 		t.Errorf("while one is missing: %v", answer)
 	}
 	c.awaitFormat(1)
 	if err := c.start(2); err != nil {
 		t.Fatal(err)
 	}
-	c.eventually("the last server to publish its version", func() bool { return makeDirectory(t, c.conns[0], "/local/early") == Ydb.StatusIds_SUCCESS })
+	c.eventually("the last server to publish its version",
+		func() bool { return makeDirectory(t, c.conns[0], "/local/early") == Ydb.StatusIds_SUCCESS })
 }
 
 // awaitFormat waits until each server that runs says that a version is in use.
@@ -138,7 +143,8 @@ func (c *testCluster) leadWith(i int) {
 
 func makeDirectory(t *testing.T, conn *grpc.ClientConn, path string) Ydb.StatusIds_StatusCode {
 	t.Helper()
-	answer, err := Ydb_Scheme_V1.NewSchemeServiceClient(conn).MakeDirectory(context.WithoutCancel(t.Context()), &Ydb_Scheme.MakeDirectoryRequest{Path: path})
+	answer, err := Ydb_Scheme_V1.NewSchemeServiceClient(
+		conn).MakeDirectory(context.WithoutCancel(t.Context()), &Ydb_Scheme.MakeDirectoryRequest{Path: path})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -31,7 +31,8 @@ func kindOf(method string) listen.Kind {
 	switch {
 	case method == sessionPath:
 		return listen.Session
-	case method == watchMethod, method == adminpb.Inspect_Watch_FullMethodName, strings.HasPrefix(method, reflectionService):
+	case method == watchMethod, method == adminpb.Inspect_Watch_FullMethodName,
+		strings.HasPrefix(method, reflectionService):
 		return listen.Standing
 	}
 	return listen.Brief
@@ -60,7 +61,8 @@ func (a admittingServices) RegisterService(desc *grpc.ServiceDesc, service any) 
 		a.server.meters.add("/" + desc.ServiceName + "/" + m.StreamName)
 	}
 	for i, m := range desc.Methods {
-		admitting.Methods[i] = grpc.MethodDesc{MethodName: m.MethodName, Handler: a.server.admitting("/"+desc.ServiceName+"/"+m.MethodName, m.Handler)}
+		admitting.Methods[i] = grpc.MethodDesc{MethodName: m.MethodName,
+			Handler: a.server.admitting("/"+desc.ServiceName+"/"+m.MethodName, m.Handler)}
 	}
 	a.Server.RegisterService(&admitting, service)
 }
@@ -68,7 +70,8 @@ func (a admittingServices) RegisterService(desc *grpc.ServiceDesc, service any) 
 // admitting is a method's handler behind the admission.
 func (s *Server) admitting(method string, handler grpc.MethodHandler) grpc.MethodHandler {
 	meter := s.meters.add(method)
-	return func(service any, ctx context.Context, receive func(any) error, interceptor grpc.UnaryServerInterceptor) (answer any, err error) {
+	return func(service any, ctx context.Context, receive func(any) error,
+		interceptor grpc.UnaryServerInterceptor) (answer any, err error) {
 		begun := time.Now()
 		defer func() { meter.timed(begun, answer, err) }()
 		defer s.panics.guard(method, &err)
@@ -118,13 +121,15 @@ func (s *Server) admit(ctx context.Context, call *listen.Call, method string) (c
 // fits fails where the message that a call has received last is too large.
 func fits(call *listen.Call, most int) error {
 	if size := call.LastBytes(); size > most {
-		return status.Errorf(codes.ResourceExhausted, "grpc: received message larger than max (%d vs. %d)", size, most)
+		return status.Errorf(codes.ResourceExhausted, "grpc: received message larger than max (%d vs. %d)",
+			size, most)
 	}
 	return nil
 }
 
 // admitStream is the same for calls with streams.
-func (s *Server) admitStream(service any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) (err error) {
+func (s *Server) admitStream(service any, stream grpc.ServerStream, info *grpc.StreamServerInfo,
+	handler grpc.StreamHandler) (err error) {
 	defer func() { s.meters.of(info.FullMethod).count(nil, err) }()
 	call := listen.CallOf(stream.Context())
 	ctx, err := s.admit(stream.Context(), call, info.FullMethod)

@@ -66,7 +66,8 @@ func TestUnfinishedMessages(t *testing.T) {
 	small, large := dialFramesTest(t, s), dialFramesTest(t, s)
 	const piece = 15 << 10
 	begin := func(c *frameClient, id uint32) error {
-		err := errorsOf(c.headers(id, false, callHeaders(directoryMethod)), c.data(id, false, prefixed(0, maxCallBytes, nil)))
+		err := errorsOf(c.headers(id, false, callHeaders(directoryMethod)),
+			c.data(id, false, prefixed(0, maxCallBytes, nil)))
 		for range 4 {
 			err = errorsOf(err, c.data(id, false, make([]byte, piece)))
 		}
@@ -76,7 +77,8 @@ func TestUnfinishedMessages(t *testing.T) {
 		t.Fatal(err)
 	}
 	// gRPC keeps more than the bytes themselves of a message that comes in pieces.
-	eventually(t, "the first bytes to be counted", func() bool { return s.connections.Received() >= 4*piece+5 })
+	eventually(t, "the first bytes to be counted",
+		func() bool { return s.connections.Received() >= 4*piece+5 })
 	if err := small.reset(1); err != nil {
 		t.Fatal(err)
 	}
@@ -116,11 +118,13 @@ func TestUnreadMessages(t *testing.T) {
 	c := dialFramesTest(t, s)
 	ping := framed(&Ydb_Coordination.SessionRequest{Request: &Ydb_Coordination.SessionRequest_Ping{Ping: &Ydb_Coordination.SessionRequest_PingPong{Opaque: 1}}})
 	start, pings := framed(startMessage(600_000)), bytes.Repeat(ping, 1000)
-	if err := errorsOf(c.headers(1, false, callHeaders(sessionMethod)), c.data(1, false, start), c.data(1, false, pings)); err != nil {
+	if err := errorsOf(c.headers(1, false, callHeaders(sessionMethod)), c.data(1, false, start),
+		c.data(1, false, pings)); err != nil {
 		t.Fatal(err)
 	}
 	want := int64(len(start) + len(pings)) // the start is being worked on
-	eventually(t, "the unread messages to be counted", func() bool { return s.connections.Received() == want })
+	eventually(t, "the unread messages to be counted",
+		func() bool { return s.connections.Received() == want })
 	close(release)
 	keepsNothing(t, s)
 }
@@ -140,12 +144,14 @@ func TestUnreadCompressedMessages(t *testing.T) {
 	_ = w.Close()
 	start, compressed := framed(startMessage(600_000)), prefixed(1, uint32(packed.Len()), packed.Bytes())
 	pings := bytes.Repeat(append(compressed, ping...), 100)
-	if err := errorsOf(c.headers(1, false, callHeaders(sessionMethod, "grpc-encoding", "gzip")), c.data(1, false, start), c.data(1, false, pings)); err != nil {
+	if err := errorsOf(c.headers(1, false, callHeaders(sessionMethod, "grpc-encoding", "gzip")),
+		c.data(1, false, start), c.data(1, false, pings)); err != nil {
 		t.Fatal(err)
 	}
 	const remembered = 32
 	want := int64(len(start) + len(pings) + 100*remembered)
-	eventually(t, "the unread messages to be counted", func() bool { return s.connections.Received() == want })
+	eventually(t, "the unread messages to be counted",
+		func() bool { return s.connections.Received() == want })
 	close(release)
 	keepsNothing(t, s)
 	if !c.alive() {
@@ -156,10 +162,12 @@ func TestUnreadCompressedMessages(t *testing.T) {
 // TestRequestsInTime begins calls whose requests never come.
 func TestRequestsInTime(t *testing.T) {
 	s, _ := startTest(t, func(c *Config) { c.Hardening.Receive = 20 * time.Millisecond })
-	for _, method := range []string{directoryMethod, "/grpc.health.v1.Health/Watch", "/Ydb.Table.V1.TableService/CreateSession",
+	for _, method := range []string{directoryMethod, "/grpc.health.v1.Health/Watch",
+		"/Ydb.Table.V1.TableService/CreateSession",
 		"/grpc.reflection.v1.ServerReflection/ServerReflectionInfo"} {
 		c := dialFramesTest(t, s)
-		if err := errorsOf(c.headers(1, false, callHeaders(method)), c.data(1, false, []byte{0, 0, 0, 0, 9, 1})); err != nil {
+		if err := errorsOf(c.headers(1, false, callHeaders(method)),
+			c.data(1, false, []byte{0, 0, 0, 0, 9, 1})); err != nil {
 			t.Fatal(err)
 		}
 		if got := c.ended(t, 1); got != codes.DeadlineExceeded {
@@ -168,7 +176,8 @@ func TestRequestsInTime(t *testing.T) {
 	}
 	// A request that comes without its end is no whole one either.
 	c := dialFramesTest(t, s)
-	if err := errorsOf(c.headers(1, false, callHeaders(directoryMethod)), c.data(1, false, prefixed(0, 0, nil))); err != nil {
+	if err := errorsOf(c.headers(1, false, callHeaders(directoryMethod)),
+		c.data(1, false, prefixed(0, 0, nil))); err != nil {
 		t.Fatal(err)
 	}
 	if got := c.ended(t, 1); got != codes.DeadlineExceeded {
@@ -188,24 +197,29 @@ func TestCallsAtOnce(t *testing.T) {
 		{"calls", directoryMethod, func(h *Hardening) { h.Calls = 2 }},
 		{"calls of an address", directoryMethod, func(h *Hardening) { h.CallsPerAddress = 2 }},
 		{"watches", "/grpc.health.v1.Health/Watch", func(h *Hardening) { h.Watches = 2 }},
-		{"watches of an address", "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", func(h *Hardening) { h.WatchesPerAddress = 2 }},
+		{"watches of an address", "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo",
+			func(h *Hardening) { h.WatchesPerAddress = 2 }},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			s, _ := startTest(t, func(c *Config) { test.change(&c.Hardening) })
 			underWay := func(calls int) {
-				eventually(t, fmt.Sprint(calls, " calls to be under way"), func() bool { return s.connections.CallsUnderWay() == calls })
+				eventually(t, fmt.Sprint(calls, " calls to be under way"),
+					func() bool { return s.connections.CallsUnderWay() == calls })
 			}
 			for round := range 3 {
 				underWay(0) // a call counts for a moment longer than its client waits for the answer
 				c := dialFramesTest(t, s)
-				if err := errorsOf(c.headers(1, false, callHeaders(test.method)), c.headers(3, false, callHeaders(test.method))); err != nil {
+				if err := errorsOf(c.headers(1, false, callHeaders(test.method)),
+					c.headers(3, false, callHeaders(test.method))); err != nil {
 					t.Fatal(err)
 				}
 				underWay(2) // before others come: each has a goroutine of its own
-				if err := errorsOf(c.headers(5, false, callHeaders(test.method)), c.headers(7, false, callHeaders(test.method, "grpc-timeout", "1H"))); err != nil {
+				if err := errorsOf(c.headers(5, false, callHeaders(test.method)),
+					c.headers(7, false, callHeaders(test.method, "grpc-timeout", "1H"))); err != nil {
 					t.Fatal(err)
 				}
-				if got := c.allEnded(t, 5, 7); got[5] != codes.ResourceExhausted || got[7] != codes.ResourceExhausted {
+				if got := c.allEnded(t, 5, 7); got[5] != codes.ResourceExhausted ||
+					got[7] != codes.ResourceExhausted {
 					t.Fatalf("they ended with %v", got)
 				}
 				eventually(t, "both to be counted as calls of their method", func() bool {
@@ -227,14 +241,18 @@ func TestCallSize(t *testing.T) {
 	scheme := Ydb_Scheme_V1.NewSchemeServiceClient(conn)
 	for past := range 2 {
 		const overhead = 4 // of the path's field
-		_, err := scheme.MakeDirectory(t.Context(), &Ydb_Scheme.MakeDirectoryRequest{Path: string(bytes.Repeat([]byte("a"), maxCallBytes-overhead+past))})
+		_, err := scheme.MakeDirectory(t.Context(),
+			&Ydb_Scheme.MakeDirectoryRequest{Path: string(bytes.Repeat([]byte("a"),
+				maxCallBytes-overhead+past))})
 		if want := []codes.Code{codes.OK, codes.ResourceExhausted}[past]; status.Code(err) != want {
 			t.Errorf("%d bytes more than the limit: %v", past, err)
 		}
 	}
 	action := &Ydb_Scheme.PermissionsAction{Action: &Ydb_Scheme.PermissionsAction_Grant{Grant: &Ydb_Scheme.Permissions{
 		Subject: "somebody", PermissionNames: []string{string(bytes.Repeat([]byte("a"), maxCallBytes))}}}}
-	answer, err := scheme.ModifyPermissions(t.Context(), &Ydb_Scheme.ModifyPermissionsRequest{Path: testNode, Actions: []*Ydb_Scheme.PermissionsAction{action}})
+	answer, err := scheme.ModifyPermissions(t.Context(),
+		&Ydb_Scheme.ModifyPermissionsRequest{Path: testNode,
+			Actions: []*Ydb_Scheme.PermissionsAction{action}})
 	if err != nil || answer.GetOperation().GetStatus() == Ydb.StatusIds_SUCCESS {
 		t.Errorf("a large change of permissions: %v, %v", answer, err)
 	}
@@ -243,7 +261,8 @@ func TestCallSize(t *testing.T) {
 // TestWatchIsStanding has a watch go on for longer than a request may take to come.
 func TestWatchIsStanding(t *testing.T) {
 	s, conn := startTest(t, func(c *Config) { c.Hardening.Receive = 20 * time.Millisecond })
-	watch, err := grpc_health_v1.NewHealthClient(conn).Watch(t.Context(), &grpc_health_v1.HealthCheckRequest{}, grpc.WaitForReady(true))
+	watch, err := grpc_health_v1.NewHealthClient(conn).Watch(t.Context(),
+		&grpc_health_v1.HealthCheckRequest{}, grpc.WaitForReady(true))
 	if err != nil {
 		t.Fatal(err)
 	}

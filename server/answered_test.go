@@ -26,13 +26,16 @@ import (
 
 // localMethods are answered by what a server knows itself, also where it has no leader.
 var localMethods = []string{
-	"/Ydb.Discovery.V1.DiscoveryService/", "/Ydb.Operation.V1.OperationService/", "/Ydb.Monitoring.V1.MonitoringService/",
-	"/" + adminpb.Cluster_ServiceDesc.ServiceName + "/Status", "/" + adminpb.Cluster_ServiceDesc.ServiceName + "/Limits", healthService,
+	"/Ydb.Discovery.V1.DiscoveryService/", "/Ydb.Operation.V1.OperationService/",
+	"/Ydb.Monitoring.V1.MonitoringService/",
+	"/" + adminpb.Cluster_ServiceDesc.ServiceName + "/Status",
+	"/" + adminpb.Cluster_ServiceDesc.ServiceName + "/Limits", healthService,
 }
 
 // askedFor is what the fields of any request get, by their names, so that nothing is wrong with it.
 var askedFor = map[protoreflect.Name]string{
-	"path": "/local/dir", "coordination_node_path": "/local/dir", "resource_path": "resource", "database": "/local", "name": "somebody", "user": "somebody", "password": "secret",
+	"path": "/local/dir", "coordination_node_path": "/local/dir", "resource_path": "resource",
+	"database": "/local", "name": "somebody", "user": "somebody", "password": "secret",
 	"member": "server-0", "peer_address": "127.0.0.1:1",
 }
 
@@ -60,7 +63,8 @@ func servedMethods(t *testing.T, s *Server) map[string]protoreflect.MethodDescri
 			t.Fatal(err)
 		}
 		for _, m := range service.Methods {
-			methods["/"+name+"/"+m.Name] = found.(protoreflect.ServiceDescriptor).Methods().ByName(protoreflect.Name(m.Name))
+			methods["/"+name+"/"+
+				m.Name] = found.(protoreflect.ServiceDescriptor).Methods().ByName(protoreflect.Name(m.Name))
 		}
 	}
 	return methods
@@ -72,7 +76,8 @@ func requestFor(method protoreflect.MethodDescriptor, b bound) proto.Message {
 	fields := method.Input().Fields()
 	for i := range fields.Len() {
 		field := fields.Get(i)
-		if value, known := askedFor[field.Name()]; known && field.Kind() == protoreflect.StringKind && !field.IsList() {
+		if value, known := askedFor[field.Name()]; known && field.Kind() == protoreflect.StringKind &&
+			!field.IsList() {
 			request.Set(field, protoreflect.ValueOfString(value))
 		}
 		switch {
@@ -92,13 +97,15 @@ func requestFor(method protoreflect.MethodDescriptor, b bound) proto.Message {
 	}
 	timeout := request.Mutable(params).Message()
 	duration := timeout.Mutable(params.Message().Fields().ByName("operation_timeout")).Message()
-	duration.Set(duration.Descriptor().Fields().ByName("nanos"), protoreflect.ValueOfInt32(int32(b.operationTimeout)))
+	duration.Set(duration.Descriptor().Fields().ByName("nanos"),
+		protoreflect.ValueOfInt32(int32(b.operationTimeout)))
 	return request
 }
 
 // answerTo makes a call and returns the name of its status, of the operation where there is one. The call
 // fails the test if it is not answered at all.
-func answerTo(t *testing.T, conn *grpc.ClientConn, full string, method protoreflect.MethodDescriptor, b bound) string {
+func answerTo(t *testing.T, conn *grpc.ClientConn, full string, method protoreflect.MethodDescriptor,
+	b bound) string {
 	t.Helper()
 	request := requestFor(method, b)
 	if request == nil {
@@ -128,7 +135,8 @@ func answerTo(t *testing.T, conn *grpc.ClientConn, full string, method protorefl
 }
 
 // firstAnswer makes a call, or takes the first message of a stream.
-func firstAnswer(ctx context.Context, conn *grpc.ClientConn, full string, method protoreflect.MethodDescriptor, request, answer proto.Message) error {
+func firstAnswer(ctx context.Context, conn *grpc.ClientConn, full string,
+	method protoreflect.MethodDescriptor, request, answer proto.Message) error {
 	if !method.IsStreamingClient() && !method.IsStreamingServer() {
 		return conn.Invoke(ctx, full, request, answer)
 	}
@@ -164,7 +172,9 @@ func handlersEnd(t *testing.T, s *Server) {
 }
 
 func isLocal(full string) bool {
-	return slices.ContainsFunc(localMethods, func(prefix string) bool { return strings.HasPrefix(full, prefix) })
+	return slices.ContainsFunc(localMethods, func(prefix string) bool {
+		return strings.HasPrefix(full, prefix)
+	})
 }
 
 // localAnswers calls the local methods of a server without a leader. Nothing bounds the calls, so one that
@@ -197,7 +207,8 @@ func answersInTime(t *testing.T, s *Server, conn *grpc.ClientConn, leaderless bo
 		check := func(full string, method protoreflect.MethodDescriptor) {
 			got := answerTo(t, conn, full, method, b)
 			late := b.deadline > 0 && got == "DEADLINEEXCEEDED" // the answer was under way
-			if leaderless && got != "" && !late && !method.IsStreamingClient() && !isLocal(full) && got != "UNAVAILABLE" {
+			if leaderless && got != "" && !late && !method.IsStreamingClient() && !isLocal(full) &&
+				got != "UNAVAILABLE" {
 				t.Errorf("%s, bounded by %s: got %s", full, b.name, got)
 			}
 		}
@@ -224,7 +235,9 @@ func TestEveryMethodIsAnswered(t *testing.T) {
 	_, left := c.leader()
 	s := c.servers[left]
 	network.cut(fmt.Sprint("server-", left))
-	eventually(t, "the leader to be lost", func() bool { return !s.group.Led() && s.group.RelayConn() == nil })
+	eventually(t, "the leader to be lost", func() bool {
+		return !s.group.Led() && s.group.RelayConn() == nil
+	})
 	localAnswers(t, s, c.conns[left])
 	answersInTime(t, s, c.conns[left], true)
 }
@@ -261,7 +274,8 @@ func TestDeposedLeaderAnswersNoRead(t *testing.T) {
 	c.servers[leader].config.callPatience = 10 * time.Millisecond
 	for asked, deposed := 0, false; asked < 20 || !deposed; asked++ {
 		deposed = !c.servers[leader].group.Leads()
-		got, err := service(leader).DescribeNode(t.Context(), &Ydb_Coordination.DescribeNodeRequest{Path: testNode})
+		got, err := service(leader).DescribeNode(t.Context(),
+			&Ydb_Coordination.DescribeNodeRequest{Path: testNode})
 		if err != nil || got.GetOperation().GetStatus() != Ydb.StatusIds_UNAVAILABLE {
 			t.Fatalf("question %d: got %v, %v", asked, got, err)
 		}

@@ -48,9 +48,9 @@ func startGuarded(t *testing.T, change func(*Config)) *guarded {
 	t.Helper()
 	tokens := filepath.Join(t.TempDir(), "tokens")
 	writeFile(t, tokens, "# of the tests\ntoken-of-alice alice\ntoken-of-bob  bob\ntoken-of-root root\n\n")
-	config := Config{Listen: "127.0.0.1:0", Database: "/local", InMemory: true, Auth: AuthRequired, TokenFile: tokens,
-		InitialAdmin: "root", InitialAdminPassword: rootPassword, HoldStartFailureMillis: new(uint64),
-		passwords: auth.NewCheapHasher(64)}
+	config := Config{Listen: "127.0.0.1:0", Database: "/local", InMemory: true, Auth: AuthRequired,
+		TokenFile: tokens, InitialAdmin: "root", InitialAdminPassword: rootPassword,
+		HoldStartFailureMillis: new(uint64), passwords: auth.NewCheapHasher(64)}
 	if change != nil {
 		change(&config)
 	}
@@ -86,12 +86,14 @@ func writeFile(t *testing.T, path, content string) {
 
 // as is a context with a token; an empty one is sent as such.
 func (g *guarded) as(token string) context.Context {
-	return metadata.AppendToOutgoingContext(g.t.Context(), "x-ydb-auth-ticket", token, "x-ydb-database", "/local")
+	return metadata.AppendToOutgoingContext(g.t.Context(), "x-ydb-auth-ticket", token, "x-ydb-database",
+		"/local")
 }
 
 func (g *guarded) createNode(token, path string) Ydb.StatusIds_StatusCode {
 	g.t.Helper()
-	answer, err := Ydb_Coordination_V1.NewCoordinationServiceClient(g.conn).CreateNode(g.as(token), &Ydb_Coordination.CreateNodeRequest{Path: path})
+	answer, err := Ydb_Coordination_V1.NewCoordinationServiceClient(g.conn).CreateNode(g.as(token),
+		&Ydb_Coordination.CreateNodeRequest{Path: path})
 	if err != nil {
 		g.t.Fatal(err)
 	}
@@ -119,7 +121,8 @@ func revoking(subject string, names ...string) *Ydb_Scheme.PermissionsAction {
 
 func (g *guarded) login(name, password string) (string, *Ydb_Auth.LoginResponse) {
 	g.t.Helper()
-	answer, err := Ydb_Auth_V1.NewAuthServiceClient(g.conn).Login(g.t.Context(), &Ydb_Auth.LoginRequest{User: name, Password: password})
+	answer, err := Ydb_Auth_V1.NewAuthServiceClient(g.conn).Login(g.t.Context(),
+		&Ydb_Auth.LoginRequest{User: name, Password: password})
 	if err != nil {
 		g.t.Fatal(err)
 	}
@@ -135,7 +138,8 @@ func (g *guarded) login(name, password string) (string, *Ydb_Auth.LoginResponse)
 func (g *guarded) addUser(name, password string, administrator bool) {
 	g.t.Helper()
 	err := g.conn.Invoke(g.as("token-of-root"), "/"+adminpb.Users_ServiceDesc.ServiceName+"/Add",
-		&adminpb.AddRequest{Name: name, Password: password, Administrator: administrator}, new(adminpb.AddResponse))
+		&adminpb.AddRequest{Name: name, Password: password, Administrator: administrator},
+		new(adminpb.AddResponse))
 	if err != nil {
 		g.t.Fatal(err)
 	}
@@ -144,7 +148,8 @@ func (g *guarded) addUser(name, password string, administrator bool) {
 // whoAmI returns the user of a token, or the gRPC error.
 func (g *guarded) whoAmI(ctx context.Context) (*Ydb_Discovery.WhoAmIResult, error) {
 	g.t.Helper()
-	answer, err := Ydb_Discovery_V1.NewDiscoveryServiceClient(g.conn).WhoAmI(ctx, &Ydb_Discovery.WhoAmIRequest{IncludeGroups: true})
+	answer, err := Ydb_Discovery_V1.NewDiscoveryServiceClient(g.conn).WhoAmI(ctx,
+		&Ydb_Discovery.WhoAmIRequest{IncludeGroups: true})
 	if err != nil {
 		return nil, err
 	}
@@ -188,7 +193,8 @@ func failureOf(t *testing.T, stream sessionClient) *Ydb_Coordination.SessionResp
 
 func wantNoAccess(t *testing.T, failure *Ydb_Coordination.SessionResponse_Failure) {
 	t.Helper()
-	if failure.GetStatus() != Ydb.StatusIds_UNAUTHORIZED || failure.GetIssues()[0].GetMessage() != "User has no access to the coordination node" {
+	if failure.GetStatus() != Ydb.StatusIds_UNAUTHORIZED ||
+		failure.GetIssues()[0].GetMessage() != "User has no access to the coordination node" {
 		t.Errorf("got %v", failure)
 	}
 }
@@ -199,15 +205,18 @@ func TestAnonymousIsRefused(t *testing.T) {
 	g := startGuarded(t, nil)
 	for name, call := range map[string]func(context.Context) error{
 		"coordination": func(ctx context.Context) error {
-			_, err := Ydb_Coordination_V1.NewCoordinationServiceClient(g.conn).DescribeNode(ctx, &Ydb_Coordination.DescribeNodeRequest{Path: testNode})
+			_, err := Ydb_Coordination_V1.NewCoordinationServiceClient(g.conn).DescribeNode(ctx,
+				&Ydb_Coordination.DescribeNodeRequest{Path: testNode})
 			return err
 		},
 		"scheme": func(ctx context.Context) error {
-			_, err := Ydb_Scheme_V1.NewSchemeServiceClient(g.conn).ListDirectory(ctx, &Ydb_Scheme.ListDirectoryRequest{Path: "/local"})
+			_, err := Ydb_Scheme_V1.NewSchemeServiceClient(g.conn).ListDirectory(ctx,
+				&Ydb_Scheme.ListDirectoryRequest{Path: "/local"})
 			return err
 		},
 		"discovery": func(ctx context.Context) error {
-			_, err := Ydb_Discovery_V1.NewDiscoveryServiceClient(g.conn).ListEndpoints(ctx, &Ydb_Discovery.ListEndpointsRequest{Database: "/local"})
+			_, err := Ydb_Discovery_V1.NewDiscoveryServiceClient(g.conn).ListEndpoints(ctx,
+				&Ydb_Discovery.ListEndpointsRequest{Database: "/local"})
 			return err
 		},
 		"session": func(ctx context.Context) error {
@@ -231,7 +240,8 @@ func TestAnonymousIsRefused(t *testing.T) {
 			}
 		}
 	}
-	if _, err := grpc_health_v1.NewHealthClient(g.conn).Check(t.Context(), &grpc_health_v1.HealthCheckRequest{}); err != nil {
+	if _, err := grpc_health_v1.NewHealthClient(g.conn).Check(t.Context(),
+		&grpc_health_v1.HealthCheckRequest{}); err != nil {
 		t.Errorf("health: %v", err)
 	}
 }
@@ -239,18 +249,23 @@ func TestAnonymousIsRefused(t *testing.T) {
 // TestUnknownDatabase is the rule of coordination.md §2.2.
 func TestUnknownDatabase(t *testing.T) {
 	g := startGuarded(t, nil)
-	ctx := metadata.AppendToOutgoingContext(t.Context(), "x-ydb-auth-ticket", "token-of-alice", "x-ydb-database", "/other")
-	if _, err := g.whoAmI(ctx); status.Code(err) != codes.Unauthenticated || !strings.Contains(err.Error(), "Unknown database") {
+	ctx := metadata.AppendToOutgoingContext(t.Context(), "x-ydb-auth-ticket", "token-of-alice",
+		"x-ydb-database", "/other")
+	if _, err := g.whoAmI(ctx); status.Code(err) != codes.Unauthenticated ||
+		!strings.Contains(err.Error(), "Unknown database") {
 		t.Errorf("got %v", err)
 	}
-	answer, err := Ydb_Auth_V1.NewAuthServiceClient(g.conn).Login(metadata.AppendToOutgoingContext(t.Context(), "x-ydb-database", "/other"),
+	answer, err := Ydb_Auth_V1.NewAuthServiceClient(
+		g.conn).Login(metadata.AppendToOutgoingContext(t.Context(), "x-ydb-database", "/other"),
 		&Ydb_Auth.LoginRequest{User: "root", Password: rootPassword})
-	if err != nil || answer.GetOperation().GetStatus() != Ydb.StatusIds_SCHEME_ERROR || answer.GetOperation().GetIssues()[0].GetMessage() != "No database found" {
+	if err != nil || answer.GetOperation().GetStatus() != Ydb.StatusIds_SCHEME_ERROR ||
+		answer.GetOperation().GetIssues()[0].GetMessage() != "No database found" {
 		t.Errorf("got %v, %v", answer, err)
 	}
 	_, open := startTest(t, nil)
 	who := Ydb_Discovery_V1.NewDiscoveryServiceClient(open)
-	if _, err := who.WhoAmI(metadata.AppendToOutgoingContext(t.Context(), "x-ydb-database", "/other"), &Ydb_Discovery.WhoAmIRequest{}); err != nil {
+	if _, err := who.WhoAmI(metadata.AppendToOutgoingContext(t.Context(), "x-ydb-database", "/other"),
+		&Ydb_Discovery.WhoAmIRequest{}); err != nil {
 		t.Errorf("without token and requirement the header is not checked: %v", err)
 	}
 	if _, err := who.WhoAmI(ctx, &Ydb_Discovery.WhoAmIRequest{}); status.Code(err) != codes.Unauthenticated {
@@ -273,9 +288,11 @@ func TestBadTokenIsAnonymousWithoutRequirement(t *testing.T) {
 	if got := g.createNode("token-of-alice", "/local/hers"); got != Ydb.StatusIds_SUCCESS {
 		t.Errorf("got %v", got)
 	}
-	answer, err := Ydb_Scheme_V1.NewSchemeServiceClient(g.conn).DescribePath(t.Context(), &Ydb_Scheme.DescribePathRequest{Path: "/local/hers"})
+	answer, err := Ydb_Scheme_V1.NewSchemeServiceClient(g.conn).DescribePath(t.Context(),
+		&Ydb_Scheme.DescribePathRequest{Path: "/local/hers"})
 	var result Ydb_Scheme.DescribePathResult
-	if err != nil || answer.GetOperation().GetResult().UnmarshalTo(&result) != nil || result.GetSelf().GetOwner() != "alice" {
+	if err != nil || answer.GetOperation().GetResult().UnmarshalTo(&result) != nil ||
+		result.GetSelf().GetOwner() != "alice" {
 		t.Errorf("got %v, %v", answer, err)
 	}
 }
@@ -285,26 +302,30 @@ func TestLogin(t *testing.T) {
 	g := startGuarded(t, nil)
 	token, _ := g.login("root", rootPassword)
 	who, err := g.whoAmI(g.as(token))
-	if err != nil || who.GetUser() != "root" || len(who.GetGroups()) != 1 || who.GetGroups()[0] != scheme.AllUsers {
+	if err != nil || who.GetUser() != "root" || len(who.GetGroups()) != 1 ||
+		who.GetGroups()[0] != scheme.AllUsers {
 		t.Fatalf("got %v, %v", who, err)
 	}
 	var claims jwt.RegisteredClaims
 	if _, _, err := jwt.NewParser().ParseUnverified(token, &claims); err != nil {
 		t.Fatal(err)
 	}
-	if claims.Subject != "root" || claims.Audience[0] != "/local" || claims.ExpiresAt.Sub(claims.IssuedAt.Time) != auth.DefaultLoginLifetime {
+	if claims.Subject != "root" || claims.Audience[0] != "/local" ||
+		claims.ExpiresAt.Sub(claims.IssuedAt.Time) != auth.DefaultLoginLifetime {
 		t.Errorf("got %+v", claims)
 	}
 	if again, _ := g.login("root", rootPassword); again == "" || len(g.group.Accounts().SigningKeys()) != 1 {
 		t.Errorf("a second login: %q, %d keys", again, len(g.group.Accounts().SigningKeys()))
 	}
 	for what, pair := range map[string][2]string{
-		"wrong password": {"root", "x"}, "no password": {"root", ""}, "unknown user": {"eve", rootPassword}, "nobody": {"", ""},
+		"wrong password": {"root", "x"}, "no password": {"root", ""}, "unknown user": {"eve", rootPassword},
+		"nobody":        {"", ""},
 		"long password": {"root", strings.Repeat("x", 1024+1)}, "the stored hash": {"root", g.hashOf("root")},
 	} {
 		_, answer := g.login(pair[0], pair[1])
 		op := answer.GetOperation()
-		if op.GetStatus() != Ydb.StatusIds_UNAUTHORIZED || op.GetIssues()[0].GetIssueCode() != uint32(Ydb.StatusIds_UNAUTHORIZED) || op.GetResult() != nil {
+		if op.GetStatus() != Ydb.StatusIds_UNAUTHORIZED ||
+			op.GetIssues()[0].GetIssueCode() != uint32(Ydb.StatusIds_UNAUTHORIZED) || op.GetResult() != nil {
 			t.Errorf("%s: got %v", what, answer)
 		}
 	}
@@ -352,19 +373,25 @@ func TestForgedTokens(t *testing.T) {
 		t.Fatalf("the right one: %v", err)
 	}
 	stranger, older, otherKey, otherID := root, root, key, key
-	stranger.Name, older.Version.Index, otherKey.Secret, otherID.ID.Index = "eve", root.Version.Index-1, []byte("another secret of thirty-two byte"), key.ID.Index+1
+	stranger.Name, older.Version.Index, otherKey.Secret, otherID.ID.Index = "eve", root.Version.Index-1,
+		[]byte("another secret of thirty-two byte"), key.ID.Index+1
 	parts := strings.Split(good, ".")
-	none, err := jwt.NewWithClaims(jwt.SigningMethodNone, loginClaims{RegisteredClaims: jwt.RegisteredClaims{Subject: "root",
-		Audience: jwt.ClaimStrings{"/local"}, ExpiresAt: jwt.NewNumericDate(now.Add(time.Hour))}, Version: root.Version.Index}).SignedString(jwt.UnsafeAllowNoneSignatureType)
+	none, err := jwt.NewWithClaims(jwt.SigningMethodNone,
+		loginClaims{RegisteredClaims: jwt.RegisteredClaims{Subject: "root",
+			Audience: jwt.ClaimStrings{"/local"}, ExpiresAt: jwt.NewNumericDate(now.Add(time.Hour))},
+			Version: root.Version.Index}).SignedString(jwt.UnsafeAllowNoneSignatureType)
 	if err != nil {
 		t.Fatal(err)
 	}
-	endless := jwt.NewWithClaims(jwt.SigningMethodHS256, loginClaims{RegisteredClaims: jwt.RegisteredClaims{Subject: "root",
-		Audience: jwt.ClaimStrings{"/local"}}, Version: root.Version.Index})
+	endless := jwt.NewWithClaims(jwt.SigningMethodHS256,
+		loginClaims{RegisteredClaims: jwt.RegisteredClaims{Subject: "root",
+			Audience: jwt.ClaimStrings{"/local"}}, Version: root.Version.Index})
 	endless.Header["kid"] = key.ID.String()
-	century := jwt.NewWithClaims(jwt.SigningMethodHS256, loginClaims{RegisteredClaims: jwt.RegisteredClaims{Subject: "root",
-		Audience: jwt.ClaimStrings{"/local"}, IssuedAt: jwt.NewNumericDate(now.Add(-auth.DefaultLoginLifetime - 2*auth.ClockSkew)),
-		ExpiresAt: jwt.NewNumericDate(now.AddDate(100, 0, 0))}, Version: root.Version.Index})
+	century := jwt.NewWithClaims(jwt.SigningMethodHS256,
+		loginClaims{RegisteredClaims: jwt.RegisteredClaims{Subject: "root",
+			Audience:  jwt.ClaimStrings{"/local"},
+			IssuedAt:  jwt.NewNumericDate(now.Add(-auth.DefaultLoginLifetime - 2*auth.ClockSkew)),
+			ExpiresAt: jwt.NewNumericDate(now.AddDate(100, 0, 0))}, Version: root.Version.Index})
 	century.Header["kid"] = key.ID.String()
 	forever, err := century.SignedString(key.Secret)
 	if err != nil {
@@ -375,15 +402,17 @@ func TestForgedTokens(t *testing.T) {
 		t.Fatal(err)
 	}
 	for what, token := range map[string]string{
-		"expired":                             sign(root, "/local", key, now.Add(-auth.DefaultLoginLifetime-2*auth.ClockSkew)),
-		"from the future":                     sign(root, "/local", key, now.Add(2*auth.ClockSkew)),
-		"of another database":                 sign(root, "/other", key, now),
-		"of an unknown user":                  sign(stranger, "/local", key, now),
-		"of an old password":                  sign(older, "/local", key, now),
-		"with another secret":                 sign(root, "/local", otherKey, now),
-		"with an unknown key":                 sign(root, "/local", otherID, now),
-		"without a signature":                 parts[0] + "." + parts[1] + ".",
-		"with the signature of another":       parts[0] + "." + strings.Split(sign(root, "/local", key, now.Add(-time.Hour)), ".")[1] + "." + parts[2],
+		"expired": sign(root, "/local", key,
+			now.Add(-auth.DefaultLoginLifetime-2*auth.ClockSkew)),
+		"from the future":     sign(root, "/local", key, now.Add(2*auth.ClockSkew)),
+		"of another database": sign(root, "/other", key, now),
+		"of an unknown user":  sign(stranger, "/local", key, now),
+		"of an old password":  sign(older, "/local", key, now),
+		"with another secret": sign(root, "/local", otherKey, now),
+		"with an unknown key": sign(root, "/local", otherID, now),
+		"without a signature": parts[0] + "." + parts[1] + ".",
+		"with the signature of another": parts[0] + "." +
+			strings.Split(sign(root, "/local", key, now.Add(-time.Hour)), ".")[1] + "." + parts[2],
 		"of algorithm none":                   none,
 		"without an end":                      withoutEnd,
 		"for a hundred years, at its own end": forever,
@@ -402,21 +431,26 @@ func TestRights(t *testing.T) {
 	if s := endOf(stream); s.Code() != codes.OK {
 		t.Errorf("ended with %v", s)
 	}
-	coordinationClient, schemeClient := Ydb_Coordination_V1.NewCoordinationServiceClient(g.conn), Ydb_Scheme_V1.NewSchemeServiceClient(g.conn)
+	coordinationClient, schemeClient := Ydb_Coordination_V1.NewCoordinationServiceClient(g.conn),
+		Ydb_Scheme_V1.NewSchemeServiceClient(g.conn)
 	describe := func() []Ydb.StatusIds_StatusCode {
-		node, err := coordinationClient.DescribeNode(g.as("token-of-alice"), &Ydb_Coordination.DescribeNodeRequest{Path: testNode})
+		node, err := coordinationClient.DescribeNode(g.as("token-of-alice"),
+			&Ydb_Coordination.DescribeNodeRequest{Path: testNode})
 		if err != nil {
 			t.Fatal(err)
 		}
-		path, err := schemeClient.DescribePath(g.as("token-of-alice"), &Ydb_Scheme.DescribePathRequest{Path: testNode})
+		path, err := schemeClient.DescribePath(g.as("token-of-alice"),
+			&Ydb_Scheme.DescribePathRequest{Path: testNode})
 		if err != nil {
 			t.Fatal(err)
 		}
-		list, err := schemeClient.ListDirectory(g.as("token-of-alice"), &Ydb_Scheme.ListDirectoryRequest{Path: "/local/dir"})
+		list, err := schemeClient.ListDirectory(g.as("token-of-alice"),
+			&Ydb_Scheme.ListDirectoryRequest{Path: "/local/dir"})
 		if err != nil {
 			t.Fatal(err)
 		}
-		return []Ydb.StatusIds_StatusCode{node.GetOperation().GetStatus(), path.GetOperation().GetStatus(), list.GetOperation().GetStatus()}
+		return []Ydb.StatusIds_StatusCode{node.GetOperation().GetStatus(), path.GetOperation().GetStatus(),
+			list.GetOperation().GetStatus()}
 	}
 	for _, got := range describe() {
 		if got != Ydb.StatusIds_UNAUTHORIZED {
@@ -441,7 +475,8 @@ func TestRights(t *testing.T) {
 	}
 	receive(t, stream) // the ping
 	send(t, stream, acquire(7, "lock", nil))
-	if got := receive(t, stream).GetAcquireSemaphoreResult(); got.GetStatus() != Ydb.StatusIds_UNAUTHORIZED || got.GetIssues()[0].GetMessage() != "Write permission denied" {
+	if got := receive(t, stream).GetAcquireSemaphoreResult(); got.GetStatus() != Ydb.StatusIds_UNAUTHORIZED ||
+		got.GetIssues()[0].GetMessage() != "Write permission denied" {
 		t.Errorf("got %v", got)
 	}
 }
@@ -451,15 +486,19 @@ func TestExistenceIsNoSecret(t *testing.T) {
 	g := startGuarded(t, nil)
 	client := Ydb_Coordination_V1.NewCoordinationServiceClient(g.conn)
 	for path, want := range map[string]Ydb.StatusIds_StatusCode{
-		testNode: Ydb.StatusIds_UNAUTHORIZED, "/local/dir": Ydb.StatusIds_UNAUTHORIZED, "/local/dir/none": Ydb.StatusIds_SCHEME_ERROR,
+		testNode: Ydb.StatusIds_UNAUTHORIZED, "/local/dir": Ydb.StatusIds_UNAUTHORIZED,
+		"/local/dir/none": Ydb.StatusIds_SCHEME_ERROR,
 	} {
-		answer, err := client.DescribeNode(g.as("token-of-alice"), &Ydb_Coordination.DescribeNodeRequest{Path: path})
+		answer, err := client.DescribeNode(g.as("token-of-alice"),
+			&Ydb_Coordination.DescribeNodeRequest{Path: path})
 		if err != nil || answer.GetOperation().GetStatus() != want {
 			t.Errorf("describe %s: got %v, %v, want %s", path, answer, err, want)
 		}
 	}
-	answer, err := client.CreateNode(g.as("token-of-alice"), &Ydb_Coordination.CreateNodeRequest{Path: "/local/dir/a/b"})
-	if err != nil || answer.GetOperation().GetStatus() != Ydb.StatusIds_UNAUTHORIZED || !strings.Contains(answer.String(), "/local/dir") ||
+	answer, err := client.CreateNode(g.as("token-of-alice"),
+		&Ydb_Coordination.CreateNodeRequest{Path: "/local/dir/a/b"})
+	if err != nil || answer.GetOperation().GetStatus() != Ydb.StatusIds_UNAUTHORIZED ||
+		!strings.Contains(answer.String(), "/local/dir") ||
 		strings.Contains(answer.String(), "/local/dir/a") {
 		t.Errorf("create: got %v, %v", answer, err)
 	}
@@ -483,7 +522,8 @@ func TestRevocationEndsStreams(t *testing.T) {
 	}
 	users := func(method string, request, response any) {
 		t.Helper()
-		if err := g.conn.Invoke(g.as("token-of-root"), "/"+adminpb.Users_ServiceDesc.ServiceName+"/"+method, request, response); err != nil {
+		if err := g.conn.Invoke(g.as("token-of-root"), "/"+adminpb.Users_ServiceDesc.ServiceName+"/"+method,
+			request, response); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -516,7 +556,8 @@ func TestRevocationEndsStreams(t *testing.T) {
 	}
 
 	carol := open(token("carol"))
-	users("SetPassword", &adminpb.SetPasswordRequest{Name: "carol", Password: "second"}, new(adminpb.SetPasswordResponse))
+	users("SetPassword", &adminpb.SetPasswordRequest{Name: "carol", Password: "second"},
+		new(adminpb.SetPasswordResponse))
 	wantNoAccess(t, failureOf(t, carol))
 
 	dave := open(token("dave"))
@@ -532,8 +573,9 @@ func TestRevocationEndsStreams(t *testing.T) {
 	wantNoAccess(t, failureOf(t, erin))
 
 	sending.Lock()
-	send(t, untouched, &Ydb_Coordination.SessionRequest{Request: &Ydb_Coordination.SessionRequest_SessionStop_{
-		SessionStop: &Ydb_Coordination.SessionRequest_SessionStop{}}})
+	send(t, untouched,
+		&Ydb_Coordination.SessionRequest{Request: &Ydb_Coordination.SessionRequest_SessionStop_{
+			SessionStop: &Ydb_Coordination.SessionRequest_SessionStop{}}})
 	sending.Unlock()
 	if m := <-over; m.GetSessionStopped() == nil {
 		t.Errorf("the stream that kept its right: got %v", m)
@@ -546,7 +588,8 @@ func TestRotationEndsStreamsOfExpiredTokens(t *testing.T) {
 	g := startGuarded(t, nil)
 	g.login("root", rootPassword) // makes the key
 	known := g.group.Accounts()
-	forged, err := g.auth.SignLogin(known.Users()[0], known.SigningKeys()[0], time.Now().Add(-auth.DefaultLoginLifetime-auth.ClockSkew/2))
+	forged, err := g.auth.SignLogin(known.Users()[0], known.SigningKeys()[0],
+		time.Now().Add(-auth.DefaultLoginLifetime-auth.ClockSkew/2))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -556,7 +599,8 @@ func TestRotationEndsStreamsOfExpiredTokens(t *testing.T) {
 	}
 	rotate := func() {
 		t.Helper()
-		if got := g.manage("token-of-root", "RotateKey", &adminpb.RotateKeyRequest{}, new(adminpb.RotateKeyResponse)); got != codes.OK {
+		if got := g.manage("token-of-root", "RotateKey", &adminpb.RotateKeyRequest{},
+			new(adminpb.RotateKeyResponse)); got != codes.OK {
 			t.Fatalf("rotate: %s", got)
 		}
 	}
@@ -579,17 +623,19 @@ func TestEndsAreSpread(t *testing.T) {
 	for _, n := range []int{0, 1, endsAtOnce, endsAtOnce + 1, 12_345} {
 		var paused time.Duration
 		ended, part, largest := 0, 0, 0
-		spread(n, func(pause time.Duration) bool { paused, part = paused+pause, 0; return true }, func(i int) {
-			if i != ended {
-				t.Fatalf("%d of %d comes at %d", i, n, ended)
-			}
-			ended, part = ended+1, part+1
-			largest = max(largest, part)
-		})
+		spread(n, func(pause time.Duration) bool { paused, part = paused+pause, 0; return true },
+			func(i int) {
+				if i != ended {
+					t.Fatalf("%d of %d comes at %d", i, n, ended)
+				}
+				ended, part = ended+1, part+1
+				largest = max(largest, part)
+			})
 		if ended != n {
 			t.Errorf("%d of %d are ended", ended, n)
 		}
-		if many := n > endsAtOnce; many != (paused > 0) || paused >= spreadTime || many && largest > n/spreadParts+1 {
+		if many := n > endsAtOnce; many != (paused > 0) || paused >= spreadTime || many &&
+			largest > n/spreadParts+1 {
 			t.Errorf("%d: up to %d at a time over %s", n, largest, paused)
 		}
 	}

@@ -31,8 +31,10 @@ func (c Config) validateAuth() error {
 	switch {
 	case c.Auth != "" && c.Auth != AuthOff && c.Auth != AuthRequired:
 		return fmt.Errorf("auth %q: want %s or %s", c.Auth, AuthOff, AuthRequired)
-	case c.LoginLifetime != 0 && (c.LoginLifetime < auth.MinLoginLifetime || c.LoginLifetime > auth.MaxLoginLifetime):
-		return fmt.Errorf("lifetime of login tokens %s: want %s to %s", c.LoginLifetime, auth.MinLoginLifetime, auth.MaxLoginLifetime)
+	case c.LoginLifetime != 0 && (c.LoginLifetime < auth.MinLoginLifetime ||
+		c.LoginLifetime > auth.MaxLoginLifetime):
+		return fmt.Errorf("lifetime of login tokens %s: want %s to %s", c.LoginLifetime,
+			auth.MinLoginLifetime, auth.MaxLoginLifetime)
 	case (c.InitialAdmin == "") != (c.InitialAdminPassword == ""):
 		return errors.New("initial administrator: want a name and a password, or neither")
 	}
@@ -65,7 +67,8 @@ func (s *Server) authenticate(ctx context.Context, method string) (context.Conte
 		return nil, errCutOff
 	case id == auth.Anonymous && auth.FromSocket(ctx):
 		id = auth.LocalAdministrator
-	case id == auth.Anonymous && s.auth.Required && !strings.HasPrefix(method, "/"+adminpb.Users_ServiceDesc.ServiceName+"/"):
+	case id == auth.Anonymous && s.auth.Required &&
+		!strings.HasPrefix(method, "/"+adminpb.Users_ServiceDesc.ServiceName+"/"):
 		s.auth.TellRefusedToken(ctx, auth.ErrTokenRequired, s.config.Logger)
 		return nil, auth.ErrTokenRequired
 	}
@@ -73,7 +76,8 @@ func (s *Server) authenticate(ctx context.Context, method string) (context.Conte
 }
 
 // heldBack are the services whose answers depend on users and their rights.
-var heldBack = []string{"/Ydb.Coordination.", "/Ydb.Scheme.", "/Ydb.RateLimiter.", "/Ydb.Auth.", "/coordd.admin.v1.Inspect/"}
+var heldBack = []string{"/Ydb.Coordination.", "/Ydb.Scheme.", "/Ydb.RateLimiter.", "/Ydb.Auth.",
+	"/coordd.admin.v1.Inspect/"}
 
 // awaitStart holds a call back until the server has started: before that a user who was removed may still
 // seem to be there, and the first administrator may be missing, so that a stranger could become it. Where
@@ -85,8 +89,10 @@ func (s *Server) awaitStart(ctx context.Context, method string) error {
 	default:
 	}
 	waits := strings.HasPrefix(method, "/"+adminpb.Users_ServiceDesc.ServiceName+"/") ||
-		strings.HasPrefix(method, "/"+adminpb.Cluster_ServiceDesc.ServiceName+"/") && !strings.HasSuffix(method, "/Status") ||
-		s.auth.Required && slices.ContainsFunc(heldBack, func(service string) bool { return strings.HasPrefix(method, service) })
+		strings.HasPrefix(method, "/"+adminpb.Cluster_ServiceDesc.ServiceName+"/") &&
+			!strings.HasSuffix(method, "/Status") ||
+		s.auth.Required && slices.ContainsFunc(heldBack,
+			func(service string) bool { return strings.HasPrefix(method, service) })
 	if !waits {
 		return nil
 	}
@@ -105,7 +111,8 @@ func (s *Server) awaitStart(ctx context.Context, method string) error {
 
 // caller is who asks, for a command or a read of the machine.
 func (s *Server) caller(ctx context.Context) coordination.Caller {
-	return coordination.Caller{Subject: auth.Of(ctx).Name, Enforced: s.auth.Required && auth.Of(ctx) != auth.LocalAdministrator}
+	return coordination.Caller{Subject: auth.Of(ctx).Name, Enforced: s.auth.Required &&
+		auth.Of(ctx) != auth.LocalAdministrator}
 }
 
 // streamCaller is who opens a stream.

@@ -23,12 +23,14 @@ const (
 
 // Snapshot implements adminpb.ClusterServer. It answers with a backup. It is read by a goroutine of its own,
 // which ends with the stream at the latest, because sending waits for a client that does not read.
-func (s clusterService) Snapshot(_ *adminpb.SnapshotRequest, stream grpc.ServerStreamingServer[adminpb.SnapshotChunk]) error {
+func (s clusterService) Snapshot(_ *adminpb.SnapshotRequest,
+	stream grpc.ServerStreamingServer[adminpb.SnapshotChunk]) error {
 	if err := s.administer(stream.Context()); err != nil {
 		return err
 	}
 	if s.config.InMemory {
-		return status.Error(codes.FailedPrecondition, "This server keeps everything in memory: there is nothing to back up")
+		return status.Error(codes.FailedPrecondition,
+			"This server keeps everything in memory: there is nothing to back up")
 	}
 	ctx, cancel := context.WithCancelCause(stream.Context())
 	defer cancel(nil)
@@ -67,10 +69,12 @@ func backupError(ctx context.Context, err error) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, errPatience):
-		return status.Error(codes.Unavailable, "No leader: a snapshot needs one, so that everything acknowledged is in it; "+
-			"without one, stop a server and copy its data directory")
+		return status.Error(codes.Unavailable,
+			"No leader: a snapshot needs one, so that everything acknowledged is in it; "+
+				"without one, stop a server and copy its data directory")
 	case errors.Is(err, raftstore.ErrBackupRuns):
-		return status.Error(codes.ResourceExhausted, "This server makes another snapshot already: wait, or ask another server")
+		return status.Error(codes.ResourceExhausted,
+			"This server makes another snapshot already: wait, or ask another server")
 	case errors.Is(err, group.ErrStopped), errors.Is(err, raftstore.ErrStopped):
 		return status.Error(codes.Unavailable, group.ErrStopped.Error())
 	case errors.Is(context.Cause(ctx), errBackupStalled):

@@ -45,15 +45,20 @@ func answered[A interface {
 
 // run calls until stop is closed.
 func (c *caller) run(ctx context.Context, stop <-chan struct{}) error {
-	nodes, tree := Ydb_Coordination_V1.NewCoordinationServiceClient(c.conn), Ydb_Scheme_V1.NewSchemeServiceClient(c.conn)
+	nodes, tree := Ydb_Coordination_V1.NewCoordinationServiceClient(c.conn),
+		Ydb_Scheme_V1.NewSchemeServiceClient(c.conn)
 	directory := "/local/" + c.name
 	node := directory + "/node"
 	steps := []func() error{
 		func() error {
 			return answered(tree.MakeDirectory(ctx, &Ydb_Scheme.MakeDirectoryRequest{Path: directory}))
 		},
-		func() error { return answered(nodes.CreateNode(ctx, &Ydb_Coordination.CreateNodeRequest{Path: node})) },
-		func() error { return answered(nodes.DropNode(ctx, &Ydb_Coordination.DropNodeRequest{Path: node})) },
+		func() error {
+			return answered(nodes.CreateNode(ctx,
+				&Ydb_Coordination.CreateNodeRequest{Path: node}))
+		}, func() error {
+			return answered(nodes.DropNode(ctx, &Ydb_Coordination.DropNodeRequest{Path: node}))
+		},
 		func() error {
 			return answered(tree.RemoveDirectory(ctx, &Ydb_Scheme.RemoveDirectoryRequest{Path: directory}))
 		},
@@ -103,7 +108,8 @@ func (all *callers) progress(calls int64) {
 	all.t.Helper()
 	for _, one := range all.list {
 		target := one.made.Load() + calls
-		eventually(all.t, one.name+" to make calls", func() bool { return one.made.Load() >= target || all.t.Failed() })
+		eventually(all.t, one.name+" to make calls",
+			func() bool { return one.made.Load() >= target || all.t.Failed() })
 		if all.t.Failed() {
 			all.t.FailNow()
 		}
@@ -185,8 +191,9 @@ func TestCallsOnTheStoppingLeader(t *testing.T) {
 	results := make(chan error, calls)
 	for i := range calls {
 		go func() {
-			results <- answered(Ydb_Coordination_V1.NewCoordinationServiceClient(c.conns[leader]).CreateNode(t.Context(),
-				&Ydb_Coordination.CreateNodeRequest{Path: fmt.Sprint("/local/node-", i)}))
+			results <- answered(
+				Ydb_Coordination_V1.NewCoordinationServiceClient(c.conns[leader]).CreateNode(t.Context(),
+					&Ydb_Coordination.CreateNodeRequest{Path: fmt.Sprint("/local/node-", i)}))
 		}()
 	}
 	eventually(t, "the calls to be under way", func() bool { return s.group.Queued() >= calls })
@@ -209,7 +216,9 @@ func TestCallWithoutALeader(t *testing.T) {
 	c.stop(3 - left - other)
 	c.stop(other)
 	s := c.servers[left]
-	eventually(t, "the server to be alone", func() bool { return !s.group.Leads() && s.group.RelayConn() == nil })
+	eventually(t, "the server to be alone", func() bool {
+		return !s.group.Leads() && s.group.RelayConn() == nil
+	})
 	params := &Ydb_Operations.OperationParams{OperationTimeout: durationpb.New(2 * time.Second)}
 	answer, err := Ydb_Coordination_V1.NewCoordinationServiceClient(c.conns[left]).CreateNode(t.Context(),
 		&Ydb_Coordination.CreateNodeRequest{Path: testNode, OperationParams: params})
@@ -220,9 +229,11 @@ func TestCallWithoutALeader(t *testing.T) {
 	s.config.callPatience = time.Minute // a busy machine takes its time to start a server
 	done := make(chan error, 1)
 	go func() {
-		done <- answered(Ydb_Coordination_V1.NewCoordinationServiceClient(c.conns[left]).CreateNode(t.Context(),
-			&Ydb_Coordination.CreateNodeRequest{Path: testNode, OperationParams: &Ydb_Operations.OperationParams{
-				OperationTimeout: durationpb.New(time.Minute)}}))
+		done <- answered(
+			Ydb_Coordination_V1.NewCoordinationServiceClient(c.conns[left]).CreateNode(t.Context(),
+				&Ydb_Coordination.CreateNodeRequest{Path: testNode,
+					OperationParams: &Ydb_Operations.OperationParams{
+						OperationTimeout: durationpb.New(time.Minute)}}))
 	}()
 	if err := c.start(other); err != nil {
 		t.Fatal(err)
@@ -265,7 +276,8 @@ func TestEndOfACall(t *testing.T) {
 			got = context.Canceled.Error()
 		}
 		if got != test.want {
-			t.Errorf("%v, repeated %v, had %v: got %s, want %s", test.cause, test.repeated, test.had, got, test.want)
+			t.Errorf("%v, repeated %v, had %v: got %s, want %s", test.cause, test.repeated, test.had, got,
+				test.want)
 		}
 	}
 	if unavailable.Status != outcome.Unavailable || coordination.CallUnknown.Status != outcome.Unavailable {
@@ -277,7 +289,9 @@ func TestEndOfACall(t *testing.T) {
 func TestFiguresTakeNoTurn(t *testing.T) {
 	s, _ := startTest(t, func(c *Config) {
 		c.HTTP = HTTP{Listen: "127.0.0.1:0", Metrics: func(s *Server) http.Handler {
-			return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, s.Figures().Group.Counts.Nodes) })
+			return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				fmt.Fprint(w, s.Figures().Group.Counts.Nodes)
+			})
 		}}
 	})
 	held, release := make(chan struct{}), make(chan struct{})
@@ -290,7 +304,8 @@ func TestFiguresTakeNoTurn(t *testing.T) {
 			t.Fatal(err)
 		}
 		text, err := io.ReadAll(answer.Body)
-		if _ = answer.Body.Close(); err != nil || answer.StatusCode != http.StatusOK || path == MetricsPath && string(text) != "1" {
+		if _ = answer.Body.Close(); err != nil || answer.StatusCode != http.StatusOK || path == MetricsPath &&
+			string(text) != "1" {
 			t.Errorf("%s: %s, %s, %v", path, answer.Status, text, err)
 		}
 	}

@@ -43,7 +43,8 @@ func (c *testCluster) mustManage(i int, method string, request, response proto.M
 }
 
 // status waits until the status of a server is as wanted.
-func (c *testCluster) status(i int, want string, is func(*adminpb.ClusterStatus) bool) *adminpb.ClusterStatus {
+func (c *testCluster) status(i int, want string,
+	is func(*adminpb.ClusterStatus) bool) *adminpb.ClusterStatus {
 	c.t.Helper()
 	for begun := time.Now(); ; time.Sleep(pause(time.Since(begun))) {
 		now := new(adminpb.ClusterStatus)
@@ -73,7 +74,8 @@ func (c *testCluster) grow() (i int, free func()) {
 		held, addresses = append(held, l), append(addresses, l.Addr().String())
 	}
 	i = len(c.servers)
-	c.listen, c.servers, c.conns = append(c.listen, addresses[0]), append(c.servers, nil), append(c.conns, nil)
+	c.listen, c.servers, c.conns = append(c.listen, addresses[0]), append(c.servers, nil),
+		append(c.conns, nil)
 	c.initial[fmt.Sprint("server-", i)] = addresses[1]
 	return i, func() {
 		for _, l := range held {
@@ -87,7 +89,8 @@ func (c *testCluster) join(i, by int) {
 	c.t.Helper()
 	name := fmt.Sprint("server-", i)
 	config := Config{Listen: c.listen[i], Database: "/local", DataDir: filepath.Join(c.dir, name),
-		Logger: c.logger.With("server", name), LoopbackAdmin: true, Cluster: raftstore.Cluster{Name: name, ListenPeer: c.initial[name],
+		Logger: c.logger.With("server", name), LoopbackAdmin: true,
+		Cluster: raftstore.Cluster{Name: name, ListenPeer: c.initial[name],
 			Join: []string{c.initial[fmt.Sprint("server-", by)]}}}
 	config.callPatience = waitMax // as the others have it
 	s, err := Start(c.t.Context(), config)
@@ -98,7 +101,8 @@ func (c *testCluster) join(i, by int) {
 	if c.conns[i] != nil {
 		return
 	}
-	if c.conns[i], err = grpc.NewClient(c.listen[i], grpc.WithTransportCredentials(insecure.NewCredentials())); err != nil {
+	if c.conns[i], err = grpc.NewClient(c.listen[i],
+		grpc.WithTransportCredentials(insecure.NewCredentials())); err != nil {
 		c.t.Fatal(err)
 	}
 }
@@ -116,7 +120,8 @@ type load struct {
 
 func (c *testCluster) load(i int, name string) *load {
 	c.t.Helper()
-	l := &load{t: c.t, stream: openTest(c.t, c.t.Context(), c.conns[i], start(600_000)), stop: make(chan struct{})}
+	l := &load{t: c.t, stream: openTest(c.t, c.t.Context(), c.conns[i], start(600_000)),
+		stop: make(chan struct{})}
 	next(c.t, l.stream)
 	l.ended.Go(func() {
 		for round := uint64(0); ; round += 3 {
@@ -153,8 +158,10 @@ func (l *load) cycle(round uint64, name string) {
 // orderOf describes a lock and returns its owner's order id.
 func orderOf(t *testing.T, stream sessionClient, reqID uint64, name string) uint64 {
 	t.Helper()
-	send(t, stream, &Ydb_Coordination.SessionRequest{Request: &Ydb_Coordination.SessionRequest_DescribeSemaphore_{
-		DescribeSemaphore: &Ydb_Coordination.SessionRequest_DescribeSemaphore{ReqId: reqID, Name: name, IncludeOwners: true}}})
+	send(t, stream,
+		&Ydb_Coordination.SessionRequest{Request: &Ydb_Coordination.SessionRequest_DescribeSemaphore_{
+			DescribeSemaphore: &Ydb_Coordination.SessionRequest_DescribeSemaphore{ReqId: reqID, Name: name,
+				IncludeOwners: true}}})
 	r := next(t, stream).GetDescribeSemaphoreResult()
 	owners := r.GetSemaphoreDescription().GetOwners()
 	if len(owners) != 1 {
@@ -196,25 +203,31 @@ func TestChangeTheMembers(t *testing.T) {
 	name := fmt.Sprint("server-", fourth)
 	added := new(adminpb.AddMemberResponse)
 	c.mustManage(follower, "Add", &adminpb.AddMemberRequest{Name: name, PeerAddress: c.initial[name]}, added)
-	if err := c.manage(follower, "Add", &adminpb.AddMemberRequest{Name: name, PeerAddress: "127.0.0.1:1"}, added); status.Code(err) != codes.AlreadyExists {
+	if err := c.manage(follower, "Add", &adminpb.AddMemberRequest{Name: name, PeerAddress: "127.0.0.1:1"},
+		added); status.Code(err) != codes.AlreadyExists {
 		t.Errorf("added twice: %v", err)
 	}
-	if err := c.manage(follower, "Promote", &adminpb.PromoteMemberRequest{Member: name}, new(adminpb.PromoteMemberResponse)); status.Code(err) != codes.FailedPrecondition {
+	if err := c.manage(follower, "Promote", &adminpb.PromoteMemberRequest{Member: name},
+		new(adminpb.PromoteMemberResponse)); status.Code(err) != codes.FailedPrecondition {
 		t.Errorf("promoted before it was started: %v", err)
 	}
-	if err := c.manage(follower, "TransferLeader", &adminpb.TransferLeaderRequest{To: name}, new(adminpb.TransferLeaderResponse)); status.Code(err) != codes.FailedPrecondition {
+	if err := c.manage(follower, "TransferLeader", &adminpb.TransferLeaderRequest{To: name},
+		new(adminpb.TransferLeaderResponse)); status.Code(err) != codes.FailedPrecondition {
 		t.Errorf("a learner is to lead: %v", err)
 	}
 	free()
 	c.join(fourth, follower)
-	learner := c.status(fourth, "itself as a learner", func(s *adminpb.ClusterStatus) bool { return len(s.GetMembers()) == 4 && s.GetLeaderAnswered() })
+	learner := c.status(fourth, "itself as a learner",
+		func(s *adminpb.ClusterStatus) bool { return len(s.GetMembers()) == 4 && s.GetLeaderAnswered() })
 	for _, m := range learner.GetMembers() {
 		if m.GetId() == added.GetId() && m.GetRole() != adminpb.ClusterMember_ROLE_LEARNER {
 			t.Errorf("the new member is %v", m)
 		}
 	}
-	c.mustManage(follower, "Promote", &adminpb.PromoteMemberRequest{Member: name, Wait: true}, new(adminpb.PromoteMemberResponse))
-	c.mustManage(fourth, "Promote", &adminpb.PromoteMemberRequest{Member: added.GetId()}, new(adminpb.PromoteMemberResponse))
+	c.mustManage(follower, "Promote", &adminpb.PromoteMemberRequest{Member: name, Wait: true},
+		new(adminpb.PromoteMemberResponse))
+	c.mustManage(fourth, "Promote", &adminpb.PromoteMemberRequest{Member: added.GetId()},
+		new(adminpb.PromoteMemberResponse))
 	busy.more(10)
 
 	led := new(adminpb.TransferLeaderResponse)
@@ -223,16 +236,20 @@ func TestChangeTheMembers(t *testing.T) {
 		t.Errorf("%s leads, want %s", led.GetLeader(), added.GetId())
 	}
 	c.mustManage(follower, "TransferLeader", &adminpb.TransferLeaderRequest{To: added.GetId()}, led)
-	c.status(follower, "the new leader", func(s *adminpb.ClusterStatus) bool { return s.GetLeader() == added.GetId() && s.GetCaughtUp() })
+	c.status(follower, "the new leader",
+		func(s *adminpb.ClusterStatus) bool { return s.GetLeader() == added.GetId() && s.GetCaughtUp() })
 	busy.more(10)
 
-	c.mustManage(follower, "Remove", &adminpb.RemoveMemberRequest{Member: name}, new(adminpb.RemoveMemberResponse))
+	c.mustManage(follower, "Remove", &adminpb.RemoveMemberRequest{Member: name},
+		new(adminpb.RemoveMemberResponse))
 	c.wantRemoved(fourth)
-	if err := c.manage(follower, "Remove", &adminpb.RemoveMemberRequest{Member: name}, new(adminpb.RemoveMemberResponse)); status.Code(err) != codes.NotFound {
+	if err := c.manage(follower, "Remove", &adminpb.RemoveMemberRequest{Member: name},
+		new(adminpb.RemoveMemberResponse)); status.Code(err) != codes.NotFound {
 		t.Errorf("removed twice: %v", err)
 	}
 	busy.more(10)
-	c.mustManage(leader, "Remove", &adminpb.RemoveMemberRequest{Member: fmt.Sprint("server-", leader)}, new(adminpb.RemoveMemberResponse))
+	c.mustManage(leader, "Remove", &adminpb.RemoveMemberRequest{Member: fmt.Sprint("server-", leader)},
+		new(adminpb.RemoveMemberResponse))
 	c.wantRemoved(leader)
 	busy.more(10)
 	busy.end()
@@ -280,10 +297,13 @@ func TestReplaceAServer(t *testing.T) {
 	if err := c.start(lost); !errors.Is(err, raftstore.ErrEmptied) {
 		t.Errorf("a server with an emptied directory: %v", err)
 	}
-	c.mustManage(follower, "Remove", &adminpb.RemoveMemberRequest{Member: name}, new(adminpb.RemoveMemberResponse))
-	c.mustManage(follower, "Add", &adminpb.AddMemberRequest{Name: name, PeerAddress: c.initial[name]}, new(adminpb.AddMemberResponse))
+	c.mustManage(follower, "Remove", &adminpb.RemoveMemberRequest{Member: name},
+		new(adminpb.RemoveMemberResponse))
+	c.mustManage(follower, "Add", &adminpb.AddMemberRequest{Name: name, PeerAddress: c.initial[name]},
+		new(adminpb.AddMemberResponse))
 	c.join(lost, leader)
-	c.mustManage(lost, "Promote", &adminpb.PromoteMemberRequest{Member: name, Wait: true}, new(adminpb.PromoteMemberResponse))
+	c.mustManage(lost, "Promote", &adminpb.PromoteMemberRequest{Member: name, Wait: true},
+		new(adminpb.PromoteMemberResponse))
 	busy.more(5)
 	c.stop(leader)
 	busy.more(5)
@@ -308,17 +328,21 @@ func TestQuorumIsKept(t *testing.T) {
 		return s.GetLeaderAnswered() && active == 2
 	})
 	for _, i := range []int{leader, follower} {
-		err := c.manage(follower, "Remove", &adminpb.RemoveMemberRequest{Member: name(i)}, new(adminpb.RemoveMemberResponse))
+		err := c.manage(follower, "Remove", &adminpb.RemoveMemberRequest{Member: name(i)},
+			new(adminpb.RemoveMemberResponse))
 		if status.Code(err) != codes.FailedPrecondition {
 			t.Errorf("remove %s of two that are left: %v", name(i), err)
 		}
 	}
-	for _, bad := range []*adminpb.AddMemberRequest{{}, {Name: "a b", PeerAddress: "h:1"}, {Name: "x", PeerAddress: "h"}, {Name: "x", PeerAddress: ":1"}} {
-		if err := c.manage(follower, "Add", bad, new(adminpb.AddMemberResponse)); status.Code(err) != codes.InvalidArgument {
+	for _, bad := range []*adminpb.AddMemberRequest{{}, {Name: "a b", PeerAddress: "h:1"},
+		{Name: "x", PeerAddress: "h"}, {Name: "x", PeerAddress: ":1"}} {
+		if err := c.manage(follower, "Add", bad,
+			new(adminpb.AddMemberResponse)); status.Code(err) != codes.InvalidArgument {
 			t.Errorf("add %v: %v", bad, err)
 		}
 	}
-	if err := c.manage(follower, "Promote", &adminpb.PromoteMemberRequest{Member: "nobody"}, new(adminpb.PromoteMemberResponse)); status.Code(err) != codes.NotFound {
+	if err := c.manage(follower, "Promote", &adminpb.PromoteMemberRequest{Member: "nobody"},
+		new(adminpb.PromoteMemberResponse)); status.Code(err) != codes.NotFound {
 		t.Errorf("promote nobody: %v", err)
 	}
 	c.stop(leader)
@@ -336,7 +360,8 @@ func TestQuorumIsKept(t *testing.T) {
 	c.servers[follower].config.callPatience = 10 * time.Millisecond
 	ctx, cancel := context.WithTimeout(t.Context(), waitMax)
 	defer cancel()
-	err := c.conns[follower].Invoke(ctx, "/"+adminpb.Cluster_ServiceDesc.ServiceName+"/Remove", &adminpb.RemoveMemberRequest{Member: name(gone)}, new(adminpb.RemoveMemberResponse))
+	err := c.conns[follower].Invoke(ctx, "/"+adminpb.Cluster_ServiceDesc.ServiceName+"/Remove",
+		&adminpb.RemoveMemberRequest{Member: name(gone)}, new(adminpb.RemoveMemberResponse))
 	if status.Code(err) != codes.Unavailable {
 		t.Errorf("a change without a leader: %v", err)
 	}
@@ -353,7 +378,8 @@ func (c *testCluster) snapshot(i int) []byte {
 }
 
 func snapshotFrom(ctx context.Context, conn *grpc.ClientConn) ([]byte, error) {
-	stream, err := conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true}, "/"+adminpb.Cluster_ServiceDesc.ServiceName+"/Snapshot")
+	stream, err := conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true},
+		"/"+adminpb.Cluster_ServiceDesc.ServiceName+"/Snapshot")
 	if err != nil {
 		return nil, err
 	}
@@ -405,13 +431,17 @@ func TestSnapshotOfADeadReader(t *testing.T) {
 	})
 	stream := openSession(t, conn)
 	for i := range 8 { // more than the buffers of a connection hold
-		send(t, stream, &Ydb_Coordination.SessionRequest{Request: &Ydb_Coordination.SessionRequest_CreateSemaphore_{
-			CreateSemaphore: &Ydb_Coordination.SessionRequest_CreateSemaphore{ReqId: uint64(i), Name: fmt.Sprint("s-", i), Limit: 1, Data: make([]byte, 1<<20)}}})
+		send(t, stream,
+			&Ydb_Coordination.SessionRequest{Request: &Ydb_Coordination.SessionRequest_CreateSemaphore_{
+				CreateSemaphore: &Ydb_Coordination.SessionRequest_CreateSemaphore{ReqId: uint64(i),
+					Name: fmt.Sprint("s-", i), Limit: 1, Data: make([]byte, 1<<20)}}})
 		next(t, stream)
 	}
-	dead, err := conn.NewStream(t.Context(), &grpc.StreamDesc{ServerStreams: true}, "/"+adminpb.Cluster_ServiceDesc.ServiceName+"/Snapshot")
+	dead, err := conn.NewStream(t.Context(), &grpc.StreamDesc{ServerStreams: true},
+		"/"+adminpb.Cluster_ServiceDesc.ServiceName+"/Snapshot")
 	if err == nil {
-		err = errors.Join(dead.SendMsg(&adminpb.SnapshotRequest{}), dead.CloseSend(), dead.RecvMsg(new(adminpb.SnapshotChunk)))
+		err = errors.Join(dead.SendMsg(&adminpb.SnapshotRequest{}), dead.CloseSend(),
+			dead.RecvMsg(new(adminpb.SnapshotChunk)))
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -441,9 +471,11 @@ func TestWhoMayManageTheCluster(t *testing.T) {
 	g := startGuarded(t, nil)
 	g.addUser("alice", "x", false)
 	for token, want := range map[string]codes.Code{
-		"": codes.Unauthenticated, "token-of-nobody": codes.Unauthenticated, "token-of-alice": codes.PermissionDenied, "token-of-root": codes.OK,
+		"": codes.Unauthenticated, "token-of-nobody": codes.Unauthenticated,
+		"token-of-alice": codes.PermissionDenied, "token-of-root": codes.OK,
 	} {
-		err := g.conn.Invoke(g.as(token), "/"+adminpb.Cluster_ServiceDesc.ServiceName+"/Status", &adminpb.ClusterStatusRequest{}, new(adminpb.ClusterStatus))
+		err := g.conn.Invoke(g.as(token), "/"+adminpb.Cluster_ServiceDesc.ServiceName+"/Status",
+			&adminpb.ClusterStatusRequest{}, new(adminpb.ClusterStatus))
 		if status.Code(err) != want {
 			t.Errorf("%q: got %v", token, err)
 		}
@@ -470,15 +502,20 @@ func TestWhoMayManageTheCluster(t *testing.T) {
 func TestServerAlone(t *testing.T) {
 	s, conn := startTest(t, nil)
 	now := new(adminpb.ClusterStatus)
-	if err := conn.Invoke(t.Context(), "/"+adminpb.Cluster_ServiceDesc.ServiceName+"/Status", &adminpb.ClusterStatusRequest{}, now); err != nil ||
-		len(now.GetMembers()) != 1 || now.GetLeader() != now.GetServerId() || now.GetServerId() != raftstore.IDText(s.store.Member()) || !now.GetCaughtUp() {
+	if err := conn.Invoke(t.Context(), "/"+adminpb.Cluster_ServiceDesc.ServiceName+"/Status",
+		&adminpb.ClusterStatusRequest{}, now); err != nil ||
+		len(now.GetMembers()) != 1 || now.GetLeader() != now.GetServerId() ||
+		now.GetServerId() != raftstore.IDText(s.store.Member()) || !now.GetCaughtUp() {
 		t.Errorf("got %v, %v", now, err)
 	}
 	for method, call := range map[string][2]proto.Message{
-		"Add":    {&adminpb.AddMemberRequest{Name: "b", PeerAddress: "127.0.0.1:1"}, new(adminpb.AddMemberResponse)},
-		"Remove": {&adminpb.RemoveMemberRequest{Member: now.GetServerId()}, new(adminpb.RemoveMemberResponse)},
+		"Add": {&adminpb.AddMemberRequest{Name: "b", PeerAddress: "127.0.0.1:1"},
+			new(adminpb.AddMemberResponse)},
+		"Remove": {&adminpb.RemoveMemberRequest{Member: now.GetServerId()},
+			new(adminpb.RemoveMemberResponse)},
 	} {
-		if err := conn.Invoke(t.Context(), "/"+adminpb.Cluster_ServiceDesc.ServiceName+"/"+method, call[0], call[1]); status.Code(err) != codes.FailedPrecondition {
+		if err := conn.Invoke(t.Context(), "/"+adminpb.Cluster_ServiceDesc.ServiceName+"/"+method, call[0],
+			call[1]); status.Code(err) != codes.FailedPrecondition {
 			t.Errorf("%s: got %v", method, err)
 		}
 	}
@@ -492,10 +529,12 @@ func TestChangesDuringTransfers(t *testing.T) {
 		name := fmt.Sprint("new-", round)
 		added := new(adminpb.AddMemberResponse)
 		c.duringTransfer(round, func() error {
-			return c.manage(round%3, "Add", &adminpb.AddMemberRequest{Name: name, PeerAddress: fmt.Sprint("127.0.0.1:", 1+round)}, added)
+			return c.manage(round%3, "Add", &adminpb.AddMemberRequest{Name: name,
+				PeerAddress: fmt.Sprint("127.0.0.1:", 1+round)}, added)
 		})
 		c.duringTransfer(round+1, func() error {
-			return c.manage(round%3, "Remove", &adminpb.RemoveMemberRequest{Member: added.GetId()}, new(adminpb.RemoveMemberResponse))
+			return c.manage(round%3, "Remove", &adminpb.RemoveMemberRequest{Member: added.GetId()},
+				new(adminpb.RemoveMemberResponse))
 		})
 	}
 	c.status(0, "three servers", func(s *adminpb.ClusterStatus) bool { return len(s.GetMembers()) == 3 })
@@ -506,7 +545,8 @@ func (c *testCluster) duringTransfer(through int, change func() error) {
 	c.t.Helper()
 	moved := make(chan error, 1)
 	go func() {
-		moved <- c.manage(through%3, "TransferLeader", &adminpb.TransferLeaderRequest{}, new(adminpb.TransferLeaderResponse))
+		moved <- c.manage(through%3, "TransferLeader", &adminpb.TransferLeaderRequest{},
+			new(adminpb.TransferLeaderResponse))
 	}()
 	if err := change(); err != nil {
 		c.t.Errorf("change: %v", err)

@@ -26,7 +26,8 @@ type clusterLeader struct {
 const promotePoll = 100 * time.Millisecond
 
 // Add implements clusterpb.ClusterServer.
-func (s clusterLeader) Add(ctx context.Context, r *adminpb.AddMemberRequest) (*adminpb.AddMemberResponse, error) {
+func (s clusterLeader) Add(ctx context.Context, r *adminpb.AddMemberRequest) (*adminpb.AddMemberResponse,
+	error) {
 	ctx, cancel := s.inTime(ctx)
 	defer cancel()
 	if !s.group.Leads() {
@@ -40,12 +41,14 @@ func (s clusterLeader) Add(ctx context.Context, r *adminpb.AddMemberRequest) (*a
 	if err != nil {
 		return nil, s.changeRefused(ctx, "add "+r.GetName(), err)
 	}
-	s.config.Logger.Info("a server was added as a learner", "name", r.GetName(), "id", raftstore.IDText(id), "peer", r.GetPeerAddress())
+	s.config.Logger.Info("a server was added as a learner", "name", r.GetName(), "id", raftstore.IDText(id),
+		"peer", r.GetPeerAddress())
 	return &adminpb.AddMemberResponse{Id: raftstore.IDText(id)}, nil
 }
 
 // Promote implements clusterpb.ClusterServer.
-func (s clusterLeader) Promote(ctx context.Context, r *adminpb.PromoteMemberRequest) (*adminpb.PromoteMemberResponse, error) {
+func (s clusterLeader) Promote(ctx context.Context,
+	r *adminpb.PromoteMemberRequest) (*adminpb.PromoteMemberResponse, error) {
 	ctx, cancel := s.promotionTime(ctx, r)
 	defer cancel()
 	if !s.group.Leads() {
@@ -75,7 +78,8 @@ func (s clusterLeader) Promote(ctx context.Context, r *adminpb.PromoteMemberRequ
 
 // Remove implements clusterpb.ClusterServer. It removes another member: if it is to remove itself it hands
 // over the leadership, and the next leader is asked.
-func (s clusterLeader) Remove(ctx context.Context, r *adminpb.RemoveMemberRequest) (*adminpb.RemoveMemberResponse, error) {
+func (s clusterLeader) Remove(ctx context.Context,
+	r *adminpb.RemoveMemberRequest) (*adminpb.RemoveMemberResponse, error) {
 	ctx, cancel := s.inTime(ctx)
 	defer cancel()
 	if !s.group.Leads() {
@@ -107,7 +111,8 @@ func (s clusterLeader) Remove(ctx context.Context, r *adminpb.RemoveMemberReques
 }
 
 // TransferLeader implements clusterpb.ClusterServer.
-func (s clusterLeader) TransferLeader(ctx context.Context, r *adminpb.TransferLeaderRequest) (*adminpb.TransferLeaderResponse, error) {
+func (s clusterLeader) TransferLeader(ctx context.Context,
+	r *adminpb.TransferLeaderRequest) (*adminpb.TransferLeaderResponse, error) {
 	ctx, cancel := s.inTime(ctx)
 	defer cancel()
 	if !s.group.Leads() {
@@ -123,7 +128,8 @@ func (s clusterLeader) TransferLeader(ctx context.Context, r *adminpb.TransferLe
 		case to.ID == s.store.Member():
 			return &adminpb.TransferLeaderResponse{Leader: raftstore.IDText(to.ID)}, nil
 		case to.Learner:
-			return nil, status.Errorf(codes.FailedPrecondition, "%s has no vote and cannot lead: promote it first", to.DisplayName())
+			return nil, status.Errorf(codes.FailedPrecondition,
+				"%s has no vote and cannot lead: promote it first", to.DisplayName())
 		}
 	}
 	if err := s.store.TransferLeader(ctx, to.ID); err != nil {
@@ -150,18 +156,22 @@ func (s *Server) changeRefused(ctx context.Context, what string, err error) erro
 	case errors.Is(err, raftstore.ErrNotLeader): // it did when the change began
 		return status.Error(codes.Unavailable, "The leader changed")
 	case errors.Is(err, raftstore.ErrQuorum):
-		return refusal(codes.FailedPrecondition, "fewer servers can be reached than a majority would need afterwards; "+
-			"bring the others back first, `coordd cluster status` shows who is missing")
+		return refusal(codes.FailedPrecondition,
+			"fewer servers can be reached than a majority would need afterwards; "+
+				"bring the others back first, `coordd cluster status` shows who is missing")
 	case errors.Is(err, raftstore.ErrBehind):
-		return refusal(codes.FailedPrecondition, "it has not got all data yet; see that it runs, and wait (promote --wait)")
+		return refusal(codes.FailedPrecondition,
+			"it has not got all data yet; see that it runs, and wait (promote --wait)")
 	case errors.Is(err, raftstore.ErrTaken):
-		return refusal(codes.AlreadyExists, "another server of the cluster has this name or this peer address; remove that one first")
+		return refusal(codes.AlreadyExists,
+			"another server of the cluster has this name or this peer address; remove that one first")
 	case errors.Is(err, raftstore.ErrNotMember):
 		return refusal(codes.NotFound, "the cluster has no such server")
 	case errors.Is(err, raftstore.ErrStopped):
 		return status.Error(codes.Unavailable, group.ErrStopped.Error())
 	case ctx.Err() != nil:
-		return refusal(codes.DeadlineExceeded, "not done in time; it may still happen, see `coordd cluster status`")
+		return refusal(codes.DeadlineExceeded,
+			"not done in time; it may still happen, see `coordd cluster status`")
 	}
 	return refusal(codes.FailedPrecondition, err.Error())
 }

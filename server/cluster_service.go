@@ -33,14 +33,16 @@ var errNotClusterAdministrator = status.Error(codes.PermissionDenied,
 // administer refuses callers who may not manage the cluster.
 func (s clusterService) administer(ctx context.Context) error {
 	id := auth.Of(ctx)
-	if id == auth.LocalAdministrator || !s.auth.Required && s.isLocal(ctx) || s.group.Accounts().IsAdministrator(id.Name) {
+	if id == auth.LocalAdministrator || !s.auth.Required && s.isLocal(ctx) ||
+		s.group.Accounts().IsAdministrator(id.Name) {
 		return nil
 	}
 	return errNotClusterAdministrator
 }
 
 // Add implements adminpb.ClusterServer.
-func (s clusterService) Add(ctx context.Context, r *adminpb.AddMemberRequest) (*adminpb.AddMemberResponse, error) {
+func (s clusterService) Add(ctx context.Context, r *adminpb.AddMemberRequest) (*adminpb.AddMemberResponse,
+	error) {
 	if err := s.administer(ctx); err != nil {
 		return nil, err
 	}
@@ -51,7 +53,8 @@ func (s clusterService) Add(ctx context.Context, r *adminpb.AddMemberRequest) (*
 	defer cancel()
 	answer, unclear, err := onLeader(ctx, s.Server, r, clusterLeader.Add, clusterpb.ClusterClient.Add)
 	if unclear && status.Code(err) == codes.AlreadyExists {
-		if m := s.memberWith(r.GetName(), r.GetPeerAddress()); m != nil { // by an attempt whose answer was lost
+		// by an attempt whose answer was lost
+		if m := s.memberWith(r.GetName(), r.GetPeerAddress()); m != nil {
 			return &adminpb.AddMemberResponse{Id: raftstore.IDText(m.ID)}, nil
 		}
 	}
@@ -61,7 +64,8 @@ func (s clusterService) Add(ctx context.Context, r *adminpb.AddMemberRequest) (*
 // ValidMemberName says what a name of a server in its cluster has to be, if name is none: 1 to 64 printable
 // ASCII characters that do not get lost in --initial-cluster.
 func ValidMemberName(name string) error {
-	if name == "" || len(name) > 64 || strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r > '~' || r == ',' || r == '=' }) {
+	if name == "" || len(name) > 64 || strings.ContainsFunc(name,
+		func(r rune) bool { return r <= ' ' || r > '~' || r == ',' || r == '=' }) {
 		return errors.New("want up to 64 printable ASCII characters without spaces, commas and equal signs")
 	}
 	return nil
@@ -88,7 +92,8 @@ func (s *Server) memberWith(name, address string) *raftstore.Member {
 }
 
 // Promote implements adminpb.ClusterServer.
-func (s clusterService) Promote(ctx context.Context, r *adminpb.PromoteMemberRequest) (*adminpb.PromoteMemberResponse, error) {
+func (s clusterService) Promote(ctx context.Context,
+	r *adminpb.PromoteMemberRequest) (*adminpb.PromoteMemberResponse, error) {
 	if err := s.administer(ctx); err != nil {
 		return nil, err
 	}
@@ -99,7 +104,8 @@ func (s clusterService) Promote(ctx context.Context, r *adminpb.PromoteMemberReq
 }
 
 // promotionTime bounds a promotion; one that waits for the learner takes as long as its caller says.
-func (s *Server) promotionTime(ctx context.Context, r *adminpb.PromoteMemberRequest) (context.Context, context.CancelFunc) {
+func (s *Server) promotionTime(ctx context.Context, r *adminpb.PromoteMemberRequest) (context.Context,
+	context.CancelFunc) {
 	if r.GetWait() {
 		return s.asLongAsAsked(ctx)
 	}
@@ -107,7 +113,8 @@ func (s *Server) promotionTime(ctx context.Context, r *adminpb.PromoteMemberRequ
 }
 
 // Remove implements adminpb.ClusterServer.
-func (s clusterService) Remove(ctx context.Context, r *adminpb.RemoveMemberRequest) (*adminpb.RemoveMemberResponse, error) {
+func (s clusterService) Remove(ctx context.Context,
+	r *adminpb.RemoveMemberRequest) (*adminpb.RemoveMemberResponse, error) {
 	if err := s.administer(ctx); err != nil {
 		return nil, err
 	}
@@ -118,7 +125,8 @@ func (s clusterService) Remove(ctx context.Context, r *adminpb.RemoveMemberReque
 	if m, err := s.findMember(r.GetMember()); err == nil {
 		resolved.Member = raftstore.IDText(m.ID)
 	}
-	answer, unclear, err := onLeader(ctx, s.Server, resolved, clusterLeader.Remove, clusterpb.ClusterClient.Remove)
+	answer, unclear, err := onLeader(ctx, s.Server, resolved, clusterLeader.Remove,
+		clusterpb.ClusterClient.Remove)
 	switch {
 	case unclear && status.Code(err) == codes.NotFound, err != nil && s.removed(resolved.Member):
 		return &adminpb.RemoveMemberResponse{}, nil // by an attempt whose answer was lost
@@ -134,13 +142,15 @@ func (s *Server) removed(id string) bool {
 }
 
 // TransferLeader implements adminpb.ClusterServer.
-func (s clusterService) TransferLeader(ctx context.Context, r *adminpb.TransferLeaderRequest) (*adminpb.TransferLeaderResponse, error) {
+func (s clusterService) TransferLeader(ctx context.Context,
+	r *adminpb.TransferLeaderRequest) (*adminpb.TransferLeaderResponse, error) {
 	if err := s.administer(ctx); err != nil {
 		return nil, err
 	}
 	ctx, cancel := s.inTime(ctx)
 	defer cancel()
-	answer, _, err := onLeader(ctx, s.Server, r, clusterLeader.TransferLeader, clusterpb.ClusterClient.TransferLeader)
+	answer, _, err := onLeader(ctx, s.Server, r, clusterLeader.TransferLeader,
+		clusterpb.ClusterClient.TransferLeader)
 	return answer, err
 }
 
@@ -187,7 +197,8 @@ func onLeader[Request, Response any](ctx context.Context, s *Server, r *Request,
 // askLeader has a connection of its own: that of the relay is closed as soon as another server leads, and
 // with it the answer to a change that makes another server lead.
 func askLeader[Request, Response any](ctx context.Context, s *Server, address string, r *Request,
-	ask func(clusterpb.ClusterClient, context.Context, *Request, ...grpc.CallOption) (*Response, error)) (*Response, error) {
+	ask func(clusterpb.ClusterClient, context.Context, *Request, ...grpc.CallOption) (*Response,
+		error)) (*Response, error) {
 	conn, err := s.store.DialPeer(address)
 	if err != nil {
 		return nil, status.Error(codes.Internal, err.Error())
@@ -227,5 +238,6 @@ func (s *Server) noSuchMember(text string) error {
 		known = append(known, m.DisplayName())
 	}
 	slices.Sort(known)
-	return status.Errorf(codes.NotFound, "The cluster has no server %q; it has %s", text, strings.Join(known, ", "))
+	return status.Errorf(codes.NotFound, "The cluster has no server %q; it has %s", text,
+		strings.Join(known, ", "))
 }

@@ -21,7 +21,8 @@ const (
 
 // Status implements adminpb.ClusterServer. It answers for this server, with what only the leader knows if
 // that can be reached.
-func (s clusterService) Status(ctx context.Context, r *adminpb.ClusterStatusRequest) (*adminpb.ClusterStatus, error) {
+func (s clusterService) Status(ctx context.Context, r *adminpb.ClusterStatusRequest) (*adminpb.ClusterStatus,
+	error) {
 	if err := s.administer(ctx); err != nil {
 		return nil, err
 	}
@@ -46,7 +47,8 @@ func (s clusterService) Status(ctx context.Context, r *adminpb.ClusterStatusRequ
 }
 
 // Status implements clusterpb.ClusterServer.
-func (s clusterLeader) Status(ctx context.Context, _ *adminpb.ClusterStatusRequest) (*adminpb.ClusterStatus, error) {
+func (s clusterLeader) Status(ctx context.Context, _ *adminpb.ClusterStatusRequest) (*adminpb.ClusterStatus,
+	error) {
 	own, err := s.ownStatus(ctx)
 	if err == nil && !own.LeaderAnswered {
 		return nil, errLeadsElsewhere
@@ -64,8 +66,8 @@ func (s *Server) ownStatus(ctx context.Context) (*adminpb.ClusterStatus, error) 
 	answer := &adminpb.ClusterStatus{
 		Cluster: raftstore.IDText(s.store.Cluster()), ServerId: raftstore.IDText(s.store.Member()),
 		ServerName: s.config.Cluster.Name,
-		Term:       now.Term, Commit: now.Commit, Applied: now.Applied, CaughtUp: leads, LeaderAnswered: leads,
-		FreeBytes: now.FreeBytes, ReserveBytes: now.ReserveBytes, DiskFull: now.Full,
+		Term:       now.Term, Commit: now.Commit, Applied: now.Applied, CaughtUp: leads,
+		LeaderAnswered: leads, FreeBytes: now.FreeBytes, ReserveBytes: now.ReserveBytes, DiskFull: now.Full,
 		FormatVersion: s.group.FormatVersion(),
 	}
 	if now.Leader != 0 {
@@ -94,7 +96,8 @@ func memberStatus(m raftstore.Member, commit uint64, byLeader bool) *adminpb.Clu
 		role = adminpb.ClusterMember_ROLE_LEARNER
 	}
 	answer := &adminpb.ClusterMember{
-		Id: raftstore.IDText(m.ID), Name: m.Name, PeerAddress: m.PeerAddress, ClientAddress: m.ClientAddress, Role: role,
+		Id: raftstore.IDText(m.ID), Name: m.Name, PeerAddress: m.PeerAddress, ClientAddress: m.ClientAddress,
+		Role:  role,
 		Match: m.Match, Active: m.Active, Connected: m.Connected, Version: m.Version,
 	}
 	if byLeader && commit > m.Match {

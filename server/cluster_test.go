@@ -70,7 +70,8 @@ func (c *testCluster) startAll() {
 func newCluster(t *testing.T, n int, change func(*Config)) *testCluster {
 	t.Helper()
 	runBeside(t)
-	c := &testCluster{t: t, logger: testlog.New(t), change: change, dir: t.TempDir(), initial: make(map[string]string), servers: make([]*Server, n), conns: make([]*grpc.ClientConn, n)}
+	c := &testCluster{t: t, logger: testlog.New(t), change: change, dir: t.TempDir(),
+		initial: make(map[string]string), servers: make([]*Server, n), conns: make([]*grpc.ClientConn, n)}
 	addresses := freeAddresses(t, 2*n)
 	c.listen = addresses[:n]
 	for i := range n {
@@ -91,7 +92,8 @@ func (c *testCluster) start(i int) error { return c.startIn(context.Background()
 
 func (c *testCluster) startIn(ctx context.Context, i int) error {
 	name := fmt.Sprint("server-", i)
-	config := Config{Listen: c.listen[i], Database: "/local", DataDir: filepath.Join(c.dir, name), Logger: c.logger.With("server", name), LoopbackAdmin: true,
+	config := Config{Listen: c.listen[i], Database: "/local", DataDir: filepath.Join(c.dir, name),
+		Logger: c.logger.With("server", name), LoopbackAdmin: true,
 		Cluster: raftstore.Cluster{Name: name, ListenPeer: c.initial[name], Initial: maps.Clone(c.initial)}}
 	// A busy machine may take long to elect a leader, and to answer for a connection.
 	config.callPatience, config.keepalive = waitMax, waitMax
@@ -104,7 +106,8 @@ func (c *testCluster) startIn(ctx context.Context, i int) error {
 	}
 	c.servers[i] = s
 	if c.conns[i] == nil {
-		c.conns[i], err = grpc.NewClient(c.listen[i], grpc.WithTransportCredentials(insecure.NewCredentials()))
+		c.conns[i], err = grpc.NewClient(c.listen[i],
+			grpc.WithTransportCredentials(insecure.NewCredentials()))
 	}
 	return err
 }
@@ -142,7 +145,8 @@ func (c *testCluster) leader() (leads, follows int) {
 
 func (c *testCluster) createNode(i int, path string) {
 	c.t.Helper()
-	answer, err := Ydb_Coordination_V1.NewCoordinationServiceClient(c.conns[i]).CreateNode(c.t.Context(), &Ydb_Coordination.CreateNodeRequest{Path: path})
+	answer, err := Ydb_Coordination_V1.NewCoordinationServiceClient(c.conns[i]).CreateNode(c.t.Context(),
+		&Ydb_Coordination.CreateNodeRequest{Path: path})
 	if err != nil || answer.GetOperation().GetStatus() != Ydb.StatusIds_SUCCESS {
 		c.t.Fatalf("create: %v, %v", answer, err)
 	}
@@ -169,7 +173,8 @@ func release(reqID uint64, name string) *Ydb_Coordination.SessionRequest {
 
 func wait(reqID uint64, name string) *Ydb_Coordination.SessionRequest {
 	return &Ydb_Coordination.SessionRequest{Request: &Ydb_Coordination.SessionRequest_AcquireSemaphore_{
-		AcquireSemaphore: &Ydb_Coordination.SessionRequest_AcquireSemaphore{ReqId: reqID, Name: name, Count: 1<<64 - 1, Ephemeral: true, TimeoutMillis: 1<<64 - 1}}}
+		AcquireSemaphore: &Ydb_Coordination.SessionRequest_AcquireSemaphore{ReqId: reqID, Name: name,
+			Count: 1<<64 - 1, Ephemeral: true, TimeoutMillis: 1<<64 - 1}}}
 }
 
 // TestAnyServerServes opens sessions on all three servers and hands one lock around.

@@ -102,13 +102,15 @@ type Config struct {
 	// guessing costs.
 	passwords *auth.Hasher
 
-	backupStall     time.Duration                                   // instead of the constant, in tests
-	callPatience    time.Duration                                   // the same
-	contactPatience time.Duration                                   // the same
-	stopPatience    time.Duration                                   // instead of handOverPatience and of drainPatience, in tests
-	keepalive       time.Duration                                   // instead of keepaliveTimeout, in tests
-	lag             func(*group.Group) (entries uint64, known bool) // instead of what the group says, in tests
-	divergence      func(*group.Group) (group.Divergence, bool)     // the same
+	backupStall     time.Duration // instead of the constant, in tests
+	callPatience    time.Duration // the same
+	contactPatience time.Duration // the same
+	// instead of handOverPatience and of drainPatience, in tests
+	stopPatience time.Duration
+	keepalive    time.Duration // instead of keepaliveTimeout, in tests
+	// instead of what the group says, in tests
+	lag        func(*group.Group) (entries uint64, known bool)
+	divergence func(*group.Group) (group.Divergence, bool) // the same
 }
 
 const defaultHoldStartFailureMillis = 100

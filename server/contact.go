@@ -51,7 +51,8 @@ func (s *silence) long() bool {
 }
 
 // errCutOff is for whom a server cannot know any more. The status has clients try another server.
-var errCutOff = status.Error(codes.Unavailable, "This server has not heard of a leader for too long to know which login tokens are still good")
+var errCutOff = status.Error(codes.Unavailable,
+	"This server has not heard of a leader for too long to know which login tokens are still good")
 
 // cutOff reports whether a token may have been revoked long ago without this server having heard of it.
 func (s *Server) cutOff() bool {

@@ -23,16 +23,19 @@ func TestCutOffServerTakesNoLoginTokens(t *testing.T) {
 	tokens := filepath.Join(t.TempDir(), "tokens")
 	writeFile(t, tokens, "token-of-alice alice\n")
 	c := startClusterWith(t, 2, func(config *Config) {
-		config.Auth, config.TokenFile, config.InitialAdmin, config.InitialAdminPassword = AuthRequired, tokens, "root", rootPassword
+		config.Auth, config.TokenFile, config.InitialAdmin, config.InitialAdminPassword = AuthRequired,
+			tokens, "root", rootPassword
 		config.contactPatience = 300 * time.Millisecond
 	})
 	ctx, cancel := context.WithTimeout(t.Context(), waitMax)
 	defer cancel()
 	var token string
 	c.eventually("a login", func() bool { // between two leaders there may be none for too long
-		answer, err := Ydb_Auth_V1.NewAuthServiceClient(c.conns[0]).Login(ctx, &Ydb_Auth.LoginRequest{User: "root", Password: rootPassword})
+		answer, err := Ydb_Auth_V1.NewAuthServiceClient(c.conns[0]).Login(ctx,
+			&Ydb_Auth.LoginRequest{User: "root", Password: rootPassword})
 		var result Ydb_Auth.LoginResult
-		if err != nil || answer.GetOperation().GetResult() == nil || answer.GetOperation().GetResult().UnmarshalTo(&result) != nil {
+		if err != nil || answer.GetOperation().GetResult() == nil ||
+			answer.GetOperation().GetResult().UnmarshalTo(&result) != nil {
 			return false
 		}
 		token = result.GetToken()
@@ -40,7 +43,8 @@ func TestCutOffServerTakesNoLoginTokens(t *testing.T) {
 	})
 	whoAmI := func(token string) codes.Code {
 		ctx := metadata.AppendToOutgoingContext(ctx, "x-ydb-auth-ticket", token)
-		_, err := Ydb_Discovery_V1.NewDiscoveryServiceClient(c.conns[0]).WhoAmI(ctx, &Ydb_Discovery.WhoAmIRequest{})
+		_, err := Ydb_Discovery_V1.NewDiscoveryServiceClient(c.conns[0]).WhoAmI(ctx,
+			&Ydb_Discovery.WhoAmIRequest{})
 		return status.Code(err)
 	}
 	c.eventually("the token taken", func() bool { return whoAmI(token) == codes.OK })

@@ -37,7 +37,8 @@ func (c control) ExpireSession(ctx context.Context, node string, session uint64)
 		return err
 	}
 	answer, err := c.group.Execute(ctx, func(call coordination.CallID) coordination.Command {
-		return &coordination.EndSession{CallID: call, Node: id, Session: coordination.SessionID(session), Reason: "a fault"}
+		return &coordination.EndSession{CallID: call, Node: id, Session: coordination.SessionID(session),
+			Reason: "a fault"}
 	})
 	return succeeded(answer, err)
 }
@@ -45,10 +46,11 @@ func (c control) ExpireSession(ctx context.Context, node string, session uint64)
 // node finds a coordination node by its path.
 func (c control) node(ctx context.Context, path string) (id coordination.NodeID, err error) {
 	split := scheme.SplitLoose(path)
-	found, answer, err := c.group.Describe(ctx, coordination.Caller{}, split, func(m *coordination.Machine) (d group.Described) {
-		d.Lineage, d.Outcome = m.Tree().NodeToDescribe(split)
-		return d
-	})
+	found, answer, err := c.group.Describe(ctx, coordination.Caller{}, split,
+		func(m *coordination.Machine) (d group.Described) {
+			d.Lineage, d.Outcome = m.Tree().NodeToDescribe(split)
+			return d
+		})
 	if err = succeeded(answer, err); err != nil {
 		return 0, fmt.Errorf("coordination node %s: %w", path, err)
 	}

@@ -21,13 +21,15 @@ func TestFollowerCopiesAreBounded(t *testing.T) {
 	s := c.servers[follower]
 	reader := openTest(t, t.Context(), c.conns[follower], start(1_800_000))
 	next(t, reader)
-	send(t, reader, &Ydb_Coordination.SessionRequest{Request: &Ydb_Coordination.SessionRequest_CreateSemaphore_{
-		CreateSemaphore: &Ydb_Coordination.SessionRequest_CreateSemaphore{ReqId: 1, Name: "large", Limit: 1, Data: make([]byte, each)}}})
+	send(t, reader,
+		&Ydb_Coordination.SessionRequest{Request: &Ydb_Coordination.SessionRequest_CreateSemaphore_{
+			CreateSemaphore: &Ydb_Coordination.SessionRequest_CreateSemaphore{ReqId: 1, Name: "large",
+				Limit: 1, Data: make([]byte, each)}}})
 	next(t, reader)
 	describe := &Ydb_Coordination.SessionRequest{Request: &Ydb_Coordination.SessionRequest_DescribeSemaphore_{
 		DescribeSemaphore: &Ydb_Coordination.SessionRequest_DescribeSemaphore{ReqId: 2, Name: "large"}}}
-	other, err := grpc.NewClient(s.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithStaticStreamWindowSize(1<<16),
-		grpc.WithStaticConnWindowSize(1<<30))
+	other, err := grpc.NewClient(s.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithStaticStreamWindowSize(1<<16), grpc.WithStaticConnWindowSize(1<<30))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -53,7 +53,8 @@ func (c *cuttable) dialer(from string) func(context.Context, string) (net.Conn, 
 		if err != nil {
 			return nil, err
 		}
-		conn := &cuttableConn{Conn: below, network: c, from: from, to: to, broken: make(chan struct{}), known: make(chan struct{})}
+		conn := &cuttableConn{Conn: below, network: c, from: from, to: to, broken: make(chan struct{}),
+			known: make(chan struct{})}
 		c.mutex.Lock()
 		defer c.mutex.Unlock()
 		c.conns[conn] = true
@@ -205,7 +206,8 @@ func TestCutOffServerFallsSilent(t *testing.T) {
 
 // granted waits until a session that waits for the lock has got it. On a busy machine the others may have no
 // leader for longer than the grace period; then its stream ends, and the session goes on with another.
-func (c *testCluster) granted(i int, stream sessionClient, again *Ydb_Coordination.SessionRequest_SessionStart) {
+func (c *testCluster) granted(i int, stream sessionClient,
+	again *Ydb_Coordination.SessionRequest_SessionStart) {
 	c.t.Helper()
 	for {
 		m, err := stream.Recv()
@@ -237,8 +239,10 @@ func cutOffServerFallsSilent(t *testing.T, leads bool) {
 	if leads {
 		off, other = leader, follower
 	}
-	created, err := Ydb_Coordination_V1.NewCoordinationServiceClient(c.conns[other]).CreateNode(t.Context(), &Ydb_Coordination.CreateNodeRequest{
-		Path: testNode, Config: &Ydb_Coordination.Config{SelfCheckPeriodMillis: 500, SessionGracePeriodMillis: 1500}})
+	created, err := Ydb_Coordination_V1.NewCoordinationServiceClient(c.conns[other]).CreateNode(t.Context(),
+		&Ydb_Coordination.CreateNodeRequest{
+			Path: testNode, Config: &Ydb_Coordination.Config{SelfCheckPeriodMillis: 500,
+				SessionGracePeriodMillis: 1500}})
 	if err != nil || created.GetOperation().GetStatus() != Ydb.StatusIds_SUCCESS {
 		t.Fatalf("create: %v, %v", created, err)
 	}
@@ -266,7 +270,8 @@ func cutOffServerFallsSilent(t *testing.T, leads bool) {
 	client.Wait()
 	last := events.lines[len(events.lines)-1]
 	for i, line := range events.lines {
-		if line == "the lock is somebody else's" && i+1 < len(events.lines) && events.lines[i+1] == "alive" || last == "alive" {
+		if line == "the lock is somebody else's" && i+1 < len(events.lines) && events.lines[i+1] == "alive" ||
+			last == "alive" {
 			t.Errorf("leads %v: %q", leads, events.lines)
 		}
 	}

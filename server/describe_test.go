@@ -26,7 +26,8 @@ func (c *testCluster) queued(n int) {
 			c.t.Errorf("got %v", m)
 		}
 		send(c.t, stream, wait(1, "lock"))
-		if m := next(c.t, stream); m.GetAcquireSemaphorePending() == nil && m.GetAcquireSemaphoreResult() == nil {
+		if m := next(c.t, stream); m.GetAcquireSemaphorePending() == nil &&
+			m.GetAcquireSemaphoreResult() == nil {
 			c.t.Errorf("got %v", m)
 		}
 	}
@@ -86,9 +87,12 @@ func describeWhileOthersQueueUp(t *testing.T, waiting int) {
 			stream := openTest(t, t.Context(), conns[i%2], start(600_000))
 			next(t, stream)
 			for round := range rounds {
-				send(t, stream, &Ydb_Coordination.SessionRequest{Request: &Ydb_Coordination.SessionRequest_DescribeSemaphore_{
-					DescribeSemaphore: &Ydb_Coordination.SessionRequest_DescribeSemaphore{ReqId: uint64(round), Name: "lock", IncludeOwners: true, IncludeWaiters: true}}})
-				if err := isWhole(next(t, stream).GetDescribeSemaphoreResult(), waiting, waiting+6); err != nil {
+				send(t, stream,
+					&Ydb_Coordination.SessionRequest{Request: &Ydb_Coordination.SessionRequest_DescribeSemaphore_{
+						DescribeSemaphore: &Ydb_Coordination.SessionRequest_DescribeSemaphore{ReqId: uint64(
+							round), Name: "lock", IncludeOwners: true, IncludeWaiters: true}}})
+				if err := isWhole(next(t, stream).GetDescribeSemaphoreResult(), waiting,
+					waiting+6); err != nil {
 					t.Error(err)
 				}
 			}
@@ -102,7 +106,8 @@ func describeWhileOthersQueueUp(t *testing.T, waiting int) {
 // isWhole wants one owner, and waiters in their order.
 func isWhole(r *Ydb_Coordination.SessionResponse_DescribeSemaphoreResult, fewest, most int) error {
 	d := r.GetSemaphoreDescription()
-	if r.GetStatus() != Ydb.StatusIds_SUCCESS || len(d.GetOwners()) != 1 || len(d.GetWaiters()) < fewest || len(d.GetWaiters()) > most {
+	if r.GetStatus() != Ydb.StatusIds_SUCCESS || len(d.GetOwners()) != 1 || len(d.GetWaiters()) < fewest ||
+		len(d.GetWaiters()) > most {
 		return fmt.Errorf("%v: %d owners, %d waiters", r.GetStatus(), len(d.GetOwners()), len(d.GetWaiters()))
 	}
 	last := d.GetOwners()[0].GetOrderId()

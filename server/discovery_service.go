@@ -29,16 +29,19 @@ var servedNames = []string{"coordination", "scheme", "discovery", "auth"}
 // ListEndpoints names the servers of the cluster, in random order, under the addresses that clients are to
 // use for the kind of listener on which the question came: SDKs drop the endpoints of the other kind. It
 // needs no leader.
-func (s discoveryService) ListEndpoints(ctx context.Context, r *Ydb_Discovery.ListEndpointsRequest) (*Ydb_Discovery.ListEndpointsResponse, error) {
+func (s discoveryService) ListEndpoints(ctx context.Context,
+	r *Ydb_Discovery.ListEndpointsRequest) (*Ydb_Discovery.ListEndpointsResponse, error) {
 	answer, result := outcome.Done(), &Ydb_Discovery.ListEndpointsResult{SelfLocation: location}
 	switch {
 	case !slices.Equal(scheme.SplitLoose(r.GetDatabase()), scheme.SplitLoose(s.config.Database)):
 		answer = outcome.Because(outcome.NotFound, "Unknown database: "+r.GetDatabase())
 	case servesAll(r.GetService()):
 		ssl := cameByTLS(ctx)
-		for _, e := range endpoints(s.store.Members(), s.store.Member(), s.addressesFor(ctx), ssl, s.leaving.Load()) {
+		for _, e := range endpoints(s.store.Members(), s.store.Member(), s.addressesFor(ctx), ssl,
+			s.leaving.Load()) {
 			result.Endpoints = append(result.Endpoints, &Ydb_Discovery.EndpointInfo{
-				Address: e.at.host, Port: e.at.port, Ssl: ssl, NodeId: e.node, Location: location, Service: servedNames,
+				Address: e.at.host, Port: e.at.port, Ssl: ssl, NodeId: e.node, Location: location,
+				Service: servedNames,
 			})
 		}
 		s.config.hooks.Shuffle(len(result.Endpoints), func(i, j int) {
@@ -59,7 +62,8 @@ func servesAll(wanted []string) bool {
 }
 
 // WhoAmI names the caller, as the reference does: an anonymous one is an error.
-func (s discoveryService) WhoAmI(ctx context.Context, r *Ydb_Discovery.WhoAmIRequest) (*Ydb_Discovery.WhoAmIResponse, error) {
+func (s discoveryService) WhoAmI(ctx context.Context,
+	r *Ydb_Discovery.WhoAmIRequest) (*Ydb_Discovery.WhoAmIResponse, error) {
 	answer, result := outcome.Done(), &Ydb_Discovery.WhoAmIResult{User: auth.Of(ctx).Name}
 	if result.User == "" {
 		answer = outcome.Because(outcome.GenericError, "No token provided")

@@ -53,14 +53,16 @@ func TestDiscoveryByTheNameCalled(t *testing.T) {
 
 // TestDiscoveryByTheNameCalledTLS: each listener by itself.
 func TestDiscoveryByTheNameCalledTLS(t *testing.T) {
-	for advertise, want := range map[string]string{"": "coordd.example:99", "named.example:88": "named.example:88"} {
+	for advertise, want := range map[string]string{"": "coordd.example:99",
+		"named.example:88": "named.example:88"} {
 		a := newAuthority(t)
 		s, _ := startTest(t, func(c *Config) {
 			a.configure(c)
 			c.ListenTLS, c.AdvertiseTLS = "0.0.0.0:0", advertise
 		})
 		port := portOf(t, s.tls.Addr())
-		conn, err := grpc.NewClient("127.0.0.1:"+port, grpc.WithAuthority("coordd.example:99"), grpc.WithTransportCredentials(credentials.NewTLS(a.client(""))))
+		conn, err := grpc.NewClient("127.0.0.1:"+port, grpc.WithAuthority("coordd.example:99"),
+			grpc.WithTransportCredentials(credentials.NewTLS(a.client(""))))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -77,7 +79,8 @@ func TestDiscoveryOfAMember(t *testing.T) {
 	addresses := freeAddresses(t, 1)
 	s, _ := startTest(t, func(c *Config) {
 		c.Listen, c.InMemory, c.DataDir = "0.0.0.0:0", false, t.TempDir()
-		c.Cluster = raftstore.Cluster{Name: "a", ListenPeer: addresses[0], Initial: map[string]string{"a": addresses[0]}}
+		c.Cluster = raftstore.Cluster{Name: "a", ListenPeer: addresses[0],
+			Initial: map[string]string{"a": addresses[0]}}
 	})
 	port := portOf(t, s.Addr())
 	conn, err := grpc.NewClient("127.0.0.1:"+port, grpc.WithTransportCredentials(insecure.NewCredentials()))
@@ -85,7 +88,8 @@ func TestDiscoveryOfAMember(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	if e := endpointOf(t, t.Context(), conn); e.GetAddress() != "localhost" || strconv.Itoa(int(e.GetPort())) != port {
+	if e := endpointOf(t, t.Context(), conn); e.GetAddress() != "localhost" ||
+		strconv.Itoa(int(e.GetPort())) != port {
 		t.Errorf("got %v, want what the others are told", e)
 	}
 }

@@ -18,16 +18,17 @@ import (
 
 func TestClientAddressText(t *testing.T) {
 	for text, want := range map[string]clientAddresses{
-		"plain=a.example:2136":                       {plain: hostPort{"a.example", 2136}},
-		"plain=a.example:2136,tls=[2001:db8::1]:535": {plain: hostPort{"a.example", 2136}, tls: hostPort{"2001:db8::1", 535}},
-		"tls=a:1": {tls: hostPort{"a", 1}},
-		"":        {},
+		"plain=a.example:2136": {plain: hostPort{"a.example", 2136}},
+		"plain=a.example:2136,tls=[2001:db8::1]:535": {plain: hostPort{"a.example", 2136},
+			tls: hostPort{"2001:db8::1", 535}}, "tls=a:1": {tls: hostPort{"a", 1}},
+		"": {},
 	} {
 		if got := parseClientAddresses(text); got != want || got.text() != text {
 			t.Errorf("%q: got %v, written as %q", text, got, got.text())
 		}
 	}
-	for _, text := range []string{addressesOfNone, "plain", "plain=", "plain=a", "plain=:1", "plain=a:0", "plain=a:65536", "later=a:1", ",", "=a:1"} {
+	for _, text := range []string{addressesOfNone, "plain", "plain=", "plain=a", "plain=:1", "plain=a:0",
+		"plain=a:65536", "later=a:1", ",", "=a:1"} {
 		if got := parseClientAddresses(text); got != (clientAddresses{}) {
 			t.Errorf("%q: got %v", text, got)
 		}
@@ -36,24 +37,37 @@ func TestClientAddressText(t *testing.T) {
 
 func TestEndpoints(t *testing.T) {
 	own := clientAddresses{plain: hostPort{"self", 1}, tls: hostPort{"self", 2}}
-	member := func(id uint64, text string) raftstore.Member { return raftstore.Member{ID: id, ClientAddress: text} }
+	member := func(id uint64, text string) raftstore.Member {
+		return raftstore.Member{ID: id, ClientAddress: text}
+	}
 	for name, test := range map[string]struct {
 		members      raftstore.Members
 		tls, leaving bool
 		want         []endpoint
 	}{
-		"alone":                       {raftstore.Members{member(5, "")}, false, false, []endpoint{{5, own.plain}}},
-		"alone and leaving":           {raftstore.Members{member(5, addressesOfNone)}, false, true, []endpoint{{5, own.plain}}},
-		"unknown to itself":           {nil, true, false, []endpoint{{1, own.tls}}},
-		"old address of its own":      {raftstore.Members{member(5, "plain=old:1")}, false, false, []endpoint{{5, own.plain}}},
-		"others by plain text":        {raftstore.Members{member(2, "plain=b:1,tls=b:2"), member(5, ""), member(9, "plain=c:1")}, false, false, []endpoint{{5, own.plain}, {2, hostPort{"b", 1}}, {9, hostPort{"c", 1}}}},
-		"others by TLS":               {raftstore.Members{member(2, "plain=b:1,tls=b:2"), member(5, ""), member(9, "plain=c:1")}, true, false, []endpoint{{5, own.tls}, {2, hostPort{"b", 2}}}},
-		"leaving":                     {raftstore.Members{member(2, "plain=b:1"), member(5, "")}, false, true, []endpoint{{2, hostPort{"b", 1}}}},
-		"others not ready or leaving": {raftstore.Members{member(2, ""), member(5, ""), member(9, addressesOfNone)}, false, false, []endpoint{{5, own.plain}}},
-		"one address twice":           {raftstore.Members{member(2, "plain=b:1"), member(3, "plain=b:1"), member(4, "plain=self:1"), member(5, "")}, false, false, []endpoint{{5, own.plain}, {2, hostPort{"b", 1}}}},
-		"numbers that collide":        {raftstore.Members{member(5, ""), member(1<<32, "plain=b:1"), member(1<<32|5, "plain=c:1"), member(2<<32|5, "plain=d:1")}, false, false, []endpoint{{5, own.plain}, {1, hostPort{"b", 1}}, {6, hostPort{"c", 1}}, {7, hostPort{"d", 1}}}},
+		"alone": {raftstore.Members{member(5, "")}, false, false,
+			[]endpoint{{5, own.plain}}},
+		"alone and leaving": {raftstore.Members{member(5, addressesOfNone)}, false, true,
+			[]endpoint{{5, own.plain}}}, "unknown to itself": {nil, true, false, []endpoint{{1, own.tls}}},
+		"old address of its own": {raftstore.Members{member(5, "plain=old:1")}, false, false,
+			[]endpoint{{5, own.plain}}}, "others by plain text": {raftstore.Members{member(2,
+			"plain=b:1,tls=b:2"), member(5, ""), member(9, "plain=c:1")}, false, false,
+			[]endpoint{{5, own.plain}, {2, hostPort{"b", 1}}, {9, hostPort{"c", 1}}}},
+		"others by TLS": {raftstore.Members{member(2, "plain=b:1,tls=b:2"), member(5, ""),
+			member(9, "plain=c:1")}, true, false, []endpoint{{5, own.tls}, {2, hostPort{"b", 2}}}},
+		"leaving": {raftstore.Members{member(2, "plain=b:1"), member(5, "")}, false, true,
+			[]endpoint{{2, hostPort{"b", 1}}}},
+		"others not ready or leaving": {raftstore.Members{member(2, ""), member(5, ""),
+			member(9, addressesOfNone)}, false, false, []endpoint{{5, own.plain}}},
+		"one address twice": {raftstore.Members{member(2, "plain=b:1"), member(3, "plain=b:1"),
+			member(4, "plain=self:1"), member(5, "")}, false, false,
+			[]endpoint{{5, own.plain}, {2, hostPort{"b", 1}}}},
+		"numbers that collide": {raftstore.Members{member(5, ""), member(1<<32, "plain=b:1"),
+			member(1<<32|5, "plain=c:1"), member(2<<32|5, "plain=d:1")}, false, false,
+			[]endpoint{{5, own.plain}, {1, hostPort{"b", 1}}, {6, hostPort{"c", 1}}, {7, hostPort{"d", 1}}}},
 	} {
-		if got := endpoints(test.members, 5, own, test.tls, test.leaving); !reflect.DeepEqual(got, test.want) {
+		if got := endpoints(test.members, 5, own, test.tls, test.leaving); !reflect.DeepEqual(got,
+			test.want) {
 			t.Errorf("%s: got %v, want %v", name, got, test.want)
 		}
 	}
@@ -62,12 +76,14 @@ func TestEndpoints(t *testing.T) {
 // listed asks a server for its endpoints.
 func listed(t *testing.T, conn *grpc.ClientConn) []*Ydb_Discovery.EndpointInfo {
 	t.Helper()
-	answer, err := Ydb_Discovery_V1.NewDiscoveryServiceClient(conn).ListEndpoints(t.Context(), &Ydb_Discovery.ListEndpointsRequest{Database: "/local"})
+	answer, err := Ydb_Discovery_V1.NewDiscoveryServiceClient(conn).ListEndpoints(t.Context(),
+		&Ydb_Discovery.ListEndpointsRequest{Database: "/local"})
 	var result Ydb_Discovery.ListEndpointsResult
 	if err == nil {
 		err = answer.GetOperation().GetResult().UnmarshalTo(&result)
 	}
-	if err != nil || answer.GetOperation().GetStatus() != Ydb.StatusIds_SUCCESS || result.GetSelfLocation() == "" {
+	if err != nil || answer.GetOperation().GetStatus() != Ydb.StatusIds_SUCCESS ||
+		result.GetSelfLocation() == "" {
 		t.Fatalf("list endpoints: %v, %v", answer, err)
 	}
 	return result.GetEndpoints()

@@ -113,7 +113,8 @@ func (s *Server) addInitialAdmin(ctx context.Context) error {
 	ctx, cancel := s.inTime(ctx)
 	defer cancel()
 	answer, err := s.execute(ctx, func(call coordination.CallID) coordination.Command {
-		return &coordination.AddUser{CallID: call, Name: name, PasswordHash: hash, Administrator: true, OnlyFirst: true}
+		return &coordination.AddUser{CallID: call, Name: name, PasswordHash: hash, Administrator: true,
+			OnlyFirst: true}
 	})
 	if err == nil && !answer.OK() {
 		err = errors.New(answer.String())

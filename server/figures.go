@@ -88,13 +88,16 @@ func (s *Server) Figures() Figures {
 	used, limits := s.group.StateSize()
 	c := s.connections
 	f := Figures{
-		Readiness: s.Shown(), Issues: s.shownIssues(), Group: s.group.Figures(), Log: s.store.Figures(), StateBytes: used,
-		Connections: ConnectionFigures{Open: c.Open(), Calls: c.CallsUnderWay(), ReceivedBytes: c.Received(), Refused: c.Refused(),
-			Evicted: c.Evicted(), Resets: c.Cut(), ReceivingMost: c.CutForReceiving(), EndUnread: c.CutForUnread(),
-			RefusedCalls: c.RefusedCalls()},
-		Hardening: s.config.Hardening, Methods: make(map[string]MethodFigures), Requests: make(map[string]map[string]uint64),
-		Failures: make(map[string]uint64), Changes: s.meters.changed.Load(), Granted: s.meters.granted.Read(),
-		Queued: s.meters.queued.Read(), Rejected: make(map[string]uint64), Panics: s.panics.count.Load(),
+		Readiness: s.Shown(), Issues: s.shownIssues(), Group: s.group.Figures(), Log: s.store.Figures(),
+		StateBytes: used,
+		Connections: ConnectionFigures{Open: c.Open(), Calls: c.CallsUnderWay(), ReceivedBytes: c.Received(),
+			Refused: c.Refused(),
+			Evicted: c.Evicted(), Resets: c.Cut(), ReceivingMost: c.CutForReceiving(),
+			EndUnread: c.CutForUnread(), RefusedCalls: c.RefusedCalls()},
+		Hardening: s.config.Hardening, Methods: make(map[string]MethodFigures),
+		Requests: make(map[string]map[string]uint64), Failures: make(map[string]uint64),
+		Changes: s.meters.changed.Load(), Granted: s.meters.granted.Read(), Queued: s.meters.queued.Read(),
+		Rejected: make(map[string]uint64), Panics: s.panics.count.Load(),
 	}
 	if limits.State != UnlimitedState {
 		f.StateLimit = limits.State
@@ -128,9 +131,10 @@ func (s *Server) Figures() Figures {
 
 // sessionRequests is what the kinds of requests are called.
 var sessionRequests = map[coordination.RequestKind]string{
-	coordination.RequestAcquire: "acquire", coordination.RequestRelease: "release", coordination.RequestCreate: "create",
-	coordination.RequestUpdate: "update", coordination.RequestDelete: "delete", coordination.RequestDescribe: "describe",
-	coordination.RequestStop: "stop",
+	coordination.RequestAcquire: "acquire", coordination.RequestRelease: "release",
+	coordination.RequestCreate: "create",
+	coordination.RequestUpdate: "update", coordination.RequestDelete: "delete",
+	coordination.RequestDescribe: "describe", coordination.RequestStop: "stop",
 }
 
 func (m *methodMeter) read() MethodFigures {
@@ -156,8 +160,9 @@ func (s *Server) Shown() Readiness {
 }
 
 // issueKinds are those that are shown also while there is none.
-var issueKinds = []issueKind{issueStopping, issueFailed, issueNoMember, issueNoLeader, issueKeptOut, issueReplaying, issueCatchingUp,
-	issueDisk, issueDiverged, issueSilent, issueFull, issueMemory, issueMute, issueUnlike, issueLimits}
+var issueKinds = []issueKind{issueStopping, issueFailed, issueNoMember, issueNoLeader, issueKeptOut,
+	issueReplaying, issueCatchingUp, issueDisk, issueDiverged, issueSilent, issueFull, issueMemory, issueMute,
+	issueUnlike, issueLimits}
 
 func (s *Server) shownIssues() map[string]bool {
 	shown := s.shown.Load()

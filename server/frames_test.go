@@ -66,20 +66,25 @@ func TestFrames(t *testing.T) {
 		{"truncated message", nil, brief[:len(brief)-1], true, codes.Internal},
 		{"length of 2^31", nil, prefixed(0, 1<<31, brief), false, codes.ResourceExhausted},
 		{"length of 2^32-1", nil, prefixed(0, 1<<32-1, brief), false, codes.ResourceExhausted},
-		{"length one over the limit", nil, prefixed(0, maxRequestBytes+1, brief), false, codes.ResourceExhausted},
-		{"compressed bomb", []string{"grpc-encoding", "gzip"}, prefixed(1, uint32(len(bomb)), bomb), false, codes.ResourceExhausted},
-		{"compressed bomb of zlib's", []string{"grpc-encoding", "deflate"}, prefixed(1, uint32(len(zlibbed)), zlibbed), false, codes.ResourceExhausted},
-		{"compressed without saying how", nil, prefixed(1, uint32(len(brief)-5), brief[5:]), false, codes.Internal},
-		{"unknown compression", []string{"grpc-encoding", "zstd"}, prefixed(1, uint32(len(brief)-5), brief[5:]), false, codes.Unimplemented},
-		{"not gzip", []string{"grpc-encoding", "gzip"}, prefixed(1, uint32(len(brief)-5), brief[5:]), false, codes.Internal},
-		{"not zlib", []string{"grpc-encoding", "deflate"}, prefixed(1, uint32(len(brief)-5), brief[5:]), false, codes.Internal},
+		{"length one over the limit", nil, prefixed(0, maxRequestBytes+1, brief), false,
+			codes.ResourceExhausted}, {"compressed bomb", []string{"grpc-encoding", "gzip"},
+			prefixed(1, uint32(len(bomb)), bomb), false, codes.ResourceExhausted},
+		{"compressed bomb of zlib's", []string{"grpc-encoding", "deflate"},
+			prefixed(1, uint32(len(zlibbed)), zlibbed), false, codes.ResourceExhausted},
+		{"compressed without saying how", nil, prefixed(1, uint32(len(brief)-5), brief[5:]), false,
+			codes.Internal}, {"unknown compression", []string{"grpc-encoding", "zstd"},
+			prefixed(1, uint32(len(brief)-5), brief[5:]), false, codes.Unimplemented},
+		{"not gzip", []string{"grpc-encoding", "gzip"}, prefixed(1, uint32(len(brief)-5), brief[5:]), false,
+			codes.Internal}, {"not zlib", []string{"grpc-encoding", "deflate"},
+			prefixed(1, uint32(len(brief)-5), brief[5:]), false, codes.Internal},
 		{"flag that means nothing", nil, prefixed(2, uint32(len(brief)-5), brief[5:]), false, codes.Internal},
 		{"empty message", nil, prefixed(0, 0, nil), false, codes.InvalidArgument},
 		{"half-closed", nil, brief, true, codes.Canceled},
 		{"half-closed without a message", nil, nil, true, codes.Canceled},
 		{"never whole", nil, brief[:len(brief)-1], false, codes.DeadlineExceeded},
 		{"nothing", nil, nil, false, codes.DeadlineExceeded},
-		{"10,000 unknown fields, half-closed", nil, prefixed(0, uint32(len(unknown)), unknown), true, codes.Canceled},
+		{"10,000 unknown fields, half-closed", nil, prefixed(0, uint32(len(unknown)), unknown), true,
+			codes.Canceled},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			s := patient
@@ -99,7 +104,8 @@ func TestFrames(t *testing.T) {
 			if s == hurried {
 				return // the next stream might be too late as well
 			}
-			if err := errorsOf(c.headers(3, false, callHeaders(sessionMethod)), c.data(3, false, brief), c.await(3, http2.FrameData)); err != nil {
+			if err := errorsOf(c.headers(3, false, callHeaders(sessionMethod)), c.data(3, false, brief),
+				c.await(3, http2.FrameData)); err != nil {
 				t.Errorf("the next stream on the connection: %v", err)
 			}
 		})

@@ -102,15 +102,18 @@ func (h Hardening) withDefaults(resources Resources) Hardening {
 // the other end of a connection is a call of somebody who is known.
 func (h Hardening) ofConnections(proofWanted bool) listen.Limits {
 	return listen.Limits{
-		Connections: h.Connections, ConnectionsPerAddress: h.ConnectionsPerAddress, Strangers: h.Strangers, ProofWanted: proofWanted,
-		Calls: h.Calls, CallsPerAddress: h.CallsPerAddress, Standing: h.Watches, StandingPerAddress: h.WatchesPerAddress, Linger: h.Linger,
-		ReceivedBytes: h.ReceivedBytes, ResetBurst: h.ResetBurst, ResetsPerSecond: h.ResetsPerSecond,
+		Connections: h.Connections, ConnectionsPerAddress: h.ConnectionsPerAddress, Strangers: h.Strangers,
+		ProofWanted: proofWanted,
+		Calls:       h.Calls, CallsPerAddress: h.CallsPerAddress, Standing: h.Watches,
+		StandingPerAddress: h.WatchesPerAddress, Linger: h.Linger, ReceivedBytes: h.ReceivedBytes,
+		ResetBurst: h.ResetBurst, ResetsPerSecond: h.ResetsPerSecond,
 	}
 }
 
 func (h Hardening) validate() error {
 	const most = 1 << 30
-	for _, n := range []int{h.StreamsPerConnection, h.Streams, h.Connections, h.ConnectionsPerAddress, h.Strangers, h.Calls,
+	for _, n := range []int{h.StreamsPerConnection, h.Streams, h.Connections, h.ConnectionsPerAddress,
+		h.Strangers, h.Calls,
 		h.CallsPerAddress, h.Watches, h.WatchesPerAddress, h.ResetBurst, h.ResetsPerSecond} {
 		if n < 0 || n > most {
 			return errors.New("limits: want numbers from 1 to 1073741824")

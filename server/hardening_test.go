@@ -27,7 +27,8 @@ func TestFirstMessageIsOverdue(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s := endOf(stream); s.Code() != codes.DeadlineExceeded || s.Message() != "First message did not come in time" {
+	if s := endOf(stream); s.Code() != codes.DeadlineExceeded ||
+		s.Message() != "First message did not come in time" {
 		t.Fatalf("ended with %v", s)
 	}
 }
@@ -105,7 +106,8 @@ func TestRequestsInFlight(t *testing.T) {
 	for i := range maxInFlightRequests - 1 {
 		send(t, stream, acquire(uint64(i), fmt.Sprint(i), nil))
 	}
-	eventually(t, "all but one request to be in flight", func() bool { n, _ := state(); return n == maxInFlightRequests-1 })
+	eventually(t, "all but one request to be in flight",
+		func() bool { n, _ := state(); return n == maxInFlightRequests-1 })
 	if _, paused := state(); paused {
 		t.Error("the stream is not read although there is room for one more")
 	}
@@ -136,10 +138,12 @@ func TestWaitingIsNotInFlight(t *testing.T) {
 	owner, waiter := streams[0], streams[1]
 	request := func(i int) *Ydb_Coordination.SessionRequest {
 		r := acquire(uint64(i), fmt.Sprint(i), nil)
-		r.GetAcquireSemaphore().Count, r.GetAcquireSemaphore().TimeoutMillis = coordination.Infinite, coordination.Infinite
+		r.GetAcquireSemaphore().Count, r.GetAcquireSemaphore().TimeoutMillis = coordination.Infinite,
+			coordination.Infinite
 		return r
 	}
-	ask := func(stream sessionClient, m func(int) *Ydb_Coordination.SessionRequest, answered func(*Ydb_Coordination.SessionResponse) bool) {
+	ask := func(stream sessionClient, m func(int) *Ydb_Coordination.SessionRequest,
+		answered func(*Ydb_Coordination.SessionResponse) bool) {
 		t.Helper()
 		for i := range number { // few enough bytes for HTTP/2's windows
 			send(t, stream, m(i))
@@ -150,13 +154,19 @@ func TestWaitingIsNotInFlight(t *testing.T) {
 			}
 		}
 	}
-	acquired := func(r *Ydb_Coordination.SessionResponse) bool { return r.GetAcquireSemaphoreResult().GetAcquired() }
+	acquired := func(
+		r *Ydb_Coordination.SessionResponse) bool {
+		return r.GetAcquireSemaphoreResult().GetAcquired()
+	}
 	ask(owner, request, acquired)
-	ask(waiter, request, func(r *Ydb_Coordination.SessionResponse) bool { return r.GetAcquireSemaphorePending() != nil })
+	ask(waiter, request,
+		func(r *Ydb_Coordination.SessionResponse) bool { return r.GetAcquireSemaphorePending() != nil })
 	ask(waiter, func(i int) *Ydb_Coordination.SessionRequest {
 		return &Ydb_Coordination.SessionRequest{Request: &Ydb_Coordination.SessionRequest_DescribeSemaphore_{
-			DescribeSemaphore: &Ydb_Coordination.SessionRequest_DescribeSemaphore{ReqId: uint64(number + i), Name: fmt.Sprint(i), WatchData: true}}}
-	}, func(r *Ydb_Coordination.SessionResponse) bool { return r.GetDescribeSemaphoreResult().GetWatchAdded() })
+			DescribeSemaphore: &Ydb_Coordination.SessionRequest_DescribeSemaphore{ReqId: uint64(number + i),
+				Name: fmt.Sprint(i), WatchData: true}}}
+	},
+		func(r *Ydb_Coordination.SessionResponse) bool { return r.GetDescribeSemaphoreResult().GetWatchAdded() })
 	ask(waiter, func(i int) *Ydb_Coordination.SessionRequest {
 		return acquire(uint64(2*number+i), fmt.Sprint("own", i), nil)
 	}, acquired)
@@ -183,7 +193,8 @@ func TestMessageSize(t *testing.T) {
 				break
 			}
 			r := next(t, stream)
-			judged = r.GetFailure().GetStatus() != Ydb.StatusIds_TIMEOUT // else it took a busy machine too long for a pong
+			// else it took a busy machine too long for a pong
+			judged = r.GetFailure().GetStatus() != Ydb.StatusIds_TIMEOUT
 			if judged && r.GetAcquireSemaphoreResult().GetStatus() != Ydb.StatusIds_BAD_REQUEST {
 				t.Fatalf("got %v", r)
 			}
@@ -206,16 +217,19 @@ func TestDescribeFitsClients(t *testing.T) {
 	stream := openTest(t, t.Context(), conn, start(600_000))
 	next(t, stream)
 	describe := &Ydb_Coordination.SessionRequest{Request: &Ydb_Coordination.SessionRequest_DescribeSemaphore_{
-		DescribeSemaphore: &Ydb_Coordination.SessionRequest_DescribeSemaphore{ReqId: 1, Name: "big", IncludeOwners: true}}}
+		DescribeSemaphore: &Ydb_Coordination.SessionRequest_DescribeSemaphore{ReqId: 1, Name: "big",
+			IncludeOwners: true}}}
 	send(t, stream, describe)
-	if r := next(t, stream).GetDescribeSemaphoreResult(); len(r.GetSemaphoreDescription().GetOwners()) != owners {
+	if r := next(t,
+		stream).GetDescribeSemaphoreResult(); len(r.GetSemaphoreDescription().GetOwners()) != owners {
 		t.Fatalf("got %d owners, %v", len(r.GetSemaphoreDescription().GetOwners()), r.GetStatus())
 	}
 	send(t, stream, acquire(2, "big", make([]byte, coordination.MaxAcquireDataBytes)))
 	next(t, stream)
 	send(t, stream, describe)
 	r := next(t, stream).GetDescribeSemaphoreResult()
-	if r.GetStatus() != Ydb.StatusIds_PRECONDITION_FAILED || !strings.Contains(r.GetIssues()[0].GetMessage(), "too large to send") {
+	if r.GetStatus() != Ydb.StatusIds_PRECONDITION_FAILED ||
+		!strings.Contains(r.GetIssues()[0].GetMessage(), "too large to send") {
 		t.Fatalf("got %v", r)
 	}
 }
@@ -340,7 +354,8 @@ func (c *stuckClient) WriteStatus(s *status.Status) error {
 func TestEndIsNotRead(t *testing.T) {
 	s, _ := startTest(t, func(c *Config) { c.Hardening.Linger = 20 * time.Millisecond })
 	client := &stuckClient{sending: make(chan struct{}), ended: make(chan struct{})}
-	stuck := &session{rpc: client, finish: client, pool: s.writers, panics: &s.panics, meters: &s.meters, identity: auth.Anonymous}
+	stuck := &session{rpc: client, finish: client, pool: s.writers, panics: &s.panics, meters: &s.meters,
+		identity: auth.Anonymous}
 	stuck.stream = s.group.NewStream(stuck, group.Caller{}, &s.policy)
 	if err := stuck.stream.Enter(); err != nil {
 		t.Fatal(err)
@@ -358,7 +373,8 @@ func TestEndIsNotRead(t *testing.T) {
 }
 
 func TestHardeningValidate(t *testing.T) {
-	for _, bad := range []Hardening{{Streams: -1}, {ResetBurst: 1<<30 + 1}, {Idle: -time.Second}, {Linger: time.Microsecond}} {
+	for _, bad := range []Hardening{{Streams: -1}, {ResetBurst: 1<<30 + 1}, {Idle: -time.Second},
+		{Linger: time.Microsecond}} {
 		if bad.withDefaults(Resources{}).validate() == nil {
 			t.Errorf("%+v is accepted", bad)
 		}

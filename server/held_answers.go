@@ -84,7 +84,8 @@ func (h *heldAnswers) leave(connection string) {
 func (h *heldAnswers) release() { h.once.Do(func() { close(h.released) }) }
 
 // unary holds back what a service of this server answers about a method that it does not have.
-func (h *heldAnswers) unary(ctx context.Context, request any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+func (h *heldAnswers) unary(ctx context.Context, request any, _ *grpc.UnaryServerInfo,
+	handler grpc.UnaryHandler) (any, error) {
 	answer, err := handler(ctx, request)
 	if status.Code(err) == codes.Unimplemented {
 		h.hold(ctx)

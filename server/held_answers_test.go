@@ -25,7 +25,8 @@ func TestUnservedCallsAreHeldBack(t *testing.T) {
 	s, conn := startTest(t, nil)
 	hands := new(handClock)
 	s.held.clock = group.NewClock(hands)
-	for i, method := range []string{"/Ydb.Table.V1.TableService/CreateSession", "/a.B/C", "/Ydb.Scheme.V1.SchemeService/NoSuch"} {
+	for i, method := range []string{"/Ydb.Table.V1.TableService/CreateSession", "/a.B/C",
+		"/Ydb.Scheme.V1.SchemeService/NoSuch"} {
 		done := make(chan error, 1)
 		go func() { done <- conn.Invoke(t.Context(), method, new(emptypb.Empty), new(emptypb.Empty)) }()
 		eventually(t, "the answers to be held back", func() bool { return hands.waiting() == 1 })
@@ -41,7 +42,8 @@ func TestUnservedCallsAreHeldBack(t *testing.T) {
 			t.Errorf("%s: something stays behind: %v", method, s.held.by)
 		}
 	}
-	if _, err := s.held.unary(t.Context(), nil, nil, func(context.Context, any) (any, error) { return 1, nil }); err != nil || hands.waiting() != 0 {
+	if _, err := s.held.unary(t.Context(), nil, nil,
+		func(context.Context, any) (any, error) { return 1, nil }); err != nil || hands.waiting() != 0 {
 		t.Error("the answer of a method that is served is held")
 	}
 }

@@ -72,7 +72,8 @@ func (c *frameClient) headers(id uint32, end bool, fields []string) error {
 	}
 	block := c.block.Bytes()
 	first := min(len(block), 16<<10)
-	err := c.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: block[:first], EndHeaders: first == len(block), EndStream: end})
+	err := c.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: block[:first],
+		EndHeaders: first == len(block), EndStream: end})
 	for block = block[first:]; len(block) > 0 && err == nil; block = block[first:] {
 		first = min(len(block), 16<<10)
 		err = c.framer.WriteContinuation(id, first == len(block), block[:first])
@@ -165,7 +166,8 @@ func (c *frameClient) awaitAnswer(id uint32) error {
 			return err
 		}
 		headers, is := frame.(*http2.HeadersFrame)
-		if frame.Header().StreamID == id && (frame.Header().Type == http2.FrameData || is && headers.StreamEnded()) {
+		if frame.Header().StreamID == id && (frame.Header().Type == http2.FrameData || is &&
+			headers.StreamEnded()) {
 			return nil
 		}
 	}

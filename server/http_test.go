@@ -20,7 +20,8 @@ import (
 // askHTTP is a question of a monitoring program to a server.
 func askHTTP(t *testing.T, s *Server, path, host string) (code int, body string) {
 	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+s.HTTPAddr().String()+path, nil)
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet,
+		"http://"+s.HTTPAddr().String()+path, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,7 +45,9 @@ func TestHTTPListener(t *testing.T) {
 		withHTTP(config)
 		config.Advertise = "coordd.example.net"
 		config.HTTP.Metrics = func(*Server) http.Handler {
-			return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { answerText(w, http.StatusOK, "figures") })
+			return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				answerText(w, http.StatusOK, "figures")
+			})
 		}
 	})
 	for _, test := range []struct {
@@ -60,12 +63,14 @@ func TestHTTPListener(t *testing.T) {
 		{"/", "127.0.0.1", http.StatusNotFound, ""},
 		{"/debug/pprof/", "127.0.0.1", http.StatusNotFound, ""},
 	} {
-		if code, body := askHTTP(t, s, test.path, test.host); code != test.code || test.body != "" && body != test.body {
+		if code, body := askHTTP(t, s, test.path, test.host); code != test.code || test.body != "" &&
+			body != test.body {
 			t.Errorf("%s as %s: %d %q", test.path, test.host, code, body)
 		}
 	}
 	s.fail(errors.New("the disk is gone"))
-	if code, body := askHTTP(t, s, HealthzPath, "x"); code != http.StatusServiceUnavailable || !strings.Contains(body, "the disk is gone") {
+	if code, body := askHTTP(t, s, HealthzPath, "x"); code != http.StatusServiceUnavailable ||
+		!strings.Contains(body, "the disk is gone") {
 		t.Errorf("a server that has failed: %d %q", code, body)
 	}
 }
@@ -84,7 +89,8 @@ func TestReadyzAgreesWithHealth(t *testing.T) {
 				t.Fatal(err)
 			}
 			got, body = askHTTP(t, s, ReadyzPath, "x")
-			if after := s.shown.Load(); after.worst == before.worst && (got == http.StatusOK) != (health.GetStatus() == serving) {
+			if after := s.shown.Load(); after.worst == before.worst &&
+				(got == http.StatusOK) != (health.GetStatus() == serving) {
 				t.Fatalf("%s: readyz %d %q, health %v", state, got, body, health.GetStatus())
 			}
 			return got == code && strings.Contains(body, text)
@@ -156,7 +162,8 @@ func TestHTTPAddressTaken(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer taken.Close()
-	config := Config{Listen: "127.0.0.1:0", Database: "/local", InMemory: true, HTTP: HTTP{Listen: taken.Addr().String()}}
+	config := Config{Listen: "127.0.0.1:0", Database: "/local", InMemory: true,
+		HTTP: HTTP{Listen: taken.Addr().String()}}
 	if s, err := Start(t.Context(), config); !errors.Is(err, syscall.EADDRINUSE) {
 		t.Errorf("%v, %v", s, err)
 	}
@@ -173,19 +180,23 @@ func TestHTTPAddressTaken(t *testing.T) {
 // Profiles are for programs on this machine, and never on the listener for monitoring programs.
 func TestDebugHTTP(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "debug.sock")
-	debug := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { answerText(w, http.StatusOK, "profile") })
+	debug := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		answerText(w, http.StatusOK, "profile")
+	})
 	for _, where := range []string{socket, "127.0.0.1:0"} {
 		s, _ := startTest(t, func(config *Config) {
 			withHTTP(config)
 			config.HTTP.ListenDebug, config.HTTP.Debug = where, debug
 		})
-		client := http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			if where == socket {
-				return listen.DialSocket(ctx, socket)
-			}
-			return new(net.Dialer).DialContext(ctx, "tcp", s.DebugAddr().String())
-		}}}
-		for host, want := range map[string]int{"localhost": http.StatusOK, "evil.net": http.StatusMisdirectedRequest} {
+		client := http.Client{Transport: &http.Transport{DisableKeepAlives: true,
+			DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+				if where == socket {
+					return listen.DialSocket(ctx, socket)
+				}
+				return new(net.Dialer).DialContext(ctx, "tcp", s.DebugAddr().String())
+			}}}
+		for host, want := range map[string]int{"localhost": http.StatusOK,
+			"evil.net": http.StatusMisdirectedRequest} {
 			answer, err := client.Get("http://" + host + "/debug/pprof/")
 			if err != nil {
 				t.Fatal(err)
@@ -202,7 +213,8 @@ func TestDebugHTTP(t *testing.T) {
 	if info, err := os.Stat(socket); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("%v, %v", info, err)
 	}
-	config := Config{Listen: "127.0.0.1:0", Database: "/local", InMemory: true, HTTP: HTTP{ListenDebug: socket, Debug: debug}}
+	config := Config{Listen: "127.0.0.1:0", Database: "/local", InMemory: true,
+		HTTP: HTTP{ListenDebug: socket, Debug: debug}}
 	if _, err := Start(t.Context(), config); !errors.Is(err, syscall.EADDRINUSE) {
 		t.Errorf("a second server on one socket: %v", err)
 	}

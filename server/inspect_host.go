@@ -60,9 +60,11 @@ func onLoopback(listen string) bool {
 }
 
 var (
-	errInspectOff   = status.Error(codes.PermissionDenied, "The inspection service is switched off on this server (--inspect=off)")
-	errInspectLocal = status.Error(codes.PermissionDenied, "The inspection service of this server serves callers on its own machine only "+
-		"(--inspect=local); go there, or start the server with --auth=required or --inspect=on")
+	errInspectOff = status.Error(codes.PermissionDenied,
+		"The inspection service is switched off on this server (--inspect=off)")
+	errInspectLocal = status.Error(codes.PermissionDenied,
+		"The inspection service of this server serves callers on its own machine only "+
+			"(--inspect=local); go there, or start the server with --auth=required or --inspect=on")
 )
 
 // inspectHost is what the inspection service needs of the server.
@@ -75,7 +77,8 @@ func (h inspectHost) Inspects(ctx context.Context) error {
 		return errInspectOff
 	case mode == InspectLocal && !auth.FromSocket(ctx) && !auth.FromLoopback(ctx):
 		return errInspectLocal
-	case h.auth.Required && !h.auth.StillValid(auth.Of(ctx), h.group.Accounts()): // revoked while a watch went on
+	case h.auth.Required && !h.auth.StillValid(auth.Of(ctx), h.group.Accounts()):
+		// revoked while a watch went on
 		return auth.ErrInvalidToken
 	}
 	return nil
@@ -90,7 +93,8 @@ func (h inspectHost) InTime(ctx context.Context) (context.Context, context.Cance
 }
 
 // Execute implements inspect.Host.
-func (h inspectHost) Execute(ctx context.Context, build func(coordination.CallID) coordination.Command) (outcome.Outcome, error) {
+func (h inspectHost) Execute(ctx context.Context,
+	build func(coordination.CallID) coordination.Command) (outcome.Outcome, error) {
 	return h.execute(ctx, build)
 }
 

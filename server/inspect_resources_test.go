@@ -17,7 +17,8 @@ import (
 )
 
 // listResources reads all pages.
-func listResources(t *testing.T, ctx context.Context, conn *grpc.ClientConn, r *adminpb.ListResourcesRequest) (resources []*adminpb.Resource, unknown []string) {
+func listResources(t *testing.T, ctx context.Context, conn *grpc.ClientConn,
+	r *adminpb.ListResourcesRequest) (resources []*adminpb.Resource, unknown []string) {
 	t.Helper()
 	for {
 		page, err := adminpb.NewInspectClient(conn).ListResources(ctx, r)
@@ -55,26 +56,34 @@ func TestInspectResources(t *testing.T) {
 			all, unknown = listResources(t, t.Context(), conn, &adminpb.ListResourcesRequest{Path: testNode})
 			return len(unknown) == 0
 		})
-		if len(all) != 3 || all[1].GetResource() != "r/child" || all[1].GetSet().GetMaxUnitsPerSecond() != 0 || all[1].GetEffective().GetMaxUnitsPerSecond() != 10 ||
-			all[1].GetEffective().GetPrefetchWatermark() != 0.75 || all[1].GetPath() != testNode || len(all[0].GetBuckets()) != 0 {
+		if len(all) != 3 || all[1].GetResource() != "r/child" ||
+			all[1].GetSet().GetMaxUnitsPerSecond() != 0 ||
+			all[1].GetEffective().GetMaxUnitsPerSecond() != 10 ||
+			all[1].GetEffective().GetPrefetchWatermark() != 0.75 || all[1].GetPath() != testNode ||
+			len(all[0].GetBuckets()) != 0 {
 			t.Fatalf("server %d shows %v", i, all)
 		}
 		buckets := all[1].GetBuckets()
-		if len(buckets) != 2 || buckets[0].GetServer() != "server-0" || buckets[0].GetGranted() != 2 || buckets[0].GetCapacity() != 2 || buckets[0].GetLevel() < 0 ||
-			buckets[1].GetServer() != "server-1" || buckets[1].GetUsed() != 1_000_000 || !buckets[1].GetAsks() || buckets[1].GetLevel() > -100_000 {
+		if len(buckets) != 2 || buckets[0].GetServer() != "server-0" || buckets[0].GetGranted() != 2 ||
+			buckets[0].GetCapacity() != 2 || buckets[0].GetLevel() < 0 ||
+			buckets[1].GetServer() != "server-1" || buckets[1].GetUsed() != 1_000_000 ||
+			!buckets[1].GetAsks() || buckets[1].GetLevel() > -100_000 {
 			t.Errorf("server %d shows %v", i, buckets)
 		}
-		if buckets = all[2].GetBuckets(); len(buckets) != 1 || buckets[0].GetWaiters() != 2 || buckets[0].GetWaiting() != 2 || buckets[0].GetUsed() != 1 {
+		if buckets = all[2].GetBuckets(); len(buckets) != 1 || buckets[0].GetWaiters() != 2 ||
+			buckets[0].GetWaiting() != 2 || buckets[0].GetUsed() != 1 {
 			t.Errorf("server %d shows %v", i, buckets)
 		}
 	}
 	c.eventually("what the leader assigns to be seen", func() bool {
-		all, _ := listResources(t, t.Context(), c.conns[0], &adminpb.ListResourcesRequest{Path: testNode, Resource: "r/child"})
+		all, _ := listResources(t, t.Context(), c.conns[0],
+			&adminpb.ListResourcesRequest{Path: testNode, Resource: "r/child"})
 		return len(all) == 1 && len(all[0].GetBuckets()) == 2 && all[0].GetBuckets()[1].GetAssigned() > 0
 	})
 	asked := c.servers[1].inspect.Swap(nil)
 	c.eventually("the other server to answer in time", func() bool {
-		all, unknown := listResources(t, t.Context(), c.conns[0], &adminpb.ListResourcesRequest{Path: testNode, Resource: "r"})
+		all, unknown := listResources(t, t.Context(), c.conns[0],
+			&adminpb.ListResourcesRequest{Path: testNode, Resource: "r"})
 		if !slices.Contains(unknown, "server server-1 does not answer") || len(all) != 2 {
 			t.Fatalf("without a server: %q, %v", unknown, all)
 		}
@@ -104,10 +113,12 @@ func TestManyInspectedResources(t *testing.T) {
 		t.Errorf("%d resources, unknown: %q", len(all), unknown)
 	}
 	peer := inspect.Peer{Service: s.inspect.Load}
-	if _, err := peer.Buckets(t.Context(), &clusterpb.BucketsRequest{Nodes: make([]uint64, 257), Resources: make([]uint64, 257)}); status.Code(err) != codes.InvalidArgument {
+	if _, err := peer.Buckets(t.Context(), &clusterpb.BucketsRequest{Nodes: make([]uint64, 257),
+		Resources: make([]uint64, 257)}); status.Code(err) != codes.InvalidArgument {
 		t.Errorf("asked for too much: %v", err)
 	}
-	if _, err := peer.Buckets(t.Context(), &clusterpb.BucketsRequest{Nodes: make([]uint64, 2)}); status.Code(err) != codes.InvalidArgument {
+	if _, err := peer.Buckets(t.Context(), &clusterpb.BucketsRequest{Nodes: make([]uint64,
+		2)}); status.Code(err) != codes.InvalidArgument {
 		t.Errorf("asked for half: %v", err)
 	}
 }

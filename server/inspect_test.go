@@ -24,7 +24,8 @@ import (
 )
 
 // listSessions reads all pages.
-func listSessions(t *testing.T, ctx context.Context, conn *grpc.ClientConn, r *adminpb.ListSessionsRequest) (sessions []*adminpb.Session) {
+func listSessions(t *testing.T, ctx context.Context, conn *grpc.ClientConn,
+	r *adminpb.ListSessionsRequest) (sessions []*adminpb.Session) {
 	t.Helper()
 	for {
 		page, err := adminpb.NewInspectClient(conn).ListSessions(ctx, r)
@@ -53,7 +54,8 @@ func openAs(t *testing.T, conn *grpc.ClientConn, sdk, description string) (sessi
 func TestInspectEverywhere(t *testing.T) {
 	c := startClusterWith(t, 3, unpinged())
 	leader, follower := c.leader()
-	c.eventually("the servers to know each other's versions", func() bool { return c.servers[leader].group.FormatVersion() == codec.Version })
+	c.eventually("the servers to know each other's versions",
+		func() bool { return c.servers[leader].group.FormatVersion() == codec.Version })
 	c.createNode(leader, testNode)
 	holder, held := openAs(t, c.conns[follower], "ydb-test/1[31m"+strings.Repeat("x", 200), "a worker\n")
 	send(t, holder, wait(1, "lock"))
@@ -65,31 +67,39 @@ func TestInspectEverywhere(t *testing.T) {
 	for i, conn := range c.conns {
 		inspect := adminpb.NewInspectClient(conn)
 		nodes, err := inspect.ListNodes(t.Context(), &adminpb.ListNodesRequest{})
-		if err != nil || len(nodes.GetNodes()) != 1 || nodes.GetNodes()[0].GetPath() != testNode || nodes.GetNodes()[0].GetSessions() != 2 {
+		if err != nil || len(nodes.GetNodes()) != 1 || nodes.GetNodes()[0].GetPath() != testNode ||
+			nodes.GetNodes()[0].GetSessions() != 2 {
 			t.Fatalf("server %d: %v, %v", i, nodes, err)
 		}
-		semaphores, err := inspect.ListSemaphores(t.Context(), &adminpb.ListSemaphoresRequest{Path: testNode, Prefix: "lo"})
+		semaphores, err := inspect.ListSemaphores(t.Context(),
+			&adminpb.ListSemaphoresRequest{Path: testNode, Prefix: "lo"})
 		if err != nil || len(semaphores.GetSemaphores()) != 1 {
 			t.Fatalf("server %d: %v, %v", i, semaphores, err)
 		}
 		lock := semaphores.GetSemaphores()[0]
-		if lock.GetName() != "lock" || !lock.GetEphemeral() || len(lock.GetOwners()) != 1 || len(lock.GetWaiters()) != 1 ||
-			lock.GetOwners()[0].GetSession() != held || lock.GetWaiters()[0].GetSession() != waits || lock.GetOwners()[0].GetOrderId() == 0 ||
+		if lock.GetName() != "lock" || !lock.GetEphemeral() || len(lock.GetOwners()) != 1 ||
+			len(lock.GetWaiters()) != 1 ||
+			lock.GetOwners()[0].GetSession() != held || lock.GetWaiters()[0].GetSession() != waits ||
+			lock.GetOwners()[0].GetOrderId() == 0 ||
 			time.Since(time.UnixMilli(int64(lock.GetOwners()[0].GetSinceMillis()))) > time.Hour {
 			t.Errorf("server %d: %v", i, lock)
 		}
 		var sessions []*adminpb.Session
 		c.eventually("the servers to answer each other in time", func() bool {
 			sessions = listSessions(t, t.Context(), conn, &adminpb.ListSessionsRequest{})
-			return len(sessions) == 2 && !slices.ContainsFunc(sessions, func(s *adminpb.Session) bool { return s.GetClient() == nil })
+			return len(sessions) == 2 && !slices.ContainsFunc(sessions,
+				func(s *adminpb.Session) bool { return s.GetClient() == nil })
 		})
 		for _, s := range sessions {
 			server, sdk, description, owned, awaited := leader, "", "", 0, 1
 			if s.GetId() == held {
-				server, sdk, description, owned, awaited = follower, "ydb-test/1[31m"+strings.Repeat("x", 114), "a worker", 1, 0
+				server, sdk, description, owned, awaited = follower,
+					"ydb-test/1[31m"+strings.Repeat("x", 114), "a worker", 1, 0
 			}
-			if !s.GetAttached() || s.GetServer() != fmt.Sprint("server-", server) || s.GetDescription() != description || s.GetTimeoutMillis() != 600_000 ||
-				!strings.HasPrefix(s.GetClient().GetAddress(), "127.0.0.1:") || s.GetClient().GetSdk() != sdk || s.GetClient().GetSinceMillis() == 0 ||
+			if !s.GetAttached() || s.GetServer() != fmt.Sprint("server-", server) ||
+				s.GetDescription() != description || s.GetTimeoutMillis() != 600_000 ||
+				!strings.HasPrefix(s.GetClient().GetAddress(), "127.0.0.1:") ||
+				s.GetClient().GetSdk() != sdk || s.GetClient().GetSinceMillis() == 0 ||
 				len(s.GetOwned()) != owned || len(s.GetAwaited()) != awaited {
 				t.Errorf("server %d: %v", i, s)
 			}
@@ -98,18 +108,22 @@ func TestInspectEverywhere(t *testing.T) {
 
 	// A server that does not answer takes nothing away but what only it knows.
 	silent := c.servers[follower].inspect.Swap(nil)
-	for _, s := range listSessions(t, t.Context(), c.conns[leader], &adminpb.ListSessionsRequest{Path: testNode, Session: held}) {
-		if s.GetClient() != nil || s.GetClientUnknown() != fmt.Sprintf("server server-%d does not answer", follower) || !s.GetAttached() {
+	for _, s := range listSessions(t, t.Context(), c.conns[leader],
+		&adminpb.ListSessionsRequest{Path: testNode, Session: held}) {
+		if s.GetClient() != nil || s.GetClientUnknown() != fmt.Sprintf("server server-%d does not answer",
+			follower) || !s.GetAttached() {
 			t.Errorf("asked through the leader: %v", s)
 		}
 	}
 	c.servers[follower].inspect.Store(silent)
 
-	_, err := adminpb.NewInspectClient(c.conns[follower]).EndSession(t.Context(), &adminpb.EndSessionRequest{Path: testNode, Session: held, Reason: "stuck"})
+	_, err := adminpb.NewInspectClient(c.conns[follower]).EndSession(t.Context(),
+		&adminpb.EndSessionRequest{Path: testNode, Session: held, Reason: "stuck"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if failure := next(t, holder).GetFailure(); failure.GetStatus() != Ydb.StatusIds_SESSION_EXPIRED || failure.GetIssues()[0].GetMessage() != "Session has expired" {
+	if failure := next(t, holder).GetFailure(); failure.GetStatus() != Ydb.StatusIds_SESSION_EXPIRED ||
+		failure.GetIssues()[0].GetMessage() != "Session has expired" {
 		t.Errorf("the holder is told %v", failure)
 	}
 	if r := next(t, waiter); !r.GetAcquireSemaphoreResult().GetAcquired() {
@@ -119,7 +133,8 @@ func TestInspectEverywhere(t *testing.T) {
 	if len(sessions) != 1 || sessions[0].GetId() != waits || len(sessions[0].GetOwned()) != 1 {
 		t.Errorf("left are %v", sessions)
 	}
-	_, err = adminpb.NewInspectClient(c.conns[follower]).EndSession(t.Context(), &adminpb.EndSessionRequest{Path: testNode, Session: held})
+	_, err = adminpb.NewInspectClient(c.conns[follower]).EndSession(t.Context(),
+		&adminpb.EndSessionRequest{Path: testNode, Session: held})
 	if status.Code(err) != codes.NotFound {
 		t.Errorf("ended twice: %v", err)
 	}
@@ -135,7 +150,8 @@ func TestInspectDetached(t *testing.T) {
 	eventually(t, "the session to be without a client", func() bool {
 		s := listSessions(t, t.Context(), conn, &adminpb.ListSessionsRequest{})[0]
 		since := time.Since(time.UnixMilli(int64(s.GetDetachedMillis())))
-		return s.GetId() == id && !s.GetAttached() && s.GetClient() == nil && s.GetServer() == "" && since < time.Hour &&
+		return s.GetId() == id && !s.GetAttached() && s.GetClient() == nil && s.GetServer() == "" &&
+			since < time.Hour &&
 			s.GetLeftMillis() > 500_000 && s.GetLeftMillis() <= 600_000
 	})
 }
@@ -146,16 +162,20 @@ func TestDeleteSemaphore(t *testing.T) {
 	stream := openSession(t, conn)
 	create := func(name string) {
 		t.Helper()
-		send(t, stream, &Ydb_Coordination.SessionRequest{Request: &Ydb_Coordination.SessionRequest_CreateSemaphore_{
-			CreateSemaphore: &Ydb_Coordination.SessionRequest_CreateSemaphore{ReqId: 1, Name: name, Limit: 1}}})
+		send(t, stream,
+			&Ydb_Coordination.SessionRequest{Request: &Ydb_Coordination.SessionRequest_CreateSemaphore_{
+				CreateSemaphore: &Ydb_Coordination.SessionRequest_CreateSemaphore{ReqId: 1, Name: name,
+					Limit: 1}}})
 		if r := next(t, stream).GetCreateSemaphoreResult(); r.GetStatus() != Ydb.StatusIds_SUCCESS {
 			t.Fatal(r)
 		}
 	}
 	create("free")
 	create("taken")
-	send(t, stream, &Ydb_Coordination.SessionRequest{Request: &Ydb_Coordination.SessionRequest_AcquireSemaphore_{
-		AcquireSemaphore: &Ydb_Coordination.SessionRequest_AcquireSemaphore{ReqId: 2, Name: "taken", Count: 1}}})
+	send(t, stream,
+		&Ydb_Coordination.SessionRequest{Request: &Ydb_Coordination.SessionRequest_AcquireSemaphore_{
+			AcquireSemaphore: &Ydb_Coordination.SessionRequest_AcquireSemaphore{ReqId: 2, Name: "taken",
+				Count: 1}}})
 	next(t, stream)
 	send(t, stream, wait(3, "lock"))
 	next(t, stream)
@@ -169,12 +189,14 @@ func TestDeleteSemaphore(t *testing.T) {
 		{&adminpb.DeleteSemaphoreRequest{Path: "/local/none", Name: "free"}, codes.NotFound},
 		{&adminpb.DeleteSemaphoreRequest{Path: "/local/dir", Name: "free"}, codes.NotFound},
 		{&adminpb.DeleteSemaphoreRequest{Path: testNode, Name: "taken"}, codes.FailedPrecondition},
-		{&adminpb.DeleteSemaphoreRequest{Path: testNode, Name: "lock", Force: true}, codes.FailedPrecondition},
-		{&adminpb.DeleteSemaphoreRequest{Path: testNode, Name: "free"}, codes.OK},
+		{&adminpb.DeleteSemaphoreRequest{Path: testNode, Name: "lock", Force: true},
+			codes.FailedPrecondition}, {&adminpb.DeleteSemaphoreRequest{Path: testNode, Name: "free"},
+			codes.OK},
 		{&adminpb.DeleteSemaphoreRequest{Path: testNode, Id: 2, Force: true}, codes.OK},
 		{&adminpb.DeleteSemaphoreRequest{Path: testNode, Id: 2, Force: true}, codes.NotFound},
 	} {
-		if _, err := adminpb.NewInspectClient(conn).DeleteSemaphore(t.Context(), test.request); status.Code(err) != test.want {
+		if _, err := adminpb.NewInspectClient(conn).DeleteSemaphore(t.Context(),
+			test.request); status.Code(err) != test.want {
 			t.Errorf("%v: %v, want %s", test.request, err, test.want)
 		}
 	}
@@ -227,7 +249,8 @@ func TestInspectPages(t *testing.T) {
 		}
 	}
 	for _, token := range []string{"x", "AQ", "AgEBAQEBAQ", "AQEBAQEBAQEB"} {
-		if _, err := adminpb.NewInspectClient(conn).ListNodes(t.Context(), &adminpb.ListNodesRequest{PageToken: token}); status.Code(err) != codes.InvalidArgument {
+		if _, err := adminpb.NewInspectClient(conn).ListNodes(t.Context(),
+			&adminpb.ListNodesRequest{PageToken: token}); status.Code(err) != codes.InvalidArgument {
 			t.Errorf("token %s: %v", token, err)
 		}
 	}
@@ -266,14 +289,18 @@ func TestInspectRights(t *testing.T) {
 		}
 		for _, path := range []string{testNode, other} {
 			_, err := inspect.ListSemaphores(g.as(token), &adminpb.ListSemaphoresRequest{Path: path})
-			if got := status.Code(err); (got == codes.OK) != slices.Contains(want.paths, path) || got != codes.OK && got != codes.NotFound {
+			if got := status.Code(err); (got == codes.OK) != slices.Contains(want.paths, path) ||
+				got != codes.OK && got != codes.NotFound {
 				t.Errorf("%s lists %s: %v", token, path, err)
 			}
 		}
 		sessions := listSessions(t, g.as(token), g.conn, &adminpb.ListSessionsRequest{})
-		if len(sessions) != 1 || sessions[0].GetId() != own || (sessions[0].GetClient() != nil) != want.client {
+		if len(sessions) != 1 || sessions[0].GetId() != own ||
+			(sessions[0].GetClient() != nil) != want.client {
 			t.Errorf("%s sees sessions %v", token, sessions)
-		} else if c := sessions[0].GetClient(); c != nil && (c.GetUser() != "alice" || c.GetAddress() == "") || c == nil && sessions[0].GetClientUnknown() == "" {
+		} else if c := sessions[0].GetClient(); c != nil &&
+			(c.GetUser() != "alice" || c.GetAddress() == "") || c == nil &&
+			sessions[0].GetClientUnknown() == "" {
 			t.Errorf("%s sees the client %v, unknown because of %q", token, c, sessions[0].GetClientUnknown())
 		}
 	}
@@ -289,13 +316,16 @@ func TestInspectRights(t *testing.T) {
 		{"token-of-root", other, codes.NotFound},
 		{"token-of-root", testNode, codes.OK},
 	} {
-		_, err := inspect.EndSession(g.as(test.token), &adminpb.EndSessionRequest{Path: test.path, Session: own})
+		_, err := inspect.EndSession(g.as(test.token),
+			&adminpb.EndSessionRequest{Path: test.path, Session: own})
 		if got := status.Code(err); got != test.want {
 			t.Errorf("%q ends the session of %s: %v, want %s", test.token, test.path, err, test.want)
 		}
 	}
-	for token, want := range map[string]codes.Code{"token-of-alice": codes.PermissionDenied, "token-of-bob": codes.PermissionDenied, "token-of-root": codes.NotFound} {
-		if _, err := inspect.DeleteSemaphore(g.as(token), &adminpb.DeleteSemaphoreRequest{Path: testNode, Id: 1}); status.Code(err) != want {
+	for token, want := range map[string]codes.Code{"token-of-alice": codes.PermissionDenied,
+		"token-of-bob": codes.PermissionDenied, "token-of-root": codes.NotFound} {
+		if _, err := inspect.DeleteSemaphore(g.as(token),
+			&adminpb.DeleteSemaphoreRequest{Path: testNode, Id: 1}); status.Code(err) != want {
 			t.Errorf("%s deletes: %v, want %s", token, err, want)
 		}
 	}
@@ -319,7 +349,8 @@ func TestInspectIsForLocalCallers(t *testing.T) {
 		{Config{Listen: "127.0.0.1:0", Inspect: InspectOff}, InspectOff},
 	} {
 		if got := test.config.inspectMode(); got != test.want {
-			t.Errorf("%s, %s, auth %q, inspect %q: %s, want %s", test.config.Listen, test.config.ListenTLS, test.config.Auth, test.config.Inspect, got, test.want)
+			t.Errorf("%s, %s, auth %q, inspect %q: %s, want %s", test.config.Listen, test.config.ListenTLS,
+				test.config.Auth, test.config.Inspect, got, test.want)
 		}
 	}
 	from := func(address netAddr) context.Context {
@@ -332,7 +363,8 @@ func TestInspectIsForLocalCallers(t *testing.T) {
 	} {
 		host := inspectHost{&Server{config: Config{Inspect: mode}, auth: &auth.Authenticator{}}}
 		for address, want := range served {
-			if err := host.Inspects(from(address)); (err == nil) != want || err != nil && status.Code(err) != codes.PermissionDenied {
+			if err := host.Inspects(from(address)); (err == nil) != want || err != nil &&
+				status.Code(err) != codes.PermissionDenied {
 				t.Errorf("inspect=%s from %q: %v", mode, address, err)
 			}
 		}
@@ -364,7 +396,8 @@ func TestInspectIsForLocalCallers(t *testing.T) {
 			t.Errorf("%s: %v", method, err)
 		}
 	}
-	if err := (Config{Listen: ":0", Database: "/local", InMemory: true, Inspect: "yes"}).Validate(); err == nil {
+	if err := (Config{Listen: ":0", Database: "/local", InMemory: true,
+		Inspect: "yes"}).Validate(); err == nil {
 		t.Error("inspect=yes is allowed")
 	}
 }

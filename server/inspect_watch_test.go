@@ -22,7 +22,8 @@ import (
 type eventClient = grpc.ServerStreamingClient[adminpb.Event]
 
 // watchTest begins to watch and returns the first event, behind which the others come.
-func watchTest(t *testing.T, ctx context.Context, conn *grpc.ClientConn, r *adminpb.WatchRequest) (eventClient, *adminpb.Event) {
+func watchTest(t *testing.T, ctx context.Context, conn *grpc.ClientConn,
+	r *adminpb.WatchRequest) (eventClient, *adminpb.Event) {
 	t.Helper()
 	stream, err := adminpb.NewInspectClient(conn).Watch(ctx, r)
 	if err != nil {
@@ -63,7 +64,8 @@ func eventsUntil(t *testing.T, stream eventClient, last string) (words []string)
 func TestWatchEverywhere(t *testing.T) {
 	c := startCluster(t, 3)
 	leader, follower := c.leader()
-	c.eventually("the servers to know each other's versions", func() bool { return c.servers[leader].group.FormatVersion() == codec.Version })
+	c.eventually("the servers to know each other's versions",
+		func() bool { return c.servers[leader].group.FormatVersion() == codec.Version })
 	c.createNode(leader, testNode)
 	c.createNode(leader, "/local/other")
 	var streams []eventClient
@@ -80,14 +82,16 @@ func TestWatchEverywhere(t *testing.T) {
 	waiter, waits := openAs(t, c.conns[leader], "", "")
 	send(t, waiter, wait(1, "lock"))
 	next(t, waiter)
-	_, err := adminpb.NewInspectClient(c.conns[follower]).EndSession(t.Context(), &adminpb.EndSessionRequest{Path: testNode, Session: held, Reason: "stuck"})
+	_, err := adminpb.NewInspectClient(c.conns[follower]).EndSession(t.Context(),
+		&adminpb.EndSessionRequest{Path: testNode, Session: held, Reason: "stuck"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := []string{
 		fmt.Sprint("SESSION_STARTED ", held), fmt.Sprintf("LOCK_GRANTED %d lock", held),
 		fmt.Sprint("SESSION_STARTED ", waits), fmt.Sprintf("LOCK_AWAITED %d lock", waits),
-		fmt.Sprintf(`SESSION_ENDED %d by "": stuck`, held), fmt.Sprintf("LOCK_LOST %d lock", held), fmt.Sprintf("LOCK_GRANTED %d lock", waits),
+		fmt.Sprintf(`SESSION_ENDED %d by "": stuck`, held), fmt.Sprintf("LOCK_LOST %d lock", held),
+		fmt.Sprintf("LOCK_GRANTED %d lock", waits),
 	}
 	for i, stream := range streams {
 		if got := eventsUntil(t, stream, want[len(want)-1]); !slices.Equal(got, want) {
@@ -107,7 +111,8 @@ func TestWatchEverywhere(t *testing.T) {
 	if r := next(t, waiter); !r.GetReleaseSemaphoreResult().GetReleased() {
 		t.Fatal(r)
 	}
-	stream, again := watchTest(t, t.Context(), c.conns[follower], &adminpb.WatchRequest{Ring: first.GetRing(), Sequence: first.GetSequence()})
+	stream, again := watchTest(t, t.Context(), c.conns[follower],
+		&adminpb.WatchRequest{Ring: first.GetRing(), Sequence: first.GetSequence()})
 	if again.GetKind() != adminpb.Event_BEGIN || again.GetSequence() != first.GetSequence() {
 		t.Errorf("begins with %v, left off with %v", again, first)
 	}
@@ -115,7 +120,8 @@ func TestWatchEverywhere(t *testing.T) {
 		t.Errorf("missed: %q", got)
 	}
 	// That there is another ring now is told, too.
-	if _, first := watchTest(t, t.Context(), c.conns[follower], &adminpb.WatchRequest{Ring: again.GetRing() + 1, Sequence: 5}); first.GetKind() != adminpb.Event_GAP {
+	if _, first := watchTest(t, t.Context(), c.conns[follower],
+		&adminpb.WatchRequest{Ring: again.GetRing() + 1, Sequence: 5}); first.GetKind() != adminpb.Event_GAP {
 		t.Errorf("another ring begins with %v", first)
 	}
 
@@ -132,7 +138,8 @@ func TestWatchEverywhere(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if e.GetKind() == adminpb.Event_LEADER && e.GetServer() != "" && e.GetServer() != fmt.Sprint("server-", leader) && e.GetTerm() != 0 {
+		if e.GetKind() == adminpb.Event_LEADER && e.GetServer() != "" &&
+			e.GetServer() != fmt.Sprint("server-", leader) && e.GetTerm() != 0 {
 			break
 		}
 	}
@@ -186,7 +193,8 @@ func TestWatchOfADroppedNode(t *testing.T) {
 	for range 3 {
 		openAs(t, conn, "", "")
 	}
-	_, err := Ydb_Coordination_V1.NewCoordinationServiceClient(conn).DropNode(t.Context(), &Ydb_Coordination.DropNodeRequest{Path: testNode})
+	_, err := Ydb_Coordination_V1.NewCoordinationServiceClient(conn).DropNode(t.Context(),
+		&Ydb_Coordination.DropNodeRequest{Path: testNode})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -210,7 +218,8 @@ func TestWatchOfADroppedNode(t *testing.T) {
 // TestWatchTellsTraces has clients come as part of a trace, to each server of a cluster: the one that holds
 // the stream tells of it, and no other. What is no traceparent is not told.
 func TestWatchTellsTraces(t *testing.T) {
-	const parent, strange = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-\x01\x01"
+	const parent, strange = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+		"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-\x01\x01"
 	c := startCluster(t, 3)
 	leader, follower := c.leader()
 	c.createNode(leader, testNode)
@@ -221,8 +230,10 @@ func TestWatchTellsTraces(t *testing.T) {
 	}
 	sent := map[int]string{leader: parent, follower: parent + "-later"}
 	for at, text := range sent {
-		for _, trace := range []string{strange[:40], strings.Replace(strange, "\x01", "G", 2), strings.ToUpper(parent), text} {
-			stream := openTest(t, metadata.AppendToOutgoingContext(t.Context(), "traceparent", trace), c.conns[at], start(600_000))
+		for _, trace := range []string{strange[:40], strings.Replace(strange, "\x01", "G", 2),
+			strings.ToUpper(parent), text} {
+			stream := openTest(t, metadata.AppendToOutgoingContext(t.Context(), "traceparent", trace),
+				c.conns[at], start(600_000))
 			next(t, stream)
 		}
 	}
@@ -237,7 +248,8 @@ func TestWatchTellsTraces(t *testing.T) {
 				t.Fatal(err)
 			}
 			if e.GetKind() == adminpb.Event_SESSION_TRACED {
-				if traced++; e.GetTraceparent() != parent || e.GetSession() == 0 || e.GetPath() != testNode || e.GetTimeMillis() == 0 {
+				if traced++; e.GetTraceparent() != parent || e.GetSession() == 0 || e.GetPath() != testNode ||
+					e.GetTimeMillis() == 0 {
 					t.Errorf("server %d: got %v", i, e)
 				}
 			}

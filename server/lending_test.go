@@ -57,8 +57,10 @@ func TestLargeAnswersAreGivenBack(t *testing.T) {
 		stream := openTest(t, t.Context(), conn, start(1_800_000))
 		next(t, stream)
 		if maker = stream; i == 0 {
-			send(t, stream, &Ydb_Coordination.SessionRequest{Request: &Ydb_Coordination.SessionRequest_CreateSemaphore_{
-				CreateSemaphore: &Ydb_Coordination.SessionRequest_CreateSemaphore{ReqId: 1, Name: "crowded", Limit: owners, Data: make([]byte, 1<<20)}}})
+			send(t, stream,
+				&Ydb_Coordination.SessionRequest{Request: &Ydb_Coordination.SessionRequest_CreateSemaphore_{
+					CreateSemaphore: &Ydb_Coordination.SessionRequest_CreateSemaphore{ReqId: 1,
+						Name: "crowded", Limit: owners, Data: make([]byte, 1<<20)}}})
 			next(t, stream)
 		}
 		request := acquire(2, "crowded", make([]byte, 1000))
@@ -68,15 +70,17 @@ func TestLargeAnswersAreGivenBack(t *testing.T) {
 	}
 	describe := func(id uint64) *Ydb_Coordination.SessionRequest {
 		return &Ydb_Coordination.SessionRequest{Request: &Ydb_Coordination.SessionRequest_DescribeSemaphore_{
-			DescribeSemaphore: &Ydb_Coordination.SessionRequest_DescribeSemaphore{ReqId: id, Name: "crowded", IncludeOwners: true}}}
+			DescribeSemaphore: &Ydb_Coordination.SessionRequest_DescribeSemaphore{ReqId: id, Name: "crowded",
+				IncludeOwners: true}}}
 	}
 	send(t, maker, describe(3))
 	d := next(t, maker).GetDescribeSemaphoreResult().GetSemaphoreDescription()
-	if len(d.GetOwners()) != owners || len(d.GetOwners()[owners-1].GetData()) != 1000 || len(d.GetData()) != 1<<20 {
+	if len(d.GetOwners()) != owners || len(d.GetOwners()[owners-1].GetData()) != 1000 ||
+		len(d.GetData()) != 1<<20 {
 		t.Fatalf("%d owners and %d bytes are described", len(d.GetOwners()), len(d.GetData()))
 	}
-	other, err := grpc.NewClient(s.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithStaticStreamWindowSize(1<<16),
-		grpc.WithStaticConnWindowSize(1<<30))
+	other, err := grpc.NewClient(s.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithStaticStreamWindowSize(1<<16), grpc.WithStaticConnWindowSize(1<<30))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-var rateSeconds = flag.Int("rate-seconds", 0, "have TestRateOfUnits go on for so long, and want what it is granted to be no less than the rate; the machine has to be quiet")
+var rateSeconds = flag.Int("rate-seconds", 0,
+	"have TestRateOfUnits go on for so long, and want what it is granted to be no less than the rate; the machine has to be quiet")
 
 // TestRateOfUnits wants no more granted than the rates allow while much more is asked for, and on a quiet
 // machine, over a minute, no less either: 1 % at most and a bucket. coordination/quota has the same exactly,

@@ -31,48 +31,64 @@ type ofLimiter interface {
 }
 
 // CreateResource is ratelimiter.md §4.
-func (s limiterService) CreateResource(ctx context.Context, r *Ydb_RateLimiter.CreateResourceRequest) (*Ydb_RateLimiter.CreateResourceResponse, error) {
+func (s limiterService) CreateResource(ctx context.Context,
+	r *Ydb_RateLimiter.CreateResourceRequest) (*Ydb_RateLimiter.CreateResourceResponse, error) {
 	properties, answer := s.properties(ctx, r, r.GetResource())
-	op, err := s.change(ctx, r, answer, func(call coordination.CallID, path scheme.Path) coordination.Command {
-		return &coordination.CreateResource{CallID: call, Caller: s.caller(ctx), Path: path, Resource: r.GetResource().GetResourcePath(), ResourceProperties: properties}
-	})
+	op, err := s.change(ctx, r, answer,
+		func(call coordination.CallID, path scheme.Path) coordination.Command {
+			return &coordination.CreateResource{CallID: call, Caller: s.caller(ctx), Path: path,
+				Resource: r.GetResource().GetResourcePath(), ResourceProperties: properties}
+		})
 	return &Ydb_RateLimiter.CreateResourceResponse{Operation: op}, err
 }
 
 // AlterResource replaces all properties.
-func (s limiterService) AlterResource(ctx context.Context, r *Ydb_RateLimiter.AlterResourceRequest) (*Ydb_RateLimiter.AlterResourceResponse, error) {
+func (s limiterService) AlterResource(ctx context.Context,
+	r *Ydb_RateLimiter.AlterResourceRequest) (*Ydb_RateLimiter.AlterResourceResponse, error) {
 	properties, answer := s.properties(ctx, r, r.GetResource())
-	op, err := s.change(ctx, r, answer, func(call coordination.CallID, path scheme.Path) coordination.Command {
-		return &coordination.AlterResource{CallID: call, Caller: s.caller(ctx), Path: path, Resource: r.GetResource().GetResourcePath(), ResourceProperties: properties}
-	})
+	op, err := s.change(ctx, r, answer,
+		func(call coordination.CallID, path scheme.Path) coordination.Command {
+			return &coordination.AlterResource{CallID: call, Caller: s.caller(ctx), Path: path,
+				Resource: r.GetResource().GetResourcePath(), ResourceProperties: properties}
+		})
 	return &Ydb_RateLimiter.AlterResourceResponse{Operation: op}, err
 }
 
 // DropResource removes a resource without children.
-func (s limiterService) DropResource(ctx context.Context, r *Ydb_RateLimiter.DropResourceRequest) (*Ydb_RateLimiter.DropResourceResponse, error) {
-	op, err := s.change(ctx, r, checkPaths(ctx, r, r.GetResourcePath()), func(call coordination.CallID, path scheme.Path) coordination.Command {
-		return &coordination.DropResource{CallID: call, Caller: s.caller(ctx), Path: path, Resource: r.GetResourcePath()}
-	})
+func (s limiterService) DropResource(ctx context.Context,
+	r *Ydb_RateLimiter.DropResourceRequest) (*Ydb_RateLimiter.DropResourceResponse, error) {
+	op, err := s.change(ctx, r, checkPaths(ctx, r, r.GetResourcePath()),
+		func(call coordination.CallID, path scheme.Path) coordination.Command {
+			return &coordination.DropResource{CallID: call, Caller: s.caller(ctx), Path: path,
+				Resource: r.GetResourcePath()}
+		})
 	return &Ydb_RateLimiter.DropResourceResponse{Operation: op}, err
 }
 
 // DescribeResource shows a resource's own properties.
-func (s limiterService) DescribeResource(ctx context.Context, r *Ydb_RateLimiter.DescribeResourceRequest) (*Ydb_RateLimiter.DescribeResourceResponse, error) {
-	op, err := s.look(ctx, r, r.GetResourcePath(), func(ctx context.Context) (proto.Message, outcome.Outcome, error) {
-		properties, answer, err := s.group.DescribeResource(ctx, s.caller(ctx), scheme.SplitLoose(r.GetCoordinationNodePath()), r.GetResourcePath())
-		return &Ydb_RateLimiter.DescribeResourceResult{Resource: wire.Resource(r.GetResourcePath(), properties)}, answer, err
-	})
+func (s limiterService) DescribeResource(ctx context.Context,
+	r *Ydb_RateLimiter.DescribeResourceRequest) (*Ydb_RateLimiter.DescribeResourceResponse, error) {
+	op, err := s.look(ctx, r, r.GetResourcePath(),
+		func(ctx context.Context) (proto.Message, outcome.Outcome, error) {
+			properties, answer, err := s.group.DescribeResource(ctx, s.caller(ctx),
+				scheme.SplitLoose(r.GetCoordinationNodePath()), r.GetResourcePath())
+			return &Ydb_RateLimiter.DescribeResourceResult{Resource: wire.Resource(r.GetResourcePath(),
+				properties)}, answer, err
+		})
 	return &Ydb_RateLimiter.DescribeResourceResponse{Operation: op}, err
 }
 
 // ListResources lists roots, or a resource, or all below them too. The paths are sorted.
-func (s limiterService) ListResources(ctx context.Context, r *Ydb_RateLimiter.ListResourcesRequest) (*Ydb_RateLimiter.ListResourcesResponse, error) {
-	op, err := s.look(ctx, r, r.GetResourcePath(), func(ctx context.Context) (proto.Message, outcome.Outcome, error) {
-		paths, answer, err := s.group.ListResources(ctx, s.caller(ctx), coordination.ResourceListing{
-			Path: scheme.SplitLoose(r.GetCoordinationNodePath()), Resource: r.GetResourcePath(), Recursive: r.GetRecursive()})
-		slices.Sort(paths)
-		return &Ydb_RateLimiter.ListResourcesResult{ResourcePaths: paths}, answer, err
-	})
+func (s limiterService) ListResources(ctx context.Context,
+	r *Ydb_RateLimiter.ListResourcesRequest) (*Ydb_RateLimiter.ListResourcesResponse, error) {
+	op, err := s.look(ctx, r, r.GetResourcePath(),
+		func(ctx context.Context) (proto.Message, outcome.Outcome, error) {
+			paths, answer, err := s.group.ListResources(ctx, s.caller(ctx), coordination.ResourceListing{
+				Path: scheme.SplitLoose(r.GetCoordinationNodePath()), Resource: r.GetResourcePath(),
+				Recursive: r.GetRecursive()})
+			slices.Sort(paths)
+			return &Ydb_RateLimiter.ListResourcesResult{ResourcePaths: paths}, answer, err
+		})
 	return &Ydb_RateLimiter.ListResourcesResponse{Operation: op}, err
 }
 
@@ -102,7 +118,8 @@ func (s limiterService) look(ctx context.Context, r ofLimiter, resource string,
 }
 
 // properties is what a resource is to have, or why it may not even be asked for.
-func (limiterService) properties(ctx context.Context, r ofLimiter, resource *Ydb_RateLimiter.Resource) (coordination.ResourceProperties, outcome.Outcome) {
+func (limiterService) properties(ctx context.Context, r ofLimiter,
+	resource *Ydb_RateLimiter.Resource) (coordination.ResourceProperties, outcome.Outcome) {
 	answer := checkPaths(ctx, r, resource.GetResourcePath())
 	properties, are := wire.ResourceProperties(resource)
 	if answer.OK() && !are {
@@ -121,8 +138,9 @@ var (
 func checkPaths(ctx context.Context, r ofLimiter, resource string) outcome.Outcome {
 	path := r.GetCoordinationNodePath()
 	if current, _ := database(ctx); !strings.HasPrefix(path, current) {
-		return outcome.Because(outcome.BadRequest, fmt.Sprintf("Coordination node path: %s does not belong to current database: %s.",
-			scheme.Shown(path), scheme.Shown(current)))
+		return outcome.Because(outcome.BadRequest,
+			fmt.Sprintf("Coordination node path: %s does not belong to current database: %s.",
+				scheme.Shown(path), scheme.Shown(current)))
 	}
 	if !coordination.CanonicalResourcePath(resource) {
 		return badResourcePath

@@ -44,28 +44,33 @@ func (c *limiterClient) mustSucceed(what string, op *Ydb_Operations.Operation, e
 
 func (c *limiterClient) create(path string, rate float64) {
 	c.t.Helper()
-	answer, err := c.client.CreateResource(c.t.Context(), &Ydb_RateLimiter.CreateResourceRequest{CoordinationNodePath: c.node, Resource: resourceOf(path, rate)})
+	answer, err := c.client.CreateResource(c.t.Context(),
+		&Ydb_RateLimiter.CreateResourceRequest{CoordinationNodePath: c.node,
+			Resource: resourceOf(path, rate)})
 	c.mustSucceed("create "+path, answer.GetOperation(), err)
 }
 
 func (c *limiterClient) alter(path string, rate float64) {
 	c.t.Helper()
-	answer, err := c.client.AlterResource(c.t.Context(), &Ydb_RateLimiter.AlterResourceRequest{CoordinationNodePath: c.node, Resource: resourceOf(path, rate)})
+	answer, err := c.client.AlterResource(c.t.Context(),
+		&Ydb_RateLimiter.AlterResourceRequest{CoordinationNodePath: c.node, Resource: resourceOf(path, rate)})
 	c.mustSucceed("alter "+path, answer.GetOperation(), err)
 }
 
 func (c *limiterClient) use(path string, amount uint64) {
 	c.t.Helper()
-	answer, err := c.client.AcquireResource(c.t.Context(), &Ydb_RateLimiter.AcquireResourceRequest{CoordinationNodePath: c.node, ResourcePath: path,
-		Units: &Ydb_RateLimiter.AcquireResourceRequest_Used{Used: amount}})
+	answer, err := c.client.AcquireResource(c.t.Context(),
+		&Ydb_RateLimiter.AcquireResourceRequest{CoordinationNodePath: c.node, ResourcePath: path,
+			Units: &Ydb_RateLimiter.AcquireResourceRequest_Used{Used: amount}})
 	c.mustSucceed("use "+path, answer.GetOperation(), err)
 }
 
 // acquire waits for an amount, and returns the status or the error as a text.
 func (c *limiterClient) acquire(ctx context.Context, path string, amount uint64, limit time.Duration) string {
-	answer, err := c.client.AcquireResource(ctx, &Ydb_RateLimiter.AcquireResourceRequest{CoordinationNodePath: c.node, ResourcePath: path,
-		OperationParams: &Ydb_Operations.OperationParams{OperationTimeout: durationpb.New(limit)},
-		Units:           &Ydb_RateLimiter.AcquireResourceRequest_Required{Required: amount}})
+	answer, err := c.client.AcquireResource(ctx,
+		&Ydb_RateLimiter.AcquireResourceRequest{CoordinationNodePath: c.node, ResourcePath: path,
+			OperationParams: &Ydb_Operations.OperationParams{OperationTimeout: durationpb.New(limit)},
+			Units:           &Ydb_RateLimiter.AcquireResourceRequest_Required{Required: amount}})
 	if err != nil {
 		return err.Error()
 	}
@@ -113,10 +118,12 @@ func TestWaitersOfWhatIsDropped(t *testing.T) {
 		c.use("r", 10)
 		answers := c.begin(s, "r", 3)
 		if whole {
-			answer, err := Ydb_Coordination_V1.NewCoordinationServiceClient(conn).DropNode(t.Context(), &Ydb_Coordination.DropNodeRequest{Path: testNode})
+			answer, err := Ydb_Coordination_V1.NewCoordinationServiceClient(conn).DropNode(t.Context(),
+				&Ydb_Coordination.DropNodeRequest{Path: testNode})
 			c.mustSucceed("drop the node", answer.GetOperation(), err)
 		} else {
-			answer, err := c.client.DropResource(t.Context(), &Ydb_RateLimiter.DropResourceRequest{CoordinationNodePath: testNode, ResourcePath: "r"})
+			answer, err := c.client.DropResource(t.Context(),
+				&Ydb_RateLimiter.DropResourceRequest{CoordinationNodePath: testNode, ResourcePath: "r"})
 			c.mustSucceed("drop the resource", answer.GetOperation(), err)
 		}
 		c.ends(answers, 3, "BAD_REQUEST")
@@ -213,7 +220,8 @@ func TestLimiterOutlivesTheLeader(t *testing.T) {
 	client.wants("TIMEOUT", "slow", 1, 0)
 	c.eventually("another leader", func() bool { return c.servers[follows].group.Led() })
 	client.use("fast", 1000)
-	client.wants("SUCCESS", "fast", 1, waitMax) // it was not asked for before, so there is nothing to go on with
+	// it was not asked for before, so there is nothing to go on with
+	client.wants("SUCCESS", "fast", 1, waitMax)
 	client.wants("TIMEOUT", "slow", 1, 0)
 	client.alter("slow", 1_000_000)
 	client.ends(answers, 2, "SUCCESS")

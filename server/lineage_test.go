@@ -35,7 +35,8 @@ func takeLock(t *testing.T, conn *grpc.ClientConn, name string) given {
 // startOn starts a server alone on a directory.
 func startOn(t *testing.T, directory string, cluster raftstore.Cluster) (*Server, *grpc.ClientConn) {
 	t.Helper()
-	s, err := Start(t.Context(), Config{Listen: "127.0.0.1:0", Database: "/local", DataDir: directory, LoopbackAdmin: true, Cluster: cluster})
+	s, err := Start(t.Context(), Config{Listen: "127.0.0.1:0", Database: "/local", DataDir: directory,
+		LoopbackAdmin: true, Cluster: cluster})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +61,8 @@ func stopServer(t *testing.T, s *Server) {
 // lineage is which lineage the machine of a server has begun.
 func (s *Server) lineage(t *testing.T) (begun uint64) {
 	t.Helper()
-	if _, err := s.group.Read(t.Context(), func(m *coordination.Machine) outcome.Outcome { begun = m.Lineage(); return outcome.Done() }); err != nil {
+	if _, err := s.group.Read(t.Context(),
+		func(m *coordination.Machine) outcome.Outcome { begun = m.Lineage(); return outcome.Done() }); err != nil {
 		t.Fatal(err)
 	}
 	return begun
@@ -130,7 +132,9 @@ func TestForcedMemberFences(t *testing.T) {
 	leader, follower := c.leader()
 	behind := 3 - leader - follower
 	c.createNode(leader, testNode)
-	c.status(behind, "everything", func(s *adminpb.ClusterStatus) bool { return s.GetCaughtUp() && s.GetApplied() >= s.GetCommit() })
+	c.status(behind, "everything", func(s *adminpb.ClusterStatus) bool {
+		return s.GetCaughtUp() && s.GetApplied() >= s.GetCommit()
+	})
 	takeLock(t, c.conns[leader], "before")
 	c.stop(behind)
 	var last given
@@ -161,11 +165,14 @@ func TestForcedMemberFences(t *testing.T) {
 	// A member that joins knows of the lineage and does not begin it again when it leads.
 	joiner, free := c.grow()
 	name := fmt.Sprint("server-", joiner)
-	c.mustManage(behind, "Add", &adminpb.AddMemberRequest{Name: name, PeerAddress: c.initial[name]}, new(adminpb.AddMemberResponse))
+	c.mustManage(behind, "Add", &adminpb.AddMemberRequest{Name: name, PeerAddress: c.initial[name]},
+		new(adminpb.AddMemberResponse))
 	free()
 	c.join(joiner, behind)
-	c.mustManage(joiner, "Promote", &adminpb.PromoteMemberRequest{Member: name, Wait: true}, new(adminpb.PromoteMemberResponse))
-	c.mustManage(joiner, "TransferLeader", &adminpb.TransferLeaderRequest{To: name}, new(adminpb.TransferLeaderResponse))
+	c.mustManage(joiner, "Promote", &adminpb.PromoteMemberRequest{Member: name, Wait: true},
+		new(adminpb.PromoteMemberResponse))
+	c.mustManage(joiner, "TransferLeader", &adminpb.TransferLeaderRequest{To: name},
+		new(adminpb.TransferLeaderResponse))
 	if again := takeLock(t, c.conns[joiner], "again"); again.order != got.order+1 {
 		t.Errorf("order id %d after %d", again.order, got.order)
 	}

@@ -23,14 +23,16 @@ type authService struct {
 
 // Login gives a token for a user's name and password.
 func (s authService) Login(ctx context.Context, r *Ydb_Auth.LoginRequest) (*Ydb_Auth.LoginResponse, error) {
-	op, err := s.operate(ctx, r.GetOperationParams(), func(ctx context.Context) (proto.Message, outcome.Outcome, error) {
-		token, answer, err := s.login(ctx, r.GetUser(), r.GetPassword())
-		return &Ydb_Auth.LoginResult{Token: token}, answer, err
-	})
+	op, err := s.operate(ctx, r.GetOperationParams(),
+		func(ctx context.Context) (proto.Message, outcome.Outcome, error) {
+			token, answer, err := s.login(ctx, r.GetUser(), r.GetPassword())
+			return &Ydb_Auth.LoginResult{Token: token}, answer, err
+		})
 	return &Ydb_Auth.LoginResponse{Operation: op}, err
 }
 
-func (s authService) login(ctx context.Context, name, password string) (token string, answer outcome.Outcome, err error) {
+func (s authService) login(ctx context.Context, name, password string) (token string, answer outcome.Outcome,
+	err error) {
 	if sent, found := database(ctx); found && sent != "" && !s.auth.Serves(sent) {
 		return "", outcome.Because(outcome.SchemeError, "No database found"), nil
 	}
@@ -38,7 +40,8 @@ func (s authService) login(ctx context.Context, name, password string) (token st
 		return "", outcome.Outcome{}, err
 	}
 	user, _ := s.group.Accounts().User(name)
-	right, err := s.auth.CheckPassword(ctx, auth.Attempt{User: name, Source: auth.SourceOf(ctx)}, password, user.PasswordHash, s.config.Logger)
+	right, err := s.auth.CheckPassword(ctx, auth.Attempt{User: name, Source: auth.SourceOf(ctx)}, password,
+		user.PasswordHash, s.config.Logger)
 	var wait *auth.WaitError
 	switch {
 	case errors.As(err, &wait):
@@ -71,7 +74,8 @@ func (s *Server) signingKey(ctx context.Context) (accounts.SigningKey, outcome.O
 	if found && time.Since(time.UnixMilli(int64(newest.CreatedMillis))) < auth.SigningKeyLifetime {
 		return newest, outcome.Done(), nil
 	}
-	answer, err := s.rotateSigningKey(ctx, coordination.Caller{}, newest.ID, auth.OutdatedKeys(s.group.Accounts()))
+	answer, err := s.rotateSigningKey(ctx, coordination.Caller{}, newest.ID,
+		auth.OutdatedKeys(s.group.Accounts()))
 	if err != nil || !answer.OK() && answer.Status != outcome.PreconditionFailed {
 		return newest, answer, err
 	}

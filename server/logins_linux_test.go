@@ -22,7 +22,10 @@ func (g *guarded) from(address string) Ydb_Auth_V1.AuthServiceClient {
 	g.t.Helper()
 	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(address)}}
 	conn, err := grpc.NewClient(g.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithContextDialer(func(ctx context.Context, to string) (net.Conn, error) { return dialer.DialContext(ctx, "tcp", to) }))
+		grpc.WithContextDialer(func(ctx context.Context, to string) (net.Conn,
+			error) {
+			return dialer.DialContext(ctx, "tcp", to)
+		}))
 	if err != nil {
 		g.t.Fatal(err)
 	}
@@ -44,7 +47,8 @@ func TestLoginsOfStrangers(t *testing.T) {
 	for i := range 2 * 128 {
 		ended.Go(func() {
 			for n := 0; ctx.Err() == nil; n++ {
-				answer, err := crowd.Login(ctx, &Ydb_Auth.LoginRequest{User: fmt.Sprint("user-", i, "-", n), Password: "x"})
+				answer, err := crowd.Login(ctx,
+					&Ydb_Auth.LoginRequest{User: fmt.Sprint("user-", i, "-", n), Password: "x"})
 				if err == nil && answer.GetOperation().GetStatus() == Ydb.StatusIds_OVERLOADED {
 					select {
 					case full <- struct{}{}:
@@ -56,7 +60,8 @@ func TestLoginsOfStrangers(t *testing.T) {
 	}
 	<-full
 	for _, address := range []string{"127.0.0.3", "127.0.0.4", "127.0.0.3"} {
-		answer, err := g.from(address).Login(t.Context(), &Ydb_Auth.LoginRequest{User: "root", Password: rootPassword})
+		answer, err := g.from(address).Login(t.Context(),
+			&Ydb_Auth.LoginRequest{User: "root", Password: rootPassword})
 		if err != nil || answer.GetOperation().GetStatus() != Ydb.StatusIds_SUCCESS {
 			t.Errorf("from %s: got %v, %v", address, answer, err)
 		}
@@ -84,7 +89,8 @@ func TestGuessing(t *testing.T) {
 	}
 	var got Ydb.StatusIds_StatusCode
 	var text string
-	for n := 0; got != Ydb.StatusIds_OVERLOADED; n++ { // the waits grow, so that it comes to that on any machine
+	// the waits grow, so that it comes to that on any machine
+	for n := 0; got != Ydb.StatusIds_OVERLOADED; n++ {
 		if got, text = guess(stranger, "x"); n > 1000 {
 			t.Fatalf("%d guesses, and still %s %s", n, got, text)
 		}

@@ -54,13 +54,15 @@ func TestRefusedCallersAreTold(t *testing.T) {
 	g := startGuarded(t, func(c *Config) { c.Logger = log.logger() })
 	login := func(user, password string) {
 		t.Helper()
-		answer, err := Ydb_Auth_V1.NewAuthServiceClient(g.conn).Login(t.Context(), &Ydb_Auth.LoginRequest{User: user, Password: password})
+		answer, err := Ydb_Auth_V1.NewAuthServiceClient(g.conn).Login(t.Context(),
+			&Ydb_Auth.LoginRequest{User: user, Password: password})
 		if err != nil || answer.GetOperation().GetStatus() == Ydb.StatusIds_SUCCESS {
 			t.Fatalf("got %v, %v", answer, err)
 		}
 	}
 	login("root", "a wrong word")
-	if log.with("level=WARN", "a login was refused", "user=root", "remote=127.0.0.1:", `why="wrong password"`, `"not told before"=0`) != 1 {
+	if log.with("level=WARN", "a login was refused", "user=root", "remote=127.0.0.1:", `why="wrong password"`,
+		`"not told before"=0`) != 1 {
 		t.Errorf("log:\n%s", log.content())
 	}
 	const attempts = 200
@@ -71,7 +73,8 @@ func TestRefusedCallersAreTold(t *testing.T) {
 		t.Errorf("told %d times of %d logins", n, attempts)
 	}
 	scheme := Ydb_Scheme_V1.NewSchemeServiceClient(g.conn)
-	for token, want := range map[string]string{"a-bad-token": "Access denied", "": "Authentication is required"} {
+	for token, want := range map[string]string{"a-bad-token": "Access denied",
+		"": "Authentication is required"} {
 		for range attempts {
 			_, err := scheme.ListDirectory(g.as(token), &Ydb_Scheme.ListDirectoryRequest{Path: "/local"})
 			if status.Code(err) != codes.Unauthenticated {
@@ -79,7 +82,8 @@ func TestRefusedCallersAreTold(t *testing.T) {
 			}
 		}
 	}
-	if n := log.with("a caller was refused", "remote=127.0.0.1:", "why=", `"not told before"=`); n < 1 || n > 10 {
+	if n := log.with("a caller was refused", "remote=127.0.0.1:", "why=", `"not told before"=`); n < 1 ||
+		n > 10 {
 		t.Errorf("told %d times of callers:\n%s", n, log.content())
 	}
 	for _, secret := range []string{"a wrong word", "a password in the wrong place", "a-bad-token"} {
@@ -95,18 +99,22 @@ func TestPermissionsAreAudited(t *testing.T) {
 	log := &logText{}
 	g := startGuarded(t, func(c *Config) { c.Logger = log.logger() })
 	g.permit(testNode, granting("alice", "ydb.generic.read"))
-	if log.with("level=INFO", "msg=administration ", "act=SchemeService/ModifyPermissions", "target=\""+testNode+": grant alice ydb.generic.read\"", "user=root", "from=127.0.0.1:") != 1 {
+	if log.with("level=INFO", "msg=administration ", "act=SchemeService/ModifyPermissions",
+		"target=\""+testNode+": grant alice ydb.generic.read\"", "user=root", "from=127.0.0.1:") != 1 {
 		t.Errorf("log:\n%s", log.content())
 	}
 	const attempts = 100
 	for range attempts {
-		answer, err := Ydb_Scheme_V1.NewSchemeServiceClient(g.conn).ModifyPermissions(g.as("token-of-bob"), &Ydb_Scheme.ModifyPermissionsRequest{
-			Path: testNode, Actions: []*Ydb_Scheme.PermissionsAction{granting("bob", strings.Repeat("x", 1000))}})
+		answer, err := Ydb_Scheme_V1.NewSchemeServiceClient(g.conn).ModifyPermissions(g.as("token-of-bob"),
+			&Ydb_Scheme.ModifyPermissionsRequest{
+				Path: testNode, Actions: []*Ydb_Scheme.PermissionsAction{granting("bob",
+					strings.Repeat("x", 1000))}})
 		if err != nil || answer.GetOperation().GetStatus() == Ydb.StatusIds_SUCCESS {
 			t.Fatalf("got %v, %v", answer, err)
 		}
 	}
-	if n := log.with("level=WARN", "msg=\"administration ", "user=bob", "grant bob", `"not told before"=`); n < 1 || n > 10 {
+	if n := log.with("level=WARN", "msg=\"administration ", "user=bob", "grant bob",
+		`"not told before"=`); n < 1 || n > 10 {
 		t.Errorf("told %d times of %d refusals:\n%s", n, attempts, log.content())
 	}
 	if log.has(strings.Repeat("x", 129)) {
@@ -122,7 +130,8 @@ func TestFailedHandshakesAreTold(t *testing.T) {
 	authority.server("server")
 	s, _ := startTest(t, func(c *Config) {
 		c.Logger, c.ListenTLS = log.logger(), "127.0.0.1:0"
-		c.TLS = listen.TLSFiles{Certificate: authority.path("server.pem"), Key: authority.path("server-key.pem")}
+		c.TLS = listen.TLSFiles{Certificate: authority.path("server.pem"),
+			Key: authority.path("server-key.pem")}
 	})
 	dial := func() net.Conn {
 		conn, err := net.Dial("tcp", s.tls.Addr().String())
@@ -135,13 +144,15 @@ func TestFailedHandshakesAreTold(t *testing.T) {
 	silent := dial()
 	_ = silent.Close()
 	eventually(t, "the one that said nothing", func() bool {
-		return log.with("level=DEBUG", "a TLS handshake has failed", "remote="+silent.LocalAddr().String(), "the client closed the connection") == 1
+		return log.with("level=DEBUG", "a TLS handshake has failed", "remote="+silent.LocalAddr().String(),
+			"the client closed the connection") == 1
 	})
 	plain := dial()
 	fmt.Fprint(plain, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
 	_, _ = io.ReadAll(plain)
 	eventually(t, "the one with plain text", func() bool {
-		return log.with("level=WARN", "a TLS handshake has failed", "remote="+plain.LocalAddr().String(), "the client speaks plain text, as with grpc:// in the place of grpcs://") == 1
+		return log.with("level=WARN", "a TLS handshake has failed", "remote="+plain.LocalAddr().String(),
+			"the client speaks plain text, as with grpc:// in the place of grpcs://") == 1
 	})
 	const attempts = 50
 	for range attempts {

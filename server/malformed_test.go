@@ -77,7 +77,8 @@ func malformedKinds() []malformedKind {
 		}},
 		{name: "random frames", hangs: true, run: func(c *frameClient, r *rand.Rand) error {
 			for range 1 + r.IntN(20) {
-				err := c.framer.WriteRawFrame(http2.FrameType(r.IntN(12)), http2.Flags(r.IntN(256)), r.Uint32N(6), noise(r, 200))
+				err := c.framer.WriteRawFrame(http2.FrameType(r.IntN(12)), http2.Flags(r.IntN(256)),
+					r.Uint32N(6), noise(r, 200))
 				if err != nil {
 					return err
 				}
@@ -104,8 +105,10 @@ func malformedKinds() []malformedKind {
 			return c.headers(1, r.IntN(2) == 0, [][]string{
 				{":method", "GET", ":path", "/", ":scheme", "http"},
 				{":method", "POST", ":path", sessionMethod, ":scheme", "http", "content-type", "text/plain"},
-				callHeaders("/no/such"), callHeaders("nothing"), callHeaders(sessionMethod, "grpc-timeout", "for ever"),
-				callHeaders(sessionMethod, "grpc-encoding", "deflate"), callHeaders(sessionMethod, "x-big-bin", "###"),
+				callHeaders("/no/such"), callHeaders("nothing"),
+				callHeaders(sessionMethod, "grpc-timeout", "for ever"),
+				callHeaders(sessionMethod, "grpc-encoding", "deflate"),
+				callHeaders(sessionMethod, "x-big-bin", "###"),
 			}[r.IntN(7)])
 		}},
 		{name: "window overflow", run: func(c *frameClient, _ *rand.Rand) error {
@@ -113,7 +116,8 @@ func malformedKinds() []malformedKind {
 		}},
 		{name: "pings and settings", run: func(c *frameClient, _ *rand.Rand) error {
 			for i := range 100 {
-				if err := errorsOf(c.framer.WritePing(false, [8]byte{byte(i)}), c.framer.WriteSettings()); err != nil {
+				if err := errorsOf(c.framer.WritePing(false, [8]byte{byte(i)}),
+					c.framer.WriteSettings()); err != nil {
 					return err
 				}
 			}
@@ -121,7 +125,8 @@ func malformedKinds() []malformedKind {
 		}},
 		{name: "reset storm", run: func(c *frameClient, _ *rand.Rand) error {
 			for id := uint32(1); id < 100; id += 2 {
-				if err := errorsOf(c.headers(id, false, callHeaders(sessionMethod)), c.data(id, false, brief), c.reset(id)); err != nil {
+				if err := errorsOf(c.headers(id, false, callHeaders(sessionMethod)), c.data(id, false, brief),
+					c.reset(id)); err != nil {
 					return err
 				}
 			}
@@ -138,8 +143,10 @@ func malformedKinds() []malformedKind {
 			return c.await(1, http2.FrameHeaders)
 		}},
 		{name: "slow reader", run: func(c *frameClient, _ *rand.Rand) error {
-			if err := errorsOf(c.framer.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0}),
-				c.headers(1, false, callHeaders(sessionMethod)), c.data(1, false, framed(startMessage(10*briefTimeoutMillis)))); err != nil {
+			if err := errorsOf(c.framer.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize,
+				Val: 0}),
+				c.headers(1, false, callHeaders(sessionMethod)),
+				c.data(1, false, framed(startMessage(10*briefTimeoutMillis)))); err != nil {
 				return err
 			}
 			for i := range 200 {
@@ -256,7 +263,8 @@ type goodSession struct {
 
 func newGoodSession(t *testing.T, ctx context.Context, conn *grpc.ClientConn, name string) *goodSession {
 	t.Helper()
-	g := &goodSession{name: name, stream: openTest(t, ctx, conn, start(600_000)), answers: make(chan *Ydb_Coordination.SessionResponse, 1)}
+	g := &goodSession{name: name, stream: openTest(t, ctx, conn, start(600_000)),
+		answers: make(chan *Ydb_Coordination.SessionResponse, 1)}
 	g.id = receive(t, g.stream).GetSessionStarted().GetSessionId()
 	go g.listen()
 	if r := g.ask(acquire(1, name, make([]byte, goodBytes))); !r.GetAcquireSemaphoreResult().GetAcquired() {
@@ -300,7 +308,8 @@ func (g *goodSession) work() error {
 		return fmt.Errorf("%s, round %d: acquire answered by %v", g.name, g.rounds, r)
 	}
 	release := &Ydb_Coordination.SessionRequest{Request: &Ydb_Coordination.SessionRequest_ReleaseSemaphore_{
-		ReleaseSemaphore: &Ydb_Coordination.SessionRequest_ReleaseSemaphore{ReqId: 3, Name: g.name + "/work"}}}
+		ReleaseSemaphore: &Ydb_Coordination.SessionRequest_ReleaseSemaphore{ReqId: 3,
+			Name: g.name + "/work"}}}
 	if r := g.ask(release); !r.GetReleaseSemaphoreResult().GetReleased() {
 		return fmt.Errorf("%s, round %d: release answered by %v", g.name, g.rounds, r)
 	}
@@ -310,9 +319,11 @@ func (g *goodSession) work() error {
 // holds checks that the session still has its lock.
 func (g *goodSession) holds() error {
 	describe := &Ydb_Coordination.SessionRequest{Request: &Ydb_Coordination.SessionRequest_DescribeSemaphore_{
-		DescribeSemaphore: &Ydb_Coordination.SessionRequest_DescribeSemaphore{ReqId: 4, Name: g.name, IncludeOwners: true}}}
+		DescribeSemaphore: &Ydb_Coordination.SessionRequest_DescribeSemaphore{ReqId: 4, Name: g.name,
+			IncludeOwners: true}}}
 	r := g.ask(describe)
-	if owners := r.GetDescribeSemaphoreResult().GetSemaphoreDescription().GetOwners(); len(owners) != 1 || owners[0].GetSessionId() != g.id {
+	if owners := r.GetDescribeSemaphoreResult().GetSemaphoreDescription().GetOwners(); len(owners) != 1 ||
+		owners[0].GetSessionId() != g.id {
 		return fmt.Errorf("%s: session %d is not the owner: %v", g.name, g.id, r)
 	}
 	return nil
@@ -422,7 +433,8 @@ func TestMalformedStreams(t *testing.T) {
 	defer cancel()
 	m := &malformedRun{t: t, s: s, seed: seed, kinds: malformedKinds()}
 	for i := range 5 {
-		conn, err := grpc.NewClient(s.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+		conn, err := grpc.NewClient(s.Addr().String(),
+			grpc.WithTransportCredentials(insecure.NewCredentials()))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -443,7 +455,8 @@ func TestMalformedStreams(t *testing.T) {
 	if after > before+before/20 {
 		t.Errorf("%d bytes are in use, %d before", after, before)
 	}
-	t.Logf("%d streams, seed %d: %d bytes in use before, %d after, %d goroutines", streams, seed, before, after, goroutines)
+	t.Logf("%d streams, seed %d: %d bytes in use before, %d after, %d goroutines", streams, seed, before,
+		after, goroutines)
 	for _, g := range m.good {
 		if err := g.holds(); err != nil {
 			t.Error(err)

@@ -22,19 +22,24 @@ type monitoringService struct {
 
 // SelfCheck says how things stand as this server sees them: GOOD, or the worst of what is in the issue log. A
 // server that cannot serve says EMERGENCY.
-func (s monitoringService) SelfCheck(ctx context.Context, r *Ydb_Monitoring.SelfCheckRequest) (*Ydb_Monitoring.SelfCheckResponse, error) {
-	op, err := s.operate(ctx, r.GetOperationParams(), func(ctx context.Context) (proto.Message, outcome.Outcome, error) {
-		answer, err := s.group.Read(ctx, func(*coordination.Machine) outcome.Outcome { return outcome.Done() }) // does it still go on?
-		if err != nil {
-			return nil, answer, err
-		}
-		return s.selfCheck(), answer, nil
-	})
+func (s monitoringService) SelfCheck(ctx context.Context,
+	r *Ydb_Monitoring.SelfCheckRequest) (*Ydb_Monitoring.SelfCheckResponse, error) {
+	op, err := s.operate(ctx, r.GetOperationParams(),
+		func(ctx context.Context) (proto.Message, outcome.Outcome, error) {
+			// does it still go on?
+			answer, err := s.group.Read(ctx,
+				func(*coordination.Machine) outcome.Outcome { return outcome.Done() })
+			if err != nil {
+				return nil, answer, err
+			}
+			return s.selfCheck(), answer, nil
+		})
 	return &Ydb_Monitoring.SelfCheckResponse{Operation: op}, err
 }
 
 // NodeCheck says the same of this server alone.
-func (s monitoringService) NodeCheck(ctx context.Context, r *Ydb_Monitoring.NodeCheckRequest) (*Ydb_Monitoring.NodeCheckResponse, error) {
+func (s monitoringService) NodeCheck(ctx context.Context,
+	r *Ydb_Monitoring.NodeCheckRequest) (*Ydb_Monitoring.NodeCheckResponse, error) {
 	answer, err := s.SelfCheck(ctx, &Ydb_Monitoring.SelfCheckRequest{OperationParams: r.GetOperationParams()})
 	return &Ydb_Monitoring.NodeCheckResponse{Operation: answer.GetOperation()}, err
 }
@@ -52,7 +57,8 @@ func (s *Server) selfCheck() *Ydb_Monitoring.SelfCheckResult {
 		id := fnv.New32a()
 		fmt.Fprint(id, i.kind, i.member)
 		result.IssueLog = append(result.IssueLog, &Ydb_Monitoring.IssueLog{
-			Id: fmt.Sprintf("%s-%08x", colour, id.Sum32()), Status: colour, Message: i.text, Type: string(i.kind), Level: 1,
+			Id: fmt.Sprintf("%s-%08x", colour, id.Sum32()), Status: colour, Message: i.text,
+			Type: string(i.kind), Level: 1,
 			Location: &Ydb_Monitoring.Location{
 				Compute:  &Ydb_Monitoring.LocationCompute{Node: &Ydb_Monitoring.LocationNode{Id: nodes[i.member]}},
 				Database: &Ydb_Monitoring.LocationDatabase{Name: s.config.Database},

@@ -21,7 +21,8 @@ import (
 // operation is the answer to a unary call: always ready, because SDKs do not poll (surface.md §1.3). result
 // may be nil.
 func operation(answer outcome.Outcome, result proto.Message) (*Ydb_Operations.Operation, error) {
-	op := &Ydb_Operations.Operation{Ready: true, Status: Ydb.StatusIds_StatusCode(answer.Status), Issues: wire.Issues(answer.Issues)}
+	op := &Ydb_Operations.Operation{Ready: true, Status: Ydb.StatusIds_StatusCode(answer.Status),
+		Issues: wire.Issues(answer.Issues)}
 	if result != nil && answer.OK() {
 		packed, is := result.(*anypb.Any)
 		if !is {
@@ -38,7 +39,8 @@ func operation(answer outcome.Outcome, result proto.Message) (*Ydb_Operations.Op
 // packed is a result that may be long in the making and take much memory meanwhile, ready for operation. Few
 // are made at a time: who asks for many at once takes neither the processor nor the memory from others.
 // Errors: that of ctx.
-func (s *Server) packed(ctx context.Context, answer outcome.Outcome, result func() proto.Message) (proto.Message, outcome.Outcome, error) {
+func (s *Server) packed(ctx context.Context, answer outcome.Outcome,
+	result func() proto.Message) (proto.Message, outcome.Outcome, error) {
 	select {
 	case s.packing <- struct{}{}:
 	case <-ctx.Done():

@@ -18,26 +18,32 @@ type operationService struct {
 }
 
 // GetOperation knows no operation: NOT_FOUND, or BAD_REQUEST without an id.
-func (operationService) GetOperation(_ context.Context, r *Ydb_Operations.GetOperationRequest) (*Ydb_Operations.GetOperationResponse, error) {
+func (operationService) GetOperation(_ context.Context,
+	r *Ydb_Operations.GetOperationRequest) (*Ydb_Operations.GetOperationResponse, error) {
 	op, err := operation(noOperation(r.GetId()), nil)
 	op.Id = r.GetId()
 	return &Ydb_Operations.GetOperationResponse{Operation: op}, err
 }
 
 // CancelOperation answers as GetOperation does.
-func (operationService) CancelOperation(_ context.Context, r *Ydb_Operations.CancelOperationRequest) (*Ydb_Operations.CancelOperationResponse, error) {
+func (operationService) CancelOperation(_ context.Context,
+	r *Ydb_Operations.CancelOperationRequest) (*Ydb_Operations.CancelOperationResponse, error) {
 	answer := noOperation(r.GetId())
-	return &Ydb_Operations.CancelOperationResponse{Status: Ydb.StatusIds_StatusCode(answer.Status), Issues: wire.Issues(answer.Issues)}, nil
+	return &Ydb_Operations.CancelOperationResponse{Status: Ydb.StatusIds_StatusCode(answer.Status),
+		Issues: wire.Issues(answer.Issues)}, nil
 }
 
 // ForgetOperation answers as GetOperation does.
-func (operationService) ForgetOperation(_ context.Context, r *Ydb_Operations.ForgetOperationRequest) (*Ydb_Operations.ForgetOperationResponse, error) {
+func (operationService) ForgetOperation(_ context.Context,
+	r *Ydb_Operations.ForgetOperationRequest) (*Ydb_Operations.ForgetOperationResponse, error) {
 	answer := noOperation(r.GetId())
-	return &Ydb_Operations.ForgetOperationResponse{Status: Ydb.StatusIds_StatusCode(answer.Status), Issues: wire.Issues(answer.Issues)}, nil
+	return &Ydb_Operations.ForgetOperationResponse{Status: Ydb.StatusIds_StatusCode(answer.Status),
+		Issues: wire.Issues(answer.Issues)}, nil
 }
 
 // ListOperations lists none, of whatever kind.
-func (operationService) ListOperations(context.Context, *Ydb_Operations.ListOperationsRequest) (*Ydb_Operations.ListOperationsResponse, error) {
+func (operationService) ListOperations(context.Context,
+	*Ydb_Operations.ListOperationsRequest) (*Ydb_Operations.ListOperationsResponse, error) {
 	return &Ydb_Operations.ListOperationsResponse{Status: Ydb.StatusIds_SUCCESS}, nil
 }
 

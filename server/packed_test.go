@@ -31,7 +31,8 @@ func TestFewResultsAreMadeAtOnce(t *testing.T) {
 	if got := list(durationpb.New(20 * time.Millisecond)); got != Ydb.StatusIds_TIMEOUT {
 		t.Errorf("one more is answered with %v", got)
 	}
-	if answer, err := scheme.MakeDirectory(t.Context(), &Ydb_Scheme.MakeDirectoryRequest{Path: "/local/a"}); err != nil ||
+	if answer, err := scheme.MakeDirectory(t.Context(),
+		&Ydb_Scheme.MakeDirectoryRequest{Path: "/local/a"}); err != nil ||
 		answer.GetOperation().GetStatus() != Ydb.StatusIds_SUCCESS {
 		t.Errorf("what has no result: %v, %v", answer, err)
 	}

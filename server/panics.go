@@ -29,7 +29,8 @@ var errPanic = status.New(codes.Internal, "Internal error")
 func (p *panicCounter) note(where string, reason any) {
 	p.count.Add(1)
 	if ok, hidden := p.told.Tells(where, time.Now()); ok {
-		p.logger.Error("recovered from a panic", "in", where, "reason", fmt.Sprint(reason), "stack", string(debug.Stack()), quiet.NotTold, hidden)
+		p.logger.Error("recovered from a panic", "in", where, "reason", fmt.Sprint(reason), "stack",
+			string(debug.Stack()), quiet.NotTold, hidden)
 	}
 }
 
@@ -41,7 +42,8 @@ func (p *panicCounter) guard(method string, err *error) {
 	}
 }
 
-func (p *panicCounter) unary(ctx context.Context, request any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (_ any, err error) {
+func (p *panicCounter) unary(ctx context.Context, request any, info *grpc.UnaryServerInfo,
+	handler grpc.UnaryHandler) (_ any, err error) {
 	defer func() {
 		if reason := recover(); reason != nil {
 			p.note(info.FullMethod, reason)
@@ -51,7 +53,8 @@ func (p *panicCounter) unary(ctx context.Context, request any, info *grpc.UnaryS
 	return handler(ctx, request)
 }
 
-func (p *panicCounter) stream(service any, rpc grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) (err error) {
+func (p *panicCounter) stream(service any, rpc grpc.ServerStream, info *grpc.StreamServerInfo,
+	handler grpc.StreamHandler) (err error) {
 	defer func() {
 		if reason := recover(); reason != nil {
 			p.note(info.FullMethod, reason)

@@ -25,8 +25,10 @@ import (
 // TestPanicOfHandler shows what a client is told of a panic: nothing of its text.
 func TestPanicOfHandler(t *testing.T) {
 	p := &panicCounter{logger: slog.New(slog.DiscardHandler)}
-	_, unary := p.unary(t.Context(), nil, &grpc.UnaryServerInfo{}, func(context.Context, any) (any, error) { panic("secret") })
-	stream := p.stream(nil, nil, &grpc.StreamServerInfo{}, func(any, grpc.ServerStream) error { panic("secret") })
+	_, unary := p.unary(t.Context(), nil, &grpc.UnaryServerInfo{},
+		func(context.Context, any) (any, error) { panic("secret") })
+	stream := p.stream(nil, nil, &grpc.StreamServerInfo{},
+		func(any, grpc.ServerStream) error { panic("secret") })
 	for _, err := range []error{unary, stream} {
 		if s := status.Convert(err); s.Code() != codes.Internal || strings.Contains(s.Message(), "secret") {
 			t.Errorf("got %v", err)
@@ -35,7 +37,8 @@ func TestPanicOfHandler(t *testing.T) {
 	if p.count.Load() != 2 {
 		t.Errorf("%d panics are counted", p.count.Load())
 	}
-	if answer, err := p.unary(t.Context(), nil, nil, func(context.Context, any) (any, error) { return 1, nil }); answer != 1 || err != nil {
+	if answer, err := p.unary(t.Context(), nil, nil,
+		func(context.Context, any) (any, error) { return 1, nil }); answer != 1 || err != nil {
 		t.Errorf("got %v, %v", answer, err)
 	}
 }
@@ -83,7 +86,8 @@ func TestPanicOfTimer(t *testing.T) {
 	}
 	again := start(600_000)
 	again.SessionId = id
-	if got := receive(t, openTest(t, t.Context(), conn, again)).GetSessionStarted().GetSessionId(); got != id {
+	if got := receive(t, openTest(t, t.Context(), conn,
+		again)).GetSessionStarted().GetSessionId(); got != id {
 		t.Fatalf("took up session %d, want %d", got, id)
 	}
 	if s.panics.count.Load() != 1 {
@@ -139,7 +143,8 @@ func serveTest(t *testing.T, server *grpc.Server) *grpc.ClientConn {
 			t.Error(err)
 		}
 	})
-	conn, err := grpc.NewClient(listener.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient(listener.Addr().String(),
+		grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -166,10 +171,12 @@ func TestPanicOfGroup(t *testing.T) {
 	send(t, stream, startMessage(600_000))
 	<-s.Done()
 	var broken *group.InvariantError
-	if !errors.As(s.Err(), &broken) || broken.Reason != "first ping" || !strings.Contains(broken.Stack, "Deliver") {
+	if !errors.As(s.Err(), &broken) || broken.Reason != "first ping" ||
+		!strings.Contains(broken.Stack, "Deliver") {
 		t.Fatalf("ended with %v", s.Err())
 	}
-	answer, err := Ydb_Coordination_V1.NewCoordinationServiceClient(conn).CreateNode(t.Context(), &Ydb_Coordination.CreateNodeRequest{Path: "/local/n"})
+	answer, err := Ydb_Coordination_V1.NewCoordinationServiceClient(conn).CreateNode(t.Context(),
+		&Ydb_Coordination.CreateNodeRequest{Path: "/local/n"})
 	if err != nil || answer.GetOperation().GetStatus() != Ydb.StatusIds_UNAVAILABLE {
 		t.Fatalf("got %v, %v", answer, err)
 	}

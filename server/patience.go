@@ -66,7 +66,8 @@ func beforeDeadline(deadline time.Time) time.Duration {
 }
 
 // withOperationParams bounds ctx by operation_timeout and cancel_after.
-func withOperationParams(ctx context.Context, params *Ydb_Operations.OperationParams) (context.Context, context.CancelFunc) {
+func withOperationParams(ctx context.Context, params *Ydb_Operations.OperationParams) (context.Context,
+	context.CancelFunc) {
 	bounded := func(ctx context.Context, d time.Duration, cause error) (context.Context, context.CancelFunc) {
 		if d <= 0 {
 			return ctx, func() {}
@@ -84,7 +85,8 @@ func unfinished(ctx context.Context, err error) (outcome.Outcome, error) {
 	switch cause := context.Cause(ctx); {
 	case errors.Is(err, group.ErrStopped):
 		return outcome.Because(outcome.Unavailable, group.ErrStopped.Error()), nil
-	case errors.Is(cause, errPatience), errors.Is(cause, errOperationTimeout) && errors.Is(err, group.ErrNoLeader):
+	case errors.Is(cause, errPatience), errors.Is(cause, errOperationTimeout) &&
+		errors.Is(err, group.ErrNoLeader):
 		return unavailable, nil
 	case errors.Is(cause, errOperationTimeout):
 		return outcome.Because(outcome.Timeout, "Operation timeout"), nil

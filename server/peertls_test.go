@@ -28,7 +28,8 @@ func (a *testAuthority) peer(name string, at net.IP) {
 }
 
 func (a *testAuthority) peerFiles(name string) listen.PeerFiles {
-	return listen.PeerFiles{Certificate: a.path(name + ".pem"), Key: a.path(name + "-key.pem"), CA: a.path("ca.pem")}
+	return listen.PeerFiles{Certificate: a.path(name + ".pem"), Key: a.path(name + "-key.pem"),
+		CA: a.path("ca.pem")}
 }
 
 // serialAt is the number of the certificate that a server shows to its peers.
@@ -60,12 +61,14 @@ func TestPeerCertificates(t *testing.T) {
 	address := c.initial[c.servers[leader].config.Cluster.Name]
 
 	call := func(config *tls.Config) codes.Code {
-		conn, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(credentials.NewTLS(config)))
+		conn, err := grpc.NewClient("passthrough:///"+address,
+			grpc.WithTransportCredentials(credentials.NewTLS(config)))
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer conn.Close()
-		return status.Code(conn.Invoke(t.Context(), "/coordd.relay.v1.Relay/Execute", &relaypb.ExecuteRequest{}, new(relaypb.ExecuteResponse)))
+		return status.Code(conn.Invoke(t.Context(), "/coordd.relay.v1.Relay/Execute",
+			&relaypb.ExecuteRequest{}, new(relaypb.ExecuteResponse)))
 	}
 	if got := call(a.client("peer")); got != codes.InvalidArgument { // it has no command
 		t.Errorf("a member's call: %v", got)
@@ -80,7 +83,8 @@ func TestPeerCertificates(t *testing.T) {
 	// Who asks what cluster this is has to be a member as well.
 	a.issue("ops", &x509.Certificate{ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
 	hello := func(config *tls.Config) (*peerpb.HelloResponse, codes.Code) {
-		conn, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(credentials.NewTLS(config)))
+		conn, err := grpc.NewClient("passthrough:///"+address,
+			grpc.WithTransportCredentials(credentials.NewTLS(config)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -100,7 +104,9 @@ func TestPeerCertificates(t *testing.T) {
 
 	before := serialAt(t, address, a.client("peer"))
 	a.peer("peer", net.IPv4(127, 0, 0, 1))
-	c.eventually("the new certificate", func() bool { return serialAt(t, address, a.client("peer")).Cmp(before) != 0 })
+	c.eventually("the new certificate", func() bool {
+		return serialAt(t, address, a.client("peer")).Cmp(before) != 0
+	})
 	c.stop(follower)
 	if err := c.start(follower); err != nil { // connections are made anew
 		t.Fatal(err)

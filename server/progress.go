@@ -53,7 +53,8 @@ func (p *progress) sending(r *coordination.Reply, size int64) {
 // heard takes note of a message of the client, before the Front does: there is no other ping before that has
 // the answer.
 func (p *progress) heard(m *coordination.ClientMessage) {
-	if (m.Kind == coordination.ClientPong || m.Kind == coordination.ClientPing) && m.Opaque != 0 && p.ping.CompareAndSwap(m.Opaque, 0) {
+	if (m.Kind == coordination.ClientPong || m.Kind == coordination.ClientPing) && m.Opaque != 0 &&
+		p.ping.CompareAndSwap(m.Opaque, 0) {
 		p.read.Store(p.until.Load())
 	}
 }

@@ -90,8 +90,9 @@ func (s *Server) issues() []issue {
 		add(issueDiverged, fatal, self, "%s", s.divergenceText(divergence))
 	}
 	if out, why := s.store.KeptOut(); out && why != "" {
-		add(issueKeptOut, fatal, self, "no leader: %s; if all of them were replaced, start this server with --join HOST:PORT of a present "+
-			"member, in the place of --initial-cluster", why)
+		add(issueKeptOut, fatal, self,
+			"no leader: %s; if all of them were replaced, start this server with --join HOST:PORT of a present "+
+				"member, in the place of --initial-cluster", why)
 	}
 	entries, known := s.lag()
 	replayed, of, replaying := s.group.Replaying()
@@ -104,9 +105,11 @@ func (s *Server) issues() []issue {
 	case !s.group.Led():
 		add(issueNoLeader, fatal, self, "%s", s.noLeaderText())
 	case s.silence.long() && s.group.Leads():
-		add(issueMute, fatal, self, "silent to clients: no majority has confirmed lately that this server leads; their sessions wait")
+		add(issueMute, fatal, self,
+			"silent to clients: no majority has confirmed lately that this server leads; their sessions wait")
 	case s.silence.long():
-		add(issueMute, fatal, self, "silent to clients: the leader has not confirmed lately that it still leads; the connection to it is slow or broken")
+		add(issueMute, fatal, self,
+			"silent to clients: the leader has not confirmed lately that it still leads; the connection to it is slow or broken")
 	case !known:
 		add(issueNoLeader, fatal, self, "no word from the leader yet")
 	case entries > behindMax:
@@ -118,11 +121,14 @@ func (s *Server) issues() []issue {
 		if s.group.Crowded() && s.group.Leads() {
 			g = fatal
 		}
-		add(issueDisk, g, self, "the disk is nearly full: %s free, %s reserved", sizeText(free), sizeText(reserve))
+		add(issueDisk, g, self, "the disk is nearly full: %s free, %s reserved", sizeText(free),
+			sizeText(reserve))
 	}
 	if diverged && divergence.Right {
 		for _, id := range divergence.Others {
-			add(issueDiverged, serious, id, "%s", s.divergenceText(group.Divergence{Index: divergence.Index, Others: []uint64{id}, Right: true}))
+			add(issueDiverged, serious, id, "%s",
+				s.divergenceText(group.Divergence{Index: divergence.Index, Others: []uint64{id},
+					Right: true}))
 		}
 	}
 	if text := s.fullnessIssue(); text != "" {
@@ -134,7 +140,9 @@ func (s *Server) issues() []issue {
 	unlike := s.store.Unlike()
 	for _, m := range s.store.Members() {
 		if text := unlike[m.ID]; text != "" {
-			add(issueUnlike, noteworthy, m.ID, "server %s was given other settings, which should be the same on all: %s", m.DisplayName(), text)
+			add(issueUnlike, noteworthy, m.ID,
+				"server %s was given other settings, which should be the same on all: %s", m.DisplayName(),
+				text)
 		}
 	}
 	for _, text := range s.strained() {
@@ -158,7 +166,8 @@ func (s *Server) strained() []string {
 		texts = s.connections.Strained()
 	}
 	if at := s.store.Crowded(); !at.IsZero() && time.Since(at) < listen.StrainedFor {
-		texts = append(texts, "there were too many connections to the address for other servers: strangers' made room for new ones")
+		texts = append(texts,
+			"there were too many connections to the address for other servers: strangers' made room for new ones")
 	}
 	if _, waiting := s.group.RequestBytes(); waiting > 0 {
 		texts = append(texts, "clients bring more than is worked off: the streams of some are not read")
@@ -199,7 +208,8 @@ func (s *Server) noLeaderText() string {
 	if voters == 1 {
 		return "no leader"
 	}
-	return fmt.Sprintf("no leader: %d of %d servers with a vote can be reached, %d are needed", reached, voters, voters/2+1)
+	return fmt.Sprintf("no leader: %d of %d servers with a vote can be reached, %d are needed", reached,
+		voters, voters/2+1)
 }
 
 // lookout is the goroutines that find out about the readiness and tell others when it changes.
@@ -231,7 +241,8 @@ func (s *Server) lookOut(ctx context.Context) {
 		s.silence.note(s.group.Mute())
 		all := s.issues()
 		now := s.showable(worstOf(all), first, &leaderless)
-		if first && (now.gravity != fatal || now.kind == issueDisk || now.kind == issueDiverged) { // which take an operator to come
+		// which take an operator to come
+		if first && (now.gravity != fatal || now.kind == issueDisk || now.kind == issueDiverged) {
 			first = false
 			s.showHealth(now)
 			s.publishAddresses()
@@ -307,7 +318,8 @@ func (s *Server) showMore(now issue, all []issue) {
 	if (now.gravity == fatal) == (worst.gravity == fatal) {
 		worst = now
 	}
-	s.shown.Store(&shown{worst: worst, also: slices.DeleteFunc(all, func(i issue) bool { return i.gravity == fatal })})
+	s.shown.Store(&shown{worst: worst, also: slices.DeleteFunc(all,
+		func(i issue) bool { return i.gravity == fatal })})
 }
 
 // showHealth answers health checks from now on, by gRPC for the server as a whole and for each service, and

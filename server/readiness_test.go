@@ -25,7 +25,8 @@ import (
 
 func selfCheck(t *testing.T, conn *grpc.ClientConn) *Ydb_Monitoring.SelfCheckResult {
 	t.Helper()
-	answer, err := Ydb_Monitoring_V1.NewMonitoringServiceClient(conn).SelfCheck(t.Context(), &Ydb_Monitoring.SelfCheckRequest{}, grpc.WaitForReady(true))
+	answer, err := Ydb_Monitoring_V1.NewMonitoringServiceClient(conn).SelfCheck(t.Context(),
+		&Ydb_Monitoring.SelfCheckRequest{}, grpc.WaitForReady(true))
 	result := new(Ydb_Monitoring.SelfCheckResult)
 	if err == nil {
 		err = answer.GetOperation().GetResult().UnmarshalTo(result)
@@ -39,14 +40,18 @@ func selfCheck(t *testing.T, conn *grpc.ClientConn) *Ydb_Monitoring.SelfCheckRes
 // hasIssue looks for an issue by its type and a part of its message.
 func hasIssue(result *Ydb_Monitoring.SelfCheckResult, kind issueKind, text string) bool {
 	return slices.ContainsFunc(result.GetIssueLog(), func(i *Ydb_Monitoring.IssueLog) bool {
-		return i.GetType() == string(kind) && strings.Contains(i.GetMessage(), text) && i.GetId() != "" && i.GetLevel() > 0 &&
-			i.GetStatus() != Ydb_Monitoring.StatusFlag_UNSPECIFIED && i.GetLocation().GetDatabase().GetName() == "/local"
+		return i.GetType() == string(kind) && strings.Contains(i.GetMessage(), text) && i.GetId() != "" &&
+			i.GetLevel() > 0 &&
+			i.GetStatus() != Ydb_Monitoring.StatusFlag_UNSPECIFIED &&
+			i.GetLocation().GetDatabase().GetName() == "/local"
 	})
 }
 
-func healthOf(t *testing.T, conn *grpc.ClientConn, service string) grpc_health_v1.HealthCheckResponse_ServingStatus {
+func healthOf(t *testing.T, conn *grpc.ClientConn,
+	service string) grpc_health_v1.HealthCheckResponse_ServingStatus {
 	t.Helper()
-	answer, err := grpc_health_v1.NewHealthClient(conn).Check(t.Context(), &grpc_health_v1.HealthCheckRequest{Service: service}, grpc.WaitForReady(true))
+	answer, err := grpc_health_v1.NewHealthClient(conn).Check(t.Context(),
+		&grpc_health_v1.HealthCheckRequest{Service: service}, grpc.WaitForReady(true))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,10 +81,12 @@ func TestAnswersBeforeItIsReady(t *testing.T) {
 	if got := healthOf(t, conn, "Ydb.Coordination.V1.CoordinationService"); got != notServing {
 		t.Errorf("health of a service: %v", got)
 	}
-	if r := selfCheck(t, conn); r.GetSelfCheckResult() != Ydb_Monitoring.SelfCheck_EMERGENCY || !hasIssue(r, issueNoLeader, "no leader") {
+	if r := selfCheck(t, conn); r.GetSelfCheckResult() != Ydb_Monitoring.SelfCheck_EMERGENCY ||
+		!hasIssue(r, issueNoLeader, "no leader") {
 		t.Errorf("self-check: %v", r)
 	}
-	if e := listed(t, conn); len(e) != 1 || (hostPort{e[0].GetAddress(), e[0].GetPort()}).String() != c.listen[0] {
+	if e := listed(t, conn); len(e) != 1 || (hostPort{e[0].GetAddress(),
+		e[0].GetPort()}).String() != c.listen[0] {
 		t.Errorf("endpoints: %v", e)
 	}
 	select {
@@ -90,7 +97,8 @@ func TestAnswersBeforeItIsReady(t *testing.T) {
 	// Nobody becomes the first administrator before the one that was asked for.
 	added := make(chan error, 1)
 	go func() {
-		added <- conn.Invoke(t.Context(), "/"+adminpb.Users_ServiceDesc.ServiceName+"/Add", &adminpb.AddRequest{Name: "eve", Password: "x", Administrator: true}, new(adminpb.AddResponse))
+		added <- conn.Invoke(t.Context(), "/"+adminpb.Users_ServiceDesc.ServiceName+"/Add",
+			&adminpb.AddRequest{Name: "eve", Password: "x", Administrator: true}, new(adminpb.AddResponse))
 	}()
 	go func() { started <- c.start(1) }()
 	for range 2 {
@@ -106,7 +114,9 @@ func TestAnswersBeforeItIsReady(t *testing.T) {
 		users = c.servers[0].group.Accounts().Users()
 		return len(users) == 2
 	})
-	if !slices.ContainsFunc(users, func(u accounts.User) bool { return u.Name == "root" && u.Administrator }) {
+	if !slices.ContainsFunc(users, func(u accounts.User) bool {
+		return u.Name == "root" && u.Administrator
+	}) {
 		t.Errorf("users: %v", users)
 	}
 }
@@ -114,7 +124,8 @@ func TestAnswersBeforeItIsReady(t *testing.T) {
 // TestReadinessFollowsTheQuorum takes the majority away and gives it back.
 func TestReadinessFollowsTheQuorum(t *testing.T) {
 	c := startCluster(t, 3)
-	watch, err := grpc_health_v1.NewHealthClient(c.conns[0]).Watch(t.Context(), &grpc_health_v1.HealthCheckRequest{})
+	watch, err := grpc_health_v1.NewHealthClient(c.conns[0]).Watch(t.Context(),
+		&grpc_health_v1.HealthCheckRequest{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -148,7 +159,8 @@ func TestReadinessFollowsTheQuorum(t *testing.T) {
 	c.eventually("a degraded cluster that serves", func() bool {
 		leader, _ := c.leader() // it may change on a busy machine
 		r := selfCheck(t, c.conns[leader])
-		return r.GetSelfCheckResult() == Ydb_Monitoring.SelfCheck_DEGRADED && hasIssue(r, issueSilent, "server-2 is not heard of") &&
+		return r.GetSelfCheckResult() == Ydb_Monitoring.SelfCheck_DEGRADED &&
+			hasIssue(r, issueSilent, "server-2 is not heard of") &&
 			healthOf(t, c.conns[leader], "Ydb.Scheme.V1.SchemeService") == serving
 	})
 }
@@ -177,8 +189,11 @@ func TestReadinessWhenBehind(t *testing.T) {
 		t.Errorf("a little behind: %+v", r)
 	}
 	pretend.Store(&lagTold{1_000_000, true})
-	c.eventually("readiness to be lost", func() bool { return healthOf(t, c.conns[follower], "") == notServing })
-	if r := s.Readiness(); r.Ready || !strings.HasPrefix(r.Reason, "catching up: ") || !strings.HasSuffix(r.Reason, " entries behind") {
+	c.eventually("readiness to be lost", func() bool {
+		return healthOf(t, c.conns[follower], "") == notServing
+	})
+	if r := s.Readiness(); r.Ready || !strings.HasPrefix(r.Reason, "catching up: ") ||
+		!strings.HasSuffix(r.Reason, " entries behind") {
 		t.Errorf("far behind: %+v", r)
 	}
 	pretend.Store(&lagTold{})
@@ -206,24 +221,30 @@ func TestReadinessOfDivergedServers(t *testing.T) {
 	})
 	const who, what = "diverged: as of entry 4711 the state", "replace"
 	for i, s := range c.servers {
-		if r := s.Readiness(); r.Ready || !strings.HasPrefix(r.Reason, who) || !strings.Contains(r.Reason, what) || !strings.Contains(r.Reason, "this server") {
+		if r := s.Readiness(); r.Ready || !strings.HasPrefix(r.Reason, who) ||
+			!strings.Contains(r.Reason, what) || !strings.Contains(r.Reason, "this server") {
 			t.Errorf("server %d: %+v", i, r)
 		}
-		if r := selfCheck(t, c.conns[i]); r.GetSelfCheckResult() != Ydb_Monitoring.SelfCheck_EMERGENCY || !hasIssue(r, issueDiverged, who) {
+		if r := selfCheck(t, c.conns[i]); r.GetSelfCheckResult() != Ydb_Monitoring.SelfCheck_EMERGENCY ||
+			!hasIssue(r, issueDiverged, who) {
 			t.Errorf("server %d: got %v", i, r)
 		}
 		if healthOf(t, c.conns[i], "") != notServing {
 			t.Errorf("server %d serves", i)
 		}
-		answer, err := adminpb.NewClusterClient(c.conns[i]).Status(t.Context(), &adminpb.ClusterStatusRequest{})
+		answer, err := adminpb.NewClusterClient(c.conns[i]).Status(t.Context(),
+			&adminpb.ClusterStatusRequest{})
 		if err != nil || !strings.HasPrefix(answer.GetDiverged(), who) {
 			t.Errorf("server %d: status %v, %v", i, answer, err)
 		}
 	}
 	right.Store(true)
 	for i, s := range c.servers {
-		c.eventually("readiness to come back", func() bool { return healthOf(t, c.conns[i], "") == serving && s.Readiness().Ready })
-		if r := selfCheck(t, c.conns[i]); r.GetSelfCheckResult() != Ydb_Monitoring.SelfCheck_MAINTENANCE_REQUIRED || !hasIssue(r, issueDiverged, who) {
+		c.eventually("readiness to come back",
+			func() bool { return healthOf(t, c.conns[i], "") == serving && s.Readiness().Ready })
+		if r := selfCheck(t,
+			c.conns[i]); r.GetSelfCheckResult() != Ydb_Monitoring.SelfCheck_MAINTENANCE_REQUIRED ||
+			!hasIssue(r, issueDiverged, who) {
 			t.Errorf("server %d: got %v", i, r)
 		}
 	}
@@ -236,13 +257,16 @@ func TestNotReadyAtTheEnd(t *testing.T) {
 	if r := s.Readiness(); r.Ready || r.Reason != "failed: the disk is on fire" {
 		t.Errorf("got %+v", r)
 	}
-	if r := selfCheck(t, conn); r.GetSelfCheckResult() != Ydb_Monitoring.SelfCheck_EMERGENCY || !hasIssue(r, issueFailed, "on fire") {
+	if r := selfCheck(t, conn); r.GetSelfCheckResult() != Ydb_Monitoring.SelfCheck_EMERGENCY ||
+		!hasIssue(r, issueFailed, "on fire") {
 		t.Errorf("got %v", r)
 	}
 	if err := s.Stop(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if !slices.ContainsFunc(s.issues(), func(i issue) bool { return i.kind == issueStopping && i.text == "stopping" }) {
+	if !slices.ContainsFunc(s.issues(), func(i issue) bool {
+		return i.kind == issueStopping && i.text == "stopping"
+	}) {
 		t.Errorf("got %v", s.issues())
 	}
 }
@@ -269,7 +293,8 @@ func TestStartIsGivenUp(t *testing.T) {
 	if s := endOf(stream); s.Code() != codes.Unavailable && s.Code() != codes.OK {
 		t.Errorf("the stream ended with %v", s)
 	}
-	if _, err := grpc_health_v1.NewHealthClient(conn).Check(t.Context(), &grpc_health_v1.HealthCheckRequest{}); status.Code(err) != codes.Unavailable {
+	if _, err := grpc_health_v1.NewHealthClient(conn).Check(t.Context(),
+		&grpc_health_v1.HealthCheckRequest{}); status.Code(err) != codes.Unavailable {
 		t.Errorf("still there: %v", err)
 	}
 }
@@ -279,7 +304,8 @@ func TestStartIsGivenUp(t *testing.T) {
 func TestReadinessOfAMuteServer(t *testing.T) {
 	c := startCluster(t, 3)
 	leader, follower := c.leader()
-	for i, want := range map[int]string{leader: "silent to clients: no majority has confirmed", follower: "silent to clients: the leader has not confirmed"} {
+	for i, want := range map[int]string{leader: "silent to clients: no majority has confirmed",
+		follower: "silent to clients: the leader has not confirmed"} {
 		s := c.servers[i]
 		eventually(t, want, func() bool {
 			long := time.Now().Add(-2 * longElection)
@@ -287,7 +313,8 @@ func TestReadinessOfAMuteServer(t *testing.T) {
 			r := s.Readiness()
 			status, err := s.ownStatus(t.Context())
 			return !r.Ready && strings.HasPrefix(r.Reason, want) && err == nil &&
-				slices.ContainsFunc(status.GetIssues(), func(text string) bool { return strings.HasPrefix(text, want) })
+				slices.ContainsFunc(status.GetIssues(),
+					func(text string) bool { return strings.HasPrefix(text, want) })
 		})
 		eventually(t, "readiness to come back", func() bool { return s.Readiness().Ready })
 	}

@@ -18,7 +18,8 @@ func TestLargeListing(t *testing.T) {
 	const children = 2500
 	made, err := s.group.Read(t.Context(), func(m *coordination.Machine) (made outcome.Outcome) {
 		for i := range children {
-			if made = m.Tree().MakeDirectory(scheme.SplitLoose(fmt.Sprintf("/local/large/%05d", i)), "", scheme.Stamp{}); !made.OK() {
+			if made = m.Tree().MakeDirectory(scheme.SplitLoose(fmt.Sprintf("/local/large/%05d", i)), "",
+				scheme.Stamp{}); !made.OK() {
 				break
 			}
 		}
@@ -27,9 +28,11 @@ func TestLargeListing(t *testing.T) {
 	if err != nil || !made.OK() {
 		t.Fatal(made, err)
 	}
-	answer, err := Ydb_Scheme_V1.NewSchemeServiceClient(conn).ListDirectory(t.Context(), &Ydb_Scheme.ListDirectoryRequest{Path: "/local/large"})
+	answer, err := Ydb_Scheme_V1.NewSchemeServiceClient(conn).ListDirectory(t.Context(),
+		&Ydb_Scheme.ListDirectoryRequest{Path: "/local/large"})
 	var all Ydb_Scheme.ListDirectoryResult
-	if answered(answer, err) != nil || answer.GetOperation().GetResult().UnmarshalTo(&all) != nil || len(all.GetChildren()) != children {
+	if answered(answer, err) != nil || answer.GetOperation().GetResult().UnmarshalTo(&all) != nil ||
+		len(all.GetChildren()) != children {
 		t.Errorf("%v: %d children", err, len(all.GetChildren()))
 	}
 }

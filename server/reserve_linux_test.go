@@ -36,7 +36,8 @@ func smallDisk(t *testing.T, bytes int) string {
 // that was acknowledged is lost, and with space again the server goes on.
 func TestSmallDisk(t *testing.T) {
 	dir := smallDisk(t, 160<<20)
-	config := Config{Listen: "127.0.0.1:0", Database: "/local", DataDir: filepath.Join(dir, "data"), DiskReserve: 24 << 20}
+	config := Config{Listen: "127.0.0.1:0", Database: "/local", DataDir: filepath.Join(dir, "data"),
+		DiskReserve: 24 << 20}
 	ballast := filepath.Join(dir, "ballast")
 	c := &testCluster{t: t}
 	var acknowledged []string
@@ -45,7 +46,8 @@ func TestSmallDisk(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		conn, err := grpc.NewClient(s.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+		conn, err := grpc.NewClient(s.Addr().String(),
+			grpc.WithTransportCredentials(insecure.NewCredentials()))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -70,12 +72,14 @@ func TestSmallDisk(t *testing.T) {
 		if round == 1 {
 			left = 0
 		}
-		if err := os.WriteFile(ballast, make([]byte, int(disk.Bavail)*int(disk.Bsize)-left), 0o600); err != nil && !errors.Is(err, syscall.ENOSPC) {
+		if err := os.WriteFile(ballast, make([]byte, int(disk.Bavail)*int(disk.Bsize)-left),
+			0o600); err != nil && !errors.Is(err, syscall.ENOSPC) {
 			t.Fatal(err)
 		}
 		c.eventually("the server to refuse", func() bool { return create() == Ydb.StatusIds_UNAVAILABLE })
 		if round == 0 { // it is still there, and goes on by itself
-			if err := s.Err(); err != nil || !strings.HasPrefix(s.Readiness().Reason, "the disk is nearly full") {
+			if err := s.Err(); err != nil || !strings.HasPrefix(s.Readiness().Reason,
+				"the disk is nearly full") {
 				t.Errorf("failed with %v, readiness %+v", err, s.Readiness())
 			}
 			if err := os.Remove(ballast); err != nil {
@@ -102,7 +106,8 @@ func TestSmallDisk(t *testing.T) {
 	}
 	defer conn.Close()
 	for _, path := range acknowledged {
-		answer, err := Ydb_Coordination_V1.NewCoordinationServiceClient(conn).DescribeNode(t.Context(), &Ydb_Coordination.DescribeNodeRequest{Path: path})
+		answer, err := Ydb_Coordination_V1.NewCoordinationServiceClient(conn).DescribeNode(t.Context(),
+			&Ydb_Coordination.DescribeNodeRequest{Path: path})
 		if err != nil || answer.GetOperation().GetStatus() != Ydb.StatusIds_SUCCESS {
 			t.Errorf("%s was acknowledged and is lost: %v, %v", path, answer, err)
 		}

@@ -17,14 +17,16 @@ import (
 // wantDiskFull wants a stream to end because the disk is full.
 func wantDiskFull(t *testing.T, stream sessionClient) {
 	t.Helper()
-	if f := next(t, stream).GetFailure(); f.GetStatus() != Ydb.StatusIds_UNAVAILABLE || f.GetIssues()[0].GetMessage() != coordination.DiskFull.Text {
+	if f := next(t, stream).GetFailure(); f.GetStatus() != Ydb.StatusIds_UNAVAILABLE ||
+		f.GetIssues()[0].GetMessage() != coordination.DiskFull.Text {
 		t.Errorf("got %v", f)
 	}
 }
 
 func createStatus(t *testing.T, conn *grpc.ClientConn, path string) Ydb.StatusIds_StatusCode {
 	t.Helper()
-	answer, err := Ydb_Coordination_V1.NewCoordinationServiceClient(conn).CreateNode(t.Context(), &Ydb_Coordination.CreateNodeRequest{Path: path})
+	answer, err := Ydb_Coordination_V1.NewCoordinationServiceClient(conn).CreateNode(t.Context(),
+		&Ydb_Coordination.CreateNodeRequest{Path: path})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,7 +42,8 @@ func TestDiskReserve(t *testing.T) {
 		c.InMemory, c.DataDir = false, t.TempDir()
 		c.DiskReserve, c.hooks.FreeSpace = 100<<20, func(string) (uint64, error) { return free.Load(), nil }
 	})
-	holder, other := openTest(t, t.Context(), conn, start(600_000)), openTest(t, t.Context(), conn, start(600_000))
+	holder, other := openTest(t, t.Context(), conn, start(600_000)),
+		openTest(t, t.Context(), conn, start(600_000))
 	id := next(t, holder).GetSessionStarted().GetSessionId()
 	next(t, other)
 	send(t, holder, acquire(1, "lock", nil))
@@ -53,7 +56,8 @@ func TestDiskReserve(t *testing.T) {
 	if r := s.Readiness(); r.Reason != "the disk is nearly full: 50 MiB free, 100 MiB reserved" {
 		t.Errorf("got %+v", r)
 	}
-	if r := selfCheck(t, conn); r.GetSelfCheckResult() != Ydb_Monitoring.SelfCheck_EMERGENCY || !hasIssue(r, issueDisk, "nearly full") {
+	if r := selfCheck(t, conn); r.GetSelfCheckResult() != Ydb_Monitoring.SelfCheck_EMERGENCY ||
+		!hasIssue(r, issueDisk, "nearly full") {
 		t.Errorf("got %v", r)
 	}
 	if got := createStatus(t, conn, "/local/more"); got != Ydb.StatusIds_UNAVAILABLE {
@@ -78,7 +82,8 @@ func TestDiskReserve(t *testing.T) {
 	if r := next(t, holder); !r.GetReleaseSemaphoreResult().GetReleased() {
 		t.Errorf("got %v", r)
 	}
-	dropped, err := Ydb_Coordination_V1.NewCoordinationServiceClient(conn).DropNode(t.Context(), &Ydb_Coordination.DropNodeRequest{Path: testNode})
+	dropped, err := Ydb_Coordination_V1.NewCoordinationServiceClient(conn).DropNode(t.Context(),
+		&Ydb_Coordination.DropNodeRequest{Path: testNode})
 	if err != nil || dropped.GetOperation().GetStatus() != Ydb.StatusIds_SUCCESS {
 		t.Errorf("drop: %v, %v", dropped, err)
 	}
@@ -99,7 +104,8 @@ func TestFullDiskOfTheLeader(t *testing.T) {
 	}
 	c.change = func(config *Config) {
 		i := int(config.Cluster.Name[len("server-")] - '0')
-		config.DiskReserve, config.hooks.FreeSpace = 100<<20, func(string) (uint64, error) { return free[i].Load(), nil }
+		config.DiskReserve, config.hooks.FreeSpace = 100<<20,
+			func(string) (uint64, error) { return free[i].Load(), nil }
 	}
 	c.startAll()
 	leader, _ := c.leader()
@@ -118,9 +124,11 @@ func TestFullDiskOfTheLeader(t *testing.T) {
 		}
 	}
 	c.leader()
-	c.eventually("the full server to be ready but for its disk", func() bool { // on a busy machine it may be silent meanwhile
+	// on a busy machine it may be silent meanwhile
+	c.eventually("the full server to be ready but for its disk", func() bool {
 		r := selfCheck(t, c.conns[leader])
-		return r.GetSelfCheckResult() == Ydb_Monitoring.SelfCheck_MAINTENANCE_REQUIRED && hasIssue(r, issueDisk, "nearly full")
+		return r.GetSelfCheckResult() == Ydb_Monitoring.SelfCheck_MAINTENANCE_REQUIRED &&
+			hasIssue(r, issueDisk, "nearly full")
 	})
 	if got := createStatus(t, c.conns[leader], "/local/more"); got != Ydb.StatusIds_SUCCESS {
 		t.Errorf("create: %v", got)

@@ -24,9 +24,11 @@ const (
 // fit is the defaults of Hardening that depend on the resources.
 func (r Resources) fit() Hardening {
 	h := Hardening{
-		Streams: defaultStreams, Connections: defaultConnections, ConnectionsPerAddress: defaultConnectionsPerAddress,
-		Strangers: defaultStrangers, Calls: defaultCalls, CallsPerAddress: defaultCallsPerAddress,
-		Watches: defaultWatches, WatchesPerAddress: defaultWatchesPerAddress, ReceivedBytes: defaultReceivedBytes,
+		Streams: defaultStreams, Connections: defaultConnections,
+		ConnectionsPerAddress: defaultConnectionsPerAddress,
+		Strangers:             defaultStrangers, Calls: defaultCalls, CallsPerAddress: defaultCallsPerAddress,
+		Watches: defaultWatches, WatchesPerAddress: defaultWatchesPerAddress,
+		ReceivedBytes: defaultReceivedBytes,
 	}
 	if m := r.MemoryBytes; m > 0 {
 		h.Streams = fitting(h.Streams, m/2/streamBytes)
@@ -52,14 +54,16 @@ func (r Resources) tell(h Hardening, logger *slog.Logger) {
 	if r == (Resources{}) {
 		return
 	}
-	logger.Info("limits", "streams", h.Streams, "connections", h.Connections, "connections_per_address", h.ConnectionsPerAddress,
-		"strangers", h.Strangers, "calls", h.Calls, "received_bytes", h.ReceivedBytes)
+	logger.Info("limits", "streams", h.Streams, "connections", h.Connections, "connections_per_address",
+		h.ConnectionsPerAddress, "strangers", h.Strangers, "calls", h.Calls, "received_bytes",
+		h.ReceivedBytes)
 	if r.Descriptors > 0 && r.Descriptors < h.Streams {
 		logger.Warn("the process may have fewer files and connections open than streams: clients that have a connection for each "+
-			"stream will be refused; raise RLIMIT_NOFILE (ulimit -n, LimitNOFILE=)", "descriptors", r.Descriptors, "streams", h.Streams)
+			"stream will be refused; raise RLIMIT_NOFILE (ulimit -n, LimitNOFILE=)", "descriptors",
+			r.Descriptors, "streams", h.Streams)
 	}
 	if r.Descriptors > 0 && h.Connections > r.Descriptors-r.DescriptorReserve() {
-		logger.Warn("so many connections leave too few descriptors for the server's own files", "descriptors", r.Descriptors,
-			"connections", h.Connections, "reserve", r.DescriptorReserve())
+		logger.Warn("so many connections leave too few descriptors for the server's own files", "descriptors",
+			r.Descriptors, "connections", h.Connections, "reserve", r.DescriptorReserve())
 	}
 }

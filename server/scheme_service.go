@@ -23,19 +23,22 @@ type schemeService struct {
 }
 
 // MakeDirectory makes a directory and its missing parents.
-func (s schemeService) MakeDirectory(ctx context.Context, r *Ydb_Scheme.MakeDirectoryRequest) (*Ydb_Scheme.MakeDirectoryResponse, error) {
+func (s schemeService) MakeDirectory(ctx context.Context,
+	r *Ydb_Scheme.MakeDirectoryRequest) (*Ydb_Scheme.MakeDirectoryResponse, error) {
 	databaseName, sent := database(ctx)
 	path, answer := scheme.SplitInDatabase(r.GetPath(), databaseName, sent)
 	op, err := s.unlessRefused(answer, func() (*Ydb_Operations.Operation, error) {
 		return s.command(ctx, r.GetOperationParams(), func(call coordination.CallID) coordination.Command {
-			return &coordination.MakeDirectory{CallID: call, Caller: s.caller(ctx), Path: path, Owner: ownerFor(ctx), StampMillis: s.group.Clock().WallMillis()}
+			return &coordination.MakeDirectory{CallID: call, Caller: s.caller(ctx), Path: path,
+				Owner: ownerFor(ctx), StampMillis: s.group.Clock().WallMillis()}
 		})
 	})
 	return &Ydb_Scheme.MakeDirectoryResponse{Operation: op}, err
 }
 
 // RemoveDirectory removes an empty directory.
-func (s schemeService) RemoveDirectory(ctx context.Context, r *Ydb_Scheme.RemoveDirectoryRequest) (*Ydb_Scheme.RemoveDirectoryResponse, error) {
+func (s schemeService) RemoveDirectory(ctx context.Context,
+	r *Ydb_Scheme.RemoveDirectoryRequest) (*Ydb_Scheme.RemoveDirectoryResponse, error) {
 	path, answer := scheme.SplitAtLastSlash(r.GetPath())
 	op, err := s.unlessRefused(answer, func() (*Ydb_Operations.Operation, error) {
 		return s.command(ctx, r.GetOperationParams(), func(call coordination.CallID) coordination.Command {
@@ -46,45 +49,53 @@ func (s schemeService) RemoveDirectory(ctx context.Context, r *Ydb_Scheme.Remove
 }
 
 // ListDirectory describes a path and what is directly below it.
-func (s schemeService) ListDirectory(ctx context.Context, r *Ydb_Scheme.ListDirectoryRequest) (*Ydb_Scheme.ListDirectoryResponse, error) {
-	op, err := s.operate(ctx, r.GetOperationParams(), func(ctx context.Context) (proto.Message, outcome.Outcome, error) {
-		list, answer, err := s.group.List(ctx, s.caller(ctx), scheme.SplitLoose(r.GetPath()))
-		if err != nil || !answer.OK() {
-			return nil, answer, err
-		}
-		return s.packed(ctx, answer, func() proto.Message {
-			result := &Ydb_Scheme.ListDirectoryResult{Self: wire.Self(list.Lineage)}
-			for _, child := range list.Children {
-				result.Children = append(result.Children, wire.Shown(child))
+func (s schemeService) ListDirectory(ctx context.Context,
+	r *Ydb_Scheme.ListDirectoryRequest) (*Ydb_Scheme.ListDirectoryResponse, error) {
+	op, err := s.operate(ctx, r.GetOperationParams(),
+		func(ctx context.Context) (proto.Message, outcome.Outcome, error) {
+			list, answer, err := s.group.List(ctx, s.caller(ctx), scheme.SplitLoose(r.GetPath()))
+			if err != nil || !answer.OK() {
+				return nil, answer, err
 			}
-			return result
+			return s.packed(ctx, answer, func() proto.Message {
+				result := &Ydb_Scheme.ListDirectoryResult{Self: wire.Self(list.Lineage)}
+				for _, child := range list.Children {
+					result.Children = append(result.Children, wire.Shown(child))
+				}
+				return result
+			})
 		})
-	})
 	return &Ydb_Scheme.ListDirectoryResponse{Operation: op}, err
 }
 
 // DescribePath describes a path.
-func (s schemeService) DescribePath(ctx context.Context, r *Ydb_Scheme.DescribePathRequest) (*Ydb_Scheme.DescribePathResponse, error) {
-	op, err := s.operate(ctx, r.GetOperationParams(), func(ctx context.Context) (proto.Message, outcome.Outcome, error) {
-		path := scheme.SplitLoose(r.GetPath())
-		d, answer, err := s.group.Describe(ctx, s.caller(ctx), path, func(m *coordination.Machine) (d group.Described) {
-			d.Lineage, d.Outcome = m.Tree().EntryToDescribe(path)
-			return d
+func (s schemeService) DescribePath(ctx context.Context,
+	r *Ydb_Scheme.DescribePathRequest) (*Ydb_Scheme.DescribePathResponse, error) {
+	op, err := s.operate(ctx, r.GetOperationParams(),
+		func(ctx context.Context) (proto.Message, outcome.Outcome, error) {
+			path := scheme.SplitLoose(r.GetPath())
+			d, answer, err := s.group.Describe(ctx, s.caller(ctx), path,
+				func(m *coordination.Machine) (d group.Described) {
+					d.Lineage, d.Outcome = m.Tree().EntryToDescribe(path)
+					return d
+				})
+			if err != nil || !answer.OK() {
+				return nil, answer, err
+			}
+			return s.packed(ctx, answer,
+				func() proto.Message { return &Ydb_Scheme.DescribePathResult{Self: wire.Self(d.Lineage)} })
 		})
-		if err != nil || !answer.OK() {
-			return nil, answer, err
-		}
-		return s.packed(ctx, answer, func() proto.Message { return &Ydb_Scheme.DescribePathResult{Self: wire.Self(d.Lineage)} })
-	})
 	return &Ydb_Scheme.DescribePathResponse{Operation: op}, err
 }
 
 // ModifyPermissions changes the owner and the explicit permissions of a path.
-func (s schemeService) ModifyPermissions(ctx context.Context, r *Ydb_Scheme.ModifyPermissionsRequest) (*Ydb_Scheme.ModifyPermissionsResponse, error) {
+func (s schemeService) ModifyPermissions(ctx context.Context,
+	r *Ydb_Scheme.ModifyPermissionsRequest) (*Ydb_Scheme.ModifyPermissionsResponse, error) {
 	path, answer := scheme.SplitAtLastSlash(r.GetPath())
 	op, err := s.unlessRefused(answer, func() (*Ydb_Operations.Operation, error) {
 		return s.command(ctx, r.GetOperationParams(), func(call coordination.CallID) coordination.Command {
-			return &coordination.ModifyPermissions{CallID: call, Caller: s.caller(ctx), Path: path, Change: wire.PermissionsChange(r)}
+			return &coordination.ModifyPermissions{CallID: call, Caller: s.caller(ctx), Path: path,
+				Change: wire.PermissionsChange(r)}
 		})
 	})
 	return &Ydb_Scheme.ModifyPermissionsResponse{Operation: op}, err

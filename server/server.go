@@ -127,8 +127,8 @@ func StartWith(ctx context.Context, config Config, h hooks.Hooks) (*Server, erro
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{config: config, tls: tls, auth: authenticator, done: make(chan struct{}), opened: make(chan struct{}),
-		drained: make(chan struct{}), held: newHeldAnswers(group.NewClock(nil))}
+	s := &Server{config: config, tls: tls, auth: authenticator, done: make(chan struct{}),
+		opened: make(chan struct{}), drained: make(chan struct{}), held: newHeldAnswers(group.NewClock(nil))}
 	if s.stateLimit.memory = config.memory; s.stateLimit.memory == (memoryLimit{}) {
 		s.stateLimit.memory = findMemoryLimit(os.DirFS("/"), debug.SetMemoryLimit(-1))
 	}
@@ -146,7 +146,8 @@ func StartWith(ctx context.Context, config Config, h hooks.Hooks) (*Server, erro
 	}
 	s.listener, s.writers, s.packing = listener, newWriters(), make(chan struct{}, fewAtOnce())
 	s.panics.logger = config.Logger
-	s.connections = listen.NewConnections(s.config.Hardening.ofConnections(authenticator.Required), config.Logger)
+	s.connections = listen.NewConnections(s.config.Hardening.ofConnections(authenticator.Required),
+		config.Logger)
 	s.setAdvertised()
 	s.setPolicies()
 	if err := s.group.Start(); err != nil {
@@ -216,8 +217,9 @@ func (s *Server) openGroup(ctx context.Context) error {
 		clusterpb.RegisterInspectServer(r, inspect.Peer{Service: s.inspect.Load})
 	}
 	opened, err := group.Open(ctx, group.Config{
-		Log: raftstore.Config{Dir: c.DataDir, InMemory: c.InMemory, Memory: c.hooks.Memory, Logger: c.Logger, Cluster: cluster,
-			TailBytes: c.tailBytes, ReserveBytes: c.DiskReserve, FreeSpace: c.hooks.FreeSpace, Slow: c.hooks.Slow},
+		Log: raftstore.Config{Dir: c.DataDir, InMemory: c.InMemory, Memory: c.hooks.Memory, Logger: c.Logger,
+			Cluster: cluster, TailBytes: c.tailBytes, ReserveBytes: c.DiskReserve,
+			FreeSpace: c.hooks.FreeSpace, Slow: c.hooks.Slow},
 		Database: c.Database, Limits: c.Limits, Clock: group.NewClock(c.hooks.Rings), Remind: c.hooks.Remind,
 		Shell: group.NewClock(c.hooks.Shell), Formats: c.formats,
 		Streams: c.Hardening.Streams, OutboundBytes: maxOutboundBytes, Linger: c.Hardening.Linger,
@@ -261,13 +263,15 @@ func TransportOptions(idle time.Duration) []grpc.ServerOption {
 		grpc.StaticStreamWindowSize(streamWindowBytes),
 		grpc.StaticConnWindowSize(connectionWindowBytes),
 		// SDKs ping every few seconds, some of them without a stream (surface.md §6).
-		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: minPingGap, PermitWithoutStream: true}),
-		grpc.KeepaliveParams(keepalive.ServerParameters{Time: keepaliveTime, Timeout: keepaliveTimeout, MaxConnectionIdle: idle}),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: minPingGap,
+			PermitWithoutStream: true}), grpc.KeepaliveParams(keepalive.ServerParameters{Time: keepaliveTime,
+			Timeout: keepaliveTimeout, MaxConnectionIdle: idle}),
 	}
 }
 
 func (s *Server) startGRPC() {
-	options := append(s.connections.Options(kindOf, s.meters.refuse), TransportOptions(s.config.Hardening.Idle)...)
+	options := append(s.connections.Options(kindOf, s.meters.refuse),
+		TransportOptions(s.config.Hardening.Idle)...)
 	if d := s.config.keepalive; d != 0 {
 		options = append(options, grpc.KeepaliveParams(keepalive.ServerParameters{
 			Time: keepaliveTime, Timeout: d, MaxConnectionIdle: s.config.Hardening.Idle}))
@@ -286,7 +290,8 @@ func (s *Server) startGRPC() {
 	)
 	if faults := s.config.hooks.Faults; faults != nil {
 		faults.Serve(control{s})
-		options = append(options, grpc.ChainUnaryInterceptor(faults.Call()), grpc.ChainStreamInterceptor(faults.Stream()))
+		options = append(options, grpc.ChainUnaryInterceptor(faults.Call()),
+			grpc.ChainStreamInterceptor(faults.Stream()))
 	}
 	s.grpc = grpc.NewServer(options...)
 	services := admittingServices{s.grpc, s}

@@ -39,7 +39,8 @@ const testNode = "/local/dir/node"
 // test.
 func startTest(t *testing.T, change func(*Config)) (*Server, *grpc.ClientConn) {
 	t.Helper()
-	config := Config{Listen: "127.0.0.1:0", Database: "/local", InMemory: true, LoopbackAdmin: true, keepalive: waitMax}
+	config := Config{Listen: "127.0.0.1:0", Database: "/local", InMemory: true, LoopbackAdmin: true,
+		keepalive: waitMax}
 	if change != nil {
 		change(&config)
 	}
@@ -60,7 +61,8 @@ func startTest(t *testing.T, change func(*Config)) (*Server, *grpc.ClientConn) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.Close() })
-	answer, err := Ydb_Coordination_V1.NewCoordinationServiceClient(conn).CreateNode(t.Context(), &Ydb_Coordination.CreateNodeRequest{Path: testNode})
+	answer, err := Ydb_Coordination_V1.NewCoordinationServiceClient(conn).CreateNode(t.Context(),
+		&Ydb_Coordination.CreateNodeRequest{Path: testNode})
 	if err != nil || answer.GetOperation().GetStatus() != Ydb.StatusIds_SUCCESS {
 		t.Fatalf("create: %v, %v", answer, err)
 	}
@@ -69,13 +71,15 @@ func startTest(t *testing.T, change func(*Config)) (*Server, *grpc.ClientConn) {
 
 type sessionClient = Ydb_Coordination_V1.CoordinationService_SessionClient
 
-func openTest(t *testing.T, ctx context.Context, conn *grpc.ClientConn, start *Ydb_Coordination.SessionRequest_SessionStart) sessionClient {
+func openTest(t *testing.T, ctx context.Context, conn *grpc.ClientConn,
+	start *Ydb_Coordination.SessionRequest_SessionStart) sessionClient {
 	t.Helper()
 	stream, err := Ydb_Coordination_V1.NewCoordinationServiceClient(conn).Session(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
-	send(t, stream, &Ydb_Coordination.SessionRequest{Request: &Ydb_Coordination.SessionRequest_SessionStart_{SessionStart: start}})
+	send(t, stream,
+		&Ydb_Coordination.SessionRequest{Request: &Ydb_Coordination.SessionRequest_SessionStart_{SessionStart: start}})
 	return stream
 }
 
@@ -112,7 +116,8 @@ func start(timeoutMillis uint64) *Ydb_Coordination.SessionRequest_SessionStart {
 
 func acquire(reqID uint64, name string, data []byte) *Ydb_Coordination.SessionRequest {
 	return &Ydb_Coordination.SessionRequest{Request: &Ydb_Coordination.SessionRequest_AcquireSemaphore_{
-		AcquireSemaphore: &Ydb_Coordination.SessionRequest_AcquireSemaphore{ReqId: reqID, Name: name, Count: 1, Ephemeral: true, Data: data}}}
+		AcquireSemaphore: &Ydb_Coordination.SessionRequest_AcquireSemaphore{ReqId: reqID, Name: name,
+			Count: 1, Ephemeral: true, Data: data}}}
 }
 
 // endOf reads until the stream ends and returns its gRPC status.
@@ -165,7 +170,8 @@ func TestFirstMessageMustBeStart(t *testing.T) {
 		t.Fatal(err)
 	}
 	send(t, stream, acquire(1, "a", nil))
-	if s := endOf(stream); s.Code() != codes.InvalidArgument || s.Message() != "First message must be a SessionStart" {
+	if s := endOf(stream); s.Code() != codes.InvalidArgument ||
+		s.Message() != "First message must be a SessionStart" {
 		t.Fatalf("ended with %v", s)
 	}
 }
@@ -178,7 +184,8 @@ func TestHalfCloseAbandons(t *testing.T) {
 			t.Fatal(err)
 		}
 		if attached {
-			send(t, stream, &Ydb_Coordination.SessionRequest{Request: &Ydb_Coordination.SessionRequest_SessionStart_{SessionStart: start(600_000)}})
+			send(t, stream,
+				&Ydb_Coordination.SessionRequest{Request: &Ydb_Coordination.SessionRequest_SessionStart_{SessionStart: start(600_000)}})
 			receive(t, stream)
 		}
 		if err := stream.CloseSend(); err != nil {
@@ -206,7 +213,8 @@ func TestStopTellsStreams(t *testing.T) {
 	for _, stream := range streams {
 		receive(t, stream) // the first ping
 		failure := receive(t, stream).GetFailure()
-		if failure.GetStatus() != Ydb.StatusIds_UNAVAILABLE || failure.GetIssues()[0].GetMessage() != "Link failure" {
+		if failure.GetStatus() != Ydb.StatusIds_UNAVAILABLE ||
+			failure.GetIssues()[0].GetMessage() != "Link failure" {
 			t.Fatalf("got %v", failure)
 		}
 		if s := endOf(stream); s.Code() != codes.OK {
@@ -233,7 +241,8 @@ func TestDeadReaderIsCutOff(t *testing.T) {
 	defer own.Close()
 	dead := openTest(t, t.Context(), own, start(600_000))
 	for i := range 2 + maxOutboundBytes>>20*2 {
-		describe := &Ydb_Coordination.SessionRequest_DescribeSemaphore{ReqId: uint64(i), Name: "big", IncludeOwners: true}
+		describe := &Ydb_Coordination.SessionRequest_DescribeSemaphore{ReqId: uint64(i), Name: "big",
+			IncludeOwners: true}
 		if err := dead.Send(&Ydb_Coordination.SessionRequest{Request: &Ydb_Coordination.SessionRequest_DescribeSemaphore_{DescribeSemaphore: describe}}); err != nil {
 			break // cut off
 		}
@@ -276,7 +285,8 @@ func TestPythonIsPingedOften(t *testing.T) {
 		ping := receive(t, stream).GetPing()
 		send(t, stream, &Ydb_Coordination.SessionRequest{Request: &Ydb_Coordination.SessionRequest_Ping{
 			Ping: &Ydb_Coordination.SessionRequest_PingPong{Opaque: ping.GetOpaque()}}})
-		if pong := receive(t, stream).GetPong(); pong.GetOpaque() != ping.GetOpaque() || ping.GetOpaque() == 0 {
+		if pong := receive(t, stream).GetPong(); pong.GetOpaque() != ping.GetOpaque() ||
+			ping.GetOpaque() == 0 {
 			t.Fatalf("ping %v answered with %v", ping, pong)
 		}
 	}
@@ -288,12 +298,13 @@ func TestPythonIsPingedOften(t *testing.T) {
 func TestCompression(t *testing.T) {
 	_, conn := startTest(t, nil)
 	for _, name := range []string{gzip.Name, "deflate"} {
-		answer, err := Ydb_Scheme_V1.NewSchemeServiceClient(conn).ListDirectory(t.Context(), &Ydb_Scheme.ListDirectoryRequest{Path: "/local"},
-			grpc.UseCompressor(name))
+		answer, err := Ydb_Scheme_V1.NewSchemeServiceClient(conn).ListDirectory(t.Context(),
+			&Ydb_Scheme.ListDirectoryRequest{Path: "/local"}, grpc.UseCompressor(name))
 		if err != nil || answer.GetOperation().GetStatus() != Ydb.StatusIds_SUCCESS {
 			t.Errorf("%s: got %v, %v", name, answer, err)
 		}
-		session, err := Ydb_Coordination_V1.NewCoordinationServiceClient(conn).Session(t.Context(), grpc.UseCompressor(name))
+		session, err := Ydb_Coordination_V1.NewCoordinationServiceClient(conn).Session(t.Context(),
+			grpc.UseCompressor(name))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -316,7 +327,8 @@ func TestDiscovery(t *testing.T) {
 		t.Fatal(err)
 	}
 	e := result.GetEndpoints()[0]
-	if len(result.GetEndpoints()) != 1 || e.GetAddress() != "coordd.example" || int(e.GetPort()) != s.Addr().(*net.TCPAddr).Port ||
+	if len(result.GetEndpoints()) != 1 || e.GetAddress() != "coordd.example" ||
+		int(e.GetPort()) != s.Addr().(*net.TCPAddr).Port ||
 		e.GetNodeId() == 0 || e.GetSsl() || result.GetSelfLocation() == "" {
 		t.Fatalf("got %v", &result)
 	}
@@ -332,7 +344,8 @@ func TestDiscovery(t *testing.T) {
 
 func TestHealth(t *testing.T) {
 	_, conn := startTest(t, nil)
-	answer, err := grpc_health_v1.NewHealthClient(conn).Check(t.Context(), &grpc_health_v1.HealthCheckRequest{})
+	answer, err := grpc_health_v1.NewHealthClient(conn).Check(t.Context(),
+		&grpc_health_v1.HealthCheckRequest{})
 	if err != nil || answer.GetStatus() != grpc_health_v1.HealthCheckResponse_SERVING {
 		t.Fatalf("got %v, %v", answer, err)
 	}
@@ -350,18 +363,21 @@ func TestOperationParams(t *testing.T) {
 		Ydb.StatusIds_TIMEOUT:   {OperationTimeout: durationpb.New(time.Millisecond)},
 		Ydb.StatusIds_CANCELLED: {CancelAfter: durationpb.New(time.Millisecond)},
 	} {
-		answer, err := client.CreateNode(t.Context(), &Ydb_Coordination.CreateNodeRequest{Path: "/local/n", OperationParams: params})
+		answer, err := client.CreateNode(t.Context(),
+			&Ydb_Coordination.CreateNodeRequest{Path: "/local/n", OperationParams: params})
 		if err != nil || answer.GetOperation().GetStatus() != want {
 			t.Errorf("want %v, got %v, %v", want, answer, err)
 		}
-		described, err := client.DescribeNode(t.Context(), &Ydb_Coordination.DescribeNodeRequest{Path: testNode, OperationParams: params})
+		described, err := client.DescribeNode(t.Context(),
+			&Ydb_Coordination.DescribeNodeRequest{Path: testNode, OperationParams: params})
 		if err != nil || described.GetOperation().GetStatus() != want {
 			t.Errorf("want %v, got %v, %v", want, described, err)
 		}
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()
-	if _, err := client.CreateNode(ctx, &Ydb_Coordination.CreateNodeRequest{Path: "/local/n"}); status.Code(err) != codes.DeadlineExceeded {
+	if _, err := client.CreateNode(ctx,
+		&Ydb_Coordination.CreateNodeRequest{Path: "/local/n"}); status.Code(err) != codes.DeadlineExceeded {
 		t.Errorf("got %v", err)
 	}
 	close(release)

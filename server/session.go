@@ -64,8 +64,9 @@ func (s *Server) newSession(rpc Ydb_Coordination_V1.CoordinationService_SessionS
 			return nil, err
 		}
 	}
-	session := &session{rpc: rpc, finish: finish, pool: s.writers, panics: &s.panics, meters: &s.meters, identity: auth.Of(rpc.Context()),
-		opened: wallMillis(), log: newSessionLog(rpc.Context(), s.config.Logger)}
+	session := &session{rpc: rpc, finish: finish, pool: s.writers, panics: &s.panics, meters: &s.meters,
+		identity: auth.Of(rpc.Context()), opened: wallMillis(),
+		log: newSessionLog(rpc.Context(), s.config.Logger)}
 	session.stream = s.group.NewStream(session, s.streamCaller(rpc.Context()), s.pingPolicy(rpc.Context()))
 	return session, nil
 }

@@ -66,7 +66,8 @@ func traceOf(ctx context.Context) string {
 	}
 	text := values[0][:len(form)]
 	for i, c := range []byte(form) {
-		if digit := strings.IndexByte("0123456789abcdef", text[i]) >= 0; digit != (c == '0') || !digit && text[i] != c {
+		if digit := strings.IndexByte("0123456789abcdef", text[i]) >= 0; digit != (c == '0') || !digit &&
+			text[i] != c {
 			return ""
 		}
 	}
@@ -74,8 +75,10 @@ func traceOf(ctx context.Context) string {
 }
 
 var requestNames = map[coordination.RequestKind]string{
-	coordination.RequestAcquire: "acquire", coordination.RequestRelease: "release", coordination.RequestCreate: "create",
-	coordination.RequestUpdate: "update", coordination.RequestDelete: "delete", coordination.RequestDescribe: "describe", coordination.RequestStop: "stop",
+	coordination.RequestAcquire: "acquire", coordination.RequestRelease: "release",
+	coordination.RequestCreate: "create",
+	coordination.RequestUpdate: "update", coordination.RequestDelete: "delete",
+	coordination.RequestDescribe: "describe", coordination.RequestStop: "stop",
 }
 
 // heard tells of a message of the client.
@@ -86,14 +89,14 @@ func (l *sessionLog) heard(m *coordination.ClientMessage) {
 	switch m.Kind {
 	case coordination.ClientStart:
 		l.session.CompareAndSwap(0, uint64(m.Start.Session))
-		l.logger.Debug("session: start", "path", quiet.Cut(m.Start.Path), "session", uint64(m.Start.Session), "timeout_ms", m.Start.TimeoutMillis,
-			"description", quiet.Cut(m.Start.Description))
+		l.logger.Debug("session: start", "path", quiet.Cut(m.Start.Path), "session", uint64(m.Start.Session),
+			"timeout_ms", m.Start.TimeoutMillis, "description", quiet.Cut(m.Start.Description))
 	case coordination.ClientStop:
 		l.logger.Debug("session: stop", "session", l.session.Load())
 	case coordination.ClientSemaphore:
 		l.requests.Add(1)
-		l.logger.Debug("session: request", "session", l.session.Load(), "req_id", m.ReqID, "request", requestNames[m.Request.Kind],
-			"semaphore", quiet.Cut(m.Request.Name), "count", m.Request.Count)
+		l.logger.Debug("session: request", "session", l.session.Load(), "req_id", m.ReqID, "request",
+			requestNames[m.Request.Kind], "semaphore", quiet.Cut(m.Request.Name), "count", m.Request.Count)
 	}
 }
 
@@ -109,14 +112,15 @@ func (l *sessionLog) replied(r *coordination.Reply) {
 	case coordination.ReplyStopped:
 		l.logger.Debug("session: stopped, it has ended", "session", uint64(r.Session))
 	case coordination.ReplyFailure:
-		l.logger.Debug("session: failure", append([]any{"session", l.session.Load()}, refusalFields(r.Refusal)...)...)
+		l.logger.Debug("session: failure", append([]any{"session", l.session.Load()},
+			refusalFields(r.Refusal)...)...)
 	case coordination.ReplyPending:
 		l.logger.Debug("session: waits", "session", l.session.Load(), "req_id", r.ReqID)
 	case coordination.ReplyChanged:
 		l.logger.Debug("session: a watch has fired", "session", l.session.Load(), "req_id", r.ReqID)
 	case coordination.ReplyResult:
-		l.logger.Debug("session: answer", append([]any{"session", l.session.Load(), "req_id", r.ReqID, "request", requestNames[r.Request], "done", r.Done},
-			refusalFields(r.Refusal)...)...)
+		l.logger.Debug("session: answer", append([]any{"session", l.session.Load(), "req_id", r.ReqID,
+			"request", requestNames[r.Request], "done", r.Done}, refusalFields(r.Refusal)...)...)
 	}
 }
 
@@ -132,11 +136,13 @@ func (l *sessionLog) end(why string) {
 	if l == nil || l.ended.Swap(true) {
 		return
 	}
-	l.logger.Debug("session: the stream has ended", "session", l.session.Load(), "why", why, "requests", l.requests.Load(), "after", time.Since(l.begun))
+	l.logger.Debug("session: the stream has ended", "session", l.session.Load(), "why", why, "requests",
+		l.requests.Load(), "after", time.Since(l.begun))
 }
 
 // debugUnary tells of calls with one request, what came of them, and how long they took.
-func (s *Server) debugUnary(ctx context.Context, request any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+func (s *Server) debugUnary(ctx context.Context, request any, info *grpc.UnaryServerInfo,
+	handler grpc.UnaryHandler) (any, error) {
 	if !s.config.Logger.Enabled(ctx, slog.LevelDebug) {
 		return handler(ctx, request)
 	}
@@ -148,7 +154,8 @@ func (s *Server) debugUnary(ctx context.Context, request any, info *grpc.UnarySe
 	}
 	text := status.Code(err).String()
 	if operation, ok := operationIn(answer); ok && err == nil {
-		if text = operation.GetStatus().String(); operation.GetStatus() != Ydb.StatusIds_SUCCESS && len(operation.GetIssues()) > 0 {
+		if text = operation.GetStatus().String(); operation.GetStatus() != Ydb.StatusIds_SUCCESS &&
+			len(operation.GetIssues()) > 0 {
 			fields = append(fields, "why", quiet.Cut(operation.GetIssues()[0].GetMessage()))
 		}
 	}

@@ -24,17 +24,20 @@ func TestSessionIsTold(t *testing.T) {
 	log := &logText{}
 	_, conn := startTest(t, func(c *Config) { c.Logger = log.logger() })
 	long := strings.Repeat("d", 500)
-	ctx := metadata.AppendToOutgoingContext(t.Context(), "traceparent", traceParent, "x-ydb-trace-id", "call 7 "+long)
+	ctx := metadata.AppendToOutgoingContext(t.Context(), "traceparent", traceParent, "x-ydb-trace-id",
+		"call 7 "+long)
 	first := start(60_000)
 	first.Description = "a\nlevel=ERROR msg=forged " + long
 	stream := openTest(t, ctx, conn, first)
 	session := next(t, stream).GetSessionStarted().GetSessionId()
 	send(t, stream, acquire(11, "my lock", nil))
 	next(t, stream)
-	send(t, stream, &Ydb_Coordination.SessionRequest{Request: &Ydb_Coordination.SessionRequest_UpdateSemaphore_{
-		UpdateSemaphore: &Ydb_Coordination.SessionRequest_UpdateSemaphore{ReqId: 12, Name: long}}})
+	send(t, stream,
+		&Ydb_Coordination.SessionRequest{Request: &Ydb_Coordination.SessionRequest_UpdateSemaphore_{
+			UpdateSemaphore: &Ydb_Coordination.SessionRequest_UpdateSemaphore{ReqId: 12, Name: long}}})
 	next(t, stream)
-	send(t, stream, &Ydb_Coordination.SessionRequest{Request: &Ydb_Coordination.SessionRequest_SessionStop_{SessionStop: &Ydb_Coordination.SessionRequest_SessionStop{}}})
+	send(t, stream,
+		&Ydb_Coordination.SessionRequest{Request: &Ydb_Coordination.SessionRequest_SessionStop_{SessionStop: &Ydb_Coordination.SessionRequest_SessionStop{}}})
 	endOf(stream)
 	id := fmt.Sprintf("session=%d ", session)
 	trace := "traceparent=" + traceParent + ` x-ydb-trace-id="call 7 `
@@ -56,7 +59,8 @@ func TestSessionIsTold(t *testing.T) {
 	if log.with("msg=forged") != log.with("session: start") || log.with(strings.Repeat("d", 129)) > 0 {
 		t.Errorf("what the client has chosen forges lines, or is not cut:\n%s", log.content())
 	}
-	if log.with("level=DEBUG", "msg=call", "method=/Ydb.Coordination.V1.CoordinationService/CreateNode", "path="+testNode, "status=SUCCESS", "took=") != 1 {
+	if log.with("level=DEBUG", "msg=call", "method=/Ydb.Coordination.V1.CoordinationService/CreateNode",
+		"path="+testNode, "status=SUCCESS", "took=") != 1 {
 		t.Errorf("the call is not told:\n%s", log.content())
 	}
 }
@@ -73,7 +77,8 @@ func TestLostSessionIsTold(t *testing.T) {
 		return log.with("session: the stream has ended", fmt.Sprintf("session=%d ", session)) == 1
 	})
 	eventually(t, "the end of the session", func() bool {
-		return log.with("level=DEBUG", "a session has ended: its time was up", fmt.Sprintf("session=%d ", session), "path="+testNode+" node=") == 1
+		return log.with("level=DEBUG", "a session has ended: its time was up",
+			fmt.Sprintf("session=%d ", session), "path="+testNode+" node=") == 1
 	})
 }
 
@@ -97,7 +102,9 @@ func (h askedHandler) WithAttrs([]slog.Attr) slog.Handler { return h }
 func TestMessagesAreNotToldOfAtInfo(t *testing.T) {
 	var asked atomic.Int64
 	log := &logText{}
-	_, conn := startTest(t, func(c *Config) { c.Logger = slog.New(askedHandler{slog.NewTextHandler(log, nil), &asked}) })
+	_, conn := startTest(t, func(c *Config) {
+		c.Logger = slog.New(askedHandler{slog.NewTextHandler(log, nil), &asked})
+	})
 	stream := openTest(t, t.Context(), conn, start(60_000))
 	next(t, stream)
 	before := asked.Load()
@@ -114,12 +121,15 @@ func TestMessagesAreNotToldOfAtInfo(t *testing.T) {
 		t.Errorf("log:\n%s", log.content())
 	}
 	var nobody *sessionLog
-	message := coordination.ClientMessage{Kind: coordination.ClientSemaphore, ReqID: 1, Request: &coordination.Request{Kind: coordination.RequestAcquire}}
+	message := coordination.ClientMessage{Kind: coordination.ClientSemaphore, ReqID: 1,
+		Request: &coordination.Request{Kind: coordination.RequestAcquire}}
 	reply := coordination.Reply{Kind: coordination.ReplyResult}
-	if n := testing.AllocsPerRun(100, func() { nobody.heard(&message); nobody.replied(&reply); nobody.end("") }); n != 0 {
+	if n := testing.AllocsPerRun(100,
+		func() { nobody.heard(&message); nobody.replied(&reply); nobody.end("") }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
-	if _, err := Ydb_Coordination_V1.NewCoordinationServiceClient(conn).DescribeNode(t.Context(), &Ydb_Coordination.DescribeNodeRequest{Path: testNode}); err != nil || log.has("msg=call") {
+	if _, err := Ydb_Coordination_V1.NewCoordinationServiceClient(conn).DescribeNode(t.Context(),
+		&Ydb_Coordination.DescribeNodeRequest{Path: testNode}); err != nil || log.has("msg=call") {
 		t.Errorf("%v, log:\n%s", err, log.content())
 	}
 }

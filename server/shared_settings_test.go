@@ -31,14 +31,18 @@ func TestUnlikeSettings(t *testing.T) {
 		what string
 	}{
 		{0, "server-1", "login-lifetime is 1h0m0s there and 12h0m0s here; token-file is 1 tokens ("},
-		{1, "server-0", "login-lifetime is 12h0m0s there and 1h0m0s here; token-file is none there and 1 tokens ("},
-		{1, "server-2", "login-lifetime is 12h0m0s there and 1h0m0s here; token-file is none there and 1 tokens ("},
+		{1, "server-0",
+			"login-lifetime is 12h0m0s there and 1h0m0s here; token-file is none there and 1 tokens ("},
+		{1, "server-2",
+			"login-lifetime is 12h0m0s there and 1h0m0s here; token-file is none there and 1 tokens ("},
 	} {
 		eventually(t, tc.of+" to be told of", func() bool {
-			text := "server " + tc.of + " was given other settings, which should be the same on all: " + tc.what
+			text := "server " + tc.of + " was given other settings, which should be the same on all: " +
+				tc.what
 			status, err := c.servers[tc.at].ownStatus(t.Context())
 			return hasIssue(selfCheck(t, c.conns[tc.at]), issueUnlike, text) && err == nil &&
-				slices.ContainsFunc(status.GetIssues(), func(told string) bool { return strings.HasPrefix(told, text) })
+				slices.ContainsFunc(status.GetIssues(),
+					func(told string) bool { return strings.HasPrefix(told, text) })
 		})
 	}
 	eventually(t, "the log to tell", func() bool {

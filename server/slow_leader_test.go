@@ -32,8 +32,10 @@ func (c *testCluster) fillFollower(try int) (full bool) {
 	for i := range clients {
 		clients[i] = openTest(t, ctx, c.conns[follower], start(1_800_000))
 		next(t, clients[i])
-		send(t, clients[i], &Ydb_Coordination.SessionRequest{Request: &Ydb_Coordination.SessionRequest_CreateSemaphore_{
-			CreateSemaphore: &Ydb_Coordination.SessionRequest_CreateSemaphore{ReqId: 1, Name: fmt.Sprint(try, "-", i), Limit: 1}}})
+		send(t, clients[i],
+			&Ydb_Coordination.SessionRequest{Request: &Ydb_Coordination.SessionRequest_CreateSemaphore_{
+				CreateSemaphore: &Ydb_Coordination.SessionRequest_CreateSemaphore{ReqId: 1,
+					Name: fmt.Sprint(try, "-", i), Limit: 1}}})
 		next(t, clients[i])
 	}
 	g := c.servers[follower].group
@@ -48,7 +50,8 @@ func (c *testCluster) fillFollower(try int) (full bool) {
 		go func() {
 			for j := range uint64(each) {
 				_ = client.Send(&Ydb_Coordination.SessionRequest{Request: &Ydb_Coordination.SessionRequest_UpdateSemaphore_{
-					UpdateSemaphore: &Ydb_Coordination.SessionRequest_UpdateSemaphore{ReqId: 2 + j, Name: fmt.Sprint(try, "-", i), Data: data}}})
+					UpdateSemaphore: &Ydb_Coordination.SessionRequest_UpdateSemaphore{ReqId: 2 + j,
+						Name: fmt.Sprint(try, "-", i), Data: data}}})
 			}
 		}()
 	}
@@ -62,7 +65,9 @@ func (c *testCluster) fillFollower(try int) (full bool) {
 	}
 	goOn()
 	for _, client := range clients {
-		go func() { // until all is answered, or the leader was held up for so long that another one leads, who may not know
+		// until all is answered, or the leader was held up for so long that another one leads, who may not
+		// know
+		go func() {
 			for range each {
 				if _, err := client.Recv(); err != nil {
 					return

@@ -47,8 +47,10 @@ func TestLargeAnswerOnASlowLink(t *testing.T) {
 		holders[i] = openTest(t, t.Context(), c.conns[leader], start(1_800_000))
 		next(t, holders[i])
 		if i == 0 {
-			send(t, holders[i], &Ydb_Coordination.SessionRequest{Request: &Ydb_Coordination.SessionRequest_CreateSemaphore_{
-				CreateSemaphore: &Ydb_Coordination.SessionRequest_CreateSemaphore{ReqId: 1, Name: "large", Limit: owners}}})
+			send(t, holders[i],
+				&Ydb_Coordination.SessionRequest{Request: &Ydb_Coordination.SessionRequest_CreateSemaphore_{
+					CreateSemaphore: &Ydb_Coordination.SessionRequest_CreateSemaphore{ReqId: 1, Name: "large",
+						Limit: owners}}})
 			next(t, holders[i])
 		}
 		r := acquire(2, "large", make([]byte, 1<<20))
@@ -63,22 +65,27 @@ func TestLargeAnswerOnASlowLink(t *testing.T) {
 				if err != nil {
 					return
 				}
-				_ = holders[i].Send(&Ydb_Coordination.SessionRequest{Request: &Ydb_Coordination.SessionRequest_Pong{
-					Pong: &Ydb_Coordination.SessionRequest_PingPong{Opaque: m.GetPing().GetOpaque()}}})
+				_ = holders[i].Send(
+					&Ydb_Coordination.SessionRequest{Request: &Ydb_Coordination.SessionRequest_Pong{
+						Pong: &Ydb_Coordination.SessionRequest_PingPong{Opaque: m.GetPing().GetOpaque()}}})
 			}
 		}()
 	}
-	large, err := grpc.NewClient(c.conns[follower].Target(), grpc.WithTransportCredentials(insecure.NewCredentials()),
+	large, err := grpc.NewClient(c.conns[follower].Target(),
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(64_000_000)))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer large.Close()
-	asker, other := openTest(t, t.Context(), large, start(60_000)), openTest(t, t.Context(), c.conns[follower], start(60_000))
+	asker, other := openTest(t, t.Context(), large, start(60_000)),
+		openTest(t, t.Context(), c.conns[follower], start(60_000))
 	next(t, asker)
 	next(t, other)
-	send(t, asker, &Ydb_Coordination.SessionRequest{Request: &Ydb_Coordination.SessionRequest_DescribeSemaphore_{
-		DescribeSemaphore: &Ydb_Coordination.SessionRequest_DescribeSemaphore{ReqId: 3, Name: "large", IncludeOwners: true}}})
+	send(t, asker,
+		&Ydb_Coordination.SessionRequest{Request: &Ydb_Coordination.SessionRequest_DescribeSemaphore_{
+			DescribeSemaphore: &Ydb_Coordination.SessionRequest_DescribeSemaphore{ReqId: 3, Name: "large",
+				IncludeOwners: true}}})
 	answered := make(chan string, 1)
 	go func() {
 		for {
@@ -88,10 +95,12 @@ func TestLargeAnswerOnASlowLink(t *testing.T) {
 				answered <- err.Error()
 				return
 			case m.GetPing() != nil:
-				_ = asker.Send(&Ydb_Coordination.SessionRequest{Request: &Ydb_Coordination.SessionRequest_Pong{
-					Pong: &Ydb_Coordination.SessionRequest_PingPong{Opaque: m.GetPing().GetOpaque()}}})
+				_ = asker.Send(
+					&Ydb_Coordination.SessionRequest{Request: &Ydb_Coordination.SessionRequest_Pong{
+						Pong: &Ydb_Coordination.SessionRequest_PingPong{Opaque: m.GetPing().GetOpaque()}}})
 			default:
-				answered <- fmt.Sprint(len(m.GetDescribeSemaphoreResult().GetSemaphoreDescription().GetOwners()), " owners")
+				answered <- fmt.Sprint(
+					len(m.GetDescribeSemaphoreResult().GetSemaphoreDescription().GetOwners()), " owners")
 				return
 			}
 		}

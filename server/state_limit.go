@@ -77,8 +77,10 @@ func (s *Server) tellStateLimit() {
 	logger, own := s.config.Logger, s.config.Limits.State
 	logger.Info("limit of the state", "limit", stateLimitText(now.State), "used", sizeText(used))
 	if own != 0 && own != now.State {
-		logger.Warn("this server was started with another --state-limit than the cluster has; the cluster's counts, "+
-			"and `coordd cluster limits --state` changes it", "cluster", stateLimitText(now.State), "this_server", stateLimitText(own))
+		logger.Warn(
+			"this server was started with another --state-limit than the cluster has; the cluster's counts, "+
+				"and `coordd cluster limits --state` changes it", "cluster", stateLimitText(now.State),
+			"this_server", stateLimitText(own))
 	}
 	if text := s.memoryIssue(); text != "" {
 		logger.Warn(text)
@@ -102,7 +104,8 @@ func (s *Server) fullnessIssue() string {
 	if now.State == 0 || used < now.State/100*nearlyFullPercent {
 		return ""
 	}
-	return fmt.Sprintf("the state is nearly full: %s of %s are used, and beyond that nothing new is accepted", sizeText(used), stateLimitText(now.State))
+	return fmt.Sprintf("the state is nearly full: %s of %s are used, and beyond that nothing new is accepted",
+		sizeText(used), stateLimitText(now.State))
 }
 
 func (s *Server) stateLimitNow() uint64 {
@@ -119,32 +122,38 @@ func (s clusterService) Limits(ctx context.Context, _ *adminpb.LimitsRequest) (*
 }
 
 // SetLimits implements adminpb.ClusterServer.
-func (s clusterService) SetLimits(ctx context.Context, r *adminpb.SetLimitsRequest) (*adminpb.LimitsStatus, error) {
+func (s clusterService) SetLimits(ctx context.Context, r *adminpb.SetLimitsRequest) (*adminpb.LimitsStatus,
+	error) {
 	if err := s.administer(ctx); err != nil {
 		return nil, err
 	}
 	if bytes := r.GetStateBytes(); bytes != 0 && bytes < MinStateLimit {
-		return nil, status.Errorf(codes.InvalidArgument, "The limit of the state is %s at least", sizeText(MinStateLimit))
+		return nil, status.Errorf(codes.InvalidArgument, "The limit of the state is %s at least",
+			sizeText(MinStateLimit))
 	}
 	ctx, cancel := s.inTime(ctx)
 	defer cancel()
 	id := auth.Of(ctx)
-	by := coordination.Caller{Subject: id.Name, Enforced: id != auth.LocalAdministrator && (s.auth.Required || !s.isLocal(ctx))}
+	by := coordination.Caller{Subject: id.Name, Enforced: id != auth.LocalAdministrator &&
+		(s.auth.Required || !s.isLocal(ctx))}
 	answer, err := s.execute(ctx, func(call coordination.CallID) coordination.Command {
-		return &coordination.SetLimits{CallID: call, Caller: by, Limits: coordination.StateLimits{State: r.GetStateBytes()}}
+		return &coordination.SetLimits{CallID: call, Caller: by,
+			Limits: coordination.StateLimits{State: r.GetStateBytes()}}
 	})
 	if err := grpcStatus(ctx, answer, err); err != nil {
 		return nil, err
 	}
-	s.config.Logger.Info("the limit of the state was set", "limit", stateLimitText(s.stateLimitNow()), "by", by.Subject)
+	s.config.Logger.Info("the limit of the state was set", "limit", stateLimitText(s.stateLimitNow()), "by",
+		by.Subject)
 	return s.limitsStatus(), nil
 }
 
 func (s *Server) limitsStatus() *adminpb.LimitsStatus {
 	used, now := s.group.StateSize()
-	answer := &adminpb.LimitsStatus{StateLimitBytes: now.State, StateUsedBytes: used, NodeLimitBytes: now.NodeBytes,
-		ServerName: s.config.Cluster.Name, ConfiguredBytes: s.config.Limits.State,
-		MemoryBytes: s.stateLimit.memory.bytes, MemorySource: s.stateLimit.memory.source}
+	answer := &adminpb.LimitsStatus{StateLimitBytes: now.State, StateUsedBytes: used,
+		NodeLimitBytes: now.NodeBytes, ServerName: s.config.Cluster.Name,
+		ConfiguredBytes: s.config.Limits.State, MemoryBytes: s.stateLimit.memory.bytes,
+		MemorySource: s.stateLimit.memory.source}
 	if answer.NodeLimitBytes == 0 {
 		answer.NodeLimitBytes = coordination.MaxNodeBytes
 	}

@@ -70,8 +70,10 @@ func setLimit(t *testing.T, conn *grpc.ClientConn, bytes uint64) *adminpb.Limits
 // createOn makes a semaphore and returns the status.
 func createOn(t *testing.T, stream sessionClient, name string, size int) Ydb.StatusIds_StatusCode {
 	t.Helper()
-	send(t, stream, &Ydb_Coordination.SessionRequest{Request: &Ydb_Coordination.SessionRequest_CreateSemaphore_{
-		CreateSemaphore: &Ydb_Coordination.SessionRequest_CreateSemaphore{ReqId: 1, Name: name, Limit: 1, Data: make([]byte, size)}}})
+	send(t, stream,
+		&Ydb_Coordination.SessionRequest{Request: &Ydb_Coordination.SessionRequest_CreateSemaphore_{
+			CreateSemaphore: &Ydb_Coordination.SessionRequest_CreateSemaphore{ReqId: 1, Name: name, Limit: 1,
+				Data: make([]byte, size)}}})
 	return next(t, stream).GetCreateSemaphoreResult().GetStatus()
 }
 
@@ -83,20 +85,24 @@ func TestStateLimitOfAServer(t *testing.T) {
 	config.Limits = coordination.DefaultLimits()
 	config.Limits.State = 3 << 20
 	s, conn := startWith(t, config)
-	answer, err := Ydb_Coordination_V1.NewCoordinationServiceClient(conn).CreateNode(t.Context(), &Ydb_Coordination.CreateNodeRequest{Path: testNode})
+	answer, err := Ydb_Coordination_V1.NewCoordinationServiceClient(conn).CreateNode(t.Context(),
+		&Ydb_Coordination.CreateNodeRequest{Path: testNode})
 	if err != nil || answer.GetOperation().GetStatus() != Ydb.StatusIds_SUCCESS {
 		t.Fatalf("create: %v, %v", answer, err)
 	}
 	stream := openSession(t, conn)
-	if now := limitsOf(t, conn); now.GetStateLimitBytes() != 3<<20 || now.GetStateUsedBytes() < 2000 || now.GetNodeLimitBytes() != coordination.MaxNodeBytes {
+	if now := limitsOf(t, conn); now.GetStateLimitBytes() != 3<<20 || now.GetStateUsedBytes() < 2000 ||
+		now.GetNodeLimitBytes() != coordination.MaxNodeBytes {
 		t.Errorf("the limits are %v", now)
 	}
-	for i, want := range []Ydb.StatusIds_StatusCode{Ydb.StatusIds_SUCCESS, Ydb.StatusIds_SUCCESS, Ydb.StatusIds_PRECONDITION_FAILED} {
+	for i, want := range []Ydb.StatusIds_StatusCode{Ydb.StatusIds_SUCCESS, Ydb.StatusIds_SUCCESS,
+		Ydb.StatusIds_PRECONDITION_FAILED} {
 		if got := createOn(t, stream, fmt.Sprint("large-", i), 1<<20); got != want {
 			t.Errorf("megabyte %d: %v", i, got)
 		}
 	}
-	if got := setLimit(t, conn, 2_200_000); got.GetStateLimitBytes() != 2_200_000 || got.GetConfiguredBytes() != 3<<20 {
+	if got := setLimit(t, conn, 2_200_000); got.GetStateLimitBytes() != 2_200_000 ||
+		got.GetConfiguredBytes() != 3<<20 {
 		t.Errorf("set: %v", got)
 	}
 	if text := s.fullnessIssue(); !strings.Contains(text, "the state is nearly full") {
@@ -109,7 +115,8 @@ func TestStateLimitOfAServer(t *testing.T) {
 		t.Error("a server whose state is full is not ready")
 	}
 	for _, bytes := range []uint64{1, MinStateLimit - 1} {
-		_, err := adminpb.NewClusterClient(conn).SetLimits(t.Context(), &adminpb.SetLimitsRequest{StateBytes: bytes})
+		_, err := adminpb.NewClusterClient(conn).SetLimits(t.Context(),
+			&adminpb.SetLimitsRequest{StateBytes: bytes})
 		if status.Code(err) != codes.InvalidArgument {
 			t.Errorf("set to %d: %v", bytes, err)
 		}
@@ -133,7 +140,8 @@ func TestStateLimitOfAServer(t *testing.T) {
 	stopServer(t, s)
 
 	config.DataDir, config.Logger = filepath.Join(t.TempDir(), "restored"), nil
-	if err := raftstore.RestoreBackup(config.DataDir, bytes.NewReader(backup), raftstore.Cluster{}); err != nil {
+	if err := raftstore.RestoreBackup(config.DataDir, bytes.NewReader(backup),
+		raftstore.Cluster{}); err != nil {
 		t.Fatal(err)
 	}
 	_, conn = startWith(t, config)
@@ -188,7 +196,8 @@ func TestServersWithOtherLimits(t *testing.T) {
 		name := fmt.Sprint("server-", i)
 		c.eventually("the word of "+name, func() bool { return logs[name].has("limit of the state") })
 		if differs := logs[name].has("another --state-limit"); differs != (own[name] != first) {
-			t.Errorf("%s has %d and the cluster %d, it says that they differ: %v", name, own[name], first, differs)
+			t.Errorf("%s has %d and the cluster %d, it says that they differ: %v", name, own[name], first,
+				differs)
 		}
 	}
 	// Each leads once, and each was looked after by its enforcer since: nothing moves.
@@ -218,10 +227,11 @@ func TestLimitsAreForAdministrators(t *testing.T) {
 	if err := os.WriteFile(tokens, []byte("of-root root\nof-bob bob\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	_, conn := startWith(t, Config{Listen: "127.0.0.1:0", Database: "/local", InMemory: true, Auth: AuthRequired, TokenFile: tokens,
-		InitialAdmin: "root", InitialAdminPassword: "secret"})
+	_, conn := startWith(t, Config{Listen: "127.0.0.1:0", Database: "/local", InMemory: true,
+		Auth: AuthRequired, TokenFile: tokens, InitialAdmin: "root", InitialAdminPassword: "secret"})
 	client := adminpb.NewClusterClient(conn)
-	for token, want := range map[string]codes.Code{"of-root": codes.OK, "of-bob": codes.PermissionDenied, "": codes.Unauthenticated} {
+	for token, want := range map[string]codes.Code{"of-root": codes.OK, "of-bob": codes.PermissionDenied,
+		"": codes.Unauthenticated} {
 		ctx := t.Context()
 		if token != "" {
 			ctx = metadata.AppendToOutgoingContext(ctx, "x-ydb-auth-ticket", token)
@@ -229,7 +239,8 @@ func TestLimitsAreForAdministrators(t *testing.T) {
 		if _, err := client.Limits(ctx, &adminpb.LimitsRequest{}); status.Code(err) != want {
 			t.Errorf("%q asks: %v, want %v", token, err, want)
 		}
-		if _, err := client.SetLimits(ctx, &adminpb.SetLimitsRequest{StateBytes: 1 << 30}); status.Code(err) != want {
+		if _, err := client.SetLimits(ctx,
+			&adminpb.SetLimitsRequest{StateBytes: 1 << 30}); status.Code(err) != want {
 			t.Errorf("%q sets: %v, want %v", token, err, want)
 		}
 	}
@@ -245,7 +256,8 @@ func TestFirstLimits(t *testing.T) {
 	}{
 		{coordination.DefaultLimits(), 1000, coordination.DefaultStateBytes},
 		{coordination.DefaultLimits(), coordination.DefaultStateBytes / 2, coordination.DefaultStateBytes},
-		{coordination.DefaultLimits(), coordination.DefaultStateBytes, 2 * coordination.DefaultStateBytes}, // it was there before
+		// it was there before
+		{coordination.DefaultLimits(), coordination.DefaultStateBytes, 2 * coordination.DefaultStateBytes},
 		{given, 1000, 5 << 20},
 		{given, 6 << 20, 5 << 20},
 	} {

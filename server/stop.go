@@ -35,7 +35,8 @@ func (s *Server) Stop(ctx context.Context) error {
 		s.held.release()
 		s.enforcer.stop()
 		s.stopLookout()
-		s.shown.Store(&shown{worst: issue{kind: issueStopping, gravity: fatal, text: "stopping", member: s.store.Member()}})
+		s.shown.Store(&shown{worst: issue{kind: issueStopping, gravity: fatal, text: "stopping",
+			member: s.store.Member()}})
 		s.health.Shutdown()
 		draining := s.makeWay(ctx)
 		ended := s.drain(ctx, draining)
@@ -96,7 +97,8 @@ func (s *Server) drain(ctx context.Context, finished <-chan struct{}) (ended boo
 	case <-finished:
 		return true
 	case <-time.After(abandonPatience):
-		s.config.Logger.Error("a call does not end although its connection is closed; the server ends without it")
+		s.config.Logger.Error(
+			"a call does not end although its connection is closed; the server ends without it")
 		return false
 	}
 }

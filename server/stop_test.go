@@ -62,7 +62,8 @@ func TestStopIsHeldUpByNobody(t *testing.T) {
 			eventually(t, "the connection", func() bool { return s.connections.Open() > before })
 		},
 		"a health watch": func(t *testing.T, s *Server, conn *grpc.ClientConn) {
-			watch, err := grpc_health_v1.NewHealthClient(conn).Watch(t.Context(), &grpc_health_v1.HealthCheckRequest{})
+			watch, err := grpc_health_v1.NewHealthClient(conn).Watch(t.Context(),
+				&grpc_health_v1.HealthCheckRequest{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -80,7 +81,8 @@ func TestStopIsHeldUpByNobody(t *testing.T) {
 			}
 			eventually(t, "a writer that is held up", func() bool {
 				return slices.ContainsFunc(s.group.Clients(), func(client group.Client) bool {
-					return client.(*session).stream.Backlog().Queued > 200 // of 800 answers; how many a client takes unread varies
+					// of 800 answers; how many a client takes unread varies
+					return client.(*session).stream.Backlog().Queued > 200
 				})
 			})
 		},
@@ -93,11 +95,13 @@ func TestStopIsHeldUpByNobody(t *testing.T) {
 					t.Fatal(r)
 				}
 			}
-			stream, err := conn.NewStream(t.Context(), &grpc.StreamDesc{ServerStreams: true}, "/"+adminpb.Cluster_ServiceDesc.ServiceName+"/Snapshot")
+			stream, err := conn.NewStream(t.Context(), &grpc.StreamDesc{ServerStreams: true},
+				"/"+adminpb.Cluster_ServiceDesc.ServiceName+"/Snapshot")
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := errors.Join(stream.SendMsg(&adminpb.SnapshotRequest{}), stream.CloseSend()); err != nil {
+			if err := errors.Join(stream.SendMsg(&adminpb.SnapshotRequest{}),
+				stream.CloseSend()); err != nil {
 				t.Fatal(err)
 			}
 			if err := stream.RecvMsg(new(adminpb.SnapshotChunk)); err != nil {
@@ -132,7 +136,8 @@ func receiveStarted(t *testing.T, stream sessionClient) {
 
 func create(reqID uint64, name string, data []byte) *Ydb_Coordination.SessionRequest {
 	return &Ydb_Coordination.SessionRequest{Request: &Ydb_Coordination.SessionRequest_CreateSemaphore_{
-		CreateSemaphore: &Ydb_Coordination.SessionRequest_CreateSemaphore{ReqId: reqID, Name: name, Limit: 1, Data: data}}}
+		CreateSemaphore: &Ydb_Coordination.SessionRequest_CreateSemaphore{ReqId: reqID, Name: name, Limit: 1,
+			Data: data}}}
 }
 
 func describeSemaphore(reqID uint64, name string) *Ydb_Coordination.SessionRequest {
@@ -158,12 +163,16 @@ func TestStopWithoutALeader(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	called := make(chan error, 1)
 	go func() {
-		_, err := Ydb_Coordination_V1.NewCoordinationServiceClient(c.conns[last]).CreateNode(ctx, &Ydb_Coordination.CreateNodeRequest{
-			Path: "/local/another", OperationParams: &Ydb_Operations.OperationParams{OperationTimeout: durationpb.New(time.Hour)}})
+		_, err := Ydb_Coordination_V1.NewCoordinationServiceClient(c.conns[last]).CreateNode(ctx,
+			&Ydb_Coordination.CreateNodeRequest{
+				Path: "/local/another",
+				OperationParams: &Ydb_Operations.OperationParams{OperationTimeout: durationpb.New(
+					time.Hour)}})
 		called <- err
 	}()
 	defer func() { cancel(); <-called }()
-	silent, err := net.Dial("tcp", c.initial[fmt.Sprint("server-", last)]) // to where servers talk to each other
+	// to where servers talk to each other
+	silent, err := net.Dial("tcp", c.initial[fmt.Sprint("server-", last)])
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -192,7 +201,8 @@ func TestStopAbandonsACall(t *testing.T) {
 	called := make(chan struct{})
 	go func() {
 		defer close(called)
-		_, _ = Ydb_Discovery_V1.NewDiscoveryServiceClient(conn).ListEndpoints(ctx, &Ydb_Discovery.ListEndpointsRequest{Database: "/local"})
+		_, _ = Ydb_Discovery_V1.NewDiscoveryServiceClient(conn).ListEndpoints(ctx,
+			&Ydb_Discovery.ListEndpointsRequest{Database: "/local"})
 	}()
 	<-held
 	stopped := make(chan error, 1)
@@ -224,7 +234,8 @@ func TestStrangersAreClosedFirst(t *testing.T) {
 		t.Error("the silent connection is open")
 	}
 	eventually(t, "the end of the silent one", func() bool { return s.connections.Open() == 1 })
-	if _, err := grpc_health_v1.NewHealthClient(conn).Check(t.Context(), &grpc_health_v1.HealthCheckRequest{}); err != nil {
+	if _, err := grpc_health_v1.NewHealthClient(conn).Check(t.Context(),
+		&grpc_health_v1.HealthCheckRequest{}); err != nil {
 		t.Errorf("the other connection was closed as well: %v", err)
 	}
 	late, err := grpc.NewClient(s.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
@@ -232,7 +243,8 @@ func TestStrangersAreClosedFirst(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer late.Close()
-	if _, err := grpc_health_v1.NewHealthClient(late).Check(t.Context(), &grpc_health_v1.HealthCheckRequest{}); err == nil {
+	if _, err := grpc_health_v1.NewHealthClient(late).Check(t.Context(),
+		&grpc_health_v1.HealthCheckRequest{}); err == nil {
 		t.Error("a stopping server lets clients in")
 	}
 }
@@ -247,12 +259,15 @@ func TestRefusedAtItsFirstMessage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := grpc_health_v1.NewHealthClient(conn).Check(t.Context(), &grpc_health_v1.HealthCheckRequest{}); err != nil {
+	if _, err := grpc_health_v1.NewHealthClient(conn).Check(t.Context(),
+		&grpc_health_v1.HealthCheckRequest{}); err != nil {
 		t.Fatal(err)
 	}
-	send(t, stream, &Ydb_Coordination.SessionRequest{Request: &Ydb_Coordination.SessionRequest_SessionStart_{SessionStart: start(10_000)}})
+	send(t, stream,
+		&Ydb_Coordination.SessionRequest{Request: &Ydb_Coordination.SessionRequest_SessionStart_{SessionStart: start(10_000)}})
 	f := next(t, stream).GetFailure()
-	if f.GetStatus() != Ydb.StatusIds_UNAVAILABLE || len(f.GetIssues()) != 1 || f.GetIssues()[0].GetMessage() != coordination.LinkFailure.Text {
+	if f.GetStatus() != Ydb.StatusIds_UNAVAILABLE || len(f.GetIssues()) != 1 ||
+		f.GetIssues()[0].GetMessage() != coordination.LinkFailure.Text {
 		t.Errorf("got %v", f)
 	}
 	if _, err := stream.Recv(); err != io.EOF {

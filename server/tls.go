@@ -78,5 +78,6 @@ func (s *Server) TLSConnectionString() string {
 	if s.tls == nil {
 		return ""
 	}
-	return "grpcs://" + net.JoinHostPort(s.advertisedTLS.host, fmt.Sprint(s.advertisedTLS.port)) + s.config.Database
+	return "grpcs://" + net.JoinHostPort(s.advertisedTLS.host,
+		fmt.Sprint(s.advertisedTLS.port)) + s.config.Database
 }

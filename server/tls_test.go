@@ -44,7 +44,8 @@ func newAuthority(t *testing.T) *testAuthority {
 }
 
 // issue makes NAME.pem and NAME-key.pem. The first certificate signs itself.
-func (a *testAuthority) issue(name string, template *x509.Certificate) (*x509.Certificate, *ecdsa.PrivateKey) {
+func (a *testAuthority) issue(name string, template *x509.Certificate) (*x509.Certificate,
+	*ecdsa.PrivateKey) {
 	a.t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -68,8 +69,10 @@ func (a *testAuthority) issue(name string, template *x509.Certificate) (*x509.Ce
 	if err != nil {
 		a.t.Fatal(err)
 	}
-	writeFile(a.t, a.path(name+"-key.pem"), string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER})))
-	writeFile(a.t, a.path(name+".pem"), string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})))
+	writeFile(a.t, a.path(name+"-key.pem"), string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY",
+		Bytes: keyDER})))
+	writeFile(a.t, a.path(name+".pem"), string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE",
+		Bytes: der})))
 	parsed, err := x509.ParseCertificate(der)
 	if err != nil {
 		a.t.Fatal(err)
@@ -80,8 +83,8 @@ func (a *testAuthority) issue(name string, template *x509.Certificate) (*x509.Ce
 func (a *testAuthority) path(name string) string { return filepath.Join(a.directory, name) }
 
 func (a *testAuthority) server(name string) *x509.Certificate {
-	certificate, _ := a.issue(name, &x509.Certificate{IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, DNSNames: []string{"coordd.example"},
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}})
+	certificate, _ := a.issue(name, &x509.Certificate{IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		DNSNames: []string{"coordd.example"}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}})
 	return certificate
 }
 
@@ -103,12 +106,14 @@ func (a *testAuthority) client(name string) *tls.Config {
 func (a *testAuthority) configure(c *Config) {
 	a.server("server")
 	c.ListenTLS = "127.0.0.1:0"
-	c.TLS = listen.TLSFiles{Certificate: a.path("server.pem"), Key: a.path("server-key.pem"), ClientCA: a.path("ca.pem")}
+	c.TLS = listen.TLSFiles{Certificate: a.path("server.pem"), Key: a.path("server-key.pem"),
+		ClientCA: a.path("ca.pem")}
 }
 
 func dialTLS(t *testing.T, s *Server, config *tls.Config) *grpc.ClientConn {
 	t.Helper()
-	conn, err := grpc.NewClient(s.tls.Addr().String(), grpc.WithTransportCredentials(credentials.NewTLS(config)))
+	conn, err := grpc.NewClient(s.tls.Addr().String(),
+		grpc.WithTransportCredentials(credentials.NewTLS(config)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,7 +123,8 @@ func dialTLS(t *testing.T, s *Server, config *tls.Config) *grpc.ClientConn {
 
 func endpointOf(t *testing.T, ctx context.Context, conn *grpc.ClientConn) *Ydb_Discovery.EndpointInfo {
 	t.Helper()
-	answer, err := Ydb_Discovery_V1.NewDiscoveryServiceClient(conn).ListEndpoints(ctx, &Ydb_Discovery.ListEndpointsRequest{Database: "/local"})
+	answer, err := Ydb_Discovery_V1.NewDiscoveryServiceClient(conn).ListEndpoints(ctx,
+		&Ydb_Discovery.ListEndpointsRequest{Database: "/local"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -136,10 +142,12 @@ func endpointOf(t *testing.T, ctx context.Context, conn *grpc.ClientConn) *Ydb_D
 func TestDiscoveryPerListener(t *testing.T) {
 	a := newAuthority(t)
 	s, plain := startTest(t, a.configure)
-	if got := endpointOf(t, t.Context(), plain); got.GetSsl() || got.GetPort() != uint32(s.Addr().(*net.TCPAddr).Port) || got.GetAddress() != "127.0.0.1" {
+	if got := endpointOf(t, t.Context(), plain); got.GetSsl() ||
+		got.GetPort() != uint32(s.Addr().(*net.TCPAddr).Port) || got.GetAddress() != "127.0.0.1" {
 		t.Errorf("plain: got %v", got)
 	}
-	if got := endpointOf(t, t.Context(), dialTLS(t, s, a.client(""))); !got.GetSsl() || got.GetPort() != uint32(s.tls.Addr().(*net.TCPAddr).Port) || got.GetAddress() != "127.0.0.1" {
+	if got := endpointOf(t, t.Context(), dialTLS(t, s, a.client(""))); !got.GetSsl() ||
+		got.GetPort() != uint32(s.tls.Addr().(*net.TCPAddr).Port) || got.GetAddress() != "127.0.0.1" {
 		t.Errorf("TLS: got %v", got)
 	}
 	if want := "grpcs://" + s.tls.Addr().String() + "/local"; s.TLSConnectionString() != want {
@@ -203,7 +211,8 @@ func TestClientCertificates(t *testing.T) {
 func TestTLSVersions(t *testing.T) {
 	a := newAuthority(t)
 	s, _ := startTest(t, a.configure)
-	for version, want := range map[uint16]bool{tls.VersionTLS10: false, tls.VersionTLS11: false, tls.VersionTLS12: true, tls.VersionTLS13: true} {
+	for version, want := range map[uint16]bool{tls.VersionTLS10: false, tls.VersionTLS11: false,
+		tls.VersionTLS12: true, tls.VersionTLS13: true} {
 		config := a.client("")
 		config.MinVersion, config.MaxVersion = version, version
 		conn, err := tls.Dial("tcp", s.tls.Addr().String(), config)
@@ -260,7 +269,8 @@ func TestCertificateReload(t *testing.T) {
 }
 
 func TestConfigValidateSecurity(t *testing.T) {
-	good := Config{Listen: "127.0.0.1:0", Database: "/local", InMemory: true, ListenTLS: ":0", TLS: listen.TLSFiles{Certificate: "c", Key: "k"}}
+	good := Config{Listen: "127.0.0.1:0", Database: "/local", InMemory: true, ListenTLS: ":0",
+		TLS: listen.TLSFiles{Certificate: "c", Key: "k"}}
 	for name, test := range map[string]struct {
 		change func(*Config)
 		want   string

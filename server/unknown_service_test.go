@@ -41,7 +41,8 @@ func TestUnknownMethodsFollowDescriptors(t *testing.T) {
 	protoregistry.GlobalFiles.RangeFiles(func(file protoreflect.FileDescriptor) bool {
 		for i := range file.Services().Len() {
 			service := file.Services().Get(i)
-			if _, here := served[string(service.FullName())]; here || !strings.HasPrefix(string(service.FullName()), "Ydb.") {
+			if _, here := served[string(service.FullName())]; here ||
+				!strings.HasPrefix(string(service.FullName()), "Ydb.") {
 				continue
 			}
 			for j := range service.Methods().Len() {
@@ -65,7 +66,8 @@ func checkUnknown(t *testing.T, conn *grpc.ClientConn, method protoreflect.Metho
 	var answer Ydb_Operations.GetOperationResponse
 	err := conn.Invoke(t.Context(), full, new(emptypb.Empty), &answer)
 	switch {
-	case holds && (err != nil || answer.GetOperation().GetStatus() != Ydb.StatusIds_UNSUPPORTED || !answer.GetOperation().GetReady()):
+	case holds && (err != nil || answer.GetOperation().GetStatus() != Ydb.StatusIds_UNSUPPORTED ||
+		!answer.GetOperation().GetReady()):
 		t.Errorf("%s: got %v, %v, want UNSUPPORTED", full, &answer, err)
 	case !holds && status.Code(err) != codes.Unimplemented:
 		t.Errorf("%s: got %v, %v, want UNIMPLEMENTED", full, &answer, err)
@@ -75,12 +77,16 @@ func checkUnknown(t *testing.T, conn *grpc.ClientConn, method protoreflect.Metho
 func TestUnknownService(t *testing.T) {
 	s, conn := startTest(t, nil)
 	holdNothing(s)
-	answer, err := Ydb_Table_V1.NewTableServiceClient(conn).CreateSession(t.Context(), new(Ydb_Table.CreateSessionRequest))
-	if err != nil || answer.GetOperation().GetIssues()[0].GetMessage() != "Ydb.Table.V1.TableService is not served here" {
+	answer, err := Ydb_Table_V1.NewTableServiceClient(conn).CreateSession(t.Context(),
+		new(Ydb_Table.CreateSessionRequest))
+	if err != nil ||
+		answer.GetOperation().GetIssues()[0].GetMessage() != "Ydb.Table.V1.TableService is not served here" {
 		t.Errorf("got %v, %v", answer, err)
 	}
-	for _, method := range []string{"/a.B/C", "/Ydb.Table.V1.TableService/NoSuch", "/Ydb.Scheme.V1.SchemeService/NoSuch"} {
-		if err := conn.Invoke(t.Context(), method, new(emptypb.Empty), new(emptypb.Empty)); status.Code(err) != codes.Unimplemented {
+	for _, method := range []string{"/a.B/C", "/Ydb.Table.V1.TableService/NoSuch",
+		"/Ydb.Scheme.V1.SchemeService/NoSuch"} {
+		if err := conn.Invoke(t.Context(), method, new(emptypb.Empty),
+			new(emptypb.Empty)); status.Code(err) != codes.Unimplemented {
 			t.Errorf("%s: got %v", method, err)
 		}
 	}
@@ -128,7 +134,8 @@ func TestMonitoringService(t *testing.T) {
 	for i, check := range checks {
 		op, err := check(nil)
 		var result Ydb_Monitoring.SelfCheckResult
-		if err != nil || op.GetResult().UnmarshalTo(&result) != nil || result.GetSelfCheckResult() != Ydb_Monitoring.SelfCheck_GOOD {
+		if err != nil || op.GetResult().UnmarshalTo(&result) != nil ||
+			result.GetSelfCheckResult() != Ydb_Monitoring.SelfCheck_GOOD {
 			t.Errorf("check %d: %v, %v", i, op, err)
 		}
 	}
@@ -168,7 +175,8 @@ func TestSelfCheckOfCluster(t *testing.T) {
 
 func (c *testCluster) selfCheck(i int) Ydb_Monitoring.SelfCheck_Result {
 	c.t.Helper()
-	answer, err := Ydb_Monitoring_V1.NewMonitoringServiceClient(c.conns[i]).SelfCheck(c.t.Context(), new(Ydb_Monitoring.SelfCheckRequest))
+	answer, err := Ydb_Monitoring_V1.NewMonitoringServiceClient(c.conns[i]).SelfCheck(c.t.Context(),
+		new(Ydb_Monitoring.SelfCheckRequest))
 	var result Ydb_Monitoring.SelfCheckResult
 	if err != nil || answer.GetOperation().GetResult().UnmarshalTo(&result) != nil {
 		c.t.Fatalf("server %d: %v, %v", i, answer, err)

@@ -24,33 +24,43 @@ func TestEndThatIsNotRead(t *testing.T) {
 	good := openTest(t, t.Context(), conn, start(60_000))
 	next(t, good)
 	send(t, good, &Ydb_Coordination.SessionRequest{Request: &Ydb_Coordination.SessionRequest_CreateSemaphore_{
-		CreateSemaphore: &Ydb_Coordination.SessionRequest_CreateSemaphore{ReqId: 1, Name: "large", Limit: 1, Data: make([]byte, 1<<20)}}})
+		CreateSemaphore: &Ydb_Coordination.SessionRequest_CreateSemaphore{ReqId: 1, Name: "large", Limit: 1,
+			Data: make([]byte, 1<<20)}}})
 	next(t, good)
 	for name, timeout := range map[string]uint64{"half closed": 60_000, "not answering": 900} {
-		other, err := grpc.NewClient(s.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()),
-			grpc.WithStaticStreamWindowSize(1<<16), grpc.WithStaticConnWindowSize(1<<30))
+		other, err := grpc.NewClient(s.Addr().String(),
+			grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithStaticStreamWindowSize(1<<16),
+			grpc.WithStaticConnWindowSize(1<<30))
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer other.Close()
-		other.Connect() // and not with the first request, which gRPC sends a moment before it says that the connection is ready
-		eventually(t, name+": the connection to be ready", func() bool { return other.GetState() == connectivity.Ready })
+		// and not with the first request, which gRPC sends a moment before it says that the connection is
+		// ready
+		other.Connect()
+		eventually(t, name+": the connection to be ready",
+			func() bool { return other.GetState() == connectivity.Ready })
 		stream := openTest(t, t.Context(), other, start(timeout))
 		next(t, stream)
-		send(t, stream, &Ydb_Coordination.SessionRequest{Request: &Ydb_Coordination.SessionRequest_DescribeSemaphore_{
-			DescribeSemaphore: &Ydb_Coordination.SessionRequest_DescribeSemaphore{ReqId: 1, Name: "large"}}})
+		send(t, stream,
+			&Ydb_Coordination.SessionRequest{Request: &Ydb_Coordination.SessionRequest_DescribeSemaphore_{
+				DescribeSemaphore: &Ydb_Coordination.SessionRequest_DescribeSemaphore{ReqId: 1,
+					Name: "large"}}})
 		if timeout == 60_000 {
 			if err := stream.CloseSend(); err != nil {
 				t.Fatal(err)
 			}
 		}
 		before := s.connections.CutForUnread()
-		eventually(t, name+": the connection to be closed", func() bool { return other.GetState() != connectivity.Ready })
+		eventually(t, name+": the connection to be closed",
+			func() bool { return other.GetState() != connectivity.Ready })
 		if got := s.connections.CutForUnread(); got != before+1 {
-			t.Errorf("%s: closed for another reason: %d ends were not read, %d before; %+v", name, got, before, s.Figures().Connections)
+			t.Errorf("%s: closed for another reason: %d ends were not read, %d before; %+v", name, got,
+				before, s.Figures().Connections)
 		}
 	}
-	eventually(t, "nothing to be left of them", func() bool { return s.connections.Open() == 1 && s.connections.Received() == 0 })
+	eventually(t, "nothing to be left of them",
+		func() bool { return s.connections.Open() == 1 && s.connections.Received() == 0 })
 	send(t, good, acquire(2, "large", nil))
 	next(t, good)
 }
@@ -59,19 +69,23 @@ func TestEndThatIsNotRead(t *testing.T) {
 // until the client resets the call; and when there is no room for more, its connection is closed, and not
 // that of a client that reads.
 func TestAnswersThatAreNotRead(t *testing.T) {
-	s, conn := startTest(t, func(c *Config) { c.Hardening.ReceivedBytes, c.Hardening.Linger = 4<<20, time.Hour })
+	s, conn := startTest(t, func(c *Config) {
+		c.Hardening.ReceivedBytes, c.Hardening.Linger = 4<<20, time.Hour
+	})
 	scheme := Ydb_Scheme_V1.NewSchemeServiceClient(conn)
 	const entries, name = 200, 200
 	for i := range entries {
 		path := fmt.Sprintf("/local/%0*d", name, i)
-		if _, err := scheme.MakeDirectory(t.Context(), &Ydb_Scheme.MakeDirectoryRequest{Path: path}); err != nil {
+		if _, err := scheme.MakeDirectory(t.Context(),
+			&Ydb_Scheme.MakeDirectoryRequest{Path: path}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	c := dialFramesTest(t, s, http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0})
 	request := framed(&Ydb_Scheme.ListDirectoryRequest{Path: "/local"})
 	call := func(id uint32) error {
-		return errorsOf(c.headers(id, false, callHeaders("/Ydb.Scheme.V1.SchemeService/ListDirectory")), c.data(id, true, request))
+		return errorsOf(c.headers(id, false, callHeaders("/Ydb.Scheme.V1.SchemeService/ListDirectory")),
+			c.data(id, true, request))
 	}
 	if err := call(1); err != nil {
 		t.Fatal(err)
@@ -90,7 +104,8 @@ func TestAnswersThatAreNotRead(t *testing.T) {
 		}
 	}
 	eventually(t, "the connection to be closed", func() bool { return s.connections.CutForReceiving() == 1 })
-	if _, err := scheme.ListDirectory(t.Context(), &Ydb_Scheme.ListDirectoryRequest{Path: "/local"}, grpc.WaitForReady(false)); err != nil {
+	if _, err := scheme.ListDirectory(t.Context(), &Ydb_Scheme.ListDirectoryRequest{Path: "/local"},
+		grpc.WaitForReady(false)); err != nil {
 		t.Errorf("a client that reads: %v", err)
 	}
 	keepsNothing(t, s)

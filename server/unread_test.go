@@ -24,8 +24,10 @@ func TestPongsAreReadWhileTheServerIsFull(t *testing.T) {
 	for i := range writers {
 		writers[i] = openTest(t, t.Context(), conn, start(60_000))
 		next(t, writers[i])
-		send(t, writers[i], &Ydb_Coordination.SessionRequest{Request: &Ydb_Coordination.SessionRequest_CreateSemaphore_{
-			CreateSemaphore: &Ydb_Coordination.SessionRequest_CreateSemaphore{ReqId: 1, Name: fmt.Sprint(i), Limit: 1}}})
+		send(t, writers[i],
+			&Ydb_Coordination.SessionRequest{Request: &Ydb_Coordination.SessionRequest_CreateSemaphore_{
+				CreateSemaphore: &Ydb_Coordination.SessionRequest_CreateSemaphore{ReqId: 1,
+					Name: fmt.Sprint(i), Limit: 1}}})
 		next(t, writers[i])
 	}
 	held, release := make(chan struct{}), make(chan struct{})
@@ -38,11 +40,13 @@ func TestPongsAreReadWhileTheServerIsFull(t *testing.T) {
 		go func() {
 			for j := range uint64(each) {
 				_ = writer.Send(&Ydb_Coordination.SessionRequest{Request: &Ydb_Coordination.SessionRequest_UpdateSemaphore_{
-					UpdateSemaphore: &Ydb_Coordination.SessionRequest_UpdateSemaphore{ReqId: 2 + j, Name: fmt.Sprint(i), Data: data}}})
+					UpdateSemaphore: &Ydb_Coordination.SessionRequest_UpdateSemaphore{ReqId: 2 + j,
+						Name: fmt.Sprint(i), Data: data}}})
 			}
 		}()
 	}
-	eventually(t, "the server to read none of the writers", func() bool { // one that it read would have pings to answer
+	// one that it read would have pings to answer
+	eventually(t, "the server to read none of the writers", func() bool {
 		unread := 0
 		for _, client := range s.group.Clients() {
 			if client.(*session).stream.Backlog().Paused {
@@ -54,11 +58,14 @@ func TestPongsAreReadWhileTheServerIsFull(t *testing.T) {
 	if _, waiting := s.group.RequestBytes(); waiting == 0 {
 		t.Error("no stream waits for room")
 	}
-	if !slices.ContainsFunc(s.issues(), func(i issue) bool { return i.kind == issueLimits && strings.Contains(i.text, "are not read") }) {
+	if !slices.ContainsFunc(s.issues(), func(i issue) bool {
+		return i.kind == issueLimits && strings.Contains(i.text, "are not read")
+	}) {
 		t.Errorf("the issues are %v", s.issues())
 	}
 	pings := 0
-	for at := time.Duration(0); at < 20*time.Second; at += 100 * time.Millisecond { // far longer than the client's patience
+	// far longer than the client's patience
+	for at := time.Duration(0); at < 20*time.Second; at += 100 * time.Millisecond {
 		clock.turn(100 * time.Millisecond)
 		send(t, quiet, &Ydb_Coordination.SessionRequest{Request: &Ydb_Coordination.SessionRequest_Ping{
 			Ping: &Ydb_Coordination.SessionRequest_PingPong{Opaque: 7}}})
@@ -69,8 +76,9 @@ func TestPongsAreReadWhileTheServerIsFull(t *testing.T) {
 				answered = true
 			case m.GetPing() != nil:
 				pings++
-				send(t, quiet, &Ydb_Coordination.SessionRequest{Request: &Ydb_Coordination.SessionRequest_Pong{
-					Pong: &Ydb_Coordination.SessionRequest_PingPong{Opaque: m.GetPing().GetOpaque()}}})
+				send(t, quiet,
+					&Ydb_Coordination.SessionRequest{Request: &Ydb_Coordination.SessionRequest_Pong{
+						Pong: &Ydb_Coordination.SessionRequest_PingPong{Opaque: m.GetPing().GetOpaque()}}})
 			default:
 				t.Fatalf("after %v and %d pings: %v", at, pings, m)
 			}

@@ -39,27 +39,32 @@ var errNotAdministrator = status.Error(codes.PermissionDenied,
 
 // Add implements adminpb.UsersServer.
 func (s userService) Add(ctx context.Context, r *adminpb.AddRequest) (*adminpb.AddResponse, error) {
-	err := s.withPassword(ctx, r.GetPassword(), func(call coordination.CallID, by coordination.Caller, hash string) coordination.Command {
-		return &coordination.AddUser{CallID: call, Caller: by, Name: r.GetName(), PasswordHash: hash, Administrator: r.GetAdministrator()}
-	}, func(by coordination.Caller) bool { return s.mayManage(by) || s.isLocal(ctx) && s.noUsers() })
+	err := s.withPassword(ctx, r.GetPassword(),
+		func(call coordination.CallID, by coordination.Caller, hash string) coordination.Command {
+			return &coordination.AddUser{CallID: call, Caller: by, Name: r.GetName(), PasswordHash: hash,
+				Administrator: r.GetAdministrator()}
+		}, func(by coordination.Caller) bool { return s.mayManage(by) || s.isLocal(ctx) && s.noUsers() })
 	return &adminpb.AddResponse{}, err
 }
 
 // SetPassword implements adminpb.UsersServer. Who changes the own password has to show it, administrators
 // too: a token that was stolen must not become a password.
-func (s userService) SetPassword(ctx context.Context, r *adminpb.SetPasswordRequest) (*adminpb.SetPasswordResponse, error) {
+func (s userService) SetPassword(ctx context.Context,
+	r *adminpb.SetPasswordRequest) (*adminpb.SetPasswordResponse, error) {
 	if err := s.checkOwnPassword(ctx, r); err != nil {
 		return nil, err
 	}
-	err := s.withPassword(ctx, r.GetPassword(), func(call coordination.CallID, by coordination.Caller, hash string) coordination.Command {
-		return &coordination.SetPassword{CallID: call, Caller: by, Name: r.GetName(), PasswordHash: hash}
-	}, func(by coordination.Caller) bool {
-		return s.mayManage(by) || by.Subject != "" && by.Subject == r.GetName()
-	})
+	err := s.withPassword(ctx, r.GetPassword(),
+		func(call coordination.CallID, by coordination.Caller, hash string) coordination.Command {
+			return &coordination.SetPassword{CallID: call, Caller: by, Name: r.GetName(), PasswordHash: hash}
+		}, func(by coordination.Caller) bool {
+			return s.mayManage(by) || by.Subject != "" && by.Subject == r.GetName()
+		})
 	return &adminpb.SetPasswordResponse{}, err
 }
 
-var errOwnPassword = status.Error(codes.PermissionDenied, "Your present password is wanted to change it, and this is not it")
+var errOwnPassword = status.Error(codes.PermissionDenied,
+	"Your present password is wanted to change it, and this is not it")
 
 // checkOwnPassword refuses callers who change their own password and do not know it.
 func (s userService) checkOwnPassword(ctx context.Context, r *adminpb.SetPasswordRequest) error {
@@ -73,7 +78,8 @@ func (s userService) checkOwnPassword(ctx context.Context, r *adminpb.SetPasswor
 		return grpcStatus(ctx, outcome.Outcome{}, err)
 	}
 	user, _ := s.group.Accounts().User(name)
-	right, err := s.auth.CheckPassword(ctx, auth.Attempt{User: name, Source: auth.SourceOf(ctx)}, r.GetOwnPassword(), user.PasswordHash, s.config.Logger)
+	right, err := s.auth.CheckPassword(ctx, auth.Attempt{User: name, Source: auth.SourceOf(ctx)},
+		r.GetOwnPassword(), user.PasswordHash, s.config.Logger)
 	var wait *auth.WaitError
 	switch {
 	case errors.As(err, &wait):
@@ -102,7 +108,8 @@ func passwordStatus(ctx context.Context, err error) error {
 // withPassword hashes a password and runs the command that stores it. Who may not do it is told before
 // anything is hashed, so that strangers cannot make the server work.
 func (s userService) withPassword(ctx context.Context, password string,
-	build func(coordination.CallID, coordination.Caller, string) coordination.Command, allowed func(coordination.Caller) bool) error {
+	build func(coordination.CallID, coordination.Caller, string) coordination.Command,
+	allowed func(coordination.Caller) bool) error {
 	by, err := s.manager(ctx)
 	if err != nil {
 		return err
@@ -146,13 +153,15 @@ func (s userService) List(ctx context.Context, _ *adminpb.ListRequest) (*adminpb
 	}
 	response := &adminpb.ListResponse{}
 	for _, user := range s.group.Accounts().Users() {
-		response.Users = append(response.Users, &adminpb.ListResponse_User{Name: user.Name, Administrator: user.Administrator})
+		response.Users = append(response.Users,
+			&adminpb.ListResponse_User{Name: user.Name, Administrator: user.Administrator})
 	}
 	return response, nil
 }
 
 // RotateKey implements adminpb.UsersServer.
-func (s userService) RotateKey(ctx context.Context, _ *adminpb.RotateKeyRequest) (*adminpb.RotateKeyResponse, error) {
+func (s userService) RotateKey(ctx context.Context, _ *adminpb.RotateKeyRequest) (*adminpb.RotateKeyResponse,
+	error) {
 	by, err := s.manager(ctx)
 	if err != nil {
 		return nil, err
@@ -190,8 +199,10 @@ func grpcStatus(ctx context.Context, answer outcome.Outcome, err error) error {
 		return nil
 	}
 	code := map[outcome.Status]codes.Code{
-		outcome.Unauthorized: codes.PermissionDenied, outcome.AlreadyExists: codes.AlreadyExists, outcome.NotFound: codes.NotFound,
-		outcome.BadRequest: codes.InvalidArgument, outcome.PreconditionFailed: codes.FailedPrecondition, outcome.Unavailable: codes.Unavailable,
+		outcome.Unauthorized: codes.PermissionDenied, outcome.AlreadyExists: codes.AlreadyExists,
+		outcome.NotFound:   codes.NotFound,
+		outcome.BadRequest: codes.InvalidArgument, outcome.PreconditionFailed: codes.FailedPrecondition,
+		outcome.Unavailable: codes.Unavailable,
 	}[answer.Status]
 	if code == codes.OK {
 		code = codes.Internal

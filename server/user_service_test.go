@@ -24,7 +24,8 @@ import (
 // manage calls a method of the users' service with a token.
 func (g *guarded) manage(token, method string, request, response proto.Message) codes.Code {
 	g.t.Helper()
-	return status.Code(g.conn.Invoke(g.as(token), "/"+adminpb.Users_ServiceDesc.ServiceName+"/"+method, request, response))
+	return status.Code(g.conn.Invoke(g.as(token), "/"+adminpb.Users_ServiceDesc.ServiceName+"/"+method,
+		request, response))
 }
 
 // TestWhoMayManageUsers is the whole table, for callers of the same machine.
@@ -36,30 +37,43 @@ func TestWhoMayManageUsers(t *testing.T) {
 		request, response proto.Message
 		want              codes.Code
 	}{
-		{"", "Add", &adminpb.AddRequest{Name: "eve", Password: "x"}, new(adminpb.AddResponse), codes.PermissionDenied},
-		{"", "SetPassword", &adminpb.SetPasswordRequest{Name: "root", Password: "x"}, new(adminpb.SetPasswordResponse), codes.PermissionDenied},
-		{"", "Remove", &adminpb.RemoveRequest{Name: "root"}, new(adminpb.RemoveResponse), codes.PermissionDenied},
-		{"", "List", &adminpb.ListRequest{}, new(adminpb.ListResponse), codes.PermissionDenied},
-		{"", "RotateKey", &adminpb.RotateKeyRequest{}, new(adminpb.RotateKeyResponse), codes.PermissionDenied},
-		{"token-of-nobody", "List", &adminpb.ListRequest{}, new(adminpb.ListResponse), codes.Unauthenticated},
-		{"token-of-alice", "Add", &adminpb.AddRequest{Name: "eve", Password: "x"}, new(adminpb.AddResponse), codes.PermissionDenied},
-		{"token-of-alice", "SetPassword", &adminpb.SetPasswordRequest{Name: "root", Password: "x"}, new(adminpb.SetPasswordResponse), codes.PermissionDenied},
-		{"token-of-alice", "SetPassword", &adminpb.SetPasswordRequest{Name: "alice", Password: "own", OwnPassword: "x"}, new(adminpb.SetPasswordResponse), codes.OK},
-		{"token-of-alice", "Remove", &adminpb.RemoveRequest{Name: "alice"}, new(adminpb.RemoveResponse), codes.PermissionDenied},
-		{"token-of-alice", "RotateKey", &adminpb.RotateKeyRequest{}, new(adminpb.RotateKeyResponse), codes.PermissionDenied},
-		{"token-of-root", "Add", &adminpb.AddRequest{Name: "alice", Password: "x"}, new(adminpb.AddResponse), codes.AlreadyExists},
-		{"token-of-root", "Add", &adminpb.AddRequest{Name: "a b", Password: "x"}, new(adminpb.AddResponse), codes.InvalidArgument},
-		{"token-of-root", "Add", &adminpb.AddRequest{Name: "bob"}, new(adminpb.AddResponse), codes.InvalidArgument},
-		{"token-of-root", "SetPassword", &adminpb.SetPasswordRequest{Name: "eve", Password: "x"}, new(adminpb.SetPasswordResponse), codes.NotFound},
-		{"token-of-root", "Remove", &adminpb.RemoveRequest{Name: "root"}, new(adminpb.RemoveResponse), codes.FailedPrecondition},
-		{"token-of-root", "Add", &adminpb.AddRequest{Name: "bob", Password: "x", Administrator: true}, new(adminpb.AddResponse), codes.OK},
+		{"", "Add", &adminpb.AddRequest{Name: "eve", Password: "x"}, new(adminpb.AddResponse),
+			codes.PermissionDenied},
+		{"", "SetPassword", &adminpb.SetPasswordRequest{Name: "root", Password: "x"},
+			new(adminpb.SetPasswordResponse), codes.PermissionDenied},
+		{"", "Remove", &adminpb.RemoveRequest{Name: "root"}, new(adminpb.RemoveResponse),
+			codes.PermissionDenied}, {"", "List", &adminpb.ListRequest{}, new(adminpb.ListResponse),
+			codes.PermissionDenied},
+		{"", "RotateKey", &adminpb.RotateKeyRequest{}, new(adminpb.RotateKeyResponse),
+			codes.PermissionDenied}, {"token-of-nobody", "List", &adminpb.ListRequest{},
+			new(adminpb.ListResponse), codes.Unauthenticated},
+		{"token-of-alice", "Add", &adminpb.AddRequest{Name: "eve", Password: "x"}, new(adminpb.AddResponse),
+			codes.PermissionDenied}, {"token-of-alice", "SetPassword",
+			&adminpb.SetPasswordRequest{Name: "root", Password: "x"}, new(adminpb.SetPasswordResponse),
+			codes.PermissionDenied},
+		{"token-of-alice", "SetPassword", &adminpb.SetPasswordRequest{Name: "alice", Password: "own",
+			OwnPassword: "x"}, new(adminpb.SetPasswordResponse), codes.OK},
+		{"token-of-alice", "Remove", &adminpb.RemoveRequest{Name: "alice"}, new(adminpb.RemoveResponse),
+			codes.PermissionDenied}, {"token-of-alice", "RotateKey", &adminpb.RotateKeyRequest{},
+			new(adminpb.RotateKeyResponse), codes.PermissionDenied}, {"token-of-root", "Add",
+			&adminpb.AddRequest{Name: "alice", Password: "x"}, new(adminpb.AddResponse), codes.AlreadyExists},
+		{"token-of-root", "Add", &adminpb.AddRequest{Name: "a b", Password: "x"}, new(adminpb.AddResponse),
+			codes.InvalidArgument}, {"token-of-root", "Add", &adminpb.AddRequest{Name: "bob"},
+			new(adminpb.AddResponse), codes.InvalidArgument},
+		{"token-of-root", "SetPassword", &adminpb.SetPasswordRequest{Name: "eve", Password: "x"},
+			new(adminpb.SetPasswordResponse), codes.NotFound},
+		{"token-of-root", "Remove", &adminpb.RemoveRequest{Name: "root"}, new(adminpb.RemoveResponse),
+			codes.FailedPrecondition}, {"token-of-root", "Add",
+			&adminpb.AddRequest{Name: "bob", Password: "x", Administrator: true}, new(adminpb.AddResponse),
+			codes.OK},
 	} {
 		if got := g.manage(test.token, test.method, test.request, test.response); got != test.want {
 			t.Errorf("%s %v by %q: got %s, want %s", test.method, test.request, test.token, got, test.want)
 		}
 	}
 	var list adminpb.ListResponse
-	if got := g.manage("token-of-bob", "List", &adminpb.ListRequest{}, &list); got != codes.OK || len(list.GetUsers()) != 3 {
+	if got := g.manage("token-of-bob", "List", &adminpb.ListRequest{}, &list); got != codes.OK ||
+		len(list.GetUsers()) != 3 {
 		t.Errorf("got %s, %v", got, &list)
 	}
 }
@@ -68,10 +82,12 @@ func TestWhoMayManageUsers(t *testing.T) {
 func TestRemoteCallers(t *testing.T) {
 	for _, mode := range []string{AuthOff, AuthRequired} {
 		s := &Server{auth: &auth.Authenticator{Required: mode == AuthRequired}}
-		if _, err := (userService{Server: s}).manager(context.Background()); !errors.Is(err, errNotAdministrator) {
+		if _, err := (userService{Server: s}).manager(context.Background()); !errors.Is(err,
+			errNotAdministrator) {
 			t.Errorf("auth %s: got %v", mode, err)
 		}
-		by, err := (userService{Server: s}).manager(auth.With(context.Background(), &auth.Identity{Name: "alice"}))
+		by, err := (userService{Server: s}).manager(auth.With(context.Background(),
+			&auth.Identity{Name: "alice"}))
 		if err != nil || !by.Enforced {
 			t.Errorf("auth %s, with a name: got %+v, %v", mode, by, err)
 		}
@@ -81,7 +97,8 @@ func TestRemoteCallers(t *testing.T) {
 // TestWithoutRequirementLoopbackManages: by the older rule the data is everybody's then.
 func TestWithoutRequirementLoopbackManages(t *testing.T) {
 	g := startGuarded(t, func(c *Config) { c.Auth, c.LoopbackAdmin = AuthOff, true })
-	if got := g.manage("", "Add", &adminpb.AddRequest{Name: "alice", Password: "x"}, new(adminpb.AddResponse)); got != codes.OK {
+	if got := g.manage("", "Add", &adminpb.AddRequest{Name: "alice", Password: "x"},
+		new(adminpb.AddResponse)); got != codes.OK {
 		t.Errorf("got %s", got)
 	}
 	if token, _ := g.login("alice", "x"); token == "" {
@@ -93,8 +110,12 @@ func TestWithoutRequirementLoopbackManages(t *testing.T) {
 func socket(t *testing.T, s *Server) *grpc.ClientConn {
 	t.Helper()
 	path := filepath.Join(s.config.DataDir, listen.SocketName)
-	conn, err := grpc.NewClient("passthrough:///socket", grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return listen.DialSocket(ctx, path) }))
+	conn, err := grpc.NewClient("passthrough:///socket",
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn,
+			error) {
+			return listen.DialSocket(ctx, path)
+		}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,7 +128,8 @@ func socket(t *testing.T, s *Server) *grpc.ClientConn {
 func TestAdministratorsSocket(t *testing.T) {
 	for _, mode := range []string{AuthOff, AuthRequired} {
 		t.Run(mode, func(t *testing.T) {
-			deep := filepath.Join(t.TempDir(), strings.Repeat("a long name/", 20), "data") // longer than a socket's path may be
+			// longer than a socket's path may be
+			deep := filepath.Join(t.TempDir(), strings.Repeat("a long name/", 20), "data")
 			g := startGuarded(t, func(c *Config) { c.Auth, c.InMemory, c.DataDir = mode, false, deep })
 			tcp := g.conn
 			add := &adminpb.AddRequest{Name: "eve", Password: "x"}
@@ -118,17 +140,21 @@ func TestAdministratorsSocket(t *testing.T) {
 			if got := g.manage("", "Add", add, new(adminpb.AddResponse)); got != codes.OK {
 				t.Errorf("a user: %s", got)
 			}
-			if got := g.manage("", "Add", &adminpb.AddRequest{Name: "ann", Password: "x"}, new(adminpb.AddResponse)); got != codes.OK {
+			if got := g.manage("", "Add", &adminpb.AddRequest{Name: "ann", Password: "x"},
+				new(adminpb.AddResponse)); got != codes.OK {
 				t.Errorf("another user: %s", got)
 			}
-			if got := g.manage("token-of-alice", "Remove", &adminpb.RemoveRequest{Name: "ann"}, new(adminpb.RemoveResponse)); got != codes.PermissionDenied {
+			if got := g.manage("token-of-alice", "Remove", &adminpb.RemoveRequest{Name: "ann"},
+				new(adminpb.RemoveResponse)); got != codes.PermissionDenied {
 				t.Errorf("as somebody else: %s", got)
 			}
 			status := "/" + adminpb.Cluster_ServiceDesc.ServiceName + "/Status"
-			if err := g.conn.Invoke(t.Context(), status, &adminpb.ClusterStatusRequest{}, new(adminpb.ClusterStatus)); err != nil {
+			if err := g.conn.Invoke(t.Context(), status, &adminpb.ClusterStatusRequest{},
+				new(adminpb.ClusterStatus)); err != nil {
 				t.Errorf("status: %v", err)
 			}
-			if err := tcp.Invoke(t.Context(), status, &adminpb.ClusterStatusRequest{}, new(adminpb.ClusterStatus)); err == nil {
+			if err := tcp.Invoke(t.Context(), status, &adminpb.ClusterStatusRequest{},
+				new(adminpb.ClusterStatus)); err == nil {
 				t.Error("status by TCP is answered")
 			}
 			if got := g.createNode("", "/local/by-socket"); got != Ydb.StatusIds_SUCCESS {
@@ -147,7 +173,9 @@ func TestOwnPassword(t *testing.T) {
 	g.addUser("ann", "first", false)
 	set := func(token, name, own string) codes.Code {
 		t.Helper()
-		return g.manage(token, "SetPassword", &adminpb.SetPasswordRequest{Name: name, Password: "second", OwnPassword: own}, new(adminpb.SetPasswordResponse))
+		return g.manage(token, "SetPassword",
+			&adminpb.SetPasswordRequest{Name: name, Password: "second", OwnPassword: own},
+			new(adminpb.SetPasswordResponse))
 	}
 	ann, _ := g.login("ann", "first")
 	root, _ := g.login("root", rootPassword)

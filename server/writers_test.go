@@ -98,20 +98,25 @@ func TestReplyBytes(t *testing.T) {
 	number := func() uint64 { return math.MaxUint64 >> random.IntN(64) }
 	for kind := coordination.ReplyStarted; kind <= coordination.ReplyFailure+10; kind++ {
 		for range 200 {
-			r := coordination.Reply{Kind: kind, ReqID: number(), Opaque: number(), Session: coordination.SessionID(number()), Done: true,
-				DataChanged: true, OwnersChanged: true, WatchAdded: true, Request: coordination.RequestKind(1 + random.IntN(6))}
+			r := coordination.Reply{Kind: kind, ReqID: number(), Opaque: number(),
+				Session: coordination.SessionID(number()), Done: true, DataChanged: true, OwnersChanged: true,
+				WatchAdded: true, Request: coordination.RequestKind(1 + random.IntN(6))}
 			if random.IntN(2) == 0 {
-				r.Refusal = &coordination.Refusal{Status: outcome.Unavailable, Text: string(make([]byte, random.IntN(300)))}
+				r.Refusal = &coordination.Refusal{Status: outcome.Unavailable,
+					Text: string(make([]byte, random.IntN(300)))}
 			}
 			if r.Request == coordination.RequestDescribe {
-				link := coordination.LinkDescription{Order: math.MaxUint64, Session: math.MaxUint64, TimeoutMillis: math.MaxUint64, Count: math.MaxUint64,
+				link := coordination.LinkDescription{Order: math.MaxUint64, Session: math.MaxUint64,
+					TimeoutMillis: math.MaxUint64, Count: math.MaxUint64,
 					Data: make([]byte, random.IntN(1000))}
 				links := make([]coordination.LinkDescription, random.IntN(5))
 				for i := range links {
 					links[i] = link
 				}
-				r.Description = &coordination.SemaphoreDescription{Name: string(make([]byte, random.IntN(1000))), Data: make([]byte, random.IntN(1000)),
-					Count: number(), Limit: number(), Ephemeral: true, Owners: coordination.LinksOf(links), Waiters: coordination.LinksOf(links)}
+				r.Description = &coordination.SemaphoreDescription{Name: string(make([]byte,
+					random.IntN(1000))), Data: make([]byte, random.IntN(1000)), Count: number(),
+					Limit: number(), Ephemeral: true, Owners: coordination.LinksOf(links),
+					Waiters: coordination.LinksOf(links)}
 			}
 			if n := 5 + proto.Size(wire.ToClient(&r)); int64(n) > sizeOf(&r) {
 				t.Fatalf("%+v has %d bytes, and counts %d", r, n, sizeOf(&r))
@@ -149,8 +154,10 @@ func TestClientsThatDoNotRead(t *testing.T) {
 	s, conn := startTest(t, func(c *Config) { c.hooks.Rings = &clock })
 	maker := openTest(t, t.Context(), conn, start(1_800_000))
 	next(t, maker)
-	send(t, maker, &Ydb_Coordination.SessionRequest{Request: &Ydb_Coordination.SessionRequest_CreateSemaphore_{
-		CreateSemaphore: &Ydb_Coordination.SessionRequest_CreateSemaphore{ReqId: 1, Name: "large", Limit: 1, Data: make([]byte, 100_000)}}})
+	send(t, maker,
+		&Ydb_Coordination.SessionRequest{Request: &Ydb_Coordination.SessionRequest_CreateSemaphore_{
+			CreateSemaphore: &Ydb_Coordination.SessionRequest_CreateSemaphore{ReqId: 1, Name: "large",
+				Limit: 1, Data: make([]byte, 100_000)}}})
 	next(t, maker)
 	var good [2]sessionClient
 	for i := range good {
@@ -181,7 +188,9 @@ func TestClientsThatDoNotRead(t *testing.T) {
 	var other *grpc.ClientConn
 	for i := range stalled {
 		if i%perConnection == 0 {
-			own, err := grpc.NewClient(s.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithStaticStreamWindowSize(1<<16),
+			own, err := grpc.NewClient(s.Addr().String(),
+				grpc.WithTransportCredentials(insecure.NewCredentials()),
+				grpc.WithStaticStreamWindowSize(1<<16),
 				grpc.WithStaticConnWindowSize(1<<30)) // which the streams do not fill together
 			if err != nil {
 				t.Fatal(err)
@@ -191,8 +200,10 @@ func TestClientsThatDoNotRead(t *testing.T) {
 		}
 		stream := openTest(t, t.Context(), other, start(1_800_000))
 		for j := range uint64(asked) {
-			send(t, stream, &Ydb_Coordination.SessionRequest{Request: &Ydb_Coordination.SessionRequest_DescribeSemaphore_{
-				DescribeSemaphore: &Ydb_Coordination.SessionRequest_DescribeSemaphore{ReqId: j, Name: "large"}}})
+			send(t, stream,
+				&Ydb_Coordination.SessionRequest{Request: &Ydb_Coordination.SessionRequest_DescribeSemaphore_{
+					DescribeSemaphore: &Ydb_Coordination.SessionRequest_DescribeSemaphore{ReqId: j,
+						Name: "large"}}})
 		}
 	}
 	round := uint64(0)
@@ -201,7 +212,8 @@ func TestClientsThatDoNotRead(t *testing.T) {
 		defer s.writers.slow.mutex.Unlock()
 		return s.writers.slow.running - s.writers.slow.idle
 	}
-	eventually(t, fmt.Sprint("all ", stalled, " clients to hold up a writer"), func() bool { return heldUp() >= stalled })
+	eventually(t, fmt.Sprint("all ", stalled, " clients to hold up a writer"),
+		func() bool { return heldUp() >= stalled })
 	for range 4 { // the others are not failed as long as that
 		for range 10 {
 			handOver(round)

@@ -102,7 +102,8 @@ func splitWords(line string) (words []string, err error) {
 		switch r := runes[i]; {
 		case quote != 0 && r == quote:
 			quote = 0
-		case r == '\\' && i+1 < len(runes) && (quote == 0 || quote == '"' && (runes[i+1] == '"' || runes[i+1] == '\\')):
+		case r == '\\' && i+1 < len(runes) &&
+			(quote == 0 || quote == '"' && (runes[i+1] == '"' || runes[i+1] == '\\')):
 			i++
 			word.WriteRune(runes[i])
 			inWord = true

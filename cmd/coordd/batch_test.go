@@ -21,7 +21,8 @@ func TestBatch(t *testing.T) {
 		return r.out.String()
 	}
 	got := batch("# two nodes\nnode create team/one\n\n  config set team/one greeting \"hello, \\\"world\\\"\" # said\r\nconfig get team/one greeting -o jsonl", exitOK)
-	inOrder(t, got, []string{"made /local/team/one\n", `"greeting" has 14 bytes of data`, `{"node":"/local/team/one","name":"greeting","exists":true,"data":"hello, \"world\""}`})
+	inOrder(t, got, []string{"made /local/team/one\n", `"greeting" has 14 bytes of data`,
+		`{"node":"/local/team/one","name":"greeting","exists":true,"data":"hello, \"world\""}`})
 	for input, want := range map[string][]string{
 		"lock app x -- true": {"coordd: line 1: coordd lock cannot be in a batch", "coordd batch --help"},
 		"top --times 1":      {"line 1: coordd top cannot be in a batch"},

@@ -82,10 +82,12 @@ func (p *program) benchCommand() *cobra.Command {
 	f.declareOutput(flags)
 	flags.StringVar(&f.load, "load", "", "pairs or handover (default: both, one after the other)")
 	_ = command.RegisterFlagCompletionFunc("load",
-		cobra.FixedCompletions([]string{load.Pairs.Name, load.HandOver.Name}, cobra.ShellCompDirectiveNoFileComp))
+		cobra.FixedCompletions([]string{load.Pairs.Name, load.HandOver.Name},
+			cobra.ShellCompDirectiveNoFileComp))
 	flags.IntVar(&f.clients, "clients", benchClients, "how many sessions there are, up to 1000")
 	flags.DurationVar(&f.duration, "duration", benchDuration, "how long each load goes on, 10ms to 1h")
-	flags.StringVar(&f.node, "node", "", "the coordination node to do it in (default: a new one below the database)")
+	flags.StringVar(&f.node, "node", "",
+		"the coordination node to do it in (default: a new one below the database)")
 	flags.BoolVar(&f.existing, "existing", false, "use the node of --node although it is there already")
 	return command
 }
@@ -94,10 +96,11 @@ func (p *program) benchCommand() *cobra.Command {
 func (f *benchFlags) loads() ([]load.Kind, error) {
 	switch {
 	case f.clients < 1 || f.clients > benchClientsMost:
-		return nil, usageError("flag --clients: value %d is not allowed: want a number from 1 to %d", f.clients, benchClientsMost)
+		return nil, usageError("flag --clients: value %d is not allowed: want a number from 1 to %d",
+			f.clients, benchClientsMost)
 	case f.duration < benchDurationLeast || f.duration > benchDurationMost:
-		return nil, usageError("flag --duration: value %q is not allowed: want a time from %s to %s", f.duration,
-			benchDurationLeast, durationText(benchDurationMost))
+		return nil, usageError("flag --duration: value %q is not allowed: want a time from %s to %s",
+			f.duration, benchDurationLeast, durationText(benchDurationMost))
 	case f.existing && f.node == "":
 		return nil, usageError("flag --existing: has no meaning without --node")
 	}
@@ -146,7 +149,8 @@ func (p *program) bench(f *benchFlags) (err error) {
 	asked, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(asked, stop) // a second one ends the program
-	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(len(kinds))*(f.duration+benchEndMost)+connectMost)
+	ctx, cancel := context.WithTimeout(context.Background(),
+		time.Duration(len(kinds))*(f.duration+benchEndMost)+connectMost)
 	defer cancel()
 	c, err := f.open(ctx, p)
 	if err != nil {
@@ -167,7 +171,8 @@ func (p *program) bench(f *benchFlags) (err error) {
 	if err := b.open(ctx); err != nil {
 		return c.aboutNode(place.node, err)
 	}
-	rows := f.list(p.stdout, "LOAD", "CLIENTS", "PER SECOND", "P50 MS", "P90 MS", "P99 MS", "P99.9 MS", "MAX MS")
+	rows := f.list(p.stdout, "LOAD", "CLIENTS", "PER SECOND", "P50 MS", "P90 MS", "P99 MS", "P99.9 MS",
+		"MAX MS")
 	for _, kind := range kinds {
 		if asked.Err() != nil {
 			break
@@ -227,7 +232,8 @@ func (c *caller) makePlace(ctx context.Context, f *benchFlags) (*benchPlace, err
 		return nil, err
 	}
 	if !place.made && !f.existing {
-		return nil, fmt.Errorf("%s is there already, and may be in use: give another --node, or --existing", place.node)
+		return nil, fmt.Errorf("%s is there already, and may be in use: give another --node, or --existing",
+			place.node)
 	}
 	return place, nil
 }
@@ -268,7 +274,8 @@ func (b *benchPlace) clean(c *caller) error {
 			return nil
 		})
 		if err != nil {
-			return fmt.Errorf("semaphores whose names begin with %q are left in %s: %w", b.prefix, b.node, err)
+			return fmt.Errorf("semaphores whose names begin with %q are left in %s: %w", b.prefix, b.node,
+				err)
 		}
 		return nil
 	}
@@ -304,7 +311,8 @@ func (b *bench) open(ctx context.Context) error {
 		b.clients = append(b.clients, client.New(config))
 	}
 	b.sessions = make([]*client.Session, b.flags.clients)
-	config := client.SessionConfig{Node: b.place.node, Timeout: benchSessionTimeout, Description: describedAs("bench", nil)}
+	config := client.SessionConfig{Node: b.place.node, Timeout: benchSessionTimeout,
+		Description: describedAs("bench", nil)}
 	return load.Together(b.clients, func(first int, c *client.Client) error {
 		for i := first; i < len(b.sessions); i += len(b.clients) {
 			s, err := c.Open(ctx, config)
@@ -381,7 +389,8 @@ func (s *benchSession) fail(err error) error {
 
 // Acquire is part of load.Session.
 func (s *benchSession) Acquire(name string, count uint64) error {
-	acquired, err := s.session.Acquire(s.ctx, client.Acquisition{Name: name, Count: count, Wait: client.Forever})
+	acquired, err := s.session.Acquire(s.ctx,
+		client.Acquisition{Name: name, Count: count, Wait: client.Forever})
 	if err == nil && !acquired {
 		err = fmt.Errorf("%q was not acquired", name)
 	}
@@ -424,7 +433,8 @@ func (b *bench) showProgress(over context.Context, kind load.Kind, took *load.Hi
 			part := min(float64(time.Since(begun))/float64(b.flags.duration), 1)
 			fmt.Fprintf(file, "\r\x1b[K%s, %s  [%-20s] %3.0f %%  %.0f/s  p50 %.3f ms  p99 %.3f ms",
 				kind.Name, counted(b.flags.clients, "client"), strings.Repeat("#", int(20*part)), 100*part,
-				float64(n-last)/benchProgress.Seconds(), millisOf(took.Percentile(50)), millisOf(took.Percentile(99)))
+				float64(n-last)/benchProgress.Seconds(), millisOf(took.Percentile(50)),
+				millisOf(took.Percentile(99)))
 			last = n
 			select {
 			case <-over.Done():

@@ -19,7 +19,8 @@ func TestBench(t *testing.T) {
 	}
 	results := parsed(t, does(t, endpoint, "bench --clients 3 --duration 20ms --node team/eu/bench -o json"))
 	for i, name := range []string{"pairs", "handover"} {
-		if at(t, results, i, "load") != name || at(t, results, i, "clients") != 3.0 || at(t, results, i, "steps").(float64) < 1 || at(t, results, i, "per_second").(float64) <= 0 {
+		if at(t, results, i, "load") != name || at(t, results, i, "clients") != 3.0 ||
+			at(t, results, i, "steps").(float64) < 1 || at(t, results, i, "per_second").(float64) <= 0 {
 			t.Errorf("got %v", at(t, results, i))
 		}
 		last := 0.0
@@ -31,17 +32,22 @@ func TestBench(t *testing.T) {
 			last = now
 		}
 	}
-	coordd(t, exitFailure, []string{"bench", "--node", "app", "-e", endpoint}, "/local/app is there already", "--existing")
-	does(t, endpoint, "bench --clients 2 --duration 20ms --node app --existing", "LOAD", "P99.9 MS", "pairs     2", "handover  2")
-	if rows := parsed(t, does(t, endpoint, "sem ls app -o json")); len(rows.([]any)) != 1 || at(t, rows, 0, "name") != "kept" {
+	coordd(t, exitFailure, []string{"bench", "--node", "app", "-e", endpoint}, "/local/app is there already",
+		"--existing")
+	does(t, endpoint, "bench --clients 2 --duration 20ms --node app --existing", "LOAD", "P99.9 MS",
+		"pairs     2", "handover  2")
+	if rows := parsed(t, does(t, endpoint, "sem ls app -o json")); len(rows.([]any)) != 1 ||
+		at(t, rows, 0, "name") != "kept" {
 		t.Errorf("there are %v", rows)
 	}
-	p := spawn(t, "bench", "--load", "pairs", "--clients", "1", "--duration", "1h", "-o", "jsonl", "-e", endpoint)
+	p := spawn(t, "bench", "--load", "pairs", "--clients", "1", "--duration", "1h", "-o", "jsonl", "-e",
+		endpoint)
 	waitFor(t, "the load", func() bool {
 		return strings.Contains(coordd(t, exitOK, []string{"sem", "ls", "-e", endpoint}), "own-0")
 	})
 	p.command.Process.Signal(syscall.SIGINT)
-	if code, lines := p.exit(t); code != exitOK || len(lines) != 1 || at(t, parsed(t, lines[0]), "load") != "pairs" {
+	if code, lines := p.exit(t); code != exitOK || len(lines) != 1 ||
+		at(t, parsed(t, lines[0]), "load") != "pairs" {
 		t.Errorf("exit code %d: %q", code, lines)
 	}
 	if tree := does(t, endpoint, "node tree"); tree != "/local\n  app" {
@@ -53,7 +59,8 @@ func TestBench(t *testing.T) {
 func TestBenchLost(t *testing.T) {
 	t.Parallel()
 	_, endpoint, _ := lockServer(t)
-	p := spawn(t, "bench", "--load", "handover", "--clients", "2", "--duration", "1h", "--node", "short", "-e", endpoint)
+	p := spawn(t, "bench", "--load", "handover", "--clients", "2", "--duration", "1h", "--node", "short",
+		"-e", endpoint)
 	waitFor(t, "the load", func() bool {
 		return strings.Contains(coordd(t, exitOK, []string{"sem", "ls", "-e", endpoint}), "one")
 	})
@@ -70,7 +77,8 @@ func TestBenchAtATerminal(t *testing.T) {
 	_, endpoint, _ := lockServer(t)
 	ctx, cancel := context.WithTimeout(t.Context(), waitMax)
 	defer cancel()
-	command := exec.CommandContext(ctx, "script", "-qec", binary+" bench --load handover --clients 1 --duration 20ms --endpoint "+endpoint, "/dev/null")
+	command := exec.CommandContext(ctx, "script", "-qec",
+		binary+" bench --load handover --clients 1 --duration 20ms --endpoint "+endpoint, "/dev/null")
 	command.Env = []string{"HOME=" + t.TempDir(), "PATH=" + os.Getenv("PATH"), "SHELL=/bin/sh"}
 	output, err := command.CombinedOutput()
 	if err != nil {

@@ -165,7 +165,8 @@ func TestBinaryStops(t *testing.T) {
 // connected and says nothing.
 func TestBinaryStopsWithASilentConnection(t *testing.T) {
 	p := spawn(t, "serve", "--listen=127.0.0.1:0", "--in-memory")
-	connection, err := net.Dial("tcp", strings.TrimSuffix(strings.TrimPrefix(p.ready(t), "grpc://"), "/local"))
+	connection, err := net.Dial("tcp", strings.TrimSuffix(strings.TrimPrefix(p.ready(t), "grpc://"),
+		"/local"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -181,8 +182,10 @@ func TestBinaryStopsWithASilentConnection(t *testing.T) {
 // the codes leave the process.
 func TestBinaryUsage(t *testing.T) {
 	spawn(t, "srve").wantExit(t, exitUsage, `coordd: unknown command "srve"; did you mean serve?`)
-	spawn(t, "serve", "--log-level=loud").wantExit(t, exitUsage, "coordd: flag --log-level", "loud", "debug, info")
-	spawn(t, "serve", "--config=/nowhere/c.yaml").wantExit(t, exitConfig, "coordd: flag --config", "/nowhere/c.yaml")
+	spawn(t, "serve", "--log-level=loud").wantExit(t, exitUsage, "coordd: flag --log-level", "loud",
+		"debug, info")
+	spawn(t, "serve", "--config=/nowhere/c.yaml").wantExit(t, exitConfig, "coordd: flag --config",
+		"/nowhere/c.yaml")
 }
 
 // TestBinaryHelp wants the exit codes in the help and no directory touched.
@@ -210,7 +213,8 @@ func TestBinaryPortInUse(t *testing.T) {
 	}
 	defer taken.Close()
 	address := taken.Addr().String()
-	spawn(t, "serve", "--in-memory", "--listen", address).wantExit(t, exitFailure, "coordd: ", address, "address already in use")
+	spawn(t, "serve", "--in-memory", "--listen", address).wantExit(t, exitFailure, "coordd: ", address,
+		"address already in use")
 }
 
 // TestBinarySecondProcess wants a second process on the same directory refused,
@@ -219,9 +223,11 @@ func TestBinarySecondProcess(t *testing.T) {
 	directory := filepath.Join(t.TempDir(), "data")
 	first := serveOn(t, directory)
 	spawn(t, "serve", "--listen", "127.0.0.1:0", "--data-dir", directory).
-		wantExit(t, exitConfig, "coordd: data directory "+directory+" (flag --data-dir): ", "in use by another process")
+		wantExit(t, exitConfig, "coordd: data directory "+directory+" (flag --data-dir): ",
+			"in use by another process")
 	spawn(t, "check", "--data-dir", directory).
-		wantExit(t, exitConfig, "coordd: data directory "+directory+" (flag --data-dir): ", "in use by another process")
+		wantExit(t, exitConfig, "coordd: data directory "+directory+" (flag --data-dir): ",
+			"in use by another process")
 	first.command.Process.Signal(syscall.SIGTERM)
 	first.wantExit(t, exitOK)
 }
@@ -241,7 +247,8 @@ func TestBinaryDirectory(t *testing.T) {
 	}
 
 	linked, elsewhere := t.TempDir(), filepath.Join(t.TempDir(), "of somebody else")
-	if err := errors.Join(os.WriteFile(elsewhere, []byte("his"), 0o600), os.Symlink(elsewhere, filepath.Join(linked, "state.db"))); err != nil {
+	if err := errors.Join(os.WriteFile(elsewhere, []byte("his"), 0o600),
+		os.Symlink(elsewhere, filepath.Join(linked, "state.db"))); err != nil {
 		t.Fatal(err)
 	}
 	serveOn(t, linked).command.Process.Kill()
@@ -254,7 +261,8 @@ func TestBinaryDirectory(t *testing.T) {
 
 	file := writeConfig(t, "data-dir: /dev/null/data\n")
 	spawn(t, "serve", "--listen=127.0.0.1:0", "--config", file).
-		wantExit(t, exitConfig, "coordd: data directory /dev/null/data (config file "+file+", line 1, key data-dir): ")
+		wantExit(t, exitConfig, "coordd: data directory /dev/null/data (config file "+file+
+			", line 1, key data-dir): ")
 	for _, command := range [][]string{{"serve", "--listen=127.0.0.1:0"}, {"check"}} {
 		spawn(t, append(command, "--data-dir", file)...).
 			wantExit(t, exitConfig, "coordd: data directory "+file+" (flag --data-dir): ", "not a directory")

@@ -55,7 +55,9 @@ func (c *caller) Close() {
 func (f *callerFlags) open(ctx context.Context, p *program) (*caller, error) {
 	if p.batch != nil {
 		if *f != (callerFlags{connectionFlags: connectionFlags{onlyAsks: true}}) {
-			return nil, usageError("the server, and who asks, are those of the batch: give their flags to `coordd batch`")
+			return nil,
+				usageError(
+					"the server, and who asks, are those of the batch: give their flags to `coordd batch`")
 		}
 		return p.batch, nil
 	}
@@ -73,13 +75,15 @@ func (f *callerFlags) open(ctx context.Context, p *program) (*caller, error) {
 	}
 	c := &caller{at: at, database: at.database}
 	if c.database == "" {
-		s, _, err := resolveEach(optionsNamed(databaseName), pflag.NewFlagSet("", pflag.ContinueOnError), p.environment)
+		s, _, err := resolveEach(optionsNamed(databaseName), pflag.NewFlagSet("", pflag.ContinueOnError),
+			p.environment)
 		if err != nil {
 			return nil, err
 		}
 		c.database = s.database
 	}
-	config := client.Config{Address: at.address, Database: at.database, Discover: at.socket == "", Encrypted: at.encrypted, Name: "coordd/" + version,
+	config := client.Config{Address: at.address, Database: at.database, Discover: at.socket == "",
+		Encrypted: at.encrypted, Name: "coordd/" + version,
 		Dial: func(address string) (*grpc.ClientConn, error) {
 			to := at
 			if at.socket == "" {
@@ -100,13 +104,16 @@ func (f *callerFlags) open(ctx context.Context, p *program) (*caller, error) {
 
 // reconnecting has a connection come back as soon as its server does.
 var reconnecting = grpc.WithConnectParams(grpc.ConnectParams{MinConnectTimeout: 2 * time.Second,
-	Backoff: backoff.Config{BaseDelay: 20 * time.Millisecond, Multiplier: 2, Jitter: 0.2, MaxDelay: 500 * time.Millisecond}})
+	Backoff: backoff.Config{BaseDelay: 20 * time.Millisecond, Multiplier: 2, Jitter: 0.2,
+		MaxDelay: 500 * time.Millisecond}})
 
 // credentials returns what gets a token from a server, nil for an anonymous caller. A password is asked for
 // once.
-func (f *callerFlags) credentials(p *program, at target) (func(context.Context, *grpc.ClientConn) (string, error), error) {
+func (f *callerFlags) credentials(p *program,
+	at target) (func(context.Context, *grpc.ClientConn) (string, error), error) {
 	if f.tokenFile != "" {
-		return func(context.Context, *grpc.ClientConn) (string, error) { // anew each time: it may have been replaced
+		// anew each time: it may have been replaced
+		return func(context.Context, *grpc.ClientConn) (string, error) {
 			content, err := os.ReadFile(f.tokenFile)
 			if err != nil {
 				return "", fmt.Errorf("flag --token-file: %w", err)
@@ -134,7 +141,8 @@ func (c *caller) path(argument string) string {
 }
 
 // errNeedsOurs is the end of commands that use a service of coordd's own, where there is none.
-var errNeedsOurs = withCode(exitNeedsOurs, errors.New("this needs a coordd server, and the one asked has no such service: it is another one, or an older one"))
+var errNeedsOurs = withCode(exitNeedsOurs,
+	errors.New("this needs a coordd server, and the one asked has no such service: it is another one, or an older one"))
 
 // plain is an error of a call for a person.
 func (c *caller) plain(err error) error {

@@ -43,8 +43,10 @@ func isNotOurs(err error) bool { return errors.Is(err, errNeedsOurs) || errors.I
 type question struct {
 	use, short, long, example string
 	run                       func(ctx context.Context, c *caller, args []string) error
-	check                     func(flags *pflag.FlagSet, args []string) error // before anybody is asked; nil: there is nothing to check
-	late                      time.Duration                                   // how much later than --timeout the answer may come
+	// before anybody is asked; nil: there is nothing to check
+	check func(flags *pflag.FlagSet, args []string) error
+	// how much later than --timeout the answer may come
+	late time.Duration
 }
 
 // asksOnce marks a cobra command that ends when the server has answered.
@@ -62,7 +64,8 @@ func (p *program) ask(q *question, out *outputFlag) *cobra.Command {
 	command.Long += callerText
 	command.RunE = func(command *cobra.Command, args []string) error {
 		if timeout <= 0 {
-			return usageError("flag --timeout: value %q is not allowed: want a time such as 30s or 10m", timeout)
+			return usageError("flag --timeout: value %q is not allowed: want a time such as 30s or 10m",
+				timeout)
 		}
 		if out != nil {
 			if err := out.check(); err != nil {
@@ -107,7 +110,8 @@ const oneShotTimeout = 10 * time.Second
 // withSession does something in a session of its own.
 func (c *caller) withSession(ctx context.Context, node, verb string, do func(s *client.Session) error) error {
 	node = c.path(node)
-	s, err := c.Open(ctx, client.SessionConfig{Node: node, Timeout: oneShotTimeout, Description: describedAs(verb, nil)})
+	s, err := c.Open(ctx, client.SessionConfig{Node: node, Timeout: oneShotTimeout,
+		Description: describedAs(verb, nil)})
 	if err != nil {
 		return c.aboutNode(node, err)
 	}
@@ -121,7 +125,8 @@ func (c *caller) withSession(ctx context.Context, node, verb string, do func(s *
 // checkName sees to the length of a semaphore's name.
 func checkName(name string) error {
 	if len(name) > client.NameMost {
-		return usageError("argument NAME: %d bytes are not allowed: want up to %d", len(name), client.NameMost)
+		return usageError("argument NAME: %d bytes are not allowed: want up to %d", len(name),
+			client.NameMost)
 	}
 	return nil
 }

@@ -68,9 +68,11 @@ func (p *program) certCommand() *cobra.Command {
 		},
 	}
 	command.Flags().StringVar(&directory, "dir", "", "directory to put the files into")
-	command.Flags().StringVar(&hosts, "host", "", "names and addresses, by commas, that clients connect to besides localhost and this machine's name")
+	command.Flags().StringVar(&hosts, "host", "",
+		"names and addresses, by commas, that clients connect to besides localhost and this machine's name")
 	command.Flags().StringVar(&client, "client", "", "make a client's certificate with this name")
-	command.Flags().StringVar(&peer, "peer", "", "make the certificate of a server of this name for its peers")
+	command.Flags().StringVar(&peer, "peer", "",
+		"make the certificate of a server of this name for its peers")
 	return command
 }
 
@@ -118,12 +120,15 @@ func makeCertificates(directory string, w wanted) error {
 	}
 	now := time.Now()
 	template := &x509.Certificate{
-		NotBefore: now.Add(-time.Hour), NotAfter: now.Add(certificateLifetime), KeyUsage: x509.KeyUsageDigitalSignature,
-		Subject: pkix.Name{CommonName: "coordd"}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		NotBefore: now.Add(-time.Hour), NotAfter: now.Add(certificateLifetime),
+		KeyUsage:    x509.KeyUsageDigitalSignature,
+		Subject:     pkix.Name{CommonName: "coordd"},
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}
 	switch {
 	case w.client != "":
-		template.Subject.CommonName, template.ExtKeyUsage = w.client, []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
+		template.Subject.CommonName, template.ExtKeyUsage = w.client,
+			[]x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
 	case w.peer != "": // among its peers a server is both; a name too many would let it speak for others
 		template.Subject.CommonName = w.peer
 		template.ExtKeyUsage = append(template.ExtKeyUsage, x509.ExtKeyUsageClientAuth)
@@ -155,8 +160,10 @@ func (w wanted) files(directory string) (certificate, key string) {
 func (p *program) printCertificate(directory string, w wanted) {
 	certificate, key := w.files(directory)
 	authority, authorityKey := filepath.Join(directory, "ca.pem"), filepath.Join(directory, "ca-key.pem")
-	fmt.Fprintf(p.stdout, "%s and its key %s, good until %s\n", certificate, key, time.Now().Add(certificateLifetime).Format(time.DateOnly))
-	fmt.Fprintf(p.stdout, "%s is for all who are to trust it; keep %s away from servers and clients\n", authority, authorityKey)
+	fmt.Fprintf(p.stdout, "%s and its key %s, good until %s\n", certificate, key,
+		time.Now().Add(certificateLifetime).Format(time.DateOnly))
+	fmt.Fprintf(p.stdout, "%s is for all who are to trust it; keep %s away from servers and clients\n",
+		authority, authorityKey)
 }
 
 func addHosts(template *x509.Certificate, hosts []string) {
@@ -189,8 +196,10 @@ func openAuthority(directory string) (*authority, error) {
 	}
 	now := time.Now()
 	template := &x509.Certificate{
-		NotBefore: now.Add(-time.Hour), NotAfter: now.Add(authorityLifetime), IsCA: true, BasicConstraintsValid: true, MaxPathLenZero: true,
-		KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageCRLSign, Subject: pkix.Name{CommonName: "coordd development authority"},
+		NotBefore: now.Add(-time.Hour), NotAfter: now.Add(authorityLifetime), IsCA: true,
+		BasicConstraintsValid: true, MaxPathLenZero: true,
+		KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageCRLSign,
+		Subject:  pkix.Name{CommonName: "coordd development authority"},
 	}
 	self := &authority{template, key}
 	if err := self.issue(template, key, certificateFile, keyFile); err != nil {
@@ -201,7 +210,8 @@ func openAuthority(directory string) (*authority, error) {
 }
 
 // issue signs a certificate and writes it and its key. The key is for its owner only.
-func (a *authority) issue(template *x509.Certificate, key *ecdsa.PrivateKey, certificateFile, keyFile string) error {
+func (a *authority) issue(template *x509.Certificate, key *ecdsa.PrivateKey, certificateFile,
+	keyFile string) error {
 	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
 	if err != nil {
 		return err
@@ -215,10 +225,12 @@ func (a *authority) issue(template *x509.Certificate, key *ecdsa.PrivateKey, cer
 	if err != nil {
 		return err
 	}
-	if err := replaceFile(keyFile, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER}), 0o600); err != nil {
+	if err := replaceFile(keyFile, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER}),
+		0o600); err != nil {
 		return err
 	}
-	return replaceFile(certificateFile, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o644)
+	return replaceFile(certificateFile, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
+		0o644)
 }
 
 // replaceFile writes a file in one step, so that a running server never reads half of it.

@@ -19,7 +19,8 @@ import (
 // that what this program has to say to nobody does not end it; it is not forwarded.
 func forwardedSignals() <-chan os.Signal {
 	signals := make(chan os.Signal, 16)
-	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGPIPE)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1,
+		syscall.SIGUSR2, syscall.SIGPIPE)
 	return signals
 }
 
@@ -126,7 +127,8 @@ func (h *holder) run(what *held, path string, asked <-chan os.Signal) error {
 	margin := max(marginLeast, h.flags.sessionTimeout/marginPart)
 	if what.session.Left() <= 2*margin {
 		h.part(what)
-		return withCode(exitLost, fmt.Errorf("%s: held %q for too short a time to run anything", h.verb, h.name))
+		return withCode(exitLost, fmt.Errorf("%s: held %q for too short a time to run anything", h.verb,
+			h.name))
 	}
 	if h.keeps {
 		return h.keep(what)
@@ -135,7 +137,8 @@ func (h *holder) run(what *held, path string, asked <-chan os.Signal) error {
 		return h.stay(what, margin, asked)
 	}
 	c, err := h.program.startChild(path, h.argv, []string{
-		"COORDD_SESSION_ID=" + strconv.FormatUint(what.session.ID(), 10), "COORDD_FENCING_TOKEN=" + strconv.FormatUint(what.order, 10)})
+		"COORDD_SESSION_ID=" + strconv.FormatUint(what.session.ID(), 10),
+		"COORDD_FENCING_TOKEN=" + strconv.FormatUint(what.order, 10)})
 	if err != nil {
 		h.part(what)
 		return err
@@ -146,7 +149,8 @@ func (h *holder) run(what *held, path string, asked <-chan os.Signal) error {
 	}
 	h.part(what)
 	if lost != nil {
-		return withCode(exitLost, fmt.Errorf("%s: %q of %s is lost, and the command was ended: %w", h.verb, h.name, h.node, lost))
+		return withCode(exitLost, fmt.Errorf("%s: %q of %s is lost, and the command was ended: %w", h.verb,
+			h.name, h.node, lost))
 	}
 	return &commandEnded{c.code()}
 }
@@ -187,7 +191,8 @@ func (h *holder) guard(what *held, c *child, margin time.Duration, asked <-chan 
 
 // stay holds on without a command, until it is told to stop or what is held is lost.
 func (h *holder) stay(what *held, margin time.Duration, asked <-chan os.Signal) error {
-	fmt.Fprintf(h.program.stdout, "%s %q of %s: session %d, token %d\n", h.holds, h.name, h.node, what.session.ID(), what.order)
+	fmt.Fprintf(h.program.stdout, "%s %q of %s: session %d, token %d\n", h.holds, h.name, h.node,
+		what.session.ID(), what.order)
 	look := time.NewTicker(leftPause)
 	defer look.Stop()
 	var lost error

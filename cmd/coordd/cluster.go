@@ -54,11 +54,12 @@ func (p *program) clusterCommand() *cobra.Command {
 	parent := &cobra.Command{
 		Use:   "cluster",
 		Short: "Look at and change the servers of a cluster, back up and restore",
-		Long:  "Look at and change the servers of a cluster, make backups and restore them.\n\n" + clusterText,
-		RunE:  wantsCommand,
+		Long: "Look at and change the servers of a cluster, make backups and restore them.\n\n" +
+			clusterText, RunE: wantsCommand,
 	}
-	parent.AddCommand(p.clusterStatusCommand(), p.clusterAddCommand(), p.clusterPromoteCommand(), p.clusterRemoveCommand(),
-		p.clusterTransferCommand(), p.clusterLimitsCommand(), p.clusterSnapshotCommand(), p.clusterRestoreCommand(), p.clusterRecoverCommand())
+	parent.AddCommand(p.clusterStatusCommand(), p.clusterAddCommand(), p.clusterPromoteCommand(),
+		p.clusterRemoveCommand(), p.clusterTransferCommand(), p.clusterLimitsCommand(),
+		p.clusterSnapshotCommand(), p.clusterRestoreCommand(), p.clusterRecoverCommand())
 	for _, command := range parent.Commands() {
 		command.Example = clusterExamples[command.Name()]
 	}
@@ -67,12 +68,15 @@ func (p *program) clusterCommand() *cobra.Command {
 
 // clusterSubcommand makes a command that asks a server. Its arguments are named in use.
 func (p *program) clusterSubcommand(use, short string, timeout time.Duration,
-	run func(ctx context.Context, f *clusterFlags, client *adminClient, args []string) error) (*cobra.Command, *clusterFlags) {
+	run func(ctx context.Context, f *clusterFlags, client *adminClient, args []string) error) (*cobra.Command,
+	*clusterFlags) {
 	f := &clusterFlags{}
-	command := &cobra.Command{Use: use, Short: short, Long: short + ".\n\n" + clusterText, Args: argumentsOf(use)}
+	command := &cobra.Command{Use: use, Short: short, Long: short + ".\n\n" + clusterText,
+		Args: argumentsOf(use)}
 	command.RunE = func(_ *cobra.Command, args []string) error {
 		if f.timeout <= 0 {
-			return usageError("flag --timeout: value %q is not allowed: want a time such as 30s or 10m", f.timeout)
+			return usageError("flag --timeout: value %q is not allowed: want a time such as 30s or 10m",
+				f.timeout)
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), f.timeout)
 		defer cancel()
@@ -102,7 +106,8 @@ func argumentsOf(use string) cobra.PositionalArgs {
 		case len(names) == 0:
 			return noArguments(command, args)
 		case len(args) < least || len(args) > len(names):
-			return usageError("%s takes %s, %s given", command.CommandPath(), strings.Join(names, " "), counted(len(args), "argument"))
+			return usageError("%s takes %s, %s given", command.CommandPath(), strings.Join(names, " "),
+				counted(len(args), "argument"))
 		}
 		return nil
 	}
@@ -122,7 +127,8 @@ func (c *adminClient) clusterError(err error) error {
 		if strings.HasPrefix(s.Message(), "Cannot ") {
 			return c.plain(err)
 		}
-		return errors.New("no answer in time; what was asked for may still happen, `coordd cluster status` tells")
+		return errors.New(
+			"no answer in time; what was asked for may still happen, `coordd cluster status` tells")
 	case codes.Unimplemented:
 		return errors.New("the server has no service for clusters: is it a coordd of this version?")
 	}
@@ -130,7 +136,8 @@ func (c *adminClient) clusterError(err error) error {
 }
 
 func (p *program) clusterAddCommand() *cobra.Command {
-	command, _ := p.clusterSubcommand("add NAME PEER-HOST:PORT", "Add a server: it gets all data and has no vote until it is promoted", clusterCallTimeout,
+	command, _ := p.clusterSubcommand("add NAME PEER-HOST:PORT",
+		"Add a server: it gets all data and has no vote until it is promoted", clusterCallTimeout,
 		func(ctx context.Context, _ *clusterFlags, client *adminClient, args []string) error {
 			name, address := args[0], args[1]
 			if err := setMemberName(&settings{}, name); err != nil {
@@ -140,15 +147,18 @@ func (p *program) clusterAddCommand() *cobra.Command {
 				return usageError("argument PEER-HOST:PORT: value %q is not allowed: %w", address, err)
 			}
 			added := new(adminpb.AddMemberResponse)
-			if err := client.cluster(ctx, adminpb.Cluster_Add_FullMethodName, &adminpb.AddMemberRequest{Name: name, PeerAddress: address}, added); err != nil {
+			if err := client.cluster(ctx, adminpb.Cluster_Add_FullMethodName,
+				&adminpb.AddMemberRequest{Name: name, PeerAddress: address}, added); err != nil {
 				return err
 			}
 			now := new(adminpb.ClusterStatus)
-			if err := client.cluster(ctx, adminpb.Cluster_Status_FullMethodName, &adminpb.ClusterStatusRequest{}, now); err != nil {
+			if err := client.cluster(ctx, adminpb.Cluster_Status_FullMethodName,
+				&adminpb.ClusterStatusRequest{}, now); err != nil {
 				return err
 			}
-			fmt.Fprintf(p.stdout, "%s was added with id %s. Start it with an empty data directory and what the others have, and\n"+
-				"  coordd serve --name %s --listen-peer %s --join %s\nthen give it a vote:\n  coordd cluster promote %s --wait\n",
+			fmt.Fprintf(p.stdout,
+				"%s was added with id %s. Start it with an empty data directory and what the others have, and\n"+
+					"  coordd serve --name %s --listen-peer %s --join %s\nthen give it a vote:\n  coordd cluster promote %s --wait\n",
 				name, added.GetId(), name, address, joinList(now, added.GetId()), name)
 			return nil
 		})
@@ -168,16 +178,19 @@ func joinList(now *adminpb.ClusterStatus, except string) string {
 
 func (p *program) clusterPromoteCommand() *cobra.Command {
 	var command *cobra.Command
-	command, f := p.clusterSubcommand("promote NAME", "Give a server that was added its vote", clusterCallTimeout,
+	command, f := p.clusterSubcommand("promote NAME", "Give a server that was added its vote",
+		clusterCallTimeout,
 		func(ctx context.Context, f *clusterFlags, client *adminClient, args []string) error {
 			request := &adminpb.PromoteMemberRequest{Member: args[0], Wait: f.wait}
-			if err := client.cluster(ctx, adminpb.Cluster_Promote_FullMethodName, request, new(adminpb.PromoteMemberResponse)); err != nil {
+			if err := client.cluster(ctx, adminpb.Cluster_Promote_FullMethodName, request,
+				new(adminpb.PromoteMemberResponse)); err != nil {
 				return err
 			}
 			fmt.Fprintf(p.stdout, "%s has a vote now\n", args[0])
 			return nil
 		})
-	command.Flags().BoolVar(&f.wait, "wait", false, "wait until it has got all data (--timeout bounds it, 1h by default then)")
+	command.Flags().BoolVar(&f.wait, "wait", false,
+		"wait until it has got all data (--timeout bounds it, 1h by default then)")
 	command.PreRun = func(command *cobra.Command, _ []string) {
 		if f.wait && !command.Flags().Changed("timeout") {
 			f.timeout = clusterLongTimeout
@@ -187,10 +200,12 @@ func (p *program) clusterPromoteCommand() *cobra.Command {
 }
 
 func (p *program) clusterRemoveCommand() *cobra.Command {
-	command, _ := p.clusterSubcommand("remove NAME", "Remove a server for ever; if it runs, it ends", clusterCallTimeout,
+	command, _ := p.clusterSubcommand("remove NAME", "Remove a server for ever; if it runs, it ends",
+		clusterCallTimeout,
 		func(ctx context.Context, _ *clusterFlags, client *adminClient, args []string) error {
 			request := &adminpb.RemoveMemberRequest{Member: args[0]}
-			if err := client.cluster(ctx, adminpb.Cluster_Remove_FullMethodName, request, new(adminpb.RemoveMemberResponse)); err != nil {
+			if err := client.cluster(ctx, adminpb.Cluster_Remove_FullMethodName, request,
+				new(adminpb.RemoveMemberResponse)); err != nil {
 				return err
 			}
 			fmt.Fprintf(p.stdout, "%s was removed; its data directory can be deleted\n", args[0])
@@ -200,18 +215,21 @@ func (p *program) clusterRemoveCommand() *cobra.Command {
 }
 
 func (p *program) clusterTransferCommand() *cobra.Command {
-	command, _ := p.clusterSubcommand("transfer-leader [NAME]", "Have another server lead: NAME, or the one that has most of the log", clusterCallTimeout,
+	command, _ := p.clusterSubcommand("transfer-leader [NAME]",
+		"Have another server lead: NAME, or the one that has most of the log", clusterCallTimeout,
 		func(ctx context.Context, _ *clusterFlags, client *adminClient, args []string) error {
 			request, led := new(adminpb.TransferLeaderRequest), new(adminpb.TransferLeaderResponse)
 			if len(args) == 1 {
 				request.To = args[0]
 			}
-			if err := client.cluster(ctx, adminpb.Cluster_TransferLeader_FullMethodName, request, led); err != nil {
+			if err := client.cluster(ctx, adminpb.Cluster_TransferLeader_FullMethodName, request,
+				led); err != nil {
 				return err
 			}
 			name := led.GetLeader()
 			now := new(adminpb.ClusterStatus)
-			if err := client.cluster(ctx, adminpb.Cluster_Status_FullMethodName, &adminpb.ClusterStatusRequest{}, now); err == nil {
+			if err := client.cluster(ctx, adminpb.Cluster_Status_FullMethodName,
+				&adminpb.ClusterStatusRequest{}, now); err == nil {
 				name = memberName(now, name)
 			}
 			fmt.Fprintf(p.stdout, "%s leads\n", name)

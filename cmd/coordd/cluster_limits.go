@@ -28,18 +28,21 @@ Afterwards only --state, here, changes it, for all servers at once.`
 
 func (p *program) clusterLimitsCommand() *cobra.Command {
 	var state string
-	command, f := p.clusterSubcommand("limits", "Show the limit of the state and how much of it is used, or set it", clusterCallTimeout,
+	command, f := p.clusterSubcommand("limits",
+		"Show the limit of the state and how much of it is used, or set it", clusterCallTimeout,
 		func(ctx context.Context, f *clusterFlags, client *adminClient, _ []string) error {
 			now := new(adminpb.LimitsStatus)
 			var err error
 			if state == "" {
-				err = client.cluster(ctx, adminpb.Cluster_Limits_FullMethodName, &adminpb.LimitsRequest{}, now)
+				err = client.cluster(ctx, adminpb.Cluster_Limits_FullMethodName, &adminpb.LimitsRequest{},
+					now)
 			} else {
 				var wanted settings
 				if err := setStateLimit(&wanted, state); err != nil {
 					return usageError("flag --state: value %q is not allowed: %w", state, err)
 				}
-				err = client.cluster(ctx, adminpb.Cluster_SetLimits_FullMethodName, &adminpb.SetLimitsRequest{StateBytes: wanted.stateLimit}, now)
+				err = client.cluster(ctx, adminpb.Cluster_SetLimits_FullMethodName,
+					&adminpb.SetLimitsRequest{StateBytes: wanted.stateLimit}, now)
 			}
 			if err != nil {
 				return err
@@ -50,7 +53,8 @@ func (p *program) clusterLimitsCommand() *cobra.Command {
 			return printLimits(p.stdout, now)
 		})
 	command.Long = command.Short + ".\n\n" + limitsText + "\n\n" + clusterText
-	command.Flags().StringVar(&state, "state", "", "new limit: a SIZE such as 512MiB, or "+unlimitedText+" (default: only show it)")
+	command.Flags().StringVar(&state, "state", "",
+		"new limit: a SIZE such as 512MiB, or "+unlimitedText+" (default: only show it)")
 	command.Flags().BoolVar(&f.json, "json", false, "print JSON")
 	return command
 }
@@ -63,7 +67,8 @@ func setStateLimit(s *settings, value string) error {
 	}
 	size, ok := parseSize(value)
 	if !ok || size < server.MinStateLimit {
-		return errors.New("want 1MiB to 1024TiB, such as 384MiB, or " + unlimitedText + "; the units are KiB, MiB, GiB and TiB")
+		return errors.New("want 1MiB to 1024TiB, such as 384MiB, or " + unlimitedText +
+			"; the units are KiB, MiB, GiB and TiB")
 	}
 	s.stateLimit = size
 	return nil
@@ -71,8 +76,9 @@ func setStateLimit(s *settings, value string) error {
 
 // limitsStatusText is the limits as --json prints them.
 type limitsStatusText struct {
-	Server         string  `json:"server"`            // that was asked
-	StateLimit     *uint64 `json:"state_limit_bytes"` // null as long as none is set, and where it is unlimited
+	Server string `json:"server"` // that was asked
+	// null as long as none is set, and where it is unlimited
+	StateLimit     *uint64 `json:"state_limit_bytes"`
 	Unlimited      bool    `json:"state_unlimited"`
 	StateUsed      uint64  `json:"state_used_bytes"`
 	StateHeadroom  *uint64 `json:"state_headroom_bytes"` // null without a limit
@@ -83,8 +89,9 @@ type limitsStatusText struct {
 }
 
 func limitsTextOf(now *adminpb.LimitsStatus) limitsStatusText {
-	text := limitsStatusText{Server: now.GetServerName(), Unlimited: now.GetStateLimitBytes() == server.UnlimitedState,
-		StateUsed: now.GetStateUsedBytes(), NodeLimit: now.GetNodeLimitBytes(), ConfiguredHere: now.GetConfiguredBytes(),
+	text := limitsStatusText{Server: now.GetServerName(),
+		Unlimited: now.GetStateLimitBytes() == server.UnlimitedState, StateUsed: now.GetStateUsedBytes(),
+		NodeLimit: now.GetNodeLimitBytes(), ConfiguredHere: now.GetConfiguredBytes(),
 		Memory: now.GetMemoryBytes(), MemorySource: now.GetMemorySource()}
 	if limit := now.GetStateLimitBytes(); limit != 0 && !text.Unlimited {
 		headroom := limit - min(limit, text.StateUsed)
@@ -103,7 +110,8 @@ func printLimits(w io.Writer, now *adminpb.LimitsStatus) error {
 	fmt.Fprintln(w, stateText(now))
 	fmt.Fprintf(w, "names and data of one coordination node: %s at most\n", sizeOf(now.GetNodeLimitBytes()))
 	name := cmp.Or(now.GetServerName(), "this server")
-	if own := now.GetConfiguredBytes(); own != 0 && now.GetStateLimitBytes() != 0 && own != now.GetStateLimitBytes() {
+	if own := now.GetConfiguredBytes(); own != 0 && now.GetStateLimitBytes() != 0 &&
+		own != now.GetStateLimitBytes() {
 		limit := "--state-limit=" + sizeOf(own)
 		if own == server.UnlimitedState {
 			limit = "--state-limit=" + unlimitedText
@@ -111,7 +119,8 @@ func printLimits(w io.Writer, now *adminpb.LimitsStatus) error {
 		fmt.Fprintf(w, "asked %s: started with %s, which does not count\n", name, limit)
 	}
 	if memory := now.GetMemoryBytes(); memory != 0 {
-		_, err := fmt.Fprintf(w, "asked %s: %s of memory (%s)%s\n", name, sizeOf(memory), now.GetMemorySource(), memoryText(now))
+		_, err := fmt.Fprintf(w, "asked %s: %s of memory (%s)%s\n", name, sizeOf(memory),
+			now.GetMemorySource(), memoryText(now))
 		return err
 	}
 	return nil
@@ -126,9 +135,11 @@ func stateText(now *adminpb.LimitsStatus) string {
 	case limit == server.UnlimitedState:
 		return fmt.Sprintf("the state is unlimited, %s are used", sizeOf(used))
 	case used > limit:
-		return fmt.Sprintf("the state is limited to %s, %s ARE USED: nothing new is accepted", sizeOf(limit), sizeOf(used))
+		return fmt.Sprintf("the state is limited to %s, %s ARE USED: nothing new is accepted", sizeOf(limit),
+			sizeOf(used))
 	}
-	return fmt.Sprintf("the state is limited to %s, %s are used, %s are left", sizeOf(limit), sizeOf(used), sizeOf(limit-used))
+	return fmt.Sprintf("the state is limited to %s, %s are used, %s are left", sizeOf(limit), sizeOf(used),
+		sizeOf(limit-used))
 }
 
 // memoryText warns of a limit that the server may not have the memory for.
@@ -142,7 +153,8 @@ func memoryText(now *adminpb.LimitsStatus) string {
 // limitsLine is what `coordd cluster status` says of the limits; empty from a server that does not tell.
 func limitsLine(ctx context.Context, client *adminClient) (*adminpb.LimitsStatus, error) {
 	now := new(adminpb.LimitsStatus)
-	err := client.conn.Invoke(client.headers(ctx), adminpb.Cluster_Limits_FullMethodName, &adminpb.LimitsRequest{}, now)
+	err := client.conn.Invoke(client.headers(ctx), adminpb.Cluster_Limits_FullMethodName,
+		&adminpb.LimitsRequest{}, now)
 	if status.Code(err) == codes.Unimplemented {
 		return nil, nil
 	}

@@ -39,7 +39,8 @@ func (p *program) clusterRestoreCommand() *cobra.Command {
 		Args: noArguments,
 		RunE: func(command *cobra.Command, _ []string) error {
 			if from == "" {
-				return usageError("flag --from: no value given; want the file that `coordd cluster snapshot` has written")
+				return usageError(
+					"flag --from: no value given; want the file that `coordd cluster snapshot` has written")
 			}
 			if check {
 				return p.checkBackupFile(from)
@@ -87,7 +88,8 @@ func (p *program) restoreBackup(from string, s settings) error {
 		return coded(err)
 	}
 	defer file.Close()
-	cluster := raftstore.Cluster{Name: s.cluster.name, ListenPeer: s.cluster.listen, AdvertisePeer: s.cluster.advertise}
+	cluster := raftstore.Cluster{Name: s.cluster.name, ListenPeer: s.cluster.listen,
+		AdvertisePeer: s.cluster.advertise}
 	if cluster.ListenPeer == "" {
 		cluster.ListenPeer = cluster.AdvertisePeer // it only has to be there
 	}
@@ -104,16 +106,19 @@ func (p *program) restoreBackup(from string, s settings) error {
 	fmt.Fprintf(p.stdout, "%s holds cluster %s now, which is new. Next:\n"+
 		"1. See that no server of the old cluster runs, and none starts again.\n"+
 		"2. Start this one with its usual settings, without --initial-cluster and --join:\n"+
-		"     coordd serve --data-dir %s%s\n", s.dataDir, raftstore.IDText(report.Cluster), s.dataDir, servedAs(s.cluster))
+		"     coordd serve --data-dir %s%s\n", s.dataDir, raftstore.IDText(report.Cluster), s.dataDir,
+		servedAs(s.cluster))
 	if s.cluster.name != "" {
-		fmt.Fprint(p.stdout, "3. Add the others with `coordd cluster add`, and start them with empty data directories.\n")
+		fmt.Fprint(p.stdout,
+			"3. Add the others with `coordd cluster add`, and start them with empty data directories.\n")
 	}
 	return nil
 }
 
 func servedAs(c clusterSettings) string {
 	text := ""
-	for _, flag := range [][2]string{{"name", c.name}, {"listen-peer", c.listen}, {"advertise-peer", c.advertise}} {
+	for _, flag := range [][2]string{{"name", c.name}, {"listen-peer", c.listen},
+		{"advertise-peer", c.advertise}} {
 		if flag[1] != "" {
 			text += " --" + flag[0] + " " + flag[1]
 		}
@@ -155,7 +160,8 @@ func (p *program) recoverAlone(directory string, yes bool) error {
 		return coded(err)
 	}
 	if len(survivor.Others) == 0 {
-		return withCode(exitConfig, fmt.Errorf("%s is the only server of its cluster already: start it", cmp.Or(survivor.Name, "this")))
+		return withCode(exitConfig, fmt.Errorf("%s is the only server of its cluster already: start it",
+			cmp.Or(survivor.Name, "this")))
 	}
 	var others strings.Builder
 	slices.SortFunc(survivor.Others, func(a, b raftstore.Member) int { return cmp.Compare(a.Name, b.Name) })

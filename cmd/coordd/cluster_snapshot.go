@@ -15,14 +15,16 @@ import (
 )
 
 func (p *program) clusterSnapshotCommand() *cobra.Command {
-	command, f := p.clusterSubcommand("snapshot", "Back up everything into a file, while the servers go on", clusterLongTimeout,
+	command, f := p.clusterSubcommand("snapshot", "Back up everything into a file, while the servers go on",
+		clusterLongTimeout,
 		func(ctx context.Context, f *clusterFlags, client *adminClient, _ []string) error {
 			report, bytes, err := client.snapshotTo(ctx, f.to)
 			if err != nil {
 				return err
 			}
-			fmt.Fprintf(p.stdout, "%s: %d bytes, everything up to entry %d of cluster %s, %d rows\nCheck it at any time with\n"+
-				"  coordd cluster restore --from %s --check\n",
+			fmt.Fprintf(p.stdout,
+				"%s: %d bytes, everything up to entry %d of cluster %s, %d rows\nCheck it at any time with\n"+
+					"  coordd cluster restore --from %s --check\n",
 				f.to, bytes, report.Index, raftstore.IDText(report.Cluster), report.Rows, f.to)
 			return nil
 		})
@@ -43,7 +45,8 @@ func (p *program) clusterSnapshotCommand() *cobra.Command {
 const partialSuffix = ".partial"
 
 // snapshotTo fetches a backup into a file that appears under its name once it is durable and was found sound.
-func (c *adminClient) snapshotTo(ctx context.Context, path string) (report raftstore.BackupReport, bytes int64, err error) {
+func (c *adminClient) snapshotTo(ctx context.Context, path string) (report raftstore.BackupReport,
+	bytes int64, err error) {
 	partial := path + partialSuffix
 	file, err := os.OpenFile(partial, os.O_CREATE|os.O_RDWR|os.O_TRUNC, 0o600)
 	if err != nil {

@@ -16,10 +16,12 @@ import (
 )
 
 func (p *program) clusterStatusCommand() *cobra.Command {
-	command, f := p.clusterSubcommand("status", "Show the servers of the cluster, who leads, and who lags", clusterCallTimeout,
+	command, f := p.clusterSubcommand("status", "Show the servers of the cluster, who leads, and who lags",
+		clusterCallTimeout,
 		func(ctx context.Context, f *clusterFlags, client *adminClient, _ []string) error {
 			now := new(adminpb.ClusterStatus)
-			if err := client.cluster(ctx, adminpb.Cluster_Status_FullMethodName, &adminpb.ClusterStatusRequest{}, now); err != nil {
+			if err := client.cluster(ctx, adminpb.Cluster_Status_FullMethodName,
+				&adminpb.ClusterStatusRequest{}, now); err != nil {
 				return err
 			}
 			limits, err := limitsLine(ctx, client)
@@ -37,23 +39,24 @@ func (p *program) clusterStatusCommand() *cobra.Command {
 
 // clusterStatusText is a status as --json prints it. Ids are 16 hexadecimal digits.
 type clusterStatusText struct {
-	Cluster        string             `json:"cluster"`
-	Server         string             `json:"server"` // that was asked
-	ServerID       string             `json:"server_id"`
-	Leader         string             `json:"leader"` // id, empty without one
-	Term           uint64             `json:"term"`
-	Commit         uint64             `json:"commit"`
-	Applied        uint64             `json:"applied"`
-	CaughtUp       bool               `json:"caught_up"`
-	FreeBytes      uint64             `json:"free_bytes"`
-	ReserveBytes   uint64             `json:"reserve_bytes"`
-	DiskFull       bool               `json:"disk_full"`
-	LeaderAnswered bool               `json:"leader_answered"`
-	FormatVersion  uint64             `json:"format_version"`     // 0 from a server that does not tell
-	Diverged       string             `json:"diverged,omitempty"` // what the asked server knows of servers whose states differ
-	Issues         []string           `json:"issues"`             // what else the asked server finds wrong
-	Limits         *limitsStatusText  `json:"limits"`             // null from a server that does not tell
-	Members        []memberStatusText `json:"members"`
+	Cluster        string `json:"cluster"`
+	Server         string `json:"server"` // that was asked
+	ServerID       string `json:"server_id"`
+	Leader         string `json:"leader"` // id, empty without one
+	Term           uint64 `json:"term"`
+	Commit         uint64 `json:"commit"`
+	Applied        uint64 `json:"applied"`
+	CaughtUp       bool   `json:"caught_up"`
+	FreeBytes      uint64 `json:"free_bytes"`
+	ReserveBytes   uint64 `json:"reserve_bytes"`
+	DiskFull       bool   `json:"disk_full"`
+	LeaderAnswered bool   `json:"leader_answered"`
+	FormatVersion  uint64 `json:"format_version"` // 0 from a server that does not tell
+	// what the asked server knows of servers whose states differ
+	Diverged string             `json:"diverged,omitempty"`
+	Issues   []string           `json:"issues"` // what else the asked server finds wrong
+	Limits   *limitsStatusText  `json:"limits"` // null from a server that does not tell
+	Members  []memberStatusText `json:"members"`
 }
 
 // memberStatusText is one member. Match, Lag and Active mean nothing unless the leader answered.
@@ -72,10 +75,12 @@ type memberStatusText struct {
 
 func printStatusJSON(w io.Writer, now *adminpb.ClusterStatus, limits *adminpb.LimitsStatus) error {
 	text := clusterStatusText{
-		Cluster: now.GetCluster(), Server: now.GetServerName(), ServerID: now.GetServerId(), Leader: now.GetLeader(),
-		Term: now.GetTerm(), Commit: now.GetCommit(), Applied: now.GetApplied(), CaughtUp: now.GetCaughtUp(),
-		FreeBytes: now.GetFreeBytes(), ReserveBytes: now.GetReserveBytes(), DiskFull: now.GetDiskFull(),
-		LeaderAnswered: now.GetLeaderAnswered(), FormatVersion: now.GetFormatVersion(), Diverged: now.GetDiverged(),
+		Cluster: now.GetCluster(), Server: now.GetServerName(), ServerID: now.GetServerId(),
+		Leader: now.GetLeader(),
+		Term:   now.GetTerm(), Commit: now.GetCommit(), Applied: now.GetApplied(),
+		CaughtUp: now.GetCaughtUp(), FreeBytes: now.GetFreeBytes(), ReserveBytes: now.GetReserveBytes(),
+		DiskFull: now.GetDiskFull(), LeaderAnswered: now.GetLeaderAnswered(),
+		FormatVersion: now.GetFormatVersion(), Diverged: now.GetDiverged(),
 		Issues: append([]string{}, now.GetIssues()...), Members: []memberStatusText{},
 	}
 	if limits != nil {
@@ -84,8 +89,10 @@ func printStatusJSON(w io.Writer, now *adminpb.ClusterStatus, limits *adminpb.Li
 	}
 	for _, m := range byName(now.GetMembers()) {
 		text.Members = append(text.Members, memberStatusText{
-			ID: m.GetId(), Name: m.GetName(), PeerAddress: m.GetPeerAddress(), ClientAddress: m.GetClientAddress(),
-			Role: roleText(m), Match: m.GetMatch(), Lag: m.GetLag(), Active: m.GetActive(), Connected: m.GetConnected(), Version: m.GetVersion(),
+			ID: m.GetId(), Name: m.GetName(), PeerAddress: m.GetPeerAddress(),
+			ClientAddress: m.GetClientAddress(),
+			Role:          roleText(m), Match: m.GetMatch(), Lag: m.GetLag(), Active: m.GetActive(),
+			Connected: m.GetConnected(), Version: m.GetVersion(),
 		})
 	}
 	encoder := json.NewEncoder(w)
@@ -118,12 +125,14 @@ func printStatus(w io.Writer, now *adminpb.ClusterStatus, limits *adminpb.Limits
 	if now.GetLeader() != "" {
 		leader = memberName(now, now.GetLeader()) + " leads"
 	}
-	fmt.Fprintf(w, "cluster %s: %s, term %d, entry %d is committed\n", now.GetCluster(), leader, now.GetTerm(), now.GetCommit())
+	fmt.Fprintf(w, "cluster %s: %s, term %d, entry %d is committed\n", now.GetCluster(), leader,
+		now.GetTerm(), now.GetCommit())
 	state := "is not caught up"
 	if now.GetCaughtUp() {
 		state = "is caught up"
 	}
-	fmt.Fprintf(w, "asked %s: %s, entry %d is applied%s\n", cmp.Or(now.GetServerName(), now.GetServerId()), state, now.GetApplied(), diskText(now))
+	fmt.Fprintf(w, "asked %s: %s, entry %d is applied%s\n", cmp.Or(now.GetServerName(), now.GetServerId()),
+		state, now.GetApplied(), diskText(now))
 	if !now.GetLeaderAnswered() {
 		fmt.Fprintf(w, "%s\n", reachText(now))
 	}
@@ -150,15 +159,17 @@ func printStatus(w io.Writer, now *adminpb.ClusterStatus, limits *adminpb.Limits
 				active = "yes"
 			}
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\n", cmp.Or(m.GetName(), "-"), m.GetId(), roleText(m), active, match, lag,
-			m.GetVersion(), cmp.Or(m.GetPeerAddress(), "-"), cmp.Or(m.GetClientAddress(), "-"))
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\n", cmp.Or(m.GetName(), "-"), m.GetId(),
+			roleText(m), active, match, lag, m.GetVersion(), cmp.Or(m.GetPeerAddress(), "-"),
+			cmp.Or(m.GetClientAddress(), "-"))
 	}
 	return table.Flush()
 }
 
 // byName is the members in the order in which people look for them.
 func byName(members []*adminpb.ClusterMember) []*adminpb.ClusterMember {
-	return slices.SortedStableFunc(slices.Values(members), func(a, b *adminpb.ClusterMember) int { return cmp.Compare(a.GetName(), b.GetName()) })
+	return slices.SortedStableFunc(slices.Values(members),
+		func(a, b *adminpb.ClusterMember) int { return cmp.Compare(a.GetName(), b.GetName()) })
 }
 
 // reachText says what can be known of the others where the leader does not answer.
@@ -207,7 +218,8 @@ func diskText(now *adminpb.ClusterStatus) string {
 	case now.GetFreeBytes() == 0:
 		return ""
 	case now.GetDiskFull():
-		return fmt.Sprintf(", THE DISK IS NEARLY FULL: %d MiB free, %d MiB are the reserve", now.GetFreeBytes()/mib, now.GetReserveBytes()/mib)
+		return fmt.Sprintf(", THE DISK IS NEARLY FULL: %d MiB free, %d MiB are the reserve",
+			now.GetFreeBytes()/mib, now.GetReserveBytes()/mib)
 	}
 	return fmt.Sprintf(", %d MiB free on its disk", now.GetFreeBytes()/mib)
 }

@@ -21,7 +21,8 @@ type clusterProcess struct {
 	*process
 	name, endpoint, peer, directory string
 
-	held []net.Listener // on its addresses until it starts, so that no connection is made from there meanwhile
+	// on its addresses until it starts, so that no connection is made from there meanwhile
+	held []net.Listener
 }
 
 func newClusterProcess(t *testing.T, name string) *clusterProcess {
@@ -46,8 +47,8 @@ func (c *clusterProcess) start(t *testing.T, more ...string) {
 	}
 	c.held = nil
 	listen := strings.TrimSuffix(strings.TrimPrefix(c.endpoint, "grpc://"), "/local")
-	c.process = spawn(t, append([]string{"serve", "--name", c.name, "--listen", listen, "--listen-peer", c.peer,
-		"--data-dir", c.directory, "--insecure-peers"}, more...)...)
+	c.process = spawn(t, append([]string{"serve", "--name", c.name, "--listen", listen, "--listen-peer",
+		c.peer, "--data-dir", c.directory, "--insecure-peers"}, more...)...)
 }
 
 // coordd runs a command to its end and returns its stdout; it must end with the given code and say the parts
@@ -57,7 +58,8 @@ func coordd(t *testing.T, want exitCode, args []string, parts ...string) string 
 	p := spawn(t, args...)
 	code, lines := p.exit(t)
 	if code != want {
-		t.Fatalf("coordd %s: exit code %d, want %d\n%s\n%s", strings.Join(args, " "), code, want, strings.Join(lines, "\n"), p.log.String())
+		t.Fatalf("coordd %s: exit code %d, want %d\n%s\n%s", strings.Join(args, " "), code, want,
+			strings.Join(lines, "\n"), p.log.String())
 	}
 	inOrder(t, p.log.String(), parts)
 	return strings.Join(lines, "\n")
@@ -102,7 +104,8 @@ func (c *clusterProcess) addUser(t *testing.T, name string) {
 	if err := os.WriteFile(password, []byte("secret\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	coordd(t, exitOK, []string{"user", "add", name, "--data-dir", c.directory, "--new-password-file", password})
+	coordd(t, exitOK, []string{"user", "add", name, "--data-dir", c.directory, "--new-password-file",
+		password})
 }
 
 func (c *clusterProcess) wantUsers(t *testing.T, want ...string) {
@@ -116,10 +119,13 @@ func TestClusterCommands(t *testing.T) {
 	servers := startThree(t)
 	a, b, c := servers[0], servers[1], servers[2]
 	b.addUser(t, "alice")
-	inOrder(t, b.cluster(t, exitOK, "status"), []string{"leads, term", "asked b", "is caught up", "format version", "is in use", "NAME", "VERSION", "a ", a.peer})
+	inOrder(t, b.cluster(t, exitOK, "status"),
+		[]string{"leads, term", "asked b", "is caught up", "format version", "is in use", "NAME", "VERSION",
+			"a ", a.peer})
 
 	d := newClusterProcess(t, "d")
-	inOrder(t, b.cluster(t, exitOK, "add", "d", d.peer), []string{"d was added", "--join", a.peer, "promote d --wait"})
+	inOrder(t, b.cluster(t, exitOK, "add", "d", d.peer),
+		[]string{"d was added", "--join", a.peer, "promote d --wait"})
 	d.start(t, "--join", a.peer+","+b.peer)
 	d.ready(t)
 	inOrder(t, c.cluster(t, exitOK, "promote", "d", "--wait"), []string{"d has a vote"})
@@ -135,21 +141,24 @@ func TestClusterCommands(t *testing.T) {
 		t.Errorf("the status is %+v", now)
 	}
 	for _, m := range now.Members {
-		if want := map[bool]string{true: "leader", false: "voter"}[m.Name == "d"]; m.Role != want || !m.Active {
+		if want := map[bool]string{true: "leader", false: "voter"}[m.Name == "d"]; m.Role != want ||
+			!m.Active {
 			t.Errorf("the member is %+v, want a %s", m, want)
 		}
 	}
 	d.wantUsers(t, "alice")
 
 	inOrder(t, a.cluster(t, exitOK, "remove", "d"), []string{"d was removed"})
-	d.wantExit(t, exitRemoved, "msg=serving", "coordd: this member was removed from the cluster", "added again")
+	d.wantExit(t, exitRemoved, "msg=serving", "coordd: this member was removed from the cluster",
+		"added again")
 	a.cluster(t, exitFailure, "remove", "d")
 	d.start(t)
 	d.wantExit(t, exitRemoved, "coordd: this member was removed from the cluster")
 
 	backup := filepath.Join(t.TempDir(), "backup")
 	b.addUser(t, "bob")
-	inOrder(t, b.cluster(t, exitOK, "snapshot", "--to", backup), []string{backup, "bytes, everything up to entry", now.Cluster, "--check"})
+	inOrder(t, b.cluster(t, exitOK, "snapshot", "--to", backup),
+		[]string{backup, "bytes, everything up to entry", now.Cluster, "--check"})
 	b.cluster(t, exitConfig, "snapshot", "--to", backup)
 	if _, err := os.Stat(backup + partialSuffix); err == nil {
 		t.Error("the partial backup is still there")
@@ -162,7 +171,8 @@ func TestClusterCommands(t *testing.T) {
 // restoreElsewhere restores a backup with two users, into a directory that must be empty, and adds a second
 // server.
 func restoreElsewhere(t *testing.T, backup, oldCluster string) {
-	inOrder(t, coordd(t, exitOK, []string{"cluster", "restore", "--from", backup, "--check"}), []string{backup, "is sound", oldCluster})
+	inOrder(t, coordd(t, exitOK, []string{"cluster", "restore", "--from", backup, "--check"}),
+		[]string{backup, "is sound", oldCluster})
 	content, err := os.ReadFile(backup)
 	if err != nil {
 		t.Fatal(err)
@@ -174,13 +184,15 @@ func restoreElsewhere(t *testing.T, backup, oldCluster string) {
 	}
 	r := newClusterProcess(t, "r")
 	restore := func(from string) []string {
-		return []string{"cluster", "restore", "--from", from, "--data-dir", r.directory, "--name", "r", "--listen-peer", r.peer}
+		return []string{"cluster", "restore", "--from", from, "--data-dir", r.directory, "--name", "r",
+			"--listen-peer", r.peer}
 	}
 	coordd(t, exitStorage, restore(damaged), damaged)
 	if _, err := os.Stat(r.directory); err == nil {
 		t.Error("a damaged backup left a directory behind")
 	}
-	inOrder(t, coordd(t, exitOK, restore(backup)), []string{"is sound", "holds cluster", "coordd serve --data-dir " + r.directory, "--name r"})
+	inOrder(t, coordd(t, exitOK, restore(backup)),
+		[]string{"is sound", "holds cluster", "coordd serve --data-dir " + r.directory, "--name r"})
 	coordd(t, exitConfig, restore(backup), r.directory, "has data")
 	r.start(t)
 	r.ready(t)
@@ -205,8 +217,10 @@ func recoverAlone(t *testing.T, servers []*clusterProcess) {
 		server.command.Process.Signal(syscall.SIGKILL)
 		server.exit(t)
 	}
-	inOrder(t, coordd(t, exitOK, []string{"check", "--data-dir", a.directory}), []string{"log entries", "last term"})
-	inOrder(t, coordd(t, exitUsage, args, "nothing was changed", "--yes"), []string{"Server a", "everything up to entry", "lost", "b ", "c "})
+	inOrder(t, coordd(t, exitOK, []string{"check", "--data-dir", a.directory}),
+		[]string{"log entries", "last term"})
+	inOrder(t, coordd(t, exitUsage, args, "nothing was changed", "--yes"),
+		[]string{"Server a", "everything up to entry", "lost", "b ", "c "})
 	coordd(t, exitOK, append(args, "--yes"))
 	coordd(t, exitConfig, args, "only server of its cluster already")
 	a.start(t)
@@ -232,13 +246,17 @@ func TestFormatText(t *testing.T) {
 		members []*adminpb.ClusterMember
 		want    string
 	}{
-		"all the same":          {2, members(2, 2, 2), "format version 2 is in use"},
-		"one was upgraded":      {1, members(1, 2, 1), "format version 1 is in use; 2 comes once these can read it too: a, c"},
-		"one was never seen":    {1, members(2, 2, 0), "format version 1 is in use; 2 comes once these can read it too: c"},
+		"all the same": {2, members(2, 2, 2), "format version 2 is in use"},
+		"one was upgraded": {1, members(1, 2, 1),
+			"format version 1 is in use; 2 comes once these can read it too: a, c"},
+		"one was never seen": {1, members(2, 2, 0),
+			"format version 1 is in use; 2 comes once these can read it too: c"},
 		"the news is under way": {1, members(2, 2, 2), "format version 1 is in use"},
-		"an older one answers":  {0, members(1, 2, 1), "the asked server does not tell which format version is in use: its program is older than this one"},
+		"an older one answers": {0, members(1, 2, 1),
+			"the asked server does not tell which format version is in use: its program is older than this one"},
 	} {
-		if got := formatText(&adminpb.ClusterStatus{FormatVersion: c.inUse, Members: c.members}); got != c.want {
+		if got := formatText(&adminpb.ClusterStatus{FormatVersion: c.inUse,
+			Members: c.members}); got != c.want {
 			t.Errorf("%s: got %q, want %q", name, got, c.want)
 		}
 	}
@@ -249,13 +267,16 @@ func TestDivergedText(t *testing.T) {
 	for _, diverged := range []string{"", "diverged: as of entry 7"} {
 		now := &adminpb.ClusterStatus{FormatVersion: 2, Diverged: diverged}
 		var people, programs strings.Builder
-		if err := errors.Join(printStatus(&people, now, nil), printStatusJSON(&programs, now, nil)); err != nil {
+		if err := errors.Join(printStatus(&people, now, nil),
+			printStatusJSON(&programs, now, nil)); err != nil {
 			t.Fatal(err)
 		}
-		if told := strings.Contains(people.String(), "\nDiverged: as of entry 7\n"); told != (diverged != "") {
+		if told := strings.Contains(people.String(),
+			"\nDiverged: as of entry 7\n"); told != (diverged != "") {
 			t.Errorf("%q: people read %s", diverged, people.String())
 		}
-		if told := strings.Contains(programs.String(), `"diverged": "diverged: as of entry 7"`); told != (diverged != "") {
+		if told := strings.Contains(programs.String(),
+			`"diverged": "diverged: as of entry 7"`); told != (diverged != "") {
 			t.Errorf("%q: programs read %s", diverged, programs.String())
 		}
 	}
@@ -263,14 +284,17 @@ func TestDivergedText(t *testing.T) {
 
 // TestStatusTellsIssues wants people and programs to be told of what else is wrong.
 func TestStatusTellsIssues(t *testing.T) {
-	now := &adminpb.ClusterStatus{FormatVersion: 2, Issues: []string{"silent to clients: a test says so", "server b was given other settings"}}
+	now := &adminpb.ClusterStatus{FormatVersion: 2,
+		Issues: []string{"silent to clients: a test says so", "server b was given other settings"}}
 	var people, programs strings.Builder
 	if err := errors.Join(printStatus(&people, now, nil), printStatusJSON(&programs, now, nil)); err != nil {
 		t.Fatal(err)
 	}
-	inOrder(t, people.String(), []string{"is in use\nSilent to clients: a test says so\nServer b was given other settings\n", "NAME"})
+	inOrder(t, people.String(),
+		[]string{"is in use\nSilent to clients: a test says so\nServer b was given other settings\n", "NAME"})
 	var read clusterStatusText
-	if err := json.Unmarshal([]byte(programs.String()), &read); err != nil || !slices.Equal(read.Issues, now.GetIssues()) {
+	if err := json.Unmarshal([]byte(programs.String()), &read); err != nil ||
+		!slices.Equal(read.Issues, now.GetIssues()) {
 		t.Errorf("%v: programs read %s", err, programs.String())
 	}
 }
@@ -278,12 +302,15 @@ func TestStatusTellsIssues(t *testing.T) {
 // TestStatusWithoutALeader wants a server that knows no leader to say whom it reaches, all the same.
 func TestStatusWithoutALeader(t *testing.T) {
 	now := &adminpb.ClusterStatus{Cluster: "c", ServerName: "a", Members: []*adminpb.ClusterMember{
-		{Id: "1", Name: "a", Connected: true, Role: adminpb.ClusterMember_ROLE_VOTER}, {Id: "2", Name: "b", Role: adminpb.ClusterMember_ROLE_VOTER},
-		{Id: "3", Name: "c", Connected: true, Role: adminpb.ClusterMember_ROLE_VOTER}, {Id: "4", Name: "d", Role: adminpb.ClusterMember_ROLE_LEARNER}}}
+		{Id: "1", Name: "a", Connected: true, Role: adminpb.ClusterMember_ROLE_VOTER},
+		{Id: "2", Name: "b", Role: adminpb.ClusterMember_ROLE_VOTER},
+		{Id: "3", Name: "c", Connected: true, Role: adminpb.ClusterMember_ROLE_VOTER},
+		{Id: "4", Name: "d", Role: adminpb.ClusterMember_ROLE_LEARNER}}}
 	var text strings.Builder
 	if err := printStatus(&text, now, nil); err != nil {
 		t.Fatal(err)
 	}
-	inOrder(t, strings.Join(strings.Fields(text.String()), " "), []string{"no leader", "reaches 2 of 3 with a vote, itself included, 2 are needed",
-		"a 1 voter yes ? ?", "b 2 voter no ? ?", "c 3 voter yes ? ?", "d 4 learner no ? ?"})
+	inOrder(t, strings.Join(strings.Fields(text.String()), " "),
+		[]string{"no leader", "reaches 2 of 3 with a vote, itself included, 2 are needed",
+			"a 1 voter yes ? ?", "b 2 voter no ? ?", "c 3 voter yes ? ?", "d 4 learner no ? ?"})
 }

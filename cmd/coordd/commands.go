@@ -63,9 +63,13 @@ func (p *program) newRoot() *cobra.Command {
 	root.SetOut(p.stdout)
 	root.SetErr(p.stderr)
 	root.SetFlagErrorFunc(flagError)
-	root.AddCommand(p.serveCommand(), p.standinCommand(), p.checkCommand(), p.doctorCommand(), p.certCommand(), p.userCommand(), p.clusterCommand(),
-		p.lockCommand(), p.electCommand(), p.discoverCommand(), p.configCommand(), p.topCommand(), p.benchCommand(), p.pingCommand(), p.batchCommand(), p.exportCommand(), p.importCommand(), p.nodeCommand(), p.semaphoreCommand(), p.sessionCommand(), p.rateLimiterCommand(), p.listCommand(), p.makeDirectoryCommand(),
-		p.removeDirectoryCommand(), p.grantCommand(), p.revokeCommand(), p.chownCommand(), p.conformanceCommand(), p.healthCommand(), p.licensesCommand(), p.versionCommand())
+	root.AddCommand(p.serveCommand(), p.standinCommand(), p.checkCommand(), p.doctorCommand(),
+		p.certCommand(), p.userCommand(), p.clusterCommand(), p.lockCommand(), p.electCommand(),
+		p.discoverCommand(), p.configCommand(), p.topCommand(), p.benchCommand(), p.pingCommand(),
+		p.batchCommand(), p.exportCommand(), p.importCommand(), p.nodeCommand(), p.semaphoreCommand(),
+		p.sessionCommand(), p.rateLimiterCommand(), p.listCommand(), p.makeDirectoryCommand(),
+		p.removeDirectoryCommand(), p.grantCommand(), p.revokeCommand(), p.chownCommand(),
+		p.conformanceCommand(), p.healthCommand(), p.licensesCommand(), p.versionCommand())
 	root.SetHelpCommand(helpCommand())
 	root.InitDefaultHelpCmd() // now, so that root.Find knows it
 	root.InitDefaultCompletionCmd()
@@ -212,7 +216,8 @@ func flagError(command *cobra.Command, err error) error {
 		if near := closest(name, names); near != "" {
 			return usageError("unknown flag %s; did you mean %s?", name, near)
 		}
-		return usageError("unknown flag %s; %s knows %s", name, command.CommandPath(), strings.Join(names, ", "))
+		return usageError("unknown flag %s; %s knows %s", name, command.CommandPath(),
+			strings.Join(names, ", "))
 	case errors.As(err, &empty):
 		flag := empty.GetFlag()
 		return usageError("flag --%s: no value given; want %s: %s", flag.Name, flag.Value.Type(), flag.Usage)

@@ -15,12 +15,15 @@ func TestCommandsPage(t *testing.T) {
 	page := readFile(t, "docs/commands.md")
 	p := newRun(newFakeServer())
 	leaves(p.newRoot(), func(command *cobra.Command) {
-		if row := fmt.Sprintf("| `%s` | %s | ", command.CommandPath(), command.Short); p.callers[command] != nil && !strings.Contains(page, row) {
+		if row := fmt.Sprintf("| `%s` | %s | ", command.CommandPath(),
+			command.Short); p.callers[command] != nil && !strings.Contains(page, row) {
 			t.Errorf("docs/commands.md has no row %q", row)
 		}
 	})
 	_, fields, _ := strings.Cut(page, "| field | what it is |")
-	for _, shown := range []any{nodeShown{}, nodeRow{}, entryRow{}, semaphoreShown{}, semaphoreRow{}, sessionShown{}, changeShown{}, configShown{}, leaderShown{}, offersShown{}, topShown{}, resourceShown{}, resourcesShown{}, benchShown{}, pingShown{}, finding{}} {
+	for _, shown := range []any{nodeShown{}, nodeRow{}, entryRow{}, semaphoreShown{}, semaphoreRow{},
+		sessionShown{}, changeShown{}, configShown{}, leaderShown{}, offersShown{}, topShown{},
+		resourceShown{}, resourcesShown{}, benchShown{}, pingShown{}, finding{}} {
 		for _, name := range fieldsOf(reflect.TypeOf(shown)) {
 			if !strings.Contains(fields, "`"+name+"`") {
 				t.Errorf("docs/commands.md does not explain the field %s of %T", name, shown)

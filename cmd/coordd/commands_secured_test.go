@@ -49,17 +49,21 @@ func TestCommandsLogIn(t *testing.T) {
 	run("bench --load pairs --clients 2 --duration 10ms", root, exitOK, "pairs")
 	run("bench --load pairs --clients 2 --duration 10ms", machine, exitFailure, "/local/coordd-bench-")
 	run("node ls", machine, exitOK, "/local/app")
-	run("node ls", append(slices.Clone(byTLS), "--token-file", s.file("other", badToken)), exitFailure, "coordd: ")
-	run("node ls", append(slices.Clone(byTLS), "--user", "app", "--password-file", s.file("wrong", wrongPassword)), exitFailure, "log in as app")
+	run("node ls", append(slices.Clone(byTLS), "--token-file", s.file("other", badToken)), exitFailure,
+		"coordd: ")
+	run("node ls", append(slices.Clone(byTLS), "--user", "app", "--password-file",
+		s.file("wrong", wrongPassword)), exitFailure, "log in as app")
 
 	enough := filepath.Join(t.TempDir(), "enough")
-	l := startLock(t, s.tls, append(slices.Clone(asApp[2:]), "app", "x", "--session-timeout", "60s", "--", "sh", "-c", untilTheFile, enough)...)
+	l := startLock(t, s.tls, append(slices.Clone(asApp[2:]), "app", "x", "--session-timeout", "60s", "--",
+		"sh", "-c", untilTheFile, enough)...)
 	l.says(t, "ready")
 	owner := at(t, parsed(t, run("sem show app x -o json", root, exitOK)), "owners", 0)
 	if at(t, owner, "client", "user") != "app" {
 		t.Errorf("the owner is %v", owner)
 	}
-	if mine := parsed(t, run("session ls app --mine -o json", asApp, exitOK)).([]any); len(mine) != 1 || at(t, mine, 0, "client", "user") != "app" {
+	if mine := parsed(t, run("session ls app --mine -o json", asApp, exitOK)).([]any); len(mine) != 1 ||
+		at(t, mine, 0, "client", "user") != "app" {
 		t.Errorf("app has %v", mine)
 	}
 	if mine := parsed(t, run("session ls --mine -o json", root, exitOK)).([]any); len(mine) != 0 {
@@ -69,8 +73,10 @@ func TestCommandsLogIn(t *testing.T) {
 	if code, output := s.user("", "rotate-key"); code != 0 {
 		t.Fatal(output)
 	}
-	again := regexp.MustCompile(fmt.Sprintf(`session: start.* user=app .* session=%d `, int(at(t, owner, "session").(float64))))
-	waitFor(t, "the lock's session to come back by another stream", func() bool { return again.MatchString(s.server.log.String()) })
+	again := regexp.MustCompile(fmt.Sprintf(`session: start.* user=app .* session=%d `,
+		int(at(t, owner, "session").(float64))))
+	waitFor(t, "the lock's session to come back by another stream",
+		func() bool { return again.MatchString(s.server.log.String()) })
 	if err := os.WriteFile(enough, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -23,7 +23,8 @@ const (
 
 // completing reports whether a command line is a question of a shell's.
 func completing(args []string) bool {
-	return len(args) > 0 && (args[0] == cobra.ShellCompRequestCmd || args[0] == cobra.ShellCompNoDescRequestCmd)
+	return len(args) > 0 && (args[0] == cobra.ShellCompRequestCmd ||
+		args[0] == cobra.ShellCompNoDescRequestCmd)
 }
 
 // completeArguments has shells complete what a command's usage calls a node, a path, a name of a semaphore, a
@@ -31,7 +32,8 @@ func completing(args []string) bool {
 func (p *program) completeArguments(command *cobra.Command, f *callerFlags) {
 	kinds := strings.Fields(command.Use)[1:]
 	makes := command.Name() == "create" || command.Name() == "mkdir" // what is not there yet
-	command.ValidArgsFunction = func(_ *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+	command.ValidArgsFunction = func(_ *cobra.Command, args []string, begun string) ([]string,
+		cobra.ShellCompDirective) {
 		if len(args) >= len(kinds) || strings.Contains(kinds[len(args)], "flags") {
 			return nil, cobra.ShellCompDirectiveDefault
 		}
@@ -42,7 +44,9 @@ func (p *program) completeArguments(command *cobra.Command, f *callerFlags) {
 		return p.candidates(f, kind, args, begun), cobra.ShellCompDirectiveNoFileComp
 	}
 	if command.Flags().Lookup("output") != nil {
-		_ = command.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{formTable, formJSON, formYAML, formLines}, cobra.ShellCompDirectiveNoFileComp))
+		_ = command.RegisterFlagCompletionFunc("output",
+			cobra.FixedCompletions([]string{formTable, formJSON, formYAML, formLines},
+				cobra.ShellCompDirectiveNoFileComp))
 	}
 }
 
@@ -59,7 +63,8 @@ func (p *program) candidates(f *callerFlags, kind string, args []string, begun s
 	defer c.Close()
 	var words []string
 	add := func(word, about string) bool {
-		if strings.HasPrefix(word, begun) && len(words) < candidatesMost && word != "" && !strings.ContainsFunc(word, breaksWords) {
+		if strings.HasPrefix(word, begun) && len(words) < candidatesMost && word != "" &&
+			!strings.ContainsFunc(word, breaksWords) {
 			words = append(words, word+"\t"+about)
 		}
 		return len(words) < candidatesMost
@@ -84,7 +89,8 @@ func (p *program) candidates(f *callerFlags, kind string, args []string, begun s
 
 // breaksWords reports whether a shell would take a name apart, or more than that.
 func breaksWords(r rune) bool {
-	return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./@+,%", r))
+	return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' ||
+		strings.ContainsRune("-_./@+,%", r))
 }
 
 func (c *caller) completeNodes(ctx context.Context, begun string, add func(word, about string) bool) {
@@ -102,7 +108,8 @@ func (c *caller) completeNodes(ctx context.Context, begun string, add func(word,
 			return "", err
 		}
 		for _, n := range page.GetNodes() {
-			if !offer(n.GetPath(), counted(int(n.GetSessions()), "session")+", "+counted(int(n.GetSemaphores()), "semaphore")) {
+			if !offer(n.GetPath(), counted(int(n.GetSessions()), "session")+", "+
+				counted(int(n.GetSemaphores()), "semaphore")) {
 				return "", nil
 			}
 		}
@@ -118,7 +125,8 @@ func (c *caller) completeNodes(ctx context.Context, begun string, add func(word,
 	}
 }
 
-func (c *caller) completeSemaphores(ctx context.Context, node, begun string, add func(word, about string) bool) {
+func (c *caller) completeSemaphores(ctx context.Context, node, begun string,
+	add func(word, about string) bool) {
 	request := &adminpb.ListSemaphoresRequest{Path: node, Prefix: begun}
 	_ = allPages(func(token string) (string, error) {
 		page := new(adminpb.ListSemaphoresResponse)
@@ -128,7 +136,8 @@ func (c *caller) completeSemaphores(ctx context.Context, node, begun string, add
 		}
 		for _, s := range page.GetSemaphores() {
 			whole := uint64(len(s.GetName())) == s.GetNameBytes()
-			if whole && !s.GetContinued() && !add(s.GetName(), heldText(s.GetCount(), s.GetLimit(), s.GetEphemeral())) {
+			if whole && !s.GetContinued() && !add(s.GetName(),
+				heldText(s.GetCount(), s.GetLimit(), s.GetEphemeral())) {
 				return "", nil
 			}
 		}

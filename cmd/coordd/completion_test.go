@@ -28,14 +28,17 @@ func shellIn(t *testing.T, place string, environment []string, shell ...string) 
 	return string(output), err
 }
 
-func commandIn(ctx context.Context, t *testing.T, place string, environment []string, argv ...string) *exec.Cmd {
+func commandIn(ctx context.Context, t *testing.T, place string, environment []string,
+	argv ...string) *exec.Cmd {
 	t.Helper()
-	if err := os.Symlink(absolute(t, binary), filepath.Join(place, "coordd")); err != nil && !errors.Is(err, fs.ErrExist) {
+	if err := os.Symlink(absolute(t, binary), filepath.Join(place, "coordd")); err != nil &&
+		!errors.Is(err, fs.ErrExist) {
 		t.Fatal(err)
 	}
 	command := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	command.Dir = place
-	command.Env = append([]string{"HOME=" + place, "PATH=" + place + ":" + os.Getenv("PATH"), "HOSTNAME=here", "TERM=dumb"}, environment...)
+	command.Env = append([]string{"HOME=" + place, "PATH=" + place + ":" + os.Getenv("PATH"), "HOSTNAME=here",
+		"TERM=dumb"}, environment...)
 	return command
 }
 
@@ -88,7 +91,8 @@ func TestCompletion(t *testing.T) {
 		var words []string
 		args := strings.Fields(test.args)
 		last := strings.TrimSuffix(args[len(args)-1], "%")
-		got := runBinary(t, []string{"COORDD_ENDPOINT=" + endpoint}, append(append([]string{"__complete"}, args[:len(args)-1]...), last)...)
+		got := runBinary(t, []string{"COORDD_ENDPOINT=" + endpoint},
+			append(append([]string{"__complete"}, args[:len(args)-1]...), last)...)
 		for line := range strings.Lines(got.stdout) {
 			if word, _, _ := strings.Cut(strings.TrimSpace(line), "\t"); !strings.HasPrefix(word, ":") {
 				words = append(words, word)

@@ -51,7 +51,8 @@ func (p *program) configGetCommand() *cobra.Command {
 					_, err := p.stdout.Write(d.GetData())
 					return err
 				}
-				return out.one(p.stdout, &configShown{c.path(args[0]), args[1], true, showBytes(d.GetData())}, nil)
+				return out.one(p.stdout, &configShown{c.path(args[0]), args[1], true, showBytes(d.GetData())},
+					nil)
 			})
 		}}, out)
 	return command
@@ -60,8 +61,9 @@ func (p *program) configGetCommand() *cobra.Command {
 func (p *program) configSetCommand() *cobra.Command {
 	var file string
 	var data []byte
-	command := p.ask(&question{use: "set NODE NAME [DATA]", short: "Set a configuration, and make it where there is none",
-		long: "The data is DATA, or what is in the file of --file; - is stdin.",
+	command := p.ask(&question{use: "set NODE NAME [DATA]",
+		short: "Set a configuration, and make it where there is none",
+		long:  "The data is DATA, or what is in the file of --file; - is stdin.",
 		example: `  coordd config set app settings '{"debug": true}'
   echo '{"debug": false}' | coordd config set app settings --file -`,
 		check: func(_ *pflag.FlagSet, args []string) (err error) {
@@ -75,7 +77,8 @@ func (p *program) configSetCommand() *cobra.Command {
 			return c.withSession(ctx, args[0], "config set", func(s *client.Session) error {
 				err := s.Update(ctx, args[1], data)
 				if client.StatusOf(err) == Ydb.StatusIds_NOT_FOUND {
-					if err = s.Create(ctx, args[1], limitOfConfigs, data); client.StatusOf(err) == Ydb.StatusIds_ALREADY_EXISTS {
+					if err = s.Create(ctx, args[1], limitOfConfigs,
+						data); client.StatusOf(err) == Ydb.StatusIds_ALREADY_EXISTS {
 						err = s.Update(ctx, args[1], data) // somebody else has made it meanwhile
 					}
 				}
@@ -102,7 +105,8 @@ func (p *program) configWatchCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "watch NODE NAME [flags] [-- COMMAND [ARGUMENT...]]",
 		Short: "Follow a configuration, or run a command at each change",
-		Long:  "Follow a configuration, or run a command at each change.\n\n" + configWatchText + "\n\n" + callerText,
+		Long: "Follow a configuration, or run a command at each change.\n\n" + configWatchText + "\n\n" +
+			callerText,
 		Example: `  coordd config set app settings '{"debug": false}'
   coordd config watch app settings --changes 1
   coordd config watch app settings --changes 1 -- sh -c 'cat > settings.json'`,
@@ -118,7 +122,8 @@ func (p *program) configWatchCommand() *cobra.Command {
 		case command.Flags().Changed("changes") && changes < 1:
 			return usageError("flag --changes: value %d is not allowed: want a number above 0", changes)
 		case len(args) > 2 && command.Flags().Changed("output"):
-			return usageError("flag --output: has no meaning with a command, which finds the configuration on its stdin")
+			return usageError(
+				"flag --output: has no meaning with a command, which finds the configuration on its stdin")
 		case len(args) > 2:
 			var err error
 			if path, err = commandPath(args[2]); err != nil {
@@ -128,24 +133,26 @@ func (p *program) configWatchCommand() *cobra.Command {
 		}
 		seen := 0
 		return p.watching(f, func(ctx context.Context, c *caller) error {
-			return c.watch(ctx, args[0], args[1], "config watch", client.Wanted{WatchData: true}, func(d *client.Description) (err error) {
-				switch {
-				case path != "" && d == nil:
-					fmt.Fprintf(p.stderr, "coordd: %s has no %q now\n", c.path(args[0]), args[1])
-				case path != "":
-					err = p.runOnChange(ctx, path, args[2:], d.GetData())
-				default:
-					shown, line := &configShown{Node: c.path(args[0]), Name: args[1], Exists: d != nil}, "there is none"
-					if d != nil {
-						shown.bytesShown, line = showBytes(d.GetData()), dataText(d.GetData())
+			return c.watch(ctx, args[0], args[1], "config watch", client.Wanted{WatchData: true},
+				func(d *client.Description) (err error) {
+					switch {
+					case path != "" && d == nil:
+						fmt.Fprintf(p.stderr, "coordd: %s has no %q now\n", c.path(args[0]), args[1])
+					case path != "":
+						err = p.runOnChange(ctx, path, args[2:], d.GetData())
+					default:
+						shown, line := &configShown{Node: c.path(args[0]), Name: args[1], Exists: d != nil},
+							"there is none"
+						if d != nil {
+							shown.bytesShown, line = showBytes(d.GetData()), dataText(d.GetData())
+						}
+						err = p.shows(out, shown, time.Now().UTC().Format(time.RFC3339Nano)+" "+line)
 					}
-					err = p.shows(out, shown, time.Now().UTC().Format(time.RFC3339Nano)+" "+line)
-				}
-				if seen++; err == nil && seen == changes {
-					return errEnough
-				}
-				return err
-			})
+					if seen++; err == nil && seen == changes {
+						return errEnough
+					}
+					return err
+				})
 		})
 	}
 	flags := command.Flags()
@@ -163,7 +170,8 @@ const stopPause = 2 * time.Second
 func (p *program) runOnChange(ctx context.Context, path string, argv []string, data []byte) error {
 	command := exec.CommandContext(ctx, path, argv[1:]...)
 	command.Args[0] = argv[0]
-	command.Env, command.Stdin, command.Stdout, command.Stderr = p.environment, bytes.NewReader(data), p.stdout, p.stderr
+	command.Env, command.Stdin, command.Stdout, command.Stderr = p.environment, bytes.NewReader(data),
+		p.stdout, p.stderr
 	command.Cancel = func() error { return command.Process.Signal(syscall.SIGTERM) }
 	command.WaitDelay = stopPause
 	err := command.Run()

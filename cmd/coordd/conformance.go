@@ -35,8 +35,10 @@ The exit code is 0 if nothing differs, 5 if something does, and otherwise as
 
 func (p *program) conformanceCommand() *cobra.Command {
 	f := conformanceFlags{
-		run: rawFlag{placeholder: "REGEXP"}, tag: rawFlag{placeholder: "TAG,..."}, file: rawFlag{placeholder: "FILE"},
-		junit: rawFlag{placeholder: "FILE"}, json: rawFlag{placeholder: "FILE"}, token: rawFlag{placeholder: "FILE"},
+		run: rawFlag{placeholder: "REGEXP"}, tag: rawFlag{placeholder: "TAG,..."},
+		file:  rawFlag{placeholder: "FILE"},
+		junit: rawFlag{placeholder: "FILE"}, json: rawFlag{placeholder: "FILE"},
+		token: rawFlag{placeholder: "FILE"},
 	}
 	command := &cobra.Command{
 		Use:     "conformance",
@@ -49,8 +51,10 @@ func (p *program) conformanceCommand() *cobra.Command {
 	f.declareEndpoint(command.Flags(), "what 'coordd health' asks")
 	flags := command.Flags()
 	flags.Var(&f.run, "run", "only the scripts whose name matches")
-	flags.Var(&f.tag, "tag", "only the scripts that have one of these tags: a folder such as watch, a need such as wire, or differs")
-	flags.Var(&f.file, "file", "this script instead of those that are built in, such as a recording of 'coordd standin --record'")
+	flags.Var(&f.tag, "tag",
+		"only the scripts that have one of these tags: a folder such as watch, a need such as wire, or differs")
+	flags.Var(&f.file, "file",
+		"this script instead of those that are built in, such as a recording of 'coordd standin --record'")
 	flags.Var(&f.junit, "junit", "write a JUnit report to this file")
 	flags.Var(&f.json, "json", "write a JSON report to this file")
 	flags.Var(&f.token, "token-file", "file with a token to send, instead of --user")
@@ -110,7 +114,8 @@ func writable(path string) error {
 }
 
 // endpointConfig reads the flags that say where to go, and logs in if one of them asks for it.
-func (p *program) endpointConfig(ctx context.Context, f *conformanceFlags) (at target, config conformance.EndpointConfig, err error) {
+func (p *program) endpointConfig(ctx context.Context, f *conformanceFlags) (at target,
+	config conformance.EndpointConfig, err error) {
 	if f.asClient = true; f.token.text != "" && f.login != "" {
 		return at, config, usageError("flags --token-file and --user: only one of them can be given")
 	}
@@ -169,7 +174,8 @@ func (p *program) selected(f *conformanceFlags) ([]*conformance.Script, error) {
 // scriptOf reads the script that a flag names.
 func scriptOf(f *conformanceFlags) ([]*conformance.Script, error) {
 	if f.run.text != "" || f.tag.text != "" {
-		return nil, usageError("flag --file: not together with --run or --tag, which choose among the scripts that are built in")
+		return nil,
+			usageError("flag --file: not together with --run or --tag, which choose among the scripts that are built in")
 	}
 	text, err := os.ReadFile(f.file.text)
 	if err != nil {
@@ -219,7 +225,8 @@ func (p *program) reportResults(f *conformanceFlags, results []conformance.Resul
 		}
 	}
 	if failed := conformance.Failed(results); failed > 0 {
-		problems = append(problems, withCode(exitDiffers, fmt.Errorf("%d of %d scripts differ", failed, len(results))))
+		problems = append(problems, withCode(exitDiffers,
+			fmt.Errorf("%d of %d scripts differ", failed, len(results))))
 	}
 	if interrupted != nil {
 		problems = append(problems, fmt.Errorf("stopped after %d scripts", len(results)))

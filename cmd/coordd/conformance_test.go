@@ -17,10 +17,12 @@ func TestConformance(t *testing.T) {
 	endpoint := server.ready(t)
 	reports := t.TempDir()
 	junit, json := filepath.Join(reports, "junit.xml"), filepath.Join(reports, "results.json")
-	client := spawn(t, "conformance", "--endpoint", endpoint, "--tag", "watch,race", "--junit", junit, "--json", json)
+	client := spawn(t, "conformance", "--endpoint", endpoint, "--tag", "watch,race", "--junit", junit,
+		"--json", json)
 	if code, lines := client.exit(t); code != exitOK {
 		t.Errorf("exit code %d, want 0:\n%s", code, strings.Join(lines, "\n"))
-	} else if out := strings.Join(lines, "\n"); !strings.Contains(out, "same     watch/both") || !strings.Contains(out, "skipped  race/") ||
+	} else if out := strings.Join(lines, "\n"); !strings.Contains(out, "same     watch/both") ||
+		!strings.Contains(out, "skipped  race/") ||
 		!strings.Contains(out, "because the script needs hold") {
 		t.Errorf("progress or summary is missing:\n%s", out)
 	}
@@ -38,12 +40,14 @@ func TestConformance(t *testing.T) {
 // TestConformanceDiffers shows what a user sees when a server differs from a script.
 func TestConformanceDiffers(t *testing.T) {
 	server := spawn(t, "serve", "--in-memory", "--listen", "127.0.0.1:0")
-	out, code := inProcess(t, server.ready(t), "wrong", "# Wrong.\n# rule: coordination §2.6 x\n# differs: Not really.\n\n"+
-		"s1: start\ns1: ping 3\n----\ns1 <- pong 4\n")
+	out, code := inProcess(t, server.ready(t), "wrong",
+		"# Wrong.\n# rule: coordination §2.6 x\n# differs: Not really.\n\n"+
+			"s1: start\ns1: ping 3\n----\ns1 <- pong 4\n")
 	if code != exitDiffers {
 		t.Errorf("exit code %d, want %d", code, exitDiffers)
 	}
-	for _, part := range []string{"DIFFERS  wrong: Wrong.\nknown difference from YDB: Not really.\n", "-s1 <- pong 4\n+s1 <- pong 3\n", "1 of 1 scripts differ"} {
+	for _, part := range []string{"DIFFERS  wrong: Wrong.\nknown difference from YDB: Not really.\n",
+		"-s1 <- pong 4\n+s1 <- pong 3\n", "1 of 1 scripts differ"} {
 		if !strings.Contains(out, part) {
 			t.Errorf("the output does not say %q:\n%s", part, out)
 		}
@@ -52,7 +56,8 @@ func TestConformanceDiffers(t *testing.T) {
 
 // TestConformanceUnreachable wants an error, not a hundred differences, where there is no server.
 func TestConformanceUnreachable(t *testing.T) {
-	out, code := inProcess(t, "grpc://127.0.0.1:1/local", "any", "# Any.\n# rule: coordination §2.6 x\n\ns1: start\n")
+	out, code := inProcess(t, "grpc://127.0.0.1:1/local", "any",
+		"# Any.\n# rule: coordination §2.6 x\n\ns1: start\n")
 	if code != exitNotServing || !strings.Contains(out, "no server at 127.0.0.1:1 (connection refused)") {
 		t.Errorf("exit code %d, want %d:\n%s", code, exitNotServing, out)
 	}
@@ -65,7 +70,8 @@ func TestBinaryHoldsNoTestTools(t *testing.T) {
 		t.Fatalf("%v\n%s", err, output)
 	}
 	for dependency := range strings.FieldsSeq(string(output)) {
-		for _, tool := range []string{"go.uber.org/goleak", "pgregory.net/rapid", "github.com/anishathalye/porcupine",
+		for _, tool := range []string{"go.uber.org/goleak", "pgregory.net/rapid",
+			"github.com/anishathalye/porcupine",
 			"github.com/coordd/coordd/conformance/model", "github.com/coordd/coordd/conformance/raw"} {
 			if dependency == tool {
 				t.Errorf("the program contains %s", dependency)
@@ -90,14 +96,20 @@ func inProcess(t *testing.T, endpoint, name, text string) (string, exitCode) {
 // TestConformanceSecured runs the command where a connection needs TLS and a user.
 func TestConformanceSecured(t *testing.T) {
 	s := startSecured(t)
-	args := []string{"conformance", "--endpoint", s.tls, "--ca-file", s.path("ca.pem"), "--run", "^watch/both$"}
-	if code, output := s.run("", append(args, "--user=root", "--password-file", s.path("admin"))...); code != int(exitOK) {
+	args := []string{"conformance", "--endpoint", s.tls, "--ca-file", s.path("ca.pem"), "--run",
+		"^watch/both$"}
+	if code, output := s.run("", append(args, "--user=root", "--password-file",
+		s.path("admin"))...); code != int(exitOK) {
 		t.Errorf("as the administrator: exit code %d\n%s", code, output)
 	}
-	if code, output := s.run("", append(args, "--token-file", s.file("token", fileToken+"\n"))...); code != int(exitFailure) || !strings.Contains(output, "UNAUTHORIZED") {
+	if code, output := s.run("", append(args, "--token-file",
+		s.file("token", fileToken+"\n"))...); code != int(exitFailure) ||
+		!strings.Contains(output, "UNAUTHORIZED") {
 		t.Errorf("with a token that may not make a directory: exit code %d\n%s", code, output)
 	}
-	if code, output := s.run("", append(args, "--token-file", s.file("token", badToken+"\n"))...); code != int(exitFailure) || !strings.Contains(output, "Unauthenticated") {
+	if code, output := s.run("", append(args, "--token-file",
+		s.file("token", badToken+"\n"))...); code != int(exitFailure) ||
+		!strings.Contains(output, "Unauthenticated") {
 		t.Errorf("with a bad token: exit code %d\n%s", code, output)
 	}
 }

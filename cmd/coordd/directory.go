@@ -35,14 +35,18 @@ func (p *program) listCommand() *cobra.Command {
 		run: func(ctx context.Context, c *caller, args []string) error {
 			path := pathOr(c, args, c.database)
 			result := new(Ydb_Scheme.ListDirectoryResult)
-			if err := c.Call(ctx, Ydb_Scheme_V1.SchemeService_ListDirectory_FullMethodName, &Ydb_Scheme.ListDirectoryRequest{Path: path}, new(Ydb_Scheme.ListDirectoryResponse), result); err != nil {
+			if err := c.Call(ctx, Ydb_Scheme_V1.SchemeService_ListDirectory_FullMethodName,
+				&Ydb_Scheme.ListDirectoryRequest{Path: path}, new(Ydb_Scheme.ListDirectoryResponse),
+				result); err != nil {
 				return c.aboutPath(path, err)
 			}
 			rows := out.list(p.stdout, "NAME", "OWNER", "CREATED")
 			for _, child := range result.GetChildren() {
 				created := child.GetCreatedAt().GetPlanStep()
-				row := &entryRow{child.GetName(), strings.ToLower(child.GetType().String()), child.GetOwner(), timeShown(created)}
-				if err := rows.add(row, nameText(child), quotedName(row.Owner), dayText(created)); err != nil {
+				row := &entryRow{child.GetName(), strings.ToLower(child.GetType().String()), child.GetOwner(),
+					timeShown(created)}
+				if err := rows.add(row, nameText(child), quotedName(row.Owner),
+					dayText(created)); err != nil {
 					return err
 				}
 			}
@@ -54,7 +58,9 @@ func (p *program) makeDirectoryCommand() *cobra.Command {
 	return p.ask(&question{use: "mkdir PATH", short: "Make a directory, and those above it",
 		example: "  coordd mkdir services/eu",
 		run: func(ctx context.Context, c *caller, args []string) error {
-			if err := c.Call(ctx, Ydb_Scheme_V1.SchemeService_MakeDirectory_FullMethodName, &Ydb_Scheme.MakeDirectoryRequest{Path: c.path(args[0])}, new(Ydb_Scheme.MakeDirectoryResponse), nil); err != nil {
+			if err := c.Call(ctx, Ydb_Scheme_V1.SchemeService_MakeDirectory_FullMethodName,
+				&Ydb_Scheme.MakeDirectoryRequest{Path: c.path(args[0])},
+				new(Ydb_Scheme.MakeDirectoryResponse), nil); err != nil {
 				return c.aboutPath(args[0], err)
 			}
 			fmt.Fprintf(p.stdout, "%s is there\n", c.path(args[0]))
@@ -90,7 +96,8 @@ everything below PATH as well, and count where the server runs with --auth=requi
 // modify changes the permissions of a path.
 func (c *caller) modify(ctx context.Context, path string, action *Ydb_Scheme.PermissionsAction) error {
 	err := c.Call(ctx, Ydb_Scheme_V1.SchemeService_ModifyPermissions_FullMethodName,
-		&Ydb_Scheme.ModifyPermissionsRequest{Path: c.path(path), Actions: []*Ydb_Scheme.PermissionsAction{action}}, new(Ydb_Scheme.ModifyPermissionsResponse), nil)
+		&Ydb_Scheme.ModifyPermissionsRequest{Path: c.path(path),
+			Actions: []*Ydb_Scheme.PermissionsAction{action}}, new(Ydb_Scheme.ModifyPermissionsResponse), nil)
 	if err != nil {
 		return c.aboutPath(path, err)
 	}
@@ -100,7 +107,8 @@ func (c *caller) modify(ctx context.Context, path string, action *Ydb_Scheme.Per
 // severalPermissions takes a path, a user and at least one permission.
 func severalPermissions(command *cobra.Command, args []string) error {
 	if len(args) < 3 {
-		return usageError("%s takes PATH USER PERMISSION..., %s given", command.CommandPath(), counted(len(args), "argument"))
+		return usageError("%s takes PATH USER PERMISSION..., %s given", command.CommandPath(),
+			counted(len(args), "argument"))
 	}
 	return nil
 }
@@ -108,19 +116,22 @@ func severalPermissions(command *cobra.Command, args []string) error {
 func checkPermissions(_ *pflag.FlagSet, args []string) error {
 	for _, name := range args[2:] {
 		if !strings.HasPrefix(name, "ydb.") {
-			return usageError("argument PERMISSION: value %q is not allowed: want a name such as ydb.generic.use", name)
+			return usageError(
+				"argument PERMISSION: value %q is not allowed: want a name such as ydb.generic.use", name)
 		}
 	}
 	return nil
 }
 
 func (p *program) grantCommand() *cobra.Command {
-	command := p.ask(&question{use: "grant PATH USER PERMISSION...", short: "Give a user permissions on a path", long: rightsText,
-		example: "  coordd grant app reporter ydb.generic.read\n  coordd grant /local all-users@well-known ydb.granular.describe_schema",
-		check:   checkPermissions,
+	command := p.ask(&question{use: "grant PATH USER PERMISSION...",
+		short: "Give a user permissions on a path", long: rightsText,
+		example: "  coordd grant app reporter ydb.generic.read\n  coordd grant /local all-users@well-known ydb.granular.describe_schema", check: checkPermissions,
 		run: func(ctx context.Context, c *caller, args []string) error {
-			if err := c.modify(ctx, args[0], &Ydb_Scheme.PermissionsAction{Action: &Ydb_Scheme.PermissionsAction_Grant{
-				Grant: &Ydb_Scheme.Permissions{Subject: args[1], PermissionNames: args[2:]}}}); err != nil {
+			if err := c.modify(ctx, args[0],
+				&Ydb_Scheme.PermissionsAction{Action: &Ydb_Scheme.PermissionsAction_Grant{
+					Grant: &Ydb_Scheme.Permissions{Subject: args[1],
+						PermissionNames: args[2:]}}}); err != nil {
 				return err
 			}
 			fmt.Fprintf(p.stdout, "%s may %s on %s\n", args[1], strings.Join(args[2:], ", "), c.path(args[0]))
@@ -131,16 +142,19 @@ func (p *program) grantCommand() *cobra.Command {
 }
 
 func (p *program) revokeCommand() *cobra.Command {
-	command := p.ask(&question{use: "revoke PATH USER PERMISSION...", short: "Take permissions on a path from a user",
+	command := p.ask(&question{use: "revoke PATH USER PERMISSION...",
+		short:   "Take permissions on a path from a user",
 		long:    rightsText + "\nWhat was given above PATH stays.",
-		example: "  coordd grant app reporter ydb.generic.read\n  coordd revoke app reporter ydb.generic.read",
-		check:   checkPermissions,
+		example: "  coordd grant app reporter ydb.generic.read\n  coordd revoke app reporter ydb.generic.read", check: checkPermissions,
 		run: func(ctx context.Context, c *caller, args []string) error {
-			if err := c.modify(ctx, args[0], &Ydb_Scheme.PermissionsAction{Action: &Ydb_Scheme.PermissionsAction_Revoke{
-				Revoke: &Ydb_Scheme.Permissions{Subject: args[1], PermissionNames: args[2:]}}}); err != nil {
+			if err := c.modify(ctx, args[0],
+				&Ydb_Scheme.PermissionsAction{Action: &Ydb_Scheme.PermissionsAction_Revoke{
+					Revoke: &Ydb_Scheme.Permissions{Subject: args[1],
+						PermissionNames: args[2:]}}}); err != nil {
 				return err
 			}
-			fmt.Fprintf(p.stdout, "%s has no longer %s on %s itself\n", args[1], strings.Join(args[2:], ", "), c.path(args[0]))
+			fmt.Fprintf(p.stdout, "%s has no longer %s on %s itself\n", args[1], strings.Join(args[2:], ", "),
+				c.path(args[0]))
 			return nil
 		}}, nil)
 	command.Args = severalPermissions
@@ -148,10 +162,12 @@ func (p *program) revokeCommand() *cobra.Command {
 }
 
 func (p *program) chownCommand() *cobra.Command {
-	return p.ask(&question{use: "chown PATH USER", short: "Give a path another owner, who may do everything with it",
+	return p.ask(&question{use: "chown PATH USER",
+		short:   "Give a path another owner, who may do everything with it",
 		example: "  coordd chown app billing",
 		run: func(ctx context.Context, c *caller, args []string) error {
-			if err := c.modify(ctx, args[0], &Ydb_Scheme.PermissionsAction{Action: &Ydb_Scheme.PermissionsAction_ChangeOwner{ChangeOwner: args[1]}}); err != nil {
+			if err := c.modify(ctx, args[0],
+				&Ydb_Scheme.PermissionsAction{Action: &Ydb_Scheme.PermissionsAction_ChangeOwner{ChangeOwner: args[1]}}); err != nil {
 				return err
 			}
 			fmt.Fprintf(p.stdout, "%s belongs to %s\n", c.path(args[0]), args[1])

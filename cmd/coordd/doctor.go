@@ -45,11 +45,11 @@ func found(check, result, format string, values ...any) finding {
 func (p *program) doctorCommand() *cobra.Command {
 	out := new(outputFlag)
 	command := &cobra.Command{
-		Use:     "doctor",
-		Short:   "Examine the machine, the settings and the cluster of a server",
-		Long:    "Examine the machine, the settings and the cluster of a server.\n\n" + doctorText + "\n\n" + sourcesText,
-		Example: "  coordd doctor --data-dir data --listen 127.0.0.1:0 --listen-http off",
-		Args:    noArguments,
+		Use:   "doctor",
+		Short: "Examine the machine, the settings and the cluster of a server",
+		Long: "Examine the machine, the settings and the cluster of a server.\n\n" + doctorText + "\n\n" +
+			sourcesText, Example: "  coordd doctor --data-dir data --listen 127.0.0.1:0 --listen-http off",
+		Args: noArguments,
 		RunE: func(command *cobra.Command, _ []string) error {
 			if err := out.check(); err != nil {
 				return err
@@ -70,8 +70,8 @@ func (p *program) doctorCommand() *cobra.Command {
 
 func (p *program) doctor(ctx context.Context, s settings, out *outputFlag) error {
 	running, cluster := p.examineServer(ctx, s)
-	findings := slices.Concat(examineDirectory(s), examineListeners(s, running), examineDescriptors(s), examineSecrets(s), examineCertificates(s, time.Now()),
-		[]finding{examineClock()}, cluster)
+	findings := slices.Concat(examineDirectory(s), examineListeners(s, running), examineDescriptors(s),
+		examineSecrets(s), examineCertificates(s, time.Now()), []finding{examineClock()}, cluster)
 	list := out.list(p.stdout, "CHECK", "RESULT", "FOUND")
 	failures := 0
 	for _, f := range findings {
@@ -101,7 +101,8 @@ const (
 
 func examineDirectory(s settings) []finding {
 	if s.dataDir == "" {
-		return []finding{found("data directory", foundWarning, "none: everything is gone when the server ends (--in-memory)")}
+		return []finding{found("data directory", foundWarning,
+			"none: everything is gone when the server ends (--in-memory)")}
 	}
 	place := s.dataDir
 	info, err := os.Stat(place)
@@ -119,7 +120,9 @@ func examineDirectory(s settings) []finding {
 	if place != s.dataDir {
 		findings[0].Text += ", which is not there yet and will be made"
 	} else if count, first := openToOthers(s.dataDir); count > 0 {
-		findings = append(findings, found("permissions", foundWarning, "%s in the data directory are open to others than their owner, %s first", counted(count, "file"), first))
+		findings = append(findings, found("permissions", foundWarning,
+			"%s in the data directory are open to others than their owner, %s first", counted(count, "file"),
+			first))
 	}
 	var disk syscall.Statfs_t
 	if err := syscall.Statfs(place, &disk); err == nil {
@@ -130,7 +133,8 @@ func examineDirectory(s settings) []finding {
 		} else if free < 4*s.reserve {
 			result = foundWarning
 		}
-		findings = append(findings, found("free space", result, "%d MiB, of which %d are the reserve", free>>20, s.reserve>>20))
+		findings = append(findings, found("free space", result, "%d MiB, of which %d are the reserve",
+			free>>20, s.reserve>>20))
 	}
 	return append(findings, examineSync(place))
 }
@@ -158,14 +162,17 @@ func examineSync(place string) finding {
 	slices.Sort(took)
 	median, most := took[syncs/2], took[syncs-1]
 	if median > slowSync {
-		return found("fsync", foundWarning, "a write takes %v until it is on the disk, %v at most: every change waits that long", median, most)
+		return found("fsync", foundWarning,
+			"a write takes %v until it is on the disk, %v at most: every change waits that long", median,
+			most)
 	}
 	return found("fsync", foundWell, "a write takes %v until it is on the disk, %v at most", median, most)
 }
 
 func examineListeners(s settings, running bool) (findings []finding) {
 	for _, l := range []struct{ flag, address string }{
-		{listenName, s.listen}, {"listen-tls", s.tls.listen}, {"listen-peer", s.cluster.listen}, {listenHTTPName, s.http.listen},
+		{listenName, s.listen}, {"listen-tls", s.tls.listen}, {"listen-peer", s.cluster.listen},
+		{listenHTTPName, s.http.listen},
 	} {
 		if l.address == "" {
 			continue
@@ -176,7 +183,8 @@ func examineListeners(s settings, running bool) (findings []finding) {
 			_ = listener.Close()
 			findings = append(findings, found("--"+l.flag, foundWell, "%s is free", l.address))
 		case running && errors.Is(err, syscall.EADDRINUSE):
-			findings = append(findings, found("--"+l.flag, foundWell, "%s is taken, and the server runs", l.address))
+			findings = append(findings, found("--"+l.flag, foundWell, "%s is taken, and the server runs",
+				l.address))
 		default:
 			findings = append(findings, found("--"+l.flag, foundFailure, "%v", err))
 		}
@@ -187,14 +195,16 @@ func examineListeners(s settings, running bool) (findings []finding) {
 func examineDescriptors(s settings) []finding {
 	descriptors := raiseDescriptors()
 	if want := s.streams; want > 0 && descriptors < want {
-		return []finding{found("descriptors", foundWarning, "%d files and connections may be open, fewer than %d streams: raise RLIMIT_NOFILE (ulimit -n, LimitNOFILE=) if clients have a connection each", descriptors, want)}
+		return []finding{found("descriptors", foundWarning,
+			"%d files and connections may be open, fewer than %d streams: raise RLIMIT_NOFILE (ulimit -n, LimitNOFILE=) if clients have a connection each", descriptors, want)}
 	}
 	return []finding{found("descriptors", foundWell, "%d files and connections may be open", descriptors)}
 }
 
 func examineSecrets(s settings) (findings []finding) {
 	for _, secret := range []struct{ flag, path string }{
-		{"token-file", s.auth.tokenFile}, {"initial-admin-password-file", s.auth.adminPasswordFile}, {"tls-key", s.tls.key}, {"peer-key", s.cluster.key},
+		{"token-file", s.auth.tokenFile}, {"initial-admin-password-file", s.auth.adminPasswordFile},
+		{"tls-key", s.tls.key}, {"peer-key", s.cluster.key},
 	} {
 		if secret.path == "" {
 			continue
@@ -203,9 +213,12 @@ func examineSecrets(s settings) (findings []finding) {
 		case err != nil:
 			findings = append(findings, found("--"+secret.flag, foundFailure, "%v", err))
 		case info.Mode().Perm()&forOthers != 0:
-			findings = append(findings, found("--"+secret.flag, foundWarning, "%s is open to others than its owner: %s, want %s", secret.path, modeText(info.Mode()), modeText(info.Mode()&^forOthers)))
+			findings = append(findings, found("--"+secret.flag, foundWarning,
+				"%s is open to others than its owner: %s, want %s", secret.path, modeText(info.Mode()),
+				modeText(info.Mode()&^forOthers)))
 		default:
-			findings = append(findings, found("--"+secret.flag, foundWell, "%s is for its owner alone", secret.path))
+			findings = append(findings, found("--"+secret.flag, foundWell, "%s is for its owner alone",
+				secret.path))
 		}
 	}
 	return findings
@@ -215,7 +228,8 @@ func examineSecrets(s settings) (findings []finding) {
 const expirySoon = 30 * 24 * time.Hour
 
 func examineCertificates(s settings, now time.Time) (findings []finding) {
-	for _, certificate := range []struct{ flag, path string }{{"tls-cert", s.tls.certificate}, {"tls-client-ca", s.tls.clientCA}, {"peer-cert", s.cluster.certificate}, {"peer-ca", s.cluster.ca}} {
+	for _, certificate := range []struct{ flag, path string }{{"tls-cert", s.tls.certificate},
+		{"tls-client-ca", s.tls.clientCA}, {"peer-cert", s.cluster.certificate}, {"peer-ca", s.cluster.ca}} {
 		if certificate.path == "" {
 			continue
 		}
@@ -224,11 +238,14 @@ func examineCertificates(s settings, now time.Time) (findings []finding) {
 		case err != nil:
 			findings = append(findings, found("--"+certificate.flag, foundFailure, "%v", err))
 		case left <= 0:
-			findings = append(findings, found("--"+certificate.flag, foundFailure, "%s has expired on %s", certificate.path, end.UTC().Format(time.DateOnly)))
+			findings = append(findings, found("--"+certificate.flag, foundFailure, "%s has expired on %s",
+				certificate.path, end.UTC().Format(time.DateOnly)))
 		case left < expirySoon:
-			findings = append(findings, found("--"+certificate.flag, foundWarning, "%s expires on %s", certificate.path, end.UTC().Format(time.DateOnly)))
+			findings = append(findings, found("--"+certificate.flag, foundWarning, "%s expires on %s",
+				certificate.path, end.UTC().Format(time.DateOnly)))
 		default:
-			findings = append(findings, found("--"+certificate.flag, foundWell, "%s is good until %s", certificate.path, end.UTC().Format(time.DateOnly)))
+			findings = append(findings, found("--"+certificate.flag, foundWell, "%s is good until %s",
+				certificate.path, end.UTC().Format(time.DateOnly)))
 		}
 	}
 	return findings
@@ -285,7 +302,8 @@ func (p *program) examineServer(ctx context.Context, s settings) (running bool, 
 		findings = append(findings, found("server", foundWell, "it serves"))
 	}
 	now := new(adminpb.ClusterStatus)
-	if err := c.cluster(ctx, adminpb.Cluster_Status_FullMethodName, &adminpb.ClusterStatusRequest{}, now); err != nil {
+	if err := c.cluster(ctx, adminpb.Cluster_Status_FullMethodName, &adminpb.ClusterStatusRequest{},
+		now); err != nil {
 		return true, append(findings, found("cluster", foundFailure, "%v", err))
 	}
 	return true, append(findings, examineCluster(now)...)
@@ -311,13 +329,16 @@ func examineCluster(now *adminpb.ClusterStatus) (findings []finding) {
 		}
 	}
 	if len(away) > 0 {
-		findings = append(findings, found("members", foundWarning, "this server is not connected to %s", strings.Join(away, ", ")))
+		findings = append(findings, found("members", foundWarning, "this server is not connected to %s",
+			strings.Join(away, ", ")))
 	}
 	if len(older) > 0 {
-		findings = append(findings, found("versions", foundWarning, "%s run an older version: what it cannot read is not written", strings.Join(older, ", ")))
+		findings = append(findings, found("versions", foundWarning,
+			"%s run an older version: what it cannot read is not written", strings.Join(older, ", ")))
 	}
 	if len(findings) == 0 {
-		findings = append(findings, found("cluster", foundWell, "%s, all connected and of one version", counted(len(now.GetMembers()), "server")))
+		findings = append(findings, found("cluster", foundWell, "%s, all connected and of one version",
+			counted(len(now.GetMembers()), "server")))
 	}
 	return findings
 }

@@ -11,9 +11,11 @@ func examineClock() finding {
 	state, err := unix.Adjtimex(&unix.Timex{})
 	switch {
 	case err != nil:
-		return found("clock", foundWarning, "the system does not say whether something keeps it right: %v", err)
+		return found("clock", foundWarning, "the system does not say whether something keeps it right: %v",
+			err)
 	case state == clockError:
-		return found("clock", foundWarning, "nothing keeps it right: certificates, logins and the times in the log go by it")
+		return found("clock", foundWarning,
+			"nothing keeps it right: certificates, logins and the times in the log go by it")
 	}
 	return found("clock", foundWell, "it is kept right")
 }

@@ -60,7 +60,8 @@ func TestDoctor(t *testing.T) {
 	}
 	server := serveOn(t, at("data"))
 	got = results(t, exitFailure, "--data-dir", at("data"), "--listen", "127.0.0.1:0", "--listen-http", "off",
-		"--listen-tls", "192.0.2.1:2135", "--tls-cert", at("certs/cert.pem"), "--tls-key", at("certs/key.pem"), "--token-file", at("none"))
+		"--listen-tls", "192.0.2.1:2135", "--tls-cert", at("certs/cert.pem"), "--tls-key",
+		at("certs/key.pem"), "--token-file", at("none"))
 	wantResult(t, got, "--listen-tls", "failure", "192.0.2.1")
 	wantResult(t, got, "--tls-cert", "ok", "good until")
 	wantResult(t, got, "--tls-key", "warning", "open to others", "0644, want 0600")
@@ -68,8 +69,11 @@ func TestDoctor(t *testing.T) {
 	wantResult(t, got, "server", ": it serves")
 	wantResult(t, got, "cluster", "ok: 1 server")
 	server.command.Process.Kill()
-	inOrder(t, runBinary(t, nil, "doctor", "--data-dir", at("data"), "--listen", "127.0.0.1:0", "--listen-http", "off").stdout, []string{"CHECK", "RESULT", "FOUND", "none runs on the data directory"})
-	if wrong := runBinary(t, nil, "doctor", "--listen", "nowhere"); wrong.code != exitUsage || !strings.Contains(wrong.stderr, "flag --listen") {
+	inOrder(t, runBinary(t, nil, "doctor", "--data-dir", at("data"), "--listen", "127.0.0.1:0",
+		"--listen-http", "off").stdout, []string{"CHECK", "RESULT", "FOUND",
+		"none runs on the data directory"})
+	if wrong := runBinary(t, nil, "doctor", "--listen", "nowhere"); wrong.code != exitUsage ||
+		!strings.Contains(wrong.stderr, "flag --listen") {
 		t.Error(wrong)
 	}
 }
@@ -85,7 +89,8 @@ func TestDoctorExpiry(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for left, want := range map[time.Duration]string{time.Second: foundWarning, expirySoon + time.Hour: foundWell, -time.Second: foundFailure} {
+	for left, want := range map[time.Duration]string{time.Second: foundWarning,
+		expirySoon + time.Hour: foundWell, -time.Second: foundFailure} {
 		if got := examineCertificates(s, end.Add(-left)); got[0].Result != want {
 			t.Errorf("%v before its end: %v", left, got)
 		}
@@ -97,13 +102,18 @@ func TestDoctorCluster(t *testing.T) {
 	member := func(name string, version uint64, connected bool) *adminpb.ClusterMember {
 		return &adminpb.ClusterMember{Name: name, Version: version, Connected: connected}
 	}
-	got := examineCluster(&adminpb.ClusterStatus{Diverged: "b differs", Members: []*adminpb.ClusterMember{member("a", 2, true), member("b", 1, true), member("c", 0, false)}})
+	got := examineCluster(&adminpb.ClusterStatus{Diverged: "b differs",
+		Members: []*adminpb.ClusterMember{member("a", 2, true), member("b", 1, true), member("c", 0, false)}})
 	var said []string
 	for _, f := range got {
 		said = append(said, f.Check+" "+f.Result+": "+f.Text)
 	}
-	inOrder(t, strings.Join(said, "\n"), []string{"cluster failure: b differs", "cluster failure: no server leads", "members warning", "not connected to c", "versions warning: b run"})
-	if got := examineCluster(&adminpb.ClusterStatus{Leader: "1", Members: []*adminpb.ClusterMember{member("a", 2, true)}}); len(got) != 1 || got[0].Result != foundWell {
+	inOrder(t, strings.Join(said, "\n"), []string{"cluster failure: b differs",
+		"cluster failure: no server leads", "members warning", "not connected to c",
+		"versions warning: b run"})
+	if got := examineCluster(&adminpb.ClusterStatus{Leader: "1",
+		Members: []*adminpb.ClusterMember{member("a", 2, true)}}); len(got) != 1 ||
+		got[0].Result != foundWell {
 		t.Error(got)
 	}
 }

@@ -29,7 +29,8 @@ type electFlags struct {
 func optionalCommand(command *cobra.Command, args []string) error {
 	if command.ArgsLenAtDash() < 0 {
 		if len(args) != 2 {
-			return usageError("%s takes NODE NAME, and a command only behind --; %s given", command.CommandPath(), counted(len(args), "argument"))
+			return usageError("%s takes NODE NAME, and a command only behind --; %s given",
+				command.CommandPath(), counted(len(args), "argument"))
 		}
 		return nil
 	}
@@ -64,7 +65,8 @@ func (p *program) electCommand() *cobra.Command {
 			f.wait = client.Forever
 		}
 		f.keepStdin = len(args) > 2
-		h := &holder{program: p, flags: &f.holdFlags, name: args[1], argv: args[2:], verb: "elect", holds: "leads"}
+		h := &holder{program: p, flags: &f.holdFlags, name: args[1], argv: args[2:], verb: "elect",
+			holds: "leads"}
 		h.amount = func(d *client.Description) (uint64, error) { return new(lockFlags).amount(args[1], d) }
 		return h.hold(&f.callerFlags, args[0])
 	}
@@ -95,19 +97,22 @@ func (p *program) observe(f *electFlags, node, name string, limited bool) error 
 	}
 	return p.watching(&f.callerFlags, func(ctx context.Context, c *caller) error {
 		seen := 0
-		return c.watch(ctx, node, name, "elect", client.Wanted{Owners: true, WatchOwners: true}, func(d *client.Description) error {
-			shown, line := &leaderShown{Time: time.Now().UTC().Format(time.RFC3339Nano)}, "nobody leads"
-			if owners := d.GetOwners(); len(owners) > 0 {
-				session, order := owners[0].GetSessionId(), owners[0].GetOrderId()
-				shown.Session, shown.OrderID, shown.bytesShown = &session, &order, showBytes(owners[0].GetData())
-				line = fmt.Sprintf("session %d leads, token %d, data %s", session, order, dataText(owners[0].GetData()))
-			}
-			err := p.shows(&f.outputFlag, shown, shown.Time+" "+line)
-			if seen++; err == nil && seen == f.changes {
-				return errEnough
-			}
-			return err
-		})
+		return c.watch(ctx, node, name, "elect", client.Wanted{Owners: true, WatchOwners: true},
+			func(d *client.Description) error {
+				shown, line := &leaderShown{Time: time.Now().UTC().Format(time.RFC3339Nano)}, "nobody leads"
+				if owners := d.GetOwners(); len(owners) > 0 {
+					session, order := owners[0].GetSessionId(), owners[0].GetOrderId()
+					shown.Session, shown.OrderID, shown.bytesShown = &session, &order,
+						showBytes(owners[0].GetData())
+					line = fmt.Sprintf("session %d leads, token %d, data %s", session, order,
+						dataText(owners[0].GetData()))
+				}
+				err := p.shows(&f.outputFlag, shown, shown.Time+" "+line)
+				if seen++; err == nil && seen == f.changes {
+					return errEnough
+				}
+				return err
+			})
 	})
 }
 
@@ -179,8 +184,10 @@ func (p *program) discoverCommand() *cobra.Command {
 			return err
 		}
 		f.keepStdin = len(args) > 2
-		hold := &holdFlags{wait: client.Forever, data: f.publish, sessionTimeout: f.sessionTimeout, conflictCode: uint8(exitConflict)}
-		h := &holder{program: p, flags: hold, name: args[1], argv: args[2:], verb: "discover", holds: "offers"}
+		hold := &holdFlags{wait: client.Forever, data: f.publish, sessionTimeout: f.sessionTimeout,
+			conflictCode: uint8(exitConflict)}
+		h := &holder{program: p, flags: hold, name: args[1], argv: args[2:], verb: "discover",
+			holds: "offers"}
 		h.amount = func(*client.Description) (uint64, error) { return 1, nil }
 		return h.hold(&f.callerFlags, args[0])
 	}
@@ -189,7 +196,8 @@ func (p *program) discoverCommand() *cobra.Command {
 	p.remember(command, &f.callerFlags)
 	f.declareOutput(flags)
 	flags.StringVar(&f.publish, "publish", "", "offer the service at this address, up to 1048576 bytes")
-	flags.DurationVar(&f.sessionTimeout, "session-timeout", sessionTimeoutDefault, "how long it stays listed when nothing is heard of this program, 3s to 30m")
+	flags.DurationVar(&f.sessionTimeout, "session-timeout", sessionTimeoutDefault,
+		"how long it stays listed when nothing is heard of this program, 3s to 30m")
 	flags.BoolVar(&f.watch, "watch", false, "show the list again whenever it is another one")
 	flags.IntVar(&f.changes, "changes", 0, "with --watch: end after so many (default: never)")
 	return command
@@ -214,18 +222,22 @@ func (p *program) discover(f *discoverFlags, node, name string) error {
 	}
 	return p.watching(&f.callerFlags, func(ctx context.Context, c *caller) error {
 		seen := 0
-		return c.watch(ctx, node, name, "discover", client.Wanted{Owners: true, WatchOwners: true}, func(d *client.Description) error {
-			shown, line := &offersShown{time.Now().UTC().Format(time.RFC3339Nano), []offerShown{}}, ""
-			for _, owner := range d.GetOwners() {
-				shown.Offers = append(shown.Offers, offerShown{owner.GetSessionId(), owner.GetOrderId(), showBytes(owner.GetData())})
-				line += fmt.Sprintf("\n  %s, session %d", dataText(owner.GetData()), owner.GetSessionId())
-			}
-			err := p.shows(&f.outputFlag, shown, fmt.Sprintf("%s %s by %s%s", shown.Time, name, counted(len(shown.Offers), "session"), line))
-			if seen++; err == nil && seen == f.changes {
-				return errEnough
-			}
-			return err
-		})
+		return c.watch(ctx, node, name, "discover", client.Wanted{Owners: true, WatchOwners: true},
+			func(d *client.Description) error {
+				shown, line := &offersShown{time.Now().UTC().Format(time.RFC3339Nano), []offerShown{}}, ""
+				for _, owner := range d.GetOwners() {
+					shown.Offers = append(shown.Offers,
+						offerShown{owner.GetSessionId(), owner.GetOrderId(), showBytes(owner.GetData())})
+					line += fmt.Sprintf("\n  %s, session %d", dataText(owner.GetData()), owner.GetSessionId())
+				}
+				err := p.shows(&f.outputFlag, shown,
+					fmt.Sprintf("%s %s by %s%s", shown.Time, name, counted(len(shown.Offers), "session"),
+						line))
+				if seen++; err == nil && seen == f.changes {
+					return errEnough
+				}
+				return err
+			})
 	})
 }
 

@@ -40,7 +40,8 @@ func parseEndpoint(endpoint string) (target, error) {
 		return target{}, fmt.Errorf("value %q is not allowed: %s", endpoint, endpointForms)
 	}
 	if host, port, err := net.SplitHostPort(u.Host); err != nil || host == "" || !portInRange(port, 1) {
-		return target{}, fmt.Errorf("value %q is not allowed: %s, with a port from 1 to 65535", endpoint, endpointForms)
+		return target{}, fmt.Errorf("value %q is not allowed: %s, with a port from 1 to 65535", endpoint,
+			endpointForms)
 	}
 	t := target{address: u.Host, encrypted: u.Scheme == "grpcs"}
 	if u.Path != "" && u.Path != "/" {
@@ -50,7 +51,9 @@ func parseEndpoint(endpoint string) (target, error) {
 	asked := query.Get("database")
 	switch {
 	case err != nil || len(query) > 1 || len(query) == 1 && !query.Has("database"):
-		return target{}, fmt.Errorf("value %q is not allowed: want nothing but database=PATH behind the question mark", endpoint)
+		return target{},
+			fmt.Errorf("value %q is not allowed: want nothing but database=PATH behind the question mark",
+				endpoint)
 	case asked != "" && t.database != "":
 		return target{}, fmt.Errorf("value %q is not allowed: it names two databases", endpoint)
 	case asked != "":
@@ -62,16 +65,22 @@ func parseEndpoint(endpoint string) (target, error) {
 // declareServer declares the flags of a command that asks a server as a client.
 func (f *connectionFlags) declareServer(flags *pflag.FlagSet, fallback string) {
 	flags.SortFlags = false
-	flags.StringVarP(&f.endpoint, "endpoint", "e", "", "the server: HOST:PORT, or a connection string with grpc:// or grpcs:// (default: "+endpointVariable+", or "+fallback+")")
-	flags.StringVarP(&f.database, databaseName, "d", "", "its database, where --endpoint does not name it (default: as for 'coordd serve', /local)")
-	flags.StringVar(&f.config, configName, "", "config file of this machine's server, from which the rest is taken as 'coordd serve' does (default: "+variable(configName)+")")
-	flags.StringVar(&f.caFile, "ca-file", "", "PEM file of the authorities to trust for grpcs:// (default: the system's)")
+	flags.StringVarP(&f.endpoint, "endpoint", "e", "",
+		"the server: HOST:PORT, or a connection string with grpc:// or grpcs:// (default: "+endpointVariable+
+			", or "+fallback+")")
+	flags.StringVarP(&f.database, databaseName, "d", "",
+		"its database, where --endpoint does not name it (default: as for 'coordd serve', /local)")
+	flags.StringVar(&f.config, configName, "",
+		"config file of this machine's server, from which the rest is taken as 'coordd serve' does (default: "+variable(configName)+")")
+	flags.StringVar(&f.caFile, "ca-file", "",
+		"PEM file of the authorities to trust for grpcs:// (default: the system's)")
 }
 
 // declareDataDir declares the flag of a command that may use the administrator's socket.
 func (f *connectionFlags) declareDataDir(flags *pflag.FlagSet) {
 	flags.SortFlags = false
-	flags.StringVar(&f.dataDir, dataDirName, "", "data directory of the server on this machine whose socket to use (default: as for 'coordd serve')")
+	flags.StringVar(&f.dataDir, dataDirName, "",
+		"data directory of the server on this machine whose socket to use (default: as for 'coordd serve')")
 }
 
 // served is the flags with which `coordd serve` would start the server that this command looks for.
@@ -116,7 +125,8 @@ func (f *connectionFlags) complete(t *target, env environment) error {
 	}
 	switch {
 	case asked != "" && t.database != "" && path.Clean(t.database) != asked:
-		return usageError("flag --%s: value %q is not allowed: %s names %s", databaseName, f.database, t.from, t.database)
+		return usageError("flag --%s: value %q is not allowed: %s names %s", databaseName, f.database, t.from,
+			t.database)
 	case !t.encrypted && f.caFile != "":
 		return usageError("flag --ca-file: has no meaning for %s, which is not grpcs://", t.address)
 	case t.database != "":

@@ -17,8 +17,9 @@ var withoutServer = []string{"cert", "doctor", "help", "licenses", "version"}
 
 // withServers are the commands whose examples need servers in a certain state, in the order in which
 // TestExamplesOfServers runs them.
-var withServers = []string{"serve", "check", "user add", "user passwd", "user list", "user rotate-key", "user remove", "cluster add", "cluster promote",
-	"cluster status", "cluster limits", "cluster snapshot", "cluster transfer-leader", "cluster remove", "cluster restore", "cluster recover"}
+var withServers = []string{"serve", "check", "user add", "user passwd", "user list", "user rotate-key",
+	"user remove", "cluster add", "cluster promote", "cluster status", "cluster limits", "cluster snapshot",
+	"cluster transfer-leader", "cluster remove", "cluster restore", "cluster recover"}
 
 // examples calls tell for each command that has to have examples, by its name without that of the program.
 func examples(tell func(name string, command *cobra.Command)) {
@@ -61,7 +62,9 @@ func TestExamples(t *testing.T) {
 			if !slices.Contains(withoutServer, name) {
 				_, endpoint, _ = lockServer(t)
 			}
-			runExamples(t, command.Example, func(line string) (string, error) { return inShell(t, endpoint, "sh", "-c", line) })
+			runExamples(t, command.Example, func(line string) (string, error) {
+				return inShell(t, endpoint, "sh", "-c", line)
+			})
 		})
 	})
 }
@@ -74,7 +77,9 @@ func TestExamplesOfServers(t *testing.T) {
 	examples(func(name string, command *cobra.Command) { of[name] = command.Example })
 	place := t.TempDir()
 	runExamples(t, of["serve"], func(line string) (string, error) { return serveFor(t, place, line) })
-	runExamples(t, of["check"], func(line string) (string, error) { return shellIn(t, place, nil, "sh", "-c", line) })
+	runExamples(t, of["check"], func(line string) (string, error) {
+		return shellIn(t, place, nil, "sh", "-c", line)
+	})
 
 	a, d := newClusterProcess(t, "a"), newClusterProcess(t, "d")
 	a.start(t, "--initial-cluster", "a="+a.peer)
@@ -84,7 +89,8 @@ func TestExamplesOfServers(t *testing.T) {
 	before := map[string]func(){
 		"cluster promote": func() { d.start(t, "--join", a.peer); d.ready(t) },
 		"cluster status": func() {
-			waitFor(t, "the version that both can read", func() bool { return a.status(t).FormatVersion >= 2 })
+			waitFor(t, "the version that both can read",
+				func() bool { return a.status(t).FormatVersion >= 2 })
 		},
 		"cluster recover": func() {
 			for _, server := range []*clusterProcess{a, d} {
@@ -109,7 +115,9 @@ func TestExamplesOfServers(t *testing.T) {
 // serveFor runs a line that starts a server, stops that when it is ready, and returns what it has said.
 func serveFor(t *testing.T, place, line string) (string, error) {
 	t.Helper()
-	command := commandIn(t.Context(), t, place, []string{"COORDD_LISTEN=127.0.0.1:0", "COORDD_LISTEN_HTTP=off"}, "sh", "-c", strings.Replace(strings.TrimSpace(line), "coordd serve", "exec coordd serve", 1))
+	command := commandIn(t.Context(), t, place,
+		[]string{"COORDD_LISTEN=127.0.0.1:0", "COORDD_LISTEN_HTTP=off"}, "sh", "-c",
+		strings.Replace(strings.TrimSpace(line), "coordd serve", "exec coordd serve", 1))
 	var log text
 	command.Stderr = &log
 	stdout, err := command.StdoutPipe()

@@ -70,8 +70,9 @@ func wordOf[T ~int32](value T, of func(string) T, words ...string) string {
 }
 
 func (p *program) exportCommand() *cobra.Command {
-	command := p.ask(&question{use: "export [PATH]", short: "Write coordination nodes and their configuration as YAML",
-		long: exportText + "\n\n" + oursText, example: "  coordd export > nodes.yaml\n  coordd export app",
+	command := p.ask(&question{use: "export [PATH]",
+		short: "Write coordination nodes and their configuration as YAML",
+		long:  exportText + "\n\n" + oursText, example: "  coordd export > nodes.yaml\n  coordd export app",
 		run: func(ctx context.Context, c *caller, args []string) error {
 			e := &export{caller: c, to: p.stdout}
 			var paths []string
@@ -119,7 +120,8 @@ func (e *export) node(ctx context.Context, path string) error {
 	c := e.caller
 	result := new(Ydb_Coordination.DescribeNodeResult)
 	if err := c.Call(ctx, Ydb_Coordination_V1.CoordinationService_DescribeNode_FullMethodName,
-		&Ydb_Coordination.DescribeNodeRequest{Path: path}, new(Ydb_Coordination.DescribeNodeResponse), result); err != nil {
+		&Ydb_Coordination.DescribeNodeRequest{Path: path}, new(Ydb_Coordination.DescribeNodeResponse),
+		result); err != nil {
 		return c.aboutPath(path, err)
 	}
 	config := result.GetConfig()
@@ -152,7 +154,8 @@ func (e *export) node(ctx context.Context, path string) error {
 	if err != nil || len(names) == 0 {
 		return err
 	}
-	return c.withSession(ctx, path, "export", func(s *client.Session) error { return e.semaphores(ctx, s, names) })
+	return c.withSession(ctx, path, "export",
+		func(s *client.Session) error { return e.semaphores(ctx, s, names) })
 }
 
 func (e *export) semaphores(ctx context.Context, s *client.Session, names []string) error {
@@ -202,9 +205,9 @@ func (p *program) importCommand() *cobra.Command {
 	var file string
 	var replace bool
 	var nodes []exportedNode
-	command := p.ask(&question{use: "import", short: "Make coordination nodes and their configuration from a YAML",
-		long:    "Make coordination nodes and their configuration from what 'coordd export' has written, on stdin\nor in the file of --file.\n\n" + importText,
-		example: "  coordd export > nodes.yaml && coordd import < nodes.yaml\n  coordd export app > app.yaml && coordd import --file app.yaml --replace",
+	command := p.ask(&question{use: "import",
+		short: "Make coordination nodes and their configuration from a YAML",
+		long:  "Make coordination nodes and their configuration from what 'coordd export' has written, on stdin\nor in the file of --file.\n\n" + importText, example: "  coordd export > nodes.yaml && coordd import < nodes.yaml\n  coordd export app > app.yaml && coordd import --file app.yaml --replace",
 		check: func(*pflag.FlagSet, []string) (err error) {
 			nodes, err = p.readExport(file)
 			return err
@@ -217,11 +220,13 @@ func (p *program) importCommand() *cobra.Command {
 				}
 			}
 			fmt.Fprintf(p.stdout, "made %s and %s, replaced %d and %d, left %d and %d as they were\n",
-				counted(i.nodes.made, "node"), counted(i.semaphores.made, "semaphore"), i.nodes.replaced, i.semaphores.replaced, i.nodes.left, i.semaphores.left)
+				counted(i.nodes.made, "node"), counted(i.semaphores.made, "semaphore"), i.nodes.replaced,
+				i.semaphores.replaced, i.nodes.left, i.semaphores.left)
 			return nil
 		}}, nil)
 	command.Flags().StringVar(&file, "file", "", "file to read (default: stdin)")
-	command.Flags().BoolVar(&replace, "replace", false, "replace the settings and the data of what is there already")
+	command.Flags().BoolVar(&replace, "replace", false,
+		"replace the settings and the data of what is there already")
 	_ = command.Flags().Lookup("timeout").Value.Set(exchangeTimeout)
 	command.Flags().Lookup("timeout").DefValue = exchangeTimeout
 	return command
@@ -245,7 +250,8 @@ func (p *program) readExport(file string) ([]exportedNode, error) {
 	case err != nil:
 		return nil, fmt.Errorf("%s: %w", name, err)
 	case len(content) > importMost:
-		return nil, usageError("%s: more than %d bytes are not allowed: give the nodes in several files", name, importMost)
+		return nil, usageError("%s: more than %d bytes are not allowed: give the nodes in several files",
+			name, importMost)
 	}
 	decoder := yaml.NewDecoder(bytes.NewReader(content))
 	decoder.KnownFields(true)
@@ -286,7 +292,8 @@ func (n *exportedNode) check() error {
 	case n.Attach != "" && consistencyOf(f.attach) == 0:
 		return fmt.Errorf("attach_consistency: value %q is not allowed: want strict or relaxed", n.Attach)
 	case n.Counters != "" && countersOf(f.counters) == 0:
-		return fmt.Errorf("rate_limiter_counters: value %q is not allowed: want aggregated or detailed", n.Counters)
+		return fmt.Errorf("rate_limiter_counters: value %q is not allowed: want aggregated or detailed",
+			n.Counters)
 	}
 	for i := range n.Semaphores {
 		if err := n.Semaphores[i].check(); err != nil {
@@ -382,7 +389,8 @@ func (i *importing) semaphore(ctx context.Context, s *client.Session, wanted *ex
 		return err
 	}
 	if d.GetLimit() != wanted.Limit {
-		return fmt.Errorf("%q has a limit of %d, and cannot get one of %d: delete it first", wanted.Name, d.GetLimit(), wanted.Limit)
+		return fmt.Errorf("%q has a limit of %d, and cannot get one of %d: delete it first", wanted.Name,
+			d.GetLimit(), wanted.Limit)
 	}
 	if err := s.Update(ctx, wanted.Name, data); err != nil {
 		return err

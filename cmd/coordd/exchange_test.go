@@ -14,18 +14,23 @@ func TestExchange(t *testing.T) {
 	_, endpoint, c := lockServer(t)
 	s := sessionOf(t, c)
 	odd := "a\x1b[2J\u202e\U000E0001\u0085\ufeff: \"x\" # y\n\tz\u2028\x7f"
-	for name, data := range map[string]string{"greeting": "hello", "empty": "", "binary": "\xff\x00", "odd: \"name\"": odd, "number": "0x12", "word": "~", "long": strings.Repeat("lang ", 1000)} {
+	for name, data := range map[string]string{"greeting": "hello", "empty": "", "binary": "\xff\x00",
+		"odd: \"name\"": odd, "number": "0x12", "word": "~", "long": strings.Repeat("lang ", 1000)} {
 		if err := s.Create(t.Context(), name, 1<<64-1, []byte(data)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if got, err := s.Acquire(t.Context(), client.Acquisition{Name: "gone soon", Count: 1, Ephemeral: true}); !got || err != nil {
+	if got, err := s.Acquire(t.Context(), client.Acquisition{Name: "gone soon", Count: 1,
+		Ephemeral: true}); !got || err != nil {
 		t.Fatal(got, err)
 	}
-	does(t, endpoint, "node create team/two --session-grace-period 5s --self-check-period 600ms --read-consistency strict --attach-consistency relaxed --rate-limiter-counters detailed")
+	does(t, endpoint,
+		"node create team/two --session-grace-period 5s --self-check-period 600ms --read-consistency strict --attach-consistency relaxed --rate-limiter-counters detailed")
 	whole := does(t, endpoint, "export")
-	inOrder(t, whole, []string{"- node: app\n  semaphores:\n  - name: ", "- node: team/two\n  self_check_period_millis: 600\n  session_grace_period_millis: 5000\n  read_consistency: strict\n  attach_consistency: relaxed\n  rate_limiter_counters: detailed"})
-	if strings.ContainsAny(whole, "\x1b\u202e\U000E0001\u0085\u2028\x7f") || strings.Contains(whole, "gone soon") {
+	inOrder(t, whole, []string{"- node: app\n  semaphores:\n  - name: ",
+		"- node: team/two\n  self_check_period_millis: 600\n  session_grace_period_millis: 5000\n  read_consistency: strict\n  attach_consistency: relaxed\n  rate_limiter_counters: detailed"})
+	if strings.ContainsAny(whole, "\x1b\u202e\U000E0001\u0085\u2028\x7f") ||
+		strings.Contains(whole, "gone soon") {
 		t.Errorf("a terminal would obey %q", whole)
 	}
 	file := t.TempDir() + "/nodes.yaml"
@@ -36,41 +41,51 @@ func TestExchange(t *testing.T) {
 		}
 	}
 	write(whole)
-	does(t, endpoint, "import --file "+file, "made 0 nodes and 0 semaphores, replaced 0 and 0, left 2 and 7 as they were")
+	does(t, endpoint, "import --file "+file,
+		"made 0 nodes and 0 semaphores, replaced 0 and 0, left 2 and 7 as they were")
 	elsewhere := spawn(t, "serve", "--listen", "127.0.0.1:0", "--in-memory", "--listen-http", "off").ready(t)
-	does(t, elsewhere, "import --file "+file, "made 2 nodes and 7 semaphores, replaced 0 and 0, left 0 and 0 as they were")
+	does(t, elsewhere, "import --file "+file,
+		"made 2 nodes and 7 semaphores, replaced 0 and 0, left 0 and 0 as they were")
 	if again := does(t, elsewhere, "export"); again != whole {
 		t.Errorf("there is\n%s\nwant\n%s", again, whole)
 	}
-	if got := does(t, elsewhere, "export team"); strings.Contains(got, "- node: app") || !strings.Contains(got, "- node: team/two") {
+	if got := does(t, elsewhere, "export team"); strings.Contains(got, "- node: app") ||
+		!strings.Contains(got, "- node: team/two") {
 		t.Errorf("below team there is %s", got)
 	}
 	if err := s.Update(t.Context(), "greeting", []byte("goodbye")); err != nil {
 		t.Fatal(err)
 	}
-	does(t, endpoint, "import --replace --file "+file, "made 0 nodes and 0 semaphores, replaced 2 and 7, left 0 and 0")
+	does(t, endpoint, "import --replace --file "+file,
+		"made 0 nodes and 0 semaphores, replaced 2 and 7, left 0 and 0")
 	if d := described(t, s, "greeting"); string(d.GetData()) != "hello" {
 		t.Errorf("it is %v", d)
 	}
 	write("- node: app\n  semaphores:\n  - {name: greeting, limit: 3}\n")
-	coordd(t, exitFailure, []string{"import", "--replace", "--file", file, "-e", endpoint}, `/local/app: "greeting" has a limit of 18446744073709551615, and cannot get one of 3`)
+	coordd(t, exitFailure, []string{"import", "--replace", "--file", file, "-e", endpoint},
+		`/local/app: "greeting" has a limit of 18446744073709551615, and cannot get one of 3`)
 	if err := os.Truncate(file, importMost+1); err != nil {
 		t.Fatal(err)
 	}
-	coordd(t, exitUsage, []string{"import", "--file", file, "-e", endpoint}, "more than 67108864 bytes", "several files")
+	coordd(t, exitUsage, []string{"import", "--file", file, "-e", endpoint}, "more than 67108864 bytes",
+		"several files")
 	for text, want := range map[string][]string{
-		"- node: app\n  limit: 1\n":                         {file, "line 3: there is no key limit here"},
-		"- semaphores: []\n":                                {`node ""`, "no name"},
-		"nodes\n":                                           {file, "line 1: `nodes` is not allowed here"},
-		"- node: app\n\tx: 1\n":                             {file, "line 2", "tab"},
-		"- {node: app, read_consistency: strong}":           {`node "app"`, "read_consistency", "strict or relaxed"},
-		"- {node: app, attach_consistency: strong}":         {"attach_consistency", "strict or relaxed"},
-		"- {node: app, rate_limiter_counters: x}":           {"rate_limiter_counters", "aggregated or detailed"},
-		"- {node: app, semaphores: [{name: a}]}":            {`node "app": semaphore "a": limit`, "from 1 to"},
-		"- {node: app, semaphores: [{limit: 1}]}":           {"name: 0 bytes"},
-		"- {node: app, semaphores: [{name: a, limit: -1}]}": {file, "line 2: `-1` is not allowed here"},
+		"- node: app\n  limit: 1\n": {file, "line 3: there is no key limit here"},
+		"- semaphores: []\n":        {`node ""`, "no name"},
+		"nodes\n":                   {file, "line 1: `nodes` is not allowed here"},
+		"- node: app\n\tx: 1\n":     {file, "line 2", "tab"},
+		"- {node: app, read_consistency: strong}": {`node "app"`, "read_consistency",
+			"strict or relaxed"}, "- {node: app, attach_consistency: strong}": {"attach_consistency",
+			"strict or relaxed"},
+		"- {node: app, rate_limiter_counters: x}": {"rate_limiter_counters",
+			"aggregated or detailed"},
+		"- {node: app, semaphores: [{name: a}]}": {`node "app": semaphore "a": limit`,
+			"from 1 to"}, "- {node: app, semaphores: [{limit: 1}]}": {"name: 0 bytes"},
+		"- {node: app, semaphores: [{name: a, limit: -1}]}": {file,
+			"line 2: `-1` is not allowed here"},
 		"- {node: app, semaphores: [{name: a, limit: 1, data: a, data_base64: YQ==}]}": {"data and data_base64"},
-		"- {node: app, semaphores: [{name: a, limit: 1, data_base64: '?'}]}":           {"data_base64", "illegal"},
+		"- {node: app, semaphores: [{name: a, limit: 1, data_base64: '?'}]}": {"data_base64",
+			"illegal"},
 	} {
 		write("- {node: never}\n" + text)
 		if strings.HasPrefix(text, "nodes") {

@@ -46,14 +46,16 @@ var exitCodes = []struct {
 	{exitFailure, "any other failure, such as a port in use"},
 	{exitUsage, "wrong command, flag or argument"},
 	{exitStorage, "storage failure: a failed write, or damaged files"},
-	{exitConfig, "configuration: config file, environment, or a data directory that is in use or cannot be used"},
+	{exitConfig,
+		"configuration: config file, environment, or a data directory that is in use or cannot be used"},
 	{exitDiffers, "conformance: the server differs from the scripts"},
 	{exitNotServing, "no server can be reached there; health: or it does not serve"},
 	{exitRemoved, "the server was removed from its cluster: its data is of no use any more"},
-	{exitDiverged, "the server's state is not that of the majority of its cluster: its data must not be used any more"},
+	{exitDiverged,
+		"the server's state is not that of the majority of its cluster: its data must not be used any more"},
 	{exitNeedsOurs, "the command needs a coordd server, and this is another one, or an older one"},
-	{exitLost, "lock, elect: what was held is lost, and the command was ended; semaphore release: it was lost before"},
-	{exitConflict, "lock, elect, semaphore take-over, ratelimiter acquire: not acquired in time (lock, elect, take-over: --conflict-exit-code changes it)"},
+	{exitLost,
+		"lock, elect: what was held is lost, and the command was ended; semaphore release: it was lost before"}, {exitConflict, "lock, elect, semaphore take-over, ratelimiter acquire: not acquired in time (lock, elect, take-over: --conflict-exit-code changes it)"},
 	{exitNotRun, "lock, elect, config watch: coordd itself has failed, and no command runs"},
 	{exitCannot, "lock, elect, config watch: the command cannot be run"},
 	{exitNoSuch, "lock, elect, config watch: there is no such command"},
@@ -103,7 +105,8 @@ const (
 // codes.
 func ownFailure(err error) error {
 	var ended *commandEnded
-	if code := codeOf(err); err == nil || errors.As(err, &ended) || errors.Is(err, errHeld) || code >= exitLost {
+	if code := codeOf(err); err == nil || errors.As(err, &ended) || errors.Is(err, errHeld) ||
+		code >= exitLost {
 		return err
 	}
 	return &codedError{code: exitNotRun, err: err}

@@ -46,7 +46,8 @@ type fakeServer struct {
 }
 
 func newFakeServer() *fakeServer {
-	return &fakeServer{done: make(chan struct{}), stopped: make(chan struct{}, 1), drained: make(chan struct{})}
+	return &fakeServer{done: make(chan struct{}), stopped: make(chan struct{}, 1),
+		drained: make(chan struct{})}
 }
 
 func (f *fakeServer) ConnectionString() string    { return "grpc://127.0.0.1:1/local" }
@@ -82,7 +83,8 @@ func newRun(server runningServer, environment ...string) *run {
 		environment: environment,
 		uid:         1000,
 		signals:     func() <-chan os.Signal { return r.in },
-		start: func(_ context.Context, s settings, _ map[string]given, _ *slog.Logger) (runningServer, error) {
+		start: func(_ context.Context, s settings, _ map[string]given, _ *slog.Logger) (runningServer,
+			error) {
 			r.got = s
 			return server, nil
 		},

@@ -47,15 +47,18 @@ func (p *program) healthCommand() *cobra.Command {
 	flags.SortFlags = false
 	f.connection.onlyAsks = true
 	f.connection.declareDataDir(flags)
-	f.connection.declareServer(flags, "the socket, or where there is none, from COORDD_LISTEN, grpc://127.0.0.1:2136/local")
+	f.connection.declareServer(flags,
+		"the socket, or where there is none, from COORDD_LISTEN, grpc://127.0.0.1:2136/local")
 	flags.DurationVar(&f.timeout, "timeout", healthTimeout, "how long the server may take to answer")
-	flags.DurationVar(&f.wait, "wait", 0, "ask again until the server serves, for this long at most (default: ask once)")
+	flags.DurationVar(&f.wait, "wait", 0,
+		"ask again until the server serves, for this long at most (default: ask once)")
 	return command
 }
 
 func (p *program) health(f *healthFlags) error {
 	if f.timeout <= 0 {
-		return usageError("flag --timeout: value %q is not allowed: want a time above zero, such as 3s", f.timeout)
+		return usageError("flag --timeout: value %q is not allowed: want a time above zero, such as 3s",
+			f.timeout)
 	}
 	if f.wait < 0 {
 		return usageError("flag --wait: value %q is not allowed: want a time, such as 30s", f.wait)
@@ -129,7 +132,9 @@ func localEndpoint(served *pflag.FlagSet, env environment) (string, error) {
 		return "", err
 	}
 	if port == "0" {
-		return "", usageError("flag --endpoint: no value given, and the server's port is not known before it has started")
+		return "",
+			usageError(
+				"flag --endpoint: no value given, and the server's port is not known before it has started")
 	}
 	if address, err := netip.ParseAddr(host); host == "" || err == nil && address.IsUnspecified() {
 		host = "127.0.0.1"

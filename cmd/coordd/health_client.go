@@ -45,7 +45,8 @@ func (c *adminClient) serving(ctx context.Context) (about string, err error) {
 
 // selfCheck asks the monitoring service. told is false if the server does not tell this to a caller without a
 // token.
-func (c *adminClient) selfCheck(ctx context.Context) (check *Ydb_Monitoring.SelfCheckResult, told bool, err error) {
+func (c *adminClient) selfCheck(ctx context.Context) (check *Ydb_Monitoring.SelfCheckResult, told bool,
+	err error) {
 	answer, err := Ydb_Monitoring_V1.NewMonitoringServiceClient(c.conn).SelfCheck(c.headers(ctx),
 		&Ydb_Monitoring.SelfCheckRequest{OperationParams: &Ydb_Operations.OperationParams{OperationMode: Ydb_Operations.OperationParams_SYNC}})
 	switch status.Code(err) {
@@ -79,7 +80,8 @@ func issuesOf(check *Ydb_Monitoring.SelfCheckResult) string {
 			found = append(found, strings.Join(strings.Fields(issue.GetMessage()), " "))
 		}
 	}
-	if result := check.GetSelfCheckResult(); len(found) == 0 && result != Ydb_Monitoring.SelfCheck_GOOD && result != Ydb_Monitoring.SelfCheck_UNSPECIFIED {
+	if result := check.GetSelfCheckResult(); len(found) == 0 && result != Ydb_Monitoring.SelfCheck_GOOD &&
+		result != Ydb_Monitoring.SelfCheck_UNSPECIFIED {
 		return resultWord(check)
 	}
 	return strings.Join(found, "; ")

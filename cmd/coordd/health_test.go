@@ -30,7 +30,8 @@ type patient struct {
 	grpc_health_v1.UnimplementedHealthServer
 	Ydb_Monitoring_V1.UnimplementedMonitoringServiceServer
 
-	health    []grpc_health_v1.HealthCheckResponse_ServingStatus // one answer after the other, the last one again and again
+	// one answer after the other, the last one again and again
+	health    []grpc_health_v1.HealthCheckResponse_ServingStatus
 	healthErr error
 	hang      bool // the health check gets no answer
 	result    *Ydb_Monitoring.SelfCheckResult
@@ -41,7 +42,8 @@ type patient struct {
 	asked int // health checks
 }
 
-func (p *patient) Check(ctx context.Context, _ *grpc_health_v1.HealthCheckRequest) (*grpc_health_v1.HealthCheckResponse, error) {
+func (p *patient) Check(ctx context.Context,
+	_ *grpc_health_v1.HealthCheckRequest) (*grpc_health_v1.HealthCheckResponse, error) {
 	if p.hang {
 		<-ctx.Done()
 		return nil, ctx.Err()
@@ -55,7 +57,8 @@ func (p *patient) Check(ctx context.Context, _ *grpc_health_v1.HealthCheckReques
 	return &grpc_health_v1.HealthCheckResponse{Status: p.health[min(p.asked, len(p.health))-1]}, nil
 }
 
-func (p *patient) SelfCheck(context.Context, *Ydb_Monitoring.SelfCheckRequest) (*Ydb_Monitoring.SelfCheckResponse, error) {
+func (p *patient) SelfCheck(context.Context,
+	*Ydb_Monitoring.SelfCheckRequest) (*Ydb_Monitoring.SelfCheckResponse, error) {
 	if p.resultErr != nil {
 		return nil, p.resultErr
 	}
@@ -63,7 +66,8 @@ func (p *patient) SelfCheck(context.Context, *Ydb_Monitoring.SelfCheckRequest) (
 		return &Ydb_Monitoring.SelfCheckResponse{Operation: p.operation}, nil
 	}
 	result, err := anypb.New(p.result)
-	return &Ydb_Monitoring.SelfCheckResponse{Operation: &Ydb_Operations.Operation{Ready: true, Status: Ydb.StatusIds_SUCCESS, Result: result}}, err
+	return &Ydb_Monitoring.SelfCheckResponse{Operation: &Ydb_Operations.Operation{Ready: true,
+		Status: Ydb.StatusIds_SUCCESS, Result: result}}, err
 }
 
 // receives starts a server of the patient's and returns the connection string.
@@ -98,7 +102,8 @@ func checked(result Ydb_Monitoring.SelfCheck_Result, messages ...string) *Ydb_Mo
 
 // TestHealth is the table of what a server may answer.
 func TestHealth(t *testing.T) {
-	up, down := []grpc_health_v1.HealthCheckResponse_ServingStatus{servingStatus}, []grpc_health_v1.HealthCheckResponse_ServingStatus{notServingStatus}
+	up, down := []grpc_health_v1.HealthCheckResponse_ServingStatus{servingStatus},
+		[]grpc_health_v1.HealthCheckResponse_ServingStatus{notServingStatus}
 	tests := []struct {
 		name    string
 		patient *patient
@@ -106,23 +111,33 @@ func TestHealth(t *testing.T) {
 		want    string // of stdout, or of stderr behind the program's name
 	}{
 		{"well", &patient{health: up, result: checked(Ydb_Monitoring.SelfCheck_GOOD)}, exitOK, "serving"},
-		{"degraded", &patient{health: up, result: checked(Ydb_Monitoring.SelfCheck_DEGRADED)}, exitOK, "serving: degraded"},
-		{"degraded, with a reason", &patient{health: up, result: checked(Ydb_Monitoring.SelfCheck_DEGRADED, "b is\nsilent", "", "c is silent")},
-			exitOK, "serving: b is silent; c is silent"},
-		{"says nothing of itself", &patient{health: up, result: checked(Ydb_Monitoring.SelfCheck_UNSPECIFIED)}, exitOK, "serving"},
-		{"emergency", &patient{health: up, result: checked(Ydb_Monitoring.SelfCheck_EMERGENCY, "no leader")}, exitNotServing, "not serving: no leader"},
-		{"emergency without a reason", &patient{health: up, result: checked(Ydb_Monitoring.SelfCheck_EMERGENCY)}, exitNotServing, "not serving: emergency"},
-		{"down", &patient{health: down, result: checked(Ydb_Monitoring.SelfCheck_EMERGENCY, "no leader")}, exitNotServing, "not serving: no leader"},
-		{"down although well", &patient{health: down, result: checked(Ydb_Monitoring.SelfCheck_GOOD)}, exitNotServing, "not serving: good"},
-		{"well, token wanted", &patient{health: up, resultErr: status.Error(codes.Unauthenticated, "no token")}, exitOK, "serving"},
-		{"well, right wanted", &patient{health: up, operation: &Ydb_Operations.Operation{Status: Ydb.StatusIds_UNAUTHORIZED}}, exitOK, "serving"},
-		{"down, token wanted", &patient{health: down, resultErr: status.Error(codes.Unauthenticated, "no token")}, exitNotServing,
+		{"degraded", &patient{health: up, result: checked(Ydb_Monitoring.SelfCheck_DEGRADED)}, exitOK,
+			"serving: degraded"}, {"degraded, with a reason",
+			&patient{health: up, result: checked(Ydb_Monitoring.SelfCheck_DEGRADED, "b is\nsilent", "",
+				"c is silent")}, exitOK, "serving: b is silent; c is silent"},
+		{"says nothing of itself", &patient{health: up,
+			result: checked(Ydb_Monitoring.SelfCheck_UNSPECIFIED)}, exitOK, "serving"},
+		{"emergency", &patient{health: up, result: checked(Ydb_Monitoring.SelfCheck_EMERGENCY, "no leader")},
+			exitNotServing, "not serving: no leader"}, {"emergency without a reason", &patient{health: up,
+			result: checked(Ydb_Monitoring.SelfCheck_EMERGENCY)}, exitNotServing, "not serving: emergency"},
+		{"down", &patient{health: down, result: checked(Ydb_Monitoring.SelfCheck_EMERGENCY, "no leader")},
+			exitNotServing, "not serving: no leader"},
+		{"down although well", &patient{health: down, result: checked(Ydb_Monitoring.SelfCheck_GOOD)},
+			exitNotServing, "not serving: good"}, {"well, token wanted", &patient{health: up,
+			resultErr: status.Error(codes.Unauthenticated, "no token")}, exitOK, "serving"},
+		{"well, right wanted", &patient{health: up,
+			operation: &Ydb_Operations.Operation{Status: Ydb.StatusIds_UNAUTHORIZED}}, exitOK, "serving"},
+		{"down, token wanted", &patient{health: down,
+			resultErr: status.Error(codes.Unauthenticated, "no token")}, exitNotServing,
 			"not serving: the server says so, without a reason"},
-		{"no self-check", &patient{health: up, resultErr: status.Error(codes.Unimplemented, "none")}, exitOK, "serving"},
-		{"self-check fails", &patient{health: up, operation: &Ydb_Operations.Operation{Status: Ydb.StatusIds_UNAVAILABLE,
-			Issues: []*Ydb_Issue.IssueMessage{{Message: "too slow"}}}}, exitNotServing, "not serving: self-check: UNAVAILABLE: too slow"},
-		{"no health service", &patient{healthErr: status.Error(codes.Unimplemented, "none")}, exitNotServing, "not serving: the server has no health service"},
-		{"health service fails", &patient{healthErr: status.Error(codes.Internal, "broken")}, exitNotServing, "not serving: broken"},
+		{"no self-check", &patient{health: up, resultErr: status.Error(codes.Unimplemented, "none")}, exitOK,
+			"serving"}, {"self-check fails", &patient{health: up,
+			operation: &Ydb_Operations.Operation{Status: Ydb.StatusIds_UNAVAILABLE,
+				Issues: []*Ydb_Issue.IssueMessage{{Message: "too slow"}}}}, exitNotServing, "not serving: self-check: UNAVAILABLE: too slow"},
+		{"no health service", &patient{healthErr: status.Error(codes.Unimplemented, "none")}, exitNotServing,
+			"not serving: the server has no health service"},
+		{"health service fails", &patient{healthErr: status.Error(codes.Internal, "broken")}, exitNotServing,
+			"not serving: broken"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -136,7 +151,8 @@ func TestHealth(t *testing.T) {
 				want, wantLog = "", "coordd: "+test.want+"\n"
 			}
 			if asks.out.String() != want || asks.log.String() != wantLog {
-				t.Errorf("stdout %q and stderr %q, want %q and %q", asks.out.String(), asks.log.String(), want, wantLog)
+				t.Errorf("stdout %q and stderr %q, want %q and %q", asks.out.String(), asks.log.String(),
+					want, wantLog)
 			}
 		})
 	}
@@ -145,7 +161,8 @@ func TestHealth(t *testing.T) {
 func TestHealthOfASilentServer(t *testing.T) {
 	asks := newRun(nil)
 	asks.begin("health", "--timeout=50ms", "--endpoint", (&patient{hang: true}).receives(t))
-	if code := asks.wait(t); code != exitNotServing || asks.log.String() != "coordd: not serving: no answer in time\n" {
+	if code := asks.wait(t); code != exitNotServing ||
+		asks.log.String() != "coordd: not serving: no answer in time\n" {
 		t.Errorf("exit code %d, %q", code, asks.log.String())
 	}
 }
@@ -158,7 +175,8 @@ func TestHealthOfNobody(t *testing.T) {
 	listener.Close()
 	asks := newRun(nil)
 	asks.begin("health", "--timeout=30s", "--endpoint=grpc://"+listener.Addr().String()+"/local")
-	if code := asks.wait(t); code != exitNotServing || !strings.HasPrefix(asks.log.String(), "coordd: not serving: no server at 127.0.0.1:") {
+	if code := asks.wait(t); code != exitNotServing ||
+		!strings.HasPrefix(asks.log.String(), "coordd: not serving: no server at 127.0.0.1:") {
 		t.Errorf("exit code %d, %q", code, asks.log.String())
 	}
 }
@@ -166,7 +184,8 @@ func TestHealthOfNobody(t *testing.T) {
 // TestHealthWaits wants --wait to ask until the server serves.
 func TestHealthWaits(t *testing.T) {
 	late := &patient{result: checked(Ydb_Monitoring.SelfCheck_GOOD),
-		health: []grpc_health_v1.HealthCheckResponse_ServingStatus{notServingStatus, notServingStatus, servingStatus}}
+		health: []grpc_health_v1.HealthCheckResponse_ServingStatus{notServingStatus, notServingStatus,
+			servingStatus}}
 	asks := newRun(nil)
 	asks.begin("health", "--timeout=30s", "--wait=1h", "--endpoint", late.receives(t))
 	if code := asks.wait(t); code != exitOK || asks.out.String() != "serving\n" || asks.log.String() != "" {
@@ -183,7 +202,8 @@ func TestHealthWaitsInVain(t *testing.T) {
 		health: []grpc_health_v1.HealthCheckResponse_ServingStatus{notServingStatus}}
 	asks := newRun(nil)
 	asks.begin("health", "--timeout=30s", "--wait=150ms", "--endpoint", never.receives(t))
-	if code := asks.wait(t); code != exitNotServing || asks.log.String() != "coordd: not serving: no leader\n" {
+	if code := asks.wait(t); code != exitNotServing ||
+		asks.log.String() != "coordd: not serving: no leader\n" {
 		t.Errorf("exit code %d, %q", code, asks.log.String())
 	}
 }
@@ -207,7 +227,8 @@ func TestLocalEndpoint(t *testing.T) {
 			t.Errorf("%s: got %q, %v, want %q", test.environment, got, err, test.want)
 		}
 	}
-	for _, environment := range []string{"COORDD_LISTEN=nonsense", "COORDD_LISTEN=:0", "COORDD_CONFIG=/nowhere/c"} {
+	for _, environment := range []string{"COORDD_LISTEN=nonsense", "COORDD_LISTEN=:0",
+		"COORDD_CONFIG=/nowhere/c"} {
 		if got, err := localEndpoint(new(connectionFlags).served(), []string{environment}); err == nil {
 			t.Errorf("%s: got %q, want an error", environment, got)
 		}
@@ -217,10 +238,12 @@ func TestLocalEndpoint(t *testing.T) {
 // TestHealthNeedsNoToken asks the real server that wants tokens, over TLS and without one.
 func TestHealthNeedsNoToken(t *testing.T) {
 	s := startSecured(t)
-	if code, output := s.run("", "health", "--timeout=30s", "--endpoint", s.tls, "--ca-file", s.path("ca.pem")); code != 0 || output != "serving\n" {
+	if code, output := s.run("", "health", "--timeout=30s", "--endpoint", s.tls, "--ca-file",
+		s.path("ca.pem")); code != 0 || output != "serving\n" {
 		t.Errorf("exit code %d, %q", code, output)
 	}
-	if code, output := s.run("", "health", "--timeout=30s", "--endpoint", s.tls); code != int(exitNotServing) || !strings.Contains(output, "certificate") {
+	if code, output := s.run("", "health", "--timeout=30s", "--endpoint",
+		s.tls); code != int(exitNotServing) || !strings.Contains(output, "certificate") {
 		t.Errorf("without the authority: exit code %d, %q", code, output)
 	}
 }

@@ -25,7 +25,8 @@ type walkthroughStep struct {
 // walkthrough is the commands of a page.
 func walkthrough(t *testing.T, page string) (steps []walkthroughStep) {
 	t.Helper()
-	for _, block := range regexp.MustCompile("(?s)```console\n\\$ coordd (.*?)\n(.*?)```").FindAllStringSubmatch(readFile(t, page), -1) {
+	for _, block := range regexp.MustCompile(
+		"(?s)```console\n\\$ coordd (.*?)\n(.*?)```").FindAllStringSubmatch(readFile(t, page), -1) {
 		var args []string
 		for _, word := range regexp.MustCompile(`"[^"]*"|\S+`).FindAllString(block[1], -1) {
 			args = append(args, strings.Trim(word, `"`))
@@ -107,7 +108,8 @@ func (c *lockClient) next() *Ydb_Coordination.SessionResponse {
 // acquire that is blocked by a session on another server is found, and the session ended.
 func TestStuckLockWalkthrough(t *testing.T) {
 	steps := walkthrough(t, "docs/operations.md")
-	if len(steps) != 3 || steps[0].args[0] != "semaphore" || steps[1].args[0] != "session" { // the third only looks again
+	// the third only looks again
+	if len(steps) != 3 || steps[0].args[0] != "semaphore" || steps[1].args[0] != "session" {
 		t.Fatalf("%d steps", len(steps))
 	}
 	servers := startThree(t)
@@ -124,8 +126,8 @@ func TestStuckLockWalkthrough(t *testing.T) {
 		}
 		return other != nil && now.Leader != "" && now.FormatVersion >= 2
 	})
-	answer, err := Ydb_Coordination_V1.NewCoordinationServiceClient(dialServer(t, follower.endpoint)).CreateNode(t.Context(),
-		&Ydb_Coordination.CreateNodeRequest{Path: "/local/app"})
+	answer, err := Ydb_Coordination_V1.NewCoordinationServiceClient(dialServer(t,
+		follower.endpoint)).CreateNode(t.Context(), &Ydb_Coordination.CreateNodeRequest{Path: "/local/app"})
 	if err != nil || answer.GetOperation().GetStatus() != Ydb.StatusIds_SUCCESS {
 		t.Fatal(answer, err)
 	}
@@ -143,24 +145,31 @@ func TestStuckLockWalkthrough(t *testing.T) {
 			args = append(args, strings.ReplaceAll(arg, "grpc://b:2136/local", follower.endpoint))
 		}
 		var got string
-		waitFor(t, strings.Join(step.args, " "), func() bool { // the servers may be late with each other's clients
+		// the servers may be late with each other's clients
+		waitFor(t, strings.Join(step.args, " "), func() bool {
 			got = coordd(t, exitOK, args)
 			return !strings.Contains(got, "does not answer")
 		})
 		if want := sameEverywhere(step.want); sameEverywhere(got) != want {
-			t.Fatalf("coordd %s prints\n%s\ndocs/operations.md has\n%s", strings.Join(args, " "), got, step.want)
+			t.Fatalf("coordd %s prints\n%s\ndocs/operations.md has\n%s", strings.Join(args, " "), got,
+				step.want)
 		}
 	}
-	if failure := holder.next().GetFailure(); failure.GetStatus() != Ydb.StatusIds_SESSION_EXPIRED || failure.GetIssues()[0].GetMessage() != "Session has expired" {
+	if failure := holder.next().GetFailure(); failure.GetStatus() != Ydb.StatusIds_SESSION_EXPIRED ||
+		failure.GetIssues()[0].GetMessage() != "Session has expired" {
 		t.Errorf("the holder is told %v", failure)
 	}
 	if !waiter.next().GetAcquireSemaphoreResult().GetAcquired() {
 		t.Error("the waiter has no lock")
 	}
-	inOrder(t, follower.log.String(), []string{"administration", "act=Inspect/EndSession", "session 1 of", "/local/app", "worker-7 hangs", "user=(nobody)"})
-	coordd(t, exitFailure, []string{"session", "kill", "/local/app", "1", "--endpoint", follower.endpoint}, "Session does not exist")
-	coordd(t, exitUsage, []string{"session", "kill", "/local/app", "one", "--endpoint", follower.endpoint}, "coordd session ls")
-	inOrder(t, coordd(t, exitOK, []string{"node", "ls", "--data-dir", other.directory}), []string{"PATH", "SESSIONS", "SEMAPHORES", "/local/app  1         1"})
+	inOrder(t, follower.log.String(), []string{"administration", "act=Inspect/EndSession", "session 1 of",
+		"/local/app", "worker-7 hangs", "user=(nobody)"})
+	coordd(t, exitFailure, []string{"session", "kill", "/local/app", "1", "--endpoint", follower.endpoint},
+		"Session does not exist")
+	coordd(t, exitUsage, []string{"session", "kill", "/local/app", "one", "--endpoint", follower.endpoint},
+		"coordd session ls")
+	inOrder(t, coordd(t, exitOK, []string{"node", "ls", "--data-dir", other.directory}),
+		[]string{"PATH", "SESSIONS", "SEMAPHORES", "/local/app  1         1"})
 }
 
 // waitFor waits for a state that nobody announces.

@@ -46,10 +46,12 @@ func (k *keptSession) String() string {
 func keptSessionOf(env environment) (*keptSession, error) {
 	value := env.value(keptVariable)
 	if value == "" {
-		return nil, usageError("variable %s: no value given; `coordd lock --keep` and `coordd semaphore take-over` print it", keptVariable)
+		return nil,
+			usageError("variable %s: no value given; `coordd lock --keep` and `coordd semaphore take-over` print it", keptVariable)
 	}
 	// The value is a secret.
-	wrong := withCode(exitConfig, fmt.Errorf("variable %s: its value is none that `coordd lock --keep` prints", keptVariable))
+	wrong := withCode(exitConfig,
+		fmt.Errorf("variable %s: its value is none that `coordd lock --keep` prints", keptVariable))
 	parts := strings.Split(value, ":")
 	if len(parts) != 3 {
 		return nil, wrong
@@ -57,7 +59,8 @@ func keptSessionOf(env environment) (*keptSession, error) {
 	id, idErr := strconv.ParseUint(parts[0], 10, 64)
 	key, keyErr := hex.DecodeString(parts[1])
 	millis, millisErr := strconv.ParseUint(parts[2], 10, 64)
-	if errors.Join(idErr, keyErr, millisErr) != nil || id == 0 || millis > uint64(client.TimeoutMost.Milliseconds()) {
+	if errors.Join(idErr, keyErr, millisErr) != nil || id == 0 ||
+		millis > uint64(client.TimeoutMost.Milliseconds()) {
 		return nil, wrong
 	}
 	return &keptSession{id, key, time.Duration(millis) * time.Millisecond}, nil
@@ -76,9 +79,11 @@ func (h *holder) keep(what *held) error {
 	what.end()
 	kept := &keptSession{what.session.ID(), what.session.Key(), h.flags.sessionTimeout}
 	for _, variable := range []struct{ name, value string }{
-		{"COORDD_SESSION_ID", fmt.Sprint(kept.id)}, {"COORDD_FENCING_TOKEN", fmt.Sprint(what.order)}, {keptVariable, kept.String()},
+		{"COORDD_SESSION_ID", fmt.Sprint(kept.id)}, {"COORDD_FENCING_TOKEN", fmt.Sprint(what.order)},
+		{keptVariable, kept.String()},
 	} {
-		if _, err := fmt.Fprintf(h.program.stdout, "%s=%s; export %s;\n", variable.name, variable.value, variable.name); err != nil {
+		if _, err := fmt.Fprintf(h.program.stdout, "%s=%s; export %s;\n", variable.name, variable.value,
+			variable.name); err != nil {
 			h.part(what)
 			return err
 		}
@@ -88,7 +93,8 @@ func (h *holder) keep(what *held) error {
 }
 
 func (p *program) semaphoreReleaseCommand() *cobra.Command {
-	return p.ask(&question{use: "release NODE NAME", short: "Give back what 'coordd lock --keep' or a take-over has kept",
+	return p.ask(&question{use: "release NODE NAME",
+		short: "Give back what 'coordd lock --keep' or a take-over has kept",
 		long: "The session is the one of COORDD_KEPT_SESSION. It ends with it. If it was over before, or its\n" +
 			"semaphore was deleted, the exit code is 123: others may have had it since.",
 		example: `  kept=$(coordd lock app deploy --keep --session-timeout 5m) && eval "$kept" && coordd semaphore release app deploy`,
@@ -107,8 +113,10 @@ func (p *program) semaphoreReleaseCommand() *cobra.Command {
 			s, err := c.Open(ctx, client.SessionConfig{Node: node, Timeout: kept.timeout,
 				Description: describedAs("semaphore release", nil), ID: kept.id, Key: kept.key})
 			switch {
-			case client.StatusOf(err) == Ydb.StatusIds_SESSION_EXPIRED, client.StatusOf(err) == Ydb.StatusIds_BAD_SESSION:
-				return withCode(exitLost, fmt.Errorf("%q was lost before: session %d of %s is over: %w", args[1], kept.id, node, err))
+			case client.StatusOf(err) == Ydb.StatusIds_SESSION_EXPIRED,
+				client.StatusOf(err) == Ydb.StatusIds_BAD_SESSION:
+				return withCode(exitLost, fmt.Errorf("%q was lost before: session %d of %s is over: %w",
+					args[1], kept.id, node, err))
 			case err != nil:
 				return c.aboutNode(node, err)
 			}
@@ -121,8 +129,8 @@ func (p *program) semaphoreReleaseCommand() *cobra.Command {
 				return aboutSemaphore(args[1], err)
 			}
 			if !released {
-				return withCode(exitLost, fmt.Errorf("session %d of %s does not hold %q: it was taken away, or the name is another one",
-					kept.id, node, args[1]))
+				return withCode(exitLost,
+					fmt.Errorf("session %d of %s does not hold %q: it was taken away, or the name is another one", kept.id, node, args[1]))
 			}
 			parting, cancel := context.WithTimeout(ctx, partingMost)
 			defer cancel()
@@ -142,9 +150,10 @@ func (p *program) semaphoreTakeOverCommand() *cobra.Command {
 	hold := new(holdFlags)
 	var reason string
 	command := &cobra.Command{
-		Use:     "take-over NODE NAME",
-		Short:   "Take a semaphore from whoever holds it",
-		Long:    "Take a semaphore from whoever holds it.\n\n" + takeOverText + "\n\n" + keptText + "\n\n" + oursText + "\n\n" + callerText,
+		Use:   "take-over NODE NAME",
+		Short: "Take a semaphore from whoever holds it",
+		Long: "Take a semaphore from whoever holds it.\n\n" + takeOverText + "\n\n" + keptText + "\n\n" +
+			oursText + "\n\n" + callerText,
 		Example: `  kept=$(coordd sem take-over app deploy --session-timeout 5m --reason "it hangs") && eval "$kept" && coordd sem release app deploy`,
 		Args:    argumentsOf("take-over NODE NAME"),
 		RunE: func(command *cobra.Command, args []string) error {
@@ -155,8 +164,14 @@ func (p *program) semaphoreTakeOverCommand() *cobra.Command {
 				hold.wait = client.Forever
 			}
 			h := &holder{program: p, flags: hold, name: args[1], verb: "take-over", keeps: true}
-			h.amount = func(d *client.Description) (uint64, error) { return new(lockFlags).amount(args[1], d) }
-			h.evict = func(ctx context.Context, s *client.Session) error { return h.endOwners(ctx, s, reason) }
+			h.amount = func(d *client.Description) (uint64,
+				error) {
+				return new(lockFlags).amount(args[1], d)
+			}
+			h.evict = func(ctx context.Context,
+				s *client.Session) error {
+				return h.endOwners(ctx, s, reason)
+			}
 			return h.hold(f, args[0])
 		},
 	}
@@ -178,7 +193,8 @@ func (h *holder) endOwners(ctx context.Context, waits *client.Session, reason st
 			continue
 		}
 		request := &adminpb.EndSessionRequest{Path: h.node, Session: owner.GetSessionId(), Reason: reason}
-		err := h.caller.Invoke(ctx, adminpb.Inspect_EndSession_FullMethodName, request, new(adminpb.EndSessionResponse))
+		err := h.caller.Invoke(ctx, adminpb.Inspect_EndSession_FullMethodName, request,
+			new(adminpb.EndSessionResponse))
 		if status.Code(err) == codes.NotFound { // it has ended meanwhile
 			continue
 		}
@@ -202,7 +218,8 @@ type eviction struct {
 // evicting prepares that. The result is the context of the wait, which ends with a failure, what to call when
 // there is a place, which does not wait, and what to call when the wait has ended, which waits for what was
 // begun.
-func (h *holder) evicting(ctx context.Context, s *client.Session, waiting func()) (waits context.Context, placed, ended func()) {
+func (h *holder) evicting(ctx context.Context, s *client.Session, waiting func()) (waits context.Context,
+	placed, ended func()) {
 	if h.evict == nil {
 		return ctx, waiting, func() {}
 	}

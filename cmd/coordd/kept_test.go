@@ -30,10 +30,12 @@ func TestKeep(t *testing.T) {
 	s := sessionOf(t, c)
 	kept := keptLines(t, does(t, endpoint, "lock app deploy --keep --session-timeout 30m --data me"))
 	owner := described(t, s, "deploy").GetOwners()[0]
-	if fmt.Sprint(owner.GetSessionId()) != kept["COORDD_SESSION_ID"] || fmt.Sprint(owner.GetOrderId()) != kept["COORDD_FENCING_TOKEN"] || string(owner.GetData()) != "me" {
+	if fmt.Sprint(owner.GetSessionId()) != kept["COORDD_SESSION_ID"] ||
+		fmt.Sprint(owner.GetOrderId()) != kept["COORDD_FENCING_TOKEN"] || string(owner.GetData()) != "me" {
 		t.Errorf("the owner is %v, and %v was printed", owner, kept)
 	}
-	coordd(t, exitConflict, []string{"lock", "app", "deploy", "-n", "-e", endpoint, "--", "/bin/sh"}, "held by others")
+	coordd(t, exitConflict, []string{"lock", "app", "deploy", "-n", "-e", endpoint, "--", "/bin/sh"},
+		"held by others")
 	release := func(value, name string, want exitCode, parts ...string) {
 		t.Helper()
 		r := newRun(newFakeServer(), keptVariable+"="+value)
@@ -42,7 +44,8 @@ func TestKeep(t *testing.T) {
 			t.Errorf("exit code %d, want %d: %s%s", code, want, r.out.String(), r.log.String())
 		}
 		inOrder(t, r.out.String()+r.log.String(), parts)
-		if parts := strings.Split(value, ":"); len(parts) == 3 && len(parts[1]) > 8 && strings.Contains(r.log.String(), parts[1]) {
+		if parts := strings.Split(value, ":"); len(parts) == 3 && len(parts[1]) > 8 &&
+			strings.Contains(r.log.String(), parts[1]) {
 			t.Errorf("the key is in %q", r.log.String())
 		}
 	}
@@ -51,7 +54,8 @@ func TestKeep(t *testing.T) {
 	for _, wrong := range []string{"5", "a:00:1", "5:xy:1", "5:00:x", "0:00:1", "5:00:9999999999"} {
 		release(wrong, "deploy", exitConfig, "variable COORDD_KEPT_SESSION", "coordd lock --keep")
 	}
-	release(kept["COORDD_SESSION_ID"]+":00112233445566778899aabbccddeeff:1000", "deploy", exitLost, "is over", "key mismatch")
+	release(kept["COORDD_SESSION_ID"]+":00112233445566778899aabbccddeeff:1000", "deploy", exitLost, "is over",
+		"key mismatch")
 	release(mine, "another", exitLost, `does not hold "another"`)
 	if d := described(t, s, "deploy"); len(d.GetOwners()) != 1 {
 		t.Fatalf("a mistake has cost the lock: %v", d)
@@ -83,19 +87,24 @@ func TestTakeOver(t *testing.T) {
 	l := startLock(t, endpoint, "app", "deploy", "--", "sh", "-c", runsOn)
 	l.says(t, "ready")
 	holder := described(t, s, "deploy").GetOwners()[0].GetSessionId()
-	kept := keptLines(t, coordd(t, exitOK, []string{"sem", "take-over", "app", "deploy", "--session-timeout", "30m", "--reason", "it hangs", "-e", endpoint}, fmt.Sprint("ended session ", holder)))
+	kept := keptLines(t, coordd(t, exitOK, []string{"sem", "take-over", "app", "deploy", "--session-timeout",
+		"30m", "--reason", "it hangs", "-e", endpoint}, fmt.Sprint("ended session ", holder)))
 	l.wantCode(t, exitLost, "is lost")
-	if owner := described(t, s, "deploy").GetOwners()[0]; fmt.Sprint(owner.GetSessionId()) != kept["COORDD_SESSION_ID"] {
+	if owner := described(t, s,
+		"deploy").GetOwners()[0]; fmt.Sprint(owner.GetSessionId()) != kept["COORDD_SESSION_ID"] {
 		t.Errorf("the owner is %v, and %v was printed", owner, kept)
 	}
 	keptLines(t, does(t, endpoint, "sem take-over app free --session-timeout 3s")) // nobody has it
 
-	shut := spawn(t, "serve", "--listen", "127.0.0.1:0", "--in-memory", "--inspect", "off", "--listen-http", "off").ready(t)
+	shut := spawn(t, "serve", "--listen", "127.0.0.1:0", "--in-memory", "--inspect", "off", "--listen-http",
+		"off").ready(t)
 	other := sessionOf(t, nodeOf(t, shut))
-	if got, err := other.Acquire(t.Context(), client.Acquisition{Name: "deploy", Count: 1 << 63, Ephemeral: true}); !got || err != nil {
+	if got, err := other.Acquire(t.Context(),
+		client.Acquisition{Name: "deploy", Count: 1 << 63, Ephemeral: true}); !got || err != nil {
 		t.Fatal(got, err)
 	}
-	coordd(t, exitFailure, []string{"sem", "take-over", "app", "deploy", "--session-timeout", "3s", "-e", shut}, fmt.Sprint("end session ", other.ID()), "does not show this to you")
+	coordd(t, exitFailure, []string{"sem", "take-over", "app", "deploy", "--session-timeout", "3s", "-e",
+		shut}, fmt.Sprint("end session ", other.ID()), "does not show this to you")
 	if d := described(t, other, "deploy"); len(d.GetOwners()) != 1 || len(d.GetWaiters()) != 0 {
 		t.Errorf("it is %v", d)
 	}

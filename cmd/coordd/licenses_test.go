@@ -33,7 +33,8 @@ func TestLicenses(t *testing.T) {
 			t.Errorf("no licence of %s %s: run make generate", module.Path, module.Version)
 		}
 	}
-	for _, text := range []string{"\nGo: BSD-3-Clause", "Mozilla Public License", "https://proxy.golang.org/MODULE/@v/VERSION.zip"} {
+	for _, text := range []string{"\nGo: BSD-3-Clause", "Mozilla Public License",
+		"https://proxy.golang.org/MODULE/@v/VERSION.zip"} {
 		if !strings.Contains(printed, text) {
 			t.Errorf("%q is missing", text)
 		}

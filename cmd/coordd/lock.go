@@ -73,8 +73,10 @@ type holdFlags struct {
 func (f *holdFlags) declareHold(flags *pflag.FlagSet) {
 	flags.DurationVar(&f.wait, "timeout", 0, "how long to wait, up to 24h (default: for ever)")
 	flags.StringVar(&f.data, "data", "", "what others are shown of the holder, up to 1048576 bytes")
-	flags.DurationVar(&f.sessionTimeout, "session-timeout", sessionTimeoutDefault, "how long it is held when nothing is heard of this program, 3s to 30m")
-	flags.Uint8Var(&f.conflictCode, "conflict-exit-code", uint8(exitConflict), "the exit code where it cannot be had in time")
+	flags.DurationVar(&f.sessionTimeout, "session-timeout", sessionTimeoutDefault,
+		"how long it is held when nothing is heard of this program, 3s to 30m")
+	flags.Uint8Var(&f.conflictCode, "conflict-exit-code", uint8(exitConflict),
+		"the exit code where it cannot be had in time")
 }
 
 func (f *holdFlags) check() error {
@@ -82,14 +84,16 @@ func (f *holdFlags) check() error {
 	case f.wait < 0 || f.wait > client.WaitMost:
 		return usageError("flag --timeout: value %q is not allowed: want a time up to 24h; without the flag the wait has no end", f.wait)
 	case len(f.data) > client.DataMost:
-		return usageError("flag --data: %d bytes are not allowed: want up to %d", len(f.data), client.DataMost)
+		return usageError("flag --data: %d bytes are not allowed: want up to %d", len(f.data),
+			client.DataMost)
 	}
 	return checkSessionTimeout(f.sessionTimeout)
 }
 
 func checkSessionTimeout(timeout time.Duration) error {
 	if timeout < sessionTimeoutLeast || timeout > client.TimeoutMost {
-		return usageError("flag --session-timeout: value %q is not allowed: want a time from %s to %s", timeout, durationText(sessionTimeoutLeast), durationText(client.TimeoutMost))
+		return usageError("flag --session-timeout: value %q is not allowed: want a time from %s to %s",
+			timeout, durationText(sessionTimeoutLeast), durationText(client.TimeoutMost))
 	}
 	return nil
 }
@@ -123,10 +127,12 @@ func (p *program) lockCommand() *cobra.Command {
 	f.declareCaller(flags)
 	p.remember(command, &f.callerFlags)
 	f.declareHold(flags)
-	flags.BoolVar(&f.shared, "shared", false, "take 1 of the semaphore's limit, so that others who do so may run as well")
+	flags.BoolVar(&f.shared, "shared", false,
+		"take 1 of the semaphore's limit, so that others who do so may run as well")
 	flags.Uint64Var(&f.count, "count", 0, "take that many of it")
 	flags.BoolVarP(&f.nonBlocking, "nonblock", "n", false, "do not wait")
-	flags.BoolVar(&f.keep, "keep", false, "keep the lock for as long as --session-timeout says, and run nothing")
+	flags.BoolVar(&f.keep, "keep", false,
+		"keep the lock for as long as --session-timeout says, and run nothing")
 	return command
 }
 
@@ -138,7 +144,8 @@ func commandArguments(before int, names string) cobra.PositionalArgs {
 		case dash < 0:
 			return usageError("%s takes %s -- COMMAND: there is no --", command.CommandPath(), names)
 		case dash != before:
-			return usageError("%s takes %s before the --, %s given", command.CommandPath(), names, counted(dash, "argument"))
+			return usageError("%s takes %s before the --, %s given", command.CommandPath(), names,
+				counted(dash, "argument"))
 		case len(args) == dash:
 			return usageError("%s: no command given behind the --", command.CommandPath())
 		}
@@ -156,9 +163,11 @@ func (p *program) lock(f *lockFlags, node, name string, argv []string, flags *pf
 	case f.shared && flags.Changed("count"):
 		return usageError("flags --shared and --count: give one of them; --shared is --count 1")
 	case flags.Changed("count") && f.count == 0:
-		return usageError("flag --count: value 0 is not allowed: want a number from 1 to the semaphore's limit")
+		return usageError(
+			"flag --count: value 0 is not allowed: want a number from 1 to the semaphore's limit")
 	case len(name) > client.NameMost:
-		return usageError("argument NAME: %d bytes are not allowed: want up to %d", len(name), client.NameMost)
+		return usageError("argument NAME: %d bytes are not allowed: want up to %d", len(name),
+			client.NameMost)
 	}
 	if f.keep {
 		if err := checkKept(flags); err != nil {
@@ -182,13 +191,15 @@ func (f *lockFlags) amount(name string, d *client.Description) (uint64, error) {
 	limit := d.GetLimit()
 	switch {
 	case d == nil && f.count > 0:
-		return 0, fmt.Errorf("flag --count: there is no semaphore %q; make it with `coordd semaphore create --limit`", name)
+		return 0,
+			fmt.Errorf("flag --count: there is no semaphore %q; make it with `coordd semaphore create --limit`", name)
 	case d == nil && f.shared:
 		return 1, nil
 	case d == nil:
 		return math.MaxUint64, nil
 	case f.count > limit:
-		return 0, usageError("flag --count: value %d is not allowed: %q has a limit of %d", f.count, name, limit)
+		return 0, usageError("flag --count: value %d is not allowed: %q has a limit of %d", f.count, name,
+			limit)
 	case f.count > 0:
 		return f.count, nil
 	case f.shared && limit == 1:
@@ -208,11 +219,14 @@ type holder struct {
 	node    string
 	name    string
 	argv    []string
-	verb    string                                                 // for messages
-	holds   string                                                 // what whoever holds without a command does
-	keeps   bool                                                   // the session, instead of doing anything while it lives
-	evict   func(ctx context.Context, waits *client.Session) error // ends the sessions of the owners; nil: they stay
-	amount  func(*client.Description) (uint64, error)
+	verb    string // for messages
+	// what whoever holds without a command does
+	holds string
+	// the session, instead of doing anything while it lives
+	keeps bool
+	// ends the sessions of the owners; nil: they stay
+	evict  func(ctx context.Context, waits *client.Session) error
+	amount func(*client.Description) (uint64, error)
 }
 
 // held is a semaphore that a session has.
@@ -273,7 +287,8 @@ type acquisition struct {
 // acquire waits until a session has the semaphore. A session that is lost while it waits is replaced by
 // another one, at the end of the queue.
 func (h *holder) acquire(ctx context.Context) (*held, error) {
-	notInTime := withCode(exitCode(h.flags.conflictCode), fmt.Errorf("%s: %q of %s %w", h.verb, h.name, h.node, errHeld))
+	notInTime := withCode(exitCode(h.flags.conflictCode),
+		fmt.Errorf("%s: %q of %s %w", h.verb, h.name, h.node, errHeld))
 	begun := time.Now()
 	left := func() time.Duration {
 		if h.flags.wait == client.Forever {
@@ -311,7 +326,8 @@ var errHeld = errors.New("is held by others")
 // passesAway reports whether a server that cannot be had now may be had later.
 func passesAway(err error) bool {
 	switch client.StatusOf(err) {
-	case Ydb.StatusIds_UNAVAILABLE, Ydb.StatusIds_OVERLOADED, Ydb.StatusIds_TIMEOUT, Ydb.StatusIds_BAD_SESSION:
+	case Ydb.StatusIds_UNAVAILABLE, Ydb.StatusIds_OVERLOADED, Ydb.StatusIds_TIMEOUT,
+		Ydb.StatusIds_BAD_SESSION:
 		return true
 	}
 	return codeOf(err) == exitNotServing
@@ -321,9 +337,11 @@ func passesAway(err error) bool {
 func (h *holder) try(ctx context.Context, left func() time.Duration) (*held, error) {
 	opening, cancel := context.WithTimeout(ctx, connectMost)
 	defer cancel()
-	session, err := h.caller.Open(opening, client.SessionConfig{Node: h.node, Timeout: h.flags.sessionTimeout, Description: describedAs(h.verb, h.argv)})
+	session, err := h.caller.Open(opening, client.SessionConfig{Node: h.node, Timeout: h.flags.sessionTimeout,
+		Description: describedAs(h.verb, h.argv)})
 	switch {
-	case client.StatusOf(err) == Ydb.StatusIds_NOT_FOUND: // acquire says so, as of a node that is dropped later
+	case client.StatusOf(err) == Ydb.StatusIds_NOT_FOUND:
+		// acquire says so, as of a node that is dropped later
 		return nil, err
 	case err != nil:
 		return nil, h.caller.aboutNode(h.node, err)
@@ -350,7 +368,8 @@ func changedMeanwhile(err error) bool {
 // changesMost bounds how often a semaphore may be another one than it has just been.
 const changesMost = 100
 
-func (h *holder) acquireBy(ctx context.Context, session *client.Session, left func() time.Duration) (*held, error) {
+func (h *holder) acquireBy(ctx context.Context, session *client.Session, left func() time.Duration) (*held,
+	error) {
 	if wait := left(); wait != client.Forever { // also where no server is there to say that the time is over
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, wait+connectMost)
@@ -367,8 +386,9 @@ func (h *holder) acquireBy(ctx context.Context, session *client.Session, left fu
 		}
 		progress := h.showQueue(ctx, session)
 		waits, placed, ended := h.evicting(ctx, session, progress.begin)
-		acquired, err := session.Acquire(waits, client.Acquisition{Name: h.name, Count: count, Wait: left(), Data: []byte(h.flags.data),
-			Ephemeral: d == nil || d.GetEphemeral(), Waiting: placed})
+		acquired, err := session.Acquire(waits,
+			client.Acquisition{Name: h.name, Count: count, Wait: left(), Data: []byte(h.flags.data),
+				Ephemeral: d == nil || d.GetEphemeral(), Waiting: placed})
 		progress.end()
 		ended()
 		switch {
@@ -397,19 +417,20 @@ func (h *holder) watch(ctx context.Context, session *client.Session) (*held, err
 	first, gone := make(chan uint64, 1), make(chan error, 1)
 	go func() {
 		order := uint64(0)
-		gone <- session.Watch(watching, h.name, client.Wanted{Owners: true, WatchOwners: true}, func(d *client.Description) error {
-			for _, owner := range d.GetOwners() {
-				if owner.GetSessionId() != session.ID() || order != 0 && owner.GetOrderId() != order {
-					continue
+		gone <- session.Watch(watching, h.name, client.Wanted{Owners: true, WatchOwners: true},
+			func(d *client.Description) error {
+				for _, owner := range d.GetOwners() {
+					if owner.GetSessionId() != session.ID() || order != 0 && owner.GetOrderId() != order {
+						continue
+					}
+					if order == 0 {
+						order = owner.GetOrderId()
+						first <- order
+					}
+					return nil
 				}
-				if order == 0 {
-					order = owner.GetOrderId()
-					first <- order
-				}
-				return nil
-			}
-			return errTakenAway
-		})
+				return errTakenAway
+			})
 	}()
 	select {
 	case order := <-first:
@@ -464,7 +485,8 @@ func (c *caller) aboutNode(node string, err error) error {
 	case Ydb.StatusIds_STATUS_CODE_UNSPECIFIED:
 		return c.plain(err)
 	case Ydb.StatusIds_NOT_FOUND:
-		return fmt.Errorf("there is no coordination node %s; `coordd node create %s` makes it: %w", node, node, err)
+		return fmt.Errorf("there is no coordination node %s; `coordd node create %s` makes it: %w", node,
+			node, err)
 	default:
 		return fmt.Errorf("coordination node %s: %w", node, err)
 	}
@@ -506,7 +528,8 @@ func (h *holder) showQueue(ctx context.Context, session *client.Session) *queueS
 		}
 		defer fmt.Fprint(file, "\r\x1b[K")
 		for {
-			if d, _, err := session.Describe(ctx, h.name, client.Wanted{Owners: true, Waiters: true}); err == nil {
+			if d, _, err := session.Describe(ctx, h.name,
+				client.Wanted{Owners: true, Waiters: true}); err == nil {
 				fmt.Fprintf(file, "\r\x1b[Kwaiting for %q: %s", h.name, placeText(d, session.ID()))
 			}
 			select {

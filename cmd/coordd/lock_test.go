@@ -39,7 +39,8 @@ func startLock(t *testing.T, endpoint string, args ...string) *locking {
 	t.Helper()
 	l := &locking{said: make(chan string, 1000), ended: make(chan struct{})}
 	l.command = exec.Command(binary, append([]string{"lock", "--endpoint", endpoint}, args...)...)
-	l.command.Env = append([]string{"HOME=" + t.TempDir(), "PATH=" + os.Getenv("PATH")}, childEnvironment()...)
+	l.command.Env = append([]string{"HOME=" + t.TempDir(), "PATH=" + os.Getenv("PATH")},
+		childEnvironment()...)
 	l.command.Stderr = &l.stderr
 	stdout, err := l.command.StdoutPipe()
 	if err != nil {
@@ -70,7 +71,9 @@ func startLock(t *testing.T, endpoint string, args ...string) *locking {
 func (l *locking) says(t *testing.T, want string) string {
 	t.Helper()
 	for {
-		line := receive(t, l.said, func() string { return "not said: " + want + "; stderr:\n" + l.stderr.String() })
+		line := receive(t, l.said, func() string {
+			return "not said: " + want + "; stderr:\n" + l.stderr.String()
+		})
 		if strings.Contains(line, want) {
 			return line
 		}
@@ -111,7 +114,9 @@ func nodeOf(t *testing.T, endpoint string) *client.Client {
 	}
 	t.Cleanup(c.Close)
 	waitFor(t, "the node", func() bool {
-		err := c.Call(t.Context(), Ydb_Coordination_V1.CoordinationService_CreateNode_FullMethodName, &Ydb_Coordination.CreateNodeRequest{Path: "/local/app"}, new(Ydb_Coordination.CreateNodeResponse), nil)
+		err := c.Call(t.Context(), Ydb_Coordination_V1.CoordinationService_CreateNode_FullMethodName,
+			&Ydb_Coordination.CreateNodeRequest{Path: "/local/app"}, new(Ydb_Coordination.CreateNodeResponse),
+			nil)
 		if err != nil && client.StatusOf(err) != Ydb.StatusIds_UNAVAILABLE {
 			t.Fatal(err)
 		}
@@ -122,7 +127,8 @@ func nodeOf(t *testing.T, endpoint string) *client.Client {
 
 func sessionOf(t *testing.T, c *client.Client) *client.Session {
 	t.Helper()
-	s, err := c.Open(t.Context(), client.SessionConfig{Node: "/local/app", Timeout: time.Minute, Description: "test"})
+	s, err := c.Open(t.Context(), client.SessionConfig{Node: "/local/app", Timeout: time.Minute,
+		Description: "test"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -156,13 +162,15 @@ func TestLockSignals(t *testing.T) {
 		l := startLock(t, endpoint, "/local/app", "lock", "--data", "here", "--", "sh", "-c", untilTold)
 		ready := strings.Fields(l.says(t, "ready"))
 		d := described(t, s, "lock")
-		if owner := d.GetOwners()[0]; fmt.Sprint(owner.GetSessionId(), owner.GetOrderId()) != strings.Join(ready[2:], " ") || string(owner.GetData()) != "here" {
+		if owner := d.GetOwners()[0]; fmt.Sprint(owner.GetSessionId(),
+			owner.GetOrderId()) != strings.Join(ready[2:], " ") || string(owner.GetData()) != "here" {
 			t.Errorf("the command was told %q, and the owner is %v", ready, owner)
 		}
 		l.command.Process.Signal(syscall.SIGUSR1)
 		l.says(t, "got USR1")
 		l.command.Process.Signal(test.sent)
-		l.says(t, "got "+strings.TrimPrefix(map[syscall.Signal]string{syscall.SIGTERM: "TERM", syscall.SIGINT: "INT", syscall.SIGHUP: "HUP"}[test.sent], "SIG"))
+		l.says(t, "got "+strings.TrimPrefix(map[syscall.Signal]string{syscall.SIGTERM: "TERM",
+			syscall.SIGINT: "INT", syscall.SIGHUP: "HUP"}[test.sent], "SIG"))
 		l.wantCode(t, test.code)
 		if d := described(t, s, "lock"); d != nil {
 			t.Errorf("after its end the lock is there: %v", d)
@@ -202,7 +210,8 @@ func TestLockWaits(t *testing.T) {
 	}
 	l := lock()
 	waitFor(t, "it to wait", func() bool { return len(described(t, s, "door").GetWaiters()) == 1 })
-	if err := s.Delete(t.Context(), "door", true); err != nil { // a semaphore that is made for the lock takes its place
+	// a semaphore that is made for the lock takes its place
+	if err := s.Delete(t.Context(), "door", true); err != nil {
 		t.Fatal(err)
 	}
 	l.says(t, "in")
@@ -228,29 +237,40 @@ func TestLockRefuses(t *testing.T) {
 	}{
 		{[]string{"app", "lock", "--", "nosuchcommand"}, exitNoSuch, []string{`"nosuchcommand"`}},
 		{[]string{"app", "lock", "--", plain}, exitCannot, []string{plain, "permission denied"}},
-		{[]string{"none", "lock", "--", "true"}, exitNotRun, []string{"coordd: there is no coordination node /local/none; `coordd node create /local/none` makes it: Kesus not found"}},
-		{[]string{"app", "one", "--shared", "--", "true"}, exitNotRun, []string{"flag --shared", "limit of 1"}},
-		{[]string{"app", "lock", "--count", "2", "--", "true"}, exitNotRun, []string{"flag --count", "coordd semaphore create"}},
-		{[]string{"app", "lock", "--count", "0", "--", "true"}, exitNotRun, []string{"flag --count", "from 1"}},
-		{[]string{"app", "lock", "--shared", "--count", "2", "--", "true"}, exitNotRun, []string{"--shared and --count", "one of them"}},
-		{[]string{"app", "lock", "-n", "--timeout", "1s", "--", "true"}, exitNotRun, []string{"--nonblock and --timeout"}},
+		{[]string{"none", "lock", "--", "true"}, exitNotRun,
+			[]string{"coordd: there is no coordination node /local/none; `coordd node create /local/none` makes it: Kesus not found"}}, {[]string{"app", "one", "--shared", "--", "true"}, exitNotRun, []string{"flag --shared", "limit of 1"}},
+		{[]string{"app", "lock", "--count", "2", "--", "true"}, exitNotRun,
+			[]string{"flag --count", "coordd semaphore create"}},
+		{[]string{"app", "lock", "--count", "0", "--", "true"}, exitNotRun,
+			[]string{"flag --count", "from 1"}},
+		{[]string{"app", "lock", "--shared", "--count", "2", "--", "true"}, exitNotRun,
+			[]string{"--shared and --count", "one of them"}},
+		{[]string{"app", "lock", "-n", "--timeout", "1s", "--", "true"}, exitNotRun,
+			[]string{"--nonblock and --timeout"}},
 		{[]string{"app", "lock", "--timeout", "25h", "--", "true"}, exitNotRun, []string{"flag --timeout", "up to 24h"}},
-		{[]string{"app", "lock", "--session-timeout", "2s", "--", "true"}, exitNotRun, []string{"flag --session-timeout", "3s to 30m"}},
+		{[]string{"app", "lock", "--session-timeout", "2s", "--", "true"}, exitNotRun,
+			[]string{"flag --session-timeout", "3s to 30m"}},
 		{[]string{"app", "lock", "--session-timeout", "31m", "--", "true"}, exitNotRun, []string{"flag --session-timeout", "3s to 30m"}},
-		{[]string{"app", strings.Repeat("n", 1025), "--", "true"}, exitNotRun, []string{"argument NAME", "1025 bytes", "up to 1024"}},
+		{[]string{"app", strings.Repeat("n", 1025), "--", "true"}, exitNotRun,
+			[]string{"argument NAME", "1025 bytes", "up to 1024"}},
 		{[]string{"app", "lock", "--user", "me", "--", "true"}, exitNotRun, []string{"flag --user", "--password-file"}},
-		{[]string{"app", "lock", "--conflict-exit-code", "256", "--", "true"}, exitNotRun, []string{"conflict-exit-code"}},
-		{[]string{"app", "lock", "--nonblok", "--", "true"}, exitNotRun, []string{"did you mean --nonblock?"}},
+		{[]string{"app", "lock", "--conflict-exit-code", "256", "--", "true"}, exitNotRun,
+			[]string{"conflict-exit-code"}}, {[]string{"app", "lock", "--nonblok", "--", "true"}, exitNotRun,
+			[]string{"did you mean --nonblock?"}},
 		{[]string{"app", "lock", "true"}, exitNotRun, []string{"there is no --"}},
 		{[]string{"app", "lock", "--"}, exitNotRun, []string{"no command given"}},
-		{[]string{"app", "lock", "--keep"}, exitNotRun, []string{"flag --session-timeout", "nobody renews it"}},
-		{[]string{"app", "lock", "--keep", "--session-timeout", "5s", "--", "true"}, exitNotRun, []string{"flag --keep", "no command"}},
-		{[]string{"app", "--keep", "--session-timeout", "5s"}, exitNotRun, []string{"takes NODE NAME, 1 argument given"}},
+		{[]string{"app", "lock", "--keep"}, exitNotRun,
+			[]string{"flag --session-timeout", "nobody renews it"}},
+		{[]string{"app", "lock", "--keep", "--session-timeout", "5s", "--", "true"}, exitNotRun,
+			[]string{"flag --keep", "no command"}},
+		{[]string{"app", "--keep", "--session-timeout", "5s"}, exitNotRun,
+			[]string{"takes NODE NAME, 1 argument given"}},
 		{[]string{"app", "--", "true"}, exitNotRun, []string{"NODE NAME", "1 argument given"}},
 	} {
 		startLock(t, endpoint, test.args...).wantCode(t, test.code, test.want...)
 	}
-	startLock(t, "127.0.0.1:1", "app", "lock", "--", "true").wantCode(t, exitNotRun, "no server at 127.0.0.1:1")
+	startLock(t, "127.0.0.1:1", "app", "lock", "--", "true").wantCode(t, exitNotRun,
+		"no server at 127.0.0.1:1")
 }
 
 // runsOn is a command that says when it begins and is never done.
@@ -264,7 +284,8 @@ func wantGone(t *testing.T, ready string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		waitFor(t, "the end of process "+word, func() bool { return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) || isZombie(pid) })
+		waitFor(t, "the end of process "+word,
+			func() bool { return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) || isZombie(pid) })
 	}
 }
 
@@ -287,30 +308,37 @@ func TestLockLost(t *testing.T) {
 		code         exitCode
 		want         []string
 	}{
-		{"session ended", stubborn, func(t *testing.T, _ *process, c *client.Client, s *client.Session, _ *locking) {
-			owner := described(t, s, "door").GetOwners()[0].GetSessionId()
-			if err := c.Invoke(t.Context(), adminpb.Inspect_EndSession_FullMethodName, &adminpb.EndSessionRequest{Path: "/local/app", Session: owner}, new(adminpb.EndSessionResponse)); err != nil {
-				t.Fatal(err)
-			}
-		}, exitLost, []string{`lock: "door" of /local/app is lost`, "Session has expired"}},
-		{"forced delete", stubborn, func(t *testing.T, _ *process, _ *client.Client, s *client.Session, _ *locking) {
-			if err := s.Delete(t.Context(), "door", true); err != nil {
-				t.Fatal(err)
-			}
-		}, exitLost, []string{`lock: "door" of /local/app is lost`, "taken away"}},
-		{"coordd lock killed", runsOn, func(t *testing.T, _ *process, _ *client.Client, _ *client.Session, l *locking) {
-			l.command.Process.Kill()
-		}, exitCode(255), nil}, // what Go calls a process that has no code
-		{"server killed", stubborn, func(t *testing.T, p *process, _ *client.Client, _ *client.Session, l *locking) {
-			p.command.Process.Kill()
-			l.says(t, "got TERM")
-		}, exitLost, []string{"no server has answered in time"}},
-		{"server stopped", "trap 'echo got TERM; exit 5' TERM; " + runsOn, func(t *testing.T, p *process, _ *client.Client, _ *client.Session, l *locking) {
-			p.command.Process.Signal(syscall.SIGSTOP)
-			l.says(t, "got TERM") // and that is enough for this one
-			<-l.ended
-			p.command.Process.Signal(syscall.SIGCONT)
-		}, exitLost, []string{"no server has answered in time"}},
+		{"session ended", stubborn,
+			func(t *testing.T, _ *process, c *client.Client, s *client.Session, _ *locking) {
+				owner := described(t, s, "door").GetOwners()[0].GetSessionId()
+				if err := c.Invoke(t.Context(), adminpb.Inspect_EndSession_FullMethodName,
+					&adminpb.EndSessionRequest{Path: "/local/app", Session: owner},
+					new(adminpb.EndSessionResponse)); err != nil {
+					t.Fatal(err)
+				}
+			}, exitLost, []string{`lock: "door" of /local/app is lost`, "Session has expired"}},
+		{"forced delete", stubborn,
+			func(t *testing.T, _ *process, _ *client.Client, s *client.Session, _ *locking) {
+				if err := s.Delete(t.Context(), "door", true); err != nil {
+					t.Fatal(err)
+				}
+			}, exitLost, []string{`lock: "door" of /local/app is lost`, "taken away"}},
+		{"coordd lock killed", runsOn,
+			func(t *testing.T, _ *process, _ *client.Client, _ *client.Session, l *locking) {
+				l.command.Process.Kill()
+			}, exitCode(255), nil}, // what Go calls a process that has no code
+		{"server killed", stubborn,
+			func(t *testing.T, p *process, _ *client.Client, _ *client.Session, l *locking) {
+				p.command.Process.Kill()
+				l.says(t, "got TERM")
+			}, exitLost, []string{"no server has answered in time"}},
+		{"server stopped", "trap 'echo got TERM; exit 5' TERM; " + runsOn,
+			func(t *testing.T, p *process, _ *client.Client, _ *client.Session, l *locking) {
+				p.command.Process.Signal(syscall.SIGSTOP)
+				l.says(t, "got TERM") // and that is enough for this one
+				<-l.ended
+				p.command.Process.Signal(syscall.SIGCONT)
+			}, exitLost, []string{"no server has answered in time"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
@@ -319,10 +347,13 @@ func TestLockLost(t *testing.T) {
 			if err := s.Create(t.Context(), "door", 1, nil); err != nil {
 				t.Fatal(err)
 			}
-			l := startLock(t, endpoint, "app", "door", "--session-timeout", "3s", "--", "sh", "-c", test.script)
+			l := startLock(t, endpoint, "app", "door", "--session-timeout", "3s", "--", "sh", "-c",
+				test.script)
 			ready := l.says(t, "ready")
 			test.lose(t, p, c, s, l)
-			receive(t, l.ended, func() string { return "coordd lock does not end; stderr:\n" + l.stderr.String() })
+			receive(t, l.ended, func() string {
+				return "coordd lock does not end; stderr:\n" + l.stderr.String()
+			})
 			if got := exitCode(uint8(l.command.ProcessState.ExitCode())); got != test.code {
 				t.Errorf("exit code %d, want %d; stderr:\n%s", got, test.code, l.stderr.String())
 			}
@@ -338,7 +369,8 @@ const untilTheFile = `echo ready $COORDD_FENCING_TOKEN; while [ ! -e "$0" ]; do 
 // endpointsOf is how many servers a server tells clients of.
 func endpointsOf(t *testing.T, endpoint string) int {
 	t.Helper()
-	answer, err := Ydb_Discovery_V1.NewDiscoveryServiceClient(dialServer(t, endpoint)).ListEndpoints(t.Context(), &Ydb_Discovery.ListEndpointsRequest{Database: "/local"})
+	answer, err := Ydb_Discovery_V1.NewDiscoveryServiceClient(dialServer(t,
+		endpoint)).ListEndpoints(t.Context(), &Ydb_Discovery.ListEndpointsRequest{Database: "/local"})
 	result := new(Ydb_Discovery.ListEndpointsResult)
 	if err != nil || answer.GetOperation().GetResult().UnmarshalTo(result) != nil {
 		return 0
@@ -365,7 +397,8 @@ func TestLockSurvives(t *testing.T) {
 	var locks []*locking
 	var ready []string
 	for i, server := range servers {
-		l := startLock(t, server.endpoint, "app", fmt.Sprint("lock", i), "--session-timeout", "30s", "--", "sh", "-c", untilTheFile, enough)
+		l := startLock(t, server.endpoint, "app", fmt.Sprint("lock", i), "--session-timeout", "30s", "--",
+			"sh", "-c", untilTheFile, enough)
 		ready = append(ready, l.says(t, "ready"))
 		locks = append(locks, l)
 	}
@@ -386,7 +419,8 @@ func TestLockSurvives(t *testing.T) {
 				t.Fatalf("%s is held by %v, and was by %q", name, owner, ready[i])
 			}
 			found := new(adminpb.ListSessionsResponse)
-			err := c.Invoke(t.Context(), adminpb.Inspect_ListSessions_FullMethodName, &adminpb.ListSessionsRequest{Path: "/local/app", Session: owner[0].GetSessionId()}, found)
+			err := c.Invoke(t.Context(), adminpb.Inspect_ListSessions_FullMethodName,
+				&adminpb.ListSessionsRequest{Path: "/local/app", Session: owner[0].GetSessionId()}, found)
 			return err == nil && len(found.GetSessions()) == 1 && found.GetSessions()[0].GetAttached()
 		})
 	}
@@ -424,7 +458,8 @@ func exclusive(directory string) int {
 		return 71
 	}
 	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		os.WriteFile(filepath.Join(directory, fmt.Sprint("overlap-", os.Getpid())), []byte(err.Error()), 0o600)
+		os.WriteFile(filepath.Join(directory, fmt.Sprint("overlap-", os.Getpid())), []byte(err.Error()),
+			0o600)
 		return 72
 	}
 	time.Sleep(exclusiveFor + time.Duration(os.Getpid()%7)*time.Millisecond)
@@ -455,7 +490,8 @@ func TestLockExclusive(t *testing.T) {
 	results := make(chan error, count)
 	var all sync.WaitGroup
 	for i := range count {
-		command := exec.CommandContext(t.Context(), binary, "lock", "--endpoint", servers[i%3].endpoint, "app", "one", "--session-timeout", "15s", "--", self)
+		command := exec.CommandContext(t.Context(), binary, "lock", "--endpoint", servers[i%3].endpoint,
+			"app", "one", "--session-timeout", "15s", "--", self)
 		// A program with the race detector sleeps for a second at its end, and would keep the lock for it.
 		command.Env = []string{"HOME=" + directory, childLocks + "=" + directory, "GORACE=atexit_sleep_ms=0"}
 		all.Go(func() {
@@ -537,7 +573,9 @@ func TestLockAtATerminal(t *testing.T) {
 	_, endpoint, _ := lockServer(t)
 	ctx, cancel := context.WithTimeout(t.Context(), waitMax)
 	defer cancel()
-	command := exec.CommandContext(ctx, "script", "-qec", binary+" lock --endpoint "+endpoint+` app lock -- sh -c 'read line; echo "read $line"; exit 3'; echo code $?; read line; echo "then $line"`, "/dev/null")
+	command := exec.CommandContext(ctx, "script", "-qec",
+		binary+" lock --endpoint "+endpoint+
+			` app lock -- sh -c 'read line; echo "read $line"; exit 3'; echo code $?; read line; echo "then $line"`, "/dev/null")
 	command.Env = []string{"HOME=" + t.TempDir(), "PATH=" + os.Getenv("PATH"), "SHELL=/bin/sh"}
 	command.Stdin = strings.NewReader("one\ntwo\n")
 	output, err := command.CombinedOutput()
@@ -555,13 +593,15 @@ func TestLockShowsTheQueue(t *testing.T) {
 	}
 	_, endpoint, c := lockServer(t)
 	s := sessionOf(t, c)
-	if got, err := s.Acquire(t.Context(), client.Acquisition{Name: "lock", Count: 1 << 63, Ephemeral: true, Data: []byte("me\x1b[2J")}); !got || err != nil {
+	if got, err := s.Acquire(t.Context(), client.Acquisition{Name: "lock", Count: 1 << 63, Ephemeral: true,
+		Data: []byte("me\x1b[2J")}); !got || err != nil {
 		t.Fatal(got, err)
 	}
 	p := &process{first: make(chan string, 1), ended: make(chan struct{})}
 	ctx, cancel := context.WithTimeout(t.Context(), waitMax)
 	defer cancel()
-	command := exec.CommandContext(ctx, "script", "-qec", binary+" lock --endpoint "+endpoint+" app lock -- echo in", "/dev/null")
+	command := exec.CommandContext(ctx, "script", "-qec",
+		binary+" lock --endpoint "+endpoint+" app lock -- echo in", "/dev/null")
 	command.Env = []string{"HOME=" + t.TempDir(), "PATH=" + os.Getenv("PATH"), "SHELL=/bin/sh"}
 	command.Stdout, command.Stderr = &p.log, &p.log
 	if err := command.Start(); err != nil {

@@ -15,14 +15,17 @@ const forOthers = 0o077
 // told by those who need it.
 func warnOfModes(logger *slog.Logger, s settings) {
 	for _, secret := range []struct{ what, path string }{
-		{"the token file", s.auth.tokenFile}, {"the password file of --initial-admin", s.auth.adminPasswordFile},
-		{"the key of --tls-cert", s.tls.key}, {"the key of --peer-cert", s.cluster.key}, {"the data directory", s.dataDir},
+		{"the token file", s.auth.tokenFile},
+		{"the password file of --initial-admin", s.auth.adminPasswordFile},
+		{"the key of --tls-cert", s.tls.key}, {"the key of --peer-cert", s.cluster.key},
+		{"the data directory", s.dataDir},
 	} {
 		if secret.path == "" {
 			continue
 		}
 		if info, err := os.Stat(secret.path); err == nil && info.Mode().Perm()&forOthers != 0 {
-			logger.Warn(secret.what+" is open to others than its owner, who can then be whom they like: take the rights away",
+			logger.Warn(secret.what+
+				" is open to others than its owner, who can then be whom they like: take the rights away",
 				"path", secret.path, "mode", modeText(info.Mode()), "want", modeText(info.Mode()&^forOthers))
 		}
 	}
@@ -30,7 +33,8 @@ func warnOfModes(logger *slog.Logger, s settings) {
 		return
 	}
 	if count, first := openToOthers(s.dataDir); count > 0 {
-		logger.Warn("files in the data directory are open to others than their owner: take the rights away", "files", count, "first", first)
+		logger.Warn("files in the data directory are open to others than their owner: take the rights away",
+			"files", count, "first", first)
 	}
 }
 

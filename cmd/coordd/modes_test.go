@@ -59,7 +59,8 @@ kill $server; wait $server
 // TestOpenModes wants a warning, and no more, for each file with secrets that others can read.
 func TestOpenModes(t *testing.T) {
 	s := &secured{t: t, directory: t.TempDir()}
-	tokens, password, key, peerKey := s.file("tokens", ""), s.file("password", "x\n"), s.file("key", ""), s.file("peer-key", "")
+	tokens, password, key, peerKey := s.file("tokens", ""), s.file("password", "x\n"), s.file("key", ""),
+		s.file("peer-key", "")
 	data := s.path("data")
 	if err := os.Mkdir(data, 0o700); err != nil {
 		t.Fatal(err)
@@ -72,8 +73,8 @@ func TestOpenModes(t *testing.T) {
 		t.Helper()
 		r := newRun(newFakeServer())
 		r.in <- syscall.SIGTERM
-		r.begin("serve", "--token-file", tokens, "--initial-admin=root", "--initial-admin-password-file", password, "--tls-key", key,
-			"--peer-key", peerKey, "--data-dir", data)
+		r.begin("serve", "--token-file", tokens, "--initial-admin=root", "--initial-admin-password-file",
+			password, "--tls-key", key, "--peer-key", peerKey, "--data-dir", data)
 		if code := r.wait(t); code != exitOK {
 			t.Fatalf("exit code %d, %s", code, r.log.String())
 		}
@@ -82,14 +83,17 @@ func TestOpenModes(t *testing.T) {
 	if text := log(); strings.Contains(text, "open to others") {
 		t.Errorf("everything is closed:\n%s", text)
 	}
-	for path, mode := range map[string]fs.FileMode{tokens: 0o644, password: 0o666, key: 0o640, peerKey: 0o604, data: 0o777, inside: 0o644} {
+	for path, mode := range map[string]fs.FileMode{tokens: 0o644, password: 0o666, key: 0o640, peerKey: 0o604,
+		data: 0o777, inside: 0o644} {
 		if err := os.Chmod(path, mode); err != nil {
 			t.Fatal(err)
 		}
 	}
 	text := log()
-	for _, want := range []string{"the token file is open", "mode=0644 want=0600", "the password file of", "mode=0666", "the key of --tls-cert", "mode=0640",
-		"the key of --peer-cert", "mode=0604", "the data directory is open", "mode=0777 want=0700", "files=1 first=" + inside} {
+	for _, want := range []string{"the token file is open", "mode=0644 want=0600", "the password file of",
+		"mode=0666", "the key of --tls-cert", "mode=0640",
+		"the key of --peer-cert", "mode=0604", "the data directory is open", "mode=0777 want=0700",
+		"files=1 first=" + inside} {
 		if strings.Count(text, want) != 1 {
 			t.Errorf("want once %q in\n%s", want, text)
 		}

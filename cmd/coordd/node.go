@@ -26,7 +26,8 @@ func (p *program) nodeCommand() *cobra.Command {
 		Short: "Make, look at, change and drop coordination nodes",
 		RunE:  wantsCommand,
 	}
-	parent.AddCommand(p.nodeCreateCommand(), p.nodeAlterCommand(), p.nodeShowCommand(), p.nodeDropCommand(), p.nodeListCommand(), p.nodeTreeCommand())
+	parent.AddCommand(p.nodeCreateCommand(), p.nodeAlterCommand(), p.nodeShowCommand(), p.nodeDropCommand(),
+		p.nodeListCommand(), p.nodeTreeCommand())
 	return parent
 }
 
@@ -37,17 +38,21 @@ type nodeFlags struct {
 }
 
 func (f *nodeFlags) declare(flags *pflag.FlagSet) {
-	flags.DurationVar(&f.selfCheck, "self-check-period", 0, "how often its leader makes sure that it leads; 500ms to 10s count (default: 1s)")
-	flags.DurationVar(&f.grace, "session-grace-period", 0, "what sessions get on top of their timeouts after a change of the leader; up to 30s count (default: 10s)")
+	flags.DurationVar(&f.selfCheck, "self-check-period", 0,
+		"how often its leader makes sure that it leads; 500ms to 10s count (default: 1s)")
+	flags.DurationVar(&f.grace, "session-grace-period", 0,
+		"what sessions get on top of their timeouts after a change of the leader; up to 30s count (default: 10s)")
 	flags.StringVar(&f.read, "read-consistency", "", "strict or relaxed (default: relaxed)")
 	flags.StringVar(&f.attach, "attach-consistency", "", "strict or relaxed (default: strict)")
 	flags.StringVar(&f.counters, "rate-limiter-counters", "", "aggregated or detailed (default: aggregated)")
 }
 
 func (f *nodeFlags) check(flags *pflag.FlagSet) error {
-	for name, value := range map[string]time.Duration{"self-check-period": f.selfCheck, "session-grace-period": f.grace} {
+	for name, value := range map[string]time.Duration{"self-check-period": f.selfCheck,
+		"session-grace-period": f.grace} {
 		if flags.Changed(name) && (value < time.Millisecond || value.Milliseconds() > math.MaxUint32) {
-			return usageError("flag --%s: value %q is not allowed: want a time from 1ms to %s, such as 10s", name, value, durationText(math.MaxUint32*time.Millisecond))
+			return usageError("flag --%s: value %q is not allowed: want a time from 1ms to %s, such as 10s",
+				name, value, durationText(math.MaxUint32*time.Millisecond))
 		}
 	}
 	for name, value := range map[string]string{"read-consistency": f.read, "attach-consistency": f.attach} {
@@ -56,7 +61,8 @@ func (f *nodeFlags) check(flags *pflag.FlagSet) error {
 		}
 	}
 	if f.counters != "" && countersOf(f.counters) == 0 {
-		return usageError("flag --rate-limiter-counters: value %q is not allowed: want aggregated or detailed", f.counters)
+		return usageError(
+			"flag --rate-limiter-counters: value %q is not allowed: want aggregated or detailed", f.counters)
 	}
 	return nil
 }
@@ -72,12 +78,14 @@ func countersOf(word string) Ydb_Coordination.RateLimiterCountersMode {
 }
 
 func (f *nodeFlags) config() *Ydb_Coordination.Config {
-	return &Ydb_Coordination.Config{SelfCheckPeriodMillis: uint32(f.selfCheck.Milliseconds()), SessionGracePeriodMillis: uint32(f.grace.Milliseconds()),
-		ReadConsistencyMode: consistencyOf(f.read), AttachConsistencyMode: consistencyOf(f.attach), RateLimiterCountersMode: countersOf(f.counters)}
+	return &Ydb_Coordination.Config{SelfCheckPeriodMillis: uint32(f.selfCheck.Milliseconds()),
+		SessionGracePeriodMillis: uint32(f.grace.Milliseconds()), ReadConsistencyMode: consistencyOf(f.read),
+		AttachConsistencyMode: consistencyOf(f.attach), RateLimiterCountersMode: countersOf(f.counters)}
 }
 
 // makeNode makes a node, unless it is there already.
-func (c *caller) makeNode(ctx context.Context, path string, config *Ydb_Coordination.Config) (made bool, err error) {
+func (c *caller) makeNode(ctx context.Context, path string, config *Ydb_Coordination.Config) (made bool,
+	err error) {
 	answer := new(Ydb_Coordination.CreateNodeResponse)
 	err = c.Call(ctx, Ydb_Coordination_V1.CoordinationService_CreateNode_FullMethodName,
 		&Ydb_Coordination.CreateNodeRequest{Path: c.path(path), Config: config}, answer, nil)
@@ -89,7 +97,8 @@ func (c *caller) makeNode(ctx context.Context, path string, config *Ydb_Coordina
 
 func (c *caller) alterNode(ctx context.Context, path string, config *Ydb_Coordination.Config) error {
 	err := c.Call(ctx, Ydb_Coordination_V1.CoordinationService_AlterNode_FullMethodName,
-		&Ydb_Coordination.AlterNodeRequest{Path: c.path(path), Config: config}, new(Ydb_Coordination.AlterNodeResponse), nil)
+		&Ydb_Coordination.AlterNodeRequest{Path: c.path(path), Config: config},
+		new(Ydb_Coordination.AlterNodeResponse), nil)
 	if err != nil {
 		return c.aboutPath(path, err)
 	}
@@ -107,8 +116,9 @@ func (c *caller) dropNode(ctx context.Context, path string) error {
 
 func (p *program) nodeCreateCommand() *cobra.Command {
 	f := new(nodeFlags)
-	command := p.ask(&question{use: "create NODE", short: "Make a coordination node, and the directories above it",
-		long: "A node that exists stays as it is; 'coordd node alter' changes it.",
+	command := p.ask(&question{use: "create NODE",
+		short: "Make a coordination node, and the directories above it",
+		long:  "A node that exists stays as it is; 'coordd node alter' changes it.",
 		example: `  coordd node create app
   coordd node create /local/services/billing --session-grace-period 5s`,
 		check: func(flags *pflag.FlagSet, _ []string) error { return f.check(flags) },
@@ -151,7 +161,8 @@ func (p *program) nodeAlterCommand() *cobra.Command {
 }
 
 func (p *program) nodeDropCommand() *cobra.Command {
-	return p.ask(&question{use: "drop NODE", short: "Drop a coordination node, with all sessions and semaphores in it",
+	return p.ask(&question{use: "drop NODE",
+		short: "Drop a coordination node, with all sessions and semaphores in it",
 		example: `  coordd node create short-lived
   coordd node drop short-lived`,
 		run: func(ctx context.Context, c *caller, args []string) error {
@@ -191,7 +202,8 @@ type rightsShown struct {
 func rightsOf(permissions []*Ydb_Scheme.Permissions) []rightsShown {
 	shown := []rightsShown{}
 	for _, entry := range permissions {
-		shown = append(shown, rightsShown{entry.GetSubject(), append([]string{}, entry.GetPermissionNames()...)})
+		shown = append(shown, rightsShown{entry.GetSubject(),
+			append([]string{}, entry.GetPermissionNames()...)})
 	}
 	return shown
 }
@@ -204,11 +216,13 @@ const (
 
 func showNode(path string, result *Ydb_Coordination.DescribeNodeResult) *nodeShown {
 	self, config := result.GetSelf(), result.GetConfig()
-	n := &nodeShown{Path: path, Owner: self.GetOwner(), Created: timeShown(self.GetCreatedAt().GetPlanStep()), Read: "relaxed", Attach: "strict", Counters: "aggregated",
+	n := &nodeShown{Path: path, Owner: self.GetOwner(), Created: timeShown(self.GetCreatedAt().GetPlanStep()),
+		Read: "relaxed", Attach: "strict", Counters: "aggregated",
 		Permissions: rightsOf(self.GetPermissions()), Effective: rightsOf(self.GetEffectivePermissions())}
 	n.SelfCheck.Set, n.Grace.Set = config.GetSelfCheckPeriodMillis(), config.GetSessionGracePeriodMillis()
 	n.SelfCheck.Effective = min(max(orElse(n.SelfCheck.Set, selfCheckDefault), selfCheckLeast), selfCheckMost)
-	n.Grace.Effective = max(min(orElse(n.Grace.Set, graceDefault), graceMost), n.SelfCheck.Effective+graceAbove)
+	n.Grace.Effective = max(min(orElse(n.Grace.Set, graceDefault), graceMost),
+		n.SelfCheck.Effective+graceAbove)
 	if config.GetReadConsistencyMode() == Ydb_Coordination.ConsistencyMode_CONSISTENCY_MODE_STRICT {
 		n.Read = "strict"
 	}
@@ -244,10 +258,13 @@ func (n *nodeShown) text(w io.Writer) {
 		}
 		return text
 	}
-	fmt.Fprintf(w, "%s\n  owner                  %s\n  created                %s\n  self-check period      %s\n  session grace period   %s\n", n.Path, quotedName(n.Owner), created, setting(n.SelfCheck), setting(n.Grace))
-	fmt.Fprintf(w, "  read consistency       %s\n  attach consistency     %s\n  rate limiter counters  %s\n", n.Read, n.Attach, n.Counters)
+	fmt.Fprintf(w,
+		"%s\n  owner                  %s\n  created                %s\n  self-check period      %s\n  session grace period   %s\n", n.Path, quotedName(n.Owner), created, setting(n.SelfCheck), setting(n.Grace))
+	fmt.Fprintf(w, "  read consistency       %s\n  attach consistency     %s\n  rate limiter counters  %s\n",
+		n.Read, n.Attach, n.Counters)
 	for _, entry := range n.Effective {
-		fmt.Fprintf(w, "  permissions of         %s: %s\n", quotedName(entry.Subject), strings.Join(entry.Permissions, ", "))
+		fmt.Fprintf(w, "  permissions of         %s: %s\n", quotedName(entry.Subject),
+			strings.Join(entry.Permissions, ", "))
 	}
 }
 
@@ -261,12 +278,14 @@ func quotedName(name string) string {
 
 func (p *program) nodeShowCommand() *cobra.Command {
 	out := new(outputFlag)
-	return p.ask(&question{use: "show NODE", short: "Show the settings of a coordination node, and what they come to",
+	return p.ask(&question{use: "show NODE",
+		short:   "Show the settings of a coordination node, and what they come to",
 		example: "  coordd node show app\n  coordd node show app -o json",
 		run: func(ctx context.Context, c *caller, args []string) error {
 			result := new(Ydb_Coordination.DescribeNodeResult)
 			if err := c.Call(ctx, Ydb_Coordination_V1.CoordinationService_DescribeNode_FullMethodName,
-				&Ydb_Coordination.DescribeNodeRequest{Path: c.path(args[0])}, new(Ydb_Coordination.DescribeNodeResponse), result); err != nil {
+				&Ydb_Coordination.DescribeNodeRequest{Path: c.path(args[0])},
+				new(Ydb_Coordination.DescribeNodeResponse), result); err != nil {
 				return c.aboutPath(args[0], err)
 			}
 			n := showNode(c.path(args[0]), result)
@@ -306,13 +325,15 @@ func (p *program) nodeListCommand() *cobra.Command {
 			rows := out.list(p.stdout, "PATH", "SESSIONS", "SEMAPHORES", "OWNER", "CREATED")
 			err := c.listNodes(ctx, pathOr(c, args, ""), rows)
 			if isNotOurs(err) {
-				err = c.walk(ctx, pathOr(c, args, c.database), 0, func(path string, _ int, entry *Ydb_Scheme.Entry) error {
-					if entry.GetType() != Ydb_Scheme.Entry_COORDINATION_NODE {
-						return nil
-					}
-					row := &nodeRow{Path: path, Owner: entry.GetOwner(), Created: timeShown(entry.GetCreatedAt().GetPlanStep())}
-					return rows.add(row, row.cells()...)
-				})
+				err = c.walk(ctx, pathOr(c, args, c.database), 0,
+					func(path string, _ int, entry *Ydb_Scheme.Entry) error {
+						if entry.GetType() != Ydb_Scheme.Entry_COORDINATION_NODE {
+							return nil
+						}
+						row := &nodeRow{Path: path, Owner: entry.GetOwner(),
+							Created: timeShown(entry.GetCreatedAt().GetPlanStep())}
+						return rows.add(row, row.cells()...)
+					})
 			}
 			return p.endList(rows, "coordination nodes", err)
 		}}, out)
@@ -346,7 +367,8 @@ func (c *caller) listNodes(ctx context.Context, path string, rows *listing) erro
 			return "", err
 		}
 		for _, n := range page.GetNodes() {
-			row := &nodeRow{n.GetPath(), &n.Sessions, &n.Semaphores, n.GetOwner(), timeShown(n.GetCreatedMillis())}
+			row := &nodeRow{n.GetPath(), &n.Sessions, &n.Semaphores, n.GetOwner(),
+				timeShown(n.GetCreatedMillis())}
 			if err := rows.add(row, row.cells()...); err != nil {
 				return "", err
 			}
@@ -359,13 +381,18 @@ func (c *caller) listNodes(ctx context.Context, path string, rows *listing) erro
 const depthMost = 64
 
 // walk calls tell for everything below a path, a directory before what is in it.
-func (c *caller) walk(ctx context.Context, path string, depth int, tell func(path string, depth int, entry *Ydb_Scheme.Entry) error) error {
+func (c *caller) walk(ctx context.Context, path string, depth int,
+	tell func(path string, depth int, entry *Ydb_Scheme.Entry) error) error {
 	result := new(Ydb_Scheme.ListDirectoryResult)
-	if err := c.Call(ctx, Ydb_Scheme_V1.SchemeService_ListDirectory_FullMethodName, &Ydb_Scheme.ListDirectoryRequest{Path: path}, new(Ydb_Scheme.ListDirectoryResponse), result); err != nil {
+	if err := c.Call(ctx, Ydb_Scheme_V1.SchemeService_ListDirectory_FullMethodName,
+		&Ydb_Scheme.ListDirectoryRequest{Path: path}, new(Ydb_Scheme.ListDirectoryResponse),
+		result); err != nil {
 		return c.aboutPath(path, err)
 	}
 	children := result.GetChildren()
-	slices.SortFunc(children, func(a, b *Ydb_Scheme.Entry) int { return strings.Compare(a.GetName(), b.GetName()) })
+	slices.SortFunc(children, func(a, b *Ydb_Scheme.Entry) int {
+		return strings.Compare(a.GetName(), b.GetName())
+	})
 	for _, child := range children {
 		below := strings.TrimSuffix(path, "/") + "/" + child.GetName()
 		if err := tell(below, depth, child); err != nil {
@@ -381,8 +408,8 @@ func (c *caller) walk(ctx context.Context, path string, depth int, tell func(pat
 }
 
 func (p *program) nodeTreeCommand() *cobra.Command {
-	return p.ask(&question{use: "tree [PATH]", short: "Show the directories and coordination nodes below a path",
-		example: "  coordd node tree",
+	return p.ask(&question{use: "tree [PATH]",
+		short: "Show the directories and coordination nodes below a path", example: "  coordd node tree",
 		run: func(ctx context.Context, c *caller, args []string) error {
 			path := pathOr(c, args, c.database)
 			fmt.Fprintln(p.stdout, path)

@@ -33,11 +33,14 @@ const nothing = "off"
 
 // httpOptions are the settings of what monitoring programs are served.
 var httpOptions = []option{
-	{listenHTTPName, "HOST:PORT", "address for monitoring programs, HTTP in plain text: /healthz, /readyz and /metrics; off: none", "127.0.0.1:8765", setListenHTTP},
-	{"http-hosts", "NAME,...", "further names by which monitoring programs may ask for /metrics; IP addresses, localhost and the names that the " +
-		"server listens on and advertises need not be listed", "", setHTTPHosts},
-	{"metrics-resource", "NODE=RESOURCE,...", "resources of rate limiters that /metrics shows by themselves, up to 200, where the counters of the node are detailed", "", setMetricsResources},
-	{"debug-http", "PATH|IP:PORT", "where developers find profiles, below /debug/pprof: a Unix socket or an address of this machine (default: nowhere)", "", setDebugHTTP},
+	{listenHTTPName, "HOST:PORT",
+		"address for monitoring programs, HTTP in plain text: /healthz, /readyz and /metrics; off: none",
+		"127.0.0.1:8765", setListenHTTP},
+	{"http-hosts", "NAME,...",
+		"further names by which monitoring programs may ask for /metrics; IP addresses, localhost and the names that the " +
+			"server listens on and advertises need not be listed", "", setHTTPHosts},
+	{"metrics-resource", "NODE=RESOURCE,...",
+		"resources of rate limiters that /metrics shows by themselves, up to 200, where the counters of the node are detailed", "", setMetricsResources}, {"debug-http", "PATH|IP:PORT", "where developers find profiles, below /debug/pprof: a Unix socket or an address of this machine (default: nowhere)", "", setDebugHTTP},
 }
 
 func setListenHTTP(s *settings, value string) error {
@@ -56,7 +59,8 @@ func setListenHTTP(s *settings, value string) error {
 func setHTTPHosts(s *settings, value string) error {
 	for name := range strings.SplitSeq(value, ",") {
 		if value != "" && !hostName.MatchString(name) {
-			return errors.New("want names with commas between them and without ports, such as coordd.example.net,coordd")
+			return errors.New(
+				"want names with commas between them and without ports, such as coordd.example.net,coordd")
 		}
 	}
 	s.http.hosts = value
@@ -78,8 +82,10 @@ func metricsResources(value string) (resources []monitor.Resource, err error) {
 			break
 		}
 		at := strings.LastIndexByte(text, '=')
-		if at < 0 || !strings.HasPrefix(text, "/") || checkResource(text[at+1:]) != nil || !utf8.ValidString(text) {
-			return nil, errors.New("want paths of coordination nodes and of resources, such as /local/app=reports,/local/app=reports/daily")
+		if at < 0 || !strings.HasPrefix(text, "/") || checkResource(text[at+1:]) != nil ||
+			!utf8.ValidString(text) {
+			return nil,
+				errors.New("want paths of coordination nodes and of resources, such as /local/app=reports,/local/app=reports/daily")
 		}
 		resource := monitor.Resource{Node: text[:at], Path: text[at+1:]}
 		if slices.Contains(resources, resource) {
@@ -95,17 +101,21 @@ func metricsResources(value string) (resources []monitor.Resource, err error) {
 
 func setDebugHTTP(s *settings, value string) error {
 	s.http.debug = value
-	if at, err := netip.ParseAddrPort(value); filepath.IsAbs(value) && !strings.ContainsRune(value, 0) || err == nil && at.Addr().Unmap().IsLoopback() {
+	if at, err := netip.ParseAddrPort(value); filepath.IsAbs(value) && !strings.ContainsRune(value, 0) ||
+		err == nil && at.Addr().Unmap().IsLoopback() {
 		return nil
 	}
-	return errors.New("want the absolute path of a Unix socket, or an address of this machine alone such as 127.0.0.1:6060")
+	return errors.New(
+		"want the absolute path of a Unix socket, or an address of this machine alone such as 127.0.0.1:6060")
 }
 
 // configuration is what the server is given. Two servers on one machine both want the default address; that
 // one of them has to go without must not keep it from serving.
 func (h httpSettings) configuration(values map[string]given) server.HTTP {
 	resources, _ := metricsResources(h.resources) // which was looked at when it was set
-	config := server.HTTP{Listen: h.listen, Metrics: func(s *server.Server) http.Handler { return monitor.Metrics(s, version, resources...) }, Optional: strings.HasPrefix(values[listenHTTPName].origin, "default")}
+	config := server.HTTP{Listen: h.listen,
+		Metrics:  func(s *server.Server) http.Handler { return monitor.Metrics(s, version, resources...) },
+		Optional: strings.HasPrefix(values[listenHTTPName].origin, "default")}
 	if h.debug != "" {
 		config.ListenDebug, config.Debug = h.debug, monitor.Debug()
 	}
@@ -118,6 +128,7 @@ func (h httpSettings) configuration(values map[string]given) server.HTTP {
 // warn says what an operator may not have meant.
 func (h httpSettings) warn(logger *slog.Logger) {
 	if h.listen != "" && reachable(h.listen) {
-		logger.Warn("programs on other machines can read the server's state and metrics, without a login", "listen_http", h.listen)
+		logger.Warn("programs on other machines can read the server's state and metrics, without a login",
+			"listen_http", h.listen)
 	}
 }

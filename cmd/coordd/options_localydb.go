@@ -57,7 +57,8 @@ func localYDBValues(flags *pflag.FlagSet, env environment, file map[string]given
 	if err := setLocalYDB(&s, asked.value); err != nil || !s.localYDB {
 		return nil // resolveEach refuses the value
 	}
-	port, portTLS := localYDBGiven(env, "GRPC_PORT", localYDBPort), localYDBGiven(env, "GRPC_TLS_PORT", localYDBPortTLS)
+	port, portTLS := localYDBGiven(env, "GRPC_PORT", localYDBPort),
+		localYDBGiven(env, "GRPC_TLS_PORT", localYDBPortTLS)
 	monitoring := localYDBGiven(env, "MON_PORT", localYDBPortHTTP)
 	directory := localYDBGiven(env, "YDB_GRPC_TLS_DATA_PATH", localYDBCertificates)
 	level := localYDBGiven(env, "YDB_DEFAULT_LOG_LEVEL", "INFO")
@@ -66,7 +67,8 @@ func localYDBValues(flags *pflag.FlagSet, env environment, file map[string]given
 		listenName:     port.as(":" + port.value),
 		listenHTTPName: monitoring.as(":" + monitoring.value),
 		inMemoryName:   memory.as(strconv.FormatBool(saysYes(memory.value))),
-		"log-level":    level.as(cmp.Or(localYDBLevels[strings.ToUpper(level.value)], "info")), // one that is not known is no reason not to start
+		// one that is not known is no reason not to start
+		"log-level": level.as(cmp.Or(localYDBLevels[strings.ToUpper(level.value)], "info")),
 	}
 	if saysYes(localYDBGiven(env, "YDB_GRPC_ENABLE_TLS", "1").value) {
 		values["listen-tls"] = portTLS.as(":" + portTLS.value)

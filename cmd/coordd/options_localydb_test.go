@@ -21,19 +21,27 @@ func TestLocalYDB(t *testing.T) {
 		args        []string
 		want        func(*settings)
 	}{
-		{"off", []string{"GRPC_PORT=1", "YDB_USE_IN_MEMORY_PDISKS=1", "YDB_DEFAULT_LOG_LEVEL=ERROR"}, nil, func(s *settings) {
-			s.listen, s.http.listen = "127.0.0.1:2136", "127.0.0.1:8765"
-		}},
+		{"off", []string{"GRPC_PORT=1", "YDB_USE_IN_MEMORY_PDISKS=1", "YDB_DEFAULT_LOG_LEVEL=ERROR"}, nil,
+			func(s *settings) {
+				s.listen, s.http.listen = "127.0.0.1:2136", "127.0.0.1:8765"
+			}},
 		{"nothing else", []string{on, "YDB_GRPC_ENABLE_TLS=0"}, nil, func(s *settings) { s.localYDB = true }},
-		{"by flag", []string{"YDB_GRPC_ENABLE_TLS=false"}, []string{"--local-ydb"}, func(s *settings) { s.localYDB = true }},
-		{"ports and storage", []string{on, "GRPC_PORT=2135", "GRPC_TLS_PORT=2136", "YDB_GRPC_TLS_DATA_PATH=" + directory, "YDB_USE_IN_MEMORY_PDISKS=True"}, nil, func(s *settings) {
+		{"by flag", []string{"YDB_GRPC_ENABLE_TLS=false"}, []string{"--local-ydb"},
+			func(s *settings) { s.localYDB = true }},
+		{"ports and storage", []string{on, "GRPC_PORT=2135", "GRPC_TLS_PORT=2136",
+			"YDB_GRPC_TLS_DATA_PATH=" + directory, "YDB_USE_IN_MEMORY_PDISKS=True"}, nil, func(s *settings) {
 			s.localYDB, s.listen, s.inMemory, s.dataDir = true, ":2135", true, ""
-			s.tls = tlsSettings{listen: ":2136", certificate: directory + "/cert.pem", key: directory + "/key.pem"}
+			s.tls = tlsSettings{listen: ":2136", certificate: directory + "/cert.pem",
+				key: directory + "/key.pem"}
 		}},
-		{"log", []string{on, "YDB_GRPC_ENABLE_TLS=0", "YDB_DEFAULT_LOG_LEVEL=crit"}, nil, func(s *settings) { s.localYDB, s.logLevel = true, slog.LevelError }},
-		{"monitoring", []string{on, "YDB_GRPC_ENABLE_TLS=0", "MON_PORT=1"}, nil, func(s *settings) { s.localYDB, s.http.listen = true, ":1" }},
-		{"log unknown", []string{on, "YDB_GRPC_ENABLE_TLS=0", "YDB_DEFAULT_LOG_LEVEL=5"}, nil, func(s *settings) { s.localYDB = true }},
-		{"ours win", []string{on, "YDB_GRPC_ENABLE_TLS=0", "GRPC_PORT=1", "COORDD_LISTEN=:2", "YDB_USE_IN_MEMORY_PDISKS=1"}, []string{"--in-memory=false"}, func(s *settings) {
+		{"log", []string{on, "YDB_GRPC_ENABLE_TLS=0", "YDB_DEFAULT_LOG_LEVEL=crit"}, nil,
+			func(s *settings) { s.localYDB, s.logLevel = true, slog.LevelError }},
+		{"monitoring", []string{on, "YDB_GRPC_ENABLE_TLS=0", "MON_PORT=1"}, nil,
+			func(s *settings) { s.localYDB, s.http.listen = true, ":1" }},
+		{"log unknown", []string{on, "YDB_GRPC_ENABLE_TLS=0", "YDB_DEFAULT_LOG_LEVEL=5"}, nil,
+			func(s *settings) { s.localYDB = true }},
+		{"ours win", []string{on, "YDB_GRPC_ENABLE_TLS=0", "GRPC_PORT=1", "COORDD_LISTEN=:2",
+			"YDB_USE_IN_MEMORY_PDISKS=1"}, []string{"--in-memory=false"}, func(s *settings) {
 			s.localYDB, s.listen = true, ":2"
 		}},
 		{"our certificate", []string{on, "COORDD_TLS_CERT=/c", "COORDD_TLS_KEY=/k"}, nil, func(s *settings) {
@@ -45,7 +53,8 @@ func TestLocalYDB(t *testing.T) {
 			want := served(t, []string{"HOME=/home/u"}, "serve")
 			want.listen, want.http.listen = ":2136", ":8765"
 			test.want(&want)
-			got := served(t, append([]string{"HOME=/home/u"}, test.environment...), append([]string{"serve"}, test.args...)...)
+			got := served(t, append([]string{"HOME=/home/u"}, test.environment...),
+				append([]string{"serve"}, test.args...)...)
 			if got != want {
 				t.Errorf("got  %+v\nwant %+v", got, want)
 			}
@@ -77,7 +86,8 @@ func TestLocalYDBRefusals(t *testing.T) {
 func TestLocalYDBCertificates(t *testing.T) {
 	directory := t.TempDir()
 	start := func() settings {
-		return served(t, []string{"HOME=/home/u", "COORDD_LOCAL_YDB=1", "YDB_GRPC_TLS_DATA_PATH=" + directory}, "serve")
+		return served(t, []string{"HOME=/home/u", "COORDD_LOCAL_YDB=1",
+			"YDB_GRPC_TLS_DATA_PATH=" + directory}, "serve")
 	}
 	read := func(name string) []byte {
 		t.Helper()
@@ -87,7 +97,8 @@ func TestLocalYDBCertificates(t *testing.T) {
 		}
 		return content
 	}
-	if s := start(); s.tls.certificate != filepath.Join(directory, "cert.pem") || s.tls.key != filepath.Join(directory, "key.pem") || s.tls.listen != ":2135" {
+	if s := start(); s.tls.certificate != filepath.Join(directory, "cert.pem") ||
+		s.tls.key != filepath.Join(directory, "key.pem") || s.tls.listen != ":2135" {
 		t.Errorf("TLS settings %+v", s.tls)
 	}
 	authority, certificate := read("ca.pem"), read("cert.pem")
@@ -110,14 +121,16 @@ func TestLocalYDBWithoutAPlace(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if s := served(t, []string{"HOME=/home/u", "COORDD_LOCAL_YDB=1", "YDB_GRPC_TLS_DATA_PATH=" + file}, "serve"); s.tls != (tlsSettings{}) {
+	if s := served(t, []string{"HOME=/home/u", "COORDD_LOCAL_YDB=1", "YDB_GRPC_TLS_DATA_PATH=" + file},
+		"serve"); s.tls != (tlsSettings{}) {
 		t.Errorf("TLS settings %+v, want none", s.tls)
 	}
 }
 
 // TestLocalYDBHealth wants `coordd health` to find the port as the server does.
 func TestLocalYDBHealth(t *testing.T) {
-	got, err := localEndpoint(new(connectionFlags).served(), environment{"COORDD_LOCAL_YDB=1", "GRPC_PORT=2135"})
+	got, err := localEndpoint(new(connectionFlags).served(),
+		environment{"COORDD_LOCAL_YDB=1", "GRPC_PORT=2135"})
 	if err != nil || got != "grpc://127.0.0.1:2135/local" {
 		t.Errorf("got %q, %v", got, err)
 	}

@@ -77,7 +77,8 @@ func setInitialAdmin(s *settings, value string) error {
 func setLoginLifetime(s *settings, value string) error {
 	lifetime, err := time.ParseDuration(value)
 	if err != nil || lifetime < auth.MinLoginLifetime || lifetime > auth.MaxLoginLifetime {
-		return fmt.Errorf("want a time from %s to %s, such as 90m or 12h", durationText(auth.MinLoginLifetime), durationText(auth.MaxLoginLifetime))
+		return fmt.Errorf("want a time from %s to %s, such as 90m or 12h",
+			durationText(auth.MinLoginLifetime), durationText(auth.MaxLoginLifetime))
 	}
 	s.auth.loginLifetime = lifetime
 	return nil

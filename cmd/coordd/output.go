@@ -30,7 +30,8 @@ const (
 type outputFlag struct{ form string }
 
 func (o *outputFlag) declareOutput(flags *pflag.FlagSet) {
-	flags.StringVarP(&o.form, "output", "o", formTable, "form of the output: table, json, yaml, or jsonl, which is a line of json for each thing")
+	flags.StringVarP(&o.form, "output", "o", formTable,
+		"form of the output: table, json, yaml, or jsonl, which is a line of json for each thing")
 }
 
 func (o *outputFlag) check() error {
@@ -195,7 +196,8 @@ func writeYAML(w io.Writer, value any) error {
 }
 
 func toBlocks(node *yaml.Node) {
-	if len(node.Content) > 0 || node.Kind == yaml.ScalarNode && strconv.Quote(node.Value) == `"`+node.Value+`"` {
+	if len(node.Content) > 0 || node.Kind == yaml.ScalarNode &&
+		strconv.Quote(node.Value) == `"`+node.Value+`"` {
 		node.Style = 0
 	}
 	for _, inner := range node.Content {

@@ -32,14 +32,16 @@ func (p *program) pingCommand() *cobra.Command {
 	out := new(outputFlag)
 	var every time.Duration
 	var times int
-	command := p.untilStopped(&question{use: "ping [NODE]", short: "Measure how long a server takes to answer, again and again",
+	command := p.untilStopped(&question{use: "ping [NODE]",
+		short: "Measure how long a server takes to answer, again and again",
 		long: "The call is a question for the servers' addresses, which each server answers by itself. With\n" +
 			"NODE a session is asked as well whether it lives, as locks are all the time: its ping. What\n" +
 			"took longest decides how short the timeouts of sessions can be.",
 		example: "  coordd ping --times 1\n  coordd ping app --times 2 --every 100ms -o jsonl",
 		check: func(flags *pflag.FlagSet, _ []string) error {
 			if every < 100*time.Millisecond || every > time.Hour {
-				return usageError("flag --every: value %q is not allowed: want a time from 100ms to 1h", every)
+				return usageError("flag --every: value %q is not allowed: want a time from 100ms to 1h",
+					every)
 			}
 			if flags.Changed("times") && times < 1 {
 				return usageError("flag --times: value %d is not allowed: want a number above 0", times)
@@ -117,7 +119,8 @@ func (g *pings) ask(ctx context.Context) (*pingShown, error) {
 	shown := &pingShown{Time: time.Now().UTC().Format(time.RFC3339Nano)}
 	begun := time.Now()
 	err := g.caller.Call(ctx, Ydb_Discovery_V1.DiscoveryService_ListEndpoints_FullMethodName,
-		&Ydb_Discovery.ListEndpointsRequest{Database: g.caller.database}, new(Ydb_Discovery.ListEndpointsResponse), nil)
+		&Ydb_Discovery.ListEndpointsRequest{Database: g.caller.database},
+		new(Ydb_Discovery.ListEndpointsResponse), nil)
 	if err != nil {
 		return nil, err
 	}

@@ -58,7 +58,8 @@ type runningServer interface {
 // startFunc starts a server and returns when it serves; values say where the settings
 // come from, for its errors. The end of ctx before
 // that gives up; after it, ctx has no meaning. Errors carry their exit code.
-type startFunc func(ctx context.Context, s settings, values map[string]given, logger *slog.Logger) (runningServer, error)
+type startFunc func(ctx context.Context, s settings, values map[string]given,
+	logger *slog.Logger) (runningServer, error)
 
 // checkFunc examines a data directory that no server uses and returns what it
 // found as text, also where it found damage, which is an error too. It changes

@@ -32,14 +32,16 @@ func (p *program) rateLimiterCommand() *cobra.Command {
 		Short:   "Make, look at, watch, change, drop and acquire resources of rate limiters",
 		RunE:    wantsCommand,
 	}
-	parent.AddCommand(p.resourceCreateCommand(), p.resourceAlterCommand(), p.resourceDropCommand(), p.resourceDescribeCommand(), p.resourceListCommand(),
-		p.resourceAcquireCommand(), p.resourceWatchCommand())
+	parent.AddCommand(p.resourceCreateCommand(), p.resourceAlterCommand(), p.resourceDropCommand(),
+		p.resourceDescribeCommand(), p.resourceListCommand(), p.resourceAcquireCommand(),
+		p.resourceWatchCommand())
 	return parent
 }
 
 // checkResource sees to what is no path of a resource on any server.
 func checkResource(path string) error {
-	if path == "" || strings.HasPrefix(path, "/") || strings.HasSuffix(path, "/") || strings.Contains(path, "//") {
+	if path == "" || strings.HasPrefix(path, "/") || strings.HasSuffix(path, "/") ||
+		strings.Contains(path, "//") {
 		return usageError("argument RESOURCE: value %q is not allowed: want elements with one / between them, such as reports or reports/daily", path)
 	}
 	return nil
@@ -65,23 +67,29 @@ func (c *caller) aboutResource(node, resource string, err error) error {
 type resourceFlags struct{ rate, prefetch, watermark, burst float64 }
 
 func (f *resourceFlags) declare(flags *pflag.FlagSet) {
-	flags.Float64Var(&f.rate, "rate", 0, "units that it hands out in a second; 0: as many as what is above it")
-	flags.Float64Var(&f.prefetch, "prefetch", 0, "how many seconds of the rate a full bucket holds; negative: none; 0: as above it, 0.2 where nothing is")
-	flags.Float64Var(&f.watermark, "watermark", 0, "share of a full bucket below which it is filled up again, 0 to 1; 0: as above it, 0.75 where nothing is")
+	flags.Float64Var(&f.rate, "rate", 0,
+		"units that it hands out in a second; 0: as many as what is above it")
+	flags.Float64Var(&f.prefetch, "prefetch", 0,
+		"how many seconds of the rate a full bucket holds; negative: none; 0: as above it, 0.2 where nothing is")
+	flags.Float64Var(&f.watermark, "watermark", 0,
+		"share of a full bucket below which it is filled up again, 0 to 1; 0: as above it, 0.75 where nothing is")
 	flags.Float64Var(&f.burst, "burst", 0, "a number that is kept and shown and has no effect, as in YDB")
 }
 
 func (f *resourceFlags) check() error {
-	for name, value := range map[string]float64{"rate": f.rate, "prefetch": f.prefetch, "watermark": f.watermark, "burst": f.burst} {
+	for name, value := range map[string]float64{"rate": f.rate, "prefetch": f.prefetch,
+		"watermark": f.watermark, "burst": f.burst} {
 		if math.IsNaN(value) || math.IsInf(value, 0) {
 			return usageError("flag --%s: value \"%g\" is not allowed: want a finite number", name, value)
 		}
 	}
 	switch {
 	case f.rate < 0:
-		return usageError("flag --rate: value \"%g\" is not allowed: want 0 or more units in a second", f.rate)
+		return usageError("flag --rate: value \"%g\" is not allowed: want 0 or more units in a second",
+			f.rate)
 	case f.watermark < 0 || f.watermark > 1:
-		return usageError("flag --watermark: value \"%g\" is not allowed: want a number from 0 to 1", f.watermark)
+		return usageError("flag --watermark: value \"%g\" is not allowed: want a number from 0 to 1",
+			f.watermark)
 	}
 	return nil
 }
@@ -98,15 +106,20 @@ func (p *program) resourceCreateCommand() *cobra.Command {
 				return err
 			}
 			if f.rate == 0 && !strings.Contains(args[1], "/") {
-				return usageError("flag --rate: no value given; want how many units %q hands out in a second", args[1])
+				return usageError("flag --rate: no value given; want how many units %q hands out in a second",
+					args[1])
 			}
 			return f.check()
 		},
 		run: func(ctx context.Context, c *caller, args []string) error {
-			resource := &Ydb_RateLimiter.Resource{ResourcePath: args[1], Type: &Ydb_RateLimiter.Resource_HierarchicalDrr{HierarchicalDrr: &Ydb_RateLimiter.HierarchicalDrrSettings{
-				MaxUnitsPerSecond: f.rate, PrefetchCoefficient: f.prefetch, PrefetchWatermark: f.watermark, MaxBurstSizeCoefficient: f.burst}}}
+			resource := &Ydb_RateLimiter.Resource{ResourcePath: args[1],
+				Type: &Ydb_RateLimiter.Resource_HierarchicalDrr{HierarchicalDrr: &Ydb_RateLimiter.HierarchicalDrrSettings{
+					MaxUnitsPerSecond: f.rate, PrefetchCoefficient: f.prefetch,
+					PrefetchWatermark:       f.watermark,
+					MaxBurstSizeCoefficient: f.burst}}}
 			err := c.Call(ctx, Ydb_RateLimiter_V1.RateLimiterService_CreateResource_FullMethodName,
-				&Ydb_RateLimiter.CreateResourceRequest{CoordinationNodePath: c.path(args[0]), Resource: resource}, new(Ydb_RateLimiter.CreateResourceResponse), nil)
+				&Ydb_RateLimiter.CreateResourceRequest{CoordinationNodePath: c.path(args[0]),
+					Resource: resource}, new(Ydb_RateLimiter.CreateResourceResponse), nil)
 			if client.StatusOf(err) == Ydb.StatusIds_ALREADY_EXISTS {
 				fmt.Fprintf(p.stdout, "%q exists already, with the same settings\n", args[1])
 				return nil
@@ -122,10 +135,12 @@ func (p *program) resourceCreateCommand() *cobra.Command {
 }
 
 // describeResource asks for a resource's own settings.
-func (c *caller) describeResource(ctx context.Context, node, resource string) (*Ydb_RateLimiter.Resource, error) {
+func (c *caller) describeResource(ctx context.Context, node, resource string) (*Ydb_RateLimiter.Resource,
+	error) {
 	result := new(Ydb_RateLimiter.DescribeResourceResult)
 	err := c.Call(ctx, Ydb_RateLimiter_V1.RateLimiterService_DescribeResource_FullMethodName,
-		&Ydb_RateLimiter.DescribeResourceRequest{CoordinationNodePath: c.path(node), ResourcePath: resource}, new(Ydb_RateLimiter.DescribeResourceResponse), result)
+		&Ydb_RateLimiter.DescribeResourceRequest{CoordinationNodePath: c.path(node), ResourcePath: resource},
+		new(Ydb_RateLimiter.DescribeResourceResponse), result)
 	if err != nil {
 		return nil, c.aboutResource(node, resource, err)
 	}
@@ -135,14 +150,17 @@ func (c *caller) describeResource(ctx context.Context, node, resource string) (*
 func (p *program) resourceAlterCommand() *cobra.Command {
 	f := new(resourceFlags)
 	var changed func(name string) bool
-	command := p.ask(&question{use: "alter NODE RESOURCE", short: "Change the settings of a resource of a rate limiter",
+	command := p.ask(&question{use: "alter NODE RESOURCE",
+		short: "Change the settings of a resource of a rate limiter",
 		long: "Settings whose flags are not given stay as they are; 0 unsets one. It counts at once, for\n" +
 			"everything below and for who waits. The protocol replaces all settings, so this command\nreads them first: do not run two of them at a time.",
 		example: `  coordd ratelimiter create app reports --rate 100
   coordd ratelimiter alter app reports --rate 50 --prefetch -1`,
 		check: func(flags *pflag.FlagSet, args []string) error {
-			if changed = flags.Changed; !slices.ContainsFunc([]string{"rate", "prefetch", "watermark", "burst"}, changed) {
-				return usageError("no setting given: want one or more of --rate, --prefetch, --watermark, --burst")
+			if changed = flags.Changed; !slices.ContainsFunc([]string{"rate", "prefetch", "watermark",
+				"burst"}, changed) {
+				return usageError(
+					"no setting given: want one or more of --rate, --prefetch, --watermark, --burst")
 			}
 			return errors.Join(checkResource(args[1]), f.check())
 		},
@@ -156,15 +174,18 @@ func (p *program) resourceAlterCommand() *cobra.Command {
 				return fmt.Errorf("%q is of a kind that this program does not know", args[1])
 			}
 			for name, set := range map[string]func(){
-				"rate": func() { settings.MaxUnitsPerSecond = f.rate }, "prefetch": func() { settings.PrefetchCoefficient = f.prefetch },
-				"watermark": func() { settings.PrefetchWatermark = f.watermark }, "burst": func() { settings.MaxBurstSizeCoefficient = f.burst },
+				"rate":      func() { settings.MaxUnitsPerSecond = f.rate },
+				"prefetch":  func() { settings.PrefetchCoefficient = f.prefetch },
+				"watermark": func() { settings.PrefetchWatermark = f.watermark },
+				"burst":     func() { settings.MaxBurstSizeCoefficient = f.burst },
 			} {
 				if changed(name) {
 					set()
 				}
 			}
 			if err := c.Call(ctx, Ydb_RateLimiter_V1.RateLimiterService_AlterResource_FullMethodName,
-				&Ydb_RateLimiter.AlterResourceRequest{CoordinationNodePath: c.path(args[0]), Resource: resource}, new(Ydb_RateLimiter.AlterResourceResponse), nil); err != nil {
+				&Ydb_RateLimiter.AlterResourceRequest{CoordinationNodePath: c.path(args[0]),
+					Resource: resource}, new(Ydb_RateLimiter.AlterResourceResponse), nil); err != nil {
 				return c.aboutResource(args[0], args[1], err)
 			}
 			fmt.Fprintf(p.stdout, "changed %q\n", args[1])
@@ -182,7 +203,8 @@ func (p *program) resourceDropCommand() *cobra.Command {
 		check: func(_ *pflag.FlagSet, args []string) error { return checkResource(args[1]) },
 		run: func(ctx context.Context, c *caller, args []string) error {
 			if err := c.Call(ctx, Ydb_RateLimiter_V1.RateLimiterService_DropResource_FullMethodName,
-				&Ydb_RateLimiter.DropResourceRequest{CoordinationNodePath: c.path(args[0]), ResourcePath: args[1]}, new(Ydb_RateLimiter.DropResourceResponse), nil); err != nil {
+				&Ydb_RateLimiter.DropResourceRequest{CoordinationNodePath: c.path(args[0]),
+					ResourcePath: args[1]}, new(Ydb_RateLimiter.DropResourceResponse), nil); err != nil {
 				return c.aboutResource(args[0], args[1], err)
 			}
 			fmt.Fprintf(p.stdout, "dropped %q\n", args[1])
@@ -196,7 +218,8 @@ const late = 2 * time.Second
 func (p *program) resourceAcquireCommand() *cobra.Command {
 	var used, nonBlocking bool
 	var amount uint64
-	command := p.ask(&question{use: "acquire NODE RESOURCE [AMOUNT]", short: "Acquire units of a rate limiter, or report them as used",
+	command := p.ask(&question{use: "acquire NODE RESOURCE [AMOUNT]",
+		short: "Acquire units of a rate limiter, or report them as used",
 		long: "AMOUNT is 1 if it is not given. If there is not enough it waits, up to --timeout, behind\n" +
 			"those who came before; what is not had in time is not taken, and the exit code is 124.\n" +
 			"With --used the units are taken at once, as a debt where there are not as many.",
@@ -220,8 +243,9 @@ func (p *program) resourceAcquireCommand() *cobra.Command {
 			return checkResource(args[1])
 		},
 		run: func(ctx context.Context, c *caller, args []string) error {
-			request := &Ydb_RateLimiter.AcquireResourceRequest{CoordinationNodePath: c.path(args[0]), ResourcePath: args[1],
-				OperationParams: new(Ydb_Operations.OperationParams), Units: &Ydb_RateLimiter.AcquireResourceRequest_Required{Required: amount}}
+			request := &Ydb_RateLimiter.AcquireResourceRequest{CoordinationNodePath: c.path(args[0]),
+				ResourcePath: args[1], OperationParams: new(Ydb_Operations.OperationParams),
+				Units: &Ydb_RateLimiter.AcquireResourceRequest_Required{Required: amount}}
 			wait := time.Duration(0)
 			if deadline, _ := ctx.Deadline(); !nonBlocking {
 				wait = max(time.Until(deadline)-late, 0)
@@ -230,10 +254,13 @@ func (p *program) resourceAcquireCommand() *cobra.Command {
 			if used {
 				request.Units = &Ydb_RateLimiter.AcquireResourceRequest_Used{Used: amount}
 			}
-			err := c.Call(ctx, Ydb_RateLimiter_V1.RateLimiterService_AcquireResource_FullMethodName, request, new(Ydb_RateLimiter.AcquireResourceResponse), nil)
+			err := c.Call(ctx, Ydb_RateLimiter_V1.RateLimiterService_AcquireResource_FullMethodName, request,
+				new(Ydb_RateLimiter.AcquireResourceResponse), nil)
 			switch status := client.StatusOf(err); {
 			case status == Ydb.StatusIds_TIMEOUT || status == Ydb.StatusIds_CANCELLED:
-				return withCode(exitConflict, fmt.Errorf("%q: there are not %s to be had now; nothing was taken", args[1], counted64(amount, "unit")))
+				return withCode(exitConflict,
+					fmt.Errorf("%q: there are not %s to be had now; nothing was taken", args[1],
+						counted64(amount, "unit")))
 			case err != nil:
 				return c.aboutResource(args[0], args[1], err)
 			case used:
@@ -287,7 +314,8 @@ type bucketShown struct {
 }
 
 func showBucket(b *adminpb.ResourceBucket) *bucketShown {
-	return &bucketShown{b.GetServer(), b.GetLevel(), b.GetCapacity(), b.GetWaiters(), b.GetWaiting(), b.GetAsks(), b.GetAssigned(), b.GetGranted(), b.GetUsed()}
+	return &bucketShown{b.GetServer(), b.GetLevel(), b.GetCapacity(), b.GetWaiters(), b.GetWaiting(),
+		b.GetAsks(), b.GetAssigned(), b.GetGranted(), b.GetUsed()}
 }
 
 // together adds up what servers have.
@@ -315,8 +343,10 @@ func finite(value float64) *float64 {
 
 func showResource(node string, r *Ydb_RateLimiter.Resource) *resourceShown {
 	s := r.GetHierarchicalDrr()
-	return &resourceShown{Node: node, Resource: r.GetResourcePath(), Rate: numberShown{Set: s.GetMaxUnitsPerSecond()},
-		Prefetch: numberShown{Set: s.GetPrefetchCoefficient()}, Watermark: numberShown{Set: s.GetPrefetchWatermark()}, Burst: finite(s.GetMaxBurstSizeCoefficient())}
+	return &resourceShown{Node: node, Resource: r.GetResourcePath(),
+		Rate:      numberShown{Set: s.GetMaxUnitsPerSecond()},
+		Prefetch:  numberShown{Set: s.GetPrefetchCoefficient()},
+		Watermark: numberShown{Set: s.GetPrefetchWatermark()}, Burst: finite(s.GetMaxBurstSizeCoefficient())}
 }
 
 // units are a number of units for people.
@@ -340,7 +370,8 @@ func (r *resourceShown) text(w io.Writer) {
 		return fmt.Sprintf("%g", n.Set)
 	}
 	fmt.Fprintf(w, "%s %q\n  units per second   %s\n", r.Node, r.Resource, number(r.Rate, "as above it"))
-	fmt.Fprintf(w, "  prefetch           %s\n  watermark          %s\n", number(r.Prefetch, "not set"), number(r.Watermark, "not set"))
+	fmt.Fprintf(w, "  prefetch           %s\n  watermark          %s\n", number(r.Prefetch, "not set"),
+		number(r.Watermark, "not set"))
 	if r.Burst == nil || *r.Burst != 0 {
 		burst := "not a number"
 		if r.Burst != nil {
@@ -349,7 +380,8 @@ func (r *resourceShown) text(w io.Writer) {
 		fmt.Fprintf(w, "  burst              %s, without effect\n", burst)
 	}
 	for _, b := range r.Buckets {
-		fmt.Fprintf(w, "  bucket of %s  %s of %s, assigned %s, granted %s, used %s", b.Server, units(b.Level), units(b.Capacity), units(b.Assigned), units(b.Granted), units(b.Used))
+		fmt.Fprintf(w, "  bucket of %s  %s of %s, assigned %s, granted %s, used %s", b.Server, units(b.Level),
+			units(b.Capacity), units(b.Assigned), units(b.Granted), units(b.Used))
 		if b.Waiters > 0 {
 			fmt.Fprintf(w, ", %s for %s", counted64(b.Waiters, "waiter"), units(b.Waiting))
 		}
@@ -363,7 +395,8 @@ func (r *resourceShown) text(w io.Writer) {
 // withBuckets adds what only coordd servers tell, if they do.
 func (r *resourceShown) withBuckets(of *adminpb.Resource, unknown []string) {
 	e := of.GetEffective()
-	r.Rate.Effective, r.Prefetch.Effective, r.Watermark.Effective = finite(e.GetMaxUnitsPerSecond()), finite(e.GetPrefetchCoefficient()), finite(e.GetPrefetchWatermark())
+	r.Rate.Effective, r.Prefetch.Effective, r.Watermark.Effective = finite(e.GetMaxUnitsPerSecond()),
+		finite(e.GetPrefetchCoefficient()), finite(e.GetPrefetchWatermark())
 	r.Buckets, r.Unknown = []*bucketShown{}, append([]string{}, unknown...)
 	for _, b := range of.GetBuckets() {
 		r.Buckets = append(r.Buckets, showBucket(b))
@@ -372,8 +405,9 @@ func (r *resourceShown) withBuckets(of *adminpb.Resource, unknown []string) {
 
 func (p *program) resourceDescribeCommand() *cobra.Command {
 	out := new(outputFlag)
-	return p.ask(&question{use: "describe NODE RESOURCE", short: "Show a resource of a rate limiter, and what servers have of it",
-		long: "Any server of the protocol tells a resource's own settings. A coordd server also tells\nwhat they come to, and of each server the bucket and what has gone through it since the\nfirst acquire there.",
+	return p.ask(&question{use: "describe NODE RESOURCE",
+		short: "Show a resource of a rate limiter, and what servers have of it",
+		long:  "Any server of the protocol tells a resource's own settings. A coordd server also tells\nwhat they come to, and of each server the bucket and what has gone through it since the\nfirst acquire there.",
 		example: `  coordd ratelimiter create app reports --rate 100
   coordd ratelimiter describe app reports
   coordd ratelimiter describe app reports -o json`,
@@ -385,7 +419,8 @@ func (p *program) resourceDescribeCommand() *cobra.Command {
 			}
 			shown := showResource(c.path(args[0]), resource)
 			page := new(adminpb.ListResourcesResponse)
-			err = c.inspect(ctx, adminpb.Inspect_ListResources_FullMethodName, &adminpb.ListResourcesRequest{Path: shown.Node, Resource: args[1]}, page)
+			err = c.inspect(ctx, adminpb.Inspect_ListResources_FullMethodName,
+				&adminpb.ListResourcesRequest{Path: shown.Node, Resource: args[1]}, page)
 			if err != nil && !isNotOurs(err) {
 				return err
 			}
@@ -437,7 +472,8 @@ func (r *resourceRow) available() string {
 }
 
 // resources calls tell for the resources below a path, and all pages of them, or for those below one of them.
-func (c *caller) resources(ctx context.Context, path, resource string, tell func(*adminpb.ListResourcesResponse) error) error {
+func (c *caller) resources(ctx context.Context, path, resource string,
+	tell func(*adminpb.ListResourcesResponse) error) error {
 	request := &adminpb.ListResourcesRequest{Path: path, Resource: resource}
 	return allPages(func(token string) (string, error) {
 		page := new(adminpb.ListResourcesResponse)
@@ -456,7 +492,8 @@ func (c *caller) resources(ctx context.Context, path, resource string, tell func
 func (c *caller) publicResources(ctx context.Context, node, resource string) ([]string, error) {
 	result := new(Ydb_RateLimiter.ListResourcesResult)
 	err := c.Call(ctx, Ydb_RateLimiter_V1.RateLimiterService_ListResources_FullMethodName,
-		&Ydb_RateLimiter.ListResourcesRequest{CoordinationNodePath: node, ResourcePath: resource, Recursive: true}, new(Ydb_RateLimiter.ListResourcesResponse), result)
+		&Ydb_RateLimiter.ListResourcesRequest{CoordinationNodePath: node, ResourcePath: resource,
+			Recursive: true}, new(Ydb_RateLimiter.ListResourcesResponse), result)
 	if err != nil {
 		return nil, c.aboutResource(node, resource, err)
 	}
@@ -465,30 +502,33 @@ func (c *caller) publicResources(ctx context.Context, node, resource string) ([]
 }
 
 func rowOf(r *adminpb.Resource) *resourceRow {
-	return &resourceRow{Node: r.GetPath(), Resource: r.GetResource(), Rate: numberShown{r.GetSet().GetMaxUnitsPerSecond(), finite(r.GetEffective().GetMaxUnitsPerSecond())},
-		Servers: len(r.GetBuckets()), All: together(r.GetBuckets())}
+	return &resourceRow{Node: r.GetPath(), Resource: r.GetResource(),
+		Rate: numberShown{r.GetSet().GetMaxUnitsPerSecond(),
+			finite(r.GetEffective().GetMaxUnitsPerSecond())}, Servers: len(r.GetBuckets()),
+		All: together(r.GetBuckets())}
 }
 
 func (p *program) resourceListCommand() *cobra.Command {
 	out := new(outputFlag)
-	return p.ask(&question{use: "ls [NODE] [RESOURCE]", short: "List the resources of rate limiters of a coordination node, or of all below a path",
-		long:    "With RESOURCE only that and what is below it. A YDB does not tell what has gone through\nthem. A listing is not a snapshot.",
-		example: "  coordd ratelimiter ls\n  coordd ratelimiter create app reports --rate 10\n  coordd rl ls app reports -o json",
+	return p.ask(&question{use: "ls [NODE] [RESOURCE]",
+		short: "List the resources of rate limiters of a coordination node, or of all below a path",
+		long:  "With RESOURCE only that and what is below it. A YDB does not tell what has gone through\nthem. A listing is not a snapshot.", example: "  coordd ratelimiter ls\n  coordd ratelimiter create app reports --rate 10\n  coordd rl ls app reports -o json",
 		run: func(ctx context.Context, c *caller, args []string) error {
 			resource := ""
 			if len(args) > 1 {
 				resource = args[1]
 			}
 			rows := out.list(p.stdout, "NODE", "RESOURCE", "RATE", "AVAILABLE", "GRANTED", "USED", "WAITERS")
-			err := c.resources(ctx, pathOr(c, args, ""), resource, func(page *adminpb.ListResourcesResponse) error {
-				for _, r := range page.GetResources() {
-					row := rowOf(r)
-					if err := rows.add(row, row.cells()...); err != nil {
-						return err
+			err := c.resources(ctx, pathOr(c, args, ""), resource,
+				func(page *adminpb.ListResourcesResponse) error {
+					for _, r := range page.GetResources() {
+						row := rowOf(r)
+						if err := rows.add(row, row.cells()...); err != nil {
+							return err
+						}
 					}
-				}
-				return rows.page()
-			})
+					return rows.page()
+				})
 			if isNotOurs(err) {
 				err = c.listPublicResources(ctx, args, resource, rows)
 			}
@@ -497,7 +537,8 @@ func (p *program) resourceListCommand() *cobra.Command {
 }
 
 // listPublicResources lists what any server tells.
-func (c *caller) listPublicResources(ctx context.Context, args []string, resource string, rows *listing) error {
+func (c *caller) listPublicResources(ctx context.Context, args []string, resource string,
+	rows *listing) error {
 	of := func(node string) error {
 		paths, err := c.publicResources(ctx, node, resource)
 		if err != nil {
@@ -508,7 +549,8 @@ func (c *caller) listPublicResources(ctx context.Context, args []string, resourc
 			if err != nil {
 				return err
 			}
-			row := &resourceRow{Node: node, Resource: path, Rate: numberShown{Set: r.GetHierarchicalDrr().GetMaxUnitsPerSecond()}}
+			row := &resourceRow{Node: node, Resource: path,
+				Rate: numberShown{Set: r.GetHierarchicalDrr().GetMaxUnitsPerSecond()}}
 			if err := rows.add(row, row.cells()...); err != nil {
 				return err
 			}

@@ -16,32 +16,45 @@ func TestRateLimiterCommands(t *testing.T) {
 	}
 	does(t, endpoint, "ratelimiter ls app -o json", "[]")
 	does(t, endpoint, "ratelimiter create app reports --rate 100 --burst 3", `made "reports"`)
-	does(t, endpoint, "ratelimiter create app reports --rate 100 --burst 3", `"reports" exists already, with the same settings`)
+	does(t, endpoint, "ratelimiter create app reports --rate 100 --burst 3",
+		`"reports" exists already, with the same settings`)
 	does(t, endpoint, "rl create app reports/daily --rate 200", `made "reports/daily"`)
 	fails("rl create app reports --rate 1", `/local/app "reports": `, "different settings")
 	fails("rl create app none/daily", `"none/daily"`, `Parent resource "none" doesn't exist.`)
 	fails("rl create none a --rate 1", "/local/none: ")
-	does(t, endpoint, "rl describe app reports/daily", `/local/app "reports/daily"`, "units per second   100, set to 200", "prefetch           0.2, not set", "watermark          0.75, not set")
+	does(t, endpoint, "rl describe app reports/daily", `/local/app "reports/daily"`,
+		"units per second   100, set to 200", "prefetch           0.2, not set",
+		"watermark          0.75, not set")
 	does(t, endpoint, "rl alter app reports --prefetch 2 --burst 0", `changed "reports"`)
 	shown := parsed(t, does(t, endpoint, "rl describe app reports -o json"))
-	if at(t, shown, "max_units_per_second", "set") != 100.0 || at(t, shown, "prefetch_coefficient", "set") != 2.0 || at(t, shown, "max_burst_size_coefficient") != 0.0 {
+	if at(t, shown, "max_units_per_second", "set") != 100.0 ||
+		at(t, shown, "prefetch_coefficient", "set") != 2.0 ||
+		at(t, shown, "max_burst_size_coefficient") != 0.0 {
 		t.Error(shown)
 	}
 	fails("rl alter app reports --rate 0", "No MaxUnitsPerSecond parameter in root resource.")
 	does(t, endpoint, "rl acquire app reports/daily", `took 1 unit of "reports/daily"`)
-	does(t, endpoint, "rl acquire app reports/daily 1000001 --used", `took 1000001 units of "reports/daily", used before`)
-	for _, args := range []string{"rl acquire app reports/daily 5 -n", "rl acquire app reports/daily 5 --timeout 50ms"} {
-		coordd(t, exitConflict, append(strings.Fields(args), "--endpoint", endpoint), `"reports/daily": there are not 5 units to be had now; nothing was taken`)
+	does(t, endpoint, "rl acquire app reports/daily 1000001 --used",
+		`took 1000001 units of "reports/daily", used before`)
+	for _, args := range []string{"rl acquire app reports/daily 5 -n",
+		"rl acquire app reports/daily 5 --timeout 50ms"} {
+		coordd(t, exitConflict, append(strings.Fields(args), "--endpoint", endpoint),
+			`"reports/daily": there are not 5 units to be had now; nothing was taken`)
 	}
-	fails("rl acquire app none", `/local/app has no resource "none"`, "coordd ratelimiter create app none --rate UNITS")
+	fails("rl acquire app none", `/local/app has no resource "none"`,
+		"coordd ratelimiter create app none --rate UNITS")
 	shown = parsed(t, does(t, endpoint, "rl describe app reports/daily -o json"))
-	if level, _ := at(t, shown, "buckets", 0, "level").(float64); at(t, shown, "buckets", 0, "granted") != 1.0 || at(t, shown, "buckets", 0, "used") != 1000001.0 ||
-		at(t, shown, "buckets", 0, "asks") != true || level > -100_000 || at(t, shown, "max_units_per_second", "effective") != 100.0 {
+	if level, _ := at(t, shown, "buckets", 0, "level").(float64); at(t, shown, "buckets", 0,
+		"granted") != 1.0 || at(t, shown, "buckets", 0, "used") != 1000001.0 ||
+		at(t, shown, "buckets", 0, "asks") != true || level > -100_000 ||
+		at(t, shown, "max_units_per_second", "effective") != 100.0 {
 		t.Error(shown)
 	}
 	does(t, endpoint, "rl describe app reports/daily", "bucket of ", "granted 1, used 1000001")
-	does(t, endpoint, "rl ls", "NODE", "RESOURCE", "/local/app  reports        100   -", "/local/app  reports/daily  100   -", " of 200  ", "1        1000001  0")
-	if rows := parsed(t, does(t, endpoint, "rl ls app reports/daily -o json")); at(t, rows, 0, "together", "used") != 1000001.0 || len(rows.([]any)) != 1 {
+	does(t, endpoint, "rl ls", "NODE", "RESOURCE", "/local/app  reports        100   -",
+		"/local/app  reports/daily  100   -", " of 200  ", "1        1000001  0")
+	if rows := parsed(t, does(t, endpoint, "rl ls app reports/daily -o json")); at(t, rows, 0, "together",
+		"used") != 1000001.0 || len(rows.([]any)) != 1 {
 		t.Error(rows)
 	}
 	fails("rl drop app reports", `Resource "reports" has children.`)
@@ -58,21 +71,25 @@ func TestRateLimiterWatch(t *testing.T) {
 	does(t, endpoint, "rl create app a --rate 1000", "made")
 	does(t, endpoint, "rl create app a/deep --rate 500", "made")
 	does(t, endpoint, "rl acquire app a/deep 1000000 --used", "took")
-	does(t, endpoint, "rl watch app --times 1", "NODE", "AVAILABLE", "a         1000  -", "  deep    500   -", " of 100", "b         1")
+	does(t, endpoint, "rl watch app --times 1", "NODE", "AVAILABLE", "a         1000  -", "  deep    500   -",
+		" of 100", "b         1")
 	p := spawn(t, "rl", "watch", "app", "a/deep", "--every", "100ms", "-o", "jsonl", "--endpoint", endpoint)
 	first := parsed(t, receive(t, p.first, func() string { return p.log.String() }))
-	if row, _ := at(t, first, "resources", 0).(map[string]any); row["per_second"] != nil || row["resource"] != "a/deep" || at(t, first, "whole") != true {
+	if row, _ := at(t, first, "resources", 0).(map[string]any); row["per_second"] != nil ||
+		row["resource"] != "a/deep" || at(t, first, "whole") != true {
 		t.Error(first)
 	}
 	p.command.Process.Signal(syscall.SIGINT)
 	p.wantExit(t, exitOK)
-	p = spawn(t, "rl", "watch", "app", "a/deep", "--every", "2s", "--times", "2", "-o", "jsonl", "--endpoint", endpoint)
+	p = spawn(t, "rl", "watch", "app", "a/deep", "--every", "2s", "--times", "2", "-o", "jsonl", "--endpoint",
+		endpoint)
 	receive(t, p.first, func() string { return p.log.String() })
 	code, lines := p.exit(t)
 	if code != exitOK || len(lines) != 1 {
 		t.Fatalf("exit code %d: %q", code, lines)
 	}
-	if assigned, _ := at(t, parsed(t, lines[0]), "resources", 0, "per_second", "assigned").(float64); assigned <= 0 || assigned > 1000 {
+	if assigned, _ := at(t, parsed(t, lines[0]), "resources", 0, "per_second",
+		"assigned").(float64); assigned <= 0 || assigned > 1000 {
 		t.Errorf("%g units in a second of 500: %s", assigned, lines[0])
 	}
 }

@@ -33,8 +33,9 @@ type resourcesShown struct {
 func (p *program) resourceWatchCommand() *cobra.Command {
 	out := new(outputFlag)
 	var often looks
-	command := p.untilStopped(&question{use: "watch [NODE] [RESOURCE]", short: "Show what resources of rate limiters have and hand out, again and again",
-		long: "What is handed out in a second is counted from one look to the next, so the first one does\nnot have it. At a terminal each look takes the place of the last one.\n\n" + oursText,
+	command := p.untilStopped(&question{use: "watch [NODE] [RESOURCE]",
+		short: "Show what resources of rate limiters have and hand out, again and again",
+		long:  "What is handed out in a second is counted from one look to the next, so the first one does\nnot have it. At a terminal each look takes the place of the last one.\n\n" + oursText,
 		example: `  coordd ratelimiter create app reports --rate 100
   coordd ratelimiter watch app --times 1
   coordd ratelimiter watch app reports --every 200ms --times 2 -o jsonl`,
@@ -71,7 +72,8 @@ type bucketName struct {
 
 func (w *resourceWatch) look(ctx context.Context, c *caller) (*resourcesShown, error) {
 	now := time.Now()
-	shown := &resourcesShown{Time: now.UTC().Format(time.RFC3339Nano), Whole: true, Resources: []*resourceRow{}, Unknown: []string{}}
+	shown := &resourcesShown{Time: now.UTC().Format(time.RFC3339Nano), Whole: true,
+		Resources: []*resourceRow{}, Unknown: []string{}}
 	seen := make(map[bucketName]*adminpb.ResourceBucket)
 	asking, cancel := context.WithTimeout(ctx, callerTimeout)
 	defer cancel()
@@ -107,7 +109,8 @@ func (w *resourceWatch) look(ctx context.Context, c *caller) (*resourcesShown, e
 
 // flow is what has gone through the buckets of a resource since the last look; nil at the first one. What was
 // not seen then does not count: it may be what a server did not tell.
-func (w *resourceWatch) flow(r *adminpb.Resource, seen map[bucketName]*adminpb.ResourceBucket, seconds float64) *flowShown {
+func (w *resourceWatch) flow(r *adminpb.Resource, seen map[bucketName]*adminpb.ResourceBucket,
+	seconds float64) *flowShown {
 	flow := new(flowShown)
 	for _, b := range r.GetBuckets() {
 		name := bucketName{r.GetPath(), r.GetId(), b.GetServer()}
@@ -142,8 +145,9 @@ func (s *resourcesShown) text(w io.Writer) {
 			rate = *r.Rate.Effective
 		}
 		depth := strings.Count(r.Resource, "/")
-		fmt.Fprintf(table, "%s\t%s%s\t%s\t%s\t%s\t%s\t%s\t%d\t%s\n", r.Node, strings.Repeat("  ", depth), r.Resource[strings.LastIndexByte(r.Resource, '/')+1:], units(rate),
-			r.available(), granted, used, assigned, r.All.Waiters, units(r.All.Waiting))
+		fmt.Fprintf(table, "%s\t%s%s\t%s\t%s\t%s\t%s\t%s\t%d\t%s\n", r.Node, strings.Repeat("  ", depth),
+			r.Resource[strings.LastIndexByte(r.Resource, '/')+1:], units(rate), r.available(), granted, used,
+			assigned, r.All.Waiters, units(r.All.Waiting))
 	}
 	table.Flush()
 	for _, unknown := range s.Unknown {

@@ -50,7 +50,8 @@ func TestTestingPage(t *testing.T) {
 			t.Errorf("the page has no row %q", row)
 		}
 	}
-	if rows := strings.Count(page, "\n| google.golang.org/") + strings.Count(page, "\n| golang.org/"); rows != strings.Count(raised, "\n") {
+	if rows := strings.Count(page, "\n| google.golang.org/") + strings.Count(page,
+		"\n| golang.org/"); rows != strings.Count(raised, "\n") {
 		t.Errorf("the page has %d rows of versions", rows)
 	}
 }
@@ -60,8 +61,10 @@ func TestTestingPage(t *testing.T) {
 func TestReadmeTables(t *testing.T) {
 	readme := readFile(t, "README.md")
 	wordedDefaults := map[string]string{"advertise": "from `--listen`", "data-dir": "see below",
-		"state-limit": "`384MiB`", "listen-peer": "none, a server alone", "advertise-peer": "from `--initial-cluster`, or `--listen-peer`",
-		"advertise-tls": "from `--advertise` and `--listen-tls`", "streams": "`100000`, less with little memory",
+		"state-limit": "`384MiB`", "listen-peer": "none, a server alone",
+		"advertise-peer":          "from `--initial-cluster`, or `--listen-peer`",
+		"advertise-tls":           "from `--advertise` and `--listen-tls`",
+		"streams":                 "`100000`, less with little memory",
 		"inspect":                 "`on`, `local` where strangers can connect and `--auth` is `off`",
 		"connections-per-address": "`20000`, less with little memory or few descriptors"}
 	for _, o := range serveOptions {
@@ -99,7 +102,8 @@ func TestReadmeConfigFile(t *testing.T) {
 
 // TestReadmeLinks wants every file and folder that README.md points to.
 func TestReadmeLinks(t *testing.T) {
-	for _, link := range regexp.MustCompile(`\]\(([^)#]+)`).FindAllStringSubmatch(readFile(t, "README.md"), -1) {
+	for _, link := range regexp.MustCompile(`\]\(([^)#]+)`).FindAllStringSubmatch(readFile(t, "README.md"),
+		-1) {
 		if strings.Contains(link[1], "://") {
 			continue
 		}

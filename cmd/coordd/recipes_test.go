@@ -67,7 +67,8 @@ func TestRecipeForAnyLanguage(t *testing.T) {
 		log, _ := os.ReadFile(filepath.Join(dir, "log"))
 		t.Fatalf("%v\n%s%s%s", err, out.String(), errors.String(), log)
 	}
-	for _, want := range []string{"serving\n", "0\ndone \n", "2\ndone --once-more\n", `"kind": "create-node"`} {
+	for _, want := range []string{"serving\n", "0\ndone \n", "2\ndone --once-more\n",
+		`"kind": "create-node"`} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("no %q in\n%s", want, out.String())
 		}
@@ -124,7 +125,8 @@ func TestRecipesOfContainers(t *testing.T) {
 	for _, step := range github.Jobs.Test.Steps {
 		steps += step.Run + "\n"
 	}
-	run := regexp.MustCompile(`docker run --detach --name coordd ((?:--publish \S+ )+)(\S+) (\S+)\n`).FindStringSubmatch(steps)
+	run := regexp.MustCompile(
+		`docker run --detach --name coordd ((?:--publish \S+ )+)(\S+) (\S+)\n`).FindStringSubmatch(steps)
 	if run == nil {
 		t.Fatalf("nothing is run in\n%s", steps)
 	}
@@ -164,7 +166,8 @@ func TestRecipesOfContainers(t *testing.T) {
 	}
 
 	program := blocks(recipe(t, "Testcontainers"), "go")
-	if len(program) != 1 || !strings.Contains(readFile(t, "compat/go/testcontainers/coordd_test.go"), program[0]) {
+	if len(program) != 1 || !strings.Contains(readFile(t, "compat/go/testcontainers/coordd_test.go"),
+		program[0]) {
 		t.Error("the program of the page is not in compat/go/testcontainers/coordd_test.go")
 	}
 	for _, port := range regexp.MustCompile(`\d+/tcp`).FindAllString(program[0], -1) {
@@ -204,12 +207,14 @@ func imageOffers(t *testing.T) imageOffer {
 	if expose == nil {
 		t.Fatal("the image has no ports")
 	}
-	offer := imageOffer{ports: strings.Fields(expose[1]), health: strings.Contains(file, `CMD ["/coordd", "health"]`)}
+	offer := imageOffer{ports: strings.Fields(expose[1]),
+		health: strings.Contains(file, `CMD ["/coordd", "health"]`)}
 	for _, o := range standinOptions() {
 		offer.variables = append(offer.variables, variable(o.name))
 	}
 	program := readFile(t, "cmd/coordd/options_localydb.go")
-	for _, found := range regexp.MustCompile(`localYDBGiven\(env, "([A-Z_]+)"`).FindAllStringSubmatch(program, -1) {
+	for _, found := range regexp.MustCompile(`localYDBGiven\(env, "([A-Z_]+)"`).FindAllStringSubmatch(program,
+		-1) {
 		offer.variables = append(offer.variables, found[1])
 	}
 	return offer
@@ -250,7 +255,8 @@ func (o *imageOffer) check(t *testing.T, c recipeContainer, standin bool, name s
 // user holds what the tests are told against the image.
 func (o *imageOffer) user(t *testing.T, variables map[string]string, host string) {
 	t.Helper()
-	if got := variables["YDB_CONNECTION_STRING"]; got != "grpc://"+host+":2136/local" || !slices.Contains(o.ports, "2136") {
+	if got := variables["YDB_CONNECTION_STRING"]; got != "grpc://"+host+":2136/local" ||
+		!slices.Contains(o.ports, "2136") {
 		t.Errorf("tests connect to %s", got)
 	}
 	orders := variables[standinVariable]

@@ -15,7 +15,8 @@ type environment []string
 // value is that of a variable. A variable that is set to nothing counts as not
 // set, because compose files and unit files often pass it on that way.
 func (e environment) value(name string) string {
-	for _, line := range slices.Backward(e) { // as in the C library's view of a doubled name, the last one counts
+	// as in the C library's view of a doubled name, the last one counts
+	for _, line := range slices.Backward(e) {
 		if rest, found := strings.CutPrefix(line, name+"="); found {
 			return rest
 		}
@@ -57,13 +58,15 @@ func addFlags(flags *pflag.FlagSet, options []option) {
 			flag.NoOptDefVal = "true"
 		}
 	}
-	flags.Var(&rawFlag{placeholder: "FILE"}, configName, "YAML file with further settings; its keys are the names of the flags")
+	flags.Var(&rawFlag{placeholder: "FILE"}, configName,
+		"YAML file with further settings; its keys are the names of the flags")
 }
 
 // resolve finds the value of each option: the flag, else the environment
 // variable, else the config file, else the default. Errors carry exitUsage for a
 // flag and exitConfig for all the rest. The origins are by option name.
-func resolve(options []option, flags *pflag.FlagSet, env environment, uid int) (settings, map[string]given, error) {
+func resolve(options []option, flags *pflag.FlagSet, env environment, uid int) (settings, map[string]given,
+	error) {
 	s, values, err := resolveEach(options, flags, env)
 	if err == nil {
 		err = settleDataDir(&s, values, env, uid)
@@ -75,7 +78,8 @@ func resolve(options []option, flags *pflag.FlagSet, env environment, uid int) (
 }
 
 // resolveEach finds the values one by one, and leaves to resolve what depends on several.
-func resolveEach(options []option, flags *pflag.FlagSet, env environment) (settings, map[string]given, error) {
+func resolveEach(options []option, flags *pflag.FlagSet, env environment) (settings, map[string]given,
+	error) {
 	file, err := configFileValues(flags, env)
 	if err != nil {
 		return settings{}, nil, err
@@ -139,7 +143,8 @@ func settleDataDir(s *settings, values map[string]given, env environment, uid in
 	directory, memory := values[dataDirName], values[inMemoryName]
 	if s.inMemory {
 		if directory.code == exitUsage && memory.code == exitUsage {
-			return usageError("flag --%s: value %q is not allowed together with --%s, which keeps nothing on disk",
+			return usageError(
+				"flag --%s: value %q is not allowed together with --%s, which keeps nothing on disk",
 				dataDirName, directory.value, inMemoryName)
 		}
 		s.dataDir = ""
@@ -171,7 +176,8 @@ func misspeltVariables(env environment, options []option) []string {
 			continue
 		}
 		if near := closest(name, known); near != "" {
-			warnings = append(warnings, fmt.Sprintf("variable %s is not known and has no effect; did you mean %s?", name, near))
+			warnings = append(warnings,
+				fmt.Sprintf("variable %s is not known and has no effect; did you mean %s?", name, near))
 		}
 	}
 	return warnings

@@ -38,8 +38,9 @@ func TestDefaultDataDir(t *testing.T) {
 	}{
 		{"root", environment{"HOME=/root", "XDG_STATE_HOME=/x"}, 0, "/var/lib/coordd"},
 		{"state directory", environment{"HOME=/home/u", "XDG_STATE_HOME=/x"}, 1000, "/x/coordd"},
-		{"relative state directory", environment{"HOME=/home/u", "XDG_STATE_HOME=x"}, 1000, "/home/u/.local/state/coordd"},
-		{"empty state directory", environment{"HOME=/home/u", "XDG_STATE_HOME="}, 1000, "/home/u/.local/state/coordd"},
+		{"relative state directory", environment{"HOME=/home/u", "XDG_STATE_HOME=x"}, 1000,
+			"/home/u/.local/state/coordd"}, {"empty state directory",
+			environment{"HOME=/home/u", "XDG_STATE_HOME="}, 1000, "/home/u/.local/state/coordd"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -61,16 +62,21 @@ var everySource = []struct {
 	{"advertise", "a.example", "b.example:7", "192.0.2.1", func(s settings) string { return s.advertise }},
 	{"data-dir", "/flag", "/variable", "/file", func(s settings) string { return s.dataDir }},
 	{"database", "/flag", "/variable", "/file/deep", func(s settings) string { return s.database }},
-	{"listen-tls", "127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3", func(s settings) string { return s.tls.listen }},
-	{"advertise-tls", "a.example", "b.example:7", "192.0.2.1", func(s settings) string { return s.tls.advertise }},
+	{"listen-tls", "127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3",
+		func(s settings) string { return s.tls.listen }},
+	{"advertise-tls", "a.example", "b.example:7", "192.0.2.1",
+		func(s settings) string { return s.tls.advertise }},
 	{"tls-cert", "/flag", "/variable", "/file", func(s settings) string { return s.tls.certificate }},
 	{"tls-key", "/flag", "/variable", "/file", func(s settings) string { return s.tls.key }},
 	{"tls-client-ca", "/flag", "/variable", "/file", func(s settings) string { return s.tls.clientCA }},
 	{"token-file", "/flag", "/variable", "/file", func(s settings) string { return s.auth.tokenFile }},
-	{"login-lifetime", "1h0m0s", "2h0m0s", "3h0m0s", func(s settings) string { return s.auth.loginLifetime.String() }},
+	{"login-lifetime", "1h0m0s", "2h0m0s", "3h0m0s",
+		func(s settings) string { return s.auth.loginLifetime.String() }},
 	{"initial-admin", "flag", "variable", "file", func(s settings) string { return s.auth.admin }},
-	{"initial-admin-password-file", "/flag", "/variable", "/file", func(s settings) string { return s.auth.adminPasswordFile }},
-	{"log-level", "error", "warn", "debug", func(s settings) string { return strings.ToLower(s.logLevel.String()) }},
+	{"initial-admin-password-file", "/flag", "/variable", "/file",
+		func(s settings) string { return s.auth.adminPasswordFile }},
+	{"log-level", "error", "warn", "debug",
+		func(s settings) string { return strings.ToLower(s.logLevel.String()) }},
 }
 
 // TestPrecedence wants the flag before the environment before the file, for every
@@ -92,7 +98,8 @@ func TestPrecedence(t *testing.T) {
 			{"flag before variable", inBoth, []string{"--" + option.name, option.flag}, option.flag},
 			{"flag before file", inFile, []string{"--" + option.name + "=" + option.flag}, option.flag},
 			{"empty variable is none", unset, nil, option.file},
-			{"config flag before its variable", append(inFile[:1:1], "COORDD_CONFIG=/nowhere"), []string{"--config", file}, option.file},
+			{"config flag before its variable", append(inFile[:1:1], "COORDD_CONFIG=/nowhere"),
+				[]string{"--config", file}, option.file},
 		}
 		for _, test := range tests {
 			t.Run(option.name+"/"+test.name, func(t *testing.T) {
@@ -119,7 +126,8 @@ func TestAuthSources(t *testing.T) {
 		"variable":             {append(home, "COORDD_AUTH=required"), nil, "required"},
 		"flag before variable": {append(home, "COORDD_AUTH=off"), []string{"--auth=required"}, "required"},
 	} {
-		if got := served(t, test.environment, append([]string{"serve"}, test.args...)...).auth.mode; got != test.want {
+		if got := served(t, test.environment,
+			append([]string{"serve"}, test.args...)...).auth.mode; got != test.want {
 			t.Errorf("%s: got %q, want %q", name, got, test.want)
 		}
 	}
@@ -137,17 +145,21 @@ func TestTwoValued(t *testing.T) {
 		logFormat   string
 	}{
 		{"file", home, []string{"--config", inMemory}, true, "json"},
-		{"variable before file", append(home, "COORDD_IN_MEMORY=0", "COORDD_LOG_FORMAT=text"), []string{"--config", inMemory}, false, "text"},
+		{"variable before file", append(home, "COORDD_IN_MEMORY=0", "COORDD_LOG_FORMAT=text"),
+			[]string{"--config", inMemory}, false, "text"},
 		{"variable", append(home, "COORDD_IN_MEMORY=1", "COORDD_LOG_FORMAT=json"), nil, true, "json"},
-		{"flag before variable", append(home, "COORDD_IN_MEMORY=1", "COORDD_LOG_FORMAT=json"), []string{"--in-memory=false", "--log-format=text"}, false, "text"},
+		{"flag before variable", append(home, "COORDD_IN_MEMORY=1", "COORDD_LOG_FORMAT=json"),
+			[]string{"--in-memory=false", "--log-format=text"}, false, "text"},
 		{"flag without value", home, []string{"--in-memory"}, true, "text"},
-		{"variable gives a directory that is not used", append(home, "COORDD_DATA_DIR=/data"), []string{"--in-memory"}, true, "text"},
+		{"variable gives a directory that is not used", append(home, "COORDD_DATA_DIR=/data"),
+			[]string{"--in-memory"}, true, "text"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			got := served(t, test.environment, append([]string{"serve"}, test.args...)...)
 			if got.inMemory != test.inMemory || got.logFormat != test.logFormat {
-				t.Errorf("got in-memory %v, log-format %q, want %v, %q", got.inMemory, got.logFormat, test.inMemory, test.logFormat)
+				t.Errorf("got in-memory %v, log-format %q, want %v, %q", got.inMemory, got.logFormat,
+					test.inMemory, test.logFormat)
 			}
 			if got.inMemory == (got.dataDir != "") {
 				t.Errorf("in-memory is %v, data-dir %q", got.inMemory, got.dataDir)
@@ -167,18 +179,25 @@ func TestValues(t *testing.T) {
 		refused []string
 	}{
 		{"listen",
-			[]string{"127.0.0.1:0", ":2136", "0.0.0.0:65535", "[::1]:2136", "[::]:0", "localhost:1", "db_1.example:2"},
-			[]string{"", "2136", "127.0.0.1", "127.0.0.1:", "127.0.0.1:65536", "127.0.0.1:-1", "127.0.0.1:http", "::1:2136:", "grpc://127.0.0.1:1", "a b:1", "-a:1"}},
+			[]string{"127.0.0.1:0", ":2136", "0.0.0.0:65535", "[::1]:2136", "[::]:0", "localhost:1",
+				"db_1.example:2"},
+			[]string{"", "2136", "127.0.0.1", "127.0.0.1:", "127.0.0.1:65536", "127.0.0.1:-1",
+				"127.0.0.1:http", "::1:2136:", "grpc://127.0.0.1:1", "a b:1", "-a:1"}},
 		{"advertise",
-			[]string{"db.example", "db.example:1", "192.0.2.1", "192.0.2.1:65535", "::1", "2001:db8::1", "[2001:db8::1]:2136"},
-			[]string{"", ":2136", "db.example:0", "db.example:65536", "0.0.0.0", "0.0.0.0:2136", "::", "[::]:1", "grpc://db.example", "db.example/local", "db.example:"}},
+			[]string{"db.example", "db.example:1", "192.0.2.1", "192.0.2.1:65535", "::1", "2001:db8::1",
+				"[2001:db8::1]:2136"},
+			[]string{"", ":2136", "db.example:0", "db.example:65536", "0.0.0.0", "0.0.0.0:2136", "::",
+				"[::]:1", "grpc://db.example", "db.example/local", "db.example:"}},
 		{"database",
 			[]string{"/local", "/Root/test-1/a_b.c", "/" + long},
-			[]string{"", "/", "local", "/local/", "//local", "/a//b", "/a b", "/.", "/a/..", "/...", "/" + long + "a", strings.Repeat("/abcdefg", 129)}},
+			[]string{"", "/", "local", "/local/", "//local", "/a//b", "/a b", "/.", "/a/..", "/...",
+				"/" + long + "a", strings.Repeat("/abcdefg", 129)}},
 		{"data-dir", []string{"relative", "/a b", "."}, []string{"", "a\x00b"}},
 		{"in-memory", []string{"true", "false", "0", "1"}, []string{"", "yes", "TRUE", "2"}},
-		{"listen-tls", []string{"127.0.0.1:0", ":2135"}, []string{"", "2135", "127.0.0.1:65536", "grpcs://a:1"}},
-		{"advertise-tls", []string{"db.example", "[2001:db8::1]:2135"}, []string{"", ":2135", "0.0.0.0", "grpcs://db.example"}},
+		{"listen-tls", []string{"127.0.0.1:0", ":2135"},
+			[]string{"", "2135", "127.0.0.1:65536", "grpcs://a:1"}},
+		{"advertise-tls", []string{"db.example", "[2001:db8::1]:2135"},
+			[]string{"", ":2135", "0.0.0.0", "grpcs://db.example"}},
 		{"tls-cert", []string{"relative.pem", "/a b"}, []string{"", "a\x00b"}},
 		{"tls-key", []string{"relative.pem"}, []string{""}},
 		{"tls-client-ca", []string{"relative.pem"}, []string{""}},
@@ -189,27 +208,36 @@ func TestValues(t *testing.T) {
 		{"initial-admin-password-file", []string{"relative"}, []string{""}},
 		{"loopback-admin", []string{"true", "false"}, []string{"", "yes"}},
 		{"inspect", []string{"off", "local", "on"}, []string{"", "yes", "ON"}},
-		{"disk-reserve", []string{"0", "1", "64KiB", "128MiB", "2GiB", "1024TiB"}, []string{"", "-1", "1MB", "MiB", "1.5GiB", "1025TiB", "128 MiB", "99999999999999999999"}},
-		{"state-limit", []string{"1MiB", "1048576", "384MiB", "1024TiB", "unlimited"}, []string{"", "0", "1", "1023KiB", "none", "1025TiB", "384"}},
+		{"disk-reserve", []string{"0", "1", "64KiB", "128MiB", "2GiB", "1024TiB"},
+			[]string{"", "-1", "1MB", "MiB", "1.5GiB", "1025TiB", "128 MiB", "99999999999999999999"}},
+		{"state-limit", []string{"1MiB", "1048576", "384MiB", "1024TiB", "unlimited"},
+			[]string{"", "0", "1", "1023KiB", "none", "1025TiB", "384"}},
 		{"streams-per-connection", counts, noCounts},
 		{"streams", counts, noCounts},
 		{"connections-per-address", counts, noCounts},
-		{"name", []string{"a", "server-1.example"}, []string{"", "a b", "a,b", "a=b", strings.Repeat("a", 65)}},
+		{"name", []string{"a", "server-1.example"},
+			[]string{"", "a b", "a,b", "a=b", strings.Repeat("a", 65)}},
 		{"listen-peer", []string{":2380", "10.0.0.1:1"}, []string{"", "10.0.0.1", "10.0.0.1:0", ":65536"}},
-		{"advertise-peer", []string{"10.0.0.1:2380", "a.example:1"}, []string{"", ":2380", "a.example", "0.0.0.0:1"}},
-		{"initial-cluster", []string{"a=10.0.0.1:2380", "a=h:1,b=h:2,c=h:3"}, []string{"", "a", "a=", "a=h", "a=h:1,", "a=h:1,a=h:2", "=h:1"}},
+		{"advertise-peer", []string{"10.0.0.1:2380", "a.example:1"},
+			[]string{"", ":2380", "a.example", "0.0.0.0:1"}},
+		{"initial-cluster", []string{"a=10.0.0.1:2380", "a=h:1,b=h:2,c=h:3"},
+			[]string{"", "a", "a=", "a=h", "a=h:1,", "a=h:1,a=h:2", "=h:1"}},
 		{"join", []string{"h:1", "h:1,g:2"}, []string{"", "h", "h:1,", "h:0"}},
 		{"cluster-token", []string{"x", "two words"}, []string{"", strings.Repeat("a", 1025)}},
 		{"peer-cert", []string{"relative.pem"}, []string{""}},
 		{"peer-key", []string{"relative.pem"}, []string{""}},
 		{"peer-ca", []string{"relative.pem"}, []string{""}},
 		{"insecure-peers", []string{"true", "false"}, []string{"", "yes"}},
-		{"listen-http", []string{"", "off", "127.0.0.1:0", ":8765"}, []string{"8765", "none", "127.0.0.1:65536", "http://a:1"}},
-		{"http-hosts", []string{"", "coordd", "a.example,b_1"}, []string{",", "a,", "a:1", "a b", "http://a"}},
-		{"metrics-resource", []string{"", "/local/a=r", "/local/a=r/s,/local/b=r", "/local/x=y=r", manyResources(200)},
-			[]string{"r", "/local/a", "/local/a=", "/local/a=/r", "local/a=r", "/local/a=r,", "/local/a=r,/local/a=r", manyResources(201)}},
+		{"listen-http", []string{"", "off", "127.0.0.1:0", ":8765"},
+			[]string{"8765", "none", "127.0.0.1:65536", "http://a:1"}},
+		{"http-hosts", []string{"", "coordd", "a.example,b_1"},
+			[]string{",", "a,", "a:1", "a b", "http://a"}},
+		{"metrics-resource", []string{"", "/local/a=r", "/local/a=r/s,/local/b=r", "/local/x=y=r",
+			manyResources(200)}, []string{"r", "/local/a", "/local/a=", "/local/a=/r", "local/a=r",
+			"/local/a=r,", "/local/a=r,/local/a=r", manyResources(201)}},
 		{"debug-http", []string{"/run/coordd/debug.sock", "127.0.0.1:0", "[::1]:6060", "127.1.2.3:1"},
-			[]string{"", "debug.sock", ":6060", "0.0.0.0:6060", "10.0.0.1:6060", "localhost:6060", "[::]:1", "127.0.0.1", "/a\x00b"}},
+			[]string{"", "debug.sock", ":6060", "0.0.0.0:6060", "10.0.0.1:6060", "localhost:6060", "[::]:1",
+				"127.0.0.1", "/a\x00b"}},
 		{"local-ydb", []string{"true", "false"}, []string{"", "yes"}},
 		{"log-level", []string{"debug", "info", "warn", "error"}, []string{"", "loud", "INFO", "warning"}},
 		{"log-format", []string{"text", "json"}, []string{"", "xml", "JSON"}},

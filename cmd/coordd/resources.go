@@ -46,9 +46,10 @@ func settleResources(logger *slog.Logger, onDisk bool) server.Resources {
 		memory, from = memoryOf(os.DirFS("/"))
 	}
 	resources := server.Resources{MemoryBytes: memory, Descriptors: raiseDescriptors()}
-	logger.Info("resources", "memory_bytes", resources.MemoryBytes, "memory_from", from, "runtime_limit_bytes", debug.SetMemoryLimit(-1),
-		"descriptors", resources.Descriptors, "descriptors_reserved", resources.DescriptorReserve(),
-		"running_at_once", runtime.GOMAXPROCS(0), "timer_slack", timerSlackNow())
+	logger.Info("resources", "memory_bytes", resources.MemoryBytes, "memory_from", from,
+		"runtime_limit_bytes", debug.SetMemoryLimit(-1), "descriptors", resources.Descriptors,
+		"descriptors_reserved", resources.DescriptorReserve(), "running_at_once", runtime.GOMAXPROCS(0),
+		"timer_slack", timerSlackNow())
 	return resources
 }
 
@@ -59,7 +60,8 @@ func raiseDescriptors() int {
 	if unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) != nil {
 		return 0
 	}
-	if raised := (unix.Rlimit{Cur: limit.Max, Max: limit.Max}); limit.Cur < limit.Max && unix.Setrlimit(unix.RLIMIT_NOFILE, &raised) == nil {
+	if raised := (unix.Rlimit{Cur: limit.Max, Max: limit.Max}); limit.Cur < limit.Max &&
+		unix.Setrlimit(unix.RLIMIT_NOFILE, &raised) == nil {
 		limit = raised
 	}
 	return int(min(uint64(limit.Cur), countMost))

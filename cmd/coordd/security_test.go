@@ -56,10 +56,11 @@ func startSecured(t *testing.T) *secured {
 	if code, output := s.run("", "cert", "--dir", s.directory); code != 0 {
 		t.Fatalf("cert: exit code %d, %s", code, output)
 	}
-	s.server = spawn(t, "serve", "--listen=127.0.0.1:0", "--listen-tls=127.0.0.1:0", "--data-dir", filepath.Join(s.directory, "data"),
-		"--tls-cert", s.path("cert.pem"), "--tls-key", s.path("key.pem"), "--tls-client-ca", s.path("ca.pem"),
-		"--auth=required", "--token-file", s.file("tokens", fileToken+" machine\n"),
-		"--initial-admin=root", "--initial-admin-password-file", s.file("admin", adminPassword+"\n"), "--log-level=debug")
+	s.server = spawn(t, "serve", "--listen=127.0.0.1:0", "--listen-tls=127.0.0.1:0", "--data-dir",
+		filepath.Join(s.directory, "data"), "--tls-cert", s.path("cert.pem"), "--tls-key", s.path("key.pem"),
+		"--tls-client-ca", s.path("ca.pem"), "--auth=required", "--token-file",
+		s.file("tokens", fileToken+" machine\n"), "--initial-admin=root", "--initial-admin-password-file",
+		s.file("admin", adminPassword+"\n"), "--log-level=debug")
 	s.plain = s.server.ready(t)
 	s.tls = tlsConnection(t, s.server)
 	return s
@@ -112,7 +113,8 @@ func (s *secured) run(stdin string, args ...string) (int, string) {
 func (s *secured) user(stdin string, args ...string) (int, string) {
 	s.t.Helper()
 	args = append([]string{"user"}, args...)
-	return s.run(stdin, append(args, "--endpoint", s.tls, "--ca-file", s.path("ca.pem"), "--user=root", "--password-file", s.path("admin"))...)
+	return s.run(stdin, append(args, "--endpoint", s.tls, "--ca-file", s.path("ca.pem"), "--user=root",
+		"--password-file", s.path("admin"))...)
 }
 
 func (s *secured) connect() *grpc.ClientConn {
@@ -152,14 +154,16 @@ func TestSecretsStayOut(t *testing.T) {
 	} {
 		code, output := s.user(step.stdin, step.args...)
 		if code != step.code || !strings.Contains(output, step.want) {
-			t.Errorf("user %q: exit code %d, output %q; want %d, %q", step.args, code, output, step.code, step.want)
+			t.Errorf("user %q: exit code %d, output %q; want %d, %q", step.args, code, output, step.code,
+				step.want)
 		}
 	}
 	conn := s.connect()
 	ctx, cancel := context.WithTimeout(t.Context(), waitMax)
 	defer cancel()
 	login := func(password string) *Ydb_Auth.LoginResponse {
-		answer, err := Ydb_Auth_V1.NewAuthServiceClient(conn).Login(ctx, &Ydb_Auth.LoginRequest{User: "app", Password: password})
+		answer, err := Ydb_Auth_V1.NewAuthServiceClient(conn).Login(ctx,
+			&Ydb_Auth.LoginRequest{User: "app", Password: password})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -186,7 +190,8 @@ func TestSecretsStayOut(t *testing.T) {
 	if code != exitOK {
 		t.Errorf("exit code %d", code)
 	}
-	written := map[string]string{"log": s.server.log.String(), "stdout": strings.Join(lines, "\n"), "commands": s.output.String(), "answers": strings.Join(answers, "\n")}
+	written := map[string]string{"log": s.server.log.String(), "stdout": strings.Join(lines, "\n"),
+		"commands": s.output.String(), "answers": strings.Join(answers, "\n")}
 	s.wantNoSecret(written, result.GetToken())
 }
 
@@ -196,8 +201,10 @@ func (s *secured) useTokens(ctx context.Context, conn *grpc.ClientConn, loginTok
 	t.Helper()
 	var answers []string
 	discovery := Ydb_Discovery_V1.NewDiscoveryServiceClient(conn)
-	for token, user := range map[string]string{loginToken: "app", fileToken: "machine", badToken: "", loginToken + "x": ""} {
-		answer, err := discovery.WhoAmI(metadata.AppendToOutgoingContext(ctx, "x-ydb-auth-ticket", token), &Ydb_Discovery.WhoAmIRequest{})
+	for token, user := range map[string]string{loginToken: "app", fileToken: "machine", badToken: "",
+		loginToken + "x": ""} {
+		answer, err := discovery.WhoAmI(metadata.AppendToOutgoingContext(ctx, "x-ydb-auth-ticket", token),
+			&Ydb_Discovery.WhoAmIRequest{})
 		if user == "" {
 			if status.Code(err) != codes.Unauthenticated {
 				t.Errorf("a bad token: got %v", err)
@@ -212,7 +219,8 @@ func (s *secured) useTokens(ctx context.Context, conn *grpc.ClientConn, loginTok
 			t.Errorf("got %v, want %s", answer, user)
 		}
 	}
-	stream, err := Ydb_Coordination_V1.NewCoordinationServiceClient(conn).Session(metadata.AppendToOutgoingContext(ctx, "x-ydb-auth-ticket", fileToken))
+	stream, err := Ydb_Coordination_V1.NewCoordinationServiceClient(
+		conn).Session(metadata.AppendToOutgoingContext(ctx, "x-ydb-auth-ticket", fileToken))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -233,8 +241,8 @@ func (s *secured) wantNoSecret(written map[string]string, loginToken string) {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	secrets := []string{adminPassword, appPassword, newPassword, wrongPassword, fileToken, badToken, sessionKey, "$argon2id",
-		strings.Split(loginToken, ".")[2], strings.Split(string(key), "\n")[1]}
+	secrets := []string{adminPassword, appPassword, newPassword, wrongPassword, fileToken, badToken,
+		sessionKey, "$argon2id", strings.Split(loginToken, ".")[2], strings.Split(string(key), "\n")[1]}
 	for where, text := range written {
 		for _, secret := range secrets {
 			if strings.Contains(text, secret) {
@@ -250,7 +258,8 @@ func (s *secured) wantNoSecret(written map[string]string, loginToken string) {
 // besides runs a server whose data is where the commands of s look for it, with further flags.
 func (s *secured) besides(flags ...string) *process {
 	s.t.Helper()
-	s.env = []string{"COORDD_DATA_DIR=" + s.path("data")} // root's default is another directory than anybody else's
+	// root's default is another directory than anybody else's
+	s.env = []string{"COORDD_DATA_DIR=" + s.path("data")}
 	args := []string{"serve", "--listen=127.0.0.1:0", "--auth=required", "--data-dir", s.path("data")}
 	return spawn(s.t, append(args, flags...)...)
 }
@@ -266,7 +275,8 @@ type step struct {
 func (s *secured) steps(steps ...step) {
 	s.t.Helper()
 	for _, step := range steps {
-		if code, output := s.run(step.stdin, strings.Fields(step.args)...); code != step.code || !strings.Contains(output, step.want) {
+		if code, output := s.run(step.stdin, strings.Fields(step.args)...); code != step.code ||
+			!strings.Contains(output, step.want) {
 			s.t.Errorf("%s: exit code %d, %s; want %d, %s", step.args, code, output, step.code, step.want)
 		}
 	}
@@ -279,28 +289,32 @@ func TestFirstUserByCommand(t *testing.T) {
 	server := s.besides()
 	endpoint := server.ready(t)
 	s.steps(
-		step{adminPassword + "\n", "user add root --endpoint " + endpoint, 1, "Only administrators may manage users: log in"},
+		step{adminPassword + "\n", "user add root --endpoint " + endpoint, 1,
+			"Only administrators may manage users: log in"},
 		step{adminPassword + "\n", "user add root", 0, ""},
 		step{appPassword + "\n", "user add eve --endpoint " + endpoint, 1, "Only administrators"},
 		step{adminPassword + "\n" + appPassword + "\n", "user add app --user=root", 0, ""},
-		step{wrongPassword + "\n", "user list --user=root --endpoint " + endpoint, 1, "Invalid user or password"},
-		step{appPassword + "\n", "user list --user=app", 1, "Only administrators"},
-		step{appPassword + "\n" + newPassword + "\n", "user passwd app --user=app --endpoint " + endpoint, 0, ""},
-		step{appPassword + "\n", "user list --user=app", 1, "Invalid user or password"},
+		step{wrongPassword + "\n", "user list --user=root --endpoint " + endpoint, 1,
+			"Invalid user or password"}, step{appPassword + "\n", "user list --user=app", 1,
+			"Only administrators"},
+		step{appPassword + "\n" + newPassword + "\n", "user passwd app --user=app --endpoint " + endpoint, 0,
+			""}, step{appPassword + "\n", "user list --user=app", 1, "Invalid user or password"},
 		step{"", "user list", 0, "app\tuser\nroot\tadministrator\n"},
 		step{"", "user rotate-key --data-dir " + s.path("data"), 0, ""},
 		step{"", "cluster status", 0, "leader"},
 		step{"", "cluster status --endpoint " + endpoint, 1, "Authentication is required"},
 		step{"", "cluster snapshot --to " + s.path("backup"), 0, "everything up to entry"},
-		step{"", "cluster status --data-dir " + s.path("nowhere"), int(exitNotServing), "no server runs there"},
-		step{"", "cluster status --endpoint " + endpoint + " --data-dir x", 2, "give one of them"},
+		step{"", "cluster status --data-dir " + s.path("nowhere"), int(exitNotServing),
+			"no server runs there"}, step{"", "cluster status --endpoint " + endpoint + " --data-dir x", 2,
+			"give one of them"},
 	)
 	if info, err := os.Lstat(s.path("data/admin.sock")); err != nil || info.Mode() != os.ModeSocket|0o600 {
 		t.Errorf("the socket: %v, %v", info, err)
 	}
 	server.command.Process.Kill()
 	server.exit(t)
-	s.steps(step{"", "user list", int(exitNotServing), "no server at the socket " + s.path("data/admin.sock") + " (connection refused)"})
+	s.steps(step{"", "user list", int(exitNotServing),
+		"no server at the socket " + s.path("data/admin.sock") + " (connection refused)"})
 	server = s.besides()
 	server.ready(t)
 	s.steps(step{"", "user list", 0, "app\tuser\n"})
@@ -321,7 +335,8 @@ func TestAudit(t *testing.T) {
 	endpoint := server.ready(t)
 	s.steps(
 		step{adminPassword + "\n", "user add root", 0, ""},
-		step{adminPassword + "\n" + appPassword + "\n", "user add app --user root --administrator --endpoint " + endpoint, 0, ""},
+		step{adminPassword + "\n" + appPassword + "\n",
+			"user add app --user root --administrator --endpoint " + endpoint, 0, ""},
 		step{adminPassword + "\n" + appPassword + "\n", "user add app --user root", 1, "exists"},
 		step{appPassword + "\n" + newPassword + "\n", "user passwd app --user=app", 0, ""},
 		step{"", "user list", 0, ""},
@@ -386,15 +401,20 @@ func TestLoopbackAdmin(t *testing.T) {
 
 // TestInsecurePeersAreWarnedOf at each start where others can reach the port.
 func TestInsecurePeersAreWarnedOf(t *testing.T) {
-	for address, want := range map[string]bool{"127.0.0.1:2380": false, "[::1]:2380": false, "localhost:2380": false, ":2380": true, "0.0.0.0:2380": true, "10.0.0.1:2380": true, "a.example:2380": true} {
+	for address, want := range map[string]bool{"127.0.0.1:2380": false, "[::1]:2380": false,
+		"localhost:2380": false, ":2380": true, "0.0.0.0:2380": true, "10.0.0.1:2380": true,
+		"a.example:2380": true} {
 		for _, insecure := range []string{"true", "false"} {
 			r := newRun(newFakeServer())
 			r.in <- syscall.SIGTERM
-			r.begin("serve", "--in-memory", "--name=a", "--listen-peer", address, "--insecure-peers="+insecure)
+			r.begin("serve", "--in-memory", "--name=a", "--listen-peer", address,
+				"--insecure-peers="+insecure)
 			if code := r.wait(t); code != exitOK {
 				t.Fatalf("exit code %d, %s", code, r.log.String())
 			}
-			if got := strings.Contains(r.log.String(), `level=WARN msg="whoever reaches the port for the other servers`); got != (want && insecure == "true") {
+			if got := strings.Contains(r.log.String(),
+				`level=WARN msg="whoever reaches the port for the other servers`); got != (want &&
+				insecure == "true") {
 				t.Errorf("%s, --insecure-peers=%s: warned is %v\n%s", address, insecure, got, r.log.String())
 			}
 		}
@@ -413,18 +433,29 @@ func TestSecurityConfiguration(t *testing.T) {
 		code exitCode
 		want []string
 	}{
-		"no certificate":      {[]string{"--listen-tls=127.0.0.1:0"}, exitConfig, []string{"flag --listen-tls", "--tls-cert and --tls-key", "coordd cert"}},
-		"no listener":         {[]string{"--tls-cert", s.path("cert.pem")}, exitConfig, []string{"flag --tls-cert", "--listen-tls"}},
-		"no administrator":    {[]string{"--initial-admin-password-file", s.path("key.pem")}, exitConfig, []string{"flag --initial-admin-password-file", "--initial-admin,"}},
-		"no key file":         {[]string{"--listen-tls=127.0.0.1:0", "--tls-cert", s.path("cert.pem"), "--tls-key", s.path("none")}, exitConfig, []string{"flag --tls-key", "no such file"}},
-		"one address":         {[]string{"--listen=127.0.0.1:9", "--listen-tls=127.0.0.1:9", "--tls-cert", s.path("cert.pem"), "--tls-key", s.path("key.pem")}, exitConfig, []string{"flag --listen-tls", "127.0.0.1:9", "--listen already"}},
-		"member in memory":    {[]string{"--name=a", "--listen-peer=127.0.0.1:9", "--insecure-peers"}, exitConfig, []string{"flag --in-memory", "--data-dir"}},
-		"no password":         {[]string{"--initial-admin=root"}, exitConfig, []string{"flag --initial-admin:", "--initial-admin-password-file", "password"}},
-		"no password file":    {[]string{"--initial-admin=root", "--initial-admin-password-file", s.path("none")}, exitConfig, []string{"flag --initial-admin-password-file", "no such file"}},
-		"no token file":       {[]string{"--token-file", s.path("none")}, exitConfig, []string{"flag --token-file", "no such file"}},
-		"bad token file":      {[]string{"--token-file", tokens}, exitConfig, []string{"token file " + tokens, "line 2", "want a token, a space"}},
-		"key of another":      {[]string{"--listen-tls=127.0.0.1:0", "--tls-cert", s.path("cert.pem"), "--tls-key", s.path("ca-key.pem")}, exitConfig, []string{"TLS certificate", "cert.pem", "ca-key.pem"}},
-		"no client authority": {[]string{"--listen-tls=127.0.0.1:0", "--tls-cert", s.path("cert.pem"), "--tls-key", s.path("key.pem"), "--tls-client-ca", s.path("key.pem")}, exitConfig, []string{"TLS client authorities", "no certificate in it"}},
+		"no certificate": {[]string{"--listen-tls=127.0.0.1:0"}, exitConfig,
+			[]string{"flag --listen-tls", "--tls-cert and --tls-key", "coordd cert"}},
+		"no listener": {[]string{"--tls-cert", s.path("cert.pem")}, exitConfig,
+			[]string{"flag --tls-cert", "--listen-tls"}},
+		"no administrator": {[]string{"--initial-admin-password-file", s.path("key.pem")}, exitConfig,
+			[]string{"flag --initial-admin-password-file", "--initial-admin,"}},
+		"no key file": {[]string{"--listen-tls=127.0.0.1:0", "--tls-cert", s.path("cert.pem"), "--tls-key",
+			s.path("none")}, exitConfig, []string{"flag --tls-key", "no such file"}},
+		"one address": {[]string{"--listen=127.0.0.1:9", "--listen-tls=127.0.0.1:9", "--tls-cert",
+			s.path("cert.pem"), "--tls-key", s.path("key.pem")}, exitConfig,
+			[]string{"flag --listen-tls", "127.0.0.1:9", "--listen already"}},
+		"member in memory": {[]string{"--name=a", "--listen-peer=127.0.0.1:9", "--insecure-peers"},
+			exitConfig, []string{"flag --in-memory", "--data-dir"}},
+		"no password": {[]string{"--initial-admin=root"}, exitConfig,
+			[]string{"flag --initial-admin:", "--initial-admin-password-file", "password"}}, "no password file": {[]string{"--initial-admin=root", "--initial-admin-password-file",
+			s.path("none")}, exitConfig, []string{"flag --initial-admin-password-file", "no such file"}},
+		"no token file": {[]string{"--token-file", s.path("none")}, exitConfig,
+			[]string{"flag --token-file", "no such file"}},
+		"bad token file": {[]string{"--token-file", tokens}, exitConfig, []string{"token file " + tokens, "line 2", "want a token, a space"}},
+		"key of another": {[]string{"--listen-tls=127.0.0.1:0", "--tls-cert", s.path("cert.pem"), "--tls-key",
+			s.path("ca-key.pem")}, exitConfig, []string{"TLS certificate", "cert.pem", "ca-key.pem"}},
+		"no client authority": {[]string{"--listen-tls=127.0.0.1:0", "--tls-cert", s.path("cert.pem"), "--tls-key", s.path("key.pem"), "--tls-client-ca", s.path("key.pem")}, exitConfig,
+			[]string{"TLS client authorities", "no certificate in it"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := spawn(t, append([]string{"serve", "--listen=127.0.0.1:0", "--in-memory"}, test.args...)...)
@@ -455,7 +486,8 @@ func TestCertificates(t *testing.T) {
 	make := func(args ...string) {
 		t.Helper()
 		command := newRun(newFakeServer())
-		if code := command.program.run(append([]string{"cert", "--dir", s.directory}, args...)); code != exitOK {
+		if code := command.program.run(append([]string{"cert", "--dir", s.directory},
+			args...)); code != exitOK {
 			t.Fatalf("exit code %d, %s", code, command.log.String())
 		}
 	}
@@ -468,18 +500,22 @@ func TestCertificates(t *testing.T) {
 			t.Errorf("%s: %v", host, err)
 		}
 	}
-	if _, err := first.Verify(x509.VerifyOptions{Roots: roots, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}); err == nil {
+	if _, err := first.Verify(x509.VerifyOptions{Roots: roots,
+		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}); err == nil {
 		t.Error("the server's certificate is good for a client")
 	}
 	make("--client", "ops")
 	client := certificate("ops.pem")
-	if _, err := client.Verify(x509.VerifyOptions{Roots: roots, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}); err != nil || client.Subject.CommonName != "ops" {
+	if _, err := client.Verify(x509.VerifyOptions{Roots: roots,
+		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}); err != nil ||
+		client.Subject.CommonName != "ops" {
 		t.Errorf("client %v: %v", client.Subject, err)
 	}
 	make("--peer", "a", "--host", "a.example")
 	peer := certificate("a.pem")
 	for _, usage := range []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth} {
-		if _, err := peer.Verify(x509.VerifyOptions{Roots: roots, DNSName: "a.example", KeyUsages: []x509.ExtKeyUsage{usage}}); err != nil {
+		if _, err := peer.Verify(x509.VerifyOptions{Roots: roots, DNSName: "a.example",
+			KeyUsages: []x509.ExtKeyUsage{usage}}); err != nil {
 			t.Errorf("peer: %v", err)
 		}
 	}

@@ -24,8 +24,9 @@ func (p *program) semaphoreCommand() *cobra.Command {
 		Short:   "Make, look at, watch, change and delete semaphores",
 		RunE:    wantsCommand,
 	}
-	parent.AddCommand(p.semaphoreCreateCommand(), p.semaphoreShowCommand(), p.semaphoreSetCommand(), p.semaphoreWatchCommand(),
-		p.semaphoreDeleteCommand(), p.semaphoreListCommand(), p.semaphoreReleaseCommand(), p.semaphoreTakeOverCommand())
+	parent.AddCommand(p.semaphoreCreateCommand(), p.semaphoreShowCommand(), p.semaphoreSetCommand(),
+		p.semaphoreWatchCommand(), p.semaphoreDeleteCommand(), p.semaphoreListCommand(),
+		p.semaphoreReleaseCommand(), p.semaphoreTakeOverCommand())
 	return parent
 }
 
@@ -40,8 +41,9 @@ func checkData(from string, size int) error {
 func (p *program) semaphoreCreateCommand() *cobra.Command {
 	var limit uint64
 	var data string
-	command := p.ask(&question{use: "create NODE NAME", short: "Make a semaphore that stays until it is deleted",
-		long: "A lock needs none: 'coordd lock' makes it for as long as it is held.",
+	command := p.ask(&question{use: "create NODE NAME",
+		short: "Make a semaphore that stays until it is deleted",
+		long:  "A lock needs none: 'coordd lock' makes it for as long as it is held.",
 		example: `  coordd semaphore create app printers --limit 3
   coordd sem create app greeting --limit 1 --data hello`,
 		check: func(flags *pflag.FlagSet, args []string) error {
@@ -49,7 +51,8 @@ func (p *program) semaphoreCreateCommand() *cobra.Command {
 				if !flags.Changed("limit") {
 					return usageError("flag --limit: no value given; want a number from 1 to 18446744073709551615, which is how much may be held at a time")
 				}
-				return usageError("flag --limit: value 0 is not allowed: want a number from 1 to 18446744073709551615")
+				return usageError(
+					"flag --limit: value 0 is not allowed: want a number from 1 to 18446744073709551615")
 			}
 			return errors.Join(checkName(args[1]), checkData("flag --data", len(data)))
 		},
@@ -159,7 +162,8 @@ func whyNotDeleted(ctx context.Context, s *client.Session, node, name string, er
 	case describeErr != nil:
 		return aboutSemaphore(name, err)
 	case d.GetEphemeral() && len(d.GetOwners()) > 0:
-		return fmt.Errorf("%q: %w: it goes with its last owner; `coordd session kill %s %d` ends one", name, err, node, d.GetOwners()[0].GetSessionId())
+		return fmt.Errorf("%q: %w: it goes with its last owner; `coordd session kill %s %d` ends one", name,
+			err, node, d.GetOwners()[0].GetSessionId())
 	default:
 		return fmt.Errorf("%q: %w: --force deletes it all the same, and tells its owners nothing", name, err)
 	}
@@ -213,14 +217,18 @@ type semaphoreShown struct {
 }
 
 func showSemaphore(node string, d *client.Description) *semaphoreShown {
-	shown := &semaphoreShown{Node: node, Name: d.GetName(), Limit: d.GetLimit(), Count: d.GetCount(), Ephemeral: d.GetEphemeral(),
-		bytesShown: showBytes(d.GetData()), Owners: []*linkShown{}, Waiters: []*linkShown{}, data: d.GetData()}
+	shown := &semaphoreShown{Node: node, Name: d.GetName(), Limit: d.GetLimit(), Count: d.GetCount(),
+		Ephemeral: d.GetEphemeral(), bytesShown: showBytes(d.GetData()), Owners: []*linkShown{},
+		Waiters: []*linkShown{}, data: d.GetData()}
 	for _, l := range d.GetOwners() {
-		shown.Owners = append(shown.Owners, &linkShown{Session: l.GetSessionId(), OrderID: l.GetOrderId(), Count: l.GetCount(), bytesShown: showBytes(l.GetData()), data: l.GetData()})
+		shown.Owners = append(shown.Owners, &linkShown{Session: l.GetSessionId(), OrderID: l.GetOrderId(),
+			Count: l.GetCount(), bytesShown: showBytes(l.GetData()), data: l.GetData()})
 	}
 	for _, l := range d.GetWaiters() {
-		shown.Waiters = append(shown.Waiters, &linkShown{Session: l.GetSessionId(), OrderID: l.GetOrderId(), Count: l.GetCount(), TimeoutMillis: waitShown(l.GetTimeoutMillis()),
-			bytesShown: showBytes(l.GetData()), data: l.GetData(), waits: true})
+		shown.Waiters = append(shown.Waiters,
+			&linkShown{Session: l.GetSessionId(), OrderID: l.GetOrderId(), Count: l.GetCount(),
+				TimeoutMillis: waitShown(l.GetTimeoutMillis()), bytesShown: showBytes(l.GetData()),
+				data: l.GetData(), waits: true})
 	}
 	return shown
 }
@@ -237,7 +245,8 @@ func heldText(count, limit uint64, ephemeral bool) string {
 }
 
 func (s *semaphoreShown) text(w io.Writer) {
-	fmt.Fprintf(w, "%s %q %s, %s, %s\n", s.Node, s.Name, heldText(s.Count, s.Limit, s.Ephemeral), counted(len(s.Owners), "owner"), counted(len(s.Waiters), "waiter"))
+	fmt.Fprintf(w, "%s %q %s, %s, %s\n", s.Node, s.Name, heldText(s.Count, s.Limit, s.Ephemeral),
+		counted(len(s.Owners), "owner"), counted(len(s.Waiters), "waiter"))
 	if len(s.data) > 0 {
 		fmt.Fprintf(w, "  data    %s\n", dataText(s.data))
 	}
@@ -289,7 +298,8 @@ func (c *caller) whoHas(ctx context.Context, s *semaphoreShown) error {
 				return nil
 			}
 			page := new(adminpb.ListSessionsResponse)
-			err := c.inspect(ctx, adminpb.Inspect_ListSessions_FullMethodName, &adminpb.ListSessionsRequest{Path: s.Node, Session: l.Session}, page)
+			err := c.inspect(ctx, adminpb.Inspect_ListSessions_FullMethodName,
+				&adminpb.ListSessionsRequest{Path: s.Node, Session: l.Session}, page)
 			if isNotOurs(err) {
 				return nil
 			}
@@ -350,9 +360,9 @@ type semaphoreRow struct {
 
 func (p *program) semaphoreListCommand() *cobra.Command {
 	out := new(outputFlag)
-	return p.ask(&question{use: "ls [NODE] [PREFIX]", short: "List the semaphores of a coordination node, or of all below a path",
-		long:    "Names and data are shown up to 128 bytes and without control characters. A listing is not\na snapshot.\n\n" + oursText,
-		example: "  coordd semaphore ls app\n  coordd sem ls app nightly -o json",
+	return p.ask(&question{use: "ls [NODE] [PREFIX]",
+		short: "List the semaphores of a coordination node, or of all below a path",
+		long:  "Names and data are shown up to 128 bytes and without control characters. A listing is not\na snapshot.\n\n" + oursText, example: "  coordd semaphore ls app\n  coordd sem ls app nightly -o json",
 		run: func(ctx context.Context, c *caller, args []string) error {
 			rows := out.list(p.stdout, "NODE", "NAME", "HELD", "OWNERS", "WAITERS", "DATA")
 			request := &adminpb.ListSemaphoresRequest{Path: pathOr(c, args, "")}
@@ -362,15 +372,20 @@ func (p *program) semaphoreListCommand() *cobra.Command {
 			return p.endList(rows, "semaphores", allPages(func(token string) (string, error) {
 				page := new(adminpb.ListSemaphoresResponse)
 				request.PageToken = token
-				if err := c.inspect(ctx, adminpb.Inspect_ListSemaphores_FullMethodName, request, page); err != nil {
+				if err := c.inspect(ctx, adminpb.Inspect_ListSemaphores_FullMethodName, request,
+					page); err != nil {
 					return "", err
 				}
 				for _, s := range page.GetSemaphores() {
 					if s.GetContinued() {
 						continue
 					}
-					row := &semaphoreRow{s.GetPath(), s.GetName(), s.GetNameBytes(), s.GetLimit(), s.GetCount(), s.GetEphemeral(), s.GetData(), s.GetDataBytes(), s.GetOwnerCount(), s.GetWaiterCount()}
-					if err := rows.add(row, row.Node, fmt.Sprintf("%q", row.Name), heldText(row.Count, row.Limit, row.Ephemeral), fmt.Sprint(row.Owners), fmt.Sprint(row.Waiters), fmt.Sprintf("%.60q", row.Data)); err != nil {
+					row := &semaphoreRow{s.GetPath(), s.GetName(), s.GetNameBytes(), s.GetLimit(),
+						s.GetCount(), s.GetEphemeral(), s.GetData(), s.GetDataBytes(), s.GetOwnerCount(),
+						s.GetWaiterCount()}
+					if err := rows.add(row, row.Node, fmt.Sprintf("%q", row.Name),
+						heldText(row.Count, row.Limit, row.Ephemeral), fmt.Sprint(row.Owners),
+						fmt.Sprint(row.Waiters), fmt.Sprintf("%.60q", row.Data)); err != nil {
 						return "", err
 					}
 				}

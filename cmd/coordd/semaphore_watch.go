@@ -18,7 +18,8 @@ import (
 // question's use.
 func (p *program) untilStopped(q *question, out *outputFlag) *cobra.Command {
 	f := new(callerFlags)
-	command := &cobra.Command{Use: q.use, Short: q.short, Example: q.example, Args: argumentsOf(q.use), Long: q.short + ".\n\n" + q.long + "\n\n" + callerText}
+	command := &cobra.Command{Use: q.use, Short: q.short, Example: q.example, Args: argumentsOf(q.use),
+		Long: q.short + ".\n\n" + q.long + "\n\n" + callerText}
 	command.RunE = func(command *cobra.Command, args []string) error {
 		if out != nil {
 			if err := out.check(); err != nil {
@@ -62,8 +63,10 @@ var errEnough = errors.New("enough was seen")
 const watchTimeout = 10 * time.Second
 
 // watch tells of a semaphore until ctx ends.
-func (c *caller) watch(ctx context.Context, node, name, verb string, wanted client.Wanted, tell func(*client.Description) error) error {
-	config := client.SessionConfig{Node: c.path(node), Timeout: watchTimeout, Description: describedAs(verb, nil)}
+func (c *caller) watch(ctx context.Context, node, name, verb string, wanted client.Wanted,
+	tell func(*client.Description) error) error {
+	config := client.SessionConfig{Node: c.path(node), Timeout: watchTimeout,
+		Description: describedAs(verb, nil)}
 	err := c.Watch(ctx, config, name, wanted, tell)
 	if err != nil && ctx.Err() == nil && !errors.Is(err, errEnough) {
 		return c.aboutNode(config.Node, err)
@@ -81,8 +84,9 @@ type changeShown struct {
 func (p *program) semaphoreWatchCommand() *cobra.Command {
 	out := new(outputFlag)
 	var changes int
-	command := p.untilStopped(&question{use: "watch NODE NAME", short: "Show a semaphore, and again whenever its data or its owners are others",
-		long: "Each time is a line, or with --output yaml a document. What looks like a change and is none\nis not shown. It goes on when servers are lost and come back, until it is stopped.",
+	command := p.untilStopped(&question{use: "watch NODE NAME",
+		short: "Show a semaphore, and again whenever its data or its owners are others",
+		long:  "Each time is a line, or with --output yaml a document. What looks like a change and is none\nis not shown. It goes on when servers are lost and come back, until it is stopped.",
 		example: `  coordd sem create app greeting --limit 1 --data hello
   coordd sem watch app greeting --changes 1 -o json`,
 		check: func(flags *pflag.FlagSet, args []string) error {
@@ -93,26 +97,28 @@ func (p *program) semaphoreWatchCommand() *cobra.Command {
 		},
 		run: func(ctx context.Context, c *caller, args []string) error {
 			seen := 0
-			return c.watch(ctx, args[0], args[1], "semaphore watch", client.Wanted{Owners: true, WatchData: true, WatchOwners: true}, func(d *client.Description) error {
-				change := &changeShown{Time: time.Now().UTC().Format(time.RFC3339Nano), Exists: d != nil}
-				line := "there is no such semaphore"
-				if d != nil {
-					change.semaphoreShown = showSemaphore(c.path(args[0]), d)
-					line = heldText(d.GetCount(), d.GetLimit(), d.GetEphemeral())
-					for _, owner := range change.Owners {
-						line += fmt.Sprintf(", by session %d", owner.Session)
-						if len(owner.data) > 0 {
-							line += " " + dataText(owner.data)
+			return c.watch(ctx, args[0], args[1], "semaphore watch",
+				client.Wanted{Owners: true, WatchData: true, WatchOwners: true},
+				func(d *client.Description) error {
+					change := &changeShown{Time: time.Now().UTC().Format(time.RFC3339Nano), Exists: d != nil}
+					line := "there is no such semaphore"
+					if d != nil {
+						change.semaphoreShown = showSemaphore(c.path(args[0]), d)
+						line = heldText(d.GetCount(), d.GetLimit(), d.GetEphemeral())
+						for _, owner := range change.Owners {
+							line += fmt.Sprintf(", by session %d", owner.Session)
+							if len(owner.data) > 0 {
+								line += " " + dataText(owner.data)
+							}
 						}
+						line += ", data " + dataText(d.GetData())
 					}
-					line += ", data " + dataText(d.GetData())
-				}
-				err := p.shows(out, change, change.Time+" "+line)
-				if seen++; err == nil && seen == changes {
-					return errEnough
-				}
-				return err
-			})
+					err := p.shows(out, change, change.Time+" "+line)
+					if seen++; err == nil && seen == changes {
+						return errEnough
+					}
+					return err
+				})
 		}}, out)
 	command.Flags().IntVar(&changes, "changes", 0, "end after so many (default: never)")
 	return command

@@ -67,7 +67,8 @@ func (p *program) serve(s settings, values map[string]given) error {
 
 // launch starts the server under ctx. A stop request in the meantime calls giveUp,
 // which ends ctx, and the result is no server and no error.
-func (p *program) launch(ctx context.Context, giveUp func(), s settings, values map[string]given, logger *slog.Logger, signals <-chan os.Signal) (runningServer, error) {
+func (p *program) launch(ctx context.Context, giveUp func(), s settings, values map[string]given,
+	logger *slog.Logger, signals <-chan os.Signal) (runningServer, error) {
 	type result struct {
 		server runningServer
 		err    error
@@ -158,10 +159,12 @@ func (p *program) ended(server runningServer, signals <-chan os.Signal, logger *
 // logConfiguration says what the server runs with, and warns of what an operator
 // may not have meant.
 func (p *program) logConfiguration(logger *slog.Logger, s settings, values map[string]given) {
-	starting := []any{"version", version, "pid", os.Getpid(), "listen", s.listen, "database", s.database, "data_dir", s.dataDir}
+	starting := []any{"version", version, "pid", os.Getpid(), "listen", s.listen, "database", s.database,
+		"data_dir", s.dataDir}
 	for _, o := range serveOptions {
 		logger.Debug("setting", "name", o.name, "value", values[o.name].value, "from", values[o.name].origin)
-		if attribute := strings.ReplaceAll(o.name, "-", "_"); values[o.name].origin != "default" && !slices.Contains(starting, any(attribute)) {
+		if attribute := strings.ReplaceAll(o.name, "-", "_"); values[o.name].origin != "default" &&
+			!slices.Contains(starting, any(attribute)) {
 			starting = append(starting, attribute, values[o.name].value)
 		}
 	}
@@ -185,8 +188,10 @@ func (p *program) logConfiguration(logger *slog.Logger, s settings, values map[s
 		logger.Warn("everybody on this machine, and everybody behind a proxy on it, may do what administrators do: --loopback-admin goes away " +
 			"with the next release, use the socket in the data directory")
 	}
-	if s.auth.mode != server.AuthRequired && (s.auth.tokenFile != "" || s.auth.admin != "" || s.tls.clientCA != "") {
-		logger.Warn("users can prove who they are, but nobody has to: give --auth=required to make permissions count")
+	if s.auth.mode != server.AuthRequired && (s.auth.tokenFile != "" || s.auth.admin != "" ||
+		s.tls.clientCA != "") {
+		logger.Warn(
+			"users can prove who they are, but nobody has to: give --auth=required to make permissions count")
 	}
 }
 
@@ -195,12 +200,14 @@ func (p *program) logConfiguration(logger *slog.Logger, s settings, values map[s
 func aboutDataDir(err error, directory string, values map[string]given) error {
 	code := codeOf(err)
 	var setting *server.ConfigError
-	if errors.As(err, &setting) || directory == "" || code != exitStorage && code != exitConfig && code != exitDiverged {
+	if errors.As(err, &setting) || directory == "" || code != exitStorage && code != exitConfig &&
+		code != exitDiverged {
 		return err
 	}
 	whose := ""
 	if errors.Is(err, fs.ErrPermission) {
 		whose = fmt.Sprintf("; this process runs as user %d, who has to own the directory", os.Geteuid())
 	}
-	return withCode(code, fmt.Errorf("data directory %s (%s): %w%s", directory, values[dataDirName].origin, err, whose))
+	return withCode(code, fmt.Errorf("data directory %s (%s): %w%s", directory, values[dataDirName].origin,
+		err, whose))
 }

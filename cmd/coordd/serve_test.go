@@ -111,7 +111,8 @@ func TestStopWaitsForTheDisk(t *testing.T) {
 	if code := r.wait(t); code != exitOK {
 		t.Errorf("exit code %d, want 0", code)
 	}
-	inOrder(t, r.log.String(), []string{"the disk, or work that was under way", "nothing acknowledged is lost"})
+	inOrder(t, r.log.String(), []string{"the disk, or work that was under way",
+		"nothing acknowledged is lost"})
 }
 
 // TestStartOutlivesASignal wants the end of a process whose start does not notice
@@ -144,7 +145,8 @@ func TestServerFails(t *testing.T) {
 	if code := r.wait(t); code != exitStorage {
 		t.Errorf("exit code %d, want 3", code)
 	}
-	inOrder(t, r.log.String(), []string{"already broken", "coordd: data directory /d (flag --data-dir): fdatasync wal/1: input/output error"})
+	inOrder(t, r.log.String(), []string{"already broken",
+		"coordd: data directory /d (flag --data-dir): fdatasync wal/1: input/output error"})
 	receive(t, server.stopped, func() string { return "the server was not stopped" })
 }
 
@@ -184,8 +186,10 @@ func TestStartFails(t *testing.T) {
 	}{
 		{cause, exitFailure, "coordd: cause"},
 		{withCode(exitFailure, cause), exitFailure, "coordd: cause"},
-		{withCode(exitStorage, cause), exitStorage, "coordd: data directory /home/u/.local/state/coordd (default): cause"},
-		{withCode(exitConfig, cause), exitConfig, "coordd: data directory /home/u/.local/state/coordd (default): cause"},
+		{withCode(exitStorage, cause), exitStorage,
+			"coordd: data directory /home/u/.local/state/coordd (default): cause"},
+		{withCode(exitConfig, cause), exitConfig,
+			"coordd: data directory /home/u/.local/state/coordd (default): cause"},
 	}
 	for _, test := range tests {
 		r := newRun(nil, home...)
@@ -214,19 +218,23 @@ func TestSignalWhileStarting(t *testing.T) {
 		again bool // a second signal is sent
 		code  exitCode
 	}{
-		{"gives up", func(ctx context.Context) (runningServer, error) { <-ctx.Done(); return nil, ctx.Err() }, false, exitOK},
-		{"succeeds", func(ctx context.Context) (runningServer, error) { <-ctx.Done(); return server, nil }, false, exitOK},
+		{"gives up", func(ctx context.Context) (runningServer, error) { <-ctx.Done(); return nil, ctx.Err() },
+			false, exitOK},
+		{"succeeds", func(ctx context.Context) (runningServer, error) { <-ctx.Done(); return server, nil },
+			false, exitOK},
 		{"fails", func(ctx context.Context) (runningServer, error) {
 			<-ctx.Done()
 			return nil, withCode(exitStorage, errors.New("damaged"))
 		}, false, exitStorage},
-		{"hangs", func(context.Context) (runningServer, error) { <-hang; return nil, nil }, true, exitFailure},
+		{"hangs", func(context.Context) (runningServer, error) { <-hang; return nil, nil }, true,
+			exitFailure},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			r := newRun(nil, home...)
 			starting := make(chan struct{})
-			r.start = func(ctx context.Context, _ settings, _ map[string]given, _ *slog.Logger) (runningServer, error) {
+			r.start = func(ctx context.Context, _ settings, _ map[string]given,
+				_ *slog.Logger) (runningServer, error) {
 				close(starting)
 				return test.start(ctx)
 			}
@@ -276,14 +284,16 @@ func TestLog(t *testing.T) {
 		t.Errorf("level error: %q, want nothing", got)
 	}
 	warnings := log("--log-level=warn", "--listen=:0")
-	inOrder(t, warnings, []string{"COORDD_LOGLEVEL is not known", "COORDD_LOG_LEVEL?", "nothing is encrypted", "listen=:0"})
+	inOrder(t, warnings, []string{"COORDD_LOGLEVEL is not known", "COORDD_LOG_LEVEL?", "nothing is encrypted",
+		"listen=:0"})
 	if strings.Contains(warnings, "level=INFO") {
 		t.Errorf("level warn has messages of level info: %q", warnings)
 	}
 	if got := log(); strings.Contains(got, "encrypted") {
 		t.Errorf("warning about a listener on the loopback interface: %q", got)
 	}
-	inOrder(t, log("--log-level=debug"), []string{"name=database", "value=/db", `from="variable COORDD_DATABASE"`})
+	inOrder(t, log("--log-level=debug"), []string{"name=database", "value=/db",
+		`from="variable COORDD_DATABASE"`})
 	for line := range strings.Lines(log("--log-format=json")) {
 		if !json.Valid([]byte(line)) {
 			t.Errorf("not JSON: %q", line)

@@ -58,8 +58,10 @@ type sessionAwaits struct {
 }
 
 func showSession(s *adminpb.Session) *sessionShown {
-	shown := &sessionShown{Node: s.GetPath(), ID: s.GetId(), Description: s.GetDescription(), TimeoutMillis: s.GetTimeoutMillis(), Since: timeShown(s.GetBeganMillis()),
-		Protected: s.GetHasKey(), Attached: s.GetAttached(), Client: showClient(s), ClientUnknown: s.GetClientUnknown(), Owns: []*sessionHolds{}, Awaits: []*sessionAwaits{}}
+	shown := &sessionShown{Node: s.GetPath(), ID: s.GetId(), Description: s.GetDescription(),
+		TimeoutMillis: s.GetTimeoutMillis(), Since: timeShown(s.GetBeganMillis()), Protected: s.GetHasKey(),
+		Attached: s.GetAttached(), Client: showClient(s), ClientUnknown: s.GetClientUnknown(),
+		Owns: []*sessionHolds{}, Awaits: []*sessionAwaits{}}
 	if !s.GetAttached() {
 		left := s.GetLeftMillis()
 		shown.DetachedSince, shown.LeftMillis = timeShown(s.GetDetachedMillis()), &left
@@ -71,10 +73,12 @@ func showSession(s *adminpb.Session) *sessionShown {
 // add adds what a page has of a session that began on an earlier one.
 func (s *sessionShown) add(page *adminpb.Session) {
 	for _, l := range page.GetOwned() {
-		s.Owns = append(s.Owns, &sessionHolds{l.GetName(), l.GetOrderId(), l.GetCount(), timeShown(l.GetSinceMillis())})
+		s.Owns = append(s.Owns, &sessionHolds{l.GetName(), l.GetOrderId(), l.GetCount(),
+			timeShown(l.GetSinceMillis())})
 	}
 	for _, l := range page.GetAwaited() {
-		s.Awaits = append(s.Awaits, &sessionAwaits{sessionHolds{l.GetName(), l.GetOrderId(), l.GetCount(), timeShown(l.GetSinceMillis())}, waitShown(l.GetTimeoutMillis())})
+		s.Awaits = append(s.Awaits, &sessionAwaits{sessionHolds{l.GetName(), l.GetOrderId(), l.GetCount(),
+			timeShown(l.GetSinceMillis())}, waitShown(l.GetTimeoutMillis())})
 	}
 }
 
@@ -82,16 +86,19 @@ func (s *sessionShown) add(page *adminpb.Session) {
 func clientText(s *adminpb.Session) string {
 	switch c := s.GetClient(); {
 	case c != nil:
-		return fmt.Sprintf("client %s, sdk %q, user %s, on server %s since %s", c.GetAddress(), c.GetSdk(), quotedName(c.GetUser()), s.GetServer(), dayText(c.GetSinceMillis()))
+		return fmt.Sprintf("client %s, sdk %q, user %s, on server %s since %s", c.GetAddress(), c.GetSdk(),
+			quotedName(c.GetUser()), s.GetServer(), dayText(c.GetSinceMillis()))
 	case s.GetAttached():
 		return fmt.Sprintf("client on server %s, unknown: %s", s.GetServer(), s.GetClientUnknown())
 	default:
-		return fmt.Sprintf("no client since %s, ends in %s", dayText(s.GetDetachedMillis()), millisText(s.GetLeftMillis()))
+		return fmt.Sprintf("no client since %s, ends in %s", dayText(s.GetDetachedMillis()),
+			millisText(s.GetLeftMillis()))
 	}
 }
 
 // sessions calls tell for each session below a path, or for one of a node.
-func (c *caller) sessions(ctx context.Context, path string, id uint64, tell func(first *adminpb.Session, s *sessionShown) error) error {
+func (c *caller) sessions(ctx context.Context, path string, id uint64,
+	tell func(first *adminpb.Session, s *sessionShown) error) error {
 	request := &adminpb.ListSessionsRequest{Path: path, Session: id}
 	var first *adminpb.Session
 	var last *sessionShown // what may go on on the next page
@@ -124,8 +131,9 @@ func (c *caller) sessions(ctx context.Context, path string, id uint64, tell func
 func (p *program) sessionListCommand() *cobra.Command {
 	out := new(outputFlag)
 	mine := false
-	command := p.ask(&question{use: "ls [NODE]", short: "List the sessions of a coordination node, or of all below a path",
-		long: oursText, example: "  coordd session ls app\n  coordd session ls -o jsonl",
+	command := p.ask(&question{use: "ls [NODE]",
+		short: "List the sessions of a coordination node, or of all below a path", long: oursText,
+		example: "  coordd session ls app\n  coordd session ls -o jsonl",
 		run: func(ctx context.Context, c *caller, args []string) error {
 			me := ""
 			if mine {
@@ -134,24 +142,28 @@ func (p *program) sessionListCommand() *cobra.Command {
 					return err
 				}
 			}
-			rows := out.list(p.stdout, "NODE", "SESSION", "DESCRIPTION", "OWNS", "AWAITS", "TIMEOUT", "SINCE", "CLIENT")
-			err := c.sessions(ctx, pathOr(c, args, ""), 0, func(first *adminpb.Session, s *sessionShown) error {
-				if mine && (s.Client == nil || s.Client.User != me) {
-					return nil
-				}
-				who := "none"
-				if s.Client != nil {
-					who = s.Client.Address
-				} else if s.Attached {
-					who = "on server " + first.GetServer()
-				}
-				if rows.rows%256 == 255 {
-					if err := rows.page(); err != nil {
-						return err
+			rows := out.list(p.stdout, "NODE", "SESSION", "DESCRIPTION", "OWNS", "AWAITS", "TIMEOUT", "SINCE",
+				"CLIENT")
+			err := c.sessions(ctx, pathOr(c, args, ""), 0,
+				func(first *adminpb.Session, s *sessionShown) error {
+					if mine && (s.Client == nil || s.Client.User != me) {
+						return nil
 					}
-				}
-				return rows.add(s, s.Node, fmt.Sprint(s.ID), fmt.Sprintf("%q", s.Description), fmt.Sprint(len(s.Owns)), fmt.Sprint(len(s.Awaits)), millisText(s.TimeoutMillis), dayText(first.GetBeganMillis()), who)
-			})
+					who := "none"
+					if s.Client != nil {
+						who = s.Client.Address
+					} else if s.Attached {
+						who = "on server " + first.GetServer()
+					}
+					if rows.rows%256 == 255 {
+						if err := rows.page(); err != nil {
+							return err
+						}
+					}
+					return rows.add(s, s.Node, fmt.Sprint(s.ID), fmt.Sprintf("%q", s.Description),
+						fmt.Sprint(len(s.Owns)), fmt.Sprint(len(s.Awaits)), millisText(s.TimeoutMillis),
+						dayText(first.GetBeganMillis()), who)
+				})
 			return p.endList(rows, "sessions", err)
 		}}, out)
 	command.Flags().BoolVar(&mine, "mine", false, "only those that a client with your name has")
@@ -161,9 +173,12 @@ func (p *program) sessionListCommand() *cobra.Command {
 // whoAmI is the name by which the server knows the caller.
 func (c *caller) whoAmI(ctx context.Context) (string, error) {
 	result := new(Ydb_Discovery.WhoAmIResult)
-	err := c.Call(ctx, Ydb_Discovery_V1.DiscoveryService_WhoAmI_FullMethodName, &Ydb_Discovery.WhoAmIRequest{}, new(Ydb_Discovery.WhoAmIResponse), result)
-	if refused := client.StatusOf(err); refused == Ydb.StatusIds_GENERIC_ERROR || refused == Ydb.StatusIds_UNAUTHORIZED || err == nil && result.GetUser() == "" {
-		return "", usageError("flag --mine: the server knows no name of yours; log in with --user or --token-file")
+	err := c.Call(ctx, Ydb_Discovery_V1.DiscoveryService_WhoAmI_FullMethodName,
+		&Ydb_Discovery.WhoAmIRequest{}, new(Ydb_Discovery.WhoAmIResponse), result)
+	if refused := client.StatusOf(err); refused == Ydb.StatusIds_GENERIC_ERROR ||
+		refused == Ydb.StatusIds_UNAUTHORIZED || err == nil && result.GetUser() == "" {
+		return "",
+			usageError("flag --mine: the server knows no name of yours; log in with --user or --token-file")
 	}
 	return result.GetUser(), err
 }
@@ -172,7 +187,8 @@ func (c *caller) whoAmI(ctx context.Context) (string, error) {
 func sessionNumber(argument string) (uint64, error) {
 	id, err := strconv.ParseUint(argument, 10, 64)
 	if err != nil || id == 0 {
-		return 0, usageError("argument SESSION: value %q is not allowed: want the number that `coordd session ls` shows", argument)
+		return 0,
+			usageError("argument SESSION: value %q is not allowed: want the number that `coordd session ls` shows", argument)
 	}
 	return id, nil
 }
@@ -184,8 +200,10 @@ func checkSession(_ *pflag.FlagSet, args []string) error {
 
 func (p *program) sessionShowCommand() *cobra.Command {
 	out := new(outputFlag)
-	return p.ask(&question{use: "show NODE SESSION", short: "Show a session, who has it, what it holds and what it waits for",
-		long: oursText, example: "  coordd lock app nightly-report -- sh -c 'coordd session show app $COORDD_SESSION_ID'", check: checkSession,
+	return p.ask(&question{use: "show NODE SESSION",
+		short: "Show a session, who has it, what it holds and what it waits for", long: oursText,
+		example: "  coordd lock app nightly-report -- sh -c 'coordd session show app $COORDD_SESSION_ID'",
+		check:   checkSession,
 		run: func(ctx context.Context, c *caller, args []string) error {
 			id, err := sessionNumber(args[1])
 			if err != nil {
@@ -204,7 +222,8 @@ func (p *program) sessionShowCommand() *cobra.Command {
 }
 
 func printSession(w io.Writer, first *adminpb.Session, s *sessionShown) {
-	fmt.Fprintf(w, "%s session %d %q, since %s, timeout %s\n  %s\n", s.Node, s.ID, s.Description, dayText(first.GetBeganMillis()), millisText(s.TimeoutMillis), clientText(first))
+	fmt.Fprintf(w, "%s session %d %q, since %s, timeout %s\n  %s\n", s.Node, s.ID, s.Description,
+		dayText(first.GetBeganMillis()), millisText(s.TimeoutMillis), clientText(first))
 	since := func(at *string) string {
 		if at == nil {
 			return "unknown"
@@ -219,13 +238,15 @@ func printSession(w io.Writer, first *adminpb.Session, s *sessionShown) {
 		if l.TimeoutMillis != nil {
 			patience = "for up to " + millisText(*l.TimeoutMillis)
 		}
-		fmt.Fprintf(w, "  awaits  %q, order id %d, since %s, %s\n", l.Name, l.OrderID, since(l.Since), patience)
+		fmt.Fprintf(w, "  awaits  %q, order id %d, since %s, %s\n", l.Name, l.OrderID, since(l.Since),
+			patience)
 	}
 }
 
 func (p *program) sessionKillCommand() *cobra.Command {
 	var reason string
-	command := p.ask(&question{use: "kill NODE SESSION", short: "End a session: what it holds goes to whoever waits",
+	command := p.ask(&question{use: "kill NODE SESSION",
+		short: "End a session: what it holds goes to whoever waits",
 		long: "Its client is told so, if it listens. One that cannot be told, because it is stopped or cut\n" +
 			"off, believes in its session until its timeout has passed: see that it is dead first, if two\nholders would do harm.\n\n" + oursText,
 		example: `  coordd lock app nightly-report -- sh -c 'coordd session kill app $COORDD_SESSION_ID --reason "it hangs"' || true`, check: checkSession,
@@ -235,7 +256,8 @@ func (p *program) sessionKillCommand() *cobra.Command {
 				return err
 			}
 			request := &adminpb.EndSessionRequest{Path: c.path(args[0]), Session: id, Reason: reason}
-			if err := c.inspect(ctx, adminpb.Inspect_EndSession_FullMethodName, request, new(adminpb.EndSessionResponse)); err != nil {
+			if err := c.inspect(ctx, adminpb.Inspect_EndSession_FullMethodName, request,
+				new(adminpb.EndSessionResponse)); err != nil {
 				return err
 			}
 			fmt.Fprintf(p.stdout, "ended session %d of %s\n", id, c.path(args[0]))

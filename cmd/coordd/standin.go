@@ -38,7 +38,8 @@ var keptSettings = []string{dataDirName, inMemoryName, "disk-reserve"}
 // standinOptions are the settings of `coordd standin`.
 func standinOptions() []option {
 	return slices.DeleteFunc(slices.Clone(serveOptions), func(o option) bool {
-		return slices.Contains(keptSettings, o.name) || slices.ContainsFunc(clusterOptions, func(c option) bool { return c.name == o.name })
+		return slices.Contains(keptSettings, o.name) ||
+			slices.ContainsFunc(clusterOptions, func(c option) bool { return c.name == o.name })
 	})
 }
 
@@ -55,9 +56,12 @@ func (p *program) standinCommand() *cobra.Command {
 	}
 	addFlags(command.Flags(), standinOptions())
 	given.record.placeholder, given.load.placeholder = "FILE", "FILE"
-	command.Flags().Var(&given.record, "record", "write what clients and the server say as a script to this new file")
-	command.Flags().Var(&given.load, "load", "begin with the coordination nodes and semaphores in this file, which is written as 'coordd standin ctl dump' writes them")
-	command.Flags().BoolVar(&given.fakeTime, "fake-time", false, "have time stand still for sessions and waits until 'coordd standin ctl advance'")
+	command.Flags().Var(&given.record, "record",
+		"write what clients and the server say as a script to this new file")
+	command.Flags().Var(&given.load, "load",
+		"begin with the coordination nodes and semaphores in this file, which is written as 'coordd standin ctl dump' writes them")
+	command.Flags().BoolVar(&given.fakeTime, "fake-time", false,
+		"have time stand still for sessions and waits until 'coordd standin ctl advance'")
 	command.AddCommand(p.standinCtlCommand())
 	return command
 }
@@ -119,13 +123,15 @@ func readAtMost(name string, most int64) (string, error) {
 }
 
 // standInWith runs a stand-in. stopping is called before its clients are told of the end.
-func (p *program) standInWith(s settings, values map[string]given, options []standin.Option, stopping func() error) error {
+func (p *program) standInWith(s settings, values map[string]given, options []standin.Option,
+	stopping func() error) error {
 	var recording error
 	if p.environment.value("GOGC") == "" {
 		defer debug.SetGCPercent(debug.SetGCPercent(standinGCPercent))
 	}
 	standIn := *p
-	standIn.start = func(ctx context.Context, s settings, values map[string]given, logger *slog.Logger) (runningServer, error) {
+	standIn.start = func(ctx context.Context, s settings, values map[string]given,
+		logger *slog.Logger) (runningServer, error) {
 		running, err := startStandin(ctx, s, values, logger, options)
 		if err != nil {
 			return nil, err
@@ -157,7 +163,8 @@ const (
 )
 
 // startStandin starts the real server with faults.
-func startStandin(ctx context.Context, s settings, values map[string]given, logger *slog.Logger, options []standin.Option) (*standin.Process, error) {
+func startStandin(ctx context.Context, s settings, values map[string]given, logger *slog.Logger,
+	options []standin.Option) (*standin.Process, error) {
 	config, err := serverConfig(s, values, logger)
 	if err != nil {
 		return nil, err

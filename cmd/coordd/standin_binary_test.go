@@ -50,8 +50,9 @@ func startInPlaceOfLocalYDB(t *testing.T, certificates string) *inPlaceOfLocalYD
 	t.Helper()
 	for range 5 {
 		ports := freePorts(t, 3)
-		p := spawnIn(t, []string{"COORDD_LOCAL_YDB=true", "GRPC_PORT=" + ports[0], "GRPC_TLS_PORT=" + ports[1], "MON_PORT=" + ports[2],
-			"YDB_GRPC_TLS_DATA_PATH=" + certificates, "YDB_USE_IN_MEMORY_PDISKS=1", "YDB_DEFAULT_LOG_LEVEL=NOTICE"}, "standin")
+		p := spawnIn(t, []string{"COORDD_LOCAL_YDB=true", "GRPC_PORT=" + ports[0],
+			"GRPC_TLS_PORT=" + ports[1], "MON_PORT=" + ports[2], "YDB_GRPC_TLS_DATA_PATH=" + certificates,
+			"YDB_USE_IN_MEMORY_PDISKS=1", "YDB_DEFAULT_LOG_LEVEL=NOTICE"}, "standin")
 		line := receive(t, p.first, func() string { return "no ready line; stderr:\n" + p.log.String() })
 		if line == "" && strings.Contains(p.log.String(), "address already in use") {
 			continue
@@ -63,7 +64,8 @@ func startInPlaceOfLocalYDB(t *testing.T, certificates string) *inPlaceOfLocalYD
 		if err != nil {
 			t.Fatal(err)
 		}
-		return &inPlaceOfLocalYDB{p, "127.0.0.1:" + ports[0], "localhost:" + ports[1], "127.0.0.1:" + ports[2], authority}
+		return &inPlaceOfLocalYDB{p, "127.0.0.1:" + ports[0], "localhost:" + ports[1],
+			"127.0.0.1:" + ports[2], authority}
 	}
 	t.Fatal("no free ports")
 	return nil
@@ -72,18 +74,21 @@ func startInPlaceOfLocalYDB(t *testing.T, certificates string) *inPlaceOfLocalYD
 func (s *inPlaceOfLocalYDB) stop(t *testing.T) {
 	t.Helper()
 	s.command.Process.Signal(syscall.SIGTERM)
-	s.wantExit(t, exitOK, "everybody knows the user root with the password 1234", "msg=serving", "msg=stopped")
+	s.wantExit(t, exitOK, "everybody knows the user root with the password 1234", "msg=serving",
+		"msg=stopped")
 }
 
 // logsIn tells what becomes of a login.
-func logsIn(t *testing.T, address string, how credentials.TransportCredentials, password string) Ydb.StatusIds_StatusCode {
+func logsIn(t *testing.T, address string, how credentials.TransportCredentials,
+	password string) Ydb.StatusIds_StatusCode {
 	t.Helper()
 	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(how))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	answer, err := Ydb_Auth_V1.NewAuthServiceClient(conn).Login(t.Context(), &Ydb_Auth.LoginRequest{User: "root", Password: password})
+	answer, err := Ydb_Auth_V1.NewAuthServiceClient(conn).Login(t.Context(),
+		&Ydb_Auth.LoginRequest{User: "root", Password: password})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,7 +126,8 @@ func TestStandInInPlaceOfLocalYDB(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	made, err := Ydb_Coordination_V1.NewCoordinationServiceClient(conn).CreateNode(t.Context(), &Ydb_Coordination.CreateNodeRequest{Path: "/local/node"})
+	made, err := Ydb_Coordination_V1.NewCoordinationServiceClient(conn).CreateNode(t.Context(),
+		&Ydb_Coordination.CreateNodeRequest{Path: "/local/node"})
 	if err != nil || made.GetOperation().GetStatus() != Ydb.StatusIds_SUCCESS {
 		t.Errorf("without a login: %v, %v", made, err)
 	}
@@ -144,7 +150,8 @@ func TestStandInInPlaceOfLocalYDB(t *testing.T) {
 
 // TestStandInDefaultsOfLocalYDB are the ports and paths that people publish and mount without any variables.
 func TestStandInDefaultsOfLocalYDB(t *testing.T) {
-	for _, how := range []struct{ args, variables []string }{{args: []string{"--local-ydb"}}, {variables: []string{"COORDD_LOCAL_YDB=1"}}} {
+	for _, how := range []struct{ args, variables []string }{{args: []string{"--local-ydb"}},
+		{variables: []string{"COORDD_LOCAL_YDB=1"}}} {
 		flags := new(program).standinCommand().Flags()
 		if err := flags.Parse(how.args); err != nil {
 			t.Fatal(err)
@@ -153,7 +160,8 @@ func TestStandInDefaultsOfLocalYDB(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if s.listen != ":2136" || s.tls.listen != ":2135" || s.http.listen != ":8765" || s.tls.certificate != "/ydb_certs/cert.pem" ||
+		if s.listen != ":2136" || s.tls.listen != ":2135" || s.http.listen != ":8765" ||
+			s.tls.certificate != "/ydb_certs/cert.pem" ||
 			s.tls.key != "/ydb_certs/key.pem" || s.database != "/local" || !s.inMemory || s.dataDir != "" {
 			t.Errorf("%v: %+v", how, s)
 		}

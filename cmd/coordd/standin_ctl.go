@@ -50,7 +50,8 @@ func (p *program) standinCtlCommand() *cobra.Command {
 			return p.order(cmp.Or(address.text, p.environment.value(standinVariable), standinDefault), args)
 		},
 	}
-	command.Flags().Var(&address, "standin", "where the stand-in serves monitoring programs (default: "+standinVariable+", or "+standinDefault+")")
+	command.Flags().Var(&address, "standin", "where the stand-in serves monitoring programs (default: "+
+		standinVariable+", or "+standinDefault+")")
 	return command
 }
 
@@ -72,7 +73,8 @@ func (p *program) order(address string, args []string) error {
 	address = strings.TrimSuffix(strings.TrimPrefix(address, "http://"), "/")
 	ctx, cancel := context.WithTimeout(context.Background(), orderPatience)
 	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+address+server.FaultsPath, bytes.NewReader(body))
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+address+server.FaultsPath,
+		bytes.NewReader(body))
 	if err != nil {
 		return usageError("stand-in %q: want HOST:PORT", address)
 	}
@@ -97,7 +99,8 @@ func (p *program) showOrder(address string, answer *http.Response, text []byte) 
 		Error  string
 	}
 	if err := json.Unmarshal(text, &said); err != nil {
-		return fmt.Errorf("%s is no stand-in, or may not be asked by that name: %s: %s", address, answer.Status, strings.TrimSpace(string(text)))
+		return fmt.Errorf("%s is no stand-in, or may not be asked by that name: %s: %s", address,
+			answer.Status, strings.TrimSpace(string(text)))
 	}
 	if said.Error != "" {
 		return withCode(exitUsage, fmt.Errorf("%s", said.Error))

@@ -25,9 +25,11 @@ type standInRun struct {
 func beginStandIn(t *testing.T, args ...string) *standInRun {
 	t.Helper()
 	r := newRun(nil)
-	r.begin(append([]string{"standin", "--listen", "127.0.0.1:0", "--listen-http", "127.0.0.1:0"}, args...)...)
+	r.begin(append([]string{"standin", "--listen", "127.0.0.1:0", "--listen-http", "127.0.0.1:0"},
+		args...)...)
 	var orders []string
-	for late := time.Now().Add(waitMax); orders == nil || !strings.Contains(r.out.String(), "\n"); time.Sleep(time.Millisecond) {
+	for late := time.Now().Add(waitMax); orders == nil ||
+		!strings.Contains(r.out.String(), "\n"); time.Sleep(time.Millisecond) {
 		if time.Now().After(late) {
 			t.Fatalf("no stand-in:\n%s", r.log.String())
 		}
@@ -60,7 +62,8 @@ func (r *standInRun) ctl(t *testing.T, want exitCode, args ...string) string {
 func TestStandIn(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "recording.txt")
 	r := beginStandIn(t, "--record", file)
-	if help := r.ctl(t, exitOK, "help"); !strings.Contains(help, "\nfail-next kind=") || !strings.Contains(help, "lose-leader d=1s") {
+	if help := r.ctl(t, exitOK, "help"); !strings.Contains(help, "\nfail-next kind=") ||
+		!strings.Contains(help, "lose-leader d=1s") {
 		t.Errorf("help: %s", help)
 	}
 	conns, err := raw.Dial(r.clients, 1)
@@ -71,11 +74,13 @@ func TestStandIn(t *testing.T) {
 	if err := raw.CreateNode(t.Context(), conns[0], "/local/locks"); err != nil {
 		t.Fatal(err)
 	}
-	if said := r.ctl(t, exitOK, "fail-next", "kind=start", "status=UNAVAILABLE", "text=not now"); !strings.Contains(said, "Go tries again") {
+	if said := r.ctl(t, exitOK, "fail-next", "kind=start", "status=UNAVAILABLE",
+		"text=not now"); !strings.Contains(said, "Go tries again") {
 		t.Errorf("said %s", said)
 	}
 	start := &raw.Start{Path: "/local/locks", TimeoutMillis: 10_000}
-	if _, err := raw.Open(t.Context(), conns[0], start); err == nil || !strings.Contains(err.Error(), "not now") {
+	if _, err := raw.Open(t.Context(), conns[0], start); err == nil ||
+		!strings.Contains(err.Error(), "not now") {
 		t.Errorf("got %v", err)
 	}
 	s, err := raw.Open(t.Context(), conns[0], start)
@@ -92,7 +97,8 @@ func TestStandIn(t *testing.T) {
 		t.Errorf("requests: %s", said)
 	}
 	for order, want := range map[string]string{
-		"fail-next kind=acquire status=BUSY": "no status", "burn": "no order is called", "reset door": "KEY=VALUE", "reset all=1": "nobody wants all",
+		"fail-next kind=acquire status=BUSY": "no status", "burn": "no order is called",
+		"reset door": "KEY=VALUE", "reset all=1": "nobody wants all",
 	} {
 		if said := r.ctl(t, exitUsage, strings.Fields(order)...); !strings.Contains(said, want) {
 			t.Errorf("%s: %s", order, said)
@@ -106,7 +112,8 @@ func TestStandIn(t *testing.T) {
 	other := beginStandIn(t)
 	replay := newRun(nil)
 	replay.begin("conformance", "--endpoint", "grpc://"+other.clients+"/local", "--file", file)
-	if code := replay.wait(t); code != exitOK || !strings.Contains(replay.out.String(), "same     recording") {
+	if code := replay.wait(t); code != exitOK ||
+		!strings.Contains(replay.out.String(), "same     recording") {
 		recording, _ := os.ReadFile(file)
 		t.Errorf("exit code %d: %s%s\nof\n%s", code, replay.out.String(), replay.log.String(), recording)
 	}
@@ -120,8 +127,10 @@ func TestStandInRefusals(t *testing.T) {
 		t.Fatal(err)
 	}
 	for args, want := range map[string]exitCode{
-		"standin --data-dir /tmp/x": exitUsage, "standin --listen-peer :1": exitUsage, "standin --record " + there: exitConfig,
-		"standin door": exitUsage, "standin ctl": exitUsage, "conformance --file " + there + " --run x": exitUsage, "conformance --file " + there: exitConfig,
+		"standin --data-dir /tmp/x": exitUsage, "standin --listen-peer :1": exitUsage,
+		"standin --record " + there: exitConfig,
+		"standin door":              exitUsage, "standin ctl": exitUsage,
+		"conformance --file " + there + " --run x": exitUsage, "conformance --file " + there: exitConfig,
 	} {
 		r := newRun(nil)
 		r.begin(strings.Fields(args)...)
@@ -136,17 +145,20 @@ func TestOnlyStandInsTakeOrders(t *testing.T) {
 	var places []string
 	orders := regexp.MustCompile(`\.Controls\(\)|\bFaults: +\w|HTTP\.Faults = `)
 	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+		if err != nil || entry.IsDir() || !strings.HasSuffix(path, ".go") ||
+			strings.HasSuffix(path, "_test.go") {
 			return err
 		}
 		content, err := os.ReadFile(path)
-		some := bytes.Contains(content, []byte("Controls()")) || bytes.Contains(content, []byte("Faults")) // far cheaper
+		// far cheaper
+		some := bytes.Contains(content, []byte("Controls()")) || bytes.Contains(content, []byte("Faults"))
 		if some && orders.Match(content) {
 			places = append(places, filepath.ToSlash(strings.TrimPrefix(path, root+"/")))
 		}
 		return err
 	})
-	if want := []string{"server/standin/orders.go", "server/standin/process.go"}; err != nil || !slices.Equal(places, want) {
+	if want := []string{"server/standin/orders.go", "server/standin/process.go"}; err != nil ||
+		!slices.Equal(places, want) {
 		t.Errorf("%v in %v, want %v", err, places, want)
 	}
 }
@@ -179,7 +191,8 @@ func TestStandInRestarts(t *testing.T) {
 	if said := r.ctl(t, exitOK, "dump"); said != "" {
 		t.Errorf("dump %q", said)
 	}
-	for order, want := range map[string]string{"partition a=1 b=2": "there is one server", "full-disk": "there is no disk", "advance d=1s": "--fake-time"} {
+	for order, want := range map[string]string{"partition a=1 b=2": "there is one server",
+		"full-disk": "there is no disk", "advance d=1s": "--fake-time"} {
 		if said := r.ctl(t, exitUsage, strings.Fields(order)...); !strings.Contains(said, want) {
 			t.Errorf("%s: %s", order, said)
 		}
@@ -205,12 +218,14 @@ func TestStandInInFakeTime(t *testing.T) {
 		t.Fatal(err)
 	}
 	raw.Close(conns)
-	for late := time.Now().Add(waitMax); !strings.Contains(r.ctl(t, exitOK, "dump"), "without a client"); time.Sleep(time.Millisecond) {
+	for late := time.Now().Add(waitMax); !strings.Contains(r.ctl(t, exitOK, "dump"),
+		"without a client"); time.Sleep(time.Millisecond) {
 		if time.Now().After(late) {
 			t.Fatal("the client is still there")
 		}
 	}
-	if said := r.ctl(t, exitOK, "advance", "d=1ms"); !strings.Contains(said, `"events": []`) || !strings.Contains(said, `"elapsed": "1ms"`) {
+	if said := r.ctl(t, exitOK, "advance", "d=1ms"); !strings.Contains(said, `"events": []`) ||
+		!strings.Contains(said, `"elapsed": "1ms"`) {
 		t.Errorf("said %s", said)
 	}
 	if said := r.ctl(t, exitOK, "advance", "d=20s"); !strings.Contains(said, `"kind": "session expired"`) {
@@ -237,9 +252,11 @@ func TestStandInLoads(t *testing.T) {
 	if err := os.WriteFile(file, []byte("  semaphore"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for args, want := range map[string]exitCode{"--load " + file: exitConfig, "--load /nowhere": exitConfig, "--fake-time --record " + file + "2": exitUsage} {
+	for args, want := range map[string]exitCode{"--load " + file: exitConfig, "--load /nowhere": exitConfig,
+		"--fake-time --record " + file + "2": exitUsage} {
 		refused := newRun(nil)
-		refused.begin(append([]string{"standin", "--listen", "127.0.0.1:0", "--listen-http", "off"}, strings.Fields(args)...)...)
+		refused.begin(append([]string{"standin", "--listen", "127.0.0.1:0", "--listen-http", "off"},
+			strings.Fields(args)...)...)
 		if code := refused.wait(t); code != want {
 			t.Errorf("%s: exit code %d, want %d: %s", args, code, want, refused.log.String())
 		}

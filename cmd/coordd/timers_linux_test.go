@@ -17,7 +17,8 @@ func TestBinaryEasesItsTimers(t *testing.T) {
 	defer runtime.UnlockOSThread()
 	before := timerSlackNow()
 	defer unix.Prctl(unix.PR_SET_TIMERSLACK, uintptr(before), 0, 0, 0)
-	for given, want := range map[time.Duration]time.Duration{usualTimerSlack: timerSlack, time.Millisecond: time.Millisecond, 1: 1} {
+	for given, want := range map[time.Duration]time.Duration{usualTimerSlack: timerSlack,
+		time.Millisecond: time.Millisecond, 1: 1} {
 		if err := unix.Prctl(unix.PR_SET_TIMERSLACK, uintptr(given), 0, 0, 0); err != nil {
 			t.Fatal(err)
 		}

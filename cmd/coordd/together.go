@@ -13,7 +13,8 @@ import (
 // of them tells by itself. Errors name the settings by what gave them.
 
 // fileSettings are the options whose values are files to read.
-var fileSettings = []string{"tls-cert", "tls-key", "tls-client-ca", "token-file", "initial-admin-password-file", "peer-cert", "peer-key", "peer-ca"}
+var fileSettings = []string{"tls-cert", "tls-key", "tls-client-ca", "token-file",
+	"initial-admin-password-file", "peer-cert", "peer-key", "peer-ca"}
 
 // together refuses settings that contradict each other or lack one another, and files that cannot be read.
 func (s *settings) together(values map[string]given) error {
@@ -23,15 +24,22 @@ func (s *settings) together(values map[string]given) error {
 	case tls.listen != "" && (tls.certificate == "" || tls.key == ""):
 		return values["listen-tls"].lacks("needs --tls-cert and --tls-key, the files of a certificate and its key; `coordd cert` makes them")
 	case tls.listen == "" && files:
-		return firstGiven(values, "tls-cert", "tls-key", "tls-client-ca").lacks("has no meaning without --listen-tls HOST:PORT, which accepts clients with TLS")
+		return firstGiven(values, "tls-cert", "tls-key",
+			"tls-client-ca").lacks(
+			"has no meaning without --listen-tls HOST:PORT, which accepts clients with TLS")
 	case tls.listen == s.listen && !anyPort(s.listen):
-		return values["listen-tls"].lacks("%s is the address of --listen already; give it another port, 2135 by convention", s.listen)
-	case s.http.listen != "" && !anyPort(s.http.listen) && (s.http.listen == s.listen || s.http.listen == tls.listen):
-		return values[listenHTTPName].lacks("%s is an address of clients already; give it another port, 8765 by convention", s.http.listen)
+		return values["listen-tls"].lacks(
+			"%s is the address of --listen already; give it another port, 2135 by convention", s.listen)
+	case s.http.listen != "" && !anyPort(s.http.listen) &&
+		(s.http.listen == s.listen || s.http.listen == tls.listen):
+		return values[listenHTTPName].lacks(
+			"%s is an address of clients already; give it another port, 8765 by convention", s.http.listen)
 	case admin.admin != "" && admin.adminPasswordFile == "":
-		return values["initial-admin"].lacks("needs --initial-admin-password-file, the file with the password")
+		return values["initial-admin"].lacks(
+			"needs --initial-admin-password-file, the file with the password")
 	case admin.admin == "" && admin.adminPasswordFile != "":
-		return values["initial-admin-password-file"].lacks("needs --initial-admin, the name of the administrator")
+		return values["initial-admin-password-file"].lacks(
+			"needs --initial-admin, the name of the administrator")
 	case s.inMemory && s.cluster != (clusterSettings{}):
 		return values[inMemoryName].lacks("a server of a cluster keeps its part of the data; give --data-dir, or leave --listen-peer and the like out")
 	}
@@ -99,7 +107,8 @@ func aboutListener(err error, s settings, values map[string]given) error {
 	if !errors.As(err, &network) || network.Op != "listen" || network.Addr == nil {
 		return err
 	}
-	for name, address := range map[string]string{listenName: s.listen, "listen-tls": s.tls.listen, "listen-peer": s.cluster.listen, listenHTTPName: s.http.listen, "debug-http": s.http.debug} {
+	for name, address := range map[string]string{listenName: s.listen, "listen-tls": s.tls.listen,
+		"listen-peer": s.cluster.listen, listenHTTPName: s.http.listen, "debug-http": s.http.debug} {
 		resolved, failed := net.ResolveTCPAddr("tcp", address)
 		if failed != nil || resolved.String() != network.Addr.String() {
 			continue

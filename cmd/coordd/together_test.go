@@ -20,14 +20,17 @@ func TestTakenPort(t *testing.T) {
 	certificates := t.TempDir()
 	coordd(t, exitOK, []string{"cert", "--dir", certificates})
 	for name, args := range map[string][]string{
-		"listen":      {"--in-memory", "--listen", address},
-		"listen-peer": {"--data-dir", t.TempDir(), "--listen=127.0.0.1:0", "--name=a", "--listen-peer", address, "--initial-cluster", "a=" + address, "--insecure-peers"},
+		"listen": {"--in-memory", "--listen", address},
+		"listen-peer": {"--data-dir", t.TempDir(), "--listen=127.0.0.1:0", "--name=a", "--listen-peer",
+			address, "--initial-cluster", "a=" + address, "--insecure-peers"},
 		"listen-http": {"--in-memory", "--listen=127.0.0.1:0", "--listen-http", address},
 		"listen-tls": {"--in-memory", "--listen=127.0.0.1:0", "--listen-tls", address,
-			"--tls-cert", filepath.Join(certificates, "cert.pem"), "--tls-key", filepath.Join(certificates, "key.pem")},
+			"--tls-cert", filepath.Join(certificates, "cert.pem"), "--tls-key",
+			filepath.Join(certificates, "key.pem")},
 	} {
 		t.Run(name, func(t *testing.T) {
-			spawn(t, append([]string{"serve"}, args...)...).wantExit(t, exitFailure, "flag --"+name+": ", address, "already in use", "ss -ltnp")
+			spawn(t, append([]string{"serve"}, args...)...).wantExit(t, exitFailure, "flag --"+name+": ",
+				address, "already in use", "ss -ltnp")
 		})
 	}
 }
@@ -40,7 +43,8 @@ func TestTakenDefaultPort(t *testing.T) {
 	p := spawn(t, "serve", "--in-memory", "--listen=127.0.0.1:0")
 	p.ready(t)
 	p.command.Process.Signal(syscall.SIGTERM)
-	p.wantExit(t, exitOK, "level=WARN", "no listener for monitoring programs", "127.0.0.1:8765", "already in use", "msg=serving", "msg=stopped")
+	p.wantExit(t, exitOK, "level=WARN", "no listener for monitoring programs", "127.0.0.1:8765",
+		"already in use", "msg=serving", "msg=stopped")
 }
 
 // TestCheckOfAnotherDirectory wants a directory that is not ours called that, and not damaged.
@@ -75,7 +79,8 @@ func TestUnlikePeers(t *testing.T) {
 		{":2380", "h:443", "", true},
 		{"", "", "", false},
 	} {
-		s := settings{cluster: clusterSettings{name: "a", listen: test.listen, advertise: test.advertise, initial: test.initial}}
+		s := settings{cluster: clusterSettings{name: "a", listen: test.listen, advertise: test.advertise,
+			initial: test.initial}}
 		if got := s.unlikePeers(); strings.Contains(got, "told to connect") != test.warned {
 			t.Errorf("%+v: %q", test, got)
 		}

@@ -55,9 +55,11 @@ type topWait struct {
 func (p *program) topCommand() *cobra.Command {
 	out := new(outputFlag)
 	var often looks
-	command := p.untilStopped(&question{use: "top [PATH]", short: "Show the busiest locks and the longest waits, again and again",
+	command := p.untilStopped(&question{use: "top [PATH]",
+		short: "Show the busiest locks and the longest waits, again and again",
 		long: "Grants are counted for whoever may watch what happens: administrators, or with the PATH of\n" +
-			"one node whoever may read it. At a terminal each look takes the place of the last one.\n\n" + oursText,
+			"one node whoever may read it. At a terminal each look takes the place of the last one.\n\n" +
+			oursText,
 		example: "  coordd top --times 1\n  coordd top app --times 1 -o json",
 		check:   func(flags *pflag.FlagSet, _ []string) error { return often.check(flags) },
 		run: func(ctx context.Context, c *caller, args []string) error {
@@ -68,7 +70,8 @@ func (p *program) topCommand() *cobra.Command {
 			defer watching.Wait()
 			defer stop()
 			watching.Go(func() { grants.follow(ctx, c, path) })
-			return often.show(ctx, p.stdout, out, func() (inText, error) { return c.look(ctx, path, &grants) })
+			return often.show(ctx, p.stdout, out,
+				func() (inText, error) { return c.look(ctx, path, &grants) })
 		}}, out)
 	often.declare(command.Flags(), topEvery)
 	return command
@@ -85,7 +88,8 @@ func (c *caller) look(ctx context.Context, path string, grants *grantCount) (*to
 		request.PageToken = token
 		asking, cancel := context.WithTimeout(ctx, callerTimeout)
 		defer cancel()
-		if err := c.inspect(asking, adminpb.Inspect_ListSemaphores_FullMethodName, request, page); err != nil {
+		if err := c.inspect(asking, adminpb.Inspect_ListSemaphores_FullMethodName, request,
+			page); err != nil {
 			return "", err
 		}
 		for _, s := range page.GetSemaphores() {
@@ -104,14 +108,16 @@ func (c *caller) look(ctx context.Context, path string, grants *grantCount) (*to
 
 func (t *topShown) consider(s *adminpb.Semaphore, grants map[semaphoreName]int, seconds float64) {
 	for _, l := range s.GetWaiters() {
-		t.Waits = append(t.Waits, &topWait{s.GetPath(), s.GetName(), l.GetSession(), l.GetOrderId(), timeShown(l.GetSinceMillis()), l.GetSinceMillis()})
+		t.Waits = append(t.Waits, &topWait{s.GetPath(), s.GetName(), l.GetSession(), l.GetOrderId(),
+			timeShown(l.GetSinceMillis()), l.GetSinceMillis()})
 	}
 	slices.SortStableFunc(t.Waits, func(a, b *topWait) int { return cmp.Compare(a.since, b.since) })
 	t.Waits = t.Waits[:min(len(t.Waits), topRows)]
 	if s.GetContinued() {
 		return
 	}
-	lock := &topLock{Node: s.GetPath(), Name: s.GetName(), Owners: s.GetOwnerCount(), Waiters: s.GetWaiterCount(), Held: heldText(s.GetCount(), s.GetLimit(), s.GetEphemeral())}
+	lock := &topLock{Node: s.GetPath(), Name: s.GetName(), Owners: s.GetOwnerCount(),
+		Waiters: s.GetWaiterCount(), Held: heldText(s.GetCount(), s.GetLimit(), s.GetEphemeral())}
 	if grants != nil {
 		rate := float64(grants[semaphoreName{s.GetPath(), s.GetName()}]) / seconds
 		lock.Grants = &rate
@@ -145,7 +151,8 @@ func (t *topShown) text(w io.Writer) {
 	fmt.Fprintln(w)
 	fmt.Fprintln(table, "NODE\tLOCK\tWAITS\tORDER ID\tSINCE")
 	for _, l := range t.Waits {
-		fmt.Fprintf(table, "%s\t%q\tsession %d\t%d\t%s\n", l.Node, l.Name, l.Session, l.OrderID, dayText(l.since))
+		fmt.Fprintf(table, "%s\t%q\tsession %d\t%d\t%s\n", l.Node, l.Name, l.Session, l.OrderID,
+			dayText(l.since))
 	}
 	table.Flush()
 }
@@ -183,7 +190,8 @@ func (g *grantCount) follow(ctx context.Context, c *caller, path string) {
 		g.since = time.Time{}
 		g.mu.Unlock()
 		switch status.Code(err) {
-		case codes.PermissionDenied, codes.Unimplemented, codes.NotFound, codes.InvalidArgument, codes.Unauthenticated:
+		case codes.PermissionDenied, codes.Unimplemented, codes.NotFound, codes.InvalidArgument,
+			codes.Unauthenticated:
 			return
 		}
 		select {
@@ -216,7 +224,8 @@ func (g *grantCount) followOnce(ctx context.Context, c *caller, path string) err
 		case adminpb.Event_BEGIN:
 			g.since, g.count = time.Now(), make(map[semaphoreName]int)
 		case adminpb.Event_LOCK_GRANTED:
-			if name := (semaphoreName{event.GetPath(), event.GetSemaphore()}); len(g.count) < grantsMost || g.count[name] > 0 {
+			if name := (semaphoreName{event.GetPath(), event.GetSemaphore()}); len(g.count) < grantsMost ||
+				g.count[name] > 0 {
 				g.count[name]++
 			}
 		}

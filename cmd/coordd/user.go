@@ -44,27 +44,36 @@ func (p *program) userCommand() *cobra.Command {
 		Long:  "Manage the users of a running server who log in with a password.\n\n" + usersText,
 		RunE:  wantsCommand,
 	}
-	add := p.userSubcommand(&flags, "add NAME", "Add a user", true, func(password, name string) (string, proto.Message, proto.Message) {
-		return adminpb.Users_Add_FullMethodName, &adminpb.AddRequest{Name: name, Password: password, Administrator: flags.administrator}, new(adminpb.AddResponse)
-	})
+	add := p.userSubcommand(&flags, "add NAME", "Add a user", true,
+		func(password, name string) (string, proto.Message, proto.Message) {
+			return adminpb.Users_Add_FullMethodName,
+				&adminpb.AddRequest{Name: name, Password: password, Administrator: flags.administrator},
+				new(adminpb.AddResponse)
+		})
 	add.Flags().BoolVar(&flags.administrator, "administrator", false, "the user may do everything")
 	parent.AddCommand(add,
-		p.userSubcommand(&flags, "passwd NAME", "Change a user's password; tokens from before are void", true, func(password, name string) (string, proto.Message, proto.Message) {
-			request := &adminpb.SetPasswordRequest{Name: name, Password: password}
-			if flags.login == name {
-				request.OwnPassword = flags.password
-			}
-			return adminpb.Users_SetPassword_FullMethodName, request, new(adminpb.SetPasswordResponse)
-		}),
-		p.userSubcommand(&flags, "remove NAME", "Remove a user", false, func(_, name string) (string, proto.Message, proto.Message) {
-			return adminpb.Users_Remove_FullMethodName, &adminpb.RemoveRequest{Name: name}, new(adminpb.RemoveResponse)
-		}),
-		p.userSubcommand(&flags, "list", "List the users", false, func(string, string) (string, proto.Message, proto.Message) {
-			return adminpb.Users_List_FullMethodName, &adminpb.ListRequest{}, new(adminpb.ListResponse)
-		}),
-		p.userSubcommand(&flags, "rotate-key", "Make all login tokens void, and sign with a new key", false, func(string, string) (string, proto.Message, proto.Message) {
-			return adminpb.Users_RotateKey_FullMethodName, &adminpb.RotateKeyRequest{}, new(adminpb.RotateKeyResponse)
-		}),
+		p.userSubcommand(&flags, "passwd NAME", "Change a user's password; tokens from before are void", true,
+			func(password, name string) (string, proto.Message, proto.Message) {
+				request := &adminpb.SetPasswordRequest{Name: name, Password: password}
+				if flags.login == name {
+					request.OwnPassword = flags.password
+				}
+				return adminpb.Users_SetPassword_FullMethodName, request, new(adminpb.SetPasswordResponse)
+			}),
+		p.userSubcommand(&flags, "remove NAME", "Remove a user", false,
+			func(_, name string) (string, proto.Message, proto.Message) {
+				return adminpb.Users_Remove_FullMethodName, &adminpb.RemoveRequest{Name: name},
+					new(adminpb.RemoveResponse)
+			}),
+		p.userSubcommand(&flags, "list", "List the users", false,
+			func(string, string) (string, proto.Message, proto.Message) {
+				return adminpb.Users_List_FullMethodName, &adminpb.ListRequest{}, new(adminpb.ListResponse)
+			}),
+		p.userSubcommand(&flags, "rotate-key", "Make all login tokens void, and sign with a new key", false,
+			func(string, string) (string, proto.Message, proto.Message) {
+				return adminpb.Users_RotateKey_FullMethodName, &adminpb.RotateKeyRequest{},
+					new(adminpb.RotateKeyResponse)
+			}),
 	)
 	for _, command := range parent.Commands() {
 		command.Example = userExamples[command.Name()]
@@ -131,7 +140,8 @@ func (f *userFlags) declare(command *cobra.Command, newPassword bool) {
 	flags := command.Flags()
 	f.declareConnection(flags)
 	if newPassword {
-		flags.StringVar(&f.newPasswordFile, "new-password-file", "", "file with the password to set (default: stdin)")
+		flags.StringVar(&f.newPasswordFile, "new-password-file", "",
+			"file with the password to set (default: stdin)")
 	}
 }
 

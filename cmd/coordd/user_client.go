@@ -33,7 +33,8 @@ type connectionFlags struct {
 	login, passwordFile        string
 	password                   string // of login, once it is known
 	asClient                   bool   // the socket is not to be used
-	onlyAsks                   bool   // where nobody answers at the socket, another way to the server is as good
+	// where nobody answers at the socket, another way to the server is as good
+	onlyAsks bool
 }
 
 // declareConnection declares the flags of a command for administrators.
@@ -97,7 +98,8 @@ func (f *connectionFlags) locate(ctx context.Context, p *program) (target, error
 	case err != nil:
 		return target{}, err
 	case path != "" && f.caFile != "":
-		return target{}, usageError("flag --ca-file: has no meaning for the socket %s; give --endpoint as well", path)
+		return target{},
+			usageError("flag --ca-file: has no meaning for the socket %s; give --endpoint as well", path)
 	case path != "":
 		return target{socket: path}, nil
 	}
@@ -127,7 +129,8 @@ func (f *connectionFlags) socket(ctx context.Context, p *program) (string, error
 	path := filepath.Join(directory, listen.SocketName)
 	switch _, err := os.Lstat(path); {
 	case err != nil && f.dataDir != "":
-		return "", withCode(exitNotServing, fmt.Errorf("flag --%s: no server runs there: %w", dataDirName, err))
+		return "", withCode(exitNotServing, fmt.Errorf("flag --%s: no server runs there: %w", dataDirName,
+			err))
 	case err != nil:
 		return "", nil
 	case f.onlyAsks && f.dataDir == "":
@@ -153,8 +156,12 @@ func (p *program) localDataDir(served *pflag.FlagSet) string {
 // dial makes a connection to a server.
 func (f *connectionFlags) dial(at target, options ...grpc.DialOption) (*adminClient, error) {
 	if at.socket != "" {
-		options = append(options, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithAuthority("localhost"),
-			grpc.WithContextDialer(func(ctx context.Context, path string) (net.Conn, error) { return listen.DialSocket(ctx, path) }))
+		options = append(options, grpc.WithTransportCredentials(insecure.NewCredentials()),
+			grpc.WithAuthority("localhost"),
+			grpc.WithContextDialer(func(ctx context.Context, path string) (net.Conn,
+				error) {
+				return listen.DialSocket(ctx, path)
+			}))
 		conn, err := grpc.NewClient("passthrough:///"+at.socket, options...)
 		return &adminClient{conn: conn, at: at}, err
 	}
@@ -165,7 +172,8 @@ func (f *connectionFlags) dial(at target, options ...grpc.DialOption) (*adminCli
 			return nil, err
 		}
 	}
-	conn, err := grpc.NewClient("passthrough:///"+at.address, append(options, grpc.WithTransportCredentials(security))...)
+	conn, err := grpc.NewClient("passthrough:///"+at.address,
+		append(options, grpc.WithTransportCredentials(security))...)
 	return &adminClient{conn: conn, at: at}, err
 }
 
@@ -196,14 +204,16 @@ func (f *connectionFlags) readPassword(passwords *passwordReader) (err error) {
 
 // login returns a token.
 func (c *adminClient) login(ctx context.Context, name, password string) (string, error) {
-	answer, err := Ydb_Auth_V1.NewAuthServiceClient(c.conn).Login(c.headers(ctx), &Ydb_Auth.LoginRequest{User: name, Password: password})
+	answer, err := Ydb_Auth_V1.NewAuthServiceClient(c.conn).Login(c.headers(ctx),
+		&Ydb_Auth.LoginRequest{User: name, Password: password})
 	if err != nil {
 		return "", fmt.Errorf("log in as %s: %w", name, c.plain(err))
 	}
 	op := answer.GetOperation()
 	var result Ydb_Auth.LoginResult
 	if op.GetStatus() == Ydb.StatusIds_SCHEME_ERROR {
-		return "", fmt.Errorf("log in as %s to the database %s: %s", name, c.at.database, op.GetIssues()[0].GetMessage())
+		return "", fmt.Errorf("log in as %s to the database %s: %s", name, c.at.database,
+			op.GetIssues()[0].GetMessage())
 	}
 	if op.GetStatus() != Ydb.StatusIds_SUCCESS {
 		return "", fmt.Errorf("log in as %s: %s", name, op.GetIssues()[0].GetMessage())

@@ -18,7 +18,8 @@ import (
 )
 
 // startServer starts the real server.
-func startServer(ctx context.Context, s settings, values map[string]given, logger *slog.Logger) (runningServer, error) {
+func startServer(ctx context.Context, s settings, values map[string]given,
+	logger *slog.Logger) (runningServer, error) {
 	config, err := serverConfig(s, values, logger)
 	if err != nil {
 		return nil, err
@@ -54,13 +55,14 @@ func serverConfig(s settings, values map[string]given, logger *slog.Logger) (ser
 		DiskReserve: s.reserve,
 		Resources:   settleResources(logger, !s.inMemory),
 		Hardening: server.Hardening{
-			StreamsPerConnection: s.streamsPerConnection, Streams: s.streams, ConnectionsPerAddress: s.connectionsPerAddress,
+			StreamsPerConnection: s.streamsPerConnection, Streams: s.streams,
+			ConnectionsPerAddress: s.connectionsPerAddress,
 		},
 
-		ListenTLS:     s.tls.listen,
-		AdvertiseTLS:  s.tls.advertise,
-		TLS:           listen.TLSFiles{Certificate: s.tls.certificate, Key: s.tls.key, ClientCA: s.tls.clientCA},
-		Auth:          s.auth.mode,
+		ListenTLS:    s.tls.listen,
+		AdvertiseTLS: s.tls.advertise,
+		TLS: listen.TLSFiles{Certificate: s.tls.certificate, Key: s.tls.key,
+			ClientCA: s.tls.clientCA}, Auth: s.auth.mode,
 		TokenFile:     s.auth.tokenFile,
 		LoginLifetime: s.auth.loginLifetime,
 		LoopbackAdmin: s.auth.loopbackAdmin,
@@ -100,7 +102,8 @@ func codeOfEnd(err error) error {
 	switch {
 	case err == nil || errors.As(err, &network) || errors.As(err, &broken):
 		return err
-	case errors.Is(err, raftstore.ErrRemoved), errors.Is(err, raftstore.ErrEmptied), errors.As(err, &diverged):
+	case errors.Is(err, raftstore.ErrRemoved), errors.Is(err, raftstore.ErrEmptied),
+		errors.As(err, &diverged):
 		return coded(err)
 	}
 	return withCode(exitStorage, err)
@@ -152,17 +155,24 @@ func coded(err error) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, raftstore.ErrRemoved):
-		return withCode(exitRemoved, fmt.Errorf("%w; it can be added again as a new one, with an empty data directory", err))
+		return withCode(exitRemoved,
+			fmt.Errorf("%w; it can be added again as a new one, with an empty data directory", err))
 	case errors.Is(err, raftstore.ErrEmptied):
-		return withCode(exitConfig, fmt.Errorf("%w: its data is gone, so remove it (`coordd cluster remove NAME`), add it again "+
-			"(`coordd cluster add NAME HOST:PORT`) and start it with an empty data directory and --join", err))
+		return withCode(exitConfig,
+			fmt.Errorf("%w: its data is gone, so remove it (`coordd cluster remove NAME`), add it again "+
+				"(`coordd cluster add NAME HOST:PORT`) and start it with an empty data directory and --join",
+				err))
 	case errors.As(err, &diverged), errors.As(err, &condemned):
-		return withCode(exitDiverged, fmt.Errorf("%w; keep the directory for whoever looks for the cause, remove the server "+
-			"from its cluster (`coordd cluster remove NAME`), add it again (`coordd cluster add NAME HOST:PORT`) and start it "+
-			"with an empty data directory and --join", err))
+		return withCode(exitDiverged,
+			fmt.Errorf("%w; keep the directory for whoever looks for the cause, remove the server "+
+				"from its cluster (`coordd cluster remove NAME`), add it again (`coordd cluster add NAME HOST:PORT`) and start it "+
+				"with an empty data directory and --join", err))
 	case errors.Is(err, raftstore.ErrOtherCluster):
-		return withCode(exitConfig, fmt.Errorf("%w (see --initial-cluster and --cluster-token, the same on each server, and --peer-cert)", err))
-	case errors.Is(err, raftstore.ErrLocked), errors.Is(err, raftstore.ErrNotData), errors.As(err, &format), errors.As(err, &version), errors.As(err, &setting): // another directory or program is wanted
+		return withCode(exitConfig,
+			fmt.Errorf("%w (see --initial-cluster and --cluster-token, the same on each server, and --peer-cert)", err))
+	case errors.Is(err, raftstore.ErrLocked), errors.Is(err, raftstore.ErrNotData), errors.As(err, &format),
+		errors.As(err, &version), errors.As(err, &setting):
+		// another directory or program is wanted
 		return withCode(exitConfig, err)
 	case errors.As(err, &corruption):
 		return withCode(exitStorage, err)

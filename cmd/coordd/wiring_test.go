@@ -32,10 +32,11 @@ func TestCoded(t *testing.T) {
 		{"another cluster", raftstore.ErrOtherCluster, exitConfig},
 		{"damage", &raftstore.CorruptionError{}, exitStorage},
 		{"another state than the majority's", &group.DivergedError{}, exitDiverged},
-		{"another state, on a disk that fails", &group.DivergedError{Condemnation: onFile(syscall.EIO)}, exitDiverged},
-		{"condemned directory", &raftstore.CondemnedError{}, exitDiverged},
-		{"port in use", &net.OpError{Op: "listen", Err: os.NewSyscallError("bind", syscall.EADDRINUSE)}, exitFailure},
-		{"port not permitted", &net.OpError{Op: "listen", Err: os.NewSyscallError("bind", syscall.EACCES)}, exitFailure},
+		{"another state, on a disk that fails", &group.DivergedError{Condemnation: onFile(syscall.EIO)},
+			exitDiverged}, {"condemned directory", &raftstore.CondemnedError{}, exitDiverged},
+		{"port in use", &net.OpError{Op: "listen", Err: os.NewSyscallError("bind", syscall.EADDRINUSE)},
+			exitFailure}, {"port not permitted",
+			&net.OpError{Op: "listen", Err: os.NewSyscallError("bind", syscall.EACCES)}, exitFailure},
 		{"name not found", &net.OpError{Op: "listen", Err: &net.DNSError{Name: "nowhere"}}, exitFailure},
 		{"no permission", onFile(syscall.EACCES), exitConfig},
 		{"not found", onFile(syscall.ENOENT), exitConfig},
@@ -55,7 +56,8 @@ func TestCoded(t *testing.T) {
 		}
 		wrapped := coded(fmt.Errorf("start: %w", test.err))
 		if got := codeOf(wrapped); got != test.want || !errors.Is(wrapped, test.err) {
-			t.Errorf("%s, wrapped: got %d (%v), want %d and the cause kept", test.name, got, wrapped, test.want)
+			t.Errorf("%s, wrapped: got %d (%v), want %d and the cause kept", test.name, got, wrapped,
+				test.want)
 		}
 	}
 }
@@ -69,8 +71,9 @@ func TestEmptiedDirectorySaysWhatToDo(t *testing.T) {
 	}{
 		{raftstore.ErrEmptied, []string{"coordd cluster remove", "coordd cluster add", "--join"}},
 		{raftstore.ErrOtherCluster, []string{"--initial-cluster", "--cluster-token"}},
-		{&group.DivergedError{Index: 77}, []string{"entry 77", "coordd cluster remove", "coordd cluster add", "--join"}},
-		{&raftstore.CondemnedError{File: "condemned.txt", Reason: "why"}, []string{"condemned.txt", "why", "coordd cluster add", "--join"}},
+		{&group.DivergedError{Index: 77}, []string{"entry 77", "coordd cluster remove", "coordd cluster add",
+			"--join"}}, {&raftstore.CondemnedError{File: "condemned.txt", Reason: "why"},
+			[]string{"condemned.txt", "why", "coordd cluster add", "--join"}},
 	} {
 		for _, want := range test.want {
 			if text := coded(test.err).Error(); !strings.Contains(text, want) {
@@ -100,8 +103,10 @@ func TestRealServerInProcess(t *testing.T) {
 
 	checking := newRun(nil)
 	checking.check = checkDirectory
-	if code := checking.program.run([]string{"check", "--data-dir", directory}); code != exitOK || checking.out.String() == "" {
-		t.Errorf("check: exit code %d, report %q; stderr:\n%s", code, checking.out.String(), checking.log.String())
+	if code := checking.program.run([]string{"check", "--data-dir", directory}); code != exitOK ||
+		checking.out.String() == "" {
+		t.Errorf("check: exit code %d, report %q; stderr:\n%s", code, checking.out.String(),
+			checking.log.String())
 	}
 
 	store, err := raftstore.Open(raftstore.Config{Dir: directory})
@@ -111,11 +116,14 @@ func TestRealServerInProcess(t *testing.T) {
 	if err := errors.Join(store.Condemn("a test says so"), store.Stop()); err != nil {
 		t.Fatal(err)
 	}
-	for _, args := range [][]string{{"serve", "--listen=127.0.0.1:0", "--data-dir", directory}, {"check", "--data-dir", directory}} {
+	for _, args := range [][]string{{"serve", "--listen=127.0.0.1:0", "--data-dir", directory},
+		{"check", "--data-dir", directory}} {
 		condemned := newRun(nil)
 		condemned.start, condemned.check = startServer, checkDirectory
-		if code := condemned.program.run(args); code != exitDiverged || !strings.Contains(condemned.log.String(), "a test says so") {
-			t.Errorf("%s on a condemned directory: exit code %d; stderr:\n%s", args[0], code, condemned.log.String())
+		if code := condemned.program.run(args); code != exitDiverged ||
+			!strings.Contains(condemned.log.String(), "a test says so") {
+			t.Errorf("%s on a condemned directory: exit code %d; stderr:\n%s", args[0], code,
+				condemned.log.String())
 		}
 	}
 }

@@ -39,14 +39,16 @@ func TestWrongInput(t *testing.T) {
 	place := t.TempDir()
 	at := func(name string) string { return filepath.Join(place, name) }
 	for name, content := range map[string]string{
-		"password": "secret\n", "tab.yaml": "listen: :1\n\tadvertise: a\n", "letter.txt": "dear\n", "port.yaml": "listen: 127.0.0.1:1\n",
+		"password": "secret\n", "tab.yaml": "listen: :1\n\tadvertise: a\n", "letter.txt": "dear\n",
+		"port.yaml": "listen: 127.0.0.1:1\n",
 	} {
 		if err := os.WriteFile(at(name), []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if got := runBinary(t, nil, "cert", "--dir", at("certs")); got.code != exitOK ||
-		!strings.Contains(got.stdout, at("certs/cert.pem")) || !strings.Contains(got.stdout, at("certs/ca.pem")) {
+		!strings.Contains(got.stdout, at("certs/cert.pem")) ||
+		!strings.Contains(got.stdout, at("certs/ca.pem")) {
 		t.Fatalf("certificates: %+v", got)
 	}
 	const serve = "serve --listen 127.0.0.1:0 --in-memory"
@@ -56,38 +58,66 @@ func TestWrongInput(t *testing.T) {
 		code        exitCode
 		want        []string // of stderr, in this order
 	}{
-		{"both listeners at one port", "serve --in-memory --listen 127.0.0.1:2999 --listen-tls 127.0.0.1:2999 --tls-cert CERTS/cert.pem --tls-key CERTS/key.pem", nil, exitConfig,
-			[]string{"flag --listen-tls: ", "127.0.0.1:2999 is the address of --listen", "another port, 2135"}},
-		{"TLS without files", serve + " --listen-tls 127.0.0.1:0", nil, exitConfig, []string{"flag --listen-tls: ", "--tls-cert and --tls-key", "coordd cert"}},
-		{"files without TLS", serve, []string{"COORDD_TLS_CERT=" + at("certs/cert.pem")}, exitConfig, []string{"variable COORDD_TLS_CERT: ", "--listen-tls HOST:PORT"}},
-		{"administrator without a password", serve + " --initial-admin root", nil, exitConfig, []string{"flag --initial-admin: ", "--initial-admin-password-file"}},
-		{"password without an administrator", serve + " --initial-admin-password-file PLACE/password", nil, exitConfig, []string{"flag --initial-admin-password-file: ", "--initial-admin"}},
-		{"no token file", serve + " --token-file PLACE/nosuch", nil, exitConfig, []string{"flag --token-file: ", at("nosuch"), "no such file"}},
-		{"no certificate", serve + " --listen-tls 127.0.0.1:0 --tls-cert PLACE/nosuch --tls-key CERTS/key.pem", nil, exitConfig, []string{"flag --tls-cert: ", at("nosuch"), "no such file"}},
-		{"a certificate that is none", serve + " --listen-tls 127.0.0.1:0 --tls-cert PLACE/letter.txt --tls-key CERTS/key.pem", nil, exitConfig, []string{at("letter.txt"), "PEM"}},
-		{"a cluster in memory", serve + " --name a --listen-peer 127.0.0.1:2998 --initial-cluster a=127.0.0.1:1 --insecure-peers", nil, exitConfig, []string{"flag --in-memory: ", "--data-dir"}},
-		{"two members at one address", "serve --initial-cluster a=h:1,b=h:1", nil, exitUsage, []string{"flag --initial-cluster: ", `"a" and "b"`, "same address"}},
-		{"check of another directory", "check --data-dir PLACE", nil, exitConfig, []string{"flag --data-dir", "not a data directory"}},
-		{"server in another directory", "serve --listen 127.0.0.1:0 --data-dir PLACE", nil, exitConfig, []string{"flag --data-dir", "not a data directory"}},
-		{"restore from nothing", "cluster restore --data-dir PLACE/new --from PLACE/nosuch", nil, exitConfig, []string{"coordd: flag --from: open " + at("nosuch")}},
+		{"both listeners at one port",
+			"serve --in-memory --listen 127.0.0.1:2999 --listen-tls 127.0.0.1:2999 --tls-cert CERTS/cert.pem --tls-key CERTS/key.pem", nil, exitConfig, []string{"flag --listen-tls: ", "127.0.0.1:2999 is the address of --listen", "another port, 2135"}},
+		{"TLS without files", serve + " --listen-tls 127.0.0.1:0", nil, exitConfig,
+			[]string{"flag --listen-tls: ", "--tls-cert and --tls-key", "coordd cert"}},
+		{"files without TLS", serve, []string{"COORDD_TLS_CERT=" + at("certs/cert.pem")}, exitConfig,
+			[]string{"variable COORDD_TLS_CERT: ", "--listen-tls HOST:PORT"}},
+		{"administrator without a password", serve + " --initial-admin root", nil, exitConfig,
+			[]string{"flag --initial-admin: ", "--initial-admin-password-file"}},
+		{"password without an administrator", serve + " --initial-admin-password-file PLACE/password", nil,
+			exitConfig, []string{"flag --initial-admin-password-file: ", "--initial-admin"}},
+		{"no token file", serve + " --token-file PLACE/nosuch", nil, exitConfig, []string{"flag --token-file: ", at("nosuch"), "no such file"}}, {"no certificate",
+			serve + " --listen-tls 127.0.0.1:0 --tls-cert PLACE/nosuch --tls-key CERTS/key.pem", nil,
+			exitConfig, []string{"flag --tls-cert: ", at("nosuch"), "no such file"}},
+		{"a certificate that is none", serve +
+			" --listen-tls 127.0.0.1:0 --tls-cert PLACE/letter.txt --tls-key CERTS/key.pem", nil, exitConfig,
+			[]string{at("letter.txt"), "PEM"}},
+		{"a cluster in memory",
+			serve + " --name a --listen-peer 127.0.0.1:2998 --initial-cluster a=127.0.0.1:1 --insecure-peers",
+			nil, exitConfig, []string{"flag --in-memory: ", "--data-dir"}},
+		{"two members at one address", "serve --initial-cluster a=h:1,b=h:1", nil, exitUsage,
+			[]string{"flag --initial-cluster: ", `"a" and "b"`, "same address"}},
+		{"check of another directory", "check --data-dir PLACE", nil, exitConfig,
+			[]string{"flag --data-dir", "not a data directory"}},
+		{"server in another directory", "serve --listen 127.0.0.1:0 --data-dir PLACE", nil, exitConfig,
+			[]string{"flag --data-dir", "not a data directory"}},
+		{"restore from nothing", "cluster restore --data-dir PLACE/new --from PLACE/nosuch", nil, exitConfig,
+			[]string{"coordd: flag --from: open " + at("nosuch")}},
 		{"restore what is no backup", "cluster restore --data-dir PLACE/new --from PLACE/letter.txt", nil, exitStorage, []string{"coordd: flag --from: " + at("letter.txt"), "not a coordd backup"}},
 		{"a word like none", "put", nil, exitUsage, []string{`unknown command "put"; known are`}},
 		{"a short word like none", "get", nil, exitUsage, []string{`unknown command "get"; known are`}},
-		{"a slip", "serve --lisen :1", nil, exitUsage, []string{"unknown flag --lisen; did you mean --listen?"}},
-		{"nobody there", "user list -e 127.0.0.1:1", nil, exitNotServing, []string{"coordd: no server at 127.0.0.1:1 (connection refused)\n"}},
-		{"nobody there, by default", "cluster status", []string{"COORDD_LISTEN=127.0.0.1:1"}, exitNotServing, []string{"coordd: no server at 127.0.0.1:1 (connection refused); --endpoint names another\n"}},
-		{"nobody there, by the file", "user list", []string{"COORDD_CONFIG=" + at("port.yaml")}, exitNotServing, []string{"coordd: no server at 127.0.0.1:1 "}},
-		{"nobody there, by the file of a flag", "cluster status --config PLACE/port.yaml", []string{"COORDD_CONFIG=/nowhere/c"}, exitNotServing, []string{"coordd: no server at 127.0.0.1:1 "}},
-		{"nobody to inspect, by the file of a flag", "node ls --config PLACE/port.yaml", nil, exitNotServing, []string{"coordd: no server at 127.0.0.1:1 "}},
-		{"nobody healthy, by the file of a flag", "health --config PLACE/port.yaml", nil, exitNotServing, []string{"coordd: not serving: no server at 127.0.0.1:1 "}},
-		{"no file to find the server by", "user list --config /nowhere/c", nil, exitConfig, []string{"coordd: flag --config: ", "/nowhere/c"}},
-		{"nobody there, by a variable", "cluster status", []string{"COORDD_ENDPOINT=grpc://127.0.0.1:1/?database=/local"}, exitNotServing, []string{"coordd: no server at 127.0.0.1:1 "}},
-		{"nobody there, to inspect", "node ls --endpoint 127.0.0.1:1", nil, exitNotServing, []string{"coordd: no server at 127.0.0.1:1 "}},
-		{"nobody there, by the directory", "cluster status --data-dir PLACE/nosuch", nil, exitNotServing, []string{"coordd: flag --data-dir: no server runs there"}},
-		{"nobody healthy there", "health --endpoint grpc://127.0.0.1:1", nil, exitNotServing, []string{"coordd: not serving: no server at 127.0.0.1:1 (connection refused)\n"}},
-		{"nobody to replay on", "conformance -e 127.0.0.1:1", nil, exitNotServing, []string{"coordd: no server at 127.0.0.1:1 (connection refused)\n"}},
-		{"a report to nowhere", "conformance -e 127.0.0.1:1 --junit /nosuch/x.xml", nil, exitConfig, []string{"coordd: flag --junit: ", "/nosuch/x.xml"}},
-		{"a tab", "serve --config PLACE/tab.yaml", nil, exitConfig, []string{"flag --config: ", "line 2", "begins with a tab; YAML wants spaces"}},
+		{"a slip", "serve --lisen :1", nil, exitUsage,
+			[]string{"unknown flag --lisen; did you mean --listen?"}},
+		{"nobody there", "user list -e 127.0.0.1:1", nil, exitNotServing,
+			[]string{"coordd: no server at 127.0.0.1:1 (connection refused)\n"}},
+		{"nobody there, by default", "cluster status", []string{"COORDD_LISTEN=127.0.0.1:1"}, exitNotServing,
+			[]string{"coordd: no server at 127.0.0.1:1 (connection refused); --endpoint names another\n"}},
+		{"nobody there, by the file", "user list", []string{"COORDD_CONFIG=" + at("port.yaml")},
+			exitNotServing, []string{"coordd: no server at 127.0.0.1:1 "}},
+		{"nobody there, by the file of a flag", "cluster status --config PLACE/port.yaml", []string{"COORDD_CONFIG=/nowhere/c"}, exitNotServing,
+			[]string{"coordd: no server at 127.0.0.1:1 "}},
+		{"nobody to inspect, by the file of a flag", "node ls --config PLACE/port.yaml", nil, exitNotServing,
+			[]string{"coordd: no server at 127.0.0.1:1 "}},
+		{"nobody healthy, by the file of a flag", "health --config PLACE/port.yaml", nil, exitNotServing,
+			[]string{"coordd: not serving: no server at 127.0.0.1:1 "}},
+		{"no file to find the server by", "user list --config /nowhere/c", nil, exitConfig,
+			[]string{"coordd: flag --config: ", "/nowhere/c"}}, {"nobody there, by a variable", "cluster status",
+			[]string{"COORDD_ENDPOINT=grpc://127.0.0.1:1/?database=/local"}, exitNotServing,
+			[]string{"coordd: no server at 127.0.0.1:1 "}},
+		{"nobody there, to inspect", "node ls --endpoint 127.0.0.1:1", nil, exitNotServing,
+			[]string{"coordd: no server at 127.0.0.1:1 "}},
+		{"nobody there, by the directory", "cluster status --data-dir PLACE/nosuch", nil, exitNotServing,
+			[]string{"coordd: flag --data-dir: no server runs there"}},
+		{"nobody healthy there", "health --endpoint grpc://127.0.0.1:1", nil, exitNotServing,
+			[]string{"coordd: not serving: no server at 127.0.0.1:1 (connection refused)\n"}},
+		{"nobody to replay on", "conformance -e 127.0.0.1:1", nil, exitNotServing,
+			[]string{"coordd: no server at 127.0.0.1:1 (connection refused)\n"}},
+		{"a report to nowhere", "conformance -e 127.0.0.1:1 --junit /nosuch/x.xml", nil, exitConfig,
+			[]string{"coordd: flag --junit: ", "/nosuch/x.xml"}},
+		{"a tab", "serve --config PLACE/tab.yaml", nil, exitConfig,
+			[]string{"flag --config: ", "line 2", "begins with a tab; YAML wants spaces"}},
 		{"too few arguments", "cluster add d", nil, exitUsage, []string{"coordd cluster add takes NAME PEER-HOST:PORT, 1 argument given"}},
 	}
 	for _, test := range tests {
@@ -128,13 +158,16 @@ func TestFormsOfEndpoints(t *testing.T) {
 		{"-e " + secured + ca, exitOK, ""},
 		{"-e grpc://" + plain + " -d /nosuch", exitFailure, "/nosuch"},
 		{"-e grpcs://" + plain + ca, exitNotServing, plain + " speaks plain text: use grpc://, not grpcs://"},
-		{"-e grpc://" + secured, exitNotServing, secured + " does not answer in plain text; if it speaks TLS, use grpcs://, not grpc://"},
+		{"-e grpc://" + secured, exitNotServing,
+			secured + " does not answer in plain text; if it speaks TLS, use grpcs://, not grpc://"},
 		{"-e grpcs://" + secured, exitNotServing, "the certificate of " + secured + " is not trusted: "},
-		{"-e grpcs://" + secured, exitNotServing, "signed by unknown authority; give --ca-file (`coordd cert` wrote it as ca.pem)"},
+		{"-e grpcs://" + secured, exitNotServing,
+			"signed by unknown authority; give --ca-file (`coordd cert` wrote it as ca.pem)"},
 	}
 	for _, test := range tests {
 		t.Run(test.flags, func(t *testing.T) {
-			got := runBinary(t, nil, strings.Fields("user list --user root --password-file "+s.path("admin")+" "+test.flags)...)
+			got := runBinary(t, nil, strings.Fields("user list --user root --password-file "+s.path("admin")+
+				" "+test.flags)...)
 			if got.code != test.code || !strings.Contains(got.stderr, test.want) {
 				t.Errorf("exit code %d, want %d; %q, want %q", got.code, test.code, got.stderr, test.want)
 			}
@@ -156,7 +189,8 @@ func TestDoneIsSaid(t *testing.T) {
 		step{"", "node ls", 0, "no coordination nodes\n"},
 		step{adminPassword + "\n", "user add root", 0, "added root, an administrator\n"},
 		step{appPassword + "\n", "user add app", 0, "added app\n"},
-		step{newPassword + "\n", "user passwd app", 0, "app has another password now; the tokens from before are void\n"},
+		step{newPassword + "\n", "user passwd app", 0,
+			"app has another password now; the tokens from before are void\n"},
 		step{"", "user rotate-key", 0, "all login tokens are void; tokens are signed with a new key now\n"},
 		step{"", "user remove app", 0, "removed app\n"},
 	)
@@ -192,17 +226,20 @@ func TestEmptiedServer(t *testing.T) {
 	if code != exitConfig {
 		t.Errorf("exit code %d, want %d", code, exitConfig)
 	}
-	inOrder(t, b.log.String(), []string{"the cluster knows this member with an earlier data directory", "its data is gone",
-		"coordd cluster remove NAME", "coordd cluster add NAME HOST:PORT", "--join"})
+	inOrder(t, b.log.String(), []string{"the cluster knows this member with an earlier data directory",
+		"its data is gone", "coordd cluster remove NAME", "coordd cluster add NAME HOST:PORT", "--join"})
 }
 
 // TestDirectoryOfAnotherUser wants it said who would have to own a directory that cannot be used: in a
 // container nobody knows.
 func TestDirectoryOfAnotherUser(t *testing.T) {
 	values := map[string]given{dataDirName: {origin: "flag --data-dir"}}
-	err := aboutDataDir(coded(&fs.PathError{Op: "open", Path: "/data/LOCK", Err: syscall.EACCES}), "/data", values)
+	err := aboutDataDir(coded(&fs.PathError{Op: "open", Path: "/data/LOCK", Err: syscall.EACCES}), "/data",
+		values)
 	if codeOf(err) != exitConfig {
 		t.Errorf("exit code %d", codeOf(err))
 	}
-	inOrder(t, err.Error(), []string{"data directory /data (flag --data-dir): open /data/LOCK: permission denied", fmt.Sprintf("this process runs as user %d", os.Geteuid())})
+	inOrder(t, err.Error(),
+		[]string{"data directory /data (flag --data-dir): open /data/LOCK: permission denied",
+			fmt.Sprintf("this process runs as user %d", os.Geteuid())})
 }

@@ -8,21 +8,26 @@ import (
 
 // The states of failure of the C++ SDK. An abort ends the whole process.
 const (
-	CPPAbortsOnEmpty         FailureState = "abort: Unexpected empty response received"            // :1392
-	CPPAbortsOnUnsupported   FailureState = "abort: Unsupported message received"                  // :1705
-	CPPAbortsOnSessionZero   FailureState = "abort: SessionStarted with session id 0"              // :1453
-	CPPAbortsOnSecondStarted FailureState = "abort: a second SessionStarted"                       // :709, called by :1468
+	CPPAbortsOnEmpty       FailureState = "abort: Unexpected empty response received" // :1392
+	CPPAbortsOnUnsupported FailureState = "abort: Unsupported message received"       // :1705
+	CPPAbortsOnSessionZero FailureState = "abort: SessionStarted with session id 0"   // :1453
+	// :709, called by :1468
+	CPPAbortsOnSecondStarted FailureState = "abort: a second SessionStarted"
 	CPPAbortsOnPending       FailureState = "abort: AcquireSemaphorePending for an unexpected one" // :1535
 	CPPHangsBehindFailure    FailureState = "hang: no end of the stream behind Failure"            // :1281
 	CPPHangsBehindStopped    FailureState = "hang: no end of the stream behind SessionStopped"     // :1523
-	CPPHangsInDescribe       FailureState = "hang: Changed came before the description"            // :1635, :1607
-	CPPPingTimesOut          FailureState = "expired: its own ping is not answered in time"        // :1344
-	CPPStartTimesOut         FailureState = "expired: no SessionStarted in time"                   // :1708
-	CPPExpires               FailureState = "expired: nothing for twice the session timeout"       // :896, :899
-	CPPBansEndpoint          FailureState = "endpoint banned: a stream has not ended with OK"      // surface.md §1.5
-	CPPDropsResult           FailureState = "result dropped: nobody waits for its id or method"    // :776, :785, :1650
-	cppReconnectMultiplier                = 2
-	cppBackoff                            = 250 * time.Millisecond
+	// :1635, :1607
+	CPPHangsInDescribe FailureState = "hang: Changed came before the description"
+	CPPPingTimesOut    FailureState = "expired: its own ping is not answered in time" // :1344
+	CPPStartTimesOut   FailureState = "expired: no SessionStarted in time"            // :1708
+	// :896, :899
+	CPPExpires FailureState = "expired: nothing for twice the session timeout"
+	// surface.md §1.5
+	CPPBansEndpoint FailureState = "endpoint banned: a stream has not ended with OK"
+	// :776, :785, :1650
+	CPPDropsResult         FailureState = "result dropped: nobody waits for its id or method"
+	cppReconnectMultiplier              = 2
+	cppBackoff                          = 250 * time.Millisecond
 )
 
 // CPP is the C++ SDK.
@@ -30,12 +35,14 @@ var CPP = SDK{
 	Habits: Habits{
 		SDK: "C++", Version: "3.17.0",
 		Read:      []string{"maladetska/ydb-cpp-sdk e72175666 src/client/coordination/coordination.cpp:708-847,859-1066,1328-1724"},
-		BuildInfo: "ydb-cpp-sdk/3.17.0", Timeout: 5 * time.Second, FirstSequence: 1, Counts: true, KeyBytes: 8,
-		FirstID: 1, StartPatience: 5 * time.Second, Reattaches: true, Resends: []string{methodAcquire, methodRelease}, SameIDs: true,
-		AwaitsEnd: CPPHangsBehindFailure, Goodbye: Stops, Unended: CPPHangsBehindStopped,
-		States: []FailureState{CPPAbortsOnEmpty, CPPAbortsOnUnsupported, CPPAbortsOnSessionZero, CPPAbortsOnSecondStarted,
-			CPPAbortsOnPending, CPPHangsBehindFailure, CPPHangsBehindStopped, CPPHangsInDescribe, CPPPingTimesOut, CPPStartTimesOut, CPPExpires,
-			CPPBansEndpoint, CPPDropsResult},
+		BuildInfo: "ydb-cpp-sdk/3.17.0", Timeout: 5 * time.Second, FirstSequence: 1, Counts: true,
+		KeyBytes: 8, FirstID: 1, StartPatience: 5 * time.Second, Reattaches: true,
+		Resends: []string{methodAcquire, methodRelease}, SameIDs: true, AwaitsEnd: CPPHangsBehindFailure,
+		Goodbye: Stops, Unended: CPPHangsBehindStopped,
+		States: []FailureState{CPPAbortsOnEmpty, CPPAbortsOnUnsupported, CPPAbortsOnSessionZero,
+			CPPAbortsOnSecondStarted,
+			CPPAbortsOnPending, CPPHangsBehindFailure, CPPHangsBehindStopped, CPPHangsInDescribe,
+			CPPPingTimesOut, CPPStartTimesOut, CPPExpires, CPPBansEndpoint, CPPDropsResult},
 	},
 	Client: func(d *Double) Client { return &cpp{Double: d, sent: make(map[string]*Call)} },
 }

@@ -4,12 +4,18 @@ import "time"
 
 // The states of failure of the .NET SDK, of which the coordination client is a draft in an unmerged branch.
 const (
-	DotNetHangsInStart FailureState = "hang: SessionStarted is awaited without end"            // SessionTransport.cs:524
-	DotNetHangsBehind  FailureState = "hang: the stream does not end behind the client's side" // SessionTransport.cs:702
-	DotNetLosesChanged FailureState = "change lost: it came before the watch was known"        // SessionTransport.cs:424
-	DotNetDropsResult  FailureState = "result dropped: nobody waits for its id"                // SessionRequestRegistry.cs:40
-	DotNetConfuses     FailureState = "result of another method taken"                         // SessionTransport.cs:276
-	DotNetCancelled    FailureState = "session over: the stream has ended"                     // SessionTransport.cs:144
+	// SessionTransport.cs:524
+	DotNetHangsInStart FailureState = "hang: SessionStarted is awaited without end"
+	// SessionTransport.cs:702
+	DotNetHangsBehind FailureState = "hang: the stream does not end behind the client's side"
+	// SessionTransport.cs:424
+	DotNetLosesChanged FailureState = "change lost: it came before the watch was known"
+	// SessionRequestRegistry.cs:40
+	DotNetDropsResult FailureState = "result dropped: nobody waits for its id"
+	// SessionTransport.cs:276
+	DotNetConfuses FailureState = "result of another method taken"
+	// SessionTransport.cs:144
+	DotNetCancelled FailureState = "session over: the stream has ended"
 )
 
 // DotNet is the .NET SDK.
@@ -24,7 +30,8 @@ var DotNet = SDK{
 		// SessionStop is never sent, since the flag that forbids it is set just before it is asked (:673,
 		// :677).
 		Goodbye: HalfCloses, Unended: DotNetHangsBehind,
-		States: []FailureState{DotNetHangsInStart, DotNetHangsBehind, DotNetLosesChanged, DotNetDropsResult, DotNetConfuses,
+		States: []FailureState{DotNetHangsInStart, DotNetHangsBehind, DotNetLosesChanged, DotNetDropsResult,
+			DotNetConfuses,
 			DotNetCancelled},
 	},
 	Client: func(d *Double) Client { return &dotNet{Double: d, watches: make(map[uint64]bool)} },

@@ -87,11 +87,13 @@ func Start(ctx context.Context, sdk SDK, conn grpc.ClientConnInterface, node str
 	return start(ctx, sdk, conn, node, Patience)
 }
 
-func start(ctx context.Context, sdk SDK, conn grpc.ClientConnInterface, node string, patience time.Duration) *Double {
+func start(ctx context.Context, sdk SDK, conn grpc.ClientConnInterface, node string,
+	patience time.Duration) *Double {
 	ctx, cancel := context.WithCancel(ctx)
-	d := &Double{Habits: sdk.Habits, Patience: patience, conn: conn, node: node, cancel: cancel, calls: make(chan *Call),
-		breaks: make(chan struct{}), leaves: make(chan struct{}), finished: make(chan struct{}), begun: make(chan struct{}),
-		sequence: sdk.FirstSequence, nextID: make(map[string]uint64), key: make([]byte, sdk.KeyBytes)}
+	d := &Double{Habits: sdk.Habits, Patience: patience, conn: conn, node: node, cancel: cancel,
+		calls: make(chan *Call), breaks: make(chan struct{}), leaves: make(chan struct{}),
+		finished: make(chan struct{}), begun: make(chan struct{}), sequence: sdk.FirstSequence,
+		nextID: make(map[string]uint64), key: make([]byte, sdk.KeyBytes)}
 	_, _ = rand.Read(d.key)
 	d.client = sdk.Client(d)
 	go d.run(ctx)
@@ -349,8 +351,9 @@ func (d *Double) attach(ctx context.Context) (e Ending, state FailureState, left
 		}
 	}()
 	d.send(&Request{Request: &Ydb_Coordination.SessionRequest_SessionStart_{SessionStart: &Ydb_Coordination.SessionRequest_SessionStart{
-		Path: d.node, SessionId: d.id, TimeoutMillis: uint64(d.Timeout.Milliseconds()), SeqNo: d.sequence, ProtectionKey: d.key,
-		Description: d.Description}}})
+		Path: d.node, SessionId: d.id, TimeoutMillis: uint64(d.Timeout.Milliseconds()), SeqNo: d.sequence,
+		ProtectionKey: d.key,
+		Description:   d.Description}}})
 	if d.Counts {
 		d.sequence++
 	}
@@ -381,8 +384,10 @@ func (c clock) set(after time.Duration) {
 }
 
 // follow is a stream from behind its start to its end.
-func (d *Double) follow(ctx context.Context, messages <-chan received) (e Ending, state FailureState, left bool) {
-	patience, silence, queue, wake, end := newClock(d.startPatience()), newClock(0), newClock(0), newClock(0), newClock(0)
+func (d *Double) follow(ctx context.Context, messages <-chan received) (e Ending, state FailureState,
+	left bool) {
+	patience, silence, queue, wake, end := newClock(d.startPatience()), newClock(0), newClock(0), newClock(0),
+		newClock(0)
 	leaving := false
 	for {
 		calls := d.calls

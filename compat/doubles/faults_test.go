@@ -68,7 +68,8 @@ func (f *faults) run(t *testing.T, ctx context.Context, lasts time.Duration) {
 	until := time.Now().Add(lasts)
 	for n := 0; ctx.Err() == nil; {
 		leaders, followers, transfers := f.count()
-		if now := time.Now(); now.After(until) && (min(leaders, followers, transfers) > 0 || now.After(until.Add(faultsPatience))) {
+		if now := time.Now(); now.After(until) &&
+			(min(leaders, followers, transfers) > 0 || now.After(until.Add(faultsPatience))) {
 			return
 		}
 		select {

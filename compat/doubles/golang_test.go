@@ -86,11 +86,11 @@ func startGoLoad(t *testing.T, program string, home int, f *faults, node string)
 	for _, s := range f.servers {
 		addresses = append(addresses, s.address)
 	}
-	l := &goLoad{t: t, home: home, faults: f, ended: make(chan error, 1), at: make(map[uint64]int), written: make(map[string]uint64),
-		states: make(map[FailureState]int)}
-	l.command = exec.Command(program, "-servers", strings.Join(addresses, ","), "-home", strconv.Itoa(home), "-node", node,
-		"-name", fmt.Sprintf("load%d", home), "-workers", strconv.Itoa(goWorkers), "-seed", strconv.Itoa(home+1),
-		"-session-timeout", goTimeout.String(), "-keep-alive", goKeepAlive.String())
+	l := &goLoad{t: t, home: home, faults: f, ended: make(chan error, 1), at: make(map[uint64]int),
+		written: make(map[string]uint64), states: make(map[FailureState]int)}
+	l.command = exec.Command(program, "-servers", strings.Join(addresses, ","), "-home", strconv.Itoa(home),
+		"-node", node, "-name", fmt.Sprintf("load%d", home), "-workers", strconv.Itoa(goWorkers), "-seed",
+		strconv.Itoa(home+1), "-session-timeout", goTimeout.String(), "-keep-alive", goKeepAlive.String())
 	l.command.Stderr = &l.errors
 	var output io.Reader
 	var err error
@@ -145,7 +145,8 @@ func (l *goLoad) take(line []byte) {
 		l.onlyIfKilled(l.at[e.Session], "the SDK gave the session of %s up: %s", e.Worker, e.Text)
 	case "held":
 		*operations += 2
-		l.tenures = append(l.tenures, tenure{name: e.Name, count: e.Count, order: e.Order, from: time.Duration(e.From), until: time.Duration(e.Until)})
+		l.tenures = append(l.tenures, tenure{name: e.Name, count: e.Count, order: e.Order,
+			from: time.Duration(e.From), until: time.Duration(e.Until)})
 	case "updated":
 		*operations++
 		l.written[e.Name] = e.Value
@@ -181,7 +182,8 @@ func (l *goLoad) check(d *Double) int {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
 	for name, written := range l.written {
-		data := do(l.t, d, Describe(name, false)).GetDescribeSemaphoreResult().GetSemaphoreDescription().GetData()
+		data := do(l.t, d,
+			Describe(name, false)).GetDescribeSemaphoreResult().GetSemaphoreDescription().GetData()
 		if got, err := strconv.ParseUint(string(data), 10, 64); err != nil || got < written {
 			l.t.Errorf("%s holds %q, %d was acknowledged", name, data, written)
 		}

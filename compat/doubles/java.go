@@ -6,15 +6,18 @@ import (
 
 // The states of failure of the Java SDK.
 const (
-	JavaLost          FailureState = "LOST: not attached again within 5 s"                  // SessionImpl.java:210
-	JavaStaysBroken   FailureState = "a second break is not recovered from"                 // SessionImpl.java:154
-	JavaCancelsStop   FailureState = "stop cancelled: the stream has not ended within 1 s"  // Stream.java:121
-	JavaLosesResponse FailureState = "lost response: nobody waits for its id"               // Stream.java:219
-	JavaMistakes      FailureState = "call failed: an answer of another type"               // StreamMsg.java:137, :349
-	JavaNotStarted    FailureState = "not started: neither SessionStarted nor Failure came" // Stream.java:97
-	JavaLosesStarted  FailureState = "lost the start message: a second SessionStarted"      // Stream.java:235
-	JavaPessimizes    FailureState = "endpoint pessimized: a stream has not ended with OK"  // surface.md §1.5
-	javaStep                       = 250 * time.Millisecond
+	// SessionImpl.java:210
+	JavaLost FailureState = "LOST: not attached again within 5 s"
+	// SessionImpl.java:154
+	JavaStaysBroken   FailureState = "a second break is not recovered from"
+	JavaCancelsStop   FailureState = "stop cancelled: the stream has not ended within 1 s" // Stream.java:121
+	JavaLosesResponse FailureState = "lost response: nobody waits for its id"              // Stream.java:219
+	// StreamMsg.java:137, :349
+	JavaMistakes     FailureState = "call failed: an answer of another type"
+	JavaNotStarted   FailureState = "not started: neither SessionStarted nor Failure came" // Stream.java:97
+	JavaLosesStarted FailureState = "lost the start message: a second SessionStarted"      // Stream.java:235
+	JavaPessimizes   FailureState = "endpoint pessimized: a stream has not ended with OK"  // surface.md §1.5
+	javaStep                      = 250 * time.Millisecond
 )
 
 // Java is the Java SDK.
@@ -22,12 +25,14 @@ var Java = SDK{
 	Habits: Habits{
 		SDK: "Java", Version: "2.4.10",
 		Read: []string{"ydb-platform/ydb-java-sdk bc6886d coordination/src/main/java/tech/ydb/coordination/impl/Stream.java:41-253",
-			".../impl/SessionImpl.java:123-304", ".../impl/StreamMsg.java:85-371", ".../settings/CoordinationSessionSettings.java:14-15"},
+			".../impl/SessionImpl.java:123-304", ".../impl/StreamMsg.java:85-371",
+			".../settings/CoordinationSessionSettings.java:14-15"},
 		BuildInfo: "ydb-java-sdk/2.4.10", Timeout: 5 * time.Second, KeyBytes: 16, FirstID: 1,
-		StartPatience: 5 * time.Second, Reattaches: true, Resends: []string{methodAcquire, methodRelease}, AwaitsEnd: Well,
-		Recovery: 5 * time.Second,
-		Goodbye:  StopsAndHalfCloses, GoodbyePatience: time.Second, Unended: JavaCancelsStop,
-		States: []FailureState{JavaLost, JavaStaysBroken, JavaCancelsStop, JavaLosesResponse, JavaMistakes, JavaNotStarted,
+		StartPatience: 5 * time.Second, Reattaches: true, Resends: []string{methodAcquire, methodRelease},
+		AwaitsEnd: Well, Recovery: 5 * time.Second,
+		Goodbye: StopsAndHalfCloses, GoodbyePatience: time.Second, Unended: JavaCancelsStop,
+		States: []FailureState{JavaLost, JavaStaysBroken, JavaCancelsStop, JavaLosesResponse, JavaMistakes,
+			JavaNotStarted,
 			JavaLosesStarted, JavaPessimizes},
 	},
 	Client: func(d *Double) Client { return &java{Double: d, watches: make(map[uint64]bool)} },
@@ -81,7 +86,8 @@ func (j *java) Receives(m *Response) FailureState {
 		}
 		return JavaLosesResponse
 	}
-	if c := j.find(method, id); c.Request.GetDescribeSemaphore().GetWatchData() || c.Request.GetDescribeSemaphore().GetWatchOwners() {
+	if c := j.find(method, id); c.Request.GetDescribeSemaphore().GetWatchData() ||
+		c.Request.GetDescribeSemaphore().GetWatchOwners() {
 		j.watches[id] = true // whether or not the server says that it watches
 	}
 	return Well

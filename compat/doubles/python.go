@@ -8,28 +8,38 @@ import (
 
 // The states of failure of the Python SDK.
 const (
-	PythonBreaksIdle    FailureState = "stream broken: no message within 3 s"                       // stream.py:67
-	PythonNotStarted    FailureState = "stream broken: no message within 3 s before SessionStarted" // stream.py:50
-	PythonExpiredLoop   FailureState = "attaches for ever to a session that has expired"            // reconnector.py:81
-	PythonMistakesGrant FailureState = "takes acquired=false for a grant"                           // semaphore.py:27
-	PythonDropsResult   FailureState = "result dropped: nobody waits for its id"                    // reconnector.py:127
-	PythonConfuses      FailureState = "result of another method taken"                             // reconnector.py:127
-	PythonHangsInStart  FailureState = "hang: pings but no SessionStarted"                          // stream.py:49
+	// stream.py:67
+	PythonBreaksIdle FailureState = "stream broken: no message within 3 s"
+	// stream.py:50
+	PythonNotStarted FailureState = "stream broken: no message within 3 s before SessionStarted"
+	// reconnector.py:81
+	PythonExpiredLoop FailureState = "attaches for ever to a session that has expired"
+	// semaphore.py:27
+	PythonMistakesGrant FailureState = "takes acquired=false for a grant"
+	// reconnector.py:127
+	PythonDropsResult FailureState = "result dropped: nobody waits for its id"
+	// reconnector.py:127
+	PythonConfuses FailureState = "result of another method taken"
+	// stream.py:49
+	PythonHangsInStart FailureState = "hang: pings but no SessionStarted"
 )
 
 // Python is the Python SDK, whose blocking client is the other one in a thread.
 var Python = SDK{
 	Habits: Habits{
 		SDK: "Python", Version: "3.31.2",
-		Read: []string{"ydb-platform/ydb-python-sdk 53b1b16 ydb/aio/coordination/stream.py:29-129", ".../reconnector.py:52-131",
+		Read: []string{"ydb-platform/ydb-python-sdk 53b1b16 ydb/aio/coordination/stream.py:29-129",
+			".../reconnector.py:52-131",
 			".../semaphore.py:23-98", "ydb/_grpc/grpcwrapper/ydb_coordination.py:208-215"},
 		BuildInfo: "ydb-python-sdk/3.31.2", Timeout: 30 * time.Second, FirstID: 1,
-		StartPatience: 3 * time.Second, AnyMessage: true, Silence: 3 * time.Second, QueueSilence: 30 * time.Second, EchoesPings: true,
-		Reattaches: true, Resends: []string{"create_semaphore", "delete_semaphore", "update_semaphore", methodDescribe, methodAcquire, methodRelease},
-		SameIDs: true,
+		StartPatience: 3 * time.Second, AnyMessage: true, Silence: 3 * time.Second,
+		QueueSilence: 30 * time.Second, EchoesPings: true, Reattaches: true,
+		Resends: []string{"create_semaphore", "delete_semaphore", "update_semaphore", methodDescribe,
+			methodAcquire, methodRelease}, SameIDs: true,
 		// Failure and SessionStopped say nothing to it: it goes on until the stream ends, or is silent.
 		AwaitsEnd: PythonBreaksIdle, Goodbye: Cancels,
-		States: []FailureState{PythonBreaksIdle, PythonNotStarted, PythonExpiredLoop, PythonMistakesGrant, PythonDropsResult,
+		States: []FailureState{PythonBreaksIdle, PythonNotStarted, PythonExpiredLoop, PythonMistakesGrant,
+			PythonDropsResult,
 			PythonConfuses, PythonHangsInStart},
 	},
 	Client: func(d *Double) Client { return &python{Double: d} },
@@ -71,7 +81,8 @@ func (p *python) Receives(m *Response) FailureState {
 		}
 		return PythonDropsResult
 	}
-	if r := m.GetAcquireSemaphoreResult(); r.GetStatus() == Ydb.StatusIds_SUCCESS && r != nil && !r.GetAcquired() {
+	if r := m.GetAcquireSemaphoreResult(); r.GetStatus() == Ydb.StatusIds_SUCCESS && r != nil &&
+		!r.GetAcquired() {
 		p.enter(PythonMistakesGrant) // and goes on
 	}
 	return Well

@@ -45,8 +45,8 @@ func Acquire(name string, timeoutMillis uint64) *Request {
 // Lock asks for an ephemeral semaphore, alone.
 func Lock(name string, timeoutMillis uint64) *Request {
 	return &Request{Request: &Ydb_Coordination.SessionRequest_AcquireSemaphore_{
-		AcquireSemaphore: &Ydb_Coordination.SessionRequest_AcquireSemaphore{Name: name, Count: 1<<64 - 1, Ephemeral: true,
-			TimeoutMillis: timeoutMillis}}}
+		AcquireSemaphore: &Ydb_Coordination.SessionRequest_AcquireSemaphore{Name: name, Count: 1<<64 - 1,
+			Ephemeral: true, TimeoutMillis: timeoutMillis}}}
 }
 
 // Release gives a semaphore back.
@@ -58,6 +58,6 @@ func Release(name string) *Request {
 // Describe asks for a semaphore, and to be told once when it has changed.
 func Describe(name string, watch bool) *Request {
 	return &Request{Request: &Ydb_Coordination.SessionRequest_DescribeSemaphore_{
-		DescribeSemaphore: &Ydb_Coordination.SessionRequest_DescribeSemaphore{Name: name, IncludeOwners: true, IncludeWaiters: true,
-			WatchData: watch, WatchOwners: watch}}}
+		DescribeSemaphore: &Ydb_Coordination.SessionRequest_DescribeSemaphore{Name: name, IncludeOwners: true,
+			IncludeWaiters: true, WatchData: watch, WatchOwners: watch}}}
 }

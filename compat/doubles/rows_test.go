@@ -67,11 +67,13 @@ var rows = []row{
 	{9, "any result but SUCCESS ends the session", []SDK{Rust}, allSucceeds,
 		"ALREADY_EXISTS and NOT_FOUND are true, and end it with YDB as well"},
 	{10, "id 0, and the same id at once", []SDK{Rust}, idsCollide, ""},
-	{11, "start hangs on Failure", []SDK{DotNet}, startRefused, "hangs whatever the server does; the stream at least is over"},
+	{11, "start hangs on Failure", []SDK{DotNet}, startRefused,
+		"hangs whatever the server does; the stream at least is over"},
 	{12, "no SessionStop", []SDK{Python, Rust, DotNet}, expires, ""},
 	{13, "statuses of results are dropped", []SDK{wire("Go")}, resultsAreRight, ""},
-	{14, "unknown message ends the stream", []SDK{wire("Go"), CPP, Java, Python, Rust, DotNet}, nothingUnknown, ""},
-	{16, "the same request again behind a break", []SDK{CPP, Java, Python}, repeats, ""},
+	{14, "unknown message ends the stream", []SDK{wire("Go"), CPP, Java, Python, Rust, DotNet},
+		nothingUnknown, ""}, {16, "the same request again behind a break", []SDK{CPP, Java, Python}, repeats,
+		""},
 	{19, "empty ticket", []SDK{Rust}, emptyTicket, ""},
 	{20, "negative timeout", []SDK{Java}, negativeTimeout, ""},
 	{21, "a program that uses tables spins", []SDK{wire("Go")}, tablesAreHeld, ""},
@@ -81,7 +83,8 @@ var rows = []row{
 // TestRows goes through surface.md §7, and what was found since.
 func TestRows(t *testing.T) {
 	s := startServer(t, "--in-memory")
-	record(DotNet.SDK, DotNet.Version, "row 17: line end in the text that a .NET test expects", "plain", "not run", "the test's own, and not a server's matter")
+	record(DotNet.SDK, DotNet.Version, "row 17: line end in the text that a .NET test expects", "plain",
+		"not run", "the test's own, and not a server's matter")
 	for _, r := range rows {
 		for _, sdk := range r.sdks {
 			name := fmt.Sprintf("row %d: %s", r.number, r.about)
@@ -98,7 +101,8 @@ func TestRows(t *testing.T) {
 // server's, and of 23 and 24 a server sees nothing.
 func TestRowsAreComplete(t *testing.T) {
 	for n := 1; n <= 22; n++ {
-		if !slices.ContainsFunc(rows, func(r row) bool { return r.number == n }) && n != 15 && n != 17 && n != 18 {
+		if !slices.ContainsFunc(rows, func(r row) bool { return r.number == n }) && n != 15 && n != 17 &&
+			n != 18 {
 			t.Errorf("no test for row %d", n)
 		}
 	}
@@ -133,7 +137,8 @@ func resultIsFinal(t *testing.T, sdk SDK, conn *grpc.ClientConn) {
 	holder, waiter := begin(t, CPP, conn, path), begin(t, sdk, conn, path)
 	do(t, holder, Create("a", 1))
 	do(t, holder, Acquire("a", 0))
-	if got := try(t, waiter, Create("a", 1)).GetCreateSemaphoreResult().GetStatus(); got != Ydb.StatusIds_ALREADY_EXISTS {
+	if got := try(t, waiter,
+		Create("a", 1)).GetCreateSemaphoreResult().GetStatus(); got != Ydb.StatusIds_ALREADY_EXISTS {
 		t.Errorf("it creates before it acquires: %v", got)
 	}
 	w := begun(waiter, t, Acquire("a", 30_000))
@@ -252,20 +257,23 @@ func contend(t *testing.T, a, b *Double) {
 
 func waiters(t *testing.T, d *Double, name string) int {
 	t.Helper()
-	return len(do(t, d, Describe(name, false)).GetDescribeSemaphoreResult().GetSemaphoreDescription().GetWaiters())
+	return len(do(t, d,
+		Describe(name, false)).GetDescribeSemaphoreResult().GetSemaphoreDescription().GetWaiters())
 }
 
 func endsBehindFailure(t *testing.T, sdk SDK, conn *grpc.ClientConn) {
 	path := node(t, conn)
 	d := begin(t, sdk, conn, path)
-	if _, err := Ydb_Coordination_V1.NewCoordinationServiceClient(conn).DropNode(inDatabase(t), &Ydb_Coordination.DropNodeRequest{Path: path}); err != nil {
+	if _, err := Ydb_Coordination_V1.NewCoordinationServiceClient(conn).DropNode(inDatabase(t),
+		&Ydb_Coordination.DropNodeRequest{Path: path}); err != nil {
 		t.Fatal(err)
 	}
 	<-d.Finished()
 	if e := d.Ending(); e.Err != io.EOF || e.Failure.GetStatus() != Ydb.StatusIds_NOT_FOUND {
 		t.Errorf("ended with %v behind %v", e.Err, e.Failure)
 	}
-	if n := heard(d, func(m *Response) bool { return m.GetFailure().GetStatus() == Ydb.StatusIds_UNAVAILABLE }); n != 1 {
+	if n := heard(d,
+		func(m *Response) bool { return m.GetFailure().GetStatus() == Ydb.StatusIds_UNAVAILABLE }); n != 1 {
 		t.Errorf("told %d times that the node is dropped", n)
 	}
 	isFine(t, d)
@@ -351,14 +359,16 @@ func expires(t *testing.T, sdk SDK, conn *grpc.ClientConn) {
 
 func resultsAreRight(t *testing.T, sdk SDK, conn *grpc.ClientConn) {
 	d := begin(t, sdk, conn, node(t, conn))
-	if got := try(t, d, Update("a", "x")).GetUpdateSemaphoreResult().GetStatus(); got != Ydb.StatusIds_NOT_FOUND {
+	if got := try(t, d,
+		Update("a", "x")).GetUpdateSemaphoreResult().GetStatus(); got != Ydb.StatusIds_NOT_FOUND {
 		t.Errorf("update of nothing: %v", got)
 	}
 	if got := do(t, d, Release("a")).GetReleaseSemaphoreResult(); got.GetReleased() {
 		t.Errorf("release of nothing: %v", got)
 	}
 	do(t, d, Create("a", 1))
-	if got := try(t, d, Create("a", 1)).GetCreateSemaphoreResult().GetStatus(); got != Ydb.StatusIds_ALREADY_EXISTS {
+	if got := try(t, d,
+		Create("a", 1)).GetCreateSemaphoreResult().GetStatus(); got != Ydb.StatusIds_ALREADY_EXISTS {
 		t.Errorf("create twice: %v", got)
 	}
 	isFine(t, d)
@@ -410,7 +420,9 @@ func repeats(t *testing.T, sdk SDK, conn *grpc.ClientConn) {
 	if answer := <-w.answer; !answer.GetAcquireSemaphoreResult().GetAcquired() {
 		t.Errorf("got %v, %v", answer, w.err)
 	}
-	if owners := do(t, holder, Describe("a", false)).GetDescribeSemaphoreResult().GetSemaphoreDescription().GetOwners(); len(owners) != 2 {
+	if owners := do(t, holder,
+		Describe("a",
+			false)).GetDescribeSemaphoreResult().GetSemaphoreDescription().GetOwners(); len(owners) != 2 {
 		t.Errorf("%d owners", len(owners))
 	}
 	isFine(t, d)
@@ -440,14 +452,16 @@ func tablesAreHeld(t *testing.T, _ SDK, conn *grpc.ClientConn) {
 	const calls = 10
 	for name, call := range map[string]func() error{
 		"Table": func() error {
-			answer, err := Ydb_Table_V1.NewTableServiceClient(conn).CreateSession(inDatabase(t), &Ydb_Table.CreateSessionRequest{})
+			answer, err := Ydb_Table_V1.NewTableServiceClient(conn).CreateSession(inDatabase(t),
+				&Ydb_Table.CreateSessionRequest{})
 			if err != nil || answer.GetOperation().GetStatus() != Ydb.StatusIds_UNSUPPORTED {
 				return fmt.Errorf("%v, %w", answer, err)
 			}
 			return nil
 		},
 		"Query": func() error {
-			_, err := Ydb_Query_V1.NewQueryServiceClient(conn).CreateSession(inDatabase(t), &Ydb_Query.CreateSessionRequest{})
+			_, err := Ydb_Query_V1.NewQueryServiceClient(conn).CreateSession(inDatabase(t),
+				&Ydb_Query.CreateSessionRequest{})
 			if status.Code(err) != codes.Unimplemented {
 				return err
 			}
@@ -487,7 +501,8 @@ type compressing struct {
 }
 
 // NewStream implements grpc.ClientConnInterface.
-func (c compressing) NewStream(ctx context.Context, desc *grpc.StreamDesc, method string, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+func (c compressing) NewStream(ctx context.Context, desc *grpc.StreamDesc, method string,
+	opts ...grpc.CallOption) (grpc.ClientStream, error) {
 	return c.ClientConn.NewStream(ctx, desc, method, append(opts, grpc.UseCompressor(c.name))...)
 }
 
@@ -501,7 +516,9 @@ func deflates(t *testing.T, sdk SDK, conn *grpc.ClientConn) {
 	defer d.Leave()
 	do(t, d, Create("a", 1))
 	do(t, d, Update("a", strings.Repeat("data", 1000)))
-	if got := do(t, d, Describe("a", false)).GetDescribeSemaphoreResult().GetSemaphoreDescription().GetData(); len(got) != 4000 {
+	if got := do(t, d,
+		Describe("a",
+			false)).GetDescribeSemaphoreResult().GetSemaphoreDescription().GetData(); len(got) != 4000 {
 		t.Errorf("%d bytes", len(got))
 	}
 	isFine(t, d)
@@ -513,8 +530,8 @@ func TestListeners(t *testing.T) {
 	if out, err := exec.Command(coordd(t), "cert", "--dir", certificates).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	s := startServer(t, "--in-memory", "--listen-tls=127.0.0.1:0", "--tls-cert", filepath.Join(certificates, "cert.pem"),
-		"--tls-key", filepath.Join(certificates, "key.pem"))
+	s := startServer(t, "--in-memory", "--listen-tls=127.0.0.1:0", "--tls-cert",
+		filepath.Join(certificates, "cert.pem"), "--tls-key", filepath.Join(certificates, "key.pem"))
 	show(t, "Go", "wire", "row 18: endpoints of the other listener", "tls", "")
 	show(t, Python.SDK, Python.Version, "row 18: endpoints of the other listener", "tls", "")
 	ca, err := credentials.NewClientTLSFromFile(filepath.Join(certificates, "ca.pem"), "")
@@ -528,7 +545,8 @@ func TestListeners(t *testing.T) {
 	defer secure.Close()
 	for _, conn := range []*grpc.ClientConn{dial(t, s.address), secure} {
 		for _, e := range endpoints(t, conn) {
-			if e.GetSsl() != (conn == secure) || conn == secure && !strings.HasSuffix(s.tlsAddress(), ":"+strconv.Itoa(int(e.GetPort()))) {
+			if e.GetSsl() != (conn == secure) || conn == secure &&
+				!strings.HasSuffix(s.tlsAddress(), ":"+strconv.Itoa(int(e.GetPort()))) {
 				t.Errorf("%s is told of %v", conn.Target(), e)
 			}
 		}
@@ -554,12 +572,14 @@ func TestNodeIDs(t *testing.T) {
 
 func endpoints(t *testing.T, conn *grpc.ClientConn) []*Ydb_Discovery.EndpointInfo {
 	t.Helper()
-	answer, err := Ydb_Discovery_V1.NewDiscoveryServiceClient(conn).ListEndpoints(inDatabase(t), &Ydb_Discovery.ListEndpointsRequest{Database: "/local"})
+	answer, err := Ydb_Discovery_V1.NewDiscoveryServiceClient(conn).ListEndpoints(inDatabase(t),
+		&Ydb_Discovery.ListEndpointsRequest{Database: "/local"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	var result Ydb_Discovery.ListEndpointsResult
-	if err := answer.GetOperation().GetResult().UnmarshalTo(&result); err != nil || len(result.GetEndpoints()) == 0 {
+	if err := answer.GetOperation().GetResult().UnmarshalTo(&result); err != nil ||
+		len(result.GetEndpoints()) == 0 {
 		t.Fatalf("got %v, %v", answer, err)
 	}
 	return result.GetEndpoints()

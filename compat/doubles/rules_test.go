@@ -22,8 +22,9 @@ var rules = []struct {
 	test   func(*testing.T, SDK, *grpc.ClientConn)
 }{
 	{1, "SessionStarted first, then a ping; no id twice", All(), startedFirst},
-	{2, "its answer to a ping counts, and its own pings are answered", []SDK{CPP, Java, Python, Rust, DotNet}, pingsCount},
-	{3, "the stream ends with OK behind Failure and SessionStopped, and behind a half-close", All(), endsWell},
+	{2, "its answer to a ping counts, and its own pings are answered", []SDK{CPP, Java, Python, Rust, DotNet},
+		pingsCount}, {3, "the stream ends with OK behind Failure and SessionStopped, and behind a half-close",
+		All(), endsWell},
 	{4, "one Pending, before the result", All(), onePending},
 	{5, "one result for each request, and nothing unasked", All(), nothingUnknown},
 	{6, "a watch that is replaced is told, and fires once", []SDK{CPP, Java, Python, DotNet}, watchesEnd},
@@ -86,7 +87,8 @@ func audit(t *testing.T, d *Double) {
 			if results[key]++; results[key] > 1 {
 				t.Errorf("%s: a second result: %v", d.SDK, m)
 			}
-		case !slices.Contains([]string{"session_started", "ping", "pong", "describe_semaphore_changed"}, name):
+		case !slices.Contains([]string{"session_started", "ping", "pong", "describe_semaphore_changed"},
+			name):
 			t.Errorf("%s: nobody has asked for %v", d.SDK, m)
 		}
 	}
@@ -139,7 +141,9 @@ func endsWell(t *testing.T, sdk SDK, conn *grpc.ClientConn) {
 	}
 	refused := Start(t.Context(), sdk, conn, "/local/nowhere")
 	defer func() { refused.cancel(); <-refused.Finished() }()
-	eventually(t, "Failure", func() bool { return heard(refused, func(m *Response) bool { return m.GetFailure() != nil }) > 0 })
+	eventually(t, "Failure", func() bool {
+		return heard(refused, func(m *Response) bool { return m.GetFailure() != nil }) > 0
+	})
 	if sdk.AwaitsEnd != Well && sdk.SDK != Python.SDK {
 		if <-refused.Finished(); refused.Ending().Err != io.EOF {
 			t.Errorf("refused: %+v", refused.Ending())
@@ -180,7 +184,8 @@ func watchesEnd(t *testing.T, sdk SDK, conn *grpc.ClientConn) {
 	do(t, d, Describe("a", true))
 	eventually(t, "the first watch's end", func() bool { return heard(d, isChanged) == 1 })
 	for _, m := range d.Heard() {
-		if c := m.GetDescribeSemaphoreChanged(); c != nil && (c.GetReqId() != first.GetReqId() || c.GetDataChanged() || c.GetOwnersChanged()) {
+		if c := m.GetDescribeSemaphoreChanged(); c != nil &&
+			(c.GetReqId() != first.GetReqId() || c.GetDataChanged() || c.GetOwnersChanged()) {
 			t.Errorf("a watch that is replaced: %v", c)
 		}
 	}
@@ -214,7 +219,8 @@ func startIsHeld(t *testing.T, sdk SDK, conn *grpc.ClientConn) {
 	d := Start(t.Context(), sdk, conn, "/local/nowhere")
 	defer func() { d.cancel(); <-d.Finished() }()
 	eventually(t, "Failure", func() bool {
-		return heard(d, func(m *Response) bool { return m.GetFailure().GetStatus() == Ydb.StatusIds_NOT_FOUND }) > 0
+		return heard(d,
+			func(m *Response) bool { return m.GetFailure().GetStatus() == Ydb.StatusIds_NOT_FOUND }) > 0
 	})
 	if took := time.Since(begin); took < 50*time.Millisecond {
 		t.Errorf("told after %v", took)
@@ -247,7 +253,11 @@ func TestShutdown(t *testing.T) {
 	for _, d := range doubles {
 		eventually(t, "Failure for "+d.SDK, func() bool {
 			// Python's comes back at once, and may be told again.
-			return heard(d, func(m *Response) bool { return m.GetFailure().GetStatus() == Ydb.StatusIds_UNAVAILABLE }) >= 1
+			return heard(d,
+				func(
+					m *Response) bool {
+					return m.GetFailure().GetStatus() == Ydb.StatusIds_UNAVAILABLE
+				}) >= 1
 		})
 	}
 }

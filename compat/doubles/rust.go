@@ -11,18 +11,30 @@ import (
 // The states of failure of the Rust SDK. All but the last two end its receiving loop, and the session with
 // it.
 const (
-	RustStartFails        FailureState = "not started: the first message is another"        // coordination_session.rs:95
-	RustEndsOnStarted     FailureState = "session over: a second SessionStarted"            // coordination_session.rs:304
-	RustEndsOnStopped     FailureState = "session over: SessionStopped without being asked" // coordination_session.rs:362
-	RustEndsOnChanged     FailureState = "session over: DescribeSemaphoreChanged"           // coordination_session.rs:362
-	RustEndsOnEmpty       FailureState = "session over: an empty response"                  // session/mod.rs:46
-	RustEndsOnUnsupported FailureState = "session over: an unsupported response"            // session/mod.rs:94
-	RustEndsOnFailure     FailureState = "session over: Failure"                            // session/mod.rs:53
-	RustEndsOnStatus      FailureState = "session over: a result that is no SUCCESS"        // session/mod.rs:67-90
-	RustEndsOnMissing     FailureState = "session over: a describe result without one"      // session/mod.rs:87
-	RustEndsOnBreak       FailureState = "session over: the stream has ended"               // coordination_session.rs:364
-	RustDropsResult       FailureState = "result dropped: nobody waits for its id"          // controller.rs:66
-	RustHangsInStart      FailureState = "hang: nothing comes behind SessionStart"          // coordination_session.rs:92
+	// coordination_session.rs:95
+	RustStartFails FailureState = "not started: the first message is another"
+	// coordination_session.rs:304
+	RustEndsOnStarted FailureState = "session over: a second SessionStarted"
+	// coordination_session.rs:362
+	RustEndsOnStopped FailureState = "session over: SessionStopped without being asked"
+	// coordination_session.rs:362
+	RustEndsOnChanged FailureState = "session over: DescribeSemaphoreChanged"
+	// session/mod.rs:46
+	RustEndsOnEmpty FailureState = "session over: an empty response"
+	// session/mod.rs:94
+	RustEndsOnUnsupported FailureState = "session over: an unsupported response"
+	// session/mod.rs:53
+	RustEndsOnFailure FailureState = "session over: Failure"
+	// session/mod.rs:67-90
+	RustEndsOnStatus FailureState = "session over: a result that is no SUCCESS"
+	// session/mod.rs:87
+	RustEndsOnMissing FailureState = "session over: a describe result without one"
+	// coordination_session.rs:364
+	RustEndsOnBreak FailureState = "session over: the stream has ended"
+	// controller.rs:66
+	RustDropsResult FailureState = "result dropped: nobody waits for its id"
+	// coordination_session.rs:92
+	RustHangsInStart FailureState = "hang: nothing comes behind SessionStart"
 )
 
 // Rust is the Rust SDK. It stores who waits for a result behind sending the request (controller.rs:44, :52),
@@ -31,11 +43,14 @@ var Rust = SDK{
 	Habits: Habits{
 		SDK: "Rust", Version: "0.17.0",
 		Read: []string{"ydb-platform/ydb-rs-sdk 0a36d74 ydb/src/client_coordination/session/coordination_session.rs:67-370",
-			".../session/controller.rs:32-71", ".../session/lease.rs:40-77", "ydb/src/grpc_wrapper/raw_coordination_service/session/mod.rs:42-110"},
-		BuildInfo: "ydb-rust-sdk/0.17.0", EmptyTicket: true, Timeout: 20 * time.Second, KeyBytes: 16, FirstID: 0, PerMethod: true,
-		AwaitsEnd: Well, Goodbye: Cancels,
-		States: []FailureState{RustStartFails, RustEndsOnStarted, RustEndsOnStopped, RustEndsOnChanged, RustEndsOnEmpty, RustEndsOnUnsupported,
-			RustEndsOnFailure, RustEndsOnStatus, RustEndsOnMissing, RustEndsOnBreak, RustDropsResult, RustHangsInStart},
+			".../session/controller.rs:32-71", ".../session/lease.rs:40-77",
+			"ydb/src/grpc_wrapper/raw_coordination_service/session/mod.rs:42-110"},
+		BuildInfo: "ydb-rust-sdk/0.17.0", EmptyTicket: true, Timeout: 20 * time.Second, KeyBytes: 16,
+		FirstID: 0, PerMethod: true, AwaitsEnd: Well, Goodbye: Cancels,
+		States: []FailureState{RustStartFails, RustEndsOnStarted, RustEndsOnStopped, RustEndsOnChanged,
+			RustEndsOnEmpty, RustEndsOnUnsupported,
+			RustEndsOnFailure, RustEndsOnStatus, RustEndsOnMissing, RustEndsOnBreak, RustDropsResult,
+			RustHangsInStart},
 	},
 	Client: func(d *Double) Client { return &rust{d} },
 }
@@ -79,7 +94,8 @@ func (r *rust) Receives(m *Response) FailureState {
 		return Well
 	case statusOf(body) != Ydb.StatusIds_SUCCESS:
 		return RustEndsOnStatus
-	case m.GetDescribeSemaphoreResult() != nil && m.GetDescribeSemaphoreResult().GetSemaphoreDescription() == nil:
+	case m.GetDescribeSemaphoreResult() != nil &&
+		m.GetDescribeSemaphoreResult().GetSemaphoreDescription() == nil:
 		return RustEndsOnMissing
 	case r.dropped(m):
 		return RustDropsResult

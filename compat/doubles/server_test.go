@@ -57,7 +57,8 @@ func startServer(t *testing.T, args ...string) *server {
 // launch starts a server, which ends with the test.
 func launch(t *testing.T, args ...string) *server {
 	t.Helper()
-	s := &server{t: t, args: append([]string{"serve", "--listen-http=off"}, args...), log: filepath.Join(t.TempDir(), "log")}
+	s := &server{t: t, args: append([]string{"serve", "--listen-http=off"}, args...),
+		log: filepath.Join(t.TempDir(), "log")}
 	s.begin("127.0.0.1:0")
 	t.Cleanup(func() {
 		s.terminate()
@@ -167,7 +168,8 @@ func startCluster(t *testing.T) []*server {
 
 // lead has another server lead, and says whether it does.
 func (s *server) lead(ctx context.Context) error {
-	out, err := exec.CommandContext(ctx, coordd(s.t), "cluster", "transfer-leader", "--data-dir", s.data).CombinedOutput()
+	out, err := exec.CommandContext(ctx, coordd(s.t), "cluster", "transfer-leader", "--data-dir",
+		s.data).CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("%w: %s", err, out)
 	}
@@ -176,7 +178,8 @@ func (s *server) lead(ctx context.Context) error {
 
 // leader is the number of the server that leads, as this one says; -1: it knows none.
 func (s *server) leader(ctx context.Context) int {
-	out, err := exec.CommandContext(ctx, coordd(s.t), "cluster", "status", "--json", "--data-dir", s.data).Output()
+	out, err := exec.CommandContext(ctx, coordd(s.t), "cluster", "status", "--json", "--data-dir",
+		s.data).Output()
 	var status struct{ Members []struct{ Name, Role string } }
 	if err != nil || json.Unmarshal(out, &status) != nil {
 		return -1
@@ -198,7 +201,8 @@ func node(t *testing.T, conn *grpc.ClientConn) string {
 		}
 		return '_'
 	}, t.Name())
-	answer, err := Ydb_Coordination_V1.NewCoordinationServiceClient(conn).CreateNode(inDatabase(t), &Ydb_Coordination.CreateNodeRequest{Path: path})
+	answer, err := Ydb_Coordination_V1.NewCoordinationServiceClient(conn).CreateNode(inDatabase(t),
+		&Ydb_Coordination.CreateNodeRequest{Path: path})
 	if err != nil || answer.GetOperation().GetStatus() != Ydb.StatusIds_SUCCESS {
 		t.Fatalf("create %s: %v, %v", path, answer, err)
 	}

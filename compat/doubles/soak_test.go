@@ -33,11 +33,12 @@ const (
 // ofAKill are the states that a right server brings an SDK to as well when it is killed under it, and why.
 // They count as explained only if that has happened, and are counted.
 var ofAKill = map[FailureState]string{
-	CPPBansEndpoint:    "a stream to a process that dies cannot end with OK",
-	JavaPessimizes:     "a stream to a process that dies cannot end with OK",
-	JavaStaysBroken:    "the SDK recovers from one break, whatever breaks its stream",
-	JavaLost:           "the SDK tries for 5 s, of which its channel's pauses may take all",
-	RustEndsOnBreak:    "the SDK opens no second stream, whatever breaks the first", // .NET's has the same name
+	CPPBansEndpoint: "a stream to a process that dies cannot end with OK",
+	JavaPessimizes:  "a stream to a process that dies cannot end with OK",
+	JavaStaysBroken: "the SDK recovers from one break, whatever breaks its stream",
+	JavaLost:        "the SDK tries for 5 s, of which its channel's pauses may take all",
+	// .NET's has the same name
+	RustEndsOnBreak:    "the SDK opens no second stream, whatever breaks the first",
 	DotNetHangsInStart: "the SDK awaits SessionStarted without end when its stream breaks before that",
 	goClosed:           "the SDK gives a session up whose stream breaks under its start",
 	goExpired:          "the SDK did not find another server within the session's timeout",
@@ -74,8 +75,8 @@ func TestLeaderChanges(t *testing.T) {
 	var workers []*worker
 	for _, sdk := range All() {
 		for i := range servers {
-			w := &worker{t: t, sdk: sdk, home: i, node: path, faults: f, lock: "lock of " + sdk.SDK, watches: sdk.SDK != Rust.SDK,
-				states: make(map[FailureState]int)}
+			w := &worker{t: t, sdk: sdk, home: i, node: path, faults: f, lock: "lock of " + sdk.SDK,
+				watches: sdk.SDK != Rust.SDK, states: make(map[FailureState]int)}
 			workers = append(workers, w)
 			running.Go(func() { w.run(working, ending) })
 		}
@@ -95,13 +96,15 @@ func TestLeaderChanges(t *testing.T) {
 
 	killedLeaders, killedFollowers, transfers := f.count()
 	if killedLeaders == 0 || killedFollowers == 0 || transfers == 0 {
-		t.Errorf("void: %d leaders and %d followers were killed, and %d have handed over", killedLeaders, killedFollowers, transfers)
+		t.Errorf("void: %d leaders and %d followers were killed, and %d have handed over", killedLeaders,
+			killedFollowers, transfers)
 	}
-	about := fmt.Sprintf("%d hand-overs, the leader killed %d times and a follower %d times in %v", transfers, killedLeaders,
-		killedFollowers, took.Round(time.Second))
+	about := fmt.Sprintf("%d hand-overs, the leader killed %d times and a follower %d times in %v", transfers,
+		killedLeaders, killedFollowers, took.Round(time.Second))
 	var parts []part
 	for _, sdk := range All() {
-		p := part{name: sdk.SDK, version: sdk.Version, result: "double", states: make(map[FailureState]int), least: math.Inf(1)}
+		p := part{name: sdk.SDK, version: sdk.Version, result: "double", states: make(map[FailureState]int),
+			least: math.Inf(1)}
 		var tenures []tenure
 		for _, w := range workers {
 			if w.sdk.SDK != sdk.SDK {
@@ -116,7 +119,8 @@ func TestLeaderChanges(t *testing.T) {
 		}
 		parts = append(parts, p)
 	}
-	golang := part{name: goSDK, version: goVersion, result: "passed", states: make(map[FailureState]int), least: math.Inf(1)}
+	golang := part{name: goSDK, version: goVersion, result: "passed", states: make(map[FailureState]int),
+		least: math.Inf(1)}
 	var tenures []tenure
 	for _, l := range programs {
 		golang.add(l.sessions, l.moves, l.states)
@@ -142,10 +146,12 @@ func TestLeaderChanges(t *testing.T) {
 		if t.Failed() {
 			p.result = "FAILED"
 		}
-		fmt.Fprintf(&table, "| %s %s | %d | %d | %d | %.0f | %s |\n", p.name, p.version, p.sessions, p.moves, p.requests, p.least,
-			cmp.Or(strings.Join(p.notes(), "; "), "none"))
-		note := append([]string{fmt.Sprintf("%s, %.0f requests a second and more of each", about, p.least)}, p.notes()...)
-		record(p.name, p.version, "rule 8: leader changes", "three servers", p.result, strings.Join(note, "; "))
+		fmt.Fprintf(&table, "| %s %s | %d | %d | %d | %.0f | %s |\n", p.name, p.version, p.sessions, p.moves,
+			p.requests, p.least, cmp.Or(strings.Join(p.notes(), "; "), "none"))
+		note := append([]string{fmt.Sprintf("%s, %.0f requests a second and more of each", about, p.least)},
+			p.notes()...)
+		record(p.name, p.version, "rule 8: leader changes", "three servers", p.result,
+			strings.Join(note, "; "))
 	}
 	t.Log(table.String())
 }
@@ -176,8 +182,8 @@ func (p *part) count(requests int64, took time.Duration) {
 func (p *part) notes() []string {
 	var notes []string
 	for _, state := range slices.SortedFunc(maps.Keys(p.states), cmp.Compare[FailureState]) {
-		notes = append(notes, fmt.Sprintf("%d times %q when its server was killed: %s", p.states[state], state,
-			cmp.Or(ofAKill[state], "NOT EXPLAINED")))
+		notes = append(notes, fmt.Sprintf("%d times %q when its server was killed: %s", p.states[state],
+			state, cmp.Or(ofAKill[state], "NOT EXPLAINED")))
 	}
 	return notes
 }
@@ -294,7 +300,8 @@ func (w *worker) work(working, ending context.Context, d *Double, route *way) er
 }
 
 // ask sends a request, and wants a certain answer.
-func (w *worker) ask(ctx context.Context, d *Double, r *Request, want func(*Response) bool) (*Response, error) {
+func (w *worker) ask(ctx context.Context, d *Double, r *Request, want func(*Response) bool) (*Response,
+	error) {
 	answer, err := d.Do(ctx, r)
 	if err == nil && !want(answer) {
 		err = fmt.Errorf("%v is answered by %v", r, answer)
@@ -323,7 +330,8 @@ func readBack(m *Response, session uint64, acknowledged, sent int) error {
 		}
 	}
 	if got < acknowledged || got > sent {
-		return fmt.Errorf("%s holds %d, where %d was acknowledged and %d sent", d.GetName(), got, acknowledged, sent)
+		return fmt.Errorf("%s holds %d, where %d was acknowledged and %d sent", d.GetName(), got,
+			acknowledged, sent)
 	}
 	return nil
 }

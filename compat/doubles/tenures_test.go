@@ -52,7 +52,8 @@ func checkTenures(tenures []tenure, limit func(name string) uint64) error {
 			if !e.begin {
 				held -= e.count
 			} else if held += e.count; held > limit(name) {
-				return fmt.Errorf("%d tokens of %s, more than %d, were believed to be held at once, at %v", held, name, limit(name), e.at)
+				return fmt.Errorf("%d tokens of %s, more than %d, were believed to be held at once, at %v",
+					held, name, limit(name), e.at)
 			}
 		}
 	}
@@ -64,7 +65,8 @@ func checkTenures(tenures []tenure, limit func(name string) uint64) error {
 			continue
 		}
 		if before := last[t.name]; before.order > t.order {
-			return fmt.Errorf("order id %d of %s was followed by %d: %+v, %+v", before.order, t.name, t.order, before, t)
+			return fmt.Errorf("order id %d of %s was followed by %d: %+v, %+v", before.order, t.name, t.order,
+				before, t)
 		}
 		last[t.name] = t
 	}

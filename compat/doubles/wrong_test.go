@@ -94,22 +94,26 @@ func pending(id uint64) *Response {
 
 func acquired(id uint64, s Ydb.StatusIds_StatusCode, is bool) *Response {
 	return &Response{Response: &Ydb_Coordination.SessionResponse_AcquireSemaphoreResult_{
-		AcquireSemaphoreResult: &Ydb_Coordination.SessionResponse_AcquireSemaphoreResult{ReqId: id, Status: s, Acquired: is}}}
+		AcquireSemaphoreResult: &Ydb_Coordination.SessionResponse_AcquireSemaphoreResult{ReqId: id, Status: s,
+			Acquired: is}}}
 }
 
 func released(id uint64) *Response {
 	return &Response{Response: &Ydb_Coordination.SessionResponse_ReleaseSemaphoreResult_{
-		ReleaseSemaphoreResult: &Ydb_Coordination.SessionResponse_ReleaseSemaphoreResult{ReqId: id, Status: Ydb.StatusIds_SUCCESS}}}
+		ReleaseSemaphoreResult: &Ydb_Coordination.SessionResponse_ReleaseSemaphoreResult{ReqId: id,
+			Status: Ydb.StatusIds_SUCCESS}}}
 }
 
 func described(id uint64) *Response {
 	return &Response{Response: &Ydb_Coordination.SessionResponse_DescribeSemaphoreResult_{
-		DescribeSemaphoreResult: &Ydb_Coordination.SessionResponse_DescribeSemaphoreResult{ReqId: id, Status: Ydb.StatusIds_SUCCESS}}}
+		DescribeSemaphoreResult: &Ydb_Coordination.SessionResponse_DescribeSemaphoreResult{ReqId: id,
+			Status: Ydb.StatusIds_SUCCESS}}}
 }
 
 func changed(id uint64) *Response {
 	return &Response{Response: &Ydb_Coordination.SessionResponse_DescribeSemaphoreChanged_{
-		DescribeSemaphoreChanged: &Ydb_Coordination.SessionResponse_DescribeSemaphoreChanged{ReqId: id, DataChanged: true}}}
+		DescribeSemaphoreChanged: &Ydb_Coordination.SessionResponse_DescribeSemaphoreChanged{ReqId: id,
+			DataChanged: true}}}
 }
 
 // mistake is a server's, and the state that an SDK enters by it.
@@ -189,11 +193,14 @@ var mistakes = []struct {
 			s.say(sessionStarted(0))
 			return s.hang()
 		}},
-		{name: "second SessionStarted", state: CPPAbortsOnSecondStarted, script: startedThen(sessionStarted(1))},
+		{name: "second SessionStarted", state: CPPAbortsOnSecondStarted,
+			script: startedThen(sessionStarted(1))},
 		{name: "second Pending", state: CPPAbortsOnPending, asks: []*Request{Acquire("a", Infinite)},
 			script: answered(methodAcquire, pending, pending)},
-		{name: "Pending for a release", state: CPPAbortsOnPending, asks: []*Request{Release("a")}, script: answered(methodRelease, pending)},
-		{name: "Pending for an older acquire", state: CPPAbortsOnPending, asks: []*Request{Acquire("a", Infinite), Acquire("a", Infinite)},
+		{name: "Pending for a release", state: CPPAbortsOnPending, asks: []*Request{Release("a")},
+			script: answered(methodRelease, pending)},
+		{name: "Pending for an older acquire", state: CPPAbortsOnPending,
+			asks: []*Request{Acquire("a", Infinite), Acquire("a", Infinite)},
 			script: func(s *stage) error {
 				s.started()
 				first := s.await(methodAcquire)
@@ -202,36 +209,48 @@ var mistakes = []struct {
 				s.say(pending(first))
 				return s.hang()
 			}},
-		{name: "no end behind Failure", state: CPPHangsBehindFailure, script: startedThen(failed(Ydb.StatusIds_UNAVAILABLE))},
-		{name: "no end behind SessionStopped", state: CPPHangsBehindStopped, leaves: true, script: func(s *stage) error {
-			s.started()
-			s.await("session_stop")
-			s.say(sessionStopped())
-			return s.hang()
-		}},
-		{name: "Changed before the description", state: CPPHangsInDescribe, asks: []*Request{Describe("a", true)},
+		{name: "no end behind Failure", state: CPPHangsBehindFailure,
+			script: startedThen(failed(Ydb.StatusIds_UNAVAILABLE))},
+		{name: "no end behind SessionStopped", state: CPPHangsBehindStopped, leaves: true,
+			script: func(s *stage) error {
+				s.started()
+				s.await("session_stop")
+				s.say(sessionStopped())
+				return s.hang()
+			}},
+		{name: "Changed before the description", state: CPPHangsInDescribe,
+			asks:   []*Request{Describe("a", true)},
 			script: answered(methodDescribe, tooEarly)},
 		{name: "client's ping unanswered", state: CPPPingTimesOut, quick: true, script: startedThen()},
 		{name: "no SessionStarted", state: CPPStartTimesOut, quick: true, script: silent},
-		{name: "never attached again", state: CPPExpires, quick: true, script: breaks(1, refuses(Ydb.StatusIds_UNAVAILABLE))},
+		{name: "never attached again", state: CPPExpires, quick: true,
+			script: breaks(1, refuses(Ydb.StatusIds_UNAVAILABLE))},
 		{name: "end that is not OK", state: CPPBansEndpoint, script: breaks(1, unavailable)},
-		{name: "answer of an unknown id", state: CPPDropsResult, asks: []*Request{Acquire("a", 0)}, script: answered(methodAcquire, unknown)},
-		{name: "answer of another method", state: CPPDropsResult, asks: []*Request{Acquire("a", 0)}, script: answered(methodAcquire, released)},
+		{name: "answer of an unknown id", state: CPPDropsResult, asks: []*Request{Acquire("a", 0)},
+			script: answered(methodAcquire, unknown)},
+		{name: "answer of another method", state: CPPDropsResult, asks: []*Request{Acquire("a", 0)},
+			script: answered(methodAcquire, released)},
 	}},
 	{Java, []mistake{
-		{name: "never attached again", state: JavaLost, quick: true, script: breaks(1, refuses(Ydb.StatusIds_UNAVAILABLE))},
+		{name: "never attached again", state: JavaLost, quick: true,
+			script: breaks(1, refuses(Ydb.StatusIds_UNAVAILABLE))},
 		{name: "two breaks", state: JavaStaysBroken, script: breaks(2, silent)},
-		{name: "no end behind SessionStopped", state: JavaCancelsStop, quick: true, leaves: true, script: func(s *stage) error {
-			s.started()
-			s.await("session_stop")
-			s.say(sessionStopped())
-			return s.hang()
-		}},
+		{name: "no end behind SessionStopped", state: JavaCancelsStop, quick: true, leaves: true,
+			script: func(s *stage) error {
+				s.started()
+				s.await("session_stop")
+				s.say(sessionStopped())
+				return s.hang()
+			}},
 		{name: "no SessionStopped", state: JavaCancelsStop, quick: true, leaves: true, script: startedThen()},
-		{name: "answer of an unknown id", state: JavaLosesResponse, asks: []*Request{Acquire("a", 0)}, script: answered(methodAcquire, unknown)},
-		{name: "second result", state: JavaLosesResponse, asks: []*Request{Acquire("a", 0)}, script: answered(methodAcquire, granted, granted)},
-		{name: "answer of another method", state: JavaMistakes, asks: []*Request{Acquire("a", 0)}, script: answered(methodAcquire, released)},
-		{name: "Changed before the description", state: JavaMistakes, asks: []*Request{Describe("a", true)}, script: answered(methodDescribe, tooEarly)},
+		{name: "answer of an unknown id", state: JavaLosesResponse, asks: []*Request{Acquire("a", 0)},
+			script: answered(methodAcquire, unknown)},
+		{name: "second result", state: JavaLosesResponse, asks: []*Request{Acquire("a", 0)},
+			script: answered(methodAcquire, granted, granted)},
+		{name: "answer of another method", state: JavaMistakes, asks: []*Request{Acquire("a", 0)},
+			script: answered(methodAcquire, released)},
+		{name: "Changed before the description", state: JavaMistakes, asks: []*Request{Describe("a", true)},
+			script: answered(methodDescribe, tooEarly)},
 		{name: "Changed of no watch", state: JavaLosesResponse, script: startedThen(changed(7))},
 		{name: "no SessionStarted", state: JavaNotStarted, quick: true, script: silent},
 		{name: "second SessionStarted", state: JavaLosesStarted, script: startedThen(sessionStarted(1))},
@@ -256,12 +275,17 @@ var mistakes = []struct {
 			s.say(sessionStarted(0))
 			return s.hang()
 		}},
-		{name: "expired session refused", state: PythonExpiredLoop, script: breaks(1, refuses(Ydb.StatusIds_SESSION_EXPIRED))},
+		{name: "expired session refused", state: PythonExpiredLoop,
+			script: breaks(1, refuses(Ydb.StatusIds_SESSION_EXPIRED))},
 		{name: "refusals that are not held back", state: HotLoop, script: refuses(Ydb.StatusIds_NOT_FOUND)},
 		{name: "acquired=false", state: PythonMistakesGrant, asks: []*Request{Acquire("a", 30_000)},
-			script: answered(methodAcquire, func(id uint64) *Response { return acquired(id, Ydb.StatusIds_SUCCESS, false) })},
-		{name: "answer of an unknown id", state: PythonDropsResult, asks: []*Request{Acquire("a", 0)}, script: answered(methodAcquire, unknown)},
-		{name: "answer of another method", state: PythonConfuses, asks: []*Request{Acquire("a", 0)}, script: answered(methodAcquire, released)},
+			script: answered(methodAcquire, func(id uint64) *Response {
+				return acquired(id, Ydb.StatusIds_SUCCESS, false)
+			})},
+		{name: "answer of an unknown id", state: PythonDropsResult, asks: []*Request{Acquire("a", 0)},
+			script: answered(methodAcquire, unknown)},
+		{name: "answer of another method", state: PythonConfuses, asks: []*Request{Acquire("a", 0)},
+			script: answered(methodAcquire, released)},
 		{name: "pings before SessionStarted", state: PythonHangsInStart, script: func(s *stage) error {
 			s.await("session_start")
 			s.say(pinged(1), pinged(1), pinged(1))
@@ -281,27 +305,36 @@ var mistakes = []struct {
 		{name: "unsupported response", state: RustEndsOnUnsupported, script: startedThen(unsupported())},
 		{name: "Failure", state: RustEndsOnFailure, script: startedThen(failed(Ydb.StatusIds_UNAVAILABLE))},
 		{name: "status", state: RustEndsOnStatus, asks: []*Request{Acquire("a", 0)},
-			script: answered(methodAcquire, func(id uint64) *Response { return acquired(id, Ydb.StatusIds_ABORTED, false) })},
-		{name: "no description", state: RustEndsOnMissing, asks: []*Request{Describe("a", false)}, script: answered(methodDescribe, described)},
+			script: answered(methodAcquire, func(id uint64) *Response {
+				return acquired(id, Ydb.StatusIds_ABORTED, false)
+			})},
+		{name: "no description", state: RustEndsOnMissing, asks: []*Request{Describe("a", false)},
+			script: answered(methodDescribe, described)},
 		{name: "end of the stream", state: RustEndsOnBreak, script: breaks(1, silent)},
-		{name: "answer of an unknown id", state: RustDropsResult, asks: []*Request{Acquire("a", 0)}, script: answered(methodAcquire, unknown)},
-		{name: "answer of another method", state: RustDropsResult, asks: []*Request{Acquire("a", 0)}, script: answered(methodAcquire, released)},
+		{name: "answer of an unknown id", state: RustDropsResult, asks: []*Request{Acquire("a", 0)},
+			script: answered(methodAcquire, unknown)},
+		{name: "answer of another method", state: RustDropsResult, asks: []*Request{Acquire("a", 0)},
+			script: answered(methodAcquire, released)},
 		{name: "no SessionStarted", state: RustHangsInStart, script: silent},
 	}},
 	{DotNet, []mistake{
 		{name: "start refused", state: DotNetHangsInStart, script: refuses(Ydb.StatusIds_NOT_FOUND)},
 		{name: "no end behind half-close", state: DotNetHangsBehind, leaves: true, script: startedThen()},
-		{name: "Changed before the description", state: DotNetLosesChanged, asks: []*Request{Describe("a", true)},
+		{name: "Changed before the description", state: DotNetLosesChanged,
+			asks:   []*Request{Describe("a", true)},
 			script: answered(methodDescribe, tooEarly)},
-		{name: "answer of an unknown id", state: DotNetDropsResult, asks: []*Request{Acquire("a", 0)}, script: answered(methodAcquire, unknown)},
-		{name: "answer of another method", state: DotNetConfuses, asks: []*Request{Acquire("a", 0)}, script: answered(methodAcquire, released)},
+		{name: "answer of an unknown id", state: DotNetDropsResult, asks: []*Request{Acquire("a", 0)},
+			script: answered(methodAcquire, unknown)},
+		{name: "answer of another method", state: DotNetConfuses, asks: []*Request{Acquire("a", 0)},
+			script: answered(methodAcquire, released)},
 		{name: "end of the stream", state: DotNetCancelled, script: breaks(1, silent)},
 	}},
 }
 
 // quickly is an SDK that waits for a tenth of its time.
 func quickly(s SDK) SDK {
-	for _, d := range []*time.Duration{&s.Timeout, &s.StartPatience, &s.Silence, &s.QueueSilence, &s.Recovery, &s.GoodbyePatience} {
+	for _, d := range []*time.Duration{&s.Timeout, &s.StartPatience, &s.Silence, &s.QueueSilence, &s.Recovery,
+		&s.GoodbyePatience} {
 		*d /= 10
 	}
 	s.QueueSilence /= 10

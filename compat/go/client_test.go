@@ -68,7 +68,8 @@ func (r *record) trace() trace.Coordination {
 			defer r.mu.Unlock()
 			r.attached[info.SessionID]++
 		},
-		OnSessionStart: func(trace.CoordinationSessionStartStartInfo) func(trace.CoordinationSessionStartDoneInfo) {
+		OnSessionStart: func(
+			trace.CoordinationSessionStartStartInfo) func(trace.CoordinationSessionStartDoneInfo) {
 			return func(info trace.CoordinationSessionStartDoneInfo) {
 				r.mu.Lock()
 				defer r.mu.Unlock()
@@ -106,7 +107,8 @@ func (r *record) failure(status fmt.Stringer, text string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, f := range r.failures {
-		if f.GetStatus().String() == status.String() && len(f.GetIssues()) == 1 && f.GetIssues()[0].GetMessage() == text {
+		if f.GetStatus().String() == status.String() && len(f.GetIssues()) == 1 &&
+			f.GetIssues()[0].GetMessage() == text {
 			return true
 		}
 	}

@@ -52,7 +52,8 @@ func TestDirectories(t *testing.T) {
 	if err := db.Scheme().MakeDirectory(ctx, directory); err != nil {
 		t.Fatal(err)
 	}
-	if err := db.Coordination().CreateNode(ctx, path.Join(directory, "node"), coordination.NodeConfig{}); err != nil {
+	if err := db.Coordination().CreateNode(ctx, path.Join(directory, "node"),
+		coordination.NodeConfig{}); err != nil {
 		t.Fatal(err)
 	}
 	for where, want := range map[string]scheme.Entry{
@@ -66,7 +67,8 @@ func TestDirectories(t *testing.T) {
 		}
 	}
 	list, err := db.Scheme().ListDirectory(ctx, directory)
-	if err != nil || len(list.Children) != 1 || list.Children[0].Name != "node" || list.Children[0].Type != scheme.EntryCoordinationNode {
+	if err != nil || len(list.Children) != 1 || list.Children[0].Name != "node" ||
+		list.Children[0].Type != scheme.EntryCoordinationNode {
 		t.Errorf("got %+v, %v", list, err)
 	}
 	if err := db.Scheme().RemoveDirectory(ctx, directory); !ydb.IsOperationErrorSchemeError(err) {
@@ -99,7 +101,8 @@ func TestModifyPermissions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if entry.Owner != "carol" || len(entry.Permissions) != 1 || entry.Permissions[0].Subject != "bob" || len(entry.EffectivePermissions) != 2 {
+	if entry.Owner != "carol" || len(entry.Permissions) != 1 || entry.Permissions[0].Subject != "bob" ||
+		len(entry.EffectivePermissions) != 2 {
 		t.Errorf("got %+v", entry)
 	}
 	if err := db.Scheme().ModifyPermissions(ctx, testNode, scheme.WithGrantPermissions(scheme.Permissions{
@@ -123,7 +126,8 @@ func TestCompression(t *testing.T) {
 	}
 	data := make([]byte, 1<<20)
 	session := db.session()
-	if _, err := session.AcquireSemaphore(ctx, "lock", coordination.Exclusive, options.WithEphemeral(true), options.WithAcquireData(data)); err != nil {
+	if _, err := session.AcquireSemaphore(ctx, "lock", coordination.Exclusive, options.WithEphemeral(true),
+		options.WithAcquireData(data)); err != nil {
 		t.Fatal(err)
 	}
 	described, err := session.DescribeSemaphore(ctx, "lock", options.WithDescribeOwners(true))

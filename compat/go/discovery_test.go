@@ -23,8 +23,9 @@ func startThree(t *testing.T) []*server {
 	for i := range 3 {
 		peer := freeAddress(t)
 		initial = append(initial, fmt.Sprintf("s%d=%s", i, peer))
-		servers = append(servers, &server{t: t, args: []string{"--insecure-peers", "--data-dir", filepath.Join(dir, fmt.Sprint(i)),
-			"--name", fmt.Sprintf("s%d", i), "--listen-peer", peer}})
+		servers = append(servers, &server{t: t,
+			args: []string{"--insecure-peers", "--data-dir", filepath.Join(dir, fmt.Sprint(i)), "--name",
+				fmt.Sprintf("s%d", i), "--listen-peer", peer}})
 	}
 	var started sync.WaitGroup
 	for _, s := range servers {
@@ -96,7 +97,8 @@ func TestThreeServersAreFound(t *testing.T) {
 			// It spreads sessions over the servers, so that some of these lose theirs.
 			var leases []coordination.Lease
 			for i := range 6 {
-				leases = append(leases, acquire(t, c.session(longTimeout), fmt.Sprint("lock-", i), coordination.Exclusive, ephemeral))
+				leases = append(leases, acquire(t, c.session(longTimeout), fmt.Sprint("lock-", i),
+					coordination.Exclusive, ephemeral))
 			}
 			gone := servers[0].address()
 			end(servers[0])

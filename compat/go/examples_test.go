@@ -104,7 +104,8 @@ func TestLockExample(t *testing.T) {
 	for i, line := range lines[:15] {
 		var token uint64
 		var teller, balance int
-		if _, err := fmt.Sscanf(line, "token %d: teller %d pays into %d\n", &token, &teller, &balance); err != nil {
+		if _, err := fmt.Sscanf(line, "token %d: teller %d pays into %d\n", &token, &teller,
+			&balance); err != nil {
 			t.Fatalf("line %q: %v", line, err)
 		}
 		if token <= last || balance != 10*i {
@@ -139,7 +140,8 @@ func TestWorkersExample(t *testing.T) {
 	var next *program
 	eventually(t, "somebody else leads", func() bool {
 		for _, p := range []*program{second, third} {
-			if slices.ContainsFunc(p.stdout.lines(), func(l string) bool { return strings.HasSuffix(l, " leads\n") }) {
+			if slices.ContainsFunc(p.stdout.lines(),
+				func(l string) bool { return strings.HasSuffix(l, " leads\n") }) {
 				next = p
 			}
 		}

@@ -17,11 +17,13 @@ func TestExclusiveLock(t *testing.T) {
 
 	held := acquire(t, first, "lock", coordination.Exclusive, ephemeral)
 	d := describe(t, second, "lock")
-	if !d.Ephemeral || d.Limit != coordination.MaxSemaphoreLimit || d.Count != coordination.Exclusive || len(d.Data) != 0 {
+	if !d.Ephemeral || d.Limit != coordination.MaxSemaphoreLimit || d.Count != coordination.Exclusive ||
+		len(d.Data) != 0 {
 		t.Errorf("a held lock: %v", d)
 	}
 	firstID := orderID(t, first, "lock")
-	_, err := second.AcquireSemaphore(testContext(t), "lock", coordination.Shared, ephemeral, options.WithAcquireTimeout(0))
+	_, err := second.AcquireSemaphore(testContext(t), "lock", coordination.Shared, ephemeral,
+		options.WithAcquireTimeout(0))
 	if !errors.Is(err, coordination.ErrAcquireTimeout) {
 		t.Errorf("share an exclusive lock: %v", err)
 	}

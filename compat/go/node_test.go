@@ -40,7 +40,8 @@ func TestNode(t *testing.T) {
 	wantConfig(t, nodes, first)
 
 	// Fields that are not set keep their value.
-	if err := nodes.AlterNode(ctx, testNode, coordination.NodeConfig{SessionGracePeriodMillis: 8765}); err != nil {
+	if err := nodes.AlterNode(ctx, testNode,
+		coordination.NodeConfig{SessionGracePeriodMillis: 8765}); err != nil {
 		t.Fatal(err)
 	}
 	altered := first
@@ -193,7 +194,8 @@ func TestDiscovery(t *testing.T) {
 	if len(endpoints) != 1 || endpoints[0].Address() != server.address() || endpoints[0].NodeID() == 0 {
 		t.Errorf("endpoints %v, want %s alone with a node id", endpoints, server.address())
 	}
-	if _, err := db.Discovery().WhoAmI(testContext(t)); !ydb.IsOperationError(err, Ydb.StatusIds_GENERIC_ERROR) {
+	if _, err := db.Discovery().WhoAmI(testContext(t)); !ydb.IsOperationError(err,
+		Ydb.StatusIds_GENERIC_ERROR) {
 		t.Errorf("who am I without a token: %v, want GENERIC_ERROR", err)
 	}
 }

@@ -28,10 +28,12 @@ func TestRatelimiter(t *testing.T) {
 	set := func(do func(context.Context, string, ratelimiter.Resource) error, rate, burst float64) {
 		t.Helper()
 		must(do(ctx, node, ratelimiter.Resource{ResourcePath: resource,
-			HierarchicalDrr: ratelimiter.HierarchicalDrrSettings{MaxUnitsPerSecond: rate, MaxBurstSizeCoefficient: burst}}))
+			HierarchicalDrr: ratelimiter.HierarchicalDrrSettings{MaxUnitsPerSecond: rate,
+				MaxBurstSizeCoefficient: burst}}))
 		got, err := limiter.DescribeResource(ctx, node, resource)
 		must(err)
-		if s := got.HierarchicalDrr; got.ResourcePath != resource || s.MaxUnitsPerSecond != rate || s.MaxBurstSizeCoefficient != burst {
+		if s := got.HierarchicalDrr; got.ResourcePath != resource || s.MaxUnitsPerSecond != rate ||
+			s.MaxBurstSizeCoefficient != burst {
 			t.Errorf("described as %+v", got)
 		}
 	}
@@ -40,7 +42,8 @@ func TestRatelimiter(t *testing.T) {
 	}
 	must(db.Coordination().CreateNode(ctx, node, coordination.NodeConfig{
 		SelfCheckPeriodMillis: 1000, SessionGracePeriodMillis: 1000,
-		ReadConsistencyMode: coordination.ConsistencyModeRelaxed, AttachConsistencyMode: coordination.ConsistencyModeRelaxed,
+		ReadConsistencyMode:     coordination.ConsistencyModeRelaxed,
+		AttachConsistencyMode:   coordination.ConsistencyModeRelaxed,
 		RatelimiterCountersMode: coordination.RatelimiterCountersModeDetailed,
 	}))
 	set(limiter.CreateResource, 1, 2)
@@ -55,7 +58,8 @@ func TestRatelimiter(t *testing.T) {
 	must(limiter.AcquireResource(ctx, node, resource, 10_000, ratelimiter.WithReport(), timeout))
 	begun := time.Now()
 	err = limiter.AcquireResource(ctx, node, resource, 10_000, ratelimiter.WithAcquire(), timeout)
-	if is, amount := ydb.IsRatelimiterAcquireError(err), ydb.ToRatelimiterAcquireError(err); !is || amount.Amount() != 10_000 {
+	if is, amount := ydb.IsRatelimiterAcquireError(err), ydb.ToRatelimiterAcquireError(err); !is ||
+		amount.Amount() != 10_000 {
 		t.Errorf("acquire 10,000 in debt: %v", err)
 	}
 	if took := time.Since(begun); took < 2*time.Second {

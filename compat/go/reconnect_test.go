@@ -16,14 +16,16 @@ func reconnect(t *testing.T, c *client, s coordination.Session) {
 	t.Helper()
 	before := c.seen.attachments(s.SessionID())
 	s.Reconnect()
-	eventually(t, "the session is restored", func() bool { return c.seen.attachments(s.SessionID()) > before })
+	eventually(t, "the session is restored",
+		func() bool { return c.seen.attachments(s.SessionID()) > before })
 }
 
 // A holder keeps its lease over new streams, and the semaphore remembers it under the same order id.
 func TestReconnectHolder(t *testing.T) {
 	c := newNode(t)
 	holder, other := c.session(), c.session()
-	lease := acquire(t, holder, "lock", coordination.Exclusive, ephemeral, options.WithAcquireData([]byte("mine")))
+	lease := acquire(t, holder, "lock", coordination.Exclusive, ephemeral,
+		options.WithAcquireData([]byte("mine")))
 	before := orderID(t, holder, "lock")
 	waiting := enqueue(t, other, "lock", coordination.Exclusive, ephemeral)
 
@@ -32,7 +34,8 @@ func TestReconnectHolder(t *testing.T) {
 		d := describe(t, holder, "lock") // over the new stream
 		owner := find(d.Owners, holder)
 		if owner == nil || owner.OrderID != before || string(owner.Data) != "mine" || len(d.Waiters) != 1 {
-			t.Fatalf("after the reconnect: %v, want session %d with order id %d", d, holder.SessionID(), before)
+			t.Fatalf("after the reconnect: %v, want session %d with order id %d", d, holder.SessionID(),
+				before)
 		}
 	}
 	if err := lease.Context().Err(); err != nil {
@@ -106,8 +109,10 @@ func TestLostConnection(t *testing.T) {
 			cut(between)
 			waiting.granted(t)
 			d := describe(t, other, "semaphore")
-			if !slices.Equal(sessions(d.Owners), []uint64{other.SessionID()}) || d.Owners[0].OrderID <= before {
-				t.Errorf("after the cut: %v, want session %d with an order id over %d", d, other.SessionID(), before)
+			if !slices.Equal(sessions(d.Owners), []uint64{other.SessionID()}) ||
+				d.Owners[0].OrderID <= before {
+				t.Errorf("after the cut: %v, want session %d with an order id over %d", d, other.SessionID(),
+					before)
 			}
 			receive(t, "the end of the lost lease", lease.Context().Done())
 		})
@@ -130,7 +135,8 @@ func TestShortBreak(t *testing.T) {
 	before := orderID(t, travelling, "semaphore")
 
 	between.reset()
-	eventually(t, "the session is restored", func() bool { return far.seen.attachments(travelling.SessionID()) > 1 })
+	eventually(t, "the session is restored",
+		func() bool { return far.seen.attachments(travelling.SessionID()) > 1 })
 	if id := orderID(t, travelling, "semaphore"); id != before || lease.Context().Err() != nil {
 		t.Errorf("order id %d, lease %v; want %d and a live lease", id, lease.Context().Err(), before)
 	}

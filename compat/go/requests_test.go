@@ -9,7 +9,8 @@ import (
 )
 
 // create makes a semaphore and fails the test if it is not there afterwards.
-func create(t *testing.T, s coordination.Session, name string, limit uint64, opts ...options.CreateSemaphoreOption) {
+func create(t *testing.T, s coordination.Session, name string, limit uint64,
+	opts ...options.CreateSemaphoreOption) {
 	t.Helper()
 	if err := s.CreateSemaphore(testContext(t), name, limit, opts...); err != nil {
 		t.Fatalf("create %q: %v", name, err)

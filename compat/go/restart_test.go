@@ -29,7 +29,8 @@ func restartUnderHolder(t *testing.T, end func(*server)) {
 	c.createNode()
 	holder, waiter := c.session(longTimeout), c.session(longTimeout)
 	create(t, holder, "settings", 1, options.WithCreateData([]byte("kept")))
-	lease := acquire(t, holder, "lock", coordination.Exclusive, ephemeral, options.WithAcquireData([]byte("mine")))
+	lease := acquire(t, holder, "lock", coordination.Exclusive, ephemeral,
+		options.WithAcquireData([]byte("mine")))
 	holderID := orderID(t, holder, "lock")
 	waiting := enqueue(t, waiter, "lock", coordination.Exclusive, ephemeral)
 	waiterID := describe(t, waiter, "lock").Waiters[0].OrderID
@@ -44,7 +45,8 @@ func restartUnderHolder(t *testing.T, end func(*server)) {
 		})
 		d := describe(t, holder, "lock")
 		owner, queued := find(d.Owners, holder), find(d.Waiters, waiter)
-		if owner == nil || owner.OrderID != holderID || string(owner.Data) != "mine" || lease.Context().Err() != nil {
+		if owner == nil || owner.OrderID != holderID || string(owner.Data) != "mine" ||
+			lease.Context().Err() != nil {
 			t.Fatalf("lease %v, lock %v; want a live lease and session %d with order id %d",
 				lease.Context().Err(), d, holder.SessionID(), holderID)
 		}

@@ -32,7 +32,8 @@ func startSecured(t *testing.T, args ...string) *secured {
 	s := &secured{directory: t.TempDir()}
 	s.server = startServer(t, append([]string{"--in-memory", "--auth=required",
 		"--token-file", s.file(t, "tokens", "alice-token alice\nbob-token bob\n"),
-		"--initial-admin=root", "--initial-admin-password-file", s.file(t, "password", "1234\n")}, args...)...)
+		"--initial-admin=root", "--initial-admin-password-file", s.file(t, "password", "1234\n")},
+		args...)...)
 	return s
 }
 
@@ -63,7 +64,8 @@ func coordd(t *testing.T, stdin string, args ...string) {
 func (s *secured) user(t *testing.T, stdin string, args ...string) {
 	t.Helper()
 	args = append([]string{"user"}, args...)
-	coordd(t, stdin, append(args, "--endpoint", s.dsn, "--user=root", "--password-file", filepath.Join(s.directory, "password"))...)
+	coordd(t, stdin, append(args, "--endpoint", s.dsn, "--user=root", "--password-file",
+		filepath.Join(s.directory, "password"))...)
 }
 
 func asRoot() ydb.Option { return ydb.WithStaticCredentials("root", "1234") }
@@ -111,7 +113,8 @@ func TestPasswordLogin(t *testing.T) {
 	}
 	open(t, s.dsn, ydb.WithAccessTokenCredentials(token)).wantUser("root")
 
-	if _, err := credentials.NewStaticCredentials("root", "12345", s.address(), plain).Token(testContext(t)); !ydb.IsOperationError(err, Ydb.StatusIds_UNAUTHORIZED) {
+	if _, err := credentials.NewStaticCredentials("root", "12345", s.address(),
+		plain).Token(testContext(t)); !ydb.IsOperationError(err, Ydb.StatusIds_UNAUTHORIZED) {
 		t.Errorf("wrong password: %v, want UNAUTHORIZED", err)
 	}
 }
@@ -154,18 +157,21 @@ func TestPermissions(t *testing.T) {
 	unauthorized("describe node", err)
 	_, err = alice.Scheme().ListDirectory(ctx, "/local")
 	unauthorized("list", err)
-	unauthorized("create node", alice.Coordination().CreateNode(ctx, "/local/alice/node", coordination.NodeConfig{}))
+	unauthorized("create node", alice.Coordination().CreateNode(ctx, "/local/alice/node",
+		coordination.NodeConfig{}))
 	unauthorized("alter node", alice.Coordination().AlterNode(ctx, testNode, coordination.NodeConfig{}))
 	unauthorized("drop node", alice.Coordination().DropNode(ctx, testNode))
 	unauthorized("make directory", alice.Scheme().MakeDirectory(ctx, "/local/alice"))
 	unauthorized("permit herself", alice.Scheme().ModifyPermissions(ctx, testNode,
-		scheme.WithGrantPermissions(scheme.Permissions{Subject: "alice", PermissionNames: []string{"ydb.generic.full"}})))
+		scheme.WithGrantPermissions(scheme.Permissions{Subject: "alice",
+			PermissionNames: []string{"ydb.generic.full"}})))
 
 	root.grant("/local", "alice", "ydb.generic.use")
 	if _, _, err := alice.Coordination().DescribeNode(ctx, testNode); err != nil {
 		t.Error(err)
 	}
-	lease, err := alice.session().AcquireSemaphore(ctx, "lock", coordination.Exclusive, options.WithEphemeral(true))
+	lease, err := alice.session().AcquireSemaphore(ctx, "lock", coordination.Exclusive,
+		options.WithEphemeral(true))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -173,7 +179,8 @@ func TestPermissions(t *testing.T) {
 		t.Error(err)
 	}
 	// What she makes is hers.
-	if err := alice.Coordination().CreateNode(ctx, "/local/alice/node", coordination.NodeConfig{}); err != nil {
+	if err := alice.Coordination().CreateNode(ctx, "/local/alice/node",
+		coordination.NodeConfig{}); err != nil {
 		t.Fatal(err)
 	}
 	entry, err := root.Scheme().DescribePath(ctx, "/local/alice/node")
@@ -196,7 +203,8 @@ func TestPermissionTakenAway(t *testing.T) {
 		return alice.seen.failure(Ydb.StatusIds_UNAUTHORIZED, text)
 	})
 	root.grant(testNode, "alice", "ydb.generic.use")
-	if _, err := session.AcquireSemaphore(testContext(t), "lock", coordination.Exclusive, options.WithEphemeral(true)); err != nil {
+	if _, err := session.AcquireSemaphore(testContext(t), "lock", coordination.Exclusive,
+		options.WithEphemeral(true)); err != nil {
 		t.Errorf("with the permission back: %v", err)
 	}
 }
@@ -229,7 +237,8 @@ func TestTLS(t *testing.T) {
 	coordd(t, "", "cert", "--dir", certificates)
 	coordd(t, "", "cert", "--dir", certificates, "--client", "ops")
 	in := func(name string) string { return filepath.Join(certificates, name) }
-	s := startSecured(t, "--listen-tls=127.0.0.1:0", "--tls-cert", in("cert.pem"), "--tls-key", in("key.pem"), "--tls-client-ca", in("ca.pem"))
+	s := startSecured(t, "--listen-tls=127.0.0.1:0", "--tls-cert", in("cert.pem"), "--tls-key", in("key.pem"),
+		"--tls-client-ca", in("ca.pem"))
 	var found []string
 	eventually(t, "the log names a grpcs:// connection string", func() bool {
 		found = regexp.MustCompile(`connection=(grpcs://\S+)`).FindStringSubmatch(s.stderr.String())
@@ -243,7 +252,8 @@ func TestTLS(t *testing.T) {
 		t.Errorf("endpoints %v, %v, want %s", endpoints, err, found[1])
 	}
 	root.createNode()
-	lease, err := root.session().AcquireSemaphore(testContext(t), "lock", coordination.Exclusive, options.WithEphemeral(true))
+	lease, err := root.session().AcquireSemaphore(testContext(t), "lock", coordination.Exclusive,
+		options.WithEphemeral(true))
 	if err != nil {
 		t.Fatal(err)
 	}

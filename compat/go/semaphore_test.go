@@ -21,7 +21,8 @@ func TestSemaphore(t *testing.T) {
 
 	create(t, s, "semaphore", 20, options.WithCreateData([]byte{1, 2, 3, 0, 255}))
 	d := describe(t, s, "semaphore")
-	if !bytes.Equal(d.Data, []byte{1, 2, 3, 0, 255}) || d.Count != 0 || d.Ephemeral || len(d.Owners)+len(d.Waiters) != 0 {
+	if !bytes.Equal(d.Data, []byte{1, 2, 3, 0, 255}) || d.Count != 0 || d.Ephemeral ||
+		len(d.Owners)+len(d.Waiters) != 0 {
 		t.Errorf("a new semaphore: %v", d)
 	}
 
@@ -74,10 +75,12 @@ func TestSessionClose(t *testing.T) {
 	if lease.Context().Err() == nil || first.Context().Err() == nil {
 		t.Error("the contexts of a closed session are still alive")
 	}
-	if d := describe(t, second, "semaphore"); !slices.Equal(sessions(d.Owners), []uint64{second.SessionID()}) {
+	if d := describe(t, second, "semaphore"); !slices.Equal(sessions(d.Owners),
+		[]uint64{second.SessionID()}) {
 		t.Errorf("after the first session closed: %v", d)
 	}
-	if err := first.CreateSemaphore(testContext(t), "late", 1); !errors.Is(err, coordination.ErrSessionClosed) {
+	if err := first.CreateSemaphore(testContext(t), "late", 1); !errors.Is(err,
+		coordination.ErrSessionClosed) {
 		t.Errorf("a call on a closed session: %v", err)
 	}
 }
@@ -89,7 +92,8 @@ func TestQueue(t *testing.T) {
 	create(t, first, "semaphore", 3)
 
 	held := acquire(t, first, "semaphore", 2)
-	big := enqueue(t, second, "semaphore", 2, options.WithAcquireData([]byte("big")), options.WithAcquireTimeout(time.Hour))
+	big := enqueue(t, second, "semaphore", 2, options.WithAcquireData([]byte("big")),
+		options.WithAcquireTimeout(time.Hour))
 	small := enqueue(t, third, "semaphore", 1)
 
 	d := describe(t, first, "semaphore")
@@ -186,7 +190,8 @@ func TestReacquire(t *testing.T) {
 	acquire(t, first, "semaphore", 5, options.WithAcquireData([]byte("less")))
 	waiting.granted(t)
 	d := describe(t, first, "semaphore")
-	if owner := find(d.Owners, first); owner.Count != 5 || string(owner.Data) != "less" || owner.OrderID != before {
+	if owner := find(d.Owners, first); owner.Count != 5 || string(owner.Data) != "less" ||
+		owner.OrderID != before {
 		t.Errorf("after taking less: %v, want 5 with order id %d", owner, before)
 	}
 }
@@ -251,9 +256,11 @@ func TestRefusedRequests(t *testing.T) {
 	create(t, s, "semaphore", 5, options.WithCreateData([]byte("old")))
 
 	for what, err := range map[string]error{
-		"limit 0":             s.CreateSemaphore(ctx, "none", 0),
-		"an existing name":    s.CreateSemaphore(ctx, "semaphore", 7, options.WithCreateData([]byte("other"))),
-		"data too large":      s.UpdateSemaphore(ctx, "semaphore", options.WithUpdateData(make([]byte, 1<<20+1))),
+		"limit 0": s.CreateSemaphore(ctx, "none", 0),
+		"an existing name": s.CreateSemaphore(ctx, "semaphore", 7,
+			options.WithCreateData([]byte("other"))),
+		"data too large": s.UpdateSemaphore(ctx, "semaphore",
+			options.WithUpdateData(make([]byte, 1<<20+1))),
 		"update of no such":   s.UpdateSemaphore(ctx, "none", options.WithUpdateData([]byte("x"))),
 		"delete of no such":   s.DeleteSemaphore(ctx, "none"),
 		"name of 1,025 bytes": s.CreateSemaphore(ctx, string(bytes.Repeat([]byte("n"), 1025)), 1),
@@ -270,7 +277,8 @@ func TestRefusedRequests(t *testing.T) {
 			return s.AcquireSemaphore(ctx, "semaphore", 1, options.WithEphemeral(true))
 		},
 		"over a day": func() (coordination.Lease, error) {
-			return s.AcquireSemaphore(ctx, "semaphore", 1, options.WithAcquireTimeout(24*time.Hour+time.Millisecond))
+			return s.AcquireSemaphore(ctx, "semaphore", 1,
+				options.WithAcquireTimeout(24*time.Hour+time.Millisecond))
 		},
 	} {
 		if _, err := acquire(); !errors.Is(err, coordination.ErrAcquireTimeout) {
@@ -297,7 +305,8 @@ func TestLargest(t *testing.T) {
 	name := string(bytes.Repeat([]byte("n"), 1024))
 	data := bytes.Repeat([]byte{0, 1, 2, 255}, 1<<18)
 	create(t, s, name, coordination.MaxSemaphoreLimit, options.WithCreateData(data))
-	acquire(t, s, name, coordination.Exclusive, options.WithAcquireData(data), options.WithAcquireTimeout(24*time.Hour))
+	acquire(t, s, name, coordination.Exclusive, options.WithAcquireData(data),
+		options.WithAcquireTimeout(24*time.Hour))
 	d := describe(t, s, name)
 	if !bytes.Equal(d.Data, data) || len(d.Owners) != 1 || !bytes.Equal(d.Owners[0].Data, data) ||
 		d.Count != math.MaxUint64 {

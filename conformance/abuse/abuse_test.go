@@ -104,8 +104,8 @@ func (s *server) suffer(t *testing.T, client *good, name string, long time.Durat
 	if err != nil {
 		t.Fatalf("%s: the good client: %v\n%s", name, err, s.logged())
 	}
-	t.Logf("%-50s peak %4d MiB, back under the limit after %4.1f s; good client: %4d rounds, p99 %v", name, peak>>20,
-		back.Seconds(), rounds, p99.Round(time.Millisecond))
+	t.Logf("%-50s peak %4d MiB, back under the limit after %4.1f s; good client: %4d rounds, p99 %v", name,
+		peak>>20, back.Seconds(), rounds, p99.Round(time.Millisecond))
 }
 
 // server is the process under attack.
@@ -125,7 +125,8 @@ func builtServer(t *testing.T) string {
 		return binary
 	}
 	binary := filepath.Join(t.TempDir(), "coordd")
-	if out, err := exec.Command("go", "build", "-o", binary, "../../cmd/coordd").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "build", "-o", binary,
+		"../../cmd/coordd").CombinedOutput(); err != nil {
 		t.Fatalf("build: %v\n%s", err, out)
 	}
 	return binary
@@ -152,10 +153,11 @@ func startServer(t *testing.T) *server {
 	if out, err := exec.Command(binary, "cert", "--dir", dir).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	s.process = exec.Command("sh", "-c", fmt.Sprintf(`ulimit -n %d && exec "$@"`, descriptorLimit), "sh", binary, "serve",
-		"--listen", "127.0.0.1:0", "--listen-tls", "127.0.0.1:0", "--tls-cert", filepath.Join(dir, "cert.pem"),
-		"--tls-key", filepath.Join(dir, "key.pem"), "--data-dir", filepath.Join(dir, "data"), "--auth", "required", "--token-file", tokens,
-		"--initial-admin", "root", "--initial-admin-password-file", password, "--disk-reserve", "0")
+	s.process = exec.Command("sh", "-c", fmt.Sprintf(`ulimit -n %d && exec "$@"`, descriptorLimit), "sh",
+		binary, "serve", "--listen", "127.0.0.1:0", "--listen-tls", "127.0.0.1:0", "--tls-cert",
+		filepath.Join(dir, "cert.pem"), "--tls-key", filepath.Join(dir, "key.pem"), "--data-dir",
+		filepath.Join(dir, "data"), "--auth", "required", "--token-file", tokens, "--initial-admin", "root",
+		"--initial-admin-password-file", password, "--disk-reserve", "0")
 	s.process.Stderr = log
 	how := s.limitMemory(t)
 	out, err := s.process.StdoutPipe()
@@ -197,7 +199,8 @@ func (s *server) limitMemory(t *testing.T) string {
 		if limit, err := os.OpenFile(filepath.Join(group, kind.file), os.O_WRONLY, 0); err == nil {
 			_, err = limit.WriteString(strconv.Itoa(memoryLimit))
 			if err = errors.Join(err, limit.Close()); err == nil {
-				s.process.Args[2], s.process.Args[3] = `echo $$ > "$0" && `+s.process.Args[2], filepath.Join(group, "cgroup.procs")
+				s.process.Args[2], s.process.Args[3] = `echo $$ > "$0" && `+s.process.Args[2],
+					filepath.Join(group, "cgroup.procs")
 				return kind.name
 			}
 		}
@@ -312,7 +315,8 @@ func (s *server) startGood(t *testing.T) *good {
 			switch {
 			case err == nil:
 				err = session.Release("lock")
-			case strings.Contains(err.Error(), "Cluster state has no space left"): // who asks for less than that is told so
+			case strings.Contains(err.Error(), "Cluster state has no space left"):
+				// who asks for less than that is told so
 				err = nil
 			}
 			g.mutex.Lock()

@@ -118,7 +118,8 @@ func attacks(s *server) []attack {
 		{"H1 gzip bombs of a user", 20, onConnections(true, bombs(directoryMethod, userToken, fitting))},
 		{"H1 gzip bombs on sessions", 20, onConnections(true, bombs(sessionMethod, userToken, fitting))},
 		{"H1 calls of headers only", 6, onConnections(true, headers(listMethod))},
-		{"H1 calls of headers only, with a deadline", 6, onConnections(true, headers(loginMethod, "grpc-timeout", "99999999H"))},
+		{"H1 calls of headers only, with a deadline", 6,
+			onConnections(true, headers(loginMethod, "grpc-timeout", "99999999H"))},
 		{"H1 half a message of strangers", 20, onConnections(true, halves(listMethod, "", 60_000_000))},
 		{"H1 half a login", 20, onConnections(true, halves(loginMethod, "", 1<<20))},
 		{"H1 half a message of a user", 20, onConnections(true, halves(directoryMethod, userToken, 1<<20))},
@@ -127,28 +128,36 @@ func attacks(s *server) []attack {
 		{"H1 Health.Watch", 6, onConnections(true, headers(watchMethod))},
 		{"H2 silent connections", 3, silent("")},
 		{"H2 connections with a preface only", 3, silent(http2.ClientPreface)},
-		{"held: PING flood", 2, onConnections(true, func(a *attacker) error { return a.framer.WritePing(false, ping) })},
-		{"held: SETTINGS flood", 2, onConnections(true, func(a *attacker) error { return a.framer.WriteSettings() })},
-		{"held: WINDOW_UPDATE flood", 2, onConnections(true, onStream(func(a *attacker) error { return a.framer.WriteWindowUpdate(a.stream, 1) }))},
+		{"held: PING flood", 2, onConnections(true,
+			func(a *attacker) error { return a.framer.WritePing(false, ping) })},
+		{"held: SETTINGS flood", 2, onConnections(true,
+			func(a *attacker) error { return a.framer.WriteSettings() })},
+		{"held: WINDOW_UPDATE flood", 2, onConnections(true,
+			onStream(func(a *attacker) error { return a.framer.WriteWindowUpdate(a.stream, 1) }))},
 		{"held: PRIORITY flood", 2, onConnections(true, func(a *attacker) error {
 			return a.framer.WritePriority(1, http2.PriorityParam{Weight: 1})
 		})},
-		{"held: flood of unknown frames", 2, onConnections(true, func(a *attacker) error { return a.framer.WriteRawFrame(0xbe, 0, 0, half[:100]) })},
+		{"held: flood of unknown frames", 2, onConnections(true,
+			func(a *attacker) error { return a.framer.WriteRawFrame(0xbe, 0, 0, half[:100]) })},
 		{"held: headers that do not end", 2, onConnections(true, func(a *attacker) error {
 			if a.stream == 0 {
 				a.stream = 1
-				if err := a.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: []byte{0x88}}); err != nil {
+				if err := a.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 1,
+					BlockFragment: []byte{0x88}}); err != nil {
 					return err
 				}
 			}
 			return a.framer.WriteContinuation(a.stream, false, []byte{0x88})
 		})},
-		{"held: empty DATA flood", 2, onConnections(true, onStream(func(a *attacker) error { return a.framer.WriteData(a.stream, false, nil) }))},
+		{"held: empty DATA flood", 2, onConnections(true,
+			onStream(func(a *attacker) error { return a.framer.WriteData(a.stream, false, nil) }))},
 		{"held: rapid reset", 2, onConnections(true, reset(nil))},
 		{"held: rapid reset behind messages", 2, onConnections(true, reset(prefixed(0, 0, nil)))},
-		{"held: half a header", 3, silent(http2.ClientPreface + "\x00\x00\x00\x04\x00\x00\x00\x00\x00\x00\x01\x00\x01\x04\x00\x00\x00\x01\x88")},
+		{"held: half a header", 3, silent(http2.ClientPreface +
+			"\x00\x00\x00\x04\x00\x00\x00\x00\x00\x00\x01\x00\x01\x04\x00\x00\x00\x01\x88")},
 		{"held: TLS without a handshake", 3, at(s.tlsAddress, silent(""))},
-		{"held: half a TLS handshake", 3, at(s.tlsAddress, silent("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"))},
+		{"held: half a TLS handshake", 3, at(s.tlsAddress,
+			silent("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"))},
 		{"held: requests whose answers are not read", 4, onConnections(false, pipeline)},
 	}
 }
@@ -191,8 +200,10 @@ func pipeline(a *attacker) error {
 		return prefixed(0, len(b), b)
 	}
 	if a.stream == 0 {
-		start := message(&Ydb_Coordination.SessionRequest{Request: &Ydb_Coordination.SessionRequest_SessionStart_{
-			SessionStart: &Ydb_Coordination.SessionRequest_SessionStart{Path: nodePath, TimeoutMillis: 60_000}}})
+		start := message(
+			&Ydb_Coordination.SessionRequest{Request: &Ydb_Coordination.SessionRequest_SessionStart_{
+				SessionStart: &Ydb_Coordination.SessionRequest_SessionStart{Path: nodePath,
+					TimeoutMillis: 60_000}}})
 		if err := a.call(sessionMethod, goodToken); err != nil {
 			return err
 		}
@@ -200,8 +211,9 @@ func pipeline(a *attacker) error {
 			return err
 		}
 	}
-	return a.say(bytes.Repeat(message(&Ydb_Coordination.SessionRequest{Request: &Ydb_Coordination.SessionRequest_Ping{
-		Ping: &Ydb_Coordination.SessionRequest_PingPong{Opaque: 1}}}), 100))
+	return a.say(
+		bytes.Repeat(message(&Ydb_Coordination.SessionRequest{Request: &Ydb_Coordination.SessionRequest_Ping{
+			Ping: &Ydb_Coordination.SessionRequest_PingPong{Opaque: 1}}}), 100))
 }
 
 // users are the attacks of those who may work below one directory, and of those who would like to be somebody
@@ -220,6 +232,7 @@ func (g *good) users() []attack {
 			all.Wait()
 		}},
 		{"held: many sessions", 8, byClient(userToken, manySessions)},
-		{"H4 a state without bound", 4, byClient(userToken, fill)}, // the last: then nobody can acquire anything
+		// the last: then nobody can acquire anything
+		{"H4 a state without bound", 4, byClient(userToken, fill)},
 	}
 }

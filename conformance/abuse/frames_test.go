@@ -62,7 +62,8 @@ func (a *attacker) call(method, token string, more ...string) error {
 			return err
 		}
 	}
-	return a.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: a.stream, BlockFragment: a.block.Bytes(), EndHeaders: true})
+	return a.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: a.stream, BlockFragment: a.block.Bytes(),
+		EndHeaders: true})
 }
 
 // say sends bytes on the last stream.

@@ -79,7 +79,8 @@ func TestPeersAbuse(t *testing.T) {
 	var stops [2]func() int64
 	for i := range 2 {
 		stops[i] = p.servers[i].watchMemory()
-		for name, who := range map[string]identityOf{"stranger": {removed.Cluster, fmt.Sprintf("%016x", rand.Uint64()|1), "0"}, "s2": removed} {
+		for name, who := range map[string]identityOf{"stranger": {removed.Cluster,
+			fmt.Sprintf("%016x", rand.Uint64()|1), "0"}, "s2": removed} {
 			all.Go(func() { p.attack(ctx, name, who, i) })
 		}
 		all.Go(func() { silentPeers(ctx, p.peer(i)) })
@@ -99,7 +100,8 @@ func TestPeersAbuse(t *testing.T) {
 	t.Logf("good client: %d rounds, p99 %v", rounds, p99.Round(time.Millisecond))
 	var users adminpb.ListResponse
 	root := caller{client.conn, goodToken}
-	if err := root.manage(t.Context(), "List", &adminpb.ListRequest{}, &users); err != nil || len(users.GetUsers()) != 1 {
+	if err := root.manage(t.Context(), "List", &adminpb.ListRequest{}, &users); err != nil ||
+		len(users.GetUsers()) != 1 {
 		t.Errorf("users %v, %v", users.GetUsers(), err)
 	}
 	if got := p.members(client.conn); !slices.Equal(got, []string{"s0", "s1"}) {
@@ -108,7 +110,8 @@ func TestPeersAbuse(t *testing.T) {
 	client.stop()
 	p.stop(0, 1)
 	for i := range 2 {
-		if log := p.servers[i].whole(); !strings.Contains(log, "too many connections to the address for other servers") {
+		if log := p.servers[i].whole(); !strings.Contains(log,
+			"too many connections to the address for other servers") {
 			t.Errorf("server %d says nothing of the connections", i)
 		}
 	}
@@ -121,7 +124,8 @@ func TestInsecurePeersAbuse(t *testing.T) {
 	for range 2 {
 		p.begin(0)
 		p.awaitStart(0)
-		if log := p.servers[0].whole(); strings.Count(log, `level=WARN msg="whoever reaches the port for the other servers`) != 1 {
+		if log := p.servers[0].whole(); strings.Count(log,
+			`level=WARN msg="whoever reaches the port for the other servers`) != 1 {
 			t.Errorf("the server does not warn:\n%s", log)
 		}
 		p.stop(0)
@@ -130,26 +134,34 @@ func TestInsecurePeersAbuse(t *testing.T) {
 	p.awaitStart(0)
 	conn := p.dial(p.peer(0), "")
 	defer conn.Close()
-	command := codec.AppendCommand(nil, &coordination.AddUser{Name: "evil", PasswordHash: "none", Administrator: true})
-	answer, err := relaypb.NewRelayClient(conn).Execute(t.Context(), &relaypb.ExecuteRequest{Command: command})
+	command := codec.AppendCommand(nil, &coordination.AddUser{Name: "evil", PasswordHash: "none",
+		Administrator: true})
+	answer, err := relaypb.NewRelayClient(conn).Execute(t.Context(),
+		&relaypb.ExecuteRequest{Command: command})
 	if err != nil {
 		t.Fatalf("%v: a stranger cannot do any more what docs/security.md says", err)
 	}
-	clients, err := grpc.NewClient(p.servers[0].address, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	clients, err := grpc.NewClient(p.servers[0].address,
+		grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer clients.Close()
 	var users adminpb.ListResponse
-	if err := (caller{clients, goodToken}).manage(t.Context(), "List", &adminpb.ListRequest{}, &users); err != nil {
+	if err := (caller{clients, goodToken}).manage(t.Context(), "List", &adminpb.ListRequest{},
+		&users); err != nil {
 		t.Fatal(err)
 	}
-	if !slices.ContainsFunc(users.GetUsers(), func(u *adminpb.ListResponse_User) bool { return u.GetName() == "evil" && u.GetAdministrator() }) {
-		t.Errorf("%v, and the users are %v: a stranger cannot do any more what docs/security.md says", answer, users.GetUsers())
+	if !slices.ContainsFunc(users.GetUsers(),
+		func(u *adminpb.ListResponse_User) bool { return u.GetName() == "evil" && u.GetAdministrator() }) {
+		t.Errorf("%v, and the users are %v: a stranger cannot do any more what docs/security.md says", answer,
+			users.GetUsers())
 	}
-	if conns, err := grpc.NewClient(p.servers[0].address, grpc.WithTransportCredentials(insecure.NewCredentials())); err == nil {
+	if conns, err := grpc.NewClient(p.servers[0].address,
+		grpc.WithTransportCredentials(insecure.NewCredentials())); err == nil {
 		defer conns.Close()
-		if err := (caller{conns, ""}).manage(t.Context(), "List", &adminpb.ListRequest{}, &users); err == nil {
+		if err := (caller{conns, ""}).manage(t.Context(), "List", &adminpb.ListRequest{},
+			&users); err == nil {
 			t.Error("the same is allowed on the port for clients")
 		}
 	}
@@ -158,14 +170,16 @@ func TestInsecurePeersAbuse(t *testing.T) {
 
 func newPeers(t *testing.T, insecure bool) *peers {
 	t.Helper()
-	p := &peers{t: t, binary: builtServer(t), directory: t.TempDir(), insecure: insecure, servers: make([]*server, 3)}
+	p := &peers{t: t, binary: builtServer(t), directory: t.TempDir(), insecure: insecure,
+		servers: make([]*server, 3)}
 	l, err := net.Listen("tcp", "0.0.0.0:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	p.port = l.Addr().(*net.TCPAddr).Port
 	_ = l.Close()
-	if err := os.WriteFile(p.path("tokens"), []byte(goodToken+" root\n"+userToken+" user\n"), 0o600); err != nil {
+	if err := os.WriteFile(p.path("tokens"), []byte(goodToken+" root\n"+userToken+" user\n"),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(p.path("password"), []byte(rootPassword), 0o600); err != nil {
@@ -185,7 +199,8 @@ func (p *peers) peer(i int) string { return fmt.Sprintf("127.0.0.%d:%d", i+1, p.
 // certificate makes one with which a server at a host shows itself to others, of the authority that all have.
 func (p *peers) certificate(name, host string) {
 	p.t.Helper()
-	if out, err := exec.Command(p.binary, "cert", "--dir", p.directory, "--peer", name, "--host", host).CombinedOutput(); err != nil {
+	if out, err := exec.Command(p.binary, "cert", "--dir", p.directory, "--peer", name, "--host",
+		host).CombinedOutput(); err != nil {
 		p.t.Fatalf("%v\n%s", err, out)
 	}
 }
@@ -194,25 +209,30 @@ func (p *peers) certificate(name, host string) {
 func (p *peers) begin(i int) {
 	p.t.Helper()
 	name := fmt.Sprint("s", i)
-	arguments := []string{"serve", "--listen", "127.0.0.1:0", "--listen-http", "off", "--data-dir", p.path("data-" + name), "--auth", "required",
-		"--token-file", p.path("tokens"), "--initial-admin", "root", "--initial-admin-password-file", p.path("password"), "--disk-reserve", "0", "--name", name}
+	arguments := []string{"serve", "--listen", "127.0.0.1:0", "--listen-http", "off", "--data-dir",
+		p.path("data-" + name), "--auth", "required", "--token-file", p.path("tokens"), "--initial-admin",
+		"root", "--initial-admin-password-file", p.path("password"), "--disk-reserve", "0", "--name", name}
 	if p.insecure {
-		arguments = append(arguments, "--insecure-peers", "--listen-peer", fmt.Sprintf("0.0.0.0:%d", p.port), "--advertise-peer", p.peer(i))
+		arguments = append(arguments, "--insecure-peers", "--listen-peer", fmt.Sprintf("0.0.0.0:%d", p.port),
+			"--advertise-peer", p.peer(i))
 	} else {
 		var all []string
 		for j := range 3 {
 			all = append(all, fmt.Sprintf("s%d=%s", j, p.peer(j)))
 		}
 		arguments = append(arguments, "--listen-peer", p.peer(i), "--initial-cluster", strings.Join(all, ","),
-			"--peer-cert", p.path(name+".pem"), "--peer-key", p.path(name+"-key.pem"), "--peer-ca", p.path("ca.pem"))
+			"--peer-cert", p.path(name+".pem"), "--peer-key", p.path(name+"-key.pem"), "--peer-ca",
+			p.path("ca.pem"))
 	}
-	s := &server{log: p.path(fmt.Sprintf("log-%s-%d", name, time.Now().UnixNano())), ended: make(chan error, 1)}
+	s := &server{log: p.path(fmt.Sprintf("log-%s-%d", name, time.Now().UnixNano())),
+		ended: make(chan error, 1)}
 	log, err := os.Create(s.log)
 	if err != nil {
 		p.t.Fatal(err)
 	}
 	defer log.Close()
-	s.process = exec.Command("sh", append([]string{"-c", `ulimit -n 256 && exec "$@"`, "sh", p.binary}, arguments...)...)
+	s.process = exec.Command("sh", append([]string{"-c", `ulimit -n 256 && exec "$@"`, "sh", p.binary},
+		arguments...)...)
 	s.process.Stderr = log
 	s.process.Env = append(os.Environ(), "GOMEMLIMIT="+strconv.Itoa(memoryLimit/10*9))
 	if s.output, err = s.process.StdoutPipe(); err == nil {
@@ -275,7 +295,8 @@ func (p *peers) removeLast(conn *grpc.ClientConn) {
 	root := caller{conn, goodToken}
 	ctx, cancel := context.WithTimeout(root.ctx(p.t.Context()), peersPatience)
 	defer cancel()
-	if _, err := adminpb.NewClusterClient(conn).Remove(ctx, &adminpb.RemoveMemberRequest{Member: "s2"}); err != nil {
+	if _, err := adminpb.NewClusterClient(conn).Remove(ctx,
+		&adminpb.RemoveMemberRequest{Member: "s2"}); err != nil {
 		p.t.Fatal(err)
 	}
 	select {
@@ -288,7 +309,8 @@ func (p *peers) removeLast(conn *grpc.ClientConn) {
 func (p *peers) members(conn *grpc.ClientConn) (names []string) {
 	p.t.Helper()
 	root := caller{conn, goodToken}
-	status, err := adminpb.NewClusterClient(conn).Status(root.ctx(p.t.Context()), &adminpb.ClusterStatusRequest{})
+	status, err := adminpb.NewClusterClient(conn).Status(root.ctx(p.t.Context()),
+		&adminpb.ClusterStatusRequest{})
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -314,7 +336,8 @@ func (p *peers) dial(address, name string) *grpc.ClientConn {
 		}
 		pool := x509.NewCertPool()
 		pool.AppendCertsFromPEM(authority)
-		security = credentials.NewTLS(&tls.Config{Certificates: []tls.Certificate{certificate}, RootCAs: pool, MinVersion: tls.VersionTLS13})
+		security = credentials.NewTLS(&tls.Config{Certificates: []tls.Certificate{certificate}, RootCAs: pool,
+			MinVersion: tls.VersionTLS13})
 	}
 	conn, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(security))
 	if err != nil {
@@ -331,10 +354,12 @@ func (p *peers) attack(ctx context.Context, name string, who identityOf, at int)
 	}
 	target := p.identity(at)
 	header := func(to string) *peerpb.Header {
-		return &peerpb.Header{Format: 1, Cluster: number(who.Cluster), From: number(who.Member), To: number(target.Member),
-			Incarnation: number(who.Incarnation), ToIncarnation: number(to), Address: fmt.Sprintf("127.0.0.9:%d", p.port)}
+		return &peerpb.Header{Format: 1, Cluster: number(who.Cluster), From: number(who.Member),
+			To: number(target.Member), Incarnation: number(who.Incarnation), ToIncarnation: number(to),
+			Address: fmt.Sprintf("127.0.0.9:%d", p.port)}
 	}
-	command := codec.AppendToEntry(codec.BeginEntry(nil, 0), &coordination.AddUser{Name: "evil", PasswordHash: "none", Administrator: true})
+	command := codec.AppendToEntry(codec.BeginEntry(nil, 0),
+		&coordination.AddUser{Name: "evil", PasswordHash: "none", Administrator: true})
 	for ctx.Err() == nil {
 		conn := p.dial(p.peer(at), name)
 		peer := peerpb.NewPeerClient(conn)
@@ -346,8 +371,10 @@ func (p *peers) attack(ctx context.Context, name string, who identityOf, at int)
 			if err != nil {
 				continue
 			}
-			message, err := proto.Marshal(&raftpb.Message{Type: raftpb.MsgApp.Enum(), From: &h.From, To: &h.To, Term: proto.Uint64(1000), Commit: proto.Uint64(5),
-				Index: proto.Uint64(4), LogTerm: proto.Uint64(1), Entries: []*raftpb.Entry{{Term: proto.Uint64(1000), Index: proto.Uint64(5), Data: command}}})
+			message, err := proto.Marshal(&raftpb.Message{Type: raftpb.MsgApp.Enum(), From: &h.From,
+				To: &h.To, Term: proto.Uint64(1000), Commit: proto.Uint64(5), Index: proto.Uint64(4),
+				LogTerm: proto.Uint64(1), Entries: []*raftpb.Entry{{Term: proto.Uint64(1000),
+					Index: proto.Uint64(5), Data: command}}})
 			if err != nil {
 				p.t.Error(err)
 			}
@@ -363,7 +390,9 @@ func (p *peers) attack(ctx context.Context, name string, who identityOf, at int)
 				}
 			}
 		}
-		_, err := relaypb.NewRelayClient(conn).Execute(ctx, &relaypb.ExecuteRequest{Command: codec.AppendCommand(nil, &coordination.AddUser{Name: "evil", PasswordHash: "none"})})
+		_, err := relaypb.NewRelayClient(conn).Execute(ctx,
+			&relaypb.ExecuteRequest{Command: codec.AppendCommand(nil,
+				&coordination.AddUser{Name: "evil", PasswordHash: "none"})})
 		if code := status.Code(err); code == codes.OK {
 			p.t.Errorf("a command of %s is executed", name)
 		}

@@ -60,7 +60,8 @@ func succeeded(answer interface {
 }
 
 func (c caller) makeDirectory(ctx context.Context, path string) error {
-	return succeeded(Ydb_Scheme_V1.NewSchemeServiceClient(c.conn).MakeDirectory(c.ctx(ctx), &Ydb_Scheme.MakeDirectoryRequest{Path: path}))
+	return succeeded(Ydb_Scheme_V1.NewSchemeServiceClient(c.conn).MakeDirectory(c.ctx(ctx),
+		&Ydb_Scheme.MakeDirectoryRequest{Path: path}))
 }
 
 func (c caller) grant(ctx context.Context, path, permission string, subjects ...string) error {
@@ -127,7 +128,8 @@ func fill(ctx context.Context, c caller) error {
 
 // manySessions opens sessions with long descriptions and long timeouts, as many as come.
 func manySessions(ctx context.Context, c caller) error {
-	_, err := raw.Open(c.ctx(ctx), c.conn, &raw.Start{Path: malNode, TimeoutMillis: 1_800_000, Description: strings.Repeat("d", 1024)})
+	_, err := raw.Open(c.ctx(ctx), c.conn, &raw.Start{Path: malNode, TimeoutMillis: 1_800_000,
+		Description: strings.Repeat("d", 1024)})
 	return err
 }
 
@@ -158,7 +160,8 @@ func notReading(ctx context.Context, address string) {
 		SessionStart: &raw.Start{Path: malNode, TimeoutMillis: 30_000}}})
 	for i := range uint64(3) {
 		add(&Ydb_Coordination.SessionRequest{Request: &Ydb_Coordination.SessionRequest_DescribeSemaphore_{
-			DescribeSemaphore: &Ydb_Coordination.SessionRequest_DescribeSemaphore{ReqId: i, Name: "large", IncludeOwners: true}}})
+			DescribeSemaphore: &Ydb_Coordination.SessionRequest_DescribeSemaphore{ReqId: i, Name: "large",
+				IncludeOwners: true}}})
 	}
 	for ctx.Err() == nil {
 		a, err := dial(address, true)
@@ -187,12 +190,15 @@ func notReadingEnds(ctx context.Context, address string) {
 	}
 	start := message(&Ydb_Coordination.SessionRequest{Request: &Ydb_Coordination.SessionRequest_SessionStart_{
 		SessionStart: &raw.Start{Path: malNode, TimeoutMillis: 30_000}}})
-	describe := message(&Ydb_Coordination.SessionRequest{Request: &Ydb_Coordination.SessionRequest_DescribeSemaphore_{
-		DescribeSemaphore: &Ydb_Coordination.SessionRequest_DescribeSemaphore{ReqId: 1, Name: "large", IncludeOwners: true}}})
+	describe := message(
+		&Ydb_Coordination.SessionRequest{Request: &Ydb_Coordination.SessionRequest_DescribeSemaphore_{
+			DescribeSemaphore: &Ydb_Coordination.SessionRequest_DescribeSemaphore{ReqId: 1, Name: "large",
+				IncludeOwners: true}}})
 	path := message(&Ydb_Scheme.DescribePathRequest{Path: deepPath + strings.Repeat("/d", 28)})
 	onConnections(true, func(a *attacker) error {
 		if a.stream == 0 {
-			if err := a.framer.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0}); err != nil {
+			if err := a.framer.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize,
+				Val: 0}); err != nil {
 				return err
 			}
 		}
@@ -221,7 +227,8 @@ func notReadingEnds(ctx context.Context, address string) {
 
 // theft takes over the good client's session, which has no protection key, and stops it.
 func (g *good) theft(ctx context.Context, c caller) error {
-	s, err := raw.Open(c.ctx(ctx), c.conn, &raw.Start{Path: nodePath, SessionId: g.session, SeqNo: 1<<64 - 1, TimeoutMillis: 60_000})
+	s, err := raw.Open(c.ctx(ctx), c.conn, &raw.Start{Path: nodePath, SessionId: g.session, SeqNo: 1<<64 - 1,
+		TimeoutMillis: 60_000})
 	if err == nil {
 		g.fail(fmt.Errorf("session %d was taken over by %q as %d", g.session, c.token, s.ID))
 	}
@@ -230,7 +237,8 @@ func (g *good) theft(ctx context.Context, c caller) error {
 
 // login logs in, and gives the token.
 func (c caller) login(ctx context.Context, user, password string) (string, error) {
-	answer, err := Ydb_Auth_V1.NewAuthServiceClient(c.conn).Login(ctx, &Ydb_Auth.LoginRequest{User: user, Password: password})
+	answer, err := Ydb_Auth_V1.NewAuthServiceClient(c.conn).Login(ctx,
+		&Ydb_Auth.LoginRequest{User: user, Password: password})
 	if err := succeeded(answer, err); err != nil {
 		return "", err
 	}
@@ -274,10 +282,12 @@ func (g *good) stolenToken(ctx context.Context, root caller) error {
 	if err != nil {
 		return err
 	}
-	if stolen.manage(ctx, "SetPassword", &adminpb.SetPasswordRequest{Name: "ann", Password: "mine"}, new(adminpb.SetPasswordResponse)) == nil {
+	if stolen.manage(ctx, "SetPassword", &adminpb.SetPasswordRequest{Name: "ann", Password: "mine"},
+		new(adminpb.SetPasswordResponse)) == nil {
 		return errors.New("a token was enough to change a password")
 	}
-	if err := root.manage(ctx, "RotateKey", &adminpb.RotateKeyRequest{}, new(adminpb.RotateKeyResponse)); err != nil {
+	if err := root.manage(ctx, "RotateKey", &adminpb.RotateKeyRequest{},
+		new(adminpb.RotateKeyResponse)); err != nil {
 		return err
 	}
 	if m, err := s.Receive(); err == nil { // pings are answered until the end
@@ -289,9 +299,11 @@ func (g *good) stolenToken(ctx context.Context, root caller) error {
 // prepare makes what the attacks need.
 func prepare(ctx context.Context, root caller) error {
 	user := caller{root.conn, userToken}
-	err := errors.Join(root.makeDirectory(ctx, malPath), root.grant(ctx, malPath, "ydb.generic.full", "user", "ann"))
+	err := errors.Join(root.makeDirectory(ctx, malPath),
+		root.grant(ctx, malPath, "ydb.generic.full", "user", "ann"))
 	if err == nil {
-		err = succeeded(Ydb_Coordination_V1.NewCoordinationServiceClient(root.conn).CreateNode(user.ctx(ctx), &Ydb_Coordination.CreateNodeRequest{Path: malNode}))
+		err = succeeded(Ydb_Coordination_V1.NewCoordinationServiceClient(root.conn).CreateNode(user.ctx(ctx),
+			&Ydb_Coordination.CreateNodeRequest{Path: malNode}))
 	}
 	if err == nil {
 		err = root.grant(ctx, nodePath, "ydb.granular.select_row", "user")
@@ -300,7 +312,8 @@ func prepare(ctx context.Context, root caller) error {
 		err = user.deepTree(ctx)
 	}
 	if err == nil {
-		err = root.manage(ctx, "Add", &adminpb.AddRequest{Name: "ann", Password: annPassword}, new(adminpb.AddResponse))
+		err = root.manage(ctx, "Add", &adminpb.AddRequest{Name: "ann", Password: annPassword},
+			new(adminpb.AddResponse))
 	}
 	if err == nil {
 		_, err = root.login(ctx, "root", rootPassword)

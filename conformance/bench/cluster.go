@@ -67,7 +67,8 @@ func measureCluster(ctx context.Context, binary, dir string, runs int, length ti
 		if i == 0 {
 			base = m.p50
 		}
-		fmt.Printf("| %s | %.0f | %s | %s | %.2f x |\n", a.name, m.perSecond, millis(m.p50), millis(m.p99), m.p50.Seconds()/base.Seconds())
+		fmt.Printf("| %s | %.0f | %s | %s | %.2f x |\n", a.name, m.perSecond, millis(m.p50), millis(m.p99),
+			m.p50.Seconds()/base.Seconds())
 	}
 	return nil
 }
@@ -114,7 +115,8 @@ func runAcquires(ctx context.Context, address string, duration time.Duration) (r
 	if len(took) == 0 {
 		return result{}, errors.New("nothing was acquired")
 	}
-	return result{float64(len(took)) / duration.Seconds(), machine.Percentile(took, 50), machine.Percentile(took, 99), len(took)}, nil
+	return result{float64(len(took)) / duration.Seconds(), machine.Percentile(took, 50),
+		machine.Percentile(took, 99), len(took)}, nil
 }
 
 // startCluster starts three servers and returns those that were started, also with an error.
@@ -153,7 +155,8 @@ func startCluster(binary, dir string) ([]*serverProcess, error) {
 
 // leaderOf asks the first server which of them leads.
 func leaderOf(ctx context.Context, binary string, servers []*serverProcess) (int, error) {
-	out, err := exec.CommandContext(ctx, binary, "cluster", "status", "--json", "--endpoint", "grpc://"+servers[0].address+"/local").Output()
+	out, err := exec.CommandContext(ctx, binary, "cluster", "status", "--json", "--endpoint",
+		"grpc://"+servers[0].address+"/local").Output()
 	if err != nil {
 		return 0, fmt.Errorf("cluster status: %w", err)
 	}

@@ -34,8 +34,10 @@ type echoLimiter struct {
 	Ydb_RateLimiter_V1.UnimplementedRateLimiterServiceServer
 }
 
-func (echoLimiter) AcquireResource(context.Context, *Ydb_RateLimiter.AcquireResourceRequest) (*Ydb_RateLimiter.AcquireResourceResponse, error) {
-	return &Ydb_RateLimiter.AcquireResourceResponse{Operation: &Ydb_Operations.Operation{Ready: true, Status: Ydb.StatusIds_SUCCESS}}, nil
+func (echoLimiter) AcquireResource(context.Context,
+	*Ydb_RateLimiter.AcquireResourceRequest) (*Ydb_RateLimiter.AcquireResourceResponse, error) {
+	return &Ydb_RateLimiter.AcquireResourceResponse{Operation: &Ydb_Operations.Operation{Ready: true,
+		Status: Ydb.StatusIds_SUCCESS}}, nil
 }
 
 // startEcho starts the empty gRPC server in a process of its own.
@@ -110,7 +112,8 @@ func measureLimiter(ctx context.Context, binary, dir string, runs, callers int, 
 		if i == 0 {
 			base = m.perSecond
 		}
-		fmt.Printf("| %s | %.0f | %s | %s | %.2f |\n", a.name, m.perSecond, millis(m.p50), millis(m.p99), m.perSecond/base)
+		fmt.Printf("| %s | %.0f | %s | %s | %.2f |\n", a.name, m.perSecond, millis(m.p50), millis(m.p99),
+			m.perSecond/base)
 	}
 	return nil
 }
@@ -124,8 +127,9 @@ func createMeasuredResource(ctx context.Context, address string) error {
 	defer raw.Close(conns)
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	request := &Ydb_RateLimiter.CreateResourceRequest{CoordinationNodePath: nodePath, Resource: &Ydb_RateLimiter.Resource{ResourcePath: limiterResource,
-		Type: &Ydb_RateLimiter.Resource_HierarchicalDrr{HierarchicalDrr: &Ydb_RateLimiter.HierarchicalDrrSettings{MaxUnitsPerSecond: limiterRate}}}}
+	request := &Ydb_RateLimiter.CreateResourceRequest{CoordinationNodePath: nodePath,
+		Resource: &Ydb_RateLimiter.Resource{ResourcePath: limiterResource,
+			Type: &Ydb_RateLimiter.Resource_HierarchicalDrr{HierarchicalDrr: &Ydb_RateLimiter.HierarchicalDrrSettings{MaxUnitsPerSecond: limiterRate}}}}
 	for {
 		answer, err := Ydb_RateLimiter_V1.NewRateLimiterServiceClient(conns[0]).CreateResource(ctx, request)
 		if err == nil && answer.GetOperation().GetStatus() == Ydb.StatusIds_SUCCESS {
@@ -146,8 +150,8 @@ func runUnits(ctx context.Context, address string, callers int, length time.Dura
 		return result{}, err
 	}
 	defer raw.Close(conns)
-	request := &Ydb_RateLimiter.AcquireResourceRequest{CoordinationNodePath: nodePath, ResourcePath: limiterResource,
-		Units: &Ydb_RateLimiter.AcquireResourceRequest_Required{Required: 1}}
+	request := &Ydb_RateLimiter.AcquireResourceRequest{CoordinationNodePath: nodePath,
+		ResourcePath: limiterResource, Units: &Ydb_RateLimiter.AcquireResourceRequest_Required{Required: 1}}
 	end := time.Now().Add(length)
 	took, failed := make([][]time.Duration, callers), make([]error, callers)
 	var calls sync.WaitGroup
@@ -159,10 +163,12 @@ func runUnits(ctx context.Context, address string, callers int, length time.Dura
 	if err := errors.Join(failed...); err != nil || len(all) == 0 {
 		return result{}, errors.Join(err, errors.New("not all was acquired"))
 	}
-	return result{float64(len(all)) / length.Seconds(), machine.Percentile(all, 50), machine.Percentile(all, 99), len(all)}, nil
+	return result{float64(len(all)) / length.Seconds(), machine.Percentile(all, 50),
+		machine.Percentile(all, 99), len(all)}, nil
 }
 
-func acquireUntil(ctx context.Context, conn *grpc.ClientConn, request *Ydb_RateLimiter.AcquireResourceRequest, end time.Time) (took []time.Duration, err error) {
+func acquireUntil(ctx context.Context, conn *grpc.ClientConn, request *Ydb_RateLimiter.AcquireResourceRequest,
+	end time.Time) (took []time.Duration, err error) {
 	client := Ydb_RateLimiter_V1.NewRateLimiterServiceClient(conn)
 	for begin := time.Now(); begin.Before(end); {
 		answer, err := client.AcquireResource(ctx, request)

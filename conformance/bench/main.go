@@ -15,25 +15,33 @@ import (
 
 func main() {
 	binary := flag.String("coordd", "bin/coordd", "the server's binary")
-	dir := flag.String("dir", "", "where the servers keep their data: a directory on the disk to measure (default: a new one beside the binary)")
+	dir := flag.String("dir", "",
+		"where the servers keep their data: a directory on the disk to measure (default: a new one beside the binary)")
 	runs := flag.Int("runs", 3, "runs of each workload; the median counts")
 	seconds := flag.Float64("seconds", 3, "length of one run")
 	idle := flag.Int("idle", 10_000, "idle sessions, 0 to leave them out")
-	attach := flag.String("attach", "", "measure the server at this address instead: one workload, for profiling")
+	attach := flag.String("attach", "",
+		"measure the server at this address instead: one workload, for profiling")
 	kind := flag.String("kind", "pairs", "with -attach: pairs, handover or list")
 	n := flag.Int("n", 64, "with -attach or -watched: sessions; with -limiter: callers")
 	onlyCluster := flag.Bool("cluster", false, "measure only one server against three")
-	onlyWatched := flag.Bool("watched", false, "measure only what a pair costs a server that is watched, and one that is not")
-	onlyLimiter := flag.Bool("limiter", false, "measure only acquires of a rate limiter against an empty gRPC server")
-	onlyStubbed := flag.Bool("stubbed", false, "measure only W1, W2, W3 and W5 beside a stub without log, in turns")
-	onlyScaling := flag.Bool("scaling", false, "measure only what operations cost beside many semaphores, sessions, nodes and waiters")
+	onlyWatched := flag.Bool("watched", false,
+		"measure only what a pair costs a server that is watched, and one that is not")
+	onlyLimiter := flag.Bool("limiter", false,
+		"measure only acquires of a rate limiter against an empty gRPC server")
+	onlyStubbed := flag.Bool("stubbed", false,
+		"measure only W1, W2, W3 and W5 beside a stub without log, in turns")
+	onlyScaling := flag.Bool("scaling", false,
+		"measure only what operations cost beside many semaphores, sessions, nodes and waiters")
 	most := scale{}
 	flag.IntVar(&most.semaphores, "semaphores", 1_000_000, "with -scaling: up to so many")
 	flag.IntVar(&most.sessions, "sessions", 50_000, "with -scaling: up to so many")
-	flag.IntVar(&most.nodes, "nodes", 9_900, "with -scaling: up to so many; there is room for 10,000 entries in all")
+	flag.IntVar(&most.nodes, "nodes", 9_900,
+		"with -scaling: up to so many; there is room for 10,000 entries in all")
 	flag.IntVar(&most.waiters, "waiters", 10_000, "with -scaling: up to so many")
 	pageFile := flag.String("page", "", "with -scaling: write the tables into this page, between its marks")
-	targetsFile := flag.String("targets", "", "with -scaling: write what was to be reached into this page, between its marks")
+	targetsFile := flag.String("targets", "",
+		"with -scaling: write what was to be reached into this page, between its marks")
 	quick := flag.Bool("quick", false, "with -stubbed: only W1 with 64 and 256 sessions")
 	against := flag.String("against", "", "with -watched or -stubbed: compare with this program as well")
 	stub := flag.Bool("stub", false, "be the stub that the bench compares with")
@@ -48,10 +56,14 @@ func main() {
 		return
 	}
 	length := time.Duration(*seconds * float64(time.Second))
-	only := func(dir string) error { return measure(context.Background(), *binary, dir, *runs, length, *idle) }
+	only := func(dir string) error {
+		return measure(context.Background(), *binary, dir, *runs, length, *idle)
+	}
 	switch {
 	case *onlyCluster:
-		only = func(dir string) error { return measureCluster(context.Background(), *binary, dir, *runs, length) }
+		only = func(dir string) error {
+			return measureCluster(context.Background(), *binary, dir, *runs, length)
+		}
 	case *onlyScaling:
 		only = func(dir string) error {
 			most.binary, most.dir, most.runs, most.length = *binary, dir, *runs, length
@@ -100,7 +112,8 @@ func serveOrMeasure(serve func() error, dir string, measure func(dir string) err
 }
 
 func measure(ctx context.Context, binary, dir string, runs int, length time.Duration, idle int) error {
-	fmt.Printf("%s, %d processors, %s, %d runs of %v\n\n", time.Now().UTC().Format(time.DateOnly), runtime.NumCPU(), runtime.Version(), runs, length)
+	fmt.Printf("%s, %d processors, %s, %d runs of %v\n\n", time.Now().UTC().Format(time.DateOnly),
+		runtime.NumCPU(), runtime.Version(), runs, length)
 	fmt.Println("| workload | sessions | per second | p50 ms | p99 ms |\n| --- | --- | --- | --- | --- |")
 	sync, stream, err := floor(ctx, dir, runs)
 	if err != nil {
@@ -113,11 +126,13 @@ func measure(ctx context.Context, binary, dir string, runs int, length time.Dura
 	if err := createNode(ctx, server.address); err != nil {
 		return err
 	}
-	one, err := row("W1 lock+unlock", 1, runs, func() (result, error) { return runPairs(ctx, server.address, 1, length) })
+	one, err := row("W1 lock+unlock", 1, runs,
+		func() (result, error) { return runPairs(ctx, server.address, 1, length) })
 	if err != nil {
 		return err
 	}
-	fmt.Printf("| W1 p50 against its floor, 2 x (fdatasync + round trip) | 1 | | %.2f x | |\n", one.p50.Seconds()/(2*(sync+stream).Seconds()))
+	fmt.Printf("| W1 p50 against its floor, 2 x (fdatasync + round trip) | 1 | | %.2f x | |\n",
+		one.p50.Seconds()/(2*(sync+stream).Seconds()))
 	if err := server.stop(); err != nil {
 		return err
 	}
@@ -135,14 +150,17 @@ func measure(ctx context.Context, binary, dir string, runs int, length time.Dura
 
 // floor measures what the disk and gRPC allow.
 func floor(ctx context.Context, dir string, runs int) (sync, stream time.Duration, err error) {
-	if sync, err = median(runs, func() (time.Duration, error) { return machine.Sync(dir) }, identity); err != nil {
+	if sync, err = median(runs, func() (time.Duration, error) { return machine.Sync(dir) },
+		identity); err != nil {
 		return 0, 0, err
 	}
-	if stream, err = median(runs, func() (time.Duration, error) { return probeStream(ctx) }, identity); err != nil {
+	if stream, err = median(runs, func() (time.Duration, error) { return probeStream(ctx) },
+		identity); err != nil {
 		return 0, 0, err
 	}
 	fmt.Printf("| floor: 200-byte write + fdatasync | | %.0f | %s | |\n", 1/sync.Seconds(), millis(sync))
-	fmt.Printf("| floor: empty gRPC stream round trip | 1 | %.0f | %s | |\n", 1/stream.Seconds(), millis(stream))
+	fmt.Printf("| floor: empty gRPC stream round trip | 1 | %.0f | %s | |\n", 1/stream.Seconds(),
+		millis(stream))
 	return sync, stream, nil
 }
 
@@ -156,7 +174,8 @@ func measureIdle(ctx context.Context, binary, dir string, n int) error {
 		return err
 	}
 	fmt.Printf("\n| W4 idle sessions | opened per second | resident KiB per session | %% of one core |\n| --- | --- | --- | --- |\n")
-	fmt.Printf("| %d | %.0f | %.1f | %.1f |\n", n, idle.openedPerSecond, idle.bytesPerSession/1024, idle.cpuPercent)
+	fmt.Printf("| %d | %.0f | %.1f | %.1f |\n", n, idle.openedPerSecond, idle.bytesPerSession/1024,
+		idle.cpuPercent)
 	return server.stop()
 }
 
@@ -203,6 +222,7 @@ func measureOne(address, kind string, n int, length time.Duration) error {
 		workload = runList
 	}
 	r, err := workload(context.Background(), address, n, length)
-	fmt.Printf("%s, %d sessions: %.0f/s, p50 %s ms, p99 %s ms\n", kind, n, r.perSecond, millis(r.p50), millis(r.p99))
+	fmt.Printf("%s, %d sessions: %.0f/s, p50 %s ms, p99 %s ms\n", kind, n, r.perSecond, millis(r.p50),
+		millis(r.p99))
 	return err
 }

@@ -48,9 +48,11 @@ func startServer(binary, dir string, more ...string) (*serverProcess, error) {
 // startServerWith is startServer with variables of the environment, which older programs do not mind where
 // they do not know them.
 func startServerWith(binary, dir string, environment []string, more ...string) (*serverProcess, error) {
-	arguments := append([]string{"serve", "--listen", "127.0.0.1:0", "--data-dir", dir, "--log-level", "error"}, more...)
+	arguments := append([]string{"serve", "--listen", "127.0.0.1:0", "--data-dir", dir, "--log-level",
+		"error"}, more...)
 	command := exec.Command(binary, arguments...)
-	command.Env = append(append(os.Environ(), "COORDD_LOOPBACK_ADMIN=true"), environment...) // a flag would end older programs
+	// a flag would end older programs
+	command.Env = append(append(os.Environ(), "COORDD_LOOPBACK_ADMIN=true"), environment...)
 	return begin(command)
 }
 

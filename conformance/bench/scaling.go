@@ -79,9 +79,10 @@ func measureScaling(ctx context.Context, s scale, pageFile, targetsFile string) 
 		}
 		text.WriteString("\n" + table)
 	}
-	head := fmt.Sprintf("%s, %d processors: %s; %s. Load before the run %s, the run took %v. Median of %d runs of %v.\n\n",
-		began.UTC().Format("2006-01-02 15:04 UTC"), runtime.NumCPU(), machine.String(), runtime.Version(), loadBefore,
-		time.Since(began).Round(time.Second), s.runs, s.length)
+	head := fmt.Sprintf(
+		"%s, %d processors: %s; %s. Load before the run %s, the run took %v. Median of %d runs of %v.\n\n",
+		began.UTC().Format("2006-01-02 15:04 UTC"), runtime.NumCPU(), machine.String(), runtime.Version(),
+		loadBefore, time.Since(began).Round(time.Second), s.runs, s.length)
 	fmt.Println(head + text.String() + "\n" + page.Targets(targets))
 	if pageFile != "" {
 		err = errors.Join(err, page.Replace(pageFile, "scaling", head+text.String()))
@@ -98,7 +99,8 @@ func (s scale) start(name string) (server *serverProcess, metrics string, err er
 	if err != nil {
 		return nil, "", err
 	}
-	server, err = startServerWith(s.binary, filepath.Join(s.dir, name), []string{"COORDD_LISTEN_HTTP=" + addresses[0]})
+	server, err = startServerWith(s.binary, filepath.Join(s.dir, name),
+		[]string{"COORDD_LISTEN_HTTP=" + addresses[0]})
 	return server, "http://" + addresses[0] + "/metrics", err
 }
 
@@ -130,7 +132,8 @@ func fill(ctx context.Context, address string, from, to int) error {
 
 // openEach opens n sessions, spread over the connections, and has each go on by itself as soon as it is open:
 // while many are being opened, the first ones have pings to answer.
-func openEach(ctx context.Context, conns []*grpc.ClientConn, n int, timeoutMillis uint64, goOn func(*raw.Session)) error {
+func openEach(ctx context.Context, conns []*grpc.ClientConn, n int, timeoutMillis uint64,
+	goOn func(*raw.Session)) error {
 	return load.Together(conns, func(first int, conn *grpc.ClientConn) error {
 		for i := first; i < n; i += len(conns) {
 			s, err := raw.Open(ctx, conn, &raw.Start{Path: nodePath, TimeoutMillis: timeoutMillis})
@@ -175,7 +178,8 @@ func spread(ctx context.Context, address string, n int, duration time.Duration) 
 			}
 			return nil
 		})
-		r = result{float64(took.Count()) / time.Since(begun).Seconds(), took.Percentile(50), took.Percentile(99), int(max(took.Count(), 1))}
+		r = result{float64(took.Count()) / time.Since(begun).Seconds(), took.Percentile(50),
+			took.Percentile(99), int(max(took.Count(), 1))}
 		return err
 	})
 	return r, err
@@ -207,11 +211,13 @@ func (s scale) repeat(server *serverProcess, n int, workload func() (result, err
 // table shows what it costs where there is more and more of something.
 func table(of, unit string, rows []grown) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "| %s | %s | of the first | p50 ms | p99 ms | server CPU, us each | of the first | server resident MiB |\n", of, unit)
+	fmt.Fprintf(&b,
+		"| %s | %s | of the first | p50 ms | p99 ms | server CPU, us each | of the first | server resident MiB |\n", of, unit)
 	b.WriteString("| --- | --- | --- | --- | --- | --- | --- | --- |\n")
 	for _, r := range rows {
-		fmt.Fprintf(&b, "| %s | %s | %.2f | %s | %s | %.1f | %.2f | %.0f |\n", page.Count(r.n), page.Number(r.best.perSecond),
-			r.best.perSecond/rows[0].best.perSecond, millis(r.best.p50), millis(r.best.p99), r.best.cpu.Seconds()*1e6,
+		fmt.Fprintf(&b, "| %s | %s | %.2f | %s | %s | %.1f | %.2f | %.0f |\n", page.Count(r.n),
+			page.Number(r.best.perSecond), r.best.perSecond/rows[0].best.perSecond, millis(r.best.p50),
+			millis(r.best.p99), r.best.cpu.Seconds()*1e6,
 			float64(r.best.cpu)/float64(max(rows[0].best.cpu, 1)), float64(r.resident)/(1<<20))
 	}
 	return b.String()
@@ -262,8 +268,8 @@ func (s scale) semaphoresAndCheckpoints(ctx context.Context) (string, []page.Tar
 		return "", nil, err
 	}
 	targets := []page.Target{
-		{Figure: fmt.Sprintf("pairs/s of 16 clients, uniformly over %s semaphores, of the same over %s", page.Count(s.semaphores), page.Count(smaller)),
-			Wanted: "at least 0.8", Limit: 0.8, Is: speed},
+		{Figure: fmt.Sprintf("pairs/s of 16 clients, uniformly over %s semaphores, of the same over %s",
+			page.Count(s.semaphores), page.Count(smaller)), Wanted: "at least 0.8", Limit: 0.8, Is: speed},
 		{Figure: "server CPU for a pair, likewise", Wanted: "at most 1.2", Limit: 1.2, AtMost: true, Is: cpu},
 	}
 	stored, target, err := s.checkpoints(ctx, many, metrics)
@@ -274,7 +280,8 @@ func (s scale) semaphoresAndCheckpoints(ctx context.Context) (string, []page.Tar
 }
 
 // inTurns returns what the speed and the processor time of a pair on many semaphores are of those on few.
-func (s scale) inTurns(ctx context.Context, many, few *serverProcess, manyRows, fewRows int) (speed, cpu float64, err error) {
+func (s scale) inTurns(ctx context.Context, many, few *serverProcess, manyRows, fewRows int) (speed,
+	cpu float64, err error) {
 	var speeds, cpus []float64
 	for round := range s.runs + 2 {
 		var turns [2]turn
@@ -284,7 +291,10 @@ func (s scale) inTurns(ctx context.Context, many, few *serverProcess, manyRows, 
 			if of == 1 {
 				server, rows = few, fewRows
 			}
-			turns[of], err = contestant{process: server}.take(func(address string) (result, error) { return spread(ctx, address, rows, s.length) })
+			turns[of], err = contestant{process: server}.take(func(address string) (result,
+				error) {
+				return spread(ctx, address, rows, s.length)
+			})
 			if err != nil {
 				return 0, 0, err
 			}
@@ -317,7 +327,8 @@ func checkpointsOf(ctx context.Context, metrics string) (stored, error) {
 	lines := bufio.NewScanner(answer.Body)
 	for lines.Scan() {
 		var value float64
-		if name, text, ok := strings.Cut(lines.Text(), " "); ok && strings.HasPrefix(name, "coordd_checkpoint_") {
+		if name, text, ok := strings.Cut(lines.Text(), " "); ok &&
+			strings.HasPrefix(name, "coordd_checkpoint_") {
 			if _, err := fmt.Sscan(text, &value); err == nil {
 				found[name] = value
 			}
@@ -326,7 +337,8 @@ func checkpointsOf(ctx context.Context, metrics string) (stored, error) {
 	if _, there := found["coordd_checkpoint_duration_seconds_count"]; !there {
 		return stored{}, fmt.Errorf("%s says nothing of checkpoints: %s", metrics, answer.Status)
 	}
-	return stored{int(found["coordd_checkpoint_duration_seconds_count"]), found["coordd_checkpoint_duration_seconds_sum"],
+	return stored{int(found["coordd_checkpoint_duration_seconds_count"]),
+		found["coordd_checkpoint_duration_seconds_sum"],
 		time.UnixMicro(int64(found["coordd_checkpoint_timestamp_seconds"] * 1e6))}, lines.Err()
 }
 
@@ -360,7 +372,8 @@ const (
 
 // checkpoints has busy clients lock and unlock at half of what they can, until some checkpoints have been
 // stored meanwhile, and compares the pairs during these with the others.
-func (s scale) checkpoints(ctx context.Context, server *serverProcess, metrics string) (string, page.Target, error) {
+func (s scale) checkpoints(ctx context.Context, server *serverProcess, metrics string) (string, page.Target,
+	error) {
 	most, err := spread(ctx, server.address, s.semaphores, s.length)
 	if err != nil {
 		return "", page.Target{}, err
@@ -381,10 +394,12 @@ func (s scale) checkpoints(ctx context.Context, server *serverProcess, metrics s
 	var spans []span
 	begun := time.Now()
 	before, err := checkpointsOf(ctx, metrics)
-	for err == nil && len(spans) < wantedCheckpoints && time.Since(begun) < checkpointPatience && len(ended) == 0 {
+	for err == nil && len(spans) < wantedCheckpoints && time.Since(begun) < checkpointPatience &&
+		len(ended) == 0 {
 		time.Sleep(time.Second)
 		var now stored
-		if now, err = checkpointsOf(ctx, metrics); err == nil && now.count > before.count { // one, as they are seconds apart
+		// one, as they are seconds apart
+		if now, err = checkpointsOf(ctx, metrics); err == nil && now.count > before.count {
 			lasted := time.Duration((now.seconds - before.seconds) * float64(time.Second))
 			spans = append(spans, span{now.lastDone.Add(-lasted), now.lastDone})
 			before = now
@@ -397,7 +412,9 @@ func (s scale) checkpoints(ctx context.Context, server *serverProcess, metrics s
 	var during, otherwise []time.Duration
 	for _, one := range slices.Concat(samples...) {
 		end := one.begun.Add(one.took)
-		if slices.ContainsFunc(spans, func(s span) bool { return one.begun.Before(s.done) && end.After(s.begun) }) {
+		if slices.ContainsFunc(spans, func(s span) bool {
+			return one.begun.Before(s.done) && end.After(s.begun)
+		}) {
 			during = append(during, one.took)
 		} else {
 			otherwise = append(otherwise, one.took)
@@ -416,7 +433,8 @@ func (s scale) checkpoints(ctx context.Context, server *serverProcess, metrics s
 	with99, without99 := machine.Percentile(during, 99), machine.Percentile(otherwise, 99)
 	target.Is = with99.Seconds() / without99.Seconds()
 	if len(during) < wantedPairs {
-		target.Missing = fmt.Sprintf("only %d pairs fell into a checkpoint, %d are wanted", len(during), wantedPairs)
+		target.Missing = fmt.Sprintf("only %d pairs fell into a checkpoint, %d are wanted", len(during),
+			wantedPairs)
 	}
 	text := fmt.Sprintf("16 clients at half of what they can, %s pairs/s, uniformly over %s semaphores, while %d checkpoints were stored (the longest took %.1f s):\n\n",
 		page.Number(most.perSecond/2), page.Count(s.semaphores), len(spans), longest.Seconds())
@@ -425,7 +443,8 @@ func (s scale) checkpoints(ctx context.Context, server *serverProcess, metrics s
 		name string
 		took []time.Duration
 	}{{"while a checkpoint is stored", during}, {"otherwise", otherwise}} {
-		text += fmt.Sprintf("| %s | %s | %s | %s |\n", row.name, page.Count(len(row.took)), millis(machine.Percentile(row.took, 50)), millis(machine.Percentile(row.took, 99)))
+		text += fmt.Sprintf("| %s | %s | %s | %s |\n", row.name, page.Count(len(row.took)),
+			millis(machine.Percentile(row.took, 50)), millis(machine.Percentile(row.took, 99)))
 	}
 	return text, target, nil
 }
@@ -471,12 +490,15 @@ func (s scale) idleSessions(ctx context.Context) (string, error) {
 	made := 0
 	for _, n := range upTo(10, s.sessions) {
 		lost := make(chan error, n)
-		answer := func(session *raw.Session) { _, err := session.Receive(); lost <- err } // pings, until the end
+		// pings, until the end
+		answer := func(session *raw.Session) { _, err := session.Receive(); lost <- err }
 		if err := openEach(ctx, conns, n-made, 30_000, answer); err != nil {
 			return "", err
 		}
 		made = n
-		g, err := s.repeat(server, n, func() (result, error) { return runPairs(ctx, server.address, busyClients, s.length) })
+		g, err := s.repeat(server, n, func() (result, error) {
+			return runPairs(ctx, server.address, busyClients, s.length)
+		})
 		if err != nil {
 			return "", err
 		}
@@ -528,13 +550,15 @@ func (s scale) manyNodes(ctx context.Context) (string, error) {
 }
 
 // pairsOfNodes is W1 with a node for each of the busy clients.
-func pairsOfNodes(ctx context.Context, conns []*grpc.ClientConn, path func(client int) string, duration time.Duration) (result, error) {
+func pairsOfNodes(ctx context.Context, conns []*grpc.ClientConn, path func(client int) string,
+	duration time.Duration) (result, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	sessions := make([]*raw.Session, busyClients)
 	names := load.Pairs.Semaphores("", busyClients)
 	err := load.Together(sessions, func(i int, _ *raw.Session) (err error) {
-		if sessions[i], err = raw.Open(ctx, conns[i%len(conns)], &raw.Start{Path: path(i), TimeoutMillis: 30_000}); err != nil {
+		if sessions[i], err = raw.Open(ctx, conns[i%len(conns)],
+			&raw.Start{Path: path(i), TimeoutMillis: 30_000}); err != nil {
 			return err
 		}
 		return sessions[i].Create(names[i], 1)
@@ -545,7 +569,8 @@ func pairsOfNodes(ctx context.Context, conns []*grpc.ClientConn, path func(clien
 	over, took := make(chan struct{}), new(load.Histogram)
 	defer time.AfterFunc(duration, func() { close(over) }).Stop()
 	elapsed, err := load.Run(load.Pairs, "", sessions, over, took)
-	return result{float64(took.Count()) / elapsed.Seconds(), took.Percentile(50), took.Percentile(99), int(max(took.Count(), 1))}, err
+	return result{float64(took.Count()) / elapsed.Seconds(), took.Percentile(50), took.Percentile(99),
+		int(max(took.Count(), 1))}, err
 }
 
 // manyWaiters measures hand-overs of one semaphore among more and more sessions, all of which wait for it.
@@ -579,7 +604,8 @@ func (s scale) manyWaiters(ctx context.Context) (string, error) {
 
 // queue has n sessions hand a semaphore over, and counts from when all of them are in its queue. The times
 // are those from when one has it, and lets go at once, to when the next one has it.
-func queue(ctx context.Context, server *serverProcess, name string, n int, duration time.Duration) (turn, error) {
+func queue(ctx context.Context, server *serverProcess, name string, n int, duration time.Duration) (turn,
+	error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	conns, err := raw.Dial(server.address, min(n, connections))
@@ -651,7 +677,8 @@ func queue(ctx context.Context, server *serverProcess, name string, n int, durat
 	}
 	time.Sleep(duration)
 	steps, elapsed := handed.Load(), time.Since(begun)
-	r := result{float64(steps) / elapsed.Seconds(), took.Percentile(50), took.Percentile(99), int(max(steps, 1))}
+	r := result{float64(steps) / elapsed.Seconds(), took.Percentile(50), took.Percentile(99),
+		int(max(steps, 1))}
 	after, err := server.cpu()
 	if steps == 0 {
 		err = errors.Join(err, errors.New("nothing was handed over"))

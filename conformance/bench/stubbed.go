@@ -44,7 +44,8 @@ func startStub() (*serverProcess, error) {
 }
 
 // measureStubbed has the server, the stub and, if there is one, another program do the same in turns.
-func measureStubbed(ctx context.Context, binary, against, dir string, runs int, length time.Duration, quick bool) error {
+func measureStubbed(ctx context.Context, binary, against, dir string, runs int, length time.Duration,
+	quick bool) error {
 	var servers []contestant
 	defer func() {
 		for _, s := range servers {
@@ -63,12 +64,16 @@ func measureStubbed(ctx context.Context, binary, against, dir string, runs int, 
 	if err := add("stub", startStub); err != nil {
 		return err
 	}
-	if err := add("coordd", func() (*serverProcess, error) { return startServer(binary, filepath.Join(dir, "stubbed")) }); err != nil {
+	if err := add("coordd", func() (*serverProcess, error) {
+		return startServer(binary, filepath.Join(dir, "stubbed"))
+	}); err != nil {
 		return err
 	}
 	if against != "" {
 		name := filepath.Base(against)
-		if err := add(name, func() (*serverProcess, error) { return startServer(against, filepath.Join(dir, "against")) }); err != nil {
+		if err := add(name, func() (*serverProcess, error) {
+			return startServer(against, filepath.Join(dir, "against"))
+		}); err != nil {
 			return err
 		}
 	}
@@ -79,7 +84,8 @@ func measureStubbed(ctx context.Context, binary, against, dir string, runs int, 
 		sizes = []int{64, 256}
 	}
 	for _, n := range sizes {
-		if err := takeTurns("W1 lock+unlock", n, runs, servers, func(address string) (result, error) { return runPairs(ctx, address, n, length) }); err != nil {
+		if err := takeTurns("W1 lock+unlock", n, runs, servers,
+			func(address string) (result, error) { return runPairs(ctx, address, n, length) }); err != nil {
 			return err
 		}
 	}
@@ -87,21 +93,28 @@ func measureStubbed(ctx context.Context, binary, against, dir string, runs int, 
 		return nil
 	}
 	for _, n := range []int{8, 64} {
-		if err := takeTurns("W2 hand-over", n, runs, servers, func(address string) (result, error) { return runHandover(ctx, address, n, length) }); err != nil {
+		if err := takeTurns("W2 hand-over", n, runs, servers,
+			func(address string) (result, error) {
+				return runHandover(ctx, address, n,
+					length)
+			}); err != nil {
 			return err
 		}
 	}
 	for _, n := range []int{100, 1000} {
-		if err := takeTurns("W3 all watchers notified", n, runs, servers, func(address string) (result, error) { return runWatch(ctx, address, n, 30) }); err != nil {
+		if err := takeTurns("W3 all watchers notified", n, runs, servers,
+			func(address string) (result, error) { return runWatch(ctx, address, n, 30) }); err != nil {
 			return err
 		}
 	}
-	return takeTurns("W5 list of a group", 1000, runs, servers, func(address string) (result, error) { return runList(ctx, address, 1000, length) })
+	return takeTurns("W5 list of a group", 1000, runs, servers,
+		func(address string) (result, error) { return runList(ctx, address, 1000, length) })
 }
 
 // takeTurns prints what a workload gives on each of the servers, and what it is of what it gives on the first
 // one in the same round.
-func takeTurns(name string, n, runs int, servers []contestant, workload func(address string) (result, error)) error {
+func takeTurns(name string, n, runs int, servers []contestant,
+	workload func(address string) (result, error)) error {
 	turns := make([][]turn, len(servers))
 	for round := range runs {
 		for i := range servers { // each is the first one in turn
@@ -126,8 +139,9 @@ func takeTurns(name string, n, runs int, servers []contestant, workload func(add
 	for i, s := range servers {
 		m := middle(slices.Clone(turns[i]), speed)
 		cost := middle(slices.Clone(turns[i]), cpu).cpu
-		fmt.Printf("| %s | %d | %s | %.0f | %s | %s | %.1f | %.2f | %.2f |\n", name, n, s.name, m.perSecond, millis(m.p50), millis(m.p99),
-			float64(cost)/float64(time.Microsecond), ratios(turns[i], speed), ratios(turns[i], cpu))
+		fmt.Printf("| %s | %d | %s | %.0f | %s | %s | %.1f | %.2f | %.2f |\n", name, n, s.name, m.perSecond,
+			millis(m.p50), millis(m.p99), float64(cost)/float64(time.Microsecond), ratios(turns[i], speed),
+			ratios(turns[i], cpu))
 	}
 	return nil
 }

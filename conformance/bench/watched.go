@@ -46,7 +46,8 @@ type cost struct {
 // metrics are read and whose nodes, semaphores and sessions are listed all the time. What is counted for the
 // metrics, and the events, cannot be turned off: against is another program without them, which the one that
 // nobody watches is compared with.
-func measureWatched(ctx context.Context, binary, against, dir string, runs, sessions int, length time.Duration) error {
+func measureWatched(ctx context.Context, binary, against, dir string, runs, sessions int,
+	length time.Duration) error {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return err
@@ -65,7 +66,8 @@ func measureWatched(ctx context.Context, binary, against, dir string, runs, sess
 		if kind.binary == "" {
 			continue
 		}
-		s, err := startWatched(kind.name, kind.binary, filepath.Join(dir, fmt.Sprint("watched-", len(servers))), kind.watched)
+		s, err := startWatched(kind.name, kind.binary,
+			filepath.Join(dir, fmt.Sprint("watched-", len(servers))), kind.watched)
 		if err != nil {
 			return err
 		}
@@ -81,7 +83,8 @@ func measureWatched(ctx context.Context, binary, against, dir string, runs, sess
 			}
 		}
 	}
-	fmt.Printf("%s, %d processors, %s, %d runs of %v with %d sessions\n\n", time.Now().UTC().Format(time.DateOnly), runtime.NumCPU(), runtime.Version(), runs, length, sessions)
+	fmt.Printf("%s, %d processors, %s, %d runs of %v with %d sessions\n\n",
+		time.Now().UTC().Format(time.DateOnly), runtime.NumCPU(), runtime.Version(), runs, length, sessions)
 	fmt.Println("| server | processor us a pair | against the one above | middle half of the runs | allocations a pair | bytes a pair |")
 	fmt.Println("| --- | --- | --- | --- | --- | --- |")
 	for i, s := range servers {
@@ -108,7 +111,8 @@ func (s *watchedServer) printLook(ctx context.Context) error {
 		}
 	}
 	after, err := s.process.cpu()
-	fmt.Printf("\nA look at all metrics and all listings costs the server %s ms of processor time.\n", millis((after-before)/looks))
+	fmt.Printf("\nA look at all metrics and all listings costs the server %s ms of processor time.\n",
+		millis((after-before)/looks))
 	return err
 }
 
@@ -130,7 +134,8 @@ func startWatched(name, binary, dir string, watched bool) (*watchedServer, error
 		}
 	}
 	var err error
-	s.process, err = startServerWith(binary, filepath.Join(dir, "data"), []string{"COORDD_LISTEN_HTTP=" + monitoring, "COORDD_DEBUG_HTTP=" + s.debug})
+	s.process, err = startServerWith(binary, filepath.Join(dir, "data"),
+		[]string{"COORDD_LISTEN_HTTP=" + monitoring, "COORDD_DEBUG_HTTP=" + s.debug})
 	return s, err
 }
 
@@ -179,9 +184,10 @@ func (s *watchedServer) measure(ctx context.Context, sessions int, length time.D
 // allocated is how many objects, of how many bytes, the server has allocated since its start; 0 where it does
 // not tell.
 func (s *watchedServer) allocated() (objects, bytes float64) {
-	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return listen.DialSocket(ctx, s.debug)
-	}}}
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return listen.DialSocket(ctx, s.debug)
+		}}}
 	response, err := client.Get("http://localhost/debug/pprof/heap?debug=1")
 	if err != nil {
 		return 0, 0
@@ -278,6 +284,6 @@ func (s *watchedServer) print(above *watchedServer) {
 	if objects >= 0 {
 		allocations = fmt.Sprintf("%.1f | %.0f |", objects, bytes)
 	}
-	fmt.Printf("| %s | %.1f | %.3f x | %.3f to %.3f | %s\n", s.name, float64(cpu)/float64(time.Microsecond), ratios[len(ratios)/2],
-		ratios[len(ratios)/4], ratios[len(ratios)*3/4], allocations)
+	fmt.Printf("| %s | %.1f | %.3f x | %.3f to %.3f | %s\n", s.name, float64(cpu)/float64(time.Microsecond),
+		ratios[len(ratios)/2], ratios[len(ratios)/4], ratios[len(ratios)*3/4], allocations)
 }

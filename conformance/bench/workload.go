@@ -18,7 +18,8 @@ const nodePath = "/local/bench"
 var connections = 16
 
 // openSessions opens n sessions, spread over the connections.
-func openSessions(ctx context.Context, conns []*grpc.ClientConn, n int, timeoutMillis uint64) ([]*raw.Session, error) {
+func openSessions(ctx context.Context, conns []*grpc.ClientConn, n int, timeoutMillis uint64) ([]*raw.Session,
+	error) {
 	sessions := make([]*raw.Session, n)
 	err := load.Together(conns, func(first int, conn *grpc.ClientConn) error {
 		for i := first; i < n; i += len(conns) {
@@ -99,13 +100,19 @@ func runWatch(ctx context.Context, address string, n, rounds int) (result, error
 	}
 	var took []time.Duration
 	for round := range rounds {
-		if err := load.Together(watchers, func(_ int, s *raw.Session) error { _, err := s.Describe(name, true); return err }); err != nil {
+		if err := load.Together(watchers, func(_ int, s *raw.Session) error {
+			_, err := s.Describe(name, true)
+			return err
+		}); err != nil {
 			return result{}, err
 		}
 		start := time.Now()
 		heard := make(chan error, 1)
 		go func() {
-			heard <- load.Together(watchers, func(_ int, s *raw.Session) error { _, err := s.Receive(); return err })
+			heard <- load.Together(watchers, func(_ int, s *raw.Session) error {
+				_, err := s.Receive()
+				return err
+			})
 		}()
 		if err := writer.Update(name, fmt.Appendf(nil, "%d %d", start.UnixNano(), round)); err != nil {
 			return result{}, err
@@ -140,7 +147,8 @@ func runList(ctx context.Context, address string, members int, duration time.Dur
 		return result{}, err
 	}
 	data := make([]byte, 64)
-	if err := load.Together(sessions[:members], func(_ int, s *raw.Session) error { return s.Hold(name, data) }); err != nil {
+	if err := load.Together(sessions[:members],
+		func(_ int, s *raw.Session) error { return s.Hold(name, data) }); err != nil {
 		return result{}, err
 	}
 	took := new(load.Histogram)
@@ -174,7 +182,8 @@ type idleResult struct {
 }
 
 // runIdle is W4: sessions that do nothing but answer pings.
-func runIdle(ctx context.Context, server *serverProcess, n int, settle, measure time.Duration) (idleResult, error) {
+func runIdle(ctx context.Context, server *serverProcess, n int, settle, measure time.Duration) (idleResult,
+	error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	conns, err := raw.Dial(server.address, connections)

@@ -62,7 +62,8 @@ const (
 )
 
 func newClient(number int, seed uint64) *client {
-	c := &client{number: number, random: rand.New(rand.NewPCG(seed, uint64(number))), pulse: pulse{timeout: 60 * time.Second}}
+	c := &client{number: number, random: rand.New(rand.NewPCG(seed, uint64(number))),
+		pulse: pulse{timeout: 60 * time.Second}}
 	c.own = belief{name: ownName(number), possible: []relation{none}, data: []uint64{0}}
 	for i := range sharedSemaphores {
 		c.shared = append(c.shared, &belief{name: fmt.Sprintf("shared-%d", i), possible: []relation{none}})
@@ -230,9 +231,11 @@ func (c *client) compare(b *belief, d *Ydb_Coordination.SemaphoreDescription) er
 	case !slices.Contains(b.possible, now):
 		return fmt.Errorf("session %d is %s of %s, acknowledged was one of %v", c.id, now, b.name, b.possible)
 	case link != nil && !slices.Contains(b.count, link.GetCount()):
-		return fmt.Errorf("session %d has count %d of %s, acknowledged was one of %v", c.id, link.GetCount(), b.name, b.count)
+		return fmt.Errorf("session %d has count %d of %s, acknowledged was one of %v", c.id, link.GetCount(),
+			b.name, b.count)
 	case link != nil && b.order != 0 && link.GetOrderId() != b.order:
-		return fmt.Errorf("session %d has order id %d at %s, was %d", c.id, link.GetOrderId(), b.name, b.order)
+		return fmt.Errorf("session %d has order id %d at %s, was %d", c.id, link.GetOrderId(), b.name,
+			b.order)
 	}
 	b.possible, b.count, b.order = []relation{now}, nil, 0
 	if now == waiting {
@@ -357,7 +360,8 @@ func (c *client) describeOwn() error {
 func (c *client) attach(ctx context.Context, conn *grpc.ClientConn) error {
 	c.seqNo++
 	s, err := raw.OpenHeard(ctx, conn, &raw.Start{Path: nodePath, SessionId: c.id, SeqNo: c.seqNo,
-		TimeoutMillis: uint64(c.pulse.timeout.Milliseconds()), ProtectionKey: fmt.Appendf(nil, "key-%d", c.number)}, c.hear)
+		TimeoutMillis: uint64(c.pulse.timeout.Milliseconds()),
+		ProtectionKey: fmt.Appendf(nil, "key-%d", c.number)}, c.hear)
 	if err != nil {
 		return fmt.Errorf("session %d of client %d: %w", c.id, c.number, err)
 	}

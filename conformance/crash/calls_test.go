@@ -46,8 +46,9 @@ func newCaller(x *exercise, server int) (*caller, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &caller{server: server, conns: conns, nodes: Ydb_Coordination_V1.NewCoordinationServiceClient(conns[0]),
-		violations: &x.violations, fallible: &x.fallible, gate: &x.gate}, nil
+	return &caller{server: server, conns: conns,
+		nodes: Ydb_Coordination_V1.NewCoordinationServiceClient(conns[0]), violations: &x.violations,
+		fallible: &x.fallible, gate: &x.gate}, nil
 }
 
 // run calls until ctx is done.
@@ -104,7 +105,8 @@ func (c *caller) call(ctx context.Context) error {
 	}
 	err := fmt.Errorf("%s %s: %v", what, path, operation)
 	if operation.GetStatus() != Ydb.StatusIds_UNAVAILABLE {
-		c.violations.add("call %d through server %d: %v", c.calls.Load(), c.server, err) // whatever happened to its server
+		// whatever happened to its server
+		c.violations.add("call %d through server %d: %v", c.calls.Load(), c.server, err)
 	}
 	return err
 }

@@ -53,7 +53,8 @@ func newCluster(t *testing.T, cuttable bool) *cluster {
 // newClusterOf starts servers that run one program and are managed with another.
 func newClusterOf(t *testing.T, program, binary string, cuttable bool) *cluster {
 	t.Helper()
-	c := &cluster{binary: binary, programs: [servers]string{program, program, program}, dir: t.TempDir(), logs: t.ArtifactDir(), processes: make([]*process, servers)}
+	c := &cluster{binary: binary, programs: [servers]string{program, program, program}, dir: t.TempDir(),
+		logs: t.ArtifactDir(), processes: make([]*process, servers)}
 	for i := range servers {
 		c.listen = append(c.listen, freeAddress(t))
 		c.peer = append(c.peer, freeAddress(t))
@@ -110,10 +111,13 @@ func (c *cluster) start(i int) error {
 
 // arguments are those of `coordd serve` for a server.
 func (c *cluster) arguments(i int) []string {
-	args := []string{"--listen", c.listen[i], "--data-dir", c.dataDir(i), "--name", c.names[i], "--listen-peer", c.peer[i], "--insecure-peers", "--log-level", cmp.Or(os.Getenv("COORDD_TEST_LOG"), "info")}
+	args := []string{"--listen", c.listen[i], "--data-dir", c.dataDir(i), "--name", c.names[i],
+		"--listen-peer", c.peer[i], "--insecure-peers", "--log-level",
+		cmp.Or(os.Getenv("COORDD_TEST_LOG"), "info")}
 	if c.replaced[i] > 0 {
 		a, b := others(i)
-		args = append(args, "--join", c.peerAddress(a)+","+c.peerAddress(b), "--advertise-peer", c.peerAddress(i))
+		args = append(args, "--join", c.peerAddress(a)+","+c.peerAddress(b), "--advertise-peer",
+			c.peerAddress(i))
 	} else {
 		var initial []string
 		for j := range servers {
@@ -230,7 +234,8 @@ func hello(ctx context.Context, address string) (*peerpb.HelloResponse, error) {
 // awaitLeader waits until all three servers name the same leader.
 func (c *cluster) awaitLeader(ctx context.Context) (int, error) {
 	var leaders []int
-	for deadline := time.Now().Add(clusterPatience); time.Now().Before(deadline) && ctx.Err() == nil; time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(clusterPatience); time.Now().Before(deadline) &&
+		ctx.Err() == nil; time.Sleep(5 * time.Millisecond) {
 		leaders = c.whoLeads(ctx)
 		if leaders[0] >= 0 && leaders[0] == leaders[1] && leaders[1] == leaders[2] {
 			return leaders[0], nil
@@ -262,5 +267,6 @@ func (v *violations) err() error {
 	if len(v.list) == 0 {
 		return nil
 	}
-	return fmt.Errorf("%d violations, the first: %s", len(v.list), strings.Join(v.list[:min(3, len(v.list))], "; "))
+	return fmt.Errorf("%d violations, the first: %s", len(v.list),
+		strings.Join(v.list[:min(3, len(v.list))], "; "))
 }

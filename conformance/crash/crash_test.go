@@ -45,7 +45,8 @@ func TestCrashKill9(t *testing.T) {
 		rounds = n
 	}
 	seed := seedOf(t)
-	r := &rig{binary: build(t), dir: filepath.Join(t.TempDir(), "data"), random: rand.New(rand.NewPCG(seed, 0)), address: freeAddress(t)}
+	r := &rig{binary: build(t), dir: filepath.Join(t.TempDir(), "data"),
+		random: rand.New(rand.NewPCG(seed, 0)), address: freeAddress(t)}
 	for i := range clients {
 		r.clients = append(r.clients, newClient(i, seed))
 	}
@@ -64,7 +65,8 @@ func TestCrashKill9(t *testing.T) {
 	}
 	t.Logf("%d rounds, %d acknowledged requests, last order id %d", rounds, acked, r.lastOrder)
 	if acked < 20*rounds {
-		t.Fatalf("only %d requests were acknowledged in %d rounds: too little load to prove anything", acked, rounds)
+		t.Fatalf("only %d requests were acknowledged in %d rounds: too little load to prove anything", acked,
+			rounds)
 	}
 	if err := r.process.Process.Kill(); err != nil {
 		t.Fatal(err)
@@ -73,7 +75,8 @@ func TestCrashKill9(t *testing.T) {
 }
 
 // longForm is what the make targets of this package ask for, by the number of rounds.
-var longForm = os.Getenv("CRASH_ROUNDS")+os.Getenv("CLUSTER_ROUNDS")+os.Getenv("CLUSTER_SAMPLES")+os.Getenv("UPGRADE_TEST") != ""
+var longForm = os.Getenv(
+	"CRASH_ROUNDS")+os.Getenv("CLUSTER_ROUNDS")+os.Getenv("CLUSTER_SAMPLES")+os.Getenv("UPGRADE_TEST") != ""
 
 // besideOthers lets the short forms run at once; the long ones measure.
 func besideOthers(t *testing.T) {
@@ -247,7 +250,8 @@ func (r *rig) compare(round int) error {
 			return err
 		}
 		if d.GetCount() > sharedLimit || (len(d.GetWaiters()) > 0 && d.GetCount() < sharedLimit) {
-			return fmt.Errorf("%s has %d tokens held and %d waiters", d.GetName(), d.GetCount(), len(d.GetWaiters()))
+			return fmt.Errorf("%s has %d tokens held and %d waiters", d.GetName(), d.GetCount(),
+				len(d.GetWaiters()))
 		}
 		for _, link := range append(d.GetOwners(), d.GetWaiters()...) {
 			last = max(last, link.GetOrderId())

@@ -32,7 +32,8 @@ func checkDigests(dirs []string, seen func(*coordination.Entry)) error {
 		if i == 0 {
 			first = digest
 		} else if digest != first {
-			return fmt.Errorf("at entry %d %s has digest %016x, %s has %016x", last, dirs[0], first, dir, digest)
+			return fmt.Errorf("at entry %d %s has digest %016x, %s has %016x", last, dirs[0], first, dir,
+				digest)
 		}
 	}
 	return nil

@@ -117,7 +117,9 @@ func (x *exercise) begin(seed uint64, load string) {
 		x.loads = make([]*sdkLoad, servers)
 		var starting sync.WaitGroup
 		for i := range servers {
-			starting.Go(func() { x.loads[i] = startLoad(x.t, load, i, x.listen, seed, &x.violations, &x.fallible) })
+			starting.Go(func() {
+				x.loads[i] = startLoad(x.t, load, i, x.listen, seed, &x.violations, &x.fallible)
+			})
 		}
 		starting.Wait()
 	}
@@ -184,8 +186,9 @@ func (x *exercise) hit(f fault) error {
 			gap = max(gap, longest)
 		}
 	}
-	x.t.Logf("%2d %s, leader %d, %s: %v in all, %d operations, longest silence of a stream that went on %v", x.round, f.name, leader, x.notes,
-		time.Since(begin).Round(time.Millisecond), x.operations()-before, gap.Round(time.Millisecond))
+	x.t.Logf("%2d %s, leader %d, %s: %v in all, %d operations, longest silence of a stream that went on %v",
+		x.round, f.name, leader, x.notes, time.Since(begin).Round(time.Millisecond), x.operations()-before,
+		gap.Round(time.Millisecond))
 	return x.check()
 }
 
@@ -333,7 +336,8 @@ func openAt(ctx context.Context, address, node string) (*raw.Session, func(), er
 	}
 	ctx, cancel := context.WithTimeout(ctx, clusterPatience)
 	closeSession := func() { cancel(); raw.Close(conns) }
-	s, err := raw.Open(ctx, conns[0], &raw.Start{Path: node, TimeoutMillis: uint64(sessionTimeout.Milliseconds())})
+	s, err := raw.Open(ctx, conns[0], &raw.Start{Path: node,
+		TimeoutMillis: uint64(sessionTimeout.Milliseconds())})
 	if err != nil {
 		closeSession()
 	}
@@ -370,7 +374,8 @@ func (x *exercise) end(faults int) {
 	if n := x.operations(); n < int64(200*faults) {
 		x.t.Errorf("only %d operations during %d faults: too little load to prove anything", n, faults)
 	}
-	x.t.Logf("%d faults, %d operations, %d sessions ran out, last order id %d", faults, x.operations(), x.expired(), x.lastOrder)
+	x.t.Logf("%d faults, %d operations, %d sessions ran out, last order id %d", faults, x.operations(),
+		x.expired(), x.lastOrder)
 	for i := range servers {
 		if err := catchUp(x.ctx, x.listen[i]); err != nil {
 			x.t.Fatal(err)
@@ -415,7 +420,8 @@ func (x *exercise) fill(server int) error {
 	var writing sync.WaitGroup
 	for i := range writers {
 		writing.Go(func() {
-			errs[i] = fillOne(x.ctx, conns[i%len(conns)], fmt.Sprintf("fill-%d", i), each, make([]byte, bytes))
+			errs[i] = fillOne(x.ctx, conns[i%len(conns)], fmt.Sprintf("fill-%d", i), each,
+				make([]byte, bytes))
 		})
 	}
 	writing.Wait()
@@ -425,7 +431,8 @@ func (x *exercise) fill(server int) error {
 func fillOne(ctx context.Context, conn *grpc.ClientConn, name string, times int, data []byte) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	s, err := raw.Open(ctx, conn, &raw.Start{Path: nodePath, TimeoutMillis: uint64(sessionTimeout.Milliseconds())})
+	s, err := raw.Open(ctx, conn, &raw.Start{Path: nodePath,
+		TimeoutMillis: uint64(sessionTimeout.Milliseconds())})
 	if err != nil {
 		return err
 	}

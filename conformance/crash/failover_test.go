@@ -30,7 +30,8 @@ func TestClusterFailOver(t *testing.T) {
 		times = n
 	}
 	seed := seedOf(t)
-	x := &exercise{t: t, random: rand.New(rand.NewPCG(seed, 0)), dwellMost: time.Millisecond, cluster: newCluster(t, false)}
+	x := &exercise{t: t, random: rand.New(rand.NewPCG(seed, 0)), dwellMost: time.Millisecond,
+		cluster: newCluster(t, false)}
 	x.begin(seed, "")
 	kinds := []fault{
 		{"kill -9 the leader", func(x *exercise) error { return x.killServer(x.leader) }},
@@ -52,7 +53,8 @@ func TestClusterFailOver(t *testing.T) {
 		at := func(share float64) string {
 			return fmt.Sprintf("%.0f", float64(list[int(share*float64(len(list)-1))].Microseconds())/1000)
 		}
-		table += fmt.Sprintf("| %s | %d | %s | %s | %s |\n", kinds[kind].name, len(list), at(0.5), at(0.9), at(1))
+		table += fmt.Sprintf("| %s | %d | %s | %s | %s |\n", kinds[kind].name, len(list), at(0.5), at(0.9),
+			at(1))
 	}
 	t.Log(table)
 }

@@ -217,7 +217,8 @@ func (x *exercise) leaveServerBehind(f int) error {
 	if err = errors.Join(err, p.resume()); err != nil {
 		return err
 	}
-	return x.await("the follower takes a checkpoint", func() bool { return x.logged(f, tookCheckpoint) > before })
+	return x.await("the follower takes a checkpoint",
+		func() bool { return x.logged(f, tookCheckpoint) > before })
 }
 
 // tookCheckpoint is what a server logs when it has installed a checkpoint of another.

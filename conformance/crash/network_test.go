@@ -56,7 +56,8 @@ type pair struct {
 // newNetwork puts a proxy in front of each of the targets.
 func newNetwork(t *testing.T, targets []string, processOf func(int) int) *network {
 	t.Helper()
-	n := &network{processOf: processOf, servers: len(targets), cuts: make(map[way]cutMode), changed: make(chan struct{}), pairs: make(map[*pair]bool)}
+	n := &network{processOf: processOf, servers: len(targets), cuts: make(map[way]cutMode),
+		changed: make(chan struct{}), pairs: make(map[*pair]bool)}
 	for i, target := range targets {
 		listener, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
@@ -279,7 +280,8 @@ func inodeOf(local, remote int) (inode uint32, err error) {
 	}
 	question = append(question, make([]byte, 4)...)                   // interface
 	question = binary.NativeEndian.AppendUint64(question, ^uint64(0)) // no cookie
-	if err := syscall.Sendto(diag, question, 0, &syscall.SockaddrNetlink{Family: syscall.AF_NETLINK}); err != nil {
+	if err := syscall.Sendto(diag, question, 0,
+		&syscall.SockaddrNetlink{Family: syscall.AF_NETLINK}); err != nil {
 		return 0, err
 	}
 	answer := make([]byte, 4096)

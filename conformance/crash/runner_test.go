@@ -157,7 +157,8 @@ func (r *runner) lost(ctx context.Context, err error) {
 // wrongAnswer tells an answer that contradicts an earlier one from a stream that broke.
 func wrongAnswer(err error) bool {
 	text := err.Error()
-	return !strings.Contains(text, "rpc error") && !strings.Contains(text, "failure:") && !strings.Contains(text, "EOF")
+	return !strings.Contains(text, "rpc error") && !strings.Contains(text, "failure:") &&
+		!strings.Contains(text, "EOF")
 }
 
 // reattach gives the client's session a new stream, at the next server if this one does not answer.
@@ -191,7 +192,8 @@ func (r *runner) reattach(ctx context.Context) {
 func (r *runner) sessionLost(heard int64) {
 	r.expired.Add(1)
 	if silence := time.Duration(monotonic() - heard); silence < r.pulse.timeout {
-		r.violations.add("session %d of client %d expired %v after its client had heard from it", r.id, r.number, silence)
+		r.violations.add("session %d of client %d expired %v after its client had heard from it", r.id,
+			r.number, silence)
 	}
 	r.endTenures()
 	r.id, r.seqNo = 0, 0
@@ -229,8 +231,10 @@ func (r *runner) goHome(ctx context.Context) {
 	}
 }
 
-func newRunner(c *cluster, number int, seed uint64, v *violations, fallible *serverSet, gate *sync.RWMutex) (*runner, error) {
-	r := &runner{client: newClient(number, seed), cluster: c, home: number % servers, at: number % servers, violations: v, fallible: fallible, gate: gate}
+func newRunner(c *cluster, number int, seed uint64, v *violations, fallible *serverSet,
+	gate *sync.RWMutex) (*runner, error) {
+	r := &runner{client: newClient(number, seed), cluster: c, home: number % servers, at: number % servers,
+		violations: v, fallible: fallible, gate: gate}
 	r.pulse.timeout = sessionTimeout
 	for _, address := range c.listen {
 		conns, err := raw.Dial(address, 1)

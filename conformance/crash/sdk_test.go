@@ -76,13 +76,15 @@ var (
 	sdkSilenceMost = inLongForm(7*time.Second, 8*time.Second)
 )
 
-func startLoad(t *testing.T, binary string, server int, addresses []string, seed uint64, v *violations, fallible *serverSet) *sdkLoad {
+func startLoad(t *testing.T, binary string, server int, addresses []string, seed uint64, v *violations,
+	fallible *serverSet) *sdkLoad {
 	t.Helper()
-	l := &sdkLoad{server: server, violations: v, fallible: fallible, ended: make(chan error, 1), ready: make(chan struct{}),
-		at: make(map[uint64]int), written: make(map[string]uint64)}
-	l.command = exec.Command(binary, "-servers", strings.Join(addresses, ","), "-home", strconv.Itoa(server), "-node", nodePath, "-name", fmt.Sprintf("load%d", server),
-		"-workers", strconv.Itoa(sdkWorkers), "-seed", fmt.Sprint(seed+uint64(server)), "-session-timeout", sdkSessionTimeout.String(), "-keep-alive", sdkSilenceMost.String(),
-		"-pause", sdkPause.String())
+	l := &sdkLoad{server: server, violations: v, fallible: fallible, ended: make(chan error, 1),
+		ready: make(chan struct{}), at: make(map[uint64]int), written: make(map[string]uint64)}
+	l.command = exec.Command(binary, "-servers", strings.Join(addresses, ","), "-home", strconv.Itoa(server),
+		"-node", nodePath, "-name", fmt.Sprintf("load%d", server), "-workers", strconv.Itoa(sdkWorkers),
+		"-seed", fmt.Sprint(seed+uint64(server)), "-session-timeout", sdkSessionTimeout.String(),
+		"-keep-alive", sdkSilenceMost.String(), "-pause", sdkPause.String())
 	l.command.Stderr = &l.errors
 	input, err := l.command.StdinPipe()
 	if err != nil {
@@ -135,13 +137,15 @@ func (l *sdkLoad) take(line []byte) {
 		l.expired.Add(1)
 		l.moved(l.at[e.Session], "the session of %s expired", e.Worker)
 		if e.Silence < sdkSessionTimeout.Nanoseconds() {
-			l.violations.add("the session of %s expired %v after it had heard from the server", e.Worker, time.Duration(e.Silence))
+			l.violations.add("the session of %s expired %v after it had heard from the server", e.Worker,
+				time.Duration(e.Silence))
 		}
 	case "closed":
 		l.moved(l.at[e.Session], "the SDK gave up the session of %s: %s", e.Worker, e.Text)
 	case "held":
 		operations.Add(2)
-		l.tenures = append(l.tenures, tenure{Name: e.Name, Session: e.Session, Count: e.Count, Order: e.Order, From: e.From, Until: e.Until})
+		l.tenures = append(l.tenures, tenure{Name: e.Name, Session: e.Session, Count: e.Count, Order: e.Order,
+			From: e.From, Until: e.Until})
 	case "updated":
 		operations.Add(1)
 		l.written[e.Name] = e.Value

@@ -85,7 +85,8 @@ func (s *stayer) listen() {
 		switch arm := answer.GetResponse().(type) {
 		case *Ydb_Coordination.SessionResponse_SessionStarted_:
 			request.Request = &Ydb_Coordination.SessionRequest_AcquireSemaphore_{
-				AcquireSemaphore: &Ydb_Coordination.SessionRequest_AcquireSemaphore{ReqId: 1, Name: s.crowd, Count: 1, TimeoutMillis: 1<<64 - 1}}
+				AcquireSemaphore: &Ydb_Coordination.SessionRequest_AcquireSemaphore{ReqId: 1, Name: s.crowd,
+					Count: 1, TimeoutMillis: 1<<64 - 1}}
 		case *Ydb_Coordination.SessionResponse_Ping:
 			request.Request = &Ydb_Coordination.SessionRequest_Pong{Pong: &Ydb_Coordination.SessionRequest_PingPong{Opaque: arm.Ping.GetOpaque()}}
 		case *Ydb_Coordination.SessionResponse_AcquireSemaphorePending_:
@@ -116,7 +117,8 @@ func (s *stayer) over() bool {
 // many clients there are, CLUSTER_ROUNDS how often each kind of cut comes.
 func TestClusterStayers(t *testing.T) {
 	seed := seedOf(t)
-	x := &exercise{t: t, ctx: t.Context(), random: rand.New(rand.NewPCG(seed, 0)), cluster: newCluster(t, true)}
+	x := &exercise{t: t, ctx: t.Context(), random: rand.New(rand.NewPCG(seed, 0)),
+		cluster: newCluster(t, true)}
 	if _, err := x.awaitLeader(x.ctx); err != nil {
 		t.Fatal(err)
 	}
@@ -157,8 +159,10 @@ func makeStayNode(t *testing.T, address string) {
 		t.Fatal(err)
 	}
 	defer raw.Close(conns)
-	answer, err := Ydb_Coordination_V1.NewCoordinationServiceClient(conns[0]).CreateNode(t.Context(), &Ydb_Coordination.CreateNodeRequest{
-		Path: stayNode, Config: &Ydb_Coordination.Config{SessionGracePeriodMillis: uint32(stayGrace.Milliseconds())}})
+	answer, err := Ydb_Coordination_V1.NewCoordinationServiceClient(conns[0]).CreateNode(t.Context(),
+		&Ydb_Coordination.CreateNodeRequest{
+			Path:   stayNode,
+			Config: &Ydb_Coordination.Config{SessionGracePeriodMillis: uint32(stayGrace.Milliseconds())}})
 	if err != nil || answer.GetOperation().GetStatus() != Ydb.StatusIds_SUCCESS {
 		t.Fatal(answer, err)
 	}
@@ -190,7 +194,8 @@ type stay struct {
 
 // forTheTimeout lets a cut last for about as long as the sessions' timeouts.
 func forTheTimeout(x *exercise, _ *crowd) error {
-	length := stayLeave + stayTimeout - staySpread + time.Duration(x.random.Int64N(2*staySpread.Nanoseconds()))
+	length := stayLeave + stayTimeout - staySpread + time.Duration(
+		x.random.Int64N(2*staySpread.Nanoseconds()))
 	x.note("%s, for %v", x.notes, length.Round(time.Millisecond))
 	time.Sleep(length) // the fault itself
 	return nil
@@ -236,15 +241,18 @@ func (x *exercise) stay(kind *stay, round, clients int) (expired, resumed int, _
 	if err != nil {
 		return 0, 0, err
 	}
-	if err := x.await("every client knows what became of its session", func() bool { return c.allHeardSince(healed) }); err != nil {
+	if err := x.await("every client knows what became of its session",
+		func() bool { return c.allHeardSince(healed) }); err != nil {
 		return 0, 0, err
 	}
 	// A session whose end was on its way when it was said to live has ended before it is pinged again.
-	if err := x.await("every session that goes on is pinged again", func() bool { return c.allHeardSince(healed + staySettles) }); err != nil {
+	if err := x.await("every session that goes on is pinged again",
+		func() bool { return c.allHeardSince(healed + staySettles) }); err != nil {
 		return 0, 0, err
 	}
 	expired, resumed, err = c.judge()
-	return expired, resumed, errors.Join(err, x.await("the servers open other connections", x.network.replaced))
+	return expired, resumed, errors.Join(err,
+		x.await("the servers open other connections", x.network.replaced))
 }
 
 // staySettles is longer than the interval of any stayer's pings.
@@ -271,14 +279,17 @@ func (c *crowd) judge() (expired, resumed int, _ error) {
 		case s.failure == Ydb.StatusIds_SESSION_EXPIRED:
 			expired++
 			if s.silence < s.timeout-deliveryMargin {
-				wrong = append(wrong, fmt.Errorf("client %d: session with a timeout of %v ended %v after a sign of life", i, s.timeout, s.silence))
+				wrong = append(wrong,
+					fmt.Errorf("client %d: session with a timeout of %v ended %v after a sign of life", i,
+						s.timeout, s.silence))
 			}
 		}
 	}
 	if len(wrong) == 0 {
 		return expired, resumed, nil
 	}
-	return expired, resumed, fmt.Errorf("%d of %d sessions were said to live when they were over: %w", len(wrong), expired, errors.Join(wrong[:min(3, len(wrong))]...))
+	return expired, resumed, fmt.Errorf("%d of %d sessions were said to live when they were over: %w",
+		len(wrong), expired, errors.Join(wrong[:min(3, len(wrong))]...))
 }
 
 // moveIn opens a session that sees the clients, and the clients' streams, and waits until each has its token.

@@ -66,7 +66,8 @@ func checkTenures(tenures []tenure, limits func(name string) uint64) error {
 	edges := make(map[string][]edge)
 	for _, t := range tenures {
 		if until := t.Until - deliveryMargin.Nanoseconds(); until > t.From {
-			edges[t.Name] = append(edges[t.Name], edge{t.From, int64(t.Count), t}, edge{until, -int64(t.Count), t})
+			edges[t.Name] = append(edges[t.Name], edge{t.From, int64(t.Count), t},
+				edge{until, -int64(t.Count), t})
 		}
 	}
 	for name, list := range edges {
@@ -86,7 +87,8 @@ func checkTenures(tenures []tenure, limits func(name string) uint64) error {
 			}
 			held[e.by] = true
 			if sum += uint64(e.count); sum > limits(name) {
-				return fmt.Errorf("%d tokens of %s, more than %d, were believed to be held at once: %v", sum, name, limits(name), held)
+				return fmt.Errorf("%d tokens of %s, more than %d, were believed to be held at once: %v", sum,
+					name, limits(name), held)
 			}
 		}
 	}
@@ -106,7 +108,8 @@ func checkOrder(tenures []tenure, limits func(name string) uint64) error {
 			continue
 		}
 		if last.Name == t.Name && last.Order > t.Order {
-			return fmt.Errorf("order id %d of %s was followed by %d: %+v, %+v", last.Order, t.Name, t.Order, last, t)
+			return fmt.Errorf("order id %d of %s was followed by %d: %+v, %+v", last.Order, t.Name, t.Order,
+				last, t)
 		}
 		last = t
 	}
@@ -122,12 +125,15 @@ func TestTenuresAreChecked(t *testing.T) {
 		found   string
 	}{
 		"one after the other": {[]tenure{{"a", 1, 1, 3, 0, second}, {"a", 2, 1, 4, second, 2 * second}}, ""},
-		"within the margin":   {[]tenure{{"a", 1, 1, 3, 0, second}, {"a", 2, 1, 4, second - second/10, 2 * second}}, ""},
-		"two at once":         {[]tenure{{"a", 1, 1, 3, 0, second}, {"a", 2, 1, 4, second / 2, 2 * second}}, "2 tokens of a"},
-		"two of two":          {[]tenure{{"ab", 1, 1, 4, 0, second}, {"ab", 2, 1, 3, second / 2, 2 * second}}, ""},
-		"three of two":        {[]tenure{{"ab", 1, 1, 0, 0, 3 * second}, {"ab", 2, 2, 0, second / 2, 2 * second}}, "3 tokens of ab"},
-		"other semaphores":    {[]tenure{{"a", 1, 1, 5, 0, second}, {"b", 2, 1, 4, second / 2, 2 * second}}, ""},
-		"order goes back":     {[]tenure{{"a", 1, 1, 4, 0, second}, {"a", 2, 1, 3, 2 * second, 3 * second}}, "followed by 3"},
+		"within the margin": {[]tenure{{"a", 1, 1, 3, 0, second},
+			{"a", 2, 1, 4, second - second/10, 2 * second}}, ""},
+		"two at once": {[]tenure{{"a", 1, 1, 3, 0, second}, {"a", 2, 1, 4, second / 2, 2 * second}},
+			"2 tokens of a"}, "two of two": {[]tenure{{"ab", 1, 1, 4, 0, second},
+			{"ab", 2, 1, 3, second / 2, 2 * second}}, ""},
+		"three of two": {[]tenure{{"ab", 1, 1, 0, 0, 3 * second}, {"ab", 2, 2, 0, second / 2, 2 * second}},
+			"3 tokens of ab"}, "other semaphores": {[]tenure{{"a", 1, 1, 5, 0, second},
+			{"b", 2, 1, 4, second / 2, 2 * second}}, ""},
+		"order goes back": {[]tenure{{"a", 1, 1, 4, 0, second}, {"a", 2, 1, 3, 2 * second, 3 * second}}, "followed by 3"},
 	}
 	for name, c := range cases {
 		err := checkTenures(c.tenures, limits)

@@ -50,7 +50,8 @@ func TestUpgrade(t *testing.T) {
 	}
 	older := buildOlder(t)
 	seed := seedOf(t)
-	u := &upgrade{exercise: &exercise{t: t, random: rand.New(rand.NewPCG(seed, 0)), dwellMost: time.Second}, tokens: make(map[string]string)}
+	u := &upgrade{exercise: &exercise{t: t, random: rand.New(rand.NewPCG(seed, 0)), dwellMost: time.Second},
+		tokens: make(map[string]string)}
 	load := buildLoad(t)
 	u.cluster = newClusterOf(t, older, build(t), true)
 	u.begin(seed, load)
@@ -78,7 +79,8 @@ func TestUpgrade(t *testing.T) {
 	}
 	u.renew(third)
 	u.step("the newer program on all servers", func(u *upgrade) error {
-		if err := u.await("the newer format is used", func() bool { return u.inUse() == codec.Version }); err != nil {
+		if err := u.await("the newer format is used",
+			func() bool { return u.inUse() == codec.Version }); err != nil {
 			return err
 		}
 		return u.administer()
@@ -101,7 +103,8 @@ func TestUpgrade(t *testing.T) {
 	shared := 0
 	u.entry = func(e *coordination.Entry) {
 		if e.StampMillis != 0 && uint64(e.Index) <= u.lastOld {
-			t.Errorf("entry %d has the newer format, an older server wrote up to %d at least", e.Index, u.lastOld)
+			t.Errorf("entry %d has the newer format, an older server wrote up to %d at least", e.Index,
+				u.lastOld)
 		}
 		if len(e.Commands) > 1 {
 			shared++
@@ -126,10 +129,12 @@ func buildOlder(t *testing.T) string {
 	}
 	top, err := git("rev-parse", "--show-toplevel")
 	if err != nil {
-		t.Skipf("this is not a git repository (%v), and the older program is built from its history: %s", err, mend)
+		t.Skipf("this is not a git repository (%v), and the older program is built from its history: %s", err,
+			mend)
 	}
 	if _, err := git("cat-file", "-e", olderCommit+"^{commit}"); err != nil {
-		t.Skipf("the history has no commit %s (%v), of which the older program is built: %s", olderCommit, err, mend)
+		t.Skipf("the history has no commit %s (%v), of which the older program is built: %s", olderCommit,
+			err, mend)
 	}
 	binary := filepath.Join(top, "bin", "old", "coordd-"+olderCommit[:12])
 	if _, err := os.Stat(binary); err == nil {
@@ -151,7 +156,8 @@ func buildOlder(t *testing.T) string {
 		t.Fatal(err)
 	}
 	unfinished := fmt.Sprintf("%s.%d", binary, os.Getpid())
-	command := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w -X main.version=older", "-o", unfinished, "./cmd/coordd")
+	command := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags",
+		"-s -w -X main.version=older", "-o", unfinished, "./cmd/coordd")
 	command.Dir, command.Env = source, append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := command.CombinedOutput(); err != nil {
 		t.Fatalf("build %s: %v\n%s", olderCommit, err, out)
@@ -245,7 +251,9 @@ func (u *upgrade) leadWith(i int) error {
 	if err := u.command("transfer-leader", u.names[i]); err != nil {
 		return err
 	}
-	if err := u.await("it leads", func() bool { return slices.Equal(u.whoLeads(u.ctx), []int{i, i, i}) }); err != nil {
+	if err := u.await("it leads", func() bool {
+		return slices.Equal(u.whoLeads(u.ctx), []int{i, i, i})
+	}); err != nil {
 		return err
 	}
 	return u.progress()
@@ -349,7 +357,8 @@ func (u *upgrade) checkStatus(i int) error {
 	if err != nil {
 		return err
 	}
-	if told := strings.Contains(text, "format version "); told != u.upgraded.has(i) && !strings.Contains(text, "does not tell") {
+	if told := strings.Contains(text, "format version "); told != u.upgraded.has(i) &&
+		!strings.Contains(text, "does not tell") {
 		return fmt.Errorf("server %d says:\n%s", i, text)
 	}
 	return nil
@@ -370,7 +379,8 @@ func (u *upgrade) backUp(i int) error {
 	if _, err := u.commandAt(i, "cluster", "snapshot", "--to", file); err != nil {
 		return err
 	}
-	if out, err := exec.Command(u.binary, "cluster", "restore", "--from", file, "--check").CombinedOutput(); err != nil {
+	if out, err := exec.Command(u.binary, "cluster", "restore", "--from", file,
+		"--check").CombinedOutput(); err != nil {
 		return fmt.Errorf("the backup of server %d: %w\n%s", i, err, out)
 	}
 	return nil
@@ -398,7 +408,8 @@ func (u *upgrade) addUser(i int) error {
 		return err
 	}
 	defer raw.Close(conns)
-	answer, err := Ydb_Auth_V1.NewAuthServiceClient(conns[0]).Login(u.ctx, &Ydb_Auth.LoginRequest{User: name, Password: password})
+	answer, err := Ydb_Auth_V1.NewAuthServiceClient(conns[0]).Login(u.ctx,
+		&Ydb_Auth.LoginRequest{User: name, Password: password})
 	if err != nil {
 		return err
 	}
@@ -427,7 +438,8 @@ func (u *upgrade) checkUsers(i int) error {
 	defer raw.Close(conns)
 	for name, token := range u.tokens {
 		ctx := metadata.AppendToOutgoingContext(u.ctx, "x-ydb-auth-ticket", token)
-		answer, err := Ydb_Discovery_V1.NewDiscoveryServiceClient(conns[0]).WhoAmI(ctx, &Ydb_Discovery.WhoAmIRequest{})
+		answer, err := Ydb_Discovery_V1.NewDiscoveryServiceClient(conns[0]).WhoAmI(ctx,
+			&Ydb_Discovery.WhoAmIRequest{})
 		if err != nil {
 			return fmt.Errorf("the token of %s at server %d: %w", name, i, err)
 		}
@@ -461,8 +473,8 @@ func (u *upgrade) refuseToJoin(older string) error {
 	if err := u.command("add", name, peer); err != nil {
 		return err
 	}
-	err := u.wantRefusal(older, "--listen", listen, "--data-dir", filepath.Join(u.dir, name), "--name", name, "--listen-peer", peer,
-		"--join", strings.Join(u.peer, ","), "--insecure-peers")
+	err := u.wantRefusal(older, "--listen", listen, "--data-dir", filepath.Join(u.dir, name), "--name", name,
+		"--listen-peer", peer, "--join", strings.Join(u.peer, ","), "--insecure-peers")
 	return errors.Join(err, u.command("remove", name))
 }
 

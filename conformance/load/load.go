@@ -52,7 +52,8 @@ func (k Kind) semaphore(prefix string, session int) string {
 // Run has the sessions do what the load is until over is closed, all at once. Each step, an acquire and the
 // release, is added to took. The result is how long it went on: a session that is in a step when it is over
 // ends it first.
-func Run[S Session](kind Kind, prefix string, sessions []S, over <-chan struct{}, took *Histogram) (time.Duration, error) {
+func Run[S Session](kind Kind, prefix string, sessions []S, over <-chan struct{},
+	took *Histogram) (time.Duration, error) {
 	begun := time.Now()
 	err := Together(sessions, func(i int, s S) error {
 		name := kind.semaphore(prefix, i)

@@ -45,7 +45,8 @@ func TestBuckets(t *testing.T) {
 	t.Parallel()
 	for i := range buckets - 1 {
 		if last := longestIn(i); bucketOf(last) != i || bucketOf(last+1) != i+1 {
-			t.Fatalf("%d, the last of bucket %d, is in %d and the next one in %d", last, i, bucketOf(last), bucketOf(last+1))
+			t.Fatalf("%d, the last of bucket %d, is in %d and the next one in %d", last, i, bucketOf(last),
+				bucketOf(last+1))
 		}
 	}
 }

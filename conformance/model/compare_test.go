@@ -10,8 +10,9 @@ func clientMessage(r Request) coordination.ClientMessage {
 	switch r.Kind {
 	case Start:
 		m.Kind = coordination.ClientStart
-		m.Start = &coordination.AttachRequest{Path: r.Path, Session: coordination.SessionID(r.Session), SeqNo: r.SeqNo,
-			TimeoutMillis: r.TimeoutMillis, Description: r.Description, ProtectionKey: r.ProtectionKey}
+		m.Start = &coordination.AttachRequest{Path: r.Path, Session: coordination.SessionID(r.Session),
+			SeqNo: r.SeqNo, TimeoutMillis: r.TimeoutMillis, Description: r.Description,
+			ProtectionKey: r.ProtectionKey}
 		return m
 	case Stop:
 		m.Kind = coordination.ClientStop
@@ -30,15 +31,18 @@ func clientMessage(r Request) coordination.ClientMessage {
 		return m
 	}
 	m.Kind = coordination.ClientSemaphore
-	m.Request = &coordination.Request{Kind: requestKinds[r.Kind], Name: r.Name, Data: []byte(r.Data), Count: r.Count,
-		TimeoutMillis: r.TimeoutMillis, Limit: r.Limit, Ephemeral: r.Ephemeral, Force: r.Force,
-		IncludeOwners: r.IncludeOwners, IncludeWaiters: r.IncludeWaiters, WatchData: r.WatchData, WatchOwners: r.WatchOwners}
+	m.Request = &coordination.Request{Kind: requestKinds[r.Kind], Name: r.Name, Data: []byte(r.Data),
+		Count: r.Count, TimeoutMillis: r.TimeoutMillis, Limit: r.Limit, Ephemeral: r.Ephemeral,
+		Force: r.Force, IncludeOwners: r.IncludeOwners, IncludeWaiters: r.IncludeWaiters,
+		WatchData: r.WatchData, WatchOwners: r.WatchOwners}
 	return m
 }
 
 var requestKinds = map[Kind]coordination.RequestKind{
-	Create: coordination.RequestCreate, Update: coordination.RequestUpdate, Delete: coordination.RequestDelete,
-	Acquire: coordination.RequestAcquire, Release: coordination.RequestRelease, Describe: coordination.RequestDescribe,
+	Create: coordination.RequestCreate, Update: coordination.RequestUpdate,
+	Delete:  coordination.RequestDelete,
+	Acquire: coordination.RequestAcquire, Release: coordination.RequestRelease,
+	Describe: coordination.RequestDescribe,
 }
 
 // seen translates what a client of the rings has read. Every field is carried over, also those that should be
@@ -178,8 +182,10 @@ func sameReply(want, got Reply) bool {
 }
 
 func sameDescription(want, got Description) bool {
-	return want.Name == got.Name && want.Data == got.Data && want.Count == got.Count && want.Limit == got.Limit &&
-		want.Ephemeral == got.Ephemeral && sameLinks(want.Owners, got.Owners) && sameLinks(want.Waiters, got.Waiters)
+	return want.Name == got.Name && want.Data == got.Data && want.Count == got.Count &&
+		want.Limit == got.Limit &&
+		want.Ephemeral == got.Ephemeral && sameLinks(want.Owners, got.Owners) &&
+		sameLinks(want.Waiters, got.Waiters)
 }
 
 func sameLinks(want, got []LinkDescription) bool {

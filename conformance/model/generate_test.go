@@ -109,11 +109,12 @@ func (g *generator) drawSemaphores() {
 
 func (g *generator) drawLikes() {
 	for _, l := range []like{
-		{(*generator).acquire, 40}, {(*generator).release, 12}, {(*generator).create, 8}, {(*generator).describe, 12},
-		{(*generator).update, 5}, {(*generator).delete, 4}, {(*generator).start, 3}, {(*generator).oddStart, 2},
-		{(*generator).advance, 10}, {(*generator).deadline, 6}, {(*generator).close, 3}, {(*generator).stop, 2},
-		{(*generator).oddity, 2}, {(*generator).pong, 2}, {(*generator).mute, 1}, {(*generator).restart, 1},
-		{(*generator).node, 1}, {(*generator).hold, 3},
+		{(*generator).acquire, 40}, {(*generator).release, 12}, {(*generator).create, 8},
+		{(*generator).describe, 12},
+		{(*generator).update, 5}, {(*generator).delete, 4}, {(*generator).start, 3},
+		{(*generator).oddStart, 2}, {(*generator).advance, 10}, {(*generator).deadline, 6},
+		{(*generator).close, 3}, {(*generator).stop, 2}, {(*generator).oddity, 2}, {(*generator).pong, 2},
+		{(*generator).mute, 1}, {(*generator).restart, 1}, {(*generator).node, 1}, {(*generator).hold, 3},
 	} {
 		l.weight = l.weight * pick(g, 0, 1, 1, 2, 5)
 		if len(g.likes) == 0 && l.weight == 0 {
@@ -151,8 +152,9 @@ func (g *generator) acquire(r *run, c int) step {
 	if !t.ephemeral && r.model.node != nil && r.model.findSemaphore(t.name) == nil && !g.one(8) {
 		return g.create(r, c)
 	}
-	request := Request{Kind: Acquire, Name: t.name, Ephemeral: t.ephemeral, Data: g.data(), TimeoutMillis: g.waitTimeout(),
-		Count: pick[uint64](g, 1, 1, 2, 3, t.limit, t.limit, t.limit, math.MaxUint64)}
+	request := Request{Kind: Acquire, Name: t.name, Ephemeral: t.ephemeral, Data: g.data(),
+		TimeoutMillis: g.waitTimeout(), Count: pick[uint64](g, 1, 1, 2, 3, t.limit, t.limit, t.limit,
+			math.MaxUint64)}
 	if !g.one(6) {
 		request.Count = min(request.Count, t.limit)
 	}
@@ -204,8 +206,8 @@ func (g *generator) delete(_ *run, c int) step {
 }
 
 func (g *generator) describe(_ *run, c int) step {
-	return g.send(c, Request{Kind: Describe, Name: g.taste().name, IncludeOwners: g.one(2), IncludeWaiters: g.one(2),
-		WatchData: g.one(2), WatchOwners: g.one(2)})
+	return g.send(c, Request{Kind: Describe, Name: g.taste().name, IncludeOwners: g.one(2),
+		IncludeWaiters: g.one(2), WatchData: g.one(2), WatchOwners: g.one(2)})
 }
 
 func (g *generator) stop(_ *run, c int) step { return g.send(c, Request{Kind: Stop}) }
@@ -227,7 +229,8 @@ func (g *generator) pong(_ *run, c int) step {
 	if g.one(4) {
 		return step{op: opEcho, slot: c}
 	}
-	return step{op: opPong, slot: c, pong: pick(g, pongRight, pongRight, pongPrevious, pongZero, pongZero, pongWrong)}
+	return step{op: opPong, slot: c, pong: pick(g, pongRight, pongRight, pongPrevious, pongZero, pongZero,
+		pongWrong)}
 }
 
 func (g *generator) mute(_ *run, c int) step { return step{op: opMute, slot: c} }
@@ -268,7 +271,8 @@ func (g *generator) oddStart(r *run, c int) step {
 	s := g.start(r, c)
 	switch g.random.IntN(8) {
 	case 0:
-		s.request.Path = pick(g, "", "/", "//", "/local", "/local/dir/nodes", "/local/dir", "/local/dir/node/x")
+		s.request.Path = pick(g, "", "/", "//", "/local", "/local/dir/nodes", "/local/dir",
+			"/local/dir/node/x")
 	case 1:
 		s.request.TimeoutMillis = pick[uint64](g, 1800001, math.MaxUint64)
 	case 2:
@@ -323,10 +327,12 @@ func (g *generator) inFlight(r *run) step {
 		}
 		return step{op: opRelease}
 	}
-	draws := []func(*generator, *run, int) step{(*generator).acquire, (*generator).acquire, (*generator).acquire,
-		(*generator).acquire, (*generator).release, (*generator).release, (*generator).create, (*generator).update,
-		(*generator).delete, (*generator).describe, (*generator).describe, (*generator).oddity, (*generator).pong,
-		(*generator).stop, (*generator).close, (*generator).deadline, (*generator).deadline, (*generator).advance}
+	draws := []func(*generator, *run, int) step{
+		(*generator).acquire, (*generator).acquire, (*generator).acquire, (*generator).acquire,
+		(*generator).release, (*generator).release, (*generator).create, (*generator).update,
+		(*generator).delete, (*generator).describe, (*generator).describe, (*generator).oddity,
+		(*generator).pong, (*generator).stop, (*generator).close, (*generator).deadline,
+		(*generator).deadline, (*generator).advance}
 	return draws[g.random.IntN(len(draws))](g, r, live[g.random.IntN(len(live))])
 }
 
@@ -349,8 +355,9 @@ func (g *generator) node(*run, int) step {
 // createNode draws a configuration. All its grace periods are whole seconds: see sessionTimeout.
 func (g *generator) createNode() step {
 	return step{op: opCreate, readMode: pick[int32](g, 0, 1, 2),
-		config: Config{SelfCheckMillis: pick[uint64](g, 0, 0, 10, 3000, 20000), GraceMillis: pick[uint64](g, 0, 0, 10, 2000, 40000),
-			AttachMode: pick[int32](g, 0, 1, 2, 7)}}
+		config: Config{SelfCheckMillis: pick[uint64](g, 0, 0, 10, 3000, 20000),
+			GraceMillis: pick[uint64](g, 0, 0, 10, 2000, 40000),
+			AttachMode:  pick[int32](g, 0, 1, 2, 7)}}
 }
 
 // send numbers a request. A few share a number, which is allowed.

@@ -34,13 +34,15 @@ func TestModelOverGRPC(t *testing.T) {
 		var trace strings.Builder
 		messages, err := sequenceOverGRPC(t, from, &trace)
 		if err != nil {
-			t.Fatalf("seed %d (run again with -seed %d -grpc-seqs 1): %v\n%s", from, from, err, trace.String())
+			t.Fatalf("seed %d (run again with -seed %d -grpc-seqs 1): %v\n%s", from, from, err,
+				trace.String())
 		}
 		compared += messages
 	}
 	t.Logf("%d messages of %d sequences of %d steps from seed %d", compared, *grpcSeqs, *grpcSteps, *seed)
 	if least := *grpcSeqs * *grpcSteps / 4; compared < least {
-		t.Errorf("the server sent %d messages; the sequences are worth little with less than %d", compared, least)
+		t.Errorf("the server sent %d messages; the sequences are worth little with less than %d", compared,
+			least)
 	}
 }
 
@@ -62,8 +64,8 @@ func sequenceOverGRPC(t *testing.T, from uint64, trace *strings.Builder) (compar
 	t.Helper()
 	g := newGenerator(from)
 	g.limits.State = 0 // a server has rows of its own
-	s, err := server.Start(t.Context(), server.Config{Listen: "127.0.0.1:0", Database: "/local", InMemory: true,
-		Limits:                 g.limits.ofServer(),
+	s, err := server.Start(t.Context(), server.Config{Listen: "127.0.0.1:0", Database: "/local",
+		InMemory: true, Limits: g.limits.ofServer(),
 		HoldStartFailureMillis: new(uint64(0))})
 	if err != nil {
 		return 0, err
@@ -81,7 +83,8 @@ func sequenceOverGRPC(t *testing.T, from uint64, trace *strings.Builder) (compar
 		err = errors.Join(err, s.Stop(ending))
 	}()
 	r := &overGRPC{run: run{model: New(nodePath, g.limits, nil), names: g.names, trace: trace},
-		nodes: Ydb_Coordination_V1.NewCoordinationServiceClient(conns[0]), ctx: ctx, streams: make(map[*pair]*remoteStream)}
+		nodes: Ydb_Coordination_V1.NewCoordinationServiceClient(conns[0]), ctx: ctx,
+		streams: make(map[*pair]*remoteStream)}
 	for i := range g.keys {
 		r.slots = append(r.slots, &slot{ownKey: g.keys[i]})
 	}
@@ -200,7 +203,8 @@ func (r *overGRPC) callBoth(s step) error {
 		_, err = r.nodes.DropNode(r.ctx, &Ydb_Coordination.DropNodeRequest{Path: nodePath})
 	case opCreate:
 		r.model.CreateNode(s.config)
-		_, err = r.nodes.CreateNode(r.ctx, &Ydb_Coordination.CreateNodeRequest{Path: nodePath, Config: config})
+		_, err = r.nodes.CreateNode(r.ctx, &Ydb_Coordination.CreateNodeRequest{Path: nodePath,
+			Config: config})
 	case opAlter:
 		r.model.AlterNode(s.config)
 		_, err = r.nodes.AlterNode(r.ctx, &Ydb_Coordination.AlterNodeRequest{Path: nodePath, Config: config})

@@ -14,7 +14,8 @@ func protoRequest(r Request) *Ydb_Coordination.SessionRequest {
 	switch r.Kind {
 	case Start:
 		m.Request = &Ydb_Coordination.SessionRequest_SessionStart_{SessionStart: &Ydb_Coordination.SessionRequest_SessionStart{
-			Path: r.Path, SessionId: r.Session, TimeoutMillis: r.TimeoutMillis, Description: r.Description, SeqNo: r.SeqNo,
+			Path: r.Path, SessionId: r.Session, TimeoutMillis: r.TimeoutMillis, Description: r.Description,
+			SeqNo:         r.SeqNo,
 			ProtectionKey: []byte(r.ProtectionKey)}}
 	case Stop:
 		m.Request = &Ydb_Coordination.SessionRequest_SessionStop_{SessionStop: &Ydb_Coordination.SessionRequest_SessionStop{}}
@@ -35,7 +36,8 @@ func protoRequest(r Request) *Ydb_Coordination.SessionRequest {
 			ReqId: r.ReqID, Name: r.Name, Force: r.Force}}
 	case Acquire:
 		m.Request = &Ydb_Coordination.SessionRequest_AcquireSemaphore_{AcquireSemaphore: &Ydb_Coordination.SessionRequest_AcquireSemaphore{
-			ReqId: r.ReqID, Name: r.Name, TimeoutMillis: r.TimeoutMillis, Count: r.Count, Data: []byte(r.Data), Ephemeral: r.Ephemeral}}
+			ReqId: r.ReqID, Name: r.Name, TimeoutMillis: r.TimeoutMillis, Count: r.Count,
+			Data: []byte(r.Data), Ephemeral: r.Ephemeral}}
 	case Release:
 		m.Request = &Ydb_Coordination.SessionRequest_ReleaseSemaphore_{ReleaseSemaphore: &Ydb_Coordination.SessionRequest_ReleaseSemaphore{
 			ReqId: r.ReqID, Name: r.Name}}
@@ -54,7 +56,8 @@ func protoReply(m *Ydb_Coordination.SessionResponse) Reply {
 		GetStatus() Ydb.StatusIds_StatusCode
 		GetIssues() []*Ydb_Issue.IssueMessage
 	}) Reply {
-		return Reply{Kind: Result, To: to, ReqID: r.GetReqId(), Status: Status(r.GetStatus()), Text: issueText(r.GetIssues())}
+		return Reply{Kind: Result, To: to, ReqID: r.GetReqId(), Status: Status(r.GetStatus()),
+			Text: issueText(r.GetIssues())}
 	}
 	switch arm := m.GetResponse().(type) {
 	case *Ydb_Coordination.SessionResponse_SessionStarted_:
@@ -62,14 +65,16 @@ func protoReply(m *Ydb_Coordination.SessionResponse) Reply {
 	case *Ydb_Coordination.SessionResponse_SessionStopped_:
 		return Reply{Kind: Stopped, Session: arm.SessionStopped.GetSessionId()}
 	case *Ydb_Coordination.SessionResponse_Failure_:
-		return Reply{Kind: Failure, Status: Status(arm.Failure.GetStatus()), Text: issueText(arm.Failure.GetIssues())}
+		return Reply{Kind: Failure, Status: Status(arm.Failure.GetStatus()),
+			Text: issueText(arm.Failure.GetIssues())}
 	case *Ydb_Coordination.SessionResponse_Pong:
 		return Reply{Kind: PongOut, Opaque: arm.Pong.GetOpaque()}
 	case *Ydb_Coordination.SessionResponse_AcquireSemaphorePending_:
 		return Reply{Kind: Pending, ReqID: arm.AcquireSemaphorePending.GetReqId()}
 	case *Ydb_Coordination.SessionResponse_DescribeSemaphoreChanged_:
 		c := arm.DescribeSemaphoreChanged
-		return Reply{Kind: ChangedBy, ReqID: c.GetReqId(), DataChanged: c.GetDataChanged(), OwnersChanged: c.GetOwnersChanged()}
+		return Reply{Kind: ChangedBy, ReqID: c.GetReqId(), DataChanged: c.GetDataChanged(),
+			OwnersChanged: c.GetOwnersChanged()}
 	case *Ydb_Coordination.SessionResponse_CreateSemaphoreResult_:
 		return result(Create, arm.CreateSemaphoreResult)
 	case *Ydb_Coordination.SessionResponse_UpdateSemaphoreResult_:
@@ -106,15 +111,16 @@ func protoDescription(d *Ydb_Coordination.SemaphoreDescription) *Description {
 	if d == nil {
 		return nil
 	}
-	return &Description{Name: d.GetName(), Data: string(d.GetData()), Count: d.GetCount(), Limit: d.GetLimit(),
-		Ephemeral: d.GetEphemeral(), Owners: protoLinks(d.GetOwners()), Waiters: protoLinks(d.GetWaiters())}
+	return &Description{Name: d.GetName(), Data: string(d.GetData()), Count: d.GetCount(),
+		Limit: d.GetLimit(), Ephemeral: d.GetEphemeral(), Owners: protoLinks(d.GetOwners()),
+		Waiters: protoLinks(d.GetWaiters())}
 }
 
 func protoLinks(links []*Ydb_Coordination.SemaphoreSession) []LinkDescription {
 	var list []LinkDescription
 	for _, l := range links {
-		list = append(list, LinkDescription{Order: l.GetOrderId(), Session: l.GetSessionId(), TimeoutMillis: l.GetTimeoutMillis(),
-			Count: l.GetCount(), Data: string(l.GetData())})
+		list = append(list, LinkDescription{Order: l.GetOrderId(), Session: l.GetSessionId(),
+			TimeoutMillis: l.GetTimeoutMillis(), Count: l.GetCount(), Data: string(l.GetData())})
 	}
 	return list
 }

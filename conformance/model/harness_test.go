@@ -22,14 +22,17 @@ func TestSameReplies(t *testing.T) {
 		{"too much", nil, []Reply{fixed(1)}, false},
 		{"equal", []Reply{fixed(1), fixed(2)}, []Reply{fixed(1), fixed(2)}, true},
 		{"fixed order", []Reply{fixed(1), fixed(2)}, []Reply{fixed(2), fixed(1)}, false},
-		{"blocks in another order", []Reply{loose(1, 1, 0), loose(2, 1, 0), loose(3, 1, 1)}, []Reply{fixed(3), fixed(1), fixed(2)}, true},
-		{"a block is not torn apart", []Reply{loose(1, 1, 0), loose(2, 1, 0), loose(3, 1, 1)}, []Reply{fixed(1), fixed(3), fixed(2)}, false},
+		{"blocks in another order", []Reply{loose(1, 1, 0), loose(2, 1, 0), loose(3, 1, 1)},
+			[]Reply{fixed(3), fixed(1), fixed(2)}, true},
+		{"a block is not torn apart", []Reply{loose(1, 1, 0), loose(2, 1, 0), loose(3, 1, 1)},
+			[]Reply{fixed(1), fixed(3), fixed(2)}, false},
 		{"order within a block", []Reply{loose(1, 1, 0), loose(2, 1, 0)}, []Reply{fixed(2), fixed(1)}, false},
 		{"order of the groups", []Reply{loose(1, 1, 0), loose(2, 2, 0)}, []Reply{fixed(2), fixed(1)}, false},
 		{"ping", []Reply{{Kind: PingOut, Opaque: 1}}, []Reply{{Kind: PingOut, Opaque: 77}}, true},
 		{"ping without a number", []Reply{{Kind: PingOut, Opaque: 1}}, []Reply{{Kind: PingOut}}, false},
-		{"stray field", []Reply{{Kind: PingOut, Opaque: 1}}, []Reply{{Kind: PingOut, Opaque: 1, Session: 3}}, false},
-		{"missing description", []Reply{{Kind: Result, Description: &Description{}}}, []Reply{{Kind: Result}}, false},
+		{"stray field", []Reply{{Kind: PingOut, Opaque: 1}}, []Reply{{Kind: PingOut, Opaque: 1, Session: 3}},
+			false}, {"missing description", []Reply{{Kind: Result, Description: &Description{}}},
+			[]Reply{{Kind: Result}}, false},
 		{"other owner", []Reply{{Description: &Description{Owners: []LinkDescription{{Order: 1}}}}},
 			[]Reply{{Description: &Description{Owners: []LinkDescription{{Order: 2}}}}}, false},
 		{"owner missing", []Reply{{Description: &Description{Owners: []LinkDescription{{Order: 1}}}}},
@@ -92,11 +95,13 @@ func TestDifferenceIsShown(t *testing.T) {
 		t.Fatal(r.failure)
 	}
 	r.model.DropNode() // behind the back of the rings
-	start := step{op: opStart, session: sessionNew, request: Request{Kind: Start, Path: nodePath, TimeoutMillis: 1000}}
+	start := step{op: opStart, session: sessionNew,
+		request: Request{Kind: Start, Path: nodePath, TimeoutMillis: 1000}}
 	if r.do(start) || r.failure == "" {
 		t.Error("the difference was not seen")
 	}
-	for _, line := range []string{"c0: start on server", "-    model  stream 1 <- failure 400140", "+    coordd  stream 1 <- started session=1"} {
+	for _, line := range []string{"c0: start on server", "-    model  stream 1 <- failure 400140",
+		"+    coordd  stream 1 <- started session=1"} {
 		if !strings.Contains(trace.String(), line) {
 			t.Errorf("the transcript lacks %q:\n%s", line, trace.String())
 		}

@@ -82,7 +82,8 @@ func (m *Model) acquireAsWaiter(c call, sem *semaphore, wait *link) {
 	if !wait.addressable {
 		m.mark(markSupersededSilently)
 	}
-	m.answerWaiter(wait, markSuperseded, Reply{Status: Aborted, Text: "Operation superseded by another request"})
+	m.answerWaiter(wait, markSuperseded, Reply{Status: Aborted,
+		Text: "Operation superseded by another request"})
 	if fails {
 		m.mark(markWaiterTryLeaves)
 		m.succeed(c, false)
@@ -169,7 +170,8 @@ func (m *Model) release(c call) {
 	}
 	if wait := sem.waiter(c.session); wait != nil {
 		m.mark(markReleaseWaiter)
-		m.answerWaiter(wait, markReleaseAborts, Reply{Status: Aborted, Text: "Operation superseded by another request"})
+		m.answerWaiter(wait, markReleaseAborts,
+			Reply{Status: Aborted, Text: "Operation superseded by another request"})
 		m.succeed(c, true)
 		m.leaveQueue(sem, wait)
 		return

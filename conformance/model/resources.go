@@ -64,7 +64,8 @@ func (s Settings) refusal(root bool) (Answer, bool) {
 
 func wrongSymbols(path string) bool {
 	const allowed = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-/:#"
-	return strings.Trim(path, allowed) != "" || strings.ContainsFunc(path, func(r rune) bool { return !strings.ContainsRune(allowed, r) })
+	return strings.Trim(path, allowed) != "" ||
+		strings.ContainsFunc(path, func(r rune) bool { return !strings.ContainsRune(allowed, r) })
 }
 
 // Create is §4: symbols, already there, empty path, parent, settings.
@@ -73,7 +74,8 @@ func (l *Limiter) Create(path string, set Settings) Answer {
 		return badRequest("Invalid resource path.")
 	}
 	if i := l.at(path); i >= 0 {
-		if had := l.resources[i].set; had.Rate == set.Rate && had.Burst == set.Burst && had.Prefetch == set.Prefetch && had.Watermark == set.Watermark && had.More == set.More {
+		if had := l.resources[i].set; had.Rate == set.Rate && had.Burst == set.Burst &&
+			had.Prefetch == set.Prefetch && had.Watermark == set.Watermark && had.More == set.More {
 			return Answer{"ALREADY_EXISTS", "Resource already exists and has same settings."}
 		}
 		return badRequest("Resource already exists and has different settings.")

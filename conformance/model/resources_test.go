@@ -46,7 +46,8 @@ func (p *limiterPair) apply(c coordination.Command) Answer {
 func (p *limiterPair) compare(what string, model, machine any) {
 	p.log = append(p.log, fmt.Sprintf("%s: %v", what, model))
 	if fmt.Sprint(model) != fmt.Sprint(machine) {
-		p.t.Errorf("%s\nthe model: %v\ncoordd: %v", strings.Join(p.log[max(0, len(p.log)-12):], "\n"), model, machine)
+		p.t.Errorf("%s\nthe model: %v\ncoordd: %v", strings.Join(p.log[max(0, len(p.log)-12):], "\n"), model,
+			machine)
 	}
 }
 
@@ -66,7 +67,8 @@ func (p *limiterPair) path() string {
 func (p *limiterPair) settings() Settings {
 	number := func(usual ...float64) float64 {
 		if p.random.IntN(25) == 0 {
-			return []float64{math.NaN(), math.Inf(1), math.Inf(-1), -1, 1e300, math.MaxFloat64, math.SmallestNonzeroFloat64}[p.random.IntN(7)]
+			return []float64{math.NaN(), math.Inf(1), math.Inf(-1), -1, 1e300, math.MaxFloat64,
+				math.SmallestNonzeroFloat64}[p.random.IntN(7)]
 		}
 		return usual[p.random.IntN(len(usual))]
 	}
@@ -74,8 +76,10 @@ func (p *limiterPair) settings() Settings {
 }
 
 func (s Settings) properties() coordination.ResourceProperties {
-	return coordination.ResourceProperties{MaxUnitsPerSecond: coordination.RealOf(s.Rate), MaxBurstSizeCoefficient: coordination.RealOf(s.Burst),
-		PrefetchCoefficient: coordination.RealOf(s.Prefetch), PrefetchWatermark: coordination.RealOf(s.Watermark)}
+	return coordination.ResourceProperties{MaxUnitsPerSecond: coordination.RealOf(s.Rate),
+		MaxBurstSizeCoefficient: coordination.RealOf(s.Burst),
+		PrefetchCoefficient:     coordination.RealOf(s.Prefetch),
+		PrefetchWatermark:       coordination.RealOf(s.Watermark)}
 }
 
 func (p *limiterPair) step() {
@@ -84,19 +88,23 @@ func (p *limiterPair) step() {
 	case 0, 1, 2, 3:
 		set := p.settings()
 		p.compare(fmt.Sprintf("create %q %v", path, set), p.model.Create(path, set),
-			p.apply(&coordination.CreateResource{Path: p.node, Resource: path, ResourceProperties: set.properties()}))
+			p.apply(&coordination.CreateResource{Path: p.node, Resource: path,
+				ResourceProperties: set.properties()}))
 	case 4, 5:
 		set := p.settings()
 		p.compare(fmt.Sprintf("alter %q %v", path, set), p.model.Alter(path, set),
-			p.apply(&coordination.AlterResource{Path: p.node, Resource: path, ResourceProperties: set.properties()}))
+			p.apply(&coordination.AlterResource{Path: p.node, Resource: path,
+				ResourceProperties: set.properties()}))
 	case 6:
-		p.compare(fmt.Sprintf("drop %q", path), p.model.Drop(path), p.apply(&coordination.DropResource{Path: p.node, Resource: path}))
+		p.compare(fmt.Sprintf("drop %q", path), p.model.Drop(path),
+			p.apply(&coordination.DropResource{Path: p.node, Resource: path}))
 	case 7:
 		want, wanted := p.model.Describe(path)
 		got, answer := p.machine.ResourceToDescribe(coordination.Caller{}, p.node, path)
 		p.compare(fmt.Sprintf("describe %q", path), wanted, answerOf(answer))
-		p.compare("its settings", want, Settings{got.MaxUnitsPerSecond.Float(), got.MaxBurstSizeCoefficient.Float(),
-			got.PrefetchCoefficient.Float(), got.PrefetchWatermark.Float(), string(got.MoreSettings)})
+		p.compare("its settings", want, Settings{got.MaxUnitsPerSecond.Float(),
+			got.MaxBurstSizeCoefficient.Float(), got.PrefetchCoefficient.Float(),
+			got.PrefetchWatermark.Float(), string(got.MoreSettings)})
 	case 8:
 		recursive := p.random.IntN(2) == 0
 		if p.random.IntN(2) == 0 {
@@ -110,7 +118,8 @@ func (p *limiterPair) step() {
 		for _, r := range p.model.resources {
 			_, e, found := p.machine.FindResource(p.node, r.path)
 			rate, prefetch, watermark := p.model.Effective(r.path)
-			p.compare(fmt.Sprintf("effective %q", r.path), []any{true, rate, prefetch, watermark}, []any{found, e.Rate, e.Prefetch, e.Watermark})
+			p.compare(fmt.Sprintf("effective %q", r.path), []any{true, rate, prefetch, watermark},
+				[]any{found, e.Rate, e.Prefetch, e.Watermark})
 		}
 	}
 }
@@ -120,7 +129,8 @@ func (p *limiterPair) list(path string, recursive bool) (paths []string, answer 
 	l := coordination.ResourceListing{Path: p.node, Resource: path, Recursive: recursive}
 	for from := coordination.ResourceID(0); ; {
 		var page coordination.ResourcePage
-		if page, answer = p.machine.ListResources(coordination.Caller{}, l, from, 1+p.random.IntN(5)); !answer.OK() {
+		if page, answer = p.machine.ListResources(coordination.Caller{}, l, from,
+			1+p.random.IntN(5)); !answer.OK() {
 			return nil, answer
 		}
 		paths = append(paths, page.Paths...)
@@ -138,7 +148,8 @@ func TestResources(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p := &limiterPair{t: t, random: rand.New(rand.NewPCG(seed, 18)), machine: machine, node: scheme.SplitLoose("/local/n")}
+		p := &limiterPair{t: t, random: rand.New(rand.NewPCG(seed, 18)), machine: machine,
+			node: scheme.SplitLoose("/local/n")}
 		p.compare("create the node", done, p.apply(&coordination.CreateNode{Path: p.node}))
 		for range 300 {
 			p.step()

@@ -184,7 +184,8 @@ func (r *run) carryOut(s step) {
 // server carries out the steps that no client takes part in.
 func (r *run) server(s step) {
 	config := coordination.NodeConfig{SelfCheckPeriodMillis: uint32(s.config.SelfCheckMillis),
-		SessionGracePeriodMillis: uint32(s.config.GraceMillis), ReadConsistencyMode: s.readMode, AttachConsistencyMode: s.config.AttachMode}
+		SessionGracePeriodMillis: uint32(s.config.GraceMillis), ReadConsistencyMode: s.readMode,
+		AttachConsistencyMode: s.config.AttachMode}
 	path := scheme.SplitLoose(nodePath)
 	switch s.op {
 	case opHold:
@@ -378,7 +379,8 @@ func (r *run) finish() bool {
 		start.session, start.other = sessionOf, c
 	}
 	for i, name := range r.names {
-		describe := Request{Kind: Describe, ReqID: uint64(i), Name: name, IncludeOwners: true, IncludeWaiters: true}
+		describe := Request{Kind: Describe, ReqID: uint64(i), Name: name, IncludeOwners: true,
+			IncludeWaiters: true}
 		if !r.do(step{op: opSend, slot: observer, request: describe}) {
 			return false
 		}

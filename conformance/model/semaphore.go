@@ -103,7 +103,8 @@ func (m *Model) createSemaphore(c call) {
 	sem := m.findSemaphore(c.Name)
 	switch {
 	case sem != nil && sem.ephemeral:
-		m.refuse(c, markCreateOverEphemeral, PreconditionFailed, "Cannot create semaphore due to ephemeral locks")
+		m.refuse(c, markCreateOverEphemeral, PreconditionFailed,
+			"Cannot create semaphore due to ephemeral locks")
 	case sem != nil:
 		m.refuse(c, markCreateExists, AlreadyExists, "Semaphore already exists")
 	case len(m.node.semaphores) >= m.limits.Semaphores:
@@ -183,7 +184,8 @@ func (m *Model) describe(c call) {
 		return
 	}
 	m.mark(markDescribed)
-	d := &Description{Name: sem.name, Data: sem.data, Count: sem.held(), Limit: sem.limit, Ephemeral: sem.ephemeral}
+	d := &Description{Name: sem.name, Data: sem.data, Count: sem.held(), Limit: sem.limit,
+		Ephemeral: sem.ephemeral}
 	if c.IncludeOwners {
 		d.Owners = describeLinks(sem.owners, true)
 	}
@@ -206,13 +208,15 @@ func (m *Model) describe(c call) {
 		sem.dropWatch(c.session)
 		sem.watches = append(sem.watches, watch{c.session, c.ReqID, c.WatchData, c.WatchOwners})
 	}
-	m.send(c.stream, Reply{Kind: Result, To: Describe, ReqID: c.ReqID, Status: Success, WatchAdded: watching, Description: d})
+	m.send(c.stream, Reply{Kind: Result, To: Describe, ReqID: c.ReqID, Status: Success, WatchAdded: watching,
+		Description: d})
 }
 
 func describeLinks(links []*link, owners bool) []LinkDescription {
 	var list []LinkDescription
 	for _, l := range links {
-		d := LinkDescription{Order: l.order, Session: l.session.id, TimeoutMillis: l.timeoutMillis, Count: l.count, Data: l.data}
+		d := LinkDescription{Order: l.order, Session: l.session.id, TimeoutMillis: l.timeoutMillis,
+			Count: l.count, Data: l.data}
 		if owners {
 			d.TimeoutMillis = 0
 		}
@@ -232,7 +236,8 @@ func (m *Model) notify(sem *semaphore, data, owners bool) {
 			continue
 		}
 		m.mark(markWatchFired)
-		m.send(w.session.stream, Reply{Kind: ChangedBy, ReqID: w.reqID, DataChanged: data, OwnersChanged: owners})
+		m.send(w.session.stream, Reply{Kind: ChangedBy, ReqID: w.reqID, DataChanged: data,
+			OwnersChanged: owners})
 	}
 	sem.watches = rest
 }

@@ -15,7 +15,8 @@ type session struct {
 	stopping      bool           // its stop is in flight
 	expiring      bool           // its countdown has run out, and its end is in flight
 	restarted     bool           // not attached since the last leader restart
-	doubtful      bool           // not attached durably since then: an earlier leader may have attached it as well
+	// not attached durably since then: an earlier leader may have attached it as well
+	doubtful bool
 }
 
 // attach is what a front-end does with a start, rows 8 and 9 of §2.3, before the leader has its turn.
@@ -49,7 +50,8 @@ func (m *Model) attach(s *Stream, r Request) {
 
 // attachesUnlogged is the relaxed mode of §4.5: nothing durable changes, so there is nothing to wait for.
 func (m *Model) attachesUnlogged(sess *session, r Request) bool {
-	return m.node.config.attachesRelaxed() && sess.inFlight == 0 && sess.timeoutMillis == r.TimeoutMillis && sess.description == r.Description
+	return m.node.config.attachesRelaxed() && sess.inFlight == 0 && sess.timeoutMillis == r.TimeoutMillis &&
+		sess.description == r.Description
 }
 
 // sameFrontEnd reports whether the session has a stream that shares a front-end with another.

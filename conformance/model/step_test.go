@@ -20,13 +20,14 @@ const (
 	opAdvance   op = "advance"
 	opDeadline  op = "deadline" // let time pass until the next expiry of a session or wait
 	opMute      op = "mute"     // the slot stops, or begins again, to answer pings
-	opHold      op = "hold"     // requests stay in flight until a release, or a step that is more than a message
-	opRelease   op = "release"
-	opRestart   op = "restart"
-	opReload    op = "reload" // restart from a checkpoint
-	opDrop      op = "drop"
-	opCreate    op = "create node"
-	opAlter     op = "alter node"
+	// requests stay in flight until a release, or a step that is more than a message
+	opHold    op = "hold"
+	opRelease op = "release"
+	opRestart op = "restart"
+	opReload  op = "reload" // restart from a checkpoint
+	opDrop    op = "drop"
+	opCreate  op = "create node"
+	opAlter   op = "alter node"
 )
 
 // sessionRef says which session a start asks for. Steps name sessions by the slot that had them, so that a
@@ -89,8 +90,10 @@ type step struct {
 func (s step) String() string {
 	switch s.op {
 	case opStart:
-		return fmt.Sprintf("c%d: start on server %d path=%q session=%s %d seq%+d key=%s timeout=%d description=%s",
-			s.slot, s.server, s.request.Path, s.session, s.other, s.seq, s.key, s.request.TimeoutMillis, brief(s.request.Description))
+		return fmt.Sprintf(
+			"c%d: start on server %d path=%q session=%s %d seq%+d key=%s timeout=%d description=%s", s.slot,
+			s.server, s.request.Path, s.session, s.other, s.seq, s.key, s.request.TimeoutMillis,
+			brief(s.request.Description))
 	case opFirst:
 		return fmt.Sprintf("c%d: first message %s", s.slot, s.request)
 	case opSend:
@@ -126,9 +129,11 @@ func (r Request) String() string {
 	case Delete:
 		fmt.Fprintf(&b, " force=%v", r.Force)
 	case Acquire:
-		fmt.Fprintf(&b, " count=%d timeout=%d ephemeral=%v data=%s", r.Count, r.TimeoutMillis, r.Ephemeral, brief(r.Data))
+		fmt.Fprintf(&b, " count=%d timeout=%d ephemeral=%v data=%s", r.Count, r.TimeoutMillis, r.Ephemeral,
+			brief(r.Data))
 	case Describe:
-		fmt.Fprintf(&b, " owners=%v waiters=%v watch data=%v owners=%v", r.IncludeOwners, r.IncludeWaiters, r.WatchData, r.WatchOwners)
+		fmt.Fprintf(&b, " owners=%v waiters=%v watch data=%v owners=%v", r.IncludeOwners, r.IncludeWaiters,
+			r.WatchData, r.WatchOwners)
 	}
 	return b.String()
 }
@@ -156,8 +161,9 @@ func (r Reply) String() string {
 		text += fmt.Sprintf(" done=%v", r.Done)
 	}
 	if d := r.Description; d != nil {
-		text += fmt.Sprintf(" watch=%v %s data=%s count=%d limit=%d ephemeral=%v owners%s waiters%s", r.WatchAdded,
-			brief(d.Name), brief(d.Data), d.Count, d.Limit, d.Ephemeral, linksText(d.Owners), linksText(d.Waiters))
+		text += fmt.Sprintf(" watch=%v %s data=%s count=%d limit=%d ephemeral=%v owners%s waiters%s",
+			r.WatchAdded, brief(d.Name), brief(d.Data), d.Count, d.Limit, d.Ephemeral, linksText(d.Owners),
+			linksText(d.Waiters))
 	}
 	return text
 }
@@ -166,7 +172,8 @@ func linksText(links []LinkDescription) string {
 	var b strings.Builder
 	b.WriteString("[")
 	for _, l := range links {
-		fmt.Fprintf(&b, " #%d session=%d timeout=%d count=%d data=%s;", l.Order, l.Session, l.TimeoutMillis, l.Count, brief(l.Data))
+		fmt.Fprintf(&b, " #%d session=%d timeout=%d count=%d data=%s;", l.Order, l.Session, l.TimeoutMillis,
+			l.Count, brief(l.Data))
 	}
 	b.WriteString("]")
 	return b.String()

@@ -54,7 +54,8 @@ var trials = []trial{
 	{name: "model", folder: "conformance/model", tests: "^Test(Model|Resources)$"},
 	{name: "entries and stamps", folder: "coordination", tests: "^Test(AnySplit|UsersOfOneEntry|Stamp)"},
 	{name: "owners", folder: "coordination", tests: "^Test(SessionOf|Owner|NoOwner)"},
-	{name: "limits", folder: "coordination", tests: "^Test(State|SetLimits|OwnLimits|NothingStays|NodeBytes)"},
+	{name: "limits", folder: "coordination",
+		tests: "^Test(State|SetLimits|OwnLimits|NothingStays|NodeBytes)"},
 	{name: "marks", folder: "coordination", tests: "^TestMark"},
 	{name: "digests", folder: "server/group", tests: "^TestDigest(Verdicts|Majority|Reports|Present)"},
 	{name: "condemned directories", folder: "raftstore", tests: "^TestCondemned"},
@@ -62,19 +63,25 @@ var trials = []trial{
 		tests: "^Test(OnlyMembers|CheckpointsAreAtMarks|MarkedCheckpoint|OpenCheckpoint|MarksWait|DivergedFollower|KilledBefore)"},
 	{name: "resources", folder: "coordination", tests: "^Test(Resource|EffectiveProp|ListResources)"},
 	{name: "units", folder: "coordination/quota", tests: "^Test"},
-	{name: "units of servers", folder: "server/group", tests: "^Test(Quanta|Demands|UnsentQuanta|KnownRights)"},
+	{name: "units of servers", folder: "server/group",
+		tests: "^Test(Quanta|Demands|UnsentQuanta|KnownRights)"},
 	{name: "inspection", folder: "coordination", tests: "^Test(Inspect|Standing|EndSession|RemoveSemaphore)"},
-	{name: "leader changes", folder: "coordination", tests: "^Test(Claim|Resume|Held|Repeated|Describe|Stop|StreamLeft|Outcomes|TakeOver|Walk)"},
-	{name: "checkpoints", folder: "raftstore", tests: "^Test(CheckpointIsDue|WhatACheckpoint|Load|CheckpointsInSteps)"},
+	{name: "leader changes", folder: "coordination",
+		tests: "^Test(Claim|Resume|Held|Repeated|Describe|Stop|StreamLeft|Outcomes|TakeOver|Walk)"},
+	{name: "checkpoints", folder: "raftstore",
+		tests: "^Test(CheckpointIsDue|WhatACheckpoint|Load|CheckpointsInSteps)"},
 	{name: "group", folder: "server/group", tests: "^Test(CheckpointsCount|Replay|ReadIsOver)"},
-	{name: "permits and credit", folder: "server/group", tests: "^Test(Permit(IsTied|Counts)|StreamBytes|CreditIs|WaitingAcquires|RoomIs|DescriptionsWait)"},
-	{name: "connections between servers", folder: "raftstore", tests: "^Test(StrangersMakeRoom|CallersInAll)"},
+	{name: "permits and credit", folder: "server/group",
+		tests: "^Test(Permit(IsTied|Counts)|StreamBytes|CreditIs|WaitingAcquires|RoomIs|DescriptionsWait)"},
+	{name: "connections between servers", folder: "raftstore",
+		tests: "^Test(StrangersMakeRoom|CallersInAll)"},
 	{name: "memory of clients", folder: "server", tests: "^Test(Lending|EndThat|AnswersThat)"},
 	{name: "turns", folder: "raftstore/turn", tests: "^TestUnlock"},
 	{name: "who looks on", folder: "server/group", tests: "^TestLeftTurn"},
 	{name: "stand-in", folder: "server/standin", tests: "^Test(Clock|NobodyIsReminded|AdvanceEnds|Load)"},
 	{name: "faults", folder: "server/standin/faults", tests: "^Test(FailNext|AnswerLost|Filters|Partition)"},
-	{name: "pings of a late server", folder: "coordination", tests: "^Test(LateTick|HealthyServer|PingIsTaken|PingClock|UnreadStream|Withheld)"},
+	{name: "pings of a late server", folder: "coordination",
+		tests: "^Test(LateTick|HealthyServer|PingIsTaken|PingClock|UnreadStream|Withheld)"},
 }
 
 // silence is the simulation of servers whose clocks and networks are as bad as may be. Finding what it is
@@ -181,7 +188,8 @@ func (m *mutation) overlay(work string) (string, error) {
 		return "", err
 	}
 	overlay := filepath.Join(work, "overlay.json")
-	return overlay, errors.Join(os.WriteFile(defective, []byte(text), 0o600), os.WriteFile(overlay, list, 0o600))
+	return overlay, errors.Join(os.WriteFile(defective, []byte(text), 0o600),
+		os.WriteFile(overlay, list, 0o600))
 }
 
 // trialMax bounds a run. A defect that makes the tests hang is found, too.

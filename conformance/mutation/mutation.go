@@ -44,14 +44,16 @@ func mutations() ([]mutation, error) {
 	return list, nil
 }
 
-var form = regexp.MustCompile(`(?s)^# ([^\n]+)\nfile: ([^\n]+)\n(also: silence\n)?<<<<\n(.+)\n====\n(.*)\n>>>>\n$`)
+var form = regexp.MustCompile(
+	`(?s)^# ([^\n]+)\nfile: ([^\n]+)\n(also: silence\n)?<<<<\n(.+)\n====\n(.*)\n>>>>\n$`)
 
 func parse(name, text string) (mutation, error) {
 	parts := form.FindStringSubmatch(text)
 	if parts == nil {
 		return mutation{}, fmt.Errorf("defect %s: the file has not the form of the others", name)
 	}
-	return mutation{name: name, breaks: parts[1], file: parts[2], silence: parts[3] != "", old: parts[4], new: parts[5]}, nil
+	return mutation{name: name, breaks: parts[1], file: parts[2], silence: parts[3] != "", old: parts[4],
+		new: parts[5]}, nil
 }
 
 // apply returns the defective text of the file.
@@ -61,7 +63,8 @@ func (m *mutation) apply(root string) (string, error) {
 		return "", fmt.Errorf("defect %s: %w", m.name, err)
 	}
 	if count := strings.Count(string(text), m.old); count != 1 {
-		return "", fmt.Errorf("defect %s no longer applies: its old text is in %s %d times, not once", m.name, m.file, count)
+		return "", fmt.Errorf("defect %s no longer applies: its old text is in %s %d times, not once", m.name,
+			m.file, count)
 	}
 	return strings.Replace(string(text), m.old, m.new, 1), nil
 }

@@ -29,10 +29,13 @@ func TestMutationsApply(t *testing.T) {
 
 func TestParse(t *testing.T) {
 	m, err := parse("x", "# Breaks it.\nfile: a.go\n<<<<\n	old\n	older\n====\n\n>>>>\n")
-	if err != nil || m != (mutation{name: "x", breaks: "Breaks it.", file: "a.go", old: "	old\n	older"}) {
+	if err != nil || m != (mutation{name: "x", breaks: "Breaks it.", file: "a.go",
+		old: "	old\n	older"}) {
 		t.Errorf("got %+v, %v", m, err)
 	}
-	if m, err := parse("x", "# Breaks it.\nfile: a.go\nalso: silence\n<<<<\nold\n====\nnew\n>>>>\n"); err != nil || !m.silence || m.old != "old" {
+	if m, err := parse("x",
+		"# Breaks it.\nfile: a.go\nalso: silence\n<<<<\nold\n====\nnew\n>>>>\n"); err != nil || !m.silence ||
+		m.old != "old" {
 		t.Errorf("got %+v, %v", m, err)
 	}
 	if _, err := parse("x", "# Breaks it.\n<<<<\nold\n====\n>>>>\n"); err == nil {

@@ -46,7 +46,8 @@ func Close(conns []*grpc.ClientConn) {
 
 // CreateNode makes a coordination node in database /local.
 func CreateNode(ctx context.Context, conn *grpc.ClientConn, path string) error {
-	answer, err := Ydb_Coordination_V1.NewCoordinationServiceClient(conn).CreateNode(ctx, &Ydb_Coordination.CreateNodeRequest{Path: path})
+	answer, err := Ydb_Coordination_V1.NewCoordinationServiceClient(conn).CreateNode(ctx,
+		&Ydb_Coordination.CreateNodeRequest{Path: path})
 	if err != nil {
 		return err
 	}
@@ -59,7 +60,8 @@ func CreateNode(ctx context.Context, conn *grpc.ClientConn, path string) error {
 // DescribeNode asks for a coordination node, which every server answers from what it has executed itself once
 // it has caught up with all that was committed before.
 func DescribeNode(ctx context.Context, conn *grpc.ClientConn, path string) error {
-	answer, err := Ydb_Coordination_V1.NewCoordinationServiceClient(conn).DescribeNode(ctx, &Ydb_Coordination.DescribeNodeRequest{Path: path})
+	answer, err := Ydb_Coordination_V1.NewCoordinationServiceClient(conn).DescribeNode(ctx,
+		&Ydb_Coordination.DescribeNodeRequest{Path: path})
 	if err != nil {
 		return err
 	}
@@ -99,7 +101,8 @@ func (s *Session) open(ctx context.Context, conn *grpc.ClientConn, start *Start)
 		return nil, err
 	}
 	s.stream = stream
-	if err := stream.Send(&Request{Request: &Ydb_Coordination.SessionRequest_SessionStart_{SessionStart: start}}); err != nil {
+	if err := stream.Send(
+		&Request{Request: &Ydb_Coordination.SessionRequest_SessionStart_{SessionStart: start}}); err != nil {
 		return nil, err
 	}
 	answer, err := s.Receive()
@@ -128,7 +131,8 @@ func (s *Session) Receive() (*Response, error) {
 			return nil, fmt.Errorf("failure: %v", arm.Failure)
 		case *Ydb_Coordination.SessionResponse_Ping:
 			pong := &Ydb_Coordination.SessionRequest_PingPong{Opaque: arm.Ping.GetOpaque()}
-			if err := s.stream.Send(&Request{Request: &Ydb_Coordination.SessionRequest_Pong{Pong: pong}}); err != nil {
+			if err := s.stream.Send(
+				&Request{Request: &Ydb_Coordination.SessionRequest_Pong{Pong: pong}}); err != nil {
 				return nil, err
 			}
 		default:
@@ -144,7 +148,8 @@ func (s *Session) LastRequest() uint64 { return s.reqID }
 func (s *Session) Create(name string, limit uint64) error {
 	s.reqID++
 	err := s.stream.Send(&Request{Request: &Ydb_Coordination.SessionRequest_CreateSemaphore_{
-		CreateSemaphore: &Ydb_Coordination.SessionRequest_CreateSemaphore{ReqId: s.reqID, Name: name, Limit: limit}}})
+		CreateSemaphore: &Ydb_Coordination.SessionRequest_CreateSemaphore{ReqId: s.reqID, Name: name,
+			Limit: limit}}})
 	if err != nil {
 		return err
 	}
@@ -164,7 +169,8 @@ func (s *Session) Create(name string, limit uint64) error {
 func (s *Session) StartAcquire(name string, count uint64) (*Response, error) {
 	s.reqID++
 	err := s.stream.Send(&Request{Request: &Ydb_Coordination.SessionRequest_AcquireSemaphore_{
-		AcquireSemaphore: &Ydb_Coordination.SessionRequest_AcquireSemaphore{ReqId: s.reqID, Name: name, Count: count, TimeoutMillis: Infinite}}})
+		AcquireSemaphore: &Ydb_Coordination.SessionRequest_AcquireSemaphore{ReqId: s.reqID, Name: name,
+			Count: count, TimeoutMillis: Infinite}}})
 	if err != nil {
 		return nil, err
 	}
@@ -187,7 +193,8 @@ func (s *Session) Acquire(name string, count uint64) error {
 func (s *Session) Hold(name string, data []byte) error {
 	s.reqID++
 	err := s.stream.Send(&Request{Request: &Ydb_Coordination.SessionRequest_AcquireSemaphore_{
-		AcquireSemaphore: &Ydb_Coordination.SessionRequest_AcquireSemaphore{ReqId: s.reqID, Name: name, Count: 1, Data: data}}})
+		AcquireSemaphore: &Ydb_Coordination.SessionRequest_AcquireSemaphore{ReqId: s.reqID, Name: name,
+			Count: 1, Data: data}}})
 	if err != nil {
 		return err
 	}
@@ -244,7 +251,8 @@ func (s *Session) result() (*Response, error) {
 func (s *Session) Update(name string, data []byte) error {
 	s.reqID++
 	err := s.stream.Send(&Request{Request: &Ydb_Coordination.SessionRequest_UpdateSemaphore_{
-		UpdateSemaphore: &Ydb_Coordination.SessionRequest_UpdateSemaphore{ReqId: s.reqID, Name: name, Data: data}}})
+		UpdateSemaphore: &Ydb_Coordination.SessionRequest_UpdateSemaphore{ReqId: s.reqID, Name: name,
+			Data: data}}})
 	if err != nil {
 		return err
 	}

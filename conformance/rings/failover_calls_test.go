@@ -96,5 +96,6 @@ func (r *callsRun) ask() {
 		}
 	}
 	want := r.quiet.Call(build)
-	r.made = append(r.made, madeCall{r.world.Begin(build), fmt.Sprintf("%T %v", build(coordination.CallID{}), path), want})
+	r.made = append(r.made, madeCall{r.world.Begin(build),
+		fmt.Sprintf("%T %v", build(coordination.CallID{}), path), want})
 }

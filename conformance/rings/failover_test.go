@@ -57,8 +57,8 @@ type result struct {
 }
 
 func openFailOverClient(w *World, own string) *failOverClient {
-	c := &failOverClient{stream: w.Open(1), sent: map[uint64]coordination.RequestKind{}, pending: map[uint64]bool{}, watching: map[uint64]bool{},
-		own: own, expected: map[uint64]result{}}
+	c := &failOverClient{stream: w.Open(1), sent: map[uint64]coordination.RequestKind{},
+		pending: map[uint64]bool{}, watching: map[uint64]bool{}, own: own, expected: map[uint64]result{}}
 	c.stream.Send(coordination.ClientMessage{Kind: coordination.ClientStart,
 		Start: &coordination.AttachRequest{Path: "/local/n", TimeoutMillis: 5000}})
 	return c
@@ -133,13 +133,15 @@ func (c *failOverClient) ask(random *rand.Rand) {
 	case 1:
 		r.Kind, r.Data = coordination.RequestUpdate, []byte{byte(random.IntN(3))}
 	case 2:
-		r.Kind, r.WatchData, r.WatchOwners = coordination.RequestDescribe, random.IntN(2) == 0, random.IntN(2) == 0
+		r.Kind, r.WatchData, r.WatchOwners = coordination.RequestDescribe, random.IntN(2) == 0,
+			random.IntN(2) == 0
 	case 3:
 		r.Kind = coordination.RequestRelease
 	case 4:
 		r.Kind, r.Force = coordination.RequestDelete, random.IntN(2) == 0
 	default:
-		r.Kind, r.Count, r.TimeoutMillis = coordination.RequestAcquire, 1, []uint64{0, 1000, coordination.Infinite}[random.IntN(3)]
+		r.Kind, r.Count, r.TimeoutMillis = coordination.RequestAcquire, 1,
+			[]uint64{0, 1000, coordination.Infinite}[random.IntN(3)]
 		r.Ephemeral = name == "c"
 	}
 	c.send(r)
@@ -233,10 +235,12 @@ func (c *failOverClient) hear(r *coordination.Reply) error {
 		c.pending[r.ReqID] = true
 	case coordination.ReplyResult:
 		if c.sent[r.ReqID] != r.Request {
-			return fmt.Errorf("request %d of kind %d got a result of kind %d", r.ReqID, c.sent[r.ReqID], r.Request)
+			return fmt.Errorf("request %d of kind %d got a result of kind %d", r.ReqID, c.sent[r.ReqID],
+				r.Request)
 		}
 		if want, known := c.expected[r.ReqID]; known && want != (result{r.Refusal, r.Done}) {
-			return fmt.Errorf("request %d of kind %d: want %v, got %v %v", r.ReqID, r.Request, want, r.Refusal, r.Done)
+			return fmt.Errorf("request %d of kind %d: want %v, got %v %v", r.ReqID, r.Request, want,
+				r.Refusal, r.Done)
 		}
 		delete(c.sent, r.ReqID)
 		c.watching[r.ReqID] = c.watching[r.ReqID] && r.WatchAdded

@@ -69,7 +69,8 @@ func newFuzzRun(t *testing.T, script []byte) *fuzzRun {
 func (r *fuzzRun) createNode() {
 	r.world.Call(func(call coordination.CallID) coordination.Command {
 		return &coordination.CreateNode{CallID: call, Path: []string{"local", "n"},
-			Config: coordination.NodeConfig{ReadConsistencyMode: 1 + int32(r.next()%2), AttachConsistencyMode: 1 + int32(r.next()%2)}}
+			Config: coordination.NodeConfig{ReadConsistencyMode: 1 + int32(r.next()%2),
+				AttachConsistencyMode: 1 + int32(r.next()%2)}}
 	})
 }
 
@@ -127,12 +128,14 @@ func (r *fuzzRun) server(action byte) {
 func (r *fuzzRun) message(c *fuzzClient, kind byte) coordination.ClientMessage {
 	switch kind {
 	case 0, 1, 2:
-		start := &coordination.AttachRequest{Path: "/local/n", TimeoutMillis: uint64(r.next()) * 100, SeqNo: uint64(r.next() % 3)}
+		start := &coordination.AttachRequest{Path: "/local/n", TimeoutMillis: uint64(r.next()) * 100,
+			SeqNo: uint64(r.next() % 3)}
 		if kind != 0 {
 			start.Session = c.session
 		}
 		if kind == 2 {
-			start.Session, start.ProtectionKey = r.clients[r.next()%2].session, string(make([]byte, r.next()%20))
+			start.Session, start.ProtectionKey = r.clients[r.next()%2].session,
+				string(make([]byte, r.next()%20))
 		}
 		return coordination.ClientMessage{Kind: coordination.ClientStart, Start: start}
 	case 3:
@@ -142,17 +145,20 @@ func (r *fuzzRun) message(c *fuzzClient, kind byte) coordination.ClientMessage {
 	case 5:
 		return coordination.ClientMessage{Kind: coordination.ClientStop}
 	case 6:
-		return coordination.ClientMessage{Kind: []coordination.ClientKind{coordination.ClientEmpty, coordination.ClientUnsupported}[r.next()%2]}
+		return coordination.ClientMessage{Kind: []coordination.ClientKind{coordination.ClientEmpty,
+			coordination.ClientUnsupported}[r.next()%2]}
 	}
 	c.reqID++
 	c.asked[c.reqID]++
-	return coordination.ClientMessage{Kind: coordination.ClientSemaphore, ReqID: c.reqID, Request: r.request(kind)}
+	return coordination.ClientMessage{Kind: coordination.ClientSemaphore, ReqID: c.reqID,
+		Request: r.request(kind)}
 }
 
 func (r *fuzzRun) request(kind byte) *coordination.Request {
 	shape := r.next()
-	q := &coordination.Request{Name: []string{"a", "b", "c", "d"}[shape%4], Count: uint64(shape >> 2 % 4), Limit: uint64(shape >> 2 % 4),
-		Data: make([]byte, shape>>4%2), Force: shape&16 != 0, Ephemeral: shape&32 != 0, WatchData: shape&64 != 0, WatchOwners: shape&128 != 0,
+	q := &coordination.Request{Name: []string{"a", "b", "c", "d"}[shape%4], Count: uint64(shape >> 2 % 4),
+		Limit: uint64(shape >> 2 % 4), Data: make([]byte, shape>>4%2), Force: shape&16 != 0,
+		Ephemeral: shape&32 != 0, WatchData: shape&64 != 0, WatchOwners: shape&128 != 0,
 		IncludeOwners: shape&4 != 0, IncludeWaiters: shape&8 != 0}
 	switch kind {
 	case 7:

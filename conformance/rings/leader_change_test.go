@@ -26,14 +26,16 @@ func TestStopOverLeaderChange(t *testing.T) {
 			s.Send(coordination.ClientMessage{Kind: coordination.ClientStop})
 			w.FailOver(applied)
 			w.Release()
-			if kinds, stopped := s.kinds(); !slices.Equal(kinds, []coordination.ReplyKind{coordination.ReplyStopped}) || stopped != session {
+			if kinds, stopped := s.kinds(); !slices.Equal(kinds,
+				[]coordination.ReplyKind{coordination.ReplyStopped}) || stopped != session {
 				t.Errorf("session %d: got %v about session %d", session, kinds, stopped)
 			}
 			if s.Ending() != coordination.EndingOK {
 				t.Errorf("the stream's ending is %v", s.Ending())
 			}
 			again := startStream(w, session)
-			if kinds, _ := again.kinds(); !slices.Equal(kinds, []coordination.ReplyKind{coordination.ReplyFailure}) {
+			if kinds, _ := again.kinds(); !slices.Equal(kinds,
+				[]coordination.ReplyKind{coordination.ReplyFailure}) {
 				t.Errorf("a start with the stopped session: got %v", kinds)
 			}
 		})

@@ -63,7 +63,8 @@ func New(options Options) (*World, error) {
 		return nil, err
 	}
 	w := &World{options: options}
-	w.policy = coordination.PingPolicy{HoldStartFailureMillis: options.HoldStartFailureMillis, Opaque: w.nextOpaque}
+	w.policy = coordination.PingPolicy{HoldStartFailureMillis: options.HoldStartFailureMillis,
+		Opaque: w.nextOpaque}
 	w.start(machine)
 	if proposed := options.Limits.Proposed(); proposed != (coordination.StateLimits{}) {
 		w.commit([]coordination.Command{&coordination.SetLimits{Limits: proposed, OnlyFirst: true}})

@@ -49,7 +49,8 @@ func splitRun(seed uint64, batch func(int) int) ([][]coordination.Reply, error) 
 	}
 	w.Call(func(call coordination.CallID) coordination.Command {
 		return &coordination.CreateNode{CallID: call, Path: []string{"local", "n"},
-			Config: coordination.NodeConfig{ReadConsistencyMode: 1 + int32(seed%2), AttachConsistencyMode: 1 + int32(seed/2%2)}}
+			Config: coordination.NodeConfig{ReadConsistencyMode: 1 + int32(seed%2),
+				AttachConsistencyMode: 1 + int32(seed/2%2)}}
 	})
 	clients := make([]*splitClient, 4)
 	for i := range clients {
@@ -105,14 +106,17 @@ func (c *splitClient) act(w *World, random *rand.Rand) {
 		c.stream.Send(coordination.ClientMessage{Kind: coordination.ClientStop})
 	default:
 		c.reqID++
-		c.stream.Send(coordination.ClientMessage{Kind: coordination.ClientSemaphore, ReqID: c.reqID, Request: splitRequest(what, shape)})
+		c.stream.Send(coordination.ClientMessage{Kind: coordination.ClientSemaphore, ReqID: c.reqID,
+			Request: splitRequest(what, shape)})
 	}
 }
 
 func splitRequest(what int, shape uint64) *coordination.Request {
-	r := &coordination.Request{Name: fmt.Sprint("s", shape%3), Data: make([]byte, shape>>8%3), Count: 1 + shape>>10%2, Limit: 1 + shape>>12%3,
-		TimeoutMillis: []uint64{0, 500, 2000, coordination.Infinite}[shape>>14%4], Ephemeral: shape%3 == 2, Force: shape>>16%2 == 0,
-		WatchData: shape>>17%2 == 0, WatchOwners: shape>>18%2 == 0, IncludeOwners: shape>>19%2 == 0, IncludeWaiters: shape>>20%2 == 0}
+	r := &coordination.Request{Name: fmt.Sprint("s", shape%3), Data: make([]byte, shape>>8%3),
+		Count: 1 + shape>>10%2, Limit: 1 + shape>>12%3,
+		TimeoutMillis: []uint64{0, 500, 2000, coordination.Infinite}[shape>>14%4], Ephemeral: shape%3 == 2,
+		Force: shape>>16%2 == 0, WatchData: shape>>17%2 == 0, WatchOwners: shape>>18%2 == 0,
+		IncludeOwners: shape>>19%2 == 0, IncludeWaiters: shape>>20%2 == 0}
 	switch {
 	case what < 5:
 		r.Kind = coordination.RequestCreate

@@ -18,7 +18,8 @@ func New(t testing.TB) *slog.Logger {
 	if os.Getenv("COORDD_TEST_LOG") == "" {
 		return slog.New(slog.NewTextHandler(out, nil))
 	}
-	return slog.New(slog.NewTextHandler(io.MultiWriter(os.Stderr, out), &slog.HandlerOptions{Level: slog.LevelDebug}))
+	return slog.New(slog.NewTextHandler(io.MultiWriter(os.Stderr, out),
+		&slog.HandlerOptions{Level: slog.LevelDebug}))
 }
 
 // output is a test's output, which a goroutine that outlives the test must not write to.

@@ -97,7 +97,8 @@ func (a *Accounts) IsAdministrator(name string) bool {
 func (a *Accounts) SigningKeys() []SigningKey { return a.keys }
 
 func (a *Accounts) search(name string) (int, bool) {
-	return slices.BinarySearchFunc(a.users, name, func(u User, name string) int { return strings.Compare(u.Name, name) })
+	return slices.BinarySearchFunc(a.users, name,
+		func(u User, name string) int { return strings.Compare(u.Name, name) })
 }
 
 func (a *Accounts) clone() *Accounts {
@@ -149,7 +150,8 @@ func (a *Accounts) Add(by By, at Position, u User, onlyFirst bool) Change {
 	case !first && !by.Exempt:
 		return a.refused(notAdministrator())
 	case !validUserName(u.Name):
-		return a.refused(outcome.Because(outcome.BadRequest, "User name is empty, too long, or has characters other than printable ASCII"))
+		return a.refused(outcome.Because(outcome.BadRequest,
+			"User name is empty, too long, or has characters other than printable ASCII"))
 	case !validPasswordHash(u.PasswordHash):
 		return a.refused(outcome.Because(outcome.BadRequest, "Password hash is empty or too long"))
 	case exists:
@@ -189,7 +191,8 @@ func (a *Accounts) Remove(by By, name string) Change {
 	case !exists:
 		return a.refused(noSuchUser())
 	case a.isLastAdministrator(name) && len(a.users) > 1:
-		return a.refused(outcome.Because(outcome.PreconditionFailed, "The last administrator can only be removed as the last user"))
+		return a.refused(outcome.Because(outcome.PreconditionFailed,
+			"The last administrator can only be removed as the last user"))
 	}
 	after := a.clone()
 	after.users = slices.Delete(after.users, slot, slot+1)
@@ -206,16 +209,19 @@ func (a *Accounts) isLastAdministrator(name string) bool {
 // newest is the id of the newest key that whoever proposed this knew, the zero one for none: of two rotations
 // at once the second is void.
 func (a *Accounts) Rotate(by By, at Position, k SigningKey, newest Position, dropBeforeMillis uint64) Change {
-	kept := slices.DeleteFunc(slices.Clone(a.keys), func(k SigningKey) bool { return k.CreatedMillis < dropBeforeMillis })
+	kept := slices.DeleteFunc(slices.Clone(a.keys),
+		func(k SigningKey) bool { return k.CreatedMillis < dropBeforeMillis })
 	switch {
 	case !by.Exempt:
 		return a.refused(notAdministrator())
 	case len(k.Secret) == 0 || len(k.Secret) > MaxSigningKeyBytes:
 		return a.refused(outcome.Because(outcome.BadRequest, "Signing key is empty or too long"))
 	case newest != a.newestKey():
-		return a.refused(outcome.Because(outcome.PreconditionFailed, "Another signing key has been added meanwhile"))
+		return a.refused(outcome.Because(outcome.PreconditionFailed,
+			"Another signing key has been added meanwhile"))
 	case len(kept) >= MaxSigningKeys:
-		return a.refused(outcome.Because(outcome.PreconditionFailed, "Too many signing keys are still in use"))
+		return a.refused(outcome.Because(outcome.PreconditionFailed,
+			"Too many signing keys are still in use"))
 	}
 	k.ID = at
 	after := a.clone()
@@ -251,7 +257,8 @@ func (a *Accounts) Check(applied Position) error {
 		if !validUserName(u.Name) || i > 0 && a.users[i-1].Name >= u.Name {
 			fail("user %s %q has a bad name or is out of order", u.ID, u.Name)
 		}
-		if !validPasswordHash(u.PasswordHash) || u.ID.Index == 0 || u.ID.Compare(u.Version) > 0 || u.Version.Compare(applied) > 0 {
+		if !validPasswordHash(u.PasswordHash) || u.ID.Index == 0 || u.ID.Compare(u.Version) > 0 ||
+			u.Version.Compare(applied) > 0 {
 			fail("user %s %q of version %s is not sound at %s", u.ID, u.Name, u.Version, applied)
 		}
 		if u.Administrator {
@@ -262,7 +269,8 @@ func (a *Accounts) Check(applied Position) error {
 		fail("%d users, %d of them administrators", len(a.users), administrators)
 	}
 	for i, k := range a.keys {
-		if len(k.Secret) == 0 || k.ID.Index == 0 || k.ID.Compare(applied) > 0 || i > 0 && a.keys[i-1].ID.Compare(k.ID) >= 0 {
+		if len(k.Secret) == 0 || k.ID.Index == 0 || k.ID.Compare(applied) > 0 || i > 0 &&
+			a.keys[i-1].ID.Compare(k.ID) >= 0 {
 			fail("signing key %s is empty or out of order", k.ID)
 		}
 	}

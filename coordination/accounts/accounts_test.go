@@ -23,8 +23,10 @@ func take(t *testing.T, change Change, want outcome.Status) *Accounts {
 
 // Whoever holds accounts goes on seeing them as they were.
 func TestAccountsNeverChange(t *testing.T) {
-	before := take(t, new(Accounts).Add(By{}, at(1), User{Name: "root", PasswordHash: "h"}, false), outcome.Success)
-	before = take(t, before.Rotate(exempt, at(2), SigningKey{Secret: []byte("s")}, Position{}, 0), outcome.Success)
+	before := take(t, new(Accounts).Add(By{}, at(1), User{Name: "root", PasswordHash: "h"}, false),
+		outcome.Success)
+	before = take(t, before.Rotate(exempt, at(2), SigningKey{Secret: []byte("s")}, Position{}, 0),
+		outcome.Success)
 	users, keys := len(before.Users()), len(before.SigningKeys())
 	for name, change := range map[string]Change{
 		"add":      before.Add(exempt, at(3), User{Name: "alice", PasswordHash: "h"}, false),
@@ -39,7 +41,8 @@ func TestAccountsNeverChange(t *testing.T) {
 		if err := after.Check(at(3)); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
-		if root, _ := before.User("root"); root.PasswordHash != "h" || len(before.Users()) != users || len(before.SigningKeys()) != keys {
+		if root, _ := before.User("root"); root.PasswordHash != "h" || len(before.Users()) != users ||
+			len(before.SigningKeys()) != keys {
 			t.Errorf("%s: the accounts before it have changed: %v", name, before)
 		}
 	}
@@ -47,14 +50,16 @@ func TestAccountsNeverChange(t *testing.T) {
 
 // A refusal leaves everything as it is, and names nothing that a checkpoint would have to store.
 func TestRefusedChange(t *testing.T) {
-	root := take(t, new(Accounts).Add(By{}, at(1), User{Name: "root", PasswordHash: "h"}, false), outcome.Success)
+	root := take(t, new(Accounts).Add(By{}, at(1), User{Name: "root", PasswordHash: "h"}, false),
+		outcome.Success)
 	for name, change := range map[string]Change{
 		"add":      root.Add(By{Subject: "eve"}, at(2), User{Name: "eve", PasswordHash: "h"}, false),
 		"password": root.SetPassword(By{Subject: "eve"}, at(2), "root", "mine"),
 		"remove":   root.Remove(By{Subject: "eve"}, "root"),
 		"rotate":   root.Rotate(By{}, at(2), SigningKey{Secret: []byte("s")}, Position{}, 0),
 	} {
-		if after := take(t, change, outcome.Unauthorized); after != root || len(change.Users)+len(change.Keys) != 0 {
+		if after := take(t, change, outcome.Unauthorized); after != root ||
+			len(change.Users)+len(change.Keys) != 0 {
 			t.Errorf("%s: changed %v, %v", name, change.Users, change.Keys)
 		}
 	}
@@ -63,11 +68,14 @@ func TestRefusedChange(t *testing.T) {
 func TestUserLimit(t *testing.T) {
 	users := make([]User, MaxUsers-1)
 	for i := range users {
-		users[i] = User{ID: at(uint64(i + 1)), Name: fmt.Sprintf("user%05d", i), PasswordHash: "h", Administrator: i == 0, Version: at(uint64(i + 1))}
+		users[i] = User{ID: at(uint64(i + 1)), Name: fmt.Sprintf("user%05d", i), PasswordHash: "h",
+			Administrator: i == 0, Version: at(uint64(i + 1))}
 	}
-	full := take(t, Restored(users, nil).Add(exempt, at(MaxUsers), User{Name: "last", PasswordHash: "h"}, false), outcome.Success)
+	full := take(t, Restored(users, nil).Add(exempt, at(MaxUsers), User{Name: "last", PasswordHash: "h"},
+		false), outcome.Success)
 	if err := full.Check(at(MaxUsers)); err != nil || len(full.Users()) != MaxUsers {
 		t.Fatalf("%d users: %v", len(full.Users()), err)
 	}
-	take(t, full.Add(exempt, at(MaxUsers+1), User{Name: "more", PasswordHash: "h"}, false), outcome.PreconditionFailed)
+	take(t, full.Add(exempt, at(MaxUsers+1), User{Name: "more", PasswordHash: "h"}, false),
+		outcome.PreconditionFailed)
 }

@@ -14,8 +14,10 @@ var sink any
 func exampleAcquire() *coordination.AcquireSemaphore {
 	return &coordination.AcquireSemaphore{
 		Origin: coordination.Origin{Node: 3, Session: 70_000,
-			Address: coordination.Address{Epoch: coordination.Epoch{Term: 12, Counter: 345_678}, Sequence: 9_876}},
-		Name: "locks/customer-000123", Count: 1, TimeoutMillis: coordination.Infinite, Data: []byte("host-17:4711"), Ephemeral: true,
+			Address: coordination.Address{Epoch: coordination.Epoch{Term: 12, Counter: 345_678},
+				Sequence: 9_876}},
+		Name: "locks/customer-000123", Count: 1, TimeoutMillis: coordination.Infinite,
+		Data: []byte("host-17:4711"), Ephemeral: true,
 	}
 }
 
@@ -71,9 +73,10 @@ func BenchmarkDecodeAcquire(b *testing.B) {
 }
 
 func BenchmarkRow(b *testing.B) {
-	var row coordination.Row = coordination.LinkRow{Node: 3, Order: 1_234_567, Session: 70_000, Semaphore: 5_000, Count: 1,
-		TimeoutMillis: 1000, Address: coordination.Address{Epoch: coordination.Epoch{Term: 12, Counter: 345_678}, Sequence: 9_876},
-		WaitEpoch: coordination.Position{Index: 9_999_999}, Owner: true}
+	var row coordination.Row = coordination.LinkRow{Node: 3, Order: 1_234_567, Session: 70_000,
+		Semaphore: 5_000, Count: 1, TimeoutMillis: 1000,
+		Address: coordination.Address{Epoch: coordination.Epoch{Term: 12, Counter: 345_678},
+			Sequence: 9_876}, WaitEpoch: coordination.Position{Index: 9_999_999}, Owner: true}
 	b.Run("encode", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {

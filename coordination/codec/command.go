@@ -42,14 +42,16 @@ func DecodeCommand(data []byte) (coordination.Command, error) {
 		return nil, nil
 	}
 	if data[0] < versionFirst || data[0] > Version {
-		return nil, fmt.Errorf("a command has format version %d, this program knows version %d", data[0], Version)
+		return nil, fmt.Errorf("a command has format version %d, this program knows version %d", data[0],
+			Version)
 	}
 	c, err := readCommand(data[1:], false)
 	if err != nil {
 		return nil, err
 	}
 	if since := Since(c); since != uint64(data[0]) {
-		return nil, fmt.Errorf("a command %T has format version %d, and not %d, with which its form came", c, data[0], since)
+		return nil, fmt.Errorf("a command %T has format version %d, and not %d, with which its form came", c,
+			data[0], since)
 	}
 	return c, nil
 }
@@ -250,7 +252,8 @@ func (w *wire) command(c coordination.Command) protowire.Number {
 }
 
 // ofResource is the fields 1 to 6 of a command about a resource.
-func (w *wire) ofResource(call *coordination.CallID, path *scheme.Path, by *coordination.Caller, resource *string) {
+func (w *wire) ofResource(call *coordination.CallID, path *scheme.Path, by *coordination.Caller,
+	resource *string) {
 	w.call(call, path)
 	w.caller(4, by)
 	w.text(6, resource)

@@ -17,13 +17,16 @@ import (
 // The set of commands is closed, but only inside its package; its source says which there are.
 func TestEveryCommandIsListed(t *testing.T) {
 	var declared []string
-	for _, name := range []string{"../command.go", "../users_command.go", "../lineage.go", "../resources_command.go"} {
+	for _, name := range []string{"../command.go", "../users_command.go", "../lineage.go",
+		"../resources_command.go"} {
 		file, err := parser.ParseFile(token.NewFileSet(), name, nil, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
 		ast.Inspect(file, func(n ast.Node) bool {
-			if spec, ok := n.(*ast.TypeSpec); ok && !slices.Contains([]string{"Command", "Origin", "Caller", "lineage", "Real", "ResourceProperties"}, spec.Name.Name) {
+			if spec, ok := n.(*ast.TypeSpec); ok &&
+				!slices.Contains([]string{"Command", "Origin", "Caller", "lineage", "Real",
+					"ResourceProperties"}, spec.Name.Name) {
 				declared = append(declared, spec.Name.Name)
 			}
 			return true
@@ -91,7 +94,8 @@ func TestEmptyDataIsNil(t *testing.T) {
 }
 
 func TestOneMiBComesBack(t *testing.T) {
-	c := &coordination.AcquireSemaphore{Name: "a", Count: 1, Data: bytes.Repeat([]byte{7}, coordination.MaxAcquireDataBytes)}
+	c := &coordination.AcquireSemaphore{Name: "a", Count: 1,
+		Data: bytes.Repeat([]byte{7}, coordination.MaxAcquireDataBytes)}
 	checkCommand(t, c)
 }
 
@@ -101,7 +105,8 @@ func TestTextNeedNotBeUTF8(t *testing.T) {
 }
 
 func TestBrokenCommands(t *testing.T) {
-	release := AppendCommand(nil, &coordination.ReleaseSemaphore{Origin: coordination.Origin{Node: 1, Session: 2}, Name: "a"})
+	release := AppendCommand(nil, &coordination.ReleaseSemaphore{Origin: coordination.Origin{Node: 1,
+		Session: 2}, Name: "a"})
 	// release is 01 | 4a 07 | 08 01 | 10 02 | 32 01 'a'
 	cases := []struct {
 		name, data, want string
@@ -114,14 +119,18 @@ func TestBrokenCommands(t *testing.T) {
 		{"a later command", "\x01\x9a\x06\x00", "command 99 of type 2 is unknown"},
 		{"half a tag", "\x01\x80", "EOF"},
 		{"a command that is no message", "\x01\x48\x01", "command 9 of type 0 is unknown"},
-		{"two commands", string(release) + string(release[1:]), "field 9 of type 2 is unknown or not in its place"},
+		{"two commands", string(release) + string(release[1:]),
+			"field 9 of type 2 is unknown or not in its place"},
 		{"bytes behind", string(release) + "\x80", "EOF"},
-		{"a length beyond the end", "\x01\x4a\x08\x08\x01\x10\x02\x3a\x01a", "8 bytes are announced, 7 are there"},
+		{"a length beyond the end", "\x01\x4a\x08\x08\x01\x10\x02\x3a\x01a",
+			"8 bytes are announced, 7 are there"},
 		{"a huge length", "\x01\x4a\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", "bytes are announced"},
 		{"a later field", "\x01\x4a\x02\x40\x01", "field 8 of type 0 is unknown"},
-		{"fields in the wrong order", "\x01\x4a\x04\x10\x02\x08\x01", "field 1 of type 0 is unknown or not in its place"},
+		{"fields in the wrong order", "\x01\x4a\x04\x10\x02\x08\x01",
+			"field 1 of type 0 is unknown or not in its place"},
 		{"a field twice", "\x01\x4a\x04\x08\x01\x08\x01", "field 1 of type 0 is unknown or not in its place"},
-		{"a field of another type", "\x01\x4a\x02\x0a\x00", "field 1 of type 2 is unknown or not in its place"},
+		{"a field of another type", "\x01\x4a\x02\x0a\x00",
+			"field 1 of type 2 is unknown or not in its place"},
 		{"a zero that is spelt out", "\x01\x4a\x02\x08\x00", "field 1 is zero or out of range"},
 		{"an empty text that is spelt out", "\x01\x4a\x02\x3a\x00", "field 7 is empty"},
 		{"a number in a longer form", "\x01\x4a\x03\x08\x81\x00", "longer than it needs to be"},
@@ -130,10 +139,13 @@ func TestBrokenCommands(t *testing.T) {
 		{"a number that ends early", "\x01\x4a\x02\x08\x80", "EOF"},
 		{"a flag that is 2", "\x01\x3a\x02\x40\x02", "field 8 is neither true nor false"},
 		{"an optional flag that is 2", "\x01\x7a\x02\x28\x02", "field 5 is neither true nor false"},
-		{"a kind that is too large", "\x01\x7a\x05\x32\x03\x08\x80\x02", "field 6: field 1 is zero or out of range"},
+		{"a kind that is too large", "\x01\x7a\x05\x32\x03\x08\x80\x02",
+			"field 6: field 1 is zero or out of range"},
 		{"limits that are empty", "\x02\xaa\x01\x02\x2a\x00", "field 5 is empty or twice there"},
-		{"limits twice", "\x02\xaa\x01\x08\x2a\x02\x08\x01\x2a\x02\x08\x01", "field 5 is empty or twice there"},
-		{"a config value that is too large", "\x01\x52\x06\x20\x80\x80\x80\x80\x10", "field 4 is zero or out of range"},
+		{"limits twice", "\x02\xaa\x01\x08\x2a\x02\x08\x01\x2a\x02\x08\x01",
+			"field 5 is empty or twice there"},
+		{"a config value that is too large", "\x01\x52\x06\x20\x80\x80\x80\x80\x10",
+			"field 4 is zero or out of range"},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {

@@ -28,7 +28,8 @@ func sameEntry(t *testing.T, stampMillis uint64, commands []coordination.Command
 	if err := DecodeEntry(data, &e); err != nil {
 		t.Fatalf("%x: %v", data, err)
 	}
-	if !reflect.DeepEqual(e.Commands, commands) || e.Index != 7 || e.Term != 3 || e.StampMillis != stampMillis {
+	if !reflect.DeepEqual(e.Commands, commands) || e.Index != 7 || e.Term != 3 ||
+		e.StampMillis != stampMillis {
 		t.Errorf("sent %#v\n got %#v", commands, e)
 	}
 	message := new(logpb.Entry)
@@ -64,7 +65,8 @@ func TestEntriesOfTheFirstVersion(t *testing.T) {
 			continue
 		}
 		var e coordination.Entry
-		if err := DecodeEntry(AppendCommand(nil, c), &e); err != nil || len(e.Commands) != 1 || !reflect.DeepEqual(e.Commands[0], c) {
+		if err := DecodeEntry(AppendCommand(nil, c), &e); err != nil || len(e.Commands) != 1 ||
+			!reflect.DeepEqual(e.Commands[0], c) {
 			t.Errorf("sent %#v, got %#v, %v", c, e.Commands, err)
 		}
 	}
@@ -83,19 +85,22 @@ func TestBrokenEntries(t *testing.T) {
 		t.Errorf("an entry as full as can be: %v", err)
 	}
 	for name, c := range map[string]struct{ data, want string }{
-		"a later version":        {"\x03" + string(one[1:]), "format version 3"},
-		"no command":             {"\x02", "has no command"},
-		"a stamp that is 0":      {"\x02\x08\x00" + string(one[1:]), "field 1 is zero"},
-		"a stamp and no more":    {"\x02\x08\x01", "has no command"},
-		"a stamp behind":         {string(one) + "\x08\x01", "field 1 of type 0 is unknown or not in its place"},
-		"an empty command":       {"\x02\x12\x00", "command 0 of type 0 is unknown"},
-		"a later command":        {"\x02\x12\x03\x9a\x06\x00", "command 99 of type 2 is unknown"},
-		"a later field":          {string(one) + "\x18\x01", "field 3 of type 0 is unknown"},
-		"one command too many":   {string(AppendToEntry(most, lineage)), "field 2 of type 2 is unknown or not in its place"},
-		"a mark with a field":    {"\x02\x12\x05\xb2\x01\x02\x08\x01", "field 1 of type 0 is unknown"},
-		"a broken second":        {string(one) + "\x12\x01\xa2", "command 1 of an entry"},
-		"a command that is cut":  {string(one[:len(one)-1]), "5 bytes are announced, 4 are there"},
-		"a command as it was":    {"\x02" + string(AppendCommand(nil, lineage)[1:]), "field 20 of type 2 is unknown"},
+		"a later version":     {"\x03" + string(one[1:]), "format version 3"},
+		"no command":          {"\x02", "has no command"},
+		"a stamp that is 0":   {"\x02\x08\x00" + string(one[1:]), "field 1 is zero"},
+		"a stamp and no more": {"\x02\x08\x01", "has no command"},
+		"a stamp behind": {string(one) + "\x08\x01",
+			"field 1 of type 0 is unknown or not in its place"},
+		"an empty command": {"\x02\x12\x00", "command 0 of type 0 is unknown"},
+		"a later command":  {"\x02\x12\x03\x9a\x06\x00", "command 99 of type 2 is unknown"},
+		"a later field":    {string(one) + "\x18\x01", "field 3 of type 0 is unknown"},
+		"one command too many": {string(AppendToEntry(most, lineage)),
+			"field 2 of type 2 is unknown or not in its place"},
+		"a mark with a field":   {"\x02\x12\x05\xb2\x01\x02\x08\x01", "field 1 of type 0 is unknown"},
+		"a broken second":       {string(one) + "\x12\x01\xa2", "command 1 of an entry"},
+		"a command that is cut": {string(one[:len(one)-1]), "5 bytes are announced, 4 are there"},
+		"a command as it was": {"\x02" + string(AppendCommand(nil, lineage)[1:]),
+			"field 20 of type 2 is unknown"},
 		"a length in long form":  {"\x02\x12\x85\x00" + string(one[3:]), "longer than it needs to be"},
 		"bytes behind a command": {"\x02\x12\x06" + string(one[3:]) + "\x01", "is broken"},
 	} {

@@ -27,7 +27,8 @@ func FuzzDecodeCommand(f *testing.F) {
 		message := new(logpb.Command)
 		switch {
 		case err != nil:
-			if len(data) > 0 && hasVersion(data) && writesTheSame(data[1:], message) && message.Command != nil {
+			if len(data) > 0 && hasVersion(data) && writesTheSame(data[1:], message) &&
+				message.Command != nil {
 				t.Fatalf("%x is refused: %v", data, err)
 			}
 			return
@@ -99,7 +100,8 @@ func FuzzDecodeRow(f *testing.F) {
 		row, err := DecodeRow(key, value)
 		if err != nil {
 			k, wrongKey := decodeKey(key)
-			if wrongKey == nil && len(value) > 0 && hasRowVersion(k, value) && writesTheSame(value[1:], rowMessage(k.Kind)) {
+			if wrongKey == nil && len(value) > 0 && hasRowVersion(k, value) &&
+				writesTheSame(value[1:], rowMessage(k.Kind)) {
 				t.Fatalf("%x, %x is refused: %v", key, value, err)
 			}
 			return
@@ -180,7 +182,8 @@ func TestMemoryIsBoundedByTheInput(t *testing.T) {
 			_, _ = DecodeCommand(data)
 		}
 		runtime.ReadMemStats(&after)
-		const factor = 150 // an action takes 56 bytes, a slice may grow to twice what it needs, on the way it is copied
+		// an action takes 56 bytes, a slice may grow to twice what it needs, on the way it is copied
+		const factor = 150
 		if got := (after.TotalAlloc - before.TotalAlloc) / runs; got > uint64(len(data))*factor+1024 {
 			t.Errorf("%s: %d bytes make %d", name, len(data), got)
 		}

@@ -239,7 +239,8 @@ func (f *filler) value(field protoreflect.FieldDescriptor) protoreflect.Value {
 		return protoreflect.ValueOfUint64(f.number())
 	case protoreflect.Uint32Kind:
 		n := uint32(f.number())
-		if name := string(field.Name()); name == "kind" || strings.HasSuffix(name, "_kind") { // a byte in the plain structs
+		// a byte in the plain structs
+		if name := string(field.Name()); name == "kind" || strings.HasSuffix(name, "_kind") {
 			n &= 255
 		}
 		return protoreflect.ValueOfUint32(n)
@@ -304,7 +305,8 @@ func TestGeneratedCodeWritesTheSame(t *testing.T) {
 
 // checkSame wants what the generated code writes to come back through the codec. since says with which
 // version the form of the value came.
-func checkSame(t *testing.T, message proto.Message, through func([]byte) ([]byte, error), since func([]byte) uint64) {
+func checkSame(t *testing.T, message proto.Message, through func([]byte) ([]byte, error),
+	since func([]byte) uint64) {
 	t.Helper()
 	data, err := canonical.MarshalAppend([]byte{0}, message)
 	if err != nil {

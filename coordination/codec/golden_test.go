@@ -17,7 +17,8 @@ func TestFormatIsStable(t *testing.T) {
 		checkFormat(t, version)
 	}
 	var b strings.Builder
-	b.WriteString("# An entry with a stamp and one of each command, as it is stored. Rewritten by go test -update.\n")
+	b.WriteString(
+		"# An entry with a stamp and one of each command, as it is stored. Rewritten by go test -update.\n")
 	fmt.Fprintf(&b, "%x\n", entryOf(1_700_000_000_000, filledCommands(&filler{})))
 	checkGolden(t, "testdata/entry2.golden", b.String())
 }

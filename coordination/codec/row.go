@@ -51,7 +51,8 @@ func DecodeRow(key, value []byte) (coordination.Row, error) {
 		return nil, fmt.Errorf("row %x has no value", key)
 	}
 	if value[0] < versionFirst || value[0] > Version {
-		return nil, fmt.Errorf("row %x has format version %d, this program knows version %d", key, value[0], Version)
+		return nil, fmt.Errorf("row %x has format version %d, this program knows version %d", key, value[0],
+			Version)
 	}
 	w := reader(value[1:], true)
 	row := w.readRow(k)
@@ -59,14 +60,16 @@ func DecodeRow(key, value []byte) (coordination.Row, error) {
 		return nil, fmt.Errorf("row %x is broken: %w", key, err)
 	}
 	if since := sinceRow(row); since != uint64(value[0]) {
-		return nil, fmt.Errorf("row %x has format version %d, and not %d, with which its form came", key, value[0], since)
+		return nil, fmt.Errorf("row %x has format version %d, and not %d, with which its form came", key,
+			value[0], since)
 	}
 	return row, nil
 }
 
 func decodeKey(key []byte) (coordination.RowKey, error) {
 	if len(key) != keyBytes && len(key) != keyBytes+placeBytes {
-		return coordination.RowKey{}, fmt.Errorf("row %x has a key of %d bytes, not %d", key, len(key), keyBytes)
+		return coordination.RowKey{}, fmt.Errorf("row %x has a key of %d bytes, not %d", key, len(key),
+			keyBytes)
 	}
 	k := coordination.RowKey{
 		Node: coordination.NodeID(binary.BigEndian.Uint64(key)),
@@ -141,11 +144,13 @@ func (w *wire) readRow(k coordination.RowKey) coordination.Row {
 		w.semaphoreRow(&r)
 		return r
 	case coordination.RowUser:
-		r := coordination.UserRow{User: accounts.User{ID: accounts.Position{Index: k.ID, Place: uint32(k.Place)}}}
+		r := coordination.UserRow{User: accounts.User{ID: accounts.Position{Index: k.ID,
+			Place: uint32(k.Place)}}}
 		w.userRow(&r)
 		return r
 	case coordination.RowSigningKey:
-		r := coordination.SigningKeyRow{SigningKey: accounts.SigningKey{ID: accounts.Position{Index: k.ID, Place: uint32(k.Place)}}}
+		r := coordination.SigningKeyRow{SigningKey: accounts.SigningKey{ID: accounts.Position{Index: k.ID,
+			Place: uint32(k.Place)}}}
 		w.signingKeyRow(&r)
 		return r
 	case coordination.RowResource:

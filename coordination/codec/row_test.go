@@ -98,17 +98,22 @@ func TestBrokenRows(t *testing.T) {
 		{"a short key", string(machine[:16]), "\x01", "a key of 16 bytes"},
 		{"a long key", string(machine) + "\x00", "\x01", "a key of 18 bytes"},
 		{"a longer key", string(machine) + "\x00\x00\x00\x01", "\x01", "a place where there is none"},
-		{"a session with a place", string(session) + "\x00\x00\x00\x01", "\x01", "a place where there is none"},
-		{"a user with place 0", change(session, 7, 0)[:8] + "\x07" + string(session[9:]) + "\x00\x00\x00\x00", "\x01", "a place where there is none"},
-		{"a user with a place", change(session, 7, 0)[:8] + "\x07" + string(session[9:]) + "\x00\x00\x00\x01", "\x01", "format version 1, and not 2"},
-		{"a stamp of the first version", string(machine), string(machineValue) + "\x30\x01", "format version 1, and not 2"},
-		{"a later version than its form's", string(machine), "\x02" + string(machineValue[1:]), "format version 2, and not 1"},
+		{"a session with a place", string(session) + "\x00\x00\x00\x01", "\x01",
+			"a place where there is none"}, {"a user with place 0",
+			change(session, 7, 0)[:8] + "\x07" + string(session[9:]) + "\x00\x00\x00\x00", "\x01",
+			"a place where there is none"},
+		{"a user with a place", change(session, 7, 0)[:8] + "\x07" + string(session[9:]) + "\x00\x00\x00\x01",
+			"\x01", "format version 1, and not 2"},
+		{"a stamp of the first version", string(machine), string(machineValue) + "\x30\x01",
+			"format version 1, and not 2"}, {"a later version than its form's", string(machine),
+			"\x02" + string(machineValue[1:]), "format version 2, and not 1"},
 		{"kind 0", change(machine, 8, 0), "\x01", "of kind 0"},
 		{"a later kind", change(machine, 8, 10), "\x01", "of kind 10"},
 		{"a machine row of a node", change(machine, 7, 1), "\x01", "an id where there is none"},
 		{"a second machine row", change(machine, 16, 1), "\x01", "an id where there is none"},
-		{"a resource of no node", change(session, 7, 0)[:8] + "\x09" + string(session[9:]), "\x01", "none where there is one"},
-		{"a resource of the first version", string(session[:8]) + "\x09" + string(session[9:]), "\x01", "format version 1, and not 2"},
+		{"a resource of no node", change(session, 7, 0)[:8] + "\x09" + string(session[9:]), "\x01",
+			"none where there is one"}, {"a resource of the first version",
+			string(session[:8]) + "\x09" + string(session[9:]), "\x01", "format version 1, and not 2"},
 		{"a path without an id", change(machine, 8, 2), "\x01", "none where there is one"},
 		{"a node row without a node", change(machine, 8, 3), "\x01", "none where there is one"},
 		{"a user without an id", change(machine, 8, 7), "\x01", "none where there is one"},
@@ -167,8 +172,10 @@ func TestRowsCountWhatTheyAreEncoded(t *testing.T) {
 		f := &filler{random: rand.New(rand.NewPCG(seed, uint64(round)))}
 		for _, row := range filledRows(f) {
 			key, value, _ := EncodeRow(row)
-			if counts := coordination.RowBytes(row); counts < uint64(len(key)+len(value)) || counts > uint64(len(key)+len(value)+2048) {
-				t.Fatalf("seed %d, round %d: %T counts %d bytes, it is encoded in %d: %+v", seed, round, row, counts, len(key)+len(value), row)
+			if counts := coordination.RowBytes(row); counts < uint64(len(key)+len(value)) ||
+				counts > uint64(len(key)+len(value)+2048) {
+				t.Fatalf("seed %d, round %d: %T counts %d bytes, it is encoded in %d: %+v", seed, round, row,
+					counts, len(key)+len(value), row)
 			}
 		}
 	}

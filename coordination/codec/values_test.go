@@ -16,15 +16,17 @@ import (
 // allCommands returns one empty command of each type. TestEveryCommandIsListed compares it with the source.
 func allCommands() []coordination.Command {
 	return []coordination.Command{
-		new(coordination.Attach), new(coordination.StopSession), new(coordination.ExpireSession), new(coordination.ExpireWaiter),
-		new(coordination.CreateSemaphore), new(coordination.UpdateSemaphore), new(coordination.DeleteSemaphore),
-		new(coordination.AcquireSemaphore), new(coordination.ReleaseSemaphore),
-		new(coordination.CreateNode), new(coordination.AlterNode), new(coordination.DropNode),
-		new(coordination.MakeDirectory), new(coordination.RemoveDirectory), new(coordination.ModifyPermissions),
-		new(coordination.AddUser), new(coordination.SetPassword), new(coordination.RemoveUser), new(coordination.RotateSigningKey),
-		new(coordination.BeginLineage), new(coordination.SetLimits), new(coordination.Mark),
-		new(coordination.EndSession), new(coordination.RemoveSemaphore),
-		new(coordination.CreateResource), new(coordination.AlterResource), new(coordination.DropResource),
+		new(coordination.Attach), new(coordination.StopSession), new(coordination.ExpireSession),
+		new(coordination.ExpireWaiter),
+		new(coordination.CreateSemaphore), new(coordination.UpdateSemaphore),
+		new(coordination.DeleteSemaphore), new(coordination.AcquireSemaphore),
+		new(coordination.ReleaseSemaphore), new(coordination.CreateNode), new(coordination.AlterNode),
+		new(coordination.DropNode), new(coordination.MakeDirectory), new(coordination.RemoveDirectory),
+		new(coordination.ModifyPermissions), new(coordination.AddUser), new(coordination.SetPassword),
+		new(coordination.RemoveUser), new(coordination.RotateSigningKey), new(coordination.BeginLineage),
+		new(coordination.SetLimits), new(coordination.Mark), new(coordination.EndSession),
+		new(coordination.RemoveSemaphore), new(coordination.CreateResource), new(coordination.AlterResource),
+		new(coordination.DropResource),
 	}
 }
 
@@ -41,7 +43,8 @@ func allRows() []coordination.Row {
 		coordination.UserRow{User: accounts.User{ID: accounts.Position{Index: 1}}},
 		coordination.SigningKeyRow{SigningKey: accounts.SigningKey{ID: accounts.Position{Index: 1}}},
 		coordination.UserRow{User: accounts.User{ID: accounts.Position{Index: 1, Place: 2}}},
-		coordination.SigningKeyRow{SigningKey: accounts.SigningKey{ID: accounts.Position{Index: 1, Place: 2}}},
+		coordination.SigningKeyRow{SigningKey: accounts.SigningKey{ID: accounts.Position{Index: 1,
+			Place: 2}}},
 	}
 }
 
@@ -56,14 +59,16 @@ type filler struct {
 }
 
 // laterFields came with a version behind the first.
-var laterFields = []string{"Position.Place", "Origin.Answered", "Attach.Identity", "Attach.MayWrite", "MachineRow.StampMillis",
-	"MachineRow.Limits", "NodeRow.NextResource", "SessionRow.BeganMillis", "SessionRow.Owner", "LinkRow.BeganMillis"}
+var laterFields = []string{"Position.Place", "Origin.Answered", "Attach.Identity", "Attach.MayWrite",
+	"MachineRow.StampMillis", "MachineRow.Limits", "NodeRow.NextResource", "SessionRow.BeganMillis",
+	"SessionRow.Owner", "LinkRow.BeganMillis"}
 
 func (f *filler) fill(v reflect.Value) {
 	switch v.Kind() {
 	case reflect.Struct:
 		for i := range v.NumField() {
-			if name := v.Type().Name() + "." + v.Type().Field(i).Name; !f.first || !slices.Contains(laterFields, name) {
+			if name := v.Type().Name() + "." + v.Type().Field(i).Name; !f.first ||
+				!slices.Contains(laterFields, name) {
 				f.fill(v.Field(i))
 			}
 		}

@@ -15,9 +15,10 @@ type wire struct {
 	copies bool   // reading: byte slices are copied instead of shared with the input
 	size   int    // measuring: bytes so far
 	data   []byte // writing: what has been written; reading: the whole message
-	next   int    // reading: where in data what follows tag begins; an index, because moving a slice costs a write barrier
-	tag    uint64 // reading: of the field that is next, 0 at the end
-	err    error
+	// reading: where in data what follows tag begins; an index, because moving a slice costs a write barrier
+	next int
+	tag  uint64 // reading: of the field that is next, 0 at the end
+	err  error
 }
 
 type mode uint8

@@ -51,7 +51,8 @@ type claim struct {
 
 // NewDistributor is for a leader that has not been asked for anything.
 func NewDistributor() *Distributor {
-	return &Distributor{supplies: make(map[coordination.ResourceKey]*supply), claims: make(map[consumed]*claim)}
+	return &Distributor{supplies: make(map[coordination.ResourceKey]*supply),
+		claims: make(map[consumed]*claim)}
 }
 
 // quantum is what the resource may have in a tick.
@@ -67,7 +68,8 @@ func (d *Distributor) Knows(key coordination.ResourceKey) bool { return d.suppli
 
 // Ask has a server be given units of a resource from the next tick on, until it asks no more. rates are the
 // resource's own and those of what is above it, up to the root.
-func (d *Distributor) Ask(now coordination.Instant, consumer Consumer, node coordination.NodeID, rates []coordination.ResourceRate) {
+func (d *Distributor) Ask(now coordination.Instant, consumer Consumer, node coordination.NodeID,
+	rates []coordination.ResourceRate) {
 	if len(rates) == 0 {
 		return
 	}

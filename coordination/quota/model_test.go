@@ -48,7 +48,8 @@ func (a *audit) quantum(got map[coordination.ResourceID]float64, ticks int) {
 		quantum := e.Rate / ticksPerSecond
 		a.excess[id] = max(0, a.excess[id]+got[id]-float64(ticks)*quantum)
 		if a.excess[id] > quantum*(1+1e-9) {
-			a.w.t.Errorf("resource %d with all below it: %g more than its rate, %g in a tick", id, a.excess[id], quantum)
+			a.w.t.Errorf("resource %d with all below it: %g more than its rate, %g in a tick", id,
+				a.excess[id], quantum)
 		}
 	}
 }
@@ -71,12 +72,14 @@ func (a *audit) check() {
 		s.All(func(b *Bucket) {
 			account := a.account(b)
 			if diff := math.Abs(account.level - b.level); diff > 1e-6*max(1, math.Abs(b.level)) {
-				a.w.t.Errorf("server %d, resource %d: level %g, the sum of all is %g", i, b.key.ID, b.level, account.level)
+				a.w.t.Errorf("server %d, resource %d: level %g, the sum of all is %g", i, b.key.ID, b.level,
+					account.level)
 			}
 			account.level = b.level
 			near := func(what string, got, want float64) {
 				if math.Abs(got-want) > 1e-6*max(1, want) {
-					a.w.t.Errorf("server %d, resource %d: %g %s, the sum of all is %g", i, b.key.ID, got, what, want)
+					a.w.t.Errorf("server %d, resource %d: %g %s, the sum of all is %g", i, b.key.ID, got,
+						what, want)
 				}
 			}
 			state := b.State()
@@ -104,16 +107,20 @@ func (a *audit) check() {
 			if b.place >= 0 && s.looks[b.place] != b {
 				a.w.t.Error("a bucket that is due is in the wrong place")
 			}
-			if b.first != nil && b.may(a.w.now, b.first.amount) && b.ticked == grid(a.w.now) && b.due <= a.w.now {
+			if b.first != nil && b.may(a.w.now, b.first.amount) && b.ticked == grid(a.w.now) &&
+				b.due <= a.w.now {
 				a.w.t.Errorf("the first of resource %d waits for nothing", b.key.ID)
 			}
 			if b.wants() != (b.active >= 0) {
 				a.w.t.Errorf("resource %d asks for more: %v", b.key.ID, b.active >= 0)
 			}
 		})
-		if f := s.Figures(); f.Active != active || f.Waiters != waiters || math.Abs(f.Aggregated.Granted-sums.Granted) > 1e-6*max(1, sums.Granted) ||
-			math.Abs(f.Aggregated.Used-sums.Used) > 1e-6*max(1, sums.Used) || math.Abs(f.Aggregated.Assigned-sums.Assigned) > 1e-6*max(1, sums.Assigned) {
-			a.w.t.Errorf("%+v, there are %d active and %d waiters, and the sums are %+v", f, active, waiters, sums)
+		if f := s.Figures(); f.Active != active || f.Waiters != waiters ||
+			math.Abs(f.Aggregated.Granted-sums.Granted) > 1e-6*max(1, sums.Granted) ||
+			math.Abs(f.Aggregated.Used-sums.Used) > 1e-6*max(1, sums.Used) ||
+			math.Abs(f.Aggregated.Assigned-sums.Assigned) > 1e-6*max(1, sums.Assigned) {
+			a.w.t.Errorf("%+v, there are %d active and %d waiters, and the sums are %+v", f, active, waiters,
+				sums)
 		}
 	}
 }
@@ -218,7 +225,9 @@ func (w *world) alter() {
 			w.effective[id] = e
 		}
 	}
-	w.leader.Altered(node, func(k coordination.ResourceKey) (float64, bool) { return w.effective[k.ID].Rate, true })
+	w.leader.Altered(node, func(k coordination.ResourceKey) (float64, bool) {
+		return w.effective[k.ID].Rate, true
+	})
 	for _, s := range w.servers {
 		s.OfNode(node, func(b *Bucket) { s.Alter(w.now, b, w.effective[b.key.ID]) })
 	}
@@ -228,7 +237,8 @@ func (w *world) alter() {
 func (w *world) grow(r *rand.Rand, count int) {
 	for id := coordination.ResourceID(1); int(id) <= count; id++ {
 		parent := coordination.ResourceID(r.IntN(int(id)))
-		e := coordination.Effective{Rate: 1 + 200*r.Float64(), Prefetch: []float64{0.2, 0.2, 1, -1}[r.IntN(4)], Watermark: 0.25 + 0.75*r.Float64()}
+		e := coordination.Effective{Rate: 1 + 200*r.Float64(),
+			Prefetch: []float64{0.2, 0.2, 1, -1}[r.IntN(4)], Watermark: 0.25 + 0.75*r.Float64()}
 		if parent != 0 {
 			e.Rate = min(e.Rate, w.effective[parent].Rate)
 		}
@@ -242,8 +252,8 @@ func TestConservation(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		w := newWorld(t, 1+r.IntN(3))
 		w.grow(r, 1+r.IntN(12))
-		a := &audit{w: w, random: r, accounts: make(map[*Bucket]*account), queues: make(map[*Bucket][]*Waiter),
-			excess: make(map[coordination.ResourceID]float64)}
+		a := &audit{w: w, random: r, accounts: make(map[*Bucket]*account),
+			queues: make(map[*Bucket][]*Waiter), excess: make(map[coordination.ResourceID]float64)}
 		for range 400 {
 			for range r.IntN(4) {
 				a.do()
@@ -284,10 +294,12 @@ func TestFairShares(t *testing.T) {
 	use(2, 5)
 	w.pass(10 * time.Second) // 100 ticks, 10,000 units: 500 for 3, and 2375 for each of the others
 	for name, want := range map[consumed]float64{
-		{0, key(1)}: 2375, {1, key(1)}: 2375, {0, key(2)}: 2375, {2, key(5)}: 2375, {1, key(3)}: 250, {2, key(3)}: 250,
+		{0, key(1)}: 2375, {1, key(1)}: 2375, {0, key(2)}: 2375, {2, key(5)}: 2375, {1, key(3)}: 250,
+		{2, key(3)}: 250,
 	} {
 		if math.Abs(got[name]-want) > 0.05*want {
-			t.Errorf("server %d has %g of resource %d, want %g", name.consumer, got[name], name.resource.ID, want)
+			t.Errorf("server %d has %g of resource %d, want %g", name.consumer, got[name], name.resource.ID,
+				want)
 		}
 	}
 }
@@ -391,7 +403,8 @@ func TestLeaderChange(t *testing.T) {
 		}
 	})
 	w.pass(10 * time.Second)
-	if w.leader.Next() != coordination.Never || len(w.leader.supplies)+len(w.leader.claims)+len(w.leader.roots) != 0 {
+	if w.leader.Next() != coordination.Never ||
+		len(w.leader.supplies)+len(w.leader.claims)+len(w.leader.roots) != 0 {
 		t.Error("the leader still has something to do")
 	}
 }
@@ -411,7 +424,8 @@ func TestOnlyTheActiveCost(t *testing.T) {
 	}
 	w.ask()
 	if len(w.leader.supplies) != 11 || len(w.leader.claims) != 20 || w.servers[0].Figures().Active != 10 {
-		t.Errorf("%d supplies, %d claims, %+v", len(w.leader.supplies), len(w.leader.claims), w.servers[0].Figures())
+		t.Errorf("%d supplies, %d claims, %+v", len(w.leader.supplies), len(w.leader.claims),
+			w.servers[0].Figures())
 	}
 	w.leader.Forget(0)
 	if len(w.leader.supplies) != 11 || len(w.leader.claims) != 10 {
@@ -423,7 +437,8 @@ func TestOnlyTheActiveCost(t *testing.T) {
 	}
 	w.leader.Altered(node, func(coordination.ResourceKey) (float64, bool) { return 0, false })
 	if len(w.leader.supplies)+len(w.leader.claims)+len(w.leader.roots) != 0 {
-		t.Errorf("%d supplies, %d claims, %d roots", len(w.leader.supplies), len(w.leader.claims), len(w.leader.roots))
+		t.Errorf("%d supplies, %d claims, %d roots", len(w.leader.supplies), len(w.leader.claims),
+			len(w.leader.roots))
 	}
 }
 
@@ -461,7 +476,8 @@ func TestEndsOfWaits(t *testing.T) {
 				t.Errorf("a wait ended as %v, want %v", waiter.End, end)
 			}
 		}
-		if f := s.Figures(); b.Level() != level || b.Waiting() != 0 || f.Waiters != 0 || f.WaiterBytes != 0 || len(s.looks) != 0 {
+		if f := s.Figures(); b.Level() != level || b.Waiting() != 0 || f.Waiters != 0 || f.WaiterBytes != 0 ||
+			len(s.looks) != 0 {
 			t.Errorf("level %g, %d wait, %+v", b.Level(), b.Waiting(), f)
 		}
 	}
@@ -486,7 +502,8 @@ func TestWaiterBounds(t *testing.T) {
 	for id := coordination.ResourceID(2); id < 10; id++ {
 		fill(id, 1, MaxWaitersOfResource)
 	}
-	if n := fill(10, 1, MaxWaitersOfResource-1); n != MaxWaitersOfResource || s.Figures().Waiters != MaxWaiters {
+	if n := fill(10, 1, MaxWaitersOfResource-1); n != MaxWaitersOfResource ||
+		s.Figures().Waiters != MaxWaiters {
 		t.Errorf("%d may wait for the last one, %+v", n, s.Figures())
 	}
 	if n := fill(11, 1, 1); n != 0 {

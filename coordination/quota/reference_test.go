@@ -54,7 +54,8 @@ func TestUsedRestartsThePace(t *testing.T) {
 }
 
 func TestPaceOfLargeAmounts(t *testing.T) {
-	for amount, near := range map[uint64]time.Duration{40: 600 * time.Millisecond, 20: 400 * time.Millisecond, 30: 500 * time.Millisecond} {
+	for amount, near := range map[uint64]time.Duration{40: 600 * time.Millisecond, 20: 400 * time.Millisecond,
+		30: 500 * time.Millisecond} {
 		eachPhase(t, func(t *testing.T, w *world) {
 			w.resource(1, 0, usual(10))
 			w.wants(true, 1, 1, 0)
@@ -153,7 +154,8 @@ func TestNoPrefetch(t *testing.T) {
 	w.wants(true, 1, 5, time.Second)
 	w.wants(true, 1, 1, time.Second)
 	w.pass(10 * time.Second)
-	if b := w.bucket(0, 1); b.Level() > 0 || w.servers[0].Figures().Active != 0 || w.leader.Next() != 1<<63-1 {
+	if b := w.bucket(0, 1); b.Level() > 0 || w.servers[0].Figures().Active != 0 ||
+		w.leader.Next() != 1<<63-1 {
 		t.Errorf("level %f, %+v", b.Level(), w.servers[0].Figures())
 	}
 }

@@ -78,7 +78,8 @@ func TestKinds(t *testing.T) {
 	now = now.Add(2 * Most)
 	k.Tells("another", now)
 	if ok, hidden := k.Tells("another", now.Add(Least)); !ok || hidden != 0 || len(k.paces) > 1 {
-		t.Errorf("a kind after a long silence has no pace of its own: %v, %d, %d kinds", ok, hidden, len(k.paces))
+		t.Errorf("a kind after a long silence has no pace of its own: %v, %d, %d kinds", ok, hidden,
+			len(k.paces))
 	}
 }
 

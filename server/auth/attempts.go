@@ -62,7 +62,8 @@ type WaitError struct{ Wait time.Duration }
 
 // Error implements error.
 func (e *WaitError) Error() string {
-	return fmt.Sprintf("Too many wrong passwords from this address, try again in %d s", (e.Wait+time.Second-1)/time.Second)
+	return fmt.Sprintf("Too many wrong passwords from this address, try again in %d s",
+		(e.Wait+time.Second-1)/time.Second)
 }
 
 // attempts remembers which source has shown wrong and right passwords of which user. What a stranger does
@@ -139,7 +140,8 @@ func (a *attempts) note(attempt Attempt, right bool) (waitsNow bool) {
 
 // CheckPassword reports whether a user's password is the one that stored was made of; stored is empty where
 // there is no such user. Errors: *WaitError, ErrOverloaded, ErrStoredHash, those of ctx.
-func (a *Authenticator) CheckPassword(ctx context.Context, attempt Attempt, password, stored string, logger *slog.Logger) (right bool, err error) {
+func (a *Authenticator) CheckPassword(ctx context.Context, attempt Attempt, password, stored string,
+	logger *slog.Logger) (right bool, err error) {
 	defer func() {
 		if !right && ctx.Err() == nil {
 			a.tellRefused(ctx, attempt, stored != "", err, logger)
@@ -153,7 +155,8 @@ func (a *Authenticator) CheckPassword(ctx context.Context, attempt Attempt, pass
 		func() error { return a.attempts.wait(attempt) },
 		func(right bool) {
 			if a.attempts.note(attempt, right) {
-				logger.Warn("wrong passwords, the next ones have to wait", "user", attempt.name(stored != ""), "source", attempt.Source)
+				logger.Warn("wrong passwords, the next ones have to wait", "user", attempt.name(stored != ""),
+					"source", attempt.Source)
 			}
 		})
 }
@@ -167,20 +170,23 @@ func (a Attempt) name(exists bool) string {
 }
 
 // tellRefused tells of logins that were refused, not each time.
-func (a *Authenticator) tellRefused(ctx context.Context, attempt Attempt, exists bool, err error, logger *slog.Logger) {
+func (a *Authenticator) tellRefused(ctx context.Context, attempt Attempt, exists bool, err error,
+	logger *slog.Logger) {
 	why := "wrong password"
 	if err != nil {
 		why = err.Error()
 	}
 	if ok, hidden := a.refusals.Tells("login "+attempt.Source, a.attempts.now()); ok {
-		logger.Warn("a login was refused", "user", attempt.name(exists), "remote", remoteOf(ctx), "why", why, quiet.NotTold, hidden)
+		logger.Warn("a login was refused", "user", attempt.name(exists), "remote", remoteOf(ctx), "why", why,
+			quiet.NotTold, hidden)
 	}
 }
 
 // TellRefusedToken tells of callers whose token was refused, not each time.
 func (a *Authenticator) TellRefusedToken(ctx context.Context, err error, logger *slog.Logger) {
 	if ok, hidden := a.refusals.Tells("token "+SourceOf(ctx), a.attempts.now()); ok {
-		logger.Warn("a caller was refused", "remote", remoteOf(ctx), "why", quiet.Cut(status.Convert(err).Message()), quiet.NotTold, hidden)
+		logger.Warn("a caller was refused", "remote", remoteOf(ctx), "why",
+			quiet.Cut(status.Convert(err).Message()), quiet.NotTold, hidden)
 	}
 }
 

@@ -88,7 +88,8 @@ func TestAttemptsAreBounded(t *testing.T) {
 		a.note(Attempt{fmt.Sprint("user ", i), "10.0.0.1"}, true)
 		a.note(Attempt{fmt.Sprint("user ", i), "10.0.0.1"}, false)
 	}
-	if len(a.wrong.entries) != maxPairs || a.wrong.order.Len() != maxPairs || len(a.right.entries) != maxPairs || a.right.order.Len() != maxPairs {
+	if len(a.wrong.entries) != maxPairs || a.wrong.order.Len() != maxPairs ||
+		len(a.right.entries) != maxPairs || a.right.order.Len() != maxPairs {
 		t.Errorf("%d and %d are remembered", len(a.wrong.entries), len(a.right.entries))
 	}
 	if a.known(first) {
@@ -145,7 +146,8 @@ func TestWaitIsLookedAtAgain(t *testing.T) {
 	answers := make(chan error, n)
 	for range n {
 		go func() {
-			right, err := a.CheckPassword(t.Context(), Attempt{"ann", "10.0.0.66"}, "wrong", stored, slog.New(slog.DiscardHandler))
+			right, err := a.CheckPassword(t.Context(), Attempt{"ann", "10.0.0.66"}, "wrong", stored,
+				slog.New(slog.DiscardHandler))
 			if right {
 				err = errors.New("it is right")
 			}
@@ -166,7 +168,8 @@ func TestWaitIsLookedAtAgain(t *testing.T) {
 	if hashed != freeAttempts {
 		t.Errorf("%d passwords were looked at, want %d", hashed, freeAttempts)
 	}
-	if right, err := a.CheckPassword(context.WithoutCancel(t.Context()), Attempt{"ann", "10.0.0.1"}, "secret", stored, slog.New(slog.DiscardHandler)); !right || err != nil {
+	if right, err := a.CheckPassword(context.WithoutCancel(t.Context()), Attempt{"ann", "10.0.0.1"}, "secret",
+		stored, slog.New(slog.DiscardHandler)); !right || err != nil {
 		t.Errorf("the user herself: %v, %v", right, err)
 	}
 }

@@ -47,8 +47,8 @@ func New(required bool, database, tokenFile string) (*Authenticator, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Authenticator{Required: required, LoginLifetime: DefaultLoginLifetime, Passwords: NewHasher(), attempts: newAttempts(),
-		database: scheme.SplitLoose(database), tokens: tokens}, nil
+	return &Authenticator{Required: required, LoginLifetime: DefaultLoginLifetime, Passwords: NewHasher(),
+		attempts: newAttempts(), database: scheme.SplitLoose(database), tokens: tokens}, nil
 }
 
 // Serves reports whether name is that of the database.
@@ -93,10 +93,12 @@ func ticket(ctx context.Context) string {
 // Identify returns who calls, or a gRPC error (coordination.md §2.2). database is the one that the call
 // names; empty: none. A token counts before a client certificate. Where authentication is not required a bad
 // token is let through as anonymous.
-func (a *Authenticator) Identify(ctx context.Context, database string, known *accounts.Accounts) (*Identity, error) {
+func (a *Authenticator) Identify(ctx context.Context, database string, known *accounts.Accounts) (*Identity,
+	error) {
 	token := ticket(ctx)
 	if (token != "" || a.Required) && database != "" && !a.Serves(database) {
-		return nil, status.Error(codes.Unauthenticated, "Unknown database: "+strings.ToValidUTF8(database, "\uFFFD"))
+		return nil, status.Error(codes.Unauthenticated,
+			"Unknown database: "+strings.ToValidUTF8(database, "\uFFFD"))
 	}
 	if token == "" {
 		if id := certificateIdentity(ctx); id != nil {

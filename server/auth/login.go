@@ -60,7 +60,8 @@ func (p *loginProof) stillValid(name string, known *accounts.Accounts) bool {
 }
 
 // SignLogin makes a login token for a user.
-func (a *Authenticator) SignLogin(user accounts.User, key accounts.SigningKey, now time.Time) (string, error) {
+func (a *Authenticator) SignLogin(user accounts.User, key accounts.SigningKey, now time.Time) (string,
+	error) {
 	token := jwt.NewWithClaims(jwt.SigningMethodHS256, loginClaims{
 		RegisteredClaims: jwt.RegisteredClaims{
 			Subject: user.Name, Audience: jwt.ClaimStrings{a.database.String()},
@@ -74,7 +75,8 @@ func (a *Authenticator) SignLogin(user accounts.User, key accounts.SigningKey, n
 
 // resolveLogin returns whose login token it is, nil if it is none, or none that is good now. Whatever the
 // token says, it is good for lifetime at most, and was signed while its key did so.
-func resolveLogin(token, database string, lifetime time.Duration, known *accounts.Accounts, now time.Time) *Identity {
+func resolveLogin(token, database string, lifetime time.Duration, known *accounts.Accounts,
+	now time.Time) *Identity {
 	if len(known.SigningKeys()) == 0 {
 		return nil
 	}
@@ -88,8 +90,9 @@ func resolveLogin(token, database string, lifetime time.Duration, known *account
 			}
 		}
 		return nil, jwt.ErrTokenUnverifiable
-	}, jwt.WithValidMethods([]string{jwt.SigningMethodHS256.Alg()}), jwt.WithAudience(database), jwt.WithExpirationRequired(),
-		jwt.WithIssuedAt(), jwt.WithLeeway(ClockSkew), jwt.WithTimeFunc(func() time.Time { return now }), jwt.WithStrictDecoding())
+	}, jwt.WithValidMethods([]string{jwt.SigningMethodHS256.Alg()}), jwt.WithAudience(database),
+		jwt.WithExpirationRequired(), jwt.WithIssuedAt(), jwt.WithLeeway(ClockSkew),
+		jwt.WithTimeFunc(func() time.Time { return now }), jwt.WithStrictDecoding())
 	if err != nil || claims.Subject == "" || claims.IssuedAt == nil {
 		return nil
 	}

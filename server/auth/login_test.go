@@ -32,7 +32,8 @@ func newSigned(t *testing.T) *signed {
 func position(index uint64) accounts.Position { return accounts.Position{Index: index} }
 
 func signingKey(index uint64, made time.Time) accounts.SigningKey {
-	return accounts.SigningKey{ID: position(index), Secret: make([]byte, signingKeyBytes), CreatedMillis: uint64(made.UnixMilli())}
+	return accounts.SigningKey{ID: position(index), Secret: make([]byte, signingKeyBytes),
+		CreatedMillis: uint64(made.UnixMilli())}
 }
 
 // known is the user and the keys.
@@ -43,8 +44,9 @@ func (s *signed) known(keys ...accounts.SigningKey) *accounts.Accounts {
 // token is what the key has signed at a time, changed by change unless that is nil.
 func (s *signed) token(at time.Time, change func(*loginClaims)) string {
 	s.t.Helper()
-	claims := loginClaims{RegisteredClaims: jwt.RegisteredClaims{Subject: "root", Audience: jwt.ClaimStrings{"/local"},
-		IssuedAt: jwt.NewNumericDate(at), ExpiresAt: jwt.NewNumericDate(at.Add(s.LoginLifetime))}, Version: s.user.Version.Index}
+	claims := loginClaims{RegisteredClaims: jwt.RegisteredClaims{Subject: "root",
+		Audience: jwt.ClaimStrings{"/local"}, IssuedAt: jwt.NewNumericDate(at),
+		ExpiresAt: jwt.NewNumericDate(at.Add(s.LoginLifetime))}, Version: s.user.Version.Index}
 	if change != nil {
 		change(&claims)
 	}
@@ -74,13 +76,15 @@ func TestLoginProofOutlivesItsKey(t *testing.T) {
 		known *accounts.Accounts
 		want  bool
 	}{
-		"the key that signs":                      {s.known(s.key), true},
-		"one of many keys":                        {s.known(signingKey(2, s.now.Add(-day)), s.key, signingKey(4, s.now.Add(day))), true},
-		"forgotten by age, with others before":    {s.known(signingKey(2, s.now.Add(day)), signingKey(5, s.now.Add(day))), true},
-		"thrown away":                             {s.known(), false},
-		"older than all, so it was thrown away":   {s.known(signingKey(4, s.now.Add(day))), false},
-		"older, thrown away and then came others": {s.known(signingKey(4, s.now.Add(-day)), signingKey(5, s.now)), false},
-		"no user": {accounts.Restored(nil, []accounts.SigningKey{s.key}), false},
+		"the key that signs": {s.known(s.key), true},
+		"one of many keys": {s.known(signingKey(2, s.now.Add(-day)), s.key,
+			signingKey(4, s.now.Add(day))), true},
+		"forgotten by age, with others before": {s.known(signingKey(2, s.now.Add(day)),
+			signingKey(5, s.now.Add(day))), true}, "thrown away": {s.known(), false},
+		"older than all, so it was thrown away": {s.known(signingKey(4, s.now.Add(day))), false},
+		"older, thrown away and then came others": {s.known(signingKey(4, s.now.Add(-day)),
+			signingKey(5, s.now)), false}, "no user": {accounts.Restored(nil, []accounts.SigningKey{s.key}),
+			false},
 	} {
 		if got := id.login.stillValid("root", test.known); got != test.want {
 			t.Errorf("%s: still valid is %v", what, got)
@@ -110,7 +114,9 @@ func TestOldKeysProveNothing(t *testing.T) {
 // TestLifetimeIsOurs: what a token says of its end cannot make it good for longer.
 func TestLifetimeIsOurs(t *testing.T) {
 	s := newSigned(t)
-	century := s.token(s.now, func(c *loginClaims) { c.ExpiresAt = jwt.NewNumericDate(s.now.AddDate(100, 0, 0)) })
+	century := s.token(s.now, func(c *loginClaims) {
+		c.ExpiresAt = jwt.NewNumericDate(s.now.AddDate(100, 0, 0))
+	})
 	if s.at(century, s.now.Add(s.LoginLifetime)) == nil {
 		t.Error("refused within its lifetime")
 	}
@@ -122,7 +128,8 @@ func TestLifetimeIsOurs(t *testing.T) {
 	}
 	token := s.token(s.now, nil)
 	s.LoginLifetime = MinLoginLifetime
-	if s.at(token, s.now.Add(MinLoginLifetime)) == nil || s.at(token, s.now.Add(MinLoginLifetime+ClockSkew+time.Second)) != nil {
+	if s.at(token, s.now.Add(MinLoginLifetime)) == nil ||
+		s.at(token, s.now.Add(MinLoginLifetime+ClockSkew+time.Second)) != nil {
 		t.Error("a shorter lifetime does not count for a token from before")
 	}
 	// 43 characters of base64 hold 256 bits and two more, which nobody looked at.
@@ -147,7 +154,8 @@ func TestKeysAreKept(t *testing.T) {
 		if key, found := NewestKey(known); found {
 			newest = key.ID
 		}
-		change := known.Rotate(accounts.By{Exempt: true}, position(uint64(day+1)), signingKey(0, made), newest, OutdatedKeys(known))
+		change := known.Rotate(accounts.By{Exempt: true}, position(uint64(day+1)), signingKey(0, made),
+			newest, OutdatedKeys(known))
 		if !change.Outcome.OK() {
 			t.Fatal(change.Outcome)
 		}

@@ -46,7 +46,8 @@ func NewHasher() *Hasher { return NewCheapHasher(argonMemoryKiB) }
 // NewCheapHasher is one whose hashes take so much memory, and in proportion so much time: for tests of what
 // is done with passwords, not of what it costs to guess them.
 func NewCheapHasher(memoryKiB uint32) *Hasher {
-	return &Hasher{memoryKiB: memoryKiB, decoy: encodeHash(memoryKiB, make([]byte, argonSaltBytes), make([]byte, argonHashBytes))}
+	return &Hasher{memoryKiB: memoryKiB, decoy: encodeHash(memoryKiB, make([]byte, argonSaltBytes),
+		make([]byte, argonHashBytes))}
 }
 
 // Hash returns what is stored for a password: algorithm, parameters, salt and hash in the usual form. It is
@@ -64,13 +65,15 @@ func (h *Hasher) Hash(ctx context.Context, password string) (string, error) {
 	if _, err := rand.Read(salt); err != nil {
 		return "", err
 	}
-	return encodeHash(h.memoryKiB, salt, argon2.IDKey([]byte(password), salt, argonPasses, h.memoryKiB, argonLanes, argonHashBytes)), nil
+	return encodeHash(h.memoryKiB, salt, argon2.IDKey([]byte(password), salt, argonPasses, h.memoryKiB,
+		argonLanes, argonHashBytes)), nil
 }
 
 // verify reports whether the password is the one that stored was made of. An empty stored value is a user who
 // is not there: the answer is no, and takes as long. may is asked when there is a slot; its error ends the
 // matter. note is told what came of it before the slot goes to the next.
-func (h *Hasher) verify(ctx context.Context, source string, known bool, password, stored string, may func() error,
+func (h *Hasher) verify(ctx context.Context, source string, known bool, password, stored string,
+	may func() error,
 	note func(right bool)) (bool, error) {
 	if len(password) > maxPasswordBytes {
 		note(false)
@@ -100,7 +103,8 @@ func (h *Hasher) verify(ctx context.Context, source string, known bool, password
 
 func encodeHash(memoryKiB uint32, salt, hash []byte) string {
 	encode := base64.RawStdEncoding.EncodeToString
-	return fmt.Sprintf("$argon2id$v=%d$m=%d,t=%d,p=%d$%s$%s", argon2.Version, memoryKiB, argonPasses, argonLanes, encode(salt), encode(hash))
+	return fmt.Sprintf("$argon2id$v=%d$m=%d,t=%d,p=%d$%s$%s", argon2.Version, memoryKiB, argonPasses,
+		argonLanes, encode(salt), encode(hash))
 }
 
 // storedHash is a stored value taken apart.
@@ -116,10 +120,12 @@ var ErrStoredHash = errors.New("a stored password hash is not one that this prog
 func parseHash(stored string) (storedHash, error) {
 	var p storedHash
 	parts := strings.Split(stored, "$")
-	if len(parts) != 6 || parts[0] != "" || parts[1] != "argon2id" || parts[2] != fmt.Sprintf("v=%d", argon2.Version) {
+	if len(parts) != 6 || parts[0] != "" || parts[1] != "argon2id" ||
+		parts[2] != fmt.Sprintf("v=%d", argon2.Version) {
 		return p, ErrStoredHash
 	}
-	if _, err := fmt.Sscanf(parts[3], "m=%d,t=%d,p=%d", &p.memory, &p.passes, &p.lanes); err != nil || p.passes == 0 || p.lanes == 0 {
+	if _, err := fmt.Sscanf(parts[3], "m=%d,t=%d,p=%d", &p.memory, &p.passes, &p.lanes); err != nil ||
+		p.passes == 0 || p.lanes == 0 {
 		return p, ErrStoredHash
 	}
 	var err error

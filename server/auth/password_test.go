@@ -18,10 +18,12 @@ func TestPasswordHashes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if again, _ := h.Hash(t.Context(), "secret"); again == stored || !strings.HasPrefix(stored, "$argon2id$v=19$m=19456,t=2,p=1$") {
+	if again, _ := h.Hash(t.Context(), "secret"); again == stored ||
+		!strings.HasPrefix(stored, "$argon2id$v=19$m=19456,t=2,p=1$") {
 		t.Errorf("got %q and %q", stored, again)
 	}
-	for password, want := range map[string]bool{"secret": true, "Secret": false, "": false, "secret ": false} {
+	for password, want := range map[string]bool{"secret": true, "Secret": false, "": false,
+		"secret ": false} {
 		if got, err := verify(t, h, password, stored); got != want || err != nil {
 			t.Errorf("%q: got %v, %v", password, got, err)
 		}
@@ -29,7 +31,8 @@ func TestPasswordHashes(t *testing.T) {
 	if got, err := verify(t, h, "", ""); got || err != nil {
 		t.Errorf("a user who is not there: got %v, %v", got, err)
 	}
-	for _, broken := range []string{"x", "$argon2i$v=19$m=1,t=1,p=1$AA$AA", "$argon2id$v=18$m=1,t=1,p=1$AA$AA", "$argon2id$v=19$m=1,t=0,p=1$AA$AA",
+	for _, broken := range []string{"x", "$argon2i$v=19$m=1,t=1,p=1$AA$AA",
+		"$argon2id$v=18$m=1,t=1,p=1$AA$AA", "$argon2id$v=19$m=1,t=0,p=1$AA$AA",
 		"$argon2id$v=19$m=1,t=1,p=1$!$AA", "$argon2id$v=19$m=1,t=1,p=1$AA$"} {
 		if got, err := verify(t, h, "secret", broken); got || !errors.Is(err, ErrStoredHash) {
 			t.Errorf("%q: got %v, %v", broken, got, err)

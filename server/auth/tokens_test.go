@@ -20,9 +20,11 @@ func TestTokenFile(t *testing.T) {
 	if _, err := openTokenFile(path); err == nil {
 		t.Error("a file that is not there is opened")
 	}
-	for _, content := range []string{"token\n", "token user more\n", "a x\na y\n", strings.Repeat("x", maxTicketBytes+1) + " user\n"} {
+	for _, content := range []string{"token\n", "token user more\n", "a x\na y\n",
+		strings.Repeat("x", maxTicketBytes+1) + " user\n"} {
 		writeFile(t, path, content)
-		if _, err := openTokenFile(path); err == nil || strings.Contains(err.Error(), "token user") || !strings.Contains(err.Error(), "line ") {
+		if _, err := openTokenFile(path); err == nil || strings.Contains(err.Error(), "token user") ||
+			!strings.Contains(err.Error(), "line ") {
 			t.Errorf("%.20q: got %v", content, err)
 		}
 	}
@@ -31,7 +33,8 @@ func TestTokenFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if f.resolve("a").Name != "x" || f.resolve("b").Name != "y" || f.resolve("x") != nil || f.resolve("") != nil || f.resolve("#") != nil {
+	if f.resolve("a").Name != "x" || f.resolve("b").Name != "y" || f.resolve("x") != nil ||
+		f.resolve("") != nil || f.resolve("#") != nil {
 		t.Error("not what is in the file")
 	}
 	a := f.resolve("a")

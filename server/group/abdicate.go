@@ -48,7 +48,8 @@ func (g *Group) leadAgain(term coordination.Term) {
 		time.AfterFunc(leftOverPause, func() { g.leadAgain(term) })
 	default:
 		g.replica.Leading(term, g.store.Lineage())
-		first := &coordination.SetLimits{CallID: coordination.CallID{Nonce: Nonce()}, OnlyFirst: true} // which does nothing
+		// which does nothing
+		first := &coordination.SetLimits{CallID: coordination.CallID{Nonce: Nonce()}, OnlyFirst: true}
 		g.store.Propose(uint64(term), g.entries([]coordination.Command{first}))
 	}
 }

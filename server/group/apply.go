@@ -60,7 +60,8 @@ func (g *Group) handleStore(e storeEvent) error {
 		g.setLeader()
 		g.member.toward(e.term, e.leader)
 		g.events.lead(g.clock.WallMillis(), e.term, e.leader)
-	case e.restored > uint64(g.replica.Machine().Index()): // otherwise a later one was in its place already when it was loaded
+	case e.restored > uint64(g.replica.Machine().Index()):
+		// otherwise a later one was in its place already when it was loaded
 		if err := g.restore(); err != nil {
 			return err
 		}

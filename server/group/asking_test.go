@@ -37,7 +37,8 @@ func TestAskAgain(t *testing.T) {
 	}); err != nil || !slices.Equal(told, []bool{false, false, true, true}) {
 		t.Errorf("got %v, attempts %v", err, told)
 	}
-	if err := g.AskLeader(t.Context(), func(bool) Asked { g.close(); return LeaderGone }); !errors.Is(err, ErrStopped) {
+	if err := g.AskLeader(t.Context(), func(bool) Asked { g.close(); return LeaderGone }); !errors.Is(err,
+		ErrStopped) {
 		t.Errorf("stopped: got %v", err)
 	}
 }
@@ -94,7 +95,8 @@ func TestCallsPassAFollower(t *testing.T) {
 func TestCallsAreEncodedOnce(t *testing.T) {
 	g := openTest(t, nil)
 	createNode(t, g, scheme.Path{"local", "before"}) // from here on the group knows what its members can read
-	command := &coordination.CreateNode{CallID: coordination.CallID{Nonce: 1}, Path: testNode, Owner: scheme.RootOwner}
+	command := &coordination.CreateNode{CallID: coordination.CallID{Nonce: 1}, Path: testNode,
+		Owner: scheme.RootOwner}
 	passedOn := codec.AppendCommand(nil, command)
 	g.turn.Lock()
 	waiting := &call{attempt: &attempt{command: command, encoded: passedOn}, done: make(chan callAnswer, 1)}
@@ -106,7 +108,8 @@ func TestCallsAreEncodedOnce(t *testing.T) {
 	if got := g.passedOn(&same); got != nil {
 		t.Error("a command is taken for another one of its name")
 	}
-	if got, want := g.entries([]coordination.Command{command}), g.entries([]coordination.Command{&same}); !slices.EqualFunc(got, want, slices.Equal) {
+	if got, want := g.entries([]coordination.Command{command}),
+		g.entries([]coordination.Command{&same}); !slices.EqualFunc(got, want, slices.Equal) {
 		t.Errorf("what was passed on becomes %x, not %x", got, want)
 	}
 	g.carryOut()
@@ -120,7 +123,8 @@ func TestCallsAreEncodedOnce(t *testing.T) {
 	if err != nil || !outcomeFromPB(answer).OK() {
 		t.Fatal(answer, err)
 	}
-	if _, err := g.executeForPeer(ctx, &relaypb.ExecuteRequest{Command: append(slices.Clone(passedOn), 0)}); err == nil {
+	if _, err := g.executeForPeer(ctx, &relaypb.ExecuteRequest{Command: append(slices.Clone(passedOn),
+		0)}); err == nil {
 		t.Error("what is not the encoding of a command would go into the log")
 	}
 }

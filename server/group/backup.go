@@ -57,7 +57,8 @@ func (g *Group) checkpointNow(ctx context.Context) error {
 			return err
 		case <-poll.C:
 		}
-		_, err := g.Read(ctx, func(*coordination.Machine) outcome.Outcome { g.startCheckpoint(); return outcome.Done() })
+		_, err := g.Read(ctx,
+			func(*coordination.Machine) outcome.Outcome { g.startCheckpoint(); return outcome.Done() })
 		if err != nil {
 			return err
 		}

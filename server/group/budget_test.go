@@ -57,7 +57,8 @@ func TestStreamBytes(t *testing.T) {
 		s.group.streams = newStreamSet(1)
 		request := &coordination.Request{Kind: coordination.RequestUpdate}
 		request.Data = make([]byte, maxStreamBytes-request.Bytes()-under)
-		if paused := s.receive(&coordination.ClientMessage{Kind: coordination.ClientSemaphore, Request: request}) != nil; paused != (under == 0) {
+		if paused := s.receive(&coordination.ClientMessage{Kind: coordination.ClientSemaphore,
+			Request: request}) != nil; paused != (under == 0) {
 			t.Errorf("%d below the limit: paused %v", under, paused)
 		}
 	}

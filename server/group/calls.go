@@ -62,7 +62,8 @@ var callErrors = [...]error{
 // leader has the call at that moment.
 func (g *Group) Execute(ctx context.Context,
 	build func(coordination.CallID) coordination.Command) (outcome.Outcome, error) {
-	a := &attempt{command: build(coordination.CallID{Nonce: Nonce()}), since: coordination.Index(g.applied.Load())}
+	a := &attempt{command: build(coordination.CallID{Nonce: Nonce()}),
+		since: coordination.Index(g.applied.Load())}
 	var answer outcome.Outcome
 	var ended error
 	err := g.AskLeader(ctx, func(repeated bool) Asked {
@@ -104,7 +105,8 @@ func (g *Group) try(ctx context.Context, a *attempt) (outcome.Outcome, error) {
 
 // executeThere has another server run a command that is taken to lead. Errors: errNotLeading, errLeaderGone,
 // that of ctx.
-func (g *Group) executeThere(ctx context.Context, leader relaypb.RelayClient, a *attempt) (outcome.Outcome, error) {
+func (g *Group) executeThere(ctx context.Context, leader relaypb.RelayClient, a *attempt) (outcome.Outcome,
+	error) {
 	if a.encoded == nil {
 		a.encoded = codec.AppendCommand(nil, a.command)
 	}
@@ -123,7 +125,8 @@ func (g *Group) executeThere(ctx context.Context, leader relaypb.RelayClient, a 
 	case a.repeated: // this leader cannot read the call, but an earlier one may have executed it
 		return coordination.CallUnknown, nil
 	default: // and another leader would say the same
-		return outcome.Because(outcome.Unavailable, "The leader refused the call: "+status.Convert(err).Message()), nil
+		return outcome.Because(outcome.Unavailable,
+			"The leader refused the call: "+status.Convert(err).Message()), nil
 	}
 }
 
@@ -136,7 +139,8 @@ func (g *Group) seeOwnWrite(ctx context.Context) {
 }
 
 // executeForPeer runs a command for another server.
-func (g *Group) executeForPeer(ctx context.Context, r *relaypb.ExecuteRequest) (*relaypb.ExecuteResponse, error) {
+func (g *Group) executeForPeer(ctx context.Context, r *relaypb.ExecuteRequest) (*relaypb.ExecuteResponse,
+	error) {
 	command, err := codec.DecodeCommand(r.GetCommand())
 	if err != nil {
 		return nil, status.Error(codes.InvalidArgument, err.Error())

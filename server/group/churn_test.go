@@ -31,7 +31,8 @@ func takeCensus(roots ...any) map[string]int {
 // ours reports whether a type belongs to what is counted: the rings, and the server but for its simulation.
 func ours(t reflect.Type) bool {
 	path, ours := strings.CutPrefix(t.PkgPath(), "github.com/coordd/coordd/")
-	return ours && (path == "server/group" || path == "coordination" || path == "scheme") && !strings.HasPrefix(t.Name(), "silen")
+	return ours && (path == "server/group" || path == "coordination" || path == "scheme") &&
+		!strings.HasPrefix(t.Name(), "silen")
 }
 
 func (c *census) visit(v reflect.Value, name string) {
@@ -90,11 +91,14 @@ func (c *churn) census() map[string]int {
 func (c *churn) ask(client *silenceClient) {
 	for i, request := range []*coordination.Request{
 		{Kind: coordination.RequestAcquire, Name: "lock", Count: 1, TimeoutMillis: 50, Ephemeral: true},
-		{Kind: coordination.RequestAcquire, Name: fmt.Sprint("own-", client.session), Count: 1, Ephemeral: true},
-		{Kind: coordination.RequestDescribe, Name: fmt.Sprint("own-", client.session), WatchData: true, WatchOwners: true},
-		{Kind: coordination.RequestAcquire, Name: "lock", Count: coordination.Infinite, TimeoutMillis: coordination.Infinite, Ephemeral: true},
+		{Kind: coordination.RequestAcquire, Name: fmt.Sprint("own-", client.session), Count: 1,
+			Ephemeral: true}, {Kind: coordination.RequestDescribe, Name: fmt.Sprint("own-", client.session),
+			WatchData: true, WatchOwners: true},
+		{Kind: coordination.RequestAcquire, Name: "lock", Count: coordination.Infinite,
+			TimeoutMillis: coordination.Infinite, Ephemeral: true},
 	} {
-		client.say(coordination.ClientMessage{Kind: coordination.ClientSemaphore, ReqID: uint64(i + 1), Request: request})
+		client.say(coordination.ClientMessage{Kind: coordination.ClientSemaphore, ReqID: uint64(i + 1),
+			Request: request})
 	}
 }
 
@@ -136,7 +140,8 @@ var ends = map[string]func(c *churn, client *silenceClient){
 	"failed":    func(_ *churn, client *silenceClient) { client.start(&coordination.AttachRequest{}) },
 	"stolen": func(c *churn, client *silenceClient) {
 		thief := c.openStream([]*silentServer{c.leader, c.f}[c.random.IntN(2)])
-		thief.start(&coordination.AttachRequest{Path: "/local/n", Session: client.session, TimeoutMillis: 100, SeqNo: 1})
+		thief.start(&coordination.AttachRequest{Path: "/local/n", Session: client.session, TimeoutMillis: 100,
+			SeqNo: 1})
 		c.run(c.now + 50*time.Millisecond)
 		thief.leave()
 	},
@@ -146,12 +151,14 @@ var ends = map[string]func(c *churn, client *silenceClient){
 	},
 	"start refused": func(c *churn, client *silenceClient) {
 		c.openStream(client.at).start(&coordination.AttachRequest{Path: "/local/nothing", TimeoutMillis: 100})
-		c.openStream(client.at).start(&coordination.AttachRequest{Path: "/local/n", Session: 1 << 40, TimeoutMillis: 100})
+		c.openStream(client.at).start(&coordination.AttachRequest{Path: "/local/n", Session: 1 << 40,
+			TimeoutMillis: 100})
 		client.leave()
 	},
 	"start abandoned": func(c *churn, client *silenceClient) {
 		other := c.openStream(client.at)
-		other.start(&coordination.AttachRequest{Path: "/local/n", TimeoutMillis: 100, Nonce: c.random.Uint64()})
+		other.start(&coordination.AttachRequest{Path: "/local/n", TimeoutMillis: 100,
+			Nonce: c.random.Uint64()})
 		c.run(c.now + time.Duration(c.random.IntN(40))*time.Millisecond)
 		other.leave()
 		client.leave()
@@ -188,7 +195,8 @@ func (c *silenceClient) leave() {
 // which a stream can end. Afterwards all maps of all servers are as large as they were.
 func TestNothingIsKept(t *testing.T) {
 	oneGoroutine(t)
-	c := &churn{silenceRun: newSilenceRunOf(&choices{random: rand.New(rand.NewPCG(1, 5))}, true, 5000, [3]float64{1, 1, 1}), random: rand.New(rand.NewPCG(1, 6))}
+	c := &churn{silenceRun: newSilenceRunOf(&choices{random: rand.New(rand.NewPCG(1, 5))}, true, 5000,
+		[3]float64{1, 1, 1}), random: rand.New(rand.NewPCG(1, 6))}
 	c.leader = c.a
 	c.latency = func() time.Duration { return time.Duration(c.random.IntN(20)) * time.Millisecond }
 	c.run(time.Second)
@@ -196,7 +204,8 @@ func TestNothingIsKept(t *testing.T) {
 	c.change()
 	c.run(c.now + 5*time.Second)
 	before := c.census()
-	if before["coordination.Leader.streams"] != 1 || before["group.streamSet.open"] != 1 || before["group.relayPeer.streams"] != 1 {
+	if before["coordination.Leader.streams"] != 1 || before["group.streamSet.open"] != 1 ||
+		before["group.relayPeer.streams"] != 1 {
 		t.Fatalf("the census does not find what there is: %v", before)
 	}
 	for _, name := range slices.Sorted(maps.Keys(ends)) {

@@ -55,7 +55,8 @@ func (e *DivergedError) reason() string {
 func (e *DivergedError) Error() string {
 	text := "this server has diverged: " + e.reason()
 	if e.Condemnation != nil {
-		return fmt.Sprintf("%s; that could not be written into the data directory, which must not be used any more: %v",
+		return fmt.Sprintf(
+			"%s; that could not be written into the data directory, which must not be used any more: %v",
 			text, e.Condemnation)
 	}
 	return text
@@ -177,7 +178,8 @@ func (g *Group) askOthers(ctx context.Context, own report, asked map[uint64]bool
 	for _, m := range others {
 		calls.Go(func() {
 			err := g.exchangeDigests(ctx, m, own)
-			if status.Code(err) != codes.OK && status.Code(err) != codes.Unimplemented { // an older server has nothing to say
+			// an older server has nothing to say
+			if status.Code(err) != codes.OK && status.Code(err) != codes.Unimplemented {
 				g.logger.Debug("could not compare digests", "server", m.Name, "err", err)
 				return
 			}
@@ -252,7 +254,8 @@ func (g *Group) judge() *DivergedError {
 	switch now.verdict {
 	case split:
 		g.logger.Error("this server has diverged from others, and no majority of the voters has one state, "+
-			"so nobody knows who is right", "as of entry", now.report.index, "others", g.store.Members().NamesOf(now.differing))
+			"so nobody knows who is right", "as of entry", now.report.index, "others",
+			g.store.Members().NamesOf(now.differing))
 	case shared:
 		g.logger.Error("other servers have diverged from the majority, which has the state of this one",
 			"as of entry", now.report.index, "diverged", g.store.Members().NamesOf(now.differing))

@@ -71,9 +71,10 @@ func (c *comparedCluster) endOf(i int) error {
 // makeDirectory has a directory made by whoever leads; what the caller is told does not matter.
 func (c *comparedCluster) makeDirectory(path scheme.Path, on int) {
 	c.t.Helper()
-	answer, err := c.groups[on].Execute(context.Background(), func(call coordination.CallID) coordination.Command {
-		return &coordination.MakeDirectory{CallID: call, Path: path, Owner: scheme.RootOwner}
-	})
+	answer, err := c.groups[on].Execute(context.Background(),
+		func(call coordination.CallID) coordination.Command {
+			return &coordination.MakeDirectory{CallID: call, Path: path, Owner: scheme.RootOwner}
+		})
 	if err != nil || !answer.OK() {
 		c.t.Fatal(answer, err)
 	}
@@ -83,7 +84,8 @@ func (c *comparedCluster) makeDirectory(path scheme.Path, on int) {
 func (c *comparedCluster) upgraded() {
 	c.t.Helper()
 	for _, g := range c.groups {
-		eventually(c.t, "the format version", func() bool { return g.FormatVersion() >= codec.VersionEntries })
+		eventually(c.t, "the format version",
+			func() bool { return g.FormatVersion() >= codec.VersionEntries })
 	}
 }
 
@@ -122,7 +124,8 @@ func (c *comparedCluster) idle(i int, index uint64) {
 		g := c.groups[i]
 		g.turn.Lock()
 		defer g.turn.Unlock()
-		return uint64(g.replica.Machine().Index()) >= index && g.checkpoint == nil && !g.store.CheckpointOpen()
+		return uint64(g.replica.Machine().Index()) >= index && g.checkpoint == nil &&
+			!g.store.CheckpointOpen()
 	})
 }
 
@@ -228,7 +231,8 @@ func TestDivergedFollowerEnds(t *testing.T) {
 	}
 	for i := range c.groups {
 		if i != follower {
-			eventually(t, "the one that was removed to be forgotten", func() bool { _, found := c.groups[i].Divergence(); return !found })
+			eventually(t, "the one that was removed to be forgotten",
+				func() bool { _, found := c.groups[i].Divergence(); return !found })
 		}
 	}
 }
@@ -289,7 +293,8 @@ func TestDivergedPairGoesOn(t *testing.T) {
 	if err := c.groups[leader].store.Remove(t.Context(), c.groups[follower].store.Member()); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the one that is left to be right", func() bool { _, found := c.groups[leader].Divergence(); return !found })
+	eventually(t, "the one that is left to be right",
+		func() bool { _, found := c.groups[leader].Divergence(); return !found })
 }
 
 // TestSilentVoterIsWaitedFor: as long as the third server may show who is right, nobody is called wrong; but
@@ -310,7 +315,8 @@ func TestSilentVoterIsWaitedFor(t *testing.T) {
 	c.makeDirectory(poison(0), leader)
 	index := c.mark()
 	for _, i := range []int{leader, follower} {
-		eventually(t, "the wait for the third to end", func() bool { d, found := c.groups[i].Divergence(); return found && !d.Right })
+		eventually(t, "the wait for the third to end",
+			func() bool { d, found := c.groups[i].Divergence(); return found && !d.Right })
 	}
 	if err := errors.Join(c.endOf(leader), c.endOf(follower)); err != nil {
 		t.Fatal(err)
@@ -319,7 +325,10 @@ func TestSilentVoterIsWaitedFor(t *testing.T) {
 	held = false
 	g.queue.bell.Ring()
 	c.wantEnd(follower, index)
-	eventually(t, "the others to be right", func() bool { d, found := c.groups[leader].Divergence(); return found && d.Right })
+	eventually(t, "the others to be right", func() bool {
+		d, found := c.groups[leader].Divergence()
+		return found && d.Right
+	})
 }
 
 // TestLaggingServerIsComparedLater: a server that is further behind than reports are kept passes marks over,
@@ -542,7 +551,8 @@ func TestOtherHashesAreNotCompared(t *testing.T) {
 	for i := range 2 {
 		eventually(t, "the two of one version to differ", func() bool {
 			d, found := c.groups[i].Divergence()
-			return found && !d.Right && d.Index == index && len(d.Others) == 1 && d.Others[0] == c.groups[1-i].store.Member()
+			return found && !d.Right && d.Index == index && len(d.Others) == 1 &&
+				d.Others[0] == c.groups[1-i].store.Member()
 		})
 	}
 	c.compared(2, index, 2)
@@ -651,11 +661,14 @@ func TestOnlyMembersReport(t *testing.T) {
 		if from == other || from == c.groups[2].store.Member() {
 			continue
 		}
-		if _, err := service.Compare(t.Context(), &relaypb.DigestReport{Server: from, Index: 5, HashVersion: 1}); status.Code(err) != codes.PermissionDenied {
+		if _, err := service.Compare(t.Context(),
+			&relaypb.DigestReport{Server: from, Index: 5,
+				HashVersion: 1}); status.Code(err) != codes.PermissionDenied {
 			t.Errorf("%x was heard: %v", from, err)
 		}
 	}
-	if answer, err := service.Compare(t.Context(), &relaypb.DigestReport{Server: other, Index: 1 << 60, HashVersion: 1}); err != nil ||
+	if answer, err := service.Compare(t.Context(),
+		&relaypb.DigestReport{Server: other, Index: 1 << 60, HashVersion: 1}); err != nil ||
 		answer.GetServer() != self || answer.GetIndex() != 0 {
 		t.Errorf("got %v, %v", answer, err)
 	}

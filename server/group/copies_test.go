@@ -32,7 +32,8 @@ func TestDescriptionsWaitForRoom(t *testing.T) {
 		m.Sequence = coordination.Sequence(i + 1)
 		(&relayedStream{peer: p, number: 1 + i%4}).deliver(nil, m)
 	}
-	(&relayedStream{peer: p, number: 9}).deliver(nil, &coordination.Message{Kind: coordination.MessagePending})
+	(&relayedStream{peer: p, number: 9}).deliver(nil,
+		&coordination.Message{Kind: coordination.MessagePending})
 	got := make(map[uint64][]uint64)
 	pending := 0
 	var coming pieces

@@ -43,7 +43,8 @@ func TestDigestVerdicts(t *testing.T) {
 		{reports: "AABB", learners: []uint64{4}, want: shared, differing: []uint64{3, 4}},
 		{reports: "AB", learners: []uint64{2}, want: shared, differing: []uint64{2}},
 		{reports: "AABBB", learners: []uint64{3, 4, 5}, want: shared, differing: []uint64{3, 4, 5}},
-		{reports: "A.B", learners: []uint64{3}, settled: true, want: uncontradicted, differing: []uint64{3}}, // who has no vote proves nothing
+		// who has no vote proves nothing
+		{reports: "A.B", learners: []uint64{3}, settled: true, want: uncontradicted, differing: []uint64{3}},
 		{reports: "BAA", learners: []uint64{1}, want: outvoted, differing: []uint64{2, 3}},
 		{reports: "BA.", learners: []uint64{1}, settled: true, want: split, differing: []uint64{2}},
 		{reports: "AAA", learners: []uint64{1}, want: uncontradicted},
@@ -63,7 +64,8 @@ func TestDigestVerdicts(t *testing.T) {
 			}
 			switch id := uint64(i + 1); {
 			case letter == '.':
-				d.heard(id, report{index: 6, version: 1, digest: 99}, e.members) // of another index: it does not count
+				// of another index: it does not count
+				d.heard(id, report{index: 6, version: 1, digest: 99}, e.members)
 			case id == e.self:
 				d.addOwn(r)
 			default:
@@ -75,7 +77,8 @@ func TestDigestVerdicts(t *testing.T) {
 		}
 		found := d.findings(e)
 		if len(found) != 1 || found[0].verdict != c.want || !slices.Equal(found[0].differing, c.differing) {
-			t.Errorf("%q, settled %v: got %+v, want verdict %d about %v", c.reports, c.settled, found, c.want, c.differing)
+			t.Errorf("%q, settled %v: got %+v, want verdict %d about %v", c.reports, c.settled, found, c.want,
+				c.differing)
 		}
 	}
 }
@@ -137,11 +140,13 @@ func TestDigestReportsAreForgotten(t *testing.T) {
 			t.Fatalf("kept %v, %v", d.own, d.others)
 		}
 	}
-	if len(d.own) != reportsKept || d.own[0].index != 2*reportsKept+1 || d.others[2][0].index != 2*reportsKept+1 {
+	if len(d.own) != reportsKept || d.own[0].index != 2*reportsKept+1 ||
+		d.others[2][0].index != 2*reportsKept+1 {
 		t.Errorf("kept %v, %v", d.own, d.others[2])
 	}
 	d.heard(2, report{3 * reportsKept, 1, 999}, members)
-	if said, _ := reportAt(d.others[2], 3*reportsKept); said.digest != 999 || len(d.others[2]) != reportsKept {
+	if said, _ := reportAt(d.others[2], 3*reportsKept); said.digest != 999 ||
+		len(d.others[2]) != reportsKept {
 		t.Errorf("the last word does not count: %v", d.others[2])
 	}
 	d.heard(2, report{3 * reportsKept, 1, 999}, []uint64{1, 2})
@@ -172,10 +177,14 @@ func TestDigestPresent(t *testing.T) {
 	}{
 		{"nothing is known", func() {}, finding{}},
 		{"nobody has answered", func() { d.addOwn(report{5, 1, 50}) }, finding{}},
-		{"another state", func() { d.heard(2, report{5, 1, 51}, e.members) }, finding{verdict: split, report: report{5, 1, 50}}},
-		{"a further mark", func() { d.addOwn(report{9, 1, 90}) }, finding{verdict: split, report: report{5, 1, 50}}},
-		{"another state there", func() { d.heard(2, report{9, 1, 91}, e.members) }, finding{verdict: split, report: report{9, 1, 90}}},
-		{"the last word", func() { d.heard(2, report{9, 1, 90}, e.members) }, finding{verdict: uncontradicted, report: report{9, 1, 90}}},
+		{"another state", func() { d.heard(2, report{5, 1, 51}, e.members) },
+			finding{verdict: split, report: report{5, 1, 50}}},
+		{"a further mark", func() { d.addOwn(report{9, 1, 90}) },
+			finding{verdict: split, report: report{5, 1, 50}}},
+		{"another state there", func() { d.heard(2, report{9, 1, 91}, e.members) },
+			finding{verdict: split, report: report{9, 1, 90}}},
+		{"the last word", func() { d.heard(2, report{9, 1, 90}, e.members) },
+			finding{verdict: uncontradicted, report: report{9, 1, 90}}},
 	} {
 		step.do()
 		if got := present(d.findings(e)); got.verdict != step.want.verdict || got.report != step.want.report {

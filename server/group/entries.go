@@ -25,14 +25,16 @@ func (g *Group) entries(commands []coordination.Command) [][]byte {
 		before := len(entry)
 		entry = g.appendToEntry(entry, c)
 		single := coordination.Alone(c)
-		if count > 0 && (alone || single || count == coordination.MaxEntryCommands || len(entry) > coordination.MaxEntryBytes) {
+		if count > 0 && (alone || single || count == coordination.MaxEntryCommands ||
+			len(entry) > coordination.MaxEntryBytes) {
 			end(before)
 			entry = append(entry[:begun], entry[before:]...)
 		}
 		count, alone = count+1, single
 	}
 	end(len(entry))
-	if g.packing = entry; cap(g.packing) > 2*coordination.MaxEntryBytes { // of one large command; it need not stay
+	// of one large command; it need not stay
+	if g.packing = entry; cap(g.packing) > 2*coordination.MaxEntryBytes {
 		g.packing = nil
 	}
 	return entries

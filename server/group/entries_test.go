@@ -40,13 +40,16 @@ func TestEntries(t *testing.T) {
 		commands []coordination.Command
 		want     []int
 	}{
-		"one":                    {releases(1), []int{1}},
-		"as many as can be":      {releases(coordination.MaxEntryCommands), []int{coordination.MaxEntryCommands}},
-		"one more":               {releases(coordination.MaxEntryCommands + 1), []int{coordination.MaxEntryCommands, 1}},
-		"as large as can be":     {[]coordination.Command{half, update(fill)}, []int{2}},
-		"one byte more":          {[]coordination.Command{half, update(fill + 1)}, []int{1, 1}},
-		"a larger one":           {[]coordination.Command{update(1), update(2 * mib), update(1), update(1)}, []int{1, 1, 2}},
-		"a lineage at first":     {append([]coordination.Command{lineage}, releases(2)...), []int{1, 2}},
+		"one": {releases(1), []int{1}},
+		"as many as can be": {releases(coordination.MaxEntryCommands),
+			[]int{coordination.MaxEntryCommands}},
+		"one more": {releases(coordination.MaxEntryCommands + 1),
+			[]int{coordination.MaxEntryCommands, 1}},
+		"as large as can be": {[]coordination.Command{half, update(fill)}, []int{2}},
+		"one byte more":      {[]coordination.Command{half, update(fill + 1)}, []int{1, 1}},
+		"a larger one": {[]coordination.Command{update(1), update(2 * mib), update(1), update(1)},
+			[]int{1, 1, 2}}, "a lineage at first": {append([]coordination.Command{lineage}, releases(2)...),
+			[]int{1, 2}},
 		"a lineage in between":   {append(append(releases(2), lineage), releases(2)...), []int{2, 1, 2}},
 		"a lineage and no more":  {[]coordination.Command{lineage}, []int{1}},
 		"a lineage at the end":   {append(releases(1), lineage), []int{1, 1}},
@@ -61,7 +64,8 @@ func TestEntries(t *testing.T) {
 			t.Errorf("not as an older program reads it: %x", entry)
 		}
 	}
-	placed := []coordination.Command{&coordination.ExpireWaiter{WaitEpoch: coordination.Position{Index: 7, Place: 1}}, releases(1)[0]}
+	placed := []coordination.Command{&coordination.ExpireWaiter{WaitEpoch: coordination.Position{Index: 7,
+		Place: 1}}, releases(1)[0]}
 	checkEntries(t, "with a place in an earlier one", g.entries(placed), placed, []int{1, 1})
 }
 
@@ -98,7 +102,8 @@ func checkEntries(t *testing.T, name string, entries [][]byte, commands []coordi
 func TestTurnIsOneEntry(t *testing.T) {
 	g := openTest(t, nil)
 	createNode(t, g, testNode)
-	clients := []*testClient{openSession(t, g, 600_000), openSession(t, g, 600_000), openSession(t, g, 600_000)}
+	clients := []*testClient{openSession(t, g, 600_000), openSession(t, g, 600_000),
+		openSession(t, g, 600_000)}
 	g.turn.Lock()
 	index := g.replica.Machine().Index()
 	for i, c := range clients {
@@ -130,8 +135,8 @@ func TestPanickingTurnSaysNothing(t *testing.T) {
 	g.turn.Lock()
 	defer g.turn.Unlock()
 	client.ask(1, take("lock"))
-	added := &call{attempt: &attempt{command: &coordination.AddUser{CallID: coordination.CallID{Nonce: 5}, Name: "root", PasswordHash: "h"}},
-		done: make(chan callAnswer, 1)}
+	added := &call{attempt: &attempt{command: &coordination.AddUser{CallID: coordination.CallID{Nonce: 5},
+		Name: "root", PasswordHash: "h"}}, done: make(chan callAnswer, 1)}
 	g.queue.put(event{call: added})
 	before := g.replica.Machine().Index()
 	g.takeTurn()
@@ -140,13 +145,16 @@ func TestPanickingTurnSaysNothing(t *testing.T) {
 		defer g.queue.mutex.Unlock()
 		return len(g.queue.store) > 0
 	})
-	g.queue.put(event{call: &call{done: make(chan callAnswer, 1), read: func(*coordination.Machine) outcome.Outcome { panic("a test") }}})
+	g.queue.put(event{call: &call{done: make(chan callAnswer, 1),
+		read: func(*coordination.Machine) outcome.Outcome { panic("a test") }}})
 	g.takeTurn()
 	var invariant *InvariantError
 	if !errors.As(failure, &invariant) || g.replica.Machine().Index() != before+1 {
-		t.Fatalf("got %v, the machine has entry %d, before it had %d", failure, g.replica.Machine().Index(), before)
+		t.Fatalf("got %v, the machine has entry %d, before it had %d", failure, g.replica.Machine().Index(),
+			before)
 	}
-	if replies, ending := client.stream.Take(nil); len(replies) > 0 || ending != coordination.EndingNone || len(added.done) > 0 {
+	if replies, ending := client.stream.Take(nil); len(replies) > 0 || ending != coordination.EndingNone ||
+		len(added.done) > 0 {
 		t.Errorf("the client heard %+v, %v", replies, ending)
 	}
 }
@@ -225,7 +233,8 @@ func TestStampsAreEverywhere(t *testing.T) {
 		want = began(c.groups[leader])
 		return want[1] != 0
 	})
-	if after := c.groups[leader].clock.WallMillis(); want[0] < before || want[1] < want[0] || want[1] > after {
+	if after := c.groups[leader].clock.WallMillis(); want[0] < before || want[1] < want[0] ||
+		want[1] > after {
 		t.Errorf("between %d and %d the session and its lock began at %d", before, after, want)
 	}
 	for _, g := range c.groups {
@@ -252,7 +261,8 @@ func TestDroppedEntryIsSettled(t *testing.T) {
 	called := make(chan outcome.Outcome, 1)
 	go func() {
 		answer, err := g.Execute(t.Context(), func(call coordination.CallID) coordination.Command {
-			return &coordination.CreateNode{CallID: call, Path: scheme.Path{"local", "late"}, Owner: scheme.RootOwner}
+			return &coordination.CreateNode{CallID: call, Path: scheme.Path{"local", "late"},
+				Owner: scheme.RootOwner}
 		})
 		if err != nil {
 			t.Error(err)

@@ -90,8 +90,8 @@ func (r *events) lead(wallMillis, term, server uint64) {
 
 // trace notes of what trace the client is part of that has a session from now on.
 func (r *events) trace(wallMillis uint64, attached *coordination.Message, trace string) {
-	r.add(wallMillis, []coordination.Occurrence{{Kind: coordination.OccurSessionTraced, Node: attached.Node, Session: attached.Session,
-		More: &coordination.OccurrenceMore{Trace: trace}}})
+	r.add(wallMillis, []coordination.Occurrence{{Kind: coordination.OccurSessionTraced, Node: attached.Node,
+		Session: attached.Session, More: &coordination.OccurrenceMore{Trace: trace}}})
 }
 
 // close ends all watching.

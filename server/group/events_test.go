@@ -10,7 +10,8 @@ import (
 
 func occurrences(first, n int) (list []coordination.Occurrence) {
 	for i := range n {
-		list = append(list, coordination.Occurrence{Kind: coordination.OccurLockGranted, Order: coordination.OrderID(first + i), StampMillis: 7})
+		list = append(list, coordination.Occurrence{Kind: coordination.OccurLockGranted,
+			Order: coordination.OrderID(first + i), StampMillis: 7})
 	}
 	return list
 }
@@ -31,7 +32,8 @@ func TestEventsAreBounded(t *testing.T) {
 			t.Fatal("nobody was told of news")
 		}
 		read, skipped := early.Next(list[:0])
-		if len(read) != 50 || skipped != 0 || read[0].Sequence != uint64(at) || read[49].Order != coordination.OrderID(at+49) {
+		if len(read) != 50 || skipped != 0 || read[0].Sequence != uint64(at) ||
+			read[49].Order != coordination.OrderID(at+49) {
 			t.Fatalf("behind %d: %d events from %d on, %d are gone", at, len(read), read[0].Sequence, skipped)
 		}
 	}
@@ -39,10 +41,12 @@ func TestEventsAreBounded(t *testing.T) {
 		t.Errorf("%d events are kept", len(g.events.list))
 	}
 	read, skipped := late.Next(list[:0])
-	if len(read) != 100 || skipped != 2*maxEvents || read[0].Sequence != 2*maxEvents+1 || read[0].Order != 2*maxEvents+1 {
+	if len(read) != 100 || skipped != 2*maxEvents || read[0].Sequence != 2*maxEvents+1 ||
+		read[0].Order != 2*maxEvents+1 {
 		t.Errorf("%d events from %d on, %d are gone", len(read), read[0].Sequence, skipped)
 	}
-	for ring, want := range map[uint64]uint64{0: 3 * maxEvents, g.events.ring: 3*maxEvents - 5, g.events.ring + 1: 2 * maxEvents} {
+	for ring, want := range map[uint64]uint64{0: 3 * maxEvents, g.events.ring: 3*maxEvents - 5,
+		g.events.ring + 1: 2 * maxEvents} {
 		w := g.Watch(ring, 3*maxEvents-5)
 		read, _ := w.Next(list[:0])
 		if got := w.Sequence() - uint64(len(read)); got != want || w.Ring() != g.events.ring {
@@ -54,10 +58,13 @@ func TestEventsAreBounded(t *testing.T) {
 		t.Errorf("%d watchers are left", len(g.events.watchers))
 	}
 
-	g.events.add(1, []coordination.Occurrence{{Semaphore: strings.Repeat("ä", 1<<20), More: &coordination.OccurrenceMore{Path: strings.Repeat("p", 1000)}}, {Semaphore: "short"}})
+	g.events.add(1, []coordination.Occurrence{{Semaphore: strings.Repeat("ä", 1<<20),
+		More: &coordination.OccurrenceMore{Path: strings.Repeat("p", 1000)}}, {Semaphore: "short"}})
 	long := g.events.list[(g.events.last-2)%maxEvents]
-	if long.Semaphore != strings.Repeat("ä", maxEventTextBytes/2) || long.StampMillis != 1 || len(long.More.Path) != maxEventTextBytes {
-		t.Errorf("%d bytes of the name and %d of the path, at %d", len(long.Semaphore), len(long.More.Path), long.StampMillis)
+	if long.Semaphore != strings.Repeat("ä", maxEventTextBytes/2) || long.StampMillis != 1 ||
+		len(long.More.Path) != maxEventTextBytes {
+		t.Errorf("%d bytes of the name and %d of the path, at %d", len(long.Semaphore), len(long.More.Path),
+			long.StampMillis)
 	}
 	if size := unsafe.Sizeof(long); maxEvents*(size+maxEventTextBytes) > 3<<20 {
 		t.Errorf("an event takes %d bytes besides its name", size)

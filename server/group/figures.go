@@ -42,10 +42,12 @@ type Figures struct {
 func (g *Group) Figures() Figures {
 	f := Figures{
 		Counts: coordination.Counts{Nodes: int(g.size.nodes.Load()), Sessions: int(g.size.sessions.Load()),
-			Semaphores: int(g.size.semaphores.Load()), Owners: int(g.size.owners.Load()), Waiters: int(g.size.waiters.Load())},
+			Semaphores: int(g.size.semaphores.Load()), Owners: int(g.size.owners.Load()),
+			Waiters: int(g.size.waiters.Load())},
 		Watches: int(g.watches.Load()), RefusedStreams: g.streams.refused.Load(), Queued: g.Queued(),
 		Leads: g.Leads(), Led: g.Led(), MaySpeak: g.streams.speaking() != nil,
-		RelaysIn: g.relays.count(), RelayOut: g.member.relayConn() != nil, RelaysOpened: g.member.opened.Load(),
+		RelaysIn: g.relays.count(), RelayOut: g.member.relayConn() != nil,
+		RelaysOpened: g.member.opened.Load(),
 	}
 	f.Streams, f.Limiter = g.streams.count(), g.Limiter()
 	f.RequestBytes, f.QueuedStreams = g.RequestBytes()

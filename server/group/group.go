@@ -114,12 +114,14 @@ type Group struct {
 	access    publishedAccess
 	size      publishedSize
 	watches   atomic.Int64
-	abdicated atomic.Bool   // see Abdicate
-	committed atomic.Uint64 // index of the last entry that the leader has said is committed, 0 if it never said
-	applied   atomic.Uint64 // index of the last entry that the machine has executed, or for a moment an earlier one
-	turns     atomic.Uint64 // taken so far
-	busy      atomic.Bool   // something is in flight, so that requests gather instead of each taking a turn
-	replay    replay
+	abdicated atomic.Bool // see Abdicate
+	// index of the last entry that the leader has said is committed, 0 if it never said
+	committed atomic.Uint64
+	// index of the last entry that the machine has executed, or for a moment an earlier one
+	applied atomic.Uint64
+	turns   atomic.Uint64 // taken so far
+	busy    atomic.Bool   // something is in flight, so that requests gather instead of each taking a turn
+	replay  replay
 
 	turn *turn.Turn
 
@@ -135,10 +137,12 @@ type Group struct {
 	checkpoint         *runningCheckpoint
 	nextMark           coordination.Instant // when the leader writes the next mark
 	waitsForCheckpoint bool                 // requests are held because the log is full
-	observeBehind      uint64               // behind this entry the effects are told as events; those before are old news
-	executed           int                  // commands, since the store was last told how many
-	reads              []*call              // that wait for the machine to have what was committed when they came
-	barriers           []passedBarrier
+	// behind this entry the effects are told as events; those before are old news
+	observeBehind uint64
+	executed      int // commands, since the store was last told how many
+	// that wait for the machine to have what was committed when they came
+	reads    []*call
+	barriers []passedBarrier
 
 	// Room that turns use again: the entry that is executed, what is packed into one, and what was taken out
 	// of the queue.
@@ -192,9 +196,11 @@ func newGroup(config Config) *Group {
 		config.Marks = DefaultMarks
 	}
 	g := &Group{
-		config: config, queue: newQueue(), clock: config.Clock, logger: config.Log.Logger, debugs: tellsTimeouts(config.Log.Logger), failed: config.Failed,
+		config: config, queue: newQueue(), clock: config.Clock, logger: config.Log.Logger,
+		debugs: tellsTimeouts(config.Log.Logger), failed: config.Failed,
 		streams: newStreamSet(config.Streams), digests: newDigests(), events: newEvents(),
-		ready: make(chan struct{}), over: make(chan struct{}), stop: make(chan struct{}), ended: make(chan struct{}),
+		ready: make(chan struct{}), over: make(chan struct{}), stop: make(chan struct{}),
+		ended: make(chan struct{}),
 	}
 	if g.shell = config.Shell; g.shell == (Clock{}) {
 		g.shell = g.clock

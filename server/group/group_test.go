@@ -24,7 +24,8 @@ const waitMax = 2 * time.Minute
 // millisecond.
 func eventually(t testing.TB, what string, reached func() bool) {
 	t.Helper()
-	for begun := time.Now(); !reached(); time.Sleep(min(max(time.Since(begun)/16, time.Millisecond), 20*time.Millisecond)) {
+	for begun := time.Now(); !reached(); time.Sleep(min(max(time.Since(begun)/16, time.Millisecond),
+		20*time.Millisecond)) {
 		if time.Since(begun) > waitMax {
 			t.Fatal("waited in vain for ", what)
 		}
@@ -36,7 +37,8 @@ var testNode = scheme.Path{"local", "node"}
 
 func testConfig(t testing.TB) Config {
 	return Config{
-		Log: raftstore.Config{Logger: testlog.New(t)}, Database: "/local", Limits: coordination.DefaultLimits(), Clock: NewClock(nil),
+		Log: raftstore.Config{Logger: testlog.New(t)}, Database: "/local",
+		Limits: coordination.DefaultLimits(), Clock: NewClock(nil),
 		Streams: 100_000, OutboundBytes: 128_000_000, Linger: time.Hour, CallPatience: waitMax,
 		Failed: func(err error) { t.Log(err) },
 	}
@@ -129,7 +131,8 @@ func openClusterWith(t *testing.T, n int, change func(i int, config *Config)) *t
 		name := fmt.Sprint("server-", i)
 		config := testConfig(t)
 		config.Log.Dir = filepath.Join(dir, name)
-		config.Log.Cluster = raftstore.Cluster{Name: name, ListenPeer: addresses[i], Initial: maps.Clone(initial)}
+		config.Log.Cluster = raftstore.Cluster{Name: name, ListenPeer: addresses[i],
+			Initial: maps.Clone(initial)}
 		change(i, &config)
 		c.configs[i] = config
 		c.open(i)
@@ -223,7 +226,8 @@ func openSession(t testing.TB, g *Group, timeoutMillis uint64) *testClient {
 }
 
 func (c *testClient) start(path string, timeoutMillis uint64) {
-	c.say(coordination.ClientMessage{Kind: coordination.ClientStart, Start: &coordination.AttachRequest{Path: path, TimeoutMillis: timeoutMillis}})
+	c.say(coordination.ClientMessage{Kind: coordination.ClientStart,
+		Start: &coordination.AttachRequest{Path: path, TimeoutMillis: timeoutMillis}})
 }
 
 func (c *testClient) say(m coordination.ClientMessage) { c.stream.Receive(&m) }
@@ -308,10 +312,11 @@ func TestThreeGroups(t *testing.T) {
 	}
 	for i, g := range groups {
 		for other := range groups {
-			found, _, err := g.Describe(t.Context(), coordination.Caller{}, own(other), func(m *coordination.Machine) (d Described) {
-				d.Lineage, d.Outcome = m.Tree().EntryToDescribe(own(other))
-				return d
-			})
+			found, _, err := g.Describe(t.Context(), coordination.Caller{}, own(other),
+				func(m *coordination.Machine) (d Described) {
+					d.Lineage, d.Outcome = m.Tree().EntryToDescribe(own(other))
+					return d
+				})
 			if err != nil || (found.Lineage != nil) != (other == i) {
 				t.Errorf("group %d: the node of group %d: %v, %v", i, other, found.Lineage, err)
 			}
@@ -349,7 +354,8 @@ func TestLeaderThatComesBack(t *testing.T) {
 	g.queue.putStore(storeEvent{following: true, term: term})
 	g.queue.putStore(storeEvent{leading: term})
 	g.takeTurn()
-	first := &coordination.MakeDirectory{Path: scheme.Path{"local", "first"}} // its own entry, before which it does not serve
+	// its own entry, before which it does not serve
+	first := &coordination.MakeDirectory{Path: scheme.Path{"local", "first"}}
 	g.store.Propose(term, [][]byte{codec.AppendCommand(nil, first)})
 	g.turn.Unlock()
 	client.ask(2, &coordination.Request{Kind: coordination.RequestRelease, Name: "lock"})

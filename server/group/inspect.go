@@ -30,7 +30,8 @@ type Standing struct {
 
 // Inspect returns what one turn finds of q from a place on, by looking at so many rows: MaxInspectedRows or
 // fewer. It is as of what this server has applied.
-func (g *Group) Inspect(ctx context.Context, q *coordination.Inspection, from coordination.InspectionPlace, rows int) (Inspected, error) {
+func (g *Group) Inspect(ctx context.Context, q *coordination.Inspection, from coordination.InspectionPlace,
+	rows int) (Inspected, error) {
 	rows = min(rows, MaxInspectedRows)
 	return capture(ctx, g, rows, func(m *coordination.Machine) Inspected {
 		found := Inspected{Inspected: m.Inspect(q, from, rows)}
@@ -51,7 +52,8 @@ func (g *Group) standing(s *coordination.InspectedSession) Standing {
 	known, _ := g.replica.Standing(now, s.Node, s.ID)
 	standing := Standing{Attached: known.Attached, LeftMillis: known.LeftMillis}
 	if !known.Attached && known.Detached != coordination.Never {
-		standing.DetachedMillis = g.clock.WallMillis() - uint64(time.Duration(now-known.Detached).Milliseconds())
+		standing.DetachedMillis = g.clock.WallMillis() - uint64(
+			time.Duration(now-known.Detached).Milliseconds())
 	}
 	if !known.Attached {
 		return standing

@@ -45,9 +45,10 @@ type limiter struct {
 	shares *quota.Distributor            // where link is to this server
 	peers  map[*relayPeer]quota.Consumer // the same
 	last   quota.Consumer
-	wanted map[wantedResource]int // demands for resources that shares does not know, and how often they were looked up
-	queue  []wantedResource       // of wanted, to be looked up
-	later  []wantedResource       // of wanted, to be looked up in the next tick
+	// demands for resources that shares does not know, and how often they were looked up
+	wanted map[wantedResource]int
+	queue  []wantedResource // of wanted, to be looked up
+	later  []wantedResource // of wanted, to be looked up in the next tick
 
 	wakeAt coordination.Instant // when the goroutine wakes by itself
 	wake   hooks.Timer
@@ -61,8 +62,9 @@ type wantedResource struct {
 }
 
 func newLimiter(g *Group) *limiter {
-	return &limiter{group: g, bell: turn.NewBell(), buckets: quota.NewBuckets(), named: make(map[resourceName]*quota.Bucket),
-		names: make(map[*quota.Bucket]resourceName), wakeAt: coordination.Never}
+	return &limiter{group: g, bell: turn.NewBell(), buckets: quota.NewBuckets(),
+		named: make(map[resourceName]*quota.Bucket), names: make(map[*quota.Bucket]resourceName),
+		wakeAt: coordination.Never}
 }
 
 // start begins to hand out units until the group is stopped.
@@ -157,7 +159,8 @@ func (l *limiter) follow(link leaderLink) {
 	l.link, l.said = link, 0
 	l.shares, l.peers, l.wanted, l.queue, l.later = nil, nil, nil, nil, nil
 	if _, leads := link.(*localLink); leads {
-		l.shares, l.peers, l.wanted = quota.NewDistributor(), make(map[*relayPeer]quota.Consumer), make(map[wantedResource]int)
+		l.shares, l.peers, l.wanted = quota.NewDistributor(), make(map[*relayPeer]quota.Consumer),
+			make(map[wantedResource]int)
 	}
 	l.buckets.Announce()
 }
@@ -221,7 +224,8 @@ func (l *limiter) ask(consumer quota.Consumer, demands []quota.Demand) {
 
 // lookUpDemands finds resources that are asked for in the machine, some in each turn.
 func (l *limiter) lookUpDemands() {
-	if _, err := capture(context.Background(), l.group, maxReadRows, l.findDemands); err != nil { // the group has ended
+	// the group has ended
+	if _, err := capture(context.Background(), l.group, maxReadRows, l.findDemands); err != nil {
 		l.mutex.Lock()
 		defer l.mutex.Unlock()
 		l.wanted, l.queue, l.later = nil, nil, nil
@@ -234,7 +238,8 @@ func (l *limiter) findDemands(m *coordination.Machine) struct{} {
 	defer l.mutex.Unlock()
 	now := l.group.clock.Now()
 	var rates []coordination.ResourceRate
-	for looked := 0; len(l.queue) > 0 && looked+coordination.MaxResourceDepth <= maxReadRows; looked += len(rates) + 1 {
+	for looked := 0; len(l.queue) > 0 &&
+		looked+coordination.MaxResourceDepth <= maxReadRows; looked += len(rates) + 1 {
 		want := l.queue[0]
 		l.queue = l.queue[1:]
 		tries, is := l.wanted[want]

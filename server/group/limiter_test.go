@@ -90,7 +90,8 @@ func TestDemandsOfAServerThatIsGone(t *testing.T) {
 	if l.shares.Knows(quotaKey) || len(l.peers) != 0 || len(l.wanted) != 0 {
 		t.Errorf("%d servers ask, %d demands wait", len(l.peers), len(l.wanted))
 	}
-	l.demanded(newRelayPeer(g, new(localLink), new(relaypb.Hello)), []quota.Demand{{Resource: quotaKey, Asks: true}})
+	l.demanded(newRelayPeer(g, new(localLink), new(relaypb.Hello)),
+		[]quota.Demand{{Resource: quotaKey, Asks: true}})
 	if len(l.peers) != 0 {
 		t.Error("a relay of another reign is heard")
 	}
@@ -102,7 +103,8 @@ func TestUnsentQuanta(t *testing.T) {
 		p := newRelayPeer(nil, new(localLink), new(relaypb.Hello))
 		quanta := make([]quota.Quantum, count)
 		for i := range quanta {
-			quanta[i] = quota.Quantum{Resource: coordination.ResourceKey{Node: 1, ID: coordination.ResourceID(i)}, Amount: 1}
+			quanta[i] = quota.Quantum{Resource: coordination.ResourceKey{Node: 1,
+				ID: coordination.ResourceID(i)}, Amount: 1}
 		}
 		for range 3 * maxUnsentTicks {
 			p.putQuanta(2, quanta)
@@ -123,7 +125,9 @@ func TestUnsentQuanta(t *testing.T) {
 // It is remembered of so many callers that they may acquire, and of none when rights have changed.
 func TestKnownRights(t *testing.T) {
 	var k knownRights
-	by := func(i int) coordination.Caller { return coordination.Caller{Subject: fmt.Sprint(i), Enforced: true} }
+	by := func(i int) coordination.Caller {
+		return coordination.Caller{Subject: fmt.Sprint(i), Enforced: true}
+	}
 	if k.may(0, by(1), 1) || !k.may(0, coordination.Caller{}, 1) {
 		t.Error("nobody is known, and who is not asked may")
 	}
@@ -145,12 +149,14 @@ func TestKnownRights(t *testing.T) {
 func TestBucketsOfARestoredState(t *testing.T) {
 	g, _ := listedGroup(t, 1, 0)
 	l, b := limiterOf(t)
-	gone := l.buckets.Learn(coordination.ResourceKey{Node: 1, ID: 77}, coordination.Effective{Rate: 1, Prefetch: 1, Watermark: 1})
+	gone := l.buckets.Learn(coordination.ResourceKey{Node: 1, ID: 77},
+		coordination.Effective{Rate: 1, Prefetch: 1, Watermark: 1})
 	l.named[resourceName{"/local/n", "gone"}], l.names[gone] = gone, resourceName{"/local/n", "gone"}
 	g.turn.Lock()
 	defer g.turn.Unlock()
 	l.restored(g.replica.Machine())
-	if l.buckets.Find(quotaKey) != b || b.Level() != -100 || b.Capacity() != 0.2 || l.buckets.Find(gone.Key()) != nil || len(l.named)+len(l.names) != 0 {
+	if l.buckets.Find(quotaKey) != b || b.Level() != -100 || b.Capacity() != 0.2 ||
+		l.buckets.Find(gone.Key()) != nil || len(l.named)+len(l.names) != 0 {
 		t.Errorf("level %g of %g, %d buckets", b.Level(), b.Capacity(), l.buckets.Figures().Buckets)
 	}
 }

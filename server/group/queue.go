@@ -70,14 +70,15 @@ const (
 type queue struct {
 	mutex    sync.Mutex
 	requests []event
-	bytes    int    // of requests
-	room     budget // for requests: what those count that are here, and those that were let in and are not here yet
-	held     bool   // requests stay until the log has said something
-	store    []storeEvent
-	count    int       // what the entries in store count
-	volume   int       // bytes of them
-	long     bool      // something in store takes long
-	bell     turn.Bell // the group's own goroutine listens
+	bytes    int // of requests
+	// for requests: what those count that are here, and those that were let in and are not here yet
+	room   budget
+	held   bool // requests stay until the log has said something
+	store  []storeEvent
+	count  int       // what the entries in store count
+	volume int       // bytes of them
+	long   bool      // something in store takes long
+	bell   turn.Bell // the group's own goroutine listens
 }
 
 func newQueue() *queue {

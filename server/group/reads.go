@@ -14,7 +14,8 @@ const maxReadRows = 1_000
 
 // Read runs fn in a turn, on what this server has. fn must be quick and must not keep what it is given. When
 // Read returns, fn has returned, or will never run.
-func (g *Group) Read(ctx context.Context, fn func(*coordination.Machine) outcome.Outcome) (outcome.Outcome, error) {
+func (g *Group) Read(ctx context.Context, fn func(*coordination.Machine) outcome.Outcome) (outcome.Outcome,
+	error) {
 	return g.await(ctx, &call{read: fn, rows: 1, done: make(chan callAnswer, 1)})
 }
 
@@ -23,10 +24,11 @@ func (g *Group) Read(ctx context.Context, fn func(*coordination.Machine) outcome
 // outside the turn.
 func capture[T any](ctx context.Context, g *Group, rows int, look func(*coordination.Machine) T) (T, error) {
 	found := make(chan T, 1)
-	c := &call{rows: rows, done: make(chan callAnswer, 1), read: func(m *coordination.Machine) outcome.Outcome {
-		found <- look(m)
-		return outcome.Done()
-	}}
+	c := &call{rows: rows, done: make(chan callAnswer, 1),
+		read: func(m *coordination.Machine) outcome.Outcome {
+			found <- look(m)
+			return outcome.Done()
+		}}
 	if _, err := g.await(ctx, c); err != nil {
 		var nothing T
 		return nothing, err
@@ -110,11 +112,12 @@ func (g *Group) List(ctx context.Context, caller coordination.Caller,
 		if n := len(list.Children); n > 0 {
 			after = list.Children[n-1].Name
 		}
-		page, answer, err := g.glance(ctx, caller, path, maxReadRows, func(m *coordination.Machine) (d Described) {
-			d.Lineage, d.Outcome = m.Tree().EntryToDescribe(path)
-			d.Children = m.Tree().ChildrenAfter(path, after, pageRows)
-			return d
-		})
+		page, answer, err := g.glance(ctx, caller, path, maxReadRows,
+			func(m *coordination.Machine) (d Described) {
+				d.Lineage, d.Outcome = m.Tree().EntryToDescribe(path)
+				d.Children = m.Tree().ChildrenAfter(path, after, pageRows)
+				return d
+			})
 		switch {
 		case err != nil || !answer.OK():
 			return Described{}, answer, err

@@ -24,11 +24,12 @@ func TestReadsOfATurn(t *testing.T) {
 	costs := []int{1, maxReadRows, 33, 33, 900, 900, 100, 1, maxReadRows, 1}
 	var calls []*call
 	for i, rows := range costs {
-		calls = append(calls, &call{rows: rows, done: make(chan callAnswer, 1), read: func(*coordination.Machine) outcome.Outcome {
-			looked += rows
-			order = append(order, i)
-			return outcome.Done()
-		}})
+		calls = append(calls, &call{rows: rows, done: make(chan callAnswer, 1),
+			read: func(*coordination.Machine) outcome.Outcome {
+				looked += rows
+				order = append(order, i)
+				return outcome.Done()
+			}})
 	}
 	calls[3].claimed.Store(true) // its caller has gone
 	for _, c := range calls {
@@ -67,7 +68,8 @@ func TestListingInPages(t *testing.T) {
 	defer unlock()
 	for i := range want {
 		want[i] = fmt.Sprintf("%05d", i)
-		if answer := g.replica.Machine().Tree().MakeDirectory(scheme.SplitLoose("/local/large/"+want[i]), "", scheme.Stamp{}); !answer.OK() {
+		if answer := g.replica.Machine().Tree().MakeDirectory(scheme.SplitLoose("/local/large/"+want[i]), "",
+			scheme.Stamp{}); !answer.OK() {
 			t.Fatal(answer)
 		}
 	}
@@ -108,7 +110,8 @@ func TestListingInPages(t *testing.T) {
 			break
 		}
 		turn()
-		other := &call{rows: 1, done: make(chan callAnswer, 1), read: func(*coordination.Machine) outcome.Outcome { return outcome.Done() }}
+		other := &call{rows: 1, done: make(chan callAnswer, 1),
+			read: func(*coordination.Machine) outcome.Outcome { return outcome.Done() }}
 		g.queue.put(event{call: other})
 		turn()
 		if len(other.done) == 0 { // the next page was there before it

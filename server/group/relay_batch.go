@@ -112,7 +112,8 @@ func (r *relayPeers) add(p *relayPeer) bool {
 func (r *relayPeers) find(hello *relaypb.Hello) *relayPeer {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
-	if p := r.open[hello.GetServer()]; p != nil && p.process == hello.GetProcess() && p.number == hello.GetNumber() {
+	if p := r.open[hello.GetServer()]; p != nil && p.process == hello.GetProcess() &&
+		p.number == hello.GetNumber() {
 		return p
 	}
 	return nil

@@ -16,7 +16,8 @@ import (
 // TestFirstOf splits what goes over a relay: in order, nothing lost, and no batch much larger than it should
 // be unless one message is.
 func TestFirstOf(t *testing.T) {
-	for _, sizes := range [][]int{{}, {1}, {relayBatchBytes, 1}, {1, 3 * relayBatchBytes, 1}, {3 * relayBatchBytes, 3 * relayBatchBytes},
+	for _, sizes := range [][]int{{}, {1}, {relayBatchBytes, 1}, {1, 3 * relayBatchBytes, 1},
+		{3 * relayBatchBytes, 3 * relayBatchBytes},
 		slices.Repeat([]int{relayBatchBytes / 4}, 10)} {
 		var rest []*wrapperspb.BytesValue
 		for _, size := range sizes {
@@ -45,7 +46,8 @@ func TestFirstOf(t *testing.T) {
 // the others.
 func TestRosterTooLarge(t *testing.T) {
 	for _, over := range []bool{false, true} {
-		r := newSilenceRunOf(&choices{numbers: slices.Repeat([]float64{0}, 1000)}, true, 5000, [3]float64{1, 1, 1})
+		r := newSilenceRunOf(&choices{numbers: slices.Repeat([]float64{0}, 1000)}, true, 5000,
+			[3]float64{1, 1, 1})
 		r.run(time.Second)
 		r.f.follow()
 		r.first.breakAtFollower()
@@ -65,7 +67,8 @@ func TestRosterTooLarge(t *testing.T) {
 			}
 			continue
 		}
-		for ending := coordination.EndingNone; ending == coordination.EndingNone; { // another goroutine ends it
+		// another goroutine ends it
+		for ending := coordination.EndingNone; ending == coordination.EndingNone; {
 			s.mutex.Lock()
 			ending = s.front.Ending()
 			s.mutex.Unlock()
@@ -86,7 +89,8 @@ func (r *silenceRun) ask(data []byte) {
 // broke.
 func TestOneRelayOfAServer(t *testing.T) {
 	var peers relayPeers
-	older, newer := &relayPeer{from: 1, process: 5, superseded: make(chan struct{})}, &relayPeer{from: 1, process: 5, number: 1, superseded: make(chan struct{})}
+	older, newer := &relayPeer{from: 1, process: 5, superseded: make(chan struct{})},
+		&relayPeer{from: 1, process: 5, number: 1, superseded: make(chan struct{})}
 	other := &relayPeer{from: 2, superseded: make(chan struct{})}
 	peers.add(older)
 	peers.add(other)
@@ -102,7 +106,8 @@ func TestOneRelayOfAServer(t *testing.T) {
 	if !closed(older.superseded) || closed(newer.superseded) || closed(other.superseded) {
 		t.Error("the wrong relay is superseded")
 	}
-	if late := (&relayPeer{from: 1, process: 5, superseded: make(chan struct{})}); peers.add(late) || closed(newer.superseded) {
+	if late := (&relayPeer{from: 1, process: 5, superseded: make(chan struct{})}); peers.add(late) ||
+		closed(newer.superseded) {
 		t.Error("a relay that the network has held back takes the place of a newer one")
 	}
 	older.link, older.streams = &localLink{group: &Group{queue: newQueue()}}, make(map[uint64]*relayedStream)

@@ -12,14 +12,15 @@ import (
 // This file translates between the rings' messages and those of the relay, field by field.
 
 func forwardToPB(stream coordination.StreamID, f *coordination.Forward) *relaypb.Forward {
-	p := &relaypb.Forward{Stream: uint64(stream), Sequence: uint64(f.Sequence), Acknowledged: uint64(f.Acknowledged),
-		Answered: uint64(f.Answered)}
+	p := &relaypb.Forward{Stream: uint64(stream), Sequence: uint64(f.Sequence),
+		Acknowledged: uint64(f.Acknowledged), Answered: uint64(f.Answered)}
 	switch {
 	case f.Attach != nil:
 		a := f.Attach
-		p.Kind = &relaypb.Forward_Attach{Attach: &relaypb.Attach{Path: a.Path, Session: uint64(a.Session), SeqNo: a.SeqNo,
-			TimeoutMillis: a.TimeoutMillis, Description: a.Description, ProtectionKey: []byte(a.ProtectionKey), Nonce: a.Nonce,
-			Subject: a.Caller.Subject, Enforced: a.Caller.Enforced, Identity: identityToPB(a.Identity)}}
+		p.Kind = &relaypb.Forward_Attach{Attach: &relaypb.Attach{Path: a.Path, Session: uint64(a.Session),
+			SeqNo: a.SeqNo, TimeoutMillis: a.TimeoutMillis, Description: a.Description,
+			ProtectionKey: []byte(a.ProtectionKey), Nonce: a.Nonce, Subject: a.Caller.Subject,
+			Enforced: a.Caller.Enforced, Identity: identityToPB(a.Identity)}}
 	case f.Request != nil:
 		p.Kind = &relaypb.Forward_Request{Request: requestToPB(f.Request)}
 	case f.Roster != nil:
@@ -32,14 +33,17 @@ func forwardToPB(stream coordination.StreamID, f *coordination.Forward) *relaypb
 
 // forwardFromPB is the reverse; server is the one that sent p.
 func forwardFromPB(p *relaypb.Forward, server uint64) coordination.Forward {
-	f := coordination.Forward{Sequence: coordination.Sequence(p.GetSequence()), Acknowledged: coordination.Sequence(p.GetAcknowledged()),
-		Answered: coordination.Sequence(p.GetAnswered())}
+	f := coordination.Forward{Sequence: coordination.Sequence(p.GetSequence()),
+		Acknowledged: coordination.Sequence(p.GetAcknowledged()),
+		Answered:     coordination.Sequence(p.GetAnswered())}
 	switch arm := p.GetKind().(type) {
 	case *relaypb.Forward_Attach:
 		a := arm.Attach
-		f.Attach = &coordination.AttachRequest{Path: a.GetPath(), Session: coordination.SessionID(a.GetSession()), SeqNo: a.GetSeqNo(),
-			TimeoutMillis: a.GetTimeoutMillis(), Description: a.GetDescription(), ProtectionKey: string(a.GetProtectionKey()),
-			Nonce: a.GetNonce(), Server: server, Caller: coordination.Caller{Subject: a.GetSubject(), Enforced: a.GetEnforced()},
+		f.Attach = &coordination.AttachRequest{Path: a.GetPath(),
+			Session: coordination.SessionID(a.GetSession()), SeqNo: a.GetSeqNo(),
+			TimeoutMillis: a.GetTimeoutMillis(), Description: a.GetDescription(),
+			ProtectionKey: string(a.GetProtectionKey()), Nonce: a.GetNonce(), Server: server,
+			Caller:   coordination.Caller{Subject: a.GetSubject(), Enforced: a.GetEnforced()},
 			Identity: identityFromPB(a.GetIdentity())}
 	case *relaypb.Forward_Request:
 		f.Request = requestFromPB(arm.Request)
@@ -55,7 +59,8 @@ func identityToPB(i coordination.Identity) *relaypb.Identity {
 	if i == (coordination.Identity{}) {
 		return nil
 	}
-	return &relaypb.Identity{Kind: uint32(i.Kind), User: i.User.Index, UserPlace: i.User.Place, Subject: i.Subject}
+	return &relaypb.Identity{Kind: uint32(i.Kind), User: i.User.Index, UserPlace: i.User.Place,
+		Subject: i.Subject}
 }
 
 // identityFromPB gives a kind that this program does not know the highest number: it is nobody whom it knows.
@@ -65,9 +70,10 @@ func identityFromPB(p *relaypb.Identity) coordination.Identity {
 }
 
 func requestToPB(r *coordination.Request) *relaypb.Request {
-	return &relaypb.Request{Kind: uint32(r.Kind), Name: r.Name, Data: r.Data, Count: r.Count, TimeoutMillis: r.TimeoutMillis,
-		Limit: r.Limit, Ephemeral: r.Ephemeral, Force: r.Force, IncludeOwners: r.IncludeOwners, IncludeWaiters: r.IncludeWaiters,
-		WatchData: r.WatchData, WatchOwners: r.WatchOwners}
+	return &relaypb.Request{Kind: uint32(r.Kind), Name: r.Name, Data: r.Data, Count: r.Count,
+		TimeoutMillis: r.TimeoutMillis, Limit: r.Limit, Ephemeral: r.Ephemeral, Force: r.Force,
+		IncludeOwners: r.IncludeOwners, IncludeWaiters: r.IncludeWaiters, WatchData: r.WatchData,
+		WatchOwners: r.WatchOwners}
 }
 
 // requestFromPB gives a request of a kind that this program does not know no kind. The leader ends its
@@ -78,62 +84,74 @@ func requestFromPB(p *relaypb.Request) *coordination.Request {
 		kind = coordination.RequestNone
 	}
 	return &coordination.Request{Kind: kind, Name: p.GetName(), Data: p.GetData(), Count: p.GetCount(),
-		TimeoutMillis: p.GetTimeoutMillis(), Limit: p.GetLimit(), Ephemeral: p.GetEphemeral(), Force: p.GetForce(),
-		IncludeOwners: p.GetIncludeOwners(), IncludeWaiters: p.GetIncludeWaiters(), WatchData: p.GetWatchData(), WatchOwners: p.GetWatchOwners()}
+		TimeoutMillis: p.GetTimeoutMillis(), Limit: p.GetLimit(), Ephemeral: p.GetEphemeral(),
+		Force: p.GetForce(), IncludeOwners: p.GetIncludeOwners(), IncludeWaiters: p.GetIncludeWaiters(),
+		WatchData: p.GetWatchData(), WatchOwners: p.GetWatchOwners()}
 }
 
 func rosterToPB(r *coordination.Roster) *relaypb.Roster {
-	p := &relaypb.Roster{Node: uint64(r.Node), Session: uint64(r.Session), EpochTerm: uint64(r.Epoch.Term), EpochCounter: r.Epoch.Counter,
-		Path: r.Path, SeqNo: r.SeqNo, Rights: uint32(r.Rights), TimeoutMillis: r.TimeoutMillis, Stopping: r.Stopping,
-		Subject: r.Caller.Subject, Enforced: r.Caller.Enforced, Identity: identityToPB(r.Identity)}
+	p := &relaypb.Roster{Node: uint64(r.Node), Session: uint64(r.Session), EpochTerm: uint64(r.Epoch.Term),
+		EpochCounter: r.Epoch.Counter, Path: r.Path, SeqNo: r.SeqNo, Rights: uint32(r.Rights),
+		TimeoutMillis: r.TimeoutMillis, Stopping: r.Stopping, Subject: r.Caller.Subject,
+		Enforced: r.Caller.Enforced, Identity: identityToPB(r.Identity)}
 	for _, open := range r.Open {
-		p.Open = append(p.Open, &relaypb.OpenRequest{Sequence: uint64(open.Sequence), Request: requestToPB(open.Request),
-			Watching: open.Watching, Mark: markToPB(open.Mark)})
+		p.Open = append(p.Open, &relaypb.OpenRequest{Sequence: uint64(open.Sequence),
+			Request: requestToPB(open.Request), Watching: open.Watching, Mark: markToPB(open.Mark)})
 	}
 	return p
 }
 
 func rosterFromPB(p *relaypb.Roster, server uint64) *coordination.Roster {
-	r := &coordination.Roster{Node: coordination.NodeID(p.GetNode()), Session: coordination.SessionID(p.GetSession()),
-		Epoch: coordination.Epoch{Term: coordination.Term(p.GetEpochTerm()), Counter: p.GetEpochCounter()},
-		Path:  p.GetPath(), Server: server, SeqNo: p.GetSeqNo(), Rights: coordination.Rights(p.GetRights()),
+	r := &coordination.Roster{Node: coordination.NodeID(p.GetNode()),
+		Session: coordination.SessionID(p.GetSession()),
+		Epoch:   coordination.Epoch{Term: coordination.Term(p.GetEpochTerm()), Counter: p.GetEpochCounter()},
+		Path:    p.GetPath(), Server: server, SeqNo: p.GetSeqNo(), Rights: coordination.Rights(p.GetRights()),
 		TimeoutMillis: p.GetTimeoutMillis(), Stopping: p.GetStopping(),
-		Caller: coordination.Caller{Subject: p.GetSubject(), Enforced: p.GetEnforced()}, Identity: identityFromPB(p.GetIdentity())}
+		Caller:   coordination.Caller{Subject: p.GetSubject(), Enforced: p.GetEnforced()},
+		Identity: identityFromPB(p.GetIdentity())}
 	for _, open := range p.GetOpen() {
 		r.Open = append(r.Open, coordination.OpenRequest{Sequence: coordination.Sequence(open.GetSequence()),
-			Request: requestFromPB(open.GetRequest()), Watching: open.GetWatching(), Mark: markFromPB(open.GetMark())})
+			Request: requestFromPB(open.GetRequest()), Watching: open.GetWatching(),
+			Mark: markFromPB(open.GetMark())})
 	}
 	return r
 }
 
 // messageToPB addresses a message to the stream's number on its own server.
 func messageToPB(stream uint64, m *coordination.Message) *relaypb.Message {
-	p := &relaypb.Message{Stream: stream, Kind: uint32(m.Kind), Sequence: uint64(m.Sequence), Request: uint32(m.Request), Node: uint64(m.Node),
-		Session: uint64(m.Session), EpochTerm: uint64(m.Epoch.Term), EpochCounter: m.Epoch.Counter, GraceMillis: m.GraceMillis,
-		Rights: uint32(m.Rights), Done: m.Done, WatchAdded: m.WatchAdded, DataChanged: m.DataChanged, OwnersChanged: m.OwnersChanged}
+	p := &relaypb.Message{Stream: stream, Kind: uint32(m.Kind), Sequence: uint64(m.Sequence),
+		Request: uint32(m.Request), Node: uint64(m.Node), Session: uint64(m.Session),
+		EpochTerm: uint64(m.Epoch.Term), EpochCounter: m.Epoch.Counter, GraceMillis: m.GraceMillis,
+		Rights: uint32(m.Rights), Done: m.Done, WatchAdded: m.WatchAdded, DataChanged: m.DataChanged,
+		OwnersChanged: m.OwnersChanged}
 	p.Mark = markToPB(m.Mark)
 	if m.Refusal != nil {
 		p.RefusalStatus, p.RefusalText = uint32(m.Refusal.Status), m.Refusal.Text
 	}
 	if d := m.Description; d != nil {
-		p.Description = &relaypb.Description{Name: d.Name, Data: d.Data, Count: d.Count, Limit: d.Limit, Ephemeral: d.Ephemeral,
-			Owners: linksToPB(&d.Owners), Waiters: linksToPB(&d.Waiters)}
+		p.Description = &relaypb.Description{Name: d.Name, Data: d.Data, Count: d.Count, Limit: d.Limit,
+			Ephemeral: d.Ephemeral, Owners: linksToPB(&d.Owners), Waiters: linksToPB(&d.Waiters)}
 	}
 	return p
 }
 
 func messageFromPB(p *relaypb.Message) coordination.Message {
-	m := coordination.Message{Stream: coordination.StreamID(p.GetStream()), Kind: coordination.MessageKind(p.GetKind()),
-		Sequence: coordination.Sequence(p.GetSequence()), Request: coordination.RequestKind(p.GetRequest()), Node: coordination.NodeID(p.GetNode()),
-		Session: coordination.SessionID(p.GetSession()), Epoch: coordination.Epoch{Term: coordination.Term(p.GetEpochTerm()), Counter: p.GetEpochCounter()},
-		GraceMillis: p.GetGraceMillis(), Rights: coordination.Rights(p.GetRights()), Done: p.GetDone(), WatchAdded: p.GetWatchAdded(),
+	m := coordination.Message{Stream: coordination.StreamID(p.GetStream()),
+		Kind: coordination.MessageKind(p.GetKind()), Sequence: coordination.Sequence(p.GetSequence()),
+		Request: coordination.RequestKind(p.GetRequest()), Node: coordination.NodeID(p.GetNode()),
+		Session: coordination.SessionID(p.GetSession()),
+		Epoch: coordination.Epoch{Term: coordination.Term(p.GetEpochTerm()),
+			Counter: p.GetEpochCounter()}, GraceMillis: p.GetGraceMillis(),
+		Rights: coordination.Rights(p.GetRights()), Done: p.GetDone(), WatchAdded: p.GetWatchAdded(),
 		DataChanged: p.GetDataChanged(), OwnersChanged: p.GetOwnersChanged(), Mark: markFromPB(p.GetMark())}
 	if p.GetRefusalStatus() != 0 {
-		m.Refusal = &coordination.Refusal{Status: outcome.Status(p.GetRefusalStatus()), Text: p.GetRefusalText()}
+		m.Refusal = &coordination.Refusal{Status: outcome.Status(p.GetRefusalStatus()),
+			Text: p.GetRefusalText()}
 	}
 	if d := p.GetDescription(); d != nil {
-		m.Description = &coordination.SemaphoreDescription{Name: d.GetName(), Data: d.GetData(), Count: d.GetCount(), Limit: d.GetLimit(),
-			Ephemeral: d.GetEphemeral(), Owners: linksFromPB(d.GetOwners()), Waiters: linksFromPB(d.GetWaiters())}
+		m.Description = &coordination.SemaphoreDescription{Name: d.GetName(), Data: d.GetData(),
+			Count: d.GetCount(), Limit: d.GetLimit(), Ephemeral: d.GetEphemeral(),
+			Owners: linksFromPB(d.GetOwners()), Waiters: linksFromPB(d.GetWaiters())}
 	}
 	return m
 }
@@ -142,18 +160,21 @@ func markToPB(m coordination.WatchMark) *relaypb.WatchMark {
 	if m == (coordination.WatchMark{}) {
 		return nil
 	}
-	return &relaypb.WatchMark{Semaphore: uint64(m.Semaphore), Index: uint64(m.At.Index), Place: uint32(m.At.Place)}
+	return &relaypb.WatchMark{Semaphore: uint64(m.Semaphore), Index: uint64(m.At.Index),
+		Place: uint32(m.At.Place)}
 }
 
 func markFromPB(p *relaypb.WatchMark) coordination.WatchMark {
 	return coordination.WatchMark{Semaphore: coordination.SemaphoreID(p.GetSemaphore()),
-		At: coordination.Position{Index: coordination.Index(p.GetIndex()), Place: coordination.Place(p.GetPlace())}}
+		At: coordination.Position{Index: coordination.Index(p.GetIndex()),
+			Place: coordination.Place(p.GetPlace())}}
 }
 
 func linksToPB(list *coordination.Links) []*relaypb.Link {
 	var out []*relaypb.Link
 	for l := range list.All() {
-		out = append(out, &relaypb.Link{Order: uint64(l.Order), Session: uint64(l.Session), TimeoutMillis: l.TimeoutMillis, Count: l.Count, Data: l.Data})
+		out = append(out, &relaypb.Link{Order: uint64(l.Order), Session: uint64(l.Session),
+			TimeoutMillis: l.TimeoutMillis, Count: l.Count, Data: l.Data})
 	}
 	return out
 }
@@ -161,8 +182,9 @@ func linksToPB(list *coordination.Links) []*relaypb.Link {
 func linksFromPB(list []*relaypb.Link) coordination.Links {
 	var out []coordination.LinkDescription
 	for _, p := range list {
-		out = append(out, coordination.LinkDescription{Order: coordination.OrderID(p.GetOrder()), Session: coordination.SessionID(p.GetSession()),
-			TimeoutMillis: p.GetTimeoutMillis(), Count: p.GetCount(), Data: p.GetData()})
+		out = append(out, coordination.LinkDescription{Order: coordination.OrderID(p.GetOrder()),
+			Session: coordination.SessionID(p.GetSession()), TimeoutMillis: p.GetTimeoutMillis(),
+			Count: p.GetCount(), Data: p.GetData()})
 	}
 	return coordination.LinksOf(out)
 }
@@ -170,7 +192,8 @@ func linksFromPB(list []*relaypb.Link) coordination.Links {
 func outcomeToPB(o outcome.Outcome) *relaypb.ExecuteResponse {
 	p := &relaypb.ExecuteResponse{Status: uint32(o.Status)}
 	for _, issue := range o.Issues {
-		p.Issues = append(p.Issues, &relaypb.Issue{Code: issue.Code, Severity: issue.Severity, Message: issue.Message})
+		p.Issues = append(p.Issues, &relaypb.Issue{Code: issue.Code, Severity: issue.Severity,
+			Message: issue.Message})
 	}
 	return p
 }
@@ -178,7 +201,8 @@ func outcomeToPB(o outcome.Outcome) *relaypb.ExecuteResponse {
 func outcomeFromPB(p *relaypb.ExecuteResponse) outcome.Outcome {
 	o := outcome.Outcome{Status: outcome.Status(p.GetStatus())}
 	for _, issue := range p.GetIssues() {
-		o.Issues = append(o.Issues, outcome.Issue{Code: issue.GetCode(), Severity: issue.GetSeverity(), Message: issue.GetMessage()})
+		o.Issues = append(o.Issues, outcome.Issue{Code: issue.GetCode(), Severity: issue.GetSeverity(),
+			Message: issue.GetMessage()})
 	}
 	return o
 }

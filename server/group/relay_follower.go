@@ -155,17 +155,20 @@ func (r *relay) take() *relaypb.ToLeader {
 	if r.asking {
 		out.Renew, r.asking = r.last, false
 	}
-	if r.version >= relayPieces && len(r.cut) == 0 && len(r.out) > 0 && proto.Size(r.out[0]) > relayBatchBytes {
+	if r.version >= relayPieces && len(r.cut) == 0 && len(r.out) > 0 &&
+		proto.Size(r.out[0]) > relayBatchBytes {
 		r.cut, _ = proto.Marshal(r.out[0]) // it cannot fail: what clients send is UTF-8
 		r.out[0] = nil
 		r.out = r.out[1:]
 	}
-	if out.Piece = r.cut.next(); out.Piece == nil { // streams keep their order: a start must find whom it wants to replace
+	// streams keep their order: a start must find whom it wants to replace
+	if out.Piece = r.cut.next(); out.Piece == nil {
 		out.Forwards, r.out = firstOf(r.out)
 	}
 	n := min(len(r.demands), maxRelayedDemands)
 	out.Demands, r.demands = r.demands[:n:n], r.demands[n:]
-	if room := r.counted + uint64(r.streams.copies.room()); room > r.offered && (r.offered == 0 || out.Renew != 0 || room-r.offered >= roomStep) {
+	if room := r.counted + uint64(r.streams.copies.room()); room > r.offered &&
+		(r.offered == 0 || out.Renew != 0 || room-r.offered >= roomStep) {
 		out.Room, r.offered = room, room
 	}
 	if out.Renew == 0 && len(out.Forwards) == 0 && out.Piece == nil && out.Room == 0 && n == 0 {
@@ -267,7 +270,8 @@ func (r *relay) granted(number uint64) {
 		}
 	}
 	if until := int64(asked.at + coordination.Instant(relayPermit)); known && until > r.permit.Load() {
-		r.day.Store(asked.day + int64(relayPermit)) // first: a reader that sees one of the two sees the shorter permit
+		// first: a reader that sees one of the two sees the shorter permit
+		r.day.Store(asked.day + int64(relayPermit))
 		r.permit.Store(until)
 	}
 }

@@ -31,16 +31,20 @@ type fuzzedRelay struct {
 }
 
 func newFuzzedRelay(ctx context.Context, batch *relaypb.ToLeader) *fuzzedRelay {
-	attach := coordination.Forward{Attach: &coordination.AttachRequest{Path: testNode.String(), TimeoutMillis: 5_000}}
-	begin := &relaypb.ToLeader{Hello: &relaypb.Hello{Server: 7}, Forwards: []*relaypb.Forward{forwardToPB(fuzzedStream, &attach)}}
-	return &fuzzedRelay{ctx: ctx, batches: []*relaypb.ToLeader{begin, batch}, attached: make(chan struct{}, 1)}
+	attach := coordination.Forward{Attach: &coordination.AttachRequest{Path: testNode.String(),
+		TimeoutMillis: 5_000}}
+	begin := &relaypb.ToLeader{Hello: &relaypb.Hello{Server: 7},
+		Forwards: []*relaypb.Forward{forwardToPB(fuzzedStream, &attach)}}
+	return &fuzzedRelay{ctx: ctx, batches: []*relaypb.ToLeader{begin, batch},
+		attached: make(chan struct{}, 1)}
 }
 
 func (r *fuzzedRelay) Context() context.Context { return r.ctx }
 
 func (r *fuzzedRelay) Send(batch *relaypb.FromLeader) error {
 	for _, m := range batch.GetMessages() {
-		if m.GetStream() == fuzzedStream && coordination.MessageKind(m.GetKind()) == coordination.MessageAttached {
+		if m.GetStream() == fuzzedStream &&
+			coordination.MessageKind(m.GetKind()) == coordination.MessageAttached {
 			select {
 			case r.attached <- struct{}{}:
 			default:
@@ -86,19 +90,29 @@ func wantAlive(t testing.TB, g *Group) {
 
 // fuzzedForwards are what a stream on another server begins with.
 func fuzzedForwards() *relaypb.ToLeader {
-	attach := coordination.Forward{Sequence: 1, Attach: &coordination.AttachRequest{Path: testNode.String(), TimeoutMillis: 5_000, Description: "fuzz", Server: 7,
-		Identity: coordination.Identity{Kind: coordination.IdentityUser, User: accounts.Position{Index: 5, Place: 1}}}}
-	batch := &relaypb.ToLeader{Hello: &relaypb.Hello{Server: 7}, Renew: 1, Forwards: []*relaypb.Forward{forwardToPB(7, &attach)}}
+	attach := coordination.Forward{Sequence: 1,
+		Attach: &coordination.AttachRequest{Path: testNode.String(), TimeoutMillis: 5_000,
+			Description: "fuzz", Server: 7, Identity: coordination.Identity{Kind: coordination.IdentityUser,
+				User: accounts.Position{Index: 5, Place: 1}}}}
+	batch := &relaypb.ToLeader{Hello: &relaypb.Hello{Server: 7}, Renew: 1,
+		Forwards: []*relaypb.Forward{forwardToPB(7, &attach)}}
 	for _, kind := range []uint32{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 255, 256, 257, 1 << 31} {
-		batch.Forwards = append(batch.Forwards, &relaypb.Forward{Stream: fuzzedStream, Sequence: uint64(kind) + 2, Answered: uint64(kind), Kind: &relaypb.Forward_Request{
-			Request: &relaypb.Request{Kind: kind, Name: "lock", Data: []byte("x"), Count: 1, Limit: 1, TimeoutMillis: 1, WatchData: true}}})
+		batch.Forwards = append(batch.Forwards,
+			&relaypb.Forward{Stream: fuzzedStream, Sequence: uint64(kind) + 2, Answered: uint64(kind),
+				Kind: &relaypb.Forward_Request{
+					Request: &relaypb.Request{Kind: kind, Name: "lock", Data: []byte("x"), Count: 1, Limit: 1,
+						TimeoutMillis: 1, WatchData: true}}})
 	}
-	roster := coordination.Forward{Sequence: 20, Roster: &coordination.Roster{Node: 2, Session: 1, Epoch: coordination.Epoch{Term: 1, Counter: 1}, Path: testNode.String(),
-		Identity: coordination.Identity{Kind: coordination.IdentityToken, Subject: "alice"},
-		Server:   7, TimeoutMillis: 5_000, Open: []coordination.OpenRequest{{Sequence: 3, Request: &coordination.Request{Kind: coordination.RequestKind(1), Name: "lock"}}}}}
+	roster := coordination.Forward{Sequence: 20,
+		Roster: &coordination.Roster{Node: 2, Session: 1, Epoch: coordination.Epoch{Term: 1, Counter: 1},
+			Path: testNode.String(), Identity: coordination.Identity{Kind: coordination.IdentityToken,
+				Subject: "alice"}, Server: 7, TimeoutMillis: 5_000,
+			Open: []coordination.OpenRequest{{Sequence: 3,
+				Request: &coordination.Request{Kind: coordination.RequestKind(1), Name: "lock"}}}}}
 	detach := coordination.Forward{Sequence: 21, Detach: true}
 	batch.Forwards = append(batch.Forwards, forwardToPB(4, &roster), forwardToPB(fuzzedStream, &detach),
-		&relaypb.Forward{Stream: 5}, &relaypb.Forward{Stream: 6, Kind: &relaypb.Forward_Roster{Roster: &relaypb.Roster{Open: []*relaypb.OpenRequest{{}}}}})
+		&relaypb.Forward{Stream: 5}, &relaypb.Forward{Stream: 6,
+			Kind: &relaypb.Forward_Roster{Roster: &relaypb.Roster{Open: []*relaypb.OpenRequest{{}}}}})
 	return batch
 }
 
@@ -118,7 +132,8 @@ func FuzzRelayToLeader(f *testing.F) {
 	f.Add([]byte{})
 	f.Add(marshal(f, fuzzedForwards()))
 	for _, forward := range fuzzedForwards().GetForwards() {
-		f.Add(marshal(f, &relaypb.ToLeader{Hello: &relaypb.Hello{Server: 7}, Forwards: []*relaypb.Forward{forward}}))
+		f.Add(marshal(f, &relaypb.ToLeader{Hello: &relaypb.Hello{Server: 7},
+			Forwards: []*relaypb.Forward{forward}}))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		batch := new(relaypb.ToLeader)
@@ -127,7 +142,8 @@ func FuzzRelayToLeader(f *testing.F) {
 		}
 		for _, p := range batch.GetForwards() {
 			read := forwardFromPB(p, 7)
-			if again := forwardFromPB(forwardToPB(coordination.StreamID(p.GetStream()), &read), 7); !reflect.DeepEqual(read, again) {
+			if again := forwardFromPB(forwardToPB(coordination.StreamID(p.GetStream()), &read),
+				7); !reflect.DeepEqual(read, again) {
 				t.Fatalf("%v was read as %+v, which is written as %+v", p, read, again)
 			}
 		}
@@ -141,8 +157,11 @@ func FuzzRelayToLeader(f *testing.F) {
 // FuzzRelayFromLeader reads whatever a leader may send, and writes it again.
 func FuzzRelayFromLeader(f *testing.F) {
 	f.Add([]byte{})
-	f.Add(marshal(f, &relaypb.FromLeader{Renewed: 3, Messages: []*relaypb.Message{{Stream: 1, Kind: 2, Sequence: 3, RefusalStatus: 400_010, RefusalText: "no",
-		Description: &relaypb.Description{Name: "lock", Owners: []*relaypb.Link{{Order: 1}}, Waiters: []*relaypb.Link{{Order: 2, Data: []byte("x")}}}}}}))
+	f.Add(marshal(f, &relaypb.FromLeader{Renewed: 3,
+		Messages: []*relaypb.Message{{Stream: 1, Kind: 2, Sequence: 3, RefusalStatus: 400_010,
+			RefusalText: "no", Description: &relaypb.Description{Name: "lock",
+				Owners:  []*relaypb.Link{{Order: 1}},
+				Waiters: []*relaypb.Link{{Order: 2, Data: []byte("x")}}}}}}))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		batch := new(relaypb.FromLeader)
 		if proto.Unmarshal(b, batch) != nil {
@@ -163,12 +182,14 @@ func FuzzRelayExecute(f *testing.F) {
 	f.Add([]byte{})
 	path := scheme.Path{"local", "a"}
 	for _, command := range []coordination.Command{
-		&coordination.MakeDirectory{Path: path}, &coordination.RemoveDirectory{Path: path}, &coordination.DropNode{Path: path},
+		&coordination.MakeDirectory{Path: path}, &coordination.RemoveDirectory{Path: path},
+		&coordination.DropNode{Path: path},
 	} {
 		f.Add(codec.AppendCommand(nil, command))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond) // some commands have no outcome to tell
+		// some commands have no outcome to tell
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
 		defer cancel()
 		if _, err := g.executeForPeer(ctx, &relaypb.ExecuteRequest{Command: b}); err == nil {
 			return

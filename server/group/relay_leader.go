@@ -37,7 +37,8 @@ const (
 	maxForwardedBytes = 2 * maxLocalBytes
 )
 
-var errOverCredit = status.Error(codes.ResourceExhausted, "The server sends more requests than it may have under way")
+var errOverCredit = status.Error(codes.ResourceExhausted,
+	"The server sends more requests than it may have under way")
 
 var errFrozen = status.Error(codes.DeadlineExceeded, "The server has said nothing for too long")
 
@@ -79,7 +80,8 @@ type relayPeer struct {
 	renew   uint64                    // number of the last request for a permit, 0 once it is given
 	heard   coordination.Instant      // when something last came; at first, when the relay was opened
 	watch   hooks.Timer               // looks at heard
-	room    uint64                    // how much of descriptions the other server takes, from version relayRoom on
+	// how much of descriptions the other server takes, from version relayRoom on
+	room uint64
 	// sentCount and heardCount are how many messages were said, and put into the queue, see Stillness.
 	sentCount, heardCount uint64
 	lost                  bool // nothing comes any more: there is no more permit
@@ -107,8 +109,9 @@ type relayedMessage struct {
 }
 
 func newRelayPeer(g *Group, link *localLink, hello *relaypb.Hello) *relayPeer {
-	return &relayPeer{group: g, link: link, from: hello.GetServer(), process: hello.GetProcess(), number: hello.GetNumber(),
-		version: hello.GetVersion(), streams: make(map[uint64]*relayedStream), behind: make(map[uint64]int), bell: turn.NewBell(), ended: make(chan struct{}),
+	return &relayPeer{group: g, link: link, from: hello.GetServer(), process: hello.GetProcess(),
+		number: hello.GetNumber(), version: hello.GetVersion(), streams: make(map[uint64]*relayedStream),
+		behind: make(map[uint64]int), bell: turn.NewBell(), ended: make(chan struct{}),
 		superseded: make(chan struct{}), frozen: make(chan struct{}), over: make(chan struct{})}
 }
 
@@ -427,7 +430,8 @@ func (p *relayPeer) abandon() {
 		p.streams = nil // nothing more comes
 		p.mutex.Unlock()
 		for _, stream := range streams {
-			e := event{reign: p.link.reign, sink: stream, id: stream.id, forward: coordination.Forward{Detach: true}}
+			e := event{reign: p.link.reign, sink: stream, id: stream.id,
+				forward: coordination.Forward{Detach: true}}
 			p.queued.Add(int64(e.size()))
 			p.link.group.queue.put(e)
 		}

@@ -115,9 +115,11 @@ func TestRelayForgetsEndedStreams(t *testing.T) {
 // left as it is by the turn, however many links it describes.
 func TestRelayedDescriptionIsTranslatedOutsideTheTurn(t *testing.T) {
 	p := &relayPeer{bell: turn.NewBell()}
-	described := &coordination.SemaphoreDescription{Name: "lock", Waiters: coordination.LinksOf(make([]coordination.LinkDescription, 5000))}
+	described := &coordination.SemaphoreDescription{Name: "lock",
+		Waiters: coordination.LinksOf(make([]coordination.LinkDescription, 5000))}
 	for range 2 {
-		(&relayedStream{peer: p, number: 3}).deliver(nil, &coordination.Message{Kind: coordination.MessageDescribed, Description: described})
+		(&relayedStream{peer: p, number: 3}).deliver(nil,
+			&coordination.Message{Kind: coordination.MessageDescribed, Description: described})
 	}
 	if len(p.said) != 2 || p.said[0].message.Description != described || p.out != nil {
 		t.Errorf("the turn left %d messages as they were, and %d translated", len(p.said), len(p.out))
@@ -139,11 +141,14 @@ func TestLyingFollowerIsCutOff(t *testing.T) {
 	g := openTest(t, nil)
 	p := newRelayPeer(g, g.streams.localLink(), &relaypb.Hello{Server: 7})
 	g.turn.Lock()
-	if err := p.forward([]*relaypb.Forward{{Stream: 1, Kind: &relaypb.Forward_Attach{Attach: &relaypb.Attach{Path: "/local/node"}}}}); err != nil {
+	if err := p.forward([]*relaypb.Forward{{Stream: 1,
+		Kind: &relaypb.Forward_Attach{Attach: &relaypb.Attach{Path: "/local/node"}}}}); err != nil {
 		t.Fatal(err)
 	}
 	update := func() error {
-		return p.forward([]*relaypb.Forward{{Stream: 1, Kind: &relaypb.Forward_Request{Request: &relaypb.Request{Kind: uint32(coordination.RequestUpdate), Data: make([]byte, each)}}}})
+		return p.forward([]*relaypb.Forward{{Stream: 1,
+			Kind: &relaypb.Forward_Request{Request: &relaypb.Request{Kind: uint32(coordination.RequestUpdate),
+				Data: make([]byte, each)}}}})
 	}
 	taken := 0
 	for ; update() == nil; taken++ {
@@ -151,7 +156,8 @@ func TestLyingFollowerIsCutOff(t *testing.T) {
 			t.Fatal("the relay goes on")
 		}
 	}
-	if g.queue.bytes > maxForwardedBytes || taken < maxForwardedBytes/each-1 || !errors.Is(update(), errOverCredit) {
+	if g.queue.bytes > maxForwardedBytes || taken < maxForwardedBytes/each-1 ||
+		!errors.Is(update(), errOverCredit) {
 		t.Errorf("%d requests were taken, and %d bytes wait", taken, g.queue.bytes)
 	}
 	g.takeRequests()

@@ -25,7 +25,8 @@ const (
 func (r *relay) putDemands(demands []quota.Demand) {
 	r.mutex.Lock()
 	for _, d := range demands {
-		r.demands = append(r.demands, &relaypb.Demand{Node: uint64(d.Resource.Node), Resource: uint64(d.Resource.ID), Asks: d.Asks})
+		r.demands = append(r.demands, &relaypb.Demand{Node: uint64(d.Resource.Node),
+			Resource: uint64(d.Resource.ID), Asks: d.Asks})
 	}
 	r.sentCount += uint64(len(demands))
 	r.mutex.Unlock()
@@ -52,9 +53,11 @@ func (p *relayPeer) putQuanta(ticks int, quanta []quota.Quantum) {
 		return
 	}
 	for some := range slices.Chunk(quanta, maxRelayedQuanta) {
-		batch := &relaypb.Quanta{Term: uint64(p.link.term), Ticks: uint32(ticks), Quanta: make([]*relaypb.Quantum, len(some))}
+		batch := &relaypb.Quanta{Term: uint64(p.link.term), Ticks: uint32(ticks),
+			Quanta: make([]*relaypb.Quantum, len(some))}
 		for i, q := range some {
-			batch.Quanta[i] = &relaypb.Quantum{Node: uint64(q.Resource.Node), Resource: uint64(q.Resource.ID), Amount: q.Amount}
+			batch.Quanta[i] = &relaypb.Quantum{Node: uint64(q.Resource.Node), Resource: uint64(q.Resource.ID),
+				Amount: q.Amount}
 		}
 		p.quanta = append(p.quanta, batch)
 		p.sentCount++

@@ -31,8 +31,10 @@ func TestPermitIsTiedToItsRelay(t *testing.T) {
 	if !gives(mine) {
 		t.Fatal("no permit for the relay that is there")
 	}
-	for _, other := range []*relaypb.Hello{{}, {Server: mine.Server + 1, Process: mine.Process, Number: mine.Number},
-		{Server: mine.Server, Process: mine.Process + 1, Number: mine.Number}, {Server: mine.Server, Process: mine.Process, Number: mine.Number + 1}} {
+	for _, other := range []*relaypb.Hello{{},
+		{Server: mine.Server + 1, Process: mine.Process, Number: mine.Number},
+		{Server: mine.Server, Process: mine.Process + 1, Number: mine.Number},
+		{Server: mine.Server, Process: mine.Process, Number: mine.Number + 1}} {
 		if gives(other) {
 			t.Errorf("a permit for %v", other)
 		}
@@ -69,7 +71,8 @@ func TestPermitIsTiedToItsRelay(t *testing.T) {
 // longer than from the moment at which it was asked for.
 func TestPermitCountsFromTheAsking(t *testing.T) {
 	clock := &stoodClock{}
-	r := &relay{streams: newStreamSet(1), clock: NewClock(clock), asked: make(map[uint64]moment), bell: turn.NewBell()}
+	r := &relay{streams: newStreamSet(1), clock: NewClock(clock), asked: make(map[uint64]moment),
+		bell: turn.NewBell()}
 	first := r.permitRequest().GetRenew()
 	clock.now += coordination.Instant(time.Second)
 	r.renew() // over the relay

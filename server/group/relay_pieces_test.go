@@ -14,7 +14,8 @@ import (
 
 // described is an answer with n bytes.
 func described(n int) *coordination.Message {
-	return &coordination.Message{Kind: coordination.MessageDescribed, Description: &coordination.SemaphoreDescription{Name: "s", Data: bytes.Repeat([]byte{7}, n)}}
+	return &coordination.Message{Kind: coordination.MessageDescribed,
+		Description: &coordination.SemaphoreDescription{Name: "s", Data: bytes.Repeat([]byte{7}, n)}}
 }
 
 // TestLargeAnswersInPieces has the leader say large and small things to several streams. What is small
@@ -22,7 +23,8 @@ func described(n int) *coordination.Message {
 // should be.
 func TestLargeAnswersInPieces(t *testing.T) {
 	p := newRelayPeer(&Group{streams: newStreamSet(1)}, nil, &relaypb.Hello{Version: relayPieces})
-	sizes := map[uint64][]int{1: {10, 5 * relayBatchBytes, 20, 3*relayBatchBytes + 1, 30}, 2: {2 * relayBatchBytes}, 3: {1, 2, 3}}
+	sizes := map[uint64][]int{1: {10, 5 * relayBatchBytes, 20, 3*relayBatchBytes + 1, 30},
+		2: {2 * relayBatchBytes}, 3: {1, 2, 3}}
 	for place := range 5 {
 		for _, stream := range []uint64{1, 2, 3} {
 			if place < len(sizes[stream]) {
@@ -84,7 +86,8 @@ func TestServersThatKnowNoPieces(t *testing.T) {
 }
 
 func largeForward(stream uint64) *relaypb.Forward {
-	return &relaypb.Forward{Stream: stream, Kind: &relaypb.Forward_Request{Request: &relaypb.Request{Data: make([]byte, 3*relayBatchBytes)}}}
+	return &relaypb.Forward{Stream: stream,
+		Kind: &relaypb.Forward_Request{Request: &relaypb.Request{Data: make([]byte, 3*relayBatchBytes)}}}
 }
 
 // TestLargeRequestsInPieces: what streams of a follower say stays in order, whatever its size.
@@ -92,7 +95,8 @@ func TestLargeRequestsInPieces(t *testing.T) {
 	small := func(stream uint64) *relaypb.Forward {
 		return &relaypb.Forward{Stream: stream, Kind: &relaypb.Forward_Detach{Detach: &relaypb.Detach{}}}
 	}
-	r := &relay{streams: newStreamSet(1), version: relayPieces, out: []*relaypb.Forward{small(1), largeForward(2), small(3), largeForward(4), small(5)}}
+	r := &relay{streams: newStreamSet(1), version: relayPieces,
+		out: []*relaypb.Forward{small(1), largeForward(2), small(3), largeForward(4), small(5)}}
 	var coming pieces
 	var got []uint64
 	for out := r.take(); out != nil; out = r.take() {

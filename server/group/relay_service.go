@@ -21,7 +21,8 @@ func (s relayService) Exchange(rpc relaypb.Relay_ExchangeServer) error { return 
 func (s relayService) Leave(rpc relaypb.Relay_LeaveServer) error { return s.group.givePermit(rpc) }
 
 // Execute implements relaypb.RelayServer.
-func (s relayService) Execute(ctx context.Context, r *relaypb.ExecuteRequest) (*relaypb.ExecuteResponse, error) {
+func (s relayService) Execute(ctx context.Context, r *relaypb.ExecuteRequest) (*relaypb.ExecuteResponse,
+	error) {
 	return s.group.executeForPeer(ctx, r)
 }
 

@@ -39,7 +39,8 @@ func TestReplayTellsItsProgress(t *testing.T) {
 	_, of, _ := g.Replaying()
 	stopTest(t, g)
 	for _, n := range []uint64{1, of} {
-		if want := fmt.Sprintf("msg=\"executing the log again\" entries=%d of=%d\n", n, of); strings.Count(text.String(), want) != 1 {
+		if want := fmt.Sprintf("msg=\"executing the log again\" entries=%d of=%d\n", n,
+			of); strings.Count(text.String(), want) != 1 {
 			t.Errorf("not told once: %s\n%s", want, text.String())
 		}
 	}
@@ -59,7 +60,8 @@ func TestReplayOfALeader(t *testing.T) {
 	step := func(want bool, entries uint64) {
 		t.Helper()
 		g.takeTurn()
-		if n, of, replaying := g.Replaying(); n != entries || of != 10 || replaying != want || *failure != nil {
+		if n, of, replaying := g.Replaying(); n != entries || of != 10 || replaying != want ||
+			*failure != nil {
 			t.Errorf("replaying %v, %d of %d; want %v, %d; %v", replaying, n, of, want, entries, *failure)
 		}
 	}

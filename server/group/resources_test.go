@@ -30,7 +30,8 @@ func listedGroup(t *testing.T, count, bytes int) (*Group, []string) {
 		paths[i] = fmt.Sprintf("r%05d", i)
 		executed(t, g, func(call coordination.CallID) coordination.Command {
 			return &coordination.CreateResource{CallID: call, Path: node, Resource: paths[i],
-				ResourceProperties: coordination.ResourceProperties{MaxUnitsPerSecond: coordination.RealOf(1)}}
+				ResourceProperties: coordination.ResourceProperties{MaxUnitsPerSecond: coordination.RealOf(
+					1)}}
 		})
 	}
 	return g, paths
@@ -38,7 +39,8 @@ func listedGroup(t *testing.T, count, bytes int) (*Group, []string) {
 
 func TestResourceListInPages(t *testing.T) {
 	g, want := listedGroup(t, 2*maxReadRows, 0)
-	got, answer, err := g.ListResources(t.Context(), coordination.Caller{}, coordination.ResourceListing{Path: scheme.SplitLoose("/local/n")})
+	got, answer, err := g.ListResources(t.Context(), coordination.Caller{},
+		coordination.ResourceListing{Path: scheme.SplitLoose("/local/n")})
 	slices.Sort(got)
 	if err != nil || !answer.OK() || !slices.Equal(got, want) {
 		t.Errorf("%d of %d resources, %s, %v", len(got), len(want), answer, err)
@@ -49,13 +51,15 @@ func TestResourceListInPages(t *testing.T) {
 func TestResourceListIsTooLarge(t *testing.T) {
 	for past := range 2 {
 		g, want := listedGroup(t, 3, 30-past)
-		got, answer, err := g.ListResources(t.Context(), coordination.Caller{}, coordination.ResourceListing{Path: scheme.SplitLoose("/local/n")})
+		got, answer, err := g.ListResources(t.Context(), coordination.Caller{},
+			coordination.ResourceListing{Path: scheme.SplitLoose("/local/n")})
 		switch {
 		case err != nil:
 			t.Error(err)
 		case past == 0 && !slices.Equal(got, want):
 			t.Errorf("%v, %s", got, answer)
-		case past == 1 && (got != nil || answer.String() != "PRECONDITION_FAILED [0/1] Resource list is too large to send"):
+		case past == 1 &&
+			(got != nil || answer.String() != "PRECONDITION_FAILED [0/1] Resource list is too large to send"):
 			t.Errorf("%v, %s", got, answer)
 		}
 	}

@@ -28,7 +28,8 @@ func BenchmarkRestart(b *testing.B) {
 		folder = b.TempDir()
 	}
 	binary := filepath.Join(b.TempDir(), "coordd")
-	if output, err := exec.Command("go", "build", "-o", binary, "github.com/coordd/coordd/cmd/coordd").CombinedOutput(); err != nil {
+	if output, err := exec.Command("go", "build", "-o", binary,
+		"github.com/coordd/coordd/cmd/coordd").CombinedOutput(); err != nil {
 		b.Fatalf("%v\n%s", err, output)
 	}
 	for _, semaphores := range []int{10_000, 100_000, 1_000_000} {
@@ -96,7 +97,8 @@ func restart(b *testing.B, binary, directory string) (listening, attached, cpu t
 		b.Fatal(err)
 	}
 	defer raw.Close(conns)
-	if _, err := raw.Open(ctx, conns[0], &raw.Start{Path: testNode.String(), TimeoutMillis: 30_000}); err != nil {
+	if _, err := raw.Open(ctx, conns[0], &raw.Start{Path: testNode.String(),
+		TimeoutMillis: 30_000}); err != nil {
 		b.Fatal(err)
 	}
 	return listening, time.Since(begun), 0
@@ -117,8 +119,9 @@ func fill(b *testing.B, directory string, semaphores int) {
 	for n := range semaphores {
 		l.counter++
 		l.add(&coordination.CreateSemaphore{Origin: coordination.Origin{Node: node, Session: 1,
-			Address:      coordination.Address{Epoch: coordination.Epoch{Term: 1, Counter: 1}, Sequence: coordination.Sequence(l.counter)},
-			Acknowledged: coordination.Sequence(l.counter)}, Name: fmt.Sprintf("semaphore-%07d", n), Limit: 1, Data: []byte("some data")})
+			Address: coordination.Address{Epoch: coordination.Epoch{Term: 1, Counter: 1},
+				Sequence: coordination.Sequence(l.counter)}, Acknowledged: coordination.Sequence(l.counter)},
+			Name: fmt.Sprintf("semaphore-%07d", n), Limit: 1, Data: []byte("some data")})
 	}
 	l.flush()
 	filled := time.Since(begun)
@@ -127,8 +130,8 @@ func fill(b *testing.B, directory string, semaphores int) {
 	if err := g.checkpointNow(ctx); err != nil {
 		b.Fatal(err)
 	}
-	b.Logf("%d semaphores: filled in %s, the checkpoint was stored %s later", semaphores, filled.Round(time.Millisecond),
-		(time.Since(begun) - filled).Round(time.Millisecond))
+	b.Logf("%d semaphores: filled in %s, the checkpoint was stored %s later", semaphores,
+		filled.Round(time.Millisecond), (time.Since(begun) - filled).Round(time.Millisecond))
 	stopTest(b, g)
 }
 

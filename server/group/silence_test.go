@@ -110,7 +110,9 @@ func newSilenceRun(c *choices, friendly bool, clients int) *silenceRun {
 
 func newSilenceRunOf(c *choices, friendly bool, timeoutMillis uint64, rates [3]float64) *silenceRun {
 	none := func() time.Duration { return 0 }
-	r := &silenceRun{silenceWorld: &silenceWorld{latency: none, stride: none, kept: func(n int) int { return 0 }, batch: func(n int) int { return n }}, choices: c, friendly: friendly}
+	r := &silenceRun{silenceWorld: &silenceWorld{latency: none, stride: none,
+		kept: func(n int) int { return 0 }, batch: func(n int) int { return n }}, choices: c,
+		friendly: friendly}
 	r.a, r.b, r.f = r.addServer(rates[0]), r.addServer(rates[1]), r.addServer(rates[2])
 	r.leads, r.term = r.a, 0
 	r.elect(r.a)
@@ -147,15 +149,18 @@ func (r *silenceRun) connect(to *silentServer) *silenceRelay {
 func (r *silenceRun) openClient(at *silentServer, timeoutMillis uint64, often time.Duration) *silenceClient {
 	c := r.openStream(at)
 	c.timeout = timeoutMillis
-	c.start(&coordination.AttachRequest{Path: "/local/n", TimeoutMillis: timeoutMillis, Nonce: uint64(1 + len(r.clients))})
+	c.start(&coordination.AttachRequest{Path: "/local/n", TimeoutMillis: timeoutMillis,
+		Nonce: uint64(1 + len(r.clients))})
 	c.chat(often)
 	return c
 }
 
 func (r *silenceRun) openStream(at *silentServer) *silenceClient {
-	policy := &coordination.PingPolicy{Opaque: func() uint64 { return 1 + uint64(r.count) }, FirstMessageMillis: 10_000}
+	policy := &coordination.PingPolicy{Opaque: func() uint64 { return 1 + uint64(r.count) },
+		FirstMessageMillis: 10_000}
 	number := len(r.clients)
-	s := &Stream{id: coordination.StreamID(1_000_000 + number), group: at.group, client: nobody{}, front: coordination.NewFront(policy), timerAt: coordination.Never}
+	s := &Stream{id: coordination.StreamID(1_000_000 + number), group: at.group, client: nobody{},
+		front: coordination.NewFront(policy), timerAt: coordination.Never}
 	if err := at.group.streams.add(s); err != nil {
 		panic(err)
 	}
@@ -320,14 +325,16 @@ func TestSilence(t *testing.T) {
 			ended++
 		}
 	}
-	t.Logf("%d of %d sessions ended; the smallest margin is %v, of seed %d", ended, last-first+1, worst.margin, worst.seed)
+	t.Logf("%d of %d sessions ended; the smallest margin is %v, of seed %d", ended, last-first+1,
+		worst.margin, worst.seed)
 	random := rand.New(rand.NewPCG(worst.seed, 3))
 	for range *silenceSeeds / 2 {
 		numbers := slices.Clone(worst.numbers)
 		for range 1 + random.IntN(3) {
 			numbers[random.IntN(len(numbers))] = random.Float64()
 		}
-		worst.try(t, worst.seed, &choices{numbers: numbers, random: rand.New(rand.NewPCG(random.Uint64(), 0))}, worst.clients)
+		worst.try(t, worst.seed, &choices{numbers: numbers,
+			random: rand.New(rand.NewPCG(random.Uint64(), 0))}, worst.clients)
 	}
 	t.Logf("made worse, the margin is %v", worst.margin)
 	if *silenceSeed != 0 { // for whoever wants to see one
@@ -407,7 +414,8 @@ func TestLostServer(t *testing.T) {
 			r.connect(r.a)
 			r.run(at + 10*time.Second)
 			if r.expired != 0 || r.ended != coordination.EndingNone || r.now-r.spoke > time.Second {
-				t.Errorf("back in time: ended at %v with %d, last heard %v", r.expired-at, r.ended, r.spoke-at)
+				t.Errorf("back in time: ended at %v with %d, last heard %v", r.expired-at, r.ended,
+					r.spoke-at)
 			}
 			continue
 		}
@@ -421,7 +429,8 @@ func TestLostServer(t *testing.T) {
 		lost.breakAtFollower()
 		r.connect(r.a)
 		r.run(r.now + time.Second)
-		if r.ended != coordination.EndingOK || r.refusal == nil || *r.refusal != *coordination.SessionExpired {
+		if r.ended != coordination.EndingOK || r.refusal == nil ||
+			*r.refusal != *coordination.SessionExpired {
 			t.Errorf("the client of the server that came back: ending %d, %v", r.ended, r.refusal)
 		}
 	}
@@ -472,19 +481,22 @@ func TestFrozenServer(t *testing.T) {
 			r.f.pausedUntil = at + relayPatience - renewInterval - 50*time.Millisecond
 			r.run(at + time.Minute)
 			if r.expired != 0 || r.ended != coordination.EndingNone || r.now-r.spoke > time.Second {
-				t.Errorf("back in time: ended at %v with %d, last heard %v", r.expired-at, r.ended, r.spoke-at)
+				t.Errorf("back in time: ended at %v with %d, last heard %v", r.expired-at, r.ended,
+					r.spoke-at)
 			}
 			continue
 		}
 		r.run(at + 30*time.Second)
-		if latest := relayPatience + relayLease + timeout + 50*time.Millisecond; r.expired-at > latest || r.expired-at < latest-2*renewInterval {
+		if latest := relayPatience + relayLease + timeout + 50*time.Millisecond; r.expired-at > latest ||
+			r.expired-at < latest-2*renewInterval {
 			t.Errorf("the session ended %v after its server froze, want %v", r.expired-at, latest)
 		}
 		r.run(at + time.Minute + 100*time.Millisecond)
 		r.first.breakAtFollower()
 		r.connect(r.a)
 		r.run(r.now + time.Second)
-		if r.ended != coordination.EndingOK || r.refusal == nil || *r.refusal != *coordination.SessionExpired {
+		if r.ended != coordination.EndingOK || r.refusal == nil ||
+			*r.refusal != *coordination.SessionExpired {
 			t.Errorf("the client of the server that goes on: ending %d, %v", r.ended, r.refusal)
 		}
 	}
@@ -496,7 +508,8 @@ func TestFrozenServer(t *testing.T) {
 func TestSilenceOfATransfer(t *testing.T) {
 	oneGoroutine(t)
 	for seed := range uint64(20) {
-		r := newSilenceRunOf(&choices{random: rand.New(rand.NewPCG(seed, 4))}, true, 5000, [3]float64{1, 1, 1})
+		r := newSilenceRunOf(&choices{random: rand.New(rand.NewPCG(seed, 4))}, true, 5000,
+			[3]float64{1, 1, 1})
 		r.run(2 * time.Second)
 		r.longest = 0
 		const raftGivesUp = time.Second
@@ -519,8 +532,10 @@ func TestSilenceOfATransfer(t *testing.T) {
 		r.run(r.now + 20*time.Millisecond)
 		r.connect(r.b)
 		r.run(r.now + 2*time.Second)
-		if most := 300 * time.Millisecond; r.longest > most || r.longest == 0 || r.ended != coordination.EndingNone {
-			t.Errorf("seed %d: with success: %v of silence, want at most %v; ending %d", seed, r.longest, most, r.ended)
+		if most := 300 * time.Millisecond; r.longest > most || r.longest == 0 ||
+			r.ended != coordination.EndingNone {
+			t.Errorf("seed %d: with success: %v of silence, want at most %v; ending %d", seed, r.longest,
+				most, r.ended)
 		}
 	}
 }
@@ -531,8 +546,10 @@ func TestSilenceOfATransfer(t *testing.T) {
 func TestSilenceArithmetic(t *testing.T) {
 	slow := func(d time.Duration) time.Duration { return time.Duration(float64(d) / (1 - silenceDrift)) }
 	fast := func(d time.Duration) time.Duration { return time.Duration(float64(d) / (1 + silenceDrift)) }
-	smallestGrace := time.Duration(coordination.NodeConfig{SelfCheckPeriodMillis: 1, SessionGracePeriodMillis: 1}.EffectiveGraceMillis()) * time.Millisecond
-	if speaks, expires := slow(raftstore.LeaseWindow)+slow(relayPermit), fast(smallestGrace); speaks >= expires {
+	smallestGrace := time.Duration(coordination.NodeConfig{SelfCheckPeriodMillis: 1,
+		SessionGracePeriodMillis: 1}.EffectiveGraceMillis()) * time.Millisecond
+	if speaks, expires := slow(raftstore.LeaseWindow)+slow(relayPermit),
+		fast(smallestGrace); speaks >= expires {
 		t.Errorf("after a leader change: spoken until %v, expired from %v", speaks, expires)
 	}
 	if speaks, expires := slow(relayPermit), fast(relayLease); speaks >= expires {

@@ -21,7 +21,8 @@ const (
 // TestSilenceOfThousands plays a history with as many streams as a server has in earnest: it is long between
 // the first stream that joins a relay and the last, and what ends together is many commands.
 func TestSilenceOfThousands(t *testing.T) {
-	r := newSilenceRun(&choices{random: rand.New(rand.NewPCG(silenceThousandsSeed, 4))}, false, silenceThousands)
+	r := newSilenceRun(&choices{random: rand.New(rand.NewPCG(silenceThousandsSeed, 4))}, false,
+		silenceThousands)
 	r.play()
 	if err := r.problem(); err != nil {
 		t.Fatalf("%v\n%s", err, strings.Join(r.history, "\n"))

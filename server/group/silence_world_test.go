@@ -39,9 +39,10 @@ type silenceWorld struct {
 	pipeline  []silenceEntry // proposed and not yet applied
 	committed time.Duration  // when the last of them is
 	latency   func() time.Duration
-	stride    func() time.Duration // how long a server takes from one stream to the next when they join a relay
-	kept      func(n int) int      // how many of n entries in flight the next leader has
-	batch     func(n int) int      // how many of a turn's n commands the next entry has
+	// how long a server takes from one stream to the next when they join a relay
+	stride func() time.Duration
+	kept   func(n int) int // how many of n entries in flight the next leader has
+	batch  func(n int) int // how many of a turn's n commands the next entry has
 }
 
 // silenceEntry is an entry of the log.
@@ -75,8 +76,9 @@ type silentServer struct {
 	group       *Group
 	leaseUntil  coordination.Instant
 	due         hooks.Timer
-	confirms    bool           // rounds that begin now will be answered
-	behind      []silenceEntry // what it has not heard of, as a leader that does not know that it leads no more
+	confirms    bool // rounds that begin now will be answered
+	// what it has not heard of, as a leader that does not know that it leads no more
+	behind []silenceEntry
 }
 
 type silenceEvent struct {
@@ -133,7 +135,8 @@ func (w *silenceWorld) settle() {
 func (c *silenceClient) listen() {
 	s, w := c.stream, c.in
 	for s != nil && w.now >= c.at.pausedUntil {
-		if !s.scheduled { // without its lock: there is one goroutine, and this is asked for all clients at each event
+		// without its lock: there is one goroutine, and this is asked for all clients at each event
+		if !s.scheduled {
 			return
 		}
 		replies, ending := s.Take(nil)
@@ -199,8 +202,10 @@ func (w *silenceWorld) addServer(rate float64) *silentServer {
 	}
 	s := &silentServer{world: w, rate: rate, confirms: true}
 	clock := NewClock(s)
-	s.group = &Group{store: new(raftstore.Store), lease: s, clock: clock, shell: clock, queue: newQueue(), ready: make(chan struct{}), logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
-		replica: coordination.NewReplica[sink, *call](machine, coordination.Formats{}), events: newEvents(), streams: newStreamSet(10_000), config: Config{Linger: time.Hour, OutboundBytes: 128_000_000}}
+	s.group = &Group{store: new(raftstore.Store), lease: s, clock: clock, shell: clock, queue: newQueue(),
+		ready: make(chan struct{}), logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		replica: coordination.NewReplica[sink, *call](machine, coordination.Formats{}), events: newEvents(),
+		streams: newStreamSet(10_000), config: Config{Linger: time.Hour, OutboundBytes: 128_000_000}}
 	s.group.busy.Store(true) // nobody but the world takes a turn
 	s.group.member = newMember(s.group)
 	w.servers = append(w.servers, s)
@@ -424,7 +429,8 @@ func (w *silenceWorld) open(from, to *silentServer, there, back func() time.Dura
 	c := &silenceRelay{from: from, to: to, there: there, back: back}
 	c.relay = &relay{self: 1, streams: from.group.streams, clock: from.group.shell,
 		bell: turn.NewBell(), asked: make(map[uint64]moment), ready: func() {}}
-	c.peer = newRelayPeer(to.group, to.group.streams.localLink(), &relaypb.Hello{Server: 1, Version: relayPieces})
+	c.peer = newRelayPeer(to.group, to.group.streams.localLink(),
+		&relaypb.Hello{Server: 1, Version: relayPieces})
 	w.relays = append(w.relays, c)
 	if c.peer.link != nil {
 		c.peer.beginWatch()

@@ -29,20 +29,25 @@ type Stream struct {
 	credit int // for the message that comes next; of AwaitRoom and Receive
 	coming int // room in the queue for it; of the same
 
-	mutex     sync.Mutex // guards what follows, and is never held across I/O
-	front     *coordination.Front
-	link      leaderLink  // where the Front's messages go; nil while there is no leader
-	timer     hooks.Timer // calls tick at the Front's Wake; nil until there is one
-	timerAt   coordination.Instant
-	reminder  *time.Timer                                // calls remind where the rings' clock is turned by hand
-	resume    chan struct{}                              // closed when the client may be read again; nil while it may
-	ended     bool                                       // the Front has, and lingering runs
-	lingering *time.Timer                                // cuts off a client that does not read what it is told at the end
-	scheduled bool                                       // the client was woken, and has not yet found that there is nothing more to take
-	outbound  int                                        // bytes queued
-	copies    map[*coordination.SemaphoreDescription]int // by what they count: those of a leader elsewhere that have not left
-	closed    bool                                       // nothing is left of it
-	holds     int                                        // credit for what the Front has
+	mutex   sync.Mutex // guards what follows, and is never held across I/O
+	front   *coordination.Front
+	link    leaderLink  // where the Front's messages go; nil while there is no leader
+	timer   hooks.Timer // calls tick at the Front's Wake; nil until there is one
+	timerAt coordination.Instant
+	// calls remind where the rings' clock is turned by hand
+	reminder *time.Timer
+	// closed when the client may be read again; nil while it may
+	resume chan struct{}
+	ended  bool // the Front has, and lingering runs
+	// cuts off a client that does not read what it is told at the end
+	lingering *time.Timer
+	// the client was woken, and has not yet found that there is nothing more to take
+	scheduled bool
+	outbound  int // bytes queued
+	// by what they count: those of a leader elsewhere that have not left
+	copies map[*coordination.SemaphoreDescription]int
+	closed bool // nothing is left of it
+	holds  int  // credit for what the Front has
 }
 
 // Client is the connection behind a Stream. Wake and CutOff may be called under the stream's lock, so they
@@ -186,7 +191,8 @@ func (s *Stream) receive(message *coordination.ClientMessage) <-chan struct{} {
 // mayRead reports whether the client's next message may be read: not before the start is answered
 // (coordination.md §2.1), and not while too much is in flight. The mutex is held.
 func (s *Stream) mayRead() bool {
-	return !s.front.Attaching() && s.front.InFlight() < maxInFlightRequests && s.front.InFlightBytes() < maxStreamBytes
+	return !s.front.Attaching() && s.front.InFlight() < maxInFlightRequests &&
+		s.front.InFlightBytes() < maxStreamBytes
 }
 
 // resumeReading lets the handler go on where it may. The mutex is held.
@@ -209,7 +215,8 @@ func (s *Stream) Close() {
 // Abandon takes a stream out of service whose handler panics. Its Front cannot be trusted any more.
 func (s *Stream) Abandon() {
 	s.mutex.Lock()
-	s.front = coordination.NewFront(&coordination.PingPolicy{}) // has nothing to say, so the client is not told an end
+	// has nothing to say, so the client is not told an end
+	s.front = coordination.NewFront(&coordination.PingPolicy{})
 	s.settle(coordination.Forward{Detach: true})
 	s.link = nil
 	s.mutex.Unlock()

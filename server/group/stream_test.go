@@ -30,10 +30,14 @@ func (c *cutClient) CutOff() { c.cut <- struct{}{} }
 func unreadStream(linger time.Duration) (*Stream, *cutClient) {
 	client := &cutClient{cut: make(chan struct{}, 10)}
 	policy := coordination.PingPolicy{Opaque: func() uint64 { return 1 }}
-	s := &Stream{front: coordination.NewFront(&policy), client: client, scheduled: true, timerAt: coordination.Never, link: talker{},
-		group: &Group{clock: NewClock(nil), queue: newQueue(), config: Config{Linger: linger, OutboundBytes: 1 << 20}}}
-	s.front.Receive(&coordination.ClientMessage{Kind: coordination.ClientStart, Start: &coordination.AttachRequest{TimeoutMillis: 600_000}})
-	s.deliver(talker{}, &coordination.Message{Kind: coordination.MessageAttached, Rights: coordination.AllRights})
+	s := &Stream{front: coordination.NewFront(&policy), client: client, scheduled: true,
+		timerAt: coordination.Never, link: talker{},
+		group: &Group{clock: NewClock(nil), queue: newQueue(),
+			config: Config{Linger: linger, OutboundBytes: 1 << 20}}}
+	s.front.Receive(&coordination.ClientMessage{Kind: coordination.ClientStart,
+		Start: &coordination.AttachRequest{TimeoutMillis: 600_000}})
+	s.deliver(talker{}, &coordination.Message{Kind: coordination.MessageAttached,
+		Rights: coordination.AllRights})
 	return s, client
 }
 
@@ -41,13 +45,15 @@ func unreadStream(linger time.Duration) (*Stream, *cutClient) {
 func TestOutboundLimit(t *testing.T) {
 	s, client := unreadStream(time.Hour)
 	room := s.group.config.OutboundBytes - s.front.Queued()*replyBytes
-	s.deliver(talker{}, &coordination.Message{Kind: coordination.MessageDescribed, Description: &coordination.SemaphoreDescription{Data: make([]byte, room)}})
+	s.deliver(talker{}, &coordination.Message{Kind: coordination.MessageDescribed,
+		Description: &coordination.SemaphoreDescription{Data: make([]byte, room)}})
 	select {
 	case <-client.cut:
 		t.Fatal("cut off at the limit")
 	default:
 	}
-	s.deliver(talker{}, &coordination.Message{Kind: coordination.MessageDescribed, Description: &coordination.SemaphoreDescription{Data: make([]byte, 1)}})
+	s.deliver(talker{}, &coordination.Message{Kind: coordination.MessageDescribed,
+		Description: &coordination.SemaphoreDescription{Data: make([]byte, 1)}})
 	select {
 	case <-client.cut:
 	default:
@@ -79,7 +85,8 @@ func TestMuteForAMoment(t *testing.T) {
 	link, client, set := &moody{speaks: true}, &wokenClient{}, newStreamSet(1)
 	policy := coordination.PingPolicy{Opaque: func() uint64 { return 1 }}
 	s := &Stream{front: coordination.NewFront(&policy), client: client, timerAt: coordination.Never,
-		group: &Group{clock: NewClock(nil), queue: newQueue(), streams: set, config: Config{OutboundBytes: 1 << 20}}}
+		group: &Group{clock: NewClock(nil), queue: newQueue(), streams: set,
+			config: Config{OutboundBytes: 1 << 20}}}
 	defer s.stopTimers()
 	set.followLocked(link)
 	if err := set.add(s); err != nil {
@@ -120,7 +127,8 @@ func TestStreamsAtOnce(t *testing.T) {
 		set.open[set.nextID()] = nil
 	}
 	stream := func() *Stream {
-		return &Stream{front: coordination.NewFront(new(coordination.PingPolicy)), group: &Group{clock: NewClock(nil)}}
+		return &Stream{front: coordination.NewFront(new(coordination.PingPolicy)),
+			group: &Group{clock: NewClock(nil)}}
 	}
 	if err := set.add(stream()); err != nil {
 		t.Fatalf("the last that is allowed: %v", err)
@@ -134,7 +142,8 @@ func TestStreamsAtOnce(t *testing.T) {
 func TestQueueRoom(t *testing.T) {
 	for past := range 2 {
 		q := newQueue()
-		q.put(event{forward: coordination.Forward{Request: &coordination.Request{Data: make([]byte, maxQueuedBytes-2*requestBytes+past)}}})
+		q.put(event{forward: coordination.Forward{Request: &coordination.Request{Data: make([]byte,
+			maxQueuedBytes-2*requestBytes+past)}}})
 		over, cancel := context.WithCancel(t.Context())
 		cancel()
 		if entered := q.room.enter(over, requestBytes); entered != (past == 0) {
@@ -151,12 +160,14 @@ func TestRoomIsForOne(t *testing.T) {
 	defer g.turn.Unlock()
 	const each = 3 << 20
 	g.streams.budget.limit(1 << 40) // it would hold up most of them before
-	g.queue.put(event{forward: coordination.Forward{Request: &coordination.Request{Data: make([]byte, maxQueuedBytes)}}})
+	g.queue.put(event{forward: coordination.Forward{Request: &coordination.Request{Data: make([]byte,
+		maxQueuedBytes)}}})
 	const clients = 2 * maxQueuedBytes / each
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	entered := make(chan *Stream, clients)
-	message := &coordination.ClientMessage{Kind: coordination.ClientSemaphore, Request: &coordination.Request{Data: make([]byte, each)}}
+	message := &coordination.ClientMessage{Kind: coordination.ClientSemaphore,
+		Request: &coordination.Request{Data: make([]byte, each)}}
 	for range clients {
 		s := g.NewStream(nil, Caller{}, &coordination.PingPolicy{})
 		go func() {
@@ -195,7 +206,8 @@ func TestBytesInFlight(t *testing.T) {
 	g.turn.Lock()
 	defer g.turn.Unlock()
 	for inFlight, want := range map[int]bool{maxInFlightBytes - 1: true, maxInFlightBytes: false} {
-		asked := &call{done: make(chan callAnswer, 1), read: func(*coordination.Machine) outcome.Outcome { return outcome.Done() }}
+		asked := &call{done: make(chan callAnswer, 1),
+			read: func(*coordination.Machine) outcome.Outcome { return outcome.Done() }}
 		g.queue.put(event{call: asked})
 		g.inFlight = inFlight
 		g.takeTurn()

@@ -29,7 +29,8 @@ func (g *Group) timingOut(e *coordination.Entry) (found []timingOut) {
 		return nil
 	}
 	for _, command := range e.Commands {
-		if c, ok := command.(*coordination.ExpireSession); ok && g.replica.Machine().HasSession(c.Node, c.Session) {
+		if c, ok := command.(*coordination.ExpireSession); ok &&
+			g.replica.Machine().HasSession(c.Node, c.Session) {
 			found = append(found, timingOut{c, g.replica.Machine().PathOfNode(c.Node).String()})
 		}
 	}
@@ -40,7 +41,8 @@ func (g *Group) timingOut(e *coordination.Entry) (found []timingOut) {
 func (g *Group) tellTimedOut(sessions []timingOut) {
 	for _, c := range sessions {
 		if !g.replica.Machine().HasSession(c.Node, c.Session) {
-			g.logger.Debug("a session has ended: its time was up", "session", uint64(c.Session), "path", quiet.Cut(c.path), "node", uint64(c.Node))
+			g.logger.Debug("a session has ended: its time was up", "session", uint64(c.Session), "path",
+				quiet.Cut(c.path), "node", uint64(c.Node))
 		}
 	}
 }

@@ -29,7 +29,8 @@ func (deafHandler) Failed(error)                {}
 func groupByHand(t *testing.T, store *raftstore.Store) (g *Group, failure *error) {
 	t.Helper()
 	failure = new(error)
-	g = newGroup(Config{Database: "/local", Limits: coordination.DefaultLimits(), Clock: NewClock(nil), Failed: func(err error) { *failure = err }})
+	g = newGroup(Config{Database: "/local", Limits: coordination.DefaultLimits(), Clock: NewClock(nil),
+		Failed: func(err error) { *failure = err }})
 	g.store, g.lease, g.logFull = store, store, store.LogFull
 	var err error
 	if g.stored, err = newLoader(g.config); err != nil {

@@ -23,7 +23,8 @@ const (
 )
 
 // upToDate is page, once this server has everything that was committed before the call.
-func (s *Service) upToDate(ctx context.Context, q *coordination.Inspection, token string, size uint32, add func(*group.Inspected) int) (next string, err error) {
+func (s *Service) upToDate(ctx context.Context, q *coordination.Inspection, token string, size uint32,
+	add func(*group.Inspected) int) (next string, err error) {
 	if _, err := placeOf(token); err != nil { // before anybody waits for it
 		return "", err
 	}
@@ -35,7 +36,8 @@ func (s *Service) upToDate(ctx context.Context, q *coordination.Inspection, toke
 
 // page collects a page of what this server has applied, turn by turn. add takes what a turn found and returns
 // how many rows the page has then. It returns the token of the next page, empty if there is none.
-func (s *Service) page(ctx context.Context, q *coordination.Inspection, token string, size uint32, add func(*group.Inspected) int) (next string, err error) {
+func (s *Service) page(ctx context.Context, q *coordination.Inspection, token string, size uint32,
+	add func(*group.Inspected) int) (next string, err error) {
 	at, err := placeOf(token)
 	if err != nil {
 		return "", err
@@ -64,11 +66,13 @@ func (s *Service) page(ctx context.Context, q *coordination.Inspection, token st
 // tokenVersion begins every token: one of another version means nothing.
 const tokenVersion = 1
 
-var errToken = status.Error(codes.InvalidArgument, "The page token is none that a server of this version has given")
+var errToken = status.Error(codes.InvalidArgument,
+	"The page token is none that a server of this version has given")
 
 func tokenOf(at coordination.InspectionPlace) string {
 	token := []byte{tokenVersion}
-	for _, n := range []uint64{uint64(at.Entry), uint64(at.Node), at.ID, uint64(at.Links), uint64(at.Order), at.Near} {
+	for _, n := range []uint64{uint64(at.Entry), uint64(at.Node), at.ID, uint64(at.Links), uint64(at.Order),
+		at.Near} {
 		token = binary.AppendUvarint(token, n)
 	}
 	return base64.RawURLEncoding.EncodeToString(token)
@@ -94,6 +98,7 @@ func placeOf(token string) (coordination.InspectionPlace, error) {
 	if len(data) > 0 || numbers[3] > uint64(coordination.LinksOfSession) {
 		return coordination.InspectionPlace{}, errToken
 	}
-	return coordination.InspectionPlace{Entry: scheme.EntryID(numbers[0]), Node: coordination.NodeID(numbers[1]), ID: numbers[2],
-		Links: coordination.InspectedLinks(numbers[3]), Order: coordination.OrderID(numbers[4]), Near: numbers[5]}, nil
+	return coordination.InspectionPlace{Entry: scheme.EntryID(numbers[0]),
+		Node: coordination.NodeID(numbers[1]), ID: numbers[2], Links: coordination.InspectedLinks(numbers[3]),
+		Order: coordination.OrderID(numbers[4]), Near: numbers[5]}, nil
 }

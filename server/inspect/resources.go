@@ -14,7 +14,8 @@ import (
 )
 
 // fillBuckets fills in what the servers have of the resources of a page.
-func (s *Service) fillBuckets(ctx context.Context, page *adminpb.ListResourcesResponse, keys []coordination.ResourceKey) {
+func (s *Service) fillBuckets(ctx context.Context, page *adminpb.ListResourcesResponse,
+	keys []coordination.ResourceKey) {
 	if len(keys) == 0 {
 		return
 	}
@@ -22,10 +23,13 @@ func (s *Service) fillBuckets(ctx context.Context, page *adminpb.ListResourcesRe
 	defer cancel()
 	request := &clusterpb.BucketsRequest{}
 	for _, key := range keys {
-		request.Nodes, request.Resources = append(request.Nodes, uint64(key.Node)), append(request.Resources, uint64(key.ID))
+		request.Nodes, request.Resources = append(request.Nodes, uint64(key.Node)),
+			append(request.Resources, uint64(key.ID))
 	}
 	members := s.group.Log().Members()
-	slices.SortFunc(members, func(a, b raftstore.Member) int { return cmp.Compare(a.DisplayName(), b.DisplayName()) })
+	slices.SortFunc(members, func(a, b raftstore.Member) int {
+		return cmp.Compare(a.DisplayName(), b.DisplayName())
+	})
 	answers, unknown := make([]*clusterpb.BucketsResponse, len(members)), make([]string, len(members))
 	var asked sync.WaitGroup
 	for i, m := range members {
@@ -69,7 +73,8 @@ func (s *Service) bucketsHere(r *clusterpb.BucketsRequest) *clusterpb.BucketsRes
 	response := &clusterpb.BucketsResponse{}
 	keys := make([]coordination.ResourceKey, len(r.GetNodes()))
 	for i := range keys {
-		keys[i] = coordination.ResourceKey{Node: coordination.NodeID(r.GetNodes()[i]), ID: coordination.ResourceID(r.GetResources()[i])}
+		keys[i] = coordination.ResourceKey{Node: coordination.NodeID(r.GetNodes()[i]),
+			ID: coordination.ResourceID(r.GetResources()[i])}
 	}
 	s.group.Buckets(keys, func(i int, state quota.State) {
 		response.Buckets = append(response.Buckets, bucketToPB(&state))

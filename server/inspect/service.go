@@ -24,7 +24,8 @@ type Host interface {
 	// InTime bounds a call.
 	InTime(ctx context.Context) (context.Context, context.CancelFunc)
 	// Execute runs a command on the leader, wherever it is.
-	Execute(ctx context.Context, build func(coordination.CallID) coordination.Command) (outcome.Outcome, error)
+	Execute(ctx context.Context, build func(coordination.CallID) coordination.Command) (outcome.Outcome,
+		error)
 	// Status is the gRPC status of an outcome, or of what there is instead of one.
 	Status(ctx context.Context, answer outcome.Outcome, err error) error
 }
@@ -44,10 +45,12 @@ func New(host Host, g *group.Group, logger *slog.Logger) *Service {
 
 // errMissing is for a path where there is nothing that the caller may see: that there is something else is
 // not told.
-var errMissing = status.Error(codes.NotFound, "There is no such directory, or no such coordination node whose rows you may read")
+var errMissing = status.Error(codes.NotFound,
+	"There is no such directory, or no such coordination node whose rows you may read")
 
 // begin admits a call and bounds it.
-func (s *Service) begin(ctx context.Context) (context.Context, context.CancelFunc, coordination.Caller, error) {
+func (s *Service) begin(ctx context.Context) (context.Context, context.CancelFunc, coordination.Caller,
+	error) {
 	if err := s.host.Inspects(ctx); err != nil {
 		return nil, nil, coordination.Caller{}, err
 	}
@@ -62,56 +65,63 @@ func (s *Service) administers(caller coordination.Caller) bool {
 }
 
 // ListNodes implements adminpb.InspectServer.
-func (s *Service) ListNodes(ctx context.Context, r *adminpb.ListNodesRequest) (*adminpb.ListNodesResponse, error) {
+func (s *Service) ListNodes(ctx context.Context, r *adminpb.ListNodesRequest) (*adminpb.ListNodesResponse,
+	error) {
 	ctx, cancel, caller, err := s.begin(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer cancel()
-	q := &coordination.Inspection{Kind: coordination.InspectNodes, Path: scheme.SplitLoose(r.GetPath()), Caller: caller}
+	q := &coordination.Inspection{Kind: coordination.InspectNodes, Path: scheme.SplitLoose(r.GetPath()),
+		Caller: caller}
 	response := &adminpb.ListNodesResponse{}
-	response.NextPageToken, err = s.upToDate(ctx, q, r.GetPageToken(), r.GetPageSize(), func(found *group.Inspected) int {
-		for i := range found.Nodes {
-			response.Nodes = append(response.Nodes, nodeToPB(&found.Nodes[i]))
-		}
-		return len(response.Nodes)
-	})
+	response.NextPageToken, err = s.upToDate(ctx, q, r.GetPageToken(), r.GetPageSize(),
+		func(found *group.Inspected) int {
+			for i := range found.Nodes {
+				response.Nodes = append(response.Nodes, nodeToPB(&found.Nodes[i]))
+			}
+			return len(response.Nodes)
+		})
 	return response, err
 }
 
 // ListSemaphores implements adminpb.InspectServer.
-func (s *Service) ListSemaphores(ctx context.Context, r *adminpb.ListSemaphoresRequest) (*adminpb.ListSemaphoresResponse, error) {
+func (s *Service) ListSemaphores(ctx context.Context,
+	r *adminpb.ListSemaphoresRequest) (*adminpb.ListSemaphoresResponse, error) {
 	ctx, cancel, caller, err := s.begin(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer cancel()
-	q := &coordination.Inspection{Kind: coordination.InspectSemaphores, Path: scheme.SplitLoose(r.GetPath()), Prefix: r.GetPrefix(), Caller: caller}
+	q := &coordination.Inspection{Kind: coordination.InspectSemaphores, Path: scheme.SplitLoose(r.GetPath()),
+		Prefix: r.GetPrefix(), Caller: caller}
 	response, rows := &adminpb.ListSemaphoresResponse{}, 0
-	response.NextPageToken, err = s.upToDate(ctx, q, r.GetPageToken(), r.GetPageSize(), func(found *group.Inspected) int {
-		for i := range found.Semaphores {
-			seen := &found.Semaphores[i]
-			if last := len(response.Semaphores) - 1; !seen.Continued || last < 0 {
-				response.Semaphores = append(response.Semaphores, semaphoreToPB(seen))
-				rows++
-			}
-			p := response.Semaphores[len(response.Semaphores)-1]
-			for j := range seen.Links {
-				if l := linkToPB(&seen.Links[j]); seen.Links[j].Owner {
-					p.Owners = append(p.Owners, l)
-				} else {
-					p.Waiters = append(p.Waiters, l)
+	response.NextPageToken, err = s.upToDate(ctx, q, r.GetPageToken(), r.GetPageSize(),
+		func(found *group.Inspected) int {
+			for i := range found.Semaphores {
+				seen := &found.Semaphores[i]
+				if last := len(response.Semaphores) - 1; !seen.Continued || last < 0 {
+					response.Semaphores = append(response.Semaphores, semaphoreToPB(seen))
+					rows++
 				}
-				rows++
+				p := response.Semaphores[len(response.Semaphores)-1]
+				for j := range seen.Links {
+					if l := linkToPB(&seen.Links[j]); seen.Links[j].Owner {
+						p.Owners = append(p.Owners, l)
+					} else {
+						p.Waiters = append(p.Waiters, l)
+					}
+					rows++
+				}
 			}
-		}
-		return rows
-	})
+			return rows
+		})
 	return response, err
 }
 
 // ListSessions implements adminpb.InspectServer.
-func (s *Service) ListSessions(ctx context.Context, r *adminpb.ListSessionsRequest) (*adminpb.ListSessionsResponse, error) {
+func (s *Service) ListSessions(ctx context.Context,
+	r *adminpb.ListSessionsRequest) (*adminpb.ListSessionsResponse, error) {
 	ctx, cancel, caller, err := s.begin(ctx)
 	if err != nil {
 		return nil, err
@@ -126,23 +136,26 @@ func (s *Service) ListSessions(ctx context.Context, r *adminpb.ListSessionsReque
 }
 
 // ListResources implements adminpb.InspectServer.
-func (s *Service) ListResources(ctx context.Context, r *adminpb.ListResourcesRequest) (*adminpb.ListResourcesResponse, error) {
+func (s *Service) ListResources(ctx context.Context,
+	r *adminpb.ListResourcesRequest) (*adminpb.ListResourcesResponse, error) {
 	ctx, cancel, caller, err := s.begin(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer cancel()
-	q := &coordination.Inspection{Kind: coordination.InspectResources, Path: scheme.SplitLoose(r.GetPath()), Resource: r.GetResource(), Caller: caller}
+	q := &coordination.Inspection{Kind: coordination.InspectResources, Path: scheme.SplitLoose(r.GetPath()),
+		Resource: r.GetResource(), Caller: caller}
 	response := &adminpb.ListResourcesResponse{}
 	var keys []coordination.ResourceKey
-	response.NextPageToken, err = s.upToDate(ctx, q, r.GetPageToken(), r.GetPageSize(), func(found *group.Inspected) int {
-		for i := range found.Resources {
-			seen := &found.Resources[i]
-			response.Resources = append(response.Resources, resourceToPB(seen))
-			keys = append(keys, coordination.ResourceKey{Node: seen.Node, ID: seen.ID})
-		}
-		return len(response.Resources)
-	})
+	response.NextPageToken, err = s.upToDate(ctx, q, r.GetPageToken(), r.GetPageSize(),
+		func(found *group.Inspected) int {
+			for i := range found.Resources {
+				seen := &found.Resources[i]
+				response.Resources = append(response.Resources, resourceToPB(seen))
+				keys = append(keys, coordination.ResourceKey{Node: seen.Node, ID: seen.ID})
+			}
+			return len(response.Resources)
+		})
 	if err != nil {
 		return nil, err
 	}
@@ -151,7 +164,8 @@ func (s *Service) ListResources(ctx context.Context, r *adminpb.ListResourcesReq
 }
 
 // EndSession implements adminpb.InspectServer.
-func (s *Service) EndSession(ctx context.Context, r *adminpb.EndSessionRequest) (*adminpb.EndSessionResponse, error) {
+func (s *Service) EndSession(ctx context.Context, r *adminpb.EndSessionRequest) (*adminpb.EndSessionResponse,
+	error) {
 	ctx, cancel, caller, err := s.begin(ctx)
 	if err != nil {
 		return nil, err
@@ -162,13 +176,15 @@ func (s *Service) EndSession(ctx context.Context, r *adminpb.EndSessionRequest) 
 		return nil, err
 	}
 	answer, err := s.host.Execute(ctx, func(call coordination.CallID) coordination.Command {
-		return &coordination.EndSession{CallID: call, Caller: caller, Node: node, Session: coordination.SessionID(r.GetSession()), Reason: Shown(r.GetReason())}
+		return &coordination.EndSession{CallID: call, Caller: caller, Node: node,
+			Session: coordination.SessionID(r.GetSession()), Reason: Shown(r.GetReason())}
 	})
 	return &adminpb.EndSessionResponse{}, s.host.Status(ctx, answer, err)
 }
 
 // DeleteSemaphore implements adminpb.InspectServer.
-func (s *Service) DeleteSemaphore(ctx context.Context, r *adminpb.DeleteSemaphoreRequest) (*adminpb.DeleteSemaphoreResponse, error) {
+func (s *Service) DeleteSemaphore(ctx context.Context,
+	r *adminpb.DeleteSemaphoreRequest) (*adminpb.DeleteSemaphoreResponse, error) {
 	if (r.GetName() == "") == (r.GetId() == 0) {
 		return nil, status.Error(codes.InvalidArgument, "Give the semaphore's name or its id, and not both")
 	}
@@ -185,7 +201,8 @@ func (s *Service) DeleteSemaphore(ctx context.Context, r *adminpb.DeleteSemaphor
 		semaphore = coordination.SemaphoreID(r.GetId())
 	}
 	answer, err := s.host.Execute(ctx, func(call coordination.CallID) coordination.Command {
-		return &coordination.RemoveSemaphore{CallID: call, Caller: caller, Node: node, Semaphore: semaphore, Force: r.GetForce()}
+		return &coordination.RemoveSemaphore{CallID: call, Caller: caller, Node: node, Semaphore: semaphore,
+			Force: r.GetForce()}
 	})
 	if err == nil && answer.Status == coordination.CannotDeleteEphemeral.Status && answer.String() != "" {
 		answer = withAdvice(answer)
@@ -198,12 +215,14 @@ func withAdvice(answer outcome.Outcome) outcome.Outcome {
 	if len(answer.Issues) != 1 || answer.Issues[0].Message != coordination.CannotDeleteEphemeral.Text {
 		return answer
 	}
-	return outcome.Because(answer.Status, answer.Issues[0].Message+": they go with their last owner; end its session")
+	return outcome.Because(answer.Status, answer.Issues[0].Message+
+		": they go with their last owner; end its session")
 }
 
 // find returns the node at a path, and the semaphore there with the name. It tells of nothing that the caller
 // may neither read nor erase.
-func (s *Service) find(ctx context.Context, caller coordination.Caller, path, name string) (node coordination.NodeID, semaphore coordination.SemaphoreID, err error) {
+func (s *Service) find(ctx context.Context, caller coordination.Caller, path,
+	name string) (node coordination.NodeID, semaphore coordination.SemaphoreID, err error) {
 	if err := s.group.CatchUp(ctx); err != nil {
 		return 0, 0, s.host.Status(ctx, outcome.Outcome{}, err)
 	}
@@ -232,14 +251,16 @@ type Peer struct {
 }
 
 // Sessions implements clusterpb.InspectServer.
-func (p Peer) Sessions(ctx context.Context, r *clusterpb.SessionsRequest) (*clusterpb.SessionsResponse, error) {
+func (p Peer) Sessions(ctx context.Context, r *clusterpb.SessionsRequest) (*clusterpb.SessionsResponse,
+	error) {
 	s := p.Service()
 	if s == nil {
 		return nil, errLeadsElsewhere
 	}
 	ctx, cancel := s.host.InTime(ctx)
 	defer cancel()
-	return s.sessionsHere(ctx, r.GetRequest(), coordination.Caller{Subject: string(r.GetSubject()), Enforced: r.GetEnforced()})
+	return s.sessionsHere(ctx, r.GetRequest(),
+		coordination.Caller{Subject: string(r.GetSubject()), Enforced: r.GetEnforced()})
 }
 
 // Clients implements clusterpb.InspectServer.
@@ -249,7 +270,8 @@ func (p Peer) Clients(_ context.Context, r *clusterpb.ClientsRequest) (*clusterp
 	case s == nil:
 		return nil, status.Error(codes.Unavailable, "This server has not started yet")
 	case len(r.GetStreams()) > maxPageRows:
-		return nil, status.Errorf(codes.InvalidArgument, "%d streams are asked about, %d at most may be", len(r.GetStreams()), maxPageRows)
+		return nil, status.Errorf(codes.InvalidArgument, "%d streams are asked about, %d at most may be",
+			len(r.GetStreams()), maxPageRows)
 	}
 	return s.clientsHere(r.GetStreams()), nil
 }
@@ -261,8 +283,9 @@ func (p Peer) Buckets(_ context.Context, r *clusterpb.BucketsRequest) (*clusterp
 	case s == nil:
 		return nil, status.Error(codes.Unavailable, "This server has not started yet")
 	case len(r.GetNodes()) > maxPageRows || len(r.GetNodes()) != len(r.GetResources()):
-		return nil, status.Errorf(codes.InvalidArgument, "%d resources of %d nodes are asked about, %d of as many at most may be",
-			len(r.GetResources()), len(r.GetNodes()), maxPageRows)
+		return nil, status.Errorf(codes.InvalidArgument,
+			"%d resources of %d nodes are asked about, %d of as many at most may be", len(r.GetResources()),
+			len(r.GetNodes()), maxPageRows)
 	}
 	return s.bucketsHere(r), nil
 }

@@ -27,7 +27,8 @@ var (
 	// errLeadsElsewhere is what a server answers another one that takes it for the leader; it never reaches a
 	// client.
 	errLeadsElsewhere = status.Error(codes.Aborted, "another server leads")
-	errOlderLeader    = status.Error(codes.Unimplemented, "The leader has no inspection service: it is of an older version")
+	errOlderLeader    = status.Error(codes.Unimplemented,
+		"The leader has no inspection service: it is of an older version")
 )
 
 // Connection is who is at the other end of a stream. The group's clients have it.
@@ -36,17 +37,20 @@ type Connection interface {
 }
 
 // sessions has the leader list sessions, wherever it is.
-func (s *Service) sessions(ctx context.Context, r *adminpb.ListSessionsRequest, caller coordination.Caller) (page *clusterpb.SessionsResponse, err error) {
+func (s *Service) sessions(ctx context.Context, r *adminpb.ListSessionsRequest,
+	caller coordination.Caller) (page *clusterpb.SessionsResponse, err error) {
 	unasked := s.group.AskLeader(ctx, func(bool) group.Asked {
 		if s.group.Leads() {
 			page, err = s.sessionsHere(ctx, r, caller)
 		} else if conn := s.group.RelayConn(); conn != nil {
 			page, err = clusterpb.NewInspectClient(conn).Sessions(ctx,
-				&clusterpb.SessionsRequest{Request: r, Subject: []byte(caller.Subject), Enforced: caller.Enforced})
+				&clusterpb.SessionsRequest{Request: r, Subject: []byte(caller.Subject),
+					Enforced: caller.Enforced})
 			switch code := status.Code(err); {
 			case code == codes.Unimplemented:
 				err = errOlderLeader
-			case ctx.Err() == nil && (code == codes.Unavailable || code == codes.Canceled): // the leader went away
+			case ctx.Err() == nil && (code == codes.Unavailable || code == codes.Canceled):
+				// the leader went away
 				return group.LeaderGone
 			}
 		} else {
@@ -64,7 +68,8 @@ func (s *Service) sessions(ctx context.Context, r *adminpb.ListSessionsRequest, 
 }
 
 // sessionsHere lists sessions as the leader. Errors: errLeadsElsewhere, those for clients.
-func (s *Service) sessionsHere(ctx context.Context, r *adminpb.ListSessionsRequest, caller coordination.Caller) (*clusterpb.SessionsResponse, error) {
+func (s *Service) sessionsHere(ctx context.Context, r *adminpb.ListSessionsRequest,
+	caller coordination.Caller) (*clusterpb.SessionsResponse, error) {
 	if !s.group.Leads() {
 		return nil, errLeadsElsewhere
 	}
@@ -91,14 +96,17 @@ func (s *Service) sessionsHere(ctx context.Context, r *adminpb.ListSessionsReque
 }
 
 // addSession adds a session to a page, or more of its last one. It returns how many rows that was.
-func addSession(page *clusterpb.SessionsResponse, seen *coordination.InspectedSession, standing *group.Standing) (rows int) {
+func addSession(page *clusterpb.SessionsResponse, seen *coordination.InspectedSession,
+	standing *group.Standing) (rows int) {
 	list := page.Response.Sessions
 	if len(list) == 0 || !seen.Continued {
 		p := sessionToPB(seen)
-		p.Attached, p.DetachedMillis, p.LeftMillis = standing.Attached, standing.DetachedMillis, standing.LeftMillis
+		p.Attached, p.DetachedMillis, p.LeftMillis = standing.Attached, standing.DetachedMillis,
+			standing.LeftMillis
 		list = append(list, p)
 		page.Response.Sessions = list
-		page.Servers, page.Streams = append(page.Servers, standing.Server), append(page.Streams, uint64(standing.Stream))
+		page.Servers, page.Streams = append(page.Servers, standing.Server),
+			append(page.Streams, uint64(standing.Stream))
 		rows++
 	}
 	p := list[len(list)-1]
@@ -114,7 +122,8 @@ func addSession(page *clusterpb.SessionsResponse, seen *coordination.InspectedSe
 }
 
 // fillClients fills in who has the sessions of a page: the servers that hold their streams know.
-func (s *Service) fillClients(ctx context.Context, page *clusterpb.SessionsResponse, caller coordination.Caller) {
+func (s *Service) fillClients(ctx context.Context, page *clusterpb.SessionsResponse,
+	caller coordination.Caller) {
 	ctx, cancel := context.WithTimeout(ctx, clientPatience)
 	defer cancel()
 	members := s.group.Log().Members()
@@ -154,7 +163,8 @@ func (s *Service) fillClients(ctx context.Context, page *clusterpb.SessionsRespo
 }
 
 // clientsOf asks a server who the clients of its streams are. If that remains unknown it says why.
-func (s *Service) clientsOf(ctx context.Context, members raftstore.Members, server uint64, streams []uint64) (clients []*adminpb.SessionClient, unknown string) {
+func (s *Service) clientsOf(ctx context.Context, members raftstore.Members, server uint64,
+	streams []uint64) (clients []*adminpb.SessionClient, unknown string) {
 	if server == s.group.Log().Member() {
 		return s.clientsHere(streams).GetClients(), ""
 	}

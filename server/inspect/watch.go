@@ -18,7 +18,8 @@ import (
 const maxEventsAtOnce = 256
 
 var (
-	errWatchAll  = status.Error(codes.PermissionDenied, "Only administrators may watch everything: give the path of a coordination node")
+	errWatchAll = status.Error(codes.PermissionDenied,
+		"Only administrators may watch everything: give the path of a coordination node")
 	errWatchNode = status.Error(codes.NotFound, "There is no such coordination node whose rows you may read")
 	errStopping  = status.Error(codes.Unavailable, group.ErrStopped.Error())
 )
@@ -118,7 +119,8 @@ func (w *watch) look(ctx context.Context) error {
 
 // sendPosition says behind which event what follows is.
 func (w *watch) sendPosition(kind adminpb.Event_Kind, skipped uint64) error {
-	return w.stream.Send(&adminpb.Event{Kind: kind, Ring: w.from.Ring(), Sequence: w.from.Sequence(), Skipped: skipped})
+	return w.stream.Send(&adminpb.Event{Kind: kind, Ring: w.from.Ring(), Sequence: w.from.Sequence(),
+		Skipped: skipped})
 }
 
 func (w *watch) run() error {
@@ -128,7 +130,8 @@ func (w *watch) run() error {
 		behind := w.from.Sequence()
 		list, skipped = w.from.Next(list[:0])
 		if skipped > 0 {
-			e := &adminpb.Event{Kind: adminpb.Event_GAP, Ring: w.from.Ring(), Sequence: behind + skipped, Skipped: skipped}
+			e := &adminpb.Event{Kind: adminpb.Event_GAP, Ring: w.from.Ring(), Sequence: behind + skipped,
+				Skipped: skipped}
 			if err := w.stream.Send(e); err != nil {
 				return err
 			}
@@ -210,8 +213,9 @@ func (w *watch) findPaths(list []group.Event) error {
 }
 
 func (w *watch) eventToPB(e *group.Event) *adminpb.Event {
-	p := &adminpb.Event{Kind: eventKinds[e.Kind], Ring: w.from.Ring(), Sequence: e.Sequence, TimeMillis: e.StampMillis, Path: w.path,
-		Node: uint64(e.Node), Session: uint64(e.Session), Semaphore: Shown(e.Semaphore), OrderId: uint64(e.Order), Count: e.Count}
+	p := &adminpb.Event{Kind: eventKinds[e.Kind], Ring: w.from.Ring(), Sequence: e.Sequence,
+		TimeMillis: e.StampMillis, Path: w.path, Node: uint64(e.Node), Session: uint64(e.Session),
+		Semaphore: Shown(e.Semaphore), OrderId: uint64(e.Order), Count: e.Count}
 	if w.node == 0 {
 		p.Path = w.paths[e.Node]
 	}

@@ -84,7 +84,8 @@ func CallOf(ctx context.Context) *Call {
 // Options make a gRPC server count what the limits are about, and tell the calls' contexts; CallOf finds them
 // there. It runs on the goroutine that reads a connection, so it neither computes nor waits. refused is told
 // of calls that no interceptor sees.
-func (c *Connections) Options(kind func(method string) Kind, refused func(method string, err error)) []grpc.ServerOption {
+func (c *Connections) Options(kind func(method string) Kind,
+	refused func(method string, err error)) []grpc.ServerOption {
 	return []grpc.ServerOption{
 		grpc.InTapHandle(func(ctx context.Context, info *tap.Info) (context.Context, error) {
 			ctx, err := c.begin(ctx, kind(info.FullMethodName))
@@ -125,7 +126,8 @@ func (c *Connections) tellOfCalls() {
 	c.calls.mutex.Lock()
 	defer c.calls.mutex.Unlock()
 	if c.calls.said.due(c.now()) {
-		c.logger.Warn("too many calls are under way: more are refused", "brief", c.calls.all[Brief], "standing", c.calls.all[Standing])
+		c.logger.Warn("too many calls are under way: more are refused", "brief", c.calls.all[Brief],
+			"standing", c.calls.all[Standing])
 	}
 }
 
@@ -144,7 +146,8 @@ func (c *calls) enter(call *Call, limits Limits) bool {
 	if call.kind == Session {
 		return true
 	}
-	most := [Session][2]int{Brief: {limits.Calls, limits.CallsPerAddress}, Standing: {limits.Standing, limits.StandingPerAddress}}[call.kind]
+	most := [Session][2]int{Brief: {limits.Calls, limits.CallsPerAddress},
+		Standing: {limits.Standing, limits.StandingPerAddress}}[call.kind]
 	address := call.address()
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
@@ -409,7 +412,8 @@ func marshalPieces(m inPieces) mem.BufferSlice {
 	for i, piece := range pieces {
 		buffers[i] = mem.SliceBuffer(piece)
 	}
-	for i := len(pieces) - 1; i >= 0; i-- { // gRPC lets go of them in order; it does not count references to small ones
+	// gRPC lets go of them in order; it does not count references to small ones
+	for i := len(pieces) - 1; i >= 0; i-- {
 		if !mem.IsBelowBufferPoolingThreshold(cap(pieces[i])) {
 			buffers[i] = mem.NewBuffer(&pieces[i], leaving{m})
 			break

@@ -62,16 +62,18 @@ type Connections struct {
 	open      map[string]int // by address; see addressOf
 	all       map[*connection]struct{}
 	strangers list.List // of *connection, the oldest first
-	idle      list.List // of *connection without a call that are no strangers, the one that has been so for longest first
-	closing   bool      // nobody else is let in
-	said      occasion  // that connections make room, or are refused
+	// of *connection without a call that are no strangers, the one that has been so for longest first
+	idle    list.List
+	closing bool     // nobody else is let in
+	said    occasion // that connections make room, or are refused
 
 	told quiet.Kinds // see told.go
 }
 
 // NewConnections returns a set without any.
 func NewConnections(limits Limits, logger *slog.Logger) *Connections {
-	c := &Connections{limits: limits, logger: logger, now: time.Now, open: make(map[string]int), all: make(map[*connection]struct{})}
+	c := &Connections{limits: limits, logger: logger, now: time.Now, open: make(map[string]int),
+		all: make(map[*connection]struct{})}
 	c.calls.by = make(map[string]counts)
 	c.bytes.connections = make(map[*meteredConn]struct{})
 	return c
@@ -212,7 +214,8 @@ func (c *Connections) tell(why error) {
 		return
 	}
 	c.logger.Warn("too many connections: those without proof of who is there, or without a call, make room for new ones",
-		"open", len(c.all), "strangers", c.strangers.Len(), "made room", c.evicted.Load(), "refused", c.refused.Load(), "error", why)
+		"open", len(c.all), "strangers", c.strangers.Len(), "made room", c.evicted.Load(), "refused",
+		c.refused.Load(), "error", why)
 }
 
 // occasion is when something that may happen very often happened last, and when that was said last.
@@ -242,9 +245,11 @@ func (c *Connections) Strained() []string {
 		said  *occasion
 		text  string
 	}{
-		{&c.mutex, &c.said, "there were too many connections: strangers' and idle ones made room for new ones"},
+		{&c.mutex, &c.said,
+			"there were too many connections: strangers' and idle ones made room for new ones"},
 		{&c.calls.mutex, &c.calls.said, "too many calls were under way: more were refused"},
-		{&c.bytes.enforcing, &c.bytes.said, "more was being received than there is room for: connections with most of it were cut off"},
+		{&c.bytes.enforcing, &c.bytes.said,
+			"more was being received than there is room for: connections with most of it were cut off"},
 	} {
 		limit.mutex.Lock()
 		happened := limit.said.happened
@@ -349,9 +354,10 @@ type connection struct {
 	address string
 	greeted atomic.Bool // the client has sent an HTTP/2 preface and a first frame
 	proven  atomic.Bool // it is no stranger's
-	owner   bool        // it came by the socket of who owns the data: however many others there are, it is let in
-	closed  sync.Once
-	above   atomic.Pointer[meteredConn] // nil until the handshake is over
+	// it came by the socket of who owns the data: however many others there are, it is let in
+	owner  bool
+	closed sync.Once
+	above  atomic.Pointer[meteredConn] // nil until the handshake is over
 
 	// The mutex of the set guards what follows.
 	calls int
@@ -388,20 +394,22 @@ type meteredConn struct {
 	rest   []byte // read, and not handed to gRPC yet
 	header uint32 // the stream whose headers were handed to gRPC last
 
-	mutex   sync.Mutex
-	open    map[uint32]*Call
-	lately  [latelyOpen]*Call // some of open, by the last digits of their streams' numbers: those that messages are for
-	kept    int64             // bytes of messages
-	closed  bool              // for keeping too many, or by gRPC
-	sent    sentFrames        // of the one who writes
-	looking *time.Timer       // for calls that linger; nil while there are none
+	mutex sync.Mutex
+	open  map[uint32]*Call
+	// some of open, by the last digits of their streams' numbers: those that messages are for
+	lately  [latelyOpen]*Call
+	kept    int64       // bytes of messages
+	closed  bool        // for keeping too many, or by gRPC
+	sent    sentFrames  // of the one who writes
+	looking *time.Timer // for calls that linger; nil while there are none
 }
 
 // meter watches what is read from conn, whose bytes come by way of under.
 func (c *Connections) meter(conn, under net.Conn) *meteredConn {
 	below, _ := under.(*connection)
-	metered := &meteredConn{Conn: conn, set: c, under: below, resets: resetMeter{allowance: float64(c.limits.ResetBurst), at: c.now()},
-		open: make(map[uint32]*Call)}
+	metered := &meteredConn{Conn: conn, set: c, under: below,
+		resets: resetMeter{allowance: float64(c.limits.ResetBurst), at: c.now()},
+		open:   make(map[uint32]*Call)}
 	c.bytes.enter(metered)
 	if below != nil {
 		below.above.Store(metered)

@@ -93,7 +93,8 @@ func TestWhoMakesRoom(t *testing.T) {
 	}{
 		{nil, []int{3}},    // too many in all, and too many strangers
 		{nil, []int{3, 4}}, // the oldest stranger
-		{func() { c.prove(all[5]); c.prove(all[6]); c.prove(all[7]) }, []int{1, 3, 4}}, // no stranger left: idle for longest
+		// no stranger left: idle for longest
+		{func() { c.prove(all[5]); c.prove(all[6]); c.prove(all[7]) }, []int{1, 3, 4}},
 		{func() { c.prove(all[8]) }, []int{1, 2, 3, 4}},
 		{func() { c.prove(all[9]); c.count(all[5], 1) }, []int{1, 2, 3, 4, 6}},
 	} {
@@ -145,8 +146,10 @@ func TestStrangersAtOnce(t *testing.T) {
 // TestAddressesOfANetwork counts connections by what one client can have.
 func TestAddressesOfANetwork(t *testing.T) {
 	for address, want := range map[string]string{
-		"192.0.2.1:5": "192.0.2.1", "[::ffff:192.0.2.1]:5": "192.0.2.1", "[2001:db8:1:2:3:4:5:6]:7": "2001:db8:1:2::/64",
-		"[2001:db8:1:2::1]:7": "2001:db8:1:2::/64", "[2001:db8:1:3::1]:7": "2001:db8:1:3::/64", "[fe80::1%eth0]:7": "fe80::/64",
+		"192.0.2.1:5": "192.0.2.1", "[::ffff:192.0.2.1]:5": "192.0.2.1",
+		"[2001:db8:1:2:3:4:5:6]:7": "2001:db8:1:2::/64",
+		"[2001:db8:1:2::1]:7":      "2001:db8:1:2::/64", "[2001:db8:1:3::1]:7": "2001:db8:1:3::/64",
+		"[fe80::1%eth0]:7": "fe80::/64",
 	} {
 		at := &placeConn{from: address}
 		if got := addressOf(at.RemoteAddr()); got != want {
@@ -154,7 +157,8 @@ func TestAddressesOfANetwork(t *testing.T) {
 		}
 	}
 	c := testConnections(Limits{Connections: 100, Strangers: 100, ConnectionsPerAddress: 2})
-	for i, from := range []string{"[2001:db8::1]:1", "[2001:db8::2]:1", "[2001:db8::3]:1", "[2001:db8:0:1::1]:1"} {
+	for i, from := range []string{"[2001:db8::1]:1", "[2001:db8::2]:1", "[2001:db8::3]:1",
+		"[2001:db8:0:1::1]:1"} {
 		if conn, _ := c.enterFrom(from); (conn != nil) != (i != 2) {
 			t.Errorf("%s: let in %v", from, conn != nil)
 		}
@@ -221,7 +225,8 @@ func (nopConn) RemoteAddr() net.Addr { return new(net.TCPAddr) }
 
 // TestFiguresOfHeldConnections reads what monitoring wants to know while every connection is held.
 func TestFiguresOfHeldConnections(t *testing.T) {
-	c := NewConnections(Limits{ReceivedBytes: 1 << 20, Calls: 9, CallsPerAddress: 9}, slog.New(slog.DiscardHandler))
+	c := NewConnections(Limits{ReceivedBytes: 1 << 20, Calls: 9, CallsPerAddress: 9},
+		slog.New(slog.DiscardHandler))
 	for range 3 {
 		conn := c.meter(nopConn{}, nil)
 		if _, err := c.begin(t.Context(), Brief); err != nil {
@@ -232,7 +237,8 @@ func TestFiguresOfHeldConnections(t *testing.T) {
 		conn.mutex.Lock()
 		defer conn.mutex.Unlock()
 	}
-	if c.CallsUnderWay() != 3 || c.Received() != 3*(prefixBytes+3) || c.Open()+int(c.Refused()+c.Evicted()+c.Cut()+c.CutForReceiving()+c.RefusedCalls()) != 0 {
+	if c.CallsUnderWay() != 3 || c.Received() != 3*(prefixBytes+3) ||
+		c.Open()+int(c.Refused()+c.Evicted()+c.Cut()+c.CutForReceiving()+c.RefusedCalls()) != 0 {
 		t.Errorf("%d calls, %d bytes", c.CallsUnderWay(), c.Received())
 	}
 }

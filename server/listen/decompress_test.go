@@ -28,12 +28,14 @@ func TestDecompress(t *testing.T) {
 	for range 2 {
 		for _, n := range []int{0, 1, most - 1, most, most + 1, 100 * most} {
 			got, err := d.Do(bytes.NewReader(packed(t, n)))
-			if want := min(n, most+1); err != nil || len(got) != want || n <= most && bytes.Count(got, []byte("a")) != n {
+			if want := min(n, most+1); err != nil || len(got) != want || n <= most &&
+				bytes.Count(got, []byte("a")) != n {
 				t.Errorf("%d bytes: got %d, %v", n, len(got), err)
 			}
 		}
 		whole := packed(t, 1000)
-		for _, broken := range [][]byte{nil, []byte("no gzip at all"), whole[:len(whole)/2], whole[:len(whole)-1]} {
+		for _, broken := range [][]byte{nil, []byte("no gzip at all"), whole[:len(whole)/2],
+			whole[:len(whole)-1]} {
 			if got, err := d.Do(bytes.NewReader(broken)); err == nil {
 				t.Errorf("%d bytes of what is broken", len(got))
 			}

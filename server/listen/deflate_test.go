@@ -15,13 +15,16 @@ func TestDeflate(t *testing.T) {
 	for range 2 * cap(d.slots) {
 		for _, n := range []int{0, 1, 100_000} {
 			whole := deflated(t, d, n)
-			if len(whole) > 0 && whole[0] != 0x78 { // the first byte of zlib's format; raw data would begin otherwise
+			// the first byte of zlib's format; raw data would begin otherwise
+			if len(whole) > 0 && whole[0] != 0x78 {
 				t.Errorf("%d bytes begin with %#x", n, whole[0])
 			}
-			if got, err := inflated(t, d, whole); err != nil || len(got) != n || bytes.Count(got, []byte("a")) != n {
+			if got, err := inflated(t, d, whole); err != nil || len(got) != n ||
+				bytes.Count(got, []byte("a")) != n {
 				t.Errorf("%d bytes: got %d, %v", n, len(got), err)
 			}
-			for _, broken := range [][]byte{nil, []byte("nothing of the kind"), whole[:len(whole)/2], whole[:len(whole)-1]} {
+			for _, broken := range [][]byte{nil, []byte("nothing of the kind"), whole[:len(whole)/2],
+				whole[:len(whole)-1]} {
 				if got, err := inflated(t, d, broken); err == nil {
 					t.Errorf("%d bytes of what is broken", len(got))
 				}

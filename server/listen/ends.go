@@ -113,7 +113,8 @@ func (c *meteredConn) look() {
 		if !call.lingers {
 			continue
 		}
-		left := min(call.moved.Add(c.set.limits.Linger).Sub(now), call.ended.Add(longestLinger*c.set.limits.Linger).Sub(now))
+		left := min(call.moved.Add(c.set.limits.Linger).Sub(now),
+			call.ended.Add(longestLinger*c.set.limits.Linger).Sub(now))
 		if left <= 0 {
 			overdue++
 		} else if next == 0 || left < next {
@@ -130,7 +131,8 @@ func (c *meteredConn) look() {
 	}
 	c.set.unread.Add(1)
 	if ok, hidden := c.set.told.Tells("unread "+addressOf(c.RemoteAddr()), now); ok {
-		c.set.logger.Warn("connection cut off", "remote", c.RemoteAddr().String(), "error", errEndUnread, "calls", overdue, quiet.NotTold, hidden)
+		c.set.logger.Warn("connection cut off", "remote", c.RemoteAddr().String(), "error", errEndUnread,
+			"calls", overdue, quiet.NotTold, hidden)
 	}
 	_ = c.abort()
 }

@@ -9,7 +9,8 @@ type frames struct {
 	header  [frameHeaderBytes]byte
 	have    int // bytes of header
 	left    int // bytes of the payload that are still to come
-	padding int // bytes at the end of a DATA payload that are none of a message; padUnknown before they are known
+	// bytes at the end of a DATA payload that are none of a message; padUnknown before they are known
+	padding int
 	kind    byte
 	flags   byte
 	stream  uint32

@@ -23,7 +23,8 @@ func TestFrameCounter(t *testing.T) {
 	want := map[uint32]int{}
 	const last = 19
 	for id := uint32(1); id <= last; id += 2 {
-		check(framer.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: []byte("whatever"), EndHeaders: id%4 == 1}))
+		check(framer.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: []byte("whatever"),
+			EndHeaders: id%4 == 1}))
 		if id%4 == 3 {
 			check(framer.WriteContinuation(id, true, []byte("more")))
 		}
@@ -43,7 +44,8 @@ func TestFrameCounter(t *testing.T) {
 			switch {
 			case p.data > 0:
 				if got[p.stream] += p.data; len(headers) == 0 || headers[len(headers)-1] != p.stream {
-					t.Fatalf("in pieces of %d: data of stream %d behind the headers of %v", size, p.stream, headers)
+					t.Fatalf("in pieces of %d: data of stream %d behind the headers of %v", size, p.stream,
+						headers)
 				}
 			case p.stream != 0:
 				headers = append(headers, p.stream)
@@ -87,10 +89,12 @@ func TestSentFrames(t *testing.T) {
 	framer := http2.NewFramer(&stream, nil)
 	payload := []byte(strings.Repeat("\x00\x00\x04\x03", 100)) // looks like resets inside
 	for _, err := range []error{
-		framer.WriteSettings(), framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: payload, EndHeaders: true}),
-		framer.WriteData(1, false, payload), framer.WriteData(3, true, payload), framer.WriteWindowUpdate(0, 5),
-		framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, EndHeaders: true, EndStream: true}),
-		framer.WriteRSTStream(5, http2.ErrCodeCancel), framer.WritePing(true, [8]byte{}),
+		framer.WriteSettings(), framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 1,
+			BlockFragment: payload, EndHeaders: true}),
+		framer.WriteData(1, false, payload), framer.WriteData(3, true, payload),
+		framer.WriteWindowUpdate(0, 5), framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 1,
+			EndHeaders: true, EndStream: true}), framer.WriteRSTStream(5, http2.ErrCodeCancel),
+		framer.WritePing(true, [8]byte{}),
 	} {
 		if err != nil {
 			t.Fatal(err)

@@ -54,7 +54,8 @@ func ServeDebugHTTP(listener net.Listener, handler http.Handler, logger *slog.Lo
 	return serveHTTP(listener, handler, logger, maxHTTPConnections, httpHeaderPatience, debugWritePatience)
 }
 
-func serveHTTP(listener net.Listener, handler http.Handler, logger *slog.Logger, most int, headerPatience, writePatience time.Duration) *HTTPServer {
+func serveHTTP(listener net.Listener, handler http.Handler, logger *slog.Logger, most int, headerPatience,
+	writePatience time.Duration) *HTTPServer {
 	h := &HTTPServer{most: most}
 	h.server = http.Server{
 		Handler: h.counting(handler), MaxHeaderBytes: maxHTTPHeaderBytes, ReadHeaderTimeout: headerPatience,
@@ -64,7 +65,8 @@ func serveHTTP(listener net.Listener, handler http.Handler, logger *slog.Logger,
 	}
 	h.serving.Go(func() {
 		if err := h.server.Serve(listener); err != http.ErrServerClosed {
-			logger.Error("the HTTP listener has failed; clients are served on", "address", listener.Addr().String(), "error", err)
+			logger.Error("the HTTP listener has failed; clients are served on", "address",
+				listener.Addr().String(), "error", err)
 		}
 	})
 	return h
@@ -146,8 +148,8 @@ func GuardHTTP(names, open []string, next http.Handler) http.Handler {
 		case r.Method == http.MethodGet && slices.Contains(open, r.URL.Path), hostKnown(r.Host, names):
 			next.ServeHTTP(w, r)
 		default:
-			http.Error(w, "this server does not go by the name in the Host header; ask by its IP address, localhost or a name that --http-hosts lists",
-				http.StatusMisdirectedRequest)
+			http.Error(w,
+				"this server does not go by the name in the Host header; ask by its IP address, localhost or a name that --http-hosts lists", http.StatusMisdirectedRequest)
 		}
 	})
 }
@@ -172,8 +174,8 @@ func GuardOrders(names []string, next http.Handler) http.Handler {
 			w.Header().Set("Allow", "POST")
 			http.Error(w, "only POST is served here", http.StatusMethodNotAllowed)
 		case !hostKnown(r.Host, names):
-			http.Error(w, "this server does not go by the name in the Host header; ask by its IP address, localhost or a name that --http-hosts lists",
-				http.StatusMisdirectedRequest)
+			http.Error(w,
+				"this server does not go by the name in the Host header; ask by its IP address, localhost or a name that --http-hosts lists", http.StatusMisdirectedRequest)
 		case r.Header.Get(OrderHeader) == "":
 			http.Error(w, "the header "+OrderHeader+" is missing", http.StatusForbidden)
 		case kind != "application/json":
@@ -196,5 +198,6 @@ func hostKnown(header string, names []string) bool {
 	}
 	host = strings.TrimSuffix(host, ".")
 	return strings.EqualFold(host, "localhost") ||
-		host != "" && slices.ContainsFunc(names, func(name string) bool { return strings.EqualFold(host, strings.TrimSuffix(name, ".")) })
+		host != "" && slices.ContainsFunc(names,
+			func(name string) bool { return strings.EqualFold(host, strings.TrimSuffix(name, ".")) })
 }

@@ -14,10 +14,12 @@ import (
 )
 
 func TestHTTPHosts(t *testing.T) {
-	guarded := GuardHTTP([]string{"coordd.example.net", "Peer-A."}, []string{"/open"}, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.WriteHeader(http.StatusNoContent)
-	}))
-	const served, other, not = http.StatusNoContent, http.StatusMisdirectedRequest, http.StatusMethodNotAllowed
+	guarded := GuardHTTP([]string{"coordd.example.net", "Peer-A."}, []string{"/open"},
+		http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusNoContent)
+		}))
+	const served, other, not = http.StatusNoContent, http.StatusMisdirectedRequest,
+		http.StatusMethodNotAllowed
 	for _, test := range []struct {
 		method, path, host string
 		code               int
@@ -52,7 +54,8 @@ func TestHTTPHosts(t *testing.T) {
 		if w.Code != test.code {
 			t.Errorf("%s %s of %q: %d, want %d", test.method, test.path, test.host, w.Code, test.code)
 		}
-		if w.Header().Get("X-Content-Type-Options") != "nosniff" || w.Header().Get("Access-Control-Allow-Origin") != "" {
+		if w.Header().Get("X-Content-Type-Options") != "nosniff" ||
+			w.Header().Get("Access-Control-Allow-Origin") != "" {
 			t.Errorf("%s %s of %q: headers %v", test.method, test.path, test.host, w.Header())
 		}
 	}

@@ -43,14 +43,16 @@ func TestMessages(t *testing.T) {
 					ends = bytesOf(lengths[:taken])
 				}
 				if waits := len(all) - len(rest) - ends + m.more(); kept != waits {
-					t.Fatalf("in pieces of %d, taken %d late: %d bytes are kept, want %d", size, late, kept, waits)
+					t.Fatalf("in pieces of %d, taken %d late: %d bytes are kept, want %d", size, late, kept,
+						waits)
 				}
 			}
 			for ; taken < len(lengths); taken++ {
 				kept -= m.take(decompressed(squeezed(taken), lengths[taken]))
 			}
 			if kept != 0 || m.uneven != nil {
-				t.Fatalf("in pieces of %d, taken %d late: %d bytes are kept of nothing, of %v", size, late, kept, m.uneven)
+				t.Fatalf("in pieces of %d, taken %d late: %d bytes are kept of nothing, of %v", size, late,
+					kept, m.uneven)
 			}
 		}
 	}
@@ -117,8 +119,10 @@ func FuzzMessages(f *testing.F) {
 			got += pieces.pass(b[:n])
 			b = b[n:]
 		}
-		if got < want || want != once.more() || got != pieces.more() || pieces.came != once.came || pieces.left != once.left {
-			t.Fatalf("kept %d of %v, %d came and %d are to come; want %d, %d and %d", got, pieces.uneven, pieces.came, pieces.left, want, once.came, once.left)
+		if got < want || want != once.more() || got != pieces.more() || pieces.came != once.came ||
+			pieces.left != once.left {
+			t.Fatalf("kept %d of %v, %d came and %d are to come; want %d, %d and %d", got, pieces.uneven,
+				pieces.came, pieces.left, want, once.came, once.left)
 		}
 	})
 }
@@ -146,7 +150,8 @@ func TestReceiveAllocatesNothing(t *testing.T) {
 		t.Errorf("%v allocations for a message, and %v without the limits", receives, itself)
 	}
 	if *m != 0 || c.Received() != prefixBytes+3 || call.LastBytes() != 3 {
-		t.Errorf("%d bytes are kept of a message of %d that is being worked on", c.Received(), call.LastBytes())
+		t.Errorf("%d bytes are kept of a message of %d that is being worked on", c.Received(),
+			call.LastBytes())
 	}
 }
 
@@ -185,7 +190,8 @@ func TestCallsShareAPlace(t *testing.T) {
 	}
 	each := int64(3 * len(message))
 	if calls[0].kept != each || calls[1].kept != each || c.Received() != 2*each {
-		t.Errorf("%d and %d bytes are kept, %d in all; want %d for each", calls[0].kept, calls[1].kept, c.Received(), each)
+		t.Errorf("%d and %d bytes are kept, %d in all; want %d for each", calls[0].kept, calls[1].kept,
+			c.Received(), each)
 	}
 	calls[1].endGone = true // as when its end has been written
 	calls[1].end()
@@ -210,7 +216,8 @@ func TestMessageAndResetInOneRead(t *testing.T) {
 	}
 	message := envelope(false, 3)
 	data := append([]byte{0, 0, byte(len(message)), frameData, 0, 0, 0, 0, 1}, message...)
-	both := append([]byte(http2.ClientPreface), append(data, 0, 0, 4, frameReset, 0, 0, 0, 0, 1, 0, 0, 0, 8)...)
+	both := append([]byte(http2.ClientPreface),
+		append(data, 0, 0, 4, frameReset, 0, 0, 0, 0, 1, 0, 0, 0, 8)...)
 	if taken, err := conn.watch(both); taken != len(both) || err != nil {
 		t.Errorf("%d bytes of %d are taken: %v", taken, len(both), err)
 	}

@@ -30,7 +30,8 @@ func (f PeerFiles) Load(logger *slog.Logger) (*raftstore.PeerTLS, error) {
 	if f.CA == "" {
 		return nil, &FileError{errors.New("TLS between servers: the authorities are missing")}
 	}
-	r := &tlsReloader{files: TLSFiles{Certificate: f.Certificate, Key: f.Key, ClientCA: f.CA}, read: f.read, logger: logger}
+	r := &tlsReloader{files: TLSFiles{Certificate: f.Certificate, Key: f.Key, ClientCA: f.CA}, read: f.read,
+		logger: logger}
 	if err := r.load(); err != nil {
 		return nil, &FileError{err}
 	}
@@ -46,7 +47,8 @@ func (f PeerFiles) Load(logger *slog.Logger) (*raftstore.PeerTLS, error) {
 func (f PeerFiles) read() (*tls.Config, error) {
 	certificate, err := tls.LoadX509KeyPair(f.Certificate, f.Key)
 	if err != nil {
-		return nil, fmt.Errorf("TLS certificate %s and key %s of this server among its peers: %w", f.Certificate, f.Key, err)
+		return nil, fmt.Errorf("TLS certificate %s and key %s of this server among its peers: %w",
+			f.Certificate, f.Key, err)
 	}
 	pem, err := os.ReadFile(f.CA)
 	if err != nil {
@@ -58,6 +60,7 @@ func (f PeerFiles) read() (*tls.Config, error) {
 	}
 	return &tls.Config{
 		Certificates: []tls.Certificate{certificate}, RootCAs: authorities, ClientCAs: authorities,
-		ClientAuth: tls.RequireAndVerifyClientCert, MinVersion: tls.VersionTLS13, SessionTicketsDisabled: true,
+		ClientAuth: tls.RequireAndVerifyClientCert, MinVersion: tls.VersionTLS13,
+		SessionTicketsDisabled: true,
 	}, nil
 }

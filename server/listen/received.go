@@ -19,7 +19,8 @@ type received struct {
 	connections map[*meteredConn]struct{}
 }
 
-var errReceivesTooMuch = errors.New("more is being received than there is room for, and most of it on this connection")
+var errReceivesTooMuch = errors.New(
+	"more is being received than there is room for, and most of it on this connection")
 
 // Received is how many bytes of messages are kept.
 func (c *Connections) Received() int64 { return c.bytes.total.Load() }
@@ -125,8 +126,9 @@ func (r *received) enforce(set *Connections) {
 		}
 		r.cut.Add(1)
 		if r.said.due(set.now()) {
-			set.logger.Warn("connection cut off", "remote", conn.RemoteAddr().String(), "error", errReceivesTooMuch, "bytes", kept,
-				"limit", set.limits.ReceivedBytes, "cut off so far", r.cut.Load())
+			set.logger.Warn("connection cut off", "remote", conn.RemoteAddr().String(), "error",
+				errReceivesTooMuch, "bytes", kept, "limit", set.limits.ReceivedBytes, "cut off so far",
+				r.cut.Load())
 		}
 		_ = conn.abort()
 	}

@@ -14,7 +14,8 @@ func TestResetMeter(t *testing.T) {
 		resets int
 		want   bool
 	}{
-		{0, 10, true}, {time.Second, 2, true}, {500 * time.Millisecond, 1, true}, {time.Hour, 10, true}, {0, 1, false},
+		{0, 10, true}, {time.Second, 2, true}, {500 * time.Millisecond, 1, true}, {time.Hour, 10, true},
+		{0, 1, false},
 	} {
 		now = now.Add(step.after)
 		if got := m.allow(step.resets, limits, now); got != step.want {

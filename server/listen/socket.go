@@ -48,10 +48,12 @@ func SocketAt(path string) (net.Listener, error) {
 		return nil, &fs.PathError{Op: "listen", Path: path, Err: fs.ErrExist}
 	default:
 		if conn, err := DialSocket(context.Background(), path); err == nil {
-			return nil, errors.Join(&fs.PathError{Op: "listen", Path: path, Err: syscall.EADDRINUSE}, conn.Close())
+			return nil, errors.Join(&fs.PathError{Op: "listen", Path: path, Err: syscall.EADDRINUSE},
+				conn.Close())
 		}
 	}
-	return socket(filepath.Dir(path), filepath.Base(path), ".socket-*") // nobody removes one that a crash leaves there: it is an empty folder
+	// nobody removes one that a crash leaves there: it is an empty folder
+	return socket(filepath.Dir(path), filepath.Base(path), ".socket-*")
 }
 
 // socket makes the socket in a folder beside its place, and moves it there.

@@ -48,7 +48,8 @@ func (l *TLSListener) Accept() (net.Conn, error) {
 // TLS opens a listener on an address that proves who it is with the files, which it reads again when they
 // change. Errors: of files that cannot be used, and of listening. A later change that cannot be used is
 // logged, and the former certificates go on.
-func TLS(address string, open func(address string) (net.Listener, error), files TLSFiles, logger *slog.Logger) (*TLSListener, error) {
+func TLS(address string, open func(address string) (net.Listener, error), files TLSFiles,
+	logger *slog.Logger) (*TLSListener, error) {
 	reloader := &tlsReloader{files: files, read: files.read, logger: logger}
 	if err := reloader.load(); err != nil {
 		return nil, &FileError{err}
@@ -139,7 +140,8 @@ func (f TLSFiles) read() (*tls.Config, error) {
 		return nil, fmt.Errorf("TLS certificate %s and key %s: %w", f.Certificate, f.Key, err)
 	}
 	config := &tls.Config{
-		Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2"}, SessionTicketsDisabled: true,
+		Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12,
+		NextProtos: []string{"h2"}, SessionTicketsDisabled: true,
 	}
 	if f.ClientCA != "" {
 		pem, err := os.ReadFile(f.ClientCA)
@@ -189,7 +191,8 @@ type callerInfo struct {
 }
 
 // ClientHandshake implements credentials.TransportCredentials; a server has no use for it.
-func (t transportSecurity) ClientHandshake(context.Context, string, net.Conn) (net.Conn, credentials.AuthInfo, error) {
+func (t transportSecurity) ClientHandshake(context.Context, string, net.Conn) (net.Conn, credentials.AuthInfo,
+	error) {
 	return nil, nil, errors.New("these credentials are a server's")
 }
 

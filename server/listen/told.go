@@ -25,7 +25,8 @@ func (c *Connections) tellHandshake(conn net.Conn, err error) {
 		return
 	}
 	if ok, hidden := c.told.Tells(kind+addressOf(conn.RemoteAddr()), c.now()); ok {
-		c.logger.Log(context.Background(), level, "a TLS handshake has failed", "remote", conn.RemoteAddr().String(), "why", handshakeText(err), quiet.NotTold, hidden)
+		c.logger.Log(context.Background(), level, "a TLS handshake has failed", "remote",
+			conn.RemoteAddr().String(), "why", handshakeText(err), quiet.NotTold, hidden)
 	}
 }
 
@@ -63,14 +64,15 @@ func (c *Connections) tellAccept(err error) {
 // tellAddress tells of an address from which no more connections are taken.
 func (c *Connections) tellAddress(address string) {
 	if ok, hidden := c.told.Tells("address "+address, c.now()); ok {
-		c.logger.Warn("an address has too many connections: further ones are closed", "address", address, "limit", c.limits.ConnectionsPerAddress,
-			quiet.NotTold, hidden)
+		c.logger.Warn("an address has too many connections: further ones are closed", "address", address,
+			"limit", c.limits.ConnectionsPerAddress, quiet.NotTold, hidden)
 	}
 }
 
 // tellResets tells of a connection that is cut off.
 func (c *Connections) tellResets(conn net.Conn) {
 	if ok, hidden := c.told.Tells("resets "+addressOf(conn.RemoteAddr()), c.now()); ok {
-		c.logger.Warn("connection cut off", "remote", conn.RemoteAddr().String(), "error", errTooManyResets, quiet.NotTold, hidden)
+		c.logger.Warn("connection cut off", "remote", conn.RemoteAddr().String(), "error", errTooManyResets,
+			quiet.NotTold, hidden)
 	}
 }

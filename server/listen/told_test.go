@@ -46,7 +46,8 @@ func (from) Close() error { return nil }
 // address has too many connections; and ever more rarely while it goes on.
 func TestWhatKeepsClientsOutIsTold(t *testing.T) {
 	var log bytes.Buffer
-	c := NewConnections(Limits{Connections: 9, ConnectionsPerAddress: 1, Strangers: 9, ResetBurst: 1, ResetsPerSecond: 1}, slog.New(slog.NewTextHandler(&log, nil)))
+	c := NewConnections(Limits{Connections: 9, ConnectionsPerAddress: 1, Strangers: 9, ResetBurst: 1,
+		ResetsPerSecond: 1}, slog.New(slog.NewTextHandler(&log, nil)))
 	now := time.Unix(1, 0)
 	c.now = func() time.Time { return now }
 	accept := func(err error, conns ...net.Conn) {

@@ -39,7 +39,8 @@ func Metrics(s *server.Server, version string, resources ...Resource) http.Handl
 	}
 	registry.MustRegister(newCollector(figures, version), collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	return promhttp.HandlerFor(registry, promhttp.HandlerOpts{MaxRequestsInFlight: maxScrapes, Timeout: scrapePatience})
+	return promhttp.HandlerFor(registry, promhttp.HandlerOpts{MaxRequestsInFlight: maxScrapes,
+		Timeout: scrapePatience})
 }
 
 // collector reads the figures of a server once for each scrape.
@@ -72,7 +73,9 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 	for i := range metrics {
 		m, desc := &metrics[i], c.all[i]
 		if m.kind == histogram {
-			m.readings(&figures, func(r measure.Reading, labels ...string) { out <- constHistogram(desc, r, labels) })
+			m.readings(&figures, func(r measure.Reading, labels ...string) {
+				out <- constHistogram(desc, r, labels)
+			})
 			continue
 		}
 		kind := prometheus.GaugeValue

@@ -30,7 +30,8 @@ const (
 )
 
 // number reads one value without labels.
-func number[N int | int64 | uint64 | float64](of func(f *server.Figures) N) func(*server.Figures, func(float64, ...string)) {
+func number[N int | int64 | uint64 | float64](of func(f *server.Figures) N) func(*server.Figures,
+	func(float64, ...string)) {
 	return func(f *server.Figures, emit func(float64, ...string)) { emit(float64(of(f))) }
 }
 
@@ -57,7 +58,8 @@ func each(of func(f *server.Figures) map[string]uint64) func(*server.Figures, fu
 }
 
 // ofResources reads values of each resource that is to be shown by itself.
-func ofResources(of func(r *server.ResourceFigures, emit func(float64, ...string))) func(*server.Figures, func(float64, ...string)) {
+func ofResources(of func(r *server.ResourceFigures, emit func(float64, ...string))) func(*server.Figures,
+	func(float64, ...string)) {
 	return func(f *server.Figures, emit func(float64, ...string)) {
 		for i := range f.Resources {
 			of(&f.Resources[i], emit)
@@ -68,9 +70,11 @@ func ofResources(of func(r *server.ResourceFigures, emit func(float64, ...string
 // metrics is all there is besides what the library itself tells of the process and of Go.
 var metrics = []metric{
 	// How it stands.
-	{name: "coordd_ready", kind: gauge, help: "1 while the server can serve clients, as its health check says",
+	{name: "coordd_ready", kind: gauge,
+		help: "1 while the server can serve clients, as its health check says",
 		read: truth(func(f *server.Figures) bool { return f.Readiness.Ready })},
-	{name: "coordd_issue", kind: gauge, labels: []string{"kind"}, help: "1 while the server knows of an issue of the kind; /readyz and `coordd health` have the sentence",
+	{name: "coordd_issue", kind: gauge, labels: []string{"kind"},
+		help: "1 while the server knows of an issue of the kind; /readyz and `coordd health` have the sentence",
 		read: func(f *server.Figures, emit func(float64, ...string)) {
 			for _, kind := range slices.Sorted(maps.Keys(f.Issues)) {
 				emit(bit(f.Issues[kind]), kind)
@@ -90,7 +94,8 @@ var metrics = []metric{
 				}
 			}
 		}},
-	{name: "coordd_request_duration_seconds", kind: histogram, labels: []string{"method"}, help: "time that calls with one request took, by method; methods that were not called are left out",
+	{name: "coordd_request_duration_seconds", kind: histogram, labels: []string{"method"},
+		help: "time that calls with one request took, by method; methods that were not called are left out",
 		readings: func(f *server.Figures, emit func(measure.Reading, ...string)) {
 			for _, method := range f.MethodNames() {
 				if latency := f.Methods[method].Latency; latency.Count > 0 {
@@ -98,7 +103,8 @@ var metrics = []metric{
 				}
 			}
 		}},
-	{name: "coordd_session_requests_total", kind: counter, labels: []string{"kind", "status"}, help: "requests on Session streams that were answered, by kind and YDB's status",
+	{name: "coordd_session_requests_total", kind: counter, labels: []string{"kind", "status"},
+		help: "requests on Session streams that were answered, by kind and YDB's status",
 		read: func(f *server.Figures, emit func(float64, ...string)) {
 			for _, kind := range slices.Sorted(maps.Keys(f.Requests)) {
 				for _, status := range slices.Sorted(maps.Keys(f.Requests[kind])) {
@@ -106,51 +112,84 @@ var metrics = []metric{
 				}
 			}
 		}},
-	{name: "coordd_session_failures_total", kind: counter, labels: []string{"status"}, help: "Session streams that were ended with a Failure, a refused start included, by YDB's status",
+	{name: "coordd_session_failures_total", kind: counter, labels: []string{"status"},
+		help: "Session streams that were ended with a Failure, a refused start included, by YDB's status",
 		read: each(func(f *server.Figures) map[string]uint64 { return f.Failures })},
-	{name: "coordd_session_changes_total", kind: counter, help: "changes of watched semaphores that clients were told of",
+	{name: "coordd_session_changes_total", kind: counter,
+		help: "changes of watched semaphores that clients were told of",
 		read: number(func(f *server.Figures) uint64 { return f.Changes })},
-	{name: "coordd_acquire_wait_seconds", kind: histogram, labels: []string{"queued"}, help: "time from an acquire's arrival to its grant; queued is true where the client was told to wait",
+	{name: "coordd_acquire_wait_seconds", kind: histogram, labels: []string{"queued"},
+		help: "time from an acquire's arrival to its grant; queued is true where the client was told to wait",
 		readings: func(f *server.Figures, emit func(measure.Reading, ...string)) {
 			emit(f.Granted, "false")
 			emit(f.Queued, "true")
 		}},
-	{name: "coordd_rejected_logins_total", kind: counter, labels: []string{"reason"}, help: "logins and tokens that were turned away, by reason",
+	{name: "coordd_rejected_logins_total", kind: counter, labels: []string{"reason"},
+		help: "logins and tokens that were turned away, by reason",
 		read: each(func(f *server.Figures) map[string]uint64 { return f.Rejected })},
 
 	// State.
-	{name: "coordd_nodes", kind: gauge, help: "coordination nodes", read: number(func(f *server.Figures) int { return f.Group.Counts.Nodes })},
-	{name: "coordd_sessions", kind: gauge, help: "sessions, attached or not", read: number(func(f *server.Figures) int { return f.Group.Counts.Sessions })},
-	{name: "coordd_semaphores", kind: gauge, help: "semaphores", read: number(func(f *server.Figures) int { return f.Group.Counts.Semaphores })},
-	{name: "coordd_semaphore_owners", kind: gauge, help: "sessions that hold a semaphore, counted for each semaphore", read: number(func(f *server.Figures) int { return f.Group.Counts.Owners })},
-	{name: "coordd_semaphore_waiters", kind: gauge, help: "sessions that wait for a semaphore, counted for each semaphore", read: number(func(f *server.Figures) int { return f.Group.Counts.Waiters })},
-	{name: "coordd_watches", kind: gauge, help: "watches on semaphores; 0 on servers that do not lead", read: number(func(f *server.Figures) int { return f.Group.Watches })},
+	{name: "coordd_nodes", kind: gauge, help: "coordination nodes",
+		read: number(func(f *server.Figures) int { return f.Group.Counts.Nodes })},
+	{name: "coordd_sessions", kind: gauge, help: "sessions, attached or not",
+		read: number(func(f *server.Figures) int { return f.Group.Counts.Sessions })},
+	{name: "coordd_semaphores", kind: gauge, help: "semaphores",
+		read: number(func(f *server.Figures) int { return f.Group.Counts.Semaphores })},
+	{name: "coordd_semaphore_owners", kind: gauge,
+		help: "sessions that hold a semaphore, counted for each semaphore",
+		read: number(func(f *server.Figures) int { return f.Group.Counts.Owners })},
+	{name: "coordd_semaphore_waiters", kind: gauge,
+		help: "sessions that wait for a semaphore, counted for each semaphore",
+		read: number(func(f *server.Figures) int { return f.Group.Counts.Waiters })},
+	{name: "coordd_watches", kind: gauge, help: "watches on semaphores; 0 on servers that do not lead",
+		read: number(func(f *server.Figures) int { return f.Group.Watches })},
 	{name: "coordd_state_bytes", kind: gauge, help: "how large the state is", read: number(func(f *server.Figures) uint64 { return f.StateBytes })},
-	{name: "coordd_state_limit_bytes", kind: gauge, help: "how large the state may be; 0: no limit", read: number(func(f *server.Figures) uint64 { return f.StateLimit })},
+	{name: "coordd_state_limit_bytes", kind: gauge, help: "how large the state may be; 0: no limit",
+		read: number(func(f *server.Figures) uint64 { return f.StateLimit })},
 
 	// Connections and what the limits do.
-	{name: "coordd_connections", kind: gauge, help: "clients' connections", read: number(func(f *server.Figures) int { return f.Connections.Open })},
-	{name: "coordd_connections_limit", kind: gauge, help: "how many there may be", read: number(func(f *server.Figures) int { return f.Hardening.Connections })},
-	{name: "coordd_connections_closed_total", kind: counter, labels: []string{"reason"}, help: "connections that limits kept out or closed: refused at once, evicted to make room, closed for resets, because most of what is received and not worked on was on them, or because the end of a call was not read",
+	{name: "coordd_connections", kind: gauge, help: "clients' connections",
+		read: number(func(f *server.Figures) int { return f.Connections.Open })},
+	{name: "coordd_connections_limit", kind: gauge, help: "how many there may be",
+		read: number(func(f *server.Figures) int { return f.Hardening.Connections })},
+	{name: "coordd_connections_closed_total", kind: counter, labels: []string{"reason"},
+		help: "connections that limits kept out or closed: refused at once, evicted to make room, closed for resets, because most of what is received and not worked on was on them, or because the end of a call was not read",
 		read: each(func(f *server.Figures) map[string]uint64 {
 			c := f.Connections
-			return map[string]uint64{"refused": c.Refused, "evicted": c.Evicted, "resets": c.Resets, "received_bytes": c.ReceivingMost,
-				"end_unread": c.EndUnread}
+			return map[string]uint64{"refused": c.Refused, "evicted": c.Evicted, "resets": c.Resets,
+				"received_bytes": c.ReceivingMost, "end_unread": c.EndUnread}
 		})},
-	{name: "coordd_calls", kind: gauge, help: "calls under way, without Session streams", read: number(func(f *server.Figures) int { return f.Connections.Calls })},
-	{name: "coordd_calls_refused_total", kind: counter, help: "calls that were refused because too many were under way", read: number(func(f *server.Figures) uint64 { return f.Connections.RefusedCalls })},
-	{name: "coordd_received_bytes", kind: gauge, help: "bytes of messages that are received and not worked on yet", read: number(func(f *server.Figures) int64 { return f.Connections.ReceivedBytes })},
+	{name: "coordd_calls", kind: gauge, help: "calls under way, without Session streams",
+		read: number(func(f *server.Figures) int { return f.Connections.Calls })},
+	{name: "coordd_calls_refused_total", kind: counter,
+		help: "calls that were refused because too many were under way",
+		read: number(func(f *server.Figures) uint64 { return f.Connections.RefusedCalls })},
+	{name: "coordd_received_bytes", kind: gauge,
+		help: "bytes of messages that are received and not worked on yet",
+		read: number(func(f *server.Figures) int64 { return f.Connections.ReceivedBytes })},
 	{name: "coordd_streams", kind: gauge, help: "Session streams of this server", read: number(func(f *server.Figures) int { return f.Group.Streams })},
-	{name: "coordd_streams_limit", kind: gauge, help: "how many there may be", read: number(func(f *server.Figures) int { return f.Hardening.Streams })},
-	{name: "coordd_streams_refused_total", kind: counter, help: "Session streams that were refused because there were too many", read: number(func(f *server.Figures) uint64 { return f.Group.RefusedStreams })},
-	{name: "coordd_streams_waiting", kind: gauge, help: "Session streams that are not read because there is no room for what they ask", read: number(func(f *server.Figures) int { return f.Group.QueuedStreams })},
+	{name: "coordd_streams_limit", kind: gauge, help: "how many there may be",
+		read: number(func(f *server.Figures) int { return f.Hardening.Streams })},
+	{name: "coordd_streams_refused_total", kind: counter,
+		help: "Session streams that were refused because there were too many",
+		read: number(func(f *server.Figures) uint64 { return f.Group.RefusedStreams })},
+	{name: "coordd_streams_waiting", kind: gauge,
+		help: "Session streams that are not read because there is no room for what they ask",
+		read: number(func(f *server.Figures) int { return f.Group.QueuedStreams })},
 	{name: "coordd_queued_requests", kind: gauge, help: "requests that wait to be handled", read: number(func(f *server.Figures) int { return f.Group.Queued })},
-	{name: "coordd_request_bytes", kind: gauge, help: "what requests of Session streams hold that have no first answer", read: number(func(f *server.Figures) int { return f.Group.RequestBytes })},
-	{name: "coordd_limiter_buckets", kind: gauge, help: "resources of rate limiters that were acquired on this server", read: number(func(f *server.Figures) int { return f.Group.Limiter.Buckets })},
-	{name: "coordd_limiter_active", kind: gauge, help: "resources of rate limiters that this server asks the leader for units of", read: number(func(f *server.Figures) int { return f.Group.Limiter.Active })},
-	{name: "coordd_limiter_waiting", kind: gauge, help: "calls that wait on this server for units of rate limiters", read: number(func(f *server.Figures) int { return f.Group.Limiter.Waiters })},
-	{name: "coordd_limiter_units_total", kind: counter, labels: []string{"counters", "flow"}, help: "units that this server's buckets were assigned by the leader, " +
-		"granted to who required them and had reported as used, of nodes by the mode of their counters; `coordd ratelimiter` has them of each resource",
+	{name: "coordd_request_bytes", kind: gauge,
+		help: "what requests of Session streams hold that have no first answer",
+		read: number(func(f *server.Figures) int { return f.Group.RequestBytes })},
+	{name: "coordd_limiter_buckets", kind: gauge,
+		help: "resources of rate limiters that were acquired on this server",
+		read: number(func(f *server.Figures) int { return f.Group.Limiter.Buckets })},
+	{name: "coordd_limiter_active", kind: gauge,
+		help: "resources of rate limiters that this server asks the leader for units of",
+		read: number(func(f *server.Figures) int { return f.Group.Limiter.Active })}, {name: "coordd_limiter_waiting", kind: gauge, help: "calls that wait on this server for units of rate limiters",
+		read: number(func(f *server.Figures) int { return f.Group.Limiter.Waiters })},
+	{name: "coordd_limiter_units_total", kind: counter, labels: []string{"counters", "flow"},
+		help: "units that this server's buckets were assigned by the leader, " +
+			"granted to who required them and had reported as used, of nodes by the mode of their counters; `coordd ratelimiter` has them of each resource",
 		read: func(f *server.Figures, emit func(float64, ...string)) {
 			limiter := &f.Group.Limiter
 			for i, flow := range []*quota.Flow{&limiter.Aggregated, &limiter.Detailed} {
@@ -167,57 +206,92 @@ var metrics = []metric{
 			emit(r.Granted, r.Node, r.Resource, "granted")
 			emit(r.Used, r.Node, r.Resource, "used")
 		})},
-	{name: "coordd_limiter_resource_level", kind: gauge, labels: []string{"node", "resource"}, help: "units in this server's bucket of such a resource; negative: a debt",
-		read: ofResources(func(r *server.ResourceFigures, emit func(float64, ...string)) { emit(r.Level, r.Node, r.Resource) })},
-	{name: "coordd_limiter_resource_waiting", kind: gauge, labels: []string{"node", "resource"}, help: "calls that wait on this server for units of such a resource",
+	{name: "coordd_limiter_resource_level", kind: gauge, labels: []string{"node", "resource"},
+		help: "units in this server's bucket of such a resource; negative: a debt",
+		read: ofResources(func(r *server.ResourceFigures, emit func(float64, ...string)) {
+			emit(r.Level, r.Node, r.Resource)
+		})},
+	{name: "coordd_limiter_resource_waiting", kind: gauge, labels: []string{"node", "resource"},
+		help: "calls that wait on this server for units of such a resource",
 		read: ofResources(func(r *server.ResourceFigures, emit func(float64, ...string)) {
 			emit(float64(r.Waiters), r.Node, r.Resource)
 		})},
-	{name: "coordd_http_connections", kind: gauge, help: "connections of monitoring programs", read: number(func(f *server.Figures) int { return f.HTTPConnections })},
+	{name: "coordd_http_connections", kind: gauge, help: "connections of monitoring programs",
+		read: number(func(f *server.Figures) int { return f.HTTPConnections })},
 
 	// The cluster.
-	{name: "coordd_leads", kind: gauge, help: "1 while this server leads and serves as the leader", read: truth(func(f *server.Figures) bool { return f.Group.Leads })},
-	{name: "coordd_has_leader", kind: gauge, help: "1 while this server has a leader to speak to, itself or another", read: truth(func(f *server.Figures) bool { return f.Group.Led })},
-	{name: "coordd_may_speak", kind: gauge, help: "1 while this server may tell clients that their sessions live", read: truth(func(f *server.Figures) bool { return f.Group.MaySpeak })},
-	{name: "coordd_diverged", kind: gauge, help: "1 if this server knows of servers with different states", read: truth(func(f *server.Figures) bool { return f.Group.Diverged })},
+	{name: "coordd_leads", kind: gauge, help: "1 while this server leads and serves as the leader",
+		read: truth(func(f *server.Figures) bool { return f.Group.Leads })},
+	{name: "coordd_has_leader", kind: gauge,
+		help: "1 while this server has a leader to speak to, itself or another",
+		read: truth(func(f *server.Figures) bool { return f.Group.Led })},
+	{name: "coordd_may_speak", kind: gauge,
+		help: "1 while this server may tell clients that their sessions live",
+		read: truth(func(f *server.Figures) bool { return f.Group.MaySpeak })},
+	{name: "coordd_diverged", kind: gauge, help: "1 if this server knows of servers with different states",
+		read: truth(func(f *server.Figures) bool { return f.Group.Diverged })},
 	{name: "coordd_members", kind: gauge, help: "servers of the cluster, as far as this one knows", read: number(func(f *server.Figures) int { return f.Log.Members })},
-	{name: "coordd_members_active", kind: gauge, help: "others that the leader has heard of lately; 0 on servers that do not lead", read: number(func(f *server.Figures) int { return f.Log.Active })},
-	{name: "coordd_relays_in", kind: gauge, help: "servers that relay their clients to this one", read: number(func(f *server.Figures) int { return f.Group.RelaysIn })},
-	{name: "coordd_relay_out", kind: gauge, help: "1 while this server relays its clients to the leader", read: truth(func(f *server.Figures) bool { return f.Group.RelayOut })},
-	{name: "coordd_relays_opened_total", kind: counter, help: "how often this server has begun to relay", read: number(func(f *server.Figures) uint64 { return f.Group.RelaysOpened })},
+	{name: "coordd_members_active", kind: gauge,
+		help: "others that the leader has heard of lately; 0 on servers that do not lead",
+		read: number(func(f *server.Figures) int { return f.Log.Active })},
+	{name: "coordd_relays_in", kind: gauge, help: "servers that relay their clients to this one",
+		read: number(func(f *server.Figures) int { return f.Group.RelaysIn })},
+	{name: "coordd_relay_out", kind: gauge, help: "1 while this server relays its clients to the leader",
+		read: truth(func(f *server.Figures) bool { return f.Group.RelayOut })},
+	{name: "coordd_relays_opened_total", kind: counter, help: "how often this server has begun to relay",
+		read: number(func(f *server.Figures) uint64 { return f.Group.RelaysOpened })},
 
 	// The log and the disk.
-	{name: "coordd_raft_term", kind: gauge, help: "raft's term", read: number(func(f *server.Figures) uint64 { return f.Log.Term })},
-	{name: "coordd_raft_leader_changes_total", kind: counter, help: "how often this server has heard of a leader of a new term", read: number(func(f *server.Figures) uint64 { return f.Log.LeaderChanges })},
-	{name: "coordd_raft_applied_index", kind: gauge, help: "last entry of the log that is executed", read: number(func(f *server.Figures) uint64 { return f.Log.Applied })},
-	{name: "coordd_raft_lag_entries", kind: gauge, help: "entries that this server lacks; left out while the leader has not told",
+	{name: "coordd_raft_term", kind: gauge, help: "raft's term",
+		read: number(func(f *server.Figures) uint64 { return f.Log.Term })},
+	{name: "coordd_raft_leader_changes_total", kind: counter,
+		help: "how often this server has heard of a leader of a new term",
+		read: number(func(f *server.Figures) uint64 { return f.Log.LeaderChanges })},
+	{name: "coordd_raft_applied_index", kind: gauge, help: "last entry of the log that is executed",
+		read: number(func(f *server.Figures) uint64 { return f.Log.Applied })},
+	{name: "coordd_raft_lag_entries", kind: gauge,
+		help: "entries that this server lacks; left out while the leader has not told",
 		read: func(f *server.Figures, emit func(float64, ...string)) {
 			if f.Group.LagKnown {
 				emit(float64(f.Group.Lag))
 			}
 		}},
-	{name: "coordd_raft_proposals_total", kind: counter, help: "entries that were proposed here", read: number(func(f *server.Figures) uint64 { return f.Log.Proposed })},
-	{name: "coordd_raft_backlog_bytes", kind: gauge, help: "what is proposed and not in raft's log yet", read: number(func(f *server.Figures) int64 { return f.Log.Backlog })},
-	{name: "coordd_log_append_duration_seconds", kind: histogram, help: "time of the log's writes, fsync and all", readings: reading(func(f *server.Figures) measure.Reading { return f.Log.Appends })},
-	{name: "coordd_log_fsync_duration_seconds", kind: histogram, help: "time of the log's fsyncs", readings: reading(func(f *server.Figures) measure.Reading { return f.Log.Syncs })},
-	{name: "coordd_checkpoint_duration_seconds", kind: histogram, help: "time from the beginning of a checkpoint until it was durable", readings: reading(func(f *server.Figures) measure.Reading { return f.Log.Checkpoints })},
-	{name: "coordd_checkpoint_index", kind: gauge, help: "entry as of which the last durable checkpoint is", read: number(func(f *server.Figures) uint64 { return f.Log.Checkpoint })},
-	{name: "coordd_checkpoint_timestamp_seconds", kind: gauge, help: "when the last checkpoint became durable; left out before the first one since the start",
+	{name: "coordd_raft_proposals_total", kind: counter, help: "entries that were proposed here",
+		read: number(func(f *server.Figures) uint64 { return f.Log.Proposed })},
+	{name: "coordd_raft_backlog_bytes", kind: gauge, help: "what is proposed and not in raft's log yet",
+		read: number(func(f *server.Figures) int64 { return f.Log.Backlog })},
+	{name: "coordd_log_append_duration_seconds", kind: histogram,
+		help:     "time of the log's writes, fsync and all",
+		readings: reading(func(f *server.Figures) measure.Reading { return f.Log.Appends })},
+	{name: "coordd_log_fsync_duration_seconds", kind: histogram, help: "time of the log's fsyncs",
+		readings: reading(func(f *server.Figures) measure.Reading { return f.Log.Syncs })},
+	{name: "coordd_checkpoint_duration_seconds", kind: histogram,
+		help:     "time from the beginning of a checkpoint until it was durable",
+		readings: reading(func(f *server.Figures) measure.Reading { return f.Log.Checkpoints })},
+	{name: "coordd_checkpoint_index", kind: gauge, help: "entry as of which the last durable checkpoint is",
+		read: number(func(f *server.Figures) uint64 { return f.Log.Checkpoint })},
+	{name: "coordd_checkpoint_timestamp_seconds", kind: gauge,
+		help: "when the last checkpoint became durable; left out before the first one since the start",
 		read: func(f *server.Figures, emit func(float64, ...string)) {
 			if at := f.Log.CheckpointStored; !at.IsZero() {
 				emit(float64(at.UnixNano()) / float64(time.Second))
 			}
 		}},
-	{name: "coordd_disk_free_bytes", kind: gauge, help: "what may still be written to the data directory's disk", read: number(func(f *server.Figures) uint64 { return f.Log.FreeBytes })},
-	{name: "coordd_disk_reserve_bytes", kind: gauge, help: "free space below which nothing new is written", read: number(func(f *server.Figures) uint64 { return f.Log.ReserveBytes })},
+	{name: "coordd_disk_free_bytes", kind: gauge,
+		help: "what may still be written to the data directory's disk",
+		read: number(func(f *server.Figures) uint64 { return f.Log.FreeBytes })},
+	{name: "coordd_disk_reserve_bytes", kind: gauge, help: "free space below which nothing new is written",
+		read: number(func(f *server.Figures) uint64 { return f.Log.ReserveBytes })},
 }
 
-func reading(of func(*server.Figures) measure.Reading) func(*server.Figures, func(measure.Reading, ...string)) {
+func reading(of func(*server.Figures) measure.Reading) func(*server.Figures,
+	func(measure.Reading, ...string)) {
 	return func(f *server.Figures, emit func(measure.Reading, ...string)) { emit(of(f)) }
 }
 
 // buildInfo is the one metric that is no figure: its value is always 1.
-var buildInfo = metric{name: "coordd_build_info", kind: gauge, labels: []string{"version"}, help: "1, with the version of the program"}
+var buildInfo = metric{name: "coordd_build_info", kind: gauge, labels: []string{"version"},
+	help: "1, with the version of the program"}
 
 func (m *metric) describe() *prometheus.Desc {
 	return prometheus.NewDesc(m.name, m.help, m.labels, nil)

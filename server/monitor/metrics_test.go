@@ -106,8 +106,9 @@ func TestNames(t *testing.T) {
 // serve runs a server that has been asked for some things, and returns what it shows.
 func serve(t *testing.T, named ...Resource) (s *server.Server, conn *grpc.ClientConn) {
 	t.Helper()
-	s, err := server.Start(t.Context(), server.Config{Listen: "127.0.0.1:0", Database: "/local", InMemory: true,
-		HTTP: server.HTTP{Listen: "127.0.0.1:0", Metrics: func(s *server.Server) http.Handler { return Metrics(s, "1.2.3", named...) }}})
+	s, err := server.Start(t.Context(), server.Config{Listen: "127.0.0.1:0", Database: "/local",
+		InMemory: true, HTTP: server.HTTP{Listen: "127.0.0.1:0",
+			Metrics: func(s *server.Server) http.Handler { return Metrics(s, "1.2.3", named...) }}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -143,22 +144,26 @@ func TestScrape(t *testing.T) {
 	nodes := Ydb_Coordination_V1.NewCoordinationServiceClient(conn)
 	const path = "/local/chosen-by-a-client"
 	for _, path := range []string{path, "/elsewhere/chosen"} {
-		if _, err := nodes.CreateNode(t.Context(), &Ydb_Coordination.CreateNodeRequest{Path: path}); err != nil {
+		if _, err := nodes.CreateNode(t.Context(),
+			&Ydb_Coordination.CreateNodeRequest{Path: path}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := conn.Invoke(t.Context(), "/chosen.by.a.Client/Method", new(Ydb_Coordination.CreateNodeRequest), new(Ydb_Coordination.CreateNodeResponse)); err == nil {
+	if err := conn.Invoke(t.Context(), "/chosen.by.a.Client/Method", new(Ydb_Coordination.CreateNodeRequest),
+		new(Ydb_Coordination.CreateNodeResponse)); err == nil {
 		t.Error("an unknown method was served")
 	}
 	acquire := func(stream Ydb_Coordination_V1.CoordinationService_SessionClient) {
 		t.Helper()
 		if err := stream.Send(&sessionRequest{Request: &Ydb_Coordination.SessionRequest_AcquireSemaphore_{
-			AcquireSemaphore: &Ydb_Coordination.SessionRequest_AcquireSemaphore{Name: "chosen-lock", Count: math.MaxUint64, Ephemeral: true, TimeoutMillis: 60_000}}}); err != nil {
+			AcquireSemaphore: &Ydb_Coordination.SessionRequest_AcquireSemaphore{Name: "chosen-lock",
+				Count: math.MaxUint64, Ephemeral: true, TimeoutMillis: 60_000}}}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	// until reads a stream up to a message.
-	until := func(stream Ydb_Coordination_V1.CoordinationService_SessionClient, reached func(*Ydb_Coordination.SessionResponse) bool) {
+	until := func(stream Ydb_Coordination_V1.CoordinationService_SessionClient,
+		reached func(*Ydb_Coordination.SessionResponse) bool) {
 		t.Helper()
 		for {
 			m, err := stream.Recv()
@@ -183,48 +188,64 @@ func TestScrape(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := stream.Send(&sessionRequest{Request: &Ydb_Coordination.SessionRequest_SessionStart_{
-			SessionStart: &Ydb_Coordination.SessionRequest_SessionStart{Path: path, TimeoutMillis: 600_000, Description: "chosen-description"}}}); err != nil {
+			SessionStart: &Ydb_Coordination.SessionRequest_SessionStart{Path: path, TimeoutMillis: 600_000,
+				Description: "chosen-description"}}}); err != nil {
 			t.Fatal(err)
 		}
 		until(stream, func(m *Ydb_Coordination.SessionResponse) bool { return m.GetSessionStarted() != nil })
 		return stream
 	}
-	granted := func(m *Ydb_Coordination.SessionResponse) bool { return m.GetAcquireSemaphoreResult().GetAcquired() }
+	granted := func(
+		m *Ydb_Coordination.SessionResponse) bool {
+		return m.GetAcquireSemaphoreResult().GetAcquired()
+	}
 	first, second := open(), open()
 	acquire(first)
 	until(first, granted)
 	if err := second.Send(&sessionRequest{Request: &Ydb_Coordination.SessionRequest_DescribeSemaphore_{
-		DescribeSemaphore: &Ydb_Coordination.SessionRequest_DescribeSemaphore{Name: "chosen-lock", WatchOwners: true}}}); err != nil {
+		DescribeSemaphore: &Ydb_Coordination.SessionRequest_DescribeSemaphore{Name: "chosen-lock",
+			WatchOwners: true}}}); err != nil {
 		t.Fatal(err)
 	}
-	until(second, func(m *Ydb_Coordination.SessionResponse) bool { return m.GetDescribeSemaphoreResult() != nil })
+	until(second,
+		func(m *Ydb_Coordination.SessionResponse) bool { return m.GetDescribeSemaphoreResult() != nil })
 	acquire(second)
-	until(second, func(m *Ydb_Coordination.SessionResponse) bool { return m.GetAcquireSemaphorePending() != nil })
+	until(second,
+		func(m *Ydb_Coordination.SessionResponse) bool { return m.GetAcquireSemaphorePending() != nil })
 	text := scrape(t, s)
 	want := func(text string, lines ...string) {
 		t.Helper()
 		for _, line := range lines {
 			if !strings.Contains(text, "\n"+line) {
 				name, _, _ := strings.Cut(line, "{")
-				t.Errorf("no line %q among %q", line, regexp.MustCompile(`\n`+name+".*").FindAllString(text, 20))
+				t.Errorf("no line %q among %q", line,
+					regexp.MustCompile(`\n`+name+".*").FindAllString(text, 20))
 			}
 		}
 	}
 	const method = "/Ydb.Coordination.V1.CoordinationService/CreateNode"
-	want(text, "coordd_ready 1\n", "coordd_sessions 2\n", "coordd_semaphores 1\n", "coordd_semaphore_owners 1\n", "coordd_semaphore_waiters 1\n",
-		"coordd_watches 1\n", "coordd_streams 2\n", "coordd_nodes 1\n", "coordd_connections 1\n", "coordd_leads 1\n", "coordd_raft_lag_entries 0\n",
-		`coordd_requests_total{method="`+method+`",status="SUCCESS"} 1`, `coordd_requests_total{method="`+method+`",status="SCHEME_ERROR"} 1`,
-		`coordd_requests_total{method="unknown",status="Unimplemented"} 1`, `coordd_request_duration_seconds_count{method="`+method+`"} 2`,
-		`coordd_session_requests_total{kind="acquire",status="SUCCESS"} 1`, `coordd_session_requests_total{kind="start",status="SUCCESS"} 2`,
-		`coordd_acquire_wait_seconds_count{queued="false"} 1`, `coordd_acquire_wait_seconds_count{queued="true"} 0`,
-		`coordd_build_info{version="1.2.3"} 1`, `coordd_issue{kind="NO_LEADER"} 0`, "go_goroutines ", "process_open_fds ")
+	want(text, "coordd_ready 1\n", "coordd_sessions 2\n", "coordd_semaphores 1\n",
+		"coordd_semaphore_owners 1\n", "coordd_semaphore_waiters 1\n", "coordd_watches 1\n",
+		"coordd_streams 2\n", "coordd_nodes 1\n", "coordd_connections 1\n", "coordd_leads 1\n",
+		"coordd_raft_lag_entries 0\n",
+		`coordd_requests_total{method="`+method+`",status="SUCCESS"} 1`,
+		`coordd_requests_total{method="`+method+`",status="SCHEME_ERROR"} 1`,
+		`coordd_requests_total{method="unknown",status="Unimplemented"} 1`,
+		`coordd_request_duration_seconds_count{method="`+method+`"} 2`,
+		`coordd_session_requests_total{kind="acquire",status="SUCCESS"} 1`,
+		`coordd_session_requests_total{kind="start",status="SUCCESS"} 2`,
+		`coordd_acquire_wait_seconds_count{queued="false"} 1`,
+		`coordd_acquire_wait_seconds_count{queued="true"} 0`,
+		`coordd_build_info{version="1.2.3"} 1`, `coordd_issue{kind="NO_LEADER"} 0`, "go_goroutines ",
+		"process_open_fds ")
 	if err := first.Send(&sessionRequest{Request: &Ydb_Coordination.SessionRequest_ReleaseSemaphore_{
 		ReleaseSemaphore: &Ydb_Coordination.SessionRequest_ReleaseSemaphore{Name: "chosen-lock"}}}); err != nil {
 		t.Fatal(err)
 	}
 	until(second, granted)
 	text = scrape(t, s)
-	want(text, `coordd_acquire_wait_seconds_count{queued="true"} 1`, "coordd_watches 0\n", "coordd_session_changes_total 1\n", "coordd_semaphore_waiters 0\n")
+	want(text, `coordd_acquire_wait_seconds_count{queued="true"} 1`, "coordd_watches 0\n",
+		"coordd_session_changes_total 1\n", "coordd_semaphore_waiters 0\n")
 	if at := strings.Index(text, "chosen"); at >= 0 {
 		t.Errorf("a client has chosen what is shown: %.100s", text[at-50:])
 	}

@@ -30,7 +30,8 @@ func checkQuery(t *testing.T, where, query string) {
 			t.Errorf("%s asks for %s, which is not there: %s", where, name, query)
 		}
 	}
-	if strings.Count(query, "(") != strings.Count(query, ")") || strings.Count(query, "{") != strings.Count(query, "}") {
+	if strings.Count(query, "(") != strings.Count(query, ")") ||
+		strings.Count(query, "{") != strings.Count(query, "}") {
 		t.Errorf("%s: brackets of %s", where, query)
 	}
 }
@@ -79,9 +80,11 @@ func TestAlerts(t *testing.T) {
 	}
 	promtool, err := exec.LookPath("promtool")
 	if err != nil {
-		t.Skip("NOT TESTED: the rules' grammar, since there is no promtool (Debian's package prometheus has it)")
+		t.Skip(
+			"NOT TESTED: the rules' grammar, since there is no promtool (Debian's package prometheus has it)")
 	}
-	if output, err := exec.Command(promtool, "check", "rules", docs+"alerts.yaml").CombinedOutput(); err != nil {
+	if output, err := exec.Command(promtool, "check", "rules",
+		docs+"alerts.yaml").CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, output)
 	}
 }

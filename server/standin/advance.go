@@ -21,7 +21,8 @@ const (
 )
 
 var (
-	errRealTime   = errors.New("time passes by itself: start the stand-in with FakeTime, coordd standin with --fake-time")
+	errRealTime = errors.New(
+		"time passes by itself: start the stand-in with FakeTime, coordd standin with --fake-time")
 	errAdvancing  = errors.New("another Advance is under way")
 	errNeverStill = errors.New("something is due again and again at the same moment")
 )
@@ -162,7 +163,8 @@ func (c *core) settle() error {
 		}
 		before = seen.activity
 		if time.Since(begun) >= settlePatience+c.settings.pong {
-			return fmt.Errorf("the servers do not come to rest: %s", cmp.Or(seen.waits, "clients ask again and again"))
+			return fmt.Errorf("the servers do not come to rest: %s",
+				cmp.Or(seen.waits, "clients ask again and again"))
 		}
 		pause(looks)
 	}

@@ -15,13 +15,15 @@ func TestAdvanceEndsASession(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s, conn := began(t, append(options, FakeTime())...)
 			last := len(s.members) - 1
-			first, second := open(t, conn, node, 10*time.Second, 0), open(t, connect(t, s, last), node, 10*time.Second, 0)
+			first, second := open(t, conn, node, 10*time.Second, 0),
+				open(t, connect(t, s, last), node, 10*time.Second, 0)
 			first.locked("lock")
 			second.waits("lock", time.Hour)
 			first.drop()
 			eventually(t, "the client to be gone", func() bool { return !s.Sessions(node)[0].Attached })
 			left := s.Sessions(node)[0].Left
-			if events := s.Advance(left - time.Millisecond); len(events) != 0 || s.AwaitOwners(node, "lock", 1)[0].Session != first.id {
+			if events := s.Advance(left - time.Millisecond); len(events) != 0 ||
+				s.AwaitOwners(node, "lock", 1)[0].Session != first.id {
 				t.Errorf("too early:\n%s", kinds(events))
 			}
 			events := s.Advance(time.Millisecond)
@@ -48,7 +50,8 @@ func sortedLines(text string) string {
 // TestAdvanceEndsWaits in the order in which they would have ended.
 func TestAdvanceEndsWaits(t *testing.T) {
 	s, conn := began(t, FakeTime())
-	first, second, third := open(t, conn, node, long, 0), open(t, conn, node, long, 0), open(t, conn, node, long, 0)
+	first, second, third := open(t, conn, node, long, 0), open(t, conn, node, long, 0),
+		open(t, conn, node, long, 0)
 	first.locked("lock")
 	second.waits("lock", 20*time.Minute)
 	third.waits("lock", 10*time.Minute)
@@ -88,7 +91,8 @@ func TestAdvanceOverTenMinutes(t *testing.T) {
 		s.AwaitOwners(node, "lock", 0)
 	}
 	t.Logf("%d sessions have timed out in %v, which took %v", expired, s.Elapsed(), time.Since(begun))
-	if sessions := s.Sessions(node); len(sessions) != 1 || sessions[0].ID != keeps.id || !sessions[0].Attached {
+	if sessions := s.Sessions(node); len(sessions) != 1 || sessions[0].ID != keeps.id ||
+		!sessions[0].Attached {
 		t.Errorf("sessions %+v", sessions)
 	}
 }
@@ -100,7 +104,8 @@ func TestAdvanceFindsSilence(t *testing.T) {
 	s.Advance(time.Second)
 	silent.silence()
 	got := kinds(s.Advance(time.Minute))
-	if !strings.Contains(got, "session detached: session 2") || !strings.Contains(got, "session expired: session 2") {
+	if !strings.Contains(got, "session detached: session 2") ||
+		!strings.Contains(got, "session expired: session 2") {
 		t.Errorf("events\n%s", got)
 	}
 	if m := silent.next().GetFailure(); m == nil {
@@ -220,7 +225,8 @@ func TestClock(t *testing.T) {
 	}
 	for c.turn(9) {
 	}
-	if got, want := len(ran), 5; got != want || ran[0] != 1 || ran[1] != 2 || ran[2] != 11 || ran[3] != 3 || ran[4] != 4 {
+	if got, want := len(ran), 5; got != want || ran[0] != 1 || ran[1] != 2 || ran[2] != 11 || ran[3] != 3 ||
+		ran[4] != 4 {
 		t.Errorf("ran %v", ran)
 	}
 }

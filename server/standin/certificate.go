@@ -44,7 +44,8 @@ func makeCertificate(dir string) (listen.TLSFiles, error) {
 	if err != nil {
 		return files, err
 	}
-	return files, errors.Join(writePEM(files.Certificate, "CERTIFICATE", certificate), writePEM(files.Key, "PRIVATE KEY", secret))
+	return files, errors.Join(writePEM(files.Certificate, "CERTIFICATE", certificate),
+		writePEM(files.Key, "PRIVATE KEY", secret))
 }
 
 func writePEM(name, kind string, content []byte) error {

@@ -56,8 +56,8 @@ func (c *Client) Queue(name string, count uint64) {
 }
 
 func acquisition(name string, count, timeoutMillis uint64) *coordination.Request {
-	return &coordination.Request{Kind: coordination.RequestAcquire, Name: name, Count: count, TimeoutMillis: timeoutMillis,
-		Ephemeral: count == Exclusive}
+	return &coordination.Request{Kind: coordination.RequestAcquire, Name: name, Count: count,
+		TimeoutMillis: timeoutMillis, Ephemeral: count == Exclusive}
 }
 
 // Release gives back what the session has of a semaphore, or waits for, and reports whether there was
@@ -139,17 +139,21 @@ func (c *core) attach(ctx context.Context, path string) (*talk, coordination.Ses
 	if err != nil {
 		return nil, 0, err
 	}
-	t := &talk{woken: make(chan struct{}, 1), started: make(chan coordination.Reply, 1), ended: make(chan struct{}), cut: make(chan struct{}),
+	t := &talk{woken: make(chan struct{}, 1), started: make(chan coordination.Reply, 1),
+		ended: make(chan struct{}), cut: make(chan struct{}),
 		waiting: make(map[uint64]chan coordination.Reply)}
-	policy := &coordination.PingPolicy{Opaque: group.Nonce, FirstMessageMillis: uint64(startPatience.Milliseconds())}
+	policy := &coordination.PingPolicy{Opaque: group.Nonce,
+		FirstMessageMillis: uint64(startPatience.Milliseconds())}
 	t.stream = g.NewStream(t, group.Caller{}, policy)
 	if err := t.stream.Enter(); err != nil {
 		return nil, 0, err
 	}
 	t.stream.Open()
 	go t.listen()
-	start := &coordination.AttachRequest{Path: path, TimeoutMillis: uint64(clientTimeout.Milliseconds()), Description: "standin client"}
-	if err = t.say(ctx, &coordination.ClientMessage{Kind: coordination.ClientStart, Start: start}); err == nil {
+	start := &coordination.AttachRequest{Path: path, TimeoutMillis: uint64(clientTimeout.Milliseconds()),
+		Description: "standin client"}
+	if err = t.say(ctx, &coordination.ClientMessage{Kind: coordination.ClientStart,
+		Start: start}); err == nil {
 		select {
 		case r := <-t.started:
 			if err = refused(r); err == nil {
@@ -225,7 +229,8 @@ func (t *talk) hear(r coordination.Reply) {
 	switch r.Kind {
 	case coordination.ReplyPing:
 		go func() { // which may have to wait until something is heard
-			_ = t.say(context.Background(), &coordination.ClientMessage{Kind: coordination.ClientPong, Opaque: r.Opaque})
+			_ = t.say(context.Background(), &coordination.ClientMessage{Kind: coordination.ClientPong,
+				Opaque: r.Opaque})
 		}()
 	case coordination.ReplyStarted, coordination.ReplyFailure:
 		select {
@@ -285,7 +290,8 @@ func (t *talk) ask(ctx context.Context, r *coordination.Request) (coordination.R
 	number := t.asked
 	t.waiting[number] = answer
 	t.mutex.Unlock()
-	if err := t.say(ctx, &coordination.ClientMessage{Kind: coordination.ClientSemaphore, ReqID: number, Request: r}); err != nil {
+	if err := t.say(ctx, &coordination.ClientMessage{Kind: coordination.ClientSemaphore, ReqID: number,
+		Request: r}); err != nil {
 		return coordination.Reply{}, err
 	}
 	select {

@@ -36,7 +36,8 @@ type client struct {
 // connect is a connection to a server of the stand-in.
 func connect(t *testing.T, s *Server, server int) *grpc.ClientConn {
 	t.Helper()
-	conn, err := grpc.NewClient(s.members[server].clients.address(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient(s.members[server].clients.address(),
+		grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +48,8 @@ func connect(t *testing.T, s *Server, server int) *grpc.ClientConn {
 // makeNode creates a coordination node.
 func makeNode(t *testing.T, conn *grpc.ClientConn, path string) {
 	t.Helper()
-	answer, err := Ydb_Coordination_V1.NewCoordinationServiceClient(conn).CreateNode(t.Context(), &Ydb_Coordination.CreateNodeRequest{Path: path})
+	answer, err := Ydb_Coordination_V1.NewCoordinationServiceClient(conn).CreateNode(t.Context(),
+		&Ydb_Coordination.CreateNodeRequest{Path: path})
 	if err != nil || answer.GetOperation().GetStatus() != Ydb.StatusIds_SUCCESS {
 		t.Fatalf("create: %v, %v", answer, err)
 	}
@@ -69,11 +71,13 @@ func begin(t *testing.T, conn *grpc.ClientConn, path string, timeout time.Durati
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &client{t: t, stream: stream, cancel: cancel, heard: make(chan *Ydb_Coordination.SessionResponse, 100), ended: make(chan struct{})}
+	c := &client{t: t, stream: stream, cancel: cancel,
+		heard: make(chan *Ydb_Coordination.SessionResponse, 100), ended: make(chan struct{})}
 	go c.read()
 	t.Cleanup(c.drop)
 	c.send(&Ydb_Coordination.SessionRequest{Request: &Ydb_Coordination.SessionRequest_SessionStart_{
-		SessionStart: &Ydb_Coordination.SessionRequest_SessionStart{Path: path, SessionId: session, TimeoutMillis: uint64(timeout.Milliseconds())}}})
+		SessionStart: &Ydb_Coordination.SessionRequest_SessionStart{Path: path, SessionId: session,
+			TimeoutMillis: uint64(timeout.Milliseconds())}}})
 	return c
 }
 
@@ -162,8 +166,9 @@ func (c *client) acquire(name string, wait time.Duration, data string) *Ydb_Coor
 
 func acquireOf(name string, wait time.Duration, data string) *Ydb_Coordination.SessionRequest {
 	return &Ydb_Coordination.SessionRequest{Request: &Ydb_Coordination.SessionRequest_AcquireSemaphore_{
-		AcquireSemaphore: &Ydb_Coordination.SessionRequest_AcquireSemaphore{ReqId: 1, Name: name, Count: math.MaxUint64, Ephemeral: true,
-			TimeoutMillis: uint64(wait.Milliseconds()), Data: []byte(data)}}}
+		AcquireSemaphore: &Ydb_Coordination.SessionRequest_AcquireSemaphore{ReqId: 1, Name: name,
+			Count: math.MaxUint64, Ephemeral: true, TimeoutMillis: uint64(wait.Milliseconds()),
+			Data: []byte(data)}}}
 }
 
 // locked is acquire of a lock that is free.

@@ -100,7 +100,8 @@ func (c *core) events() ([]Event, error) {
 }
 
 // read takes the events that are there.
-func read(ctx context.Context, g *group.Group, from *group.Watcher, after time.Duration) (events []Event, err error) {
+func read(ctx context.Context, g *group.Group, from *group.Watcher, after time.Duration) (events []Event,
+	err error) {
 	const most = 256
 	paths := make(map[coordination.NodeID]string)
 	for list := make([]group.Event, 0, most); ; {
@@ -111,14 +112,15 @@ func read(ctx context.Context, g *group.Group, from *group.Watcher, after time.D
 			return events, err
 		}
 		for _, e := range list {
-			events = append(events, Event{Kind: eventKinds[e.Kind], After: after, Node: paths[e.Node], Session: uint64(e.Session),
-				Semaphore: e.Semaphore, OrderID: uint64(e.Order), Count: e.Count})
+			events = append(events, Event{Kind: eventKinds[e.Kind], After: after, Node: paths[e.Node],
+				Session: uint64(e.Session), Semaphore: e.Semaphore, OrderID: uint64(e.Order), Count: e.Count})
 		}
 	}
 }
 
 // findPaths finds where the nodes of events are.
-func findPaths(ctx context.Context, g *group.Group, list []group.Event, paths map[coordination.NodeID]string) error {
+func findPaths(ctx context.Context, g *group.Group, list []group.Event,
+	paths map[coordination.NodeID]string) error {
 	_, err := g.Read(ctx, func(m *coordination.Machine) outcome.Outcome {
 		for _, e := range list {
 			if path := m.PathOfNode(e.Node); path != nil {

@@ -47,7 +47,8 @@ func (s *Server) must(what string, err error) {
 }
 
 // FailNext is faults.Set.FailNext. It returns which SDKs do not get over that, or overlook it.
-func (s *Server) FailNext(kind faults.Kind, n int, status faults.Status, text string, more ...faults.Option) (troubled string) {
+func (s *Server) FailNext(kind faults.Kind, n int, status faults.Status, text string,
+	more ...faults.Option) (troubled string) {
 	s.helper()()
 	troubled, err := s.faults.FailNext(kind, n, status, text, more...)
 	s.must("FailNext", err)

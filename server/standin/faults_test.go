@@ -25,7 +25,8 @@ func TestFaults(t *testing.T) {
 	if troubled := s.FailNext(faults.CreateNode, 1, Ydb.StatusIds_OVERLOADED, ""); troubled != "" {
 		t.Errorf("calls trouble %s", troubled)
 	}
-	answer, err := Ydb_Coordination_V1.NewCoordinationServiceClient(conn).CreateNode(t.Context(), &Ydb_Coordination.CreateNodeRequest{Path: "/local/other"})
+	answer, err := Ydb_Coordination_V1.NewCoordinationServiceClient(conn).CreateNode(t.Context(),
+		&Ydb_Coordination.CreateNodeRequest{Path: "/local/other"})
 	if err != nil || answer.GetOperation().GetStatus() != Ydb.StatusIds_OVERLOADED {
 		t.Errorf("got %v, %v", answer, err)
 	}
@@ -97,7 +98,8 @@ func TestFaultsOfDisks(t *testing.T) {
 	c := open(t, conn, node, long, 0)
 	s.FullDisk(1, true)
 	refused := func() bool {
-		answer, err := Ydb_Coordination_V1.NewCoordinationServiceClient(conn).CreateNode(t.Context(), &Ydb_Coordination.CreateNodeRequest{Path: "/local/other"})
+		answer, err := Ydb_Coordination_V1.NewCoordinationServiceClient(conn).CreateNode(t.Context(),
+			&Ydb_Coordination.CreateNodeRequest{Path: "/local/other"})
 		if err != nil && status.Code(err) != codes.Unavailable {
 			t.Fatal(err)
 		}

@@ -24,17 +24,21 @@ type limiter struct {
 
 func (l *limiter) create(path string, rate float64) {
 	l.t.Helper()
-	eventually(l.t, "the servers to know rate limiters", func() bool { // a cluster has to know it of all of them
-		answer, err := l.client.CreateResource(l.t.Context(), &Ydb_RateLimiter.CreateResourceRequest{CoordinationNodePath: node, Resource: &Ydb_RateLimiter.Resource{ResourcePath: path,
-			Type: &Ydb_RateLimiter.Resource_HierarchicalDrr{HierarchicalDrr: &Ydb_RateLimiter.HierarchicalDrrSettings{MaxUnitsPerSecond: rate}}}})
+	// a cluster has to know it of all of them
+	eventually(l.t, "the servers to know rate limiters", func() bool {
+		answer, err := l.client.CreateResource(l.t.Context(),
+			&Ydb_RateLimiter.CreateResourceRequest{CoordinationNodePath: node,
+				Resource: &Ydb_RateLimiter.Resource{ResourcePath: path,
+					Type: &Ydb_RateLimiter.Resource_HierarchicalDrr{HierarchicalDrr: &Ydb_RateLimiter.HierarchicalDrrSettings{MaxUnitsPerSecond: rate}}}})
 		return err == nil && answer.GetOperation().GetStatus() == Ydb.StatusIds_SUCCESS
 	})
 }
 
 func (l *limiter) use(path string, amount uint64) {
 	l.t.Helper()
-	answer, err := l.client.AcquireResource(l.t.Context(), &Ydb_RateLimiter.AcquireResourceRequest{CoordinationNodePath: node, ResourcePath: path,
-		Units: &Ydb_RateLimiter.AcquireResourceRequest_Used{Used: amount}})
+	answer, err := l.client.AcquireResource(l.t.Context(),
+		&Ydb_RateLimiter.AcquireResourceRequest{CoordinationNodePath: node, ResourcePath: path,
+			Units: &Ydb_RateLimiter.AcquireResourceRequest_Used{Used: amount}})
 	if err != nil || answer.GetOperation().GetStatus() != Ydb.StatusIds_SUCCESS {
 		l.t.Fatal(answer, err)
 	}
@@ -47,8 +51,10 @@ func (l *limiter) acquire(path string, amount uint64, limit time.Duration) <-cha
 	waiting := l.waiting()
 	ended := make(chan Ydb.StatusIds_StatusCode, 1)
 	go func() {
-		answer, err := l.client.AcquireResource(l.t.Context(), &Ydb_RateLimiter.AcquireResourceRequest{CoordinationNodePath: node, ResourcePath: path,
-			OperationParams: &Ydb_Operations.OperationParams{OperationTimeout: durationpb.New(limit)}, Units: &Ydb_RateLimiter.AcquireResourceRequest_Required{Required: amount}})
+		answer, err := l.client.AcquireResource(l.t.Context(),
+			&Ydb_RateLimiter.AcquireResourceRequest{CoordinationNodePath: node, ResourcePath: path,
+				OperationParams: &Ydb_Operations.OperationParams{OperationTimeout: durationpb.New(limit)},
+				Units:           &Ydb_RateLimiter.AcquireResourceRequest_Required{Required: amount}})
 		if err != nil {
 			l.t.Error(err)
 		}

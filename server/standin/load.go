@@ -92,7 +92,8 @@ func (c *core) loadNode(ctx context.Context, path scheme.Path, semaphores []want
 		return fmt.Errorf("session of %s: %w", path, err)
 	}
 	for _, sem := range semaphores {
-		_, err := session.ask(ctx, &coordination.Request{Kind: coordination.RequestCreate, Name: sem.name, Limit: sem.limit, Data: sem.data})
+		_, err := session.ask(ctx, &coordination.Request{Kind: coordination.RequestCreate, Name: sem.name,
+			Limit: sem.limit, Data: sem.data})
 		if err != nil {
 			return errors.Join(fmt.Errorf("semaphore %q of %s: %w", sem.name, path, err), session.stop(ctx))
 		}
@@ -112,7 +113,8 @@ func parseFixture(text string) ([]wantedNode, error) {
 		case content == line:
 			nodes = append(nodes, wantedNode{path: line})
 		case len(nodes) == 0:
-			return nil, &FixtureError{number, errors.New("want the path of a coordination node first, not indented")}
+			return nil, &FixtureError{number,
+				errors.New("want the path of a coordination node first, not indented")}
 		default:
 			node := &nodes[len(nodes)-1]
 			sem, err := parseSemaphore(content)

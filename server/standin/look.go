@@ -55,7 +55,8 @@ func (s *Server) Waiters(node, name string) []Waiter {
 	s.helper()()
 	var waiters []Waiter
 	for _, l := range s.links(node, name, false) {
-		waiters = append(waiters, Waiter{uint64(l.Session), uint64(l.Order), l.Count, l.Data, duration(l.TimeoutMillis)})
+		waiters = append(waiters, Waiter{uint64(l.Session), uint64(l.Order), l.Count, l.Data,
+			duration(l.TimeoutMillis)})
 	}
 	return waiters
 }
@@ -88,8 +89,9 @@ func (s *Server) Sessions(node string) []Session {
 			continue
 		}
 		standing := found.Standings[i]
-		sessions = append(sessions, Session{ID: uint64(seen.ID), Description: seen.Description, Timeout: duration(seen.TimeoutMillis),
-			Attached: standing.Attached, Left: duration(standing.LeftMillis)})
+		sessions = append(sessions, Session{ID: uint64(seen.ID), Description: seen.Description,
+			Timeout: duration(seen.TimeoutMillis), Attached: standing.Attached,
+			Left: duration(standing.LeftMillis)})
 	}
 	return sessions
 }
@@ -168,7 +170,8 @@ func catchUp(ctx context.Context, g *group.Group) error {
 }
 
 // pages collects what a server sees. It reports whether that one has led all the time.
-func pages(ctx context.Context, g *group.Group, q *coordination.Inspection) (all group.Inspected, led bool, err error) {
+func pages(ctx context.Context, g *group.Group, q *coordination.Inspection) (all group.Inspected, led bool,
+	err error) {
 	for {
 		page, err := g.Inspect(ctx, q, all.Next, group.MaxInspectedRows)
 		if err != nil {
@@ -202,7 +205,8 @@ func (c *core) dump() (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), c.lookPatience())
 	defer cancel()
 	var found [3]group.Inspected
-	for i, kind := range []coordination.InspectionKind{coordination.InspectNodes, coordination.InspectSemaphores, coordination.InspectSessions} {
+	for i, kind := range []coordination.InspectionKind{coordination.InspectNodes,
+		coordination.InspectSemaphores, coordination.InspectSessions} {
 		var err error
 		if found[i], err = c.inspect(ctx, &coordination.Inspection{Kind: kind}); err != nil {
 			return "", err

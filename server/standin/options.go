@@ -36,8 +36,8 @@ const defaultPongPatience = time.Second
 const defaultPatience = 10 * time.Second
 
 func collect(options []Option) (settings, error) {
-	s := settings{database: "/local", servers: 1, limits: coordination.DefaultLimits(), patience: defaultPatience,
-		pong: defaultPongPatience, logger: slog.New(slog.DiscardHandler)}
+	s := settings{database: "/local", servers: 1, limits: coordination.DefaultLimits(),
+		patience: defaultPatience, pong: defaultPongPatience, logger: slog.New(slog.DiscardHandler)}
 	for _, option := range options {
 		option(&s)
 	}

@@ -14,7 +14,8 @@ func (s *Server) Controls() *faults.Controls { return s.controls() }
 // controls are the orders of the faults, and those for all of a stand-in.
 func (c *core) controls() *faults.Controls {
 	to := c.faults.Controls()
-	to.Add("restart", "[empty=true]: stop all servers and start them again, with what was acknowledged or as after the loss of all data",
+	to.Add("restart",
+		"[empty=true]: stop all servers and start them again, with what was acknowledged or as after the loss of all data",
 		func(_ context.Context, a *faults.Arguments) (any, error) {
 			empty := a.Flag("empty")
 			return a.Then(func() (any, error) { return nil, c.restart(empty) })
@@ -27,9 +28,10 @@ func (c *core) controls() *faults.Controls {
 				return map[string]any{"events": nonNil(events), "elapsed": c.elapsed().String()}, err
 			})
 		})
-	to.Add("dump", "all coordination nodes with what is in them, as text", func(_ context.Context, a *faults.Arguments) (any, error) {
-		return a.Then(func() (any, error) { return c.dump() })
-	})
+	to.Add("dump", "all coordination nodes with what is in them, as text",
+		func(_ context.Context, a *faults.Arguments) (any, error) {
+			return a.Then(func() (any, error) { return c.dump() })
+		})
 	to.Add("events", "what has happened so far", func(_ context.Context, a *faults.Arguments) (any, error) {
 		return a.Then(func() (any, error) {
 			events, err := c.events()

@@ -43,8 +43,9 @@ func TestOrdersAreMethods(t *testing.T) {
 	}
 	// What is for Go alone: it takes functions or gives what lives in the test's process, is a part of dump,
 	// or waits.
-	notOrdered := []string{"onrequest", "faults", "controls", "in", "client", "connectionstring", "certificateauthority", "stop",
-		"owners", "waiters", "sessions", "data", "awaitowners", "awaitwaiters", "awaitnosession", "elapsed", "restartempty"}
+	notOrdered := []string{"onrequest", "faults", "controls", "in", "client", "connectionstring",
+		"certificateauthority", "stop", "owners", "waiters", "sessions", "data", "awaitowners",
+		"awaitwaiters", "awaitnosession", "elapsed", "restartempty"}
 	noMethods := []string{"help", "forgetrequests", "pending"} // of Faults
 	kind := reflect.TypeOf(s)
 	var methods []string
@@ -77,9 +78,11 @@ func TestOrdersAreMethods(t *testing.T) {
 func TestOrdersThatCannotBe(t *testing.T) {
 	s := Start(t)
 	for name, want := range map[string]string{
-		"partition a=1 b=2": "there is one server", "full-disk": "there is no disk", "slow-disk d=1s": "there is no disk",
-		"full-disk server=2": "no server has been started", "advance d=1s": "--fake-time", "advance d=soon": "invalid duration",
-		"restart empty=perhaps": "invalid syntax", "load text=x": "", "load": "", "restart all=true": "nobody wants all",
+		"partition a=1 b=2": "there is one server", "full-disk": "there is no disk",
+		"slow-disk d=1s":     "there is no disk",
+		"full-disk server=2": "no server has been started", "advance d=1s": "--fake-time",
+		"advance d=soon": "invalid duration", "restart empty=perhaps": "invalid syntax", "load text=x": "",
+		"load": "", "restart all=true": "nobody wants all",
 	} {
 		words := strings.Fields(name)
 		var values []string
@@ -100,11 +103,13 @@ func TestOrders(t *testing.T) {
 	c.Acquire("lock", Exclusive)
 	c.Vanish()
 	eventually(t, "the client to be gone", func() bool { return !s.Sessions(node)[0].Attached })
-	if got, want := order(t, s, "dump"), s.Dump(); !strings.Contains(got, `semaphore \"lock\": all of all`) || want == "" {
+	if got, want := order(t, s, "dump"), s.Dump(); !strings.Contains(got, `semaphore \"lock\": all of all`) ||
+		want == "" {
 		t.Errorf("dump %s", got)
 	}
 	got := order(t, s, "advance", "d", "1m")
-	for _, part := range []string{`"elapsed":"1m0s"`, `{"kind":"session expired","after":"`, `"node":"/local/locks","session":1`} {
+	for _, part := range []string{`"elapsed":"1m0s"`, `{"kind":"session expired","after":"`,
+		`"node":"/local/locks","session":1`} {
 		if !strings.Contains(got, part) {
 			t.Errorf("advance without %s: %s", part, got)
 		}
@@ -115,7 +120,8 @@ func TestOrders(t *testing.T) {
 	if got := order(t, s, "events"); !strings.Contains(got, `"semaphore":"lock"`) {
 		t.Errorf("events: %s", got)
 	}
-	if got := order(t, s, "load", "text", "workers\n  semaphore \"leader\": 0 of 1\n"); got != "null" || !strings.Contains(s.Dump(), "/local/workers") {
+	if got := order(t, s, "load", "text", "workers\n  semaphore \"leader\": 0 of 1\n"); got != "null" ||
+		!strings.Contains(s.Dump(), "/local/workers") {
 		t.Errorf("load: %s", got)
 	}
 	if got := order(t, s, "restart"); got != "null" || !strings.Contains(s.Dump(), "/local/workers") {
@@ -129,7 +135,8 @@ func TestOrders(t *testing.T) {
 // TestOrdersOfSeveral are the faults that one server alone cannot have.
 func TestOrdersOfSeveral(t *testing.T) {
 	s, conn := began(t, Servers(3))
-	for _, words := range [][]string{{"partition", "a", "1", "b", "2"}, {"heal"}, {"slow-disk", "d", "1ms"}, {"slow-disk", "server", "3", "d", "0s"},
+	for _, words := range [][]string{{"partition", "a", "1", "b", "2"}, {"heal"}, {"slow-disk", "d", "1ms"},
+		{"slow-disk", "server", "3", "d", "0s"},
 		{"full-disk", "server", "2"}, {"full-disk", "server", "2", "full", "false"}, {"reset"}} {
 		if got := order(t, s, words[0], words[1:]...); got != "null" {
 			t.Errorf("%v: %s", words, got)
@@ -148,7 +155,8 @@ func TestRestartAfterTheEnd(t *testing.T) {
 	}
 	controls := s.Controls()
 	s.Stop()
-	if _, err := controls.Do(ctx, "restart", nil); err == nil || !strings.Contains(err.Error(), errStopped.Error()) {
+	if _, err := controls.Do(ctx, "restart", nil); err == nil ||
+		!strings.Contains(err.Error(), errStopped.Error()) {
 		t.Errorf("restarted: %v", err)
 	}
 }

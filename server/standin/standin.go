@@ -235,8 +235,8 @@ func (c *core) listensTLS() string {
 
 // configure makes the configuration of a server.
 func (c *core) configure(m *member, initial map[string]string) {
-	m.config = server.Config{Listen: m.clients.address(), Database: c.settings.database, Limits: c.settings.limits, Logger: c.settings.logger,
-		LoopbackAdmin: true}
+	m.config = server.Config{Listen: m.clients.address(), Database: c.settings.database,
+		Limits: c.settings.limits, Logger: c.settings.logger, LoopbackAdmin: true}
 	m.hooks = hooks.Hooks{Listen: m.listen}
 	if c.clock != nil {
 		m.hooks.Rings, m.hooks.Remind = c.clock, c.reminds
@@ -255,7 +255,8 @@ func (c *core) configure(m *member, initial map[string]string) {
 	switch dir := cmp.Or(c.settings.dir, c.temp); {
 	case m.peer != nil:
 		m.config.DataDir = filepath.Join(dir, m.name)
-		m.config.Cluster = raftstore.Cluster{Name: m.name, ListenPeer: m.peer.address(), Initial: maps.Clone(initial)}
+		m.config.Cluster = raftstore.Cluster{Name: m.name, ListenPeer: m.peer.address(),
+			Initial: maps.Clone(initial)}
 		m.config.Logger = m.config.Logger.With("server", m.name)
 	case c.settings.dir != "":
 		m.config.DataDir = c.settings.dir

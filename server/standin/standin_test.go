@@ -46,11 +46,13 @@ func began(t *testing.T, options ...Option) (*Server, *grpc.ClientConn) {
 // TestLookInside sees a lock change hands.
 func TestLookInside(t *testing.T) {
 	s, conn := began(t)
-	if !strings.HasPrefix(s.ConnectionString(), "grpc://127.0.0.1:") || !strings.HasSuffix(s.ConnectionString(), "/local") {
+	if !strings.HasPrefix(s.ConnectionString(), "grpc://127.0.0.1:") ||
+		!strings.HasSuffix(s.ConnectionString(), "/local") {
 		t.Errorf("connection string %s", s.ConnectionString())
 	}
 	s.AwaitOwners(node, "lock", 0) // there is none
-	if s.Owners("/local/nothing", "lock") != nil || s.Sessions("nothing") != nil || s.Data(node, "lock") != nil {
+	if s.Owners("/local/nothing", "lock") != nil || s.Sessions("nothing") != nil ||
+		s.Data(node, "lock") != nil {
 		t.Error("there is something in nothing")
 	}
 	first, second := open(t, conn, node, long, 0), open(t, conn, node, long, 0)
@@ -64,7 +66,8 @@ func TestLookInside(t *testing.T) {
 		t.Errorf("waiter %+v", w)
 	}
 	sessions := s.Sessions(node)
-	if len(sessions) != 2 || sessions[0].ID != first.id || !sessions[0].Attached || sessions[0].Timeout != long {
+	if len(sessions) != 2 || sessions[0].ID != first.id || !sessions[0].Attached ||
+		sessions[0].Timeout != long {
 		t.Errorf("sessions %+v", sessions)
 	}
 	const want = `/local/locks
@@ -98,7 +101,8 @@ func TestDataOfASemaphore(t *testing.T) {
 	s, conn := began(t)
 	c := open(t, conn, node, long, 0)
 	c.send(&Ydb_Coordination.SessionRequest{Request: &Ydb_Coordination.SessionRequest_CreateSemaphore_{
-		CreateSemaphore: &Ydb_Coordination.SessionRequest_CreateSemaphore{ReqId: 1, Name: "config", Limit: 3, Data: []byte("v1")}}})
+		CreateSemaphore: &Ydb_Coordination.SessionRequest_CreateSemaphore{ReqId: 1, Name: "config", Limit: 3,
+			Data: []byte("v1")}}})
 	c.next()
 	if got := string(s.Data("locks", "config")); got != "v1" {
 		t.Errorf("data %q", got)
@@ -110,7 +114,8 @@ func TestDataOfASemaphore(t *testing.T) {
 
 // TestRestart keeps the port, and in memory what was acknowledged: the session goes on and has its lock.
 func TestRestart(t *testing.T) {
-	for name, options := range map[string][]Option{"in memory": nil, "in a directory": {Dir(filepath.Join(t.TempDir(), "data"))}} {
+	for name, options := range map[string][]Option{"in memory": nil,
+		"in a directory": {Dir(filepath.Join(t.TempDir(), "data"))}} {
 		t.Run(name, func(t *testing.T) {
 			s, conn := began(t, options...)
 			c := open(t, conn, node, long, 0)
@@ -175,15 +180,18 @@ func TestServers(t *testing.T) {
 
 // TestUsers refuses those who do not log in.
 func TestUsers(t *testing.T) {
-	s := Start(t, Users(User{Name: "alice", Password: "a"}, User{Name: "root", Password: "r", Administrator: true}))
+	s := Start(t, Users(User{Name: "alice", Password: "a"},
+		User{Name: "root", Password: "r", Administrator: true}))
 	conn := connect(t, s, 0)
-	_, err := Ydb_Coordination_V1.NewCoordinationServiceClient(conn).CreateNode(t.Context(), &Ydb_Coordination.CreateNodeRequest{Path: node})
+	_, err := Ydb_Coordination_V1.NewCoordinationServiceClient(conn).CreateNode(t.Context(),
+		&Ydb_Coordination.CreateNodeRequest{Path: node})
 	if status.Code(err) != codes.Unauthenticated {
 		t.Errorf("a stranger: %v", err)
 	}
 	s.RestartEmpty()
 	for user, password := range map[string]string{"alice": "a", "root": "r"} {
-		answer, err := Ydb_Auth_V1.NewAuthServiceClient(conn).Login(t.Context(), &Ydb_Auth.LoginRequest{User: user, Password: password})
+		answer, err := Ydb_Auth_V1.NewAuthServiceClient(conn).Login(t.Context(),
+			&Ydb_Auth.LoginRequest{User: user, Password: password})
 		if err != nil || answer.GetOperation().GetStatus() != Ydb.StatusIds_SUCCESS {
 			t.Errorf("%s: %v, %v", user, answer, err)
 		}
@@ -200,7 +208,8 @@ func TestTLS(t *testing.T) {
 	if err != nil || !found || !pool.AppendCertsFromPEM(authority) {
 		t.Fatalf("%s, %v", s.ConnectionString(), err)
 	}
-	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{RootCAs: pool})))
+	conn, err := grpc.NewClient(address,
+		grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{RootCAs: pool})))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -223,13 +232,16 @@ func TestOptions(t *testing.T) {
 	}
 	stream, err := Ydb_Coordination_V1.NewCoordinationServiceClient(conn).Session(t.Context())
 	if err == nil {
-		err = stream.Send(&Ydb_Coordination.SessionRequest{Request: &Ydb_Coordination.SessionRequest_SessionStart_{
-			SessionStart: &Ydb_Coordination.SessionRequest_SessionStart{Path: "/other/node", TimeoutMillis: 1000}}})
+		err = stream.Send(
+			&Ydb_Coordination.SessionRequest{Request: &Ydb_Coordination.SessionRequest_SessionStart_{
+				SessionStart: &Ydb_Coordination.SessionRequest_SessionStart{Path: "/other/node",
+					TimeoutMillis: 1000}}})
 	}
 	if m, err2 := stream.Recv(); err != nil || err2 != nil || m.GetFailure() == nil {
 		t.Errorf("a session beyond the limit: %v, %v, %v", m, err, err2)
 	}
-	for name, option := range map[string]Option{"no server": Servers(0), "a relative database": Database("x")} {
+	for name, option := range map[string]Option{"no server": Servers(0),
+		"a relative database": Database("x")} {
 		if s, err := Run(t.Context(), option); err == nil {
 			s.Stop()
 			t.Errorf("%s is taken", name)

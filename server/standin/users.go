@@ -30,12 +30,14 @@ func (c *core) addUsers(ctx context.Context) error {
 	if len(c.settings.users) == 0 || len(c.settings.users) == 1 && c.settings.users[0].Name == admin {
 		return nil
 	}
-	conn, err := grpc.NewClient(c.members[0].clients.address(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient(c.members[0].clients.address(),
+		grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
-	answer, err := Ydb_Auth_V1.NewAuthServiceClient(conn).Login(ctx, &Ydb_Auth.LoginRequest{User: admin, Password: password})
+	answer, err := Ydb_Auth_V1.NewAuthServiceClient(conn).Login(ctx,
+		&Ydb_Auth.LoginRequest{User: admin, Password: password})
 	if err != nil {
 		return err
 	}
@@ -57,7 +59,8 @@ func (c *core) addUsers(ctx context.Context) error {
 		if there[u.Name] {
 			continue
 		}
-		_, err := client.Add(ctx, &adminpb.AddRequest{Name: u.Name, Password: u.Password, Administrator: u.Administrator})
+		_, err := client.Add(ctx, &adminpb.AddRequest{Name: u.Name, Password: u.Password,
+			Administrator: u.Administrator})
 		if err != nil {
 			return fmt.Errorf("user %s: %w", u.Name, err)
 		}

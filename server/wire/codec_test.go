@@ -17,7 +17,8 @@ import (
 // The messages that clients send all the time, and what they are told.
 var (
 	anAcquire = &clientMessage{Request: &Ydb_Coordination.SessionRequest_AcquireSemaphore_{AcquireSemaphore: &Ydb_Coordination.SessionRequest_AcquireSemaphore{
-		ReqId: 300, Name: "own-17", TimeoutMillis: math.MaxUint64, Count: 1, Data: []byte("data"), Ephemeral: true}}}
+		ReqId: 300, Name: "own-17", TimeoutMillis: math.MaxUint64, Count: 1, Data: []byte("data"),
+		Ephemeral: true}}}
 	aRelease = &clientMessage{Request: &Ydb_Coordination.SessionRequest_ReleaseSemaphore_{ReleaseSemaphore: &Ydb_Coordination.SessionRequest_ReleaseSemaphore{
 		ReqId: 301, Name: "own-17"}}}
 	aPing = &clientMessage{Request: &Ydb_Coordination.SessionRequest_Ping{Ping: &Ydb_Coordination.SessionRequest_PingPong{Opaque: 1 << 60}}}
@@ -28,8 +29,9 @@ var (
 		{Kind: coordination.ReplyPong, Opaque: 7},
 		{Kind: coordination.ReplyPending, ReqID: math.MaxUint64},
 		{Kind: coordination.ReplyChanged, ReqID: 300, DataChanged: true},
-		{Kind: coordination.ReplyResult, Request: coordination.RequestAcquire, ReqID: math.MaxUint64, Done: true},
-		{Kind: coordination.ReplyResult, Request: coordination.RequestRelease, ReqID: 301, Done: true},
+		{Kind: coordination.ReplyResult, Request: coordination.RequestAcquire, ReqID: math.MaxUint64,
+			Done: true}, {Kind: coordination.ReplyResult, Request: coordination.RequestRelease, ReqID: 301,
+			Done: true},
 	}
 )
 
@@ -51,23 +53,25 @@ func join(parts ...[]byte) []byte { return bytes.Join(parts, nil) }
 
 // oddMessages is what no SDK writes, and what is wrong.
 func oddMessages(t testing.TB) map[string][]byte {
-	acquire, release, ping := encodedMessage(t, anAcquire), encodedMessage(t, aRelease), encodedMessage(t, aPing)
+	acquire, release, ping := encodedMessage(t, anAcquire), encodedMessage(t, aRelease),
+		encodedMessage(t, aPing)
 	name := func(text string) []byte {
 		return protowire.AppendString(protowire.AppendTag(nil, 2, protowire.BytesType), text)
 	}
 	huge := bytes.Repeat([]byte{0xff}, 9)
 	return map[string][]byte{
-		"nothing":                              {},
-		"the same arm twice":                   join(acquire, in(7, 0x20, 9)),
-		"another arm behind it":                join(acquire, release),
-		"and back again":                       join(acquire, release, acquire),
-		"an unknown field behind it":           join(acquire, []byte{0xf8, 0x3f, 1}),
-		"an unknown field before it":           join([]byte{0xf8, 0x3f, 1}, acquire),
-		"an unknown field in it":               in(7, join(name("n"), []byte{0x78, 1})...),
-		"an unknown group in it":               in(8, 0x7b, 0x7c),
-		"an unknown group that is open":        in(8, 0x7b),
-		"the end of a group":                   in(8, 0x7c),
-		"fields twice":                         in(7, join([]byte{8, 1, 8, 2}, name("a"), name("b"), []byte{0x2a, 1, 'x', 0x2a, 0})...),
+		"nothing":                       {},
+		"the same arm twice":            join(acquire, in(7, 0x20, 9)),
+		"another arm behind it":         join(acquire, release),
+		"and back again":                join(acquire, release, acquire),
+		"an unknown field behind it":    join(acquire, []byte{0xf8, 0x3f, 1}),
+		"an unknown field before it":    join([]byte{0xf8, 0x3f, 1}, acquire),
+		"an unknown field in it":        in(7, join(name("n"), []byte{0x78, 1})...),
+		"an unknown group in it":        in(8, 0x7b, 0x7c),
+		"an unknown group that is open": in(8, 0x7b),
+		"the end of a group":            in(8, 0x7c),
+		"fields twice": in(7,
+			join([]byte{8, 1, 8, 2}, name("a"), name("b"), []byte{0x2a, 1, 'x', 0x2a, 0})...),
 		"no data":                              in(7, 0x2a, 0),
 		"an empty arm":                         in(7),
 		"an empty ping":                        in(1),
@@ -99,7 +103,8 @@ func oddMessages(t testing.TB) map[string][]byte {
 // sameAsGenerated compares what is read with what the generated code makes of it.
 func sameAsGenerated(t *testing.T, b []byte) {
 	t.Helper()
-	m := ClientMessage{Kind: coordination.ClientStop, ReqID: 1, Start: new(coordination.AttachRequest)} // of before
+	// of before
+	m := ClientMessage{Kind: coordination.ClientStop, ReqID: 1, Start: new(coordination.AttachRequest)}
 	err := m.Decode(bytes.Clone(b))
 	var generated clientMessage
 	if want := proto.Unmarshal(b, &generated); want != nil {
@@ -187,8 +192,9 @@ func TestWrittenAsGenerated(t *testing.T) {
 		for request := range coordination.RequestDescribe + 1 {
 			for _, n := range numbers {
 				for truths := range 8 {
-					r := coordination.Reply{Kind: kind, Request: request, ReqID: n, Opaque: n + 1, Session: coordination.SessionID(n),
-						Done: truths&1 != 0, DataChanged: truths&2 != 0, OwnersChanged: truths&4 != 0}
+					r := coordination.Reply{Kind: kind, Request: request, ReqID: n, Opaque: n + 1,
+						Session: coordination.SessionID(n), Done: truths&1 != 0, DataChanged: truths&2 != 0,
+						OwnersChanged: truths&4 != 0}
 					writtenAsGenerated(t, &r)
 					r.Refusal = coordination.LinkFailure
 					writtenAsGenerated(t, &r)

@@ -16,11 +16,12 @@ const sharedBytes = 1 << 10
 // The fields that a large answer is made of by hand.
 var (
 	resultField      = field(new(Ydb_Coordination.SessionResponse), "describe_semaphore_result")
-	descriptionField = field(new(Ydb_Coordination.SessionResponse_DescribeSemaphoreResult), "semaphore_description")
-	dataField        = field(new(Ydb_Coordination.SemaphoreDescription), "data")
-	ownersField      = field(new(Ydb_Coordination.SemaphoreDescription), "owners")
-	waitersField     = field(new(Ydb_Coordination.SemaphoreDescription), "waiters")
-	linkDataField    = field(new(Ydb_Coordination.SemaphoreSession), "data")
+	descriptionField = field(new(Ydb_Coordination.SessionResponse_DescribeSemaphoreResult),
+		"semaphore_description")
+	dataField     = field(new(Ydb_Coordination.SemaphoreDescription), "data")
+	ownersField   = field(new(Ydb_Coordination.SemaphoreDescription), "owners")
+	waitersField  = field(new(Ydb_Coordination.SemaphoreDescription), "waiters")
+	linkDataField = field(new(Ydb_Coordination.SemaphoreSession), "data")
 	// linkFields are the numbers of a link, in the order of encoded.link.
 	linkFields = [...]protowire.Number{
 		field(new(Ydb_Coordination.SemaphoreSession), "session_id"),
@@ -77,7 +78,8 @@ func (l *Large) Gone() {
 func ToClientShared(r *coordination.Reply) (*Large, error) {
 	d := r.Description
 	var about encoded
-	err := about.message(&Ydb_Coordination.SemaphoreDescription{Name: d.Name, Count: d.Count, Limit: d.Limit, Ephemeral: d.Ephemeral})
+	err := about.message(&Ydb_Coordination.SemaphoreDescription{Name: d.Name, Count: d.Count, Limit: d.Limit,
+		Ephemeral: d.Ephemeral})
 	about.data(dataField, d.Data)
 	for _, list := range []struct {
 		field protowire.Number
@@ -167,7 +169,8 @@ func (e *encoded) link(number protowire.Number, l *coordination.LinkDescription)
 	before := len(e.open)
 	for i, v := range numbers {
 		if v != 0 {
-			e.open = protowire.AppendVarint(protowire.AppendTag(e.open, linkFields[i], protowire.VarintType), v)
+			e.open = protowire.AppendVarint(protowire.AppendTag(e.open, linkFields[i], protowire.VarintType),
+				v)
 		}
 	}
 	e.length += len(e.open) - before

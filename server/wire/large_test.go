@@ -26,14 +26,17 @@ func TestSharedIsTheSame(t *testing.T) {
 	links := func() coordination.Links {
 		list := make([]coordination.LinkDescription, random.IntN(600))
 		for i := range list {
-			list[i] = coordination.LinkDescription{Order: coordination.OrderID(random.Uint64()), Session: coordination.SessionID(i),
-				TimeoutMillis: random.Uint64(), Count: uint64(random.IntN(3)), Data: data()}
+			list[i] = coordination.LinkDescription{Order: coordination.OrderID(random.Uint64()),
+				Session: coordination.SessionID(i), TimeoutMillis: random.Uint64(),
+				Count: uint64(random.IntN(3)), Data: data()}
 		}
 		return coordination.LinksOf(list)
 	}
 	for range 100 {
-		r := coordination.Reply{Kind: coordination.ReplyResult, Request: coordination.RequestDescribe, ReqID: random.Uint64(), WatchAdded: random.IntN(2) == 0,
-			Description: &coordination.SemaphoreDescription{Name: "name", Data: data(), Count: 3, Limit: random.Uint64(), Ephemeral: true, Owners: links(),
+		r := coordination.Reply{Kind: coordination.ReplyResult, Request: coordination.RequestDescribe,
+			ReqID: random.Uint64(), WatchAdded: random.IntN(2) == 0,
+			Description: &coordination.SemaphoreDescription{Name: "name", Data: data(), Count: 3,
+				Limit: random.Uint64(), Ephemeral: true, Owners: links(),
 				Waiters: links()}}
 		if random.IntN(2) == 0 {
 			r.Refusal = &coordination.Refusal{Status: outcome.Unavailable, Text: "text"}

@@ -38,7 +38,8 @@ func Resource(path string, p coordination.ResourceProperties) *Ydb_RateLimiter.R
 		PrefetchWatermark:       p.PrefetchWatermark.Float(),
 	}
 	settings.ProtoReflect().SetUnknown(p.MoreSettings)
-	r := &Ydb_RateLimiter.Resource{ResourcePath: path, Type: &Ydb_RateLimiter.Resource_HierarchicalDrr{HierarchicalDrr: settings}}
+	r := &Ydb_RateLimiter.Resource{ResourcePath: path,
+		Type: &Ydb_RateLimiter.Resource_HierarchicalDrr{HierarchicalDrr: settings}}
 	r.ProtoReflect().SetUnknown(p.More)
 	return r
 }

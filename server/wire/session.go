@@ -25,31 +25,39 @@ func FromClient(m *clientMessage) coordination.ClientMessage {
 	case *Ydb_Coordination.SessionRequest_SessionStart_:
 		start := arm.SessionStart
 		return coordination.ClientMessage{Kind: coordination.ClientStart, Start: &coordination.AttachRequest{
-			Path: start.GetPath(), Session: coordination.SessionID(start.GetSessionId()), SeqNo: start.GetSeqNo(),
-			TimeoutMillis: start.GetTimeoutMillis(), Description: start.GetDescription(), ProtectionKey: string(start.GetProtectionKey()),
+			Path: start.GetPath(), Session: coordination.SessionID(start.GetSessionId()),
+			SeqNo:         start.GetSeqNo(),
+			TimeoutMillis: start.GetTimeoutMillis(), Description: start.GetDescription(),
+			ProtectionKey: string(start.GetProtectionKey()),
 		}}
 	case *Ydb_Coordination.SessionRequest_SessionStop_:
 		return coordination.ClientMessage{Kind: coordination.ClientStop}
 	case *Ydb_Coordination.SessionRequest_AcquireSemaphore_:
 		a := arm.AcquireSemaphore
-		return request(a.GetReqId(), coordination.Request{Kind: coordination.RequestAcquire, Name: a.GetName(), Count: a.GetCount(),
-			TimeoutMillis: a.GetTimeoutMillis(), Data: a.GetData(), Ephemeral: a.GetEphemeral()})
+		return request(a.GetReqId(), coordination.Request{Kind: coordination.RequestAcquire,
+			Name: a.GetName(), Count: a.GetCount(), TimeoutMillis: a.GetTimeoutMillis(), Data: a.GetData(),
+			Ephemeral: a.GetEphemeral()})
 	case *Ydb_Coordination.SessionRequest_ReleaseSemaphore_:
 		r := arm.ReleaseSemaphore
-		return request(r.GetReqId(), coordination.Request{Kind: coordination.RequestRelease, Name: r.GetName()})
+		return request(r.GetReqId(), coordination.Request{Kind: coordination.RequestRelease,
+			Name: r.GetName()})
 	case *Ydb_Coordination.SessionRequest_DescribeSemaphore_:
 		d := arm.DescribeSemaphore
-		return request(d.GetReqId(), coordination.Request{Kind: coordination.RequestDescribe, Name: d.GetName(),
-			IncludeOwners: d.GetIncludeOwners(), IncludeWaiters: d.GetIncludeWaiters(), WatchData: d.GetWatchData(), WatchOwners: d.GetWatchOwners()})
+		return request(d.GetReqId(), coordination.Request{Kind: coordination.RequestDescribe,
+			Name: d.GetName(), IncludeOwners: d.GetIncludeOwners(), IncludeWaiters: d.GetIncludeWaiters(),
+			WatchData: d.GetWatchData(), WatchOwners: d.GetWatchOwners()})
 	case *Ydb_Coordination.SessionRequest_CreateSemaphore_:
 		c := arm.CreateSemaphore
-		return request(c.GetReqId(), coordination.Request{Kind: coordination.RequestCreate, Name: c.GetName(), Limit: c.GetLimit(), Data: c.GetData()})
+		return request(c.GetReqId(), coordination.Request{Kind: coordination.RequestCreate, Name: c.GetName(),
+			Limit: c.GetLimit(), Data: c.GetData()})
 	case *Ydb_Coordination.SessionRequest_UpdateSemaphore_:
 		u := arm.UpdateSemaphore
-		return request(u.GetReqId(), coordination.Request{Kind: coordination.RequestUpdate, Name: u.GetName(), Data: u.GetData()})
+		return request(u.GetReqId(), coordination.Request{Kind: coordination.RequestUpdate, Name: u.GetName(),
+			Data: u.GetData()})
 	case *Ydb_Coordination.SessionRequest_DeleteSemaphore_:
 		d := arm.DeleteSemaphore
-		return request(d.GetReqId(), coordination.Request{Kind: coordination.RequestDelete, Name: d.GetName(), Force: d.GetForce()})
+		return request(d.GetReqId(), coordination.Request{Kind: coordination.RequestDelete, Name: d.GetName(),
+			Force: d.GetForce()})
 	case nil:
 		return coordination.ClientMessage{Kind: coordination.ClientEmpty}
 	}
@@ -117,7 +125,8 @@ func result(r *coordination.Reply) *serverMessage {
 	}
 	return &serverMessage{Response: &Ydb_Coordination.SessionResponse_DescribeSemaphoreResult_{
 		DescribeSemaphoreResult: &Ydb_Coordination.SessionResponse_DescribeSemaphoreResult{
-			ReqId: r.ReqID, Status: status, Issues: issues, WatchAdded: r.WatchAdded, SemaphoreDescription: description(r.Description)}}}
+			ReqId: r.ReqID, Status: status, Issues: issues, WatchAdded: r.WatchAdded,
+			SemaphoreDescription: description(r.Description)}}}
 }
 
 func description(d *coordination.SemaphoreDescription) *Ydb_Coordination.SemaphoreDescription {
@@ -138,7 +147,8 @@ func links(list *coordination.Links) []*Ydb_Coordination.SemaphoreSession {
 	sessions := make([]*Ydb_Coordination.SemaphoreSession, 0, list.Len())
 	for l := range list.All() {
 		v := &values[len(sessions)]
-		v.OrderId, v.SessionId, v.TimeoutMillis, v.Count, v.Data = uint64(l.Order), uint64(l.Session), l.TimeoutMillis, l.Count, l.Data
+		v.OrderId, v.SessionId, v.TimeoutMillis, v.Count, v.Data = uint64(l.Order), uint64(l.Session),
+			l.TimeoutMillis, l.Count, l.Data
 		sessions = append(sessions, v)
 	}
 	return sessions
@@ -157,7 +167,8 @@ func verdict(refusal *coordination.Refusal) (Ydb.StatusIds_StatusCode, []*Ydb_Is
 func Issues(list []outcome.Issue) []*Ydb_Issue.IssueMessage {
 	messages := make([]*Ydb_Issue.IssueMessage, len(list))
 	for i, issue := range list {
-		messages[i] = &Ydb_Issue.IssueMessage{Message: issue.Message, IssueCode: issue.Code, Severity: issue.Severity}
+		messages[i] = &Ydb_Issue.IssueMessage{Message: issue.Message, IssueCode: issue.Code,
+			Severity: issue.Severity}
 	}
 	return messages
 }

@@ -163,7 +163,8 @@ func (m *module) texts() ([]text, error) {
 			return nil, err
 		}
 		for _, entry := range entries {
-			if !entry.Type().IsRegular() || !licenceFile.MatchString(entry.Name()) || strings.HasSuffix(entry.Name(), ".go") {
+			if !entry.Type().IsRegular() || !licenceFile.MatchString(entry.Name()) ||
+				strings.HasSuffix(entry.Name(), ".go") {
 				continue
 			}
 			content, err := os.ReadFile(filepath.Join(m.Dir, filepath.FromSlash(folder), entry.Name()))
@@ -177,7 +178,8 @@ func (m *module) texts() ([]text, error) {
 		}
 	}
 	if !slices.ContainsFunc(found, func(t text) bool { return len(kindsOf(t.content)) > 0 }) {
-		return nil, fmt.Errorf("%s %s: no licence that this program knows; look at %s", m.Path, m.Version, m.Dir)
+		return nil, fmt.Errorf("%s %s: no licence that this program knows; look at %s", m.Path, m.Version,
+			m.Dir)
 	}
 	return found, nil
 }
@@ -209,7 +211,8 @@ func kindsOf(content string) []string {
 	oneLine := strings.Join(strings.Fields(content), " ")
 	var found []string
 	for _, kind := range kinds {
-		if kind.words.MatchString(oneLine) && !(kind.name == "BSD-2-Clause" && slices.Contains(found, "BSD-3-Clause")) {
+		if kind.words.MatchString(oneLine) &&
+			!(kind.name == "BSD-2-Clause" && slices.Contains(found, "BSD-3-Clause")) {
 			found = append(found, kind.name)
 		}
 	}
@@ -240,14 +243,16 @@ func notices(modules []*module) ([]byte, error) {
 		for _, t := range texts {
 			if numbers[t.content] == 0 {
 				numbers[t.content] = len(numbers) + 1
-				fmt.Fprintf(&body, "\n%s\n[%d] %s of %s\n%s\n\n%s", rule, numbers[t.content], t.name, m.Path, rule, t.content)
+				fmt.Fprintf(&body, "\n%s\n[%d] %s of %s\n%s\n\n%s", rule, numbers[t.content], t.name, m.Path,
+					rule, t.content)
 			}
 			where = append(where, fmt.Sprintf("[%d]", numbers[t.content]))
 			names = append(names, kindsOf(t.content)...)
 		}
 		slices.Sort(names)
 		names = slices.Compact(names)
-		fmt.Fprintf(&list, "%s: %s, texts %s\n", strings.TrimSpace(m.Path+" "+m.Version), strings.Join(names, " and "), strings.Join(where, " "))
+		fmt.Fprintf(&list, "%s: %s, texts %s\n", strings.TrimSpace(m.Path+" "+m.Version),
+			strings.Join(names, " and "), strings.Join(where, " "))
 	}
 	return slices.Concat([]byte(head), list.Bytes(), body.Bytes()), nil
 }

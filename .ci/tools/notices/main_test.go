@@ -32,14 +32,16 @@ func TestNotices(t *testing.T) {
 	write(t, first, "in/deep/x.go", "package deep")
 	write(t, first, "out/LICENSE", "not linked")
 	write(t, second, "LICENSE.md", mit)
-	made, err := notices([]*module{{Path: "a.example/first", Version: "v1.0.0", Dir: first, folders: []string{".", "in/deep"}},
-		{Path: "a.example/second", Version: "v2.0.0", Dir: second, folders: []string{"."}}})
+	made, err := notices([]*module{{Path: "a.example/first", Version: "v1.0.0", Dir: first,
+		folders: []string{".", "in/deep"}}, {Path: "a.example/second", Version: "v2.0.0", Dir: second,
+		folders: []string{"."}}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
 		"a.example/first v1.0.0: BSD-2-Clause and MIT, texts [1] [2] [3]\na.example/second v2.0.0: MIT, texts [1]\n",
-		"[1] LICENSE of a.example/first\n", "[2] NOTICE.txt of a.example/first\n", "Made by somebody.\n", "[3] in/COPYING of a.example/first\n"} {
+		"[1] LICENSE of a.example/first\n", "[2] NOTICE.txt of a.example/first\n", "Made by somebody.\n",
+		"[3] in/COPYING of a.example/first\n"} {
 		if strings.Count(string(made), want) != 1 {
 			t.Errorf("want once %q in\n%s", want, made)
 		}
@@ -58,7 +60,8 @@ func TestUnknownLicence(t *testing.T) {
 		if content != "" {
 			write(t, dir, "LICENSE", content)
 		}
-		_, err := notices([]*module{{Path: "a.example/closed", Version: "v1.0.0", Dir: dir, folders: []string{"."}}})
+		_, err := notices([]*module{{Path: "a.example/closed", Version: "v1.0.0", Dir: dir,
+			folders: []string{"."}}})
 		if err == nil || !strings.Contains(err.Error(), "a.example/closed v1.0.0: no licence") {
 			t.Errorf("%q: got %v", content, err)
 		}

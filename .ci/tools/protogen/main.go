@@ -79,8 +79,10 @@ func compile(root string, sources []string) (*pluginpb.CodeGeneratorRequest, err
 	sources = slices.Clone(sources)
 	slices.Sort(sources)
 	compiler := protocompile.Compiler{
-		Resolver:       protocompile.WithStandardImports(&protocompile.SourceResolver{ImportPaths: []string{root}}),
-		SourceInfoMode: protocompile.SourceInfoStandard, // comments of the .proto become comments of the Go code
+		Resolver: protocompile.WithStandardImports(
+			&protocompile.SourceResolver{ImportPaths: []string{root}}),
+		// comments of the .proto become comments of the Go code
+		SourceInfoMode: protocompile.SourceInfoStandard,
 	}
 	files, err := compiler.Compile(context.Background(), sources...)
 	if err != nil {

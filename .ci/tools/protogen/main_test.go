@@ -37,7 +37,8 @@ func TestGenerateAndCheck(t *testing.T) {
 	sources := []string{"sample/row.proto", "sample/part.proto"}
 	swapped := []string{"sample/part.proto", "sample/row.proto"}
 
-	if err := run([]string{plugin}, root, sources, true); err == nil || !strings.Contains(err.Error(), "sample/row.pb.go") {
+	if err := run([]string{plugin}, root, sources, true); err == nil ||
+		!strings.Contains(err.Error(), "sample/row.pb.go") {
 		t.Fatalf("check before anything was generated: %v, want the missing file named", err)
 	}
 	if err := run([]string{plugin}, root, sources, false); err != nil {
@@ -60,12 +61,14 @@ func TestGenerateAndCheck(t *testing.T) {
 	}
 
 	write(t, root, "sample/row.pb.go", first+"\n")
-	if err := run([]string{plugin}, root, sources, true); err == nil || !strings.Contains(err.Error(), "sample/row.pb.go") {
+	if err := run([]string{plugin}, root, sources, true); err == nil ||
+		!strings.Contains(err.Error(), "sample/row.pb.go") {
 		t.Errorf("check of edited code: %v, want it named", err)
 	}
 	write(t, root, "sample/row.pb.go", first)
 	write(t, root, "sample/old.pb.go", first)
-	if err := run([]string{plugin}, root, sources, true); err == nil || !strings.Contains(err.Error(), "sample/old.pb.go (no source)") {
+	if err := run([]string{plugin}, root, sources, true); err == nil ||
+		!strings.Contains(err.Error(), "sample/old.pb.go (no source)") {
 		t.Errorf("check with a file that has no source: %v, want it named", err)
 	}
 }

@@ -116,8 +116,8 @@ func read(files []string, missingAllowed bool) ([]line, error) {
 
 func sorted(lines []line) []line {
 	slices.SortFunc(lines, func(a, b line) int {
-		return cmp.Or(strings.Compare(a.sdk, b.sdk), strings.Compare(a.version, b.version), strings.Compare(a.test, b.test),
-			byWay(a.way, b.way))
+		return cmp.Or(strings.Compare(a.sdk, b.sdk), strings.Compare(a.version, b.version),
+			strings.Compare(a.test, b.test), byWay(a.way, b.way))
 	})
 	return lines
 }
@@ -235,7 +235,9 @@ func render(lines []line) string {
 func suites(lines []line) func(func([]line) bool) {
 	return func(yield func([]line) bool) {
 		for len(lines) > 0 {
-			n := slices.IndexFunc(lines, func(l line) bool { return l.sdk != lines[0].sdk || l.version != lines[0].version })
+			n := slices.IndexFunc(lines, func(l line) bool {
+				return l.sdk != lines[0].sdk || l.version != lines[0].version
+			})
 			if n < 0 {
 				n = len(lines)
 			}
@@ -264,8 +266,8 @@ func summary(lines []line) string {
 			}
 		}
 		tests, ways := axes(suite)
-		fmt.Fprintf(&b, "| %s | %s | %d | %d | %s |\n", cell(suite[0].sdk), cell(suite[0].version), len(tests), len(ways),
-			strings.Join(counts, ", "))
+		fmt.Fprintf(&b, "| %s | %s | %d | %d | %s |\n", cell(suite[0].sdk), cell(suite[0].version),
+			len(tests), len(ways), strings.Join(counts, ", "))
 	}
 	return b.String()
 }

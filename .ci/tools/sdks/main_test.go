@@ -10,7 +10,8 @@ import (
 
 // TestPageIsOfTheResults wants the page about SDKs to show what the suites found last.
 func TestPageIsOfTheResults(t *testing.T) {
-	if err := run(io.Discard, true, "", "../../../compat/results.tsv", "../../../docs/sdks.md", nil); err != nil {
+	if err := run(io.Discard, true, "", "../../../compat/results.tsv", "../../../docs/sdks.md",
+		nil); err != nil {
 		t.Error(err)
 	}
 }
@@ -40,7 +41,8 @@ func TestRender(t *testing.T) {
 		return path
 	}
 	results, shown := filepath.Join(directory, "results.tsv"), file("sdks.md", page)
-	one := file("one.tsv", "One\tv1\tlock\ttoken\tnot run\ta reason\nOne\tv1\tlock\tplain\tpassed\t\nOne\tv1\twatch\tplain\tpassed\ta part\n")
+	one := file("one.tsv",
+		"One\tv1\tlock\ttoken\tnot run\ta reason\nOne\tv1\tlock\tplain\tpassed\t\nOne\tv1\twatch\tplain\tpassed\ta part\n")
 	two := file("two.tsv", "Another\tv2\tpings|pongs\tplain\tdouble\t\n")
 	if err := run(io.Discard, false, "", results, shown, []string{one, two}); err != nil {
 		t.Fatal(err)
@@ -79,25 +81,32 @@ func TestRender(t *testing.T) {
 		{"the same", "", []string{one, two}},
 		{"one suite", "", []string{two}},
 		{"one suite that tests nothing", "", []string{one, filepath.Join(directory, "nothing")}},
-		{"another note", "", []string{file("note.tsv", "Another\tv2\tpings|pongs\tplain\tdouble\t17 starts\n")}},
-		{"another result", "not found any more", []string{file("result.tsv", "Another\tv2\tpings|pongs\tplain\tFAILED\t\n")}},
-		{"a test more", "lacks", []string{file("more.tsv", "Another\tv2\tpings|pongs\tplain\tdouble\t\nAnother\tv2\tmore\tplain\tdouble\t\n")}},
+		{"another note", "", []string{file("note.tsv",
+			"Another\tv2\tpings|pongs\tplain\tdouble\t17 starts\n")}},
+		{"another result", "not found any more",
+			[]string{file("result.tsv", "Another\tv2\tpings|pongs\tplain\tFAILED\t\n")}},
+		{"a test more", "lacks", []string{file("more.tsv",
+			"Another\tv2\tpings|pongs\tplain\tdouble\t\nAnother\tv2\tmore\tplain\tdouble\t\n")}},
 		{"a test less", "not found any more", []string{file("less.tsv", "One\tv1\tlock\tplain\tpassed\t\n")}},
-		{"another version", "not found any more", []string{file("other.tsv", "Another\tv3\tpings|pongs\tplain\tdouble\t\n")}},
+		{"another version", "not found any more",
+			[]string{file("other.tsv", "Another\tv3\tpings|pongs\tplain\tdouble\t\n")}},
 	} {
 		err := run(io.Discard, true, "", results, shown, test.found)
-		if test.says == "" && err != nil || test.says != "" && (err == nil || !strings.Contains(err.Error(), test.says)) {
+		if test.says == "" && err != nil || test.says != "" &&
+			(err == nil || !strings.Contains(err.Error(), test.says)) {
 			t.Errorf("%s: %v", test.name, err)
 		}
 	}
-	if err := run(io.Discard, false, "", results, shown, []string{one, filepath.Join(directory, "nothing")}); err == nil {
+	if err := run(io.Discard, false, "", results, shown,
+		[]string{one, filepath.Join(directory, "nothing")}); err == nil {
 		t.Error("results are written without a suite")
 	}
 	for _, test := range []struct {
 		keep  string
 		found []string
 		kept  bool
-	}{{"Another", []string{one}, true}, {"One", []string{one}, false}, {"Another", []string{one}, false}, {"Another", []string{one, two}, true}} {
+	}{{"Another", []string{one}, true}, {"One", []string{one}, false}, {"Another", []string{one}, false},
+		{"Another", []string{one, two}, true}} {
 		if err := run(io.Discard, false, test.keep, results, shown, test.found); err != nil {
 			t.Fatal(err)
 		}

@@ -56,7 +56,8 @@ type Client struct {
 
 // New makes a client. Nobody is called yet.
 func New(config Config) *Client {
-	return &Client{config: config, conns: make(map[string]*grpc.ClientConn), addresses: []string{config.Address}}
+	return &Client{config: config, conns: make(map[string]*grpc.ClientConn),
+		addresses: []string{config.Address}}
 }
 
 // Close ends all calls and connections. Sessions that were not closed live on until their timeout.
@@ -103,7 +104,8 @@ func (c *Client) With(ctx context.Context, conn *grpc.ClientConn) (context.Conte
 		c.mu.Unlock()
 	}
 	for _, header := range []struct{ name, value string }{
-		{"x-ydb-database", c.config.Database}, {"x-ydb-auth-ticket", token}, {"x-ydb-sdk-build-info", c.config.Name},
+		{"x-ydb-database", c.config.Database}, {"x-ydb-auth-ticket", token},
+		{"x-ydb-sdk-build-info", c.config.Name},
 	} {
 		if header.value != "" {
 			ctx = metadata.AppendToOutgoingContext(ctx, header.name, header.value)
@@ -146,7 +148,8 @@ type operated interface {
 
 // Call makes a unary call of YDB's services. result, if it is not nil, is filled from the operation. A
 // refusal is a *Refused.
-func (c *Client) Call(ctx context.Context, method string, request proto.Message, answer operated, result proto.Message) error {
+func (c *Client) Call(ctx context.Context, method string, request proto.Message, answer operated,
+	result proto.Message) error {
 	if err := c.Invoke(ctx, method, request, answer); err != nil {
 		return err
 	}
@@ -170,15 +173,18 @@ func (c *Client) discover(ctx context.Context, conn *grpc.ClientConn) {
 	if err != nil {
 		return
 	}
-	answer, err := Ydb_Discovery_V1.NewDiscoveryServiceClient(conn).ListEndpoints(ctx, &Ydb_Discovery.ListEndpointsRequest{Database: c.config.Database})
+	answer, err := Ydb_Discovery_V1.NewDiscoveryServiceClient(conn).ListEndpoints(ctx,
+		&Ydb_Discovery.ListEndpointsRequest{Database: c.config.Database})
 	result := new(Ydb_Discovery.ListEndpointsResult)
-	if err != nil || resultOf(answer, result) != nil || answer.GetOperation().GetStatus() != Ydb.StatusIds_SUCCESS {
+	if err != nil || resultOf(answer, result) != nil ||
+		answer.GetOperation().GetStatus() != Ydb.StatusIds_SUCCESS {
 		return
 	}
 	addresses := []string{c.config.Address}
 	for _, endpoint := range result.GetEndpoints() {
 		address := net.JoinHostPort(endpoint.GetAddress(), strconv.Itoa(int(endpoint.GetPort())))
-		if endpoint.GetSsl() == c.config.Encrypted && !slices.Contains(addresses, address) && len(addresses) < serversMax {
+		if endpoint.GetSsl() == c.config.Encrypted && !slices.Contains(addresses, address) &&
+			len(addresses) < serversMax {
 			addresses = append(addresses, address)
 		}
 	}

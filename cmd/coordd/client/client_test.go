@@ -116,13 +116,15 @@ func (p *proxy) setMute(mute bool) {
 
 func dial(address string) (*grpc.ClientConn, error) {
 	return grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: 10 * time.Millisecond, MaxDelay: 50 * time.Millisecond, Multiplier: 2}, MinConnectTimeout: time.Second}))
+		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: 10 * time.Millisecond,
+			MaxDelay: 50 * time.Millisecond, Multiplier: 2}, MinConnectTimeout: time.Second}))
 }
 
 // start starts a server with a node, and makes a client of it.
 func start(t *testing.T) (*Client, string) {
 	t.Helper()
-	s, err := server.Start(t.Context(), server.Config{Listen: "127.0.0.1:0", Database: "/local", InMemory: true})
+	s, err := server.Start(t.Context(), server.Config{Listen: "127.0.0.1:0", Database: "/local",
+		InMemory: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,7 +136,9 @@ func start(t *testing.T) (*Client, string) {
 		}
 	})
 	c := connect(t, s.Addr().String())
-	if err := c.Call(t.Context(), Ydb_Coordination_V1.CoordinationService_CreateNode_FullMethodName, &Ydb_Coordination.CreateNodeRequest{Path: node}, new(Ydb_Coordination.CreateNodeResponse), nil); err != nil {
+	if err := c.Call(t.Context(), Ydb_Coordination_V1.CoordinationService_CreateNode_FullMethodName,
+		&Ydb_Coordination.CreateNodeRequest{Path: node}, new(Ydb_Coordination.CreateNodeResponse),
+		nil); err != nil {
 		t.Fatal(err)
 	}
 	return c, s.Addr().String()
@@ -177,12 +181,14 @@ func TestRequests(t *testing.T) {
 	c, _ := start(t)
 	ctx := t.Context()
 	s := open(t, c, 10*time.Second)
-	if err := errors.Join(s.Create(ctx, "door", 3, []byte("a\x00b")), s.Update(ctx, "door", []byte("new"))); err != nil {
+	if err := errors.Join(s.Create(ctx, "door", 3, []byte("a\x00b")),
+		s.Update(ctx, "door", []byte("new"))); err != nil {
 		t.Fatal(err)
 	}
 	wantStatus(t, s.Create(ctx, "door", 3, nil), Ydb.StatusIds_ALREADY_EXISTS)
 	wantStatus(t, s.Update(ctx, "none", nil), Ydb.StatusIds_NOT_FOUND)
-	if got, err := s.Acquire(ctx, Acquisition{Name: "door", Count: 2, Data: []byte("me")}); !got || err != nil {
+	if got, err := s.Acquire(ctx, Acquisition{Name: "door", Count: 2, Data: []byte("me")}); !got ||
+		err != nil {
 		t.Fatal(got, err)
 	}
 	other := open(t, c, 10*time.Second)
@@ -191,7 +197,8 @@ func TestRequests(t *testing.T) {
 	}
 	waits, acquired := make(chan struct{}), make(chan error, 1)
 	go func() {
-		got, err := other.Acquire(ctx, Acquisition{Name: "door", Count: 3, Wait: Forever, Waiting: func() { close(waits) }})
+		got, err := other.Acquire(ctx, Acquisition{Name: "door", Count: 3, Wait: Forever,
+			Waiting: func() { close(waits) }})
 		if !got && err == nil {
 			err = errors.New("not acquired")
 		}
@@ -199,7 +206,8 @@ func TestRequests(t *testing.T) {
 	}()
 	<-waits
 	d, _, err := s.Describe(ctx, "door", Wanted{Owners: true, Waiters: true})
-	if err != nil || string(d.GetData()) != "new" || d.GetOwners()[0].GetSessionId() != s.ID() || string(d.GetOwners()[0].GetData()) != "me" || d.GetWaiters()[0].GetSessionId() != other.ID() {
+	if err != nil || string(d.GetData()) != "new" || d.GetOwners()[0].GetSessionId() != s.ID() ||
+		string(d.GetOwners()[0].GetData()) != "me" || d.GetWaiters()[0].GetSessionId() != other.ID() {
 		t.Fatal(d, err)
 	}
 	wantStatus(t, s.Delete(ctx, "door", false), Ydb.StatusIds_PRECONDITION_FAILED)
@@ -226,7 +234,8 @@ func TestRequests(t *testing.T) {
 	wantStatus(t, err, Ydb.StatusIds_NOT_FOUND)
 	_, err = c.Open(ctx, SessionConfig{Node: node, Timeout: time.Hour})
 	wantStatus(t, err, Ydb.StatusIds_BAD_REQUEST)
-	if _, err := connect(t, "127.0.0.1:1").Open(ctx, SessionConfig{Node: node, Timeout: time.Second}); err == nil || ctx.Err() != nil {
+	if _, err := connect(t, "127.0.0.1:1").Open(ctx,
+		SessionConfig{Node: node, Timeout: time.Second}); err == nil || ctx.Err() != nil {
 		t.Error("a session of nobody's:", err)
 	}
 }
@@ -238,7 +247,8 @@ func TestSessionComesBack(t *testing.T) {
 	p := newProxy(t, address)
 	ctx := t.Context()
 	holder := open(t, c, 20*time.Second)
-	if got, err := holder.Acquire(ctx, Acquisition{Name: "lock", Count: 1 << 63, Ephemeral: true}); !got || err != nil {
+	if got, err := holder.Acquire(ctx, Acquisition{Name: "lock", Count: 1 << 63, Ephemeral: true}); !got ||
+		err != nil {
 		t.Fatal(got, err)
 	}
 	cut := open(t, connect(t, p.listener.Addr().String()), 20*time.Second)
@@ -247,7 +257,8 @@ func TestSessionComesBack(t *testing.T) {
 	}
 	waits, acquired := make(chan struct{}, 10), make(chan bool, 1)
 	go func() {
-		got, _ := cut.Acquire(ctx, Acquisition{Name: "lock", Count: 1 << 63, Ephemeral: true, Wait: Forever, Waiting: func() { waits <- struct{}{} }})
+		got, _ := cut.Acquire(ctx, Acquisition{Name: "lock", Count: 1 << 63, Ephemeral: true, Wait: Forever,
+			Waiting: func() { waits <- struct{}{} }})
 		acquired <- got
 	}()
 	<-waits
@@ -305,7 +316,8 @@ func TestLeft(t *testing.T) {
 		return s.alive
 	}
 	first := alive()
-	waitFor(t, "an answer to a later ping", func() bool { return alive() >= first+s.Timeout()/pingsPerTimeout })
+	waitFor(t, "an answer to a later ping",
+		func() bool { return alive() >= first+s.Timeout()/pingsPerTimeout })
 	p.setMute(true)
 	watcher := open(t, c, 10*time.Second)
 	for {
@@ -335,7 +347,9 @@ func TestLost(t *testing.T) {
 	c, _ := start(t)
 	ctx := t.Context()
 	s := open(t, c, time.Minute)
-	if err := c.Invoke(ctx, adminpb.Inspect_EndSession_FullMethodName, &adminpb.EndSessionRequest{Path: node, Session: s.ID()}, new(adminpb.EndSessionResponse)); err != nil {
+	if err := c.Invoke(ctx, adminpb.Inspect_EndSession_FullMethodName,
+		&adminpb.EndSessionRequest{Path: node, Session: s.ID()},
+		new(adminpb.EndSessionResponse)); err != nil {
 		t.Fatal(err)
 	}
 	<-s.Lost()
@@ -344,7 +358,9 @@ func TestLost(t *testing.T) {
 		t.Error("time left: ", s.Left())
 	}
 	s = open(t, c, time.Minute)
-	if err := c.Call(ctx, Ydb_Coordination_V1.CoordinationService_DropNode_FullMethodName, &Ydb_Coordination.DropNodeRequest{Path: node}, new(Ydb_Coordination.DropNodeResponse), nil); err != nil {
+	if err := c.Call(ctx, Ydb_Coordination_V1.CoordinationService_DropNode_FullMethodName,
+		&Ydb_Coordination.DropNodeRequest{Path: node}, new(Ydb_Coordination.DropNodeResponse),
+		nil); err != nil {
 		t.Fatal(err)
 	}
 	<-s.Lost()
@@ -435,7 +451,8 @@ func TestWatch(t *testing.T) {
 func TestCallsAtOnce(t *testing.T) {
 	c, address := start(t)
 	holder := open(t, c, time.Minute)
-	if got, err := holder.Acquire(t.Context(), Acquisition{Name: "lock", Count: 1 << 63, Ephemeral: true}); !got || err != nil {
+	if got, err := holder.Acquire(t.Context(),
+		Acquisition{Name: "lock", Count: 1 << 63, Ephemeral: true}); !got || err != nil {
 		t.Fatal(got, err)
 	}
 	p := newProxy(t, address)
@@ -485,13 +502,16 @@ type manyServers struct {
 	Ydb_Discovery_V1.UnimplementedDiscoveryServiceServer
 }
 
-func (manyServers) ListEndpoints(context.Context, *Ydb_Discovery.ListEndpointsRequest) (*Ydb_Discovery.ListEndpointsResponse, error) {
+func (manyServers) ListEndpoints(context.Context,
+	*Ydb_Discovery.ListEndpointsRequest) (*Ydb_Discovery.ListEndpointsResponse, error) {
 	list := &Ydb_Discovery.ListEndpointsResult{}
 	for i := range uint32(2 * serversMax) {
-		list.Endpoints = append(list.Endpoints, &Ydb_Discovery.EndpointInfo{Address: "server", Port: 1 + i/2, Ssl: i%8 == 0})
+		list.Endpoints = append(list.Endpoints,
+			&Ydb_Discovery.EndpointInfo{Address: "server", Port: 1 + i/2, Ssl: i%8 == 0})
 	}
 	result, err := anypb.New(list)
-	return &Ydb_Discovery.ListEndpointsResponse{Operation: &Ydb_Operations.Operation{Ready: true, Status: Ydb.StatusIds_SUCCESS, Result: result}}, err
+	return &Ydb_Discovery.ListEndpointsResponse{Operation: &Ydb_Operations.Operation{Ready: true,
+		Status: Ydb.StatusIds_SUCCESS, Result: result}}, err
 }
 
 // Of the servers that discovery names a bounded number is learnt, each once and of the right kind, and all
@@ -529,8 +549,10 @@ func TestServersLearnt(t *testing.T) {
 // what the server sends by itself.
 func TestWhatProvesLife(t *testing.T) {
 	s := &Session{watches: map[uint64]chan struct{}{}, alive: time.Second}
-	a := &attachment{outbox: make(chan *toServer, outboxMost), cut: func(error) { t.Error("cut") }, pings: []ping{{id: 7, sent: 2 * time.Second}, {id: 8, sent: 5 * time.Second}}}
-	s.calls = []*call{{id: 20, sent: 3 * time.Second, reply: make(chan reply, 1)}, {id: 21, sent: 6 * time.Second, reply: make(chan reply, 1)}}
+	a := &attachment{outbox: make(chan *toServer, outboxMost), cut: func(error) { t.Error("cut") },
+		pings: []ping{{id: 7, sent: 2 * time.Second}, {id: 8, sent: 5 * time.Second}}}
+	s.calls = []*call{{id: 20, sent: 3 * time.Second, reply: make(chan reply, 1)},
+		{id: 21, sent: 6 * time.Second, reply: make(chan reply, 1)}}
 	pong := func(id uint64) *fromServer {
 		return &fromServer{Response: &Ydb_Coordination.SessionResponse_Pong{Pong: &Ydb_Coordination.SessionResponse_PingPong{Opaque: id}}}
 	}
@@ -539,14 +561,15 @@ func TestWhatProvesLife(t *testing.T) {
 		m    *fromServer
 		want time.Duration
 	}{
-		{"a ping of the server's", &fromServer{Response: &Ydb_Coordination.SessionResponse_Ping{Ping: &Ydb_Coordination.SessionResponse_PingPong{Opaque: 7}}}, time.Second},
+		{"a ping of the server's",
+			&fromServer{Response: &Ydb_Coordination.SessionResponse_Ping{Ping: &Ydb_Coordination.SessionResponse_PingPong{Opaque: 7}}}, time.Second},
 		{"a pong to nothing", pong(6), time.Second},
-		{"a change", &fromServer{Response: &Ydb_Coordination.SessionResponse_DescribeSemaphoreChanged_{DescribeSemaphoreChanged: &Ydb_Coordination.SessionResponse_DescribeSemaphoreChanged{ReqId: 20}}}, time.Second},
-		{"a pong", pong(7), 2 * time.Second},
-		{"a pending", &fromServer{Response: &Ydb_Coordination.SessionResponse_AcquireSemaphorePending_{AcquireSemaphorePending: &Ydb_Coordination.SessionResponse_AcquireSemaphorePending{ReqId: 20}}}, 3 * time.Second},
-		{"a later pong", pong(8), 5 * time.Second},
-		{"a result of before", &fromServer{Response: &Ydb_Coordination.SessionResponse_AcquireSemaphoreResult_{AcquireSemaphoreResult: &Ydb_Coordination.SessionResponse_AcquireSemaphoreResult{ReqId: 20}}}, 5 * time.Second},
-		{"a result", &fromServer{Response: &Ydb_Coordination.SessionResponse_ReleaseSemaphoreResult_{ReleaseSemaphoreResult: &Ydb_Coordination.SessionResponse_ReleaseSemaphoreResult{ReqId: 21}}}, 6 * time.Second},
+		{"a change",
+			&fromServer{Response: &Ydb_Coordination.SessionResponse_DescribeSemaphoreChanged_{DescribeSemaphoreChanged: &Ydb_Coordination.SessionResponse_DescribeSemaphoreChanged{ReqId: 20}}}, time.Second}, {"a pong", pong(7), 2 * time.Second},
+		{"a pending",
+			&fromServer{Response: &Ydb_Coordination.SessionResponse_AcquireSemaphorePending_{AcquireSemaphorePending: &Ydb_Coordination.SessionResponse_AcquireSemaphorePending{ReqId: 20}}}, 3 * time.Second}, {"a later pong", pong(8), 5 * time.Second},
+		{"a result of before",
+			&fromServer{Response: &Ydb_Coordination.SessionResponse_AcquireSemaphoreResult_{AcquireSemaphoreResult: &Ydb_Coordination.SessionResponse_AcquireSemaphoreResult{ReqId: 20}}}, 5 * time.Second}, {"a result", &fromServer{Response: &Ydb_Coordination.SessionResponse_ReleaseSemaphoreResult_{ReleaseSemaphoreResult: &Ydb_Coordination.SessionResponse_ReleaseSemaphoreResult{ReqId: 21}}}, 6 * time.Second},
 		{"a pong again", pong(8), 6 * time.Second},
 	} {
 		if err := s.handle(a, step.m); err != nil || s.alive != step.want {
@@ -560,7 +583,8 @@ func TestKept(t *testing.T) {
 	c, _ := start(t)
 	ctx := t.Context()
 	s := open(t, c, time.Minute)
-	if got, err := s.Acquire(ctx, Acquisition{Name: "lock", Count: 1 << 63, Ephemeral: true}); !got || err != nil {
+	if got, err := s.Acquire(ctx, Acquisition{Name: "lock", Count: 1 << 63, Ephemeral: true}); !got ||
+		err != nil {
 		t.Fatal(got, err)
 	}
 	s.Abandon()
@@ -579,8 +603,10 @@ func TestKept(t *testing.T) {
 		config SessionConfig
 		want   Ydb.StatusIds_StatusCode
 	}{
-		{SessionConfig{Node: node, Timeout: time.Minute, ID: s.ID(), Key: []byte("another")}, Ydb.StatusIds_BAD_SESSION},
-		{SessionConfig{Node: node, Timeout: time.Minute, ID: s.ID() + 1, Key: s.Key()}, Ydb.StatusIds_SESSION_EXPIRED},
+		{SessionConfig{Node: node, Timeout: time.Minute, ID: s.ID(), Key: []byte("another")},
+			Ydb.StatusIds_BAD_SESSION},
+		{SessionConfig{Node: node, Timeout: time.Minute, ID: s.ID() + 1, Key: s.Key()},
+			Ydb.StatusIds_SESSION_EXPIRED},
 	} {
 		_, err := c.Open(ctx, wrong.config)
 		wantStatus(t, err, wrong.want)
@@ -613,7 +639,8 @@ func TestPing(t *testing.T) {
 	waitFor(t, "the ping to be under way", func() bool {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		return s.stream != nil && slices.ContainsFunc(s.stream.pings, func(p ping) bool { return p.pong != nil })
+		return s.stream != nil && slices.ContainsFunc(s.stream.pings,
+			func(p ping) bool { return p.pong != nil })
 	})
 	p.cut()
 	if err := <-asked; !errors.Is(err, ErrInterrupted) {

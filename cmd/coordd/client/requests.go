@@ -92,7 +92,8 @@ func (s *Session) handle(a *attachment, m *fromServer) error {
 	case *Ydb_Coordination.SessionResponse_Ping:
 		a.send(&toServer{Request: &Ydb_Coordination.SessionRequest_Pong{Pong: &Ydb_Coordination.SessionRequest_PingPong{Opaque: arm.Ping.GetOpaque()}}})
 	case *Ydb_Coordination.SessionResponse_Pong:
-		if at := slices.IndexFunc(a.pings, func(p ping) bool { return p.id == arm.Pong.GetOpaque() }); at >= 0 {
+		if at := slices.IndexFunc(a.pings,
+			func(p ping) bool { return p.id == arm.Pong.GetOpaque() }); at >= 0 {
 			s.alive = max(s.alive, a.pings[at].sent)
 			for _, p := range a.pings[:at+1] {
 				if p.pong != nil {
@@ -212,7 +213,8 @@ func (s *Session) Acquire(ctx context.Context, what Acquisition) (acquired bool,
 			millis = uint64(max(what.Wait-(now()-begun), 0).Milliseconds())
 		}
 		return &toServer{Request: &Ydb_Coordination.SessionRequest_AcquireSemaphore_{AcquireSemaphore: &Ydb_Coordination.SessionRequest_AcquireSemaphore{
-			ReqId: id, Name: what.Name, Count: what.Count, TimeoutMillis: millis, Data: what.Data, Ephemeral: what.Ephemeral}}}
+			ReqId: id, Name: what.Name, Count: what.Count, TimeoutMillis: millis, Data: what.Data,
+			Ephemeral: what.Ephemeral}}}
 	}})
 	return m.GetAcquireSemaphoreResult().GetAcquired(), err
 }
@@ -262,10 +264,12 @@ type Description = Ydb_Coordination.SemaphoreDescription
 // Describe describes a semaphore. changed is closed at the next change, and also when nobody can tell of it
 // any more: it is a reason to describe anew, and no more than that. It is nil if the server watches nothing.
 // A session has one watch of a semaphore.
-func (s *Session) Describe(ctx context.Context, name string, wanted Wanted) (d *Description, changed <-chan struct{}, err error) {
+func (s *Session) Describe(ctx context.Context, name string, wanted Wanted) (d *Description,
+	changed <-chan struct{}, err error) {
 	c := &call{again: true, build: func(id uint64) *toServer {
 		return &toServer{Request: &Ydb_Coordination.SessionRequest_DescribeSemaphore_{DescribeSemaphore: &Ydb_Coordination.SessionRequest_DescribeSemaphore{
-			ReqId: id, Name: name, IncludeOwners: wanted.Owners, IncludeWaiters: wanted.Waiters, WatchData: wanted.WatchData, WatchOwners: wanted.WatchOwners}}}
+			ReqId: id, Name: name, IncludeOwners: wanted.Owners, IncludeWaiters: wanted.Waiters,
+			WatchData: wanted.WatchData, WatchOwners: wanted.WatchOwners}}}
 	}}
 	m, err := s.do(ctx, c)
 	if err != nil {

@@ -96,7 +96,8 @@ type attachment struct {
 type ping struct {
 	id   uint64
 	sent time.Duration
-	pong chan time.Duration // gets how long the answer took, and is closed if none can come any more; nil: nobody waits
+	// gets how long the answer took, and is closed if none can come any more; nil: nobody waits
+	pong chan time.Duration
 }
 
 const (
@@ -127,9 +128,11 @@ func (a *attachment) ping(id uint64, pong chan time.Duration) {
 // Open starts a session, or attaches to one that is there. It tries again while servers say that they cannot,
 // until ctx ends, and gives up at once where nobody is reached.
 func (c *Client) Open(ctx context.Context, config SessionConfig) (*Session, error) {
-	s := &Session{client: c, config: config, id: config.ID, key: config.Key, ended: make(chan struct{}), lost: make(chan struct{}), watches: make(map[uint64]chan struct{})}
+	s := &Session{client: c, config: config, id: config.ID, key: config.Key, ended: make(chan struct{}),
+		lost: make(chan struct{}), watches: make(map[uint64]chan struct{})}
 	if s.id != 0 {
-		s.attaches = uint64(time.Now().UnixMicro()) // above those of whoever had it before: they count from 1, or do as this
+		// above those of whoever had it before: they count from 1, or do as this
+		s.attaches = uint64(time.Now().UnixMicro())
 	} else {
 		s.key = make([]byte, keyBytes)
 		if _, err := rand.Read(s.key); err != nil {
@@ -171,7 +174,8 @@ type try struct {
 
 // passes reports whether what a server says as the answer to a start may be otherwise a little later.
 func passes(err error) bool {
-	return StatusOf(err) != Ydb.StatusIds_STATUS_CODE_UNSPECIFIED || status.Code(err) == codes.ResourceExhausted || status.Code(err) == codes.Unauthenticated
+	return StatusOf(err) != Ydb.StatusIds_STATUS_CODE_UNSPECIFIED ||
+		status.Code(err) == codes.ResourceExhausted || status.Code(err) == codes.Unauthenticated
 }
 
 // ID is its number within the node.
@@ -314,7 +318,8 @@ func (s *Session) judge(err error) error {
 		if !s.begun && s.id != 0 { // it was attached to by somebody whose clock is ahead
 			return lost
 		}
-		if strings.Contains(err.Error(), "key mismatch") { // the node was made anew, and the session is somebody else's
+		// the node was made anew, and the session is somebody else's
+		if strings.Contains(err.Error(), "key mismatch") {
 			return lost
 		}
 	}
@@ -349,9 +354,11 @@ func (s *Session) attend(life context.Context, address string, started func(firs
 	}
 	ctx, cut := context.WithCancelCause(life)
 	defer cut(nil)
-	patience := time.AfterFunc(min(attachMost, max(s.config.Timeout/silencesPerTimeout, 100*time.Millisecond)), func() { cut(errSilent) })
+	patience := time.AfterFunc(min(attachMost,
+		max(s.config.Timeout/silencesPerTimeout, 100*time.Millisecond)), func() { cut(errSilent) })
 	defer patience.Stop()
-	if s.client.config.Discover && s.attaches == 0 { // so that whoever has a session knows where else to go with it
+	// so that whoever has a session knows where else to go with it
+	if s.client.config.Discover && s.attaches == 0 {
 		s.discover(ctx, conn, s.config.Timeout/pingsPerTimeout)
 	}
 	with, err := s.client.With(ctx, conn)
@@ -365,8 +372,10 @@ func (s *Session) attend(life context.Context, address string, started func(firs
 	s.attaches++
 	sent := now()
 	if err := stream.Send(&toServer{Request: &Ydb_Coordination.SessionRequest_SessionStart_{SessionStart: &Ydb_Coordination.SessionRequest_SessionStart{
-		Path: s.config.Node, SessionId: s.id, TimeoutMillis: uint64(s.config.Timeout.Milliseconds()), Description: s.config.Description,
-		SeqNo: s.attaches, ProtectionKey: s.key}}}); err != nil && !errors.Is(err, io.EOF) { // what came instead is read below
+		Path: s.config.Node, SessionId: s.id, TimeoutMillis: uint64(s.config.Timeout.Milliseconds()),
+		Description: s.config.Description,
+		// what came instead is read below
+		SeqNo: s.attaches, ProtectionKey: s.key}}}); err != nil && !errors.Is(err, io.EOF) {
 		return s.cause(ctx, err)
 	}
 	answer, err := stream.Recv()

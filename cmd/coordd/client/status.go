@@ -61,5 +61,6 @@ var (
 	ErrLost = errors.New("the session is lost")
 	// ErrInterrupted is that the stream broke before an answer came: what was asked for may have been done or
 	// not. A request that can be repeated without harm never ends with it.
-	ErrInterrupted = errors.New("the connection was lost before the answer came: whether it was done is not known")
+	ErrInterrupted = errors.New(
+		"the connection was lost before the answer came: whether it was done is not known")
 )

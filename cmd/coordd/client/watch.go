@@ -29,13 +29,15 @@ type watcher struct {
 // Notices say only that it is time to look: they come once, may come without a change, and are gone with a
 // stream. Whoever is told of a change has described the semaphore anew, with the next notice asked for in the
 // same request, so that nothing is missed but what was there for a shorter time than a look takes.
-func (s *Session) Watch(ctx context.Context, name string, wanted Wanted, tell func(*Description) error) error {
+func (s *Session) Watch(ctx context.Context, name string, wanted Wanted,
+	tell func(*Description) error) error {
 	return (&watcher{name: name, wanted: wanted, tell: tell}).watch(ctx, s)
 }
 
 // Watch is Session.Watch with one session after the other, for whoever only looks. It gives up where no
 // session can be had for reasons that do not pass.
-func (c *Client) Watch(ctx context.Context, config SessionConfig, name string, wanted Wanted, tell func(*Description) error) error {
+func (c *Client) Watch(ctx context.Context, config SessionConfig, name string, wanted Wanted,
+	tell func(*Description) error) error {
 	w := &watcher{name: name, wanted: wanted, tell: tell}
 	for first := true; ; first = false {
 		s, err := c.Open(ctx, config)
@@ -47,7 +49,8 @@ func (c *Client) Watch(ctx context.Context, config SessionConfig, name string, w
 			if !errors.Is(err, ErrLost) {
 				return err
 			}
-		} else if refused := StatusOf(err); ctx.Err() != nil || first || refused == Ydb.StatusIds_NOT_FOUND || refused == Ydb.StatusIds_UNAUTHORIZED {
+		} else if refused := StatusOf(err); ctx.Err() != nil || first || refused == Ydb.StatusIds_NOT_FOUND ||
+			refused == Ydb.StatusIds_UNAUTHORIZED {
 			return err
 		}
 		select {

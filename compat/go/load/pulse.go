@@ -49,12 +49,13 @@ type watch struct {
 // watchOwn sets the watch.
 func (w *worker) watchOwn(ctx context.Context, s coordination.Session) error {
 	next := &watch{fired: make(chan struct{}, 1)}
-	_, err := s.DescribeSemaphore(ctx, w.own(), options.WithSemaphoreWatch(options.WatchData, func(options.SemaphoreWatchEvent) {
-		select {
-		case next.fired <- struct{}{}:
-		default:
-		}
-	}))
+	_, err := s.DescribeSemaphore(ctx, w.own(),
+		options.WithSemaphoreWatch(options.WatchData, func(options.SemaphoreWatchEvent) {
+			select {
+			case next.fired <- struct{}{}:
+			default:
+			}
+		}))
 	w.watch = next
 	return err
 }

@@ -49,7 +49,8 @@ type worker struct {
 var errSessionLost = errors.New("the session has ended")
 
 func newWorker(s settings, j *journal, name string, seed, number uint64) *worker {
-	w := &worker{settings: s, journal: j, name: name, way: &way{servers: s.servers, home: s.home}, random: rand.New(rand.NewPCG(seed, number))}
+	w := &worker{settings: s, journal: j, name: name, way: &way{servers: s.servers, home: s.home},
+		random: rand.New(rand.NewPCG(seed, number))}
 	w.pulse.timeout = s.sessionTimeout
 	return w
 }
@@ -79,29 +80,37 @@ func (w *worker) inSession(ctx context.Context, started func()) error {
 	w.pulse.reset()
 	connection := "grpc://" + w.servers[w.home] + "/local"
 	dialer := ydb.With(config.WithGrpcOptions(grpc.WithContextDialer(w.way.dial)))
-	db, err := ydb.Open(ctx, connection, ydb.WithBalancer(balancers.SingleConn()), dialer, ydb.WithTraceCoordination(trace.Coordination{
-		OnSessionReceive: func(trace.CoordinationSessionReceiveStartInfo) func(trace.CoordinationSessionReceiveDoneInfo) {
-			return func(info trace.CoordinationSessionReceiveDoneInfo) {
-				// A Failure is no sign that the session lives.
-				if _, failure := info.Response.GetResponse().(*Ydb_Coordination.SessionResponse_Failure_); info.Error == nil && !failure {
-					w.pulse.beat()
+	db, err := ydb.Open(ctx, connection, ydb.WithBalancer(balancers.SingleConn()), dialer,
+		ydb.WithTraceCoordination(trace.Coordination{
+			OnSessionReceive: func(
+				trace.CoordinationSessionReceiveStartInfo) func(trace.CoordinationSessionReceiveDoneInfo) {
+				return func(info trace.CoordinationSessionReceiveDoneInfo) {
+					// A Failure is no sign that the session lives.
+					if _, failure := info.Response.GetResponse().(*Ydb_Coordination.SessionResponse_Failure_); info.Error == nil && !failure {
+						w.pulse.beat()
+					}
 				}
-			}
-		},
-		OnSessionStarted: func(info trace.CoordinationSessionStartedInfo) {
-			w.session.Store(info.SessionID)
-			w.journal.write(event{Kind: attached, Worker: w.name, Session: info.SessionID, Server: w.way.server()})
-		},
-		OnSessionStartTimeout: func(trace.CoordinationSessionStartTimeoutInfo) { w.way.leave() },
-		OnSessionServerExpire: func(trace.CoordinationSessionServerExpireInfo) {
-			w.journal.write(event{Kind: expired, Worker: w.name, Session: w.session.Load(), Silence: w.pulse.silence().Nanoseconds()})
-			once.Do(func() { close(lost) })
-		},
-		OnSessionClientTimeout: func(trace.CoordinationSessionClientTimeoutInfo) { once.Do(func() { close(lost) }) },
-		OnSessionReceiveUnexpected: func(info trace.CoordinationSessionReceiveUnexpectedInfo) {
-			w.journal.write(event{Kind: problem, Worker: w.name, Text: fmt.Sprintf("message that answers no request: %v", info.Response)})
-		},
-	}))
+			},
+			OnSessionStarted: func(info trace.CoordinationSessionStartedInfo) {
+				w.session.Store(info.SessionID)
+				w.journal.write(event{Kind: attached, Worker: w.name, Session: info.SessionID,
+					Server: w.way.server()})
+			},
+			OnSessionStartTimeout: func(trace.CoordinationSessionStartTimeoutInfo) { w.way.leave() },
+			OnSessionServerExpire: func(trace.CoordinationSessionServerExpireInfo) {
+				w.journal.write(event{Kind: expired, Worker: w.name, Session: w.session.Load(),
+					Silence: w.pulse.silence().Nanoseconds()})
+				once.Do(func() { close(lost) })
+			},
+			OnSessionClientTimeout: func(
+				trace.CoordinationSessionClientTimeoutInfo) {
+				once.Do(func() { close(lost) })
+			},
+			OnSessionReceiveUnexpected: func(info trace.CoordinationSessionReceiveUnexpectedInfo) {
+				w.journal.write(event{Kind: problem, Worker: w.name,
+					Text: fmt.Sprintf("message that answers no request: %v", info.Response)})
+			},
+		}))
 	if err != nil {
 		return w.notNow(ctx, err)
 	}
@@ -215,7 +224,8 @@ func (w *worker) step(working context.Context, s coordination.Session) error {
 }
 
 // hold takes something, learns its order id, keeps it for a moment and gives it back.
-func (w *worker) hold(ctx context.Context, s coordination.Session, name string, opts ...options.AcquireSemaphoreOption) error {
+func (w *worker) hold(ctx context.Context, s coordination.Session, name string,
+	opts ...options.AcquireSemaphoreOption) error {
 	count := uint64(1)
 	if len(opts) > 0 {
 		count = coordination.Exclusive
@@ -253,7 +263,8 @@ func (w *worker) hold(ctx context.Context, s coordination.Session, name string, 
 // update writes the next number and reads it back.
 func (w *worker) update(ctx context.Context, s coordination.Session) error {
 	w.value++
-	if err := s.UpdateSemaphore(ctx, w.own(), options.WithUpdateData([]byte(strconv.FormatUint(w.value, 10)))); err != nil {
+	if err := s.UpdateSemaphore(ctx, w.own(),
+		options.WithUpdateData([]byte(strconv.FormatUint(w.value, 10)))); err != nil {
 		return err
 	}
 	w.tell(s, event{Kind: updated, Name: w.own(), Value: w.value})

@@ -34,7 +34,8 @@ func takeTheLock(t *testing.T, db *ydb.Driver) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := session.AcquireSemaphore(ctx, "my-lock", coordination.Exclusive, options.WithEphemeral(true)); err != nil {
+	if _, err := session.AcquireSemaphore(ctx, "my-lock", coordination.Exclusive,
+		options.WithEphemeral(true)); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -33,7 +33,8 @@ func TestForgottenCheck(t *testing.T) {
 	}
 	dir := t.TempDir()
 	forgetful, overlay := filepath.Join(dir, "scheduler.go"), filepath.Join(dir, "overlay.json")
-	program := filepath.Join(cmp.Or(os.Getenv("COORDD_BUILT"), dir), "forgetful.test") // which keeps it for the next time
+	// which keeps it for the next time
+	program := filepath.Join(cmp.Or(os.Getenv("COORDD_BUILT"), dir), "forgetful.test")
 	original, err := filepath.Abs(source)
 	if err != nil {
 		t.Fatal(err)
@@ -44,7 +45,8 @@ func TestForgottenCheck(t *testing.T) {
 	}
 	write(t, overlay, replace)
 	write(t, forgetful, bytes.Replace(text, []byte(check), nil, 1))
-	args := append([]string{"test", "-c", "-vet=off", "-ldflags=-s -w", "-overlay", overlay, "-o", program}, builtWith()...)
+	args := append([]string{"test", "-c", "-vet=off", "-ldflags=-s -w", "-overlay", overlay, "-o", program},
+		builtWith()...)
 	run := func(name string, args ...string) (string, error) {
 		out, err := exec.CommandContext(t.Context(), name, args...).CombinedOutput()
 		return string(out), err

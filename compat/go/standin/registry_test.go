@@ -46,7 +46,8 @@ func newMarket(t *testing.T, s *standin.Server, timeout time.Duration) *market {
 
 // start has somebody use the registry until the end of the test.
 func (m *market) start(db *ydb.Driver, use func(*registry.Registry) error) {
-	r := &registry.Registry{Sessions: sessions.Keeper{DB: db, Node: services, Create: true, Timeout: m.timeout}}
+	r := &registry.Registry{Sessions: sessions.Keeper{DB: db, Node: services, Create: true,
+		Timeout: m.timeout}}
 	m.running.Go(func() {
 		if err := use(r); !errors.Is(err, context.Canceled) {
 			m.t.Errorf("%v", err)
@@ -133,8 +134,9 @@ func TestDeadServiceIsGone(t *testing.T) {
 // TestRegistryThroughFaults: whatever happens, all services are seen in the end. Where nobody lost anything,
 // none is ever missing.
 func TestRegistryThroughFaults(t *testing.T) {
-	missing := map[string]bool{"expire-session": true, "drop-streams how=silence": true, "drop-streams how=black-hole": true,
-		"drop-node": true, "restart empty=true": true, "partition": true, "fail-next describe": true}
+	missing := map[string]bool{"expire-session": true, "drop-streams how=silence": true,
+		"drop-streams how=black-hole": true, "drop-node": true, "restart empty=true": true, "partition": true,
+		"fail-next describe": true}
 	for _, tr := range trials {
 		t.Run(tr.name(), func(t *testing.T) {
 			t.Parallel()

@@ -171,7 +171,8 @@ func TestSchedulerThroughFaults(t *testing.T) {
 			if tr.late != nil {
 				tr.late(c.s, jobs, c.s.AwaitOwners(jobs, "leader", 1)[0].Session)
 			}
-			if tr.fault == "drop-node" || tr.fault == "restart empty=true" { // and with it the tokens: they end, so that people can see to it
+			// and with it the tokens: they end, so that people can see to it
+			if tr.fault == "drop-node" || tr.fault == "restart empty=true" {
 				for range 2 {
 					if err := <-c.ended; !errors.Is(err, sessions.ErrNoNode) {
 						t.Error(err)
@@ -182,7 +183,8 @@ func TestSchedulerThroughFaults(t *testing.T) {
 			after := c.works(tr.fault != "partition")
 			// The first run may be for a tick that the leader had taken, and confirmed its lead for, before
 			// the fault.
-			for late := time.Now().Add(patience); tr.fault == "expire-session" && after == before && time.Now().Before(late); {
+			for late := time.Now().Add(patience); tr.fault == "expire-session" && after == before &&
+				time.Now().Before(late); {
 				after = c.works(tr.fault != "partition")
 			}
 			c.tick(before.scheduler) // who may not have noticed

@@ -26,7 +26,8 @@ const patience = time.Minute
 // begin is a stand-in, and the SDK's session and lock on it.
 func begin(t *testing.T, opts ...standin.Option) (*standin.Server, coordination.Session, coordination.Lease) {
 	t.Helper()
-	s := standin.Start(t, append([]standin.Option{standin.Patience(patience), standin.PongPatience(patience)}, opts...)...)
+	s := standin.Start(t, append([]standin.Option{standin.Patience(patience), standin.PongPatience(patience)},
+		opts...)...)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	db, err := ydb.Open(ctx, s.ConnectionString())
@@ -77,8 +78,10 @@ func TestTenMinutesWithTheSDK(t *testing.T) {
 		s.AwaitOwners(node, "lock", 0)
 	}
 	t.Logf("%d sessions have timed out in %v, which took %v", expired, s.Elapsed(), time.Since(begun))
-	if owner := s.AwaitOwners(node, "kept", 1)[0]; owner.Session != mine || session.SessionID() != mine || session.Context().Err() != nil {
-		t.Errorf("session %d has the lock; that of the SDK is %d, and was %d: %v", owner.Session, session.SessionID(), mine, session.Context().Err())
+	if owner := s.AwaitOwners(node, "kept", 1)[0]; owner.Session != mine || session.SessionID() != mine ||
+		session.Context().Err() != nil {
+		t.Errorf("session %d has the lock; that of the SDK is %d, and was %d: %v", owner.Session,
+			session.SessionID(), mine, session.Context().Err())
 	}
 	if err := lease.Release(); err != nil {
 		t.Error(err)
@@ -108,8 +111,10 @@ func dieHolding(t *testing.T, conn *grpc.ClientConn) (session uint64) {
 	}
 	_ = stream.Send(&Ydb_Coordination.SessionRequest{Request: &Ydb_Coordination.SessionRequest_SessionStart_{
 		SessionStart: &Ydb_Coordination.SessionRequest_SessionStart{Path: node, TimeoutMillis: 5000}}})
-	_ = stream.Send(&Ydb_Coordination.SessionRequest{Request: &Ydb_Coordination.SessionRequest_AcquireSemaphore_{
-		AcquireSemaphore: &Ydb_Coordination.SessionRequest_AcquireSemaphore{ReqId: 1, Name: "lock", Count: math.MaxUint64, Ephemeral: true}}})
+	_ = stream.Send(
+		&Ydb_Coordination.SessionRequest{Request: &Ydb_Coordination.SessionRequest_AcquireSemaphore_{
+			AcquireSemaphore: &Ydb_Coordination.SessionRequest_AcquireSemaphore{ReqId: 1, Name: "lock",
+				Count: math.MaxUint64, Ephemeral: true}}})
 	for {
 		m, err := stream.Recv()
 		if err != nil {
@@ -146,7 +151,8 @@ func TestRestartWithTheSDK(t *testing.T) {
 
 // TestUserOfTheSDK logs in.
 func TestUserOfTheSDK(t *testing.T) {
-	s := standin.Start(t, standin.TLS(), standin.Users(standin.User{Name: "root", Password: "1234", Administrator: true}))
+	s := standin.Start(t, standin.TLS(), standin.Users(standin.User{Name: "root", Password: "1234",
+		Administrator: true}))
 	db, err := ydb.Open(t.Context(), s.ConnectionString(), ydb.WithStaticCredentials("root", "1234"),
 		ydb.WithCertificatesFromFile(s.CertificateAuthority()))
 	if err != nil {

@@ -58,13 +58,16 @@ var trials = []trial{
 		s.DelayNext(faults.Acquire, 2, 50*time.Millisecond)
 		s.DelayNext(faults.Describe, 2, 50*time.Millisecond)
 	}},
-	{fault: "answer-lost", detail: "acquire", early: func(s *standin.Server) { s.AnswerLost(faults.Acquire, 1) }},
-	{fault: "answer-lost", detail: "create", early: func(s *standin.Server) { s.AnswerLost(faults.Create, 1) }},
-	{fault: "answer-lost", detail: "describe", late: each(func(s *standin.Server, node string, victim uint64) {
-		f := faults.Filter{Node: node, Session: victim}
-		s.AnswerLost(faults.Describe, 1, faults.Where(f))
-		s.SpuriousNotice(f, "")
-	})},
+	{fault: "answer-lost", detail: "acquire",
+		early: func(s *standin.Server) { s.AnswerLost(faults.Acquire, 1) }},
+	{fault: "answer-lost", detail: "create", early: func(s *standin.Server) {
+		s.AnswerLost(faults.Create, 1)
+	}}, {fault: "answer-lost", detail: "describe",
+		late: each(func(s *standin.Server, node string, victim uint64) {
+			f := faults.Filter{Node: node, Session: victim}
+			s.AnswerLost(faults.Describe, 1, faults.Where(f))
+			s.SpuriousNotice(f, "")
+		})},
 	{fault: "repeat-next", early: func(s *standin.Server) { s.RepeatNext(faults.Acquire, 1) }},
 	{fault: "drop-streams how=clean", late: dropping(faults.Clean)},
 	{fault: "drop-streams how=reset", late: dropping(faults.Reset)},
@@ -75,10 +78,12 @@ var trials = []trial{
 	}},
 	{fault: "detach-session", late: each((*standin.Server).DetachSession)},
 	{fault: "expire-session", timeout: brief, late: each((*standin.Server).ExpireSession)},
-	{fault: "lose-leader", detail: "of one", late: every(func(s *standin.Server) { s.LoseLeader(50 * time.Millisecond) })},
+	{fault: "lose-leader", detail: "of one",
+		late: every(func(s *standin.Server) { s.LoseLeader(50 * time.Millisecond) })},
 	{fault: "restart", late: every((*standin.Server).Restart)},
 	{fault: "restart empty=true", timeout: brief, late: every((*standin.Server).RestartEmpty)},
-	{fault: "drop-node", timeout: brief, late: func(s *standin.Server, node string, _ ...uint64) { s.DropNode(node) }},
+	{fault: "drop-node", timeout: brief,
+		late: func(s *standin.Server, node string, _ ...uint64) { s.DropNode(node) }},
 	{fault: "lose-leader", detail: "of several", several: true, late: every(func(s *standin.Server) {
 		s.LoseLeader(time.Second)
 	})},
@@ -87,7 +92,9 @@ var trials = []trial{
 		s.Partition(1, 3)
 	})},
 	{fault: "full-disk", several: true, late: every(func(s *standin.Server) { s.FullDisk(1, true) })},
-	{fault: "slow-disk", several: true, late: every(func(s *standin.Server) { s.SlowDisk(1, 20*time.Millisecond) })},
+	{fault: "slow-disk", several: true, late: every(func(s *standin.Server) {
+		s.SlowDisk(1, 20*time.Millisecond)
+	})},
 }
 
 // failing has one request fail.
@@ -164,7 +171,8 @@ func (tr *trial) begin(t *testing.T) *standin.Server {
 		t.Cleanup(several.Unlock)
 		if several.Server == nil {
 			var err error
-			several.Server, err = standin.Run(context.Background(), standin.Servers(3), standin.Patience(patience))
+			several.Server, err = standin.Run(context.Background(), standin.Servers(3),
+				standin.Patience(patience))
 			if err != nil {
 				t.Fatal(err)
 			}

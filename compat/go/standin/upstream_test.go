@@ -12,10 +12,10 @@ import (
 // versions that the stand-in makes of them.
 func TestOfTheSDKAtRaisedVersions(t *testing.T) {
 	s := standin.Start(t)
-	command := exec.CommandContext(t.Context(), "go", "test", "-count=1", "-tags", "integration", "-run", "^TestCoordination", "-v",
-		"github.com/ydb-platform/ydb-go-sdk/v3/tests/integration")
-	command.Env = append(os.Environ(), "GOFLAGS=-mod=readonly", "GOWORK=off", "YDB_CONNECTION_STRING="+s.ConnectionString(),
-		"YDB_ACCESS_TOKEN_CREDENTIALS=")
+	command := exec.CommandContext(t.Context(), "go", "test", "-count=1", "-tags", "integration", "-run",
+		"^TestCoordination", "-v", "github.com/ydb-platform/ydb-go-sdk/v3/tests/integration")
+	command.Env = append(os.Environ(), "GOFLAGS=-mod=readonly", "GOWORK=off",
+		"YDB_CONNECTION_STRING="+s.ConnectionString(), "YDB_ACCESS_TOKEN_CREDENTIALS=")
 	out, err := command.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s\n%s", err, out, s.Dump())

@@ -18,7 +18,8 @@ var update = flag.Bool("update", false, "write testdata/raised.txt anew")
 // not in it keeps its version.
 func TestRaisedVersions(t *testing.T) {
 	before, names := linked(t, filepath.Join("testdata", "alone"), "github.com/ydb-platform/ydb-go-sdk/v3")
-	after, _ := linked(t, ".", "github.com/ydb-platform/ydb-go-sdk/v3", "github.com/coordd/coordd/server/standin")
+	after, _ := linked(t, ".", "github.com/ydb-platform/ydb-go-sdk/v3",
+		"github.com/coordd/coordd/server/standin")
 	var raised strings.Builder
 	for _, name := range names {
 		if after[name] != before[name] {

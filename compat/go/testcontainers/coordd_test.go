@@ -59,7 +59,8 @@ func startCoordd(ctx context.Context, t *testing.T) (connectionString, orders st
 // order has something go wrong; docs/faults.md lists what.
 func order(ctx context.Context, t *testing.T, orders, json string) {
 	t.Helper()
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, orders+"/faults", strings.NewReader(json))
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, orders+"/faults",
+		strings.NewReader(json))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,9 +96,11 @@ func TestInContainer(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := session.AcquireSemaphore(ctx, "lock", coordination.Exclusive, options.WithEphemeral(true)); err != nil {
+		if _, err := session.AcquireSemaphore(ctx, "lock", coordination.Exclusive,
+			options.WithEphemeral(true)); err != nil {
 			t.Fatal(err)
 		}
-		order(ctx, t, orders, fmt.Sprintf(`{"do":"expire-session","node":"/local/locks","session":"%d"}`, session.SessionID()))
+		order(ctx, t, orders, fmt.Sprintf(`{"do":"expire-session","node":"/local/locks","session":"%d"}`,
+			session.SessionID()))
 	}
 }

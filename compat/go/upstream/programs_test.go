@@ -66,7 +66,8 @@ func runProgram(t *testing.T, program string, environment []string) (int, error)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	run := exec.CommandContext(ctx, program)
-	run.Env = append(slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "YDB_") }), environment...)
+	run.Env = append(slices.DeleteFunc(os.Environ(),
+		func(v string) bool { return strings.HasPrefix(v, "YDB_") }), environment...)
 	var stderr strings.Builder
 	run.Stderr = &stderr
 	out, err := run.Output()

@@ -39,7 +39,8 @@ func startWays(t *testing.T) []way {
 	}
 	// The user that TestStaticCredentials logs in as.
 	users := []string{"--initial-admin=root", "--initial-admin-password-file", write("password", "1234\n")}
-	authenticated := append([]string{"--auth=required", "--token-file", write("tokens", "token-of-root root\n")}, users...)
+	authenticated := append([]string{"--auth=required", "--token-file",
+		write("tokens", "token-of-root root\n")}, users...)
 	certificates := filepath.Join(directory, "certificates")
 	if out, err := exec.Command(coordd(t), "cert", "--dir", certificates).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
@@ -47,15 +48,17 @@ func startWays(t *testing.T) []way {
 
 	plain := start(t, append([]string{"--in-memory", "--listen=127.0.0.1:0"}, users...)...)
 	secure := start(t, append([]string{"--in-memory", "--listen=127.0.0.1:0", "--listen-tls=127.0.0.1:0",
-		"--tls-cert", filepath.Join(certificates, "cert.pem"), "--tls-key", filepath.Join(certificates, "key.pem")}, users...)...)
+		"--tls-cert", filepath.Join(certificates, "cert.pem"), "--tls-key",
+		filepath.Join(certificates, "key.pem")}, users...)...)
 	guarded := start(t, append([]string{"--in-memory", "--listen=127.0.0.1:0"}, authenticated...)...)
 	guardedTurn, clusterTurn := new(sync.Mutex), new(sync.Mutex)
 	ways := []way{
 		{"plain", "plain", []string{connectBy + plain.grpc}, new(sync.Mutex)},
 		{"tls", "tls", []string{connectBy + secure.grpcs, "YDB_CONNECTION_STRING_SECURE=" + secure.grpcs,
 			"YDB_SSL_ROOT_CERTIFICATES_FILE=" + filepath.Join(certificates, "ca.pem")}, new(sync.Mutex)},
-		{"user", "user", []string{connectBy + strings.Replace(guarded.grpc, "grpc://", "grpc://root:1234@", 1)}, guardedTurn},
-		{"token", "token", []string{connectBy + guarded.grpc, "YDB_ACCESS_TOKEN_CREDENTIALS=token-of-root"}, guardedTurn},
+		{"user", "user", []string{connectBy + strings.Replace(guarded.grpc, "grpc://", "grpc://root:1234@",
+			1)}, guardedTurn}, {"token", "token",
+			[]string{connectBy + guarded.grpc, "YDB_ACCESS_TOKEN_CREDENTIALS=token-of-root"}, guardedTurn},
 	}
 	for name, s := range startCluster(t, directory, users) {
 		ways = append(ways, way{"servers", name + " of three", []string{connectBy + s.grpc}, clusterTurn})
@@ -74,8 +77,9 @@ func startCluster(t *testing.T, directory string, users []string) iter.Seq2[stri
 	servers := make([]*server, len(names))
 	for i, name := range names {
 		_, peer, _ := strings.Cut(members[i], "=")
-		servers[i] = launch(t, append([]string{"--name", name, "--listen=127.0.0.1:0", "--listen-peer", peer, "--insecure-peers",
-			"--initial-cluster", strings.Join(members, ","), "--data-dir", filepath.Join(directory, name)}, users...)...)
+		servers[i] = launch(t, append([]string{"--name", name, "--listen=127.0.0.1:0", "--listen-peer", peer,
+			"--insecure-peers", "--initial-cluster", strings.Join(members, ","), "--data-dir",
+			filepath.Join(directory, name)}, users...)...)
 	}
 	return func(yield func(string, *server) bool) {
 		for i, name := range names {
@@ -173,7 +177,8 @@ func testsOf(file *ast.File) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for _, d := range file.Decls {
 			f, ok := d.(*ast.FuncDecl)
-			if ok && f.Recv == nil && strings.HasPrefix(f.Name.Name, "Test") && f.Name.Name != "TestMain" && !yield(f.Name.Name) {
+			if ok && f.Recv == nil && strings.HasPrefix(f.Name.Name, "Test") && f.Name.Name != "TestMain" &&
+				!yield(f.Name.Name) {
 				return
 			}
 		}

@@ -62,7 +62,8 @@ var elsewhere = []struct{ files, reason string }{
 	{"basic_example_*", "tables"},
 	{"database_sql_*", "tables, by database/sql"},
 	{"decimal*", "queries"},
-	{"driver_test.go", "TestDriver needs tables; TestZeroDialTimeout and TestClusterDiscoveryRetry need no server"},
+	{"driver_test.go",
+		"TestDriver needs tables; TestZeroDialTimeout and TestClusterDiscoveryRetry need no server"},
 	{"hint_session_balancer*", "query sessions"},
 	{"kv_*", "tables"},
 	{"metrics_registry*", "query sessions"},
@@ -159,7 +160,8 @@ func leftOut(file string) string {
 func compileSuite(t *testing.T) string {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "integration.test")
-	compile := exec.Command("go", "test", "-c", "-vet=off", "-ldflags=-s -w", "-tags", "integration", "-o", program, suite)
+	compile := exec.Command("go", "test", "-c", "-vet=off", "-ldflags=-s -w", "-tags", "integration", "-o",
+		program, suite)
 	compile.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := compile.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %v\n%s", compile, err, out)
@@ -190,9 +192,11 @@ func runUpstream(t *testing.T, program, name, part string, environment []string)
 	if part != "" {
 		pattern, said = pattern+"/^"+regexp.QuoteMeta(part)+"$", "--- PASS: "+name+"/"+part+" ("
 	}
-	run := exec.CommandContext(ctx, program, "-test.v", "-test.run", pattern, "-test.timeout", patience.String())
+	run := exec.CommandContext(ctx, program, "-test.v", "-test.run", pattern, "-test.timeout",
+		patience.String())
 	run.Dir = t.TempDir()
-	run.Env = append(slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "YDB_") }), environment...)
+	run.Env = append(slices.DeleteFunc(os.Environ(),
+		func(v string) bool { return strings.HasPrefix(v, "YDB_") }), environment...)
 	out, err := run.CombinedOutput()
 	if err == nil && !bytes.Contains(out, []byte(said)) {
 		err = errors.New("it has not run")

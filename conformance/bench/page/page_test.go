@@ -40,12 +40,14 @@ func TestTargets(t *testing.T) {
 
 func TestNumber(t *testing.T) {
 	t.Parallel()
-	for v, want := range map[float64]string{1234567: "1,234,567", 1000: "1,000", 999.4: "999", 12.34: "12.3", 1.234: "1.23", 0.012: "0.012", 0: "0.000"} {
+	for v, want := range map[float64]string{1234567: "1,234,567", 1000: "1,000", 999.4: "999", 12.34: "12.3",
+		1.234: "1.23", 0.012: "0.012", 0: "0.000"} {
 		if got := Number(v); got != want {
 			t.Errorf("%v is %q, want %q", v, got, want)
 		}
 	}
-	for n, want := range map[int]string{0: "0", 12: "12", 999: "999", 1000: "1,000", 123456: "123,456", 1234567: "1,234,567"} {
+	for n, want := range map[int]string{0: "0", 12: "12", 999: "999", 1000: "1,000", 123456: "123,456",
+		1234567: "1,234,567"} {
 		if got := Count(n); got != want {
 			t.Errorf("%d is %q, want %q", n, got, want)
 		}

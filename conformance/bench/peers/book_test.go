@@ -21,10 +21,12 @@ func TestBook(t *testing.T) {
 	if _, measured := b.ratio(c, ours, redisOf); measured {
 		t.Error("there is a ratio to what was not measured")
 	}
-	if got, want := b.table(), "| W1 lock+unlock | 64 | pairs/s | 1,000 | 500 | not measured |\n"; !strings.HasSuffix(got, want) {
+	if got, want := b.table(),
+		"| W1 lock+unlock | 64 | pairs/s | 1,000 | 500 | not measured |\n"; !strings.HasSuffix(got, want) {
 		t.Errorf("%q, want %q in the end", got, want)
 	}
-	if got, want := b.runs(), "W1 lock+unlock, 64, pairs/s, coordd, raw: 1,000 3,000 200\nW1 lock+unlock, 64, pairs/s, etcd: 500 1,000 200\n"; got != want {
+	if got, want := b.runs(),
+		"W1 lock+unlock, 64, pairs/s, coordd, raw: 1,000 3,000 200\nW1 lock+unlock, 64, pairs/s, etcd: 500 1,000 200\n"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 }

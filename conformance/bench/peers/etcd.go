@@ -13,10 +13,12 @@ import (
 	"github.com/coordd/coordd/conformance/load"
 )
 
-var etcdClient = &client{locks: etcdLocks, watch: etcdWatch, group: etcdGroup, idle: etcdIdle, hold: etcdHold, roam: etcdRoam, fill: etcdFill}
+var etcdClient = &client{locks: etcdLocks, watch: etcdWatch, group: etcdGroup, idle: etcdIdle, hold: etcdHold,
+	roam: etcdRoam, fill: etcdFill}
 
 func dialEtcd(addresses []string, options ...grpc.DialOption) (*clientv3.Client, error) {
-	return clientv3.New(clientv3.Config{Endpoints: addresses, DialTimeout: 5 * time.Second, Logger: zap.NewNop(), DialOptions: options})
+	return clientv3.New(clientv3.Config{Endpoints: addresses, DialTimeout: 5 * time.Second,
+		Logger: zap.NewNop(), DialOptions: options})
 }
 
 func etcdOnce(ctx context.Context, address string) error {
@@ -53,7 +55,8 @@ func etcdClients(address string, n int) ([]*clientv3.Client, func(), error) {
 }
 
 // etcdSessions opens sessions, each a lease of its own that is kept alive.
-func etcdSessions(ctx context.Context, address string, n int, timeout time.Duration) ([]*concurrency.Session, func(), error) {
+func etcdSessions(ctx context.Context, address string, n int, timeout time.Duration) ([]*concurrency.Session,
+	func(), error) {
 	clients, end, err := etcdClients(address, n)
 	if err != nil {
 		return nil, nil, err
@@ -61,7 +64,8 @@ func etcdSessions(ctx context.Context, address string, n int, timeout time.Durat
 	sessions := make([]*concurrency.Session, n)
 	err = load.Together(clients, func(first int, c *clientv3.Client) error {
 		for i := first; i < n; i += len(clients) {
-			s, err := concurrency.NewSession(c, concurrency.WithTTL(int(timeout.Seconds())), concurrency.WithContext(ctx))
+			s, err := concurrency.NewSession(c, concurrency.WithTTL(int(timeout.Seconds())),
+				concurrency.WithContext(ctx))
 			if err != nil {
 				return err
 			}
@@ -128,7 +132,9 @@ func etcdWatch(ctx context.Context, address string, n int) (*watching, error) {
 		}
 		return answer.Err()
 	}
-	if err := load.Together(watches, func(i int, _ clientv3.WatchChan) error { return heard(i) }); err != nil { // created
+	// created
+	if err := load.Together(watches,
+		func(i int, _ clientv3.WatchChan) error { return heard(i) }); err != nil {
 		cancel()
 		end()
 		return nil, err
@@ -147,7 +153,8 @@ func etcdGroup(ctx context.Context, address string, members, listers int) (*list
 	}
 	const prefix = "/group/"
 	err = load.Together(sessions, func(i int, s *concurrency.Session) error {
-		_, err := s.Client().Put(ctx, fmt.Sprintf("%s%06d", prefix, i), string(make([]byte, memberBytes)), clientv3.WithLease(s.Lease()))
+		_, err := s.Client().Put(ctx, fmt.Sprintf("%s%06d", prefix, i), string(make([]byte, memberBytes)),
+			clientv3.WithLease(s.Lease()))
 		return err
 	})
 	if err != nil {
@@ -232,7 +239,8 @@ func etcdRoam(ctx context.Context, addresses []string, first int) (*roaming, err
 	if err != nil {
 		return nil, err
 	}
-	session, err := concurrency.NewSession(c, concurrency.WithTTL(int(busySession.Seconds())), concurrency.WithContext(ctx))
+	session, err := concurrency.NewSession(c, concurrency.WithTTL(int(busySession.Seconds())),
+		concurrency.WithContext(ctx))
 	if err != nil {
 		return nil, err
 	}

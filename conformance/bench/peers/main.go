@@ -37,12 +37,15 @@ func main() {
 	jars := flag.String("zookeeper", "/usr/share/java", "where ZooKeeper's jars are")
 	flag.IntVar(&b.runs, "runs", 3, "rounds; the median counts")
 	seconds := flag.Float64("seconds", 1.5, "length of a turn")
-	idleSeconds := flag.Float64("idle-seconds", 10, "how long idle sessions are measured, and left alone before")
+	idleSeconds := flag.Float64("idle-seconds", 10,
+		"how long idle sessions are measured, and left alone before")
 	flag.IntVar(&b.idle, "idle", 10_000, "idle sessions of W4")
 	flag.IntVar(&b.rows, "rows", 1_000_000, "semaphores, keys or znodes of W8")
-	only := flag.String("only", "", "measure only these, such as W1,W2,W1x3 (W1 on three servers); default: all")
+	only := flag.String("only", "",
+		"measure only these, such as W1,W2,W1x3 (W1 on three servers); default: all")
 	peers := flag.String("peers", "", "compare only with these, such as etcd,Redis; default: all")
-	dir := flag.String("dir", "", "where the servers keep their data: a directory on the disk to measure (default: a new one here)")
+	dir := flag.String("dir", "",
+		"where the servers keep their data: a directory on the disk to measure (default: a new one here)")
 	file := flag.String("page", "", "write the tables into this page, between its marks peers and targets")
 	be := flag.String("be", "", "be this server: stub or echo")
 	address := flag.String("listen", "", "with -be: the address")
@@ -72,7 +75,8 @@ func main() {
 			}
 		}
 		b.dir = *dir
-		return b.run(ctx, selection(*only), selection(*peers), newEtcd(*etcdBinary), newZooKeeper(*java, *jars), newRedis(*redisBinary), *file)
+		return b.run(ctx, selection(*only), selection(*peers), newEtcd(*etcdBinary),
+			newZooKeeper(*java, *jars), newRedis(*redisBinary), *file)
 	}()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "peers:", err)
@@ -111,7 +115,8 @@ func serve(what, address string) error {
 	return servers[what]().Serve(listener)
 }
 
-func (b *bench) run(ctx context.Context, wanted, compared func(string) bool, etcdServer, zooServer, redisServer *product, file string) error {
+func (b *bench) run(ctx context.Context, wanted, compared func(string) bool, etcdServer, zooServer,
+	redisServer *product, file string) error {
 	began, loadBefore := time.Now(), machine.Load()
 	own := newCoordd(b.coordd)
 	if own.absent != "" {
@@ -205,7 +210,9 @@ func (b *bench) singles(ctx context.Context, wanted func(string) bool, present [
 		{"W3", func() { b.measureWatch(ctx, all, watchers) }},
 		{"W5", func() { b.measureList(ctx, all, members) }},
 		{"W6", func() {
-			b.measureCut(ctx, slices.DeleteFunc(slices.Clone(all), func(c *contestant) bool { return c.name == bare })) // the stub knows no timeouts
+			// the stub knows no timeouts
+			b.measureCut(ctx, slices.DeleteFunc(slices.Clone(all),
+				func(c *contestant) bool { return c.name == bare }))
 		}},
 	}
 	b.warm(ctx, all)

@@ -18,7 +18,8 @@ import (
 const nodePath = "/local/bench"
 
 // rawClient is coordd's protocol on bare streams. It serves the stub as well.
-var rawClient = &client{locks: rawLocks, watch: rawWatch, group: rawGroup, idle: rawIdle, hold: rawHold, roam: rawRoam, fill: rawFill}
+var rawClient = &client{locks: rawLocks, watch: rawWatch, group: rawGroup, idle: rawIdle, hold: rawHold,
+	roam: rawRoam, fill: rawFill}
 
 // attachOnce makes the node if need be, and attaches a session.
 func attachOnce(ctx context.Context, address string) error {
@@ -39,7 +40,8 @@ func attachOnce(ctx context.Context, address string) error {
 func millisOf(d time.Duration) uint64 { return uint64(d.Milliseconds()) }
 
 // rawSessions opens sessions that share connections, and returns a function that ends all of them.
-func rawSessions(ctx context.Context, address string, n int, timeout time.Duration) ([]*raw.Session, func(), error) {
+func rawSessions(ctx context.Context, address string, n int, timeout time.Duration) ([]*raw.Session, func(),
+	error) {
 	ctx, cancel := context.WithCancel(ctx)
 	conns, err := raw.Dial(address, min(n, connections))
 	if err != nil {
@@ -112,7 +114,9 @@ func rawMembers(ctx context.Context, address, name string, members int) (func(),
 		end()
 		return nil, err
 	}
-	if err := load.Together(sessions, func(_ int, s *raw.Session) error { return s.Hold(name, make([]byte, memberBytes)) }); err != nil {
+	if err := load.Together(sessions, func(_ int, s *raw.Session) error {
+		return s.Hold(name, make([]byte, memberBytes))
+	}); err != nil {
 		end()
 		return nil, err
 	}
@@ -205,7 +209,8 @@ func (c *cuttable) cut() {
 func rawHold(ctx context.Context, address string, i int) (*holding, error) {
 	name := fmt.Sprint("cut-", i)
 	line := new(cuttable)
-	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithContextDialer(line.dial))
+	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(line.dial))
 	if err != nil {
 		return nil, err
 	}
@@ -268,7 +273,8 @@ func (r *rawRoamer) attach(ctx context.Context) error {
 	streamCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, cancel)
 	r.seq++
-	s, err := raw.Open(streamCtx, r.conns[r.at], &raw.Start{Path: nodePath, TimeoutMillis: millisOf(busySession), SessionId: r.id, SeqNo: r.seq})
+	s, err := raw.Open(streamCtx, r.conns[r.at],
+		&raw.Start{Path: nodePath, TimeoutMillis: millisOf(busySession), SessionId: r.id, SeqNo: r.seq})
 	if !stop() || err != nil {
 		cancel()
 		return errors.Join(err, ctx.Err())
@@ -310,7 +316,8 @@ func rawFill(ctx context.Context, address string, n int) error {
 	}
 	defer raw.Close(conns)
 	return load.Together(make([]struct{}, fillers), func(first int, _ struct{}) error {
-		s, err := raw.Open(ctx, conns[first%len(conns)], &raw.Start{Path: nodePath, TimeoutMillis: millisOf(busySession)})
+		s, err := raw.Open(ctx, conns[first%len(conns)],
+			&raw.Start{Path: nodePath, TimeoutMillis: millisOf(busySession)})
 		for i := first; i < n && err == nil; i += fillers {
 			err = s.Create(fmt.Sprintf("row-%09d", i), 1)
 		}

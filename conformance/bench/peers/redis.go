@@ -14,10 +14,12 @@ import (
 	"github.com/coordd/coordd/conformance/load"
 )
 
-var redisClient = &client{locks: redisLocks, watch: redisWatch, group: redisGroup, idle: redisIdle, hold: redisHold, fill: redisFill}
+var redisClient = &client{locks: redisLocks, watch: redisWatch, group: redisGroup, idle: redisIdle,
+	hold: redisHold, fill: redisFill}
 
 func dialRedis(address string) *redis.Client {
-	return redis.NewClient(&redis.Options{Addr: address, PoolSize: connections, ReadTimeout: 30 * time.Second, PoolTimeout: 30 * time.Second})
+	return redis.NewClient(&redis.Options{Addr: address, PoolSize: connections, ReadTimeout: 30 * time.Second,
+		PoolTimeout: 30 * time.Second})
 }
 
 func redisOnce(ctx context.Context, address string) error {
@@ -30,7 +32,8 @@ func redisOnce(ctx context.Context, address string) error {
 }
 
 // unlock deletes a key if it has a value.
-var unlock = redis.NewScript(`if redis.call("get", KEYS[1]) == ARGV[1] then return redis.call("del", KEYS[1]) else return 0 end`)
+var unlock = redis.NewScript(
+	`if redis.call("get", KEYS[1]) == ARGV[1] then return redis.call("del", KEYS[1]) else return 0 end`)
 
 // redisSession locks by a key with a value of its own.
 type redisSession struct {
@@ -86,7 +89,11 @@ func redisWatch(ctx context.Context, address string, n int) (*watching, error) {
 		}
 		_ = c.Close()
 	}
-	if err := load.Together(watchers, func(_ int, w *redis.PubSub) error { _, err := w.Receive(ctx); return err }); err != nil { // subscribed
+	// subscribed
+	if err := load.Together(watchers, func(_ int, w *redis.PubSub) error {
+		_, err := w.Receive(ctx)
+		return err
+	}); err != nil {
 		end()
 		return nil, err
 	}

@@ -13,9 +13,10 @@ import (
 // report is what the page says of a run.
 func (b *bench) report(products []*product, began time.Time, loadBefore string) string {
 	var s strings.Builder
-	fmt.Fprintf(&s, "%s, %d processors: %s; %s. Load before the run %s, the run took %v. Median of %d rounds of %v.\n\n",
-		began.UTC().Format("2006-01-02 15:04 UTC"), runtime.NumCPU(), machine.String(), runtime.Version(), loadBefore,
-		time.Since(began).Round(time.Second), b.runs, b.length)
+	fmt.Fprintf(&s,
+		"%s, %d processors: %s; %s. Load before the run %s, the run took %v. Median of %d rounds of %v.\n\n",
+		began.UTC().Format("2006-01-02 15:04 UTC"), runtime.NumCPU(), machine.String(), runtime.Version(),
+		loadBefore, time.Since(began).Round(time.Second), b.runs, b.length)
 	s.WriteString("Versions: ")
 	var versions []string
 	for _, p := range products {
@@ -25,11 +26,13 @@ func (b *bench) report(products []*product, began time.Time, loadBefore string) 
 			versions = append(versions, v)
 		}
 	}
-	s.WriteString(strings.Join(versions, "; ") + "; Go SDK " + moduleVersion("github.com/ydb-platform/ydb-go-sdk/v3") + ".\n\n")
+	s.WriteString(strings.Join(versions, "; ") + "; Go SDK " +
+		moduleVersion("github.com/ydb-platform/ydb-go-sdk/v3") + ".\n\n")
 	sync, measured := b.book.median(cell{floorSync, 1, floorFigure}, floor)
 	stream, _ := b.book.median(cell{floorStream, 1, floorFigure}, floor)
 	if measured {
-		fmt.Fprintf(&s, "Floor: %s %s ms, %s %s ms.\n\n", floorSync, page.Number(sync), floorStream, page.Number(stream))
+		fmt.Fprintf(&s, "Floor: %s %s ms, %s %s ms.\n\n", floorSync, page.Number(sync), floorStream,
+			page.Number(stream))
 	}
 	shown := *b.book
 	shown.cells = nil
@@ -69,10 +72,12 @@ func (b *bench) targets() []page.Target {
 		add(t, r, measured)
 	}
 	for _, n := range []int{64, 256} {
-		ratio(page.Target{Figure: fmt.Sprintf("W1 raw, %d clients, of the stub's pairs/s", n), Wanted: "at least 0.9", Limit: 0.9}, cell{w1, n, pairsFigure}, ours, bare)
+		ratio(page.Target{Figure: fmt.Sprintf("W1 raw, %d clients, of the stub's pairs/s", n),
+			Wanted: "at least 0.9", Limit: 0.9}, cell{w1, n, pairsFigure}, ours, bare)
 	}
 	for _, n := range []int{64, 256} {
-		r, measured := b.book.ratio(cell{w1, n, cpuFigure}, redisOf, ours) // pairs for a second are the inverse of seconds for a pair
+		// pairs for a second are the inverse of seconds for a pair
+		r, measured := b.book.ratio(cell{w1, n, cpuFigure}, redisOf, ours)
 		t := page.Target{Figure: fmt.Sprintf("W1 raw, %d clients, pairs per CPU-second of the server, of Redis'", n), Wanted: "at least 0.8", Limit: 0.8}
 		if throughput, measured := b.book.ratio(cell{w1, n, pairsFigure}, ours, redisOf); measured {
 			t.Note = "pairs/s " + page.Number(throughput) + " of Redis'"
@@ -80,29 +85,40 @@ func (b *bench) targets() []page.Target {
 		add(t, r, measured)
 	}
 	for _, n := range []int{64, 256} {
-		ratio(page.Target{Figure: fmt.Sprintf("W1 Go SDK, %d clients, of etcd's Go client's pairs/s", n), Wanted: "at least 3", Limit: 3}, cell{w1, n, pairsFigure}, oursSDK, etcd)
+		ratio(page.Target{Figure: fmt.Sprintf("W1 Go SDK, %d clients, of etcd's Go client's pairs/s", n),
+			Wanted: "at least 3", Limit: 3}, cell{w1, n, pairsFigure}, oursSDK, etcd)
 	}
-	ratio(page.Target{Figure: "W1 raw, 256 clients, server CPU for a pair, of the stub's", Wanted: "at most 1.25", Limit: 1.25, AtMost: true}, cell{w1, 256, cpuFigure}, ours, bare)
+	ratio(page.Target{Figure: "W1 raw, 256 clients, server CPU for a pair, of the stub's",
+		Wanted: "at most 1.25", Limit: 1.25, AtMost: true}, cell{w1, 256, cpuFigure}, ours, bare)
 	p50, measured := b.book.median(cell{w1, 1, p50Figure}, ours)
 	sync, synced := b.book.median(cell{floorSync, 1, floorFigure}, floor)
 	stream, _ := b.book.median(cell{floorStream, 1, floorFigure}, floor)
-	add(page.Target{Figure: "W1 raw, 1 client, one server, p50 of 2 x (fdatasync + stream round trip)", Wanted: "at most 1.15", Limit: 1.15, AtMost: true},
-		p50/(2*(sync+stream)), measured && synced)
+	add(page.Target{Figure: "W1 raw, 1 client, one server, p50 of 2 x (fdatasync + stream round trip)",
+		Wanted: "at most 1.15", Limit: 1.15, AtMost: true}, p50/(2*(sync+stream)), measured && synced)
 	for _, place := range []struct {
 		workload, wanted string
 		limit            float64
-	}{{w1Leader, "at most 0.5", 0.5}, {w1Follower1, "at most 0.65", 0.65}, {w1Follower2, "at most 0.65", 0.65}} {
-		ratio(page.Target{Figure: place.workload + ", 1 client, p50 of etcd's", Wanted: place.wanted, Limit: place.limit, AtMost: true}, cell{place.workload, 1, p50Figure}, ours, etcd)
-		ratio(page.Target{Figure: place.workload + ", 1 client, p99 of etcd's", Wanted: "at most 1", Limit: 1, AtMost: true}, cell{place.workload, 1, p99Figure}, ours, etcd)
+	}{{w1Leader, "at most 0.5", 0.5}, {w1Follower1, "at most 0.65", 0.65},
+		{w1Follower2, "at most 0.65", 0.65}} {
+		ratio(page.Target{Figure: place.workload + ", 1 client, p50 of etcd's", Wanted: place.wanted,
+			Limit: place.limit, AtMost: true}, cell{place.workload, 1, p50Figure}, ours, etcd)
+		ratio(page.Target{Figure: place.workload + ", 1 client, p99 of etcd's", Wanted: "at most 1", Limit: 1,
+			AtMost: true}, cell{place.workload, 1, p99Figure}, ours, etcd)
 	}
 	for _, n := range []int{8, 64} {
-		ratio(page.Target{Figure: fmt.Sprintf("W2 raw, %d clients, of the stub's hand-overs/s", n), Wanted: "at least 0.6", Limit: 0.6}, cell{w2, n, handsFigure}, ours, bare)
+		ratio(page.Target{Figure: fmt.Sprintf("W2 raw, %d clients, of the stub's hand-overs/s", n),
+			Wanted: "at least 0.6", Limit: 0.6}, cell{w2, n, handsFigure}, ours, bare)
 	}
-	ratio(page.Target{Figure: "W3 raw, 1,000 watchers, time of the stub's", Wanted: "at most 1.1", Limit: 1.1, AtMost: true}, cell{w3, watchers, toldFigure}, ours, bare)
-	ratio(page.Target{Figure: "W5 raw, 1,000 members, of the stub's lists/s", Wanted: "at least 1.0", Limit: 1}, cell{w5, members, listsFigure}, ours, bare)
+	ratio(page.Target{Figure: "W3 raw, 1,000 watchers, time of the stub's", Wanted: "at most 1.1", Limit: 1.1,
+		AtMost: true}, cell{w3, watchers, toldFigure}, ours, bare)
+	ratio(page.Target{Figure: "W5 raw, 1,000 members, of the stub's lists/s", Wanted: "at least 1.0",
+		Limit: 1}, cell{w5, members, listsFigure}, ours, bare)
 	bytes, measured := b.book.median(cell{w4, b.idle, bytesFigure}, ours)
-	add(page.Target{Figure: fmt.Sprintf("W4, %s idle sessions, server bytes each", page.Count(b.idle)), Wanted: "at most 12,288", Limit: 12 << 10, AtMost: true}, bytes, measured)
-	ratio(page.Target{Figure: "W4, server CPU, of etcd's", Wanted: "at most 1", Limit: 1, AtMost: true}, cell{w4, b.idle, shareFigure}, ours, etcd)
-	ratio(page.Target{Figure: "W7, longest silence of a client, of etcd's", Wanted: "none set; below 1", Limit: 1, AtMost: true}, cell{w7, roamers, silentFigure}, ours, etcd)
+	add(page.Target{Figure: fmt.Sprintf("W4, %s idle sessions, server bytes each", page.Count(b.idle)),
+		Wanted: "at most 12,288", Limit: 12 << 10, AtMost: true}, bytes, measured)
+	ratio(page.Target{Figure: "W4, server CPU, of etcd's", Wanted: "at most 1", Limit: 1, AtMost: true},
+		cell{w4, b.idle, shareFigure}, ours, etcd)
+	ratio(page.Target{Figure: "W7, longest silence of a client, of etcd's", Wanted: "none set; below 1",
+		Limit: 1, AtMost: true}, cell{w7, roamers, silentFigure}, ours, etcd)
 	return all
 }

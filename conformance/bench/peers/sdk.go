@@ -41,7 +41,8 @@ func sdkSessions(ctx context.Context, address string, n int) ([]coordination.Ses
 		}
 		drivers[first] = d
 		for i := first; i < n; i += len(drivers) {
-			if sessions[i], err = d.Coordination().Session(ctx, nodePath, options.WithSessionTimeout(busySession)); err != nil {
+			if sessions[i], err = d.Coordination().Session(ctx, nodePath,
+				options.WithSessionTimeout(busySession)); err != nil {
 				return err
 			}
 		}
@@ -106,7 +107,9 @@ func sdkWatch(ctx context.Context, address string, n int) (*watching, error) {
 	}
 	return &watching{
 		arm: func(i int) error {
-			_, err := sessions[i].DescribeSemaphore(ctx, name, options.WithSemaphoreWatch(options.WatchData, func(e options.SemaphoreWatchEvent) { heard[i] <- e }))
+			_, err := sessions[i].DescribeSemaphore(ctx, name,
+				options.WithSemaphoreWatch(options.WatchData,
+					func(e options.SemaphoreWatchEvent) { heard[i] <- e }))
 			return err
 		},
 		heard: func(i int) error {

@@ -90,7 +90,8 @@ func (p *process) collect(ctx context.Context) error {
 		return nil
 	}
 	for range 2 {
-		request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+p.debug+"/debug/pprof/heap?gc=1", nil)
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet,
+			"http://"+p.debug+"/debug/pprof/heap?gc=1", nil)
 		if err != nil {
 			return err
 		}
@@ -197,8 +198,8 @@ func newCoordd(binary string) *product {
 			var made servers
 			for i, dir := range dirs {
 				address, debug := addresses[2*i], addresses[2*i+1]
-				arguments := []string{"serve", "--listen", address, "--data-dir", dir, "--log-level", "warn", "--listen-http", "off",
-					"--debug-http", debug}
+				arguments := []string{"serve", "--listen", address, "--data-dir", dir, "--log-level", "warn",
+					"--listen-http", "off", "--debug-http", debug}
 				if len(dirs) > 1 {
 					arguments = append(arguments, "--name", fmt.Sprint("s", i), "--listen-peer", peers[i],
 						"--initial-cluster", initial(peers, ""), "--insecure-peers")
@@ -239,7 +240,10 @@ func newSelf(name string, first func(ctx context.Context, address string) error)
 			if err != nil {
 				return nil, err
 			}
-			return servers{{address: addresses[0], command: func() *exec.Cmd { return exec.Command(self, "-be", name, "-listen", addresses[0]) }}}, nil
+			return servers{{address: addresses[0],
+				command: func() *exec.Cmd {
+					return exec.Command(self, "-be", name, "-listen", addresses[0])
+				}}}, nil
 		},
 	}
 }
@@ -249,7 +253,8 @@ func newEtcd(binary string) *product {
 	return &product{
 		name: "etcd", absent: absence(binary, "make bench-peers builds it"),
 		version: func() string {
-			return firstLine(output(binary, "--version")) + ", client " + moduleVersion("go.etcd.io/etcd/client/v3")
+			return firstLine(output(binary, "--version")) + ", client " +
+				moduleVersion("go.etcd.io/etcd/client/v3")
 		},
 		first: etcdOnce,
 		make: func(dirs []string) (servers, error) {
@@ -261,12 +266,14 @@ func newEtcd(binary string) *product {
 			var made servers
 			for i, dir := range dirs {
 				client, peer := "http://"+addresses[i], "http://"+peers[i]
-				made = append(made, &process{address: addresses[i], debug: addresses[i], command: func() *exec.Cmd {
-					return exec.Command(binary, "--name", fmt.Sprint("s", i), "--data-dir", filepath.Join(dir, "data"), "--log-level", "error",
-						"--listen-client-urls", client, "--advertise-client-urls", client,
-						"--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer,
-						"--initial-cluster", initial(peers, "http://"), "--enable-pprof")
-				}})
+				made = append(made, &process{address: addresses[i], debug: addresses[i],
+					command: func() *exec.Cmd {
+						return exec.Command(binary, "--name", fmt.Sprint("s", i), "--data-dir",
+							filepath.Join(dir, "data"), "--log-level", "error", "--listen-client-urls",
+							client, "--advertise-client-urls", client, "--listen-peer-urls", peer,
+							"--initial-advertise-peer-urls", peer,
+							"--initial-cluster", initial(peers, "http://"), "--enable-pprof")
+					}})
 			}
 			return made, nil
 		},
@@ -284,7 +291,8 @@ func newZooKeeper(java, jars string) *product {
 	return &product{
 		name: "ZooKeeper", absent: absent,
 		version: func() string {
-			return "ZooKeeper " + filepath.Base(server) + ", " + firstLine(output(java, "-version")) + ", go-zookeeper/zk " + moduleVersion("github.com/go-zookeeper/zk")
+			return "ZooKeeper " + filepath.Base(server) + ", " + firstLine(output(java, "-version")) +
+				", go-zookeeper/zk " + moduleVersion("github.com/go-zookeeper/zk")
 		},
 		first: zooOnce,
 		make: func(dirs []string) (servers, error) {
@@ -302,7 +310,8 @@ func newZooKeeper(java, jars string) *product {
 				return nil, err
 			}
 			return servers{{address: addresses[0], command: func() *exec.Cmd {
-				return exec.Command(java, "-Xmx2g", "-Djute.maxbuffer=4194304", "-cp", filepath.Join(jars, "*"), "org.apache.zookeeper.server.quorum.QuorumPeerMain", settings)
+				return exec.Command(java, "-Xmx2g", "-Djute.maxbuffer=4194304", "-cp",
+					filepath.Join(jars, "*"), "org.apache.zookeeper.server.quorum.QuorumPeerMain", settings)
 			}}}, nil
 		},
 	}
@@ -313,7 +322,8 @@ func newRedis(binary string) *product {
 	return &product{
 		name: "Redis", absent: absence(binary, "apt install --no-install-recommends redis-server"),
 		version: func() string {
-			return firstLine(output(binary, "--version")) + ", go-redis " + moduleVersion("github.com/redis/go-redis/v9")
+			return firstLine(output(binary, "--version")) + ", go-redis " +
+				moduleVersion("github.com/redis/go-redis/v9")
 		},
 		first: redisOnce,
 		make: func(dirs []string) (servers, error) {
@@ -326,8 +336,8 @@ func newRedis(binary string) *product {
 				return nil, err
 			}
 			return servers{{address: addresses[0], command: func() *exec.Cmd {
-				return exec.Command(binary, "--bind", "127.0.0.1", "--port", port, "--dir", dirs[0], "--appendonly", "yes", "--appendfsync", "always",
-					"--save", "", "--maxclients", "15000")
+				return exec.Command(binary, "--bind", "127.0.0.1", "--port", port, "--dir", dirs[0],
+					"--appendonly", "yes", "--appendfsync", "always", "--save", "", "--maxclients", "15000")
 			}}}, nil
 		},
 	}

@@ -118,7 +118,8 @@ type locked struct {
 	cpu     time.Duration
 }
 
-func (b *bench) lock(ctx context.Context, c *contestant, address string, kind load.Kind, n int, length time.Duration) (*locked, error) {
+func (b *bench) lock(ctx context.Context, c *contestant, address string, kind load.Kind, n int,
+	length time.Duration) (*locked, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	sessions, end, err := c.client.locks(ctx, address, kind, n)
@@ -161,22 +162,24 @@ func (b *bench) addLocks(workload string, n int, name string, l *locked, kind lo
 }
 
 func (b *bench) measureLocks(ctx context.Context, workload string, all []*contestant, kind load.Kind, n int) {
-	b.inTurns(fmt.Sprint(workload, ", ", n), having(all, func(c *client) bool { return c.locks != nil }), b.runs, func(c *contestant) error {
-		l, err := b.lock(ctx, c, c.servers[0].address, kind, n, b.length)
-		if err == nil {
-			b.addLocks(workload, n, c.name, l, kind)
-		}
-		return err
-	})
+	b.inTurns(fmt.Sprint(workload, ", ", n), having(all, func(c *client) bool { return c.locks != nil }),
+		b.runs, func(c *contestant) error {
+			l, err := b.lock(ctx, c, c.servers[0].address, kind, n, b.length)
+			if err == nil {
+				b.addLocks(workload, n, c.name, l, kind)
+			}
+			return err
+		})
 }
 
 // warm lets all of them work for a while before anything counts: a Java machine compiles meanwhile, files
 // grow.
 func (b *bench) warm(ctx context.Context, all []*contestant) {
-	b.inTurns("warming up", having(all, func(c *client) bool { return c.locks != nil }), 1, func(c *contestant) error {
-		_, err := b.lock(ctx, c, c.servers[0].address, load.Pairs, connections, b.length)
-		return err
-	})
+	b.inTurns("warming up", having(all, func(c *client) bool { return c.locks != nil }), 1,
+		func(c *contestant) error {
+			_, err := b.lock(ctx, c, c.servers[0].address, load.Pairs, connections, b.length)
+			return err
+		})
 }
 
 // measureFloor is what the machine allows in this round.
@@ -205,76 +208,81 @@ func (b *bench) measureFloor(ctx context.Context) error {
 const changesInTurn = 30
 
 func (b *bench) measureWatch(ctx context.Context, all []*contestant, n int) {
-	b.inTurns(fmt.Sprint(w3, ", ", n), having(all, func(c *client) bool { return c.watch != nil }), b.runs, func(c *contestant) error {
-		ctx, cancel := context.WithCancel(ctx)
-		defer cancel()
-		w, err := c.client.watch(ctx, c.servers[0].address, n)
-		if err != nil {
-			return err
-		}
-		defer w.close()
-		watchers := make([]struct{}, n)
-		var took []time.Duration
-		for round := range changesInTurn {
-			if w.arm != nil {
-				if err := load.Together(watchers, func(i int, _ struct{}) error { return w.arm(i) }); err != nil {
+	b.inTurns(fmt.Sprint(w3, ", ", n), having(all, func(c *client) bool { return c.watch != nil }), b.runs,
+		func(c *contestant) error {
+			ctx, cancel := context.WithCancel(ctx)
+			defer cancel()
+			w, err := c.client.watch(ctx, c.servers[0].address, n)
+			if err != nil {
+				return err
+			}
+			defer w.close()
+			watchers := make([]struct{}, n)
+			var took []time.Duration
+			for round := range changesInTurn {
+				if w.arm != nil {
+					if err := load.Together(watchers,
+						func(i int, _ struct{}) error { return w.arm(i) }); err != nil {
+						return err
+					}
+				}
+				heard := make(chan error, 1)
+				begun := time.Now()
+				go func() {
+					heard <- load.Together(watchers, func(i int, _ struct{}) error { return w.heard(i) })
+				}()
+				if err := w.write(round); err != nil {
 					return err
 				}
+				if err := <-heard; err != nil {
+					return err
+				}
+				took = append(took, time.Since(begun))
 			}
-			heard := make(chan error, 1)
-			begun := time.Now()
-			go func() { heard <- load.Together(watchers, func(i int, _ struct{}) error { return w.heard(i) }) }()
-			if err := w.write(round); err != nil {
-				return err
-			}
-			if err := <-heard; err != nil {
-				return err
-			}
-			took = append(took, time.Since(begun))
-		}
-		b.book.add(cell{w3, n, toldFigure}, c.name, millis(middle(took)))
-		return nil
-	})
+			b.book.add(cell{w3, n, toldFigure}, c.name, millis(middle(took)))
+			return nil
+		})
 }
 
 // listersAtOnce is how many clients list the group in W5.
 const listersAtOnce = 8
 
 func (b *bench) measureList(ctx context.Context, all []*contestant, members int) {
-	b.inTurns(w5, having(all, func(c *client) bool { return c.group != nil }), b.runs, func(c *contestant) error {
-		ctx, cancel := context.WithCancel(ctx)
-		defer cancel()
-		l, err := c.client.group(ctx, c.servers[0].address, members, listersAtOnce)
-		if err != nil {
-			return err
-		}
-		defer l.close()
-		before, err := c.servers.cpu()
-		if err != nil {
-			return err
-		}
-		took, begun := new(load.Histogram), time.Now()
-		err = load.Together(make([]struct{}, listersAtOnce), func(i int, _ struct{}) error {
-			for time.Since(begun) < b.length {
-				start := time.Now()
-				if n, err := l.list(i); err != nil || n != members {
-					return fmt.Errorf("%d members of %d: %w", n, members, err)
-				}
-				took.Add(time.Since(start))
+	b.inTurns(w5, having(all, func(c *client) bool { return c.group != nil }), b.runs,
+		func(c *contestant) error {
+			ctx, cancel := context.WithCancel(ctx)
+			defer cancel()
+			l, err := c.client.group(ctx, c.servers[0].address, members, listersAtOnce)
+			if err != nil {
+				return err
 			}
-			return nil
-		})
-		elapsed := time.Since(begun)
-		if err != nil {
+			defer l.close()
+			before, err := c.servers.cpu()
+			if err != nil {
+				return err
+			}
+			took, begun := new(load.Histogram), time.Now()
+			err = load.Together(make([]struct{}, listersAtOnce), func(i int, _ struct{}) error {
+				for time.Since(begun) < b.length {
+					start := time.Now()
+					if n, err := l.list(i); err != nil || n != members {
+						return fmt.Errorf("%d members of %d: %w", n, members, err)
+					}
+					took.Add(time.Since(start))
+				}
+				return nil
+			})
+			elapsed := time.Since(begun)
+			if err != nil {
+				return err
+			}
+			after, err := c.servers.cpu()
+			lists := float64(max(took.Count(), 1))
+			b.book.add(cell{w5, members, listsFigure}, c.name, lists/elapsed.Seconds())
+			b.book.add(cell{w5, members, p50Figure}, c.name, millis(took.Percentile(50)))
+			b.book.add(cell{w5, members, cpuFigure}, c.name, micros(after-before)/lists)
 			return err
-		}
-		after, err := c.servers.cpu()
-		lists := float64(max(took.Count(), 1))
-		b.book.add(cell{w5, members, listsFigure}, c.name, lists/elapsed.Seconds())
-		b.book.add(cell{w5, members, p50Figure}, c.name, millis(took.Percentile(50)))
-		b.book.add(cell{w5, members, cpuFigure}, c.name, micros(after-before)/lists)
-		return err
-	})
+		})
 }
 
 // measureIdle is W4, once, on servers that have not done anything before.
@@ -330,7 +338,8 @@ func (b *bench) measureIdle(ctx context.Context, all []*contestant) {
 		after, err := machine.Resident(server.running.Process.Pid)
 		b.book.add(cell{w4, b.idle, openFigure}, c.name, float64(b.idle)/opened.Seconds())
 		b.book.add(cell{w4, b.idle, bytesFigure}, c.name, float64(after-before)/float64(b.idle))
-		b.book.add(cell{w4, b.idle, shareFigure}, c.name, 100*(cpuAfter-cpuBefore).Seconds()/b.idleMeasure.Seconds())
+		b.book.add(cell{w4, b.idle, shareFigure}, c.name,
+			100*(cpuAfter-cpuBefore).Seconds()/b.idleMeasure.Seconds())
 		return err
 	})
 }
@@ -355,7 +364,8 @@ func (b *bench) measureCut(ctx context.Context, all []*contestant) {
 			defer h.close()
 			waited := make(chan error, 1)
 			go func() { waited <- h.wait() }()
-			time.Sleep(time.Second + time.Duration(i)*cutSession/3/cutAtOnce) // the waiter is in the queue by then
+			// the waiter is in the queue by then
+			time.Sleep(time.Second + time.Duration(i)*cutSession/3/cutAtOnce)
 			cut := time.Now()
 			h.cut()
 			err := <-waited

@@ -12,7 +12,8 @@ import (
 	"github.com/coordd/coordd/conformance/load"
 )
 
-var zooClient = &client{locks: zooLocks, watch: zooWatch, group: zooGroup, idle: zooIdle, hold: zooHold, fill: zooFill}
+var zooClient = &client{locks: zooLocks, watch: zooWatch, group: zooGroup, idle: zooIdle, hold: zooHold,
+	fill: zooFill}
 
 var everybody = zk.WorldACL(zk.PermAll)
 
@@ -23,8 +24,10 @@ type silent struct{}
 func (silent) Printf(string, ...any) {}
 
 // dialZoo opens a session, which has a connection of its own.
-func dialZoo(ctx context.Context, address string, timeout time.Duration, dialer zk.Dialer) (*zk.Conn, <-chan zk.Event, error) {
-	conn, events, err := zk.Connect([]string{address}, timeout, zk.WithLogger(silent{}), zk.WithDialer(dialer))
+func dialZoo(ctx context.Context, address string, timeout time.Duration, dialer zk.Dialer) (*zk.Conn,
+	<-chan zk.Event, error) {
+	conn, events, err := zk.Connect([]string{address}, timeout, zk.WithLogger(silent{}),
+		zk.WithDialer(dialer))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -57,7 +60,8 @@ func zooOnce(ctx context.Context, address string) error {
 	return err
 }
 
-func zooSessions(ctx context.Context, address string, n int, timeout time.Duration, lost chan<- error) ([]*zk.Conn, func(), error) {
+func zooSessions(ctx context.Context, address string, n int, timeout time.Duration,
+	lost chan<- error) ([]*zk.Conn, func(), error) {
 	sessions := make([]*zk.Conn, n)
 	end := func() {
 		_ = load.Together(sessions, func(_ int, c *zk.Conn) error {
@@ -182,7 +186,8 @@ func zooGroup(ctx context.Context, address string, members, listers int) (*listi
 	err = zooMake(conns[0], path)
 	if err == nil {
 		err = load.Together(conns, func(i int, c *zk.Conn) error {
-			_, err := c.Create(fmt.Sprintf("%s/%06d", path, i), make([]byte, memberBytes), zk.FlagEphemeral, everybody)
+			_, err := c.Create(fmt.Sprintf("%s/%06d", path, i), make([]byte, memberBytes), zk.FlagEphemeral,
+				everybody)
 			return err
 		})
 	}
@@ -211,11 +216,12 @@ func zooIdle(ctx context.Context, address string, n int, lost chan<- error) (fun
 
 func zooHold(ctx context.Context, address string, i int) (*holding, error) {
 	line := new(cuttable)
-	owner, _, err := dialZoo(ctx, address, cutSession, func(_, to string, timeout time.Duration) (net.Conn, error) {
-		ctx, cancel := context.WithTimeout(ctx, timeout)
-		defer cancel()
-		return line.dial(ctx, to)
-	})
+	owner, _, err := dialZoo(ctx, address, cutSession,
+		func(_, to string, timeout time.Duration) (net.Conn, error) {
+			ctx, cancel := context.WithTimeout(ctx, timeout)
+			defer cancel()
+			return line.dial(ctx, to)
+		})
 	if err != nil {
 		return nil, err
 	}
@@ -265,7 +271,8 @@ func zooFill(ctx context.Context, address string, n int) error {
 		for begin := first * most; begin < n; begin += len(conns) * most {
 			var creates []any
 			for i := begin; i < min(begin+most, n); i++ {
-				creates = append(creates, &zk.CreateRequest{Path: fmt.Sprintf("/rows-%d/%09d", i%directories, i), Acl: everybody})
+				creates = append(creates, &zk.CreateRequest{Path: fmt.Sprintf("/rows-%d/%09d", i%directories,
+					i), Acl: everybody})
 			}
 			if _, err := c.Multi(creates...); err != nil {
 				return err

@@ -30,7 +30,8 @@ type (
 func New() *grpc.Server {
 	options := append(server.TransportOptions(0), listen.ReceiveBuffers())
 	s := grpc.NewServer(options...)
-	Ydb_Coordination_V1.RegisterCoordinationServiceServer(s, &service{semaphores: make(map[string]*semaphore)})
+	Ydb_Coordination_V1.RegisterCoordinationServiceServer(s,
+		&service{semaphores: make(map[string]*semaphore)})
 	return s
 }
 
@@ -85,8 +86,10 @@ type said struct {
 }
 
 // CreateNode implements CoordinationServiceServer.
-func (*service) CreateNode(context.Context, *Ydb_Coordination.CreateNodeRequest) (*Ydb_Coordination.CreateNodeResponse, error) {
-	return &Ydb_Coordination.CreateNodeResponse{Operation: &Ydb_Operations.Operation{Ready: true, Status: Ydb.StatusIds_SUCCESS}}, nil
+func (*service) CreateNode(context.Context,
+	*Ydb_Coordination.CreateNodeRequest) (*Ydb_Coordination.CreateNodeResponse, error) {
+	return &Ydb_Coordination.CreateNodeResponse{Operation: &Ydb_Operations.Operation{Ready: true,
+		Status: Ydb.StatusIds_SUCCESS}}, nil
 }
 
 // Session implements CoordinationServiceServer.
@@ -166,20 +169,23 @@ func (s *service) create(r *Ydb_Coordination.SessionRequest_CreateSemaphore) *re
 		code = Ydb.StatusIds_SUCCESS
 	}
 	return &response{Response: &Ydb_Coordination.SessionResponse_CreateSemaphoreResult_{
-		CreateSemaphoreResult: &Ydb_Coordination.SessionResponse_CreateSemaphoreResult{ReqId: r.ReqId, Status: code}}}
+		CreateSemaphoreResult: &Ydb_Coordination.SessionResponse_CreateSemaphoreResult{ReqId: r.ReqId,
+			Status: code}}}
 }
 
 func (s *service) update(of *session, r *Ydb_Coordination.SessionRequest_UpdateSemaphore) []said {
 	wanted := s.semaphores[r.Name]
 	answers := []said{{of, &response{Response: &Ydb_Coordination.SessionResponse_UpdateSemaphoreResult_{
-		UpdateSemaphoreResult: &Ydb_Coordination.SessionResponse_UpdateSemaphoreResult{ReqId: r.ReqId, Status: status(wanted != nil)}}}}}
+		UpdateSemaphoreResult: &Ydb_Coordination.SessionResponse_UpdateSemaphoreResult{ReqId: r.ReqId,
+			Status: status(wanted != nil)}}}}}
 	if wanted == nil {
 		return answers
 	}
 	wanted.data = r.Data
 	for _, w := range wanted.watches {
-		answers = append(answers, said{w.session, &response{Response: &Ydb_Coordination.SessionResponse_DescribeSemaphoreChanged_{
-			DescribeSemaphoreChanged: &Ydb_Coordination.SessionResponse_DescribeSemaphoreChanged{ReqId: w.reqID, DataChanged: true}}}})
+		answers = append(answers, said{w.session,
+			&response{Response: &Ydb_Coordination.SessionResponse_DescribeSemaphoreChanged_{
+				DescribeSemaphoreChanged: &Ydb_Coordination.SessionResponse_DescribeSemaphoreChanged{ReqId: w.reqID, DataChanged: true}}}})
 	}
 	wanted.watches = nil
 	return answers
@@ -191,8 +197,8 @@ func (s *service) acquire(of *session, r *Ydb_Coordination.SessionRequest_Acquir
 		return []said{{of, acquired(r.ReqId, Ydb.StatusIds_NOT_FOUND)}}
 	}
 	s.orders++
-	l := &link{of, r.ReqId, &Ydb_Coordination.SemaphoreSession{OrderId: s.orders, SessionId: of.id, TimeoutMillis: r.TimeoutMillis,
-		Count: r.Count, Data: r.Data}}
+	l := &link{of, r.ReqId, &Ydb_Coordination.SemaphoreSession{OrderId: s.orders, SessionId: of.id,
+		TimeoutMillis: r.TimeoutMillis, Count: r.Count, Data: r.Data}}
 	if granted := wanted.enter(l); granted {
 		return []said{{of, acquired(r.ReqId, Ydb.StatusIds_SUCCESS)}}
 	}
@@ -227,7 +233,8 @@ func (s *service) release(of *session, r *Ydb_Coordination.SessionRequest_Releas
 		at = slices.IndexFunc(held.owners, func(l *link) bool { return l.session == of })
 	}
 	answers := []said{{of, &response{Response: &Ydb_Coordination.SessionResponse_ReleaseSemaphoreResult_{
-		ReleaseSemaphoreResult: &Ydb_Coordination.SessionResponse_ReleaseSemaphoreResult{ReqId: r.ReqId, Status: status(held != nil), Released: at >= 0}}}}}
+		ReleaseSemaphoreResult: &Ydb_Coordination.SessionResponse_ReleaseSemaphoreResult{ReqId: r.ReqId,
+			Status: status(held != nil), Released: at >= 0}}}}}
 	if at < 0 {
 		return answers
 	}
@@ -247,7 +254,8 @@ func (s *service) describe(of *session, r *Ydb_Coordination.SessionRequest_Descr
 	d := s.semaphores[r.Name]
 	if result.Status = status(d != nil); d != nil {
 		result.WatchAdded = r.WatchData
-		result.SemaphoreDescription = &Ydb_Coordination.SemaphoreDescription{Name: r.Name, Data: d.data, Count: d.count, Limit: d.limit}
+		result.SemaphoreDescription = &Ydb_Coordination.SemaphoreDescription{Name: r.Name, Data: d.data,
+			Count: d.count, Limit: d.limit}
 		if r.IncludeOwners {
 			result.SemaphoreDescription.Owners = about(d.owners)
 		}

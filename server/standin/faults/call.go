@@ -33,7 +33,8 @@ var kindsOfCalls = map[string]Kind{
 func (s *Server) Call() grpc.UnaryServerInterceptor { return s.set.call(s.number) }
 
 func (s *Set) call(server int) grpc.UnaryServerInterceptor {
-	return func(ctx context.Context, request any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+	return func(ctx context.Context, request any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any,
+		error) {
 		kind := kindsOfCalls[info.FullMethod]
 		if kind == "" {
 			return s.tapped(ctx, request, info, handler)
@@ -60,7 +61,8 @@ func (s *Set) call(server int) grpc.UnaryServerInterceptor {
 }
 
 // tapped executes a call.
-func (s *Set) tapped(ctx context.Context, request any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+func (s *Set) tapped(ctx context.Context, request any, info *grpc.UnaryServerInfo,
+	handler grpc.UnaryHandler) (any, error) {
 	tap := s.tap.Load()
 	if tap == nil {
 		return handler(ctx, request)

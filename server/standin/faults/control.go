@@ -118,7 +118,8 @@ func (a *Arguments) Switch(key string, absent bool) bool {
 
 // Filter is the arguments node, session, client and server.
 func (a *Arguments) Filter() Filter {
-	return Filter{Node: a.Text("node"), Session: a.Number("session", 0), Client: a.Text("client"), Server: a.Count("server", 0)}
+	return Filter{Node: a.Text("node"), Session: a.Number("session", 0), Client: a.Text("client"),
+		Server: a.Count("server", 0)}
 }
 
 // status is an argument that is a status of YDB, by its name.
@@ -145,12 +146,15 @@ func (a *Arguments) Done() error {
 // Controls are the orders for the faults of a set. More may be added.
 func (s *Set) Controls() *Controls {
 	c := &Controls{orders: make(map[string]order)}
-	c.Add("help", "what can be ordered", func(context.Context, *Arguments) (any, error) { return c.help(), nil })
+	c.Add("help", "what can be ordered", func(context.Context, *Arguments) (any, error) {
+		return c.help(), nil
+	})
 	c.Add("reset", "take all faults back", plain(func() any { s.Reset(); return nil }))
 	c.Add("requests", "what clients have asked for", plain(func() any {
 		return map[string]any{"requests": s.Requests(), "dropped": s.RequestsDropped()}
 	}))
-	c.Add("forget-requests", "empty the list of requests", plain(func() any { s.ForgetRequests(); return nil }))
+	c.Add("forget-requests", "empty the list of requests",
+		plain(func() any { s.ForgetRequests(); return nil }))
 	c.Add("pending", "how many faults wait for a request", plain(func() any { return s.Pending() }))
 	s.addRules(c)
 	s.addDrops(c)
@@ -170,15 +174,21 @@ func plain(do func() any) func(context.Context, *Arguments) (any, error) {
 const filterHelp = " [node= session= client= server=]"
 
 func (s *Set) addRules(c *Controls) {
-	c.Add("fail-next", "kind= [n=1] status= [text=] [impossible=true]"+filterHelp+": the next requests fail, before they are executed",
+	c.Add("fail-next", "kind= [n=1] status= [text=] [impossible=true]"+filterHelp+
+		": the next requests fail, before they are executed",
 		func(_ context.Context, a *Arguments) (any, error) {
-			kind, n, status, text, more := Kind(a.Text("kind")), a.Count("n", 1), a.status("status"), a.Text("text"), a.options()
-			return a.Then(func() (any, error) { return troubledBy(s.FailNext(kind, n, status, text, more...)) })
+			kind, n, status, text, more := Kind(a.Text("kind")), a.Count("n", 1), a.status("status"),
+				a.Text("text"), a.options()
+			return a.Then(func() (any, error) {
+				return troubledBy(s.FailNext(kind, n, status, text, more...))
+			})
 		})
-	c.Add("fail-some", "kind= p= seed= [status= text=] [impossible=true]"+filterHelp+": requests fail with a probability, until reset",
+	c.Add("fail-some", "kind= p= seed= [status= text=] [impossible=true]"+filterHelp+
+		": requests fail with a probability, until reset",
 		func(_ context.Context, a *Arguments) (any, error) {
 			kind, p, seed, more := Kind(a.Text("kind")), a.Fraction("p"), a.Number("seed", 0), a.options()
-			if status, text := a.status("status"), a.Text("text"); status != Ydb.StatusIds_STATUS_CODE_UNSPECIFIED {
+			if status, text := a.status("status"),
+				a.Text("text"); status != Ydb.StatusIds_STATUS_CODE_UNSPECIFIED {
 				more = append(more, With(status, text))
 			}
 			return a.Then(func() (any, error) { return troubledBy(s.FailSome(kind, p, seed, more...)) })
@@ -192,7 +202,8 @@ func (s *Set) addRules(c *Controls) {
 		help string
 		add  func(Kind, int, ...Option) error
 	}{
-		"answer-lost": {": the next requests are executed, and their streams end before the answer", s.AnswerLost},
+		"answer-lost": {": the next requests are executed, and their streams end before the answer",
+			s.AnswerLost},
 		"repeat-next": {": as answer-lost, and once more when the session is back", s.RepeatNext},
 	} {
 		c.Add(name, "kind= [n=1]"+filterHelp+fault.help, func(_ context.Context, a *Arguments) (any, error) {
@@ -267,7 +278,8 @@ func (c *Controls) Do(ctx context.Context, name string, values map[string]any) (
 	o, known := c.orders[name]
 	c.mutex.Unlock()
 	if !known {
-		return nil, fmt.Errorf("no order is called %q; there are %s", name, strings.Join(slices.Sorted(maps.Keys(c.help())), ", "))
+		return nil, fmt.Errorf("no order is called %q; there are %s", name,
+			strings.Join(slices.Sorted(maps.Keys(c.help())), ", "))
 	}
 	result, err := o.do(ctx, &Arguments{values: values})
 	if err != nil {

@@ -19,8 +19,9 @@ import (
 func startHTTP(t *testing.T) *rig {
 	t.Helper()
 	r := &rig{T: t, Set: faults.New(nil)}
-	s, err := server.StartWith(t.Context(), server.Config{Listen: "127.0.0.1:0", Database: "/local", InMemory: true,
-		HTTP: server.HTTP{Listen: "127.0.0.1:0", Faults: r.Set.Controls()}}, hooks.Hooks{Faults: r.Set.Server(1)})
+	s, err := server.StartWith(t.Context(), server.Config{Listen: "127.0.0.1:0", Database: "/local",
+		InMemory: true, HTTP: server.HTTP{Listen: "127.0.0.1:0", Faults: r.Set.Controls()}},
+		hooks.Hooks{Faults: r.Set.Server(1)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,7 +43,8 @@ func startHTTP(t *testing.T) *rig {
 // post makes a request that a stand-in takes, but for what change does to it.
 func post(t *testing.T, s *server.Server, body string, change func(*http.Request)) (code int, text string) {
 	t.Helper()
-	q, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+s.HTTPAddr().String()+server.FaultsPath, strings.NewReader(body))
+	q, err := http.NewRequestWithContext(t.Context(), http.MethodPost,
+		"http://"+s.HTTPAddr().String()+server.FaultsPath, strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,7 +71,8 @@ func post(t *testing.T, s *server.Server, body string, change func(*http.Request
 func TestOrders(t *testing.T) {
 	r := startHTTP(t)
 	c := r.attach(0)
-	code, text := post(t, r.server, `{"do":"fail-next","kind":"acquire","n":1,"status":"not_found","node":"/local/dir/node"}`, nil)
+	code, text := post(t, r.server,
+		`{"do":"fail-next","kind":"acquire","n":1,"status":"not_found","node":"/local/dir/node"}`, nil)
 	if code != http.StatusOK || !strings.Contains(text, "Rust") {
 		t.Fatal(code, text)
 	}
@@ -81,17 +84,22 @@ func TestOrders(t *testing.T) {
 	var listed struct {
 		Result struct{ Requests []faults.Request }
 	}
-	if err := json.Unmarshal([]byte(text), &listed); err != nil || len(listed.Result.Requests) != 3 || listed.Result.Requests[2].Name != "lock" {
+	if err := json.Unmarshal([]byte(text), &listed); err != nil || len(listed.Result.Requests) != 3 ||
+		listed.Result.Requests[2].Name != "lock" {
 		t.Errorf("%v in %s", err, text)
 	}
-	if code, text := post(t, r.server, `{"do":"drop-streams","how":"clean","session":"1"}`, nil); code != http.StatusOK || text != "{\"result\":1}\n" {
+	if code, text := post(t, r.server, `{"do":"drop-streams","how":"clean","session":"1"}`,
+		nil); code != http.StatusOK || text != "{\"result\":1}\n" {
 		t.Error(code, text)
 	}
 	c.failed()
 	for _, each := range []string{
-		`{"do":"help"}`, `{"do":"pending"}`, `{"do":"forget-requests"}`, `{"do":"fail-some","kind":"update","p":0.5,"seed":3}`,
-		`{"do":"delay-next","kind":"stop","d":"1s"}`, `{"do":"answer-lost","kind":"start"}`, `{"do":"repeat-next","kind":"create"}`,
-		`{"do":"detach-session","node":"/local/dir/node","session":1}`, `{"do":"spurious-notice"}`, `{"do":"reset"}`,
+		`{"do":"help"}`, `{"do":"pending"}`, `{"do":"forget-requests"}`,
+		`{"do":"fail-some","kind":"update","p":0.5,"seed":3}`,
+		`{"do":"delay-next","kind":"stop","d":"1s"}`, `{"do":"answer-lost","kind":"start"}`,
+		`{"do":"repeat-next","kind":"create"}`,
+		`{"do":"detach-session","node":"/local/dir/node","session":1}`, `{"do":"spurious-notice"}`,
+		`{"do":"reset"}`,
 	} {
 		if code, text := post(t, r.server, each, nil); code != http.StatusOK {
 			t.Error(each, code, text)
@@ -138,15 +146,23 @@ func TestOrdersOfOthers(t *testing.T) {
 		change func(*http.Request)
 		want   int
 	}{
-		"by GET":             {func(q *http.Request) { q.Method = http.MethodGet }, http.StatusMethodNotAllowed},
-		"a preflight":        {func(q *http.Request) { q.Method = http.MethodOptions; q.Header.Set("Origin", "http://evil") }, http.StatusMethodNotAllowed},
-		"without the header": {func(q *http.Request) { q.Header.Del("X-Coordd-Standin") }, http.StatusForbidden},
-		"as a form":          {func(q *http.Request) { q.Header.Set("Content-Type", "text/plain") }, http.StatusUnsupportedMediaType},
-		"by another name":    {func(q *http.Request) { q.Host = "evil.example" }, http.StatusMisdirectedRequest},
-		"by the machine's":   {func(q *http.Request) { q.Host = "localhost:8765" }, http.StatusOK},
-		"on another path":    {func(q *http.Request) { q.URL.Path += "/reset" }, http.StatusMethodNotAllowed},
+		"by GET": {func(q *http.Request) { q.Method = http.MethodGet },
+			http.StatusMethodNotAllowed},
+		"a preflight": {func(q *http.Request) {
+			q.Method = http.MethodOptions
+			q.Header.Set("Origin", "http://evil")
+		}, http.StatusMethodNotAllowed},
+		"without the header": {func(q *http.Request) { q.Header.Del("X-Coordd-Standin") },
+			http.StatusForbidden}, "as a form": {func(q *http.Request) {
+			q.Header.Set("Content-Type", "text/plain")
+		}, http.StatusUnsupportedMediaType},
+		"by another name": {func(q *http.Request) { q.Host = "evil.example" },
+			http.StatusMisdirectedRequest},
+		"by the machine's": {func(q *http.Request) { q.Host = "localhost:8765" }, http.StatusOK},
+		"on another path":  {func(q *http.Request) { q.URL.Path += "/reset" }, http.StatusMethodNotAllowed},
 		"far too long": {func(q *http.Request) {
-			q.Body, q.ContentLength, q.GetBody = io.NopCloser(strings.NewReader(`{"do":"`+strings.Repeat("x", 2<<20)+`"}`)), -1, nil
+			q.Body, q.ContentLength, q.GetBody = io.NopCloser(strings.NewReader(`{"do":"`+strings.Repeat("x",
+				2<<20)+`"}`)), -1, nil
 		}, http.StatusBadRequest},
 	} {
 		if code, text := post(t, r.server, `{"do":"reset"}`, c.change); code != c.want {
@@ -157,7 +173,8 @@ func TestOrdersOfOthers(t *testing.T) {
 
 // A server that serves in earnest takes no orders.
 func TestNoOrdersInEarnest(t *testing.T) {
-	s, err := server.Start(t.Context(), server.Config{Listen: "127.0.0.1:0", Database: "/local", InMemory: true, HTTP: server.HTTP{Listen: "127.0.0.1:0"}})
+	s, err := server.Start(t.Context(), server.Config{Listen: "127.0.0.1:0", Database: "/local",
+		InMemory: true, HTTP: server.HTTP{Listen: "127.0.0.1:0"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -170,7 +187,8 @@ func TestNoOrdersInEarnest(t *testing.T) {
 	if code, text := post(t, s, `{"do":"reset"}`, nil); code != http.StatusMethodNotAllowed {
 		t.Error(code, text)
 	}
-	if code, text := post(t, s, "", func(q *http.Request) { q.Method = http.MethodGet }); code != http.StatusNotFound {
+	if code, text := post(t, s, "",
+		func(q *http.Request) { q.Method = http.MethodGet }); code != http.StatusNotFound {
 		t.Error(code, text)
 	}
 }

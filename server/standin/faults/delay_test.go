@@ -15,7 +15,8 @@ func TestDelayNext(t *testing.T) {
 	if err := r.DelayNext(faults.Create, 1, time.Hour); err != nil {
 		t.Fatal(err)
 	}
-	c := r.attachFor(0, 30*time.Millisecond) // which is pinged every 10 ms, and gone if a pong does not reach the server
+	// which is pinged every 10 ms, and gone if a pong does not reach the server
+	c := r.attachFor(0, 30*time.Millisecond)
 	c.send(create(1, "config"))
 	c.send(update(2, "config", "x")) // waits behind it
 	r.eventually("the create waits", func() bool { return turned.running() == 1 })

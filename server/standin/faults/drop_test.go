@@ -20,7 +20,8 @@ func TestDropStreamsCleanly(t *testing.T) {
 	if n != 1 || err != nil {
 		t.Fatal(n, err)
 	}
-	if got := c.failed(); got.GetStatus() != Ydb.StatusIds_UNAVAILABLE || got.GetIssues()[0].GetMessage() != "Link failure" {
+	if got := c.failed(); got.GetStatus() != Ydb.StatusIds_UNAVAILABLE ||
+		got.GetIssues()[0].GetMessage() != "Link failure" {
 		t.Errorf("got %v", got)
 	}
 	other.send(acquire(1, "lock"))
@@ -61,7 +62,9 @@ func TestDropStreamsBySilence(t *testing.T) {
 		t.Fatal(n, err)
 	}
 	c.send(acquire(1, "lock"))
-	r.eventually("the lock is taken", func() bool { return slices.Equal(r.owners("lock"), []uint64{c.session}) })
+	r.eventually("the lock is taken", func() bool {
+		return slices.Equal(r.owners("lock"), []uint64{c.session})
+	})
 	other.send(acquire(1, "other"))
 	if !other.next().GetAcquireSemaphoreResult().GetAcquired() {
 		t.Error("another stream of the connection is concerned")
@@ -102,7 +105,8 @@ func TestDropStreamsByABlackHole(t *testing.T) {
 	own := dial(t, r.server)
 	there := r.openOn(own, &pb.SessionRequest_SessionStart{Path: node, TimeoutMillis: 60_000})
 	there.started()
-	if n, err := r.DropStreams(faults.Filter{Session: there.session}, faults.BlackHole); n != 1 || err != nil {
+	if n, err := r.DropStreams(faults.Filter{Session: there.session}, faults.BlackHole); n != 1 ||
+		err != nil {
 		t.Fatal(n, err)
 	}
 	there.send(acquire(1, "lock"))

@@ -38,8 +38,9 @@ const (
 
 // Kinds are all of them.
 func Kinds() []Kind {
-	return []Kind{Start, Stop, Acquire, Release, Create, Update, Delete, Describe, CreateNode, AlterNode, DropNode, DescribeNode,
-		CreateResource, AlterResource, DropResource, DescribeResource, ListResources, AcquireResource}
+	return []Kind{Start, Stop, Acquire, Release, Create, Update, Delete, Describe, CreateNode, AlterNode,
+		DropNode, DescribeNode, CreateResource, AlterResource, DropResource, DescribeResource, ListResources,
+		AcquireResource}
 }
 
 // ofStream reports whether requests of the kind are messages of a Session stream; the others are calls.
@@ -256,8 +257,9 @@ func (k Kind) refusal(status Status, text string) (Refusal, error) {
 		}
 	}
 	if found == nil {
-		return Refusal{}, fmt.Errorf("%s never fails with %s, but with %s; ask for it as impossible if that is meant",
-			k, status, strings.Join(statuses, ", "))
+		return Refusal{},
+			fmt.Errorf("%s never fails with %s, but with %s; ask for it as impossible if that is meant", k,
+				status, strings.Join(statuses, ", "))
 	}
 	if text != "" {
 		found.Text = text
@@ -274,7 +276,8 @@ func (k Kind) impossible(status Status, text string) Refusal {
 // do.
 func (k Kind) Troubled(r Refusal) string {
 	switch {
-	case k == AcquireResource && (r.Status == Ydb.StatusIds_UNAVAILABLE || r.Status == Ydb.StatusIds_OVERLOADED):
+	case k == AcquireResource && (r.Status == Ydb.StatusIds_UNAVAILABLE ||
+		r.Status == Ydb.StatusIds_OVERLOADED):
 		return "Go asks again until its caller's context is done"
 	case !k.ofStream():
 		return ""

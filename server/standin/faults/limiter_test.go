@@ -24,14 +24,17 @@ func TestFaultsOfRateLimiters(t *testing.T) {
 		t.Fatal(err)
 	}
 	create := func(rate float64) Ydb.StatusIds_StatusCode {
-		answer, err := limiter.CreateResource(t.Context(), &Ydb_RateLimiter.CreateResourceRequest{CoordinationNodePath: node, Resource: &Ydb_RateLimiter.Resource{ResourcePath: "r",
-			Type: &Ydb_RateLimiter.Resource_HierarchicalDrr{HierarchicalDrr: &Ydb_RateLimiter.HierarchicalDrrSettings{MaxUnitsPerSecond: rate, PrefetchCoefficient: 1}}}})
+		answer, err := limiter.CreateResource(t.Context(),
+			&Ydb_RateLimiter.CreateResourceRequest{CoordinationNodePath: node,
+				Resource: &Ydb_RateLimiter.Resource{ResourcePath: "r",
+					Type: &Ydb_RateLimiter.Resource_HierarchicalDrr{HierarchicalDrr: &Ydb_RateLimiter.HierarchicalDrrSettings{MaxUnitsPerSecond: rate, PrefetchCoefficient: 1}}}})
 		if err != nil {
 			t.Fatal(err)
 		}
 		return answer.GetOperation().GetStatus()
 	}
-	for i, want := range []Ydb.StatusIds_StatusCode{Ydb.StatusIds_UNAVAILABLE, Ydb.StatusIds_SUCCESS, Ydb.StatusIds_ALREADY_EXISTS} {
+	for i, want := range []Ydb.StatusIds_StatusCode{Ydb.StatusIds_UNAVAILABLE, Ydb.StatusIds_SUCCESS,
+		Ydb.StatusIds_ALREADY_EXISTS} {
 		if got := create(0.001); got != want {
 			t.Fatalf("create %d: %s, want %s", i, got, want)
 		}
@@ -47,7 +50,8 @@ func TestFaultsOfRateLimiters(t *testing.T) {
 	acquire := func() (Ydb.StatusIds_StatusCode, error) { // nothing, which is had unless there is a debt
 		return call(&Ydb_RateLimiter.AcquireResourceRequest{Units: &Ydb_RateLimiter.AcquireResourceRequest_Required{}})
 	}
-	if err := r.DelayNext(faults.AcquireResource, 1, time.Hour, faults.Where(faults.Filter{Node: node})); err != nil {
+	if err := r.DelayNext(faults.AcquireResource, 1, time.Hour,
+		faults.Where(faults.Filter{Node: node})); err != nil {
 		t.Fatal(err)
 	}
 	granted := make(chan Ydb.StatusIds_StatusCode)
@@ -82,10 +86,12 @@ func TestFaultsOfRateLimiters(t *testing.T) {
 		t.Error("an acquire failed with NOT_FOUND")
 	}
 	seen := r.Requests()
-	if last := seen[len(seen)-2]; last.Kind != faults.AcquireResource || last.Node != node || last.Name != "r" || last.Count != 1000 || !last.Used {
+	if last := seen[len(seen)-2]; last.Kind != faults.AcquireResource || last.Node != node ||
+		last.Name != "r" || last.Count != 1000 || !last.Used {
 		t.Errorf("the last use was %+v", last)
 	}
-	for _, kind := range []faults.Kind{faults.AlterResource, faults.DropResource, faults.DescribeResource, faults.ListResources} {
+	for _, kind := range []faults.Kind{faults.AlterResource, faults.DropResource, faults.DescribeResource,
+		faults.ListResources} {
 		if _, err := r.FailNext(kind, 1, Ydb.StatusIds_NOT_FOUND, "no"); err != nil {
 			t.Fatal(err)
 		}
@@ -94,17 +100,22 @@ func TestFaultsOfRateLimiters(t *testing.T) {
 		GetOperation() *Ydb_Operations.Operation
 	}, err error) {
 		t.Helper()
-		if o := answer.GetOperation(); err != nil || o.GetStatus() != Ydb.StatusIds_NOT_FOUND || o.GetIssues()[0].GetMessage() != "no" {
+		if o := answer.GetOperation(); err != nil || o.GetStatus() != Ydb.StatusIds_NOT_FOUND ||
+			o.GetIssues()[0].GetMessage() != "no" {
 			t.Errorf("%s: %v, %v", what, o, err)
 		}
 	}
-	altered, err := limiter.AlterResource(t.Context(), &Ydb_RateLimiter.AlterResourceRequest{CoordinationNodePath: node})
+	altered, err := limiter.AlterResource(t.Context(),
+		&Ydb_RateLimiter.AlterResourceRequest{CoordinationNodePath: node})
 	wants("alter", altered, err)
-	dropped, err := limiter.DropResource(t.Context(), &Ydb_RateLimiter.DropResourceRequest{CoordinationNodePath: node, ResourcePath: "r"})
+	dropped, err := limiter.DropResource(t.Context(),
+		&Ydb_RateLimiter.DropResourceRequest{CoordinationNodePath: node, ResourcePath: "r"})
 	wants("drop", dropped, err)
-	described, err := limiter.DescribeResource(t.Context(), &Ydb_RateLimiter.DescribeResourceRequest{CoordinationNodePath: node, ResourcePath: "r"})
+	described, err := limiter.DescribeResource(t.Context(),
+		&Ydb_RateLimiter.DescribeResourceRequest{CoordinationNodePath: node, ResourcePath: "r"})
 	wants("describe", described, err)
-	listed, err := limiter.ListResources(t.Context(), &Ydb_RateLimiter.ListResourcesRequest{CoordinationNodePath: node})
+	listed, err := limiter.ListResources(t.Context(),
+		&Ydb_RateLimiter.ListResourcesRequest{CoordinationNodePath: node})
 	wants("list", listed, err)
 	if got := create(0.001); got != Ydb.StatusIds_ALREADY_EXISTS {
 		t.Errorf("it was dropped: %s", got)

@@ -49,7 +49,8 @@ func TestAnswerLostOfACall(t *testing.T) {
 	if err := r.AnswerLost(faults.CreateNode, 1); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.nodes().CreateNode(t.Context(), &pb.CreateNodeRequest{Path: "/local/other"}); status.Code(err) != codes.Unavailable {
+	if _, err := r.nodes().CreateNode(t.Context(),
+		&pb.CreateNodeRequest{Path: "/local/other"}); status.Code(err) != codes.Unavailable {
 		t.Errorf("got %v", err)
 	}
 	answer, err := r.nodes().DescribeNode(t.Context(), &pb.DescribeNodeRequest{Path: "/local/other"})

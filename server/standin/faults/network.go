@@ -66,7 +66,8 @@ func (s *Set) Partition(i, j int) error {
 		known[number] = true
 	}
 	if len(known) == 0 {
-		return errors.New("there is one server, and so nothing between servers; a Go test gives the stand-in Servers(3)")
+		return errors.New(
+			"there is one server, and so nothing between servers; a Go test gives the stand-in Servers(3)")
 	}
 	if !known[i] || !known[j] || i == j {
 		return fmt.Errorf("servers %d and %d: want two of the %d that there are", i, j, len(known))

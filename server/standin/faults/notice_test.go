@@ -25,7 +25,8 @@ func TestSpuriousNotice(t *testing.T) {
 	if n := r.SpuriousNotice(faults.Filter{Session: c.session}, "config"); n != 1 {
 		t.Errorf("%d watches", n)
 	}
-	if got := c.next().GetDescribeSemaphoreChanged(); got.GetReqId() != 2 || got.GetDataChanged() || got.GetOwnersChanged() {
+	if got := c.next().GetDescribeSemaphoreChanged(); got.GetReqId() != 2 || got.GetDataChanged() ||
+		got.GetOwnersChanged() {
 		t.Errorf("got %v", got)
 	}
 	other.send(update(1, "config", "x"))

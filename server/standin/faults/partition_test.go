@@ -38,9 +38,10 @@ func startThree(t *testing.T) (*rig, []*server.Server) {
 	for i := range servers {
 		starting.Go(func() {
 			name := fmt.Sprint("s", i+1)
-			s, err := server.StartWith(t.Context(), server.Config{Listen: "127.0.0.1:0", Database: "/local", DataDir: t.TempDir(),
-				Cluster: raftstore.Cluster{Name: name, Initial: initial, ListenPeer: initial[name], Dial: r.DialPeer(i + 1)},
-			}, hooks.Hooks{Faults: r.Set.Server(i + 1)})
+			s, err := server.StartWith(t.Context(),
+				server.Config{Listen: "127.0.0.1:0", Database: "/local", DataDir: t.TempDir(),
+					Cluster: raftstore.Cluster{Name: name, Initial: initial, ListenPeer: initial[name],
+						Dial: r.DialPeer(i + 1)}}, hooks.Hooks{Faults: r.Set.Server(i + 1)})
 			if err != nil {
 				t.Error(err)
 			}
@@ -90,7 +91,8 @@ func TestPartition(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 	defer cancel()
-	if answer, err := r.nodes().CreateNode(ctx, &pb.CreateNodeRequest{Path: "/local/here"}); err == nil && answer.GetOperation().GetStatus() == Ydb.StatusIds_SUCCESS {
+	if answer, err := r.nodes().CreateNode(ctx, &pb.CreateNodeRequest{Path: "/local/here"}); err == nil &&
+		answer.GetOperation().GetStatus() == Ydb.StatusIds_SUCCESS {
 		t.Error("the server that is cut off has created a node")
 	}
 	r.Heal()
@@ -108,7 +110,9 @@ func TestLoseLeaderOfSeveral(t *testing.T) {
 	c := r.attach(0)
 	c.send(acquire(1, "lock"))
 	c.next()
-	r.eventually("another one leads", func() bool { return r.Set.LoseLeader(t.Context(), time.Second) == nil })
+	r.eventually("another one leads", func() bool {
+		return r.Set.LoseLeader(t.Context(), time.Second) == nil
+	})
 	c.send(release(2, "lock"))
 	if !c.next().GetReleaseSemaphoreResult().GetReleased() {
 		t.Error("not released")

@@ -13,13 +13,15 @@ import (
 // A refused request is not executed, the next one is, and the stream goes on.
 func TestFailNextAsAResult(t *testing.T) {
 	r := start(t)
-	if troubled, err := r.FailNext(faults.Acquire, 1, Ydb.StatusIds_PRECONDITION_FAILED, ""); err != nil || troubled == "" {
+	if troubled, err := r.FailNext(faults.Acquire, 1, Ydb.StatusIds_PRECONDITION_FAILED, ""); err != nil ||
+		troubled == "" {
 		t.Fatal(troubled, err)
 	}
 	c := r.attach(0)
 	c.send(acquire(7, "lock"))
 	refused := c.next().GetAcquireSemaphoreResult()
-	if refused.GetReqId() != 7 || refused.GetStatus() != Ydb.StatusIds_PRECONDITION_FAILED || refused.GetAcquired() ||
+	if refused.GetReqId() != 7 || refused.GetStatus() != Ydb.StatusIds_PRECONDITION_FAILED ||
+		refused.GetAcquired() ||
 		refused.GetIssues()[0].GetMessage() != "Semaphore ephemeral mode mismatch" {
 		t.Fatalf("got %v", refused)
 	}
@@ -38,14 +40,16 @@ func TestFailNextAsAResult(t *testing.T) {
 // A status that the specification has for the whole stream ends it.
 func TestFailNextAsAFailure(t *testing.T) {
 	r := start(t)
-	if _, err := r.FailNext(faults.Update, 1, Ydb.StatusIds_SESSION_EXPIRED, "Session has expired"); err != nil {
+	if _, err := r.FailNext(faults.Update, 1, Ydb.StatusIds_SESSION_EXPIRED,
+		"Session has expired"); err != nil {
 		t.Fatal(err)
 	}
 	c := r.attach(0)
 	c.send(create(1, "config"))
 	c.next()
 	c.send(update(2, "config", "new"))
-	if got := c.failed(); got.GetStatus() != Ydb.StatusIds_SESSION_EXPIRED || got.GetIssues()[0].GetMessage() != "Session has expired" {
+	if got := c.failed(); got.GetStatus() != Ydb.StatusIds_SESSION_EXPIRED ||
+		got.GetIssues()[0].GetMessage() != "Session has expired" {
 		t.Fatalf("got %v", got)
 	}
 	c = r.attach(c.session)
@@ -98,12 +102,14 @@ func TestImpossible(t *testing.T) {
 	if _, err := r.FailNext(faults.Release, 0, Ydb.StatusIds_UNAVAILABLE, ""); err == nil {
 		t.Error("no request at all can fail")
 	}
-	if _, err := r.FailNext(faults.Release, 1, Ydb.StatusIds_OVERLOADED, "no", faults.Impossible()); err != nil {
+	if _, err := r.FailNext(faults.Release, 1, Ydb.StatusIds_OVERLOADED, "no",
+		faults.Impossible()); err != nil {
 		t.Fatal(err)
 	}
 	c := r.attach(0)
 	c.send(release(1, "lock"))
-	if got := c.next().GetReleaseSemaphoreResult(); got.GetStatus() != Ydb.StatusIds_OVERLOADED || got.GetIssues()[0].GetMessage() != "no" {
+	if got := c.next().GetReleaseSemaphoreResult(); got.GetStatus() != Ydb.StatusIds_OVERLOADED ||
+		got.GetIssues()[0].GetMessage() != "no" {
 		t.Errorf("got %v", got)
 	}
 }
@@ -132,13 +138,15 @@ func TestFailSome(t *testing.T) {
 	r := start(t)
 	c := r.attach(0)
 	play := func(seed uint64) (failed []bool) {
-		if _, err := r.FailSome(faults.Release, 0.5, seed, faults.With(Ydb.StatusIds_UNAUTHORIZED, "")); err != nil {
+		if _, err := r.FailSome(faults.Release, 0.5, seed,
+			faults.With(Ydb.StatusIds_UNAUTHORIZED, "")); err != nil {
 			t.Fatal(err)
 		}
 		defer r.Reset()
 		for i := range 64 {
 			c.send(release(uint64(i), "lock"))
-			failed = append(failed, c.next().GetReleaseSemaphoreResult().GetStatus() == Ydb.StatusIds_UNAUTHORIZED)
+			failed = append(failed,
+				c.next().GetReleaseSemaphoreResult().GetStatus() == Ydb.StatusIds_UNAUTHORIZED)
 		}
 		return failed
 	}

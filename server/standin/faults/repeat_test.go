@@ -30,7 +30,8 @@ func TestRepeatNext(t *testing.T) {
 	}
 	c = r.attach(c.session)
 	c.send(create(1, "config")) // as from an SDK that repeats it, too
-	if got := c.next().GetCreateSemaphoreResult(); got.GetReqId() != 1 || got.GetStatus() != Ydb.StatusIds_ALREADY_EXISTS {
+	if got := c.next().GetCreateSemaphoreResult(); got.GetReqId() != 1 ||
+		got.GetStatus() != Ydb.StatusIds_ALREADY_EXISTS {
 		t.Errorf("it was not executed before: %v", got)
 	}
 	if err := r.RepeatNext(faults.Start, 1); err == nil {
@@ -64,7 +65,8 @@ func TestRepeatsAreBounded(t *testing.T) {
 		}
 		c := r.attach(session)
 		c.send(describe(1, "config", false))
-		if got := c.next().GetDescribeSemaphoreResult().GetSemaphoreDescription(); len(got.GetData()) == 1<<20 {
+		if got := c.next().GetDescribeSemaphoreResult().GetSemaphoreDescription(); len(
+			got.GetData()) == 1<<20 {
 			repeated++
 		}
 	}

@@ -62,7 +62,8 @@ func (q *Request) fillCall(request any) {
 	if acquire, is := request.(*Ydb_RateLimiter.AcquireResourceRequest); is {
 		_, q.Used = acquire.GetUnits().(*Ydb_RateLimiter.AcquireResourceRequest_Used)
 		q.Count = max(acquire.GetRequired(), acquire.GetUsed())
-		q.TimeoutMillis = uint64(max(acquire.GetOperationParams().GetOperationTimeout().AsDuration().Milliseconds(), 0))
+		q.TimeoutMillis = uint64(
+			max(acquire.GetOperationParams().GetOperationTimeout().AsDuration().Milliseconds(), 0))
 	}
 }
 
@@ -75,7 +76,8 @@ func (q *Request) fill(m *Ydb_Coordination.SessionRequest) {
 		q.SeqNo, q.TimeoutMillis, q.Description = a.GetSeqNo(), a.GetTimeoutMillis(), a.GetDescription()
 	case *Ydb_Coordination.SessionRequest_AcquireSemaphore_:
 		a := r.AcquireSemaphore
-		q.Count, q.TimeoutMillis, q.Data, q.Ephemeral = a.GetCount(), a.GetTimeoutMillis(), a.GetData(), a.GetEphemeral()
+		q.Count, q.TimeoutMillis, q.Data, q.Ephemeral = a.GetCount(), a.GetTimeoutMillis(), a.GetData(),
+			a.GetEphemeral()
 	case *Ydb_Coordination.SessionRequest_CreateSemaphore_:
 		q.Limit, q.Data = r.CreateSemaphore.GetLimit(), r.CreateSemaphore.GetData()
 	case *Ydb_Coordination.SessionRequest_UpdateSemaphore_:
@@ -84,7 +86,8 @@ func (q *Request) fill(m *Ydb_Coordination.SessionRequest) {
 		q.Force = r.DeleteSemaphore.GetForce()
 	case *Ydb_Coordination.SessionRequest_DescribeSemaphore_:
 		d := r.DescribeSemaphore
-		q.IncludeOwners, q.IncludeWaiters, q.WatchData, q.WatchOwners = d.GetIncludeOwners(), d.GetIncludeWaiters(), d.GetWatchData(), d.GetWatchOwners()
+		q.IncludeOwners, q.IncludeWaiters, q.WatchData, q.WatchOwners = d.GetIncludeOwners(),
+			d.GetIncludeWaiters(), d.GetWatchData(), d.GetWatchOwners()
 	}
 }
 
@@ -98,7 +101,8 @@ const (
 )
 
 func (q *Request) bytes() int {
-	return requestBytes + len(q.Client) + len(q.SDK) + len(q.Node) + len(q.Name) + len(q.Description) + len(q.Data)
+	return requestBytes + len(
+		q.Client) + len(q.SDK) + len(q.Node) + len(q.Name) + len(q.Description) + len(q.Data)
 }
 
 // requestLog is the latest requests.

@@ -11,7 +11,8 @@ import (
 
 func TestRequests(t *testing.T) {
 	r := start(t)
-	c := r.open(&pb.SessionRequest_SessionStart{Path: "local/dir//node", TimeoutMillis: 10_000, ProtectionKey: []byte("secret"), Description: "me"})
+	c := r.open(&pb.SessionRequest_SessionStart{Path: "local/dir//node", TimeoutMillis: 10_000,
+		ProtectionKey: []byte("secret"), Description: "me"})
 	c.started()
 	c.send(acquire(7, "lock"))
 	c.next()
@@ -23,7 +24,8 @@ func TestRequests(t *testing.T) {
 		t.Fatalf("got %v, want %v", kinds, want)
 	}
 	q := r.Requests()[2]
-	if q.Node != node || q.Session != c.session || q.Name != "lock" || q.ReqID != 7 || !q.Ephemeral || q.Server != 1 || q.Client == "" {
+	if q.Node != node || q.Session != c.session || q.Name != "lock" || q.ReqID != 7 || !q.Ephemeral ||
+		q.Server != 1 || q.Client == "" {
 		t.Errorf("got %+v", q)
 	}
 	r.ForgetRequests()

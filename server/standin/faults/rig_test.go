@@ -123,7 +123,8 @@ func (r *rig) openOn(conn *grpc.ClientConn, s *pb.SessionRequest_SessionStart) *
 	if err != nil {
 		r.Fatal(err)
 	}
-	c := &client{rig: r, stream: stream, cancel: cancel, got: make(chan *pb.SessionResponse, 1000), pings: make(chan struct{}, 1000)}
+	c := &client{rig: r, stream: stream, cancel: cancel, got: make(chan *pb.SessionResponse, 1000),
+		pings: make(chan struct{}, 1000)}
 	go c.read()
 	c.send(&pb.SessionRequest{Request: &pb.SessionRequest_SessionStart_{SessionStart: s}})
 	return c
@@ -160,7 +161,8 @@ func (r *rig) attach(session uint64) *client { r.Helper(); return r.attachFor(se
 
 func (r *rig) attachFor(session uint64, timeout time.Duration) *client {
 	r.Helper()
-	c := r.open(&pb.SessionRequest_SessionStart{Path: node, SessionId: session, TimeoutMillis: uint64(timeout.Milliseconds())})
+	c := r.open(&pb.SessionRequest_SessionStart{Path: node, SessionId: session,
+		TimeoutMillis: uint64(timeout.Milliseconds())})
 	c.started()
 	return c
 }

@@ -14,8 +14,10 @@ import (
 func TestFilters(t *testing.T) {
 	r := start(t)
 	c := r.attach(0)
-	for _, passing := range []faults.Filter{{Node: "/local/other"}, {Session: 77}, {Client: "10.0.0.1"}, {Server: 2}, {Client: "ydb-"}} {
-		if _, err := r.FailNext(faults.Release, 1, Ydb.StatusIds_UNAUTHORIZED, "", faults.Where(passing)); err != nil {
+	for _, passing := range []faults.Filter{{Node: "/local/other"}, {Session: 77}, {Client: "10.0.0.1"},
+		{Server: 2}, {Client: "ydb-"}} {
+		if _, err := r.FailNext(faults.Release, 1, Ydb.StatusIds_UNAUTHORIZED, "",
+			faults.Where(passing)); err != nil {
 			t.Fatal(err)
 		}
 		c.send(release(1, "lock"))
@@ -23,9 +25,11 @@ func TestFilters(t *testing.T) {
 			t.Errorf("%+v: %v", passing, got)
 		}
 	}
-	for _, meeting := range []faults.Filter{{Node: node}, {Session: c.session}, {Client: "127.0.0.1"}, {Server: 1}} {
+	for _, meeting := range []faults.Filter{{Node: node}, {Session: c.session}, {Client: "127.0.0.1"},
+		{Server: 1}} {
 		r.Reset()
-		if _, err := r.FailNext(faults.Release, 1, Ydb.StatusIds_UNAUTHORIZED, "", faults.Where(meeting)); err != nil {
+		if _, err := r.FailNext(faults.Release, 1, Ydb.StatusIds_UNAUTHORIZED, "",
+			faults.Where(meeting)); err != nil {
 			t.Fatal(err)
 		}
 		c.send(release(1, "lock"))

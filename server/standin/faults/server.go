@@ -119,7 +119,8 @@ func (s *Set) Disk(server int) {
 	s.disks.there = put(s.disks.there, server, true)
 }
 
-var errNoDisk = errors.New("there is no disk: everything is in memory; a Go test gives the stand-in Dir or Servers")
+var errNoDisk = errors.New(
+	"there is no disk: everything is in memory; a Go test gives the stand-in Dir or Servers")
 
 // hasDisk tells that a server runs, and on a disk. The mutex is held.
 func (s *Set) hasDisk(server int) error {
@@ -162,25 +163,30 @@ func (s *Set) addServers(c *Controls) {
 			node, session := a.Text("node"), a.Number("session", 0)
 			return a.Then(func() (any, error) { return nil, s.ExpireSession(ctx, node, session) })
 		})
-	c.Add("drop-node", "node=: drop a coordination node", func(ctx context.Context, a *Arguments) (any, error) {
-		node := a.Text("node")
-		return a.Then(func() (any, error) { return nil, s.DropNode(ctx, node) })
-	})
-	c.Add("full-disk", "[server=1] [full=true]: a disk is nearly full, or has space again", func(_ context.Context, a *Arguments) (any, error) {
-		server, full := a.Count("server", 1), a.Switch("full", true)
-		return a.Then(func() (any, error) { return nil, s.FullDisk(server, full) })
-	})
-	c.Add("slow-disk", "[server=1] d=100ms: each write to a disk takes longer", func(_ context.Context, a *Arguments) (any, error) {
-		server, d := a.Count("server", 1), a.Duration("d")
-		return a.Then(func() (any, error) { return nil, s.SlowDisk(server, d) })
-	})
-	c.Add("partition", "a= b=: nothing passes between two servers, until heal", func(_ context.Context, a *Arguments) (any, error) {
-		i, j := a.Count("a", 0), a.Count("b", 0)
-		return a.Then(func() (any, error) { return nil, s.Partition(i, j) })
-	})
+	c.Add("drop-node", "node=: drop a coordination node",
+		func(ctx context.Context, a *Arguments) (any, error) {
+			node := a.Text("node")
+			return a.Then(func() (any, error) { return nil, s.DropNode(ctx, node) })
+		})
+	c.Add("full-disk", "[server=1] [full=true]: a disk is nearly full, or has space again",
+		func(_ context.Context, a *Arguments) (any, error) {
+			server, full := a.Count("server", 1), a.Switch("full", true)
+			return a.Then(func() (any, error) { return nil, s.FullDisk(server, full) })
+		})
+	c.Add("slow-disk", "[server=1] d=100ms: each write to a disk takes longer",
+		func(_ context.Context, a *Arguments) (any, error) {
+			server, d := a.Count("server", 1), a.Duration("d")
+			return a.Then(func() (any, error) { return nil, s.SlowDisk(server, d) })
+		})
+	c.Add("partition", "a= b=: nothing passes between two servers, until heal",
+		func(_ context.Context, a *Arguments) (any, error) {
+			i, j := a.Count("a", 0), a.Count("b", 0)
+			return a.Then(func() (any, error) { return nil, s.Partition(i, j) })
+		})
 	c.Add("heal", "take every partition back", plain(func() any { s.Heal(); return nil }))
-	c.Add("lose-leader", "d=1s: the leader leads no more; a server alone pauses for d", func(ctx context.Context, a *Arguments) (any, error) {
-		d := a.Duration("d")
-		return a.Then(func() (any, error) { return nil, s.LoseLeader(ctx, d) })
-	})
+	c.Add("lose-leader", "d=1s: the leader leads no more; a server alone pauses for d",
+		func(ctx context.Context, a *Arguments) (any, error) {
+			d := a.Duration("d")
+			return a.Then(func() (any, error) { return nil, s.LoseLeader(ctx, d) })
+		})
 }

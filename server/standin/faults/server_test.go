@@ -24,7 +24,8 @@ func TestExpireSession(t *testing.T) {
 	if err := r.Set.ExpireSession(t.Context(), node, c.session); err != nil {
 		t.Fatal(err)
 	}
-	if got := c.failed(); got.GetStatus() != Ydb.StatusIds_SESSION_EXPIRED || got.GetIssues()[0].GetMessage() != "Session has expired" {
+	if got := c.failed(); got.GetStatus() != Ydb.StatusIds_SESSION_EXPIRED ||
+		got.GetIssues()[0].GetMessage() != "Session has expired" {
 		t.Errorf("got %v", got)
 	}
 	if !other.next().GetAcquireSemaphoreResult().GetAcquired() {
@@ -70,7 +71,8 @@ func TestLoseLeader(t *testing.T) {
 			t.Error("it was lost while it was lost")
 		}
 		other.send(create(10+i, "config"))
-		if got := other.next().GetCreateSemaphoreResult(); got == nil || (got.GetStatus() == Ydb.StatusIds_SUCCESS) != (i == 0) {
+		if got := other.next().GetCreateSemaphoreResult(); got == nil ||
+			(got.GetStatus() == Ydb.StatusIds_SUCCESS) != (i == 0) {
 			t.Errorf("got %v", got)
 		}
 		if owners := r.owners("lock"); !slices.Equal(owners, []uint64{c.session}) {
@@ -95,7 +97,8 @@ func TestLoseLeaderForLong(t *testing.T) {
 	if err := r.Set.LoseLeader(t.Context(), 4*time.Second); err != nil {
 		t.Fatal(err)
 	}
-	if said, code := c.ended(); len(said) != 0 || code != codes.Unavailable { // a Failure would be a sign of life
+	// a Failure would be a sign of life
+	if said, code := c.ended(); len(said) != 0 || code != codes.Unavailable {
 		t.Errorf("got %v, %v", said, code)
 	}
 	c = r.attach(c.session)

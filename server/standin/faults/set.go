@@ -51,7 +51,8 @@ func New(after func(d time.Duration, do func()) (stop func() bool)) *Set {
 		after = func(d time.Duration, do func()) func() bool { return time.AfterFunc(d, do).Stop }
 	}
 	return &Set{after: after, streams: make(map[*stream]struct{}), conns: make(map[string]*conn),
-		repeats: make(map[sessionKey][]*Ydb_Coordination.SessionRequest), mute: make(map[*stream]struct{}), holes: make(map[*conn]struct{})}
+		repeats: make(map[sessionKey][]*Ydb_Coordination.SessionRequest), mute: make(map[*stream]struct{}),
+		holes: make(map[*conn]struct{})}
 }
 
 // Filter picks clients. Its zero value picks all of them; what is given must all hold.
@@ -186,7 +187,8 @@ var errTooMany = fmt.Errorf("there are %d already; Reset takes them back", most)
 // request, or as a Failure behind which the stream ends. With a status that such requests never fail with it
 // is an error, unless the fault is Impossible. What it returns says which SDKs do not get over it, or
 // overlook it.
-func (s *Set) FailNext(kind Kind, n int, status Status, text string, more ...Option) (troubled string, err error) {
+func (s *Set) FailNext(kind Kind, n int, status Status, text string, more ...Option) (troubled string,
+	err error) {
 	o := options{status: status, text: text}
 	return s.fail(kind, n, o, more, nil)
 }
@@ -198,10 +200,13 @@ func (s *Set) FailSome(kind Kind, p float64, seed uint64, more ...Option) (troub
 		return "", fmt.Errorf("probability %v: want 0 to 1", p)
 	}
 	o := options{status: Ydb.StatusIds_UNAVAILABLE}
-	return s.fail(kind, -1, o, more, func(r *rule) { r.chance, r.random = p, rand.New(rand.NewPCG(seed, seed)) })
+	return s.fail(kind, -1, o, more, func(r *rule) {
+		r.chance, r.random = p, rand.New(rand.NewPCG(seed, seed))
+	})
 }
 
-func (s *Set) fail(kind Kind, n int, o options, more []Option, adjust func(*rule)) (troubled string, err error) {
+func (s *Set) fail(kind Kind, n int, o options, more []Option, adjust func(*rule)) (troubled string,
+	err error) {
 	if err := kind.check(); err != nil {
 		return "", err
 	}

@@ -128,7 +128,8 @@ func (f finisher) SendCompress() string { return "" }
 
 // Stream is the interceptor for Session streams. It has to be the innermost.
 func (s *Server) Stream() grpc.StreamServerInterceptor {
-	return func(service any, rpc grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+	return func(service any, rpc grpc.ServerStream, info *grpc.StreamServerInfo,
+		handler grpc.StreamHandler) error {
 		if info.FullMethod != Ydb_Coordination_V1.CoordinationService_Session_FullMethodName {
 			return handler(service, rpc)
 		}
@@ -152,13 +153,15 @@ func (s *Set) open(server int, rpc grpc.ServerStream) (*stream, error) {
 		return nil, errNoStatus
 	}
 	// The server would do the same, but only gRPC's own stream can be told so.
-	if compressing, is := transport.(interface{ SendCompress() string }); is && compressing.SendCompress() != "" {
+	if compressing, is := transport.(interface{ SendCompress() string }); is &&
+		compressing.SendCompress() != "" {
 		if err := grpc.SetSendCompressor(rpc.Context(), encoding.Identity); err != nil {
 			return nil, err
 		}
 	}
-	st := &stream{ServerStream: rpc, set: s, finish: finish, server: server, client: clientOf(rpc.Context()), sdk: sdkOf(rpc.Context()),
-		arriving: make(chan arrival), gone: make(chan struct{}), bell: turn.NewBell(), sending: make(chan struct{}, 1), voice: make(chan struct{})}
+	st := &stream{ServerStream: rpc, set: s, finish: finish, server: server, client: clientOf(rpc.Context()),
+		sdk: sdkOf(rpc.Context()), arriving: make(chan arrival), gone: make(chan struct{}),
+		bell: turn.NewBell(), sending: make(chan struct{}, 1), voice: make(chan struct{})}
 	st.ctx = grpc.NewContextWithServerTransportStream(rpc.Context(), finisher{transport, st})
 	s.mutex.Lock()
 	s.opened++
@@ -384,7 +387,8 @@ func (s *stream) endedBy(how Drop) error {
 // describe tells what a message is, and takes note of whom the stream speaks for.
 func (s *stream) describe(m *clientMessage) Request {
 	kind, reqID, name := kindOf(m)
-	q := Request{At: time.Now(), Kind: kind, Server: s.server, Stream: s.number, Client: s.client, SDK: s.sdk, ReqID: reqID, Name: name}
+	q := Request{At: time.Now(), Kind: kind, Server: s.server, Stream: s.number, Client: s.client, SDK: s.sdk,
+		ReqID: reqID, Name: name}
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	q.Node, q.Session = s.node, s.session

@@ -20,7 +20,8 @@ import (
 )
 
 const (
-	node     = "/local/examples/lock" // the coordination node; all programs that share the lock name the same one
+	// the coordination node; all programs that share the lock name the same one
+	node     = "/local/examples/lock"
 	lockName = "account"
 	tellers  = 3
 	payments = 5 // of 10 each, by every teller

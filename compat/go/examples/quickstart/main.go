@@ -20,8 +20,10 @@ func main() {
 	check(db.Coordination().CreateNode(ctx, "/local/locks", coordination.NodeConfig{})) // fine if it exists
 	session, err := db.Coordination().Session(ctx, "/local/locks")
 	check(err)
-	defer session.Close(ctx) // the session, and what it still holds, lives on for its timeout, as after a crash
-	lease, err := session.AcquireSemaphore(ctx, "my-lock", coordination.Exclusive, options.WithEphemeral(true))
+	// the session, and what it still holds, lives on for its timeout, as after a crash
+	defer session.Close(ctx)
+	lease, err := session.AcquireSemaphore(ctx, "my-lock", coordination.Exclusive,
+		options.WithEphemeral(true))
 	check(err)
 	log.Printf("session %d holds my-lock; nobody else does", session.SessionID())
 	check(lease.Release())

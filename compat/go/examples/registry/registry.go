@@ -87,7 +87,8 @@ func (r *Registry) Watch(ctx context.Context, service string, seen func(endpoint
 }
 
 // keep is sessions.Keeper.Keep, with a semaphore for the service.
-func (r *Registry) keep(ctx context.Context, service string, use func(context.Context, coordination.Session) error) error {
+func (r *Registry) keep(ctx context.Context, service string,
+	use func(context.Context, coordination.Session) error) error {
 	return r.Sessions.Keep(ctx, func(ctx context.Context, session coordination.Session) error {
 		// No error if it exists, and none where the server refused: look finds out.
 		if err := session.CreateSemaphore(ctx, service, coordination.MaxSemaphoreLimit); err != nil {

@@ -89,7 +89,8 @@ func guard(ctx context.Context, session coordination.Session, token uint64, stop
 	for {
 		changed := make(chan struct{})
 		err := confirm(ctx, session, token,
-			options.WithSemaphoreWatch(options.WatchOwners, func(options.SemaphoreWatchEvent) { close(changed) }))
+			options.WithSemaphoreWatch(options.WatchOwners,
+				func(options.SemaphoreWatchEvent) { close(changed) }))
 		if err != nil {
 			stop(err)
 			return
@@ -119,7 +120,8 @@ func confirm(
 func tokenOf(
 	ctx context.Context, session coordination.Session, watch ...options.DescribeSemaphoreOption,
 ) (uint64, error) {
-	description, err := session.DescribeSemaphore(ctx, leader, append(watch, options.WithDescribeOwners(true))...)
+	description, err := session.DescribeSemaphore(ctx, leader,
+		append(watch, options.WithDescribeOwners(true))...)
 	if err != nil {
 		return 0, fmt.Errorf("who leads: %w", err)
 	}

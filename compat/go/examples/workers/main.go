@@ -77,7 +77,8 @@ var errSessionLost = errors.New("session lost")
 
 // withSession opens a session, makes sure of the two semaphores, and plays the role on a context that ends
 // with ctx or with the session.
-func withSession(ctx context.Context, db *ydb.Driver, play func(context.Context, coordination.Session) error) error {
+func withSession(ctx context.Context, db *ydb.Driver,
+	play func(context.Context, coordination.Session) error) error {
 	session, err := db.Coordination().Session(ctx, node,
 		// The keep-alive timeout must be the shorter one, or a worker with a silent connection believes
 		// itself a member after the server has struck it off.
