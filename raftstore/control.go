@@ -172,7 +172,7 @@ func (l *loop) receive(m *pb.Message) {
 	if m.GetType() == pb.MsgTimeoutNow {
 		l.heir = l.s.identity.Member
 		l.offer = &leadershipOffer{m, l.node.BasicStatus().GetCommit()}
-		l.takeOffer()
+		l.acceptOffer()
 		return
 	}
 	l.step(m)
@@ -187,10 +187,10 @@ type leadershipOffer struct {
 	commit  uint64 // what was committed when it came
 }
 
-// takeOffer stands for election at the leader's request, as soon as everything is applied that was committed
+// acceptOffer stands for election at the leader's request, as soon as everything is applied that was committed
 // when the request came. Raft refuses to campaign while a committed change of the members is not applied, and
 // does so without a word; the cluster would then be without a leader until the old one gives up waiting.
-func (l *loop) takeOffer() {
+func (l *loop) acceptOffer() {
 	switch {
 	case l.offer == nil:
 	case l.node.BasicStatus().Applied < l.offer.commit:

@@ -70,7 +70,7 @@ func (l *loop) serve() error {
 		}
 		l.end()
 	}()
-	err := l.takeTurn(l.begin)
+	err := l.workInTurn(l.begin)
 	for err == nil {
 		l.handler.Flush(true)
 		switch wanted := l.ticking.Load(); {
@@ -83,9 +83,9 @@ func (l *loop) serve() error {
 		}
 		select {
 		case <-l.s.inbox.bell:
-			err = l.takeTurn(nil)
+			err = l.workInTurn(nil)
 		case <-ticks:
-			err = l.takeTurn(func() error { l.tick(); return nil })
+			err = l.workInTurn(func() error { l.tick(); return nil })
 		case <-l.s.stop:
 			return nil
 		}
@@ -132,8 +132,8 @@ func (l *loop) end() {
 
 var errStopped = errors.New("the store was stopped")
 
-// takeTurn waits for the turn, does first, and deals with everything there is.
-func (l *loop) takeTurn(first func() error) error {
+// workInTurn waits for the turn, does first, and deals with everything there is.
+func (l *loop) workInTurn(first func() error) error {
 	l.turn.Lock()
 	defer l.turn.Unlock()
 	return l.work(first)
@@ -326,7 +326,7 @@ func (l *loop) noteApplied() {
 		l.unapplied -= entriesBytes(m.GetEntries())
 		l.deliver(m.GetResponses())
 	}
-	l.takeOffer()
+	l.acceptOffer()
 	if l.unapplied < handedBytesMax/2 && len(l.held) == 0 && l.offer == nil {
 		l.s.wakeApply.Store(false)
 	}

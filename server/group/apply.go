@@ -43,7 +43,7 @@ func (g handler) Flush(busy bool) {
 	if busy {
 		g.queue.bell.Ring()
 	} else {
-		g.takeFreeTurn()
+		g.workIfFree()
 	}
 }
 

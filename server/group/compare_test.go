@@ -106,7 +106,7 @@ func (c *comparedCluster) mark() uint64 {
 			return false
 		}
 		leader.replica.Mark()
-		leader.takeTurn()
+		leader.work()
 		return true
 	})
 	var now report
@@ -634,7 +634,7 @@ func TestMarkedCheckpointIsTakenInSlices(t *testing.T) {
 		defer g.turn.Unlock()
 		index = c.mark()
 		for {
-			g.takeTurn()
+			g.work()
 			if _, taken := g.digests.at(index); taken {
 				return
 			}

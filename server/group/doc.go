@@ -11,7 +11,7 @@
 // Whoever brings something puts it into the queue: requests of streams and calls, and what the log says.
 // Whoever holds the turn handles what is there, first the log's news and then the requests, and alone touches
 // the Replica (apply.go, turn.go). On a quiet server that is the goroutine that brought it, which spares the
-// way over another one: kick and takeFreeTurn try for the turn and never wait for it. While something is on
+// way over another one: kick and workIfFree try for the turn and never wait for it. While something is on
 // its way to the disk, requests gather for the next batch. The goroutine that writes the log and those that
 // read what other servers say must not be held up, so they take short turns only (queue.takeLittle); what
 // takes long is left to the group's own goroutine, run.

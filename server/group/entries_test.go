@@ -139,7 +139,7 @@ func TestPanickingTurnSaysNothing(t *testing.T) {
 		Name: "root", PasswordHash: "h"}}, done: make(chan callAnswer, 1)}
 	g.queue.put(event{call: added})
 	before := g.replica.Machine().Index()
-	g.takeTurn()
+	g.work()
 	eventually(t, "the entry to be durable", func() bool {
 		g.queue.mutex.Lock()
 		defer g.queue.mutex.Unlock()
@@ -147,7 +147,7 @@ func TestPanickingTurnSaysNothing(t *testing.T) {
 	})
 	g.queue.put(event{call: &call{done: make(chan callAnswer, 1),
 		read: func(*coordination.Machine) outcome.Outcome { panic("a test") }}})
-	g.takeTurn()
+	g.work()
 	var invariant *InvariantError
 	if !errors.As(failure, &invariant) || g.replica.Machine().Index() != before+1 {
 		t.Fatalf("got %v, the machine has entry %d, before it had %d", failure, g.replica.Machine().Index(),

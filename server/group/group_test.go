@@ -353,7 +353,7 @@ func TestLeaderThatComesBack(t *testing.T) {
 	term := uint64(g.replica.Term())
 	g.queue.putStore(storeEvent{following: true, term: term})
 	g.queue.putStore(storeEvent{leading: term})
-	g.takeTurn()
+	g.work()
 	// its own entry, before which it does not serve
 	first := &coordination.MakeDirectory{Path: scheme.Path{"local", "first"}}
 	g.store.Propose(term, [][]byte{codec.AppendCommand(nil, first)})

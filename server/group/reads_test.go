@@ -84,7 +84,7 @@ func TestListingInPages(t *testing.T) {
 	}()
 	turns := 0
 	turn := func() {
-		g.takeTurn()
+		g.work()
 		turns++
 	}
 	for {

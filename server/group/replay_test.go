@@ -59,7 +59,7 @@ func TestReplayOfALeader(t *testing.T) {
 	g.beginReplay(0, 10)
 	step := func(want bool, entries uint64) {
 		t.Helper()
-		g.takeTurn()
+		g.work()
 		if n, of, replaying := g.Replaying(); n != entries || of != 10 || replaying != want ||
 			*failure != nil {
 			t.Errorf("replaying %v, %d of %d; want %v, %d; %v", replaying, n, of, want, entries, *failure)

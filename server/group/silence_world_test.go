@@ -316,7 +316,7 @@ func (s *silentServer) depose() {
 	s.behind = nil
 }
 
-// turn is group.takeTurn without a store: what the leader proposes is applied a little later if it still
+// turn is group.work without a store: what the leader proposes is applied a little later if it still
 // counts.
 func (s *silentServer) turn() {
 	g := s.group

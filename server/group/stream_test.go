@@ -210,13 +210,13 @@ func TestBytesInFlight(t *testing.T) {
 			read: func(*coordination.Machine) outcome.Outcome { return outcome.Done() }}
 		g.queue.put(event{call: asked})
 		g.inFlight = inFlight
-		g.takeTurn()
+		g.work()
 		if taken := len(asked.done) == 1; taken != want {
 			t.Errorf("with %d bytes in flight: taken %v", inFlight, taken)
 		}
 		g.inFlight = 0
 		g.queue.putStore(storeEvent{}) // requests are looked at again once the log has said something
-		g.takeTurn()
+		g.work()
 	}
 }
 

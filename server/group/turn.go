@@ -31,7 +31,7 @@ func (g *Group) run() {
 		case <-g.queue.bell:
 		}
 		g.turn.Lock()
-		g.takeTurn()
+		g.work()
 		g.turn.Unlock()
 	}
 }
@@ -46,15 +46,15 @@ func (g *Group) kick() {
 		}
 		return
 	}
-	g.takeFreeTurn()
+	g.workIfFree()
 }
 
-// takeFreeTurn handles what is in the queue on the caller's goroutine if the turn is free and would be short.
+// workIfFree handles what is in the queue on the caller's goroutine if the turn is free and would be short.
 // What would take long, and what has come meanwhile, is left to run: the caller's goroutine has something
 // else to do.
-func (g *Group) takeFreeTurn() {
+func (g *Group) workIfFree() {
 	if !g.queue.empty() && g.turn.TryLock() {
-		g.takeShortTurn()
+		g.workBriefly()
 		g.turn.Unlock()
 	}
 }
@@ -67,16 +67,16 @@ func (g *Group) close() {
 	}
 }
 
-// takeTurn handles everything that is there: first what the log says, then requests as long as not too much
+// work handles everything that is there: first what the log says, then requests as long as not too much
 // is in flight. The turn is held.
-func (g *Group) takeTurn() {
+func (g *Group) work() {
 	g.spareStore = g.queue.takeStore(g.spareStore[:0])
 	g.handleAll(g.spareStore)
 }
 
-// takeShortTurn is takeTurn if that takes no longer than a goroutine with other duties may be held up, else
+// workBriefly is work if that takes no longer than a goroutine with other duties may be held up, else
 // it does nothing. In a leader's first turn all streams of this server turn to it. The turn is held.
-func (g *Group) takeShortTurn() {
+func (g *Group) workBriefly() {
 	if g.replica.Elected() {
 		return
 	}

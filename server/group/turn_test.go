@@ -118,7 +118,7 @@ func TestLongTurnsAreTheGroupsOwn(t *testing.T) {
 				t.Errorf("%s: nobody woke the group's own goroutine", step.name)
 			}
 		}
-		g.takeTurn()
+		g.work()
 		if !g.queue.empty() || *failure != nil {
 			t.Fatalf("%s: not done in a turn of the group's own: %v", step.name, *failure)
 		}
@@ -156,7 +156,7 @@ func TestCheckpointsFollowEachOther(t *testing.T) {
 	handler{g}.Committed(emptyEntries(1, second, second))
 	handler{g}.Restore(second)
 	handler{g}.Committed(emptyEntries(1, second+1, second+2))
-	g.takeTurn()
+	g.work()
 	if *failure != nil {
 		t.Fatal(*failure)
 	}
@@ -165,7 +165,7 @@ func TestCheckpointsFollowEachOther(t *testing.T) {
 	}
 	var invariant *InvariantError
 	handler{g}.Committed(emptyEntries(1, second+2, second+2))
-	g.takeTurn()
+	g.work()
 	if !errors.As(*failure, &invariant) {
 		t.Errorf("an entry that came twice was passed over: %v", *failure)
 	}
