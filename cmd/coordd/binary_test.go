@@ -64,8 +64,15 @@ func spawn(t *testing.T, args ...string) *process {
 // spawnIn is spawn with further variables.
 func spawnIn(t *testing.T, variables []string, args ...string) *process {
 	t.Helper()
+	return spawnFed(t, nil, variables, args...)
+}
+
+// spawnFed is spawnIn with something on stdin.
+func spawnFed(t *testing.T, stdin io.Reader, variables []string, args ...string) *process {
+	t.Helper()
 	p := &process{first: make(chan string, 1), ended: make(chan struct{})}
 	p.command = exec.Command(binary, args...)
+	p.command.Stdin = stdin
 	p.command.Env = append([]string{"HOME=" + t.TempDir()}, variables...)
 	p.command.Stderr = &p.log
 	stdout, err := p.command.StdoutPipe()

@@ -89,6 +89,9 @@ func (p *program) serveCommand() *cobra.Command {
   COORDD_LOG_LEVEL=warn coordd serve --in-memory`,
 		Args: noArguments,
 		RunE: func(command *cobra.Command, _ []string) error {
+			if p.easeTimers != nil { // before anything is read that can be read once only, such as a config from a pipe
+				p.easeTimers()
+			}
 			s, values, err := resolve(serveOptions, command.Flags(), p.environment, p.uid)
 			if err != nil {
 				return err

@@ -24,8 +24,8 @@ type program struct {
 	// signals starts the delivery of stop requests. The first one received stops
 	// the server cleanly, the second at once.
 	signals func() <-chan os.Signal
-	// easeTimers comes before a server starts, and may begin the program anew; nil in
-	// tests.
+	// easeTimers comes before the server's settings are read, and may begin the program
+	// anew; nil in tests.
 	easeTimers func()
 	start      startFunc
 	check      checkFunc

@@ -24,9 +24,6 @@ var errStoppedAtOnce = errors.New("stopped at once by a second signal; nothing a
 // serve runs a server until it is asked to stop or ends by itself. It returns nil
 // after a clean stop; all other errors carry their exit code.
 func (p *program) serve(s settings, values map[string]given) error {
-	if p.easeTimers != nil {
-		p.easeTimers()
-	}
 	signals := p.signals()
 	logger := newLogger(p.stderr, s)
 	p.logConfiguration(logger, s, values)

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"runtime"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -27,4 +28,14 @@ func TestBinaryEasesItsTimers(t *testing.T) {
 		p.command.Process.Signal(syscall.SIGTERM)
 		p.wantExit(t, exitOK, fmt.Sprint("timer_slack=", want), "msg=serving", "msg=stopped")
 	}
+}
+
+// TestBinaryReadsItsConfigOnce starts a server whose config comes from a pipe, which it can read once only,
+// although it replaces itself.
+func TestBinaryReadsItsConfigOnce(t *testing.T) {
+	p := spawnFed(t, strings.NewReader("listen: 127.0.0.1:0\nin-memory: true\nlog-format: json\n"), nil,
+		"serve", "--config=/dev/stdin")
+	p.ready(t)
+	p.command.Process.Signal(syscall.SIGTERM)
+	p.wantExit(t, exitOK, fmt.Sprintf(`"timer_slack":%d`, timerSlack), `"msg":"serving"`)
 }
