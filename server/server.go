@@ -254,6 +254,11 @@ func (s *Server) becomeReady(ctx context.Context) error {
 // are idle for that long are closed; 0: never. What conformance/bench compares a server with has the same
 // ones.
 func TransportOptions(idle time.Duration) []grpc.ServerOption {
+	return transportOptions(idle, keepaliveTimeout)
+}
+
+// transportOptions is that, with how long a sign of life may take.
+func transportOptions(idle, keepaliveAnswer time.Duration) []grpc.ServerOption {
 	return []grpc.ServerOption{
 		grpc.MaxRecvMsgSize(maxRequestBytes),
 		grpc.MaxSendMsgSize(maxMessageBytes),
@@ -265,17 +270,13 @@ func TransportOptions(idle time.Duration) []grpc.ServerOption {
 		// SDKs ping every few seconds, some of them without a stream (surface.md §6).
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: minPingGap,
 			PermitWithoutStream: true}), grpc.KeepaliveParams(keepalive.ServerParameters{Time: keepaliveTime,
-			Timeout: keepaliveTimeout, MaxConnectionIdle: idle}),
+			Timeout: keepaliveAnswer, MaxConnectionIdle: idle}),
 	}
 }
 
 func (s *Server) startGRPC() {
 	options := append(s.connections.Options(kindOf, s.meters.refuse),
-		TransportOptions(s.config.Hardening.Idle)...)
-	if d := s.config.keepalive; d != 0 {
-		options = append(options, grpc.KeepaliveParams(keepalive.ServerParameters{
-			Time: keepaliveTime, Timeout: d, MaxConnectionIdle: s.config.Hardening.Idle}))
-	}
+		transportOptions(s.config.Hardening.Idle, cmp.Or(s.config.keepalive, keepaliveTimeout))...)
 	options = append(options,
 		listen.Decompress(maxRequestBytes),
 		grpc.MaxConcurrentStreams(uint32(s.config.Hardening.StreamsPerConnection)),
