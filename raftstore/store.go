@@ -467,6 +467,10 @@ func (s *Store) Propose(term uint64, commands [][]byte) {
 	}
 }
 
+// Writing reports whether the log is being written: what is proposed now is written behind that. When nothing
+// more is to be written, the handler is told to Flush.
+func (s *Store) Writing() bool { return !s.appender.idle() }
+
 // Backlog returns how many bytes of commands wait in front of the log because too much is under way already.
 // It is near 0 unless the disk or the handler is slower than the clients; then no more should be taken from
 // them.

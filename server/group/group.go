@@ -179,6 +179,7 @@ func Open(ctx context.Context, config Config) (*Group, error) {
 	}
 	g.stored = stored
 	g.store, g.lease, g.logFull = store, store, store.LogFull
+	g.queue.writing = func() bool { return g.busy.Load() && store.Writing() }
 	return g, nil
 }
 

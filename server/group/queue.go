@@ -28,6 +28,20 @@ func (e *event) size() int {
 	return requestBytes
 }
 
+// gathers reports whether e may wait for the end of a write of the log: what comes of it has to go there
+// itself, or is told to nobody. Who only asks does not wait for the disk.
+func (e *event) gathers() bool {
+	switch f := &e.forward; {
+	case e.call != nil:
+		return e.call.read == nil
+	case f.Request != nil:
+		return f.Request.Kind != coordination.RequestDescribe
+	case f.Attach != nil:
+		return f.Attach.Session == 0
+	}
+	return e.forward.Detach
+}
+
 // requestBytes is what an event without a request of a stream counts.
 const requestBytes = 256
 
@@ -72,13 +86,17 @@ type queue struct {
 	requests []event
 	bytes    int // of requests
 	// for requests: what those count that are here, and those that were let in and are not here yet
-	room   budget
-	held   bool // requests stay until the log has said something
-	store  []storeEvent
-	count  int       // what the entries in store count
-	volume int       // bytes of them
-	long   bool      // something in store takes long
-	bell   turn.Bell // the group's own goroutine listens
+	room budget
+	held bool // requests stay until the log has said something
+	// writing reports whether the log is being written for earlier requests; nil: never. Requests gather
+	// meanwhile, unless one of them is pressing.
+	writing  func() bool
+	pressing bool
+	store    []storeEvent
+	count    int       // what the entries in store count
+	volume   int       // bytes of them
+	long     bool      // something in store takes long
+	bell     turn.Bell // the group's own goroutine listens
 }
 
 func newQueue() *queue {
@@ -94,6 +112,7 @@ func (q *queue) put(e event) {
 	q.mutex.Lock()
 	q.requests = append(q.requests, e)
 	q.bytes += e.bytes
+	q.pressing = q.pressing || !e.gathers()
 	q.mutex.Unlock()
 	q.room.change(e.bytes)
 }
@@ -102,8 +121,11 @@ func (q *queue) put(e event) {
 func (q *queue) empty() bool {
 	q.mutex.Lock()
 	defer q.mutex.Unlock()
-	return len(q.store) == 0 && (len(q.requests) == 0 || q.held)
+	return len(q.store) == 0 && (len(q.requests) == 0 || q.held || q.gathering())
 }
+
+// gathering reports whether requests stay here until the write that is under way has ended. The mutex is held.
+func (q *queue) gathering() bool { return !q.pressing && q.writing != nil && q.writing() }
 
 // length is how many requests there are.
 func (q *queue) length() int {
@@ -154,11 +176,15 @@ func (q *queue) hold() {
 	q.held = true
 }
 
-// takeRequests exchanges the requests for an empty slice.
+// takeRequests exchanges the requests for an empty slice, unless they gather.
 func (q *queue) takeRequests(empty []event) []event {
 	q.mutex.Lock()
+	if q.gathering() {
+		q.mutex.Unlock()
+		return empty
+	}
 	events, bytes := q.requests, q.bytes
-	q.requests, q.bytes = empty, 0
+	q.requests, q.bytes, q.pressing = empty, 0, false
 	q.mutex.Unlock()
 	q.room.change(-bytes)
 	return events

@@ -3,6 +3,7 @@ package group
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync/atomic"
 	"testing"
@@ -206,4 +207,61 @@ func TestRequestsWaitWhileTheLogIsFull(t *testing.T) {
 	}
 	full.Store(false)
 	eventually(t, "the request to be handled", func() bool { return g.applied.Load() > applied })
+}
+
+// TestRequestsGather has a write of the log take its time: what clients ask for meanwhile becomes one entry
+// behind it. Who only reads does not wait for the disk.
+func TestRequestsGather(t *testing.T) {
+	disk := make(chan struct{}, 1) // held while the disk takes its time
+	together := make(chan int, 100)
+	config := testConfig(t)
+	config.Log.Dir = t.TempDir()
+	config.Log.Slow = func() {
+		disk <- struct{}{}
+		<-disk
+	}
+	config.executing = func(e *coordination.Entry) { together <- len(e.Commands) }
+	g := startTest(t, config)
+	defer stopTest(t, g)
+	createNode(t, g, testNode)
+	const sessions = 20
+	var clients []*testClient
+	for range sessions {
+		clients = append(clients, openSession(t, g, 600_000))
+	}
+	for round := range uint64(3) {
+		eventually(t, "nothing to be under way", func() bool { return !g.store.Writing() && !g.busy.Load() })
+		for len(together) > 0 {
+			<-together
+		}
+		disk <- struct{}{}
+		for i, c := range clients {
+			c.ask(round+1, take(fmt.Sprint("lock ", round, " ", i)))
+			if i == 0 {
+				eventually(t, "the first to be written", func() bool { return g.busy.Load() && g.store.Writing() })
+			}
+		}
+		before := g.turns.Load()
+		g.queue.bell.Ring()
+		eventually(t, "a turn", func() bool { return g.turns.Load() > before })
+		if n := g.queue.length(); n != sessions-1 {
+			t.Errorf("%d requests wait for the write, want %d", n, sessions-1)
+		}
+		if round == 2 { // what is read is that of the moment
+			if _, err := g.Read(t.Context(), func(m *coordination.Machine) outcome.Outcome {
+				return outcome.Done()
+			}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		<-disk
+		for _, c := range clients {
+			if r := c.next(t); r.Kind != coordination.ReplyResult || !r.Done {
+				t.Fatalf("got %+v", r)
+			}
+		}
+		if first, others := <-together, <-together; first != 1 || others != sessions-1 {
+			t.Errorf("%d and %d requests share an entry, want 1 and %d", first, others, sessions-1)
+		}
+	}
 }
