@@ -204,6 +204,49 @@ func TestWrittenAsGenerated(t *testing.T) {
 	}
 }
 
+// FuzzWrite has any reply decoded by the generated code, which has to find what it would have written itself.
+func FuzzWrite(f *testing.F) {
+	for i, r := range usualReplies {
+		f.Add(uint8(r.Kind), uint8(r.Request), r.ReqID, uint8(i), []byte(nil), uint16(0))
+	}
+	for _, data := range [][]byte{nil, []byte("data"), make([]byte, sharedBytes)} {
+		f.Add(uint8(coordination.ReplyResult), uint8(coordination.RequestDescribe), uint64(300), uint8(16), data,
+			uint16(20))
+	}
+	f.Fuzz(func(t *testing.T, kind, request uint8, number uint64, flags uint8, data []byte, links uint16) {
+		has := func(bit uint8) bool { return flags&(1<<bit) != 0 }
+		r := coordination.Reply{Kind: coordination.ReplyKind(kind) % (coordination.ReplyChanged + 1),
+			Request: coordination.RequestKind(request) % (coordination.RequestDescribe + 1), ReqID: number,
+			Opaque: number, Session: coordination.SessionID(number), Done: has(0), DataChanged: has(1),
+			OwnersChanged: has(2)}
+		if has(3) {
+			r.Refusal = coordination.LinkFailure
+		}
+		if r.Kind == coordination.ReplyResult && r.Request == coordination.RequestDescribe && has(4) {
+			list := make([]coordination.LinkDescription, links%1000)
+			for i := range list {
+				list[i] = coordination.LinkDescription{Order: coordination.OrderID(number >> (i % 64)),
+					Session: coordination.SessionID(i), TimeoutMillis: number, Count: uint64(i) * number,
+					Data: data[:min(i, len(data))]}
+			}
+			r.Description, r.WatchAdded = &coordination.SemaphoreDescription{Name: "name", Data: data, Count: number,
+				Limit: number, Ephemeral: has(5), Owners: coordination.LinksOf(list[:len(list)/2]),
+				Waiters: coordination.LinksOf(list[len(list)/2:])}, has(6)
+		}
+		encoded, other := (*Reply)(&r).Encode()
+		if other != nil {
+			encoded = encodedMessage(t, other.(proto.Message))
+		}
+		got := new(serverMessage)
+		if err := proto.Unmarshal(encoded, got); err != nil {
+			t.Fatalf("%+v: %v", r, err)
+		}
+		if want := ToClient(&r); !proto.Equal(got, want) {
+			t.Fatalf("%+v: got %v, want %v", r, got, want)
+		}
+	})
+}
+
 // TestAllocations: what is read has the request and its texts, and what is written its bytes.
 func TestAllocations(t *testing.T) {
 	for want, m := range map[int]*clientMessage{0: aPing, 2: aRelease, 3: anAcquire} {

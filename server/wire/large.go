@@ -1,6 +1,8 @@
 package wire
 
 import (
+	"sync"
+
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
@@ -59,6 +61,7 @@ type Large struct {
 	pieces [][]byte
 	copied int // bytes of the pieces that are the message's own
 	gone   func()
+	room   []byte // of the last piece, if it is all that has any of it, for another message
 }
 
 // Pieces are the encoded message when put together. They must not be changed.
@@ -67,8 +70,12 @@ func (l *Large) Pieces() [][]byte { return l.pieces }
 // OnGone has f called when the message has left, or will not.
 func (l *Large) OnGone(f func()) { l.gone = f }
 
-// Gone is to be called when the pieces are not needed any more.
+// Gone is to be called once, when the pieces are not needed any more.
 func (l *Large) Gone() {
+	if l.room != nil {
+		giveRoom(l.room)
+		l.room = nil
+	}
 	if l.gone != nil {
 		l.gone()
 	}
@@ -77,7 +84,8 @@ func (l *Large) Gone() {
 // ToClientShared is ToClient for a reply with a description, which shares data with the reply.
 func ToClientShared(r *coordination.Reply) (*Large, error) {
 	d := r.Description
-	var about encoded
+	about := encoded{open: takeRoom(Own(d))} // grown as it is written, it would be four times as much
+	room := about.open
 	err := about.message(&Ydb_Coordination.SemaphoreDescription{Name: d.Name, Count: d.Count, Limit: d.Limit,
 		Ephemeral: d.Ephemeral})
 	about.data(dataField, d.Data)
@@ -104,7 +112,33 @@ func ToClientShared(r *coordination.Reply) (*Large, error) {
 	whole.begin(resultField, head.length+about.length)
 	whole.own(head.open)
 	pieces := append([][]byte{whole.open}, about.finish()...)
-	return &Large{pieces: pieces, copied: len(whole.open) + about.copied}, nil
+	large := &Large{pieces: pieces, copied: len(whole.open) + about.copied}
+	if len(pieces) == 2 {
+		large.room = room
+	}
+	return large, nil
+}
+
+// rooms are for messages to be encoded in, so that a client that lists again and again makes no garbage.
+var rooms sync.Pool // of *[]byte
+
+// roomMax is how large a room may be to be kept.
+const roomMax = 1 << 20
+
+// takeRoom returns an empty slice with room for n bytes, and not for many more: what is lent for a message that
+// its client does not read is n.
+func takeRoom(n int) []byte {
+	if room, is := rooms.Get().(*[]byte); is && cap(*room) >= n && cap(*room)/2 <= n {
+		return (*room)[:0]
+	}
+	return make([]byte, 0, n)
+}
+
+// giveRoom has another message use what takeRoom returned.
+func giveRoom(room []byte) {
+	if cap(room) <= roomMax {
+		rooms.Put(&room)
+	}
 }
 
 // encoded is a message as it grows.
@@ -147,10 +181,17 @@ func (e *encoded) data(number protowire.Number, b []byte) {
 		e.own(b)
 		return
 	}
-	e.copied += len(e.open)
-	e.pieces = append(e.pieces, e.open, b)
-	e.open = nil
+	e.close()
+	e.pieces = append(e.pieces, b)
 	e.length += len(b)
+}
+
+// close ends the open piece. The next one uses what room is left behind it.
+func (e *encoded) close() {
+	n := len(e.open)
+	e.copied += n
+	e.pieces = append(e.pieces, e.open[:n:n])
+	e.open = e.open[n:]
 }
 
 // link adds an owner or a waiter. There may be very many, so it is written by hand.
@@ -178,8 +219,6 @@ func (e *encoded) link(number protowire.Number, l *coordination.LinkDescription)
 }
 
 func (e *encoded) finish() [][]byte {
-	e.copied += len(e.open)
-	e.pieces = append(e.pieces, e.open)
-	e.open = nil
+	e.close()
 	return e.pieces
 }

@@ -3,6 +3,7 @@ package wire
 import (
 	"bytes"
 	"math/rand/v2"
+	"sync"
 	"testing"
 
 	"google.golang.org/protobuf/proto"
@@ -67,8 +68,42 @@ func TestSharedIsTheSame(t *testing.T) {
 		if length := len(bytes.Join(large.Pieces(), nil)); large.copied != length-shared {
 			t.Errorf("%d of %d bytes are the message's own, want %d", large.copied, length, length-shared)
 		}
+		large.Gone() // the next one uses its room
 		if own := Own(r.Description); r.Refusal == nil && large.copied > own {
 			t.Errorf("%d bytes are the message's own, more than %d", large.copied, own)
 		}
 	}
+}
+
+// TestRoomsAreNotShared has clients list all the time who let go of one list before they have the next: what
+// one of them reads is never written for another one.
+func TestRoomsAreNotShared(t *testing.T) {
+	var clients sync.WaitGroup
+	for client := range 8 {
+		clients.Go(func() {
+			list := make([]coordination.LinkDescription, 500)
+			for i := range list {
+				list[i] = coordination.LinkDescription{Session: coordination.SessionID(client*1000 + i + 1),
+					Data: bytes.Repeat([]byte{byte(client)}, 64)}
+			}
+			r := coordination.Reply{Kind: coordination.ReplyResult, Request: coordination.RequestDescribe,
+				Description: &coordination.SemaphoreDescription{Owners: coordination.LinksOf(list)}}
+			want := ToClient(&r)
+			for range 50 {
+				large, err := ToClientShared(&r)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				var got serverMessage
+				if err := proto.Unmarshal(bytes.Join(large.Pieces(), nil), &got); err != nil ||
+					!proto.Equal(&got, want) {
+					t.Errorf("client %d got what is not its own: %v", client, err)
+					return
+				}
+				large.Gone()
+			}
+		})
+	}
+	clients.Wait()
 }

@@ -33,10 +33,15 @@ func (r *Reply) Message() *Ydb_Coordination.SessionResponse {
 // Encode gives the reply as it is written, or, where that is not one of the usual ones, the message that is
 // to be encoded.
 func (r *Reply) Encode() (encoded []byte, other any) {
-	if encoded = r.encode(); encoded == nil {
-		other = r.Message()
+	if r.Description != nil {
+		if described, err := ToClientShared((*coordination.Reply)(r)); err == nil {
+			defer described.Gone()
+			return bytes.Join(described.Pieces(), nil), nil
+		}
+	} else if encoded = r.encode(); encoded != nil {
+		return encoded, nil
 	}
-	return encoded, other
+	return nil, r.Message()
 }
 
 func (r *Reply) encode() []byte {
