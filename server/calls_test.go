@@ -226,7 +226,7 @@ func TestCallWithoutALeader(t *testing.T) {
 		t.Errorf("got %v, %v", answer, err)
 	}
 	// One that begins before there is a leader goes on when there is one.
-	s.config.callPatience = time.Minute // a busy machine takes its time to start a server
+	s.config.hooks.Patience = time.Minute // a busy machine takes its time to start a server
 	done := make(chan error, 1)
 	go func() {
 		done <- answered(

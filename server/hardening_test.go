@@ -128,7 +128,7 @@ func TestRequestsInFlight(t *testing.T) {
 
 // TestWaitingIsNotInFlight has more acquires wait, and more watches set, than may be in flight.
 func TestWaitingIsNotInFlight(t *testing.T) {
-	_, conn := startTest(t, unpinged())
+	_, conn := startTest(t, unhurried())
 	const number = maxInFlightRequests + 100
 	var streams [2]sessionClient
 	for i := range streams {
