@@ -291,7 +291,7 @@ fuzz-model: ## compare the rings with the reference model on SEQS random sequenc
 
 conformance: ## replay the transcripts on all local targets: pure, stored, with leader changes, server, server with users, binary, cluster
 	@CLUSTER_FULL=1 go test ./conformance -count=1 -timeout 30m \
-		-run '^Test(Pure|PureStored|PureFailOver|FailOverExemptions|Server|GuardedServer|Binary|Cluster|ClusterFailOver|ClusterRestless|Map|Differences)$$'
+		-run '^Test(Pure|PureStored|PureFailOver|FailOverExemptions|Server|GuardedServer|Binary|Cluster|ClusterInTime|ClusterFailOver|ClusterRestless|Map|Differences)$$'
 
 conformance-map: ## print which scripts and tests show which rule; fails on a rule without one
 	@cd conformance && go test -count=1 -run '^TestMap$$' -map
