@@ -319,7 +319,8 @@ func TestTooManyPings(t *testing.T) {
 
 // TestSilentConnection shows that a connection that says nothing at all is closed.
 func TestSilentConnection(t *testing.T) {
-	s, _ := startTest(t, func(c *Config) { c.Hardening.Handshake = 30 * time.Millisecond })
+	runBeside(t)
+	s, _ := startTest(t, func(c *Config) { c.Hardening.Handshake = inTime })
 	conn, err := net.Dial("tcp", s.Addr().String())
 	if err != nil {
 		t.Fatal(err)
