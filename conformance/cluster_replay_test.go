@@ -5,11 +5,15 @@ import (
 	"flag"
 	"math/rand/v2"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/coordd/coordd/server"
+	"github.com/coordd/coordd/server/standin"
 )
 
 var clusterSeed = flag.Uint64("cluster-seed", 1, "the seed of leader changes in TestCluster*")
@@ -54,7 +58,7 @@ func replaySideBySide(t *testing.T, target Target, scripts []*Script, atATime in
 	for i := range results {
 		t.Run(scripts[i].Name, func(t *testing.T) {
 			if replays[i] > 0 {
-				t.Logf("replayed %d times, because a leader change ended a stream where it may", replays[i])
+				t.Logf("replayed %d times because of leader changes", replays[i])
 			}
 			report(t, &results[i])
 		})
@@ -73,9 +77,9 @@ func report(t *testing.T, r *Result) {
 }
 
 // onCluster starts a cluster and connects to a server that does not lead.
-func onCluster(t *testing.T) (*cluster, *clusterTarget, *heirs) {
+func onCluster(t *testing.T, begin starter) (*cluster, *clusterTarget, *heirs) {
 	t.Helper()
-	c := startCluster(t)
+	c := startCluster(t, begin)
 	first, err := c.follower(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -93,31 +97,38 @@ func onCluster(t *testing.T) (*cluster, *clusterTarget, *heirs) {
 	return c, target, &heirs{rand.New(rand.NewPCG(*clusterSeed, 0)), first, len(c.servers)}
 }
 
-// TestCluster runs the scripts on a cluster of three, through a server that does not lead. Where clusterFull
-// does not ask for all, those that TestClusterFailOver runs are left to it: on three servers, with more that
-// happens.
+// TestCluster runs the scripts in which no time passes on a cluster of three, through a server that does not
+// lead. Where clusterFull does not ask for all, those that TestClusterFailOver runs are left to it: on three
+// servers, with more that happens.
 func TestCluster(t *testing.T) {
-	_, target, _ := onCluster(t)
-	var untimed, timed, restarts []*Script
-	for _, script := range loadScripts(t) {
-		switch {
-		case slices.Contains(script.Needs, NeedRestart):
-			restarts = append(restarts, script)
-		case script.timed():
-			timed = append(timed, script)
-		default:
-			untimed = append(untimed, script)
-		}
-	}
+	_, target, _ := onCluster(t, standin.Slow)
+	scripts := slices.DeleteFunc(untimedOf(loadScripts(t)), (*Script).restarts)
 	if !clusterFull() {
 		elsewhere := some(untimedOf(loadScripts(t)))
-		untimed = slices.DeleteFunc(untimed, func(s *Script) bool {
+		scripts = slices.DeleteFunc(scripts, func(s *Script) bool {
 			return !slices.Contains(s.Needs, NeedSameLeader) &&
 				slices.ContainsFunc(elsewhere, func(other *Script) bool { return other.Name == s.Name })
 		})
+	}
+	replaySideBySide(t, target, scripts, sideBySide)
+}
+
+// TestClusterInTime runs the other scripts on a cluster that goes by the real clock: those in which time
+// passes, and those that restart the servers, for which some have to do where clusterFull does not ask for all.
+func TestClusterInTime(t *testing.T) {
+	_, target, _ := onCluster(t, server.Start)
+	var timed, restarts []*Script
+	for _, script := range loadScripts(t) {
+		switch {
+		case script.restarts():
+			restarts = append(restarts, script)
+		case script.timed():
+			timed = append(timed, script)
+		}
+	}
+	if !clusterFull() {
 		restarts = restarts[:min(3, len(restarts))]
 	}
-	replaySideBySide(t, target, untimed, sideBySide)
 	replaySideBySide(t, target, timed, 1)
 	replaySideBySide(t, target, restarts, 1)
 }
@@ -126,7 +137,19 @@ func TestCluster(t *testing.T) {
 // notice.
 func TestClusterFailOver(t *testing.T) {
 	t.Logf("-cluster-seed=%d", *clusterSeed)
-	c, target, heirs := onCluster(t)
+	scripts := loadScripts(t)
+	replaySideBySide(t, onFailingOver(t, standin.Slow), some(untimedOf(scripts)), sideBySide)
+	// a leader change takes time, and begins waits anew: on a busy machine these may see it
+	if clusterFull() {
+		replaySideBySide(t, onFailingOver(t, server.Start),
+			slices.DeleteFunc(scripts, func(s *Script) bool { return !s.timed() }), 1)
+	}
+}
+
+// onFailingOver is onCluster of one whose leader changes where the scripts meet.
+func onFailingOver(t *testing.T, begin starter) *clusterTarget {
+	t.Helper()
+	c, target, heirs := onCluster(t, begin)
 	target.meeting = newMeeting(func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, patience)
 		defer cancel()
@@ -136,12 +159,7 @@ func TestClusterFailOver(t *testing.T) {
 		}
 		return c.handOver(ctx, heirs.next(leader))
 	})
-	scripts := loadScripts(t)
-	replaySideBySide(t, target, some(untimedOf(scripts)), sideBySide)
-	// a leader change takes time, and begins waits anew: on a busy machine these may see it
-	if clusterFull() {
-		replaySideBySide(t, target, slices.DeleteFunc(scripts, func(s *Script) bool { return !s.timed() }), 1)
-	}
+	return target
 }
 
 // untimedOf are the scripts that can run side by side.
@@ -149,11 +167,19 @@ func untimedOf(scripts []*Script) []*Script {
 	return slices.DeleteFunc(slices.Clone(scripts), (*Script).timed)
 }
 
-// timed reports whether the script cannot wait for others: it lets time pass, or leaves pings unanswered.
+// timed reports whether the script goes by the real clock, and so cannot wait for others: it lets time pass,
+// or has a call run out of it, or leaves pings unanswered.
 func (s *Script) timed() bool {
-	return s.waits() > 0 || slices.ContainsFunc(s.lines,
-		func(line string) bool { return strings.HasSuffix(line, ": no pong") })
+	return s.waits() > 0 || slices.ContainsFunc(s.lines, func(line string) bool {
+		return strings.HasSuffix(line, ": no pong") || shortCall.MatchString(line)
+	})
 }
+
+// shortCall is in a line with a call that may run out of time while the script runs.
+var shortCall = regexp.MustCompile(` (operation_timeout|cancel_after)=\d+ms`)
+
+// restarts reports whether the script restarts servers.
+func (s *Script) restarts() bool { return slices.Contains(s.Needs, NeedRestart) }
 
 // TestClusterRestless changes the leader of a cluster at any time, while requests are under way. Left out are
 // scripts about watches, because a change that happens together with a leader change may be told as
@@ -161,7 +187,7 @@ func (s *Script) timed() bool {
 // streams have told it.
 func TestClusterRestless(t *testing.T) {
 	t.Logf("-cluster-seed=%d", *clusterSeed)
-	c, target, heirs := onCluster(t)
+	c, target, heirs := onCluster(t, standin.Slow)
 	target.restless = true
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
@@ -187,15 +213,17 @@ func (s *Script) mentions(word string) bool {
 	return slices.ContainsFunc(s.lines, func(line string) bool { return strings.Contains(line, word) })
 }
 
-// keepHandingOver changes the leader again and again until ctx ends.
+// keepHandingOver changes the leader again and again until ctx ends. Each leads for as long as it took to come
+// to that, at least, so that on a busy machine, too, something is done in between.
 func (c *cluster) keepHandingOver(ctx context.Context, heirs *heirs) error {
 	const longest = 100 * time.Millisecond
-	for {
+	for took := time.Duration(0); ; {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-time.After(time.Duration(heirs.random.Int64N(int64(longest)))):
+		case <-time.After(took + time.Duration(heirs.random.Int64N(int64(longest)))):
 		}
+		begun := time.Now()
 		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 		leader, err := c.leader(bounded)
 		if err == nil {
@@ -205,5 +233,6 @@ func (c *cluster) keepHandingOver(ctx context.Context, heirs *heirs) error {
 		if err != nil {
 			return err
 		}
+		took = time.Since(begun)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
 
 	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/server/adminpb"
 )
 
 // clusterTarget runs scripts on a cluster, through one of its servers.
@@ -45,6 +46,18 @@ func (c *clusterTarget) Close(ctx context.Context) error {
 		all = errors.Join(all, e.Close(ctx))
 	}
 	return all
+}
+
+// term is the cluster's term, as far as the server knows that scripts talk to; 0 if it does not answer.
+func (c *clusterTarget) term(ctx context.Context) uint64 {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	status, err := adminpb.NewClusterClient(c.endpoints[0].connection).Status(ctx,
+		&adminpb.ClusterStatusRequest{})
+	if err != nil {
+		return 0
+	}
+	return status.GetTerm()
 }
 
 func (c *clusterTarget) changesLeader() bool { return c.meeting != nil || c.restless }

@@ -24,23 +24,27 @@ import (
 
 // cluster is three servers in this process, talking over loopback.
 type cluster struct {
+	begin   starter
 	configs []server.Config
 	servers []*server.Server
 	first   int // the server that scripts talk to
 }
 
-func startCluster(t *testing.T) *cluster {
+// starter starts a server: server.Start, or standin.Slow where the scripts are not about time.
+type starter func(context.Context, server.Config) (*server.Server, error)
+
+func startCluster(t *testing.T, begin starter) *cluster {
 	t.Helper()
-	c := newCluster(t)
+	c := newCluster(t, begin)
 	c.run(t)
 	return c
 }
 
 // newCluster starts nobody yet.
-func newCluster(t *testing.T) *cluster {
+func newCluster(t *testing.T, begin starter) *cluster {
 	t.Helper()
 	const size = 3
-	c := &cluster{}
+	c := &cluster{begin: begin}
 	addresses := freeAddresses(t, 2*size)
 	initial := make(map[string]string)
 	for i := range size {
@@ -110,7 +114,7 @@ func freeAddresses(t *testing.T, n int) []string {
 func (c *cluster) start(ctx context.Context) error {
 	c.servers = make([]*server.Server, len(c.configs))
 	return c.each(func(i int) (err error) {
-		c.servers[i], err = server.Start(ctx, c.configs[i])
+		c.servers[i], err = c.begin(ctx, c.configs[i])
 		return err
 	})
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/server"
+	"github.com/coordd/coordd/server/standin"
 )
 
 // limitedTarget runs each script on servers of its own, which give their cluster the limits of the script.
@@ -78,7 +79,7 @@ func TestLimitsOfServers(t *testing.T) {
 		replayScripts(t,
 			&limitedTarget{func(ctx context.Context, limits coordination.Limits) (string,
 				func(context.Context) error, error) {
-				c := newCluster(t)
+				c := newCluster(t, standin.Slow)
 				for i := range c.configs {
 					c.configs[i].Limits = limits
 				}

@@ -103,7 +103,9 @@ func (n *grpcNetwork) dial(address string) (*grpc.ClientConn, error) {
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff: backoff.Config{BaseDelay: reconnectPauseMin, Multiplier: 2,
 				MaxDelay: reconnectPauseMax},
-			MinConnectTimeout: time.Second,
+			// As long as the other side waits. A handshake takes the processors of both, which on a busy
+			// machine they may not get for a while; who gives up too early does so every time.
+			MinConnectTimeout: peerHandshakeMax,
 		}),
 	}
 	if n.dialer != nil {

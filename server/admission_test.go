@@ -28,9 +28,9 @@ func TestVersionGate(t *testing.T) {
 		return codec.Since(c)
 	}}
 	const old = "server-2"
-	upgraded, still := false, unpinged()
+	upgraded, slowed := false, unhurried()
 	c := startClusterWith(t, 3, func(config *Config) {
-		still(config)
+		slowed(config)
 		if upgraded || config.Cluster.Name != old {
 			config.formats = later
 		}

@@ -182,7 +182,7 @@ func isLocal(full string) bool {
 func localAnswers(t *testing.T, s *Server, conn *grpc.ClientConn) {
 	t.Helper()
 	unbounded := bound{"nothing", time.Hour, 0, 0}
-	s.config.callPatience = unbounded.patience
+	s.config.hooks.Patience = unbounded.patience
 	for full, method := range servedMethods(t, s) {
 		if isLocal(full) {
 			if got := answerTo(t, conn, full, method, unbounded); got == "UNAVAILABLE" {
@@ -202,7 +202,7 @@ func answersInTime(t *testing.T, s *Server, conn *grpc.ClientConn, leaderless bo
 		t.Fatalf("%d methods", len(methods))
 	}
 	for _, b := range bounds {
-		s.config.callPatience = b.patience
+		s.config.hooks.Patience = b.patience
 		var calls sync.WaitGroup
 		check := func(full string, method protoreflect.MethodDescriptor) {
 			got := answerTo(t, conn, full, method, b)
@@ -271,7 +271,7 @@ func TestDeposedLeaderAnswersNoRead(t *testing.T) {
 	if err != nil || dropped.GetOperation().GetStatus() != Ydb.StatusIds_SUCCESS {
 		t.Fatalf("%v %v", dropped, err)
 	}
-	c.servers[leader].config.callPatience = 10 * time.Millisecond
+	c.servers[leader].config.hooks.Patience = 10 * time.Millisecond
 	for asked, deposed := 0, false; asked < 20 || !deposed; asked++ {
 		deposed = !c.servers[leader].group.Leads()
 		got, err := service(leader).DescribeNode(t.Context(),

@@ -226,14 +226,14 @@ func TestCallWithoutALeader(t *testing.T) {
 		t.Errorf("got %v, %v", answer, err)
 	}
 	// One that begins before there is a leader goes on when there is one.
-	s.config.callPatience = time.Minute // a busy machine takes its time to start a server
+	s.config.hooks.Patience = time.Hour // a busy machine takes its time to start a server
 	done := make(chan error, 1)
 	go func() {
 		done <- answered(
 			Ydb_Coordination_V1.NewCoordinationServiceClient(c.conns[left]).CreateNode(t.Context(),
 				&Ydb_Coordination.CreateNodeRequest{Path: testNode,
 					OperationParams: &Ydb_Operations.OperationParams{
-						OperationTimeout: durationpb.New(time.Minute)}}))
+						OperationTimeout: durationpb.New(time.Hour)}}))
 	}()
 	if err := c.start(other); err != nil {
 		t.Fatal(err)

@@ -15,7 +15,6 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
@@ -92,17 +91,7 @@ func (c *testCluster) join(i, by int) {
 		Logger: c.logger.With("server", name), LoopbackAdmin: true,
 		Cluster: raftstore.Cluster{Name: name, ListenPeer: c.initial[name],
 			Join: []string{c.initial[fmt.Sprint("server-", by)]}}}
-	config.callPatience = waitMax // as the others have it
-	s, err := Start(c.t.Context(), config)
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	c.servers[i] = s
-	if c.conns[i] != nil {
-		return
-	}
-	if c.conns[i], err = grpc.NewClient(c.listen[i],
-		grpc.WithTransportCredentials(insecure.NewCredentials())); err != nil {
+	if err := c.startWith(c.t.Context(), i, config); err != nil {
 		c.t.Fatal(err)
 	}
 }
@@ -283,7 +272,7 @@ func (c *testCluster) wantRemoved(i int) {
 // TestReplaceAServer loses the disk of a server. It cannot come back as what it was; it is removed and added
 // under the same name and addresses.
 func TestReplaceAServer(t *testing.T) {
-	c := startClusterWith(t, 3, unpinged())
+	c := startCluster(t, 3)
 	leader, follower := c.leader()
 	lost := 3 - leader - follower
 	name := fmt.Sprint("server-", lost)
@@ -357,7 +346,7 @@ func TestQuorumIsKept(t *testing.T) {
 		}
 		return connected[name(follower)] && !connected[name(leader)]
 	})
-	c.servers[follower].config.callPatience = 10 * time.Millisecond
+	c.servers[follower].config.hooks.Patience = 10 * time.Millisecond
 	ctx, cancel := context.WithTimeout(t.Context(), waitMax)
 	defer cancel()
 	err := c.conns[follower].Invoke(ctx, "/"+adminpb.Cluster_ServiceDesc.ServiceName+"/Remove",
@@ -405,7 +394,7 @@ func snapshotFrom(ctx context.Context, conn *grpc.ClientConn) ([]byte, error) {
 // TestSnapshotHasEverything takes a backup through a follower under load: it is sound, and what was
 // acknowledged before is in it.
 func TestSnapshotHasEverything(t *testing.T) {
-	c := startClusterWith(t, 3, unpinged())
+	c := startCluster(t, 3)
 	_, follower := c.leader()
 	c.createNode(follower, testNode)
 	busy := c.load(follower, "lock")

@@ -18,6 +18,7 @@ import (
 	"github.com/coordd/coordd/conformance/loopback"
 	"github.com/coordd/coordd/conformance/testlog"
 	"github.com/coordd/coordd/raftstore"
+	"github.com/coordd/coordd/server/internal/hooks"
 )
 
 // testCluster is servers of one cluster in this process, talking over loopback.
@@ -41,9 +42,17 @@ func freeAddresses(t *testing.T, n int) []string {
 	return addresses
 }
 
+// unhurried changes the configuration of the servers of a test that is not about time: nobody is given up for
+// not answering pings, and no session ends for want of a leader, however little of a processor the test gets.
+func unhurried() func(*Config) {
+	clock := hooks.NewSlowClock()
+	return func(c *Config) { c.hooks.Rings = clock }
+}
+
+// startCluster starts an unhurried cluster.
 func startCluster(t *testing.T, n int) *testCluster {
 	t.Helper()
-	return startClusterWith(t, n, nil)
+	return startClusterWith(t, n, unhurried())
 }
 
 func startClusterWith(t *testing.T, n int, change func(*Config)) *testCluster {
@@ -95,8 +104,13 @@ func (c *testCluster) startIn(ctx context.Context, i int) error {
 	config := Config{Listen: c.listen[i], Database: "/local", DataDir: filepath.Join(c.dir, name),
 		Logger: c.logger.With("server", name), LoopbackAdmin: true,
 		Cluster: raftstore.Cluster{Name: name, ListenPeer: c.initial[name], Initial: maps.Clone(c.initial)}}
+	return c.startWith(ctx, i, config)
+}
+
+// startWith starts a server as the cluster has them all.
+func (c *testCluster) startWith(ctx context.Context, i int, config Config) error {
 	// A busy machine may take long to elect a leader, and to answer for a connection.
-	config.callPatience, config.keepalive = waitMax, waitMax
+	config.hooks.Patience, config.keepalive = waitMax, waitMax
 	if c.change != nil {
 		c.change(&config)
 	}
@@ -179,7 +193,7 @@ func wait(reqID uint64, name string) *Ydb_Coordination.SessionRequest {
 
 // TestAnyServerServes opens sessions on all three servers and hands one lock around.
 func TestAnyServerServes(t *testing.T) {
-	c := startClusterWith(t, 3, unpinged())
+	c := startCluster(t, 3)
 	_, follower := c.leader()
 	c.createNode(follower, testNode)
 	var streams []sessionClient
@@ -214,7 +228,7 @@ func TestAnyServerServes(t *testing.T) {
 // TestStreamsSurviveTheLeader stops the leader: streams on the others go on, the holder holds, the waiter
 // waits, and the hand-over works.
 func TestStreamsSurviveTheLeader(t *testing.T) {
-	c := startClusterWith(t, 3, unpinged())
+	c := startCluster(t, 3)
 	leader, _ := c.leader()
 	c.createNode(leader, testNode)
 	var streams []sessionClient

@@ -103,7 +103,6 @@ type Config struct {
 	passwords *auth.Hasher
 
 	backupStall     time.Duration // instead of the constant, in tests
-	callPatience    time.Duration // the same
 	contactPatience time.Duration // the same
 	// instead of handOverPatience and of drainPatience, in tests
 	stopPatience time.Duration

@@ -16,13 +16,6 @@ type handClock struct {
 	timers []*handTimer // that run
 }
 
-// unpinged changes the configuration of the servers of a test: their sessions go by a clock that stands still,
-// so that nobody is given up for not answering pings, however little of a processor the test gets.
-func unpinged() func(*Config) {
-	clock := new(handClock)
-	return func(c *Config) { c.hooks.Rings = clock }
-}
-
 type handTimer struct {
 	clock *handClock
 	due   coordination.Instant

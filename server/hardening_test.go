@@ -128,7 +128,7 @@ func TestRequestsInFlight(t *testing.T) {
 
 // TestWaitingIsNotInFlight has more acquires wait, and more watches set, than may be in flight.
 func TestWaitingIsNotInFlight(t *testing.T) {
-	_, conn := startTest(t, unpinged())
+	_, conn := startTest(t, unhurried())
 	const number = maxInFlightRequests + 100
 	var streams [2]sessionClient
 	for i := range streams {
@@ -319,7 +319,8 @@ func TestTooManyPings(t *testing.T) {
 
 // TestSilentConnection shows that a connection that says nothing at all is closed.
 func TestSilentConnection(t *testing.T) {
-	s, _ := startTest(t, func(c *Config) { c.Hardening.Handshake = 30 * time.Millisecond })
+	runBeside(t)
+	s, _ := startTest(t, func(c *Config) { c.Hardening.Handshake = inTime })
 	conn, err := net.Dial("tcp", s.Addr().String())
 	if err != nil {
 		t.Fatal(err)

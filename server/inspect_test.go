@@ -52,7 +52,7 @@ func openAs(t *testing.T, conn *grpc.ClientConn, sdk, description string) (sessi
 // and who waits for it. It ends the holder through a follower: that is told that its session has expired, and
 // the next one has the lock.
 func TestInspectEverywhere(t *testing.T) {
-	c := startClusterWith(t, 3, unpinged())
+	c := startCluster(t, 3)
 	leader, follower := c.leader()
 	c.eventually("the servers to know each other's versions",
 		func() bool { return c.servers[leader].group.FormatVersion() == codec.Version })

@@ -34,8 +34,8 @@ var (
 var unavailable = outcome.Because(outcome.Unavailable, "No leader: try again")
 
 func (s *Server) patience() time.Duration {
-	if s.config.callPatience != 0 {
-		return s.config.callPatience
+	if s.config.hooks.Patience != 0 {
+		return s.config.hooks.Patience
 	}
 	return callPatience
 }

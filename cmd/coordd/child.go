@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -157,6 +158,10 @@ func (h *holder) run(what *held, path string, asked <-chan os.Signal) error {
 
 var errUnanswered = errors.New("no server has answered in time")
 
+// tooLate is why what is held has too little time left. A session that was lost has none, and is to be told of
+// even if nobody has looked at Lost yet.
+func (h *held) tooLate() error { return cmp.Or(h.session.Err(), errUnanswered) }
+
 // guard waits for the end of the command, or brings it about. The result is why.
 func (h *holder) guard(what *held, c *child, margin time.Duration, asked <-chan os.Signal) (lost error) {
 	look := time.NewTicker(leftPause)
@@ -179,10 +184,10 @@ func (h *holder) guard(what *held, c *child, margin time.Duration, asked <-chan 
 		case <-look.C:
 			switch left := what.session.Left(); {
 			case left <= margin && !killed:
-				killed, lost = true, errUnanswered
+				killed, lost = true, what.tooLate()
 				c.send(syscall.SIGKILL)
 			case left <= 2*margin && lost == nil:
-				lost = errUnanswered
+				lost = what.tooLate()
 				c.send(syscall.SIGTERM)
 			}
 		}
@@ -208,7 +213,7 @@ func (h *holder) stay(what *held, margin time.Duration, asked <-chan os.Signal) 
 			lost = what.session.Err()
 		case <-look.C:
 			if what.session.Left() <= margin {
-				lost = errUnanswered
+				lost = what.tooLate()
 			}
 		}
 	}

@@ -363,6 +363,25 @@ func TestLockLost(t *testing.T) {
 	}
 }
 
+// A session that was ended has no time left, and that is not why it is lost.
+func TestLostSessionIsNotUnanswered(t *testing.T) {
+	t.Parallel()
+	_, _, c := lockServer(t)
+	what := &held{session: sessionOf(t, c)}
+	if err := what.tooLate(); !errors.Is(err, errUnanswered) {
+		t.Errorf("a session that lives: %v", err)
+	}
+	if err := c.Invoke(t.Context(), adminpb.Inspect_EndSession_FullMethodName,
+		&adminpb.EndSessionRequest{Path: "/local/app", Session: what.session.ID()},
+		new(adminpb.EndSessionResponse)); err != nil {
+		t.Fatal(err)
+	}
+	<-what.session.Lost()
+	if left, err := what.session.Left(), what.tooLate(); left != 0 || !errors.Is(err, client.ErrLost) {
+		t.Errorf("%v left, because %v", left, err)
+	}
+}
+
 // untilTheFile is a command that ends well when a file is there.
 const untilTheFile = `echo ready $COORDD_FENCING_TOKEN; while [ ! -e "$0" ]; do sleep 0.05; done`
 

@@ -37,6 +37,7 @@ type exercise struct {
 	round      int
 	notes      string
 	lastGaps   []time.Duration // of the streams that the last fault spared
+	stretch    time.Duration   // by which the times of stayers are multiplied
 
 	pauseMost, dwellMost time.Duration
 	stopRunners          func()

@@ -25,6 +25,8 @@ type Hooks struct {
 	// Shell is the clock of the relay between servers, of the right to speak and of the other timers of a
 	// server's own. Those of raft and gRPC go by no other than the real one.
 	Shell Clock
+	// Patience is how long a call may take that does not say less, in place of what servers have otherwise.
+	Patience time.Duration
 	// FreeSpace is how many bytes the file system of a data directory has left.
 	FreeSpace func(dir string) (uint64, error)
 	// Slow is called before each write to a disk.

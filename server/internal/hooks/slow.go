@@ -1,0 +1,45 @@
+package hooks
+
+import (
+	"math"
+	"time"
+
+	"github.com/coordd/coordd/coordination"
+)
+
+// slowness is how many times slower than the real one a slow clock is: the 5 s within which a client has to
+// answer a ping are 150 s then, more than any test waits for anything, and the 20 ms after which a server that
+// was mute looks again whether it may speak are still less than a second.
+const slowness = 30
+
+// SlowClock is the real clock, but slower: for tests that are not about time, on a machine that may give a
+// client or a server no processor for seconds.
+type SlowClock struct {
+	origin time.Time
+}
+
+// NewSlowClock returns one that begins now.
+func NewSlowClock() SlowClock { return SlowClock{time.Now()} }
+
+// Now implements Clock.
+func (c SlowClock) Now() coordination.Instant {
+	return coordination.Instant(time.Since(c.origin) / slowness)
+}
+
+// AfterFunc implements Clock.
+func (c SlowClock) AfterFunc(d time.Duration, do func()) Timer {
+	return slowTimer{time.AfterFunc(slowed(d), do)}
+}
+
+type slowTimer struct{ *time.Timer }
+
+// Reset implements Timer.
+func (t slowTimer) Reset(d time.Duration) bool { return t.Timer.Reset(slowed(d)) }
+
+// slowed is how long d takes on a slow clock.
+func slowed(d time.Duration) time.Duration {
+	if d > math.MaxInt64/slowness {
+		return math.MaxInt64
+	}
+	return d * slowness
+}
