@@ -19,8 +19,8 @@ const mostReplays = 20
 // replayThrough replays a script. It does so again if a leader change ended one of its streams where it may:
 // while a describe was unanswered and a later request of the stream was sent, because its effect would show
 // if that was executed; or while a request was unanswered and a stop was sent, because what came of it is
-// forgotten with the session. Where the leader is to stay it does so again whatever came, if the leader did not
-// stay: a busy machine may give it no processor for longer than the others wait.
+// forgotten with the session. Where the leader is to stay it does so again whatever came, if the leader did
+// not stay: a busy machine may give it no processor for longer than the others wait.
 func replayThrough(ctx context.Context, target Target, script *Script) (r Result, replays int) {
 	for ; ; replays++ {
 		watched, before := &overtakenTarget{Target: target}, reign(ctx, target, script)

@@ -114,7 +114,8 @@ func TestCluster(t *testing.T) {
 }
 
 // TestClusterInTime runs the other scripts on a cluster that goes by the real clock: those in which time
-// passes, and those that restart the servers, for which some have to do where clusterFull does not ask for all.
+// passes, and those that restart the servers, of which some have to do where clusterFull does not ask for
+// all.
 func TestClusterInTime(t *testing.T) {
 	_, target, _ := onCluster(t, server.Start)
 	var timed, restarts []*Script
@@ -213,8 +214,8 @@ func (s *Script) mentions(word string) bool {
 	return slices.ContainsFunc(s.lines, func(line string) bool { return strings.Contains(line, word) })
 }
 
-// keepHandingOver changes the leader again and again until ctx ends. Each leads for as long as it took to come
-// to that, at least, so that on a busy machine, too, something is done in between.
+// keepHandingOver changes the leader again and again until ctx ends. Each leads for as long as it took to
+// come to that, at least, so that on a busy machine, too, something is done in between.
 func (c *cluster) keepHandingOver(ctx context.Context, heirs *heirs) error {
 	const longest = 100 * time.Millisecond
 	for took := time.Duration(0); ; {

@@ -159,7 +159,8 @@ func TestUnreadCompressedMessages(t *testing.T) {
 	}
 }
 
-// inTime is what a test gives clients where one is to be too late: its others are not, on a busy machine either.
+// inTime is what a test gives clients where one is to be too late: its others are not, on a busy machine
+// either.
 const inTime = time.Second
 
 // TestRequestsInTime begins calls whose requests never come.

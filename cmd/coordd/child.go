@@ -158,8 +158,8 @@ func (h *holder) run(what *held, path string, asked <-chan os.Signal) error {
 
 var errUnanswered = errors.New("no server has answered in time")
 
-// tooLate is why what is held has too little time left. A session that was lost has none, and is to be told of
-// even if nobody has looked at Lost yet.
+// tooLate is why what is held has too little time left. A session that was lost has none, and is to be told
+// of even if nobody has looked at Lost yet.
 func (h *held) tooLate() error { return cmp.Or(h.session.Err(), errUnanswered) }
 
 // guard waits for the end of the command, or brings it about. The result is why.

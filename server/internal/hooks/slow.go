@@ -8,8 +8,8 @@ import (
 )
 
 // slowness is how many times slower than the real one a slow clock is: the 5 s within which a client has to
-// answer a ping are 150 s then, more than any test waits for anything, and the 20 ms after which a server that
-// was mute looks again whether it may speak are still less than a second.
+// answer a ping are 150 s then, more than any test waits for anything, and the 20 ms after which a server
+// that was mute looks again whether it may speak are still less than a second.
 const slowness = 30
 
 // SlowClock is the real clock, but slower: for tests that are not about time, on a machine that may give a
