@@ -299,7 +299,7 @@ conformance: ## replay the transcripts on all local targets: pure, stored, with 
 conformance-map: ## print which scripts and tests show which rule; fails on a rule without one
 	@cd conformance && go test -count=1 -run '^TestMap$$' -map
 
-mutation-test: ## put defects into package coordination, one at a time, and want the suite to find each (an hour)
+mutation-test: ## put defects into package coordination, one at a time, and want the suite to find each (10 minutes)
 	@go run ./conformance/mutation
 
 differences: ## write docs/differences.md anew from the scripts

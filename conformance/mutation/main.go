@@ -2,14 +2,17 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
+	"iter"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"regexp"
+	"runtime"
+	"slices"
 	"strings"
 	"time"
 )
@@ -30,8 +33,10 @@ func main() {
 // trial is a test binary that may find a defect, and the tests of it that are run.
 type trial struct {
 	name, folder, tests string
-	// sees are the folders whose code is in the binary.
-	sees map[string]bool
+	// about are the folders whose code the tests run. All whose code is in the binary, unless it says less.
+	about []string
+	// most is how long a run may take. A defect that makes the tests hang is found, too.
+	most time.Duration
 }
 
 // look finds out what is in the trial's binary.
@@ -42,46 +47,55 @@ func (t *trial) look() error {
 	if err != nil {
 		return fmt.Errorf("what %s is built of: %w", t.folder, err)
 	}
-	t.sees = make(map[string]bool)
+	top, err := filepath.Abs(*root)
+	if err != nil {
+		return err
+	}
 	for _, folder := range strings.Fields(string(output)) {
-		t.sees[folder] = true
+		if below, err := filepath.Rel(top, folder); err == nil {
+			t.about = append(t.about, filepath.ToSlash(below))
+		}
 	}
 	return nil
 }
 
+// trials begin with those of the suite itself; then come the quick ones, and those with clusters last.
 var trials = []trial{
-	{name: "transcripts", folder: "conformance", tests: "^TestPure"},
-	{name: "model", folder: "conformance/model", tests: "^Test(Model|Resources)$"},
+	{name: "transcripts", folder: "conformance", tests: "^TestPure",
+		about: []string{"coordination", "coordination/codec"}},
+	{name: "model", folder: "conformance/model", tests: "^Test(Model|Resources)$",
+		about: []string{"coordination", "coordination/codec"}},
 	{name: "entries and stamps", folder: "coordination", tests: "^Test(AnySplit|UsersOfOneEntry|Stamp)"},
 	{name: "owners", folder: "coordination", tests: "^Test(SessionOf|Owner|NoOwner)"},
 	{name: "limits", folder: "coordination",
 		tests: "^Test(State|SetLimits|OwnLimits|NothingStays|NodeBytes)"},
 	{name: "marks", folder: "coordination", tests: "^TestMark"},
-	{name: "digests", folder: "server/group", tests: "^TestDigest(Verdicts|Majority|Reports|Present)"},
-	{name: "condemned directories", folder: "raftstore", tests: "^TestCondemned"},
-	{name: "servers that diverge", folder: "server/group",
-		tests: "^Test(OnlyMembers|CheckpointsAreAtMarks|MarkedCheckpoint|OpenCheckpoint|MarksWait|DivergedFollower|KilledBefore)"},
 	{name: "resources", folder: "coordination", tests: "^Test(Resource|EffectiveProp|ListResources)"},
-	{name: "units", folder: "coordination/quota", tests: "^Test"},
-	{name: "units of servers", folder: "server/group",
-		tests: "^Test(Quanta|Demands|UnsentQuanta|KnownRights)"},
 	{name: "inspection", folder: "coordination", tests: "^Test(Inspect|Standing|EndSession|RemoveSemaphore)"},
 	{name: "leader changes", folder: "coordination",
 		tests: "^Test(Claim|Resume|Held|Repeated|Describe|Stop|StreamLeft|Outcomes|TakeOver|Walk)"},
-	{name: "checkpoints", folder: "raftstore",
-		tests: "^Test(CheckpointIsDue|WhatACheckpoint|Load|CheckpointsInSteps)"},
-	{name: "group", folder: "server/group", tests: "^Test(CheckpointsCount|Replay|ReadIsOver)"},
-	{name: "permits and credit", folder: "server/group",
-		tests: "^Test(Permit(IsTied|Counts)|StreamBytes|CreditIs|WaitingAcquires|RoomIs|DescriptionsWait)"},
-	{name: "connections between servers", folder: "raftstore",
-		tests: "^Test(StrangersMakeRoom|CallersInAll)"},
-	{name: "memory of clients", folder: "server", tests: "^Test(Lending|EndThat|AnswersThat)"},
-	{name: "turns", folder: "raftstore/turn", tests: "^TestUnlock"},
-	{name: "who looks on", folder: "server/group", tests: "^TestLeftTurn"},
-	{name: "stand-in", folder: "server/standin", tests: "^Test(Clock|NobodyIsReminded|AdvanceEnds|Load)"},
-	{name: "faults", folder: "server/standin/faults", tests: "^Test(FailNext|AnswerLost|Filters|Partition)"},
 	{name: "pings of a late server", folder: "coordination",
 		tests: "^Test(LateTick|HealthyServer|PingIsTaken|PingClock|UnreadStream|Withheld)"},
+	{name: "units", folder: "coordination/quota", tests: "^Test"},
+	{name: "who looks on", folder: "server/group", tests: "^TestLeftTurn"},
+	{name: "units of servers", folder: "server/group",
+		tests: "^Test(Quanta|Demands|UnsentQuanta|KnownRights)"},
+	{name: "digests", folder: "server/group", tests: "^TestDigest(Verdicts|Majority|Reports|Present)"},
+	{name: "condemned directories", folder: "raftstore", tests: "^TestCondemned"},
+	{name: "turns", folder: "raftstore/turn", tests: "^TestUnlock"},
+	{name: "connections between servers", folder: "raftstore",
+		tests: "^Test(StrangersMakeRoom|CallersInAll)"},
+	{name: "checkpoints", folder: "raftstore",
+		tests: "^Test(CheckpointIsDue|WhatACheckpoint|Load|CheckpointsInSteps)"},
+	{name: "permits and credit", folder: "server/group",
+		tests: "^Test(Permit(IsTied|Counts)|StreamBytes|CreditIs|WaitingAcquires|RoomIs|DescriptionsWait)"},
+	{name: "memory of clients", folder: "server", tests: "^Test(Lending|EndThat|AnswersThat)"},
+	{name: "group", folder: "server/group", tests: "^Test(CheckpointsCount|Replay|ReadIsOver)"},
+	{name: "stand-in", folder: "server/standin", tests: "^Test(Clock|NobodyIsReminded|AdvanceEnds|Load)"},
+	{name: "faults", folder: "server/standin/faults", tests: "^Test(FailNext|AnswerLost|Filters|Partition)"},
+	{name: "servers that diverge", folder: "server/group",
+		tests: "^Test(OnlyMembers|CheckpointsAreAtMarks|MarkedCheckpoint|OpenCheckpoint|MarksWait|" +
+			"DivergedFollower|KilledBefore)"},
 }
 
 // silence is the simulation of servers whose clocks and networks are as bad as may be. Finding what it is
@@ -98,136 +112,192 @@ func check() error {
 	if err != nil {
 		return err
 	}
+	list = slices.DeleteFunc(list, func(m mutation) bool { return !match.MatchString(m.name) })
 	work, err := os.MkdirTemp("", "mutation-")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(work)
-	for i := range trials {
-		if err := trials[i].look(); err != nil {
-			return err
-		}
+	began := time.Now()
+	if err := prepare(work, list); err != nil {
+		return err
 	}
+	prepared := time.Since(began)
 	fmt.Print("| defect | what it breaks | found by |\n| --- | --- | --- |\n")
 	var problems []error
-	for i := range list {
-		m := &list[i]
-		if !match.MatchString(m.name) {
-			continue
-		}
-		found, err := m.hunt(work)
-		if err != nil {
-			problems = append(problems, err)
+	for i, result := range sideBySide(len(list), func(i int) result { return list[i].hunt(work) }) {
+		found := result.found
+		if result.err != nil {
+			problems = append(problems, result.err)
 			found = "ERROR"
 		} else if found == "" {
-			problems = append(problems, fmt.Errorf("defect %s survives", m.name))
+			problems = append(problems, fmt.Errorf("defect %s survives", list[i].name))
 			found = "NOTHING"
 		}
-		fmt.Printf("| %s | %s | %s |\n", m.name, m.breaks, found)
+		fmt.Printf("| %s | %s | %s |\n", list[i].name, list[i].breaks, found)
+	}
+	fmt.Fprintf(os.Stderr, "mutation: found %d of %d defects in %s, %s of it before the first\n",
+		len(list)-len(problems), len(list), time.Since(began).Round(time.Second), prepared.Round(time.Second))
+	return errors.Join(problems...)
+}
+
+// prepare builds the trials with the defects in them, and wants none to find anything as long as no defect is
+// in force.
+func prepare(work string, list []mutation) error {
+	overlay, err := plantAll(*root, work, list)
+	if err != nil {
+		return err
+	}
+	var folders []string
+	for i := range trials {
+		if trials[i].about == nil {
+			if err := trials[i].look(); err != nil {
+				return err
+			}
+		}
+		folders = append(folders, "./"+trials[i].folder)
+	}
+	slices.Sort(folders)
+	build := exec.Command("go", append([]string{"test", "-c", "-vet=off", "-overlay", overlay,
+		"-o", work + string(filepath.Separator)}, slices.Compact(folders)...)...)
+	build.Dir = *root
+	if output, err := build.CombinedOutput(); err != nil {
+		return fmt.Errorf("build the trials: %w\n%s", err, output)
+	}
+	all := []*trial{&silence}
+	for i := range trials {
+		all = append(all, &trials[i])
+	}
+	var problems []error
+	for _, err := range sideBySide(len(all), func(i int) (err error) {
+		all[i].most, err = all[i].rehearse(work)
+		return err
+	}) {
+		problems = append(problems, err)
 	}
 	return errors.Join(problems...)
 }
 
-// hunt returns what finds the defect, "" if nothing does.
-func (m *mutation) hunt(work string) (string, error) {
-	overlay, err := m.overlay(work)
-	if err != nil {
-		return "", err
+// rehearse wants the trial's tests to pass without a defect, and returns how long they may take with one: so
+// much more than now that they can be said to hang.
+func (t *trial) rehearse(work string) (time.Duration, error) {
+	began := time.Now()
+	healthy := t.run(work, "", rehearsalMax)
+	if healthy.hangs || healthy.found != "" {
+		return 0, fmt.Errorf("%s: they fail without a defect: %+v", t.name, healthy)
 	}
-	folder, err := filepath.Abs(filepath.Dir(m.path()))
-	if err != nil {
-		return "", err
+	return 3*time.Since(began) + 5*time.Second, healthy.err
+}
+
+// rehearsalMax is how long the tests of a trial may take without a defect, whatever else this machine does.
+const rehearsalMax = 3 * time.Minute
+
+// sideBySide does n things, as many at once as there are processors, and yields what comes of each, in order.
+func sideBySide[R any](n int, do func(int) R) iter.Seq2[int, R] {
+	results := make([]chan R, n)
+	for i := range results {
+		results[i] = make(chan R, 1)
 	}
-	found := ""
-	for i := 0; i < len(trials) && found == ""; i++ {
-		if !trials[i].sees[folder] {
-			continue
+	go func() {
+		busy := make(chan struct{}, runtime.GOMAXPROCS(0))
+		for i := range results {
+			busy <- struct{}{}
+			go func() {
+				results[i] <- do(i)
+				<-busy
+			}()
 		}
-		if found, err = m.try(&trials[i], work, overlay); err != nil {
-			return "", err
+	}()
+	return func(yield func(int, R) bool) {
+		for i, result := range results {
+			if !yield(i, <-result) {
+				return
+			}
 		}
 	}
-	if found == "" || !m.silence {
-		return found, nil
-	}
-	also, err := m.try(&silence, work, overlay)
-	if also == "" || err != nil {
-		return "", err
-	}
-	return found + ", " + also, nil
 }
 
-// try returns which tests of a trial find the defect, "" if none does.
-func (m *mutation) try(t *trial, work, overlay string) (string, error) {
-	binary := filepath.Join(work, "trial.test")
-	build := exec.Command("go", "test", "-c", "-vet=off", "-overlay", overlay, "-o", binary, "./"+t.folder)
-	build.Dir = *root
-	if output, err := build.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("defect %s does not compile: %w\n%s", m.name, err, output)
-	}
-	return t.run(binary)
+// result is what found a defect, "" if nothing did, or why that is not known.
+type result struct {
+	found string
+	hangs bool // found is not known because the tests took too long
+	err   error
 }
 
-// path is where the defective file is.
-func (m *mutation) path() string { return filepath.Join(*root, filepath.FromSlash(m.file)) }
-
-// overlay writes what the compiler has to see in place of the file, and returns the name of the list that
-// says so.
-func (m *mutation) overlay(work string) (string, error) {
-	text, err := m.apply(*root)
-	if err != nil {
-		return "", err
+// hunt tries the defect.
+func (m *mutation) hunt(work string) result {
+	var found result
+	for i := 0; i < len(trials) && found == (result{}); i++ {
+		if slices.Contains(trials[i].about, path.Dir(m.file)) {
+			found = trials[i].try(work, m.name)
+		}
 	}
-	original, err := filepath.Abs(m.path())
-	if err != nil {
-		return "", err
+	if found.found == "" || !m.silence {
+		return found
 	}
-	defective := filepath.Join(work, "defective.go")
-	list, err := json.Marshal(map[string]map[string]string{"Replace": {original: defective}})
-	if err != nil {
-		return "", err
+	also := silence.try(work, m.name)
+	if also.found == "" {
+		return also
 	}
-	overlay := filepath.Join(work, "overlay.json")
-	return overlay, errors.Join(os.WriteFile(defective, []byte(text), 0o600),
-		os.WriteFile(overlay, list, 0o600))
+	return result{found: found.found + ", " + also.found}
 }
-
-// trialMax bounds a run. A defect that makes the tests hang is found, too.
-const trialMax = time.Minute
 
 var failedScript = regexp.MustCompile(`(?m)^ +--- FAIL: TestPure[A-Za-z]*/(\S+)`)
 
-// run returns which of the trial's tests fail, in a few words; "" if none does.
-func (t *trial) run(binary string) (string, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), trialMax)
+// try runs the trial with a defect. Tests that take too long may have been kept waiting by other programs:
+// they are said to hang if they do so again, by what they take at the moment without the defect.
+func (t *trial) try(work, defect string) result {
+	found := t.run(work, defect, t.most)
+	if !found.hangs {
+		return found
+	}
+	most, err := t.rehearse(work)
+	if err != nil {
+		return result{err: err}
+	}
+	if found = t.run(work, defect, most); found.hangs {
+		return result{found: t.name + " (they hang)"}
+	}
+	return found
+}
+
+// run returns which of the trial's tests, in a few words, find the defect with this name.
+func (t *trial) run(work, defect string, most time.Duration) result {
+	ctx, cancel := context.WithTimeout(context.Background(), most)
 	defer cancel()
-	run := exec.CommandContext(ctx, binary, "-test.run", t.tests)
+	run := exec.CommandContext(ctx, filepath.Join(work, path.Base(t.folder)+".test"), "-test.run", t.tests)
 	run.Dir = filepath.Join(*root, filepath.FromSlash(t.folder))
+	run.Env = append(os.Environ(), variable+"="+defect)
 	output, err := run.CombinedOutput()
 	var exit *exec.ExitError
 	switch {
 	case err == nil:
-		return "", nil
+		return result{}
 	case ctx.Err() != nil:
-		return t.name + " (they hang)", nil
+		return result{hangs: true}
 	case !errors.As(err, &exit):
-		return "", fmt.Errorf("run the %s: %w", t.name, err)
+		return result{err: fmt.Errorf("run the %s: %w", t.name, err)}
 	}
+	return result{found: t.failed(string(output))}
+}
+
+// failed says which of the trial's tests failed.
+func (t *trial) failed(output string) string {
 	scripts := make(map[string]bool)
 	first := ""
-	for _, match := range failedScript.FindAllStringSubmatch(string(output), -1) {
+	for _, match := range failedScript.FindAllStringSubmatch(output, -1) {
 		if first == "" {
 			first = match[1]
 		}
 		scripts[match[1]] = true
 	}
 	switch {
-	case first == "" && strings.Contains(string(output), "panic: "):
-		return t.name + " (an invariant is broken)", nil
+	case first == "" && strings.Contains(output, "panic: "):
+		return t.name + " (an invariant is broken)"
 	case first == "":
-		return t.name, nil
+		return t.name
 	case len(scripts) == 1:
-		return first, nil
+		return first
 	}
-	return fmt.Sprintf("%s and %d more", first, len(scripts)-1), nil
+	return fmt.Sprintf("%s and %d more", first, len(scripts)-1)
 }
