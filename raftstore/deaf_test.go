@@ -164,11 +164,17 @@ func TestDeafLeaderOfTwoStays(t *testing.T) {
 	t.Parallel()
 	c := newTestCluster(t, 2, 301)
 	clocks := c.freezable()
-	deaf := c.leader().name
-	other := others(c.names, deaf)[0]
 	c.put("before")
-	c.awaitVoters(other)
-	clocks[other].freeze(true)
+	var deaf, other string
+	for leads := false; !leads; { // until the clock stands still, the other may be elected
+		deaf = c.leader().name
+		other = others(c.names, deaf)[0]
+		c.awaitVoters(other)
+		clocks[other].freeze(true)
+		if leads = c.nodes[deaf].leads(); !leads {
+			clocks[other].freeze(false)
+		}
+	}
 	c.deafen(deaf, true)
 	c.wait("the end of its leadership", func() bool { return c.nodes[deaf].term == 0 })
 	var leader uint64
