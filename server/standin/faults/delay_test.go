@@ -15,13 +15,20 @@ func TestDelayNext(t *testing.T) {
 	if err := r.DelayNext(faults.Create, 1, time.Hour); err != nil {
 		t.Fatal(err)
 	}
-	// which is pinged every 10 ms, and gone if a pong does not reach the server
-	c := r.attachFor(0, 30*time.Millisecond)
+	// which is pinged every second, and gone if a pong does not reach the server
+	c := r.attachFor(0, brief)
 	c.send(create(1, "config"))
 	c.send(update(2, "config", "x")) // waits behind it
 	r.eventually("the create waits", func() bool { return turned.running() == 1 })
-	for range 20 {
-		<-c.pings
+	for range 5 {
+		r.eventually("another ping", func() bool {
+			select {
+			case <-c.pings:
+				return true
+			default:
+				return false
+			}
+		})
 	}
 	other := r.attach(0)
 	other.send(describe(1, "config", false))
