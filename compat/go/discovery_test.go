@@ -22,6 +22,9 @@ func startThree(t *testing.T) []*server {
 	var servers []*server
 	for i := range 3 {
 		peer := freeAddress(t)
+		for strings.Contains(strings.Join(initial, ","), "="+peer) { // nobody listens on the others' yet
+			peer = freeAddress(t)
+		}
 		initial = append(initial, fmt.Sprintf("s%d=%s", i, peer))
 		servers = append(servers, &server{t: t,
 			args: []string{"--insecure-peers", "--data-dir", filepath.Join(dir, fmt.Sprint(i)), "--name",
