@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -33,12 +34,7 @@ var (
 
 var unavailable = outcome.Because(outcome.Unavailable, "No leader: try again")
 
-func (s *Server) patience() time.Duration {
-	if s.config.hooks.Patience != 0 {
-		return s.config.hooks.Patience
-	}
-	return callPatience
-}
+func (s *Server) patience() time.Duration { return cmp.Or(s.config.hooks.Patience, callPatience) }
 
 // inTime bounds a call by callPatience and by its caller's deadline.
 func (s *Server) inTime(ctx context.Context) (context.Context, context.CancelFunc) {

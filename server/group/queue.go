@@ -124,7 +124,8 @@ func (q *queue) empty() bool {
 	return len(q.store) == 0 && (len(q.requests) == 0 || q.held || q.gathering())
 }
 
-// gathering reports whether requests stay here until the write that is under way has ended. The mutex is held.
+// gathering reports whether requests stay here until the write that is under way has ended. The mutex is held;
+// the log's own lock, which writing takes, is never held while something is left here.
 func (q *queue) gathering() bool { return !q.pressing && q.writing != nil && q.writing() }
 
 // length is how many requests there are.

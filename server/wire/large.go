@@ -122,12 +122,19 @@ func ToClientShared(r *coordination.Reply) (*Large, error) {
 // rooms are for messages to be encoded in, so that a client that lists again and again makes no garbage.
 var rooms sync.Pool // of *[]byte
 
-// roomMax is how large a room may be to be kept.
-const roomMax = 1 << 20
+// roomMin and roomMax are how small and how large a room may be to be kept: those of short descriptions would
+// be in the way of lists.
+const (
+	roomMin = 16 << 10
+	roomMax = 1 << 20
+)
 
 // takeRoom returns an empty slice with room for n bytes, and not for many more: what is lent for a message that
 // its client does not read is n.
 func takeRoom(n int) []byte {
+	if n < roomMin {
+		return make([]byte, 0, n)
+	}
 	if room, is := rooms.Get().(*[]byte); is && cap(*room) >= n && cap(*room)/2 <= n {
 		return (*room)[:0]
 	}
@@ -136,7 +143,7 @@ func takeRoom(n int) []byte {
 
 // giveRoom has another message use what takeRoom returned.
 func giveRoom(room []byte) {
-	if cap(room) <= roomMax {
+	if cap(room) >= roomMin && cap(room) <= roomMax {
 		rooms.Put(&room)
 	}
 }
