@@ -68,7 +68,7 @@ RACE := $(shell printf '\043include <pthread.h>\nint main(void) { return 0; }\n'
 
 # PARALLEL is how many test packages, and tests in each, run at a time: mostly they wait. TEST_TIMEOUT bounds a package.
 PARALLEL ?= -p 3 -parallel 6
-TEST_TIMEOUT ?= 30m
+TEST_TIMEOUT ?= 15m
 # Under the race detector, large pieces of memory are dear: unless told otherwise it maps their shadow anew each time they
 # are allocated. make lint vets everything, so go test need not.
 # The compiler's checks of unsafe pointers, which come with -race, take a twentieth of the time and concern no code of this
@@ -85,7 +85,7 @@ KEPT = -o $(CURDIR)/bin/tests/
 # BUSY is how many processes `make test-starved` has compete with the tests.
 BUSY ?= 16
 
-.PHONY: help run build test test-starved test-long lint generate generate-check go-test tools-test compat compat-test compat-upstream \
+.PHONY: help run build test tests-compiled test-starved test-long lint generate generate-check go-test tools-test compat compat-test compat-upstream \
 	compat-doubles doubles-soak compat-js compat-cpp compat-found compat-check compat-results \
 	crash-test lock-test cluster-test upgrade-test abuse-test malformed-test fuzz-short fuzz-model bench bench-watched bench-stub bench-limiter \
 	bench-peers bench-scaling \
@@ -110,7 +110,7 @@ build: ## build the static binary bin/coordd
 FILLER := nice -n 10
 # The SDK's tests mostly wait, and the checks are filler, so they run beside the server's tests; what they say comes behind.
 # One that fails hides none.
-test: race-note build ## build, lint and run the tests, those that can race with the race detector where there is a C compiler
+test: race-note build tests-compiled ## build, lint and run the tests, those that can race with the race detector where there is a C compiler
 	@said="$$(mktemp)"; trap 'rm -f "$$said"' EXIT; failed=; \
 	{ of=0; $(MAKE) --no-print-directory compat-test || of=$$?; \
 		$(FILLER) $(MAKE) --no-print-directory --keep-going PEERS= lint generate-check tools-test || of=$$?; exit $$of; } \
@@ -118,6 +118,13 @@ test: race-note build ## build, lint and run the tests, those that can race with
 	$(MAKE) --no-print-directory go-test || failed=yes; \
 	wait $$beside || failed=yes; cat "$$said"; [ -z "$$failed" ]
 	@$(MAKE) --no-print-directory race-note
+
+# Compilers take the processors that clusters elect their leaders with, so every test is compiled before the first one runs. That
+# takes a second if they are.
+tests-compiled:
+	@$(GO_TEST) $(KEPT)raced/ -exec true $$($(TESTED) ./... | grep -vxF "$$(go list $(DRIVERS) $(DOUBLES))") >/dev/null
+	@$(GO_TEST_PURE) $(KEPT)pure/ -exec true $(PURE) ./conformance ./server ./server/group ./raftstore $(DRIVERS) >/dev/null
+	@for module in $(COMPAT); do (cd $$module && $(GO_TEST) $(KEPT)$$module/ -exec true ./... >/dev/null) || exit 1; done
 
 # The busy processes end with the shell that started them, whatever becomes of it. There is no filler beside them: what is nicer
 # than they would get next to nothing. Fewer clusters at a time hold up each other's elections less.

@@ -65,7 +65,8 @@ func startGuarded(t *testing.T, change func(*Config)) *guarded {
 			t.Error(err)
 		}
 	})
-	conn, err := grpc.NewClient(s.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient(s.Addr().String(),
+		append(ending(), grpc.WithTransportCredentials(insecure.NewCredentials()))...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -121,7 +121,7 @@ func (c *testCluster) startWith(ctx context.Context, i int, config Config) error
 	c.servers[i] = s
 	if c.conns[i] == nil {
 		c.conns[i], err = grpc.NewClient(c.listen[i],
-			grpc.WithTransportCredentials(insecure.NewCredentials()))
+			append(ending(), grpc.WithTransportCredentials(insecure.NewCredentials()))...)
 	}
 	return err
 }

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -35,10 +36,14 @@ func (a *testAuthority) peerFiles(name string) listen.PeerFiles {
 // serialAt is the number of the certificate that a server shows to its peers.
 func serialAt(t *testing.T, address string, config *tls.Config) *big.Int {
 	t.Helper()
-	conn, err := tls.Dial("tcp", address, config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	var conn *tls.Conn
+	eventually(t, "a handshake", func() (made bool) {
+		var err error
+		if conn, err = tls.Dial("tcp", address, config); err != nil {
+			t.Log(err)
+		}
+		return err == nil
+	})
 	defer conn.Close()
 	return conn.ConnectionState().PeerCertificates[0].SerialNumber
 }
@@ -60,20 +65,24 @@ func TestPeerCertificates(t *testing.T) {
 	c.createNode(follower, testNode)
 	address := c.initial[c.servers[leader].config.Cluster.Name]
 
-	call := func(config *tls.Config) codes.Code {
+	// A busy machine may take longer for a handshake than a server waits.
+	patient, enough := context.WithTimeout(t.Context(), waitMax)
+	defer enough()
+	call := func(config *tls.Config, options ...grpc.CallOption) codes.Code {
 		conn, err := grpc.NewClient("passthrough:///"+address,
 			grpc.WithTransportCredentials(credentials.NewTLS(config)))
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer conn.Close()
-		return status.Code(conn.Invoke(t.Context(), "/coordd.relay.v1.Relay/Execute",
-			&relaypb.ExecuteRequest{}, new(relaypb.ExecuteResponse)))
+		return status.Code(conn.Invoke(patient, "/coordd.relay.v1.Relay/Execute",
+			&relaypb.ExecuteRequest{}, new(relaypb.ExecuteResponse), options...))
 	}
-	if got := call(a.client("peer")); got != codes.InvalidArgument { // it has no command
+	answered := grpc.WaitForReady(true)
+	if got := call(a.client("peer"), answered); got != codes.InvalidArgument { // it has no command
 		t.Errorf("a member's call: %v", got)
 	}
-	if got := call(a.client("elsewhere")); got != codes.Unauthenticated {
+	if got := call(a.client("elsewhere"), answered); got != codes.Unauthenticated {
 		t.Errorf("a stranger's call: %v", got)
 	}
 	if got := call(a.client("")); got != codes.Unavailable {
@@ -90,7 +99,7 @@ func TestPeerCertificates(t *testing.T) {
 		}
 		defer conn.Close()
 		answer := new(peerpb.HelloResponse)
-		err = conn.Invoke(t.Context(), "/coordd.peer.v1.Peer/Hello", &peerpb.HelloRequest{}, answer)
+		err = conn.Invoke(patient, "/coordd.peer.v1.Peer/Hello", &peerpb.HelloRequest{}, answer, answered)
 		return answer, status.Code(err)
 	}
 	if answer, got := hello(a.client("peer")); got != codes.OK || len(answer.GetMembership()) == 0 {

@@ -55,8 +55,9 @@ func startTest(t *testing.T, change func(*Config)) (*Server, *grpc.ClientConn) {
 			t.Error(err)
 		}
 	})
-	conn, err := grpc.NewClient(s.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessageBytes)))
+	conn, err := grpc.NewClient(s.Addr().String(), append(ending(),
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessageBytes)))...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,9 +1,12 @@
 package server
 
 import (
+	"context"
 	"sync"
 	"testing"
 	"time"
+
+	"google.golang.org/grpc"
 )
 
 // waitMax bounds every wait of a test for a state; only a failing test uses it up.
@@ -24,6 +27,40 @@ func eventually(t *testing.T, what string, reached func() bool) {
 // pause is how long to wait for a state before it is looked for again, after so long a wait.
 func pause(waited time.Duration) time.Duration {
 	return min(max(waited/16, time.Millisecond), 20*time.Millisecond)
+}
+
+// callMax is how long a test's call or stream may take. One that takes longer is cancelled, so that the test
+// fails where it waits, by name: what ends a package that takes too long is a list of all its goroutines.
+const callMax = 5 * waitMax
+
+// ending are options of a client's connection that have its calls and streams end. The server is not told of
+// a deadline: it would answer in time for that.
+func ending() []grpc.DialOption {
+	return []grpc.DialOption{
+		grpc.WithChainUnaryInterceptor(func(ctx context.Context, method string, request, reply any,
+			conn *grpc.ClientConn, invoke grpc.UnaryInvoker, options ...grpc.CallOption) error {
+			ctx, cancel := context.WithCancel(ctx)
+			defer cancel()
+			defer time.AfterFunc(callMax, cancel).Stop()
+			return invoke(ctx, method, request, reply, conn, options...)
+		}),
+		grpc.WithChainStreamInterceptor(func(ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn,
+			method string, open grpc.Streamer, options ...grpc.CallOption) (grpc.ClientStream, error) {
+			ctx, cancel := context.WithCancel(ctx)
+			over := time.AfterFunc(callMax, cancel)
+			stream, err := open(ctx, desc, conn, method, options...)
+			if err != nil {
+				over.Stop()
+				cancel()
+				return nil, err
+			}
+			context.AfterFunc(stream.Context(), func() {
+				over.Stop()
+				cancel()
+			})
+			return stream, nil
+		}),
+	}
 }
 
 // breather is how long a client whose calls are to be under way while something happens to the servers rests
