@@ -28,9 +28,8 @@ func TestVersionGate(t *testing.T) {
 		return codec.Since(c)
 	}}
 	const old = "server-2"
-	upgraded, slowed := false, unhurried()
+	upgraded := false
 	c := startClusterWith(t, 3, func(config *Config) {
-		slowed(config)
 		if upgraded || config.Cluster.Name != old {
 			config.formats = later
 		}

@@ -21,7 +21,9 @@ import (
 	"github.com/coordd/coordd/server/internal/hooks"
 )
 
-// testCluster is servers of one cluster in this process, talking over loopback.
+// testCluster is servers of one cluster in this process, talking over loopback. Unless change says otherwise,
+// they are in no hurry: nobody is given up for not answering pings, and no session ends for want of a leader,
+// however little of a processor the test gets.
 type testCluster struct {
 	t       *testing.T
 	logger  *slog.Logger
@@ -30,6 +32,7 @@ type testCluster struct {
 	initial map[string]string
 	servers []*Server
 	conns   []*grpc.ClientConn
+	clock   hooks.SlowClock
 	change  func(*Config) // of each server before it starts; may be nil
 }
 
@@ -42,18 +45,13 @@ func freeAddresses(t *testing.T, n int) []string {
 	return addresses
 }
 
-// unhurried changes the configuration of the servers of a test that is not about time: nobody is given up for
-// not answering pings, and no session ends for want of a leader, however little of a processor the test gets.
-func unhurried() func(*Config) {
-	clock := hooks.NewSlowClock()
-	return func(c *Config) { c.hooks.Rings = clock }
-}
-
-// startCluster starts an unhurried cluster.
 func startCluster(t *testing.T, n int) *testCluster {
 	t.Helper()
-	return startClusterWith(t, n, unhurried())
+	return startClusterWith(t, n, nil)
 }
+
+// inRealTime has a cluster's servers go by the real clock: for tests of how fast units come, or sessions end.
+func inRealTime(c *Config) { c.hooks.Rings = nil }
 
 func startClusterWith(t *testing.T, n int, change func(*Config)) *testCluster {
 	t.Helper()
@@ -79,7 +77,7 @@ func (c *testCluster) startAll() {
 func newCluster(t *testing.T, n int, change func(*Config)) *testCluster {
 	t.Helper()
 	runBeside(t)
-	c := &testCluster{t: t, logger: testlog.New(t), change: change, dir: t.TempDir(),
+	c := &testCluster{t: t, logger: testlog.New(t), clock: hooks.NewSlowClock(), change: change, dir: t.TempDir(),
 		initial: make(map[string]string), servers: make([]*Server, n), conns: make([]*grpc.ClientConn, n)}
 	addresses := freeAddresses(t, 2*n)
 	c.listen = addresses[:n]
@@ -111,6 +109,7 @@ func (c *testCluster) startIn(ctx context.Context, i int) error {
 func (c *testCluster) startWith(ctx context.Context, i int, config Config) error {
 	// A busy machine may take long to elect a leader, and to answer for a connection.
 	config.hooks.Patience, config.keepalive = waitMax, waitMax
+	config.hooks.Rings = c.clock
 	if c.change != nil {
 		c.change(&config)
 	}

@@ -148,6 +148,7 @@ func startCuttableWith(t *testing.T, change func(*Config)) (*testCluster, *cutta
 	t.Helper()
 	network := &cuttable{names: make(map[string]string), conns: make(map[*cuttableConn]bool)}
 	c := newCluster(t, 3, func(config *Config) {
+		inRealTime(config)
 		config.Cluster.Dial = network.dialer(config.Cluster.Name)
 		change(config)
 	})

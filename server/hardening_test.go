@@ -19,6 +19,7 @@ import (
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/server/auth"
 	"github.com/coordd/coordd/server/group"
+	"github.com/coordd/coordd/server/internal/hooks"
 )
 
 func TestFirstMessageIsOverdue(t *testing.T) {
@@ -128,7 +129,7 @@ func TestRequestsInFlight(t *testing.T) {
 
 // TestWaitingIsNotInFlight has more acquires wait, and more watches set, than may be in flight.
 func TestWaitingIsNotInFlight(t *testing.T) {
-	_, conn := startTest(t, unhurried())
+	_, conn := startTest(t, func(c *Config) { c.hooks.Rings = hooks.NewSlowClock() })
 	const number = maxInFlightRequests + 100
 	var streams [2]sessionClient
 	for i := range streams {

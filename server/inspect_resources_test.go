@@ -35,7 +35,7 @@ func listResources(t *testing.T, ctx context.Context, conn *grpc.ClientConn,
 // TestInspectResources wants any server to show what each has of a resource, and to say which server does not
 // tell.
 func TestInspectResources(t *testing.T) {
-	c := startClusterWith(t, 3, nil)
+	c := startClusterWith(t, 3, inRealTime)
 	c.awaitFormat(codec.VersionEntries)
 	c.createNode(0, testNode)
 	clients := make([]*limiterClient, 3)
