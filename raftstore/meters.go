@@ -28,6 +28,8 @@ type Figures struct {
 	Applied, Checkpoint uint64
 	// CheckpointStored is when that became durable; the zero time if it was there when the store was opened.
 	CheckpointStored time.Time
+	// CheckpointOpen is Store.CheckpointOpen.
+	CheckpointOpen bool
 	// Proposed is how many entries were proposed here, and Backlog how many bytes of them are not in raft's
 	// log yet.
 	Proposed uint64
@@ -51,6 +53,7 @@ func (s *Store) Figures() Figures {
 		Proposed:   s.meters.proposed.Load(), Backlog: s.backlog.Load(),
 		Members: len(v.conf.Voters) + len(v.conf.Learners), Appends: s.meters.appends.Read(),
 		Syncs: s.disk.syncs.Read(), Checkpoints: s.meters.checkpoints.Read(),
+		CheckpointOpen: s.CheckpointOpen(),
 	}
 	for id, active := range v.active {
 		if active && id != s.identity.Member {

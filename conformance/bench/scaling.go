@@ -306,55 +306,41 @@ func (s scale) inTurns(ctx context.Context, many, few *serverProcess, manyRows, 
 	return middle(speeds, same), middle(cpus, same), nil
 }
 
-// stored is what a server tells of its checkpoints.
-type stored struct {
-	count    int
-	seconds  float64 // of all of them together
-	lastDone time.Time
-}
-
-func checkpointsOf(ctx context.Context, metrics string) (stored, error) {
+// checkpointing reports whether a server is at work on a checkpoint: writes it, or brings its rows to their
+// place.
+func checkpointing(ctx context.Context, metrics string) (bool, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, metrics, nil)
 	if err != nil {
-		return stored{}, err
+		return false, err
 	}
 	answer, err := http.DefaultClient.Do(request)
 	if err != nil {
-		return stored{}, err
+		return false, err
 	}
 	defer answer.Body.Close()
-	found := make(map[string]float64)
 	lines := bufio.NewScanner(answer.Body)
 	for lines.Scan() {
-		var value float64
-		if name, text, ok := strings.Cut(lines.Text(), " "); ok &&
-			strings.HasPrefix(name, "coordd_checkpoint_") {
-			if _, err := fmt.Sscan(text, &value); err == nil {
-				found[name] = value
-			}
+		if value, ok := strings.CutPrefix(lines.Text(), "coordd_checkpoint_open "); ok {
+			return value != "0", nil
 		}
 	}
-	if _, there := found["coordd_checkpoint_duration_seconds_count"]; !there {
-		return stored{}, fmt.Errorf("%s says nothing of checkpoints: %s", metrics, answer.Status)
-	}
-	return stored{int(found["coordd_checkpoint_duration_seconds_count"]),
-		found["coordd_checkpoint_duration_seconds_sum"],
-		time.UnixMicro(int64(found["coordd_checkpoint_timestamp_seconds"] * 1e6))}, lines.Err()
+	return false, errors.Join(lines.Err(),
+		fmt.Errorf("%s says nothing of checkpoints: %s", metrics, answer.Status))
 }
 
-// settled waits until no checkpoint has been stored for two seconds, so that what was filled in is not
-// measured.
+// settled waits until there has been no work on a checkpoint for two seconds, so that what was filled in is
+// not measured.
 func settled(ctx context.Context, metrics string) error {
-	before, err := checkpointsOf(ctx, metrics)
-	for quiet := 0; err == nil && quiet < 2; quiet++ {
+	for quiet := 0; quiet < 2; quiet++ {
 		time.Sleep(time.Second)
-		var now stored
-		if now, err = checkpointsOf(ctx, metrics); now.count != before.count {
+		switch open, err := checkpointing(ctx, metrics); {
+		case err != nil:
+			return err
+		case open:
 			quiet = -1
 		}
-		before = now
 	}
-	return err
+	return nil
 }
 
 // sample is one pair.
@@ -365,45 +351,63 @@ type sample struct {
 
 // Of the checkpoints that are measured.
 const (
-	wantedCheckpoints  = 3
-	wantedPairs        = 1000 // while checkpoints are stored, for their 99th percentile to say anything
-	checkpointPatience = 2 * time.Minute
+	wantedCheckpoints  = 2
+	wantedPairs        = 1000 // meanwhile, for their 99th percentile to say anything
+	checkpointPatience = 4 * time.Minute
+	checkpointPoll     = 100 * time.Millisecond
 )
 
-// checkpoints has busy clients lock and unlock at half of what they can, until some checkpoints have been
-// stored meanwhile, and compares the pairs during these with the others.
+// span is from when until when something was seen.
+type span struct{ begun, done time.Time }
+
+// checkpoints has busy clients lock and unlock, and as many others change the data of semaphores, together at
+// half of what the server can, until it has worked on some checkpoints meanwhile; it compares the pairs during
+// these with the others. A lock that was released leaves nothing to store, so without the changes the
+// checkpoints would be empty.
 func (s scale) checkpoints(ctx context.Context, server *serverProcess, metrics string) (string, page.Target,
 	error) {
 	most, err := spread(ctx, server.address, s.semaphores, s.length)
 	if err != nil {
 		return "", page.Target{}, err
 	}
+	if err := settled(ctx, metrics); err != nil {
+		return "", page.Target{}, err
+	}
 	fmt.Fprintf(os.Stderr, "%s checkpoints\n", time.Now().UTC().Format(time.TimeOnly))
-	period := time.Duration(busyClients / (most.perSecond / 2) * float64(time.Second))
+	// A change is one command, a pair are two: three in the time in which there could be six.
+	period := time.Duration(busyClients / (most.perSecond / 3) * float64(time.Second))
 	var over atomic.Bool
 	samples, ended := make([][]sample, busyClients), make(chan error, 1)
 	go func() {
-		ended <- with(ctx, server.address, busyClients, func(sessions []*raw.Session) error {
+		ended <- with(ctx, server.address, 2*busyClients, func(sessions []*raw.Session) error {
 			return load.Together(sessions, func(i int, session *raw.Session) (err error) {
-				samples[i], err = paced(session, s.semaphores, period, &over)
+				if i < busyClients {
+					samples[i], err = paced(period, &over, func() error { return pair(session, s.semaphores) })
+				} else {
+					_, err = paced(period, &over, func() error {
+						return session.Update(rowName(rand.IntN(s.semaphores)), []byte(time.Now().String()))
+					})
+				}
 				return err
 			})
 		})
 	}()
-	type span struct{ begun, done time.Time }
 	var spans []span
-	begun := time.Now()
-	before, err := checkpointsOf(ctx, metrics)
-	for err == nil && len(spans) < wantedCheckpoints && time.Since(begun) < checkpointPatience &&
-		len(ended) == 0 {
-		time.Sleep(time.Second)
-		var now stored
-		// one, as they are seconds apart
-		if now, err = checkpointsOf(ctx, metrics); err == nil && now.count > before.count {
-			lasted := time.Duration((now.seconds - before.seconds) * float64(time.Second))
-			spans = append(spans, span{now.lastDone.Add(-lasted), now.lastDone})
-			before = now
+	begun, last := time.Now(), false
+	for err == nil && time.Since(begun) < checkpointPatience && len(ended) == 0 {
+		time.Sleep(checkpointPoll)
+		var open bool
+		open, err = checkpointing(ctx, metrics)
+		switch now := time.Now(); {
+		case open && !last:
+			spans = append(spans, span{now.Add(-checkpointPoll), now})
+		case open || last:
+			spans[len(spans)-1].done = now
 		}
+		if last && !open && len(spans) == wantedCheckpoints {
+			break
+		}
+		last = open
 	}
 	over.Store(true)
 	if err := errors.Join(err, <-ended); err != nil {
@@ -436,8 +440,8 @@ func (s scale) checkpoints(ctx context.Context, server *serverProcess, metrics s
 		target.Missing = fmt.Sprintf("only %d pairs fell into a checkpoint, %d are wanted", len(during),
 			wantedPairs)
 	}
-	text := fmt.Sprintf("16 clients at half of what they can, %s pairs/s, uniformly over %s semaphores, while %d checkpoints were stored (the longest took %.1f s):\n\n",
-		page.Number(most.perSecond/2), page.Count(s.semaphores), len(spans), longest.Seconds())
+	text := fmt.Sprintf("16 clients that lock and unlock, and 16 that change data, at half of what the server can, %s pairs/s and as many changes, uniformly over %s semaphores, while there was work on %d checkpoints (on the longest %.1f s):\n\n",
+		page.Number(most.perSecond/3), page.Count(s.semaphores), len(spans), longest.Seconds())
 	text += "| | pairs | p50 ms | p99 ms |\n| --- | --- | --- | --- |\n"
 	for _, row := range []struct {
 		name string
@@ -449,9 +453,9 @@ func (s scale) checkpoints(ctx context.Context, server *serverProcess, metrics s
 	return text, target, nil
 }
 
-// paced has a session lock and unlock once in a period. A pair that begins late, since the one before took so
-// long, counts from when it was due.
-func paced(s *raw.Session, n int, period time.Duration, over *atomic.Bool) ([]sample, error) {
+// paced does something once in a period. What begins late, since the one before took so long, counts from when
+// it was due.
+func paced(period time.Duration, over *atomic.Bool, do func() error) ([]sample, error) {
 	var samples []sample
 	due := time.Now().Add(rand.N(period))
 	for !over.Load() {
@@ -460,7 +464,7 @@ func paced(s *raw.Session, n int, period time.Duration, over *atomic.Bool) ([]sa
 			time.Sleep(wait)
 			begun = time.Now()
 		}
-		if err := pair(s, n); err != nil {
+		if err := do(); err != nil {
 			return samples, err
 		}
 		samples = append(samples, sample{begun, time.Since(begun)})

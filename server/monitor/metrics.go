@@ -277,6 +277,9 @@ var metrics = []metric{
 				emit(float64(at.UnixNano()) / float64(time.Second))
 			}
 		}},
+	{name: "coordd_checkpoint_open", kind: gauge,
+		help: "1 while a checkpoint is being written, or its rows are being brought to their place",
+		read: truth(func(f *server.Figures) bool { return f.Log.CheckpointOpen })},
 	{name: "coordd_disk_free_bytes", kind: gauge,
 		help: "what may still be written to the data directory's disk",
 		read: number(func(f *server.Figures) uint64 { return f.Log.FreeBytes })},
