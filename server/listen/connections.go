@@ -376,8 +376,8 @@ func (c *connection) Close() error {
 	return c.Conn.Close()
 }
 
-// left reports whether the connection is closed.
-func (c *connection) left() bool {
+// gone reports whether the connection is closed.
+func (c *connection) gone() bool {
 	c.set.mutex.Lock()
 	defer c.set.mutex.Unlock()
 	_, counted := c.set.all[c]
@@ -413,7 +413,7 @@ func (c *Connections) meter(conn, under net.Conn) *meteredConn {
 	c.bytes.enter(metered)
 	if below != nil {
 		below.above.Store(metered)
-		if below.left() { // meanwhile
+		if below.gone() { // meanwhile
 			c.bytes.leave(metered)
 		}
 	}
