@@ -19,29 +19,15 @@ func TestGuardedServer(t *testing.T) {
 		0o600); err != nil {
 		t.Fatal(err)
 	}
-	running, err := server.Start(t.Context(),
-		server.Config{Listen: "127.0.0.1:0", Database: "/local", InMemory: true,
-			HoldStartFailureMillis: new(uint64), Auth: server.AuthRequired, TokenFile: tokens,
-			InitialAdmin: "root", InitialAdminPassword: "the password of root"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	target, err := Dial(t.Context(), EndpointConfig{Address: running.Addr().String(), Database: "/local",
-		Token: "token-of-root", Users: map[string]string{"alice": "token-of-alice", "bob": "token-of-bob"},
-		Patience: patience})
-	if err != nil {
-		t.Fatal(err)
-	}
 	scripts := loadScripts(t)
 	common := some(slices.DeleteFunc(slices.Clone(scripts), (*Script).hasUsers))
-	replayScripts(t, target, append(common, slices.DeleteFunc(scripts,
-		func(s *Script) bool { return !s.hasUsers() })...))
-	if err := target.Close(t.Context()); err != nil {
-		t.Error(err)
-	}
-	if err := stop(t.Context(), running); err != nil {
-		t.Error(err)
-	}
+	replayOnServers(t,
+		server.Config{Listen: "127.0.0.1:0", Database: "/local", InMemory: true,
+			HoldStartFailureMillis: new(uint64), Auth: server.AuthRequired, TokenFile: tokens,
+			InitialAdmin: "root", InitialAdminPassword: "the password of root"},
+		EndpointConfig{Token: "token-of-root",
+			Users: map[string]string{"alice": "token-of-alice", "bob": "token-of-bob"}},
+		append(common, slices.DeleteFunc(scripts, func(s *Script) bool { return !s.hasUsers() })...))
 }
 
 // hasUsers reports whether others than an administrator come in the script.

@@ -2,36 +2,58 @@ package conformance
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/coordd/coordd/server"
+	"github.com/coordd/coordd/server/standin"
 )
 
 // TestServer runs the scripts over gRPC on a server in this process, with its data on disk.
 func TestServer(t *testing.T) {
 	t.Parallel()
-	config := server.Config{Listen: "127.0.0.1:0", Database: "/local", DataDir: t.TempDir(),
+	config := server.Config{Listen: "127.0.0.1:0", Database: "/local",
 		HoldStartFailureMillis: new(uint64(0))}
-	running, err := server.Start(t.Context(), config)
+	replayOnServers(t, config, EndpointConfig{}, loadScripts(t))
+}
+
+// replayOnServers runs scripts on two servers, one after the other: those in which time passes on one that
+// goes by the real clock, and the others on one that a busy machine does not keep from answering in time.
+func replayOnServers(t *testing.T, config server.Config, how EndpointConfig, scripts []*Script) {
+	t.Helper()
+	untimed := untimedOf(scripts)
+	replayOnServer(t, standin.Slow, config, how, untimed)
+	replayOnServer(t, server.Start, config, how,
+		slices.DeleteFunc(scripts, func(s *Script) bool { return slices.Contains(untimed, s) }))
+}
+
+func replayOnServer(t *testing.T, begin starter, config server.Config, how EndpointConfig, scripts []*Script) {
+	t.Helper()
+	if !config.InMemory {
+		config.DataDir = t.TempDir()
+	}
+	running, err := begin(t.Context(), config)
 	if err != nil {
 		t.Fatal(err)
 	}
-	restart := func(ctx context.Context) (string, error) {
-		if err := stop(ctx, running); err != nil {
-			return "", err
+	how.Address, how.Database, how.Patience = running.Addr().String(), config.Database, patience
+	if !config.InMemory {
+		how.Restart = func(ctx context.Context) (string, error) {
+			if err := stop(ctx, running); err != nil {
+				return "", err
+			}
+			if running, err = begin(ctx, config); err != nil {
+				return "", err
+			}
+			return running.Addr().String(), nil
 		}
-		if running, err = server.Start(ctx, config); err != nil {
-			return "", err
-		}
-		return running.Addr().String(), nil
 	}
-	target, err := Dial(t.Context(), EndpointConfig{Address: running.Addr().String(),
-		Database: config.Database, Restart: restart, Patience: patience})
+	target, err := Dial(t.Context(), how)
 	if err != nil {
 		t.Fatal(err)
 	}
-	replay(t, target)
+	replayScripts(t, target, scripts)
 	if err := target.Close(t.Context()); err != nil {
 		t.Error(err)
 	}
