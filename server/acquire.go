@@ -73,6 +73,9 @@ func (s limiterService) acquire(ctx context.Context,
 		return tooManyWait, nil
 	case ctx.Err() != nil:
 		return outcome.Outcome{}, status.FromContextError(ctx.Err()).Err()
+	case errors.Is(err, context.DeadlineExceeded) && !s.group.Led():
+		// its time was over before it came to asking the leader
+		err = group.ErrNoLeader
 	}
 	return unfinished(look, err)
 }

@@ -192,6 +192,21 @@ func localAnswers(t *testing.T, s *Server, conn *grpc.ClientConn) {
 	}
 }
 
+// busyAnswers has an acquire's time run out at a server without a leader before that comes to asking for one.
+func busyAnswers(t *testing.T, s *Server, conn *grpc.ClientConn) {
+	t.Helper()
+	const full = "/Ydb.RateLimiter.V1.RateLimiterService/AcquireResource"
+	held, release := make(chan struct{}), make(chan struct{})
+	defer close(release)
+	holdUp(s, held, release)
+	<-held
+	b := bound{"operation_timeout", time.Hour, 20 * time.Millisecond, 0}
+	s.config.hooks.Patience = b.patience
+	if got := answerTo(t, conn, full, servedMethods(t, s)[full], b); got != "UNAVAILABLE" {
+		t.Errorf("%s of a busy server: got %s", full, got)
+	}
+}
+
 // answersInTime calls every method of a server that can reach nobody, all at once, bounded in every way, more
 // often than its connection has room for calls, and ends its listeners. Each must be answered; where
 // leaderless is true, those that are not local with UNAVAILABLE.
@@ -239,6 +254,7 @@ func TestEveryMethodIsAnswered(t *testing.T) {
 		return !s.group.Led() && s.group.RelayConn() == nil
 	})
 	localAnswers(t, s, c.conns[left])
+	busyAnswers(t, s, c.conns[left])
 	answersInTime(t, s, c.conns[left], true)
 }
 
