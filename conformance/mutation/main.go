@@ -91,6 +91,7 @@ var trials = []trial{
 	{name: "permits and credit", folder: "server/group",
 		tests: "^Test(Permit(IsTied|Counts)|StreamBytes|CreditIs|WaitingAcquires|RoomIs|DescriptionsWait)"},
 	{name: "memory of clients", folder: "server", tests: "^Test(Lending|EndThat|AnswersThat)"},
+	{name: "calls without a leader", folder: "server", tests: "^TestEveryMethodIsAnswered$"},
 	{name: "group", folder: "server/group", tests: "^Test(CheckpointsCount|Replay|ReadIsOver|RequestsGather)"},
 	{name: "stand-in", folder: "server/standin", tests: "^Test(Clock|NobodyIsReminded|AdvanceEnds|Load)"},
 	{name: "faults", folder: "server/standin/faults", tests: "^Test(FailNext|AnswerLost|Filters|Partition)"},
