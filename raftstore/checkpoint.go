@@ -324,8 +324,8 @@ func (k *keeper) do(j keeperJob) error {
 // step writes one transaction of a checkpoint. The pause behind it leaves the disk to the log; there is none
 // when the log grows too fast for that.
 func (k *keeper) step() (pause time.Duration, err error) {
-	begun := time.Now()
-	durable, err := k.rows.step()
+	begun, hurry := time.Now(), k.hurry()
+	durable, err := k.rows.step(hurry)
 	if err != nil {
 		return 0, err
 	}
@@ -340,8 +340,8 @@ func (k *keeper) step() (pause time.Duration, err error) {
 		c := k.committing
 		k.inbox.put(func(m *mail) { m.checkpoints = append(m.checkpoints, c) })
 	}
-	if settling && !k.hurry() {
-		pause = min(time.Since(begun), stepPauseMax)
+	if settling && !hurry {
+		pause = min(stepPause*time.Since(begun), stepPauseMax)
 	}
 	return pause, nil
 }

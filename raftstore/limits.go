@@ -41,7 +41,9 @@ const (
 	runBytesMax         = 16 << 20              // rows gathered to be sorted and written
 	stepRowsMax         = 1_000                 // rows of one transaction of a checkpoint
 	stepBytesMax        = 1 << 20               // the same in bytes, unless it is a single row
-	stepPauseMax        = 50 * time.Millisecond // between two of them; otherwise as long as the first took
+	stepPagesMax        = 32                    // the same in pages of the file, where the log does not press
+	stepPause           = 3                     // times as long as a step took, until the next one
+	stepPauseMax        = 50 * time.Millisecond // but no longer than that
 	// keys of one kind come in ascending order, so full pages are not split soon
 	stateFillPercent = 0.9
 	sweepRowsMax     = 1_000 // rows removed by one background transaction

@@ -123,7 +123,7 @@ func TestFileThatIsStillOpening(t *testing.T) {
 	broken := &stateStore{disk: &disk{}, ready: make(chan struct{}), phase: nextStale,
 		openErr: errors.New("no such luck")}
 	k = &keeper{rows: broken, inbox: &s.inbox, bell: turn.NewBell(), stop: make(chan struct{}),
-		done: make(chan struct{})}
+		done: make(chan struct{}), hurry: func() bool { return false }}
 	close(broken.ready)
 	k.run()
 	if m := s.inbox.take(); !errors.Is(m.failure, broken.openErr) {

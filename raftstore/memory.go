@@ -168,7 +168,7 @@ func (r *memoryRows) drop(prefix []byte) {
 func (r *memoryRows) finish(mark checkpointMark) { r.mark = &mark }
 func (r *memoryRows) busy() bool                 { return r.mark != nil }
 
-func (r *memoryRows) step() (durable bool, err error) {
+func (r *memoryRows) step(bool) (durable bool, err error) {
 	if r.kept != nil {
 		r.keep()
 	}

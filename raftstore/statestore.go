@@ -3,6 +3,7 @@ package raftstore
 import (
 	"bytes"
 	"encoding/binary"
+	"math"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -15,10 +16,11 @@ import (
 type stepLimits struct {
 	rows  int // of one transaction, dropped prefixes as well
 	bytes int // of one transaction; a single row may have more
+	pages int // of one transaction of the file, where there is no hurry; a single row may change more
 	run   int // bytes of rows that are gathered and sorted before they are written
 }
 
-var defaultSteps = stepLimits{rows: stepRowsMax, bytes: stepBytesMax, run: runBytesMax}
+var defaultSteps = stepLimits{rows: stepRowsMax, bytes: stepBytesMax, pages: stepPagesMax, run: runBytesMax}
 
 // full reports whether a transaction that has rows of this many bytes takes no further one of size bytes.
 func (l stepLimits) full(rows, bytes, size int) bool {
@@ -44,6 +46,7 @@ type stateStore struct {
 	disk  *disk
 	path  string
 	steps stepLimits
+	pages int // of the steps' limits, those of the present step
 	// reading is held by who begins to read from another goroutine, while db may be replaced.
 	reading sync.RWMutex
 	// ready is closed once bbolt has opened the file, or has failed to, with openErr. Nobody waits for that
@@ -191,7 +194,13 @@ func (s *stateStore) busy() bool {
 
 // step writes one transaction of what is to be done. It reports whether the open checkpoint is durable with
 // it; then the next may be opened, and is written once the rows of this one have been moved to their place.
-func (s *stateStore) step() (durable bool, err error) {
+// Rows that lie far apart change a page each, and the log's writes wait while the disk takes those: unless
+// there is a hurry, a transaction changes few of them.
+func (s *stateStore) step(hurry bool) (durable bool, err error) {
+	s.pages = s.steps.pages
+	if hurry {
+		s.pages = math.MaxInt
+	}
 	switch {
 	case s.phase == nextStale:
 		return false, s.empty()
@@ -208,9 +217,9 @@ func (s *stateStore) step() (durable bool, err error) {
 	}
 }
 
-// small reports whether the open checkpoint fits into one transaction.
+// small reports whether the open checkpoint fits into one transaction, though each row may change a page.
 func (s *stateStore) small() bool {
-	return len(s.run) <= s.steps.rows && s.runBytes <= s.steps.bytes && len(s.runDrops) <= s.steps.rows
+	return len(s.run) <= min(s.steps.rows, s.pages) && s.runBytes <= s.steps.bytes && len(s.runDrops) <= s.steps.rows
 }
 
 // stateTx is a write transaction with the buckets of state.db.
@@ -328,13 +337,20 @@ func (s *stateStore) sortRun() {
 	}
 }
 
+// spent reports whether a transaction changes as many pages as it may.
+func (s *stateStore) spent(tx *bbolt.Tx) bool {
+	stats := tx.Stats()
+	return stats.GetNodeCount() >= int64(s.pages)
+}
+
 // writeRows writes some rows of the run to next.
 func (s *stateStore) writeRows() error {
 	s.sortRun()
 	s.phase = nextFilling
 	n := 0
 	err := s.update(func(tx stateTx) error {
-		for bytes := 0; n < len(s.run) && !s.steps.full(n, bytes, rowBytes(s.run[n])); n++ {
+		for bytes := 0; n < len(s.run) && !s.steps.full(n, bytes, rowBytes(s.run[n])) &&
+			(n == 0 || !s.spent(tx.next.Tx())); n++ {
 			bytes += rowBytes(s.run[n])
 			if err := s.putNext(tx, s.run[n]); err != nil {
 				return err
@@ -416,7 +432,7 @@ func (s *stateStore) finishNext() error {
 func (s *stateStore) move() error {
 	return s.update(func(tx stateTx) error {
 		left := s.steps
-		done, err := takeSome(tx.next, &left, func(key, stored []byte) error {
+		done, err := s.takeSome(tx.next, &left, func(key, stored []byte) error {
 			_, _, gone, err := decodeNext(s.path, key, stored)
 			switch {
 			case err != nil:
@@ -429,7 +445,7 @@ func (s *stateStore) move() error {
 		if err != nil || !done {
 			return err
 		}
-		done, err = takeSome(tx.nextDropped, &left, tx.dropped.Put)
+		done, err = s.takeSome(tx.nextDropped, &left, tx.dropped.Put)
 		if err != nil || !done {
 			return err
 		}
@@ -461,10 +477,10 @@ func (s *stateStore) empty() error {
 	return s.update(func(tx stateTx) error {
 		left := s.steps
 		remove := func(_, _ []byte) error { return nil }
-		if done, err := takeSome(tx.next, &left, remove); err != nil || !done {
+		if done, err := s.takeSome(tx.next, &left, remove); err != nil || !done {
 			return err
 		}
-		_, err := takeSome(tx.nextDropped, &left, remove)
+		_, err := s.takeSome(tx.nextDropped, &left, remove)
 		return err
 	})
 }
@@ -479,7 +495,8 @@ func isEmpty(b *bbolt.Bucket) bool {
 
 // takeSome passes the first pairs of a bucket to fn and removes them, as many as are left of the limits. It
 // reports whether these were all.
-func takeSome(b *bbolt.Bucket, left *stepLimits, fn func(key, stored []byte) error) (done bool, err error) {
+func (s *stateStore) takeSome(b *bbolt.Bucket, left *stepLimits,
+	fn func(key, stored []byte) error) (done bool, err error) {
 	var keys, values [][]byte
 	c := b.Cursor()
 	key, stored := c.First()
@@ -489,6 +506,9 @@ func takeSome(b *bbolt.Bucket, left *stepLimits, fn func(key, stored []byte) err
 		left.bytes -= len(key) + len(stored)
 	}
 	for i, k := range keys {
+		if i > 0 && s.spent(b.Tx()) {
+			return false, nil
+		}
 		if err := fn(k, values[i]); err != nil {
 			return false, err
 		}

@@ -9,6 +9,7 @@ import (
 	"math/rand"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -45,7 +46,7 @@ func (r *stateRig) open() {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	r.state = openState(&disk{}, r.dir, img, stepLimits{rows: 5, bytes: 300, run: 1000})
+	r.state = openState(&disk{}, r.dir, img, stepLimits{rows: 5, bytes: 300, pages: 3, run: 1000})
 }
 
 func (r *stateRig) close() {
@@ -80,7 +81,7 @@ func (r *stateRig) drain() {
 	r.t.Helper()
 	for r.state.busy() {
 		r.look()
-		durable, err := r.state.step()
+		durable, err := r.state.step(r.rng.Intn(2) == 0)
 		if err != nil {
 			r.t.Fatal(err)
 		}
@@ -161,7 +162,7 @@ func TestCheckpointsInSteps(t *testing.T) {
 				conf: confRecord{Voters: []uint64{r.id.Member}, Index: 1}})
 			for range r.rng.Intn(8) {
 				if r.state.busy() {
-					durable, err := r.state.step()
+					durable, err := r.state.step(r.rng.Intn(2) == 0)
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -196,6 +197,64 @@ func TestCheckpointsInSteps(t *testing.T) {
 	}
 }
 
+// TestStepsChangeFewPages changes rows that lie a page apart from each other: unless there is a hurry, no step
+// changes many pages of the file, so none keeps the disk from the log for long.
+func TestStepsChangeFewPages(t *testing.T) {
+	const rows, apart = 8_000, 40
+	const other = 12 // pages: what leads to the others, the records, and what the end of a checkpoint changes
+	for _, hurry := range []bool{false, true} {
+		r := newStateRig(t, 1)
+		r.state.steps = defaultSteps
+		r.state.steps.pages = 16
+		checkpoint := func(value string, every int) (most int) {
+			for i := 0; i < rows; i += every {
+				r.state.put([]Row{row(fmt.Sprintf("row/%06d", i), value)})
+			}
+			r.index++
+			r.state.finish(checkpointMark{index: r.index, term: 1,
+				conf: confRecord{Voters: []uint64{r.id.Member}, Index: 1}})
+			for before := r.pages(); r.state.busy(); {
+				if _, err := r.state.step(hurry); err != nil {
+					t.Fatal(err)
+				}
+				now := r.pages()
+				changed := 0
+				for i, page := range now {
+					if i >= len(before) || page != before[i] {
+						changed++
+					}
+				}
+				before, most = now, max(most, changed)
+			}
+			return most
+		}
+		checkpoint(strings.Repeat("x", 80), 1)
+		most := checkpoint(strings.Repeat("y", 80), apart)
+		if few := r.state.steps.pages + other; (most > few) != hurry {
+			t.Errorf("hurry %v: a step changes %d pages, %d are few", hurry, most, few)
+		}
+	}
+}
+
+// pages are the pages of the file that are in use, each as a text.
+func (r *stateRig) pages() (pages []string) {
+	r.t.Helper()
+	content, err := os.ReadFile(filepath.Join(r.dir, stateFile))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	for page := range slices.Chunk(content, os.Getpagesize()) {
+		if len(bytes.Trim(page, "\x00")) == 0 {
+			page = nil
+		}
+		pages = append(pages, string(page))
+	}
+	for len(pages) > 0 && pages[len(pages)-1] == "" { // what the file has grown by
+		pages = pages[:len(pages)-1]
+	}
+	return pages
+}
+
 // betweenSwitchAndMove makes a directory whose last checkpoint counts and is not in its place yet.
 func betweenSwitchAndMove(t *testing.T, dir string) map[string]string {
 	t.Helper()
@@ -211,7 +270,7 @@ func betweenSwitchAndMove(t *testing.T, dir string) map[string]string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	state := openState(&disk{}, dir, img.state, stepLimits{rows: 3, bytes: 100, run: 100})
+	state := openState(&disk{}, dir, img.state, stepLimits{rows: 3, bytes: 100, pages: 3, run: 100})
 	want := map[string]string{"kept": "1", "changed": "new"}
 	state.drop([]byte("n1/"))
 	state.put([]Row{row("changed", "new"), {Key: []byte("removed"), Delete: true},
@@ -222,11 +281,11 @@ func betweenSwitchAndMove(t *testing.T, dir string) map[string]string {
 	}
 	state.finish(checkpointMark{index: img.last, term: term, conf: img.state.meta.Conf})
 	for durable := false; !durable; {
-		if durable, err = state.step(); err != nil {
+		if durable, err = state.step(false); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := state.step(); err != nil || !state.busy() {
+	if _, err := state.step(false); err != nil || !state.busy() {
 		t.Fatalf("moved in one step, or %v", err)
 	}
 	if err := state.close(); err != nil {

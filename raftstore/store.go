@@ -161,7 +161,7 @@ type rowDevice interface {
 	drop(prefix []byte)
 	finish(mark checkpointMark)
 	busy() bool
-	step() (durable bool, err error)
+	step(hurry bool) (durable bool, err error)
 	sweep(limit int) (more bool, err error)
 	// opened is closed once the other methods do not have to wait for the file. One that cannot be opened
 	// shows with them.

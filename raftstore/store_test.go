@@ -238,7 +238,7 @@ func TestDroppedPrefixIsGoneAtOnceAndSweptLater(t *testing.T) {
 		}
 		state := s.rowStore.(*stateStore)
 		for state.busy() {
-			if _, err := state.step(); err != nil {
+			if _, err := state.step(false); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -205,33 +205,47 @@ func TestCutOffServerFallsSilent(t *testing.T) {
 	}
 }
 
-// granted waits until a session that waits for the lock has got it. On a busy machine the others may have no
-// leader for longer than the grace period; then its stream ends, and the session goes on with another.
-func (c *testCluster) granted(i int, stream sessionClient,
-	again *Ydb_Coordination.SessionRequest_SessionStart) {
+// contend has a session ask for the lock, and returns its stream and which session it is, once it was told
+// what is enough. On a busy machine the servers may have no leader for longer than the grace period; then the
+// stream ends, and there is another one. Without a stream it begins with one.
+func (c *testCluster) contend(i int, stream sessionClient, start *Ydb_Coordination.SessionRequest_SessionStart,
+	enough func(*Ydb_Coordination.SessionResponse_AcquireSemaphoreResult, bool) bool) (sessionClient, uint64) {
 	c.t.Helper()
+	session := start.GetSessionId()
 	for {
+		if stream == nil {
+			stream = openTest(c.t, c.t.Context(), c.conns[i], start)
+			send(c.t, stream, wait(1, "lock"))
+		}
 		m, err := stream.Recv()
 		switch {
 		case status.Code(err) == codes.Unavailable, errors.Is(err, io.EOF):
-			stream = openTest(c.t, c.t.Context(), c.conns[i], again)
-			send(c.t, stream, wait(1, "lock"))
+			stream = nil
 		case err != nil:
 			c.t.Fatal(err)
 		case m.GetPing() != nil:
 			_ = stream.Send(&Ydb_Coordination.SessionRequest{Request: &Ydb_Coordination.SessionRequest_Pong{
 				Pong: &Ydb_Coordination.SessionRequest_PingPong{Opaque: m.GetPing().GetOpaque()}}})
-		case m.GetAcquireSemaphoreResult().GetAcquired():
-			return
+		case m.GetSessionStarted() != nil:
+			session = m.GetSessionStarted().GetSessionId()
+		case enough(m.GetAcquireSemaphoreResult(), m.GetAcquireSemaphorePending() != nil):
+			return stream, session
 		case m.GetFailure() != nil:
 			if m.GetFailure().GetStatus() != Ydb.StatusIds_UNAVAILABLE {
 				c.t.Fatalf("got %v", m)
 			}
-		case m.GetSessionStarted() == nil && m.GetAcquireSemaphorePending() == nil:
+		case m.GetAcquireSemaphorePending() == nil:
 			c.t.Fatalf("got %v", m)
 		}
 	}
 }
+
+// Of the lock.
+func granted(result *Ydb_Coordination.SessionResponse_AcquireSemaphoreResult, _ bool) bool {
+	return result.GetAcquired()
+}
+
+func pending(_ *Ydb_Coordination.SessionResponse_AcquireSemaphoreResult, is bool) bool { return is }
 
 func cutOffServerFallsSilent(t *testing.T, leads bool) {
 	c, network := startCuttable(t)
@@ -247,25 +261,16 @@ func cutOffServerFallsSilent(t *testing.T, leads bool) {
 	if err != nil || created.GetOperation().GetStatus() != Ydb.StatusIds_SUCCESS {
 		t.Fatalf("create: %v, %v", created, err)
 	}
-	holder := openTest(t, t.Context(), c.conns[off], start(3_000))
-	next(t, holder)
-	send(t, holder, wait(1, "lock"))
-	if r := next(t, holder); !r.GetAcquireSemaphoreResult().GetAcquired() {
-		t.Fatalf("got %v", r)
-	}
-	waiter := openTest(t, t.Context(), c.conns[other], start(600_000))
+	holder, _ := c.contend(off, nil, start(3_000), granted)
 	waits := start(600_000)
-	waits.SessionId = next(t, waiter).GetSessionStarted().GetSessionId()
-	send(t, waiter, wait(1, "lock"))
-	if r := next(t, waiter); r.GetAcquireSemaphorePending() == nil {
-		t.Fatalf("got %v", r)
-	}
+	waiter, session := c.contend(other, nil, waits, pending)
+	waits.SessionId = session
 	var events diary
 	send(t, holder, clientPing())
 	var client sync.WaitGroup
 	client.Go(func() { events.live(holder) })
 	network.cut(fmt.Sprint("server-", off))
-	c.granted(other, waiter, waits)
+	c.contend(other, waiter, waits, granted)
 	events.write("the lock is somebody else's")
 	network.heal()
 	client.Wait()
