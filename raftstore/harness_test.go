@@ -146,7 +146,7 @@ var noLog = slog.New(slog.NewTextHandler(io.Discard, nil))
 func smallConfig(dir string) Config {
 	return Config{Dir: dir, Logger: noLog, SegmentBytes: 8 << 10, CheckpointCommands: 100,
 		TailEntriesKept: 10, LagEntriesKept: 10, TailBytes: 4 << 10,
-		steps: stepLimits{rows: 7, bytes: 2 << 10, pages: 4, run: 4 << 10}}
+		steps: stepLimits{rows: 7, bytes: 2 << 10, pages: 16, run: 4 << 10}}
 }
 
 func open(t testing.TB, cfg Config) *Store {
