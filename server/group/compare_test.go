@@ -565,15 +565,31 @@ func TestOtherHashesAreNotCompared(t *testing.T) {
 // TestCheckpointsAreAtMarks: when the log of the leader is due for a checkpoint it marks the log, so that all
 // servers take theirs at one index. A server that no mark comes to takes one by itself, a little later.
 func TestCheckpointsAreAtMarks(t *testing.T) {
+	for !checkpointsAreAtMarks(t) { // as on a busy machine
+		t.Log("another leader came, who writes marks")
+	}
+}
+
+// checkpointsAreAtMarks reports whether one server led all the time; else it says nothing.
+func checkpointsAreAtMarks(t *testing.T) (led bool) {
+	t.Helper()
 	const entries = 40
 	c := openCompared(t, 3, func(_ int, config *Config) { config.Log.CheckpointCommands = entries })
 	c.upgraded()
 	leader, follower := c.leader()
+	term := c.groups[leader].Log().Figures().Term
+	same := func() bool {
+		f := c.groups[leader].Log().Figures()
+		return f.Term == term && f.Leading
+	}
 	fill := func(name string, until func() bool) {
 		t.Helper()
 		for n := 0; !until(); n++ {
 			if n > 100*entries {
-				t.Fatal("waited in vain")
+				if same() {
+					t.Fatal("waited in vain")
+				}
+				return
 			}
 			c.makeDirectory(scheme.Path{"local", fmt.Sprint(name, n)}, leader)
 		}
@@ -584,11 +600,10 @@ func TestCheckpointsAreAtMarks(t *testing.T) {
 		c.compared(i, first.index, 2)
 		c.idle(i, first.index)
 	}
-	for _, g := range c.groups { // whoever leads writes no more marks, as one that does not know of them
-		g.turn.Lock()
-		g.config.Marks = coordination.MarkPolicy{}
-		g.turn.Unlock()
-	}
+	g := c.groups[leader]
+	g.turn.Lock()
+	g.config.Marks = coordination.MarkPolicy{} // it writes no more marks, as one that does not know of them
+	g.turn.Unlock()
 	before := c.groups[follower].Log()
 	fill("b", func() bool { return before.CheckpointDue() })
 	awaited := 0
@@ -598,12 +613,20 @@ func TestCheckpointsAreAtMarks(t *testing.T) {
 		}
 		return before.Figures().Checkpoint > first.index
 	})
+	if !same() {
+		return false
+	}
 	if err := before.AwaitCheckpoint(t.Context(), first.index+entries); err != nil {
 		t.Fatal(err)
 	}
-	if newest, _ := c.groups[follower].digests.newest(); newest.index != first.index || awaited == 0 {
+	newest, _ := c.groups[follower].digests.newest()
+	if !same() {
+		return false
+	}
+	if newest.index != first.index || awaited == 0 {
 		t.Errorf("digest of entry %d, %d times it was waited for a mark", newest.index, awaited)
 	}
+	return true
 }
 
 // TestMarkedCheckpointIsTakenInSlices counts the turns that a server needs for the checkpoint at a mark: in
