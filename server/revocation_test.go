@@ -10,9 +10,11 @@ import (
 
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
 
+	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/scheme"
 	"github.com/coordd/coordd/server/adminpb"
 	"github.com/coordd/coordd/server/auth"
+	"github.com/coordd/coordd/server/group"
 )
 
 // TestRevocationEndsStreams takes away, one after another, everything that a stream may live on. Only the
@@ -155,4 +157,21 @@ func TestEndsAreSpread(t *testing.T) {
 	if ended != 1000/spreadParts {
 		t.Errorf("%d are ended although the server stops", ended)
 	}
+}
+
+// stranger is a client of the group that no call has brought, as the stand-in has them.
+type stranger struct{ group.Client }
+
+// Wake implements group.Client.
+func (stranger) Wake() {}
+
+// TestRevocationSparesClientsWithoutTokens checks tokens while the group has such a client.
+func TestRevocationSparesClientsWithoutTokens(t *testing.T) {
+	g := startGuarded(t, nil)
+	stream := g.group.NewStream(stranger{}, group.Caller{}, &coordination.PingPolicy{})
+	if err := stream.Enter(); err != nil {
+		t.Fatal(err)
+	}
+	g.endRevoked(t.Context())
+	stream.Leave()
 }
