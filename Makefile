@@ -123,7 +123,7 @@ test: race-note build tests-compiled ## build, lint and run the tests, those tha
 # takes a second if they are.
 tests-compiled:
 	@$(GO_TEST) $(KEPT)raced/ -exec true $$($(TESTED) ./... | grep -vxF "$$(go list $(DRIVERS) $(DOUBLES))") >/dev/null
-	@$(GO_TEST_PURE) $(KEPT)pure/ -exec true $(PURE) ./conformance ./server ./server/group ./raftstore $(DRIVERS) >/dev/null
+	@$(GO_TEST_PURE) $(KEPT)pure/ -exec true $(PURE) $(MIXED) $(DRIVERS) >/dev/null
 	@for module in $(COMPAT); do (cd $$module && $(GO_TEST) $(KEPT)$$module/ -exec true ./... >/dev/null) || exit 1; done
 
 # The busy processes end with the shell that started them, whatever becomes of it. There is no filler beside them: what is nicer
@@ -176,6 +176,8 @@ SIMULATED := ^Test(FriendlySilence|FrozenServer|LostServer|NothingIsKept|Orphans
 # TestASlowHandlerIsNoSlowDisk, TestCheckpointBegunDuringAnInstallation, TestLaggingMemberCatchesUpFromTheLog and
 # TestLargeMessageOfAStranger.
 SIZED := ^Test(CheckpointsInSteps|CrashAtEveryStep|CrashWhileReceivingACheckpoint|DamageInNextIsFound|DamagedBackupIsRefused|DescribeFitsClients|EveryBitFlipIsFoundOrHarmless|FollowerCopiesAreBounded|FollowerWaitsForASlowLeader|HandlerThatDoesNotApplyHoldsBackTheLog|LagIsBounded|LargeAnswersAreGivenBack|LongDescriptions|ManyInspectedResources|OversizedMessages|PowerLossDuringLogWrite|SmallDisk)$$
+# MIXED are the packages of the three above: the rest of their tests run with the detector.
+MIXED := ./conformance ./server ./server/group ./raftstore
 # DRIVERS only drive the program, which is built without the detector: what it would watch are the tests themselves. CI has
 # it watch them as well, by an empty DRIVERS.
 DRIVERS := ./conformance/crash ./conformance/abuse
@@ -188,7 +190,7 @@ go-test: build ## run the server's tests
 	@failed=; drivers=; $(if $(DRIVERS),$(GO_TEST_PURE) $(KEPT)pure/ $(PARALLEL) $(DRIVERS) & drivers=$$!;) \
 	{ of=0; $(FILLER) env $(GO_TEST_PURE) $(KEPT)pure/ $(PURE) || of=$$?; \
 		$(FILLER) env $(GO_TEST_PURE) $(KEPT)pure/ $(PARALLEL) -run '$(REPLAYED)|$(SIMULATED)|$(SIZED)' \
-			./conformance ./server ./server/group ./raftstore || of=$$?; \
+			$(MIXED) || of=$$?; \
 		$(if $(RACE),$(FILLER) env $(GO_TEST) $(KEPT)raced/ $(PURE_RACED) || of=$$?;) exit $$of; } & filler=$$!; \
 	packages="$$($(TESTED) ./... | grep -vxF "$$(go list $(PURE) $(LONGEST) $(DRIVERS) $(DOUBLES))")" || failed=yes; \
 	$(GO_TEST) $(KEPT)raced/ -skip '$(REPLAYED)|$(SIMULATED)|$(SIZED)' $(LONGEST) $$packages || failed=yes; \

@@ -142,8 +142,7 @@ func TestClusterFailOver(t *testing.T) {
 	replaySideBySide(t, onFailingOver(t, standin.Slow), some(untimedOf(scripts)), sideBySide)
 	// a leader change takes time, and begins waits anew: on a busy machine these may see it
 	if clusterFull() {
-		replaySideBySide(t, onFailingOver(t, server.Start),
-			slices.DeleteFunc(scripts, func(s *Script) bool { return !s.timed() }), 1)
+		replaySideBySide(t, onFailingOver(t, server.Start), timedOf(scripts), 1)
 	}
 }
 
@@ -166,6 +165,11 @@ func onFailingOver(t *testing.T, begin starter) *clusterTarget {
 // untimedOf are the scripts that can run side by side.
 func untimedOf(scripts []*Script) []*Script {
 	return slices.DeleteFunc(slices.Clone(scripts), (*Script).timed)
+}
+
+// timedOf are the others.
+func timedOf(scripts []*Script) []*Script {
+	return slices.DeleteFunc(slices.Clone(scripts), func(s *Script) bool { return !s.timed() })
 }
 
 // timed reports whether the script goes by the real clock, and so cannot wait for others: it lets time pass,

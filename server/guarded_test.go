@@ -8,7 +8,6 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
 
 	"github.com/ydb-platform/ydb-go-genproto/Ydb_Auth_V1"
@@ -46,23 +45,7 @@ func startGuarded(t *testing.T, change func(*Config)) *guarded {
 	if change != nil {
 		change(&config)
 	}
-	s, err := Start(t.Context(), config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), waitMax)
-		defer cancel()
-		if err := s.Stop(ctx); err != nil {
-			t.Error(err)
-		}
-	})
-	conn, err := grpc.NewClient(s.Addr().String(),
-		append(ending(), grpc.WithTransportCredentials(insecure.NewCredentials()))...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = conn.Close() })
+	s, conn := serve(t, config)
 	g := &guarded{s, t, conn, tokens}
 	if got := g.createNode("token-of-root", testNode); got != Ydb.StatusIds_SUCCESS {
 		t.Fatalf("create: %v", got)

@@ -44,6 +44,18 @@ func startTest(t *testing.T, change func(*Config)) (*Server, *grpc.ClientConn) {
 	if change != nil {
 		change(&config)
 	}
+	s, conn := serve(t, config)
+	answer, err := Ydb_Coordination_V1.NewCoordinationServiceClient(conn).CreateNode(t.Context(),
+		&Ydb_Coordination.CreateNodeRequest{Path: testNode})
+	if err != nil || answer.GetOperation().GetStatus() != Ydb.StatusIds_SUCCESS {
+		t.Fatalf("create: %v, %v", answer, err)
+	}
+	return s, conn
+}
+
+// serve starts a server for as long as the test runs, and connects to it.
+func serve(t *testing.T, config Config) (*Server, *grpc.ClientConn) {
+	t.Helper()
 	s, err := Start(t.Context(), config)
 	if err != nil {
 		t.Fatal(err)
@@ -62,11 +74,6 @@ func startTest(t *testing.T, change func(*Config)) (*Server, *grpc.ClientConn) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.Close() })
-	answer, err := Ydb_Coordination_V1.NewCoordinationServiceClient(conn).CreateNode(t.Context(),
-		&Ydb_Coordination.CreateNodeRequest{Path: testNode})
-	if err != nil || answer.GetOperation().GetStatus() != Ydb.StatusIds_SUCCESS {
-		t.Fatalf("create: %v, %v", answer, err)
-	}
 	return s, conn
 }
 
