@@ -497,26 +497,23 @@ func isEmpty(b *bbolt.Bucket) bool {
 // reports whether these were all.
 func (s *stateStore) takeSome(b *bbolt.Bucket, left *stepLimits,
 	fn func(key, stored []byte) error) (done bool, err error) {
-	var keys, values [][]byte
-	c := b.Cursor()
-	key, stored := c.First()
-	for ; key != nil && left.rows > 0 && (left.bytes > 0 || len(keys) == 0); key, stored = c.Next() {
-		keys, values = append(keys, bytes.Clone(key)), append(values, stored)
-		left.rows--
-		left.bytes -= len(key) + len(stored)
-	}
-	for i, k := range keys {
-		if i > 0 && s.spent(b.Tx()) {
+	for c, n := b.Cursor(), 0; ; n++ {
+		key, stored := c.First()
+		if key == nil {
+			return true, nil
+		}
+		if left.rows <= 0 || n > 0 && (left.bytes <= 0 || s.spent(b.Tx())) {
 			return false, nil
 		}
-		if err := fn(k, values[i]); err != nil {
+		left.rows--
+		left.bytes -= len(key) + len(stored)
+		if err := fn(key, stored); err != nil {
 			return false, err
 		}
-		if err := b.Delete(k); err != nil {
+		if err := b.Delete(key); err != nil {
 			return false, err
 		}
 	}
-	return key == nil, nil
 }
 
 // sweep removes up to limit rows under one dropped prefix in a transaction of its own; the prefix itself goes

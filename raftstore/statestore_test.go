@@ -9,6 +9,7 @@ import (
 	"math/rand"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -233,6 +234,41 @@ func TestStepsChangeFewPages(t *testing.T) {
 		if few := r.state.steps.pages + other; (most > few) != hurry {
 			t.Errorf("hurry %v: a step changes %d pages, %d are few", hurry, most, few)
 		}
+	}
+}
+
+// TestMovingCostsWhatIsMoved: a step that brings rows to their place reads those, not what is left behind them
+// for the next steps.
+func TestMovingCostsWhatIsMoved(t *testing.T) {
+	const apart = 40
+	perRow := func(changed int) (bytes uint64) {
+		r := newStateRig(t, 1)
+		r.state.steps = defaultSteps
+		r.state.steps.pages = 16
+		for every := 1; every <= apart; every += apart - 1 {
+			for i := 0; i < changed*apart; i += every {
+				r.state.put([]Row{row(fmt.Sprintf("row/%06d", i), strings.Repeat("x", 80))})
+			}
+			r.index++
+			r.state.finish(checkpointMark{index: r.index, term: 1,
+				conf: confRecord{Voters: []uint64{r.id.Member}, Index: 1}})
+			bytes = 0
+			for r.state.busy() {
+				var before, after runtime.MemStats
+				moves := r.state.phase == nextCounts
+				runtime.ReadMemStats(&before)
+				if _, err := r.state.step(false); err != nil {
+					t.Fatal(err)
+				}
+				if runtime.ReadMemStats(&after); moves {
+					bytes += after.TotalAlloc - before.TotalAlloc
+				}
+			}
+		}
+		return bytes / uint64(changed)
+	}
+	if few, many := perRow(100), perRow(1_000); many > few*3/2 {
+		t.Errorf("a row costs %d bytes of memory among 100, %d among 1,000", few, many)
 	}
 }
 
