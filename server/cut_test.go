@@ -207,14 +207,16 @@ func TestCutOffServerFallsSilent(t *testing.T) {
 
 // contend has a session ask for the lock, and returns its stream and which session it is, once it was told
 // what is enough. On a busy machine the servers may have no leader for longer than the grace period; then the
-// stream ends, and there is another one. Without a stream it begins with one.
+// stream ends, and there is another one, of the same session if it is not over. Without a stream it begins
+// with one.
 func (c *testCluster) contend(i int, stream sessionClient, start *Ydb_Coordination.SessionRequest_SessionStart,
 	enough func(*Ydb_Coordination.SessionResponse_AcquireSemaphoreResult, bool) bool) (sessionClient, uint64) {
 	c.t.Helper()
 	session := start.GetSessionId()
 	for {
 		if stream == nil {
-			stream = openTest(c.t, c.t.Context(), c.conns[i], start)
+			stream = openTest(c.t, c.t.Context(), c.conns[i], &Ydb_Coordination.SessionRequest_SessionStart{
+				Path: start.GetPath(), TimeoutMillis: start.GetTimeoutMillis(), SessionId: session})
 			send(c.t, stream, wait(1, "lock"))
 		}
 		m, err := stream.Recv()
@@ -231,7 +233,11 @@ func (c *testCluster) contend(i int, stream sessionClient, start *Ydb_Coordinati
 		case enough(m.GetAcquireSemaphoreResult(), m.GetAcquireSemaphorePending() != nil):
 			return stream, session
 		case m.GetFailure() != nil:
-			if m.GetFailure().GetStatus() != Ydb.StatusIds_UNAVAILABLE {
+			switch m.GetFailure().GetStatus() {
+			case Ydb.StatusIds_UNAVAILABLE:
+			case Ydb.StatusIds_BAD_SESSION, Ydb.StatusIds_SESSION_EXPIRED:
+				session = 0
+			default:
 				c.t.Fatalf("got %v", m)
 			}
 		case m.GetAcquireSemaphorePending() == nil:
@@ -263,8 +269,8 @@ func cutOffServerFallsSilent(t *testing.T, leads bool) {
 	}
 	holder, _ := c.contend(off, nil, start(3_000), granted)
 	waits := start(600_000)
-	waiter, session := c.contend(other, nil, waits, pending)
-	waits.SessionId = session
+	var waiter sessionClient
+	waiter, waits.SessionId = c.contend(other, nil, waits, pending)
 	var events diary
 	send(t, holder, clientPing())
 	var client sync.WaitGroup
