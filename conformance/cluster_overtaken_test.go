@@ -19,27 +19,28 @@ const mostReplays = 20
 // replayThrough replays a script. It does so again if a leader change ended one of its streams where it may:
 // while a describe was unanswered and a later request of the stream was sent, because its effect would show
 // if that was executed; or while a request was unanswered and a stop was sent, because what came of it is
-// forgotten with the session. Where the leader is to stay it does so again whatever came, if the leader did
-// not stay: a busy machine may give it no processor for longer than the others wait.
+// forgotten with the session. Where the leader is to stay it does so again whatever came, if the leader, or
+// the others' connections to it, did not stay: a busy machine may give it no processor for longer than the
+// others wait.
 func replayThrough(ctx context.Context, target Target, script *Script) (r Result, replays int) {
 	for ; ; replays++ {
-		watched, before := &overtakenTarget{Target: target}, reign(ctx, target, script)
+		watched, before := &overtakenTarget{Target: target}, reignOf(target, script)
 		outcome, err := Run(ctx, watched, script)
 		r = Result{Script: script, Outcome: outcome, Err: err}
 		v := r.Verdict()
 		if v != Differs && v != Broken || replays == mostReplays ||
-			!watched.cut.Load() && reign(ctx, target, script) == before {
+			!watched.cut.Load() && reignOf(target, script) == before {
 			return r, replays
 		}
 	}
 }
 
-// reign tells leaders apart on a target, and for a script, whose leader is to stay. It is 0 on others.
-func reign(ctx context.Context, target Target, script *Script) uint64 {
+// reignOf is the reign on a target, for a script during which that is to stay; the same at all times on others.
+func reignOf(target Target, script *Script) reign {
 	if c, is := target.(*clusterTarget); is && !c.changesLeader() && !script.restarts() {
-		return c.term(ctx)
+		return c.reign()
 	}
-	return 0
+	return reign{}
 }
 
 // overtakenTarget watches the streams of one script.

@@ -12,11 +12,11 @@ import (
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
 
 	"github.com/coordd/coordd/coordination"
-	"github.com/coordd/coordd/server/adminpb"
 )
 
 // clusterTarget runs scripts on a cluster, through one of its servers.
 type clusterTarget struct {
+	cluster   *cluster
 	endpoints []*Endpoint // the server that scripts talk to, then the others
 	// meeting is where the leader changes between the steps; nil: nowhere.
 	meeting *meeting
@@ -26,7 +26,7 @@ type clusterTarget struct {
 
 // dialCluster connects to all servers; scripts talk to the one with the number first.
 func dialCluster(ctx context.Context, c *cluster, first int) (*clusterTarget, error) {
-	target := &clusterTarget{}
+	target := &clusterTarget{cluster: c}
 	for i := range c.servers {
 		config := c.configs[(first+i)%len(c.servers)]
 		e, err := Dial(ctx, EndpointConfig{Address: config.Listen, Database: config.Database,
@@ -48,16 +48,16 @@ func (c *clusterTarget) Close(ctx context.Context) error {
 	return all
 }
 
-// term is the cluster's term, as far as the server knows that scripts talk to; 0 if it does not answer.
-func (c *clusterTarget) term(ctx context.Context) uint64 {
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	status, err := adminpb.NewClusterClient(c.endpoints[0].connection).Status(ctx,
-		&adminpb.ClusterStatusRequest{})
-	if err != nil {
-		return 0
+// reign tells leaders apart, and ways to one and the same: a server that has lost its connection to the leader
+// has watches that were set through it end, as a new leader does.
+type reign struct{ term, relays uint64 }
+
+func (c *clusterTarget) reign() (r reign) {
+	for _, s := range c.cluster.servers {
+		f := s.Figures()
+		r.term, r.relays = max(r.term, f.Log.Term), r.relays+f.Group.RelaysOpened
 	}
-	return status.GetTerm()
+	return r
 }
 
 func (c *clusterTarget) changesLeader() bool { return c.meeting != nil || c.restless }
