@@ -14,7 +14,8 @@ func (e *Entry) Marked() bool {
 type MarkPolicy struct {
 	// Commands is how many there may be behind a mark before the next one is due; 0: any number.
 	Commands int
-	// PeriodMillis is how long the first command behind a mark may be without one behind itself.
+	// PeriodMillis is how long the first command behind a mark may be without one behind itself; 0: not at
+	// all.
 	PeriodMillis uint64
 }
 

@@ -16,7 +16,7 @@ import (
 func TestMarksWaitForTheLastServer(t *testing.T) {
 	const old, entries = 2, 20
 	c := openCompared(t, 3, func(i int, config *Config) {
-		config.Marks = coordination.MarkPolicy{Commands: 5}
+		config.Marks = coordination.MarkPolicy{Commands: 5, PeriodMillis: manualMarks.PeriodMillis}
 		config.Log.CheckpointCommands = entries
 		if i == old {
 			config.Formats = coordination.Formats{Version: codec.VersionEntries - 1, Since: codec.Since}
@@ -55,10 +55,15 @@ func TestMarksWaitForTheLastServer(t *testing.T) {
 			t.Fatal("no mark")
 		}
 	}
-	var last uint64
 	for _, g := range c.groups { // on a busy machine any of them may lead by now
 		g.turn.Lock()
 		g.replica.SetMarkPolicy(manualMarks)
+		g.turn.Unlock()
+	}
+	c.makeDirectory(scheme.Path{"local", "settled"}, leader) // behind every mark that is on its way
+	var last uint64
+	for _, g := range c.groups {
+		g.turn.Lock()
 		last = max(last, uint64(g.replica.Machine().Index()))
 		g.turn.Unlock()
 	}
