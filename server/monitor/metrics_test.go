@@ -242,7 +242,11 @@ func TestScrape(t *testing.T) {
 		ReleaseSemaphore: &Ydb_Coordination.SessionRequest_ReleaseSemaphore{Name: "chosen-lock"}}}); err != nil {
 		t.Fatal(err)
 	}
-	until(second, granted)
+	has, told := false, false
+	until(second, func(m *Ydb_Coordination.SessionResponse) bool {
+		has, told = has || granted(m), told || m.GetDescribeSemaphoreChanged() != nil
+		return has && told
+	})
 	text = scrape(t, s)
 	want(text, `coordd_acquire_wait_seconds_count{queued="true"} 1`, "coordd_watches 0\n",
 		"coordd_session_changes_total 1\n", "coordd_semaphore_waiters 0\n")
