@@ -48,8 +48,8 @@ func (c *clusterTarget) Close(ctx context.Context) error {
 	return all
 }
 
-// reign tells leaders apart, and ways to one and the same: a server that has lost its connection to the leader
-// has watches that were set through it end, as a new leader does.
+// reign tells one leader from the next, and one relay to a leader from the next: a new relay ends the watches
+// that were set through the old one, as a new leader does.
 type reign struct{ term, relays uint64 }
 
 func (c *clusterTarget) reign() (r reign) {

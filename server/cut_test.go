@@ -205,18 +205,16 @@ func TestCutOffServerFallsSilent(t *testing.T) {
 	}
 }
 
-// contend has a session ask for the lock, and returns its stream and which session it is, once it was told
-// what is enough. On a busy machine the servers may have no leader for longer than the grace period; then the
-// stream ends, and there is another one, of the same session if it is not over. Without a stream it begins
-// with one.
+// contend has a session ask for the lock, and returns its stream once it was told what is enough; start says
+// which session it is then. On a busy machine the servers may have no leader for longer than the grace period;
+// then the stream ends, and there is another one, of the same session if it is not over. Without a stream it
+// begins with one.
 func (c *testCluster) contend(i int, stream sessionClient, start *Ydb_Coordination.SessionRequest_SessionStart,
-	enough func(*Ydb_Coordination.SessionResponse_AcquireSemaphoreResult, bool) bool) (sessionClient, uint64) {
+	enough func(*Ydb_Coordination.SessionResponse_AcquireSemaphoreResult, bool) bool) sessionClient {
 	c.t.Helper()
-	session := start.GetSessionId()
 	for {
 		if stream == nil {
-			stream = openTest(c.t, c.t.Context(), c.conns[i], &Ydb_Coordination.SessionRequest_SessionStart{
-				Path: start.GetPath(), TimeoutMillis: start.GetTimeoutMillis(), SessionId: session})
+			stream = openTest(c.t, c.t.Context(), c.conns[i], start)
 			send(c.t, stream, wait(1, "lock"))
 		}
 		m, err := stream.Recv()
@@ -229,14 +227,14 @@ func (c *testCluster) contend(i int, stream sessionClient, start *Ydb_Coordinati
 			_ = stream.Send(&Ydb_Coordination.SessionRequest{Request: &Ydb_Coordination.SessionRequest_Pong{
 				Pong: &Ydb_Coordination.SessionRequest_PingPong{Opaque: m.GetPing().GetOpaque()}}})
 		case m.GetSessionStarted() != nil:
-			session = m.GetSessionStarted().GetSessionId()
+			start.SessionId = m.GetSessionStarted().GetSessionId()
 		case enough(m.GetAcquireSemaphoreResult(), m.GetAcquireSemaphorePending() != nil):
-			return stream, session
+			return stream
 		case m.GetFailure() != nil:
 			switch m.GetFailure().GetStatus() {
 			case Ydb.StatusIds_UNAVAILABLE:
 			case Ydb.StatusIds_BAD_SESSION, Ydb.StatusIds_SESSION_EXPIRED:
-				session = 0
+				start.SessionId = 0
 			default:
 				c.t.Fatalf("got %v", m)
 			}
@@ -267,10 +265,9 @@ func cutOffServerFallsSilent(t *testing.T, leads bool) {
 	if err != nil || created.GetOperation().GetStatus() != Ydb.StatusIds_SUCCESS {
 		t.Fatalf("create: %v, %v", created, err)
 	}
-	holder, _ := c.contend(off, nil, start(3_000), granted)
+	holder := c.contend(off, nil, start(3_000), granted)
 	waits := start(600_000)
-	var waiter sessionClient
-	waiter, waits.SessionId = c.contend(other, nil, waits, pending)
+	waiter := c.contend(other, nil, waits, pending)
 	var events diary
 	send(t, holder, clientPing())
 	var client sync.WaitGroup

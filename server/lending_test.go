@@ -4,9 +4,6 @@ import (
 	"context"
 	"testing"
 
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
-
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
 )
 
@@ -79,12 +76,7 @@ func TestLargeAnswersAreGivenBack(t *testing.T) {
 		len(d.GetData()) != 1<<20 {
 		t.Fatalf("%d owners and %d bytes are described", len(d.GetOwners()), len(d.GetData()))
 	}
-	other, err := grpc.NewClient(s.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithStaticStreamWindowSize(1<<16), grpc.WithStaticConnWindowSize(1<<30))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer other.Close()
+	other := connectNarrow(t, s)
 	lent := func() int { return len(s.writers.lending.lent) }
 	for range mostLentBytes/lentUnitBytes + 5 {
 		send(t, openTest(t, t.Context(), other, start(1_800_000)), describe(1))

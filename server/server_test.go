@@ -77,6 +77,20 @@ func serve(t *testing.T, config Config) (*Server, *grpc.ClientConn) {
 	return s, conn
 }
 
+// connectNarrow connects to the server for as long as the test runs. A stream of this connection takes 64 KiB
+// that nobody reads, and no more; many together do not fill the connection.
+func connectNarrow(t *testing.T, s *Server) *grpc.ClientConn {
+	t.Helper()
+	conn, err := grpc.NewClient(s.Addr().String(), append(ending(),
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithStaticStreamWindowSize(1<<16), grpc.WithStaticConnWindowSize(1<<30))...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	return conn
+}
+
 type sessionClient = Ydb_Coordination_V1.CoordinationService_SessionClient
 
 func openTest(t *testing.T, ctx context.Context, conn *grpc.ClientConn,

@@ -8,7 +8,6 @@ import (
 	"golang.org/x/net/http2"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/connectivity"
-	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/ydb-platform/ydb-go-genproto/Ydb_Scheme_V1"
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
@@ -28,13 +27,7 @@ func TestEndThatIsNotRead(t *testing.T) {
 			Data: make([]byte, 1<<20)}}})
 	next(t, good)
 	for name, timeout := range map[string]uint64{"half closed": 60_000, "not answering": 900} {
-		other, err := grpc.NewClient(s.Addr().String(),
-			grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithStaticStreamWindowSize(1<<16),
-			grpc.WithStaticConnWindowSize(1<<30))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer other.Close()
+		other := connectNarrow(t, s)
 		// and not with the first request, which gRPC sends a moment before it says that the connection is
 		// ready
 		other.Connect()

@@ -11,7 +11,6 @@ import (
 
 	"github.com/ydb-platform/ydb-go-genproto/protos/Ydb_Coordination"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/coordd/coordd/coordination"
@@ -188,15 +187,7 @@ func TestClientsThatDoNotRead(t *testing.T) {
 	var other *grpc.ClientConn
 	for i := range stalled {
 		if i%perConnection == 0 {
-			own, err := grpc.NewClient(s.Addr().String(),
-				grpc.WithTransportCredentials(insecure.NewCredentials()),
-				grpc.WithStaticStreamWindowSize(1<<16),
-				grpc.WithStaticConnWindowSize(1<<30)) // which the streams do not fill together
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { _ = own.Close() })
-			other = own
+			other = connectNarrow(t, s)
 		}
 		stream := openTest(t, t.Context(), other, start(1_800_000))
 		for j := range uint64(asked) {
