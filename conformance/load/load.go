@@ -51,18 +51,13 @@ func (k Kind) semaphore(prefix string, session int) string {
 
 // Run has the sessions do what the load is until over is closed, all at once. Each step, an acquire and the
 // release, is added to took. The result is how long it went on: a session that is in a step when it is over
-// ends it first.
+// ends it first, and each does one at least, so that there is something to tell of the shortest time.
 func Run[S Session](kind Kind, prefix string, sessions []S, over <-chan struct{},
 	took *Histogram) (time.Duration, error) {
 	begun := time.Now()
 	err := Together(sessions, func(i int, s S) error {
 		name := kind.semaphore(prefix, i)
 		for {
-			select {
-			case <-over:
-				return nil
-			default:
-			}
 			start := time.Now()
 			if err := s.Acquire(name, 1); err != nil {
 				return err
@@ -71,6 +66,11 @@ func Run[S Session](kind Kind, prefix string, sessions []S, over <-chan struct{}
 				return err
 			}
 			took.Add(time.Since(start))
+			select {
+			case <-over:
+				return nil
+			default:
+			}
 		}
 	})
 	return time.Since(begun), err

@@ -106,6 +106,12 @@ func TestLoads(t *testing.T) {
 			t.Errorf("%d steps of %s were counted, want %d", took.Count(), kind.Name, steps)
 		}
 	}
+	over, took := make(chan struct{}), new(Histogram)
+	close(over)
+	late := []*counted{{server: new(sync.Map), names: make(map[string]int)}}
+	if _, err := Run(Pairs, "", late, over, took); err != nil || took.Count() != 1 {
+		t.Errorf("%d steps when it is over before it begins, %v", took.Count(), err)
+	}
 	if _, err := Run(Pairs, "", []*counted{{fails: true}}, make(chan struct{}), new(Histogram)); err == nil {
 		t.Error("a failure is not told")
 	}
