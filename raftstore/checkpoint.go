@@ -138,15 +138,15 @@ type keeper struct {
 func newKeeper(s *Store) *keeper {
 	return &keeper{
 		rows: s.rowStore, log: s.device, inbox: &s.inbox, limit: sweepRowsMax, sweeps: true,
-		hurry: s.logGrows,
+		hurry: s.LogGrows,
 		bell:  turn.NewBell(), stop: make(chan struct{}), done: make(chan struct{}),
 		settling: s.rowStore.busy(),
 	}
 }
 
-// logGrows reports whether half of the log that makes the next checkpoint due has come since the last one was
-// begun.
-func (s *Store) logGrows() bool { return s.due.reached(&s.cfg, 2) }
+// LogGrows reports whether half of the log that makes the next checkpoint due has come since the last one was
+// begun. Then one that is open should be over soon, also at the cost of the requests. It is cheap.
+func (s *Store) LogGrows() bool { return s.due.reached(&s.cfg, 2) }
 
 func (k *keeper) active() bool {
 	k.mu.Lock()

@@ -3,6 +3,7 @@ package raftstore
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"maps"
@@ -194,6 +195,25 @@ func TestCheckpointsInSteps(t *testing.T) {
 		if img, err := verifyState(r.dir, r.id); err != nil || img.meta.Rows != uint64(len(r.now)) ||
 			len(img.dropped.sorted) > 0 {
 			t.Errorf("seed %d: %d rows, want %d; %v", seed, img.meta.Rows, len(r.now), err)
+		}
+	}
+}
+
+// TestRowsInKeyOrder sorts versions of rows: those of one key stay in the order in which they came.
+func TestRowsInKeyOrder(t *testing.T) {
+	random := rand.New(rand.NewSource(1))
+	var rows []Row
+	for i := range 2000 {
+		rows = append(rows, Row{Key: []byte{byte(random.Intn(100))}, Value: binary.BigEndian.AppendUint32(nil, uint32(i))})
+	}
+	sorted := inKeyOrder(rows)
+	if len(sorted) != len(rows) {
+		t.Fatalf("%d rows, want %d", len(sorted), len(rows))
+	}
+	for i, r := range sorted[1:] {
+		last := sorted[i]
+		if order := bytes.Compare(last.Key, r.Key); order > 0 || order == 0 && bytes.Compare(last.Value, r.Value) >= 0 {
+			t.Fatalf("%v comes before %v", last, r)
 		}
 	}
 }

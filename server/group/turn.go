@@ -143,10 +143,7 @@ func (g *Group) takeRequests() []event {
 // setAlarms has run wake up when the next thing is due.
 func (g *Group) setAlarms() {
 	g.due.set(min(g.replica.NextDeadline(), g.nextMark))
-	chore := coordination.Never
-	if g.checkpoint != nil {
-		chore = g.shell.Now() + coordination.Instant(g.checkpoint.pause())
-	}
+	chore := g.nextSlice()
 	if g.waitsForCheckpoint {
 		chore = min(chore, g.shell.Now()+coordination.Instant(logFullPause))
 	}

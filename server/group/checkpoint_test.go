@@ -1,0 +1,45 @@
+package group
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/coordd/coordd/coordination"
+	"github.com/coordd/coordd/scheme"
+)
+
+// TestSlicesAreApart has a checkpoint go on at a moment that does not pass: there is one slice, however many
+// turns there are, and the next one a pause later.
+func TestSlicesAreApart(t *testing.T) {
+	clock := &stoodClock{}
+	g := openTest(t, func(config *Config) { config.Shell = NewClock(clock) })
+	for n := range 3 * rowsPerTurn {
+		createNode(t, g, scheme.Path{"local", fmt.Sprint("node-", n)})
+	}
+	g.turn.Lock()
+	defer g.turn.Unlock()
+	g.beginCheckpoint()
+	for slices := 0; g.checkpoint != nil; slices++ {
+		if slices > 20 {
+			t.Fatal("there is no end of it")
+		}
+		before := clock.now
+		if due := g.nextSlice(); due > before {
+			t.Errorf("slice %d is due %v later", slices, time.Duration(due-before))
+		}
+		g.work()
+		if g.checkpoint == nil {
+			break
+		}
+		again := g.checkpoint.next
+		g.work()
+		if g.checkpoint == nil || g.checkpoint.next != again || g.nextSlice() != again {
+			t.Fatal("a slice follows without a pause")
+		}
+		if again != before+coordination.Instant(slicePause) {
+			t.Errorf("the next one is due %v later", time.Duration(again-before))
+		}
+		clock.now = again
+	}
+}
