@@ -75,8 +75,11 @@ func (g *Group) continueCheckpoint() {
 		if now < c.next && !g.store.LogGrows() {
 			return
 		}
-		c.next = now + coordination.Instant(slicePause)
 		rows := c.rows.Next(rowsPerTurn)
+		c.next = now
+		if len(rows) == rowsPerTurn { // after a smaller one there is nothing to pause for
+			c.next += coordination.Instant(slicePause)
+		}
 		if rows == nil {
 			c.writer.Finish()
 			g.checkpoint = nil
