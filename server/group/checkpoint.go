@@ -77,7 +77,7 @@ func (g *Group) continueCheckpoint() {
 		}
 		rows := c.rows.Next(rowsPerTurn)
 		c.next = now
-		if len(rows) == rowsPerTurn { // after a smaller one there is nothing to pause for
+		if len(rows) >= rowsPerTurn { // after a smaller one there is nothing to pause for
 			c.next += coordination.Instant(slicePause)
 		}
 		if rows == nil {
