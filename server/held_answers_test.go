@@ -7,9 +7,7 @@ import (
 	"sync"
 	"testing"
 
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/emptypb"
@@ -97,11 +95,7 @@ func TestStopFreesHeldAnswers(t *testing.T) {
 	s, _ := startTest(t, nil)
 	hands := new(handClock)
 	s.held.clock = group.NewClock(hands)
-	conn, err := grpc.NewClient(s.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
+	conn := connect(t, s)
 	const calls = 5
 	done := make(chan error, calls)
 	for i := range calls {

@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/coordd/coordd/coordination"
 	"github.com/coordd/coordd/raftstore"
@@ -41,12 +40,7 @@ func startOn(t *testing.T, directory string, cluster raftstore.Cluster) (*Server
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { stopServer(t, s) })
-	conn, err := grpc.NewClient(s.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = conn.Close() })
-	return s, conn
+	return s, connect(t, s)
 }
 
 func stopServer(t *testing.T, s *Server) {

@@ -67,28 +67,26 @@ func serve(t *testing.T, config Config) (*Server, *grpc.ClientConn) {
 			t.Error(err)
 		}
 	})
-	conn, err := grpc.NewClient(s.Addr().String(), append(ending(),
-		grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessageBytes)))...)
+	return s, connect(t, s, grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessageBytes)))
+}
+
+// connect connects to the server for as long as the test runs, in plaintext.
+func connect(t *testing.T, s *Server, more ...grpc.DialOption) *grpc.ClientConn {
+	t.Helper()
+	conn, err := grpc.NewClient(s.Addr().String(), append(append(ending(), more...),
+		grpc.WithTransportCredentials(insecure.NewCredentials()))...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.Close() })
-	return s, conn
+	return conn
 }
 
 // connectNarrow connects to the server for as long as the test runs. A stream of this connection takes 64 KiB
 // that nobody reads, and no more; many together do not fill the connection.
 func connectNarrow(t *testing.T, s *Server) *grpc.ClientConn {
 	t.Helper()
-	conn, err := grpc.NewClient(s.Addr().String(), append(ending(),
-		grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithStaticStreamWindowSize(1<<16), grpc.WithStaticConnWindowSize(1<<30))...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = conn.Close() })
-	return conn
+	return connect(t, s, grpc.WithStaticStreamWindowSize(1<<16), grpc.WithStaticConnWindowSize(1<<30))
 }
 
 type sessionClient = Ydb_Coordination_V1.CoordinationService_SessionClient

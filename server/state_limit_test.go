@@ -14,7 +14,6 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
@@ -160,12 +159,7 @@ func startWith(t *testing.T, config Config) (*Server, *grpc.ClientConn) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { stopServer(t, s) })
-	conn, err := grpc.NewClient(s.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = conn.Close() })
-	return s, conn
+	return s, connect(t, s)
 }
 
 // TestServersWithOtherLimits starts three servers with a limit each. One of them counts, for all and for

@@ -8,8 +8,8 @@ import (
 	"github.com/coordd/coordd/raftstore"
 )
 
-// runningCheckpoint hands the machine's frozen rows to the store, a slice in each turn of the group, so that
-// no request waits for the whole.
+// runningCheckpoint hands the machine's frozen rows to the store in slices, each in another turn of the group,
+// so that no request waits for the whole.
 type runningCheckpoint struct {
 	rows    *coordination.Checkpoint
 	writer  *raftstore.CheckpointWriter
@@ -33,18 +33,24 @@ const (
 	logFullPause = 10 * time.Millisecond
 )
 
-// nextSlice is when the group is to wake up for the next slice at the latest.
-func (g *Group) nextSlice() coordination.Instant {
+// wakeForCheckpoint is when the group is to wake up for the checkpoint at the latest.
+func (g *Group) wakeForCheckpoint() coordination.Instant {
 	switch c := g.checkpoint; {
 	case c == nil:
 		return coordination.Never
 	case c.offered != nil:
 		return g.shell.Now() + coordination.Instant(writerFullPause)
-	case g.store.LogGrows():
-		return g.shell.Now()
 	default:
-		return c.next
+		return g.nextSlice()
 	}
+}
+
+// nextSlice is when the next slice is due.
+func (g *Group) nextSlice() coordination.Instant {
+	if g.store.LogGrows() {
+		return 0
+	}
+	return g.checkpoint.next
 }
 
 // startCheckpoint freezes the state if the store wants a checkpoint and no mark is to be waited for.
@@ -72,7 +78,7 @@ func (g *Group) continueCheckpoint() {
 	}
 	if c.offered == nil {
 		now := g.shell.Now()
-		if now < c.next && !g.store.LogGrows() {
+		if now < g.nextSlice() {
 			return
 		}
 		rows := c.rows.Next(rowsPerTurn)

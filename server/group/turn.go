@@ -143,7 +143,7 @@ func (g *Group) takeRequests() []event {
 // setAlarms has run wake up when the next thing is due.
 func (g *Group) setAlarms() {
 	g.due.set(min(g.replica.NextDeadline(), g.nextMark))
-	chore := g.nextSlice()
+	chore := g.wakeForCheckpoint()
 	if g.waitsForCheckpoint {
 		chore = min(chore, g.shell.Now()+coordination.Instant(logFullPause))
 	}
