@@ -25,6 +25,7 @@ func TestFollowerWaitsForASlowLeader(t *testing.T) {
 func (c *testCluster) fillFollower(try int) (full bool) {
 	t := c.t
 	leader, follower := c.leader()
+	led := c.initial[fmt.Sprint("server-", leader)] // not who is the leader later, whom nobody holds up
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	const streams, each = 12, 2 // half as much again as may be under way
@@ -39,7 +40,6 @@ func (c *testCluster) fillFollower(try int) (full bool) {
 		next(t, clients[i])
 	}
 	g := c.servers[follower].group
-	led := g.LeaderAddress()
 	held, release := make(chan struct{}), make(chan struct{})
 	goOn := sync.OnceFunc(func() { close(release) })
 	defer goOn()
