@@ -46,6 +46,9 @@ type machine struct {
 	restores int
 	reads    map[uint64]bool // answered
 	failure  error
+
+	// checkpointed is called in the loop before it cuts its log; may be nil
+	checkpointed func(*loop)
 }
 
 func (m *machine) note(f func()) {
@@ -125,8 +128,14 @@ func (m *machine) Following(term, leader uint64) {
 func (m *machine) ReadReady(id, index uint64) {
 	m.note(func() { m.reads[id] = true })
 }
-func (m *machine) CheckpointDone(index uint64) {}
-func (m *machine) Failed(err error)            { m.note(func() { m.failure = err }) }
+func (m *machine) CheckpointDone(index uint64) {
+	m.note(func() {
+		if m.checkpointed != nil {
+			m.checkpointed(m.store.loop)
+		}
+	})
+}
+func (m *machine) Failed(err error) { m.note(func() { m.failure = err }) }
 
 // Flush implements Handler.
 func (m *machine) Flush(busy bool) {
